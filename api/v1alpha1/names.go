@@ -1,0 +1,41 @@
+package v1alpha1
+
+// Group is the API group of everything of ours.
+const Group = "waterline.io"
+
+// GroupVersion is the apiVersion of the documents in this package.
+const GroupVersion = Group + "/v1alpha1"
+
+// Namespace is where Waterline's own workloads run.
+const Namespace = "waterline-system"
+
+// Annotations on pods. Where a pod carries both spellings, ours wins and an event says so.
+const (
+	// AnnotationCPUShare is how much CPU a pod should win while CPU is short, in shares: an integer from 2 to 262144,
+	// where 1024 is what a request of one CPU weighs.
+	AnnotationCPUShare = "waterline.io/cpu-share"
+	// AnnotationCPUShareAlias is the spelling of cpu-share-syncer.
+	AnnotationCPUShareAlias = "iqiyi.com/cpu-share"
+	// AnnotationCPUQuota is "unlimited" to lift the pod's CFS quota, so that its weight alone limits it, or "kubelet" to
+	// keep what its limits say even if the policy lifts quotas.
+	AnnotationCPUQuota = "waterline.io/cpu-quota"
+)
+
+// Metric names. Units are base units; there are no labels per pod.
+const (
+	MetricPods           = "waterline_pods"                        // {qos}
+	MetricWeightedPods   = "waterline_weighted_pods"               // pods with a weight of their own
+	MetricOwnedFiles     = "waterline_owned_files"                 // cgroup files on the undo record
+	MetricHeldFiles      = "waterline_held_files"                  // {reason} files of the plan that are not written now
+	MetricWrites         = "waterline_writes_total"                // {file}
+	MetricRepairs        = "waterline_repairs_total"               // {file} writes that answered another writer
+	MetricRejected       = "waterline_rejected_writes_total"       // {file,errno}
+	MetricBadAnnotations = "waterline_bad_annotations_total"       // {key}
+	MetricRounds         = "waterline_rounds_total"                // rounds of decisions
+	MetricAudits         = "waterline_audits_total"                // complete comparisons of plan and kernel
+	MetricRoundSeconds   = "waterline_last_round_duration_seconds" // from observation to the last write
+	MetricErrors         = "waterline_errors_total"                // {what}
+	MetricPodsKnown      = "waterline_pods_known"                  // 1 once the API's pods were listed
+	MetricWatching       = "waterline_watching"                    // 0 while files must be polled for lack of inotify watches
+	MetricBuildInfo      = "waterline_build_info"                  // {version}
+)

@@ -1,0 +1,226 @@
+// Command waterline-agent keeps the pods of one node as their annotations and the node's policy say. It runs as a
+// DaemonSet, or without a cluster on a directory of pod manifests.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	actkube "github.com/waterline-io/waterline/internal/act/kube"
+	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/host"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+// version is set when a release is built.
+var version = "dev"
+
+type options struct {
+	nodeName, podUID, kubeconfig  string
+	manifests                     string
+	allocatable                   int64
+	policy                        string
+	cgroupRoot, kubepods, runDir  string
+	syncPeriod                    time.Duration
+	journalBytes                  int64
+	listen, local                 string
+	kubeletURL                    string
+	kubeletInsecure, printVersion bool
+}
+
+func (o *options) flags(f *flag.FlagSet) {
+	f.StringVar(&o.nodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node in the cluster (default $NODE_NAME)")
+	f.StringVar(&o.podUID, "pod-uid", os.Getenv("POD_UID"), "UID of the agent's own pod (default $POD_UID)")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; without it the pod's service account is used")
+	f.StringVar(&o.manifests, "pods", "", "directory of Pod manifests to use instead of a cluster")
+	f.Int64Var(&o.allocatable, "allocatable-millicores", int64(runtime.NumCPU())*1000, "with --pods: CPU that pods may request on this node")
+	f.StringVar(&o.policy, "config", "", "file with a ColocationPolicy; without it weights are enforced as annotated")
+	f.StringVar(&o.cgroupRoot, "cgroup-root", host.DefaultRoot, "where the host's cgroup file system is mounted")
+	f.StringVar(&o.kubepods, "kubepods", "", "directory of all pods below the CPU hierarchy; without it, it is looked for")
+	f.StringVar(&o.runDir, "run-dir", "/run/waterline", "directory for the undo record and the journal, on a file system that goes with a reboot")
+	f.DurationVar(&o.syncPeriod, "sync-period", 10*time.Second, "time between two complete comparisons with the kernel")
+	f.Int64Var(&o.journalBytes, "journal-bytes", 8<<20, "most that the journal may take")
+	f.StringVar(&o.listen, "listen", ":9464", "address for /metrics, /healthz and /readyz; empty: none")
+	f.StringVar(&o.local, "local", "127.0.0.1:9465", "address for waterline explain, which only this machine should reach; empty: none")
+	f.StringVar(&o.kubeletURL, "kubelet", kubeletURL(os.Getenv("HOST_IP")), "URL of the kubelet's configuration (default made from $HOST_IP); empty: never asked")
+	f.BoolVar(&o.kubeletInsecure, "kubelet-insecure-tls", false, "do not verify the kubelet's certificate, which the cluster's CA must otherwise have signed")
+	f.BoolVar(&o.printVersion, "version", false, "print the version and exit")
+}
+
+func kubeletURL(hostIP string) string {
+	if hostIP == "" {
+		return ""
+	}
+	return "https://" + net.JoinHostPort(hostIP, "10250") + "/configz"
+}
+
+func main() {
+	var o options
+	flags := flag.NewFlagSet("waterline-agent", flag.ExitOnError)
+	o.flags(flags)
+	_ = flags.Parse(os.Args[1:]) // ExitOnError
+	if o.printVersion {
+		fmt.Println(version)
+		return
+	}
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	klog.SetSlogLogger(log)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if flags.NArg() > 0 {
+		log.Error("the agent takes no arguments", "argument", flags.Arg(0))
+		os.Exit(2)
+	}
+	if err := run(ctx, &o, log); err != nil {
+		log.Error("stopping", "err", err.Error())
+		os.Exit(1)
+	}
+}
+
+// run wires the agent up and runs it until the context ends.
+func run(ctx context.Context, o *options, log *slog.Logger) error {
+	policy := policySource(o.policy)
+	first, err := policy()
+	if err != nil {
+		return err
+	}
+	cfg := agent.Config{
+		CgroupRoot: o.cgroupRoot, Kubepods: o.kubepods, SelfUID: o.podUID, RunDir: o.runDir,
+		SyncPeriod: o.syncPeriod, JournalBytes: o.journalBytes, Policy: policy, Log: log,
+	}
+	if o.manifests != "" {
+		cfg.Pods = kube.NewManifests(o.manifests, time.Second, o.allocatable, log)
+		// There is no kubelet to ask: its defaults count.
+		cfg.Kubelet = func(context.Context) (model.Kubelet, error) { return kube.DefaultKubelet(), nil }
+	} else if err := connect(o, &cfg, len(first.Weight.Namespaces) > 0); err != nil {
+		return err
+	}
+	a := agent.New(cfg)
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	public := a.Public()
+	registry := prometheus.NewRegistry()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: v1alpha1.MetricBuildInfo, Help: "The running version.", ConstLabels: prometheus.Labels{"version": version},
+	})
+	build.Set(1)
+	if err := errors.Join(registry.Register(a.Collector()), registry.Register(build)); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	public.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	for address, handler := range map[string]http.Handler{o.listen: public, o.local: a.Local()} {
+		if err := serve(ctx, address, handler, cancel); err != nil {
+			return err
+		}
+	}
+	if err := a.Run(ctx); err != nil {
+		return err
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// connect points the agent at its cluster.
+func connect(o *options, cfg *agent.Config, namespaces bool) error {
+	if o.nodeName == "" {
+		return errors.New("which node is this? set --node-name or $NODE_NAME, or use --pods without a cluster")
+	}
+	config, err := restConfig(o.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("finding the cluster; use --pods without one: %w", err)
+	}
+	client, err := kube.NewClient(config)
+	if err != nil {
+		return err
+	}
+	cfg.Pods = kube.NewCluster(client, o.nodeName, o.podUID, namespaces)
+	cfg.Notify = actkube.NewEvents(client, o.nodeName).Send
+	if o.kubeletURL == "" {
+		return nil
+	}
+	kubelet := rest.CopyConfig(config)
+	if o.kubeletInsecure {
+		kubelet.Insecure, kubelet.CAFile, kubelet.CAData = true, "", nil
+	}
+	web, err := rest.HTTPClientFor(kubelet)
+	if err != nil {
+		return fmt.Errorf("setting up the client for the kubelet: %w", err)
+	}
+	web.Timeout = 10 * time.Second
+	cfg.Kubelet = func(ctx context.Context) (model.Kubelet, error) { return kube.ReadKubelet(ctx, web, o.kubeletURL) }
+	return nil
+}
+
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig != "" {
+		return clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	return rest.InClusterConfig()
+}
+
+// policySource returns a function that reads the policy file again only when it has changed.
+func policySource(path string) func() (model.Policy, error) {
+	policy, modified := model.DefaultPolicy(), time.Time{}
+	return func() (model.Policy, error) {
+		if path == "" {
+			return policy, nil
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return model.Policy{}, fmt.Errorf("reading the policy: %w", err)
+		}
+		if info.ModTime().Equal(modified) {
+			return policy, nil
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return model.Policy{}, fmt.Errorf("reading the policy: %w", err)
+		}
+		p, err := kube.ParsePolicy(content)
+		if err != nil {
+			return model.Policy{}, fmt.Errorf("%s: %w", path, err)
+		}
+		policy, modified = p, info.ModTime()
+		return policy, nil
+	}
+}
+
+// serve answers on an address until the context ends. When it cannot go on, it cancels the context with the cause.
+func serve(ctx context.Context, address string, handler http.Handler, cancel context.CancelCauseFunc) error {
+	if address == "" {
+		return nil
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			cancel(fmt.Errorf("serving on %s: %w", address, err))
+		}
+	}()
+	return nil
+}

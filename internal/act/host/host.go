@@ -1,0 +1,332 @@
+// Package host brings the cgroup files of this node to a plan, and back again.
+//
+// It decides nothing. It writes a file only where the kernel holds another value than the plan, in the order that
+// cgroup.Steps gives, and only after what stood there before is on record. What came of it is returned, so that the next
+// round can take it into account.
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// Host owns the cgroup files that plans name. It keeps them open, so that checking them allocates nothing. It is not
+// safe for concurrent use.
+type Host struct {
+	version cgroup.Version
+	root    *os.Root // of the hierarchy that the CPU controller is bound to
+	undo    *Undo
+	files   []*file // what the last plan names, ordered
+	index   map[model.File]*file
+	steps   []cgroup.Step
+	buf     [64]byte
+	stats   Stats
+}
+
+// file is one cgroup file that the plan names.
+type file struct {
+	setting model.Setting
+	want    cgroup.Raw
+	f       *os.File // nil: not open
+	fd      int      // of f
+	inode   uint64
+	found   cgroup.Raw // when it was last read
+	exists  bool       // it was there when last looked at
+	stale   bool       // to be read in this round
+}
+
+// Stats counts what was done since the start.
+type Stats struct {
+	Writes   map[model.Knob]uint64
+	Repairs  map[model.Knob]uint64 // writes that answered another writer
+	Rejected map[Rejection]uint64
+}
+
+// Rejection is a knob and the kernel's error, such as "EINVAL".
+type Rejection struct {
+	Knob  model.Knob
+	Errno string
+}
+
+// Status is what a file of the plan holds now, for explanations.
+type Status struct {
+	model.Setting
+	Exists bool
+	Is     int64
+	Was    int64 // the newest value of another writer
+	Owned  bool  // Was is on record
+}
+
+// New returns a Host for the hierarchy mounted at a directory.
+func New(v cgroup.Version, mount string, undo *Undo) (*Host, error) {
+	root, err := os.OpenRoot(mount)
+	if err != nil {
+		return nil, fmt.Errorf("opening the cgroup hierarchy: %w", err)
+	}
+	return &Host{
+		version: v, root: root, undo: undo, index: map[model.File]*file{},
+		stats: Stats{Writes: map[model.Knob]uint64{}, Repairs: map[model.Knob]uint64{}, Rejected: map[Rejection]uint64{}},
+	}, nil
+}
+
+// Close closes every file and leaves their values as they are.
+func (h *Host) Close() error {
+	for _, f := range h.files {
+		f.close()
+	}
+	return h.root.Close()
+}
+
+// Stats returns the counters. The maps are the live ones: read them where Host is used.
+func (h *Host) Stats() Stats { return h.stats }
+
+// Check reads one file of the last plan and reports whether it holds something else than that plan says, or is there
+// when it was not before, or the other way round. A file that is held or that no plan names is none of our business.
+func (h *Host) Check(name model.File) bool {
+	f := h.index[name]
+	if f == nil || f.setting.Hold.Code != "" {
+		return false
+	}
+	return h.deviates(f)
+}
+
+// CheckAll is [Host.Check] for every file of the last plan. It allocates nothing while nothing deviates.
+func (h *Host) CheckAll() bool {
+	any := false
+	for _, f := range h.files {
+		if f.setting.Hold.Code == "" && h.deviates(f) {
+			any = true
+		}
+	}
+	return any
+}
+
+func (h *Host) deviates(f *file) bool {
+	existed := f.exists
+	if err := h.read(f); err != nil || f.exists != existed || f.exists && f.found != f.want {
+		f.stale = true
+	}
+	return f.stale
+}
+
+// Apply brings the files to a plan. It reads those that the plan says something new about and those that were found to
+// deviate, and writes where that is needed. Incidents are what the next round should know; errors are what stands in the
+// way of the plan and is neither the kernel's refusal nor a group that is gone.
+func (h *Host) Apply(plan *model.Plan) ([]model.Incident, error) {
+	h.adopt(plan.Settings)
+	var incidents []model.Incident
+	var errs []error
+	h.steps = h.steps[:0]
+	for _, f := range h.files {
+		if !f.stale {
+			continue
+		}
+		f.stale = false
+		if err := h.read(f); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		record, owned := h.undo.Get(f.setting.File, f.inode)
+		switch {
+		case f.setting.Release && (!f.exists || !owned || f.found == f.want):
+			h.undo.Forget(f.setting.File)
+		case !f.exists || f.setting.Hold.Code != "" || f.found == f.want:
+		default:
+			if owned && f.found != record.Ours && (record.Before == nil || f.found != *record.Before) {
+				incidents = append(incidents, model.Incident{
+					File: f.setting.File, Kind: model.Overwritten, Value: cgroup.FromRaw(h.version, f.setting.Knob, f.found),
+				})
+			}
+			h.steps = append(h.steps, cgroup.Step{File: f.setting.File, From: f.found, To: f.want})
+		}
+	}
+	cgroup.Steps(h.steps)
+	refused, err := h.take()
+	errs = append(errs, err)
+	h.count(incidents, refused)
+	incidents = append(incidents, refused...)
+	slices.SortFunc(incidents, func(a, b model.Incident) int { return a.File.Compare(b.File) })
+	return incidents, errors.Join(errs...)
+}
+
+// adopt makes the files of a plan the files that we watch over. What the plan says anew is marked to be read.
+func (h *Host) adopt(settings []model.Setting) {
+	files := make([]*file, 0, len(settings))
+	for _, s := range settings {
+		f := h.index[s.File]
+		if f == nil {
+			f = &file{}
+			h.index[s.File] = f
+		}
+		want := cgroup.ToRaw(h.version, s.Knob, s.Value)
+		if f.setting.File != s.File || f.want != want || f.setting.Release != s.Release || (f.setting.Hold.Code == "") != (s.Hold.Code == "") || !f.exists {
+			f.stale = true
+		}
+		f.setting, f.want = s, want
+		files = append(files, f)
+	}
+	for _, f := range h.files {
+		if _, planned := slices.BinarySearchFunc(settings, f.setting.File, func(s model.Setting, name model.File) int { return s.File.Compare(name) }); !planned {
+			f.close()
+			delete(h.index, f.setting.File)
+		}
+	}
+	h.files = files
+}
+
+// take puts the steps on record, takes them in their order, and returns what the kernel refused.
+func (h *Host) take() ([]model.Incident, error) {
+	for _, step := range h.steps {
+		if f := h.index[step.File]; !f.setting.Release {
+			h.undo.Take(step.File, f.inode, step.From, step.To)
+		}
+	}
+	var refused []model.Incident
+	errs := []error{h.undo.Save()}
+	for _, step := range h.steps {
+		f := h.index[step.File]
+		if !f.setting.Release && !h.undo.Safe(step.File, f.inode) {
+			f.stale = true // it could not be undone; perhaps the record can be written next time
+			continue
+		}
+		err := h.writeFile(f, step.To)
+		var errno unix.Errno
+		switch {
+		case err == nil:
+			h.undo.Wrote(step.File)
+		case isGone(err):
+			f.close()
+			f.exists = false
+		case errors.As(err, &errno):
+			refused = append(refused, model.Incident{File: step.File, Kind: model.Rejected, Value: f.setting.Value, Errno: unix.ErrnoName(errno)})
+		default:
+			errs = append(errs, err)
+		}
+		if f.setting.Release && (err == nil || isGone(err)) {
+			h.undo.Forget(step.File)
+		}
+	}
+	errs = append(errs, h.undo.Save())
+	return refused, errors.Join(errs...)
+}
+
+// count adds one round's writes to the counters.
+func (h *Host) count(overwritten, refused []model.Incident) {
+	for _, step := range h.steps {
+		h.stats.Writes[step.Knob]++
+	}
+	for _, i := range overwritten {
+		h.stats.Repairs[i.Knob]++
+	}
+	for _, i := range refused {
+		h.stats.Rejected[Rejection{i.Knob, i.Errno}]++
+	}
+}
+
+// read brings what is known of a file up to date, opening it if need be. A group that is gone is not an error.
+func (h *Host) read(f *file) error {
+	for range 2 {
+		if f.f == nil {
+			if err := h.open(f); err != nil {
+				f.exists = false
+				if isGone(err) {
+					return nil
+				}
+				return err
+			}
+		}
+		// pread, because File.ReadAt asks twice: the second time to learn that this was the end.
+		n, err := unix.Pread(f.fd, h.buf[:], 0)
+		if isGone(err) { // the group was removed; there may be a new one of the same name
+			f.close()
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("reading %s in %s: %w", f.setting.Knob, f.setting.Dir, err)
+		}
+		raw, err := cgroup.Parse(h.version, f.setting.Knob, h.buf[:n])
+		if err != nil {
+			return fmt.Errorf("%s: %w", f.setting.Dir, err)
+		}
+		f.found, f.exists = raw, true
+		return nil
+	}
+	f.exists = false
+	return nil
+}
+
+func (h *Host) open(f *file) error {
+	name := path.Join(f.setting.Dir, cgroup.FileName(h.version, f.setting.Knob))
+	opened, err := h.root.OpenFile(name, os.O_RDWR, 0)
+	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) {
+		opened, err = h.root.Open(name) // what cannot be written can still be explained
+	}
+	if err != nil {
+		return fmt.Errorf("opening %s: %w", name, err)
+	}
+	dir, err := h.root.Stat(f.setting.Dir)
+	if err != nil {
+		_ = opened.Close()
+		return fmt.Errorf("looking at %s: %w", f.setting.Dir, err)
+	}
+	f.f, f.fd, f.inode = opened, int(opened.Fd()), inodeOf(dir)
+	return nil
+}
+
+func (h *Host) writeFile(f *file, raw cgroup.Raw) error {
+	text := cgroup.Append(h.buf[:0], h.version, f.setting.Knob, raw)
+	if _, err := f.f.WriteAt(text, 0); err != nil {
+		return fmt.Errorf("writing %q to %s in %s: %w", text, f.setting.Knob, f.setting.Dir, err)
+	}
+	f.found = raw
+	return nil
+}
+
+func (f *file) close() {
+	if f.f != nil {
+		_ = f.f.Close()
+		f.f = nil
+	}
+}
+
+// Status returns what the files of the last plan whose directory satisfies a condition hold now.
+func (h *Host) Status(match func(dir string) bool) []Status {
+	var all []Status
+	for _, f := range h.files {
+		if !match(f.setting.Dir) {
+			continue
+		}
+		_ = h.read(f) // what cannot be read is shown as absent
+		s := Status{Setting: f.setting, Exists: f.exists, Is: cgroup.FromRaw(h.version, f.setting.Knob, f.found)}
+		if record, owned := h.undo.Get(f.setting.File, f.inode); owned {
+			s.Owned, s.Was = true, cgroup.FromRaw(h.version, f.setting.Knob, record.Theirs)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// Owned returns the files on record, ordered.
+func (h *Host) Owned() []model.Owned { return h.undo.Owned(h.version) }
+
+// isGone reports whether an error only says that the group was removed: its path is not there (ENOENT), or a file of it
+// that is still open has lost its group (ENODEV).
+func isGone(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV)
+}
+
+func inodeOf(info os.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return st.Ino
+	}
+	return 0
+}

@@ -1,0 +1,218 @@
+package host
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// ErrDamaged is in the chain of the error about an undo record that does not read as it was written. It never happens by
+// being killed, only by another hand or a failing disk.
+var ErrDamaged = errors.New("damaged undo record")
+
+// Undo is the record of what other writers had set in the files that we write, so that everything can be put back. It
+// belongs on a file system that goes with a reboot, as cgroups do.
+//
+// A record is on disk before the write that it undoes. One that describes a cgroup which was removed and made anew under
+// the same name is void; the inode tells.
+type Undo struct {
+	path    string
+	records map[model.File]*Record
+	unsaved bool // something changed since the last Save
+}
+
+// Record is what is remembered of one file.
+type Record struct {
+	Inode  uint64     `json:"inode"`  // of the directory
+	Theirs cgroup.Raw `json:"theirs"` // the newest value that another writer set
+	Ours   cgroup.Raw `json:"ours"`   // what we wrote last, or were about to
+	// Before is what Ours was before the write now going on. Should we be killed between record and write, the file
+	// still holds it, and it must not be taken for another writer's.
+	Before *cgroup.Raw `json:"before,omitempty"`
+
+	unsaved bool
+}
+
+// undoFile is the record on disk, behind a line with its version and checksum.
+type undoFile struct {
+	Files []undoEntry `json:"files"`
+}
+
+type undoEntry struct {
+	Dir  string `json:"dir"`
+	Knob string `json:"knob"`
+	Record
+}
+
+const undoMagic = "waterline-undo 1 crc32 "
+
+// OpenUndo reads the record at a path, which need not exist yet. If the record is damaged, it is set aside under the name
+// path.damaged, and an empty one is returned together with an error that has [ErrDamaged] in its chain.
+func OpenUndo(path string) (*Undo, error) {
+	u := &Undo{path: path, records: map[model.File]*Record{}}
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return u, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the undo record: %w", err)
+	}
+	if err := u.parse(content); err != nil {
+		u.records = map[model.File]*Record{}
+		aside := path + ".damaged"
+		if renameErr := os.Rename(path, aside); renameErr != nil {
+			return nil, errors.Join(err, fmt.Errorf("setting it aside: %w", renameErr))
+		}
+		return u, fmt.Errorf("%w; it was moved to %s", err, aside)
+	}
+	return u, nil
+}
+
+func (u *Undo) parse(content []byte) error {
+	header, body, found := bytes.Cut(content, []byte("\n"))
+	sum, isOurs := bytes.CutPrefix(header, []byte(undoMagic))
+	if !found || !isOurs || string(sum) != checksum(body) {
+		return fmt.Errorf("%w: %s does not start with its version and checksum", ErrDamaged, u.path)
+	}
+	var file undoFile
+	if err := json.Unmarshal(body, &file); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrDamaged, u.path, err)
+	}
+	for _, e := range file.Files {
+		knob, ok := knobByName(e.Knob)
+		if !ok || !filepath.IsLocal(e.Dir) {
+			return fmt.Errorf("%w: %s names the file %q in %q", ErrDamaged, u.path, e.Knob, e.Dir)
+		}
+		record := e.Record
+		u.records[model.File{Dir: e.Dir, Knob: knob}] = &record
+	}
+	return nil
+}
+
+// Get returns the record of a file in the cgroup with this inode.
+func (u *Undo) Get(name model.File, inode uint64) (Record, bool) {
+	r := u.records[name]
+	if r == nil || r.Inode != inode {
+		return Record{}, false
+	}
+	return *r, true
+}
+
+// Take notes that a file which holds found is about to be written. It counts on disk from the next [Undo.Save] on.
+func (u *Undo) Take(name model.File, inode uint64, found, ours cgroup.Raw) {
+	r := u.records[name]
+	if r == nil || r.Inode != inode {
+		r = &Record{Inode: inode, Theirs: found, Ours: ours, unsaved: true}
+		u.records[name] = r
+		u.unsaved = true
+		return
+	}
+	theirs := r.Theirs
+	if found != r.Ours && (r.Before == nil || found != *r.Before) {
+		theirs = found
+	}
+	if theirs == r.Theirs && ours == r.Ours {
+		return
+	}
+	if ours != r.Ours {
+		before := r.Ours
+		r.Before = &before
+	}
+	r.Theirs, r.Ours, r.unsaved = theirs, ours, true
+	u.unsaved = true
+}
+
+// Wrote notes that the write announced by [Undo.Take] was carried out.
+func (u *Undo) Wrote(name model.File) {
+	if r := u.records[name]; r != nil {
+		r.Before = nil
+	}
+}
+
+// Safe reports whether the write announced by [Undo.Take] could be undone if we were killed after it.
+func (u *Undo) Safe(name model.File, inode uint64) bool {
+	r := u.records[name]
+	return r != nil && r.Inode == inode && !r.unsaved
+}
+
+// Forget drops the record of a file.
+func (u *Undo) Forget(name model.File) {
+	if u.records[name] != nil {
+		delete(u.records, name)
+		u.unsaved = true
+	}
+}
+
+// Owned returns what is on record, ordered by file, in the knobs' units.
+func (u *Undo) Owned(v cgroup.Version) []model.Owned {
+	owned := make([]model.Owned, 0, len(u.records))
+	for name, r := range u.records {
+		owned = append(owned, model.Owned{
+			File:   name,
+			Ours:   cgroup.FromRaw(v, name.Knob, r.Ours),
+			Theirs: cgroup.FromRaw(v, name.Knob, r.Theirs),
+		})
+	}
+	slices.SortFunc(owned, func(a, b model.Owned) int { return a.File.Compare(b.File) })
+	return owned
+}
+
+// Save brings the record on disk up to date, all of it or, on an error, nothing. It does nothing if nothing changed.
+func (u *Undo) Save() error {
+	if !u.unsaved {
+		return nil
+	}
+	file := undoFile{Files: make([]undoEntry, 0, len(u.records))}
+	for name, r := range u.records {
+		file.Files = append(file.Files, undoEntry{Dir: name.Dir, Knob: name.Knob.String(), Record: *r})
+	}
+	slices.SortFunc(file.Files, func(a, b undoEntry) int {
+		return model.File{Dir: a.Dir, Knob: a.knob()}.Compare(model.File{Dir: b.Dir, Knob: b.knob()})
+	})
+	body, err := json.Marshal(file)
+	if err != nil {
+		return fmt.Errorf("encoding the undo record: %w", err)
+	}
+	content := append([]byte(undoMagic+checksum(body)+"\n"), body...)
+	// No fsync: the record must outlive this process, not the kernel, for the cgroups do not outlive that either.
+	temporary := u.path + ".new"
+	if err := os.WriteFile(temporary, content, 0o600); err != nil {
+		return fmt.Errorf("writing the undo record: %w", err)
+	}
+	if err := os.Rename(temporary, u.path); err != nil {
+		return fmt.Errorf("replacing the undo record: %w", err)
+	}
+	for _, r := range u.records {
+		r.unsaved = false
+	}
+	u.unsaved = false
+	return nil
+}
+
+func (e undoEntry) knob() model.Knob {
+	k, _ := knobByName(e.Knob)
+	return k
+}
+
+func knobByName(name string) (model.Knob, bool) {
+	for k := model.Shares; k <= model.Quota; k++ {
+		if k.String() == name {
+			return k, true
+		}
+	}
+	return 0, false
+}
+
+func checksum(b []byte) string {
+	return strconv.FormatUint(uint64(crc32.ChecksumIEEE(b)), 16)
+}

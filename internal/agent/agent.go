@@ -1,0 +1,416 @@
+// Package agent is the shell around the decisions on one node: it observes, lets package decide decide, acts, and comes
+// back when something changed. One goroutine owns all state; everything else only wakes it.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	acthost "github.com/waterline-io/waterline/internal/act/host"
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/decide"
+	"github.com/waterline-io/waterline/internal/journal"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/host"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+// The files in the run directory. It belongs on a file system that goes with a reboot, as cgroups do.
+const (
+	UndoFile = "undo"
+	lockFile = "lock"
+)
+
+const (
+	pause     = 10 * time.Millisecond // between two rounds, so that a burst of changes is one round
+	heartbeat = 2 * time.Second
+	stalled   = 5 * time.Second
+)
+
+// Pods tells which pods the node has.
+type Pods interface {
+	Run(ctx context.Context)
+	Wake() <-chan struct{}
+	Snapshot() kube.Snapshot
+}
+
+// Config says what an agent works on.
+type Config struct {
+	CgroupRoot   string        // where the cgroup file system is mounted
+	Kubepods     string        // directory of all pods, relative to the CPU hierarchy; "": find it
+	SelfUID      string        // of the agent's own pod; "" outside a cluster
+	RunDir       string        // for the undo record, the journal and the lock
+	SyncPeriod   time.Duration // between two audits
+	JournalBytes int64         // that the journal may take
+	Policy       func() (model.Policy, error)
+	Pods         Pods
+	Kubelet      func(ctx context.Context) (model.Kubelet, error) // nil: never asked
+	Notify       func(ctx context.Context, n model.Notice) error  // nil: notices are only logged
+	Log          *slog.Logger
+}
+
+// Agent keeps one node as its policy says.
+type Agent struct {
+	cfg      Config
+	log      *troubles
+	requests chan func() // run by the loop, for those who want to see its state
+	beat     atomic.Int64
+	ready    atomic.Pointer[string] // why it is not ready; nil: it is
+
+	// What follows belongs to the loop.
+	mount     host.Mount
+	watcher   *host.Watcher
+	tree      *host.Tree
+	host      *acthost.Host
+	journal   *journal.Journal
+	policy    model.Policy
+	kubelet   model.Kubelet
+	pods      kube.Snapshot
+	follow    map[string]bool // UIDs of pods whose cgroup is watched
+	state     decide.State
+	plan      model.Plan
+	incidents []model.Incident
+	changes   host.Changes
+	notices   *notices
+	counts    counts
+	nextAudit time.Time
+	lastRound time.Time
+	unsettled bool // something is known that the last round did not know
+}
+
+// New returns an agent that does nothing yet.
+func New(cfg Config) *Agent {
+	a := &Agent{cfg: cfg, log: newTroubles(cfg.Log), requests: make(chan func()), follow: map[string]bool{}}
+	a.notices = newNotices(cfg.Notify, a.log)
+	a.notReady("starting")
+	return a
+}
+
+// Run works until the context ends and leaves the values that stand then. It fails at once where it could never work: no
+// CPU controller, a run directory that cannot be used or that another agent uses.
+func (a *Agent) Run(ctx context.Context) error {
+	lock, err := a.lock()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if a.mount, err = host.FindMount(a.cfg.CgroupRoot); err != nil {
+		return err
+	}
+	undo, err := acthost.OpenUndo(filepath.Join(a.cfg.RunDir, UndoFile))
+	if undo == nil {
+		return err
+	}
+	a.log.report("undo", err)
+	if a.host, err = acthost.New(a.mount.Version, a.mount.Path, undo); err != nil {
+		return err
+	}
+	defer a.host.Close()
+	if a.journal, err = journal.Open(a.cfg.RunDir, a.cfg.JournalBytes); err != nil {
+		return err
+	}
+	defer a.journal.Close()
+
+	var helpers sync.WaitGroup
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() { cancel(); helpers.Wait() }()
+	kubelets := make(chan model.Kubelet, 1)
+	helpers.Go(func() { a.cfg.Pods.Run(ctx) })
+	helpers.Go(func() { a.askKubelet(ctx, kubelets) })
+	helpers.Go(func() { a.notices.run(ctx) })
+	if a.watcher, err = host.NewWatcher(a.mount.Version); err != nil {
+		a.log.report("watch", err)
+	} else {
+		helpers.Go(func() { a.log.report("watch", a.watcher.Run(ctx)) })
+	}
+	a.loop(ctx, kubelets)
+	if a.tree != nil {
+		a.tree.Close()
+	}
+	return nil
+}
+
+// lock makes sure that one agent at a time uses the run directory.
+func (a *Agent) lock() (*os.File, error) {
+	if err := os.MkdirAll(a.cfg.RunDir, 0o755); err != nil {
+		return nil, fmt.Errorf("making the run directory: %w", err)
+	}
+	return Lock(a.cfg.RunDir)
+}
+
+// Lock takes the run directory for one process, until the file is closed.
+func Lock(runDir string) (*os.File, error) {
+	path := filepath.Join(runDir, lockFile)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking the run directory: %w", err)
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("another agent uses %s; stop it, or choose another directory with --run-dir: %w", runDir, err), file.Close())
+	}
+	return file, nil
+}
+
+// askKubelet reads the kubelet's configuration until it is known, and from time to time again.
+func (a *Agent) askKubelet(ctx context.Context, answers chan<- model.Kubelet) {
+	const again, later = 10 * time.Second, 5 * time.Minute
+	for a.cfg.Kubelet != nil {
+		wait := later
+		kubelet, err := a.cfg.Kubelet(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		a.log.report("kubelet", err)
+		if err != nil {
+			wait = again
+		} else {
+			select {
+			case answers <- kubelet:
+			case <-ctx.Done():
+			}
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// loop waits for something to happen, looks whether it matters, and decides anew if it does.
+func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
+	var watched <-chan struct{}
+	if a.watcher != nil {
+		watched = a.watcher.Wake()
+	}
+	a.changes.Files = map[model.File]struct{}{}
+	a.loadPolicy()
+	a.pods = a.cfg.Pods.Snapshot()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		podsChanged := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-watched:
+		case <-a.cfg.Pods.Wake():
+			podsChanged = true
+		case kubelet := <-kubelets:
+			a.unsettled = a.unsettled || kubelet != a.kubelet
+			a.kubelet = kubelet
+		case request := <-a.requests:
+			request()
+			continue
+		case <-timer.C:
+			if a.loadPolicy() {
+				podsChanged = true
+			}
+		}
+		if rest := pause - time.Since(a.lastRound); rest > 0 {
+			time.Sleep(rest)
+		}
+		a.turn(podsChanged)
+		a.beat.Store(time.Now().UnixNano())
+		timer.Reset(a.untilNext())
+	}
+}
+
+// untilNext returns how long nothing needs to be done unless something happens.
+func (a *Agent) untilNext() time.Duration {
+	next := heartbeat
+	for _, at := range []time.Time{a.nextAudit, a.plan.Next} {
+		if !at.IsZero() {
+			next = min(next, time.Until(at))
+		}
+	}
+	if a.unsettled {
+		next = 0
+	}
+	return max(next, 0)
+}
+
+// loadPolicy reads the policy and reports whether it changed. One that cannot be used leaves the old one in force.
+func (a *Agent) loadPolicy() bool {
+	policy, err := a.cfg.Policy()
+	a.log.report("policy", err)
+	if err != nil || reflect.DeepEqual(policy, a.policy) {
+		return false
+	}
+	a.policy = policy
+	a.unsettled = true
+	return true
+}
+
+// turn looks at what happened and decides anew if anything is different from what the last round saw.
+func (a *Agent) turn(podsChanged bool) {
+	now := time.Now()
+	if a.tree == nil && !a.findPods() {
+		return
+	}
+	if a.watcher != nil {
+		a.watcher.Take(&a.changes)
+	}
+	if podsChanged {
+		a.pods = a.cfg.Pods.Snapshot()
+		a.refollow()
+		a.unsettled = true
+	}
+	audit := a.changes.Overflow || !now.Before(a.nextAudit)
+	if podsChanged || audit || a.changes.Tree {
+		changed, err := a.tree.Scan(a.follows)
+		a.log.report("cgroups", err)
+		a.unsettled = a.unsettled || changed
+	}
+	if audit {
+		a.counts.audits++
+		a.nextAudit = now.Add(a.cfg.SyncPeriod)
+		if a.tree.Blind() {
+			a.nextAudit = now.Add(min(a.cfg.SyncPeriod, time.Second)) // what is not watched must be polled
+		}
+		a.unsettled = a.host.CheckAll() || a.unsettled
+	} else {
+		for name := range a.changes.Files {
+			a.unsettled = a.host.Check(name) || a.unsettled
+		}
+	}
+	if a.unsettled || !a.plan.Next.IsZero() && !now.Before(a.plan.Next) {
+		a.round(now)
+	}
+	a.assess()
+}
+
+// follows is what the tree asks; refollow keeps it.
+func (a *Agent) follows(uid string) bool { return a.follow[uid] }
+
+func (a *Agent) refollow() {
+	clear(a.follow)
+	for _, pod := range a.pods.Pods {
+		if decide.Follows(pod, &a.policy) {
+			a.follow[pod.UID] = true
+		}
+	}
+}
+
+// round decides what the node should be like and makes it so.
+func (a *Agent) round(now time.Time) {
+	round := journal.Round{
+		Node: model.Node{
+			Now:              now,
+			AllocatableMilli: a.pods.AllocatableMilli,
+			Kubelet:          a.kubelet,
+			Tree:             a.tree.Model(),
+			Pods:             a.pods.Pods,
+			PodsKnown:        a.pods.Known,
+			Owned:            a.host.Owned(),
+			Incidents:        a.incidents,
+		},
+		Policy: a.policy,
+		State:  a.state,
+	}
+	round.Plan, a.state = decide.Node(round.Node, round.Policy, round.State)
+	a.plan = round.Plan
+	var err error
+	a.incidents, err = a.host.Apply(&round.Plan)
+	a.log.report("apply", err)
+	a.unsettled = refused(a.incidents)
+	a.lastRound = time.Now()
+	a.counts.rounds++
+	a.counts.duration = a.lastRound.Sub(now)
+	// After the kernel has what it needs: what is only for people can wait.
+	a.log.report("journal", a.journal.Append(&round))
+	a.notices.post(round.Plan.Notices)
+}
+
+// refused reports whether the kernel refused a write, which the next round must know before it tries again.
+func refused(incidents []model.Incident) bool {
+	for _, i := range incidents {
+		if i.Kind == model.Rejected {
+			return true
+		}
+	}
+	return false
+}
+
+// findPods looks for the kubelet's cgroups and reports whether they were found.
+func (a *Agent) findPods() bool {
+	layout, err := a.layout()
+	a.log.report("cgroups", err)
+	if err != nil {
+		a.notReady(err.Error())
+		return false
+	}
+	a.cfg.Log.Info("found the pods", "cgroup", a.mount.Version.String(), "driver", layout.Driver.String(), "kubepods", layout.Root)
+	a.tree = host.NewTree(a.mount, layout, a.watcher)
+	a.pods = a.cfg.Pods.Snapshot()
+	a.refollow()
+	a.unsettled = true
+	return true
+}
+
+func (a *Agent) layout() (cgroup.Layout, error) {
+	if a.cfg.Kubepods == "" {
+		return host.FindKubepods(a.mount, a.cfg.SelfUID)
+	}
+	layout, ok := cgroup.ParseLayout(a.cfg.Kubepods)
+	if !ok {
+		return cgroup.Layout{}, fmt.Errorf("--kubepods %q: its last part must be kubepods or end in kubepods.slice", a.cfg.Kubepods)
+	}
+	return layout, nil
+}
+
+// assess decides whether the agent is ready.
+func (a *Agent) assess() {
+	switch {
+	case !a.pods.Known:
+		a.notReady("the pods of this node are not known yet")
+	case a.tree.Model().ReadOnly:
+		a.notReady("the cgroup file system is mounted read-only")
+	default:
+		a.ready.Store(nil)
+	}
+}
+
+func (a *Agent) notReady(why string) {
+	if old := a.ready.Load(); old == nil || *old != why {
+		a.ready.Store(&why)
+	}
+}
+
+// Ready returns nil while the agent does its work, otherwise why it does not.
+func (a *Agent) Ready() error {
+	if why := a.ready.Load(); why != nil {
+		return errors.New(*why)
+	}
+	return a.Healthy()
+}
+
+// Healthy returns nil while the loop goes round.
+func (a *Agent) Healthy() error {
+	if since := time.Since(time.Unix(0, a.beat.Load())); since > stalled {
+		return fmt.Errorf("the loop has stood still for %s", since.Round(time.Second))
+	}
+	return nil
+}
+
+// do runs f where the loop's state may be read.
+func (a *Agent) do(ctx context.Context, f func()) error {
+	done := make(chan struct{})
+	select {
+	case a.requests <- func() { f(); close(done) }:
+	case <-ctx.Done():
+		return fmt.Errorf("asking the agent's loop: %w", ctx.Err())
+	}
+	<-done
+	return nil
+}

@@ -1,0 +1,108 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// Explanation is what the agent knows about one pod: what each of its files should be, is and was, and why.
+type Explanation struct {
+	Namespace string
+	Name      string
+	UID       string
+	QoS       string
+	Mode      model.Mode
+	Files     []FileExplanation
+	Notices   []string
+}
+
+// FileExplanation is what the agent knows about one file.
+type FileExplanation struct {
+	Dir    string
+	Knob   string
+	Should int64
+	Is     *int64 // nil: the file is not there
+	Was    *int64 // nil: we have not changed it
+	Why    string
+	Hold   string // why it is not written now; "": it is
+}
+
+// explain returns what is known of a pod; false if the node has no such pod. It runs in the loop.
+func (a *Agent) explain(namespace, name string) (Explanation, bool) {
+	var pod *model.Pod
+	for _, p := range a.pods.Pods {
+		if p.Namespace == namespace && p.Name == name {
+			pod = p
+		}
+	}
+	if pod == nil || a.tree == nil {
+		return Explanation{}, false
+	}
+	e := Explanation{Namespace: namespace, Name: name, UID: pod.UID, QoS: pod.QoS.String(), Mode: a.policy.Mode}
+	tree := a.tree.Model()
+	group := tree.Pods[pod.UID]
+	for _, s := range a.host.Status(func(dir string) bool {
+		return group.Dir != "" && (dir == group.Dir || strings.HasPrefix(dir, group.Dir+"/")) ||
+			pod.QoS != model.Guaranteed && dir == tree.Class(pod.QoS)
+	}) {
+		f := FileExplanation{Dir: s.Dir, Knob: s.Knob.String(), Should: s.Value, Why: s.Reason.String()}
+		if s.Exists {
+			f.Is = &s.Is
+		}
+		if s.Owned {
+			f.Was = &s.Was
+		}
+		if s.Hold.Code != "" {
+			f.Hold = s.Hold.String()
+		}
+		e.Files = append(e.Files, f)
+	}
+	for _, n := range a.plan.Notices {
+		if n.UID == pod.APIUID {
+			e.Notices = append(e.Notices, n.Reason.String())
+		}
+	}
+	return e, true
+}
+
+// Local serves what only this node's administrators may see: GET /explain?namespace=N&pod=P.
+func (a *Agent) Local() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /explain", func(w http.ResponseWriter, r *http.Request) {
+		namespace, name := r.FormValue("namespace"), r.FormValue("pod")
+		var e Explanation
+		var found bool
+		if err := a.do(r.Context(), func() { e, found = a.explain(namespace, name) }); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		if !found {
+			http.Error(w, fmt.Sprintf("this node has no pod %s in namespace %s", name, namespace), http.StatusNotFound)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(e) // the client went away
+	})
+	return mux
+}
+
+// Public serves the probes: /healthz and /readyz.
+func (a *Agent) Public() *http.ServeMux {
+	mux := http.NewServeMux()
+	probe := func(check func() error) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			if err := check(); err != nil {
+				http.Error(w, err.Error(), http.StatusServiceUnavailable)
+				return
+			}
+			fmt.Fprintln(w, "ok")
+		}
+	}
+	mux.HandleFunc("GET /healthz", probe(a.Healthy))
+	mux.HandleFunc("GET /readyz", probe(a.Ready))
+	return mux
+}

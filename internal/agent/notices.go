@@ -1,0 +1,114 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// notices passes on what a plan wants people to know: each notice once, for as long as it stands.
+type notices struct {
+	send func(ctx context.Context, n model.Notice) error
+	log  *troubles
+	wake chan struct{}
+
+	mu       sync.Mutex
+	standing map[string]bool // in the last plan
+	queue    []model.Notice
+	bad      map[string]uint64 // bad annotations by key
+}
+
+// mostQueued bounds the notices that wait while the API server is away.
+const mostQueued = 1000
+
+func newNotices(send func(context.Context, model.Notice) error, log *troubles) *notices {
+	return &notices{send: send, log: log, wake: make(chan struct{}, 1), standing: map[string]bool{}, bad: map[string]uint64{}}
+}
+
+// post takes the notices of a plan.
+func (n *notices) post(all []model.Notice) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(all) == 0 && len(n.standing) == 0 {
+		return
+	}
+	standing := make(map[string]bool, len(all))
+	for _, notice := range all {
+		key := notice.UID + " " + notice.Reason.String()
+		if !n.standing[key] && !standing[key] {
+			n.add(notice)
+		}
+		standing[key] = true
+	}
+	n.standing = standing
+}
+
+func (n *notices) add(notice model.Notice) {
+	if notice.Reason.Code == model.BadAnnotation {
+		n.bad[metricKey(notice.Reason.Key)]++
+	}
+	n.log.log.Warn("notice", "namespace", notice.Namespace, "pod", notice.Name, "reason", notice.Reason.String())
+	if n.send == nil || len(n.queue) >= mostQueued {
+		return
+	}
+	n.queue = append(n.queue, notice)
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// metricKey keeps the label's values to those that we know, whatever stands on pods.
+func metricKey(key string) string {
+	switch key {
+	case v1alpha1.AnnotationCPUShare, v1alpha1.AnnotationCPUShareAlias, v1alpha1.AnnotationCPUQuota:
+		return key
+	}
+	return "other"
+}
+
+// run sends what is queued, in order, and tries again later what could not be sent.
+func (n *notices) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.wake:
+		}
+		for {
+			notice, any := n.first()
+			if !any {
+				break
+			}
+			err := n.send(ctx, notice)
+			n.log.report("events", err)
+			if err == nil {
+				n.drop()
+				continue
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(10 * time.Second):
+			}
+		}
+	}
+}
+
+func (n *notices) first() (model.Notice, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.queue) == 0 {
+		return model.Notice{}, false
+	}
+	return n.queue[0], true
+}
+
+func (n *notices) drop() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.queue = n.queue[1:]
+}

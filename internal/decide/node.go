@@ -1,0 +1,117 @@
+// Package decide turns an observed node and its policy into a plan. It is pure: no I/O, no clock, no randomness and no
+// Kubernetes types, so that the agent, the simulator and "waterline explain" decide alike and any round can be replayed.
+//
+// One rule stands in each folder below; Node runs them in order and hands the result of one to the next as a value.
+package decide
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/waterline-io/waterline/internal/decide/quota"
+	"github.com/waterline-io/waterline/internal/decide/weight"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// Node decides what this node should be like now. The same arguments always give the same result; state is what the
+// round before returned.
+func Node(n model.Node, policy model.Policy, state State) (model.Plan, State) {
+	var plan model.Plan
+	if n.PodsKnown && policy.Mode != model.ModeOff {
+		weights := weight.Decide(&n, &policy)
+		plan.Settings = append(weights.Settings, quota.Decide(&n, &policy, weights.Asked)...)
+		plan.Notices = append(annotationNotices(&n), weights.Notices...)
+	}
+	if n.Kubelet.NoPodCgroups {
+		plan.Notices = append(plan.Notices, model.Notice{Reason: model.Reason{
+			Code: model.NoPodCgroups, Fix: "set cgroupsPerQOS: true in the kubelet's configuration",
+		}})
+	}
+	slices.SortFunc(plan.Settings, func(a, b model.Setting) int { return a.File.Compare(b.File) })
+
+	if policy.Mode == model.ModeObserve {
+		hold(plan.Settings, model.ObserveOnly)
+	}
+	plan.Settings = release(&n, &policy, plan.Settings)
+	if n.Tree.ReadOnly {
+		hold(plan.Settings, model.ReadOnlyMount)
+	}
+	state = state.next(&n, &plan)
+	return plan, state
+}
+
+// annotationNotices passes on what was wrong in the pods' annotations.
+func annotationNotices(n *model.Node) []model.Notice {
+	var notices []model.Notice
+	for _, pod := range n.Pods {
+		for _, reason := range pod.Asks.Notices {
+			notices = append(notices, model.Notice{UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, Reason: reason})
+		}
+	}
+	return notices
+}
+
+// hold marks every setting as one that is not written now.
+func hold(settings []model.Setting, why model.Code) {
+	for i := range settings {
+		settings[i].Hold = model.Reason{Code: why}
+	}
+}
+
+// release adds what becomes of the files that we own and no rule decides any more, or whose setting is only observed:
+// each goes back to what it would be without us. While the pods are not known, everything stays as it was decided last.
+// Settings and n.Owned are both ordered by file.
+func release(n *model.Node, policy *model.Policy, settings []model.Setting) []model.Setting {
+	var given []model.Setting
+	var pods map[string]*model.Pod
+	for _, o := range n.Owned {
+		i, planned := slices.BinarySearchFunc(settings, o.File, func(s model.Setting, f model.File) int { return s.File.Compare(f) })
+		if planned && policy.Mode == model.ModeEnforce {
+			continue
+		}
+		if !n.PodsKnown && policy.Mode == model.ModeEnforce {
+			given = append(given, model.Setting{File: o.File, Value: o.Ours, Reason: model.Reason{Code: model.LastKnown}})
+			continue
+		}
+		if pods == nil {
+			pods = podsByDir(n)
+		}
+		s := model.Setting{File: o.File, Release: true}
+		if o.Knob == model.Quota {
+			s.Value, s.Reason = quota.Release(n, o, podOf(pods, o.Dir))
+		} else {
+			s.Value, s.Reason = weight.Release(n, o, podOf(pods, o.Dir))
+		}
+		if planned {
+			settings[i] = s
+		} else {
+			given = append(given, s)
+		}
+	}
+	if len(given) > 0 {
+		settings = append(settings, given...)
+		slices.SortFunc(settings, func(a, b model.Setting) int { return a.File.Compare(b.File) })
+	}
+	return settings
+}
+
+func podsByDir(n *model.Node) map[string]*model.Pod {
+	pods := make(map[string]*model.Pod, len(n.Pods))
+	for _, pod := range n.Pods {
+		if group, exists := n.Tree.Pods[pod.UID]; exists {
+			pods[group.Dir] = pod
+		}
+	}
+	return pods
+}
+
+// podOf returns the pod whose cgroup, or the cgroup of one of whose containers, a directory is; nil if there is none.
+func podOf(pods map[string]*model.Pod, dir string) *model.Pod {
+	if pod := pods[dir]; pod != nil {
+		return pod
+	}
+	if i := strings.LastIndexByte(dir, '/'); i > 0 {
+		return pods[dir[:i]]
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+// Package journal keeps the last rounds of decisions, each with everything it was made from, so that any of them can be
+// explained, replayed and turned into a golden test.
+//
+// A journal is two files of JSON lines: the current one, and the one before it, which is dropped when the current one is
+// full. A line that a kill cut short is passed over on reading.
+package journal
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+
+	"github.com/waterline-io/waterline/internal/decide"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// Round is one round of decisions: decide.Node(Node, Policy, State) gives Plan.
+type Round struct {
+	Node   model.Node
+	Policy model.Policy
+	State  decide.State
+	Plan   model.Plan
+}
+
+// The files of a journal.
+const (
+	current  = "journal.jsonl"
+	previous = "journal.1.jsonl"
+)
+
+// Journal appends rounds. It is not safe for concurrent use.
+type Journal struct {
+	dir  string
+	most int64 // bytes in one of the two files
+	file *os.File
+	size int64
+}
+
+// Open continues the journal in a directory. Together its files hold at most about the given number of bytes.
+func Open(dir string, bytes int64) (*Journal, error) {
+	j := &Journal{dir: dir, most: bytes / 2}
+	return j, j.open()
+}
+
+func (j *Journal) open() error {
+	file, err := os.OpenFile(filepath.Join(j.dir, current), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening the journal: %w", err)
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return errors.Join(fmt.Errorf("opening the journal: %w", err), file.Close())
+	}
+	j.file, j.size = file, info.Size()
+	return nil
+}
+
+// Append adds a round.
+func (j *Journal) Append(r *Round) error {
+	line, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encoding a round: %w", err)
+	}
+	line = append(line, '\n')
+	if j.size > 0 && j.size+int64(len(line)) > j.most {
+		if err := j.turn(); err != nil {
+			return err
+		}
+	}
+	n, err := j.file.Write(line)
+	j.size += int64(n)
+	if err != nil {
+		return fmt.Errorf("appending to the journal: %w", err)
+	}
+	return nil
+}
+
+func (j *Journal) turn() error {
+	if err := os.Rename(filepath.Join(j.dir, current), filepath.Join(j.dir, previous)); err != nil {
+		return fmt.Errorf("turning the journal: %w", err)
+	}
+	old := j.file
+	err := j.open()
+	return errors.Join(err, old.Close())
+}
+
+// Close closes the journal.
+func (j *Journal) Close() error { return j.file.Close() }
+
+// Read yields the rounds in the journal of a directory, oldest first. A line that cannot be read yields an error and is
+// passed over.
+func Read(dir string) iter.Seq2[Round, error] {
+	return func(yield func(Round, error) bool) {
+		for _, name := range []string{previous, current} {
+			file, err := os.Open(filepath.Join(dir, name))
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				yield(Round{}, fmt.Errorf("reading the journal: %w", err))
+				return
+			}
+			more := readLines(bufio.NewReader(file), yield)
+			_ = file.Close()
+			if !more {
+				return
+			}
+		}
+	}
+}
+
+func readLines(r *bufio.Reader, yield func(Round, error) bool) bool {
+	for {
+		line, err := r.ReadBytes('\n')
+		if len(line) > 0 {
+			var round Round
+			if jsonErr := json.Unmarshal(line, &round); jsonErr != nil {
+				if !yield(Round{}, fmt.Errorf("reading a round of the journal: %w", jsonErr)) {
+					return false
+				}
+			} else if !yield(round, nil) {
+				return false
+			}
+		}
+		if err != nil {
+			return true
+		}
+	}
+}

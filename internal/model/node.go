@@ -1,0 +1,129 @@
+package model
+
+import "time"
+
+// QoSClass is the class that the kubelet puts a pod in, which decides where its cgroup stands.
+type QoSClass uint8
+
+// The kubelet's classes.
+const (
+	Guaranteed QoSClass = iota
+	Burstable
+	BestEffort
+)
+
+// String returns the class as the Kubernetes API spells it.
+func (q QoSClass) String() string {
+	switch q {
+	case Guaranteed:
+		return "Guaranteed"
+	case Burstable:
+		return "Burstable"
+	}
+	return "BestEffort"
+}
+
+// Node is what one round of decisions is made from: the node as it was observed.
+type Node struct {
+	Now              time.Time
+	AllocatableMilli int64 // CPU that pods may request, in milli-cores; 0: not known
+	Kubelet          Kubelet
+	Tree             Tree
+	Pods             []*Pod     // that the API (or the directory of manifests) binds to this node, ordered by UID
+	PodsKnown        bool       // false until the first complete list: then an absent pod means nothing
+	Owned            []Owned    // files that we have written and not given back
+	Incidents        []Incident // what became of files since the round before, ordered by file
+}
+
+// Kubelet is what the node's kubelet is set to, as far as it was read.
+type Kubelet struct {
+	Known        bool
+	CFSQuota     bool  // it enforces CPU limits with a CFS quota (cpuCFSQuota)
+	QuotaPeriod  int64 // its CFS period in microseconds
+	StaticCPUs   bool  // CPU manager policy static: it may lift quotas itself, since 1.33
+	NoPodCgroups bool  // cgroupsPerQOS: false
+}
+
+// Tree is the part of the cgroup hierarchy that pods live in, as it was last listed.
+type Tree struct {
+	Guaranteed string              // directory of the Guaranteed pods, which is that of all pods: "kubepods"
+	Burstable  string              // directory of the Burstable class
+	BestEffort string              // directory of the BestEffort class
+	ReadOnly   bool                // the mount can be read but not written
+	Pods       map[string]PodGroup // by UID
+}
+
+// Class returns the directory of a QoS class.
+func (t *Tree) Class(q QoSClass) string {
+	switch q {
+	case Burstable:
+		return t.Burstable
+	case BestEffort:
+		return t.BestEffort
+	}
+	return t.Guaranteed
+}
+
+// PodGroup is the cgroup of one pod.
+type PodGroup struct {
+	Dir        string
+	Inode      uint64   // of the directory: another one means another cgroup under the same name
+	Idle       bool     // cpu.idle is set
+	Containers []string // names of the directories in it, sorted
+}
+
+// Pod is what is known of one pod from the API.
+type Pod struct {
+	UID             string // as in the pod's cgroup: for a static pod the hash of its manifest, not the mirror's UID
+	APIUID          string // as the API has it, which events refer to
+	Namespace       string
+	Name            string
+	QoS             QoSClass
+	Labels          map[string]string
+	NamespaceLabels map[string]string
+	Self            bool  // the agent's own pod
+	Critical        bool  // of priority class system-node-critical or system-cluster-critical
+	Ended           bool  // its containers have ended for good: the kubelet no longer counts it
+	RequestMilli    int64 // CPU request of the pod as the kubelet sums it, in milli-cores
+	LimitMilli      int64 // CPU limit of the pod as the kubelet sums it; 0 where any container has none
+	Containers      []Container
+	Asks            Asks
+}
+
+// Container is what is known of one container of a pod.
+type Container struct {
+	Name       string
+	ID         string // of its running instance, without the runtime's prefix; empty: not running yet
+	LimitMilli int64  // CPU limit that becomes its quota, in milli-cores; 0: none
+}
+
+// Asks is what the annotations of a pod ask for, already parsed.
+type Asks struct {
+	Shares  int64     // 0: nothing
+	Quota   QuotaMode // "": nothing
+	Notices []Reason  // what was wrong or double in them
+}
+
+// Owned is a file that we have written, from the undo record.
+type Owned struct {
+	File
+	Ours   int64 // what we wrote last
+	Theirs int64 // the newest value that another writer had set
+}
+
+// IncidentKind is what happened to a file.
+type IncidentKind uint8
+
+// The kinds of incidents.
+const (
+	Overwritten IncidentKind = iota + 1 // another writer changed what we had written
+	Rejected                            // the kernel refused our write
+)
+
+// Incident is something that happened to one file since the round before.
+type Incident struct {
+	File
+	Kind  IncidentKind
+	Value int64  // Overwritten: what was found; Rejected: what was refused
+	Errno string // Rejected: the kernel's error, such as "EINVAL"
+}

@@ -1,0 +1,122 @@
+package model
+
+// Mode says how far a policy goes.
+type Mode string
+
+// The modes. The zero value is ModeObserve: a policy that does not say acts on nothing.
+const (
+	ModeObserve Mode = "Observe" // decide and report, write nothing
+	ModeEnforce Mode = "Enforce" // carry out what is decided
+	ModeOff     Mode = "Off"     // give back everything, then do nothing
+)
+
+// Scope says against whom a weight counts.
+type Scope string
+
+// The scopes.
+const (
+	ScopeNode  Scope = "node"  // against every pod of the node: the pod's QoS class is raised too
+	ScopeClass Scope = "class" // against pods of the same QoS class only
+)
+
+// QuotaMode says what becomes of a weighted pod's CFS quota.
+type QuotaMode string
+
+// The quota modes. The zero value leaves the choice to the next in line: annotation, then policy, then QuotaKubelet.
+const (
+	QuotaKubelet   QuotaMode = "kubelet"   // as the kubelet computes it from the limits
+	QuotaUnlimited QuotaMode = "unlimited" // none: the weight alone decides
+)
+
+// Policy is what an operator allows Waterline to do on a node, with every default filled in.
+type Policy struct {
+	Mode   Mode
+	Weight WeightPolicy
+	Pods   []PodRule
+}
+
+// WeightPolicy bounds and extends what annotations ask for.
+type WeightPolicy struct {
+	Scope              Scope
+	Quota              QuotaMode
+	Max                int64          // in shares; a pod that asks for more gets this
+	Namespaces         []NamespaceMax // the first whose selector matches the namespace replaces Max
+	OverrideGuaranteed bool           // let weights take CPU that Guaranteed pods were promised
+	PromoteBestEffort  bool           // raise the BestEffort class too, so that its pods' weights count on the node
+}
+
+// NamespaceMax is the highest weight for the pods of some namespaces, in shares.
+type NamespaceMax struct {
+	Selector Selector
+	Max      int64
+}
+
+// PodRule gives the pods it selects what an annotation would give them. An annotation on the pod beats it.
+type PodRule struct {
+	Selector Selector
+	Shares   int64
+}
+
+// DefaultPolicy is what holds where no policy was written: weights as annotated, within the kernel's range.
+func DefaultPolicy() Policy {
+	return Policy{
+		Mode:   ModeEnforce,
+		Weight: WeightPolicy{Scope: ScopeNode, Quota: QuotaKubelet, Max: MaxShares},
+	}
+}
+
+// Selector chooses objects by their labels: all requirements must hold, and none at all chooses everything.
+type Selector []Requirement
+
+// Requirement is one condition on a label.
+type Requirement struct {
+	Key    string
+	Op     SelectorOp
+	Values []string
+}
+
+// SelectorOp is what a requirement demands of a label.
+type SelectorOp string
+
+// The operators, named as in the Kubernetes API.
+const (
+	In           SelectorOp = "In"
+	NotIn        SelectorOp = "NotIn"
+	Exists       SelectorOp = "Exists"
+	DoesNotExist SelectorOp = "DoesNotExist"
+)
+
+// Matches reports whether an object with these labels is chosen. As in the Kubernetes API, NotIn also holds for an
+// object without the label.
+func (s Selector) Matches(labels map[string]string) bool {
+	for _, r := range s {
+		value, found := labels[r.Key]
+		listed := false
+		for _, v := range r.Values {
+			listed = listed || found && v == value
+		}
+		var holds bool
+		switch r.Op {
+		case In:
+			holds = listed
+		case NotIn:
+			holds = !listed
+		case Exists:
+			holds = found
+		case DoesNotExist:
+			holds = !found
+		}
+		if !holds {
+			return false
+		}
+	}
+	return true
+}
+
+// Or returns q, or other where q leaves the choice open.
+func (q QuotaMode) Or(other QuotaMode) QuotaMode {
+	if q == "" {
+		return other
+	}
+	return q
+}

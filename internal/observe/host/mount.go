@@ -1,0 +1,116 @@
+// Package host observes the node it runs on: where its cgroup hierarchy is, which pods have a cgroup in it, and when
+// somebody else makes, removes or writes there. It reads and watches; it never writes.
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// DefaultRoot is where the cgroup file system is mounted on a host.
+const DefaultRoot = "/sys/fs/cgroup"
+
+// The errors that tell apart why no pods can be found.
+var (
+	ErrNoController = errors.New("no CPU controller")
+	ErrNoKubepods   = errors.New("no kubepods cgroup")
+	ErrAmbiguous    = errors.New("more than one kubepods cgroup")
+)
+
+// Mount is the hierarchy that the CPU controller is bound to.
+type Mount struct {
+	Version cgroup.Version
+	Path    string // absolute
+}
+
+// FindMount finds the CPU controller below the directory where the cgroup file system is mounted, as [DefaultRoot]. On a
+// hybrid host that is the v1 hierarchy, because the v2 one has no controllers there. The error is [ErrNoController] if
+// there is none.
+func FindMount(root string) (Mount, error) {
+	if isType(root, unix.CGROUP2_SUPER_MAGIC) {
+		controllers, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
+		if err != nil {
+			return Mount{}, fmt.Errorf("reading the controllers of %s: %w", root, err)
+		}
+		if slices.Contains(strings.Fields(string(controllers)), "cpu") {
+			return Mount{Version: cgroup.V2, Path: root}, nil
+		}
+		return Mount{}, fmt.Errorf("%w in %s/cgroup.controllers, which reads %q", ErrNoController, root, controllers)
+	}
+	for _, name := range []string{"cpu", "cpu,cpuacct", "cpuacct,cpu"} {
+		if dir := filepath.Join(root, name); isType(dir, unix.CGROUP_SUPER_MAGIC) {
+			return Mount{Version: cgroup.V1, Path: dir}, nil
+		}
+	}
+	return Mount{}, fmt.Errorf("%w at %s: neither cgroup v2 nor a v1 cpu hierarchy is mounted there", ErrNoController, root)
+}
+
+func isType(path string, magic int64) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(path, &st) == nil && int64(st.Type) == magic
+}
+
+// FindKubepods finds the directory that a kubelet keeps its pods in. Where there are several, as on a host that also runs
+// nodes in containers, it is the one with the pod of this UID in it. The error is [ErrNoKubepods] or [ErrAmbiguous].
+func FindKubepods(m Mount, podUID string) (cgroup.Layout, error) {
+	const deepest, most = 5, 20000 // kind's node in a container in systemd stands four deep
+	var found []cgroup.Layout
+	visited := 0
+	err := filepath.WalkDir(m.Path, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return nil // it went away while we looked
+		}
+		if visited++; visited > most {
+			return fs.SkipAll
+		}
+		rel, err := filepath.Rel(m.Path, path)
+		if err != nil || rel == "." {
+			return nil
+		}
+		if layout, ok := cgroup.ParseLayout(rel); ok {
+			found = append(found, layout)
+			return fs.SkipDir
+		}
+		if strings.Count(rel, "/") >= deepest-1 {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	if err != nil {
+		return cgroup.Layout{}, fmt.Errorf("looking for kubepods below %s: %w", m.Path, err)
+	}
+	if len(found) > 1 && podUID != "" {
+		found = slices.DeleteFunc(found, func(l cgroup.Layout) bool { return !hasPod(m, l, podUID) })
+	}
+	switch len(found) {
+	case 0:
+		return cgroup.Layout{}, fmt.Errorf("%w below %s: the kubelet has not started, or runs with cgroupsPerQOS: false", ErrNoKubepods, m.Path)
+	case 1:
+		return found[0], nil
+	}
+	roots := make([]string, len(found))
+	for i, l := range found {
+		roots[i] = l.Root
+	}
+	return cgroup.Layout{}, fmt.Errorf("%w below %s: %s; choose one with --kubepods", ErrAmbiguous, m.Path, strings.Join(roots, ", "))
+}
+
+// hasPod reports whether the pod has its cgroup in this layout, in whatever class.
+func hasPod(m Mount, l cgroup.Layout, uid string) bool {
+	for q := model.Guaranteed; q <= model.BestEffort && cgroup.ValidUID(uid); q++ {
+		if _, err := os.Lstat(filepath.Join(m.Path, l.Pod(q, uid))); err == nil {
+			return true
+		}
+	}
+	return false
+}

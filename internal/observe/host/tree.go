@@ -1,0 +1,207 @@
+package host
+
+import (
+	"errors"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// Tree follows the directories that a kubelet makes for its pods. What it lists is the kernel's word: no string from the
+// API ever becomes part of a path.
+//
+// It keeps the directories open that it looks at again and again, so that a scan that finds nothing new allocates
+// nothing. It is not safe for concurrent use.
+type Tree struct {
+	mount   Mount
+	layout  cgroup.Layout
+	watcher *Watcher // nil: nothing is watched
+	classes [3]*dirLister
+	pods    map[string]*podDir // by UID
+	buf     []byte
+	model   model.Tree
+	blind   bool // a directory could not be watched
+}
+
+// podDir is the cgroup of a pod.
+type podDir struct {
+	group  model.PodGroup
+	seen   bool       // in the scan going on
+	lister *dirLister // open only while the pod is followed
+	idle   int        // descriptor of cpu.idle; -1: not open
+}
+
+// NewTree follows the pods of one kubelet. A nil watcher means that changes are only found by scanning.
+func NewTree(m Mount, l cgroup.Layout, w *Watcher) *Tree {
+	t := &Tree{mount: m, layout: l, watcher: w, pods: map[string]*podDir{}, buf: make([]byte, 32<<10)}
+	for q := range t.classes {
+		t.classes[q] = &dirLister{path: filepath.Join(m.Path, l.Class(model.QoSClass(q))), fd: -1}
+	}
+	t.model = model.Tree{
+		Guaranteed: l.Class(model.Guaranteed),
+		Burstable:  l.Class(model.Burstable),
+		BestEffort: l.Class(model.BestEffort),
+		Pods:       map[string]model.PodGroup{},
+	}
+	return t
+}
+
+// Model returns the tree as it was last scanned. The value is never changed afterwards.
+func (t *Tree) Model() model.Tree { return t.model }
+
+// Blind reports whether changes may go unnoticed until the next scan because something could not be watched.
+func (t *Tree) Blind() bool { return t.watcher == nil || t.blind }
+
+// Close gives back every descriptor and watch.
+func (t *Tree) Close() {
+	for q, d := range t.classes {
+		d.close()
+		if d.watched {
+			t.watcher.Remove(t.layout.Class(model.QoSClass(q)))
+			d.watched = false
+		}
+	}
+	for uid, p := range t.pods {
+		t.forget(p)
+		delete(t.pods, uid)
+	}
+}
+
+// Scan lists the pods' directories, and for the pods that follow selects also the containers in them and whether they
+// are idle. A followed pod is watched before it is listed, so that nothing written after the scan goes unseen. It reports
+// whether anything is different from the last scan.
+func (t *Tree) Scan(follow func(uid string) bool) (changed bool, err error) {
+	t.blind = false
+	dirsChanged := false
+	for q, lister := range t.classes {
+		c, listErr := t.list(lister, t.layout.Class(model.QoSClass(q)))
+		err = errors.Join(err, listErr)
+		dirsChanged = dirsChanged || c
+	}
+	if dirsChanged {
+		t.update()
+		changed = true
+	}
+	if ro := t.classes[model.Guaranteed].readOnly(); ro != t.model.ReadOnly {
+		t.model.ReadOnly, changed = ro, true
+	}
+	for uid, p := range t.pods {
+		c, podErr := t.inspect(p, follow(uid))
+		changed = changed || c
+		err = errors.Join(err, podErr)
+	}
+	if changed {
+		pods := make(map[string]model.PodGroup, len(t.pods))
+		for uid, p := range t.pods {
+			pods[uid] = p.group
+		}
+		t.model.Pods = pods
+	}
+	return changed, err
+}
+
+// update brings the set of pods to what the class directories list.
+func (t *Tree) update() {
+	for _, p := range t.pods {
+		p.seen = false
+	}
+	for q, lister := range t.classes {
+		class := t.layout.Class(model.QoSClass(q))
+		for name, inode := range lister.entries {
+			uid, ok := t.layout.ParsePod(name)
+			if !ok {
+				continue
+			}
+			p := t.pods[uid]
+			if p != nil && p.group.Inode != inode {
+				t.forget(p)
+				p = nil
+			}
+			if p == nil {
+				p = &podDir{group: model.PodGroup{Dir: class + "/" + name, Inode: inode}, idle: -1}
+				t.pods[uid] = p
+			}
+			p.seen = true
+		}
+	}
+	maps.DeleteFunc(t.pods, func(_ string, p *podDir) bool {
+		if !p.seen {
+			t.forget(p)
+		}
+		return !p.seen
+	})
+}
+
+// inspect looks into a pod's directory, or stops doing so.
+func (t *Tree) inspect(p *podDir, follow bool) (changed bool, err error) {
+	if !follow {
+		if p.lister != nil {
+			t.forget(p)
+		}
+		return false, nil
+	}
+	if p.lister == nil {
+		dir := filepath.Join(t.mount.Path, p.group.Dir)
+		p.lister = &dirLister{path: dir, fd: -1}
+		if fd, openErr := unix.Open(path.Join(dir, cgroup.IdleFile), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0); openErr == nil {
+			p.idle = fd // absent before 5.15
+		}
+	}
+	if changed, err = t.list(p.lister, p.group.Dir); err != nil {
+		return false, err
+	}
+	if changed {
+		p.group.Containers = slices.Sorted(maps.Keys(p.lister.entries))
+	}
+	if idle := p.readIdle(t.buf); idle != p.group.Idle {
+		p.group.Idle, changed = idle, true
+	}
+	return changed, nil
+}
+
+func (p *podDir) readIdle(buf []byte) bool {
+	if p.idle < 0 {
+		return false
+	}
+	n, err := unix.Pread(p.idle, buf, 0)
+	return err == nil && n > 0 && buf[0] == '1'
+}
+
+func (t *Tree) forget(p *podDir) {
+	if p.lister == nil {
+		return
+	}
+	p.lister.close()
+	if p.lister.watched {
+		t.watcher.Remove(p.group.Dir)
+	}
+	p.lister = nil
+	if p.idle >= 0 {
+		_ = unix.Close(p.idle)
+		p.idle = -1
+	}
+}
+
+// list watches and lists a directory, in this order. When the directory turns out to be another one than last time, the
+// watch went with the old one and is set again.
+func (t *Tree) list(d *dirLister, dir string) (changed bool, err error) {
+	for range 2 {
+		if !d.watched && t.watcher != nil {
+			err := t.watcher.Add(d.path, dir)
+			d.watched = err == nil
+			t.blind = t.blind || errors.Is(err, ErrNoWatches)
+		}
+		changed, err = d.list(t.buf)
+		if !errors.Is(err, errStale) {
+			return changed, err
+		}
+		d.watched = false
+	}
+	return changed, err
+}

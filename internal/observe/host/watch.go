@@ -1,0 +1,195 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// ErrNoWatches is in the chain of an error that means that the kernel has no inotify instance or watch left for us
+// (fs.inotify.max_user_instances, fs.inotify.max_user_watches). What is not watched must be polled.
+var ErrNoWatches = errors.New("no inotify watches left")
+
+// calm is how long the watcher rests after each batch of events. It bounds what a writer in a tight loop can make us
+// spend, and is well below the time within which a foreign write must be answered.
+const calm = 2 * time.Millisecond
+
+// Watcher tells who writes knobs and makes or removes directories in the cgroups it is pointed at. One watch on a
+// directory covers the files in it (verified on 6.18 with v1 and 6.1 with v2). The kernel reports writes that it refused
+// and writes that changed nothing as well, and our own; it does not report values that change without a write. So an
+// event says where to look, never what is there.
+type Watcher struct {
+	version cgroup.Version
+	file    *os.File // over fd, for reads that end when it is closed
+	fd      int      // not file.Fd(), which would make it blocking
+	wake    chan struct{}
+
+	mu      sync.Mutex
+	dirs    map[int32]string // watch descriptor → directory
+	watches map[string]int32
+	pending Changes
+}
+
+// Changes is what happened since the last [Watcher.Take].
+type Changes struct {
+	Files    map[model.File]struct{} // written
+	Tree     bool                    // directories were made or removed, or cpu.idle was written
+	Overflow bool                    // the kernel dropped events: everything may have changed
+}
+
+// NewWatcher opens an inotify instance. The error has [ErrNoWatches] in its chain if the kernel has none left.
+func NewWatcher(v cgroup.Version) (*Watcher, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		return nil, fmt.Errorf("opening inotify: %w: %w", ErrNoWatches, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening inotify: %w", err)
+	}
+	return &Watcher{
+		version: v,
+		file:    os.NewFile(uintptr(fd), "inotify"),
+		fd:      fd,
+		wake:    make(chan struct{}, 1),
+		dirs:    map[int32]string{},
+		watches: map[string]int32{},
+		pending: Changes{Files: map[model.File]struct{}{}},
+	}, nil
+}
+
+// Add watches a directory, given by its path and by its name in plans. Adding it again after it was removed and made
+// anew watches the new one. The error has [ErrNoWatches] in its chain if the kernel has none left.
+func (w *Watcher) Add(path, dir string) error {
+	const mask = unix.IN_MODIFY | unix.IN_CREATE | unix.IN_DELETE | unix.IN_DELETE_SELF | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wd, err := unix.InotifyAddWatch(w.fd, path, mask)
+	if errors.Is(err, unix.ENOSPC) {
+		return fmt.Errorf("watching %s: %w: %w", path, ErrNoWatches, err)
+	}
+	if err != nil {
+		return fmt.Errorf("watching %s: %w", path, err)
+	}
+	w.dirs[int32(wd)] = dir
+	w.watches[dir] = int32(wd)
+	return nil
+}
+
+// Remove watches a directory no longer.
+func (w *Watcher) Remove(dir string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wd, watched := w.watches[dir]
+	if !watched {
+		return
+	}
+	delete(w.watches, dir)
+	if w.dirs[wd] == dir {
+		delete(w.dirs, wd)
+		_, _ = unix.InotifyRmWatch(w.fd, uint32(wd)) // EINVAL: it went with its directory
+	}
+}
+
+// Wake delivers a value when there is something to take.
+func (w *Watcher) Wake() <-chan struct{} { return w.wake }
+
+// Take moves what happened since the last call into changes, whose map is kept and reused.
+func (w *Watcher) Take(changes *Changes) {
+	clear(changes.Files)
+	w.mu.Lock()
+	w.pending, *changes = *changes, w.pending
+	w.mu.Unlock()
+	if w.pending.Files == nil {
+		w.pending.Files = map[model.File]struct{}{}
+	}
+	w.pending.Tree, w.pending.Overflow = false, false
+}
+
+// Run reads events until the context ends.
+func (w *Watcher) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = w.file.Close() })
+	defer stop()
+	rest := time.NewTimer(0)
+	<-rest.C
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := w.file.Read(buf)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading inotify events: %w", err)
+		}
+		if w.collect(buf[:n]) {
+			select {
+			case w.wake <- struct{}{}:
+			default:
+			}
+		}
+		rest.Reset(calm)
+		select {
+		case <-rest.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// collect notes the events in a buffer and reports whether any of them matters.
+func (w *Watcher) collect(buf []byte) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	matters := false
+	for len(buf) >= unix.SizeofInotifyEvent {
+		event := (*unix.InotifyEvent)(unsafe.Pointer(&buf[0]))
+		name := buf[unix.SizeofInotifyEvent : unix.SizeofInotifyEvent+int(event.Len)]
+		buf = buf[unix.SizeofInotifyEvent+int(event.Len):]
+		if i := bytes.IndexByte(name, 0); i >= 0 {
+			name = name[:i]
+		}
+		if w.note(event.Wd, event.Mask, name) {
+			matters = true
+		}
+	}
+	return matters
+}
+
+func (w *Watcher) note(wd int32, mask uint32, name []byte) bool {
+	if mask&unix.IN_Q_OVERFLOW != 0 {
+		w.pending.Overflow = true
+		return true
+	}
+	dir, known := w.dirs[wd]
+	switch {
+	case !known:
+		return false
+	case mask&(unix.IN_DELETE_SELF|unix.IN_IGNORED) != 0:
+		delete(w.dirs, wd)
+		if w.watches[dir] == wd {
+			delete(w.watches, dir)
+		}
+		w.pending.Tree = true
+		return true
+	case mask&unix.IN_ISDIR != 0:
+		w.pending.Tree = true
+		return true
+	case string(name) == cgroup.IdleFile:
+		w.pending.Tree = true
+		return true
+	}
+	knob, ours := cgroup.KnobOf(w.version, string(name))
+	if ours {
+		w.pending.Files[model.File{Dir: dir, Knob: knob}] = struct{}{}
+	}
+	return ours
+}

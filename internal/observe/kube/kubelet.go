@@ -1,0 +1,71 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// ReadKubelet asks a kubelet for its configuration, at a URL such as https://10.0.0.7:10250/configz. The client must
+// authenticate itself; it needs the verb get on nodes/configz and nothing more.
+func ReadKubelet(ctx context.Context, client *http.Client, url string) (model.Kubelet, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return model.Kubelet{}, fmt.Errorf("asking the kubelet for its configuration: %w", err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return model.Kubelet{}, fmt.Errorf("asking the kubelet for its configuration: %w", err)
+	}
+	defer response.Body.Close()
+	const enough = 1 << 20
+	body, err := io.ReadAll(io.LimitReader(response.Body, enough))
+	if err != nil {
+		return model.Kubelet{}, fmt.Errorf("reading the kubelet's configuration: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return model.Kubelet{}, fmt.Errorf("the kubelet answers %s to %s: %.200q", response.Status, url, body)
+	}
+	return parseKubelet(body)
+}
+
+// parseKubelet reads what /configz answers. Fields that are absent have the kubelet's defaults.
+func parseKubelet(body []byte) (model.Kubelet, error) {
+	var answer struct {
+		Config *struct {
+			CPUCFSQuota       *bool            `json:"cpuCFSQuota"`
+			CPUCFSQuotaPeriod *metav1.Duration `json:"cpuCFSQuotaPeriod"`
+			CgroupsPerQOS     *bool            `json:"cgroupsPerQOS"`
+			CPUManagerPolicy  string           `json:"cpuManagerPolicy"`
+		} `json:"kubeletconfig"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return model.Kubelet{}, fmt.Errorf("reading the kubelet's configuration: %w", err)
+	}
+	if answer.Config == nil {
+		return model.Kubelet{}, fmt.Errorf("reading the kubelet's configuration: no kubeletconfig in %.200q", body)
+	}
+	k := DefaultKubelet()
+	c := answer.Config
+	if c.CPUCFSQuota != nil {
+		k.CFSQuota = *c.CPUCFSQuota
+	}
+	if c.CPUCFSQuotaPeriod != nil && c.CPUCFSQuotaPeriod.Duration > 0 {
+		k.QuotaPeriod = int64(c.CPUCFSQuotaPeriod.Duration / time.Microsecond)
+	}
+	k.NoPodCgroups = c.CgroupsPerQOS != nil && !*c.CgroupsPerQOS
+	k.StaticCPUs = c.CPUManagerPolicy == "static"
+	return k, nil
+}
+
+// DefaultKubelet is a kubelet whose configuration says nothing about CPU.
+func DefaultKubelet() model.Kubelet {
+	return model.Kubelet{Known: true, CFSQuota: true, QuotaPeriod: model.DefaultQuotaPeriod}
+}

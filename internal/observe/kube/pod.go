@@ -1,0 +1,182 @@
+// Package kube turns objects of the Kubernetes API into plain values. It is the only reader of annotations and labels.
+package kube
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// configHash is the annotation in which the kubelet leaves the UID that it knows a static pod by; the API server gives
+// the mirror of that pod a UID of its own, but the cgroup has the kubelet's
+// (k8s.io/kubernetes/pkg/kubelet/types/pod_update.go, ConfigHashAnnotationKey).
+const configHash = "kubernetes.io/config.hash"
+
+// Pod converts a pod. It is false for a pod whose UID is not one, which no API server hands out. selfUID is the UID of the
+// agent's own pod, "" outside a cluster.
+func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
+	uid := string(p.UID)
+	if hash, static := p.Annotations[configHash]; static && p.Annotations[corev1.MirrorPodAnnotationKey] != "" {
+		uid = hash
+	}
+	if !cgroup.ValidUID(uid) {
+		return nil, false
+	}
+	actuated := withAllocated(p)
+	pod := &model.Pod{
+		UID:          uid,
+		APIUID:       string(p.UID),
+		Namespace:    p.Namespace,
+		Name:         p.Name,
+		QoS:          qosClass(actuated),
+		Labels:       p.Labels,
+		Self:         selfUID != "" && string(p.UID) == selfUID,
+		Critical:     p.Spec.PriorityClassName == "system-node-critical" || p.Spec.PriorityClassName == "system-cluster-critical",
+		Ended:        ended(p),
+		RequestMilli: milli(resource.PodRequests(actuated, resource.PodResourcesOptions{})),
+		LimitMilli:   podLimit(actuated),
+		Containers:   containers(actuated),
+		Asks:         parseAsks(p.Annotations),
+	}
+	return pod, true
+}
+
+// withAllocated returns the pod with the resources that the kubelet goes by. That is the spec, except while a resize of
+// it is put off or refused: then the kubelet keeps to what it had allocated, which the status tells.
+func withAllocated(p *corev1.Pod) *corev1.Pod {
+	if !resource.IsPodResizeDeferred(p) && !resource.IsPodResizeInfeasible(p) {
+		return p
+	}
+	allocated := *p
+	allocated.Spec.Containers = slices.Clone(p.Spec.Containers)
+	allocated.Spec.InitContainers = slices.Clone(p.Spec.InitContainers)
+	replace := func(containers []corev1.Container, statuses []corev1.ContainerStatus) {
+		for i := range containers {
+			for _, s := range statuses {
+				if s.Name != containers[i].Name {
+					continue
+				}
+				if s.AllocatedResources != nil {
+					containers[i].Resources.Requests = s.AllocatedResources
+				}
+				if s.Resources != nil {
+					containers[i].Resources.Limits = s.Resources.Limits
+				}
+			}
+		}
+	}
+	replace(allocated.Spec.Containers, p.Status.ContainerStatuses)
+	replace(allocated.Spec.InitContainers, p.Status.InitContainerStatuses)
+	return &allocated
+}
+
+// podLimit sums the pod's CPU limit as the kubelet does for the pod's cgroup (ResourceConfigForPod): it is 0, no quota,
+// as soon as one container has no limit, unless the pod has a limit of its own.
+func podLimit(p *corev1.Pod) int64 {
+	declared := true
+	limits := resource.PodLimits(p, resource.PodResourcesOptions{
+		ContainerFn: func(limits corev1.ResourceList, _ resource.ContainerType) {
+			declared = declared && !limits.Cpu().IsZero()
+		},
+	})
+	if resource.IsPodLevelResourcesSet(p) && !p.Spec.Resources.Limits.Cpu().IsZero() {
+		declared = true
+	}
+	if !declared {
+		return 0
+	}
+	return milli(limits)
+}
+
+// containers lists every container with its quota's limit, which is the pod's where it has none of its own and the pod
+// has one (kubelet, getCPULimit).
+func containers(p *corev1.Pod) []model.Container {
+	ids := map[string]string{}
+	for _, statuses := range [][]corev1.ContainerStatus{p.Status.ContainerStatuses, p.Status.InitContainerStatuses, p.Status.EphemeralContainerStatuses} {
+		for _, s := range statuses {
+			_, id, _ := strings.Cut(s.ContainerID, "://")
+			ids[s.Name] = id
+		}
+	}
+	var podLevel int64
+	if resource.IsPodLevelResourcesSet(p) {
+		podLevel = milli(p.Spec.Resources.Limits)
+	}
+	all := make([]model.Container, 0, len(p.Spec.Containers)+len(p.Spec.InitContainers))
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			limit := milli(list[i].Resources.Limits)
+			if limit == 0 {
+				limit = podLevel
+			}
+			all = append(all, model.Container{Name: list[i].Name, ID: ids[list[i].Name], LimitMilli: limit})
+		}
+	}
+	return all
+}
+
+// ended reports whether all of the pod's containers have ended for good, so that the kubelet no longer counts the pod.
+func ended(p *corev1.Pod) bool {
+	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		return true
+	}
+	if p.DeletionTimestamp == nil || len(p.Status.ContainerStatuses) == 0 {
+		return false
+	}
+	for _, s := range p.Status.ContainerStatuses {
+		if s.State.Terminated == nil {
+			return false
+		}
+	}
+	return true
+}
+
+func milli(list corev1.ResourceList) int64 { return list.Cpu().MilliValue() }
+
+// qosClass returns the pod's class: what the API server found, or for a manifest that it never saw, what it would find.
+func qosClass(p *corev1.Pod) model.QoSClass {
+	switch p.Status.QOSClass {
+	case corev1.PodQOSGuaranteed:
+		return model.Guaranteed
+	case corev1.PodQOSBurstable:
+		return model.Burstable
+	case corev1.PodQOSBestEffort:
+		return model.BestEffort
+	}
+	if r := p.Spec.Resources; r != nil && len(r.Requests)+len(r.Limits) > 0 {
+		return classOf([]corev1.ResourceRequirements{*r})
+	}
+	var all []corev1.ResourceRequirements
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			all = append(all, list[i].Resources)
+		}
+	}
+	return classOf(all)
+}
+
+func classOf(all []corev1.ResourceRequirements) model.QoSClass {
+	any, guaranteed := false, true
+	for _, r := range all {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			request, limit := r.Requests[name], r.Limits[name]
+			if request.IsZero() {
+				request = limit // the API server's default
+			}
+			any = any || !request.IsZero() || !limit.IsZero()
+			guaranteed = guaranteed && !limit.IsZero() && request.Cmp(limit) == 0
+		}
+	}
+	switch {
+	case !any:
+		return model.BestEffort
+	case guaranteed:
+		return model.Guaranteed
+	}
+	return model.Burstable
+}

@@ -1,0 +1,74 @@
+package kube
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// Snapshot is what is known of the pods of this node and of the node itself.
+type Snapshot struct {
+	Pods             []*model.Pod // ordered by UID, each UID once; the pods are never changed afterwards
+	Known            bool         // the first complete lists have arrived
+	AllocatableMilli int64        // CPU, in milli-cores
+}
+
+// collection gathers what sources report and wakes whoever reads it. It is safe for concurrent use.
+type collection struct {
+	wake chan struct{}
+
+	mu          sync.Mutex
+	pods        map[string]*model.Pod // by namespace/name
+	namespaces  map[string]map[string]string
+	allocatable int64
+	missing     int // complete lists that have not arrived yet
+}
+
+func newCollection(lists int) *collection {
+	return &collection{
+		wake: make(chan struct{}, 1), missing: lists,
+		pods: map[string]*model.Pod{}, namespaces: map[string]map[string]string{},
+	}
+}
+
+// Wake delivers a value when the next [collection.Snapshot] may differ from the last.
+func (c *collection) Wake() <-chan struct{} { return c.wake }
+
+// change runs f under the lock and wakes the reader.
+func (c *collection) change(f func()) {
+	c.mu.Lock()
+	f()
+	c.mu.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Snapshot returns what is known now.
+func (c *collection) Snapshot() Snapshot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := Snapshot{Known: c.missing == 0, AllocatableMilli: c.allocatable, Pods: make([]*model.Pod, 0, len(c.pods))}
+	for key, pod := range c.pods {
+		if labels := c.namespaces[pod.Namespace]; !maps.Equal(labels, pod.NamespaceLabels) {
+			labelled := *pod // the old one may be in use
+			labelled.NamespaceLabels = labels
+			pod = &labelled
+			c.pods[key] = pod
+		}
+		s.Pods = append(s.Pods, pod)
+	}
+	slices.SortFunc(s.Pods, func(a, b *model.Pod) int {
+		if c := strings.Compare(a.UID, b.UID); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	// Two pods with one UID can only be a forged mirror pod; the cgroup gets one setting.
+	s.Pods = slices.CompactFunc(s.Pods, func(a, b *model.Pod) bool { return a.UID == b.UID })
+	return s
+}
