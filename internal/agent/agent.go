@@ -115,11 +115,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.host, err = acthost.New(a.mount.Version, a.mount.Path, undo); err != nil {
 		return err
 	}
-	defer a.host.Close()
+	defer func() { a.log.report("closing", a.host.Close()) }()
 	if a.journal, err = journal.Open(a.cfg.RunDir, a.cfg.JournalBytes); err != nil {
 		return err
 	}
-	defer a.journal.Close()
+	defer func() { a.log.report("closing", a.journal.Close()) }()
 
 	var helpers sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
@@ -193,7 +193,6 @@ func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 	if a.watcher != nil {
 		watched = a.watcher.Wake()
 	}
-	a.changes.Files = map[model.File]struct{}{}
 	a.loadPolicy()
 	a.pods = a.cfg.Pods.Snapshot()
 	timer := time.NewTimer(0)
@@ -271,6 +270,9 @@ func (a *Agent) turn(podsChanged bool) {
 		changed, err := a.tree.Scan(a.follows)
 		a.log.report("cgroups", err)
 		a.unsettled = a.unsettled || changed
+		for _, dir := range a.tree.Anew() {
+			a.unsettled = a.host.CheckDir(dir) || a.unsettled
+		}
 	}
 	if audit {
 		a.counts.audits++

@@ -40,7 +40,7 @@ const (
 	UnitMilli  Unit = "mCPU"
 	UnitMicros Unit = "us"
 	UnitCount  Unit = ""
-	UnitTimes  Unit = "x1000" // a factor in thousandths
+	UnitTimes  Unit = "x/1000" // a factor in thousandths
 )
 
 // Operand is one named number that a decision was computed from.
@@ -52,6 +52,9 @@ type Operand struct {
 
 // String returns the operand as an operator reads it: name=value and the unit.
 func (o Operand) String() string {
+	if o.Unit == UnitTimes {
+		return fmt.Sprintf("%s=%gx", o.Name, float64(o.Value)/1000)
+	}
 	return fmt.Sprintf("%s=%d%s", o.Name, o.Value, o.Unit)
 }
 

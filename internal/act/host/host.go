@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -97,6 +98,17 @@ func (h *Host) Check(name model.File) bool {
 		return false
 	}
 	return h.deviates(f)
+}
+
+// CheckDir is [Host.Check] for the files in a directory and in those below it.
+func (h *Host) CheckDir(dir string) bool {
+	any := false
+	for _, f := range h.files {
+		if f.setting.Dir == dir || strings.HasPrefix(f.setting.Dir, dir+"/") {
+			any = h.Check(f.setting.File) || any
+		}
+	}
+	return any
 }
 
 // CheckAll is [Host.Check] for every file of the last plan. It allocates nothing while nothing deviates.
@@ -284,7 +296,8 @@ func (h *Host) open(f *file) error {
 
 func (h *Host) writeFile(f *file, raw cgroup.Raw) error {
 	text := cgroup.Append(h.buf[:0], h.version, f.setting.Knob, raw)
-	if _, err := f.f.WriteAt(text, 0); err != nil {
+	// pwrite, because v2 files can be polled: File.WriteAt would wait for ever where the kernel says EAGAIN.
+	if _, err := unix.Pwrite(f.fd, text, 0); err != nil {
 		return fmt.Errorf("writing %q to %s in %s: %w", text, f.setting.Knob, f.setting.Dir, err)
 	}
 	f.found = raw

@@ -78,13 +78,12 @@ func Decide(n *model.Node, p *model.Policy) Result {
 // running pods, or where it knows no such pod, what was recorded.
 func Release(n *model.Node, o model.Owned, pod *model.Pod) (int64, model.Reason) {
 	given := model.Reason{Code: model.KubeletValue}
-	switch o.Dir {
-	case n.Tree.Burstable:
+	switch {
+	case o.Dir == n.Tree.Burstable && n.PodsKnown:
 		return burstableShares(n), given
-	case n.Tree.BestEffort:
+	case o.Dir == n.Tree.BestEffort:
 		return model.MinShares, given
-	}
-	if pod == nil || pod.Ended {
+	case pod == nil || pod.Ended:
 		return o.Theirs, model.Reason{Code: model.RecordedValue}
 	}
 	return kubeletShares(pod), given

@@ -57,7 +57,7 @@ func FindMount(root string) (Mount, error) {
 
 func isType(path string, magic int64) bool {
 	var st unix.Statfs_t
-	return unix.Statfs(path, &st) == nil && int64(st.Type) == magic
+	return unix.Statfs(path, &st) == nil && st.Type == magic
 }
 
 // FindKubepods finds the directory that a kubelet keeps its pods in. Where there are several, as on a host that also runs
@@ -67,21 +67,21 @@ func FindKubepods(m Mount, podUID string) (cgroup.Layout, error) {
 	var found []cgroup.Layout
 	visited := 0
 	err := filepath.WalkDir(m.Path, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.IsDir() {
-			return nil // it went away while we looked
+		if err != nil {
+			return fs.SkipDir // it went away while we looked
+		}
+		if !d.IsDir() {
+			return nil
 		}
 		if visited++; visited > most {
 			return fs.SkipAll
 		}
-		rel, err := filepath.Rel(m.Path, path)
-		if err != nil || rel == "." {
-			return nil
-		}
+		rel := strings.TrimPrefix(strings.TrimPrefix(path, m.Path), "/")
 		if layout, ok := cgroup.ParseLayout(rel); ok {
 			found = append(found, layout)
 			return fs.SkipDir
 		}
-		if strings.Count(rel, "/") >= deepest-1 {
+		if strings.Count(rel, "/") >= deepest-1 && rel != "" {
 			return fs.SkipDir
 		}
 		return nil

@@ -26,7 +26,8 @@ type Tree struct {
 	pods    map[string]*podDir // by UID
 	buf     []byte
 	model   model.Tree
-	blind   bool // a directory could not be watched
+	blind   bool     // a directory could not be watched
+	anew    []string // directories that the last scan found to be others than before
 }
 
 // podDir is the cgroup of a pod.
@@ -58,12 +59,16 @@ func (t *Tree) Model() model.Tree { return t.model }
 // Blind reports whether changes may go unnoticed until the next scan because something could not be watched.
 func (t *Tree) Blind() bool { return t.watcher == nil || t.blind }
 
+// Anew returns the directories that were, at the last scan, no longer the same as at the scan before: removed and made
+// again under the same name, so that nothing known of the files in them holds any more.
+func (t *Tree) Anew() []string { return t.anew }
+
 // Close gives back every descriptor and watch.
 func (t *Tree) Close() {
 	for q, d := range t.classes {
 		d.close()
 		if d.watched {
-			t.watcher.Remove(t.layout.Class(model.QoSClass(q)))
+			t.watcher.Remove(t.model.Class(model.QoSClass(q)))
 			d.watched = false
 		}
 	}
@@ -77,10 +82,10 @@ func (t *Tree) Close() {
 // are idle. A followed pod is watched before it is listed, so that nothing written after the scan goes unseen. It reports
 // whether anything is different from the last scan.
 func (t *Tree) Scan(follow func(uid string) bool) (changed bool, err error) {
-	t.blind = false
+	t.blind, t.anew = false, t.anew[:0]
 	dirsChanged := false
 	for q, lister := range t.classes {
-		c, listErr := t.list(lister, t.layout.Class(model.QoSClass(q)))
+		c, listErr := t.list(lister, t.model.Class(model.QoSClass(q)))
 		err = errors.Join(err, listErr)
 		dirsChanged = dirsChanged || c
 	}
@@ -112,7 +117,7 @@ func (t *Tree) update() {
 		p.seen = false
 	}
 	for q, lister := range t.classes {
-		class := t.layout.Class(model.QoSClass(q))
+		class := t.model.Class(model.QoSClass(q))
 		for name, inode := range lister.entries {
 			uid, ok := t.layout.ParsePod(name)
 			if !ok {
@@ -120,6 +125,7 @@ func (t *Tree) update() {
 			}
 			p := t.pods[uid]
 			if p != nil && p.group.Inode != inode {
+				t.anew = append(t.anew, p.group.Dir)
 				t.forget(p)
 				p = nil
 			}
@@ -202,6 +208,7 @@ func (t *Tree) list(d *dirLister, dir string) (changed bool, err error) {
 			return changed, err
 		}
 		d.watched = false
+		t.anew = append(t.anew, dir)
 	}
 	return changed, err
 }

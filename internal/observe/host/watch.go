@@ -25,8 +25,8 @@ var ErrNoWatches = errors.New("no inotify watches left")
 const calm = 2 * time.Millisecond
 
 // Watcher tells who writes knobs and makes or removes directories in the cgroups it is pointed at. One watch on a
-// directory covers the files in it (verified on 6.18 with v1 and 6.1 with v2). The kernel reports writes that it refused
-// and writes that changed nothing as well, and our own; it does not report values that change without a write. So an
+// directory covers the files in it (verified on 6.18 with v1 and 6.1 with v2). The kernel reports writes that changed
+// nothing as well, and our own; it does not report writes that it refused, nor values that change without a write. So an
 // event says where to look, never what is there.
 type Watcher struct {
 	version cgroup.Version
@@ -105,14 +105,14 @@ func (w *Watcher) Wake() <-chan struct{} { return w.wake }
 
 // Take moves what happened since the last call into changes, whose map is kept and reused.
 func (w *Watcher) Take(changes *Changes) {
+	if changes.Files == nil {
+		changes.Files = map[model.File]struct{}{}
+	}
 	clear(changes.Files)
+	changes.Tree, changes.Overflow = false, false
 	w.mu.Lock()
 	w.pending, *changes = *changes, w.pending
 	w.mu.Unlock()
-	if w.pending.Files == nil {
-		w.pending.Files = map[model.File]struct{}{}
-	}
-	w.pending.Tree, w.pending.Overflow = false, false
 }
 
 // Run reads events until the context ends.

@@ -25,6 +25,9 @@ func ParsePolicy(document []byte) (model.Policy, error) {
 		return model.Policy{}, fmt.Errorf("reading the policy: apiVersion %q and kind %q: write %s and ColocationPolicy",
 			p.APIVersion, p.Kind, v1alpha1.GroupVersion)
 	}
+	if p.Spec.Mode == "false" {
+		p.Spec.Mode = string(model.ModeOff) // what YAML 1.1 makes of an Off without quotes, and no time to be strict
+	}
 	return Policy(&p)
 }
 

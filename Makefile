@@ -1,0 +1,93 @@
+# Waterline. `make help` lists what there is.
+
+SHELL := /bin/bash -o pipefail
+OUT := out
+BIN := $(OUT)/bin
+VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+GOLANGCI := $(BIN)/golangci-lint
+GOLANGCI_VERSION := v2.15.0
+export CGO_ENABLED := 0
+
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build waterline and waterline-agent into out/bin
+	@mkdir -p $(BIN)
+	go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+
+demo: build ## show on this machine's kernel that twice the weight gets twice the CPU (root, about 45 s)
+	$(BIN)/waterline demo
+
+demo-vm: build vm ## the same on cgroup v2, in a virtual machine
+	$(VMRUN) -file $(BIN)/waterline=/bin/waterline -file $(BIN)/waterline-agent=/bin/waterline-agent -o $(OUT)/demo-vm -- /bin/waterline demo --out /out
+
+test: packages ## everything, in short forms: all rungs of the test bed (root; 45 minutes on a new machine, 15 warm)
+	test/rungs.sh short
+
+soak: packages ## the same tests in their full forms (hours)
+	test/rungs.sh full
+
+check: format vet lint test-unit ## format, vet, lint, fences and unit tests: under two minutes
+
+format:
+	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); if [ -n "$$unformatted" ]; then echo "not formatted: $$unformatted; run gofmt -w"; exit 1; fi
+
+vet:
+	go vet ./...
+
+lint: $(GOLANGCI)
+	$(GOLANGCI) run ./...
+
+$(GOLANGCI):
+	@mkdir -p $(BIN)
+	GOBIN=$(CURDIR)/$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+
+test-unit: ## rung 1: what needs no kernel
+	go test $$(go list ./... | grep -v /test/)
+
+race: ## the unit and live kernel tests under the race detector
+	CGO_ENABLED=1 go test -race $$(go list ./... | grep -v /test/) ./test/kernel
+
+test-kernel: build ## rung 2: this machine's kernel (root)
+	WATERLINE_BIN=$(CURDIR)/$(BIN) go test -count=1 ./test/kernel
+
+VMRUN := $(BIN)/vmrun
+
+vm:
+	@mkdir -p $(BIN)
+	go build -o $(BIN)/ ./test/bed/vm/cmd/vmrun
+
+test-vm: build vm ## rung 3: the same suite and the demo on cgroup v2, in a virtual machine
+	go test -c -o $(OUT)/test/kernel.test ./test/kernel
+	$(VMRUN) -file $(OUT)/test/kernel.test=/t/kernel.test -file $(BIN)/waterline=/bin/waterline -file $(BIN)/waterline-agent=/bin/waterline-agent \
+		-e CI=$(CI) -e WATERLINE_BIN=/bin -o $(OUT)/test/vm \
+		-run 'kernel: /t/kernel.test' -run 'demo: /bin/waterline demo --out /out'
+
+bed: ## build the test bed's cluster: Kubernetes, containerd, images
+	test/bed/build.sh
+
+test-api: build bed ## rung 4: a real API server
+	go test -count=1 ./test/api
+
+test-node: build bed ## rung 5a: pods on a real node on this machine (root)
+	go test -count=1 -timeout 40m ./test/e2e
+
+bench: build ## measure; figures go to out/bench
+	test/bench.sh
+
+cluster: build bed ## a single-node Kubernetes on this machine with Waterline installed (root)
+	test/bed/cluster.sh up
+
+cluster-down: ## remove every trace of it
+	test/bed/cluster.sh down
+
+packages:
+	@test/bed/packages.sh
+
+clean: ## remove what was built
+	rm -rf $(OUT)
+
+.PHONY: help build demo demo-vm test soak check format vet lint test-unit race test-kernel vm test-vm bed test-api test-node bench cluster cluster-down packages clean

@@ -1,0 +1,273 @@
+// Package waterline_test holds the fences of the whole code base: what may import what, who owns which cgroup file, and
+// that what users are told about is documented.
+package waterline_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/waterline-io/waterline/"
+
+// mayImport says, for each room of the tree, which others its code may import. The longest prefix counts. Imports go one
+// way: model ← cgroup ← decide, observe, act ← shells ← cmd.
+var mayImport = map[string][]string{
+	"api":                 {},
+	"cmd":                 {"api", "cmd", "internal"},
+	"deploy":              {},
+	"internal/model":      {},
+	"internal/cgroup":     {"internal/model"},
+	"internal/decide":     {"internal/model", "internal/cgroup", "internal/decide"},
+	"internal/observe":    {"api", "internal/model", "internal/cgroup", "internal/observe"},
+	"internal/act":        {"api", "internal/model", "internal/cgroup", "internal/act"},
+	"internal/journal":    {"internal/model", "internal/decide"},
+	"internal/agent":      {"api", "internal/model", "internal/cgroup", "internal/decide", "internal/observe", "internal/act", "internal/journal"},
+	"internal/experiment": {"api", "internal/model", "internal/cgroup", "internal/observe/host", "internal/experiment"},
+	"test":                {"api", "internal", "test"},
+}
+
+// mayUseKubernetes are the rooms where types of the Kubernetes API may appear.
+var mayUseKubernetes = []string{"api", "cmd", "internal/observe/kube", "internal/act/kube", "test"}
+
+// source is one Go file of ours that is not a test.
+type source struct {
+	path string // relative to the root
+	file *ast.File
+}
+
+func (s source) dir() string { return filepath.Dir(s.path) }
+
+func sources(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (path == "k8s" || path == "out" || path != "." && strings.HasPrefix(d.Name(), ".")) {
+			return fs.SkipDir
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err == nil {
+			all = append(all, source{path, file})
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func imports(s source) []string {
+	var all []string
+	for _, i := range s.file.Imports {
+		path, _ := strconv.Unquote(i.Path.Value)
+		all = append(all, path)
+	}
+	return all
+}
+
+func below(dir, room string) bool { return dir == room || strings.HasPrefix(dir, room+"/") }
+
+func TestImports(t *testing.T) {
+	for _, s := range sources(t) {
+		room := ""
+		for r := range mayImport {
+			if below(s.dir(), r) && len(r) > len(room) {
+				room = r
+			}
+		}
+		if room == "" {
+			t.Errorf("%s stands in no room of the tree", s.path)
+			continue
+		}
+		rule := strings.Split(strings.TrimPrefix(s.dir(), "internal/decide/"), "/")[0]
+		for _, imported := range imports(s) {
+			ours, isOurs := strings.CutPrefix(imported, module)
+			switch {
+			case isOurs && !slices.ContainsFunc(mayImport[room], func(r string) bool { return below(ours, r) }):
+				t.Errorf("%s imports %s, which code in %s may not", s.path, ours, room)
+			case isOurs && below(s.dir(), "internal/decide") && s.dir() != "internal/decide" && below(ours, "internal/decide") && !below(ours, "internal/decide/"+rule):
+				t.Errorf("%s: a rule imports another: %s", s.path, ours)
+			case !isOurs && room == "internal/model" && strings.Contains(strings.Split(imported, "/")[0], ".") && imported != "k8s.io/utils/cpuset":
+				t.Errorf("%s: the model imports %s", s.path, imported)
+			case strings.HasPrefix(imported, "k8s.io/kubernetes"):
+				t.Errorf("%s imports %s, which belongs into the module k8s", s.path, imported)
+			case (strings.HasPrefix(imported, "k8s.io/api") || strings.HasPrefix(imported, "k8s.io/client-go")) &&
+				!slices.ContainsFunc(mayUseKubernetes, func(r string) bool { return below(s.dir(), r) }):
+				t.Errorf("%s imports %s: Kubernetes types stay at the edge", s.path, imported)
+			}
+		}
+	}
+}
+
+// TestPure checks that decisions have no clock, no logger, no randomness and no I/O.
+func TestPure(t *testing.T) {
+	forbidden := []string{"log", "log/slog", "os", "io", "net", "net/http", "math/rand", "math/rand/v2", "sync", "context"}
+	for _, s := range sources(t) {
+		if !below(s.dir(), "internal/decide") && !below(s.dir(), "internal/model") && !below(s.dir(), "internal/cgroup") {
+			continue
+		}
+		for _, imported := range imports(s) {
+			if slices.Contains(forbidden, imported) {
+				t.Errorf("%s imports %s", s.path, imported)
+			}
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok {
+				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains([]string{"Now", "Since", "Until", "After", "Sleep", "NewTimer"}, sel.Sel.Name) {
+					t.Errorf("%s calls time.%s", s.path, sel.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// TestNoExits checks that nothing but a command ends the process, and nothing panics.
+func TestNoExits(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.file.Name.Name == "main" || below(s.dir(), "test") {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			switch f := call.Fun.(type) {
+			case *ast.Ident:
+				if f.Name == "panic" {
+					t.Errorf("%s panics", s.path)
+				}
+			case *ast.SelectorExpr:
+				if x, ok := f.X.(*ast.Ident); ok && (x.Name == "os" && f.Sel.Name == "Exit" || x.Name == "log" && strings.HasPrefix(f.Sel.Name, "Fatal")) {
+					t.Errorf("%s ends the process", s.path)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// TestOwners checks the table of docs/files.md against the code: each knob is set by exactly one rule.
+func TestOwners(t *testing.T) {
+	table, err := os.ReadFile("docs/files.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]string{} // knob → rule
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z.]+)` \\|.*\\| `decide/([a-z]+)` \\|").FindAllStringSubmatch(string(table), -1) {
+		if old, twice := documented[row[1]]; twice && old != row[2] {
+			t.Errorf("docs/files.md gives %s to both %s and %s", row[1], old, row[2])
+		}
+		documented[row[1]] = row[2]
+	}
+	names := map[string]string{"Shares": "cpu.shares", "Quota": "cpu.quota"}
+	found := map[string]string{}
+	for _, s := range sources(t) {
+		if !below(s.dir(), "internal/decide") || s.dir() == "internal/decide" {
+			continue
+		}
+		rule := strings.TrimPrefix(s.dir(), "internal/decide/")
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			kv, ok := n.(*ast.KeyValueExpr)
+			if !ok {
+				return true
+			}
+			key, isIdent := kv.Key.(*ast.Ident)
+			value, isSelector := kv.Value.(*ast.SelectorExpr)
+			if isIdent && isSelector && key.Name == "Knob" {
+				knob := names[value.Sel.Name]
+				if knob == "" {
+					t.Errorf("%s: knob %s is missing in this test", s.path, value.Sel.Name)
+				}
+				if other := found[knob]; other != "" && other != rule {
+					t.Errorf("%s is set by %s and by %s", knob, other, rule)
+				}
+				found[knob] = rule
+			}
+			return true
+		})
+	}
+	if !maps.Equal(documented, found) {
+		t.Errorf("docs/files.md says %v, the code %v", documented, found)
+	}
+}
+
+// TestReasons checks that each reason appears in a golden transcript and in docs/reasons.md, and nothing else does.
+func TestReasons(t *testing.T) {
+	code, err := os.ReadFile("internal/model/reason.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs, err := os.ReadFile("docs/reasons.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var golden strings.Builder
+	for _, pattern := range []string{"internal/decide/testdata/*.txt", "internal/decide/*/testdata/*.txt"} {
+		files, _ := filepath.Glob(pattern)
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden.Write(content)
+		}
+	}
+	var codes []string
+	for _, m := range regexp.MustCompile(`Code = "(\w+)"`).FindAllStringSubmatch(string(code), -1) {
+		codes = append(codes, m[1])
+		if !strings.Contains(string(docs), "| `"+m[1]+"` |") {
+			t.Errorf("docs/reasons.md does not explain %s", m[1])
+		}
+		if !regexp.MustCompile(`\b` + m[1] + `\b`).MatchString(golden.String()) {
+			t.Errorf("no golden transcript shows %s", m[1])
+		}
+	}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(string(docs), -1) {
+		if !slices.Contains(codes, m[1]) {
+			t.Errorf("docs/reasons.md explains %s, which does not exist", m[1])
+		}
+	}
+}
+
+// TestMetrics checks that each metric is documented, and nothing else is.
+func TestMetrics(t *testing.T) {
+	code, err := os.ReadFile("api/v1alpha1/names.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs, err := os.ReadFile("docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, m := range regexp.MustCompile(`Metric\w+\s*= "(\w+)"`).FindAllStringSubmatch(string(code), -1) {
+		names = append(names, m[1])
+	}
+	var documented []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `(waterline_\\w+)` \\|").FindAllStringSubmatch(string(docs), -1) {
+		documented = append(documented, m[1])
+	}
+	slices.Sort(names)
+	slices.Sort(documented)
+	if !slices.Equal(names, documented) {
+		t.Errorf("docs/metrics.md has %v, the code %v", documented, names)
+	}
+}

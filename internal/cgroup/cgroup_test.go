@@ -1,0 +1,258 @@
+package cgroup_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// TestConversions are the kubelet's and the runtimes' own numbers: k8s.io/kubernetes 1.36, runc 1.3.2.
+func TestConversions(t *testing.T) {
+	for _, c := range []struct{ milli, shares, linear, quadratic int64 }{
+		{0, 2, 1, 1}, {1, 2, 1, 1}, {10, 10, 1, 4}, {100, 102, 4, 17}, {250, 256, 10, 35}, {500, 512, 20, 59}, {1000, 1024, 39, 100},
+		{2000, 2048, 79, 174}, {8000, 8192, 313, 532}, {32000, 32768, 1250, 1681}, {64000, 65536, 2500, 3023}, {256000, 262144, 10000, 10000},
+		{512000, 262144, 10000, 10000},
+	} {
+		shares := model.MilliCPUToShares(c.milli)
+		if shares != c.shares || cgroup.SharesToWeight(shares) != c.linear || cgroup.ContainerWeight(shares) != c.quadratic {
+			t.Errorf("%d mCPU: shares %d, weight %d, container weight %d; want %+v", c.milli, shares, cgroup.SharesToWeight(shares), cgroup.ContainerWeight(shares), c)
+		}
+	}
+	for weight := int64(1); weight <= 10000; weight++ {
+		shares := cgroup.WeightToShares(weight)
+		if cgroup.SharesToWeight(shares) != weight {
+			t.Fatalf("weight %d becomes %d shares, which become %d", weight, shares, cgroup.SharesToWeight(shares))
+		}
+		if shares > model.MinShares && cgroup.SharesToWeight(shares-1) == weight {
+			t.Fatalf("weight %d: %d shares are not the fewest", weight, shares)
+		}
+	}
+	for _, c := range []struct{ milli, period, quota int64 }{
+		{0, 100_000, 0}, {1, 100_000, 1000}, {9, 100_000, 1000}, {10, 100_000, 1000}, {11, 100_000, 1100}, {1500, 100_000, 150_000}, {100, 5_000, 1000}, {1500, 50_000, 75_000},
+	} {
+		if got := model.MilliCPUToQuota(c.milli, c.period); got != c.quota {
+			t.Errorf("%d mCPU in %d us: quota %d, want %d", c.milli, c.period, got, c.quota)
+		}
+	}
+}
+
+func TestLayout(t *testing.T) {
+	const uid, escaped = "6016fc45-0a1b-4c2d-8e3f-123456789abc", "6016fc45_0a1b_4c2d_8e3f_123456789abc"
+	for _, c := range []struct {
+		name, root string
+		class      model.QoSClass
+		dir        string
+	}{
+		{"cgroupfs", "kubepods", model.Burstable, "kubepods/burstable/pod" + uid},
+		{"cgroupfs, Guaranteed", "kubepods", model.Guaranteed, "kubepods/pod" + uid},
+		{"cgroupfs below a root", "x/y/kubepods", model.BestEffort, "x/y/kubepods/besteffort/pod" + uid},
+		{"systemd", "kubepods.slice", model.Burstable, "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + escaped + ".slice"},
+		{"systemd, Guaranteed", "kubepods.slice", model.Guaranteed, "kubepods.slice/kubepods-pod" + escaped + ".slice"},
+		{"kind", "kubelet.slice/kubelet-kubepods.slice", model.BestEffort,
+			"kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-pod" + escaped + ".slice"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l, ok := cgroup.ParseLayout(c.root)
+			if !ok {
+				t.Fatal("not recognised")
+			}
+			dir := l.Pod(c.class, uid)
+			if dir != c.dir {
+				t.Errorf("the pod is at %s, want %s", dir, c.dir)
+			}
+			if got, ok := l.ParsePod(dir[strings.LastIndexByte(dir, '/')+1:]); !ok || got != uid {
+				t.Errorf("its name is read as pod %q", got)
+			}
+			for _, q := range []model.QoSClass{model.Burstable, model.BestEffort} {
+				class := l.Class(q)
+				if got, ok := l.ParsePod(class[strings.LastIndexByte(class, '/')+1:]); ok {
+					t.Errorf("the %s class is taken for pod %q", q, got)
+				}
+			}
+		})
+	}
+	for _, name := range []string{"", "system.slice", "kubepodsx", "kubelet"} {
+		if l, ok := cgroup.ParseLayout(name); ok {
+			t.Errorf("%q is taken for kubepods: %+v", name, l)
+		}
+	}
+}
+
+func TestContainerID(t *testing.T) {
+	const id = "1c4c0416f2a89d2f6b5a0e7c3d9b8a7f1c4c0416f2a89d2f6b5a0e7c3d9b8a7f"
+	for name, want := range map[string]string{
+		id:                                   id, // containerd and Docker, cgroupfs
+		"crio-" + id:                         id,
+		"cri-containerd-" + id + ".scope":    id,
+		"crio-" + id + ".scope":              id,
+		"docker-" + id + ".scope":            id,
+		"crio-conmon-" + id + ".scope":       "", // CRI-O's monitor
+		"kata_" + id:                         "",
+		"kata_overhead":                      "",
+		"container":                          "", // crun's sub-cgroup, should it ever be asked about
+		"kubepods-burstable-podx_y.slice":    "",
+		"../../" + id:                        "",
+		"cri-containerd-nothexadecimalatall": "",
+	} {
+		if got, ok := cgroup.ContainerID(name); got != want && ok || ok != (want != "") {
+			t.Errorf("%s: id %q, %v; want %q", name, got, ok, want)
+		}
+	}
+}
+
+func TestValidUID(t *testing.T) {
+	for uid, want := range map[string]bool{
+		"6016fc45-0a1b-4c2d-8e3f-123456789abc": true, "5e2f1c8a9b7d5e2f1c8a9b7d5e2f1c8a": true, "": false, "..": false, "a/b": false, "-a": false,
+		"a_b": false, "a\x00": false, "a.slice": false, strings.Repeat("a", 64): false,
+	} {
+		if cgroup.ValidUID(uid) != want {
+			t.Errorf("%q: %v", uid, !want)
+		}
+	}
+}
+
+// TestSteps checks the order of writes against a model of cgroup v1's rule: a child's quota fits into its parent's at
+// every moment.
+func TestSteps(t *testing.T) {
+	const parent, a, b = "kubepods/burstable/podx", "kubepods/burstable/podx/a", "kubepods/burstable/podx/b"
+	r := rand.New(rand.NewPCG(1, 1))
+	quota := func() cgroup.Raw {
+		if r.IntN(3) == 0 {
+			return model.Unlimited
+		}
+		return cgroup.Raw(1000 * (1 + r.IntN(50)))
+	}
+	fits := func(now map[string]cgroup.Raw) bool {
+		if now[parent] == model.Unlimited {
+			return true
+		}
+		for _, child := range []string{a, b} {
+			if now[child] == model.Unlimited || now[child] <= now[parent] {
+				continue
+			}
+			return false
+		}
+		return true
+	}
+	valid := func() map[string]cgroup.Raw {
+		for {
+			if now := map[string]cgroup.Raw{parent: quota(), a: quota(), b: quota()}; fits(now) {
+				return now
+			}
+		}
+	}
+	for range 5000 {
+		now, then := valid(), valid()
+		var steps []cgroup.Step
+		for dir, from := range now {
+			if then[dir] != from {
+				steps = append(steps, cgroup.Step{File: model.File{Dir: dir, Knob: model.Quota}, From: from, To: then[dir]})
+			}
+		}
+		shuffled := slices.Clone(steps)
+		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		cgroup.Steps(steps)
+		cgroup.Steps(shuffled)
+		if !slices.Equal(steps, shuffled) {
+			t.Fatalf("the order depends on the input's: %v, %v", steps, shuffled)
+		}
+		for _, s := range steps {
+			now[s.Dir] = s.To
+			if !fits(now) {
+				t.Fatalf("after writing %d to %s in %v a child does not fit: %v", s.To, s.Dir, steps, now)
+			}
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	for _, c := range []struct {
+		v    cgroup.Version
+		k    model.Knob
+		text string
+		raw  cgroup.Raw
+		bad  bool
+	}{
+		{cgroup.V1, model.Shares, "1024\n", 1024, false},
+		{cgroup.V2, model.Shares, "100\n", 100, false},
+		{cgroup.V2, model.Shares, "0\n", cgroup.IdleWeight, false},
+		{cgroup.V1, model.Quota, "-1\n", model.Unlimited, false},
+		{cgroup.V1, model.Quota, "50000\n", 50000, false},
+		{cgroup.V2, model.Quota, "max 100000\n", model.Unlimited, false},
+		{cgroup.V2, model.Quota, "50000 100000\n", 50000, false},
+		{cgroup.V1, model.Shares, "", 0, true},
+		{cgroup.V1, model.Shares, "-1\n", 0, true},
+		{cgroup.V1, model.Shares, "12 34\n", 0, true},
+		{cgroup.V1, model.Quota, "-2\n", 0, true},
+		{cgroup.V2, model.Quota, "max\n", 0, true},
+		{cgroup.V2, model.Quota, "-1 100000\n", 0, true},
+		{cgroup.V2, model.Quota, "50000 \n", 0, true},
+		{cgroup.V1, model.Shares, "99999999999999999999\n", 0, true},
+	} {
+		raw, err := cgroup.Parse(c.v, c.k, []byte(c.text))
+		if c.bad != errors.Is(err, cgroup.ErrMalformed) || c.bad != (err != nil) || raw != c.raw {
+			t.Errorf("%s %s %q: %d, %v", c.v, c.k, c.text, raw, err)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{"1024\n", "max 100000\n", "-1\n", "", "50000 100000\n", "0x10\n", "1e3\n"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
+			for k := model.Shares; k <= model.Quota; k++ {
+				raw, err := cgroup.Parse(v, k, content)
+				if err != nil {
+					if !errors.Is(err, cgroup.ErrMalformed) {
+						t.Errorf("%v", err)
+					}
+					continue
+				}
+				text := cgroup.Append(nil, v, k, raw)
+				if v == cgroup.V2 && k == model.Quota {
+					text = append(text, " 100000"...)
+				}
+				if again, err := cgroup.Parse(v, k, text); err != nil || again != raw {
+					t.Errorf("%q reads %d, is written %q, which reads %d, %v", content, raw, text, again, err)
+				}
+			}
+		}
+	})
+}
+
+func FuzzNames(f *testing.F) {
+	for _, seed := range []string{"kubepods-burstable-pod6016fc45_0a1b.slice", "podx", "pod../..", "cri-containerd-0123456789ab.scope", "kubelet.slice/kubelet-kubepods.slice"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		if id, ok := cgroup.ContainerID(name); ok && !cgroup.ValidContainerID(id) {
+			t.Errorf("%q gives container id %q", name, id)
+		}
+		if l, ok := cgroup.ParseLayout(name); ok && strings.HasPrefix(l.Root, "/") {
+			t.Errorf("%q gives root %q", name, l.Root)
+		}
+		for _, l := range []cgroup.Layout{{Driver: cgroup.Cgroupfs, Root: "kubepods"}, {Driver: cgroup.Systemd, Root: "kubepods.slice"}} {
+			uid, ok := l.ParsePod(name)
+			if ok && (!cgroup.ValidUID(uid) || strings.Contains(l.Pod(model.Burstable, uid), "..")) {
+				t.Errorf("%q gives UID %q", name, uid)
+			}
+		}
+	})
+}
+
+func BenchmarkParse(b *testing.B) {
+	content := []byte("50000 100000\n")
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := cgroup.Parse(cgroup.V2, model.Quota, content); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

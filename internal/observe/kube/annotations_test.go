@@ -1,0 +1,92 @@
+package kube
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+func TestAsks(t *testing.T) {
+	const share, alias, quota = v1alpha1.AnnotationCPUShare, v1alpha1.AnnotationCPUShareAlias, v1alpha1.AnnotationCPUQuota
+	for _, c := range []struct {
+		name        string
+		annotations map[string]string
+		shares      int64
+		quota       model.QuotaMode
+		notices     []model.Code
+	}{
+		{"nothing", nil, 0, "", nil},
+		{"ours", map[string]string{share: "10240"}, 10240, "", nil},
+		{"alias", map[string]string{alias: "10240"}, 10240, "", nil},
+		{"both", map[string]string{share: "2048", alias: "10240"}, 2048, "", []model.Code{model.BothSpellings}},
+		{"ours is bad, alias is not used", map[string]string{share: "x", alias: "10240"}, 0, "", []model.Code{model.BothSpellings, model.BadAnnotation}},
+		{"least", map[string]string{share: "2"}, 2, "", nil},
+		{"most", map[string]string{share: "262144"}, 262144, "", nil},
+		{"below", map[string]string{share: "1"}, 0, "", []model.Code{model.BadAnnotation}},
+		{"zero", map[string]string{share: "0"}, 0, "", []model.Code{model.BadAnnotation}},
+		{"negative", map[string]string{share: "-5"}, 0, "", []model.Code{model.BadAnnotation}},
+		{"above", map[string]string{share: "262145"}, 0, "", []model.Code{model.BadAnnotation}},
+		{"enormous", map[string]string{share: strings.Repeat("9", 5000)}, 0, "", []model.Code{model.BadAnnotation}},
+		{"a fraction", map[string]string{share: "10.5"}, 0, "", []model.Code{model.BadAnnotation}},
+		{"a unit", map[string]string{share: "2Ki"}, 0, "", []model.Code{model.BadAnnotation}},
+		{"spaces", map[string]string{share: " 1024"}, 0, "", []model.Code{model.BadAnnotation}},
+		{"empty", map[string]string{share: ""}, 0, "", []model.Code{model.BadAnnotation}},
+		{"quota", map[string]string{quota: "unlimited"}, 0, model.QuotaUnlimited, nil},
+		{"unknown quota", map[string]string{quota: "none"}, 0, "", []model.Code{model.BadAnnotation}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			asks := parseAsks(c.annotations)
+			if asks.Shares != c.shares || asks.Quota != c.quota || len(asks.Notices) != len(c.notices) {
+				t.Fatalf("got %+v", asks)
+			}
+			for i, n := range asks.Notices {
+				if n.Code != c.notices[i] || n.Key == "" || n.Fix == "" || len(n.String()) > 400 {
+					t.Errorf("notice %d: %s", i, n)
+				}
+			}
+		})
+	}
+}
+
+// TestRandomAsks feeds ten thousand values that nobody should write: each asks for what an integer in range says, or for
+// nothing and exactly one notice.
+func TestRandomAsks(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	const alphabet = "0123456789 -+.eExX_kKmMiI\x00\n\tö/…"
+	letters := []rune(alphabet)
+	for range 10000 {
+		var value string
+		switch r.IntN(3) {
+		case 0:
+			value = strconv.FormatInt(r.Int64()-r.Int64(), 10)
+		case 1:
+			value = fmt.Sprint(r.IntN(300000) - 10)
+		default:
+			for range r.IntN(30) {
+				value += string(letters[r.IntN(len(letters))])
+			}
+		}
+		asks := parseAsks(map[string]string{v1alpha1.AnnotationCPUShare: value})
+		n, err := strconv.ParseInt(value, 10, 64)
+		good := err == nil && n >= 2 && n <= 262144
+		if good && (asks.Shares != n || len(asks.Notices) != 0) || !good && (asks.Shares != 0 || len(asks.Notices) != 1) {
+			t.Fatalf("%q: %+v", value, asks)
+		}
+	}
+}
+
+func FuzzAsks(f *testing.F) {
+	f.Add("10240", "unlimited")
+	f.Add("-1", "")
+	f.Fuzz(func(t *testing.T, share, quota string) {
+		asks := parseAsks(map[string]string{v1alpha1.AnnotationCPUShareAlias: share, v1alpha1.AnnotationCPUQuota: quota})
+		if asks.Shares != 0 && model.ClampShares(asks.Shares) != asks.Shares {
+			t.Errorf("%q asks for %d", share, asks.Shares)
+		}
+	})
+}

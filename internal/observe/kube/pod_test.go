@@ -1,0 +1,143 @@
+package kube
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// TestPod checks what is read from pods, written as a user would write them.
+func TestPod(t *testing.T) {
+	for _, c := range []struct {
+		name, pod string
+		want      model.Pod
+	}{
+		{"sidecar, init container and overhead", `
+spec:
+  overhead: {cpu: 50m}
+  initContainers:
+  - {name: setup, resources: {requests: {cpu: "3"}}}
+  - {name: proxy, restartPolicy: Always, resources: {requests: {cpu: 200m}}}
+  containers:
+  - {name: main, resources: {requests: {cpu: "1"}}}
+`, model.Pod{QoS: model.Burstable, RequestMilli: 3050}}, // the init container of 3 runs before the sidecar of 200m starts
+		{"Guaranteed", `
+spec:
+  containers:
+  - {name: main, resources: {requests: {cpu: "2", memory: 1Gi}, limits: {cpu: "2", memory: 1Gi}}}
+`, model.Pod{QoS: model.Guaranteed, RequestMilli: 2000, LimitMilli: 2000}},
+		{"one container without a limit", `
+spec:
+  containers:
+  - {name: a, resources: {requests: {cpu: 100m}, limits: {cpu: 100m}}}
+  - {name: b, resources: {requests: {cpu: 100m}}}
+`, model.Pod{QoS: model.Burstable, RequestMilli: 200}},
+		{"pod-level resources", `
+spec:
+  resources: {requests: {cpu: "2"}, limits: {cpu: "3"}}
+  containers:
+  - {name: a}
+  - {name: b, resources: {requests: {cpu: 100m}}}
+`, model.Pod{QoS: model.Burstable, RequestMilli: 2000, LimitMilli: 3000}},
+		{"BestEffort", `
+spec: {containers: [{name: a}]}
+`, model.Pod{QoS: model.BestEffort}},
+		{"critical", `
+spec: {priorityClassName: system-node-critical, containers: [{name: a}]}
+`, model.Pod{QoS: model.BestEffort, Critical: true}},
+		{"completed", `
+spec: {containers: [{name: a}]}
+status: {phase: Succeeded}
+`, model.Pod{QoS: model.BestEffort, Ended: true}},
+		{"being deleted, still running", `
+metadata: {deletionTimestamp: "2026-01-01T00:00:00Z"}
+spec: {containers: [{name: a}]}
+status: {phase: Running, containerStatuses: [{name: a, state: {running: {}}}]}
+`, model.Pod{QoS: model.BestEffort}},
+		{"being deleted, all containers ended", `
+metadata: {deletionTimestamp: "2026-01-01T00:00:00Z"}
+spec: {containers: [{name: a}]}
+status: {phase: Running, containerStatuses: [{name: a, state: {terminated: {exitCode: 0}}}]}
+`, model.Pod{QoS: model.BestEffort, Ended: true}},
+		{"a resize that is put off", `
+spec: {containers: [{name: a, resources: {requests: {cpu: "4"}, limits: {cpu: "4"}}}]}
+status:
+  qosClass: Burstable
+  conditions: [{type: PodResizePending, status: "True", reason: Deferred}]
+  containerStatuses: [{name: a, allocatedResources: {cpu: "1"}, resources: {requests: {cpu: "1"}, limits: {cpu: "2"}}}]
+`, model.Pod{QoS: model.Burstable, RequestMilli: 1000, LimitMilli: 2000}},
+		{"a resize in progress", `
+spec: {containers: [{name: a, resources: {requests: {cpu: "4"}, limits: {cpu: "4"}}}]}
+status:
+  qosClass: Burstable
+  conditions: [{type: PodResizeInProgress, status: "True"}]
+  containerStatuses: [{name: a, allocatedResources: {cpu: "4"}, resources: {requests: {cpu: "1"}, limits: {cpu: "1"}}}]
+`, model.Pod{QoS: model.Burstable, RequestMilli: 4000, LimitMilli: 4000}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var p corev1.Pod
+			if err := yaml.UnmarshalStrict([]byte(c.pod), &p); err != nil {
+				t.Fatal(err)
+			}
+			p.UID = "6016fc45-0a1b-4c2d-8e3f-123456789abc"
+			got, ok := Pod(&p, "")
+			if !ok {
+				t.Fatal("not taken")
+			}
+			if got.QoS != c.want.QoS || got.RequestMilli != c.want.RequestMilli || got.LimitMilli != c.want.LimitMilli ||
+				got.Critical != c.want.Critical || got.Ended != c.want.Ended {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestContainers(t *testing.T) {
+	var p corev1.Pod
+	if err := yaml.UnmarshalStrict([]byte(`
+metadata: {uid: 6016fc45-0a1b-4c2d-8e3f-123456789abc}
+spec:
+  resources: {limits: {cpu: "3"}}
+  initContainers: [{name: proxy, restartPolicy: Always}]
+  containers: [{name: a, resources: {limits: {cpu: 500m}}}]
+status:
+  initContainerStatuses: [{name: proxy, containerID: "containerd://0123456789aa"}]
+  containerStatuses: [{name: a, containerID: "cri-o://0123456789bb"}]
+`), &p); err != nil {
+		t.Fatal(err)
+	}
+	pod, _ := Pod(&p, "")
+	want := []model.Container{{Name: "proxy", ID: "0123456789aa", LimitMilli: 3000}, {Name: "a", ID: "0123456789bb", LimitMilli: 500}}
+	if len(pod.Containers) != 2 || pod.Containers[0] != want[0] || pod.Containers[1] != want[1] {
+		t.Errorf("got %+v", pod.Containers)
+	}
+}
+
+func TestUIDs(t *testing.T) {
+	static := &corev1.Pod{}
+	static.UID = "6016fc45-0a1b-4c2d-8e3f-123456789abc"
+	static.Annotations = map[string]string{configHash: "5e2f1c8a9b7d5e2f1c8a9b7d5e2f1c8a"}
+	if pod, _ := Pod(static, ""); pod.UID != string(static.UID) {
+		t.Errorf("an annotation alone makes a pod static: %s", pod.UID)
+	}
+	static.Annotations[corev1.MirrorPodAnnotationKey] = "5e2f1c8a9b7d5e2f1c8a9b7d5e2f1c8a"
+	pod, ok := Pod(static, string(static.UID))
+	if !ok || pod.UID != "5e2f1c8a9b7d5e2f1c8a9b7d5e2f1c8a" || pod.APIUID != string(static.UID) || !pod.Self {
+		t.Errorf("a static pod is read as %+v", pod)
+	}
+	for _, uid := range []string{"", "..", "../../etc", "a/b", "x\x00"} {
+		static.Annotations[configHash] = uid
+		if _, ok := Pod(static, ""); ok {
+			t.Errorf("UID %q was taken", uid)
+		}
+		bad := &corev1.Pod{}
+		bad.UID = types.UID(uid)
+		if _, ok := Pod(bad, ""); ok {
+			t.Errorf("UID %q was taken", uid)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package kube
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+const header = "apiVersion: waterline.io/v1alpha1\nkind: ColocationPolicy\nmetadata: {name: p}\n"
+
+func TestParsePolicy(t *testing.T) {
+	p, err := ParsePolicy([]byte(header + `
+spec:
+  mode: Enforce
+  weight: {scope: class, quota: unlimited, max: 16384, bestEffort: promote, namespaces: [{selector: {matchLabels: {team: video}}, max: 262144}]}
+  pods: [{selector: {matchExpressions: [{key: app, operator: NotIn, values: [web]}]}, cpuShare: 10240}]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Mode != model.ModeEnforce || p.Weight.Scope != model.ScopeClass || p.Weight.Quota != model.QuotaUnlimited || p.Weight.Max != 16384 ||
+		!p.Weight.PromoteBestEffort || p.Weight.Namespaces[0].Max != 262144 || p.Pods[0].Shares != 10240 {
+		t.Errorf("got %+v", p)
+	}
+	if p, err := ParsePolicy([]byte(header + "spec: {mode: Off}")); err != nil || p.Mode != model.ModeOff {
+		t.Errorf("Off without quotes: %+v, %v", p, err)
+	}
+	for labels, want := range map[*map[string]string]bool{{"app": "web"}: false, {"app": "db"}: true, {}: true} {
+		if p.Pods[0].Selector.Matches(*labels) != want {
+			t.Errorf("%v: %v", *labels, !want)
+		}
+	}
+	if p, err := ParsePolicy([]byte(header + "spec: {}")); err != nil || p.Mode != model.ModeObserve || p.Weight.Max != model.MaxShares || p.Weight.Scope != model.ScopeNode {
+		t.Errorf("defaults: %+v, %v", p, err)
+	}
+}
+
+// TestBadPolicy checks that each error names the field, the value and what to do.
+func TestBadPolicy(t *testing.T) {
+	for _, c := range []struct{ document, want string }{
+		{"apiVersion: v1\nkind: Pod", `apiVersion "v1" and kind "Pod": write waterline.io/v1alpha1`},
+		{header + "spec: {mode: enforce}", `spec.mode: "enforce" cannot be used: write Observe or Enforce or Off`},
+		{header + "spec: {weight: {max: 1}}", "spec.weight.max: 1 cannot be used: write shares from 2 to 262144"},
+		{header + "spec: {weight: {scop: node}}", `unknown field "scop"`},
+		{header + "spec: {pods: [{selector: {matchExpressions: [{key: a, operator: Is}]}, cpuShare: 5}]}", `operator "Is" cannot be used`},
+		{header + "spec: {pods: [{selector: {matchExpressions: [{key: a, operator: In}]}, cpuShare: 5}]}", "In with 0 values"},
+		{header + "spec: {mode: all, weight: {quota: none}}", `spec.weight.quota: "none"`},
+		{"{", "reading the policy"},
+	} {
+		if _, err := ParsePolicy([]byte(c.document)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.document, err, c.want)
+		}
+	}
+}
+
+func FuzzParsePolicy(f *testing.F) {
+	f.Add([]byte(header + "spec: {mode: Enforce, weight: {max: 5}}"))
+	f.Fuzz(func(t *testing.T, document []byte) {
+		if p, err := ParsePolicy(document); err == nil && model.ClampShares(p.Weight.Max) != p.Weight.Max {
+			t.Errorf("max %d", p.Weight.Max)
+		}
+	})
+}
+
+func TestParseKubelet(t *testing.T) {
+	k, err := parseKubelet([]byte(`{"kubeletconfig":{"cpuCFSQuota":false,"cpuCFSQuotaPeriod":"50ms","cgroupsPerQOS":false,"cpuManagerPolicy":"static"}}`))
+	if want := (model.Kubelet{Known: true, QuotaPeriod: 50_000, NoPodCgroups: true, StaticCPUs: true}); err != nil || k != want {
+		t.Errorf("got %+v, %v", k, err)
+	}
+	if k, err := parseKubelet([]byte(`{"kubeletconfig":{}}`)); err != nil || k != DefaultKubelet() {
+		t.Errorf("defaults: %+v, %v", k, err)
+	}
+	for _, bad := range []string{"", "{}", "Forbidden", `{"kubeletconfig":{"cpuCFSQuota":"yes"}}`} {
+		if k, err := parseKubelet([]byte(bad)); err == nil || k.Known {
+			t.Errorf("%q: %+v", bad, k)
+		}
+	}
+}
+
+// TestManifests follows a directory through a change, a mistake and a removal.
+func TestManifests(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := NewManifests(dir, time.Millisecond, 2000, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { m.Run(ctx); close(done) }()
+	defer func() { cancel(); <-done }()
+	eventually := func(what string, holds func(Snapshot) bool) {
+		t.Helper()
+		for range 2000 {
+			if holds(m.Snapshot()) {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+		t.Fatalf("%s: %+v", what, m.Snapshot())
+	}
+	eventually("an empty directory is known", func(s Snapshot) bool { return s.Known && len(s.Pods) == 0 && s.AllocatableMilli == 2000 })
+	write("a.yaml", `
+kind: Pod
+metadata: {name: a, uid: a1, namespace: x, annotations: {iqiyi.com/cpu-share: "2048"}}
+spec: {containers: [{name: c, resources: {limits: {cpu: "1"}}}]}
+---
+kind: Namespace
+metadata: {name: x, labels: {team: video}}
+`)
+	eventually("a pod appears", func(s Snapshot) bool {
+		return len(s.Pods) == 1 && s.Pods[0].Asks.Shares == 2048 && s.Pods[0].RequestMilli == 1000 && s.Pods[0].NamespaceLabels["team"] == "video"
+	})
+	write("b.yaml", "kind: Pod\nmetadata: {name: b}\n") // no UID
+	write("c.json", `{"kind":"Pod","metadata":{"name":"c","uid":"c1"}}`)
+	eventually("a mistake does not spoil the rest", func(s Snapshot) bool { return len(s.Pods) == 2 })
+	write("a.yaml", "kind: Pod\nmetadata: [")
+	write("d.json", `{"kind":"Pod","metadata":{"name":"d","uid":"d1"}}`)
+	eventually("what a file said before stays", func(s Snapshot) bool { return len(s.Pods) == 3 && s.Pods[0].Asks.Shares == 2048 })
+	if err := os.Remove(filepath.Join(dir, "a.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	eventually("a removed file is gone", func(s Snapshot) bool { return len(s.Pods) == 2 && s.Pods[0].UID == "c1" })
+}

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Builds what the test bed's cluster needs into out/bed/bin and out/bed/images: Kubernetes, containerd and CNI plugins from
+# Go modules, and its images. What is there already, in the same version, is left alone.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+kubernetes=v1.36.3 containerd=v2.4.2 cni=v1.9.1
+bin=$PWD/out/bed/bin images=$PWD/out/bed/images
+mkdir -p "$bin" "$images"
+export CGO_ENABLED=0
+
+once() { # STAMP COMMAND...: runs the command unless it has succeeded before
+	local stamp=$bin/.$1
+	shift
+	[ -e "$stamp" ] && return
+	"$@"
+	touch "$stamp"
+}
+
+build_kubernetes() {
+	echo "building Kubernetes $kubernetes: six minutes on a new machine"
+	go -C k8s build -o "$bin/k8s" -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$kubernetes \
+		-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36" ./cmd/bed
+	for name in kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl; do ln -sf k8s "$bin/$name"; done
+}
+build_containerd() {
+	echo "building containerd $containerd: two minutes on a new machine"
+	GOBIN=$bin go install -ldflags '-s -w' github.com/containerd/containerd/v2/cmd/{containerd,containerd-shim-runc-v2,ctr}@$containerd
+}
+build_cni() {
+	GOBIN=$bin go install -ldflags '-s -w' github.com/containernetworking/plugins/plugins/{main/bridge,main/loopback,ipam/host-local}@$cni
+}
+
+once "kubernetes-$kubernetes-$(cat k8s/go.sum k8s/cmd/bed/*.go | sha256sum | cut -c1-12)" build_kubernetes
+once "containerd-$containerd" build_containerd
+once "cni-$cni" build_cni
+go build -o "$bin/" ./test/bed/cmd/bed
+
+go build -o out/bin/image ./deploy/image
+busybox=$(command -v busybox)
+applets=$("$busybox" --list | grep -v '^busybox$' | sed 's|.*|/bin/&=busybox|' | paste -sd, -)
+out/bin/image -name wl.test/busybox:1 -o "$images/busybox.tar" -links "$applets" "$busybox=/bin/busybox"
+out/bin/image -name wl.test/pause:1 -o "$images/pause.tar" -entrypoint "/bin/busybox sleep 2147483647" "$busybox=/bin/busybox"
+out/bin/image -name waterline/agent:dev -o "$images/agent.tar" -entrypoint /waterline-agent out/bin/waterline-agent=/waterline-agent

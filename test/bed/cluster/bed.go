@@ -1,0 +1,351 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The images that every cluster has. Pods use them with imagePullPolicy: Never; there is no registry.
+const (
+	PauseImage   = "wl.test/pause:1"
+	BusyboxImage = "wl.test/busybox:1"
+)
+
+// Options say what cluster to bring up.
+type Options struct {
+	Dir    string   // of its state; "": DefaultDir
+	Bin    string   // directory with the bed's programs, among them this package's command, "bed"
+	Node   bool     // with a node, not only an API server
+	Images []string // archives of images to import
+	Leash  bool     // the cluster ends when this process does
+}
+
+// Bed is a running cluster.
+type Bed struct {
+	paths
+	bin   string
+	leash *os.File // kept open; its end is the cluster's
+}
+
+// Up brings a cluster up and returns when it is ready. If one is up in this directory already, that is an error which
+// names its process.
+func Up(ctx context.Context, o Options) (*Bed, error) {
+	if o.Dir == "" {
+		o.Dir = DefaultDir
+	}
+	p := paths{o.Dir}
+	if os.Geteuid() != 0 {
+		return nil, errors.New("a cluster on this machine takes root")
+	}
+	for _, program := range []string{"bed", "kube-apiserver", "kubectl"} {
+		if _, err := os.Stat(filepath.Join(o.Bin, program)); err != nil {
+			return nil, fmt.Errorf("the bed's programs are not built; run make bed: %w", err)
+		}
+	}
+	lock, err := takeLock(p)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close() // init has it
+	if err := clean(p); err != nil {
+		return nil, err
+	}
+	if err := makeDirs(p); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(p.runWaterline(), 0o755); err != nil {
+		return nil, err
+	}
+	if err := makeGroups(); err != nil {
+		return nil, err
+	}
+	b := &Bed{paths: p, bin: o.Bin}
+	if err := b.launch(o, lock); err != nil {
+		return nil, err
+	}
+	if err := b.wait(ctx); err != nil {
+		return nil, errors.Join(err, b.Down(context.WithoutCancel(ctx)))
+	}
+	return b, nil
+}
+
+// launch starts the sweeper and, in new namespaces, init.
+func (b *Bed) launch(o Options, lock *os.File) error {
+	sweepRead, sweepWrite, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("making a pipe: %w", err)
+	}
+	defer sweepRead.Close()
+	defer sweepWrite.Close()
+	leashRead, leashWrite, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("making a pipe: %w", err)
+	}
+	defer leashRead.Close()
+	b.leash = leashWrite
+	log, err := os.OpenFile(b.in("bed.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+
+	self := filepath.Join(o.Bin, "bed")
+	sweeper := exec.Command(self, "sweep", b.dir)
+	sweeper.Stdin, sweeper.Stdout, sweeper.Stderr = sweepRead, log, log
+	sweeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := sweeper.Start(); err != nil {
+		return fmt.Errorf("starting the sweeper: %w", err)
+	}
+	init := exec.Command(self, append([]string{"init", "-leash=" + strconv.FormatBool(o.Leash), b.dir, o.Bin, strconv.FormatBool(o.Node)}, o.Images...)...)
+	init.Stdout, init.Stderr = log, log
+	init.ExtraFiles = []*os.File{lock, sweepWrite, leashRead}
+	init.SysProcAttr = &syscall.SysProcAttr{
+		Setsid:     true,
+		Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC,
+	}
+	if err := init.Start(); err != nil {
+		return fmt.Errorf("starting the cluster's init: %w", err)
+	}
+	go func() { _ = init.Wait() }() // so that it is no zombie of ours
+	if err := writeFile(b.initPID(), strconv.Itoa(init.Process.Pid), 0o644); err != nil {
+		return err
+	}
+	for _, args := range []string{
+		fmt.Sprintf("link add %s type veth peer name eth0 netns %d", vethName, init.Process.Pid),
+		"addr add " + hostAddress + vethPrefix + " dev " + vethName,
+		"link set " + vethName + " up",
+	} {
+		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
+			_ = init.Process.Kill()
+			return fmt.Errorf("ip %s: %w: %s", args, err, out)
+		}
+	}
+	return nil
+}
+
+// wait returns when the cluster is ready or has failed.
+func (b *Bed) wait(ctx context.Context) error {
+	for {
+		if _, err := os.Stat(b.ready()); err == nil {
+			return nil
+		}
+		if why, err := os.ReadFile(b.failed()); err == nil {
+			return fmt.Errorf("the cluster did not come up: %s%s", why, b.LogTails())
+		}
+		if held, _ := locked(b.paths); !held {
+			log, _ := os.ReadFile(b.in("bed.log"))
+			return fmt.Errorf("the cluster ended while coming up: %s", log)
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the cluster: %w%s", ctx.Err(), b.LogTails())
+		}
+	}
+}
+
+// Attach returns the cluster that is up in a directory.
+func Attach(dir, bin string) (*Bed, error) {
+	p := paths{dir}
+	if held, err := locked(p); err != nil {
+		return nil, err
+	} else if !held {
+		return nil, fmt.Errorf("no cluster is up in %s; make cluster brings one up", dir)
+	}
+	return &Bed{paths: p, bin: bin}, nil
+}
+
+// Down ends the cluster, if it is up, and removes every trace of it.
+func (b *Bed) Down(ctx context.Context) error {
+	if b.leash != nil {
+		_ = b.leash.Close()
+	}
+	return Down(ctx, b.dir)
+}
+
+// Down ends the cluster of a directory, if one is up, and removes every trace of it.
+func Down(ctx context.Context, dir string) error {
+	p := paths{dir}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return sweep(p)
+	}
+	if held, _ := locked(p); held {
+		text, err := os.ReadFile(p.initPID())
+		if err != nil {
+			return fmt.Errorf("finding the cluster's init: %w", err)
+		}
+		// The lock is held, so this is init and not a process that got its number later.
+		if pid, err := strconv.Atoi(string(text)); err == nil && pid > 1 {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+	for {
+		lock, err := takeLock(p)
+		if err == nil {
+			defer lock.Close()
+			break
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("waiting for the cluster to end: %w", ctx.Err()), err)
+		}
+	}
+	if err := clean(p); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("removing the cluster's files: %w", err)
+	}
+	return nil
+}
+
+// Sweep waits until the cluster has ended, which closes its end of the pipe, and removes what is left of it.
+func Sweep(dir string, pipe io.Reader) error {
+	_, _ = io.Copy(io.Discard, pipe)
+	lock, err := takeLock(paths{dir})
+	if err != nil {
+		return nil // somebody else cleans up already
+	}
+	defer lock.Close()
+	return sweep(paths{dir})
+}
+
+// clean removes what an earlier cluster left, except the lock.
+func clean(p paths) error {
+	if err := sweep(p); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(p.dir)
+	if err != nil {
+		return fmt.Errorf("cleaning %s: %w", p.dir, err)
+	}
+	for _, e := range entries {
+		if path := p.in(e.Name()); path != p.lock() {
+			if err := os.RemoveAll(path); err != nil {
+				return fmt.Errorf("cleaning %s: %w", p.dir, err)
+			}
+		}
+	}
+	return nil
+}
+
+func takeLock(p paths) (*os.File, error) {
+	if err := os.MkdirAll(p.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("making %s: %w", p.dir, err)
+	}
+	lock, err := os.OpenFile(p.lock(), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("locking %s: %w", p.dir, err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		pid, _ := os.ReadFile(p.initPID())
+		return nil, errors.Join(fmt.Errorf("a cluster is up in %s (process %s); make cluster-down ends it: %w", p.dir, pid, err), lock.Close())
+	}
+	return lock, nil
+}
+
+// locked reports whether a cluster lives in the directory.
+func locked(p paths) (bool, error) {
+	if _, err := os.Stat(p.lock()); err != nil {
+		return false, nil
+	}
+	lock, err := takeLock(p)
+	if err == nil {
+		return false, lock.Close()
+	}
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return true, nil
+	}
+	return false, err
+}
+
+// Kubeconfig returns the path of the administrator's kubeconfig file, which works on this machine.
+func (b *Bed) Kubeconfig() string { return b.kubeconfig() }
+
+// RunWaterline returns the directory that pods on the node see as /run/waterline.
+func (b *Bed) RunWaterline() string { return b.runWaterline() }
+
+// StaticPods returns the directory of the kubelet's static pods.
+func (b *Bed) StaticPods() string { return b.staticPods() }
+
+// Kubectl returns the command kubectl for this cluster.
+func (b *Bed) Kubectl(ctx context.Context, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, filepath.Join(b.bin, "kubectl"), append([]string{"--kubeconfig", b.kubeconfig()}, args...)...)
+}
+
+// Inside returns a command that runs inside the cluster's namespaces.
+func (b *Bed) Inside(ctx context.Context, args ...string) (*exec.Cmd, error) {
+	pid, err := os.ReadFile(b.initPID())
+	if err != nil {
+		return nil, fmt.Errorf("finding the cluster's init: %w", err)
+	}
+	return exec.CommandContext(ctx, "nsenter", append([]string{"-t", string(pid), "-m", "-n", "-p", "--"}, args...)...), nil
+}
+
+// Import imports an archive of images into the node.
+func (b *Bed) Import(ctx context.Context, archive string) error {
+	c, err := b.Inside(ctx, filepath.Join(b.bin, "ctr"), "--address", "/run/containerd/containerd.sock", "-n", "k8s.io", "image", "import", archive)
+	if err != nil {
+		return err
+	}
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("importing %s: %w: %s", archive, err, out)
+	}
+	return nil
+}
+
+// Control does something to a component: start, stop (SIGTERM), kill (SIGKILL) or restart it. The components are etcd,
+// apiserver, controller-manager, scheduler, containerd and kubelet.
+func (b *Bed) Control(ctx context.Context, verb, component string) error {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", b.control())
+	if err != nil {
+		return fmt.Errorf("reaching the cluster's supervisor: %w", err)
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = conn.SetDeadline(deadline)
+	}
+	fmt.Fprintf(conn, "%s %s\n", verb, component)
+	answer, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", verb, component, err)
+	}
+	if answer = strings.TrimSpace(answer); answer != "" {
+		return fmt.Errorf("%s %s: %s", verb, component, answer)
+	}
+	return nil
+}
+
+// LogTails returns the end of every component's log, for when something went wrong.
+func (b *Bed) LogTails() string {
+	var tails strings.Builder
+	files, _ := filepath.Glob(b.in("log", "*.log"))
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		const enough = 3000
+		if len(content) > enough {
+			content = content[len(content)-enough:]
+		}
+		fmt.Fprintf(&tails, "\n--- %s\n%s", filepath.Base(file), content)
+	}
+	return tails.String()
+}

@@ -1,0 +1,50 @@
+package cluster
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// The descriptors that Up hands to Init. Each is a pipe end or a lock that nobody else must hold.
+const (
+	fdLock  = 3 // the lock on the state directory; held for as long as the cluster lives
+	fdSweep = 4 // closed by our end, which wakes the sweeper
+	fdLeash = 5 // reads the end of whoever called Up; only if it wants the cluster to end with it
+)
+
+// Init is the first process inside: it starts the supervisor, reaps whatever is orphaned, and ends when the supervisor
+// does or when the leash is let go. With its end the kernel ends every process inside.
+func Init(self string, args []string, leashed bool) error {
+	for _, fd := range []int{fdLock, fdSweep, fdLeash} {
+		unix.CloseOnExec(fd)
+	}
+	supervisor, err := os.StartProcess(self, append([]string{self}, args...), &os.ProcAttr{Files: []*os.File{nil, os.Stdout, os.Stderr}})
+	if err != nil {
+		return fmt.Errorf("starting the supervisor: %w", err)
+	}
+	if leashed {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.NewFile(fdLeash, "leash"))
+			os.Exit(0)
+		}()
+	}
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, 0, nil)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("waiting for processes: %w", err)
+		}
+		if pid == supervisor.Pid {
+			if status.ExitStatus() != 0 {
+				return fmt.Errorf("the supervisor ended with status %d", status.ExitStatus())
+			}
+			return nil
+		}
+	}
+}

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Installs the Debian or Ubuntu packages that the test bed needs and that are not there. Does nothing, and needs no root,
+# when all are there.
+set -euo pipefail
+packages=(busybox-static cpio etcd-server iproute2 qemu-system-x86 runc)
+missing=()
+for p in "${packages[@]}"; do
+	dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing+=("$p")
+done
+[ ${#missing[@]} = 0 ] && exit 0
+if [ "$(id -u)" != 0 ]; then
+	echo "packages missing: ${missing[*]}; without them some rungs are skipped. As root: apt-get install ${missing[*]}" >&2
+	exit 0
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+# etcd's and runc's services must not start here: the bed runs its own.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ]; then
+	printf '#!/bin/sh\nexit 101\n' >$policy
+	chmod +x $policy
+	trap 'rm -f $policy' EXIT
+fi
+apt-get install -y -qq --no-install-recommends "${missing[@]}"

@@ -1,0 +1,374 @@
+package kernel_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	acthost "github.com/waterline-io/waterline/internal/act/host"
+	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/decide"
+	"github.com/waterline-io/waterline/internal/journal"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/host"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+// pods is a source of pods that the test sets.
+type pods struct {
+	wake chan struct{}
+	mu   sync.Mutex
+	now  kube.Snapshot
+}
+
+func newPods() *pods {
+	return &pods{wake: make(chan struct{}, 1), now: kube.Snapshot{Known: true, AllocatableMilli: 64_000}}
+}
+
+func (p *pods) Run(ctx context.Context) { <-ctx.Done() }
+
+func (p *pods) Wake() <-chan struct{} { return p.wake }
+
+func (p *pods) Snapshot() kube.Snapshot {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.now
+}
+
+// set replaces or adds a pod.
+func (p *pods) set(pod model.Pod) {
+	p.change(func(s *kube.Snapshot) {
+		s.Pods = slices.DeleteFunc(slices.Clone(s.Pods), func(q *model.Pod) bool { return q.UID == pod.UID })
+		s.Pods = append(s.Pods, &pod)
+		slices.SortFunc(s.Pods, func(a, b *model.Pod) int { return strings.Compare(a.UID, b.UID) })
+	})
+}
+
+func (p *pods) change(f func(s *kube.Snapshot)) {
+	p.mu.Lock()
+	f(&p.now)
+	p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// burstable is a pod that asks for a weight, or for none if it is 0.
+func burstable(uid string, requestMilli, shares int64) model.Pod {
+	return model.Pod{
+		UID: uid, APIUID: uid, Namespace: "default", Name: uid, QoS: model.Burstable, RequestMilli: requestMilli,
+		Asks: model.Asks{Shares: shares},
+	}
+}
+
+// run is an agent at work in this process.
+type run struct {
+	agent  *agent.Agent
+	policy model.Policy
+	mu     sync.Mutex
+	dir    string
+	stop   func()
+}
+
+// start runs an agent on the node until the test ends or stop is called.
+func (n *node) start(source agent.Pods, change func(*agent.Config)) *run {
+	n.t.Helper()
+	r := &run{policy: model.DefaultPolicy(), dir: n.t.TempDir()}
+	cfg := agent.Config{
+		CgroupRoot: "/sys/fs/cgroup", Kubepods: n.layout.Root, RunDir: r.dir, SyncPeriod: 10 * time.Second, JournalBytes: 64 << 20,
+		Policy:  func() (model.Policy, error) { r.mu.Lock(); defer r.mu.Unlock(); return r.policy, nil },
+		Pods:    source,
+		Kubelet: func(context.Context) (model.Kubelet, error) { return kube.DefaultKubelet(), nil },
+		Log:     slog.New(slog.NewTextHandler(n.t.Output(), nil)),
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	r.dir = cfg.RunDir
+	r.agent = agent.New(cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.agent.Run(ctx) }()
+	var once sync.Once
+	r.stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				n.t.Errorf("the agent stopped: %v", err)
+			}
+		})
+	}
+	n.t.Cleanup(r.stop)
+	return r
+}
+
+// TestAgent walks one pod through its life.
+func TestAgent(t *testing.T) {
+	n := newNode(t)
+	class := n.layout.Class(model.Burstable)
+	source := newPods()
+	source.set(burstable("a", 500, 2048))
+	source.set(burstable("b", 250, 0))
+	r := n.start(source, nil)
+
+	t.Log("the pod is known before its cgroup is there, as is usual; the kubelet's own first write comes later")
+	a := n.pod(model.Burstable, "a", 500, "0123456789aa")
+	n.expect(a, model.Shares, 2048)
+	n.set(class, model.Shares, 768)
+	n.expect(class, model.Shares, 2048+256)
+
+	t.Log("another writer is answered")
+	n.set(a, model.Shares, 512)
+	n.expect(a, model.Shares, 2048)
+
+	t.Log("the annotation changes")
+	source.set(burstable("a", 500, 4096))
+	n.expect(a, model.Shares, 4096)
+	n.expect(class, model.Shares, 4096+256)
+
+	t.Log("a cgroup comes first, its pod later")
+	b := n.pod(model.Burstable, "b", 250)
+	source.set(burstable("b", 250, 8192))
+	n.expect(b, model.Shares, 8192)
+
+	t.Log("quotas are lifted in the kernel's order, for containers that come later too, and put back")
+	n.set(a, model.Quota, 100_000)
+	n.set(a+"/0123456789aa", model.Quota, 80_000)
+	limited := burstable("a", 500, 4096)
+	limited.LimitMilli = 1000
+	limited.Containers = []model.Container{{Name: "c", ID: "0123456789aa", LimitMilli: 800}}
+	limited.Asks.Quota = model.QuotaUnlimited
+	source.set(limited)
+	n.expect(a, model.Quota, model.Unlimited)
+	n.expect(a+"/0123456789aa", model.Quota, model.Unlimited)
+	if err := os.Mkdir(n.path(a, "0123456789cc"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.set(a+"/0123456789cc", model.Quota, 30_000)
+	n.expect(a+"/0123456789cc", model.Quota, model.Unlimited)
+	limited.Asks.Quota = ""
+	source.set(limited)
+	n.expect(a, model.Quota, 100_000)
+	n.expect(a+"/0123456789aa", model.Quota, 80_000)
+	n.expect(a+"/0123456789cc", model.Quota, 30_000) // of an unknown container: what was recorded
+
+	t.Log("the cgroup is made anew under the same name, which the next audit would be late to see")
+	n.remove(a)
+	a = n.pod(model.Burstable, "a", 500)
+	begin := time.Now()
+	n.expect(a, model.Shares, 4096)
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+
+	t.Log("Off gives everything back")
+	r.mu.Lock()
+	r.policy.Mode = model.ModeOff
+	r.mu.Unlock()
+	n.expect(a, model.Shares, 512)
+	n.expect(b, model.Shares, 256)
+	n.expect(class, model.Shares, 768)
+	r.mu.Lock()
+	r.policy.Mode = model.ModeEnforce
+	r.mu.Unlock()
+	n.expect(a, model.Shares, 4096)
+
+	t.Log("removing the annotations restores what the kubelet has")
+	source.set(burstable("a", 500, 0))
+	source.set(burstable("b", 250, 0))
+	n.expect(a, model.Shares, 512)
+	n.expect(class, model.Shares, 768)
+
+	t.Log("stopping leaves the last values")
+	source.set(burstable("a", 500, 2048))
+	n.expect(a, model.Shares, 2048)
+	r.stop()
+	if !n.holds(a, model.Shares, 2048) {
+		t.Errorf("after stopping, the weight is %d", n.raw(a, model.Shares))
+	}
+
+	t.Log("every round can be decided again from the journal")
+	rounds := 0
+	for round, err := range journal.Read(r.dir) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		rounds++
+		plan, _ := decide.Node(round.Node, round.Policy, round.State)
+		if len(plan.Settings) != len(round.Plan.Settings) {
+			t.Fatalf("round %d is decided differently:\n%+v\n%+v", rounds, plan, round.Plan)
+		}
+		for i, s := range plan.Settings {
+			if s.File != round.Plan.Settings[i].File || s.Value != round.Plan.Settings[i].Value || s.Reason.String() != round.Plan.Settings[i].Reason.String() {
+				t.Fatalf("round %d: %+v, was %+v", rounds, s, round.Plan.Settings[i])
+			}
+		}
+	}
+	if rounds < 10 {
+		t.Errorf("the journal has %d rounds", rounds)
+	}
+}
+
+// TestRejected checks that a write which the kernel refuses is not tried again until something changes.
+func TestRejected(t *testing.T) {
+	n := newNode(t)
+	if n.mount.Version != cgroup.V1 {
+		t.Skip("only v1 refuses a quota because of another group's")
+	}
+	source := newPods()
+	pod := burstable("a", 500, 2048)
+	pod.LimitMilli = 1000
+	pod.Asks.Quota = model.QuotaUnlimited
+	a := n.pod(model.Burstable, "a", 500)
+	n.set(a, model.Quota, 100_000)
+	source.set(pod)
+	r := n.start(source, func(c *agent.Config) { c.SyncPeriod = 10 * time.Millisecond })
+	n.expect(a, model.Quota, model.Unlimited)
+	n.set(n.layout.Class(model.Burstable), model.Quota, 50_000) // which no kubelet does: now 100 ms does not fit any more
+	pod.Asks.Quota = ""
+	source.set(pod)
+	refused := func() float64 {
+		return metric(t, r.agent, v1alpha1.MetricRejected, "errno", "EINVAL")
+	}
+	within(t, "a refused write", func() bool { return refused() > 0 }, func() string { return "none" })
+	time.Sleep(500 * time.Millisecond) // some fifty audits
+	if got := refused(); got != 1 {
+		t.Errorf("the kernel refused %v writes, want 1", got)
+	}
+	n.set(n.layout.Class(model.Burstable), model.Quota, model.Unlimited)
+	pod.LimitMilli = 2000
+	source.set(pod)
+	n.expect(a, model.Quota, 200_000)
+}
+
+// metric returns one of the agent's metrics, of the series with this label.
+func metric(t *testing.T, a *agent.Agent, name, label, value string) float64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(a.Collector())
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if f.GetName() == name && l.GetName() == label && l.GetValue() == value {
+					return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+				}
+			}
+		}
+	}
+	return 0
+}
+
+// TestTwoAgents checks that a second agent refuses the first one's run directory.
+func TestTwoAgents(t *testing.T) {
+	n := newNode(t)
+	r := n.start(newPods(), nil)
+	within(t, "ready", func() bool { return r.agent.Ready() == nil }, func() string { return r.agent.Ready().Error() })
+	second := agent.New(agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir, Log: slog.New(slog.DiscardHandler)})
+	if err := second.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "another agent") {
+		t.Errorf("the second agent: %v", err)
+	}
+}
+
+// TestRestore checks that a node is put back without an agent: from the specs where pods are known, else from the record.
+func TestRestore(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		n := newNode(t)
+		source := newPods()
+		a := n.pod(model.Burstable, "a", 500)
+		n.set(a, model.Shares, 300) // not what the kubelet would write: this is what the record has
+		source.set(burstable("a", 500, 2048))
+		r := n.start(source, nil)
+		n.expect(a, model.Shares, 2048)
+		r.stop()
+		cfg := agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir}
+		want := int64(300)
+		if known {
+			cfg.Pods, want = source, 512
+		}
+		restored, err := agent.Restore(t.Context(), cfg)
+		if err != nil || len(restored) != 2 {
+			t.Errorf("known %v: %+v, %v", known, restored, err)
+		}
+		if !n.holds(a, model.Shares, want) {
+			t.Errorf("known %v: the weight is %d, want %d shares", known, n.raw(a, model.Shares), want)
+		}
+		if again, err := agent.Restore(t.Context(), cfg); err != nil || len(again) != 0 {
+			t.Errorf("known %v: restoring twice: %+v, %v", known, again, err)
+		}
+	}
+}
+
+// TestDamagedRecord checks that a damaged undo record stops nothing and is kept.
+func TestDamagedRecord(t *testing.T) {
+	n := newNode(t)
+	source := newPods()
+	a := n.pod(model.Burstable, "a", 500)
+	source.set(burstable("a", 500, 2048))
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, agent.UndoFile), []byte("waterline-undo 1 crc32 0\n{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n.start(source, func(c *agent.Config) { c.RunDir = dir })
+	n.expect(a, model.Shares, 2048)
+	if _, err := os.Stat(filepath.Join(dir, agent.UndoFile+".damaged")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNoAllocations checks that looking at everything and finding nothing costs no memory.
+func TestNoAllocations(t *testing.T) {
+	n := newNode(t)
+	undo, err := acthost.OpenUndo(filepath.Join(t.TempDir(), "undo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := acthost.New(n.mount.Version, n.mount.Path, undo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	w, err := host.NewWatcher(n.mount.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := host.NewTree(n.mount, n.layout, w)
+	defer tree.Close()
+	var plan model.Plan
+	for _, uid := range []string{"a", "b", "c", "d"} {
+		dir := n.pod(model.Burstable, uid, 100, "0123456789ab")
+		plan.Settings = append(plan.Settings, model.Setting{File: model.File{Dir: dir, Knob: model.Shares}, Value: 2048})
+	}
+	if _, err := h.Apply(&plan); err != nil {
+		t.Fatal(err)
+	}
+	all := func(string) bool { return true }
+	if changed, err := tree.Scan(all); !changed || err != nil {
+		t.Fatalf("the first scan finds %v, %v", changed, err)
+	}
+	allocs := testing.AllocsPerRun(100, func() {
+		if changed, err := tree.Scan(all); changed || err != nil {
+			t.Fatalf("nothing changed, but the scan says %v, %v", changed, err)
+		}
+		if h.CheckAll() {
+			t.Fatal("nothing changed, but a file deviates")
+		}
+	})
+	if allocs > 0 {
+		t.Errorf("an audit that finds nothing makes %v allocations, want none", allocs)
+	}
+}

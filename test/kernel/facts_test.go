@@ -1,0 +1,168 @@
+package kernel_test
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/host"
+)
+
+// TestShares pins down what the kernel does with weights, on which the conversions rest.
+func TestShares(t *testing.T) {
+	n := newNode(t)
+	dir := n.pod(model.Burstable, "a", 100)
+	file := cgroup.FileName(n.mount.Version, model.Shares)
+	type outcome struct {
+		text  string
+		reads string
+		err   error
+	}
+	cases := []outcome{ // v1 clamps without a word
+		{"0", "2", nil}, {"1", "2", nil}, {"2", "2", nil}, {"262144", "262144", nil}, {"262145", "262144", nil}, {"x", "262144", unix.EINVAL},
+	}
+	if n.mount.Version == cgroup.V2 {
+		cases = []outcome{{"1", "1", nil}, {"10000", "10000", nil}, {"0", "10000", unix.ERANGE}, {"10001", "10000", unix.ERANGE}, {"x", "10000", unix.EINVAL}}
+	}
+	for _, c := range cases {
+		err := n.tryText(dir, file, c.text)
+		if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || n.text(dir, file) != c.reads {
+			t.Errorf("writing %q: %v, reads %q; want %+v", c.text, err, n.text(dir, file), c)
+		}
+	}
+}
+
+// TestIdle pins down that an idle group takes no weight, and what reads then.
+func TestIdle(t *testing.T) {
+	n := newNode(t)
+	dir := n.pod(model.BestEffort, "a", 0)
+	if err := n.tryText(dir, cgroup.IdleFile, "1"); errors.Is(err, os.ErrNotExist) {
+		t.Skip("kernel before 5.15: no cpu.idle")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.try(dir, model.Shares, 2048); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("a weight on an idle group: %v, want EINVAL", err)
+	}
+	want := cgroup.Raw(3)
+	if n.mount.Version == cgroup.V2 {
+		want = cgroup.IdleWeight
+	}
+	if got := n.raw(dir, model.Shares); got != want {
+		t.Errorf("an idle group's weight reads %d, want %d", got, want)
+	}
+	if err := n.tryText(dir, cgroup.IdleFile, "0"); err != nil {
+		t.Fatal(err)
+	}
+	want = 1024
+	if n.mount.Version == cgroup.V2 {
+		want = 100
+	}
+	if got := n.raw(dir, model.Shares); got != want {
+		t.Errorf("after being idle the weight is %d, want the default %d", got, want)
+	}
+}
+
+// TestQuota pins down which quotas the kernel refuses.
+func TestQuota(t *testing.T) {
+	n := newNode(t)
+	dir := n.pod(model.Burstable, "a", 100, "0123456789ab")
+	child := dir + "/0123456789ab"
+	if err := n.try(dir, model.Quota, 999); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("a quota below 1 ms: %v, want EINVAL", err)
+	}
+	n.set(dir, model.Quota, 50_000)
+	err := n.try(child, model.Quota, 60_000)
+	if n.mount.Version == cgroup.V1 && !errors.Is(err, unix.EINVAL) {
+		t.Errorf("v1: a child's quota above its parent's: %v, want EINVAL", err)
+	}
+	if n.mount.Version == cgroup.V2 && err != nil {
+		t.Errorf("v2: a child's quota above its parent's: %v, want none", err)
+	}
+	n.set(dir, model.Quota, model.Unlimited)
+	n.set(child, model.Quota, 60_000)
+	err = n.try(dir, model.Quota, 50_000)
+	if (n.mount.Version == cgroup.V1) != errors.Is(err, unix.EINVAL) {
+		t.Errorf("a parent's quota below its child's: %v", err)
+	}
+}
+
+// TestGone pins down that a removed group is ENODEV through an open file and ENOENT through its path.
+func TestGone(t *testing.T) {
+	n := newNode(t)
+	dir := n.pod(model.Burstable, "a", 100)
+	f, err := os.OpenFile(n.path(dir, cgroup.FileName(n.mount.Version, model.Shares)), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	n.remove(dir)
+	if _, err := f.WriteString("100"); !errors.Is(err, unix.ENODEV) {
+		t.Errorf("writing: %v, want ENODEV", err)
+	}
+	if _, err := f.ReadAt(make([]byte, 10), 0); !errors.Is(err, unix.ENODEV) {
+		t.Errorf("reading: %v, want ENODEV", err)
+	}
+	if err := n.try(dir, model.Shares, 100); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("by path: %v, want ENOENT", err)
+	}
+}
+
+// TestWatch pins down what one watch on a directory reports of the files in it.
+func TestWatch(t *testing.T) {
+	n := newNode(t)
+	dir := n.pod(model.Burstable, "a", 100)
+	w, err := host.NewWatcher(n.mount.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = w.Run(t.Context()) }()
+	if err := w.Add(n.path(dir), dir); err != nil {
+		t.Fatal(err)
+	}
+	shares := model.File{Dir: dir, Knob: model.Shares}
+	var changes host.Changes
+	took := func() bool {
+		select {
+		case <-w.Wake():
+		case <-time.After(200 * time.Millisecond):
+		}
+		w.Take(&changes)
+		_, written := changes.Files[shares]
+		return written
+	}
+	for _, c := range []struct {
+		what string
+		do   func()
+		want bool
+	}{
+		{"a write", func() { n.set(dir, model.Shares, 2048) }, true},
+		{"a write that changes nothing", func() { n.set(dir, model.Shares, 2048) }, true},
+		{"a write that the kernel refuses", func() { _ = n.tryText(dir, cgroup.FileName(n.mount.Version, model.Shares), "x") }, false},
+		{"a read", func() { n.raw(dir, model.Shares) }, false},
+		{"cpu.idle, which changes what the weight reads", func() {
+			_ = n.tryText(dir, cgroup.IdleFile, "1")
+			_ = n.tryText(dir, cgroup.IdleFile, "0")
+		}, false},
+	} {
+		c.do()
+		if got := took(); got != c.want {
+			t.Errorf("%s is reported as a write of the weight: %v, want %v", c.what, got, c.want)
+		}
+	}
+	if err := os.Mkdir(n.path(dir, "0123456789ab"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if took(); !changes.Tree {
+		t.Error("a new directory is not reported")
+	}
+	n.remove(dir)
+	if took(); !changes.Tree {
+		t.Error("the directory's removal is not reported")
+	}
+}

@@ -1,0 +1,173 @@
+// Package kernel_test checks on the live kernel what plain files cannot show: what cgroup files accept, refuse and
+// report, and that the agent brings them to its plan whatever happens to it. The same suite runs on whichever cgroup
+// version the host has, and on v2 in the virtual machine of test/bed/vm.
+//
+// It needs root. It touches only a sub-tree of its own, which it removes.
+package kernel_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/host"
+)
+
+// node is a private tree of pods at the kubelet's layout, in which the test plays the kubelet.
+type node struct {
+	t      testing.TB
+	mount  host.Mount
+	layout cgroup.Layout
+}
+
+var nodes atomic.Int64
+
+// newNode makes the tree, or skips the test where that is not possible.
+func newNode(t testing.TB) *node {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("live kernel: not root")
+	}
+	mount, err := host.FindMount(host.DefaultRoot)
+	if err != nil {
+		t.Skipf("live kernel: %v", err)
+	}
+	n := &node{t: t, mount: mount}
+	top := fmt.Sprintf("waterline-test-%d-%d", os.Getpid(), nodes.Add(1))
+	n.layout = cgroup.Layout{Driver: cgroup.Cgroupfs, Root: top + "/kubepods"}
+	t.Cleanup(func() { n.remove(top) })
+	n.delegate("")
+	for _, dir := range []string{top, n.layout.Root, n.layout.Class(model.Burstable), n.layout.Class(model.BestEffort)} {
+		n.mkdir(dir)
+	}
+	n.set(n.layout.Class(model.BestEffort), model.Shares, model.MinShares)
+	return n
+}
+
+func (n *node) path(dir string, file ...string) string {
+	return filepath.Join(append([]string{n.mount.Path, dir}, file...)...)
+}
+
+// mkdir makes a group, in which further groups can be made.
+func (n *node) mkdir(dir string) {
+	n.t.Helper()
+	if err := os.Mkdir(n.path(dir), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		n.t.Fatal(err)
+	}
+	n.delegate(dir)
+}
+
+// delegate lets the children of a group have CPU knobs, which v2 does only on request.
+func (n *node) delegate(dir string) {
+	n.t.Helper()
+	if n.mount.Version == cgroup.V1 {
+		return
+	}
+	if err := os.WriteFile(n.path(dir, "cgroup.subtree_control"), []byte("+cpu"), 0); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// pod makes the group of a pod with a container of a group of its own, as a kubelet would, and returns it.
+func (n *node) pod(q model.QoSClass, uid string, requestMilli int64, containers ...string) string {
+	n.t.Helper()
+	dir := n.layout.Pod(q, uid)
+	n.mkdir(dir)
+	n.set(dir, model.Shares, model.MilliCPUToShares(requestMilli))
+	for _, id := range containers {
+		if err := os.Mkdir(n.path(dir, id), 0o755); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// set writes a knob in its unit, as the kubelet would.
+func (n *node) set(dir string, k model.Knob, value int64) {
+	n.t.Helper()
+	if err := n.try(dir, k, value); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *node) try(dir string, k model.Knob, value int64) error {
+	v := n.mount.Version
+	return n.tryText(dir, cgroup.FileName(v, k), string(cgroup.Append(nil, v, k, cgroup.ToRaw(v, k, value))))
+}
+
+func (n *node) tryText(dir, file, text string) error {
+	f, err := os.OpenFile(n.path(dir, file), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteString(text)
+	return err
+}
+
+// raw reads a knob as the kernel counts it, -2 if it is not there.
+func (n *node) raw(dir string, k model.Knob) cgroup.Raw {
+	n.t.Helper()
+	content, err := os.ReadFile(n.path(dir, cgroup.FileName(n.mount.Version, k)))
+	if err != nil {
+		return -2
+	}
+	raw, err := cgroup.Parse(n.mount.Version, k, content)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return raw
+}
+
+func (n *node) text(dir, file string) string {
+	content, err := os.ReadFile(n.path(dir, file))
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(string(content))
+}
+
+// holds reports whether a knob holds what this value is to the kernel.
+func (n *node) holds(dir string, k model.Knob, value int64) bool {
+	return n.raw(dir, k) == cgroup.ToRaw(n.mount.Version, k, value)
+}
+
+// expect waits until a knob holds a value.
+func (n *node) expect(dir string, k model.Knob, value int64) {
+	n.t.Helper()
+	within(n.t, fmt.Sprintf("%s %s = %d", dir, k, value), func() bool { return n.holds(dir, k, value) },
+		func() string { return strconv.FormatInt(int64(n.raw(dir, k)), 10) })
+}
+
+// within waits until something holds, generously: this says that it happens, not how fast.
+func within(t testing.TB, what string, holds func() bool, instead func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if holds() {
+			return
+		}
+	}
+	t.Fatalf("not within 10 s: %s; instead %s", what, instead())
+}
+
+// remove removes a group with everything below it. Nothing runs in there.
+func (n *node) remove(dir string) {
+	entries, _ := os.ReadDir(n.path(dir))
+	for _, e := range entries {
+		if e.IsDir() {
+			n.remove(dir + "/" + e.Name())
+		}
+	}
+	if err := os.Remove(n.path(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		n.t.Errorf("cleaning up: %v", err)
+	}
+}

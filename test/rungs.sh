@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Runs the rungs of the test bed one after the other and says at the end what became of each.
+#
+#   test/rungs.sh short|full
+#
+# A rung whose need is missing on this machine is skipped by name. Under CI nothing may be skipped.
+set -u
+cd "$(dirname "$0")/.."
+form=${1:-short}
+[ "$form" = full ] && export WATERLINE_SOAK=1
+
+needs() { # RUNG NEED...: prints why the rung cannot run here, nothing if it can
+	shift
+	for need in "$@"; do
+		case $need in
+		root) [ "$(id -u)" = 0 ] || echo "not root" ;;
+		cgroup) [ -e /sys/fs/cgroup/cpu/cgroup.procs ] || [ -e /sys/fs/cgroup/cgroup.controllers ] || echo "no cgroup file system" ;;
+		*) command -v "$need" >/dev/null || echo "no $need" ;;
+		esac
+	done
+}
+
+failed=0 summary=()
+rung() { # NAME TARGET NEED...
+	local name=$1 target=$2 missing start=$SECONDS
+	shift 2
+	missing=$(needs "$name" "$@" | paste -sd, -)
+	if [ -n "$missing" ]; then
+		if [ -n "${CI:-}" ]; then
+			summary+=("FAILED   $name: $missing, and CI skips nothing") failed=1
+		else
+			summary+=("skipped  $name: $missing")
+		fi
+		return
+	fi
+	echo "=== $name (make $target)"
+	if make --no-print-directory "$target"; then
+		summary+=("passed   $name in $((SECONDS - start)) s")
+	else
+		summary+=("FAILED   $name after $((SECONDS - start)) s: make $target") failed=1
+	fi
+}
+
+rung "rung 1: pure" check go
+rung "rung 2: live kernel" test-kernel go root cgroup
+rung "rung 3: v2 kernel" test-vm go qemu-system-x86_64
+rung "rung 4: API server" test-api go root etcd
+rung "rung 5a: node, v1 + cgroupfs driver" test-node go root etcd runc ip
+
+echo
+printf '%s\n' "${summary[@]}"
+exit $failed
