@@ -66,14 +66,20 @@ test-vm: build vm ## rung 3: the same suite and the demo on cgroup v2, in a virt
 		-e CI=$(CI) -e WATERLINE_BIN=/bin -o $(OUT)/test/vm \
 		-run 'kernel: /t/kernel.test' -run 'demo: /bin/waterline demo --out /out'
 
-bed: ## build the test bed's cluster: Kubernetes, containerd, images
+HELM := $(BIN)/helm
+
+$(HELM):
+	@mkdir -p $(BIN)
+	GOBIN=$(CURDIR)/$(BIN) go install helm.sh/helm/v3/cmd/helm@v3.22.0
+
+bed: $(HELM) ## build the test bed's cluster: Kubernetes, containerd, images
 	test/bed/build.sh
 
 test-api: build bed ## rung 4: a real API server
-	go test -count=1 ./test/api
+	go test -count=1 -timeout 20m ./test/e2e -run TestAPI -args -node=false
 
 test-node: build bed ## rung 5a: pods on a real node on this machine (root)
-	go test -count=1 -timeout 40m ./test/e2e
+	go test -count=1 -timeout 40m ./test/e2e -run TestNode
 
 bench: build ## measure; figures go to out/bench
 	test/bench.sh

@@ -79,6 +79,10 @@ func (s *supervisor) up(ctx context.Context, withNode bool, images []string) err
 			return err
 		}
 	}
+	// Pods cannot be made before their namespace's service account is.
+	if err := s.until(ctx, time.Minute, "the controllers to work", s.kubectl("get", "serviceaccount", "default")...); err != nil {
+		return err
+	}
 	if !withNode {
 		return nil
 	}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waterline-io/waterline/internal/experiment"
+	"github.com/waterline-io/waterline/internal/experiment/report"
+)
+
+// demoExperiments are those that the demo runs, in this order.
+func demoExperiments() []string { return []string{"weights", "preempt", "drift"} }
+
+func demoCommand() *cobra.Command {
+	var cfg experiment.Config
+	var out string
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "See in under a minute what Waterline does, on this machine and without a cluster",
+		Long: "See in under a minute what Waterline does, on this machine and without a cluster: three experiments with the real agent and\n" +
+			"real load, then their tables and a report to open in a browser. It needs root, and restores everything.",
+		Example: "  sudo waterline demo --out /tmp/demo",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("demo takes no arguments, but got %q; \"waterline experiment\" runs a single one", args[0])}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return demo(cmd, cfg, out) },
+	}
+	cmd.Flags().StringVar(&out, "out", "out/demo", "directory for the report")
+	cmd.Flags().BoolVar(&cfg.Hog, "hog", false, "let one more pod, annotated 262144, burn all CPUs meanwhile")
+	hostFlags(cmd, &cfg)
+	return cmd
+}
+
+func demo(cmd *cobra.Command, cfg experiment.Config, out string) error {
+	start := time.Now()
+	if err := experiment.Check(cfg.CgroupRoot); err != nil {
+		return err
+	}
+	progress := newProgress(cmd.ErrOrStderr())
+	cfg.Progress = progress.show
+	page := report.Page{Commit: builtFrom()}
+	for _, name := range demoExperiments() {
+		e, found := experiment.Find(name)
+		if !found {
+			return fmt.Errorf("the demo has no experiment %q", name)
+		}
+		result, err := e.Run(cmd.Context(), cfg)
+		progress.end()
+		if err != nil {
+			return fmt.Errorf("experiment %s: %w", name, err)
+		}
+		page.Results = append(page.Results, result)
+	}
+	page.Took = time.Since(start)
+	file, err := filepath.Abs(filepath.Join(out, "index.html"))
+	if err != nil {
+		return fmt.Errorf("finding the directory for the report: %w", err)
+	}
+	if err := report.Write(file, page); err != nil {
+		return err
+	}
+	w := cmd.OutOrStdout()
+	fmt.Fprintf(w, "%s\n\n", page.Results[0].Machine)
+	for i := range page.Results {
+		printResult(w, &page.Results[i])
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "The report: %s\n", file)
+	return nil
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/internal/experiment"
+	"github.com/waterline-io/waterline/internal/experiment/chart"
+	"github.com/waterline-io/waterline/internal/observe/host"
+)
+
+// maxSeconds is the longest that one experiment may be asked to measure: a day.
+const maxSeconds = 86400
+
+func experimentCommand() *cobra.Command {
+	var cfg experiment.Config
+	var jsonFile, svgFile string
+	cmd := &cobra.Command{
+		Use:   "experiment NAME",
+		Short: "Measure on this kernel, with real processes, what weights are worth",
+		Long:  experimentHelp(),
+		Example: `  sudo waterline experiment weights
+  sudo waterline experiment preempt --hog --seconds 20 --json preempt.json --svg preempt.svg`,
+		ValidArgs: experimentNames(),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError{fmt.Errorf("name one experiment: %s", strings.Join(experimentNames(), ", "))}
+			}
+			if _, found := experiment.Find(args[0]); !found {
+				return usageError{fmt.Errorf("there is no experiment %q; there are %s", args[0], strings.Join(experimentNames(), ", "))}
+			}
+			if cfg.Seconds < 0 || cfg.Seconds > maxSeconds {
+				return usageError{fmt.Errorf("--seconds %d: write a number from 1 to %d, or 0 for the default", cfg.Seconds, maxSeconds)}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, _ := experiment.Find(args[0])
+			progress := newProgress(cmd.ErrOrStderr())
+			cfg.Progress = progress.show
+			result, err := e.Run(cmd.Context(), cfg)
+			progress.end()
+			if err != nil {
+				return fmt.Errorf("experiment %s: %w", e.Name, err)
+			}
+			if err := save(&result, jsonFile, svgFile); err != nil {
+				return err
+			}
+			printResult(cmd.OutOrStdout(), &result)
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&cfg.Seconds, "seconds", 0, "how long to measure; for hierarchy, each level (default: see above)")
+	flags.BoolVar(&cfg.Hog, "hog", false, "let one more pod, annotated 262144, burn all CPUs meanwhile")
+	flags.StringVar(&jsonFile, "json", "", "write the figures into this file")
+	flags.StringVar(&svgFile, "svg", "", "draw the chart into this file")
+	hostFlags(cmd, &cfg)
+	return cmd
+}
+
+// hostFlags adds the flags that say where an experiment finds what it needs.
+func hostFlags(cmd *cobra.Command, cfg *experiment.Config) {
+	cmd.Flags().StringVar(&cfg.AgentPath, "agent", "", "executable of the agent (default: "+experiment.AgentName+" beside this executable, else in PATH)")
+	cmd.Flags().StringVar(&cfg.CgroupRoot, "cgroup-root", host.DefaultRoot, "where the cgroup file system is mounted")
+}
+
+func experimentNames() []string {
+	var names []string
+	for _, e := range experiment.All() {
+		names = append(names, e.Name)
+	}
+	return names
+}
+
+func experimentHelp() string {
+	var b strings.Builder
+	b.WriteString("Measure on this kernel, with real processes, what weights are worth. It needs root and no cluster: it makes cgroups of\n" +
+		"its own, laid out as a kubelet lays them out, runs the real agent and load in them, and removes them again.\n\nExperiments:\n")
+	for _, e := range experiment.All() {
+		fmt.Fprintf(&b, "  %-10s (%d s) %s\n", e.Name, e.Seconds, e.About)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// save writes the files that were asked for.
+func save(r *experiment.Result, jsonFile, svgFile string) error {
+	if jsonFile != "" {
+		text, err := r.JSON(builtFrom())
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(jsonFile, text, 0o644); err != nil {
+			return fmt.Errorf("writing the figures: %w", err)
+		}
+	}
+	if svgFile != "" {
+		if err := os.WriteFile(svgFile, []byte(chart.Standalone(r.Chart)), 0o644); err != nil {
+			return fmt.Errorf("writing the chart: %w", err)
+		}
+	}
+	return nil
+}
+
+func printResult(w io.Writer, r *experiment.Result) {
+	fmt.Fprintf(w, "%s: %s\n\n%s\n%s\n", r.Name, r.About, r.Table, r.Headline)
+	for _, note := range r.Notes {
+		fmt.Fprintln(w, note)
+	}
+}
+
+// helperCommand is how experiments start the load and the outside reader; see experiment.RunHelper.
+func helperCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:                experiment.HelperCommand,
+		Hidden:             true,
+		DisableFlagParsing: true,
+		RunE:               func(_ *cobra.Command, args []string) error { return experiment.RunHelper(args) },
+	}
+}
+
+// progress shows how far an experiment is: in one line that changes on a terminal, in one line a step elsewhere.
+type progress struct {
+	w        io.Writer
+	terminal bool
+	step     string
+}
+
+func newProgress(w io.Writer) *progress {
+	p := &progress{w: w}
+	if f, ok := w.(*os.File); ok {
+		_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+		p.terminal = err == nil
+	}
+	return p
+}
+
+func (p *progress) show(now experiment.Progress) {
+	const clear = "\r\x1b[K"
+	step := now.Experiment + ": " + now.Doing
+	if !p.terminal {
+		if step != p.step && now.Total > 0 {
+			fmt.Fprintf(p.w, "%s, %.0f s\n", step, now.Total.Seconds())
+		} else if step != p.step {
+			fmt.Fprintln(p.w, step)
+		}
+		p.step = step
+		return
+	}
+	fmt.Fprint(p.w, clear, step)
+	if now.Total > 0 {
+		const cells = 20
+		done := min(int(cells*now.Elapsed/max(now.Total, 1)), cells)
+		fmt.Fprintf(p.w, "  %s%s  %2.0f / %.0f s", strings.Repeat("█", done), strings.Repeat("░", cells-done),
+			now.Elapsed.Round(time.Second).Seconds(), now.Total.Seconds())
+	}
+	if now.Now != "" {
+		fmt.Fprint(p.w, "  ", now.Now)
+	}
+}
+
+// end clears the line that changes.
+func (p *progress) end() {
+	if p.terminal {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}

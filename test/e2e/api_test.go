@@ -1,0 +1,256 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+const fakeNode = "fake"
+
+// fake is a node without a kubelet: its object is in the API, its pods' cgroups are made by the test, and the agent works
+// on it from outside with the rights of its ServiceAccount.
+type fake struct {
+	groups
+	t      *testing.T
+	layout cgroup.Layout
+	config string // kubeconfig of the agent
+	runDir string
+}
+
+func newFake(t *testing.T) *fake {
+	t.Helper()
+	f := &fake{groups: newGroups(t), t: t, runDir: t.TempDir()}
+	top := fmt.Sprintf("waterline-test-%d", os.Getpid())
+	f.layout = cgroup.Layout{Driver: cgroup.Cgroupfs, Root: top + "/kubepods"}
+	t.Cleanup(func() { f.remove(top) })
+	f.mkdir(f.layout.Class(model.Burstable))
+	f.mkdir(f.layout.Class(model.BestEffort))
+	apply(t, `{apiVersion: v1, kind: Node, metadata: {name: `+fakeNode+`}}`)
+	kubectl(t, "patch", "node", fakeNode, "--subresource=status", "--type=merge", "-p", `{"status":{"allocatable":{"cpu":"8"},"capacity":{"cpu":"8"}}}`)
+	// The rights of the chart's ServiceAccount, and no others.
+	helm(t, "upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--create-namespace",
+		"--set-json", `agent.nodeSelector={"nowhere":"true"}`, "--set-json", `policy.weight.namespaces=[]`)
+	t.Cleanup(func() { helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait") })
+	token := kubectl(t, "create", "token", "waterline-agent", "-n", "waterline-system")
+	admin, err := os.ReadFile(bed.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _, _ := strings.Cut(string(admin), "users:")
+	f.config = filepath.Join(t.TempDir(), "kubeconfig")
+	content := before + "users: [{name: user, user: {token: " + token + "}}]\ncontexts: [{name: bed, context: {cluster: bed, user: user}}]\ncurrent-context: bed\n"
+	if err := os.WriteFile(f.config, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fake) mkdir(dir string) {
+	f.t.Helper()
+	if err := os.MkdirAll(filepath.Join(f.Path, dir), 0o755); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fake) remove(dir string) {
+	entries, _ := os.ReadDir(filepath.Join(f.Path, dir))
+	for _, e := range entries {
+		if e.IsDir() {
+			f.remove(dir + "/" + e.Name())
+		}
+	}
+	_ = os.Remove(filepath.Join(f.Path, dir))
+}
+
+// pod makes a Burstable pod of half a CPU in the API, bound to the node, and its cgroup. It returns the cgroup.
+func (f *fake) pod(name string, annotations string) string {
+	f.t.Helper()
+	apply(f.t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, annotations: {%s}}
+spec:
+  nodeName: %s
+  containers: [{name: c, image: none, resources: {requests: {cpu: 500m}}}]
+`, name, annotations, fakeNode))
+	pod := object[corev1.Pod](f.t, "pod", name)
+	dir := f.layout.Pod(model.Burstable, string(pod.UID))
+	f.mkdir(dir)
+	f.set(f.t, dir, model.Shares, 512)
+	return dir
+}
+
+// agent is a running agent process.
+type agent struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	log  *lockedBuffer
+	done chan error
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// start starts an agent for the node. It is ended with the test.
+func (f *fake) start() *agent {
+	f.t.Helper()
+	a := &agent{t: f.t, log: &lockedBuffer{}, done: make(chan error, 1)}
+	a.cmd = exec.Command(filepath.Join(built, "bin/waterline-agent"), "--node-name", fakeNode, "--kubeconfig", f.config,
+		"--kubepods", f.layout.Root, "--run-dir", f.runDir, "--listen", "127.0.0.1:19464", "--local", "127.0.0.1:19465")
+	a.cmd.Stderr = a.log
+	if err := a.cmd.Start(); err != nil {
+		f.t.Fatal(err)
+	}
+	go func() { a.done <- a.cmd.Wait() }()
+	f.t.Cleanup(func() {
+		a.stop(os.Kill)
+		if f.t.Failed() {
+			f.t.Logf("the agent said:\n%s", a.log)
+		}
+	})
+	return a
+}
+
+func (a *agent) stop(signal os.Signal) {
+	if a.done == nil {
+		return
+	}
+	_ = a.cmd.Process.Signal(signal)
+	<-a.done
+	a.done = nil
+}
+
+// TestAPI walks a pod through its life with a real API server.
+func TestAPI(t *testing.T) {
+	f := newFake(t)
+	f.start()
+	a := f.pod("a", `iqiyi.com/cpu-share: "2048"`)
+	f.expect(t, a, model.Shares, 2048)
+	f.expect(t, f.layout.Class(model.Burstable), model.Shares, 2048)
+
+	kubectl(t, "annotate", "pod", "a", "--overwrite", "iqiyi.com/cpu-share=4096")
+	f.expect(t, a, model.Shares, 4096)
+
+	out, err := program("waterline", "explain", "pod", "a", "--agent", "127.0.0.1:19465")
+	if err != nil || !strings.Contains(out, "Weighted asked=4096shares") || !strings.Contains(out, "SumOfPods") {
+		t.Errorf("explain: %v: %s", err, out)
+	}
+
+	kubectl(t, "annotate", "pod", "a", "iqiyi.com/cpu-share-")
+	f.expect(t, a, model.Shares, 512)
+}
+
+// TestAPIEvents checks that bad input is reported once, with what to do, also across a restart of the agent.
+func TestAPIEvents(t *testing.T) {
+	f := newFake(t)
+	a := f.start()
+	f.pod("bad", `waterline.io/cpu-share: "lots"`)
+	events := func() []corev1.Event {
+		return object[corev1.EventList](t, "events", "--field-selector", "involvedObject.name=bad,reason=BadAnnotation").Items
+	}
+	eventually(t, "an event", func() (bool, string) { return len(events()) == 1, fmt.Sprint(len(events())) })
+	e := events()[0]
+	for _, want := range []string{"waterline.io/cpu-share", `"lots"`, "integer from 2 to 262144"} {
+		if e.Type != corev1.EventTypeWarning || !strings.Contains(e.Message, want) {
+			t.Errorf("the event says %s %q, which lacks %q", e.Type, e.Message, want)
+		}
+	}
+	a.stop(os.Kill)
+	f.start()
+	kubectl(t, "label", "pod", "bad", "touched=yes")
+	good := f.pod("good", `waterline.io/cpu-share: "2048"`) // when this is done, the other was looked at
+	f.expect(t, good, model.Shares, 2048)
+	time.Sleep(time.Second)
+	if n := len(events()); n != 1 {
+		t.Errorf("after a restart there are %d events", n)
+	}
+}
+
+// TestAPIAway checks that the agent works while the API server is away, and starts while it is.
+func TestAPIAway(t *testing.T) {
+	f := newFake(t)
+	a := f.start()
+	dir := f.pod("a", `waterline.io/cpu-share: "2048"`)
+	f.expect(t, dir, model.Shares, 2048)
+
+	outage := 5 * time.Second
+	if soak {
+		outage = 10 * time.Minute
+	}
+	control := func(verb string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := bed.Control(ctx, verb, "apiserver"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	control("kill")
+	for end := time.Now().Add(outage); time.Now().Before(end); time.Sleep(outage / 5) {
+		f.set(t, dir, model.Shares, 77)
+		f.expect(t, dir, model.Shares, 2048)
+	}
+	t.Log("it starts without the API server, and keeps what was decided last")
+	a.stop(os.Kill)
+	f.set(t, dir, model.Shares, 77)
+	f.start()
+	f.expect(t, dir, model.Shares, 2048)
+	control("start")
+	eventually(t, "the API server", func() (bool, string) {
+		out, err := tryKubectl("get", "--raw", "/readyz")
+		return err == nil, out
+	})
+	kubectl(t, "annotate", "pod", "a", "--overwrite", "waterline.io/cpu-share=4096")
+	f.expect(t, dir, model.Shares, 4096)
+}
+
+// TestAPIChart checks that the chart does what its values say, and that the API server takes all of it.
+func TestAPIChart(t *testing.T) {
+	helm(t, "lint", "--strict", "../../deploy/chart")
+	for _, values := range [][]string{
+		nil,
+		{"--set", "profile=cpu-share-syncer"},
+		{"--set-json", `policy={"mode":"Off","weight":{"max":16384,"namespaces":[{"selector":{"matchLabels":{"team":"video"}},"max":262144}]},"pods":[{"selector":{"matchLabels":{"app":"x"}},"cpuShare":10240}]}`,
+			"--set", "agent.seLinuxType=spc_t,agent.kubeletInsecureTLS=true,image.tag=v1"},
+	} {
+		rendered := helm(t, append([]string{"template", "waterline", "../../deploy/chart", "--namespace", "default", "--kube-version", "v1.36.3"}, values...)...)
+		c := bed.Kubectl(t.Context(), "apply", "--dry-run=server", "--validate=strict", "-f", "-")
+		c.Stdin = strings.NewReader(rendered)
+		if out, err := c.CombinedOutput(); err != nil || bytes.Contains(out, []byte("Warning")) {
+			t.Errorf("%v: %v: %s", values, err, out)
+		}
+	}
+	for _, bad := range [][]string{{"--set", "profile=other"}, {"--set", "policy.mode=on"}, {"--set", "nosuch=1"}, {"--set", "agent.syncPeriod=ten"}} {
+		c := exec.Command(filepath.Join(built, "bin/helm"), append([]string{"template", "../../deploy/chart", "--kube-version", "v1.36.3"}, bad...)...)
+		if out, err := c.CombinedOutput(); err == nil {
+			t.Errorf("%v was taken: %.200s", bad, out)
+		}
+	}
+}

@@ -1,0 +1,191 @@
+// Package e2e_test runs the agent against a real API server (TestAPI…, rung 4) and as a DaemonSet on a real node with a
+// real kubelet and real pods (TestNode…, rung 5a). The cluster is brought up once and goes with this process, however that
+// ends. What must be built first is built by make test-api and make test-node.
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/host"
+	"github.com/waterline-io/waterline/test/bed/cluster"
+)
+
+var withNode = flag.Bool("node", true, "bring up a node, not only an API server")
+
+// soak says that the full forms are wanted.
+var soak = os.Getenv("WATERLINE_SOAK") != ""
+
+// bed is the cluster; built is where programs and images are. Both are set once, before any test.
+var (
+	bed   *cluster.Bed
+	built string
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (int, error) {
+	var err error
+	if built, err = filepath.Abs("../../out"); err != nil {
+		return 0, err
+	}
+	images, err := filepath.Glob(filepath.Join(built, "bed/images/*.tar"))
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	defer cancel()
+	bed, err = cluster.Up(ctx, cluster.Options{Bin: filepath.Join(built, "bed/bin"), Node: *withNode, Images: images, Leash: true})
+	if err != nil {
+		return 0, err
+	}
+	code := m.Run()
+	if code != 0 {
+		fmt.Fprintln(os.Stderr, bed.LogTails())
+	}
+	return code, bed.Down(context.Background())
+}
+
+// kubectl runs kubectl and returns what it prints.
+func kubectl(t testing.TB, args ...string) string {
+	t.Helper()
+	out, err := tryKubectl(args...)
+	if err != nil {
+		t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+func tryKubectl(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	out, err := bed.Kubectl(ctx, args...).CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+// apply applies a manifest, and deletes what it made when the test ends.
+func apply(t testing.TB, manifest string) {
+	t.Helper()
+	do := func(verb ...string) (string, error) {
+		c := bed.Kubectl(context.Background(), append(verb, "-f", "-")...)
+		c.Stdin = strings.NewReader(manifest)
+		out, err := c.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := do("apply"); err != nil {
+		t.Fatalf("applying: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := do("delete", "--ignore-not-found", "--grace-period=0", "--force"); err != nil {
+			t.Errorf("deleting: %v: %s", err, out)
+		}
+	})
+}
+
+// object reads an object of the API.
+func object[T any](t testing.TB, args ...string) T {
+	t.Helper()
+	var o T
+	if err := json.Unmarshal([]byte(kubectl(t, append([]string{"get", "-o", "json"}, args...)...)), &o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// program runs one of ours and returns what it prints.
+func program(name string, args ...string) (string, error) {
+	c := exec.Command(filepath.Join(built, "bin", name), args...)
+	out, err := c.CombinedOutput()
+	return string(out), err
+}
+
+// helm runs helm against the cluster.
+func helm(t testing.TB, args ...string) string {
+	t.Helper()
+	c := exec.Command(filepath.Join(built, "bin/helm"), append(args, "--kubeconfig", bed.Kubeconfig())...)
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
+	out, err := c.Output()
+	if err != nil {
+		t.Fatalf("helm %s: %v: %s", strings.Join(args, " "), err, stderr.String())
+	}
+	return string(out)
+}
+
+// groups reads cgroup files of this machine.
+type groups struct{ host.Mount }
+
+func newGroups(t testing.TB) groups {
+	t.Helper()
+	mount, err := host.FindMount(host.DefaultRoot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return groups{mount}
+}
+
+func (g groups) path(dir string, k model.Knob) string {
+	return filepath.Join(g.Path, dir, cgroup.FileName(g.Version, k))
+}
+
+// get returns a knob as the kernel counts it, -2 if it is not there.
+func (g groups) get(dir string, k model.Knob) cgroup.Raw {
+	content, err := os.ReadFile(g.path(dir, k))
+	if err != nil {
+		return -2
+	}
+	raw, err := cgroup.Parse(g.Version, k, content)
+	if err != nil {
+		return -3
+	}
+	return raw
+}
+
+// set writes a knob as another writer would.
+func (g groups) set(t testing.TB, dir string, k model.Knob, value int64) {
+	t.Helper()
+	if err := os.WriteFile(g.path(dir, k), cgroup.Append(nil, g.Version, k, cgroup.ToRaw(g.Version, k, value)), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// expect waits until a knob holds a value, in the knob's unit.
+func (g groups) expect(t testing.TB, dir string, k model.Knob, value int64) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%s %s = %d", dir, k, value), func() (bool, string) {
+		got := g.get(dir, k)
+		return got == cgroup.ToRaw(g.Version, k, value), fmt.Sprint(got)
+	})
+}
+
+// eventually waits until something holds. It says that something happens, not how fast.
+func eventually(t testing.TB, what string, holds func() (bool, string)) {
+	t.Helper()
+	var instead string
+	for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		var ok bool
+		if ok, instead = holds(); ok {
+			return
+		}
+	}
+	t.Fatalf("not within 90 s: %s; instead %s", what, instead)
+}
