@@ -61,6 +61,8 @@ vm:
 	go build -o $(BIN)/ ./test/bed/vm/cmd/vmrun
 
 test-vm: build vm ## rung 3: the same suite and the demo on cgroup v2, in a virtual machine
+	go test -count=1 ./test/bed/vm/...
+	@mkdir -p $(OUT)/test
 	go test -c -o $(OUT)/test/kernel.test ./test/kernel
 	$(VMRUN) -file $(OUT)/test/kernel.test=/t/kernel.test -file $(BIN)/waterline=/bin/waterline -file $(BIN)/waterline-agent=/bin/waterline-agent \
 		-e CI=$(CI) -e WATERLINE_BIN=/bin -o $(OUT)/test/vm \
@@ -76,6 +78,7 @@ bed: $(HELM) ## build the test bed's cluster: Kubernetes, containerd, images
 	test/bed/build.sh
 
 test-api: build bed ## rung 4: a real API server
+	go test -count=1 ./test/bed/cluster
 	go test -count=1 -timeout 20m ./test/e2e -run TestAPI -args -node=false
 
 test-node: build bed ## rung 5a: pods on a real node on this machine (root)

@@ -118,6 +118,44 @@ func (r *real) control(verb, component string) {
 	}
 }
 
+// TestNodeFirst checks that a pod's weight is in place before its first process: the moment that one appears in any of its
+// cgroups, the pod's cgroup has the weight already.
+func TestNodeFirst(t *testing.T) {
+	r := install(t)
+	class := filepath.Join(r.Path, r.layout.Class(model.Burstable))
+	before, err := os.ReadDir(class)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, e := range before {
+		known[e.Name()] = true
+	}
+	first := make(chan cgroup.Raw, 1)
+	go func() {
+		for t.Context().Err() == nil {
+			entries, _ := os.ReadDir(class)
+			for _, e := range entries {
+				if known[e.Name()] || !e.IsDir() {
+					continue
+				}
+				containers, _ := filepath.Glob(filepath.Join(class, e.Name(), "*", "cgroup.procs"))
+				for _, procs := range containers {
+					if pids, _ := os.ReadFile(procs); len(pids) > 0 {
+						first <- r.get(r.layout.Class(model.Burstable)+"/"+e.Name(), model.Shares)
+						return
+					}
+				}
+			}
+			time.Sleep(200 * time.Microsecond)
+		}
+	}()
+	r.run("early", `waterline.io/cpu-share: "5000"`, "requests: {cpu: 100m}", false)
+	if shares := <-first; shares != 5000 {
+		t.Errorf("when its first process was there, the pod's cgroup had %d shares, want 5000", shares)
+	}
+}
+
 // TestNodeWeights is the main job on a real node: two real pods with equal requests, annotated 1:2, share the CPU 1:2, and
 // stay that way while the kubelet rewrites what it owns.
 func TestNodeWeights(t *testing.T) {

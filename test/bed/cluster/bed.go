@@ -261,7 +261,7 @@ func takeLock(p paths) (*os.File, error) {
 
 // locked reports whether a cluster lives in the directory.
 func locked(p paths) (bool, error) {
-	if _, err := os.Stat(p.lock()); err != nil {
+	if _, err := os.Stat(p.lock()); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	lock, err := takeLock(p)

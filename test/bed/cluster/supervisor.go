@@ -51,9 +51,19 @@ func Supervise(ctx context.Context, dir, bin string, withNode bool, images []str
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
-			return nil // the context ended
+			return s.closed(ctx, err)
 		}
-		go s.serve(ctx, conn)
+		go s.serve(conn)
+	}
+}
+
+// closed says whether the end of listening was meant.
+func (s *supervisor) closed(ctx context.Context, err error) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	default:
+		return fmt.Errorf("listening for commands: %w", err)
 	}
 }
 
@@ -272,7 +282,7 @@ func (s *supervisor) stop(name string, signal os.Signal) error {
 }
 
 // serve obeys one command: "VERB COMPONENT", answered by one line that is empty if it was carried out.
-func (s *supervisor) serve(_ context.Context, conn net.Conn) {
+func (s *supervisor) serve(conn net.Conn) {
 	defer conn.Close()
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil {

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,6 +17,10 @@ import (
 // sweep removes what namespaces leave behind: the cgroups below [CgroupRoot] in every hierarchy, and those of the empty
 // directories under fixed names that were not there before. It waits a while for processes that are just ending.
 func sweep(p paths) error {
+	// The veth pair goes with its namespace, but that is taken apart some time after its last process.
+	if _, err := net.InterfaceByName(vethName); err == nil {
+		_ = exec.Command("ip", "link", "delete", vethName).Run() // gone meanwhile
+	}
 	mounts, err := cgroupMounts()
 	if err != nil {
 		return err

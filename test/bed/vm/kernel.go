@@ -36,7 +36,7 @@ func FetchKernel(ctx context.Context, cache string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("making a folder for a kernel package: %w", err)
 	}
-	defer os.RemoveAll(tmp)
+	defer func() { _ = os.RemoveAll(tmp) }()
 	pkg, err := download(ctx, tmp)
 	if err != nil && ctx.Err() == nil {
 		// A new machine has no package lists, and an old list names files that are gone.

@@ -120,7 +120,7 @@ func startOnThread(cmd *exec.Cmd) (<-chan error, error) {
 func (m *machine) end(orderly bool) {
 	if orderly {
 		select {
-		case <-m.exited:
+		case <-m.exited: //nolint:errcheck // how qemu ended does not matter here
 			m.drained.Wait()
 			m.frames.Close()
 			return
@@ -128,7 +128,7 @@ func (m *machine) end(orderly bool) {
 		}
 	}
 	_ = m.process.Kill()
-	<-m.exited
+	<-m.exited //nolint:errcheck // it was killed
 	m.drained.Wait()
 	m.frames.Close()
 }

@@ -101,4 +101,5 @@ func openScratch(dir string) (*os.File, error) {
 
 type nopCloser struct{ io.Writer }
 
+// Close implements [io.Closer].
 func (nopCloser) Close() error { return nil }

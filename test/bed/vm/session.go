@@ -32,7 +32,7 @@ func (s *session) follow() error {
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return fmt.Errorf("%w: it hangs, there was no sign of life for %v", ErrGuest, limit)
-		case err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF):
+		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 			return fmt.Errorf("%w: it ended %s", ErrGuest, s.progress())
 		case err != nil:
 			return fmt.Errorf("%w: receiving from it: %w", ErrGuest, err)

@@ -2,6 +2,7 @@ package vm
 
 import (
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -56,7 +57,7 @@ func unpack(r io.Reader, dir string) error {
 	a := cpio.NewReader(z)
 	for {
 		h, err := a.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

@@ -166,7 +166,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 }
 
 func noEOF(err error) error {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}
 	return err

@@ -60,7 +60,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Errorf("%s: %q, %v, want %q", h.Name, b, err, e.body)
 		}
 	}
-	if _, err := r.Next(); err != io.EOF {
+	if _, err := r.Next(); !errors.Is(err, io.EOF) {
 		t.Errorf("after the last entry: %v", err)
 	}
 }

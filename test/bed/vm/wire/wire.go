@@ -178,7 +178,7 @@ func (r *Reader) Next() (Kind, []byte, error) {
 		return 0, nil, fmt.Errorf("header %q: %w", r.header[:], ErrCorrupt)
 	}
 	if _, err := io.ReadFull(r.r, r.buf[:n]); err != nil {
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
 		return 0, nil, err

@@ -30,7 +30,7 @@ func TestFrames(t *testing.T) {
 	r := NewReader(&b)
 	for {
 		k, p, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

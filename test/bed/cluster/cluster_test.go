@@ -1,0 +1,98 @@
+package cluster_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/test/bed/cluster"
+)
+
+// TestKilled checks that a cluster that is killed leaves nothing: no process, no device, no cgroup, no directory, no lock.
+func TestKilled(t *testing.T) {
+	bin, err := filepath.Abs("../../../out/bed/bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(bin, "bed")); err != nil || os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("the bed is not built, or this is not root")
+		}
+		t.Skip("the bed is not built, or this is not root")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	tunable := func() string {
+		content, _ := os.ReadFile("/proc/sys/vm/overcommit_memory")
+		return string(content)
+	}
+	before := tunable()
+	var absent []string
+	for _, dir := range []string{"/run/waterline", "/var/lib/kubelet"} {
+		if _, err := os.Stat(dir); err != nil {
+			absent = append(absent, dir)
+		}
+	}
+	bed, err := cluster.Up(ctx, cluster.Options{Bin: bin, Leash: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := bed.Down(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	if out, err := bed.Kubectl(ctx, "get", "--raw", "/readyz").CombinedOutput(); err != nil {
+		t.Errorf("the API server: %v: %s", err, out)
+	}
+	if _, err := cluster.Up(ctx, cluster.Options{Bin: bin}); err == nil || !strings.Contains(err.Error(), "a cluster is up") {
+		t.Errorf("a second cluster: %v", err)
+	}
+	if now := tunable(); now != before {
+		t.Errorf("vm.overcommit_memory was %q and is %q", before, now)
+	}
+	text, err := os.ReadFile(filepath.Join(cluster.DefaultDir, "init.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	left := func() []string {
+		var left []string
+		groups, _ := filepath.Glob("/sys/fs/cgroup/*" + cluster.CgroupRoot)
+		left = append(left, groups...)
+		if _, err := net.InterfaceByName("wlbed0"); err == nil {
+			left = append(left, "wlbed0")
+		}
+		for _, dir := range absent {
+			if _, err := os.Stat(dir); err == nil {
+				left = append(left, dir)
+			}
+		}
+		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+		for _, file := range lines {
+			if line, _ := os.ReadFile(file); strings.Contains(string(line), cluster.DefaultDir) && !strings.Contains(string(line), "sweep") {
+				left = append(left, strings.ReplaceAll(string(line), "\x00", " "))
+			}
+		}
+		return left
+	}
+	for deadline := time.Now().Add(20 * time.Second); len(left()) > 0 && time.Now().Before(deadline); {
+		time.Sleep(50 * time.Millisecond)
+	}
+	if rest := left(); len(rest) > 0 {
+		t.Errorf("after a kill there is still %q", rest)
+	}
+}

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# make bench: measures what docs/results.md reports, into out/bench. On a machine that does something else at the same
+# time, the ratios hold and the absolute figures do not.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+mkdir -p out/bench
+for name in weights preempt drift hierarchy; do
+	echo "=== $name"
+	out/bin/waterline experiment $name --json out/bench/$name.json
+	[ $name = hierarchy ] && continue
+	echo "=== $name, while a pod of 262144 burns all CPUs"
+	out/bin/waterline experiment $name --hog --json out/bench/$name-hog.json
+done
+go test -run '^$' -bench . -benchmem ./internal/decide/... ./internal/cgroup | tee out/bench/go.txt
