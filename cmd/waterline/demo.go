@@ -21,7 +21,7 @@ func demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "See in under a minute what Waterline does, on this machine and without a cluster",
 		Long: "See in under a minute what Waterline does, on this machine and without a cluster: three experiments with the real agent and\n" +
-			"real load, then their tables and a report to open in a browser. It needs root, and restores everything.",
+			"real load, then their tables and a report to open in a browser. It needs root, takes most of the CPU meanwhile, and restores everything.",
 		Example: "  sudo waterline demo --out /tmp/demo",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {

@@ -82,7 +82,8 @@ func experimentNames() []string {
 func experimentHelp() string {
 	var b strings.Builder
 	b.WriteString("Measure on this kernel, with real processes, what weights are worth. It needs root and no cluster: it makes cgroups of\n" +
-		"its own, laid out as a kubelet lays them out, runs the real agent and load in them, and removes them again.\n\nExperiments:\n")
+		"its own, laid out as a kubelet lays them out, runs the real agent and load in them, and removes them again.\n\n" +
+		"It takes most of the machine's CPU meanwhile: do not run it where work matters.\n\nExperiments:\n")
 	for _, e := range experiment.All() {
 		fmt.Fprintf(&b, "  %-10s (%d s) %s\n", e.Name, e.Seconds, e.About)
 	}

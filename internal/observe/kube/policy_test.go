@@ -130,3 +130,25 @@ metadata: {name: x, labels: {team: video}}
 	}
 	eventually("a removed file is gone", func(s Snapshot) bool { return len(s.Pods) == 2 && s.Pods[0].UID == "c1" })
 }
+
+func FuzzParseKubelet(f *testing.F) {
+	f.Add([]byte(`{"kubeletconfig":{"cpuCFSQuota":false,"cpuCFSQuotaPeriod":"50ms"}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if k, err := parseKubelet(body); err == nil && (!k.Known || k.QuotaPeriod < 0) {
+			t.Errorf("%q: %+v", body, k)
+		}
+	})
+}
+
+func FuzzParseManifests(f *testing.F) {
+	f.Add([]byte("kind: Pod\nmetadata: {name: a, uid: a1}\n---\nkind: Namespace\nmetadata: {name: x}\n"))
+	f.Add([]byte(`{"kind":"Pod","metadata":{"uid":"../x"}}`))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		pods, _, err := parseManifests(content)
+		for _, p := range pods {
+			if pod, ok := Pod(p, ""); err == nil && (!ok || strings.ContainsAny(pod.UID, "./")) {
+				t.Errorf("%q: UID %q", content, p.UID)
+			}
+		}
+	})
+}

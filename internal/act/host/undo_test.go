@@ -1,0 +1,118 @@
+package host
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+var shares = model.File{Dir: "kubepods/burstable/poda", Knob: model.Shares}
+
+func open(t *testing.T, path string) *Undo {
+	t.Helper()
+	u, err := OpenUndo(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// TestUndoKeepsTheirs walks the record through what happens to a file, opening it anew at every step, as after a kill.
+func TestUndoKeepsTheirs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "undo")
+	for i, step := range []struct {
+		found, ours cgroup.Raw
+		inode       uint64
+		wrote       bool // the write after the record was carried out
+		theirs      cgroup.Raw
+	}{
+		{102, 2048, 1, true, 102},   // the first write
+		{2048, 4096, 1, true, 102},  // we change our mind
+		{512, 4096, 1, true, 512},   // another writer
+		{4096, 8192, 1, false, 512}, // killed between record and write ...
+		{4096, 8192, 1, true, 512},  // ... what is found is still ours
+		{8192, 1000, 1, false, 512},
+		{600, 1000, 1, true, 600}, // killed, and another writer while we were dead
+		{102, 1000, 2, true, 102}, // a new cgroup of the same name
+	} {
+		u := open(t, path)
+		u.Take(shares, step.inode, step.found, step.ours)
+		if u.Safe(shares, step.inode) && i == 0 {
+			t.Error("a record that is not on disk counts as safe")
+		}
+		if err := u.Save(); err != nil {
+			t.Fatal(err)
+		}
+		if !u.Safe(shares, step.inode) {
+			t.Errorf("step %d: not safe after saving", i)
+		}
+		if step.wrote {
+			u.Wrote(shares)
+			if err := u.Save(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r, ok := open(t, path).Get(shares, step.inode); !ok || r.Theirs != step.theirs || r.Ours != step.ours {
+			t.Errorf("step %d: on record is %+v, want theirs %d, ours %d", i, r, step.theirs, step.ours)
+		}
+	}
+	if _, ok := open(t, path).Get(shares, 1); ok {
+		t.Error("the record of a cgroup that is gone still counts")
+	}
+}
+
+// TestUndoFullDisk checks that nothing new is safe while the record cannot be written, and what was safe stays so.
+func TestUndoFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	u := open(t, filepath.Join(dir, "undo"))
+	u.Take(shares, 1, 102, 2048)
+	if err := u.Save(); err != nil {
+		t.Fatal(err)
+	}
+	u.path = filepath.Join(dir, "nowhere", "undo") // as good as full
+	u.Take(shares, 1, 102, 2048)                   // the kubelet writes what it wrote before
+	if !u.Safe(shares, 1) {
+		t.Error("a repair that the record covers is refused")
+	}
+	u.Take(shares, 1, 300, 2048)
+	if err := u.Save(); err == nil || u.Safe(shares, 1) {
+		t.Errorf("a value that is not on record would be lost: %v", err)
+	}
+	quota := model.File{Dir: shares.Dir, Knob: model.Quota}
+	u.Take(quota, 1, 100_000, model.Unlimited)
+	if u.Safe(quota, 1) {
+		t.Error("a new file is taken over without a record")
+	}
+}
+
+func FuzzUndo(f *testing.F) {
+	f.Add([]byte(undoMagic + checksum([]byte("{}")) + "\n{}"))
+	f.Add([]byte("waterline-undo 1 crc32 0\n{"))
+	f.Add([]byte(""))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		path := filepath.Join(t.TempDir(), "undo")
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		u, err := OpenUndo(path)
+		if u == nil || err != nil && !errors.Is(err, ErrDamaged) {
+			t.Fatalf("%q: %v", content, err)
+		}
+		for _, o := range u.Owned(cgroup.V2) {
+			if !filepath.IsLocal(o.Dir) {
+				t.Errorf("%q names %q", content, o.Dir)
+			}
+		}
+		if err != nil {
+			return
+		}
+		body := []byte(`{"files":[{"dir":"../x","knob":"cpu.shares","inode":1,"theirs":2,"ours":3}]}`)
+		if err := u.parse(append([]byte(undoMagic+checksum(body)+"\n"), body...)); !errors.Is(err, ErrDamaged) {
+			t.Errorf("a record that leaves the hierarchy is taken: %v", err)
+		}
+	})
+}

@@ -1,0 +1,69 @@
+package chart
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func charts() map[string]Chart {
+	return map[string]Chart{
+		"bars": Bars{Title: "A <b> & title", Desc: "d", Bars: []Bar{
+			{Label: `"quoted"`, Note: "<note>", Value: 33.3, Theory: 33, Strong: true}, {Label: "all", Value: 100, Theory: 100},
+		}},
+		"no bars": Bars{Title: "t", Desc: "d"},
+		"lines": Lines{Title: "t", Desc: "d", Mark: 1, MarkLabel: "&", Lines: []Line{
+			{Name: "<a>", Values: []float64{0, 90, 91}, Theory: 89, Strong: true}, {Name: "b", Values: []float64{50, 3, 3}, Theory: 4}, {Name: "none"},
+		}},
+		"no lines": Lines{Title: "t", Desc: "d"},
+		"steps":    Steps{Title: "t", Desc: "d", Values: []float64{0.1, 0.2, 7}, Unit: "ms", Goal: 20},
+		"slow":     Steps{Title: "t", Desc: "d", Values: []float64{1, 4000}, Unit: "ms", Goal: 20},
+		"no steps": Steps{Title: "t", Desc: "d", Unit: "ms", Goal: 20},
+	}
+}
+
+func TestWellFormed(t *testing.T) {
+	for name, c := range charts() {
+		for kind, text := range map[string]string{"inline": Inline(c), "standalone": Standalone(c)} {
+			decoder := xml.NewDecoder(strings.NewReader(text))
+			var seen []string
+			for {
+				token, err := decoder.Token()
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				if err != nil {
+					t.Fatalf("%s, %s: %v in\n%s", name, kind, err, text)
+				}
+				if start, ok := token.(xml.StartElement); ok {
+					seen = append(seen, start.Name.Local)
+				}
+			}
+			if len(seen) < 3 || !slices.Equal(seen[:3], []string{"svg", "title", "desc"}) {
+				t.Errorf("%s, %s begins with %v", name, kind, seen)
+			}
+			for _, bad := range []string{"NaN", "Inf", "%!"} {
+				if strings.Contains(text, bad) {
+					t.Errorf("%s, %s has %s in it", name, kind, bad)
+				}
+			}
+		}
+	}
+}
+
+func TestSpread(t *testing.T) {
+	heights := []float64{260, 262, 100, 262}
+	spread(heights, 16, 270)
+	sorted := slices.Sorted(slices.Values(heights))
+	for i := 1; i < len(sorted); i++ {
+		if sorted[i]-sorted[i-1] < 16 {
+			t.Errorf("labels at %v touch", heights)
+		}
+	}
+	if heights[2] != 100 {
+		t.Errorf("a label that stood alone was moved to %v", heights[2])
+	}
+}

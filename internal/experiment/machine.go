@@ -1,0 +1,97 @@
+package experiment
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+)
+
+// describeMachine says in one line what the figures were measured on.
+func describeMachine(v cgroup.Version) string {
+	cpu := "CPUs"
+	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		cpu = cpuModel(info)
+	}
+	var u unix.Utsname
+	_ = unix.Uname(&u) // it fails for a bad address only
+	release := unix.ByteSliceToString(u.Release[:])
+	memory := ""
+	var s unix.Sysinfo_t
+	if unix.Sysinfo(&s) == nil {
+		memory = fmt.Sprintf(", %.1f GiB", float64(s.Totalram*uint64(s.Unit))/(1<<30))
+	}
+	return fmt.Sprintf("%d × %s%s, Linux %s, cgroup %s", runtime.NumCPU(), cpu, memory, release, v)
+}
+
+// cpuModel finds the model's name in /proc/cpuinfo, which has none on some architectures.
+func cpuModel(info []byte) string {
+	for line := range bytes.Lines(info) {
+		key, value, found := strings.Cut(string(line), ":")
+		if found && strings.TrimSpace(key) == "model name" {
+			return strings.Join(strings.Fields(value), " ")
+		}
+	}
+	return runtime.GOARCH + " CPU"
+}
+
+// hostCPU is the first line of /proc/stat: time of all CPUs since the boot, in ticks.
+type hostCPU struct{ total, idle, steal uint64 }
+
+func readHostCPU() (hostCPU, error) {
+	content, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return hostCPU{}, fmt.Errorf("reading the machine's CPU time: %w", err)
+	}
+	return parseHostCPU(content)
+}
+
+// parseHostCPU reads user, nice, system, idle, iowait, irq, softirq and steal. What follows, a guest's time, is counted in
+// user and nice already.
+func parseHostCPU(content []byte) (hostCPU, error) {
+	line, _, _ := strings.Cut(string(content), "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return hostCPU{}, fmt.Errorf("reading the machine's CPU time: /proc/stat begins with %q", line)
+	}
+	var c hostCPU
+	for i, field := range fields[1:9] {
+		ticks, err := strconv.ParseUint(field, 10, 64)
+		if err != nil {
+			return hostCPU{}, fmt.Errorf("reading the machine's CPU time: %w", err)
+		}
+		c.total += ticks
+		switch i {
+		case 3, 4:
+			c.idle += ticks
+		case 7:
+			c.steal = ticks
+		}
+	}
+	return c, nil
+}
+
+// since returns the percentage of all CPUs' time since an earlier reading that the hypervisor gave to somebody else.
+func (c hostCPU) stealSince(before hostCPU) float64 {
+	if c.total == before.total {
+		return 0
+	}
+	return 100 * float64(c.steal-before.steal) / float64(c.total-before.total)
+}
+
+// loadAverage returns the load over the last minute, 0 if it cannot be read.
+func loadAverage() float64 {
+	content, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(content), " ")
+	load, _ := strconv.ParseFloat(first, 64)
+	return load
+}

@@ -1,0 +1,108 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+)
+
+// reading is what had been used at one moment.
+type reading struct {
+	at   time.Time
+	used map[string]time.Duration // by pod
+	host hostCPU
+}
+
+// window is what was used between two readings.
+type window struct {
+	length time.Duration
+	used   map[string]time.Duration // by pod
+	steal  float64                  // percent of the machine's CPU time
+}
+
+// read takes a reading. A pod that does not run yet has used nothing.
+func (l *lab) read() (reading, error) {
+	r := reading{used: map[string]time.Duration{}}
+	for _, p := range l.pods {
+		used, err := l.box.usage(l.kubelet.dir(p))
+		if err != nil {
+			return reading{}, err
+		}
+		r.used[p.name] = used
+	}
+	r.at = time.Now()
+	var err error
+	r.host, err = readHostCPU()
+	return r, err
+}
+
+// since returns what was used after an earlier reading.
+func (r reading) since(before reading) window {
+	w := window{length: r.at.Sub(before.at), used: map[string]time.Duration{}, steal: r.host.stealSince(before.host)}
+	for name, used := range r.used {
+		w.used[name] = used - before.used[name]
+	}
+	return w
+}
+
+// total is what all pods used together.
+func (w window) total() time.Duration {
+	var sum time.Duration
+	for _, used := range w.used {
+		sum += used
+	}
+	return sum
+}
+
+// share is the part of what all pods used that one of them used.
+func (w window) share(name string) float64 {
+	total := w.total()
+	if total == 0 {
+		return 0
+	}
+	return float64(w.used[name]) / float64(total)
+}
+
+// cpus is how many CPUs the pods had, on average.
+func (w window) cpus() float64 { return float64(w.total()) / float64(w.length) }
+
+// measure reads once a second for a number of seconds, calls each after every one of them, and returns the whole.
+func (l *lab) measure(ctx context.Context, doing string, seconds int, each func(second window) (now string)) (window, error) {
+	first, err := l.read()
+	if err != nil {
+		return window{}, err
+	}
+	last := first
+	total := time.Duration(seconds) * time.Second
+	l.tell(Progress{Doing: doing, Total: total})
+	for i := range seconds {
+		if err := sleep(ctx, time.Until(first.at.Add(time.Duration(i+1)*time.Second))); err != nil {
+			return window{}, fmt.Errorf("%s: %w", doing, err)
+		}
+		if err := l.running(); err != nil {
+			return window{}, fmt.Errorf("%s: %w", doing, err)
+		}
+		now, err := l.read()
+		if err != nil {
+			return window{}, err
+		}
+		l.tell(Progress{Doing: doing, Now: each(now.since(last)), Elapsed: now.at.Sub(first.at), Total: total})
+		last = now
+	}
+	return last.since(first), nil
+}
+
+// circumstances adds what else went on during a window to the metrics and, where it matters, to the notes.
+func (r *Result) circumstances(w window) {
+	if r.Metrics == nil {
+		r.Metrics = map[string]float64{}
+	}
+	cpus := float64(runtime.NumCPU())
+	r.Metrics["cpus_won"], r.Metrics["cpus_machine"] = round(w.cpus(), 3), cpus
+	r.Metrics["steal_percent"], r.Metrics["load_1m"] = round(w.steal, 2), loadAverage()
+	if w.cpus() < 0.9*cpus {
+		r.Notes = append(r.Notes, fmt.Sprintf("Others on this machine took %.1f of its %.0f CPUs meanwhile. Ratios may be a few percent off then, and all that is timed takes longer.",
+			cpus-w.cpus(), cpus))
+	}
+}

@@ -1,0 +1,88 @@
+package kernel_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// TestDoctor checks that a second writer is found and named.
+func TestDoctor(t *testing.T) {
+	n := newNode(t)
+	a := n.pod(model.Burstable, "a", 500)
+	file := n.path(a, cgroup.FileName(n.mount.Version, model.Shares))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	writer := exec.CommandContext(ctx, "sh", "-c", fmt.Sprintf("while :; do echo 77 > %s; sleep 0.1; done", file))
+	if err := writer.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cancel(); _ = writer.Wait() }()
+	out, err := exec.Command(binary(t, "waterline"), "doctor", "--kubepods", n.layout.Root, "--run-dir", t.TempDir(), "--seconds", "2").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "BAD   sh wrote cpu.shares") || !strings.Contains(string(out), "a second writer; stop it") {
+		t.Errorf("%v:\n%s", err, out)
+	}
+	cancel()
+	_ = writer.Wait()
+	out, err = exec.Command(binary(t, "waterline"), "doctor", "--kubepods", n.layout.Root, "--run-dir", t.TempDir(), "--seconds", "1").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "nobody wrote a weight or a quota") {
+		t.Errorf("without it: %v:\n%s", err, out)
+	}
+}
+
+// TestReadOnly checks that an agent whose cgroup mount is read-only says so and writes nothing.
+func TestReadOnly(t *testing.T) {
+	n := newNode(t)
+	a := n.pod(model.Burstable, "a", 500)
+	manifests, mount := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(manifests, "a.yaml"), []byte(`{kind: Pod, metadata: {name: a, uid: a, annotations: {waterline.io/cpu-share: "2048"}}, spec: {containers: [{name: c, resources: {requests: {cpu: 500m}}}]}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	target := mount
+	if n.mount.Version == cgroup.V1 {
+		target = filepath.Join(mount, "cpu")
+		if err := os.Mkdir(target, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// In a mount namespace of its own, which goes with it.
+	script := fmt.Sprintf("mount --bind %s %s && mount -o remount,bind,ro %s && exec %s --pods %s --cgroup-root %s --kubepods %s --run-dir %s --listen 127.0.0.1:19564 --local 127.0.0.1:19565",
+		n.mount.Path, target, target, binary(t, "waterline-agent"), manifests, mount, n.layout.Root, t.TempDir())
+	agent := exec.Command("unshare", "-m", "sh", "-c", script)
+	var log strings.Builder
+	agent.Stderr = &log
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = agent.Process.Kill(); _ = agent.Wait() }()
+	explain := func() string {
+		out, _ := exec.Command(binary(t, "waterline"), "explain", "pod", "a", "--agent", "127.0.0.1:19565").CombinedOutput()
+		return string(out)
+	}
+	within(t, "the reason", func() bool { return strings.Contains(explain(), "not written  ReadOnlyMount") }, func() string { return explain() + log.String() })
+	time.Sleep(100 * time.Millisecond)
+	if !n.holds(a, model.Shares, 512) {
+		t.Errorf("the weight is %d", n.raw(a, model.Shares))
+	}
+}
+
+// TestBadStart checks that an agent which could never work ends at once and says why.
+func TestBadStart(t *testing.T) {
+	newNode(t) // or skip
+	out, err := exec.Command(binary(t, "waterline-agent"), "--pods", t.TempDir(), "--kubepods", "not/the/right/name", "--run-dir", t.TempDir(), "--listen", "", "--local", "", "--cgroup-root", t.TempDir()).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "no CPU controller") {
+		t.Errorf("no cgroup file system: %v: %s", err, out)
+	}
+	out, err = exec.Command(binary(t, "waterline-agent"), "--pods", t.TempDir(), "--config", "/nonexistent", "--run-dir", t.TempDir(), "--listen", "", "--local", "").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "reading the policy") {
+		t.Errorf("no policy file: %v: %s", err, out)
+	}
+}
