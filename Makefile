@@ -4,7 +4,7 @@ SHELL := /bin/bash -o pipefail
 OUT := out
 BIN := $(OUT)/bin
 VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo dev)
-LDFLAGS := -s -w -X main.version=$(VERSION)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(shell git rev-parse --short HEAD 2>/dev/null)
 GOLANGCI := $(BIN)/golangci-lint
 GOLANGCI_VERSION := v2.15.0
 export CGO_ENABLED := 0

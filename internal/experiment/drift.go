@@ -67,8 +67,12 @@ func Drift(ctx context.Context, cfg Config) (r Result, err error) {
 	p99 := quantile(all, 0.99)
 	r.circumstances(last.since(first))
 	r.Metrics["repairs"], r.Metrics["lost"] = float64(len(all)), float64(lost)
-	r.Metrics["repair_p50_ms"], r.Metrics["repair_p99_ms"], r.Metrics["repair_max_ms"] = quantile(all, 0.50), p99, quantile(all, 1)
-	r.Metrics["reader_late_p99_ms"], r.Metrics["reader_late_max_ms"] = quantile(late, 0.99), quantile(late, 1)
+	for name, value := range map[string]float64{
+		"repair_p50_ms": quantile(all, 0.50), "repair_p99_ms": p99, "repair_max_ms": quantile(all, 1),
+		"reader_late_p99_ms": quantile(late, 0.99), "reader_late_max_ms": quantile(late, 1),
+	} {
+		r.Metrics[name] = round(value, 3)
+	}
 	r.Headline = Headline{
 		Value: fmt.Sprintf("p99 %s ms", millis(p99)), Goal: fmt.Sprintf("≤ %d ms, none lost", goal),
 		Met: len(all) > 0 && p99 <= goal && lost == 0,

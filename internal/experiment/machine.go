@@ -77,7 +77,7 @@ func parseHostCPU(content []byte) (hostCPU, error) {
 	return c, nil
 }
 
-// since returns the percentage of all CPUs' time since an earlier reading that the hypervisor gave to somebody else.
+// stealSince returns the percentage of all CPUs' time since an earlier reading that the hypervisor gave to somebody else.
 func (c hostCPU) stealSince(before hostCPU) float64 {
 	if c.total == before.total {
 		return 0

@@ -179,7 +179,7 @@ func (b *sandbox) remove() error {
 // removeTree removes a cgroup and all below it. A process that was killed stays in its cgroup until it has left the
 // kernel, so this is tried for a while.
 func removeTree(top string) error {
-	const patience = 3 * time.Second
+	const leaving = 3 * time.Second
 	var dirs []string
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
@@ -187,7 +187,7 @@ func removeTree(top string) error {
 		}
 		return nil // it went away while we looked
 	})
-	giveUp := time.Now().Add(patience)
+	giveUp := time.Now().Add(leaving)
 	for _, dir := range slices.Backward(dirs) {
 		for {
 			rmErr := unix.Rmdir(dir)
