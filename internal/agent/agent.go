@@ -104,6 +104,10 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer lock.Close()
+	if !host.InMemory(a.cfg.RunDir) {
+		// A write must wait for its undo record. On a busy disk that was measured to take up to a second.
+		a.cfg.Log.Warn("the run directory is on a disk; on a tmpfs, as /run is, repairs would not wait for it", "dir", a.cfg.RunDir)
+	}
 	if a.mount, err = host.FindMount(a.cfg.CgroupRoot); err != nil {
 		return err
 	}
@@ -233,7 +237,7 @@ func (a *Agent) untilNext() time.Duration {
 			next = min(next, time.Until(at))
 		}
 	}
-	if a.unsettled {
+	if a.unsettled && a.tree != nil {
 		next = 0
 	}
 	return max(next, 0)

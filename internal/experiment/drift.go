@@ -98,14 +98,6 @@ type repairs struct {
 
 // disturb runs the outsider and returns what became of each file that it overwrote.
 func (l *lab) disturb(ctx context.Context, pods []*pod, length time.Duration) (_ []repairs, err error) {
-	// Beside kubepods, as any process of the host. It has to be on time for its figures to be the agent's and not its own.
-	outside := l.box.name + "/outside"
-	if err := l.box.mkdir(outside); err != nil {
-		return nil, err
-	}
-	if err := l.kubelet.write(outside, model.MaxShares); err != nil {
-		return nil, err
-	}
 	dirs := []string{l.kubelet.layout.Class(model.Burstable)}
 	all := []repairs{{name: "burstable class"}}
 	for _, p := range pods {
@@ -122,7 +114,7 @@ func (l *lab) disturb(ctx context.Context, pods []*pod, length time.Duration) (_
 
 	read, write := io.Pipe()
 	defer func() { _ = read.Close() }()
-	p, err := l.start("the outsider", outside, write, "outsider", args...)
+	p, err := l.startHere("the outsider", write, "outsider", args...)
 	if err != nil {
 		return nil, err
 	}

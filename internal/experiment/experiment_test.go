@@ -215,3 +215,22 @@ func TestSweep(t *testing.T) {
 		t.Errorf("left are %v: exactly that of the dead process should be gone", left)
 	}
 }
+
+func TestOwnCgroup(t *testing.T) {
+	const v1 = "12:cpuset:/\n4:cpu,cpuacct:/user.slice/a:b\n3:memory:/m\n0::/unified\n"
+	for _, tc := range []struct {
+		content, controller, dir string
+		ok                       bool
+	}{
+		{v1, "cpu", "/user.slice/a:b", true},
+		{v1, "cpuacct", "/user.slice/a:b", true},
+		{v1, "cpuset", "/", true},
+		{v1, "pids", "", false},
+		{"0::/user.slice/session-1.scope\n", "", "/user.slice/session-1.scope", true},
+		{"0::/../other\n", "", "/../other", false},
+	} {
+		if dir, ok := ownCgroup(tc.content, tc.controller); dir != tc.dir || ok != tc.ok {
+			t.Errorf("%q of %q: %q, %v", tc.controller, tc.content, dir, ok)
+		}
+	}
+}

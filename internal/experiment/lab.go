@@ -62,6 +62,9 @@ func newLab(name string, cfg Config) (_ *lab, err error) {
 	if err := l.kubelet.start(); err != nil {
 		return nil, errors.Join(err, l.close())
 	}
+	if err := l.box.stepAside(); err != nil {
+		return nil, errors.Join(err, l.close())
+	}
 	return l, nil
 }
 
@@ -126,7 +129,7 @@ func (l *lab) startAgent() error {
 	if err := l.create(p); err != nil {
 		return err
 	}
-	_, err := l.start("the agent", l.kubelet.containerDir(p), nil, "exec", "--",
+	_, err := l.start("the agent", l.kubelet.containerDir(p), "exec", "--",
 		l.agent, "--pods", l.kubelet.manifests, "--kubepods", l.kubelet.layout.Root, "--cgroup-root", l.cfg.root(),
 		"--run-dir", filepath.Join(l.dir, "run"), "--listen", "", "--local", "", "--kubelet", "")
 	return err
@@ -134,26 +137,16 @@ func (l *lab) startAgent() error {
 
 // await waits until the pods weigh what they are annotated with, which is the agent's doing.
 func (l *lab) await(ctx context.Context, pods ...*pod) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the weights are not there after %v", patience))
-	defer cancel()
 	for _, p := range pods {
 		if p.shares == 0 {
 			continue
 		}
-		for {
+		err := l.poll(ctx, "for the agent to give pod "+p.name+" its weight", func() (bool, error) {
 			is, err := l.box.weight(l.kubelet.dir(p))
-			if err != nil {
-				return err
-			}
-			if is == l.raw(p.shares) {
-				break
-			}
-			if err := l.running(); err != nil {
-				return err
-			}
-			if err := sleep(ctx, time.Millisecond); err != nil {
-				return fmt.Errorf("waiting for the agent to give pod %s its weight: %w; the agent's log: %s", p.name, err, l.log())
-			}
+			return is == l.raw(p.shares), err
+		})
+		if err != nil {
+			return fmt.Errorf("%w; the agent's log: %s", err, l.log())
 		}
 	}
 	return nil
@@ -173,22 +166,42 @@ func (l *lab) log() string {
 func (l *lab) load(ctx context.Context, pods ...*pod) error {
 	l.tell(Progress{Doing: "starting the load"})
 	for _, p := range pods {
-		if err := l.burn(p); err != nil {
+		if err := l.burn(ctx, p); err != nil {
 			return err
 		}
 	}
 	return sleep(ctx, settle)
 }
 
-// burn starts the load of one pod.
-func (l *lab) burn(p *pod) error {
+// burn starts the load of one pod and waits until all of it is in the pod.
+func (l *lab) burn(ctx context.Context, p *pod) error {
 	for i := range p.threads {
-		if _, err := l.start("the load of pod "+p.name, l.kubelet.containerDir(p), nil, "burn", "--number", fmt.Sprint(i)); err != nil {
+		if _, err := l.start("the load of pod "+p.name, l.kubelet.containerDir(p), "burn", "--number", fmt.Sprint(i)); err != nil {
 			return err
 		}
 	}
 	l.pods = append(l.pods, p)
-	return nil
+	return l.poll(ctx, "for the load of pod "+p.name, func() (bool, error) {
+		count, err := l.box.population(l.kubelet.containerDir(p))
+		return count == p.threads, err
+	})
+}
+
+// poll asks every millisecond until the answer is yes.
+func (l *lab) poll(ctx context.Context, what string, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not there after %v", patience))
+	defer cancel()
+	for {
+		if yes, err := done(); yes || err != nil {
+			return err
+		}
+		if err := l.running(); err != nil {
+			return err
+		}
+		if err := sleep(ctx, time.Millisecond); err != nil {
+			return fmt.Errorf("waiting %s: %w", what, err)
+		}
+	}
 }
 
 // running returns an error if one of the processes that should run has ended.

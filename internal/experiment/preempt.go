@@ -47,13 +47,13 @@ func Preempt(ctx context.Context, cfg Config) (r Result, err error) {
 	if err := l.kubelet.run(arrival); err != nil {
 		return r, err
 	}
-	if err := l.burn(arrival); err != nil {
-		return r, err
-	}
 	if err := l.await(ctx, arrival); err != nil {
 		return r, err
 	}
 	weighted := time.Since(created)
+	if err := l.burn(ctx, arrival); err != nil {
+		return r, err
+	}
 	theory, err := l.theory()
 	if err != nil {
 		return r, err

@@ -46,12 +46,18 @@ type process struct {
 	err    error // after done
 }
 
-// start runs a helper in a cgroup. It dies with us, however we die. Its standard output goes to a writer, which may be nil.
-func (l *lab) start(name, dir string, stdout io.Writer, helper string, args ...string) (*process, error) {
-	argv := []string{HelperCommand, helper, "--parent", strconv.Itoa(os.Getpid())}
+// start runs a helper in a cgroup. It dies with us, however we die.
+func (l *lab) start(name, dir, helper string, args ...string) (*process, error) {
+	var enter []string
 	for _, file := range l.box.procs(dir) {
-		argv = append(argv, "--procs", file)
+		enter = append(enter, "--procs", file)
 	}
+	return l.startHere(name, nil, helper, append(enter, args...)...)
+}
+
+// startHere runs a helper where we are. Its standard output goes to a writer, which may be nil.
+func (l *lab) startHere(name string, stdout io.Writer, helper string, args ...string) (*process, error) {
+	argv := []string{HelperCommand, helper, "--parent", strconv.Itoa(os.Getpid())}
 	p := &process{name: name, cmd: exec.Command(l.helper, append(argv, args...)...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = stdout, &p.stderr
 	// Linux sends this signal when the thread that started the process ends. Go ends no thread before the process ends, save

@@ -40,9 +40,10 @@ func Check(cgroupRoot string) error {
 // directories given to its methods are relative to the mount, as those of a [cgroup.Layout] are.
 type sandbox struct {
 	mount   host.Mount
-	acct    string // mount point of the hierarchy that counts CPU time; that of mount where they are one
-	name    string // of our cgroup
-	enabled bool   // we switched on the CPU controller below the root of cgroup v2
+	acct    string   // mount point of the hierarchy that counts CPU time; that of mount where they are one
+	name    string   // of our cgroup
+	back    []string // cgroup.procs files that lead back to where this process came from
+	enabled bool     // we switched on the CPU controller below the root of cgroup v2
 }
 
 // openSandbox removes what runs that were killed left behind, and makes our cgroup.
@@ -164,7 +165,7 @@ func (b *sandbox) passOn(dir string) error {
 // remove takes away every cgroup of ours, once the last process in it is gone, and passes on the CPU controller no more
 // than before.
 func (b *sandbox) remove() error {
-	var errs []error
+	errs := []error{b.stepBack()}
 	for _, mount := range b.mounts() {
 		errs = append(errs, removeTree(filepath.Join(mount, b.name)))
 	}
@@ -210,6 +211,15 @@ func (b *sandbox) procs(dir string) []string {
 		files = append(files, filepath.Join(mount, dir, "cgroup.procs"))
 	}
 	return files
+}
+
+// population counts the processes in a cgroup.
+func (b *sandbox) population(dir string) (int, error) {
+	content, err := os.ReadFile(b.procs(dir)[0])
+	if err != nil {
+		return 0, fmt.Errorf("counting processes: %w", err)
+	}
+	return bytes.Count(content, []byte("\n")), nil
 }
 
 // sharesFile returns the path of the file with the weight of a cgroup.

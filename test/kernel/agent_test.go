@@ -273,6 +273,25 @@ func metric(t *testing.T, a *agent.Agent, name, label, value string) float64 {
 	return 0
 }
 
+// TestNoHotLoop checks that an agent which finds no pods rests between two looks.
+func TestNoHotLoop(t *testing.T) {
+	n := newNode(t)
+	looks := 0
+	r := n.start(newPods(), func(c *agent.Config) {
+		policy := c.Policy
+		c.Kubepods = "no-such-layout"
+		c.Policy = func() (model.Policy, error) { looks++; return policy() }
+	})
+	time.Sleep(time.Second)
+	if err := r.agent.Ready(); err == nil || !strings.Contains(err.Error(), "--kubepods") {
+		t.Errorf("ready: %v", err)
+	}
+	r.stop()
+	if looks > 5 {
+		t.Errorf("it looked %d times within a second", looks)
+	}
+}
+
 // TestTwoAgents checks that a second agent refuses the first one's run directory.
 func TestTwoAgents(t *testing.T) {
 	n := newNode(t)

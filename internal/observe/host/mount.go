@@ -55,6 +55,11 @@ func FindMount(root string) (Mount, error) {
 	return Mount{}, fmt.Errorf("%w at %s: neither cgroup v2 nor a v1 cpu hierarchy is mounted there", ErrNoController, root)
 }
 
+// InMemory reports whether a directory is on a file system that is in memory.
+func InMemory(dir string) bool {
+	return isType(dir, unix.TMPFS_MAGIC) || isType(dir, unix.RAMFS_MAGIC)
+}
+
 func isType(path string, magic int64) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(path, &st) == nil && st.Type == magic

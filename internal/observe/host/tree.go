@@ -199,9 +199,8 @@ func (t *Tree) forget(p *podDir) {
 func (t *Tree) list(d *dirLister, dir string) (changed bool, err error) {
 	for range 2 {
 		if !d.watched && t.watcher != nil {
-			err := t.watcher.Add(d.path, dir)
-			d.watched = err == nil
-			t.blind = t.blind || errors.Is(err, ErrNoWatches)
+			d.watched = t.watcher.Add(d.path, dir) == nil
+			t.blind = t.blind || !d.watched // no watches left, or the directory is still to come
 		}
 		changed, err = d.list(t.buf)
 		if !errors.Is(err, errStale) {

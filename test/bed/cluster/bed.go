@@ -217,12 +217,16 @@ func Down(ctx context.Context, dir string) error {
 // Sweep waits until the cluster has ended, which closes its end of the pipe, and removes what is left of it.
 func Sweep(dir string, pipe io.Reader) error {
 	_, _ = io.Copy(io.Discard, pipe)
-	lock, err := takeLock(paths{dir})
-	if err != nil {
-		return nil // somebody else cleans up already
+	// The kernel closes what init had open in no order that can be relied on: the lock may be let go after the pipe.
+	for range 100 {
+		lock, err := takeLock(paths{dir})
+		if err == nil {
+			defer lock.Close()
+			return sweep(paths{dir})
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
-	defer lock.Close()
-	return sweep(paths{dir})
+	return nil // somebody else has it, who cleans up first
 }
 
 // clean removes what an earlier cluster left, except the lock.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // The addresses of the cluster, which exist only in its own network namespace and on one veth pair.
@@ -41,7 +42,9 @@ func (p paths) log(name string) string {
 }
 func (p paths) pki(name string) string { return p.in("pki", name) }
 func (p paths) staticPods() string     { return p.in("static-pods") }
-func (p paths) runWaterline() string   { return p.in("run-waterline") }
+
+// runWaterline is what pods see as /run/waterline: memory, as a node's /run is, which the host can look into.
+func (p paths) runWaterline() string { return "/dev/shm" + strings.ReplaceAll(p.dir, "/", "-") }
 
 // privateDirs are directories that kubelet, containerd and CNI use under fixed names. Inside, each is covered by an empty
 // one of the cluster's own.

@@ -38,6 +38,9 @@ func sweep(p paths) error {
 			time.Sleep(50 * time.Millisecond)
 		}
 	}
+	if err := os.RemoveAll(p.runWaterline()); err != nil {
+		return fmt.Errorf("removing the agent's files: %w", err)
+	}
 	made, err := os.ReadFile(p.in("made"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading which directories were made: %w", err)
