@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -27,7 +29,7 @@ func (b *sandbox) stepAside() error {
 	for _, mount := range b.mounts() {
 		dir, ok := ownCgroup(string(content), b.controller(mount))
 		file := filepath.Join(mount, dir, "cgroup.procs")
-		if _, err := os.Stat(file); !ok || err != nil {
+		if ok = ok && unix.Access(file, unix.W_OK) == nil; !ok {
 			return nil
 		}
 		back = append(back, file)
