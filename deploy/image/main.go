@@ -96,7 +96,11 @@ func makeLayer(files []string, links string) ([]byte, error) {
 	}
 	slices.Sort(dirs)
 	for _, dir := range slices.Compact(dirs) {
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755}); err != nil {
+		mode := int64(0o755)
+		if dir == "tmp/" {
+			mode = 0o1777 // for users other than root
+		}
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: mode}); err != nil {
 			return nil, fmt.Errorf("adding %s: %w", dir, err)
 		}
 	}

@@ -60,7 +60,7 @@ func Up(ctx context.Context, o Options) (*Bed, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer lock.Close() // init has it
+	defer lock.Close()
 	if err := clean(p); err != nil {
 		return nil, err
 	}
@@ -76,6 +76,10 @@ func Up(ctx context.Context, o Options) (*Bed, error) {
 	b := &Bed{paths: p, bin: o.Bin}
 	if err := b.launch(o, lock); err != nil {
 		return nil, err
+	}
+	// From here on only init holds the lock. If we did too, its end would not show, and Down would wait for ourselves.
+	if err := lock.Close(); err != nil {
+		return nil, fmt.Errorf("handing over the lock: %w", err)
 	}
 	if err := b.wait(ctx); err != nil {
 		return nil, errors.Join(err, b.Down(context.WithoutCancel(ctx)))
@@ -188,9 +192,8 @@ func Down(ctx context.Context, dir string) error {
 		if err != nil {
 			return fmt.Errorf("finding the cluster's init: %w", err)
 		}
-		// The lock is held, so this is init and not a process that got its number later.
-		if pid, err := strconv.Atoi(string(text)); err == nil && pid > 1 {
-			_ = unix.Kill(pid, unix.SIGKILL)
+		if err := endInit(ctx, dir, string(text)); err != nil {
+			return err
 		}
 	}
 	for {
@@ -212,6 +215,38 @@ func Down(ctx context.Context, dir string) error {
 		return fmt.Errorf("removing the cluster's files: %w", err)
 	}
 	return nil
+}
+
+// endInit kills the cluster's init and waits until it has gone, and with it every process inside. The lock alone does not
+// tell: init lets go of it a moment before the kernel ends the others.
+func endInit(ctx context.Context, dir, text string) error {
+	pid, err := strconv.Atoi(text)
+	if err != nil {
+		return fmt.Errorf("finding the cluster's init: %w", err)
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("opening the cluster's init (process %d): %w", pid, err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	// The sweeper holds the lock too, when init has ended and its number may be another process's.
+	line, err := os.ReadFile(filepath.Join("/proc", text, "cmdline"))
+	if err != nil || !strings.Contains(string(line), "\x00init\x00") || !strings.Contains(string(line), "\x00"+dir+"\x00") {
+		return nil // gone already
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("killing the cluster's init (process %d): %w", pid, err)
+	}
+	for ctx.Err() == nil {
+		const step = 200 // milliseconds
+		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, step); n > 0 || (err != nil && err != unix.EINTR) {
+			return nil // taking the lock shows whether it has gone
+		}
+	}
+	return fmt.Errorf("waiting for the cluster's init (process %d) to end: %w", pid, ctx.Err())
 }
 
 // Sweep waits until the cluster has ended, which closes its end of the pipe, and removes what is left of it.
@@ -298,7 +333,7 @@ func (b *Bed) Inside(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the cluster's init: %w", err)
 	}
-	return exec.CommandContext(ctx, "nsenter", append([]string{"-t", string(pid), "-m", "-n", "-p", "--"}, args...)...), nil
+	return exec.CommandContext(ctx, "nsenter", append([]string{"-t", string(pid), "-m", "-n", "-p", "-u", "-i", "--"}, args...)...), nil
 }
 
 // Import imports an archive of images into the node.

@@ -28,9 +28,10 @@ func controlPlane(p paths, bin string) []component {
 			"--kubelet-certificate-authority=" + p.pki("ca.crt"), "--kubelet-client-certificate=" + p.pki("apiserver-kubelet.crt"),
 			"--kubelet-client-key=" + p.pki("apiserver-kubelet.key"), "--kubelet-preferred-address-types=InternalIP",
 			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
+			"--enable-aggregator-routing", // webhooks are reached at their pods: without a kube-proxy a Service's address leads nowhere
 		}},
 		{"controller-manager", []string{filepath.Join(bin, "kube-controller-manager"), "--kubeconfig=" + p.in("controller-manager.kubeconfig"),
-			"--leader-elect=false", "--use-service-account-credentials", "--service-account-private-key-file=" + p.pki("accounts.key"),
+			"--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=500", "--use-service-account-credentials", "--service-account-private-key-file=" + p.pki("accounts.key"),
 			"--root-ca-file=" + p.pki("ca.crt"), "--bind-address=127.0.0.1"}},
 		{"scheduler", []string{filepath.Join(bin, "kube-scheduler"), "--kubeconfig=" + p.in("scheduler.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1"}},
 	}

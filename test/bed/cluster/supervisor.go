@@ -236,8 +236,12 @@ func (s *supervisor) start(name string) error {
 	if !known {
 		return fmt.Errorf("there is no component %q", name)
 	}
-	if s.running[name] != nil {
-		return fmt.Errorf("%s runs already", name)
+	if p := s.running[name]; p != nil {
+		select {
+		case <-p.done: // it has crashed
+		default:
+			return fmt.Errorf("%s runs already", name)
+		}
 	}
 	if err := os.MkdirAll(filepath.Dir(s.log(name)), 0o755); err != nil {
 		return err

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/waterline-io/waterline/test/bed/cluster"
 )
@@ -48,6 +51,10 @@ func run(ctx context.Context, args []string) error {
 	rest := flags.Args()
 	switch command := args[0]; command {
 	case "up":
+		// A cluster that stays must not keep the caller's pipes and locks open.
+		if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+			return fmt.Errorf("closing inherited files: %w", err)
+		}
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 		defer cancel()
 		bed, err := cluster.Up(ctx, cluster.Options{Bin: bin, Node: *node, Images: rest})
