@@ -38,8 +38,6 @@ type Unit string
 const (
 	UnitShares Unit = "shares"
 	UnitMilli  Unit = "mCPU"
-	UnitMicros Unit = "us"
-	UnitCount  Unit = ""
 	UnitTimes  Unit = "x/1000" // a factor in thousandths
 )
 

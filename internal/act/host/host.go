@@ -215,6 +215,7 @@ func (h *Host) take() ([]model.Incident, error) {
 		switch {
 		case err == nil:
 			h.undo.Wrote(step.File)
+			h.stats.Writes[step.Knob]++
 		case isGone(err):
 			f.close()
 			f.exists = false
@@ -231,11 +232,8 @@ func (h *Host) take() ([]model.Incident, error) {
 	return refused, errors.Join(errs...)
 }
 
-// count adds one round's writes to the counters.
+// count adds what one round met with to the counters.
 func (h *Host) count(overwritten, refused []model.Incident) {
-	for _, step := range h.steps {
-		h.stats.Writes[step.Knob]++
-	}
 	for _, i := range overwritten {
 		h.stats.Repairs[i.Knob]++
 	}
