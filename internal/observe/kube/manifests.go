@@ -120,11 +120,15 @@ func (m *Manifests) publish() {
 	})
 }
 
-// parseManifests reads the documents of one file.
+// parseManifests reads the documents of one file. One without any is an error: a file that is just being written is empty
+// for a moment, and its pods must not lose their weights for that.
 func parseManifests(content []byte) (pods []*corev1.Pod, spaces []*corev1.Namespace, err error) {
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for i := 1; ; i++ {
 		document, err := documents.Read()
+		if errors.Is(err, io.EOF) && len(pods)+len(spaces) == 0 {
+			return nil, nil, errors.New("it holds no Pod and no Namespace: remove the file to take its pods away")
+		}
 		if errors.Is(err, io.EOF) {
 			return pods, spaces, nil
 		}

@@ -125,10 +125,13 @@ metadata: {name: x, labels: {team: video}}
 	write("a.yaml", "kind: Pod\nmetadata: [")
 	write("d.json", `{"kind":"Pod","metadata":{"name":"d","uid":"d1"}}`)
 	eventually("what a file said before stays", func(s Snapshot) bool { return len(s.Pods) == 3 && s.Pods[0].Asks.Shares == 2048 })
+	write("a.yaml", "")
+	write("e.json", `{"kind":"Pod","metadata":{"name":"e","uid":"e1"}}`)
+	eventually("an empty file is one that is being written", func(s Snapshot) bool { return len(s.Pods) == 4 && s.Pods[0].Asks.Shares == 2048 })
 	if err := os.Remove(filepath.Join(dir, "a.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	eventually("a removed file is gone", func(s Snapshot) bool { return len(s.Pods) == 2 && s.Pods[0].UID == "c1" })
+	eventually("a removed file is gone", func(s Snapshot) bool { return len(s.Pods) == 3 && s.Pods[0].UID == "c1" })
 }
 
 func FuzzParseKubelet(f *testing.F) {
