@@ -26,14 +26,20 @@ build_containerd() {
 	echo "building containerd $containerd: two minutes on a new machine"
 	GOBIN=$bin go install -ldflags '-s -w' github.com/containerd/containerd/v2/cmd/{containerd,containerd-shim-runc-v2,ctr}@$containerd
 }
+build_vmnode() {
+	echo "building the root file system of the node in a virtual machine: half a minute"
+	test/bed/vmnode/image.sh "$bin" "$bin/vmnode.img"
+}
 build_cni() {
 	GOBIN=$bin go install -ldflags '-s -w' github.com/containernetworking/plugins/plugins/{main/bridge,main/loopback,ipam/host-local}@$cni
 }
 
-once "kubernetes-$kubernetes-$(cat k8s/go.sum k8s/cmd/bed/*.go | sha256sum | cut -c1-12)" build_kubernetes
+stamp=$kubernetes-$(cat k8s/go.sum k8s/cmd/bed/*.go | sha256sum | cut -c1-12)
+once "kubernetes-$stamp" build_kubernetes
 once "containerd-$containerd" build_containerd
 once "cni-$cni" build_cni
-go build -o "$bin/" ./test/bed/cmd/bed
+once "vmnode-$(echo "$stamp $containerd $cni" | cat - test/bed/vmnode/image.sh $(find test/bed/vmnode/rootfs -type f | sort) | sha256sum | cut -c1-12)" build_vmnode
+go build -o "$bin/" ./test/bed/cmd/bed ./test/bed/vmnode/cmd/vmnode
 
 go build -o out/bin/image ./deploy/image
 busybox=$(command -v busybox)

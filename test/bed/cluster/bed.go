@@ -3,6 +3,7 @@ package cluster
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/test/bed/vmnode"
 )
 
 // The images that every cluster has. Pods use them with imagePullPolicy: Never; there is no registry.
@@ -27,9 +30,9 @@ const (
 
 // Options say what cluster to bring up.
 type Options struct {
-	Dir    string   // of its state; "": DefaultDir
 	Bin    string   // directory with the bed's programs, among them this package's command, "bed"
-	Node   bool     // with a node, not only an API server
+	Node   bool     // with a node on this machine, not only an API server
+	VM     string   // kernel of one more node, in a virtual machine; "": there is none
 	Images []string // archives of images to import
 	Leash  bool     // the cluster ends when this process does
 }
@@ -41,13 +44,9 @@ type Bed struct {
 	leash *os.File // kept open; its end is the cluster's
 }
 
-// Up brings a cluster up and returns when it is ready. If one is up in this directory already, that is an error which
-// names its process.
+// Up brings a cluster up and returns when it is ready. If one is up already, that is an error which names its process.
 func Up(ctx context.Context, o Options) (*Bed, error) {
-	if o.Dir == "" {
-		o.Dir = DefaultDir
-	}
-	p := paths{o.Dir}
+	p := paths{Dir}
 	if os.Geteuid() != 0 {
 		return nil, errors.New("a cluster on this machine takes root")
 	}
@@ -108,13 +107,20 @@ func (b *Bed) launch(o Options, lock *os.File) error {
 	defer log.Close()
 
 	self := filepath.Join(o.Bin, "bed")
+	options, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	if err := writeFile(b.options(), string(options), 0o644); err != nil {
+		return err
+	}
 	sweeper := exec.Command(self, "sweep", b.dir)
 	sweeper.Stdin, sweeper.Stdout, sweeper.Stderr = sweepRead, log, log
 	sweeper.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := sweeper.Start(); err != nil {
 		return fmt.Errorf("starting the sweeper: %w", err)
 	}
-	init := exec.Command(self, append([]string{"init", "-leash=" + strconv.FormatBool(o.Leash), b.dir, o.Bin, strconv.FormatBool(o.Node)}, o.Images...)...)
+	init := exec.Command(self, "init", b.dir)
 	init.Stdout, init.Stderr = log, log
 	init.ExtraFiles = []*os.File{lock, sweepWrite, leashRead}
 	init.SysProcAttr = &syscall.SysProcAttr{
@@ -162,13 +168,13 @@ func (b *Bed) wait(ctx context.Context) error {
 	}
 }
 
-// Attach returns the cluster that is up in a directory.
-func Attach(dir, bin string) (*Bed, error) {
-	p := paths{dir}
+// Attach returns the cluster that is up. bin has the bed's programs.
+func Attach(bin string) (*Bed, error) {
+	p := paths{Dir}
 	if held, err := locked(p); err != nil {
 		return nil, err
 	} else if !held {
-		return nil, fmt.Errorf("no cluster is up in %s; make cluster brings one up", dir)
+		return nil, fmt.Errorf("no cluster is up in %s; make cluster brings one up", Dir)
 	}
 	return &Bed{paths: p, bin: bin}, nil
 }
@@ -178,13 +184,13 @@ func (b *Bed) Down(ctx context.Context) error {
 	if b.leash != nil {
 		_ = b.leash.Close()
 	}
-	return Down(ctx, b.dir)
+	return Down(ctx)
 }
 
-// Down ends the cluster of a directory, if one is up, and removes every trace of it.
-func Down(ctx context.Context, dir string) error {
-	p := paths{dir}
-	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+// Down ends the cluster, if one is up, and removes every trace of it.
+func Down(ctx context.Context) error {
+	p := paths{Dir}
+	if _, err := os.Stat(p.dir); errors.Is(err, fs.ErrNotExist) {
 		return sweep(p)
 	}
 	if held, _ := locked(p); held {
@@ -192,7 +198,7 @@ func Down(ctx context.Context, dir string) error {
 		if err != nil {
 			return fmt.Errorf("finding the cluster's init: %w", err)
 		}
-		if err := endInit(ctx, dir, string(text)); err != nil {
+		if err := endInit(ctx, p.dir, string(text)); err != nil {
 			return err
 		}
 	}
@@ -211,7 +217,7 @@ func Down(ctx context.Context, dir string) error {
 	if err := clean(p); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(dir); err != nil {
+	if err := os.RemoveAll(p.dir); err != nil {
 		return fmt.Errorf("removing the cluster's files: %w", err)
 	}
 	return nil
@@ -250,14 +256,14 @@ func endInit(ctx context.Context, dir, text string) error {
 }
 
 // Sweep waits until the cluster has ended, which closes its end of the pipe, and removes what is left of it.
-func Sweep(dir string, pipe io.Reader) error {
+func Sweep(pipe io.Reader) error {
 	_, _ = io.Copy(io.Discard, pipe)
 	// The kernel closes what init had open in no order that can be relied on: the lock may be let go after the pipe.
 	for range 100 {
-		lock, err := takeLock(paths{dir})
+		lock, err := takeLock(paths{Dir})
 		if err == nil {
 			defer lock.Close()
-			return sweep(paths{dir})
+			return sweep(paths{Dir})
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -316,10 +322,15 @@ func locked(p paths) (bool, error) {
 // Kubeconfig returns the path of the administrator's kubeconfig file, which works on this machine.
 func (b *Bed) Kubeconfig() string { return b.kubeconfig() }
 
-// RunWaterline returns the directory that pods on the node see as /run/waterline.
+// VM returns a client of the node in a virtual machine.
+func (b *Bed) VM() (*vmnode.Client, error) {
+	return vmnode.NewClient(nodeAddress, b.pki("ca.crt"), b.pki("admin.crt"), b.pki("admin.key"))
+}
+
+// RunWaterline returns the directory that pods on this machine's node see as /run/waterline.
 func (b *Bed) RunWaterline() string { return b.runWaterline() }
 
-// StaticPods returns the directory of the kubelet's static pods.
+// StaticPods returns the directory of static pods of this machine's kubelet.
 func (b *Bed) StaticPods() string { return b.staticPods() }
 
 // Kubectl returns the command kubectl for this cluster.
@@ -349,7 +360,7 @@ func (b *Bed) Import(ctx context.Context, archive string) error {
 }
 
 // Control does something to a component: start, stop (SIGTERM), kill (SIGKILL) or restart it. The components are etcd,
-// apiserver, controller-manager, scheduler, containerd and kubelet.
+// apiserver, controller-manager, scheduler, containerd, kubelet and vm.
 func (b *Bed) Control(ctx context.Context, verb, component string) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", b.control())

@@ -58,7 +58,7 @@ func TestKilled(t *testing.T) {
 	if now := tunable(); now != before {
 		t.Errorf("vm.overcommit_memory was %q and is %q", before, now)
 	}
-	text, err := os.ReadFile(filepath.Join(cluster.DefaultDir, "init.pid"))
+	text, err := os.ReadFile(filepath.Join(cluster.Dir, "init.pid"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestKilled(t *testing.T) {
 		}
 		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, file := range lines {
-			if line, _ := os.ReadFile(file); strings.Contains(string(line), cluster.DefaultDir) && !strings.Contains(string(line), "sweep") {
+			if line, _ := os.ReadFile(file); strings.Contains(string(line), cluster.Dir) && !strings.Contains(string(line), "sweep") {
 				left = append(left, strings.ReplaceAll(string(line), "\x00", " "))
 			}
 		}

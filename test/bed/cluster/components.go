@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/test/bed/vmnode"
 )
 
 // component is one process of the cluster.
@@ -95,6 +97,7 @@ const cniConfig = `{"cniVersion": "1.0.0", "name": "bed", "plugins": [
 func kubeletConfig(p paths) string {
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
+address: %s
 cgroupDriver: cgroupfs
 cgroupRoot: %s
 failCgroupV1: false
@@ -111,7 +114,26 @@ imageGCHighThresholdPercent: 100
 evictionHard: {memory.available: 100Mi, nodefs.available: "1%%", imagefs.available: "1%%"}
 nodeStatusUpdateFrequency: 4s
 shutdownGracePeriod: 0s
-`, CgroupRoot, p.staticPods(), p.in("volume-plugins"), p.pki("kubelet-server.crt"), p.pki("kubelet-server.key"), p.pki("ca.crt"))
+`, nodeAddress, CgroupRoot, p.staticPods(), p.in("volume-plugins"), p.pki("kubelet-server.crt"), p.pki("kubelet-server.key"), p.pki("ca.crt"))
+}
+
+// vmConfig returns what the node in a virtual machine is made of.
+func vmConfig(p paths, o Options) vmnode.Config {
+	c := vmnode.Config{
+		Kernel: o.VM, Image: filepath.Join(o.Bin, "vmnode.img"), Program: filepath.Join(o.Bin, "vmnode"), Control: nodeAddress,
+		Memory: 1024, CPUs: 2, Console: p.log("vm-console"),
+		Files: map[string]string{
+			vmnode.Program:    filepath.Join(o.Bin, "vmnode"),
+			vmnode.CA:         p.pki("ca.crt"),
+			vmnode.Cert:       p.pki("vm.crt"),
+			vmnode.Key:        p.pki("vm.key"),
+			vmnode.Kubeconfig: p.in("vm.kubeconfig"),
+		},
+	}
+	for _, image := range o.Images {
+		c.Files[filepath.Join(vmnode.Images, filepath.Base(image))] = image
+	}
+	return c
 }
 
 // hasSysResource reports whether this process may raise resource limits.

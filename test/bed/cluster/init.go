@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -16,16 +17,20 @@ const (
 )
 
 // Init is the first process inside: it starts the supervisor, reaps whatever is orphaned, and ends when the supervisor
-// does or when the leash is let go. With its end the kernel ends every process inside.
-func Init(self string, args []string, leashed bool) error {
+// does or when the leash is let go. With its end the kernel ends every process inside. self is the bed's command.
+func Init(self string) error {
+	o, err := readOptions()
+	if err != nil {
+		return err
+	}
 	for _, fd := range []int{fdLock, fdSweep, fdLeash} {
 		unix.CloseOnExec(fd)
 	}
-	supervisor, err := os.StartProcess(self, append([]string{self}, args...), &os.ProcAttr{Files: []*os.File{nil, os.Stdout, os.Stderr}})
+	supervisor, err := os.StartProcess(self, []string{self, "supervise", Dir}, &os.ProcAttr{Files: []*os.File{nil, os.Stdout, os.Stderr}})
 	if err != nil {
 		return fmt.Errorf("starting the supervisor: %w", err)
 	}
-	if leashed {
+	if o.Leash {
 		go func() {
 			_, _ = io.Copy(io.Discard, os.NewFile(fdLeash, "leash"))
 			os.Exit(0)
@@ -47,4 +52,14 @@ func Init(self string, args []string, leashed bool) error {
 			return nil
 		}
 	}
+}
+
+// readOptions returns what the cluster that this process is part of was asked to be.
+func readOptions() (Options, error) {
+	content, err := os.ReadFile(paths{Dir}.options())
+	if err != nil {
+		return Options{}, err
+	}
+	var o Options
+	return o, json.Unmarshal(content, &o)
 }

@@ -17,14 +17,15 @@ const (
 	podRange       = "10.232.0.0/24"
 )
 
-// NodeName is the name of the cluster's node.
+// NodeName is the name of the node on this machine. [vmnode.Name] is that of the one in a virtual machine.
 const NodeName = "bed"
 
 // CgroupRoot is the kubelet's cgroup root, below which everything of the cluster stands in every hierarchy.
 const CgroupRoot = "/waterline-bed"
 
-// DefaultDir is where the state of the cluster is. It is short because there are sockets in it.
-const DefaultDir = "/var/lib/waterline-bed"
+// Dir is where the state of the cluster is. It is short because there are sockets in it. There can be one cluster at a
+// time: addresses and the cgroup root are as fixed.
+const Dir = "/var/lib/waterline-bed"
 
 // paths are the files of one cluster.
 type paths struct{ dir string }
@@ -33,6 +34,7 @@ func (p paths) in(names ...string) string { return filepath.Join(append([]string
 
 func (p paths) lock() string       { return p.in("lock") }
 func (p paths) control() string    { return p.in("control.sock") }
+func (p paths) options() string    { return p.in("options.json") }
 func (p paths) ready() string      { return p.in("ready") }
 func (p paths) failed() string     { return p.in("failed") }
 func (p paths) initPID() string    { return p.in("init.pid") }

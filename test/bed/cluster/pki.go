@@ -11,6 +11,8 @@ import (
 	"math/big"
 	"net"
 	"time"
+
+	"github.com/waterline-io/waterline/test/bed/vmnode"
 )
 
 // authority signs the cluster's certificates.
@@ -70,13 +72,18 @@ func (a *authority) kubeconfig(p paths, path, name, user, group string) error {
 	if err := a.issue(p, name, user, group); err != nil {
 		return err
 	}
-	return writeFile(path, fmt.Sprintf(`apiVersion: v1
+	return writeFile(path, kubeconfig(p.pki("ca.crt"), p.pki(name+".crt"), p.pki(name+".key")), 0o600)
+}
+
+// kubeconfig returns a kubeconfig file that names these files.
+func kubeconfig(ca, cert, key string) string {
+	return fmt.Sprintf(`apiVersion: v1
 kind: Config
 clusters: [{name: bed, cluster: {server: "https://%s:443", certificate-authority: %s}}]
 users: [{name: user, user: {client-certificate: %s, client-key: %s}}]
 contexts: [{name: bed, context: {cluster: bed, user: user}}]
 current-context: bed
-`, nodeAddress, p.pki("ca.crt"), p.pki(name+".crt"), p.pki(name+".key")), 0o600)
+`, nodeAddress, ca, cert, key)
 }
 
 // writePKI makes everything that the components know each other by.
@@ -105,6 +112,13 @@ func writePKI(p paths) error {
 		func() error { return ca.kubeconfig(p, p.kubeconfig(), "admin", "admin", "system:masters") },
 		func() error {
 			return ca.kubeconfig(p, p.in("kubelet.kubeconfig"), "kubelet", "system:node:"+NodeName, "system:nodes")
+		},
+		func() error {
+			// The kubelet's and the tests' server's, at the node's address and where the host reaches it.
+			return ca.issue(p, "vm", "system:node:"+vmnode.Name, "system:nodes", vmnode.Name, vmnode.Address, nodeAddress)
+		},
+		func() error {
+			return writeFile(p.in("vm.kubeconfig"), kubeconfig(vmnode.CA, vmnode.Cert, vmnode.Key), 0o600)
 		},
 		func() error {
 			return ca.kubeconfig(p, p.in("scheduler.kubeconfig"), "scheduler", "system:kube-scheduler", "")

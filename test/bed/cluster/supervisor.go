@@ -15,12 +15,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/test/bed/vmnode"
 )
 
 // supervisor starts the components, inside the namespaces, and obeys the control socket.
 type supervisor struct {
 	paths
-	bin string
+	Options
 
 	mu      sync.Mutex
 	known   map[string]component
@@ -32,11 +34,14 @@ type process struct {
 	done chan struct{}
 }
 
-// Supervise brings the cluster up and serves until the context ends. It runs inside the namespaces. With node it starts
-// a node too, with the images of the given archives.
-func Supervise(ctx context.Context, dir, bin string, withNode bool, images []string) error {
-	s := &supervisor{paths: paths{dir}, bin: bin, known: map[string]component{}, running: map[string]*process{}}
-	if err := s.up(ctx, withNode, images); err != nil {
+// Supervise brings the cluster up and serves until the context ends. It runs inside the namespaces.
+func Supervise(ctx context.Context) error {
+	o, err := readOptions()
+	if err != nil {
+		return err
+	}
+	s := &supervisor{paths: paths{Dir}, Options: o, known: map[string]component{}, running: map[string]*process{}}
+	if err := s.up(ctx); err != nil {
 		_ = writeFile(s.failed(), err.Error(), 0o644)
 		return err
 	}
@@ -67,7 +72,7 @@ func (s *supervisor) closed(ctx context.Context, err error) error {
 	}
 }
 
-func (s *supervisor) up(ctx context.Context, withNode bool, images []string) error {
+func (s *supervisor) up(ctx context.Context) error {
 	if err := s.mounts(); err != nil {
 		return err
 	}
@@ -77,7 +82,7 @@ func (s *supervisor) up(ctx context.Context, withNode bool, images []string) err
 	if err := writePKI(s.paths); err != nil {
 		return err
 	}
-	for _, c := range controlPlane(s.paths, s.bin) {
+	for _, c := range controlPlane(s.paths, s.Bin) {
 		s.known[c.name] = c
 		if err := s.start(c.name); err != nil {
 			return err
@@ -93,13 +98,29 @@ func (s *supervisor) up(ctx context.Context, withNode bool, images []string) err
 	if err := s.until(ctx, time.Minute, "the controllers to work", s.kubectl("get", "serviceaccount", "default")...); err != nil {
 		return err
 	}
-	if !withNode {
-		return nil
+	// The virtual machine boots while this machine's node starts.
+	if s.VM != "" {
+		if err := s.startVM(ctx); err != nil {
+			return err
+		}
 	}
-	if err := writeNodeConfig(s.paths, s.bin); err != nil {
+	if s.Node {
+		if err := s.startNode(ctx); err != nil {
+			return err
+		}
+	}
+	if s.VM != "" {
+		return s.untilReady(ctx, vmnode.Name)
+	}
+	return nil
+}
+
+// startNode starts this machine's node, with the images.
+func (s *supervisor) startNode(ctx context.Context) error {
+	if err := writeNodeConfig(s.paths, s.Bin); err != nil {
 		return err
 	}
-	for _, c := range node(s.paths, s.bin) {
+	for _, c := range node(s.paths, s.Bin) {
 		s.known[c.name] = c
 		if err := s.start(c.name); err != nil {
 			return err
@@ -110,13 +131,33 @@ func (s *supervisor) up(ctx context.Context, withNode bool, images []string) err
 		if err := s.until(ctx, time.Minute, "containerd to answer", s.ctr("version")...); err != nil {
 			return err
 		}
-		for _, image := range images {
+		for _, image := range s.Images {
 			if out, err := s.command(ctx, s.ctr("-n", "k8s.io", "image", "import", image)...).CombinedOutput(); err != nil {
 				return fmt.Errorf("importing %s: %w: %s", image, err, out)
 			}
 		}
 	}
-	return s.until(ctx, 2*time.Minute, "the node to be ready", s.kubectl("wait", "--for=condition=Ready", "node/"+NodeName, "--timeout=2s")...)
+	return s.untilReady(ctx, NodeName)
+}
+
+func (s *supervisor) untilReady(ctx context.Context, node string) error {
+	return s.until(ctx, 3*time.Minute, "the node "+node+" to be ready", s.kubectl("wait", "--for=condition=Ready", "node/"+node, "--timeout=2s")...)
+}
+
+// startVM boots the node in a virtual machine.
+func (s *supervisor) startVM(ctx context.Context) error {
+	// qemu is to have the guest's address on this side, so that the API server reaches the kubelet at the address of its
+	// node. The source must be another one: a guest drops what comes from its own address.
+	route := strings.Fields("ip route replace local " + vmnode.Address + "/32 dev lo src 127.0.0.1 table local")
+	if out, err := s.command(ctx, route...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(route, " "), err, out)
+	}
+	config := vmConfig(s.paths, s.Options)
+	if err := vmnode.WriteInitramfs(s.in("vm.initramfs"), config); err != nil {
+		return err
+	}
+	s.known["vm"] = component{"vm", vmnode.Command(s.in("vm.initramfs"), config)}
+	return s.start("vm")
 }
 
 // mounts hides what the host has under names that the components insist on.
@@ -181,16 +222,16 @@ func network(ctx context.Context) error {
 }
 
 func (s *supervisor) kubectl(args ...string) []string {
-	return append([]string{filepath.Join(s.bin, "kubectl"), "--kubeconfig", s.kubeconfig()}, args...)
+	return append([]string{filepath.Join(s.Bin, "kubectl"), "--kubeconfig", s.kubeconfig()}, args...)
 }
 
 func (s *supervisor) ctr(args ...string) []string {
-	return append([]string{filepath.Join(s.bin, "ctr"), "--address", "/run/containerd/containerd.sock"}, args...)
+	return append([]string{filepath.Join(s.Bin, "ctr"), "--address", "/run/containerd/containerd.sock"}, args...)
 }
 
 func (s *supervisor) command(ctx context.Context, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, args[0], args[1:]...)
-	c.Env = environment(s.bin)
+	c.Env = environment(s.Bin)
 	return c
 }
 

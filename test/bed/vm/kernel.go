@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,14 +18,16 @@ import (
 func kernelPackages() []string { return []string{"linux-image-cloud-amd64", "linux-image-virtual"} }
 
 // FetchKernel returns the path of a kernel for guests. The first time it gets the distribution's kernel package with apt
-// and unpacks it below cache, without installing it; after that it needs no network.
+// and unpacks it below cache, without installing it; after that it needs no network. [Module] finds its modules.
 func FetchKernel(ctx context.Context, cache string) (string, error) {
 	found, err := filepath.Glob(filepath.Join(cache, "*", "vmlinuz"))
 	if err != nil {
 		return "", fmt.Errorf("looking for a kernel in %s: %w", cache, err)
 	}
-	if len(found) > 0 {
-		return found[len(found)-1], nil
+	for _, kernel := range found {
+		if _, err := os.Stat(modulesOf(kernel)); err == nil {
+			return kernel, nil
+		}
 	}
 	if runtime.GOARCH != "amd64" {
 		return "", fmt.Errorf("fetching a kernel: the packages are for amd64, this is %s", runtime.GOARCH)
@@ -78,7 +81,26 @@ func unpackKernel(ctx context.Context, tmp, dir string) (string, error) {
 	return keepKernel(tmp, vmlinuz, dir)
 }
 
-// keepKernel puts the kernel and its configuration into dir, as a whole or not at all, so that two fetches at the same
+// modulesOf returns the folder of a kernel's modules.
+func modulesOf(kernel string) string { return filepath.Join(filepath.Dir(kernel), "modules") }
+
+// Module returns the file of a module of a kernel that FetchKernel fetched, "" if it has none: then it is built in.
+func Module(kernel, name string) (string, error) {
+	var found string
+	err := filepath.WalkDir(modulesOf(kernel), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == name+".ko" {
+			found = path
+			return fs.SkipAll
+		}
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("looking for the module %s: %w", name, err)
+	}
+	return found, nil
+}
+
+// keepKernel puts the kernel, its modules and its configuration into dir, as a whole or not at all, so that two fetches at the same
 // time do no harm.
 func keepKernel(tmp, vmlinuz, dir string) (string, error) {
 	kept := filepath.Join(tmp, "kept")
@@ -92,6 +114,9 @@ func keepKernel(tmp, vmlinuz, dir string) (string, error) {
 		if err := os.Rename(config, filepath.Join(kept, "config")); err != nil {
 			return "", fmt.Errorf("keeping the kernel's configuration: %w", err)
 		}
+	}
+	if err := os.Rename(filepath.Join(tmp, "lib", "modules"), filepath.Join(kept, "modules")); err != nil {
+		return "", fmt.Errorf("keeping the kernel's modules: %w", err)
 	}
 	path := filepath.Join(dir, "vmlinuz")
 	if err := os.Rename(kept, dir); err != nil {

@@ -10,19 +10,20 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/waterline-io/waterline/test/bed/cluster"
+	"github.com/waterline-io/waterline/test/bed/vm"
 )
 
-const usage = `bed up [-node=false] [IMAGES.tar ...]     bring a cluster up and leave it running
-bed down                                  end it and remove every trace
-bed start|stop|kill|restart COMPONENT     etcd, apiserver, controller-manager, scheduler, containerd or kubelet
-bed import IMAGES.tar                     import images into its node`
+const usage = `bed up [-node=false] [-vm] [IMAGES.tar ...]  bring a cluster up and leave it running
+bed down                                     end it and remove every trace
+bed start|stop|kill|restart COMPONENT        etcd, apiserver, controller-manager, scheduler, containerd, kubelet or vm
+bed import IMAGES.tar                        import images into the node on this machine
+bed vm COMMAND...                            run a command in the virtual machine`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -43,8 +44,8 @@ func run(ctx context.Context, args []string) error {
 	}
 	bin := filepath.Dir(self)
 	flags := flag.NewFlagSet("bed "+args[0], flag.ContinueOnError)
-	node := flags.Bool("node", true, "with a node")
-	leash := flags.Bool("leash", false, "for init: end when the leash is let go")
+	node := flags.Bool("node", true, "with a node on this machine")
+	second := flags.Bool("vm", false, "with a node in a virtual machine: cgroup v2, systemd")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
@@ -57,7 +58,13 @@ func run(ctx context.Context, args []string) error {
 		}
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 		defer cancel()
-		bed, err := cluster.Up(ctx, cluster.Options{Bin: bin, Node: *node, Images: rest})
+		o := cluster.Options{Bin: bin, Node: *node, Images: rest}
+		if *second {
+			if o.VM, err = vm.FetchKernel(ctx, filepath.Join(bin, "../../vm/kernel")); err != nil {
+				return err
+			}
+		}
+		bed, err := cluster.Up(ctx, o)
 		if err != nil {
 			return err
 		}
@@ -66,12 +73,24 @@ func run(ctx context.Context, args []string) error {
 	case "down":
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
-		return cluster.Down(ctx, cluster.DefaultDir)
+		return cluster.Down(ctx)
+	case "vm":
+		bed, err := cluster.Attach(bin)
+		if err != nil {
+			return err
+		}
+		node, err := bed.VM()
+		if err != nil {
+			return err
+		}
+		out, err := node.Run(ctx, rest...)
+		fmt.Print(out)
+		return err
 	case "start", "stop", "kill", "restart", "import":
 		if len(rest) != 1 {
 			return errors.New("usage:\n" + usage)
 		}
-		bed, err := cluster.Attach(cluster.DefaultDir, bin)
+		bed, err := cluster.Attach(bin)
 		if err != nil {
 			return err
 		}
@@ -79,16 +98,13 @@ func run(ctx context.Context, args []string) error {
 			return bed.Import(ctx, rest[0])
 		}
 		return bed.Control(ctx, command, rest[0])
-	case "init": // -leash=B DIR BIN NODE IMAGES...: the first process inside
-		return cluster.Init(self, append([]string{"supervise"}, rest...), *leash)
-	case "supervise": // DIR BIN NODE IMAGES...
-		withNode, err := strconv.ParseBool(rest[2])
-		if err != nil {
-			return err
-		}
-		return cluster.Supervise(ctx, rest[0], rest[1], withNode, rest[3:])
-	case "sweep": // DIR
-		return cluster.Sweep(rest[0], os.Stdin)
+	// What the cluster starts itself. The directory is an argument of each only so that ps tells what they belong to.
+	case "init": // the first process inside
+		return cluster.Init(self)
+	case "supervise":
+		return cluster.Supervise(ctx)
+	case "sweep":
+		return cluster.Sweep(os.Stdin)
 	}
 	return errors.New("usage:\n" + usage)
 }
