@@ -79,10 +79,13 @@ bed: $(HELM) ## build the test bed's cluster: Kubernetes, containerd, images
 
 test-api: build bed ## rung 4: a real API server
 	go test -count=1 ./test/bed/cluster
-	go test -count=1 -timeout 20m ./test/e2e -run TestAPI -args -node=false
+	go test -count=1 -timeout 20m ./test/e2e -run TestAPI -args -on=api
 
 test-node: build bed ## rung 5a: pods on a real node on this machine (root)
 	go test -count=1 -timeout 40m ./test/e2e -run TestNode
+
+test-node-v2: build bed vm ## rung 5b: pods on a real node with cgroup v2 and systemd, in a virtual machine (root)
+	go test -count=1 -timeout 40m ./test/e2e -run TestNode -args -on=vm
 
 bench: build ## measure; figures go to out/bench
 	test/bench.sh
@@ -99,4 +102,4 @@ packages:
 clean: ## remove what was built
 	rm -rf $(OUT)
 
-.PHONY: help build demo demo-vm test soak check format vet lint test-unit race test-kernel vm test-vm bed test-api test-node bench cluster cluster-down packages clean
+.PHONY: help build demo demo-vm test soak check format vet lint test-unit race test-kernel vm test-vm bed test-api test-node test-node-v2 bench cluster cluster-down packages clean

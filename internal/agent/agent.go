@@ -281,6 +281,7 @@ func (a *Agent) turn(podsChanged bool) {
 	if audit {
 		a.counts.audits++
 		a.nextAudit = now.Add(a.cfg.SyncPeriod)
+		a.tree.Cover(a.plan.Settings)
 		if a.tree.Blind() {
 			a.nextAudit = now.Add(min(a.cfg.SyncPeriod, time.Second)) // what is not watched must be polled
 		}
@@ -326,6 +327,7 @@ func (a *Agent) round(now time.Time) {
 	}
 	round.Plan, a.state = decide.Node(round.Node, round.Policy, round.State)
 	a.plan = round.Plan
+	a.tree.Cover(round.Plan.Settings)
 	var err error
 	a.incidents, err = a.host.Apply(&round.Plan)
 	a.log.report("apply", err)

@@ -131,7 +131,7 @@ func (c Config) seconds(byDefault int) int {
 // begin returns the result of an experiment that begins now.
 func begin(name string, l *lab) Result {
 	e, _ := Find(name)
-	r := Result{Name: name, About: e.About, When: time.Now().UTC().Truncate(time.Second), Machine: describeMachine(l.box.mount.Version)}
+	r := Result{Name: name, About: e.About, When: time.Now().UTC().Truncate(time.Second), Machine: DescribeMachine(l.box.mount.Version)}
 	if l.cfg.Hog {
 		r.Notes = append(r.Notes, "One more pod, annotated 262144, burned all CPUs meanwhile.")
 	}

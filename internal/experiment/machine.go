@@ -13,8 +13,8 @@ import (
 	"github.com/waterline-io/waterline/internal/cgroup"
 )
 
-// describeMachine says in one line what the figures were measured on.
-func describeMachine(v cgroup.Version) string {
+// DescribeMachine says in one line what the figures were measured on.
+func DescribeMachine(v cgroup.Version) string {
 	cpu := "CPUs"
 	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		cpu = cpuModel(info)

@@ -3,7 +3,7 @@
 # Go modules, and its images. What is there already, in the same version, is left alone.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-kubernetes=v1.36.3 containerd=v2.4.2 cni=v1.9.1
+kubernetes=v1.36.3 containerd=v2.4.2 cni=v1.9.1 runc=v1.3.3
 bin=$PWD/out/bed/bin images=$PWD/out/bed/images
 mkdir -p "$bin" "$images"
 export CGO_ENABLED=0
@@ -26,6 +26,16 @@ build_containerd() {
 	echo "building containerd $containerd: two minutes on a new machine"
 	GOBIN=$bin go install -ldflags '-s -w' github.com/containerd/containerd/v2/cmd/{containerd,containerd-shim-runc-v2,ctr}@$containerd
 }
+# A runc that has the newer formula for containers' weights. go install refuses its module, which has replace lines; and it
+# must be built with seccomp, which takes a C compiler, or containers with a profile do not start.
+build_runc() (
+	module=$(mktemp -d)
+	trap 'rm -rf "$module"' EXIT
+	cd "$module"
+	go mod init bed
+	go get github.com/opencontainers/runc@$runc
+	CGO_ENABLED=1 go build -tags seccomp,netgo,osusergo -ldflags '-s -w -extldflags -static' -o "$bin/runc-quadratic" github.com/opencontainers/runc
+)
 build_vmnode() {
 	echo "building the root file system of the node in a virtual machine: half a minute"
 	test/bed/vmnode/image.sh "$bin" "$bin/vmnode.img"
@@ -38,7 +48,8 @@ stamp=$kubernetes-$(cat k8s/go.sum k8s/cmd/bed/*.go | sha256sum | cut -c1-12)
 once "kubernetes-$stamp" build_kubernetes
 once "containerd-$containerd" build_containerd
 once "cni-$cni" build_cni
-once "vmnode-$(echo "$stamp $containerd $cni" | cat - test/bed/vmnode/image.sh $(find test/bed/vmnode/rootfs -type f | sort) | sha256sum | cut -c1-12)" build_vmnode
+once "runc-$runc" build_runc
+once "vmnode-$(echo "$stamp $containerd $cni $runc" | cat - test/bed/vmnode/image.sh $(find test/bed/vmnode/rootfs -type f | sort) | sha256sum | cut -c1-12)" build_vmnode
 go build -o "$bin/" ./test/bed/cmd/bed ./test/bed/vmnode/cmd/vmnode
 
 go build -o out/bin/image ./deploy/image

@@ -1,6 +1,7 @@
-// Package e2e_test runs the agent against a real API server (TestAPI…, rung 4) and as a DaemonSet on a real node with a
-// real kubelet and real pods (TestNode…, rung 5a). The cluster is brought up once and goes with this process, however that
-// ends. What must be built first is built by make test-api and make test-node.
+// Package e2e_test runs the agent against a real API server (TestAPI…, rung 4) and as a DaemonSet on real nodes with real
+// kubelets and real pods (TestNode…): on this machine (rung 5a) or in a virtual machine with cgroup v2 and systemd (rung
+// 5b, and TestVM… besides). The cluster is brought up once and goes with this process, however that ends. What must be
+// built first is built by make test-api, test-node and test-node-v2.
 package e2e_test
 
 import (
@@ -20,9 +21,10 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
 	"github.com/waterline-io/waterline/test/bed/cluster"
+	"github.com/waterline-io/waterline/test/bed/vm"
 )
 
-var withNode = flag.Bool("node", true, "bring up a node, not only an API server")
+var on = flag.String("on", "host", "what to run on: api (no node), host, or vm (a second node, besides the host's)")
 
 // soak says that the full forms are wanted.
 var soak = os.Getenv("WATERLINE_SOAK") != ""
@@ -54,8 +56,13 @@ func run(m *testing.M) (int, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
-	bed, err = cluster.Up(ctx, cluster.Options{Bin: filepath.Join(built, "bed/bin"), Node: *withNode, Images: images, Leash: true})
-	if err != nil {
+	o := cluster.Options{Bin: filepath.Join(built, "bed/bin"), Node: *on != "api", Images: images, Leash: true}
+	if *on == "vm" {
+		if o.VM, err = vm.FetchKernel(ctx, filepath.Join(built, "vm/kernel")); err != nil {
+			return 0, err
+		}
+	}
+	if bed, err = cluster.Up(ctx, o); err != nil {
 		return 0, err
 	}
 	code := m.Run()
@@ -131,16 +138,20 @@ func helm(t testing.TB, args ...string) string {
 	return string(out)
 }
 
-// groups reads cgroup files of this machine.
-type groups struct{ host.Mount }
+// groups reads and writes the cgroup files of a machine.
+type groups struct {
+	machine
+	host.Mount
+}
 
+// newGroups returns the cgroups of this machine.
 func newGroups(t testing.TB) groups {
 	t.Helper()
 	mount, err := host.FindMount(host.DefaultRoot)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return groups{mount}
+	return groups{here{}, mount}
 }
 
 func (g groups) path(dir string, k model.Knob) string {
@@ -149,7 +160,7 @@ func (g groups) path(dir string, k model.Knob) string {
 
 // get returns a knob as the kernel counts it, -2 if it is not there.
 func (g groups) get(dir string, k model.Knob) cgroup.Raw {
-	content, err := os.ReadFile(g.path(dir, k))
+	content, err := g.readFile(g.path(dir, k))
 	if err != nil {
 		return -2
 	}
@@ -160,10 +171,20 @@ func (g groups) get(dir string, k model.Knob) cgroup.Raw {
 	return raw
 }
 
+// is reports whether a knob holds a value, in the knob's unit.
+func (g groups) is(dir string, k model.Knob, value int64) bool {
+	return g.get(dir, k) == cgroup.ToRaw(g.Version, k, value)
+}
+
+// text returns what a knob's file reads when it holds a value.
+func (g groups) text(k model.Knob, value int64) string {
+	return strings.TrimSpace(string(cgroup.Append(nil, g.Version, k, cgroup.ToRaw(g.Version, k, value))))
+}
+
 // set writes a knob as another writer would.
 func (g groups) set(t testing.TB, dir string, k model.Knob, value int64) {
 	t.Helper()
-	if err := os.WriteFile(g.path(dir, k), cgroup.Append(nil, g.Version, k, cgroup.ToRaw(g.Version, k, value)), 0); err != nil {
+	if err := g.writeFile(g.path(dir, k), []byte(g.text(k, value))); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -172,8 +193,7 @@ func (g groups) set(t testing.TB, dir string, k model.Knob, value int64) {
 func (g groups) expect(t testing.TB, dir string, k model.Knob, value int64) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%s %s = %d", dir, k, value), func() (bool, string) {
-		got := g.get(dir, k)
-		return got == cgroup.ToRaw(g.Version, k, value), fmt.Sprint(got)
+		return g.is(dir, k, value), fmt.Sprint(g.get(dir, k))
 	})
 }
 

@@ -1,10 +1,7 @@
 package e2e_test
 
 import (
-	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,76 +12,111 @@ import (
 
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/host"
 	"github.com/waterline-io/waterline/test/bed/cluster"
+	"github.com/waterline-io/waterline/test/bed/vmnode"
 )
 
-// real is the cluster's node with the chart installed on it.
-type real struct {
+// node is a real node of the cluster, with the chart installed.
+type node struct {
 	groups
-	t      *testing.T
-	layout cgroup.Layout
+	t          *testing.T
+	name       string
+	layout     cgroup.Layout
+	staticPods string // directory
 }
 
-// install installs the chart, with further values, and waits until the agent is ready. It stays until the test ends.
-func install(t *testing.T, values ...string) *real {
+// install installs the chart, with further values, and waits until the agents are ready. It stays until the test ends. The
+// node is the one that this run is for.
+func install(t *testing.T, values ...string) *node {
 	t.Helper()
-	r := &real{groups: newGroups(t), t: t, layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: strings.TrimPrefix(cluster.CgroupRoot, "/") + "/kubepods"}}
 	helm(t, append([]string{"upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--create-namespace",
 		"--set", "image.repository=waterline/agent,image.tag=dev,image.pullPolicy=Never"}, values...)...)
 	t.Cleanup(func() {
 		if t.Failed() {
-			out, _ := tryKubectl("logs", "-n", "waterline-system", "daemonset/waterline-agent", "--tail=50")
-			t.Logf("the agent said:\n%s", out)
+			out, _ := tryKubectl("logs", "-n", "waterline-system", "-l", "app.kubernetes.io/name=waterline-agent", "--prefix", "--tail=50")
+			t.Logf("the agents said:\n%s", out)
 		}
 		helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--ignore-not-found", "--wait")
 	})
 	kubectl(t, "rollout", "status", "daemonset/waterline-agent", "-n", "waterline-system", "--timeout=90s")
-	return r
+	if *on != "vm" {
+		root := strings.TrimPrefix(cluster.CgroupRoot, "/") + "/kubepods"
+		return &node{newGroups(t), t, cluster.NodeName, cgroup.Layout{Driver: cgroup.Cgroupfs, Root: root}, bed.StaticPods()}
+	}
+	client, err := bed.VM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			out, _ := guest{client}.run("journalctl", "-n", "100", "--no-pager")
+			t.Logf("the virtual machine's journal:\n%s", out)
+		}
+	})
+	mount := host.Mount{Version: cgroup.V2, Path: host.DefaultRoot}
+	return &node{groups{guest{client}, mount}, t, vmnode.Name, cgroup.Layout{Driver: cgroup.Systemd, Root: "kubepods.slice"}, vmnode.StaticPods}
 }
 
-// agent returns the agent's pod.
-func (r *real) agent() corev1.Pod {
-	r.t.Helper()
+// sub runs a subtest on the node.
+func (n *node) sub(name string, f func(n *node)) {
+	n.t.Run(name, func(t *testing.T) {
+		of := *n
+		of.t = t
+		f(&of)
+	})
+}
+
+// agent returns the agent's pod on the node.
+func (n *node) agent() corev1.Pod {
+	n.t.Helper()
 	var pods corev1.PodList
-	eventually(r.t, "one agent", func() (bool, string) {
-		pods = object[corev1.PodList](r.t, "pods", "-n", "waterline-system", "-l", "app.kubernetes.io/name=waterline-agent", "--field-selector", "status.phase=Running")
+	eventually(n.t, "one agent", func() (bool, string) {
+		pods = object[corev1.PodList](n.t, "pods", "-n", "waterline-system", "-l", "app.kubernetes.io/name=waterline-agent",
+			"--field-selector", "status.phase=Running,spec.nodeName="+n.name)
 		return len(pods.Items) == 1, fmt.Sprint(len(pods.Items))
 	})
 	return pods.Items[0]
 }
 
-// run makes a pod that runs, and returns its cgroup. It burns CPU on two threads if burn is set.
-func (r *real) run(name, annotations, resources string, burn bool) string {
-	r.t.Helper()
+// manifest returns that of a pod that the scheduler can only put on the node. It burns CPU if burn is set, in four
+// processes: with one for each CPU, where they happen to run makes more of a difference than their weights.
+func (n *node) manifest(name, annotations, resources string, burn bool) string {
 	script := "sleep 1000000"
 	if burn {
-		script = "while :; do :; done & while :; do :; done"
+		script = "for i in 1 2 3; do while :; do :; done & done; while :; do :; done"
 	}
-	apply(r.t, fmt.Sprintf(`
+	return fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
 metadata: {name: %s, annotations: {%s}}
 spec:
+  nodeSelector: {kubernetes.io/hostname: %s}
   terminationGracePeriodSeconds: 1
   containers: [{name: c, image: "%s", imagePullPolicy: Never, command: [sh, -c, "%s"], resources: {%s}}]
-`, name, annotations, cluster.BusyboxImage, script, resources))
-	kubectl(r.t, "wait", "--for=condition=Ready", "pod/"+name, "--timeout=60s")
-	return r.dir(name)
+`, name, annotations, n.name, cluster.BusyboxImage, script, resources)
 }
 
-func (r *real) dir(name string) string {
-	r.t.Helper()
-	pod := object[corev1.Pod](r.t, "pod", name)
+// run makes a pod that runs, see [node.manifest], and returns its cgroup.
+func (n *node) run(name, annotations, resources string, burn bool) string {
+	n.t.Helper()
+	apply(n.t, n.manifest(name, annotations, resources, burn))
+	kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, "--timeout=90s")
+	return n.dir(name)
+}
+
+func (n *node) dir(name string) string {
+	n.t.Helper()
+	pod := object[corev1.Pod](n.t, "pod", name)
 	class := map[corev1.PodQOSClass]model.QoSClass{corev1.PodQOSGuaranteed: model.Guaranteed, corev1.PodQOSBurstable: model.Burstable, corev1.PodQOSBestEffort: model.BestEffort}
-	return r.layout.Pod(class[pod.Status.QOSClass], string(pod.UID))
+	return n.layout.Pod(class[pod.Status.QOSClass], string(pod.UID))
 }
 
-// container returns the cgroup of a pod's only container.
-func (r *real) container(name string) string {
-	r.t.Helper()
-	var id string
-	eventually(r.t, name+" runs", func() (bool, string) {
-		pod := object[corev1.Pod](r.t, "pod", name)
+// container returns the cgroup and the ID of a pod's only container.
+func (n *node) container(name string) (dir, id string) {
+	n.t.Helper()
+	eventually(n.t, name+" runs", func() (bool, string) {
+		pod := object[corev1.Pod](n.t, "pod", name)
 		s := pod.Status.ContainerStatuses
 		if len(s) != 1 || s[0].State.Running == nil {
 			return false, fmt.Sprint(pod.Status)
@@ -92,282 +124,342 @@ func (r *real) container(name string) string {
 		_, id, _ = strings.Cut(s[0].ContainerID, "://")
 		return true, ""
 	})
-	return r.dir(name) + "/" + id
+	if n.layout.Driver == cgroup.Systemd {
+		return n.dir(name) + "/cri-containerd-" + id + ".scope", id
+	}
+	return n.dir(name) + "/" + id, id
+}
+
+// classShares returns what kubepods/burstable weighs when its pods ask for more than the node has: all that no Guaranteed
+// pod has.
+func (n *node) classShares() int64 {
+	n.t.Helper()
+	of := object[corev1.Node](n.t, "node", n.name)
+	return of.Status.Allocatable.Cpu().MilliValue() * model.SharesPerCPU / 1000
 }
 
 // usage returns the CPU time that a group has used.
-func (r *real) usage(dir string) time.Duration {
-	r.t.Helper()
-	content, err := os.ReadFile(filepath.Join(filepath.Dir(r.Path), "cpuacct", dir, "cpuacct.usage"))
-	if err != nil {
-		r.t.Fatal(err)
+func (n *node) usage(dir string) time.Duration {
+	n.t.Helper()
+	file, unit := "cpuacct.usage", time.Nanosecond
+	if n.Version == cgroup.V2 {
+		file, unit = "cpu.stat", time.Microsecond
 	}
-	ns, err := strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64)
+	content, err := n.readFile(n.Path + "/" + dir + "/" + file)
 	if err != nil {
-		r.t.Fatal(err)
+		n.t.Fatal(err)
 	}
-	return time.Duration(ns)
+	first, _, _ := strings.Cut(strings.TrimPrefix(string(content), "usage_usec "), "\n")
+	used, err := strconv.ParseInt(first, 10, 64)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return time.Duration(used) * unit
 }
 
-func (r *real) control(verb, component string) {
-	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if err := bed.Control(ctx, verb, component); err != nil {
-		r.t.Fatal(err)
+func (n *node) mustRestart(component string) {
+	n.t.Helper()
+	if err := n.restart(component); err != nil {
+		n.t.Fatal(err)
 	}
 }
 
-// TestNodeFirst checks that a pod's weight is in place before its first process: the moment that one appears in any of its
-// cgroups, the pod's cgroup has the weight already.
-func TestNodeFirst(t *testing.T) {
-	r := install(t)
-	class := filepath.Join(r.Path, r.layout.Class(model.Burstable))
-	before, err := os.ReadDir(class)
-	if err != nil {
-		t.Fatal(err)
+// wanted is what a knob should hold, in the knob's unit.
+type wanted struct {
+	dir   string
+	knob  model.Knob
+	value int64
+}
+
+// foreign is how often and for how long a file did not hold what it should.
+type foreign struct {
+	times   int
+	total   time.Duration
+	longest time.Duration
+}
+
+// watchWhile watches files for a time, while something is done, and returns for each how it fared.
+func (n *node) watchWhile(limit time.Duration, do func(), want ...wanted) []foreign {
+	n.t.Helper()
+	w := vmnode.Watch{For: limit, Every: time.Millisecond}
+	for _, f := range want {
+		w.Files = append(w.Files, n.path(f.dir, f.knob))
 	}
-	known := map[string]bool{}
-	for _, e := range before {
-		known[e.Name()] = true
-	}
-	first := make(chan cgroup.Raw, 1)
+	var changes []vmnode.Change
+	var err error
+	done := make(chan struct{})
 	go func() {
-		for t.Context().Err() == nil {
-			entries, _ := os.ReadDir(class)
-			for _, e := range entries {
-				if known[e.Name()] || !e.IsDir() {
-					continue
-				}
-				containers, _ := filepath.Glob(filepath.Join(class, e.Name(), "*", "cgroup.procs"))
-				for _, procs := range containers {
-					if pids, _ := os.ReadFile(procs); len(pids) > 0 {
-						first <- r.get(r.layout.Class(model.Burstable)+"/"+e.Name(), model.Shares)
-						return
-					}
-				}
-			}
-			time.Sleep(200 * time.Microsecond)
-		}
+		changes, err = n.watch(w)
+		close(done)
 	}()
-	r.run("early", `waterline.io/cpu-share: "5000"`, "requests: {cpu: 100m}", false)
-	if shares := <-first; shares != 5000 {
-		t.Errorf("when its first process was there, the pod's cgroup had %d shares, want 5000", shares)
+	time.Sleep(500 * time.Millisecond)
+	do()
+	<-done
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	result := make([]foreign, len(want))
+	wrongSince := make([]time.Duration, len(want))
+	over := func(i int, at time.Duration) {
+		if wrongSince[i] == 0 {
+			return
+		}
+		took := at - wrongSince[i]
+		result[i].times++
+		result[i].total += took
+		result[i].longest = max(result[i].longest, took)
+		wrongSince[i] = 0
+	}
+	for _, c := range changes {
+		over(c.File, c.At)
+		w := want[c.File]
+		is, err := cgroup.Parse(n.Version, w.knob, []byte(c.Value))
+		if err != nil || is != cgroup.ToRaw(n.Version, w.knob, w.value) {
+			wrongSince[c.File] = max(c.At, 1)
+		}
+	}
+	for i := range want {
+		over(i, limit)
+	}
+	return result
+}
+
+// TestNode walks pods through a life on a real node, with the chart as it comes.
+func TestNode(t *testing.T) {
+	n := install(t)
+	n.sub("First", (*node).testFirst)
+	n.sub("Weights", (*node).testWeights)
+	n.sub("Life", (*node).testLife)
+	n.sub("Static", (*node).testStatic)
+	n.sub("Agent", (*node).testAgent)
+	if *on == "vm" {
+		n.sub("Systemd", (*node).testSystemd)
+		n.sub("Formulas", (*node).testFormulas)
 	}
 }
 
-// TestNodeWeights is the main job on a real node: two real pods with equal requests, annotated 1:2, share the CPU 1:2, and
+// testFirst checks that a pod's weight is in place before its first process: the moment that one appears in any of its
+// cgroups, the pod's cgroup has the weight already.
+func (n *node) testFirst() {
+	class := n.Path + "/" + n.layout.Class(model.Burstable)
+	got := make(chan string, 1)
+	go func() {
+		shares, err := n.first(vmnode.First{Glob: class + "/*/*/cgroup.procs", File: "../" + cgroup.FileName(n.Version, model.Shares), For: patience})
+		if err != nil {
+			shares = err.Error()
+		}
+		got <- shares
+	}()
+	time.Sleep(500 * time.Millisecond) // it must know what was there before
+	n.run("early", `waterline.io/cpu-share: "5000"`, "requests: {cpu: 100m}", false)
+	if shares := <-got; shares != n.text(model.Shares, 5000) {
+		n.t.Errorf("when its first process was there, the pod's cgroup had %s, want %s", shares, n.text(model.Shares, 5000))
+	}
+}
+
+// testWeights is the main job on a real node: two real pods with equal requests, annotated 1:2, share the CPU 1:2, and
 // stay that way while the kubelet rewrites what it owns.
-func TestNodeWeights(t *testing.T) {
-	r := install(t)
-	a := r.run("a", `iqiyi.com/cpu-share: "8192"`, "requests: {cpu: 100m}", true)
-	b := r.run("b", `iqiyi.com/cpu-share: "16384"`, "requests: {cpu: 100m}", true)
-	r.expect(t, a, model.Shares, 8192)
-	r.expect(t, b, model.Shares, 16384)
-	class := r.layout.Class(model.Burstable)
-	node := object[corev1.Node](t, "node", cluster.NodeName)
-	want := node.Status.Allocatable.Cpu().MilliValue() * model.SharesPerCPU / 1000 // all that no Guaranteed pod has
-	r.expect(t, class, model.Shares, want)
+func (n *node) testWeights() {
+	a := n.run("a", `iqiyi.com/cpu-share: "8192"`, "requests: {cpu: 100m}", true)
+	b := n.run("b", `iqiyi.com/cpu-share: "16384"`, "requests: {cpu: 100m}", true)
+	n.expect(n.t, a, model.Shares, 8192)
+	n.expect(n.t, b, model.Shares, 16384)
+	class := n.layout.Class(model.Burstable)
+	want := n.classShares()
+	n.expect(n.t, class, model.Shares, want)
 
 	periods := 130 * time.Second // two of the kubelet's
 	if soak {
 		periods = 10 * time.Minute
 	}
-	usedA, usedB := r.usage(a), r.usage(b)
-	samples, wrong := 0, 0
-	for end := time.Now().Add(periods); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		samples++
-		if r.get(class, model.Shares) != cgroup.Raw(want) || r.get(a, model.Shares) != 8192 || r.get(b, model.Shares) != 16384 {
-			wrong++
+	usedA, usedB := n.usage(a), n.usage(b)
+	wrong := n.watchWhile(periods, func() {}, wanted{class, model.Shares, want}, wanted{a, model.Shares, 8192}, wanted{b, model.Shares, 16384})
+	ratio := float64(n.usage(b)-usedB) / float64(n.usage(a)-usedA)
+	n.t.Logf("CPU ratio %.3f over %s; foreign values in class, a and b: %v", ratio, periods, wrong)
+	if ratio < 1.8 || ratio > 2.2 {
+		n.t.Errorf("the CPU ratio is %.3f, want 2", ratio)
+	}
+	for i, f := range wrong {
+		if f.total > periods/200 {
+			n.t.Errorf("file %d had a foreign value for %s of %s", i, f.total, periods)
 		}
 	}
-	ratio := float64(r.usage(b)-usedB) / float64(r.usage(a)-usedA)
-	t.Logf("CPU ratio %.3f over %s; %d of %d samples saw a foreign value", ratio, periods, wrong, samples)
-	if ratio < 1.8 || ratio > 2.2 {
-		t.Errorf("the CPU ratio is %.3f, want 2", ratio)
-	}
-	if wrong*200 > samples {
-		t.Errorf("%d of %d samples saw a foreign value", wrong, samples)
-	}
 }
 
-// TestNodeLife walks pods through what happens to them on a real node.
-func TestNodeLife(t *testing.T) {
-	r := install(t)
+// testLife walks pods through what happens to them on a real node.
+func (n *node) testLife() {
 	const limited = "requests: {cpu: 100m, memory: 16Mi}, limits: {cpu: 300m, memory: 64Mi}"
-	a := r.run("a", `waterline.io/cpu-share: "2048"`, limited, false)
-	r.expect(t, a, model.Shares, 2048)
+	a := n.run("a", `waterline.io/cpu-share: "2048"`, limited, false)
+	n.expect(n.t, a, model.Shares, 2048)
 
-	t.Log("a quota is lifted, and put back as the kubelet had it")
-	container := r.container("a")
-	before := [2]cgroup.Raw{r.get(a, model.Quota), r.get(container, model.Quota)}
+	n.t.Log("a quota is lifted, and put back as the kubelet had it")
+	container, id := n.container("a")
+	before := [2]cgroup.Raw{n.get(a, model.Quota), n.get(container, model.Quota)}
 	if before != [2]cgroup.Raw{30_000, 30_000} {
-		t.Fatalf("the kubelet's quotas are %v", before)
+		n.t.Fatalf("the kubelet's quotas are %v", before)
 	}
-	kubectl(t, "annotate", "pod", "a", "waterline.io/cpu-quota=unlimited")
-	r.expect(t, a, model.Quota, model.Unlimited)
-	r.expect(t, container, model.Quota, model.Unlimited)
+	kubectl(n.t, "annotate", "pod", "a", "waterline.io/cpu-quota=unlimited")
+	n.expect(n.t, a, model.Quota, model.Unlimited)
+	n.expect(n.t, container, model.Quota, model.Unlimited)
 
-	t.Log("the container restarts: its new cgroup is lifted too, the pod's keeps its weight")
-	kill, err := bed.Inside(t.Context(), filepath.Join(built, "bed/bin/ctr"), "-n", "k8s.io", "task", "kill", "-s", "SIGKILL", filepath.Base(container))
-	if err != nil {
-		t.Fatal(err)
+	n.t.Log("the container restarts: its new cgroup is lifted too, the pod's keeps its weight")
+	if out, err := n.ctr("task", "kill", "-s", "SIGKILL", id); err != nil {
+		n.t.Fatalf("%v: %s", err, out)
 	}
-	if out, err := kill.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	eventually(t, "a new container", func() (bool, string) {
-		now := r.container("a")
-		return now != container, now
+	eventually(n.t, "a new container", func() (bool, string) {
+		_, now := n.container("a")
+		return now != id, now
 	})
-	container = r.container("a")
-	r.expect(t, container, model.Quota, model.Unlimited)
-	r.expect(t, a, model.Shares, 2048)
-	kubectl(t, "annotate", "pod", "a", "waterline.io/cpu-quota-")
-	r.expect(t, a, model.Quota, 30_000)
-	r.expect(t, container, model.Quota, 30_000)
+	container, _ = n.container("a")
+	n.expect(n.t, container, model.Quota, model.Unlimited)
+	n.expect(n.t, a, model.Shares, 2048)
+	kubectl(n.t, "annotate", "pod", "a", "waterline.io/cpu-quota-")
+	n.expect(n.t, a, model.Quota, 30_000)
+	n.expect(n.t, container, model.Quota, 30_000)
 
-	t.Log("a weighted pod is resized in place: the kubelet writes, the weight stays")
-	kubectl(t, "patch", "pod", "a", "--subresource=resize", "-p", `{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"200m"},"limits":{"cpu":"500m"}}}]}}`)
-	eventually(t, "the kubelet's new quota", func() (bool, string) {
-		got := r.get(container, model.Quota)
+	n.t.Log("a weighted pod is resized in place: the kubelet writes, the weight stays")
+	kubectl(n.t, "patch", "pod", "a", "--subresource=resize", "-p", `{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"200m"},"limits":{"cpu":"500m"}}}]}}`)
+	eventually(n.t, "the kubelet's new quota", func() (bool, string) {
+		got := n.get(container, model.Quota)
 		return got == 50_000, fmt.Sprint(got)
 	})
-	r.expect(t, a, model.Shares, 2048)
+	n.expect(n.t, a, model.Shares, 2048)
 
-	t.Log("the annotation changes and goes: what stays is what the kubelet has for the new request")
-	kubectl(t, "annotate", "pod", "a", "--overwrite", "waterline.io/cpu-share=4096")
-	r.expect(t, a, model.Shares, 4096)
-	kubectl(t, "annotate", "pod", "a", "waterline.io/cpu-share-")
-	r.expect(t, a, model.Shares, 204)
-	if system := r.get(r.layout.Class(model.Burstable), model.Shares); system >= 4096 {
-		t.Errorf("the class still weighs %d", system)
+	n.t.Log("the annotation changes and goes: what stays is what the kubelet has for the new request")
+	kubectl(n.t, "annotate", "pod", "a", "--overwrite", "waterline.io/cpu-share=4096")
+	n.expect(n.t, a, model.Shares, 4096)
+	kubectl(n.t, "annotate", "pod", "a", "waterline.io/cpu-share-")
+	n.expect(n.t, a, model.Shares, 204)
+	if class := n.get(n.layout.Class(model.Burstable), model.Shares); class >= cgroup.ToRaw(n.Version, model.Shares, 4096) {
+		n.t.Errorf("the class still weighs %d", class)
 	}
-	kubectl(t, "annotate", "pod", "a", "waterline.io/cpu-share=4096")
-	r.expect(t, a, model.Shares, 4096)
+	kubectl(n.t, "annotate", "pod", "a", "waterline.io/cpu-share=4096")
+	n.expect(n.t, a, model.Shares, 4096)
 
-	t.Log("the kubelet restarts")
-	r.control("restart", "kubelet")
-	time.Sleep(5 * time.Second)
-	r.expect(t, a, model.Shares, 4096)
-
-	t.Log("the agent is killed, its pod goes, and comes back; meanwhile somebody writes")
-	old := r.agent()
-	kubectl(t, "delete", "pod", "-n", "waterline-system", old.Name, "--grace-period=0", "--force")
-	r.set(t, a, model.Shares, 99)
-	r.expect(t, a, model.Shares, 4096)
-	if r.agent().UID == old.UID {
-		t.Error("the old agent still runs")
+	for _, component := range []string{"kubelet", "containerd"} {
+		n.t.Log(component + " restarts")
+		want := []wanted{{a, model.Shares, 4096}, {n.layout.Class(model.Burstable), model.Shares, n.classShares()}}
+		wrong := n.watchWhile(20*time.Second, func() { n.mustRestart(component) }, want...)
+		n.t.Logf("foreign values in pod and class: %v", wrong)
+		for i, f := range wrong {
+			n.expect(n.t, want[i].dir, want[i].knob, want[i].value)
+			if f.total > 5*time.Second {
+				n.t.Errorf("%s had a foreign value for %s", want[i].dir, f.total)
+			}
+		}
 	}
 
-	t.Log("the pod is made again under the same name")
-	kubectl(t, "delete", "pod", "a", "--grace-period=1")
-	r.expect(t, r.run("a", `waterline.io/cpu-share: "1000"`, limited, false), model.Shares, 1000)
+	n.t.Log("the agent is killed, its pod goes, and comes back; meanwhile somebody writes")
+	old := n.agent()
+	kubectl(n.t, "delete", "pod", "-n", "waterline-system", old.Name, "--grace-period=0", "--force")
+	n.set(n.t, a, model.Shares, 99)
+	n.expect(n.t, a, model.Shares, 4096)
+	if n.agent().UID == old.UID {
+		n.t.Error("the old agent still runs")
+	}
 
-	t.Log("explain says why, through the API server")
+	n.t.Log("the pod is made again under the same name")
+	kubectl(n.t, "delete", "pod", "a", "--grace-period=1")
+	n.expect(n.t, n.run("a", `waterline.io/cpu-share: "1000"`, limited, false), model.Shares, 1000)
+
+	n.t.Log("explain says why, through the API server")
 	out, err := program("waterline", "explain", "pod", "a", "--kubeconfig", bed.Kubeconfig())
 	if err != nil || !strings.Contains(out, "Weighted asked=1000shares") {
-		t.Errorf("explain: %v: %s", err, out)
+		n.t.Errorf("explain: %v: %s", err, out)
 	}
 }
 
-// TestNodeStatic gives a static pod a weight. Its cgroup is named after a hash that the API server does not know it by.
-func TestNodeStatic(t *testing.T) {
-	r := install(t)
-	manifest := filepath.Join(bed.StaticPods(), "static.yaml")
-	if err := os.WriteFile(manifest, fmt.Appendf(nil, `
+// testStatic gives a static pod a weight. Its cgroup is named after a hash that the API server does not know it by.
+func (n *node) testStatic() {
+	manifest := n.staticPods + "/static.yaml"
+	if err := n.writeFile(manifest, fmt.Appendf(nil, `
 apiVersion: v1
 kind: Pod
 metadata: {name: static, annotations: {waterline.io/cpu-share: "3000"}}
 spec:
   terminationGracePeriodSeconds: 1
   containers: [{name: c, image: "%s", imagePullPolicy: Never, command: [sleep, "1000000"], resources: {requests: {cpu: 100m}}}]
-`, cluster.BusyboxImage), 0o644); err != nil {
-		t.Fatal(err)
+`, cluster.BusyboxImage)); err != nil {
+		n.t.Fatal(err)
 	}
-	name := "static-" + cluster.NodeName
+	name := "static-" + n.name
 	defer func() {
-		if err := os.Remove(manifest); err != nil {
-			t.Error(err)
+		if err := n.remove(manifest); err != nil {
+			n.t.Error(err)
 		}
-		eventually(t, "the static pod is gone", func() (bool, string) {
+		eventually(n.t, "the static pod is gone", func() (bool, string) {
 			out, err := tryKubectl("get", "pod", name)
 			return err != nil, out
 		})
 	}()
-	eventually(t, "the static pod runs", func() (bool, string) {
+	eventually(n.t, "the static pod runs", func() (bool, string) {
 		out, err := tryKubectl("wait", "--for=condition=Ready", "pod/"+name, "--timeout=1s")
 		return err == nil, out
 	})
-	pod := object[corev1.Pod](t, "pod", name)
-	r.expect(t, r.layout.Pod(model.Burstable, pod.Annotations["kubernetes.io/config.hash"]), model.Shares, 3000)
+	pod := object[corev1.Pod](n.t, "pod", name)
+	n.expect(n.t, n.layout.Pod(model.Burstable, pod.Annotations["kubernetes.io/config.hash"]), model.Shares, 3000)
 }
 
-// TestNodeAgent checks what the agent itself is on a node: first in line, without privileges, and silent.
-func TestNodeAgent(t *testing.T) {
-	r := install(t)
-	pod := r.agent()
-	r.expect(t, r.layout.Pod(model.Burstable, string(pod.UID)), model.Shares, 102400)
-	spec := object[appsv1.DaemonSet](t, "daemonset", "waterline-agent", "-n", "waterline-system").Spec.Template.Spec
+// testAgent checks what the agent itself is on a node: first in line, without privileges, and silent.
+func (n *node) testAgent() {
+	pod := n.agent()
+	n.expect(n.t, n.layout.Pod(model.Burstable, string(pod.UID)), model.Shares, 102400)
+	spec := object[appsv1.DaemonSet](n.t, "daemonset", "waterline-agent", "-n", "waterline-system").Spec.Template.Spec
 	s := spec.Containers[0].SecurityContext
 	if spec.HostPID || spec.HostNetwork || spec.HostIPC || *s.Privileged || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem ||
 		len(s.Capabilities.Add) > 0 || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" {
-		t.Errorf("the agent has more rights than it needs: %+v", s)
+		n.t.Errorf("the agent has more rights than it needs: %+v", s)
 	}
 	quiet := 20 * time.Second // two audits
 	time.Sleep(quiet)
-	if out := kubectl(t, "logs", "-n", "waterline-system", pod.Name, "--since="+(quiet-5*time.Second).String()); out != "" {
-		t.Errorf("in steady state it says: %s", out)
+	if out := kubectl(n.t, "logs", "-n", "waterline-system", pod.Name, "--since="+(quiet-5*time.Second).String()); out != "" {
+		n.t.Errorf("in steady state it says: %s", out)
 	}
 	for _, verb := range []string{"get secrets", "list configmaps", "create pods", "patch nodes", "get nodes/proxy", "delete events"} {
 		words := strings.Fields(verb)
 		out, _ := tryKubectl("auth", "can-i", words[0], words[1], "--as=system:serviceaccount:waterline-system:waterline-agent", "-A")
 		if !strings.HasSuffix(out, "no") {
-			t.Errorf("it may %s: %s", verb, out)
+			n.t.Errorf("it may %s: %s", verb, out)
 		}
 	}
 }
 
 // TestNodeRestore removes Waterline: the values stay until waterline restore gives them back, from the specs.
 func TestNodeRestore(t *testing.T) {
-	r := install(t, "--set", "profile=cpu-share-syncer")
-	a := r.run("a", `iqiyi.com/cpu-share: "2048"`, "requests: {cpu: 100m}, limits: {cpu: 200m}", false)
-	r.expect(t, a, model.Shares, 2048)
-	r.expect(t, a, model.Quota, model.Unlimited) // by the profile
-	container := r.container("a")
-	r.expect(t, container, model.Quota, model.Unlimited)
+	n := install(t, "--set", "profile=cpu-share-syncer")
+	a := n.run("a", `iqiyi.com/cpu-share: "2048"`, "requests: {cpu: 100m}, limits: {cpu: 200m}", false)
+	n.expect(t, a, model.Shares, 2048)
+	n.expect(t, a, model.Quota, model.Unlimited) // by the profile
+	container, _ := n.container("a")
+	n.expect(t, container, model.Quota, model.Unlimited)
 	helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait")
 	eventually(t, "the agent is gone", func() (bool, string) {
 		out := kubectl(t, "get", "pods", "-n", "waterline-system", "-o", "name")
 		return out == "", out
 	})
-	if got := r.get(a, model.Shares); got != 2048 {
-		t.Errorf("without the agent the weight is %d, want the last one", got)
+	if !n.is(a, model.Shares, 2048) {
+		t.Errorf("without the agent the weight is %d, want the last one", n.get(a, model.Shares))
 	}
-	out, err := program("waterline", "restore", "--run-dir", bed.RunWaterline())
+	out, err := n.restore()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, want := range []struct {
-		dir   string
-		knob  model.Knob
-		value cgroup.Raw
-	}{{a, model.Shares, 102}, {a, model.Quota, 20_000}, {container, model.Quota, 20_000}} {
-		if got := r.get(want.dir, want.knob); got != want.value {
-			t.Errorf("restored, %s %s is %d, want %d:\n%s", want.dir, want.knob, got, want.value, out)
+	for _, want := range []wanted{{a, model.Shares, 102}, {a, model.Quota, 20_000}, {container, model.Quota, 20_000}} {
+		if !n.is(want.dir, want.knob, want.value) {
+			t.Errorf("restored, %s %s is %d, want %d:\n%s", want.dir, want.knob, n.get(want.dir, want.knob), want.value, out)
 		}
 	}
 }
 
 // TestNodeObserve checks that a policy that observes changes nothing, and one that is Off gives back.
 func TestNodeObserve(t *testing.T) {
-	r := install(t, "--set", "policy.mode=Observe")
-	a := r.run("a", `waterline.io/cpu-share: "2048"`, "requests: {cpu: 100m}", false)
+	n := install(t, "--set", "policy.mode=Observe")
+	a := n.run("a", `waterline.io/cpu-share: "2048"`, "requests: {cpu: 100m}", false)
 	eventually(t, "explain knows", func() (bool, string) {
 		out, err := program("waterline", "explain", "pod", "a", "--kubeconfig", bed.Kubeconfig())
 		return err == nil && strings.Contains(out, "ObserveOnly"), out
 	})
-	if got := r.get(a, model.Shares); got != 102 {
-		t.Errorf("the weight is %d", got)
+	if !n.is(a, model.Shares, 102) {
+		t.Errorf("the weight is %d", n.get(a, model.Shares))
 	}
 }

@@ -152,6 +152,10 @@ func TestAgent(t *testing.T) {
 	source.set(limited)
 	n.expect(a, model.Quota, model.Unlimited)
 	n.expect(a+"/0123456789aa", model.Quota, model.Unlimited)
+	n.set(a+"/0123456789aa", model.Quota, 70_000) // another writer, in a container's directory
+	n.expect(a+"/0123456789aa", model.Quota, model.Unlimited)
+	n.set(a+"/0123456789aa", model.Quota, 80_000)
+	n.expect(a+"/0123456789aa", model.Quota, model.Unlimited)
 	if err := os.Mkdir(n.path(a, "0123456789cc"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -370,7 +374,9 @@ func TestNoAllocations(t *testing.T) {
 	var plan model.Plan
 	for _, uid := range []string{"a", "b", "c", "d"} {
 		dir := n.pod(model.Burstable, uid, 100, "0123456789ab")
-		plan.Settings = append(plan.Settings, model.Setting{File: model.File{Dir: dir, Knob: model.Shares}, Value: 2048})
+		plan.Settings = append(plan.Settings,
+			model.Setting{File: model.File{Dir: dir, Knob: model.Shares}, Value: 2048},
+			model.Setting{File: model.File{Dir: dir + "/0123456789ab", Knob: model.Shares}, Value: 1024})
 	}
 	if _, err := h.Apply(&plan); err != nil {
 		t.Fatal(err)
@@ -383,6 +389,7 @@ func TestNoAllocations(t *testing.T) {
 		if changed, err := tree.Scan(all); changed || err != nil {
 			t.Fatalf("nothing changed, but the scan says %v, %v", changed, err)
 		}
+		tree.Cover(plan.Settings)
 		if h.CheckAll() {
 			t.Fatal("nothing changed, but a file deviates")
 		}

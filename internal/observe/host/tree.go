@@ -6,6 +6,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -26,8 +27,9 @@ type Tree struct {
 	pods    map[string]*podDir // by UID
 	buf     []byte
 	model   model.Tree
-	blind   bool     // a directory could not be watched
-	anew    []string // directories that the last scan found to be others than before
+	blind   bool            // a directory could not be watched
+	covered map[string]bool // directories below the pods' that Cover watches; false: the kernel had no watch left
+	anew    []string        // directories that the last scan found to be others than before
 }
 
 // podDir is the cgroup of a pod.
@@ -40,7 +42,7 @@ type podDir struct {
 
 // NewTree follows the pods of one kubelet. A nil watcher means that changes are only found by scanning.
 func NewTree(m Mount, l cgroup.Layout, w *Watcher) *Tree {
-	t := &Tree{mount: m, layout: l, watcher: w, pods: map[string]*podDir{}, buf: make([]byte, 32<<10)}
+	t := &Tree{mount: m, layout: l, watcher: w, pods: map[string]*podDir{}, covered: map[string]bool{}, buf: make([]byte, 32<<10)}
 	for q := range t.classes {
 		t.classes[q] = &dirLister{path: filepath.Join(m.Path, l.Class(model.QoSClass(q))), fd: -1}
 	}
@@ -57,7 +59,17 @@ func NewTree(m Mount, l cgroup.Layout, w *Watcher) *Tree {
 func (t *Tree) Model() model.Tree { return t.model }
 
 // Blind reports whether changes may go unnoticed until the next scan because something could not be watched.
-func (t *Tree) Blind() bool { return t.watcher == nil || t.blind }
+func (t *Tree) Blind() bool {
+	if t.watcher == nil || t.blind {
+		return true
+	}
+	for _, watched := range t.covered {
+		if !watched {
+			return true
+		}
+	}
+	return false
+}
 
 // Anew returns the directories that were, at the last scan, no longer the same as at the scan before: removed and made
 // again under the same name, so that nothing known of the files in them holds any more.
@@ -76,6 +88,7 @@ func (t *Tree) Close() {
 		t.forget(p)
 		delete(t.pods, uid)
 	}
+	t.Cover(nil)
 }
 
 // Scan lists the pods' directories, and for the pods that follow selects also the containers in them and whether they
@@ -109,6 +122,31 @@ func (t *Tree) Scan(follow func(uid string) bool) (changed bool, err error) {
 		t.model.Pods = pods
 	}
 	return changed, err
+}
+
+// Cover watches the containers' directories that hold files of a plan; those of pods and classes are watched already. It
+// must run before those files are read, or what is written in between goes unseen. What could not be watched last time is
+// tried again.
+func (t *Tree) Cover(settings []model.Setting) {
+	if t.watcher == nil {
+		return
+	}
+	planned := func(dir string) bool {
+		i, _ := slices.BinarySearchFunc(settings, dir, func(s model.Setting, dir string) int { return strings.Compare(s.Dir, dir) })
+		return i < len(settings) && settings[i].Dir == dir
+	}
+	for dir := range t.covered {
+		if !planned(dir) {
+			t.watcher.Remove(dir)
+			delete(t.covered, dir)
+		}
+	}
+	for i := range settings {
+		dir := settings[i].Dir
+		if !t.watcher.Watches(dir) {
+			t.covered[dir] = !errors.Is(t.watcher.Add(filepath.Join(t.mount.Path, dir), dir), ErrNoWatches)
+		}
+	}
 }
 
 // update brings the set of pods to what the class directories list.

@@ -85,6 +85,14 @@ func (w *Watcher) Add(path, dir string) error {
 	return nil
 }
 
+// Watches reports whether a directory is watched.
+func (w *Watcher) Watches(dir string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, watched := w.watches[dir]
+	return watched
+}
+
 // Remove watches a directory no longer.
 func (w *Watcher) Remove(dir string) {
 	w.mu.Lock()

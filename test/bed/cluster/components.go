@@ -121,7 +121,7 @@ shutdownGracePeriod: 0s
 func vmConfig(p paths, o Options) vmnode.Config {
 	c := vmnode.Config{
 		Kernel: o.VM, Image: filepath.Join(o.Bin, "vmnode.img"), Program: filepath.Join(o.Bin, "vmnode"), Control: nodeAddress,
-		Memory: 1024, CPUs: 2, Console: p.log("vm-console"),
+		Memory: 1024, CPUs: 2, Console: p.log("vm-console"), Monitor: p.in("vm.monitor"),
 		Files: map[string]string{
 			vmnode.Program:    filepath.Join(o.Bin, "vmnode"),
 			vmnode.CA:         p.pki("ca.crt"),

@@ -31,6 +31,7 @@ type Config struct {
 	Memory  int // MiB
 	CPUs    int
 	Console string // a file for what the guest's console prints
+	Monitor string // a socket for qemu's monitor, to see what a guest does that does not answer
 }
 
 // WriteInitramfs writes the initramfs for a node to a file.
@@ -80,12 +81,12 @@ func Command(initramfs string, c Config) []string {
 		"-cpu", "max,la57=off", "-smp", strconv.Itoa(c.CPUs), "-m", strconv.Itoa(c.Memory),
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
 		"-kernel", c.Kernel, "-initrd", initramfs,
-		"-append", "console=ttyS0 quiet panic=-1 psi=1 net.ifnames=0 mitigations=off no5lvl random.trust_cpu=on " +
+		"-append", "console=ttyS0 quiet panic=-1 psi=1 net.ifnames=0 mitigations=off no5lvl nokaslr random.trust_cpu=on " +
 			"systemd.show_status=0 systemd.unified_cgroup_hierarchy=1",
 		"-drive", "if=none,id=root,format=raw,snapshot=on,cache=unsafe,file=" + c.Image, "-device", "virtio-blk-pci,drive=root",
 		"-netdev", fmt.Sprintf("user,id=net,ipv6=off,hostfwd=tcp:%s:%d-:%d,hostfwd=tcp:%s:%d-:%d",
 			c.Control, controlPort, controlPort, Address, kubeletPort, kubeletPort),
 		"-device", "virtio-net-pci,netdev=net,romfile=",
-		"-serial", "file:" + c.Console,
+		"-serial", "file:" + c.Console, "-monitor", "unix:" + c.Monitor + ",server,nowait",
 	}
 }

@@ -107,3 +107,13 @@ func (c *Client) Watch(ctx context.Context, w Watch) ([]Change, error) {
 	var changes []Change
 	return changes, json.Unmarshal(answer, &changes)
 }
+
+// First waits in the node for a first process.
+func (c *Client) First(ctx context.Context, f First) (string, error) {
+	body, err := json.Marshal(f)
+	if err != nil {
+		return "", err
+	}
+	content, _, err := c.do(ctx, http.MethodPost, "/first", bytes.NewReader(body))
+	return string(content), err
+}

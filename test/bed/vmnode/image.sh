@@ -18,7 +18,7 @@ mmdebstrap --quiet --mode=root --variant=minbase --include=systemd,systemd-sysv,
 	--aptopt='Apt::Install-Recommends "false"' --dpkgopt='path-exclude=/usr/share/doc/*' \
 	--dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' "$suite" "$root"
 
-install -m755 -t "$root/usr/local/bin" "$bin"/{kubelet,containerd,containerd-shim-runc-v2,ctr}
+install -m755 -t "$root/usr/local/bin" "$bin"/{kubelet,containerd,containerd-shim-runc-v2,ctr,runc-quadratic}
 install -D -m755 -t "$root/opt/cni/bin" "$bin"/{bridge,host-local,loopback}
 cp -r "$here/rootfs/." "$root/"
 mkdir -p "$root/etc/kubernetes/manifests" "$root/etc/systemd/journald.conf.d"

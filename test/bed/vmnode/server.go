@@ -23,6 +23,7 @@ import (
 //	DELETE /files/PATH   remove a file
 //	POST   /run          a command and its arguments as a JSON list; its output, and how it ended in the trailer Exit
 //	POST   /watch        a [Watch] in JSON; the changes that it saw, as a JSON list
+//	POST   /first        a [First] in JSON; the content that it read
 func Serve() error {
 	ca, err := os.ReadFile(CA)
 	if err != nil {
@@ -36,6 +37,7 @@ func Serve() error {
 	mux.HandleFunc("DELETE /files/", answer(removeFile))
 	mux.HandleFunc("POST /run", runCommand)
 	mux.HandleFunc("POST /watch", answer(watch))
+	mux.HandleFunc("POST /first", answer(first))
 	server := &http.Server{
 		Addr: fmt.Sprintf(":%d", controlPort), Handler: mux, ReadHeaderTimeout: time.Minute,
 		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13, ClientCAs: clients, ClientAuth: tls.RequireAndVerifyClientCert},
@@ -109,4 +111,12 @@ func watch(r *http.Request) ([]byte, error) {
 	var out bytes.Buffer
 	err := json.NewEncoder(&out).Encode(what.Run(r.Context()))
 	return out.Bytes(), err
+}
+
+func first(r *http.Request) ([]byte, error) {
+	var what First
+	if err := json.NewDecoder(r.Body).Decode(&what); err != nil {
+		return nil, err
+	}
+	return []byte(what.Run(r.Context())), nil
 }

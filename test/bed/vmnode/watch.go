@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -49,4 +50,33 @@ func (w Watch) Run(ctx context.Context) []Change {
 			return changes
 		}
 	}
+}
+
+// First waits for the first process in a cgroup that was not populated before, and then reads a file at once.
+type First struct {
+	Glob string // of cgroup.procs files
+	File string // relative to the directory of the one that has a process: what to read
+	For  time.Duration
+}
+
+// Run returns the content of the file, without the newline, or "" if no process appeared in time.
+func (f First) Run(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, f.For)
+	defer cancel()
+	before := map[string]bool{}
+	for first := true; ctx.Err() == nil; first = false {
+		procs, _ := filepath.Glob(f.Glob)
+		for _, file := range procs {
+			if pids, _ := os.ReadFile(file); before[file] || len(pids) == 0 {
+				continue
+			}
+			before[file] = true
+			if !first {
+				content, _ := os.ReadFile(filepath.Join(filepath.Dir(file), f.File))
+				return string(bytes.TrimSpace(content))
+			}
+		}
+		time.Sleep(200 * time.Microsecond)
+	}
+	return ""
 }

@@ -1,0 +1,317 @@
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/experiment"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+// benchFile is where the figures go when they are measured in full.
+var benchFile = os.Getenv("WATERLINE_BENCH")
+
+// crowd is a fake node full of pods, each with two containers, each of those with a process that sleeps. All pods are
+// annotated.
+type crowd struct {
+	*fake
+	client *rest.RESTClient
+	rand   *rand.Rand
+	pods   []string // cgroups
+	shares []int64  // of each pod, as it was annotated last
+	procs  []*os.Process
+}
+
+// TestAPIFigures measures what the agent costs on a full node and how fast it is, with a real API server, real cgroups and
+// a reader outside. In its short form it asserts only that nothing is grossly wrong.
+func TestAPIFigures(t *testing.T) {
+	idle, events := 10*time.Second, 100
+	if benchFile != "" {
+		idle, events = 2*time.Minute, 1000
+	}
+	admin, err := clientcmd.BuildConfigFromFlags("", bed.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin.QPS, admin.Burst = -1, -1
+	client, err := kube.NewClient(admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &crowd{fake: newFake(t), client: client, rand: rand.New(rand.NewPCG(1, 2))}
+	t.Cleanup(c.disperse)
+	metrics := map[string]float64{"events": float64(events), "idle_seconds": idle.Seconds()}
+
+	agentDir, agentUID := c.create("agent", "", corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")})
+	c.fill(110)
+	pid := c.exec(agentDir, "GOMEMLIMIT=48MiB", filepath.Join(built, "bin/waterline-agent"), "--node-name", fakeNode, "--kubeconfig", c.config,
+		"--pod-uid", agentUID, "--kubepods", c.layout.Root, "--run-dir", c.runDir, "--listen", "127.0.0.1:19464", "--local", "127.0.0.1:19465")
+	c.converge()
+	c.cost(pid, idle, "110", metrics)
+
+	c.latencies(events, "", metrics)
+	hog, _ := c.create("hog", "262144", corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")})
+	c.expect(t, hog, model.Shares, 262144)
+	var burners []int
+	for range 2 * runtime.NumCPU() {
+		burners = append(burners, c.exec(hog, "", "busybox", "sh", "-c", "while :; do :; done"))
+	}
+	c.latencies(events, "hog_", metrics)
+	for _, burner := range burners {
+		_ = syscall.Kill(burner, syscall.SIGKILL)
+	}
+
+	c.fill(250)
+	c.converge()
+	c.cost(pid, idle, "250", metrics)
+
+	for _, key := range slices.Sorted(func(yield func(string) bool) {
+		for k := range metrics {
+			if !yield(k) {
+				return
+			}
+		}
+	}) {
+		t.Logf("%-36s %8.2f", key, metrics[key])
+	}
+	for key, most := range map[string]float64{
+		"cpu_millicores_110": 20, "cpu_millicores_250": 40, "rss_mib_110": 40, "rss_mib_250": 50,
+		"event_to_kernel_p99_ms": 500, "repair_p99_ms": 200, "create_to_weight_p99_ms": 200,
+		"event_to_kernel_hog_p99_ms": 1000, "repair_hog_p99_ms": 400, "create_to_weight_hog_p99_ms": 400,
+	} {
+		if value, measured := metrics[key]; !measured || value > most {
+			t.Errorf("%s is %v, want %v at most even on a busy machine", key, value, most)
+		}
+	}
+	if benchFile != "" {
+		c.write(metrics)
+	}
+}
+
+// write writes the figures in the form that all have.
+func (c *crowd) write(metrics map[string]float64) {
+	r := experiment.Result{Name: "agent", When: time.Now().UTC().Truncate(time.Second), Machine: experiment.DescribeMachine(c.Version), Metrics: metrics}
+	commit, _ := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
+	content, err := r.JSON(strings.TrimSpace(string(commit)))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := os.WriteFile(benchFile, content, 0o644); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// create makes a Burstable pod in the API, bound to the node, and its cgroup.
+func (c *crowd) create(name, shares string, requests corev1.ResourceList) (dir, uid string) {
+	c.t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"crowd": "yes"}},
+		Spec:       corev1.PodSpec{NodeName: fakeNode},
+	}
+	if shares != "" {
+		pod.Annotations = map[string]string{v1alpha1.AnnotationCPUShare: shares}
+	}
+	for _, container := range []string{"a", "b"} {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: container, Image: "none"})
+	}
+	pod.Spec.Containers[0].Resources.Requests = requests
+	made := &corev1.Pod{}
+	if err := c.client.Post().Namespace("default").Resource("pods").Body(pod).Do(context.Background()).Into(made); err != nil {
+		c.t.Fatal(err)
+	}
+	dir = c.layout.Pod(model.Burstable, string(made.UID))
+	c.mkdir(dir)
+	return dir, string(made.UID)
+}
+
+// fill makes pods until there are so many.
+func (c *crowd) fill(pods int) {
+	c.t.Helper()
+	for i := len(c.pods); i < pods; i++ {
+		shares := c.someShares()
+		dir, _ := c.create(fmt.Sprintf("crowd-%d", i), fmt.Sprint(shares), corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")})
+		c.pods, c.shares = append(c.pods, dir), append(c.shares, shares)
+		for j := range 2 {
+			container := fmt.Sprintf("%s/%064x", dir, 2*i+j)
+			c.mkdir(container)
+			c.exec(container, "", "busybox", "sleep", "1000000")
+		}
+	}
+}
+
+func (c *crowd) someShares() int64 { return 1024 + c.rand.Int64N(16384-1024) }
+
+// exec starts a program in a cgroup.
+func (c *crowd) exec(dir, env string, args ...string) int {
+	c.t.Helper()
+	enter := append([]string{"-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(c.Path, dir, "cgroup.procs")}, args...)
+	cmd := exec.Command("sh", enter...)
+	cmd.Env = append(os.Environ(), env)
+	if err := cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.procs = append(c.procs, cmd.Process)
+	return cmd.Process.Pid
+}
+
+// disperse ends the processes and removes the pods.
+func (c *crowd) disperse() {
+	for _, p := range c.procs {
+		_ = p.Kill()
+		_, _ = p.Wait()
+	}
+	kubectl(c.t, "delete", "pods", "-l", "crowd=yes", "--grace-period=0", "--force", "--wait=false")
+}
+
+// converge waits until all pods weigh what they are annotated with, and then some time more.
+func (c *crowd) converge() {
+	c.t.Helper()
+	for i, dir := range c.pods {
+		c.expect(c.t, dir, model.Shares, c.shares[i])
+	}
+	time.Sleep(3 * time.Second)
+}
+
+// cost measures the CPU time of a process that has nothing to do but to look whether it has, and its resident memory.
+func (c *crowd) cost(pid int, over time.Duration, suffix string, metrics map[string]float64) {
+	c.t.Helper()
+	used, began := c.cpuTime(pid), time.Now()
+	time.Sleep(over)
+	took := time.Since(began)
+	metrics["cpu_millicores_"+suffix] = 1000 * (c.cpuTime(pid) - used).Seconds() / took.Seconds()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	kib, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	metrics["rss_mib_"+suffix] = kib / 1024
+}
+
+// cpuTime returns a process's CPU time by /proc/PID/stat, in steps of 10 ms.
+func (c *crowd) cpuTime(pid int) time.Duration {
+	c.t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+2:]))
+	var ticks int64
+	for _, field := range fields[11:13] { // utime and stime
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * time.Second / 100 // USER_HZ
+}
+
+// latencies measures how long it takes until the kernel has the right weight after each of three events: an annotation
+// was patched (from the API server's answer), somebody else overwrote the weight, and the pod's cgroup appeared.
+func (c *crowd) latencies(events int, condition string, metrics map[string]float64) {
+	c.t.Helper()
+	measure := func(name string, event func(i int) (dir string, shares int64)) {
+		c.t.Helper()
+		var took, blind []float64
+		for range events {
+			dir, shares := event(c.rand.IntN(len(c.pods)))
+			ms, late := c.until(dir, shares)
+			took, blind = append(took, ms), append(blind, late)
+			time.Sleep(time.Duration(c.rand.IntN(20)) * time.Millisecond)
+		}
+		for quantile, values := range map[string][]float64{"p99": took, "reader_late_p99": blind} {
+			slices.Sort(values)
+			metrics[name+"_"+condition+quantile+"_ms"] = values[(len(values)*99-1)/100]
+		}
+		metrics[name+"_"+condition+"p50_ms"] = took[len(took)/2]
+		metrics[name+"_"+condition+"max_ms"] = took[len(took)-1]
+	}
+	measure("event_to_kernel", func(i int) (string, int64) {
+		c.shares[i] = c.someShares()
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, v1alpha1.AnnotationCPUShare, c.shares[i])
+		err := c.client.Patch(types.MergePatchType).Namespace("default").Resource("pods").Name(fmt.Sprintf("crowd-%d", i)).Body(patch).Do(context.Background()).Error()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		return c.pods[i], c.shares[i]
+	})
+	measure("repair", func(i int) (string, int64) {
+		c.set(c.t, c.pods[i], model.Shares, 77)
+		return c.pods[i], c.shares[i]
+	})
+	// Pods that come back as the kubelet makes them: the API server knows them before they have a cgroup.
+	var dirs []string
+	for i := range 10 {
+		dir, _ := c.create(fmt.Sprintf("late-%s%d", strings.TrimSuffix(condition, "_"), i), "5000", corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")})
+		c.expect(c.t, dir, model.Shares, 5000)
+		dirs = append(dirs, dir)
+	}
+	measure("create_to_weight", func(i int) (string, int64) {
+		dir := dirs[i%len(dirs)]
+		if err := unix.Rmdir(filepath.Join(c.Path, dir)); err != nil {
+			c.t.Fatal(err)
+		}
+		time.Sleep(15 * time.Millisecond) // the agent has noticed
+		c.mkdir(dir)
+		return dir, 5000
+	})
+}
+
+// until waits for a weight and returns how many milliseconds that took, and how long it was itself kept from looking at
+// most.
+func (c *crowd) until(dir string, shares int64) (took, blind float64) {
+	c.t.Helper()
+	began := time.Now()
+	file, err := os.Open(c.path(dir, model.Shares))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer file.Close()
+	want := cgroup.ToRaw(c.Version, model.Shares, shares)
+	buffer := make([]byte, 32)
+	last := began
+	var longest time.Duration
+	for {
+		n, err := file.ReadAt(buffer, 0)
+		if n == 0 && err != nil && !errors.Is(err, unix.ENODEV) {
+			c.t.Fatal(err)
+		}
+		now := time.Now()
+		longest = max(longest, now.Sub(last))
+		last = now
+		if is, err := cgroup.Parse(c.Version, model.Shares, buffer[:n]); err == nil && is == want {
+			return float64(now.Sub(began)) / 1e6, float64(longest) / 1e6
+		}
+		if now.Sub(began) > 10*time.Second {
+			c.t.Fatalf("%s did not become %d within 10 s", dir, shares)
+		}
+		time.Sleep(50 * time.Microsecond)
+	}
+}

@@ -1,0 +1,127 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/waterline-io/waterline/test/bed/vmnode"
+)
+
+// machine is what a node runs on.
+type machine interface {
+	readFile(path string) ([]byte, error)
+	writeFile(path string, content []byte) error
+	remove(path string) error
+	// watch looks at files for a while and returns what changed.
+	watch(w vmnode.Watch) ([]vmnode.Change, error)
+	// first waits for a first process somewhere.
+	first(f vmnode.First) (string, error)
+	// restart restarts a component of the node: containerd or kubelet.
+	restart(component string) error
+	// ctr runs containerd's command.
+	ctr(args ...string) (string, error)
+	// restore runs waterline restore on the node.
+	restore() (string, error)
+}
+
+// patience is how long anything may take that is done to a machine, beyond what was asked of it.
+const patience = 2 * time.Minute
+
+// here is this machine, with the bed's node on it.
+type here struct{}
+
+func (here) readFile(path string) ([]byte, error) { return os.ReadFile(path) }
+
+func (here) writeFile(path string, content []byte) error { return os.WriteFile(path, content, 0o644) }
+
+func (here) remove(path string) error { return os.Remove(path) }
+
+func (here) watch(w vmnode.Watch) ([]vmnode.Change, error) { return w.Run(context.Background()), nil }
+
+func (here) first(f vmnode.First) (string, error) { return f.Run(context.Background()), nil }
+
+func (here) restart(component string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return bed.Control(ctx, "restart", component)
+}
+
+func (here) ctr(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c, err := bed.Inside(ctx, append([]string{filepath.Join(built, "bed/bin/ctr"), "-n", "k8s.io"}, args...)...)
+	if err != nil {
+		return "", err
+	}
+	out, err := c.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return string(out), nil
+}
+
+func (here) restore() (string, error) {
+	return program("waterline", "restore", "--run-dir", bed.RunWaterline())
+}
+
+// guest is the virtual machine with the bed's second node.
+type guest struct{ *vmnode.Client }
+
+func within[T any](limit time.Duration, f func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return f(ctx)
+}
+
+func (g guest) readFile(path string) ([]byte, error) {
+	return within(patience, func(ctx context.Context) ([]byte, error) { return g.ReadFile(ctx, path) })
+}
+
+func (g guest) writeFile(path string, content []byte) error {
+	_, err := within(patience, func(ctx context.Context) (any, error) { return nil, g.WriteFile(ctx, path, content) })
+	return err
+}
+
+func (g guest) remove(path string) error {
+	_, err := within(patience, func(ctx context.Context) (any, error) { return nil, g.Remove(ctx, path) })
+	return err
+}
+
+func (g guest) watch(w vmnode.Watch) ([]vmnode.Change, error) {
+	return within(w.For+patience, func(ctx context.Context) ([]vmnode.Change, error) { return g.Watch(ctx, w) })
+}
+
+func (g guest) first(f vmnode.First) (string, error) {
+	return within(f.For+patience, func(ctx context.Context) (string, error) { return g.First(ctx, f) })
+}
+
+func (g guest) run(args ...string) (string, error) {
+	return within(patience, func(ctx context.Context) (string, error) { return g.Run(ctx, args...) })
+}
+
+func (g guest) restart(component string) error {
+	_, err := g.run("systemctl", "restart", component)
+	return err
+}
+
+func (g guest) ctr(args ...string) (string, error) {
+	return g.run(append([]string{"ctr", "-n", "k8s.io"}, args...)...)
+}
+
+func (g guest) restore() (string, error) {
+	waterline, err := os.ReadFile(filepath.Join(built, "bin/waterline"))
+	if err != nil {
+		return "", err
+	}
+	const path = "/usr/local/bin/waterline"
+	if err := g.writeFile(path, waterline); err != nil {
+		return "", err
+	}
+	if out, err := g.run("chmod", "755", path); err != nil {
+		return out, err
+	}
+	return g.run(path, "restore")
+}

@@ -1,0 +1,121 @@
+package e2e_test
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// testSystemd has everybody overwrite weights and quotas who does so on a node with systemd. PID 1 applies the properties
+// of its units anew when it reloads, which undoes what was written to their files; the kubelet writes the QoS class
+// whenever pods come and go, and 1 into it for a minute after its start.
+func (n *node) testSystemd() {
+	const limited = "requests: {cpu: 100m}, limits: {cpu: 300m}"
+	a := n.run("a", `waterline.io/cpu-share: "20000", waterline.io/cpu-quota: unlimited`, limited, false)
+	container, _ := n.container("a")
+	want := []wanted{
+		{a, model.Shares, 20000}, {n.layout.Class(model.Burstable), model.Shares, n.classShares()},
+		{a, model.Quota, model.Unlimited}, {container, model.Quota, model.Unlimited},
+	}
+	for _, w := range want {
+		n.expect(n.t, w.dir, w.knob, w.value)
+	}
+	systemctl := func(verb string) func() {
+		return func() {
+			if out, err := n.machine.(guest).run("systemctl", verb); err != nil {
+				n.t.Fatalf("%v: %s", err, out)
+			}
+		}
+	}
+	afterRestart := 20 * time.Second
+	if soak {
+		afterRestart = 75 * time.Second
+	}
+	for _, c := range []struct {
+		what string
+		do   func()
+		over time.Duration
+		// How many weights and quotas somebody must have overwritten, or the test shows nothing. The agent counts them: a
+		// reader may be too slow to see it.
+		weights, quotas float64
+	}{
+		{"systemctl daemon-reload", systemctl("daemon-reload"), 10 * time.Second, 2, 2},
+		{"systemctl daemon-reexec", systemctl("daemon-reexec"), 10 * time.Second, 2, 2},
+		{"a pod is added", func() { n.run("added", "", "requests: {cpu: 100m}", false) }, 20 * time.Second, 1, 0},
+		{"the kubelet restarts", func() { n.mustRestart("kubelet") }, afterRestart, 1, 0},
+	} {
+		weights, quotas := n.repairs(model.Shares), n.repairs(model.Quota)
+		wrong := n.watchWhile(c.over, c.do, want...)
+		weights, quotas = n.repairs(model.Shares)-weights, n.repairs(model.Quota)-quotas
+		n.t.Logf("%s: %v weights and %v quotas repaired; foreign values seen in pod's weight, class's, pod's quota, container's: %v", c.what, weights, quotas, wrong)
+		if weights < c.weights || quotas < c.quotas {
+			n.t.Errorf("%s: %v weights and %v quotas were overwritten, want %v and %v at least", c.what, weights, quotas, c.weights, c.quotas)
+		}
+		for i, w := range want {
+			n.expect(n.t, w.dir, w.knob, w.value)
+			if wrong[i].longest > 2*time.Second { // under an emulated CPU; real ones take milliseconds
+				n.t.Errorf("%s: %s %s had a foreign value for %s", c.what, w.dir, w.knob, wrong[i].longest)
+			}
+		}
+	}
+}
+
+// repairs returns how often the node's agent has put such a file right.
+func (n *node) repairs(k model.Knob) float64 {
+	n.t.Helper()
+	const get = `exec 3<>/dev/tcp/$0/9464 && printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3 && cat <&3`
+	metrics, err := n.machine.(guest).run("bash", "-c", get, n.agent().Status.PodIP)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	for line := range strings.Lines(metrics) {
+		if value, found := strings.CutPrefix(line, fmt.Sprintf("%s{file=\"%s\"} ", v1alpha1.MetricRepairs, k)); found {
+			count, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if err != nil {
+				n.t.Fatal(err)
+			}
+			return count
+		}
+	}
+	return 0 // none yet
+}
+
+// testFormulas checks on the kernel which weight each level gets for its shares: pods and classes by the linear formula,
+// from the kubelet; containers by that of their runtime, which is the linear one up to runc 1.3.1 and the quadratic one
+// since. The agent changes none of them here, and where it takes a pod's weight back it must find the kubelet's again.
+func (n *node) testFormulas() {
+	apply(n.t, `{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: runc-quadratic}, handler: runc-quadratic}`)
+	const shares = 512 // of 500m
+	for name, c := range map[string]struct {
+		runtime   string
+		container int64
+	}{
+		"linear":    {"", cgroup.SharesToWeight(shares)},
+		"quadratic": {"runtimeClassName: runc-quadratic", cgroup.ContainerWeight(shares)},
+	} {
+		apply(n.t, strings.Replace(n.manifest(name, "", "requests: {cpu: 500m}", false), "spec:\n", "spec:\n  "+c.runtime+"\n", 1))
+		kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, "--timeout=90s")
+		dir := n.dir(name)
+		container, _ := n.container(name)
+		weights := func() string { return fmt.Sprint(n.get(dir, model.Shares), n.get(container, model.Shares)) }
+		if got, want := weights(), fmt.Sprint(cgroup.SharesToWeight(shares), c.container); got != want {
+			n.t.Errorf("%s: the weights of pod and container are %s, want %s", name, got, want)
+		}
+		before := weights()
+		kubectl(n.t, "annotate", "pod", name, "waterline.io/cpu-share=8192")
+		n.expect(n.t, dir, model.Shares, 8192)
+		if got := n.get(container, model.Shares); got != cgroup.Raw(c.container) {
+			n.t.Errorf("%s: the container's weight became %d", name, got)
+		}
+		kubectl(n.t, "annotate", "pod", name, "waterline.io/cpu-share-")
+		n.expect(n.t, dir, model.Shares, shares)
+		if got := weights(); got != before {
+			n.t.Errorf("%s: given back, the weights are %s, and were %s", name, got, before)
+		}
+	}
+}
