@@ -87,7 +87,7 @@ test-node: build bed ## rung 5a: pods on a real node on this machine (root)
 test-node-v2: build bed vm ## rung 5b: pods on a real node with cgroup v2 and systemd, in a virtual machine (root)
 	go test -count=1 -timeout 40m ./test/e2e -run TestNode -args -on=vm
 
-bench: build ## measure; figures go to out/bench
+bench: build bed ## measure; figures go to out/bench
 	test/bench.sh
 
 cluster: build bed ## a single-node Kubernetes on this machine with Waterline installed (root)

@@ -11,4 +11,6 @@ for name in weights preempt drift hierarchy; do
 	echo "=== $name, while a pod of 262144 burns all CPUs"
 	out/bin/waterline experiment $name --hog --json out/bench/$name-hog.json
 done
+echo "=== agent: ten minutes"
+WATERLINE_BENCH=$PWD/out/bench/agent.json go test -count=1 -timeout 30m -v ./test/e2e -run TestAPIFigures -args -on=api | grep -v '^{'
 go test -run '^$' -bench . -benchmem ./internal/decide/... ./internal/cgroup | tee out/bench/go.txt

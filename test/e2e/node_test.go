@@ -178,10 +178,11 @@ type foreign struct {
 	longest time.Duration
 }
 
-// watchWhile watches files for a time, while something is done, and returns for each how it fared.
+// watchWhile watches files for a time, while something is done, and returns for each how it fared. It looks every
+// millisecond for seconds, and less often for minutes, so as not to be in the way of what is measured then.
 func (n *node) watchWhile(limit time.Duration, do func(), want ...wanted) []foreign {
 	n.t.Helper()
-	w := vmnode.Watch{For: limit, Every: time.Millisecond}
+	w := vmnode.Watch{For: limit, Every: max(time.Millisecond, (limit-time.Minute)/3000)}
 	for _, f := range want {
 		w.Files = append(w.Files, n.path(f.dir, f.knob))
 	}
