@@ -10,11 +10,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -43,16 +45,16 @@ func main() {
 
 // build writes the archive.
 func build(name, out string, entrypoint []string, user, links string, files []string) error {
-	layer, err := makeLayer(files, links)
-	if err != nil {
+	// The layer is made twice, once for its digest and size, so that a large one need not fit into memory.
+	digest, size := sha256.New(), new(counter)
+	if err := writeLayer(io.MultiWriter(digest, size), files, links); err != nil {
 		return err
 	}
-	digest := sha256.Sum256(layer)
 	config, err := json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH,
 		"os":           "linux",
 		"config":       map[string]any{"Entrypoint": entrypoint, "User": user, "Env": []string{"PATH=/bin:/usr/bin"}},
-		"rootfs":       map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + hex.EncodeToString(digest[:])}},
+		"rootfs":       map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + hex.EncodeToString(digest.Sum(nil))}},
 	})
 	if err != nil {
 		return fmt.Errorf("encoding the image's configuration: %w", err)
@@ -61,34 +63,45 @@ func build(name, out string, entrypoint []string, user, links string, files []st
 	if err != nil {
 		return fmt.Errorf("encoding the image's manifest: %w", err)
 	}
-	var archive bytes.Buffer
-	w := tar.NewWriter(&archive)
-	for _, f := range []struct {
-		name    string
-		content []byte
-	}{{"layer.tar", layer}, {"config.json", config}, {"manifest.json", manifest}} {
-		if err := add(w, f.name, 0o644, f.content); err != nil {
-			return err
-		}
-	}
-	if err := w.Close(); err != nil {
+	// Written beside it first: whoever has the old archive open or linked keeps it, and half of one is never found.
+	archive, err := os.CreateTemp(filepath.Dir(out), filepath.Base(out)+".*")
+	if err != nil {
 		return fmt.Errorf("writing the archive: %w", err)
 	}
-	if err := os.WriteFile(out, archive.Bytes(), 0o644); err != nil {
+	defer func() { _ = os.Remove(archive.Name()) }() // nothing to remove if all went well
+	w := tar.NewWriter(archive)
+	err = errors.Join(
+		w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "layer.tar", Mode: 0o644, Size: int64(*size)}),
+		writeLayer(w, files, links),
+		add(w, "config.json", 0o644, config),
+		add(w, "manifest.json", 0o644, manifest),
+		w.Close(), archive.Chmod(0o644), archive.Close(),
+	)
+	if err == nil {
+		err = os.Rename(archive.Name(), out)
+	}
+	if err != nil {
 		return fmt.Errorf("writing the archive: %w", err)
 	}
 	return nil
 }
 
-// makeLayer returns the file system: the files, given as FILE=PATH, links, and the directories that programs expect.
-func makeLayer(files []string, links string) ([]byte, error) {
-	var layer bytes.Buffer
-	w := tar.NewWriter(&layer)
+// counter counts the bytes written to it.
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
+
+// writeLayer writes the file system: the files, given as FILE=PATH, links, and the directories that programs expect.
+func writeLayer(to io.Writer, files []string, links string) error {
+	w := tar.NewWriter(to)
 	dirs := []string{"dev/", "etc/", "proc/", "run/", "sys/", "tmp/"}
 	for _, f := range files {
 		_, target, found := strings.Cut(f, "=")
 		if !found {
-			return nil, fmt.Errorf("%q: write FILE=PATH", f)
+			return fmt.Errorf("%q: write FILE=PATH", f)
 		}
 		for dir := path.Dir(strings.TrimPrefix(target, "/")); dir != "."; dir = path.Dir(dir) {
 			dirs = append(dirs, dir+"/")
@@ -101,29 +114,29 @@ func makeLayer(files []string, links string) ([]byte, error) {
 			mode = 0o1777 // for users other than root
 		}
 		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: mode}); err != nil {
-			return nil, fmt.Errorf("adding %s: %w", dir, err)
+			return fmt.Errorf("adding %s: %w", dir, err)
 		}
 	}
 	for _, f := range files {
 		source, target, _ := strings.Cut(f, "=")
 		content, err := os.ReadFile(source)
 		if err != nil {
-			return nil, fmt.Errorf("adding a file: %w", err)
+			return fmt.Errorf("adding a file: %w", err)
 		}
 		if err := add(w, strings.TrimPrefix(target, "/"), 0o755, content); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for _, link := range strings.FieldsFunc(links, func(r rune) bool { return r == ',' }) {
 		name, target, _ := strings.Cut(link, "=")
 		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: strings.TrimPrefix(name, "/"), Linkname: target, Mode: 0o777}); err != nil {
-			return nil, fmt.Errorf("adding %s: %w", name, err)
+			return fmt.Errorf("adding %s: %w", name, err)
 		}
 	}
 	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("writing the layer: %w", err)
+		return fmt.Errorf("writing the layer: %w", err)
 	}
-	return layer.Bytes(), nil
+	return nil
 }
 
 func add(w *tar.Writer, name string, mode int64, content []byte) error {

@@ -58,3 +58,12 @@ applets=$("$busybox" --list | grep -v '^busybox$' | sed 's|.*|/bin/&=busybox|' |
 out/bin/image -name wl.test/busybox:1 -o "$images/busybox.tar" -links "$applets" "$busybox=/bin/busybox"
 out/bin/image -name wl.test/pause:1 -o "$images/pause.tar" -entrypoint "/bin/busybox sleep 2147483647" "$busybox=/bin/busybox"
 out/bin/image -name waterline/agent:dev -o "$images/agent.tar" -entrypoint /waterline-agent out/bin/waterline-agent=/waterline-agent
+
+# For waterline experiment transcode. Debian's ffmpeg is linked against some two hundred libraries, and runs with all of them
+# or not at all.
+if ffmpeg=$(command -v ffmpeg); then
+	libraries=$(ldd "$ffmpeg" | awk '{for (i = 1; i <= NF; i++) if ($i ~ /^\//) print $i "=" $i}')
+	out/bin/image -name wl.test/ffmpeg:1 -o "$images/ffmpeg.tar" -links "$applets" "$busybox=/bin/busybox" "$ffmpeg=/usr/bin/ffmpeg" $libraries
+else
+	echo "no ffmpeg here: the image wl.test/ffmpeg:1 is not built, and TestNodeTranscode is skipped" >&2
+fi

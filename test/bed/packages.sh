@@ -2,7 +2,7 @@
 # Installs the Debian or Ubuntu packages that the test bed needs and that are not there. Does nothing, and needs no root,
 # when all are there.
 set -euo pipefail
-packages=(busybox-static cpio e2fsprogs etcd-server gcc iproute2 libc6-dev libseccomp-dev mmdebstrap pkg-config qemu-system-x86 runc)
+packages=(busybox-static cpio e2fsprogs etcd-server ffmpeg gcc iproute2 libc6-dev libseccomp-dev mmdebstrap pkg-config qemu-system-x86 runc)
 missing=()
 for p in "${packages[@]}"; do
 	dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing+=("$p")

@@ -349,6 +349,10 @@ func (b *Bed) Inside(ctx context.Context, args ...string) (*exec.Cmd, error) {
 
 // Import imports an archive of images into the node.
 func (b *Bed) Import(ctx context.Context, archive string) error {
+	archive, err := filepath.Abs(archive) // inside, the working directory is another
+	if err != nil {
+		return fmt.Errorf("importing %s: %w", archive, err)
+	}
 	c, err := b.Inside(ctx, filepath.Join(b.bin, "ctr"), "--address", "/run/containerd/containerd.sock", "-n", "k8s.io", "image", "import", archive)
 	if err != nil {
 		return err
