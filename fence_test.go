@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 }
 
 // mayUseKubernetes are the rooms where types of the Kubernetes API may appear.
-var mayUseKubernetes = []string{"api", "cmd", "internal/observe/kube", "internal/act/kube", "test"}
+var mayUseKubernetes = []string{"api", "cmd", "internal/observe/kube", "internal/act/kube", "internal/experiment/kube", "test"}
 
 // source is one Go file of ours that is not a test.
 type source struct {

@@ -13,4 +13,10 @@ for name in weights preempt drift hierarchy; do
 done
 echo "=== agent: ten minutes"
 WATERLINE_BENCH=$PWD/out/bench/agent.json go test -count=1 -timeout 30m -v ./test/e2e -run TestAPIFigures -args -on=api | grep -v '^{'
+echo "=== transcode, on a cluster of this machine"
+trap 'test/bed/cluster.sh down' EXIT
+eval "$(test/bed/cluster.sh up | grep -o 'export KUBECONFIG=.*')"
+out/bin/waterline experiment transcode --json out/bench/transcode.json
+test/bed/cluster.sh down
+trap - EXIT
 go test -run '^$' -bench . -benchmem ./internal/decide/... ./internal/cgroup | tee out/bench/go.txt

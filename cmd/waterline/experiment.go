@@ -49,20 +49,22 @@ func experimentCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("experiment %s: %w", e.Name, err)
 			}
-			if err := save(&result, jsonFile, svgFile); err != nil {
-				return err
-			}
-			printResult(cmd.OutOrStdout(), &result)
-			return nil
+			return present(cmd.OutOrStdout(), &result, jsonFile, svgFile)
 		},
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&cfg.Seconds, "seconds", 0, "how long to measure; for hierarchy, each level (default: see above)")
 	flags.BoolVar(&cfg.Hog, "hog", false, "let one more pod, annotated 262144, burn all CPUs meanwhile")
-	flags.StringVar(&jsonFile, "json", "", "write the figures into this file")
-	flags.StringVar(&svgFile, "svg", "", "draw the chart into this file")
+	resultFlags(cmd, &jsonFile, &svgFile)
 	hostFlags(cmd, &cfg)
+	cmd.AddCommand(transcodeCommand())
 	return cmd
+}
+
+// resultFlags adds the flags that say where the result goes besides the terminal.
+func resultFlags(cmd *cobra.Command, jsonFile, svgFile *string) {
+	cmd.Flags().StringVar(jsonFile, "json", "", "write the figures into this file")
+	cmd.Flags().StringVar(svgFile, "svg", "", "draw the chart into this file")
 }
 
 // hostFlags adds the flags that say where an experiment finds what it needs.
@@ -76,7 +78,7 @@ func experimentNames() []string {
 	for _, e := range experiment.All() {
 		names = append(names, e.Name)
 	}
-	return names
+	return append(names, experiment.TranscodeName)
 }
 
 func experimentHelp() string {
@@ -87,11 +89,13 @@ func experimentHelp() string {
 	for _, e := range experiment.All() {
 		fmt.Fprintf(&b, "  %-10s (%d s) %s\n", e.Name, e.Seconds, e.About)
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	b.WriteString("\nThe experiment " + experiment.TranscodeName + " needs a cluster instead, and has options of its own: \"waterline experiment " +
+		experiment.TranscodeName + " --help\".")
+	return b.String()
 }
 
-// save writes the files that were asked for.
-func save(r *experiment.Result, jsonFile, svgFile string) error {
+// present writes the files that were asked for, and prints the result.
+func present(w io.Writer, r *experiment.Result, jsonFile, svgFile string) error {
 	if jsonFile != "" {
 		text, err := r.JSON(builtFrom())
 		if err != nil {
@@ -106,6 +110,7 @@ func save(r *experiment.Result, jsonFile, svgFile string) error {
 			return fmt.Errorf("writing the chart: %w", err)
 		}
 	}
+	printResult(w, r)
 	return nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -37,7 +36,11 @@ func explainCommand() *cobra.Command {
 			defer cancel()
 			name := strings.TrimPrefix(args[len(args)-1], "pod/")
 			if address == "" {
-				forwarded, stop, err := forwardToAgent(ctx, kubeconfig, namespace, name)
+				config, err := findCluster(kubeconfig)
+				if err != nil {
+					return fmt.Errorf("%w; on the node itself use --agent", err)
+				}
+				forwarded, stop, err := forwardToAgent(ctx, config, namespace, name)
 				if err != nil {
 					return err
 				}
@@ -58,7 +61,7 @@ func explainCommand() *cobra.Command {
 	}
 	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the pod")
 	c.Flags().StringVar(&address, "agent", "", "address of the agent's --local; without it the agent is reached through the cluster")
-	c.Flags().StringVar(&kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file (default $KUBECONFIG)")
+	kubeconfigFlag(c, &kubeconfig)
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return c
 }

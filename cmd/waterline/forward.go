@@ -7,7 +7,9 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
@@ -19,16 +21,26 @@ import (
 // agentPort is the port of the agent's --local address.
 const agentPort = 9465
 
-// forwardToAgent opens a way to the agent on the node of a pod, through the API server, so that its RBAC decides who may
-// see: it takes the verb create on pods/portforward in the agent's namespace. It returns a local address and what closes
-// the way.
-func forwardToAgent(ctx context.Context, kubeconfig, namespace, name string) (string, func(), error) {
+// kubeconfigFlag adds the flag that says where the cluster is.
+func kubeconfigFlag(c *cobra.Command, kubeconfig *string) {
+	c.Flags().StringVar(kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, then ~/.kube/config)")
+}
+
+// findCluster finds the cluster as kubectl does.
+func findCluster(kubeconfig string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	if err != nil {
-		return "", nil, fmt.Errorf("finding the cluster; on the node itself use --agent: %w", err)
+		return nil, fmt.Errorf("finding the cluster: %w", err)
 	}
+	return config, nil
+}
+
+// forwardToAgent opens a way to the agent on the node of a pod, through the API server, so that its RBAC decides who may
+// see: it takes the verb create on pods/portforward in the agent's namespace. It returns a local address and what closes
+// the way.
+func forwardToAgent(ctx context.Context, config *rest.Config, namespace, name string) (string, func(), error) {
 	client, err := kube.NewClient(config)
 	if err != nil {
 		return "", nil, err

@@ -1,0 +1,104 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/waterline-io/waterline/test/bed/cluster"
+)
+
+// ffmpegArchive is large; see run.
+const ffmpegArchive = "ffmpeg.tar"
+
+// TestNodeTranscode runs waterline experiment transcode as a user does. The policy allows its weight only in the namespaces
+// that it makes.
+func TestNodeTranscode(t *testing.T) {
+	archive := filepath.Join(built, "bed/images", ffmpegArchive)
+	if _, err := os.Stat(archive); errors.Is(err, fs.ErrNotExist) && os.Getenv("CI") == "" {
+		t.Skip("no ffmpeg on this machine when the bed was built")
+	}
+	install(t, "--set", "policy.weight.max=16384",
+		"--set-json", `policy.weight.namespaces=[{"selector": {"matchLabels": {"waterline.io/experiment": "transcode"}}, "max": 262144}]`)
+	if err := bed.Import(t.Context(), archive); err != nil {
+		t.Fatal(err)
+	}
+	transcode := func(args ...string) *exec.Cmd {
+		return exec.Command(filepath.Join(built, "bin/waterline"), append([]string{"experiment", "transcode", "--kubeconfig", bed.Kubeconfig(), "--node", cluster.NodeName}, args...)...)
+	}
+	// A namespace takes the cluster some time to delete.
+	nothingLeft := func(after string) {
+		t.Helper()
+		for _, ns := range object[corev1.NamespaceList](t, "namespaces", "-l", "waterline.io/experiment=transcode").Items {
+			if ns.DeletionTimestamp == nil {
+				t.Errorf("%s left namespace %s behind", after, ns.Name)
+			}
+		}
+	}
+
+	for _, c := range []struct{ option, value, want string }{
+		{"--node", "nowhere", "there is no node nowhere: the nodes are " + cluster.NodeName},
+		{"--image", cluster.BusyboxImage, "no ffmpeg"},
+	} {
+		out, err := transcode(c.option, c.value, "--jobs", "2").CombinedOutput()
+		if err == nil || !strings.Contains(string(out), c.want) {
+			t.Errorf("%s %s: %v: %s", c.option, c.value, err, out)
+		}
+		nothingLeft("an error")
+	}
+
+	interrupted := transcode()
+	if err := interrupted.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "pods of the experiment", func() (bool, string) {
+		out := kubectl(t, "get", "pods", "-A", "-l", "waterline.io/experiment=transcode", "--field-selector", "status.phase=Running", "-o", "name")
+		return out != "", out
+	})
+	if err := interrupted.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := interrupted.Wait(); err == nil {
+		t.Error("interrupted, it ended as if all was well")
+	}
+	nothingLeft("an interrupt")
+
+	seconds := 5
+	if soak {
+		seconds = 120
+	}
+	file := filepath.Join(t.TempDir(), "transcode.json")
+	start := time.Now()
+	out, err := transcode("--seconds", fmt.Sprint(seconds), "--json", file).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Logf("in %.0f s:\n%s", time.Since(start).Seconds(), out)
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var result struct{ Metrics map[string]float64 }
+	if err := json.Unmarshal(content, &result); err != nil {
+		t.Fatal(err)
+	}
+	m := result.Metrics
+	weighted, plain := m["time_per_media_second_weighted"], m["time_per_media_second_plain"]
+	if weighted <= 0 || weighted > 0.84*plain {
+		t.Errorf("a second of media took weighted jobs %v s and the others %v s, want at least 16 %% less", weighted, plain)
+	}
+	if m["weight_seen_shares"] != 262144 {
+		t.Errorf("the kernel held %v shares", m["weight_seen_shares"])
+	}
+	nothingLeft("a result")
+}
