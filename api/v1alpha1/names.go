@@ -21,14 +21,9 @@ const (
 	AnnotationCPUQuota = "waterline.io/cpu-quota"
 )
 
-// What experiments on a cluster put on objects that they make.
-const (
-	// LabelExperiment is on the namespace that an experiment makes, and on its pods: the experiment's name. A policy can
-	// select such namespaces by it.
-	LabelExperiment = "waterline.io/experiment"
-	// AnnotationStart tells a pod of an experiment when to begin, in seconds since 1970 by its node's clock.
-	AnnotationStart = "waterline.io/experiment-start"
-)
+// LabelExperiment is on the namespace that an experiment on a cluster makes, and on its pods: the experiment's name. A policy
+// can select such namespaces by it.
+const LabelExperiment = "waterline.io/experiment"
 
 // Metric names. Units are base units; there are no labels per pod.
 const (

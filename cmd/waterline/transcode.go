@@ -53,6 +53,7 @@ labelled ` + v1alpha1.LabelExperiment + `=` + experiment.TranscodeName + `; a po
 			if err != nil {
 				return err
 			}
+			cfg.Cluster = config
 			if cfg.Client, err = kube.NewClient(config); err != nil {
 				return err
 			}

@@ -7,20 +7,20 @@ now() {
 	up=${up%.*}${up#*.}
 }
 
-# The start is an annotation, which the kubelet brings here: seconds since 1970 by this node's clock.
+# The start is written here from outside: seconds since 1970 by this node's clock.
 tries=0
-until [ -s start/at ]; do
+until [ -e start ]; do
 	tries=$((tries + 1))
 	[ $tries -lt 3000 ] || { echo "nobody said within ten minutes when to start" >&2; exit 1; }
 	sleep 0.2
 done
-start=$(cat start/at)
+start=$(cat start)
 
 # Where a second begins both clocks are known.
 first=$(date +%s)
 while second=$(date +%s); [ "$second" = "$first" ]; do sleep 0.02; done
 now
-[ "$second" -lt "$start" ] || { echo "the kubelet told it too late when to start; run it again" >&2; exit 1; }
+[ "$second" -lt "$start" ] || { echo "it was told too late when to start; run it again" >&2; exit 1; }
 began=$((up + 100 * (start - second)))
 rest=$((began - up))
 sleep "$((rest / 100)).$(printf %02d $((rest % 100)))"

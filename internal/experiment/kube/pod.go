@@ -41,7 +41,7 @@ func (t *transcode) job(name string, weighted bool) *corev1.Pod {
 				corev1.ResourceCPU: *resource.NewMilliQuantity(requestMilli, resource.DecimalSI),
 			}},
 			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-			VolumeMounts:             []corev1.VolumeMount{{Name: "work", MountPath: "/transcode"}, {Name: "start", MountPath: "/transcode/start"}},
+			VolumeMounts:             []corev1.VolumeMount{{Name: "work", MountPath: "/transcode"}},
 			// The strictest of the Pod Security Standards lets this run.
 			SecurityContext: &corev1.SecurityContext{
 				AllowPrivilegeEscalation: &no,
@@ -69,9 +69,6 @@ func (t *transcode) job(name string, weighted bool) *corev1.Pod {
 			Containers:     []corev1.Container{container("job", jobScript)},
 			Volumes: []corev1.Volume{
 				{Name: "work", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-				{Name: "start", VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{{
-					Path: "at", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['" + v1alpha1.AnnotationStart + "']"},
-				}}}}},
 			},
 		},
 	}
@@ -86,13 +83,9 @@ func labels() map[string]string {
 	return map[string]string{v1alpha1.LabelExperiment: experiment.TranscodeName}
 }
 
-// running returns the status of a pod's job once it waits for the start, or does what it is there for.
-func running(p *corev1.Pod) (*corev1.ContainerStateRunning, bool) {
-	if len(p.Status.ContainerStatuses) != 1 {
-		return nil, false
-	}
-	state := p.Status.ContainerStatuses[0].State.Running
-	return state, state != nil
+// running reports whether a pod's job waits for the start, or does what it is there for.
+func running(p *corev1.Pod) bool {
+	return len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].State.Running != nil
 }
 
 // ended returns how a pod's job ended, once it has.

@@ -95,7 +95,7 @@ func script(t *testing.T, dir string, start time.Time) (string, error) {
 	t.Helper()
 	for name, content := range map[string]string{
 		"bin/ffmpeg": "#!/bin/sh\nprintf 'frame=7\\nprogress=continue\\nframe=125\\nprogress=end\\n' >progress\nsleep 0.5\n",
-		"start/at":   fmt.Sprint(start.Unix()),
+		"start":      fmt.Sprint(start.Unix()),
 	} {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

@@ -5,17 +5,16 @@ package kube
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
@@ -23,9 +22,10 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Config says where and how [Transcode] runs. Of the zero value's fields, Client and Weight must be set.
+// Config says where and how [Transcode] runs. Of the zero value's fields, Cluster, Client and Weight must be set.
 type Config struct {
-	Client    rest.Interface // of the core API group
+	Cluster   *rest.Config
+	Client    rest.Interface // to it, of the core API group
 	Node      string         // to run on; "": the only one that takes pods
 	Namespace string         // to run in; "": one of its own, which is deleted in the end
 	Image     string         // with ffmpeg, libx264 and a shell; "": DefaultImage
@@ -51,9 +51,9 @@ const (
 	placing   = 20 * time.Second // the longest that the scheduler may find no place
 	weighing  = 10 * time.Second // the longest until the agent has given the pods their weights
 	ending    = 30 * time.Second // the longest that cleaning up may take
-	// lead is from the decision when to start to the start. Within it the kubelet tells every pod, which takes a second or
-	// two, and the job looks at its clocks for one more; what we know of the node's clock is up to two seconds old.
-	lead = 7 * time.Second
+	// From the decision when to start to the start: jobs look at their clocks for one second of it, the rest is for telling
+	// them. One takes a tenth of a second.
+	lead, leadPerJob = 3 * time.Second, 300 * time.Millisecond
 )
 
 // transcode is one run.
@@ -80,23 +80,14 @@ func Transcode(ctx context.Context, cfg Config) (r experiment.Result, err error)
 	if err := t.create(ctx); err != nil {
 		return r, err
 	}
-	pods, err := t.ready(ctx)
-	if err != nil {
+	if err := t.ready(ctx); err != nil {
 		return r, err
 	}
-	seen := time.Now()
 	weight, err := t.weigh(ctx)
 	if err != nil {
 		return r, err
 	}
-	// The node's clock may be another than ours. The last job's container started by it a moment before we saw that.
-	var last time.Time
-	for _, p := range pods {
-		if state, ok := running(&p); ok && state.StartedAt.After(last) {
-			last = state.StartedAt.Time
-		}
-	}
-	if err := t.start(ctx, last.Add(time.Since(seen)+lead)); err != nil {
+	if err := t.start(ctx); err != nil {
 		return r, err
 	}
 	jobs, err := t.finish(ctx)
@@ -220,15 +211,16 @@ func (t *transcode) list(ctx context.Context) ([]corev1.Pod, error) {
 }
 
 // ready waits until every job waits for the start.
-func (t *transcode) ready(ctx context.Context) (pods []corev1.Pod, err error) {
+func (t *transcode) ready(ctx context.Context) error {
 	begin := time.Now()
-	err = wait(ctx, 250*time.Millisecond, preparing, func() (string, bool, error) {
-		if pods, err = t.list(ctx); err != nil {
+	return wait(ctx, 250*time.Millisecond, preparing, func() (string, bool, error) {
+		pods, err := t.list(ctx)
+		if err != nil {
 			return "", false, err
 		}
 		for i := range pods {
 			p := &pods[i]
-			if _, ok := running(p); ok {
+			if running(p) {
 				continue
 			}
 			if p.Spec.NodeName == "" && time.Since(begin) > placing {
@@ -238,7 +230,6 @@ func (t *transcode) ready(ctx context.Context) (pods []corev1.Pod, err error) {
 		}
 		return "", true, nil
 	})
-	return pods, err
 }
 
 // weigh returns what the kernel holds for each weighted pod, the least of it, giving the agent some time to make that right.
@@ -265,15 +256,21 @@ func (t *transcode) weigh(ctx context.Context) (Weight, error) {
 	}
 }
 
-// start tells every job when to begin.
-func (t *transcode) start(ctx context.Context, at time.Time) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{v1alpha1.AnnotationStart: fmt.Sprint(at.Unix())}}})
+// start tells every job when to begin, by the node's clock, which may be another than ours.
+func (t *transcode) start(ctx context.Context) error {
+	out, err := t.exec(ctx, t.weighted[0], "date +%s")
 	if err != nil {
-		return fmt.Errorf("telling the jobs when to begin: %w", err)
+		return err
 	}
+	now, err := strconv.ParseInt(strings.TrimSpace(out), 10, 64)
+	if err != nil {
+		return fmt.Errorf("asking for the node's time: %w", err)
+	}
+	at := time.Unix(now, 0).Add(lead + time.Duration(t.cfg.Jobs)*leadPerJob)
 	for _, name := range t.pods() {
-		if err := t.cfg.Client.Patch(types.MergePatchType).Namespace(t.namespace).Resource("pods").Name(name).Body(patch).Do(ctx).Error(); err != nil {
-			return fmt.Errorf("telling pod %s when to begin: %w", name, err)
+		// In one step, so that a job does not read half of it.
+		if _, err := t.exec(ctx, name, fmt.Sprintf("echo %d >start.new && mv start.new start", at.Unix())); err != nil {
+			return err
 		}
 	}
 	return nil
