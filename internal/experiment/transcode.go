@@ -66,7 +66,7 @@ func (t *Transcodes) Result() Result {
 	}
 	r.Series = map[string][]float64{"weighted_s": weighted.perSecond, "plain_s": plain.perSecond}
 	r.Headline = Headline{
-		Value: fmt.Sprintf("%.1f %% less time", reduction), Goal: fmt.Sprintf("≥ %d %% less", transcodeGoal), Met: reduction >= transcodeGoal,
+		Value: less(reduction), Goal: fmt.Sprintf("≥ %d %% less", transcodeGoal), Met: reduction >= transcodeGoal,
 	}
 	switch {
 	case t.Seen == 0:
@@ -123,6 +123,14 @@ func (t *Transcodes) kind(weighted bool) kind {
 
 func (k kind) mean() float64 { return mean(k.perSecond) }
 
+// less says in words how much less time something takes, or more.
+func less(percent float64) string {
+	if percent < 0 {
+		return fmt.Sprintf("%.1f %% more time", -percent)
+	}
+	return fmt.Sprintf("%.1f %% less time", percent)
+}
+
 func perSecond(seconds float64) string { return fmt.Sprintf("%.2f s", seconds) }
 
 // theory returns the time of a weighted job as a part of that of the others, if all CPUs go to the jobs alone, by the
@@ -139,8 +147,8 @@ func (t *Transcodes) theory() float64 {
 }
 
 func (t *Transcodes) notes(won, theory float64) []string {
-	notes := []string{fmt.Sprintf("%d jobs of %d s of media, each with an encoder of %d threads, began together on %.1f CPUs. In theory, with the machine to themselves, the weighted ones take %.1f %% less time.",
-		len(t.Jobs), t.Seconds, t.Threads, t.CPUs, theory)}
+	notes := []string{fmt.Sprintf("%d jobs of %d s of media, each with an encoder of %d threads, began together on %.1f CPUs. In theory, with the machine to themselves, the weighted ones take %s.",
+		len(t.Jobs), t.Seconds, t.Threads, t.CPUs, less(theory))}
 	switch {
 	case t.Seen == TranscodeShares:
 		notes = append(notes, fmt.Sprintf("The agent on the node read %d shares from the kernel for each weighted job just before they began.", t.Seen))

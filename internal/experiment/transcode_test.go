@@ -72,6 +72,12 @@ func TestTranscodesDoubts(t *testing.T) {
 		}
 	}
 	run := transcodes()
+	run.Jobs[0].Weighted, run.Jobs[2].Weighted = false, true
+	run.Jobs[1].Weighted, run.Jobs[3].Weighted = false, true
+	if got := run.Result().Headline.String(); got != "100.0 % more time (goal: ≥ 16 % less; NOT met)" {
+		t.Error(got)
+	}
+	run = transcodes()
 	run.CPUs = 4
 	if got := strings.Join(run.Result().Notes, "\n"); !strings.Contains(got, "used 2.0 of the node's 4.0 CPUs") {
 		t.Error(got)

@@ -13,8 +13,8 @@ up)
 	out/bed/bin/kubectl get nodes,daemonsets -A
 	cat <<E2
 
-Waterline runs on a cluster of one node. Its images are wl.test/busybox:1 and what $bed import brings in
-(imagePullPolicy: Never). To use it:
+Waterline runs on a cluster of one node. Its images are wl.test/busybox:1, wl.test/ffmpeg:1 and what
+$bed import brings in (imagePullPolicy: Never). To use it:
 
   $line
 E2

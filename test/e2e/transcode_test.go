@@ -75,7 +75,7 @@ func TestNodeTranscode(t *testing.T) {
 
 	seconds := 5
 	if soak {
-		seconds = 120
+		seconds = 50
 	}
 	file := filepath.Join(t.TempDir(), "transcode.json")
 	start := time.Now()
