@@ -14,8 +14,9 @@ done
 echo "=== agent: ten minutes"
 WATERLINE_BENCH=$PWD/out/bench/agent.json go test -count=1 -timeout 30m -v ./test/e2e -run TestAPIFigures -args -on=api | grep -v '^{'
 echo "=== transcode, on a cluster of this machine"
+up=$(test/bed/cluster.sh up)
 trap 'test/bed/cluster.sh down' EXIT
-eval "$(test/bed/cluster.sh up | grep -o 'export KUBECONFIG=.*')"
+eval "$(grep -o 'export KUBECONFIG=.*' <<<"$up")"
 out/bin/waterline experiment transcode --json out/bench/transcode.json
 test/bed/cluster.sh down
 trap - EXIT

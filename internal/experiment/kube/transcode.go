@@ -322,8 +322,11 @@ func (t *transcode) read(p *corev1.Pod) (experiment.TranscodeJob, error) {
 func wait(ctx context.Context, every, atMost time.Duration, ask func() (notYet string, done bool, err error)) error {
 	for begin := time.Now(); ; {
 		notYet, done, err := ask()
-		if done || err != nil {
-			return errors.Join(err, context.Cause(ctx))
+		if err != nil {
+			return err
+		}
+		if done {
+			return context.Cause(ctx)
 		}
 		if time.Since(begin) > atMost {
 			return fmt.Errorf("not within %v: %s", atMost, notYet)
