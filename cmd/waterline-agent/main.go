@@ -132,6 +132,11 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 			return err
 		}
 	}
+	go func() {
+		if err := trim(ctx, a.Ready); err != nil {
+			log.Warn("the agent keeps more memory than it needs", "err", err)
+		}
+	}()
 	if err := a.Run(ctx); err != nil {
 		return err
 	}
