@@ -1,6 +1,6 @@
 // Package e2e_test runs the agent against a real API server (TestAPI…, rung 4) and as a DaemonSet on real nodes with real
 // kubelets and real pods (TestNode…): on this machine (rung 5a) or in a virtual machine with cgroup v2 and systemd (rung
-// 5b, and TestVM… besides). The cluster is brought up once and goes with this process, however that ends. What must be
+// 5b). The cluster is brought up once and goes with this process, however that ends. What must be
 // built first is built by make test-api, test-node and test-node-v2.
 package e2e_test
 

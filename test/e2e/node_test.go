@@ -269,7 +269,7 @@ func (n *node) testWeights() {
 	want := n.classShares()
 	n.expect(n.t, class, model.Shares, want)
 
-	periods := 130 * time.Second // two of the kubelet's
+	periods := 65 * time.Second // one of the kubelet's
 	if soak {
 		periods = 10 * time.Minute
 	}
