@@ -107,7 +107,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		SyncPeriod: o.syncPeriod, JournalBytes: o.journalBytes, Policy: policy, Log: log,
 	}
 	if o.manifests != "" {
-		cfg.Pods = kube.NewManifests(o.manifests, time.Second, o.allocatable, log)
+		cfg.Pods = kube.NewManifests(o.manifests, time.Second, o.podUID, o.allocatable, log)
 		// There is no kubelet to ask: its defaults count.
 		cfg.Kubelet = func(context.Context) (model.Kubelet, error) { return kube.DefaultKubelet(), nil }
 	} else if err := connect(o, &cfg, len(first.Weight.Namespaces) > 0); err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -64,12 +65,16 @@ type Agent struct {
 	cfg      Config
 	log      *troubles
 	requests chan func() // run by the loop, for those who want to see its state
-	beat     atomic.Int64
+	born     time.Time
+	beat     atomic.Int64           // when the loop last went round, since born; the wall clock may be set meanwhile
 	ready    atomic.Pointer[string] // why it is not ready; nil: it is
 
 	// What follows belongs to the loop.
 	mount     host.Mount
-	watcher   *host.Watcher
+	watcher   *host.Watcher // nil: the kernel had none for us
+	noWatcher error         // why there is none
+	watch     func()        // tries to get one
+	unwatched chan error    // why the watcher ended
 	tree      *host.Tree
 	host      *acthost.Host
 	journal   *journal.Journal
@@ -90,7 +95,10 @@ type Agent struct {
 
 // New returns an agent that does nothing yet.
 func New(cfg Config) *Agent {
-	a := &Agent{cfg: cfg, log: newTroubles(cfg.Log), requests: make(chan func()), follow: map[string]bool{}}
+	a := &Agent{
+		cfg: cfg, log: newTroubles(cfg.Log), requests: make(chan func()), follow: map[string]bool{},
+		born: time.Now(), unwatched: make(chan error, 1),
+	}
 	a.notices = newNotices(cfg.Notify, a.log)
 	a.notReady("starting")
 	return a
@@ -132,11 +140,19 @@ func (a *Agent) Run(ctx context.Context) error {
 	helpers.Go(func() { a.cfg.Pods.Run(ctx) })
 	helpers.Go(func() { a.askKubelet(ctx, kubelets) })
 	helpers.Go(func() { a.notices.run(ctx) })
-	if a.watcher, err = host.NewWatcher(a.mount.Version); err != nil {
-		a.log.report("watch", err)
-	} else {
-		helpers.Go(func() { a.log.report("watch", a.watcher.Run(ctx)) })
+	a.watch = func() {
+		watcher, err := host.NewWatcher(a.mount.Version)
+		if a.noWatcher = err; err != nil {
+			return
+		}
+		a.watcher = watcher
+		helpers.Go(func() {
+			if err := watcher.Run(ctx); err != nil {
+				a.unwatched <- err
+			}
+		})
 	}
+	a.watch()
 	a.loop(ctx, kubelets)
 	if a.tree != nil {
 		a.tree.Close()
@@ -193,20 +209,26 @@ func (a *Agent) askKubelet(ctx context.Context, answers chan<- model.Kubelet) {
 
 // loop waits for something to happen, looks whether it matters, and decides anew if it does.
 func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
-	var watched <-chan struct{}
-	if a.watcher != nil {
-		watched = a.watcher.Wake()
-	}
 	a.loadPolicy()
 	a.pods = a.cfg.Pods.Snapshot()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		podsChanged := false
+		var watched <-chan struct{}
+		if a.watcher != nil {
+			watched = a.watcher.Wake()
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-watched:
+		case err := <-a.unwatched:
+			a.log.report("watch", err)
+			a.watcher, a.noWatcher, a.nextAudit = nil, err, time.Time{}
+			if a.tree != nil {
+				a.tree.Watch(nil)
+			}
 		case <-a.cfg.Pods.Wake():
 			podsChanged = true
 		case kubelet := <-kubelets:
@@ -224,7 +246,7 @@ func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 			time.Sleep(rest)
 		}
 		a.turn(podsChanged)
-		a.beat.Store(time.Now().UnixNano())
+		a.beat.Store(int64(time.Since(a.born)))
 		timer.Reset(a.untilNext())
 	}
 }
@@ -270,31 +292,49 @@ func (a *Agent) turn(podsChanged bool) {
 		a.unsettled = true
 	}
 	audit := a.changes.Overflow || !now.Before(a.nextAudit)
-	if podsChanged || audit || a.changes.Tree {
-		changed, err := a.tree.Scan(a.follows)
-		a.log.report("cgroups", err)
-		a.unsettled = a.unsettled || changed
-		for _, dir := range a.tree.Anew() {
-			a.unsettled = a.host.CheckDir(dir) || a.unsettled
+	if audit && a.watcher == nil {
+		if a.watch(); a.watcher != nil {
+			a.tree.Watch(a.watcher)
 		}
+	}
+	if podsChanged || audit || a.changes.Tree {
+		a.scan()
 	}
 	if audit {
 		a.counts.audits++
 		a.nextAudit = now.Add(a.cfg.SyncPeriod)
 		a.tree.Cover(a.plan.Settings)
-		if a.tree.Blind() {
-			a.nextAudit = now.Add(min(a.cfg.SyncPeriod, time.Second)) // what is not watched must be polled
-		}
 		a.unsettled = a.host.CheckAll() || a.unsettled
 	} else {
 		for name := range a.changes.Files {
 			a.unsettled = a.host.Check(name) || a.unsettled
 		}
 	}
+	if soon := now.Add(time.Second); a.tree.Blind() != nil && soon.Before(a.nextAudit) {
+		a.nextAudit = soon // what is not watched must be polled
+	}
 	if a.unsettled || !a.plan.Next.IsZero() && !now.Before(a.plan.Next) {
 		a.round(now)
 	}
 	a.assess()
+}
+
+// scan looks which cgroups there are.
+func (a *Agent) scan() {
+	changed, err := a.tree.Scan(a.follows)
+	a.log.report("cgroups", err)
+	a.unsettled = a.unsettled || changed
+	for _, dir := range a.tree.Anew() {
+		a.unsettled = a.host.CheckDir(dir) || a.unsettled
+	}
+	blind := a.tree.Blind()
+	switch {
+	case a.watcher == nil:
+		blind = a.noWatcher
+	case errors.Is(blind, fs.ErrNotExist):
+		blind = nil // it went between being listed and being watched, which is no trouble
+	}
+	a.log.report("watch", blind)
 }
 
 // follows is what the tree asks; refollow keeps it.
@@ -405,7 +445,7 @@ func (a *Agent) Ready() error {
 
 // Healthy returns nil while the loop goes round.
 func (a *Agent) Healthy() error {
-	if since := time.Since(time.Unix(0, a.beat.Load())); since > stalled {
+	if since := time.Since(a.born) - time.Duration(a.beat.Load()); since > stalled {
 		return fmt.Errorf("the loop has stood still for %s", since.Round(time.Second))
 	}
 	return nil

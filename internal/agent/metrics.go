@@ -90,7 +90,7 @@ func (a *Agent) metrics() []prometheus.Metric {
 	metric(counter, v1alpha1.MetricAudits, "Complete comparisons of plan and kernel.", float64(a.counts.audits))
 	metric(gauge, v1alpha1.MetricRoundSeconds, "Time that the last round took, from observation to the last write.", a.counts.duration.Seconds())
 	metric(gauge, v1alpha1.MetricPodsKnown, "1 once the pods of this node were listed.", flag(a.pods.Known))
-	metric(gauge, v1alpha1.MetricWatching, "0 while files must be polled for lack of inotify watches.", flag(a.tree != nil && !a.tree.Blind()))
+	metric(gauge, v1alpha1.MetricWatching, "0 while files must be polled for lack of inotify watches.", flag(a.tree != nil && a.tree.Blind() == nil))
 	return all
 }
 

@@ -9,14 +9,15 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// notices passes on what a plan wants people to know: each notice once, for as long as it stands.
+// notices passes on what a plan wants people to know: each notice once, for as long as it stands, and one that comes and
+// goes at most once a minute.
 type notices struct {
 	send func(ctx context.Context, n model.Notice) error
 	log  *troubles
 	wake chan struct{}
 
 	mu       sync.Mutex
-	standing map[string]bool // in the last plan
+	standing map[string]time.Time // in the last plan, or shortly before: when it was passed on
 	queue    []model.Notice
 	bad      map[string]uint64 // bad annotations by key
 }
@@ -25,7 +26,7 @@ type notices struct {
 const mostQueued = 1000
 
 func newNotices(send func(context.Context, model.Notice) error, log *troubles) *notices {
-	return &notices{send: send, log: log, wake: make(chan struct{}, 1), standing: map[string]bool{}, bad: map[string]uint64{}}
+	return &notices{send: send, log: log, wake: make(chan struct{}, 1), standing: map[string]time.Time{}, bad: map[string]uint64{}}
 }
 
 // post takes the notices of a plan.
@@ -35,13 +36,24 @@ func (n *notices) post(all []model.Notice) {
 	if len(all) == 0 && len(n.standing) == 0 {
 		return
 	}
-	standing := make(map[string]bool, len(all))
+	now := time.Now()
+	standing := make(map[string]time.Time, len(all))
 	for _, notice := range all {
 		key := notice.UID + " " + notice.Reason.String()
-		if !n.standing[key] && !standing[key] {
-			n.add(notice)
+		if _, twice := standing[key]; twice {
+			continue
 		}
-		standing[key] = true
+		said, known := n.standing[key]
+		if !known {
+			n.add(notice)
+			said = now
+		}
+		standing[key] = said
+	}
+	for key, said := range n.standing {
+		if _, stands := standing[key]; !stands && now.Sub(said) < time.Minute {
+			standing[key] = said
+		}
 	}
 	n.standing = standing
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // troubles logs what goes wrong without repeating itself: a trouble that stays the same is one line, one that keeps
-// changing its words is a line a minute, and its end is a line.
+// changing its words or comes and goes is a line a minute, and the end of one that was logged is a line.
 type troubles struct {
 	log *slog.Logger
 
@@ -19,6 +19,8 @@ type troubles struct {
 type trouble struct {
 	text   string
 	logged time.Time
+	stands bool // it is not over
+	said   bool // it has been logged since it began
 }
 
 func newTroubles(log *slog.Logger) *troubles {
@@ -29,20 +31,28 @@ func newTroubles(log *slog.Logger) *troubles {
 func (t *troubles) report(what string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	old, troubled := t.last[what]
+	old, known := t.last[what]
 	if err == nil {
-		if troubled {
-			delete(t.last, what)
+		if old.said {
 			t.log.Info("well again", "what", what)
+		}
+		if old.stands {
+			old.stands, old.said = false, false
+			t.last[what] = old
 		}
 		return
 	}
 	t.counts[what]++
 	text := err.Error()
-	if troubled && (old.text == text || time.Since(old.logged) < time.Minute) {
+	if old.said && old.text == text {
 		return
 	}
-	t.last[what] = trouble{text: text, logged: time.Now()}
+	if known && time.Since(old.logged) < time.Minute {
+		old.stands = true
+		t.last[what] = old
+		return
+	}
+	t.last[what] = trouble{text: text, logged: time.Now(), stands: true, said: true}
 	t.log.Warn("trouble", "what", what, "err", text)
 }
 

@@ -52,8 +52,13 @@ func (s State) next(n *model.Node, plan *model.Plan) State {
 			files = slices.Insert(files, i, FileState{File: incident.File})
 		}
 		files[i].note(n, incident)
-		if incident.Kind == model.Overwritten {
+		if incident.Kind == model.Overwritten && !files[i].Fighting {
 			forgetRefusals(files, incident.Dir)
+		}
+	}
+	for i := range files {
+		if files[i].calm(n.Now) {
+			forgetRefusals(files, files[i].Dir)
 		}
 	}
 	files = slices.DeleteFunc(files, func(f FileState) bool {
@@ -70,7 +75,8 @@ func (s State) next(n *model.Node, plan *model.Plan) State {
 func compareFile(f FileState, file model.File) int { return f.File.Compare(file) }
 
 // forgetRefusals lets refused writes be tried again whose surroundings another writer changed: a quota that did not fit
-// into its parent's may fit now.
+// into its parent's may fit now. While somebody fights for the surroundings that proves nothing, and a write would be
+// refused at every answer.
 func forgetRefusals(files []FileState, dir string) {
 	for i := range files {
 		if d := files[i].Dir; strings.HasPrefix(d, dir) || strings.HasPrefix(dir, d) {
@@ -92,6 +98,15 @@ func (f *FileState) note(n *model.Node, incident model.Incident) {
 		f.Since, f.Repairs = n.Now, 0
 	}
 	f.Repairs++
+}
+
+// calm ends a fight that nobody has fought for a while and reports whether it did.
+func (f *FileState) calm(now time.Time) bool {
+	if !f.Fighting || now.Sub(f.Last) <= fightWindow {
+		return false
+	}
+	f.Fighting = false
+	return true
 }
 
 // quiet reports whether nothing is the matter with the file any more.
@@ -116,10 +131,6 @@ func (f *FileState) apply(n *model.Node, plan *model.Plan, s *model.Setting) {
 		f.Refused = nil
 	}
 	if !f.Fighting {
-		return
-	}
-	if n.Now.Sub(f.Last) > fightWindow {
-		f.Fighting = false
 		return
 	}
 	why := model.Reason{Code: model.ForeignWriter, Key: f.Knob.String(), Text: f.Dir, Fix: "stop the other writer; waterline doctor helps to find it"}

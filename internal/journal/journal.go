@@ -73,10 +73,13 @@ func (j *Journal) Append(r *Round) error {
 		}
 	}
 	n, err := j.file.Write(line)
-	j.size += int64(n)
 	if err != nil {
+		if n > 0 && j.file.Truncate(j.size) != nil { // the disk is full: half a line would spoil the next one too
+			j.size += int64(n)
+		}
 		return fmt.Errorf("appending to the journal: %w", err)
 	}
+	j.size += int64(n)
 	return nil
 }
 

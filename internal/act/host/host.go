@@ -40,6 +40,7 @@ type file struct {
 	f       *os.File // nil: not open
 	fd      int      // of f
 	inode   uint64
+	writes  bool       // f is open for writing
 	found   cgroup.Raw // when it was last read
 	exists  bool       // it was there when last looked at
 	stale   bool       // to be read in this round
@@ -111,9 +112,10 @@ func (h *Host) CheckDir(dir string) bool {
 	return any
 }
 
-// CheckAll is [Host.Check] for every file of the last plan. It allocates nothing while nothing deviates.
+// CheckAll is [Host.Check] for every file of the last plan. It also reports true while the undo record on disk is behind.
+// It allocates nothing while nothing deviates.
 func (h *Host) CheckAll() bool {
-	any := false
+	any := h.undo.Unsaved()
 	for _, f := range h.files {
 		if f.setting.Hold.Code == "" && h.deviates(f) {
 			any = true
@@ -213,6 +215,9 @@ func (h *Host) take() ([]model.Incident, error) {
 		err := h.writeFile(f, step.To)
 		var errno unix.Errno
 		switch {
+		case errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES):
+			f.stale = true // that is about the mount, not about the value: it may be writable next time
+			errs = append(errs, err)
 		case err == nil:
 			h.undo.Wrote(step.File)
 			h.stats.Writes[step.Knob]++
@@ -277,6 +282,7 @@ func (h *Host) read(f *file) error {
 func (h *Host) open(f *file) error {
 	name := path.Join(f.setting.Dir, cgroup.FileName(h.version, f.setting.Knob))
 	opened, err := h.root.OpenFile(name, os.O_RDWR, 0)
+	f.writes = err == nil
 	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) {
 		opened, err = h.root.Open(name) // what cannot be written can still be explained
 	}
@@ -292,7 +298,29 @@ func (h *Host) open(f *file) error {
 	return nil
 }
 
+// reopen opens a file for writing that could only be read when it was opened: the mount was read-only then. A file of the
+// same name in another group than the one that is on record is not written.
+func (h *Host) reopen(f *file) error {
+	inode := f.inode
+	f.close()
+	if err := h.open(f); err != nil {
+		return err
+	}
+	switch {
+	case f.inode != inode:
+		return fmt.Errorf("opening %s in %s again: %w", f.setting.Knob, f.setting.Dir, unix.ENODEV)
+	case !f.writes:
+		return fmt.Errorf("opening %s in %s for writing: %w", f.setting.Knob, f.setting.Dir, unix.EROFS)
+	}
+	return nil
+}
+
 func (h *Host) writeFile(f *file, raw cgroup.Raw) error {
+	if !f.writes {
+		if err := h.reopen(f); err != nil {
+			return err
+		}
+	}
 	text := cgroup.Append(h.buf[:0], h.version, f.setting.Knob, raw)
 	// pwrite, because v2 files can be polled: File.WriteAt would wait for ever where the kernel says EAGAIN.
 	if _, err := unix.Pwrite(f.fd, text, 0); err != nil {

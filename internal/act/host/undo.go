@@ -41,6 +41,7 @@ type Record struct {
 	Before *cgroup.Raw `json:"before,omitempty"`
 
 	unsaved bool
+	saved   *cgroup.Raw // Ours in the newest version of this record that is on disk; nil: none is
 }
 
 // undoFile is the record on disk, behind a line with its version and checksum.
@@ -94,6 +95,7 @@ func (u *Undo) parse(content []byte) error {
 			return fmt.Errorf("%w: %s names the file %q in %q", ErrDamaged, u.path, e.Knob, e.Dir)
 		}
 		record := e.Record
+		record.saved = &e.Ours
 		u.records[model.File{Dir: e.Dir, Knob: knob}] = &record
 	}
 	return nil
@@ -139,11 +141,16 @@ func (u *Undo) Wrote(name model.File) {
 	}
 }
 
-// Safe reports whether the write announced by [Undo.Take] could be undone if we were killed after it.
+// Safe reports whether the write announced by [Undo.Take] could be undone if we were killed after it: its record is on
+// disk, or, while the disk takes nothing, at least an older one that knows the value as ours. Then a way back stands,
+// though not to the newest value of the other writer; that is better than to leave the file to it.
 func (u *Undo) Safe(name model.File, inode uint64) bool {
 	r := u.records[name]
-	return r != nil && r.Inode == inode && !r.unsaved
+	return r != nil && r.Inode == inode && (!r.unsaved || r.saved != nil && *r.saved == r.Ours)
 }
+
+// Unsaved reports whether the record on disk is behind, because the last [Undo.Save] failed.
+func (u *Undo) Unsaved() bool { return u.unsaved }
 
 // Forget drops the record of a file.
 func (u *Undo) Forget(name model.File) {
@@ -193,7 +200,8 @@ func (u *Undo) Save() error {
 		return fmt.Errorf("replacing the undo record: %w", err)
 	}
 	for _, r := range u.records {
-		r.unsaved = false
+		ours := r.Ours
+		r.unsaved, r.saved = false, &ours
 	}
 	u.unsaved = false
 	return nil

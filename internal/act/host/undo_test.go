@@ -65,7 +65,8 @@ func TestUndoKeepsTheirs(t *testing.T) {
 	}
 }
 
-// TestUndoFullDisk checks that nothing new is safe while the record cannot be written, and what was safe stays so.
+// TestUndoFullDisk checks that nothing new is safe while the record cannot be written, that what was safe stays so, and
+// that nothing is lost when it can be written again.
 func TestUndoFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	u := open(t, filepath.Join(dir, "undo"))
@@ -79,13 +80,24 @@ func TestUndoFullDisk(t *testing.T) {
 		t.Error("a repair that the record covers is refused")
 	}
 	u.Take(shares, 1, 300, 2048)
-	if err := u.Save(); err == nil || u.Safe(shares, 1) {
-		t.Errorf("a value that is not on record would be lost: %v", err)
+	if err := u.Save(); err == nil || !u.Unsaved() || !u.Safe(shares, 1) {
+		t.Errorf("a repair is refused, although the record on disk knows the value as ours and has a way back: %v", err)
+	}
+	u.Take(shares, 1, 2048, 4096)
+	if u.Safe(shares, 1) {
+		t.Error("a value of ours that is not on record would be taken for another writer's")
 	}
 	quota := model.File{Dir: shares.Dir, Knob: model.Quota}
 	u.Take(quota, 1, 100_000, model.Unlimited)
 	if u.Safe(quota, 1) {
 		t.Error("a new file is taken over without a record")
+	}
+	u.path = filepath.Join(dir, "undo")
+	if err := u.Save(); err != nil || u.Unsaved() || !u.Safe(shares, 1) || !u.Safe(quota, 1) {
+		t.Errorf("not safe though it is on disk: %v", err)
+	}
+	if r, ok := open(t, u.path).Get(shares, 1); !ok || r.Theirs != 300 || r.Ours != 4096 {
+		t.Errorf("on record is %+v, want theirs 300, ours 4096", r)
 	}
 }
 

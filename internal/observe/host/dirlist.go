@@ -12,6 +12,9 @@ import (
 // errStale says that a directory kept open was removed.
 var errStale = errors.New("the directory was removed")
 
+// errCovered says that another directory stands at a path.
+var errCovered = errors.New("another one stands there")
+
 // dirLister lists the directories in one directory that it keeps open.
 type dirLister struct {
 	path    string
@@ -33,6 +36,26 @@ func (d *dirLister) close() {
 func (d *dirLister) readOnly() bool {
 	var st unix.Statfs_t
 	return d.fd >= 0 && unix.Fstatfs(d.fd, &st) == nil && st.Flags&unix.ST_RDONLY != 0
+}
+
+// moved returns an error if what stands at the path is no longer what is kept open: the file system was unmounted or
+// covered. What is open can still be used, and it becomes the same again when it is mounted again.
+func (d *dirLister) moved() error {
+	var open, named unix.Stat_t
+	if d.fd < 0 {
+		return nil
+	}
+	err := unix.Fstat(d.fd, &open)
+	if err == nil {
+		err = unix.Stat(d.path, &named)
+	}
+	if err == nil && (named.Dev != open.Dev || named.Ino != open.Ino) {
+		err = errCovered
+	}
+	if err != nil {
+		return fmt.Errorf("%s is no longer the directory that was found there, is the cgroup file system still mounted?: %w", d.path, err)
+	}
+	return nil
 }
 
 // list reads the directory and reports whether it lists other directories than last time. One that is not there lists

@@ -27,7 +27,7 @@ type Tree struct {
 	pods    map[string]*podDir // by UID
 	buf     []byte
 	model   model.Tree
-	blind   bool            // a directory could not be watched
+	blind   error           // why a directory could not be watched
 	covered map[string]bool // directories below the pods' that Cover watches; false: the kernel had no watch left
 	anew    []string        // directories that the last scan found to be others than before
 }
@@ -58,17 +58,35 @@ func NewTree(m Mount, l cgroup.Layout, w *Watcher) *Tree {
 // Model returns the tree as it was last scanned. The value is never changed afterwards.
 func (t *Tree) Model() model.Tree { return t.model }
 
-// Blind reports whether changes may go unnoticed until the next scan because something could not be watched.
-func (t *Tree) Blind() bool {
-	if t.watcher == nil || t.blind {
-		return true
+// Blind returns why changes may go unnoticed until the next scan: nothing is watched, or not everything could be. Nil
+// means that they do not.
+func (t *Tree) Blind() error {
+	if t.watcher == nil {
+		return ErrNoWatches
+	}
+	if t.blind != nil {
+		return t.blind
 	}
 	for _, watched := range t.covered {
 		if !watched {
-			return true
+			return ErrNoWatches
 		}
 	}
-	return false
+	return nil
+}
+
+// Watch watches with another watcher from the next scan on, or with none if it is nil.
+func (t *Tree) Watch(w *Watcher) {
+	t.watcher = w
+	clear(t.covered)
+	for _, d := range t.classes {
+		d.watched = false
+	}
+	for _, p := range t.pods {
+		if p.lister != nil {
+			p.lister.watched = false
+		}
+	}
 }
 
 // Anew returns the directories that were, at the last scan, no longer the same as at the scan before: removed and made
@@ -95,7 +113,7 @@ func (t *Tree) Close() {
 // are idle. A followed pod is watched before it is listed, so that nothing written after the scan goes unseen. It reports
 // whether anything is different from the last scan.
 func (t *Tree) Scan(follow func(uid string) bool) (changed bool, err error) {
-	t.blind, t.anew = false, t.anew[:0]
+	t.blind, t.anew = nil, t.anew[:0]
 	dirsChanged := false
 	for q, lister := range t.classes {
 		c, listErr := t.list(lister, t.model.Class(model.QoSClass(q)))
@@ -113,6 +131,9 @@ func (t *Tree) Scan(follow func(uid string) bool) (changed bool, err error) {
 		c, podErr := t.inspect(p, follow(uid))
 		changed = changed || c
 		err = errors.Join(err, podErr)
+	}
+	if t.blind != nil && !errors.Is(t.blind, ErrNoWatches) {
+		err = errors.Join(err, t.classes[model.Guaranteed].moved())
 	}
 	if changed {
 		pods := make(map[string]model.PodGroup, len(t.pods))
@@ -237,8 +258,14 @@ func (t *Tree) forget(p *podDir) {
 func (t *Tree) list(d *dirLister, dir string) (changed bool, err error) {
 	for range 2 {
 		if !d.watched && t.watcher != nil {
-			d.watched = t.watcher.Add(d.path, dir) == nil
-			t.blind = t.blind || !d.watched // no watches left, or the directory is still to come
+			watchErr := t.watcher.Add(d.path, dir)
+			d.watched = watchErr == nil
+			if errors.Is(watchErr, ErrNoWatches) {
+				watchErr = ErrNoWatches // the same words, whichever directory comes first
+			}
+			if t.blind == nil {
+				t.blind = watchErr // or the directory is still to come, or already gone
+			}
 		}
 		changed, err = d.list(t.buf)
 		if !errors.Is(err, errStale) {

@@ -16,9 +16,9 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// ErrNoWatches is in the chain of an error that means that the kernel has no inotify instance or watch left for us
-// (fs.inotify.max_user_instances, fs.inotify.max_user_watches). What is not watched must be polled.
-var ErrNoWatches = errors.New("no inotify watches left")
+// ErrNoWatches is in the chain of an error that means that the kernel has no inotify instance or watch left for us. What
+// is not watched must be polled.
+var ErrNoWatches = errors.New("no inotify watches left: raise fs.inotify.max_user_instances and fs.inotify.max_user_watches")
 
 // calm is how long the watcher rests after each batch of events. It bounds what a writer in a tight loop can make us
 // spend, and is well below the time within which a foreign write must be answered.
@@ -80,6 +80,9 @@ func (w *Watcher) Add(path, dir string) error {
 	if err != nil {
 		return fmt.Errorf("watching %s: %w", path, err)
 	}
+	if old, watched := w.watches[dir]; watched && old != int32(wd) {
+		delete(w.dirs, old) // of a directory that is gone, in case the kernel dropped the event that said so
+	}
 	w.dirs[int32(wd)] = dir
 	w.watches[dir] = int32(wd)
 	return nil
@@ -125,6 +128,7 @@ func (w *Watcher) Take(changes *Changes) {
 
 // Run reads events until the context ends.
 func (w *Watcher) Run(ctx context.Context) error {
+	defer w.file.Close()
 	stop := context.AfterFunc(ctx, func() { _ = w.file.Close() })
 	defer stop()
 	rest := time.NewTimer(0)

@@ -24,10 +24,12 @@ import (
 // needs metadata.uid, because the pod's cgroup is named after it. Namespaces may stand there too, for their labels.
 type Manifests struct {
 	*collection
-	dir   string
-	every time.Duration
-	log   *slog.Logger
-	files map[string]manifestFile
+	dir     string
+	every   time.Duration
+	selfUID string
+	log     *slog.Logger
+	trouble string // with the directory, as it was last logged
+	files   map[string]manifestFile
 }
 
 // manifestFile is one file as it was last read. When it cannot be read any more, the pods that it had stay.
@@ -39,22 +41,22 @@ type manifestFile struct {
 }
 
 // NewManifests follows the *.yaml, *.yml and *.json files in a directory, looking for changes at an interval.
-// allocatableMilli is the CPU that pods may request on this node, in milli-cores.
-func NewManifests(dir string, every time.Duration, allocatableMilli int64, log *slog.Logger) *Manifests {
-	m := &Manifests{collection: newCollection(1), dir: dir, every: every, log: log, files: map[string]manifestFile{}}
+// selfUID is the UID of the agent's own pod, allocatableMilli the CPU that pods may request on this node, in milli-cores.
+func NewManifests(dir string, every time.Duration, selfUID string, allocatableMilli int64, log *slog.Logger) *Manifests {
+	m := &Manifests{collection: newCollection(1), dir: dir, every: every, selfUID: selfUID, log: log, files: map[string]manifestFile{}}
 	m.allocatable = allocatableMilli
 	return m
 }
 
 // Run keeps the collection up to date until the context ends. A file that cannot be read is logged once for each time that
-// it changes.
+// it changes, a directory that cannot be read once.
 func (m *Manifests) Run(ctx context.Context) {
 	tick := time.NewTicker(m.every)
 	defer tick.Stop()
 	for {
-		if changed, err := m.scan(); err != nil {
-			m.log.Warn("reading pod manifests", "err", err)
-		} else if changed || m.missing > 0 {
+		changed, err := m.scan()
+		m.report(err)
+		if err == nil && (changed || m.missing > 0) {
 			m.publish()
 		}
 		select {
@@ -63,6 +65,22 @@ func (m *Manifests) Run(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+// report logs what is wrong with the directory when that changes.
+func (m *Manifests) report(err error) {
+	trouble := ""
+	if err != nil {
+		trouble = err.Error()
+	}
+	switch {
+	case trouble == m.trouble:
+	case trouble == "":
+		m.log.Info("pod manifests can be read again")
+	default:
+		m.log.Warn("reading pod manifests; what they said before stays in force", "err", trouble)
+	}
+	m.trouble = trouble
 }
 
 // scan reads the files that changed.
@@ -108,7 +126,7 @@ func (m *Manifests) publish() {
 		clear(m.namespaces)
 		for _, name := range slices.Sorted(maps.Keys(m.files)) {
 			for _, p := range m.files[name].pods {
-				if pod, ok := Pod(p, ""); ok {
+				if pod, ok := Pod(p, m.selfUID); ok {
 					m.pods[podKey(p)] = pod
 				}
 			}

@@ -92,7 +92,7 @@ func TestManifests(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m := NewManifests(dir, time.Millisecond, 2000, slog.New(slog.DiscardHandler))
+	m := NewManifests(dir, time.Millisecond, "", 2000, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { m.Run(ctx); close(done) }()
