@@ -23,11 +23,11 @@ const (
 
 // kernelArgs are the guest's command line. A panic ends qemu at once, because it restarts and qemu does not.
 func kernelArgs() []string {
-	return []string{
+	return append([]string{
 		"console=ttyS0", "quiet", "panic=-1", "oops=panic",
 		"psi=1", "cgroup_no_v1=all",
 		"mitigations=off", "no5lvl", "random.trust_cpu=on",
-	}
+	}, ClockArgs()...)
 }
 
 func qemuArgs(c Config) []string {

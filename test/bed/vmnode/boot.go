@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"strconv"
+	"strings"
 
 	"github.com/waterline-io/waterline/test/bed/vm"
 	"github.com/waterline-io/waterline/test/bed/vm/cpio"
@@ -82,7 +83,7 @@ func Command(initramfs string, c Config) []string {
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
 		"-kernel", c.Kernel, "-initrd", initramfs,
 		"-append", "console=ttyS0 quiet panic=-1 psi=1 net.ifnames=0 mitigations=off no5lvl nokaslr random.trust_cpu=on " +
-			"systemd.show_status=0 systemd.unified_cgroup_hierarchy=1",
+			"systemd.show_status=0 systemd.unified_cgroup_hierarchy=1 " + strings.Join(vm.ClockArgs(), " "),
 		"-drive", "if=none,id=root,format=raw,snapshot=on,cache=unsafe,file=" + c.Image, "-device", "virtio-blk-pci,drive=root",
 		"-netdev", fmt.Sprintf("user,id=net,ipv6=off,hostfwd=tcp:%s:%d-:%d,hostfwd=tcp:%s:%d-:%d",
 			c.Control, controlPort, controlPort, Address, kubeletPort, kubeletPort),
