@@ -80,11 +80,11 @@ func (n *node) agent() corev1.Pod {
 }
 
 // manifest returns that of a pod that the scheduler can only put on the node. It burns CPU if burn is set, in four
-// processes: with one for each CPU, where they happen to run makes more of a difference than their weights.
+// processes that are spread evenly over the CPUs: where they happen to run would make as much of a difference as weights.
 func (n *node) manifest(name, annotations, resources string, burn bool) string {
 	script := "sleep 1000000"
 	if burn {
-		script = "for i in 1 2 3; do while :; do :; done & done; while :; do :; done"
+		script = "n=$(nproc); for i in 1 2 3 4; do taskset $(printf %x $((1 << i % n))) sh -c 'while :; do :; done' & done; wait"
 	}
 	return fmt.Sprintf(`
 apiVersion: v1
