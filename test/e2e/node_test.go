@@ -141,11 +141,11 @@ func (n *node) classShares() int64 {
 // usage returns the CPU time that a group has used.
 func (n *node) usage(dir string) time.Duration {
 	n.t.Helper()
-	file, unit := "cpuacct.usage", time.Nanosecond
+	file, unit := n.Path+"/../cpuacct/"+dir+"/cpuacct.usage", time.Nanosecond
 	if n.Version == cgroup.V2 {
-		file, unit = "cpu.stat", time.Microsecond
+		file, unit = n.Path+"/"+dir+"/cpu.stat", time.Microsecond
 	}
-	content, err := n.readFile(n.Path + "/" + dir + "/" + file)
+	content, err := n.readFile(file)
 	if err != nil {
 		n.t.Fatal(err)
 	}
