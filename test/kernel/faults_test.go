@@ -208,8 +208,10 @@ func TestOverflow(t *testing.T) {
 // others use them up: it must look often instead, say so once, and watch when there are some. The limits are those of a
 // user namespace, so that nobody else runs out of them.
 func TestNoWatches(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ limit, value string }{{"max_inotify_instances", "0"}, {"max_inotify_watches", "2"}} {
 		t.Run(c.limit, func(t *testing.T) {
+			t.Parallel()
 			n := newNode(t)
 			manifests := t.TempDir()
 			a, other := n.pod(model.Burstable, "a", 500), n.pod(model.Burstable, "other", 500)
@@ -257,6 +259,7 @@ func TestNoWatches(t *testing.T) {
 // TestMount walks an agent through what may become of its cgroup mount: read-only at first, then writable, unmounted,
 // covered by something else, and there again.
 func TestMount(t *testing.T) {
+	t.Parallel() // it mostly waits
 	n := newNode(t)
 	manifests, root := t.TempDir(), t.TempDir()
 	target := root
@@ -334,6 +337,7 @@ func TestMount(t *testing.T) {
 // TestFullDisk fills the file system of the run directory. What has no way back must not be written then, what is on
 // record already must be kept up, and when there is space again everything must come right by itself.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	manifests, runDir := t.TempDir(), t.TempDir()
 	class := n.layout.Class(model.Burstable)
@@ -431,7 +435,11 @@ func TestClock(t *testing.T) {
 		stepped += by
 	}
 	defer func() { step(-stepped) }()
-	for _, by := range []time.Duration{time.Hour, -2 * time.Hour, time.Hour, 24 * time.Hour, -48 * time.Hour} {
+	steps := []time.Duration{time.Hour, -2 * time.Hour, time.Hour}
+	if soak() {
+		steps = append(steps, 24*time.Hour, -48*time.Hour, time.Millisecond, -time.Second, time.Minute)
+	}
+	for _, by := range steps {
 		audits, cpu, begin := d.metric(v1alpha1.MetricAudits), d.cpu(), time.Now()
 		step(by)
 		for _, path := range []string{"/healthz", "/readyz"} {

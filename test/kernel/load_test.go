@@ -88,10 +88,12 @@ func (n *node) measured(dir string, right int64, begin time.Time) time.Duration 
 // weight, the work for it must be bounded, and nothing may be left of them: no open file, watch, thread, goroutine, memory
 // or record.
 func TestCrowd(t *testing.T) {
-	const crowd, batch = 250, 50
-	period := 5 * time.Second // that they come in
-	if soak() {
+	crowd, batch, period := 250, 50, 5*time.Second // that they come in
+	switch {
+	case soak():
 		period = time.Minute
+	case emulated():
+		crowd = 100 // ten times as slow
 	}
 	n := newNode(t)
 	manifests := t.TempDir()
@@ -148,7 +150,7 @@ func TestCrowd(t *testing.T) {
 	for from := 0; from < crowd; from += batch {
 		announce(from, from+batch)
 		for i := from; i < from+batch; i++ {
-			next := time.Now().Add(period / crowd)
+			next := time.Now().Add(period / time.Duration(crowd))
 			created := time.Now()
 			took = append(took, n.measured(create(i), shares(i), created))
 			time.Sleep(time.Until(next))
@@ -162,7 +164,7 @@ func TestCrowd(t *testing.T) {
 	if limit := 500 * time.Millisecond; p99 > limit && !emulated() {
 		t.Errorf("p99 %s from cgroup to weight, want at most %s", p99, limit)
 	}
-	if more > 6*crowd {
+	if more > float64(6*crowd) {
 		t.Errorf("%v rounds for %d pods", more, crowd)
 	}
 	if limit := 10 * time.Second; used > limit && !emulated() {
@@ -231,8 +233,11 @@ func TestStarved(t *testing.T) {
 	time.Sleep(time.Second)
 
 	repairs := 100
-	if soak() {
+	switch {
+	case soak():
 		repairs = 1000
+	case emulated():
+		repairs = 40
 	}
 	var took []time.Duration
 	for i := range repairs {
