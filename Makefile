@@ -65,7 +65,7 @@ test-vm: build vm ## rung 3: the same suite and the demo on cgroup v2, in a virt
 	@mkdir -p $(OUT)/test
 	go test -c -o $(OUT)/test/kernel.test ./test/kernel
 	$(VMRUN) -file $(OUT)/test/kernel.test=/t/kernel.test -file $(BIN)/waterline=/bin/waterline -file $(BIN)/waterline-agent=/bin/waterline-agent \
-		-e CI=$(CI) -e WATERLINE_BIN=/bin -o $(OUT)/test/vm \
+		-e CI=$(CI) -e WATERLINE_SOAK=$(WATERLINE_SOAK) -e WATERLINE_BIN=/bin -timeout $(if $(WATERLINE_SOAK),3h,15m) -o $(OUT)/test/vm \
 		-run 'kernel: /t/kernel.test' -run 'demo: /bin/waterline demo --out /out'
 
 HELM := $(BIN)/helm

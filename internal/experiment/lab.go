@@ -122,8 +122,8 @@ func (l *lab) create(pods ...*pod) error {
 }
 
 // startAgent runs the real agent in a pod of its own, as its DaemonSet does. Where there is a cluster the agent knows its
-// own pod by its UID and gives it this weight by itself. It does not look for itself among manifests, so the annotation
-// says the same; either way its weight must be counted in, or the pods beside it would not weigh what they ask for.
+// own pod by its UID and gives it this weight by itself. Here the annotation says the same, because its weight must be
+// counted in, or the pods beside it would not weigh what they ask for.
 func (l *lab) startAgent() error {
 	p := &pod{name: "agent", qos: model.Burstable, requestMilli: 10, shares: agentShares}
 	if err := l.create(p); err != nil {

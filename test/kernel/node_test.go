@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
@@ -159,7 +161,7 @@ func within(t testing.TB, what string, holds func() bool, instead func() string)
 	t.Fatalf("not within 10 s: %s; instead %s", what, instead())
 }
 
-// remove removes a group with everything below it. Nothing runs in there.
+// remove removes a group with everything below it. Nothing runs in there any more.
 func (n *node) remove(dir string) {
 	entries, _ := os.ReadDir(n.path(dir))
 	for _, e := range entries {
@@ -167,7 +169,12 @@ func (n *node) remove(dir string) {
 			n.remove(dir + "/" + e.Name())
 		}
 	}
-	if err := os.Remove(n.path(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := os.Remove(n.path(dir))
+	for deadline := time.Now().Add(3 * time.Second); errors.Is(err, unix.EBUSY) && time.Now().Before(deadline); {
+		time.Sleep(5 * time.Millisecond) // a process that was killed is in its group until it has left the kernel
+		err = os.Remove(n.path(dir))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		n.t.Errorf("cleaning up: %v", err)
 	}
 }

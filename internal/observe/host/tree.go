@@ -254,7 +254,8 @@ func (t *Tree) forget(p *podDir) {
 }
 
 // list watches and lists a directory, in this order. When the directory turns out to be another one than last time, the
-// watch went with the old one and is set again.
+// watch is set again. The old one must be removed: the kernel takes it away only together with the inode, which the watch
+// itself can keep (seen on 6.18: after 1,000 pods had come and gone, 120 watches were left).
 func (t *Tree) list(d *dirLister, dir string) (changed bool, err error) {
 	for range 2 {
 		if !d.watched && t.watcher != nil {
@@ -271,7 +272,10 @@ func (t *Tree) list(d *dirLister, dir string) (changed bool, err error) {
 		if !errors.Is(err, errStale) {
 			return changed, err
 		}
-		d.watched = false
+		if d.watched {
+			t.watcher.Remove(dir)
+			d.watched = false
+		}
 		t.anew = append(t.anew, dir)
 	}
 	return changed, err

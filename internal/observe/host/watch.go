@@ -81,7 +81,8 @@ func (w *Watcher) Add(path, dir string) error {
 		return fmt.Errorf("watching %s: %w", path, err)
 	}
 	if old, watched := w.watches[dir]; watched && old != int32(wd) {
-		delete(w.dirs, old) // of a directory that is gone, in case the kernel dropped the event that said so
+		delete(w.dirs, old) // of a directory that is gone
+		_, _ = unix.InotifyRmWatch(w.fd, uint32(old))
 	}
 	w.dirs[int32(wd)] = dir
 	w.watches[dir] = int32(wd)
