@@ -28,7 +28,7 @@ type Tree struct {
 	buf     []byte
 	model   model.Tree
 	blind   error           // why a directory could not be watched
-	covered map[string]bool // directories below the pods' that Cover watches; false: the kernel had no watch left
+	covered map[string]bool // containers' directories that Cover watches; false: the kernel had no watch left
 	anew    []string        // directories that the last scan found to be others than before
 }
 
@@ -164,10 +164,21 @@ func (t *Tree) Cover(settings []model.Setting) {
 	}
 	for i := range settings {
 		dir := settings[i].Dir
-		if !t.watcher.Watches(dir) {
+		if t.inPod(dir) && !t.watcher.Watches(dir) {
 			t.covered[dir] = !errors.Is(t.watcher.Add(filepath.Join(t.mount.Path, dir), dir), ErrNoWatches)
 		}
 	}
+}
+
+// inPod reports whether a directory is one in a pod's directory.
+func (t *Tree) inPod(dir string) bool {
+	above := dir[:max(strings.LastIndexByte(dir, '/'), 0)]
+	for q := range t.classes {
+		if class := t.model.Class(model.QoSClass(q)); above == class || dir == class {
+			return false
+		}
+	}
+	return true
 }
 
 // update brings the set of pods to what the class directories list.
