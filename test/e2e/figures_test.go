@@ -25,9 +25,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	acthost "github.com/waterline-io/waterline/internal/act/host"
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/experiment"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/host"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
@@ -71,6 +73,7 @@ func TestAPIFigures(t *testing.T) {
 		"--pod-uid", agentUID, "--kubepods", c.layout.Root, "--run-dir", c.runDir, "--listen", "127.0.0.1:19464", "--local", "127.0.0.1:19465")
 	c.converge()
 	c.cost(pid, idle, "110", metrics)
+	metrics["allocs_per_tick"] = c.allocs()
 
 	c.latencies(events, "", metrics)
 	hog, _ := c.create("hog", "262144", corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")})
@@ -98,7 +101,7 @@ func TestAPIFigures(t *testing.T) {
 		t.Logf("%-36s %8.2f", key, metrics[key])
 	}
 	for key, most := range map[string]float64{
-		"cpu_millicores_110": 20, "cpu_millicores_250": 40, "rss_mib_110": 40, "rss_mib_250": 50,
+		"allocs_per_tick": 0, "cpu_millicores_110": 20, "cpu_millicores_250": 40, "rss_mib_110": 40, "rss_mib_250": 50,
 		"event_to_kernel_p99_ms": 500, "repair_p99_ms": 200, "create_to_weight_p99_ms": 200,
 		"event_to_kernel_hog_p99_ms": 1000, "repair_hog_p99_ms": 400, "create_to_weight_hog_p99_ms": 400,
 	} {
@@ -212,6 +215,46 @@ func (c *crowd) cost(pid int, over time.Duration, suffix string, metrics map[str
 		c.t.Fatal(err)
 	}
 	metrics["rss_mib_"+suffix] = kib / 1024
+}
+
+// allocs returns how many allocations an audit of the node makes that finds nothing. It is made here, with the agent's own
+// parts, beside the agent.
+func (c *crowd) allocs() float64 {
+	c.t.Helper()
+	undo, err := acthost.OpenUndo(filepath.Join(c.t.TempDir(), "undo"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	files, err := acthost.New(c.Version, c.Path, undo)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer files.Close()
+	watcher, err := host.NewWatcher(c.Version)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	tree := host.NewTree(c.Mount, c.layout, watcher)
+	defer tree.Close()
+	var plan model.Plan
+	for i, dir := range c.pods {
+		plan.Settings = append(plan.Settings, model.Setting{File: model.File{Dir: dir, Knob: model.Shares}, Value: c.shares[i]})
+	}
+	slices.SortFunc(plan.Settings, func(a, b model.Setting) int { return a.File.Compare(b.File) })
+	all := func(string) bool { return true }
+	if _, err := tree.Scan(all); err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := files.Apply(&plan); err != nil {
+		c.t.Fatal(err)
+	}
+	return testing.AllocsPerRun(50, func() {
+		changed, err := tree.Scan(all)
+		tree.Cover(plan.Settings)
+		if deviates := files.CheckAll(); changed || deviates || err != nil {
+			c.t.Fatalf("nothing changed, but an audit finds %v, %v, %v", changed, deviates, err)
+		}
+	})
 }
 
 // cpuTime returns a process's CPU time by /proc/PID/stat, in steps of 10 ms.
