@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -172,6 +173,14 @@ func TestOverflow(t *testing.T) {
 		if err := unix.Kill(d.pid, unix.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
+		// The signal takes its time to reach every thread.
+		within(t, "a stop", func() bool {
+			tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", d.pid))
+			return !slices.ContainsFunc(tasks, func(task string) bool {
+				stat, _ := os.ReadFile(task)
+				return !strings.Contains(string(stat), ") T ")
+			})
+		}, func() string { return "it runs" })
 		// Two files in turn: the kernel merges an event with the one before if they are equal.
 		for j := range queue/2 + 100 {
 			n.set(a, model.Shares, int64(3000+j%2*27))
