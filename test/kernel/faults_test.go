@@ -100,7 +100,11 @@ func TestFight(t *testing.T) {
 	if got := repairs() - before; got > 2*took+5 {
 		t.Errorf("%v repairs within %.1f s, want about one a second", got, took)
 	}
-	if got := (d.cpu() - cpu).Seconds() / took; got > 0.5 {
+	most := 0.5
+	if emulated() {
+		most = 1 // ten times as slow; a loop without a rest would have its CPU and more
+	}
+	if got := (d.cpu() - cpu).Seconds() / took; got > most {
 		t.Errorf("the fight costs %.2f CPU", got)
 	} else {
 		t.Logf("repairs until known: %.0f; then %.2f a second at %.3f CPU", before, (repairs()-before)/took, got)
