@@ -280,6 +280,13 @@ func (c *crowd) cpuTime(pid int) time.Duration {
 // was patched (from the API server's answer), somebody else overwrote the weight, and the pod's cgroup appeared.
 func (c *crowd) latencies(events int, condition string, metrics map[string]float64) {
 	c.t.Helper()
+	// The reader must not wait for a CPU where the agent does not: it is the agent's time that is measured.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, -20); err != nil {
+		c.t.Fatal(err)
+	}
+	defer func() { _ = unix.Setpriority(unix.PRIO_PROCESS, 0, 0) }()
 	measure := func(name string, event func(i int) (dir string, shares int64)) {
 		c.t.Helper()
 		var took, blind []float64
@@ -355,6 +362,7 @@ func (c *crowd) until(dir string, shares int64) (took, blind float64) {
 		if now.Sub(began) > 10*time.Second {
 			c.t.Fatalf("%s did not become %d within 10 s", dir, shares)
 		}
-		time.Sleep(50 * time.Microsecond)
+		look := unix.NsecToTimespec((50 * time.Microsecond).Nanoseconds())
+		_ = unix.Nanosleep(&look, nil) // of this thread, which time.Sleep is not
 	}
 }
