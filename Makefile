@@ -24,7 +24,7 @@ demo: build ## show on this machine's kernel that twice the weight gets twice th
 demo-vm: build vm ## the same on cgroup v2, in a virtual machine
 	$(VMRUN) -file $(BIN)/waterline=/bin/waterline -file $(BIN)/waterline-agent=/bin/waterline-agent -o $(OUT)/demo-vm -- /bin/waterline demo --out /out
 
-test: packages ## everything, in short forms: all rungs of the test bed (root; 45 minutes on a new machine, 15 warm)
+test: packages ## everything, in short forms: all rungs of the test bed (root; 45 minutes on a new machine, 20 warm)
 	test/rungs.sh short
 
 soak: packages ## the same tests in their full forms (hours)
