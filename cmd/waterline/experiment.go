@@ -42,14 +42,10 @@ func experimentCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, _ := experiment.Find(args[0])
-			progress := newProgress(cmd.ErrOrStderr())
-			cfg.Progress = progress.show
-			result, err := e.Run(cmd.Context(), cfg)
-			progress.end()
-			if err != nil {
-				return fmt.Errorf("experiment %s: %w", e.Name, err)
-			}
-			return present(cmd.OutOrStdout(), &result, jsonFile, svgFile)
+			return show(cmd, e.Name, jsonFile, svgFile, func(progress func(experiment.Progress)) (experiment.Result, error) {
+				cfg.Progress = progress
+				return e.Run(cmd.Context(), cfg)
+			})
 		},
 	}
 	flags := cmd.Flags()
@@ -92,6 +88,17 @@ func experimentHelp() string {
 	b.WriteString("\nThe experiment " + experiment.TranscodeName + " needs a cluster instead, and has options of its own: \"waterline experiment " +
 		experiment.TranscodeName + " --help\".")
 	return b.String()
+}
+
+// show runs an experiment, shows how far it is, and presents its result.
+func show(cmd *cobra.Command, name, jsonFile, svgFile string, run func(func(experiment.Progress)) (experiment.Result, error)) error {
+	progress := newProgress(cmd.ErrOrStderr())
+	result, err := run(progress.show)
+	progress.end()
+	if err != nil {
+		return fmt.Errorf("experiment %s: %w", name, err)
+	}
+	return present(cmd.OutOrStdout(), &result, jsonFile, svgFile)
 }
 
 // present writes the files that were asked for, and prints the result.

@@ -60,14 +60,10 @@ labelled ` + v1alpha1.LabelExperiment + `=` + experiment.TranscodeName + `; a po
 			cfg.Weight = func(ctx context.Context, namespace, pod string) (onkube.Weight, error) {
 				return askWeight(ctx, config, namespace, pod)
 			}
-			progress := newProgress(cmd.ErrOrStderr())
-			cfg.Progress = progress.show
-			result, err := onkube.Transcode(cmd.Context(), cfg)
-			progress.end()
-			if err != nil {
-				return fmt.Errorf("experiment %s: %w", experiment.TranscodeName, err)
-			}
-			return present(cmd.OutOrStdout(), &result, jsonFile, svgFile)
+			return show(cmd, experiment.TranscodeName, jsonFile, svgFile, func(progress func(experiment.Progress)) (experiment.Result, error) {
+				cfg.Progress = progress
+				return onkube.Transcode(cmd.Context(), cfg)
+			})
 		},
 	}
 	flags := cmd.Flags()

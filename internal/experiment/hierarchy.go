@@ -51,7 +51,7 @@ func Hierarchy(ctx context.Context, cfg Config) (r Result, err error) {
 		if err := v.set(ctx); err != nil {
 			return r, fmt.Errorf("%s: %w", v.progress, err)
 		}
-		if err := sleep(ctx, settle); err != nil {
+		if err := Sleep(ctx, settle); err != nil {
 			return r, err
 		}
 		theory, err := l.theory()

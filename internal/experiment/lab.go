@@ -170,7 +170,7 @@ func (l *lab) load(ctx context.Context, pods ...*pod) error {
 			return err
 		}
 	}
-	return sleep(ctx, settle)
+	return Sleep(ctx, settle)
 }
 
 // burn starts the load of one pod and waits until all of it is in the pod.
@@ -198,7 +198,7 @@ func (l *lab) poll(ctx context.Context, what string, done func() (bool, error)) 
 		if err := l.running(); err != nil {
 			return err
 		}
-		if err := sleep(ctx, time.Millisecond); err != nil {
+		if err := Sleep(ctx, time.Millisecond); err != nil {
 			return fmt.Errorf("waiting %s: %w", what, err)
 		}
 	}

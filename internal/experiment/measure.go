@@ -77,7 +77,7 @@ func (l *lab) measure(ctx context.Context, doing string, seconds int, each func(
 	total := time.Duration(seconds) * time.Second
 	l.tell(Progress{Doing: doing, Total: total})
 	for i := range seconds {
-		if err := sleep(ctx, time.Until(first.at.Add(time.Duration(i+1)*time.Second))); err != nil {
+		if err := Sleep(ctx, time.Until(first.at.Add(time.Duration(i+1)*time.Second))); err != nil {
 			return window{}, fmt.Errorf("%s: %w", doing, err)
 		}
 		if err := l.running(); err != nil {

@@ -278,8 +278,8 @@ func writeFile(path, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// sleep waits, unless the context ends first.
-func sleep(ctx context.Context, d time.Duration) error {
+// Sleep waits, unless the context ends first; then its error is the context's cause.
+func Sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -250,7 +250,7 @@ func (t *transcode) weigh(ctx context.Context) (Weight, error) {
 		if least.Shares == experiment.TranscodeShares || time.Since(begin) > weighing {
 			return least, nil
 		}
-		if err := pause(ctx, 250*time.Millisecond); err != nil {
+		if err := experiment.Sleep(ctx, 250*time.Millisecond); err != nil {
 			return Weight{}, err
 		}
 	}
@@ -299,7 +299,7 @@ func (t *transcode) finish(ctx context.Context) (jobs []experiment.TranscodeJob,
 			return jobs, nil
 		}
 		t.tell(experiment.Progress{Doing: "transcoding", Now: fmt.Sprintf("%d of %d done, %.0f s", len(jobs), len(pods), time.Since(begin).Seconds())})
-		if err := pause(ctx, time.Second); err != nil {
+		if err := experiment.Sleep(ctx, time.Second); err != nil {
 			return nil, err
 		}
 	}
@@ -331,21 +331,9 @@ func wait(ctx context.Context, every, atMost time.Duration, ask func() (notYet s
 		if time.Since(begin) > atMost {
 			return fmt.Errorf("not within %v: %s", atMost, notYet)
 		}
-		if err := pause(ctx, every); err != nil {
+		if err := experiment.Sleep(ctx, every); err != nil {
 			return err
 		}
-	}
-}
-
-// pause lets time pass, unless the context ends.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 
