@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 func explainCommand() *cobra.Command {
@@ -97,7 +97,7 @@ func printExplanation(out io.Writer, e agent.Explanation) error {
 	for _, f := range e.Files {
 		fmt.Fprintf(out, "\n%s\n", f.Dir)
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintf(t, "  %s\tshould be\t%d\n", f.Knob, f.Should)
+		fmt.Fprintf(t, "  %s\tshould be\t%s\n", f.Knob, f.Should)
 		fmt.Fprintf(t, "\tis\t%s\n", orNone(f.Is, "not there"))
 		fmt.Fprintf(t, "\twas\t%s\n", orNone(f.Was, "unchanged by us"))
 		fmt.Fprintf(t, "\twhy\t%s\n", f.Why)
@@ -114,9 +114,9 @@ func printExplanation(out io.Writer, e agent.Explanation) error {
 	return nil
 }
 
-func orNone(v *int64, none string) string {
+func orNone(v *model.Value, none string) string {
 	if v == nil {
 		return none
 	}
-	return strconv.FormatInt(*v, 10)
+	return v.String()
 }

@@ -52,7 +52,7 @@ and --node-name, or with --pods. All others get the newest value that another wr
 				if r.Failed != "" {
 					outcome = "refused: " + r.Failed
 				}
-				fmt.Fprintf(c.OutOrStdout(), "%s %s: %d -> %d (%s)\n", r.Dir, r.Knob, r.Ours, r.Value, outcome)
+				fmt.Fprintf(c.OutOrStdout(), "%s %s: %s -> %s (%s)\n", r.Dir, r.Knob, r.Ours, r.Value, outcome)
 			}
 			if err != nil {
 				return err

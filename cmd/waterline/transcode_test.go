@@ -5,11 +5,12 @@ import (
 
 	"github.com/waterline-io/waterline/internal/agent"
 	onkube "github.com/waterline-io/waterline/internal/experiment/kube"
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 func TestWeightOf(t *testing.T) {
 	const uid = "6016fc45-0a1b-4c2d-8e3f-123456789abc"
-	shares := func(n int64) *int64 { return &n }
+	shares := func(n int64) *model.Value { return &model.Value{Number: n} }
 	class := agent.FileExplanation{Dir: "kubepods/burstable", Knob: "cpu.shares", Is: shares(2048)}
 	for _, tc := range []struct {
 		name string

@@ -124,7 +124,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	a.log.report("undo", err)
-	if a.host, err = acthost.New(a.mount.Version, a.mount.Path, undo); err != nil {
+	if a.host, err = acthost.New(a.mount.Version, a.mount.Path, a.mount.Cpusets, undo); err != nil {
 		return err
 	}
 	defer func() { a.log.report("closing", a.host.Close()) }()
@@ -361,6 +361,7 @@ func (a *Agent) round(now time.Time) {
 			PodsKnown:        a.pods.Known,
 			Owned:            a.host.Owned(),
 			Incidents:        a.incidents,
+			Confined:         a.host.Confined(),
 		},
 		Policy: a.policy,
 		State:  a.state,

@@ -24,9 +24,9 @@ type Explanation struct {
 type FileExplanation struct {
 	Dir    string
 	Knob   string
-	Should int64
-	Is     *int64 // nil: the file is not there
-	Was    *int64 // nil: we have not changed it
+	Should model.Value
+	Is     *model.Value // nil: the file is not there
+	Was    *model.Value // nil: we have not changed it
 	Why    string
 	Hold   string // why it is not written now; "": it is
 }

@@ -16,8 +16,8 @@ import (
 // Restored is one file that [Restore] gave back, or could not.
 type Restored struct {
 	model.File
-	Ours   int64
-	Value  int64
+	Ours   model.Value
+	Value  model.Value
 	Reason model.Reason
 	Failed string // the kernel's error; "": it was given back, or its group is gone
 }
@@ -38,7 +38,7 @@ func Restore(ctx context.Context, cfg Config) ([]Restored, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := acthost.New(mount.Version, mount.Path, undo)
+	h, err := acthost.New(mount.Version, mount.Path, mount.Cpusets, undo)
 	if err != nil {
 		return nil, err
 	}

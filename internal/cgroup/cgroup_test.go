@@ -121,13 +121,13 @@ func TestValidUID(t *testing.T) {
 func TestSteps(t *testing.T) {
 	const parent, a, b = "kubepods/burstable/podx", "kubepods/burstable/podx/a", "kubepods/burstable/podx/b"
 	r := rand.New(rand.NewPCG(1, 1))
-	quota := func() cgroup.Raw {
+	quota := func() int64 {
 		if r.IntN(3) == 0 {
 			return model.Unlimited
 		}
-		return cgroup.Raw(1000 * (1 + r.IntN(50)))
+		return 1000 * (1 + r.Int64N(50))
 	}
-	fits := func(now map[string]cgroup.Raw) bool {
+	fits := func(now map[string]int64) bool {
 		if now[parent] == model.Unlimited {
 			return true
 		}
@@ -139,9 +139,9 @@ func TestSteps(t *testing.T) {
 		}
 		return true
 	}
-	valid := func() map[string]cgroup.Raw {
+	valid := func() map[string]int64 {
 		for {
-			if now := map[string]cgroup.Raw{parent: quota(), a: quota(), b: quota()}; fits(now) {
+			if now := map[string]int64{parent: quota(), a: quota(), b: quota()}; fits(now) {
 				return now
 			}
 		}
@@ -151,7 +151,7 @@ func TestSteps(t *testing.T) {
 		var steps []cgroup.Step
 		for dir, from := range now {
 			if then[dir] != from {
-				steps = append(steps, cgroup.Step{File: model.File{Dir: dir, Knob: model.Quota}, From: from, To: then[dir]})
+				steps = append(steps, cgroup.Step{File: model.File{Dir: dir, Knob: model.Quota}, From: cgroup.Raw{Number: from}, To: cgroup.Raw{Number: then[dir]}})
 			}
 		}
 		shuffled := slices.Clone(steps)
@@ -162,9 +162,65 @@ func TestSteps(t *testing.T) {
 			t.Fatalf("the order depends on the input's: %v, %v", steps, shuffled)
 		}
 		for _, s := range steps {
-			now[s.Dir] = s.To
+			now[s.Dir] = s.To.Number
 			if !fits(now) {
-				t.Fatalf("after writing %d to %s in %v a child does not fit: %v", s.To, s.Dir, steps, now)
+				t.Fatalf("after writing %d to %s in %v a child does not fit: %v", s.To.Number, s.Dir, steps, now)
+			}
+		}
+	}
+}
+
+// TestStepsOfCPUs checks that nobody enters a CPU before those have left it that only leave CPUs in the same plan, and that
+// where a parent and its children are narrowed or widened together, each child's list is within its parent's at every
+// moment, as cgroup v1 wants it.
+func TestStepsOfCPUs(t *testing.T) {
+	const parent, a, b = "kubepods/podx", "kubepods/podx/a", "kubepods/podx/b"
+	r := rand.New(rand.NewPCG(1, 2))
+	some := func(of model.CPUSet) model.CPUSet {
+		for {
+			set := of
+			for id := range of.All() {
+				if r.IntN(2) == 0 {
+					set.Remove(id)
+				}
+			}
+			if !set.Empty() {
+				return set
+			}
+		}
+	}
+	all := model.CPUs(0, 1, 2, 3)
+	for i := range 6000 {
+		wide := map[string]model.CPUSet{parent: some(all)}
+		wide[a], wide[b] = some(wide[parent]), some(wide[parent])
+		narrow := map[string]model.CPUSet{a: some(wide[a]), b: some(wide[b])}
+		narrow[parent] = narrow[a].Or(narrow[b])
+		now, then, hierarchical := wide, narrow, i%3 < 2
+		switch i % 3 {
+		case 1:
+			now, then = narrow, wide
+		case 2: // containers that move, in a parent that stays
+			now = map[string]model.CPUSet{a: some(all), b: some(all)}
+			then = map[string]model.CPUSet{a: some(all), b: some(all)}
+		}
+		var steps []cgroup.Step
+		for dir, from := range now {
+			if then[dir] != from {
+				steps = append(steps, cgroup.Step{File: model.File{Dir: dir, Knob: model.Cpuset}, From: cgroup.Raw(model.List(from)), To: cgroup.Raw(model.List(then[dir]))})
+			}
+		}
+		cgroup.Steps(steps)
+		for i, s := range steps {
+			if !then[s.Dir].Within(now[s.Dir]) {
+				for _, later := range steps[i+1:] {
+					if then[later.Dir].Within(now[later.Dir]) {
+						t.Fatalf("%s enters CPUs before %s is narrowed: %+v", s.Dir, later.Dir, steps)
+					}
+				}
+			}
+			now[s.Dir] = then[s.Dir]
+			if hierarchical && (!now[a].Within(now[parent]) || !now[b].Within(now[parent])) {
+				t.Fatalf("after %+v of %+v a child is not within its parent: %v", s, steps, now)
 			}
 		}
 	}
@@ -175,28 +231,33 @@ func TestParse(t *testing.T) {
 		v    cgroup.Version
 		k    model.Knob
 		text string
-		raw  cgroup.Raw
+		want model.Value
 		bad  bool
 	}{
-		{cgroup.V1, model.Shares, "1024\n", 1024, false},
-		{cgroup.V2, model.Shares, "100\n", 100, false},
-		{cgroup.V2, model.Shares, "0\n", cgroup.IdleWeight, false},
-		{cgroup.V1, model.Quota, "-1\n", model.Unlimited, false},
-		{cgroup.V1, model.Quota, "50000\n", 50000, false},
-		{cgroup.V2, model.Quota, "max 100000\n", model.Unlimited, false},
-		{cgroup.V2, model.Quota, "50000 100000\n", 50000, false},
-		{cgroup.V1, model.Shares, "", 0, true},
-		{cgroup.V1, model.Shares, "-1\n", 0, true},
-		{cgroup.V1, model.Shares, "12 34\n", 0, true},
-		{cgroup.V1, model.Quota, "-2\n", 0, true},
-		{cgroup.V2, model.Quota, "max\n", 0, true},
-		{cgroup.V2, model.Quota, "-1 100000\n", 0, true},
-		{cgroup.V2, model.Quota, "50000 \n", 0, true},
-		{cgroup.V1, model.Shares, "99999999999999999999\n", 0, true},
+		{cgroup.V1, model.Shares, "1024\n", model.Number(1024), false},
+		{cgroup.V2, model.Shares, "100\n", model.Number(100), false},
+		{cgroup.V2, model.Shares, "0\n", model.Number(cgroup.IdleWeight), false},
+		{cgroup.V1, model.Quota, "-1\n", model.Number(model.Unlimited), false},
+		{cgroup.V1, model.Quota, "50000\n", model.Number(50000), false},
+		{cgroup.V2, model.Quota, "max 100000\n", model.Number(model.Unlimited), false},
+		{cgroup.V2, model.Quota, "50000 100000\n", model.Number(50000), false},
+		{cgroup.V1, model.Cpuset, "0-3,8\n", model.List(model.CPUs(0, 1, 2, 3, 8)), false},
+		{cgroup.V2, model.Cpuset, "0-0,2,1\n", model.Value{List: "0-2"}, false},
+		{cgroup.V2, model.Cpuset, "\n", model.Value{List: model.Inherited}, false},
+		{cgroup.V2, model.Cpuset, "2-1\n", model.Value{}, true},
+		{cgroup.V2, model.Cpuset, "max\n", model.Value{}, true},
+		{cgroup.V1, model.Shares, "", model.Value{}, true},
+		{cgroup.V1, model.Shares, "-1\n", model.Value{}, true},
+		{cgroup.V1, model.Shares, "12 34\n", model.Value{}, true},
+		{cgroup.V1, model.Quota, "-2\n", model.Value{}, true},
+		{cgroup.V2, model.Quota, "max\n", model.Value{}, true},
+		{cgroup.V2, model.Quota, "-1 100000\n", model.Value{}, true},
+		{cgroup.V2, model.Quota, "50000 \n", model.Value{}, true},
+		{cgroup.V1, model.Shares, "99999999999999999999\n", model.Value{}, true},
 	} {
-		raw, err := cgroup.Parse(c.v, c.k, []byte(c.text))
-		if c.bad != errors.Is(err, cgroup.ErrMalformed) || c.bad != (err != nil) || raw != c.raw {
-			t.Errorf("%s %s %q: %d, %v", c.v, c.k, c.text, raw, err)
+		raw, err := cgroup.Parse(c.v, c.k, []byte(c.text), cgroup.Raw{})
+		if c.bad != errors.Is(err, cgroup.ErrMalformed) || c.bad != (err != nil) || raw != cgroup.Raw(c.want) {
+			t.Errorf("%s %s %q: %+v, %v", c.v, c.k, c.text, raw, err)
 		}
 	}
 }
@@ -207,8 +268,8 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
 		for _, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
-			for k := model.Shares; k <= model.Quota; k++ {
-				raw, err := cgroup.Parse(v, k, content)
+			for _, k := range model.Knobs() {
+				raw, err := cgroup.Parse(v, k, content, cgroup.Raw{})
 				if err != nil {
 					if !errors.Is(err, cgroup.ErrMalformed) {
 						t.Errorf("%v", err)
@@ -219,8 +280,8 @@ func FuzzParse(f *testing.F) {
 				if v == cgroup.V2 && k == model.Quota {
 					text = append(text, " 100000"...)
 				}
-				if again, err := cgroup.Parse(v, k, text); err != nil || again != raw {
-					t.Errorf("%q reads %d, is written %q, which reads %d, %v", content, raw, text, again, err)
+				if again, err := cgroup.Parse(v, k, text, cgroup.Raw{}); err != nil || again != raw {
+					t.Errorf("%q reads %+v, is written %q, which reads %+v, %v", content, raw, text, again, err)
 				}
 			}
 		}
@@ -248,10 +309,17 @@ func FuzzNames(f *testing.F) {
 }
 
 func BenchmarkParse(b *testing.B) {
-	content := []byte("50000 100000\n")
+	content, list := []byte("50000 100000\n"), []byte("0-7,16-23\n")
+	last, err := cgroup.Parse(cgroup.V2, model.Cpuset, list, cgroup.Raw{})
+	if err != nil {
+		b.Fatal(err)
+	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := cgroup.Parse(cgroup.V2, model.Quota, content); err != nil {
+		if _, err := cgroup.Parse(cgroup.V2, model.Quota, content, cgroup.Raw{}); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := cgroup.Parse(cgroup.V2, model.Cpuset, list, last); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -35,13 +35,24 @@ func FileName(v Version, k model.Knob) string {
 		return "cpu.cfs_quota_us"
 	case k == model.Quota:
 		return "cpu.max"
+	case k == model.Cpuset:
+		return "cpuset.cpus"
 	}
 	return ""
 }
 
+// EffectiveFile returns the name of the file that tells which CPUs a group may really run on: what its own list allows, its
+// ancestors' lists allow too, and is online.
+func EffectiveFile(v Version) string {
+	if v == V1 {
+		return "cpuset.effective_cpus"
+	}
+	return "cpuset.cpus.effective"
+}
+
 // KnobOf returns the knob that stands in a file of this name; false if it is none of ours.
 func KnobOf(v Version, name string) (model.Knob, bool) {
-	for k := model.Shares; k <= model.Quota; k++ {
+	for _, k := range model.Knobs() {
 		if FileName(v, k) == name {
 			return k, true
 		}
@@ -49,57 +60,85 @@ func KnobOf(v Version, name string) (model.Knob, bool) {
 	return 0, false
 }
 
-// Raw is a knob's value as the kernel counts it: shares on v1, weight on v2, quota in microseconds or -1 on both. Two
-// settings that have the same raw value are the same to the kernel.
-type Raw int64
+// Raw is a knob's value as the kernel counts it: shares on v1, weight on v2, quota in microseconds or -1 on both, a list of
+// CPUs as the kernel writes it. Two settings that have the same raw value are the same to the kernel.
+type Raw model.Value
+
+// MarshalJSON writes a number or a string.
+func (r Raw) MarshalJSON() ([]byte, error) { return model.Value(r).MarshalJSON() }
+
+// UnmarshalJSON reads what [Raw.MarshalJSON] wrote.
+func (r *Raw) UnmarshalJSON(text []byte) error { return (*model.Value)(r).UnmarshalJSON(text) }
 
 // IdleWeight is what cpu.weight reads while cpu.idle is set (measured on 6.1). On v1 cpu.shares then reads 3, which is a
 // weight like any other, so there cpu.idle itself must be asked.
-const IdleWeight Raw = 0
+const IdleWeight = 0
 
 // ToRaw converts a setting's value to what the kernel counts in.
-func ToRaw(v Version, k model.Knob, value int64) Raw {
+func ToRaw(v Version, k model.Knob, value model.Value) Raw {
 	if k == model.Shares && v == V2 {
-		return Raw(SharesToWeight(value))
+		value.Number = SharesToWeight(value.Number)
 	}
 	return Raw(value)
 }
 
 // FromRaw is the inverse of [ToRaw]: ToRaw gives the same raw value back for every value that the kernel can hold.
-func FromRaw(v Version, k model.Knob, raw Raw) int64 {
+func FromRaw(v Version, k model.Knob, raw Raw) model.Value {
 	if k == model.Shares && v == V2 {
-		return WeightToShares(int64(raw))
+		raw.Number = WeightToShares(raw.Number)
 	}
-	return int64(raw)
+	return model.Value(raw)
 }
 
-// Parse reads the content of a knob's file. It does not allocate when the content is well-formed. The period in cpu.max
-// is passed over: nobody of ours sets it.
-func Parse(v Version, k model.Knob, content []byte) (Raw, error) {
+// Parse reads the content of a knob's file, which held last when it was read last. It does not allocate when the content
+// is well-formed and, if it is a list, still that one. The period in cpu.max is passed over: nobody of ours sets it.
+func Parse(v Version, k model.Knob, content []byte, last Raw) (Raw, error) {
 	text := bytes.TrimSuffix(content, []byte("\n"))
+	if k == model.Cpuset {
+		return parseList(v, k, text, last)
+	}
 	if k == model.Quota && v == V2 {
 		quota, period, found := bytes.Cut(text, []byte(" "))
 		if _, ok := parseInt(period); !found || !ok {
-			return 0, malformed(v, k, content)
+			return Raw{}, malformed(v, k, content)
 		}
 		if string(quota) == "max" {
-			return model.Unlimited, nil
+			return Raw{Number: model.Unlimited}, nil
 		}
 		text = quota
 	}
 	n, ok := parseInt(text)
 	if !ok || n < 0 && !(k == model.Quota && v == V1 && n == model.Unlimited) {
-		return 0, malformed(v, k, content)
+		return Raw{}, malformed(v, k, content)
 	}
-	return Raw(n), nil
+	return Raw{Number: n}, nil
+}
+
+func parseList(v Version, k model.Knob, text []byte, last Raw) (Raw, error) {
+	if len(text) == 0 {
+		return Raw{List: model.Inherited}, nil
+	}
+	if string(text) == last.List {
+		return last, nil
+	}
+	set, err := model.ParseCPUs(string(text))
+	if err != nil {
+		return Raw{}, fmt.Errorf("%w: %w", malformed(v, k, text), err)
+	}
+	return Raw(model.List(set)), nil
 }
 
 // Append appends what is to be written into a knob's file.
 func Append(dst []byte, v Version, k model.Knob, raw Raw) []byte {
-	if k == model.Quota && v == V2 && raw == model.Unlimited {
+	switch {
+	case k == model.Cpuset && raw.List == model.Inherited:
+		return append(dst, '\n')
+	case k == model.Cpuset:
+		return append(dst, raw.List...)
+	case k == model.Quota && v == V2 && raw.Number == model.Unlimited:
 		return append(dst, "max"...)
 	}
-	return strconv.AppendInt(dst, int64(raw), 10)
+	return strconv.AppendInt(dst, raw.Number, 10)
 }
 
 func malformed(v Version, k model.Knob, content []byte) error {

@@ -18,9 +18,22 @@ type Step struct {
 // loosened before their children and children tightened before their parents. On v1 a child's quota must fit into its
 // parent's at every moment, both ways (EINVAL); on v2 the order only avoids needless throttling in between. The order is
 // total, so that one plan always gives one sequence.
+//
+// Lists of CPUs come first and the other way round: who leaves CPUs goes before who enters some, so that nobody is seen on
+// a CPU that has just become another's own. Children are narrowed before their parents (EBUSY on v1) and parents widened
+// before their children (EACCES on v1).
 func Steps(steps []Step) {
 	slices.SortFunc(steps, func(a, b Step) int {
+		if ca, cb := a.Knob == model.Cpuset, b.Knob == model.Cpuset; ca != cb {
+			if ca {
+				return -1
+			}
+			return 1
+		}
 		la, lb := a.loosens(), b.loosens()
+		if a.Knob == model.Cpuset {
+			la, lb = !a.enters(), !b.enters()
+		}
 		switch {
 		case la && !lb:
 			return -1
@@ -28,7 +41,7 @@ func Steps(steps []Step) {
 			return 1
 		}
 		depth := cmp.Compare(strings.Count(a.Dir, "/"), strings.Count(b.Dir, "/"))
-		if !la {
+		if la == (a.Knob == model.Cpuset) {
 			depth = -depth
 		}
 		return cmp.Or(depth, a.File.Compare(b.File))
@@ -38,7 +51,17 @@ func Steps(steps []Step) {
 // loosens reports whether the write gives the group more than it had. No quota is more than any.
 func (s Step) loosens() bool {
 	if s.Knob == model.Quota {
-		return s.From != model.Unlimited && (s.To == model.Unlimited || s.To > s.From)
+		return s.From.Number != model.Unlimited && (s.To.Number == model.Unlimited || s.To.Number > s.From.Number)
 	}
-	return s.To > s.From
+	return s.To.Number > s.From.Number
+}
+
+// enters reports whether the write lets the group run on a CPU that it could not run on before.
+func (s Step) enters() bool {
+	if s.From.List == model.Inherited || s.To.List == model.Inherited {
+		return s.To.List == model.Inherited
+	}
+	from, err1 := model.ParseCPUs(s.From.List)
+	to, err2 := model.ParseCPUs(s.To.List)
+	return err1 != nil || err2 != nil || !to.Within(from)
 }

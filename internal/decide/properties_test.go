@@ -77,11 +77,11 @@ func TestProperties(t *testing.T) {
 			if s.Reason.Code == "" {
 				t.Fatalf("seed %d: %v has no reason", seed, s.File)
 			}
-			if s.Knob == model.Shares && (s.Value < model.MinShares || s.Value > model.MaxShares) {
-				t.Fatalf("seed %d: %v = %d is out of range", seed, s.File, s.Value)
+			if s.Knob == model.Shares && (s.Value.Number < model.MinShares || s.Value.Number > model.MaxShares) {
+				t.Fatalf("seed %d: %v = %s is out of range", seed, s.File, s.Value)
 			}
-			if s.Dir == w.node.Tree.Burstable && s.Value < model.MilliCPUToShares(burstable) {
-				t.Fatalf("seed %d: the burstable class weighs %d, less than its requests", seed, s.Value)
+			if s.Dir == w.node.Tree.Burstable && s.Value.Number < model.MilliCPUToShares(burstable) {
+				t.Fatalf("seed %d: the burstable class weighs %s, less than its requests", seed, s.Value)
 			}
 		}
 		cpus := whenBusy(&w.node, &plan)
@@ -153,7 +153,7 @@ func TestFight(t *testing.T) {
 		if plan.Settings[i].Hold.Code == "" {
 			answered[step/100]++
 			if step < 3000 { // then it gives up
-				w.node.Incidents = []model.Incident{{File: file, Kind: model.Overwritten, Value: 2}}
+				w.node.Incidents = []model.Incident{{File: file, Kind: model.Overwritten, Value: model.Number(2)}}
 			}
 		} else if plan.Next.Before(w.node.Now) {
 			t.Fatalf("held, but nobody would come back: %v", plan.Next)

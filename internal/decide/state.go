@@ -34,7 +34,7 @@ type FileState struct {
 
 // Refusal is a value that the kernel did not take, and what stood around it then.
 type Refusal struct {
-	Value int64
+	Value model.Value
 	Errno string
 	Inode uint64 // of the pod's cgroup
 	Size  int    // number of directories in the pod's cgroup

@@ -130,7 +130,7 @@ func (w *world) do(line string) error {
 		w.node.Now = w.node.Now.Add(d)
 		return err
 	case "overwritten", "rejected":
-		incident := model.Incident{File: model.File{Dir: args[0], Knob: knob(args[1])}, Kind: model.Overwritten, Value: number(args[2])}
+		incident := model.Incident{File: model.File{Dir: args[0], Knob: knob(args[1])}, Kind: model.Overwritten, Value: value(knob(args[1]), args[2])}
 		if words[0] == "rejected" {
 			incident.Kind, incident.Errno = model.Rejected, args[3]
 		}
@@ -146,7 +146,7 @@ func (w *world) do(line string) error {
 			plan, w.state = decide.Node(w.node, w.policy, w.state)
 			w.node.Incidents = nil
 			if slices.ContainsFunc(plan.Settings, func(s model.Setting) bool { return s.File == file && s.Hold.Code == "" }) {
-				w.node.Incidents = []model.Incident{{File: file, Kind: model.Overwritten, Value: 2}}
+				w.node.Incidents = []model.Incident{{File: file, Kind: model.Overwritten, Value: model.Number(2)}}
 			}
 		}
 	case "busy":
@@ -277,7 +277,7 @@ func (w *world) decide() string {
 		owned[o.File] = o
 	}
 	for _, s := range plan.Settings {
-		fmt.Fprintf(&out, "%s %s %d", s.Dir, s.Knob, s.Value)
+		fmt.Fprintf(&out, "%s %s %s", s.Dir, s.Knob, s.Value)
 		if s.Release {
 			out.WriteString(" (given back)")
 		}
@@ -293,7 +293,7 @@ func (w *world) decide() string {
 		default:
 			o, known := owned[s.File]
 			if !known {
-				o = model.Owned{File: s.File, Theirs: 1024}
+				o = model.Owned{File: s.File, Theirs: theirs(s.Knob)}
 			}
 			o.Ours = s.Value
 			owned[s.File] = o
@@ -328,7 +328,7 @@ func whenBusy(n *model.Node, plan *model.Plan) map[string]float64 {
 	value := func(dir string, knob model.Knob, otherwise int64) int64 {
 		for _, s := range plan.Settings {
 			if s.Dir == dir && s.Knob == knob && s.Hold.Code == "" {
-				return s.Value
+				return s.Value.Number
 			}
 		}
 		return otherwise
@@ -396,8 +396,22 @@ func number(s string) int64 {
 }
 
 func knob(name string) model.Knob {
-	if name == model.Quota.String() {
-		return model.Quota
+	i := slices.IndexFunc(model.Knobs(), func(k model.Knob) bool { return k.String() == name })
+	return model.Knobs()[i]
+}
+
+// value reads a number or a list of CPUs as a transcript shows it.
+func value(k model.Knob, s string) model.Value {
+	if k == model.Cpuset {
+		return model.Value{List: s}
 	}
-	return model.Shares
+	return model.Number(number(s))
+}
+
+// theirs is what a file held that nobody of ours had written yet.
+func theirs(k model.Knob) model.Value {
+	if k == model.Cpuset {
+		return model.Value{List: model.Inherited}
+	}
+	return model.Number(1024)
 }

@@ -37,7 +37,7 @@ func (b *sandbox) stepAside() error {
 	if err := b.mkdir(b.outside()); err != nil {
 		return err
 	}
-	if err := b.setWeight(b.outside(), cgroup.ToRaw(b.mount.Version, model.Shares, model.MaxShares)); err != nil {
+	if err := b.setWeight(b.outside(), cgroup.ToRaw(b.mount.Version, model.Shares, model.Number(model.MaxShares))); err != nil {
 		return err
 	}
 	b.back = back

@@ -109,7 +109,7 @@ func (l *lab) disturb(ctx context.Context, pods []*pod, length time.Duration) (_
 		if err != nil {
 			return nil, err
 		}
-		args = append(args, "--file", fmt.Sprintf("%s=%d", l.box.sharesFile(dir), raw))
+		args = append(args, "--file", fmt.Sprintf("%s=%d", l.box.sharesFile(dir), raw.Number))
 	}
 
 	read, write := io.Pipe()

@@ -102,9 +102,9 @@ func (k *kubelet) run(p *pod) error {
 		return err
 	}
 	// The container's weight is written by the runtime, on v2 by another formula. Alone in its pod it competes with nobody.
-	raw := cgroup.Raw(shares)
+	raw := cgroup.Raw{Number: shares}
 	if k.box.mount.Version == cgroup.V2 {
-		raw = cgroup.Raw(cgroup.ContainerWeight(shares))
+		raw = cgroup.Raw{Number: cgroup.ContainerWeight(shares)}
 	}
 	if err := k.box.setWeight(k.containerDir(p), raw); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (k *kubelet) dir(p *pod) string          { return k.layout.Pod(p.qos, p.uid
 func (k *kubelet) containerDir(p *pod) string { return k.dir(p) + "/" + p.hash() }
 
 func (k *kubelet) write(dir string, shares int64) error {
-	return k.box.setWeight(dir, cgroup.ToRaw(k.box.mount.Version, model.Shares, shares))
+	return k.box.setWeight(dir, cgroup.ToRaw(k.box.mount.Version, model.Shares, model.Number(shares)))
 }
 
 // manifest is a Pod as anybody would write it, with the UID that an API server would have added. A Guaranteed pod is not

@@ -216,7 +216,7 @@ func (l *lab) running() error {
 
 // raw converts shares to what the kernel counts in.
 func (l *lab) raw(shares int64) cgroup.Raw {
-	return cgroup.ToRaw(l.box.mount.Version, model.Shares, shares)
+	return cgroup.ToRaw(l.box.mount.Version, model.Shares, model.Number(shares))
 }
 
 // theory returns the part of the CPU of all pods together that each should get, by the weights that the kernel holds now.
@@ -229,7 +229,7 @@ func (l *lab) theory() (map[string]float64, error) {
 	}
 	weight := func(g *Group, dir string) error {
 		raw, err := l.box.weight(dir)
-		g.Weight = float64(raw)
+		g.Weight = float64(raw.Number)
 		return err
 	}
 	for _, p := range l.pods {

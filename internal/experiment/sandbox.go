@@ -231,11 +231,11 @@ func (b *sandbox) sharesFile(dir string) string {
 func (b *sandbox) weight(dir string) (cgroup.Raw, error) {
 	content, err := os.ReadFile(b.sharesFile(dir))
 	if err != nil {
-		return 0, fmt.Errorf("reading a weight: %w", err)
+		return cgroup.Raw{}, fmt.Errorf("reading a weight: %w", err)
 	}
-	raw, err := cgroup.Parse(b.mount.Version, model.Shares, content)
+	raw, err := cgroup.Parse(b.mount.Version, model.Shares, content, cgroup.Raw{})
 	if err != nil {
-		return 0, fmt.Errorf("reading a weight in %s: %w", dir, err)
+		return cgroup.Raw{}, fmt.Errorf("reading a weight in %s: %w", dir, err)
 	}
 	return raw, nil
 }

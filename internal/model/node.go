@@ -33,6 +33,8 @@ type Node struct {
 	PodsKnown        bool       // false until the first complete list: then an absent pod means nothing
 	Owned            []Owned    // files that we have written and not given back
 	Incidents        []Incident // what became of files since the round before, ordered by file
+	Confined         []Confined // groups that may run on other CPUs than their lists say, ordered by file
+	Topology         *Topology  // nil: not read, or nothing on this node asks for CPUs
 }
 
 // Kubelet is what the node's kubelet is set to, as far as it was read.
@@ -107,8 +109,14 @@ type Asks struct {
 // Owned is a file that we have written, from the undo record.
 type Owned struct {
 	File
-	Ours   int64 // what we wrote last
-	Theirs int64 // the newest value that another writer had set
+	Ours   Value // what we wrote last
+	Theirs Value // the newest value that another writer had set
+}
+
+// Confined is a group that may not run on the CPUs that its list says, because its ancestors' lists say otherwise.
+type Confined struct {
+	File
+	To Value // the CPUs that it may run on
 }
 
 // IncidentKind is what happened to a file.
@@ -124,6 +132,6 @@ const (
 type Incident struct {
 	File
 	Kind  IncidentKind
-	Value int64  // Overwritten: what was found; Rejected: what was refused
+	Value Value  // Overwritten: what was found; Rejected: what was refused
 	Errno string // Rejected: the kernel's error, such as "EINVAL"
 }

@@ -225,7 +225,7 @@ func (c *crowd) allocs() float64 {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	files, err := acthost.New(c.Version, c.Path, undo)
+	files, err := acthost.New(c.Version, c.Path, c.Cpusets, undo)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func (c *crowd) allocs() float64 {
 	defer tree.Close()
 	var plan model.Plan
 	for i, dir := range c.pods {
-		plan.Settings = append(plan.Settings, model.Setting{File: model.File{Dir: dir, Knob: model.Shares}, Value: c.shares[i]})
+		plan.Settings = append(plan.Settings, model.Setting{File: model.File{Dir: dir, Knob: model.Shares}, Value: model.Number(c.shares[i])})
 	}
 	slices.SortFunc(plan.Settings, func(a, b model.Setting) int { return a.File.Compare(b.File) })
 	all := func(string) bool { return true }
@@ -344,7 +344,7 @@ func (c *crowd) until(dir string, shares int64) (took, blind float64) {
 		c.t.Fatal(err)
 	}
 	defer file.Close()
-	want := cgroup.ToRaw(c.Version, model.Shares, shares)
+	want := cgroup.ToRaw(c.Version, model.Shares, model.Number(shares))
 	buffer := make([]byte, 32)
 	last := began
 	var longest time.Duration
@@ -356,7 +356,7 @@ func (c *crowd) until(dir string, shares int64) (took, blind float64) {
 		now := time.Now()
 		longest = max(longest, now.Sub(last))
 		last = now
-		if is, err := cgroup.Parse(c.Version, model.Shares, buffer[:n]); err == nil && is == want {
+		if is, err := cgroup.Parse(c.Version, model.Shares, buffer[:n], cgroup.Raw{}); err == nil && is == want {
 			return float64(now.Sub(began)) / 1e6, float64(longest) / 1e6
 		}
 		if now.Sub(began) > 10*time.Second {

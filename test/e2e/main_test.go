@@ -162,26 +162,26 @@ func (g groups) path(dir string, k model.Knob) string {
 }
 
 // get returns a knob as the kernel counts it, -2 if it is not there.
-func (g groups) get(dir string, k model.Knob) cgroup.Raw {
+func (g groups) get(dir string, k model.Knob) int64 {
 	content, err := g.readFile(g.path(dir, k))
 	if err != nil {
 		return -2
 	}
-	raw, err := cgroup.Parse(g.Version, k, content)
+	raw, err := cgroup.Parse(g.Version, k, content, cgroup.Raw{})
 	if err != nil {
 		return -3
 	}
-	return raw
+	return raw.Number
 }
 
 // is reports whether a knob holds a value, in the knob's unit.
 func (g groups) is(dir string, k model.Knob, value int64) bool {
-	return g.get(dir, k) == cgroup.ToRaw(g.Version, k, value)
+	return g.get(dir, k) == cgroup.ToRaw(g.Version, k, model.Number(value)).Number
 }
 
 // text returns what a knob's file reads when it holds a value.
 func (g groups) text(k model.Knob, value int64) string {
-	return strings.TrimSpace(string(cgroup.Append(nil, g.Version, k, cgroup.ToRaw(g.Version, k, value))))
+	return strings.TrimSpace(string(cgroup.Append(nil, g.Version, k, cgroup.ToRaw(g.Version, k, model.Number(value)))))
 }
 
 // set writes a knob as another writer would.

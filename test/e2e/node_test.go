@@ -214,8 +214,8 @@ func (n *node) watchWhile(limit time.Duration, do func(), want ...wanted) []fore
 	for _, c := range changes {
 		over(c.File, c.At)
 		w := want[c.File]
-		is, err := cgroup.Parse(n.Version, w.knob, []byte(c.Value))
-		if err != nil || is != cgroup.ToRaw(n.Version, w.knob, w.value) {
+		is, err := cgroup.Parse(n.Version, w.knob, []byte(c.Value), cgroup.Raw{})
+		if err != nil || is != cgroup.ToRaw(n.Version, w.knob, model.Number(w.value)) {
 			wrongSince[c.File] = max(c.At, 1)
 		}
 	}
@@ -295,8 +295,8 @@ func (n *node) testLife() {
 
 	n.t.Log("a quota is lifted, and put back as the kubelet had it")
 	container, id := n.container("a")
-	before := [2]cgroup.Raw{n.get(a, model.Quota), n.get(container, model.Quota)}
-	if before != [2]cgroup.Raw{30_000, 30_000} {
+	before := [2]int64{n.get(a, model.Quota), n.get(container, model.Quota)}
+	if before != [2]int64{30_000, 30_000} {
 		n.t.Fatalf("the kubelet's quotas are %v", before)
 	}
 	kubectl(n.t, "annotate", "pod", "a", "waterline.io/cpu-quota=unlimited")
@@ -331,7 +331,7 @@ func (n *node) testLife() {
 	n.expect(n.t, a, model.Shares, 4096)
 	kubectl(n.t, "annotate", "pod", "a", "waterline.io/cpu-share-")
 	n.expect(n.t, a, model.Shares, 204)
-	if class := n.get(n.layout.Class(model.Burstable), model.Shares); class >= cgroup.ToRaw(n.Version, model.Shares, 4096) {
+	if class := n.get(n.layout.Class(model.Burstable), model.Shares); class >= cgroup.ToRaw(n.Version, model.Shares, model.Number(4096)).Number {
 		n.t.Errorf("the class still weighs %d", class)
 	}
 	kubectl(n.t, "annotate", "pod", "a", "waterline.io/cpu-share=4096")

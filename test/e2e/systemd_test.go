@@ -109,7 +109,7 @@ func (n *node) testFormulas() {
 		before := weights()
 		kubectl(n.t, "annotate", "pod", name, "waterline.io/cpu-share=8192")
 		n.expect(n.t, dir, model.Shares, 8192)
-		if got := n.get(container, model.Shares); got != cgroup.Raw(c.container) {
+		if got := n.get(container, model.Shares); got != c.container {
 			n.t.Errorf("%s: the container's weight became %d", name, got)
 		}
 		kubectl(n.t, "annotate", "pod", name, "waterline.io/cpu-share-")

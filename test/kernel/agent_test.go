@@ -360,7 +360,7 @@ func TestNoAllocations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := acthost.New(n.mount.Version, n.mount.Path, undo)
+	h, err := acthost.New(n.mount.Version, n.mount.Path, n.mount.Cpusets, undo)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -375,8 +375,8 @@ func TestNoAllocations(t *testing.T) {
 	for _, uid := range []string{"a", "b", "c", "d"} {
 		dir := n.pod(model.Burstable, uid, 100, "0123456789ab")
 		plan.Settings = append(plan.Settings,
-			model.Setting{File: model.File{Dir: dir, Knob: model.Shares}, Value: 2048},
-			model.Setting{File: model.File{Dir: dir + "/0123456789ab", Knob: model.Shares}, Value: 1024})
+			model.Setting{File: model.File{Dir: dir, Knob: model.Shares}, Value: model.Number(2048)},
+			model.Setting{File: model.File{Dir: dir + "/0123456789ab", Knob: model.Shares}, Value: model.Number(1024)})
 	}
 	if _, err := h.Apply(&plan); err != nil {
 		t.Fatal(err)

@@ -50,7 +50,7 @@ func TestIdle(t *testing.T) {
 	if err := n.try(dir, model.Shares, 2048); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("a weight on an idle group: %v, want EINVAL", err)
 	}
-	want := cgroup.Raw(3)
+	want := int64(3)
 	if n.mount.Version == cgroup.V2 {
 		want = cgroup.IdleWeight
 	}
@@ -123,7 +123,7 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { _ = w.Run(t.Context()) }()
-	if err := w.Add(n.path(dir), dir); err != nil {
+	if err := w.Add(n.path(dir), host.Group{Dir: dir}); err != nil {
 		t.Fatal(err)
 	}
 	shares, quota := model.File{Dir: dir, Knob: model.Shares}, model.File{Dir: dir, Knob: model.Quota}

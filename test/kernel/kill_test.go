@@ -12,7 +12,6 @@ import (
 
 	acthost "github.com/waterline-io/waterline/internal/act/host"
 	"github.com/waterline-io/waterline/internal/agent"
-	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -69,9 +68,9 @@ func owned(t *testing.T, n *node, runDir string) int {
 type guests struct {
 	n         *node
 	manifests string
-	asks      [8]int64   // what the manifest asks for; 0: there is none
-	exists    [8]bool    // the cgroup
-	fresh     cgroup.Raw // the weight of a new cgroup
+	asks      [8]int64 // what the manifest asks for; 0: there is none
+	exists    [8]bool  // the cgroup
+	fresh     int64    // the weight of a new cgroup
 }
 
 func (g *guests) uid(i int) string { return fmt.Sprintf("guest%d", i) }
@@ -137,8 +136,8 @@ func TestKill(t *testing.T) {
 	n := newNode(t)
 	manifests, runDir := t.TempDir(), t.TempDir()
 	const pods = 8
-	asks := map[string]int64{}            // pod → shares it asks for, 0 for none
-	theirs := map[model.File]cgroup.Raw{} // the newest value that was not ours
+	asks := map[string]int64{}       // pod → shares it asks for, 0 for none
+	theirs := map[model.File]int64{} // the newest value that was not ours
 	var files []model.File
 	for i := range pods {
 		uid := fmt.Sprintf("p%d", i)

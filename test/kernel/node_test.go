@@ -103,7 +103,7 @@ func (n *node) set(dir string, k model.Knob, value int64) {
 
 func (n *node) try(dir string, k model.Knob, value int64) error {
 	v := n.mount.Version
-	return n.tryText(dir, cgroup.FileName(v, k), string(cgroup.Append(nil, v, k, cgroup.ToRaw(v, k, value))))
+	return n.tryText(dir, cgroup.FileName(v, k), string(cgroup.Append(nil, v, k, cgroup.ToRaw(v, k, model.Number(value)))))
 }
 
 func (n *node) tryText(dir, file, text string) error {
@@ -117,17 +117,17 @@ func (n *node) tryText(dir, file, text string) error {
 }
 
 // raw reads a knob as the kernel counts it, -2 if it is not there.
-func (n *node) raw(dir string, k model.Knob) cgroup.Raw {
+func (n *node) raw(dir string, k model.Knob) int64 {
 	n.t.Helper()
 	content, err := os.ReadFile(n.path(dir, cgroup.FileName(n.mount.Version, k)))
 	if err != nil {
 		return -2
 	}
-	raw, err := cgroup.Parse(n.mount.Version, k, content)
+	raw, err := cgroup.Parse(n.mount.Version, k, content, cgroup.Raw{})
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return raw
+	return raw.Number
 }
 
 func (n *node) text(dir, file string) string {
@@ -140,7 +140,7 @@ func (n *node) text(dir, file string) string {
 
 // holds reports whether a knob holds what this value is to the kernel.
 func (n *node) holds(dir string, k model.Knob, value int64) bool {
-	return n.raw(dir, k) == cgroup.ToRaw(n.mount.Version, k, value)
+	return n.raw(dir, k) == cgroup.ToRaw(n.mount.Version, k, model.Number(value)).Number
 }
 
 // expect waits until a knob holds a value.

@@ -25,11 +25,12 @@ import (
 type Host struct {
 	version cgroup.Version
 	root    *os.Root // of the hierarchy that the CPU controller is bound to
+	cpusets *os.Root // of that of the cpuset controller; nil: there is none
 	undo    *Undo
 	files   []*file // what the last plan names, ordered
 	index   map[model.File]*file
 	steps   []cgroup.Step
-	buf     [64]byte
+	buf     [4096]byte
 	stats   Stats
 }
 
@@ -44,6 +45,10 @@ type file struct {
 	found   cgroup.Raw // when it was last read
 	exists  bool       // it was there when last looked at
 	stale   bool       // to be read in this round
+
+	effective *os.File   // of a list of CPUs: which of them the group may really run on; nil: not open
+	allowed   cgroup.Raw // what it read
+	told      cgroup.Raw // what confined returned when Host.Confined was asked last
 }
 
 // Stats counts what was done since the start.
@@ -63,21 +68,40 @@ type Rejection struct {
 type Status struct {
 	model.Setting
 	Exists bool
-	Is     int64
-	Was    int64 // the newest value of another writer
-	Owned  bool  // Was is on record
+	Is     model.Value
+	Was    model.Value // the newest value of another writer
+	Owned  bool        // Was is on record
 }
 
-// New returns a Host for the hierarchy mounted at a directory.
-func New(v cgroup.Version, mount string, undo *Undo) (*Host, error) {
-	root, err := os.OpenRoot(mount)
+// New returns a Host for the hierarchies mounted at two directories, that of the CPU controller and that of the cpuset
+// controller, which may be the same, or "" where there is none.
+func New(v cgroup.Version, cpu, cpuset string, undo *Undo) (*Host, error) {
+	root, err := os.OpenRoot(cpu)
 	if err != nil {
 		return nil, fmt.Errorf("opening the cgroup hierarchy: %w", err)
 	}
-	return &Host{
+	h := &Host{
 		version: v, root: root, undo: undo, index: map[model.File]*file{},
 		stats: Stats{Writes: map[model.Knob]uint64{}, Repairs: map[model.Knob]uint64{}, Rejected: map[Rejection]uint64{}},
-	}, nil
+	}
+	if cpuset == "" {
+		return h, nil
+	}
+	if h.cpusets, err = os.OpenRoot(cpuset); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the cpuset hierarchy: %w", err), root.Close())
+	}
+	return h, nil
+}
+
+// hierarchy returns the hierarchy that a knob stands in.
+func (h *Host) hierarchy(k model.Knob) (*os.Root, error) {
+	switch {
+	case k != model.Cpuset:
+		return h.root, nil
+	case h.cpusets != nil:
+		return h.cpusets, nil
+	}
+	return nil, fmt.Errorf("this node has no cpuset controller: %w", unix.ENOENT)
 }
 
 // Close closes every file and leaves their values as they are.
@@ -85,7 +109,11 @@ func (h *Host) Close() error {
 	for _, f := range h.files {
 		f.close()
 	}
-	return h.root.Close()
+	err := h.root.Close()
+	if h.cpusets != nil {
+		err = errors.Join(err, h.cpusets.Close())
+	}
+	return err
 }
 
 // Stats returns the counters. The maps are the live ones: read them where Host is used.
@@ -126,7 +154,7 @@ func (h *Host) CheckAll() bool {
 
 func (h *Host) deviates(f *file) bool {
 	existed := f.exists
-	if err := h.read(f); err != nil || f.exists != existed || f.exists && f.found != f.want {
+	if err := h.read(f); err != nil || f.exists != existed || f.exists && (f.found != f.want || f.confined() != f.told) {
 		f.stale = true
 	}
 	return f.stale
@@ -268,33 +296,61 @@ func (h *Host) read(f *file) error {
 		if err != nil {
 			return fmt.Errorf("reading %s in %s: %w", f.setting.Knob, f.setting.Dir, err)
 		}
-		raw, err := cgroup.Parse(h.version, f.setting.Knob, h.buf[:n])
+		raw, err := cgroup.Parse(h.version, f.setting.Knob, h.buf[:n], f.found)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f.setting.Dir, err)
 		}
 		f.found, f.exists = raw, true
-		return nil
+		return h.readEffective(f)
 	}
 	f.exists = false
 	return nil
 }
 
+// readEffective reads which CPUs of its list a group may really run on: ancestors may allow less. A group that is gone
+// meanwhile is found out when its list is read next.
+func (h *Host) readEffective(f *file) error {
+	if f.effective == nil {
+		return nil
+	}
+	n, err := unix.Pread(int(f.effective.Fd()), h.buf[:], 0)
+	if isGone(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s in %s: %w", cgroup.EffectiveFile(h.version), f.setting.Dir, err)
+	}
+	f.allowed, err = cgroup.Parse(h.version, f.setting.Knob, h.buf[:n], f.allowed)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.setting.Dir, err)
+	}
+	return nil
+}
+
 func (h *Host) open(f *file) error {
+	root, err := h.hierarchy(f.setting.Knob)
+	if err != nil {
+		return err
+	}
 	name := path.Join(f.setting.Dir, cgroup.FileName(h.version, f.setting.Knob))
-	opened, err := h.root.OpenFile(name, os.O_RDWR, 0)
+	opened, err := root.OpenFile(name, os.O_RDWR, 0)
 	f.writes = err == nil
 	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) {
-		opened, err = h.root.Open(name) // what cannot be written can still be explained
+		opened, err = root.Open(name) // what cannot be written can still be explained
 	}
 	if err != nil {
 		return fmt.Errorf("opening %s: %w", name, err)
 	}
-	dir, err := h.root.Stat(f.setting.Dir)
+	dir, err := root.Stat(f.setting.Dir)
 	if err != nil {
 		_ = opened.Close()
 		return fmt.Errorf("looking at %s: %w", f.setting.Dir, err)
 	}
 	f.f, f.fd, f.inode = opened, int(opened.Fd()), inodeOf(dir)
+	if f.setting.Knob == model.Cpuset {
+		// Absent before 3.17 on v1; then it is taken for granted.
+		f.effective, _ = root.Open(path.Join(f.setting.Dir, cgroup.EffectiveFile(h.version)))
+	}
 	return nil
 }
 
@@ -335,6 +391,10 @@ func (f *file) close() {
 		_ = f.f.Close()
 		f.f = nil
 	}
+	if f.effective != nil {
+		_ = f.effective.Close()
+		f.effective = nil
+	}
 }
 
 // Status returns what the files of the last plan whose directory satisfies a condition hold now.
@@ -356,6 +416,26 @@ func (h *Host) Status(match func(dir string) bool) []Status {
 
 // Owned returns the files on record, ordered.
 func (h *Host) Owned() []model.Owned { return h.undo.Owned(h.version) }
+
+// Confined returns the groups that may run on other CPUs than their lists say, ordered. It is what the last plan's files
+// read when they were last looked at.
+func (h *Host) Confined() []model.Confined {
+	var confined []model.Confined
+	for _, f := range h.files {
+		if f.told = f.confined(); f.told.List != "" {
+			confined = append(confined, model.Confined{File: f.setting.File, To: model.Value(f.told)})
+		}
+	}
+	return confined
+}
+
+// confined returns the CPUs that a group may run on where they are not those of its list as planned, else the zero value.
+func (f *file) confined() cgroup.Raw {
+	if f.effective == nil || !f.exists || f.setting.Hold.Code != "" || f.setting.Release || f.found != f.want || f.allowed == f.found {
+		return cgroup.Raw{}
+	}
+	return f.allowed
+}
 
 // isGone reports whether an error only says that the group was removed: its path is not there (ENOENT), or a file of it
 // that is still open has lost its group (ENODEV).

@@ -94,6 +94,11 @@ func (u *Undo) parse(content []byte) error {
 		if !ok || !filepath.IsLocal(e.Dir) {
 			return fmt.Errorf("%w: %s names the file %q in %q", ErrDamaged, u.path, e.Knob, e.Dir)
 		}
+		for _, value := range []*cgroup.Raw{&e.Theirs, &e.Ours, e.Before} {
+			if value != nil && (value.List != "") != (knob == model.Cpuset) {
+				return fmt.Errorf("%w: %s has %s for %q in %q", ErrDamaged, u.path, model.Value(*value), e.Knob, e.Dir)
+			}
+		}
 		record := e.Record
 		record.saved = &e.Ours
 		u.records[model.File{Dir: e.Dir, Knob: knob}] = &record
@@ -213,7 +218,7 @@ func (e undoEntry) knob() model.Knob {
 }
 
 func knobByName(name string) (model.Knob, bool) {
-	for k := model.Shares; k <= model.Quota; k++ {
+	for _, k := range model.Knobs() {
 		if k.String() == name {
 			return k, true
 		}

@@ -12,6 +12,8 @@ import (
 
 var shares = model.File{Dir: "kubepods/burstable/poda", Knob: model.Shares}
 
+func raw(n int64) cgroup.Raw { return cgroup.Raw{Number: n} }
+
 func open(t *testing.T, path string) *Undo {
 	t.Helper()
 	u, err := OpenUndo(path)
@@ -25,10 +27,10 @@ func open(t *testing.T, path string) *Undo {
 func TestUndoKeepsTheirs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "undo")
 	for i, step := range []struct {
-		found, ours cgroup.Raw
+		found, ours int64
 		inode       uint64
 		wrote       bool // the write after the record was carried out
-		theirs      cgroup.Raw
+		theirs      int64
 	}{
 		{102, 2048, 1, true, 102},   // the first write
 		{2048, 4096, 1, true, 102},  // we change our mind
@@ -40,7 +42,7 @@ func TestUndoKeepsTheirs(t *testing.T) {
 		{102, 1000, 2, true, 102}, // a new cgroup of the same name
 	} {
 		u := open(t, path)
-		u.Take(shares, step.inode, step.found, step.ours)
+		u.Take(shares, step.inode, raw(step.found), raw(step.ours))
 		if u.Safe(shares, step.inode) && i == 0 {
 			t.Error("a record that is not on disk counts as safe")
 		}
@@ -56,7 +58,7 @@ func TestUndoKeepsTheirs(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if r, ok := open(t, path).Get(shares, step.inode); !ok || r.Theirs != step.theirs || r.Ours != step.ours {
+		if r, ok := open(t, path).Get(shares, step.inode); !ok || r.Theirs != raw(step.theirs) || r.Ours != raw(step.ours) {
 			t.Errorf("step %d: on record is %+v, want theirs %d, ours %d", i, r, step.theirs, step.ours)
 		}
 	}
@@ -70,25 +72,25 @@ func TestUndoKeepsTheirs(t *testing.T) {
 func TestUndoFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	u := open(t, filepath.Join(dir, "undo"))
-	u.Take(shares, 1, 102, 2048)
+	u.Take(shares, 1, raw(102), raw(2048))
 	if err := u.Save(); err != nil {
 		t.Fatal(err)
 	}
 	u.path = filepath.Join(dir, "nowhere", "undo") // as good as full
-	u.Take(shares, 1, 102, 2048)                   // the kubelet writes what it wrote before
+	u.Take(shares, 1, raw(102), raw(2048))         // the kubelet writes what it wrote before
 	if !u.Safe(shares, 1) {
 		t.Error("a repair that the record covers is refused")
 	}
-	u.Take(shares, 1, 300, 2048)
+	u.Take(shares, 1, raw(300), raw(2048))
 	if err := u.Save(); err == nil || !u.Unsaved() || !u.Safe(shares, 1) {
 		t.Errorf("a repair is refused, although the record on disk knows the value as ours and has a way back: %v", err)
 	}
-	u.Take(shares, 1, 2048, 4096)
+	u.Take(shares, 1, raw(2048), raw(4096))
 	if u.Safe(shares, 1) {
 		t.Error("a value of ours that is not on record would be taken for another writer's")
 	}
 	quota := model.File{Dir: shares.Dir, Knob: model.Quota}
-	u.Take(quota, 1, 100_000, model.Unlimited)
+	u.Take(quota, 1, raw(100_000), raw(model.Unlimited))
 	if u.Safe(quota, 1) {
 		t.Error("a new file is taken over without a record")
 	}
@@ -96,7 +98,7 @@ func TestUndoFullDisk(t *testing.T) {
 	if err := u.Save(); err != nil || u.Unsaved() || !u.Safe(shares, 1) || !u.Safe(quota, 1) {
 		t.Errorf("not safe though it is on disk: %v", err)
 	}
-	if r, ok := open(t, u.path).Get(shares, 1); !ok || r.Theirs != 300 || r.Ours != 4096 {
+	if r, ok := open(t, u.path).Get(shares, 1); !ok || r.Theirs != raw(300) || r.Ours != raw(4096) {
 		t.Errorf("on record is %+v, want theirs 300, ours 4096", r)
 	}
 }

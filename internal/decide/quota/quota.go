@@ -25,7 +25,7 @@ func Decide(n *model.Node, p *model.Policy, weighted []bool) []model.Setting {
 		lift := func(dir string) {
 			settings = append(settings, model.Setting{
 				File:   model.File{Dir: dir, Knob: model.Quota},
-				Value:  model.Unlimited,
+				Value:  model.Number(model.Unlimited),
 				Reason: model.Reason{Code: model.QuotaLifted, Operands: []model.Operand{{Name: "limit", Value: pod.LimitMilli, Unit: model.UnitMilli}}},
 			})
 		}
@@ -40,7 +40,7 @@ func Decide(n *model.Node, p *model.Policy, weighted []bool) []model.Setting {
 // Release returns what a quota that we no longer decide goes back to: what the kubelet computes from the pod's limits,
 // or where that cannot be known, what was recorded. It cannot be known for a pod or container that the API does not show,
 // while the kubelet's configuration was not read, and under the kubelet's static CPU policy, which lifts quotas itself.
-func Release(n *model.Node, o model.Owned, pod *model.Pod) (int64, model.Reason) {
+func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.Reason) {
 	recorded := model.Reason{Code: model.RecordedValue}
 	if pod == nil || pod.Ended || !n.Kubelet.Known || n.Kubelet.StaticCPUs {
 		return o.Theirs, recorded
@@ -55,9 +55,9 @@ func Release(n *model.Node, o model.Owned, pod *model.Pod) (int64, model.Reason)
 	}
 	given := model.Reason{Code: model.KubeletValue, Operands: []model.Operand{{Name: "limit", Value: limit, Unit: model.UnitMilli}}}
 	if !n.Kubelet.CFSQuota || limit == 0 {
-		return model.Unlimited, given
+		return model.Number(model.Unlimited), given
 	}
-	return model.MilliCPUToQuota(limit, n.Kubelet.QuotaPeriod), given
+	return model.Number(model.MilliCPUToQuota(limit, n.Kubelet.QuotaPeriod)), given
 }
 
 // container returns the container of a pod whose cgroup has this name, nil if it is not known.

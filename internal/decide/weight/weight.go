@@ -64,7 +64,7 @@ func Decide(n *model.Node, p *model.Policy) Result {
 		if !exists || e.reason.Code == "" {
 			continue
 		}
-		s := model.Setting{File: model.File{Dir: group.Dir, Knob: model.Shares}, Value: e.shares, Reason: e.reason}
+		s := model.Setting{File: model.File{Dir: group.Dir, Knob: model.Shares}, Value: model.Number(e.shares), Reason: e.reason}
 		if group.Idle {
 			// The kernel refuses a weight with EINVAL while cpu.idle is set, and forgets the weight when it is cleared.
 			s.Hold = model.Reason{Code: model.IdleGroup}
@@ -76,17 +76,17 @@ func Decide(n *model.Node, p *model.Policy) Result {
 
 // Release returns what a weight that we no longer decide goes back to: what the kubelet computes from the specs of the
 // running pods, or where it knows no such pod, what was recorded.
-func Release(n *model.Node, o model.Owned, pod *model.Pod) (int64, model.Reason) {
+func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.Reason) {
 	given := model.Reason{Code: model.KubeletValue}
 	switch {
 	case o.Dir == n.Tree.Burstable && n.PodsKnown:
-		return burstableShares(n), given
+		return model.Number(burstableShares(n)), given
 	case o.Dir == n.Tree.BestEffort:
-		return model.MinShares, given
+		return model.Number(model.MinShares), given
 	case pod == nil || pod.Ended:
 		return o.Theirs, model.Reason{Code: model.RecordedValue}
 	}
-	return kubeletShares(pod), given
+	return model.Number(kubeletShares(pod)), given
 }
 
 // asked returns the shares that a pod asks for, by its annotation or else by the first rule of the policy that selects
@@ -210,7 +210,7 @@ func raise(n *model.Node, p *model.Policy, entries []entry) []model.Setting {
 	class := func(dir string, value, asked int64) {
 		classes = append(classes, model.Setting{
 			File:   model.File{Dir: dir, Knob: model.Shares},
-			Value:  model.ClampShares(value),
+			Value:  model.Number(model.ClampShares(value)),
 			Reason: model.Reason{Code: code, Operands: operands(asked)},
 		})
 	}

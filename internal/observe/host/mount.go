@@ -27,10 +27,20 @@ var (
 	ErrAmbiguous    = errors.New("more than one kubepods cgroup")
 )
 
-// Mount is the hierarchy that the CPU controller is bound to.
+// Mount is the hierarchy that the CPU controller is bound to, and that of the cpuset controller, in which every group has a
+// directory of the same name. On cgroup v2 they are one.
 type Mount struct {
 	Version cgroup.Version
 	Path    string // absolute
+	Cpusets string // absolute; "": this node has no cpuset controller
+}
+
+// Of returns the hierarchy that a knob stands in, "" if there is none.
+func (m Mount) Of(k model.Knob) string {
+	if k == model.Cpuset {
+		return m.Cpusets
+	}
+	return m.Path
 }
 
 // FindMount finds the CPU controller below the directory where the cgroup file system is mounted, as [DefaultRoot]. On a
@@ -42,14 +52,22 @@ func FindMount(root string) (Mount, error) {
 		if err != nil {
 			return Mount{}, fmt.Errorf("reading the controllers of %s: %w", root, err)
 		}
-		if slices.Contains(strings.Fields(string(controllers)), "cpu") {
-			return Mount{Version: cgroup.V2, Path: root}, nil
+		if names := strings.Fields(string(controllers)); slices.Contains(names, "cpu") {
+			m := Mount{Version: cgroup.V2, Path: root}
+			if slices.Contains(names, "cpuset") {
+				m.Cpusets = root
+			}
+			return m, nil
 		}
 		return Mount{}, fmt.Errorf("%w in %s/cgroup.controllers, which reads %q", ErrNoController, root, controllers)
 	}
 	for _, name := range []string{"cpu", "cpu,cpuacct", "cpuacct,cpu"} {
 		if dir := filepath.Join(root, name); isType(dir, unix.CGROUP_SUPER_MAGIC) {
-			return Mount{Version: cgroup.V1, Path: dir}, nil
+			m := Mount{Version: cgroup.V1, Path: dir}
+			if dir := filepath.Join(root, "cpuset"); isType(dir, unix.CGROUP_SUPER_MAGIC) {
+				m.Cpusets = dir
+			}
+			return m, nil
 		}
 	}
 	return Mount{}, fmt.Errorf("%w at %s: neither cgroup v2 nor a v1 cpu hierarchy is mounted there", ErrNoController, root)

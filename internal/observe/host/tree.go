@@ -27,9 +27,9 @@ type Tree struct {
 	pods    map[string]*podDir // by UID
 	buf     []byte
 	model   model.Tree
-	blind   error           // why a directory could not be watched
-	covered map[string]bool // containers' directories that Cover watches; false: the kernel had no watch left
-	anew    []string        // directories that the last scan found to be others than before
+	blind   error          // why a directory could not be watched
+	covered map[Group]bool // what Cover watches; false: the kernel had no watch left
+	anew    []string       // directories that the last scan found to be others than before
 }
 
 // podDir is the cgroup of a pod.
@@ -42,7 +42,7 @@ type podDir struct {
 
 // NewTree follows the pods of one kubelet. A nil watcher means that changes are only found by scanning.
 func NewTree(m Mount, l cgroup.Layout, w *Watcher) *Tree {
-	t := &Tree{mount: m, layout: l, watcher: w, pods: map[string]*podDir{}, covered: map[string]bool{}, buf: make([]byte, 32<<10)}
+	t := &Tree{mount: m, layout: l, watcher: w, pods: map[string]*podDir{}, covered: map[Group]bool{}, buf: make([]byte, 32<<10)}
 	for q := range t.classes {
 		t.classes[q] = &dirLister{path: filepath.Join(m.Path, l.Class(model.QoSClass(q))), fd: -1}
 	}
@@ -98,7 +98,7 @@ func (t *Tree) Close() {
 	for q, d := range t.classes {
 		d.close()
 		if d.watched {
-			t.watcher.Remove(t.model.Class(model.QoSClass(q)))
+			t.watcher.Remove(Group{Dir: t.model.Class(model.QoSClass(q))})
 			d.watched = false
 		}
 	}
@@ -145,29 +145,46 @@ func (t *Tree) Scan(follow func(uid string) bool) (changed bool, err error) {
 	return changed, err
 }
 
-// Cover watches the containers' directories that hold files of a plan; those of pods and classes are watched already. It
-// must run before those files are read, or what is written in between goes unseen. What could not be watched last time is
-// tried again.
+// Cover watches the directories that hold files of a plan and that [Tree.Scan] does not watch: those of containers and, on
+// v1, everything in the hierarchy of the cpuset controller. It must run before those files are read, or what is written in
+// between goes unseen. What could not be watched last time is tried again.
 func (t *Tree) Cover(settings []model.Setting) {
 	if t.watcher == nil {
 		return
 	}
-	planned := func(dir string) bool {
-		i, _ := slices.BinarySearchFunc(settings, dir, func(s model.Setting, dir string) int { return strings.Compare(s.Dir, dir) })
-		return i < len(settings) && settings[i].Dir == dir
+	planned := func(g Group) bool {
+		i, _ := slices.BinarySearchFunc(settings, g.Dir, func(s model.Setting, dir string) int { return strings.Compare(s.Dir, dir) })
+		for ; i < len(settings) && settings[i].Dir == g.Dir; i++ {
+			if t.groupOf(&settings[i]) == g {
+				return true
+			}
+		}
+		return false
 	}
-	for dir := range t.covered {
-		if !planned(dir) {
-			t.watcher.Remove(dir)
-			delete(t.covered, dir)
+	for g := range t.covered {
+		if !planned(g) {
+			t.watcher.Remove(g)
+			delete(t.covered, g)
 		}
 	}
 	for i := range settings {
-		dir := settings[i].Dir
-		if t.inPod(dir) && !t.watcher.Watches(dir) {
-			t.covered[dir] = !errors.Is(t.watcher.Add(filepath.Join(t.mount.Path, dir), dir), ErrNoWatches)
+		g := t.groupOf(&settings[i])
+		if (g.Cpuset || t.inPod(g.Dir)) && !t.watcher.Watches(g) {
+			t.covered[g] = !errors.Is(t.watcher.Add(t.path(g), g), ErrNoWatches)
 		}
 	}
+}
+
+// groupOf returns the cgroup that a setting's file is in.
+func (t *Tree) groupOf(s *model.Setting) Group {
+	return Group{Dir: s.Dir, Cpuset: s.Knob == model.Cpuset && t.mount.Cpusets != t.mount.Path}
+}
+
+func (t *Tree) path(g Group) string {
+	if g.Cpuset {
+		return filepath.Join(t.mount.Cpusets, g.Dir)
+	}
+	return filepath.Join(t.mount.Path, g.Dir)
 }
 
 // inPod reports whether a directory is one in a pod's directory.
@@ -255,7 +272,7 @@ func (t *Tree) forget(p *podDir) {
 	}
 	p.lister.close()
 	if p.lister.watched {
-		t.watcher.Remove(p.group.Dir)
+		t.watcher.Remove(Group{Dir: p.group.Dir})
 	}
 	p.lister = nil
 	if p.idle >= 0 {
@@ -270,7 +287,7 @@ func (t *Tree) forget(p *podDir) {
 func (t *Tree) list(d *dirLister, dir string) (changed bool, err error) {
 	for range 2 {
 		if !d.watched && t.watcher != nil {
-			watchErr := t.watcher.Add(d.path, dir)
+			watchErr := t.watcher.Add(d.path, Group{Dir: dir})
 			d.watched = watchErr == nil
 			if errors.Is(watchErr, ErrNoWatches) {
 				watchErr = ErrNoWatches // the same words, whichever directory comes first
@@ -284,7 +301,7 @@ func (t *Tree) list(d *dirLister, dir string) (changed bool, err error) {
 			return changed, err
 		}
 		if d.watched {
-			t.watcher.Remove(dir)
+			t.watcher.Remove(Group{Dir: dir})
 			d.watched = false
 		}
 		t.anew = append(t.anew, dir)

@@ -35,9 +35,15 @@ type Watcher struct {
 	wake    chan struct{}
 
 	mu      sync.Mutex
-	dirs    map[int32]string // watch descriptor → directory
-	watches map[string]int32
+	dirs    map[int32]Group // by watch descriptor
+	watches map[Group]int32
 	pending Changes
+}
+
+// Group is a cgroup in one hierarchy.
+type Group struct {
+	Dir    string // its name in plans
+	Cpuset bool   // in the hierarchy of the cpuset controller, where that is another than the CPU controller's
 }
 
 // Changes is what happened since the last [Watcher.Take].
@@ -61,15 +67,15 @@ func NewWatcher(v cgroup.Version) (*Watcher, error) {
 		file:    os.NewFile(uintptr(fd), "inotify"),
 		fd:      fd,
 		wake:    make(chan struct{}, 1),
-		dirs:    map[int32]string{},
-		watches: map[string]int32{},
+		dirs:    map[int32]Group{},
+		watches: map[Group]int32{},
 		pending: Changes{Files: map[model.File]struct{}{}},
 	}, nil
 }
 
-// Add watches a directory, given by its path and by its name in plans. Adding it again after it was removed and made
+// Add watches the directory at a path, which is that of a group. Adding it again after it was removed and made
 // anew watches the new one. The error has [ErrNoWatches] in its chain if the kernel has none left.
-func (w *Watcher) Add(path, dir string) error {
+func (w *Watcher) Add(path string, g Group) error {
 	const mask = unix.IN_MODIFY | unix.IN_CREATE | unix.IN_DELETE | unix.IN_DELETE_SELF | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,33 +86,33 @@ func (w *Watcher) Add(path, dir string) error {
 	if err != nil {
 		return fmt.Errorf("watching %s: %w", path, err)
 	}
-	if old, watched := w.watches[dir]; watched && old != int32(wd) {
+	if old, found := w.watches[g]; found && old != int32(wd) {
 		delete(w.dirs, old) // of a directory that is gone
 		_, _ = unix.InotifyRmWatch(w.fd, uint32(old))
 	}
-	w.dirs[int32(wd)] = dir
-	w.watches[dir] = int32(wd)
+	w.dirs[int32(wd)] = g
+	w.watches[g] = int32(wd)
 	return nil
 }
 
-// Watches reports whether a directory is watched.
-func (w *Watcher) Watches(dir string) bool {
+// Watches reports whether a group is watched.
+func (w *Watcher) Watches(g Group) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, watched := w.watches[dir]
-	return watched
+	_, found := w.watches[g]
+	return found
 }
 
-// Remove watches a directory no longer.
-func (w *Watcher) Remove(dir string) {
+// Remove watches a group no longer.
+func (w *Watcher) Remove(g Group) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	wd, watched := w.watches[dir]
-	if !watched {
+	wd, found := w.watches[g]
+	if !found {
 		return
 	}
-	delete(w.watches, dir)
-	if w.dirs[wd] == dir {
+	delete(w.watches, g)
+	if w.dirs[wd] == g {
 		delete(w.dirs, wd)
 		_, _ = unix.InotifyRmWatch(w.fd, uint32(wd)) // EINVAL: it went with its directory
 	}
@@ -182,14 +188,14 @@ func (w *Watcher) note(wd int32, mask uint32, name []byte) bool {
 		w.pending.Overflow = true
 		return true
 	}
-	dir, known := w.dirs[wd]
+	at, known := w.dirs[wd]
 	switch {
 	case !known:
 		return false
 	case mask&(unix.IN_DELETE_SELF|unix.IN_IGNORED) != 0:
 		delete(w.dirs, wd)
-		if w.watches[dir] == wd {
-			delete(w.watches, dir)
+		if w.watches[at] == wd {
+			delete(w.watches, at)
 		}
 		w.pending.Tree = true
 		return true
@@ -202,7 +208,7 @@ func (w *Watcher) note(wd int32, mask uint32, name []byte) bool {
 	}
 	knob, ours := cgroup.KnobOf(w.version, string(name))
 	if ours {
-		w.pending.Files[model.File{Dir: dir, Knob: knob}] = struct{}{}
+		w.pending.Files[model.File{Dir: at.Dir, Knob: knob}] = struct{}{}
 	}
 	return ours
 }
