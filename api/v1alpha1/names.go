@@ -21,6 +21,10 @@ const (
 	AnnotationCPUQuota = "waterline.io/cpu-quota"
 )
 
+// ConditionCPUSet is the condition of a pod that asks for CPUs of its own: True with the CPUs it has, or False with the reason
+// why it has none.
+const ConditionCPUSet = "waterline.io/CPUSet"
+
 // LabelExperiment is on the namespace that an experiment on a cluster makes, and on its pods: the experiment's name. A policy
 // can select such namespaces by it.
 const LabelExperiment = "waterline.io/experiment"

@@ -39,6 +39,7 @@ type options struct {
 	allocatable                   int64
 	policy                        string
 	cgroupRoot, kubepods, runDir  string
+	sys                           string
 	syncPeriod                    time.Duration
 	journalBytes                  int64
 	listen, local                 string
@@ -54,6 +55,7 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.Int64Var(&o.allocatable, "allocatable-millicores", int64(runtime.NumCPU())*1000, "with --pods: CPU that pods may request on this node")
 	f.StringVar(&o.policy, "config", "", "file with a ColocationPolicy; without it weights are enforced as annotated")
 	f.StringVar(&o.cgroupRoot, "cgroup-root", host.DefaultRoot, "where the host's cgroup file system is mounted")
+	f.StringVar(&o.sys, "sys-root", host.DefaultSys, "where sysfs is mounted, which tells the topology of the machine")
 	f.StringVar(&o.kubepods, "kubepods", "", "directory of all pods below the CPU hierarchy; without it, it is looked for")
 	f.StringVar(&o.runDir, "run-dir", "/run/waterline", "directory for the undo record and the journal, on a file system that goes with a reboot")
 	f.DurationVar(&o.syncPeriod, "sync-period", 10*time.Second, "time between two complete comparisons with the kernel")
@@ -104,7 +106,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	}
 	cfg := agent.Config{
 		CgroupRoot: o.cgroupRoot, Kubepods: o.kubepods, SelfUID: o.podUID, RunDir: o.runDir,
-		SyncPeriod: o.syncPeriod, JournalBytes: o.journalBytes, Policy: policy, Log: log,
+		Sys: o.sys, SyncPeriod: o.syncPeriod, JournalBytes: o.journalBytes, Policy: policy, Log: log,
 	}
 	if o.manifests != "" {
 		cfg.Pods = kube.NewManifests(o.manifests, time.Second, o.podUID, o.allocatable, log)
@@ -161,6 +163,7 @@ func connect(o *options, cfg *agent.Config, namespaces bool) error {
 	}
 	cfg.Pods = kube.NewCluster(client, o.nodeName, o.podUID, namespaces)
 	cfg.Notify = actkube.NewEvents(client, o.nodeName).Send
+	cfg.SetCondition = actkube.NewConditions(client).Set
 	if o.kubeletURL == "" {
 		return nil
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 func restoreCommand() *cobra.Command {
-	cfg := agent.Config{}
+	cfg := agent.Config{Sys: host.DefaultSys}
 	var manifests, kubeconfig, nodeName string
 	c := &cobra.Command{
 		Use:   "restore",

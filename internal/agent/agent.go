@@ -20,6 +20,7 @@ import (
 	acthost "github.com/waterline-io/waterline/internal/act/host"
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/decide"
+	"github.com/waterline-io/waterline/internal/decide/cpuset"
 	"github.com/waterline-io/waterline/internal/journal"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
@@ -53,10 +54,12 @@ type Config struct {
 	RunDir       string        // for the undo record, the journal and the lock
 	SyncPeriod   time.Duration // between two audits
 	JournalBytes int64         // that the journal may take
+	Sys          string        // where sysfs is mounted
 	Policy       func() (model.Policy, error)
 	Pods         Pods
-	Kubelet      func(ctx context.Context) (model.Kubelet, error) // nil: never asked
-	Notify       func(ctx context.Context, n model.Notice) error  // nil: notices are only logged
+	Kubelet      func(ctx context.Context) (model.Kubelet, error)   // nil: never asked
+	Notify       func(ctx context.Context, n model.Notice) error    // nil: notices are only logged
+	SetCondition func(ctx context.Context, c model.Condition) error // nil: pods get no conditions
 	Log          *slog.Logger
 }
 
@@ -70,27 +73,32 @@ type Agent struct {
 	ready    atomic.Pointer[string] // why it is not ready; nil: it is
 
 	// What follows belongs to the loop.
-	mount     host.Mount
-	watcher   *host.Watcher // nil: the kernel had none for us
-	noWatcher error         // why there is none
-	watch     func()        // tries to get one
-	unwatched chan error    // why the watcher ended
-	tree      *host.Tree
-	host      *acthost.Host
-	journal   *journal.Journal
-	policy    model.Policy
-	kubelet   model.Kubelet
-	pods      kube.Snapshot
-	follow    map[string]bool // UIDs of pods whose cgroup is watched
-	state     decide.State
-	plan      model.Plan
-	incidents []model.Incident
-	changes   host.Changes
-	notices   *notices
-	counts    counts
-	nextAudit time.Time
-	lastRound time.Time
-	unsettled bool // something is known that the last round did not know
+	mount      host.Mount
+	watcher    *host.Watcher // nil: the kernel had none for us
+	noWatcher  error         // why there is none
+	watch      func()        // tries to get one
+	unwatched  chan error    // why the watcher ended
+	tree       *host.Tree
+	host       *acthost.Host
+	journal    *journal.Journal
+	policy     model.Policy
+	kubelet    model.Kubelet
+	pods       kube.Snapshot
+	follow     map[string]bool // UIDs of pods whose cgroup is watched
+	topology   *model.Topology // nil: not read yet
+	seenCPUs   model.CPUSet    // CPUs that pods may run on, when the topology was read
+	usesCPUs   bool            // somebody has, or wants, CPUs of their own
+	state      decide.State
+	saved      cpuset.State // of the state, in its file
+	plan       model.Plan
+	incidents  []model.Incident
+	changes    host.Changes
+	notices    *notices
+	conditions *conditions
+	counts     counts
+	nextAudit  time.Time
+	lastRound  time.Time
+	unsettled  bool // something is known that the last round did not know
 }
 
 // New returns an agent that does nothing yet.
@@ -100,6 +108,7 @@ func New(cfg Config) *Agent {
 		born: time.Now(), unwatched: make(chan error, 1),
 	}
 	a.notices = newNotices(cfg.Notify, a.log)
+	a.conditions = newConditions(cfg.SetCondition, a.log)
 	a.notReady("starting")
 	return a
 }
@@ -128,6 +137,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer func() { a.log.report("closing", a.host.Close()) }()
+	a.state, err = loadState(filepath.Join(a.cfg.RunDir, StateFile))
+	a.log.report("state", err)
+	a.saved = a.state.CPUs
 	if a.journal, err = journal.Open(a.cfg.RunDir, a.cfg.JournalBytes); err != nil {
 		return err
 	}
@@ -140,6 +152,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	helpers.Go(func() { a.cfg.Pods.Run(ctx) })
 	helpers.Go(func() { a.askKubelet(ctx, kubelets) })
 	helpers.Go(func() { a.notices.run(ctx) })
+	helpers.Go(func() { a.conditions.run(ctx) })
 	a.watch = func() {
 		watcher, err := host.NewWatcher(a.mount.Version)
 		if a.noWatcher = err; err != nil {
@@ -341,12 +354,28 @@ func (a *Agent) scan() {
 func (a *Agent) follows(uid string) bool { return a.follow[uid] }
 
 func (a *Agent) refollow() {
+	a.usesCPUs = decide.UsesCPUs(a.pods.Pods, a.host.Owned(), &a.state)
 	clear(a.follow)
 	for _, pod := range a.pods.Pods {
-		if decide.Follows(pod, &a.policy) {
+		if decide.Follows(pod, &a.policy, a.usesCPUs) {
 			a.follow[pod.UID] = true
 		}
 	}
+}
+
+// survey reads the topology of the machine when somebody's CPUs depend on it, and again when CPUs went on- or offline.
+func (a *Agent) survey() *model.Topology {
+	if !a.usesCPUs {
+		return nil
+	}
+	if now := a.tree.Model().CPUs; a.topology == nil || now != a.seenCPUs {
+		topology, err := host.ReadTopology(a.cfg.Sys)
+		a.log.report("topology", err)
+		if err == nil {
+			a.topology, a.seenCPUs = topology, now
+		}
+	}
+	return a.topology
 }
 
 // round decides what the node should be like and makes it so.
@@ -362,12 +391,21 @@ func (a *Agent) round(now time.Time) {
 			Owned:            a.host.Owned(),
 			Incidents:        a.incidents,
 			Confined:         a.host.Confined(),
+			Topology:         a.survey(),
 		},
 		Policy: a.policy,
 		State:  a.state,
 	}
 	round.Plan, a.state = decide.Node(round.Node, round.Policy, round.State)
 	a.plan = round.Plan
+	if !reflect.DeepEqual(a.state.CPUs, a.saved) {
+		// Before the kernel is told, as with the undo record: a restart must find who has which CPUs.
+		err := saveState(filepath.Join(a.cfg.RunDir, StateFile), &a.state)
+		a.log.report("state", err)
+		if err == nil {
+			a.saved = a.state.CPUs
+		}
+	}
 	a.tree.Cover(round.Plan.Settings)
 	var err error
 	a.incidents, err = a.host.Apply(&round.Plan)
@@ -379,6 +417,13 @@ func (a *Agent) round(now time.Time) {
 	// After the kernel has what it needs: what is only for people can wait.
 	a.log.report("journal", a.journal.Append(&round))
 	a.notices.post(round.Plan.Notices)
+	if a.pods.Known {
+		a.conditions.post(round.Plan.Conditions, a.pods.Pods)
+	}
+	if decide.UsesCPUs(a.pods.Pods, a.host.Owned(), &a.state) != a.usesCPUs {
+		a.refollow()
+		a.scan()
+	}
 }
 
 // refused reports whether the kernel refused a write, which the next round must know before it tries again.

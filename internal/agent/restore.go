@@ -3,6 +3,9 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -56,6 +59,12 @@ func Restore(ctx context.Context, cfg Config) ([]Restored, error) {
 			return nil, err
 		}
 		n.Tree = tree.Model()
+	}
+	if n.Topology, err = host.ReadTopology(cfg.Sys); err != nil {
+		n.Topology = nil // then what was recorded counts
+	}
+	if err := os.Remove(filepath.Join(cfg.RunDir, StateFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("removing the state: %w", err)
 	}
 	plan, _ := decide.Node(n, model.Policy{Mode: model.ModeOff}, decide.State{})
 	incidents, err := h.Apply(&plan)

@@ -1,13 +1,24 @@
 package decide
 
-import "github.com/waterline-io/waterline/internal/model"
+import (
+	"slices"
 
-// Follows reports whether a plan under this policy may name files of the pod's own cgroup, so that it has to be watched.
-func Follows(pod *model.Pod, policy *model.Policy) bool {
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// UsesCPUs reports whether the node's topology counts in the next round: a pod asks for CPUs of its own or has some, or
+// a list of CPUs must still be given back.
+func UsesCPUs(pods []*model.Pod, owned []model.Owned, state *State) bool {
+	return state.CPUs.Active(pods) || slices.ContainsFunc(owned, func(o model.Owned) bool { return o.Knob == model.Cpuset })
+}
+
+// Follows reports whether a plan under this policy may name files of the pod's own cgroup or of its containers, so that it
+// has to be watched. Where CPUs of one's own are used, that is every pod.
+func Follows(pod *model.Pod, policy *model.Policy, usesCPUs bool) bool {
 	if pod.Ended || policy.Mode == model.ModeOff {
 		return false
 	}
-	if pod.Asks.Shares != 0 || pod.Asks.Quota != "" || pod.Self || pod.Critical {
+	if usesCPUs || pod.Asks.Shares != 0 || pod.Asks.Quota != "" || pod.Self || pod.Critical {
 		return true
 	}
 	for i := range policy.Pods {

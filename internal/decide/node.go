@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/waterline-io/waterline/internal/decide/cpuset"
 	"github.com/waterline-io/waterline/internal/decide/quota"
 	"github.com/waterline-io/waterline/internal/decide/weight"
 	"github.com/waterline-io/waterline/internal/model"
@@ -18,9 +19,15 @@ import (
 func Node(n model.Node, policy model.Policy, state State) (model.Plan, State) {
 	var plan model.Plan
 	if n.PodsKnown && policy.Mode != model.ModeOff {
+		var cpus cpuset.Result
+		cpus, state.CPUs = cpuset.Decide(&n, state.CPUs)
 		weights := weight.Decide(&n, &policy)
-		plan.Settings = append(weights.Settings, quota.Decide(&n, &policy, weights.Asked)...)
-		plan.Notices = append(annotationNotices(&n), weights.Notices...)
+		plan.CPUs, plan.Conditions, plan.Next = cpus.CPUs, cpus.Conditions, cpus.Next
+		plan.Settings = slices.Concat(weights.Settings, quota.Decide(&n, &policy, weights.Asked, cpus.CPUs), cpus.Settings)
+		plan.Notices = slices.Concat(annotationNotices(&n), weights.Notices, cpus.Notices)
+	}
+	if policy.Mode == model.ModeOff {
+		state.CPUs = cpuset.State{Known: true}
 	}
 	if n.Kubelet.NoPodCgroups {
 		plan.Notices = append(plan.Notices, model.Notice{Reason: model.Reason{
@@ -35,6 +42,9 @@ func Node(n model.Node, policy model.Policy, state State) (model.Plan, State) {
 	plan.Settings = release(&n, &policy, plan.Settings)
 	if n.Tree.ReadOnly {
 		hold(plan.Settings, model.ReadOnlyMount)
+	}
+	for _, c := range n.Confined {
+		notify(&n, &plan, c.Dir, model.Reason{Code: model.CPUsConfined, Key: c.Dir, Text: c.To.String(), Fix: "find out who set cpuset.cpus in the cgroups above"})
 	}
 	state = state.next(&n, &plan)
 	return plan, state
@@ -77,9 +87,12 @@ func release(n *model.Node, policy *model.Policy, settings []model.Setting) []mo
 			pods = podsByDir(n)
 		}
 		s := model.Setting{File: o.File, Release: true}
-		if o.Knob == model.Quota {
+		switch o.Knob {
+		case model.Quota:
 			s.Value, s.Reason = quota.Release(n, o, podOf(pods, o.Dir))
-		} else {
+		case model.Cpuset:
+			s.Value, s.Reason = cpuset.Release(n, o)
+		default:
 			s.Value, s.Reason = weight.Release(n, o, podOf(pods, o.Dir))
 		}
 		if planned {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/decide/cpuset"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -18,7 +19,8 @@ const (
 
 // State is what must survive from one round to the next.
 type State struct {
-	Files []FileState // files with which something is the matter, ordered
+	Files []FileState  // files with which something is the matter, ordered
+	CPUs  cpuset.State // who has CPUs of its own
 }
 
 // FileState is what is remembered of one file.
@@ -69,7 +71,8 @@ func (s State) next(n *model.Node, plan *model.Plan) State {
 		j, _ := slices.BinarySearchFunc(plan.Settings, files[i].File, func(s model.Setting, f model.File) int { return s.File.Compare(f) })
 		files[i].apply(n, plan, &plan.Settings[j])
 	}
-	return State{Files: files}
+	s.Files = files
+	return s
 }
 
 func compareFile(f FileState, file model.File) int { return f.File.Compare(file) }

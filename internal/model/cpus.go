@@ -1,6 +1,7 @@
 package model
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -114,7 +115,7 @@ func (s *CPUSet) Has(id int) bool {
 }
 
 // Len returns the number of CPUs in the set.
-func (s *CPUSet) Len() int {
+func (s CPUSet) Len() int {
 	n := 0
 	for _, w := range s.words {
 		n += bits.OnesCount64(w)
@@ -123,7 +124,7 @@ func (s *CPUSet) Len() int {
 }
 
 // Empty reports whether no CPU is in the set.
-func (s *CPUSet) Empty() bool { return *s == CPUSet{} }
+func (s CPUSet) Empty() bool { return s == CPUSet{} }
 
 // Or returns the CPUs that are in either set.
 func (s CPUSet) Or(other CPUSet) CPUSet {
@@ -230,3 +231,18 @@ const (
 	PlaceSpread CPUPlacement = "spread"    // on as few NUMA nodes as can be, and there on as many cores as can be
 	PlaceCores  CPUPlacement = "pcpu-only" // as packed, in whole physical cores
 )
+
+// MarshalJSON writes the CPU as a row of numbers: large machines have hundreds, and every round of the journal has all.
+func (c CPU) MarshalJSON() ([]byte, error) {
+	return json.Marshal([5]int{c.ID, c.Socket, c.Node, c.L3, c.Core})
+}
+
+// UnmarshalJSON reads what [CPU.MarshalJSON] wrote.
+func (c *CPU) UnmarshalJSON(text []byte) error {
+	var row [5]int
+	if err := json.Unmarshal(text, &row); err != nil {
+		return fmt.Errorf("reading a CPU: %w", err)
+	}
+	*c = CPU{ID: row[0], Socket: row[1], Node: row[2], L3: row[3], Core: row[4]}
+	return nil
+}

@@ -117,9 +117,37 @@ type Setting struct {
 //
 // The order of Settings has no meaning; cgroup.Steps orders the writes that a plan needs.
 type Plan struct {
-	Settings []Setting
-	Notices  []Notice  // what the owners of pods, or of the node, should be told
-	Next     time.Time // when deciding again could give another result though nothing else changed; zero: never
+	Settings   []Setting
+	CPUs       *CPUPlan    // who runs on which CPUs; nil: nothing on this node asks for CPUs
+	Conditions []Condition // that pods should have, ordered by UID
+	Notices    []Notice    // what the owners of pods, or of the node, should be told
+	Next       time.Time   // when deciding again could give another result though nothing else changed; zero: never
+}
+
+// Condition is a condition that a pod should have.
+type Condition struct {
+	UID       string // of the pod, as the API has it
+	Namespace string
+	Name      string
+	PodCondition
+}
+
+// CPUPlan is who runs on which CPUs.
+type CPUPlan struct {
+	Reserved  CPUSet // kept for the kubelet and the system: nobody's own
+	Exclusive CPUSet // each of one pod alone
+	Share     CPUSet // home of one pod, open to others
+	Shared    CPUSet // where all run that have no CPUs of their own: reserved ones and homes among them
+	Own       []OwnCPUs
+}
+
+// OwnCPUs are the CPUs of one container, or of one pod as a whole.
+type OwnCPUs struct {
+	UID       string // of the pod, as in its cgroup
+	Container string // its name; "": the CPUs are shared by all containers of the pod
+	Mode      CPUMode
+	CPUs      CPUSet
+	Memory    CPUSet `json:",omitzero"` // NUMA nodes that its memory should come from; empty: any
 }
 
 // Notice is something that a person should know about a pod or, with an empty UID, about the node.

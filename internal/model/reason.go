@@ -18,6 +18,7 @@ const (
 	CriticalKept     Code = "CriticalKept"     // a system-critical pod keeps its fraction of its class while others grow
 	SumOfPods        Code = "SumOfPods"        // a QoS class weighs what its pods weigh together
 	QuotaLifted      Code = "QuotaLifted"      // the pod asks to be limited by its weight only
+	QuotaNeedless    Code = "QuotaNeedless"    // the container has CPUs for itself alone, and they are all that it may use
 	KubeletValue     Code = "KubeletValue"     // given back: what the kubelet computes from the pod's current spec
 	RecordedValue    Code = "RecordedValue"    // given back: the newest value that somebody else had written
 	LastKnown        Code = "LastKnown"        // the pods are not known yet: the last value decided stays
@@ -31,6 +32,28 @@ const (
 	ReadOnlyMount    Code = "ReadOnlyMount"    // held: the cgroup file system is mounted read-only
 )
 
+// Why a group may run on which CPUs, and why a pod does not have the CPUs that it asks for.
+const (
+	CPUsExclusive    Code = "CPUsExclusive"    // these CPUs are the pod's alone
+	CPUsShare        Code = "CPUsShare"        // these CPUs are the pod's home; others may run there too
+	CPUsShared       Code = "CPUsShared"       // all CPUs that are nobody's alone
+	CPUsOfClass      Code = "CPUsOfClass"      // all CPUs that are not those of a pod outside of this QoS class alone
+	CPUsOfPod        Code = "CPUsOfPod"        // all CPUs of the pod's containers together
+	CPUsNotWhole     Code = "CPUsNotWhole"     // no container has a CPU limit that is a whole number of CPUs
+	CPUsNotRequested Code = "CPUsNotRequested" // the CPU limit is not also requested, so others were promised these CPUs
+	CPUsTooMany      Code = "CPUsTooMany"      // more than this node could ever give
+	CPUsTaken        Code = "CPUsTaken"        // not enough CPUs are free of other pods' own
+	CPUsPromised     Code = "CPUsPromised"     // the other pods' CPU requests would not fit into the rest
+	CPUsSplitCores   Code = "CPUsSplitCores"   // pcpu-only, but not to be had in whole physical cores
+	CPUsOfKubelet    Code = "CPUsOfKubelet"    // the kubelet's static policy gives this pod CPUs itself
+	CPUsLost         Code = "CPUsLost"         // the pod's own CPUs went offline, or the kubelet gave them to another
+	CPUsUnknown      Code = "CPUsUnknown"      // which CPUs this node may give is not known
+	CPUsUnsupported  Code = "CPUsUnsupported"  // this node has no cpuset controller
+	CPUsMoveLater    Code = "CPUsMoveLater"    // too many running pods were given other CPUs within a minute
+	CPUsConfined     Code = "CPUsConfined"     // a parent cgroup, which is not ours, allows other CPUs only
+	MemoryTooLarge   Code = "MemoryTooLarge"   // the memory limit does not fit the NUMA nodes of the CPUs
+)
+
 // Unit is the unit of an operand.
 type Unit string
 
@@ -39,6 +62,9 @@ const (
 	UnitShares Unit = "shares"
 	UnitMilli  Unit = "mCPU"
 	UnitTimes  Unit = "x/1000" // a factor in thousandths
+	UnitCPUs   Unit = "CPUs"
+	UnitPods   Unit = "pods"
+	UnitBytes  Unit = "B"
 )
 
 // Operand is one named number that a decision was computed from.

@@ -54,6 +54,13 @@ func (p *pods) set(pod model.Pod) {
 	})
 }
 
+// remove removes a pod.
+func (p *pods) remove(uid string) {
+	p.change(func(s *kube.Snapshot) {
+		s.Pods = slices.DeleteFunc(slices.Clone(s.Pods), func(q *model.Pod) bool { return q.UID == uid })
+	})
+}
+
 func (p *pods) change(f func(s *kube.Snapshot)) {
 	p.mu.Lock()
 	f(&p.now)
@@ -86,6 +93,7 @@ func (n *node) start(source agent.Pods, change func(*agent.Config)) *run {
 	n.t.Helper()
 	r := &run{policy: model.DefaultPolicy(), dir: n.t.TempDir()}
 	cfg := agent.Config{
+		Sys:        host.DefaultSys,
 		CgroupRoot: "/sys/fs/cgroup", Kubepods: n.layout.Root, RunDir: r.dir, SyncPeriod: 10 * time.Second, JournalBytes: 64 << 20,
 		Policy:  func() (model.Policy, error) { r.mu.Lock(); defer r.mu.Unlock(); return r.policy, nil },
 		Pods:    source,

@@ -62,19 +62,52 @@ func (n *node) path(dir string, file ...string) string {
 // mkdir makes a group, in which further groups can be made.
 func (n *node) mkdir(dir string) {
 	n.t.Helper()
-	if err := os.Mkdir(n.path(dir), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		n.t.Fatal(err)
-	}
+	n.group(dir)
 	n.delegate(dir)
 }
 
-// delegate lets the children of a group have CPU knobs, which v2 does only on request.
+// group makes a group. On v1 it has a directory in the cpuset hierarchy as well, and first there: in this order runc makes
+// them, and it gives the new one the parent's CPUs and memory, without which no process can enter it.
+func (n *node) group(dir string) {
+	n.t.Helper()
+	if n.separate() {
+		if err := os.Mkdir(n.cpusets(dir), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			n.t.Fatal(err)
+		}
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+			parent, err := os.ReadFile(n.cpusets(filepath.Dir(dir), file))
+			if err == nil {
+				err = os.WriteFile(n.cpusets(dir, file), parent, 0)
+			}
+			if err != nil {
+				n.t.Fatal(err)
+			}
+		}
+	}
+	if err := os.Mkdir(n.path(dir), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		n.t.Fatal(err)
+	}
+}
+
+// separate reports whether CPU sets have a hierarchy of their own.
+func (n *node) separate() bool { return n.mount.Cpusets != "" && n.mount.Cpusets != n.mount.Path }
+
+// cpusets returns the path of a group, or of a file in it, in the hierarchy of the cpuset controller.
+func (n *node) cpusets(dir string, file ...string) string {
+	return filepath.Join(append([]string{n.mount.Cpusets, dir}, file...)...)
+}
+
+// delegate lets the children of a group have the knobs that the kubelet gives them, which v2 does only on request.
 func (n *node) delegate(dir string) {
 	n.t.Helper()
 	if n.mount.Version == cgroup.V1 {
 		return
 	}
-	if err := os.WriteFile(n.path(dir, "cgroup.subtree_control"), []byte("+cpu"), 0); err != nil {
+	controllers := "+cpu"
+	if n.mount.Cpusets != "" {
+		controllers += " +cpuset"
+	}
+	if err := os.WriteFile(n.path(dir, "cgroup.subtree_control"), []byte(controllers), 0); err != nil {
 		n.t.Fatal(err)
 	}
 }
@@ -86,9 +119,7 @@ func (n *node) pod(q model.QoSClass, uid string, requestMilli int64, containers 
 	n.mkdir(dir)
 	n.set(dir, model.Shares, model.MilliCPUToShares(requestMilli))
 	for _, id := range containers {
-		if err := os.Mkdir(n.path(dir, id), 0o755); err != nil {
-			n.t.Fatal(err)
-		}
+		n.group(dir + "/" + id)
 	}
 	return dir
 }
@@ -163,16 +194,23 @@ func within(t testing.TB, what string, holds func() bool, instead func() string)
 
 // remove removes a group with everything below it. Nothing runs in there any more.
 func (n *node) remove(dir string) {
-	entries, _ := os.ReadDir(n.path(dir))
+	n.removeAt(n.path(dir))
+	if n.separate() {
+		n.removeAt(n.cpusets(dir))
+	}
+}
+
+func (n *node) removeAt(path string) {
+	entries, _ := os.ReadDir(path)
 	for _, e := range entries {
 		if e.IsDir() {
-			n.remove(dir + "/" + e.Name())
+			n.removeAt(filepath.Join(path, e.Name()))
 		}
 	}
-	err := os.Remove(n.path(dir))
+	err := os.Remove(path)
 	for deadline := time.Now().Add(3 * time.Second); errors.Is(err, unix.EBUSY) && time.Now().Before(deadline); {
 		time.Sleep(5 * time.Millisecond) // a process that was killed is in its group until it has left the kernel
-		err = os.Remove(n.path(dir))
+		err = os.Remove(path)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		n.t.Errorf("cleaning up: %v", err)

@@ -1,24 +1,17 @@
 package host
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/sealed"
 )
-
-// ErrDamaged is in the chain of the error about an undo record that does not read as it was written. It never happens by
-// being killed, only by another hand or a failing disk.
-var ErrDamaged = errors.New("damaged undo record")
 
 // Undo is the record of what other writers had set in the files that we write, so that everything can be put back. It
 // belongs on a file system that goes with a reboot, as cgroups do.
@@ -55,48 +48,38 @@ type undoEntry struct {
 	Record
 }
 
-const undoMagic = "waterline-undo 1 crc32 "
+const undoKind sealed.Kind = "waterline-undo 1"
 
 // OpenUndo reads the record at a path, which need not exist yet. If the record is damaged, it is set aside under the name
-// path.damaged, and an empty one is returned together with an error that has [ErrDamaged] in its chain.
+// path.damaged, and an empty one is returned together with an error that has [sealed.ErrDamaged] in its chain.
 func OpenUndo(path string) (*Undo, error) {
 	u := &Undo{path: path, records: map[model.File]*Record{}}
-	content, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	err := undoKind.Read(path, u.parse)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return u, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the undo record: %w", err)
-	}
-	if err := u.parse(content); err != nil {
+	case errors.Is(err, sealed.ErrDamaged):
 		u.records = map[model.File]*Record{}
-		aside := path + ".damaged"
-		if renameErr := os.Rename(path, aside); renameErr != nil {
-			return nil, errors.Join(err, fmt.Errorf("setting it aside: %w", renameErr))
-		}
-		return u, fmt.Errorf("%w; it was moved to %s", err, aside)
+		return u, fmt.Errorf("the undo record: %w", err)
+	case err != nil:
+		return nil, fmt.Errorf("the undo record: %w", err)
 	}
 	return u, nil
 }
 
-func (u *Undo) parse(content []byte) error {
-	header, body, found := bytes.Cut(content, []byte("\n"))
-	sum, isOurs := bytes.CutPrefix(header, []byte(undoMagic))
-	if !found || !isOurs || string(sum) != checksum(body) {
-		return fmt.Errorf("%w: %s does not start with its version and checksum", ErrDamaged, u.path)
-	}
+func (u *Undo) parse(body []byte) error {
 	var file undoFile
 	if err := json.Unmarshal(body, &file); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrDamaged, u.path, err)
+		return fmt.Errorf("decoding it: %w", err)
 	}
 	for _, e := range file.Files {
 		knob, ok := knobByName(e.Knob)
 		if !ok || !filepath.IsLocal(e.Dir) {
-			return fmt.Errorf("%w: %s names the file %q in %q", ErrDamaged, u.path, e.Knob, e.Dir)
+			return fmt.Errorf("it names the file %q in %q", e.Knob, e.Dir)
 		}
 		for _, value := range []*cgroup.Raw{&e.Theirs, &e.Ours, e.Before} {
 			if value != nil && (value.List != "") != (knob == model.Cpuset) {
-				return fmt.Errorf("%w: %s has %s for %q in %q", ErrDamaged, u.path, model.Value(*value), e.Knob, e.Dir)
+				return fmt.Errorf("it has %s for %q in %q", model.Value(*value), e.Knob, e.Dir)
 			}
 		}
 		record := e.Record
@@ -195,14 +178,8 @@ func (u *Undo) Save() error {
 	if err != nil {
 		return fmt.Errorf("encoding the undo record: %w", err)
 	}
-	content := append([]byte(undoMagic+checksum(body)+"\n"), body...)
-	// No fsync: the record must outlive this process, not the kernel, for the cgroups do not outlive that either.
-	temporary := u.path + ".new"
-	if err := os.WriteFile(temporary, content, 0o600); err != nil {
-		return fmt.Errorf("writing the undo record: %w", err)
-	}
-	if err := os.Rename(temporary, u.path); err != nil {
-		return fmt.Errorf("replacing the undo record: %w", err)
+	if err := undoKind.Write(u.path, body); err != nil {
+		return fmt.Errorf("the undo record: %w", err)
 	}
 	for _, r := range u.records {
 		ours := r.Ours
@@ -224,8 +201,4 @@ func knobByName(name string) (model.Knob, bool) {
 		}
 	}
 	return 0, false
-}
-
-func checksum(b []byte) string {
-	return strconv.FormatUint(uint64(crc32.ChecksumIEEE(b)), 16)
 }

@@ -1,40 +1,70 @@
 // Package quota decides the CFS quotas of pods and their containers. It lifts them from pods that are to be limited by
-// their weight only, which makes the kubelet's node-wide switch (cpuCFSQuota: false) unnecessary.
+// their weight only, which makes the kubelet's node-wide switch (cpuCFSQuota: false) unnecessary, and from containers with
+// exclusive CPUs, which limit them already.
 package quota
 
 import (
 	"path"
+	"slices"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Decide lifts the quota of every pod whose annotation says so, and of weighted pods where the policy says so. weighted
-// has one entry for each pod of the node, in its order.
-func Decide(n *model.Node, p *model.Policy, weighted []bool) []model.Setting {
+// Decide lifts the quota of every pod whose annotation says so, of weighted pods where the policy says so, and as the
+// kubelet does since 1.33, of containers with exclusive CPUs and the pods they are in. weighted has one entry for each pod
+// of the node, in its order; cpus is nil where nobody has CPUs of its own.
+func Decide(n *model.Node, p *model.Policy, weighted []bool, cpus *model.CPUPlan) []model.Setting {
 	var settings []model.Setting
 	for i, pod := range n.Pods {
+		group, exists := n.Tree.Pods[pod.UID]
+		if !exists || pod.Ended {
+			continue
+		}
+		lift := func(dir string, code model.Code) {
+			settings = append(settings, model.Setting{
+				File:   model.File{Dir: dir, Knob: model.Quota},
+				Value:  model.Number(model.Unlimited),
+				Reason: model.Reason{Code: code, Operands: []model.Operand{{Name: "limit", Value: pod.LimitMilli, Unit: model.UnitMilli}}},
+			})
+		}
 		mode := pod.Asks.Quota
 		if mode == "" && weighted[i] {
 			mode = p.Weight.Quota
 		}
-		group, exists := n.Tree.Pods[pod.UID]
-		if mode != model.QuotaUnlimited || !exists || pod.Ended {
+		if mode == model.QuotaUnlimited {
+			lift(group.Dir, model.QuotaLifted)
+			for _, name := range group.Containers {
+				lift(group.Dir+"/"+name, model.QuotaLifted)
+			}
 			continue
 		}
-		lift := func(dir string) {
-			settings = append(settings, model.Setting{
-				File:   model.File{Dir: dir, Knob: model.Quota},
-				Value:  model.Number(model.Unlimited),
-				Reason: model.Reason{Code: model.QuotaLifted, Operands: []model.Operand{{Name: "limit", Value: pod.LimitMilli, Unit: model.UnitMilli}}},
-			})
+		own := ownExclusive(cpus, pod.UID)
+		if len(own) == 0 || pod.Asks.Quota == model.QuotaKubelet {
+			continue
 		}
-		lift(group.Dir)
+		lift(group.Dir, model.QuotaNeedless)
 		for _, name := range group.Containers {
-			lift(group.Dir + "/" + name)
+			if c := container(pod, name); c != nil && slices.ContainsFunc(own, func(o model.OwnCPUs) bool { return o.Container == "" || o.Container == c.Name }) {
+				lift(group.Dir+"/"+name, model.QuotaNeedless)
+			}
 		}
 	}
 	return settings
+}
+
+// ownExclusive returns the exclusive CPUs of a pod and its containers.
+func ownExclusive(cpus *model.CPUPlan, uid string) []model.OwnCPUs {
+	if cpus == nil {
+		return nil
+	}
+	var own []model.OwnCPUs
+	for _, o := range cpus.Own {
+		if o.UID == uid && o.Mode == model.CPUExclusive {
+			own = append(own, o)
+		}
+	}
+	return own
 }
 
 // Release returns what a quota that we no longer decide goes back to: what the kubelet computes from the pod's limits,

@@ -2,7 +2,10 @@ package host
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -20,16 +23,18 @@ import (
 // It keeps the directories open that it looks at again and again, so that a scan that finds nothing new allocates
 // nothing. It is not safe for concurrent use.
 type Tree struct {
-	mount   Mount
-	layout  cgroup.Layout
-	watcher *Watcher // nil: nothing is watched
-	classes [3]*dirLister
-	pods    map[string]*podDir // by UID
-	buf     []byte
-	model   model.Tree
-	blind   error          // why a directory could not be watched
-	covered map[Group]bool // what Cover watches; false: the kernel had no watch left
-	anew    []string       // directories that the last scan found to be others than before
+	mount     Mount
+	layout    cgroup.Layout
+	watcher   *Watcher // nil: nothing is watched
+	classes   [3]*dirLister
+	pods      map[string]*podDir // by UID
+	buf       []byte
+	model     model.Tree
+	cpus      *os.File       // the CPUs that pods may run on at all; nil: not open
+	effective cgroup.Raw     // what it read
+	blind     error          // why a directory could not be watched
+	covered   map[Group]bool // what Cover watches; false: the kernel had no watch left
+	anew      []string       // directories that the last scan found to be others than before
 }
 
 // podDir is the cgroup of a pod.
@@ -50,6 +55,8 @@ func NewTree(m Mount, l cgroup.Layout, w *Watcher) *Tree {
 		Guaranteed: l.Class(model.Guaranteed),
 		Burstable:  l.Class(model.Burstable),
 		BestEffort: l.Class(model.BestEffort),
+		V2:         m.Version == cgroup.V2,
+		NoCpusets:  m.Cpusets == "",
 		Pods:       map[string]model.PodGroup{},
 	}
 	return t
@@ -107,6 +114,10 @@ func (t *Tree) Close() {
 		delete(t.pods, uid)
 	}
 	t.Cover(nil)
+	if t.cpus != nil {
+		_ = t.cpus.Close()
+		t.cpus = nil
+	}
 }
 
 // Scan lists the pods' directories, and for the pods that follow selects also the containers in them and whether they
@@ -124,6 +135,8 @@ func (t *Tree) Scan(follow func(uid string) bool) (changed bool, err error) {
 		t.update()
 		changed = true
 	}
+	cpusChanged, cpusErr := t.readCPUs()
+	changed, err = changed || cpusChanged, errors.Join(err, cpusErr)
 	if ro := t.classes[model.Guaranteed].readOnly(); ro != t.model.ReadOnly {
 		t.model.ReadOnly, changed = ro, true
 	}
@@ -143,6 +156,39 @@ func (t *Tree) Scan(follow func(uid string) bool) (changed bool, err error) {
 		t.model.Pods = pods
 	}
 	return changed, err
+}
+
+// readCPUs reads on which CPUs pods may run at all: those that are online and that no group above forbids.
+func (t *Tree) readCPUs() (changed bool, err error) {
+	if t.mount.Cpusets == "" {
+		return false, nil
+	}
+	if t.cpus == nil {
+		path := filepath.Join(t.mount.Cpusets, t.layout.Root, cgroup.EffectiveFile(t.mount.Version))
+		if t.cpus, err = os.Open(path); err != nil {
+			t.cpus = nil
+			if errors.Is(err, fs.ErrNotExist) {
+				return false, nil // the kubelet is yet to make it, or the controller is not enabled there
+			}
+			return false, fmt.Errorf("opening the CPUs of all pods: %w", err)
+		}
+	}
+	n, err := unix.Pread(int(t.cpus.Fd()), t.buf, 0)
+	if err != nil {
+		_ = t.cpus.Close()
+		t.cpus = nil
+		if errors.Is(err, unix.ENODEV) {
+			return false, nil // the group was made anew
+		}
+		return false, fmt.Errorf("reading the CPUs of all pods: %w", err)
+	}
+	raw, err := cgroup.Parse(t.mount.Version, model.Cpuset, t.buf[:n], t.effective)
+	if err != nil || raw == t.effective || raw.List == model.Inherited {
+		return false, err
+	}
+	t.effective = raw
+	t.model.CPUs, err = model.ParseCPUs(raw.List)
+	return true, err
 }
 
 // Cover watches the directories that hold files of a plan and that [Tree.Scan] does not watch: those of containers and, on

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
 
+	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -42,8 +43,19 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 		LimitMilli:   podLimit(actuated),
 		Containers:   containers(actuated),
 		Asks:         parseAsks(p.Annotations),
+		CPUCondition: cpuCondition(p),
 	}
 	return pod, true
+}
+
+// cpuCondition reads the condition that we set.
+func cpuCondition(p *corev1.Pod) model.PodCondition {
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1alpha1.ConditionCPUSet {
+			return model.PodCondition{Met: c.Status == corev1.ConditionTrue, Reason: model.Code(c.Reason), Message: c.Message}
+		}
+	}
+	return model.PodCondition{}
 }
 
 // withAllocated returns the pod with the resources that the kubelet goes by. That is the spec, except while a resize of

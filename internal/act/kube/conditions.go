@@ -1,0 +1,52 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// Conditions writes the condition of pods that says which CPUs they have.
+type Conditions struct {
+	client *rest.RESTClient
+}
+
+// NewConditions returns a writer.
+func NewConditions(client *rest.RESTClient) *Conditions { return &Conditions{client: client} }
+
+// Set gives a pod the condition, or takes it away where it is the zero value. It touches nothing else of the pod's status. A
+// pod that is gone, or another pod of the same name, is no error: nobody is left to be told.
+func (c *Conditions) Set(ctx context.Context, condition model.Condition) error {
+	entry := map[string]any{"type": v1alpha1.ConditionCPUSet}
+	if condition.PodCondition == (model.PodCondition{}) {
+		entry["$patch"] = "delete"
+	} else {
+		status := "False"
+		if condition.Met {
+			status = "True"
+		}
+		entry["status"], entry["reason"], entry["message"] = status, condition.Reason, condition.Message
+		entry["lastTransitionTime"] = time.Now().UTC().Format(time.RFC3339)
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": condition.UID}, // another pod of the same name is refused with a conflict
+		"status":   map[string]any{"conditions": []any{entry}},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding condition %s of %s/%s: %w", v1alpha1.ConditionCPUSet, condition.Namespace, condition.Name, err)
+	}
+	err = c.client.Patch(types.StrategicMergePatchType).Namespace(condition.Namespace).Resource("pods").Name(condition.Name).
+		SubResource("status").Body(patch).Do(ctx).Error()
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("setting condition %s of %s/%s: %w", v1alpha1.ConditionCPUSet, condition.Namespace, condition.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,282 @@
+package cpuset
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// Of returns the CPUs that a container of a pod is to run on. An init container, which ends before the others start, has
+// those of all of them. A pod that is not known yet, nil, has none of its own.
+func Of(plan *model.CPUPlan, pod *model.Pod, container string) model.CPUSet {
+	if pod == nil {
+		return plan.Shared
+	}
+	own := ownedBy(plan, pod.UID)
+	var union model.CPUSet
+	for _, o := range own {
+		if o.Container == "" || o.Container == container {
+			return o.CPUs
+		}
+		union = union.Or(o.CPUs)
+	}
+	if len(own) == 0 {
+		return plan.Shared
+	}
+	for i := range pod.Containers {
+		if c := &pod.Containers[i]; c.Name == container && !c.Init {
+			return plan.Shared
+		}
+	}
+	return union // also for one that is not known, such as the sandbox's own
+}
+
+// ownedBy returns the part of plan.Own that is a pod's.
+func ownedBy(plan *model.CPUPlan, uid string) []model.OwnCPUs {
+	from, found := slices.BinarySearchFunc(plan.Own, uid, func(o model.OwnCPUs, uid string) int { return strings.Compare(o.UID, uid) })
+	to := from
+	for ; found && to < len(plan.Own) && plan.Own[to].UID == uid; to++ {
+	}
+	return plan.Own[from:to]
+}
+
+// settle makes the plan: who has which CPUs, and what that means for each cgroup.
+//
+// On v1 a container that is made gets its pod's list, and a list must fit within the one above it: only containers are
+// told where to run, so that no container that somebody else gives CPUs can fail to start. On v2 what counts is what all
+// lists down to a container allow; there it is enough to tell the pod, and what is made in it later is bound from its
+// start. The QoS classes are told too, so that a pod that is new is bound before its own cgroup is found.
+func (r *round) settle() {
+	shared := r.pool.Minus(r.exclusive)
+	plan := &model.CPUPlan{Reserved: r.reserved, Exclusive: r.exclusive, Shared: shared}
+	for _, h := range r.state.Held {
+		if h.Mode == model.CPUShare {
+			plan.Share = plan.Share.Or(h.CPUs)
+		}
+		plan.Own = append(plan.Own, model.OwnCPUs{UID: h.UID, Container: h.Container, Mode: h.Mode, CPUs: h.CPUs})
+	}
+	r.result.CPUs = plan
+	r.localMemory(plan)
+
+	w := writer{
+		result: &r.result, v2: r.n.Tree.V2, plan: plan,
+		shared: model.List(shared),
+		why: model.Reason{Code: model.CPUsShared, Operands: []model.Operand{
+			{Name: "node", Value: int64(r.online.Len()), Unit: model.UnitCPUs},
+			{Name: "exclusive", Value: int64(r.exclusive.Len()), Unit: model.UnitCPUs},
+		}},
+	}
+	narrow := shared != r.online // otherwise everybody may run everywhere, as without us
+	var classes [3]model.CPUSet
+	if w.v2 && narrow {
+		classes = r.classes(&w)
+	}
+	for _, pod := range r.n.Pods {
+		group, exists := r.n.Tree.Pods[pod.UID]
+		if !exists || pod.Ended {
+			continue
+		}
+		if own := ownedBy(plan, pod.UID); len(own) > 0 {
+			w.pod(pod, group, own)
+			continue
+		}
+		if r.n.Kubelet.StaticCPUs && pod.QoS == model.Guaranteed && ofKubelet(pod) {
+			continue
+		}
+		_, once := slices.BinarySearch(r.state.Once, pod.UID)
+		if once || narrow && !w.v2 {
+			for _, name := range group.Containers {
+				w.set(group.Dir+"/"+name, w.shared, w.why)
+			}
+		}
+		if w.v2 && (once || narrow && classes[pod.QoS] != shared) {
+			w.set(group.Dir, w.shared, w.why)
+		}
+	}
+}
+
+// classes tells the QoS classes on v2 to keep off the CPUs that pods outside of them have alone, and returns where pods of
+// each class may run. Guaranteed pods have no class above them but the root of all.
+func (r *round) classes(w *writer) [3]model.CPUSet {
+	var own [3]model.CPUSet // exclusive CPUs of the class's own pods
+	unknown := r.exclusive
+	for _, o := range w.plan.Own {
+		if i, found := slices.BinarySearchFunc(r.n.Pods, o.UID, func(p *model.Pod, uid string) int { return strings.Compare(p.UID, uid) }); found && o.Mode == model.CPUExclusive {
+			own[r.n.Pods[i].QoS] = own[r.n.Pods[i].QoS].Or(o.CPUs)
+			unknown = unknown.Minus(o.CPUs)
+		}
+	}
+	var classes [3]model.CPUSet
+	for _, q := range []model.QoSClass{model.Burstable, model.BestEffort} {
+		// Whose pod is not known could be of any class.
+		classes[q] = w.plan.Shared.Or(own[q]).Or(unknown)
+		w.set(r.n.Tree.Class(q), model.List(classes[q]), model.Reason{Code: model.CPUsOfClass, Operands: []model.Operand{
+			{Name: "own", Value: int64(own[q].Len()), Unit: model.UnitCPUs},
+			{Name: "exclusive", Value: int64(r.exclusive.Len()), Unit: model.UnitCPUs},
+		}})
+	}
+	return classes
+}
+
+// writer adds settings to a result.
+type writer struct {
+	result *Result
+	v2     bool
+	plan   *model.CPUPlan
+	shared model.Value
+	why    model.Reason // that of shared
+}
+
+func (w *writer) set(dir string, value model.Value, why model.Reason) {
+	w.result.Settings = append(w.result.Settings, model.Setting{File: model.File{Dir: dir, Knob: model.Cpuset}, Value: value, Reason: why})
+}
+
+// pod tells the cgroups of a pod that has CPUs of its own.
+func (w *writer) pod(pod *model.Pod, group model.PodGroup, own []model.OwnCPUs) {
+	var all model.CPUSet
+	for _, o := range own {
+		all = all.Or(o.CPUs)
+	}
+	for _, name := range group.Containers {
+		set := Of(w.plan, pod, containerOf(pod, name))
+		w.set(group.Dir+"/"+name, model.List(set), w.reason(own, set))
+		if w.v2 {
+			all = all.Or(set)
+		}
+	}
+	if w.v2 {
+		w.set(group.Dir, model.List(all), model.Reason{Code: model.CPUsOfPod, Operands: []model.Operand{{Name: "own", Value: int64(all.Len()), Unit: model.UnitCPUs}}})
+	}
+}
+
+func (w *writer) reason(own []model.OwnCPUs, set model.CPUSet) model.Reason {
+	if set == w.plan.Shared && !slices.ContainsFunc(own, func(o model.OwnCPUs) bool { return o.CPUs == set }) {
+		return w.why
+	}
+	code := model.CPUsExclusive
+	if own[0].Mode == model.CPUShare {
+		code = model.CPUsShare
+	}
+	return model.Reason{Code: code, Operands: []model.Operand{{Name: "own", Value: int64(set.Len()), Unit: model.UnitCPUs}}}
+}
+
+// containerOf returns the name of the container whose cgroup has this name; "" if it is not known.
+func containerOf(pod *model.Pod, name string) string {
+	id, ok := cgroup.ContainerID(name)
+	for i := range pod.Containers {
+		if ok && pod.Containers[i].ID == id {
+			return pod.Containers[i].Name
+		}
+	}
+	return ""
+}
+
+// localMemory decides from which NUMA nodes the memory of new containers comes, for the pods that ask for it.
+func (r *round) localMemory(plan *model.CPUPlan) {
+	memory := map[int]int64{}
+	for _, node := range r.n.Topology.Nodes {
+		memory[node.ID] = node.Memory
+	}
+	for i := range plan.Own {
+		o := &plan.Own[i]
+		j, found := slices.BinarySearchFunc(r.n.Pods, o.UID, func(p *model.Pod, uid string) int { return strings.Compare(p.UID, uid) })
+		if !found || !r.n.Pods[j].Asks.LocalMemory {
+			continue
+		}
+		pod := r.n.Pods[j]
+		limit := pod.MemoryLimit
+		for k := range pod.Containers {
+			if pod.Containers[k].Name == o.Container {
+				limit = pod.Containers[k].MemoryLimit
+			}
+		}
+		var nodes model.CPUSet
+		var there int64
+		for k := range r.n.Topology.CPUs {
+			if cpu := &r.n.Topology.CPUs[k]; o.CPUs.Has(cpu.ID) && !nodes.Has(cpu.Node) {
+				nodes.Add(cpu.Node)
+				there += memory[cpu.Node]
+			}
+		}
+		if limit <= 0 || limit > there {
+			r.notice(pod, model.Reason{Code: model.MemoryTooLarge, Operands: []model.Operand{
+				{Name: "limit", Value: limit, Unit: model.UnitBytes}, {Name: "nodes", Value: there, Unit: model.UnitBytes},
+			}, Fix: "set a memory limit that the NUMA nodes " + nodes.String() + " have"})
+			continue
+		}
+		o.Memory = nodes
+	}
+}
+
+// grant says in the pod's condition which CPUs it has.
+func (r *round) grant(c *claim) {
+	var parts []string
+	for _, h := range c.base {
+		part := h.CPUs.String()
+		if h.Container != "" {
+			part = h.Container + " " + part
+		}
+		parts = append(parts, part)
+	}
+	code := model.CPUsExclusive
+	if c.pod.Asks.CPUs == model.CPUShare {
+		code = model.CPUsShare
+	}
+	r.condition(c.pod, model.PodCondition{Met: true, Reason: code, Message: strings.Join(parts, ", ")})
+}
+
+// report says in the pod's condition, and in an event, why it has no CPUs of its own.
+func (r *round) report(p *model.Pod, why model.Reason) {
+	why.Key, why.Text = "cpu-manager", string(p.Asks.CPUs)
+	r.notice(p, why)
+	r.condition(p, model.PodCondition{Reason: why.Code, Message: why.String()})
+}
+
+func (r *round) notice(p *model.Pod, why model.Reason) {
+	r.result.Notices = append(r.result.Notices, model.Notice{UID: p.APIUID, Namespace: p.Namespace, Name: p.Name, Reason: why})
+}
+
+func (r *round) condition(p *model.Pod, c model.PodCondition) {
+	r.result.Conditions = append(r.result.Conditions, model.Condition{UID: p.APIUID, Namespace: p.Namespace, Name: p.Name, PodCondition: c})
+}
+
+// adopt gathers what a pod had before, when the state was lost, from what its cgroups were told: CPUs in exactly the
+// number that it asks for, unless its condition says that it had none.
+func adopt(n *model.Node, c *claim) []Held {
+	if had := c.pod.CPUCondition; had.Reason != "" && !had.Met {
+		return nil
+	}
+	group := n.Tree.Pods[c.pod.UID]
+	var all []Held
+	for _, w := range c.wants {
+		for _, name := range group.Containers {
+			file := model.File{Dir: group.Dir + "/" + name, Knob: model.Cpuset}
+			i, owned := slices.BinarySearchFunc(n.Owned, file, func(o model.Owned, f model.File) int { return o.File.Compare(f) })
+			if !owned || w.container != "" && containerOf(c.pod, path.Base(file.Dir)) != w.container {
+				continue
+			}
+			set, err := model.ParseCPUs(n.Owned[i].Ours.List)
+			if err == nil && set.Len() == w.cpus {
+				all = append(all, Held{UID: c.pod.UID, Container: w.container, Mode: c.pod.Asks.CPUs, CPUs: set})
+				break
+			}
+		}
+	}
+	return all
+}
+
+// Release returns what a list of CPUs that we no longer decide goes back to: all CPUs that the kubelet lets containers run
+// on. On v2 a list that once was written cannot be emptied again while processes run (ENOSPC), so there too it is a list.
+func Release(n *model.Node, o model.Owned) (model.Value, model.Reason) {
+	if n.Topology == nil || n.Kubelet.StaticCPUs && !n.Kubelet.PoolKnown {
+		return o.Theirs, model.Reason{Code: model.RecordedValue}
+	}
+	all := available(n)
+	if n.Kubelet.StaticCPUs {
+		all = all.Minus(n.Kubelet.TakenCPUs)
+	}
+	return model.List(all), model.Reason{Code: model.KubeletValue, Operands: []model.Operand{{Name: "node", Value: int64(all.Len()), Unit: model.UnitCPUs}}}
+}

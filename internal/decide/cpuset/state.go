@@ -1,0 +1,66 @@
+package cpuset
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// The bound on moves. A tenant whose pod changes its mind all the time would otherwise have every other pod of the node
+// put elsewhere as often.
+const (
+	moveWindow = time.Minute
+	maxMoves   = 30 // pods that are given other CPUs while they run, in one window
+)
+
+// State is what the rule must remember: who has which CPUs. The zero value knows nothing, as after a state file was lost.
+type State struct {
+	Known bool // this was decided before; otherwise it is gathered from what the cgroups were told
+	Held  []Held
+	Moves []time.Time // of the last window, ascending
+	Once  []string    // UIDs of pods that had CPUs of their own and have none now, ascending
+}
+
+// Held are the CPUs that one container, or a pod as a whole, has for its own.
+type Held struct {
+	UID       string
+	Container string // "": the pod as a whole
+	Mode      model.CPUMode
+	CPUs      model.CPUSet
+}
+
+func compareHeld(a, b Held) int {
+	return cmp.Or(strings.Compare(a.UID, b.UID), strings.Compare(a.Container, b.Container))
+}
+
+// of returns the CPUs that a pod holds, a part of s.Held.
+func (s *State) of(uid string) []Held {
+	from, _ := slices.BinarySearchFunc(s.Held, uid, func(h Held, uid string) int { return strings.Compare(h.UID, uid) })
+	to := from
+	for to < len(s.Held) && s.Held[to].UID == uid {
+		to++
+	}
+	return s.Held[from:to:to]
+}
+
+// recent returns the moves that still count.
+func (s *State) recent(now time.Time) []time.Time {
+	// A clock that was set back would make moves count for ever.
+	return slices.DeleteFunc(slices.Clone(s.Moves), func(at time.Time) bool { return now.Sub(at) >= moveWindow || at.After(now) })
+}
+
+// Active reports whether the rule has anything to do on a node: a pod asks for CPUs, or has some, or had some and must be
+// kept from old ones. While it is not active, no cgroup is told on which CPUs to run.
+func (s *State) Active(pods []*model.Pod) bool {
+	if len(s.Held) > 0 || len(s.Once) > 0 {
+		return true
+	}
+	return slices.ContainsFunc(pods, func(p *model.Pod) bool { return asks(p) && !p.Ended })
+}
+
+func asks(p *model.Pod) bool {
+	return p.Asks.CPUs == model.CPUShare || p.Asks.CPUs == model.CPUExclusive
+}
