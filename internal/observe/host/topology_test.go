@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -168,6 +169,53 @@ func TestHotplug(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, func() { _, _ = OnlineCPUs(sys) }); n > 3 {
 		t.Errorf("a look allocates %g times", n)
+	}
+}
+
+// TestTopologyWhileCPUsGo reads while a CPU goes on- and offline: what is read is one of both states, never half of each.
+func TestTopologyWhileCPUsGo(t *testing.T) {
+	sys := build(t, "online 0-3\nsocket 0 0-3\ncore 0-3 /2\ncache 3 0-3 /4\nnode 0 0-3 4030464\n")
+	online := filepath.Join(sys, onlineFile)
+	all, some := model.CPUs(0, 1, 2, 3), model.CPUs(0, 1, 2)
+	stop, stopped := make(chan struct{}), make(chan error)
+	go func() {
+		var err error
+		for i := 0; err == nil; i++ {
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			default:
+			}
+			next := []string{"0-3\n", "0-2\n"}[i%2]
+			if err = os.WriteFile(online+".new", []byte(next), 0o644); err == nil {
+				err = os.Rename(online+".new", online)
+			}
+			time.Sleep(200 * time.Microsecond)
+		}
+		stopped <- err
+	}()
+	read, gaveUp := 0, 0
+	for range 300 {
+		top, err := ReadTopology(sys)
+		switch {
+		case err != nil && strings.Contains(err.Error(), "meanwhile, at the last of 3 tries"):
+			gaveUp++
+		case err != nil:
+			t.Fatal(err)
+		case top.Online() != all && top.Online() != some:
+			t.Fatalf("read were CPUs %s", top.Online())
+		default:
+			read++
+		}
+	}
+	close(stop)
+	if err := <-stopped; err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d reads, %d given up", read, gaveUp)
+	if read == 0 {
+		t.Error("none was read")
 	}
 }
 
