@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"strings"
 	"text/tabwriter"
@@ -69,24 +68,8 @@ func explainCommand() *cobra.Command {
 // askAgent asks an agent what it knows of a pod.
 func askAgent(ctx context.Context, address, namespace, name string) (agent.Explanation, error) {
 	var e agent.Explanation
-	query := url.Values{"namespace": {namespace}, "pod": {name}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/explain?"+query.Encode(), http.NoBody)
-	if err != nil {
-		return e, fmt.Errorf("asking the agent: %w", err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return e, fmt.Errorf("asking the agent: %w", err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
-		return e, errors.New(strings.TrimSpace(string(text)))
-	}
-	if err := json.NewDecoder(response.Body).Decode(&e); err != nil {
-		return e, fmt.Errorf("reading the agent's answer: %w", err)
-	}
-	return e, nil
+	err := getFromAgent(ctx, address, "/explain", url.Values{"namespace": {namespace}, "pod": {name}}, &e)
+	return e, err
 }
 
 func printExplanation(out io.Writer, e agent.Explanation) error {

@@ -1,14 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/portforward"
@@ -20,6 +25,10 @@ import (
 
 // agentPort is the port of the agent's --local address.
 const agentPort = 9465
+
+// notServed is what the standard library answers for a path that nobody serves. An agent that does not know a pod says so
+// in other words.
+const notServed = "404 page not found"
 
 // kubeconfigFlag adds the flag that says where the cluster is.
 func kubeconfigFlag(c *cobra.Command, kubeconfig *string) {
@@ -37,37 +46,64 @@ func findCluster(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// forwardToAgent opens a way to the agent on the node of a pod, through the API server, so that its RBAC decides who may
-// see: it takes the verb create on pods/portforward in the agent's namespace. It returns a local address and what closes
-// the way.
+// forwardToAgent opens a way to the agent on the node of a pod; see forwardToNode.
 func forwardToAgent(ctx context.Context, config *rest.Config, namespace, name string) (string, func(), error) {
 	client, err := kube.NewClient(config)
 	if err != nil {
 		return "", nil, err
 	}
+	node, err := nodeOf(ctx, client, namespace, name)
+	if err != nil {
+		return "", nil, err
+	}
+	return forwardToNode(ctx, config, node)
+}
+
+// nodeOf returns the node that a pod is on.
+func nodeOf(ctx context.Context, client rest.Interface, namespace, name string) (string, error) {
 	var pod corev1.Pod
 	if err := client.Get().Namespace(namespace).Resource("pods").Name(name).Do(ctx).Into(&pod); err != nil {
-		return "", nil, fmt.Errorf("looking up the pod: %w", err)
+		return "", fmt.Errorf("looking up the pod: %w", err)
 	}
 	if pod.Spec.NodeName == "" {
-		return "", nil, fmt.Errorf("pod %s/%s is on no node yet", namespace, name)
+		return "", fmt.Errorf("pod %s/%s is on no node yet", namespace, name)
 	}
-	var agents corev1.PodList
-	err = client.Get().Namespace(v1alpha1.Namespace).Resource("pods").
+	return pod.Spec.NodeName, nil
+}
+
+// agents returns the agents that run: all, or the one on a node if it is not "".
+func agents(ctx context.Context, client rest.Interface, node string) ([]corev1.Pod, error) {
+	selector := fields.OneTermEqualSelector("status.phase", string(corev1.PodRunning))
+	if node != "" {
+		selector = fields.AndSelectors(selector, fields.OneTermEqualSelector("spec.nodeName", node))
+	}
+	var list corev1.PodList
+	err := client.Get().Namespace(v1alpha1.Namespace).Resource("pods").
 		Param("labelSelector", "app.kubernetes.io/name=waterline-agent").
-		Param("fieldSelector", "status.phase=Running,spec.nodeName="+pod.Spec.NodeName).
-		Do(ctx).Into(&agents)
+		Param("fieldSelector", selector.String()).
+		Do(ctx).Into(&list)
+	return list.Items, err
+}
+
+// forwardToNode opens a way to the agent on a node, through the API server, so that its RBAC decides who may see: it
+// takes the verb create on pods/portforward in the agent's namespace. It returns a local address and what closes the way.
+func forwardToNode(ctx context.Context, config *rest.Config, node string) (string, func(), error) {
+	client, err := kube.NewClient(config)
 	if err != nil {
-		return "", nil, fmt.Errorf("looking up the agent on node %s: %w", pod.Spec.NodeName, err)
+		return "", nil, err
 	}
-	if len(agents.Items) == 0 {
-		return "", nil, fmt.Errorf("no agent runs on node %s, in namespace %s", pod.Spec.NodeName, v1alpha1.Namespace)
+	found, err := agents(ctx, client, node)
+	if err != nil {
+		return "", nil, fmt.Errorf("looking up the agent on node %s: %w", node, err)
+	}
+	if len(found) == 0 {
+		return "", nil, fmt.Errorf("no agent runs on node %s, in namespace %s", node, v1alpha1.Namespace)
 	}
 	transport, upgrader, err := spdy.RoundTripperFor(config)
 	if err != nil {
 		return "", nil, fmt.Errorf("reaching the agent: %w", err)
 	}
-	target := client.Post().Namespace(v1alpha1.Namespace).Resource("pods").Name(agents.Items[0].Name).SubResource("portforward").URL()
+	target := client.Post().Namespace(v1alpha1.Namespace).Resource("pods").Name(found[0].Name).SubResource("portforward").URL()
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, target)
 	stop, ready := make(chan struct{}), make(chan struct{})
 	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", agentPort)}, stop, ready, io.Discard, io.Discard)
@@ -79,10 +115,10 @@ func forwardToAgent(ctx context.Context, config *rest.Config, namespace, name st
 	select {
 	case <-ready:
 	case err := <-failed:
-		return "", nil, fmt.Errorf("reaching the agent on node %s: %w", pod.Spec.NodeName, errors.Join(err, ctx.Err()))
+		return "", nil, fmt.Errorf("reaching the agent on node %s: %w", node, errors.Join(err, ctx.Err()))
 	case <-ctx.Done():
 		close(stop)
-		return "", nil, fmt.Errorf("reaching the agent on node %s: %w", pod.Spec.NodeName, ctx.Err())
+		return "", nil, fmt.Errorf("reaching the agent on node %s: %w", node, ctx.Err())
 	}
 	ports, err := forwarder.GetPorts()
 	if err != nil {
@@ -90,4 +126,29 @@ func forwardToAgent(ctx context.Context, config *rest.Config, namespace, name st
 		return "", nil, fmt.Errorf("reaching the agent: %w", err)
 	}
 	return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), func() { close(stop) }, nil
+}
+
+// getFromAgent asks an agent for what it serves at a path of its local address.
+func getFromAgent(ctx context.Context, address, path string, query url.Values, into any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path+"?"+query.Encode(), http.NoBody)
+	if err != nil {
+		return fmt.Errorf("asking the agent: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("asking the agent: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
+		text := strings.TrimSpace(string(body))
+		if response.StatusCode == http.StatusNotFound && text == notServed {
+			return fmt.Errorf("the agent is too old for this command, it does not serve %s: bring it to the version of this command, %s", path, version)
+		}
+		return errors.New(cmp.Or(text, "the agent answers "+response.Status))
+	}
+	if err := json.NewDecoder(response.Body).Decode(into); err != nil {
+		return fmt.Errorf("reading the agent's answer: %w", err)
+	}
+	return nil
 }

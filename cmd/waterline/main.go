@@ -33,6 +33,7 @@ func subcommands() []*cobra.Command {
 		demoCommand(),
 		experimentCommand(),
 		explainCommand(),
+		cpusCommand(),
 		doctorCommand(),
 		restoreCommand(),
 		helperCommand(),

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"testing"
 
@@ -13,5 +15,15 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs the command as a user types it.
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata", RequireExplicitExec: true})
+	agent := httptest.NewServer(http.HandlerFunc(serveAgent))
+	defer agent.Close()
+	old := httptest.NewServer(http.NotFoundHandler())
+	defer old.Close()
+	t.Run("scripts", func(t *testing.T) { // in parallel: the servers must outlive them
+		testscript.Run(t, testscript.Params{Dir: "testdata", RequireExplicitExec: true, Setup: func(env *testscript.Env) error {
+			env.Setenv("AGENT", agent.Listener.Addr().String())
+			env.Setenv("OLD_AGENT", old.Listener.Addr().String())
+			return nil
+		}})
+	})
 }

@@ -17,6 +17,9 @@ const MaxCPUs = 1024
 // ErrCPUList is in the chain of every error about a list of CPUs that cannot be used.
 var ErrCPUList = errors.New("bad list of CPUs")
 
+// ErrManyCPUs is in the chain of the error about a list that names a CPU from [MaxCPUs] on. So is [ErrCPUList].
+var ErrManyCPUs = fmt.Errorf("%w: more than can be told apart", ErrCPUList)
+
 // CPUSet is a set of CPUs by their numbers in the kernel. It is a plain value: it can be compared, copied and used as a
 // key, and nothing it does allocates but String.
 type CPUSet struct {
@@ -53,7 +56,7 @@ func ParseCPUs(list string) (CPUSet, error) {
 		case err1 != nil || err2 != nil || from > to:
 			return CPUSet{}, fmt.Errorf("%w: %.64q is neither a number nor a range in %.64q", ErrCPUList, part, list)
 		case to >= MaxCPUs:
-			return CPUSet{}, fmt.Errorf("%w: %.64q names a CPU above %d", ErrCPUList, list, MaxCPUs-1)
+			return CPUSet{}, fmt.Errorf("%w: %.64q names a CPU above %d", ErrManyCPUs, list, MaxCPUs-1)
 		}
 		for id := from; id <= to; id++ {
 			s.Add(int(id))
@@ -193,8 +196,8 @@ type CPU struct {
 	ID     int
 	Socket int
 	Node   int // NUMA node
-	L3     int // domain of the last-level cache: the lowest CPU, online or not, that shares it
-	Core   int // physical core: the lowest CPU, online or not, that shares it
+	L3     int // domain of the last-level cache: the lowest CPU online that shares it
+	Core   int // physical core: the lowest CPU online that shares it
 }
 
 // NUMANode is one NUMA node.

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+func cpusCommand() *cobra.Command {
+	var node, address, kubeconfig, plan, output string
+	var request agent.CPURequest
+	c := &cobra.Command{
+		Use:   "cpus",
+		Short: "Show who is on which CPU of a node, or what would move if a pod asked for CPUs of its own",
+		Long: `Show who is on which CPU of a node: each socket, NUMA node, last-level cache and core, the pools that its threads are in,
+and the containers that have CPUs of their own.
+
+With --plan nothing is shown but what would move, and nothing moves. It ends with code 1 if the pod would be refused.`,
+		Example: `  waterline cpus --node worker-3
+  waterline cpus --plan shop/web-0=exclusive             (on the node of that pod)
+  waterline cpus --agent 127.0.0.1:9465                  (on the node itself)`,
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) > 0:
+				return usageError{fmt.Errorf("cpus takes no arguments, but got %q; a node is named with --node", args[0])}
+			case output != "text" && output != "json":
+				return usageError{fmt.Errorf("--output %q: write text or json", output)}
+			case node != "" && address != "":
+				return usageError{errors.New("--agent and --node both say whom to ask: write one of them")}
+			case plan == "":
+				return nil
+			}
+			var err error
+			if request, err = agent.ParseCPURequest(plan); err != nil {
+				return usageError{fmt.Errorf("--plan %w", err)}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
+			defer cancel()
+			if address == "" {
+				config, err := findCluster(kubeconfig)
+				if err != nil {
+					return fmt.Errorf("%w; on the node itself use --agent", err)
+				}
+				if node == "" {
+					if node, err = findNode(ctx, config, request); err != nil {
+						return err
+					}
+				}
+				forwarded, stop, err := forwardToNode(ctx, config, node)
+				if err != nil {
+					return err
+				}
+				defer stop()
+				address = forwarded
+			}
+			out := c.OutOrStdout()
+			if plan != "" {
+				return showCPUPlan(ctx, out, address, request, output)
+			}
+			var m agent.CPUMap
+			if err := getFromAgent(ctx, address, "/cpus", nil, &m); err != nil {
+				return err
+			}
+			if output == "json" {
+				return printJSON(out, m)
+			}
+			return printCPUMap(out, &m, node, paintFor(out))
+		},
+	}
+	c.Flags().StringVar(&node, "node", "", "name of the node; without it the node of the pod in --plan, or the only one that has an agent")
+	c.Flags().StringVar(&address, "agent", "", "address of the agent's --local; without it the agent is reached through the cluster")
+	kubeconfigFlag(c, &kubeconfig)
+	c.Flags().StringVar(&plan, "plan", "", "NAMESPACE/POD=MODE: what would move if the pod asked for exclusive, share or none")
+	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	return c
+}
+
+// findNode finds the node to ask when none is named.
+func findNode(ctx context.Context, config *rest.Config, request agent.CPURequest) (string, error) {
+	client, err := kube.NewClient(config)
+	if err != nil {
+		return "", err
+	}
+	if request != (agent.CPURequest{}) {
+		return nodeOf(ctx, client, request.Namespace, request.Name)
+	}
+	found, err := agents(ctx, client, "")
+	if err != nil {
+		return "", fmt.Errorf("looking up the agents: %w", err)
+	}
+	var nodes []string
+	for i := range found {
+		nodes = append(nodes, found[i].Spec.NodeName)
+	}
+	return onlyNode(nodes)
+}
+
+// onlyNode returns the node of the only agent. The error says which there are to choose from.
+func onlyNode(nodes []string) (string, error) {
+	const most = 5
+	slices.Sort(nodes)
+	switch n := len(nodes); {
+	case n == 0:
+		return "", fmt.Errorf("no agent runs in namespace %s", v1alpha1.Namespace)
+	case n == 1:
+		return nodes[0], nil
+	case n > most:
+		return "", usageError{fmt.Errorf("say which node with --node: there are %s and %d more", strings.Join(nodes[:most], ", "), n-most)}
+	default:
+		return "", usageError{fmt.Errorf("say which node with --node: there are %s", strings.Join(nodes, ", "))}
+	}
+}
+
+// showCPUPlan asks an agent what would move, and shows it. The error says that the pod would be refused.
+func showCPUPlan(ctx context.Context, out io.Writer, address string, request agent.CPURequest, output string) error {
+	var p agent.CPUPlan
+	err := getFromAgent(ctx, address, "/cpus", url.Values{"plan": {request.String()}}, &p)
+	switch {
+	case err != nil:
+		return err
+	case output == "json":
+		err = printJSON(out, p)
+	default:
+		err = printCPUPlan(out, &p, request)
+	}
+	if err == nil && p.Refusal != "" {
+		err = fmt.Errorf("pod %s/%s would not become %s: %s", request.Namespace, request.Name, request.Mode, p.Refusal)
+	}
+	return err
+}
+
+func printCPUPlan(out io.Writer, p *agent.CPUPlan, r agent.CPURequest) error {
+	if len(p.Moves) == 0 {
+		_, err := fmt.Fprintf(out, "If pod %s/%s asked for %s, no container would move.\n", r.Namespace, r.Name, r.Mode)
+		return err
+	}
+	fmt.Fprintf(out, "If pod %s/%s asked for %s, %s would move:\n\n", r.Namespace, r.Name, r.Mode, count(len(p.Moves), "container"))
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "POD\tCONTAINER\tFROM\tTO\tWHY")
+	for _, m := range p.Moves {
+		fmt.Fprintf(t, "%s/%s\t%s\t%s\t→ %s\t%s\n", m.Namespace, m.Name, m.Container, cpuList(m.From), cpuList(m.To), m.Why)
+	}
+	return t.Flush()
+}
+
+// cpuList writes a set for people.
+func cpuList(s model.CPUSet) string {
+	if s.Empty() {
+		return "none"
+	}
+	return s.String()
+}
+
+func printJSON(out io.Writer, value any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
+
+// paintFor returns what colours a mark: on a terminal, unless the user wants none (https://no-color.org).
+func paintFor(out io.Writer) func(mark byte) string {
+	if os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(out) {
+		return painted
+	}
+	return plain
+}
+
+func plain(mark byte) string { return string(rune(mark)) }
+
+func painted(mark byte) string {
+	colours := map[byte]string{markTwice: "1;31", markExclusive: "1;35", markShare: "33", markReserved: "34", markShared: "32"}
+	if colour, found := colours[mark]; found {
+		return "\x1b[" + colour + "m" + string(rune(mark)) + "\x1b[0m"
+	}
+	return plain(mark)
+}

@@ -1,0 +1,346 @@
+package host
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// DefaultSys is where sysfs is mounted on a host.
+const DefaultSys = "/sys"
+
+const (
+	onlineFile = "/devices/system/cpu/online"
+	cpuDirs    = "/devices/system/cpu/cpu"
+	nodesDir   = "/devices/system/node"
+)
+
+// ErrTopology is in the chain of the errors of [ReadTopology] about files that say what cannot be.
+var ErrTopology = errors.New("the kernel describes CPUs in a way that cannot be")
+
+// OnlineCPUs returns the CPUs that are online, from the one file below sys (see [DefaultSys]) that says so. It is cheap
+// enough to look at often: three system calls, at most three small allocations.
+//
+// The kernel puts a CPU online a moment before it describes its caches. Who sees the set change does well to read the
+// topology when it has, and once more a while later.
+func OnlineCPUs(sys string) (model.CPUSet, error) {
+	path := sys + onlineFile
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return model.CPUSet{}, fmt.Errorf("opening %s: %w", path, err)
+	}
+	var page [4096]byte // sysfs never gives more in one read
+	n, err := unix.Read(fd, page[:])
+	_ = unix.Close(fd)
+	if err != nil {
+		return model.CPUSet{}, fmt.Errorf("reading %s: %w", path, err)
+	}
+	online, err := model.ParseCPUs(string(page[:n]))
+	switch {
+	case errors.Is(err, model.ErrManyCPUs):
+		return online, fmt.Errorf("reading %s: %w; to have CPUs placed here, boot with nr_cpus=%d or take those above offline", path, err, model.MaxCPUs)
+	case err != nil:
+		return online, fmt.Errorf("reading %s: %w", path, err)
+	case online.Empty():
+		return online, fmt.Errorf("%w: %s names no CPU", ErrTopology, path)
+	}
+	return online, nil
+}
+
+// ReadTopology reads how the online CPUs of this machine hang together, from the files below sys (see [DefaultSys]).
+// Two reads of the same machine give the same; when a CPU goes on- or offline, [model.CPU.Core] and [model.CPU.L3] may
+// be other numbers afterwards, because the kernel takes a CPU that is offline out of every list that it is in.
+//
+// What the kernel does not say is taken to be as follows. A machine without NUMA has one node, 0, of unknown memory: 0
+// bytes. A CPU without a socket is in socket 0: a virtual machine on ARM says -1, and where sockets matter its NUMA nodes
+// tell them apart as well. A CPU without siblings is a core of its own. For CPUs without a last-level cache see
+// lastLevel.
+//
+// The error has [ErrTopology] or [model.ErrCPUList] in its chain if a file has nonsense in it.
+func ReadTopology(sys string) (*model.Topology, error) {
+	const tries = 3
+	for try := 1; ; try++ {
+		before, err := OnlineCPUs(sys)
+		if err != nil {
+			return nil, err
+		}
+		t, err := readTopology(sys, before)
+		after, afterErr := OnlineCPUs(sys)
+		switch {
+		case afterErr != nil:
+			return nil, afterErr
+		case before == after && err == nil:
+			return t, nil
+		case try < tries: // a CPU went meanwhile, and the files of both its states were seen
+		case err != nil:
+			return nil, err
+		default:
+			return nil, fmt.Errorf("reading the CPU topology: the CPUs online went from %s to %s meanwhile, at the last of %d tries", before, after, tries)
+		}
+	}
+}
+
+func readTopology(sys string, online model.CPUSet) (*model.Topology, error) {
+	nodes, nodeOf, err := readNodes(sys, online)
+	if err != nil {
+		return nil, err
+	}
+	t := &model.Topology{Nodes: nodes}
+	cores := newGroups()
+	caches := make([]cache, 0, online.Len())
+	for id := range online.All() {
+		dir := sys + cpuDirs + strconv.Itoa(id)
+		socket, err := readSocket(dir)
+		if err != nil {
+			return nil, err
+		}
+		siblings, err := readSiblings(dir)
+		if err != nil {
+			return nil, err
+		}
+		c, err := readCache(dir)
+		if err != nil {
+			return nil, err
+		}
+		cores.join(id, siblings.And(online))
+		c.shared = c.shared.And(online)
+		caches = append(caches, c)
+		t.CPUs = append(t.CPUs, model.CPU{ID: id, Socket: socket, Node: nodeOf[id]})
+	}
+	for i := range t.CPUs {
+		t.CPUs[i].Core = cores.find(t.CPUs[i].ID)
+	}
+	lastLevel(t.CPUs, caches)
+	return t, nil
+}
+
+// lastLevel finds the domains of the last-level cache.
+//
+// A third-level cache is one, whoever shares it: on some EPYC every core has its own. A second-level cache is one if
+// several cores share it, as on small ARM machines. A cache that a core has for itself is not the last: there is one
+// behind it that is not told of, as the system-level cache of ARM servers, or nothing at all is told, as in many virtual
+// machines. Then those CPUs of a NUMA node that are in one socket are a domain: behind the private caches, a node is
+// the closest that CPUs are, to each other and to memory. The socket would be too wide, since domains are filled within
+// nodes.
+func lastLevel(cpus []model.CPU, caches []cache) {
+	coreOf := map[int]int{}
+	for i := range cpus {
+		coreOf[cpus[i].ID] = cpus[i].Core
+	}
+	type place struct{ socket, node int }
+	domains, unknown := newGroups(), map[place]int{}
+	for i := range cpus {
+		c := &cpus[i]
+		known := caches[i].level >= 3
+		if caches[i].level == 2 {
+			for other := range caches[i].shared.All() {
+				known = known || coreOf[other] != c.Core
+			}
+		}
+		if known {
+			domains.join(c.ID, caches[i].shared)
+			continue
+		}
+		at := place{c.Socket, c.Node}
+		if first, found := unknown[at]; found {
+			domains.join(c.ID, model.CPUs(first))
+		} else {
+			unknown[at] = c.ID
+		}
+	}
+	for i := range cpus {
+		cpus[i].L3 = domains.find(cpus[i].ID)
+	}
+}
+
+// groups joins CPUs that share something: for each the lowest of its group, or one on the way to it. It does not rely on
+// the kernel's lists to agree with each other: those of virtual machines do not always. Whoever says that it shares with
+// another is in one group with everybody in the other's.
+type groups []int
+
+func newGroups() groups {
+	g := make(groups, model.MaxCPUs)
+	for id := range g {
+		g[id] = id
+	}
+	return g
+}
+
+func (g groups) find(id int) int {
+	for g[id] != id {
+		id = g[id]
+	}
+	return id
+}
+
+func (g groups) join(id int, others model.CPUSet) {
+	for other := range others.All() {
+		a, b := g.find(id), g.find(other)
+		g[max(a, b)] = min(a, b)
+	}
+}
+
+// readNodes reads the NUMA nodes, and in which of them each CPU is.
+func readNodes(sys string, online model.CPUSet) ([]model.NUMANode, map[int]int, error) {
+	nodeOf := map[int]int{}
+	var nodes []model.NUMANode
+	entries, err := os.ReadDir(sys + nodesDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("listing the NUMA nodes: %w", err)
+	}
+	for _, entry := range entries {
+		digits, isNode := strings.CutPrefix(entry.Name(), "node")
+		id, err := strconv.ParseUint(digits, 10, 31)
+		if !isNode || err != nil {
+			continue // not a node's directory
+		}
+		node, cpus, err := readNode(filepath.Join(sys+nodesDir, entry.Name()), int(id))
+		if err != nil {
+			return nil, nil, err
+		}
+		cpus = cpus.And(online)
+		for cpu := range cpus.All() {
+			if other, found := nodeOf[cpu]; found {
+				return nil, nil, fmt.Errorf("%w: CPU %d is in the NUMA nodes %d and %d, by their cpulist below %s", ErrTopology, cpu, other, node.ID, sys+nodesDir)
+			}
+			nodeOf[cpu] = node.ID
+		}
+		if node.Memory > 0 || !cpus.Empty() {
+			nodes = append(nodes, node)
+		}
+	}
+	if len(nodes) == 0 {
+		return []model.NUMANode{{}}, nodeOf, nil // for a kernel without NUMA every CPU is in node 0
+	}
+	for cpu := range online.All() {
+		if _, found := nodeOf[cpu]; !found {
+			return nil, nil, fmt.Errorf("%w: CPU %d is online but in no cpulist of a NUMA node below %s", ErrTopology, cpu, sys+nodesDir)
+		}
+	}
+	slices.SortFunc(nodes, func(a, b model.NUMANode) int { return a.ID - b.ID })
+	return nodes, nodeOf, nil
+}
+
+func readNode(dir string, id int) (model.NUMANode, model.CPUSet, error) {
+	node := model.NUMANode{ID: id}
+	cpus, _, err := readParsed(filepath.Join(dir, "cpulist"), model.ParseCPUs)
+	if err == nil {
+		node.Memory, _, err = readParsed(filepath.Join(dir, "meminfo"), parseNodeMemory)
+	}
+	return node, cpus, err
+}
+
+// readSocket reads in which socket a CPU is.
+func readSocket(cpuDir string) (int, error) {
+	socket, _, err := readParsed(filepath.Join(cpuDir, "topology/physical_package_id"), parseSocket)
+	return socket, err
+}
+
+// readSiblings reads with which others a CPU shares a core.
+func readSiblings(cpuDir string) (model.CPUSet, error) {
+	siblings, found, err := readParsed(filepath.Join(cpuDir, "topology/core_cpus_list"), model.ParseCPUs)
+	if !found && err == nil { // before Linux 5.3
+		siblings, _, err = readParsed(filepath.Join(cpuDir, "topology/thread_siblings_list"), model.ParseCPUs)
+	}
+	return siblings, err
+}
+
+// cache is the cache of a CPU that is farthest from it.
+type cache struct {
+	level  int // 0: none is told of
+	shared model.CPUSet
+}
+
+// readCache reads the farthest cache that the kernel tells of.
+func readCache(cpuDir string) (cache, error) {
+	dir := filepath.Join(cpuDir, "cache")
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return cache{}, fmt.Errorf("listing the caches: %w", err)
+	}
+	var last cache
+	for _, entry := range entries { // numbers may be missing: the kernel hides caches that it cannot name
+		if !strings.HasPrefix(entry.Name(), "index") {
+			continue
+		}
+		level, _, err := readParsed(filepath.Join(dir, entry.Name(), "level"), parseLevel)
+		if err != nil {
+			return cache{}, err
+		}
+		if level <= last.level {
+			continue
+		}
+		shared, found, err := readParsed(filepath.Join(dir, entry.Name(), "shared_cpu_list"), model.ParseCPUs)
+		if err != nil {
+			return cache{}, err
+		}
+		if found {
+			last = cache{level: level, shared: shared}
+		}
+	}
+	return last, nil
+}
+
+// readParsed reads what a file says; not found, and the zero value, if there is no such file.
+func readParsed[T any](path string, parse func(string) (T, error)) (value T, found bool, err error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return value, false, nil
+	}
+	if err != nil {
+		return value, false, fmt.Errorf("reading the CPU topology: %w", err)
+	}
+	value, err = parse(string(bytes.TrimSpace(text)))
+	if err != nil {
+		return value, false, fmt.Errorf("reading the CPU topology: %s: %w", path, err)
+	}
+	return value, true, nil
+}
+
+// parseSocket parses physical_package_id. Where the kernel knows of no sockets, it reads -1, which is socket 0.
+func parseSocket(text string) (int, error) {
+	if text == "-1" {
+		return 0, nil
+	}
+	id, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return 0, fmt.Errorf("%w: the socket is %.64q", ErrTopology, text)
+	}
+	return int(id), nil
+}
+
+// parseLevel parses the level of a cache, which is at least 1.
+func parseLevel(text string) (int, error) {
+	level, err := strconv.ParseUint(text, 10, 8)
+	if err != nil || level == 0 {
+		return 0, fmt.Errorf("%w: the level of a cache is %.64q", ErrTopology, text)
+	}
+	return int(level), nil
+}
+
+// parseNodeMemory finds the memory of a NUMA node, in bytes, in its meminfo.
+func parseNodeMemory(text string) (int64, error) {
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line) // Node 0 MemTotal: 65711028 kB
+		if len(fields) < 4 || fields[2] != "MemTotal:" {
+			continue
+		}
+		kib, err := strconv.ParseUint(fields[3], 10, 63)
+		if err != nil || kib > math.MaxInt64/1024 || len(fields) != 5 || fields[4] != "kB" {
+			return 0, fmt.Errorf("%w: the memory of a NUMA node is %.64q", ErrTopology, strings.TrimSpace(line))
+		}
+		return int64(kib) * 1024, nil
+	}
+	return 0, fmt.Errorf("%w: no line has the MemTotal of a NUMA node", ErrTopology)
+}
