@@ -35,13 +35,31 @@ type Node struct {
 	Incidents        []Incident // what became of files since the round before, ordered by file
 }
 
-// Kubelet is what the node's kubelet is set to, as far as it was read.
+// Kubelet is what the node's kubelet is set to, and what it has done with its CPUs, as far as it was read. Two can be
+// compared with ==.
 type Kubelet struct {
 	Known        bool
 	CFSQuota     bool  // it enforces CPU limits with a CFS quota (cpuCFSQuota)
 	QuotaPeriod  int64 // its CFS period in microseconds
 	StaticCPUs   bool  // CPU manager policy static: it may lift quotas itself, since 1.33
 	NoPodCgroups bool  // cgroupsPerQOS: false
+
+	// ReservedCPUs are those that no pod is to have for itself (reservedSystemCPUs). If there are any, they count and
+	// ReservedMilli does not.
+	ReservedCPUs CPUSet
+	// ReservedMilli is what is set aside for the system and the kubelet (systemReserved and kubeReserved, cpu), in
+	// milli-cores. Policy static keeps as many whole CPUs from being given to single containers, rounded up.
+	ReservedMilli int64
+
+	// PoolKnown says that the two sets below are those of now. They are only asked for under policy static. While it is
+	// false they are the last that were heard, which may have been given away since.
+	PoolKnown bool
+	// AllocatableCPUs are those that policy static hands out: all but the reserved ones.
+	AllocatableCPUs CPUSet
+	// TakenCPUs are those of AllocatableCPUs that single containers have for themselves. Those of init containers that end
+	// before the others start are missing, because the kubelet does not tell: if such a container has more CPUs than the
+	// pod's others have together, the rest is neither here nor in the kubelet's shared pool for as long as the pod lives.
+	TakenCPUs CPUSet
 }
 
 // Tree is the part of the cgroup hierarchy that pods live in, as it was last listed.
@@ -81,27 +99,36 @@ type Pod struct {
 	QoS             QoSClass
 	Labels          map[string]string
 	NamespaceLabels map[string]string
-	Self            bool  // the agent's own pod
-	Critical        bool  // of priority class system-node-critical or system-cluster-critical
-	Ended           bool  // its containers have ended for good: the kubelet no longer counts it
-	RequestMilli    int64 // CPU request of the pod as the kubelet sums it, in milli-cores
-	LimitMilli      int64 // CPU limit of the pod as the kubelet sums it; 0 where any container has none
+	Self            bool      // the agent's own pod
+	Critical        bool      // of priority class system-node-critical or system-cluster-critical
+	Ended           bool      // its containers have ended for good: the kubelet no longer counts it
+	Created         time.Time // zero: not known
+	RequestMilli    int64     // CPU request of the pod as the kubelet sums it, in milli-cores
+	LimitMilli      int64     // CPU limit of the pod as the kubelet sums it; 0 where any container has none
+	PodLevelCPU     bool      // its CPU request or limit is the pod's own (spec.resources), shared by its containers
+	MemoryLimit     int64     // of the pod as the kubelet sums it, in bytes; 0 where any container has none
 	Containers      []Container
 	Asks            Asks
 }
 
 // Container is what is known of one container of a pod.
 type Container struct {
-	Name       string
-	ID         string // of its running instance, without the runtime's prefix; empty: not running yet
-	LimitMilli int64  // CPU limit that becomes its quota, in milli-cores; 0: none
+	Name         string
+	ID           string // of its running instance, without the runtime's prefix; empty: not running yet
+	Init         bool   // it ends before the others start: an init container that is not a sidecar
+	RequestMilli int64  // its own CPU request, in milli-cores; its own limit where it has none
+	LimitMilli   int64  // CPU limit that becomes its quota, in milli-cores: its own, else the pod's; 0: none
+	MemoryLimit  int64  // its own, in bytes; 0: none
 }
 
 // Asks is what the annotations of a pod ask for, already parsed.
 type Asks struct {
-	Shares  int64     // 0: nothing
-	Quota   QuotaMode // "": nothing
-	Notices []Reason  // what was wrong or double in them
+	Shares      int64        // 0: nothing
+	Quota       QuotaMode    // "": nothing
+	CPUs        CPUMode      // "": nothing
+	Placement   CPUPlacement // "": nothing
+	LocalMemory bool         // memory of the NUMA nodes of its CPUs only, from the start of its containers on
+	Notices     []Reason     // what was wrong or double in them
 }
 
 // Owned is a file that we have written, from the undo record.
