@@ -55,7 +55,8 @@ type Config struct {
 	JournalBytes int64         // that the journal may take
 	Policy       func() (model.Policy, error)
 	Pods         Pods
-	Kubelet      func(ctx context.Context) (model.Kubelet, error) // nil: never asked
+	Kubelet      func(ctx context.Context) (model.Kubelet, error) // its settings; nil: never asked
+	CPUPool      func(ctx context.Context) (kube.CPUPool, error)  // asked while they say policy static; nil: never asked
 	Notify       func(ctx context.Context, n model.Notice) error  // nil: notices are only logged
 	Log          *slog.Logger
 }
@@ -68,6 +69,7 @@ type Agent struct {
 	born     time.Time
 	beat     atomic.Int64           // when the loop last went round, since born; the wall clock may be set meanwhile
 	ready    atomic.Pointer[string] // why it is not ready; nil: it is
+	poolNews chan struct{}          // the kubelet may have handed out CPUs
 
 	// What follows belongs to the loop.
 	mount     host.Mount
@@ -97,7 +99,7 @@ type Agent struct {
 func New(cfg Config) *Agent {
 	a := &Agent{
 		cfg: cfg, log: newTroubles(cfg.Log), requests: make(chan func()), follow: map[string]bool{},
-		born: time.Now(), unwatched: make(chan error, 1),
+		born: time.Now(), unwatched: make(chan error, 1), poolNews: make(chan struct{}, 1),
 	}
 	a.notices = newNotices(cfg.Notify, a.log)
 	a.notReady("starting")
@@ -179,32 +181,6 @@ func Lock(runDir string) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("another agent uses %s; stop it, or choose another directory with --run-dir: %w", runDir, err), file.Close())
 	}
 	return file, nil
-}
-
-// askKubelet reads the kubelet's configuration until it is known, and from time to time again.
-func (a *Agent) askKubelet(ctx context.Context, answers chan<- model.Kubelet) {
-	const again, later = 10 * time.Second, 5 * time.Minute
-	for a.cfg.Kubelet != nil {
-		wait := later
-		kubelet, err := a.cfg.Kubelet(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		a.log.report("kubelet", err)
-		if err != nil {
-			wait = again
-		} else {
-			select {
-			case answers <- kubelet:
-			case <-ctx.Done():
-			}
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // loop waits for something to happen, looks whether it matters, and decides anew if it does.
@@ -296,6 +272,9 @@ func (a *Agent) turn(podsChanged bool) {
 		if a.watch(); a.watcher != nil {
 			a.tree.Watch(a.watcher)
 		}
+	}
+	if podsChanged || a.changes.Tree {
+		a.doubtPool()
 	}
 	if podsChanged || audit || a.changes.Tree {
 		a.scan()
