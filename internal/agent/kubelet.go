@@ -87,11 +87,11 @@ func (a *Agent) askPool(ctx context.Context, is *model.Kubelet, failures int) in
 	if err != nil {
 		is.PoolKnown = false
 		if failures > 0 {
-			a.log.report("pod resources", err)
+			a.log.report("pod-resources", err)
 		}
 		return failures + 1
 	}
-	a.log.report("pod resources", nil)
+	a.log.report("pod-resources", nil)
 	is.PoolKnown, is.AllocatableCPUs, is.TakenCPUs = true, pool.Allocatable, pool.Taken
 	return 0
 }

@@ -20,10 +20,10 @@ import (
 )
 
 const usage = `bed up [-node=false] [-static] [-vm] [IMAGES.tar ...]  bring a cluster up and leave it running
-bed down                                     end it and remove every trace
-bed start|stop|kill|restart COMPONENT        etcd, apiserver, controller-manager, scheduler, containerd, kubelet or vm
-bed import IMAGES.tar                        import images into the node on this machine
-bed vm COMMAND...                            run a command in the virtual machine`
+bed down                                               end it and remove every trace
+bed start|stop|kill|restart COMPONENT                  etcd, apiserver, controller-manager, scheduler, containerd, kubelet or vm
+bed import IMAGES.tar                                  import images into the node on this machine
+bed vm COMMAND...                                      run a command in the virtual machine`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
