@@ -84,6 +84,9 @@ test-api: build bed ## rung 4: a real API server
 test-node: build bed ## rung 5a: pods on a real node on this machine (root)
 	go test -count=1 -timeout 40m ./test/e2e -run TestNode
 
+test-node-static: build bed ## rung 5a with a kubelet that gives containers CPUs of their own (root)
+	go test -count=1 -timeout 10m ./test/e2e -run TestStatic -args -on=static
+
 test-node-v2: build bed vm ## rung 5b: pods on a real node with cgroup v2 and systemd, in a virtual machine (root)
 	go test -count=1 -timeout 40m ./test/e2e -run TestNode -args -on=vm
 
@@ -102,4 +105,4 @@ packages:
 clean: ## remove what was built
 	rm -rf $(OUT)
 
-.PHONY: help build demo demo-vm test soak check format vet lint test-unit race test-kernel vm test-vm bed test-api test-node test-node-v2 bench cluster cluster-down packages clean
+.PHONY: help build demo demo-vm test soak check format vet lint test-unit race test-kernel vm test-vm bed test-api test-node test-node-static test-node-v2 bench cluster cluster-down packages clean

@@ -46,6 +46,7 @@ rung "rung 2: live kernel" test-kernel go root cgroup
 rung "rung 3: v2 kernel" test-vm go qemu-system-x86_64
 rung "rung 4: API server" test-api go root etcd
 rung "rung 5a: node, v1 + cgroupfs driver" test-node go root etcd runc ip
+rung "rung 5a, CPU manager policy static" test-node-static go root etcd runc ip
 rung "rung 5b: node, v2 + systemd driver, in a virtual machine" test-node-v2 go root etcd runc ip qemu-system-x86_64 mmdebstrap
 
 echo

@@ -19,6 +19,17 @@ const (
 	// AnnotationCPUQuota is "unlimited" to lift the pod's CFS quota, so that its weight alone limits it, or "kubelet" to
 	// keep what its limits say even if the policy lifts quotas.
 	AnnotationCPUQuota = "waterline.io/cpu-quota"
+	// AnnotationCPUManager is which CPUs a pod may run on: "exclusive" for CPUs of its own, as many as its CPU limit says,
+	// "share" for as many that others may use too, "none" for all that are nobody's alone.
+	AnnotationCPUManager = "waterline.io/cpu-manager"
+	// AnnotationCPUManagerAlias is the spelling of Crane.
+	AnnotationCPUManagerAlias = "qos.gocrane.io/cpu-manager"
+	// AnnotationCPUPlacement is how the CPUs of such a pod are chosen: "packed" on few physical cores, "spread" over many,
+	// "pcpu-only" in whole physical cores.
+	AnnotationCPUPlacement = "waterline.io/cpu-placement"
+	// AnnotationCPUMemory is "local" to take the memory of such a pod from the NUMA nodes of its CPUs only. It counts when
+	// a container starts.
+	AnnotationCPUMemory = "waterline.io/cpu-memory"
 )
 
 // ConditionCPUSet is the condition of a pod that asks for CPUs of its own: True with the CPUs it has, or False with the reason

@@ -43,7 +43,7 @@ type options struct {
 	syncPeriod                    time.Duration
 	journalBytes                  int64
 	listen, local                 string
-	kubeletURL                    string
+	kubeletURL, podResources      string
 	kubeletInsecure, printVersion bool
 }
 
@@ -63,6 +63,7 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.listen, "listen", ":9464", "address for /metrics, /healthz and /readyz; empty: none")
 	f.StringVar(&o.local, "local", "127.0.0.1:9465", "address for waterline explain, which only this machine should reach; empty: none")
 	f.StringVar(&o.kubeletURL, "kubelet", kubeletURL(os.Getenv("HOST_IP")), "URL of the kubelet's configuration (default made from $HOST_IP); empty: never asked")
+	f.StringVar(&o.podResources, "pod-resources", "/var/lib/kubelet/pod-resources/kubelet.sock", "socket on which the kubelet tells which CPUs it has handed out, asked if its CPU manager policy is static; empty: never asked")
 	f.BoolVar(&o.kubeletInsecure, "kubelet-insecure-tls", false, "do not verify the kubelet's certificate, which the cluster's CA must otherwise have signed")
 	f.BoolVar(&o.printVersion, "version", false, "print the version and exit")
 }
@@ -177,6 +178,9 @@ func connect(o *options, cfg *agent.Config, namespaces bool) error {
 	}
 	web.Timeout = 10 * time.Second
 	cfg.Kubelet = func(ctx context.Context) (model.Kubelet, error) { return kube.ReadKubelet(ctx, web, o.kubeletURL) }
+	if o.podResources != "" {
+		cfg.CPUPool = kube.NewPodResources(o.podResources).CPUPool
+	}
 	return nil
 }
 

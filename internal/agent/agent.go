@@ -57,7 +57,8 @@ type Config struct {
 	Sys          string        // where sysfs is mounted
 	Policy       func() (model.Policy, error)
 	Pods         Pods
-	Kubelet      func(ctx context.Context) (model.Kubelet, error)   // nil: never asked
+	Kubelet      func(ctx context.Context) (model.Kubelet, error)   // its settings; nil: never asked
+	CPUPool      func(ctx context.Context) (kube.CPUPool, error)    // asked while they say policy static; nil: never asked
 	Notify       func(ctx context.Context, n model.Notice) error    // nil: notices are only logged
 	SetCondition func(ctx context.Context, c model.Condition) error // nil: pods get no conditions
 	Log          *slog.Logger
@@ -71,6 +72,7 @@ type Agent struct {
 	born     time.Time
 	beat     atomic.Int64           // when the loop last went round, since born; the wall clock may be set meanwhile
 	ready    atomic.Pointer[string] // why it is not ready; nil: it is
+	poolNews chan struct{}          // the kubelet may have handed out CPUs
 
 	// What follows belongs to the loop.
 	mount      host.Mount
@@ -105,7 +107,7 @@ type Agent struct {
 func New(cfg Config) *Agent {
 	a := &Agent{
 		cfg: cfg, log: newTroubles(cfg.Log), requests: make(chan func()), follow: map[string]bool{},
-		born: time.Now(), unwatched: make(chan error, 1),
+		born: time.Now(), unwatched: make(chan error, 1), poolNews: make(chan struct{}, 1),
 	}
 	a.notices = newNotices(cfg.Notify, a.log)
 	a.conditions = newConditions(cfg.SetCondition, a.log)
@@ -192,32 +194,6 @@ func Lock(runDir string) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("another agent uses %s; stop it, or choose another directory with --run-dir: %w", runDir, err), file.Close())
 	}
 	return file, nil
-}
-
-// askKubelet reads the kubelet's configuration until it is known, and from time to time again.
-func (a *Agent) askKubelet(ctx context.Context, answers chan<- model.Kubelet) {
-	const again, later = 10 * time.Second, 5 * time.Minute
-	for a.cfg.Kubelet != nil {
-		wait := later
-		kubelet, err := a.cfg.Kubelet(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		a.log.report("kubelet", err)
-		if err != nil {
-			wait = again
-		} else {
-			select {
-			case answers <- kubelet:
-			case <-ctx.Done():
-			}
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // loop waits for something to happen, looks whether it matters, and decides anew if it does.
@@ -309,6 +285,9 @@ func (a *Agent) turn(podsChanged bool) {
 		if a.watch(); a.watcher != nil {
 			a.tree.Watch(a.watcher)
 		}
+	}
+	if podsChanged || a.changes.Tree {
+		a.doubtPool()
 	}
 	if podsChanged || audit || a.changes.Tree {
 		a.scan()

@@ -76,7 +76,8 @@ func (n *notices) add(notice model.Notice) {
 // metricKey keeps the label's values to those that we know, whatever stands on pods.
 func metricKey(key string) string {
 	switch key {
-	case v1alpha1.AnnotationCPUShare, v1alpha1.AnnotationCPUShareAlias, v1alpha1.AnnotationCPUQuota:
+	case v1alpha1.AnnotationCPUShare, v1alpha1.AnnotationCPUShareAlias, v1alpha1.AnnotationCPUQuota,
+		v1alpha1.AnnotationCPUManager, v1alpha1.AnnotationCPUManagerAlias, v1alpha1.AnnotationCPUPlacement, v1alpha1.AnnotationCPUMemory:
 		return key
 	}
 	return "other"

@@ -245,7 +245,7 @@ func TestAPIChart(t *testing.T) {
 		nil,
 		{"--set", "profile=cpu-share-syncer"},
 		{"--set-json", `policy={"mode":"Off","weight":{"max":16384,"namespaces":[{"selector":{"matchLabels":{"team":"video"}},"max":262144}]},"pods":[{"selector":{"matchLabels":{"app":"x"}},"cpuShare":10240}]}`,
-			"--set", "agent.seLinuxType=spc_t,agent.kubeletInsecureTLS=true,image.tag=v1"},
+			"--set", "agent.seLinuxType=spc_t,agent.kubeletInsecureTLS=true,image.tag=v1,paths.podResources="},
 	} {
 		rendered := helm(t, append([]string{"template", "waterline", "../../deploy/chart", "--namespace", "default", "--kube-version", "v1.36.3"}, values...)...)
 		c := bed.Kubectl(t.Context(), "apply", "--dry-run=server", "--validate=strict", "-f", "-")
@@ -254,7 +254,7 @@ func TestAPIChart(t *testing.T) {
 			t.Errorf("%v: %v: %s", values, err, out)
 		}
 	}
-	for _, bad := range [][]string{{"--set", "profile=other"}, {"--set", "policy.mode=on"}, {"--set", "nosuch=1"}, {"--set", "agent.syncPeriod=ten"}} {
+	for _, bad := range [][]string{{"--set", "profile=other"}, {"--set", "policy.mode=on"}, {"--set", "nosuch=1"}, {"--set", "agent.syncPeriod=ten"}, {"--set", "paths.podResources=var"}} {
 		c := exec.Command(filepath.Join(built, "bin/helm"), append([]string{"template", "../../deploy/chart", "--kube-version", "v1.36.3"}, bad...)...)
 		if out, err := c.CombinedOutput(); err == nil {
 			t.Errorf("%v was taken: %.200s", bad, out)

@@ -1,7 +1,8 @@
 // Package e2e_test runs the agent against a real API server (TestAPI…, rung 4) and as a DaemonSet on real nodes with real
 // kubelets and real pods (TestNode…): on this machine (rung 5a) or in a virtual machine with cgroup v2 and systemd (rung
-// 5b). The cluster is brought up once and goes with this process, however that ends. What must be
-// built first is built by make test-api, test-node and test-node-v2.
+// 5b), and on this machine beside a kubelet that gives containers CPUs of their own (TestStatic…). The cluster is brought
+// up once and goes with this process, however that ends. What must be built first is built by make test-api, test-node,
+// test-node-static and test-node-v2.
 package e2e_test
 
 import (
@@ -25,7 +26,7 @@ import (
 	"github.com/waterline-io/waterline/test/bed/vm"
 )
 
-var on = flag.String("on", "host", "what to run on: api (no node), host, or vm (a second node, besides the host's)")
+var on = flag.String("on", "host", "what to run on: api (no node), host, static (the host, CPU manager policy static), or vm (a second node, besides the host's)")
 
 // soak says that the full forms are wanted.
 var soak = os.Getenv("WATERLINE_SOAK") != ""
@@ -59,7 +60,7 @@ func run(m *testing.M) (int, error) {
 	images = slices.DeleteFunc(images, func(file string) bool { return filepath.Base(file) == ffmpegArchive })
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
-	o := cluster.Options{Bin: filepath.Join(built, "bed/bin"), Node: *on != "api", Images: images, Leash: true}
+	o := cluster.Options{Bin: filepath.Join(built, "bed/bin"), Node: *on != "api", Static: *on == "static", Images: images, Leash: true}
 	if *on == "vm" {
 		if o.VM, err = vm.FetchKernel(ctx, filepath.Join(built, "vm/kernel")); err != nil {
 			return 0, err

@@ -3,6 +3,7 @@ package kube
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/model"
@@ -10,42 +11,81 @@ import (
 
 // parseAsks reads what a pod's annotations ask for. What cannot be used asks for nothing and says why.
 func parseAsks(annotations map[string]string) model.Asks {
-	var asks model.Asks
-	key, value, found := v1alpha1.AnnotationCPUShare, "", false
-	if value, found = annotations[key]; found {
-		if other, both := annotations[v1alpha1.AnnotationCPUShareAlias]; both {
-			asks.Notices = append(asks.Notices, model.Reason{
-				Code: model.BothSpellings, Key: v1alpha1.AnnotationCPUShareAlias, Text: shorten(other),
-				Fix: fmt.Sprintf("%s: %q is used; remove the other", key, shorten(value)),
-			})
-		}
-	} else {
-		key = v1alpha1.AnnotationCPUShareAlias
-		value, found = annotations[key]
+	r := asksReader{annotations: annotations}
+	asks := model.Asks{
+		Shares:      r.shares(v1alpha1.AnnotationCPUShare, v1alpha1.AnnotationCPUShareAlias),
+		Quota:       oneOf(&r, v1alpha1.AnnotationCPUQuota, "", model.QuotaKubelet, model.QuotaUnlimited),
+		CPUs:        oneOf(&r, v1alpha1.AnnotationCPUManager, v1alpha1.AnnotationCPUManagerAlias, model.CPUNone, model.CPUShare, model.CPUExclusive),
+		Placement:   oneOf(&r, v1alpha1.AnnotationCPUPlacement, "", model.PlacePacked, model.PlaceSpread, model.PlaceCores),
+		LocalMemory: oneOf(&r, v1alpha1.AnnotationCPUMemory, "", localMemory) == localMemory,
 	}
-	if found {
-		shares, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || shares < model.MinShares || shares > model.MaxShares {
-			asks.Notices = append(asks.Notices, model.Reason{
-				Code: model.BadAnnotation, Key: key, Text: shorten(value),
-				Fix: fmt.Sprintf("write an integer from %d to %d, where %d is one CPU", model.MinShares, model.MaxShares, model.SharesPerCPU),
-			})
-		} else {
-			asks.Shares = shares
-		}
-	}
-	if value, found := annotations[v1alpha1.AnnotationCPUQuota]; found {
-		switch mode := model.QuotaMode(value); mode {
-		case model.QuotaKubelet, model.QuotaUnlimited:
-			asks.Quota = mode
-		default:
-			asks.Notices = append(asks.Notices, model.Reason{
-				Code: model.BadAnnotation, Key: v1alpha1.AnnotationCPUQuota, Text: shorten(value),
-				Fix: fmt.Sprintf("write %q or %q", model.QuotaKubelet, model.QuotaUnlimited),
-			})
-		}
-	}
+	asks.Notices = r.notices
 	return asks
+}
+
+// localMemory is the one value of [v1alpha1.AnnotationCPUMemory].
+const localMemory = "local"
+
+// asksReader reads the annotations of one pod and gathers what is wrong with them.
+type asksReader struct {
+	annotations map[string]string
+	notices     []model.Reason
+}
+
+// find returns what stands under an annotation or, where it is absent, under its alias, and which of them it was. There
+// may be no alias.
+func (r *asksReader) find(key, alias string) (at, value string, found bool) {
+	other, aliased := "", false
+	if alias != "" {
+		other, aliased = r.annotations[alias]
+	}
+	value, found = r.annotations[key]
+	switch {
+	case found && aliased:
+		r.notices = append(r.notices, model.Reason{
+			Code: model.BothSpellings, Key: alias, Text: shorten(other),
+			Fix: fmt.Sprintf("%s: %q is used; remove the other", key, shorten(value)),
+		})
+	case aliased:
+		return alias, other, true
+	}
+	return key, value, found
+}
+
+// bad notes a value that cannot be used.
+func (r *asksReader) bad(key, value, fix string) {
+	r.notices = append(r.notices, model.Reason{Code: model.BadAnnotation, Key: key, Text: shorten(value), Fix: fix})
+}
+
+// shares reads a number of shares; 0: nothing that can be used.
+func (r *asksReader) shares(key, alias string) int64 {
+	key, value, found := r.find(key, alias)
+	if !found {
+		return 0
+	}
+	shares, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || shares < model.MinShares || shares > model.MaxShares {
+		r.bad(key, value, fmt.Sprintf("write an integer from %d to %d, where %d is one CPU", model.MinShares, model.MaxShares, model.SharesPerCPU))
+		return 0
+	}
+	return shares
+}
+
+// oneOf reads one of a few words; "": nothing that can be used.
+func oneOf[T ~string](r *asksReader, key, alias string, words ...T) T {
+	key, value, found := r.find(key, alias)
+	if !found {
+		return ""
+	}
+	quoted := make([]string, 0, len(words))
+	for _, word := range words {
+		if T(value) == word {
+			return word
+		}
+		quoted = append(quoted, strconv.Quote(string(word)))
+	}
+	r.bad(key, value, "write "+strings.Join(quoted, " or "))
+	return ""
 }
 
 // shorten cuts what a tenant wrote to a length that fits into an event.

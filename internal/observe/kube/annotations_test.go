@@ -53,6 +53,45 @@ func TestAsks(t *testing.T) {
 	}
 }
 
+// TestCPUAsks checks the words that stand for CPUs, and that each annotation is read by itself.
+func TestCPUAsks(t *testing.T) {
+	const (
+		manager, alias    = v1alpha1.AnnotationCPUManager, v1alpha1.AnnotationCPUManagerAlias
+		placement, memory = v1alpha1.AnnotationCPUPlacement, v1alpha1.AnnotationCPUMemory
+	)
+	for _, c := range []struct {
+		name        string
+		annotations map[string]string
+		want        model.Asks
+		notices     string
+	}{
+		{"none", map[string]string{manager: "none"}, model.Asks{CPUs: model.CPUNone}, ""},
+		{"share", map[string]string{alias: "share"}, model.Asks{CPUs: model.CPUShare}, ""},
+		{"exclusive, all of it", map[string]string{manager: "exclusive", placement: "pcpu-only", memory: "local"},
+			model.Asks{CPUs: model.CPUExclusive, Placement: model.PlaceCores, LocalMemory: true}, ""},
+		{"placements", map[string]string{manager: "exclusive", placement: "spread"}, model.Asks{CPUs: model.CPUExclusive, Placement: model.PlaceSpread}, ""},
+		{"both", map[string]string{manager: "share", alias: "exclusive"}, model.Asks{CPUs: model.CPUShare},
+			`BothSpellings qos.gocrane.io/cpu-manager "exclusive" waterline.io/cpu-manager: "share" is used; remove the other`},
+		{"both the same", map[string]string{manager: "share", alias: "share"}, model.Asks{CPUs: model.CPUShare},
+			`BothSpellings qos.gocrane.io/cpu-manager "share" waterline.io/cpu-manager: "share" is used; remove the other`},
+		{"bad alias", map[string]string{alias: "Exclusive"}, model.Asks{},
+			`BadAnnotation qos.gocrane.io/cpu-manager "Exclusive" write "none" or "share" or "exclusive"`},
+		{"bad placement does not spoil the rest", map[string]string{manager: "exclusive", placement: "", memory: "remote"}, model.Asks{CPUs: model.CPUExclusive},
+			`BadAnnotation waterline.io/cpu-placement "" write "packed" or "spread" or "pcpu-only"; BadAnnotation waterline.io/cpu-memory "remote" write "local"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			asks := parseAsks(c.annotations)
+			var notices []string
+			for _, n := range asks.Notices {
+				notices = append(notices, fmt.Sprintf("%s %s %q %s", n.Code, n.Key, n.Text, n.Fix))
+			}
+			if asks.CPUs != c.want.CPUs || asks.Placement != c.want.Placement || asks.LocalMemory != c.want.LocalMemory || strings.Join(notices, "; ") != c.notices {
+				t.Errorf("got %+v, %q", asks, notices)
+			}
+		})
+	}
+}
+
 // TestRandomAsks feeds ten thousand values that nobody should write: each asks for what an integer in range says, or for
 // nothing and exactly one notice.
 func TestRandomAsks(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/waterline-io/waterline/internal/model"
@@ -40,10 +41,13 @@ func ReadKubelet(ctx context.Context, client *http.Client, url string) (model.Ku
 func parseKubelet(body []byte) (model.Kubelet, error) {
 	var answer struct {
 		Config *struct {
-			CPUCFSQuota       *bool            `json:"cpuCFSQuota"`
-			CPUCFSQuotaPeriod *metav1.Duration `json:"cpuCFSQuotaPeriod"`
-			CgroupsPerQOS     *bool            `json:"cgroupsPerQOS"`
-			CPUManagerPolicy  string           `json:"cpuManagerPolicy"`
+			CPUCFSQuota        *bool             `json:"cpuCFSQuota"`
+			CPUCFSQuotaPeriod  *metav1.Duration  `json:"cpuCFSQuotaPeriod"`
+			CgroupsPerQOS      *bool             `json:"cgroupsPerQOS"`
+			CPUManagerPolicy   string            `json:"cpuManagerPolicy"`
+			ReservedSystemCPUs string            `json:"reservedSystemCPUs"`
+			KubeReserved       map[string]string `json:"kubeReserved"`
+			SystemReserved     map[string]string `json:"systemReserved"`
 		} `json:"kubeletconfig"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
@@ -62,7 +66,34 @@ func parseKubelet(body []byte) (model.Kubelet, error) {
 	}
 	k.NoPodCgroups = c.CgroupsPerQOS != nil && !*c.CgroupsPerQOS
 	k.StaticCPUs = c.CPUManagerPolicy == "static"
+	var err error
+	if k.ReservedCPUs, err = model.ParseCPUs(c.ReservedSystemCPUs); err != nil {
+		return model.Kubelet{}, fmt.Errorf("reading the kubelet's configuration: reservedSystemCPUs: %w", err)
+	}
+	for field, reserved := range map[string]map[string]string{"kubeReserved": c.KubeReserved, "systemReserved": c.SystemReserved} {
+		milli, err := reservedCPU(reserved)
+		if err != nil {
+			return model.Kubelet{}, fmt.Errorf("reading the kubelet's configuration: %s: %w", field, err)
+		}
+		k.ReservedMilli += milli
+	}
 	return k, nil
+}
+
+// reservedCPU returns the CPU of a reservation in milli-cores.
+func reservedCPU(reserved map[string]string) (int64, error) {
+	text, found := reserved["cpu"]
+	if !found {
+		return 0, nil
+	}
+	quantity, err := resource.ParseQuantity(text)
+	if err != nil {
+		return 0, fmt.Errorf("cpu: %.64q: %w", text, err)
+	}
+	if quantity.Sign() < 0 || quantity.CmpInt64(model.MaxCPUs) > 0 {
+		return 0, fmt.Errorf("cpu: %.64q is not from 0 to %d CPUs", text, model.MaxCPUs)
+	}
+	return quantity.MilliValue(), nil
 }
 
 // DefaultKubelet is a kubelet whose configuration says nothing about CPU.

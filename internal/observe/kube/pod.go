@@ -1,7 +1,14 @@
-// Package kube turns objects of the Kubernetes API into plain values. It is the only reader of annotations and labels.
+// Package kube turns objects of the Kubernetes API, and what a kubelet answers, into plain values. It is the only reader of
+// annotations and labels.
+//
+// The kubelet's PodResources API is spoken with net/http and protowire, which the agent has anyway: two calls without
+// arguments, of whose answers five fields are read. With google.golang.org/grpc and the API's generated messages the agent's
+// executable was measured 5.6 MB larger (23.2 MB), the agent after its start 4.4 MB even if it never asks (24.1 MB with 110
+// pods), and 3.8 MB while it asks a real kubelet every ten seconds (17.5 MB).
 package kube
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -39,8 +46,11 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 		Self:         selfUID != "" && string(p.UID) == selfUID,
 		Critical:     p.Spec.PriorityClassName == "system-node-critical" || p.Spec.PriorityClassName == "system-cluster-critical",
 		Ended:        ended(p),
+		Created:      p.CreationTimestamp.UTC(),
 		RequestMilli: milli(resource.PodRequests(actuated, resource.PodResourcesOptions{})),
-		LimitMilli:   podLimit(actuated),
+		LimitMilli:   milli(podLimit(actuated, corev1.ResourceCPU)),
+		PodLevelCPU:  podLevelCPU(actuated),
+		MemoryLimit:  memory(podLimit(actuated, corev1.ResourceMemory)),
 		Containers:   containers(actuated),
 		Asks:         parseAsks(p.Annotations),
 		CPUCondition: cpuCondition(p),
@@ -84,25 +94,54 @@ func withAllocated(p *corev1.Pod) *corev1.Pod {
 	}
 	replace(allocated.Spec.Containers, p.Status.ContainerStatuses)
 	replace(allocated.Spec.InitContainers, p.Status.InitContainerStatuses)
+	if r := p.Spec.Resources; r != nil {
+		limits := r.Limits
+		if p.Status.Resources != nil {
+			limits = of(r.Limits, p.Status.Resources.Limits)
+		}
+		// In the status also stand sums over the containers, of resources that the pod has none of its own of.
+		allocated.Spec.Resources = &corev1.ResourceRequirements{Requests: of(r.Requests, p.Status.AllocatedResources), Limits: limits}
+	}
 	return &allocated
 }
 
-// podLimit sums the pod's CPU limit as the kubelet does for the pod's cgroup (ResourceConfigForPod): it is 0, no quota,
-// as soon as one container has no limit, unless the pod has a limit of its own.
-func podLimit(p *corev1.Pod) int64 {
+// of returns a list with the values of another, as far as those are there.
+func of(list, values corev1.ResourceList) corev1.ResourceList {
+	list = maps.Clone(list)
+	for name := range list {
+		if value, found := values[name]; found {
+			list[name] = value
+		}
+	}
+	return list
+}
+
+// podLimit sums the pod's limits as the kubelet does for the pod's cgroup (ResourceConfigForPod). There are none as soon
+// as one container has no limit of the named resource, unless the pod has one of its own.
+func podLimit(p *corev1.Pod, name corev1.ResourceName) corev1.ResourceList {
 	declared := true
 	limits := resource.PodLimits(p, resource.PodResourcesOptions{
 		ContainerFn: func(limits corev1.ResourceList, _ resource.ContainerType) {
-			declared = declared && !limits.Cpu().IsZero()
+			limit := limits[name]
+			declared = declared && !limit.IsZero()
 		},
 	})
-	if resource.IsPodLevelResourcesSet(p) && !p.Spec.Resources.Limits.Cpu().IsZero() {
-		declared = true
+	if resource.IsPodLevelResourcesSet(p) {
+		limit := p.Spec.Resources.Limits[name]
+		declared = declared || !limit.IsZero()
 	}
 	if !declared {
-		return 0
+		return nil
 	}
-	return milli(limits)
+	return limits
+}
+
+// podLevelCPU reports whether the pod has a CPU request or limit of its own.
+func podLevelCPU(p *corev1.Pod) bool {
+	if p.Spec.Resources == nil {
+		return false
+	}
+	return !p.Spec.Resources.Requests.Cpu().IsZero() || !p.Spec.Resources.Limits.Cpu().IsZero()
 }
 
 // containers lists every container with its quota's limit, which is the pod's where it has none of its own and the pod
@@ -120,13 +159,21 @@ func containers(p *corev1.Pod) []model.Container {
 		podLevel = milli(p.Spec.Resources.Limits)
 	}
 	all := make([]model.Container, 0, len(p.Spec.Containers)+len(p.Spec.InitContainers))
-	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range list {
-			limit := milli(list[i].Resources.Limits)
+	for i, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for _, c := range list {
+			limit := milli(c.Resources.Limits)
+			request := limit
+			if _, has := c.Resources.Requests[corev1.ResourceCPU]; has { // it may be zero
+				request = milli(c.Resources.Requests)
+			}
 			if limit == 0 {
 				limit = podLevel
 			}
-			all = append(all, model.Container{Name: list[i].Name, ID: ids[list[i].Name], LimitMilli: limit})
+			sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+			all = append(all, model.Container{
+				Name: c.Name, ID: ids[c.Name], Init: i == 0 && !sidecar,
+				RequestMilli: request, LimitMilli: limit, MemoryLimit: memory(c.Resources.Limits),
+			})
 		}
 	}
 	return all
@@ -149,6 +196,8 @@ func ended(p *corev1.Pod) bool {
 }
 
 func milli(list corev1.ResourceList) int64 { return list.Cpu().MilliValue() }
+
+func memory(list corev1.ResourceList) int64 { return list.Memory().Value() }
 
 // qosClass returns the pod's class: what the API server found, or for a manifest that it never saw, what it would find.
 func qosClass(p *corev1.Pod) model.QoSClass {

@@ -1,7 +1,9 @@
 package kube
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -29,7 +31,34 @@ spec:
 spec:
   containers:
   - {name: main, resources: {requests: {cpu: "2", memory: 1Gi}, limits: {cpu: "2", memory: 1Gi}}}
-`, model.Pod{QoS: model.Guaranteed, RequestMilli: 2000, LimitMilli: 2000}},
+`, model.Pod{QoS: model.Guaranteed, RequestMilli: 2000, LimitMilli: 2000, MemoryLimit: 1 << 30}},
+		{"memory: init container, sidecar and overhead", `
+spec:
+  overhead: {memory: 10}
+  initContainers:
+  - {name: setup, resources: {limits: {memory: 500}}}
+  - {name: proxy, restartPolicy: Always, resources: {limits: {memory: 100}}}
+  containers:
+  - {name: a, resources: {limits: {memory: 200}}}
+  - {name: b, resources: {limits: {memory: 50}}}
+`, model.Pod{QoS: model.Burstable, MemoryLimit: 510}}, // the init container of 500 runs before the others start
+		{"one container without a memory limit", `
+spec:
+  containers:
+  - {name: a, resources: {limits: {memory: 1Gi}}}
+  - {name: b}
+`, model.Pod{QoS: model.Burstable}},
+		{"pod-level memory only", `
+spec:
+  resources: {limits: {memory: 1Gi}}
+  containers:
+  - {name: a, resources: {requests: {cpu: "1"}, limits: {cpu: "1"}}}
+  - {name: b}
+`, model.Pod{QoS: model.Burstable, RequestMilli: 1000, MemoryLimit: 1 << 30}},
+		{"created", `
+metadata: {creationTimestamp: "2026-01-02T03:04:05Z"}
+spec: {containers: [{name: a}]}
+`, model.Pod{QoS: model.BestEffort, Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}},
 		{"one container without a limit", `
 spec:
   containers:
@@ -42,7 +71,17 @@ spec:
   containers:
   - {name: a}
   - {name: b, resources: {requests: {cpu: 100m}}}
-`, model.Pod{QoS: model.Burstable, RequestMilli: 2000, LimitMilli: 3000}},
+`, model.Pod{QoS: model.Burstable, RequestMilli: 2000, LimitMilli: 3000, PodLevelCPU: true}},
+		{"a pod-level resize that is put off", `
+spec:
+  resources: {requests: {cpu: "4"}, limits: {cpu: "4"}}
+  containers: [{name: a, resources: {limits: {memory: 1Gi}}}]
+status:
+  qosClass: Burstable
+  conditions: [{type: PodResizePending, status: "True", reason: Deferred}]
+  allocatedResources: {cpu: "2", memory: 1Gi}
+  resources: {requests: {cpu: "2", memory: 1Gi}, limits: {cpu: "3", memory: 1Gi}}
+`, model.Pod{QoS: model.Burstable, RequestMilli: 2000, LimitMilli: 3000, PodLevelCPU: true, MemoryLimit: 1 << 30}},
 		{"BestEffort", `
 spec: {containers: [{name: a}]}
 `, model.Pod{QoS: model.BestEffort}},
@@ -64,12 +103,12 @@ spec: {containers: [{name: a}]}
 status: {phase: Running, containerStatuses: [{name: a, state: {terminated: {exitCode: 0}}}]}
 `, model.Pod{QoS: model.BestEffort, Ended: true}},
 		{"a resize that is put off", `
-spec: {containers: [{name: a, resources: {requests: {cpu: "4"}, limits: {cpu: "4"}}}]}
+spec: {containers: [{name: a, resources: {requests: {cpu: "4"}, limits: {cpu: "4", memory: 2Gi}}}]}
 status:
   qosClass: Burstable
   conditions: [{type: PodResizePending, status: "True", reason: Deferred}]
-  containerStatuses: [{name: a, allocatedResources: {cpu: "1"}, resources: {requests: {cpu: "1"}, limits: {cpu: "2"}}}]
-`, model.Pod{QoS: model.Burstable, RequestMilli: 1000, LimitMilli: 2000}},
+  containerStatuses: [{name: a, allocatedResources: {cpu: "1"}, resources: {requests: {cpu: "1"}, limits: {cpu: "2", memory: 1Gi}}}]
+`, model.Pod{QoS: model.Burstable, RequestMilli: 1000, LimitMilli: 2000, MemoryLimit: 1 << 30}},
 		{"a resize in progress", `
 spec: {containers: [{name: a, resources: {requests: {cpu: "4"}, limits: {cpu: "4"}}}]}
 status:
@@ -89,7 +128,8 @@ status:
 				t.Fatal("not taken")
 			}
 			if got.QoS != c.want.QoS || got.RequestMilli != c.want.RequestMilli || got.LimitMilli != c.want.LimitMilli ||
-				got.Critical != c.want.Critical || got.Ended != c.want.Ended {
+				got.Critical != c.want.Critical || got.Ended != c.want.Ended || got.MemoryLimit != c.want.MemoryLimit ||
+				got.PodLevelCPU != c.want.PodLevelCPU || got.Created != c.want.Created {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -102,8 +142,11 @@ func TestContainers(t *testing.T) {
 metadata: {uid: 6016fc45-0a1b-4c2d-8e3f-123456789abc}
 spec:
   resources: {limits: {cpu: "3"}}
-  initContainers: [{name: proxy, restartPolicy: Always}]
-  containers: [{name: a, resources: {limits: {cpu: 500m}}}]
+  initContainers: [{name: setup, resources: {requests: {cpu: "1"}}}, {name: proxy, restartPolicy: Always}]
+  containers:
+  - {name: a, resources: {limits: {cpu: 500m, memory: 1Ki}}}
+  - {name: b, resources: {requests: {cpu: 0}, limits: {cpu: "2"}}}
+  - {name: c, resources: {requests: {cpu: 500m}, limits: {cpu: "2"}}}
 status:
   initContainerStatuses: [{name: proxy, containerID: "containerd://0123456789aa"}]
   containerStatuses: [{name: a, containerID: "cri-o://0123456789bb"}]
@@ -111,8 +154,14 @@ status:
 		t.Fatal(err)
 	}
 	pod, _ := Pod(&p, "")
-	want := []model.Container{{Name: "proxy", ID: "0123456789aa", LimitMilli: 3000}, {Name: "a", ID: "0123456789bb", LimitMilli: 500}}
-	if len(pod.Containers) != 2 || pod.Containers[0] != want[0] || pod.Containers[1] != want[1] {
+	want := []model.Container{
+		{Name: "setup", Init: true, RequestMilli: 1000, LimitMilli: 3000},
+		{Name: "proxy", ID: "0123456789aa", LimitMilli: 3000},
+		{Name: "a", ID: "0123456789bb", RequestMilli: 500, LimitMilli: 500, MemoryLimit: 1024},
+		{Name: "b", LimitMilli: 2000},
+		{Name: "c", RequestMilli: 500, LimitMilli: 2000},
+	}
+	if !slices.Equal(pod.Containers, want) {
 		t.Errorf("got %+v", pod.Containers)
 	}
 }

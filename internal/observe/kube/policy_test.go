@@ -76,6 +76,26 @@ func TestParseKubelet(t *testing.T) {
 	if k, err := parseKubelet([]byte(`{"kubeletconfig":{}}`)); err != nil || k != DefaultKubelet() {
 		t.Errorf("defaults: %+v, %v", k, err)
 	}
+	k, err = parseKubelet([]byte(`{"kubeletconfig":{"reservedSystemCPUs":"0,8-9","kubeReserved":{"cpu":"500m","memory":"1Gi"},"systemReserved":{"cpu":"1"}}}`))
+	want := DefaultKubelet()
+	want.ReservedCPUs, want.ReservedMilli = model.CPUs(0, 8, 9), 1500
+	if err != nil || k != want {
+		t.Errorf("reserved: %+v, %v", k, err)
+	}
+	for config, says := range map[string]string{
+		`"reservedSystemCPUs":"0-"`:              "reservedSystemCPUs",
+		`"reservedSystemCPUs":"5000"`:            "above 1023",
+		`"reservedSystemCPUs":"0x2"`:             "reservedSystemCPUs",
+		`"kubeReserved":{"cpu":"half"}`:          `kubeReserved: cpu: "half"`,
+		`"kubeReserved":{"cpu":""}`:              `kubeReserved: cpu: ""`,
+		`"systemReserved":{"cpu":"-1"}`:          "systemReserved: cpu",
+		`"systemReserved":{"cpu":"9999999999E"}`: "systemReserved: cpu",
+		`"systemReserved":"1"`:                   "systemReserved",
+	} {
+		if k, err := parseKubelet([]byte(`{"kubeletconfig":{` + config + `}}`)); err == nil || k.Known || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %+v, %v", config, k, err)
+		}
+	}
 	for _, bad := range []string{"", "{}", "Forbidden", `{"kubeletconfig":{"cpuCFSQuota":"yes"}}`} {
 		if k, err := parseKubelet([]byte(bad)); err == nil || k.Known {
 			t.Errorf("%q: %+v", bad, k)
@@ -136,8 +156,9 @@ metadata: {name: x, labels: {team: video}}
 
 func FuzzParseKubelet(f *testing.F) {
 	f.Add([]byte(`{"kubeletconfig":{"cpuCFSQuota":false,"cpuCFSQuotaPeriod":"50ms"}}`))
+	f.Add([]byte(`{"kubeletconfig":{"reservedSystemCPUs":"0-1","kubeReserved":{"cpu":"500m"},"systemReserved":{"cpu":"1"}}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if k, err := parseKubelet(body); err == nil && (!k.Known || k.QuotaPeriod < 0) {
+		if k, err := parseKubelet(body); err == nil && (!k.Known || k.QuotaPeriod < 0 || k.ReservedMilli < 0) {
 			t.Errorf("%q: %+v", body, k)
 		}
 	})

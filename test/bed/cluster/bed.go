@@ -33,6 +33,7 @@ type Options struct {
 	Bin    string   // directory with the bed's programs, among them this package's command, "bed"
 	Node   bool     // with a node on this machine, not only an API server
 	VM     string   // kernel of one more node, in a virtual machine; "": there is none
+	Static bool     // this machine's kubelet has the CPU manager policy static, with one CPU reserved
 	Images []string // archives of images to import
 	Leash  bool     // the cluster ends when this process does
 }
@@ -329,6 +330,15 @@ func (b *Bed) VM() (*vmnode.Client, error) {
 
 // RunWaterline returns the directory that pods on this machine's node see as /run/waterline.
 func (b *Bed) RunWaterline() string { return b.runWaterline() }
+
+// PodResources returns the socket of the PodResources API of this machine's kubelet, as this machine sees it.
+func (b *Bed) PodResources() (string, error) {
+	pid, err := os.ReadFile(b.initPID())
+	if err != nil {
+		return "", fmt.Errorf("finding the cluster's init: %w", err)
+	}
+	return filepath.Join("/proc", string(pid), "root/var/lib/kubelet/pod-resources/kubelet.sock"), nil
+}
 
 // StaticPods returns the directory of static pods of this machine's kubelet.
 func (b *Bed) StaticPods() string { return b.staticPods() }

@@ -50,11 +50,11 @@ func node(p paths, bin string) []component {
 
 // writeNodeConfig writes the configuration files of containerd, CNI and the kubelet. What is not set has the default that
 // production has; cpuCFSQuota in particular.
-func writeNodeConfig(p paths, bin string) error {
+func writeNodeConfig(p paths, o Options) error {
 	for path, content := range map[string]string{
-		p.in("containerd.toml"):             containerdConfig(p, bin),
+		p.in("containerd.toml"):             containerdConfig(p, o.Bin),
 		p.in("cni", "10-bed.conflist"):      cniConfig,
-		p.in("kubelet.yaml"):                kubeletConfig(p),
+		p.in("kubelet.yaml"):                kubeletConfig(p) + cpuManager(o),
 		filepath.Join(p.staticPods(), ".d"): "",
 	} {
 		if err := writeFile(path, content, 0o644); err != nil {
@@ -115,6 +115,15 @@ evictionHard: {memory.available: 100Mi, nodefs.available: "1%%", imagefs.availab
 nodeStatusUpdateFrequency: 4s
 shutdownGracePeriod: 0s
 `, nodeAddress, CgroupRoot, p.staticPods(), p.in("volume-plugins"), p.pki("kubelet-server.crt"), p.pki("kubelet-server.key"), p.pki("ca.crt"))
+}
+
+// cpuManager returns the part of the kubelet's configuration that says which CPUs containers may have for themselves. Half
+// a CPU reserved keeps one CPU from that, and leaves enough of it for pods that ask for little on a machine with two.
+func cpuManager(o Options) string {
+	if !o.Static {
+		return ""
+	}
+	return "cpuManagerPolicy: static\nkubeReserved: {cpu: 500m}\n"
 }
 
 // vmConfig returns what the node in a virtual machine is made of.

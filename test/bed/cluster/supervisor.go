@@ -117,7 +117,7 @@ func (s *supervisor) up(ctx context.Context) error {
 
 // startNode starts this machine's node, with the images.
 func (s *supervisor) startNode(ctx context.Context) error {
-	if err := writeNodeConfig(s.paths, s.Bin); err != nil {
+	if err := writeNodeConfig(s.paths, s.Options); err != nil {
 		return err
 	}
 	for _, c := range node(s.paths, s.Bin) {

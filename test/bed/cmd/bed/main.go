@@ -19,11 +19,11 @@ import (
 	"github.com/waterline-io/waterline/test/bed/vm"
 )
 
-const usage = `bed up [-node=false] [-vm] [IMAGES.tar ...]  bring a cluster up and leave it running
-bed down                                     end it and remove every trace
-bed start|stop|kill|restart COMPONENT        etcd, apiserver, controller-manager, scheduler, containerd, kubelet or vm
-bed import IMAGES.tar                        import images into the node on this machine
-bed vm COMMAND...                            run a command in the virtual machine`
+const usage = `bed up [-node=false] [-static] [-vm] [IMAGES.tar ...]  bring a cluster up and leave it running
+bed down                                               end it and remove every trace
+bed start|stop|kill|restart COMPONENT                  etcd, apiserver, controller-manager, scheduler, containerd, kubelet or vm
+bed import IMAGES.tar                                  import images into the node on this machine
+bed vm COMMAND...                                      run a command in the virtual machine`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -45,6 +45,7 @@ func run(ctx context.Context, args []string) error {
 	bin := filepath.Dir(self)
 	flags := flag.NewFlagSet("bed "+args[0], flag.ContinueOnError)
 	node := flags.Bool("node", true, "with a node on this machine")
+	static := flags.Bool("static", false, "the node on this machine has the CPU manager policy static")
 	second := flags.Bool("vm", false, "with a node in a virtual machine: cgroup v2, systemd")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
@@ -58,7 +59,7 @@ func run(ctx context.Context, args []string) error {
 		}
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 		defer cancel()
-		o := cluster.Options{Bin: bin, Node: *node, Images: rest}
+		o := cluster.Options{Bin: bin, Node: *node, Static: *static, Images: rest}
 		if *second {
 			if o.VM, err = vm.FetchKernel(ctx, filepath.Join(bin, "../../vm/kernel")); err != nil {
 				return err

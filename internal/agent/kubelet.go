@@ -1,0 +1,143 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+const (
+	settingsEvery = 5 * time.Minute
+	settingsAgain = 10 * time.Second // after a failure
+	// The kubelet itself compares its CPU sets with its containers this often by default.
+	poolEvery = 10 * time.Second
+	// Between two questions, whatever happens meanwhile.
+	poolPause = time.Second
+)
+
+// askKubelet reads the kubelet's configuration until it is known, and from time to time again; and while that says policy
+// static, which CPUs it has handed out. Both come out as one value, each time that it has changed.
+func (a *Agent) askKubelet(ctx context.Context, answers chan<- model.Kubelet) {
+	if a.cfg.Kubelet == nil {
+		return
+	}
+	var is, told model.Kubelet
+	var settingsDue time.Time
+	failures := 0 // of questions for the pool, in a row
+	for ctx.Err() == nil {
+		if !time.Now().Before(settingsDue) {
+			settingsDue = time.Now().Add(a.askSettings(ctx, &is))
+		}
+		wait := time.Until(settingsDue)
+		if is.StaticCPUs && a.cfg.CPUPool != nil {
+			before := failures
+			failures = a.askPool(ctx, &is, failures)
+			if before > 0 && failures == 0 {
+				// The kubelet may have come back with other settings, which say what its answer means.
+				settingsDue = time.Time{}
+				continue
+			}
+			wait = min(wait, poolEvery)
+			if failures == 1 {
+				wait = poolPause
+			}
+		}
+		if is != told && ctx.Err() == nil {
+			select {
+			case answers <- is:
+				told = is
+			case <-ctx.Done():
+			}
+		}
+		a.untilDoubt(ctx, wait)
+	}
+}
+
+// askSettings reads the kubelet's configuration and returns when to do so again.
+func (a *Agent) askSettings(ctx context.Context, is *model.Kubelet) time.Duration {
+	settings, err := a.cfg.Kubelet(ctx)
+	if ctx.Err() != nil {
+		return settingsAgain
+	}
+	a.log.report("kubelet", err)
+	if err != nil {
+		return settingsAgain
+	}
+	if settings.StaticCPUs {
+		settings.PoolKnown, settings.AllocatableCPUs, settings.TakenCPUs = is.PoolKnown, is.AllocatableCPUs, is.TakenCPUs
+	}
+	*is = settings
+	return settingsEvery
+}
+
+// askPool asks which CPUs the kubelet has handed out, and returns how many times in a row that failed. The first time is
+// not reported: a kubelet that restarts is away for about a second. What was known then stays, marked as old.
+func (a *Agent) askPool(ctx context.Context, is *model.Kubelet, failures int) int {
+	pods := a.cfg.Pods.Snapshot().Pods // from before the question: of a pod that comes later the answer need not tell
+	pool, err := a.cfg.CPUPool(ctx)
+	if err == nil {
+		err = complete(&pool, pods)
+	}
+	if ctx.Err() != nil {
+		return failures
+	}
+	if err != nil {
+		is.PoolKnown = false
+		if failures > 0 {
+			a.log.report("pod-resources", err)
+		}
+		return failures + 1
+	}
+	a.log.report("pod-resources", nil)
+	is.PoolKnown, is.AllocatableCPUs, is.TakenCPUs = true, pool.Allocatable, pool.Taken
+	return 0
+}
+
+// complete returns an error if an answer leaves out a pod that may have CPUs of its own. A kubelet that has just started
+// answers before it has heard of its pods, which may take as long as the API server is away, and then their CPUs look free.
+func complete(pool *kube.CPUPool, pods []*model.Pod) error {
+	for _, pod := range pods {
+		if pod.QoS != model.Guaranteed || pod.Ended || pool.Pods[pod.Namespace+"/"+pod.Name] {
+			continue
+		}
+		for i := range pod.Containers {
+			if pod.Containers[i].ID != "" {
+				return fmt.Errorf("the kubelet does not tell of the CPUs of pod %s/%s, which runs here", pod.Namespace, pod.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// doubtPool has the kubelet asked again soon which CPUs it has handed out.
+func (a *Agent) doubtPool() {
+	if !a.kubelet.StaticCPUs {
+		return
+	}
+	select {
+	case a.poolNews <- struct{}{}:
+	default:
+	}
+}
+
+// untilDoubt waits for as long as it is told, or until somebody doubts the pool.
+func (a *Agent) untilDoubt(ctx context.Context, wait time.Duration) {
+	pause := time.NewTimer(poolPause)
+	defer pause.Stop()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-timer.C:
+		return
+	case <-a.poolNews:
+	}
+	select {
+	case <-ctx.Done():
+	case <-pause.C:
+	}
+}

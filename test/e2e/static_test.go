@@ -1,0 +1,132 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/journal"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+// TestStaticPool follows the CPUs that a real kubelet with the CPU manager policy static hands out, as it says itself, as
+// the agent on the node knows it, and as the kernel has it: a pod with a CPU of its own comes, the kubelet restarts, and
+// the pod goes.
+func TestStaticPool(t *testing.T) {
+	if *on != "static" {
+		t.Skip("this kubelet hands out no CPUs; run with -args -on=static")
+	}
+	n := install(t)
+	socket, err := bed.PodResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := kube.NewPodResources(socket)
+	list, err := os.ReadFile("/sys/devices/system/cpu/online")
+	if err != nil {
+		t.Fatal(err)
+	}
+	online, err := model.ParseCPUs(string(list))
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect := func(taken model.CPUSet) {
+		t.Helper()
+		pool, err := client.CPUPool(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pool.Allocatable.Len() != online.Len()-1 || !pool.Allocatable.Within(online) || pool.Taken != taken {
+			t.Errorf("of CPUs %s the kubelet hands out %s and has handed out %s, want all but one, and %s", online, pool.Allocatable, pool.Taken, taken)
+		}
+		eventually(t, "the agent knows", func() (bool, string) {
+			k := agentsKubelet(t)
+			return k.PoolKnown && k.ReservedMilli == 500 && k.AllocatableCPUs == pool.Allocatable && k.TakenCPUs == taken, fmt.Sprintf("%+v", k)
+		})
+	}
+	expect(model.CPUSet{})
+
+	const own = "requests: {cpu: 1, memory: 32Mi}, limits: {cpu: 1, memory: 32Mi}"
+	begin := time.Now()
+	n.run("own", "", own, false)
+	dir, _ := n.container("own")
+	taken := n.cpus(dir)
+	if taken.Len() != 1 {
+		t.Fatalf("the pod runs on %q", taken)
+	}
+	expect(taken)
+	t.Logf("the agent knew of CPU %s at most %s after the pod was made", taken, time.Since(begin).Round(10*time.Millisecond))
+
+	restarted := time.Now()
+	n.mustRestart("kubelet")
+	starting, early, without := 0, 0, 0
+	// Two calls at a time, and the kubelet takes a hundred a second.
+	for until := time.Now().Add(15 * time.Second); time.Now().Before(until); time.Sleep(25 * time.Millisecond) {
+		pool, err := client.CPUPool(t.Context())
+		switch {
+		case err != nil && strings.Contains(err.Error(), "has not started yet"):
+			starting++
+		case err == nil && pool.Pods["default/own"] && pool.Taken != taken:
+			without++
+		case err == nil && !pool.Pods["default/own"]:
+			early++
+		}
+	}
+	t.Logf("started again, the kubelet said %d times that it has no CPUs at all and %d times nothing of the pod", starting, early)
+	if without > 0 {
+		t.Errorf("it named the pod without its CPU %d times", without)
+	}
+	expect(taken)
+	rounds := 0
+	for round, err := range journal.Read(bed.RunWaterline()) {
+		if err == nil && round.Node.Now.After(restarted) {
+			rounds++
+			if k := round.Node.Kubelet; k.PoolKnown && k.TakenCPUs != taken {
+				t.Errorf("while the kubelet restarted the agent took %q for taken", k.TakenCPUs)
+			}
+		}
+	}
+	t.Logf("in %d rounds since then the agent never took the CPU for free", rounds)
+
+	kubectl(t, "delete", "pod", "own", "--grace-period=1")
+	eventually(t, "the kubelet has the CPU back", func() (bool, string) {
+		pool, err := client.CPUPool(t.Context())
+		return err == nil && pool.Taken.Empty(), fmt.Sprint(pool, err)
+	})
+	expect(model.CPUSet{})
+}
+
+// agentsKubelet returns what the agent knew of its kubelet in its last round.
+func agentsKubelet(t *testing.T) model.Kubelet {
+	t.Helper()
+	var last model.Kubelet
+	for round, err := range journal.Read(bed.RunWaterline()) {
+		if err == nil {
+			last = round.Node.Kubelet
+		}
+	}
+	return last
+}
+
+// cpus returns the CPUs that a cgroup may run on.
+func (n *node) cpus(dir string) model.CPUSet {
+	n.t.Helper()
+	file := filepath.Join(n.Path, "../cpuset", dir, "cpuset.effective_cpus")
+	if n.Version == cgroup.V2 {
+		file = filepath.Join(n.Path, dir, "cpuset.cpus.effective")
+	}
+	content, err := n.readFile(file)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	cpus, err := model.ParseCPUs(string(content))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return cpus
+}
