@@ -44,6 +44,7 @@ const LabelExperiment = "waterline.io/experiment"
 const (
 	MetricPods           = "waterline_pods"                        // {qos}
 	MetricWeightedPods   = "waterline_weighted_pods"               // pods with a weight of their own
+	MetricCPUs           = "waterline_cpus"                        // {pool} CPUs, while a pod asks for some of its own
 	MetricOwnedFiles     = "waterline_owned_files"                 // cgroup files on the undo record
 	MetricHeldFiles      = "waterline_held_files"                  // {reason} files of the plan that are not written now
 	MetricWrites         = "waterline_writes_total"                // {file}

@@ -360,18 +360,7 @@ func (a *Agent) survey() *model.Topology {
 // round decides what the node should be like and makes it so.
 func (a *Agent) round(now time.Time) {
 	round := journal.Round{
-		Node: model.Node{
-			Now:              now,
-			AllocatableMilli: a.pods.AllocatableMilli,
-			Kubelet:          a.kubelet,
-			Tree:             a.tree.Model(),
-			Pods:             a.pods.Pods,
-			PodsKnown:        a.pods.Known,
-			Owned:            a.host.Owned(),
-			Incidents:        a.incidents,
-			Confined:         a.host.Confined(),
-			Topology:         a.survey(),
-		},
+		Node:   a.node(now),
 		Policy: a.policy,
 		State:  a.state,
 	}
@@ -402,6 +391,22 @@ func (a *Agent) round(now time.Time) {
 	if decide.UsesCPUs(a.pods.Pods, a.host.Owned(), &a.state) != a.usesCPUs {
 		a.refollow()
 		a.scan()
+	}
+}
+
+// node gathers everything that was observed.
+func (a *Agent) node(now time.Time) model.Node {
+	return model.Node{
+		Now:              now,
+		AllocatableMilli: a.pods.AllocatableMilli,
+		Kubelet:          a.kubelet,
+		Tree:             a.tree.Model(),
+		Pods:             a.pods.Pods,
+		PodsKnown:        a.pods.Known,
+		Owned:            a.host.Owned(),
+		Incidents:        a.incidents,
+		Confined:         a.host.Confined(),
+		Topology:         a.survey(),
 	}
 }
 

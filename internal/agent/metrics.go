@@ -75,6 +75,11 @@ func (a *Agent) metrics() []prometheus.Metric {
 	for code, n := range held {
 		metric(gauge, v1alpha1.MetricHeldFiles, "Files of the plan that are not written now.", float64(n), "reason", string(code))
 	}
+	if cpus := a.plan.CPUs; cpus != nil {
+		for pool, set := range map[string]model.CPUSet{"reserved": cpus.Reserved, "exclusive": cpus.Exclusive, "share": cpus.Share, "shared": cpus.Shared} {
+			metric(gauge, v1alpha1.MetricCPUs, "CPUs of this node, by pool; while no pod asks for CPUs of its own there are none.", float64(set.Len()), "pool", pool)
+		}
+	}
 	if a.host != nil {
 		hostMetrics(a.host, metric)
 	}
@@ -96,7 +101,7 @@ func (a *Agent) metrics() []prometheus.Metric {
 
 func hostMetrics(h *acthost.Host, metric func(kind prometheus.ValueType, name, help string, value float64, labels ...string)) {
 	stats := h.Stats()
-	for knob := model.Shares; knob <= model.Quota; knob++ {
+	for _, knob := range model.Knobs() {
 		metric(prometheus.CounterValue, v1alpha1.MetricWrites, "Writes to cgroup files.", float64(stats.Writes[knob]), "file", knob.String())
 		metric(prometheus.CounterValue, v1alpha1.MetricRepairs, "Writes that answered another writer.", float64(stats.Repairs[knob]), "file", knob.String())
 	}

@@ -232,7 +232,7 @@ func (r *round) grant(c *claim) {
 func (r *round) report(p *model.Pod, why model.Reason) {
 	why.Key, why.Text = "cpu-manager", string(p.Asks.CPUs)
 	r.notice(p, why)
-	r.condition(p, model.PodCondition{Reason: why.Code, Message: why.String()})
+	r.condition(p, model.PodCondition{Reason: why.Code, Message: why.Details()})
 }
 
 func (r *round) notice(p *model.Pod, why model.Reason) {
