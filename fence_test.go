@@ -30,8 +30,9 @@ var mayImport = map[string][]string{
 	"internal/decide":     {"internal/model", "internal/cgroup", "internal/decide"},
 	"internal/observe":    {"api", "internal/model", "internal/cgroup", "internal/observe"},
 	"internal/act":        {"api", "internal/model", "internal/cgroup", "internal/act"},
+	"internal/nri":        {"internal/model"},
 	"internal/journal":    {"internal/model", "internal/decide"},
-	"internal/agent":      {"api", "internal/model", "internal/cgroup", "internal/decide", "internal/observe", "internal/act", "internal/journal"},
+	"internal/agent":      {"api", "internal/model", "internal/cgroup", "internal/decide", "internal/observe", "internal/act", "internal/nri", "internal/journal"},
 	"internal/experiment": {"api", "internal/model", "internal/cgroup", "internal/observe/host", "internal/experiment"},
 	"test":                {"api", "internal", "test"},
 }

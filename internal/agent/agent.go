@@ -22,6 +22,7 @@ import (
 	"github.com/waterline-io/waterline/internal/decide"
 	"github.com/waterline-io/waterline/internal/journal"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/nri"
 	"github.com/waterline-io/waterline/internal/observe/host"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
@@ -57,6 +58,7 @@ type Config struct {
 	Pods         Pods
 	Kubelet      func(ctx context.Context) (model.Kubelet, error) // nil: never asked
 	Notify       func(ctx context.Context, n model.Notice) error  // nil: notices are only logged
+	NRI          string                                           // the container runtime's socket for plugins; "": it is not asked
 	Log          *slog.Logger
 }
 
@@ -64,6 +66,7 @@ type Config struct {
 type Agent struct {
 	cfg      Config
 	log      *troubles
+	nri      *nri.Client // nil: the runtime is not asked
 	requests chan func() // run by the loop, for those who want to see its state
 	born     time.Time
 	beat     atomic.Int64           // when the loop last went round, since born; the wall clock may be set meanwhile
@@ -100,6 +103,9 @@ func New(cfg Config) *Agent {
 		born: time.Now(), unwatched: make(chan error, 1),
 	}
 	a.notices = newNotices(cfg.Notify, a.log)
+	if cfg.NRI != "" {
+		a.nri = nri.New(nri.Config{Socket: cfg.NRI, Place: a.place, Report: a.log.report})
+	}
 	a.notReady("starting")
 	return a
 }
@@ -140,6 +146,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	helpers.Go(func() { a.cfg.Pods.Run(ctx) })
 	helpers.Go(func() { a.askKubelet(ctx, kubelets) })
 	helpers.Go(func() { a.notices.run(ctx) })
+	if a.nri != nil {
+		// Not before we are the only agent: with two that set CPUs, the runtime creates no containers.
+		helpers.Go(func() { a.nri.Run(ctx) })
+	}
 	a.watch = func() {
 		watcher, err := host.NewWatcher(a.mount.Version)
 		if a.noWatcher = err; err != nil {
@@ -462,3 +472,6 @@ func (a *Agent) do(ctx context.Context, f func()) error {
 	<-done
 	return nil
 }
+
+// place says where the container runtime is to run a container. No rule chooses CPUs yet.
+func (a *Agent) place(nri.Container) (nri.Placement, bool) { return nri.Placement{}, false }
