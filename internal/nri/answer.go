@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -127,8 +128,11 @@ func (s *session) usable(list, file string) (string, error) {
 	}
 	path := filepath.Join(s.client.cfg.Sys, file)
 	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return set.String(), nil // a kernel without NUMA
+	}
 	if err != nil {
-		return set.String(), nil // a kernel without NUMA, say; the runtime will find out
+		return "", fmt.Errorf("reading what may be used: %w", err)
 	}
 	online, err := model.ParseCPUs(string(content))
 	if err != nil {

@@ -185,7 +185,7 @@ func identify(path string) identity {
 	if !ok {
 		return identity{}
 	}
-	return identity{uint64(stat.Dev), stat.Ino, stat.Ctim.Nano()}
+	return identity{stat.Dev, stat.Ino, stat.Ctim.Nano()}
 }
 
 // report passes on what was not said before.

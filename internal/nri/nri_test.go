@@ -30,7 +30,6 @@ type fake struct {
 	listener net.Listener
 	plugins  chan *plugin
 	tries    atomic.Int64
-	open     sync.WaitGroup
 }
 
 // plugin is what a runtime has of one of its plugins.

@@ -51,7 +51,7 @@ func (s *session) run(ctx context.Context) error {
 	}
 	// Both sides call each other on the one connection.
 	mux := multiplex.Multiplex(conn)
-	defer mux.Close()
+	defer func() { _ = mux.Close() }()
 	listener, err := mux.Listen(multiplex.PluginServiceConn)
 	if err != nil {
 		return fmt.Errorf("preparing the NRI connection: %w", err)
@@ -72,7 +72,7 @@ func (s *session) run(ctx context.Context) error {
 		_ = server.Serve(ctx, listener) // it ends when we close it
 	}()
 	defer func() {
-		_ = errors.Join(runtime.Close(), server.Close(), mux.Close())
+		_ = errors.Join(runtime.Close(), server.Close(), mux.Close()) // what else could be done about it
 		<-served
 		<-lost
 		s.asking.Lock()
