@@ -31,8 +31,9 @@ var mayImport = map[string][]string{
 	"internal/observe":    {"api", "internal/model", "internal/cgroup", "internal/observe"},
 	"internal/sealed":     {},
 	"internal/act":        {"api", "internal/model", "internal/cgroup", "internal/sealed", "internal/act"},
+	"internal/nri":        {"internal/model"},
 	"internal/journal":    {"internal/model", "internal/decide"},
-	"internal/agent":      {"api", "internal/model", "internal/cgroup", "internal/decide", "internal/observe", "internal/act", "internal/journal", "internal/sealed"},
+	"internal/agent":      {"api", "internal/model", "internal/cgroup", "internal/decide", "internal/observe", "internal/act", "internal/journal", "internal/nri", "internal/sealed"},
 	"internal/experiment": {"api", "internal/model", "internal/cgroup", "internal/observe/host", "internal/experiment"},
 	"test":                {"api", "internal", "test"},
 }

@@ -96,6 +96,13 @@ func (a *Agent) metrics() []prometheus.Metric {
 	metric(gauge, v1alpha1.MetricRoundSeconds, "Time that the last round took, from observation to the last write.", a.counts.duration.Seconds())
 	metric(gauge, v1alpha1.MetricPodsKnown, "1 once the pods of this node were listed.", flag(a.pods.Known))
 	metric(gauge, v1alpha1.MetricWatching, "0 while files must be polled for lack of inotify watches.", flag(a.tree != nil && a.tree.Blind() == nil))
+	if a.nri != nil {
+		stats := a.nri.Stats()
+		metric(gauge, v1alpha1.MetricNRIConnected, "1 while the container runtime asks where its containers may run.", flag(stats.Connected))
+		metric(counter, v1alpha1.MetricNRIRequests, "Requests of the container runtime that were answered.", float64(stats.Requests))
+		metric(counter, v1alpha1.MetricNRISlow, "Requests of the container runtime that waited too long for their answer.", float64(stats.Slow))
+		metric(gauge, v1alpha1.MetricNRISlowest, "The longest that the container runtime waited for an answer.", stats.Slowest.Seconds())
+	}
 	return all
 }
 

@@ -51,7 +51,7 @@ func ownedBy(plan *model.CPUPlan, uid string) []model.OwnCPUs {
 // start. The QoS classes are told too, so that a pod that is new is bound before its own cgroup is found.
 func (r *round) settle() {
 	shared := r.pool.Minus(r.exclusive)
-	plan := &model.CPUPlan{Reserved: r.reserved, Exclusive: r.exclusive, Shared: shared}
+	plan := &model.CPUPlan{Node: r.online, Reserved: r.reserved, Exclusive: r.exclusive, Shared: shared}
 	for _, h := range r.state.Held {
 		if h.Mode == model.CPUShare {
 			plan.Share = plan.Share.Or(h.CPUs)
@@ -84,6 +84,7 @@ func (r *round) settle() {
 			continue
 		}
 		if r.n.Kubelet.StaticCPUs && pod.QoS == model.Guaranteed && ofKubelet(pod) {
+			plan.Left = append(plan.Left, pod.UID)
 			continue
 		}
 		_, once := slices.BinarySearch(r.state.Once, pod.UID)
