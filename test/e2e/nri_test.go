@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -11,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/nri"
 	"github.com/waterline-io/waterline/test/bed/cluster"
@@ -82,17 +80,9 @@ func (p *placer) await(t *testing.T) {
 	eventually(t, "the container runtime asks", func() (bool, string) { return p.Stats().Connected, fmt.Sprintf("%+v", p.Stats()) })
 }
 
-// cpusFile returns the file with the CPUs that a cgroup was given.
-func (n *node) cpusFile(dir string) string {
-	if n.Version == cgroup.V1 {
-		return filepath.Join(n.Path, "../cpuset", dir, "cpuset.cpus")
-	}
-	return filepath.Join(n.Path, dir, "cpuset.cpus")
-}
-
 func (n *node) setCPUs(dir, list string) {
 	n.t.Helper()
-	if err := n.writeFile(n.cpusFile(dir), []byte(list)); err != nil {
+	if err := n.writeFile(n.path(dir, model.Cpuset), []byte(list)); err != nil {
 		n.t.Fatal(err)
 	}
 }
