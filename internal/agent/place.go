@@ -46,6 +46,11 @@ func (p *placing) answer(c nri.Container) (nri.Placement, bool) {
 	if slices.Contains(p.cpus.Left, c.PodUID) {
 		return nri.Placement{}, false
 	}
+	if !c.Update && c.CPUs != "" && !p.kubelet.StaticCPUs {
+		// Another plugin has chosen. Two that set the CPUs of one container make the runtime refuse to create it; the loop
+		// settles it once the container is there.
+		return nri.Placement{}, false
+	}
 	placement := nri.Placement{CPUs: cpuset.Of(p.cpus, pod, c.Name).String()}
 	own := false
 	for _, o := range p.cpus.Own {
