@@ -385,6 +385,9 @@ func TestNoAllocations(t *testing.T) {
 		plan.Settings = append(plan.Settings,
 			model.Setting{File: model.File{Dir: dir, Knob: model.Shares}, Value: model.Number(2048)},
 			model.Setting{File: model.File{Dir: dir + "/0123456789ab", Knob: model.Shares}, Value: model.Number(1024)})
+		if n.mount.Cpusets != "" {
+			plan.Settings = append(plan.Settings, model.Setting{File: model.File{Dir: dir + "/0123456789ab", Knob: model.Cpuset}, Value: model.Value{List: "0"}})
+		}
 	}
 	if _, err := h.Apply(&plan); err != nil {
 		t.Fatal(err)
