@@ -55,5 +55,9 @@ type PodRuleSpec struct {
 	// Selector chooses pods by their labels.
 	Selector metav1.LabelSelector `json:"selector"`
 	// CPUShare is as in the annotation waterline.io/cpu-share.
-	CPUShare int64 `json:"cpuShare"`
+	CPUShare *int64 `json:"cpuShare,omitempty"`
+	// CPUManager is what [AnnotationCPUManager] would say: none, share or exclusive.
+	CPUManager string `json:"cpuManager,omitempty"`
+	// CPUPlacement is what [AnnotationCPUPlacement] would say: packed, spread or pcpu-only.
+	CPUPlacement string `json:"cpuPlacement,omitempty"`
 }

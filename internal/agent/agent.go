@@ -344,7 +344,7 @@ func (a *Agent) scan() {
 func (a *Agent) follows(uid string) bool { return a.follow[uid] }
 
 func (a *Agent) refollow() {
-	a.usesCPUs = decide.UsesCPUs(a.pods.Pods, a.host.Owned(), &a.state)
+	a.usesCPUs = decide.UsesCPUs(a.pods.Pods, &a.policy, a.host.Owned(), &a.state)
 	clear(a.follow)
 	for _, pod := range a.pods.Pods {
 		if decide.Follows(pod, &a.policy, a.usesCPUs) {
@@ -405,7 +405,7 @@ func (a *Agent) round(now time.Time) {
 	if a.pods.Known {
 		a.conditions.post(round.Plan.Conditions, a.pods.Pods)
 	}
-	if decide.UsesCPUs(a.pods.Pods, a.host.Owned(), &a.state) != a.usesCPUs {
+	if decide.UsesCPUs(a.pods.Pods, &a.policy, a.host.Owned(), &a.state) != a.usesCPUs {
 		a.refollow()
 		a.scan()
 	}

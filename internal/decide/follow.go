@@ -8,8 +8,8 @@ import (
 
 // UsesCPUs reports whether the node's topology counts in the next round: a pod asks for CPUs of its own or has some, or
 // a list of CPUs must still be given back.
-func UsesCPUs(pods []*model.Pod, owned []model.Owned, state *State) bool {
-	return state.CPUs.Active(pods) || slices.ContainsFunc(owned, func(o model.Owned) bool { return o.Knob == model.Cpuset })
+func UsesCPUs(pods []*model.Pod, policy *model.Policy, owned []model.Owned, state *State) bool {
+	return policy.Mode != model.ModeOff && state.CPUs.Active(pods, policy) || slices.ContainsFunc(owned, func(o model.Owned) bool { return o.Knob == model.Cpuset })
 }
 
 // Follows reports whether a plan under this policy may name files of the pod's own cgroup or of its containers, so that it

@@ -20,7 +20,7 @@ func Node(n model.Node, policy model.Policy, state State) (model.Plan, State) {
 	var plan model.Plan
 	if n.PodsKnown && policy.Mode != model.ModeOff {
 		var cpus cpuset.Result
-		cpus, state.CPUs = cpuset.Decide(&n, state.CPUs)
+		cpus, state.CPUs = cpuset.Decide(&n, &policy, state.CPUs)
 		weights := weight.Decide(&n, &policy)
 		plan.CPUs, plan.Conditions, plan.Next = cpus.CPUs, cpus.Conditions, cpus.Next
 		plan.Settings = slices.Concat(weights.Settings, quota.Decide(&n, &policy, weights.Asked, cpus.CPUs), cpus.Settings)
@@ -38,6 +38,7 @@ func Node(n model.Node, policy model.Policy, state State) (model.Plan, State) {
 
 	if policy.Mode == model.ModeObserve {
 		hold(plan.Settings, model.ObserveOnly)
+		plan.Conditions = nil // they would say that pods have what they were not given
 	}
 	plan.Settings = release(&n, &policy, plan.Settings)
 	if n.Tree.ReadOnly {

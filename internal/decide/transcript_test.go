@@ -16,7 +16,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected output of transc
 //
 //	node cpu=64 [kubelet=unknown|noquota|static|nopodcgroups] [readonly] [v2] [cpus=2x1x2x4x2] [offline=LIST] [reserved=LIST]
 //	    [pool=LIST] [taken=LIST] [nocpusets]
-//	policy [mode=M] [scope=S] [quota=Q] [max=N] [override] [promote] [namespace=key:value:max] [pods=key:value:shares]
+//	policy [mode=M] [scope=S] [quota=Q] [max=N] [override] [promote] [namespace=key:value:max] [pods=key:value:shares] [cpus=key:value:MODE]
 //	pod NAME class=C [request=MILLI] [limit=MILLI] [weight=N] [quota=Q] [self] [critical] [ended] [idle] [nocgroup]
 //	    [label=key:value] [space=key:value] [containers=ID:LIMIT,...] [cpus=MODE] [place=P] [app=NAME:CPUS[:REQUEST]]...
 //	    [podlevel=CPUS] [age=SECONDS] [localmemory=BYTES]

@@ -148,6 +148,10 @@ func (w *world) setPolicy(args []string) error {
 			w.policy.Weight.Namespaces = append(w.policy.Weight.Namespaces, model.NamespaceMax{
 				Selector: model.Selector{{Key: parts[0], Op: model.In, Values: parts[1:2]}}, Max: number(parts[2]),
 			})
+		case "cpus":
+			w.policy.Pods = append(w.policy.Pods, model.PodRule{
+				Selector: model.Selector{{Key: parts[0], Op: model.In, Values: parts[1:2]}}, CPUs: model.CPUMode(parts[2]),
+			})
 		case "pods":
 			w.policy.Pods = append(w.policy.Pods, model.PodRule{
 				Selector: model.Selector{{Key: parts[0], Op: model.In, Values: parts[1:2]}}, Shares: number(parts[2]),
@@ -179,6 +183,9 @@ func (w *world) setPod(name string, args []string) error {
 			pod.Asks.Quota = model.QuotaMode(value)
 		case "bad":
 			pod.Asks.Notices = append(pod.Asks.Notices, model.Reason{Code: model.BadAnnotation, Key: k, Text: v, Fix: "write a number"})
+			if k == "waterline.io/cpu-manager" {
+				pod.Asks.BadCPUs = pod.Asks.Notices[0]
+			}
 		case "both":
 			pod.Asks.Notices = append(pod.Asks.Notices, model.Reason{Code: model.BothSpellings, Key: k, Text: v, Fix: "remove one"})
 		case "cpus":

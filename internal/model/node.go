@@ -141,6 +141,7 @@ type Asks struct {
 	CPUs        CPUMode      // "": nothing
 	Placement   CPUPlacement // "": nothing
 	LocalMemory bool         // memory of the NUMA nodes of its CPUs only, from the start of its containers on
+	BadCPUs     Reason       // why nothing can be made of what they ask of CPUs; zero: it can, or they ask nothing
 	Notices     []Reason     // what was wrong or double in them
 }
 

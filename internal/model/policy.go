@@ -51,10 +51,13 @@ type NamespaceMax struct {
 	Max      int64
 }
 
-// PodRule gives the pods it selects what an annotation would give them. An annotation on the pod beats it.
+// PodRule gives the pods it selects what annotations would give them. An annotation on the pod beats it. Of the rules that
+// select a pod the first that says something about a thing counts.
 type PodRule struct {
-	Selector Selector
-	Shares   int64
+	Selector  Selector
+	Shares    int64        // 0: says nothing
+	CPUs      CPUMode      // "": says nothing
+	Placement CPUPlacement // how CPUs are chosen; counts together with CPUs
 }
 
 // DefaultPolicy is what holds where no policy was written: weights as annotated, within the kernel's range.

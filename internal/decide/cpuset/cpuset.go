@@ -32,6 +32,8 @@ type Result struct {
 // claim is a pod on its way through the rule.
 type claim struct {
 	pod     *model.Pod
+	mode    model.CPUMode
+	how     model.CPUPlacement
 	wants   []want
 	held    []Held       // that it had before this round
 	base    []Held       // of its wants, in their order: what of that it keeps, perhaps too few CPUs or none
@@ -45,6 +47,7 @@ type claim struct {
 // round is one round of the rule.
 type round struct {
 	n         *model.Node
+	p         *model.Policy
 	m         *machine
 	online    model.CPUSet
 	pool      model.CPUSet // that pods may run on
@@ -59,11 +62,12 @@ type round struct {
 }
 
 // Decide gives every pod that asks for CPUs of its own some, as far as there are, and tells the others where to run.
-func Decide(n *model.Node, state State) (Result, State) {
-	if !state.Active(n.Pods) {
-		return Result{}, State{Known: true}
+func Decide(n *model.Node, p *model.Policy, state State) (Result, State) {
+	r := &round{n: n, p: p, state: State{Known: true, Moves: state.recent(n.Now)}}
+	r.reportBad()
+	if !state.Active(n.Pods, p) {
+		return r.result, State{Known: true}
 	}
-	r := &round{n: n, state: State{Known: true, Moves: state.recent(n.Now)}}
 	if n.Tree.NoCpusets || n.Topology == nil {
 		return r.nowhere(), state
 	}
@@ -77,10 +81,12 @@ func Decide(n *model.Node, state State) (Result, State) {
 	}
 	slices.SortFunc(r.state.Held, compareHeld)
 	r.remember(&state)
-	if !r.state.Active(n.Pods) {
-		return Result{}, State{Known: true}
+	if r.state.Active(n.Pods, p) {
+		r.settle()
+	} else {
+		r.state = State{Known: true}
 	}
-	r.settle()
+	slices.SortFunc(r.result.Conditions, func(a, b model.Condition) int { return strings.Compare(a.UID, b.UID) })
 	return r.result, r.state
 }
 
@@ -90,12 +96,21 @@ func (r *round) nowhere() Result {
 	if r.n.Tree.NoCpusets {
 		why = model.Reason{Code: model.CPUsUnsupported, Fix: "enable the kernel's cpuset controller for the kubelet's cgroup"}
 	}
-	for _, p := range r.n.Pods {
-		if asks(p) && !p.Ended {
-			r.report(p, why)
+	for _, pod := range r.n.Pods {
+		if mode, _ := asked(pod, r.p); mode != model.CPUNone && !pod.Ended {
+			r.report(pod, mode, why)
 		}
 	}
 	return r.result
+}
+
+// reportBad tells the pods of whose annotation nothing can be made. The event about it comes from there.
+func (r *round) reportBad() {
+	for _, pod := range r.n.Pods {
+		if bad := pod.Asks.BadCPUs; bad.Code != "" && !pod.Ended {
+			r.condition(pod, model.PodCondition{Reason: bad.Code, Message: bad.Details()})
+		}
+	}
 }
 
 // survey finds out which CPUs there are to give.
@@ -142,12 +157,13 @@ func (r *round) claims(state *State) []*claim {
 	var all []*claim
 	for _, p := range r.n.Pods {
 		held := state.of(p.UID)
-		if p.Ended || len(held) == 0 && !asks(p) {
+		mode, how := asked(p, r.p)
+		if p.Ended || len(held) == 0 && mode == model.CPUNone {
 			continue
 		}
-		c := &claim{pod: p, held: held, running: len(r.n.Tree.Pods[p.UID].Containers) > 0}
-		if asks(p) {
-			c.wants, c.why = wants(p, &r.n.Kubelet)
+		c := &claim{pod: p, mode: mode, how: how, held: held, running: len(r.n.Tree.Pods[p.UID].Containers) > 0}
+		if mode != model.CPUNone {
+			c.wants, c.why = wants(p, mode, &r.n.Kubelet)
 		}
 		if !state.Known {
 			c.held = adopt(r.n, c)
@@ -187,14 +203,14 @@ func (r *round) keep(claims []*claim) []*claim {
 		same := len(c.held) == len(c.wants)
 		var kept model.CPUSet
 		for i, w := range c.wants {
-			h := Held{UID: c.pod.UID, Container: w.container, Mode: c.pod.Asks.CPUs}
+			h := Held{UID: c.pod.UID, Container: w.container, Mode: c.mode}
 			if j := slices.IndexFunc(c.held, func(h Held) bool { return h.Container == w.container }); j >= 0 {
 				h.CPUs = c.held[j].CPUs.And(r.free)
 				c.forced = c.forced || h.CPUs != c.held[j].CPUs
 				same = same && c.held[j].Mode == h.Mode
 			}
 			if h.CPUs.Len() > w.cpus {
-				h.CPUs = r.m.shed(h.CPUs, w.cpus, c.pod.Asks.Placement)
+				h.CPUs = r.m.shed(h.CPUs, w.cpus, c.how)
 			}
 			same = same && h.CPUs.Len() == w.cpus && !c.forced
 			c.base[i] = h
@@ -303,7 +319,7 @@ func (r *round) serve(c *claim) ([]Held, model.Reason) {
 	free, given := r.free, slices.Clone(c.base)
 	for i, w := range c.wants {
 		h := &given[i]
-		more, ok := r.m.take(free, h.CPUs, w.cpus-h.CPUs.Len(), c.pod.Asks.Placement)
+		more, ok := r.m.take(free, h.CPUs, w.cpus-h.CPUs.Len(), c.how)
 		if !ok {
 			code, fix := model.CPUsTaken, "it is tried again when CPUs come free"
 			if free.Len() >= w.cpus-h.CPUs.Len() {
@@ -314,7 +330,7 @@ func (r *round) serve(c *claim) ([]Held, model.Reason) {
 		h.CPUs = h.CPUs.Or(more)
 		free = free.Minus(more)
 	}
-	if c.pod.Asks.CPUs != model.CPUExclusive {
+	if c.mode != model.CPUExclusive {
 		return given, model.Reason{}
 	}
 	var alone model.CPUSet
@@ -356,10 +372,13 @@ func (r *round) breathe(claims []*claim) {
 
 // conclude tells a pod what it got.
 func (r *round) conclude(c *claim) {
+	if c.forced && len(c.held) > 0 {
+		r.notice(c.pod, model.Reason{Code: model.CPUsLost, Key: "cpu-manager", Text: string(c.mode), Fix: "CPUs that it had went offline, or the kubelet gave them to another pod"})
+	}
 	switch {
-	case !asks(c.pod) || c.later:
+	case c.mode == model.CPUNone || c.later:
 	case c.why.Code != "":
-		r.report(c.pod, c.why)
+		r.report(c.pod, c.mode, c.why)
 	default:
 		r.grant(c)
 	}

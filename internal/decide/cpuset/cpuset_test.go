@@ -145,8 +145,8 @@ func (m *machine) spare() int64 {
 // settle decides until nothing is left to do at once, and lets the kernel follow.
 func (m *machine) settle() cpuset.Result {
 	for range 10 {
-		result, next := cpuset.Decide(&m.n, m.state)
-		again, _ := cpuset.Decide(&m.n, m.state)
+		result, next := cpuset.Decide(&m.n, &model.Policy{}, m.state)
+		again, _ := cpuset.Decide(&m.n, &model.Policy{}, m.state)
 		if !reflect.DeepEqual(result, again) {
 			m.fatal("the same node was decided differently")
 		}
@@ -303,11 +303,11 @@ func TestProperties(t *testing.T) {
 			if err != nil || json.Unmarshal(text, &read) != nil {
 				m.fatal("the state cannot be saved: %v", err)
 			}
-			resumed, _ := cpuset.Decide(&m.n, read)
+			resumed, _ := cpuset.Decide(&m.n, &model.Policy{}, read)
 			if !reflect.DeepEqual(resumed.CPUs, result.CPUs) && result.CPUs != nil {
 				m.fatal("after a restart: %+v, not %+v", resumed.CPUs, result.CPUs)
 			}
-			if lost, _ := cpuset.Decide(&m.n, cpuset.State{}); result.CPUs != nil && len(result.CPUs.Own) > 0 && (lost.CPUs == nil || !reflect.DeepEqual(lost.CPUs.Own, result.CPUs.Own)) {
+			if lost, _ := cpuset.Decide(&m.n, &model.Policy{}, cpuset.State{}); result.CPUs != nil && len(result.CPUs.Own) > 0 && (lost.CPUs == nil || !reflect.DeepEqual(lost.CPUs.Own, result.CPUs.Own)) {
 				m.fatal("after a restart without the state: %+v, not %+v", lost.CPUs, result.CPUs)
 			}
 		}

@@ -223,15 +223,15 @@ func (r *round) grant(c *claim) {
 		parts = append(parts, part)
 	}
 	code := model.CPUsExclusive
-	if c.pod.Asks.CPUs == model.CPUShare {
+	if c.mode == model.CPUShare {
 		code = model.CPUsShare
 	}
 	r.condition(c.pod, model.PodCondition{Met: true, Reason: code, Message: strings.Join(parts, ", ")})
 }
 
 // report says in the pod's condition, and in an event, why it has no CPUs of its own.
-func (r *round) report(p *model.Pod, why model.Reason) {
-	why.Key, why.Text = "cpu-manager", string(p.Asks.CPUs)
+func (r *round) report(p *model.Pod, mode model.CPUMode, why model.Reason) {
+	why.Key, why.Text = "cpu-manager", string(mode)
 	r.notice(p, why)
 	r.condition(p, model.PodCondition{Reason: why.Code, Message: why.Details()})
 }
@@ -261,7 +261,7 @@ func adopt(n *model.Node, c *claim) []Held {
 			}
 			set, err := model.ParseCPUs(n.Owned[i].Ours.List)
 			if err == nil && set.Len() == w.cpus {
-				all = append(all, Held{UID: c.pod.UID, Container: w.container, Mode: c.pod.Asks.CPUs, CPUs: set})
+				all = append(all, Held{UID: c.pod.UID, Container: w.container, Mode: c.mode, CPUs: set})
 				break
 			}
 		}

@@ -54,13 +54,26 @@ func (s *State) recent(now time.Time) []time.Time {
 
 // Active reports whether the rule has anything to do on a node: a pod asks for CPUs, or has some, or had some and must be
 // kept from old ones. While it is not active, no cgroup is told on which CPUs to run.
-func (s *State) Active(pods []*model.Pod) bool {
+func (s *State) Active(pods []*model.Pod, p *model.Policy) bool {
 	if len(s.Held) > 0 || len(s.Once) > 0 {
 		return true
 	}
-	return slices.ContainsFunc(pods, func(p *model.Pod) bool { return asks(p) && !p.Ended })
+	return slices.ContainsFunc(pods, func(pod *model.Pod) bool {
+		mode, _ := asked(pod, p)
+		return mode != model.CPUNone && !pod.Ended
+	})
 }
 
-func asks(p *model.Pod) bool {
-	return p.Asks.CPUs == model.CPUShare || p.Asks.CPUs == model.CPUExclusive
+// asked returns what a pod asks for, by its annotation or else by the first rule of the policy that selects it and speaks of
+// CPUs. Nothing is CPUNone.
+func asked(pod *model.Pod, p *model.Policy) (model.CPUMode, model.CPUPlacement) {
+	if pod.Asks.CPUs != "" {
+		return pod.Asks.CPUs, pod.Asks.Placement
+	}
+	for i := range p.Pods {
+		if rule := &p.Pods[i]; rule.CPUs != "" && rule.Selector.Matches(pod.Labels) {
+			return rule.CPUs, rule.Placement
+		}
+	}
+	return model.CPUNone, ""
 }

@@ -17,12 +17,12 @@ type want struct {
 // CPUs are counted by the limit: that is what the pod may use. Only a container whose limit is a whole number of CPUs gets
 // some; the pod's others run where everybody does. To have them alone it must have requested them too, or other pods were
 // promised the same CPUs.
-func wants(p *model.Pod, k *model.Kubelet) ([]want, model.Reason) {
+func wants(p *model.Pod, mode model.CPUMode, k *model.Kubelet) ([]want, model.Reason) {
 	if k.StaticCPUs && p.QoS == model.Guaranteed && ofKubelet(p) {
 		return nil, model.Reason{Code: model.CPUsOfKubelet, Fix: "remove the annotation, or run the kubelet with cpuManagerPolicy: none"}
 	}
 	if p.PodLevelCPU {
-		if why := refuse(p.Asks.CPUs, p.RequestMilli, p.LimitMilli); why.Code != "" {
+		if why := refuse(mode, p.RequestMilli, p.LimitMilli); why.Code != "" {
 			return nil, why
 		}
 		return []want{{cpus: int(p.LimitMilli / 1000)}}, model.Reason{}
@@ -34,7 +34,7 @@ func wants(p *model.Pod, k *model.Kubelet) ([]want, model.Reason) {
 		if c.Init {
 			continue
 		}
-		why := refuse(p.Asks.CPUs, c.RequestMilli, c.LimitMilli)
+		why := refuse(mode, c.RequestMilli, c.LimitMilli)
 		switch {
 		case why.Code == "":
 			all = append(all, want{c.Name, int(c.LimitMilli / 1000)})
@@ -43,7 +43,7 @@ func wants(p *model.Pod, k *model.Kubelet) ([]want, model.Reason) {
 		}
 	}
 	if len(all) == 0 && first.Code == "" {
-		first = refuse(p.Asks.CPUs, 0, 0)
+		first = refuse(mode, 0, 0)
 	}
 	if len(all) > 0 {
 		first = model.Reason{}

@@ -20,6 +20,11 @@ func parseAsks(annotations map[string]string) model.Asks {
 		LocalMemory: oneOf(&r, v1alpha1.AnnotationCPUMemory, "", localMemory) == localMemory,
 	}
 	asks.Notices = r.notices
+	for _, n := range r.notices {
+		if n.Code == model.BadAnnotation && (n.Key == v1alpha1.AnnotationCPUManager || n.Key == v1alpha1.AnnotationCPUManagerAlias) {
+			asks.BadCPUs = n
+		}
+	}
 	return asks
 }
 

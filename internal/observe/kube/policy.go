@@ -57,10 +57,21 @@ func Policy(p *v1alpha1.ColocationPolicy) (model.Policy, error) {
 	}
 	for i, rule := range p.Spec.Pods {
 		field := fmt.Sprintf("spec.pods[%d]", i)
-		policy.Pods = append(policy.Pods, model.PodRule{
-			Selector: c.selector(field+".selector", &rule.Selector),
-			Shares:   c.shares(field+".cpuShare", rule.CPUShare),
-		})
+		of := model.PodRule{Selector: c.selector(field+".selector", &rule.Selector)}
+		if rule.CPUShare != nil {
+			of.Shares = c.shares(field+".cpuShare", *rule.CPUShare)
+		}
+		if rule.CPUManager != "" {
+			of.CPUs = model.CPUMode(c.oneOf(field+".cpuManager", rule.CPUManager, string(model.CPUNone), string(model.CPUShare), string(model.CPUExclusive)))
+			of.Placement = model.CPUPlacement(c.oneOf(field+".cpuPlacement", rule.CPUPlacement, string(model.PlacePacked), string(model.PlaceSpread), string(model.PlaceCores)))
+		}
+		switch {
+		case rule.CPUShare == nil && rule.CPUManager == "":
+			c.bad(field, "a rule that gives nothing", "write cpuShare or cpuManager")
+		case rule.CPUManager == "" && rule.CPUPlacement != "":
+			c.bad(field+".cpuPlacement", fmt.Sprintf("%q", rule.CPUPlacement), "write cpuManager as well")
+		}
+		policy.Pods = append(policy.Pods, of)
 	}
 	if err := errors.Join(c.errs...); err != nil {
 		return model.Policy{}, fmt.Errorf("policy %q: %w", p.Name, err)

@@ -19,13 +19,14 @@ func TestParsePolicy(t *testing.T) {
 spec:
   mode: Enforce
   weight: {scope: class, quota: unlimited, max: 16384, bestEffort: promote, namespaces: [{selector: {matchLabels: {team: video}}, max: 262144}]}
-  pods: [{selector: {matchExpressions: [{key: app, operator: NotIn, values: [web]}]}, cpuShare: 10240}]
+  pods: [{selector: {matchExpressions: [{key: app, operator: NotIn, values: [web]}]}, cpuShare: 10240, cpuManager: share, cpuPlacement: spread}]
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if p.Mode != model.ModeEnforce || p.Weight.Scope != model.ScopeClass || p.Weight.Quota != model.QuotaUnlimited || p.Weight.Max != 16384 ||
-		!p.Weight.PromoteBestEffort || p.Weight.Namespaces[0].Max != 262144 || p.Pods[0].Shares != 10240 {
+		!p.Weight.PromoteBestEffort || p.Weight.Namespaces[0].Max != 262144 || p.Pods[0].Shares != 10240 ||
+		p.Pods[0].CPUs != model.CPUShare || p.Pods[0].Placement != model.PlaceSpread {
 		t.Errorf("got %+v", p)
 	}
 	if p, err := ParsePolicy([]byte(header + "spec: {mode: Off}")); err != nil || p.Mode != model.ModeOff {
@@ -51,6 +52,9 @@ func TestBadPolicy(t *testing.T) {
 		{header + "spec: {pods: [{selector: {matchExpressions: [{key: a, operator: Is}]}, cpuShare: 5}]}", `operator "Is" cannot be used`},
 		{header + "spec: {pods: [{selector: {matchExpressions: [{key: a, operator: In}]}, cpuShare: 5}]}", "In with 0 values"},
 		{header + "spec: {mode: all, weight: {quota: none}}", `spec.weight.quota: "none"`},
+		{header + "spec: {pods: [{selector: {}, cpuManager: alone}]}", `spec.pods[0].cpuManager: "alone" cannot be used: write none or share or exclusive`},
+		{header + "spec: {pods: [{selector: {}, cpuShare: 5, cpuPlacement: spread}]}", `spec.pods[0].cpuPlacement: "spread" cannot be used: write cpuManager as well`},
+		{header + "spec: {pods: [{selector: {}}]}", "spec.pods[0]: a rule that gives nothing cannot be used: write cpuShare or cpuManager"},
 		{"{", "reading the policy"},
 	} {
 		if _, err := ParsePolicy([]byte(c.document)); err == nil || !strings.Contains(err.Error(), c.want) {
