@@ -200,7 +200,7 @@ func (r *round) keep(claims []*claim) []*claim {
 	var waiting []*claim
 	for _, c := range claims {
 		c.base = make([]Held, len(c.wants))
-		same := len(c.held) == len(c.wants)
+		same, enough := len(c.held) == len(c.wants), true
 		var kept model.CPUSet
 		for i, w := range c.wants {
 			h := Held{UID: c.pod.UID, Container: w.container, Mode: c.mode}
@@ -212,13 +212,14 @@ func (r *round) keep(claims []*claim) []*claim {
 			if h.CPUs.Len() > w.cpus {
 				h.CPUs = r.m.shed(h.CPUs, w.cpus, c.how)
 			}
-			same = same && h.CPUs.Len() == w.cpus && !c.forced
+			enough = enough && h.CPUs.Len() == w.cpus
+			same = same && enough && !c.forced
 			c.base[i] = h
 			kept = kept.Or(h.CPUs)
 			r.free = r.free.Minus(h.CPUs)
 		}
 		switch {
-		case same && !c.adopted:
+		case same && !c.adopted, r.unknown && len(c.wants) > 0 && enough:
 			for _, h := range c.base {
 				r.hold(h)
 			}
