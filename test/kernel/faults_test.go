@@ -371,7 +371,7 @@ func TestFullDisk(t *testing.T) {
 
 	t.Log("a pod that is not on record waits")
 	manifest(t, manifests, "b", 500, 4096)
-	within(t, "a trouble", func() bool { return d.logged("writing the undo record") > 0 }, d.text)
+	within(t, "a trouble", func() bool { return d.logged("the undo record: writing") > 0 }, d.text)
 	cpu, rounds, begin := d.cpu(), d.metric(v1alpha1.MetricRounds), time.Now()
 
 	t.Log("a weight that is on record is kept up")
