@@ -74,7 +74,7 @@ HELM := $(BIN)/helm
 
 $(HELM):
 	@mkdir -p $(BIN)
-	GOBIN=$(CURDIR)/$(BIN) go install helm.sh/helm/v3/cmd/helm@v3.22.0
+	go build -C k8s -o $(CURDIR)/$(HELM) helm.sh/helm/v4/cmd/helm
 
 bed: $(HELM) ## build the test bed's cluster: Kubernetes, containerd, images
 	test/bed/build.sh

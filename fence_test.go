@@ -29,9 +29,11 @@ var mayImport = map[string][]string{
 	"internal/cgroup":     {"internal/model"},
 	"internal/decide":     {"internal/model", "internal/cgroup", "internal/decide"},
 	"internal/observe":    {"api", "internal/model", "internal/cgroup", "internal/observe"},
-	"internal/act":        {"api", "internal/model", "internal/cgroup", "internal/act"},
+	"internal/sealed":     {},
+	"internal/act":        {"api", "internal/model", "internal/cgroup", "internal/sealed", "internal/act"},
+	"internal/nri":        {"internal/model"},
 	"internal/journal":    {"internal/model", "internal/decide"},
-	"internal/agent":      {"api", "internal/model", "internal/cgroup", "internal/decide", "internal/observe", "internal/act", "internal/journal"},
+	"internal/agent":      {"api", "internal/model", "internal/cgroup", "internal/decide", "internal/observe", "internal/act", "internal/journal", "internal/nri", "internal/sealed"},
 	"internal/experiment": {"api", "internal/model", "internal/cgroup", "internal/observe/host", "internal/experiment"},
 	"test":                {"api", "internal", "test"},
 }
@@ -177,7 +179,7 @@ func TestOwners(t *testing.T) {
 		}
 		documented[row[1]] = row[2]
 	}
-	names := map[string]string{"Shares": "cpu.shares", "Quota": "cpu.quota"}
+	names := map[string]string{"Shares": "cpu.shares", "Quota": "cpu.quota", "Cpuset": "cpuset.cpus"}
 	found := map[string]string{}
 	for _, s := range sources(t) {
 		if !below(s.dir(), "internal/decide") || s.dir() == "internal/decide" {

@@ -44,6 +44,7 @@ const LabelExperiment = "waterline.io/experiment"
 const (
 	MetricPods           = "waterline_pods"                        // {qos}
 	MetricWeightedPods   = "waterline_weighted_pods"               // pods with a weight of their own
+	MetricCPUs           = "waterline_cpus"                        // {pool} CPUs, while a pod asks for some of its own
 	MetricOwnedFiles     = "waterline_owned_files"                 // cgroup files on the undo record
 	MetricHeldFiles      = "waterline_held_files"                  // {reason} files of the plan that are not written now
 	MetricWrites         = "waterline_writes_total"                // {file}
@@ -56,5 +57,9 @@ const (
 	MetricErrors         = "waterline_errors_total"                // {what}
 	MetricPodsKnown      = "waterline_pods_known"                  // 1 once the API's pods were listed
 	MetricWatching       = "waterline_watching"                    // 0 while files must be polled for lack of inotify watches
+	MetricNRIConnected   = "waterline_nri_connected"               // 1 while the container runtime asks us
+	MetricNRIRequests    = "waterline_nri_requests_total"          // requests of the container runtime
+	MetricNRISlow        = "waterline_nri_slow_answers_total"      // of them, answered after more than 5 ms
+	MetricNRISlowest     = "waterline_nri_slowest_answer_seconds"  // since the agent started
 	MetricBuildInfo      = "waterline_build_info"                  // {version}
 )

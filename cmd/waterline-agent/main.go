@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/sirupsen/logrus"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -26,6 +28,7 @@ import (
 	actkube "github.com/waterline-io/waterline/internal/act/kube"
 	"github.com/waterline-io/waterline/internal/agent"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/nri"
 	"github.com/waterline-io/waterline/internal/observe/host"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
@@ -42,6 +45,7 @@ type options struct {
 	sys                           string
 	syncPeriod                    time.Duration
 	journalBytes                  int64
+	nri                           string
 	listen, local                 string
 	kubeletURL, podResources      string
 	kubeletInsecure, printVersion bool
@@ -60,6 +64,7 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.runDir, "run-dir", "/run/waterline", "directory for the undo record and the journal, on a file system that goes with a reboot")
 	f.DurationVar(&o.syncPeriod, "sync-period", 10*time.Second, "time between two complete comparisons with the kernel")
 	f.Int64Var(&o.journalBytes, "journal-bytes", 8<<20, "most that the journal may take")
+	f.StringVar(&o.nri, "nri-socket", "", "socket of the container runtime's NRI, usually "+nri.DefaultSocket+", through which new containers get their CPUs before they run; empty: once they run")
 	f.StringVar(&o.listen, "listen", ":9464", "address for /metrics, /healthz and /readyz; empty: none")
 	f.StringVar(&o.local, "local", "127.0.0.1:9465", "address for waterline explain, which only this machine should reach; empty: none")
 	f.StringVar(&o.kubeletURL, "kubelet", kubeletURL(os.Getenv("HOST_IP")), "URL of the kubelet's configuration (default made from $HOST_IP); empty: never asked")
@@ -86,6 +91,7 @@ func main() {
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	klog.SetSlogLogger(log)
+	logrus.SetOutput(io.Discard) // of the NRI's transport; the agent reports what matters of it itself
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	if flags.NArg() > 0 {
@@ -107,7 +113,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	}
 	cfg := agent.Config{
 		CgroupRoot: o.cgroupRoot, Kubepods: o.kubepods, SelfUID: o.podUID, RunDir: o.runDir,
-		Sys: o.sys, SyncPeriod: o.syncPeriod, JournalBytes: o.journalBytes, Policy: policy, Log: log,
+		Sys: o.sys, SyncPeriod: o.syncPeriod, JournalBytes: o.journalBytes, Policy: policy, NRI: o.nri, Log: log,
 	}
 	if o.manifests != "" {
 		cfg.Pods = kube.NewManifests(o.manifests, time.Second, o.podUID, o.allocatable, log)

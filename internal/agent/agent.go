@@ -23,6 +23,7 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/cpuset"
 	"github.com/waterline-io/waterline/internal/journal"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/nri"
 	"github.com/waterline-io/waterline/internal/observe/host"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
@@ -61,6 +62,7 @@ type Config struct {
 	CPUPool      func(ctx context.Context) (kube.CPUPool, error)    // asked while they say policy static; nil: never asked
 	Notify       func(ctx context.Context, n model.Notice) error    // nil: notices are only logged
 	SetCondition func(ctx context.Context, c model.Condition) error // nil: pods get no conditions
+	NRI          string                                             // the container runtime's socket for plugins; "": it is not asked
 	Log          *slog.Logger
 }
 
@@ -68,11 +70,13 @@ type Config struct {
 type Agent struct {
 	cfg      Config
 	log      *troubles
+	nri      *nri.Client // nil: the runtime is not asked
 	requests chan func() // run by the loop, for those who want to see its state
 	born     time.Time
-	beat     atomic.Int64           // when the loop last went round, since born; the wall clock may be set meanwhile
-	ready    atomic.Pointer[string] // why it is not ready; nil: it is
-	poolNews chan struct{}          // the kubelet may have handed out CPUs
+	beat     atomic.Int64            // when the loop last went round, since born; the wall clock may be set meanwhile
+	ready    atomic.Pointer[string]  // why it is not ready; nil: it is
+	poolNews chan struct{}           // the kubelet may have handed out CPUs
+	placing  atomic.Pointer[placing] // what answers the container runtime; nil: nothing was decided yet
 
 	// What follows belongs to the loop.
 	mount      host.Mount
@@ -111,6 +115,9 @@ func New(cfg Config) *Agent {
 	}
 	a.notices = newNotices(cfg.Notify, a.log)
 	a.conditions = newConditions(cfg.SetCondition, a.log)
+	if cfg.NRI != "" {
+		a.nri = nri.New(nri.Config{Socket: cfg.NRI, Place: a.place, Report: a.log.report})
+	}
 	a.notReady("starting")
 	return a
 }
@@ -155,6 +162,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	helpers.Go(func() { a.askKubelet(ctx, kubelets) })
 	helpers.Go(func() { a.notices.run(ctx) })
 	helpers.Go(func() { a.conditions.run(ctx) })
+	if a.nri != nil {
+		// Not before we are the only agent: with two that set CPUs, the runtime creates no containers.
+		helpers.Go(func() { a.nri.Run(ctx) })
+	}
 	a.watch = func() {
 		watcher, err := host.NewWatcher(a.mount.Version)
 		if a.noWatcher = err; err != nil {
@@ -361,23 +372,18 @@ func (a *Agent) survey() *model.Topology {
 // round decides what the node should be like and makes it so.
 func (a *Agent) round(now time.Time) {
 	round := journal.Round{
-		Node: model.Node{
-			Now:              now,
-			AllocatableMilli: a.pods.AllocatableMilli,
-			Kubelet:          a.kubelet,
-			Tree:             a.tree.Model(),
-			Pods:             a.pods.Pods,
-			PodsKnown:        a.pods.Known,
-			Owned:            a.host.Owned(),
-			Incidents:        a.incidents,
-			Confined:         a.host.Confined(),
-			Topology:         a.survey(),
-		},
+		Node:   a.node(now),
 		Policy: a.policy,
 		State:  a.state,
 	}
 	round.Plan, a.state = decide.Node(round.Node, round.Policy, round.State)
 	a.plan = round.Plan
+	if a.pods.Known {
+		a.placing.Store(&placing{
+			version: a.mount.Version, enforce: a.policy.Mode == model.ModeEnforce, kubelet: a.kubelet,
+			topology: round.Node.Topology, pods: a.pods.Pods, cpus: a.plan.CPUs,
+		})
+	}
 	if !reflect.DeepEqual(a.state.CPUs, a.saved) {
 		// Before the kernel is told, as with the undo record: a restart must find who has which CPUs.
 		err := saveState(filepath.Join(a.cfg.RunDir, StateFile), &a.state)
@@ -403,6 +409,22 @@ func (a *Agent) round(now time.Time) {
 	if decide.UsesCPUs(a.pods.Pods, a.host.Owned(), &a.state) != a.usesCPUs {
 		a.refollow()
 		a.scan()
+	}
+}
+
+// node gathers everything that was observed.
+func (a *Agent) node(now time.Time) model.Node {
+	return model.Node{
+		Now:              now,
+		AllocatableMilli: a.pods.AllocatableMilli,
+		Kubelet:          a.kubelet,
+		Tree:             a.tree.Model(),
+		Pods:             a.pods.Pods,
+		PodsKnown:        a.pods.Known,
+		Owned:            a.host.Owned(),
+		Incidents:        a.incidents,
+		Confined:         a.host.Confined(),
+		Topology:         a.survey(),
 	}
 }
 

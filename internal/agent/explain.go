@@ -69,7 +69,8 @@ func (a *Agent) explain(namespace, name string) (Explanation, bool) {
 	return e, true
 }
 
-// Local serves what only this node's administrators may see: GET /explain?namespace=N&pod=P.
+// Local serves what only this node's administrators may see: GET /explain?namespace=N&pod=P, and GET /cpus with or without
+// plan=N/P=MODE.
 func (a *Agent) Local() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /explain", func(w http.ResponseWriter, r *http.Request) {
@@ -84,10 +85,31 @@ func (a *Agent) Local() http.Handler {
 			http.Error(w, fmt.Sprintf("this node has no pod %s in namespace %s", name, namespace), http.StatusNotFound)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(e) // the client went away
+		reply(w, e)
+	})
+	mux.HandleFunc("GET /cpus", func(w http.ResponseWriter, r *http.Request) {
+		var answer any
+		var notFound string
+		var failed error
+		if err := a.do(r.Context(), func() { answer, notFound, failed = a.answerCPUs(r.FormValue("plan")) }); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		switch {
+		case failed != nil:
+			http.Error(w, failed.Error(), http.StatusBadRequest)
+		case notFound != "":
+			http.Error(w, notFound, http.StatusNotFound)
+		default:
+			reply(w, answer)
+		}
 	})
 	return mux
+}
+
+func reply(w http.ResponseWriter, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(value) // the client went away
 }
 
 // Public serves the probes: /healthz and /readyz.

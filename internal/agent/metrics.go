@@ -75,6 +75,11 @@ func (a *Agent) metrics() []prometheus.Metric {
 	for code, n := range held {
 		metric(gauge, v1alpha1.MetricHeldFiles, "Files of the plan that are not written now.", float64(n), "reason", string(code))
 	}
+	if cpus := a.plan.CPUs; cpus != nil {
+		for pool, set := range map[string]model.CPUSet{"reserved": cpus.Reserved, "exclusive": cpus.Exclusive, "share": cpus.Share, "shared": cpus.Shared} {
+			metric(gauge, v1alpha1.MetricCPUs, "CPUs of this node, by pool; while no pod asks for CPUs of its own there are none.", float64(set.Len()), "pool", pool)
+		}
+	}
 	if a.host != nil {
 		hostMetrics(a.host, metric)
 	}
@@ -91,12 +96,19 @@ func (a *Agent) metrics() []prometheus.Metric {
 	metric(gauge, v1alpha1.MetricRoundSeconds, "Time that the last round took, from observation to the last write.", a.counts.duration.Seconds())
 	metric(gauge, v1alpha1.MetricPodsKnown, "1 once the pods of this node were listed.", flag(a.pods.Known))
 	metric(gauge, v1alpha1.MetricWatching, "0 while files must be polled for lack of inotify watches.", flag(a.tree != nil && a.tree.Blind() == nil))
+	if a.nri != nil {
+		stats := a.nri.Stats()
+		metric(gauge, v1alpha1.MetricNRIConnected, "1 while the container runtime asks where its containers may run.", flag(stats.Connected))
+		metric(counter, v1alpha1.MetricNRIRequests, "Requests of the container runtime that were answered.", float64(stats.Requests))
+		metric(counter, v1alpha1.MetricNRISlow, "Requests of the container runtime that waited too long for their answer.", float64(stats.Slow))
+		metric(gauge, v1alpha1.MetricNRISlowest, "The longest that the container runtime waited for an answer.", stats.Slowest.Seconds())
+	}
 	return all
 }
 
 func hostMetrics(h *acthost.Host, metric func(kind prometheus.ValueType, name, help string, value float64, labels ...string)) {
 	stats := h.Stats()
-	for knob := model.Shares; knob <= model.Quota; knob++ {
+	for _, knob := range model.Knobs() {
 		metric(prometheus.CounterValue, v1alpha1.MetricWrites, "Writes to cgroup files.", float64(stats.Writes[knob]), "file", knob.String())
 		metric(prometheus.CounterValue, v1alpha1.MetricRepairs, "Writes that answered another writer.", float64(stats.Repairs[knob]), "file", knob.String())
 	}

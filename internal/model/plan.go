@@ -134,11 +134,13 @@ type Condition struct {
 
 // CPUPlan is who runs on which CPUs.
 type CPUPlan struct {
-	Reserved  CPUSet // kept for the kubelet and the system: nobody's own
-	Exclusive CPUSet // each of one pod alone
-	Share     CPUSet // home of one pod, open to others
-	Shared    CPUSet // where all run that have no CPUs of their own: reserved ones and homes among them
-	Own       []OwnCPUs
+	Node      CPUSet    // on which pods may run at all
+	Reserved  CPUSet    // kept for the kubelet and the system: nobody's own
+	Exclusive CPUSet    // each of one pod alone
+	Share     CPUSet    // home of one pod, open to others
+	Shared    CPUSet    // where all run that have no CPUs of their own: reserved ones and homes among them
+	Own       []OwnCPUs // ordered by pod and container
+	Left      []string  // UIDs of pods that the kubelet gives CPUs itself, ordered
 }
 
 // OwnCPUs are the CPUs of one container, or of one pod as a whole.

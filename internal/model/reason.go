@@ -93,9 +93,13 @@ type Reason struct {
 }
 
 // String returns the reason in one line, for transcripts and explanations.
-func (r Reason) String() string {
+func (r Reason) String() string { return string(r.Code) + r.details() }
+
+// Details returns what [Reason.String] says beyond the code.
+func (r Reason) Details() string { return strings.TrimLeft(r.details(), " :") }
+
+func (r Reason) details() string {
 	var b strings.Builder
-	b.WriteString(string(r.Code))
 	for _, o := range r.Operands {
 		b.WriteByte(' ')
 		b.WriteString(o.String())

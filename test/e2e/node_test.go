@@ -54,7 +54,7 @@ func install(t *testing.T, values ...string) *node {
 			t.Logf("the virtual machine's journal:\n%s", out)
 		}
 	})
-	mount := host.Mount{Version: cgroup.V2, Path: host.DefaultRoot}
+	mount := host.Mount{Version: cgroup.V2, Path: host.DefaultRoot, Cpusets: host.DefaultRoot}
 	return &node{groups{guest{client}, mount}, t, vmnode.Name, cgroup.Layout{Driver: cgroup.Systemd, Root: "kubepods.slice"}, vmnode.StaticPods}
 }
 
@@ -124,10 +124,15 @@ func (n *node) container(name string) (dir, id string) {
 		_, id, _ = strings.Cut(s[0].ContainerID, "://")
 		return true, ""
 	})
+	return n.containerDir(n.dir(name), id), id
+}
+
+// containerDir returns the cgroup of a container in a pod's.
+func (n *node) containerDir(pod, id string) string {
 	if n.layout.Driver == cgroup.Systemd {
-		return n.dir(name) + "/cri-containerd-" + id + ".scope", id
+		return pod + "/cri-containerd-" + id + ".scope"
 	}
-	return n.dir(name) + "/" + id, id
+	return pod + "/" + id
 }
 
 // classShares returns what kubepods/burstable weighs when its pods ask for more than the node has: all that no Guaranteed
@@ -233,6 +238,7 @@ func TestNode(t *testing.T) {
 	n.sub("Life", (*node).testLife)
 	n.sub("Static", (*node).testStatic)
 	n.sub("Agent", (*node).testAgent)
+	n.sub("CPUs", (*node).testCPUs)
 	if *on == "vm" {
 		n.sub("Systemd", (*node).testSystemd)
 		n.sub("Formulas", (*node).testFormulas)

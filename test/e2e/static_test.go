@@ -116,11 +116,7 @@ func agentsKubelet(t *testing.T) model.Kubelet {
 // cpus returns the CPUs that a cgroup may run on.
 func (n *node) cpus(dir string) model.CPUSet {
 	n.t.Helper()
-	file := filepath.Join(n.Path, "../cpuset", dir, "cpuset.effective_cpus")
-	if n.Version == cgroup.V2 {
-		file = filepath.Join(n.Path, dir, "cpuset.cpus.effective")
-	}
-	content, err := n.readFile(file)
+	content, err := n.readFile(filepath.Join(n.Cpusets, dir, cgroup.EffectiveFile(n.Version)))
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -181,7 +181,12 @@ func (h *Host) Apply(plan *model.Plan) ([]model.Incident, error) {
 		switch {
 		case f.setting.Release && (!f.exists || !owned || f.found == f.want):
 			h.undo.Forget(f.setting.File)
-		case !f.exists || f.setting.Hold.Code != "" || f.found == f.want:
+		case !f.exists || f.setting.Hold.Code != "":
+		case f.found == f.want:
+			// The container runtime gave a new container its CPUs, as we told it; they are to be given back like any other.
+			if f.setting.Knob == model.Cpuset && !owned {
+				h.undo.Take(f.setting.File, f.inode, f.found, f.want)
+			}
 		default:
 			if owned && f.found != record.Ours && (record.Before == nil || f.found != *record.Before) {
 				incidents = append(incidents, model.Incident{

@@ -281,7 +281,7 @@ func (r *round) give(waiting []*claim) {
 		} else {
 			r.free = r.free.Or(lost)
 		}
-		if why.Code == model.CPUsTaken && sum(c.wants) <= r.free.Len()+r.freed.Len() {
+		if (why.Code == model.CPUsTaken || why.Code == model.CPUsSplitCores) && !r.freed.Empty() && sum(c.wants) <= r.free.Len()+r.freed.Len() {
 			c.later = true
 			r.wake(r.n.Now.Add(again))
 		}

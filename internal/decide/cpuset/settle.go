@@ -51,7 +51,7 @@ func ownedBy(plan *model.CPUPlan, uid string) []model.OwnCPUs {
 // start. The QoS classes are told too, so that a pod that is new is bound before its own cgroup is found.
 func (r *round) settle() {
 	shared := r.pool.Minus(r.exclusive)
-	plan := &model.CPUPlan{Reserved: r.reserved, Exclusive: r.exclusive, Shared: shared}
+	plan := &model.CPUPlan{Node: r.online, Reserved: r.reserved, Exclusive: r.exclusive, Shared: shared}
 	for _, h := range r.state.Held {
 		if h.Mode == model.CPUShare {
 			plan.Share = plan.Share.Or(h.CPUs)
@@ -84,6 +84,7 @@ func (r *round) settle() {
 			continue
 		}
 		if r.n.Kubelet.StaticCPUs && pod.QoS == model.Guaranteed && ofKubelet(pod) {
+			plan.Left = append(plan.Left, pod.UID)
 			continue
 		}
 		_, once := slices.BinarySearch(r.state.Once, pod.UID)
@@ -232,7 +233,7 @@ func (r *round) grant(c *claim) {
 func (r *round) report(p *model.Pod, why model.Reason) {
 	why.Key, why.Text = "cpu-manager", string(p.Asks.CPUs)
 	r.notice(p, why)
-	r.condition(p, model.PodCondition{Reason: why.Code, Message: why.String()})
+	r.condition(p, model.PodCondition{Reason: why.Code, Message: why.Details()})
 }
 
 func (r *round) notice(p *model.Pod, why model.Reason) {

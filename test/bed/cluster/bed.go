@@ -357,6 +357,15 @@ func (b *Bed) Inside(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	return exec.CommandContext(ctx, "nsenter", append([]string{"-t", string(pid), "-m", "-n", "-p", "-u", "-i", "--"}, args...)...), nil
 }
 
+// Outside returns under which name a file inside the cluster's namespaces is reached from outside.
+func (b *Bed) Outside(path string) (string, error) {
+	pid, err := os.ReadFile(b.initPID())
+	if err != nil {
+		return "", fmt.Errorf("finding the cluster's init: %w", err)
+	}
+	return filepath.Join("/proc", string(pid), "root", path), nil
+}
+
 // Import imports an archive of images into the node.
 func (b *Bed) Import(ctx context.Context, archive string) error {
 	archive, err := filepath.Abs(archive) // inside, the working directory is another

@@ -1,0 +1,145 @@
+package agent
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/decide"
+	"github.com/waterline-io/waterline/internal/decide/cpuset"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/host"
+)
+
+// cpuMap returns who may run on which CPU by the last plan. It runs in the loop.
+func (a *Agent) cpuMap() (CPUMap, error) {
+	topology, err := a.anyTopology()
+	if err != nil {
+		return CPUMap{}, err
+	}
+	plan := a.cpusOr(topology)
+	m := CPUMap{Topology: topology, Reserved: plan.Reserved, Exclusive: plan.Exclusive, Share: plan.Share, Shared: plan.Shared}
+	for _, o := range plan.Own {
+		pod := CPUPod{Name: o.UID, Container: o.Container, Mode: o.Mode, CPUs: o.CPUs} // one that the API does not show
+		for _, p := range a.pods.Pods {
+			if p.UID == o.UID {
+				pod.Namespace, pod.Name = p.Namespace, p.Name
+			}
+		}
+		m.Pods = append(m.Pods, pod)
+	}
+	slices.SortFunc(m.Pods, func(a, b CPUPod) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Container, b.Container))
+	})
+	for _, c := range a.plan.Conditions {
+		if !c.Met {
+			m.Notices = append(m.Notices, c.Namespace+"/"+c.Name+": "+c.Message)
+		}
+	}
+	return m, nil
+}
+
+// anyTopology returns the topology of the machine, also while no decision needs it.
+func (a *Agent) anyTopology() (*model.Topology, error) {
+	if a.topology != nil {
+		return a.topology, nil
+	}
+	return host.ReadTopology(a.cfg.Sys)
+}
+
+// cpusOr returns the last plan's CPUs or, where nothing asks for any, what holds then: everybody runs everywhere.
+func (a *Agent) cpusOr(t *model.Topology) *model.CPUPlan {
+	if a.plan.CPUs != nil {
+		return a.plan.CPUs
+	}
+	return &model.CPUPlan{Shared: t.Online()}
+}
+
+// planCPUs returns what would move if a pod asked for another mode; false if this node has no such pod. It runs in the
+// loop and changes nothing.
+func (a *Agent) planCPUs(r CPURequest) (CPUPlan, bool, error) {
+	i := slices.IndexFunc(a.pods.Pods, func(p *model.Pod) bool { return p.Namespace == r.Namespace && p.Name == r.Name })
+	if i < 0 || a.tree == nil {
+		return CPUPlan{}, false, nil
+	}
+	topology, err := a.anyTopology()
+	if err != nil {
+		return CPUPlan{}, true, err
+	}
+	n := a.node(time.Now())
+	n.Topology, n.Incidents = topology, nil
+	pod := *n.Pods[i]
+	pod.Asks.CPUs = r.Mode
+	n.Pods = slices.Clone(n.Pods)
+	n.Pods[i] = &pod
+	plan, state := decide.Node(n, a.policy, a.state)
+	// CPUs that the pod gives up are given to those who wait for them in the round after.
+	for range 3 {
+		if plan.Next.IsZero() || plan.Next.Sub(n.Now) > time.Second {
+			break
+		}
+		n.Now = plan.Next
+		plan, state = decide.Node(n, a.policy, state)
+	}
+	before, after := a.cpusOr(topology), plan.CPUs
+	if after == nil {
+		after = &model.CPUPlan{Shared: topology.Online()}
+	}
+	return CPUPlan{Moves: moves(n.Pods, before, after), Refusal: refusal(&plan, &pod)}, true, nil
+}
+
+// moves lists the containers that would run on other CPUs.
+func moves(pods []*model.Pod, before, after *model.CPUPlan) []CPUMove {
+	var all []CPUMove
+	for _, p := range pods {
+		for _, c := range p.Containers {
+			from, to := cpuset.Of(before, p, c.Name), cpuset.Of(after, p, c.Name)
+			if from == to || p.Ended {
+				continue
+			}
+			why := model.CPUsShared
+			for _, o := range after.Own {
+				if o.UID == p.UID && (o.Container == "" || o.Container == c.Name) {
+					if why = model.CPUsExclusive; o.Mode == model.CPUShare {
+						why = model.CPUsShare
+					}
+				}
+			}
+			all = append(all, CPUMove{Namespace: p.Namespace, Name: p.Name, Container: c.Name, From: from, To: to, Why: string(why)})
+		}
+	}
+	slices.SortFunc(all, func(a, b CPUMove) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Container, b.Container))
+	})
+	return all
+}
+
+// refusal returns why a pod would not get the CPUs that it asks for.
+func refusal(plan *model.Plan, pod *model.Pod) string {
+	for _, c := range plan.Conditions {
+		if c.UID == pod.APIUID && !c.Met {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// answerCPUs answers GET /cpus, with a plan if there is one to make. The text says what is wrong with the request, or that
+// there is no such pod.
+func (a *Agent) answerCPUs(plan string) (answer any, notFound string, err error) {
+	if plan == "" {
+		answer, err = a.cpuMap()
+		return answer, "", err
+	}
+	r, err := ParseCPURequest(plan)
+	if err != nil {
+		return nil, "", err
+	}
+	moves, found, err := a.planCPUs(r)
+	if !found {
+		notFound = fmt.Sprintf("this node has no pod %s in namespace %s", r.Name, r.Namespace)
+	}
+	return moves, notFound, err
+}

@@ -1,0 +1,71 @@
+package agent
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/decide/cpuset"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/nri"
+)
+
+// placing is what of the last round answers the container runtime. It is never changed once stored.
+type placing struct {
+	version  cgroup.Version
+	enforce  bool
+	kubelet  model.Kubelet
+	topology *model.Topology // nil: nothing was decided about CPUs
+	pods     []*model.Pod    // ordered by UID
+	cpus     *model.CPUPlan  // nil: nobody asks for CPUs
+}
+
+// place answers the container runtime from the last plan: where a container is to run from its first instruction on, and
+// where it runs when the runtime writes all of its settings again.
+func (a *Agent) place(c nri.Container) (nri.Placement, bool) {
+	p := a.placing.Load()
+	if p == nil || !p.enforce {
+		return nri.Placement{}, false
+	}
+	return p.answer(c)
+}
+
+func (p *placing) answer(c nri.Container) (nri.Placement, bool) {
+	var pod *model.Pod
+	if i, found := slices.BinarySearchFunc(p.pods, c.PodUID, func(p *model.Pod, uid string) int { return strings.Compare(p.UID, uid) }); found {
+		pod = p.pods[i]
+	}
+	if p.cpus == nil {
+		// CPUs that stand in an old container's settings may be those that its pod once had. Under policy static they are
+		// the kubelet's.
+		if !c.Update || c.CPUs == "" || p.kubelet.StaticCPUs || p.topology == nil {
+			return nri.Placement{}, false
+		}
+		return nri.Placement{CPUs: p.topology.Online().String()}, true
+	}
+	if slices.Contains(p.cpus.Left, c.PodUID) {
+		return nri.Placement{}, false
+	}
+	if !c.Update && c.CPUs != "" && !p.kubelet.StaticCPUs {
+		// Another plugin has chosen. Two that set the CPUs of one container make the runtime refuse to create it; the loop
+		// settles it once the container is there.
+		return nri.Placement{}, false
+	}
+	placement := nri.Placement{CPUs: cpuset.Of(p.cpus, pod, c.Name).String()}
+	own := false
+	for _, o := range p.cpus.Own {
+		if o.UID == c.PodUID {
+			own = true
+			if (o.Container == "" || o.Container == c.Name) && !c.Update { // memory is not moved while it is in use
+				placement.Mems = o.Memory.String()
+			}
+		}
+	}
+	switch {
+	case own, c.Update && c.CPUs != "":
+		return placement, true
+	case p.version == cgroup.V2:
+		return nri.Placement{}, false // its pod's list binds it, and goes with the pod
+	}
+	return placement, p.cpus.Shared != p.cpus.Node
+}

@@ -1,0 +1,132 @@
+package cpuset
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// machine is a topology in the order in which it is filled: NUMA nodes hold cache domains, those hold cores, those hold
+// threads. A cache that several NUMA nodes share (sub-NUMA clustering), or a NUMA node that spans sockets, is cut into
+// cells that belong to one of each.
+type machine struct {
+	threads []model.CPU // ordered by node, socket, cache, core and number
+	cores   []span      // of threads
+	cells   []span      // of cores
+	nodes   []span      // of cells
+	sockets []int       // that there are, ascending
+	wide    bool        // a NUMA node spans sockets, as where the firmware hides the nodes
+}
+
+// span is a part of a slice.
+type span struct{ from, to int }
+
+func newMachine(t *model.Topology) *machine {
+	m := &machine{threads: slices.Clone(t.CPUs)}
+	slices.SortFunc(m.threads, func(a, b model.CPU) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Socket, b.Socket), cmp.Compare(a.L3, b.L3), cmp.Compare(a.Core, b.Core), cmp.Compare(a.ID, b.ID))
+	})
+	for i := range m.threads {
+		a := &m.threads[i]
+		var node, cell, core bool // begins with this thread
+		if i == 0 {
+			node, cell, core = true, true, true
+		} else {
+			b := &m.threads[i-1]
+			node = a.Node != b.Node
+			cell = node || a.Socket != b.Socket || a.L3 != b.L3
+			core = cell || a.Core != b.Core
+		}
+		if core {
+			m.cores = append(m.cores, span{i, i})
+		}
+		if cell {
+			m.cells = append(m.cells, span{len(m.cores) - 1, 0})
+		}
+		if node {
+			m.nodes = append(m.nodes, span{len(m.cells) - 1, 0})
+		}
+		m.cores[len(m.cores)-1].to = i + 1
+		m.cells[len(m.cells)-1].to = len(m.cores)
+		m.nodes[len(m.nodes)-1].to = len(m.cells)
+		if i > 0 && a.Node == m.threads[i-1].Node && a.Socket != m.threads[i-1].Socket {
+			m.wide = true
+		}
+		if s, found := slices.BinarySearch(m.sockets, a.Socket); !found {
+			m.sockets = slices.Insert(m.sockets, s, a.Socket)
+		}
+	}
+	return m
+}
+
+// first returns the first thread of a core, which stands for where the core is.
+func (m *machine) first(core int) *model.CPU { return &m.threads[m.cores[core].from] }
+
+// count returns how many threads of a core are in a set.
+func (m *machine) count(core int, set *model.CPUSet) int {
+	n := 0
+	for i := m.cores[core].from; i < m.cores[core].to; i++ {
+		if set.Has(m.threads[i].ID) {
+			n++
+		}
+	}
+	return n
+}
+
+// whole returns the part of a set that consists of whole cores.
+func (m *machine) whole(set model.CPUSet) model.CPUSet {
+	for c, s := range m.cores {
+		if m.count(c, &set) < s.to-s.from {
+			for i := s.from; i < s.to; i++ {
+				set.Remove(m.threads[i].ID)
+			}
+		}
+	}
+	return set
+}
+
+// Batch returns n of the allowed CPUs for batch, packed on few cores and cache domains: first away from the cores on which
+// somebody has CPUs alone, then from their caches, then from the homes of pods. The sets are nested: the one for n is part
+// of the one for n+1, so that no process of batch must leave a CPU when it gets more.
+func Batch(t *model.Topology, allowed, exclusive, share model.CPUSet, n int) model.CPUSet {
+	m := newMachine(t)
+	type candidate struct {
+		core  int
+		avoid [4]bool // its core has exclusive CPUs, its cache has, its core has homes, its cache has
+		cell  int
+	}
+	all := make([]candidate, 0, len(m.cores))
+	for cell, s := range m.cells {
+		var cacheAlone, cacheHome bool
+		for core := s.from; core < s.to; core++ {
+			cacheAlone = cacheAlone || m.count(core, &exclusive) > 0
+			cacheHome = cacheHome || m.count(core, &share) > 0
+		}
+		for core := s.from; core < s.to; core++ {
+			all = append(all, candidate{core, [4]bool{m.count(core, &exclusive) > 0, cacheAlone, m.count(core, &share) > 0, cacheHome}, cell})
+		}
+	}
+	// Own CPUs are given from the first cache on, so batch begins with the last.
+	slices.SortFunc(all, func(a, b candidate) int {
+		for i := range a.avoid {
+			if a.avoid[i] != b.avoid[i] {
+				if b.avoid[i] {
+					return -1
+				}
+				return 1
+			}
+		}
+		return cmp.Or(cmp.Compare(b.cell, a.cell), cmp.Compare(b.core, a.core))
+	})
+	var set model.CPUSet
+	for _, c := range all {
+		for i := m.cores[c.core].from; i < m.cores[c.core].to; i++ {
+			if id := m.threads[i].ID; n > 0 && allowed.Has(id) {
+				set.Add(id)
+				n--
+			}
+		}
+	}
+	return set
+}

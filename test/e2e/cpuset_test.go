@@ -1,0 +1,214 @@
+package e2e_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/bed/cluster"
+)
+
+// cpuPod makes a pod that asks for CPUs. Each container that is started in it first says on which CPUs it may run.
+func (n *node) cpuPod(name, mode, cpu string) {
+	n.t.Helper()
+	apply(n.t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, annotations: {waterline.io/cpu-manager: %s}}
+spec:
+  nodeSelector: {kubernetes.io/hostname: %s}
+  terminationGracePeriodSeconds: 1
+  containers:
+    - name: c
+      image: "%s"
+      imagePullPolicy: Never
+      command: [sh, -c, "grep Cpus_allowed_list /proc/self/status; sleep 1000000"]
+      resources: {requests: {cpu: %s}, limits: {cpu: %s}}
+`, name, mode, n.name, cluster.BusyboxImage, cpu, cpu))
+	kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, "--timeout=90s")
+}
+
+// began returns on which CPUs the newest container of a pod began.
+func (n *node) began(name string) string {
+	n.t.Helper()
+	var list string
+	eventually(n.t, name+" says where it began", func() (bool, string) {
+		out, err := tryKubectl("logs", name)
+		_, list, _ = strings.Cut(out, ":")
+		list = strings.TrimSpace(list)
+		return err == nil && list != "", out
+	})
+	return list
+}
+
+// cpuCondition waits until a pod's condition is as it should be, and returns its message.
+func (n *node) cpuCondition(name string, status corev1.ConditionStatus, reason model.Code) string {
+	n.t.Helper()
+	var message string
+	eventually(n.t, fmt.Sprintf("%s: %s %s", name, status, reason), func() (bool, string) {
+		for _, c := range object[corev1.Pod](n.t, "pod", name).Status.Conditions {
+			if c.Type == v1alpha1.ConditionCPUSet {
+				message = c.Message
+				return c.Status == status && c.Reason == string(reason), fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
+			}
+		}
+		return status == "", "no condition"
+	})
+	return message
+}
+
+// own returns the CPUs that a pod's condition says it has.
+func (n *node) own(name string, mode model.Code) model.CPUSet {
+	n.t.Helper()
+	set, err := model.ParseCPUs(strings.TrimPrefix(n.cpuCondition(name, corev1.ConditionTrue, mode), "c "))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return set
+}
+
+// runsOn waits until the kernel lets a pod's container run on these CPUs.
+func (n *node) runsOn(name string, want model.CPUSet) {
+	n.t.Helper()
+	dir, _ := n.container(name)
+	eventually(n.t, fmt.Sprintf("%s runs on %s", name, want), func() (bool, string) {
+		got := n.cpus(dir)
+		return got == want, got.String()
+	})
+}
+
+// keepOff checks that no container of another pod of the node may run on these CPUs.
+func (n *node) keepOff(owner string, cpus model.CPUSet) {
+	n.t.Helper()
+	for _, pod := range object[corev1.PodList](n.t, "pods", "-A", "--field-selector", "status.phase=Running,spec.nodeName="+n.name).Items {
+		if pod.Name == owner || len(pod.Status.ContainerStatuses) == 0 {
+			continue
+		}
+		class := map[corev1.PodQOSClass]model.QoSClass{corev1.PodQOSGuaranteed: model.Guaranteed, corev1.PodQOSBurstable: model.Burstable, corev1.PodQOSBestEffort: model.BestEffort}
+		for _, s := range pod.Status.ContainerStatuses {
+			_, id, _ := strings.Cut(s.ContainerID, "://")
+			if on := n.cpus(n.containerDir(n.layout.Pod(class[pod.Status.QOSClass], string(pod.UID)), id)); on.Overlaps(cpus) {
+				n.t.Errorf("%s/%s runs on %s, of which %s are those of %s alone", pod.Namespace, pod.Name, on, on.And(cpus), owner)
+			}
+		}
+	}
+}
+
+func (n *node) ask(name, mode string) {
+	n.t.Helper()
+	kubectl(n.t, "annotate", "--overwrite", "pod", name, "waterline.io/cpu-manager="+mode)
+}
+
+// testCPUs walks pods that ask for CPUs through their life on a real node, which has two.
+func (n *node) testCPUs() {
+	t := n.t
+	n.run("bystander", "", "", false)
+	dir, _ := n.container("bystander")
+	all := n.cpus(dir)
+
+	t.Log("a pod gets CPUs alone, and is on them from its first instruction")
+	n.cpuPod("alone", "exclusive", "1")
+	mine := n.own("alone", model.CPUsExclusive)
+	rest := all.Minus(mine)
+	n.runsOn("alone", mine)
+	n.runsOn("bystander", rest)
+	n.keepOff("alone", mine)
+	if began := n.began("alone"); began != mine.String() {
+		t.Errorf("it began on %s, not on %s", began, mine)
+	}
+
+	t.Log("what starts later never was on them")
+	if on := n.firstAct("later"); on != rest.String() {
+		t.Errorf("the first act of another pod ran on %s, not on %s", on, rest)
+	}
+
+	t.Log("no more can be had, and the pod and its owner are told")
+	n.cpuPod("second", "exclusive", "500m")
+	n.cpuCondition("second", corev1.ConditionFalse, model.CPUsNotWhole)
+	n.runsOn("second", rest)
+	eventually(t, "an event", func() (bool, string) {
+		out := kubectl(t, "get", "events", "--field-selector", "involvedObject.name=second,reason="+string(model.CPUsNotWhole), "-o", "name")
+		return out != "", out
+	})
+
+	t.Log("other writers are answered")
+	container, _ := n.container("alone")
+	n.setCPUs(container, rest.String())
+	n.runsOn("alone", mine)
+
+	t.Log("it changes its mind while it runs")
+	n.ask("alone", "share")
+	home := n.own("alone", model.CPUsShare)
+	n.runsOn("alone", home)
+	n.runsOn("bystander", all)
+	n.ask("alone", "none")
+	n.cpuCondition("alone", "", "")
+	n.runsOn("alone", all)
+	n.ask("alone", "exclusive")
+	mine = n.own("alone", model.CPUsExclusive)
+	rest = all.Minus(mine)
+	n.runsOn("alone", mine)
+	n.runsOn("bystander", rest)
+
+	t.Log("it is resized to what is not whole, and back")
+	resize := func(cpu string) {
+		kubectl(t, "patch", "pod", "alone", "--subresource", "resize", "--patch",
+			fmt.Sprintf(`{"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": %q}, "limits": {"cpu": %q}}}]}}`, cpu, cpu))
+	}
+	resize("500m")
+	n.cpuCondition("alone", corev1.ConditionFalse, model.CPUsNotWhole)
+	n.runsOn("alone", all)
+	n.runsOn("bystander", all)
+	resize("1")
+	mine = n.own("alone", model.CPUsExclusive)
+	rest = all.Minus(mine)
+	n.runsOn("alone", mine)
+	n.expect(t, container, model.Quota, model.Unlimited)
+	n.keepOff("alone", mine)
+
+	t.Log("its container restarts")
+	_, before := n.container("alone")
+	if out, err := n.ctr("tasks", "kill", "--signal", "SIGKILL", before); err != nil {
+		t.Fatal(err, out)
+	}
+	eventually(t, "another container", func() (bool, string) {
+		_, id := n.container("alone")
+		return id != before, id
+	})
+	n.runsOn("alone", mine)
+	if began := n.began("alone"); began != mine.String() {
+		t.Errorf("the new container began on %s, not on %s", began, mine)
+	}
+
+	t.Log("the agent restarts, and the container runtime")
+	agent := n.agent().Name
+	kubectl(t, "delete", "pod", "-n", "waterline-system", agent)
+	kubectl(t, "rollout", "status", "daemonset/waterline-agent", "-n", "waterline-system", "--timeout=90s")
+	n.mustRestart("containerd")
+	n.runsOn("alone", mine)
+	n.runsOn("bystander", rest)
+	n.keepOff("alone", mine)
+	eventually(t, "the first act of a new pod is off those CPUs", func() (bool, string) {
+		on := n.firstAct(fmt.Sprintf("again-%d", time.Now().UnixNano()))
+		return on == rest.String(), on
+	})
+
+	t.Log("what people see")
+	out, err := program("waterline", "cpus", "--kubeconfig", bed.Kubeconfig(), "--node", n.name)
+	if err != nil || !regexp.MustCompile(`(?m)default/alone.*exclusive.*`+mine.String()).MatchString(out) {
+		t.Errorf("waterline cpus: %v\n%s", err, out)
+	}
+	out, err = program("waterline", "cpus", "--kubeconfig", bed.Kubeconfig(), "--plan", "default/alone=none")
+	if err != nil || !strings.Contains(out, "default/bystander") {
+		t.Errorf("waterline cpus --plan: %v\n%s", err, out)
+	}
+
+	t.Log("it goes, and the others may run everywhere again")
+	kubectl(t, "delete", "pod", "alone", "--wait")
+	n.runsOn("bystander", all)
+}

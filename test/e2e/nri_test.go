@@ -1,0 +1,192 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/nri"
+	"github.com/waterline-io/waterline/test/bed/cluster"
+)
+
+// placer answers a real container runtime, in the place of an agent whose rules would choose CPUs.
+type placer struct {
+	*nri.Client
+	mu      sync.Mutex
+	cpus    map[string]string // pod → CPUs
+	seen    map[string]nri.Container
+	reports []string
+}
+
+func (p *placer) put(pod, cpus string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cpus[pod] = cpus
+}
+
+func (p *placer) saw(id string) (nri.Container, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c, ok := p.seen[id]
+	return c, ok
+}
+
+// newPlacer connects to the container runtime of the node on this machine.
+func newPlacer(t *testing.T) *placer {
+	t.Helper()
+	socket, err := bed.Outside("/run/nri/nri.sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &placer{cpus: map[string]string{}, seen: map[string]nri.Container{}}
+	p.Client = nri.New(nri.Config{
+		Socket: socket, Name: "placer",
+		Place: func(c nri.Container) (nri.Placement, bool) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return nri.Placement{CPUs: p.cpus[c.Pod]}, p.cpus[c.Pod] != ""
+		},
+		Seen: func(c nri.Container) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.seen[c.ID] = c
+		},
+		Report: func(about string, err error) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.reports = append(p.reports, fmt.Sprint(about, ": ", err))
+		},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { p.Run(ctx); close(done) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		t.Logf("%+v, reported %q", p.Stats(), p.reports)
+	})
+	p.await(t)
+	return p
+}
+
+func (p *placer) await(t *testing.T) {
+	t.Helper()
+	eventually(t, "the container runtime asks", func() (bool, string) { return p.Stats().Connected, fmt.Sprintf("%+v", p.Stats()) })
+}
+
+func (n *node) setCPUs(dir, list string) {
+	n.t.Helper()
+	if err := n.writeFile(n.path(dir, model.Cpuset), []byte(list)); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// firstAct runs a pod whose first and only act is to say on which CPUs it may run.
+func (n *node) firstAct(name string) string {
+	n.t.Helper()
+	apply(n.t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s}
+spec:
+  nodeSelector: {kubernetes.io/hostname: %s}
+  restartPolicy: Never
+  containers: [{name: c, image: "%s", imagePullPolicy: Never, command: [grep, Cpus_allowed_list, /proc/self/status]}]
+`, name, n.name, cluster.BusyboxImage))
+	eventually(n.t, name+" has run", func() (bool, string) {
+		phase := object[corev1.Pod](n.t, "pod", name).Status.Phase
+		return phase == corev1.PodSucceeded, string(phase)
+	})
+	_, list, _ := strings.Cut(kubectl(n.t, "logs", name), ":")
+	return strings.TrimSpace(list)
+}
+
+// TestNodeNRI checks that a real container runtime puts containers on the CPUs that it is told before their first
+// instruction, leaves them there when it updates them, and comes back after a restart; and that the agent is connected.
+func TestNodeNRI(t *testing.T) {
+	n := install(t)
+	if g, isGuest := n.machine.(guest); isGuest {
+		// From here, that runtime cannot be reached to be answered.
+		eventually(t, "the runtime in the virtual machine has the agent as a plugin", func() (bool, string) {
+			out, err := g.run("journalctl", "-u", "containerd", "--no-pager")
+			return err == nil && strings.Contains(out, `90-waterline\" connected and synchronized`), out
+		})
+		return
+	}
+	p := newPlacer(t)
+	p.put("nri-first", "1")
+	if cpus := n.firstAct("nri-first"); cpus != "1" {
+		t.Errorf("put on CPU 1, the first act of a container ran on %s", cpus)
+	}
+	if cpus := n.firstAct("nri-free"); cpus == "1" {
+		t.Errorf("put nowhere, the first act of a container ran on %s", cpus)
+	}
+	p.put("nri-nonsense", "1000")
+	if cpus := n.firstAct("nri-nonsense"); cpus == "1" || cpus == "1000" {
+		t.Errorf("put on a CPU that does not exist, the first act of a container ran on %s", cpus)
+	}
+
+	// As the agent would: allocate, move, resize.
+	p.put("nri-moved", "1")
+	n.run("nri-moved", "", "requests: {cpu: 100m}, limits: {cpu: 200m}", false)
+	dir, id := n.container("nri-moved")
+	if cpus := n.cpus(dir); cpus.String() != "1" {
+		t.Errorf("put on CPU 1, a container has %s", cpus)
+	}
+	if c, ok := p.saw(id); !ok || c.Dir != dir || c.Name != "c" || c.Namespace != "default" || !strings.Contains(dir, c.PodUID) {
+		t.Errorf("the runtime told of %+v, want one in %s", c, dir)
+	}
+	resize := func(cpu string, quota int64) {
+		t.Helper()
+		kubectl(t, "patch", "pod", "nri-moved", "--subresource", "resize", "--patch",
+			fmt.Sprintf(`{"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": %q}}}]}}`, cpu))
+		n.expect(t, dir, model.Quota, quota)
+		time.Sleep(time.Second) // runc writes one file after the other
+	}
+	p.put("nri-moved", "0")
+	n.setCPUs(dir, "0")
+	resize("300m", 30_000)
+	if cpus := n.cpus(dir); cpus.String() != "0" {
+		t.Errorf("a container that had been moved to CPU 0 was put on %s by a resize", cpus)
+	}
+
+	// What would happen if nobody answered, so that the above shows something: the runtime writes what it knows.
+	p.put("nri-moved", "")
+	n.setCPUs(dir, "1")
+	resize("400m", 40_000)
+	if cpus := n.cpus(dir); cpus.String() != "0" {
+		t.Errorf("without an answer the runtime wrote %s, not what it knew; then UpdateContainer need not be answered", cpus)
+	}
+
+	p.mu.Lock()
+	clear(p.seen)
+	p.mu.Unlock()
+	before := p.Stats().Connections
+	n.mustRestart("containerd")
+	eventually(t, "the runtime is back", func() (bool, string) {
+		s := p.Stats()
+		return s.Connected && s.Connections > before, fmt.Sprintf("%+v", s)
+	})
+	if c, ok := p.saw(id); !ok || c.Dir != dir {
+		t.Errorf("after its restart the runtime told of %+v, want one in %s", c, dir)
+	}
+	p.put("nri-again", "1")
+	if cpus := n.firstAct("nri-again"); cpus != "1" {
+		t.Errorf("after the runtime's restart, the first act of a container put on CPU 1 ran on %s", cpus)
+	}
+	if slowest := p.Stats().Slowest; slowest > 200*time.Millisecond {
+		t.Errorf("the slowest answer took %s", slowest)
+	}
+
+	agent := n.agent()
+	eventually(t, "the agent is connected and asked", func() (bool, string) {
+		out, err := tryKubectl("get", "--raw", "/api/v1/namespaces/waterline-system/pods/"+agent.Name+":9464/proxy/metrics")
+		return err == nil && strings.Contains(out, "waterline_nri_connected 1") && !strings.Contains(out, "waterline_nri_requests_total 0\n"), out
+	})
+}
