@@ -218,6 +218,15 @@ func TestCPUFacts(t *testing.T) {
 	expect(p.dir, "cpuset.cpus", everywhere)
 	expect(p.dir, "cpuset.cpus.effective", n.all)
 
+	t.Log("a group all of whose CPUs are offline may run wherever its parent may")
+	if err := errors.Join(tell(container, "3"), tell(p.dir, "3")); err != nil {
+		t.Error(err)
+	}
+	expect(p.dir, "cpuset.cpus.effective", n.all)
+	if err := tell(p.dir, everywhere.String()); err != nil {
+		t.Error(err)
+	}
+
 	t.Log("the kernel tells groups of a CPU only once it has described it")
 	for range 10 {
 		described := make(chan error, 1)

@@ -319,8 +319,11 @@ func (n *cpuNode) wrong() string {
 		if condition.Reason == "" {
 			return uid + " asks for CPUs and is told nothing"
 		}
-		if condition.Reason == model.CPUsMoveLater {
-			return condition.Message
+		switch condition.Reason {
+		case model.CPUsMoveLater:
+			return "a move must wait: " + condition.Message
+		case model.CPUsUnknown: // an agent that has just started has not asked the kubelet yet
+			return uid + " is told that nothing is known"
 		}
 		if !condition.Met {
 			continue
@@ -445,8 +448,10 @@ func (n *cpuNode) settle(what string) time.Duration {
 	begin := time.Now()
 	for wrong := n.wrong(); wrong != ""; wrong = n.wrong() {
 		limit := 10 * time.Second
-		if strings.HasPrefix(wrong, string(model.CPUsMoveLater)) {
-			limit = 70 * time.Second // moves are bounded
+		if emulated() || strings.HasPrefix(wrong, "a move must wait") {
+			// Moves are bounded by the minute. And the virtual machine was seen to stand still for 16 s when a CPU went offline
+			// while the host was busy.
+			limit = 70 * time.Second
 		}
 		if time.Since(begin) > limit {
 			n.t.Fatalf("not within %s: %s; instead %s", limit, what, wrong)

@@ -36,7 +36,7 @@ func TestCPUSets(t *testing.T) {
 			uids = append(uids, uid)
 		}
 		slices.Sort(uids)
-		what := "add"
+		var what string
 		var p *cpuPod
 		if len(uids) > 0 {
 			p = n.pods[uids[random.IntN(len(uids))]]

@@ -178,7 +178,7 @@ func (n *node) holds(dir string, k model.Knob, value int64) bool {
 func (n *node) expect(dir string, k model.Knob, value int64) {
 	n.t.Helper()
 	within(n.t, fmt.Sprintf("%s %s = %d", dir, k, value), func() bool { return n.holds(dir, k, value) },
-		func() string { return strconv.FormatInt(int64(n.raw(dir, k)), 10) })
+		func() string { return strconv.FormatInt(n.raw(dir, k), 10) })
 }
 
 // within waits until something holds, generously: this says that it happens, not how fast.
