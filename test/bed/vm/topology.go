@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Topology is how the CPUs of a guest hang together. The zero value leaves that to qemu: a socket for each CPU, and no
+// Topology is how the CPUs of a guest hang together. The zero value leaves that to qemu, which then makes one socket and no
 // NUMA.
 //
-// The CPU then claims to be a Skylake server, whichever the host has. An emulated AMD CPU cannot tell of threads (qemu 7.2
+// With any other, the CPU claims to be a Skylake server, whichever the host has: an emulated AMD CPU cannot tell of threads (qemu 7.2
 // has no topology extensions without KVM, and the kernel then sees a core in each), and to the kernel (6.1) a last-level
 // cache that spans NUMA nodes, as qemu's does when a socket has several, is only sane on those Intel CPUs that are known to
 // have sub-NUMA clusters.
