@@ -353,7 +353,8 @@ func (a *Agent) refollow() {
 	}
 }
 
-// survey reads the topology of the machine when somebody's CPUs depend on it, and again when CPUs went on- or offline.
+// survey reads the topology of the machine when somebody's CPUs depend on it, and again when CPUs went on- or offline. One
+// look is enough: groups may use a CPU that comes only after the kernel has described its caches (seen on 6.1).
 func (a *Agent) survey() *model.Topology {
 	if !a.usesCPUs {
 		return nil

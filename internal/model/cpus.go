@@ -186,8 +186,9 @@ func (s *CPUSet) next(from int) int {
 
 // Topology is how the CPUs of a machine hang together. It is never changed once made.
 type Topology struct {
-	CPUs  []CPU      // that are online, ordered by ID
-	Nodes []NUMANode // that have memory or CPUs, ordered by ID
+	CPUs     []CPU      // that are online, ordered by ID
+	Nodes    []NUMANode // that have memory or CPUs, ordered by ID
+	Possible CPUSet     // that may ever be online until the machine is booted again; empty: not known
 }
 
 // CPU is one hardware thread and where it stands. The numbers are the same for two CPUs that share the thing, and

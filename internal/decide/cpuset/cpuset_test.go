@@ -280,6 +280,26 @@ func (m *machine) check(result cpuset.Result) {
 	}
 }
 
+// TestRelease checks that a list which is given back on v2 does not keep a group from CPUs that come later.
+func TestRelease(t *testing.T) {
+	n := model.Node{
+		Tree:     model.Tree{V2: true, CPUs: model.CPUs(0)},
+		Topology: &model.Topology{CPUs: []model.CPU{{ID: 0}, {ID: 1, Core: 1}}, Possible: model.CPUs(0, 1, 2, 3)},
+	}
+	theirs := model.Owned{Theirs: model.Value{List: model.Inherited}}
+	for want, change := range map[string]func(){
+		"0-3": func() {},
+		"0":   func() { n.Tree.V2 = false },
+	} {
+		before := n
+		change()
+		if value, _ := cpuset.Release(&n, theirs); value.List != want {
+			t.Errorf("given back is %q, want %q", value.List, want)
+		}
+		n = before
+	}
+}
+
 // TestProperties walks random nodes through random changes.
 func TestProperties(t *testing.T) {
 	for seed := range uint64(400) {

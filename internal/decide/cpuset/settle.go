@@ -270,12 +270,17 @@ func adopt(n *model.Node, c *claim) []Held {
 }
 
 // Release returns what a list of CPUs that we no longer decide goes back to: all CPUs that the kubelet lets containers run
-// on. On v2 a list that once was written cannot be emptied again while processes run (ENOSPC), so there too it is a list.
+// on. On v2 a list that once was written cannot be emptied again while processes run (ENOSPC), so there too it is a list. It
+// has every CPU that may ever come: nobody would add the one that comes online, or that a parent allows again, later. v2
+// takes those that are offline, v1 does not.
 func Release(n *model.Node, o model.Owned) (model.Value, model.Reason) {
 	if n.Topology == nil || n.Kubelet.StaticCPUs && !n.Kubelet.PoolKnown {
 		return o.Theirs, model.Reason{Code: model.RecordedValue}
 	}
 	all := available(n)
+	if n.Tree.V2 {
+		all = all.Or(n.Topology.Possible)
+	}
 	if n.Kubelet.StaticCPUs {
 		all = all.Minus(n.Kubelet.TakenCPUs)
 	}

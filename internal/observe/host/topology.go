@@ -21,9 +21,10 @@ import (
 const DefaultSys = "/sys"
 
 const (
-	onlineFile = "/devices/system/cpu/online"
-	cpuDirs    = "/devices/system/cpu/cpu"
-	nodesDir   = "/devices/system/node"
+	onlineFile   = "/devices/system/cpu/online"
+	possibleFile = "/devices/system/cpu/possible"
+	cpuDirs      = "/devices/system/cpu/cpu"
+	nodesDir     = "/devices/system/node"
 )
 
 // ErrTopology is in the chain of the errors of [ReadTopology] about files that say what cannot be.
@@ -62,7 +63,8 @@ func OnlineCPUs(sys string) (model.CPUSet, error) {
 // Two reads of the same machine give the same; when a CPU goes on- or offline, [model.CPU.Core] and [model.CPU.L3] may
 // be other numbers afterwards, because the kernel takes a CPU that is offline out of every list that it is in.
 //
-// What the kernel does not say is taken to be as follows. A machine without NUMA has one node, 0, of unknown memory: 0
+// What the kernel does not say is taken to be as follows. Which CPUs are possible is not known where more are than can be
+// told apart. A machine without NUMA has one node, 0, of unknown memory: 0
 // bytes. A CPU without a socket is in socket 0: a virtual machine on ARM says -1, and where sockets matter its NUMA nodes
 // tell them apart as well. A CPU without siblings is a core of its own. For CPUs without a last-level cache see
 // lastLevel.
@@ -97,6 +99,10 @@ func readTopology(sys string, online model.CPUSet) (*model.Topology, error) {
 		return nil, err
 	}
 	t := &model.Topology{Nodes: nodes}
+	t.Possible, _, err = readParsed(sys+possibleFile, model.ParseCPUs)
+	if err != nil && !errors.Is(err, model.ErrManyCPUs) {
+		return nil, err
+	}
 	cores := newGroups()
 	caches := make([]cache, 0, online.Len())
 	for id := range online.All() {

@@ -101,6 +101,9 @@ func TestTopologyOfThisMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !top.Online().Within(top.Possible) {
+		t.Errorf("%s are online, %s possible", top.Online(), top.Possible)
+	}
 	for _, c := range top.CPUs {
 		if c.Core > c.ID || c.L3 > c.ID || c.Socket < 0 || c.Node < 0 {
 			t.Errorf("%+v is impossible", c)
@@ -119,6 +122,7 @@ func TestBadTopology(t *testing.T) {
 		says       string
 	}{
 		{"devices/system/cpu/online", "0-x", model.ErrCPUList, `"0-x"`},
+		{"devices/system/cpu/possible", "0-x", model.ErrCPUList, `"0-x"`},
 		{"devices/system/cpu/online", "", ErrTopology, "names no CPU"},
 		{"devices/system/cpu/online", "0-1535", model.ErrManyCPUs, "boot with nr_cpus=1024"},
 		{"devices/system/cpu/online", "0-4", ErrTopology, "CPU 4 is online but in no cpulist"},
@@ -152,6 +156,17 @@ func TestBadTopology(t *testing.T) {
 	}
 	if _, err := ReadTopology(t.TempDir()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without any file: %v", err)
+	}
+}
+
+// TestPossible checks which CPUs are said to come perhaps.
+func TestPossible(t *testing.T) {
+	const machine = "online 0-1\nsocket 0 0-1\ncore 0-1 /2\ncache 3 0-1 /2\nnode 0 0-1 4030464\n"
+	for text, want := range map[string]model.CPUSet{"0-3": model.CPUs(0, 1, 2, 3), "0-8191": {}} {
+		top, err := ReadTopology(build(t, machine+"file devices/system/cpu/possible "+text+"\n"))
+		if err != nil || top.Possible != want {
+			t.Errorf("%s: %+v, %v", text, top, err)
+		}
 	}
 }
 

@@ -20,6 +20,8 @@ type Config struct {
 	// Memory is in MiB. The initramfs takes twice the size of its files from it.
 	Memory int
 	CPUs   int
+	// Topology is how the CPUs hang together. If it is not zero, it also says how many there are, and CPUs does not count.
+	Topology Topology
 	// Accel is "tcg" or "kvm".
 	Accel string
 	// Timeout is for all commands together. At its end the command that runs is interrupted, the rest is skipped, and

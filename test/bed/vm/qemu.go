@@ -32,9 +32,12 @@ func kernelArgs() []string {
 
 func qemuArgs(c Config) []string {
 	// The emulated CPU claims five-level page tables, which cost an emulator a level on each walk.
-	return []string{
-		"-name", hostname, "-machine", "q35", "-accel", accel(c.Accel), "-cpu", "max,la57=off",
-		"-smp", strconv.Itoa(c.CPUs), "-m", strconv.Itoa(c.Memory),
+	cpus := []string{"-cpu", "max,la57=off", "-smp", strconv.Itoa(c.CPUs)}
+	if c.Topology != (Topology{}) {
+		cpus = c.Topology.args(c.Memory)
+	}
+	return append(cpus,
+		"-name", hostname, "-machine", "q35", "-accel", accel(c.Accel), "-m", strconv.Itoa(c.Memory),
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
 		"-kernel", c.Kernel, "-initrd", fmt.Sprintf("/dev/fd/%d", initrdFD),
 		"-append", strings.Join(append(kernelArgs(), c.KernelArgs...), " "),
@@ -42,7 +45,7 @@ func qemuArgs(c Config) []string {
 		"-chardev", fmt.Sprintf("file,id=console,path=/dev/fd/%d", consoleFD), "-serial", "chardev:console",
 		// ttyS1, the frames
 		"-chardev", "stdio,id=frames,signal=off", "-serial", "chardev:frames",
-	}
+	)
 }
 
 func accel(name string) string {

@@ -34,6 +34,11 @@ func parse(args []string, accel string, stderr io.Writer) (options, error) {
 	fs.SetOutput(io.Discard)
 	fs.IntVar(&o.config.Memory, "mem", 512, "the guest's memory in `MiB`; its files take twice their size from it")
 	fs.IntVar(&o.config.CPUs, "smp", 2, "`number` of CPUs")
+	fs.Func("topology", "the CPUs as `SOCKETSxNODESxCORESxTHREADS`, each for one of the one before, instead of -smp: 2x2x1x2 is 2 sockets, each of 2 NUMA nodes, each of 1 core of 2 threads", func(s string) error {
+		t, err := vm.ParseTopology(s)
+		o.config.Topology = t
+		return err
+	})
 	fs.DurationVar(&o.config.Timeout, "timeout", 10*time.Minute, "`limit` for all commands together")
 	fs.StringVar(&o.config.OutDir, "o", "", "`folder` for what the commands leave in the guest's /out")
 	fs.StringVar(&o.config.Kernel, "kernel", "", "`bzImage` to boot, instead of the distribution's")

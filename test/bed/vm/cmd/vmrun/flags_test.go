@@ -10,12 +10,12 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	o, err := parse(strings.Fields("-mem 768 -file a=/t/a -file b=/t/b -e A=1=2 -append psi=0 -o out -- /t/a -test.v"), "", io.Discard)
+	o, err := parse(strings.Fields("-mem 768 -topology 2x2x1x2 -file a=/t/a -file b=/t/b -e A=1=2 -append psi=0 -o out -- /t/a -test.v"), "", io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := o.config
-	if c.Memory != 768 || c.CPUs != 2 || c.OutDir != "out" || c.Accel != "tcg" {
+	if c.Memory != 768 || c.CPUs != 2 || c.Topology.String() != "2x2x1x2" || c.OutDir != "out" || c.Accel != "tcg" {
 		t.Errorf("%+v", c)
 	}
 	if !slices.Equal(c.Files, []vm.File{{Host: "a", Guest: "/t/a"}, {Host: "b", Guest: "/t/b"}}) {
@@ -51,6 +51,7 @@ func TestRefused(t *testing.T) {
 		{"-file a -- b", "", "want host=/guest"},
 		{"-file a=b -- b", "", "want host=/guest"},
 		{"-e =1 -- b", "", "want KEY=VALUE"},
+		{"-topology 2x2 -- b", "", "want four numbers"},
 		{"-mem 0 -- b", "", "more than 0"},
 		{"-timeout 0s -- b", "", "more than 0"},
 		{"-nope -- b", "", "not defined"},

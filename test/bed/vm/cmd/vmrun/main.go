@@ -8,6 +8,9 @@
 // --, which is started as it is. What they leave in /out in the guest is in the folder of -o afterwards. Between two
 // commands every process and every cgroup that the first left behind is removed.
 //
+// The guest has two CPUs, or as many as -smp says, and no NUMA. With -topology it has sockets, NUMA nodes, cores
+// and threads: -topology 2x2x1x2 makes eight CPUs in two sockets, each of two nodes, each of one core of two threads.
+//
 // The exit code is that of the first command that fails, 124 if one ran out of time, 125 if the guest itself failed, and
 // 2 for a command line that vmrun does not understand.
 //
