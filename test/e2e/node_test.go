@@ -439,6 +439,11 @@ func TestNodeRestore(t *testing.T) {
 	n.expect(t, a, model.Quota, model.Unlimited) // by the profile
 	container, _ := n.container("a")
 	n.expect(t, container, model.Quota, model.Unlimited)
+	all := n.cpus(container)
+	n.cpuPod("alone", "exclusive", "1")
+	alone, _ := n.container("alone")
+	n.runsOn("alone", n.own("alone", model.CPUsExclusive))
+	n.runsOn("a", all.Minus(n.cpus(alone)))
 	helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait")
 	eventually(t, "the agent is gone", func() (bool, string) {
 		out := kubectl(t, "get", "pods", "-n", "waterline-system", "-o", "name")
@@ -454,6 +459,11 @@ func TestNodeRestore(t *testing.T) {
 	for _, want := range []wanted{{a, model.Shares, 102}, {a, model.Quota, 20_000}, {container, model.Quota, 20_000}} {
 		if !n.is(want.dir, want.knob, want.value) {
 			t.Errorf("restored, %s %s is %d, want %d:\n%s", want.dir, want.knob, n.get(want.dir, want.knob), want.value, out)
+		}
+	}
+	for _, dir := range []string{container, alone} {
+		if is := n.cpus(dir); is != all {
+			t.Errorf("restored, %s runs on %s, want %s:\n%s", dir, is, all, out)
 		}
 	}
 }
