@@ -311,6 +311,9 @@ func (a *Agent) turn(podsChanged bool) {
 	} else {
 		for name := range a.changes.Files {
 			a.unsettled = a.host.Check(name) || a.unsettled
+			if name.Knob == model.Cpuset && name.Dir == a.tree.Model().Guaranteed {
+				a.scan() // where pods may run at all
+			}
 		}
 	}
 	if soon := now.Add(time.Second); a.tree.Blind() != nil && soon.Before(a.nextAudit) {

@@ -45,6 +45,9 @@ func Node(n model.Node, policy model.Policy, state State) (model.Plan, State) {
 		hold(plan.Settings, model.ReadOnlyMount)
 	}
 	for _, c := range n.Confined {
+		if i, planned := slices.BinarySearchFunc(plan.Settings, c.File, func(s model.Setting, f model.File) int { return s.File.Compare(f) }); planned && plan.Settings[i].Value == c.To {
+			continue // CPUs went offline, and the plan has just learned of it
+		}
 		notify(&n, &plan, c.Dir, model.Reason{Code: model.CPUsConfined, Key: c.Dir, Text: c.To.String(), Fix: "find out who set cpuset.cpus in the cgroups above"})
 	}
 	state = state.next(&n, &plan)

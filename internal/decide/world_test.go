@@ -288,6 +288,16 @@ func (w *world) decide() string {
 			}
 		}
 	}
+	for i, p := range w.node.Pods {
+		told := *p
+		told.CPUCondition = model.PodCondition{}
+		for _, c := range plan.Conditions {
+			if c.UID == p.APIUID {
+				told.CPUCondition = c.PodCondition
+			}
+		}
+		w.node.Pods[i] = &told
+	}
 	for _, c := range plan.Conditions {
 		fmt.Fprintf(&out, "condition %q %v %s %s\n", c.Name, c.Met, c.Reason, c.Message)
 	}

@@ -20,6 +20,9 @@ import (
 // again is when CPUs that a running pod gives up in this round may be given to another: once the kernel knows.
 const again = time.Millisecond
 
+// patient is how old a pod must be to be told that it cannot be known yet which CPUs it can have.
+const patient = time.Minute
+
 // Result is what the rule decided.
 type Result struct {
 	Settings   []model.Setting
@@ -377,12 +380,30 @@ func (r *round) conclude(c *claim) {
 		r.notice(c.pod, model.Reason{Code: model.CPUsLost, Key: "cpu-manager", Text: string(c.mode), Fix: "CPUs that it had went offline, or the kubelet gave them to another pod"})
 	}
 	switch {
-	case c.mode == model.CPUNone || c.later:
+	case c.mode == model.CPUNone:
+	case c.later:
+		r.wait(c.pod)
+	case c.why.Code == model.CPUsUnknown && r.young(c.pod):
+		r.wait(c.pod)
 	case c.why.Code != "":
 		r.report(c.pod, c.mode, c.why)
 	default:
 		r.grant(c)
 	}
+}
+
+// young reports whether a pod need not be told yet that nothing is known: an agent that has just started asks the kubelet
+// first. It comes back when it must be told.
+func (r *round) young(p *model.Pod) bool {
+	old := p.Created.Add(patient)
+	if p.CPUCondition.Reason != "" {
+		return true
+	}
+	if r.n.Now.Before(old) {
+		r.wake(old)
+		return true
+	}
+	return false
 }
 
 // remember keeps in mind which pods had CPUs of their own: the runtime may still have them on record for a container, and

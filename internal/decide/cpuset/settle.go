@@ -212,6 +212,13 @@ func (r *round) localMemory(plan *model.CPUPlan) {
 	}
 }
 
+// wait leaves the pod's condition as it is: what it says will be known in a moment.
+func (r *round) wait(p *model.Pod) {
+	if p.CPUCondition.Reason != "" {
+		r.condition(p, p.CPUCondition)
+	}
+}
+
 // grant says in the pod's condition which CPUs it has.
 func (r *round) grant(c *claim) {
 	var parts []string
@@ -269,6 +276,19 @@ func adopt(n *model.Node, c *claim) []Held {
 	return all
 }
 
+// above reports whether a directory is that of a pod or of a QoS class.
+func above(n *model.Node, dir string) bool {
+	if dir == n.Tree.Burstable || dir == n.Tree.BestEffort {
+		return true
+	}
+	for _, group := range n.Tree.Pods {
+		if group.Dir == dir {
+			return true
+		}
+	}
+	return false
+}
+
 // Release returns what a list of CPUs that we no longer decide goes back to: all CPUs that the kubelet lets containers run
 // on. On v2 a list that once was written cannot be emptied again while processes run (ENOSPC), so there too it is a list. It
 // has every CPU that may ever come: nobody would add the one that comes online, or that a parent allows again, later. v2
@@ -281,7 +301,8 @@ func Release(n *model.Node, o model.Owned) (model.Value, model.Reason) {
 	if n.Tree.V2 {
 		all = all.Or(n.Topology.Possible)
 	}
-	if n.Kubelet.StaticCPUs {
+	if n.Kubelet.StaticCPUs && !(n.Tree.V2 && above(n, o.Dir)) {
+		// The kubelet writes containers' lists again when its pool changes, and never those of pods and classes.
 		all = all.Minus(n.Kubelet.TakenCPUs)
 	}
 	return model.List(all), model.Reason{Code: model.KubeletValue, Operands: []model.Operand{{Name: "node", Value: int64(all.Len()), Unit: model.UnitCPUs}}}
