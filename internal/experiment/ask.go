@@ -16,7 +16,7 @@ import (
 )
 
 // lastAnswers is how long who asked waits for the answers that are missing in the end.
-const lastAnswers = 5 * time.Second
+const lastAnswers = 30 * time.Second
 
 // asked is what became of one request. All times are after the beginning.
 type asked struct {

@@ -54,9 +54,9 @@ type cpusets struct {
 	length time.Duration // of measuring in each mode
 	all    model.CPUSet  // that pods may run on
 	server *pod
-	pid    int    // of the server
-	steps  int    // of a request
-	others []*pod // that have no CPUs of their own
+	runs   server  // in it
+	rate   float64 // of requests, a second
+	others []*pod  // that have no CPUs of their own
 }
 
 // begin starts the agent and the server.
@@ -79,11 +79,11 @@ func (c *cpusets) begin(ctx context.Context) error {
 	if err := c.create(c.server); err != nil {
 		return err
 	}
-	server, steps, err := c.startServer(ctx, c.server)
-	if err != nil {
+	var err error
+	if c.runs, err = c.startServer(ctx, c.server); err != nil {
 		return err
 	}
-	c.pid, c.steps = server.cmd.Process.Pid, steps
+	c.rate = serverLoad / max(c.runs.cost, request).Seconds()
 	return nil
 }
 
@@ -220,14 +220,14 @@ func (c *cpusets) intruders() (int, error) {
 
 // trial measures the server in the mode in which it is.
 func (c *cpusets) trial(ctx context.Context, mode string) (t trial, err error) {
-	t.mode = mode
+	t.mode, t.rate = mode, c.rate
 	cpu, err := c.elsewhere()
 	if err != nil {
 		return t, err
 	}
 	var out strings.Builder
-	client, err := c.startHere("the client", &out, "ask", "--dir", c.dir, "--steps", fmt.Sprint(c.steps),
-		"--rate", fmt.Sprint(serverLoad/request.Seconds()), "--for", (warm + c.length).String(), "--cpu", fmt.Sprint(cpu))
+	client, err := c.startHere("the client", &out, "ask", "--dir", c.dir, "--steps", fmt.Sprint(c.runs.steps),
+		"--rate", fmt.Sprint(c.rate), "--for", (warm + c.length).String(), "--cpu", fmt.Sprint(cpu))
 	if err != nil {
 		return t, err
 	}
@@ -236,7 +236,7 @@ func (c *cpusets) trial(ctx context.Context, mode string) (t trial, err error) {
 	if err := Sleep(ctx, warm); err != nil {
 		return t, err
 	}
-	before, err := readSwitches(c.pid)
+	before, err := readSwitches(c.runs.cmd.Process.Pid)
 	if err != nil {
 		return t, err
 	}
@@ -249,7 +249,7 @@ func (c *cpusets) trial(ctx context.Context, mode string) (t trial, err error) {
 	if err := errors.Join(err, looking); err != nil {
 		return t, err
 	}
-	after, err := readSwitches(c.pid)
+	after, err := readSwitches(c.runs.cmd.Process.Pid)
 	if err != nil {
 		return t, err
 	}

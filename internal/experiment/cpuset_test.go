@@ -19,7 +19,7 @@ import (
 // trials is a run on two CPUs in which the server's CPU was its own at last.
 func trials() []trial {
 	made := func(mode string, latency float64, took time.Duration) trial {
-		t := trial{mode: mode, answers: 300, took: took, noticed: 700 * time.Millisecond}
+		t := trial{mode: mode, rate: 300, answers: 300, took: took, noticed: 700 * time.Millisecond}
 		t.switches = switches{voluntary: 200, involuntary: 10 * latency, migrations: 0.5}
 		for i := range 1000 {
 			t.latency = append(t.latency, latency*float64(i+1)/1000)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -39,59 +41,75 @@ func serve(dir string, parent int) error {
 	return become([]string{"/bin/sh", "-c", "while read n; do while [ $n -gt 0 ]; do n=$((n-1)); done; echo; done"}, nil, parent)
 }
 
-// startServer starts the server in a pod and returns how many steps take it as long as a request shall.
-func (l *lab) startServer(ctx context.Context, p *pod) (server *process, steps int, err error) {
-	for _, name := range []string{requestsFile, answersFile} {
-		if err := unix.Mkfifo(filepath.Join(l.dir, name), 0o600); err != nil {
-			return nil, 0, fmt.Errorf("making a FIFO: %w", err)
-		}
-	}
-	if server, err = l.start("the server", l.kubelet.containerDir(p), "serve", "--dir", l.dir); err != nil {
-		return nil, 0, err
-	}
-	l.pods = append(l.pods, p)
-	steps, err = l.calibrate(ctx, p)
-	return server, steps, err
+// server is a server that runs, and what was found out about it.
+type server struct {
+	*process
+	steps int           // of a request
+	cost  time.Duration // CPU time of a request
 }
 
-// calibrate finds out how many steps take the server as long as a request shall, by the CPU time of its pod.
-func (l *lab) calibrate(ctx context.Context, p *pod) (int, error) {
-	var files [2]*os.File
-	for i, name := range []string{requestsFile, answersFile} {
-		f, err := os.OpenFile(filepath.Join(l.dir, name), os.O_RDWR|unix.O_NONBLOCK, 0)
-		if err != nil {
-			return 0, fmt.Errorf("opening the server's %s: %w", name, err)
+// startServer starts a server in a pod.
+func (l *lab) startServer(ctx context.Context, p *pod) (s server, err error) {
+	for _, name := range []string{requestsFile, answersFile} {
+		if err := unix.Mkfifo(filepath.Join(l.dir, name), 0o600); err != nil {
+			return s, fmt.Errorf("making a FIFO: %w", err)
 		}
-		defer f.Close()
-		files[i] = f
 	}
-	stop := context.AfterFunc(ctx, func() { _ = files[1].SetReadDeadline(time.Now()) })
+	if s.process, err = l.start("the server", l.kubelet.containerDir(p), "serve", "--dir", l.dir); err != nil {
+		return s, err
+	}
+	l.pods = append(l.pods, p)
+	// A step costs something, and so does a request without any: in an emulated machine, more than a request shall.
+	const many = 1000
+	none, err := l.cost(ctx, p, 0)
+	if err != nil {
+		return s, err
+	}
+	some, err := l.cost(ctx, p, many)
+	if err != nil {
+		return s, err
+	}
+	s.steps = max(int(many*(request-none)/max(some-none, 1)), 0)
+	s.cost, err = l.cost(ctx, p, s.steps)
+	return s, err
+}
+
+// cost measures the CPU time of a request of so many steps, by that of the server's pod.
+func (l *lab) cost(ctx context.Context, p *pod, steps int) (time.Duration, error) {
+	requests, err1 := os.OpenFile(filepath.Join(l.dir, requestsFile), os.O_RDWR|unix.O_NONBLOCK, 0)
+	answers, err2 := os.OpenFile(filepath.Join(l.dir, answersFile), os.O_RDWR|unix.O_NONBLOCK, 0)
+	if err := errors.Join(err1, err2); err != nil {
+		return 0, fmt.Errorf("connecting to the server: %w", err)
+	}
+	defer requests.Close()
+	defer answers.Close()
+	if err := answers.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return 0, fmt.Errorf("connecting to the server: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = answers.SetReadDeadline(time.Now()) })
 	defer stop()
-	exchange := func(steps int) (time.Duration, error) {
+	// The least of several times: what else the machine does costs the server caches.
+	const times, together = 10, 10
+	var least time.Duration
+	for range times {
 		before, err := l.box.usage(l.kubelet.dir(p))
 		if err != nil {
 			return 0, err
 		}
-		_, err1 := fmt.Fprintln(files[0], steps)
-		err2 := files[1].SetReadDeadline(time.Now().Add(patience))
-		_, err3 := files[1].Read(make([]byte, 1))
-		if err := errors.Join(err1, err2, err3); err != nil {
+		_, err = io.WriteString(requests, strings.Repeat(fmt.Sprintln(steps), together))
+		if err == nil {
+			_, err = io.ReadFull(answers, make([]byte, together))
+		}
+		if err != nil {
 			return 0, errors.Join(fmt.Errorf("measuring how fast the server is: %w", err), context.Cause(ctx), l.running())
 		}
 		after, err := l.box.usage(l.kubelet.dir(p))
-		return after - before, err
-	}
-	// The fastest of several: what else the machine does costs the server caches.
-	const many, times = 20000, 10
-	var fastest time.Duration
-	for range times {
-		took, err := exchange(many)
 		if err != nil {
 			return 0, err
 		}
-		if fastest == 0 || took < fastest {
-			fastest = took
+		if took := (after - before) / together; least == 0 || took < least {
+			least = took
 		}
 	}
-	return max(int(many*request/max(fastest, 1)), 1), nil
+	return least, nil
 }

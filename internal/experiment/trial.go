@@ -18,6 +18,7 @@ const (
 // trial is what was measured of the server in one mode.
 type trial struct {
 	mode      string
+	rate      float64 // of requests, a second
 	window    window
 	latency   []float64     // milliseconds, sorted
 	late      []float64     // milliseconds that requests were sent after they were due, sorted
@@ -131,8 +132,8 @@ func report(r *Result, trials []trial) {
 func trialNotes(trials []trial) []string {
 	none, share, exclusive := &trials[1], &trials[2], &trials[3]
 	notes := []string{
-		fmt.Sprintf("The server has one thread and is asked %.0f times a second, for %v of CPU each. Requests come at random moments, in every mode the same, as those of many users do, so that some wait for others even when it is alone. p99.9 is of %d requests.",
-			serverLoad/request.Seconds(), request, len(none.latency)),
+		fmt.Sprintf("The server has one thread and is asked %.0f times a second, for %.1f ms of CPU each. Requests come at random moments, in every mode the same, as those of many users do, so that some wait for others even when it is alone. p99.9 is of %d requests.",
+			none.rate, 1000*serverLoad/none.rate, len(none.latency)),
 		fmt.Sprintf("The batch pod is Burstable, requests what the server leaves of the node, and runs %d busy loops. Nobody has a weight: the kernel shares by requests.", threads()),
 		fmt.Sprintf("Mode share binds the server to a CPU and keeps nobody off it. Mode exclusive leaves the batch pod %d of %d CPUs; it used %.2f, and %.2f before.",
 			runtime.NumCPU()-1, runtime.NumCPU(), exclusive.window.of("batch"), none.window.of("batch")),
