@@ -97,7 +97,7 @@ func report(r *Result, trials []trial) {
 	r.circumstances(none.window)
 	r.Table.Head = []string{"server", "p50 ms", "p99 ms", "p99.9 ms", "answers/s", "switches/s", "involuntary/s", "migrations/s", "batch CPUs"}
 	bars := chart.Bars{
-		Title: "Latency of the server, p99", Unit: "ms", Mark: "alone",
+		Title: "Latency of the server, p99", Caption: "p99 of the server's latency, beside a pod that burns all CPUs", Unit: "ms", Mark: "alone",
 		Desc: "Bars: what 99 of 100 requests did not exceed, beside a pod that burns all CPUs, by the mode of the server's CPUs. Marks: without that pod.",
 	}
 	var slowest time.Duration

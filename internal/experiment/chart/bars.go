@@ -8,6 +8,7 @@ import (
 // Bars compares values, each with what it should be in theory or is measured against.
 type Bars struct {
 	Title, Desc string
+	Caption     string // what the values are, for those who see the picture only; "": none
 	Unit        string // of the values; "": percent
 	Mark        string // what Theory is; "": theory
 	Bars        []Bar
@@ -57,6 +58,9 @@ func (b Bars) draw() *canvas {
 		c.line("mark", x(bar.Theory), y-5, x(bar.Theory), y+thick+5)
 		c.text(text, "start", max(x(bar.Value), x(bar.Theory))+9, y+thick/2+4.5, b.text(bar.Value))
 		c.describe("%s: %s, %s %s.", bar.Label, b.text(bar.Value), b.mark(), b.text(bar.Theory))
+	}
+	if b.Caption != "" {
+		c.text("soft small", "start", left, 18, b.Caption)
 	}
 	c.legend("mark", b.mark())
 	return c

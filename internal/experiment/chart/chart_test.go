@@ -16,7 +16,7 @@ func charts() map[string]Chart {
 			{Label: `"quoted"`, Note: "<note>", Value: 33.3, Theory: 33, Strong: true}, {Label: "all", Value: 100, Theory: 100},
 		}},
 		"no bars": Bars{Title: "t", Desc: "d"},
-		"bars with a unit": Bars{Title: "t", Desc: "d", Unit: "ms", Mark: "alone", Bars: []Bar{
+		"bars with a unit": Bars{Title: "t", Desc: "d", Caption: "<p99>", Unit: "ms", Mark: "alone", Bars: []Bar{
 			{Label: "a", Value: 7.31, Theory: 2}, {Label: "b", Value: 0},
 		}},
 		"no bars with a unit": Bars{Title: "t", Desc: "d", Unit: "ms"},
