@@ -132,9 +132,10 @@ func (k *kubelet) write(dir string, shares int64) error {
 	return k.box.setWeight(dir, cgroup.ToRaw(k.box.mount.Version, model.Shares, model.Number(shares)))
 }
 
-// manifest is a Pod as anybody would write it, with the UID that an API server would have added, and for one that asks for
-// CPUs also what the kubelet would have: they are a container's, which is known in the kernel by its id. A Guaranteed pod is not
-// held to its limit: its node enforces none (the kubelet's cpuCFSQuota: false), so that only weights decide.
+// manifest is a Pod as anybody would write it, with the UID that an API server would have added. One that asks for CPUs also
+// has the container's id, which the kubelet would have added: CPUs are a container's, and that is its cgroup's name. A
+// Guaranteed pod is not held to its limit: its node enforces none (the kubelet's cpuCFSQuota: false), so that only weights
+// decide.
 var manifest = template.Must(template.New("pod").Parse(`apiVersion: v1
 kind: Pod
 metadata:
