@@ -4,10 +4,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p out/bench
-for name in weights preempt drift hierarchy; do
+for name in weights preempt drift hierarchy cpuset; do
 	echo "=== $name"
 	out/bin/waterline experiment $name --json out/bench/$name.json
-	[ $name = hierarchy ] && continue
+	case $name in hierarchy | cpuset) continue ;; esac
 	echo "=== $name, while a pod of 262144 burns all CPUs"
 	out/bin/waterline experiment $name --hog --json out/bench/$name-hog.json
 done

@@ -23,7 +23,7 @@ func experimentCommand() *cobra.Command {
 	var jsonFile, svgFile string
 	cmd := &cobra.Command{
 		Use:   "experiment NAME",
-		Short: "Measure on this kernel, with real processes, what weights are worth",
+		Short: "Measure on this kernel, with real processes, what weights and CPU sets are worth",
 		Long:  experimentHelp(),
 		Example: `  sudo waterline experiment weights
   sudo waterline experiment preempt --hog --seconds 20 --json preempt.json --svg preempt.svg`,
@@ -49,7 +49,7 @@ func experimentCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&cfg.Seconds, "seconds", 0, "how long to measure; for hierarchy, each level (default: see above)")
+	flags.IntVar(&cfg.Seconds, "seconds", 0, "how long to measure; for hierarchy each level, for cpuset each mode (default: see above)")
 	flags.BoolVar(&cfg.Hog, "hog", false, "let one more pod, annotated 262144, burn all CPUs meanwhile")
 	resultFlags(cmd, &jsonFile, &svgFile)
 	hostFlags(cmd, &cfg)
@@ -79,8 +79,8 @@ func experimentNames() []string {
 
 func experimentHelp() string {
 	var b strings.Builder
-	b.WriteString("Measure on this kernel, with real processes, what weights are worth. It needs root and no cluster: it makes cgroups of\n" +
-		"its own, laid out as a kubelet lays them out, runs the real agent and load in them, and removes them again.\n\n" +
+	b.WriteString("Measure on this kernel, with real processes, what weights and CPU sets are worth. It needs root and no cluster: it makes\n" +
+		"cgroups of its own, laid out as a kubelet lays them out, runs the real agent and load in them, and removes them again.\n\n" +
 		"It takes most of the machine's CPU meanwhile: do not run it where work matters.\n\nExperiments:\n")
 	for _, e := range experiment.All() {
 		fmt.Fprintf(&b, "  %-10s (%d s) %s\n", e.Name, e.Seconds, e.About)

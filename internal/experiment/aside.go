@@ -68,6 +68,8 @@ func (b *sandbox) controller(mount string) string {
 		return ""
 	case mount == b.mount.Path:
 		return "cpu"
+	case mount == b.mount.Cpusets:
+		return "cpuset"
 	}
 	return "cpuacct"
 }

@@ -1,9 +1,9 @@
-// Package experiment shows on the live kernel, with real processes and without a cluster, what the CPU weights that
-// Waterline keeps are worth.
+// Package experiment shows on the live kernel, with real processes and without a cluster, what the CPU weights and the CPU
+// sets that Waterline keeps are worth.
 //
 // Each experiment builds a private copy of the directories that a kubelet would make, lets a stand-in write what the
 // kubelet writes, starts the real agent and real load in it, measures, and takes everything down again. Nothing outside
-// that copy is written, save that on cgroup v2 the CPU controller is switched on below the root for as long as it takes.
+// that copy is written, save that on cgroup v2 the controllers are switched on below the root for as long as it takes.
 //
 // The load and the outside reader are processes of their own: the running executable starts itself again with
 // [HelperCommand] as its first argument, and must then call [RunHelper].
@@ -53,6 +53,7 @@ func All() []Experiment {
 		{"preempt", "Three pods of equal weight fill the machine, then one annotated 262144 arrives and takes what its weight is worth.", 8, Preempt},
 		{"hierarchy", "The same weight is written at the container, the pod, and the pod and its QoS class: only the last wins CPU from Guaranteed pods.", 4, Hierarchy},
 		{"drift", "An outsider overwrites weights again and again while the pods burn CPU: the agent puts them back within milliseconds.", 8, Drift},
+		{"cpuset", "A server beside a pod that burns all CPUs: its annotation goes from none to share to exclusive while it runs, and its latency is measured.", 10, CPUSets},
 	}
 }
 

@@ -103,6 +103,7 @@ func TestManifests(t *testing.T) {
 		{name: "weighted", qos: model.Burstable, requestMilli: 100, shares: 8192},
 		{name: "plain", qos: model.Burstable, requestMilli: 100},
 		{name: "sure", qos: model.Guaranteed, requestMilli: 1000},
+		{name: "alone", qos: model.Guaranteed, requestMilli: 1000, cpus: model.CPUExclusive},
 	} {
 		k := kubelet{manifests: t.TempDir()}
 		if err := k.announce(p); err != nil {
@@ -119,6 +120,9 @@ func TestManifests(t *testing.T) {
 		got, ok := kube.Pod(&manifest, "")
 		if !ok || got.UID != p.uid() || got.QoS != p.qos || got.RequestMilli != p.requestMilli && p.qos == model.Burstable || got.Asks.Shares != p.shares || len(got.Asks.Notices) > 0 {
 			t.Errorf("%+v from\n%s", got, text)
+		}
+		if got.Asks.CPUs != p.cpus || p.cpus != "" && got.Containers[0].ID != p.hash() {
+			t.Errorf("asks for CPUs %q as container %q, from\n%s", got.Asks.CPUs, got.Containers[0].ID, text)
 		}
 		if !cgroup.ValidContainerID(p.hash()) {
 			t.Errorf("container id %q", p.hash())

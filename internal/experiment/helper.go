@@ -35,9 +35,14 @@ func RunHelper(args []string) error {
 	flags.Var(&procs, "procs", "cgroup.procs file of a cgroup to enter")
 	flags.Var(&files, "file", "outsider: FILE=VALUE to overwrite, and the value it should come back to")
 	number := flags.Int("number", 0, "burn: which of a pod's loops this is; it decides on which CPU")
-	parent := flags.Int("parent", 0, "burn, exec: pid of the process to end with")
-	length := flags.Duration("for", time.Second, "outsider: how long")
-	seed := flags.Uint64("seed", 1, "outsider: of the random numbers")
+	parent := flags.Int("parent", 0, "burn, exec, serve: pid of the process to end with")
+	roam := flags.Bool("roam", false, "burn: on any CPU that the cgroup allows")
+	length := flags.Duration("for", time.Second, "outsider, ask: how long")
+	seed := flags.Uint64("seed", 1, "outsider, ask: of the random numbers")
+	dir := flags.String("dir", "", "serve, ask: with the server's FIFOs")
+	cpu := flags.Int("cpu", 0, "ask: on which to run")
+	steps := flags.Int("steps", 1, "ask: of a request")
+	rate := flags.Float64("rate", 1, "ask: requests a second")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
@@ -48,7 +53,16 @@ func RunHelper(args []string) error {
 	}
 	switch args[0] {
 	case "burn":
-		return burn(*number, *parent)
+		if !*roam {
+			if err := stay(*number); err != nil {
+				return err
+			}
+		}
+		// A busy loop until the process is killed. It is the shell's, because a Go program cannot keep one thread busy and do
+		// nothing else: its runtime's own threads wake up a hundred times a second, and each time the kernel divides the group's
+		// weight anew among the CPUs. Measured with such load, two pods of 8192 and 16384 came out at 2.33 : 1; with this one, at
+		// 2.00 : 1.
+		return become([]string{"/bin/sh", "-c", "while :; do :; done"}, nil, *parent)
 	case "exec":
 		argv := flags.Args()
 		if len(argv) == 0 {
@@ -57,19 +71,18 @@ func RunHelper(args []string) error {
 		return become(argv, os.Environ(), *parent)
 	case "outsider":
 		return outsider(files, *length, *seed, os.Stdout)
+	case "serve":
+		return serve(*dir, *parent)
+	case "ask":
+		return ask(*dir, *cpu, *steps, *rate, *length, *seed, os.Stdout)
 	}
 	return fmt.Errorf("there is no helper %q", args[0])
 }
 
-// burn becomes a busy loop on one CPU, until the process is killed.
-//
-// The loop is the shell's, because a Go program cannot keep one thread busy and do nothing else: its runtime's own threads
-// wake up a hundred times a second, and each time the kernel divides the group's weight anew among the CPUs. Measured with
-// such load, two pods of 8192 and 16384 came out at 2.33 : 1; with this one, at 2.00 : 1.
-//
-// It never moves, and each CPU gets as many: what is measured shall be the weights, not the luck of the load balancer.
-func burn(number, parent int) error {
-	var allowed, only unix.CPUSet
+// stay puts a busy loop on one CPU, which it never leaves, each CPU as many: what is measured shall be the weights, not the
+// luck of the load balancer.
+func stay(number int) error {
+	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
 		return fmt.Errorf("asking which CPUs may be used: %w", err)
 	}
@@ -79,12 +92,18 @@ func burn(number, parent int) error {
 			cpus = append(cpus, cpu)
 		}
 	}
-	only.Set(cpus[number%len(cpus)])
-	runtime.LockOSThread() // a CPU is given to a thread, and become goes on with the same
+	return stayOn(cpus[number%len(cpus)])
+}
+
+// stayOn puts this thread on a CPU for good; it is locked to its goroutine, and become goes on with the same.
+func stayOn(cpu int) error {
+	var only unix.CPUSet
+	only.Set(cpu)
+	runtime.LockOSThread()
 	if err := unix.SchedSetaffinity(0, &only); err != nil {
-		return fmt.Errorf("staying on one CPU: %w", err)
+		return fmt.Errorf("staying on CPU %d: %w", cpu, err)
 	}
-	return become([]string{"/bin/sh", "-c", "while :; do :; done"}, nil, parent)
+	return nil
 }
 
 // become goes on as another program, which is killed when the parent ends. The kernel keeps this wish for each thread, and

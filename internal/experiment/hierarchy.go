@@ -107,7 +107,7 @@ func (l *lab) levels(p *pod, pods []*pod) []level {
 			if err := errors.Join(l.box.setWeight(k.dir(p), group), k.writeBurstable()); err != nil {
 				return err
 			}
-			if err := l.startAgent(); err != nil {
+			if err := l.startAgent(agentPod()); err != nil {
 				return err
 			}
 			return l.await(ctx, pods...)

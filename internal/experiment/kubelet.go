@@ -19,8 +19,10 @@ type pod struct {
 	name         string
 	qos          model.QoSClass
 	requestMilli int64
-	shares       int64 // that its annotation asks for; 0: it has none
-	threads      int   // of its load
+	shares       int64         // that its annotation asks for; 0: it has none
+	cpus         model.CPUMode // that its annotation asks for; "": it has none
+	threads      int           // of its load
+	roams        bool          // its load runs on any CPU that it may, and is not dealt out evenly
 }
 
 // uid returns a UID as an API server would give it, always the same for a name.
@@ -74,6 +76,7 @@ func (k *kubelet) announce(p *pod) error {
 	err := manifest.Execute(&text, map[string]any{
 		"Name": p.name, "UID": p.uid(), "Key": v1alpha1.AnnotationCPUShare, "Shares": p.shares, "CPU": p.requestMilli,
 		"Guaranteed": p.qos == model.Guaranteed, "Quota": v1alpha1.AnnotationCPUQuota,
+		"Manager": v1alpha1.AnnotationCPUManager, "CPUs": p.cpus, "ID": p.hash(),
 	})
 	if err != nil {
 		return fmt.Errorf("composing the manifest of pod %s: %w", p.name, err)
@@ -129,21 +132,26 @@ func (k *kubelet) write(dir string, shares int64) error {
 	return k.box.setWeight(dir, cgroup.ToRaw(k.box.mount.Version, model.Shares, model.Number(shares)))
 }
 
-// manifest is a Pod as anybody would write it, with the UID that an API server would have added. A Guaranteed pod is not
-// held to its limit: its node enforces none (the kubelet's cpuCFSQuota: false), so that only weights decide.
+// manifest is a Pod as anybody would write it, with the UID that an API server would have added. One that asks for CPUs also
+// has the container's id, which the kubelet would have added: CPUs are a container's, and that is its cgroup's name. A
+// Guaranteed pod is not held to its limit: its node enforces none (the kubelet's cpuCFSQuota: false), so that only weights
+// decide.
 var manifest = template.Must(template.New("pod").Parse(`apiVersion: v1
 kind: Pod
 metadata:
   name: {{.Name}}
   namespace: default
   uid: {{.UID}}
-{{- if or .Shares .Guaranteed}}
+{{- if or .Shares .Guaranteed .CPUs}}
   annotations:
 {{- if .Shares}}
     {{.Key}}: "{{.Shares}}"
 {{- end}}
 {{- if .Guaranteed}}
     {{.Quota}}: unlimited
+{{- end}}
+{{- if .CPUs}}
+    {{.Manager}}: {{.CPUs}}
 {{- end}}
 {{- end}}
 spec:
@@ -155,5 +163,11 @@ spec:
       limits: {cpu: {{.CPU}}m, memory: 64Mi}
 {{- else}}
       requests: {cpu: {{.CPU}}m}
+{{- end}}
+{{- if .CPUs}}
+status:
+  containerStatuses:
+  - name: main
+    containerID: containerd://{{.ID}}
 {{- end}}
 `))

@@ -36,7 +36,10 @@ type lab struct {
 }
 
 // newLab makes a sandbox with the directories of a node without pods.
-func newLab(name string, cfg Config) (_ *lab, err error) {
+func newLab(name string, cfg Config) (*lab, error) { return newLabIn(name, cfg, false) }
+
+// newLabIn makes a sandbox with the directories of a node without pods, in which CPU sets can be had if that is wanted.
+func newLabIn(name string, cfg Config, cpusets bool) (_ *lab, err error) {
 	l := &lab{cfg: cfg, name: name, helper: cfg.Helper}
 	if l.helper == "" {
 		if l.helper, err = os.Executable(); err != nil {
@@ -46,7 +49,7 @@ func newLab(name string, cfg Config) (_ *lab, err error) {
 	if l.agent, err = FindAgent(cfg.AgentPath); err != nil {
 		return nil, err
 	}
-	if l.box, err = openSandbox(cfg.root()); err != nil {
+	if l.box, err = openSandbox(cfg.root(), cpusets); err != nil {
 		return nil, err
 	}
 	l.kubelet = kubelet{box: l.box, milli: int64(runtime.NumCPU()) * 1000}
@@ -99,7 +102,7 @@ func (l *lab) prepare(ctx context.Context, pods ...*pod) error {
 		return err
 	}
 	l.tell(Progress{Doing: "starting the agent"})
-	if err := l.startAgent(); err != nil {
+	if err := l.startAgent(agentPod()); err != nil {
 		return err
 	}
 	if err := l.await(ctx, pods...); err != nil {
@@ -121,17 +124,23 @@ func (l *lab) create(pods ...*pod) error {
 	return nil
 }
 
-// startAgent runs the real agent in a pod of its own, as its DaemonSet does. Where there is a cluster the agent knows its
-// own pod by its UID and gives it this weight by itself. Here the annotation says the same, because its weight must be
-// counted in, or the pods beside it would not weigh what they ask for.
-func (l *lab) startAgent() error {
-	p := &pod{name: "agent", qos: model.Burstable, requestMilli: 10, shares: agentShares}
+// agentPod returns the agent's own pod. Where there is a cluster the agent knows it by its UID and gives it this weight by
+// itself. Here the annotation says the same, because its weight must be counted in, or the pods beside it would not weigh
+// what they ask for.
+func agentPod() *pod {
+	return &pod{name: "agent", qos: model.Burstable, requestMilli: 10, shares: agentShares}
+}
+
+// startAgent runs the real agent in a pod of its own, as its DaemonSet does.
+func (l *lab) startAgent(p *pod, more ...string) error {
 	if err := l.create(p); err != nil {
 		return err
 	}
-	_, err := l.start("the agent", l.kubelet.containerDir(p), "exec", "--",
-		l.agent, "--pods", l.kubelet.manifests, "--kubepods", l.kubelet.layout.Root, "--cgroup-root", l.cfg.root(),
-		"--run-dir", filepath.Join(l.dir, "run"), "--listen", "", "--local", "", "--kubelet", "")
+	args := []string{
+		"--", l.agent, "--pods", l.kubelet.manifests, "--kubepods", l.kubelet.layout.Root, "--cgroup-root", l.cfg.root(),
+		"--run-dir", filepath.Join(l.dir, "run"), "--listen", "", "--local", "", "--kubelet", "",
+	}
+	_, err := l.start("the agent", l.kubelet.containerDir(p), "exec", append(args, more...)...)
 	return err
 }
 
@@ -176,7 +185,11 @@ func (l *lab) load(ctx context.Context, pods ...*pod) error {
 // burn starts the load of one pod and waits until all of it is in the pod.
 func (l *lab) burn(ctx context.Context, p *pod) error {
 	for i := range p.threads {
-		if _, err := l.start("the load of pod "+p.name, l.kubelet.containerDir(p), "burn", "--number", fmt.Sprint(i)); err != nil {
+		args := []string{"--number", fmt.Sprint(i)}
+		if p.roams {
+			args = []string{"--roam"}
+		}
+		if _, err := l.start("the load of pod "+p.name, l.kubelet.containerDir(p), "burn", args...); err != nil {
 			return err
 		}
 	}

@@ -85,6 +85,14 @@ func (c hostCPU) stealSince(before hostCPU) float64 {
 	return 100 * float64(c.steal-before.steal) / float64(c.total-before.total)
 }
 
+// busySince returns how many CPUs did anything since an earlier reading, on average.
+func (c hostCPU) busySince(before hostCPU) float64 {
+	if c.total == before.total {
+		return 0
+	}
+	return float64(runtime.NumCPU()) * (1 - float64(c.idle-before.idle)/float64(c.total-before.total))
+}
+
 // loadAverage returns the load over the last minute, 0 if it cannot be read.
 func loadAverage() float64 {
 	content, err := os.ReadFile("/proc/loadavg")

@@ -19,6 +19,7 @@ type window struct {
 	length time.Duration
 	used   map[string]time.Duration // by pod
 	steal  float64                  // percent of the machine's CPU time
+	busy   float64                  // CPUs of the machine that did anything, on average
 }
 
 // read takes a reading. A pod that does not run yet has used nothing.
@@ -39,7 +40,7 @@ func (l *lab) read() (reading, error) {
 
 // since returns what was used after an earlier reading.
 func (r reading) since(before reading) window {
-	w := window{length: r.at.Sub(before.at), used: map[string]time.Duration{}, steal: r.host.stealSince(before.host)}
+	w := window{length: r.at.Sub(before.at), used: map[string]time.Duration{}, steal: r.host.stealSince(before.host), busy: r.host.busySince(before.host)}
 	for name, used := range r.used {
 		w.used[name] = used - before.used[name]
 	}
@@ -63,6 +64,9 @@ func (w window) share(name string) float64 {
 	}
 	return float64(w.used[name]) / float64(total)
 }
+
+// of is how many CPUs a pod had, on average.
+func (w window) of(name string) float64 { return float64(w.used[name]) / float64(w.length) }
 
 // cpus is how many CPUs the pods had, on average.
 func (w window) cpus() float64 { return float64(w.total()) / float64(w.length) }

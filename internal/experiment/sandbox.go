@@ -29,25 +29,27 @@ var ErrUnusable = errors.New("this host cannot run experiments")
 
 // Check says whether experiments can run on this host: nil, or an error that says why not and what to do.
 func Check(cgroupRoot string) error {
-	box, err := openSandbox(Config{CgroupRoot: cgroupRoot}.root())
+	box, err := openSandbox(Config{CgroupRoot: cgroupRoot}.root(), false)
 	if err != nil {
 		return err
 	}
 	return box.remove()
 }
 
-// sandbox is a cgroup of our own in the CPU hierarchy, and on v1 its twin in the hierarchy that counts CPU time. All
-// directories given to its methods are relative to the mount, as those of a [cgroup.Layout] are.
+// sandbox is a cgroup of our own in the CPU hierarchy, and on v1 its twins in the hierarchy that counts CPU time and, where
+// CPU sets are wanted, in that of the cpuset controller. All directories given to its methods are relative to the mount, as
+// those of a [cgroup.Layout] are.
 type sandbox struct {
 	mount   host.Mount
 	acct    string   // mount point of the hierarchy that counts CPU time; that of mount where they are one
+	cpusets bool     // they can be had in it
 	name    string   // of our cgroup
 	back    []string // cgroup.procs files that lead back to where this process came from
-	enabled bool     // we switched on the CPU controller below the root of cgroup v2
+	enabled []string // controllers that we switched on below the root of cgroup v2
 }
 
 // openSandbox removes what runs that were killed left behind, and makes our cgroup.
-func openSandbox(cgroupRoot string) (_ *sandbox, err error) {
+func openSandbox(cgroupRoot string, cpusets bool) (_ *sandbox, err error) {
 	mount, err := host.FindMount(cgroupRoot)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w; mount the cgroup file system, or say where it is with --cgroup-root", ErrUnusable, err)
@@ -55,14 +57,19 @@ func openSandbox(cgroupRoot string) (_ *sandbox, err error) {
 	if err := mayUse(os.Geteuid()); err != nil {
 		return nil, err
 	}
-	b := &sandbox{mount: mount, acct: mount.Path, name: prefix + strconv.Itoa(os.Getpid())}
+	if cpusets && mount.Cpusets == "" {
+		return nil, fmt.Errorf("%w: there is no cpuset controller at %s; mount its hierarchy, or on cgroup v2 see whether the kernel has it", ErrUnusable, cgroupRoot)
+	}
+	b := &sandbox{mount: mount, acct: mount.Path, cpusets: cpusets, name: prefix + strconv.Itoa(os.Getpid())}
 	if mount.Version == cgroup.V1 {
 		if b.acct, err = findAcct(cgroupRoot, mount.Path); err != nil {
 			return nil, err
 		}
 	}
-	for _, dir := range b.mounts() {
-		sweep(dir, removeTree)
+	for _, dir := range append(b.mounts(), mount.Cpusets) { // that of another experiment may have been killed
+		if dir != "" {
+			sweep(dir, removeTree)
+		}
 	}
 	for _, dir := range tempParents() {
 		sweep(dir, os.RemoveAll)
@@ -95,12 +102,19 @@ func findAcct(root, cpu string) (string, error) {
 	return "", fmt.Errorf("%w: CPU time of cgroups is not counted, there is no cpuacct hierarchy at %s; mount it", ErrUnusable, root)
 }
 
-// mounts returns the mount point of each hierarchy that our cgroups are in.
+// mounts returns the mount point of each hierarchy that our cgroups are in, in the order in which they are made there: as
+// runc does, with CPU sets first.
 func (b *sandbox) mounts() []string {
-	if b.acct == b.mount.Path {
-		return []string{b.acct}
+	var all []string
+	if b.cpusets {
+		all = append(all, b.mount.Cpusets)
 	}
-	return []string{b.mount.Path, b.acct}
+	for _, mount := range []string{b.mount.Path, b.acct} {
+		if !slices.Contains(all, mount) {
+			all = append(all, mount)
+		}
+	}
+	return all
 }
 
 // sweep removes what runs left behind that no longer live. The kernel refuses to remove a cgroup with a process in it, so
@@ -130,7 +144,7 @@ func tempParents() []string {
 	return parents
 }
 
-// mkdir makes a cgroup. On v2 its parent passes the CPU controller on from then on, so no process may be in the parent.
+// mkdir makes a cgroup. On v2 its parent passes the controllers on from then on, so no process may be in the parent.
 func (b *sandbox) mkdir(dir string) error {
 	if b.mount.Version == cgroup.V2 {
 		if err := b.passOn(filepath.Dir(dir)); err != nil {
@@ -141,37 +155,64 @@ func (b *sandbox) mkdir(dir string) error {
 		if err := os.Mkdir(filepath.Join(mount, dir), 0o755); err != nil {
 			return fmt.Errorf("making a cgroup: %w", err)
 		}
+		if b.mount.Version == cgroup.V1 && mount == b.mount.Cpusets {
+			if err := inherit(filepath.Join(mount, dir)); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
-// passOn makes a v2 cgroup give its children the CPU controller.
+// inherit gives a v1 cgroup the CPUs and memory nodes of its parent, as runc does: without any, no process can enter it.
+func inherit(dir string) error {
+	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
+		list, err := os.ReadFile(filepath.Join(filepath.Dir(dir), name))
+		if err == nil {
+			err = writeFile(filepath.Join(dir, name), string(list))
+		}
+		if err != nil {
+			return fmt.Errorf("giving a cgroup the CPUs of its parent: %w", err)
+		}
+	}
+	return nil
+}
+
+// passOn makes a v2 cgroup give its children the controllers.
 func (b *sandbox) passOn(dir string) error {
 	file := filepath.Join(b.mount.Path, dir, "cgroup.subtree_control")
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("reading which controllers are passed on: %w", err)
 	}
-	if slices.Contains(strings.Fields(string(content)), "cpu") {
-		return nil
+	wanted := []string{"cpu"}
+	if b.cpusets {
+		wanted = append(wanted, "cpuset")
 	}
-	if err := writeFile(file, "+cpu"); err != nil {
-		return fmt.Errorf("passing on the CPU controller: %w", err)
+	for _, name := range wanted {
+		if slices.Contains(strings.Fields(string(content)), name) {
+			continue
+		}
+		if err := writeFile(file, "+"+name); err != nil {
+			return fmt.Errorf("passing on the controller %s: %w", name, err)
+		}
+		if dir == "." {
+			b.enabled = append(b.enabled, name)
+		}
 	}
-	b.enabled = b.enabled || dir == "."
 	return nil
 }
 
-// remove takes away every cgroup of ours, once the last process in it is gone, and passes on the CPU controller no more
-// than before.
+// remove takes away every cgroup of ours, once the last process in it is gone, and passes on no more controllers than
+// before.
 func (b *sandbox) remove() error {
 	errs := []error{b.stepBack()}
 	for _, mount := range b.mounts() {
 		errs = append(errs, removeTree(filepath.Join(mount, b.name)))
 	}
-	if b.enabled {
-		if err := writeFile(filepath.Join(b.mount.Path, "cgroup.subtree_control"), "-cpu"); err != nil && !errors.Is(err, unix.EBUSY) {
-			errs = append(errs, fmt.Errorf("passing on the CPU controller no more: %w", err)) // EBUSY: somebody else uses it now
+	for _, name := range b.enabled {
+		if err := writeFile(filepath.Join(b.mount.Path, "cgroup.subtree_control"), "-"+name); err != nil && !errors.Is(err, unix.EBUSY) {
+			errs = append(errs, fmt.Errorf("passing on the controller %s no more: %w", name, err)) // EBUSY: somebody else uses it now
 		}
 	}
 	return errors.Join(errs...)

@@ -1,10 +1,16 @@
 package chart
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
-// Bars compares percentages, each with what it should be in theory.
+// Bars compares values, each with what it should be in theory or is measured against.
 type Bars struct {
 	Title, Desc string
+	Caption     string // what the values are, for those who see the picture only; "": none
+	Unit        string // of the values; "": percent
+	Mark        string // what Theory is; "": theory
 	Bars        []Bar
 }
 
@@ -12,24 +18,29 @@ type Bars struct {
 type Bar struct {
 	Label  string
 	Note   string  // below the label; "": none
-	Value  float64 // percent
-	Theory float64 // percent
-	Strong bool    // it is the one to look at
+	Value  float64 // not negative, as Theory
+	Theory float64
+	Strong bool // it is the one to look at
 }
 
 func (b Bars) draw() *canvas {
 	const top, row, thick, right = 34, 50, 26, 84
 	left := 0.0
 	for _, bar := range b.Bars {
-		left = max(left, textWidth(bar.Label), 0.9*textWidth(bar.Note))
+		label := 1.1 * textWidth(bar.Label)
+		if bar.Strong {
+			label = 1.25 * textWidth(bar.Label)
+		}
+		left = max(left, label, textWidth(bar.Note))
 	}
 	left += 18
 	bottom := float64(top + row*len(b.Bars))
 	c := &canvas{title: b.Title, desc: b.Desc, height: bottom + 26}
-	x := func(percent float64) float64 { return left + percent/100*(width-right-left) }
-	for p := 0.0; p <= 100; p += 25 {
-		c.line("grid", x(p), top-4, x(p), bottom)
-		c.text("soft small", "middle", x(p), bottom+17, fmt.Sprintf("%.0f %%", p))
+	end, tick := b.axis()
+	x := func(v float64) float64 { return left + v/end*(width-right-left) }
+	for i := 0.0; i*tick < end+tick/2; i++ {
+		c.line("grid", x(i*tick), top-4, x(i*tick), bottom)
+		c.text("soft small", "middle", x(i*tick), bottom+17, fmt.Sprintf("%.4g %s", i*tick, b.unit()))
 	}
 	for i, bar := range b.Bars {
 		y := top + float64(row*i) + (row-thick)/2
@@ -45,9 +56,49 @@ func (b Bars) draw() *canvas {
 		c.text(text, "end", left-12, labelY, bar.Label)
 		c.rect(class, x(0), y, x(bar.Value)-x(0), thick)
 		c.line("mark", x(bar.Theory), y-5, x(bar.Theory), y+thick+5)
-		c.text(text, "start", max(x(bar.Value), x(bar.Theory))+9, y+thick/2+4.5, fmt.Sprintf("%.1f %%", bar.Value))
-		c.describe("%s: %.1f %%, theory %.1f %%.", bar.Label, bar.Value, bar.Theory)
+		c.text(text, "start", max(x(bar.Value), x(bar.Theory))+9, y+thick/2+4.5, b.text(bar.Value))
+		c.describe("%s: %s, %s %s.", bar.Label, b.text(bar.Value), b.mark(), b.text(bar.Theory))
 	}
-	c.legend("mark", "theory")
+	if b.Caption != "" {
+		c.text("soft small", "start", left, 18, b.Caption)
+	}
+	c.legend("mark", b.mark())
 	return c
+}
+
+// axis returns where the axis ends, which for percentages is 100 if none is greater, and the distance of its ticks.
+func (b Bars) axis() (end, tick float64) {
+	most := 0.0
+	for _, bar := range b.Bars {
+		most = max(most, bar.Value, bar.Theory)
+	}
+	switch {
+	case b.Unit == "" && most <= 100:
+		return 100, 25
+	case most == 0:
+		return 1, 1
+	}
+	tick = niceStep(1.2 * most) // four to seven of them
+	return tick * math.Ceil(most/tick), tick
+}
+
+func (b Bars) unit() string {
+	if b.Unit == "" {
+		return "%"
+	}
+	return b.Unit
+}
+
+func (b Bars) mark() string {
+	if b.Mark == "" {
+		return "theory"
+	}
+	return b.Mark
+}
+
+func (b Bars) text(v float64) string {
+	if b.Unit == "" {
+		return fmt.Sprintf("%.1f %%", v)
+	}
+	return fmt.Sprintf("%.2f %s", v, b.Unit)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,10 @@ func charts() map[string]Chart {
 			{Label: `"quoted"`, Note: "<note>", Value: 33.3, Theory: 33, Strong: true}, {Label: "all", Value: 100, Theory: 100},
 		}},
 		"no bars": Bars{Title: "t", Desc: "d"},
+		"bars with a unit": Bars{Title: "t", Desc: "d", Caption: "<p99>", Unit: "ms", Mark: "alone", Bars: []Bar{
+			{Label: "a", Value: 7.31, Theory: 2}, {Label: "b", Value: 0},
+		}},
+		"no bars with a unit": Bars{Title: "t", Desc: "d", Unit: "ms"},
 		"lines": Lines{Title: "t", Desc: "d", Mark: 1, MarkLabel: "&", Lines: []Line{
 			{Name: "<a>", Values: []float64{0, 90, 91}, Theory: 89, Strong: true}, {Name: "b", Values: []float64{50, 3, 3}, Theory: 4}, {Name: "none"},
 		}},
@@ -50,6 +55,36 @@ func TestWellFormed(t *testing.T) {
 					t.Errorf("%s, %s has %s in it", name, kind, bad)
 				}
 			}
+		}
+	}
+}
+
+// No bar and no mark may reach beyond the axis.
+func TestAxis(t *testing.T) {
+	for _, tc := range []struct {
+		unit      string
+		values    []float64
+		end, tick float64
+	}{
+		{"", nil, 100, 25},
+		{"", []float64{33, 100}, 100, 25},
+		{"", []float64{101.4, 100}, 120, 20},
+		{"ms", nil, 1, 1},
+		{"ms", []float64{0.3, 0.04}, 0.3, 0.05},
+		{"ms", []float64{7.31, 2}, 8, 2},
+		{"ms", []float64{2, 4000}, 4000, 1000},
+	} {
+		b := Bars{Unit: tc.unit}
+		for i, v := range tc.values {
+			if i%2 == 0 {
+				b.Bars = append(b.Bars, Bar{Value: v})
+			} else {
+				b.Bars = append(b.Bars, Bar{Theory: v})
+			}
+		}
+		end, tick := b.axis()
+		if math.Abs(end-tc.end) > 1e-9 || math.Abs(tick-tc.tick) > 1e-9 {
+			t.Errorf("%v %s: to %v by %v, not to %v by %v", tc.values, tc.unit, end, tick, tc.end, tc.tick)
 		}
 	}
 }
