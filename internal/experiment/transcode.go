@@ -76,7 +76,8 @@ func (t *Transcodes) Result() Result {
 	}
 	r.Table.Head = []string{"jobs", "annotated", "number", "time / media s", "fastest", "slowest", "CPU time / media s"}
 	bars := chart.Bars{
-		Title: "Time per second of media", Desc: "Bars: mean of the jobs of each kind, where that of the jobs without a weight is 100 %. Marks: theory.",
+		Title: "Time per second of media", Caption: "time per second of media; 100 %: jobs without a weight",
+		Desc: "Bars: mean of the jobs of each kind, where that of the jobs without a weight is 100 %. Marks: theory.",
 	}
 	for _, k := range []struct {
 		kind
