@@ -27,6 +27,13 @@ type request struct {
 	room    []int  // free CPUs, by node
 }
 
+// Take chooses n of the free CPUs of a machine for somebody who has none yet. They touch as few NUMA nodes, then sockets,
+// then cores, then cache domains as can be; with [model.PlaceSpread], as many cores. It is false if there are not so many or,
+// with [model.PlaceCores], not as many in whole cores.
+func Take(t *model.Topology, free model.CPUSet, n int, how model.CPUPlacement) (model.CPUSet, bool) {
+	return newMachine(t).take(free, model.CPUSet{}, n, how)
+}
+
 // take chooses n of the free CPUs, such that they and those near, which are held already, touch as few NUMA nodes, then
 // sockets, then cores, then cache domains as can be; with PlaceSpread, as many cores. Among equals it takes what leaves
 // whole sockets, nodes, caches and cores to others, then the lowest numbers. It is false if there are not so many CPUs or,
