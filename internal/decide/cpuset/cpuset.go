@@ -63,7 +63,7 @@ func Decide(n *model.Node, state State) (Result, State) {
 	if !state.Active(n.Pods) {
 		return Result{}, State{Known: true}
 	}
-	r := &round{n: n, state: State{Known: true, Moves: state.recent(n.Now)}}
+	r := &round{n: n, state: State{Known: true, Held: make([]Held, 0, len(state.Held)+2), Moves: state.recent(n.Now)}}
 	if n.Tree.NoCpusets || n.Topology == nil {
 		return r.nowhere(), state
 	}
@@ -72,6 +72,7 @@ func Decide(n *model.Node, state State) (Result, State) {
 	waiting := r.keep(claims)
 	r.give(waiting)
 	r.breathe(claims)
+	r.result.Conditions = slices.Grow(r.result.Conditions, len(claims))
 	for _, c := range claims {
 		r.conclude(c)
 	}
@@ -333,6 +334,9 @@ func (r *round) serve(c *claim) ([]Held, model.Reason) {
 
 // breathe takes exclusive CPUs back, from the youngest pod first, should none be left for the others: CPUs went offline.
 func (r *round) breathe(claims []*claim) {
+	if !r.pool.Minus(r.exclusive).Empty() {
+		return
+	}
 	byAge := slices.Clone(claims)
 	slices.SortFunc(byAge, func(a, b *claim) int {
 		return cmp.Or(b.pod.Created.Compare(a.pod.Created), strings.Compare(b.pod.UID, a.pod.UID))

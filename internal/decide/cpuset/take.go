@@ -64,6 +64,7 @@ func (m *machine) take(free, near model.CPUSet, n int, how model.CPUPlacement) (
 		}
 	}
 	slices.SortStableFunc(others, func(a, b int) int { return r.room[b] - r.room[a] })
+	socketChoices := m.socketChoices()
 	var best *choice
 	try := func(nodes []int) {
 		if have+sumOf(r.room, nodes) < n {
@@ -71,7 +72,7 @@ func (m *machine) take(free, near model.CPUSet, n int, how model.CPUPlacement) (
 		}
 		nodes = append(slices.Clone(held), nodes...)
 		slices.Sort(nodes)
-		for _, sockets := range r.socketChoices() {
+		for _, sockets := range socketChoices {
 			c, ok := r.choose(nodes, sockets)
 			if ok && (best == nil || slices.Compare(c.cost[:], best.cost[:]) < 0) {
 				best = &c
@@ -107,13 +108,13 @@ func (r *request) count(node int, near *model.CPUSet) (touched bool) {
 
 // socketChoices returns the sets of sockets to try in a set of NUMA nodes. Mostly the nodes say which sockets they are;
 // only where a node spans sockets it is worth trying to do with some of them. nil stands for all.
-func (r *request) socketChoices() [][]int {
-	if !r.m.wide || choices(len(r.m.sockets), len(r.m.sockets)/2) > mostChoices {
+func (m *machine) socketChoices() [][]int {
+	if !m.wide || choices(len(m.sockets), len(m.sockets)/2) > mostChoices {
 		return [][]int{nil}
 	}
 	all := [][]int{nil}
-	for k := 1; k < len(r.m.sockets); k++ {
-		subsets(r.m.sockets, k, func(sockets []int) { all = append(all, slices.Clone(sockets)) })
+	for k := 1; k < len(m.sockets); k++ {
+		subsets(m.sockets, k, func(sockets []int) { all = append(all, slices.Clone(sockets)) })
 	}
 	return all
 }
@@ -307,22 +308,23 @@ func (p *pick) useCores(size, n int) {
 
 // takeCores takes up to n of the cores that may be taken.
 func (p *pick) takeCores(n int, may func(core int) bool, take func(cell, core int)) {
+	counts := make([]int, len(p.m.cells))
+	p.each(func(cell, core int) {
+		if may(core) {
+			counts[cell]++
+		}
+	})
 	for n > 0 {
-		best, has := -1, 0
+		best := -1
 		p.eachCell(func(cell int) {
-			count := 0
-			for core := p.m.cells[cell].from; core < p.m.cells[cell].to; core++ {
-				if may(core) {
-					count++
-				}
-			}
-			if count > 0 && (best < 0 || p.fits(cell, count, best, has, n)) {
-				best, has = cell, count
+			if counts[cell] > 0 && (best < 0 || p.fits(cell, counts[cell], best, counts[best], n)) {
+				best = cell
 			}
 		})
 		if best < 0 {
 			return
 		}
+		counts[best] = 0
 		for core := p.m.cells[best].from; core < p.m.cells[best].to && n > 0; core++ {
 			if may(core) {
 				take(best, core)
@@ -350,10 +352,9 @@ func (p *pick) fits(cell, count, other, has, n int) bool {
 // wholeCores takes cores whole, and reports whether their sizes add up. Only on machines whose cores have different numbers
 // of threads may fewer of the large ones be needed than there are.
 func (p *pick) wholeCores() bool {
-	const largest = 9
-	var counts [largest]int
-	p.each(func(_, core int) { counts[min(p.size[core], largest-1)]++ })
-	var use [largest]int
+	largest := p.threadsMost()
+	counts, use := make([]int, largest+1), make([]int, largest+1)
+	p.each(func(_, core int) { counts[p.size[core]]++ })
 	var fill func(size, left int) bool
 	fill = func(size, left int) bool {
 		if left == 0 || size == 0 {
@@ -366,10 +367,10 @@ func (p *pick) wholeCores() bool {
 		}
 		return false
 	}
-	if !fill(largest-1, p.left) {
+	if !fill(largest, p.left) {
 		return false
 	}
-	for size := largest - 1; size > 0; size-- {
+	for size := largest; size > 0; size-- {
 		p.useCores(size, use[size])
 	}
 	return true

@@ -167,6 +167,15 @@ func TestTake(t *testing.T) {
 			t.Errorf("%d of %s, %s: %s", c.n, c.free, c.how, got)
 		}
 	}
+	wide := &model.Topology{} // two cores of sixteen threads, as the lists of a virtual machine may have it
+	for id := range 32 {
+		wide.CPUs = append(wide.CPUs, model.CPU{ID: id, Core: id / 16})
+	}
+	for n, want := range map[int]string{8: "", 16: "0-15", 32: "0-31"} {
+		if got, ok := Take(wide, wide.Online(), n, model.PlaceCores); ok != (want != "") || got.String() != want {
+			t.Errorf("%d in whole cores of sixteen: %s, %v; want %q", n, got, ok, want)
+		}
+	}
 	held, _ := model.ParseCPUs("0-5,16")
 	if kept := m.shed(held, 4, ""); kept.String() != "0-3" {
 		t.Errorf("of %s are kept %s", held, kept)
