@@ -263,11 +263,11 @@ func (p *pick) pack() {
 	}
 }
 
-// best returns the core, of those that are touched already or of those that are not, on which what is left fits best: the
-// one with the least free CPUs that are enough, in a cell that is touched already if there is one. Of touched cores it
-// returns, if none has enough, the one with the most.
+// best returns the core, of those that are touched already or of those that are not, on which what is left fits best: in a
+// cell that is touched already if there is one, and there the one with the least free CPUs that are enough. Of touched cores
+// it returns, if none has enough, the one with the most.
 func (p *pick) best(touched bool) (bestCell, bestCore int, ok bool) {
-	better := func(size, than int) bool {
+	fitsBetter := func(size, than int) bool {
 		switch enough, was := size >= p.left, than >= p.left; {
 		case enough != was:
 			return enough
@@ -282,7 +282,11 @@ func (p *pick) best(touched bool) (bestCell, bestCore int, ok bool) {
 		if size == 0 || p.touched[core] != touched || !touched && size < p.left {
 			return
 		}
-		if !ok || better(size, p.size[bestCore]) || size == p.size[bestCore] && p.cells[cell] && !p.cells[bestCell] {
+		better := fitsBetter(size, p.size[bestCore])
+		if p.cells[cell] != p.cells[bestCell] {
+			better = p.cells[cell]
+		}
+		if !ok || better {
 			bestCell, bestCore, ok = cell, core, true
 		}
 	})

@@ -142,6 +142,7 @@ func TestTake(t *testing.T) {
 		{"the socket that is begun already", "0-15,24-31", "", 8, "", "24-31"},
 		{"one node, though its cores are broken", "0,2,4,6,8-9,16-17", "", 4, "", "0,2,4,6"},
 		{"two nodes of one socket", "0-7,16-31", "", 12, "", "16-27"},
+		{"the last one in the same cache, though that breaks a core", "2,4-7", "", 3, "", "4-6"},
 		{"the sibling of what is held", "0-7,9-31", "8", 1, "", "9"},
 		{"the cache of what is held", "0-9,12-15", "10-11", 2, "", "8-9"},
 		{"as many cores as there are in one node", "0-31", "", 4, model.PlaceSpread, "0,2,4,6"},
