@@ -42,7 +42,7 @@ func TestCPUs(t *testing.T) {
 					}
 					steps := min(300, 12000/len(machine.CPUs))
 					if os.Getenv("WATERLINE_SOAK") != "" {
-						steps *= 50
+						steps *= 20
 					}
 					c.sequence(rand.New(rand.NewPCG(1, uint64(len(machine.CPUs)))), steps)
 					sum.add(&c.sum)
