@@ -3,6 +3,9 @@
 #   ./update-modules.sh v1.36.3
 # k8s.io/kubernetes cannot be required without them: its go.mod asks for v0.0.0 of each staging module and replaces
 # those with folders of its own tree, which do not exist outside of it. Running it twice changes nothing.
+#
+# Waterline itself is required by its folder, for the tests in reference/. So whatever it requires is at least as new here:
+# after an update there, run this again.
 set -eu
 cd "$(dirname "$0")"
 release=${1:-$(go list -m -f '{{.Version}}' k8s.io/kubernetes)}

@@ -67,13 +67,14 @@ func ParseCPUs(list string) (CPUSet, error) {
 
 // String returns the set as the kernel writes it, such as "0-3,8"; "" for the empty set.
 func (s CPUSet) String() string {
-	var b []byte
+	var buffer [64]byte
+	b := buffer[:0]
 	for id := s.next(0); id >= 0; {
 		last := id
 		for s.Has(last + 1) {
 			last++
 		}
-		if b != nil {
+		if len(b) > 0 {
 			b = append(b, ',')
 		}
 		b = strconv.AppendInt(b, int64(id), 10)

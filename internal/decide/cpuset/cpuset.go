@@ -66,7 +66,7 @@ type round struct {
 
 // Decide gives every pod that asks for CPUs of its own some, as far as there are, and tells the others where to run.
 func Decide(n *model.Node, p *model.Policy, state State) (Result, State) {
-	r := &round{n: n, p: p, state: State{Known: true, Moves: state.recent(n.Now)}}
+	r := &round{n: n, p: p, state: State{Known: true, Held: make([]Held, 0, len(state.Held)+2), Moves: state.recent(n.Now)}}
 	r.reportBad()
 	if !state.Active(n.Pods, p) {
 		return r.result, State{Known: true}
@@ -79,6 +79,7 @@ func Decide(n *model.Node, p *model.Policy, state State) (Result, State) {
 	waiting := r.keep(claims)
 	r.give(waiting)
 	r.breathe(claims)
+	r.result.Conditions = slices.Grow(r.result.Conditions, len(claims))
 	for _, c := range claims {
 		r.conclude(c)
 	}
@@ -353,6 +354,9 @@ func (r *round) serve(c *claim) ([]Held, model.Reason) {
 
 // breathe takes exclusive CPUs back, from the youngest pod first, should none be left for the others: CPUs went offline.
 func (r *round) breathe(claims []*claim) {
+	if !r.pool.Minus(r.exclusive).Empty() {
+		return
+	}
 	byAge := slices.Clone(claims)
 	slices.SortFunc(byAge, func(a, b *claim) int {
 		return cmp.Or(b.pod.Created.Compare(a.pod.Created), strings.Compare(b.pod.UID, a.pod.UID))

@@ -23,10 +23,27 @@ type machine struct {
 type span struct{ from, to int }
 
 func newMachine(t *model.Topology) *machine {
-	m := &machine{threads: slices.Clone(t.CPUs)}
-	slices.SortFunc(m.threads, func(a, b model.CPU) int {
-		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Socket, b.Socket), cmp.Compare(a.L3, b.L3), cmp.Compare(a.Core, b.Core), cmp.Compare(a.ID, b.ID))
+	order := make([]*model.CPU, len(t.CPUs))
+	for i := range t.CPUs {
+		order[i] = &t.CPUs[i]
+	}
+	slices.SortFunc(order, func(a, b *model.CPU) int {
+		switch { // cmp.Or would look at everything, and this is done some thousand times a round
+		case a.Node != b.Node:
+			return a.Node - b.Node
+		case a.Socket != b.Socket:
+			return a.Socket - b.Socket
+		case a.L3 != b.L3:
+			return a.L3 - b.L3
+		case a.Core != b.Core:
+			return a.Core - b.Core
+		}
+		return a.ID - b.ID
 	})
+	m := &machine{threads: make([]model.CPU, len(order))}
+	for i, c := range order {
+		m.threads[i] = *c
+	}
 	for i := range m.threads {
 		a := &m.threads[i]
 		var node, cell, core bool // begins with this thread

@@ -3,6 +3,7 @@ package cpuset
 import (
 	"path"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
@@ -15,16 +16,20 @@ func Of(plan *model.CPUPlan, pod *model.Pod, container string) model.CPUSet {
 	if pod == nil {
 		return plan.Shared
 	}
-	own := ownedBy(plan, pod.UID)
-	var union model.CPUSet
-	for _, o := range own {
-		if o.Container == "" || o.Container == container {
-			return o.CPUs
-		}
-		union = union.Or(o.CPUs)
-	}
+	return of(plan, ownedBy(plan, pod.UID), pod, container)
+}
+
+// of is [Of] for a pod whose part of plan.Own is known.
+func of(plan *model.CPUPlan, own []model.OwnCPUs, pod *model.Pod, container string) model.CPUSet {
 	if len(own) == 0 {
 		return plan.Shared
+	}
+	var union model.CPUSet
+	for i := range own {
+		if o := &own[i]; o.Container == "" || o.Container == container {
+			return o.CPUs
+		}
+		union = union.Or(own[i].CPUs)
 	}
 	for i := range pod.Containers {
 		if c := &pod.Containers[i]; c.Name == container && !c.Init {
@@ -36,9 +41,10 @@ func Of(plan *model.CPUPlan, pod *model.Pod, container string) model.CPUSet {
 
 // ownedBy returns the part of plan.Own that is a pod's.
 func ownedBy(plan *model.CPUPlan, uid string) []model.OwnCPUs {
-	from, found := slices.BinarySearchFunc(plan.Own, uid, func(o model.OwnCPUs, uid string) int { return strings.Compare(o.UID, uid) })
+	from := sort.Search(len(plan.Own), func(i int) bool { return plan.Own[i].UID >= uid })
 	to := from
-	for ; found && to < len(plan.Own) && plan.Own[to].UID == uid; to++ {
+	for to < len(plan.Own) && plan.Own[to].UID == uid {
+		to++
 	}
 	return plan.Own[from:to]
 }
@@ -51,7 +57,7 @@ func ownedBy(plan *model.CPUPlan, uid string) []model.OwnCPUs {
 // start. The QoS classes are told too, so that a pod that is new is bound before its own cgroup is found.
 func (r *round) settle() {
 	shared := r.pool.Minus(r.exclusive)
-	plan := &model.CPUPlan{Node: r.online, Reserved: r.reserved, Exclusive: r.exclusive, Shared: shared}
+	plan := &model.CPUPlan{Node: r.online, Reserved: r.reserved, Exclusive: r.exclusive, Shared: shared, Own: make([]model.OwnCPUs, 0, len(r.state.Held))}
 	for _, h := range r.state.Held {
 		if h.Mode == model.CPUShare {
 			plan.Share = plan.Share.Or(h.CPUs)
@@ -69,6 +75,7 @@ func (r *round) settle() {
 			{Name: "exclusive", Value: int64(r.exclusive.Len()), Unit: model.UnitCPUs},
 		}},
 	}
+	r.result.Settings = make([]model.Setting, 0, groups(&r.n.Tree))
 	narrow := shared != r.online // otherwise everybody may run everywhere, as without us
 	var classes [3]model.CPUSet
 	if w.v2 && narrow {
@@ -97,6 +104,18 @@ func (r *round) settle() {
 			w.set(group.Dir, w.shared, w.why)
 		}
 	}
+}
+
+// groups returns how many cgroups there are to tell something at most.
+func groups(tree *model.Tree) int {
+	n := 0
+	if tree.V2 {
+		n += 2 + len(tree.Pods) // classes and pods
+	}
+	for _, group := range tree.Pods {
+		n += len(group.Containers)
+	}
+	return n
 }
 
 // classes tells the QoS classes on v2 to keep off the CPUs that pods outside of them have alone, and returns where pods of
@@ -142,7 +161,7 @@ func (w *writer) pod(pod *model.Pod, group model.PodGroup, own []model.OwnCPUs) 
 		all = all.Or(o.CPUs)
 	}
 	for _, name := range group.Containers {
-		set := Of(w.plan, pod, containerOf(pod, name))
+		set := of(w.plan, own, pod, containerOf(pod, name))
 		w.set(group.Dir+"/"+name, model.List(set), w.reason(own, set))
 		if w.v2 {
 			all = all.Or(set)
@@ -177,39 +196,44 @@ func containerOf(pod *model.Pod, name string) string {
 
 // localMemory decides from which NUMA nodes the memory of new containers comes, for the pods that ask for it.
 func (r *round) localMemory(plan *model.CPUPlan) {
-	memory := map[int]int64{}
+	for _, pod := range r.n.Pods {
+		if !pod.Asks.LocalMemory {
+			continue
+		}
+		own := ownedBy(plan, pod.UID)
+		for i := range own {
+			o := &own[i]
+			limit := pod.MemoryLimit
+			for k := range pod.Containers {
+				if pod.Containers[k].Name == o.Container {
+					limit = pod.Containers[k].MemoryLimit
+				}
+			}
+			nodes, there := r.memoryOf(o.CPUs)
+			if limit <= 0 || limit > there {
+				r.notice(pod, model.Reason{Code: model.MemoryTooLarge, Operands: []model.Operand{
+					{Name: "limit", Value: limit, Unit: model.UnitBytes}, {Name: "nodes", Value: there, Unit: model.UnitBytes},
+				}, Fix: "set a memory limit that the NUMA nodes " + nodes.String() + " have"})
+				continue
+			}
+			o.Memory = nodes
+		}
+	}
+}
+
+// memoryOf returns the NUMA nodes of CPUs, and the memory that these have together.
+func (r *round) memoryOf(cpus model.CPUSet) (nodes model.CPUSet, memory int64) {
+	for i := range r.n.Topology.CPUs {
+		if cpu := &r.n.Topology.CPUs[i]; cpus.Has(cpu.ID) {
+			nodes.Add(cpu.Node)
+		}
+	}
 	for _, node := range r.n.Topology.Nodes {
-		memory[node.ID] = node.Memory
+		if nodes.Has(node.ID) {
+			memory += node.Memory
+		}
 	}
-	for i := range plan.Own {
-		o := &plan.Own[i]
-		j, found := slices.BinarySearchFunc(r.n.Pods, o.UID, func(p *model.Pod, uid string) int { return strings.Compare(p.UID, uid) })
-		if !found || !r.n.Pods[j].Asks.LocalMemory {
-			continue
-		}
-		pod := r.n.Pods[j]
-		limit := pod.MemoryLimit
-		for k := range pod.Containers {
-			if pod.Containers[k].Name == o.Container {
-				limit = pod.Containers[k].MemoryLimit
-			}
-		}
-		var nodes model.CPUSet
-		var there int64
-		for k := range r.n.Topology.CPUs {
-			if cpu := &r.n.Topology.CPUs[k]; o.CPUs.Has(cpu.ID) && !nodes.Has(cpu.Node) {
-				nodes.Add(cpu.Node)
-				there += memory[cpu.Node]
-			}
-		}
-		if limit <= 0 || limit > there {
-			r.notice(pod, model.Reason{Code: model.MemoryTooLarge, Operands: []model.Operand{
-				{Name: "limit", Value: limit, Unit: model.UnitBytes}, {Name: "nodes", Value: there, Unit: model.UnitBytes},
-			}, Fix: "set a memory limit that the NUMA nodes " + nodes.String() + " have"})
-			continue
-		}
-		o.Memory = nodes
-	}
+	return nodes, memory
 }
 
 // wait leaves the pod's condition as it is: what it says will be known in a moment.

@@ -3,6 +3,7 @@ package cpuset
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -38,7 +39,7 @@ func compareHeld(a, b Held) int {
 
 // of returns the CPUs that a pod holds, a part of s.Held.
 func (s *State) of(uid string) []Held {
-	from, _ := slices.BinarySearchFunc(s.Held, uid, func(h Held, uid string) int { return strings.Compare(h.UID, uid) })
+	from := sort.Search(len(s.Held), func(i int) bool { return s.Held[i].UID >= uid })
 	to := from
 	for to < len(s.Held) && s.Held[to].UID == uid {
 		to++

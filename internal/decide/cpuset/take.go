@@ -12,7 +12,7 @@ const mostChoices = 128
 // choice is a way to take CPUs, and what it is worth together with the CPUs that are held already. Less is better.
 type choice struct {
 	cpus model.CPUSet
-	cost [5]int // sockets, cores, cache domains; free CPUs of the sockets, of the nodes: the fuller, the better they fit
+	cost [5]int // cores, sockets, cache domains; free CPUs of the sockets, of the nodes: the fuller, the better they fit
 }
 
 // request is what [machine.take] is asked for, counted out for each core and cell.
@@ -27,8 +27,15 @@ type request struct {
 	room    []int  // free CPUs, by node
 }
 
+// Take chooses n of the free CPUs of a machine for somebody who has none yet. They touch as few NUMA nodes, then cores,
+// then sockets, then cache domains as can be; with [model.PlaceSpread], as many cores. It is false if there are not so many or,
+// with [model.PlaceCores], not as many in whole cores.
+func Take(t *model.Topology, free model.CPUSet, n int, how model.CPUPlacement) (model.CPUSet, bool) {
+	return newMachine(t).take(free, model.CPUSet{}, n, how)
+}
+
 // take chooses n of the free CPUs, such that they and those near, which are held already, touch as few NUMA nodes, then
-// sockets, then cores, then cache domains as can be; with PlaceSpread, as many cores. Among equals it takes what leaves
+// cores, then sockets, then cache domains as can be; with PlaceSpread, as many cores. Among equals it takes what leaves
 // whole sockets, nodes, caches and cores to others, then the lowest numbers. It is false if there are not so many CPUs or,
 // with PlaceCores, not as many in whole cores.
 //
@@ -57,6 +64,7 @@ func (m *machine) take(free, near model.CPUSet, n int, how model.CPUPlacement) (
 		}
 	}
 	slices.SortStableFunc(others, func(a, b int) int { return r.room[b] - r.room[a] })
+	socketChoices := m.socketChoices()
 	var best *choice
 	try := func(nodes []int) {
 		if have+sumOf(r.room, nodes) < n {
@@ -64,7 +72,7 @@ func (m *machine) take(free, near model.CPUSet, n int, how model.CPUPlacement) (
 		}
 		nodes = append(slices.Clone(held), nodes...)
 		slices.Sort(nodes)
-		for _, sockets := range r.socketChoices() {
+		for _, sockets := range socketChoices {
 			c, ok := r.choose(nodes, sockets)
 			if ok && (best == nil || slices.Compare(c.cost[:], best.cost[:]) < 0) {
 				best = &c
@@ -100,13 +108,13 @@ func (r *request) count(node int, near *model.CPUSet) (touched bool) {
 
 // socketChoices returns the sets of sockets to try in a set of NUMA nodes. Mostly the nodes say which sockets they are;
 // only where a node spans sockets it is worth trying to do with some of them. nil stands for all.
-func (r *request) socketChoices() [][]int {
-	if !r.m.wide || choices(len(r.m.sockets), len(r.m.sockets)/2) > mostChoices {
+func (m *machine) socketChoices() [][]int {
+	if !m.wide || choices(len(m.sockets), len(m.sockets)/2) > mostChoices {
 		return [][]int{nil}
 	}
 	all := [][]int{nil}
-	for k := 1; k < len(r.m.sockets); k++ {
-		subsets(r.m.sockets, k, func(sockets []int) { all = append(all, slices.Clone(sockets)) })
+	for k := 1; k < len(m.sockets); k++ {
+		subsets(m.sockets, k, func(sockets []int) { all = append(all, slices.Clone(sockets)) })
 	}
 	return all
 }
@@ -255,11 +263,11 @@ func (p *pick) pack() {
 	}
 }
 
-// best returns the core, of those that are touched already or of those that are not, on which what is left fits best: the
-// one with the least free CPUs that are enough, in a cell that is touched already if there is one. Of touched cores it
-// returns, if none has enough, the one with the most.
+// best returns the core, of those that are touched already or of those that are not, on which what is left fits best: in a
+// cell that is touched already if there is one, and there the one with the least free CPUs that are enough. Of touched cores
+// it returns, if none has enough, the one with the most.
 func (p *pick) best(touched bool) (bestCell, bestCore int, ok bool) {
-	better := func(size, than int) bool {
+	fitsBetter := func(size, than int) bool {
 		switch enough, was := size >= p.left, than >= p.left; {
 		case enough != was:
 			return enough
@@ -274,7 +282,11 @@ func (p *pick) best(touched bool) (bestCell, bestCore int, ok bool) {
 		if size == 0 || p.touched[core] != touched || !touched && size < p.left {
 			return
 		}
-		if !ok || better(size, p.size[bestCore]) || size == p.size[bestCore] && p.cells[cell] && !p.cells[bestCell] {
+		better := fitsBetter(size, p.size[bestCore])
+		if p.cells[cell] != p.cells[bestCell] {
+			better = p.cells[cell]
+		}
+		if !ok || better {
 			bestCell, bestCore, ok = cell, core, true
 		}
 	})
@@ -300,22 +312,23 @@ func (p *pick) useCores(size, n int) {
 
 // takeCores takes up to n of the cores that may be taken.
 func (p *pick) takeCores(n int, may func(core int) bool, take func(cell, core int)) {
+	counts := make([]int, len(p.m.cells))
+	p.each(func(cell, core int) {
+		if may(core) {
+			counts[cell]++
+		}
+	})
 	for n > 0 {
-		best, has := -1, 0
+		best := -1
 		p.eachCell(func(cell int) {
-			count := 0
-			for core := p.m.cells[cell].from; core < p.m.cells[cell].to; core++ {
-				if may(core) {
-					count++
-				}
-			}
-			if count > 0 && (best < 0 || p.fits(cell, count, best, has, n)) {
-				best, has = cell, count
+			if counts[cell] > 0 && (best < 0 || p.fits(cell, counts[cell], best, counts[best], n)) {
+				best = cell
 			}
 		})
 		if best < 0 {
 			return
 		}
+		counts[best] = 0
 		for core := p.m.cells[best].from; core < p.m.cells[best].to && n > 0; core++ {
 			if may(core) {
 				take(best, core)
@@ -343,10 +356,9 @@ func (p *pick) fits(cell, count, other, has, n int) bool {
 // wholeCores takes cores whole, and reports whether their sizes add up. Only on machines whose cores have different numbers
 // of threads may fewer of the large ones be needed than there are.
 func (p *pick) wholeCores() bool {
-	const largest = 9
-	var counts [largest]int
-	p.each(func(_, core int) { counts[min(p.size[core], largest-1)]++ })
-	var use [largest]int
+	largest := p.threadsMost()
+	counts, use := make([]int, largest+1), make([]int, largest+1)
+	p.each(func(_, core int) { counts[p.size[core]]++ })
 	var fill func(size, left int) bool
 	fill = func(size, left int) bool {
 		if left == 0 || size == 0 {
@@ -359,10 +371,10 @@ func (p *pick) wholeCores() bool {
 		}
 		return false
 	}
-	if !fill(largest-1, p.left) {
+	if !fill(largest, p.left) {
 		return false
 	}
-	for size := largest - 1; size > 0; size-- {
+	for size := largest; size > 0; size-- {
 		p.useCores(size, use[size])
 	}
 	return true
@@ -416,5 +428,5 @@ func (p *pick) cost() [5]int {
 		}
 	}
 	p.each(func(_, core int) { nodeRest += p.size[core] })
-	return [5]int{len(sockets), cores, cells, socketRest, nodeRest}
+	return [5]int{cores, len(sockets), cells, socketRest, nodeRest}
 }

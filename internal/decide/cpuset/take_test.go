@@ -32,7 +32,7 @@ func randomTopology(r *rand.Rand, most int) *model.Topology {
 	return t
 }
 
-// touched counts the NUMA nodes, sockets and cores of a set.
+// touched counts the NUMA nodes, cores and sockets of a set.
 func touched(t *model.Topology, set model.CPUSet) [3]int {
 	var nodes, sockets, cores model.CPUSet
 	for _, c := range t.CPUs {
@@ -42,7 +42,7 @@ func touched(t *model.Topology, set model.CPUSet) [3]int {
 			cores.Add(c.Core)
 		}
 	}
-	return [3]int{nodes.Len(), sockets.Len(), cores.Len()}
+	return [3]int{nodes.Len(), cores.Len(), sockets.Len()}
 }
 
 // split returns the parts of whole cores that a set has only a part of.
@@ -82,7 +82,7 @@ func TestTakeAgainstBruteForce(t *testing.T) {
 		worth := func(set model.CPUSet) [3]int {
 			w := touched(topology, set.Or(near))
 			if how == model.PlaceSpread {
-				w[2] = -w[2]
+				w[1] = -w[1]
 			}
 			return w
 		}
@@ -112,7 +112,7 @@ func TestTakeAgainstBruteForce(t *testing.T) {
 		case got.Len() != n || !got.Within(free):
 			t.Fatalf("seed %d: took %s for %d of %s", seed, got, n, free)
 		case worth(got) != *best:
-			t.Fatalf("seed %d: %d of %s near %s on %+v, %s: took %s, which touches %v nodes, sockets and cores; there is %v", seed, n, free, near, topology.CPUs, how, got, worth(got), *best)
+			t.Fatalf("seed %d: %d of %s near %s on %+v, %s: took %s, which touches %v nodes, cores and sockets; there is %v", seed, n, free, near, topology.CPUs, how, got, worth(got), *best)
 		case how == model.PlaceCores && !split(topology, got).Empty():
 			t.Fatalf("seed %d: took %s, which is not whole cores", seed, got)
 		}
@@ -142,6 +142,7 @@ func TestTake(t *testing.T) {
 		{"the socket that is begun already", "0-15,24-31", "", 8, "", "24-31"},
 		{"one node, though its cores are broken", "0,2,4,6,8-9,16-17", "", 4, "", "0,2,4,6"},
 		{"two nodes of one socket", "0-7,16-31", "", 12, "", "16-27"},
+		{"the last one in the same cache, though that breaks a core", "2,4-7", "", 3, "", "4-6"},
 		{"the sibling of what is held", "0-7,9-31", "8", 1, "", "9"},
 		{"the cache of what is held", "0-9,12-15", "10-11", 2, "", "8-9"},
 		{"as many cores as there are in one node", "0-31", "", 4, model.PlaceSpread, "0,2,4,6"},
@@ -165,6 +166,15 @@ func TestTake(t *testing.T) {
 		free, _ := model.ParseCPUs(c.free)
 		if got, ok := m.take(free, model.CPUSet{}, c.n, c.how); ok {
 			t.Errorf("%d of %s, %s: %s", c.n, c.free, c.how, got)
+		}
+	}
+	wide := &model.Topology{} // two cores of sixteen threads, as the lists of a virtual machine may have it
+	for id := range 32 {
+		wide.CPUs = append(wide.CPUs, model.CPU{ID: id, Core: id / 16})
+	}
+	for n, want := range map[int]string{8: "", 16: "0-15", 32: "0-31"} {
+		if got, ok := Take(wide, wide.Online(), n, model.PlaceCores); ok != (want != "") || got.String() != want {
+			t.Errorf("%d in whole cores of sixteen: %s, %v; want %q", n, got, ok, want)
 		}
 	}
 	held, _ := model.ParseCPUs("0-5,16")

@@ -27,7 +27,7 @@ func wants(p *model.Pod, mode model.CPUMode, k *model.Kubelet) ([]want, model.Re
 		}
 		return []want{{cpus: int(p.LimitMilli / 1000)}}, model.Reason{}
 	}
-	var all []want
+	all := make([]want, 0, len(p.Containers))
 	var first model.Reason
 	for i := range p.Containers {
 		c := &p.Containers[i]
@@ -53,15 +53,18 @@ func wants(p *model.Pod, mode model.CPUMode, k *model.Kubelet) ([]want, model.Re
 
 // refuse returns why a request and a limit, in milli-cores, are no claim to CPUs of one's own.
 func refuse(mode model.CPUMode, request, limit int64) model.Reason {
-	operands := []model.Operand{{Name: "limit", Value: limit, Unit: model.UnitMilli}, {Name: "request", Value: request, Unit: model.UnitMilli}}
+	var why model.Reason
 	switch {
 	case limit <= 0 || limit%1000 != 0:
-		return model.Reason{Code: model.CPUsNotWhole, Operands: operands, Fix: "set a CPU limit that is a whole number of CPUs"}
+		why = model.Reason{Code: model.CPUsNotWhole, Fix: "set a CPU limit that is a whole number of CPUs"}
 	case mode == model.CPUExclusive && request != limit:
 		whole := strconv.FormatInt(limit/1000, 10)
-		return model.Reason{Code: model.CPUsNotRequested, Operands: operands, Fix: "set the CPU request to the limit, " + whole}
+		why = model.Reason{Code: model.CPUsNotRequested, Fix: "set the CPU request to the limit, " + whole}
+	default:
+		return model.Reason{}
 	}
-	return model.Reason{}
+	why.Operands = []model.Operand{{Name: "limit", Value: limit, Unit: model.UnitMilli}, {Name: "request", Value: request, Unit: model.UnitMilli}}
+	return why
 }
 
 // ofKubelet reports whether the kubelet's static policy gives CPUs to a container of a Guaranteed pod: to each that requests
