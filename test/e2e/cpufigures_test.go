@@ -67,7 +67,7 @@ func TestAPICPUFigures(t *testing.T) {
 	c.pin(pins, metrics)
 	c.switches(switches, metrics)
 	c.judge("cpuset", metrics, map[string]float64{
-		"cpu_millicores_110_more": 10, "rss_mib_110": 40, "switch_p99_ms": 1000, "pin_p99_ms": 200,
+		"cpu_millicores_110_more": 10, "rss_mib_110": 40, "switch_p99_ms": 2000, "pin_p99_ms": 500,
 	})
 }
 
