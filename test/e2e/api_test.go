@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -41,7 +42,7 @@ func newFake(t *testing.T) *fake {
 	f := &fake{groups: newGroups(t), t: t, runDir: runDir}
 	top := fmt.Sprintf("waterline-test-%d", os.Getpid())
 	f.layout = cgroup.Layout{Driver: cgroup.Cgroupfs, Root: top + "/kubepods"}
-	t.Cleanup(func() { f.rmdir(top) })
+	t.Cleanup(func() { _ = f.rmdir(top) })
 	f.mkdir(f.layout.Class(model.Burstable))
 	f.mkdir(f.layout.Class(model.BestEffort))
 	f.set(t, top, model.Shares, int64(runtime.NumCPU())*model.SharesPerCPU) // against the rest of the machine, as kubepods
@@ -65,21 +66,56 @@ func newFake(t *testing.T) *fake {
 	return f
 }
 
+// mkdir makes a cgroup and those above it. Where CPU sets have a hierarchy of their own it is made there first, with the
+// CPUs and the memory of the one above, without which no process can enter it: as runc does.
 func (f *fake) mkdir(dir string) {
 	f.t.Helper()
-	if err := os.MkdirAll(filepath.Join(f.Path, dir), 0o755); err != nil {
+	path := filepath.Join(f.Path, dir)
+	if _, err := os.Stat(path); err == nil {
+		return
+	}
+	f.mkdir(filepath.Dir(dir))
+	if f.separate() {
+		cpusets := filepath.Join(f.Cpusets, dir)
+		err := os.Mkdir(cpusets, 0o755)
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+			var above []byte
+			if err == nil {
+				above, err = os.ReadFile(filepath.Join(f.Cpusets, filepath.Dir(dir), file))
+			}
+			if err == nil {
+				err = os.WriteFile(filepath.Join(cpusets, file), above, 0)
+			}
+		}
+		if err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(path, 0o755); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
-func (f *fake) rmdir(dir string) {
-	entries, _ := os.ReadDir(filepath.Join(f.Path, dir))
+// separate reports whether CPU sets have a hierarchy of their own.
+func (f *fake) separate() bool { return f.Cpusets != "" && f.Cpusets != f.Path }
+
+// rmdir removes a cgroup with everything below it.
+func (f *fake) rmdir(dir string) error {
+	err := rmdirAt(filepath.Join(f.Path, dir))
+	if f.separate() {
+		err = errors.Join(err, rmdirAt(filepath.Join(f.Cpusets, dir)))
+	}
+	return err
+}
+
+func rmdirAt(path string) error {
+	entries, err := os.ReadDir(path)
 	for _, e := range entries {
 		if e.IsDir() {
-			f.rmdir(dir + "/" + e.Name())
+			err = errors.Join(err, rmdirAt(filepath.Join(path, e.Name())))
 		}
 	}
-	_ = os.Remove(filepath.Join(f.Path, dir))
+	return errors.Join(err, os.Remove(path))
 }
 
 // pod makes a Burstable pod of half a CPU in the API, bound to the node, and its cgroup. It returns the cgroup.
