@@ -6,15 +6,15 @@ import "math"
 const (
 	bins     = 64   // of errors, each of an equal share of the room between base and limit
 	halfLife = 672  // quarter-hours learned from until an error counts for half: a week
-	least    = 0.04 // share of the room that is always left, however well it went
+	least    = 0.08 // share of the room that is left at the default target however well it went
 )
 
 // What is assumed of a set of which no errors are known yet, so that the first of them do not decide alone: it counts like
-// a day and a half of quarter-hours, and says that the base is exceeded in 15 % of them, by a tenth of the room in the mean.
+// a day and a half of quarter-hours, and says that the base is exceeded in a tenth of them, by 8 % of the room in the mean.
 const (
 	assumed       = 144
-	assumedShare  = 0.15
-	assumedExcess = 0.1
+	assumedShare  = 0.1
+	assumedExcess = 0.08
 )
 
 // asked is a prediction that was made at the beginning of a quarter-hour. Both are 0 if none was.
@@ -25,10 +25,10 @@ type asked struct {
 // errors is what a predictor knows of its errors for one horizon.
 type errors struct {
 	open    [dayQuarters]asked // predictions that wait for their horizon's end, at their quarter-hour modulo the horizon
-	none    float64            // weight of errors that were none: the base was not exceeded
-	excess  [bins]float64      // weight of errors by which share of the room the base was exceeded
-	misses  float64            // weight of predictions that were exceeded
-	checked float64            // weight of all predictions that were checked
+	none    float32            // weight of errors that were none: the base was not exceeded
+	excess  [bins]float32      // weight of errors by which share of the room the base was exceeded
+	misses  float32            // weight of predictions that were exceeded
+	checked float32            // weight of all predictions that were checked
 }
 
 // ask notes a prediction.
@@ -57,7 +57,7 @@ func (e *errors) learn(h Horizon, at int64, came peak, limit float64) {
 	if a.base == 0 {
 		return
 	}
-	decay := math.Exp2(-1.0 / halfLife)
+	decay := float32(math.Exp2(-1.0 / halfLife))
 	if e.checked == 0 {
 		e.assume()
 	}
@@ -87,7 +87,7 @@ func (e *errors) learn(h Horizon, at int64, came peak, limit float64) {
 func (e *errors) assume() {
 	e.none = assumed * (1 - assumedShare)
 	for i := range e.excess {
-		e.excess[i] = assumed * assumedAt(i)
+		e.excess[i] = float32(assumed * assumedAt(i))
 	}
 }
 
@@ -100,25 +100,34 @@ func assumedAt(bin int) float64 {
 	return assumedShare * (tail(bin) - tail(bin+1))
 }
 
-// margin returns the share of the room that errors exceeded as seldom as the target says.
-func (e *errors) margin(target float64) float64 {
-	at := func(i int) float64 { return e.excess[i] }
-	total := e.none
+// margin returns the share of the room that errors exceeded as seldom as the target says, and no less than what is always
+// left. Who accepts more than the usual rate of violations gets a thinner rest as well.
+func (e *errors) margin(h Horizon, target float64) float64 {
+	floor := least * min(1, DefaultTarget(h)/target)
+	total := float64(e.none)
 	if e.checked == 0 {
-		at, total = func(i int) float64 { return assumed * assumedAt(i) }, assumed*(1-assumedShare)
+		total = assumed * (1 - assumedShare)
 	}
 	for i := range bins {
-		total += at(i)
+		total += e.weight(i)
 	}
 	above, allowed := 0.0, target*total
 	for i := bins - 1; i >= 0; i-- {
-		w := at(i)
+		w := e.weight(i)
 		if above+w > allowed {
-			return max((float64(i)+1-(allowed-above)/w)/bins, least)
+			return max((float64(i)+1-(allowed-above)/w)/bins, floor)
 		}
 		above += w
 	}
-	return least
+	return floor
+}
+
+// weight returns that of a bin.
+func (e *errors) weight(bin int) float64 {
+	if e.checked == 0 {
+		return assumed * assumedAt(bin)
+	}
+	return float64(e.excess[bin])
 }
 
 // missed returns which share of predictions was exceeded.
@@ -126,5 +135,5 @@ func (e *errors) missed() float64 {
 	if e.checked == 0 {
 		return 0
 	}
-	return e.misses / e.checked
+	return float64(e.misses / e.checked)
 }

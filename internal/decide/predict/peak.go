@@ -8,13 +8,20 @@ type peak uint16
 
 const dropped = 15 // bits of the mantissa
 
+// highestPeak is the largest that is finite.
+const highestPeak = peak(0x7f7fffff>>dropped) + 1
+
+// highestSample is the largest value that is taken for a sample, so that sums of some cannot overflow.
+const highestSample = math.MaxFloat32 / 1024
+
 // encode rounds up, so that no peak is forgotten.
 func encode(v float64) peak {
+	v = min(v, math.MaxFloat32)
 	f := float32(v)
 	if float64(f) < v {
 		f = math.Nextafter32(f, math.MaxFloat32)
 	}
-	return peak((math.Float32bits(f)+1<<dropped-1)>>dropped) + 1
+	return min(peak((math.Float32bits(f)+1<<dropped-1)>>dropped)+1, highestPeak)
 }
 
 func (p peak) value() float64 {

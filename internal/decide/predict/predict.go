@@ -2,13 +2,13 @@
 //
 // What it remembers is a week of quarter-hours, each by its peak, and how wrong it was. From the first it takes a base:
 //
-//   - for an hour, the highest of three things, and half of a short-term standard deviation more: what was used at most in
-//     the last hour; what was used around this time of the days before; what was exceeded only in 15 % of the last day's
-//     quarter-hours. A load that is new, one that comes every day, and one that stays are each seen by one of them.
+//   - for an hour, the highest of three things, and a quarter of a short-term standard deviation more: what was used at
+//     most in the last hour; what was used around this time on other days, and a week ago; what a fifth of the last day's
+//     quarter-hours exceeded. A load that is new, one that comes back, and one that stays are each seen by one of them.
 //   - for a day, what was used at most in the week.
 //
 // From the second it takes a margin: a share of the room between base and limit, such that its own past predictions would
-// have been exceeded as seldom as the target says. The base of a calm set is rarely exceeded, so its margin is narrow.
+// have been exceeded as seldom as the target says. docs/design/predict.md has the figures for each part.
 //
 // A gap is a gap: missing samples, clock steps and a suspended machine leave quarter-hours unmeasured and teach nothing.
 package predict
@@ -46,6 +46,7 @@ const (
 	hourQuarters = 4
 	dayQuarters  = 24 * hourQuarters
 	week         = 7 // days
+	often        = 5 // one in so many quarter-hours of a day may exceed what is usual
 	slack        = 3 // quarter-hours by which a daily load may come earlier or later
 	past         = week*dayQuarters + slack + 1
 )
@@ -63,10 +64,11 @@ const (
 	distrust = time.Hour
 )
 
-// DefaultTarget returns the share of predictions that may be exceeded where nobody says another.
+// DefaultTarget returns the share of predictions that may be exceeded where nobody says another. A day's is lower: all
+// predictions of a day share one peak, so there are few errors to learn from and the share comes out higher than asked.
 func DefaultTarget(h Horizon) float64 {
 	if h == Day {
-		return 0.05
+		return 0.02
 	}
 	return 0.03
 }
@@ -77,6 +79,9 @@ type Config struct {
 	Target [horizons]float64 // share of predictions of each horizon that may be exceeded, in (0, 1); 0: the default
 	Prior  float64           // peak that other pods of the same workload owners suggest, used until enough was measured; 0: none
 }
+
+// bounded says whether the limit is one: only then there is something to predict a share of.
+func (c *Config) bounded() bool { return c.Limit > 0 && c.Limit <= highestSample }
 
 func (c *Config) target(h Horizon) float64 {
 	if t := c.Target[h]; t > 0 && t < 1 {
@@ -119,7 +124,7 @@ type Predictor struct {
 // Observe takes a sample: what the set used at a time, best over the minute up to it or over five. What is not a finite
 // number, or negative, is not a sample.
 func (p *Predictor) Observe(c Config, at time.Time, value float64) {
-	if math.IsNaN(value) || value < 0 || value > math.MaxFloat32/4 {
+	if math.IsNaN(value) || value < 0 || value > highestSample {
 		return
 	}
 	now := at.UnixNano()
@@ -150,16 +155,16 @@ func (p *Predictor) turn(c Config, before, current int64) {
 		if step < 0 || step > 1 {
 			e.forget(h, before, current)
 		}
-		if asked := current - h.quarters(); c.Limit > 0 && p.covered(asked, current) {
+		if asked := current - h.quarters(); c.bounded() && p.covered(asked, current) {
 			e.learn(h, asked, p.most(asked, current), c.Limit)
 		}
 	}
 	p.renew(current)
 	for h := range horizons {
 		p.errors[h].ask(h, current, 0, 0)
-		if p.count >= knowsDay && c.Limit > 0 {
+		if p.count >= knowsDay && c.bounded() {
 			base := p.base(h, current-1)
-			p.errors[h].ask(h, current, base, base+p.errors[h].margin(c.target(h))*room(c.Limit, base))
+			p.errors[h].ask(h, current, base, base+p.errors[h].margin(h, c.target(h))*room(c.Limit, base))
 		}
 	}
 }
@@ -189,7 +194,7 @@ func (p *Predictor) renew(current int64) {
 	p.around = p.daily(current)
 }
 
-// exceeded returns what only 15 % of the measured quarter-hours of the last day exceeded.
+// exceeded returns what a fifth of the measured quarter-hours of the last day exceeded.
 func (p *Predictor) exceeded(current int64) peak {
 	var sorted [dayQuarters]peak
 	n := 0
@@ -208,16 +213,18 @@ func (p *Predictor) exceeded(current int64) peak {
 	if n == 0 {
 		return 0
 	}
-	return sorted[(n-1)*85/100]
+	return sorted[(n-1)-(n-1)/often]
 }
 
 // daily returns what was used on other days in the hour from this quarter-hour on, or a little earlier or later: halfway
-// between the highest of them and their mean. One odd day then does not count for a week, nor is it forgotten.
+// between the highest of them and their mean, so that one odd day neither counts for a week nor is forgotten; but no less
+// than a week ago, for loads that come once a week.
 func (p *Predictor) daily(current int64) peak {
 	highest, sum, days := 0.0, 0.0, 0.0
+	var most peak
 	for d := int64(1); d <= week; d++ {
 		from := current - d*dayQuarters - slack
-		most := p.most(from, from+2*slack+hourQuarters+1)
+		most = p.most(from, from+2*slack+hourQuarters+1) // in the end that of a week ago
 		if most == 0 {
 			continue
 		}
@@ -229,7 +236,7 @@ func (p *Predictor) daily(current int64) peak {
 	if days == 0 {
 		return 0
 	}
-	return encode((highest + sum/days) / 2)
+	return max(encode((highest+sum/days)/2), most)
 }
 
 // most returns the highest peak of quarter-hours, without the last; 0 if none was measured.
@@ -258,7 +265,7 @@ func (p *Predictor) base(h Horizon, current int64) float64 {
 		return max(p.highest, p.peaks[place(current)]).value()
 	}
 	recent := p.most(current-hourQuarters+1, current+1)
-	return max(recent, p.around, p.usual).value() + math.Sqrt(p.spread)/2
+	return max(recent, p.around, p.usual).value() + math.Sqrt(p.spread)/4
 }
 
 // room is what lies between a base and the limit.
@@ -268,13 +275,13 @@ func room(limit, base float64) float64 { return max(limit-base, 0) }
 // prediction moves to the limit.
 func (p *Predictor) Predict(c Config, at time.Time, h Horizon) Prediction {
 	e := &p.errors[h]
-	r := Prediction{Missed: e.missed(), Checked: e.checked, Margin: e.margin(c.target(h))}
+	r := Prediction{Missed: e.missed(), Checked: float64(e.checked), Margin: e.margin(h, c.target(h))}
 	if p.seen {
 		r.Age = max(time.Duration(at.UnixNano()-p.last), 0)
 		r.Base = p.base(h, slot(p.last))
 	}
 	r.Peak = max(r.Base, p.value)
-	if !(c.Limit > 0) {
+	if !c.bounded() {
 		return r // nothing can be said about what is left of something unknown
 	}
 	r.Base = min(r.Base, c.Limit)
