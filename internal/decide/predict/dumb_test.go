@@ -124,7 +124,7 @@ func TestPeak(t *testing.T) {
 // TestMargin compares the margin with that of a list of errors.
 func TestMargin(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 9))
-	var e errors
+	var e record
 	var all []float64
 	for range 20000 { // so many that what was assumed is forgotten
 		share := max(random.NormFloat64()*0.2, 0)

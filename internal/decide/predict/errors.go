@@ -22,8 +22,8 @@ type asked struct {
 	base, peak peak
 }
 
-// errors is what a predictor knows of its errors for one horizon.
-type errors struct {
+// record is what a predictor knows of its errors for one horizon.
+type record struct {
 	open    [dayQuarters]asked // predictions that wait for their horizon's end, at their quarter-hour modulo the horizon
 	none    float32            // weight of errors that were none: the base was not exceeded
 	excess  [bins]float32      // weight of errors by which share of the room the base was exceeded
@@ -32,7 +32,7 @@ type errors struct {
 }
 
 // ask notes a prediction.
-func (e *errors) ask(h Horizon, current int64, base, predicted float64) {
+func (e *record) ask(h Horizon, current int64, base, predicted float64) {
 	a := asked{}
 	if base > 0 {
 		a = asked{encode(base), encode(predicted)}
@@ -41,7 +41,7 @@ func (e *errors) ask(h Horizon, current int64, base, predicted float64) {
 }
 
 // forget drops the predictions that were not made in the quarter-hours from one to another, which went unseen.
-func (e *errors) forget(h Horizon, before, current int64) {
+func (e *record) forget(h Horizon, before, current int64) {
 	n := h.quarters()
 	if current < before {
 		before, current = current-1, before+1
@@ -52,7 +52,7 @@ func (e *errors) forget(h Horizon, before, current int64) {
 }
 
 // learn compares the prediction that was made at the beginning of a quarter-hour with what came of it.
-func (e *errors) learn(h Horizon, at int64, came peak, limit float64) {
+func (e *record) learn(h Horizon, at int64, came peak, limit float64) {
 	a := e.open[index(at, h.quarters())]
 	if a.base == 0 {
 		return
@@ -84,7 +84,7 @@ func (e *errors) learn(h Horizon, at int64, came peak, limit float64) {
 }
 
 // assume begins with what is assumed.
-func (e *errors) assume() {
+func (e *record) assume() {
 	e.none = assumed * (1 - assumedShare)
 	for i := range e.excess {
 		e.excess[i] = float32(assumed * assumedAt(i))
@@ -102,7 +102,7 @@ func assumedAt(bin int) float64 {
 
 // margin returns the share of the room that errors exceeded as seldom as the target says, and no less than what is always
 // left. Who accepts more than the usual rate of violations gets a thinner rest as well.
-func (e *errors) margin(h Horizon, target float64) float64 {
+func (e *record) margin(h Horizon, target float64) float64 {
 	floor := least * min(1, DefaultTarget(h)/target)
 	total := float64(e.none)
 	if e.checked == 0 {
@@ -123,7 +123,7 @@ func (e *errors) margin(h Horizon, target float64) float64 {
 }
 
 // weight returns that of a bin.
-func (e *errors) weight(bin int) float64 {
+func (e *record) weight(bin int) float64 {
 	if e.checked == 0 {
 		return assumed * assumedAt(bin)
 	}
@@ -131,7 +131,7 @@ func (e *errors) weight(bin int) float64 {
 }
 
 // missed returns which share of predictions was exceeded.
-func (e *errors) missed() float64 {
+func (e *record) missed() float64 {
 	if e.checked == 0 {
 		return 0
 	}

@@ -115,10 +115,10 @@ type Predictor struct {
 	mean    float64    // short-term
 	spread  float64    // short-term variance
 	around  peak       // this and what follows is renewed with each quarter-hour: used around this time of other days
-	usual   peak       // exceeded in 15 % of the last day's quarter-hours
+	usual   peak       // exceeded in a fifth of the last day's quarter-hours
 	highest peak       // of all quarter-hours
 	count   int        // of measured quarter-hours
-	errors  [horizons]errors
+	errors  [horizons]record
 }
 
 // Observe takes a sample: what the set used at a time, best over the minute up to it or over five. What is not a finite
@@ -136,8 +136,8 @@ func (p *Predictor) Observe(c Config, at time.Time, value float64) {
 		p.turn(c, before, current)
 	}
 	p.settle(value, time.Duration(now-p.last))
-	at0 := &p.peaks[place(current)]
-	*at0 = max(*at0, encode(value))
+	most := &p.peaks[place(current)]
+	*most = max(*most, encode(value))
 	p.last, p.value = now, value
 }
 
@@ -155,8 +155,8 @@ func (p *Predictor) turn(c Config, before, current int64) {
 		if step < 0 || step > 1 {
 			e.forget(h, before, current)
 		}
-		if asked := current - h.quarters(); c.bounded() && p.covered(asked, current) {
-			e.learn(h, asked, p.most(asked, current), c.Limit)
+		if from := current - h.quarters(); c.bounded() && p.covered(from, current) {
+			e.learn(h, from, p.most(from, current), c.Limit)
 		}
 	}
 	p.renew(current)
