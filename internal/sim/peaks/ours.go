@@ -12,7 +12,7 @@ import (
 // which there is one for each target. A target of 0 is the predictor's own.
 func Ours(m *trace.Machine, every int, h predict.Horizon, targets []float64, scores []Score) {
 	total, limit := m.Total(), m.Limit()
-	horizon := int(h.Length() / (trace.Step * time.Second))
+	horizon := values(h)
 	configs := make([]predict.Config, len(targets))
 	for i, t := range targets {
 		configs[i].Limit = limit

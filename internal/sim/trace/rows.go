@@ -116,19 +116,22 @@ func (r *rows) columns(names ...string) ([]int, error) {
 // text returns a cell of the current row.
 func (r *rows) text(column int) (string, error) {
 	if column >= len(r.cells) {
-		return "", fmt.Errorf("trace %s, line %d: %d columns, but %q is the %dth", r.name, r.line, len(r.cells), r.header[column], column+1)
+		return "", fmt.Errorf("trace %s, line %d: %d columns, but %q is column %d", r.name, r.line, len(r.cells), r.header[column], column+1)
 	}
 	return r.cells[column], nil
 }
 
-// number returns a cell that is a finite number, not negative.
+// maxNumber is far above any usage in any unit, and safe to add up.
+const maxNumber = 1e18
+
+// number returns a cell that is a number, not negative.
 func (r *rows) number(column int) (float64, error) {
 	text, err := r.text(column)
 	if err != nil {
 		return 0, err
 	}
 	v, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
+	if err != nil || math.IsNaN(v) || v < 0 || v > maxNumber {
 		return 0, r.bad(column, text, "a number that is not negative")
 	}
 	return v, nil
