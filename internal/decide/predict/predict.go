@@ -68,7 +68,7 @@ const (
 // predictions of a day share one peak, so there are few errors to learn from and the share comes out higher than asked.
 func DefaultTarget(h Horizon) float64 {
 	if h == Day {
-		return 0.02
+		return 0.01
 	}
 	return 0.03
 }

@@ -31,28 +31,28 @@ func openRows(file string) (*rows, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading a trace: %w", err)
 	}
-	if !strings.HasSuffix(file, ".gz") {
-		r, err := newRows(file, f)
+	from, closers := io.Reader(f), []io.Closer{f}
+	if strings.HasSuffix(file, ".gz") {
+		z, err := gzip.NewReader(f)
 		if err != nil {
 			f.Close()
-			return nil, err
+			return nil, fmt.Errorf("unpacking trace %s: %w", file, err)
 		}
-		r.closers = []io.Closer{f}
-		return r, nil
+		from, closers = z, []io.Closer{z, f}
 	}
-	z, err := gzip.NewReader(f)
+	r, err := newRows(file, from)
 	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("unpacking trace %s: %w", file, err)
-	}
-	r, err := newRows(file, z)
-	if err != nil {
-		z.Close()
-		f.Close()
+		closeAll(closers)
 		return nil, err
 	}
-	r.closers = []io.Closer{z, f}
+	r.closers = closers
 	return r, nil
+}
+
+func closeAll(closers []io.Closer) {
+	for _, c := range closers {
+		c.Close()
+	}
 }
 
 // newRows begins to read rows; the first line must be there.
@@ -69,11 +69,7 @@ func newRows(name string, from io.Reader) (*rows, error) {
 	return r, nil
 }
 
-func (r *rows) close() {
-	for _, c := range r.closers {
-		c.Close()
-	}
-}
+func (r *rows) close() { closeAll(r.closers) }
 
 // next goes to the next row that is not empty and reports whether there is one.
 func (r *rows) next() bool {

@@ -124,7 +124,9 @@ func TestFiles(t *testing.T) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	z.Write([]byte(content))
-	z.Close()
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
 	for name, text := range map[string]string{"b.csv": content, "a.csv.gz": packed.String(), "LICENSE": "x", "c.csv.gz": "not packed"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
