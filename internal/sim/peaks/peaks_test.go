@@ -110,6 +110,9 @@ func alibaba(days int) string {
 func TestGenerated(t *testing.T) {
 	root := write(t, "alibaba2018-machines", "machine_usage_other.csv", alibaba(8))
 	var read []string
+	if err := os.Mkdir(filepath.Join(root, "nab-aws"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	results, err := Run(t.Context(), root, nil, func(file string) { read = append(read, filepath.Base(file)) })
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +154,7 @@ func TestRefused(t *testing.T) {
 		"no such set":  {t.TempDir(), []string{"borg"}, `no data set "borg"`},
 		"set not here": {t.TempDir(), []string{"bitbrains"}, "looking for traces of bitbrains"},
 		"too short":    {write(t, "cloudcluster-pools", "a.csv", "minute_epoch,cpu_used_units\n5,2\n"), nil, "too short"},
-		"no limit":     {write(t, "cloudcluster-pools", "a.csv", "minute_epoch,cpu_used_units\n5,0\n"), nil, "can use nothing"},
+		"no limit":     {write(t, "cloudcluster-pools", "a.csv", "minute_epoch,cpu_used_units\n5,0\n"), nil, "too short"},
 		"bad value":    {write(t, "cloudcluster-pools", "a.csv", "minute_epoch,cpu_used_units\n5,two\n"), nil, `a.csv, line 2: cpu_used_units is "two"`},
 	} {
 		if _, err := Run(t.Context(), c.root, c.names, func(string) {}); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -166,6 +169,24 @@ func TestRefused(t *testing.T) {
 	}
 	if _, err := Run(t.Context(), root, []string{"nab"}, func(string) {}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a set that is not here: %v", err)
+	}
+}
+
+// TestShort checks that what is too short keeps nobody from scoring the rest.
+func TestShort(t *testing.T) {
+	root := write(t, "alibaba2018-machines", "a.csv", alibaba(6))
+	if err := os.Mkdir(filepath.Join(root, "nab-aws"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "nab-aws", "b.csv"), []byte("timestamp,value\n2014-02-14 14:30:00,1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	results, err := Run(t.Context(), root, nil, func(string) {})
+	if err != nil || len(results) != 2 {
+		t.Errorf("%d results, %v", len(results), err)
+	}
+	if _, err := Run(t.Context(), root, []string{"nab"}, func(string) {}); !errors.Is(err, errShort) {
+		t.Errorf("too short, but asked for: %v", err)
 	}
 }
 

@@ -41,8 +41,12 @@ type Point struct {
 // Ours returns the score of Waterline's predictor at its default.
 func (r *Result) Ours() Score { return r.Scores[len(r.Scores)-1] }
 
+// errShort says that nothing could be scored.
+var errShort = errors.New("too short: two days come before the first prediction that is scored, and its horizon after it")
+
 // Run scores all predictors on the data sets of these names, or on all that are there if none is named. It holds one file
-// in memory at a time. It calls progress before each.
+// in memory at a time, and calls progress before each. What is there but too short is an error only if it is named, or if
+// there is nothing else.
 func Run(ctx context.Context, root string, names []string, progress func(file string)) ([]Result, error) {
 	var sets []trace.Dataset
 	for _, name := range names {
@@ -57,6 +61,7 @@ func Run(ctx context.Context, root string, names []string, progress func(file st
 		sets = trace.Datasets()
 	}
 	var results []Result
+	var short error
 	for _, d := range sets {
 		files, err := d.Files(root)
 		if optional && errors.Is(err, fs.ErrNotExist) {
@@ -66,10 +71,17 @@ func Run(ctx context.Context, root string, names []string, progress func(file st
 			return nil, err
 		}
 		two, err := runSet(ctx, d, files, progress)
+		if optional && errors.Is(err, errShort) {
+			short = err
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
 		results = append(results, two...)
+	}
+	if len(results) == 0 && short != nil {
+		return nil, short
 	}
 	if len(results) == 0 {
 		return nil, fmt.Errorf("no traces in %s: it must have a directory such as %s", root, trace.Datasets()[0].Dir)
@@ -99,7 +111,7 @@ func runSet(ctx context.Context, d trace.Dataset, files []string, progress func(
 				return nil, fmt.Errorf("scoring %s: %w", file, err)
 			}
 			if machines[i].Limit() <= 0 {
-				return nil, fmt.Errorf("trace %s: %s can use nothing: its limit is 0", file, machines[i].Name)
+				continue // it did nothing, and so says nothing
 			}
 			for r := range results {
 				results[r].Machines++
@@ -110,7 +122,7 @@ func runSet(ctx context.Context, d trace.Dataset, files []string, progress func(
 	}
 	for r := range results {
 		if ours[r][0].Times == 0 {
-			return nil, fmt.Errorf("the traces of %s in %v are too short: two days come before the first prediction that is scored, and its horizon after it", d.Name, files)
+			return nil, fmt.Errorf("the traces of %s in %v: %w", d.Name, files, errShort)
 		}
 		for _, name := range Published() {
 			results[r].Scores = append(results[r].Scores, *baselines[r][name])
