@@ -1,0 +1,149 @@
+package predict
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the expected output of cases; commit that only if you understand what caused it")
+
+// stretch is a time of which a case says something.
+type stretch struct {
+	from, to time.Time
+	value    float64 // used; below 0: nothing was measured
+}
+
+// TestCases runs the golden cases: commands, a line of four dashes, and what was predicted when the case asks.
+//
+//	limit VALUE                         prior VALUE                       the limit and the prior, from the beginning
+//	daily NIGHT NOON                    what is used at midnight and at noon, and in between along a cosine
+//	used DAY HH:MM DURATION VALUE       something else is used then
+//	silent DAY HH:MM DURATION           nothing is measured then
+//	ask DAY HH:MM                       the predictions then; days are numbered from 1
+func TestCases(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.case")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases found: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".case"), func(t *testing.T) { runCase(t, file) })
+	}
+}
+
+func runCase(t *testing.T, file string) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands, _, _ := strings.Cut(string(content), "----\n")
+	var c Config
+	var night, noon float64
+	var others []stretch
+	var asks []time.Time
+	for line := range strings.Lines(commands) {
+		line = strings.TrimSpace(line)
+		var day int
+		var clock, long string
+		var s stretch
+		when := func() time.Time {
+			at, err := time.Parse("15:04", clock)
+			if err != nil {
+				t.Fatalf("%s: %q: %v", file, line, err)
+			}
+			return start.Add(time.Duration(day-1)*24*time.Hour + time.Duration(at.Hour())*time.Hour + time.Duration(at.Minute())*time.Minute)
+		}
+		var n, want int
+		word, rest, _ := strings.Cut(line, " ")
+		switch word {
+		case "", "#":
+			continue
+		case "limit":
+			want = 1
+			n, _ = fmt.Sscan(rest, &c.Limit)
+		case "prior":
+			want = 1
+			n, _ = fmt.Sscan(rest, &c.Prior)
+		case "daily":
+			want = 2
+			n, _ = fmt.Sscan(rest, &night, &noon)
+		case "ask":
+			want = 2
+			n, _ = fmt.Sscan(rest, &day, &clock)
+			asks = append(asks, when())
+		case "used", "silent":
+			want = 3
+			s.value = -1
+			if word == "used" {
+				want = 4
+			}
+			n, _ = fmt.Sscan(rest, &day, &clock, &long, &s.value)
+			length, err := time.ParseDuration(long)
+			if err != nil {
+				t.Fatalf("%s: %q: %v", file, line, err)
+			}
+			s.from = when()
+			s.to = s.from.Add(length)
+			others = append(others, s)
+		}
+		if want == 0 || n < want {
+			t.Fatalf("%s: cannot understand %q", file, line)
+		}
+	}
+	got := commands + "----\n" + play(c, night, noon, others, asks)
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got != string(content) {
+		t.Errorf("%s: predicted differently. If you understand what caused it, rewrite with -rewrite and commit. Got:\n%s", file, got)
+	}
+}
+
+// play lets a predictor see a value a minute and writes down what it predicts when it is asked.
+func play(c Config, night, noon float64, others []stretch, asks []time.Time) string {
+	var b strings.Builder
+	var p Predictor
+	at := start
+	for _, ask := range asks {
+		for ; !at.After(ask); at = at.Add(time.Minute) {
+			day := float64(at.Hour()*60+at.Minute()) / (24 * 60)
+			value := night + (noon-night)*(1-math.Cos(2*math.Pi*day))/2
+			for _, o := range others {
+				if !at.Before(o.from) && at.Before(o.to) {
+					value = o.value
+				}
+			}
+			p.Observe(c, at, value)
+		}
+		fmt.Fprintf(&b, "day %d %s, used %.0f\n", int(ask.Sub(start).Hours())/24+1, ask.Format("15:04"), p.value)
+		for h, name := range []string{"hour", "day"} {
+			r := p.Predict(c, ask, Horizon(h))
+			fmt.Fprintf(&b, "  %-5s %5.1f", name, r.Peak)
+			switch {
+			case r.Prior:
+				b.WriteString("  too little was measured: at least the prior")
+			case !r.Known:
+				b.WriteString("  not known")
+			}
+			if r.Known {
+				fmt.Fprintf(&b, "  base %.1f + %.1f %% of the other %.1f", r.Base, 100*r.Margin, c.Limit-r.Base)
+			}
+			if r.Age > 0 {
+				fmt.Fprintf(&b, "  last sample %s old", r.Age)
+			}
+			if r.Checked > 0 {
+				fmt.Fprintf(&b, "  %.1f %% of %.0f exceeded", 100*r.Missed, r.Checked)
+			}
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}

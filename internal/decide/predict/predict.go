@@ -1,0 +1,311 @@
+// Package predict says how much a set of pods will use at most in the next hour and in the next day, from its past alone.
+//
+// What it remembers is a week of quarter-hours, each by its peak, and how wrong it was. From the first it takes a base:
+//
+//   - for an hour, the highest of three things, and a quarter of a short-term standard deviation more: what was used at
+//     most in the last hour; what was used around this time on other days, and a week ago; what a fifth of the last day's
+//     quarter-hours exceeded. A load that is new, one that comes back, and one that stays are each seen by one of them.
+//   - for a day, what was used at most in the week.
+//
+// From the second it takes a margin: a share of the room between base and limit, such that its own past predictions would
+// have been exceeded as seldom as the target says. docs/design/predict.md has the figures for each part.
+//
+// A gap is a gap: missing samples, clock steps and a suspended machine leave quarter-hours unmeasured and teach nothing.
+package predict
+
+import (
+	"math"
+	"time"
+)
+
+// Horizon is how far ahead a prediction looks.
+type Horizon int
+
+// The horizons.
+const (
+	Hour Horizon = iota
+	Day
+	horizons // how many there are
+)
+
+// Length returns how long the horizon is.
+func (h Horizon) Length() time.Duration {
+	return time.Duration(h.quarters()) * quarter
+}
+
+func (h Horizon) quarters() int64 {
+	if h == Day {
+		return dayQuarters
+	}
+	return hourQuarters
+}
+
+// Quarter-hours, of which the past is made.
+const (
+	quarter      = 15 * time.Minute
+	hourQuarters = 4
+	dayQuarters  = 24 * hourQuarters
+	week         = 7 // days
+	often        = 5 // one in so many quarter-hours of a day may exceed what is usual
+	slack        = 3 // quarter-hours by which a daily load may come earlier or later
+	past         = week*dayQuarters + slack + 1
+)
+
+// When something is known, in measured quarter-hours: of an hour to come after a day, of a day to come after two, because
+// a peak seen once is not yet a pattern. For the same reason errors made earlier are not learned from.
+const (
+	knowsHour = dayQuarters
+	knowsDay  = 2 * dayQuarters
+)
+
+// Data this old is as good as new; at the end of distrust it is worth nothing.
+const (
+	fresh    = 5 * time.Minute
+	distrust = time.Hour
+)
+
+// DefaultTarget returns the share of predictions that may be exceeded where nobody says another. A day's is lower: all
+// predictions of a day share one peak, so there are few errors to learn from and the share comes out higher than asked.
+func DefaultTarget(h Horizon) float64 {
+	if h == Day {
+		return 0.01
+	}
+	return 0.03
+}
+
+// Config is what somebody else knows or wants. Values of one predictor have one unit, any: milli-cores, bytes, percent.
+type Config struct {
+	Limit  float64           // what the set can use at most, usually what its node has; > 0
+	Target [horizons]float64 // share of predictions of each horizon that may be exceeded, in (0, 1); 0: the default
+	Prior  float64           // peak that other pods of the same workload owners suggest, used until enough was measured; 0: none
+}
+
+// bounded says whether the limit is one: only then there is something to predict a share of.
+func (c *Config) bounded() bool { return c.Limit > 0 && c.Limit <= highestSample }
+
+func (c *Config) target(h Horizon) float64 {
+	if t := c.Target[h]; t > 0 && t < 1 {
+		return t
+	}
+	return DefaultTarget(h)
+}
+
+// Prediction is what will be used at most.
+type Prediction struct {
+	Peak  float64       // never below the last sample, and above the limit only if that sample was
+	Known bool          // false: too little was measured, or too long ago; Peak then is the limit, or comes from the prior
+	Prior bool          // too little was measured of the set itself, and Peak comes from the prior as well
+	Age   time.Duration // of the last sample; 0 if there is none
+	Base  float64       // the past's part of Peak
+	// Share of the room between base and limit that was added.
+	Margin float64
+	// Missed is the share of this predictor's own predictions for this horizon that were exceeded, from 0 to 1: the last
+	// week counts for half. Checked is how many quarter-hours it rests on.
+	Missed  float64
+	Checked float64
+}
+
+// Predictor is all that is remembered of one set of pods. It is a plain value: a copy is independent. The zero value has
+// seen nothing.
+type Predictor struct {
+	seen    bool       // anything
+	last    int64      // time of the newest sample, in nanoseconds since 1970
+	value   float64    // newest sample
+	peaks   [past]peak // of quarter-hours, at their number modulo past; those up to the one of the newest sample
+	mean    float64    // short-term
+	spread  float64    // short-term variance
+	around  peak       // this and what follows is renewed with each quarter-hour: used around this time of other days
+	usual   peak       // exceeded in a fifth of the last day's quarter-hours
+	highest peak       // of all quarter-hours
+	count   int        // of measured quarter-hours
+	errors  [horizons]record
+}
+
+// Observe takes a sample: what the set used at a time, best over the minute up to it or over five. What is not a finite
+// number, or negative, is not a sample.
+func (p *Predictor) Observe(c Config, at time.Time, value float64) {
+	if math.IsNaN(value) || value < 0 || value > highestSample {
+		return
+	}
+	now := at.UnixNano()
+	if !p.seen {
+		p.seen, p.mean, p.last = true, value, now
+	}
+	before, current := slot(p.last), slot(now)
+	if before != current {
+		p.turn(c, before, current)
+	}
+	p.settle(value, time.Duration(now-p.last))
+	most := &p.peaks[place(current)]
+	*most = max(*most, encode(value))
+	p.last, p.value = now, value
+}
+
+// turn goes on to another quarter-hour. If the clock was set back, what was seen of the time that comes again is forgotten.
+func (p *Predictor) turn(c Config, before, current int64) {
+	step := current - before
+	for i := int64(1); i <= min(step, past); i++ {
+		p.peaks[place(before+i)] = 0
+	}
+	for i := int64(0); i < min(-step, past); i++ {
+		p.peaks[place(before-i)] = 0
+	}
+	for h := range horizons {
+		e := &p.errors[h]
+		if step < 0 || step > 1 {
+			e.forget(h, before, current)
+		}
+		if from := current - h.quarters(); c.bounded() && p.covered(from, current) {
+			e.learn(h, from, p.most(from, current), c.Limit)
+		}
+	}
+	p.renew(current)
+	for h := range horizons {
+		p.errors[h].ask(h, current, 0, 0)
+		if p.count >= knowsDay && c.bounded() {
+			base := p.base(h, current-1)
+			p.errors[h].ask(h, current, base, base+p.errors[h].margin(h, c.target(h))*room(c.Limit, base))
+		}
+	}
+}
+
+// settle moves the short-term mean and variance on. After a gap a sample weighs no more than one of five minutes.
+func (p *Predictor) settle(value float64, passed time.Duration) {
+	const halfLife = time.Hour
+	if passed <= 0 {
+		return
+	}
+	weight := 1 - math.Exp2(-float64(min(passed, fresh))/float64(halfLife))
+	d := value - p.mean
+	p.mean += weight * d
+	p.spread = (1 - weight) * (p.spread + weight*d*d)
+}
+
+// renew computes anew what stays the same for a quarter-hour.
+func (p *Predictor) renew(current int64) {
+	p.highest, p.count = 0, 0
+	for _, v := range p.peaks {
+		p.highest = max(p.highest, v)
+		if v != 0 {
+			p.count++
+		}
+	}
+	p.usual = p.exceeded(current)
+	p.around = p.daily(current)
+}
+
+// exceeded returns what a fifth of the measured quarter-hours of the last day exceeded.
+func (p *Predictor) exceeded(current int64) peak {
+	var sorted [dayQuarters]peak
+	n := 0
+	for s := current - dayQuarters; s < current; s++ {
+		v := p.peaks[place(s)]
+		if v == 0 {
+			continue
+		}
+		i := n
+		for ; i > 0 && sorted[i-1] > v; i-- {
+			sorted[i] = sorted[i-1]
+		}
+		sorted[i] = v
+		n++
+	}
+	if n == 0 {
+		return 0
+	}
+	return sorted[(n-1)-(n-1)/often]
+}
+
+// daily returns what was used on other days in the hour from this quarter-hour on, or a little earlier or later: halfway
+// between the highest of them and their mean, so that one odd day neither counts for a week nor is forgotten; but no less
+// than a week ago, for loads that come once a week.
+func (p *Predictor) daily(current int64) peak {
+	highest, sum, days := 0.0, 0.0, 0.0
+	var most peak
+	for d := int64(1); d <= week; d++ {
+		from := current - d*dayQuarters - slack
+		most = p.most(from, from+2*slack+hourQuarters+1) // in the end that of a week ago
+		if most == 0 {
+			continue
+		}
+		v := most.value()
+		highest = max(highest, v)
+		sum += v
+		days++
+	}
+	if days == 0 {
+		return 0
+	}
+	return max(encode((highest+sum/days)/2), most)
+}
+
+// most returns the highest peak of quarter-hours, without the last; 0 if none was measured.
+func (p *Predictor) most(from, to int64) peak {
+	var most peak
+	for s := from; s < to; s++ {
+		most = max(most, p.peaks[place(s)])
+	}
+	return most
+}
+
+// covered says whether of the quarter-hours from one to before another three in four were measured: what happened then is known.
+func (p *Predictor) covered(from, to int64) bool {
+	n := int64(0)
+	for s := from; s < to; s++ {
+		if p.peaks[place(s)] != 0 {
+			n++
+		}
+	}
+	return 4*n >= 3*(to-from)
+}
+
+// base returns the past's part of a prediction that is made in a quarter-hour.
+func (p *Predictor) base(h Horizon, current int64) float64 {
+	if h == Day {
+		return max(p.highest, p.peaks[place(current)]).value()
+	}
+	recent := p.most(current-hourQuarters+1, current+1)
+	return max(recent, p.around, p.usual).value() + math.Sqrt(p.spread)/4
+}
+
+// room is what lies between a base and the limit.
+func room(limit, base float64) float64 { return max(limit-base, 0) }
+
+// Predict says what will be used at most from a time on, from what was seen until the last sample. As that gets older the
+// prediction moves to the limit.
+func (p *Predictor) Predict(c Config, at time.Time, h Horizon) Prediction {
+	e := &p.errors[h]
+	r := Prediction{Missed: e.missed(), Checked: float64(e.checked), Margin: e.margin(h, c.target(h))}
+	if p.seen {
+		r.Age = max(time.Duration(at.UnixNano()-p.last), 0)
+		r.Base = p.base(h, slot(p.last))
+	}
+	r.Peak = max(r.Base, p.value)
+	if !c.bounded() {
+		return r // nothing can be said about what is left of something unknown
+	}
+	r.Base = min(r.Base, c.Limit)
+	peak := r.Base + r.Margin*room(c.Limit, r.Base)
+	if r.Known = p.knows(h); !r.Known {
+		if r.Prior = c.Prior > 0; r.Prior {
+			peak = min(max(peak, c.Prior), c.Limit)
+		} else {
+			peak = c.Limit
+		}
+	}
+	if r.Age > fresh {
+		doubt := min(float64(r.Age-fresh)/float64(distrust-fresh), 1)
+		peak += doubt * room(c.Limit, peak)
+		r.Known = r.Known && r.Age < distrust
+	}
+	r.Peak = max(peak, p.value)
+	return r
+}
+
+// knows says whether enough was measured to predict.
+func (p *Predictor) knows(h Horizon) bool {
+	if h == Day {
+		return p.count >= knowsDay
+	}
+	return p.count >= knowsHour
+}

@@ -1,0 +1,33 @@
+package peaks
+
+import (
+	"slices"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/decide/predict"
+	"github.com/waterline-io/waterline/internal/sim/trace"
+)
+
+// Ours scores Waterline's predictor on a machine, for each of some target rates of violations, and adds to the scores, of
+// which there is one for each target. A target of 0 is the predictor's own.
+func Ours(m *trace.Machine, every int, h predict.Horizon, targets []float64, scores []Score) {
+	total, limit := m.Total(), m.Limit()
+	horizon := values(h)
+	configs := make([]predict.Config, len(targets))
+	for i, t := range targets {
+		configs[i].Limit = limit
+		configs[i].Target[h] = t
+	}
+	var p predict.Predictor
+	for now, v := range total {
+		at := time.Unix(m.Times[now], 0)
+		p.Observe(configs[0], at, v)
+		if now < warmUp || now%every != 0 || now+horizon >= len(total) {
+			continue
+		}
+		peak := slices.Max(total[now+1 : now+1+horizon])
+		for i, c := range configs {
+			scores[i].add(min(p.Predict(c, at, h).Peak, limit), peak, limit)
+		}
+	}
+}

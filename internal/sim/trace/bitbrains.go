@@ -1,0 +1,103 @@
+package trace
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+)
+
+// hostVMs is how many VMs make a host.
+const hostVMs = 10
+
+// vm is one VM of Bitbrains'.
+type vm struct {
+	used     map[int64]float64 // MHz, of each step
+	capacity float64           // MHz
+}
+
+// bitbrains reads GWA-T-12: the CPU of VMs in MHz. Ten VMs in the order of their numbers make a host.
+func bitbrains(r *rows) ([]Machine, error) {
+	columns, err := r.columns("vm", "time_s", "cap_mhz", "cpu_mhz")
+	if err != nil {
+		return nil, err
+	}
+	vms := map[int]*vm{}
+	for r.next() {
+		text, err := r.text(columns[0])
+		if err != nil {
+			return nil, err
+		}
+		id, err := strconv.Atoi(text)
+		if err != nil {
+			return nil, r.bad(columns[0], text, "the number of a VM")
+		}
+		at, err := r.seconds(columns[1])
+		if err != nil {
+			return nil, err
+		}
+		capacity, err := r.number(columns[2])
+		if err != nil {
+			return nil, err
+		}
+		used, err := r.number(columns[3])
+		if err != nil {
+			return nil, err
+		}
+		if vms[id] == nil {
+			vms[id] = &vm{used: map[int64]float64{}}
+		}
+		v := vms[id]
+		if _, exists := v.used[at/Step]; !exists {
+			if err := r.keep(); err != nil {
+				return nil, err
+			}
+		}
+		v.used[at/Step] = used
+		v.capacity = max(v.capacity, capacity)
+	}
+	if err := r.err(); err != nil {
+		return nil, err
+	}
+	var hosts []Machine
+	for group := range slices.Chunk(slices.Sorted(maps.Keys(vms)), hostVMs) {
+		if len(group) < hostVMs {
+			break // the VMs that are left over make no host
+		}
+		var members []*vm
+		for _, id := range group {
+			members = append(members, vms[id])
+		}
+		hosts = append(hosts, host(r.label(fmt.Sprintf("host%d", len(hosts))), members))
+	}
+	return hosts, nil
+}
+
+// host puts VMs onto one machine. Steps at which two or more of them were not measured are left out; a single one that was
+// not counts with its last value.
+func host(name string, vms []*vm) Machine {
+	measured := map[int64]int{}
+	for _, v := range vms {
+		for step := range v.used {
+			measured[step]++
+		}
+	}
+	maps.DeleteFunc(measured, func(_ int64, n int) bool { return n < len(vms)-1 })
+	steps := slices.Sorted(maps.Keys(measured))
+	m := Machine{Name: name}
+	for _, step := range steps {
+		m.Times = append(m.Times, step*Step)
+	}
+	for _, v := range vms {
+		part, last := make([]float64, 0, len(steps)), 0.0
+		for _, step := range steps {
+			if used, exists := v.used[step]; exists {
+				last = used
+			}
+			part = append(part, min(last, v.capacity))
+		}
+		m.Parts = append(m.Parts, part)
+		m.Limits = append(m.Limits, v.capacity)
+	}
+	return m
+}

@@ -1,0 +1,169 @@
+package trace
+
+import (
+	"bufio"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// maxLine is the length of the longest row that is read, in bytes.
+const maxLine = 1 << 16
+
+// rows reads a file of comma-separated values whose first line names the columns.
+type rows struct {
+	name    string // of the file, for errors
+	scanner *bufio.Scanner
+	closers []io.Closer
+	line    int      // of the current row, from 1
+	header  []string // names of the columns
+	cells   []string // of the current row
+	kept    int      // values that were kept so far
+}
+
+func openRows(file string) (*rows, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading a trace: %w", err)
+	}
+	from, closers := io.Reader(f), []io.Closer{f}
+	if strings.HasSuffix(file, ".gz") {
+		z, err := gzip.NewReader(f)
+		if err != nil {
+			f.Close()
+			return nil, fmt.Errorf("unpacking trace %s: %w", file, err)
+		}
+		from, closers = z, []io.Closer{z, f}
+	}
+	r, err := newRows(file, from)
+	if err != nil {
+		closeAll(closers)
+		return nil, err
+	}
+	r.closers = closers
+	return r, nil
+}
+
+func closeAll(closers []io.Closer) {
+	for _, c := range closers {
+		c.Close()
+	}
+}
+
+// newRows begins to read rows; the first line must be there.
+func newRows(name string, from io.Reader) (*rows, error) {
+	r := &rows{name: name, scanner: bufio.NewScanner(from)}
+	r.scanner.Buffer(make([]byte, 0, 4096), maxLine)
+	if !r.next() {
+		if err := r.err(); err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("trace %s is empty: its first line must name the columns", name)
+	}
+	r.header = append(r.header, r.cells...)
+	return r, nil
+}
+
+func (r *rows) close() { closeAll(r.closers) }
+
+// next goes to the next row that is not empty and reports whether there is one.
+func (r *rows) next() bool {
+	for r.scanner.Scan() {
+		r.line++
+		text := strings.TrimSuffix(r.scanner.Text(), "\r")
+		if text != "" {
+			r.cells = append(r.cells[:0], strings.Split(text, ",")...)
+			return true
+		}
+	}
+	return false
+}
+
+// err returns what ended the rows, nil at the end of the file.
+func (r *rows) err() error {
+	if err := r.scanner.Err(); err != nil {
+		return fmt.Errorf("reading trace %s after line %d: %w", r.name, r.line, err)
+	}
+	return nil
+}
+
+// columns finds columns by their names.
+func (r *rows) columns(names ...string) ([]int, error) {
+	found := make([]int, len(names))
+	for i, name := range names {
+		found[i] = -1
+		for j, h := range r.header {
+			if h == name {
+				found[i] = j
+			}
+		}
+		if found[i] < 0 {
+			return nil, fmt.Errorf("trace %s has no column %q; its first line names %q", r.name, name, strings.Join(r.header, ","))
+		}
+	}
+	return found, nil
+}
+
+// text returns a cell of the current row.
+func (r *rows) text(column int) (string, error) {
+	if column >= len(r.cells) {
+		return "", fmt.Errorf("trace %s, line %d: %d columns, but %q is column %d", r.name, r.line, len(r.cells), r.header[column], column+1)
+	}
+	return r.cells[column], nil
+}
+
+// maxNumber is far above any usage in any unit, and safe to add up.
+const maxNumber = 1e18
+
+// number returns a cell that is a number, not negative.
+func (r *rows) number(column int) (float64, error) {
+	text, err := r.text(column)
+	if err != nil {
+		return 0, err
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(v) || v < 0 || v > maxNumber {
+		return 0, r.bad(column, text, "a number that is not negative")
+	}
+	return v, nil
+}
+
+// seconds returns a cell that is a time in whole seconds.
+func (r *rows) seconds(column int) (int64, error) {
+	text, err := r.text(column)
+	if err != nil {
+		return 0, err
+	}
+	const most = 1 << 40 // far beyond any epoch in seconds, and safe to multiply
+	v, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || v < 0 || v > most {
+		return 0, r.bad(column, text, "a time in whole seconds")
+	}
+	return v, nil
+}
+
+func (r *rows) bad(column int, text, wanted string) error {
+	return fmt.Errorf("trace %s, line %d: %s is %q, not %s", r.name, r.line, r.header[column], text, wanted)
+}
+
+// keep counts a value that is kept and refuses more than fit.
+func (r *rows) keep() error {
+	if r.kept++; r.kept > maxValues {
+		return fmt.Errorf("trace %s, line %d: more than %d values of %d s; split the file", r.name, r.line, maxValues, Step)
+	}
+	return nil
+}
+
+// label names a machine of the file.
+func (r *rows) label(machine string) string {
+	base := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(r.name), ".gz"), ".csv")
+	if machine == "" {
+		return base
+	}
+	return base + "/" + machine
+}

@@ -1,0 +1,112 @@
+// Package trace reads usage that was measured on real machines, and makes usage of its own where there is none.
+//
+// A trace is read once, row by row, into five-minute values; nothing but those values is kept. Errors name the file, the
+// line and the value.
+package trace
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Step is the length in seconds of what one value stands for.
+const Step = 300
+
+// maxValues bounds what is kept of a data set: 5-minute values of 200 machines over a month are a tenth of it.
+const maxValues = 20_000_000
+
+// Machine is the usage of one machine.
+type Machine struct {
+	Name   string
+	Times  []int64     // begin of each value, in seconds of any epoch, rising by at least Step; holes are left out
+	Parts  [][]float64 // usage of each part, for instance a VM, at each time
+	Limits []float64   // the most that each part can use
+}
+
+// Limit returns the most that the machine's parts can use together.
+func (m *Machine) Limit() float64 {
+	sum := 0.0
+	for _, l := range m.Limits {
+		sum += l
+	}
+	return sum
+}
+
+// Total returns the usage of all parts together at each time.
+func (m *Machine) Total() []float64 {
+	total := make([]float64, len(m.Times))
+	for _, part := range m.Parts {
+		for i, v := range part {
+			total[i] += v
+		}
+	}
+	return total
+}
+
+// Dataset is a kind of traces that can be read.
+type Dataset struct {
+	Name  string // as it stands in the names of figures
+	Dir   string // below the directory of all traces
+	About string // what a machine and its limit are
+	Every int    // a prediction is scored at every so many values
+	Minor bool   // not one that predictors are judged by
+	file  func(rows *rows) ([]Machine, error)
+}
+
+// Datasets lists the data sets that can be read.
+func Datasets() []Dataset {
+	return []Dataset{
+		{Name: "alibaba2018", Dir: "alibaba2018-machines", Every: 3, file: alibaba,
+			About: "co-located machines, those with a mean above 15 %; limit 100 %"},
+		{Name: "bitbrains", Dir: "bitbrains-rnd", Every: 6, file: bitbrains,
+			About: "hosts of ten business VMs each; limit: the sum of the VMs' capacities"},
+		{Name: "cloudcluster", Dir: "cloudcluster-pools", Every: 6, Minor: true, file: cloudcluster,
+			About: "pools of a cloud; limit: the most that was ever used"},
+		{Name: "nab", Dir: "nab-aws", Every: 6, Minor: true, file: nab,
+			About: "single EC2 instances, load balancers and counters; limit: the most that was ever used"},
+	}
+}
+
+// Find returns the data set of this name.
+func Find(name string) (Dataset, bool) {
+	for _, d := range Datasets() {
+		if d.Name == name {
+			return d, true
+		}
+	}
+	return Dataset{}, false
+}
+
+// Files returns the files of the data set below the directory of all traces, sorted. None is fs.ErrNotExist.
+func (d Dataset) Files(root string) ([]string, error) {
+	dir := filepath.Join(root, d.Dir)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("looking for traces of %s: %w", d.Name, err)
+	}
+	var files []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".csv") || strings.HasSuffix(e.Name(), ".csv.gz") {
+			files = append(files, filepath.Join(dir, e.Name()))
+		}
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("looking for traces of %s: no .csv or .csv.gz in %s: %w", d.Name, dir, fs.ErrNotExist)
+	}
+	slices.Sort(files)
+	return files, nil
+}
+
+// Read reads one file of the data set.
+func (d Dataset) Read(file string) ([]Machine, error) {
+	r, err := openRows(file)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	return d.file(r)
+}

@@ -1,0 +1,205 @@
+package trace
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func read(t testing.TB, set, content string) ([]Machine, error) {
+	t.Helper()
+	d, found := Find(set)
+	if !found {
+		t.Fatalf("no data set %s", set)
+	}
+	r, err := newRows("x.csv", strings.NewReader(content))
+	if err != nil {
+		return nil, err
+	}
+	return d.file(r)
+}
+
+func TestErrors(t *testing.T) {
+	for _, c := range []struct{ name, set, content, want string }{
+		{"empty", "alibaba2018", "", "trace x.csv is empty: its first line must name the columns"},
+		{"column", "alibaba2018", "machine_id,time_s\n", `trace x.csv has no column "cpu_util_percent"; its first line names "machine_id,time_s"`},
+		{"cut off", "alibaba2018", "machine_id,time_s,cpu_util_percent\nm_1,5\n", `trace x.csv, line 2: 2 columns, but "cpu_util_percent" is column 3`},
+		{"no number", "alibaba2018", "machine_id,time_s,cpu_util_percent\nm_1,5,10\n\nm_1,300,1O\n", `trace x.csv, line 4: cpu_util_percent is "1O", not a number that is not negative`},
+		{"NaN", "cloudcluster", "minute_epoch,cpu_used_units\n5,NaN\n", `line 2: cpu_used_units is "NaN"`},
+		{"infinite", "cloudcluster", "minute_epoch,cpu_used_units\n5,1e999\n", `line 2: cpu_used_units is "1e999"`},
+		{"negative", "nab", "timestamp,value\n2014-02-14 14:30:00,-1\n", `line 2: value is "-1"`},
+		{"no time", "nab", "timestamp,value\n14 Feb,1\n", `line 2: timestamp is "14 Feb", not a time such as 2006-01-02 15:04:05`},
+		{"time", "bitbrains", "vm,time_s,cap_mhz,cpu_mhz\n1,1.5,1,1\n", `line 2: time_s is "1.5", not a time in whole seconds`},
+		{"time too late", "bitbrains", "vm,time_s,cap_mhz,cpu_mhz\n1,9223372036854775807,1,1\n", "not a time in whole seconds"},
+		{"VM", "bitbrains", "vm,time_s,cap_mhz,cpu_mhz\nx,1,1,1\n", `line 2: vm is "x", not the number of a VM`},
+		{"nothing", "nab", "timestamp,value\n", "trace x.csv has no values"},
+		{"long line", "nab", "timestamp,value\n" + strings.Repeat("x", maxLine+1), "after line 1"},
+	} {
+		if _, err := read(t, c.set, c.content); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// TestHosts checks how VMs make a host: a single VM that was not measured counts with its last value, two make a hole.
+func TestHosts(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("vm,time_s,cores,cap_mhz,cpu_mhz\n")
+	for step := range 3 {
+		for vm := range 12 { // the last two make no host
+			switch {
+			case vm == 3 && step == 1, vm == 4 && step == 2, vm == 5 && step == 2:
+				continue
+			}
+			line := []string{itoa(vm + 1), itoa(step * Step), "1", "100", itoa(10*step + vm)}
+			if vm == 9 {
+				line[4] = "500" // above what it can use
+			}
+			b.WriteString(strings.Join(line, ",") + "\r\n")
+		}
+	}
+	machines, err := read(t, "bitbrains", b.String())
+	if err != nil || len(machines) != 1 {
+		t.Fatalf("%d hosts, %v", len(machines), err)
+	}
+	m := machines[0]
+	if !slices.Equal(m.Times, []int64{0, 300}) || m.Limit() != 1000 || m.Name != "x/host0" {
+		t.Errorf("%s: times %v, limit %g", m.Name, m.Times, m.Limit())
+	}
+	if want := []float64{36 + 100, 36 + 80 + 100}; !slices.Equal(m.Total(), want) {
+		t.Errorf("%v, not %v: VM 4 counts with its last value in the second step", m.Total(), want)
+	}
+}
+
+func itoa(n int) string {
+	if n >= 10 {
+		return itoa(n/10) + itoa(n%10)
+	}
+	return string(rune('0' + n))
+}
+
+// TestMachines checks which of Alibaba's machines are scored, and that values of a step are averaged.
+func TestMachines(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("machine_id,time_s,cpu_util_percent,mem\n")
+	for step := range alibabaValues {
+		at := itoa(step*Step) + ","
+		b.WriteString("busy," + at + "40,1\nbusy," + itoa(step*Step+60) + ",50,1\n")
+		b.WriteString("idle," + at + "14,1\nunmeasured," + at + ",1\n")
+		if step > 0 {
+			b.WriteString("short," + at + "40,1\n")
+		}
+	}
+	machines, err := read(t, "alibaba2018", b.String())
+	if err != nil || len(machines) != 1 || machines[0].Name != "x/busy" {
+		t.Fatalf("%v, %v", machines, err)
+	}
+	if v := machines[0].Total()[7]; v != 45 || machines[0].Limit() != 100 {
+		t.Errorf("value %g of %g", v, machines[0].Limit())
+	}
+}
+
+func TestFiles(t *testing.T) {
+	root := t.TempDir()
+	d, _ := Find("cloudcluster")
+	if _, err := d.Files(root); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no directory: %v", err)
+	}
+	dir := filepath.Join(root, d.Dir)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Files(root); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no files: %v", err)
+	}
+	const content = "minute_epoch,cpu_used_units\n5,2\n6,4\n9,6\n"
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	z.Write([]byte(content))
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"b.csv": content, "a.csv.gz": packed.String(), "LICENSE": "x", "c.csv.gz": "not packed"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := d.Files(root)
+	if err != nil || len(files) != 3 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	want := []Machine{{Name: "a", Times: []int64{300}, Parts: [][]float64{{4}}, Limits: []float64{4}}}
+	if got, err := d.Read(files[0]); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := d.Read(files[1]); err != nil || got[0].Name != "b" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := d.Read(files[2]); err == nil || !strings.Contains(err.Error(), "unpacking trace "+files[2]) {
+		t.Errorf("%v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "d.csv.gz"), packed.Bytes()[:packed.Len()-9], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Read(filepath.Join(dir, "d.csv.gz")); err == nil || !strings.Contains(err.Error(), "reading trace") {
+		t.Errorf("cut off: %v", err)
+	}
+}
+
+func TestGenerate(t *testing.T) {
+	a, b := Generate(Online(3), 5), Generate(Online(3), 5)
+	if !reflect.DeepEqual(a, b) || len(a.Times) != 3*288 {
+		t.Error("the same shape and seed make other usage")
+	}
+	if c := Generate(Online(3), 6); reflect.DeepEqual(a.Parts, c.Parts) {
+		t.Error("another seed makes the same usage")
+	}
+}
+
+// FuzzRead checks of any file that what is read can be scored: times rise, values are numbers, and parts are complete.
+func FuzzRead(f *testing.F) {
+	f.Add("alibaba2018", "machine_id,time_s,cpu_util_percent\nm_1,5,10\nm_1,,\n")
+	f.Add("bitbrains", "vm,time_s,cap_mhz,cpu_mhz\n1,0,10,5\n2,0,10,5\n3,0,1,1\n4,0,1,1\n5,0,1,1\n6,0,1,1\n7,0,1,1\n8,0,1,1\n9,0,1,1\n10,0,1,1\n")
+	f.Add("cloudcluster", "minute_epoch,cpu_used_units\n28707789,14.400\n")
+	f.Add("nab", "timestamp,value\n2014-02-14 14:30:00,0.132\n")
+	f.Fuzz(func(t *testing.T, set, content string) {
+		if _, found := Find(set); !found {
+			return
+		}
+		machines, err := read(t, set, content)
+		if err != nil {
+			if !strings.Contains(err.Error(), "x.csv") {
+				t.Errorf("the file is not named: %v", err)
+			}
+			return
+		}
+		for _, m := range machines {
+			if len(m.Parts) != len(m.Limits) {
+				t.Fatalf("%d parts, %d limits", len(m.Parts), len(m.Limits))
+			}
+			for i := 1; i < len(m.Times); i++ {
+				if m.Times[i] < m.Times[i-1]+Step {
+					t.Fatalf("times %d and %d", m.Times[i-1], m.Times[i])
+				}
+			}
+			for p, part := range m.Parts {
+				if len(part) != len(m.Times) {
+					t.Fatalf("%d values at %d times", len(part), len(m.Times))
+				}
+				for _, v := range part {
+					if math.IsNaN(v) || v < 0 || v > m.Limits[p] && set != "alibaba2018" {
+						t.Fatalf("value %g of %g", v, m.Limits[p])
+					}
+				}
+			}
+		}
+	})
+}
