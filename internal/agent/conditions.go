@@ -73,30 +73,14 @@ func (c *conditions) post(planned []model.Condition, pods []*model.Pod) {
 
 // run sets what is pending, and tries again later what could not be set.
 func (c *conditions) run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-c.wake:
-		}
-		for {
-			condition, any := c.next()
-			if !any {
-				break
-			}
-			err := c.set(ctx, condition)
-			c.log.report("conditions", err)
-			if err == nil {
-				continue
-			}
+	deliver(ctx, c.wake, c.next, func(condition model.Condition) error {
+		err := c.set(ctx, condition)
+		c.log.report("conditions", err)
+		if err != nil {
 			c.undo(condition)
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(10 * time.Second):
-			}
 		}
-	}
+		return err
+	})
 }
 
 // next takes a pending condition, which counts as sent from now on.

@@ -85,27 +85,33 @@ func metricKey(key string) string {
 
 // run sends what is queued, in order, and tries again later what could not be sent.
 func (n *notices) run(ctx context.Context) {
+	deliver(ctx, n.wake, n.first, func(notice model.Notice) error {
+		err := n.send(ctx, notice)
+		n.log.report("events", err)
+		if err == nil {
+			n.drop()
+		}
+		return err
+	})
+}
+
+// deliver sends what is pending, one after the other, whenever it is woken. After an error it waits a while.
+func deliver[T any](ctx context.Context, wake <-chan struct{}, next func() (T, bool), send func(T) error) {
+	const rest = 10 * time.Second
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-n.wake:
+		case <-wake:
 		}
-		for {
-			notice, any := n.first()
-			if !any {
-				break
-			}
-			err := n.send(ctx, notice)
-			n.log.report("events", err)
-			if err == nil {
-				n.drop()
+		for item, any := next(); any; item, any = next() {
+			if send(item) == nil {
 				continue
 			}
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(10 * time.Second):
+			case <-time.After(rest):
 			}
 		}
 	}
