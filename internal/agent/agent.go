@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -18,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	acthost "github.com/waterline-io/waterline/internal/act/host"
-	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/decide"
 	"github.com/waterline-io/waterline/internal/decide/cpuset"
 	"github.com/waterline-io/waterline/internal/journal"
@@ -325,53 +323,6 @@ func (a *Agent) turn(podsChanged bool) {
 	a.assess()
 }
 
-// scan looks which cgroups there are.
-func (a *Agent) scan() {
-	changed, err := a.tree.Scan(a.follows)
-	a.log.report("cgroups", err)
-	a.unsettled = a.unsettled || changed
-	for _, dir := range a.tree.Anew() {
-		a.unsettled = a.host.CheckDir(dir) || a.unsettled
-	}
-	blind := a.tree.Blind()
-	switch {
-	case a.watcher == nil:
-		blind = a.noWatcher
-	case errors.Is(blind, fs.ErrNotExist):
-		blind = nil // it went between being listed and being watched, which is no trouble
-	}
-	a.log.report("watch", blind)
-}
-
-// follows is what the tree asks; refollow keeps it.
-func (a *Agent) follows(uid string) bool { return a.follow[uid] }
-
-func (a *Agent) refollow() {
-	a.usesCPUs = decide.UsesCPUs(a.pods.Pods, &a.policy, a.host.Owned(), &a.state)
-	clear(a.follow)
-	for _, pod := range a.pods.Pods {
-		if decide.Follows(pod, &a.policy, a.usesCPUs) {
-			a.follow[pod.UID] = true
-		}
-	}
-}
-
-// survey reads the topology of the machine when somebody's CPUs depend on it, and again when CPUs went on- or offline. One
-// look is enough: groups may use a CPU that comes only after the kernel has described its caches (seen on 6.1).
-func (a *Agent) survey() *model.Topology {
-	if !a.usesCPUs {
-		return nil
-	}
-	if now := a.tree.Model().CPUs; a.topology == nil || now != a.seenCPUs {
-		topology, err := host.ReadTopology(a.cfg.Sys)
-		a.log.report("topology", err)
-		if err == nil {
-			a.topology, a.seenCPUs = topology, now
-		}
-	}
-	return a.topology
-}
-
 // round decides what the node should be like and makes it so.
 func (a *Agent) round(now time.Time) {
 	round := journal.Round{
@@ -415,22 +366,6 @@ func (a *Agent) round(now time.Time) {
 	}
 }
 
-// node gathers everything that was observed.
-func (a *Agent) node(now time.Time) model.Node {
-	return model.Node{
-		Now:              now,
-		AllocatableMilli: a.pods.AllocatableMilli,
-		Kubelet:          a.kubelet,
-		Tree:             a.tree.Model(),
-		Pods:             a.pods.Pods,
-		PodsKnown:        a.pods.Known,
-		Owned:            a.host.Owned(),
-		Incidents:        a.incidents,
-		Confined:         a.host.Confined(),
-		Topology:         a.survey(),
-	}
-}
-
 // refused reports whether the kernel refused a write, which the next round must know before it tries again.
 func refused(incidents []model.Incident) bool {
 	for _, i := range incidents {
@@ -439,33 +374,6 @@ func refused(incidents []model.Incident) bool {
 		}
 	}
 	return false
-}
-
-// findPods looks for the kubelet's cgroups and reports whether they were found.
-func (a *Agent) findPods() bool {
-	layout, err := a.layout()
-	a.log.report("cgroups", err)
-	if err != nil {
-		a.notReady(err.Error())
-		return false
-	}
-	a.cfg.Log.Info("found the pods", "cgroup", a.mount.Version.String(), "driver", layout.Driver.String(), "kubepods", layout.Root)
-	a.tree = host.NewTree(a.mount, layout, a.watcher)
-	a.pods = a.cfg.Pods.Snapshot()
-	a.refollow()
-	a.unsettled = true
-	return true
-}
-
-func (a *Agent) layout() (cgroup.Layout, error) {
-	if a.cfg.Kubepods == "" {
-		return host.FindKubepods(a.mount, a.cfg.SelfUID)
-	}
-	layout, ok := cgroup.ParseLayout(a.cfg.Kubepods)
-	if !ok {
-		return cgroup.Layout{}, fmt.Errorf("--kubepods %q: its last part must be kubepods or end in kubepods.slice", a.cfg.Kubepods)
-	}
-	return layout, nil
 }
 
 // assess decides whether the agent is ready.
