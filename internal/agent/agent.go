@@ -330,6 +330,7 @@ func (a *Agent) round(now time.Time) {
 		Policy: a.policy,
 		State:  a.state,
 	}
+	round.Node.Confined = a.host.Confined() // which counts as told from now on
 	round.Plan, a.state = decide.Node(round.Node, round.Policy, round.State)
 	a.plan = round.Plan
 	if a.pods.Known {

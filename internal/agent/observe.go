@@ -59,7 +59,7 @@ func (a *Agent) survey() *model.Topology {
 	return a.topology
 }
 
-// node gathers everything that was observed.
+// node gathers what was observed, but for what only a round may take note of.
 func (a *Agent) node(now time.Time) model.Node {
 	return model.Node{
 		Now:              now,
@@ -70,7 +70,6 @@ func (a *Agent) node(now time.Time) model.Node {
 		PodsKnown:        a.pods.Known,
 		Owned:            a.host.Owned(),
 		Incidents:        a.incidents,
-		Confined:         a.host.Confined(),
 		Topology:         a.survey(),
 	}
 }

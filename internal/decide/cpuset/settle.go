@@ -124,8 +124,8 @@ func (r *round) classes(w *writer) [3]model.CPUSet {
 	var own [3]model.CPUSet // exclusive CPUs of the class's own pods
 	unknown := r.exclusive
 	for _, o := range w.plan.Own {
-		if i, found := slices.BinarySearchFunc(r.n.Pods, o.UID, func(p *model.Pod, uid string) int { return strings.Compare(p.UID, uid) }); found && o.Mode == model.CPUExclusive {
-			own[r.n.Pods[i].QoS] = own[r.n.Pods[i].QoS].Or(o.CPUs)
+		if pod := find(r.n.Pods, o.UID); pod != nil && o.Mode == model.CPUExclusive {
+			own[pod.QoS] = own[pod.QoS].Or(o.CPUs)
 			unknown = unknown.Minus(o.CPUs)
 		}
 	}

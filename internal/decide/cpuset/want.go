@@ -78,7 +78,7 @@ func ofKubelet(p *model.Pod) bool {
 	return false
 }
 
-// promised returns what the pods of a node, less those CPUs that are counted already, requested, in milli-cores.
+// promised returns how much CPU the pods of a node requested, in milli-cores.
 func promised(pods []*model.Pod) int64 {
 	var sum int64
 	for _, p := range pods {
