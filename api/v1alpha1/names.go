@@ -32,6 +32,32 @@ const (
 	AnnotationCPUMemory = "waterline.io/cpu-memory"
 )
 
+// LabelQoS says what a pod is for: "LSE", "LSR" and "LS" are online services, of which the first has CPUs of its own and the
+// second home CPUs unless its annotations say otherwise; "BE" is batch; "SYSTEM" is a daemon of the node. A pod without it
+// is LS.
+const (
+	LabelQoS = "waterline.io/qos"
+	// LabelQoSAlias is the spelling of Koordinator.
+	LabelQoSAlias = "koordinator.sh/qosClass"
+)
+
+// Resources that batch pods ask for: CPU in milli-cores, memory in bytes, both whole numbers with request and limit equal.
+// What is sold as mid is expected to be there for a day, what is sold as batch for an hour.
+const (
+	ResourceBatchCPU    = "waterline.io/batch-cpu"
+	ResourceBatchMemory = "waterline.io/batch-memory"
+	ResourceMidCPU      = "waterline.io/mid-cpu"
+	ResourceMidMemory   = "waterline.io/mid-memory"
+)
+
+// Priorities of pods, of which Koordinator has bands of 1000: a batch pod in the band of mid runs on what is sold as mid.
+const (
+	PriorityProd  = 9000
+	PriorityMid   = 7000
+	PriorityBatch = 5000
+	PriorityBand  = 1000
+)
+
 // ConditionCPUSet is the condition of a pod that asks for CPUs of its own: True with the CPUs it has, or False with the reason
 // why it has none.
 const ConditionCPUSet = "waterline.io/CPUSet"

@@ -15,10 +15,29 @@ type ColocationPolicy struct {
 type ColocationPolicySpec struct {
 	// Mode is Observe (the default: decide and report, write nothing), Enforce, or Off (give everything back).
 	Mode string `json:"mode,omitempty"`
+	// CPU is how far the node's CPU is filled, and how its slack is sold. Without it nothing is sold.
+	CPU *SellSpec `json:"cpu,omitempty"`
+	// Memory is the same for memory.
+	Memory *SellSpec `json:"memory,omitempty"`
 	// Weight bounds and extends the weights that pods ask for.
 	Weight WeightSpec `json:"weight,omitempty"`
 	// Pods gives weights to pods without an annotation. The first rule that selects a pod counts.
 	Pods []PodRuleSpec `json:"pods,omitempty"`
+}
+
+// SellSpec is how far a resource of a node is filled, and how its slack is sold to batch.
+type SellSpec struct {
+	// Waterline is up to which part of the capacity the node is filled, from 1% to 100%. Default 65% for CPU and 80% for
+	// memory.
+	Waterline string `json:"waterline,omitempty"`
+	// Method is predicted (the default: what online pods are not expected to use is sold), realtime (what they do not use
+	// now) or static (a fixed part of the capacity, whatever they use).
+	Method string `json:"method,omitempty"`
+	// Ratio is which part of the capacity is sold by method static. For CPU it may be above 100%: "300%" sells each CPU
+	// three times. Memory is never sold beyond what there is.
+	Ratio string `json:"ratio,omitempty"`
+	// Mid is which part of what is under the waterline may be offered as the mid tier, at most. Default 0%.
+	Mid string `json:"mid,omitempty"`
 }
 
 // WeightSpec bounds and extends the weights that pods ask for.

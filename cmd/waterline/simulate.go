@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/waterline-io/waterline/internal/decide/predict"
 	"github.com/waterline-io/waterline/internal/experiment"
+	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/sim/peaks"
 	"github.com/waterline-io/waterline/internal/sim/trace"
 )
@@ -130,7 +130,7 @@ func printPredictors(w io.Writer, results []peaks.Result) {
 	for i := range results {
 		r := &results[i]
 		ahead := "the next hour"
-		if r.Horizon == predict.Day {
+		if r.Horizon == model.Day {
 			ahead = "the next day"
 		}
 		fmt.Fprintf(w, "%s, %s: %s, %d predictions\n(%s)\n\n", r.Dataset, ahead, count(r.Machines, "machine"), r.Ours().Times, r.About)

@@ -62,15 +62,15 @@ func (a *Agent) survey() *model.Topology {
 // node gathers what was observed, but for what only a round may take note of.
 func (a *Agent) node(now time.Time) model.Node {
 	return model.Node{
-		Now:              now,
-		AllocatableMilli: a.pods.AllocatableMilli,
-		Kubelet:          a.kubelet,
-		Tree:             a.tree.Model(),
-		Pods:             a.pods.Pods,
-		PodsKnown:        a.pods.Known,
-		Owned:            a.host.Owned(),
-		Incidents:        a.incidents,
-		Topology:         a.survey(),
+		Now:         now,
+		Allocatable: model.Amount{CPU: a.pods.Allocatable.CPU},
+		Kubelet:     a.kubelet,
+		Tree:        a.tree.Model(),
+		Pods:        a.pods.Pods,
+		PodsKnown:   a.pods.Known,
+		Owned:       a.host.Owned(),
+		Incidents:   a.incidents,
+		Topology:    a.survey(),
 	}
 }
 

@@ -102,7 +102,7 @@ func observePods(ctx context.Context, cfg Config, n *model.Node) model.Kubelet {
 	defer func() { cancel(); <-done }()
 	for {
 		if s := cfg.Pods.Snapshot(); s.Known {
-			n.Pods, n.PodsKnown, n.AllocatableMilli = s.Pods, true, s.AllocatableMilli
+			n.Pods, n.PodsKnown, n.Allocatable.CPU = s.Pods, true, s.Allocatable.CPU
 			break
 		}
 		select {

@@ -16,12 +16,12 @@ import (
 // randomWorld returns a node whose requests fit, with pods that ask for anything.
 func randomWorld(r *rand.Rand) *world {
 	w := newWorld()
-	w.node.AllocatableMilli = int64(1+r.IntN(128)) * 1000
+	w.node.Allocatable.CPU = int64(1+r.IntN(128)) * 1000
 	w.policy.Weight.Scope = []model.Scope{model.ScopeNode, model.ScopeClass}[r.IntN(2)]
 	w.policy.Weight.Quota = []model.QuotaMode{model.QuotaKubelet, model.QuotaUnlimited}[r.IntN(2)]
 	w.policy.Weight.PromoteBestEffort = r.IntN(2) == 0
 	w.node.Kubelet.CFSQuota = r.IntN(4) > 0
-	free := w.node.AllocatableMilli
+	free := w.node.Allocatable.CPU
 	for i := range r.IntN(40) {
 		request := min(free, int64(r.IntN(8000)))
 		args := []string{"class=" + []string{"Guaranteed", "Burstable", "BestEffort"}[r.IntN(3)]}
@@ -205,7 +205,7 @@ func TestDivide(t *testing.T) {
 
 func BenchmarkNode250(b *testing.B) {
 	w := newWorld()
-	w.node.AllocatableMilli = 128_000
+	w.node.Allocatable.CPU = 128_000
 	for i := range 250 {
 		if err := w.setPod(fmt.Sprintf("p%03d", i), []string{"class=Burstable", "request=250", fmt.Sprintf("weight=%d", 1024+i)}); err != nil {
 			b.Fatal(err)

@@ -25,7 +25,7 @@ type world struct {
 func newWorld() *world {
 	w := &world{policy: model.DefaultPolicy(), layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"}}
 	w.node = model.Node{
-		Now: epoch, PodsKnown: true, AllocatableMilli: 4000,
+		Now: epoch, PodsKnown: true, Allocatable: model.Amount{CPU: 4000},
 		Kubelet: model.Kubelet{Known: true, CFSQuota: true, QuotaPeriod: model.DefaultQuotaPeriod},
 		Tree: model.Tree{
 			Guaranteed: w.layout.Class(model.Guaranteed), Burstable: w.layout.Class(model.Burstable), BestEffort: w.layout.Class(model.BestEffort),
@@ -96,14 +96,14 @@ func (w *world) setNode(args []string) error {
 		key, value, _ := strings.Cut(arg, "=")
 		switch key {
 		case "cpu":
-			w.node.AllocatableMilli = number(value) * 1000
+			w.node.Allocatable.CPU = number(value) * 1000
 		case "kubelet":
 			w.node.Kubelet = model.Kubelet{Known: value != "unknown", CFSQuota: value != "noquota", QuotaPeriod: model.DefaultQuotaPeriod, StaticCPUs: value == "static", NoPodCgroups: value == "nopodcgroups"}
 		case "readonly":
 			w.node.Tree.ReadOnly = value != "no"
 		case "cpus": // SOCKETSxNODESxCACHESxCORESxTHREADS, each in one of what is before it
 			w.node.Topology = topology(value)
-			w.node.AllocatableMilli = int64(len(w.node.Topology.CPUs)) * 1000
+			w.node.Allocatable.CPU = int64(len(w.node.Topology.CPUs)) * 1000
 		case "offline":
 			off := cpus(value)
 			online := *w.node.Topology
@@ -186,6 +186,8 @@ func (w *world) setPod(name string, args []string) error {
 			if k == "waterline.io/cpu-manager" {
 				pod.Asks.BadCPUs = pod.Asks.Notices[0]
 			}
+		case "badlabel":
+			pod.Asks.Notices = append(pod.Asks.Notices, model.Reason{Code: model.BadLabel, Key: k, Text: v, Fix: "write BE"})
 		case "both":
 			pod.Asks.Notices = append(pod.Asks.Notices, model.Reason{Code: model.BothSpellings, Key: k, Text: v, Fix: "remove one"})
 		case "cpus":
@@ -378,7 +380,7 @@ func whenBusy(n *model.Node, plan *model.Plan) map[string]float64 {
 		names = append(names, q.String())
 	}
 	got := map[string]float64{}
-	for i, amount := range model.Divide(float64(n.AllocatableMilli)/1000, claims) {
+	for i, amount := range model.Divide(float64(n.Allocatable.CPU)/1000, claims) {
 		got[names[i]] = amount
 	}
 	for _, q := range []model.QoSClass{model.Burstable, model.BestEffort} {

@@ -25,16 +25,18 @@ func (q QoSClass) String() string {
 
 // Node is what one round of decisions is made from: the node as it was observed.
 type Node struct {
-	Now              time.Time
-	AllocatableMilli int64 // CPU that pods may request, in milli-cores; 0: not known
-	Kubelet          Kubelet
-	Tree             Tree
-	Pods             []*Pod     // that the API (or the directory of manifests) binds to this node, ordered by UID
-	PodsKnown        bool       // false until the first complete list: then an absent pod means nothing
-	Owned            []Owned    // files that we have written and not given back
-	Incidents        []Incident // what became of files since the round before, ordered by file
-	Confined         []Confined // groups that may run on other CPUs than their lists say, ordered by file
-	Topology         *Topology  // nil: not read, or nothing on this node asks for CPUs
+	Now         time.Time
+	Capacity    Amount // of the Node object; what is 0 is not known
+	Allocatable Amount // that pods may request; what is 0 is not known
+	Kubelet     Kubelet
+	Tree        Tree
+	Pods        []*Pod     // that the API (or the directory of manifests) binds to this node, ordered by UID
+	PodsKnown   bool       // false until the first complete list: then an absent pod means nothing
+	Owned       []Owned    // files that we have written and not given back
+	Incidents   []Incident // what became of files since the round before, ordered by file
+	Confined    []Confined // groups that may run on other CPUs than their lists say, ordered by file
+	Topology    *Topology  // nil: not read, or nothing on this node asks for CPUs
+	Load        *Load      // nil: nothing was measured yet
 }
 
 // Kubelet is what the node's kubelet is set to, and what it has done with its CPUs, as far as it was read. Two can be
@@ -52,6 +54,8 @@ type Kubelet struct {
 	// ReservedMilli is what is set aside for the system and the kubelet (systemReserved and kubeReserved, cpu), in
 	// milli-cores. Policy static keeps as many whole CPUs from being given to single containers, rounded up.
 	ReservedMilli int64
+	// ReservedMemory is what is set aside likewise, in bytes.
+	ReservedMemory int64
 
 	// PoolKnown says that the two sets below are those of now. They are only asked for under policy static. While it is
 	// false they are the last that were heard, which may have been given away since.
@@ -113,6 +117,12 @@ type Pod struct {
 	PodLevelCPU     bool      // its CPU request or limit is the pod's own (spec.resources), shared by its containers
 	MemoryLimit     int64     // of the pod as the kubelet sums it, in bytes; 0 where any container has none
 	Containers      []Container
+	Class           Class
+	Tier            Tier   // "": it is not batch
+	Owner           string // workload that it belongs to: "Deployment/shop/web"; that of a pod without one is its own
+	MemoryRequest   int64  // of the pod as the scheduler sums it, in bytes
+	Mid             Amount // requests of resources that are sold as TierMid
+	Batch           Amount // requests of resources that are sold as TierBatch
 	Asks            Asks
 	CPUCondition    PodCondition // what the API shows of the condition that says which CPUs the pod has
 }

@@ -31,6 +31,8 @@ const (
 // Policy is what an operator allows Waterline to do on a node, with every default filled in.
 type Policy struct {
 	Mode   Mode
+	CPU    SellPolicy
+	Memory SellPolicy
 	Weight WeightPolicy
 	Pods   []PodRule
 }
@@ -60,10 +62,12 @@ type PodRule struct {
 	Placement CPUPlacement // how CPUs are chosen; counts together with CPUs
 }
 
-// DefaultPolicy is what holds where no policy was written: weights as annotated, within the kernel's range.
+// DefaultPolicy is what holds where no policy was written: weights as annotated, within the kernel's range, and nothing sold.
 func DefaultPolicy() Policy {
 	return Policy{
 		Mode:   ModeEnforce,
+		CPU:    SellPolicy{Waterline: 650},
+		Memory: SellPolicy{Waterline: 800},
 		Weight: WeightPolicy{Scope: ScopeNode, Quota: QuotaKubelet, Max: MaxShares},
 	}
 }

@@ -26,7 +26,8 @@ const (
 	RejectedByKernel Code = "RejectedByKernel" // held: the kernel refused this value and nothing has changed since
 	ForeignWriter    Code = "ForeignWriter"    // held: another writer fights for this file; answered once a second
 	BadAnnotation    Code = "BadAnnotation"    // the annotation's value cannot be used; the pod keeps its defaults
-	BothSpellings    Code = "BothSpellings"    // two spellings of one annotation stand on the pod; ours wins
+	BadLabel         Code = "BadLabel"         // the label's value cannot be used; the pod is treated as an online service
+	BothSpellings    Code = "BothSpellings"    // two spellings of one annotation or label stand on the pod; ours wins
 	NoPodCgroups     Code = "NoPodCgroups"     // this node has no cgroup per pod, so there is nothing to weight
 	ObserveOnly      Code = "ObserveOnly"      // held: the policy decides and reports but writes nothing
 	ReadOnlyMount    Code = "ReadOnlyMount"    // held: the cgroup file system is mounted read-only

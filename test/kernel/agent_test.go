@@ -32,7 +32,7 @@ type pods struct {
 }
 
 func newPods() *pods {
-	return &pods{wake: make(chan struct{}, 1), now: kube.Snapshot{Known: true, AllocatableMilli: 64_000}}
+	return &pods{wake: make(chan struct{}, 1), now: kube.Snapshot{Known: true, Allocatable: model.Amount{CPU: 64_000}}}
 }
 
 func (p *pods) Run(ctx context.Context) { <-ctx.Done() }

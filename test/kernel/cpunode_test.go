@@ -64,7 +64,7 @@ func newCPUNode(t *testing.T) *cpuNode {
 	for _, cpu := range topology.CPUs {
 		n.cores[cpu.ID] = cpu.Core
 	}
-	n.source.change(func(s *kube.Snapshot) { s.AllocatableMilli = int64(n.all.Len()) * 1000 })
+	n.source.change(func(s *kube.Snapshot) { s.Allocatable.CPU = int64(n.all.Len()) * 1000 })
 	return n
 }
 

@@ -40,7 +40,7 @@ func BenchmarkDecide512(b *testing.B) {
 // node512 is a node of two sockets of four nodes of eight caches of four cores of two threads.
 func node512(v2 bool) *model.Node {
 	n := &model.Node{
-		Now: time.Unix(1e9, 0), PodsKnown: true, Topology: &model.Topology{}, AllocatableMilli: 508e3,
+		Now: time.Unix(1e9, 0), PodsKnown: true, Topology: &model.Topology{}, Allocatable: model.Amount{CPU: 508e3},
 		Kubelet: model.Kubelet{Known: true, CFSQuota: true, ReservedCPUs: model.CPUs(0, 1, 256, 257)},
 		Tree: model.Tree{V2: v2, Guaranteed: "kubepods", Burstable: "kubepods/burstable", BestEffort: "kubepods/besteffort",
 			Pods: map[string]model.PodGroup{}},

@@ -141,7 +141,7 @@ func (r *round) survey() {
 	}
 	r.free = r.pool.Minus(r.reserved)
 	r.rest = int64(r.free.Len()) * 1000
-	if a := r.n.AllocatableMilli; a > 0 {
+	if a := r.n.Allocatable.CPU; a > 0 {
 		r.rest = min(r.rest, a)
 	}
 	r.rest -= promised(r.n.Pods)

@@ -55,7 +55,7 @@ func newMachine(t *testing.T, r *rand.Rand) *machine {
 	if r.IntN(2) == 0 {
 		m.n.Kubelet.ReservedCPUs = model.CPUs(r.IntN(id))
 	}
-	m.n.AllocatableMilli = int64(id-m.n.Kubelet.ReservedCPUs.Len()) * 1000
+	m.n.Allocatable.CPU = int64(id-m.n.Kubelet.ReservedCPUs.Len()) * 1000
 	return m
 }
 
@@ -69,7 +69,7 @@ func (m *machine) add() {
 		group.Dir = m.n.Tree.Class(p.QoS) + "/" + uid
 	}
 	group.Containers = append(group.Containers, fmt.Sprintf("%012x", m.created*10)) // the sandbox
-	free := m.n.AllocatableMilli
+	free := m.n.Allocatable.CPU
 	for _, other := range m.n.Pods {
 		free -= other.RequestMilli
 	}
@@ -135,7 +135,7 @@ func (m *machine) change() string {
 }
 
 func (m *machine) spare() int64 {
-	spare := m.n.AllocatableMilli
+	spare := m.n.Allocatable.CPU
 	for _, p := range m.n.Pods {
 		spare -= p.RequestMilli
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 // sample is one that the dumb version keeps.
@@ -76,8 +78,8 @@ func TestDumb(t *testing.T) {
 				for name, pair := range map[string][2]float64{
 					"around":      {p.around.value(), d.around(current)},
 					"usual":       {p.usual.value(), d.usual(current)},
-					"day's base":  {p.base(Day, current), d.most(current-past+1, current+1)},
-					"hour's base": {p.base(Hour, current) - math.Sqrt(p.spread)/4, max(d.most(current-3, current+1), d.around(current), d.usual(current))},
+					"day's base":  {p.base(model.Day, current), d.most(current-past+1, current+1)},
+					"hour's base": {p.base(model.Hour, current) - math.Sqrt(p.spread)/4, max(d.most(current-3, current+1), d.around(current), d.usual(current))},
 				} {
 					if math.Abs(pair[0]-pair[1]) > 0.01*pair[1] {
 						t.Fatalf("after %d samples: %s is %g, not %g", i+1, name, pair[0], pair[1])
@@ -129,14 +131,14 @@ func TestMargin(t *testing.T) {
 	for range 20000 { // so many that what was assumed is forgotten
 		share := max(random.NormFloat64()*0.2, 0)
 		e.open[0] = asked{base: encode(50), peak: encode(60)}
-		e.learn(Hour, 0, encode(50+share*50), 100)
+		e.learn(model.Hour, 0, encode(50+share*50), 100)
 		all = append(all, share)
 	}
 	all = all[len(all)-4*halfLife:]
 	slices.Sort(all)
 	for _, target := range []float64{0.01, 0.03, 0.1} {
 		want := all[int(float64(len(all))*(1-target))]
-		if got := e.margin(Hour, target); math.Abs(got-want) > 0.05 {
+		if got := e.margin(model.Hour, target); math.Abs(got-want) > 0.05 {
 			t.Errorf("target %g: margin %g, not %g", target, got, want)
 		}
 	}

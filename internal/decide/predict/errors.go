@@ -1,6 +1,10 @@
 package predict
 
-import "math"
+import (
+	"math"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
 
 // How errors are remembered.
 const (
@@ -32,17 +36,17 @@ type record struct {
 }
 
 // ask notes a prediction.
-func (e *record) ask(h Horizon, current int64, base, predicted float64) {
+func (e *record) ask(h model.Horizon, current int64, base, predicted float64) {
 	a := asked{}
 	if base > 0 {
 		a = asked{encode(base), encode(predicted)}
 	}
-	e.open[index(current, h.quarters())] = a
+	e.open[index(current, quarters(h))] = a
 }
 
 // forget drops the predictions that were not made in the quarter-hours from one to another, which went unseen.
-func (e *record) forget(h Horizon, before, current int64) {
-	n := h.quarters()
+func (e *record) forget(h model.Horizon, before, current int64) {
+	n := quarters(h)
 	if current < before {
 		before, current = current-1, before+1
 	}
@@ -52,8 +56,8 @@ func (e *record) forget(h Horizon, before, current int64) {
 }
 
 // learn compares the prediction that was made at the beginning of a quarter-hour with what came of it.
-func (e *record) learn(h Horizon, at int64, came peak, limit float64) {
-	a := e.open[index(at, h.quarters())]
+func (e *record) learn(h model.Horizon, at int64, came peak, limit float64) {
+	a := e.open[index(at, quarters(h))]
 	if a.base == 0 {
 		return
 	}
@@ -102,7 +106,7 @@ func assumedAt(bin int) float64 {
 
 // margin returns the share of the room that errors exceeded as seldom as the target says, and no less than what is always
 // left. Who accepts more than the usual rate of violations gets a thinner rest as well.
-func (e *record) margin(h Horizon, target float64) float64 {
+func (e *record) margin(h model.Horizon, target float64) float64 {
 	floor := least * min(1, DefaultTarget(h)/target)
 	total := float64(e.none)
 	if e.checked == 0 {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expected output of cases; commit that only if you understand what caused it")
@@ -125,7 +127,7 @@ func play(c Config, night, noon float64, others []stretch, asks []time.Time) str
 		}
 		fmt.Fprintf(&b, "day %d %s, used %.0f\n", int(ask.Sub(start).Hours())/24+1, ask.Format("15:04"), p.value)
 		for h, name := range []string{"hour", "day"} {
-			r := p.Predict(c, ask, Horizon(h))
+			r := p.Predict(c, ask, model.Horizon(h))
 			fmt.Fprintf(&b, "  %-5s %5.1f", name, r.Peak)
 			switch {
 			case r.Prior:

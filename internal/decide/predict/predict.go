@@ -16,25 +16,13 @@ package predict
 import (
 	"math"
 	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Horizon is how far ahead a prediction looks.
-type Horizon int
-
-// The horizons.
-const (
-	Hour Horizon = iota
-	Day
-	horizons // how many there are
-)
-
-// Length returns how long the horizon is.
-func (h Horizon) Length() time.Duration {
-	return time.Duration(h.quarters()) * quarter
-}
-
-func (h Horizon) quarters() int64 {
-	if h == Day {
+// quarters returns how many quarter-hours a horizon is.
+func quarters(h model.Horizon) int64 {
+	if h == model.Day {
 		return dayQuarters
 	}
 	return hourQuarters
@@ -66,8 +54,8 @@ const (
 
 // DefaultTarget returns the share of predictions that may be exceeded where nobody says another. A day's is lower: all
 // predictions of a day share one peak, so there are few errors to learn from and the share comes out higher than asked.
-func DefaultTarget(h Horizon) float64 {
-	if h == Day {
+func DefaultTarget(h model.Horizon) float64 {
+	if h == model.Day {
 		return 0.01
 	}
 	return 0.03
@@ -75,15 +63,15 @@ func DefaultTarget(h Horizon) float64 {
 
 // Config is what somebody else knows or wants. Values of one predictor have one unit, any: milli-cores, bytes, percent.
 type Config struct {
-	Limit  float64           // what the set can use at most, usually what its node has; > 0
-	Target [horizons]float64 // share of predictions of each horizon that may be exceeded, in (0, 1); 0: the default
-	Prior  float64           // peak that other pods of the same workload owners suggest, used until enough was measured; 0: none
+	Limit  float64                 // what the set can use at most, usually what its node has; > 0
+	Target [model.Horizons]float64 // share of predictions of each horizon that may be exceeded, in (0, 1); 0: the default
+	Prior  float64                 // peak that other pods of the same workload owners suggest, used until enough was measured; 0: none
 }
 
 // bounded says whether the limit is one: only then there is something to predict a share of.
 func (c *Config) bounded() bool { return c.Limit > 0 && c.Limit <= highestSample }
 
-func (c *Config) target(h Horizon) float64 {
+func (c *Config) target(h model.Horizon) float64 {
 	if t := c.Target[h]; t > 0 && t < 1 {
 		return t
 	}
@@ -118,7 +106,7 @@ type Predictor struct {
 	usual   peak       // exceeded in a fifth of the last day's quarter-hours
 	highest peak       // of all quarter-hours
 	count   int        // of measured quarter-hours
-	errors  [horizons]record
+	errors  [model.Horizons]record
 }
 
 // Observe takes a sample: what the set used at a time, best over the minute up to it or over five. What is not a finite
@@ -150,17 +138,17 @@ func (p *Predictor) turn(c Config, before, current int64) {
 	for i := int64(0); i < min(-step, past); i++ {
 		p.peaks[place(before-i)] = 0
 	}
-	for h := range horizons {
+	for h := range model.Horizons {
 		e := &p.errors[h]
 		if step < 0 || step > 1 {
 			e.forget(h, before, current)
 		}
-		if from := current - h.quarters(); c.bounded() && p.covered(from, current) {
+		if from := current - quarters(h); c.bounded() && p.covered(from, current) {
 			e.learn(h, from, p.most(from, current), c.Limit)
 		}
 	}
 	p.renew(current)
-	for h := range horizons {
+	for h := range model.Horizons {
 		p.errors[h].ask(h, current, 0, 0)
 		if p.count >= knowsDay && c.bounded() {
 			base := p.base(h, current-1)
@@ -260,8 +248,8 @@ func (p *Predictor) covered(from, to int64) bool {
 }
 
 // base returns the past's part of a prediction that is made in a quarter-hour.
-func (p *Predictor) base(h Horizon, current int64) float64 {
-	if h == Day {
+func (p *Predictor) base(h model.Horizon, current int64) float64 {
+	if h == model.Day {
 		return max(p.highest, p.peaks[place(current)]).value()
 	}
 	recent := p.most(current-hourQuarters+1, current+1)
@@ -273,7 +261,7 @@ func room(limit, base float64) float64 { return max(limit-base, 0) }
 
 // Predict says what will be used at most from a time on, from what was seen until the last sample. As that gets older the
 // prediction moves to the limit.
-func (p *Predictor) Predict(c Config, at time.Time, h Horizon) Prediction {
+func (p *Predictor) Predict(c Config, at time.Time, h model.Horizon) Prediction {
 	e := &p.errors[h]
 	r := Prediction{Missed: e.missed(), Checked: float64(e.checked), Margin: e.margin(h, c.target(h))}
 	if p.seen {
@@ -303,8 +291,8 @@ func (p *Predictor) Predict(c Config, at time.Time, h Horizon) Prediction {
 }
 
 // knows says whether enough was measured to predict.
-func (p *Predictor) knows(h Horizon) bool {
-	if h == Day {
+func (p *Predictor) knows(h model.Horizon) bool {
+	if h == model.Day {
 		return p.count >= knowsDay
 	}
 	return p.count >= knowsHour

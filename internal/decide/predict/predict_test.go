@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/sim/trace"
+
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 var start = time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC) // a Monday
@@ -33,7 +35,7 @@ func trained(t testing.TB, days int) (Predictor, Config, time.Time) {
 	return p, c, at
 }
 
-var bothHorizons = []Horizon{Hour, Day}
+var bothHorizons = []model.Horizon{model.Hour, model.Day}
 
 // TestAnything feeds any samples at any times: the prediction is a number, no less than the last sample, and above the
 // limit only if that was.
@@ -125,7 +127,7 @@ func TestAge(t *testing.T) {
 			t.Errorf("horizon %d: %g after three hours without data", h, before)
 		}
 	}
-	if early := p.Predict(c, at.Add(-time.Hour), Hour); early.Age != 0 || !early.Known {
+	if early := p.Predict(c, at.Add(-time.Hour), model.Hour); early.Age != 0 || !early.Known {
 		t.Errorf("a prediction for a time before the last sample: %+v", early)
 	}
 }
@@ -147,7 +149,7 @@ func TestGap(t *testing.T) {
 				t.Errorf("gap of %s: mean %g → %g, variance %g → %g", gap, whole.mean, p.mean, whole.spread, p.spread)
 			}
 		}
-		if a, b := p.Predict(c, at.Add(gap), Day).Peak, whole.Predict(c, at, Day).Peak; gap < 24*time.Hour && math.Abs(a-b) > 1 {
+		if a, b := p.Predict(c, at.Add(gap), model.Day).Peak, whole.Predict(c, at, model.Day).Peak; gap < 24*time.Hour && math.Abs(a-b) > 1 {
 			t.Errorf("gap of %s: the day's peak went from %g to %g", gap, b, a)
 		}
 	}
@@ -159,14 +161,14 @@ func TestClock(t *testing.T) {
 		p, c, at := trained(t, 6)
 		p.Observe(c, at.Add(step), 30)
 		p.Observe(c, at.Add(5*time.Minute), 30)
-		if r := p.Predict(c, at.Add(5*time.Minute), Hour); !r.Known || r.Age != 0 {
+		if r := p.Predict(c, at.Add(5*time.Minute), model.Hour); !r.Known || r.Age != 0 {
 			t.Errorf("clock off by %s for a moment: %+v", step, r)
 		}
 	}
 	p, c, at := trained(t, 6)
 	p.Observe(c, at.Add(20*365*24*time.Hour), 30)
 	p.Observe(c, at.Add(5*time.Minute), 30)
-	if r := p.Predict(c, at.Add(5*time.Minute), Hour); r.Known {
+	if r := p.Predict(c, at.Add(5*time.Minute), model.Hour); r.Known {
 		t.Errorf("a week of quarter-hours cannot be known after a clock was off by years: %+v", r)
 	}
 }
@@ -178,7 +180,7 @@ func TestSameInputSameOutput(t *testing.T) {
 		t.Error("the same samples left two states")
 	}
 	before := p
-	if p.Predict(c, at, Hour) != p.Predict(c, at, Hour) || p != before {
+	if p.Predict(c, at, model.Hour) != p.Predict(c, at, model.Hour) || p != before {
 		t.Error("predicting changed something")
 	}
 	p.Observe(c, at.Add(time.Hour), 90)
@@ -236,11 +238,11 @@ func TestCalibrated(t *testing.T) {
 				continue
 			}
 			made++
-			if p.Predict(c, at, Hour).Peak < slices.Max(usage[i+1:i+13]) {
+			if p.Predict(c, at, model.Hour).Peak < slices.Max(usage[i+1:i+13]) {
 				exceeded++
 			}
 		}
-		if r := p.Predict(c, start, Hour); r.Checked < 100 || r.Missed > 0.08 {
+		if r := p.Predict(c, start, model.Hour); r.Checked < 100 || r.Missed > 0.08 {
 			t.Errorf("seed %d: the predictor counts %+v", seed, r)
 		}
 	}
@@ -259,7 +261,7 @@ func TestText(t *testing.T) {
 	if err := json.Unmarshal(text, &back); err != nil {
 		t.Fatal(err)
 	}
-	if back != p || back.Predict(c, at, Day) != p.Predict(c, at, Day) {
+	if back != p || back.Predict(c, at, model.Day) != p.Predict(c, at, model.Day) {
 		t.Error("the state does not come back as it was")
 	}
 	if len(text) != textLength+2 {
@@ -316,8 +318,8 @@ func TestNoAllocations(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() {
 		at = at.Add(time.Minute)
 		p.Observe(c, at, 40)
-		p.Predict(c, at, Hour)
-		p.Predict(c, at, Day)
+		p.Predict(c, at, model.Hour)
+		p.Predict(c, at, model.Day)
 	}); n != 0 {
 		t.Errorf("%g allocations", n)
 	}
@@ -330,7 +332,7 @@ func BenchmarkMinute(b *testing.B) {
 	for b.Loop() {
 		at = at.Add(time.Minute)
 		p.Observe(c, at, 40)
-		p.Predict(c, at, Hour)
-		p.Predict(c, at, Day)
+		p.Predict(c, at, model.Hour)
+		p.Predict(c, at, model.Day)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 // version is that of the text; another one is not read.
@@ -14,7 +16,7 @@ const version = 1
 const textLength = (rawLength + 2) / 3 * 4
 
 // rawLength is that of what the text encodes.
-const rawLength = 2 + 4*8 + past*2 + 4*2 + 2*2*(hourQuarters+dayQuarters) + int(horizons)*4*(bins+3)
+const rawLength = 2 + 4*8 + past*2 + 4*2 + 2*2*(hourQuarters+dayQuarters) + int(model.Horizons)*4*(bins+3)
 
 // MarshalText writes all that is remembered: about 3 KB, always of the same length.
 func (p *Predictor) MarshalText() ([]byte, error) {
@@ -33,9 +35,9 @@ func (p *Predictor) MarshalText() ([]byte, error) {
 	for _, v := range []peak{p.around, p.usual, p.highest, peak(p.count)} {
 		raw = binary.LittleEndian.AppendUint16(raw, uint16(v))
 	}
-	for h := range horizons {
+	for h := range model.Horizons {
 		e := &p.errors[h]
-		for _, a := range e.open[:h.quarters()] {
+		for _, a := range e.open[:quarters(h)] {
 			raw = binary.LittleEndian.AppendUint16(raw, uint16(a.base))
 			raw = binary.LittleEndian.AppendUint16(raw, uint16(a.peak))
 		}
@@ -72,9 +74,9 @@ func (p *Predictor) UnmarshalText(text []byte) error {
 	if read.count = int(r.uint16()); read.count > past {
 		r.bad = true
 	}
-	for h := range horizons {
+	for h := range model.Horizons {
 		e := &read.errors[h]
-		for i := range h.quarters() {
+		for i := range quarters(h) {
 			e.open[i] = asked{r.peak(), r.peak()}
 		}
 		e.none, e.misses, e.checked = r.weight(), r.weight(), r.weight()

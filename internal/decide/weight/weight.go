@@ -180,7 +180,7 @@ func raise(n *model.Node, p *model.Policy, entries []entry) []model.Setting {
 			total += e.shares - e.base
 		}
 	}
-	spare := max(n.AllocatableMilli*model.SharesPerCPU/1000-guaranteed-requests, 0)
+	spare := max(n.Allocatable.CPU*model.SharesPerCPU/1000-guaranteed-requests, 0)
 	capped := !p.Weight.OverrideGuaranteed && total > spare
 	scale := func(more int64) int64 {
 		if capped {
@@ -191,7 +191,7 @@ func raise(n *model.Node, p *model.Policy, entries []entry) []model.Setting {
 	operands := func(asked int64) []model.Operand {
 		return []model.Operand{
 			{Name: "asked", Value: asked, Unit: model.UnitShares},
-			{Name: "allocatable", Value: n.AllocatableMilli, Unit: model.UnitMilli},
+			{Name: "allocatable", Value: n.Allocatable.CPU, Unit: model.UnitMilli},
 			{Name: "guaranteed", Value: guaranteed, Unit: model.UnitShares},
 			{Name: "requests", Value: requests, Unit: model.UnitShares},
 		}

@@ -74,7 +74,10 @@ func (c *Cluster) Run(ctx context.Context) {
 		drop: func(obj any) { delete(c.pods, podKey(obj.(*corev1.Pod))) },
 	})
 	follow("nodes", &corev1.Node{}, fields.OneTermEqualSelector("metadata.name", c.nodeName), &store{
-		set: func(obj any) { c.allocatable = obj.(*corev1.Node).Status.Allocatable.Cpu().MilliValue() },
+		set: func(obj any) {
+			status := &obj.(*corev1.Node).Status
+			c.capacity, c.allocatable = amount(status.Capacity), amount(status.Allocatable)
+		},
 	})
 	if c.namespaces {
 		follow("namespaces", &corev1.Namespace{}, fields.Everything(), &store{

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -72,10 +73,12 @@ func parseKubelet(body []byte) (model.Kubelet, error) {
 	}
 	for field, reserved := range map[string]map[string]string{"kubeReserved": c.KubeReserved, "systemReserved": c.SystemReserved} {
 		milli, err := reservedCPU(reserved)
-		if err != nil {
+		bytes, memErr := reservedMemory(reserved)
+		if err := errors.Join(err, memErr); err != nil {
 			return model.Kubelet{}, fmt.Errorf("reading the kubelet's configuration: %s: %w", field, err)
 		}
 		k.ReservedMilli += milli
+		k.ReservedMemory += bytes
 	}
 	return k, nil
 }
@@ -94,6 +97,22 @@ func reservedCPU(reserved map[string]string) (int64, error) {
 		return 0, fmt.Errorf("cpu: %.64q is not from 0 to %d CPUs", text, model.MaxCPUs)
 	}
 	return quantity.MilliValue(), nil
+}
+
+// reservedMemory returns the memory of a reservation in bytes.
+func reservedMemory(reserved map[string]string) (int64, error) {
+	text, found := reserved["memory"]
+	if !found {
+		return 0, nil
+	}
+	quantity, err := resource.ParseQuantity(text)
+	if err != nil {
+		return 0, fmt.Errorf("memory: %.64q: %w", text, err)
+	}
+	if quantity.Sign() < 0 || quantity.CmpInt64(1<<50) > 0 {
+		return 0, fmt.Errorf("memory: %.64q is not from 0 to 1 PiB", text)
+	}
+	return quantity.Value(), nil
 }
 
 // DefaultKubelet is a kubelet whose configuration says nothing about CPU.

@@ -36,6 +36,7 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 		return nil, false
 	}
 	actuated := withAllocated(p)
+	requests := resource.PodRequests(actuated, resource.PodResourcesOptions{})
 	pod := &model.Pod{
 		UID:          uid,
 		APIUID:       string(p.UID),
@@ -47,14 +48,20 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 		Critical:     p.Spec.PriorityClassName == "system-node-critical" || p.Spec.PriorityClassName == "system-cluster-critical",
 		Ended:        ended(p),
 		Created:      p.CreationTimestamp.UTC(),
-		RequestMilli: milli(resource.PodRequests(actuated, resource.PodResourcesOptions{})),
+		RequestMilli: milli(requests),
 		LimitMilli:   milli(podLimit(actuated, corev1.ResourceCPU)),
 		PodLevelCPU:  podLevelCPU(actuated),
 		MemoryLimit:  memory(podLimit(actuated, corev1.ResourceMemory)),
 		Containers:   containers(actuated),
+		Owner:        owner(p),
 		Asks:         parseAsks(p.Annotations),
 		CPUCondition: cpuCondition(p),
+
+		MemoryRequest: memory(requests),
+		Mid:           model.Amount{CPU: whole(requests, v1alpha1.ResourceMidCPU), Memory: whole(requests, v1alpha1.ResourceMidMemory)},
+		Batch:         model.Amount{CPU: whole(requests, v1alpha1.ResourceBatchCPU), Memory: whole(requests, v1alpha1.ResourceBatchMemory)},
 	}
+	classify(pod, p.Spec.Priority)
 	return pod, true
 }
 
@@ -198,6 +205,16 @@ func ended(p *corev1.Pod) bool {
 func milli(list corev1.ResourceList) int64 { return list.Cpu().MilliValue() }
 
 func memory(list corev1.ResourceList) int64 { return list.Memory().Value() }
+
+func amount(list corev1.ResourceList) model.Amount {
+	return model.Amount{CPU: milli(list), Memory: memory(list)}
+}
+
+// whole returns an amount of an extended resource, which the API server lets nobody ask parts of.
+func whole(list corev1.ResourceList, name corev1.ResourceName) int64 {
+	quantity := list[name]
+	return quantity.Value()
+}
 
 // qosClass returns the pod's class: what the API server found, or for a manifest that it never saw, what it would find.
 func qosClass(p *corev1.Pod) model.QoSClass {

@@ -3,7 +3,9 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +47,8 @@ func Policy(p *v1alpha1.ColocationPolicy) (model.Policy, error) {
 			PromoteBestEffort:  c.oneOf("spec.weight.bestEffort", w.BestEffort, "class", "promote") == "promote",
 		},
 	}
+	policy.CPU = c.sell("spec.cpu", p.Spec.CPU, model.DefaultPolicy().CPU, 10_000)
+	policy.Memory = c.sell("spec.memory", p.Spec.Memory, model.DefaultPolicy().Memory, 1000)
 	if w.Max != nil {
 		policy.Weight.Max = c.shares("spec.weight.max", *w.Max)
 	}
@@ -95,6 +99,35 @@ func (c *checker) oneOf(field, value string, allowed ...string) string {
 		c.bad(field, fmt.Sprintf("%q", value), "write "+strings.Join(allowed, " or "))
 	}
 	return value
+}
+
+// sell reads how a resource is sold, whose ratio is at most the highest.
+func (c *checker) sell(field string, spec *v1alpha1.SellSpec, policy model.SellPolicy, highest int64) model.SellPolicy {
+	if spec == nil {
+		return policy
+	}
+	policy.Method = model.SellMethod(c.oneOf(field+".method", spec.Method, string(model.SellPredicted), string(model.SellRealtime), string(model.SellStatic)))
+	policy.Waterline = c.percent(field+".waterline", spec.Waterline, policy.Waterline, 10, 1000)
+	policy.Mid = c.percent(field+".mid", spec.Mid, 0, 0, 1000)
+	policy.Ratio = c.percent(field+".ratio", spec.Ratio, 0, 0, highest)
+	if static := policy.Method == model.SellStatic; static != (spec.Ratio != "") {
+		c.bad(field+".ratio", fmt.Sprintf("%q", spec.Ratio), "write it with method static, and only there")
+	}
+	return policy
+}
+
+// percent reads a part such as "65%" in thousandths, or returns what holds without one.
+func (c *checker) percent(field, text string, otherwise, low, high int64) int64 {
+	if text == "" {
+		return otherwise
+	}
+	number, found := strings.CutSuffix(text, "%")
+	part, err := strconv.ParseFloat(number, 64)
+	if !found || err != nil || !(part*10 >= float64(low) && part*10 <= float64(high)) {
+		c.bad(field, fmt.Sprintf("%.64q", text), fmt.Sprintf("write a percentage from %g%% to %g%%", float64(low)/10, float64(high)/10))
+		return otherwise
+	}
+	return int64(math.Round(part * 10))
 }
 
 func (c *checker) shares(field string, value int64) int64 {

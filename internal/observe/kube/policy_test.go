@@ -29,6 +29,10 @@ spec:
 		p.Pods[0].CPUs != model.CPUShare || p.Pods[0].Placement != model.PlaceSpread {
 		t.Errorf("got %+v", p)
 	}
+	if p, err := ParsePolicy([]byte(header + "spec: {cpu: {waterline: 62.5%}, memory: {method: static, ratio: 30%, mid: 10%}}")); err != nil ||
+		p.CPU != (model.SellPolicy{Waterline: 625, Method: model.SellPredicted}) || p.Memory != (model.SellPolicy{Waterline: 800, Method: model.SellStatic, Ratio: 300, Mid: 100}) {
+		t.Errorf("how slack is sold: %+v, %v", p, err)
+	}
 	if p, err := ParsePolicy([]byte(header + "spec: {mode: Off}")); err != nil || p.Mode != model.ModeOff {
 		t.Errorf("Off without quotes: %+v, %v", p, err)
 	}
@@ -55,6 +59,13 @@ func TestBadPolicy(t *testing.T) {
 		{header + "spec: {pods: [{selector: {}, cpuManager: alone}]}", `spec.pods[0].cpuManager: "alone" cannot be used: write none or share or exclusive`},
 		{header + "spec: {pods: [{selector: {}, cpuShare: 5, cpuPlacement: spread}]}", `spec.pods[0].cpuPlacement: "spread" cannot be used: write cpuManager as well`},
 		{header + "spec: {pods: [{selector: {}}]}", "spec.pods[0]: a rule that gives nothing cannot be used: write cpuShare or cpuManager"},
+		{header + "spec: {cpu: {waterline: 65}}", `spec.cpu.waterline: "65" cannot be used: write a percentage from 1% to 100%`},
+		{header + "spec: {cpu: {waterline: 100.1%}}", `spec.cpu.waterline: "100.1%"`},
+		{header + "spec: {memory: {waterline: NaN%}}", `spec.memory.waterline: "NaN%"`},
+		{header + "spec: {cpu: {method: guess}}", `spec.cpu.method: "guess" cannot be used: write predicted or realtime or static`},
+		{header + "spec: {cpu: {method: static}}", `spec.cpu.ratio: "" cannot be used: write it with method static, and only there`},
+		{header + "spec: {cpu: {ratio: 300%}}", `spec.cpu.ratio: "300%"`},
+		{header + "spec: {memory: {method: static, ratio: 300%}}", `spec.memory.ratio: "300%" cannot be used: write a percentage from 0% to 100%`},
 		{"{", "reading the policy"},
 	} {
 		if _, err := ParsePolicy([]byte(c.document)); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -82,7 +93,7 @@ func TestParseKubelet(t *testing.T) {
 	}
 	k, err = parseKubelet([]byte(`{"kubeletconfig":{"reservedSystemCPUs":"0,8-9","kubeReserved":{"cpu":"500m","memory":"1Gi"},"systemReserved":{"cpu":"1"}}}`))
 	want := DefaultKubelet()
-	want.ReservedCPUs, want.ReservedMilli = model.CPUs(0, 8, 9), 1500
+	want.ReservedCPUs, want.ReservedMilli, want.ReservedMemory = model.CPUs(0, 8, 9), 1500, 1<<30
 	if err != nil || k != want {
 		t.Errorf("reserved: %+v, %v", k, err)
 	}
@@ -93,6 +104,8 @@ func TestParseKubelet(t *testing.T) {
 		`"kubeReserved":{"cpu":"half"}`:          `kubeReserved: cpu: "half"`,
 		`"kubeReserved":{"cpu":""}`:              `kubeReserved: cpu: ""`,
 		`"systemReserved":{"cpu":"-1"}`:          "systemReserved: cpu",
+		`"systemReserved":{"memory":"-1"}`:       "systemReserved: memory",
+		`"kubeReserved":{"memory":"much"}`:       `kubeReserved: memory: "much"`,
 		`"systemReserved":{"cpu":"9999999999E"}`: "systemReserved: cpu",
 		`"systemReserved":"1"`:                   "systemReserved",
 	} {
@@ -131,7 +144,7 @@ func TestManifests(t *testing.T) {
 		}
 		t.Fatalf("%s: %+v", what, m.Snapshot())
 	}
-	eventually("an empty directory is known", func(s Snapshot) bool { return s.Known && len(s.Pods) == 0 && s.AllocatableMilli == 2000 })
+	eventually("an empty directory is known", func(s Snapshot) bool { return s.Known && len(s.Pods) == 0 && s.Allocatable.CPU == 2000 })
 	write("a.yaml", `
 kind: Pod
 metadata: {name: a, uid: a1, namespace: x, annotations: {iqiyi.com/cpu-share: "2048"}}

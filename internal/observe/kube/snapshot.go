@@ -11,9 +11,10 @@ import (
 
 // Snapshot is what is known of the pods of this node and of the node itself.
 type Snapshot struct {
-	Pods             []*model.Pod // ordered by UID, each UID once; the pods are never changed afterwards
-	Known            bool         // the first complete lists have arrived
-	AllocatableMilli int64        // CPU, in milli-cores
+	Pods        []*model.Pod // ordered by UID, each UID once; the pods are never changed afterwards
+	Known       bool         // the first complete lists have arrived
+	Capacity    model.Amount // of the node
+	Allocatable model.Amount // of the node, to pods
 }
 
 // collection gathers what sources report and wakes whoever reads it. It is safe for concurrent use.
@@ -23,7 +24,8 @@ type collection struct {
 	mu          sync.Mutex
 	pods        map[string]*model.Pod // by namespace/name
 	namespaces  map[string]map[string]string
-	allocatable int64
+	capacity    model.Amount
+	allocatable model.Amount
 	missing     int // complete lists that have not arrived yet
 }
 
@@ -52,7 +54,7 @@ func (c *collection) change(f func()) {
 func (c *collection) Snapshot() Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := Snapshot{Known: c.missing == 0, AllocatableMilli: c.allocatable, Pods: make([]*model.Pod, 0, len(c.pods))}
+	s := Snapshot{Known: c.missing == 0, Capacity: c.capacity, Allocatable: c.allocatable, Pods: make([]*model.Pod, 0, len(c.pods))}
 	for key, pod := range c.pods {
 		if labels := c.namespaces[pod.Namespace]; !maps.Equal(labels, pod.NamespaceLabels) {
 			labelled := *pod // the old one may be in use

@@ -6,11 +6,13 @@ import (
 
 	"github.com/waterline-io/waterline/internal/decide/predict"
 	"github.com/waterline-io/waterline/internal/sim/trace"
+
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 // Ours scores Waterline's predictor on a machine, for each of some target rates of violations, and adds to the scores, of
 // which there is one for each target. A target of 0 is the predictor's own.
-func Ours(m *trace.Machine, every int, h predict.Horizon, targets []float64, scores []Score) {
+func Ours(m *trace.Machine, every int, h model.Horizon, targets []float64, scores []Score) {
 	total, limit := m.Total(), m.Limit()
 	horizon := values(h)
 	configs := make([]predict.Config, len(targets))

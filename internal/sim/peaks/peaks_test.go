@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/waterline-io/waterline/internal/decide/predict"
+	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/sim/trace"
 )
 
@@ -42,7 +42,7 @@ func TestSameAsScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got bytes.Buffer
-	for _, h := range []predict.Horizon{predict.Hour, predict.Day} { // the script's order
+	for _, h := range []model.Horizon{model.Hour, model.Day} { // the script's order
 		for _, r := range results {
 			if r.Horizon != h {
 				continue
@@ -132,7 +132,7 @@ func TestGenerated(t *testing.T) {
 		if r.Machines != 1 || oracle.Times != times || ours.Times != times {
 			t.Errorf("%s: %d machines, %d and %d predictions, not %d", Short(r.Horizon), r.Machines, oracle.Times, ours.Times, times)
 		}
-		if oracle.Violated != 0 || oracle.Savings() < ours.Savings() || r.Horizon == predict.Hour && ours.Violations() > 0.05 {
+		if oracle.Violated != 0 || oracle.Savings() < ours.Savings() || r.Horizon == model.Hour && ours.Violations() > 0.05 {
 			t.Errorf("%s: the oracle %+v, ours %+v", Short(r.Horizon), oracle, ours)
 		}
 	}

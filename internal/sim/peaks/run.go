@@ -8,8 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/decide/predict"
 	"github.com/waterline-io/waterline/internal/sim/trace"
+
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 // Waterline is the name of our predictor in the tables.
@@ -25,7 +26,7 @@ type Result struct {
 	Dataset  string
 	About    string
 	Minor    bool
-	Horizon  predict.Horizon
+	Horizon  model.Horizon
 	Files    []string
 	Machines int
 	Scores   []Score // the oracle first, then the published predictors, then Waterline's at its default
@@ -95,7 +96,7 @@ func runSet(ctx context.Context, d trace.Dataset, files []string, progress func(
 	var results []Result
 	var baselines []map[string]*Score
 	var ours [][]Score
-	for _, h := range []predict.Horizon{predict.Hour, predict.Day} {
+	for _, h := range []model.Horizon{model.Hour, model.Day} {
 		results = append(results, Result{Dataset: d.Name, About: d.About, Minor: d.Minor, Horizon: h, Files: files})
 		baselines = append(baselines, map[string]*Score{})
 		ours = append(ours, make([]Score, len(targets)))
@@ -137,7 +138,7 @@ func runSet(ctx context.Context, d trace.Dataset, files []string, progress func(
 }
 
 // values returns how many values of a trace a horizon has.
-func values(h predict.Horizon) int { return int(h.Length() / (trace.Step * time.Second)) }
+func values(h model.Horizon) int { return int(h.Length() / (trace.Step * time.Second)) }
 
 // Published lists the names of the published predictors in the order of the tables, after that of the oracle.
 func Published() []string {
@@ -185,8 +186,8 @@ func Frontiers(results []Result) map[string][]float64 {
 func (r *Result) key() string { return r.Dataset + "_" + Short(r.Horizon) }
 
 // Short writes a horizon as it stands in the names of figures.
-func Short(h predict.Horizon) string {
-	if h == predict.Day {
+func Short(h model.Horizon) string {
+	if h == model.Day {
 		return "24h"
 	}
 	return "1h"

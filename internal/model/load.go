@@ -1,0 +1,84 @@
+package model
+
+import (
+	"sort"
+	"time"
+)
+
+// Load is what a node measured of itself. Whoever measured it uses it again: it is valid until the next measurement.
+//
+// Times are on the machine's clock since boot, which goes on while the machine is suspended and which nobody can set
+// (CLOCK_BOOTTIME). A time of 0 means that the thing was never measured.
+type Load struct {
+	Clock     time.Duration // the time now, from which ages are reckoned
+	CPUMilli  int64         // of the CPUs that are online, in milli-cores
+	Memory    int64         // of the machine, in bytes
+	Watermark int64         // what the kernel keeps free of it before it reclaims in the background, in bytes
+	Runnable  int64         // tasks that run or wait for a CPU
+	Node      Usage         // of the whole machine
+	Classes   [3]Usage      // of the directories of the kubelet's classes: that of Guaranteed holds all pods
+	Pods      []PodUsage    // that have a cgroup, ordered by UID
+}
+
+// Usage is what a cgroup, or the machine, used.
+type Usage struct {
+	CPU      CPUUsage
+	Memory   MemoryUsage
+	Pressure Pressure
+}
+
+// CPUUsage is what was used between two measurements, which are usually a second apart. A counter that went backwards, a
+// group made anew and a suspended machine leave a gap: the old values stay with their time.
+type CPUUsage struct {
+	At        time.Duration // of the later measurement
+	Milli     int64         // in milli-cores, the mean over the time between
+	Periods   int64         // CFS periods in which the group ran, in the time between; 0: it has no quota
+	Throttled int64         // those of them in which it was stopped by its quota
+}
+
+// MemoryUsage is what was in use at a time, in bytes.
+type MemoryUsage struct {
+	At           time.Duration
+	WorkingSet   int64 // everything but InactiveFile: what the kubelet and kubectl top call usage
+	Anon         int64 // memory of processes, without that of tmpfs
+	ActiveFile   int64 // page cache used more than once
+	InactiveFile int64 // page cache that the kernel takes away first
+}
+
+// Pressure is for how much of the time between two measurements tasks waited for something, in thousandths (the kernel's
+// PSI). Where the kernel has none of it, At is 0.
+type Pressure struct {
+	At     time.Duration
+	CPU    Stall
+	Memory Stall
+	IO     Stall
+}
+
+// Stall is how long tasks stood still, in thousandths of the time.
+type Stall struct {
+	Some int64 // at least one waited
+	Full int64 // all waited at once
+}
+
+// PodUsage is what one pod used.
+type PodUsage struct {
+	UID string // as in the pod's cgroup
+	Usage
+}
+
+// Age returns how long ago a time of this load was; a time of 0 was never.
+func (l *Load) Age(at time.Duration) time.Duration {
+	if at == 0 {
+		return l.Clock
+	}
+	return max(l.Clock-at, 0)
+}
+
+// Pod returns what a pod used; nil if it has no cgroup.
+func (l *Load) Pod(uid string) *PodUsage {
+	i := sort.Search(len(l.Pods), func(i int) bool { return l.Pods[i].UID >= uid })
+	if i == len(l.Pods) || l.Pods[i].UID != uid {
+		return nil
+	}
+	return &l.Pods[i]
+}

@@ -1,0 +1,121 @@
+package model
+
+import "time"
+
+// Class is what a pod is for, which decides what is done for it and to it.
+type Class string
+
+// The classes. A pod that says nothing is LS: whoever is not known to be batch is treated as an online service.
+const (
+	ClassLSE    Class = "LSE"    // latency-critical, on CPUs of its own
+	ClassLSR    Class = "LSR"    // latency-critical, on home CPUs
+	ClassLS     Class = "LS"     // online
+	ClassBE     Class = "BE"     // batch
+	ClassSystem Class = "SYSTEM" // a daemon of the node
+)
+
+// Online reports whether pods of this class are what is protected.
+func (c Class) Online() bool { return c != ClassBE && c != ClassSystem }
+
+// Tier is as what the slack is sold that a batch pod runs on.
+type Tier string
+
+// The tiers. What is sold as mid is expected to be there for a day, what is sold as batch for an hour.
+const (
+	TierMid   Tier = "mid"
+	TierBatch Tier = "batch"
+)
+
+// Amount is an amount of CPU in milli-cores and one of memory in bytes.
+type Amount struct {
+	CPU    int64
+	Memory int64
+}
+
+// SellMethod is how an offer is found.
+type SellMethod string
+
+// The methods. The zero value sells nothing.
+const (
+	SellStatic    SellMethod = "static"    // a fixed part, or multiple, of the capacity
+	SellRealtime  SellMethod = "realtime"  // what online pods do not use now
+	SellPredicted SellMethod = "predicted" // what online pods will not use
+)
+
+// SellPolicy is how far one resource is filled, and how its slack is sold. Parts are in thousandths.
+type SellPolicy struct {
+	Waterline int64      // of the capacity, up to which the node is filled
+	Method    SellMethod // "": nothing is sold, and what could be is found as by SellPredicted
+	Ratio     int64      // SellStatic: of the capacity, which is sold whatever is used; may be above 1000
+	Mid       int64      // of the room under the waterline, the most that is offered as TierMid
+}
+
+// Use is who uses a resource of a node now, in milli-cores or bytes.
+type Use struct {
+	Age        time.Duration // of the oldest measurement in it that counts
+	Measured   bool          // false: nothing was measured yet
+	System     int64         // what is not in pods, and pods of class SYSTEM
+	Online     int64         // all pods that are neither batch nor SYSTEM; groups that no pod is known for too
+	Unmeasured int64         // requests of online pods that were not measured yet
+	Whole      int64         // what pods leave unused of CPUs that are theirs alone
+	Batch      int64         // pods of class BE
+}
+
+// Horizon is how far ahead a peak is predicted.
+type Horizon int
+
+// The horizons.
+const (
+	Hour Horizon = iota
+	Day
+	Horizons // how many there are
+)
+
+// Length returns how long the horizon is.
+func (h Horizon) Length() time.Duration {
+	if h == Day {
+		return 24 * time.Hour
+	}
+	return time.Hour
+}
+
+// Peak is the most that online pods are expected to use within a horizon, in milli-cores or bytes.
+type Peak struct {
+	Value   int64
+	Known   bool          // false: too little was measured, or too long ago, and Value is a guess on the high side
+	Age     time.Duration // of the last thing that was learned
+	New     int64         // part of Value for pods that were not here long enough to be known
+	Margin  int64         // part of Value that past errors asked for
+	Missed  int64         // share of past predictions that were exceeded, in thousandths
+	Checked int64         // quarter-hours that Missed rests on
+}
+
+// Account is where one resource of a node goes, in milli-cores or bytes. What is promised as System, Online, Mid, Batch and
+// Pools is never more than the Ceiling, but for SellStatic.
+type Account struct {
+	Capacity int64 // of the machine; or of the Node object where that says less
+	Ceiling  int64 // up to which the node is filled
+	Reserved int64 // for the system, by the kubelet's settings
+	Kept     int64 // memory that the kernel keeps free
+	Use      Use
+	Peaks    [Horizons]Peak
+	Prod     [Horizons]int64 // what online pods are counted with: the highest of their use and their peak
+	Bound    TierAmounts     // requested by pods that are bound to the node
+	Pools    int64           // held by worker pools beyond what their pods requested
+	Room     TierAmounts     // what could be sold in all of each tier now, bound requests included
+	Offer    TierAmounts     // what is sold in all of each tier, which follows Room down at once and up slowly
+	Allow    int64           // the allowance: what batch may use now
+	Reason   Reason          // of the offer
+}
+
+// TierAmounts is an amount for each tier.
+type TierAmounts struct {
+	Mid   int64
+	Batch int64
+}
+
+// Slack is what a node could give to batch.
+type Slack struct {
+	CPU    Account
+	Memory Account
+}

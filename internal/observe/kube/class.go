@@ -1,0 +1,62 @@
+package kube
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// classify finds out what a pod is for. A label that cannot be used makes nobody batch.
+func classify(pod *model.Pod, priority *int32) {
+	r := asksReader{annotations: pod.Labels}
+	pod.Class = oneOf(&r, v1alpha1.LabelQoS, v1alpha1.LabelQoSAlias, model.ClassLSE, model.ClassLSR, model.ClassLS, model.ClassBE, model.ClassSystem)
+	for i := range r.notices {
+		if r.notices[i].Code == model.BadAnnotation {
+			r.notices[i].Code = model.BadLabel
+		}
+	}
+	pod.Asks.Notices = append(pod.Asks.Notices, r.notices...)
+	if pod.Class == "" {
+		pod.Class = model.ClassLS
+	}
+	if pod.Asks.CPUs == "" && pod.Asks.BadCPUs.Code == "" {
+		switch pod.Class {
+		case model.ClassLSE:
+			pod.Asks.CPUs = model.CPUExclusive
+		case model.ClassLSR:
+			pod.Asks.CPUs = model.CPUShare
+		}
+	}
+	if pod.Class != model.ClassBE {
+		return
+	}
+	pod.Tier = model.TierBatch
+	if p := priority; p != nil && *p >= v1alpha1.PriorityMid && *p < v1alpha1.PriorityMid+v1alpha1.PriorityBand {
+		pod.Tier = model.TierMid
+	}
+}
+
+// owner names the workload that a pod belongs to, the same for all pods of it and for all of its revisions.
+func owner(p *corev1.Pod) string {
+	by := metav1.GetControllerOfNoCopy(p)
+	if by == nil {
+		return fmt.Sprintf("Pod/%s/%s", p.Namespace, p.Name)
+	}
+	kind, name := by.Kind, by.Name
+	switch hash := p.Labels["pod-template-hash"]; {
+	case kind == "ReplicaSet" && hash != "" && strings.HasSuffix(name, "-"+hash):
+		kind, name = "Deployment", strings.TrimSuffix(name, "-"+hash)
+	case kind == "Job":
+		if i := strings.LastIndexByte(name, '-'); i > 0 && digits(name[i+1:]) { // by a CronJob, which adds the minute
+			kind, name = "CronJob", name[:i]
+		}
+	}
+	return fmt.Sprintf("%s/%s/%s", kind, p.Namespace, name)
+}
+
+func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

@@ -1,0 +1,96 @@
+package kube
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the expected output; commit that only if you understand what caused it")
+
+// TestClasses runs the golden cases of what a pod is for. A line is what a pod says, "=>" and what is made of it. Keys: ours
+// and alias are the two labels, cpus the annotation, priority its number.
+func TestClasses(t *testing.T) {
+	const file = "testdata/classes.txt"
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for line := range strings.Lines(string(content)) {
+		says, _, isCase := strings.Cut(line, "=>")
+		if !isCase {
+			got.WriteString(line)
+			continue
+		}
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "0a", Labels: map[string]string{}, Annotations: map[string]string{}}}
+		for _, word := range strings.Fields(says) {
+			key, value, _ := strings.Cut(word, "=")
+			switch key {
+			case "ours":
+				p.Labels[v1alpha1.LabelQoS] = value
+			case "alias":
+				p.Labels[v1alpha1.LabelQoSAlias] = value
+			case "cpus":
+				p.Annotations[v1alpha1.AnnotationCPUManager] = value
+			case "priority":
+				n, err := strconv.ParseInt(value, 10, 32)
+				if err != nil {
+					t.Fatal(err)
+				}
+				priority := int32(n)
+				p.Spec.Priority = &priority
+			case "-":
+			default:
+				t.Fatalf("%q has no %q", line, key)
+			}
+		}
+		pod, ok := Pod(p, "")
+		if !ok {
+			t.Fatalf("%q is no pod", line)
+		}
+		fmt.Fprintf(&got, "%s=> %s tier=%s cpus=%s online=%v", says, pod.Class, pod.Tier, pod.Asks.CPUs, pod.Class.Online())
+		for _, n := range pod.Asks.Notices {
+			fmt.Fprintf(&got, "; %s", n)
+		}
+		got.WriteByte('\n')
+	}
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if got.String() != string(content) {
+		t.Errorf("%s: found out differently. If you understand what caused it, rewrite with -rewrite and commit. Got:\n%s", file, got.String())
+	}
+}
+
+// TestOwners checks that pods of one workload have one owner, whatever its revision.
+func TestOwners(t *testing.T) {
+	yes := true
+	for _, c := range []struct{ kind, name, hash, want string }{
+		{"ReplicaSet", "web-5d4f7c", "5d4f7c", "Deployment/shop/web"},
+		{"ReplicaSet", "web-5d4f7c", "", "ReplicaSet/shop/web-5d4f7c"},
+		{"ReplicaSet", "5d4f7c", "5d4f7c", "ReplicaSet/shop/5d4f7c"},
+		{"StatefulSet", "db", "", "StatefulSet/shop/db"},
+		{"Job", "report-29384756", "", "CronJob/shop/report"},
+		{"Job", "report", "", "Job/shop/report"},
+		{"Job", "report-2a", "", "Job/shop/report-2a"},
+		{"", "", "", "Pod/shop/alone"},
+	} {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "0a", Namespace: "shop", Name: "alone", Labels: map[string]string{"pod-template-hash": c.hash}}}
+		if c.kind != "" {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "Watcher", Name: "other"}, {Kind: c.kind, Name: c.name, Controller: &yes}}
+		}
+		if pod, _ := Pod(p, ""); pod.Owner != c.want {
+			t.Errorf("%s %s: %s, want %s", c.kind, c.name, pod.Owner, c.want)
+		}
+	}
+}
