@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/cpuset"
+	"github.com/waterline-io/waterline/internal/decide/predict"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -21,6 +22,7 @@ const (
 type State struct {
 	Files []FileState  // files with which something is the matter, ordered
 	CPUs  cpuset.State // who has CPUs of its own
+	Peaks predict.State
 }
 
 // FileState is what is remembered of one file.
