@@ -7,9 +7,11 @@ package decide
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/cpuset"
 	"github.com/waterline-io/waterline/internal/decide/quota"
+	"github.com/waterline-io/waterline/internal/decide/slack"
 	"github.com/waterline-io/waterline/internal/decide/weight"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -28,6 +30,18 @@ func Node(n model.Node, policy model.Policy, state State) (model.Plan, State) {
 	}
 	if policy.Mode == model.ModeOff {
 		state.CPUs = cpuset.State{Known: true}
+	}
+	if n.PodsKnown && n.Load != nil {
+		var own []model.OwnCPUs
+		if plan.CPUs != nil {
+			own = plan.CPUs.Own
+		}
+		cpu, memory := slack.Tally(&n, own)
+		var next time.Time
+		plan.Slack, state.Slack, next = slack.Decide(&n, &policy, cpu, memory, stubPeaks(&n, &state), model.Amount{}, state.Slack)
+		if !next.IsZero() {
+			wake(&plan, next)
+		}
 	}
 	if n.Kubelet.NoPodCgroups {
 		plan.Notices = append(plan.Notices, model.Notice{Reason: model.Reason{
@@ -52,6 +66,20 @@ func Node(n model.Node, policy model.Policy, state State) (model.Plan, State) {
 	}
 	state = state.next(&n, &plan)
 	return plan, state
+}
+
+// stubPeaks stands where the predictor is to be called: what is not known is everything there is.
+func stubPeaks(n *model.Node, state *State) slack.Peaks {
+	peaks := state.StubPeaks
+	for h := range model.Horizons {
+		if !peaks.CPU[h].Known {
+			peaks.CPU[h].Value = n.Load.CPUMilli
+		}
+		if !peaks.Memory[h].Known {
+			peaks.Memory[h].Value = n.Load.Memory
+		}
+	}
+	return peaks
 }
 
 // annotationNotices passes on what was wrong in the pods' annotations.

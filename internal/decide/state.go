@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/cpuset"
+	"github.com/waterline-io/waterline/internal/decide/slack"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -21,6 +22,9 @@ const (
 type State struct {
 	Files []FileState  // files with which something is the matter, ordered
 	CPUs  cpuset.State // who has CPUs of its own
+	Slack slack.State  // what is offered
+
+	StubPeaks slack.Peaks `json:"-"` // stands in for what the predictor says; see stubPeaks
 }
 
 // FileState is what is remembered of one file.

@@ -20,6 +20,7 @@ type world struct {
 	state  decide.State
 	layout cgroup.Layout
 	busy   bool
+	load   *load // nil: the world does not measure
 }
 
 func newWorld() *world {
@@ -86,7 +87,7 @@ func (w *world) do(line string) error {
 	case "busy":
 		w.busy = true
 	default:
-		return fmt.Errorf("no such command")
+		return w.doLoad(words[0], args)
 	}
 	return nil
 }
@@ -120,7 +121,9 @@ func (w *world) setNode(args []string) error {
 		case "nocpusets":
 			w.node.Tree.NoCpusets = true
 		default:
-			return fmt.Errorf("node has no %q", key)
+			if !w.setNodeLoad(key, value) {
+				return fmt.Errorf("node has no %q", key)
+			}
 		}
 	}
 	return nil
@@ -157,7 +160,9 @@ func (w *world) setPolicy(args []string) error {
 				Selector: model.Selector{{Key: parts[0], Op: model.In, Values: parts[1:2]}}, Shares: number(parts[2]),
 			})
 		default:
-			return fmt.Errorf("policy has no %q", key)
+			if !w.setSelling(key, value) {
+				return fmt.Errorf("policy has no %q", key)
+			}
 		}
 	}
 	return nil
@@ -235,7 +240,9 @@ func (w *world) setPod(name string, args []string) error {
 				}
 			}
 		default:
-			return fmt.Errorf("a pod has no %q", key)
+			if !w.setPodLoad(pod, key, value) {
+				return fmt.Errorf("a pod has no %q", key)
+			}
 		}
 	}
 	w.node.Pods = slices.DeleteFunc(w.node.Pods, func(p *model.Pod) bool { return p.Name == name })
@@ -252,6 +259,7 @@ func (w *world) setPod(name string, args []string) error {
 // decide runs a round, prints it and imagines that the host did what it says.
 func (w *world) decide() string {
 	var plan model.Plan
+	w.measure()
 	plan, w.state = decide.Node(w.node, w.policy, w.state)
 	w.node.Incidents = nil
 	var out strings.Builder
@@ -305,6 +313,10 @@ func (w *world) decide() string {
 	}
 	for _, n := range plan.Notices {
 		fmt.Fprintf(&out, "notice %q %s\n", n.Name, n.Reason)
+	}
+	if plan.Slack != nil {
+		printAccount(&out, "cpu", &plan.Slack.CPU, cores)
+		printAccount(&out, "memory", &plan.Slack.Memory, gib)
 	}
 	if !plan.Next.IsZero() {
 		fmt.Fprintf(&out, "again in %s\n", plan.Next.Sub(w.node.Now))
