@@ -243,7 +243,7 @@ func TestNoAgentOnNode(t *testing.T) {
 	}))
 	defer server.Close()
 	config := &rest.Config{Host: server.URL}
-	node, err := findNode(t.Context(), config, agent.CPURequest{Namespace: "shop", Name: "web-0", Mode: model.CPUShare})
+	node, err := findNode(t.Context(), config, "shop", "web-0")
 	if err != nil || node != "worker-3" {
 		t.Fatalf("the pod is on %q, %v", node, err)
 	}
@@ -254,7 +254,7 @@ func TestNoAgentOnNode(t *testing.T) {
 	if want := "/api/v1/namespaces/waterline-system/pods status.phase=Running,spec.nodeName=worker-3"; asked != want {
 		t.Errorf("asked was %q, want %q", asked, want)
 	}
-	if _, err = findNode(t.Context(), config, agent.CPURequest{}); err == nil || !strings.Contains(err.Error(), "no agent runs in namespace") {
+	if _, err = findNode(t.Context(), config, "", ""); err == nil || !strings.Contains(err.Error(), "no agent runs in namespace") {
 		t.Errorf("without a node: %v", err)
 	}
 }

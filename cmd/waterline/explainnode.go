@@ -36,7 +36,7 @@ func printNode(out io.Writer, name string, e *agent.NodeExplanation) error {
 	both := func(what string, of func(a *model.Account) int64) { line(what, cores(of(cpu)), gib(of(memory))) }
 	line("", "CPU", "memory")
 	both("capacity", func(a *model.Account) int64 { return a.Capacity })
-	both(fmt.Sprintf("filled up to (%s, %s)", percent(e.CPU.Waterline), percent(e.Memory.Waterline)), func(a *model.Account) int64 { return a.Ceiling })
+	both(fmt.Sprintf("filled up to (%s, %s)", thousandths(e.CPU.Waterline), thousandths(e.Memory.Waterline)), func(a *model.Account) int64 { return a.Ceiling })
 	both("- system, or what is reserved for it", func(a *model.Account) int64 { return max(a.Use.System, a.Reserved) })
 	both("- kept free by the kernel", func(a *model.Account) int64 { return a.Kept })
 	both("- used by online pods", func(a *model.Account) int64 { return a.Use.Online })
@@ -77,7 +77,7 @@ func cores(milli int64) string { return fmt.Sprintf("%.2f", float64(milli)/1000)
 
 func gib(bytes int64) string { return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30)) }
 
-func percent(part int64) string { return fmt.Sprintf("%g %%", float64(part)/10) }
+func thousandths(part int64) string { return fmt.Sprintf("%g %%", float64(part)/10) }
 
 // missed says how good past predictions were.
 func missed(p *model.Peak) string {
@@ -87,5 +87,5 @@ func missed(p *model.Peak) string {
 	case p.Checked == 0:
 		return "none checked"
 	}
-	return percent(p.Missed)
+	return thousandths(p.Missed)
 }

@@ -54,7 +54,7 @@ type Config struct {
 	SyncPeriod   time.Duration // between two audits
 	JournalBytes int64         // that the journal may take
 	Sys          string        // where sysfs is mounted
-	Proc         string        // where procfs is mounted
+	Proc         string        // where procfs is mounted; "": at host.DefaultProc
 	Policy       func() (model.Policy, error)
 	Pods         Pods
 	Kubelet      func(ctx context.Context) (model.Kubelet, error)   // its settings; nil: never asked
@@ -113,6 +113,9 @@ type Agent struct {
 
 // New returns an agent that does nothing yet.
 func New(cfg Config) *Agent {
+	if cfg.Proc == "" {
+		cfg.Proc = host.DefaultProc
+	}
 	a := &Agent{
 		cfg: cfg, log: newTroubles(cfg.Log), requests: make(chan func()), follow: map[string]bool{}, near: map[string]bool{},
 		born: time.Now(), unwatched: make(chan error, 1), poolNews: make(chan struct{}, 1),
