@@ -109,8 +109,14 @@ func check(in *input) error {
 	}
 	text, err := json.Marshal(state)
 	var back slack.State
-	if err != nil || json.Unmarshal(text, &back) != nil || back != state {
-		return fmt.Errorf("the state %+v comes back as %+v: %v", state, back, err)
+	if err == nil {
+		err = json.Unmarshal(text, &back)
+	}
+	if err != nil {
+		return fmt.Errorf("the state %+v: %w", state, err)
+	}
+	if back != state {
+		return fmt.Errorf("the state %+v comes back as %+v", state, back)
 	}
 	if !next.IsZero() && !next.After(in.node.Now) {
 		return fmt.Errorf("decided again at once: %v", next)
