@@ -121,7 +121,7 @@ func (r *resource) decide(l Ledger, now round) (model.Account, Ledger) {
 	if !a.Use.Measured && now.clock-l.Measured < distrust {
 		// The agent has just started, and measures in a moment. What it offered before it stopped is still on the Node;
 		// to withdraw it for that moment would have it grow again for minutes.
-		room = model.TierAmounts{Mid: l.Mid.Offer, Batch: l.Batch.Offer}
+		room = model.TierAmounts{Mid: amount(l.Mid.Offer), Batch: amount(l.Batch.Offer)}
 	}
 	l.Mid, l.Batch = l.Mid.follow(room.Mid, steps), l.Batch.follow(room.Batch, steps)
 	a.Offer = model.TierAmounts{Mid: l.Mid.Offer, Batch: l.Batch.Offer}
@@ -176,9 +176,13 @@ func (r *resource) account() model.Account {
 
 	// What batch pods were promised already is not sold again as mid; but batch keeps off what is meant for mid, so that
 	// as they end it becomes free for it.
-	mid := min(part(a.Ceiling, min(r.sell.Mid, 1000), 1000), lasting)
+	meant := part(a.Ceiling, min(r.sell.Mid, 1000), 1000)
+	mid := min(meant, lasting)
+	if !r.static() {
+		meant = mid // of a fixed part, what is not there for mid does not become batch
+	}
 	a.Room.Mid = trusted(min(mid, less(all, a.Bound.Batch)), u.Age)
-	a.Room.Batch = trusted(less(all, max(mid, a.Bound.Mid)), u.Age)
+	a.Room.Batch = trusted(less(all, max(meant, a.Bound.Mid)), u.Age)
 	return a
 }
 

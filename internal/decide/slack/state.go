@@ -78,11 +78,11 @@ func (l Line) follow(room int64, s steps) Line {
 		l.Since, l.Lowest = s.clock, room
 		return l
 	}
-	l.Lowest = min(l.Lowest, room)
+	l.Lowest = min(amount(l.Lowest), room)
 	if s.clock-l.Since < hold || l.Grown != 0 && s.clock-l.Grown < minute {
 		return l
 	}
 	l.Offer = s.whole(min(l.Lowest, l.Offer+s.growth))
-	l.Since, l.Lowest, l.Grown = s.clock, room, s.clock
+	l.Since, l.Lowest, l.Grown = 0, 0, s.clock
 	return l
 }
