@@ -55,6 +55,18 @@ const (
 	MemoryTooLarge   Code = "MemoryTooLarge"   // the memory limit does not fit the NUMA nodes of the CPUs
 )
 
+// Which policy governs a node, why another does not, and why nothing is sold.
+const (
+	PolicyGoverns      Code = "PolicyGoverns"      // of those that select the node it ranks highest
+	PolicyDefaults     Code = "PolicyDefaults"     // none selects the node: the defaults hold
+	PolicyNotSelected  Code = "PolicyNotSelected"  // its selector does not choose the node
+	PolicyNotRolledOut Code = "PolicyNotRolledOut" // it selects the node, but is not rolled out to it yet
+	PolicyOutranked    Code = "PolicyOutranked"    // it selects the node, and another one ranks higher
+	NodeOptedOut       Code = "NodeOptedOut"       // the node's label keeps Waterline off it
+	WindowDraining     Code = "WindowDraining"     // the window ends soon: nothing new is sold
+	WindowClosed       Code = "WindowClosed"       // outside of all windows: nothing is sold
+)
+
 // Unit is the unit of an operand.
 type Unit string
 
@@ -66,6 +78,7 @@ const (
 	UnitCPUs   Unit = "CPUs"
 	UnitPods   Unit = "pods"
 	UnitBytes  Unit = "B"
+	UnitPart   Unit = "%"
 )
 
 // Operand is one named number that a decision was computed from.
