@@ -56,8 +56,7 @@ type ColocationPolicySpec struct {
 	// CPU is how far the node's CPU is filled, and how its slack is sold. Without it none is sold.
 	CPU *CPUSpec `json:"cpu,omitempty"`
 	// Memory is the same for memory.
-	// +kubebuilder:validation:XValidation:rule="!has(self.ratio) || self.ratio.matches('^(100([.]0)?|[1-9]?[0-9]([.][0-9])?)%$')",message="memory is never sold beyond what there is: write a ratio from 0% to 100%"
-	Memory *SellSpec `json:"memory,omitempty"`
+	Memory *MemorySpec `json:"memory,omitempty"`
 	// Protect is what is done for online pods besides suppressing batch.
 	Protect ProtectSpec `json:"protect,omitempty"`
 	// Compat is under which names of others slack is sold.
@@ -77,11 +76,12 @@ type RolloutSpec struct {
 	// policy that selects it governs it.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
-	Percent int32 `json:"percent"`
+	// +required
+	Percent *int32 `json:"percent"`
 }
 
 // WindowSpec is a time of each day in which slack is sold.
-// +kubebuilder:validation:XValidation:rule="!has(self.preDrain) || duration(self.preDrain) < duration(string((int(self.end.substring(0, 2)) * 60 + int(self.end.substring(3, 5)) - int(self.start.substring(0, 2)) * 60 - int(self.start.substring(3, 5)) + 1440) % 1440) + 'm')",message="preDrain must be shorter than the window; a window that never ends takes none"
+// +kubebuilder:validation:XValidation:rule="!has(self.preDrain) || self.start != self.end && duration(self.preDrain) < timestamp((self.end > self.start ? '2026-01-01T' : '2026-01-02T') + self.end + ':00Z') - timestamp('2026-01-01T' + self.start + ':00Z')",message="preDrain must be shorter than the window; a window that never ends takes none"
 type WindowSpec struct {
 	// Name tells windows apart.
 	// +kubebuilder:validation:MaxLength=63
@@ -109,12 +109,10 @@ type WindowSpec struct {
 	PreDrain string `json:"preDrain,omitempty"`
 }
 
-// SellSpec is how far a resource of a node is filled, and how its slack is sold to batch. Percentages have at most one
-// decimal.
+// CPUSpec is how far a node's CPU is filled, and how its slack is sold to batch. Percentages have at most one decimal.
 // +kubebuilder:validation:XValidation:rule="has(self.ratio) == (has(self.method) && self.method == 'static')",message="write ratio with method static, and only there"
-type SellSpec struct {
-	// Waterline is up to which part of the capacity the node is filled, from 1% to 100%. Default 65% for CPU and 80% for
-	// memory.
+type CPUSpec struct {
+	// Waterline is up to which part of the capacity the node is filled, from 1% to 100%. Default 65%.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9][0-9]?([.][0-9])?)%$')",message="write a percentage from 1% to 100%"
 	Waterline string `json:"waterline,omitempty"`
@@ -122,8 +120,7 @@ type SellSpec struct {
 	// now) or static (a fixed part of the capacity, whatever they use).
 	// +kubebuilder:validation:Enum=predicted;realtime;static
 	Method string `json:"method,omitempty"`
-	// Ratio is which part of the capacity is sold by method static. For CPU it may be above 100%, up to 1000%: "300%" sells
-	// each CPU three times. Memory is never sold beyond what there is.
+	// Ratio is which part of the capacity is sold by method static, from 0% to 1000%: 300% sells each CPU three times.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(1000([.]0)?|([1-9][0-9]{0,2}|0)([.][0-9])?)%$')",message="write a percentage from 0% to 1000%"
 	Ratio string `json:"ratio,omitempty"`
@@ -131,15 +128,31 @@ type SellSpec struct {
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9]?[0-9]([.][0-9])?)%$')",message="write a percentage from 0% to 100%"
 	Mid string `json:"mid,omitempty"`
-}
-
-// CPUSpec is how CPU is sold, and how it is taken back.
-type CPUSpec struct {
-	SellSpec `json:",inline"`
 	// SuppressBy is what keeps batch to what online pods leave: cpuset (the default: fewer CPUs), quota (a CFS quota on all
 	// of batch) or both.
 	// +kubebuilder:validation:Enum=cpuset;quota;both
 	SuppressBy string `json:"suppressBy,omitempty"`
+}
+
+// MemorySpec is how far a node's memory is filled, and how its slack is sold to batch. Percentages have at most one decimal.
+// +kubebuilder:validation:XValidation:rule="has(self.ratio) == (has(self.method) && self.method == 'static')",message="write ratio with method static, and only there"
+type MemorySpec struct {
+	// Waterline is up to which part of the capacity the node is filled, from 1% to 100%. Default 80%.
+	// +kubebuilder:validation:MaxLength=8
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9][0-9]?([.][0-9])?)%$')",message="write a percentage from 1% to 100%"
+	Waterline string `json:"waterline,omitempty"`
+	// Method is as for CPU.
+	// +kubebuilder:validation:Enum=predicted;realtime;static
+	Method string `json:"method,omitempty"`
+	// Ratio is which part of the capacity is sold by method static, from 0% to 100%: memory is never sold beyond what there
+	// is.
+	// +kubebuilder:validation:MaxLength=8
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9]?[0-9]([.][0-9])?)%$')",message="write a percentage from 0% to 100%"
+	Ratio string `json:"ratio,omitempty"`
+	// Mid is as for CPU.
+	// +kubebuilder:validation:MaxLength=8
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9]?[0-9]([.][0-9])?)%$')",message="write a percentage from 0% to 100%"
+	Mid string `json:"mid,omitempty"`
 }
 
 // ProtectSpec is what is done for online pods besides suppressing batch.

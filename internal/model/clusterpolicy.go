@@ -15,8 +15,11 @@ type ClusterPolicy struct {
 	Policy   Policy
 }
 
-// DefaultRollout is on how many of its nodes a policy holds that does not say, in percent: on all.
-const DefaultRollout = 100
+// What holds in a policy that does not say.
+const (
+	DefaultRollout      = 100 // percent of the selected nodes: all of them
+	DefaultEvictPerHour = 6   // batch pods
+)
 
 // Window is a time of each day. It begins when the clock of its zone reads Start and from then on never less, and ends when
 // the clock first reads End: where clocks are put back over either, the window is the shorter one of the two that it could
@@ -31,6 +34,12 @@ type Window struct {
 
 // Always reports whether the window never ends.
 func (w *Window) Always() bool { return w.Start == w.End }
+
+// Length returns how long the window is on a day on which clocks are not changed; 0 if it never ends.
+func (w *Window) Length() time.Duration {
+	const day = 24 * 60
+	return time.Duration((w.End-w.Start+day)%day) * time.Minute
+}
 
 // SellState is what windows say about selling at a moment.
 type SellState string
