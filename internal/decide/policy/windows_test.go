@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -124,7 +125,7 @@ func TestWindowsAgainstDumb(t *testing.T) {
 				}
 				return z
 			}
-			for range 6 {
+			for range 4 {
 				windows := []model.Window{randomWindow(r, zone(y.zone))}
 				for r.IntN(2) == 0 {
 					other := zone([]string{y.zone, "UTC"}[r.IntN(2)])
@@ -204,5 +205,28 @@ func TestOddDays(t *testing.T) {
 			}
 			at = to
 		}
+	}
+}
+
+// TestWindowInJournal checks that a window says the same after it was written down and read again.
+func TestWindowInJournal(t *testing.T) {
+	w, err := parseWindow("night,00:00,09:00,Asia/Shanghai,15m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal([]model.Window{w})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read []model.Window
+	if err := json.Unmarshal(text, &read); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	if _, _, next := Windows(read, now); !next.Equal(now.Add(4 * time.Hour)) {
+		t.Errorf("%s: opens at %s", text, next)
+	}
+	if err := json.Unmarshal([]byte(`[{"Zone":"Europe/Nowhere"}]`), &read); err == nil {
+		t.Error("a zone that does not exist was taken")
 	}
 }
