@@ -43,7 +43,8 @@ type options struct {
 	allocatable                   int64
 	policy                        string
 	cgroupRoot, kubepods, runDir  string
-	sys                           string
+	sys, proc                     string
+	stateDir                      string
 	syncPeriod                    time.Duration
 	journalBytes                  int64
 	nri                           string
@@ -63,6 +64,8 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.sys, "sys-root", host.DefaultSys, "where sysfs is mounted, which tells the topology of the machine")
 	f.StringVar(&o.kubepods, "kubepods", "", "directory of all pods below the CPU hierarchy; without it, it is looked for")
 	f.StringVar(&o.runDir, "run-dir", "/run/waterline", "directory for the undo record and the journal, on a file system that goes with a reboot")
+	f.StringVar(&o.proc, "proc-root", host.DefaultProc, "where procfs is mounted, which tells how busy the machine is")
+	f.StringVar(&o.stateDir, "state-dir", "", "directory for what was learned of the online pods, which should outlive a reboot; empty: it goes with a reboot")
 	f.DurationVar(&o.syncPeriod, "sync-period", 10*time.Second, "time between two complete comparisons with the kernel")
 	f.Int64Var(&o.journalBytes, "journal-bytes", 8<<20, "most that the journal may take")
 	f.StringVar(&o.nri, "nri-socket", "", "socket of the container runtime's NRI, usually "+nri.DefaultSocket+", through which new containers get their CPUs before they run; empty: once they run")
@@ -114,7 +117,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	}
 	cfg := agent.Config{
 		CgroupRoot: o.cgroupRoot, Kubepods: o.kubepods, SelfUID: o.podUID, RunDir: o.runDir,
-		Sys: o.sys, SyncPeriod: o.syncPeriod, JournalBytes: o.journalBytes, Policy: policy, NRI: o.nri, Log: log,
+		Sys: o.sys, Proc: o.proc, StateDir: o.stateDir, SyncPeriod: o.syncPeriod, JournalBytes: o.journalBytes, Policy: policy, NRI: o.nri, Log: log,
 	}
 	if o.manifests != "" {
 		cfg.Pods = kube.NewManifests(o.manifests, time.Second, o.podUID, o.allocatable, log)

@@ -61,7 +61,7 @@ With --plan nothing is shown but what would move, and nothing moves. It ends wit
 					return fmt.Errorf("%w; on the node itself use --agent", err)
 				}
 				if node == "" {
-					if node, err = findNode(ctx, config, request); err != nil {
+					if node, err = findNode(ctx, config, request.Namespace, request.Name); err != nil {
 						return err
 					}
 				}
@@ -94,14 +94,14 @@ With --plan nothing is shown but what would move, and nothing moves. It ends wit
 	return c
 }
 
-// findNode finds the node to ask when none is named.
-func findNode(ctx context.Context, config *rest.Config, request agent.CPURequest) (string, error) {
+// findNode finds the node to ask when none is named: that of a pod or, without one, that of the only agent.
+func findNode(ctx context.Context, config *rest.Config, namespace, pod string) (string, error) {
 	client, err := kube.NewClient(config)
 	if err != nil {
 		return "", err
 	}
-	if request != (agent.CPURequest{}) {
-		return nodeOf(ctx, client, request.Namespace, request.Name)
+	if pod != "" {
+		return nodeOf(ctx, client, namespace, pod)
 	}
 	found, err := agents(ctx, client, "")
 	if err != nil {
@@ -124,9 +124,9 @@ func onlyNode(nodes []string) (string, error) {
 	case n == 1:
 		return nodes[0], nil
 	case n > most:
-		return "", usageError{fmt.Errorf("say which node with --node: there are %s and %d more", strings.Join(nodes[:most], ", "), n-most)}
+		return "", usageError{fmt.Errorf("say which node: there are %s and %d more", strings.Join(nodes[:most], ", "), n-most)}
 	default:
-		return "", usageError{fmt.Errorf("say which node with --node: there are %s", strings.Join(nodes, ", "))}
+		return "", usageError{fmt.Errorf("say which node: there are %s", strings.Join(nodes, ", "))}
 	}
 }
 

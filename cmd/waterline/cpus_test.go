@@ -218,7 +218,7 @@ func TestOnlyNode(t *testing.T) {
 	}{
 		{nil, "", "no agent runs in namespace waterline-system"},
 		{[]string{"a"}, "a", ""},
-		{[]string{"b", "a"}, "", "say which node with --node: there are a, b"},
+		{[]string{"b", "a"}, "", "say which node: there are a, b"},
 		{strings.Split("g f e d c b a", " "), "", "there are a, b, c, d, e and 2 more"},
 	} {
 		got, err := onlyNode(slices.Clone(tc.nodes))
@@ -243,7 +243,7 @@ func TestNoAgentOnNode(t *testing.T) {
 	}))
 	defer server.Close()
 	config := &rest.Config{Host: server.URL}
-	node, err := findNode(t.Context(), config, agent.CPURequest{Namespace: "shop", Name: "web-0", Mode: model.CPUShare})
+	node, err := findNode(t.Context(), config, "shop", "web-0")
 	if err != nil || node != "worker-3" {
 		t.Fatalf("the pod is on %q, %v", node, err)
 	}
@@ -254,7 +254,7 @@ func TestNoAgentOnNode(t *testing.T) {
 	if want := "/api/v1/namespaces/waterline-system/pods status.phase=Running,spec.nodeName=worker-3"; asked != want {
 		t.Errorf("asked was %q, want %q", asked, want)
 	}
-	if _, err = findNode(t.Context(), config, agent.CPURequest{}); err == nil || !strings.Contains(err.Error(), "no agent runs in namespace") {
+	if _, err = findNode(t.Context(), config, "", ""); err == nil || !strings.Contains(err.Error(), "no agent runs in namespace") {
 		t.Errorf("without a node: %v", err)
 	}
 }

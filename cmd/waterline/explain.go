@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,42 +17,51 @@ import (
 )
 
 func explainCommand() *cobra.Command {
-	var namespace, address, kubeconfig, output string
+	var kind, name, namespace, address, kubeconfig, output string
 	c := &cobra.Command{
-		Use:   "explain pod NAME",
-		Short: "Show what each cgroup file of a pod should be, is and was, and why",
+		Use:   "explain (pod NAME | node [NAME])",
+		Short: "Show why a pod's cgroup files are what they are, or how much of a node batch may use",
+		Long: `Show what each cgroup file of a pod should be, is and was, and why; or for a node where its CPU and memory go, how much of
+them batch may use now, how much is sold, and why.`,
 		Example: `  waterline explain pod web-0 -n shop
-  waterline explain pod web-0 --agent 127.0.0.1:9465     (on the node itself)`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 1 && strings.HasPrefix(args[0], "pod/") && len(args[0]) > len("pod/") || len(args) == 2 && args[0] == "pod" {
-				return nil
+  waterline explain node worker-3
+  waterline explain node --agent 127.0.0.1:9465          (on the node itself)`,
+		Args: func(_ *cobra.Command, args []string) (err error) {
+			if kind, name, err = explained(args); err == nil && kind == "node" && name != "" && address != "" {
+				err = usageError{fmt.Errorf("--agent and %q both say whom to ask: write one of them", name)}
 			}
-			return usageError{errors.New("say which pod: waterline explain pod NAME")}
+			return err
 		},
-		RunE: func(c *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
 			defer cancel()
-			name := strings.TrimPrefix(args[len(args)-1], "pod/")
 			if address == "" {
 				config, err := findCluster(kubeconfig)
 				if err != nil {
 					return fmt.Errorf("%w; on the node itself use --agent", err)
 				}
-				forwarded, stop, err := forwardToAgent(ctx, config, namespace, name)
+				node := name
+				if kind == "pod" || name == "" {
+					if node, err = findNode(ctx, config, namespace, podName(kind, name)); err != nil {
+						return err
+					}
+				}
+				forwarded, stop, err := forwardToNode(ctx, config, node)
 				if err != nil {
 					return err
 				}
 				defer stop()
 				address = forwarded
 			}
+			if kind == "node" {
+				return explainNode(ctx, c.OutOrStdout(), address, name, output)
+			}
 			e, err := askAgent(ctx, address, namespace, name)
 			if err != nil {
 				return err
 			}
 			if output == "json" {
-				encoder := json.NewEncoder(c.OutOrStdout())
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(e)
+				return printJSON(c.OutOrStdout(), e)
 			}
 			return printExplanation(c.OutOrStdout(), e)
 		},
@@ -63,6 +71,26 @@ func explainCommand() *cobra.Command {
 	kubeconfigFlag(c, &kubeconfig)
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return c
+}
+
+// explained reads what is to be explained, written as "pod NAME" or "pod/NAME"; a node may have no name.
+func explained(args []string) (kind, name string, err error) {
+	if len(args) == 1 {
+		kind, name, _ = strings.Cut(args[0], "/")
+	} else if len(args) == 2 {
+		kind, name = args[0], args[1]
+	}
+	if kind == "pod" && name != "" || kind == "node" {
+		return kind, name, nil
+	}
+	return "", "", usageError{errors.New("say what to explain: waterline explain pod NAME, or waterline explain node [NAME]")}
+}
+
+func podName(kind, name string) string {
+	if kind == "pod" {
+		return name
+	}
+	return ""
 }
 
 // askAgent asks an agent what it knows of a pod.

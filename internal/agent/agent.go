@@ -18,7 +18,6 @@ import (
 
 	acthost "github.com/waterline-io/waterline/internal/act/host"
 	"github.com/waterline-io/waterline/internal/decide"
-	"github.com/waterline-io/waterline/internal/decide/cpuset"
 	"github.com/waterline-io/waterline/internal/journal"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/nri"
@@ -51,9 +50,11 @@ type Config struct {
 	Kubepods     string        // directory of all pods, relative to the CPU hierarchy; "": find it
 	SelfUID      string        // of the agent's own pod; "" outside a cluster
 	RunDir       string        // for the undo record, the journal and the lock
+	StateDir     string        // for what was learned of the online pods, which is to outlive a reboot; "": nothing does
 	SyncPeriod   time.Duration // between two audits
 	JournalBytes int64         // that the journal may take
 	Sys          string        // where sysfs is mounted
+	Proc         string        // where procfs is mounted; "": at host.DefaultProc
 	Policy       func() (model.Policy, error)
 	Pods         Pods
 	Kubelet      func(ctx context.Context) (model.Kubelet, error)   // its settings; nil: never asked
@@ -93,7 +94,11 @@ type Agent struct {
 	seenCPUs   model.CPUSet    // CPUs that pods may run on, when the topology was read
 	usesCPUs   bool            // somebody has, or wants, CPUs of their own
 	state      decide.State
-	saved      cpuset.State // of the state, in its file
+	memory     *memory
+	meter      *host.Meter
+	load       *model.Load     // nil: nothing was measured yet
+	near       map[string]bool // UIDs of pods that are measured closely
+	figures    figures
 	plan       model.Plan
 	incidents  []model.Incident
 	changes    host.Changes
@@ -101,14 +106,18 @@ type Agent struct {
 	conditions *conditions
 	counts     counts
 	nextAudit  time.Time
+	nextLook   time.Time // when the node is measured next
 	lastRound  time.Time
 	unsettled  bool // something is known that the last round did not know
 }
 
 // New returns an agent that does nothing yet.
 func New(cfg Config) *Agent {
+	if cfg.Proc == "" {
+		cfg.Proc = host.DefaultProc
+	}
 	a := &Agent{
-		cfg: cfg, log: newTroubles(cfg.Log), requests: make(chan func()), follow: map[string]bool{},
+		cfg: cfg, log: newTroubles(cfg.Log), requests: make(chan func()), follow: map[string]bool{}, near: map[string]bool{},
 		born: time.Now(), unwatched: make(chan error, 1), poolNews: make(chan struct{}, 1),
 	}
 	a.notices = newNotices(cfg.Notify, a.log)
@@ -144,9 +153,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer func() { a.log.report("closing", a.host.Close()) }()
-	a.state, err = loadState(filepath.Join(a.cfg.RunDir, StateFile))
+	if a.memory, err = newMemory(a.cfg.RunDir, a.cfg.StateDir); err != nil {
+		return err
+	}
+	a.state, err = a.memory.load()
 	a.log.report("state", err)
-	a.saved = a.state.CPUs
 	if a.journal, err = journal.Open(a.cfg.RunDir, a.cfg.JournalBytes); err != nil {
 		return err
 	}
@@ -158,6 +169,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	kubelets := make(chan model.Kubelet, 1)
 	helpers.Go(func() { a.cfg.Pods.Run(ctx) })
 	helpers.Go(func() { a.askKubelet(ctx, kubelets) })
+	helpers.Go(func() { a.memory.copy(ctx, a.log) })
 	helpers.Go(func() { a.notices.run(ctx) })
 	helpers.Go(func() { a.conditions.run(ctx) })
 	if a.nri != nil {
@@ -178,8 +190,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	a.watch()
 	a.loop(ctx, kubelets)
+	a.log.report("state", a.memory.save(&a.state, time.Now()))
 	if a.tree != nil {
 		a.tree.Close()
+		a.meter.Close()
 	}
 	return nil
 }
@@ -252,7 +266,7 @@ func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 // untilNext returns how long nothing needs to be done unless something happens.
 func (a *Agent) untilNext() time.Duration {
 	next := heartbeat
-	for _, at := range []time.Time{a.nextAudit, a.plan.Next} {
+	for _, at := range []time.Time{a.nextAudit, a.nextLook, a.plan.Next} {
 		if !at.IsZero() {
 			next = min(next, time.Until(at))
 		}
@@ -317,14 +331,19 @@ func (a *Agent) turn(podsChanged bool) {
 	if soon := now.Add(time.Second); a.tree.Blind() != nil && soon.Before(a.nextAudit) {
 		a.nextAudit = soon // what is not watched must be polled
 	}
-	if a.unsettled || !a.plan.Next.IsZero() && !now.Before(a.plan.Next) {
-		a.round(now)
+	due := a.unsettled || !a.plan.Next.IsZero() && !now.Before(a.plan.Next)
+	if looked := a.look(now); due || looked {
+		a.round(now, due)
+		if looked {
+			a.figures.note(a.load, a.pods.Pods, a.plan.Slack)
+		}
 	}
 	a.assess()
 }
 
-// round decides what the node should be like and makes it so.
-func (a *Agent) round(now time.Time) {
+// round decides what the node should be like and makes it so. A round for which there was no reason but that time went by
+// is written down only if it decided something new.
+func (a *Agent) round(now time.Time, reason bool) {
 	round := journal.Round{
 		Node:   a.node(now),
 		Policy: a.policy,
@@ -332,6 +351,7 @@ func (a *Agent) round(now time.Time) {
 	}
 	round.Node.Confined = a.host.Confined() // which counts as told from now on
 	round.Plan, a.state = decide.Node(round.Node, round.Policy, round.State)
+	news := reason || !sameDecisions(&a.plan, &round.Plan)
 	a.plan = round.Plan
 	if a.pods.Known {
 		a.placing.Store(&placing{
@@ -339,13 +359,9 @@ func (a *Agent) round(now time.Time) {
 			topology: round.Node.Topology, pods: a.pods.Pods, cpus: a.plan.CPUs,
 		})
 	}
-	if !reflect.DeepEqual(a.state.CPUs, a.saved) {
+	if a.memory.due(&a.state, now) {
 		// Before the kernel is told, as with the undo record: a restart must find who has which CPUs.
-		err := saveState(filepath.Join(a.cfg.RunDir, StateFile), &a.state)
-		a.log.report("state", err)
-		if err == nil {
-			a.saved = a.state.CPUs
-		}
+		a.log.report("state", a.memory.save(&a.state, now))
 	}
 	a.tree.Cover(round.Plan.Settings)
 	var err error
@@ -356,7 +372,9 @@ func (a *Agent) round(now time.Time) {
 	a.counts.rounds++
 	a.counts.duration = a.lastRound.Sub(now)
 	// After the kernel has what it needs: what is only for people can wait.
-	a.log.report("journal", a.journal.Append(&round))
+	if news {
+		a.log.report("journal", a.journal.Append(&round))
+	}
 	a.notices.post(round.Plan.Notices)
 	if a.pods.Known {
 		a.conditions.post(round.Plan.Conditions, a.pods.Pods)

@@ -69,8 +69,21 @@ func (a *Agent) explain(namespace, name string) (Explanation, bool) {
 	return e, true
 }
 
-// Local serves what only this node's administrators may see: GET /explain?namespace=N&pod=P, and GET /cpus with or without
-// plan=N/P=MODE.
+// NodeExplanation is what the agent knows about what its node could give to batch.
+type NodeExplanation struct {
+	Mode   model.Mode
+	CPU    model.SellPolicy
+	Memory model.SellPolicy
+	Slack  *model.Slack // nil: nothing was measured yet
+}
+
+// explainNode runs in the loop.
+func (a *Agent) explainNode() NodeExplanation {
+	return NodeExplanation{Mode: a.policy.Mode, CPU: a.policy.CPU, Memory: a.policy.Memory, Slack: a.plan.Slack}
+}
+
+// Local serves what only this node's administrators may see: GET /explain?namespace=N&pod=P, GET /node, and GET /cpus with or
+// without plan=N/P=MODE.
 func (a *Agent) Local() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /explain", func(w http.ResponseWriter, r *http.Request) {
@@ -83,6 +96,14 @@ func (a *Agent) Local() http.Handler {
 		}
 		if !found {
 			http.Error(w, fmt.Sprintf("this node has no pod %s in namespace %s", name, namespace), http.StatusNotFound)
+			return
+		}
+		reply(w, e)
+	})
+	mux.HandleFunc("GET /node", func(w http.ResponseWriter, r *http.Request) {
+		var e NodeExplanation
+		if err := a.do(r.Context(), func() { e = a.explainNode() }); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		reply(w, e)

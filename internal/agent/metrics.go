@@ -80,6 +80,10 @@ func (a *Agent) metrics() []prometheus.Metric {
 			metric(gauge, v1alpha1.MetricCPUs, "CPUs of this node, by pool; while no pod asks for CPUs of its own there are none.", float64(set.Len()), "pool", pool)
 		}
 	}
+	if a.load != nil {
+		a.figures.collect(a.meter.Load().Clock, metric)
+		accounts(a.plan.Slack, metric)
+	}
 	if a.host != nil {
 		hostMetrics(a.host, metric)
 	}

@@ -36,7 +36,11 @@ func (a *Agent) follows(uid string) bool { return a.follow[uid] }
 func (a *Agent) refollow() {
 	a.usesCPUs = decide.UsesCPUs(a.pods.Pods, &a.policy, a.host.Owned(), &a.state)
 	clear(a.follow)
+	clear(a.near)
 	for _, pod := range a.pods.Pods {
+		if !pod.Class.Online() {
+			a.near[pod.UID] = true
+		}
 		if decide.Follows(pod, &a.policy, a.usesCPUs) {
 			a.follow[pod.UID] = true
 		}
@@ -63,6 +67,7 @@ func (a *Agent) survey() *model.Topology {
 func (a *Agent) node(now time.Time) model.Node {
 	return model.Node{
 		Now:         now,
+		Capacity:    a.pods.Capacity,
 		Allocatable: model.Amount{CPU: a.pods.Allocatable.CPU},
 		Kubelet:     a.kubelet,
 		Tree:        a.tree.Model(),
@@ -71,6 +76,7 @@ func (a *Agent) node(now time.Time) model.Node {
 		Owned:       a.host.Owned(),
 		Incidents:   a.incidents,
 		Topology:    a.survey(),
+		Load:        a.currentLoad(),
 	}
 }
 
@@ -84,6 +90,7 @@ func (a *Agent) findPods() bool {
 	}
 	a.cfg.Log.Info("found the pods", "cgroup", a.mount.Version.String(), "driver", layout.Driver.String(), "kubepods", layout.Root)
 	a.tree = host.NewTree(a.mount, layout, a.watcher)
+	a.meter = host.NewMeter(a.mount, layout, a.cfg.Proc)
 	a.pods = a.cfg.Pods.Snapshot()
 	a.refollow()
 	a.unsettled = true

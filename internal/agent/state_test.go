@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/decide"
 	"github.com/waterline-io/waterline/internal/decide/cpuset"
+	"github.com/waterline-io/waterline/internal/decide/predict"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/sealed"
 )
@@ -18,18 +21,31 @@ import (
 // TestState checks that the state survives a restart, and that one that is damaged, of another boot or not there at all is
 // no obstacle.
 func TestState(t *testing.T) {
-	path := filepath.Join(t.TempDir(), StateFile)
-	if s, err := loadState(path); err != nil || !reflect.DeepEqual(s, decide.State{}) {
+	run, lasting := t.TempDir(), filepath.Join(t.TempDir(), "made")
+	path := filepath.Join(run, StateFile)
+	keep, err := newMemory(run, lasting)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loadState := func() (decide.State, error) { return keep.load() }
+	if s, err := loadState(); err != nil || !reflect.DeepEqual(s, decide.State{}) {
 		t.Errorf("nothing is there: %+v, %v", s, err)
 	}
 	state := decide.State{CPUs: cpuset.State{
 		Known: true, Held: []cpuset.Held{{UID: "a", Container: "b", Mode: model.CPUExclusive, CPUs: model.CPUs(1, 2)}},
 		Moves: []time.Time{time.Unix(1e9, 0).UTC()}, Once: []string{"c"},
 	}}
-	if err := saveState(path, &state); err != nil {
+	learned := &predict.Predictor{}
+	learned.Observe(predict.Config{Limit: 10}, time.Unix(1e9, 0), 5)
+	state.Peaks = predict.State{CPU: learned, Minute: state.Peaks.Minute}
+	state.Slack.Clock = time.Hour
+	if err := keep.save(&state, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := loadState(path); err != nil || !reflect.DeepEqual(s, state) {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	keep.copy(ended, newTroubles(slog.New(slog.DiscardHandler))) // writes the last copy
+	if s, err := loadState(); err != nil || !reflect.DeepEqual(s, state) {
 		t.Errorf("read back: %+v, %v; want %+v", s, err, state)
 	}
 	content, err := os.ReadFile(path)
@@ -43,14 +59,21 @@ func TestState(t *testing.T) {
 	if err := stateKind.Write(path, []byte(strings.Replace(string(body), bootID(), "another", 1))); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := loadState(path); err != nil || !reflect.DeepEqual(s, decide.State{}) {
+	onlyLearned := decide.State{Peaks: predict.State{CPU: learned}}
+	if s, err := loadState(); err != nil || !reflect.DeepEqual(s, onlyLearned) {
 		t.Errorf("of another boot: %+v, %v", s, err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := loadState(); err != nil || !reflect.DeepEqual(s, state) {
+		t.Errorf("from the state directory: %+v, %v; want %+v", s, err, state)
 	}
 	for _, damaged := range []string{string(content[:len(content)-1]), "waterline-undo 1 crc32 0\n{}", "", string(stateKind.Seal([]byte(`{"State":[]}`))), string(stateKind.Seal([]byte(`{"State":{"CPUs":{"Held":[{"CPUs":"2-1"}]}}}`)))} {
 		if err := os.WriteFile(path, []byte(damaged), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, err := loadState(path)
+		s, err := loadState()
 		if !errors.Is(err, sealed.ErrDamaged) || !reflect.DeepEqual(s, decide.State{}) {
 			t.Errorf("%q: %+v, %v", damaged, s, err)
 		}

@@ -7,9 +7,12 @@ package decide
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/cpuset"
+	"github.com/waterline-io/waterline/internal/decide/predict"
 	"github.com/waterline-io/waterline/internal/decide/quota"
+	"github.com/waterline-io/waterline/internal/decide/slack"
 	"github.com/waterline-io/waterline/internal/decide/weight"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -17,6 +20,13 @@ import (
 // Node decides what this node should be like now. The same arguments always give the same result; state is what the
 // round before returned.
 func Node(n model.Node, policy model.Policy, state State) (model.Plan, State) {
+	return node(n, policy, state, predict.Decide)
+}
+
+// predictor is [predict.Decide]. Transcripts have another one, which knows what they tell it.
+type predictor func(n *model.Node, cpu, memory model.Use, s predict.State) (cpus, bytes [model.Horizons]model.Peak, next predict.State)
+
+func node(n model.Node, policy model.Policy, state State, ask predictor) (model.Plan, State) {
 	var plan model.Plan
 	if n.PodsKnown && policy.Mode != model.ModeOff {
 		var cpus cpuset.Result
@@ -28,6 +38,20 @@ func Node(n model.Node, policy model.Policy, state State) (model.Plan, State) {
 	}
 	if policy.Mode == model.ModeOff {
 		state.CPUs = cpuset.State{Known: true}
+	}
+	if n.PodsKnown && n.Load != nil {
+		var own []model.OwnCPUs
+		if plan.CPUs != nil {
+			own = plan.CPUs.Own
+		}
+		cpu, memory := slack.Tally(&n, own)
+		var peaks slack.Peaks
+		peaks.CPU, peaks.Memory, state.Peaks = ask(&n, cpu, memory, state.Peaks)
+		var next time.Time
+		plan.Slack, state.Slack, next = slack.Decide(&n, &policy, cpu, memory, peaks, model.Amount{}, state.Slack)
+		if !next.IsZero() {
+			wake(&plan, next)
+		}
 	}
 	if n.Kubelet.NoPodCgroups {
 		plan.Notices = append(plan.Notices, model.Notice{Reason: model.Reason{

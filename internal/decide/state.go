@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/cpuset"
+	"github.com/waterline-io/waterline/internal/decide/predict"
+	"github.com/waterline-io/waterline/internal/decide/slack"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -19,8 +21,10 @@ const (
 
 // State is what must survive from one round to the next.
 type State struct {
-	Files []FileState  // files with which something is the matter, ordered
-	CPUs  cpuset.State // who has CPUs of its own
+	Files []FileState   // files with which something is the matter, ordered
+	CPUs  cpuset.State  // who has CPUs of its own
+	Peaks predict.State // what was learned of the online pods
+	Slack slack.State   // what is offered
 }
 
 // FileState is what is remembered of one file.

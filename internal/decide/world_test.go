@@ -10,6 +10,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/decide"
+	"github.com/waterline-io/waterline/internal/decide/slack"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -20,10 +21,13 @@ type world struct {
 	state  decide.State
 	layout cgroup.Layout
 	busy   bool
+	peaks  slack.Peaks // of online pods
+	load   *load       // nil: the world does not measure
 }
 
 func newWorld() *world {
-	w := &world{policy: model.DefaultPolicy(), layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"}}
+	unknown := [model.Horizons]model.Peak{unknownPeak, unknownPeak}
+	w := &world{policy: model.DefaultPolicy(), peaks: slack.Peaks{CPU: unknown, Memory: unknown}, layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"}}
 	w.node = model.Node{
 		Now: epoch, PodsKnown: true, Allocatable: model.Amount{CPU: 4000},
 		Kubelet: model.Kubelet{Known: true, CFSQuota: true, QuotaPeriod: model.DefaultQuotaPeriod},
@@ -73,7 +77,7 @@ func (w *world) do(line string) error {
 		file := model.File{Dir: args[0], Knob: knob(args[1])}
 		for end := w.node.Now.Add(d); w.node.Now.Before(end); w.node.Now = w.node.Now.Add(10 * time.Millisecond) {
 			var plan model.Plan
-			plan, w.state = decide.Node(w.node, w.policy, w.state)
+			plan, w.state = decide.NodeKnowing(w.peaks, w.node, w.policy, w.state)
 			w.node.Incidents = nil
 			if slices.ContainsFunc(plan.Settings, func(s model.Setting) bool { return s.File == file && s.Hold.Code == "" }) {
 				w.node.Incidents = []model.Incident{{File: file, Kind: model.Overwritten, Value: model.Number(2)}}
@@ -86,7 +90,7 @@ func (w *world) do(line string) error {
 	case "busy":
 		w.busy = true
 	default:
-		return fmt.Errorf("no such command")
+		return w.doLoad(words[0], args)
 	}
 	return nil
 }
@@ -120,7 +124,9 @@ func (w *world) setNode(args []string) error {
 		case "nocpusets":
 			w.node.Tree.NoCpusets = true
 		default:
-			return fmt.Errorf("node has no %q", key)
+			if !w.setNodeLoad(key, value) {
+				return fmt.Errorf("node has no %q", key)
+			}
 		}
 	}
 	return nil
@@ -157,7 +163,9 @@ func (w *world) setPolicy(args []string) error {
 				Selector: model.Selector{{Key: parts[0], Op: model.In, Values: parts[1:2]}}, Shares: number(parts[2]),
 			})
 		default:
-			return fmt.Errorf("policy has no %q", key)
+			if !w.setSelling(key, value) {
+				return fmt.Errorf("policy has no %q", key)
+			}
 		}
 	}
 	return nil
@@ -235,7 +243,9 @@ func (w *world) setPod(name string, args []string) error {
 				}
 			}
 		default:
-			return fmt.Errorf("a pod has no %q", key)
+			if !w.setPodLoad(pod, key, value) {
+				return fmt.Errorf("a pod has no %q", key)
+			}
 		}
 	}
 	w.node.Pods = slices.DeleteFunc(w.node.Pods, func(p *model.Pod) bool { return p.Name == name })
@@ -252,7 +262,8 @@ func (w *world) setPod(name string, args []string) error {
 // decide runs a round, prints it and imagines that the host did what it says.
 func (w *world) decide() string {
 	var plan model.Plan
-	plan, w.state = decide.Node(w.node, w.policy, w.state)
+	w.measure()
+	plan, w.state = decide.NodeKnowing(w.peaks, w.node, w.policy, w.state)
 	w.node.Incidents = nil
 	var out strings.Builder
 	owned := map[model.File]model.Owned{}
@@ -305,6 +316,10 @@ func (w *world) decide() string {
 	}
 	for _, n := range plan.Notices {
 		fmt.Fprintf(&out, "notice %q %s\n", n.Name, n.Reason)
+	}
+	if plan.Slack != nil {
+		printAccount(&out, "cpu", &plan.Slack.CPU, cores)
+		printAccount(&out, "memory", &plan.Slack.Memory, gib)
 	}
 	if !plan.Next.IsZero() {
 		fmt.Fprintf(&out, "again in %s\n", plan.Next.Sub(w.node.Now))

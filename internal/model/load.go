@@ -1,6 +1,8 @@
 package model
 
 import (
+	"encoding/json"
+	"fmt"
 	"sort"
 	"time"
 )
@@ -81,4 +83,60 @@ func (l *Load) Pod(uid string) *PodUsage {
 		return nil
 	}
 	return &l.Pods[i]
+}
+
+// MarshalJSON writes the usage as a row of numbers, without the zeros at its end: every round of the journal has that of
+// every pod.
+func (u Usage) MarshalJSON() ([]byte, error) {
+	row := u.row()
+	n := len(row)
+	for n > 0 && *row[n-1] == 0 {
+		n--
+	}
+	return json.Marshal(row[:n])
+}
+
+// UnmarshalJSON reads what [Usage.MarshalJSON] wrote.
+func (u *Usage) UnmarshalJSON(text []byte) error {
+	var numbers []int64
+	if err := json.Unmarshal(text, &numbers); err != nil {
+		return fmt.Errorf("reading what was used: %w", err)
+	}
+	*u = Usage{}
+	row := u.row()
+	if len(numbers) > len(row) {
+		return fmt.Errorf("reading what was used: %d numbers, not %d", len(numbers), len(row))
+	}
+	for i, n := range numbers {
+		*row[i] = n
+	}
+	return nil
+}
+
+// row returns all numbers of a usage in the order in which they are written.
+func (u *Usage) row() [16]*int64 {
+	return [...]*int64{
+		(*int64)(&u.CPU.At), &u.CPU.Milli, (*int64)(&u.Memory.At), &u.Memory.WorkingSet, &u.Memory.Anon, &u.Memory.ActiveFile, &u.Memory.InactiveFile,
+		&u.CPU.Periods, &u.CPU.Throttled,
+		(*int64)(&u.Pressure.At), &u.Pressure.CPU.Some, &u.Pressure.CPU.Full, &u.Pressure.Memory.Some, &u.Pressure.Memory.Full, &u.Pressure.IO.Some, &u.Pressure.IO.Full,
+	}
+}
+
+// podUsage is how a [PodUsage] is written: what is embedded would otherwise be all of it.
+type podUsage struct {
+	UID   string
+	Usage Usage
+}
+
+// MarshalJSON writes the pod with its row of numbers.
+func (p PodUsage) MarshalJSON() ([]byte, error) { return json.Marshal(podUsage{p.UID, p.Usage}) }
+
+// UnmarshalJSON reads what [PodUsage.MarshalJSON] wrote.
+func (p *PodUsage) UnmarshalJSON(text []byte) error {
+	var read podUsage
+	if err := json.Unmarshal(text, &read); err != nil {
+		return err
+	}
+	*p = PodUsage{UID: read.UID, Usage: read.Usage}
+	return nil
 }

@@ -67,18 +67,31 @@ const (
 	WindowClosed       Code = "WindowClosed"       // outside of all windows: nothing is sold
 )
 
+// Why so much of a node's slack is sold.
+const (
+	SoldPredicted Code = "SoldPredicted" // what is left under the waterline beside the peak that is predicted
+	SoldRealtime  Code = "SoldRealtime"  // what is left under the waterline beside what is used now
+	SoldFixed     Code = "SoldFixed"     // the part of the capacity that the policy says, whether it is there or not
+	NotSold       Code = "NotSold"       // the policy sells nothing
+	OfferGrows    Code = "OfferGrows"    // more could be sold, which is watched first and then offered little by little
+	SlackNone     Code = "SlackNone"     // nothing is left under the waterline
+	SlackDoubted  Code = "SlackDoubted"  // the measurements are old, and are worth less and less
+	SlackUnknown  Code = "SlackUnknown"  // nothing was measured yet
+)
+
 // Unit is the unit of an operand.
 type Unit string
 
 // The units that operands carry.
 const (
-	UnitShares Unit = "shares"
-	UnitMilli  Unit = "mCPU"
-	UnitTimes  Unit = "x/1000" // a factor in thousandths
-	UnitCPUs   Unit = "CPUs"
-	UnitPods   Unit = "pods"
-	UnitBytes  Unit = "B"
-	UnitPart   Unit = "%"
+	UnitShares  Unit = "shares"
+	UnitMilli   Unit = "mCPU"
+	UnitTimes   Unit = "x/1000" // a factor in thousandths
+	UnitCPUs    Unit = "CPUs"
+	UnitPods    Unit = "pods"
+	UnitBytes   Unit = "B"
+	UnitSeconds Unit = "s"
+	UnitPart    Unit = "%"
 )
 
 // Operand is one named number that a decision was computed from.
@@ -88,10 +101,15 @@ type Operand struct {
 	Unit  Unit
 }
 
-// String returns the operand as an operator reads it: name=value and the unit.
+// String returns the operand as an operator reads it: name=value and the unit. Many bytes are rounded.
 func (o Operand) String() string {
-	if o.Unit == UnitTimes {
+	switch {
+	case o.Unit == UnitTimes:
 		return fmt.Sprintf("%s=%gx", o.Name, float64(o.Value)/1000)
+	case o.Unit == UnitBytes && o.Value >= 1<<30:
+		return fmt.Sprintf("%s=%.2fGiB", o.Name, float64(o.Value)/(1<<30))
+	case o.Unit == UnitBytes && o.Value >= 1<<20:
+		return fmt.Sprintf("%s=%.2fMiB", o.Name, float64(o.Value)/(1<<20))
 	}
 	return fmt.Sprintf("%s=%d%s", o.Name, o.Value, o.Unit)
 }

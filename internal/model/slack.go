@@ -56,7 +56,7 @@ type Use struct {
 	Measured   bool          // false: nothing was measured yet
 	System     int64         // what is not in pods, and pods of class SYSTEM
 	Online     int64         // all pods that are neither batch nor SYSTEM; groups that no pod is known for too
-	Unmeasured int64         // requests of online pods that were not measured yet
+	Unmeasured int64         // requests of pods that are not batch and were not measured yet, beyond what they use
 	Whole      int64         // what pods leave unused of CPUs that are theirs alone
 	Batch      int64         // pods of class BE
 }

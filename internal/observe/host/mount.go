@@ -27,18 +27,33 @@ var (
 	ErrAmbiguous    = errors.New("more than one kubepods cgroup")
 )
 
-// Mount is the hierarchy that the CPU controller is bound to, and that of the cpuset controller, in which every group has a
-// directory of the same name. On cgroup v2 they are one.
+// Mount is the hierarchy that the CPU controller is bound to, and those of the other controllers, in which every group has a
+// directory of the same name. On cgroup v2 they are one. A path of "" means that this node has no such controller.
 type Mount struct {
 	Version cgroup.Version
-	Path    string // absolute
-	Cpusets string // absolute; "": this node has no cpuset controller
+	Path    string // absolute, as the others
+	Cpusets string
+	Cpuacct string // what counts the CPU time; v2 does so without a controller
+	Memory  string
 }
 
 // Of returns the hierarchy that a knob stands in, "" if there is none.
 func (m Mount) Of(k model.Knob) string {
 	if k == model.Cpuset {
 		return m.Cpusets
+	}
+	return m.Path
+}
+
+// OfStat returns the hierarchy that a file of the kernel's stands in, "" if there is none.
+func (m Mount) OfStat(s cgroup.Stat) string {
+	switch {
+	case cgroup.StatFile(m.Version, s) == "":
+		return ""
+	case s == cgroup.CPUUsage:
+		return m.Cpuacct
+	case s == cgroup.MemoryUsage || s == cgroup.MemoryDetails:
+		return m.Memory
 	}
 	return m.Path
 }
@@ -53,22 +68,29 @@ func FindMount(root string) (Mount, error) {
 			return Mount{}, fmt.Errorf("reading the controllers of %s: %w", root, err)
 		}
 		if names := strings.Fields(string(controllers)); slices.Contains(names, "cpu") {
-			m := Mount{Version: cgroup.V2, Path: root}
+			m := Mount{Version: cgroup.V2, Path: root, Cpuacct: root}
 			if slices.Contains(names, "cpuset") {
 				m.Cpusets = root
+			}
+			if slices.Contains(names, "memory") {
+				m.Memory = root
 			}
 			return m, nil
 		}
 		return Mount{}, fmt.Errorf("%w in %s/cgroup.controllers, which reads %q", ErrNoController, root, controllers)
 	}
-	for _, name := range []string{"cpu", "cpu,cpuacct", "cpuacct,cpu"} {
-		if dir := filepath.Join(root, name); isType(dir, unix.CGROUP_SUPER_MAGIC) {
-			m := Mount{Version: cgroup.V1, Path: dir}
-			if dir := filepath.Join(root, "cpuset"); isType(dir, unix.CGROUP_SUPER_MAGIC) {
-				m.Cpusets = dir
+	v1 := func(names ...string) string {
+		for _, name := range names {
+			if dir := filepath.Join(root, name); isType(dir, unix.CGROUP_SUPER_MAGIC) {
+				return dir
 			}
-			return m, nil
 		}
+		return ""
+	}
+	if path := v1("cpu", "cpu,cpuacct", "cpuacct,cpu"); path != "" {
+		return Mount{
+			Version: cgroup.V1, Path: path, Cpusets: v1("cpuset"), Cpuacct: v1("cpuacct", "cpu,cpuacct", "cpuacct,cpu"), Memory: v1("memory"),
+		}, nil
 	}
 	return Mount{}, fmt.Errorf("%w at %s: neither cgroup v2 nor a v1 cpu hierarchy is mounted there", ErrNoController, root)
 }

@@ -1,0 +1,50 @@
+package agent
+
+import (
+	"slices"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// look measures the node if that is due, and reports whether it did. Where the loop was late by more than a second, what was
+// missed is not made up for.
+func (a *Agent) look(now time.Time) bool {
+	const every = time.Second
+	if now.Before(a.nextLook) || a.policy.Mode == model.ModeOff {
+		return false
+	}
+	if a.nextLook = a.nextLook.Add(every); !a.nextLook.After(now) {
+		a.nextLook = now.Add(every)
+	}
+	load, err := a.meter.Measure(a.tree.Model().Pods, a.closely)
+	a.log.report("measuring", err)
+	a.load = load
+	return load != nil
+}
+
+// closely is what the meter asks: who is not online is measured each second, because what the online pods use is found by
+// taking it away from the whole.
+func (a *Agent) closely(uid string) bool { return a.near[uid] }
+
+// currentLoad returns what was measured last, with the age that it has now.
+func (a *Agent) currentLoad() *model.Load {
+	if a.load == nil {
+		return nil
+	}
+	return a.meter.Load()
+}
+
+// sameDecisions reports whether two plans want the same: what they were computed from may differ.
+func sameDecisions(a, b *model.Plan) bool {
+	same := slices.EqualFunc(a.Settings, b.Settings, func(s, t model.Setting) bool {
+		return s.File == t.File && s.Value == t.Value && s.Release == t.Release && s.Reason.Code == t.Reason.Code && s.Hold.Code == t.Hold.Code
+	})
+	same = same && slices.Equal(a.Conditions, b.Conditions) && (a.Slack == nil) == (b.Slack == nil)
+	same = same && slices.EqualFunc(a.Notices, b.Notices, func(m, n model.Notice) bool { return m.UID == n.UID && m.Reason.Code == n.Reason.Code })
+	if !same || a.Slack == nil {
+		return same
+	}
+	offers := func(x, y *model.Account) bool { return x.Offer == y.Offer && x.Reason.Code == y.Reason.Code }
+	return offers(&a.Slack.CPU, &b.Slack.CPU) && offers(&a.Slack.Memory, &b.Slack.Memory)
+}

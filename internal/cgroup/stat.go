@@ -1,0 +1,188 @@
+package cgroup
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Stat is a file of a group that only the kernel writes.
+type Stat uint8
+
+// The files.
+const (
+	CPUUsage      Stat = iota // the CPU time used; on v2 also what CPUThrottle holds
+	CPUThrottle               // how often the quota stopped the group; v1 only
+	MemoryUsage               // the memory in use
+	MemoryDetails             // what it is used for
+	CPUStall                  // pressure, v2 only
+	MemoryStall
+	IOStall
+	Stats int = iota // how many there are
+)
+
+// StatFile returns the name of such a file, "" if this version has none.
+func StatFile(v Version, s Stat) string {
+	v1 := [Stats]string{CPUUsage: "cpuacct.usage", CPUThrottle: "cpu.stat", MemoryUsage: "memory.usage_in_bytes", MemoryDetails: "memory.stat"}
+	v2 := [Stats]string{
+		CPUUsage: "cpu.stat", MemoryUsage: "memory.current", MemoryDetails: "memory.stat",
+		CPUStall: "cpu.pressure", MemoryStall: "memory.pressure", IOStall: "io.pressure",
+	}
+	if v == V1 {
+		return v1[s]
+	}
+	return v2[s]
+}
+
+// CPUStat is what a group used since it was made.
+type CPUStat struct {
+	Nanos     uint64 // of CPU time; on v1 it does not stand in cpu.stat
+	Periods   uint64 // CFS periods in which the group ran with a quota
+	Throttled uint64 // those of them in which the quota stopped it
+}
+
+// ParseCPUStat reads the content of cpu.stat. A v2 group without the CPU controller has no periods.
+func ParseCPUStat(v Version, content []byte) (CPUStat, error) {
+	var s CPUStat
+	ok, used := true, v == V1
+	for rest := content; len(rest) > 0; {
+		var key, value []byte
+		key, value, rest = nextPair(rest)
+		switch string(key) {
+		case "usage_usec":
+			if v == V2 && ok {
+				s.Nanos, ok = parseUint(value)
+				ok = ok && s.Nanos <= math.MaxUint64/1000
+				s.Nanos, used = s.Nanos*1000, true
+			}
+		case "nr_periods":
+			if ok {
+				s.Periods, ok = parseUint(value)
+			}
+		case "nr_throttled":
+			if ok {
+				s.Throttled, ok = parseUint(value)
+			}
+		}
+	}
+	if !ok || !used {
+		return CPUStat{}, malformedStat("cpu.stat", content)
+	}
+	return s, nil
+}
+
+// ParseCount reads the content of a file that holds one number: CPU time in nanoseconds (cpuacct.usage, which passes 2^63
+// after 292 CPU years: within 14 months on 256 CPUs) or bytes.
+func ParseCount(content []byte) (uint64, error) {
+	n, ok := parseUint(bytes.TrimSuffix(content, []byte("\n")))
+	if !ok {
+		return 0, malformedStat("a count", content)
+	}
+	return n, nil
+}
+
+// MemoryStat is what memory a group and those below it have, in bytes. The kernel may not have counted in yet what changed
+// most recently: 64 pages a CPU.
+type MemoryStat struct {
+	Anon         int64 // of processes, without that of tmpfs
+	ActiveFile   int64
+	InactiveFile int64
+}
+
+// ParseMemoryStat reads the content of memory.stat. On v1 it takes the figures that include the groups below.
+func ParseMemoryStat(v Version, content []byte) (MemoryStat, error) {
+	var s MemoryStat
+	found := 0
+	take := func(of *int64, value []byte) {
+		if n, ok := parseInt(value); ok && n >= 0 {
+			*of = n
+			found++
+		}
+	}
+	for rest := content; len(rest) > 0; {
+		var key, value []byte
+		key, value, rest = nextPair(rest)
+		if v == V1 {
+			var hierarchical bool
+			if key, hierarchical = bytes.CutPrefix(key, []byte("total_")); !hierarchical {
+				continue
+			}
+		}
+		switch string(key) {
+		case "anon", "rss": // v2 and v1
+			take(&s.Anon, value)
+		case "active_file":
+			take(&s.ActiveFile, value)
+		case "inactive_file":
+			take(&s.InactiveFile, value)
+		}
+	}
+	if found != 3 {
+		return MemoryStat{}, malformedStat("memory.stat", content)
+	}
+	return s, nil
+}
+
+// Stalled is for how long tasks waited for something since the group was made, or the machine booted.
+type Stalled struct {
+	Some time.Duration // at least one
+	Full time.Duration // all at once; 0 where the kernel does not say, as before 5.13 of the CPU
+}
+
+// ParsePressure reads the content of a file of pressure (PSI), in a group or in /proc/pressure.
+func ParsePressure(content []byte) (Stalled, error) {
+	var s Stalled
+	some := false
+	for rest := content; len(rest) > 0; {
+		var key, value []byte
+		key, value, rest = nextPair(rest)
+		i := bytes.LastIndex(value, []byte(" total="))
+		if i < 0 {
+			return Stalled{}, malformedStat("pressure", content)
+		}
+		micros, ok := parseInt(value[i+len(" total="):])
+		if !ok || micros < 0 || micros > math.MaxInt64/int64(time.Microsecond) {
+			return Stalled{}, malformedStat("pressure", content)
+		}
+		total := time.Duration(micros) * time.Microsecond
+		switch string(key) {
+		case "some":
+			s.Some, some = total, true
+		case "full":
+			s.Full = total
+		}
+	}
+	if !some {
+		return Stalled{}, malformedStat("pressure", content)
+	}
+	return s, nil
+}
+
+// nextPair takes the first line off a file of keys and values.
+func nextPair(b []byte) (key, value, rest []byte) {
+	line, rest, _ := bytes.Cut(b, []byte("\n"))
+	key, value, _ = bytes.Cut(line, []byte(" "))
+	return key, value, rest
+}
+
+func malformedStat(what string, content []byte) error {
+	const enough = 64
+	return fmt.Errorf("%w: %s reads %q", ErrMalformed, what, content[:min(len(content), enough)])
+}
+
+// parseUint is strconv.ParseUint for bytes, in base 10 and without the allocation.
+func parseUint(b []byte) (uint64, bool) {
+	if len(b) == 0 || len(b) > 20 {
+		return 0, false
+	}
+	var n uint64
+	for _, c := range b {
+		d := uint64(c - '0')
+		if c < '0' || c > '9' || n > (math.MaxUint64-d)/10 {
+			return 0, false
+		}
+		n = n*10 + d
+	}
+	return n, true
+}

@@ -1,0 +1,66 @@
+package slack
+
+import (
+	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+func (r *resource) static() bool { return r.sell.Method == model.SellStatic }
+
+// reason says why the offer is what it is, with the numbers of the sum.
+func (r *resource) reason(a *model.Account) model.Reason {
+	offered := plus(a.Offer.Mid, a.Offer.Batch)
+	room := plus(a.Room.Mid, a.Room.Batch)
+	s := r.steps(a.Capacity)
+	switch {
+	case r.sell.Method == "":
+		return r.because(model.NotSold, model.Operand{Name: "could", Value: room, Unit: r.unit})
+	case !a.Use.Measured:
+		return r.because(model.SlackUnknown)
+	case a.Use.Age > fresh:
+		return r.because(model.SlackDoubted,
+			model.Operand{Name: "age", Value: int64(a.Use.Age / time.Second), Unit: model.UnitSeconds},
+			model.Operand{Name: "trusted", Value: trusted(1000, a.Use.Age), Unit: model.UnitTimes},
+			model.Operand{Name: "room", Value: room, Unit: r.unit})
+	case r.static() && !r.firm:
+		return r.because(model.SoldFixed,
+			model.Operand{Name: "offer", Value: offered, Unit: r.unit},
+			model.Operand{Name: "allowance", Value: a.Allow, Unit: r.unit},
+			model.Operand{Name: "missing", Value: less(offered, a.Allow), Unit: r.unit})
+	case s.whole(a.Room.Mid) == 0 && s.whole(a.Room.Batch) == 0:
+		return r.because(model.SlackNone, r.sum(a)...)
+	case s.clear(a.Room.Mid, a.Offer.Mid) || s.clear(a.Room.Batch, a.Offer.Batch):
+		return r.because(model.OfferGrows, r.sum(a)...)
+	case r.static():
+		fixed := model.Operand{Name: "fixed", Value: part(a.Capacity, r.sell.Ratio, 1000), Unit: r.unit}
+		return r.because(model.SoldFixed, append([]model.Operand{fixed}, r.sum(a)...)...)
+	case r.sell.Method == model.SellRealtime:
+		return r.because(model.SoldRealtime, r.sum(a)...)
+	}
+	return r.because(model.SoldPredicted, r.sum(a)...)
+}
+
+func (r *resource) because(code model.Code, operands ...model.Operand) model.Reason {
+	return model.Reason{Code: code, Operands: operands}
+}
+
+// sum returns the sum of which the room is what is left: the first number less the others.
+func (r *resource) sum(a *model.Account) []model.Operand {
+	operands := []model.Operand{
+		{Name: "ceiling", Value: a.Ceiling, Unit: r.unit},
+		{Name: "system", Value: max(a.Use.System, a.Reserved), Unit: r.unit},
+	}
+	if r.firm {
+		operands = append(operands, model.Operand{Name: "kept", Value: a.Kept, Unit: r.unit})
+	}
+	if r.sell.Method == model.SellPredicted {
+		operands = append(operands, model.Operand{Name: "peak", Value: a.Prod[model.Hour], Unit: r.unit})
+	} else {
+		operands = append(operands, model.Operand{Name: "online", Value: plus(a.Use.Online, a.Use.Unmeasured, a.Use.Whole), Unit: r.unit})
+	}
+	if a.Pools > 0 {
+		operands = append(operands, model.Operand{Name: "pools", Value: a.Pools, Unit: r.unit})
+	}
+	return operands
+}

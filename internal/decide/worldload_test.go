@@ -1,0 +1,228 @@
+package decide_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// unknownPeak is what is said of a peak about which nothing is known.
+var unknownPeak = model.Peak{Value: math.MaxInt64}
+
+// load is what the world measures in each round.
+type load struct {
+	node, pods model.Amount
+	age        time.Duration
+	off        bool               // there is no measurement at all
+	none       bool               // nothing was measured yet
+	real       model.Amount       // capacity
+	watermark  int64              // in bytes
+	used       map[string]podLoad // by UID
+	set        time.Duration      // how far the wall clock was set
+}
+
+// podLoad is what one pod is measured to use.
+type podLoad struct {
+	model.Amount
+	age time.Duration
+}
+
+// ensure makes the world one that measures.
+func (w *world) ensure() *load {
+	if w.load == nil {
+		w.load = &load{used: map[string]podLoad{}, off: true}
+	}
+	return w.load
+}
+
+func (w *world) doLoad(command string, args []string) error {
+	l := w.ensure()
+	switch command {
+	case "load":
+		l.off, l.none, l.age = false, false, 0
+		for _, arg := range args {
+			key, value, _ := strings.Cut(arg, "=")
+			switch key {
+			case "node":
+				l.node = amounts(value)
+			case "pods":
+				l.pods = amounts(value)
+			case "age":
+				l.age = duration(value)
+			case "none":
+				l.none = true
+			case "off":
+				l.off = true
+			default:
+				return fmt.Errorf("load has no %q", key)
+			}
+		}
+	case "peak":
+		for _, arg := range args {
+			key, value, _ := strings.Cut(arg, "=")
+			h := model.Hour
+			if key == "day" {
+				h = model.Day
+			}
+			w.peaks.CPU[h], w.peaks.Memory[h] = unknownPeak, unknownPeak
+			if value != "unknown" {
+				a := amounts(value)
+				w.peaks.CPU[h], w.peaks.Memory[h] = model.Peak{Value: a.CPU, Known: true}, model.Peak{Value: a.Memory, Known: true}
+			}
+		}
+	case "run":
+		for end := w.node.Now.Add(duration(args[0])); w.node.Now.Before(end); {
+			w.node.Now = w.node.Now.Add(time.Second)
+			w.decide()
+		}
+	case "clock":
+		l.set += duration(args[0])
+		w.node.Now = w.node.Now.Add(duration(args[0]))
+	default:
+		return fmt.Errorf("no such command")
+	}
+	return nil
+}
+
+func (w *world) setNodeLoad(key, value string) bool {
+	l := w.ensure()
+	switch key {
+	case "real": // the Node object says the same until it is told otherwise
+		l.real = amounts(value)
+		w.node.Capacity, w.node.Allocatable = l.real, l.real
+	case "capacity":
+		w.node.Capacity = amounts(value)
+	case "allocatable":
+		w.node.Allocatable = amounts(value)
+	case "reservedcpu":
+		w.node.Kubelet.ReservedMilli = milli(value)
+	case "reservedmemory":
+		w.node.Kubelet.ReservedMemory = bytes(value)
+	case "watermark":
+		l.watermark = bytes(value)
+	default:
+		return false
+	}
+	return true
+}
+
+func (w *world) setSelling(key, value string) bool {
+	parts := strings.Split(value+":::", ":")
+	sell := model.SellPolicy{Method: model.SellMethod(strings.TrimPrefix(parts[0], "none")), Waterline: number(parts[1]), Mid: optional(parts[2]), Ratio: optional(parts[3])}
+	switch key {
+	case "cpu":
+		w.policy.CPU = sell
+	case "memory":
+		w.policy.Memory = sell
+	default:
+		return false
+	}
+	return true
+}
+
+func (w *world) setPodLoad(pod *model.Pod, key, value string) bool {
+	used := w.ensure().used[pod.UID]
+	switch key {
+	case "qos":
+		pod.Class = model.Class(value)
+	case "used":
+		used.Amount = amounts(value)
+	case "usedage":
+		used.age = duration(value)
+	case "memory":
+		pod.MemoryRequest = bytes(value)
+		return true
+	case "mid":
+		pod.Mid, pod.Tier = amounts(value), model.TierMid
+		return true
+	case "batch":
+		pod.Batch, pod.Tier = amounts(value), model.TierBatch
+		return true
+	default:
+		return false
+	}
+	if key != "qos" {
+		w.load.used[pod.UID] = used
+	}
+	return true
+}
+
+// measure does what the agent does each second.
+func (w *world) measure() {
+	l := w.load
+	w.node.Load = nil
+	if l == nil || l.off {
+		return
+	}
+	clock := time.Hour + w.node.Now.Sub(epoch) - l.set // nobody can set this one
+	usage := func(a model.Amount, age time.Duration) model.Usage {
+		return model.Usage{CPU: model.CPUUsage{At: clock - age, Milli: a.CPU}, Memory: model.MemoryUsage{At: clock - age, WorkingSet: a.Memory}}
+	}
+	m := &model.Load{Clock: clock, CPUMilli: l.real.CPU, Memory: l.real.Memory, Watermark: l.watermark}
+	w.node.Load = m
+	if l.none {
+		return
+	}
+	m.Node, m.Classes[model.Guaranteed] = usage(l.node, l.age), usage(l.pods, l.age)
+	for uid, used := range l.used {
+		m.Pods = append(m.Pods, model.PodUsage{UID: uid, Usage: usage(used.Amount, max(l.age, used.age))})
+	}
+	slices.SortFunc(m.Pods, func(a, b model.PodUsage) int { return strings.Compare(a.UID, b.UID) })
+}
+
+// printAccount prints where a resource goes, as a sum and what is made of it.
+func printAccount(out *strings.Builder, name string, a *model.Account, show func(int64) string) {
+	fmt.Fprintf(out, "%s capacity=%s ceiling=%s reserved=%s system=%s online=%s unmeasured=%s whole=%s batch=%s\n", name, show(a.Capacity),
+		show(a.Ceiling), show(a.Reserved), show(a.Use.System), show(a.Use.Online), show(a.Use.Unmeasured), show(a.Use.Whole), show(a.Use.Batch))
+	fmt.Fprintf(out, "%s allowance=%s room mid=%s batch=%s bound mid=%s batch=%s\n", name, show(a.Allow), show(a.Room.Mid), show(a.Room.Batch), show(a.Bound.Mid), show(a.Bound.Batch))
+	fmt.Fprintf(out, "%s offer mid=%s batch=%s  %s\n", name, show(a.Offer.Mid), show(a.Offer.Batch), a.Reason)
+}
+
+// cores shows milli-cores.
+func cores(v int64) string { return strconv.FormatFloat(float64(v)/1000, 'f', -1, 64) }
+
+// gib shows bytes, rounded.
+func gib(v int64) string {
+	return strconv.FormatFloat(math.Round(float64(v)/(1<<30)*100)/100, 'f', -1, 64) + "Gi"
+}
+
+// amounts reads CPUS/MEMORY.
+func amounts(s string) model.Amount {
+	if s == "unknown" {
+		return model.Amount{}
+	}
+	cpu, memory, _ := strings.Cut(s, "/")
+	return model.Amount{CPU: milli(cpu), Memory: bytes(memory)}
+}
+
+// bytes reads a number of gibibytes; nothing is 0.
+func bytes(s string) int64 {
+	if s == "" {
+		return 0
+	}
+	n, err := strconv.ParseFloat(strings.TrimSuffix(s, "Gi"), 64)
+	if err != nil {
+		panic(err)
+	}
+	return int64(n * (1 << 30))
+}
+
+func optional(s string) int64 {
+	if s == "" {
+		return 0
+	}
+	return number(s)
+}
+
+func duration(s string) time.Duration {
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}

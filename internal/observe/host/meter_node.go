@@ -1,0 +1,122 @@
+package host
+
+import (
+	"bytes"
+	"errors"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// nodeFiles are the files that tell of the whole machine.
+type nodeFiles struct {
+	stat, meminfo, zoneinfo statFile
+	pressure                [3]statFile // CPU, memory, IO
+}
+
+func newNodeFiles(proc string) nodeFiles {
+	at := func(name string) statFile { return statFile{path: filepath.Join(proc, name)} }
+	return nodeFiles{
+		stat: at("stat"), meminfo: at("meminfo"), zoneinfo: at("zoneinfo"),
+		pressure: [3]statFile{at("pressure/cpu"), at("pressure/memory"), at("pressure/io")},
+	}
+}
+
+func (f *nodeFiles) close(r *statReader) {
+	for _, one := range []*statFile{&f.stat, &f.meminfo, &f.zoneinfo, &f.pressure[0], &f.pressure[1], &f.pressure[2]} {
+		r.close(one)
+	}
+}
+
+// measureNodeCPU measures what the machine uses of its CPUs, and how many there are.
+func (m *Meter) measureNodeCPU() error {
+	now := idleReading{reading: reading{tick: m.tick, at: m.clock(bootClock)}}
+	content, _, err := m.reader.read(&m.node.stat, true)
+	if err != nil {
+		return m.node.stat.wrap(err)
+	}
+	stat, err := ParseStat(content)
+	if err != nil {
+		return m.node.stat.wrap(err)
+	}
+	now.idle, now.cpus = stat.Idle, stat.CPUs
+	m.load.CPUMilli, m.load.Runnable = 1000*int64(stat.CPUs), stat.Runnable
+	span := now.since(m.cpu.reading, m.begin)
+	if span == usable {
+		if u, ok := now.usage(&m.cpu); ok {
+			m.load.Node.CPU = u
+		}
+	}
+	if span != tooSoon {
+		m.cpu = now
+	}
+	return nil
+}
+
+// measureNodeMemory measures the memory of the machine; what its processes and caches use as the kubelet does for its root.
+func (m *Meter) measureNodeMemory() error {
+	at := m.clock(bootClock)
+	content, _, err := m.reader.read(&m.node.meminfo, true)
+	if err != nil {
+		return m.node.meminfo.wrap(err)
+	}
+	info, err := ParseMeminfo(content)
+	if err != nil {
+		return m.node.meminfo.wrap(err)
+	}
+	m.load.Memory = info.Total
+	m.load.Node.Memory = model.MemoryUsage{
+		At: at, WorkingSet: max(info.Total-info.Free-info.InactiveFile, 0),
+		Anon: info.Anon, ActiveFile: info.ActiveFile, InactiveFile: info.InactiveFile,
+	}
+	return nil
+}
+
+func (m *Meter) measureNodePressure() error {
+	now := stallReading{reading: reading{tick: m.tick, at: m.clock(bootClock)}}
+	_, found, err := m.readPressure(m.node.pressure[:], &now, true)
+	m.stalls = found
+	if found && err == nil {
+		now.compare(&m.stall, m.begin, &m.load.Node.Pressure)
+	}
+	return err
+}
+
+// measureWatermark adds up what the kernel keeps free. The file has about 2 KiB a NUMA node and 100 bytes a CPU and zone,
+// which come in several reads, so it is taken piece by piece.
+func (m *Meter) measureWatermark() error {
+	f := &m.node.zoneinfo
+	if !f.open {
+		fd, err := unix.Open(f.path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			return f.wrap(err)
+		}
+		f.fd, f.open = fd, true
+		m.reader.held++
+	}
+	var pages, offset int64
+	begun := 0 // bytes of a line of which the end is still to be read
+	for buf := m.reader.buf; ; {
+		n, err := unix.Pread(f.fd, buf[begun:], offset)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return f.wrap(err)
+		}
+		if n == 0 {
+			m.load.Watermark = pages * int64(m.pageSize)
+			return nil
+		}
+		offset += int64(n)
+		whole := bytes.LastIndexByte(buf[:begun+n], '\n') + 1
+		sum, err := LowPages(buf[:whole])
+		if err != nil {
+			return f.wrap(err)
+		}
+		pages += sum
+		begun = copy(buf, buf[whole:begun+n])
+	}
+}
