@@ -7,6 +7,8 @@ VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(shell git rev-parse --short HEAD 2>/dev/null)
 GOLANGCI := $(BIN)/golangci-lint
 GOLANGCI_VERSION := v2.15.0
+CONTROLLER_GEN := $(BIN)/controller-gen
+CONTROLLER_GEN_VERSION := v0.21.0
 export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
@@ -30,7 +32,7 @@ test: packages ## everything, in short forms: all rungs of the test bed (root; 4
 soak: packages ## the same tests in their full forms (hours)
 	test/rungs.sh full
 
-check: format vet lint test-unit ## format, vet, lint, fences and unit tests: under two minutes
+check: format vet lint generated test-unit ## format, vet, lint, fences and unit tests: under two minutes
 
 format:
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); if [ -n "$$unformatted" ]; then echo "not formatted: $$unformatted; run gofmt -w"; exit 1; fi
@@ -44,6 +46,20 @@ lint: $(GOLANGCI)
 $(GOLANGCI):
 	@mkdir -p $(BIN)
 	GOBIN=$(CURDIR)/$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+
+generate: $(CONTROLLER_GEN) ## make deep copies and custom resource definitions from api/
+	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=deploy/chart/crds
+
+# Generates into another folder, so that a check changes nothing.
+generated: $(CONTROLLER_GEN)
+	@made=$$(mktemp -d) && trap 'rm -rf "$$made"' EXIT && \
+	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=$$made/crds output:object:dir=$$made && \
+	diff -r $$made/crds deploy/chart/crds && diff $$made/zz_generated.deepcopy.go api/v1alpha1/zz_generated.deepcopy.go || \
+	{ echo "what is generated is not what is here; run make generate"; exit 1; }
+
+$(CONTROLLER_GEN):
+	@mkdir -p $(BIN)
+	GOBIN=$(CURDIR)/$(BIN) go install sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_GEN_VERSION)
 
 test-unit: ## rung 1: what needs no kernel
 	go test $$(go list ./... | grep -v /test/)
@@ -110,4 +126,4 @@ packages:
 clean: ## remove what was built
 	rm -rf $(OUT)
 
-.PHONY: help build demo demo-vm test soak check format vet lint test-unit race test-kernel vm test-vm bed test-api test-node test-node-static test-node-v2 bench cluster cluster-down packages clean
+.PHONY: help build demo demo-vm test soak check format vet lint generate generated test-unit race test-kernel vm test-vm bed test-api test-node test-node-static test-node-v2 bench cluster cluster-down packages clean

@@ -223,7 +223,7 @@ func TestReasons(t *testing.T) {
 		t.Fatal(err)
 	}
 	var golden strings.Builder
-	for _, pattern := range []string{"internal/decide/testdata/*.txt", "internal/decide/*/testdata/*.txt"} {
+	for _, pattern := range []string{"internal/decide/testdata/*.txt", "internal/decide/*/testdata/*.txt", "internal/decide/*/testdata/*.case"} {
 		files, _ := filepath.Glob(pattern)
 		for _, file := range files {
 			content, err := os.ReadFile(file)

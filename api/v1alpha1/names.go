@@ -3,8 +3,11 @@ package v1alpha1
 // Group is the API group of everything of ours.
 const Group = "waterline.io"
 
-// GroupVersion is the apiVersion of the documents in this package.
-const GroupVersion = Group + "/v1alpha1"
+// Version is the version of the API group in this package, and GroupVersion the apiVersion of its documents.
+const (
+	Version      = "v1alpha1"
+	GroupVersion = Group + "/" + Version
+)
 
 // Namespace is where Waterline's own workloads run.
 const Namespace = "waterline-system"
@@ -40,6 +43,10 @@ const (
 	// LabelQoSAlias is the spelling of Koordinator.
 	LabelQoSAlias = "koordinator.sh/qosClass"
 )
+
+// LabelOptOut on a node keeps Waterline off it, whatever policies say: what was written there is given back, and then nothing
+// is touched. Any value counts but "false".
+const LabelOptOut = "waterline.io/opt-out"
 
 // Resources that batch pods ask for: CPU in milli-cores, memory in bytes, both whole numbers with request and limit equal.
 // What is sold as mid is expected to be there for a day, what is sold as batch for an hour.

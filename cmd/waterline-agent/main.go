@@ -27,6 +27,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	actkube "github.com/waterline-io/waterline/internal/act/kube"
 	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/decide/policy"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/nri"
 	"github.com/waterline-io/waterline/internal/observe/host"
@@ -200,19 +201,20 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return rest.InClusterConfig()
 }
 
-// policySource returns a function that reads the policy file again only when it has changed.
+// policySource returns a function that says what the policy file says now. It reads the file again only when it has changed.
+// The file is of this node alone, so it governs it whatever its selector and its roll-out are.
 func policySource(path string) func() (model.Policy, error) {
-	policy, modified := model.DefaultPolicy(), time.Time{}
+	file, modified := model.ClusterPolicy{Policy: model.DefaultPolicy()}, time.Time{}
 	return func() (model.Policy, error) {
 		if path == "" {
-			return policy, nil
+			return file.Policy, nil
 		}
 		info, err := os.Stat(path)
 		if err != nil {
 			return model.Policy{}, fmt.Errorf("reading the policy: %w", err)
 		}
 		if info.ModTime().Equal(modified) {
-			return policy, nil
+			return policy.At(&file, time.Now()).Policy, nil
 		}
 		content, err := os.ReadFile(path)
 		if err != nil {
@@ -222,8 +224,8 @@ func policySource(path string) func() (model.Policy, error) {
 		if err != nil {
 			return model.Policy{}, fmt.Errorf("%s: %w", path, err)
 		}
-		policy, modified = p, info.ModTime()
-		return policy, nil
+		file, modified = p, info.ModTime()
+		return policy.At(&file, time.Now()).Policy, nil
 	}
 }
 

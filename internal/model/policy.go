@@ -28,13 +28,33 @@ const (
 	QuotaUnlimited QuotaMode = "unlimited" // none: the weight alone decides
 )
 
+// SuppressMethod is what keeps batch to what online pods leave.
+type SuppressMethod string
+
+// The methods of suppression.
+const (
+	SuppressByCpuset SuppressMethod = "cpuset" // batch runs on fewer CPUs
+	SuppressByQuota  SuppressMethod = "quota"  // all of batch has a CFS quota
+	SuppressByBoth   SuppressMethod = "both"
+)
+
 // Policy is what an operator allows Waterline to do on a node, with every default filled in.
 type Policy struct {
-	Mode   Mode
-	CPU    SellPolicy
-	Memory SellPolicy
-	Weight WeightPolicy
-	Pods   []PodRule
+	Mode        Mode
+	CPU         SellPolicy
+	Memory      SellPolicy
+	SuppressBy  SuppressMethod
+	Protect     ProtectPolicy
+	Koordinator bool // sell under Koordinator's resource names instead of ours
+	Weight      WeightPolicy
+	Pods        []PodRule
+}
+
+// ProtectPolicy is what is done for online pods besides suppressing batch.
+type ProtectPolicy struct {
+	Burst        bool  // let them exceed their CFS quota for moments
+	Memory       bool  // protect their memory from reclaim, and reclaim that of batch first
+	EvictPerHour int64 // batch pods that may be evicted from the node in an hour, at most; 0: none is
 }
 
 // WeightPolicy bounds and extends what annotations ask for.
@@ -62,12 +82,13 @@ type PodRule struct {
 	Placement CPUPlacement // how CPUs are chosen; counts together with CPUs
 }
 
-// DefaultPolicy is what holds where no policy was written: weights as annotated, within the kernel's range, and nothing sold.
+// DefaultPolicy is what holds where no policy was written: weights as annotated, within the kernel's range, nothing sold and
+// nobody evicted.
 func DefaultPolicy() Policy {
 	return Policy{
 		Mode:   ModeEnforce,
 		CPU:    SellPolicy{Waterline: 650},
-		Memory: SellPolicy{Waterline: 800},
+		Memory: SellPolicy{Waterline: 800}, SuppressBy: SuppressByCpuset,
 		Weight: WeightPolicy{Scope: ScopeNode, Quota: QuotaKubelet, Max: MaxShares},
 	}
 }

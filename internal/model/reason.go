@@ -55,6 +55,18 @@ const (
 	MemoryTooLarge   Code = "MemoryTooLarge"   // the memory limit does not fit the NUMA nodes of the CPUs
 )
 
+// Which policy governs a node, why another does not, and why nothing is sold.
+const (
+	PolicyGoverns      Code = "PolicyGoverns"      // of those that select the node it ranks highest
+	PolicyDefaults     Code = "PolicyDefaults"     // none selects the node: the defaults hold
+	PolicyNotSelected  Code = "PolicyNotSelected"  // its selector does not choose the node
+	PolicyNotRolledOut Code = "PolicyNotRolledOut" // it selects the node, but is not rolled out to it yet
+	PolicyOutranked    Code = "PolicyOutranked"    // it selects the node, and another one ranks higher
+	NodeOptedOut       Code = "NodeOptedOut"       // the node's label keeps Waterline off it
+	WindowDraining     Code = "WindowDraining"     // the window ends soon: nothing new is sold
+	WindowClosed       Code = "WindowClosed"       // outside of all windows: nothing is sold
+)
+
 // Why so much of a node's slack is sold.
 const (
 	SoldPredicted Code = "SoldPredicted" // what is left under the waterline beside the peak that is predicted
@@ -79,6 +91,7 @@ const (
 	UnitPods    Unit = "pods"
 	UnitBytes   Unit = "B"
 	UnitSeconds Unit = "s"
+	UnitPart    Unit = "%"
 )
 
 // Operand is one named number that a decision was computed from.

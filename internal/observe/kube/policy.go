@@ -3,12 +3,7 @@ package kube
 import (
 	"errors"
 	"fmt"
-	"math"
-	"slices"
-	"strconv"
-	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
@@ -18,141 +13,150 @@ import (
 // ParsePolicy reads a ColocationPolicy document in YAML or JSON. A field that the type does not have, a value out of range
 // and another kind of document are errors, which name the field, the value and what to write instead; all that are found
 // are reported together.
-func ParsePolicy(document []byte) (model.Policy, error) {
+func ParsePolicy(document []byte) (model.ClusterPolicy, error) {
+	p, err := readPolicy(document)
+	if err != nil {
+		return model.ClusterPolicy{}, fmt.Errorf("reading the policy: %w", err)
+	}
+	return Policy(p)
+}
+
+func readPolicy(document []byte) (*v1alpha1.ColocationPolicy, error) {
 	var p v1alpha1.ColocationPolicy
 	if err := yaml.UnmarshalStrict(document, &p); err != nil {
-		return model.Policy{}, fmt.Errorf("reading the policy: %w", err)
+		return nil, err
 	}
 	if p.APIVersion != v1alpha1.GroupVersion || p.Kind != "ColocationPolicy" {
-		return model.Policy{}, fmt.Errorf("reading the policy: apiVersion %q and kind %q: write %s and ColocationPolicy",
-			p.APIVersion, p.Kind, v1alpha1.GroupVersion)
+		return nil, fmt.Errorf("apiVersion %q and kind %q: write %s and ColocationPolicy", p.APIVersion, p.Kind, v1alpha1.GroupVersion)
 	}
 	if p.Spec.Mode == "false" {
 		p.Spec.Mode = string(model.ModeOff) // what YAML 1.1 makes of an Off without quotes, and no time to be strict
 	}
-	return Policy(&p)
+	return &p, nil
 }
 
 // Policy converts a policy and fills in its defaults. The error lists every field that cannot be used.
-func Policy(p *v1alpha1.ColocationPolicy) (model.Policy, error) {
+func Policy(p *v1alpha1.ColocationPolicy) (model.ClusterPolicy, error) {
 	var c checker
-	w := &p.Spec.Weight
-	policy := model.Policy{
-		Mode: model.Mode(c.oneOf("spec.mode", p.Spec.Mode, string(model.ModeObserve), string(model.ModeEnforce), string(model.ModeOff))),
-		Weight: model.WeightPolicy{
-			Scope:              model.Scope(c.oneOf("spec.weight.scope", w.Scope, string(model.ScopeNode), string(model.ScopeClass))),
-			Quota:              model.QuotaMode(c.oneOf("spec.weight.quota", w.Quota, string(model.QuotaKubelet), string(model.QuotaUnlimited))),
-			Max:                model.MaxShares,
-			OverrideGuaranteed: w.OverrideGuaranteed,
-			PromoteBestEffort:  c.oneOf("spec.weight.bestEffort", w.BestEffort, "class", "promote") == "promote",
+	s := &p.Spec
+	policy := model.ClusterPolicy{
+		Name:     p.Name,
+		Priority: int64(s.Priority),
+		Nodes:    c.selector("spec.nodeSelector", s.NodeSelector),
+		Rollout:  model.DefaultRollout,
+		Windows:  c.windows("spec.windows", s.Windows),
+		Policy: model.Policy{
+			Mode:        chosen(&c, "spec.mode", s.Mode, model.ModeObserve, model.ModeEnforce, model.ModeOff),
+			Koordinator: s.Compat.Koordinator,
+			Weight:      c.weight("spec.weight", &s.Weight),
+			Pods:        c.pods("spec.pods", s.Pods),
 		},
 	}
-	policy.CPU = c.sell("spec.cpu", p.Spec.CPU, model.DefaultPolicy().CPU, 10_000)
-	policy.Memory = c.sell("spec.memory", p.Spec.Memory, model.DefaultPolicy().Memory, 1000)
-	if w.Max != nil {
-		policy.Weight.Max = c.shares("spec.weight.max", *w.Max)
+	switch {
+	case s.Rollout == nil:
+	case s.Rollout.Percent == nil:
+		c.bad("spec.rollout", "no percent", "write one")
+	default:
+		policy.Rollout = c.within("spec.rollout.percent", int64(*s.Rollout.Percent), 0, 100, "a whole number")
 	}
-	for i, ns := range w.Namespaces {
-		field := fmt.Sprintf("spec.weight.namespaces[%d]", i)
-		policy.Weight.Namespaces = append(policy.Weight.Namespaces, model.NamespaceMax{
-			Selector: c.selector(field+".selector", &ns.Selector),
-			Max:      c.shares(field+".max", ns.Max),
-		})
-	}
-	for i, rule := range p.Spec.Pods {
-		field := fmt.Sprintf("spec.pods[%d]", i)
-		of := model.PodRule{Selector: c.selector(field+".selector", &rule.Selector)}
-		if rule.CPUShare != nil {
-			of.Shares = c.shares(field+".cpuShare", *rule.CPUShare)
-		}
-		if rule.CPUManager != "" {
-			of.CPUs = model.CPUMode(c.oneOf(field+".cpuManager", rule.CPUManager, string(model.CPUNone), string(model.CPUShare), string(model.CPUExclusive)))
-			of.Placement = model.CPUPlacement(c.oneOf(field+".cpuPlacement", rule.CPUPlacement, string(model.PlacePacked), string(model.PlaceSpread), string(model.PlaceCores)))
-		}
-		switch {
-		case rule.CPUShare == nil && rule.CPUManager == "":
-			c.bad(field, "a rule that gives nothing", "write cpuShare or cpuManager")
-		case rule.CPUManager == "" && rule.CPUPlacement != "":
-			c.bad(field+".cpuPlacement", fmt.Sprintf("%q", rule.CPUPlacement), "write cpuManager as well")
-		}
-		policy.Pods = append(policy.Pods, of)
-	}
+	c.sell(&policy.Policy, s)
+	c.protect(&policy.Policy.Protect, s)
 	if err := errors.Join(c.errs...); err != nil {
-		return model.Policy{}, fmt.Errorf("policy %q: %w", p.Name, err)
+		return model.ClusterPolicy{}, fmt.Errorf("policy %q: %w", p.Name, err)
 	}
 	return policy, nil
 }
 
-// checker collects what is wrong with a document.
-type checker struct{ errs []error }
-
-func (c *checker) bad(field string, value any, fix string) {
-	c.errs = append(c.errs, fmt.Errorf("%s: %v cannot be used: %s", field, value, fix))
+// OptedOut reports whether the labels of a node keep Waterline off it.
+func OptedOut(labels map[string]string) bool {
+	value, labelled := labels[v1alpha1.LabelOptOut]
+	return labelled && value != "false"
 }
 
-// oneOf returns the value, or the first of those allowed if it is empty.
-func (c *checker) oneOf(field, value string, allowed ...string) string {
-	if value == "" {
-		return allowed[0]
+// sell reads how CPU and memory are sold, and how CPU is taken back.
+func (c *checker) sell(policy *model.Policy, s *v1alpha1.ColocationPolicySpec) {
+	defaults := model.DefaultPolicy()
+	policy.CPU, policy.Memory, policy.SuppressBy = defaults.CPU, defaults.Memory, defaults.SuppressBy
+	if cpu := s.CPU; cpu != nil {
+		policy.CPU = c.sale("spec.cpu", sale{cpu.Waterline, cpu.Method, cpu.Ratio, cpu.Mid}, defaults.CPU.Waterline, 10_000)
+		policy.SuppressBy = chosen(c, "spec.cpu.suppressBy", cpu.SuppressBy, model.SuppressByCpuset, model.SuppressByQuota, model.SuppressByBoth)
 	}
-	if !slices.Contains(allowed, value) {
-		c.bad(field, fmt.Sprintf("%q", value), "write "+strings.Join(allowed, " or "))
+	if memory := s.Memory; memory != nil {
+		policy.Memory = c.sale("spec.memory", sale{memory.Waterline, memory.Method, memory.Ratio, memory.Mid}, defaults.Memory.Waterline, 1000)
 	}
-	return value
 }
 
-// sell reads how a resource is sold, whose ratio is at most the highest.
-func (c *checker) sell(field string, spec *v1alpha1.SellSpec, policy model.SellPolicy, highest int64) model.SellPolicy {
-	if spec == nil {
-		return policy
+// sale is what a policy says about selling one resource.
+type sale struct{ waterline, method, ratio, mid string }
+
+// sale reads how a resource is sold, whose ratio is at most the highest.
+func (c *checker) sale(field string, s sale, waterline, highest int64) model.SellPolicy {
+	policy := model.SellPolicy{
+		Method:    chosen(c, field+".method", s.method, model.SellPredicted, model.SellRealtime, model.SellStatic),
+		Waterline: c.percent(field+".waterline", s.waterline, waterline, 10, 1000),
+		Mid:       c.percent(field+".mid", s.mid, 0, 0, 1000),
+		Ratio:     c.percent(field+".ratio", s.ratio, 0, 0, highest),
 	}
-	policy.Method = model.SellMethod(c.oneOf(field+".method", spec.Method, string(model.SellPredicted), string(model.SellRealtime), string(model.SellStatic)))
-	policy.Waterline = c.percent(field+".waterline", spec.Waterline, policy.Waterline, 10, 1000)
-	policy.Mid = c.percent(field+".mid", spec.Mid, 0, 0, 1000)
-	policy.Ratio = c.percent(field+".ratio", spec.Ratio, 0, 0, highest)
-	if static := policy.Method == model.SellStatic; static != (spec.Ratio != "") {
-		c.bad(field+".ratio", fmt.Sprintf("%q", spec.Ratio), "write it with method static, and only there")
+	if static := policy.Method == model.SellStatic; static != (s.ratio != "") {
+		c.bad(field+".ratio", fmt.Sprintf("%.64q", s.ratio), "write it with method static, and only there")
 	}
 	return policy
 }
 
-// percent reads a part such as "65%" in thousandths, or returns what holds without one.
-func (c *checker) percent(field, text string, otherwise, low, high int64) int64 {
-	if text == "" {
-		return otherwise
+// protect reads what is done for online pods. Where batch is let in they are protected unless the policy says otherwise.
+func (c *checker) protect(policy *model.ProtectPolicy, s *v1alpha1.ColocationPolicySpec) {
+	*policy = model.ProtectPolicy{Burst: s.CPU != nil, Memory: s.Memory != nil, EvictPerHour: model.DefaultEvictPerHour}
+	if s.Protect.Burst != nil {
+		policy.Burst = *s.Protect.Burst
 	}
-	number, found := strings.CutSuffix(text, "%")
-	part, err := strconv.ParseFloat(number, 64)
-	if !found || err != nil || !(part*10 >= float64(low) && part*10 <= float64(high)) {
-		c.bad(field, fmt.Sprintf("%.64q", text), fmt.Sprintf("write a percentage from %g%% to %g%%", float64(low)/10, float64(high)/10))
-		return otherwise
+	if s.Protect.Memory != nil {
+		policy.Memory = *s.Protect.Memory
 	}
-	return int64(math.Round(part * 10))
+	if n := s.Protect.Evict.PerNodePerHour; n != nil {
+		policy.EvictPerHour = c.within("spec.protect.evict.perNodePerHour", int64(*n), 0, 600, "a whole number")
+	}
 }
 
-func (c *checker) shares(field string, value int64) int64 {
-	if value < model.MinShares || value > model.MaxShares {
-		c.bad(field, value, fmt.Sprintf("write shares from %d to %d", model.MinShares, model.MaxShares))
+func (c *checker) weight(field string, w *v1alpha1.WeightSpec) model.WeightPolicy {
+	policy := model.WeightPolicy{
+		Scope:              chosen(c, field+".scope", w.Scope, model.ScopeNode, model.ScopeClass),
+		Quota:              chosen(c, field+".quota", w.Quota, model.QuotaKubelet, model.QuotaUnlimited),
+		Max:                model.MaxShares,
+		OverrideGuaranteed: w.OverrideGuaranteed,
+		PromoteBestEffort:  chosen(c, field+".bestEffort", w.BestEffort, "class", "promote") == "promote",
 	}
-	return value
+	if w.Max != nil {
+		policy.Max = c.shares(field+".max", *w.Max)
+	}
+	for i, ns := range w.Namespaces {
+		field := fmt.Sprintf("%s.namespaces[%d]", field, i)
+		policy.Namespaces = append(policy.Namespaces, model.NamespaceMax{
+			Selector: c.required(field+".selector", ns.Selector),
+			Max:      c.shares(field+".max", ns.Max),
+		})
+	}
+	return policy
 }
 
-func (c *checker) selector(field string, s *metav1.LabelSelector) model.Selector {
-	var selector model.Selector
-	for key, value := range s.MatchLabels {
-		selector = append(selector, model.Requirement{Key: key, Op: model.In, Values: []string{value}})
-	}
-	slices.SortFunc(selector, func(a, b model.Requirement) int { return strings.Compare(a.Key, b.Key) })
-	for _, e := range s.MatchExpressions {
-		op := model.SelectorOp(e.Operator)
-		needsValues := op == model.In || op == model.NotIn
-		switch {
-		case !needsValues && op != model.Exists && op != model.DoesNotExist:
-			c.bad(field, fmt.Sprintf("operator %q", e.Operator), "write In, NotIn, Exists or DoesNotExist")
-		case needsValues != (len(e.Values) > 0):
-			c.bad(field, fmt.Sprintf("%s with %d values", e.Operator, len(e.Values)), "In and NotIn need values, the others take none")
+func (c *checker) pods(field string, specs []v1alpha1.PodRuleSpec) []model.PodRule {
+	var rules []model.PodRule
+	for i, spec := range specs {
+		field := fmt.Sprintf("%s[%d]", field, i)
+		rule := model.PodRule{Selector: c.required(field+".selector", spec.Selector)}
+		if spec.CPUShare != nil {
+			rule.Shares = c.shares(field+".cpuShare", *spec.CPUShare)
 		}
-		selector = append(selector, model.Requirement{Key: e.Key, Op: op, Values: e.Values})
+		if spec.CPUManager != "" {
+			rule.CPUs = chosen(c, field+".cpuManager", spec.CPUManager, model.CPUNone, model.CPUShare, model.CPUExclusive)
+			rule.Placement = chosen(c, field+".cpuPlacement", spec.CPUPlacement, model.PlacePacked, model.PlaceSpread, model.PlaceCores)
+		}
+		switch {
+		case spec.CPUShare == nil && spec.CPUManager == "":
+			c.bad(field, "a rule that gives nothing", "write cpuShare or cpuManager")
+		case spec.CPUManager == "" && spec.CPUPlacement != "":
+			c.bad(field+".cpuPlacement", fmt.Sprintf("%.64q", spec.CPUPlacement), "write cpuManager as well")
+		}
+		rules = append(rules, rule)
 	}
-	return selector
+	return rules
 }

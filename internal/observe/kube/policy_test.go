@@ -1,48 +1,96 @@
 package kube
 
 import (
-	"context"
-	"log/slog"
-	"os"
-	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/waterline-io/waterline/internal/model"
 )
 
 const header = "apiVersion: waterline.io/v1alpha1\nkind: ColocationPolicy\nmetadata: {name: p}\n"
 
-func TestParsePolicy(t *testing.T) {
-	p, err := ParsePolicy([]byte(header + `
+// example says something about everything.
+const example = header + `
 spec:
   mode: Enforce
+  priority: 10
+  nodeSelector: {matchLabels: {pool: web}}
+  rollout: {percent: 25}
+  windows:
+    - {name: night, start: "00:00", end: "09:00", timeZone: Asia/Shanghai, preDrain: 15m}
+    - {name: noon, start: 12:30, end: 13:30, timeZone: UTC}
+  cpu: {waterline: 62.5%, mid: 10%, suppressBy: both}
+  memory: {method: static, ratio: 30%}
+  protect: {burst: false, evict: {perNodePerHour: 2}}
+  compat: {koordinator: true}
   weight: {scope: class, quota: unlimited, max: 16384, bestEffort: promote, namespaces: [{selector: {matchLabels: {team: video}}, max: 262144}]}
   pods: [{selector: {matchExpressions: [{key: app, operator: NotIn, values: [web]}]}, cpuShare: 10240, cpuManager: share, cpuPlacement: spread}]
-`))
+`
+
+func TestParsePolicy(t *testing.T) {
+	got, err := ParsePolicy([]byte(example))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Mode != model.ModeEnforce || p.Weight.Scope != model.ScopeClass || p.Weight.Quota != model.QuotaUnlimited || p.Weight.Max != 16384 ||
-		!p.Weight.PromoteBestEffort || p.Weight.Namespaces[0].Max != 262144 || p.Pods[0].Shares != 10240 ||
-		p.Pods[0].CPUs != model.CPUShare || p.Pods[0].Placement != model.PlaceSpread {
-		t.Errorf("got %+v", p)
+	shanghai, err := model.LoadTimeZone("Asia/Shanghai")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if p, err := ParsePolicy([]byte(header + "spec: {cpu: {waterline: 62.5%}, memory: {method: static, ratio: 30%, mid: 10%}}")); err != nil ||
-		p.CPU != (model.SellPolicy{Waterline: 625, Method: model.SellPredicted}) || p.Memory != (model.SellPolicy{Waterline: 800, Method: model.SellStatic, Ratio: 300, Mid: 100}) {
-		t.Errorf("how slack is sold: %+v, %v", p, err)
+	utc, err := model.LoadTimeZone("UTC")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if p, err := ParsePolicy([]byte(header + "spec: {mode: Off}")); err != nil || p.Mode != model.ModeOff {
+	want := model.ClusterPolicy{
+		Name: "p", Priority: 10, Rollout: 25, Nodes: model.Selector{{Key: "pool", Op: model.In, Values: []string{"web"}}},
+		Windows: []model.Window{
+			{Name: "night", End: 9 * 60, Zone: shanghai, PreDrain: 15 * time.Minute},
+			{Name: "noon", Start: 12*60 + 30, End: 13*60 + 30, Zone: utc},
+		},
+		Policy: model.Policy{
+			Mode:       model.ModeEnforce,
+			CPU:        model.SellPolicy{Waterline: 625, Method: model.SellPredicted, Mid: 100},
+			Memory:     model.SellPolicy{Waterline: 800, Method: model.SellStatic, Ratio: 300},
+			SuppressBy: model.SuppressByBoth, Protect: model.ProtectPolicy{Memory: true, EvictPerHour: 2}, Koordinator: true,
+			Weight: model.WeightPolicy{
+				Scope: model.ScopeClass, Quota: model.QuotaUnlimited, Max: 16384, PromoteBestEffort: true,
+				Namespaces: []model.NamespaceMax{{Selector: model.Selector{{Key: "team", Op: model.In, Values: []string{"video"}}}, Max: 262144}},
+			},
+			Pods: []model.PodRule{{
+				Selector: model.Selector{{Key: "app", Op: model.NotIn, Values: []string{"web"}}},
+				Shares:   10240, CPUs: model.CPUShare, Placement: model.PlaceSpread,
+			}},
+		},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	if p, err := ParsePolicy([]byte(header + "spec: {mode: Off}")); err != nil || p.Policy.Mode != model.ModeOff {
 		t.Errorf("Off without quotes: %+v, %v", p, err)
 	}
 	for labels, want := range map[*map[string]string]bool{{"app": "web"}: false, {"app": "db"}: true, {}: true} {
-		if p.Pods[0].Selector.Matches(*labels) != want {
+		if got.Policy.Pods[0].Selector.Matches(*labels) != want {
 			t.Errorf("%v: %v", *labels, !want)
 		}
 	}
-	if p, err := ParsePolicy([]byte(header + "spec: {}")); err != nil || p.Mode != model.ModeObserve || p.Weight.Max != model.MaxShares || p.Weight.Scope != model.ScopeNode {
-		t.Errorf("defaults: %+v, %v", p, err)
+}
+
+// TestPolicyDefaults checks what a policy means that says nothing, and that it differs from none at all as documented.
+func TestPolicyDefaults(t *testing.T) {
+	got, err := ParsePolicy([]byte(header + "spec: {}"))
+	want := model.ClusterPolicy{Name: "p", Rollout: 100, Policy: model.DefaultPolicy()}
+	want.Policy.Mode, want.Policy.Protect.EvictPerHour = model.ModeObserve, 6
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+	got, err = ParsePolicy([]byte(header + "spec: {cpu: {}, memory: {}}"))
+	want.Policy.CPU.Method, want.Policy.Memory.Method = model.SellPredicted, model.SellPredicted
+	want.Policy.Protect.Burst, want.Policy.Protect.Memory = true, true
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 }
 
@@ -66,6 +114,30 @@ func TestBadPolicy(t *testing.T) {
 		{header + "spec: {cpu: {method: static}}", `spec.cpu.ratio: "" cannot be used: write it with method static, and only there`},
 		{header + "spec: {cpu: {ratio: 300%}}", `spec.cpu.ratio: "300%"`},
 		{header + "spec: {memory: {method: static, ratio: 300%}}", `spec.memory.ratio: "300%" cannot be used: write a percentage from 0% to 100%`},
+		{header + "spec: {cpu: {waterline: 6.25%}}", `spec.cpu.waterline: "6.25%"`},
+		{header + "spec: {cpu: {waterline: 065%}}", `spec.cpu.waterline: "065%"`},
+		{header + "spec: {cpu: {suppressBy: idle}}", `spec.cpu.suppressBy: "idle" cannot be used: write cpuset or quota or both`},
+		{header + "spec: {memory: {suppressBy: quota}}", `unknown field "suppressBy"`},
+		{header + "spec: {priority: 3000000000}", "reading the policy"},
+		{header + "spec: {rollout: {percent: 101}}", "spec.rollout.percent: 101 cannot be used: write a whole number from 0 to 100"},
+		{header + "spec: {rollout: {}}", "spec.rollout: no percent cannot be used: write one"},
+		{header + "spec: {protect: {evict: {perNodePerHour: -1}}}", "spec.protect.evict.perNodePerHour: -1 cannot be used: write a whole number from 0 to 600"},
+		{header + "spec: {nodeSelector: {matchLabels: {pool: web server}}}", `spec.nodeSelector.matchLabels: value "web server" cannot be used`},
+		{header + "spec: {nodeSelector: {matchExpressions: [{key: a b, operator: Exists}]}}", `spec.nodeSelector.matchExpressions[0]: label "a b" cannot be used: write the name of a label`},
+		{header + "spec: {pods: [{cpuShare: 5}]}", "spec.pods[0].selector: no selector cannot be used: write one; {} chooses everything"},
+		{header + "spec: {weight: {namespaces: [{max: 5}]}}", "spec.weight.namespaces[0].selector: no selector"},
+		{window("end: 24:00"), `spec.windows[0].end: "24:00" cannot be used: write a time from "00:00" to "23:59"`},
+		{window("start: 9:00"), `spec.windows[0].start: "9:00"`},
+		{window("name: Night"), `spec.windows[0].name: "Night"`},
+		{window("timeZone: Europe/Nowhere"), `spec.windows[0].timeZone: "Europe/Nowhere" cannot be used: write the name of a time zone, such as Asia/Shanghai`},
+		{window("timeZone: Local"), `spec.windows[0].timeZone: "Local"`},
+		{window("timeZone: ../UTC"), `spec.windows[0].timeZone: "../UTC"`},
+		{window("preDrain: 15"), `spec.windows[0].preDrain: "15" cannot be used: write hours, minutes and seconds, such as 15m or 1h30m`},
+		{window("preDrain: -15m"), `spec.windows[0].preDrain: "-15m"`},
+		{window("preDrain: 9h"), `spec.windows[0].preDrain: "9h" cannot be used: write less than the length of the window`},
+		{window("end: 00:00, preDrain: 1s"), "none where it never ends"},
+		{header + "spec: {windows: [{name: a, start: 00:00, end: 01:00, timeZone: UTC}, {name: a, start: 02:00, end: 03:00, timeZone: UTC}]}",
+			`spec.windows[1].name: "a" cannot be used: write another name, this one was used before`},
 		{"{", "reading the policy"},
 	} {
 		if _, err := ParsePolicy([]byte(c.document)); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -74,122 +146,72 @@ func TestBadPolicy(t *testing.T) {
 	}
 }
 
+// window returns a document with a window from 00:00 to 09:00 of which some fields are replaced.
+func window(fields string) string {
+	all := map[string]string{"name": "night", "start": "00:00", "end": "09:00", "timeZone": "Asia/Shanghai"}
+	for _, f := range strings.Split(fields, ", ") {
+		key, value, _ := strings.Cut(f, ": ")
+		all[key] = value
+	}
+	var b strings.Builder
+	for key, value := range all {
+		b.WriteString(key + ": " + value + ", ")
+	}
+	return header + "spec: {windows: [{" + b.String() + "}]}"
+}
+
+// TestAllErrors checks that all that is wrong is said at once.
+func TestAllErrors(t *testing.T) {
+	_, err := ParsePolicy([]byte(header + "spec: {mode: all, rollout: {percent: -1}, cpu: {mid: 101%}, weight: {max: 0}}"))
+	for _, field := range []string{"spec.mode", "spec.rollout.percent", "spec.cpu.mid", "spec.weight.max"} {
+		if err == nil || !strings.Contains(err.Error(), field+":") {
+			t.Errorf("%s is missing in %v", field, err)
+		}
+	}
+}
+
+func TestOptedOut(t *testing.T) {
+	for value, want := range map[string]bool{"true": true, "": true, "no": true, "false": false} {
+		if got := OptedOut(map[string]string{"waterline.io/opt-out": value}); got != want {
+			t.Errorf("%q: %v", value, got)
+		}
+	}
+	if OptedOut(map[string]string{"pool": "web"}) {
+		t.Error("opted out without the label")
+	}
+}
+
+// FuzzParsePolicy checks that a document that is accepted is in range, and that written down again it says the same.
 func FuzzParsePolicy(f *testing.F) {
 	f.Add([]byte(header + "spec: {mode: Enforce, weight: {max: 5}}"))
+	f.Add([]byte(example))
+	f.Add([]byte(window("end: 06:00, preDrain: 1h")))
+	f.Add([]byte(header + "spec: {mode: Off, cpu: {method: static, ratio: 300%}, nodeSelector: {matchExpressions: [{key: a, operator: Exists}]}}"))
 	f.Fuzz(func(t *testing.T, document []byte) {
-		if p, err := ParsePolicy(document); err == nil && model.ClampShares(p.Weight.Max) != p.Weight.Max {
-			t.Errorf("max %d", p.Weight.Max)
+		first, err := ParsePolicy(document)
+		if err != nil {
+			return
 		}
-	})
-}
-
-func TestParseKubelet(t *testing.T) {
-	k, err := parseKubelet([]byte(`{"kubeletconfig":{"cpuCFSQuota":false,"cpuCFSQuotaPeriod":"50ms","cgroupsPerQOS":false,"cpuManagerPolicy":"static"}}`))
-	if want := (model.Kubelet{Known: true, QuotaPeriod: 50_000, NoPodCgroups: true, StaticCPUs: true}); err != nil || k != want {
-		t.Errorf("got %+v, %v", k, err)
-	}
-	if k, err := parseKubelet([]byte(`{"kubeletconfig":{}}`)); err != nil || k != DefaultKubelet() {
-		t.Errorf("defaults: %+v, %v", k, err)
-	}
-	k, err = parseKubelet([]byte(`{"kubeletconfig":{"reservedSystemCPUs":"0,8-9","kubeReserved":{"cpu":"500m","memory":"1Gi"},"systemReserved":{"cpu":"1"}}}`))
-	want := DefaultKubelet()
-	want.ReservedCPUs, want.ReservedMilli, want.ReservedMemory = model.CPUs(0, 8, 9), 1500, 1<<30
-	if err != nil || k != want {
-		t.Errorf("reserved: %+v, %v", k, err)
-	}
-	for config, says := range map[string]string{
-		`"reservedSystemCPUs":"0-"`:              "reservedSystemCPUs",
-		`"reservedSystemCPUs":"5000"`:            "above 1023",
-		`"reservedSystemCPUs":"0x2"`:             "reservedSystemCPUs",
-		`"kubeReserved":{"cpu":"half"}`:          `kubeReserved: cpu: "half"`,
-		`"kubeReserved":{"cpu":""}`:              `kubeReserved: cpu: ""`,
-		`"systemReserved":{"cpu":"-1"}`:          "systemReserved: cpu",
-		`"systemReserved":{"memory":"-1"}`:       "systemReserved: memory",
-		`"kubeReserved":{"memory":"much"}`:       `kubeReserved: memory: "much"`,
-		`"systemReserved":{"cpu":"9999999999E"}`: "systemReserved: cpu",
-		`"systemReserved":"1"`:                   "systemReserved",
-	} {
-		if k, err := parseKubelet([]byte(`{"kubeletconfig":{` + config + `}}`)); err == nil || k.Known || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %+v, %v", config, k, err)
+		p := &first.Policy
+		if model.ClampShares(p.Weight.Max) != p.Weight.Max || first.Rollout < 0 || first.Rollout > 100 ||
+			p.CPU.Waterline < 10 || p.CPU.Waterline > 1000 || p.Memory.Ratio < 0 || p.Memory.Ratio > 1000 || p.Memory.Mid > 1000 {
+			t.Errorf("out of range: %+v", first)
 		}
-	}
-	for _, bad := range []string{"", "{}", "Forbidden", `{"kubeletconfig":{"cpuCFSQuota":"yes"}}`} {
-		if k, err := parseKubelet([]byte(bad)); err == nil || k.Known {
-			t.Errorf("%q: %+v", bad, k)
+		for _, w := range first.Windows {
+			if w.PreDrain < 0 || w.PreDrain > 0 && w.PreDrain >= w.Length() {
+				t.Errorf("out of range: %+v", w)
+			}
 		}
-	}
-}
-
-// TestManifests follows a directory through a change, a mistake and a removal.
-func TestManifests(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, content string) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+		read, err := readPolicy(document)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	m := NewManifests(dir, time.Millisecond, "", 2000, slog.New(slog.DiscardHandler))
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { m.Run(ctx); close(done) }()
-	defer func() { cancel(); <-done }()
-	eventually := func(what string, holds func(Snapshot) bool) {
-		t.Helper()
-		for range 2000 {
-			if holds(m.Snapshot()) {
-				return
-			}
-			time.Sleep(time.Millisecond)
+		again, err := yaml.Marshal(read)
+		if err != nil {
+			t.Fatal(err)
 		}
-		t.Fatalf("%s: %+v", what, m.Snapshot())
-	}
-	eventually("an empty directory is known", func(s Snapshot) bool { return s.Known && len(s.Pods) == 0 && s.Allocatable.CPU == 2000 })
-	write("a.yaml", `
-kind: Pod
-metadata: {name: a, uid: a1, namespace: x, annotations: {iqiyi.com/cpu-share: "2048"}}
-spec: {containers: [{name: c, resources: {limits: {cpu: "1"}}}]}
----
-kind: Namespace
-metadata: {name: x, labels: {team: video}}
-`)
-	eventually("a pod appears", func(s Snapshot) bool {
-		return len(s.Pods) == 1 && s.Pods[0].Asks.Shares == 2048 && s.Pods[0].RequestMilli == 1000 && s.Pods[0].NamespaceLabels["team"] == "video"
-	})
-	write("b.yaml", "kind: Pod\nmetadata: {name: b}\n") // no UID
-	write("c.json", `{"kind":"Pod","metadata":{"name":"c","uid":"c1"}}`)
-	eventually("a mistake does not spoil the rest", func(s Snapshot) bool { return len(s.Pods) == 2 })
-	write("a.yaml", "kind: Pod\nmetadata: [")
-	write("d.json", `{"kind":"Pod","metadata":{"name":"d","uid":"d1"}}`)
-	eventually("what a file said before stays", func(s Snapshot) bool { return len(s.Pods) == 3 && s.Pods[0].Asks.Shares == 2048 })
-	write("a.yaml", "")
-	write("e.json", `{"kind":"Pod","metadata":{"name":"e","uid":"e1"}}`)
-	eventually("an empty file is one that is being written", func(s Snapshot) bool { return len(s.Pods) == 4 && s.Pods[0].Asks.Shares == 2048 })
-	if err := os.Remove(filepath.Join(dir, "a.yaml")); err != nil {
-		t.Fatal(err)
-	}
-	eventually("a removed file is gone", func(s Snapshot) bool { return len(s.Pods) == 3 && s.Pods[0].UID == "c1" })
-}
-
-func FuzzParseKubelet(f *testing.F) {
-	f.Add([]byte(`{"kubeletconfig":{"cpuCFSQuota":false,"cpuCFSQuotaPeriod":"50ms"}}`))
-	f.Add([]byte(`{"kubeletconfig":{"reservedSystemCPUs":"0-1","kubeReserved":{"cpu":"500m"},"systemReserved":{"cpu":"1"}}}`))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		if k, err := parseKubelet(body); err == nil && (!k.Known || k.QuotaPeriod < 0 || k.ReservedMilli < 0) {
-			t.Errorf("%q: %+v", body, k)
-		}
-	})
-}
-
-func FuzzParseManifests(f *testing.F) {
-	f.Add([]byte("kind: Pod\nmetadata: {name: a, uid: a1}\n---\nkind: Namespace\nmetadata: {name: x}\n"))
-	f.Add([]byte(`{"kind":"Pod","metadata":{"uid":"../x"}}`))
-	f.Fuzz(func(t *testing.T, content []byte) {
-		pods, _, err := parseManifests(content)
-		for _, p := range pods {
-			if pod, ok := Pod(p, ""); err == nil && (!ok || strings.ContainsAny(pod.UID, "./")) {
-				t.Errorf("%q: UID %q", content, p.UID)
-			}
+		if second, err := ParsePolicy(again); err != nil || !reflect.DeepEqual(second, first) {
+			t.Errorf("%s: %v: %+v, was %+v", again, err, second, first)
 		}
 	})
 }

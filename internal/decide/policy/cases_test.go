@@ -1,0 +1,190 @@
+package policy
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the expected output of cases; commit that only if you understand what caused it")
+
+// TestCases runs the golden cases. A case is blocks of commands, a line of four dashes, and what was decided.
+//
+//	node UID [optedout] [label=KEY:VALUE]...
+//	policy NAME [priority=N] [nodes=KEY:VALUE] [rollout=PERCENT] [method=M] [window=NAME,START,END,ZONE[,PREDRAIN]]...
+//	drop NAME                         the policy is deleted
+//	at TIME                           what holds then
+func TestCases(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.case")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases found: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".case"), func(t *testing.T) { runCase(t, file) })
+	}
+}
+
+func runCase(t *testing.T, file string) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var w world
+	var got strings.Builder
+	commands := true
+	for line := range strings.Lines(string(content)) {
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case commands && line == "----":
+			commands = false
+			fmt.Fprintf(&got, "----\n%s", w.decide())
+		case commands:
+			fmt.Fprintln(&got, line)
+			if err := w.do(line); err != nil {
+				t.Fatalf("%s: %q: %v", file, line, err)
+			}
+		case line == "":
+			commands = true
+			fmt.Fprintln(&got)
+		}
+	}
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got.String() != string(content) {
+		t.Errorf("%s: decided differently. If you understand what caused it, rewrite with -rewrite and commit. Got:\n%s", file, got.String())
+	}
+}
+
+// world is a node and the policies of its cluster.
+type world struct {
+	node     Node
+	policies []model.ClusterPolicy
+	times    []time.Time
+}
+
+func (w *world) do(line string) error {
+	words := strings.Fields(line)
+	if len(words) == 0 || strings.HasPrefix(line, "#") {
+		return nil
+	}
+	switch words[0] {
+	case "node":
+		w.node = Node{UID: words[1], Labels: map[string]string{}}
+		for _, word := range words[2:] {
+			key, value, _ := strings.Cut(strings.TrimPrefix(word, "label="), ":")
+			w.node.OptedOut = w.node.OptedOut || word == "optedout"
+			w.node.Labels[key] = value
+		}
+	case "policy", "drop":
+		w.policies = slicesWithout(w.policies, words[1])
+		if words[0] == "drop" {
+			return nil
+		}
+		p, err := parsePolicy(words[1], words[2:])
+		w.policies = append(w.policies, p)
+		return err
+	case "at":
+		at, err := time.Parse(time.RFC3339, words[1])
+		w.times = append(w.times, at)
+		return err
+	default:
+		return fmt.Errorf("no such command")
+	}
+	return nil
+}
+
+func slicesWithout(policies []model.ClusterPolicy, name string) []model.ClusterPolicy {
+	var others []model.ClusterPolicy
+	for _, p := range policies {
+		if p.Name != name {
+			others = append(others, p)
+		}
+	}
+	return others
+}
+
+func parsePolicy(name string, words []string) (model.ClusterPolicy, error) {
+	p := model.ClusterPolicy{Name: name, Rollout: model.DefaultRollout, Policy: model.DefaultPolicy()}
+	p.Policy.CPU.Method = model.SellPredicted
+	for _, word := range words {
+		var err error
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "priority":
+			p.Priority, err = strconv.ParseInt(value, 10, 64)
+		case "rollout":
+			p.Rollout, err = strconv.ParseInt(value, 10, 64)
+		case "nodes":
+			k, v, _ := strings.Cut(value, ":")
+			p.Nodes = model.Selector{{Key: k, Op: model.In, Values: []string{v}}}
+		case "method":
+			p.Policy.CPU.Method = model.SellMethod(value)
+		case "window":
+			var window model.Window
+			window, err = parseWindow(value)
+			p.Windows = append(p.Windows, window)
+		default:
+			err = fmt.Errorf("a policy has no %q", key)
+		}
+		if err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// parseWindow reads NAME,START,END,ZONE[,PREDRAIN].
+func parseWindow(text string) (model.Window, error) {
+	parts := strings.Split(text, ",")
+	w := model.Window{Name: parts[0]}
+	for i, minutes := range []*int{&w.Start, &w.End} {
+		at, err := time.Parse("15:04", parts[i+1])
+		if err != nil {
+			return w, err
+		}
+		*minutes = at.Hour()*60 + at.Minute()
+	}
+	zone, err := model.LoadTimeZone(parts[3])
+	if err != nil {
+		return w, err
+	}
+	w.Zone = zone
+	if len(parts) > 4 {
+		w.PreDrain, err = time.ParseDuration(parts[4])
+	}
+	return w, err
+}
+
+// decide prints which policy governs the node and why the others do not, then what it says at each moment asked for.
+func (w *world) decide() string {
+	var b strings.Builder
+	choice := Choose(w.node, w.policies)
+	fmt.Fprintf(&b, "governed by %q in mode %s  %s\n", choice.Policy.Name, choice.Policy.Policy.Mode, choice.Reason)
+	for _, o := range choice.Others {
+		fmt.Fprintf(&b, "not by %q  %s\n", o.Name, o.Reason)
+	}
+	for _, at := range w.times {
+		e := At(&choice.Policy, at)
+		fmt.Fprintf(&b, "%s  %s, method %q", at.Format(time.RFC3339), e.Selling, e.Policy.CPU.Method)
+		if !e.Next.IsZero() {
+			fmt.Fprintf(&b, ", next %s", e.Next.UTC().Format(time.RFC3339))
+		}
+		if e.Reason.Code != "" {
+			fmt.Fprintf(&b, "  %s", e.Reason)
+		}
+		b.WriteByte('\n')
+	}
+	w.times = nil
+	return b.String()
+}
