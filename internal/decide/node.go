@@ -11,6 +11,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/decide/cpuset"
 	"github.com/waterline-io/waterline/internal/decide/predict"
+	"github.com/waterline-io/waterline/internal/decide/publish"
 	"github.com/waterline-io/waterline/internal/decide/quota"
 	"github.com/waterline-io/waterline/internal/decide/slack"
 	"github.com/waterline-io/waterline/internal/decide/weight"
@@ -53,6 +54,7 @@ func node(n model.Node, policy model.Policy, state State, ask predictor) (model.
 			wake(&plan, next)
 		}
 	}
+	plan.Publish = publish.Decide(&n, &policy, plan.Slack)
 	if n.Kubelet.NoPodCgroups {
 		plan.Notices = append(plan.Notices, model.Notice{Reason: model.Reason{
 			Code: model.NoPodCgroups, Fix: "set cgroupsPerQOS: true in the kubelet's configuration",

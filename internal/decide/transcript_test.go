@@ -26,11 +26,12 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected output of transc
 //	overwritten DIR KNOB VALUE        rejected DIR KNOB VALUE ERRNO        fight DIR KNOB DURATION
 //	tick DURATION                     decide (a round that is not shown)
 //	node real=CPUS[/MEMORY] capacity=CPUS[/MEMORY] allocatable=CPUS[/MEMORY] reservedcpu=CPUS reservedmemory=MEMORY watermark=MEMORY
-//	policy cpu=METHOD:WATERLINE[:MID[:RATIO]] memory=METHOD:WATERLINE[:MID[:RATIO]], in thousandths; METHOD none: nothing is sold
-//	pod ... [qos=CLASS] [used=CPUS/MEMORY] [usedage=DURATION] [memory=MEMORY] [mid=CPUS/MEMORY] [batch=CPUS/MEMORY]
+//	policy cpu=METHOD:WATERLINE[:MID[:RATIO]] memory=METHOD:WATERLINE[:MID[:RATIO]], in thousandths; METHOD none: nothing is sold; koordinator
+//	pod ... [qos=CLASS] [used=CPUS/MEMORY] [usedage=DURATION] [memory=MEMORY] [mid=CPUS/MEMORY] [batch=CPUS/MEMORY] [koordinator]
 //	load node=CPUS/MEMORY pods=CPUS/MEMORY [age=DURATION]    from here on each round measures that; a node has a real capacity
 //	load none                         nothing was measured yet; load off: there is no measurement at all
 //	peak hour=CPUS/MEMORY [day=CPUS/MEMORY]    what the predictor says
+//	withdrawn yes|no                  by the manager
 //	run DURATION                      a round each second, not shown
 //	clock DURATION                    the wall clock is set forward; back if it is negative
 //	busy                              also print the CPU that each pod gets while all of them want everything

@@ -320,6 +320,7 @@ func (w *world) decide() string {
 	if plan.Slack != nil {
 		printAccount(&out, "cpu", &plan.Slack.CPU, cores)
 		printAccount(&out, "memory", &plan.Slack.Memory, gib)
+		printPublication(&out, &plan.Publish)
 	}
 	if !plan.Next.IsZero() {
 		fmt.Fprintf(&out, "again in %s\n", plan.Next.Sub(w.node.Now))

@@ -80,6 +80,8 @@ func (w *world) doLoad(command string, args []string) error {
 			w.node.Now = w.node.Now.Add(time.Second)
 			w.decide()
 		}
+	case "withdrawn":
+		w.node.Withdrawn = args[0] == "yes"
 	case "clock":
 		l.set += duration(args[0])
 		w.node.Now = w.node.Now.Add(duration(args[0]))
@@ -112,15 +114,19 @@ func (w *world) setNodeLoad(key, value string) bool {
 }
 
 func (w *world) setSelling(key, value string) bool {
+	if key == "koordinator" {
+		w.policy.Koordinator = true
+		return true
+	}
+	if key != "cpu" && key != "memory" {
+		return false
+	}
 	parts := strings.Split(value+":::", ":")
 	sell := model.SellPolicy{Method: model.SellMethod(strings.TrimPrefix(parts[0], "none")), Waterline: number(parts[1]), Mid: optional(parts[2]), Ratio: optional(parts[3])}
-	switch key {
-	case "cpu":
+	if key == "cpu" {
 		w.policy.CPU = sell
-	case "memory":
+	} else {
 		w.policy.Memory = sell
-	default:
-		return false
 	}
 	return true
 }
@@ -136,6 +142,9 @@ func (w *world) setPodLoad(pod *model.Pod, key, value string) bool {
 		used.age = duration(value)
 	case "memory":
 		pod.MemoryRequest = bytes(value)
+		return true
+	case "koordinator":
+		pod.Koordinator = true
 		return true
 	case "mid":
 		pod.Mid, pod.Tier = amounts(value), model.TierMid
@@ -181,6 +190,30 @@ func printAccount(out *strings.Builder, name string, a *model.Account, show func
 		show(a.Ceiling), show(a.Reserved), show(a.Use.System), show(a.Use.Online), show(a.Use.Unmeasured), show(a.Use.Whole), show(a.Use.Batch))
 	fmt.Fprintf(out, "%s allowance=%s room mid=%s batch=%s bound mid=%s batch=%s\n", name, show(a.Allow), show(a.Room.Mid), show(a.Room.Batch), show(a.Bound.Mid), show(a.Bound.Batch))
 	fmt.Fprintf(out, "%s offer mid=%s batch=%s  %s\n", name, show(a.Offer.Mid), show(a.Offer.Batch), a.Reason)
+}
+
+// printPublication prints what is to stand on the Node.
+func printPublication(out *strings.Builder, p *model.Publication) {
+	switch {
+	case !p.Decided:
+		fmt.Fprintln(out, "publish as it is")
+		return
+	case len(p.Resources) == 0:
+		out.WriteString("publish nothing")
+	default:
+		out.WriteString("publish")
+	}
+	for _, r := range p.Resources {
+		name, amount := string(r.Tier)+"-cpu", cores(r.Amount)
+		if r.Memory {
+			name, amount = string(r.Tier)+"-memory", gib(r.Amount)
+		}
+		if r.Koordinator {
+			name = "koordinator's " + name
+		}
+		fmt.Fprintf(out, " %s=%s", name, amount)
+	}
+	fmt.Fprintf(out, "%s\n", strings.TrimRight("  "+p.Reason.String(), " "))
 }
 
 // cores shows milli-cores.

@@ -36,6 +36,7 @@ type Node struct {
 	Incidents   []Incident // what became of files since the round before, ordered by file
 	Confined    []Confined // groups that may run on other CPUs than their lists say, ordered by file
 	Topology    *Topology  // nil: not read, or nothing on this node asks for CPUs
+	Withdrawn   bool       // the manager lets this node sell nothing
 	Load        *Load      // nil: nothing was measured yet
 }
 
@@ -123,6 +124,7 @@ type Pod struct {
 	MemoryRequest   int64  // of the pod as the scheduler sums it, in bytes
 	Mid             Amount // requests of resources that are sold as TierMid
 	Batch           Amount // requests of resources that are sold as TierBatch
+	Koordinator     bool   // it asks for them under the names that Koordinator gives them
 	Asks            Asks
 	CPUCondition    PodCondition // what the API shows of the condition that says which CPUs the pod has
 }

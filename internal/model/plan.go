@@ -120,6 +120,7 @@ type Plan struct {
 	Settings   []Setting
 	CPUs       *CPUPlan    // who runs on which CPUs; nil: nothing on this node asks for CPUs
 	Slack      *Slack      // what the node could give to batch; nil: nothing was measured yet
+	Publish    Publication // what is to stand on the Node object
 	Conditions []Condition // that pods should have, ordered by UID
 	Notices    []Notice    // what the owners of pods, or of the node, should be told
 	Next       time.Time   // when deciding again could give another result though nothing else changed; zero: never

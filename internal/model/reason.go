@@ -69,14 +69,15 @@ const (
 
 // Why so much of a node's slack is sold.
 const (
-	SoldPredicted Code = "SoldPredicted" // what is left under the waterline beside the peak that is predicted
-	SoldRealtime  Code = "SoldRealtime"  // what is left under the waterline beside what is used now
-	SoldFixed     Code = "SoldFixed"     // the part of the capacity that the policy says, whether it is there or not
-	NotSold       Code = "NotSold"       // the policy sells nothing
-	OfferGrows    Code = "OfferGrows"    // more could be sold, which is watched first and then offered little by little
-	SlackNone     Code = "SlackNone"     // nothing is left under the waterline
-	SlackDoubted  Code = "SlackDoubted"  // the measurements are old, and are worth less and less
-	SlackUnknown  Code = "SlackUnknown"  // nothing was measured yet
+	SoldPredicted  Code = "SoldPredicted"  // what is left under the waterline beside the peak that is predicted
+	SoldRealtime   Code = "SoldRealtime"   // what is left under the waterline beside what is used now
+	SoldFixed      Code = "SoldFixed"      // the part of the capacity that the policy says, whether it is there or not
+	NotSold        Code = "NotSold"        // the policy sells nothing
+	OfferWithdrawn Code = "OfferWithdrawn" // the manager lets the node sell nothing
+	OfferGrows     Code = "OfferGrows"     // more could be sold, which is watched first and then offered little by little
+	SlackNone      Code = "SlackNone"      // nothing is left under the waterline
+	SlackDoubted   Code = "SlackDoubted"   // the measurements are old, and are worth less and less
+	SlackUnknown   Code = "SlackUnknown"   // nothing was measured yet
 )
 
 // Unit is the unit of an operand.

@@ -119,3 +119,34 @@ type Slack struct {
 	CPU    Account
 	Memory Account
 }
+
+// NodeResource is a resource of the Node object that is sold, and which only we write.
+type NodeResource struct {
+	Tier        Tier
+	Memory      bool // in bytes; else CPU in milli-cores
+	Koordinator bool // under the name that Koordinator gives it
+}
+
+// Published is a resource that stands on the Node object, as capacity and as allocatable, with its amount.
+type Published struct {
+	NodeResource
+	Amount int64
+}
+
+// Publication is what is to stand on the Node object.
+type Publication struct {
+	Decided   bool        // false: what stands there stays
+	Resources []Published // all of ours that are to stand there, in the order of [NodeResources]; no other does
+	Reason    Reason      // why nothing is sold; zero: the offer stands there
+}
+
+// NodeResources returns every resource that may stand on a Node.
+func NodeResources() []NodeResource {
+	all := make([]NodeResource, 0, 8)
+	for _, koordinator := range []bool{false, true} {
+		for _, tier := range []Tier{TierMid, TierBatch} {
+			all = append(all, NodeResource{tier, false, koordinator}, NodeResource{tier, true, koordinator})
+		}
+	}
+	return all
+}
