@@ -35,7 +35,7 @@ const (
 // end of one span of time and the beginning of the next, so that nothing is missed and a mean is one over all the time
 // between.
 //
-// It keeps the files open that it reads: a measurement in which no pod came or went allocates nothing. Of which there are
+// It keeps the files open that it reads: a measurement in which no pod came or went allocates nothing. If there are
 // more than it may keep open, those of the classes and of the pods that are followed closely come first. The files of the
 // other pods are opened, read and closed once in ten measurements.
 //

@@ -74,7 +74,7 @@ func (r *statReader) pread(f *statFile) ([]byte, error) {
 	for {
 		n, err := unix.Pread(f.fd, r.buf, 0)
 		switch {
-		case err == unix.EINTR:
+		case errors.Is(err, unix.EINTR):
 		case err != nil:
 			return nil, err
 		case n < len(r.buf) || n >= most:

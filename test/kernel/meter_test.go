@@ -1,0 +1,372 @@
+package kernel_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/host"
+)
+
+// meterNode is a node whose groups also count CPU time and memory.
+type meterNode struct {
+	*node
+	paths []string // the hierarchies that a group must have a directory in
+	pods  map[string]model.PodGroup
+}
+
+func newMeterNode(t testing.TB) *meterNode {
+	n := &meterNode{node: newNode(t), pods: map[string]model.PodGroup{}}
+	for _, path := range []string{n.mount.Cpuacct, n.mount.Memory} {
+		if path != "" && path != n.mount.Path && !slices.Contains(n.paths, path) {
+			n.paths = append(n.paths, path)
+		}
+	}
+	top := filepath.Dir(n.layout.Root)
+	t.Cleanup(func() {
+		for _, path := range n.paths {
+			n.removeAt(filepath.Join(path, top))
+		}
+	})
+	n.count("")
+	for _, dir := range []string{top, n.layout.Root, n.layout.Class(model.Burstable), n.layout.Class(model.BestEffort)} {
+		n.count(dir)
+	}
+	return n
+}
+
+// unified makes the same node in the v2 hierarchy of a hybrid host, whose groups have CPU time and pressure without any
+// controller; nil if this is no such host.
+func unified(t testing.TB) *meterNode {
+	root := filepath.Join(host.DefaultRoot, "unified")
+	var st unix.Statfs_t
+	if os.Geteuid() != 0 || unix.Statfs(root, &st) != nil || st.Type != unix.CGROUP2_SUPER_MAGIC {
+		return nil
+	}
+	mount := host.Mount{Version: cgroup.V2, Path: root, Cpuacct: root}
+	top := fmt.Sprintf("waterline-test-%d-%d", os.Getpid(), nodes.Add(1))
+	n := &node{t: t, mount: mount, layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: top + "/kubepods"}}
+	t.Cleanup(func() { n.remove(top) })
+	for _, dir := range []string{top, n.layout.Root, n.layout.Class(model.Burstable), n.layout.Class(model.BestEffort)} {
+		n.group(dir)
+	}
+	return &meterNode{node: n, pods: map[string]model.PodGroup{}}
+}
+
+// everyNode runs a test on the node of this machine and, on a hybrid host, on its v2 hierarchy.
+func everyNode(t *testing.T, test func(*testing.T, *meterNode)) {
+	t.Run("node", func(t *testing.T) { test(t, newMeterNode(t)) })
+	t.Run("unified", func(t *testing.T) {
+		n := unified(t)
+		if n == nil {
+			t.Skip("not a hybrid host")
+		}
+		test(t, n)
+	})
+}
+
+// count gives a group what counts its CPU time and memory.
+func (n *meterNode) count(dir string) {
+	n.t.Helper()
+	for _, path := range n.paths {
+		if err := os.Mkdir(filepath.Join(path, dir), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			n.t.Fatal(err)
+		}
+	}
+	if n.mount.Version == cgroup.V2 && n.mount.Memory != "" && filepath.Dir(filepath.Dir(dir)) != n.layout.Class(model.Burstable) {
+		if err := os.WriteFile(n.path(dir, "cgroup.subtree_control"), []byte("+memory"), 0); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+}
+
+// add makes a Burstable pod with two containers.
+func (n *meterNode) add(uid string) string {
+	n.t.Helper()
+	dir := n.layout.Pod(model.Burstable, uid)
+	controlled := n.mount.Version == cgroup.V1 || n.mount.Cpusets != ""
+	if controlled {
+		n.mkdir(dir)
+	} else {
+		n.group(dir)
+	}
+	n.count(dir)
+	for _, id := range []string{"0123456789aa", "0123456789bb"} {
+		n.group(dir + "/" + id)
+		n.count(dir + "/" + id)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(n.path(dir), &st); err != nil {
+		n.t.Fatal(err)
+	}
+	n.pods[uid] = model.PodGroup{Dir: dir, Inode: st.Ino}
+	return dir
+}
+
+// drop removes a pod's group in every hierarchy.
+func (n *meterNode) drop(uid string) {
+	n.t.Helper()
+	dir := n.layout.Pod(model.Burstable, uid)
+	n.remove(dir)
+	for _, path := range n.paths {
+		n.removeAt(filepath.Join(path, dir))
+	}
+	delete(n.pods, uid)
+}
+
+func (n *meterNode) meter() *host.Meter {
+	m := host.NewMeter(n.mount, n.layout, host.DefaultProc)
+	n.t.Cleanup(m.Close)
+	return m
+}
+
+// run starts a command in a pod's first container.
+func (n *meterNode) run(dir string, argv ...string) *exec.Cmd {
+	n.t.Helper()
+	dir += "/0123456789aa"
+	script := `for f in $FILES; do echo $$ >$f || exit 1; done; exec "$@"`
+	files := []string{n.path(dir, "cgroup.procs")}
+	for _, path := range n.paths {
+		files = append(files, filepath.Join(path, dir, "cgroup.procs"))
+	}
+	cmd := exec.Command("sh", append([]string{"-c", script, "sh"}, argv...)...)
+	cmd.Env = append(os.Environ(), "FILES="+strings.Join(files, " "))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	n.t.Cleanup(func() {
+		if cmd.Process != nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	})
+	return cmd
+}
+
+func (n *meterNode) burn(dir string) {
+	n.t.Helper()
+	if err := n.run(dir, "sh", "-c", "while :; do :; done").Start(); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// used reads a group's CPU time as anybody would, and when it did.
+func (n *meterNode) used(dir string) (nanos uint64, at time.Time) {
+	n.t.Helper()
+	file := filepath.Join(n.mount.Cpuacct, dir, cgroup.StatFile(n.mount.Version, cgroup.CPUUsage))
+	at = time.Now()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	format, factor := "%d", uint64(1)
+	if n.mount.Version == cgroup.V2 {
+		format, factor = "usage_usec %d", 1000
+	}
+	if _, err := fmt.Sscanf(string(content), format, &nanos); err != nil {
+		n.t.Fatal(err)
+	}
+	return nanos * factor, at
+}
+
+func all(string) bool  { return true }
+func none(string) bool { return false }
+
+// measure measures and fails on any error.
+func (n *meterNode) measure(m *host.Meter, closely func(string) bool) *model.Load {
+	n.t.Helper()
+	load, err := m.Measure(n.pods, closely)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return load
+}
+
+// TestMeterCPU holds what the meter says of a load against what another reader sees.
+func TestMeterCPU(t *testing.T) {
+	seconds, inexact := 10, 0.01
+	switch {
+	case soak():
+		seconds = 60
+	case emulated():
+		inexact = 0.05
+	}
+	everyNode(t, func(t *testing.T, n *meterNode) {
+		limited, free, idle := n.add("limited"), n.add("free"), n.add("idle")
+		dirs := []string{n.layout.Root, n.layout.Class(model.Burstable), limited, free, idle}
+		quota := n.tryText(limited, cgroup.FileName(n.mount.Version, model.Quota), string(cgroup.Append(nil, n.mount.Version, model.Quota, cgroup.Raw{Number: 30_000}))) == nil
+		m := n.meter()
+		n.measure(m, none)
+		next := time.Now()
+		for range 2 {
+			next = next.Add(time.Second)
+			time.Sleep(time.Until(next))
+			n.measure(m, none)
+		}
+		n.burn(limited)
+		n.burn(free)
+		next = next.Add(time.Second)
+		time.Sleep(time.Until(next))
+		load := n.measure(m, none)
+		if got := load.Pod("free").CPU.Milli; got < 500 && !emulated() {
+			t.Errorf("a load that began in the last second is %d mCPU", got)
+		}
+		var before, after []uint64
+		var began, ended []time.Time
+		for _, dir := range dirs {
+			nanos, at := n.used(dir)
+			before, began = append(before, nanos), append(began, at)
+		}
+		sums, node := make([]float64, len(dirs)), 0.0
+		var periods, throttled int64
+		var worst float64
+		for range seconds {
+			next = next.Add(time.Second)
+			time.Sleep(time.Until(next))
+			load = n.measure(m, none)
+			usages := []model.Usage{load.Classes[model.Guaranteed], load.Classes[model.Burstable], load.Pod("limited").Usage, load.Pod("free").Usage, load.Pod("idle").Usage}
+			for i, u := range usages {
+				if age := load.Age(u.CPU.At); age > 200*time.Millisecond && !emulated() {
+					t.Errorf("%s was measured %s ago", dirs[i], age)
+				}
+				sums[i] += float64(u.CPU.Milli) / float64(seconds)
+			}
+			node += float64(load.Node.CPU.Milli) / float64(seconds)
+			periods, throttled = periods+usages[2].CPU.Periods, throttled+usages[2].CPU.Throttled
+			pods := usages[2].CPU.Milli + usages[3].CPU.Milli + usages[4].CPU.Milli
+			worst = max(worst, math.Abs(float64(pods)/float64(usages[1].CPU.Milli)-1))
+		}
+		for i, dir := range dirs {
+			nanos, at := n.used(dir)
+			after, ended = append(after, nanos), append(ended, at)
+			want := float64(after[i]-before[i]) / float64(ended[i].Sub(began[i])) * 1000
+			t.Logf("%-60s %7.1f mCPU, another reader %7.1f", dir, sums[i], want)
+			if math.Abs(sums[i]-want) > inexact*want+1 {
+				t.Errorf("%s: %.1f mCPU, another reader sees %.1f", dir, sums[i], want)
+			}
+		}
+		t.Logf("the node %.1f mCPU; the pods' sum is at worst %.2f %% off the class; %d periods, %d throttled", node, 100*worst, periods, throttled)
+		if worst > 0.01 && !emulated() {
+			t.Errorf("in one second the pods' sum was %.2f %% off their class", 100*worst)
+		}
+		if node < sums[0]*0.99-10 || node > float64(load.CPUMilli) {
+			t.Errorf("the node used %.1f mCPU, its pods %.1f", node, sums[0])
+		}
+		if quota && (periods < 9*int64(seconds) || throttled < periods/2) {
+			t.Errorf("%d periods, %d throttled", periods, throttled)
+		}
+		if p := load.Pod("limited").Pressure; n.mount.Version == cgroup.V2 && load.Node.Pressure.At > 0 && p.At == 0 {
+			t.Error("no pressure")
+		}
+	})
+}
+
+// TestMeterAnew lets a pod's group go and come back under its name while its files are open.
+func TestMeterAnew(t *testing.T) {
+	everyNode(t, func(t *testing.T, n *meterNode) {
+		dir := n.add("a")
+		m := n.meter()
+		cmd := n.run(dir, "sh", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; exec sleep 1000")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			time.Sleep(300 * time.Millisecond)
+			n.measure(m, all)
+		}
+		was := n.measure(m, all).Pod("a").CPU
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		inode := n.pods["a"].Inode
+		n.drop("a")
+		n.pods["a"] = model.PodGroup{Dir: dir, Inode: inode} // the tree does not know yet
+		time.Sleep(150 * time.Millisecond)
+		if got := n.measure(m, all).Pod("a").CPU; got != was {
+			t.Errorf("gone: %+v, was %+v", got, was)
+		}
+		dir = n.add("a")
+		n.pods["a"] = model.PodGroup{Dir: dir, Inode: inode}
+		for range 4 { // it is looked for again after a while
+			time.Sleep(150 * time.Millisecond)
+			if got := n.measure(m, all).Pod("a").CPU; got != was && got.Milli != 0 {
+				t.Errorf("anew: %+v, was %+v", got, was)
+			}
+		}
+		if got := n.measure(m, all).Pod("a"); got.CPU == was || got.Memory.At == 0 && n.mount.Memory != "" {
+			t.Errorf("not measured anew: %+v", got)
+		}
+	})
+}
+
+// TestMeterAllocations measures without a change.
+func TestMeterAllocations(t *testing.T) {
+	everyNode(t, func(t *testing.T, n *meterNode) {
+		for i := range 20 {
+			n.add(fmt.Sprintf("pod%d", i))
+		}
+		m := n.meter()
+		for range 3 {
+			n.measure(m, all)
+			time.Sleep(110 * time.Millisecond)
+		}
+		before := m.Load().Node.CPU.At
+		allocs := testing.AllocsPerRun(10, func() {
+			time.Sleep(101 * time.Millisecond)
+			n.measure(m, all)
+		})
+		if allocs != 0 || m.Load().Node.CPU.At == before {
+			t.Errorf("%v allocations a measurement", allocs)
+		}
+	})
+}
+
+// TestMeterCost logs the CPU time of a measurement.
+func TestMeterCost(t *testing.T) {
+	everyNode(t, func(t *testing.T, n *meterNode) {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		made := 0
+		for _, count := range []int{110, 250} {
+			for ; made < count; made++ {
+				n.add(fmt.Sprintf("pod%03d", made))
+			}
+			m := n.meter()
+			n.measure(m, none)
+			time.Sleep(120 * time.Millisecond)
+			n.measure(m, none)
+			const runs = 20
+			var took []time.Duration
+			for range runs {
+				time.Sleep(120 * time.Millisecond)
+				begin := threadTime()
+				n.measure(m, none)
+				took = append(took, threadTime()-begin)
+			}
+			p50, p90, _ := quantiles(took)
+			t.Logf("%d pods of 2 containers: p50 %s, p90 %s of CPU a measurement", count, p50, p90)
+			if count == 110 && p50 > 1500*time.Microsecond && !emulated() {
+				t.Errorf("%s of CPU for 110 pods, want at most 1.5 ms", p50)
+			}
+			m.Close()
+		}
+	})
+}
+
+// threadTime returns the CPU time of this thread.
+func threadTime() time.Duration {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now)
+	return time.Duration(now.Nano())
+}
