@@ -57,6 +57,19 @@ const (
 	ResourceMidMemory   = "waterline.io/mid-memory"
 )
 
+// SlackResource returns the name of a resource of the tier mid or batch, as above, or under the name that Koordinator gives
+// it.
+func SlackResource(tier string, memory, koordinator bool) string {
+	name := Group + "/" + tier
+	if koordinator {
+		name = "kubernetes.io/" + tier
+	}
+	if memory {
+		return name + "-memory"
+	}
+	return name + "-cpu"
+}
+
 // Priorities of pods, of which Koordinator has bands of 1000: a batch pod in the band of mid runs on what is sold as mid.
 const (
 	PriorityProd  = 9000

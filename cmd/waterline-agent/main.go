@@ -27,7 +27,6 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	actkube "github.com/waterline-io/waterline/internal/act/kube"
 	"github.com/waterline-io/waterline/internal/agent"
-	"github.com/waterline-io/waterline/internal/decide/policy"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/nri"
 	"github.com/waterline-io/waterline/internal/observe/host"
@@ -59,7 +58,7 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; without it the pod's service account is used")
 	f.StringVar(&o.manifests, "pods", "", "directory of Pod manifests to use instead of a cluster")
 	f.Int64Var(&o.allocatable, "allocatable-millicores", int64(runtime.NumCPU())*1000, "with --pods: CPU that pods may request on this node")
-	f.StringVar(&o.policy, "config", "", "file with a ColocationPolicy; without it weights are enforced as annotated")
+	f.StringVar(&o.policy, "config", "", "file with a ColocationPolicy that governs this node; without it those of the cluster do, and with --pods the defaults")
 	f.StringVar(&o.cgroupRoot, "cgroup-root", host.DefaultRoot, "where the host's cgroup file system is mounted")
 	f.StringVar(&o.sys, "sys-root", host.DefaultSys, "where sysfs is mounted, which tells the topology of the machine")
 	f.StringVar(&o.kubepods, "kubepods", "", "directory of all pods below the CPU hierarchy; without it, it is looked for")
@@ -110,20 +109,24 @@ func main() {
 
 // run wires the agent up and runs it until the context ends.
 func run(ctx context.Context, o *options, log *slog.Logger) error {
-	policy := policySource(o.policy)
-	first, err := policy()
-	if err != nil {
-		return err
-	}
 	cfg := agent.Config{
 		CgroupRoot: o.cgroupRoot, Kubepods: o.kubepods, SelfUID: o.podUID, RunDir: o.runDir,
-		Sys: o.sys, Proc: o.proc, StateDir: o.stateDir, SyncPeriod: o.syncPeriod, JournalBytes: o.journalBytes, Policy: policy, NRI: o.nri, Log: log,
+		Sys: o.sys, Proc: o.proc, StateDir: o.stateDir, SyncPeriod: o.syncPeriod, JournalBytes: o.journalBytes, NRI: o.nri, Log: log,
+	}
+	namespaces := false
+	if o.policy != "" {
+		cfg.Policies = policySource(o.policy)
+		first, err := cfg.Policies()
+		if err != nil {
+			return err
+		}
+		namespaces = len(first[0].Policy.Weight.Namespaces) > 0
 	}
 	if o.manifests != "" {
 		cfg.Pods = kube.NewManifests(o.manifests, time.Second, o.podUID, o.allocatable, log)
 		// There is no kubelet to ask: its defaults count.
 		cfg.Kubelet = func(context.Context) (model.Kubelet, error) { return kube.DefaultKubelet(), nil }
-	} else if err := connect(o, &cfg, len(first.Weight.Namespaces) > 0); err != nil {
+	} else if err := connect(o, &cfg, namespaces); err != nil {
 		return err
 	}
 	a := agent.New(cfg)
@@ -172,7 +175,13 @@ func connect(o *options, cfg *agent.Config, namespaces bool) error {
 	if err != nil {
 		return err
 	}
-	cfg.Pods = kube.NewCluster(client, o.nodeName, o.podUID, namespaces)
+	custom, err := kube.NewCustomClient(config)
+	if err != nil {
+		return err
+	}
+	cfg.Pods = kube.NewCluster(client, custom, o.nodeName, o.podUID, namespaces, cfg.Log)
+	cfg.Publish = actkube.NewPublisher(client, o.nodeName).Write
+	cfg.Report = actkube.NewReports(custom, o.nodeName).Write
 	cfg.Notify = actkube.NewEvents(client, o.nodeName).Send
 	cfg.SetCondition = actkube.NewConditions(client).Set
 	if o.kubeletURL == "" {
@@ -201,31 +210,30 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return rest.InClusterConfig()
 }
 
-// policySource returns a function that says what the policy file says now. It reads the file again only when it has changed.
-// The file is of this node alone, so it governs it whatever its selector and its roll-out are.
-func policySource(path string) func() (model.Policy, error) {
-	file, modified := model.ClusterPolicy{Policy: model.DefaultPolicy()}, time.Time{}
-	return func() (model.Policy, error) {
-		if path == "" {
-			return file.Policy, nil
-		}
+// policySource returns a function that reads the policy file, which it does again only when it has changed. The file is of this
+// node alone, so it governs it whatever its selector and its roll-out are.
+func policySource(path string) func() ([]model.ClusterPolicy, error) {
+	var file []model.ClusterPolicy
+	var modified time.Time
+	return func() ([]model.ClusterPolicy, error) {
 		info, err := os.Stat(path)
 		if err != nil {
-			return model.Policy{}, fmt.Errorf("reading the policy: %w", err)
+			return nil, fmt.Errorf("reading the policy: %w", err)
 		}
 		if info.ModTime().Equal(modified) {
-			return policy.At(&file, time.Now()).Policy, nil
+			return file, nil
 		}
 		content, err := os.ReadFile(path)
 		if err != nil {
-			return model.Policy{}, fmt.Errorf("reading the policy: %w", err)
+			return nil, fmt.Errorf("reading the policy: %w", err)
 		}
 		p, err := kube.ParsePolicy(content)
 		if err != nil {
-			return model.Policy{}, fmt.Errorf("%s: %w", path, err)
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		file, modified = p, info.ModTime()
-		return policy.At(&file, time.Now()).Policy, nil
+		p.Nodes, p.Rollout = nil, model.DefaultRollout
+		file, modified = []model.ClusterPolicy{p}, info.ModTime()
+		return file, nil
 	}
 }
 

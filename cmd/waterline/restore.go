@@ -44,7 +44,7 @@ and --node-name, or with --pods. All others get the newest value that another wr
 				if err != nil {
 					return err
 				}
-				cfg.Pods = kube.NewCluster(client, nodeName, "", false)
+				cfg.Pods = kube.NewCluster(client, nil, nodeName, "", false, slog.New(slog.DiscardHandler))
 			}
 			restored, err := agent.Restore(ctx, cfg)
 			for _, r := range restored {

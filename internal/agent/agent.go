@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +17,7 @@ import (
 
 	acthost "github.com/waterline-io/waterline/internal/act/host"
 	"github.com/waterline-io/waterline/internal/decide"
+	"github.com/waterline-io/waterline/internal/decide/policy"
 	"github.com/waterline-io/waterline/internal/journal"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/nri"
@@ -46,22 +46,24 @@ type Pods interface {
 
 // Config says what an agent works on.
 type Config struct {
-	CgroupRoot   string        // where the cgroup file system is mounted
-	Kubepods     string        // directory of all pods, relative to the CPU hierarchy; "": find it
-	SelfUID      string        // of the agent's own pod; "" outside a cluster
-	RunDir       string        // for the undo record, the journal and the lock
-	StateDir     string        // for what was learned of the online pods, which is to outlive a reboot; "": nothing does
-	SyncPeriod   time.Duration // between two audits
-	JournalBytes int64         // that the journal may take
-	Sys          string        // where sysfs is mounted
-	Proc         string        // where procfs is mounted; "": at host.DefaultProc
-	Policy       func() (model.Policy, error)
+	CgroupRoot   string                                // where the cgroup file system is mounted
+	Kubepods     string                                // directory of all pods, relative to the CPU hierarchy; "": find it
+	SelfUID      string                                // of the agent's own pod; "" outside a cluster
+	RunDir       string                                // for the undo record, the journal and the lock
+	StateDir     string                                // for what was learned of the online pods, which is to outlive a reboot; "": nothing does
+	SyncPeriod   time.Duration                         // between two audits
+	JournalBytes int64                                 // that the journal may take
+	Sys          string                                // where sysfs is mounted
+	Proc         string                                // where procfs is mounted; "": at host.DefaultProc
+	Policies     func() ([]model.ClusterPolicy, error) // of this node alone; nil: those that Pods tells of
 	Pods         Pods
-	Kubelet      func(ctx context.Context) (model.Kubelet, error)   // its settings; nil: never asked
-	CPUPool      func(ctx context.Context) (kube.CPUPool, error)    // asked while they say policy static; nil: never asked
-	Notify       func(ctx context.Context, n model.Notice) error    // nil: notices are only logged
-	SetCondition func(ctx context.Context, c model.Condition) error // nil: pods get no conditions
-	NRI          string                                             // the container runtime's socket for plugins; "": it is not asked
+	Kubelet      func(ctx context.Context) (model.Kubelet, error)                              // its settings; nil: never asked
+	CPUPool      func(ctx context.Context) (kube.CPUPool, error)                               // asked while they say policy static; nil: never asked
+	Notify       func(ctx context.Context, n model.Notice) error                               // nil: notices are only logged
+	Publish      func(ctx context.Context, uid string, stands, should []model.Published) error // nil: nothing is sold
+	Report       func(ctx context.Context, uid string, r model.Report) error                   // nil: nobody is told about the node
+	SetCondition func(ctx context.Context, c model.Condition) error                            // nil: pods get no conditions
+	NRI          string                                                                        // the container runtime's socket for plugins; "": it is not asked
 	Log          *slog.Logger
 }
 
@@ -86,7 +88,8 @@ type Agent struct {
 	tree       *host.Tree
 	host       *acthost.Host
 	journal    *journal.Journal
-	policy     model.Policy
+	choice     policy.Choice
+	effect     policy.Effect // of the policy that was chosen
 	kubelet    model.Kubelet
 	pods       kube.Snapshot
 	follow     map[string]bool // UIDs of pods whose cgroup is watched
@@ -104,6 +107,8 @@ type Agent struct {
 	changes    host.Changes
 	notices    *notices
 	conditions *conditions
+	publisher  *publisher
+	reporter   *reporter
 	counts     counts
 	nextAudit  time.Time
 	nextLook   time.Time // when the node is measured next
@@ -122,6 +127,8 @@ func New(cfg Config) *Agent {
 	}
 	a.notices = newNotices(cfg.Notify, a.log)
 	a.conditions = newConditions(cfg.SetCondition, a.log)
+	a.publisher = newPublisher(cfg.Publish, a.log)
+	a.reporter = newReporter(cfg.Report, a.log)
 	if cfg.NRI != "" {
 		a.nri = nri.New(nri.Config{Socket: cfg.NRI, Place: a.place, Report: a.log.report})
 	}
@@ -172,6 +179,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	helpers.Go(func() { a.memory.copy(ctx, a.log) })
 	helpers.Go(func() { a.notices.run(ctx) })
 	helpers.Go(func() { a.conditions.run(ctx) })
+	helpers.Go(func() { a.publisher.run(ctx) })
+	helpers.Go(func() { a.reporter.run(ctx) })
 	if a.nri != nil {
 		// Not before we are the only agent: with two that set CPUs, the runtime creates no containers.
 		helpers.Go(func() { a.nri.Run(ctx) })
@@ -221,8 +230,8 @@ func Lock(runDir string) (*os.File, error) {
 
 // loop waits for something to happen, looks whether it matters, and decides anew if it does.
 func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
-	a.loadPolicy()
 	a.pods = a.cfg.Pods.Snapshot()
+	a.loadPolicy()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -250,9 +259,7 @@ func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 			request()
 			continue
 		case <-timer.C:
-			if a.loadPolicy() {
-				podsChanged = true
-			}
+			podsChanged = a.loadPolicy()
 		}
 		if rest := pause - time.Since(a.lastRound); rest > 0 {
 			time.Sleep(rest)
@@ -277,18 +284,6 @@ func (a *Agent) untilNext() time.Duration {
 	return max(next, 0)
 }
 
-// loadPolicy reads the policy and reports whether it changed. One that cannot be used leaves the old one in force.
-func (a *Agent) loadPolicy() bool {
-	policy, err := a.cfg.Policy()
-	a.log.report("policy", err)
-	if err != nil || reflect.DeepEqual(policy, a.policy) {
-		return false
-	}
-	a.policy = policy
-	a.unsettled = true
-	return true
-}
-
 // turn looks at what happened and decides anew if anything is different from what the last round saw.
 func (a *Agent) turn(podsChanged bool) {
 	now := time.Now()
@@ -300,6 +295,7 @@ func (a *Agent) turn(podsChanged bool) {
 	}
 	if podsChanged {
 		a.pods = a.cfg.Pods.Snapshot()
+		a.loadPolicy()
 		a.refollow()
 		a.unsettled = true
 	}
@@ -346,7 +342,7 @@ func (a *Agent) turn(podsChanged bool) {
 func (a *Agent) round(now time.Time, reason bool) {
 	round := journal.Round{
 		Node:   a.node(now),
-		Policy: a.policy,
+		Policy: a.effect.Policy,
 		State:  a.state,
 	}
 	round.Node.Confined = a.host.Confined() // which counts as told from now on
@@ -355,7 +351,7 @@ func (a *Agent) round(now time.Time, reason bool) {
 	a.plan = round.Plan
 	if a.pods.Known {
 		a.placing.Store(&placing{
-			version: a.mount.Version, enforce: a.policy.Mode == model.ModeEnforce, kubelet: a.kubelet,
+			version: a.mount.Version, enforce: a.effect.Policy.Mode == model.ModeEnforce, kubelet: a.kubelet,
 			topology: round.Node.Topology, pods: a.pods.Pods, cpus: a.plan.CPUs,
 		})
 	}
@@ -378,8 +374,10 @@ func (a *Agent) round(now time.Time, reason bool) {
 	a.notices.post(round.Plan.Notices)
 	if a.pods.Known {
 		a.conditions.post(round.Plan.Conditions, a.pods.Pods)
+		a.publisher.post(&round.Plan.Publish, a.pods.UID, a.pods.Published)
+		a.reporter.post(a.pods.UID, a.report())
 	}
-	if decide.UsesCPUs(a.pods.Pods, &a.policy, a.host.Owned(), &a.state) != a.usesCPUs {
+	if decide.UsesCPUs(a.pods.Pods, &a.effect.Policy, a.host.Owned(), &a.state) != a.usesCPUs {
 		a.refollow()
 		a.scan()
 	}

@@ -11,7 +11,7 @@ import (
 // missed is not made up for.
 func (a *Agent) look(now time.Time) bool {
 	const every = time.Second
-	if now.Before(a.nextLook) || a.policy.Mode == model.ModeOff {
+	if now.Before(a.nextLook) || a.effect.Policy.Mode == model.ModeOff {
 		return false
 	}
 	if a.nextLook = a.nextLook.Add(every); !a.nextLook.After(now) {

@@ -34,14 +34,14 @@ func (a *Agent) scan() {
 func (a *Agent) follows(uid string) bool { return a.follow[uid] }
 
 func (a *Agent) refollow() {
-	a.usesCPUs = decide.UsesCPUs(a.pods.Pods, &a.policy, a.host.Owned(), &a.state)
+	a.usesCPUs = decide.UsesCPUs(a.pods.Pods, &a.effect.Policy, a.host.Owned(), &a.state)
 	clear(a.follow)
 	clear(a.near)
 	for _, pod := range a.pods.Pods {
 		if !pod.Class.Online() {
 			a.near[pod.UID] = true
 		}
-		if decide.Follows(pod, &a.policy, a.usesCPUs) {
+		if decide.Follows(pod, &a.effect.Policy, a.usesCPUs) {
 			a.follow[pod.UID] = true
 		}
 	}
@@ -77,6 +77,7 @@ func (a *Agent) node(now time.Time) model.Node {
 		Incidents:   a.incidents,
 		Topology:    a.survey(),
 		Load:        a.currentLoad(),
+		Withdrawn:   a.pods.Withdrawn,
 	}
 }
 

@@ -7,12 +7,13 @@ import (
 
 // ClusterPolicy is a policy as it stands in a cluster: what it says, and where and when it holds.
 type ClusterPolicy struct {
-	Name     string
-	Priority int64    // of the policies that select a node the highest governs it
-	Nodes    Selector // by the labels of nodes
-	Rollout  int64    // percent of the selected nodes on which the policy holds, 0 to 100
-	Windows  []Window // when slack is sold; none: always
-	Policy   Policy
+	Name       string
+	Generation int64    // of the object, which grows with each change; 0: it is none
+	Priority   int64    // of the policies that select a node the highest governs it
+	Nodes      Selector // by the labels of nodes
+	Rollout    int64    // percent of the selected nodes on which the policy holds, 0 to 100
+	Windows    []Window // when slack is sold; none: always
+	Policy     Policy
 }
 
 // What holds in a policy that does not say.

@@ -133,6 +133,10 @@ type Published struct {
 	Amount int64
 }
 
+// Uneven is the amount of a resource that does not stand on the Node as both capacity and allocatable, or not with the same
+// amount.
+const Uneven = -1
+
 // Publication is what is to stand on the Node object.
 type Publication struct {
 	Decided   bool        // false: what stands there stays
@@ -149,4 +153,13 @@ func NodeResources() []NodeResource {
 		}
 	}
 	return all
+}
+
+// Report is what a node tells the cluster about itself.
+type Report struct {
+	Policy     string // that governs the node; "": none does
+	Generation int64  // of that policy
+	Mode       Mode
+	Selling    SellState
+	Slack      *Slack // nil: nothing was measured yet
 }

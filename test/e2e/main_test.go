@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -68,6 +69,9 @@ func run(m *testing.M) (int, error) {
 	}
 	if bed, err = cluster.Up(ctx, o); err != nil {
 		return 0, err
+	}
+	if out, err := bed.Kubectl(ctx, "apply", "-f", "../../deploy/chart/crds").CombinedOutput(); err != nil {
+		return 0, errors.Join(fmt.Errorf("installing the custom resources: %w: %s", err, out), bed.Down(context.Background()))
 	}
 	code := m.Run()
 	if code != 0 {

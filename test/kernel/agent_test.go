@@ -32,7 +32,7 @@ type pods struct {
 }
 
 func newPods() *pods {
-	return &pods{wake: make(chan struct{}, 1), now: kube.Snapshot{Known: true, Allocatable: model.Amount{CPU: 64_000}}}
+	return &pods{wake: make(chan struct{}, 1), now: kube.Snapshot{Known: true, Node: kube.Node{Allocatable: model.Amount{CPU: 64_000}}}}
 }
 
 func (p *pods) Run(ctx context.Context) { <-ctx.Done() }
@@ -95,7 +95,11 @@ func (n *node) start(source agent.Pods, change func(*agent.Config)) *run {
 	cfg := agent.Config{
 		Sys:        host.DefaultSys,
 		CgroupRoot: "/sys/fs/cgroup", Kubepods: n.layout.Root, RunDir: r.dir, SyncPeriod: 10 * time.Second, JournalBytes: 64 << 20,
-		Policy:  func() (model.Policy, error) { r.mu.Lock(); defer r.mu.Unlock(); return r.policy, nil },
+		Policies: func() ([]model.ClusterPolicy, error) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return []model.ClusterPolicy{{Rollout: model.DefaultRollout, Policy: r.policy}}, nil
+		},
 		Pods:    source,
 		Kubelet: func(context.Context) (model.Kubelet, error) { return kube.DefaultKubelet(), nil },
 		Log:     slog.New(slog.NewTextHandler(n.t.Output(), nil)),
@@ -290,9 +294,9 @@ func TestNoHotLoop(t *testing.T) {
 	n := newNode(t)
 	looks := 0
 	r := n.start(newPods(), func(c *agent.Config) {
-		policy := c.Policy
+		policies := c.Policies
 		c.Kubepods = "no-such-layout"
-		c.Policy = func() (model.Policy, error) { looks++; return policy() }
+		c.Policies = func() ([]model.ClusterPolicy, error) { looks++; return policies() }
 	})
 	time.Sleep(time.Second)
 	if err := r.agent.Ready(); err == nil || !strings.Contains(err.Error(), "--kubepods") {

@@ -3,26 +3,37 @@ package kube
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"maps"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Cluster lists and watches the pods of one node, and the node. What it keeps of a pod is a [model.Pod]; the rest of the
-// object is dropped as it arrives.
+// Cluster lists and watches the pods of one node, the node, and what is Waterline's own: policies, and the node's report. What
+// it keeps of a pod is a [model.Pod]; the rest of the object is dropped as it arrives.
 type Cluster struct {
 	*collection
 	client     *rest.RESTClient
+	custom     *rest.RESTClient // nil: policies and reports are not followed
 	nodeName   string
 	selfUID    string
-	namespaces bool
+	log        *slog.Logger
+	before     map[string]model.ClusterPolicy // policies before the list that is being taken over
+	selects    chan struct{}                  // a policy selects namespaces by their labels
+	namespaces bool                           // they are followed
 }
 
 // NewClient returns a client for the core API group that speaks protobuf. It has no other group's types, which saves
@@ -44,26 +55,49 @@ func NewClient(config *rest.Config) (*rest.RESTClient, error) {
 	return client, nil
 }
 
-// NewCluster follows the pods bound to a node. selfUID is the UID of the agent's own pod. Namespaces are followed only if
-// the policy selects by their labels.
-func NewCluster(client *rest.RESTClient, nodeName, selfUID string, namespaces bool) *Cluster {
+// NewCustomClient returns a client for Waterline's own API group.
+func NewCustomClient(config *rest.Config) (*rest.RESTClient, error) {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	c := rest.CopyConfig(config)
+	c.APIPath = "/apis"
+	c.GroupVersion = &schema.GroupVersion{Group: v1alpha1.Group, Version: v1alpha1.Version}
+	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("setting up the API client: %w", err)
+	}
+	return client, nil
+}
+
+// NewCluster follows the pods bound to a node. selfUID is the UID of the agent's own pod. With a client for Waterline's own
+// API group the policies and the node's report are followed too. Namespaces are followed from when a policy selects by
+// their labels, or from the start where that is said.
+func NewCluster(client, custom *rest.RESTClient, nodeName, selfUID string, namespaces bool, log *slog.Logger) *Cluster {
 	lists := 2
+	if custom != nil {
+		lists += 2
+	}
 	if namespaces {
 		lists++
 	}
-	return &Cluster{collection: newCollection(lists), client: client, nodeName: nodeName, selfUID: selfUID, namespaces: namespaces}
+	return &Cluster{
+		collection: newCollection(lists), client: client, custom: custom, nodeName: nodeName, selfUID: selfUID,
+		log: log, selects: make(chan struct{}, 1), namespaces: namespaces,
+	}
 }
 
 // Run keeps the collection up to date until the context ends. While the API server is away, what is known stays.
 func (c *Cluster) Run(ctx context.Context) {
 	var wg sync.WaitGroup
-	follow := func(resource string, example runtime.Object, selector fields.Selector, s *store) {
+	follow := func(client *rest.RESTClient, resource string, example runtime.Object, selector fields.Selector, s *store) {
 		s.collection = c.collection
-		list := cache.NewListWatchFromClient(c.client, resource, metav1.NamespaceAll, selector)
+		list := cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, selector)
 		reflector := cache.NewReflectorWithOptions(list, example, s, cache.ReflectorOptions{Name: resource})
 		wg.Go(func() { reflector.RunWithContext(ctx) })
 	}
-	follow("pods", &corev1.Pod{}, fields.OneTermEqualSelector("spec.nodeName", c.nodeName), &store{
+	follow(c.client, "pods", &corev1.Pod{}, fields.OneTermEqualSelector("spec.nodeName", c.nodeName), &store{
 		clear: func() { clear(c.pods) },
 		set: func(obj any) {
 			p := obj.(*corev1.Pod)
@@ -73,20 +107,79 @@ func (c *Cluster) Run(ctx context.Context) {
 		},
 		drop: func(obj any) { delete(c.pods, podKey(obj.(*corev1.Pod))) },
 	})
-	follow("nodes", &corev1.Node{}, fields.OneTermEqualSelector("metadata.name", c.nodeName), &store{
-		set: func(obj any) {
-			status := &obj.(*corev1.Node).Status
-			c.capacity, c.allocatable = amount(status.Capacity), amount(status.Allocatable)
-		},
+	itself := fields.OneTermEqualSelector("metadata.name", c.nodeName)
+	follow(c.client, "nodes", &corev1.Node{}, itself, &store{
+		set: func(obj any) { c.node = nodeOf(obj.(*corev1.Node)) },
 	})
-	if c.namespaces {
-		follow("namespaces", &corev1.Namespace{}, fields.Everything(), &store{
+	followNamespaces := func() {
+		follow(c.client, "namespaces", &corev1.Namespace{}, fields.Everything(), &store{
 			clear: func() { clear(c.collection.namespaces) },
 			set:   func(obj any) { c.setNamespace(obj.(*corev1.Namespace)) },
 			drop:  func(obj any) { delete(c.collection.namespaces, obj.(*corev1.Namespace).Name) },
 		})
 	}
+	if c.namespaces {
+		followNamespaces()
+	}
+	if c.custom != nil {
+		follow(c.custom, "colocationpolicies", &v1alpha1.ColocationPolicy{}, fields.Everything(), &store{
+			clear: func() { c.before = maps.Clone(c.policies); clear(c.policies) },
+			set:   func(obj any) { c.setPolicy(obj.(*v1alpha1.ColocationPolicy)) },
+			drop:  func(obj any) { delete(c.policies, obj.(*v1alpha1.ColocationPolicy).Name) },
+		})
+		follow(c.custom, "nodereports", &v1alpha1.NodeReport{}, itself, &store{
+			clear: func() { c.withdrawn = false },
+			set: func(obj any) {
+				c.withdrawn = meta.IsStatusConditionTrue(obj.(*v1alpha1.NodeReport).Status.Conditions, v1alpha1.ConditionWithdrawn)
+			},
+			drop: func(any) { c.withdrawn = false },
+		})
+		wg.Go(func() {
+			select {
+			case <-c.selects:
+				followNamespaces()
+			case <-ctx.Done():
+			}
+		})
+	}
 	wg.Wait()
+}
+
+// setPolicy takes over a policy. One that cannot be used leaves what it said before in force: without it, the next one would
+// govern the node.
+func (c *Cluster) setPolicy(p *v1alpha1.ColocationPolicy) {
+	policy, err := Policy(p)
+	policy.Generation = p.Generation
+	if err != nil {
+		c.log.Warn("a policy cannot be used; what it said before stays in force", "err", err)
+		if before, known := c.before[p.Name]; known {
+			c.policies[p.Name] = before
+		}
+		return
+	}
+	c.policies[p.Name] = policy
+	if len(policy.Policy.Weight.Namespaces) > 0 && !c.namespaces {
+		c.namespaces = true
+		c.missing++ // until their labels are known nothing is decided
+		c.selects <- struct{}{}
+	}
+}
+
+// nodeOf converts a Node.
+func nodeOf(n *corev1.Node) Node {
+	node := Node{UID: string(n.UID), Labels: n.Labels, Capacity: amount(n.Status.Capacity), Allocatable: amount(n.Status.Allocatable)}
+	for _, r := range model.NodeResources() {
+		name := corev1.ResourceName(v1alpha1.SlackResource(string(r.Tier), r.Memory, r.Koordinator))
+		capacity, found := n.Status.Capacity[name]
+		allocatable, also := n.Status.Allocatable[name]
+		switch {
+		case found && also && capacity.Cmp(allocatable) == 0:
+			node.Published = append(node.Published, model.Published{NodeResource: r, Amount: capacity.Value()})
+		case found || also:
+			node.Published = append(node.Published, model.Published{NodeResource: r, Amount: model.Uneven})
+		}
+	}
+	return node
 }
 
 func (c *collection) setNamespace(ns *corev1.Namespace) { c.namespaces[ns.Name] = ns.Labels }

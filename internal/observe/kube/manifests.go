@@ -44,7 +44,7 @@ type manifestFile struct {
 // selfUID is the UID of the agent's own pod, allocatableMilli the CPU that pods may request on this node, in milli-cores.
 func NewManifests(dir string, every time.Duration, selfUID string, allocatableMilli int64, log *slog.Logger) *Manifests {
 	m := &Manifests{collection: newCollection(1), dir: dir, every: every, selfUID: selfUID, log: log, files: map[string]manifestFile{}}
-	m.allocatable.CPU = allocatableMilli
+	m.node.Allocatable.CPU = allocatableMilli
 	return m
 }
 

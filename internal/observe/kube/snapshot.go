@@ -11,28 +11,39 @@ import (
 
 // Snapshot is what is known of the pods of this node and of the node itself.
 type Snapshot struct {
-	Pods        []*model.Pod // ordered by UID, each UID once; the pods are never changed afterwards
-	Known       bool         // the first complete lists have arrived
-	Capacity    model.Amount // of the node
-	Allocatable model.Amount // of the node, to pods
+	Pods  []*model.Pod // ordered by UID, each UID once; the pods are never changed afterwards
+	Known bool         // the first complete lists have arrived
+	Node
+	Withdrawn bool                  // the manager lets the node sell nothing
+	Policies  []model.ClusterPolicy // of the cluster, ordered by name
+}
+
+// Node is what is known of the Node object.
+type Node struct {
+	UID         string
+	Labels      map[string]string
+	Capacity    model.Amount
+	Allocatable model.Amount      // to pods
+	Published   []model.Published // what stands there of what is sold, in the order of [model.NodeResources]
 }
 
 // collection gathers what sources report and wakes whoever reads it. It is safe for concurrent use.
 type collection struct {
 	wake chan struct{}
 
-	mu          sync.Mutex
-	pods        map[string]*model.Pod // by namespace/name
-	namespaces  map[string]map[string]string
-	capacity    model.Amount
-	allocatable model.Amount
-	missing     int // complete lists that have not arrived yet
+	mu         sync.Mutex
+	pods       map[string]*model.Pod // by namespace/name
+	namespaces map[string]map[string]string
+	node       Node
+	policies   map[string]model.ClusterPolicy // by name
+	withdrawn  bool
+	missing    int // complete lists that have not arrived yet
 }
 
 func newCollection(lists int) *collection {
 	return &collection{
 		wake: make(chan struct{}, 1), missing: lists,
-		pods: map[string]*model.Pod{}, namespaces: map[string]map[string]string{},
+		pods: map[string]*model.Pod{}, namespaces: map[string]map[string]string{}, policies: map[string]model.ClusterPolicy{},
 	}
 }
 
@@ -54,7 +65,10 @@ func (c *collection) change(f func()) {
 func (c *collection) Snapshot() Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := Snapshot{Known: c.missing == 0, Capacity: c.capacity, Allocatable: c.allocatable, Pods: make([]*model.Pod, 0, len(c.pods))}
+	s := Snapshot{Known: c.missing == 0, Node: c.node, Withdrawn: c.withdrawn, Pods: make([]*model.Pod, 0, len(c.pods))}
+	for _, name := range slices.Sorted(maps.Keys(c.policies)) {
+		s.Policies = append(s.Policies, c.policies[name])
+	}
 	for key, pod := range c.pods {
 		if labels := c.namespaces[pod.Namespace]; !maps.Equal(labels, pod.NamespaceLabels) {
 			labelled := *pod // the old one may be in use

@@ -1,0 +1,53 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// Publisher writes what batch pods may ask for into the status of this agent's own Node.
+type Publisher struct {
+	client   *rest.RESTClient
+	nodeName string
+}
+
+// NewPublisher returns a writer for the agent of this node.
+func NewPublisher(client *rest.RESTClient, nodeName string) *Publisher {
+	return &Publisher{client: client, nodeName: nodeName}
+}
+
+// Write brings what stands on the Node with this UID to what should, as capacity and as allocatable alike, in one patch that
+// names no other key. Another Node of the same name is refused with a conflict.
+func (p *Publisher) Write(ctx context.Context, uid string, stands, should []model.Published) error {
+	amounts := map[string]any{}
+	for _, r := range stands {
+		amounts[resourceName(r.NodeResource)] = nil
+	}
+	for _, r := range should {
+		amounts[resourceName(r.NodeResource)] = strconv.FormatInt(r.Amount, 10)
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": uid},
+		"status":   map[string]any{"capacity": amounts, "allocatable": amounts},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding what node %s sells: %w", p.nodeName, err)
+	}
+	err = p.client.Patch(types.MergePatchType).Resource("nodes").Name(p.nodeName).SubResource("status").Body(patch).Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("publishing what node %s sells: %w", p.nodeName, err)
+	}
+	return nil
+}
+
+func resourceName(r model.NodeResource) string {
+	return v1alpha1.SlackResource(string(r.Tier), r.Memory, r.Koordinator)
+}

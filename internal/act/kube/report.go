@@ -1,0 +1,95 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// Reports writes the NodeReport of this agent's own node.
+type Reports struct {
+	client   *rest.RESTClient
+	nodeName string
+}
+
+// NewReports returns a writer for the agent of this node. The client is one for Waterline's own API group.
+func NewReports(client *rest.RESTClient, nodeName string) *Reports {
+	return &Reports{client: client, nodeName: nodeName}
+}
+
+// Write brings the report up to date, and makes it if there is none; it goes with the Node of this UID. It leaves the
+// conditions alone, which are the manager's.
+func (r *Reports) Write(ctx context.Context, uid string, report model.Report) error {
+	status := map[string]any{
+		"policy": report.Policy, "policyGeneration": report.Generation, "mode": report.Mode, "selling": nil, "cpu": nil, "memory": nil,
+		"changed": time.Now().UTC().Format(time.RFC3339),
+	}
+	if report.Selling != "" {
+		status["selling"] = report.Selling
+	}
+	if s := report.Slack; s != nil {
+		status["cpu"] = resourceReport(&s.CPU, func(v int64) resource.Quantity { return *resource.NewMilliQuantity(v, resource.DecimalSI) })
+		status["memory"] = resourceReport(&s.Memory, func(v int64) resource.Quantity { return *resource.NewQuantity(v, resource.BinarySI) })
+	}
+	patch, err := json.Marshal(map[string]any{"status": status})
+	if err != nil {
+		return fmt.Errorf("encoding the report of node %s: %w", r.nodeName, err)
+	}
+	err = r.patch(ctx, patch)
+	if apierrors.IsNotFound(err) {
+		if err = r.create(ctx, uid); err == nil {
+			err = r.patch(ctx, patch)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("writing the report of node %s: %w", r.nodeName, err)
+	}
+	return nil
+}
+
+func (r *Reports) patch(ctx context.Context, patch []byte) error {
+	return r.client.Patch(types.MergePatchType).Resource("nodereports").Name(r.nodeName).SubResource("status").Body(patch).Do(ctx).Error()
+}
+
+func (r *Reports) create(ctx context.Context, uid string) error {
+	err := r.client.Post().Resource("nodereports").Body(&v1alpha1.NodeReport{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion, Kind: "NodeReport"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            r.nodeName,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: r.nodeName, UID: types.UID(uid)}},
+		},
+	}).Do(ctx).Error()
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+func resourceReport(a *model.Account, quantity func(int64) resource.Quantity) *v1alpha1.ResourceReport {
+	tiers := func(t model.TierAmounts) v1alpha1.TierQuantities {
+		return v1alpha1.TierQuantities{Mid: quantity(t.Mid), Batch: quantity(t.Batch)}
+	}
+	return &v1alpha1.ResourceReport{
+		Offer:     tiers(a.Offer),
+		Allowance: quantity(a.Allow),
+		Capacity:  quantity(a.Capacity),
+		Ceiling:   quantity(a.Ceiling),
+		System:    quantity(max(a.Use.System, a.Reserved)),
+		Online:    quantity(a.Use.Online),
+		Peaks: v1alpha1.PeakQuantities{
+			Hour: quantity(min(a.Peaks[model.Hour].Value, a.Capacity)), Day: quantity(min(a.Peaks[model.Day].Value, a.Capacity)),
+		},
+		Bound:  tiers(a.Bound),
+		Reason: string(a.Reason.Code),
+	}
+}
