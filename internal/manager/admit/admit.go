@@ -69,11 +69,12 @@ func (r Rules) Mutate(pod *corev1.Pod, namespace *corev1.Namespace) (*corev1.Pod
 	if o.Why != ByLabel && o.Why != ByPolicy {
 		return pod, o
 	}
-	if invalid(pod) {
+	m := mutation{pod: pod.DeepCopy(), out: &o}
+	fill(m.pod)
+	if invalid(m.pod) {
 		o.Why = Invalid
 		return pod, o
 	}
-	m := mutation{pod: pod.DeepCopy(), out: &o}
 	if o.Why == ByPolicy {
 		m.setLabel(v1alpha1.LabelQoS, string(model.ClassBE))
 	}

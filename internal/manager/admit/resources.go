@@ -127,6 +127,31 @@ func startsAndEnds(pod *corev1.Pod, c *corev1.Container) bool {
 	return false
 }
 
+// fill adds the requests for CPU and memory that follow from limits. The API server did it already, unless somebody who
+// changed the pod after it left some out: a container's limit, and for the pod as a whole what its containers ask for
+// together, or else its limit (k8s.io/kubernetes/pkg/apis/core/v1/defaults.go, SetDefaults_Pod).
+func fill(pod *corev1.Pod) {
+	add := func(r *corev1.ResourceRequirements, from corev1.ResourceList) {
+		for _, k := range kinds {
+			amount, found := from[k.native()]
+			if _, asked := r.Requests[k.native()]; asked || !found {
+				continue
+			}
+			if r.Requests == nil {
+				r.Requests = corev1.ResourceList{}
+			}
+			r.Requests[k.native()] = amount
+		}
+	}
+	for _, c := range containers(pod) {
+		add(&c.Resources, c.Resources.Limits)
+	}
+	if r := pod.Spec.Resources; r != nil && len(r.Limits) > 0 {
+		add(r, aggregate(pod))
+		add(r, r.Limits)
+	}
+}
+
 // aggregate returns what the containers ask for together, as the API server compares it with what the pod asks for.
 func aggregate(pod *corev1.Pod) corev1.ResourceList {
 	return helpers.AggregateContainerRequests(pod, helpers.PodResourcesOptions{})
