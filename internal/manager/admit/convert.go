@@ -157,4 +157,3 @@ func exceeds(list, most corev1.ResourceList) bool {
 	}
 	return false
 }
-

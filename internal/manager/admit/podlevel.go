@@ -13,9 +13,11 @@ import (
 func (m *mutation) podLevel(to names, was v1alpha1.AskedResources, asked *v1alpha1.BatchResources) {
 	for _, kind := range kinds {
 		sum := m.sum(kind, to)
-		if old := of(&was.Request, kind); old > 0 && old <= sum { // shared out before; somebody may have added a container since
-			set(&asked.Pod.Request, kind, old)
-			set(&asked.Pod.Limit, kind, min(max(of(&was.Limit, kind), 0), most))
+		request, limit := of(&was.Request, kind), of(&was.Limit, kind)
+		if known := request > 0 || limit > 0; known && request >= 0 && limit >= 0 && request <= sum {
+			// Shared out before; somebody may have added a container since.
+			set(&asked.Pod.Request, kind, request)
+			set(&asked.Pod.Limit, kind, min(limit, most))
 		} else if m.pod.Spec.Resources == nil {
 			continue
 		} else if native, found := lookup(*m.pod.Spec.Resources, kind.native()); found {

@@ -25,7 +25,8 @@ func randomResources(r *rand.Rand) corev1.ResourceRequirements {
 		}
 		(*list)[name] = *resource.NewScaledQuantity(amount, scale)
 	}
-	for name, scale := range map[corev1.ResourceName]resource.Scale{corev1.ResourceCPU: resource.Micro, corev1.ResourceMemory: resource.Milli} {
+	for _, k := range kinds {
+		name, scale := k.native(), []resource.Scale{resource.Micro, resource.Milli}[k]
 		request := r.Int64N(1_000_000_000)
 		if r.IntN(8) == 0 {
 			request = 0

@@ -109,7 +109,9 @@ func TestNeverByPolicy(t *testing.T) {
 		{"empty label", func(p *corev1.Pod) { p.Labels = map[string]string{v1alpha1.LabelQoS: ""} }, optedIn("shop"), everything(100), OtherClass},
 		{"kube-system", func(p *corev1.Pod) { p.Namespace = "kube-system" }, optedIn("kube-system"), everything(100), Protected},
 		{"ourselves", func(p *corev1.Pod) { p.Namespace = v1alpha1.Namespace }, optedIn(v1alpha1.Namespace), everything(100), Protected},
-		{"daemon", func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Controller: &yes}} }, optedIn("shop"), everything(100), Protected},
+		{"daemon", func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Controller: &yes}}
+		}, optedIn("shop"), everything(100), Protected},
 		{"static", func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: "Node", Controller: &yes}} }, optedIn("shop"), everything(100), Protected},
 		{"mirror", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, optedIn("shop"), everything(100), Mirror},
 		{"prod", func(p *corev1.Pod) { p.Spec.Priority = &prod }, optedIn("shop"), everything(100), Online},

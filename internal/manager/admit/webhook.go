@@ -34,7 +34,10 @@ type Options struct {
 
 // Webhook answers the API server, which calls it for pods that are created and for pods whose annotation
 // waterline.io/batch-resources is changed. It refuses no pod and has no side effects: a dry run is answered as any other
-// request. It is to be registered with reinvocationPolicy IfNeeded and sideEffects None.
+// request.
+//
+// It is to be registered for pods with reinvocationPolicy IfNeeded and sideEffects None: for CREATE, and for UPDATE where a
+// matchCondition finds that the annotation differs between object and oldObject, so that other updates do not pass here.
 type Webhook struct {
 	options Options
 }

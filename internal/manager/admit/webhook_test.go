@@ -80,12 +80,16 @@ func TestUntouched(t *testing.T) {
 		"another kind": func(r *admissionv1.AdmissionRequest) { r.Kind.Kind = "PodTemplate" },
 		"no object":    func(r *admissionv1.AdmissionRequest) { r.Object = runtime.RawExtension{} },
 		"no pod":       func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte(`{"spec":7}`) },
-		"no amount":    func(r *admissionv1.AdmissionRequest) { r.Object.Raw = bytes.Replace(r.Object.Raw, []byte(`"1"`), []byte(`"x"`), 1) },
-		"null":         func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte("null") },
+		"no amount": func(r *admissionv1.AdmissionRequest) {
+			r.Object.Raw = bytes.Replace(r.Object.Raw, []byte(`"1"`), []byte(`"x"`), 1)
+		},
+		"null": func(r *admissionv1.AdmissionRequest) { r.Object.Raw = []byte("null") },
 		"update from nothing": func(r *admissionv1.AdmissionRequest) {
 			r.Operation = admissionv1.Update
 		},
-		"online": func(r *admissionv1.AdmissionRequest) { r.Object.Raw = bytes.Replace(r.Object.Raw, []byte("BE"), []byte("LS"), 1) },
+		"online": func(r *admissionv1.AdmissionRequest) {
+			r.Object.Raw = bytes.Replace(r.Object.Raw, []byte("BE"), []byte("LS"), 1)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			review := request(admissionv1.Create, batchPod, "null")
