@@ -24,6 +24,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 )
 
 // Options say where the certificates are kept and whom they are for.
@@ -158,26 +159,30 @@ func (c *Certs) share(ctx context.Context) (bundle, error) {
 // tell makes API servers trust what our authorities signed.
 func (c *Certs) tell(ctx context.Context, trust []byte) error {
 	var problems []error
-	configurations := c.options.Client.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	for _, name := range c.options.Webhooks {
-		webhook, err := configurations.Get(ctx, name, metav1.GetOptions{})
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return c.tellOne(ctx, name, trust) })
 		if err != nil {
-			problems = append(problems, fmt.Errorf("reading the webhook configuration %s: %w", name, err))
-			continue
-		}
-		changed := false
-		for i := range webhook.Webhooks {
-			client := &webhook.Webhooks[i].ClientConfig
-			if !bytes.Equal(client.CABundle, trust) {
-				client.CABundle, changed = trust, true
-			}
-		}
-		if !changed {
-			continue
-		}
-		if _, err := configurations.Update(ctx, webhook, metav1.UpdateOptions{}); err != nil {
-			problems = append(problems, fmt.Errorf("writing the webhook configuration %s: %w", name, err))
+			problems = append(problems, fmt.Errorf("writing the trusted authorities into the webhook configuration %s: %w", name, err))
 		}
 	}
 	return errors.Join(problems...)
+}
+
+func (c *Certs) tellOne(ctx context.Context, name string, trust []byte) error {
+	configurations := c.options.Client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	webhook, err := configurations.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	changed := false
+	for i := range webhook.Webhooks {
+		client := &webhook.Webhooks[i].ClientConfig
+		if !bytes.Equal(client.CABundle, trust) {
+			client.CABundle, changed = trust, true
+		}
+	}
+	if changed {
+		_, err = configurations.Update(ctx, webhook, metav1.UpdateOptions{})
+	}
+	return err
 }

@@ -154,31 +154,59 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// TestRace lets many replicas begin at once. They must end with the same certificate.
+// TestRace lets many replicas begin at once, and then renew at once. They must end with the same certificate.
 func TestRace(t *testing.T) {
 	for range 10 {
 		c := newCluster(t)
-		var all []*Certs
-		var wg sync.WaitGroup
-		for range 4 {
-			r := c.replica()
-			all = append(all, r)
-			wg.Go(func() {
-				if err := r.Sync(t.Context()); err != nil {
-					t.Log(err) // another told the webhooks
+		all := []*Certs{c.replica(), c.replica(), c.replica(), c.replica()}
+		for range 3 {
+			var wg sync.WaitGroup
+			for _, r := range all {
+				wg.Go(func() {
+					if err := r.Sync(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			first, _ := all[0].GetCertificate(nil)
+			for _, r := range all {
+				if err := c.call(c.trust(), r); err != nil {
+					t.Error(err)
 				}
-			})
+				if other, _ := r.GetCertificate(nil); !other.Leaf.Equal(first.Leaf) {
+					t.Error("two certificates")
+				}
+			}
+			c.sleep(80 * 24 * time.Hour)
 		}
-		wg.Wait()
-		c.sync(all...)
-		first, _ := all[0].GetCertificate(nil)
-		for _, r := range all {
-			if err := c.call(c.trust(), r); err != nil {
-				t.Error(err)
-			}
-			if other, _ := r.GetCertificate(nil); !other.Leaf.Equal(first.Leaf) {
-				t.Error("two certificates")
-			}
+	}
+}
+
+// TestSettle checks that a new authority signs nothing before API servers have known it for an hour, also where both
+// certificates are due at the same moment.
+func TestSettle(t *testing.T) {
+	start := time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+	b, _, err := renew(start, bundle{}, []string{dns})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := start.Add(authorityLife * 3 / 4)
+	b, _, err = renew(now, b, []string{dns})
+	if err != nil || len(b.authorities) != 2 {
+		t.Fatal(len(b.authorities), err)
+	}
+	if err := b.serving.Leaf.CheckSignatureFrom(b.authorities[1].cert); err != nil {
+		t.Errorf("signed by an authority that is new: %v", err)
+	}
+	b.serving = tls.Certificate{}
+	for after, by := range map[time.Duration]int{settle - time.Second: 1, settle: 0} {
+		next, _, err := renew(now.Add(after), b, []string{dns})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := next.serving.Leaf.CheckSignatureFrom(next.authorities[by].cert); err != nil {
+			t.Errorf("%s later: %v", after, err)
 		}
 	}
 }
