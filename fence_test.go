@@ -34,13 +34,14 @@ var mayImport = map[string][]string{
 	"internal/nri":        {"internal/model"},
 	"internal/journal":    {"internal/model", "internal/decide"},
 	"internal/agent":      {"api", "internal/model", "internal/cgroup", "internal/decide", "internal/observe", "internal/act", "internal/journal", "internal/nri", "internal/sealed"},
+	"internal/manager":    {"api", "internal/model", "internal/observe/kube", "internal/manager"},
 	"internal/sim":        {"internal/model", "internal/decide", "internal/sim"},
 	"internal/experiment": {"api", "internal/model", "internal/cgroup", "internal/observe/host", "internal/experiment"},
 	"test":                {"api", "internal", "test"},
 }
 
 // mayUseKubernetes are the rooms where types of the Kubernetes API may appear.
-var mayUseKubernetes = []string{"api", "cmd", "internal/observe/kube", "internal/act/kube", "internal/experiment/kube", "test"}
+var mayUseKubernetes = []string{"api", "cmd", "internal/observe/kube", "internal/act/kube", "internal/experiment/kube", "internal/manager", "test"}
 
 // source is one Go file of ours that is not a test.
 type source struct {

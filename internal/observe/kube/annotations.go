@@ -9,8 +9,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// parseAsks reads what a pod's annotations ask for. What cannot be used asks for nothing and says why.
-func parseAsks(annotations map[string]string) model.Asks {
+// Asks reads what a pod's annotations ask for. What cannot be used asks for nothing and says why.
+func Asks(annotations map[string]string) model.Asks {
 	r := asksReader{annotations: annotations}
 	asks := model.Asks{
 		Shares:      r.shares(v1alpha1.AnnotationCPUShare, v1alpha1.AnnotationCPUShareAlias),

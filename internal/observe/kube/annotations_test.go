@@ -40,7 +40,7 @@ func TestAsks(t *testing.T) {
 		{"unknown quota", map[string]string{quota: "none"}, 0, "", []model.Code{model.BadAnnotation}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			asks := parseAsks(c.annotations)
+			asks := Asks(c.annotations)
 			if asks.Shares != c.shares || asks.Quota != c.quota || len(asks.Notices) != len(c.notices) {
 				t.Fatalf("got %+v", asks)
 			}
@@ -80,7 +80,7 @@ func TestCPUAsks(t *testing.T) {
 			`BadAnnotation waterline.io/cpu-placement "" write "packed" or "spread" or "pcpu-only"; BadAnnotation waterline.io/cpu-memory "remote" write "local"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			asks := parseAsks(c.annotations)
+			asks := Asks(c.annotations)
 			var notices []string
 			for _, n := range asks.Notices {
 				notices = append(notices, fmt.Sprintf("%s %s %q %s", n.Code, n.Key, n.Text, n.Fix))
@@ -110,7 +110,7 @@ func TestRandomAsks(t *testing.T) {
 				value += string(letters[r.IntN(len(letters))])
 			}
 		}
-		asks := parseAsks(map[string]string{v1alpha1.AnnotationCPUShare: value})
+		asks := Asks(map[string]string{v1alpha1.AnnotationCPUShare: value})
 		n, err := strconv.ParseInt(value, 10, 64)
 		good := err == nil && n >= 2 && n <= 262144
 		if good && (asks.Shares != n || len(asks.Notices) != 0) || !good && (asks.Shares != 0 || len(asks.Notices) != 1) {
@@ -123,7 +123,7 @@ func FuzzAsks(f *testing.F) {
 	f.Add("10240", "unlimited")
 	f.Add("-1", "")
 	f.Fuzz(func(t *testing.T, share, quota string) {
-		asks := parseAsks(map[string]string{v1alpha1.AnnotationCPUShareAlias: share, v1alpha1.AnnotationCPUQuota: quota})
+		asks := Asks(map[string]string{v1alpha1.AnnotationCPUShareAlias: share, v1alpha1.AnnotationCPUQuota: quota})
 		if asks.Shares != 0 && model.ClampShares(asks.Shares) != asks.Shares {
 			t.Errorf("%q asks for %d", share, asks.Shares)
 		}

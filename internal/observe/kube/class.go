@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -11,19 +12,28 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// classify finds out what a pod is for. A label that cannot be used makes nobody batch.
-func classify(pod *model.Pod, priority *int32) {
-	r := asksReader{annotations: pod.Labels}
-	pod.Class = oneOf(&r, v1alpha1.LabelQoS, v1alpha1.LabelQoSAlias, model.ClassLSE, model.ClassLSR, model.ClassLS, model.ClassBE, model.ClassSystem)
+// Class reads from a pod's labels what the pod is for. A label that cannot be used makes nobody batch. Where said is false
+// the labels say nothing, and the class is LS. The notices say what is wrong with the labels.
+func Class(labels map[string]string) (class model.Class, said bool, notices []model.Reason) {
+	r := asksReader{annotations: labels}
+	class = oneOf(&r, v1alpha1.LabelQoS, v1alpha1.LabelQoSAlias, model.ClassLSE, model.ClassLSR, model.ClassLS, model.ClassBE, model.ClassSystem)
 	for i := range r.notices {
 		if r.notices[i].Code == model.BadAnnotation {
 			r.notices[i].Code = model.BadLabel
 		}
 	}
-	pod.Asks.Notices = append(pod.Asks.Notices, r.notices...)
-	if pod.Class == "" {
-		pod.Class = model.ClassLS
+	said = class != "" || len(r.notices) > 0
+	if class == "" {
+		class = model.ClassLS
 	}
+	return class, said, r.notices
+}
+
+// classify finds out what a pod is for.
+func classify(pod *model.Pod, priority *int32) {
+	var notices []model.Reason
+	pod.Class, _, notices = Class(pod.Labels)
+	pod.Asks.Notices = append(pod.Asks.Notices, notices...)
 	if pod.Asks.CPUs == "" && pod.Asks.BadCPUs.Code == "" {
 		switch pod.Class {
 		case model.ClassLSE:
@@ -41,11 +51,12 @@ func classify(pod *model.Pod, priority *int32) {
 	}
 }
 
-// owner names the workload that a pod belongs to, the same for all pods of it and for all of its revisions.
-func owner(p *corev1.Pod) string {
+// Owner names the workload that a pod belongs to, the same for all pods of it and for all of its revisions. A pod that is
+// not named yet goes by what its name will begin with.
+func Owner(p *corev1.Pod) string {
 	by := metav1.GetControllerOfNoCopy(p)
 	if by == nil {
-		return fmt.Sprintf("Pod/%s/%s", p.Namespace, p.Name)
+		return fmt.Sprintf("Pod/%s/%s", p.Namespace, cmp.Or(p.Name, p.GenerateName))
 	}
 	kind, name := by.Kind, by.Name
 	switch hash := p.Labels["pod-template-hash"]; {

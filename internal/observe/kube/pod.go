@@ -53,8 +53,8 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 		PodLevelCPU:  podLevelCPU(actuated),
 		MemoryLimit:  memory(podLimit(actuated, corev1.ResourceMemory)),
 		Containers:   containers(actuated),
-		Owner:        owner(p),
-		Asks:         parseAsks(p.Annotations),
+		Owner:        Owner(p),
+		Asks:         Asks(p.Annotations),
 		CPUCondition: cpuCondition(p),
 
 		MemoryRequest: memory(requests),

@@ -1,0 +1,192 @@
+package admit
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+)
+
+// priority is what matters of a PriorityClass.
+type priority struct {
+	Value      int32                   `json:"value"`
+	Preemption corev1.PreemptionPolicy `json:"preemption"`
+}
+
+var shipped = map[string]priority{
+	v1alpha1.PriorityClassMid:   {v1alpha1.PriorityMid, corev1.PreemptNever},
+	v1alpha1.PriorityClassBatch: {v1alpha1.PriorityBatch, corev1.PreemptNever},
+	"koord-batch":               {5000, corev1.PreemptLowerPriority},
+	"koord-free":                {3000, corev1.PreemptLowerPriority},
+	"waterline-prod":            {v1alpha1.PriorityProd, corev1.PreemptLowerPriority},
+	"system-cluster-critical":   {2000000000, corev1.PreemptLowerPriority},
+	"":                          {0, corev1.PreemptLowerPriority},
+}
+
+type limitRange struct {
+	Default        corev1.ResourceList `json:"default,omitempty"`
+	DefaultRequest corev1.ResourceList `json:"defaultRequest,omitempty"`
+}
+
+// plugins does what the API server does before it calls webhooks: defaults (SetDefaults_Pod), LimitRanger
+// (mergePodResourceRequirements) and Priority (admitPod).
+func (s setting) plugins(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	for _, c := range containers(pod) {
+		defaults(&c.Resources.Requests, c.Resources.Limits)
+		if s.LimitRange != nil {
+			defaults(&c.Resources.Requests, s.LimitRange.DefaultRequest)
+			defaults(&c.Resources.Limits, s.LimitRange.Default)
+			defaults(&c.Resources.Requests, s.LimitRange.Default)
+		}
+	}
+	if r := pod.Spec.Resources; r != nil && len(r.Limits) > 0 {
+		together := aggregate(pod)
+		for name := range together {
+			if name != corev1.ResourceCPU && name != corev1.ResourceMemory {
+				delete(together, name)
+			}
+		}
+		defaults(&r.Requests, together)
+		defaults(&r.Requests, r.Limits)
+	}
+	class, found := s.Classes[pod.Spec.PriorityClassName]
+	if !found {
+		class, found = shipped[pod.Spec.PriorityClassName]
+	}
+	if !found {
+		t.Fatalf("no PriorityClass %q", pod.Spec.PriorityClassName)
+	}
+	if p := pod.Spec.Priority; p != nil && *p != class.Value {
+		t.Fatalf("Priority refuses %d, class %q has %d", *p, pod.Spec.PriorityClassName, class.Value)
+	}
+	if p := pod.Spec.PreemptionPolicy; p != nil && *p != class.Preemption {
+		t.Fatalf("Priority refuses %s, class %q has %s", *p, pod.Spec.PriorityClassName, class.Preemption)
+	}
+	pod.Spec.Priority, pod.Spec.PreemptionPolicy = &class.Value, &class.Preemption
+}
+
+// defaults adds what is missing on a list.
+func defaults(list *corev1.ResourceList, from corev1.ResourceList) {
+	for name, quantity := range from {
+		if _, found := (*list)[name]; found {
+			continue
+		}
+		if *list == nil {
+			*list = corev1.ResourceList{}
+		}
+		(*list)[name] = quantity
+	}
+}
+
+// check checks what must be true of every mutation.
+func check(t *testing.T, before, after *corev1.Pod, o Outcome, rules Rules) {
+	t.Helper()
+	if o.Changed == equality.Semantic.DeepEqual(before, after) {
+		t.Errorf("changed is %v", o.Changed)
+	}
+	batch := o.Why == ByLabel || o.Why == ByPolicy
+	if !batch {
+		if o.Changed {
+			t.Errorf("%s, and changed", o.Why)
+		}
+		return
+	}
+	published := map[corev1.ResourceName]bool{}
+	for tier := range spellings {
+		for _, name := range rules.names(tier) {
+			published[name] = true
+		}
+	}
+	if r := after.Spec.Resources; r != nil && (native(r.Requests) || native(r.Limits)) {
+		t.Error("the pod still asks for native resources")
+	}
+	for _, c := range containers(after) {
+		if native(c.Resources.Requests) || native(c.Resources.Limits) {
+			t.Errorf("%s still asks for native resources", c.Name)
+		}
+		for _, k := range kinds {
+			for _, name := range everySpelling(k) {
+				request, requested := c.Resources.Requests[name]
+				limit, limited := c.Resources.Limits[name]
+				if requested != limited || request.Cmp(limit) != 0 || request.Value()*1000 != request.MilliValue() {
+					t.Errorf("%s asks for %s of %s and is limited to %s", c.Name, &request, name, &limit)
+				}
+				if requested && !published[name] {
+					t.Errorf("%s asks for %s, which nobody publishes", c.Name, name)
+				}
+			}
+		}
+	}
+	steps, err := patch(before, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if patched := apply(t, before, steps); !equality.Semantic.DeepEqual(patched, after) {
+		t.Errorf("%s makes\n%+v of the pod, not\n%+v", steps, patched, after)
+	}
+}
+
+func native(list corev1.ResourceList) bool {
+	_, hasCPU := list[corev1.ResourceCPU]
+	_, hasMemory := list[corev1.ResourceMemory]
+	return hasCPU || hasMemory
+}
+
+// apply applies a JSON patch as RFC 6902 says: what is removed must be there, and what is added to must be too.
+func apply(t *testing.T, pod *corev1.Pod, steps []byte) *corev1.Pod {
+	t.Helper()
+	encoded, err := json.Marshal(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document any
+	var all []operation
+	for text, into := range map[string]any{string(encoded): &document, string(steps): &all} {
+		if err := json.Unmarshal([]byte(text), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range all {
+		at := document
+		parts := strings.Split(step.Path, "/")[1:]
+		for _, part := range parts[:len(parts)-1] {
+			switch here := at.(type) {
+			case map[string]any:
+				at = here[part]
+			case []any:
+				i, err := strconv.Atoi(part)
+				if err != nil {
+					t.Fatal(err)
+				}
+				at = here[i]
+			}
+		}
+		object, ok := at.(map[string]any)
+		if !ok {
+			t.Fatalf("%s: there is nothing to change", step.Path)
+		}
+		key := strings.NewReplacer("~1", "/", "~0", "~").Replace(parts[len(parts)-1])
+		if step.Op == "add" {
+			object[key] = step.Value
+		} else if _, found := object[key]; found {
+			delete(object, key)
+		} else {
+			t.Fatalf("%s: there is nothing to remove", step.Path)
+		}
+	}
+	encoded, err = json.Marshal(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patched := &corev1.Pod{}
+	if err := json.Unmarshal(encoded, patched); err != nil {
+		t.Fatal(err)
+	}
+	return patched
+}

@@ -1,0 +1,159 @@
+package admit
+
+import (
+	"encoding/json"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+)
+
+// convert turns what the pod asks for into batch resources, and writes down what it was.
+//
+// The overhead of a RuntimeClass stays native: the API server refuses a pod whose overhead is not the class's. So a
+// ResourceQuota still counts it, and so does the scheduler, rightly: it is what the sandbox takes, not the batch work.
+func (m *mutation) convert(to names) {
+	was, known := m.written()
+	asked := v1alpha1.BatchResources{Containers: map[string]v1alpha1.AskedResources{}}
+	for _, c := range containers(m.pod) {
+		var a v1alpha1.AskedResources
+		for _, kind := range kinds {
+			m.container(c, kind, to[kind], was.Containers[c.Name], &a)
+		}
+		if a != (v1alpha1.AskedResources{}) {
+			asked.Containers[c.Name] = a
+		}
+	}
+	m.podLevel(to, was.Pod, &asked)
+	if known && contradicts(was, asked) {
+		m.warn("%s: %q is not what the pod asks for and was written anew; leave it out", v1alpha1.AnnotationBatchResources, shorten(m.pod.Annotations[v1alpha1.AnnotationBatchResources]))
+	}
+	text := ""
+	if len(asked.Containers) > 0 {
+		encoded, err := json.Marshal(asked)
+		if err != nil { // cannot be: maps of strings and integers
+			m.warn("%s was not written: %v", v1alpha1.AnnotationBatchResources, err)
+		}
+		text = string(encoded)
+	}
+	m.setAnnotation(v1alpha1.AnnotationBatchResources, text)
+}
+
+// container turns one resource of one container. A container that already asks for it by a batch name is left with that: it
+// was turned before, or says so itself, and what is native beside it is a LimitRange's default.
+func (m *mutation) container(c *corev1.Container, kind kind, to corev1.ResourceName, was v1alpha1.AskedResources, asked *v1alpha1.AskedResources) {
+	var request, limit int64
+	if own, found := lookup(c.Resources, everySpelling(kind)...); found {
+		request, limit = whole(own.request), whole(own.limit)
+		if old := of(&was.Limit, kind); of(&was.Request, kind) == request && old >= 0 {
+			// Written by us; or by somebody who could as well have asked for this natively, with this limit.
+			limit = min(old, most)
+		}
+	} else if native, found := lookup(c.Resources, kind.native()); found {
+		request, limit = kind.amount(native.request), kind.amount(native.limit)
+	} else {
+		return
+	}
+	set(&asked.Request, kind, request)
+	set(&asked.Limit, kind, limit)
+	m.replace(&c.Resources, kind, to, request)
+}
+
+// replace makes a container ask for an amount of a batch resource, and for nothing else of its kind.
+func (m *mutation) replace(r *corev1.ResourceRequirements, kind kind, to corev1.ResourceName, amount int64) {
+	quantity := resource.NewQuantity(amount, kind.format())
+	for _, list := range []*corev1.ResourceList{&r.Requests, &r.Limits} {
+		for _, name := range append(everySpelling(kind), kind.native()) {
+			if name != to {
+				m.remove(list, name)
+			}
+		}
+		if old, found := (*list)[to]; found && old.Cmp(*quantity) == 0 {
+			continue
+		}
+		if *list == nil {
+			*list = corev1.ResourceList{}
+		}
+		(*list)[to] = *quantity
+		m.out.Changed = true
+	}
+}
+
+// remove takes a resource off a list, and the list away with the last one.
+func (m *mutation) remove(list *corev1.ResourceList, name corev1.ResourceName) {
+	if _, found := (*list)[name]; !found {
+		return
+	}
+	delete(*list, name)
+	if len(*list) == 0 {
+		*list = nil
+	}
+	m.out.Changed = true
+}
+
+// written reads what the annotation says; known is false where there is none.
+func (m *mutation) written() (was v1alpha1.BatchResources, known bool) {
+	text, known := m.pod.Annotations[v1alpha1.AnnotationBatchResources]
+	if !known || json.Unmarshal([]byte(text), &was) != nil {
+		return v1alpha1.BatchResources{}, known
+	}
+	return was, true
+}
+
+// contradicts reports whether what stood in the annotation is something else than was found about the same containers.
+func contradicts(was, asked v1alpha1.BatchResources) bool {
+	if len(was.Containers) == 0 || was.Pod != asked.Pod {
+		return true
+	}
+	for name, a := range was.Containers {
+		if asked.Containers[name] != a {
+			return true
+		}
+	}
+	return false
+}
+
+// invalid reports whether the API server refuses the pod for what it asks for. What is turned into one number must not
+// hide that two of them did not fit together.
+func invalid(pod *corev1.Pod) bool {
+	var podRequest, podLimit corev1.ResourceList
+	if pod.Spec.Resources != nil {
+		podRequest, podLimit = pod.Spec.Resources.Requests, pod.Spec.Resources.Limits
+		if wrong(*pod.Spec.Resources) || exceeds(aggregate(pod), podRequest) {
+			return true
+		}
+	}
+	for _, c := range containers(pod) {
+		if wrong(c.Resources) || exceeds(c.Resources.Limits, podLimit) {
+			return true
+		}
+	}
+	return false
+}
+
+// wrong reports whether an amount is negative or a request above its limit.
+func wrong(r corev1.ResourceRequirements) bool {
+	for _, kind := range kinds {
+		for _, name := range append(everySpelling(kind), kind.native()) {
+			request, limit := r.Requests[name], r.Limits[name]
+			_, limited := r.Limits[name]
+			if request.Sign() < 0 || limit.Sign() < 0 || limited && request.Cmp(limit) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// exceeds reports whether CPU or memory of a list is above what another says about it.
+func exceeds(list, most corev1.ResourceList) bool {
+	for _, kind := range kinds {
+		bound, bounded := most[kind.native()]
+		amount := list[kind.native()]
+		if bounded && amount.Cmp(bound) > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,100 @@
+package admit
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+)
+
+// podLevel shares what the pod asks for as a whole, and its containers do not ask for themselves, out to them, because
+// batch resources cannot be asked for at that level: to those of the app's containers that ask for none; where each asks for
+// some, to those without a limit; else to all. Equally, and what cannot be divided to the first. So the pod asks for as much
+// as before.
+func (m *mutation) podLevel(to names, was v1alpha1.AskedResources, asked *v1alpha1.BatchResources) {
+	for _, kind := range kinds {
+		sum := m.sum(kind, to)
+		request, limit := of(&was.Request, kind), of(&was.Limit, kind)
+		if known := request > 0 || limit > 0; known && request >= 0 && limit >= 0 && request <= sum {
+			// Shared out before; somebody may have added a container since.
+			set(&asked.Pod.Request, kind, request)
+			set(&asked.Pod.Limit, kind, min(limit, most))
+		} else if m.pod.Spec.Resources == nil {
+			continue
+		} else if native, found := lookup(*m.pod.Spec.Resources, kind.native()); found {
+			request, limit := kind.amount(native.request), kind.amount(native.limit)
+			set(&asked.Pod.Request, kind, request)
+			set(&asked.Pod.Limit, kind, limit)
+			m.share(kind, to, request-sum, asked)
+		}
+	}
+	r := m.pod.Spec.Resources
+	if r == nil {
+		return
+	}
+	for _, kind := range kinds {
+		m.remove(&r.Requests, kind.native())
+		m.remove(&r.Limits, kind.native())
+	}
+	if len(r.Requests) == 0 && len(r.Limits) == 0 && len(r.Claims) == 0 {
+		m.pod.Spec.Resources = nil
+		m.out.Changed = true
+	}
+}
+
+// sum returns what the containers that run side by side ask for.
+func (m *mutation) sum(kind kind, to names) int64 {
+	var sum int64
+	for _, c := range containers(m.pod) {
+		if !startsAndEnds(m.pod, c) {
+			q := c.Resources.Requests[to[kind]]
+			sum += q.Value()
+		}
+	}
+	return sum
+}
+
+// share shares an amount out. A container's own limit stays what it is, even where its share is more.
+func (m *mutation) share(kind kind, to names, rest int64, asked *v1alpha1.BatchResources) {
+	among := m.sharers(func(c *corev1.Container) bool {
+		q := c.Resources.Requests[to[kind]]
+		return q.IsZero()
+	}, func(c *corev1.Container) bool {
+		a := asked.Containers[c.Name]
+		return of(&a.Limit, kind) == 0
+	})
+	n := int64(len(among))
+	for i, c := range among {
+		part := rest / n
+		if int64(i) < rest%n {
+			part++
+		}
+		if part <= 0 {
+			continue
+		}
+		old := c.Resources.Requests[to[kind]]
+		m.replace(&c.Resources, kind, to[kind], old.Value()+part)
+		a := asked.Containers[c.Name]
+		set(&a.Request, kind, old.Value()+part)
+		asked.Containers[c.Name] = a
+	}
+}
+
+// sharers returns the app's containers that pass the first of some tests that any of them passes, or all of them.
+func (m *mutation) sharers(tests ...func(*corev1.Container) bool) []*corev1.Container {
+	var all []*corev1.Container
+	for i := range m.pod.Spec.Containers {
+		all = append(all, &m.pod.Spec.Containers[i])
+	}
+	for _, test := range tests {
+		var some []*corev1.Container
+		for _, c := range all {
+			if test(c) {
+				some = append(some, c)
+			}
+		}
+		if len(some) > 0 {
+			return some
+		}
+	}
+	return all
+}

@@ -1,0 +1,152 @@
+package admit
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	helpers "k8s.io/component-helpers/resource"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// randomResources asks for CPU and memory in some of the ways that there are.
+func randomResources(r *rand.Rand) corev1.ResourceRequirements {
+	var all corev1.ResourceRequirements
+	set := func(list *corev1.ResourceList, name corev1.ResourceName, amount int64, scale resource.Scale) {
+		if *list == nil {
+			*list = corev1.ResourceList{}
+		}
+		(*list)[name] = *resource.NewScaledQuantity(amount, scale)
+	}
+	for _, k := range kinds {
+		name, scale := k.native(), []resource.Scale{resource.Micro, resource.Milli}[k]
+		request := r.Int64N(1_000_000_000)
+		if r.IntN(8) == 0 {
+			request = 0
+		}
+		if r.IntN(3) > 0 {
+			set(&all.Requests, name, request, scale)
+		}
+		if r.IntN(3) == 0 {
+			set(&all.Limits, name, request+r.Int64N(1_000_000_000), scale)
+		}
+	}
+	if r.IntN(4) == 0 {
+		set(&all.Requests, corev1.ResourceEphemeralStorage, 1, resource.Giga)
+	}
+	return all
+}
+
+func randomPod(r *rand.Rand) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "shop"}}
+	if r.IntN(4) > 0 {
+		pod.Labels = map[string]string{[]string{v1alpha1.LabelQoS, v1alpha1.LabelQoSAlias}[r.IntN(2)]: []string{"BE", "BE", "BE", "LS", "x"}[r.IntN(5)]}
+	}
+	for i := range r.IntN(3) {
+		c := corev1.Container{Name: "init" + strconv.Itoa(i), Resources: randomResources(r)}
+		if r.IntN(2) == 0 {
+			always := corev1.ContainerRestartPolicyAlways
+			c.RestartPolicy = &always
+		}
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
+	}
+	for i := range 1 + r.IntN(4) {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "app" + strconv.Itoa(i), Resources: randomResources(r)})
+	}
+	if r.IntN(3) == 0 {
+		all := randomResources(r)
+		for _, list := range []corev1.ResourceList{all.Requests, all.Limits} {
+			delete(list, corev1.ResourceEphemeralStorage)
+			for name, q := range list {
+				q.Mul(10)
+				list[name] = q
+			}
+		}
+		pod.Spec.Resources = &all
+	}
+	if r.IntN(3) == 0 {
+		priority := int32(r.IntN(10000))
+		pod.Spec.Priority = &priority
+	}
+	return pod
+}
+
+// TestProperties checks on random pods that a pod which is not batch is not touched, that one which is asks for nothing native
+// any more and for as much as before, and that a second call changes nothing.
+func TestProperties(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 1))
+	met := map[string]int{}
+	for i := range 20000 {
+		rules := Rules{Koordinator: r.IntN(2) == 0}
+		pod := randomPod(r)
+		before := pod.DeepCopy()
+		after, o := rules.Mutate(pod, nil)
+		if !equality.Semantic.DeepEqual(pod, before) {
+			t.Fatalf("pod %d: the argument was changed", i)
+		}
+		met[string(o.Why)]++
+		check(t, before, after, o, rules)
+		if o.Why == ByLabel {
+			met["pod level: "+strconv.FormatBool(before.Spec.Resources != nil)]++
+			sums(t, before, after, rules)
+			again, twice := rules.Mutate(after, nil)
+			if twice.Changed || len(twice.Warnings) > 0 {
+				t.Errorf("pod %d: a second call changes\n%+v to\n%+v: %q", i, after, again, twice.Warnings)
+			}
+		}
+		if t.Failed() {
+			t.Fatalf("pod %d: %+v", i, before)
+		}
+	}
+	for _, what := range []string{"ByLabel", "OtherClass", "NotSelected", "Invalid", "pod level: true", "pod level: false"} {
+		if met[what] < 500 {
+			t.Errorf("%s was met %d times: %v", what, met[what], met)
+		}
+	}
+}
+
+// sums checks that the scheduler counts as much batch as it would have counted native, but for rounding up.
+func sums(t *testing.T, before, after *corev1.Pod, rules Rules) {
+	t.Helper()
+	written := before.DeepCopy()
+	written.Spec.Priority = nil
+	setting{}.plugins(t, written)
+	was := helpers.PodRequests(written, helpers.PodResourcesOptions{})
+	is := helpers.PodRequests(after, helpers.PodResourcesOptions{})
+	for _, k := range kinds {
+		var sum int64
+		for _, tier := range []model.Tier{model.TierBatch, model.TierMid} {
+			q := is[rules.names(tier)[k]]
+			sum += q.Value()
+		}
+		want := k.amount(was[k.native()])
+		if most := want + int64(len(containers(before))); sum < want || sum > most {
+			t.Errorf("%s: %d of batch for %d", k.native(), sum, want)
+		}
+	}
+}
+
+// TestEnormous checks that what no machine has does not overflow into little.
+func TestEnormous(t *testing.T) {
+	for _, amount := range []string{"9223372036854775807", "1e30", "9223372036854775807k", "99E", "70Ti"} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelQoS: "BE"}}}
+		for i := range 100 {
+			list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount), corev1.ResourceMemory: resource.MustParse(amount)}
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint(i), Resources: corev1.ResourceRequirements{Requests: list}})
+		}
+		after, _ := Rules{}.Mutate(pod, nil)
+		requests := helpers.PodRequests(after, helpers.PodResourcesOptions{})
+		for _, name := range (Rules{}).names(model.TierBatch) {
+			if q := requests[name]; q.Value() != 100*most {
+				t.Errorf("%s of %s: %s", amount, name, &q)
+			}
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package admit
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	helpers "k8s.io/component-helpers/resource"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// kind is what is sold as batch.
+type kind int
+
+const (
+	cpu kind = iota
+	memory
+)
+
+var kinds = []kind{cpu, memory}
+
+// native is the name of the kind in Kubernetes.
+func (k kind) native() corev1.ResourceName {
+	if k == memory {
+		return corev1.ResourceMemory
+	}
+	return corev1.ResourceCPU
+}
+
+// format is how amounts of the kind are written.
+func (k kind) format() resource.Format {
+	if k == memory {
+		return resource.BinarySI
+	}
+	return resource.DecimalSI
+}
+
+// most is the highest amount that is told apart, in milli-cores or bytes. No machine has as much, and sums of such amounts
+// over as many containers as fit into a request do not overflow.
+const most = 1 << 46
+
+// amount returns a quantity of the native resource in milli-cores or bytes, rounded up.
+func (k kind) amount(q resource.Quantity) int64 {
+	if k == memory {
+		return whole(q)
+	}
+	if q.CmpInt64(most/1000) > 0 {
+		return most
+	}
+	return q.MilliValue()
+}
+
+// whole returns a quantity as an integer, rounded up.
+func whole(q resource.Quantity) int64 {
+	if q.CmpInt64(most) > 0 {
+		return most
+	}
+	return q.Value()
+}
+
+// names are the names by which batch pods ask, by kind.
+type names [2]corev1.ResourceName
+
+// spellings are all names by which a pod may ask for a tier: ours, then Koordinator's.
+var spellings = map[model.Tier][2][]corev1.ResourceName{
+	model.TierBatch: {
+		cpu:    {v1alpha1.ResourceBatchCPU, v1alpha1.ResourceKoordinatorBatchCPU},
+		memory: {v1alpha1.ResourceBatchMemory, v1alpha1.ResourceKoordinatorBatchMemory},
+	},
+	model.TierMid: {
+		cpu:    {v1alpha1.ResourceMidCPU, v1alpha1.ResourceKoordinatorMidCPU},
+		memory: {v1alpha1.ResourceMidMemory, v1alpha1.ResourceKoordinatorMidMemory},
+	},
+}
+
+// names returns the names under which a tier is published.
+func (r Rules) names(tier model.Tier) names {
+	which := 0
+	if r.Koordinator {
+		which = 1
+	}
+	all := spellings[tier]
+	return names{all[cpu][which], all[memory][which]}
+}
+
+// everySpelling lists every name of a kind, of all tiers.
+func everySpelling(k kind) []corev1.ResourceName {
+	return append(append([]corev1.ResourceName{}, spellings[model.TierBatch][k]...), spellings[model.TierMid][k]...)
+}
+
+// pair is what is asked for of one resource: the request is the limit where only that is said, as the API server has it.
+type pair struct{ request, limit resource.Quantity }
+
+// lookup finds what is asked for under the first of some names that is there.
+func lookup(r corev1.ResourceRequirements, all ...corev1.ResourceName) (pair, bool) {
+	for _, name := range all {
+		request, requested := r.Requests[name]
+		limit, limited := r.Limits[name]
+		switch {
+		case requested:
+			return pair{request, limit}, true
+		case limited:
+			return pair{limit, limit}, true
+		}
+	}
+	return pair{}, false
+}
+
+// containers lists all containers that can ask for something, init containers and sidecars first.
+func containers(pod *corev1.Pod) []*corev1.Container {
+	var all []*corev1.Container
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			all = append(all, &list[i])
+		}
+	}
+	return all
+}
+
+// startsAndEnds reports whether a container is done before the app's containers start: an init container that is no sidecar.
+func startsAndEnds(pod *corev1.Pod, c *corev1.Container) bool {
+	for i := range pod.Spec.InitContainers {
+		if &pod.Spec.InitContainers[i] == c {
+			return c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways
+		}
+	}
+	return false
+}
+
+// fill adds the requests for CPU and memory that follow from limits. The API server did it already, unless somebody who
+// changed the pod after it left some out: a container's limit, and for the pod as a whole what its containers ask for
+// together, or else its limit (k8s.io/kubernetes/pkg/apis/core/v1/defaults.go, SetDefaults_Pod).
+func fill(pod *corev1.Pod) {
+	add := func(r *corev1.ResourceRequirements, from corev1.ResourceList) {
+		for _, k := range kinds {
+			amount, found := from[k.native()]
+			if _, asked := r.Requests[k.native()]; asked || !found {
+				continue
+			}
+			if r.Requests == nil {
+				r.Requests = corev1.ResourceList{}
+			}
+			r.Requests[k.native()] = amount
+		}
+	}
+	for _, c := range containers(pod) {
+		add(&c.Resources, c.Resources.Limits)
+	}
+	if r := pod.Spec.Resources; r != nil && len(r.Limits) > 0 {
+		add(r, aggregate(pod))
+		add(r, r.Limits)
+	}
+}
+
+// aggregate returns what the containers ask for together, as the API server compares it with what the pod asks for.
+func aggregate(pod *corev1.Pod) corev1.ResourceList {
+	return helpers.AggregateContainerRequests(pod, helpers.PodResourcesOptions{})
+}
+
+func of(a *v1alpha1.ResourceAmounts, k kind) int64 {
+	if k == memory {
+		return a.Memory
+	}
+	return a.CPU
+}
+
+func set(a *v1alpha1.ResourceAmounts, k kind, amount int64) {
+	if k == memory {
+		a.Memory = amount
+	} else {
+		a.CPU = amount
+	}
+}

@@ -1,0 +1,179 @@
+package admit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+// Path is where the API server finds the webhook.
+const Path = "/mutate-pods"
+
+// maxBody is the longest request that is read, in bytes. Objects reach 3 MiB at most, and there are two in a request.
+const maxBody = 7 << 20
+
+// Options are what a [Webhook] needs to know.
+type Options struct {
+	// Rules returns what holds now. It is asked for each pod, by many at once, and what it returns is not changed.
+	Rules func() Rules
+	// Namespace looks a namespace up. It is asked only for pods that a rule might select. Nil: no rule counts.
+	Namespace func(ctx context.Context, name string) (*corev1.Namespace, error)
+	// Log is told what could not be read or looked up. Nil: nobody is.
+	Log *slog.Logger
+}
+
+// Webhook answers the API server, which calls it for pods that are created and for pods whose annotation
+// waterline.io/batch-resources is changed. It refuses no pod and has no side effects: a dry run is answered as any other
+// request.
+//
+// It is to be registered for pods with reinvocationPolicy IfNeeded and sideEffects None: for CREATE, and for UPDATE where a
+// matchCondition finds that the annotation differs between object and oldObject, so that other updates do not pass here.
+type Webhook struct {
+	options Options
+}
+
+// New returns a webhook.
+func New(o Options) *Webhook {
+	if o.Rules == nil {
+		o.Rules = func() Rules { return Rules{} }
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Webhook{options: o}
+}
+
+// Handler returns what serves [Path].
+func (w *Webhook) Handler() http.Handler {
+	return http.HandlerFunc(w.serve)
+}
+
+func (w *Webhook) serve(to http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		to.Header().Set("Allow", http.MethodPost)
+		http.Error(to, "POST an AdmissionReview", http.StatusMethodNotAllowed)
+		return
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		http.Error(to, "an AdmissionReview is application/json", http.StatusUnsupportedMediaType)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(to, r.Body, maxBody))
+	if tooLong := new(http.MaxBytesError); errors.As(err, &tooLong) {
+		http.Error(to, err.Error(), http.StatusRequestEntityTooLarge)
+		return
+	} else if err != nil {
+		http.Error(to, err.Error(), http.StatusBadRequest)
+		return
+	}
+	answer, err := w.review(r.Context(), body)
+	if err != nil {
+		w.options.Log.Warn("An admission request could not be read", "error", err)
+		http.Error(to, err.Error(), http.StatusBadRequest)
+		return
+	}
+	to.Header().Set("Content-Type", "application/json")
+	if _, err := to.Write(answer); err != nil {
+		w.options.Log.Warn("An admission request was not answered", "error", err)
+	}
+}
+
+// review answers one AdmissionReview with another. An error means that it is none. A pod in it that cannot be understood is
+// admitted as it is: whether it is a pod at all is for the API server to say.
+func (w *Webhook) review(ctx context.Context, body []byte) ([]byte, error) {
+	var in admissionv1.AdmissionReview
+	if err := utiljson.Unmarshal(body, &in); err != nil {
+		return nil, fmt.Errorf("reading the AdmissionReview: %w", err)
+	}
+	if in.APIVersion != admissionv1.SchemeGroupVersion.String() || in.Kind != "AdmissionReview" || in.Request == nil {
+		return nil, fmt.Errorf("reading the AdmissionReview: apiVersion %q, kind %q and request %v: want %s, AdmissionReview and one",
+			in.APIVersion, in.Kind, in.Request != nil, admissionv1.SchemeGroupVersion)
+	}
+	out := admissionv1.AdmissionReview{TypeMeta: in.TypeMeta, Response: w.answer(ctx, in.Request)}
+	encoded, err := json.Marshal(out)
+	if err != nil {
+		return nil, fmt.Errorf("writing the AdmissionReview: %w", err)
+	}
+	return encoded, nil
+}
+
+func (w *Webhook) answer(ctx context.Context, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	response := &admissionv1.AdmissionResponse{UID: request.UID, Allowed: true}
+	log := w.options.Log.With("namespace", request.Namespace, "name", request.Name, "uid", request.UID)
+	if request.Kind != (metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}) || request.SubResource != "" {
+		return response
+	}
+	pod, err := readPod(request.Object.Raw, request.Namespace)
+	if err != nil {
+		log.Warn("A pod is admitted as it is", "error", err)
+		return response
+	}
+	var after *corev1.Pod
+	var o Outcome
+	switch request.Operation {
+	case admissionv1.Create:
+		after, o = w.create(ctx, log, pod)
+		response.AuditAnnotations = map[string]string{"why": string(o.Why)}
+		if o.Policy != "" {
+			response.AuditAnnotations["policy"] = o.Policy
+		}
+	case admissionv1.Update:
+		old, err := readPod(request.OldObject.Raw, request.Namespace)
+		if err != nil {
+			log.Warn("A pod is changed as it is", "error", err)
+			return response
+		}
+		after, o = Keep(old, pod)
+	default:
+		return response
+	}
+	response.Warnings = o.Warnings
+	if !o.Changed {
+		return response
+	}
+	steps, err := patch(pod, after)
+	if err != nil {
+		log.Error("A pod is admitted as it is", "error", err)
+		return response
+	}
+	kind := admissionv1.PatchTypeJSONPatch
+	response.Patch, response.PatchType = steps, &kind
+	return response
+}
+
+// create mutates a new pod, and looks its namespace up only where that matters.
+func (w *Webhook) create(ctx context.Context, log *slog.Logger, pod *corev1.Pod) (*corev1.Pod, Outcome) {
+	rules := w.options.Rules()
+	after, o := rules.Mutate(pod, nil)
+	if o.Why != NamespaceUnknown || w.options.Namespace == nil {
+		return after, o
+	}
+	namespace, err := w.options.Namespace(ctx, pod.Namespace)
+	if err != nil || namespace == nil {
+		log.Warn("No policy makes this pod batch, for want of its namespace", "error", err)
+		return after, o
+	}
+	return rules.Mutate(pod, namespace)
+}
+
+// readPod reads a pod. In one that is being created the namespace may be missing, which the request has.
+func readPod(raw []byte, namespace string) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	if err := utiljson.Unmarshal(raw, pod); err != nil {
+		return nil, fmt.Errorf("reading the pod: %w", err)
+	}
+	if pod.Namespace == "" {
+		pod.Namespace = namespace
+	}
+	return pod, nil
+}
