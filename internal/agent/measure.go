@@ -45,6 +45,5 @@ func sameDecisions(a, b *model.Plan) bool {
 	if !same || a.Slack == nil {
 		return same
 	}
-	offers := func(x, y *model.Account) bool { return x.Offer == y.Offer && x.Reason.Code == y.Reason.Code }
-	return offers(&a.Slack.CPU, &b.Slack.CPU) && offers(&a.Slack.Memory, &b.Slack.Memory)
+	return a.Slack.CPU.Offer == b.Slack.CPU.Offer && a.Slack.Memory.Offer == b.Slack.Memory.Offer
 }

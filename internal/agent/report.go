@@ -38,7 +38,6 @@ type told struct {
 type toldAmounts struct {
 	offer, bound model.TierAmounts
 	capacity     int64
-	reason       model.Code
 }
 
 func newReporter(write func(context.Context, string, model.Report) error, log *troubles) *reporter {
@@ -48,7 +47,7 @@ func newReporter(write func(context.Context, string, model.Report) error, log *t
 func tells(uid string, r *model.Report) told {
 	t := told{uid: uid, policy: r.Policy, generation: r.Generation, mode: r.Mode, selling: r.Selling}
 	amounts := func(a *model.Account) toldAmounts {
-		return toldAmounts{offer: a.Offer, bound: a.Bound, capacity: a.Capacity, reason: a.Reason.Code}
+		return toldAmounts{offer: a.Offer, bound: a.Bound, capacity: a.Capacity}
 	}
 	if r.Slack != nil {
 		t.cpu, t.memory = amounts(&r.Slack.CPU), amounts(&r.Slack.Memory)

@@ -1,0 +1,140 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// TestNodeSell sells the slack of a real node: ordinary pods ask for it, the stock scheduler places them, and whatever then
+// becomes of the offer, the kubelet fails none of them, also when it restarts meanwhile.
+func TestNodeSell(t *testing.T) {
+	n := install(t)
+	n.policy(`{"mode": "Enforce", "cpu": {"method": "realtime", "waterline": "100%"}, "memory": {"method": "realtime", "waterline": "90%"}}`)
+	started := time.Now()
+	n.sold(false, "something is sold", func(cpu int64) bool { return cpu >= 200 })
+	t.Logf("%s after the policy was written the node sells %d mCPU", time.Since(started).Round(time.Second), n.published(false, model.TierBatch, false))
+	n.sub("Ours", func(n *node) { n.testSold(false) })
+	n.sub("Koordinator", func(n *node) { n.testSold(true) })
+}
+
+// testSold walks one batch pod through everything that can become of an offer.
+func (n *node) testSold(koordinator bool) {
+	const cpu, memory = 100, 64 << 20
+	enforce := fmt.Sprintf(`{"mode": "Enforce", "cpu": {"method": "realtime", "waterline": "100%%"}, "memory": {"method": "realtime", "waterline": "90%%"}, "compat": {"koordinator": %v}}`, koordinator)
+	n.policy(enforce)
+	n.sold(koordinator, "it is sold", func(free int64) bool { return free >= cpu })
+	n.sold(!koordinator, "the other names are gone", func(free int64) bool { return free == 0 })
+	name := "batch"
+	apply(n.t, n.batch(name, koordinator, cpu, memory))
+	kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, "--timeout=90s")
+	pod := object[corev1.Pod](n.t, "pod", name)
+	if pod.Spec.NodeName != n.name || pod.Spec.SchedulerName != corev1.DefaultSchedulerName {
+		n.t.Fatalf("the pod is on %q, put there by %q", pod.Spec.NodeName, pod.Spec.SchedulerName)
+	}
+	lives := func(when string) {
+		n.t.Helper()
+		now := object[corev1.Pod](n.t, "pod", name)
+		if now.UID != pod.UID || now.Status.Phase != corev1.PodRunning || len(now.Status.ContainerStatuses) == 0 || now.Status.ContainerStatuses[0].RestartCount > 0 {
+			n.t.Fatalf("%s: the pod is %s: %s %s", when, now.Status.Phase, now.Status.Reason, now.Status.Message)
+		}
+	}
+
+	n.t.Log("online pods need the node: nothing is free beyond what is bound")
+	n.run("online", "", "requests: {cpu: 50m}", true)
+	started := time.Now()
+	n.sold(koordinator, "only what is bound", func(sold int64) bool { return sold == cpu })
+	n.t.Logf("%s after the online pod was ready", time.Since(started).Round(10*time.Millisecond))
+	n.mustRestart("kubelet")
+	n.ready()
+	n.steady(koordinator, cpu)
+	lives("the kubelet restarts while the offer is small")
+
+	n.t.Log("somebody writes to the Node")
+	key := v1alpha1.SlackResource("batch", false, koordinator)
+	patch := fmt.Sprintf(`{"status":{"capacity":{%q:"0"},"allocatable":{%q:"77"}}}`, key, key)
+	kubectl(n.t, "patch", "node", n.name, "--subresource=status", "--type=merge", "-p", patch)
+	n.sold(koordinator, "it was put right", func(sold int64) bool { return sold == cpu })
+
+	n.t.Log("the policy is switched off")
+	left := int64(0)
+	if koordinator {
+		left = cpu // of these names a kubelet that restarts fails pods which ask for more than is there
+	}
+	n.policy(strings.Replace(enforce, "Enforce", "Off", 1))
+	n.sold(koordinator, "the offer is withdrawn", func(sold int64) bool { return sold == left })
+	n.mustRestart("kubelet")
+	n.ready()
+	n.steady(koordinator, left)
+	lives("the kubelet restarts after the offer was withdrawn")
+
+	kubectl(n.t, "delete", "pod", "online", name, "--grace-period=0", "--force", "--wait")
+	n.sold(koordinator, "nothing is left", func(sold int64) bool { return sold == 0 })
+	report := object[v1alpha1.NodeReport](n.t, "nodereport", n.name)
+	if report.Status.Mode != string(model.ModeOff) || len(report.OwnerReferences) != 1 || report.OwnerReferences[0].Name != n.name {
+		n.t.Errorf("the node reports %+v", report)
+	}
+}
+
+// policy writes the spec of a policy that governs the node; it goes with the test.
+func (n *node) policy(spec string) {
+	n.t.Helper()
+	apply(n.t, fmt.Sprintf(`{"apiVersion": "waterline.io/v1alpha1", "kind": "ColocationPolicy", "metadata": {"name": "test"}, "spec": %s}`, spec))
+}
+
+// batch returns the manifest of a pod that asks for slack and sleeps.
+func (n *node) batch(name string, koordinator bool, cpu, memory int64) string {
+	resources, err := json.Marshal(map[string]string{
+		v1alpha1.SlackResource("batch", false, koordinator): fmt.Sprint(cpu), v1alpha1.SlackResource("batch", true, koordinator): fmt.Sprint(memory),
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	both := fmt.Sprintf("requests: %s, limits: %s", resources, resources)
+	return strings.Replace(n.manifest(name, "", both, false), "annotations: {}", "labels: {"+v1alpha1.LabelQoS+": BE}", 1)
+}
+
+// published returns what the Node has of a resource, as capacity and allocatable; -1 if these differ.
+func (n *node) published(memory bool, tier model.Tier, koordinator bool) int64 {
+	n.t.Helper()
+	status := object[corev1.Node](n.t, "node", n.name).Status
+	name := corev1.ResourceName(v1alpha1.SlackResource(string(tier), memory, koordinator))
+	capacity, allocatable := status.Capacity[name], status.Allocatable[name]
+	if capacity.Cmp(allocatable) != 0 {
+		return -1
+	}
+	return capacity.Value()
+}
+
+// sold waits until what the Node has of batch CPU is as it should be.
+func (n *node) sold(koordinator bool, what string, right func(int64) bool) {
+	n.t.Helper()
+	eventually(n.t, what, func() (bool, string) {
+		is := n.published(false, model.TierBatch, koordinator)
+		return right(is), fmt.Sprint(is)
+	})
+}
+
+// steady checks for some time that the Node has at least as much batch CPU as is bound, which a kubelet that starts looks for.
+func (n *node) steady(koordinator bool, least int64) {
+	n.t.Helper()
+	for end := time.Now().Add(6 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+		if is := n.published(false, model.TierBatch, koordinator); is >= 0 && is < least {
+			n.t.Logf("for a moment the Node had %d of %d", is, least)
+		}
+	}
+	n.sold(koordinator, "what is bound is there", func(is int64) bool { return is >= least })
+}
+
+// ready waits until the kubelet says that the node is ready, which it does anew after it started.
+func (n *node) ready() {
+	n.t.Helper()
+	kubectl(n.t, "wait", "--for=condition=Ready", "node/"+n.name, "--timeout=90s")
+}
