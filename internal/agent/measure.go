@@ -11,7 +11,11 @@ import (
 // missed is not made up for.
 func (a *Agent) look(now time.Time) bool {
 	const every = time.Second
-	if now.Before(a.nextLook) || a.policy.Mode == model.ModeOff {
+	if a.policy.Mode == model.ModeOff {
+		a.load = nil // or it would be shown, older and older
+		return false
+	}
+	if now.Before(a.nextLook) {
 		return false
 	}
 	if a.nextLook = a.nextLook.Add(every); !a.nextLook.After(now) {
