@@ -4,17 +4,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
-	"sort"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -42,12 +38,12 @@ func TestAPIPrometheus(t *testing.T) {
 	online, batch, holder, later := c.loaded("online", "", onlineMilli), c.loaded("batch", "BE", batchMilli), c.loaded("holder", "", 0), c.loaded("later", "BE", burstMilli)
 	c.burn(online)
 	c.burn(batch)
-	c.exec(holder, "", "busybox", "sh", "-c", fmt.Sprintf(`held=$(head -c %d /dev/zero | tr '\0' x); while :; do sleep 1000; done`, heldBytes))
-	reader := c.newReader([]string{online, batch, c.layout.Root, later})
+	c.exec(holder, "", "busybox", "sh", "-c", fmt.Sprintf(`held=$(head -c %d /dev/zero | tr '\0' x); kill -STOP $$`, heldBytes)) // and no child, which would outlive it
+	reader := newReader(c.groups, []string{online, batch, c.layout.Root, later})
 	p := newPrometheus(t)
 	c.start()
 	began := time.Now()
-	reader.read(length)
+	reader.read(t, length)
 
 	capacity, ceiling := p.last(v1alpha1.MetricCPUCapacity).value, p.last(v1alpha1.MetricCPUCeiling).value
 	if capacity != float64(runtime.NumCPU()) {
@@ -78,26 +74,20 @@ func TestAPIPrometheus(t *testing.T) {
 				selector = fmt.Sprintf(`%s{class=%q,window=%q}`, metric, class, window)
 			}
 			got := p.last(selector)
-			// The agent measured at some time in the second before it was scraped.
-			var want []float64
-			for phase := time.Duration(0); phase <= time.Second; phase += 50 * time.Millisecond {
-				to := got.at.Add(-phase)
-				want = append(want, of(to.Add(-span), to))
-			}
-			least, most := slices.Min(want), slices.Max(want)
+			least, most := bounds(span, got.at, of)
 			t.Logf("%-60s %12.4f, read: %.4f to %.4f", selector, got.value, least, most)
 			if got.value < least*0.99-floor || got.value > most*1.01+floor {
 				t.Errorf("%s is %v, and was read as %v to %v", selector, got.value, least, most)
 			}
 		}
-		check(v1alpha1.MetricCPUUsed, "LS", reader.used(0), floor)
-		check(v1alpha1.MetricCPUUsed, "BE", reader.used(1), floor)
+		check(v1alpha1.MetricCPUUsed, "LS", reader.of(0), floor)
+		check(v1alpha1.MetricCPUUsed, "BE", reader.of(1), floor)
 		if span <= time.Minute {
-			check(v1alpha1.MetricCPUUsed, "node", reader.nodeUsed, floor)
-			check(v1alpha1.MetricCPUUsed, "system", func(from, to time.Time) float64 { return reader.nodeUsed(from, to) - reader.used(2)(from, to) }, floor)
-			check(v1alpha1.MetricBatchCPUAvailable, "", func(from, to time.Time) float64 { return reader.available(ceiling, from, to) }, floor)
+			check(v1alpha1.MetricCPUUsed, "node", reader.node, floor)
+			check(v1alpha1.MetricCPUUsed, "system", func(from, to time.Time) float64 { return reader.node(from, to) - reader.cores(from, to, 2) }, floor)
+			check(v1alpha1.MetricBatchCPUAvailable, "", func(from, to time.Time) float64 { return reader.available(ceiling, from, to, 1, 3) }, floor)
 		}
-		held := func(time.Time, time.Time) float64 { return c.workingSet(holder) + c.workingSet(online) }
+		held := func(time.Time, time.Time) float64 { return c.workingSet(t, holder) + c.workingSet(t, online) }
 		check(v1alpha1.MetricMemoryUsed, "LS", held, 1<<20)
 	}
 	if used := p.last(v1alpha1.MetricMemoryUsed + `{class="LS",window="1m"}`).value; used < heldBytes || used > 1.2*heldBytes {
@@ -180,117 +170,4 @@ func (c *crowd) burn(dir string) *os.Process {
 	c.t.Helper()
 	c.exec(dir, "", "busybox", "sh", "-c", "while :; do :; done")
 	return c.procs[len(c.procs)-1]
-}
-
-// workingSet returns the memory of a group as the kubelet counts it.
-func (c *crowd) workingSet(dir string) float64 {
-	c.t.Helper()
-	read := func(s cgroup.Stat) string {
-		content, err := os.ReadFile(filepath.Join(c.OfStat(s), dir, cgroup.StatFile(c.Version, s)))
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		return string(content)
-	}
-	used, err := strconv.ParseFloat(strings.TrimSpace(read(cgroup.MemoryUsage)), 64)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	_, inactive, _ := strings.Cut("\n"+read(cgroup.MemoryDetails), map[cgroup.Version]string{cgroup.V1: "\ntotal_inactive_file ", cgroup.V2: "\ninactive_file "}[c.Version])
-	inactive, _, _ = strings.Cut(inactive, "\n")
-	cold, err := strconv.ParseFloat(inactive, 64)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return used - cold
-}
-
-// reader reads, ten times a second, how much CPU groups and the machine have used.
-type reader struct {
-	c     *crowd
-	files []string // of the groups
-	at    []time.Time
-	cpu   [][]float64 // in seconds: of each group, and last the machine's idle time
-}
-
-func (c *crowd) newReader(groups []string) *reader {
-	r := &reader{c: c}
-	for _, dir := range groups {
-		r.files = append(r.files, filepath.Join(c.OfStat(cgroup.CPUUsage), dir, cgroup.StatFile(c.Version, cgroup.CPUUsage)))
-	}
-	return r
-}
-
-// read reads for some time.
-func (r *reader) read(length time.Duration) {
-	r.c.t.Helper()
-	for end := time.Now().Add(length); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		row := make([]float64, 0, len(r.files)+1)
-		at := time.Now()
-		for _, file := range append(slices.Clone(r.files), "/proc/stat") {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				r.c.t.Fatal(err)
-			}
-			row = append(row, r.seconds(file, strings.Fields(string(content))))
-		}
-		r.at, r.cpu = append(r.at, at), append(r.cpu, row)
-	}
-}
-
-// seconds takes the time out of the words of a file.
-func (r *reader) seconds(file string, words []string) float64 {
-	r.c.t.Helper()
-	var sum float64
-	add := func(word string, unit float64) {
-		v, err := strconv.ParseFloat(word, 64)
-		if err != nil {
-			r.c.t.Fatalf("%s: %v", file, err)
-		}
-		sum += v * unit
-	}
-	switch {
-	case file == "/proc/stat": // cpu user nice system idle iowait irq softirq steal
-		for _, i := range []int{4, 5, 8} {
-			add(words[i], 0.01)
-		}
-	case r.c.Version == cgroup.V1:
-		add(words[0], 1e-9)
-	default: // usage_usec N
-		add(words[1], 1e-6)
-	}
-	return sum
-}
-
-// since returns how much a count grew between two times, reckoned evenly between two readings.
-func (r *reader) since(count int, from, to time.Time) float64 {
-	at := func(t time.Time) float64 {
-		i := sort.Search(len(r.at), func(i int) bool { return r.at[i].After(t) })
-		i = min(max(i, 1), len(r.at)-1)
-		part := t.Sub(r.at[i-1]).Seconds() / r.at[i].Sub(r.at[i-1]).Seconds()
-		return r.cpu[i-1][count] + min(max(part, 0), 1)*(r.cpu[i][count]-r.cpu[i-1][count])
-	}
-	return at(to) - at(from)
-}
-
-// used returns a function of how many CPUs a group used between two times.
-func (r *reader) used(group int) func(from, to time.Time) float64 {
-	return func(from, to time.Time) float64 { return r.since(group, from, to) / to.Sub(from).Seconds() }
-}
-
-// nodeUsed is likewise of the machine.
-func (r *reader) nodeUsed(from, to time.Time) float64 {
-	return float64(runtime.NumCPU()) - r.since(len(r.files), from, to)/to.Sub(from).Seconds()
-}
-
-// available is what the batch pods could have used: in each second what is below the ceiling and not used by anybody else.
-func (r *reader) available(ceiling float64, from, to time.Time) float64 {
-	var sum float64
-	n := 0
-	for ; !from.Add(time.Second).After(to); from = from.Add(time.Second) {
-		end := from.Add(time.Second)
-		sum += max(ceiling-r.nodeUsed(from, end)+r.used(1)(from, end)+r.used(3)(from, end), 0)
-		n++
-	}
-	return sum / float64(n)
 }

@@ -108,8 +108,7 @@ func (n *node) run(name, annotations, resources string, burn bool) string {
 func (n *node) dir(name string) string {
 	n.t.Helper()
 	pod := object[corev1.Pod](n.t, "pod", name)
-	class := map[corev1.PodQOSClass]model.QoSClass{corev1.PodQOSGuaranteed: model.Guaranteed, corev1.PodQOSBurstable: model.Burstable, corev1.PodQOSBestEffort: model.BestEffort}
-	return n.layout.Pod(class[pod.Status.QOSClass], string(pod.UID))
+	return n.dirOf(&pod)
 }
 
 // container returns the cgroup and the ID of a pod's only container.

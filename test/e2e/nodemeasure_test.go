@@ -1,0 +1,333 @@
+package e2e_test
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/bed/cluster"
+)
+
+// TestNodeMeasure compares what the agent says of a real node, on which pods have a load that is known, with what others read
+// there: this test, from the files of the cgroups, and the kubelet, whose /metrics/resource is where kubectl top's figures
+// come from.
+func TestNodeMeasure(t *testing.T) {
+	n := install(t)
+	n.loaded("online", "", "while :; do :; done", "limits: {cpu: 300m}")
+	n.loaded("batch", "BE", "while :; do :; done", "limits: {cpu: 200m}")
+	n.loaded("holder", "", "held=$(head -c 16777216 /dev/zero | tr '\\\\0' x); while :; do sleep 1000; done", "requests: {cpu: 10m}")
+	var online, batch []string
+	for _, pod := range object[corev1.PodList](t, "pods", "-A", "--field-selector", "status.phase=Running,spec.nodeName="+n.name).Items {
+		if dir := n.dirOf(&pod); pod.Labels[v1alpha1.LabelQoS] == "BE" {
+			batch = append(batch, dir)
+		} else {
+			online = append(online, dir)
+		}
+	}
+	if len(batch) != 1 || len(online) < 3 { // the agent among them
+		t.Fatalf("the node has the batch pods %v and the online pods %v", batch, online)
+	}
+	before := n.kubelet()
+	reader := newReader(n.groups, append([]string{batch[0], n.dir("online"), n.layout.Root}, online...))
+	end, shown := n.readMinute(reader)
+	after := n.kubelet()
+
+	// Besides a hundredth, 3 mCPU: in a minute that is 180 ms of CPU time, as the agent and this test read at times that are
+	// not known better than to 200 ms, while a node uses its two CPUs now more, now less.
+	const floor = 0.003
+	all := make([]int, len(online))
+	for i := range all {
+		all[i] = 3 + i
+	}
+	check := func(class string, got, floor float64, of func(from, to time.Time) float64) {
+		t.Helper()
+		least, most := bounds(time.Minute, end, of)
+		t.Logf("CPU of %-8s %.4f, read: %.4f to %.4f", class, got, least, most)
+		if got < least*0.99-floor || got > most*1.01+floor {
+			t.Errorf("CPU of %s is %v, and was read as %v to %v", class, got, least, most)
+		}
+	}
+	minute := func(metric, class string) float64 {
+		return shown.of(t, metric, `class="`+class+`",window="1m"`)
+	}
+	check("BE", minute(v1alpha1.MetricCPUUsed, "BE"), floor, reader.of(0))
+	check("LS", minute(v1alpha1.MetricCPUUsed, "LS"), floor, reader.of(all...))
+	check("node", minute(v1alpha1.MetricCPUUsed, "node"), floor, reader.node)
+	check("system", minute(v1alpha1.MetricCPUUsed, "system"), floor, func(from, to time.Time) float64 { return reader.node(from, to) - reader.cores(from, to, 2) })
+	if unknown := minute(v1alpha1.MetricCPUUsed, "unknown"); unknown > 0.01 {
+		t.Errorf("%v CPUs are used by groups that belong to no pod", unknown)
+	}
+	for class, dirs := range map[string][]string{"BE": batch, "LS": online} {
+		var want float64
+		for _, dir := range dirs {
+			want += n.workingSet(t, dir)
+		}
+		got := minute(v1alpha1.MetricMemoryUsed, class)
+		t.Logf("memory of %s %.0f, read: %.0f", class, got, want)
+		// The agent's own memory moves while it is asked; and v1 counts in batches of 32 pages a CPU and group.
+		if floor := float64(2 << 20); got < want*0.99-floor || got > want*1.01+floor {
+			t.Errorf("memory of %s is %v, and was read as %v", class, got, want)
+		}
+	}
+	n.checkKubelet(before, after, end, reader, map[string]float64{"batch": minute(v1alpha1.MetricCPUUsed, "BE")})
+	n.checkExplained()
+	kubectl(t, "delete", "pod", "online", "batch", "--grace-period=0", "--force")
+	n.checkNewcomer()
+}
+
+// loaded makes a pod of a class that runs a script.
+func (n *node) loaded(name, class, script, resources string) {
+	n.t.Helper()
+	labels := ""
+	if class != "" {
+		labels = v1alpha1.LabelQoS + ": " + class
+	}
+	apply(n.t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, labels: {%s}}
+spec:
+  nodeSelector: {kubernetes.io/hostname: %s}
+  terminationGracePeriodSeconds: 0
+  containers: [{name: c, image: "%s", imagePullPolicy: Never, command: [sh, -c, "%s"], resources: {%s}}]
+`, name, labels, n.name, cluster.BusyboxImage, script, resources))
+	kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, "--timeout=90s")
+}
+
+// dirOf returns the cgroup of a pod.
+func (n *node) dirOf(pod *corev1.Pod) string {
+	class := map[corev1.PodQOSClass]model.QoSClass{corev1.PodQOSGuaranteed: model.Guaranteed, corev1.PodQOSBurstable: model.Burstable, corev1.PodQOSBestEffort: model.BestEffort}
+	uid := string(pod.UID)
+	if hash := pod.Annotations["kubernetes.io/config.hash"]; hash != "" {
+		uid = hash // a static pod's
+	}
+	return n.layout.Pod(class[pod.Status.QOSClass], uid)
+}
+
+// exposition is what an agent serves at /metrics.
+type exposition string
+
+// of returns the value of a series by its labels, as they are written.
+func (e exposition) of(t testing.TB, metric, labels string) float64 {
+	t.Helper()
+	if labels != "" {
+		labels = "{" + labels + "}"
+	}
+	for line := range strings.Lines(string(e)) {
+		if value, found := strings.CutPrefix(line, metric+labels+" "); found {
+			v, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+	}
+	t.Fatalf("the agent shows no %s%s", metric, labels)
+	return 0
+}
+
+// The API server does not reach the pods of the virtual machine.
+const getMetrics = `exec 3<>/dev/tcp/$0/9464 && printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3 && cat <&3`
+
+// metrics returns what the node's agent serves.
+func (n *node) metrics(agent *corev1.Pod) exposition {
+	n.t.Helper()
+	out, err := n.machine.run("bash", "-c", getMetrics, agent.Status.PodIP)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return exposition(out)
+}
+
+// readMinute has the files read on the machine itself for a minute, each 200 ms, and at the end what its agent shows: all by
+// one command and one clock.
+func (n *node) readMinute(r *reader) (end time.Time, shown exposition) {
+	n.t.Helper()
+	script := `ip=$0
+exec 9<> <(:) # never has anything to read
+for i in {1..325}; do
+	read up _ </proc/uptime; echo "$up"
+	for file; do read -r line <"$file"; echo "$line"; done
+	read -t 0.19 -u 9
+done
+echo metrics
+set -- "$ip"
+` + strings.Replace(getMetrics, "$0", "$1", 1) + `
+read up _ </proc/uptime; echo "at $up"
+grep -c ^processor /proc/cpuinfo
+`
+	agent := n.agent()
+	out, err := n.machine.run(append([]string{"bash", "-c", script, agent.Status.PodIP}, r.files...)...)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	boot := func(text string) time.Time {
+		seconds, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		return time.Unix(0, int64(seconds*1e9))
+	}
+	read, rest, _ := strings.Cut(out, "metrics\n")
+	lines := strings.Split(strings.TrimSpace(read), "\n")
+	for row := len(r.files) + 1; len(lines) >= row; lines = lines[row:] {
+		if err := r.take(boot(lines[0]), lines[1:row]); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	body, last, found := strings.Cut(rest, "\nat ")
+	words := strings.Fields(last)
+	if !found || len(words) != 2 || len(r.at) < 100 {
+		n.t.Fatalf("after %d readings came %q", len(r.at), rest)
+	}
+	if r.cpus, err = strconv.ParseFloat(words[1], 64); err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Logf("%d readings in %s", len(r.at), r.at[len(r.at)-1].Sub(r.at[0]))
+	return boot(words[0]), exposition(body)
+}
+
+// told is what a kubelet says of a pod.
+type told struct {
+	seconds float64 // of CPU time
+	at      time.Time
+	memory  float64
+}
+
+// kubelet returns what the node's kubelet says of pods, by their names.
+func (n *node) kubelet() map[string]told {
+	n.t.Helper()
+	out := kubectl(n.t, "get", "--raw", "/api/v1/nodes/"+n.name+"/proxy/metrics/resource")
+	pods := map[string]told{}
+	for _, m := range regexp.MustCompile(`(?m)^(pod_cpu_usage_seconds_total|pod_memory_working_set_bytes)\{.*pod="([^"]+)".*\} (\S+) (\d+)$`).FindAllStringSubmatch(out, -1) {
+		value, err := strconv.ParseFloat(m[3], 64)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		pod := pods[m[2]]
+		if m[1] == "pod_memory_working_set_bytes" {
+			pod.memory = value
+		} else {
+			milli, err := strconv.ParseInt(m[4], 10, 64)
+			if err != nil {
+				n.t.Fatal(err)
+			}
+			pod.seconds, pod.at = value, time.UnixMilli(milli)
+		}
+		pods[m[2]] = pod
+	}
+	return pods
+}
+
+// checkKubelet compares with what the kubelet says, which looks every ten to fifteen seconds and says when it did. Its times
+// are not those of the others, but the load is the same all the time.
+func (n *node) checkKubelet(before, after map[string]told, end time.Time, r *reader, shown map[string]float64) {
+	n.t.Helper()
+	const floor = 0.003
+	for name, read := range map[string]float64{"batch": r.cores(r.at[0], end, 0), "online": r.cores(r.at[0], end, 1)} {
+		first, last := before[name], after[name]
+		span := last.at.Sub(first.at)
+		if first.at.IsZero() || span < 40*time.Second {
+			n.t.Errorf("the kubelet said of %s %+v and then %+v", name, first, last)
+			continue
+		}
+		told := (last.seconds - first.seconds) / span.Seconds()
+		ours, compare := shown[name]
+		n.t.Logf("%s: %.4f by the kubelet over %s, %.4f by the files, %.4f by the agent", name, told, span, read, ours)
+		if told < read*0.99-floor || told > read*1.01+floor {
+			n.t.Errorf("the kubelet says that %s uses %v CPUs, the files say %v", name, told, read)
+		}
+		if compare && (ours < told*0.99-floor || ours > told*1.01+floor) {
+			n.t.Errorf("the agent says that %s uses %v CPUs, the kubelet says %v", name, ours, told)
+		}
+	}
+	if read, told := n.workingSet(n.t, n.dir("holder")), after["holder"].memory; told < read*0.99-1<<20 || told > read*1.01+1<<20 {
+		n.t.Errorf("the kubelet says that holder has %v bytes, the files say %v", told, read)
+	}
+}
+
+// checkExplained checks that waterline explain node shows sums that add up.
+func (n *node) checkExplained() {
+	n.t.Helper()
+	out, err := program("waterline", "explain", "node", n.name, "--kubeconfig", bed.Kubeconfig())
+	if err != nil {
+		n.t.Fatalf("explain: %v: %s", err, out)
+	}
+	number := `(-?[\d.]+)`
+	rows := regexp.MustCompile(`(?m)^(filled up to|-|= batch may use now)(.*?) +`+number+` +`+number+` GiB *$`).FindAllStringSubmatch(out, -1)
+	var sum [2]float64
+	for _, row := range rows {
+		for i := range sum {
+			v, err := strconv.ParseFloat(row[3+i], 64)
+			if err != nil {
+				n.t.Fatal(err)
+			}
+			switch row[1] {
+			case "filled up to":
+				sum[i] = v
+			case "-":
+				sum[i] -= v
+			default:
+				if want := max(sum[i], 0); v < want-0.04 || v > want+0.04 { // each row is rounded
+					n.t.Errorf("%s does not add up: %v, want %.2f", []string{"CPU", "memory"}[i], v, want)
+				}
+			}
+		}
+	}
+	if len(rows) != 7 {
+		n.t.Errorf("%d rows, want 7", len(rows))
+	}
+	if n.t.Failed() {
+		n.t.Logf("it prints:\n%s", out)
+	}
+}
+
+// checkNewcomer starts an online pod and checks that what it requested is taken from the allowance before it uses it: within
+// two measurements.
+func (n *node) checkNewcomer() {
+	n.t.Helper()
+	agent := n.agent()
+	of := object[corev1.Node](n.t, "node", n.name)
+	reserved := float64(of.Status.Capacity.Cpu().MilliValue()-of.Status.Allocatable.Cpu().MilliValue()) / 1000
+	// What is missing of the allowance though nobody uses it, by figures of the same second.
+	var allowance float64
+	missing := func() float64 {
+		m := n.metrics(&agent)
+		used := func(class string) float64 { return m.of(n.t, v1alpha1.MetricCPUUsed, `class="`+class+`",window="1s"`) }
+		allowance = m.of(n.t, v1alpha1.MetricBatchCPUAvailable, `window="1s"`)
+		rest := m.of(n.t, v1alpha1.MetricCPUCeiling, "") - max(used("system"), reserved) - allowance
+		for _, class := range []string{"LSE", "LSR", "LS", "unknown"} {
+			rest -= used(class)
+		}
+		return rest
+	}
+	const asked = 0.2
+	eventually(n.t, "CPU that can be asked for", func() (bool, string) {
+		gone := missing()
+		return allowance > 2*asked && gone < asked/4, fmt.Sprintf("an allowance of %v, and %v missing", allowance, gone)
+	})
+	limit := 2*time.Second + 500*time.Millisecond // to bind it, to ask
+	if n.Version == cgroup.V2 {
+		limit += 3 * time.Second // under an emulated CPU
+	}
+	began := time.Now()
+	apply(n.t, n.manifest("newcomer", "", fmt.Sprintf("requests: {cpu: %dm}", int(1000*asked)), false))
+	applied := time.Now()
+	eventually(n.t, "the request is missing", func() (bool, string) {
+		gone := missing()
+		return gone > asked*0.75, fmt.Sprintf("%v missing of an allowance of %v", gone, allowance)
+	})
+	took := time.Since(applied)
+	n.t.Logf("it took %s, and before that %s to make the pod", took, applied.Sub(began))
+	if took > limit {
+		n.t.Errorf("after %s the request of a new online pod was taken from the allowance, want %s at most", took, limit)
+	}
+}
