@@ -262,7 +262,7 @@ func (n *node) checkExplained() {
 		n.t.Fatalf("explain: %v: %s", err, out)
 	}
 	number := `(-?[\d.]+)`
-	rows := regexp.MustCompile(`(?m)^(filled up to|-|= batch may use now)(.*?) +`+number+` +`+number+` GiB *$`).FindAllStringSubmatch(out, -1)
+	rows := regexp.MustCompile(`(?m)^ *(filled up to|-|= batch may use now)(.*?) +`+number+` +`+number+` GiB *$`).FindAllStringSubmatch(out, -1)
 	var sum [2]float64
 	for _, row := range rows {
 		for i := range sum {
