@@ -86,15 +86,17 @@ func (r *reader) take(at time.Time, texts []string) error {
 	return nil
 }
 
-// grown returns how much a count grew between two times, reckoned evenly between two readings.
+// count returns what a count was at a time, reckoned evenly between two readings.
+func (r *reader) count(count int, at time.Time) float64 {
+	i := sort.Search(len(r.at), func(i int) bool { return r.at[i].After(at) })
+	i = min(max(i, 1), len(r.at)-1)
+	part := at.Sub(r.at[i-1]).Seconds() / r.at[i].Sub(r.at[i-1]).Seconds()
+	return r.used[i-1][count] + min(max(part, 0), 1)*(r.used[i][count]-r.used[i-1][count])
+}
+
+// grown returns how much a count grew between two times.
 func (r *reader) grown(count int, from, to time.Time) float64 {
-	at := func(t time.Time) float64 {
-		i := sort.Search(len(r.at), func(i int) bool { return r.at[i].After(t) })
-		i = min(max(i, 1), len(r.at)-1)
-		part := t.Sub(r.at[i-1]).Seconds() / r.at[i].Sub(r.at[i-1]).Seconds()
-		return r.used[i-1][count] + min(max(part, 0), 1)*(r.used[i][count]-r.used[i-1][count])
-	}
-	return at(to) - at(from)
+	return r.count(count, to) - r.count(count, from)
 }
 
 // cores returns how many CPUs some groups used between two times.
