@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
@@ -47,5 +48,16 @@ func TestUsers(t *testing.T) {
 				t.Errorf("%s has %v bytes %v, want %v", users[i], got, ok, 1000*want)
 			}
 		}
+	}
+}
+
+// TestOffShowsNothing checks that a policy which is switched off leaves no figures behind that grow old, for which an alert
+// would be raised.
+func TestOffShowsNothing(t *testing.T) {
+	a := New(Config{Log: slog.New(slog.DiscardHandler)})
+	a.load = &model.Load{Clock: time.Hour}
+	a.policy.Mode = model.ModeOff
+	if a.look(time.Now()) || a.currentLoad() != nil {
+		t.Error("switched off, the agent still shows what it measured before")
 	}
 }
