@@ -263,7 +263,7 @@ func (c *crowd) allocs() float64 {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	files, err := acthost.New(c.Version, c.Path, c.Cpusets, undo)
+	files, err := acthost.New(c.Version, c.Of, undo)
 	if err != nil {
 		c.t.Fatal(err)
 	}
