@@ -56,8 +56,13 @@ func TestUsers(t *testing.T) {
 func TestOffShowsNothing(t *testing.T) {
 	a := New(Config{Log: slog.New(slog.DiscardHandler)})
 	a.load = &model.Load{Clock: time.Hour}
+	a.nextLook = time.Now().Add(-time.Hour)
 	a.effect.Policy.Mode = model.ModeOff
 	if a.look(time.Now()) || a.currentLoad() != nil {
 		t.Error("switched off, the agent still shows what it measured before")
+	}
+	a.nextAudit = time.Now().Add(time.Minute)
+	if wait := a.untilNext(); wait < time.Second {
+		t.Errorf("switched off, the loop would go round again after %s", wait)
 	}
 }
