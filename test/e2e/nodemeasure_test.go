@@ -324,7 +324,7 @@ func (n *node) checkNewcomer() {
 		return allowance > 2*asked && gone < asked/4, fmt.Sprintf("an allowance of %v, and %v missing", allowance, gone)
 	})
 	const script = `exec 9<> <(:)
-for i in {1..50}; do
+for i in {1..30}; do
 	pods=("$1"/*pod*)
 	echo "at $EPOCHREALTIME ${#pods[@]}"
 	(` + getMetrics + `) | grep '^waterline_.*cores'
