@@ -54,7 +54,7 @@ func install(t *testing.T, values ...string) *node {
 			t.Logf("the virtual machine's journal:\n%s", out)
 		}
 	})
-	mount := host.Mount{Version: cgroup.V2, Path: host.DefaultRoot, Cpusets: host.DefaultRoot}
+	mount := host.Mount{Version: cgroup.V2, Path: host.DefaultRoot, Cpusets: host.DefaultRoot, Memory: host.DefaultRoot}
 	return &node{groups{guest{client}, mount}, t, vmnode.Name, cgroup.Layout{Driver: cgroup.Systemd, Root: "kubepods.slice"}, vmnode.StaticPods}
 }
 
