@@ -75,7 +75,7 @@ func grant(pod *model.Pod, p *corev1.Pod) {
 		}
 	}
 	if anyMemory && pod.MemoryLimit == 0 {
-		pod.Grant.Memory = memory(podLimit(&native, corev1.ResourceMemory))
+		pod.Grant.Memory = clamp(memory(podLimit(&native, corev1.ResourceMemory)))
 	}
 }
 
@@ -156,7 +156,7 @@ func (k kind) asked(r *corev1.ResourceRequirements) (request, limit int64) {
 // anybody can write it; it is not valid if there is one that does not. Memory without a limit is limited to its request,
 // unless the pod as a whole came with a limit. A native limit stays.
 func (k kind) translate(p *corev1.Pod, came *v1alpha1.BatchResources) (requests []int64, valid bool) {
-	sum, valid := int64(0), true
+	var sum int64
 	var all []*corev1.Container
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {
