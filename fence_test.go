@@ -181,7 +181,7 @@ func TestOwners(t *testing.T) {
 		}
 		documented[row[1]] = row[2]
 	}
-	names := map[string]string{"Shares": "cpu.shares", "Quota": "cpu.quota", "Cpuset": "cpuset.cpus"}
+	names := map[string]string{"Shares": "cpu.shares", "Quota": "cpu.quota", "Cpuset": "cpuset.cpus", "MemoryMax": "memory.max"}
 	found := map[string]string{}
 	for _, s := range sources(t) {
 		if !below(s.dir(), "internal/decide") || s.dir() == "internal/decide" {
@@ -273,5 +273,36 @@ func TestMetrics(t *testing.T) {
 	slices.Sort(documented)
 	if !slices.Equal(names, documented) {
 		t.Errorf("docs/metrics.md has %v, the code %v", documented, names)
+	}
+}
+
+// TestMonitoring checks that rules and dashboard ask for metrics and recorded series that there are.
+func TestMonitoring(t *testing.T) {
+	read := func(path string) string {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(content)
+	}
+	rules := read("deploy/chart/rules/waterline.yaml")
+	known := map[string]bool{}
+	for _, m := range regexp.MustCompile(`Metric\w+\s*= "(\w+)"`).FindAllStringSubmatch(read("api/v1alpha1/names.go"), -1) {
+		known[m[1]] = true
+	}
+	for _, m := range regexp.MustCompile(`(?m)^ *- record: (\S+)$`).FindAllStringSubmatch(rules, -1) {
+		known[m[1]] = true
+	}
+	dashboard := "deploy/chart/dashboards/waterline.json"
+	for path, content := range map[string]string{"the rules": rules, dashboard: read(dashboard)} {
+		names := regexp.MustCompile(`\bwaterline[_:][\w:]+`).FindAllString(content, -1)
+		if len(names) == 0 {
+			t.Errorf("%s ask for no metric", path)
+		}
+		for _, name := range names {
+			if !known[name] {
+				t.Errorf("%s has %s, which does not exist", path, name)
+			}
+		}
 	}
 }

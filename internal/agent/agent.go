@@ -156,7 +156,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	a.log.report("undo", err)
-	if a.host, err = acthost.New(a.mount.Version, a.mount.Path, a.mount.Cpusets, undo); err != nil {
+	if a.host, err = acthost.New(a.mount.Version, a.mount.Of, undo); err != nil {
 		return err
 	}
 	defer func() { a.log.report("closing", a.host.Close()) }()
@@ -383,10 +383,10 @@ func (a *Agent) round(now time.Time, reason bool) {
 	}
 }
 
-// refused reports whether the kernel refused a write, which the next round must know before it tries again.
+// refused reports whether something could not be written, which the next round must know before it tries again.
 func refused(incidents []model.Incident) bool {
 	for _, i := range incidents {
-		if i.Kind == model.Rejected {
+		if i.Kind != model.Overwritten {
 			return true
 		}
 	}

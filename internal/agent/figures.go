@@ -12,11 +12,11 @@ import (
 
 // figures are what was measured and found, second by second.
 type figures struct {
-	clock       time.Duration // of the newest
-	availCPU    series        // cores
-	availMemory series        // bytes
-	runnable    series        // tasks
-	throttled   series        // share of the CFS periods of online pods in which they were stopped
+	at          timeline
+	availCPU    series // cores
+	availMemory series // bytes
+	runnable    series // tasks
+	throttled   series // share of the CFS periods of online pods in which they were stopped
 	cpu         [len(users)]series
 	memory      [len(users)]series
 	pressure    [len(pressed)][len(stalls)]series
@@ -45,19 +45,21 @@ const stale = 1500 * time.Millisecond
 
 // note takes in one measurement, and what was decided from it.
 func (f *figures) note(l *model.Load, pods []*model.Pod, slack *model.Slack) {
-	f.clock = l.Clock
-	if slack != nil {
-		f.availCPU.put(l.Clock, float64(slack.CPU.Allow)/1000)
-		f.availMemory.put(l.Clock, float64(slack.Memory.Allow))
+	if !f.at.add(l.Clock) {
+		return
 	}
-	f.runnable.put(l.Clock, float64(l.Runnable))
+	if slack != nil {
+		f.availCPU.put(&f.at, float64(slack.CPU.Allow)/1000)
+		f.availMemory.put(&f.at, float64(slack.Memory.Allow))
+	}
+	f.runnable.put(&f.at, float64(l.Runnable))
 	f.use(l, pods)
 	for i, p := range []*model.Pressure{&l.Node.Pressure, &l.Classes[model.Guaranteed].Pressure, &l.Classes[model.Burstable].Pressure, &l.Classes[model.BestEffort].Pressure} {
 		if p.At == 0 || l.Age(p.At) > stale {
 			continue
 		}
 		for j, part := range []int64{p.CPU.Some, p.CPU.Full, p.Memory.Some, p.Memory.Full, p.IO.Some, p.IO.Full} {
-			f.pressure[i][j].put(l.Clock, float64(part)/1000)
+			f.pressure[i][j].put(&f.at, float64(part)/1000)
 		}
 	}
 }
@@ -69,7 +71,10 @@ func (f *figures) use(l *model.Load, pods []*model.Pod) {
 	var periods, throttled int64
 	put := func(to *[len(users)]float64, user int, value int64, at time.Duration, oldest time.Duration) {
 		if at == 0 || l.Age(at) > oldest {
-			to[user], to[userUnknown], to[userSystem] = math.NaN(), math.NaN(), math.NaN()
+			to[user] = math.NaN()
+			if user != userNode {
+				to[userUnknown] = math.NaN()
+			}
 			return
 		}
 		to[user] += float64(value)
@@ -104,10 +109,10 @@ func (f *figures) use(l *model.Load, pods []*model.Pod) {
 		}
 	}
 	for i := range users {
-		f.cpu[i].put(l.Clock, max(cpu[i], 0)/1000)
-		f.memory[i].put(l.Clock, max(memory[i], 0))
+		f.cpu[i].put(&f.at, max(cpu[i], 0)/1000)
+		f.memory[i].put(&f.at, max(memory[i], 0))
 	}
-	f.throttled.put(l.Clock, float64(throttled)/float64(max(periods, 1)))
+	f.throttled.put(&f.at, float64(throttled)/float64(max(periods, 1)))
 }
 
 func userOf(c model.Class) int {
@@ -126,7 +131,7 @@ func userOf(c model.Class) int {
 func (f *figures) collect(now time.Duration, metric func(kind prometheus.ValueType, name, help string, value float64, labels ...string)) {
 	for _, w := range windows {
 		show := func(s *series, name, help string, labels ...string) {
-			if mean, ok := s.mean(now, w.length); ok {
+			if mean, ok := s.mean(&f.at, now, w.length); ok {
 				metric(prometheus.GaugeValue, name, help, mean, append(labels, "window", w.name)...)
 			}
 		}

@@ -11,7 +11,11 @@ import (
 // missed is not made up for.
 func (a *Agent) look(now time.Time) bool {
 	const every = time.Second
-	if now.Before(a.nextLook) || a.effect.Policy.Mode == model.ModeOff {
+	if a.effect.Policy.Mode == model.ModeOff {
+		a.load, a.nextLook = nil, time.Time{} // nothing old is shown, and nobody wakes up for nothing
+		return false
+	}
+	if now.Before(a.nextLook) {
 		return false
 	}
 	if a.nextLook = a.nextLook.Add(every); !a.nextLook.After(now) {

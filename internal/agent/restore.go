@@ -41,7 +41,7 @@ func Restore(ctx context.Context, cfg Config) ([]Restored, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := acthost.New(mount.Version, mount.Path, mount.Cpusets, undo)
+	h, err := acthost.New(mount.Version, mount.Of, undo)
 	if err != nil {
 		return nil, err
 	}
@@ -72,9 +72,16 @@ func Restore(ctx context.Context, cfg Config) ([]Restored, error) {
 	for i, s := range plan.Settings {
 		r := Restored{File: s.File, Ours: n.Owned[i].Ours, Value: s.Value, Reason: s.Reason}
 		for _, incident := range incidents {
-			if incident.File == s.File && incident.Kind == model.Rejected {
+			if incident.File != s.File {
+				continue
+			}
+			switch incident.Kind {
+			case model.Rejected:
 				r.Failed = incident.Errno
 				err = errors.Join(err, errors.New(s.Dir+" "+s.Knob.String()+": the kernel refused the value: "+r.Failed))
+			case model.Exceeded:
+				r.Failed = "in use"
+				err = errors.Join(err, fmt.Errorf("%s %s: %d bytes are in use, more than the value", s.Dir, s.Knob, incident.Use))
 			}
 		}
 		restored = append(restored, r)

@@ -11,52 +11,86 @@ var windows = [...]struct {
 	length time.Duration
 }{{"1s", time.Second}, {"1m", time.Minute}, {"5m", 5 * time.Minute}, {"10m", 10 * time.Minute}}
 
-// series is what one figure was in each of the last seconds. The zero value has none.
-type series struct {
-	values []float32     // of second i at i modulo their number; NaN: not measured
-	last   time.Duration // second of the newest
-	any    bool
+const (
+	kept        = 608              // measurements: those of the longest window, and some that came early after a late one
+	shownFor    = 2 * time.Second  // how old the last measurement may be to be shown as now
+	longestSpan = 10 * time.Second // between two measurements; of more, the later one tells no more than its last second
+)
+
+// timeline is when the last measurements were made, on the clock since boot. The zero value has none.
+//
+// Measurements are not placed in seconds of that clock: where they fall on the turn of one, every other second would get
+// two of them and the next one none.
+type timeline struct {
+	at [kept]time.Duration // of measurement i at i modulo their number
+	n  int                 // measurements so far
 }
 
-// put notes what the figure was at a time of the clock that runs since boot. A NaN is a gap, and so is a second in which
-// nothing is put.
-func (s *series) put(at time.Duration, value float64) {
-	at = at.Truncate(time.Second)
-	if s.values == nil {
-		s.values = make([]float32, windows[len(windows)-1].length/time.Second)
+// add notes a measurement. It is false, and none is noted, if the time is not after the last one.
+func (t *timeline) add(at time.Duration) bool {
+	if t.n > 0 && at <= t.at[(t.n-1)%kept] {
+		return false
 	}
-	missed := at - s.last - time.Second
-	if !s.any || missed < 0 && at != s.last || missed > time.Duration(len(s.values))*time.Second {
-		missed = time.Duration(len(s.values)) * time.Second
-	}
-	for gap := at - missed; gap < at; gap += time.Second {
-		s.values[s.place(gap)] = float32(math.NaN())
-	}
-	s.values[s.place(at)] = float32(value)
-	s.last, s.any = at, true
+	t.at[t.n%kept] = at
+	t.n++
+	return true
 }
 
-// mean returns the mean over the window of this length that ends at a time. It is false if the newest second is missing
-// or less than half of the window was measured: a mean of little would look like one of all.
-func (s *series) mean(at, window time.Duration) (float64, bool) {
-	at = at.Truncate(time.Second)
-	if !s.any || at-s.last > time.Second || at < s.last {
-		return 0, false // the second that is going on may be yet to come
-	}
-	sum, n, seconds := 0.0, 0, int(window/time.Second)
-	for i := range seconds {
-		if v := float64(s.values[s.place(s.last-time.Duration(i)*time.Second)]); !math.IsNaN(v) {
-			sum += v
-			n++
+// span returns for which time measurement i tells what was: since the one before.
+func (t *timeline) span(i int) (from, to time.Duration) {
+	to = t.at[i%kept]
+	if from = to - time.Second; i > 0 && i > t.n-kept {
+		if before := t.at[(i-1)%kept]; to-before <= longestSpan {
+			from = before
 		}
 	}
-	if n == 0 || 2*n < seconds {
-		return 0, false
-	}
-	return sum / float64(n), true
+	return from, to
 }
 
-func (s *series) place(at time.Duration) int {
-	n := len(s.values)
-	return (int(at/time.Second)%n + n) % n
+// series is what one figure was in each of the last measurements. The zero value has none.
+type series struct {
+	values []float32 // of measurement i at i modulo their number; NaN: not measured
+	n      int       // the last one that is here, and one more
+}
+
+// put notes what the figure was in the newest measurement. A NaN is a gap, and so is a measurement for which nothing is put.
+func (s *series) put(t *timeline, value float64) {
+	if s.values == nil {
+		s.values = make([]float32, kept)
+	}
+	for gap := max(s.n, t.n-kept); gap < t.n-1; gap++ {
+		s.values[gap%kept] = float32(math.NaN())
+	}
+	s.values[(t.n-1)%kept] = float32(value)
+	s.n = t.n
+}
+
+// mean returns the mean over the window of this length that ends with the newest measurement, in which each value counts
+// for the time since the measurement before. It is false if that was long before now, if it has no value, or if less than
+// half of the window was measured: a mean of little would look like one of all.
+func (s *series) mean(t *timeline, now, window time.Duration) (float64, bool) {
+	if s.n == 0 || s.n != t.n || math.IsNaN(float64(s.values[(s.n-1)%kept])) {
+		return 0, false
+	}
+	_, end := t.span(s.n - 1)
+	if now-end > shownFor {
+		return 0, false
+	}
+	var sum float64
+	var measured time.Duration
+	for i := s.n - 1; i >= max(s.n-kept, 0); i-- {
+		from, to := t.span(i)
+		if to <= end-window {
+			break
+		}
+		if v := float64(s.values[i%kept]); !math.IsNaN(v) {
+			held := to - max(from, end-window)
+			sum += v * held.Seconds()
+			measured += held
+		}
+	}
+	if 2*measured < window {
+		return 0, false
+	}
+	return sum / measured.Seconds(), true
 }

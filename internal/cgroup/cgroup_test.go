@@ -117,7 +117,7 @@ func TestValidUID(t *testing.T) {
 }
 
 // TestSteps checks the order of writes against a model of cgroup v1's rule: a child's quota fits into its parent's at
-// every moment.
+// every moment. Memory limits, for which the kernel has no such rule, are written in the same order.
 func TestSteps(t *testing.T) {
 	const parent, a, b = "kubepods/burstable/podx", "kubepods/burstable/podx/a", "kubepods/burstable/podx/b"
 	r := rand.New(rand.NewPCG(1, 1))
@@ -146,12 +146,13 @@ func TestSteps(t *testing.T) {
 			}
 		}
 	}
-	for range 5000 {
+	for i := range 5000 {
+		knob := []model.Knob{model.Quota, model.MemoryMax}[i%2]
 		now, then := valid(), valid()
 		var steps []cgroup.Step
 		for dir, from := range now {
 			if then[dir] != from {
-				steps = append(steps, cgroup.Step{File: model.File{Dir: dir, Knob: model.Quota}, From: cgroup.Raw{Number: from}, To: cgroup.Raw{Number: then[dir]}})
+				steps = append(steps, cgroup.Step{File: model.File{Dir: dir, Knob: knob}, From: cgroup.Raw{Number: from}, To: cgroup.Raw{Number: then[dir]}})
 			}
 		}
 		shuffled := slices.Clone(steps)
@@ -254,6 +255,14 @@ func TestParse(t *testing.T) {
 		{cgroup.V2, model.Quota, "-1 100000\n", model.Value{}, true},
 		{cgroup.V2, model.Quota, "50000 \n", model.Value{}, true},
 		{cgroup.V1, model.Shares, "99999999999999999999\n", model.Value{}, true},
+		{cgroup.V1, model.MemoryMax, "9223372036854771712\n", model.Number(model.Unlimited), false}, // pages of 4 KiB
+		{cgroup.V1, model.MemoryMax, "9223372036854710272\n", model.Number(model.Unlimited), false}, // of 64 KiB
+		{cgroup.V1, model.MemoryMax, "1073741824\n", model.Number(1 << 30), false},
+		{cgroup.V2, model.MemoryMax, "max\n", model.Number(model.Unlimited), false},
+		{cgroup.V2, model.MemoryMax, "0\n", model.Number(0), false},
+		{cgroup.V1, model.MemoryMax, "max\n", model.Value{}, true},
+		{cgroup.V2, model.MemoryMax, "-1\n", model.Value{}, true},
+		{cgroup.V2, model.MemoryMax, "\n", model.Value{}, true},
 	} {
 		raw, err := cgroup.Parse(c.v, c.k, []byte(c.text), cgroup.Raw{})
 		if c.bad != errors.Is(err, cgroup.ErrMalformed) || c.bad != (err != nil) || raw != cgroup.Raw(c.want) {
@@ -263,7 +272,7 @@ func TestParse(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"1024\n", "max 100000\n", "-1\n", "", "50000 100000\n", "0x10\n", "1e3\n"} {
+	for _, seed := range []string{"1024\n", "max 100000\n", "-1\n", "", "50000 100000\n", "0x10\n", "1e3\n", "9223372036854771712\n", "max\n"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
@@ -277,8 +286,11 @@ func FuzzParse(f *testing.F) {
 					continue
 				}
 				text := cgroup.Append(nil, v, k, raw)
-				if v == cgroup.V2 && k == model.Quota {
+				switch {
+				case v == cgroup.V2 && k == model.Quota:
 					text = append(text, " 100000"...)
+				case v == cgroup.V1 && k == model.MemoryMax && raw.Number == model.Unlimited:
+					text = []byte("9223372036854771712") // what -1 reads
 				}
 				if again, err := cgroup.Parse(v, k, text, cgroup.Raw{}); err != nil || again != raw {
 					t.Errorf("%q reads %+v, is written %q, which reads %+v, %v", content, raw, text, again, err)

@@ -37,6 +37,10 @@ func FileName(v Version, k model.Knob) string {
 		return "cpu.max"
 	case k == model.Cpuset:
 		return "cpuset.cpus"
+	case k == model.MemoryMax && v == V1:
+		return "memory.limit_in_bytes"
+	case k == model.MemoryMax:
+		return "memory.max"
 	}
 	return ""
 }
@@ -60,8 +64,8 @@ func KnobOf(v Version, name string) (model.Knob, bool) {
 	return 0, false
 }
 
-// Raw is a knob's value as the kernel counts it: shares on v1, weight on v2, quota in microseconds or -1 on both, a list of
-// CPUs as the kernel writes it. Two settings that have the same raw value are the same to the kernel.
+// Raw is a knob's value as the kernel counts it: shares on v1, weight on v2, quota in microseconds or -1 on both, memory in
+// bytes or -1 on both, a list of CPUs as the kernel writes it. Two settings that have the same raw value are the same to the kernel.
 type Raw model.Value
 
 // MarshalJSON writes a number or a string.
@@ -97,6 +101,9 @@ func Parse(v Version, k model.Knob, content []byte, last Raw) (Raw, error) {
 	if k == model.Cpuset {
 		return parseList(v, k, text, last)
 	}
+	if k == model.MemoryMax {
+		return parseMemory(v, k, text)
+	}
 	if k == model.Quota && v == V2 {
 		quota, period, found := bytes.Cut(text, []byte(" "))
 		if _, ok := parseInt(period); !found || !ok {
@@ -112,6 +119,23 @@ func Parse(v Version, k model.Knob, content []byte, last Raw) (Raw, error) {
 		return Raw{}, malformed(v, k, content)
 	}
 	return Raw{Number: n}, nil
+}
+
+// parseMemory reads a memory limit. The kernel counts it in pages, and has on v1 no word for none but the most pages that it
+// can count: with pages of 4 KiB 9223372036854771712 bytes, with larger ones a little less.
+func parseMemory(v Version, k model.Knob, text []byte) (Raw, error) {
+	const none = 1 << 62
+	if v == V2 && string(text) == "max" {
+		return Raw{Number: model.Unlimited}, nil
+	}
+	n, ok := parseUint(text)
+	switch {
+	case !ok:
+		return Raw{}, malformed(v, k, text)
+	case n >= none:
+		return Raw{Number: model.Unlimited}, nil
+	}
+	return Raw{Number: int64(n)}, nil
 }
 
 func parseList(v Version, k model.Knob, text []byte, last Raw) (Raw, error) {
@@ -135,7 +159,7 @@ func Append(dst []byte, v Version, k model.Knob, raw Raw) []byte {
 		return append(dst, '\n')
 	case k == model.Cpuset:
 		return append(dst, raw.List...)
-	case k == model.Quota && v == V2 && raw.Number == model.Unlimited:
+	case (k == model.Quota || k == model.MemoryMax) && v == V2 && raw.Number == model.Unlimited:
 		return append(dst, "max"...)
 	}
 	return strconv.AppendInt(dst, raw.Number, 10)

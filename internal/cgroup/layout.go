@@ -100,6 +100,18 @@ func ContainerID(name string) (id string, ok bool) {
 	return name, ValidContainerID(name)
 }
 
+// ContainerOf returns the container of a pod that a directory of this name in the pod's directory belongs to; nil if it is
+// not known.
+func ContainerOf(pod *model.Pod, name string) *model.Container {
+	id, ok := ContainerID(name)
+	for i := range pod.Containers {
+		if ok && pod.Containers[i].ID == id {
+			return &pod.Containers[i]
+		}
+	}
+	return nil
+}
+
 // ValidUID reports whether a string can be the UID of a pod: the UUID of the API server or the hexadecimal hash of a
 // static pod's manifest. Nothing else may become part of a path.
 func ValidUID(uid string) bool {

@@ -16,8 +16,8 @@ type Step struct {
 
 // Steps orders writes in place so that the kernel accepts each: what loosens goes before what tightens, parents are
 // loosened before their children and children tightened before their parents. On v1 a child's quota must fit into its
-// parent's at every moment, both ways (EINVAL); on v2 the order only avoids needless throttling in between. The order is
-// total, so that one plan always gives one sequence.
+// parent's at every moment, both ways (EINVAL); on v2, and of memory, the order only avoids that a group is held in between
+// to less than it had before and is to have. The order is total, so that one plan always gives one sequence.
 //
 // Lists of CPUs come first and the other way round: who leaves CPUs goes before who enters some, so that nobody is seen on
 // a CPU that has just become another's own. Children are narrowed before their parents (EBUSY on v1) and parents widened
@@ -48,9 +48,9 @@ func Steps(steps []Step) {
 	})
 }
 
-// loosens reports whether the write gives the group more than it had. No quota is more than any.
+// loosens reports whether the write gives the group more than it had. No quota, and no memory limit, is more than any.
 func (s Step) loosens() bool {
-	if s.Knob == model.Quota {
+	if s.Knob == model.Quota || s.Knob == model.MemoryMax {
 		return s.From.Number != model.Unlimited && (s.To.Number == model.Unlimited || s.To.Number > s.From.Number)
 	}
 	return s.To.Number > s.From.Number

@@ -18,7 +18,7 @@ func Follows(pod *model.Pod, policy *model.Policy, usesCPUs bool) bool {
 	if pod.Ended || policy.Mode == model.ModeOff {
 		return false
 	}
-	if usesCPUs || pod.Asks.Shares != 0 || pod.Asks.Quota != "" || pod.Self || pod.Critical {
+	if usesCPUs || pod.Asks.Shares != 0 || pod.Asks.Quota != "" || pod.Self || pod.Critical || pod.Grant != (model.Grant{}) {
 		return true
 	}
 	for i := range policy.Pods {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/cpuset"
+	"github.com/waterline-io/waterline/internal/decide/memory"
 	"github.com/waterline-io/waterline/internal/decide/predict"
 	"github.com/waterline-io/waterline/internal/decide/publish"
 	"github.com/waterline-io/waterline/internal/decide/quota"
@@ -34,7 +35,7 @@ func node(n model.Node, policy model.Policy, state State, ask predictor) (model.
 		cpus, state.CPUs = cpuset.Decide(&n, &policy, state.CPUs)
 		weights := weight.Decide(&n, &policy)
 		plan.CPUs, plan.Conditions, plan.Next = cpus.CPUs, cpus.Conditions, cpus.Next
-		plan.Settings = slices.Concat(weights.Settings, quota.Decide(&n, &policy, weights.Asked, cpus.CPUs), cpus.Settings)
+		plan.Settings = slices.Concat(weights.Settings, quota.Decide(&n, &policy, weights.Asked, cpus.CPUs), cpus.Settings, memory.Decide(&n))
 		plan.Notices = slices.Concat(annotationNotices(&n), weights.Notices, cpus.Notices)
 	}
 	if policy.Mode == model.ModeOff {
@@ -120,6 +121,8 @@ func release(n *model.Node, policy *model.Policy, settings []model.Setting) []mo
 		switch o.Knob {
 		case model.Quota:
 			s.Value, s.Reason = quota.Release(n, o, podOf(pods, o.Dir))
+		case model.MemoryMax:
+			s.Value, s.Reason = memory.Release(n, o, podOf(pods, o.Dir))
 		case model.Cpuset:
 			s.Value, s.Reason = cpuset.Release(n, o)
 		default:

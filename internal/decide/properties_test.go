@@ -39,6 +39,13 @@ func randomWorld(r *rand.Rand) *world {
 		if r.IntN(3) == 0 {
 			args = append(args, fmt.Sprintf("weight=%d", 2+r.IntN(model.MaxShares-1)))
 		}
+		jobs := r.IntN(3) * r.IntN(2)
+		if args[0] == "class=Guaranteed" {
+			jobs = 0
+		}
+		for range jobs {
+			args = append(args, fmt.Sprintf("job=j%d:%d:%d:%d", i, 1+r.IntN(4), r.IntN(5), r.IntN(4)))
+		}
 		for _, flag := range []string{"critical", "self", "idle", "ended", "quota=unlimited", "containers=0123456789aa:100"} {
 			if r.IntN(12) == 0 {
 				args = append(args, flag)
@@ -121,7 +128,10 @@ func TestEverythingIsGivenBack(t *testing.T) {
 		owned := len(w.node.Owned)
 		for i, p := range w.node.Pods {
 			plain := *p
-			plain.Asks, plain.Self = model.Asks{}, false
+			plain.Asks, plain.Self, plain.Grant, plain.Containers = model.Asks{}, false, model.Grant{}, slices.Clone(p.Containers)
+			for j := range plain.Containers {
+				plain.Containers[j].Grant = model.Grant{}
+			}
 			w.node.Pods[i] = &plain
 		}
 		plan, _ := decide.Node(w.node, w.policy, w.state)

@@ -19,6 +19,9 @@ const (
 	fightAnswer  = time.Second
 )
 
+// crowdedFor is how long a memory limit is left alone that was below what its group uses. To look again costs one read.
+const crowdedFor = 10 * time.Second
+
 // State is what must survive from one round to the next.
 type State struct {
 	Files []FileState   // files with which something is the matter, ordered
@@ -38,12 +41,14 @@ type FileState struct {
 	Answered time.Time // when we last wrote while fighting
 }
 
-// Refusal is a value that the kernel did not take, and what stood around it then.
+// Refusal is a value that the kernel did not take, or that was not written, and what stood around it then.
 type Refusal struct {
 	Value model.Value
 	Errno string
-	Inode uint64 // of the pod's cgroup
-	Size  int    // number of directories in the pod's cgroup
+	Inode uint64    // of the pod's cgroup
+	Size  int       // number of directories in the pod's cgroup
+	Use   int64     `json:",omitempty"` // memory in use, above the limit that Value is, in bytes; 0: not known
+	Again time.Time `json:",omitzero"`  // of such a limit: when it is tried again though nothing around it has changed
 }
 
 // next notes what happened to files, holds the settings that must wait, and says when to look again.
@@ -94,9 +99,12 @@ func forgetRefusals(files []FileState, dir string) {
 
 // note takes in one incident.
 func (f *FileState) note(n *model.Node, incident model.Incident) {
-	if incident.Kind == model.Rejected {
+	if incident.Kind != model.Overwritten {
 		group := groupOf(n, f.Dir)
 		f.Refused = &Refusal{Value: incident.Value, Errno: incident.Errno, Inode: group.Inode, Size: len(group.Containers)}
+		if f.Knob == model.MemoryMax && (incident.Kind == model.Exceeded || incident.Errno == "EBUSY") {
+			f.Refused.Use, f.Refused.Again = incident.Use, n.Now.Add(crowdedFor)
+		}
 		return
 	}
 	f.Last = n.Now
@@ -130,9 +138,22 @@ func (f *FileState) apply(n *model.Node, plan *model.Plan, s *model.Setting) {
 		return
 	}
 	if r := f.Refused; r != nil {
-		if group := groupOf(n, f.Dir); group.Inode == r.Inode && len(group.Containers) == r.Size && s.Value == r.Value {
+		group := groupOf(n, f.Dir)
+		same := group.Inode == r.Inode && len(group.Containers) == r.Size && s.Value == r.Value
+		switch {
+		case same && r.Again.IsZero():
 			s.Hold = model.Reason{Code: model.RejectedByKernel, Key: f.Knob.String(), Text: r.Errno}
 			notify(n, plan, f.Dir, s.Hold)
+			return
+		case same && n.Now.Before(r.Again):
+			s.Hold = model.Reason{Code: model.MemoryInUse}
+			if r.Use > 0 {
+				s.Hold.Operands = []model.Operand{{Name: "use", Value: r.Use, Unit: model.UnitBytes}}
+			}
+			notify(n, plan, f.Dir, model.Reason{
+				Code: model.MemoryInUse, Key: f.Knob.String(), Text: s.Value.String(), Fix: "the limit counts when less is used; start the pod anew to have it now",
+			})
+			wake(plan, r.Again)
 			return
 		}
 		f.Refused = nil

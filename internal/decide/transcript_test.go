@@ -19,8 +19,9 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected output of transc
 //	policy [mode=M] [scope=S] [quota=Q] [max=N] [override] [promote] [namespace=key:value:max] [pods=key:value:shares] [cpus=key:value:MODE]
 //	pod NAME class=C [request=MILLI] [limit=MILLI] [weight=N] [quota=Q] [self] [critical] [ended] [idle] [nocgroup]
 //	    [label=key:value] [space=key:value] [containers=ID:LIMIT,...] [cpus=MODE] [place=P] [app=NAME:CPUS[:REQUEST]]...
-//	    [podlevel=CPUS] [age=SECONDS] [localmemory=BYTES]
+//	    [podlevel=CPUS] [age=SECONDS] [localmemory=BYTES] [job=NAME:CPUS[:LIMIT[:MEMORY]]]...
 //	gone NAME                         deleted NAME (its cgroup still stands)
+//	uses DIR MEMORY                   what the group uses, below which the host writes no limit
 //	pods unknown|known
 //	confined DIR LIST
 //	overwritten DIR KNOB VALUE        rejected DIR KNOB VALUE ERRNO        fight DIR KNOB DURATION

@@ -21,13 +21,14 @@ type world struct {
 	state  decide.State
 	layout cgroup.Layout
 	busy   bool
-	peaks  slack.Peaks // of online pods
-	load   *load       // nil: the world does not measure
+	peaks  slack.Peaks      // of online pods
+	load   *load            // nil: the world does not measure
+	uses   map[string]int64 // memory by directory, in bytes
 }
 
 func newWorld() *world {
 	unknown := [model.Horizons]model.Peak{unknownPeak, unknownPeak}
-	w := &world{policy: model.DefaultPolicy(), peaks: slack.Peaks{CPU: unknown, Memory: unknown}, layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"}}
+	w := &world{uses: map[string]int64{}, policy: model.DefaultPolicy(), peaks: slack.Peaks{CPU: unknown, Memory: unknown}, layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"}}
 	w.node = model.Node{
 		Now: epoch, PodsKnown: true, Allocatable: model.Amount{CPU: 4000},
 		Kubelet: model.Kubelet{Known: true, CFSQuota: true, QuotaPeriod: model.DefaultQuotaPeriod},
@@ -87,6 +88,8 @@ func (w *world) do(line string) error {
 		w.node.Confined = []model.Confined{{File: model.File{Dir: args[0], Knob: model.Cpuset}, To: model.Value{List: args[1]}}}
 	case "decide": // a round that is not shown
 		w.decide()
+	case "uses":
+		w.uses[args[0]] = bytes(args[1])
 	case "busy":
 		w.busy = true
 	default:
@@ -218,6 +221,8 @@ func (w *world) setPod(name string, args []string) error {
 			pod.RequestMilli, pod.LimitMilli = pod.RequestMilli+c.RequestMilli, pod.LimitMilli+c.LimitMilli
 			pod.Containers = append(pod.Containers, c)
 			group.Containers = append(group.Containers, c.ID)
+		case "job":
+			group.Containers = append(group.Containers, addJob(pod, k, v))
 		case "podlevel": // CPUs of the pod as a whole
 			pod.PodLevelCPU, pod.LimitMilli, pod.RequestMilli = true, milli(value), milli(value)
 		case "self":
@@ -282,6 +287,8 @@ func (w *world) decide() string {
 		out.WriteByte('\n')
 		switch {
 		case s.Hold.Code != "":
+		case s.Knob == model.MemoryMax && s.Value.Number != model.Unlimited && w.uses[s.Dir] > s.Value.Number:
+			w.node.Incidents = append(w.node.Incidents, model.Incident{File: s.File, Kind: model.Exceeded, Value: s.Value, Use: w.uses[s.Dir]})
 		case s.Release:
 			delete(owned, s.File)
 		default:
@@ -363,6 +370,9 @@ func whenBusy(n *model.Node, plan *model.Plan) map[string]float64 {
 		enforced := !n.Kubelet.Known || n.Kubelet.CFSQuota
 		if p.LimitMilli > 0 && enforced && value(dir, model.Quota, 0) != model.Unlimited {
 			limit = float64(p.LimitMilli) / 1000
+		}
+		if quota := value(dir, model.Quota, 0); quota > 0 {
+			limit = float64(quota) / model.DefaultQuotaPeriod
 		}
 		return model.Claim{Weight: float64(value(dir, model.Shares, shares)), Limit: limit}
 	}
@@ -469,8 +479,11 @@ func value(k model.Knob, s string) model.Value {
 
 // theirs is what a file held that nobody of ours had written yet.
 func theirs(k model.Knob) model.Value {
-	if k == model.Cpuset {
+	switch k {
+	case model.Cpuset:
 		return model.Value{List: model.Inherited}
+	case model.MemoryMax:
+		return model.Number(model.Unlimited)
 	}
 	return model.Number(1024)
 }

@@ -1,6 +1,7 @@
 package decide_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -159,6 +160,33 @@ func (w *world) setPodLoad(pod *model.Pod, key, value string) bool {
 		w.load.used[pod.UID] = used
 	}
 	return true
+}
+
+// addJob adds a container that runs and asks for batch resources, CPUS[:LIMIT[:MEMORY]], of which MEMORY is its limit, and
+// returns the name of its cgroup.
+func addJob(pod *model.Pod, name, asks string) string {
+	c := model.Container{Name: name, ID: fmt.Sprintf("%012x", 0xb0+len(pod.Containers))}
+	parts := strings.Split(asks+"::", ":")
+	c.Grant = model.Grant{RequestMilli: milli(parts[0]), LimitMilli: milli(cmp.Or(parts[1], "0")), Memory: bytes(parts[2])}
+	sum := &pod.Grant
+	if len(pod.Containers) == 0 {
+		*sum = c.Grant
+	} else {
+		*sum = model.Grant{
+			RequestMilli: sum.RequestMilli + c.Grant.RequestMilli,
+			LimitMilli:   together(sum.LimitMilli, c.Grant.LimitMilli), Memory: together(sum.Memory, c.Grant.Memory),
+		}
+	}
+	pod.Containers = append(pod.Containers, c)
+	return c.ID
+}
+
+// together sums limits; if one has none, neither have they together.
+func together(a, b int64) int64 {
+	if a == 0 || b == 0 {
+		return 0
+	}
+	return a + b
 }
 
 // measure does what the agent does each second.

@@ -125,6 +125,7 @@ type Pod struct {
 	Mid             Amount // requests of resources that are sold as TierMid
 	Batch           Amount // requests of resources that are sold as TierBatch
 	Koordinator     bool   // it asks for them under the names that Koordinator gives them
+	Grant           Grant  // what its cgroup is to have for these, where it stands in for CPU or memory
 	Asks            Asks
 	CPUCondition    PodCondition // what the API shows of the condition that says which CPUs the pod has
 }
@@ -144,6 +145,16 @@ type Container struct {
 	RequestMilli int64  // its own CPU request, in milli-cores; its own limit where it has none
 	LimitMilli   int64  // CPU limit that becomes its quota, in milli-cores: its own, else the pod's; 0: none
 	MemoryLimit  int64  // its own, in bytes; 0: none
+	Grant        Grant  // what its cgroup is to have for the batch resources it asks for
+}
+
+// Grant is what a cgroup is to have for the batch or mid resources that the pod or container asks for: what the kubelet would
+// compute had it asked for CPU and memory instead. An entry is 0 where there is nothing to set, because nothing was asked for
+// or the kubelet sets it already.
+type Grant struct {
+	RequestMilli int64 // of CPU, from which its weight follows, in milli-cores
+	LimitMilli   int64 // of CPU; 0 for a pod where any container has none
+	Memory       int64 // limit in bytes; likewise
 }
 
 // Asks is what the annotations of a pod ask for, already parsed.
@@ -177,12 +188,14 @@ type IncidentKind uint8
 const (
 	Overwritten IncidentKind = iota + 1 // another writer changed what we had written
 	Rejected                            // the kernel refused our write
+	Exceeded                            // a memory limit was not written, because the group uses more than that
 )
 
 // Incident is something that happened to one file since the round before.
 type Incident struct {
 	File
 	Kind  IncidentKind
-	Value Value  // Overwritten: what was found; Rejected: what was refused
+	Value Value  // Overwritten: what was found; Rejected: what was refused; Exceeded: what was not written
 	Errno string // Rejected: the kernel's error, such as "EINVAL"
+	Use   int64  // Exceeded: memory that the group uses, in bytes
 }

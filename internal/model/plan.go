@@ -13,13 +13,14 @@ type Knob uint8
 
 // The knobs, each with the unit of its [Value].
 const (
-	Shares Knob = iota + 1 // CPU weight among siblings, in shares: cpu.shares (v1), cpu.weight (v2)
-	Quota                  // CFS quota in microseconds a period, or Unlimited: cpu.cfs_quota_us (v1), cpu.max (v2)
-	Cpuset                 // CPUs that the group may run on, as a list: cpuset.cpus
+	Shares    Knob = iota + 1 // CPU weight among siblings, in shares: cpu.shares (v1), cpu.weight (v2)
+	Quota                     // CFS quota in microseconds a period, or Unlimited: cpu.cfs_quota_us (v1), cpu.max (v2)
+	Cpuset                    // CPUs that the group may run on, as a list: cpuset.cpus
+	MemoryMax                 // most memory in bytes, or Unlimited: memory.limit_in_bytes (v1), memory.max (v2)
 )
 
 // Knobs lists all of them.
-func Knobs() []Knob { return []Knob{Shares, Quota, Cpuset} }
+func Knobs() []Knob { return []Knob{Shares, Quota, Cpuset, MemoryMax} }
 
 // String returns the knob's name in plans, metrics and explanations, the same on both cgroup versions.
 func (k Knob) String() string {
@@ -30,6 +31,8 @@ func (k Knob) String() string {
 		return "cpu.quota"
 	case Cpuset:
 		return "cpuset.cpus"
+	case MemoryMax:
+		return "memory.max"
 	}
 	return "unknown"
 }

@@ -19,10 +19,14 @@ const (
 	SumOfPods        Code = "SumOfPods"        // a QoS class weighs what its pods weigh together
 	QuotaLifted      Code = "QuotaLifted"      // the pod asks to be limited by its weight only
 	QuotaNeedless    Code = "QuotaNeedless"    // the container has CPUs for itself alone, and they are all that it may use
+	BatchWeight      Code = "BatchWeight"      // what the batch CPU weighs that the pod or container asks for
+	BatchQuota       Code = "BatchQuota"       // the CPU limit that a batch pod or container came with
+	BatchMemory      Code = "BatchMemory"      // the memory limit that a batch pod or container came with, or what it asks for
 	KubeletValue     Code = "KubeletValue"     // given back: what the kubelet computes from the pod's current spec
 	RecordedValue    Code = "RecordedValue"    // given back: the newest value that somebody else had written
 	LastKnown        Code = "LastKnown"        // the pods are not known yet: the last value decided stays
 	IdleGroup        Code = "IdleGroup"        // held: cpu.idle is set, where the kernel refuses a weight
+	MemoryInUse      Code = "MemoryInUse"      // held: the group uses more than the limit, which would get processes killed
 	RejectedByKernel Code = "RejectedByKernel" // held: the kernel refused this value and nothing has changed since
 	ForeignWriter    Code = "ForeignWriter"    // held: another writer fights for this file; answered once a second
 	BadAnnotation    Code = "BadAnnotation"    // the annotation's value cannot be used; the pod keeps its defaults

@@ -7,8 +7,8 @@ const (
 	SharesPerCPU = 1024
 )
 
-// Unlimited is the CFS quota of a group that has none. It is what cpu.cfs_quota_us reads on cgroup v1; cgroup v2 says
-// "max".
+// Unlimited is the CFS quota, or the memory limit, of a group that has none. It is what cpu.cfs_quota_us reads on cgroup v1;
+// cgroup v2 says "max", and memory.limit_in_bytes the most that it can hold.
 const Unlimited = -1
 
 // DefaultQuotaPeriod is the CFS period, in microseconds, of a kubelet whose configuration does not say otherwise.

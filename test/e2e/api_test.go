@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -84,8 +85,8 @@ func kubeconfig(t testing.TB, token string) string {
 	return file
 }
 
-// mkdir makes a cgroup and those above it. Where CPU sets have a hierarchy of their own it is made there first, with the
-// CPUs and the memory of the one above, without which no process can enter it: as runc does.
+// mkdir makes a cgroup and those above it, in all hierarchies. Where CPU sets have one of their own it gets the CPUs and the
+// memory of the one above, without which no process can enter it: as runc does.
 func (f *fake) mkdir(dir string) {
 	f.t.Helper()
 	path := filepath.Join(f.Path, dir)
@@ -93,35 +94,45 @@ func (f *fake) mkdir(dir string) {
 		return
 	}
 	f.mkdir(filepath.Dir(dir))
-	if f.separate() {
-		cpusets := filepath.Join(f.Cpusets, dir)
-		err := os.Mkdir(cpusets, 0o755)
-		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
-			var above []byte
-			if err == nil {
-				above, err = os.ReadFile(filepath.Join(f.Cpusets, filepath.Dir(dir), file))
-			}
-			if err == nil {
-				err = os.WriteFile(filepath.Join(cpusets, file), above, 0)
-			}
-		}
-		if err != nil {
+	for _, hierarchy := range f.others() {
+		if err := os.Mkdir(filepath.Join(hierarchy, dir), 0o755); err != nil {
 			f.t.Fatal(err)
 		}
+		if hierarchy != f.Cpusets {
+			continue
+		}
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+			above, err := os.ReadFile(filepath.Join(hierarchy, filepath.Dir(dir), file))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(hierarchy, dir, file), above, 0)
+			}
+			if err != nil {
+				f.t.Fatal(err)
+			}
+		}
 	}
+	// The agent looks for pods in this one: when it finds one, the others have it.
 	if err := os.Mkdir(path, 0o755); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
-// separate reports whether CPU sets have a hierarchy of their own.
-func (f *fake) separate() bool { return f.Cpusets != "" && f.Cpusets != f.Path }
+// others returns the hierarchies besides that of the CPU controller.
+func (f *fake) others() []string {
+	var all []string
+	for _, hierarchy := range []string{f.Cpusets, f.Cpuacct, f.Memory} {
+		if hierarchy != "" && hierarchy != f.Path && !slices.Contains(all, hierarchy) {
+			all = append(all, hierarchy)
+		}
+	}
+	return all
+}
 
 // rmdir removes a cgroup with everything below it.
 func (f *fake) rmdir(dir string) error {
 	err := rmdirAt(filepath.Join(f.Path, dir))
-	if f.separate() {
-		err = errors.Join(err, rmdirAt(filepath.Join(f.Cpusets, dir)))
+	for _, hierarchy := range f.others() {
+		err = errors.Join(err, rmdirAt(filepath.Join(hierarchy, dir)))
 	}
 	return err
 }
@@ -154,8 +165,8 @@ spec:
 	return dir
 }
 
-// agent is a running agent process.
-type agent struct {
+// process is one of our programs, running.
+type process struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	log  *lockedBuffer
@@ -180,9 +191,9 @@ func (l *lockedBuffer) String() string {
 }
 
 // start starts an agent for the node. It is ended with the test.
-func (f *fake) start() *agent {
+func (f *fake) start() *process {
 	f.t.Helper()
-	a := &agent{t: f.t, log: &lockedBuffer{}, done: make(chan error, 1)}
+	a := &process{t: f.t, log: &lockedBuffer{}, done: make(chan error, 1)}
 	a.cmd = exec.Command(filepath.Join(built, "bin/waterline-agent"), "--node-name", fakeNode, "--kubeconfig", f.config,
 		"--kubepods", f.layout.Root, "--run-dir", f.runDir, "--listen", "127.0.0.1:19464", "--local", "127.0.0.1:19465")
 	a.cmd.Stderr = a.log
@@ -199,7 +210,7 @@ func (f *fake) start() *agent {
 	return a
 }
 
-func (a *agent) stop(signal os.Signal) {
+func (a *process) stop(signal os.Signal) {
 	if a.done == nil {
 		return
 	}
@@ -290,28 +301,4 @@ func TestAPIAway(t *testing.T) {
 	})
 	kubectl(t, "annotate", "pod", "a", "--overwrite", "waterline.io/cpu-share=4096")
 	f.expect(t, dir, model.Shares, 4096)
-}
-
-// TestAPIChart checks that the chart does what its values say, and that the API server takes all of it.
-func TestAPIChart(t *testing.T) {
-	helm(t, "lint", "--strict", "../../deploy/chart")
-	for _, values := range [][]string{
-		nil,
-		{"--set", "profile=cpu-share-syncer"},
-		{"--set-json", `policy={"mode":"Off","weight":{"max":16384,"namespaces":[{"selector":{"matchLabels":{"team":"video"}},"max":262144}]},"pods":[{"selector":{"matchLabels":{"app":"x"}},"cpuShare":10240}]}`,
-			"--set", "agent.seLinuxType=spc_t,agent.kubeletInsecureTLS=true,image.tag=v1,paths.podResources=,paths.state=,monitoring.dashboard=true"},
-	} {
-		rendered := helm(t, append([]string{"template", "waterline", "../../deploy/chart", "--namespace", "default", "--kube-version", "v1.36.3"}, values...)...)
-		c := bed.Kubectl(t.Context(), "apply", "--dry-run=server", "--validate=strict", "-f", "-")
-		c.Stdin = strings.NewReader(rendered)
-		if out, err := c.CombinedOutput(); err != nil || bytes.Contains(out, []byte("Warning")) {
-			t.Errorf("%v: %v: %s", values, err, out)
-		}
-	}
-	for _, bad := range [][]string{{"--set", "profile=other"}, {"--set", "policy.mode=on"}, {"--set", "nosuch=1"}, {"--set", "agent.syncPeriod=ten"}, {"--set", "paths.podResources=var"}} {
-		c := exec.Command(filepath.Join(built, "bin/helm"), append([]string{"template", "../../deploy/chart", "--kube-version", "v1.36.3"}, bad...)...)
-		if out, err := c.CombinedOutput(); err == nil {
-			t.Errorf("%v was taken: %.200s", bad, out)
-		}
-	}
 }

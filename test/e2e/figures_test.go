@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -208,11 +207,9 @@ func (c *crowd) someShares() int64 { return 1024 + c.rand.Int64N(16384-1024) }
 // exec starts a program in a cgroup.
 func (c *crowd) exec(dir, env string, args ...string) int {
 	c.t.Helper()
-	enter := append([]string{
-		"-c", `echo $$ >"$0" && echo $$ >"$1" && shift && exec "$@"`,
-		filepath.Join(cmp.Or(c.Cpusets, c.Path), dir, "cgroup.procs"), filepath.Join(c.Path, dir, "cgroup.procs"),
-	}, args...)
-	cmd := exec.Command("sh", enter...)
+	const enter = `until [ "$1" = -- ]; do echo $$ >"$1/$0/cgroup.procs" || exit; shift; done; shift; exec "$@"`
+	into := append(append([]string{"-c", enter, dir}, c.others()...), c.Path, "--")
+	cmd := exec.Command("sh", append(into, args...)...)
 	cmd.Env = append(os.Environ(), env)
 	if err := cmd.Start(); err != nil {
 		c.t.Fatal(err)
@@ -258,15 +255,15 @@ func (c *crowd) cost(pid int, over time.Duration, suffix string, metrics map[str
 	metrics["rss_mib_"+suffix] = kib / 1024
 }
 
-// allocs returns how many allocations an audit of the node makes that finds nothing. It is made here, with the agent's own
-// parts, beside the agent.
+// allocs returns how many allocations an audit of the node and a measurement of all its pods make that find nothing new. They
+// are made here, with the agent's own parts, beside the agent.
 func (c *crowd) allocs() float64 {
 	c.t.Helper()
 	undo, err := acthost.OpenUndo(filepath.Join(c.t.TempDir(), "undo"))
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	files, err := acthost.New(c.Version, c.Path, c.Cpusets, undo)
+	files, err := acthost.New(c.Version, c.Of, undo)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -289,7 +286,21 @@ func (c *crowd) allocs() float64 {
 	if _, err := files.Apply(&plan); err != nil {
 		c.t.Fatal(err)
 	}
+	meter := host.NewMeter(c.Mount, c.layout, host.DefaultProc)
+	defer meter.Close()
+	nobody := func(string) bool { return false }
+	measure := func() {
+		time.Sleep(101 * time.Millisecond) // sooner it reads nothing
+		load, err := meter.Measure(tree.Model().Pods, nobody)
+		if err != nil || len(load.Pods) < len(c.pods) || load.Pods[0].CPU.At != 0 && load.Age(load.Pods[0].CPU.At) > time.Second {
+			c.t.Fatalf("%d pods were measured, want %d at least: %v", len(load.Pods), len(c.pods), err)
+		}
+	}
+	for range 61 { // until it has read what it reads once a minute
+		measure()
+	}
 	return testing.AllocsPerRun(50, func() {
+		measure()
 		changed, err := tree.Scan(all)
 		tree.Cover(plan.Settings)
 		if deviates := files.CheckAll(); changed || deviates || err != nil {

@@ -19,6 +19,8 @@ type machine interface {
 	watch(w vmnode.Watch) ([]vmnode.Change, error)
 	// first waits for a first process somewhere.
 	first(f vmnode.First) (string, error)
+	// run runs a command where the node's pods can be reached.
+	run(args ...string) (string, error)
 	// restart restarts a component of the node: containerd or kubelet.
 	restart(component string) error
 	// ctr runs containerd's command.
@@ -49,10 +51,14 @@ func (here) restart(component string) error {
 	return bed.Control(ctx, "restart", component)
 }
 
-func (here) ctr(args ...string) (string, error) {
+func (h here) ctr(args ...string) (string, error) {
+	return h.run(append([]string{filepath.Join(built, "bed/bin/ctr"), "-n", "k8s.io"}, args...)...)
+}
+
+func (here) run(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	c, err := bed.Inside(ctx, append([]string{filepath.Join(built, "bed/bin/ctr"), "-n", "k8s.io"}, args...)...)
+	c, err := bed.Inside(ctx, args...)
 	if err != nil {
 		return "", err
 	}

@@ -54,7 +54,7 @@ func install(t *testing.T, values ...string) *node {
 			t.Logf("the virtual machine's journal:\n%s", out)
 		}
 	})
-	mount := host.Mount{Version: cgroup.V2, Path: host.DefaultRoot, Cpusets: host.DefaultRoot}
+	mount := host.Mount{Version: cgroup.V2, Path: host.DefaultRoot, Cpusets: host.DefaultRoot, Cpuacct: host.DefaultRoot, Memory: host.DefaultRoot}
 	return &node{groups{guest{client}, mount}, t, vmnode.Name, cgroup.Layout{Driver: cgroup.Systemd, Root: "kubepods.slice"}, vmnode.StaticPods}
 }
 
@@ -108,8 +108,7 @@ func (n *node) run(name, annotations, resources string, burn bool) string {
 func (n *node) dir(name string) string {
 	n.t.Helper()
 	pod := object[corev1.Pod](n.t, "pod", name)
-	class := map[corev1.PodQOSClass]model.QoSClass{corev1.PodQOSGuaranteed: model.Guaranteed, corev1.PodQOSBurstable: model.Burstable, corev1.PodQOSBestEffort: model.BestEffort}
-	return n.layout.Pod(class[pod.Status.QOSClass], string(pod.UID))
+	return n.dirOf(&pod)
 }
 
 // container returns the cgroup and the ID of a pod's only container.

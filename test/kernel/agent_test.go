@@ -372,7 +372,7 @@ func TestNoAllocations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := acthost.New(n.mount.Version, n.mount.Path, n.mount.Cpusets, undo)
+	h, err := acthost.New(n.mount.Version, n.mount.Of, undo)
 	if err != nil {
 		t.Fatal(err)
 	}

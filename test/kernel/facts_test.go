@@ -123,7 +123,7 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { _ = w.Run(t.Context()) }()
-	if err := w.Add(n.path(dir), host.Group{Dir: dir}); err != nil {
+	if err := w.Add(host.Group{Mount: n.mount.Path, Dir: dir}); err != nil {
 		t.Fatal(err)
 	}
 	shares, quota := model.File{Dir: dir, Knob: model.Shares}, model.File{Dir: dir, Knob: model.Quota}

@@ -200,7 +200,8 @@ func TestCrowd(t *testing.T) {
 		t.Errorf("the agent logged %d lines: %s", lines, d.text())
 	}
 	d.end(unix.SIGQUIT) // it prints what every goroutine does
-	if routines := d.logged("goroutine "); routines == 0 || routines > 40 {
+	// It needs some 45, of the runtime and of the metrics' connections too; one a pod would be 250.
+	if routines := d.logged("goroutine "); routines == 0 || routines > 80 {
 		t.Errorf("%d goroutines at the end", routines)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,9 @@ func TestMeterHold(t *testing.T) {
 			for i := 0; i < len(anon); i += 4096 {
 				anon[i] = 1
 			}
+		case "free":
+			anon = nil
+			debug.FreeOSMemory()
 		case "write":
 			if err := os.WriteFile(path, make([]byte, 64<<20), 0o600); err != nil {
 				t.Fatal(err)

@@ -220,8 +220,9 @@ func TestMeterCPU(t *testing.T) {
 		next = next.Add(time.Second)
 		time.Sleep(time.Until(next))
 		load := n.measure(m, none)
-		if got := load.Pod("free").CPU.Milli; got < 500 && !emulated() {
-			t.Errorf("a load that began in the last second is %d mCPU", got)
+		used, _ := n.used(free) // all of it in the last second; on a busy machine that is less than a CPU
+		if got := load.Pod("free").CPU.Milli; float64(got) < 0.7*float64(used)/1e6 || got == 0 {
+			t.Errorf("a load that began in the last second and used %d ms is %d mCPU", used/1e6, got)
 		}
 		var before, after []uint64
 		var began, ended []time.Time
@@ -232,6 +233,7 @@ func TestMeterCPU(t *testing.T) {
 		sums, node := make([]float64, len(dirs)), 0.0
 		var periods, throttled int64
 		var worst float64
+		var late time.Duration // by which the last group was measured after the first, the time before
 		for range seconds {
 			next = next.Add(time.Second)
 			time.Sleep(time.Until(next))
@@ -246,7 +248,11 @@ func TestMeterCPU(t *testing.T) {
 			node += float64(load.Node.CPU.Milli) / float64(seconds)
 			periods, throttled = periods+usages[2].CPU.Periods, throttled+usages[2].CPU.Throttled
 			pods := usages[2].CPU.Milli + usages[3].CPU.Milli + usages[4].CPU.Milli
-			worst = max(worst, math.Abs(float64(pods)/float64(usages[1].CPU.Milli)-1))
+			// Where the meter had to wait for a CPU between two groups, they are not of the same second.
+			if usages[4].CPU.At-usages[1].CPU.At < time.Millisecond && late < time.Millisecond {
+				worst = max(worst, math.Abs(float64(pods)/float64(usages[1].CPU.Milli)-1))
+			}
+			late = usages[4].CPU.At - usages[1].CPU.At
 		}
 		for i, dir := range dirs {
 			nanos, at := n.used(dir)
@@ -264,7 +270,7 @@ func TestMeterCPU(t *testing.T) {
 		if node < sums[0]*0.99-10 || node > float64(load.CPUMilli) {
 			t.Errorf("the node used %.1f mCPU, its pods %.1f", node, sums[0])
 		}
-		if quota && (periods < 9*int64(seconds) || throttled < periods/2) {
+		if quota && (periods < 5*int64(seconds) || throttled < periods/2) {
 			t.Errorf("%d periods, %d throttled", periods, throttled)
 		}
 		if p := load.Pod("limited").Pressure; n.mount.Version == cgroup.V2 && load.Node.Pressure.At > 0 && p.At == 0 {

@@ -29,6 +29,7 @@ type node struct {
 	t      testing.TB
 	mount  host.Mount
 	layout cgroup.Layout
+	memory bool // groups have limits of memory as well
 }
 
 var nodes atomic.Int64
@@ -67,9 +68,15 @@ func (n *node) mkdir(dir string) {
 }
 
 // group makes a group. On v1 it has a directory in the cpuset hierarchy as well, and first there: in this order runc makes
-// them, and it gives the new one the parent's CPUs and memory, without which no process can enter it.
+// them, and it gives the new one the parent's CPUs and memory, without which no process can enter it. One in the hierarchy of
+// the memory controller comes second.
 func (n *node) group(dir string) {
 	n.t.Helper()
+	if n.memory && n.mount.Memory != n.mount.Path {
+		if err := os.Mkdir(filepath.Join(n.mount.Memory, dir), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			n.t.Fatal(err)
+		}
+	}
 	if n.separate() {
 		if err := os.Mkdir(n.cpusets(dir), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			n.t.Fatal(err)
@@ -107,6 +114,9 @@ func (n *node) delegate(dir string) {
 	if n.mount.Cpusets != "" {
 		controllers += " +cpuset"
 	}
+	if n.memory {
+		controllers += " +memory"
+	}
 	if err := os.WriteFile(n.path(dir, "cgroup.subtree_control"), []byte(controllers), 0); err != nil {
 		n.t.Fatal(err)
 	}
@@ -134,11 +144,18 @@ func (n *node) set(dir string, k model.Knob, value int64) {
 
 func (n *node) try(dir string, k model.Knob, value int64) error {
 	v := n.mount.Version
-	return n.tryText(dir, cgroup.FileName(v, k), string(cgroup.Append(nil, v, k, cgroup.ToRaw(v, k, model.Number(value)))))
+	return write(n.file(dir, k), string(cgroup.Append(nil, v, k, cgroup.ToRaw(v, k, model.Number(value)))))
 }
 
-func (n *node) tryText(dir, file, text string) error {
-	f, err := os.OpenFile(n.path(dir, file), os.O_WRONLY, 0)
+// file returns the path of a knob's file.
+func (n *node) file(dir string, k model.Knob) string {
+	return filepath.Join(n.mount.Of(k), dir, cgroup.FileName(n.mount.Version, k))
+}
+
+func (n *node) tryText(dir, file, text string) error { return write(n.path(dir, file), text) }
+
+func write(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -150,7 +167,7 @@ func (n *node) tryText(dir, file, text string) error {
 // raw reads a knob as the kernel counts it, -2 if it is not there.
 func (n *node) raw(dir string, k model.Knob) int64 {
 	n.t.Helper()
-	content, err := os.ReadFile(n.path(dir, cgroup.FileName(n.mount.Version, k)))
+	content, err := os.ReadFile(n.file(dir, k))
 	if err != nil {
 		return -2
 	}
@@ -197,6 +214,9 @@ func (n *node) remove(dir string) {
 	n.removeAt(n.path(dir))
 	if n.separate() {
 		n.removeAt(n.cpusets(dir))
+	}
+	if n.memory && n.mount.Memory != n.mount.Path {
+		n.removeAt(filepath.Join(n.mount.Memory, dir))
 	}
 }
 

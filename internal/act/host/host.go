@@ -24,8 +24,8 @@ import (
 // safe for concurrent use.
 type Host struct {
 	version cgroup.Version
-	root    *os.Root // of the hierarchy that the CPU controller is bound to
-	cpusets *os.Root // of that of the cpuset controller; nil: there is none
+	roots   map[model.Knob]*os.Root // of the hierarchies that the knobs stand in; without those that this node has none for
+	page    int64                   // size in bytes
 	undo    *Undo
 	files   []*file // what the last plan names, ordered
 	index   map[model.File]*file
@@ -73,35 +73,33 @@ type Status struct {
 	Owned  bool        // Was is on record
 }
 
-// New returns a Host for the hierarchies mounted at two directories, that of the CPU controller and that of the cpuset
-// controller, which may be the same, or "" where there is none.
-func New(v cgroup.Version, cpu, cpuset string, undo *Undo) (*Host, error) {
-	root, err := os.OpenRoot(cpu)
-	if err != nil {
-		return nil, fmt.Errorf("opening the cgroup hierarchy: %w", err)
-	}
+// New returns a Host for the hierarchies that the knobs stand in. Of a knob mounted tells where its hierarchy is mounted, ""
+// if this node has no such controller.
+func New(v cgroup.Version, mounted func(model.Knob) string, undo *Undo) (*Host, error) {
 	h := &Host{
-		version: v, root: root, undo: undo, index: map[model.File]*file{},
+		version: v, roots: map[model.Knob]*os.Root{}, page: int64(os.Getpagesize()), undo: undo, index: map[model.File]*file{},
 		stats: Stats{Writes: map[model.Knob]uint64{}, Repairs: map[model.Knob]uint64{}, Rejected: map[Rejection]uint64{}},
 	}
-	if cpuset == "" {
-		return h, nil
-	}
-	if h.cpusets, err = os.OpenRoot(cpuset); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the cpuset hierarchy: %w", err), root.Close())
+	for _, k := range model.Knobs() {
+		path := mounted(k)
+		if path == "" {
+			continue
+		}
+		root, err := os.OpenRoot(path)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("opening the cgroup hierarchy of %s: %w", k, err), h.Close())
+		}
+		h.roots[k] = root
 	}
 	return h, nil
 }
 
 // hierarchy returns the hierarchy that a knob stands in.
 func (h *Host) hierarchy(k model.Knob) (*os.Root, error) {
-	switch {
-	case k != model.Cpuset:
-		return h.root, nil
-	case h.cpusets != nil:
-		return h.cpusets, nil
+	if root := h.roots[k]; root != nil {
+		return root, nil
 	}
-	return nil, fmt.Errorf("this node has no cpuset controller: %w", unix.ENOENT)
+	return nil, fmt.Errorf("this node has no controller with %s: %w", k, unix.ENOENT)
 }
 
 // Close closes every file and leaves their values as they are.
@@ -109,9 +107,9 @@ func (h *Host) Close() error {
 	for _, f := range h.files {
 		f.close()
 	}
-	err := h.root.Close()
-	if h.cpusets != nil {
-		err = errors.Join(err, h.cpusets.Close())
+	var err error
+	for _, root := range h.roots {
+		err = errors.Join(err, root.Close())
 	}
 	return err
 }
@@ -161,7 +159,7 @@ func (h *Host) deviates(f *file) bool {
 }
 
 // Apply brings the files to a plan. It reads those that the plan says something new about and those that were found to
-// deviate, and writes where that is needed. Incidents are what the next round should know; errors are what stands in the
+// deviate, and writes where that is needed. A memory limit below what its group uses is not written. Incidents are what the next round should know; errors are what stands in the
 // way of the plan and is neither the kernel's refusal nor a group that is gone.
 func (h *Host) Apply(plan *model.Plan) ([]model.Incident, error) {
 	h.adopt(plan.Settings)
@@ -188,12 +186,20 @@ func (h *Host) Apply(plan *model.Plan) ([]model.Incident, error) {
 				h.undo.Take(f.setting.File, f.inode, f.found, f.want)
 			}
 		default:
-			if owned && f.found != record.Ours && (record.Before == nil || f.found != *record.Before) {
-				incidents = append(incidents, model.Incident{
-					File: f.setting.File, Kind: model.Overwritten, Value: cgroup.FromRaw(h.version, f.setting.Knob, f.found),
-				})
+			step := cgroup.Step{File: f.setting.File, From: f.found, To: f.want}
+			use, err := h.exceeded(step)
+			if err != nil {
+				errs = append(errs, err)
+				continue
 			}
-			h.steps = append(h.steps, cgroup.Step{File: f.setting.File, From: f.found, To: f.want})
+			if use > 0 {
+				incidents = append(incidents, model.Incident{File: step.File, Kind: model.Exceeded, Value: f.setting.Value, Use: use})
+				continue
+			}
+			if owned && f.found != record.Ours && (record.Before == nil || f.found != *record.Before) {
+				incidents = append(incidents, model.Incident{File: step.File, Kind: model.Overwritten, Value: cgroup.FromRaw(h.version, step.Knob, f.found)})
+			}
+			h.steps = append(h.steps, step)
 		}
 	}
 	cgroup.Steps(h.steps)
@@ -214,7 +220,7 @@ func (h *Host) adopt(settings []model.Setting) {
 			f = &file{}
 			h.index[s.File] = f
 		}
-		want := cgroup.ToRaw(h.version, s.Knob, s.Value)
+		want := h.raw(s.Knob, s.Value)
 		if f.setting.File != s.File || f.want != want || f.setting.Release != s.Release || (f.setting.Hold.Code == "") != (s.Hold.Code == "") || !f.exists {
 			f.stale = true
 		}
@@ -273,7 +279,9 @@ func (h *Host) take() ([]model.Incident, error) {
 // count adds what one round met with to the counters.
 func (h *Host) count(overwritten, refused []model.Incident) {
 	for _, i := range overwritten {
-		h.stats.Repairs[i.Knob]++
+		if i.Kind == model.Overwritten {
+			h.stats.Repairs[i.Knob]++
+		}
 	}
 	for _, i := range refused {
 		h.stats.Rejected[Rejection{i.Knob, i.Errno}]++

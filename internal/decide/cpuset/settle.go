@@ -185,11 +185,8 @@ func (w *writer) reason(own []model.OwnCPUs, set model.CPUSet) model.Reason {
 
 // containerOf returns the name of the container whose cgroup has this name; "" if it is not known.
 func containerOf(pod *model.Pod, name string) string {
-	id, ok := cgroup.ContainerID(name)
-	for i := range pod.Containers {
-		if ok && pod.Containers[i].ID == id {
-			return pod.Containers[i].Name
-		}
+	if c := cgroup.ContainerOf(pod, name); c != nil {
+		return c.Name
 	}
 	return ""
 }

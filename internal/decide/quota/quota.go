@@ -1,6 +1,6 @@
 // Package quota decides the CFS quotas of pods and their containers. It lifts them from pods that are to be limited by
 // their weight only, which makes the kubelet's node-wide switch (cpuCFSQuota: false) unnecessary, and from containers with
-// exclusive CPUs, which limit them already.
+// exclusive CPUs, which limit them already. It sets them for batch pods, of whose CPU limits the kubelet knows nothing.
 package quota
 
 import (
@@ -12,8 +12,9 @@ import (
 )
 
 // Decide lifts the quota of every pod whose annotation says so, of weighted pods where the policy says so, and as the
-// kubelet does since 1.33, of containers with exclusive CPUs and the pods they are in. weighted has one entry for each pod
-// of the node, in its order; cpus is nil where nobody has CPUs of its own.
+// kubelet does since 1.33, of containers with exclusive CPUs and the pods they are in. To other pods that ask for batch CPU,
+// and to their containers, it gives the quota of the CPU limit that they came with, if they had one. weighted has one entry
+// for each pod of the node, in its order; cpus is nil where nobody has CPUs of its own.
 func Decide(n *model.Node, p *model.Policy, weighted []bool, cpus *model.CPUPlan) []model.Setting {
 	var settings []model.Setting
 	for i, pod := range n.Pods {
@@ -41,13 +42,46 @@ func Decide(n *model.Node, p *model.Policy, weighted []bool, cpus *model.CPUPlan
 		}
 		own := ownExclusive(cpus, pod.UID)
 		if len(own) == 0 || pod.Asks.Quota == model.QuotaKubelet {
+			settings = append(settings, batch(n, pod, group)...)
 			continue
 		}
 		lift(group.Dir, model.QuotaNeedless)
 		for _, name := range group.Containers {
-			if c := container(pod, name); c != nil && slices.ContainsFunc(own, func(o model.OwnCPUs) bool { return o.Container == "" || o.Container == c.Name }) {
+			if c := cgroup.ContainerOf(pod, name); c != nil && slices.ContainsFunc(own, func(o model.OwnCPUs) bool { return o.Container == "" || o.Container == c.Name }) {
 				lift(group.Dir+"/"+name, model.QuotaNeedless)
 			}
+		}
+	}
+	return settings
+}
+
+// batch limits a pod and its containers to the CPU limits that they came with. Where the kubelet enforces no CPU limits,
+// nobody is to have a quota, batch pods neither.
+func batch(n *model.Node, pod *model.Pod, group model.PodGroup) []model.Setting {
+	if n.Kubelet.Known && !n.Kubelet.CFSQuota {
+		return nil
+	}
+	var settings []model.Setting
+	limit := func(dir string, milli, period int64) {
+		if milli == 0 {
+			return
+		}
+		settings = append(settings, model.Setting{
+			File:   model.File{Dir: dir, Knob: model.Quota},
+			Value:  model.Number(model.MilliCPUToQuota(milli, period)),
+			Reason: model.Reason{Code: model.BatchQuota, Operands: []model.Operand{{Name: "limit", Value: milli, Unit: model.UnitMilli}}},
+		})
+	}
+	// The kubelet sets a period of its own together with a quota only: a container's always, that of a pod without CPU limits
+	// never (pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod). Until then it is the kernel's.
+	limit(group.Dir, pod.Grant.LimitMilli, model.DefaultQuotaPeriod)
+	period := int64(model.DefaultQuotaPeriod)
+	if n.Kubelet.Known {
+		period = n.Kubelet.QuotaPeriod
+	}
+	for _, name := range group.Containers {
+		if c := cgroup.ContainerOf(pod, name); c != nil {
+			limit(group.Dir+"/"+name, c.Grant.LimitMilli, period)
 		}
 	}
 	return settings
@@ -77,7 +111,7 @@ func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.R
 	}
 	limit := pod.LimitMilli
 	if o.Dir != n.Tree.Pods[pod.UID].Dir {
-		c := container(pod, path.Base(o.Dir))
+		c := cgroup.ContainerOf(pod, path.Base(o.Dir))
 		if c == nil {
 			return o.Theirs, recorded
 		}
@@ -88,15 +122,4 @@ func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.R
 		return model.Number(model.Unlimited), given
 	}
 	return model.Number(model.MilliCPUToQuota(limit, n.Kubelet.QuotaPeriod)), given
-}
-
-// container returns the container of a pod whose cgroup has this name, nil if it is not known.
-func container(pod *model.Pod, name string) *model.Container {
-	id, ok := cgroup.ContainerID(name)
-	for i := range pod.Containers {
-		if ok && pod.Containers[i].ID == id {
-			return &pod.Containers[i]
-		}
-	}
-	return nil
 }

@@ -1,11 +1,17 @@
 // Package weight decides how much CPU each pod should win while CPU is short: the shares of pods and, so that a pod's
 // weight counts against the whole node, those of the QoS classes.
 //
+// A pod that asks for batch CPU weighs what it would if that were CPU, in the BestEffort class, where it stands: among batch
+// pods that divides what online pods leave. It does not raise the class, so it takes nothing from them.
+//
 // Only siblings compete. A pod's shares therefore belong on the pod's own cgroup, and a Burstable pod wins something from
 // a Guaranteed one only if the burstable class, which is the Guaranteed pod's sibling, weighs more as well.
 package weight
 
-import "github.com/waterline-io/waterline/internal/model"
+import (
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+)
 
 // AgentShares is the least that the agent's own pod weighs. It needs a few milli-cores, but it needs them at once: left
 // at 10 shares beside a pod of 262144 it was measured to wait 2.3 s for 0.2 ms of work.
@@ -25,6 +31,7 @@ type entry struct {
 	shares int64 // what it is to weigh
 	reason model.Reason
 	asked  bool
+	batch  bool // it weighs what it asks for in batch CPU
 }
 
 // Decide gives every pod that asks for a weight that weight, within what the policy allows, and the classes what their
@@ -45,6 +52,9 @@ func Decide(n *model.Node, p *model.Policy) Result {
 		}
 		if !e.asked {
 			e.shares = e.base
+			if grant := pod.Grant.RequestMilli; grant > 0 && pod.QoS == model.BestEffort {
+				e.shares, e.reason, e.batch = model.MilliCPUToShares(grant), batchReason(grant), true
+			}
 		}
 		if pod.Self && e.shares < AgentShares {
 			e.shares = AgentShares
@@ -71,7 +81,42 @@ func Decide(n *model.Node, p *model.Policy) Result {
 		}
 		r.Settings = append(r.Settings, s)
 	}
+	for i := range entries {
+		r.Settings = append(r.Settings, containers(n, entries[i].pod)...)
+	}
 	return r
+}
+
+// containers divides a batch pod among its containers as they ask for batch CPU: the kubelet leaves each with the least there
+// is. It writes nothing in a pod that has but one to divide among.
+func containers(n *model.Node, pod *model.Pod) []model.Setting {
+	together := 0
+	for i := range pod.Containers {
+		if !pod.Containers[i].Init {
+			together++
+		}
+	}
+	if pod.QoS != model.BestEffort || together < 2 {
+		return nil
+	}
+	group := n.Tree.Pods[pod.UID]
+	var settings []model.Setting
+	for _, name := range group.Containers {
+		c := cgroup.ContainerOf(pod, name)
+		if c == nil || c.Grant.RequestMilli == 0 {
+			continue
+		}
+		settings = append(settings, model.Setting{
+			File:   model.File{Dir: group.Dir + "/" + name, Knob: model.Shares},
+			Value:  model.Number(model.MilliCPUToShares(c.Grant.RequestMilli)),
+			Reason: batchReason(c.Grant.RequestMilli),
+		})
+	}
+	return settings
+}
+
+func batchReason(milli int64) model.Reason {
+	return model.Reason{Code: model.BatchWeight, Operands: []model.Operand{{Name: "request", Value: milli, Unit: model.UnitMilli}}}
 }
 
 // Release returns what a weight that we no longer decide goes back to: what the kubelet computes from the specs of the
@@ -85,6 +130,8 @@ func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.R
 		return model.Number(model.MinShares), given
 	case pod == nil || pod.Ended:
 		return o.Theirs, model.Reason{Code: model.RecordedValue}
+	case o.Dir != n.Tree.Pods[pod.UID].Dir:
+		return model.Number(model.MinShares), given // only containers of BestEffort pods ever have a weight of ours
 	}
 	return model.Number(kubeletShares(pod)), given
 }
@@ -152,8 +199,9 @@ func raise(n *model.Node, p *model.Policy, entries []entry) []model.Setting {
 	for i := range entries {
 		e := &entries[i]
 		shares := e.shares
-		if e.pod.Self && !e.asked {
-			shares = e.base // its weight is for being served first, not for being served much
+		if !e.asked && (e.pod.Self || e.batch) {
+			// The agent's weight is for being served first, not for being served much; that of batch counts among batch.
+			shares = e.base
 		}
 		switch e.pod.QoS {
 		case model.Guaranteed:

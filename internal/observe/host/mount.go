@@ -39,8 +39,11 @@ type Mount struct {
 
 // Of returns the hierarchy that a knob stands in, "" if there is none.
 func (m Mount) Of(k model.Knob) string {
-	if k == model.Cpuset {
+	switch k {
+	case model.Cpuset:
 		return m.Cpusets
+	case model.MemoryMax:
+		return m.Memory
 	}
 	return m.Path
 }

@@ -105,7 +105,7 @@ func (t *Tree) Close() {
 	for q, d := range t.classes {
 		d.close()
 		if d.watched {
-			t.watcher.Remove(Group{Dir: t.model.Class(model.QoSClass(q))})
+			t.watcher.Remove(t.group(t.model.Class(model.QoSClass(q))))
 			d.watched = false
 		}
 	}
@@ -192,7 +192,7 @@ func (t *Tree) readCPUs() (changed bool, err error) {
 }
 
 // Cover watches the directories that hold files of a plan and that [Tree.Scan] does not watch: those of containers and, on
-// v1, everything in the hierarchy of the cpuset controller. It must run before those files are read, or what is written in
+// v1, everything in the hierarchies of other controllers than the CPU's. It must run before those files are read, or what is written in
 // between goes unseen. What could not be watched last time is tried again.
 func (t *Tree) Cover(settings []model.Setting) {
 	if t.watcher == nil {
@@ -215,23 +215,17 @@ func (t *Tree) Cover(settings []model.Setting) {
 	}
 	for i := range settings {
 		g := t.groupOf(&settings[i])
-		if (g.Cpuset || t.inPod(g.Dir)) && !t.watcher.Watches(g) {
-			t.covered[g] = !errors.Is(t.watcher.Add(t.path(g), g), ErrNoWatches)
+		if g.Mount != "" && (g.Mount != t.mount.Path || t.inPod(g.Dir)) && !t.watcher.Watches(g) {
+			t.covered[g] = !errors.Is(t.watcher.Add(g), ErrNoWatches)
 		}
 	}
 }
 
-// groupOf returns the cgroup that a setting's file is in.
-func (t *Tree) groupOf(s *model.Setting) Group {
-	return Group{Dir: s.Dir, Cpuset: s.Knob == model.Cpuset && t.mount.Cpusets != t.mount.Path}
-}
+// groupOf returns the cgroup that a setting's file is in. Its mount is "" if this node has no such controller.
+func (t *Tree) groupOf(s *model.Setting) Group { return Group{Mount: t.mount.Of(s.Knob), Dir: s.Dir} }
 
-func (t *Tree) path(g Group) string {
-	if g.Cpuset {
-		return filepath.Join(t.mount.Cpusets, g.Dir)
-	}
-	return filepath.Join(t.mount.Path, g.Dir)
-}
+// group returns the cgroup of a directory in the hierarchy of the CPU controller.
+func (t *Tree) group(dir string) Group { return Group{Mount: t.mount.Path, Dir: dir} }
 
 // inPod reports whether a directory is one in a pod's directory.
 func (t *Tree) inPod(dir string) bool {
@@ -318,7 +312,7 @@ func (t *Tree) forget(p *podDir) {
 	}
 	p.lister.close()
 	if p.lister.watched {
-		t.watcher.Remove(Group{Dir: p.group.Dir})
+		t.watcher.Remove(t.group(p.group.Dir))
 	}
 	p.lister = nil
 	if p.idle >= 0 {
@@ -333,7 +327,7 @@ func (t *Tree) forget(p *podDir) {
 func (t *Tree) list(d *dirLister, dir string) (changed bool, err error) {
 	for range 2 {
 		if !d.watched && t.watcher != nil {
-			watchErr := t.watcher.Add(d.path, Group{Dir: dir})
+			watchErr := t.watcher.Add(t.group(dir))
 			d.watched = watchErr == nil
 			if errors.Is(watchErr, ErrNoWatches) {
 				watchErr = ErrNoWatches // the same words, whichever directory comes first
@@ -347,7 +341,7 @@ func (t *Tree) list(d *dirLister, dir string) (changed bool, err error) {
 			return changed, err
 		}
 		if d.watched {
-			t.watcher.Remove(Group{Dir: dir})
+			t.watcher.Remove(t.group(dir))
 			d.watched = false
 		}
 		t.anew = append(t.anew, dir)

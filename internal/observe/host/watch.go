@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 	"unsafe"
@@ -42,9 +43,12 @@ type Watcher struct {
 
 // Group is a cgroup in one hierarchy.
 type Group struct {
-	Dir    string // its name in plans
-	Cpuset bool   // in the hierarchy of the cpuset controller, where that is another than the CPU controller's
+	Mount string // where the hierarchy is mounted
+	Dir   string // its name in plans
 }
+
+// Path returns the path of the group's directory.
+func (g Group) Path() string { return filepath.Join(g.Mount, g.Dir) }
 
 // Changes is what happened since the last [Watcher.Take].
 type Changes struct {
@@ -73,18 +77,18 @@ func NewWatcher(v cgroup.Version) (*Watcher, error) {
 	}, nil
 }
 
-// Add watches the directory at a path, which is that of a group. Adding it again after it was removed and made
-// anew watches the new one. The error has [ErrNoWatches] in its chain if the kernel has none left.
-func (w *Watcher) Add(path string, g Group) error {
+// Add watches the directory of a group. Adding it again after it was removed and made anew watches the new one. The error has
+// [ErrNoWatches] in its chain if the kernel has none left.
+func (w *Watcher) Add(g Group) error {
 	const mask = unix.IN_MODIFY | unix.IN_CREATE | unix.IN_DELETE | unix.IN_DELETE_SELF | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	wd, err := unix.InotifyAddWatch(w.fd, path, mask)
+	wd, err := unix.InotifyAddWatch(w.fd, g.Path(), mask)
 	if errors.Is(err, unix.ENOSPC) {
-		return fmt.Errorf("watching %s: %w: %w", path, ErrNoWatches, err)
+		return fmt.Errorf("watching %s: %w: %w", g.Path(), ErrNoWatches, err)
 	}
 	if err != nil {
-		return fmt.Errorf("watching %s: %w", path, err)
+		return fmt.Errorf("watching %s: %w", g.Path(), err)
 	}
 	if old, found := w.watches[g]; found && old != int32(wd) {
 		delete(w.dirs, old) // of a directory that is gone

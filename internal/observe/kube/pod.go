@@ -58,9 +58,9 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 		CPUCondition: cpuCondition(p),
 
 		MemoryRequest: memory(requests),
-		Mid:           model.Amount{CPU: whole(requests, v1alpha1.ResourceMidCPU), Memory: whole(requests, v1alpha1.ResourceMidMemory)},
-		Batch:         model.Amount{CPU: whole(requests, v1alpha1.ResourceBatchCPU), Memory: whole(requests, v1alpha1.ResourceBatchMemory)},
 	}
+	bought(pod, requests)
+	grant(pod, actuated)
 	classify(pod, p.Spec.Priority)
 	return pod, true
 }

@@ -1,0 +1,68 @@
+package agent
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// TestUsers checks who is shown to use what, and that a measurement which is missing leaves a gap in what it belongs to and
+// in what is found by taking it away from the whole, and nowhere else.
+func TestUsers(t *testing.T) {
+	const now = time.Hour
+	usage := func(milli int64) model.Usage {
+		return model.Usage{CPU: model.CPUUsage{At: now, Milli: milli}, Memory: model.MemoryUsage{At: now, WorkingSet: milli}}
+	}
+	pods := []*model.Pod{{UID: "a", Class: model.ClassLS}, {UID: "b", Class: model.ClassBE}, {UID: "c", Class: model.ClassSystem}, {UID: "gone", Class: model.ClassLSE}}
+	load := func() *model.Load {
+		return &model.Load{
+			Clock: now, Node: usage(4000), Classes: [3]model.Usage{usage(3000), usage(0), usage(0)},
+			Pods: []model.PodUsage{{UID: "a", Usage: usage(500)}, {UID: "b", Usage: usage(1000)}, {UID: "c", Usage: usage(300)}, {UID: "orphan", Usage: usage(700)}},
+		}
+	}
+	const gap = -1
+	for name, c := range map[string]struct {
+		miss func(l *model.Load)
+		want [len(users)]float64
+	}{
+		"all measured": {func(*model.Load) {}, [...]float64{4, 1.3, 0, 0, 0.5, 1, 1.2}},
+		"old online":   {func(l *model.Load) { l.Pods[0].CPU.At = now - time.Minute }, [...]float64{4, 1.3, 0, 0, gap, 1, gap}},
+		"old batch":    {func(l *model.Load) { l.Pods[1].CPU.At = now - time.Minute }, [...]float64{4, 1.3, 0, 0, 0.5, gap, gap}},
+		"old daemon":   {func(l *model.Load) { l.Pods[2].CPU.At = now - time.Minute }, [...]float64{4, gap, 0, 0, 0.5, 1, gap}},
+		"old node":     {func(l *model.Load) { l.Node.CPU.At = now - time.Minute }, [...]float64{gap, gap, 0, 0, 0.5, 1, 1.2}},
+		"old whole":    {func(l *model.Load) { l.Classes[0].CPU.At = now - time.Minute }, [...]float64{4, gap, 0, 0, 0.5, 1, gap}},
+		"new online":   {func(l *model.Load) { l.Pods[0].CPU = model.CPUUsage{} }, [...]float64{4, 1.3, 0, 0, 0, 1, 1.7}},
+	} {
+		var f figures
+		l := load()
+		c.miss(l)
+		f.note(l, pods, nil)
+		for i, want := range c.want {
+			got, ok := f.cpu[i].mean(&f.at, now, time.Second)
+			if ok != (want != gap) || ok && (got < want-1e-6 || got > want+1e-6) {
+				t.Errorf("%s: %s uses %v %v, want %v", name, users[i], got, ok, want)
+			}
+			if got, ok := f.memory[i].mean(&f.at, now, time.Second); name == "all measured" && (!ok || got < 1000*want-1e-3 || got > 1000*want+1e-3) {
+				t.Errorf("%s has %v bytes %v, want %v", users[i], got, ok, 1000*want)
+			}
+		}
+	}
+}
+
+// TestOffShowsNothing checks that a policy which is switched off leaves no figures behind that grow old, for which an alert
+// would be raised.
+func TestOffShowsNothing(t *testing.T) {
+	a := New(Config{Log: slog.New(slog.DiscardHandler)})
+	a.load = &model.Load{Clock: time.Hour}
+	a.nextLook = time.Now().Add(-time.Hour)
+	a.effect.Policy.Mode = model.ModeOff
+	if a.look(time.Now()) || a.currentLoad() != nil {
+		t.Error("switched off, the agent still shows what it measured before")
+	}
+	a.nextAudit = time.Now().Add(time.Minute)
+	if wait := a.untilNext(); wait < time.Second {
+		t.Errorf("switched off, the loop would go round again after %s", wait)
+	}
+}

@@ -1,0 +1,173 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// The load: processes that would use all of a CPU, in pods with a CFS quota, and one that only has memory.
+const (
+	onlineMilli = 300
+	batchMilli  = 400
+	burstMilli  = 200
+	heldBytes   = 64 << 20
+)
+
+// TestAPIPrometheus compares what Prometheus is told with what the test reads of the same minutes itself, under a load that
+// is known: as often as not on a machine that does other things too, so that only the load of the pods is constant.
+func TestAPIPrometheus(t *testing.T) {
+	for _, program := range []string{"prometheus", "promtool"} {
+		if _, err := exec.LookPath(program); err != nil && os.Getenv("CI") == "" {
+			t.Skip(err)
+		}
+	}
+	length, shown := 155*time.Second, []string{"1s", "1m", "5m"} // a window is shown once half of it was measured
+	if soak {
+		length, shown = 11*time.Minute, append(shown, "10m")
+	}
+	c := newCrowd(t)
+	online, batch, holder, later := c.loaded("online", "", onlineMilli), c.loaded("batch", "BE", batchMilli), c.loaded("holder", "", 0), c.loaded("later", "BE", burstMilli)
+	c.burn(online)
+	c.burn(batch)
+	c.exec(holder, "", "busybox", "sh", "-c", fmt.Sprintf(`held=$(head -c %d /dev/zero | tr '\0' x); kill -STOP $$`, heldBytes)) // and no child, which would outlive it
+	reader := newReader(c.groups, []string{online, batch, c.layout.Root, later})
+	p := newPrometheus(t)
+	c.start()
+	began := time.Now()
+	reader.read(t, length)
+
+	capacity, ceiling := p.last(v1alpha1.MetricCPUCapacity).value, p.last(v1alpha1.MetricCPUCeiling).value
+	if capacity != float64(runtime.NumCPU()) {
+		t.Errorf("the node has %v CPUs, want %d", capacity, runtime.NumCPU())
+	}
+	for _, window := range windowsShown(p) {
+		if !slices.Contains(shown, window) {
+			t.Errorf("a window of %s is shown after %s", window, length)
+		}
+	}
+	for _, window := range shown {
+		span, err := time.ParseDuration(window)
+		if err != nil {
+			t.Fatal(err)
+		}
+		span = min(span, length-3*time.Second) // what was measured of it; the load is the same all the time
+		// Besides a hundredth: 2 mCPU, which in a minute are 120 ms of CPU time, as both read at times that are not known better
+		// than to 50 ms while the rest of the machine uses a CPU or two more or less, and /proc/stat counts in steps of 10 ms. In
+		// a single second it is the quota of one CFS period more or less.
+		floor := 0.002
+		if span == time.Second {
+			floor += 0.1 * batchMilli / 1000
+		}
+		check := func(metric, class string, of func(from, to time.Time) float64, floor float64) {
+			t.Helper()
+			selector := fmt.Sprintf(`%s{window=%q}`, metric, window)
+			if class != "" {
+				selector = fmt.Sprintf(`%s{class=%q,window=%q}`, metric, class, window)
+			}
+			got := p.last(selector)
+			least, most := bounds(span, got.at, of)
+			t.Logf("%-60s %12.4f, read: %.4f to %.4f", selector, got.value, least, most)
+			if got.value < least*0.99-floor || got.value > most*1.01+floor {
+				t.Errorf("%s is %v, and was read as %v to %v", selector, got.value, least, most)
+			}
+		}
+		check(v1alpha1.MetricCPUUsed, "LS", reader.of(0), floor)
+		check(v1alpha1.MetricCPUUsed, "BE", reader.of(1), floor)
+		if span <= time.Minute {
+			check(v1alpha1.MetricCPUUsed, "node", reader.node, floor)
+			check(v1alpha1.MetricCPUUsed, "system", func(from, to time.Time) float64 { return reader.node(from, to) - reader.cores(from, to, 2) }, floor)
+			check(v1alpha1.MetricBatchCPUAvailable, "", func(from, to time.Time) float64 { return reader.available(ceiling, from, to, 1, 3) }, floor)
+		}
+		held := func(time.Time, time.Time) float64 { return c.workingSet(t, holder) + c.workingSet(t, online) }
+		check(v1alpha1.MetricMemoryUsed, "LS", held, 1<<20)
+	}
+	if used := p.last(v1alpha1.MetricMemoryUsed + `{class="LS",window="1m"}`).value; used < heldBytes || used > 1.2*heldBytes {
+		t.Errorf("the pods that hold %d bytes are shown with %v", heldBytes, used)
+	}
+	if ratio := p.last(v1alpha1.MetricThrottled + `{window="1m"}`).value; ratio < 0.9 {
+		t.Errorf("a pod that was stopped in each period is shown as stopped in %v of them", ratio)
+	}
+	t.Logf("after %s the rules, the dashboard and the names are checked", time.Since(began).Round(time.Second))
+	p.checkRules()
+	p.checkDashboard()
+	p.checkMetrics()
+	c.checkBurst(p, later)
+}
+
+// windowsShown returns the windows for which there is a figure.
+func windowsShown(p *prometheus) []string {
+	p.t.Helper()
+	series, err := p.ask("count by (window) ("+v1alpha1.MetricCPUUsed+")", time.Time{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var all []string
+	for labels := range series {
+		all = append(all, strings.TrimSuffix(strings.TrimPrefix(labels, "map[window:"), "]"))
+	}
+	return all
+}
+
+// checkBurst starts a load and ends it again, and checks that this is seen in time: the agent measures within a second and
+// shows all of it within two, and Prometheus asks each second.
+func (c *crowd) checkBurst(p *prometheus, dir string) {
+	c.t.Helper()
+	batch := v1alpha1.MetricCPUUsed + `{class="BE",window="1s"}`
+	before := p.last(batch).value
+	began := time.Now()
+	burner := c.burn(dir)
+	time.Sleep(5 * time.Second)
+	ended := time.Now()
+	if err := burner.Kill(); err != nil {
+		c.t.Fatal(err)
+	}
+	time.Sleep(5 * time.Second)
+	const more = float64(burstMilli) / 1000
+	after := func(since time.Time, seen func(more float64) bool) time.Duration {
+		points := p.points(batch+"[20s]", time.Time{})
+		i := slices.IndexFunc(points, func(p point) bool { return p.at.After(since) && seen(p.value-before) })
+		if i < 0 {
+			c.t.Fatalf("a load of %v beside %v from %s to %s was never seen: %v", more, before, began, ended, points)
+		}
+		return points[i].at.Sub(since)
+	}
+	for what, took := range map[string][2]time.Duration{
+		"begins to be seen": {after(began, func(v float64) bool { return v > more/10 }), 2 * time.Second},
+		"is seen whole":     {after(began, func(v float64) bool { return v > more*0.75 }), 3 * time.Second},
+		"is seen to end":    {after(ended, func(v float64) bool { return v < more*0.25 }), 3 * time.Second},
+	} {
+		c.t.Logf("a load %s after %s", what, took[0])
+		if most := took[1] + 300*time.Millisecond; took[0] > most {
+			c.t.Errorf("a load %s after %s, want %s at most", what, took[0], most)
+		}
+	}
+}
+
+// loaded makes a pod of a class, with a CFS quota if that is not 0, and one container.
+func (c *crowd) loaded(name, class string, milli int64) (container string) {
+	c.t.Helper()
+	dir, _ := c.create(name, nil, request("1m"))
+	if class != "" {
+		kubectl(c.t, "label", "pod", name, v1alpha1.LabelQoS+"="+class)
+	}
+	if milli > 0 {
+		c.set(c.t, dir, model.Quota, milli*100)
+	}
+	return c.container(dir)
+}
+
+// burn starts a process that uses all the CPU it can get.
+func (c *crowd) burn(dir string) *os.Process {
+	c.t.Helper()
+	c.exec(dir, "", "busybox", "sh", "-c", "while :; do :; done")
+	return c.procs[len(c.procs)-1]
+}

@@ -1,0 +1,86 @@
+package e2e_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// TestAPIChart checks that the chart does what its values say, and that the API server takes all of it.
+func TestAPIChart(t *testing.T) {
+	helm(t, "lint", "--strict", "../../deploy/chart")
+	for _, values := range [][]string{
+		nil,
+		{"--set", "profile=cpu-share-syncer"},
+		{"--set-json", `policy={"mode":"Off","weight":{"max":16384,"namespaces":[{"selector":{"matchLabels":{"team":"video"}},"max":262144}]},"pods":[{"selector":{"matchLabels":{"app":"x"}},"cpuShare":10240}]}`,
+			"--set", "agent.seLinuxType=spc_t,agent.kubeletInsecureTLS=true,image.tag=v1,paths.podResources=,paths.state=,monitoring.dashboard=true"},
+	} {
+		rendered := helm(t, append([]string{"template", "waterline", "../../deploy/chart", "--namespace", "default", "--kube-version", "v1.36.3"}, values...)...)
+		c := bed.Kubectl(t.Context(), "apply", "--dry-run=server", "--validate=strict", "-f", "-")
+		c.Stdin = strings.NewReader(rendered)
+		if out, err := c.CombinedOutput(); err != nil || bytes.Contains(out, []byte("Warning")) {
+			t.Errorf("%v: %v: %s", values, err, out)
+		}
+	}
+	for _, bad := range [][]string{{"--set", "profile=other"}, {"--set", "policy.mode=on"}, {"--set", "nosuch=1"}, {"--set", "agent.syncPeriod=ten"}, {"--set", "paths.podResources=var"}} {
+		c := exec.Command(filepath.Join(built, "bin/helm"), append([]string{"template", "../../deploy/chart", "--kube-version", "v1.36.3"}, bad...)...)
+		if out, err := c.CombinedOutput(); err == nil {
+			t.Errorf("%v was taken: %.200s", bad, out)
+		}
+	}
+}
+
+// TestAPIChartMonitoring checks what the chart installs for Prometheus and Grafana: the rules and the dashboard as they stand
+// in their files. The API server has no PrometheusRule that could check the first.
+func TestAPIChartMonitoring(t *testing.T) {
+	rendered := helm(t, "template", "waterline", "../../deploy/chart", "--namespace", "monitored", "--kube-version", "v1.36.3", "--show-only", "templates/monitoring.yaml",
+		"--set", "monitoring.rules=true,monitoring.dashboard=true,monitoring.labels.release=prometheus")
+	var rule struct {
+		metav1.TypeMeta
+		metav1.ObjectMeta `json:"metadata"`
+		Spec              any
+	}
+	var dashboard corev1.ConfigMap
+	for document := range strings.SplitSeq(rendered, "\n---\n") {
+		var err error
+		switch {
+		case strings.Contains(document, "kind: PrometheusRule"):
+			err = yaml.UnmarshalStrict([]byte(document), &rule)
+		case strings.Contains(document, "kind: ConfigMap"):
+			err = yaml.UnmarshalStrict([]byte(document), &dashboard)
+		}
+		if err != nil {
+			t.Fatalf("%v in:\n%.400s", err, document)
+		}
+	}
+	read := func(path string) []byte {
+		content, err := os.ReadFile("../../deploy/chart/" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return content
+	}
+	var rules any
+	if err := yaml.UnmarshalStrict(read("rules/waterline.yaml"), &rules); err != nil {
+		t.Fatal(err)
+	}
+	if rule.APIVersion != "monitoring.coreos.com/v1" || rule.Spec == nil || !reflect.DeepEqual(rule.Spec, rules) {
+		t.Errorf("the PrometheusRule of %s has %v, the file %v", rule.APIVersion, rule.Spec, rules)
+	}
+	if dashboard.Data["waterline.json"] != string(read("dashboards/waterline.json")) {
+		t.Error("the ConfigMap has not the dashboard of the file")
+	}
+	for kind, labels := range map[string]map[string]string{"rules": rule.Labels, "dashboard": dashboard.Labels} {
+		if labels["release"] != "prometheus" || labels["app.kubernetes.io/instance"] != "waterline" || kind == "dashboard" && labels["grafana_dashboard"] != "1" {
+			t.Errorf("the %s have the labels %v", kind, labels)
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	agentMetrics      = "http://127.0.0.1:19464/metrics"
+	prometheusAddress = "127.0.0.1:19490"
+)
+
+// prometheus is a server that scrapes the agent once a second and evaluates the chart's rules as often.
+type prometheus struct {
+	t    *testing.T
+	http http.Client
+}
+
+// newPrometheus starts one. It ends with the test.
+func newPrometheus(t *testing.T) *prometheus {
+	t.Helper()
+	dir := t.TempDir()
+	config := filepath.Join(dir, "prometheus.yaml")
+	rules, err := filepath.Abs(rulesFile)
+	if err == nil {
+		err = os.WriteFile(config, fmt.Appendf(nil, `
+global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
+rule_files: [%q]
+scrape_configs:
+  - {job_name: waterline, static_configs: [{targets: [%q]}]}
+`, rules, strings.TrimSuffix(strings.TrimPrefix(agentMetrics, "http://"), "/metrics")), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &lockedBuffer{}
+	server := exec.Command("prometheus", "--config.file", config, "--storage.tsdb.path", filepath.Join(dir, "data"),
+		"--web.listen-address", prometheusAddress, "--log.level", "warn")
+	server.Stderr = log
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = server.Process.Signal(syscall.SIGTERM)
+		_ = server.Wait()
+		if t.Failed() {
+			t.Logf("Prometheus said:\n%s", log)
+		}
+	})
+	p := &prometheus{t: t, http: http.Client{Timeout: 10 * time.Second}}
+	eventually(t, "Prometheus is ready", func() (bool, string) {
+		response, err := p.http.Get("http://" + prometheusAddress + "/-/ready")
+		if err != nil {
+			return false, err.Error()
+		}
+		response.Body.Close()
+		return response.StatusCode == http.StatusOK, response.Status
+	})
+	return p
+}
+
+// point is what one series was at a time.
+type point struct {
+	at    time.Time
+	value float64
+}
+
+// ask evaluates an expression at a time, the zero time being now, and returns the points of each series, oldest first: one
+// for an expression that is no range.
+func (p *prometheus) ask(expr string, at time.Time) (map[string][]point, error) {
+	form := url.Values{"query": {expr}}
+	if !at.IsZero() {
+		form.Set("time", strconv.FormatFloat(float64(at.UnixMilli())/1000, 'f', 3, 64))
+	}
+	response, err := p.http.PostForm("http://"+prometheusAddress+"/api/v1/query", form)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	var answer struct {
+		Status, Error string
+		Data          struct {
+			Result []struct {
+				Metric map[string]string
+				Value  []any
+				Values [][]any
+			}
+		}
+	}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+		return nil, fmt.Errorf("%s: %w", expr, err)
+	}
+	if answer.Status != "success" {
+		return nil, fmt.Errorf("%s: %s", expr, answer.Error)
+	}
+	series := map[string][]point{}
+	for _, r := range answer.Data.Result {
+		delete(r.Metric, "__name__")
+		if r.Value != nil {
+			r.Values = append(r.Values, r.Value)
+		}
+		for _, v := range r.Values {
+			value, err := strconv.ParseFloat(v[1].(string), 64)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", expr, err)
+			}
+			key := fmt.Sprint(r.Metric) // in the order of the labels
+			series[key] = append(series[key], point{time.UnixMilli(int64(math.Round(v[0].(float64) * 1000))), value})
+		}
+	}
+	return series, nil
+}
+
+// points returns those of the only series of an expression.
+func (p *prometheus) points(expr string, at time.Time) []point {
+	p.t.Helper()
+	series, err := p.ask(expr, at)
+	if err != nil || len(series) != 1 {
+		p.t.Fatalf("%s is %v, want one series: %v", expr, series, err)
+	}
+	for _, points := range series {
+		return points
+	}
+	return nil
+}
+
+// last returns the newest value that was scraped of a series, and when it was.
+func (p *prometheus) last(series string) point {
+	p.t.Helper()
+	points := p.points(series+"[5s]", time.Time{})
+	return points[len(points)-1]
+}
+
+const (
+	rulesFile     = "../../deploy/chart/rules/waterline.yaml"
+	dashboardFile = "../../deploy/chart/dashboards/waterline.json"
+)
+
+// checkRules checks that the rules are well-formed, that what is recorded is what the expression is over what was scraped, and
+// that no alert fires.
+func (p *prometheus) checkRules() {
+	p.t.Helper()
+	promtool(p.t, nil, "check", "rules", rulesFile)
+	var rules struct {
+		Groups []struct {
+			Rules []struct{ Record, Alert, Expr string }
+		}
+	}
+	content, err := os.ReadFile(rulesFile)
+	if err == nil {
+		err = yaml.Unmarshal(content, &rules)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	recorded := 0
+	for _, g := range rules.Groups {
+		for _, r := range g.Rules {
+			if r.Record != "" {
+				recorded++
+				p.checkRecorded(r.Record, r.Expr)
+			}
+		}
+	}
+	if recorded == 0 {
+		p.t.Error("nothing is recorded")
+	}
+	if alerts, err := p.ask("ALERTS", time.Time{}); err != nil || len(alerts) > 0 {
+		p.t.Errorf("alerts: %v, %v", slices.Collect(maps.Keys(alerts)), err)
+	}
+}
+
+func (p *prometheus) checkRecorded(name, expr string) {
+	p.t.Helper()
+	recorded, err := p.ask(name+"[4s]", time.Time{})
+	if err != nil || len(recorded) == 0 {
+		p.t.Errorf("%s has no series: %v", name, err)
+	}
+	for labels, points := range recorded {
+		is := points[len(points)-1]
+		// A scrape may have begun before the rule was evaluated and ended after it.
+		var want [2]map[string][]point
+		for i := range want {
+			if want[i], err = p.ask(expr, is.at.Add(-time.Duration(i)*200*time.Millisecond)); err != nil {
+				p.t.Fatal(err)
+			}
+		}
+		if !slices.ContainsFunc(want[:], func(w map[string][]point) bool { return len(w[labels]) == 1 && w[labels][0].value == is.value }) {
+			p.t.Errorf("%s%s is %v, and its expression %v", name, labels, is.value, want)
+		}
+	}
+}
+
+// checkDashboard checks that all of it can be asked, and has data but for what there happens to be none of.
+func (p *prometheus) checkDashboard() {
+	p.t.Helper()
+	none := []string{
+		"waterline_errors_total", "waterline_rejected_writes_total", // nothing went wrong
+		"waterline_prediction_missed_ratio", // no prediction is old enough to have been checked
+	}
+	if _, err := os.Stat("/proc/pressure/cpu"); err != nil {
+		none = append(none, "waterline_pressure_ratio")
+	}
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	content, err := os.ReadFile(dashboardFile)
+	if err == nil {
+		err = json.Unmarshal(content, &dashboard)
+	}
+	if err != nil || len(dashboard.Panels) == 0 {
+		p.t.Fatalf("%d panels: %v", len(dashboard.Panels), err)
+	}
+	for _, panel := range dashboard.Panels {
+		for _, target := range panel.Targets {
+			series, err := p.ask(strings.ReplaceAll(target.Expr, "$node", ".*"), time.Time{})
+			if err != nil {
+				p.t.Errorf("%s: %v", panel.Title, err)
+			}
+			if may := slices.ContainsFunc(none, func(name string) bool { return strings.Contains(target.Expr, name) }); len(series) == 0 && !may {
+				p.t.Errorf("%s has no data: %s", panel.Title, target.Expr)
+			}
+		}
+	}
+}
+
+// checkMetrics has Prometheus's own linter look at what the agent serves.
+func (p *prometheus) checkMetrics() {
+	p.t.Helper()
+	response, err := p.http.Get(agentMetrics)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	promtool(p.t, response.Body, "check", "metrics")
+}
+
+func promtool(t *testing.T, stdin io.Reader, args ...string) {
+	t.Helper()
+	c := exec.Command("promtool", args...)
+	c.Stdin = stdin
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("promtool %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+}

@@ -1,0 +1,168 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+)
+
+// reader reads again and again how much CPU groups and the machine have used: the other reader that the agent's figures are
+// compared with. It shares no code with it.
+type reader struct {
+	version cgroup.Version
+	files   []string // of the groups, and last of the machine
+	cpus    float64
+	at      []time.Time
+	used    [][]float64 // in seconds: of each group, and last for how long CPUs of the machine were idle
+}
+
+func newReader(g groups, dirs []string) *reader {
+	r := &reader{version: g.Version}
+	for _, dir := range dirs {
+		r.files = append(r.files, filepath.Join(g.OfStat(cgroup.CPUUsage), dir, cgroup.StatFile(g.Version, cgroup.CPUUsage)))
+	}
+	r.files = append(r.files, "/proc/stat")
+	return r
+}
+
+// read reads files of this machine for some time, ten times a second.
+func (r *reader) read(t *testing.T, length time.Duration) {
+	t.Helper()
+	for end := time.Now().Add(length); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		at := time.Now()
+		var texts []string
+		for _, file := range r.files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts = append(texts, string(content))
+		}
+		if err := r.take(at, texts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.cpus = float64(strings.Count(string(stat), "\ncpu"))
+}
+
+// take takes in what the files had at a time; their first lines are enough.
+func (r *reader) take(at time.Time, texts []string) error {
+	var row []float64
+	for i, text := range texts {
+		words := strings.Fields(text)
+		which, unit := []int{0}, 1e-9
+		switch {
+		case r.files[i] == "/proc/stat": // cpu user nice system idle iowait irq softirq steal
+			which, unit = []int{4, 5, 8}, 0.01
+		case r.version == cgroup.V2: // usage_usec N
+			which, unit = []int{1}, 1e-6
+		}
+		var sum float64
+		for _, j := range which {
+			if j >= len(words) {
+				return fmt.Errorf("%s reads %q", r.files[i], text)
+			}
+			v, err := strconv.ParseFloat(words[j], 64)
+			if err != nil {
+				return fmt.Errorf("%s: %w", r.files[i], err)
+			}
+			sum += v * unit
+		}
+		row = append(row, sum)
+	}
+	r.at, r.used = append(r.at, at), append(r.used, row)
+	return nil
+}
+
+// count returns what a count was at a time, reckoned evenly between two readings.
+func (r *reader) count(count int, at time.Time) float64 {
+	i := sort.Search(len(r.at), func(i int) bool { return r.at[i].After(at) })
+	i = min(max(i, 1), len(r.at)-1)
+	part := at.Sub(r.at[i-1]).Seconds() / r.at[i].Sub(r.at[i-1]).Seconds()
+	return r.used[i-1][count] + min(max(part, 0), 1)*(r.used[i][count]-r.used[i-1][count])
+}
+
+// grown returns how much a count grew between two times.
+func (r *reader) grown(count int, from, to time.Time) float64 {
+	return r.count(count, to) - r.count(count, from)
+}
+
+// cores returns how many CPUs some groups used between two times.
+func (r *reader) cores(from, to time.Time, groups ...int) float64 {
+	var sum float64
+	for _, g := range groups {
+		sum += r.grown(g, from, to)
+	}
+	return sum / to.Sub(from).Seconds()
+}
+
+// of returns the function of times that cores is for some groups.
+func (r *reader) of(groups ...int) func(from, to time.Time) float64 {
+	return func(from, to time.Time) float64 { return r.cores(from, to, groups...) }
+}
+
+// node returns how many CPUs the machine used between two times.
+func (r *reader) node(from, to time.Time) float64 {
+	return r.cpus - r.cores(from, to, len(r.files)-1)
+}
+
+// available is what batch pods could have used: in each second what is below the ceiling and not used by anybody else.
+func (r *reader) available(ceiling float64, from, to time.Time, batch ...int) float64 {
+	var sum float64
+	n := 0
+	for ; !from.Add(time.Second).After(to); from = from.Add(time.Second) {
+		end := from.Add(time.Second)
+		sum += max(ceiling-r.node(from, end)+r.cores(from, end, batch...), 0)
+		n++
+	}
+	return sum / float64(n)
+}
+
+// bounds returns the least and the most that something was over a span that ends up to a second before a time: it is not
+// known when in that second the agent measured.
+func bounds(span time.Duration, end time.Time, of func(from, to time.Time) float64) (least, most float64) {
+	var all []float64
+	for phase := time.Duration(0); phase <= time.Second; phase += 50 * time.Millisecond {
+		to := end.Add(-phase)
+		all = append(all, of(to.Add(-span), to))
+	}
+	return slices.Min(all), slices.Max(all)
+}
+
+// workingSet returns the memory of a group as the kubelet counts it.
+func (g groups) workingSet(t *testing.T, dir string) float64 {
+	t.Helper()
+	read := func(s cgroup.Stat) string {
+		content, err := g.readFile(filepath.Join(g.OfStat(s), dir, cgroup.StatFile(g.Version, s)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(content)
+	}
+	number := func(text string) float64 {
+		v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+		if err != nil {
+			t.Fatalf("%s: %v", dir, err)
+		}
+		return v
+	}
+	cold := "\ninactive_file "
+	if g.Version == cgroup.V1 {
+		cold = "\ntotal_inactive_file "
+	}
+	_, inactive, _ := strings.Cut("\n"+read(cgroup.MemoryDetails), cold)
+	inactive, _, _ = strings.Cut(inactive, "\n")
+	return number(read(cgroup.MemoryUsage)) - number(inactive)
+}
