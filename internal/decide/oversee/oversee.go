@@ -251,7 +251,7 @@ func observe(seen *Node, n node, known bool, clock time.Duration, set Settings) 
 		n.withdrawn = n.withdrawn || !n.lifting // by the leader before us
 	}
 	if !n.overseen {
-		n.withdrawn, n.lifting = false, false
+		n.withdrawn, n.lifting, n.shown = false, false, -1
 	}
 	well := n.overseen && n.ready && n.proven && clock-n.renewed <= set.FreshWithin
 	switch {

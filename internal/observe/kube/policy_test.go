@@ -125,6 +125,9 @@ func TestBadPolicy(t *testing.T) {
 		{header + "spec: {nodeSelector: {matchLabels: {pool: web server}}}", `spec.nodeSelector.matchLabels: value "web server" cannot be used`},
 		{header + "spec: {nodeSelector: {matchExpressions: [{key: a b, operator: Exists}]}}", `spec.nodeSelector.matchExpressions[0]: label "a b" cannot be used: write the name of a label`},
 		{header + "spec: {pods: [{cpuShare: 5}]}", "spec.pods[0].selector: no selector cannot be used: write one; {} chooses everything"},
+		{header + "spec: {batch: [{}]}", "spec.batch[0].selector: no selector cannot be used: write one; {} chooses everything"},
+		{header + "spec: {batch: [{selector: {}}, {selector: {}, percent: 101}]}", "spec.batch[1].percent: 101 cannot be used: write a whole number from 0 to 100"},
+		{header + "spec: {batch: [{selector: {}, tier: prod}]}", `spec.batch[0].tier: "prod" cannot be used: write batch or mid`},
 		{header + "spec: {weight: {namespaces: [{max: 5}]}}", "spec.weight.namespaces[0].selector: no selector"},
 		{window("end: 24:00"), `spec.windows[0].end: "24:00" cannot be used: write a time from "00:00" to "23:59"`},
 		{window("start: 9:00"), `spec.windows[0].start: "9:00"`},
@@ -167,6 +170,20 @@ func TestAllErrors(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), field+":") {
 			t.Errorf("%s is missing in %v", field, err)
 		}
+	}
+}
+
+func TestBatchRules(t *testing.T) {
+	p, err := readPolicy([]byte(header + "spec: {batch: [{selector: {matchLabels: {app: a}}, percent: 0, tier: mid}, {selector: {}}]}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []BatchRule{
+		{Selector: model.Selector{{Key: "app", Op: model.In, Values: []string{"a"}}}, Tier: model.TierMid},
+		{Percent: 100, Tier: model.TierBatch},
+	}
+	if got := BatchRules(p); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 

@@ -1,0 +1,196 @@
+package manager
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/decide/oversee"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+// written is a policy with a spec in YAML.
+func written(t *testing.T, name string, generation int64, spec func(*v1alpha1.ColocationPolicySpec)) *v1alpha1.ColocationPolicy {
+	t.Helper()
+	p := &v1alpha1.ColocationPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: generation, UID: types.UID("uid-" + name)}}
+	p.Spec.Mode = string(model.ModeEnforce)
+	spec(&p.Spec)
+	return p
+}
+
+func sells(koordinator bool) func(*v1alpha1.ColocationPolicySpec) {
+	return func(s *v1alpha1.ColocationPolicySpec) {
+		s.CPU, s.Compat.Koordinator = &v1alpha1.CPUSpec{}, koordinator
+	}
+}
+
+func add(t *testing.T, table interface{ Add(any) error }, objects ...any) {
+	t.Helper()
+	for _, o := range objects {
+		if err := table.Add(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestNames checks by which names pods ask.
+func TestNames(t *testing.T) {
+	observing := func(s *v1alpha1.ColocationPolicySpec) { sells(false)(s); s.Mode = string(model.ModeObserve) }
+	for _, c := range []struct {
+		policies []func(*v1alpha1.ColocationPolicySpec)
+		want     bool
+	}{
+		{nil, false},
+		{[]func(*v1alpha1.ColocationPolicySpec){sells(false)}, false},
+		{[]func(*v1alpha1.ColocationPolicySpec){sells(true)}, true},
+		{[]func(*v1alpha1.ColocationPolicySpec){sells(true), sells(false)}, false},
+		{[]func(*v1alpha1.ColocationPolicySpec){sells(true), observing}, true},
+		{[]func(*v1alpha1.ColocationPolicySpec){sells(true), func(*v1alpha1.ColocationPolicySpec) {}}, true}, // sells nothing
+	} {
+		p := newPolicies(slog.New(slog.DiscardHandler))
+		for i, spec := range c.policies {
+			add(t, p, written(t, fmt.Sprint(i), 1, spec))
+		}
+		if got := p.rules.Load().Koordinator; got != c.want {
+			t.Errorf("%d policies: %v", len(c.policies), got)
+		}
+	}
+}
+
+// TestRules checks which rules hold, and what remains of a policy that cannot be used.
+func TestRules(t *testing.T) {
+	rule := func(s *v1alpha1.ColocationPolicySpec) {
+		s.Batch = []v1alpha1.BatchRuleSpec{{Selector: &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"app": "a"}}}}
+	}
+	p := newPolicies(slog.New(slog.DiscardHandler))
+	add(t, p, written(t, "low", 1, rule), written(t, "high", 1, func(s *v1alpha1.ColocationPolicySpec) { rule(s); s.Priority = 5 }),
+		written(t, "off", 1, func(s *v1alpha1.ColocationPolicySpec) { rule(s); s.Mode = string(model.ModeObserve) }))
+	rules := p.rules.Load().Pods
+	if len(rules) != 2 || rules[0].Policy != "high" || rules[1].Policy != "low" || rules[0].Percent != 100 {
+		t.Fatalf("%+v", rules)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "n", Labels: map[string]string{"app": "a"}}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{v1alpha1.LabelColocation: v1alpha1.ColocationEnabled}}}
+	if _, o := p.rules.Load().Mutate(pod, namespace); o.Policy != "high" {
+		t.Errorf("%+v", o)
+	}
+
+	bad := written(t, "high", 2, func(s *v1alpha1.ColocationPolicySpec) { s.Mode = "all" })
+	add(t, p, bad)
+	if rules := p.rules.Load().Pods; len(rules) != 2 {
+		t.Errorf("what was said before a mistake is gone: %+v", rules)
+	}
+	row, _ := p.get("high")
+	s := (&statuses{}).status(&row, &tally{}, 0)
+	if ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); ready.Reason != "Invalid" || !strings.Contains(ready.Message, `spec.mode: "all"`) || s.ObservedGeneration != 2 {
+		t.Errorf("%+v", s)
+	}
+	if err := p.Delete(bad); err != nil {
+		t.Fatal(err)
+	}
+	if rules := p.rules.Load().Pods; len(rules) != 1 {
+		t.Errorf("what a policy said that was deleted stays: %+v", rules)
+	}
+}
+
+// TestObserve checks what oversight is told of the objects of the API.
+func TestObserve(t *testing.T) {
+	f := newFleet()
+	ready := func(name, node string, is corev1.ConditionStatus, change func(*corev1.Pod)) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "w"}, Spec: corev1.PodSpec{NodeName: node}}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: is}}
+		change(p)
+		return p
+	}
+	as := func(*corev1.Pod) {}
+	going := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
+	for _, name := range []string{"d", "c", "b", "a"} {
+		add(t, f.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	withdrawn := &v1alpha1.NodeReport{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	withdrawn.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionWithdrawn, Status: metav1.ConditionTrue}}
+	add(t, f.reports, withdrawn, &v1alpha1.NodeReport{ObjectMeta: metav1.ObjectMeta{Name: "e"}})
+	add(t, f.agents, ready("1", "a", "True", as),
+		ready("2", "b", "True", going), ready("3", "b", "False", as), // one follows another
+		ready("4", "c", "True", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
+		ready("5", "", "False", as))
+	want := []oversee.Node{
+		{Name: "a", Agent: oversee.AgentReady, Report: true, Withdrawn: true},
+		{Name: "b", Agent: oversee.AgentNotReady},
+		{Name: "c"}, {Name: "d"},
+		{Name: "e", Gone: true, Report: true},
+	}
+	got := f.observe()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// TestCount checks that what is remembered of nodes is found anew when they or the policies change.
+func TestCount(t *testing.T) {
+	p := newPolicies(slog.New(slog.DiscardHandler))
+	web := written(t, "web", 1, func(s *v1alpha1.ColocationPolicySpec) {
+		s.Priority, s.NodeSelector = 1, &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"pool": "web"}}
+	})
+	add(t, p, written(t, "all", 1, func(*v1alpha1.ColocationPolicySpec) {}), web)
+	s := &statuses{fleet: newFleet(), policies: p}
+	node := func(pool string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"pool": pool}}}
+	}
+	check := func(want string) {
+		t.Helper()
+		for range 2 {
+			if _, governed := s.count(); governed["n"] != want {
+				t.Errorf("governed by %q, not %q", governed["n"], want)
+			}
+		}
+	}
+	add(t, s.fleet.nodes, node("web"))
+	check("web")
+	add(t, s.fleet.nodes, node("db"))
+	check("all")
+	add(t, s.fleet.nodes, node("web"))
+	check("web")
+	if err := p.Delete(web); err != nil {
+		t.Fatal(err)
+	}
+	check("all")
+	if err := s.fleet.nodes.Delete(node("web")); err != nil {
+		t.Fatal(err)
+	}
+	if s.count(); len(s.choices.nodes) != 0 {
+		t.Error("a node that is gone is remembered")
+	}
+}
+
+// TestSelector checks that selectors mean the same to the webhook as to the agents.
+func TestSelector(t *testing.T) {
+	p, err := kube.ParsePolicy([]byte(`{apiVersion: waterline.io/v1alpha1, kind: ColocationPolicy, metadata: {name: p}, spec: {nodeSelector: {
+		matchLabels: {a: "1"}, matchExpressions: [{key: b, operator: NotIn, values: [x, y]}, {key: c, operator: Exists}, {key: d, operator: DoesNotExist}, {key: e, operator: In, values: ["", z]}]}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 * 4 * 3 * 3 * 4 {
+		all := map[string]string{}
+		n := i
+		for key, values := range [][]string{{"-", "1", "2"}, {"-", "x", "y", "z"}, {"-", "", "1"}, {"-", "", "1"}, {"-", "", "z", "1"}} {
+			if v := values[n%len(values)]; v != "-" { // which stands for no such label
+				all[string(rune('a'+key))] = v
+			}
+			n /= len(values)
+		}
+		if selector(p.Nodes).Matches(labels.Set(all)) != p.Nodes.Matches(all) {
+			t.Errorf("%v: %v", all, p.Nodes.Matches(all))
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+)
+
+// TestAPIPolicyStatus checks what the manager says about policies, from what nodes report.
+func TestAPIPolicyStatus(t *testing.T) {
+	m := newManaged(t)
+	for i, labels := range []string{"pool: web", "pool: web", "", `waterline.io/opt-out: ""`} {
+		m.node(fmt.Sprintf("m%d", i), "", labels)
+	}
+	apply(t, `
+apiVersion: waterline.io/v1alpha1
+kind: ColocationPolicy
+metadata: {name: web}
+spec: {mode: Enforce, priority: 10, nodeSelector: {matchLabels: {pool: web}}, cpu: {}}
+`)
+	m.manager()
+	reports := func(node, policy string, generation int64, offer string) {
+		t.Helper()
+		m.patch("/apis/waterline.io/v1alpha1/nodereports/"+node+"/status", fmt.Sprintf(
+			`{"status":{"policy":%q,"policyGeneration":%d,"mode":"Enforce","selling":"Open","cpu":{"offer":{"batch":%q,"mid":"0"},"allowance":"0","capacity":"8","ceiling":"5","system":"0","online":"1","peaks":{"hour":"1","day":"1"},"bound":{"batch":"0","mid":"0"}}}}`,
+			policy, generation, offer))
+	}
+	says := func(policy, nodes, ready, overlaps string) {
+		t.Helper()
+		eventually(t, policy+" says "+nodes, func() (bool, string) {
+			p := object[v1alpha1.ColocationPolicy](t, "colocationpolicy", policy)
+			n := p.Status.Nodes
+			is := fmt.Sprintf("%d selected, %d governed, %d enforcing, %d offering", n.Selected, n.Governed, n.Enforcing, n.Offering)
+			for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionOverlaps} {
+				if c := meta.FindStatusCondition(p.Status.Conditions, kind); c != nil {
+					is += "; " + string(c.Status) + " " + c.Reason + " " + c.Message
+				}
+			}
+			return p.Status.ObservedGeneration == p.Generation && strings.HasPrefix(is, nodes) && strings.Contains(is, ready) && strings.Contains(is, overlaps), is
+		})
+	}
+	says("web", "2 selected, 2 governed, 0 enforcing, 0 offering", "False NodesBehind 2 of 2", "governs 2 nodes that default selects too")
+	says("default", "4 selected, 1 governed, 0 enforcing, 0 offering", "False NodesBehind 1 of 1", "2 nodes are governed by web, which has a higher rank")
+
+	generation := object[v1alpha1.ColocationPolicy](t, "colocationpolicy", "web").Generation
+	reports("m0", "web", generation, "2")
+	reports("m1", "web", generation, "0")
+	says("web", "2 selected, 2 governed, 2 enforcing, 1 offering", "True AllNodesFollow", "True SharedNodes")
+
+	m.kubelet("m0", false)
+	says("web", "2 selected, 2 governed, 1 enforcing, 0 offering", "False NodesWithdrawn 1 of 2", "")
+	m.kubelet("m0", true)
+	says("web", "2 selected, 2 governed, 2 enforcing, 1 offering", "True AllNodesFollow", "")
+
+	kubectl(t, "patch", "colocationpolicy", "web", "--type=merge", "-p", `{"spec":{"rollout":{"percent":0}}}`)
+	says("web", "2 selected, 0 governed, 0 enforcing, 0 offering", "True AllNodesFollow", "False NoOverlap")
+	says("default", "4 selected, 3 governed", "False NodesBehind 3 of 3", "False NoOverlap")
+}
+
+// TestAPIPolicyRules checks that the API server refuses rules about batch pods that nobody could follow.
+func TestAPIPolicyRules(t *testing.T) {
+	for spec, want := range map[string]string{
+		"{batch: [{selector: {}}]}":                                           "",
+		"{batch: [{selector: {matchLabels: {app: a}}, percent: 0}]}":          "",
+		"{batch: [{selector: {}, percent: 100, tier: mid}]}":                  "",
+		"{batch: [{percent: 5}]}":                                             "spec.batch[0].selector: Required",
+		"{batch: [{selector: {}, percent: 101}]}":                             "should be less than or equal to 100",
+		"{batch: [{selector: {}, percent: -1}]}":                              "should be greater than or equal to 0",
+		"{batch: [{selector: {}, tier: prod}]}":                               `supported values: "batch", "mid"`,
+		"{batch: [{selector: {matchLabels: {a b: c}}}]}":                      "write names of labels",
+		"{batch: [{selector: {matchExpressions: [{key: a, operator: In}]}}]}": "In and NotIn need values",
+		"{mode: all}": "Unsupported value",
+	} {
+		c := bed.Kubectl(t.Context(), "apply", "--dry-run=server", "-f", "-")
+		c.Stdin = strings.NewReader("{apiVersion: waterline.io/v1alpha1, kind: ColocationPolicy, metadata: {name: tried}, spec: " + spec + "}")
+		out, err := c.CombinedOutput()
+		if (err == nil) != (want == "") || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v: %s", spec, err, out)
+		}
+	}
+}

@@ -1,0 +1,255 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+)
+
+const transcodePolicy = `policy={"mode":"Enforce","priority":-1000,"batch":[{"selector":{"matchLabels":{"app":"transcode"}}}]}`
+
+// answering waits until the API server asks the manager.
+func (m *managed) answering() {
+	m.t.Helper()
+	eventually(m.t, "the webhook answers", func() (bool, string) {
+		response, err := http.Get("http://127.0.0.1:19466/readyz")
+		if err != nil {
+			return false, err.Error()
+		}
+		_ = response.Body.Close()
+		pod, out := m.try("default", `metadata: {name: probe, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 1}}}]}`, "--dry-run=server")
+		return pod != nil && pod.Spec.PriorityClassName == v1alpha1.PriorityClassBatch, out
+	})
+}
+
+// namespace makes a namespace with what stands in it, and waits until pods can be made there.
+func (m *managed) namespace(name, labels, contents string) {
+	m.t.Helper()
+	apply(m.t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {%s}}}", name, labels))
+	eventually(m.t, "an account for pods in "+name, func() (bool, string) {
+		out, err := tryKubectl("get", "serviceaccount", "default", "-n", name)
+		return err == nil, out
+	})
+	if contents != "" {
+		apply(m.t, contents)
+	}
+}
+
+// try creates a pod that nobody schedules. It returns nil if the API server does not take it, and what that says.
+func (m *managed) try(namespace, pod string, args ...string) (*corev1.Pod, string) {
+	m.t.Helper()
+	c := bed.Kubectl(m.t.Context(), append([]string{"create", "-n", namespace, "-o", "json", "-f", "-"}, args...)...)
+	c.Stdin = strings.NewReader("{apiVersion: v1, kind: Pod, " + strings.Replace(pod, "spec: {", "spec: {schedulerName: none, ", 1) + "}")
+	var warnings strings.Builder
+	c.Stderr = &warnings
+	out, err := c.Output()
+	if err != nil {
+		return nil, warnings.String()
+	}
+	created := &corev1.Pod{}
+	if err := json.Unmarshal(out, created); err != nil {
+		m.t.Fatal(err)
+	}
+	return created, warnings.String()
+}
+
+// asks returns what the containers of a pod ask for, in one line; all of it twice, as request and limit, or it says so.
+func asks(pod *corev1.Pod) string {
+	var all []string
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for _, c := range list {
+			var parts []string
+			for _, name := range []corev1.ResourceName{"cpu", "memory", v1alpha1.ResourceBatchCPU, v1alpha1.ResourceBatchMemory, v1alpha1.ResourceMidCPU, v1alpha1.ResourceMidMemory} {
+				request, has := c.Resources.Requests[name]
+				limit, also := c.Resources.Limits[name]
+				if has || also {
+					part := fmt.Sprintf("%s=%d", strings.TrimPrefix(string(name), "waterline.io/"), request.Value())
+					if request.Cmp(limit) != 0 {
+						part += fmt.Sprintf("/%d", limit.Value())
+					}
+					parts = append(parts, part)
+				}
+			}
+			all = append(all, c.Name+"("+strings.Join(parts, " ")+")")
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// TestAPIWebhook creates pods of all kinds while a manager answers.
+func TestAPIWebhook(t *testing.T) {
+	m := newManaged(t, "--set-json", transcodePolicy)
+	m.manager()
+	m.answering()
+	m.namespace("tenant", "waterline.io/colocation: enabled", "")
+	m.namespace("other", "", "")
+	m.namespace("limited", "", `
+apiVersion: v1
+kind: LimitRange
+metadata: {name: defaults, namespace: limited}
+spec: {limits: [{type: Container, default: {cpu: "1", memory: 512Mi}, defaultRequest: {cpu: 500m, memory: 256Mi}}]}
+`)
+	m.namespace("counted", "", `
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: batch, namespace: counted}
+spec: {hard: {requests.waterline.io/batch-cpu: 3000}}
+`)
+	m.namespace("native", "", `
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: cpu, namespace: native}
+spec: {hard: {requests.cpu: 1}}
+`)
+	const be = `metadata: {generateName: p-, labels: {waterline.io/qos: BE}}, `
+	const one = `{name: c, image: none, resources: {requests: {cpu: 2, memory: 1Gi}, limits: {cpu: 2, memory: 1Gi}}}`
+	for _, c := range []struct {
+		what, namespace, pod, asks, class string
+		warning                           string
+	}{
+		{"labelled", "other", be + `spec: {containers: [` + one + `]}`, "c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", ""},
+		{"labelled as Koordinator has it", "other", `metadata: {generateName: p-, labels: {koordinator.sh/qosClass: BE}}, spec: {containers: [` + one + `]}`,
+			"c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", ""},
+		{"labelled both ways", "other", `metadata: {generateName: p-, labels: {waterline.io/qos: LS, koordinator.sh/qosClass: BE}}, spec: {containers: [` + one + `]}`,
+			"c(cpu=2 memory=1073741824)", "", ""},
+		{"Burstable", "other", be + `spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 500m}, limits: {cpu: 2, memory: 1Gi}}}]}`,
+			"c(batch-cpu=500 batch-memory=1073741824)", "waterline-batch", ""},
+		{"init containers and sidecars", "other", be + `spec: {initContainers: [{name: i, image: none, resources: {requests: {cpu: 3}}}, {name: s, image: none, restartPolicy: Always, resources: {requests: {cpu: 100m}}}], containers: [` + one + `]}`,
+			"i(batch-cpu=3000) s(batch-cpu=100) c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", ""},
+		{"of the mid tier", "other", be + `spec: {priorityClassName: waterline-mid, containers: [` + one + `]}`, "c(mid-cpu=2000 mid-memory=1073741824)", "waterline-mid", ""},
+		{"with the priority of online pods", "other", be + `spec: {priorityClassName: waterline-prod, containers: [` + one + `]}`,
+			"c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", `"waterline-prod" is not for batch`},
+		{"with a LimitRange's defaults", "limited", be + `spec: {containers: [{name: c, image: none}]}`, "c(batch-cpu=500 batch-memory=268435456)", "waterline-batch", ""},
+		{"with a LimitRange, asking itself", "limited", be + `spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 100m, memory: 64Mi}}}]}`,
+			"c(batch-cpu=100 batch-memory=67108864)", "waterline-batch", ""},
+		{"selected", "tenant", `metadata: {generateName: p-, labels: {app: transcode}}, spec: {containers: [` + one + `]}`, "c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", ""},
+		{"not selected", "tenant", `metadata: {generateName: p-, labels: {app: web}}, spec: {containers: [` + one + `]}`, "c(cpu=2 memory=1073741824)", "", ""},
+		{"selected, where nobody opted in", "other", `metadata: {generateName: p-, labels: {app: transcode}}, spec: {containers: [` + one + `]}`, "c(cpu=2 memory=1073741824)", "", ""},
+	} {
+		for _, how := range [][]string{{"--dry-run=server"}, nil} {
+			pod, said := m.try(c.namespace, c.pod, how...)
+			if pod == nil {
+				t.Errorf("%s: %s", c.what, said)
+				continue
+			}
+			if got := asks(pod); got != c.asks || pod.Spec.PriorityClassName != c.class {
+				t.Errorf("%s: class %q, %s", c.what, pod.Spec.PriorityClassName, got)
+			}
+			if c.class != "" && (*pod.Spec.PreemptionPolicy != corev1.PreemptNever || pod.Labels[v1alpha1.LabelQoS] == "" && pod.Labels[v1alpha1.LabelQoSAlias] == "") {
+				t.Errorf("%s: preempts %s, labels %v", c.what, *pod.Spec.PreemptionPolicy, pod.Labels)
+			}
+			if c.warning == "" && said != "" || !strings.Contains(said, c.warning) {
+				t.Errorf("%s: the API server says %q", c.what, said)
+			}
+		}
+	}
+
+	t.Log("a quota counts batch resources")
+	if pod, said := m.try("counted", be+`spec: {containers: [`+one+`]}`); pod == nil {
+		t.Error(said)
+	}
+	if pod, said := m.try("counted", be+`spec: {containers: [`+one+`]}`); pod != nil || !strings.Contains(said, "exceeded quota: batch") {
+		t.Errorf("a second one: %s", said)
+	}
+	// A quota of native CPU demands that each container asks for it.
+	if pod, said := m.try("native", be+`spec: {containers: [`+one+`]}`); pod != nil || !strings.Contains(said, "must specify requests.cpu") {
+		t.Errorf("with a quota of CPU: %s", said)
+	}
+
+	t.Log("what was written is not changed")
+	pod, _ := m.try("other", `metadata: {name: kept, labels: {waterline.io/qos: BE}}, spec: {containers: [`+one+`]}`)
+	out := kubectl(t, "annotate", "pod", "kept", "-n", "other", "--overwrite", `waterline.io/batch-resources={"pod":{}}`)
+	if now := object[corev1.Pod](t, "pod", "kept", "-n", "other"); pod == nil || now.Annotations[v1alpha1.AnnotationBatchResources] != pod.Annotations[v1alpha1.AnnotationBatchResources] || !strings.Contains(out, "stays as it was") {
+		t.Errorf("%s: %v", out, now.Annotations)
+	}
+	if metrics := m.metrics(); !strings.Contains(metrics, `waterline_admissions_total{why="ByPolicy"}`) {
+		t.Errorf("not counted: %s", metrics)
+	}
+}
+
+// TestAPIWebhookCertificates creates pods while the webhook's certificates are made anew: none slips.
+func TestAPIWebhookCertificates(t *testing.T) {
+	m := newManaged(t)
+	m.manager()
+	m.answering()
+	secret := func() string {
+		return string(object[corev1.Secret](t, "secret", "waterline-webhook", "-n", "waterline-system").Data[corev1.TLSCertKey])
+	}
+	before := secret()
+	m.patch("/api/v1/namespaces/waterline-system/secrets/waterline-webhook", `{"data":{"tls.crt":"","tls.key":""}}`)
+	made := 0
+	for end := time.Now().Add(14 * time.Second); time.Now().Before(end); made++ {
+		pod, said := m.try("default", `metadata: {name: probe, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 1}}}]}`, "--dry-run=server")
+		if pod == nil || asks(pod) != "c(batch-cpu=1000)" {
+			t.Fatalf("pod %d slipped: %s", made, said)
+		}
+	}
+	if after := secret(); after == before || after == "" {
+		t.Error("the certificate was not made anew")
+	}
+	t.Logf("%d pods", made)
+}
+
+// TestAPISlipped creates pods while there is no manager: they are counted, and their owner is told once.
+func TestAPISlipped(t *testing.T) {
+	m := newManaged(t)
+	m.node("m0", ours, "")
+	apply(t, `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: slips}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: slips}}
+  template:
+    metadata: {labels: {app: slips, waterline.io/qos: BE}}
+    spec: {nodeName: m0, tolerations: [{operator: Exists}], terminationGracePeriodSeconds: 0, containers: [{name: c, image: none, resources: {requests: {cpu: 1}}}]}
+`)
+	pods := func() []corev1.Pod { return object[corev1.PodList](t, "pods", "-l", "app=slips").Items }
+	eventually(t, "two pods", func() (bool, string) { return len(pods()) == 2, fmt.Sprint(len(pods())) })
+	for _, pod := range pods() {
+		if got := asks(&pod); got != "c(cpu=1/0)" {
+			t.Errorf("it asks for %s", got)
+		}
+	}
+	first := m.manager()
+	policy := func() v1alpha1.ColocationPolicyStatus {
+		return object[v1alpha1.ColocationPolicy](t, "colocationpolicy", "default").Status
+	}
+	eventually(t, "both are counted", func() (bool, string) { return policy().SlippedPods == 2, fmt.Sprintf("%+v", policy()) })
+	replicas := object[appsv1.ReplicaSetList](t, "replicasets", "-l", "app=slips").Items
+	events := func() []corev1.Event {
+		return object[corev1.EventList](t, "events", "--field-selector", "reason=NotAdmitted").Items
+	}
+	if e := events(); len(e) != 1 || e[0].InvolvedObject.Kind != "ReplicaSet" || e[0].InvolvedObject.UID != replicas[0].UID {
+		t.Errorf("events: %+v", e)
+	}
+	first.stop(os.Interrupt)
+	m.manager()
+	m.answering()
+	m.shows("waterline_slipped_pods 2")
+	if e := events(); len(e) != 1 {
+		t.Errorf("after a restart there are %d events", len(e))
+	}
+	if len(pods()) != 2 || pods()[0].DeletionTimestamp != nil {
+		t.Error("a pod was deleted")
+	}
+	t.Log("made anew they ask for batch resources, and are counted no more")
+	kubectl(t, "delete", "pods", "-l", "app=slips", "--grace-period=0", "--force")
+	eventually(t, "nothing is counted", func() (bool, string) { return policy().SlippedPods == 0, fmt.Sprintf("%+v", policy()) })
+	for _, pod := range pods() {
+		if got := asks(&pod); got != "c(batch-cpu=1000)" {
+			t.Errorf("it asks for %s", got)
+		}
+	}
+	kubectl(t, "delete", "events", "--field-selector", "reason=NotAdmitted")
+}
