@@ -16,7 +16,7 @@ export CGO_ENABLED := 0
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build waterline and waterline-agent into out/bin
+build: ## build waterline, waterline-agent and waterline-manager into out/bin
 	@mkdir -p $(BIN)
 	go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
 

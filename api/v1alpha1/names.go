@@ -129,5 +129,12 @@ const (
 	MetricPredictionKnown      = "waterline_prediction_known"        // {resource,horizon}
 	MetricPredictionMissed     = "waterline_prediction_missed_ratio" // {resource,horizon} of its own past
 	MetricMeasurementAge       = "waterline_measurement_age_seconds" // {resource}
+	MetricLeading              = "waterline_manager_leading"         // 1 while this replica decides
+	MetricFresh                = "waterline_manager_fresh"           // 1 while what is known of the API is up to date
+	MetricNodes                = "waterline_nodes"                   // {state} as the manager sees them
+	MetricBraked               = "waterline_manager_braked"          // 1 while so many agents look dead that it doubts itself
+	MetricActions              = "waterline_manager_actions_total"   // {verb,outcome} about nodes
+	MetricSlippedPods          = "waterline_slipped_pods"            // batch pods that do not ask for batch resources
+	MetricAdmissions           = "waterline_admissions_total"        // {why} pods that the webhook looked at
 	MetricBuildInfo            = "waterline_build_info"              // {version}
 )

@@ -62,6 +62,12 @@ type ColocationPolicySpec struct {
 	// Compat is under which names of others slack is sold.
 	Compat CompatSpec `json:"compat,omitempty"`
 
+	// Batch makes batch pods of pods without a label of their own, in namespaces labelled waterline.io/colocation=enabled, when
+	// they are created and while the mode is Enforce. Of the rules of all policies that select a pod that of the highest
+	// priority counts, then the first by the policy's name, then the first in it.
+	// +kubebuilder:validation:MaxItems=64
+	Batch []BatchRuleSpec `json:"batch,omitempty"`
+
 	// Weight bounds and extends the weights that pods ask for.
 	Weight WeightSpec `json:"weight,omitempty"`
 	// Pods gives weights and CPUs to pods without an annotation. The first rule that selects a pod counts.
@@ -218,6 +224,21 @@ type NamespaceMaxSpec struct {
 	// +kubebuilder:validation:Minimum=2
 	// +kubebuilder:validation:Maximum=262144
 	Max int64 `json:"max"`
+}
+
+// BatchRuleSpec makes batch pods of the pods that it selects.
+type BatchRuleSpec struct {
+	// Selector chooses pods by their labels; {} chooses all.
+	// +required
+	Selector *LabelSelector `json:"selector"`
+	// Percent is of how many of their owners (Deployments, CronJobs, …) the pods are batch, from 0 to 100. Default 100. Each
+	// owner has a fixed place, so what is in stays in when the number grows; what is not in counts as not selected.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	Percent *int32 `json:"percent,omitempty"`
+	// Tier is batch (the default) or mid: what pods ask for that have no priority in a band of batch.
+	// +kubebuilder:validation:Enum=batch;mid
+	Tier string `json:"tier,omitempty"`
 }
 
 // PodRuleSpec gives the pods that it selects what annotations would give them.

@@ -58,6 +58,7 @@ applets=$("$busybox" --list | grep -v '^busybox$' | sed 's|.*|/bin/&=busybox|' |
 out/bin/image -name wl.test/busybox:1 -o "$images/busybox.tar" -links "$applets" "$busybox=/bin/busybox"
 out/bin/image -name wl.test/pause:1 -o "$images/pause.tar" -entrypoint "/bin/busybox sleep 2147483647" "$busybox=/bin/busybox"
 out/bin/image -name waterline/agent:dev -o "$images/agent.tar" -entrypoint /waterline-agent out/bin/waterline-agent=/waterline-agent
+out/bin/image -name waterline/manager:dev -o "$images/manager.tar" -user 65532 -entrypoint /waterline-manager out/bin/waterline-manager=/waterline-manager
 
 # For waterline experiment transcode. Debian's ffmpeg is linked against some two hundred libraries, and runs with all of them
 # or not at all.

@@ -53,18 +53,36 @@ func newFake(t *testing.T) *fake {
 	helm(t, "upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--create-namespace",
 		"--set-json", `agent.nodeSelector={"nowhere":"true"}`, "--set-json", `policy.weight.namespaces=[]`)
 	t.Cleanup(func() { helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait") })
-	token := kubectl(t, "create", "token", "waterline-agent", "-n", "waterline-system")
+	f.config = kubeconfig(t, agentToken(t, fakeNode))
+	return f
+}
+
+// agentToken returns a token of the agents' ServiceAccount that names a node, as a token in an agent's pod does. With ""
+// it names none.
+func agentToken(t testing.TB, node string) string {
+	t.Helper()
+	args := []string{"create", "token", "waterline-agent", "-n", "waterline-system"}
+	if node != "" {
+		uid := object[corev1.Node](t, "node", node).UID
+		args = append(args, "--bound-object-kind=Node", "--bound-object-name="+node, "--bound-object-uid="+string(uid))
+	}
+	return kubectl(t, args...)
+}
+
+// kubeconfig returns a file with which the bed's API server is used by a token.
+func kubeconfig(t testing.TB, token string) string {
+	t.Helper()
 	admin, err := os.ReadFile(bed.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
 	before, _, _ := strings.Cut(string(admin), "users:")
-	f.config = filepath.Join(t.TempDir(), "kubeconfig")
+	file := filepath.Join(t.TempDir(), "kubeconfig")
 	content := before + "users: [{name: user, user: {token: " + token + "}}]\ncontexts: [{name: bed, context: {cluster: bed, user: user}}]\ncurrent-context: bed\n"
-	if err := os.WriteFile(f.config, []byte(content), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return f
+	return file
 }
 
 // mkdir makes a cgroup and those above it, in all hierarchies. Where CPU sets have one of their own it gets the CPUs and the
@@ -147,8 +165,8 @@ spec:
 	return dir
 }
 
-// agent is a running agent process.
-type agent struct {
+// process is one of our programs, running.
+type process struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	log  *lockedBuffer
@@ -173,9 +191,9 @@ func (l *lockedBuffer) String() string {
 }
 
 // start starts an agent for the node. It is ended with the test.
-func (f *fake) start() *agent {
+func (f *fake) start() *process {
 	f.t.Helper()
-	a := &agent{t: f.t, log: &lockedBuffer{}, done: make(chan error, 1)}
+	a := &process{t: f.t, log: &lockedBuffer{}, done: make(chan error, 1)}
 	a.cmd = exec.Command(filepath.Join(built, "bin/waterline-agent"), "--node-name", fakeNode, "--kubeconfig", f.config,
 		"--kubepods", f.layout.Root, "--run-dir", f.runDir, "--listen", "127.0.0.1:19464", "--local", "127.0.0.1:19465")
 	a.cmd.Stderr = a.log
@@ -192,7 +210,7 @@ func (f *fake) start() *agent {
 	return a
 }
 
-func (a *agent) stop(signal os.Signal) {
+func (a *process) stop(signal os.Signal) {
 	if a.done == nil {
 		return
 	}

@@ -6,6 +6,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
+{{- define "waterline.managerLabels" -}}
+app.kubernetes.io/name: waterline-manager
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/part-of: waterline
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
 {{- define "waterline.policy" -}}
 {{- $preset := dict }}
 {{- if eq .Values.profile "cpu-share-syncer" }}

@@ -13,14 +13,14 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Publisher writes what batch pods may ask for into the status of this agent's own Node.
+// Publisher writes what batch pods may ask for into the status of one Node: the agent of its own, the manager of one whose agent is gone.
 type Publisher struct {
-	client   *rest.RESTClient
+	client   rest.Interface
 	nodeName string
 }
 
-// NewPublisher returns a writer for the agent of this node.
-func NewPublisher(client *rest.RESTClient, nodeName string) *Publisher {
+// NewPublisher returns a writer for this node.
+func NewPublisher(client rest.Interface, nodeName string) *Publisher {
 	return &Publisher{client: client, nodeName: nodeName}
 }
 

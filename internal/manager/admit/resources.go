@@ -1,6 +1,8 @@
 package admit
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	helpers "k8s.io/component-helpers/resource"
@@ -170,4 +172,21 @@ func set(a *v1alpha1.ResourceAmounts, k kind, amount int64) {
 	} else {
 		a.CPU = amount
 	}
+}
+
+// AsksNatively reports whether a pod asks for native CPU or memory, itself or in a container. A batch pod does so only if it
+// did not pass [Rules.Mutate].
+func AsksNatively(pod *corev1.Pod) bool {
+	asks := func(r corev1.ResourceRequirements) bool {
+		for _, k := range kinds {
+			if pair, found := lookup(r, k.native()); found && (!pair.request.IsZero() || !pair.limit.IsZero()) {
+				return true
+			}
+		}
+		return false
+	}
+	if pod.Spec.Resources != nil && asks(*pod.Spec.Resources) {
+		return true
+	}
+	return slices.ContainsFunc(containers(pod), func(c *corev1.Container) bool { return asks(c.Resources) })
 }

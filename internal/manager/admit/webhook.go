@@ -28,6 +28,8 @@ type Options struct {
 	Rules func() Rules
 	// Namespace looks a namespace up. It is asked only for pods that a rule might select. Nil: no rule counts.
 	Namespace func(ctx context.Context, name string) (*corev1.Namespace, error)
+	// Count is told why each new pod was treated as it was, by many at once. Nil: nobody is.
+	Count func(Why)
 	// Log is told what could not be read or looked up. Nil: nobody is.
 	Log *slog.Logger
 }
@@ -46,6 +48,9 @@ type Webhook struct {
 func New(o Options) *Webhook {
 	if o.Rules == nil {
 		o.Rules = func() Rules { return Rules{} }
+	}
+	if o.Count == nil {
+		o.Count = func(Why) {}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -123,6 +128,7 @@ func (w *Webhook) answer(ctx context.Context, request *admissionv1.AdmissionRequ
 	switch request.Operation {
 	case admissionv1.Create:
 		after, o = w.create(ctx, log, pod)
+		w.options.Count(o.Why)
 		response.AuditAnnotations = map[string]string{"why": string(o.Why)}
 		if o.Policy != "" {
 			response.AuditAnnotations["policy"] = o.Policy

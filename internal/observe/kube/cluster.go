@@ -109,7 +109,7 @@ func (c *Cluster) Run(ctx context.Context) {
 	})
 	itself := fields.OneTermEqualSelector("metadata.name", c.nodeName)
 	follow(c.client, "nodes", &corev1.Node{}, itself, &store{
-		set: func(obj any) { c.node = nodeOf(obj.(*corev1.Node)) },
+		set: func(obj any) { c.node = NodeOf(obj.(*corev1.Node)) },
 	})
 	followNamespaces := func() {
 		follow(c.client, "namespaces", &corev1.Namespace{}, fields.Everything(), &store{
@@ -165,8 +165,8 @@ func (c *Cluster) setPolicy(p *v1alpha1.ColocationPolicy) {
 	}
 }
 
-// nodeOf converts a Node.
-func nodeOf(n *corev1.Node) Node {
+// NodeOf converts a Node.
+func NodeOf(n *corev1.Node) Node {
 	node := Node{UID: string(n.UID), Labels: n.Labels, Capacity: amount(n.Status.Capacity), Allocatable: amount(n.Status.Allocatable)}
 	for _, r := range model.NodeResources() {
 		name := corev1.ResourceName(v1alpha1.SlackResource(string(r.Tier), r.Memory, r.Koordinator))

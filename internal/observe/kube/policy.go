@@ -59,12 +59,43 @@ func Policy(p *v1alpha1.ColocationPolicy) (model.ClusterPolicy, error) {
 	default:
 		policy.Rollout = c.within("spec.rollout.percent", int64(*s.Rollout.Percent), 0, 100, "a whole number")
 	}
+	c.batch("spec.batch", s.Batch)
 	c.sell(&policy.Policy, s)
 	c.protect(&policy.Policy.Protect, s)
 	if err := errors.Join(c.errs...); err != nil {
 		return model.ClusterPolicy{}, fmt.Errorf("policy %q: %w", p.Name, err)
 	}
 	return policy, nil
+}
+
+// BatchRule makes batch pods of pods that it selects.
+type BatchRule struct {
+	Selector model.Selector
+	Percent  int // of the owners of such pods, 0 to 100
+	Tier     model.Tier
+}
+
+// BatchRules converts a policy's rules about which pods are batch. Where [Policy] finds nothing wrong they can be used.
+func BatchRules(p *v1alpha1.ColocationPolicy) []BatchRule {
+	var c checker
+	return c.batch("spec.batch", p.Spec.Batch)
+}
+
+func (c *checker) batch(field string, specs []v1alpha1.BatchRuleSpec) []BatchRule {
+	var rules []BatchRule
+	for i, spec := range specs {
+		field := fmt.Sprintf("%s[%d]", field, i)
+		rule := BatchRule{
+			Selector: c.required(field+".selector", spec.Selector),
+			Percent:  100,
+			Tier:     chosen(c, field+".tier", spec.Tier, model.TierBatch, model.TierMid),
+		}
+		if spec.Percent != nil {
+			rule.Percent = int(c.within(field+".percent", int64(*spec.Percent), 0, 100, "a whole number"))
+		}
+		rules = append(rules, rule)
+	}
+	return rules
 }
 
 // OptedOut reports whether the labels of a node keep Waterline off it.

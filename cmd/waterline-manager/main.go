@@ -1,0 +1,214 @@
+// Command waterline-manager looks after the cluster as a whole: its webhook makes batch pods ask for batch resources, on
+// every replica; and the replica that leads withdraws the offers of nodes that nobody looks after, and writes the status of
+// policies.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/decide/oversee"
+	"github.com/waterline-io/waterline/internal/manager"
+	"github.com/waterline-io/waterline/internal/manager/admit"
+	"github.com/waterline-io/waterline/internal/manager/certs"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+// version is set when a release is built.
+var version = "dev"
+
+// goodbye is how long requests that have come in may take after the end was asked for, and how long before that the
+// process stays, so that those who send them learn of it.
+const goodbye = 5 * time.Second
+
+type options struct {
+	kubeconfig, namespace, identity string
+	listen, webhook, names          string
+	sweep                           time.Duration
+	oversee                         oversee.Settings
+	printVersion                    bool
+}
+
+func (o *options) flags(f *flag.FlagSet) {
+	host, _ := os.Hostname() // "": it must be said
+	o.oversee = oversee.DefaultSettings()
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; without it the pod's service account is used")
+	f.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace that the manager and the agents run in (default $POD_NAMESPACE)")
+	f.StringVar(&o.identity, "identity", host, "name of this replica, another one for each")
+	f.StringVar(&o.listen, "listen", ":9464", "address for /metrics, /healthz and /readyz; empty: none")
+	f.StringVar(&o.webhook, "webhook", ":9443", "address of the webhook; empty: this replica has none")
+	f.StringVar(&o.names, "webhook-names", "", "comma-separated DNS names under which API servers call the webhook")
+	f.DurationVar(&o.sweep, "sweep-period", 3*time.Minute, "time between two looks for batch pods that did not pass the webhook")
+	f.DurationVar(&o.oversee.LostAfter, "lost-after", o.oversee.LostAfter, "time without a ready agent, or a renewed Lease of the kubelet, after which a node's offer is withdrawn")
+	f.DurationVar(&o.oversee.FreshWithin, "fresh-within", o.oversee.FreshWithin, "age up to which the Lease of a kubelet is fresh")
+	f.DurationVar(&o.oversee.BackAfter, "back-after", o.oversee.BackAfter, "time with a ready agent and a fresh Lease after which it is lifted")
+	f.DurationVar(&o.oversee.ForgetAfter, "forget-after", o.oversee.ForgetAfter, "time without an agent after which a node's report is deleted")
+	f.BoolVar(&o.printVersion, "version", false, "print the version and exit")
+}
+
+func main() {
+	var o options
+	flags := flag.NewFlagSet("waterline-manager", flag.ExitOnError)
+	o.flags(flags)
+	_ = flags.Parse(os.Args[1:]) // ExitOnError
+	if o.printVersion {
+		fmt.Println(version)
+		return
+	}
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	klog.SetSlogLogger(log)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if flags.NArg() > 0 {
+		log.Error("the manager takes no arguments", "argument", flags.Arg(0))
+		os.Exit(2)
+	}
+	if err := run(ctx, &o, log); err != nil {
+		log.Error("stopping", "err", err.Error())
+		os.Exit(1)
+	}
+}
+
+// run wires the manager up and runs it until the context ends.
+func run(ctx context.Context, o *options, log *slog.Logger) error {
+	if o.namespace == "" || o.identity == "" {
+		return errors.New("where and who is this? set --namespace or $POD_NAMESPACE, and --identity")
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig) // in the cluster where that is empty
+	if err != nil {
+		return fmt.Errorf("finding the cluster: %w", err)
+	}
+	config.UserAgent = "waterline-manager/" + version
+	config.QPS, config.Burst = 50, 100
+	custom, err := kube.NewCustomClient(config)
+	if err != nil {
+		return err
+	}
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("setting up the API client: %w", err)
+	}
+	m := manager.New(manager.Config{
+		Client: client, Custom: custom, Namespace: o.namespace, Identity: o.identity, Log: log, Oversee: o.oversee, Sweep: o.sweep,
+	})
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var serving sync.WaitGroup
+	ready := m.Ready
+	if o.webhook != "" {
+		keeper := certs.New(certs.Options{
+			Client: client, Namespace: o.namespace, Secret: manager.WebhookSecret, Names: strings.Split(o.names, ","),
+			Webhooks: []string{manager.WebhookConfig}, Log: log,
+		})
+		mux := http.NewServeMux()
+		mux.Handle(admit.Path, m.Webhook())
+		secure := &tls.Config{GetCertificate: keeper.GetCertificate, MinVersion: tls.VersionTLS12}
+		if err := serve(ctx, o.webhook, mux, secure, &serving, cancel); err != nil {
+			return err
+		}
+		serving.Go(func() { keeper.Run(ctx) })
+		ready = func() error {
+			if !keeper.Ready() {
+				return errors.New("the webhook has no certificate yet")
+			}
+			return m.Ready()
+		}
+	}
+	public, err := publicHandler(m, ready)
+	if err != nil {
+		return err
+	}
+	if err := serve(ctx, o.listen, public, nil, &serving, cancel); err != nil {
+		return err
+	}
+	err = m.Run(ctx)
+	serving.Wait()
+	if cause := context.Cause(ctx); err == nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+// publicHandler serves metrics and probes.
+func publicHandler(m *manager.Manager, ready func() error) (http.Handler, error) {
+	registry := prometheus.NewRegistry()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: v1alpha1.MetricBuildInfo, Help: "The running version.", ConstLabels: prometheus.Labels{"version": version},
+	})
+	build.Set(1)
+	if err := errors.Join(registry.Register(m.Collector()), registry.Register(build)); err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
+	probe := func(check func() error) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			if err := check(); err != nil {
+				http.Error(w, err.Error(), http.StatusServiceUnavailable)
+				return
+			}
+			fmt.Fprintln(w, "ok")
+		}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /healthz", probe(m.Alive))
+	mux.Handle("GET /readyz", probe(ready))
+	return mux, nil
+}
+
+// serve answers on an address until a while after the context ends, because API servers learn later than this process that
+// they should ask another replica. When it cannot go on, it cancels the context with the cause.
+func serve(ctx context.Context, address string, handler http.Handler, secure *tls.Config, running *sync.WaitGroup, cancel context.CancelCauseFunc) error {
+	if address == "" {
+		return nil
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, TLSConfig: secure}
+	running.Go(func() {
+		err := error(nil)
+		if secure != nil {
+			err = server.ServeTLS(listener, "", "")
+		} else {
+			err = server.Serve(listener)
+		}
+		if !errors.Is(err, http.ErrServerClosed) {
+			cancel(fmt.Errorf("serving on %s: %w", address, err))
+		}
+	})
+	running.Go(func() {
+		<-ctx.Done()
+		if secure != nil {
+			time.Sleep(goodbye)
+		}
+		ending, cancel := context.WithTimeout(context.Background(), goodbye)
+		defer cancel()
+		if server.Shutdown(ending) != nil {
+			_ = server.Close()
+		}
+	})
+	return nil
+}

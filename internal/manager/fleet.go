@@ -1,0 +1,207 @@
+package manager
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/decide/oversee"
+	decide "github.com/waterline-io/waterline/internal/decide/policy"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+// agentLabel is on the agents' pods.
+const agentLabel = "app.kubernetes.io/name=waterline-agent"
+
+// settled is how long everything must have been watched without an error to count as up to date: what happened while it was
+// not has arrived by then.
+const settled = 3 * time.Second
+
+// fleet is what is known of the nodes of the cluster. Only the leader follows it.
+type fleet struct {
+	nodes   *table[node]
+	leases  *table[int64]
+	agents  *table[agent]
+	reports *table[report]
+}
+
+// node is what is known of a Node.
+type node struct {
+	uid       string
+	labels    map[string]string
+	published []model.Published
+}
+
+// agent is an agent's pod.
+type agent struct {
+	node  string
+	ready bool
+}
+
+// report is what is known of a NodeReport.
+type report struct {
+	uid        string
+	policy     string
+	generation int64
+	mode       string
+	offering   bool
+	withdrawn  bool
+}
+
+func newFleet() *fleet {
+	return &fleet{
+		nodes: newTable(func(obj any) node {
+			n := kube.NodeOf(obj.(*corev1.Node))
+			return node{n.UID, n.Labels, n.Published}
+		}),
+		leases: newTable(func(obj any) int64 {
+			if at := obj.(*coordinationv1.Lease).Spec.RenewTime; at != nil {
+				return at.UnixMicro()
+			}
+			return 0
+		}),
+		agents:  newTable(func(obj any) agent { return agentOf(obj.(*corev1.Pod)) }),
+		reports: newTable(func(obj any) report { return reportOf(obj.(*v1alpha1.NodeReport)) }),
+	}
+}
+
+// agentOf converts an agent's pod. One that is being deleted is not ready any more, whatever its status says.
+func agentOf(p *corev1.Pod) agent {
+	a := agent{node: p.Spec.NodeName}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			a.ready = c.Status == corev1.ConditionTrue && p.DeletionTimestamp == nil
+		}
+	}
+	if p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded {
+		a.node = ""
+	}
+	return a
+}
+
+func reportOf(r *v1alpha1.NodeReport) report {
+	s := &r.Status
+	offers := func(r *v1alpha1.ResourceReport) bool {
+		return r != nil && (!r.Offer.Batch.IsZero() || !r.Offer.Mid.IsZero())
+	}
+	return report{
+		uid: string(r.UID), policy: s.Policy, generation: s.PolicyGeneration, mode: s.Mode,
+		offering:  s.Selling != string(model.SellClosed) && (offers(s.CPU) || offers(s.Memory)),
+		withdrawn: meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionWithdrawn),
+	}
+}
+
+// follow keeps the fleet up to date until the context ends.
+func (f *fleet) follow(ctx context.Context, core, coordination, custom rest.Interface, namespace string) {
+	var wg sync.WaitGroup
+	wg.Go(func() { f.nodes.follow(ctx, core, "nodes", "", "", &corev1.Node{}) })
+	wg.Go(func() { f.agents.follow(ctx, core, "pods", namespace, agentLabel, &corev1.Pod{}) })
+	wg.Go(func() {
+		f.leases.follow(ctx, coordination, "leases", corev1.NamespaceNodeLease, "", &coordinationv1.Lease{})
+	})
+	wg.Go(func() { f.reports.follow(ctx, custom, "nodereports", "", "", &v1alpha1.NodeReport{}) })
+	wg.Wait()
+}
+
+// fresh reports whether what is known is up to date.
+func (f *fleet) fresh(now time.Time) bool {
+	return f.nodes.fresh(now, settled) && f.leases.fresh(now, settled) && f.agents.fresh(now, settled) && f.reports.fresh(now, settled)
+}
+
+// observe returns all nodes as they are to be judged, ordered by name. Reports whose Node is not there are among them.
+func (f *fleet) observe() []oversee.Node {
+	agents := map[string]oversee.AgentState{}
+	f.agents.each(func(_ string, a agent) {
+		state := oversee.AgentNotReady
+		if a.ready {
+			state = oversee.AgentReady
+		}
+		if a.node != "" {
+			agents[a.node] = max(agents[a.node], state) // while one follows another there may be two
+		}
+	})
+	leases, _ := f.leases.all()
+	reports, _ := f.reports.all()
+	var all []oversee.Node
+	f.nodes.each(func(name string, n node) {
+		r, reported := reports[name]
+		delete(reports, name)
+		seen := oversee.Node{
+			Name: name, Agent: agents[name], Lease: leases[corev1.NamespaceNodeLease+"/"+name],
+			Report: reported, Withdrawn: r.withdrawn,
+		}
+		for _, p := range n.published {
+			seen.Own = seen.Own || !p.Koordinator
+			seen.Koordinator = seen.Koordinator || p.Koordinator
+		}
+		all = append(all, seen)
+	})
+	for name := range reports {
+		all = append(all, oversee.Node{Name: name, Gone: true, Report: true})
+	}
+	slices.SortFunc(all, func(a, b oversee.Node) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// choices remembers which policy governs which node. Of 5,000 nodes few change between two looks.
+type choices struct {
+	version uint64 // of the policies
+	nodes   map[string]choice
+}
+
+// choice is what was found for a node.
+type choice struct {
+	uid      string
+	labels   map[string]string // as in the table, where they are never changed but replaced
+	governed string            // by the policy of this name; "": by none
+	outranks []string          // policies that select the node too and are rolled out to it
+	selected []string          // policies whose selector it matches
+}
+
+// of finds the choice for a node.
+func (c *choices) of(name string, n node, policies []model.ClusterPolicy, version uint64) choice {
+	if c.nodes == nil || c.version != version {
+		c.version, c.nodes = version, map[string]choice{}
+	}
+	if known, found := c.nodes[name]; found && known.uid == n.uid && maps.Equal(known.labels, n.labels) {
+		return known
+	}
+	found := decide.Choose(decide.Node{UID: n.uid, Labels: n.labels, OptedOut: kube.OptedOut(n.labels)}, policies)
+	now := choice{uid: n.uid, labels: n.labels}
+	if found.Reason.Code == model.PolicyGoverns {
+		now.governed = found.Policy.Name
+	}
+	for _, other := range found.Others {
+		if other.Reason.Code == model.PolicyOutranked {
+			now.outranks = append(now.outranks, other.Name)
+		}
+	}
+	for i := range policies {
+		if policies[i].Nodes.Matches(n.labels) {
+			now.selected = append(now.selected, policies[i].Name)
+		}
+	}
+	slices.SortFunc(now.outranks, strings.Compare)
+	c.nodes[name] = now
+	return now
+}
+
+// forget drops nodes that are gone.
+func (c *choices) forget(nodes map[string]node) {
+	for name := range c.nodes {
+		if _, there := nodes[name]; !there {
+			delete(c.nodes, name)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/manager/admit"
+)
+
+// page is how many pods are listed at once. Nothing of them is kept, so this bounds the memory that a sweep takes.
+const page = 500
+
+// sweeper looks for batch pods that were admitted without the webhook. All pods are never watched: a sweep of those that may
+// be batch every few minutes costs less, and nothing is done to a pod that slipped but telling its owner.
+type sweeper struct {
+	core       rest.Interface
+	policies   *policies
+	namespaces *table[map[string]string] // those that opted in, with their labels
+	identity   string
+	log        *slog.Logger
+	told       map[string]time.Time // owners that an event was written for, by UID
+}
+
+// sweep returns how many pods slipped on the nodes of each policy, and writes one event for each of their owners.
+func (s *sweeper) sweep(ctx context.Context, governed map[string]string) (map[string]int32, error) {
+	rules := *s.policies.rules.Load()
+	slipped := map[string]int32{}
+	seen := map[string]bool{} // pods with both labels
+	look := func(pod *corev1.Pod, namespace *corev1.Namespace) error {
+		if seen[string(pod.UID)] || !s.slips(rules, pod, namespace) {
+			return nil
+		}
+		seen[string(pod.UID)] = true
+		if policy := governed[pod.Spec.NodeName]; policy != "" {
+			slipped[policy]++
+		}
+		return s.tell(ctx, pod)
+	}
+	for _, label := range []string{v1alpha1.LabelQoS, v1alpha1.LabelQoSAlias} {
+		err := s.each(ctx, "", label+"=BE", func(pod *corev1.Pod) error { return look(pod, nil) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(rules.Pods) == 0 {
+		return slipped, nil
+	}
+	namespaces, _ := s.namespaces.all()
+	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: namespaces[name]}}
+		err := s.each(ctx, name, "!"+v1alpha1.LabelQoS+",!"+v1alpha1.LabelQoSAlias, func(pod *corev1.Pod) error { return look(pod, namespace) })
+		if err != nil {
+			return nil, err
+		}
+	}
+	return slipped, nil
+}
+
+// slips reports whether a pod is batch and asks for native resources. One that is older than the policy that makes it batch
+// does not: nobody asked for it. The policy may have been changed since; then the pods before that are counted too, until
+// they are made anew.
+func (s *sweeper) slips(rules admit.Rules, pod *corev1.Pod, namespace *corev1.Namespace) bool {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return false
+	}
+	_, o := rules.Mutate(pod, namespace)
+	if o.Why == admit.ByPolicy {
+		if p, there := s.policies.get(o.Policy); !there || pod.CreationTimestamp.Time.Before(p.created) {
+			return false
+		}
+	}
+	return (o.Why == admit.ByLabel || o.Why == admit.ByPolicy) && admit.AsksNatively(pod)
+}
+
+// each calls f for the pods that a label selector matches, a page at a time.
+func (s *sweeper) each(ctx context.Context, namespace, labels string, f func(*corev1.Pod) error) error {
+	for next := ""; ; {
+		var list corev1.PodList
+		request := s.core.Get().Resource("pods").Param("labelSelector", labels).Param("limit", strconv.Itoa(page))
+		if namespace != "" {
+			request = request.Namespace(namespace)
+		}
+		if next != "" {
+			request = request.Param("continue", next)
+		}
+		if err := request.Do(ctx).Into(&list); err != nil {
+			return fmt.Errorf("listing pods with %s: %w", labels, err)
+		}
+		for i := range list.Items {
+			if err := f(&list.Items[i]); err != nil {
+				return err
+			}
+		}
+		if next = list.Continue; next == "" {
+			return nil
+		}
+	}
+}
+
+// tell writes an event for a slipped pod's owner: once, whoever leads.
+func (s *sweeper) tell(ctx context.Context, pod *corev1.Pod) error {
+	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+	if by := metav1.GetControllerOfNoCopy(pod); by != nil {
+		about = corev1.ObjectReference{APIVersion: by.APIVersion, Kind: by.Kind, Namespace: pod.Namespace, Name: by.Name, UID: by.UID}
+	}
+	now := time.Now()
+	maps.DeleteFunc(s.told, func(_ string, at time.Time) bool { return now.Sub(at) > 24*time.Hour })
+	if _, told := s.told[string(about.UID)]; told {
+		return nil
+	}
+	sum := fnv.New64a()
+	fmt.Fprint(sum, about.UID, reasonSlipped)
+	event := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: pod.Namespace, Name: fmt.Sprintf("%.200s.waterline.%016x", about.Name, sum.Sum64())},
+		InvolvedObject: about, Type: corev1.EventTypeWarning, Reason: reasonSlipped,
+		Message: fmt.Sprintf("Pod %s is batch and was admitted without asking for batch resources, because Waterline's webhook could not be asked then or because it was not batch yet. "+
+			"The scheduler counts it as an online pod. Delete it to have it made anew.", pod.Name),
+		FirstTimestamp: metav1.Time{Time: now}, LastTimestamp: metav1.Time{Time: now}, Count: 1,
+		Source: corev1.EventSource{Component: "waterline-manager"}, ReportingController: v1alpha1.Group + "/manager", ReportingInstance: s.identity,
+	}
+	err := s.core.Post().Namespace(pod.Namespace).Resource("events").Body(event).Do(ctx).Error()
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("writing event %s for %s %s/%s: %w", reasonSlipped, about.Kind, about.Namespace, about.Name, err)
+	}
+	s.told[string(about.UID)] = now
+	return nil
+}
+
+// reasonSlipped is the reason of the event about slipped pods.
+const reasonSlipped = "NotAdmitted"

@@ -1,0 +1,189 @@
+package manager
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// statuses finds out what became of policies and writes it into their status.
+type statuses struct {
+	custom   rest.Interface
+	fleet    *fleet
+	policies *policies
+	log      *slog.Logger
+	choices  choices
+}
+
+// tally is what is counted for one policy.
+type tally struct {
+	nodes     v1alpha1.NodeCounts
+	follow    int32                     // governed nodes that report that they go by it as it is now
+	withdrawn int32                     // governed nodes whose offer is withdrawn
+	overlaps  map[string]map[bool]int32 // by other policy and whether this one governs
+}
+
+// count counts for each policy the nodes that it is about. As a side effect it tells who governs each node.
+func (s *statuses) count() (map[string]*tally, map[string]string) {
+	policies, version := s.policies.usable()
+	byName := map[string]*model.ClusterPolicy{}
+	tallies := map[string]*tally{}
+	for i := range policies {
+		byName[policies[i].Name] = &policies[i]
+		tallies[policies[i].Name] = &tally{overlaps: map[string]map[bool]int32{}}
+	}
+	nodes, _ := s.fleet.nodes.all()
+	reports, _ := s.fleet.reports.all()
+	s.choices.forget(nodes)
+	governed := make(map[string]string, len(nodes))
+	for name, n := range nodes {
+		c := s.choices.of(name, n, policies, version)
+		governed[name] = c.governed
+		for _, p := range c.selected {
+			tallies[p].nodes.Selected++
+		}
+		if c.governed == "" {
+			continue
+		}
+		t := tallies[c.governed]
+		t.add(byName[c.governed], reports[name])
+		for _, other := range c.outranks {
+			t.overlap(other, true)
+			tallies[other].overlap(c.governed, false)
+		}
+	}
+	return tallies, governed
+}
+
+// add counts a node that the policy governs, by what it reports.
+func (t *tally) add(p *model.ClusterPolicy, r report) {
+	t.nodes.Governed++
+	follows := r.policy == p.Name && r.generation == p.Generation
+	if follows {
+		t.follow++
+	}
+	if r.withdrawn {
+		t.withdrawn++
+		return
+	}
+	if follows && r.mode == string(model.ModeEnforce) {
+		t.nodes.Enforcing++
+		if r.offering {
+			t.nodes.Offering++
+		}
+	}
+}
+
+func (t *tally) overlap(other string, governs bool) {
+	if t.overlaps[other] == nil {
+		t.overlaps[other] = map[bool]int32{}
+	}
+	t.overlaps[other][governs]++
+}
+
+// write brings the status of each policy up to date. It writes what has changed, and so does nothing most of the time.
+func (s *statuses) write(ctx context.Context, tallies map[string]*tally, slipped map[string]int32) {
+	rows, _ := s.policies.all()
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		row := rows[name]
+		t := tallies[name]
+		if t == nil {
+			t = &tally{} // it never could be used
+		}
+		now := s.status(&row, t, slipped[name])
+		if equality.Semantic.DeepEqual(now, row.status) {
+			continue
+		}
+		if err := s.patch(ctx, name, row.uid, now); err != nil && ctx.Err() == nil {
+			s.log.Warn("the status of a policy could not be written", "policy", name, "err", err)
+		}
+	}
+}
+
+// status returns what the status of a policy should be. Conditions that stay as they are keep the time of their last change.
+func (s *statuses) status(p *policy, t *tally, slipped int32) v1alpha1.ColocationPolicyStatus {
+	now := *p.status.DeepCopy()
+	now.ObservedGeneration, now.Nodes, now.SlippedPods = p.generation, t.nodes, slipped
+	ready := metav1.Condition{Type: v1alpha1.ConditionReady, ObservedGeneration: p.generation, Status: metav1.ConditionFalse}
+	switch behind := t.nodes.Governed - t.follow; {
+	case p.invalid != nil:
+		ready.Reason, ready.Message = "Invalid", cut(p.invalid.Error())
+	case behind > 0:
+		ready.Reason = "NodesBehind"
+		ready.Message = fmt.Sprintf("%d of %d governed nodes do not report yet that they go by the policy as it is now.", behind, t.nodes.Governed)
+	case t.withdrawn > 0:
+		ready.Reason = "NodesWithdrawn"
+		ready.Message = fmt.Sprintf("%d of %d governed nodes may sell nothing, because their agents or kubelets are lost; see kubectl get nodereports -o wide.", t.withdrawn, t.nodes.Governed)
+	default:
+		ready.Status, ready.Reason = metav1.ConditionTrue, "AllNodesFollow"
+		ready.Message = fmt.Sprintf("All %d governed nodes go by the policy.", t.nodes.Governed)
+	}
+	overlaps := metav1.Condition{
+		Type: v1alpha1.ConditionOverlaps, ObservedGeneration: p.generation,
+		Status: metav1.ConditionFalse, Reason: "NoOverlap", Message: "No other policy holds on the same nodes.",
+	}
+	if len(t.overlaps) > 0 {
+		overlaps.Status, overlaps.Reason, overlaps.Message = metav1.ConditionTrue, "SharedNodes", t.shared()
+	}
+	meta.SetStatusCondition(&now.Conditions, ready)
+	meta.SetStatusCondition(&now.Conditions, overlaps)
+	return now
+}
+
+// shared says which other policies hold on the same nodes, and who governs them.
+func (t *tally) shared() string {
+	var parts []string
+	for _, other := range slices.Sorted(maps.Keys(t.overlaps)) {
+		if n := t.overlaps[other][true]; n > 0 {
+			parts = append(parts, fmt.Sprintf("governs %d nodes that %s selects too", n, other))
+		}
+		if n := t.overlaps[other][false]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d nodes are governed by %s, which has a higher rank", n, other))
+		}
+	}
+	return cut(strings.Join(parts, "; ") + ".")
+}
+
+// cut keeps a message to what a condition takes.
+func cut(message string) string {
+	const most = 4096
+	if len(message) <= most {
+		return message
+	}
+	return strings.ToValidUTF8(message[:most], "") + "…"
+}
+
+func (s *statuses) patch(ctx context.Context, name, uid string, status v1alpha1.ColocationPolicyStatus) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": uid}, // another of the same name is refused with a conflict
+		"status":   statusDocument{status, status.SlippedPods},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the status of policy %s: %w", name, err)
+	}
+	err = s.custom.Patch(types.MergePatchType).Resource("colocationpolicies").Name(name).SubResource("status").Body(patch).Do(ctx).Error()
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("writing the status of policy %s: %w", name, err)
+	}
+	return nil
+}
+
+// statusDocument is a status that also says 0, which in a patch must be there to take the place of another number.
+type statusDocument struct {
+	v1alpha1.ColocationPolicyStatus
+	SlippedPods int32 `json:"slippedPods"`
+}

@@ -1,0 +1,150 @@
+package manager
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// table keeps, of the objects of one kind, what the manager needs: a plain value for each. The objects themselves are
+// dropped as they arrive. It is safe for concurrent use.
+type table[T any] struct {
+	row     func(obj any) T
+	changed func() // called after each change, without the lock; may be nil
+
+	mu      sync.Mutex
+	rows    map[string]T // by name, or namespace/name
+	listed  bool
+	version uint64
+
+	up atomic.Pointer[time.Time] // since when it is watched without an error; nil: it is not
+}
+
+var _ cache.ReflectorStore = (*table[int])(nil)
+
+func newTable[T any](row func(obj any) T) *table[T] {
+	return &table[T]{row: row, rows: map[string]T{}}
+}
+
+// follow keeps the table up to date until the context ends. While the API server is away, what is known stays.
+func (t *table[T]) follow(ctx context.Context, client rest.Interface, resource, namespace, labels string, example runtime.Object) {
+	list := cache.NewFilteredListWatchFromClient(client, resource, namespace, func(o *metav1.ListOptions) { o.LabelSelector = labels })
+	inner := list.WatchFuncWithContext
+	list.WatchFuncWithContext = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		w, err := inner(ctx, o)
+		t.watched(err)
+		return w, err
+	}
+	list.WatchFunc = nil
+	cache.NewReflectorWithOptions(list, example, t, cache.ReflectorOptions{Name: resource}).RunWithContext(ctx)
+}
+
+// watched notes how an attempt to watch ended. A watch that breaks is begun anew at once, so this is when it shows that
+// the API server is away.
+func (t *table[T]) watched(err error) {
+	if err != nil {
+		t.up.Store(nil)
+	} else if t.up.Load() == nil {
+		now := time.Now()
+		t.up.Store(&now)
+	}
+}
+
+// fresh reports whether all has been listed, and has been watched for some time without an error.
+func (t *table[T]) fresh(now time.Time, settled time.Duration) bool {
+	up := t.up.Load()
+	return t.isListed() && up != nil && now.Sub(*up) >= settled
+}
+
+func (t *table[T]) isListed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.listed
+}
+
+// get returns the value of a name.
+func (t *table[T]) get(name string) (T, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	value, found := t.rows[name]
+	return value, found
+}
+
+// all returns all values by name, and a version that is another after each change.
+func (t *table[T]) all() (map[string]T, uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.rows), t.version
+}
+
+// each calls f for all values, under the lock and in no order.
+func (t *table[T]) each(f func(name string, value T)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, value := range t.rows {
+		f(name, value)
+	}
+}
+
+func (t *table[T]) change(f func()) {
+	t.mu.Lock()
+	f()
+	t.version++
+	t.mu.Unlock()
+	if t.changed != nil {
+		t.changed()
+	}
+}
+
+func key(obj any) string {
+	o, err := meta.Accessor(obj)
+	if err != nil {
+		return "" // no object of the API is without metadata
+	}
+	if o.GetNamespace() == "" {
+		return o.GetName()
+	}
+	return o.GetNamespace() + "/" + o.GetName()
+}
+
+// Add implements [cache.ReflectorStore].
+func (t *table[T]) Add(obj any) error {
+	name, value := key(obj), t.row(obj)
+	t.change(func() { t.rows[name] = value })
+	return nil
+}
+
+// Update implements [cache.ReflectorStore].
+func (t *table[T]) Update(obj any) error { return t.Add(obj) }
+
+// Delete implements [cache.ReflectorStore].
+func (t *table[T]) Delete(obj any) error {
+	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = tombstone.Obj
+	}
+	name := key(obj)
+	t.change(func() { delete(t.rows, name) })
+	return nil
+}
+
+// Replace implements [cache.ReflectorStore].
+func (t *table[T]) Replace(list []any, _ string) error {
+	rows := make(map[string]T, len(list))
+	for _, obj := range list {
+		rows[key(obj)] = t.row(obj)
+	}
+	t.change(func() { t.rows, t.listed = rows, true })
+	return nil
+}
+
+// Resync implements [cache.ReflectorStore].
+func (t *table[T]) Resync() error { return nil }

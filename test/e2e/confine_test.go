@@ -1,0 +1,209 @@
+package e2e_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// user is somebody who speaks to the API server.
+type user struct {
+	client *http.Client
+	host   string
+}
+
+func newUser(t testing.TB, kubeconfig string) user {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return user{client, config.Host}
+}
+
+// do sends a request and returns what the API server says to it. Kubectl would first read what is to be written, which an
+// agent may not.
+func (u user) do(t testing.TB, method, path, contentType, body string) (answer string, ok bool) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, u.host+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", contentType)
+	response, err := u.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content), response.StatusCode < 300
+}
+
+func (u user) patch(t testing.TB, path, body string) (string, bool) {
+	t.Helper()
+	kind := types.MergePatchType
+	if strings.Contains(path, "/pods/") {
+		kind = types.StrategicMergePatchType
+	}
+	return u.do(t, http.MethodPatch, path, string(kind), body)
+}
+
+const (
+	nodes   = "/api/v1/nodes/"
+	pods    = "/api/v1/namespaces/default/pods/"
+	reports = "/apis/waterline.io/v1alpha1/nodereports/"
+)
+
+// sells is a patch with which an agent sells CPU.
+const sells = `{"status":{"capacity":{"waterline.io/batch-cpu":"4000"},"allocatable":{"waterline.io/batch-cpu":"4000"}}}`
+
+// pinned is a patch with which an agent tells a pod's CPUs.
+const pinned = `{"status":{"conditions":[{"type":"waterline.io/CPUSet","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
+
+// confined is a cluster with two nodes, of which somebody has taken one, and the agent's token with it.
+type confined struct {
+	agent, nameless user
+}
+
+func newConfined(t *testing.T) confined {
+	t.Helper()
+	f := newFake(t)
+	f.pod("mine", "")
+	for _, manifest := range []string{
+		`{apiVersion: v1, kind: Node, metadata: {name: other}}`,
+		`{apiVersion: v1, kind: Pod, metadata: {name: theirs}, spec: {nodeName: other, containers: [{name: c, image: none}]}}`,
+		`{apiVersion: v1, kind: Pod, metadata: {name: nobodys}, spec: {schedulerName: none, containers: [{name: c, image: none}]}}`,
+		`{apiVersion: waterline.io/v1alpha1, kind: NodeReport, metadata: {name: other}}`,
+	} {
+		apply(t, manifest)
+	}
+	c := confined{newUser(t, f.config), newUser(t, kubeconfig(t, agentToken(t, "")))}
+	eventually(t, "the admission policies are in force", func() (bool, string) {
+		for _, path := range []string{nodes + fakeNode, reports + "other", pods + "mine"} {
+			if answer, _ := c.nameless.patch(t, path+"/status", `{"status":{"phase":"Running"}}`); !strings.Contains(answer, "not named in its token") {
+				return false, answer
+			}
+		}
+		return true, ""
+	})
+	return c
+}
+
+// TestAPIConfinedNode tries what somebody could write to Nodes who has taken one.
+func TestAPIConfinedNode(t *testing.T) {
+	c := newConfined(t)
+	for _, refused := range []struct{ what, because, path, body string }{
+		{"another node's status", "its own node only", nodes + "other/status", sells},
+		{"other resources", "batch and mid resources only", nodes + fakeNode + "/status", `{"status":{"capacity":{"cpu":"800"},"allocatable":{"cpu":"800"}}}`},
+		{"a new resource", "batch and mid resources only", nodes + fakeNode + "/status", `{"status":{"capacity":{"example.com/gpu":"8"}}}`},
+		{"taking a resource away", "batch and mid resources only", nodes + fakeNode + "/status", `{"status":{"allocatable":{"cpu":null}}}`},
+		{"taking all resources away", "batch and mid resources only", nodes + fakeNode + "/status", `{"status":{"capacity":null}}`},
+		{"conditions", "capacity and allocatable only", nodes + fakeNode + "/status", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`},
+		{"addresses", "capacity and allocatable only", nodes + fakeNode + "/status", `{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.1"}]}}`},
+		{"labels", "no labels", nodes + fakeNode + "/status", `{"metadata":{"labels":{"pool":"control"}}}`},
+		{"annotations", "no labels", nodes + fakeNode + "/status", `{"metadata":{"annotations":{"a":"b"}}}`},
+		{"the node itself", "cannot patch", nodes + fakeNode, `{"spec":{"unschedulable":true}}`},
+	} {
+		if answer, ok := c.agent.patch(t, refused.path, refused.body); ok || !strings.Contains(answer, refused.because) {
+			t.Errorf("%s: %s", refused.what, answer)
+		}
+	}
+	for _, body := range []string{
+		sells, strings.ReplaceAll(sells, "4000", "3000"), strings.ReplaceAll(sells, "waterline.io/batch-cpu", "kubernetes.io/mid-memory"),
+		strings.ReplaceAll(sells, `"4000"`, "null"),
+	} {
+		if answer, ok := c.agent.patch(t, nodes+fakeNode+"/status", body); !ok {
+			t.Errorf("%s: %s", body, answer)
+		}
+	}
+	for _, path := range []string{"/api/v1/secrets", "/apis/apps/v1/daemonsets", "/api/v1/namespaces/waterline-system/configmaps"} {
+		if answer, ok := c.agent.do(t, http.MethodGet, path, "", ""); ok || !strings.Contains(answer, "cannot list") {
+			t.Errorf("%s: %.200s", path, answer)
+		}
+	}
+	for _, path := range []string{nodes + "other", pods + "theirs", reports + "other", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/waterline-agent-nodes"} {
+		if answer, ok := c.agent.do(t, http.MethodDelete, path, "", ""); ok || !strings.Contains(answer, "cannot delete") {
+			t.Errorf("deleting %s: %.200s", path, answer)
+		}
+	}
+}
+
+// TestAPIConfinedPod tries the same with pods.
+func TestAPIConfinedPod(t *testing.T) {
+	c := newConfined(t)
+	for _, refused := range []struct{ what, because, path, body string }{
+		{"a pod of another node", "its own node only", pods + "theirs/status", pinned},
+		{"a pod of no node", "its own node only", pods + "nobodys/status", pinned},
+		{"another condition", "waterline.io/CPUSet only", pods + "mine/status", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`},
+		{"the phase", "one condition", pods + "mine/status", `{"status":{"phase":"Failed"}}`},
+		{"labels", "no labels", pods + "mine/status", `{"metadata":{"labels":{"app":"x"}}}`},
+		{"annotations", "no labels", pods + "mine/status", `{"metadata":{"annotations":{"iqiyi.com/cpu-share":"262144"}}}`},
+		{"the pod itself", "cannot patch", pods + "mine", `{"metadata":{"labels":{"app":"x"}}}`},
+	} {
+		if answer, ok := c.agent.patch(t, refused.path, refused.body); ok || !strings.Contains(answer, refused.because) {
+			t.Errorf("%s: %s", refused.what, answer)
+		}
+	}
+	for _, body := range []string{pinned, strings.ReplaceAll(pinned, "True", "False"), `{"status":{"conditions":[{"$patch":"delete","type":"waterline.io/CPUSet"}]}}`} {
+		if answer, ok := c.agent.patch(t, pods+"mine/status", body); !ok {
+			t.Errorf("%s: %s", body, answer)
+		}
+	}
+}
+
+// TestAPIConfinedReport tries the same with reports.
+func TestAPIConfinedReport(t *testing.T) {
+	c := newConfined(t)
+	uid := object[corev1.Node](t, "node", fakeNode).UID
+	create := func(by user, name string, owners ...string) (string, bool) {
+		var list []string
+		for _, o := range owners {
+			kind, name, _ := strings.Cut(o, "/")
+			list = append(list, fmt.Sprintf(`{"apiVersion":"v1","kind":%q,"name":%q,"uid":%q}`, kind, name, uid))
+		}
+		document := fmt.Sprintf(`{"apiVersion":"waterline.io/v1alpha1","kind":"NodeReport","metadata":{"name":%q,"ownerReferences":[%s]}}`, name, strings.Join(list, ","))
+		return by.do(t, http.MethodPost, strings.TrimSuffix(reports, "/"), "application/json", document)
+	}
+	const mine = "Node/" + fakeNode
+	forget := func() { kubectl(t, "delete", "nodereport", fakeNode, "--ignore-not-found") } // it goes with its Node, some time
+	forget()
+	t.Cleanup(forget)
+	for _, refused := range [][]string{{"other2", "Node/other2"}, {fakeNode}, {fakeNode, "Pod/" + fakeNode}, {fakeNode, "Node/other"}, {fakeNode, mine, "Pod/mine"}} {
+		if answer, ok := create(c.agent, refused[0], refused[1:]...); ok || !strings.Contains(answer, "denied request") {
+			t.Errorf("a report %v: %s", refused, answer)
+		}
+	}
+	if answer, ok := create(c.nameless, fakeNode, mine); ok {
+		t.Errorf("a token without a node creates a report: %s", answer)
+	}
+	if answer, ok := create(c.agent, fakeNode, mine); !ok {
+		t.Errorf("its own report: %s", answer)
+	}
+	kubectl(t, "patch", "nodereport", fakeNode, "--subresource=status", "--type=merge", "-p",
+		`{"status":{"conditions":[{"type":"Withdrawn","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
+	if answer, ok := c.agent.patch(t, reports+"other/status", `{"status":{"policy":"x"}}`); ok || !strings.Contains(answer, "its own node only") {
+		t.Errorf("another node's report: %s", answer)
+	}
+	for _, body := range []string{`{"status":{"conditions":[]}}`, `{"status":{"conditions":null}}`, `{"status":null}`} {
+		if answer, ok := c.agent.patch(t, reports+fakeNode+"/status", body); ok || !strings.Contains(answer, "are the manager's") {
+			t.Errorf("an agent lifts what the manager withdrew by %s: %s", body, answer)
+		}
+	}
+	if answer, ok := c.agent.patch(t, reports+fakeNode+"/status", `{"status":{"policy":"x","mode":"Observe"}}`); !ok {
+		t.Errorf("its own report: %s", answer)
+	}
+}

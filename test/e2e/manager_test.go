@@ -1,0 +1,291 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+)
+
+// managed is a cluster with the chart installed, and nodes of which only the objects are there. Managers run as processes
+// with the rights of the chart's ServiceAccount.
+type managed struct {
+	t      *testing.T
+	admin  user
+	config string // kubeconfig of the manager
+
+	mu       sync.Mutex
+	kubelets map[string]bool // whose Leases are renewed
+}
+
+func newManaged(t *testing.T, values ...string) *managed {
+	t.Helper()
+	helm(t, append([]string{"upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--create-namespace",
+		"--set-json", `agent.nodeSelector={"nowhere":"true"}`, "--set-json", `manager.nodeSelector={"nowhere":"true"}`,
+		"--set", "manager.webhook.url=https://localhost:19443"}, values...)...)
+	t.Cleanup(func() { helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait") })
+	m := &managed{t: t, admin: newUser(t, bed.Kubeconfig()), kubelets: map[string]bool{}}
+	m.config = kubeconfig(t, kubectl(t, "create", "token", "waterline-manager", "-n", "waterline-system"))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		m.renew(ctx)
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return m
+}
+
+const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/"
+
+// renew renews the Leases of kubelets that are up, once a second.
+func (m *managed) renew(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		m.mu.Lock()
+		var up []string
+		for name, is := range m.kubelets {
+			if is {
+				up = append(up, name)
+			}
+		}
+		m.mu.Unlock()
+		for _, name := range up {
+			body := fmt.Sprintf(`{"spec":{"renewTime":%q}}`, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z07:00"))
+			r, err := http.NewRequestWithContext(ctx, http.MethodPatch, m.admin.host+leases+name, strings.NewReader(body))
+			if err != nil {
+				continue
+			}
+			r.Header.Set("Content-Type", "application/merge-patch+json")
+			if response, err := m.admin.client.Do(r); err == nil { // away for a while in some tests
+				_ = response.Body.Close()
+			}
+		}
+	}
+}
+
+// kubelet says whether a node's kubelet is up.
+func (m *managed) kubelet(name string, up bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.kubelets[name] = up
+}
+
+// node makes a node with a kubelet, an agent that is ready, and a report; it sells CPU under a name.
+func (m *managed) node(name, resource string, labels string) {
+	m.t.Helper()
+	apply(m.t, fmt.Sprintf(`{apiVersion: v1, kind: Node, metadata: {name: %s, labels: {%s}}}`, name, labels))
+	apply(m.t, fmt.Sprintf(`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: %s, namespace: kube-node-lease}, spec: {holderIdentity: %s}}`, name, name))
+	m.kubelet(name, true)
+	m.t.Cleanup(func() { m.kubelet(name, false) })
+	m.agent(name)
+	uid := object[corev1.Node](m.t, "node", name).UID
+	apply(m.t, fmt.Sprintf(`{apiVersion: waterline.io/v1alpha1, kind: NodeReport, metadata: {name: %s, ownerReferences: [{apiVersion: v1, kind: Node, name: %s, uid: %s}]}}`, name, name, uid))
+	if resource != "" {
+		m.patch(nodes+name+"/status", strings.ReplaceAll(sells, "waterline.io/batch-cpu", resource))
+	}
+}
+
+// agent makes the pod of a node's agent, which is ready.
+func (m *managed) agent(node string) {
+	m.t.Helper()
+	apply(m.t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: agent-%s, namespace: waterline-system, labels: {app.kubernetes.io/name: waterline-agent}}
+spec: {nodeName: %s, tolerations: [{operator: Exists}], containers: [{name: agent, image: none}]}
+`, node, node))
+	m.ready(node, true)
+}
+
+func (m *managed) ready(node string, is bool) {
+	m.t.Helper()
+	status := map[bool]string{true: "True", false: "False"}[is]
+	m.patch("/api/v1/namespaces/waterline-system/pods/agent-"+node+"/status", `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"`+status+`"}]}}`)
+}
+
+func (m *managed) patch(path, body string) {
+	m.t.Helper()
+	if answer, ok := m.admin.patch(m.t, path, body); !ok {
+		m.t.Fatalf("%s: %s", path, answer)
+	}
+}
+
+// manager starts a manager, with everything quicker than in production. It is ended with the test.
+func (m *managed) manager(args ...string) *process {
+	m.t.Helper()
+	p := &process{t: m.t, log: &lockedBuffer{}, done: make(chan error, 1)}
+	p.cmd = exec.Command(filepath.Join(built, "bin/waterline-manager"), append([]string{"--kubeconfig", m.config, "--namespace", "waterline-system",
+		"--identity", fmt.Sprintf("test-%d", time.Now().UnixNano()), "--listen", "127.0.0.1:19466", "--webhook", "127.0.0.1:19443", "--webhook-names", "localhost",
+		"--lost-after", "10s", "--fresh-within", "4s", "--back-after", "5s", "--sweep-period", "3s"}, args...)...)
+	p.cmd.Stderr = p.log
+	if err := p.cmd.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	go func() { p.done <- p.cmd.Wait() }()
+	m.t.Cleanup(func() {
+		p.stop(os.Interrupt) // it gives its lead back, so that the next test need not wait
+		if m.t.Failed() {
+			m.t.Logf("the manager said:\n%s", p.log)
+		}
+	})
+	return p
+}
+
+// metrics reads the manager's metrics, "" while it does not answer.
+func (m *managed) metrics() string {
+	response, err := http.Get("http://127.0.0.1:19466/metrics")
+	if err != nil {
+		return ""
+	}
+	defer response.Body.Close()
+	content, _ := io.ReadAll(response.Body) // cut off is as good as not there
+	return string(content)
+}
+
+// shows waits until a metric has a value.
+func (m *managed) shows(line string) {
+	m.t.Helper()
+	eventually(m.t, line, func() (bool, string) {
+		all := m.metrics()
+		return strings.Contains(all, line+"\n"), all
+	})
+}
+
+// withdrawn returns the reason for which the offer of a node is withdrawn, "" if it is not.
+func (m *managed) withdrawn(node string) string {
+	m.t.Helper()
+	c := meta.FindStatusCondition(object[v1alpha1.NodeReport](m.t, "nodereport", node).Status.Conditions, v1alpha1.ConditionWithdrawn)
+	if c == nil || c.Status != "True" {
+		return ""
+	}
+	return c.Reason
+}
+
+func (m *managed) expectWithdrawn(node, reason string) {
+	m.t.Helper()
+	eventually(m.t, fmt.Sprintf("the offer of %s is withdrawn for %q", node, reason), func() (bool, string) {
+		is := m.withdrawn(node)
+		return is == reason, fmt.Sprintf("%q", is)
+	})
+}
+
+// amount returns how much of a resource stands on a node, "" if none does, "uneven" if capacity and allocatable differ.
+func (m *managed) amount(node string, resource corev1.ResourceName) string {
+	m.t.Helper()
+	status := object[corev1.Node](m.t, "node", node).Status
+	capacity, has := status.Capacity[resource]
+	allocatable, also := status.Allocatable[resource]
+	switch {
+	case has != also || capacity.Cmp(allocatable) != 0:
+		return "uneven"
+	case !has:
+		return ""
+	}
+	return capacity.String()
+}
+
+func (m *managed) expectAmount(node string, resource corev1.ResourceName, amount string) {
+	m.t.Helper()
+	eventually(m.t, fmt.Sprintf("%s has %q of %s", node, amount, resource), func() (bool, string) {
+		is := m.amount(node, resource)
+		return is == amount, fmt.Sprintf("%q", is)
+	})
+}
+
+const ours, koordinators = v1alpha1.ResourceBatchCPU, v1alpha1.ResourceKoordinatorBatchCPU
+
+// TestAPIOversee takes agents and kubelets away from nodes and gives them back.
+func TestAPIOversee(t *testing.T) {
+	m := newManaged(t)
+	for i := range 12 {
+		resource := ours
+		if i == 2 {
+			resource = koordinators
+		}
+		m.node(fmt.Sprintf("m%d", i), resource, "")
+	}
+	apply(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: bound}
+spec: {nodeName: m2, tolerations: [{operator: Exists}], containers: [{name: c, image: none, resources: {requests: {kubernetes.io/batch-cpu: 1500}, limits: {kubernetes.io/batch-cpu: 1500}}}]}
+`)
+	first := m.manager()
+	m.shows(`waterline_nodes{state="agent"} 12`)
+
+	t.Log("an agent dies, and a kubelet")
+	m.ready("m1", false)
+	m.kubelet("m2", false)
+	m.expectWithdrawn("m1", "AgentNotReady")
+	m.expectWithdrawn("m2", "KubeletLost")
+	m.expectAmount("m1", ours, "")
+	m.expectAmount("m2", koordinators, "1500")
+
+	t.Log("another manager takes over: it knows what was withdrawn, and withdraws nothing more")
+	first.stop(os.Kill)
+	second := m.manager()
+	m.shows(`waterline_nodes{state="withdrawn"} 2`)
+	time.Sleep(15 * time.Second)
+	for i := range 12 {
+		name := fmt.Sprintf("m%d", i)
+		if is := m.withdrawn(name); (is != "") != (i == 1 || i == 2) {
+			t.Errorf("%s is withdrawn for %q", name, is)
+		}
+	}
+
+	t.Log("they come back")
+	m.ready("m1", true)
+	m.kubelet("m2", true)
+	m.expectWithdrawn("m1", "")
+	m.expectWithdrawn("m2", "")
+
+	t.Log("an agent is gone for good; what it left goes, and its report in the end")
+	kubectl(t, "delete", "pod", "agent-m3", "-n", "waterline-system", "--grace-period=0", "--force")
+	m.expectWithdrawn("m3", "AgentNotThere")
+	m.expectAmount("m3", ours, "")
+
+	t.Log("what does not belong to an agent or a node any more")
+	apply(t, `{apiVersion: waterline.io/v1alpha1, kind: NodeReport, metadata: {name: nowhere}}`)
+	eventually(t, "the report of a node that is not there is deleted", func() (bool, string) {
+		out, err := tryKubectl("get", "nodereport", "nowhere")
+		return err != nil && strings.Contains(out, "not found"), out
+	})
+
+	t.Log("of 12 nodes 8 die at once: one a minute goes")
+	for i := 4; i < 12; i++ {
+		m.kubelet(fmt.Sprintf("m%d", i), false)
+	}
+	m.shows(`waterline_manager_braked 1`)
+	time.Sleep(15 * time.Second)
+	gone := 0
+	for i := 4; i < 12; i++ {
+		if m.withdrawn(fmt.Sprintf("m%d", i)) != "" {
+			gone++
+		}
+	}
+	if gone != 1 {
+		t.Errorf("within half a minute %d nodes were withdrawn", gone)
+	}
+	if out := m.metrics(); strings.Contains(out, `outcome="failed"`) {
+		t.Errorf("something could not be done: %s\n%s", out, second.log)
+	}
+}
