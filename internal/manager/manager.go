@@ -129,7 +129,7 @@ func (m *Manager) Run(ctx context.Context) error {
 
 // elect takes part in the election until the context ends. Who loses the lead stops what it does before it runs again.
 func (m *Manager) elect(ctx context.Context) error {
-	var one sync.Mutex // the election calls back on its own time
+	one := make(chan struct{}, 1) // full while something runs; the election calls back on its own time
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: m.cfg.Namespace, Name: LeaderLease},
@@ -140,8 +140,8 @@ func (m *Manager) elect(ctx context.Context) error {
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
-				one.Lock()
-				defer one.Unlock()
+				one <- struct{}{}
+				defer func() { <-one }()
 				if ctx.Err() == nil {
 					m.lead(ctx)
 				}
@@ -156,8 +156,7 @@ func (m *Manager) elect(ctx context.Context) error {
 	for ctx.Err() == nil {
 		elector.Run(ctx)
 	}
-	one.Lock() // what the lead was about has ended
-	one.Unlock()
+	one <- struct{}{} // what ran has ended
 	return nil
 }
 

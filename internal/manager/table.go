@@ -44,7 +44,6 @@ func (t *table[T]) follow(ctx context.Context, client rest.Interface, resource, 
 		t.watched(err)
 		return w, err
 	}
-	list.WatchFunc = nil
 	cache.NewReflectorWithOptions(list, example, t, cache.ReflectorOptions{Name: resource}).RunWithContext(ctx)
 }
 
