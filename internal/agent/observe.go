@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
@@ -37,11 +38,12 @@ func (a *Agent) refollow() {
 	a.usesCPUs = decide.UsesCPUs(a.pods.Pods, &a.effect.Policy, a.host.Owned(), &a.state)
 	clear(a.follow)
 	clear(a.near)
+	batch := slices.ContainsFunc(a.pods.Pods, func(p *model.Pod) bool { return p.Grant != (model.Grant{}) })
 	for _, pod := range a.pods.Pods {
 		if !pod.Class.Online() {
 			a.near[pod.UID] = true
 		}
-		if decide.Follows(pod, &a.effect.Policy, a.usesCPUs) {
+		if decide.Follows(pod, &a.effect.Policy, a.usesCPUs, batch) {
 			a.follow[pod.UID] = true
 		}
 	}

@@ -13,12 +13,12 @@ func UsesCPUs(pods []*model.Pod, policy *model.Policy, owned []model.Owned, stat
 }
 
 // Follows reports whether a plan under this policy may name files of the pod's own cgroup or of its containers, so that it
-// has to be watched. Where CPUs of one's own are used, that is every pod.
-func Follows(pod *model.Pod, policy *model.Policy, usesCPUs bool) bool {
+// has to be watched. Where CPUs of one's own are used, that is every pod; where there is batch, every BestEffort pod.
+func Follows(pod *model.Pod, policy *model.Policy, usesCPUs, batch bool) bool {
 	if pod.Ended || policy.Mode == model.ModeOff {
 		return false
 	}
-	if usesCPUs || pod.Asks.Shares != 0 || pod.Asks.Quota != "" || pod.Self || pod.Critical || pod.Grant != (model.Grant{}) {
+	if usesCPUs || batch && pod.QoS == model.BestEffort || pod.Asks.Shares != 0 || pod.Asks.Quota != "" || pod.Self || pod.Critical || pod.Grant != (model.Grant{}) {
 		return true
 	}
 	for i := range policy.Pods {

@@ -20,6 +20,7 @@ const (
 	QuotaLifted      Code = "QuotaLifted"      // the pod asks to be limited by its weight only
 	QuotaNeedless    Code = "QuotaNeedless"    // the container has CPUs for itself alone, and they are all that it may use
 	BatchWeight      Code = "BatchWeight"      // what the batch CPU weighs that the pod or container asks for
+	OnlineKept       Code = "OnlineKept"       // a BestEffort pod that is not batch weighs as much as all batch pods beside it
 	BatchQuota       Code = "BatchQuota"       // the CPU limit that a batch pod or container came with
 	BatchMemory      Code = "BatchMemory"      // the memory limit that a batch pod or container came with, or what it asks for
 	KubeletValue     Code = "KubeletValue"     // given back: what the kubelet computes from the pod's current spec

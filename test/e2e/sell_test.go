@@ -17,7 +17,7 @@ import (
 // becomes of the offer, the kubelet fails none of them, also when it restarts meanwhile.
 func TestNodeSell(t *testing.T) {
 	n := install(t)
-	n.policy(`{"mode": "Enforce", "cpu": {"method": "realtime", "waterline": "100%"}, "memory": {"method": "realtime", "waterline": "90%"}}`)
+	n.policy(selling("Enforce", "static", false))
 	started := time.Now()
 	n.sold(false, "something is sold", func(cpu int64) bool { return cpu >= 200 })
 	t.Logf("%s after the policy was written the node sells %d mCPU", time.Since(started).Round(time.Second), n.published(false, model.TierBatch, false))
@@ -28,8 +28,7 @@ func TestNodeSell(t *testing.T) {
 // testSold walks one batch pod through everything that can become of an offer.
 func (n *node) testSold(koordinator bool) {
 	const cpu, memory = 100, 64 << 20
-	enforce := fmt.Sprintf(`{"mode": "Enforce", "cpu": {"method": "realtime", "waterline": "100%%"}, "memory": {"method": "realtime", "waterline": "90%%"}, "compat": {"koordinator": %v}}`, koordinator)
-	n.policy(enforce)
+	n.policy(selling("Enforce", "static", koordinator)) // whatever else this machine does
 	n.sold(koordinator, "it is sold", func(free int64) bool { return free >= cpu })
 	n.sold(!koordinator, "the other names are gone", func(free int64) bool { return free == 0 })
 	name := "batch"
@@ -48,6 +47,7 @@ func (n *node) testSold(koordinator bool) {
 	}
 
 	n.t.Log("online pods need the node: nothing is free beyond what is bound")
+	n.policy(selling("Enforce", "realtime", koordinator))
 	n.run("online", "", "requests: {cpu: 50m}", true)
 	started := time.Now()
 	n.sold(koordinator, "only what is bound", func(sold int64) bool { return sold == cpu })
@@ -68,7 +68,7 @@ func (n *node) testSold(koordinator bool) {
 	if koordinator {
 		left = cpu // of these names a kubelet that restarts fails pods which ask for more than is there
 	}
-	n.policy(strings.Replace(enforce, "Enforce", "Off", 1))
+	n.policy(selling("Off", "realtime", koordinator))
 	n.sold(koordinator, "the offer is withdrawn", func(sold int64) bool { return sold == left })
 	n.mustRestart("kubelet")
 	n.ready()
@@ -81,6 +81,16 @@ func (n *node) testSold(koordinator bool) {
 	if report.Status.Mode != string(model.ModeOff) || len(report.OwnerReferences) != 1 || report.OwnerReferences[0].Name != n.name {
 		n.t.Errorf("the node reports %+v", report)
 	}
+}
+
+// selling returns the spec of a policy that sells CPU by a method.
+func selling(mode, method string, koordinator bool) string {
+	ratio := ""
+	if method == "static" {
+		ratio = `, "ratio": "100%"`
+	}
+	return fmt.Sprintf(`{"mode": %q, "cpu": {"method": %q, "waterline": "100%%"%s}, "memory": {"method": "realtime", "waterline": "90%%"}, "compat": {"koordinator": %v}}`,
+		mode, method, ratio, koordinator)
 }
 
 // policy writes the spec of a policy that governs the node; it goes with the test.

@@ -32,6 +32,7 @@ type entry struct {
 	reason model.Reason
 	asked  bool
 	batch  bool // it weighs what it asks for in batch CPU
+	inside bool // its weight counts in its class only, which does not grow by it
 }
 
 // Decide gives every pod that asks for a weight that weight, within what the policy allows, and the classes what their
@@ -53,7 +54,7 @@ func Decide(n *model.Node, p *model.Policy) Result {
 		if !e.asked {
 			e.shares = e.base
 			if grant := pod.Grant.RequestMilli; grant > 0 && pod.QoS == model.BestEffort {
-				e.shares, e.reason, e.batch = model.MilliCPUToShares(grant), batchReason(grant), true
+				e.shares, e.reason, e.batch, e.inside = model.MilliCPUToShares(grant), batchReason(grant), true, true
 			}
 		}
 		if pod.Self && e.shares < AgentShares {
@@ -63,6 +64,7 @@ func Decide(n *model.Node, p *model.Policy) Result {
 		r.Asked[i] = e.asked
 		entries = append(entries, e)
 	}
+	keepOnline(entries)
 	keepCritical(entries)
 	classes := raise(n, p, entries)
 
@@ -163,6 +165,25 @@ func asked(pod *model.Pod, p *model.WeightPolicy, rules []model.PodRule) (int64,
 	return shares, model.Reason{Code: code, Operands: operands}, false
 }
 
+// keepOnline lets a BestEffort pod that is not batch weigh as much as all batch pods together: it asked for nothing, but it is
+// not the one that fills up what is left.
+func keepOnline(entries []entry) {
+	batch := int64(0)
+	for _, e := range entries {
+		if e.batch {
+			batch += e.shares
+		}
+	}
+	for i := range entries {
+		e := &entries[i]
+		if e.pod.QoS != model.BestEffort || e.pod.Class == model.ClassBE || batch <= e.base || e.asked || e.batch || e.pod.Self || e.pod.Critical {
+			continue
+		}
+		e.shares, e.inside = model.ClampShares(batch), true
+		e.reason = model.Reason{Code: model.OnlineKept, Operands: []model.Operand{{Name: "batch", Value: batch, Unit: model.UnitShares}}}
+	}
+}
+
 // keepCritical lets pods of the system-critical priority classes grow with their class: they keep the fraction of it that
 // their requests give them when the kubelet decides alone.
 func keepCritical(entries []entry) {
@@ -199,8 +220,8 @@ func raise(n *model.Node, p *model.Policy, entries []entry) []model.Setting {
 	for i := range entries {
 		e := &entries[i]
 		shares := e.shares
-		if !e.asked && (e.pod.Self || e.batch) {
-			// The agent's weight is for being served first, not for being served much; that of batch counts among batch.
+		if !e.asked && (e.pod.Self || e.inside) {
+			// The agent's weight is for being served first, not for being served much.
 			shares = e.base
 		}
 		switch e.pod.QoS {
