@@ -46,7 +46,10 @@ func (t *trial) count(all []asked, length time.Duration) error {
 			answered++
 		}
 	}
-	if unanswered > 0 || answered == 0 {
+	if unanswered == 0 && answered == 0 {
+		return fmt.Errorf("in mode %s the server answered none of %d requests in time: this machine is too busy", t.mode, len(t.late))
+	}
+	if unanswered > 0 {
 		return fmt.Errorf("in mode %s the server did not answer %d of %d requests within %v", t.mode, unanswered, len(t.late), lastAnswers)
 	}
 	t.answers = float64(answered) / length.Seconds()
