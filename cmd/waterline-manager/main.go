@@ -57,7 +57,7 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.identity, "identity", host, "name of this replica, another one for each")
 	f.StringVar(&o.listen, "listen", ":9464", "address for /metrics, /healthz and /readyz; empty: none")
 	f.StringVar(&o.webhook, "webhook", ":9443", "address of the webhook; empty: this replica has none")
-	f.StringVar(&o.names, "webhook-names", "", "comma-separated DNS names under which API servers call the webhook")
+	f.StringVar(&o.names, "webhook-names", "", "comma-separated DNS names or addresses under which API servers call the webhook")
 	f.DurationVar(&o.sweep, "sweep-period", 3*time.Minute, "time between two looks for batch pods that did not pass the webhook")
 	f.DurationVar(&o.oversee.LostAfter, "lost-after", o.oversee.LostAfter, "time without a ready agent, or a renewed Lease of the kubelet, after which a node's offer is withdrawn")
 	f.DurationVar(&o.oversee.FreshWithin, "fresh-within", o.oversee.FreshWithin, "age up to which the Lease of a kubelet is fresh")
