@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
@@ -94,7 +95,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	if o.namespace == "" || o.identity == "" {
 		return errors.New("where and who is this? set --namespace or $POD_NAMESPACE, and --identity")
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig) // in the cluster where that is empty
+	config, err := restConfig(o.kubeconfig)
 	if err != nil {
 		return fmt.Errorf("finding the cluster: %w", err)
 	}
@@ -149,6 +150,13 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		return cause
 	}
 	return err
+}
+
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig != "" {
+		return clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	return rest.InClusterConfig()
 }
 
 // publicHandler serves metrics and probes.
