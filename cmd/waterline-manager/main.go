@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 
@@ -57,7 +58,7 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.identity, "identity", host, "name of this replica, another one for each")
 	f.StringVar(&o.listen, "listen", ":9464", "address for /metrics, /healthz and /readyz; empty: none")
 	f.StringVar(&o.webhook, "webhook", ":9443", "address of the webhook; empty: this replica has none")
-	f.StringVar(&o.names, "webhook-names", "", "comma-separated DNS names under which API servers call the webhook")
+	f.StringVar(&o.names, "webhook-names", "", "comma-separated DNS names or addresses under which API servers call the webhook")
 	f.DurationVar(&o.sweep, "sweep-period", 3*time.Minute, "time between two looks for batch pods that did not pass the webhook")
 	f.DurationVar(&o.oversee.LostAfter, "lost-after", o.oversee.LostAfter, "time without a ready agent, or a renewed Lease of the kubelet, after which a node's offer is withdrawn")
 	f.DurationVar(&o.oversee.FreshWithin, "fresh-within", o.oversee.FreshWithin, "age up to which the Lease of a kubelet is fresh")
@@ -94,7 +95,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	if o.namespace == "" || o.identity == "" {
 		return errors.New("where and who is this? set --namespace or $POD_NAMESPACE, and --identity")
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig) // in the cluster where that is empty
+	config, err := restConfig(o.kubeconfig)
 	if err != nil {
 		return fmt.Errorf("finding the cluster: %w", err)
 	}
@@ -149,6 +150,13 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		return cause
 	}
 	return err
+}
+
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig != "" {
+		return clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	return rest.InClusterConfig()
 }
 
 // publicHandler serves metrics and probes.

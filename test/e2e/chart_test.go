@@ -22,6 +22,9 @@ func TestAPIChart(t *testing.T) {
 		{"--set", "profile=cpu-share-syncer"},
 		{"--set-json", `policy={"mode":"Off","weight":{"max":16384,"namespaces":[{"selector":{"matchLabels":{"team":"video"}},"max":262144}]},"pods":[{"selector":{"matchLabels":{"app":"x"}},"cpuShare":10240}]}`,
 			"--set", "agent.seLinuxType=spc_t,agent.kubeletInsecureTLS=true,image.tag=v1,paths.podResources=,paths.state=,monitoring.dashboard=true"},
+		{"--set", "manager.replicas=1,manager.webhook.url=https://192.0.2.1:9443,manager.webhook.timeoutSeconds=5"},
+		{"--set", "manager.webhook.enabled=false"},
+		{"--set", "manager.enabled=false,priorityClasses=false"},
 	} {
 		rendered := helm(t, append([]string{"template", "waterline", "../../deploy/chart", "--namespace", "default", "--kube-version", "v1.36.3"}, values...)...)
 		c := bed.Kubectl(t.Context(), "apply", "--dry-run=server", "--validate=strict", "-f", "-")
@@ -30,7 +33,8 @@ func TestAPIChart(t *testing.T) {
 			t.Errorf("%v: %v: %s", values, err, out)
 		}
 	}
-	for _, bad := range [][]string{{"--set", "profile=other"}, {"--set", "policy.mode=on"}, {"--set", "nosuch=1"}, {"--set", "agent.syncPeriod=ten"}, {"--set", "paths.podResources=var"}} {
+	for _, bad := range [][]string{{"--set", "profile=other"}, {"--set", "policy.mode=on"}, {"--set", "nosuch=1"}, {"--set", "agent.syncPeriod=ten"}, {"--set", "paths.podResources=var"},
+		{"--set", "manager.replicas=0"}, {"--set", "manager.webhook.url=http://192.0.2.1"}, {"--set", "manager.webhook.timeoutSeconds=60"}} {
 		c := exec.Command(filepath.Join(built, "bin/helm"), append([]string{"template", "../../deploy/chart", "--kube-version", "v1.36.3"}, bad...)...)
 		if out, err := c.CombinedOutput(); err == nil {
 			t.Errorf("%v was taken: %.200s", bad, out)

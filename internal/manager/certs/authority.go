@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"net"
 	"slices"
 	"time"
 )
@@ -144,7 +145,13 @@ func newServing(now time.Time, by authority, names []string) (tls.Certificate, e
 		template.NotAfter = by.cert.NotAfter
 	}
 	template.Subject = pkix.Name{CommonName: "waterline-webhook"}
-	template.DNSNames = names
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	der, err := x509.CreateCertificate(rand.Reader, template, by.cert, key.Public(), by.key)

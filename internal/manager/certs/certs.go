@@ -32,7 +32,7 @@ type Options struct {
 	Client    kubernetes.Interface
 	Namespace string   // of the Secret
 	Secret    string   // its name; it is created where there is none
-	Names     []string // DNS names under which API servers call, such as NAME.NAMESPACE.svc
+	Names     []string // DNS names or addresses under which API servers call, such as NAME.NAMESPACE.svc
 	Webhooks  []string // MutatingWebhookConfigurations, of which each webhook is told to trust our authority
 	Now       func() time.Time
 	Log       *slog.Logger  // nil: nobody is told

@@ -372,6 +372,12 @@ func TestNames(t *testing.T) {
 	if got := fmt.Sprint(cert.Leaf.DNSNames); got != fmt.Sprint(a.options.Names) {
 		t.Error(got)
 	}
+	a.options.Names = []string{dns, "192.0.2.7", "2001:db8::7"}
+	c.sync(a)
+	cert, _ = a.GetCertificate(nil)
+	if got := fmt.Sprint(cert.Leaf.DNSNames, cert.Leaf.IPAddresses); got != "["+dns+"] [192.0.2.7 2001:db8::7]" {
+		t.Error(got)
+	}
 	b := newCluster(t).replica()
 	b.options.Names = nil
 	if err := b.Sync(t.Context()); err == nil {

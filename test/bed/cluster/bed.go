@@ -137,7 +137,7 @@ func (b *Bed) launch(o Options, lock *os.File) error {
 	}
 	for _, args := range []string{
 		fmt.Sprintf("link add %s type veth peer name eth0 netns %d", vethName, init.Process.Pid),
-		"addr add " + hostAddress + vethPrefix + " dev " + vethName,
+		"addr add " + HostAddress + vethPrefix + " dev " + vethName,
 		"link set " + vethName + " up",
 	} {
 		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {

@@ -8,7 +8,7 @@ import (
 
 // The addresses of the cluster, which exist only in its own network namespace and on one veth pair.
 const (
-	hostAddress    = "10.231.0.1" // the host's end of the veth pair
+	HostAddress    = "10.231.0.1" // the host's end of the veth pair, where the cluster reaches what runs beside it
 	nodeAddress    = "10.231.0.2" // the cluster's end: API server and kubelet
 	vethPrefix     = "/30"
 	vethName       = "wlbed0"

@@ -209,7 +209,7 @@ func network(ctx context.Context) error {
 	}
 	for _, args := range []string{
 		"link set lo up", "addr add " + serviceAddress + "/32 dev lo",
-		"link set eth0 up", "addr add " + nodeAddress + vethPrefix + " dev eth0", "route add default via " + hostAddress,
+		"link set eth0 up", "addr add " + nodeAddress + vethPrefix + " dev eth0", "route add default via " + HostAddress,
 	} {
 		if out, err := exec.CommandContext(ctx, "ip", strings.Fields(args)...).CombinedOutput(); err != nil {
 			return fmt.Errorf("ip %s: %w: %s", args, err, out)
