@@ -27,11 +27,12 @@ type node struct {
 }
 
 // install installs the chart, with further values, and waits until the agents are ready. It stays until the test ends. The
-// node is the one that this run is for.
+// node is the one that this run is for. The manager is left out unless the values say otherwise: it would make pods that are
+// labelled BE ask for what few of these tests sell.
 func install(t *testing.T, values ...string) *node {
 	t.Helper()
 	helm(t, append([]string{"upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--create-namespace",
-		"--set", "image.repository=waterline/agent,image.tag=dev,image.pullPolicy=Never"}, values...)...)
+		"--set", "image.repository=waterline/agent,image.tag=dev,image.pullPolicy=Never,manager.enabled=false"}, values...)...)
 	t.Cleanup(func() {
 		if t.Failed() {
 			out, _ := tryKubectl("logs", "-n", "waterline-system", "-l", "app.kubernetes.io/name=waterline-agent", "--prefix", "--tail=50")

@@ -16,7 +16,11 @@ import (
 // TestNodeSell sells the slack of a real node: ordinary pods ask for it, the stock scheduler places them, and whatever then
 // becomes of the offer, the kubelet fails none of them, also when it restarts meanwhile.
 func TestNodeSell(t *testing.T) {
-	n := install(t)
+	manager := *on != "vm" // it is a pod like any other, and slow where the machine is emulated
+	n := install(t, "--set", fmt.Sprintf("manager.enabled=%v", manager))
+	if manager {
+		kubectl(t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", "--timeout=90s")
+	}
 	n.policy(selling("Enforce", "static", false))
 	started := time.Now()
 	n.sold(false, "something is sold", func(cpu int64) bool { return cpu >= 200 })
