@@ -375,7 +375,7 @@ func (a *Agent) round(now time.Time, reason bool) {
 	if a.pods.Known {
 		a.conditions.post(round.Plan.Conditions, a.pods.Pods)
 		a.publisher.post(&round.Plan.Publish, a.pods.UID, a.pods.Published)
-		a.reporter.post(a.pods.UID, a.report())
+		a.reporter.post(a.pods.UID, a.report(), a.pods.Reported)
 	}
 	if decide.UsesCPUs(a.pods.Pods, &a.effect.Policy, a.host.Owned(), &a.state) != a.usesCPUs {
 		a.refollow()

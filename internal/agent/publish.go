@@ -66,7 +66,7 @@ func (p *publisher) post(plan *model.Publication, uid string, stands []model.Pub
 
 // run writes what is posted. What could not be written is tried again by the next round, unless that wants something else.
 func (p *publisher) run(ctx context.Context) {
-	const rest, longest = 500 * time.Millisecond, 30 * time.Second
+	const rest, longest = 500 * time.Millisecond, 5 * time.Second
 	wait := rest
 	for {
 		select {

@@ -55,13 +55,17 @@ func tells(uid string, r *model.Report) told {
 	return t
 }
 
-// post takes the report of a round.
-func (r *reporter) post(uid string, report model.Report) {
+// post takes the report of a round. Where there is none though one was written, because somebody deleted it, it is written
+// again.
+func (r *reporter) post(uid string, report model.Report, exists bool) {
 	if r.write == nil || uid == "" {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !exists && time.Since(r.at) >= reportPause {
+		r.told = told{}
+	}
 	now := tells(uid, &report)
 	amountsOnly := r.told
 	amountsOnly.cpu, amountsOnly.memory = now.cpu, now.memory

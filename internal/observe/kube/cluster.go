@@ -128,11 +128,12 @@ func (c *Cluster) Run(ctx context.Context) {
 			drop:  func(obj any) { delete(c.policies, obj.(*v1alpha1.ColocationPolicy).Name) },
 		})
 		follow(c.custom, "nodereports", &v1alpha1.NodeReport{}, itself, &store{
-			clear: func() { c.withdrawn = false },
+			clear: func() { c.reported, c.withdrawn = false, false },
 			set: func(obj any) {
+				c.reported = true
 				c.withdrawn = meta.IsStatusConditionTrue(obj.(*v1alpha1.NodeReport).Status.Conditions, v1alpha1.ConditionWithdrawn)
 			},
-			drop: func(any) { c.withdrawn = false },
+			drop: func(any) { c.reported, c.withdrawn = false, false },
 		})
 		wg.Go(func() {
 			select {

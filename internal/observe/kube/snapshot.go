@@ -14,6 +14,7 @@ type Snapshot struct {
 	Pods  []*model.Pod // ordered by UID, each UID once; the pods are never changed afterwards
 	Known bool         // the first complete lists have arrived
 	Node
+	Reported  bool                  // there is a report of the node
 	Withdrawn bool                  // the manager lets the node sell nothing
 	Policies  []model.ClusterPolicy // of the cluster, ordered by name
 }
@@ -36,6 +37,7 @@ type collection struct {
 	namespaces map[string]map[string]string
 	node       Node
 	policies   map[string]model.ClusterPolicy // by name
+	reported   bool
 	withdrawn  bool
 	missing    int // complete lists that have not arrived yet
 }
@@ -65,7 +67,7 @@ func (c *collection) change(f func()) {
 func (c *collection) Snapshot() Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := Snapshot{Known: c.missing == 0, Node: c.node, Withdrawn: c.withdrawn, Pods: make([]*model.Pod, 0, len(c.pods))}
+	s := Snapshot{Known: c.missing == 0, Node: c.node, Reported: c.reported, Withdrawn: c.withdrawn, Pods: make([]*model.Pod, 0, len(c.pods))}
 	for _, name := range slices.Sorted(maps.Keys(c.policies)) {
 		s.Policies = append(s.Policies, c.policies[name])
 	}
