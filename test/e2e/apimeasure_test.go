@@ -30,9 +30,9 @@ func TestAPIPrometheus(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	length, shown := 155*time.Second, []string{"1s", "1m", "5m"} // a window is shown once half of it was measured
+	length, shown := 68*time.Second, []string{"1s", "1m"} // a window is shown once half of it was measured
 	if soak {
-		length, shown = 11*time.Minute, append(shown, "10m")
+		length, shown = 11*time.Minute, append(shown, "5m", "10m")
 	}
 	c := newCrowd(t)
 	online, batch, holder, later := c.loaded("online", "", onlineMilli), c.loaded("batch", "BE", batchMilli), c.loaded("holder", "", 0), c.loaded("later", "BE", burstMilli)
