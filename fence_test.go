@@ -30,6 +30,7 @@ var mayImport = map[string][]string{
 	"internal/decide":     {"internal/model", "internal/cgroup", "internal/decide"},
 	"internal/observe":    {"api", "internal/model", "internal/cgroup", "internal/observe"},
 	"internal/sealed":     {},
+	"internal/golden":     {},
 	"internal/act":        {"api", "internal/model", "internal/cgroup", "internal/sealed", "internal/act"},
 	"internal/nri":        {"internal/model"},
 	"internal/journal":    {"internal/model", "internal/decide"},

@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,10 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/model"
 )
-
-var rewrite = flag.Bool("rewrite", false, "rewrite the expected maps; commit that only if you understand what caused it")
 
 // shape is a machine: so many of each thing in the one before, numbered as servers do: all first threads, socket by
 // socket, then all second ones.
@@ -130,7 +127,7 @@ func TestCPUMaps(t *testing.T) {
 					t.Errorf("%q ends in a space or is too long", line)
 				}
 			}
-			compare(t, name, out.Bytes())
+			golden.Compare(t, filepath.Join("testdata/cpus", name+".txt"), out.String())
 		})
 	}
 }
@@ -143,7 +140,7 @@ func TestCPUPlans(t *testing.T) {
 		if err := printCPUPlan(&out, p, request); err != nil {
 			t.Fatal(err)
 		}
-		compare(t, name, out.Bytes())
+		golden.Compare(t, filepath.Join("testdata/cpus", name+".txt"), out.String())
 	}
 }
 
@@ -154,20 +151,6 @@ func plans() map[string]*agent.CPUPlan {
 			{Namespace: "shop", Name: "api-0", Container: "api", From: cpuSet("0-39"), To: cpuSet("0,2-20,22-39"), Why: "2 CPUs became exclusive"},
 			{Namespace: "shop", Name: "web-0", Container: "web", From: cpuSet("0-39"), To: cpuSet("1,21"), Why: "asks for 2 exclusive CPUs; a whole core is free in NUMA node 0"},
 		}},
-	}
-}
-
-func compare(t *testing.T, name string, got []byte) {
-	t.Helper()
-	file := filepath.Join("testdata/cpus", name+".txt")
-	if *rewrite {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if want, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("got\n%s\nwant, %v,\n%s", got, err, want)
 	}
 }
 

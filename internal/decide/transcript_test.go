@@ -1,15 +1,10 @@
 package decide_test
 
 import (
-	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
-)
 
-var rewrite = flag.Bool("rewrite", false, "rewrite the expected output of transcripts; commit that only if you understand what caused it")
+	"github.com/waterline-io/waterline/internal/golden"
+)
 
 // TestTranscripts runs the golden cases of every rule. A case is a text file of blocks. A block is commands, a line of
 // four dashes, and what was decided. Between blocks the host is imagined to do all that the plan says.
@@ -37,53 +32,8 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected output of transc
 //	clock DURATION                    the wall clock is set forward; back if it is negative
 //	busy                              also print the CPU that each pod gets while all of them want everything
 func TestTranscripts(t *testing.T) {
-	var files []string
-	for _, pattern := range []string{"testdata/*.txt", "*/testdata/*.txt"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, found...)
-	}
-	if len(files) == 0 {
-		t.Fatal("no transcripts found")
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { runTranscript(t, file) })
-	}
-}
-
-func runTranscript(t *testing.T, file string) {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := newWorld()
-	var got strings.Builder
-	commands := true
-	for line := range strings.Lines(string(content)) {
-		line = strings.TrimRight(line, "\n")
-		switch {
-		case commands && line == "----":
-			commands = false
-			fmt.Fprintf(&got, "----\n%s", w.decide())
-		case commands:
-			fmt.Fprintln(&got, line)
-			if err := w.do(line); err != nil {
-				t.Fatalf("%s: %q: %v", file, line, err)
-			}
-		case line == "":
-			commands = true
-			fmt.Fprintln(&got)
-		}
-	}
-	if *rewrite {
-		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if got.String() != string(content) {
-		t.Errorf("%s: decided differently. If you understand what caused it, rewrite with -rewrite and commit. Got:\n%s", file, got.String())
-	}
+	golden.Each(t, func(t *testing.T, content string) string {
+		w := newWorld()
+		return golden.Blocks(t, content, w.do, w.decide)
+	}, "testdata/*.txt", "*/testdata/*.txt")
 }

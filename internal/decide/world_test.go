@@ -42,9 +42,6 @@ func newWorld() *world {
 
 func (w *world) do(line string) error {
 	words := strings.Fields(line)
-	if len(words) == 0 || strings.HasPrefix(line, "#") {
-		return nil
-	}
 	args := words[1:]
 	switch words[0] {
 	case "node":

@@ -1,18 +1,15 @@
 package oversee
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-)
 
-var rewrite = flag.Bool("rewrite", false, "rewrite the expected output of cases; commit that only if you understand what caused it")
+	"github.com/waterline-io/waterline/internal/golden"
+)
 
 // world is a cluster in which what is decided is carried out.
 type world struct {
@@ -41,41 +38,19 @@ type world struct {
 //	api away, api back, writes fail, writes work
 //	sleep SECONDS       the manager stands still
 func TestCases(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.case")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no cases found: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".case"), func(t *testing.T) { runCase(t, file) })
-	}
+	golden.Each(t, func(t *testing.T, content string) string {
+		w := newWorld()
+		do := func(command string) error { w.command(t, strings.Fields(command)); return nil }
+		return golden.Blocks(t, content, do, func() string {
+			came := fmt.Sprintf("%sagents=%d lost=%d withdrawn=%d braked=%v\n", w.out.String(), w.sum.Agents, w.sum.Lost, w.sum.Withdrawn, w.sum.Braked)
+			w = newWorld()
+			return came
+		})
+	}, "testdata/*.case")
 }
 
-func runCase(t *testing.T, file string) {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got strings.Builder
-	for i, block := range strings.Split(strings.TrimSpace(string(content)), "\n\n") {
-		commands, _, found := strings.Cut(block, "----")
-		if !found {
-			t.Fatalf("block %d has no line of dashes", i)
-		}
-		w := &world{at: 1000 * time.Hour, start: 1000 * time.Hour, kubelet: map[string]bool{}, fights: map[string]bool{}, said: map[string]bool{}}
-		for _, line := range strings.Split(strings.TrimSpace(commands), "\n") {
-			if !strings.HasPrefix(line, "#") {
-				w.command(t, strings.Fields(line))
-			}
-		}
-		fmt.Fprintf(&got, "%s----\n%sagents=%d lost=%d withdrawn=%d braked=%v\n\n", commands, w.out.String(), w.sum.Agents, w.sum.Lost, w.sum.Withdrawn, w.sum.Braked)
-	}
-	if *rewrite {
-		if err := os.WriteFile(file, []byte(strings.TrimRight(got.String(), "\n")+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if strings.TrimSpace(got.String()) != strings.TrimSpace(string(content)) {
-		t.Errorf("decided differently; run with -rewrite if you understand why:\n%s", got.String())
-	}
+func newWorld() *world {
+	return &world{at: 1000 * time.Hour, start: 1000 * time.Hour, kubelet: map[string]bool{}, fights: map[string]bool{}, said: map[string]bool{}}
 }
 
 func (w *world) command(t *testing.T, words []string) {

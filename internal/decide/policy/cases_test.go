@@ -1,19 +1,15 @@
 package policy
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/model"
 )
-
-var rewrite = flag.Bool("rewrite", false, "rewrite the expected output of cases; commit that only if you understand what caused it")
 
 // TestCases runs the golden cases. A case is blocks of commands, a line of four dashes, and what was decided.
 //
@@ -22,48 +18,10 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the expected output of cases;
 //	drop NAME                         the policy is deleted
 //	at TIME                           what holds then
 func TestCases(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.case")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no cases found: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".case"), func(t *testing.T) { runCase(t, file) })
-	}
-}
-
-func runCase(t *testing.T, file string) {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var w world
-	var got strings.Builder
-	commands := true
-	for line := range strings.Lines(string(content)) {
-		line = strings.TrimRight(line, "\n")
-		switch {
-		case commands && line == "----":
-			commands = false
-			fmt.Fprintf(&got, "----\n%s", w.decide())
-		case commands:
-			fmt.Fprintln(&got, line)
-			if err := w.do(line); err != nil {
-				t.Fatalf("%s: %q: %v", file, line, err)
-			}
-		case line == "":
-			commands = true
-			fmt.Fprintln(&got)
-		}
-	}
-	if *rewrite {
-		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if got.String() != string(content) {
-		t.Errorf("%s: decided differently. If you understand what caused it, rewrite with -rewrite and commit. Got:\n%s", file, got.String())
-	}
+	golden.Each(t, func(t *testing.T, content string) string {
+		var w world
+		return golden.Blocks(t, content, w.do, w.decide)
+	}, "testdata/*.case")
 }
 
 // world is a node and the policies of its cluster.
@@ -75,9 +33,6 @@ type world struct {
 
 func (w *world) do(line string) error {
 	words := strings.Fields(line)
-	if len(words) == 0 || strings.HasPrefix(line, "#") {
-		return nil
-	}
 	switch words[0] {
 	case "node":
 		w.node = Node{UID: words[1], Labels: map[string]string{}}

@@ -1,19 +1,15 @@
 package predict
 
 import (
-	"flag"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/model"
 )
-
-var rewrite = flag.Bool("rewrite", false, "rewrite the expected output of cases; commit that only if you understand what caused it")
 
 // stretch is a time of which a case says something.
 type stretch struct {
@@ -28,22 +24,10 @@ type stretch struct {
 //	used DAY HH:MM DURATION VALUE       something else is used then
 //	silent DAY HH:MM DURATION           nothing is measured then
 //	ask DAY HH:MM                       the predictions then; days are numbered from 1
-func TestCases(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.case")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no cases found: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".case"), func(t *testing.T) { runCase(t, file) })
-	}
-}
+func TestCases(t *testing.T) { golden.Each(t, runCase, "testdata/*.case") }
 
-func runCase(t *testing.T, file string) {
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	commands, _, _ := strings.Cut(string(content), "----\n")
+func runCase(t *testing.T, content string) string {
+	commands, _, _ := strings.Cut(content, "----\n")
 	var c Config
 	var night, noon float64
 	var others []stretch
@@ -56,7 +40,7 @@ func runCase(t *testing.T, file string) {
 		when := func() time.Time {
 			at, err := time.Parse("15:04", clock)
 			if err != nil {
-				t.Fatalf("%s: %q: %v", file, line, err)
+				t.Fatalf("%q: %v", line, err)
 			}
 			return start.Add(time.Duration(day-1)*24*time.Hour + time.Duration(at.Hour())*time.Hour + time.Duration(at.Minute())*time.Minute)
 		}
@@ -87,26 +71,17 @@ func runCase(t *testing.T, file string) {
 			n, _ = fmt.Sscan(rest, &day, &clock, &long, &s.value)
 			length, err := time.ParseDuration(long)
 			if err != nil {
-				t.Fatalf("%s: %q: %v", file, line, err)
+				t.Fatalf("%q: %v", line, err)
 			}
 			s.from = when()
 			s.to = s.from.Add(length)
 			others = append(others, s)
 		}
 		if want == 0 || n < want {
-			t.Fatalf("%s: cannot understand %q", file, line)
+			t.Fatalf("cannot understand %q", line)
 		}
 	}
-	got := commands + "----\n" + play(c, night, noon, others, asks)
-	if *rewrite {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if got != string(content) {
-		t.Errorf("%s: predicted differently. If you understand what caused it, rewrite with -rewrite and commit. Got:\n%s", file, got)
-	}
+	return commands + "----\n" + play(c, night, noon, others, asks)
 }
 
 // play lets a predictor see a value a minute and writes down what it predicts when it is asked.

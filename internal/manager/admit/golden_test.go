@@ -1,21 +1,17 @@
 package admit
 
 import (
-	"bytes"
-	"flag"
-	"os"
-	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/model"
 )
-
-var rewrite = flag.Bool("rewrite", false, "rewrite the expected output; commit that only if you understand what caused it")
 
 // setting is the first document of a case. The second is the pod as its creator wrote it; then come, under this test's eyes,
 // what was done and the pod as it is stored.
@@ -44,48 +40,30 @@ type result struct {
 }
 
 // TestGolden takes each case through the admission of the API server, as far as that matters here.
-func TestGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no cases", err)
+func TestGolden(t *testing.T) { golden.Each(t, runCase, "testdata/*.yaml") }
+
+func runCase(t *testing.T, content string) string {
+	documents := strings.SplitN(content, "---\n", 3)
+	if len(documents) < 2 {
+		t.Fatal("want a setting and a pod")
 	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			documents := bytes.SplitN(content, []byte("---\n"), 3)
-			if len(documents) < 2 {
-				t.Fatal("want a setting and a pod")
-			}
-			var s setting
-			pod := &corev1.Pod{}
-			for i, into := range []any{&s, pod} {
-				if err := yaml.UnmarshalStrict(documents[i], into); err != nil {
-					t.Fatal(err)
-				}
-			}
-			done, stored := s.create(t, pod)
-			var got bytes.Buffer
-			got.Write(bytes.Join(documents[:2], []byte("---\n")))
-			for _, document := range []any{done, stored} {
-				text, err := yaml.Marshal(document)
-				if err != nil {
-					t.Fatal(err)
-				}
-				got.WriteString("---\n")
-				got.Write(text)
-			}
-			if *rewrite {
-				if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if got.String() != string(content) {
-				t.Errorf("admitted differently. If you understand what caused it, rewrite with -rewrite and commit. Got:\n%s", got.String())
-			}
-		})
+	var s setting
+	pod := &corev1.Pod{}
+	for i, into := range []any{&s, pod} {
+		if err := yaml.UnmarshalStrict([]byte(documents[i]), into); err != nil {
+			t.Fatal(err)
+		}
 	}
+	done, stored := s.create(t, pod)
+	got := documents[:2]
+	for _, document := range []any{done, stored} {
+		text, err := yaml.Marshal(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, string(text))
+	}
+	return strings.Join(got, "---\n")
 }
 
 // create takes a pod through admission: the API server's plugins, our webhook, another's, and then the plugins and ours

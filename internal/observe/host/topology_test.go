@@ -2,7 +2,6 @@ package host
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -14,46 +13,31 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/model"
 )
-
-var rewrite = flag.Bool("rewrite", false, "rewrite what is expected of the machines in testdata; commit that only if you understand what caused it")
 
 const line = "\n----\n"
 
 // TestTopology reads the machines in testdata/topology; the README there explains them.
 func TestTopology(t *testing.T) {
-	files, err := filepath.Glob("testdata/topology/*.txt")
-	if err != nil || len(files) < 15 {
-		t.Fatalf("%d machines are described, %v", len(files), err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			description, want, _ := strings.Cut(string(text), line)
-			sys := build(t, description)
-			top, err := ReadTopology(sys)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if again, err := ReadTopology(sys); err != nil || !reflect.DeepEqual(top, again) {
-				t.Errorf("a second read gave %+v, %v, the first %+v", again, err, top)
-			}
-			if online, err := OnlineCPUs(sys); err != nil || online != top.Online() {
-				t.Errorf("online are %s, %v; in the topology are %s", online, err, top.Online())
-			}
-			got := show(top)
-			if *rewrite {
-				if err := os.WriteFile(file, []byte(strings.TrimSuffix(description, "\n")+line+got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if got != want {
-				t.Errorf("got\n%swant\n%s", got, want)
-			}
-		})
+	machines := golden.Each(t, func(t *testing.T, content string) string {
+		description, _, _ := strings.Cut(content, line)
+		sys := build(t, description)
+		top, err := ReadTopology(sys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := ReadTopology(sys); err != nil || !reflect.DeepEqual(top, again) {
+			t.Errorf("a second read gave %+v, %v, the first %+v", again, err, top)
+		}
+		if online, err := OnlineCPUs(sys); err != nil || online != top.Online() {
+			t.Errorf("online are %s, %v; in the topology are %s", online, err, top.Online())
+		}
+		return strings.TrimSuffix(description, "\n") + line + show(top)
+	}, "testdata/topology/*.txt")
+	if machines < 15 {
+		t.Errorf("%d machines are described", machines)
 	}
 }
 

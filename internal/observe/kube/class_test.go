@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"strconv"
@@ -12,9 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/golden"
 )
-
-var rewrite = flag.Bool("rewrite", false, "rewrite the expected output; commit that only if you understand what caused it")
 
 // TestClasses runs the golden cases of what a pod is for. A line is what a pod says, "=>" and what is made of it. Keys: ours
 // and alias are the two labels, cpus the annotation, priority its number.
@@ -63,13 +61,7 @@ func TestClasses(t *testing.T) {
 		}
 		got.WriteByte('\n')
 	}
-	if *rewrite {
-		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if got.String() != string(content) {
-		t.Errorf("%s: found out differently. If you understand what caused it, rewrite with -rewrite and commit. Got:\n%s", file, got.String())
-	}
+	golden.Compare(t, file, got.String())
 }
 
 // TestOwners checks that pods of one workload have one owner, whatever its revision.
