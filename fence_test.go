@@ -30,6 +30,7 @@ var mayImport = map[string][]string{
 	"internal/decide":     {"internal/model", "internal/cgroup", "internal/decide"},
 	"internal/observe":    {"api", "internal/model", "internal/cgroup", "internal/observe"},
 	"internal/sealed":     {},
+	"internal/process":    {"api"},
 	"internal/golden":     {},
 	"internal/act":        {"api", "internal/model", "internal/cgroup", "internal/sealed", "internal/act"},
 	"internal/nri":        {"internal/model"},
@@ -42,7 +43,7 @@ var mayImport = map[string][]string{
 }
 
 // mayUseKubernetes are the rooms where types of the Kubernetes API may appear.
-var mayUseKubernetes = []string{"api", "cmd", "internal/observe/kube", "internal/act/kube", "internal/experiment/kube", "internal/manager", "test"}
+var mayUseKubernetes = []string{"api", "cmd", "internal/observe/kube", "internal/act/kube", "internal/experiment/kube", "internal/manager", "internal/process", "test"}
 
 // source is one Go file of ours that is not a test.
 type source struct {

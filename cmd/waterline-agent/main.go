@@ -12,44 +12,38 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
 	"runtime"
-	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/sirupsen/logrus"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
 
-	"github.com/waterline-io/waterline/api/v1alpha1"
 	actkube "github.com/waterline-io/waterline/internal/act/kube"
 	"github.com/waterline-io/waterline/internal/agent"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/nri"
 	"github.com/waterline-io/waterline/internal/observe/host"
 	"github.com/waterline-io/waterline/internal/observe/kube"
+	"github.com/waterline-io/waterline/internal/process"
 )
 
 // version is set when a release is built.
 var version = "dev"
 
 type options struct {
-	nodeName, podUID, kubeconfig  string
-	manifests                     string
-	allocatable                   int64
-	policy                        string
-	cgroupRoot, kubepods, runDir  string
-	sys, proc                     string
-	stateDir                      string
-	syncPeriod                    time.Duration
-	journalBytes                  int64
-	nri                           string
-	listen, local                 string
-	kubeletURL, podResources      string
-	kubeletInsecure, printVersion bool
+	nodeName, podUID, kubeconfig string
+	manifests                    string
+	allocatable                  int64
+	policy                       string
+	cgroupRoot, kubepods, runDir string
+	sys, proc                    string
+	stateDir                     string
+	syncPeriod                   time.Duration
+	journalBytes                 int64
+	nri                          string
+	listen, local                string
+	kubeletURL, podResources     string
+	kubeletInsecure              bool
 }
 
 func (o *options) flags(f *flag.FlagSet) {
@@ -73,7 +67,6 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.kubeletURL, "kubelet", kubeletURL(os.Getenv("HOST_IP")), "URL of the kubelet's configuration (default made from $HOST_IP); empty: never asked")
 	f.StringVar(&o.podResources, "pod-resources", "/var/lib/kubelet/pod-resources/kubelet.sock", "socket on which the kubelet tells which CPUs it has handed out, asked if its CPU manager policy is static; empty: never asked")
 	f.BoolVar(&o.kubeletInsecure, "kubelet-insecure-tls", false, "do not verify the kubelet's certificate, which the cluster's CA must otherwise have signed")
-	f.BoolVar(&o.printVersion, "version", false, "print the version and exit")
 }
 
 func kubeletURL(hostIP string) string {
@@ -85,26 +78,10 @@ func kubeletURL(hostIP string) string {
 
 func main() {
 	var o options
-	flags := flag.NewFlagSet("waterline-agent", flag.ExitOnError)
+	flags := flag.NewFlagSet("waterline-agent", flag.ContinueOnError)
 	o.flags(flags)
-	_ = flags.Parse(os.Args[1:]) // ExitOnError
-	if o.printVersion {
-		fmt.Println(version)
-		return
-	}
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	klog.SetSlogLogger(log)
 	logrus.SetOutput(io.Discard) // of the NRI's transport; the agent reports what matters of it itself
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	if flags.NArg() > 0 {
-		log.Error("the agent takes no arguments", "argument", flags.Arg(0))
-		os.Exit(2)
-	}
-	if err := run(ctx, &o, log); err != nil {
-		log.Error("stopping", "err", err.Error())
-		os.Exit(1)
-	}
+	os.Exit(process.Run(flags, version, func(ctx context.Context, log *slog.Logger) error { return run(ctx, &o, log) }))
 }
 
 // run wires the agent up and runs it until the context ends.
@@ -133,16 +110,10 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	public := a.Public()
-	registry := prometheus.NewRegistry()
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: v1alpha1.MetricBuildInfo, Help: "The running version.", ConstLabels: prometheus.Labels{"version": version},
-	})
-	build.Set(1)
-	if err := errors.Join(registry.Register(a.Collector()), registry.Register(build)); err != nil {
-		return fmt.Errorf("registering metrics: %w", err)
+	public, err := process.Public(version, a.Collector(), a.Healthy, a.Ready)
+	if err != nil {
+		return err
 	}
-	public.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	for address, handler := range map[string]http.Handler{o.listen: public, o.local: a.Local()} {
 		if err := serve(ctx, address, handler, cancel); err != nil {
 			return err
@@ -167,7 +138,7 @@ func connect(o *options, cfg *agent.Config, namespaces bool) error {
 	if o.nodeName == "" {
 		return errors.New("which node is this? set --node-name or $NODE_NAME, or use --pods without a cluster")
 	}
-	config, err := restConfig(o.kubeconfig)
+	config, err := process.RestConfig(o.kubeconfig)
 	if err != nil {
 		return fmt.Errorf("finding the cluster; use --pods without one: %w", err)
 	}
@@ -201,13 +172,6 @@ func connect(o *options, cfg *agent.Config, namespaces bool) error {
 		cfg.CPUPool = kube.NewPodResources(o.podResources).CPUPool
 	}
 	return nil
-}
-
-func restConfig(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig != "" {
-		return clientcmd.BuildConfigFromFlags("", kubeconfig)
-	}
-	return rest.InClusterConfig()
 }
 
 // policySource returns a function that reads the policy file, which it does again only when it has changed. The file is of this

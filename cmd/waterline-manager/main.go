@@ -13,26 +13,19 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
 
-	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/oversee"
 	"github.com/waterline-io/waterline/internal/manager"
 	"github.com/waterline-io/waterline/internal/manager/admit"
 	"github.com/waterline-io/waterline/internal/manager/certs"
 	"github.com/waterline-io/waterline/internal/observe/kube"
+	"github.com/waterline-io/waterline/internal/process"
 )
 
 // version is set when a release is built.
@@ -47,7 +40,6 @@ type options struct {
 	listen, webhook, names          string
 	sweep                           time.Duration
 	oversee                         oversee.Settings
-	printVersion                    bool
 }
 
 func (o *options) flags(f *flag.FlagSet) {
@@ -64,30 +56,13 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.DurationVar(&o.oversee.FreshWithin, "fresh-within", o.oversee.FreshWithin, "age up to which the Lease of a kubelet is fresh")
 	f.DurationVar(&o.oversee.BackAfter, "back-after", o.oversee.BackAfter, "time with a ready agent and a fresh Lease after which it is lifted")
 	f.DurationVar(&o.oversee.ForgetAfter, "forget-after", o.oversee.ForgetAfter, "time without an agent after which a node's report is deleted")
-	f.BoolVar(&o.printVersion, "version", false, "print the version and exit")
 }
 
 func main() {
 	var o options
-	flags := flag.NewFlagSet("waterline-manager", flag.ExitOnError)
+	flags := flag.NewFlagSet("waterline-manager", flag.ContinueOnError)
 	o.flags(flags)
-	_ = flags.Parse(os.Args[1:]) // ExitOnError
-	if o.printVersion {
-		fmt.Println(version)
-		return
-	}
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	klog.SetSlogLogger(log)
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	if flags.NArg() > 0 {
-		log.Error("the manager takes no arguments", "argument", flags.Arg(0))
-		os.Exit(2)
-	}
-	if err := run(ctx, &o, log); err != nil {
-		log.Error("stopping", "err", err.Error())
-		os.Exit(1)
-	}
+	os.Exit(process.Run(flags, version, func(ctx context.Context, log *slog.Logger) error { return run(ctx, &o, log) }))
 }
 
 // run wires the manager up and runs it until the context ends.
@@ -95,7 +70,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	if o.namespace == "" || o.identity == "" {
 		return errors.New("where and who is this? set --namespace or $POD_NAMESPACE, and --identity")
 	}
-	config, err := restConfig(o.kubeconfig)
+	config, err := process.RestConfig(o.kubeconfig)
 	if err != nil {
 		return fmt.Errorf("finding the cluster: %w", err)
 	}
@@ -137,7 +112,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 			return m.Ready()
 		}
 	}
-	public, err := publicHandler(m, ready)
+	public, err := process.Public(version, m.Collector(), m.Alive, ready)
 	if err != nil {
 		return err
 	}
@@ -150,39 +125,6 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		return cause
 	}
 	return err
-}
-
-func restConfig(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig != "" {
-		return clientcmd.BuildConfigFromFlags("", kubeconfig)
-	}
-	return rest.InClusterConfig()
-}
-
-// publicHandler serves metrics and probes.
-func publicHandler(m *manager.Manager, ready func() error) (http.Handler, error) {
-	registry := prometheus.NewRegistry()
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: v1alpha1.MetricBuildInfo, Help: "The running version.", ConstLabels: prometheus.Labels{"version": version},
-	})
-	build.Set(1)
-	if err := errors.Join(registry.Register(m.Collector()), registry.Register(build)); err != nil {
-		return nil, fmt.Errorf("registering metrics: %w", err)
-	}
-	probe := func(check func() error) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			if err := check(); err != nil {
-				http.Error(w, err.Error(), http.StatusServiceUnavailable)
-				return
-			}
-			fmt.Fprintln(w, "ok")
-		}
-	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.Handle("GET /healthz", probe(m.Alive))
-	mux.Handle("GET /readyz", probe(ready))
-	return mux, nil
 }
 
 // serve answers on an address until a while after the context ends, because API servers learn later than this process that

@@ -132,20 +132,3 @@ func reply(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(value) // the client went away
 }
-
-// Public serves the probes: /healthz and /readyz.
-func (a *Agent) Public() *http.ServeMux {
-	mux := http.NewServeMux()
-	probe := func(check func() error) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			if err := check(); err != nil {
-				http.Error(w, err.Error(), http.StatusServiceUnavailable)
-				return
-			}
-			fmt.Fprintln(w, "ok")
-		}
-	}
-	mux.HandleFunc("GET /healthz", probe(a.Healthy))
-	mux.HandleFunc("GET /readyz", probe(a.Ready))
-	return mux
-}

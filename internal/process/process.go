@@ -1,0 +1,88 @@
+// Package process is what the programs that run in a cluster have in common: how they start and end, find the API server, and
+// show how they are.
+package process
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+)
+
+// Run parses the flags of the program, to which it adds -version, and does its work until that ends, or its context does by
+// SIGTERM or SIGINT. The log, and that of the libraries, goes to standard error. It returns the exit code: 0, 1 if the work
+// failed, 2 if the program was called in a wrong way.
+func Run(flags *flag.FlagSet, version string, work func(ctx context.Context, log *slog.Logger) error) int {
+	printVersion := flags.Bool("version", false, "print the version and exit")
+	switch err := flags.Parse(os.Args[1:]); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	case *printVersion:
+		fmt.Println(version)
+		return 0
+	}
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	klog.SetSlogLogger(log)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if flags.NArg() > 0 {
+		log.Error(flags.Name()+" takes no arguments", "argument", flags.Arg(0))
+		return 2
+	}
+	if err := work(ctx, log); err != nil {
+		log.Error("stopping", "err", err.Error())
+		return 1
+	}
+	return 0
+}
+
+// RestConfig says how to reach the API server: as a kubeconfig file says or, without one, as the pod's service account.
+func RestConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig != "" {
+		return clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	return rest.InClusterConfig()
+}
+
+// Public serves /metrics, with the version beside what the collector has, and the probes /healthz and /readyz, which fail
+// with the error of their check.
+func Public(version string, metrics prometheus.Collector, alive, ready func() error) (http.Handler, error) {
+	registry := prometheus.NewRegistry()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: v1alpha1.MetricBuildInfo, Help: "The running version.", ConstLabels: prometheus.Labels{"version": version},
+	})
+	build.Set(1)
+	if err := errors.Join(registry.Register(metrics), registry.Register(build)); err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /healthz", probe(alive))
+	mux.Handle("GET /readyz", probe(ready))
+	return mux, nil
+}
+
+func probe(check func() error) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if err := check(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	}
+}
