@@ -17,7 +17,6 @@ import (
 
 	acthost "github.com/waterline-io/waterline/internal/act/host"
 	"github.com/waterline-io/waterline/internal/decide"
-	"github.com/waterline-io/waterline/internal/decide/policy"
 	"github.com/waterline-io/waterline/internal/journal"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/nri"
@@ -88,8 +87,7 @@ type Agent struct {
 	tree       *host.Tree
 	host       *acthost.Host
 	journal    *journal.Journal
-	choice     policy.Choice
-	effect     policy.Effect // of the policy that was chosen
+	ruling     ruling
 	kubelet    model.Kubelet
 	pods       kube.Snapshot
 	follow     map[string]bool // UIDs of pods whose cgroup is watched
@@ -231,7 +229,7 @@ func Lock(runDir string) (*os.File, error) {
 // loop waits for something to happen, looks whether it matters, and decides anew if it does.
 func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 	a.pods = a.cfg.Pods.Snapshot()
-	a.loadPolicy()
+	a.loadPolicy(time.Now())
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -259,7 +257,7 @@ func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 			request()
 			continue
 		case <-timer.C:
-			podsChanged = a.loadPolicy()
+			podsChanged = a.loadPolicy(time.Now())
 		}
 		if rest := pause - time.Since(a.lastRound); rest > 0 {
 			time.Sleep(rest)
@@ -295,7 +293,7 @@ func (a *Agent) turn(podsChanged bool) {
 	}
 	if podsChanged {
 		a.pods = a.cfg.Pods.Snapshot()
-		a.loadPolicy()
+		a.loadPolicy(now)
 		a.refollow()
 		a.unsettled = true
 	}
@@ -342,7 +340,7 @@ func (a *Agent) turn(podsChanged bool) {
 func (a *Agent) round(now time.Time, reason bool) {
 	round := journal.Round{
 		Node:   a.node(now),
-		Policy: a.effect.Policy,
+		Policy: a.ruling.effect.Policy,
 		State:  a.state,
 	}
 	round.Node.Confined = a.host.Confined() // which counts as told from now on
@@ -351,7 +349,7 @@ func (a *Agent) round(now time.Time, reason bool) {
 	a.plan = round.Plan
 	if a.pods.Known {
 		a.placing.Store(&placing{
-			version: a.mount.Version, enforce: a.effect.Policy.Mode == model.ModeEnforce, kubelet: a.kubelet,
+			version: a.mount.Version, enforce: a.ruling.effect.Policy.Mode == model.ModeEnforce, kubelet: a.kubelet,
 			topology: round.Node.Topology, pods: a.pods.Pods, cpus: a.plan.CPUs,
 		})
 	}
@@ -377,7 +375,7 @@ func (a *Agent) round(now time.Time, reason bool) {
 		a.publisher.post(&round.Plan.Publish, a.pods.UID, a.pods.Published)
 		a.reporter.post(a.pods.UID, a.report(), a.pods.Reported)
 	}
-	if decide.UsesCPUs(a.pods.Pods, &a.effect.Policy, a.host.Owned(), &a.state) != a.usesCPUs {
+	if decide.UsesCPUs(a.pods.Pods, &a.ruling.effect.Policy, a.host.Owned(), &a.state) != a.usesCPUs {
 		a.refollow()
 		a.scan()
 	}

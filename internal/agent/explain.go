@@ -42,7 +42,7 @@ func (a *Agent) explain(namespace, name string) (Explanation, bool) {
 	if pod == nil || a.tree == nil {
 		return Explanation{}, false
 	}
-	e := Explanation{Namespace: namespace, Name: name, UID: pod.UID, QoS: pod.QoS.String(), Mode: a.effect.Policy.Mode}
+	e := Explanation{Namespace: namespace, Name: name, UID: pod.UID, QoS: pod.QoS.String(), Mode: a.ruling.effect.Policy.Mode}
 	tree := a.tree.Model()
 	group := tree.Pods[pod.UID]
 	for _, s := range a.host.Status(func(dir string) bool {
@@ -79,7 +79,7 @@ type NodeExplanation struct {
 
 // explainNode runs in the loop.
 func (a *Agent) explainNode() NodeExplanation {
-	return NodeExplanation{Mode: a.effect.Policy.Mode, CPU: a.effect.Policy.CPU, Memory: a.effect.Policy.Memory, Slack: a.plan.Slack}
+	return NodeExplanation{Mode: a.ruling.effect.Policy.Mode, CPU: a.ruling.effect.Policy.CPU, Memory: a.ruling.effect.Policy.Memory, Slack: a.plan.Slack}
 }
 
 // Local serves what only this node's administrators may see: GET /explain?namespace=N&pod=P, GET /node, and GET /cpus with or

@@ -11,7 +11,7 @@ import (
 // missed is not made up for.
 func (a *Agent) look(now time.Time) bool {
 	const every = time.Second
-	if a.effect.Policy.Mode == model.ModeOff {
+	if a.ruling.effect.Policy.Mode == model.ModeOff {
 		a.load, a.nextLook = nil, time.Time{} // nothing old is shown, and nobody wakes up for nothing
 		return false
 	}

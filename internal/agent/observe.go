@@ -35,7 +35,7 @@ func (a *Agent) scan() {
 func (a *Agent) follows(uid string) bool { return a.follow[uid] }
 
 func (a *Agent) refollow() {
-	a.usesCPUs = decide.UsesCPUs(a.pods.Pods, &a.effect.Policy, a.host.Owned(), &a.state)
+	a.usesCPUs = decide.UsesCPUs(a.pods.Pods, &a.ruling.effect.Policy, a.host.Owned(), &a.state)
 	clear(a.follow)
 	clear(a.near)
 	batch := slices.ContainsFunc(a.pods.Pods, func(p *model.Pod) bool { return p.Grant != (model.Grant{}) })
@@ -43,7 +43,7 @@ func (a *Agent) refollow() {
 		if !pod.Class.Online() {
 			a.near[pod.UID] = true
 		}
-		if decide.Follows(pod, &a.effect.Policy, a.usesCPUs, batch) {
+		if decide.Follows(pod, &a.ruling.effect.Policy, a.usesCPUs, batch) {
 			a.follow[pod.UID] = true
 		}
 	}
