@@ -266,12 +266,7 @@ func (w *world) decide() string {
 	var plan model.Plan
 	w.measure()
 	plan, w.state = decide.NodeKnowing(w.peaks, w.node, w.policy, w.state)
-	w.node.Incidents = nil
 	var out strings.Builder
-	owned := map[model.File]model.Owned{}
-	for _, o := range w.node.Owned {
-		owned[o.File] = o
-	}
 	for _, s := range plan.Settings {
 		fmt.Fprintf(&out, "%s %s %s", s.Dir, s.Knob, s.Value)
 		if s.Release {
@@ -282,20 +277,6 @@ func (w *world) decide() string {
 			fmt.Fprintf(&out, "  held: %s", s.Hold)
 		}
 		out.WriteByte('\n')
-		switch {
-		case s.Hold.Code != "":
-		case s.Knob == model.MemoryMax && s.Value.Number != model.Unlimited && w.uses[s.Dir] > s.Value.Number:
-			w.node.Incidents = append(w.node.Incidents, model.Incident{File: s.File, Kind: model.Exceeded, Value: s.Value, Use: w.uses[s.Dir]})
-		case s.Release:
-			delete(owned, s.File)
-		default:
-			o, known := owned[s.File]
-			if !known {
-				o = model.Owned{File: s.File, Theirs: theirs(s.Knob)}
-			}
-			o.Ours = s.Value
-			owned[s.File] = o
-		}
 	}
 	if c := plan.CPUs; c != nil {
 		fmt.Fprintf(&out, "cpus reserved=%s exclusive=%s share=%s shared=%s\n", c.Reserved, c.Exclusive, c.Share, c.Shared)
@@ -304,16 +285,6 @@ func (w *world) decide() string {
 				fmt.Fprintf(&out, "memory of %s: nodes %s\n", o.UID, o.Memory)
 			}
 		}
-	}
-	for i, p := range w.node.Pods {
-		told := *p
-		told.CPUCondition = model.PodCondition{}
-		for _, c := range plan.Conditions {
-			if c.UID == p.APIUID {
-				told.CPUCondition = c.PodCondition
-			}
-		}
-		w.node.Pods[i] = &told
 	}
 	for _, c := range plan.Conditions {
 		fmt.Fprintf(&out, "condition %q %v %s %s\n", c.Name, c.Met, c.Reason, c.Message)
@@ -338,12 +309,48 @@ func (w *world) decide() string {
 		}
 		w.busy = false
 	}
+	w.carryOut(&plan)
+	return out.String()
+}
+
+// carryOut imagines that the host, and the API, did what a plan says.
+func (w *world) carryOut(plan *model.Plan) {
+	w.node.Incidents = nil
+	owned := map[model.File]model.Owned{}
+	for _, o := range w.node.Owned {
+		owned[o.File] = o
+	}
+	for _, s := range plan.Settings {
+		switch {
+		case s.Hold.Code != "":
+		case s.Knob == model.MemoryMax && s.Value.Number != model.Unlimited && w.uses[s.Dir] > s.Value.Number:
+			w.node.Incidents = append(w.node.Incidents, model.Incident{File: s.File, Kind: model.Exceeded, Value: s.Value, Use: w.uses[s.Dir]})
+		case s.Release:
+			delete(owned, s.File)
+		default:
+			o, known := owned[s.File]
+			if !known {
+				o = model.Owned{File: s.File, Theirs: theirs(s.Knob)}
+			}
+			o.Ours = s.Value
+			owned[s.File] = o
+		}
+	}
+	for i, p := range w.node.Pods {
+		told := *p
+		told.CPUCondition = model.PodCondition{}
+		for _, c := range plan.Conditions {
+			if c.UID == p.APIUID {
+				told.CPUCondition = c.PodCondition
+			}
+		}
+		w.node.Pods[i] = &told
+	}
 	w.node.Owned = nil
 	for _, o := range owned {
 		w.node.Owned = append(w.node.Owned, o)
 	}
 	slices.SortFunc(w.node.Owned, func(a, b model.Owned) int { return a.File.Compare(b.File) })
-	return out.String()
 }
 
 // whenBusy returns the CPU that each pod gets while all of them want everything there is: the kernel's arithmetic over
