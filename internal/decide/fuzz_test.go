@@ -14,7 +14,7 @@ import (
 // FuzzNode checks on any machine, be it one that there can be or not, that a round ends, that the same gives the same, that a
 // second round with nothing new wants nothing else, and what must be true of what stands on the Node.
 func FuzzNode(f *testing.F) {
-	for seed := range uint64(1000) {
+	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 30))
 		bytes := make([]byte, r.IntN(600))
 		for i := range bytes {

@@ -24,7 +24,7 @@ type dumbLine struct {
 	step, growth int64
 }
 
-func (d *dumbLine) follow(clock time.Duration, room int64) int64 {
+func (d *dumbLine) follow(clock time.Duration, room int64, age time.Duration) int64 {
 	d.offer = min(d.offer, room) / d.step * d.step
 	d.rounds = append(d.rounds, seen{clock: clock, room: room, clear: float64(room) >= float64(d.offer)+1.5*float64(d.step)})
 	last := len(d.rounds) - 1
@@ -35,7 +35,7 @@ func (d *dumbLine) follow(clock time.Duration, room int64) int64 {
 			break
 		}
 	}
-	if first < 0 || clock-d.rounds[first].clock < 45*time.Second {
+	if first < 0 || clock-d.rounds[first].clock < 45*time.Second || age > 5*time.Second {
 		return d.offer
 	}
 	for _, r := range d.rounds {
@@ -99,7 +99,7 @@ func TestOffersFollow(t *testing.T) {
 					continue
 				}
 				lines[i].step, lines[i].growth = step, max(most*100/1000, step)
-				if want := lines[i].follow(clock, room); offer != want {
+				if want := lines[i].follow(clock, room, a.Use.Age); offer != want {
 					t.Fatalf("seed %d at %v: offer %d, the dumb line has %d, room %d: %+v", seed, clock, offer, want, room, in.state)
 				}
 				if offer > before[i] {

@@ -116,7 +116,7 @@ func (r *resource) decide(l Ledger, now round) (model.Account, Ledger) {
 		return a, Ledger{Measured: l.Measured}
 	}
 	steps := r.steps(a.Capacity)
-	steps.round = now
+	steps.round, steps.fresh = now, a.Use.Age <= fresh
 	room := a.Room
 	if !a.Use.Measured && now.clock-l.Measured < distrust {
 		// The agent has just started, and measures in a moment. What it offered before it stopped is still on the Node;

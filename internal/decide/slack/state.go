@@ -4,7 +4,7 @@ import "time"
 
 // How an offer follows the room that there is for it. It shrinks at once, and grows slowly: what is sold too late is lost,
 // what is sold too early is taken from somebody. The room must have been clear of the offer for as long as hold, so that the
-// agent sees more than the quiet moment of a busy service; then the offer grows by a tenth of the capacity at most, and at
+// agent sees more than the quiet moment of a busy service, and still be so by data that is as good as new; then the offer grows by a tenth of the capacity at most, and at
 // most once a minute, so that each growth is seen to do no harm before the next.
 const (
 	hold   = 45 * time.Second
@@ -45,6 +45,7 @@ type round struct {
 // steps is how an offer may move.
 type steps struct {
 	round
+	fresh  bool  // the room is by data that is as good as new
 	step   int64 // offers are whole steps
 	growth int64 // the most that an offer grows at once
 }
@@ -79,7 +80,7 @@ func (l Line) follow(room int64, s steps) Line {
 		return l
 	}
 	l.Lowest = min(amount(l.Lowest), room)
-	if s.clock-l.Since < hold || l.Grown != 0 && s.clock-l.Grown < minute {
+	if !s.fresh || s.clock-l.Since < hold || l.Grown != 0 && s.clock-l.Grown < minute {
 		return l
 	}
 	l.Offer = s.whole(min(l.Lowest, l.Offer+s.growth))
