@@ -163,6 +163,8 @@ func TestSilenceTakesBack(t *testing.T) {
 			switch {
 			case plan.Next.IsZero() || wakes > 200:
 				t.Fatalf("seed %d: after %s and %d wakes %d stands free, %+v may be used, and nobody comes back", seed, passed, wakes, last, plan.Slack)
+			case plan.Next.Sub(w.node.Now) > 6*time.Second || passed > 5*time.Second && plan.Next.Sub(w.node.Now) > time.Second:
+				t.Fatalf("seed %d: after %s somebody comes back in %s", seed, passed, plan.Next.Sub(w.node.Now))
 			case passed > 61*time.Second:
 				t.Fatalf("seed %d: after %s %d stands free", seed, passed, last)
 			}
