@@ -20,7 +20,8 @@ func FuzzPolicy(f *testing.F) {
 		"spec: {}",
 		"spec: {mode: Enforce, cpu: {}, memory: {}}",
 		"spec: {mode: Enforce, priority: -3, nodeSelector: {matchLabels: {pool: web}}, rollout: {percent: 100}, cpu: {method: realtime, waterline: 100%, mid: 10%}, memory: {method: static, ratio: 30%}}",
-		`spec: {mode: Enforce, windows: [{name: night, start: "22:00", end: "09:00", timeZone: Asia/Shanghai, preDrain: 15m}, {name: all, start: "00:00", end: "00:00", timeZone: UTC}], cpu: {method: static, ratio: 300%}}`,
+		`spec: {mode: Enforce, windows: [{name: night, start: "22:00", end: "09:00", timeZone: UTC, preDrain: 15m}, {name: noon, start: "12:00", end: "13:00", timeZone: Asia/Shanghai}], cpu: {method: static, ratio: 300%}}`,
+		`spec: {mode: Enforce, windows: [{name: all, start: "00:00", end: "00:00", timeZone: UTC}], memory: {}}`,
 		"spec: {mode: Observe, weight: {scope: class, quota: unlimited, max: 16384, bestEffort: promote, namespaces: [{selector: {matchLabels: {team: a}}, max: 262144}]}}",
 		"spec: {mode: Enforce, compat: {koordinator: true}, pods: [{selector: {matchExpressions: [{key: app, operator: NotIn, values: [web]}]}, cpuShare: 2, cpuManager: exclusive, cpuPlacement: spread}]}",
 		"spec: {mode: Off, protect: {burst: false, evict: {perNodePerHour: 0}}, batch: [{selector: {}, percent: 30, tier: mid}]}",
@@ -40,7 +41,7 @@ func FuzzPolicy(f *testing.F) {
 		node := policy.Node{UID: "7f3c", Labels: map[string]string{"pool": "web"}}
 		for _, labels := range []map[string]string{node.Labels, nil, {"waterline.io/opt-out": "true"}} {
 			node.Labels, node.OptedOut = labels, kube.OptedOut(labels)
-			choice := policy.Choose(node, []model.ClusterPolicy{p, {Name: "other", Rollout: 50, Policy: model.DefaultPolicy()}})
+			choice := policy.Choose(node, []model.ClusterPolicy{p, {Name: "zz", Rollout: 50, Policy: model.DefaultPolicy()}})
 			effect := policy.At(&choice.Policy, now)
 			if !effect.Next.IsZero() && !effect.Next.After(now) {
 				t.Errorf("at %s %s until %s", now, effect.Selling, effect.Next)

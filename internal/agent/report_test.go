@@ -66,3 +66,34 @@ func TestReporter(t *testing.T) {
 		cancel()
 	})
 }
+
+// TestOffReportsNothing: once a node is switched off, its report shows no offer and no account, at once and not when amounts
+// are due the next time (G11-4; A2.2-2: what is switched off kept its last amounts in an object beside the node).
+func TestOffReportsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var last model.Report
+		r := newReporter(func(_ context.Context, _ string, report model.Report) error { last = report; return nil }, newTroubles(slog.New(slog.DiscardHandler)))
+		ctx, cancel := context.WithCancel(t.Context())
+		go r.run(ctx)
+		slack := &model.Slack{}
+		slack.CPU.Offer.Batch = 100
+		r.post("uid", model.Report{Mode: model.ModeEnforce, Slack: slack}, true)
+		synctest.Wait()
+		if last.Slack == nil {
+			t.Fatal("nothing was reported")
+		}
+		a := ruled(nightly("a", 1))
+		a.pods.Labels = map[string]string{"waterline.io/opt-out": "true"}
+		a.loadPolicy(midnight)
+		a.load = &model.Load{}
+		if a.look(midnight) || a.load != nil {
+			t.Error("a node that is off is measured")
+		}
+		r.post("uid", a.report(), true)
+		synctest.Wait()
+		if last.Slack != nil || last.Mode != model.ModeOff || last.Policy != "" {
+			t.Errorf("reported is %+v", last)
+		}
+		cancel()
+	})
+}

@@ -194,3 +194,33 @@ func TestSelector(t *testing.T) {
 		}
 	}
 }
+
+// TestBadSelectorSelectsNothing: a selector that Kubernetes does not take makes no pod batch, whatever its labels, and neither
+// does a rule without one or one of a policy that was never usable (G11-6; A3.1: where the lookup for a profile failed, the
+// profile counted as matched).
+func TestBadSelectorSelectsNothing(t *testing.T) {
+	good := model.Requirement{Key: "app", Op: model.In, Values: []string{"a"}}
+	for _, from := range []model.Selector{
+		{{Key: "a b", Op: model.Exists}},
+		{{Key: "app", Op: "Is", Values: []string{"a"}}},
+		{{Key: "app", Op: model.In}},
+		{{Key: "app", Op: model.In, Values: []string{"not a value"}}},
+		{{Key: "app", Op: model.Exists, Values: []string{"a"}}},
+		{good, {Key: "", Op: model.Exists}},
+	} {
+		for _, all := range []map[string]string{nil, {"app": "a"}, {"a b": "", "": ""}} {
+			if selector(from).Matches(labels.Set(all)) {
+				t.Errorf("%+v selects %v", from, all)
+			}
+		}
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "n", Labels: map[string]string{"app": "a"}}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{v1alpha1.LabelColocation: v1alpha1.ColocationEnabled}}}
+	for _, bad := range []*v1alpha1.LabelSelector{nil, {MatchExpressions: []v1alpha1.LabelRequirement{{Key: "app", Operator: "Is"}}}} {
+		p := newPolicies(slog.New(slog.DiscardHandler))
+		add(t, p, written(t, "bad", 1, func(s *v1alpha1.ColocationPolicySpec) { s.Batch = []v1alpha1.BatchRuleSpec{{Selector: bad}} }))
+		if after, o := p.rules.Load().Mutate(pod, namespace); o.Changed || after != pod {
+			t.Errorf("%+v makes the pod batch: %+v", bad, o)
+		}
+	}
+}

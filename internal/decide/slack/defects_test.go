@@ -23,7 +23,7 @@ func hundred(method model.SellMethod) *input {
 	return in
 }
 
-// A2.2-1: the policy that is called conservative forgot pods without measurements: a pending pod of 40 CPUs made 60 of 20.
+// A2.2-1 (G11-3): the policy that is called conservative forgot pods without measurements: a pending pod of 40 CPUs made 60 of 20.
 func TestPodWithoutMeasurement(t *testing.T) {
 	for _, method := range methods[2:] {
 		in := hundred(method)
@@ -42,7 +42,7 @@ func TestPodWithoutMeasurement(t *testing.T) {
 	}
 }
 
-// A2.2-3: an amplified allocatable hid what is reserved.
+// A2.2-3 (G11-5): an amplified allocatable hid what is reserved.
 func TestAmplifiedAllocatable(t *testing.T) {
 	in := hundred(model.SellRealtime)
 	in.node.Kubelet.ReservedMilli, in.node.Kubelet.ReservedMemory = 10_000, 40*gib
@@ -130,7 +130,7 @@ func TestSpike(t *testing.T) {
 	}
 }
 
-// D6: data was trusted for 15 minutes and then not at all, and nothing but an event from outside looked at its age.
+// D6 (G11-8): data was trusted for 15 minutes and then not at all, and nothing but an event from outside looked at its age.
 func TestStale(t *testing.T) {
 	in := hundred(model.SellRealtime)
 	last := in.run(20 * time.Minute)

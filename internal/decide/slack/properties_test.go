@@ -127,6 +127,8 @@ func check(in *input) error {
 	return account("memory", &s.Memory, in.policy.Memory, true)
 }
 
+// TestNeverOversold: whatever the load, what is promised to everybody stands under the ceiling once (G11-2; D8: mid and batch
+// were sold the same slack). FuzzDecide goes on from there.
 func TestNeverOversold(t *testing.T) {
 	each(t, 1, func(_ *rand.Rand, in *input) error { return check(in) })
 	for seed := range uint64(4 * seeds) {
@@ -162,7 +164,7 @@ func never(less, more *model.Slack) error {
 	return pairs("memory", &less.Memory, &more.Memory)
 }
 
-// TestNewPodNeverRaises: a pod that was bound and not measured gives nothing to batch.
+// TestNewPodNeverRaises: a pod that was bound and not measured gives nothing to batch, by any method (G11-3; A2.2-1).
 func TestNewPodNeverRaises(t *testing.T) {
 	each(t, 3, func(r *rand.Rand, in *input) error {
 		more := in.slack()
@@ -194,7 +196,8 @@ func TestAgeNeverSells(t *testing.T) {
 	})
 }
 
-// TestEditedNodeNeverRaises: whatever the Node object says, the machine is as large as it is, and as much is reserved.
+// TestEditedNodeNeverRaises: whatever the Node object says, the machine is as large as it is, and as much is reserved (G11-5;
+// A2.2-3: an amplified allocatable hid what is reserved).
 // Offers are in steps of the capacity, so what is compared is the room.
 func TestEditedNodeNeverRaises(t *testing.T) {
 	each(t, 5, func(r *rand.Rand, in *input) error {

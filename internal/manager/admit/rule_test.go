@@ -29,7 +29,8 @@ func podOf(deployment, hash string) *corev1.Pod {
 	}}
 }
 
-// TestPercent checks that a percentage is one of owners, and none more: Koordinator's 30 % are 31 %, drawn for each pod.
+// TestPercent checks that a percentage is one of owners, and none more: Koordinator's 30 % are 31 %, drawn for
+// each pod (G11-6; A3.1).
 func TestPercent(t *testing.T) {
 	const owners = 10000
 	selected := func(policy string, percent int) map[int]bool {

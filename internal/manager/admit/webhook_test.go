@@ -109,7 +109,7 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// TestNamespaceLookupFails: in Koordinator a pod whose namespace cannot be looked up, as when it is younger than the
+// TestNamespaceLookupFails (G11-6; A3.1): in Koordinator a pod whose namespace cannot be looked up, as when it is younger than the
 // informer's cache, is treated as if the profile matched.
 func TestNamespaceLookupFails(t *testing.T) {
 	plain := strings.Replace(batchPod, "waterline.io/qos", "app", 1)
