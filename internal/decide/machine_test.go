@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/decide"
 	"github.com/waterline-io/waterline/internal/decide/slack"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -161,17 +160,6 @@ func (w *world) pass() {
 	}
 	l.Clock += time.Second
 	w.node.Load = &l
-}
-
-// settle lets the same be measured for so long that offers have grown as far as they do, and the host do all that is decided.
-func (w *world) settle() model.Plan {
-	var plan model.Plan
-	for range 15 * 60 {
-		plan, w.state = decide.Node(w.node, w.policy, w.state)
-		w.carryOut(&plan)
-		w.pass()
-	}
-	return plan
 }
 
 // spoil makes of some numbers of a machine such as there cannot be.
