@@ -134,10 +134,15 @@ type CPUSpec struct {
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9]?[0-9]([.][0-9])?)%$')",message="write a percentage from 0% to 100%"
 	Mid string `json:"mid,omitempty"`
-	// SuppressBy is what keeps batch to what online pods leave: cpuset (the default: fewer CPUs), quota (a CFS quota on all
-	// of batch) or both.
-	// +kubebuilder:validation:Enum=cpuset;quota;both
+	// SuppressBy is what keeps batch to what online pods leave: cpuset (the default: fewer CPUs, and a CFS quota where that
+	// is less than one), quota (a CFS quota on each batch pod), both (as few CPUs as hold it, and the quota) or none.
+	// +kubebuilder:validation:Enum=cpuset;quota;both;none
 	SuppressBy string `json:"suppressBy,omitempty"`
+	// Floor is which part of the capacity batch keeps whatever online pods need, from 0% (the default) to 100%. By weight they
+	// come first there too.
+	// +kubebuilder:validation:MaxLength=8
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9]?[0-9]([.][0-9])?)%$')",message="write a percentage from 0% to 100%"
+	Floor string `json:"floor,omitempty"`
 }
 
 // MemorySpec is how far a node's memory is filled, and how its slack is sold to batch. Percentages have at most one decimal.

@@ -93,7 +93,8 @@ type Agent struct {
 	follow     map[string]bool // UIDs of pods whose cgroup is watched
 	topology   *model.Topology // nil: not read yet
 	seenCPUs   model.CPUSet    // CPUs that pods may run on, when the topology was read
-	usesCPUs   bool            // somebody has, or wants, CPUs of their own
+	usesCPUs   bool            // the machine's topology counts
+	bindsAll   bool            // the CPUs of every pod may depend on what others have
 	state      decide.State
 	memory     *memory
 	meter      *host.Meter
@@ -109,9 +110,12 @@ type Agent struct {
 	reporter   *reporter
 	counts     counts
 	nextAudit  time.Time
-	nextLook   time.Time // when the node is measured next
+	nextLook   time.Time        // when the node is measured next
+	glances    <-chan time.Time // nil: nobody needs them
+	glancing   *time.Ticker     // behind it
 	lastRound  time.Time
 	unsettled  bool // something is known that the last round did not know
+	rose       bool // a glance showed that batch must be given less
 }
 
 // New returns an agent that does nothing yet.
@@ -256,6 +260,10 @@ func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 		case request := <-a.requests:
 			request()
 			continue
+		case <-a.glances:
+			if !a.glance() {
+				continue
+			}
 		case <-timer.C:
 			podsChanged = a.loadPolicy(time.Now())
 		}
@@ -326,12 +334,15 @@ func (a *Agent) turn(podsChanged bool) {
 		a.nextAudit = soon // what is not watched must be polled
 	}
 	due := a.unsettled || !a.plan.Next.IsZero() && !now.Before(a.plan.Next)
+	due = due || a.rose
 	if looked := a.look(now); due || looked {
+		a.rose = false
 		a.round(now, due)
 		if looked {
 			a.figures.note(a.load, a.pods.Pods, a.plan.Slack)
 		}
 	}
+	a.watchDemand()
 	a.assess()
 }
 
@@ -375,7 +386,7 @@ func (a *Agent) round(now time.Time, reason bool) {
 		a.publisher.post(&round.Plan.Publish, a.pods.UID, a.pods.Published)
 		a.reporter.post(a.pods.UID, a.report(), a.pods.Reported)
 	}
-	if decide.UsesCPUs(a.pods.Pods, &a.ruling.effect.Policy, a.host.Owned(), &a.state) != a.usesCPUs {
+	if uses, binds := a.useOfCPUs(); uses != a.usesCPUs || binds != a.bindsAll {
 		a.refollow()
 		a.scan()
 	}

@@ -35,7 +35,7 @@ func (a *Agent) scan() {
 func (a *Agent) follows(uid string) bool { return a.follow[uid] }
 
 func (a *Agent) refollow() {
-	a.usesCPUs = decide.UsesCPUs(a.pods.Pods, &a.ruling.effect.Policy, a.host.Owned(), &a.state)
+	a.usesCPUs, a.bindsAll = a.useOfCPUs()
 	clear(a.follow)
 	clear(a.near)
 	batch := slices.ContainsFunc(a.pods.Pods, func(p *model.Pod) bool { return p.Grant != (model.Grant{}) })
@@ -43,10 +43,16 @@ func (a *Agent) refollow() {
 		if !pod.Class.Online() {
 			a.near[pod.UID] = true
 		}
-		if decide.Follows(pod, &a.ruling.effect.Policy, a.usesCPUs, batch) {
+		if decide.Follows(pod, &a.ruling.effect.Policy, a.bindsAll, batch) {
 			a.follow[pod.UID] = true
 		}
 	}
+}
+
+// useOfCPUs tells whether the topology counts, and whether all pods' lists of CPUs may.
+func (a *Agent) useOfCPUs() (uses, bindsAll bool) {
+	uses = decide.UsesCPUs(a.pods.Pods, &a.ruling.effect.Policy, a.host.Owned(), &a.state)
+	return uses, decide.BindsAll(a.pods.Pods, &a.ruling.effect.Policy, &a.state)
 }
 
 // survey reads the topology of the machine when somebody's CPUs depend on it, and again when CPUs went on- or offline. One

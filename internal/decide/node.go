@@ -15,6 +15,7 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/publish"
 	"github.com/waterline-io/waterline/internal/decide/quota"
 	"github.com/waterline-io/waterline/internal/decide/slack"
+	"github.com/waterline-io/waterline/internal/decide/suppress"
 	"github.com/waterline-io/waterline/internal/decide/weight"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -30,30 +31,27 @@ type predictor func(n *model.Node, cpu, memory model.Use, s predict.State) (cpus
 
 func node(n model.Node, policy model.Policy, state State, ask predictor) (model.Plan, State) {
 	var plan model.Plan
-	if n.PodsKnown && policy.Mode != model.ModeOff {
-		var cpus cpuset.Result
+	acts := n.PodsKnown && policy.Mode != model.ModeOff
+	var cpus cpuset.Result
+	if acts {
 		cpus, state.CPUs = cpuset.Decide(&n, &policy, state.CPUs)
-		weights := weight.Decide(&n, &policy)
 		plan.CPUs, plan.Conditions, plan.Next = cpus.CPUs, cpus.Conditions, cpus.Next
-		plan.Settings = slices.Concat(weights.Settings, quota.Decide(&n, &policy, weights.Asked, cpus.CPUs), cpus.Settings, memory.Decide(&n))
-		plan.Notices = slices.Concat(annotationNotices(&n), weights.Notices, cpus.Notices)
 	}
 	if policy.Mode == model.ModeOff {
 		state.CPUs = cpuset.State{Known: true}
 	}
 	if n.PodsKnown && n.Load != nil {
-		var own []model.OwnCPUs
-		if plan.CPUs != nil {
-			own = plan.CPUs.Own
-		}
-		cpu, memory := slack.Tally(&n, own)
-		var peaks slack.Peaks
-		peaks.CPU, peaks.Memory, state.Peaks = ask(&n, cpu, memory, state.Peaks)
-		var next time.Time
-		plan.Slack, state.Slack, next = slack.Decide(&n, &policy, cpu, memory, peaks, model.Amount{}, state.Slack)
-		if !next.IsZero() {
-			wake(&plan, next)
-		}
+		state = sell(&n, &policy, &plan, state, ask)
+	}
+	if acts {
+		weights := weight.Decide(&n, &policy)
+		plan.Settings = slices.Concat(
+			weights.Settings,
+			quota.Decide(&n, &policy, weights.Asked, plan.CPUs, plan.Suppress),
+			cpuset.Settle(&n, plan.CPUs, &state.CPUs, plan.Suppress.OnCPUs()),
+			memory.Decide(&n),
+		)
+		plan.Notices = slices.Concat(annotationNotices(&n), weights.Notices, cpus.Notices)
 	}
 	plan.Publish = publish.Decide(&n, &policy, plan.Slack)
 	if n.Kubelet.NoPodCgroups {
@@ -79,6 +77,24 @@ func node(n model.Node, policy model.Policy, state State, ask predictor) (model.
 	}
 	state = state.next(&n, &plan)
 	return plan, state
+}
+
+// sell decides what the node has left for batch: what is sold of it, and what batch may use now.
+func sell(n *model.Node, policy *model.Policy, plan *model.Plan, state State, ask predictor) State {
+	var own []model.OwnCPUs
+	if plan.CPUs != nil {
+		own = plan.CPUs.Own
+	}
+	cpu, memory := slack.Tally(n, own)
+	var peaks slack.Peaks
+	peaks.CPU, peaks.Memory, state.Peaks = ask(n, cpu, memory, state.Peaks)
+	var next time.Time
+	plan.Slack, state.Slack, next = slack.Decide(n, policy, cpu, memory, peaks, model.Amount{}, state.Slack)
+	if !next.IsZero() {
+		wake(plan, next)
+	}
+	plan.Suppress, state.Suppress = suppress.Decide(n, policy, &plan.Slack.CPU, state.Suppress)
+	return state
 }
 
 // annotationNotices passes on what was wrong in the pods' annotations.

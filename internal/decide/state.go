@@ -8,6 +8,7 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/cpuset"
 	"github.com/waterline-io/waterline/internal/decide/predict"
 	"github.com/waterline-io/waterline/internal/decide/slack"
+	"github.com/waterline-io/waterline/internal/decide/suppress"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -28,6 +29,8 @@ type State struct {
 	CPUs  cpuset.State  // who has CPUs of its own
 	Peaks predict.State // what was learned of the online pods
 	Slack slack.State   // what is offered
+
+	Suppress suppress.State // what batch may use
 }
 
 // FileState is what is remembered of one file.

@@ -25,6 +25,11 @@ import (
 //	policy cpu=METHOD:WATERLINE[:MID[:RATIO]] memory=METHOD:WATERLINE[:MID[:RATIO]], in thousandths; METHOD none: nothing is sold; koordinator
 //	pod ... [qos=CLASS] [used=CPUS/MEMORY] [usedage=DURATION] [memory=MEMORY] [mid=CPUS/MEMORY] [batch=CPUS/MEMORY] [koordinator]
 //	load node=CPUS/MEMORY pods=CPUS/MEMORY [age=DURATION]    from here on each round measures that; a node has a real capacity
+//	policy suppress=METHOD[:FLOOR]    FLOOR in thousandths
+//	load best=CPUS                    of class BestEffort
+//	pod ... [waits=PART] [throttled=PERIODS]    for a CPU, in thousandths of the time; by the pod's own quota
+//	glance node=CPUS pods=CPUS best=CPUS    400 ms after the last measurement, until the next load
+//	brief                             accounts are not printed any more
 //	load none                         nothing was measured yet; load off: there is no measurement at all
 //	peak hour=CPUS/MEMORY [day=CPUS/MEMORY]    what the predictor says
 //	withdrawn yes|no                  by the manager

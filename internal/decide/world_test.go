@@ -279,7 +279,11 @@ func (w *world) decide() string {
 		out.WriteByte('\n')
 	}
 	if c := plan.CPUs; c != nil {
-		fmt.Fprintf(&out, "cpus reserved=%s exclusive=%s share=%s shared=%s\n", c.Reserved, c.Exclusive, c.Share, c.Shared)
+		fmt.Fprintf(&out, "cpus reserved=%s exclusive=%s share=%s shared=%s", c.Reserved, c.Exclusive, c.Share, c.Shared)
+		if !c.Batch.Empty() {
+			fmt.Fprintf(&out, " batch=%s", c.Batch)
+		}
+		out.WriteByte('\n')
 		for _, o := range c.Own {
 			if o.Memory.Len() > 0 {
 				fmt.Fprintf(&out, "memory of %s: nodes %s\n", o.UID, o.Memory)
@@ -292,7 +296,10 @@ func (w *world) decide() string {
 	for _, n := range plan.Notices {
 		fmt.Fprintf(&out, "notice %q %s\n", n.Name, n.Reason)
 	}
-	if plan.Slack != nil {
+	if plan.Suppress != nil {
+		printSuppression(&out, plan.Suppress, w.node.Load.Clock)
+	}
+	if plan.Slack != nil && !w.load.brief {
 		printAccount(&out, "cpu", &plan.Slack.CPU, cores)
 		printAccount(&out, "memory", &plan.Slack.Memory, gib)
 		printPublication(&out, &plan.Publish)

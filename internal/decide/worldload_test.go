@@ -24,13 +24,19 @@ type load struct {
 	real       model.Amount       // capacity
 	watermark  int64              // in bytes
 	used       map[string]podLoad // by UID
+	best       model.Amount       // of class BestEffort
 	set        time.Duration      // how far the wall clock was set
+	glance     model.Glance
+	glanced    bool // it is newer than the measurement
+	brief      bool // accounts are not printed
 }
 
 // podLoad is what one pod is measured to use.
 type podLoad struct {
 	model.Amount
-	age time.Duration
+	age       time.Duration
+	waits     int64 // for a CPU, in thousandths of the time
+	throttled int64 // periods
 }
 
 // ensure makes the world one that measures.
@@ -45,7 +51,7 @@ func (w *world) doLoad(command string, args []string) error {
 	l := w.ensure()
 	switch command {
 	case "load":
-		l.off, l.none, l.age = false, false, 0
+		l.off, l.none, l.age, l.glanced = false, false, 0, false
 		for _, arg := range args {
 			key, value, _ := strings.Cut(arg, "=")
 			switch key {
@@ -53,6 +59,8 @@ func (w *world) doLoad(command string, args []string) error {
 				l.node = amounts(value)
 			case "pods":
 				l.pods = amounts(value)
+			case "best":
+				l.best = amounts(value)
 			case "age":
 				l.age = duration(value)
 			case "none":
@@ -83,6 +91,14 @@ func (w *world) doLoad(command string, args []string) error {
 		}
 	case "withdrawn":
 		w.node.Withdrawn = args[0] == "yes"
+	case "glance":
+		for _, arg := range args {
+			key, value, _ := strings.Cut(arg, "=")
+			*map[string]*int64{"node": &l.glance.Node, "pods": &l.glance.Pods, "best": &l.glance.BestEffort}[key] = milli(value)
+		}
+		l.glanced = true
+	case "brief":
+		l.brief = true
 	case "clock":
 		l.set += duration(args[0])
 		w.node.Now = w.node.Now.Add(duration(args[0]))
@@ -119,6 +135,11 @@ func (w *world) setSelling(key, value string) bool {
 		w.policy.Koordinator = true
 		return true
 	}
+	if key == "suppress" {
+		by, floor, _ := strings.Cut(value, ":")
+		w.policy.Suppress = model.SuppressPolicy{By: model.SuppressMethod(by), Floor: optional(floor)}
+		return true
+	}
 	if key != "cpu" && key != "memory" {
 		return false
 	}
@@ -139,6 +160,10 @@ func (w *world) setPodLoad(pod *model.Pod, key, value string) bool {
 		pod.Class = model.Class(value)
 	case "used":
 		used.Amount = amounts(value)
+	case "waits":
+		used.waits = number(value)
+	case "throttled":
+		used.throttled = number(value)
 	case "usedage":
 		used.age = duration(value)
 	case "memory":
@@ -205,9 +230,20 @@ func (w *world) measure() {
 	if l.none {
 		return
 	}
-	m.Node, m.Classes[model.Guaranteed] = usage(l.node, l.age), usage(l.pods, l.age)
+	age := l.age
+	if l.glanced {
+		age += 400 * time.Millisecond
+		m.Glance = l.glance
+		m.Glance.At = clock
+	}
+	m.Node, m.Classes[model.Guaranteed], m.Classes[model.BestEffort] = usage(l.node, age), usage(l.pods, age), usage(l.best, age)
 	for uid, used := range l.used {
-		m.Pods = append(m.Pods, model.PodUsage{UID: uid, Usage: usage(used.Amount, max(l.age, used.age))})
+		u := usage(used.Amount, max(age, used.age))
+		u.CPU.Throttled = used.throttled
+		if used.waits > 0 {
+			u.Pressure = model.Pressure{At: u.CPU.At, CPU: model.Stall{Some: used.waits}}
+		}
+		m.Pods = append(m.Pods, model.PodUsage{UID: uid, Usage: u})
 	}
 	slices.SortFunc(m.Pods, func(a, b model.PodUsage) int { return strings.Compare(a.UID, b.UID) })
 }
@@ -218,6 +254,25 @@ func printAccount(out *strings.Builder, name string, a *model.Account, show func
 		show(a.Ceiling), show(a.Reserved), show(a.Use.System), show(a.Use.Online), show(a.Use.Unmeasured), show(a.Use.Whole), show(a.Use.Batch))
 	fmt.Fprintf(out, "%s allowance=%s room mid=%s batch=%s bound mid=%s batch=%s\n", name, show(a.Allow), show(a.Room.Mid), show(a.Room.Batch), show(a.Bound.Mid), show(a.Bound.Batch))
 	fmt.Fprintf(out, "%s offer mid=%s batch=%s  %s\n", name, show(a.Offer.Mid), show(a.Offer.Batch), a.Reason)
+}
+
+// printSuppression prints what batch may use.
+func printSuppression(out *strings.Builder, s *model.Suppression, clock time.Duration) {
+	fmt.Fprintf(out, "batch may use %s", cores(s.Milli))
+	if s.CPUs > 0 {
+		fmt.Fprintf(out, " on %d", s.CPUs)
+	}
+	for _, p := range s.Parts {
+		fmt.Fprintf(out, " %s=%s", p.UID, cores(p.Milli))
+	}
+	fmt.Fprintf(out, "  %s\n", s.Reason)
+	if r := &s.Reaction; r.At != 0 && clock-r.At < 5*time.Second {
+		fmt.Fprintf(out, "%s ago %s -> %s, used %s, expected relief %s", clock-r.At, cores(r.From), cores(r.To), cores(r.Used), cores(r.Expected))
+		if r.Seen {
+			fmt.Fprintf(out, ", observed %s", cores(r.Observed))
+		}
+		out.WriteByte('\n')
+	}
 }
 
 // printPublication prints what is to stand on the Node.

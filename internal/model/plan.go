@@ -121,12 +121,13 @@ type Setting struct {
 // The order of Settings has no meaning; cgroup.Steps orders the writes that a plan needs.
 type Plan struct {
 	Settings   []Setting
-	CPUs       *CPUPlan    // who runs on which CPUs; nil: nothing on this node asks for CPUs
-	Slack      *Slack      // what the node could give to batch; nil: nothing was measured yet
-	Publish    Publication // what is to stand on the Node object
-	Conditions []Condition // that pods should have, ordered by UID
-	Notices    []Notice    // what the owners of pods, or of the node, should be told
-	Next       time.Time   // when deciding again could give another result though nothing else changed; zero: never
+	CPUs       *CPUPlan     // who runs on which CPUs; nil: nothing on this node asks for CPUs
+	Slack      *Slack       // what the node could give to batch; nil: nothing was measured yet
+	Suppress   *Suppression // what batch may use of the CPU now; nil: it is not kept to anything
+	Publish    Publication  // what is to stand on the Node object
+	Conditions []Condition  // that pods should have, ordered by UID
+	Notices    []Notice     // what the owners of pods, or of the node, should be told
+	Next       time.Time    // when deciding again could give another result though nothing else changed; zero: never
 }
 
 // Condition is a condition that a pod should have.
@@ -145,6 +146,7 @@ type CPUPlan struct {
 	Share     CPUSet    // home of one pod, open to others
 	Shared    CPUSet    // where all run that have no CPUs of their own: reserved ones and homes among them
 	Own       []OwnCPUs // ordered by pod and container
+	Batch     CPUSet    // where batch runs, of Shared; empty: where all do
 	Left      []string  // UIDs of pods that the kubelet gives CPUs itself, ordered
 }
 

@@ -31,11 +31,12 @@ const (
 // SuppressMethod is what keeps batch to what online pods leave.
 type SuppressMethod string
 
-// The methods of suppression.
+// The methods of suppression. The zero value is that of a policy that is not about CPU.
 const (
+	SuppressByNone   SuppressMethod = "none"
 	SuppressByCpuset SuppressMethod = "cpuset" // batch runs on fewer CPUs
-	SuppressByQuota  SuppressMethod = "quota"  // all of batch has a CFS quota
-	SuppressByBoth   SuppressMethod = "both"
+	SuppressByQuota  SuppressMethod = "quota"  // each batch pod has a CFS quota
+	SuppressByBoth   SuppressMethod = "both"   // batch runs on as few CPUs as hold it, and has the quota
 )
 
 // Policy is what an operator allows Waterline to do on a node, with every default filled in.
@@ -43,12 +44,21 @@ type Policy struct {
 	Mode        Mode
 	CPU         SellPolicy
 	Memory      SellPolicy
-	SuppressBy  SuppressMethod
+	Suppress    SuppressPolicy
 	Protect     ProtectPolicy
 	Koordinator bool // sell under Koordinator's resource names instead of ours
 	Weight      WeightPolicy
 	Pods        []PodRule
 }
+
+// SuppressPolicy is how batch is kept to what online pods leave of the CPU.
+type SuppressPolicy struct {
+	By    SuppressMethod
+	Floor int64 // of the capacity, in thousandths, that batch keeps whatever online pods need
+}
+
+// On reports whether batch is kept to anything.
+func (p SuppressPolicy) On() bool { return p.By != "" && p.By != SuppressByNone }
 
 // ProtectPolicy is what is done for online pods besides suppressing batch.
 type ProtectPolicy struct {
@@ -88,7 +98,7 @@ func DefaultPolicy() Policy {
 	return Policy{
 		Mode:   ModeEnforce,
 		CPU:    SellPolicy{Waterline: 650},
-		Memory: SellPolicy{Waterline: 800}, SuppressBy: SuppressByCpuset,
+		Memory: SellPolicy{Waterline: 800},
 		Weight: WeightPolicy{Scope: ScopeNode, Quota: QuotaKubelet, Max: MaxShares},
 	}
 }

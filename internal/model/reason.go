@@ -85,6 +85,18 @@ const (
 	SlackUnknown   Code = "SlackUnknown"   // nothing was measured yet
 )
 
+// Why batch may use so much CPU, and how that is carried out.
+const (
+	BatchAllowed    Code = "BatchAllowed"    // what online pods leave under the waterline
+	BatchGrows      Code = "BatchGrows"      // more is left, which batch is given little by little
+	BatchWaits      Code = "BatchWaits"      // more is left, but batch was given less, or online pods waited, a moment ago
+	BatchFloor      Code = "BatchFloor"      // what batch keeps by policy, though online pods leave less
+	OnlineRose      Code = "OnlineRose"      // online pods, or the system, suddenly use more
+	OnlineWaits     Code = "OnlineWaits"     // online pods wait for CPUs, so a part is withheld
+	BatchSuppressed Code = "BatchSuppressed" // the pod's part of what all batch may use
+	BatchCPUs       Code = "BatchCPUs"       // on so many CPUs fits what batch may use
+)
+
 // Unit is the unit of an operand.
 type Unit string
 

@@ -29,7 +29,8 @@ func BenchmarkDecide512(b *testing.B) {
 			n.Now = n.Now.Add(time.Minute)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, after := cpuset.Decide(n, &model.Policy{}, state); len(after.Held) != 2*100 {
+				result, after := cpuset.Decide(n, &model.Policy{}, state)
+				if len(after.Held) != 2*100 || len(cpuset.Settle(n, result.CPUs, &after, 0)) == 0 {
 					b.Fatalf("%d containers have CPUs", len(after.Held))
 				}
 			}

@@ -23,9 +23,8 @@ const again = time.Millisecond
 // patient is how old a pod must be to be told that it cannot be known yet which CPUs it can have.
 const patient = time.Minute
 
-// Result is what the rule decided.
+// Result is who has which CPUs. [Settle] says what that means for the cgroups.
 type Result struct {
-	Settings   []model.Setting
 	CPUs       *model.CPUPlan // nil: nothing on this node asks for CPUs
 	Conditions []model.Condition
 	Notices    []model.Notice
@@ -64,11 +63,11 @@ type round struct {
 	result    Result
 }
 
-// Decide gives every pod that asks for CPUs of its own some, as far as there are, and tells the others where to run.
+// Decide gives every pod that asks for CPUs of its own some, as far as there are.
 func Decide(n *model.Node, p *model.Policy, state State) (Result, State) {
 	r := &round{n: n, p: p, state: State{Known: true, Held: make([]Held, 0, len(state.Held)+2), Moves: state.recent(n.Now)}}
 	r.reportBad()
-	if !state.Active(n.Pods, p) {
+	if !state.Needed(n.Pods, p) {
 		return r.result, State{Known: true}
 	}
 	if n.Tree.NoCpusets || n.Topology == nil {
@@ -85,8 +84,8 @@ func Decide(n *model.Node, p *model.Policy, state State) (Result, State) {
 	}
 	slices.SortFunc(r.state.Held, compareHeld)
 	r.remember(&state)
-	if r.state.Active(n.Pods, p) {
-		r.settle()
+	if r.state.Needed(n.Pods, p) {
+		r.plan()
 	} else {
 		r.state = State{Known: true}
 	}

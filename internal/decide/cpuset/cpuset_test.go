@@ -22,6 +22,8 @@ type machine struct {
 	n       model.Node
 	whole   model.Topology // with every CPU online
 	state   cpuset.State
+	policy  model.Policy
+	batch   int                     // CPUs that batch may run on; 0: all
 	lists   map[string]model.CPUSet // of cgroups, as they were last told; absent: inherited
 	created int
 	log     []string
@@ -51,6 +53,9 @@ func newMachine(t *testing.T, r *rand.Rand) *machine {
 		Kubelet: model.Kubelet{Known: true, CFSQuota: true},
 		Tree: model.Tree{V2: r.IntN(2) == 0, Guaranteed: "kubepods", Burstable: "kubepods/burstable", BestEffort: "kubepods/besteffort",
 			Pods: map[string]model.PodGroup{}},
+	}
+	if r.IntN(2) == 0 {
+		m.policy.Suppress.By, m.batch = model.SuppressByCpuset, 1+r.IntN(id)
 	}
 	if r.IntN(2) == 0 {
 		m.n.Kubelet.ReservedCPUs = model.CPUs(r.IntN(id))
@@ -86,6 +91,9 @@ func (m *machine) add() {
 		}
 		p.Containers = append(p.Containers, c)
 		group.Containers = append(group.Containers, c.ID)
+	}
+	if m.r.IntN(3) == 0 {
+		p.Class = model.ClassBE
 	}
 	p.Asks.CPUs = []model.CPUMode{"", model.CPUNone, model.CPUShare, model.CPUExclusive, model.CPUExclusive}[m.r.IntN(5)]
 	p.Asks.Placement = []model.CPUPlacement{"", model.PlaceSpread, model.PlaceCores}[m.r.IntN(3)]
@@ -145,14 +153,14 @@ func (m *machine) spare() int64 {
 // settle decides until nothing is left to do at once, and lets the kernel follow.
 func (m *machine) settle() cpuset.Result {
 	for range 10 {
-		result, next := cpuset.Decide(&m.n, &model.Policy{}, m.state)
-		again, _ := cpuset.Decide(&m.n, &model.Policy{}, m.state)
+		result, next := cpuset.Decide(&m.n, &m.policy, m.state)
+		again, _ := cpuset.Decide(&m.n, &m.policy, m.state)
 		if !reflect.DeepEqual(result, again) {
 			m.fatal("the same node was decided differently")
 		}
 		m.state = next
 		told := map[string]bool{}
-		for _, s := range result.Settings {
+		for _, s := range cpuset.Settle(&m.n, result.CPUs, &m.state, m.batch) {
 			if told[s.Dir] {
 				m.fatal("%s is told twice", s.Dir)
 			}
@@ -259,6 +267,11 @@ func (m *machine) check(result cpuset.Result) {
 		group := m.n.Tree.Pods[p.UID]
 		for _, name := range group.Containers {
 			where := m.effective(group.Dir + "/" + name)
+			if p.Class == model.ClassBE && m.batch > 0 && !slices.ContainsFunc(m.state.Held, func(h cpuset.Held) bool { return h.UID == p.UID }) {
+				if want := min(m.batch, result.CPUs.Shared.Len()); where.Len() != want || !where.Within(result.CPUs.Shared) {
+					m.fatal("%s of %s, which is batch, runs on %s, not on %d of %s", name, p.UID, where, want, result.CPUs.Shared)
+				}
+			}
 			for _, h := range m.state.Held {
 				if h.Mode == model.CPUExclusive && h.UID != p.UID && where.Overlaps(h.CPUs) {
 					m.fatal("%s of %s runs on %s, of which %s are those of %s alone", name, p.UID, where, where.And(h.CPUs), h.UID)
@@ -309,9 +322,12 @@ func TestProperties(t *testing.T) {
 			before := slices.Clone(m.state.Held)
 			var changed string
 			switch k := r.IntN(10); {
-			case k < 4:
+			case k < 3:
 				m.add()
 				m.log = append(m.log, "add")
+			case k < 4 && m.batch > 0:
+				m.batch = 1 + r.IntN(len(m.whole.CPUs))
+				m.log = append(m.log, fmt.Sprint("batch ", m.batch))
 			case k < 9:
 				changed = m.change()
 				m.log = append(m.log, "change "+changed)
@@ -332,11 +348,14 @@ func TestProperties(t *testing.T) {
 			if err != nil || json.Unmarshal(text, &read) != nil {
 				m.fatal("the state cannot be saved: %v", err)
 			}
-			resumed, _ := cpuset.Decide(&m.n, &model.Policy{}, read)
+			if result.CPUs != nil {
+				result.CPUs.Batch, result.CPUs.Left = model.CPUSet{}, nil // which Settle notes
+			}
+			resumed, _ := cpuset.Decide(&m.n, &m.policy, read)
 			if !reflect.DeepEqual(resumed.CPUs, result.CPUs) && result.CPUs != nil {
 				m.fatal("after a restart: %+v, not %+v", resumed.CPUs, result.CPUs)
 			}
-			if lost, _ := cpuset.Decide(m.blind(), &model.Policy{}, cpuset.State{}); result.CPUs != nil && len(result.CPUs.Own) > 0 && (lost.CPUs == nil || !reflect.DeepEqual(lost.CPUs.Own, result.CPUs.Own)) {
+			if lost, _ := cpuset.Decide(m.blind(), &m.policy, cpuset.State{}); result.CPUs != nil && len(result.CPUs.Own) > 0 && (lost.CPUs == nil || !reflect.DeepEqual(lost.CPUs.Own, result.CPUs.Own)) {
 				m.fatal("after a restart without the state: %+v, not %+v", lost.CPUs, result.CPUs)
 			}
 		}

@@ -22,7 +22,7 @@ func Of(plan *model.CPUPlan, pod *model.Pod, container string) model.CPUSet {
 // of is [Of] for a pod whose part of plan.Own is known.
 func of(plan *model.CPUPlan, own []model.OwnCPUs, pod *model.Pod, container string) model.CPUSet {
 	if len(own) == 0 {
-		return plan.Shared
+		return others(plan, pod)
 	}
 	var union model.CPUSet
 	for i := range own {
@@ -33,10 +33,18 @@ func of(plan *model.CPUPlan, own []model.OwnCPUs, pod *model.Pod, container stri
 	}
 	for i := range pod.Containers {
 		if c := &pod.Containers[i]; c.Name == container && !c.Init {
-			return plan.Shared
+			return others(plan, pod)
 		}
 	}
 	return union // also for one that is not known, such as the sandbox's own
+}
+
+// others returns where what has no CPUs of its own runs of a pod.
+func others(plan *model.CPUPlan, pod *model.Pod) model.CPUSet {
+	if pod.Class == model.ClassBE && !plan.Batch.Empty() {
+		return plan.Batch
+	}
+	return plan.Shared
 }
 
 // ownedBy returns the part of plan.Own that is a pod's.
@@ -49,15 +57,11 @@ func ownedBy(plan *model.CPUPlan, uid string) []model.OwnCPUs {
 	return plan.Own[from:to]
 }
 
-// settle makes the plan: who has which CPUs, and what that means for each cgroup.
-//
-// On v1 a container that is made gets its pod's list, and a list must fit within the one above it: only containers are
-// told where to run, so that no container that somebody else gives CPUs can fail to start. On v2 what counts is what all
-// lists down to a container allow; there it is enough to tell the pod, and what is made in it later is bound from its
-// start. The QoS classes are told too, so that a pod that is new is bound before its own cgroup is found.
-func (r *round) settle() {
-	shared := r.pool.Minus(r.exclusive)
-	plan := &model.CPUPlan{Node: r.online, Reserved: r.reserved, Exclusive: r.exclusive, Shared: shared, Own: make([]model.OwnCPUs, 0, len(r.state.Held))}
+// plan says who has which CPUs.
+func (r *round) plan() {
+	plan := &model.CPUPlan{
+		Node: r.online, Reserved: r.reserved, Exclusive: r.exclusive, Shared: r.pool.Minus(r.exclusive), Own: make([]model.OwnCPUs, 0, len(r.state.Held)),
+	}
 	for _, h := range r.state.Held {
 		if h.Mode == model.CPUShare {
 			plan.Share = plan.Share.Or(h.CPUs)
@@ -66,23 +70,39 @@ func (r *round) settle() {
 	}
 	r.result.CPUs = plan
 	r.localMemory(plan)
+}
 
-	w := writer{
-		result: &r.result, v2: r.n.Tree.V2, plan: plan,
-		shared: model.List(shared),
-		why: model.Reason{Code: model.CPUsShared, Operands: []model.Operand{
-			{Name: "node", Value: int64(r.online.Len()), Unit: model.UnitCPUs},
-			{Name: "exclusive", Value: int64(r.exclusive.Len()), Unit: model.UnitCPUs},
-		}},
+// Settle says what a plan means for each cgroup, and notes in it where batch runs: on so many CPUs, 0 for all that are
+// nobody's alone. There is no plan, nil, where nobody asks for CPUs.
+//
+// On v1 a container that is made gets its pod's list, and a list must fit within the one above it: only containers are
+// told where to run, so that no container that somebody else gives CPUs can fail to start. On v2 what counts is what all
+// lists down to a container allow; there it is enough to tell the pod, and what is made in it later is bound from its
+// start. The QoS classes are told too, so that a pod that is new is bound before its own cgroup is found.
+func Settle(n *model.Node, plan *model.CPUPlan, state *State, batch int) []model.Setting {
+	if plan == nil {
+		return nil
 	}
-	r.result.Settings = make([]model.Setting, 0, groups(&r.n.Tree))
-	narrow := shared != r.online // otherwise everybody may run everywhere, as without us
+	shared := plan.Shared
+	if batch > 0 && batch < shared.Len() {
+		plan.Batch = Batch(n.Topology, shared, plan.Exclusive, plan.Share, batch)
+	}
+	w := writer{
+		n: n, v2: n.Tree.V2, plan: plan,
+		shared: place{model.List(shared), model.Reason{Code: model.CPUsShared, Operands: []model.Operand{
+			{Name: "node", Value: int64(plan.Node.Len()), Unit: model.UnitCPUs},
+			{Name: "exclusive", Value: int64(plan.Exclusive.Len()), Unit: model.UnitCPUs},
+		}}},
+		batch: place{model.List(plan.Batch), model.Reason{Code: model.BatchCPUs, Operands: []model.Operand{{Name: "cpus", Value: int64(batch), Unit: model.UnitCPUs}}}},
+	}
+	w.settings = make([]model.Setting, 0, groups(&n.Tree))
+	narrow := shared != plan.Node // otherwise everybody may run everywhere, as without us
 	var classes [3]model.CPUSet
 	if w.v2 && narrow {
-		classes = r.classes(&w)
+		classes = w.classes()
 	}
-	for _, pod := range r.n.Pods {
-		group, exists := r.n.Tree.Pods[pod.UID]
+	for _, pod := range n.Pods {
+		group, exists := n.Tree.Pods[pod.UID]
 		if !exists || pod.Ended {
 			continue
 		}
@@ -90,20 +110,25 @@ func (r *round) settle() {
 			w.pod(pod, group, own)
 			continue
 		}
-		if r.n.Kubelet.StaticCPUs && pod.QoS == model.Guaranteed && ofKubelet(pod) {
+		if n.Kubelet.StaticCPUs && pod.QoS == model.Guaranteed && ofKubelet(pod) {
 			plan.Left = append(plan.Left, pod.UID)
 			continue
 		}
-		_, once := slices.BinarySearch(r.state.Once, pod.UID)
-		if once || narrow && !w.v2 {
+		_, once := slices.BinarySearch(state.Once, pod.UID)
+		to, batch := w.shared, pod.Class == model.ClassBE && !plan.Batch.Empty()
+		if batch {
+			to = w.batch
+		}
+		if once || (narrow || batch) && !w.v2 {
 			for _, name := range group.Containers {
-				w.set(group.Dir+"/"+name, w.shared, w.why)
+				w.set(group.Dir+"/"+name, to)
 			}
 		}
-		if w.v2 && (once || narrow && classes[pod.QoS] != shared) {
-			w.set(group.Dir, w.shared, w.why)
+		if w.v2 && (once || batch || narrow && classes[pod.QoS] != shared) {
+			w.set(group.Dir, to)
 		}
 	}
+	return w.settings
 }
 
 // groups returns how many cgroups there are to tell something at most.
@@ -120,11 +145,11 @@ func groups(tree *model.Tree) int {
 
 // classes tells the QoS classes on v2 to keep off the CPUs that pods outside of them have alone, and returns where pods of
 // each class may run. Guaranteed pods have no class above them but the root of all.
-func (r *round) classes(w *writer) [3]model.CPUSet {
+func (w *writer) classes() [3]model.CPUSet {
 	var own [3]model.CPUSet // exclusive CPUs of the class's own pods
-	unknown := r.exclusive
+	unknown := w.plan.Exclusive
 	for _, o := range w.plan.Own {
-		if pod := find(r.n.Pods, o.UID); pod != nil && o.Mode == model.CPUExclusive {
+		if pod := find(w.n.Pods, o.UID); pod != nil && o.Mode == model.CPUExclusive {
 			own[pod.QoS] = own[pod.QoS].Or(o.CPUs)
 			unknown = unknown.Minus(o.CPUs)
 		}
@@ -133,25 +158,31 @@ func (r *round) classes(w *writer) [3]model.CPUSet {
 	for _, q := range []model.QoSClass{model.Burstable, model.BestEffort} {
 		// Whose pod is not known could be of any class.
 		classes[q] = w.plan.Shared.Or(own[q]).Or(unknown)
-		w.set(r.n.Tree.Class(q), model.List(classes[q]), model.Reason{Code: model.CPUsOfClass, Operands: []model.Operand{
+		w.set(w.n.Tree.Class(q), place{model.List(classes[q]), model.Reason{Code: model.CPUsOfClass, Operands: []model.Operand{
 			{Name: "own", Value: int64(own[q].Len()), Unit: model.UnitCPUs},
-			{Name: "exclusive", Value: int64(r.exclusive.Len()), Unit: model.UnitCPUs},
-		}})
+			{Name: "exclusive", Value: int64(w.plan.Exclusive.Len()), Unit: model.UnitCPUs},
+		}}})
 	}
 	return classes
 }
 
-// writer adds settings to a result.
-type writer struct {
-	result *Result
-	v2     bool
-	plan   *model.CPUPlan
-	shared model.Value
-	why    model.Reason // that of shared
+// place is a list of CPUs, and why it is that.
+type place struct {
+	value model.Value
+	why   model.Reason
 }
 
-func (w *writer) set(dir string, value model.Value, why model.Reason) {
-	w.result.Settings = append(w.result.Settings, model.Setting{File: model.File{Dir: dir, Knob: model.Cpuset}, Value: value, Reason: why})
+// writer gathers settings.
+type writer struct {
+	n             *model.Node
+	v2            bool
+	plan          *model.CPUPlan
+	shared, batch place // of what has no CPUs of its own
+	settings      []model.Setting
+}
+
+func (w *writer) set(dir string, to place) {
+	w.settings = append(w.settings, model.Setting{File: model.File{Dir: dir, Knob: model.Cpuset}, Value: to.value, Reason: to.why})
 }
 
 // pod tells the cgroups of a pod that has CPUs of its own.
@@ -162,25 +193,29 @@ func (w *writer) pod(pod *model.Pod, group model.PodGroup, own []model.OwnCPUs) 
 	}
 	for _, name := range group.Containers {
 		set := of(w.plan, own, pod, containerOf(pod, name))
-		w.set(group.Dir+"/"+name, model.List(set), w.reason(own, set))
+		w.set(group.Dir+"/"+name, w.place(own, set))
 		if w.v2 {
 			all = all.Or(set)
 		}
 	}
 	if w.v2 {
-		w.set(group.Dir, model.List(all), model.Reason{Code: model.CPUsOfPod, Operands: []model.Operand{{Name: "own", Value: int64(all.Len()), Unit: model.UnitCPUs}}})
+		w.set(group.Dir, place{model.List(all), model.Reason{Code: model.CPUsOfPod, Operands: []model.Operand{{Name: "own", Value: int64(all.Len()), Unit: model.UnitCPUs}}}})
 	}
 }
 
-func (w *writer) reason(own []model.OwnCPUs, set model.CPUSet) model.Reason {
-	if set == w.plan.Shared && !slices.ContainsFunc(own, func(o model.OwnCPUs) bool { return o.CPUs == set }) {
-		return w.why
+func (w *writer) place(own []model.OwnCPUs, set model.CPUSet) place {
+	if !slices.ContainsFunc(own, func(o model.OwnCPUs) bool { return o.CPUs == set }) {
+		for _, p := range []place{w.batch, w.shared} {
+			if p.value == model.List(set) {
+				return p
+			}
+		}
 	}
 	code := model.CPUsExclusive
 	if own[0].Mode == model.CPUShare {
 		code = model.CPUsShare
 	}
-	return model.Reason{Code: code, Operands: []model.Operand{{Name: "own", Value: int64(set.Len()), Unit: model.UnitCPUs}}}
+	return place{model.List(set), model.Reason{Code: code, Operands: []model.Operand{{Name: "own", Value: int64(set.Len()), Unit: model.UnitCPUs}}}}
 }
 
 // containerOf returns the name of the container whose cgroup has this name; "" if it is not known.

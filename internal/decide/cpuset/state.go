@@ -65,6 +65,14 @@ func (s *State) Active(pods []*model.Pod, p *model.Policy) bool {
 	})
 }
 
+// Needed reports whether it must be known which CPUs there are: the rule is active, or batch is kept to some of them.
+func (s *State) Needed(pods []*model.Pod, p *model.Policy) bool {
+	if s.Active(pods, p) {
+		return true
+	}
+	return p.Suppress.On() && p.Suppress.By != model.SuppressByQuota && slices.ContainsFunc(pods, func(pod *model.Pod) bool { return pod.Class == model.ClassBE && !pod.Ended })
+}
+
 // asked returns what a pod asks for, by its annotation or else by the first rule of the policy that selects it and speaks of
 // CPUs. Nothing is CPUNone.
 func asked(pod *model.Pod, p *model.Policy) (model.CPUMode, model.CPUPlacement) {

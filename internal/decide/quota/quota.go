@@ -11,15 +11,24 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
+// leastQuota is the least that the kernel takes, in microseconds.
+const leastQuota = 1000
+
 // Decide lifts the quota of every pod whose annotation says so, of weighted pods where the policy says so, and as the
 // kubelet does since 1.33, of containers with exclusive CPUs and the pods they are in. To other pods that ask for batch CPU,
 // and to their containers, it gives the quota of the CPU limit that they came with, if they had one. weighted has one entry
 // for each pod of the node, in its order; cpus is nil where nobody has CPUs of its own.
-func Decide(n *model.Node, p *model.Policy, weighted []bool, cpus *model.CPUPlan) []model.Setting {
+//
+// A batch pod that may use only a part of what all batch may use now is kept to that before anything else.
+func Decide(n *model.Node, p *model.Policy, weighted []bool, cpus *model.CPUPlan, batchMay *model.Suppression) []model.Setting {
 	var settings []model.Setting
 	for i, pod := range n.Pods {
 		group, exists := n.Tree.Pods[pod.UID]
 		if !exists || pod.Ended {
+			continue
+		}
+		if part, kept := batchMay.Part(pod.UID); kept {
+			settings = append(settings, suppress(n, pod, group, part)...)
 			continue
 		}
 		lift := func(dir string, code model.Code) {
@@ -82,6 +91,49 @@ func batch(n *model.Node, pod *model.Pod, group model.PodGroup) []model.Setting 
 	for _, name := range group.Containers {
 		if c := cgroup.ContainerOf(pod, name); c != nil {
 			limit(group.Dir+"/"+name, c.Grant.LimitMilli, period)
+		}
+	}
+	return settings
+}
+
+// suppress keeps a batch pod to its part, in milli-cores: the pod, and those of its containers that have a limit of their own,
+// which on v1 may not be above the pod's (EINVAL).
+//
+// Nor could the runtime then start a container with a CPU limit that the kubelet knows, which a pod has that was not made to
+// ask for batch CPU. On v1 such a pod itself is kept to no less than the highest of these.
+func suppress(n *model.Node, pod *model.Pod, group model.PodGroup, part int64) []model.Setting {
+	period := int64(model.DefaultQuotaPeriod)
+	if n.Kubelet.Known {
+		period = n.Kubelet.QuotaPeriod
+	}
+	var settings []model.Setting
+	keep := func(dir string, milli, period int64) {
+		settings = append(settings, model.Setting{
+			File:   model.File{Dir: dir, Knob: model.Quota},
+			Value:  model.Number(max(model.MilliCPUToQuota(milli, period), leastQuota)),
+			Reason: model.Reason{Code: model.BatchSuppressed, Operands: []model.Operand{{Name: "part", Value: part, Unit: model.UnitMilli}}},
+		})
+	}
+	whole, native := part, int64(0)
+	for i := range pod.Containers {
+		native = max(native, pod.Containers[i].LimitMilli)
+	}
+	if native > 0 && !n.Tree.V2 {
+		whole = max(part, native)
+	}
+	if limit := max(pod.Grant.LimitMilli, pod.LimitMilli); limit > 0 {
+		whole = min(whole, limit)
+	}
+	podPeriod := int64(model.DefaultQuotaPeriod)
+	if pod.LimitMilli > 0 {
+		podPeriod = period
+	}
+	keep(group.Dir, whole, podPeriod)
+	for _, name := range group.Containers {
+		if c := cgroup.ContainerOf(pod, name); c != nil {
+			if limit := max(c.Grant.LimitMilli, c.LimitMilli); limit > 0 {
+				keep(group.Dir+"/"+name, min(limit, part), period)
+			}
 		}
 	}
 	return settings

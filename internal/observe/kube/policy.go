@@ -107,10 +107,13 @@ func OptedOut(labels map[string]string) bool {
 // sell reads how CPU and memory are sold, and how CPU is taken back.
 func (c *checker) sell(policy *model.Policy, s *v1alpha1.ColocationPolicySpec) {
 	defaults := model.DefaultPolicy()
-	policy.CPU, policy.Memory, policy.SuppressBy = defaults.CPU, defaults.Memory, defaults.SuppressBy
+	policy.CPU, policy.Memory = defaults.CPU, defaults.Memory
 	if cpu := s.CPU; cpu != nil {
 		policy.CPU = c.sale("spec.cpu", sale{cpu.Waterline, cpu.Method, cpu.Ratio, cpu.Mid}, defaults.CPU.Waterline, 10_000)
-		policy.SuppressBy = chosen(c, "spec.cpu.suppressBy", cpu.SuppressBy, model.SuppressByCpuset, model.SuppressByQuota, model.SuppressByBoth)
+		policy.Suppress = model.SuppressPolicy{
+			By:    chosen(c, "spec.cpu.suppressBy", cpu.SuppressBy, model.SuppressByCpuset, model.SuppressByQuota, model.SuppressByBoth, model.SuppressByNone),
+			Floor: c.percent("spec.cpu.floor", cpu.Floor, 0, 0, 1000),
+		}
 	}
 	if memory := s.Memory; memory != nil {
 		policy.Memory = c.sale("spec.memory", sale{memory.Waterline, memory.Method, memory.Ratio, memory.Mid}, defaults.Memory.Waterline, 1000)

@@ -23,7 +23,7 @@ spec:
   windows:
     - {name: night, start: "00:00", end: "09:00", timeZone: Asia/Shanghai, preDrain: 15m}
     - {name: noon, start: 12:30, end: 13:30, timeZone: UTC}
-  cpu: {waterline: 62.5%, mid: 10%, suppressBy: both}
+  cpu: {waterline: 62.5%, mid: 10%, suppressBy: both, floor: 2.5%}
   memory: {method: static, ratio: 30%}
   protect: {burst: false, evict: {perNodePerHour: 2}}
   compat: {koordinator: true}
@@ -51,10 +51,10 @@ func TestParsePolicy(t *testing.T) {
 			{Name: "noon", Start: 12*60 + 30, End: 13*60 + 30, Zone: utc},
 		},
 		Policy: model.Policy{
-			Mode:       model.ModeEnforce,
-			CPU:        model.SellPolicy{Waterline: 625, Method: model.SellPredicted, Mid: 100},
-			Memory:     model.SellPolicy{Waterline: 800, Method: model.SellStatic, Ratio: 300},
-			SuppressBy: model.SuppressByBoth, Protect: model.ProtectPolicy{Memory: true, EvictPerHour: 2}, Koordinator: true,
+			Mode:     model.ModeEnforce,
+			CPU:      model.SellPolicy{Waterline: 625, Method: model.SellPredicted, Mid: 100},
+			Memory:   model.SellPolicy{Waterline: 800, Method: model.SellStatic, Ratio: 300},
+			Suppress: model.SuppressPolicy{By: model.SuppressByBoth, Floor: 25}, Protect: model.ProtectPolicy{Memory: true, EvictPerHour: 2}, Koordinator: true,
 			Weight: model.WeightPolicy{
 				Scope: model.ScopeClass, Quota: model.QuotaUnlimited, Max: 16384, PromoteBestEffort: true,
 				Namespaces: []model.NamespaceMax{{Selector: model.Selector{{Key: "team", Op: model.In, Values: []string{"video"}}}, Max: 262144}},
@@ -116,7 +116,7 @@ func TestBadPolicy(t *testing.T) {
 		{header + "spec: {memory: {method: static, ratio: 300%}}", `spec.memory.ratio: "300%" cannot be used: write a percentage from 0% to 100%`},
 		{header + "spec: {cpu: {waterline: 6.25%}}", `spec.cpu.waterline: "6.25%"`},
 		{header + "spec: {cpu: {waterline: 065%}}", `spec.cpu.waterline: "065%"`},
-		{header + "spec: {cpu: {suppressBy: idle}}", `spec.cpu.suppressBy: "idle" cannot be used: write cpuset or quota or both`},
+		{header + "spec: {cpu: {suppressBy: idle}}", `spec.cpu.suppressBy: "idle" cannot be used: write cpuset or quota or both or none`},
 		{header + "spec: {memory: {suppressBy: quota}}", `unknown field "suppressBy"`},
 		{header + "spec: {priority: 3000000000}", "reading the policy"},
 		{header + "spec: {rollout: {percent: 101}}", "spec.rollout.percent: 101 cannot be used: write a whole number from 0 to 100"},
