@@ -44,6 +44,10 @@ const (
 	LabelQoSAlias = "koordinator.sh/qosClass"
 )
 
+// LabelPool says of which worker pool a batch pod is a worker. The agent writes down for such a pod what it may use now, see
+// docs/files.md.
+const LabelPool = "waterline.io/pool"
+
 // LabelOptOut on a node keeps Waterline off it, whatever policies say: what was written there is given back, and then nothing
 // is touched. Any value counts but "false".
 const LabelOptOut = "waterline.io/opt-out"
@@ -108,6 +112,7 @@ const (
 	MetricNRISlow              = "waterline_nri_slow_answers_total"       // of them, answered after more than 5 ms
 	MetricNRISlowest           = "waterline_nri_slowest_answer_seconds"   // since the agent started
 	MetricBatchCPUAvailable    = "waterline_batch_cpu_available_cores"    // {window} the allowance
+	MetricBatchCPUSuppressed   = "waterline_batch_cpu_suppressed_cores"   // {window} what batch was promised and may not use
 	MetricBatchMemoryAvailable = "waterline_batch_memory_available_bytes" // {window}
 	MetricCPUUsed              = "waterline_cpu_used_cores"               // {class,window}
 	MetricMemoryUsed           = "waterline_memory_used_bytes"            // {class,window} working set

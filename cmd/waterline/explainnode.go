@@ -64,10 +64,31 @@ func printNode(out io.Writer, name string, e *agent.NodeExplanation) error {
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("writing the table: %w", err)
 	}
+	if s := e.Suppress; s != nil {
+		fmt.Fprintf(out, "\nbatch may use %s CPU%s, by %s: %s\n", cores(s.Milli), onCPUs(s.CPUs), e.SuppressBy, s.Reason)
+		if r := &s.Reaction; r.At != 0 {
+			fmt.Fprintf(out, "it was last given less from %s to %s, while it used %s; relief expected %s, observed %s\n",
+				cores(r.From), cores(r.To), cores(r.Used), cores(r.Expected), observed(r))
+		}
+	}
 	for i, a := range []*model.Account{cpu, memory} {
 		fmt.Fprintf(out, "\n%s, measured %.1f s ago: %s\n", []string{"CPU", "memory"}[i], a.Use.Age.Seconds(), a.Reason)
 	}
 	return nil
+}
+
+func onCPUs(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" on %d CPUs", n)
+}
+
+func observed(r *model.Reaction) string {
+	if !r.Seen {
+		return "not known yet"
+	}
+	return cores(r.Observed)
 }
 
 // pad keeps the first column aligned to the left in a table that aligns to the right.

@@ -108,6 +108,7 @@ type Agent struct {
 	conditions *conditions
 	publisher  *publisher
 	reporter   *reporter
+	allowances allowances
 	counts     counts
 	nextAudit  time.Time
 	nextLook   time.Time        // when the node is measured next
@@ -127,6 +128,7 @@ func New(cfg Config) *Agent {
 		cfg: cfg, log: newTroubles(cfg.Log), requests: make(chan func()), follow: map[string]bool{}, near: map[string]bool{},
 		born: time.Now(), unwatched: make(chan error, 1), poolNews: make(chan struct{}, 1),
 	}
+	a.allowances.dir = filepath.Join(cfg.RunDir, PodsDir)
 	a.notices = newNotices(cfg.Notify, a.log)
 	a.conditions = newConditions(cfg.SetCondition, a.log)
 	a.publisher = newPublisher(cfg.Publish, a.log)
@@ -339,7 +341,7 @@ func (a *Agent) turn(podsChanged bool) {
 		a.rose = false
 		a.round(now, due)
 		if looked {
-			a.figures.note(a.load, a.pods.Pods, a.plan.Slack)
+			a.figures.note(a.load, a.pods.Pods, a.plan.Slack, a.plan.Suppress)
 		}
 	}
 	a.watchDemand()
@@ -379,6 +381,11 @@ func (a *Agent) round(now time.Time, reason bool) {
 	// After the kernel has what it needs: what is only for people can wait.
 	if news {
 		a.log.report("journal", a.journal.Append(&round))
+	}
+	if a.pods.Known && a.ruling.effect.Policy.Mode == model.ModeEnforce {
+		a.log.report("allowances", a.allowances.write(a.pods.Pods, a.plan.Suppress, now))
+	} else {
+		a.log.report("allowances", a.allowances.write(nil, nil, now))
 	}
 	a.notices.post(round.Plan.Notices)
 	if a.pods.Known {

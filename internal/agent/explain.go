@@ -75,11 +75,17 @@ type NodeExplanation struct {
 	CPU    model.SellPolicy
 	Memory model.SellPolicy
 	Slack  *model.Slack // nil: nothing was measured yet
+
+	SuppressBy model.SuppressMethod
+	Suppress   *model.Suppression // nil: batch is not kept to anything
 }
 
 // explainNode runs in the loop.
 func (a *Agent) explainNode() NodeExplanation {
-	return NodeExplanation{Mode: a.ruling.effect.Policy.Mode, CPU: a.ruling.effect.Policy.CPU, Memory: a.ruling.effect.Policy.Memory, Slack: a.plan.Slack}
+	p := &a.ruling.effect.Policy
+	return NodeExplanation{
+		Mode: p.Mode, CPU: p.CPU, Memory: p.Memory, Slack: a.plan.Slack, SuppressBy: p.Suppress.By, Suppress: a.plan.Suppress,
+	}
 }
 
 // Local serves what only this node's administrators may see: GET /explain?namespace=N&pod=P, GET /node, and GET /cpus with or

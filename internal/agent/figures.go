@@ -15,6 +15,7 @@ type figures struct {
 	at          timeline
 	availCPU    series // cores
 	availMemory series // bytes
+	suppressed  series // cores
 	runnable    series // tasks
 	throttled   series // share of the CFS periods of online pods in which they were stopped
 	cpu         [len(users)]series
@@ -44,13 +45,14 @@ var stalls = [...]struct{ resource, tasks string }{{"cpu", "some"}, {"cpu", "ful
 const stale = 1500 * time.Millisecond
 
 // note takes in one measurement, and what was decided from it.
-func (f *figures) note(l *model.Load, pods []*model.Pod, slack *model.Slack) {
+func (f *figures) note(l *model.Load, pods []*model.Pod, slack *model.Slack, suppress *model.Suppression) {
 	if !f.at.add(l.Clock) {
 		return
 	}
 	if slack != nil {
 		f.availCPU.put(&f.at, float64(slack.CPU.Allow)/1000)
 		f.availMemory.put(&f.at, float64(slack.Memory.Allow))
+		f.suppressed.put(&f.at, float64(suppressed(slack, suppress))/1000)
 	}
 	f.runnable.put(&f.at, float64(l.Runnable))
 	f.use(l, pods)
@@ -62,6 +64,14 @@ func (f *figures) note(l *model.Load, pods []*model.Pod, slack *model.Slack) {
 			f.pressure[i][j].put(&f.at, float64(part)/1000)
 		}
 	}
+}
+
+// suppressed returns how much less batch may use than its pods asked for, in milli-cores.
+func suppressed(slack *model.Slack, suppress *model.Suppression) int64 {
+	if suppress == nil {
+		return 0
+	}
+	return max(slack.CPU.Bound.Mid+slack.CPU.Bound.Batch-suppress.Milli, 0)
 }
 
 // use sums up who uses how much. What was measured too long ago leaves a gap in what it belongs to, and in what is found by
@@ -137,6 +147,7 @@ func (f *figures) collect(now time.Duration, metric func(kind prometheus.ValueTy
 		}
 		show(&f.availCPU, v1alpha1.MetricBatchCPUAvailable, "CPU that batch may use, the mean over a window.")
 		show(&f.availMemory, v1alpha1.MetricBatchMemoryAvailable, "Memory that batch may use, the mean over a window.")
+		show(&f.suppressed, v1alpha1.MetricBatchCPUSuppressed, "CPU that batch asked for and may not use now, the mean over a window.")
 		show(&f.runnable, v1alpha1.MetricRunnable, "Tasks that run or wait for a CPU, the mean over a window.")
 		show(&f.throttled, v1alpha1.MetricThrottled, "Share of the CFS periods of online pods in which their quota stopped them.")
 		for i, class := range users {

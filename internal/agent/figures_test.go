@@ -38,7 +38,7 @@ func TestUsers(t *testing.T) {
 		var f figures
 		l := load()
 		c.miss(l)
-		f.note(l, pods, nil)
+		f.note(l, pods, nil, nil)
 		for i, want := range c.want {
 			got, ok := f.cpu[i].mean(&f.at, now, time.Second)
 			if ok != (want != gap) || ok && (got < want-1e-6 || got > want+1e-6) {

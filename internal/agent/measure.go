@@ -76,5 +76,12 @@ func sameDecisions(a, b *model.Plan) bool {
 	if !same || a.Slack == nil {
 		return same
 	}
-	return a.Slack.CPU.Offer == b.Slack.CPU.Offer && a.Slack.Memory.Offer == b.Slack.Memory.Offer
+	return a.Slack.CPU.Offer == b.Slack.CPU.Offer && a.Slack.Memory.Offer == b.Slack.Memory.Offer && sameSuppression(a.Suppress, b.Suppress)
+}
+
+func sameSuppression(a, b *model.Suppression) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Milli == b.Milli && a.CPUs == b.CPUs && a.Reaction == b.Reaction
 }

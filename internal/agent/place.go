@@ -30,12 +30,17 @@ func (a *Agent) place(c nri.Container) (nri.Placement, bool) {
 	return p.answer(c)
 }
 
+// anywhere reports whether a pod may run everywhere though some may not: nobody has CPUs alone, and it is not batch.
+func (p *placing) anywhere(pod *model.Pod) bool {
+	return len(p.cpus.Own) == 0 && p.cpus.Shared == p.cpus.Node && (pod == nil || pod.Class != model.ClassBE || p.cpus.Batch.Empty())
+}
+
 func (p *placing) answer(c nri.Container) (nri.Placement, bool) {
 	var pod *model.Pod
 	if i, found := slices.BinarySearchFunc(p.pods, c.PodUID, func(p *model.Pod, uid string) int { return strings.Compare(p.UID, uid) }); found {
 		pod = p.pods[i]
 	}
-	if p.cpus == nil {
+	if p.cpus == nil || p.anywhere(pod) {
 		// CPUs that stand in an old container's settings may be those that its pod once had. Under policy static they are
 		// the kubelet's.
 		if !c.Update || c.CPUs == "" || p.kubelet.StaticCPUs || p.topology == nil {

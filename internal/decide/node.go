@@ -93,7 +93,7 @@ func sell(n *model.Node, policy *model.Policy, plan *model.Plan, state State, as
 	if !next.IsZero() {
 		wake(plan, next)
 	}
-	plan.Suppress, state.Suppress = suppress.Decide(n, policy, &plan.Slack.CPU, state.Suppress)
+	plan.Suppress, state.Suppress = suppress.Decide(n, policy, plan.Slack, state.Suppress)
 	return state
 }
 

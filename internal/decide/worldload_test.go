@@ -263,7 +263,10 @@ func printSuppression(out *strings.Builder, s *model.Suppression, clock time.Dur
 		fmt.Fprintf(out, " on %d", s.CPUs)
 	}
 	for _, p := range s.Parts {
-		fmt.Fprintf(out, " %s=%s", p.UID, cores(p.Milli))
+		fmt.Fprintf(out, " %s=%s/%s", p.UID, cores(p.Milli), gib(p.Memory))
+	}
+	if s.Quotas {
+		out.WriteString(" by quota")
 	}
 	fmt.Fprintf(out, "  %s\n", s.Reason)
 	if r := &s.Reaction; r.At != 0 && clock-r.At < 5*time.Second {

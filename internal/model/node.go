@@ -120,6 +120,7 @@ type Pod struct {
 	Containers      []Container
 	Class           Class
 	Tier            Tier   // "": it is not batch
+	Pool            string // worker pool that it works for; "": none
 	Owner           string // workload that it belongs to: "Deployment/shop/web"; that of a pod without one is its own
 	MemoryRequest   int64  // of the pod as the scheduler sums it, in bytes
 	Mid             Amount // requests of resources that are sold as TierMid

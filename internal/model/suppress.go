@@ -9,15 +9,17 @@ import (
 type Suppression struct {
 	Milli    int64       // that all batch pods together may use, in milli-cores
 	CPUs     int         // on so many CPUs; 0: on all that pods may run on
-	Parts    []BatchPart // of Milli, ordered by UID, which are carried out as quotas; nil: there are none
+	Parts    []BatchPart // whose they are, ordered by UID
+	Quotas   bool        // the parts are carried out as quotas
 	Reason   Reason      // why so much
 	Reaction Reaction    // the last time that it became less
 }
 
 // BatchPart is what one batch pod may use.
 type BatchPart struct {
-	UID   string
-	Milli int64 // in milli-cores
+	UID    string
+	Milli  int64 // in milli-cores
+	Memory int64 // of the memory that batch may use, by what was asked for; nothing but its own limit keeps it to that
 }
 
 // OnCPUs returns on how many CPUs batch may run; 0: on all that pods may run on.
@@ -28,9 +30,9 @@ func (s *Suppression) OnCPUs() int {
 	return s.CPUs
 }
 
-// Part returns what a pod may use in milli-cores; false if it has no part.
-func (s *Suppression) Part(uid string) (int64, bool) {
-	if s == nil {
+// Quota returns what a pod may use in milli-cores; false if no quota is to keep it to that.
+func (s *Suppression) Quota(uid string) (int64, bool) {
+	if s == nil || !s.Quotas {
 		return 0, false
 	}
 	i := sort.Search(len(s.Parts), func(i int) bool { return s.Parts[i].UID >= uid })

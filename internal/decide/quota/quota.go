@@ -27,7 +27,7 @@ func Decide(n *model.Node, p *model.Policy, weighted []bool, cpus *model.CPUPlan
 		if !exists || pod.Ended {
 			continue
 		}
-		if part, kept := batchMay.Part(pod.UID); kept {
+		if part, kept := batchMay.Quota(pod.UID); kept {
 			settings = append(settings, suppress(n, pod, group, part)...)
 			continue
 		}

@@ -18,32 +18,34 @@ const (
 	more   = 50 // milli-cores
 )
 
-// parts divides what batch may use among its pods, where quotas carry that out: always with methods quota and both, with
-// method cpuset while it is less than one CPU.
+// parts divides what batch may use among its pods.
 //
-// Each pod gets a part by what it asked for, and those that do not use theirs leave the rest to the others. Parts stay while
-// what there is to divide stays, unless somebody could use what another leaves: a quota that changes each second would
-// stop its pod at odd times.
-func (f *follow) parts(by model.SuppressMethod) {
-	s := &f.state
-	if by == model.SuppressByCpuset && s.Milli >= 1000 {
-		s.Parts = nil
-		return
-	}
+// Of CPU each pod gets a part by what it asked for, and those that do not use theirs leave the rest to the others. Parts stay
+// while what there is to divide stays, unless somebody could use what another leaves: a quota that changes each second
+// would stop its pod at odd times. Of memory, which cannot be taken back, it is by what was asked for alone.
+func (f *follow) parts(memory int64) {
 	var needs []need
+	var bytes int64
 	for _, pod := range f.n.Pods {
 		if kept(&f.n.Tree, pod) {
-			needs = append(needs, f.need(pod))
+			d := f.need(pod)
+			needs = append(needs, d)
+			bytes += d.bytes
 		}
 	}
-	divide(s.Milli, needs)
-	if f.settled(needs) {
-		return
+	divide(f.state.Milli, needs)
+	settled := f.settled(needs)
+	parts := make([]model.BatchPart, len(needs))
+	for i, d := range needs {
+		parts[i] = model.BatchPart{UID: d.uid, Milli: d.part}
+		if settled {
+			parts[i].Milli = d.had
+		}
+		if bytes > 0 {
+			parts[i].Memory = int64(float64(memory) * float64(d.bytes) / float64(bytes))
+		}
 	}
-	s.Parts = make([]model.BatchPart, len(needs))
-	for i, need := range needs {
-		s.Parts[i] = model.BatchPart{UID: need.uid, Milli: need.part}
-	}
+	f.state.Parts = parts
 }
 
 // need is what one pod asks of what is divided, in milli-cores.
@@ -54,21 +56,25 @@ type need struct {
 	had    int64 // its part in the round before
 	wants  bool  // it uses that up
 	part   int64
-	full   bool // it has the most that it could use
+	full   bool  // it has the most that it could use
+	bytes  int64 // of memory that it asked for
 }
 
 func (f *follow) need(pod *model.Pod) need {
 	d := need{uid: pod.UID, weight: max(pod.Grant.RequestMilli, pod.RequestMilli), most: max(pod.Grant.LimitMilli, pod.LimitMilli)}
+	d.bytes = pod.Mid.Memory + pod.Batch.Memory + pod.MemoryRequest
 	if d.weight == 0 {
 		d.weight = guess
 	}
 	old := f.state.Parts
 	i, has := sort.Find(len(old), func(i int) int { return strings.Compare(pod.UID, old[i].UID) })
+	if has {
+		d.had = old[i].Milli
+	}
 	u := f.n.Load.Pod(pod.UID)
 	if !has || u == nil || u.CPU.At == 0 {
 		return d // it has just begun
 	}
-	d.had = old[i].Milli
 	d.wants = u.CPU.Milli*1000 >= d.had*usedUp
 	if likely := u.CPU.Milli*room/1000 + more; !d.wants && (d.most == 0 || likely < d.most) {
 		d.most = likely
@@ -85,7 +91,7 @@ func (f *follow) settled(needs []need) bool {
 	var sum int64
 	for _, d := range needs {
 		sum += d.had
-		if d.wants && d.part > d.had*room/1000+more {
+		if d.had < leastPart || d.wants && d.part > d.had*room/1000+more {
 			return false
 		}
 	}

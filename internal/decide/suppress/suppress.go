@@ -17,11 +17,12 @@ import (
 
 // How batch is followed up and down. Parts are in thousandths of the capacity.
 const (
-	noise  = 25              // what is allowed is not changed by less
-	sudden = 75              // a rise that is acted on between two measurements
-	calm   = 3 * time.Second // after batch was given less, until it is given more
-	pace   = time.Second     // between two times that it is given more
-	growth = 100             // the most that it is given more at once, but never less than one CPU
+	noise  = 25               // what is allowed is not changed by less
+	sudden = 75               // a rise that is acted on between two measurements
+	calm   = 3 * time.Second  // after batch was given less, until it is given more
+	calmer = 30 * time.Second // likewise, the longest: it doubles each time that giving more proves wrong soon after
+	pace   = time.Second      // between two times that it is given more
+	growth = 100              // the most that it is given more at once, but never less than one CPU
 
 	waiting = 150 // thousandths of the time that an online pod waits: batch is given less
 	push    = 50  // by so much each second, of which half is given back each second that none waits
@@ -37,24 +38,26 @@ type State struct {
 	Milli    int64         // that batch may use
 	CPUs     int           // on so many; 0: on all
 	Shrunk   time.Duration // when it last became less, or online pods last waited
-	Grown    time.Duration // when it last became more
+	Looked   time.Duration // when it was last seen whether it could be more
 	Least    int64         // of what could have been allowed since the later of the two; none: nobody looked yet
+	Grown    time.Duration // when it last became more
+	Calm     time.Duration // how long to wait after it became less
 	Push     int64         // that is withheld because online pods wait
 	Pushed   time.Duration // when that was last reckoned
 	Parts    []model.BatchPart
 	Reaction model.Reaction
 }
 
-// Decide says what batch may use: nil if it is not kept to anything, or nothing was measured yet. The account is that of
-// the node's CPU.
+// Decide says what batch may use of what the node has left: nil if it is not kept to anything, or nothing was measured yet.
 //
 // While nothing is measured any more, the account gives less and less with the age of what was measured, and so does this.
-func Decide(n *model.Node, p *model.Policy, a *model.Account, s State) (*model.Suppression, State) {
+func Decide(n *model.Node, p *model.Policy, left *model.Slack, s State) (*model.Suppression, State) {
+	a := &left.CPU
 	if !p.Suppress.On() || p.Mode == model.ModeOff || n.Load == nil {
 		return nil, State{}
 	}
 	now := n.Load.Clock
-	if now < s.Shrunk || now < s.Grown || now < s.Pushed {
+	if now < s.Shrunk || now < s.Looked || now < s.Pushed {
 		s = State{Known: s.Known, Milli: s.Milli, CPUs: s.CPUs, Parts: s.Parts} // of another boot
 	}
 	if !a.Use.Measured && !s.Known {
@@ -71,9 +74,12 @@ func Decide(n *model.Node, p *model.Policy, a *model.Account, s State) (*model.S
 		by = model.SuppressByQuota
 	}
 	f.cpus(by)
-	f.parts(by)
+	f.parts(left.Memory.Allow)
 	f.observe()
-	return &model.Suppression{Milli: f.state.Milli, CPUs: f.state.CPUs, Parts: f.state.Parts, Reason: f.why, Reaction: f.state.Reaction}, f.state
+	return &model.Suppression{
+		Milli: f.state.Milli, CPUs: f.state.CPUs, Parts: f.state.Parts, Reason: f.why, Reaction: f.state.Reaction,
+		Quotas: by != model.SuppressByCpuset || f.state.Milli < 1000, // less than one CPU cannot be said with CPUs
+	}, f.state
 }
 
 // Due reports whether a glance shows so much of a rise that batch must be given less before the next measurement.
@@ -148,20 +154,32 @@ func (f *follow) step() {
 		s.Known, s.Milli, s.Least = true, f.target, none
 	case f.target < s.Milli-band, f.target < s.Milli && f.target == f.floor, f.target < s.Milli && f.target <= band:
 		f.react()
+		s.Calm = f.patience()
 		s.Milli, s.Shrunk, s.Least = f.target, f.now, none
-	case f.now-s.Shrunk < calm || f.now-s.Grown < pace:
+	case f.now-s.Shrunk < max(s.Calm, calm) || f.now-s.Looked < pace:
 		if f.target > s.Milli+band {
 			f.why.Code = model.BatchWaits
 		}
 	default:
 		if s.Least > s.Milli+band {
-			s.Milli = min(s.Least, s.Milli+max(a.Capacity*growth/1000, 1000))
+			s.Milli, s.Grown = min(s.Least, s.Milli+max(a.Capacity*growth/1000, 1000)), f.now
 		}
 		if f.target > s.Milli+band {
 			f.why.Code = model.BatchGrows
 		}
-		s.Grown, s.Least = f.now, none
+		s.Looked, s.Least = f.now, none
 	}
+}
+
+// patience returns how long to wait after batch is given less now. Where online load swings, batch stays at what is left at
+// its height, instead of being moved with each swing.
+func (f *follow) patience() time.Duration {
+	s := &f.state
+	was := max(s.Calm, calm)
+	if s.Grown != 0 && f.now-s.Grown < 2*was {
+		return min(2*was, calmer)
+	}
+	return max(was/2, calm)
 }
 
 // explain says what the target was found from.

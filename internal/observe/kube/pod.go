@@ -54,6 +54,7 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 		MemoryLimit:  memory(podLimit(actuated, corev1.ResourceMemory)),
 		Containers:   containers(actuated),
 		Owner:        Owner(p),
+		Pool:         p.Labels[v1alpha1.LabelPool],
 		Asks:         Asks(p.Annotations),
 		CPUCondition: cpuCondition(p),
 

@@ -89,6 +89,7 @@ func TestPolicyDefaults(t *testing.T) {
 	got, err = ParsePolicy([]byte(header + "spec: {cpu: {}, memory: {}}"))
 	want.Policy.CPU.Method, want.Policy.Memory.Method = model.SellPredicted, model.SellPredicted
 	want.Policy.Protect.Burst, want.Policy.Protect.Memory = true, true
+	want.Policy.Suppress.By = model.SuppressByCpuset
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}

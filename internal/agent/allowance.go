@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// PodsDir is the directory in the run directory that has a directory for each pod that works for a pool.
+const PodsDir = "pods"
+
+// AllowanceFile is the name of the file in a pod's directory that says what the pod may use now.
+const AllowanceFile = "allowance.json"
+
+// Allowance is what a pod that works for a pool may use now, for the guard beside it. It is written when it changes, and every
+// ten seconds. One that is older than Seconds says nothing any more: then the agent is gone, and what holds is what the kernel
+// was told last.
+type Allowance struct {
+	CPUMilli    int64     `json:"cpuMilli"`    // milli-cores
+	MemoryBytes int64     `json:"memoryBytes"` // bytes
+	Time        time.Time `json:"time"`        // when it was written
+	Seconds     int       `json:"seconds"`     // for which it counts
+	Reason      string    `json:"reason"`      // why all batch may use so much
+}
+
+const (
+	allowanceRenewed = 10 * time.Second
+	allowanceCounts  = 30 // seconds
+)
+
+// allowances keeps the files.
+type allowances struct {
+	dir     string
+	written map[string]Allowance // by UID
+}
+
+// write brings the files to what was decided. Files of pods that are gone, or that have no part any more, go.
+func (w *allowances) write(pods []*model.Pod, s *model.Suppression, now time.Time) error {
+	parts := map[string]Allowance{}
+	for _, pod := range pods {
+		if pod.Pool == "" || pod.Ended || s == nil || !cgroup.ValidUID(pod.UID) {
+			continue
+		}
+		for _, p := range s.Parts {
+			if p.UID == pod.UID {
+				parts[pod.UID] = Allowance{CPUMilli: p.Milli, MemoryBytes: p.Memory, Time: now, Seconds: allowanceCounts, Reason: s.Reason.String()}
+			}
+		}
+	}
+	if len(parts) == 0 && w.written != nil && len(w.written) == 0 {
+		return nil
+	}
+	if err := os.MkdirAll(w.dir, 0o755); err != nil {
+		return fmt.Errorf("making the directory of allowances: %w", err)
+	}
+	root, err := os.OpenRoot(w.dir)
+	if err != nil {
+		return fmt.Errorf("opening the directory of allowances: %w", err)
+	}
+	defer root.Close()
+	if w.written == nil { // those of an agent before this one
+		w.written = map[string]Allowance{}
+		old, err := fs.ReadDir(root.FS(), ".")
+		if err != nil {
+			return fmt.Errorf("listing allowances: %w", err)
+		}
+		for _, entry := range old {
+			w.written[entry.Name()] = Allowance{}
+		}
+	}
+	var errs []error
+	for uid := range w.written {
+		if _, still := parts[uid]; still {
+			continue
+		}
+		if err := root.RemoveAll(uid); err != nil {
+			errs = append(errs, fmt.Errorf("removing an allowance: %w", err))
+			continue
+		}
+		delete(w.written, uid)
+	}
+	for uid, a := range parts {
+		was := w.written[uid]
+		age := now.Sub(was.Time)
+		if was.CPUMilli == a.CPUMilli && was.MemoryBytes == a.MemoryBytes && 0 <= age && age < allowanceRenewed {
+			continue
+		}
+		if err := replace(root, uid, &a); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		w.written[uid] = a
+	}
+	return errors.Join(errs...)
+}
+
+// replace writes a pod's file so that a reader sees the old one or the new one.
+func replace(root *os.Root, uid string, a *Allowance) error {
+	text, err := json.Marshal(a)
+	if err == nil {
+		err = root.MkdirAll(uid, 0o755)
+	}
+	name := path.Join(uid, AllowanceFile)
+	if err == nil {
+		err = root.WriteFile(name+".new", append(text, '\n'), 0o644)
+	}
+	if err == nil {
+		err = root.Rename(name+".new", name)
+	}
+	if err != nil {
+		return fmt.Errorf("writing an allowance: %w", err)
+	}
+	return nil
+}
