@@ -30,10 +30,11 @@ func doctorCommand() *cobra.Command {
 	var seconds int
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check that this node can be looked after, and find a second writer",
+		Short: "Check that this node can be looked after, and find a second writer; or, with cluster, who keeps batch pods out",
 		Long: `Check that this node has what Waterline needs, and watch its pods' cgroups for a while to find out who writes them.
 
-Run it on the node, as root. A kubelet writes every 60 seconds; --seconds 70 sees it too.`,
+Run it on the node, as root. A kubelet writes every 60 seconds; --seconds 70 sees it too. "waterline doctor cluster" looks
+at the cluster instead.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			d := doctor{out: c.OutOrStdout()}
@@ -42,16 +43,14 @@ Run it on the node, as root. A kubelet writes every 60 seconds; --seconds 70 see
 			if layout.Root != "" {
 				d.writers(c.Context(), mount, layout, time.Duration(seconds)*time.Second)
 			}
-			if d.failed > 0 {
-				return fmt.Errorf("%d of the checks failed", d.failed)
-			}
-			return nil
+			return d.result()
 		},
 	}
 	c.Flags().StringVar(&cgroupRoot, "cgroup-root", host.DefaultRoot, "where the cgroup file system is mounted")
 	c.Flags().StringVar(&kubepods, "kubepods", "", "directory of all pods below the CPU hierarchy; without it, it is looked for")
 	c.Flags().StringVar(&runDir, "run-dir", "/run/waterline", "run directory of the agent")
 	c.Flags().IntVar(&seconds, "seconds", 15, "how long to watch who writes")
+	c.AddCommand(doctorClusterCommand())
 	return c
 }
 
@@ -65,6 +64,14 @@ func (d *doctor) note(format string, args ...any) { fmt.Fprintf(d.out, "note  "+
 func (d *doctor) bad(format string, args ...any) {
 	d.failed++
 	fmt.Fprintf(d.out, "BAD   "+format+"\n", args...)
+}
+
+// result returns an error if a check failed.
+func (d *doctor) result() error {
+	if d.failed > 0 {
+		return fmt.Errorf("%d of the checks failed", d.failed)
+	}
+	return nil
 }
 
 // node checks the kernel's side. The layout is empty if there are no pods to look at.

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"io"
+	"net/http"
+)
+
+// serveCluster answers as an API server whose namespaces have limits and quotas of all kinds.
+func serveCluster(w http.ResponseWriter, r *http.Request) {
+	const limited = `{"spec":{"limits":[{"type":"Container","max":{"cpu":"2"},"default":{"cpu":"2"}}]},"metadata":{"name":"limits","namespace":`
+	const counted = `"spec":{"hard":{"requests.cpu":"4","limits.memory":"8Gi"}}}`
+	answer, found := map[string]string{
+		"/api/v1/limitranges": `{"kind":"LimitRangeList","apiVersion":"v1","items":[` + limited + `"shop"}},` + limited + `"quiet"}},
+			{"metadata":{"name":"defaults","namespace":"fine"},"spec":{"limits":[{"type":"Container","default":{"cpu":"1"}}]}}]}`,
+		"/api/v1/resourcequotas": `{"kind":"ResourceQuotaList","apiVersion":"v1","items":[
+			{"metadata":{"name":"compute","namespace":"analytics"},` + counted + `,
+			{"metadata":{"name":"compute","namespace":"spark"},` + counted + `,
+			{"metadata":{"name":"online","namespace":"fine"},"spec":{"hard":{"requests.cpu":"4"},"scopes":["NotBestEffort"]}}]}`,
+		"/api/v1/namespaces/analytics":                             `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"analytics","labels":{"waterline.io/colocation":"enabled"}}}`,
+		"/api/v1/namespaces/fine":                                  `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"fine","labels":{"waterline.io/colocation":"enabled"}}}`,
+		"/api/v1/namespaces/quiet":                                 `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"quiet"}}`,
+		"/api/v1/namespaces/shop":                                  `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop"}}`,
+		"/api/v1/namespaces/spark":                                 `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"spark"}}`,
+		"/api/v1/namespaces/shop/pods?waterline.io/qos=BE":         `{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"encode-7"}}]}`,
+		"/api/v1/namespaces/spark/pods?koordinator.sh/qosClass=BE": `{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"driver"}}]}`,
+		"/clean/api/v1/limitranges":                                `{"kind":"LimitRangeList","apiVersion":"v1","items":[]}`,
+		"/clean/api/v1/resourcequotas":                             `{"kind":"ResourceQuotaList","apiVersion":"v1","items":[]}`,
+	}[ask(r)]
+	if !found && r.URL.Query().Has("labelSelector") {
+		answer = `{"kind":"PodList","apiVersion":"v1","items":[]}`
+	} else if !found {
+		w.WriteHeader(http.StatusNotFound)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, answer)
+}
+
+// ask returns what is asked for: a path, with the label selector if there is one.
+func ask(r *http.Request) string {
+	if labels := r.URL.Query().Get("labelSelector"); labels != "" {
+		return r.URL.Path + "?" + labels
+	}
+	return r.URL.Path
+}

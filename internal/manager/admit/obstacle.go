@@ -1,0 +1,76 @@
+package admit
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+)
+
+// LimitRangeObstacles returns what in a LimitRange keeps batch pods out of its namespace, such as "max of cpu for each
+// Container", in the order in which it stands there; nothing if it does not. The API server's plugin LimitRanger refuses a
+// pod that says nothing about a resource with a bound or a ratio, and adds its defaults before webhooks run only.
+func LimitRangeObstacles(l *corev1.LimitRange) []string {
+	var all []string
+	for _, item := range l.Spec.Limits {
+		if item.Type != corev1.LimitTypeContainer && item.Type != corev1.LimitTypePod {
+			continue
+		}
+		for _, bound := range []struct {
+			name string
+			list corev1.ResourceList
+		}{{"min", item.Min}, {"max", item.Max}, {"maxLimitRequestRatio", item.MaxLimitRequestRatio}} {
+			for _, kind := range kinds {
+				if _, found := bound.list[kind.native()]; found {
+					all = append(all, bound.name+" of "+string(kind.native())+" for each "+string(item.Type))
+				}
+			}
+		}
+	}
+	return all
+}
+
+// demanded are the resources that each container must ask for where a quota counts them.
+var demanded = []corev1.ResourceName{
+	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
+}
+
+// QuotaObstacles returns the native resources that a ResourceQuota counts of batch pods, in order of name; nothing if it
+// counts none, or if its scope leaves batch pods out. The API server refuses a pod that does not ask for what is counted.
+// Of the scopes Terminating and NotTerminating one is of some batch pods, so it counts.
+func QuotaObstacles(q *corev1.ResourceQuota) []string {
+	if !slices.ContainsFunc([]string{v1alpha1.PriorityClassBatch, v1alpha1.PriorityClassMid}, func(class string) bool { return counts(&q.Spec, class) }) {
+		return nil
+	}
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(q.Spec.Hard)) {
+		if slices.Contains(demanded, name) {
+			all = append(all, string(name))
+		}
+	}
+	return all
+}
+
+// counts reports whether a quota is about some batch pods of a PriorityClass. These ask for nothing native, so they are
+// BestEffort.
+func counts(q *corev1.ResourceQuotaSpec, class string) bool {
+	if slices.Contains(q.Scopes, corev1.ResourceQuotaScopeNotBestEffort) {
+		return false
+	}
+	if q.ScopeSelector == nil {
+		return true
+	}
+	for _, r := range q.ScopeSelector.MatchExpressions {
+		named := slices.Contains(r.Values, class)
+		switch {
+		case r.ScopeName == corev1.ResourceQuotaScopeNotBestEffort,
+			r.ScopeName == corev1.ResourceQuotaScopePriorityClass && r.Operator == corev1.ScopeSelectorOpDoesNotExist,
+			r.ScopeName == corev1.ResourceQuotaScopePriorityClass && r.Operator == corev1.ScopeSelectorOpIn && !named,
+			r.ScopeName == corev1.ResourceQuotaScopePriorityClass && r.Operator == corev1.ScopeSelectorOpNotIn && named:
+			return false
+		}
+	}
+	return true
+}
