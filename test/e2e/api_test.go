@@ -28,32 +28,42 @@ const fakeNode = "fake"
 type fake struct {
 	groups
 	t      *testing.T
+	node   string
 	layout cgroup.Layout
 	config string // kubeconfig of the agent
 	runDir string
+	serves []string // where the agent listens, as its flags say
 }
 
 func newFake(t *testing.T) *fake {
+	t.Helper()
+	apply(t, `{apiVersion: v1, kind: Node, metadata: {name: `+fakeNode+`}}`)
+	// The rights of the chart's ServiceAccount, and no others.
+	helm(t, "upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--create-namespace",
+		"--set-json", `agent.nodeSelector={"nowhere":"true"}`, "--set-json", `policy.weight.namespaces=[]`)
+	t.Cleanup(func() { helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait") })
+	f := fakeAt(t, fakeNode)
+	f.serves = []string{"--listen", "127.0.0.1:19464", "--local", "127.0.0.1:19465"}
+	return f
+}
+
+// fakeAt makes the cgroups of a node whose object is there, and what its agent needs.
+func fakeAt(t *testing.T, node string) *fake {
 	t.Helper()
 	runDir, err := os.MkdirTemp("/dev/shm", "waterline-test-") // in memory, as /run is
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(runDir) })
-	f := &fake{groups: newGroups(t), t: t, runDir: runDir}
-	top := fmt.Sprintf("waterline-test-%d", os.Getpid())
+	f := &fake{groups: newGroups(t), t: t, node: node, runDir: runDir, serves: []string{"--listen=", "--local="}}
+	top := fmt.Sprintf("waterline-test-%d-%s", os.Getpid(), node)
 	f.layout = cgroup.Layout{Driver: cgroup.Cgroupfs, Root: top + "/kubepods"}
 	t.Cleanup(func() { _ = f.rmdir(top) })
 	f.mkdir(f.layout.Class(model.Burstable))
 	f.mkdir(f.layout.Class(model.BestEffort))
 	f.set(t, top, model.Shares, int64(runtime.NumCPU())*model.SharesPerCPU) // against the rest of the machine, as kubepods
-	apply(t, `{apiVersion: v1, kind: Node, metadata: {name: `+fakeNode+`}}`)
-	kubectl(t, "patch", "node", fakeNode, "--subresource=status", "--type=merge", "-p", `{"status":{"allocatable":{"cpu":"8"},"capacity":{"cpu":"8"}}}`)
-	// The rights of the chart's ServiceAccount, and no others.
-	helm(t, "upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--create-namespace",
-		"--set-json", `agent.nodeSelector={"nowhere":"true"}`, "--set-json", `policy.weight.namespaces=[]`)
-	t.Cleanup(func() { helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait") })
-	f.config = kubeconfig(t, agentToken(t, fakeNode))
+	kubectl(t, "patch", "node", node, "--subresource=status", "--type=merge", "-p", `{"status":{"allocatable":{"cpu":"8"},"capacity":{"cpu":"8"}}}`)
+	f.config = kubeconfig(t, agentToken(t, node))
 	return f
 }
 
@@ -150,15 +160,20 @@ func rmdirAt(path string) error {
 // pod makes a Burstable pod of half a CPU in the API, bound to the node, and its cgroup. It returns the cgroup.
 func (f *fake) pod(name string, annotations string) string {
 	f.t.Helper()
+	return f.podIn("default", name, annotations)
+}
+
+func (f *fake) podIn(namespace, name, annotations string) string {
+	f.t.Helper()
 	apply(f.t, fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
-metadata: {name: %s, annotations: {%s}}
+metadata: {namespace: %s, name: %s, annotations: {%s}}
 spec:
   nodeName: %s
   containers: [{name: c, image: none, resources: {requests: {cpu: 500m}}}]
-`, name, annotations, fakeNode))
-	pod := object[corev1.Pod](f.t, "pod", name)
+`, namespace, name, annotations, f.node))
+	pod := object[corev1.Pod](f.t, "pod", name, "-n", namespace)
 	dir := f.layout.Pod(model.Burstable, string(pod.UID))
 	f.mkdir(dir)
 	f.set(f.t, dir, model.Shares, 512)
@@ -194,8 +209,8 @@ func (l *lockedBuffer) String() string {
 func (f *fake) start() *process {
 	f.t.Helper()
 	a := &process{t: f.t, log: &lockedBuffer{}, done: make(chan error, 1)}
-	a.cmd = exec.Command(filepath.Join(built, "bin/waterline-agent"), "--node-name", fakeNode, "--kubeconfig", f.config,
-		"--kubepods", f.layout.Root, "--run-dir", f.runDir, "--listen", "127.0.0.1:19464", "--local", "127.0.0.1:19465")
+	a.cmd = exec.Command(filepath.Join(built, "bin/waterline-agent"), append([]string{"--node-name", f.node, "--kubeconfig", f.config,
+		"--kubepods", f.layout.Root, "--run-dir", f.runDir}, f.serves...)...)
 	a.cmd.Stderr = a.log
 	if err := a.cmd.Start(); err != nil {
 		f.t.Fatal(err)
@@ -263,6 +278,42 @@ func TestAPIEvents(t *testing.T) {
 	if n := len(events()); n != 1 {
 		t.Errorf("after a restart there are %d events", n)
 	}
+}
+
+// TestAPIGreedy checks that a tenant who gives all of its pods the highest weight has no more than the policy allows in its
+// namespace, and is told so once.
+func TestAPIGreedy(t *testing.T) {
+	f := newFake(t)
+	apply(t, `
+{apiVersion: v1, kind: Namespace, metadata: {name: greedy, annotations: {waterline.io/cpu-share: "262144"}}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: video, labels: {team: video}}}
+---
+apiVersion: waterline.io/v1alpha1
+kind: ColocationPolicy
+metadata: {name: bounded}
+spec: {mode: Enforce, weight: {max: 16384, namespaces: [{selector: {matchLabels: {team: video}}, max: 262144}]}}
+`)
+	for _, namespace := range []string{"greedy", "video"} {
+		eventually(t, "an account for pods in "+namespace, func() (bool, string) {
+			out, err := tryKubectl("get", "serviceaccount", "default", "-n", namespace)
+			return err == nil, out
+		})
+	}
+	f.start()
+	greedy := f.podIn("greedy", "a", `waterline.io/cpu-share: "262144"`)
+	video := f.podIn("video", "a", `waterline.io/cpu-share: "262144"`)
+	f.expect(t, video, model.Shares, 262144)
+	f.expect(t, greedy, model.Shares, 16384)
+	events := func(namespace string) []corev1.Event {
+		return object[corev1.EventList](t, "events", "-n", namespace, "--field-selector", "reason=WeightClamped").Items
+	}
+	eventually(t, "an event", func() (bool, string) { return len(events("greedy")) == 1, fmt.Sprint(len(events("greedy"))) })
+	if n := len(events("video")); n != 0 {
+		t.Errorf("who may is told that he may not: %d", n)
+	}
+	kubectl(t, "label", "namespace", "video", "team-")
+	f.expect(t, video, model.Shares, 16384)
 }
 
 // TestAPIAway checks that the agent works while the API server is away, and starts while it is.

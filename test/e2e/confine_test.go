@@ -130,6 +130,9 @@ func TestAPIConfinedNode(t *testing.T) {
 			t.Errorf("%s: %s", body, answer)
 		}
 	}
+	if answer, ok := c.agent.do(t, http.MethodGet, "/api/v1/namespaces/waterline-system/secrets/waterline-webhook", "", ""); ok || !strings.Contains(answer, "cannot get") {
+		t.Errorf("the webhook's keys: %.200s", answer)
+	}
 	for _, path := range []string{"/api/v1/secrets", "/apis/apps/v1/daemonsets", "/api/v1/namespaces/waterline-system/configmaps"} {
 		if answer, ok := c.agent.do(t, http.MethodGet, path, "", ""); ok || !strings.Contains(answer, "cannot list") {
 			t.Errorf("%s: %.200s", path, answer)

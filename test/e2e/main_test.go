@@ -12,6 +12,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -124,6 +125,22 @@ func object[T any](t testing.TB, args ...string) T {
 		t.Fatal(err)
 	}
 	return o
+}
+
+// documents reads the objects that kubectl printed, one after the other.
+func documents[T any](t testing.TB, content []byte) []T {
+	t.Helper()
+	var all []T
+	for decoder := json.NewDecoder(bytes.NewReader(content)); ; {
+		var o T
+		switch err := decoder.Decode(&o); {
+		case errors.Is(err, io.EOF):
+			return all
+		case err != nil:
+			t.Fatal(err)
+		}
+		all = append(all, o)
+	}
 }
 
 // program runs one of ours and returns what it prints.

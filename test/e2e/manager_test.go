@@ -39,7 +39,9 @@ func newManaged(t *testing.T, values ...string) *managed {
 	helm(t, append([]string{"upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--create-namespace",
 		"--set-json", `agent.nodeSelector={"nowhere":"true"}`, "--set-json", `manager.nodeSelector={"nowhere":"true"}`,
 		"--set", "manager.webhook.url=https://" + webhookAddress}, values...)...)
-	t.Cleanup(func() { helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait") })
+	t.Cleanup(func() {
+		helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait", "--ignore-not-found")
+	})
 	m := &managed{t: t, admin: newUser(t, bed.Kubeconfig()), kubelets: map[string]bool{}}
 	m.config = kubeconfig(t, kubectl(t, "create", "token", "waterline-manager", "-n", "waterline-system"))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -93,14 +95,23 @@ func (m *managed) kubelet(name string, up bool) {
 	m.kubelets[name] = up
 }
 
-// node makes a node with a kubelet, an agent that is ready, and a report; it sells CPU under a name.
-func (m *managed) node(name, resource string, labels string) {
+// machine makes a node with a kubelet, and an agent that is ready.
+func (m *managed) machine(name, labels string) {
 	m.t.Helper()
-	apply(m.t, fmt.Sprintf(`{apiVersion: v1, kind: Node, metadata: {name: %s, labels: {%s}}}`, name, labels))
-	apply(m.t, fmt.Sprintf(`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: %s, namespace: kube-node-lease}, spec: {holderIdentity: %s}}`, name, name))
+	apply(m.t, fmt.Sprintf(`
+{apiVersion: v1, kind: Node, metadata: {name: %[1]s, labels: {%[2]s}}}
+---
+{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: %[1]s, namespace: kube-node-lease}, spec: {holderIdentity: %[1]s}}
+`, name, labels))
 	m.kubelet(name, true)
 	m.t.Cleanup(func() { m.kubelet(name, false) })
 	m.agent(name)
+}
+
+// node makes a node with a kubelet, an agent that is ready, and a report; it sells CPU under a name.
+func (m *managed) node(name, resource string, labels string) {
+	m.t.Helper()
+	m.machine(name, labels)
 	uid := object[corev1.Node](m.t, "node", name).UID
 	apply(m.t, fmt.Sprintf(`{apiVersion: waterline.io/v1alpha1, kind: NodeReport, metadata: {name: %s, ownerReferences: [{apiVersion: v1, kind: Node, name: %s, uid: %s}]}}`, name, name, uid))
 	if resource != "" {
@@ -155,8 +166,10 @@ func (m *managed) manager(args ...string) *process {
 }
 
 // metrics reads the manager's metrics, "" while it does not answer.
-func (m *managed) metrics() string {
-	response, err := http.Get("http://127.0.0.1:19466/metrics")
+func (m *managed) metrics() string { return metricsAt("127.0.0.1:19466") }
+
+func metricsAt(address string) string {
+	response, err := http.Get("http://" + address + "/metrics")
 	if err != nil {
 		return ""
 	}

@@ -31,7 +31,7 @@ import (
 type Options struct {
 	Client    kubernetes.Interface
 	Namespace string   // of the Secret
-	Secret    string   // its name; it is created where there is none
+	Secret    string   // its name; it is created where there is none, and filled where it is empty
 	Names     []string // DNS names or addresses under which API servers call, such as NAME.NAMESPACE.svc
 	Webhooks  []string // MutatingWebhookConfigurations, of which each webhook is told to trust our authority
 	Now       func() time.Time
@@ -139,7 +139,7 @@ func (c *Certs) share(ctx context.Context) (bundle, error) {
 		if missing {
 			_, err = secrets.Create(ctx, &corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{Name: c.options.Secret, Namespace: c.options.Namespace},
-				Type:       corev1.SecretTypeTLS, Data: data,
+				Data:       data,
 			}, metav1.CreateOptions{})
 		} else {
 			secret.Data = data

@@ -1,0 +1,213 @@
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+)
+
+// replicas are managers of one cluster, behind one address as by a Service.
+type replicas struct {
+	*managed
+	running map[string]*process // by identity
+	ports   map[string]int      // of the webhooks
+}
+
+// newReplicas starts what stands before the managers: a connection goes to the first that takes it.
+func newReplicas(t *testing.T) *replicas {
+	t.Helper()
+	r := &replicas{managed: newManaged(t), running: map[string]*process{}, ports: map[string]int{"a": 19451, "b": 19452, "c": 19453}}
+	listener, err := net.Listen("tcp", webhookAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	t.Cleanup(func() { _ = listener.Close(); wg.Wait() })
+	wg.Go(func() {
+		for {
+			from, err := listener.Accept()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			} else if err != nil {
+				t.Error(err)
+				return
+			}
+			go r.pass(from)
+		}
+	})
+	return r
+}
+
+// pass connects somebody to a replica, until one of the two goes.
+func (r *replicas) pass(from net.Conn) {
+	defer from.Close()
+	for _, port := range r.ports {
+		to, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		defer to.Close()
+		go func() { _, _ = io.Copy(to, from); _ = to.Close() }()
+		_, _ = io.Copy(from, to)
+		return
+	}
+}
+
+// replica starts a manager and waits until it answers.
+func (r *replicas) replica(name string) {
+	r.t.Helper()
+	r.running[name] = r.manager("--identity", name, "--lost-after", "5s", "--listen", r.address(name), "--webhook", fmt.Sprintf("127.0.0.1:%d", r.ports[name]))
+	eventually(r.t, name+" is ready", func() (bool, string) {
+		response, err := http.Get("http://" + r.address(name) + "/readyz")
+		if err != nil {
+			return false, err.Error()
+		}
+		_ = response.Body.Close()
+		return response.StatusCode == http.StatusOK, response.Status
+	})
+}
+
+// address is where a replica tells its metrics.
+func (r *replicas) address(name string) string {
+	return fmt.Sprintf("127.0.0.1:%d", r.ports[name]+10)
+}
+
+// leader waits until another than one replica leads, and returns who.
+func (r *replicas) leader(not string) string {
+	r.t.Helper()
+	var who string
+	eventually(r.t, "somebody leads", func() (bool, string) {
+		holder := object[coordinationv1.Lease](r.t, "lease", "waterline-manager", "-n", "waterline-system").Spec.HolderIdentity
+		if holder != nil {
+			who = *holder
+		}
+		return who != "" && who != not && strings.Contains(metricsAt(r.address(who)), "waterline_manager_leading 1\n"), who
+	})
+	for name := range r.running {
+		if name != who && strings.Contains(metricsAt(r.address(name)), "waterline_manager_leading 1\n") {
+			r.t.Errorf("%s leads, and %s too", who, name)
+		}
+	}
+	return who
+}
+
+// knows waits until a replica, which leads, has seen all nodes.
+func (r *replicas) knows(name string, nodes int) {
+	r.t.Helper()
+	line := fmt.Sprintf(`waterline_nodes{state="agent"} %d`, nodes)
+	eventually(r.t, line, func() (bool, string) {
+		all := metricsAt(r.address(name))
+		return strings.Contains(all, line+"\n"), all
+	})
+}
+
+// creating creates batch pods one after the other until the context ends, and says which slipped. While the gate is held none
+// is being asked about.
+func (r *replicas) creating(ctx context.Context, gate *sync.Mutex, made *atomic.Int64) {
+	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"probe","labels":{"waterline.io/qos":"BE"}},"spec":{"schedulerName":"none","containers":[{"name":"c","image":"none","resources":{"requests":{"cpu":"1"}}}]}}`
+	for ctx.Err() == nil {
+		gate.Lock()
+		answer, ok := r.admin.do(r.t, http.MethodPost, "/api/v1/namespaces/default/pods?dryRun=All", "application/json", pod)
+		gate.Unlock()
+		if made.Add(1); !ok || !strings.Contains(answer, `"waterline.io/batch-cpu":"1k"`) {
+			r.t.Errorf("pod %d slipped: %s", made.Load(), answer)
+		}
+	}
+}
+
+// TestAPIHandover ends managers that lead, in both ways, while pods are created and nodes are lost.
+func TestAPIHandover(t *testing.T) {
+	r := newReplicas(t)
+	const count = 11 // so that two of them, lost one after the other, do not look like the manager's own fault
+	for i := range count {
+		r.node(fmt.Sprintf("h%d", i), ours, "")
+	}
+	r.replica("a")
+	r.replica("b")
+	first := r.leader("")
+	r.knows(first, count)
+	before := r.requests()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var gate sync.Mutex
+	var made atomic.Int64
+	var creating sync.WaitGroup
+	creating.Go(func() { r.creating(ctx, &gate, &made) })
+	defer creating.Wait()
+	defer cancel()
+
+	t.Log("the one that leads is killed, and an agent with it. Of a pod that it is just asked about nobody can say what becomes")
+	gate.Lock()
+	r.running[first].stop(os.Kill)
+	gate.Unlock()
+	killed := time.Now()
+	delete(r.running, first)
+	r.ready("h1", false)
+	second := r.leader(first)
+	t.Logf("%s leads %s after %s was killed", second, time.Since(killed).Round(100*time.Millisecond), first)
+	r.replica("c")
+	r.knows(second, count)
+	r.expectWithdrawn("h1", "AgentNotReady")
+
+	t.Log("the next one ends in good order; pods are created all the time")
+	asked := time.Now()
+	_ = r.running[second].cmd.Process.Signal(os.Interrupt)
+	third := r.leader(second)
+	took := time.Since(asked)
+	t.Logf("%s leads %s after %s was asked to end", third, took.Round(100*time.Millisecond), second)
+	if took > 12*time.Second { // a Lease that was not given back is good for 15
+		t.Errorf("it took %s", took)
+	}
+	r.running[second].stop(os.Interrupt)
+	delete(r.running, second)
+	r.ready("h2", false)
+	r.expectWithdrawn("h2", "AgentNotReady")
+
+	cancel()
+	creating.Wait()
+	if made.Load() < 20 {
+		t.Errorf("only %d pods were created", made.Load())
+	}
+	t.Logf("%d pods were created, and none slipped", made.Load())
+	if n := r.requests() - before; n != 2 {
+		t.Errorf("to withdraw two nodes the API server was asked %v times", n)
+	}
+}
+
+// requests returns how many times the API server was asked to withdraw or lift since it started, with those that changed
+// nothing.
+func (r *replicas) requests() float64 {
+	r.t.Helper()
+	all, ok := r.admin.do(r.t, http.MethodGet, "/metrics", "", "")
+	if !ok {
+		r.t.Fatalf("%.200s", all)
+	}
+	sum := 0.0
+	for line := range strings.Lines(all) {
+		name, labels, found := strings.Cut(strings.TrimSpace(line), "{")
+		labels, value, ends := strings.Cut(labels, "} ")
+		if !found || !ends || name != "apiserver_request_total" || !strings.Contains(labels, `subresource="status"`) {
+			continue
+		}
+		if strings.Contains(labels, `resource="nodereports"`) && strings.Contains(labels, `verb="APPLY"`) {
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			sum += n
+		}
+	}
+	return sum
+}

@@ -1,0 +1,117 @@
+package e2e_test
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+)
+
+// TestAPIWebhookOwners makes half of the Deployments batch: a new revision, another owner or a changed label make nobody batch
+// who was not, and nobody online who was batch; and a dry run leaves nothing behind.
+func TestAPIWebhookOwners(t *testing.T) {
+	m := newManaged(t, "--set-json", `policy={"mode":"Enforce","priority":-1000,"batch":[{"selector":{"matchLabels":{"app":"half"}},"percent":50}]}`)
+	m.manager()
+	m.answering()
+	const count = 6
+	var all strings.Builder
+	for i := range count {
+		fmt.Fprintf(&all, `
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: half-%[1]d, namespace: owners}
+spec:
+  strategy: {type: Recreate}
+  selector: {matchLabels: {app: half, one: "%[1]d"}}
+  template:
+    metadata: {labels: {app: half, one: "%[1]d"}}
+    spec: {schedulerName: none, terminationGracePeriodSeconds: 0, containers: [{name: c, image: none, resources: {requests: {cpu: 1}}}]}
+`, i)
+	}
+	m.namespace("owners", "waterline.io/colocation: enabled", all.String())
+	pods := func(selector string) []corev1.Pod {
+		return object[corev1.PodList](t, "pods", "-n", "owners", "-l", selector).Items
+	}
+	// revision waits until each Deployment has one pod of a revision, and says which are batch, and from which ReplicaSet.
+	revision := func(env int) (batch map[string]bool, from map[string]string) {
+		t.Helper()
+		eventually(t, "a pod of each", func() (bool, string) {
+			batch, from = map[string]bool{}, map[string]string{}
+			for _, p := range pods("app=half") {
+				if len(p.Spec.Containers[0].Env) == env && p.DeletionTimestamp == nil {
+					n := p.Labels["one"]
+					batch[n], from[n] = asks(&p) == "c(batch-cpu=1000)" && p.Labels[v1alpha1.LabelQoS] == "BE", p.OwnerReferences[0].Name
+				}
+			}
+			return len(batch) == count && len(pods("app=half")) == count, fmt.Sprint(batch)
+		})
+		return batch, from
+	}
+	first, old := revision(0)
+	in, out := "", ""
+	for n, is := range first {
+		if is {
+			in = n
+		} else {
+			out = n
+		}
+	}
+	if in == "" || out == "" {
+		t.Fatalf("of %d Deployments are batch: %v", count, first)
+	}
+
+	t.Log("each is rolled: other ReplicaSets, the same half")
+	kubectl(t, "set", "env", "deployment", "--all", "-n", "owners", "A=b")
+	second, from := revision(1)
+	for n := range from {
+		if from[n] == old[n] {
+			t.Errorf("the pod of %s is from %s still", n, from[n])
+		}
+	}
+	if !maps.Equal(first, second) {
+		t.Errorf("batch are %v, were %v", second, first)
+	}
+
+	for _, n := range []string{in, out} {
+		pod := pods("one=" + n)[0]
+		look := func(when string) {
+			t.Helper()
+			now := object[corev1.Pod](t, "pod", pod.Name, "-n", "owners")
+			if now.UID != pod.UID || !reflect.DeepEqual(now.Spec, pod.Spec) || now.Annotations[v1alpha1.AnnotationBatchResources] != pod.Annotations[v1alpha1.AnnotationBatchResources] {
+				t.Errorf("%s the pod of %s is %+v, was %+v", when, n, now.Spec, pod.Spec)
+			}
+		}
+		kubectl(t, "label", "pod", pod.Name, "-n", "owners", "--overwrite", "waterline.io/qos="+map[string]string{in: "LS", out: "BE"}[n], "touched=yes")
+		look("with another label")
+		t.Log("its owner gives it up and makes another, which is as the first was")
+		kubectl(t, "label", "pod", pod.Name, "-n", "owners", "--overwrite", "one=nobody-"+n)
+		eventually(t, "nobody owns it", func() (bool, string) {
+			owners := object[corev1.Pod](t, "pod", pod.Name, "-n", "owners").OwnerReferences
+			return len(owners) == 0, fmt.Sprint(owners)
+		})
+		look("without an owner")
+		eventually(t, "another", func() (bool, string) { return len(pods("one="+n)) == 1, "" })
+		if other := pods("one=" + n)[0]; (asks(&other) == "c(batch-cpu=1000)") != first[n] {
+			t.Errorf("its successor asks for %s", asks(&other))
+		}
+	}
+
+	t.Log("a dry run")
+	versions := func() string {
+		return kubectl(t, "get", "-A", "-o", `jsonpath={range .items[*]}{.kind}/{.metadata.name}={.metadata.resourceVersion} {end}`,
+			"pods,nodereports,colocationpolicies,secrets,mutatingwebhookconfigurations")
+	}
+	before := versions()
+	if pod, said := m.try("owners", `metadata: {name: dry, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 1}}}]}`, "--dry-run=server"); pod == nil || asks(pod) != "c(batch-cpu=1000)" {
+		t.Error(said)
+	}
+	if after := versions(); after != before {
+		t.Errorf("a dry run changed something:\n%s\nbefore:\n%s", after, before)
+	}
+}

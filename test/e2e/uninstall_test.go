@@ -1,0 +1,70 @@
+package e2e_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestAPIUninstall checks that an upgrade keeps what the manager wrote into objects of the chart, and that what is left of a
+// release that is taken back is what Helm never removes.
+func TestAPIUninstall(t *testing.T) {
+	m := newManaged(t)
+	p := m.manager()
+	m.answering()
+	m.shows("waterline_manager_leading 1")
+	lease := func() string {
+		if who := object[coordinationv1.Lease](t, "lease", "waterline-manager", "-n", "waterline-system").Spec.HolderIdentity; who != nil {
+			return *who
+		}
+		return ""
+	}
+	secret := func() map[string][]byte {
+		return object[corev1.Secret](t, "secret", "waterline-webhook", "-n", "waterline-system").Data
+	}
+	leads, certificates := lease(), secret()
+	helm(t, "upgrade", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--reuse-values", "--set", "manager.replicas=3")
+	if now := lease(); now != leads || leads == "" {
+		t.Errorf("after an upgrade %q leads, before %q", now, leads)
+	}
+	if now := secret(); !bytes.Equal(now["ca.key"], certificates["ca.key"]) || len(now["tls.crt"]) == 0 {
+		t.Errorf("after an upgrade the certificates are others: %d of %d", len(now), len(certificates))
+	}
+	m.answering() // what API servers trust was kept too
+
+	p.stop(os.Interrupt)
+	helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait")
+	want := []string{
+		"apiservice.apiregistration.k8s.io/v1alpha1.waterline.io",
+		"customresourcedefinition.apiextensions.k8s.io/colocationpolicies.waterline.io",
+		"customresourcedefinition.apiextensions.k8s.io/nodereports.waterline.io",
+		"namespace/waterline-system",
+	}
+	eventually(t, "nothing else is left", func() (bool, string) {
+		is := m.everything()
+		return slices.Equal(is, want), fmt.Sprint(is)
+	})
+}
+
+// everything lists all objects whose names are ours. Events are Kubernetes's, and end by themselves.
+func (m *managed) everything() []string {
+	m.t.Helper()
+	var all []string
+	for _, namespaced := range []string{"true", "false"} {
+		kinds := strings.Fields(kubectl(m.t, "api-resources", "--verbs=list", "--namespaced="+namespaced, "-o", "name"))
+		kinds = slices.DeleteFunc(kinds, func(kind string) bool { return strings.HasPrefix(kind, "events") })
+		for name := range strings.FieldsSeq(kubectl(m.t, "get", strings.Join(kinds, ","), "--all-namespaces", "-o", "name", "--ignore-not-found")) {
+			if strings.Contains(name, "waterline") {
+				all = append(all, name)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
