@@ -39,6 +39,7 @@ func node(n model.Node, policy model.Policy, state State, ask predictor) (model.
 	}
 	if policy.Mode == model.ModeOff {
 		state.CPUs = cpuset.State{Known: true}
+		state.Slack = slack.State{} // nobody watches the room meanwhile: when it is on again, offers grow anew
 	}
 	if n.PodsKnown && n.Load != nil {
 		state = sell(&n, &policy, &plan, state, ask)
