@@ -226,7 +226,7 @@ func (c *cpusets) trial(ctx context.Context, mode string) (t trial, err error) {
 		return t, err
 	}
 	var out strings.Builder
-	client, err := c.startHere("the client", &out, "ask", "--dir", c.dir, "--steps", fmt.Sprint(c.runs.steps),
+	client, err := c.startHere("the client", &out, "ask", "--dir", c.dir, "--line", fmt.Sprint(c.runs.steps),
 		"--rate", fmt.Sprint(c.rate), "--for", (warm + c.length).String(), "--cpu", fmt.Sprint(cpu))
 	if err != nil {
 		return t, err
@@ -254,15 +254,10 @@ func (c *cpusets) trial(ctx context.Context, mode string) (t trial, err error) {
 		return t, err
 	}
 	t.switches = after.since(before, t.window.length)
-	select {
-	case <-client.done:
-	case <-ctx.Done():
-		return t, context.Cause(ctx)
+	if err := client.wait(ctx); err != nil {
+		return t, err
 	}
-	if client.err != nil {
-		return t, fmt.Errorf("the client: %w: %s", client.err, client.stderr.String())
-	}
-	all, err := parseAsked(out.String())
+	_, all, err := parseAsked(out.String())
 	if err != nil {
 		return t, err
 	}

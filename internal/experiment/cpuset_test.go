@@ -86,7 +86,7 @@ func TestTrialsDoubts(t *testing.T) {
 func TestCount(t *testing.T) {
 	at := func(due, sent, ready float64) asked {
 		d := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-		return asked{d(due), d(sent), d(ready)}
+		return asked{due: d(due), sent: d(sent), ready: d(ready)}
 	}
 	var got trial
 	// The first counts for nothing, the last was answered after the end.
@@ -160,20 +160,22 @@ func TestAsk(t *testing.T) {
 	}
 	var out strings.Builder
 	done := make(chan error, 1)
-	go func() { done <- ask(dir, cpu, 17, 500, 200*time.Millisecond, 1, &out) }()
+	go func() {
+		done <- ask(question{dir: dir, cpu: cpu, line: "17", rate: 500, length: 200 * time.Millisecond, seed: 1}, &out)
+	}()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	all, err := parseAsked(out.String())
-	if err != nil || len(all) != len(schedule(500, 200*time.Millisecond, 1)) {
-		t.Fatalf("%d requests, %v", len(all), err)
+	scheduled, all, err := parseAsked(out.String())
+	if err != nil || len(all) != len(schedule(500, 200*time.Millisecond, 1)) || scheduled != "normal" {
+		t.Fatalf("%d requests, scheduled %q, %v", len(all), scheduled, err)
 	}
 	for _, a := range all {
 		if a.late() < 0 || a.ready < a.sent || a.latency() <= 0 {
 			t.Errorf("%+v", a)
 		}
 	}
-	if _, err := parseAsked("1 2 3\n1 x 3\n"); err == nil {
+	if _, _, err := parseAsked("normal\n1 2 3 false 0 0\n1 x 3 false 0 0\n"); err == nil {
 		t.Error("nonsense was understood")
 	}
 }

@@ -40,9 +40,14 @@ func RunHelper(args []string) error {
 	length := flags.Duration("for", time.Second, "outsider, ask: how long")
 	seed := flags.Uint64("seed", 1, "outsider, ask: of the random numbers")
 	dir := flags.String("dir", "", "serve, ask: with the server's FIFOs")
-	cpu := flags.Int("cpu", 0, "ask: on which to run")
-	steps := flags.Int("steps", 1, "ask: of a request")
-	rate := flags.Float64("rate", 1, "ask: requests a second")
+	var q question
+	flags.StringVar(&q.address, "address", "", "ask: of a server without FIFOs, the path of a Unix socket or host:port")
+	flags.IntVar(&q.connections, "connections", 1, "ask: to the address")
+	flags.IntVar(&q.cpu, "cpu", -1, "ask: on which to run; -1: any")
+	flags.BoolVar(&q.urgent, "urgent", false, "ask: come before everything else")
+	flags.IntVar(&q.watch, "watch", 0, "ask: pid of the server, to see how long it waits for a CPU")
+	flags.StringVar(&q.line, "line", "", "ask: a request")
+	flags.Float64Var(&q.rate, "rate", 1, "ask: requests a second")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
@@ -74,7 +79,8 @@ func RunHelper(args []string) error {
 	case "serve":
 		return serve(*dir, *parent)
 	case "ask":
-		return ask(*dir, *cpu, *steps, *rate, *length, *seed, os.Stdout)
+		q.dir, q.length, q.seed = *dir, *length, *seed
+		return ask(q, os.Stdout)
 	}
 	return fmt.Errorf("there is no helper %q", args[0])
 }

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -48,11 +49,16 @@ type process struct {
 
 // start runs a helper in a cgroup. It dies with us, however we die.
 func (l *lab) start(name, dir, helper string, args ...string) (*process, error) {
+	return l.startIn(name, dir, nil, helper, args...)
+}
+
+// startIn runs a helper in a cgroup. Its standard output goes to a writer, which may be nil.
+func (l *lab) startIn(name, dir string, stdout io.Writer, helper string, args ...string) (*process, error) {
 	var enter []string
 	for _, file := range l.box.procs(dir) {
 		enter = append(enter, "--procs", file)
 	}
-	return l.startHere(name, nil, helper, append(enter, args...)...)
+	return l.startHere(name, stdout, helper, append(enter, args...)...)
 }
 
 // startHere runs a helper where we are. Its standard output goes to a writer, which may be nil.
@@ -85,6 +91,19 @@ func (p *process) ended() error {
 	default:
 		return nil
 	}
+}
+
+// wait waits until a process that ends by itself has ended well.
+func (p *process) wait(ctx context.Context) error {
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if p.err != nil {
+		return fmt.Errorf("%s: %w: %s", p.name, p.err, p.stderr.String())
+	}
+	return nil
 }
 
 // kill ends the process and waits until it has.

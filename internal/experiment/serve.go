@@ -88,26 +88,36 @@ func (l *lab) cost(ctx context.Context, p *pod, steps int) (time.Duration, error
 	}
 	stop := context.AfterFunc(ctx, func() { _ = answers.SetReadDeadline(time.Now()) })
 	defer stop()
-	// The least of several times: what else the machine does costs the server caches.
-	const times, together = 10, 10
-	var least time.Duration
-	for range times {
+	const together = 10
+	cost, err := l.leastCost(p, func() error {
+		_, err := io.WriteString(requests, strings.Repeat(fmt.Sprintln(steps), together))
+		if err == nil {
+			_, err = io.ReadFull(answers, make([]byte, together))
+		}
+		return err
+	})
+	if err != nil {
+		return 0, errors.Join(fmt.Errorf("measuring how fast the server is: %w", err), context.Cause(ctx), l.running())
+	}
+	return cost / together, nil
+}
+
+// leastCost measures the CPU time that a pod spends on what is done, the least of several times: what else the machine does
+// costs it caches.
+func (l *lab) leastCost(p *pod, do func() error) (least time.Duration, err error) {
+	for range 10 {
 		before, err := l.box.usage(l.kubelet.dir(p))
 		if err != nil {
 			return 0, err
 		}
-		_, err = io.WriteString(requests, strings.Repeat(fmt.Sprintln(steps), together))
-		if err == nil {
-			_, err = io.ReadFull(answers, make([]byte, together))
-		}
-		if err != nil {
-			return 0, errors.Join(fmt.Errorf("measuring how fast the server is: %w", err), context.Cause(ctx), l.running())
+		if err := do(); err != nil {
+			return 0, err
 		}
 		after, err := l.box.usage(l.kubelet.dir(p))
 		if err != nil {
 			return 0, err
 		}
-		if took := (after - before) / together; least == 0 || took < least {
+		if took := after - before; least == 0 || took < least {
 			least = took
 		}
 	}
