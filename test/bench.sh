@@ -11,6 +11,8 @@ for name in weights preempt drift hierarchy cpuset; do
 	echo "=== $name, while a pod of 262144 burns all CPUs"
 	out/bin/waterline experiment $name --hog --json out/bench/$name-hog.json
 done
+echo "=== colocate: seventeen minutes"
+out/bin/waterline experiment colocate --json out/bench/colocate.json
 echo "=== agent: ten minutes"
 WATERLINE_BENCH=$PWD/out/bench/agent.json go test -count=1 -timeout 30m -v ./test/e2e -run TestAPIFigures -args -on=api | grep -v '^{'
 echo "=== CPU sets: fourteen minutes"

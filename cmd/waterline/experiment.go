@@ -53,7 +53,7 @@ func experimentCommand() *cobra.Command {
 	flags.BoolVar(&cfg.Hog, "hog", false, "let one more pod, annotated 262144, burn all CPUs meanwhile")
 	resultFlags(cmd, &jsonFile, &svgFile)
 	hostFlags(cmd, &cfg)
-	cmd.AddCommand(transcodeCommand())
+	cmd.AddCommand(colocateCommand(), transcodeCommand())
 	return cmd
 }
 
@@ -74,7 +74,7 @@ func experimentNames() []string {
 	for _, e := range experiment.All() {
 		names = append(names, e.Name)
 	}
-	return append(names, experiment.TranscodeName)
+	return append(names, experiment.ColocateName, experiment.TranscodeName)
 }
 
 func experimentHelp() string {
@@ -85,8 +85,8 @@ func experimentHelp() string {
 	for _, e := range experiment.All() {
 		fmt.Fprintf(&b, "  %-10s (%d s) %s\n", e.Name, e.Seconds, e.About)
 	}
-	b.WriteString("\nThe experiment " + experiment.TranscodeName + " needs a cluster instead, and has options of its own: \"waterline experiment " +
-		experiment.TranscodeName + " --help\".")
+	b.WriteString("\nThe experiment " + experiment.ColocateName + " takes a quarter of an hour, and " + experiment.TranscodeName + " needs a cluster. Both have options of\ntheir own: \"waterline experiment " +
+		experiment.ColocateName + " --help\".")
 	return b.String()
 }
 

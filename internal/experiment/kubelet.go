@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -19,6 +20,7 @@ type pod struct {
 	name         string
 	qos          model.QoSClass
 	requestMilli int64
+	batchMilli   int64         // of batch CPU that it asks for; it is labelled as batch then, and BestEffort; 0: it is no batch pod
 	shares       int64         // that its annotation asks for; 0: it has none
 	cpus         model.CPUMode // that its annotation asks for; "": it has none
 	threads      int           // of its load
@@ -70,20 +72,30 @@ func (k *kubelet) start() error {
 	return k.writeBurstable()
 }
 
-// announce tells the agent of a pod, as the API server does some time before the kubelet runs it.
-func (k *kubelet) announce(p *pod) error {
-	var text strings.Builder
+// manifest returns the pod as its user wrote it.
+func (p *pod) manifest() ([]byte, error) {
+	var text bytes.Buffer
 	err := manifest.Execute(&text, map[string]any{
 		"Name": p.name, "UID": p.uid(), "Key": v1alpha1.AnnotationCPUShare, "Shares": p.shares, "CPU": p.requestMilli,
 		"Guaranteed": p.qos == model.Guaranteed, "Quota": v1alpha1.AnnotationCPUQuota,
 		"Manager": v1alpha1.AnnotationCPUManager, "CPUs": p.cpus, "ID": p.hash(),
+		"Batch": p.batchMilli, "Label": v1alpha1.LabelQoS, "BE": model.ClassBE, "BatchCPU": v1alpha1.ResourceBatchCPU,
 	})
 	if err != nil {
-		return fmt.Errorf("composing the manifest of pod %s: %w", p.name, err)
+		return nil, fmt.Errorf("composing the manifest of pod %s: %w", p.name, err)
+	}
+	return text.Bytes(), nil
+}
+
+// announce tells the agent of a pod, as the API server does some time before the kubelet runs it.
+func (k *kubelet) announce(p *pod) error {
+	text, err := p.manifest()
+	if err != nil {
+		return err
 	}
 	// Renamed into place, so that the agent never sees half of it.
 	file := filepath.Join(k.manifests, p.name+".yaml")
-	if err := os.WriteFile(file+".new", []byte(text.String()), 0o600); err != nil {
+	if err := os.WriteFile(file+".new", text, 0o600); err != nil {
 		return fmt.Errorf("writing the manifest of pod %s: %w", p.name, err)
 	}
 	if err := os.Rename(file+".new", file); err != nil {
@@ -132,16 +144,19 @@ func (k *kubelet) write(dir string, shares int64) error {
 	return k.box.setWeight(dir, cgroup.ToRaw(k.box.mount.Version, model.Shares, model.Number(shares)))
 }
 
-// manifest is a Pod as anybody would write it, with the UID that an API server would have added. One that asks for CPUs also
-// has the container's id, which the kubelet would have added: CPUs are a container's, and that is its cgroup's name. A
-// Guaranteed pod is not held to its limit: its node enforces none (the kubelet's cpuCFSQuota: false), so that only weights
-// decide.
+// manifest is a Pod as anybody would write it, with the UID that an API server would have added; a batch pod as the webhook
+// makes it. One that asks for CPUs, or is batch, also has the container's id, which the kubelet would have added: CPUs are a
+// container's, and that is its cgroup's name. A Guaranteed pod is not held to its limit: its node enforces none (the kubelet's
+// cpuCFSQuota: false), so that only weights decide.
 var manifest = template.Must(template.New("pod").Parse(`apiVersion: v1
 kind: Pod
 metadata:
   name: {{.Name}}
   namespace: default
   uid: {{.UID}}
+{{- if .Batch}}
+  labels: {{"{"}}{{.Label}}: {{.BE}}{{"}"}}
+{{- end}}
 {{- if or .Shares .Guaranteed .CPUs}}
   annotations:
 {{- if .Shares}}
@@ -161,10 +176,13 @@ spec:
     resources:
 {{- if .Guaranteed}}
       limits: {cpu: {{.CPU}}m, memory: 64Mi}
-{{- else}}
+{{- else if .Batch}}
+      limits: {{"{"}}{{.BatchCPU}}: {{.Batch}}{{"}"}}
+      requests: {{"{"}}{{.BatchCPU}}: {{.Batch}}{{"}"}}
+{{- else if .CPU}}
       requests: {cpu: {{.CPU}}m}
 {{- end}}
-{{- if .CPUs}}
+{{- if or .CPUs .Batch}}
 status:
   containerStatuses:
   - name: main

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waterline-io/waterline/internal/experiment"
+)
+
+func colocateCommand() *cobra.Command {
+	var cfg experiment.ColocateConfig
+	var jsonFile, svgFile string
+	var loads []int
+	cmd := &cobra.Command{
+		Use:   experiment.ColocateName,
+		Short: "Redis beside ffmpeg and stress-ng: its latency and their work, with and without Waterline",
+		Long: experiment.ColocateAbout + `
+
+Redis is asked at random moments, whether or not it answers, for 1.5 ms of CPU each. It runs
+  alone         with the machine to itself
+  plain         beside batch, all pods as Kubernetes runs them, without an agent
+  unsuppressed  beside batch pods, with an agent that does not suppress them
+  waterline     beside batch pods, with an agent that does
+in random order and with the same requests, and batch runs with the machine to itself. Runs in which the generator of the
+requests was late by more than 1 ms, p99, do not count; each is tried three times.
+
+It needs root, redis-server, ffmpeg and stress-ng, and no cluster. It takes all of the machine's CPU meanwhile, for about
+17 minutes.`,
+		Example: "  sudo waterline experiment colocate --repeats 1 --seconds 5 --load 60 --json colocate.json",
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) > 0:
+				return usageError{fmt.Errorf("colocate takes no arguments, but got %q", args[0])}
+			case cfg.Seconds < 1 || cfg.Seconds > maxSeconds:
+				return usageError{fmt.Errorf("--seconds %d: write a number from 1 to %d", cfg.Seconds, maxSeconds)}
+			case cfg.Repeats < 1 || cfg.Repeats > maxRepeats:
+				return usageError{fmt.Errorf("--repeats %d: write a number from 1 to %d", cfg.Repeats, maxRepeats)}
+			case len(loads) == 0:
+				return usageError{fmt.Errorf("--load: write at least one number")}
+			}
+			cfg.Loads = nil
+			for _, percent := range loads {
+				if percent < 1 || percent > 99 {
+					return usageError{fmt.Errorf("--load %d: write percentages of one CPU, from 1 to 99", percent)}
+				}
+				cfg.Loads = append(cfg.Loads, float64(percent)/100)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return show(cmd, experiment.ColocateName, jsonFile, svgFile, func(progress func(experiment.Progress)) (experiment.Result, error) {
+				cfg.Progress = progress
+				return experiment.Colocate(cmd.Context(), cfg)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&cfg.Seconds, "seconds", experiment.ColocateSeconds, "how long to measure each mode at each load")
+	flags.IntVar(&cfg.Repeats, "repeats", experiment.ColocateRepeats, "how often to measure each")
+	flags.IntSliceVar(&loads, "load", []int{30, 60}, "percent of one CPU that the requests take together; can be given more than once")
+	flags.StringVar(&cfg.Policy, "policy", "", "file with the ColocationPolicy of mode waterline (default: waterline 100 %, suppressBy cpuset)")
+	resultFlags(cmd, &jsonFile, &svgFile)
+	hostFlags(cmd, &cfg.Config)
+	return cmd
+}
+
+// maxRepeats is the most repeats that colocate may be asked for: more than a day of them.
+const maxRepeats = 1000

@@ -1,0 +1,265 @@
+package experiment
+
+import (
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/experiment/chart"
+)
+
+// What experiment colocate is to show.
+const (
+	goalRatio = 1.10 // p99 beside batch to p99 alone
+	goalCPU   = 90   // percent of the machine's CPU time that is used
+	goalBatch = 0.8  // of the CPU time that nobody else uses
+)
+
+// Colocation is all that experiment colocate measured.
+type Colocation struct {
+	When      time.Time
+	Machine   string
+	Loads     []float64
+	Repeats   int
+	Latest    time.Duration
+	runs      []colocated // that count
+	discarded []colocated // because the generator was late
+}
+
+// Result makes figures of it: of every mode and load the medians of all repeats.
+//
+// Metrics, each beginning with its mode and its load in percent of a CPU, such as waterline_60_p99_ms: those of
+// [colocated.figures]; p99_min_ms and p99_max_ms, the least and the greatest of the repeats; p99_ratio, to p99 alone; and
+// batch_work_percent, what batch did, of what it does with the machine to itself. That it does so is mode batch_alone, which
+// has no load.
+// Then p99_ratio_plain, p99_ratio_unsuppressed and p99_ratio_waterline, the worst of all loads; cpu_total_percent and
+// batch_share_of_free_cpu, the least of all loads in mode waterline; runs, runs_discarded, and generator_late_p99_ms, the
+// worst of all runs that count. What could not be measured in time is missing.
+func (c *Colocation) Result() Result {
+	r := Result{Name: ColocateName, About: ColocateAbout, When: c.When, Machine: c.Machine, Metrics: map[string]float64{}, Series: map[string][]float64{}}
+	reference := c.medians(modeBatch, 0)
+	c.add(&r, key(0, modeBatch), modeBatch, 0, reference)
+	late := 0.0
+	for i := range c.runs {
+		late = max(late, c.runs[i].late(0.99))
+	}
+	r.Metrics["runs"], r.Metrics["runs_discarded"] = float64(len(c.runs)), float64(len(c.discarded))
+	r.Metrics["generator_late_p99_ms"], r.Metrics["cpus_machine"] = round(late, 3), float64(runtime.NumCPU())
+	r.Table.Head = []string{"load, mode", "p50 ms", "p99 ms", "p99, least–greatest", "p99.9 ms", "to alone", "errors", "online", "batch", "other", "CPU used", "of free", "batch work", "ms CPU/req", "ms wait/req"}
+	for _, load := range c.Loads {
+		for _, name := range []string{modeAlone, modePlain, modeUnsuppressed, modeWaterline} {
+			c.add(&r, key(load, name), name, load, reference)
+			r.Table.Rows = append(r.Table.Rows, row(r.Metrics, load, name))
+		}
+	}
+	r.Table.Rows = append(r.Table.Rows, row(r.Metrics, 0, modeBatch))
+	c.sumUp(&r)
+	c.draw(&r)
+	r.Notes = c.notes(&r)
+	return r
+}
+
+// key begins the names of the metrics of one mode at one load.
+func key(load float64, name string) string {
+	if load == 0 {
+		return name + "_"
+	}
+	return fmt.Sprintf("%s_%.0f_", name, 100*load)
+}
+
+// of returns the runs of one mode at one load.
+func (c *Colocation) of(name string, load float64) []colocated {
+	return slices.DeleteFunc(slices.Clone(c.runs), func(r colocated) bool { return r.mode != name || r.load != load })
+}
+
+// medians returns the medians of all repeats, of every figure.
+func (c *Colocation) medians(name string, load float64) map[string]float64 {
+	all := map[string][]float64{}
+	for _, run := range c.of(name, load) {
+		for figure, value := range run.figures() {
+			all[figure] = append(all[figure], value)
+		}
+	}
+	middle := map[string]float64{}
+	for figure, values := range all {
+		slices.Sort(values)
+		middle[figure] = (values[(len(values)-1)/2] + values[len(values)/2]) / 2
+	}
+	return middle
+}
+
+// add adds the figures of one mode at one load.
+func (c *Colocation) add(r *Result, key, name string, load float64, reference map[string]float64) {
+	middle := c.medians(name, load)
+	if len(middle) == 0 {
+		return
+	}
+	for figure, value := range middle {
+		r.Metrics[key+figure] = round(value, 3)
+	}
+	if work, known := batchWork(middle, reference); known && name != modeBatch {
+		r.Metrics[key+"batch_work_percent"] = round(100*work, 1)
+	}
+	if name == modeBatch {
+		return
+	}
+	var worst []slow
+	for _, run := range c.of(name, load) {
+		for figure, value := range run.figures() {
+			r.Series[key+figure] = append(r.Series[key+figure], round(value, 3))
+		}
+		worst = append(worst, run.slowest(5)...)
+	}
+	p99 := r.Series[key+"p99_ms"]
+	r.Metrics[key+"p99_min_ms"], r.Metrics[key+"p99_max_ms"] = slices.Min(p99), slices.Max(p99)
+	if alone := c.medians(modeAlone, load)["p99_ms"]; alone > 0 && name != modeAlone {
+		r.Metrics[key+"p99_ratio"] = round(middle["p99_ms"]/alone, 3)
+	}
+	for _, s := range worst {
+		for figure, value := range map[string]float64{
+			"at_unix_ms": float64(s.at.UnixMilli()), "latency_ms": round(inMillis(s.latency()), 3), "late_ms": round(inMillis(s.late()), 3),
+			"before_it_requests": float64(s.ahead), "waited_ms": round(inMillis(s.waited), 3),
+		} {
+			r.Series[key+"slowest_"+figure] = append(r.Series[key+"slowest_"+figure], value)
+		}
+	}
+}
+
+// batchWork returns what part of its work alone batch did: of ffmpeg's frames and of stress-ng's operations, each as much as
+// it has of the CPU time alone.
+func batchWork(is, alone map[string]float64) (part float64, known bool) {
+	frames, operations := alone["ffmpeg_frames_per_second"], alone["stress_operations_per_second"]
+	if _, measured := is["ffmpeg_frames_per_second"]; !measured || frames == 0 || operations == 0 {
+		return 0, false
+	}
+	encoder := alone["ffmpeg_cpus"] / alone["batch_cpus"]
+	return encoder*is["ffmpeg_frames_per_second"]/frames + (1-encoder)*is["stress_operations_per_second"]/operations, true
+}
+
+func row(m map[string]float64, load float64, name string) []string {
+	key := key(load, name)
+	label := "batch alone"
+	if load != 0 {
+		label = fmt.Sprintf("%.0f %%, %s", 100*load, name)
+	}
+	figure := func(name, format string) string {
+		if value, found := m[key+name]; found {
+			return fmt.Sprintf(format, value)
+		}
+		return "–"
+	}
+	spread := "–"
+	if least, found := m[key+"p99_min_ms"]; found {
+		spread = fmt.Sprintf("%.2f–%.2f", least, m[key+"p99_max_ms"])
+	}
+	return []string{
+		label, figure("p50_ms", "%.2f"), figure("p99_ms", "%.2f"), spread, figure("p999_ms", "%.2f"), figure("p99_ratio", "%.2f"), figure("errors", "%.0f"),
+		figure("online_cpus", "%.2f"), figure("batch_cpus", "%.2f"), figure("other_cpus", "%.2f"), figure("cpu_total_percent", "%.0f %%"),
+		figure("batch_share_of_free_cpu", "%.2f"), figure("batch_work_percent", "%.0f %%"), figure("cpu_ms_per_request", "%.2f"), figure("wait_ms_per_request", "%.2f"),
+	}
+}
+
+// sumUp adds the figures that the experiment is run for. One that is missing at a load is missing altogether.
+func (c *Colocation) sumUp(r *Result) {
+	over := func(name, figure string, pick func([]float64) float64) (float64, bool) {
+		var all []float64
+		for _, load := range c.Loads {
+			value, found := r.Metrics[key(load, name)+figure]
+			if !found {
+				return 0, false
+			}
+			all = append(all, value)
+		}
+		return pick(all), true
+	}
+	for _, name := range []string{modePlain, modeUnsuppressed, modeWaterline} {
+		if ratio, found := over(name, "p99_ratio", slices.Max); found {
+			r.Metrics["p99_ratio_"+name] = ratio
+		}
+	}
+	r.Headline.Goal = fmt.Sprintf("p99 ≤ %.2f × alone, CPU ≥ %d %% used, batch ≥ %.0f %% of what was free", goalRatio, goalCPU, 100*goalBatch)
+	ratio, timely := r.Metrics["p99_ratio_"+modeWaterline]
+	cpu, known := over(modeWaterline, "cpu_total_percent", slices.Min)
+	share, _ := over(modeWaterline, "batch_share_of_free_cpu", slices.Min)
+	if !timely || !known {
+		r.Headline.Value = "not measured: the generator was late too often"
+		return
+	}
+	r.Metrics["cpu_total_percent"], r.Metrics["batch_share_of_free_cpu"] = cpu, share
+	r.Headline.Value = fmt.Sprintf("p99 %.2f × alone, CPU %.0f %% used, batch %.0f %% of what was free", ratio, cpu, 100*share)
+	if c.busiest() > tooBusy {
+		r.Headline.Value += ", on a machine that was busy otherwise"
+	}
+	r.Headline.Met = ratio <= goalRatio && cpu >= goalCPU && share >= goalBatch && c.busiest() <= tooBusy
+}
+
+// busiest is how many CPUs the rest of the machine used, in the run in which that was most.
+func (c *Colocation) busiest() float64 {
+	most := 0.0
+	for i := range c.runs {
+		most = max(most, c.runs[i].rest())
+	}
+	return most
+}
+
+// draw compares the modes at the highest load.
+func (c *Colocation) draw(r *Result) {
+	load := slices.Max(c.Loads)
+	bars := chart.Bars{
+		Title: "Latency of Redis, p99", Unit: "ms", Mark: "alone",
+		Caption: fmt.Sprintf("p99 of Redis at %.0f %% of a CPU, beside ffmpeg and stress-ng", 100*load),
+		Desc:    "Bars: what 99 of 100 requests did not exceed, beside batch that would take everything. Marks: without batch.",
+	}
+	for _, name := range []string{modePlain, modeUnsuppressed, modeWaterline} {
+		p99, found := r.Metrics[key(load, name)+"p99_ms"]
+		if !found {
+			continue
+		}
+		bars.Bars = append(bars.Bars, chart.Bar{
+			Label: name, Note: fmt.Sprintf("CPU %.0f %% used", r.Metrics[key(load, name)+"cpu_total_percent"]),
+			Value: p99, Theory: r.Metrics[key(load, modeAlone)+"p99_ms"], Strong: name == modeWaterline,
+		})
+	}
+	r.Chart = bars
+}
+
+// notes says what a reader should know to judge the figures.
+func (c *Colocation) notes(r *Result) []string {
+	scheduled := map[string]bool{}
+	worstLate, worstSteal, generated := 0.0, 0.0, 0.0
+	for i := range c.runs {
+		run := &c.runs[i]
+		if run.scheduled != "" {
+			scheduled[run.scheduled] = true
+		}
+		worstLate, worstSteal, generated = max(worstLate, run.late(0.99)), max(worstSteal, run.window.steal), max(generated, run.generated())
+	}
+	notes := []string{
+		fmt.Sprintf("Redis has one thread and requests %d milli-cores as a Burstable pod; each request is a loop of %.1f ms of CPU. Requests come at random moments, in all modes of a repeat the same, by %d connections. Medians of %d repeats in random order.",
+			onlineMilli, inMillis(redisRequest), connections, c.Repeats),
+		fmt.Sprintf("Batch is ffmpeg and stress-ng with %d threads each. In mode plain there is no agent, ffmpeg is Burstable and requests what is left of the node, and stress-ng is BestEffort. In modes unsuppressed and waterline both are batch pods.", runtime.NumCPU()),
+		"Latency is counted from when a request was due. CPU that the hypervisor gave to others does not count as the machine's; what was free is what neither Redis, the agent, the generator nor the rest of the machine used. Batch work is measured in frames and operations, against batch alone.",
+		fmt.Sprintf("The generator has a cgroup of its own outside of kubepods (%s) and used %.3f CPUs at most. It was %s ms late, p99 of the worst run that counts; %d runs in which that was more than %s ms were discarded. The hypervisor took %.1f %% at most.",
+			strings.Join(slices.Sorted(maps.Keys(scheduled)), ", "), generated, millis(worstLate), len(c.discarded), millis(inMillis(c.Latest)), worstSteal),
+	}
+	if busiest := c.busiest(); busiest > tooBusy {
+		notes = append(notes, fmt.Sprintf("The rest of the machine used up to %.2f CPUs, which is in the figures, in those alone most of all: they compare little.", busiest))
+	}
+	load := slices.Max(c.Loads)
+	for _, name := range []string{modeAlone, modePlain, modeUnsuppressed, modeWaterline} {
+		var worst []slow
+		for _, run := range c.of(name, load) {
+			worst = append(worst, run.slowest(1)...)
+		}
+		if len(worst) == 0 {
+			notes = append(notes, fmt.Sprintf("Nothing is known of mode %s at %.0f %%: the generator was late in each of %d attempts.", name, 100*load, attempts*c.Repeats))
+			continue
+		}
+		slowest := slices.MaxFunc(worst, func(a, b slow) int { return int(a.latency() - b.latency()) })
+		notes = append(notes, fmt.Sprintf("The slowest request in mode %s at %.0f %% came at %s.", name, 100*load, slowest))
+	}
+	return notes
+}

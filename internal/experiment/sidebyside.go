@@ -1,0 +1,207 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// sideBySide is one run of experiment colocate: the server, batch beside it, and who asks.
+type sideBySide struct {
+	*lab
+	cell   cell
+	length time.Duration
+	server redis
+	frames *frames
+	stress stress
+	asking string // the generator's cgroup
+}
+
+// begin starts the agent, the server and batch, as far as the mode has them.
+func (s *sideBySide) begin(ctx context.Context) error {
+	online := serverPod()
+	encoder, burner := batchPods(s.cell.policy != "")
+	if s.cell.online {
+		if err := s.create(online); err != nil {
+			return err
+		}
+	}
+	if s.cell.batch {
+		if err := s.create(encoder, burner); err != nil {
+			return err
+		}
+	}
+	if s.cell.policy != "" {
+		if err := s.govern(ctx, encoder, burner); err != nil {
+			return err
+		}
+	}
+	var err error
+	if s.cell.online {
+		if s.server, err = s.startRedis(ctx, online); err != nil {
+			return err
+		}
+	}
+	if !s.cell.batch {
+		return nil
+	}
+	if s.frames, err = s.startEncoder(encoder); err != nil {
+		return err
+	}
+	s.stress, err = s.startStress(burner)
+	return err
+}
+
+// govern starts an agent with the mode's policy, and waits until batch weighs what it asked for, which is the agent's doing.
+func (s *sideBySide) govern(ctx context.Context, batch ...*pod) error {
+	file := filepath.Join(s.dir, "policy.yaml")
+	if err := os.WriteFile(file, []byte(s.cell.policy), 0o600); err != nil {
+		return fmt.Errorf("writing the policy: %w", err)
+	}
+	agent := agentPod()
+	agent.shares = 0 // as in a cluster, it knows its pod
+	if err := s.startAgent(agent, "--pod-uid", agent.uid(), "--config", file); err != nil {
+		return err
+	}
+	s.pods = append(s.pods, agent)
+	for _, p := range batch {
+		weighted := *p
+		weighted.shares = model.MilliCPUToShares(p.batchMilli)
+		if err := s.await(ctx, &weighted); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measure asks the server, if there is one, and reads what everybody used meanwhile and what batch did.
+func (s *sideBySide) measure(ctx context.Context, steps int) (colocated, error) {
+	run := colocated{mode: s.cell.name, load: s.cell.load, repeat: s.cell.repeat}
+	look := s.observe
+	if s.cell.online {
+		look = func(ctx context.Context, run *colocated) error { return s.ask(ctx, steps, run) }
+	}
+	err := look(ctx, &run)
+	if err == nil && s.cell.batch {
+		run.operations, err = s.stop(ctx, s.stress)
+	}
+	return run, err
+}
+
+// ask asks the server while it observes.
+func (s *sideBySide) ask(ctx context.Context, steps int, run *colocated) (err error) {
+	var out strings.Builder
+	generator, err := s.generate(steps, &out)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, generator.kill()) }()
+	if err := s.observe(ctx, run); err != nil {
+		return err
+	}
+	if err := generator.wait(ctx); err != nil {
+		return err
+	}
+	scheduled, all, err := parseAsked(out.String())
+	run.scheduled = scheduled
+	run.count(all)
+	return err
+}
+
+// generate starts asking the server, in a cgroup outside of kubepods.
+func (s *sideBySide) generate(steps int, out *strings.Builder) (*process, error) {
+	s.asking = s.box.name + "/generator"
+	if err := s.box.makeUrgent(s.asking); err != nil {
+		return nil, err
+	}
+	generator, err := s.startIn("the generator", s.asking, out, "ask", "--address", s.server.socket,
+		"--connections", fmt.Sprint(connections), "--watch", fmt.Sprint(s.server.cmd.Process.Pid), "--urgent",
+		"--line", s.server.request(steps), "--rate", fmt.Sprint(s.cell.load/redisRequest.Seconds()),
+		"--for", (settled + s.length).String(), "--seed", fmt.Sprint(s.cell.repeat+1))
+	s.procs = slices.DeleteFunc(s.procs, func(p *process) bool { return p == generator }) // it will end
+	return generator, err
+}
+
+// observe measures for the run's length.
+func (s *sideBySide) observe(ctx context.Context, run *colocated) error {
+	run.began = time.Now()
+	if err := Sleep(ctx, settled); err != nil {
+		return err
+	}
+	before, err := s.look()
+	if err != nil {
+		return err
+	}
+	run.window, err = s.lab.measure(ctx, s.doing(), int(s.length.Seconds()), func(w window) string {
+		return fmt.Sprintf("pods use %.2f CPUs", w.cpus())
+	})
+	if err != nil {
+		return err
+	}
+	after, err := s.look()
+	if err != nil {
+		return err
+	}
+	run.frames = (after.frames - before.frames) / after.at.Sub(before.at).Seconds()
+	run.generator, run.waited = after.generator-before.generator, after.waited-before.waited
+	run.loadAverage = loadAverage()
+	return nil
+}
+
+// glance is what had been done at one moment, beside what lab.measure reads.
+type glance struct {
+	at        time.Time
+	frames    float64
+	generator time.Duration // CPU time
+	waited    time.Duration // that the server wanted a CPU and had none
+}
+
+func (s *sideBySide) look() (g glance, err error) {
+	if s.frames != nil {
+		g.frames = s.frames.count()
+	}
+	if s.cell.online {
+		if g.generator, err = s.box.usage(s.asking); err != nil {
+			return g, err
+		}
+		schedstat, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", s.server.cmd.Process.Pid))
+		if err != nil {
+			return g, fmt.Errorf("asking how long the server waited for a CPU: %w", err)
+		}
+		g.waited = parseWaited(schedstat)
+	}
+	g.at = time.Now()
+	return g, nil
+}
+
+func (s *sideBySide) doing() string {
+	what := fmt.Sprintf("repeat %d, mode %s", s.cell.repeat+1, s.cell.name)
+	if s.cell.online {
+		what += fmt.Sprintf(", %.0f %% of a CPU", 100*s.cell.load)
+	}
+	return what
+}
+
+// makeUrgent makes a cgroup for a process that must be on time however busy the pods are. Where the kernel divides real-time
+// CPU time among cgroups, as some do on v1, one has none unless it is given.
+func (b *sandbox) makeUrgent(dir string) error {
+	if err := b.mkdir(dir); err != nil {
+		return err
+	}
+	for _, group := range []string{b.name, dir} {
+		file := filepath.Join(b.mount.Path, group, "cpu.rt_runtime_us")
+		if _, err := os.Stat(file); err == nil {
+			// Others may have it all: then weight and nice must do, and the result says so.
+			_ = writeFile(file, "400000")
+		}
+	}
+	return b.setWeight(dir, cgroup.ToRaw(b.mount.Version, model.Shares, model.Number(model.MaxShares)))
+}
