@@ -121,8 +121,9 @@ type colocate struct {
 // cell is one thing to measure.
 type cell struct {
 	mode
-	load   float64
-	repeat int
+	load    float64
+	repeat  int
+	attempt int
 }
 
 // repeat measures everything once.
@@ -130,11 +131,11 @@ func (c *colocate) repeat(ctx context.Context, repeat int, modes []mode) error {
 	var cells []cell
 	for _, m := range modes {
 		if !m.online {
-			cells = append(cells, cell{m, 0, repeat})
+			cells = append(cells, cell{mode: m, repeat: repeat})
 			continue
 		}
 		for _, load := range c.Loads {
-			cells = append(cells, cell{m, load, repeat})
+			cells = append(cells, cell{mode: m, load: load, repeat: repeat})
 		}
 	}
 	rand.Shuffle(len(cells), func(i, j int) { cells[i], cells[j] = cells[j], cells[i] })
@@ -148,7 +149,7 @@ func (c *colocate) repeat(ctx context.Context, repeat int, modes []mode) error {
 
 // try measures until the generator was not late, if that does not take too often.
 func (c *colocate) try(ctx context.Context, cell cell) error {
-	for range attempts {
+	for cell.attempt = range attempts {
 		run, err := c.run(ctx, cell)
 		if err != nil {
 			return fmt.Errorf("mode %s: %w", cell.name, err)

@@ -187,6 +187,9 @@ func (s *sideBySide) doing() string {
 	if s.cell.online {
 		what += fmt.Sprintf(", %.0f %% of a CPU", 100*s.cell.load)
 	}
+	if s.cell.attempt > 0 {
+		what += fmt.Sprintf(", once more, %d, because the generator was late", s.cell.attempt)
+	}
 	return what
 }
 
