@@ -188,7 +188,7 @@ func (c *colocate) prepare(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	c.steps, err = l.calibrate(r, p)
+	c.steps, err = l.calibrate(ctx, r, p)
 	return err
 }
 

@@ -252,7 +252,7 @@ func TestAskMany(t *testing.T) {
 // answer answers every line after a time, without keeping the next one waiting.
 func answer(conn net.Conn, refuse bool, after time.Duration) {
 	defer conn.Close()
-	text := ":1\r\n"
+	text := ":-1\r\n"
 	if refuse {
 		text = "-ERR -no\r\n"
 	}
