@@ -99,6 +99,7 @@ func Colocate(ctx context.Context, cfg ColocateConfig) (Result, error) {
 		return Result{}, err
 	}
 	c := &colocate{ColocateConfig: cfg}
+	c.measure = c.run
 	c.found = Colocation{Loads: cfg.Loads, Repeats: cfg.Repeats, Latest: cfg.Latest, When: time.Now().UTC().Truncate(time.Second)}
 	if err := c.prepare(ctx); err != nil {
 		return Result{}, err
@@ -114,8 +115,9 @@ func Colocate(ctx context.Context, cfg ColocateConfig) (Result, error) {
 // colocate is the experiment as it runs.
 type colocate struct {
 	ColocateConfig
-	steps int // of a request
-	found Colocation
+	steps   int // of a request
+	measure func(context.Context, cell) (colocated, error)
+	found   Colocation
 }
 
 // cell is one thing to measure.
@@ -150,7 +152,7 @@ func (c *colocate) repeat(ctx context.Context, repeat int, modes []mode) error {
 // try measures until the generator was not late, if that does not take too often.
 func (c *colocate) try(ctx context.Context, cell cell) error {
 	for cell.attempt = range attempts {
-		run, err := c.run(ctx, cell)
+		run, err := c.measure(ctx, cell)
 		if err != nil {
 			return fmt.Errorf("mode %s: %w", cell.name, err)
 		}

@@ -2,8 +2,10 @@ package experiment
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net"
 	"path/filepath"
@@ -132,6 +134,11 @@ func TestColocationBusy(t *testing.T) {
 		"others":  func(r *colocated) { r.window.used["ffmpeg"] -= 5 * time.Second },
 		"nothing": func(*colocated) {},
 		"idle":    func(r *colocated) { r.window.used["ffmpeg"], r.window.busy = 0, r.window.cpus()-r.window.of("ffmpeg") },
+		"partly idle": func(r *colocated) {
+			less := 0.12 * float64(runtime.NumCPU())
+			r.window.used["ffmpeg"] -= time.Duration(less * float64(r.window.length))
+			r.window.busy -= less
+		},
 		"slow": func(r *colocated) {
 			for i := range r.latency {
 				r.latency[i] *= 1.2
@@ -155,6 +162,38 @@ func TestColocationBusy(t *testing.T) {
 		if got := strings.Contains(r.Headline.Value, "busy otherwise"); got != (what == "others") {
 			t.Errorf("%s: %s", what, r.Headline)
 		}
+	}
+}
+
+// A run in which the generator was late is repeated, three times at most; one without a generator never is.
+func TestColocateRepeat(t *testing.T) {
+	cfg := ColocateConfig{Loads: []float64{0.3, 0.6}, Latest: time.Millisecond}
+	modes, err := cfg.modes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := map[string]int{}
+	c := &colocate{ColocateConfig: cfg, measure: func(_ context.Context, cell cell) (colocated, error) {
+		key := key(cell.load, cell.name)
+		if cell.attempt != tried[key] {
+			t.Errorf("%s: attempt %d after %d", key, cell.attempt, tried[key])
+		}
+		tried[key]++
+		r := colocated{mode: cell.name, load: cell.load, repeat: cell.repeat, lateness: []float64{0.9}}
+		if cell.load == 0.3 && (cell.name == modePlain || cell.name == modeWaterline && cell.attempt < 2) || !cell.online {
+			r.lateness[0] = 1.1
+		}
+		return r, nil
+	}}
+	if err := c.repeat(t.Context(), 0, modes); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int{
+		"alone_30_": 1, "alone_60_": 1, "plain_30_": 3, "plain_60_": 1, "unsuppressed_30_": 1, "unsuppressed_60_": 1,
+		"waterline_30_": 3, "waterline_60_": 1, "batch_alone_": 1,
+	}
+	if !maps.Equal(tried, want) || len(c.found.runs) != 8 || len(c.found.discarded) != 5 || len(c.found.of(modePlain, 0.3)) != 0 || len(c.found.of(modeWaterline, 0.3)) != 1 {
+		t.Errorf("%v; %d runs, %d discarded", tried, len(c.found.runs), len(c.found.discarded))
 	}
 }
 
