@@ -48,7 +48,7 @@ func (c *Colocation) Result() Result {
 	}
 	r.Metrics["runs"], r.Metrics["runs_discarded"] = float64(len(c.runs)), float64(len(c.discarded))
 	r.Metrics["generator_late_p99_ms"], r.Metrics["cpus_machine"] = round(late, 3), float64(runtime.NumCPU())
-	r.Table.Head = []string{"load, mode", "p50 ms", "p99 ms", "p99, least–greatest", "p99.9 ms", "to alone", "errors", "online", "batch", "other", "CPU used", "of free", "batch work", "ms CPU/req", "ms wait/req"}
+	r.Table.Head = []string{"load, mode", "p50 ms", "p99", "p99 range", "p99.9", "× alone", "errors", "online", "batch", "other", "used", "of free", "work", "CPU ms", "wait ms"}
 	for _, load := range c.Loads {
 		for _, name := range []string{modeAlone, modePlain, modeUnsuppressed, modeWaterline} {
 			c.add(&r, key(load, name), name, load, reference)
@@ -241,7 +241,8 @@ func (c *Colocation) notes(r *Result) []string {
 		fmt.Sprintf("Redis has one thread and requests %d milli-cores as a Burstable pod; each request is a loop of %.1f ms of CPU. Requests come at random moments, in all modes of a repeat the same, by %d connections. Medians of %d repeats in random order.",
 			onlineMilli, inMillis(redisRequest), connections, c.Repeats),
 		fmt.Sprintf("Batch is ffmpeg and stress-ng with %d threads each. In mode plain there is no agent, ffmpeg is Burstable and requests what is left of the node, and stress-ng is BestEffort. In modes unsuppressed and waterline both are batch pods.", runtime.NumCPU()),
-		"Latency is counted from when a request was due. CPU that the hypervisor gave to others does not count as the machine's; what was free is what neither Redis, the agent, the generator nor the rest of the machine used. Batch work is measured in frames and operations, against batch alone.",
+		"Online, batch and other are CPUs that were used, other that of neither pods nor the generator; CPU ms and wait ms are what a request took of the server's CPU time, and how long the server waited for a CPU for each.",
+		"Latency is counted from when a request was due. CPU that the hypervisor gave to others does not count as the machine's; what was free is what neither Redis, the agent, the generator nor the rest of the machine used. Work is that of batch, in frames and operations, against batch alone.",
 		fmt.Sprintf("The generator has a cgroup of its own outside of kubepods (%s) and used %.3f CPUs at most. It was %s ms late, p99 of the worst run that counts; %d runs in which that was more than %s ms were discarded. The hypervisor took %.1f %% at most.",
 			strings.Join(slices.Sorted(maps.Keys(scheduled)), ", "), generated, millis(worstLate), len(c.discarded), millis(inMillis(c.Latest)), worstSteal),
 	}

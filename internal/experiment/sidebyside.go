@@ -188,7 +188,7 @@ func (s *sideBySide) doing() string {
 		what += fmt.Sprintf(", %.0f %% of a CPU", 100*s.cell.load)
 	}
 	if s.cell.attempt > 0 {
-		what += fmt.Sprintf(", once more, %d, because the generator was late", s.cell.attempt)
+		what += fmt.Sprintf(", attempt %d because the generator was late", s.cell.attempt+1)
 	}
 	return what
 }
