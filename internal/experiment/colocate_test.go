@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 
 	corev1 "k8s.io/api/core/v1"
@@ -310,6 +311,26 @@ func answer(conn net.Conn, refuse bool, after time.Duration) {
 		due <- time.Now().Add(after)
 	}
 	close(due)
+}
+
+// The generator says how it really is scheduled.
+func TestHurry(t *testing.T) {
+	scheduled := make(chan string)
+	go func() {
+		runtime.LockOSThread() // and not unlocked: the thread goes with the goroutine
+		how := hurry()
+		attr, err := unix.SchedGetAttr(0, 0)
+		switch {
+		case err != nil:
+			how = err.Error()
+		case how == "SCHED_FIFO" && attr.Policy != unix.SCHED_FIFO || how == "nice -20" && attr.Nice != -20:
+			how = fmt.Sprintf("%s: %+v", how, attr)
+		}
+		scheduled <- how
+	}()
+	if how := <-scheduled; !slices.Contains([]string{"SCHED_FIFO", "nice -20", "normal"}, how) {
+		t.Error(how)
+	}
 }
 
 // A generator whose server is away says so.
