@@ -203,7 +203,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	a.watch()
 	a.loop(ctx, kubelets)
-	a.log.report("state", a.memory.save(&a.state, time.Now()))
+	a.log.report("state", a.memory.last(&a.state, time.Now()))
 	if a.tree != nil {
 		a.tree.Close()
 		a.meter.Close()

@@ -24,9 +24,13 @@ const StateFile = "state"
 
 const stateKind sealed.Kind = "waterline-state 1"
 
-// checkpoint is how often the state is saved though nothing asks for it, so that at most this much of what was learned is
-// lost.
-const checkpoint = 15 * time.Minute
+// checkpoint is how often what was learned goes to the disk though nothing asks for it, so that no more of it is lost to a
+// reboot. The run directory is memory, and written far more often: an agent that was killed goes on with its offers only if
+// they rest on a measurement of the last minute (see package slack).
+const (
+	checkpoint = 15 * time.Minute
+	lately     = 20 * time.Second
+)
 
 // savedState is the state as it stands in its file.
 type savedState struct {
@@ -38,12 +42,15 @@ type savedState struct {
 type memory struct {
 	run, lasting string // paths; lasting is "" where nothing outlives a reboot
 	saved        cpuset.State
+	offers       [4]int64
 	at           time.Time   // when the state was saved last
+	copied       time.Time   // when it was last left for the lasting file
 	copies       chan []byte // for the lasting file
 }
 
 func newMemory(runDir, stateDir string) (*memory, error) {
-	m := &memory{run: filepath.Join(runDir, StateFile), at: time.Now(), copies: make(chan []byte, 1)}
+	now := time.Now()
+	m := &memory{run: filepath.Join(runDir, StateFile), at: now, copied: now, copies: make(chan []byte, 1)}
 	if stateDir == "" || stateDir == runDir {
 		return m, nil
 	}
@@ -65,8 +72,14 @@ func (m *memory) load() (decide.State, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	m.saved = state.CPUs
+	m.saved, m.offers = state.CPUs, offers(&state)
 	return state, err
+}
+
+// offers returns what is offered.
+func offers(s *decide.State) [4]int64 {
+	cpu, memory := &s.Slack.CPU, &s.Slack.Memory
+	return [...]int64{cpu.Mid.Offer, cpu.Batch.Offer, memory.Mid.Offer, memory.Batch.Offer}
 }
 
 func readState(path string) (decide.State, error) {
@@ -87,28 +100,37 @@ func readState(path string) (decide.State, error) {
 	return s.State, nil
 }
 
-// due reports whether the state must be saved: who has which CPUs has changed, or it is time for a checkpoint.
+// due reports whether the state must be saved: who has which CPUs has changed, or what is offered, or some time went by.
 func (m *memory) due(state *decide.State, now time.Time) bool {
-	return now.Sub(m.at) >= checkpoint || !reflect.DeepEqual(state.CPUs, m.saved)
+	return now.Sub(m.at) >= lately || offers(state) != m.offers || !reflect.DeepEqual(state.CPUs, m.saved)
 }
 
-// save writes the state to the run directory now, and has it copied to the state directory: that is on a disk, on which
-// nobody who repairs cgroups should wait.
+// save writes the state to the run directory now. It has it copied to the state directory too if that is due: that is on a
+// disk, on which nobody who repairs cgroups should wait.
 func (m *memory) save(state *decide.State, now time.Time) error {
 	body, err := json.Marshal(savedState{Boot: bootID(), State: *state})
 	if err != nil {
 		return fmt.Errorf("encoding the state: %w", err)
 	}
-	select {
-	case <-m.copies: // an older one that was not written yet
-	default:
+	if now.Sub(m.copied) >= checkpoint || !reflect.DeepEqual(state.CPUs, m.saved) {
+		select {
+		case <-m.copies: // an older one that was not written yet
+		default:
+		}
+		m.copies <- body
+		m.copied = now
 	}
-	m.copies <- body
 	if err := stateKind.Write(m.run, body); err != nil {
 		return fmt.Errorf("the state: %w", err)
 	}
-	m.saved, m.at = state.CPUs, now
+	m.saved, m.offers, m.at = state.CPUs, offers(state), now
 	return nil
+}
+
+// last saves the state before the agent ends.
+func (m *memory) last(state *decide.State, now time.Time) error {
+	m.copied = time.Time{}
+	return m.save(state, now)
 }
 
 // copy writes what save leaves for the state directory until the context ends, and the last of it then.

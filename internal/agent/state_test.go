@@ -83,3 +83,48 @@ func TestState(t *testing.T) {
 		_ = os.Remove(path + ".damaged")
 	}
 }
+
+// TestStateDue checks that an agent that is killed finds what it offered, measured less than a minute ago, and that the disk
+// is left alone meanwhile.
+func TestStateDue(t *testing.T) {
+	run, lasting := t.TempDir(), t.TempDir()
+	keep, err := newMemory(run, lasting)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var state decide.State
+	now := keep.at
+	for range 40 { // minutes
+		for second := range 60 {
+			now = now.Add(time.Second)
+			state.Slack.Clock += time.Second
+			state.Slack.CPU.Measured = state.Slack.Clock
+			if second == 30 {
+				state.Slack.CPU.Batch.Offer += 100
+			}
+			if keep.due(&state, now) {
+				if err := keep.save(&state, now); err != nil {
+					t.Fatal(err)
+				}
+			}
+			found, err := readState(keep.run)
+			if second >= 30 && err != nil {
+				t.Fatal(err)
+			}
+			if err == nil && (found.Slack.CPU.Batch.Offer != state.Slack.CPU.Batch.Offer || state.Slack.Clock-found.Slack.CPU.Measured > 30*time.Second) {
+				t.Fatalf("killed now it finds %+v, and offered %+v", found.Slack.CPU, state.Slack.CPU)
+			}
+		}
+	}
+	select {
+	case <-keep.copies:
+	default:
+		t.Error("in 40 minutes nothing was left for the disk")
+	}
+	if since := now.Sub(keep.copied); since < 5*time.Minute || since >= checkpoint {
+		t.Errorf("the last copy was left %s ago", since)
+	}
+	if err := keep.last(&state, now); err != nil || len(keep.copies) != 1 {
+		t.Errorf("at the end: %v, %d copies", err, len(keep.copies))
+	}
+}

@@ -7,7 +7,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// young is how long after its creation a pod counts with its request, if it uses less: it has hardly begun.
+// young is how long after its creation a pod counts with its request, if it uses less: it has hardly begun. One that will be
+// created later than that from now was created before the clock was set back, and is not new.
 const young = time.Minute
 
 // tally counts one resource.
@@ -73,7 +74,7 @@ func (t *tally) unmeasured(pod *model.Pod) bool {
 		return true
 	}
 	_, at := t.read(&used.Usage)
-	return at == 0 || !pod.Created.IsZero() && t.n.Now.Sub(pod.Created) < young
+	return at == 0 || !pod.Created.IsZero() && t.n.Now.Sub(pod.Created).Abs() < young
 }
 
 // of returns what a pod was measured to use; 0 if it was not.

@@ -3,6 +3,7 @@ package slack_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 
@@ -130,5 +131,20 @@ func TestDayUnknown(t *testing.T) {
 	in.policy.CPU.Method = model.SellPredicted // then it is a guess on the high side
 	if got := in.slack().CPU.Room; got != (model.TierAmounts{Mid: 30_000, Batch: 20_000}) {
 		t.Errorf("room %+v", got)
+	}
+}
+
+// TestClockSetBack checks that nothing is withdrawn because the wall clock was set back: no pod becomes new by it.
+func TestClockSetBack(t *testing.T) {
+	for _, method := range methods {
+		in := hundred(method)
+		in.node.Pods[0].RequestMilli, in.node.Pods[0].MemoryRequest = 100_000, 400*gib
+		in.node.Pods[0].Created = in.node.Now.Add(-10 * time.Minute)
+		before := in.slack()
+		in.node.Now = in.node.Now.Add(-time.Hour)
+		if after := in.slack(); !reflect.DeepEqual(after, before) {
+			t.Errorf("%s: set back by an hour, an offer of %d and %d becomes %d and %d", method,
+				before.CPU.Room.Batch, before.Memory.Room.Batch, after.CPU.Room.Batch, after.Memory.Room.Batch)
+		}
 	}
 }
