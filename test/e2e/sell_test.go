@@ -11,31 +11,50 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/test/bed/cluster"
 )
 
 // TestNodeSell sells the slack of a real node: ordinary pods ask for it, the stock scheduler places them, and whatever then
 // becomes of the offer, the kubelet fails none of them, also when it restarts meanwhile.
 func TestNodeSell(t *testing.T) {
-	manager := *on != "vm" // it is a pod like any other, and slow where the machine is emulated
-	n := install(t, "--set", fmt.Sprintf("manager.enabled=%v", manager))
+	// The manager is a pod like any other, and slow where the machine is emulated. It runs on this machine's node.
+	manager := *on != "vm" || soak
+	values := []string{"--set", fmt.Sprintf("manager.enabled=%v", manager), "--set-json", fmt.Sprintf(`manager.nodeSelector={"kubernetes.io/hostname": %q}`, cluster.NodeName)}
+	if !soak {
+		values = append(values, "--set", "manager.extraArgs={--back-after=5s}")
+	}
+	n := install(t, values...)
 	if manager {
 		kubectl(t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", "--timeout=90s")
 	}
 	n.policy(selling("Enforce", "static", false))
 	started := time.Now()
+	if *on == "vm" {
+		n.sub("Clock", (*node).testClock)
+	}
+	if manager {
+		n.sub("Lost", (*node).testLost)
+	}
 	n.sold(false, "something is sold", func(cpu int64) bool { return cpu >= 200 })
 	t.Logf("%s after the policy was written the node sells %d mCPU", time.Since(started).Round(time.Second), n.published(false, model.TierBatch, false))
-	n.sub("Ours", func(n *node) { n.testSold(false) })
-	if *on != "vm" || soak { // the kubelet is the same on both nodes
-		n.sub("Koordinator", func(n *node) { n.testSold(true) })
+	n.sub("Ours", func(n *node) { n.testSold(false, (*node).fall) })
+	if *on == "vm" {
+		n.sub("Windows", (*node).testWindows)
+	}
+	switch {
+	case *on != "vm":
+		n.sub("Race", (*node).testRace)
+		n.sub("Koordinator", func(n *node) { n.testSold(true, (*node).fallAway) })
+	case soak: // the kubelet is the same on both nodes
+		n.sub("Koordinator", func(n *node) { n.testSold(true, (*node).fall) })
 	}
 }
 
-// testSold walks one batch pod through everything that can become of an offer.
-func (n *node) testSold(koordinator bool) {
+// testSold walks one batch pod through everything that can become of an offer. Fall has it fall to what is bound.
+func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, bound int64)) {
 	const cpu, memory = 100, 64 << 20
 	n.policy(selling("Enforce", "static", koordinator)) // whatever else this machine does
-	n.sold(koordinator, "it is sold", func(free int64) bool { return free >= cpu })
+	n.sold(koordinator, "it is sold", func(free int64) bool { return free >= 2*cpu })
 	n.sold(!koordinator, "the other names are gone", func(free int64) bool { return free == 0 })
 	name := "batch"
 	apply(n.t, n.batch(name, koordinator, cpu, memory))
@@ -44,20 +63,10 @@ func (n *node) testSold(koordinator bool) {
 	if pod.Spec.NodeName != n.name || pod.Spec.SchedulerName != corev1.DefaultSchedulerName {
 		n.t.Fatalf("the pod is on %q, put there by %q", pod.Spec.NodeName, pod.Spec.SchedulerName)
 	}
-	lives := func(when string) {
-		n.t.Helper()
-		now := object[corev1.Pod](n.t, "pod", name)
-		if now.UID != pod.UID || now.Status.Phase != corev1.PodRunning || len(now.Status.ContainerStatuses) == 0 || now.Status.ContainerStatuses[0].RestartCount > 0 {
-			n.t.Fatalf("%s: the pod is %s: %s %s", when, now.Status.Phase, now.Status.Reason, now.Status.Message)
-		}
-	}
+	lives := n.living(name)
 
 	n.t.Log("online pods need the node: nothing is free beyond what is bound")
-	n.policy(selling("Enforce", "realtime", koordinator))
-	n.run("online", "", "requests: {cpu: 50m}", true)
-	started := time.Now()
-	n.sold(koordinator, "only what is bound", func(sold int64) bool { return sold == cpu })
-	n.t.Logf("%s after the online pod was ready", time.Since(started).Round(10*time.Millisecond))
+	fall(n, koordinator, cpu)
 	n.mustRestart("kubelet")
 	n.ready()
 	n.steady(koordinator, cpu)
@@ -87,6 +96,15 @@ func (n *node) testSold(koordinator bool) {
 	if report.Status.Mode != string(model.ModeOff) || len(report.OwnerReferences) != 1 || report.OwnerReferences[0].Name != n.name {
 		n.t.Errorf("the node reports %+v", report)
 	}
+}
+
+// fall has the offer fall to what is bound, because of an online pod that uses all there is.
+func (n *node) fall(koordinator bool, bound int64) {
+	n.policy(selling("Enforce", "realtime", koordinator))
+	n.run("online", "", "requests: {cpu: 50m}", true)
+	started := time.Now()
+	n.sold(koordinator, "only what is bound", func(sold int64) bool { return sold == bound })
+	n.t.Logf("%s after the online pod was ready", time.Since(started).Round(10*time.Millisecond))
 }
 
 // selling returns the spec of a policy that sells CPU by a method.

@@ -1,0 +1,307 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// What may go wrong around a node that sells. All of it is part of TestNodeSell.
+
+// signal is what bash does on a node to send a signal to the agent's own process. $0 is the cgroup of its pod.
+const signal = `for file in "$0"/*/cgroup.procs; do
+	while read -r pid; do
+		if [ "$(cat /proc/$pid/comm)" = waterline-agent ]; then kill -%s $pid; fi
+	done <$file
+done`
+
+// testLost takes the agent away from the node, for so long that the manager withdraws the offer, and then the Node
+// from the API. A batch pod that is bound runs through all of it.
+func (n *node) testLost() {
+	const cpu, memory = 100, 64 << 20
+	if soak { // else only what is bound is withdrawn, which need not be waited for
+		n.sold(false, "something is sold", func(is int64) bool { return is >= 2*cpu })
+	}
+	// It does not ask the scheduler, so that it need not wait until something is sold.
+	apply(n.t, strings.Replace(n.batch("kept", false, cpu, memory), "spec:\n", "spec:\n  nodeName: "+n.name+"\n", 1))
+	kubectl(n.t, "wait", "--for=condition=Ready", "pod/kept", "--timeout=90s")
+	lives := n.living("kept")
+	n.sold(false, "what is bound is sold", func(is int64) bool { return is >= cpu })
+
+	n.t.Log("the agent is killed and kept from coming back")
+	agent := n.agent()
+	n.signal(&agent, "KILL")
+	elsewhere := fmt.Sprintf(`[{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": [%q]}]}]`, n.name)
+	n.agents(`{"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": ` + elsewhere + `}}}`)
+	kubectl(n.t, "delete", "pod", agent.Name, "-n", "waterline-system", "--grace-period=0", "--force", "--ignore-not-found")
+	gone := time.Now()
+	n.expectWithdrawn("AgentNotThere", gone)
+	lives("the offer is withdrawn")
+
+	n.t.Log("the agent is back")
+	n.agents("null")
+	back := n.agent()
+	eventually(n.t, "the offer is there again", func() (bool, string) {
+		is := n.published(false, model.TierBatch, false)
+		return is >= cpu, fmt.Sprint(is)
+	})
+	if back.UID == agent.UID {
+		n.t.Error("it is the same agent")
+	}
+	lives("the offer is there again")
+	if soak {
+		n.testAgentStopped(lives)
+	}
+	n.testNodeAnew(cpu, lives)
+	lives("the Node is another")
+	kubectl(n.t, "delete", "pod", "kept", "--grace-period=0", "--force", "--wait")
+}
+
+// testAgentStopped stops the agent's process, and again each time that the kubelet starts it anew. That is an agent which is
+// there and not ready.
+func (n *node) testAgentStopped(lives func(string)) {
+	n.t.Log("the agent stands still")
+	stop := make(chan struct{})
+	var stopper sync.WaitGroup
+	began := time.Now()
+	stopper.Go(func() {
+		for {
+			agent := n.agent()
+			n.signal(&agent, "STOP")
+			select {
+			case <-stop:
+				n.signal(&agent, "CONT")
+				return
+			case <-time.After(time.Second):
+			}
+		}
+	})
+	// It counts as ready until its probe has failed three times.
+	n.expectWithdrawn("AgentNotReady", began.Add(20*time.Second))
+	lives("the agent stands still")
+	close(stop)
+	stopper.Wait()
+	n.sold(false, "the offer is there again", func(is int64) bool { return is > 0 })
+}
+
+// expectWithdrawn waits until the manager has withdrawn the offer for a reason, and nothing of it is left on the Node. It has
+// 90 seconds from when the cause was there.
+func (n *node) expectWithdrawn(reason string, since time.Time) {
+	n.t.Helper()
+	eventually(n.t, "the manager withdraws the offer", func() (bool, string) {
+		why := n.withdrawn()
+		return why == reason, why
+	})
+	said := time.Since(since)
+	n.sold(false, "nothing is sold", func(is int64) bool { return is == 0 })
+	took := time.Since(since)
+	n.t.Logf("it was withdrawn after %s, and gone from the Node after %s", said.Round(time.Second), took.Round(time.Second))
+	if took > 90*time.Second {
+		n.t.Errorf("that is more than 90 s")
+	}
+}
+
+// withdrawn returns the reason for which the manager has withdrawn the offer, "" if it has not.
+func (n *node) withdrawn() string {
+	n.t.Helper()
+	out, err := tryKubectl("get", "nodereport", n.name, "-o", `jsonpath={.status.conditions[?(@.status=="True")].reason}`)
+	if err != nil {
+		return "" // it goes with its Node, and comes with the next
+	}
+	return out
+}
+
+// signal sends a signal to the agent's own process.
+func (n *node) signal(agent *corev1.Pod, name string) {
+	if out, err := n.machine.run("bash", "-c", fmt.Sprintf(signal, name), n.Path+"/"+n.dirOf(agent)); err != nil {
+		n.t.Logf("the signal %s: %v: %s", name, err, out) // it may have gone meanwhile
+	}
+}
+
+// agents says where agents may run, by the affinity of their pods.
+func (n *node) agents(affinity string) {
+	n.t.Helper()
+	kubectl(n.t, "patch", "daemonset", "waterline-agent", "-n", "waterline-system", "--type=merge", "-p", `{"spec":{"template":{"spec":{"affinity":`+affinity+`}}}}`)
+}
+
+// living returns a check that pods run as they did: nobody has made them anew, and none of their containers restarted.
+func (n *node) living(names ...string) func(when string) {
+	n.t.Helper()
+	all := func() map[string]corev1.Pod {
+		n.t.Helper()
+		pods := map[string]corev1.Pod{}
+		for _, name := range names {
+			pods[name] = object[corev1.Pod](n.t, "pod", name)
+		}
+		return pods
+	}
+	before := all()
+	return func(when string) {
+		n.t.Helper()
+		for name, now := range all() {
+			s := now.Status
+			if now.UID != before[name].UID || s.Phase != corev1.PodRunning || len(s.ContainerStatuses) == 0 || s.ContainerStatuses[0].RestartCount > 0 {
+				n.t.Fatalf("%s: pod %s is %s: %s %s", when, name, s.Phase, s.Reason, s.Message)
+			}
+		}
+	}
+}
+
+// testNodeAnew deletes the Node. Its kubelet makes it again when it restarts, and knows nothing of what stood there.
+func (n *node) testNodeAnew(bound int64, lives func(string)) {
+	n.t.Log("the Node is deleted and made again")
+	old := object[corev1.Node](n.t, "node", n.name)
+	kubectl(n.t, "delete", "node", n.name)
+	deleted := time.Now()
+	n.mustRestart("kubelet")
+	var uid string
+	eventually(n.t, "another Node", func() (bool, string) {
+		out, err := tryKubectl("get", "node", n.name, "-o", "jsonpath={.metadata.uid}")
+		uid = out
+		return err == nil && uid != "" && uid != string(old.UID), out
+	})
+	made := time.Now()
+	n.sold(false, "what is bound is sold again", func(is int64) bool { return is >= bound })
+	sold := time.Now()
+	eventually(n.t, "a report of this Node", func() (bool, string) {
+		out, err := tryKubectl("get", "nodereport", n.name, "-o", "jsonpath={.metadata.ownerReferences[*].uid} {.status.policy} {.status.selling} {.status.cpu.bound.batch}")
+		return err == nil && out == fmt.Sprintf("%s test Open %dm", uid, bound), out
+	})
+	n.t.Logf("after %s there was a Node, %s later all was sold again, %s later the report was that of this Node",
+		made.Sub(deleted).Round(time.Second), sold.Sub(made).Round(100*time.Millisecond), time.Since(made).Round(time.Second))
+	n.ready()
+	lives("the Node is made again")
+}
+
+// fallAway has an online pod begin to use CPU while the API server is away. The cgroups stay right, the agent sees what is
+// used, and as soon as the API server is back so does the Node. The offer falls to what is bound.
+func (n *node) fallAway(koordinator bool, bound int64) {
+	// What else this machine does must make no difference, or the offer would be gone before.
+	n.quiet()
+	n.policy(strings.ReplaceAll(selling("Enforce", "realtime", koordinator), `"waterline": "100%"`, `"waterline": "30%"`))
+	apply(n.t, strings.Replace(n.manifest("online", `waterline.io/cpu-share: "2048"`, "requests: {cpu: 50m}", true),
+		"n=$(nproc);", "trap go=1 USR1; until [ $go ]; do sleep 0.2; done; n=$(nproc);", 1))
+	kubectl(n.t, "wait", "--for=condition=Ready", "pod/online", "--timeout=90s")
+	online, id := n.container("online")
+	online = filepath.Dir(online)
+	n.expect(n.t, online, model.Shares, 2048)
+	batch := n.dir("batch")
+	weight := n.get(batch, model.Shares)
+	agent := n.agent()
+	lives := n.living("online", "batch")
+	n.sold(koordinator, "more than what is bound", func(sold int64) bool { return sold > bound })
+
+	outage := time.Minute
+	if soak {
+		outage = 10 * time.Minute
+	}
+	n.t.Log("the API server is away for " + outage.String())
+	n.control("kill", "apiserver")
+	end := time.Now().Add(outage)
+	if out, err := n.ctr("task", "kill", "-s", "SIGUSR1", id); err != nil {
+		n.t.Fatalf("%v: %s", err, out)
+	}
+	began := time.Now()
+	eventually(n.t, "the agent sees it", func() (bool, string) {
+		shown := n.metrics(&agent)
+		used, offer := shown.of(n.t, v1alpha1.MetricCPUUsed, `class="LS",window="1s"`), shown.of(n.t, v1alpha1.MetricCPUOffer, `tier="batch"`)
+		return used > 0.3 && 1000*offer <= float64(bound), fmt.Sprintf("%v used, %v offered", used, offer)
+	})
+	n.t.Logf("%s after the pod began the agent offers no more than what is bound", time.Since(began).Round(100*time.Millisecond))
+	for ; time.Now().Before(end); time.Sleep(5 * time.Second) {
+		n.set(n.t, online, model.Shares, 77)
+		n.set(n.t, batch, model.Shares, 77)
+		n.expect(n.t, online, model.Shares, 2048)
+		eventually(n.t, "the weight of the batch pod", func() (bool, string) {
+			is := n.get(batch, model.Shares)
+			return is == weight, fmt.Sprint(is)
+		})
+	}
+	n.control("start", "apiserver")
+	eventually(n.t, "the API server", func() (bool, string) {
+		out, err := tryKubectl("get", "--raw", "/readyz")
+		return err == nil, out
+	})
+	back := time.Now()
+	n.sold(koordinator, "only what is bound", func(sold int64) bool { return sold == bound })
+	took := time.Since(back)
+	n.t.Logf("%s after the API server was back the Node had no more than what is bound", took.Round(100*time.Millisecond))
+	if took > 20*time.Second {
+		n.t.Errorf("that is more than 20 s")
+	}
+	if why := n.withdrawn(); why != "" {
+		n.t.Errorf("the manager withdrew the offer: %s", why)
+	}
+	lives("the API server is back")
+}
+
+// control does something to a component of the cluster.
+func (n *node) control(verb, component string) {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(n.t.Context(), time.Minute)
+	defer cancel()
+	if err := bed.Control(ctx, verb, component); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// quiet has the agent, until the test ends, see a machine on which nothing but pods uses CPU: from files of its own instead
+// of /proc. It needs the node of this machine.
+func (n *node) quiet() {
+	n.t.Helper()
+	dir := filepath.Join(bed.RunWaterline(), "proc")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		n.t.Fatal(err)
+	}
+	for _, name := range []string{"meminfo", "zoneinfo"} {
+		content, err := os.ReadFile("/proc/" + name)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), content, 0o644)
+		}
+		if err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	stat, err := os.Create(filepath.Join(dir, "stat"))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	// Idle time goes by far faster than time does, so it does not matter how late this is. What is written is never shorter
+	// or longer, so a reader sees the old or the new.
+	write := func(idle int) {
+		content := fmt.Appendf(nil, "cpu  0 0 0 %012d 0 0 0 0 0 0\n", idle)
+		for i := range runtime.NumCPU() {
+			content = fmt.Appendf(content, "cpu%d\n", i)
+		}
+		if _, err := stat.WriteAt(append(content, "procs_running 1\n"...), 0); err != nil {
+			n.t.Error(err)
+		}
+	}
+	write(0)
+	ctx, cancel := context.WithCancel(context.Background())
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for idle := 0; ctx.Err() == nil; idle += 100_000 {
+			write(idle)
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+	n.t.Cleanup(func() {
+		cancel()
+		writer.Wait()
+		_ = stat.Close()
+	})
+	helm(n.t, "upgrade", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--reuse-values",
+		"--set", "agent.extraArgs={--proc-root=/run/waterline/proc}")
+	kubectl(n.t, "rollout", "status", "daemonset/waterline-agent", "-n", "waterline-system", "--timeout=90s")
+}

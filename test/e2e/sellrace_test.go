@@ -1,0 +1,201 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+)
+
+// testRace has the offer fall again and again while pods ask for it. Between the agent's patch and the scheduler's and the
+// kubelet's hearing of it, pods are bound to what is no longer there. It counts them. How the API server ordered what
+// happened is known from the revisions of its objects, whatever the clocks say.
+func (n *node) testRace() {
+	const cpu, memory = 4, 1 << 20
+	pods, falls := 16, 3
+	if soak {
+		pods, falls = 40, 12
+	}
+	// Where the names change, the offer in the old ones falls to what is bound, and is back at once when they change back. A
+	// shrinking room would do the same, and take minutes to grow again.
+	n.policy(selling("Enforce", "static", true))
+	n.sold(true, "it is sold", func(is int64) bool { return is >= int64(2*pods*cpu) || is >= 200 })
+
+	var log raceLog
+	ctx, stop := context.WithCancel(n.t.Context())
+	var watchers sync.WaitGroup
+	defer func() { stop(); watchers.Wait() }()
+	watchers.Go(func() { watch(ctx, &log, log.pod, "pods", "-l", "race") })
+	watchers.Go(func() { watch(ctx, &log, log.node, "node", n.name) })
+	eventually(n.t, "the watches", func() (bool, string) { is := log.stands(); return is > 0, fmt.Sprint(is) })
+
+	var manifest strings.Builder
+	for i := range pods {
+		one := n.batch(fmt.Sprintf("race%d", i), true, cpu, memory)
+		manifest.WriteString(strings.Replace(one, "labels: {", "labels: {race: yes, ", 1) + "---\n")
+	}
+	n.t.Cleanup(func() { kubectl(n.t, "delete", "pods", "-l", "race", "--grace-period=0", "--force", "--wait") })
+	stream := bed.Kubectl(ctx, "create", "-f", "-")
+	stream.Stdin = strings.NewReader(manifest.String())
+	if err := stream.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	for i := range falls {
+		// So that the falls come while pods are created.
+		eventually(n.t, "some more pods are bound", func() (bool, string) {
+			bound := log.bound()
+			return bound > i*pods/(falls+1), fmt.Sprint(bound)
+		})
+		n.rename(false)
+		n.sold(false, "the offer fell", func(is int64) bool { return is > 0 })
+		n.rename(true)
+		n.sold(false, "it is back", func(is int64) bool { return is == 0 })
+	}
+	if err := stream.Wait(); err != nil {
+		n.t.Fatal(err)
+	}
+	eventually(n.t, "all pods are bound", func() (bool, string) { bound := log.bound(); return bound == pods, fmt.Sprint(bound) })
+	kept := 0
+	var refused []string
+	eventually(n.t, "all pods run, or were refused", func() (bool, string) {
+		kept, refused = 0, nil
+		for _, p := range object[corev1.PodList](n.t, "pods", "-l", "race").Items {
+			switch {
+			case p.Status.Phase == corev1.PodRunning:
+				kept++
+			case p.Status.Phase == corev1.PodFailed:
+				refused = append(refused, p.Status.Reason)
+			}
+		}
+		return kept+len(refused) == pods, fmt.Sprintf("%d run, %d were refused", kept, len(refused))
+	})
+	beyond := log.beyond()
+	n.t.Logf("%d falls while %d pods were created: %d were bound beyond the offer, %d refused by the kubelet (%v)", falls, pods, beyond, len(refused), slices.Compact(refused))
+	for _, why := range refused {
+		if why != "OutOf"+v1alpha1.ResourceKoordinatorBatchCPU && why != "OutOf"+v1alpha1.ResourceKoordinatorBatchMemory {
+			n.t.Errorf("a pod was refused: %s", why)
+		}
+	}
+	// The scheduler has one pod in hand, and binds another before it hears of the patch; each more takes a slow machine.
+	if most := 4 * falls; beyond > most || len(refused) > most {
+		n.t.Errorf("more than %d were", most)
+	}
+	n.sold(true, "what is bound is there", func(is int64) bool { return is >= int64(kept*cpu) })
+}
+
+// rename has the policy sell under the other names.
+func (n *node) rename(koordinator bool) {
+	n.t.Helper()
+	kubectl(n.t, "patch", "colocationpolicy", "test", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"compat":{"koordinator":%v}}}`, koordinator))
+}
+
+// raceLog is what happened to pods and to the Node, by revisions of the API server.
+type raceLog struct {
+	mu     sync.Mutex
+	events []raceEvent
+}
+
+type raceEvent struct {
+	revision int64
+	pod      string // "": of the Node
+	cpu      int64  // that stands on the Node, or that the pod asks for; 0: the pod needs it no more
+}
+
+// watch hands objects to f as they change, until the context ends.
+func watch[T any](ctx context.Context, l *raceLog, f func(*T), what ...string) {
+	c := bed.Kubectl(ctx, append(append([]string{"get"}, what...), "--watch", "-o", "json")...)
+	out, err := c.StdoutPipe()
+	if err != nil || c.Start() != nil {
+		return // then nothing is seen, which the test waits for
+	}
+	defer func() { _ = c.Wait() }()
+	for d := json.NewDecoder(out); ; {
+		var o T
+		if err := d.Decode(&o); err != nil {
+			_, _ = io.Copy(io.Discard, out)
+			return
+		}
+		l.mu.Lock()
+		f(&o)
+		l.mu.Unlock()
+	}
+}
+
+func (l *raceLog) add(meta *metav1.ObjectMeta, pod string, cpu int64) {
+	revision, err := strconv.ParseInt(meta.ResourceVersion, 10, 64)
+	if err == nil {
+		l.events = append(l.events, raceEvent{revision, pod, cpu})
+	}
+}
+
+func (l *raceLog) node(n *corev1.Node) {
+	amount := n.Status.Allocatable[v1alpha1.ResourceKoordinatorBatchCPU]
+	l.add(&n.ObjectMeta, "", amount.Value())
+}
+
+func (l *raceLog) pod(p *corev1.Pod) {
+	if p.Spec.NodeName == "" {
+		return
+	}
+	asks := p.Spec.Containers[0].Resources.Requests[v1alpha1.ResourceKoordinatorBatchCPU]
+	if p.Status.Phase == corev1.PodFailed {
+		asks.Set(0)
+	}
+	l.add(&p.ObjectMeta, p.Name, asks.Value())
+}
+
+// stands returns what the Node has, as far as was seen.
+func (l *raceLog) stands() (is int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.events {
+		if e.pod == "" {
+			is = e.cpu
+		}
+	}
+	return is
+}
+
+// bound returns how many pods were bound so far.
+func (l *raceLog) bound() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := map[string]bool{}
+	for _, e := range l.events {
+		if e.pod != "" {
+			all[e.pod] = true
+		}
+	}
+	return len(all)
+}
+
+// beyond returns how many pods were bound when there was less on the Node than they and those before them asked for.
+func (l *raceLog) beyond() (count int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	slices.SortFunc(l.events, func(a, b raceEvent) int { return int(a.revision - b.revision) })
+	asked := map[string]int64{}
+	var stands, sum int64
+	for _, e := range l.events {
+		if e.pod == "" {
+			stands = e.cpu
+			continue
+		}
+		before, known := asked[e.pod]
+		sum += e.cpu - before
+		asked[e.pod] = e.cpu
+		if !known && sum > stands {
+			count++
+		}
+	}
+	return count
+}
