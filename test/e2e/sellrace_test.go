@@ -34,18 +34,20 @@ func (n *node) testRace() {
 	ctx, stop := context.WithCancel(n.t.Context())
 	var watchers sync.WaitGroup
 	defer func() { stop(); watchers.Wait() }()
-	watchers.Go(func() { watch(ctx, &log, log.pod, "pods", "-l", "race") })
+	watchers.Go(func() { watch(ctx, &log, log.pod, "pods", "-l", "race=here") })
 	watchers.Go(func() { watch(ctx, &log, log.node, "node", n.name) })
 	eventually(n.t, "the watches", func() (bool, string) { is := log.stands(); return is > 0, fmt.Sprint(is) })
 
 	var manifest strings.Builder
 	for i := range pods {
 		one := n.batch(fmt.Sprintf("race%d", i), true, cpu, memory)
-		manifest.WriteString(strings.Replace(one, "labels: {", "labels: {race: yes, ", 1) + "---\n")
+		manifest.WriteString(strings.Replace(one, "labels: {", "labels: {race: here, ", 1) + "---\n")
 	}
-	n.t.Cleanup(func() { kubectl(n.t, "delete", "pods", "-l", "race", "--grace-period=0", "--force", "--wait") })
+	n.t.Cleanup(func() { kubectl(n.t, "delete", "pods", "-l", "race=here", "--grace-period=0", "--force", "--wait") })
 	stream := bed.Kubectl(ctx, "create", "-f", "-")
 	stream.Stdin = strings.NewReader(manifest.String())
+	var complaints strings.Builder
+	stream.Stderr = &complaints
 	if err := stream.Start(); err != nil {
 		n.t.Fatal(err)
 	}
@@ -61,14 +63,14 @@ func (n *node) testRace() {
 		n.sold(false, "it is back", func(is int64) bool { return is == 0 })
 	}
 	if err := stream.Wait(); err != nil {
-		n.t.Fatal(err)
+		n.t.Fatalf("creating pods: %v: %s", err, &complaints)
 	}
 	eventually(n.t, "all pods are bound", func() (bool, string) { bound := log.bound(); return bound == pods, fmt.Sprint(bound) })
 	kept := 0
 	var refused []string
 	eventually(n.t, "all pods run, or were refused", func() (bool, string) {
 		kept, refused = 0, nil
-		for _, p := range object[corev1.PodList](n.t, "pods", "-l", "race").Items {
+		for _, p := range object[corev1.PodList](n.t, "pods", "-l", "race=here").Items {
 			switch {
 			case p.Status.Phase == corev1.PodRunning:
 				kept++
