@@ -20,7 +20,7 @@ import (
 // kubelet's hearing of it, pods are bound to what is no longer there. It counts them. How the API server ordered what
 // happened is known from the revisions of its objects, whatever the clocks say.
 func (n *node) testRace() {
-	const cpu, memory = 4, 1 << 20
+	const cpu, memory = 4, 16 << 20
 	pods, falls := 16, 3
 	if soak {
 		pods, falls = 40, 12
