@@ -1,0 +1,262 @@
+package kernel_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+// suppressNode is a node with an online pod and a batch pod, on a machine that is imagined to do nothing else: how much batch
+// may use would otherwise depend on what runs beside the tests.
+type suppressNode struct {
+	*meterNode
+	source   *pods
+	web, job string // directories
+	proc     string
+	milli    int64 // of the machine
+	run      *run
+}
+
+func newSuppressNode(t *testing.T) *suppressNode {
+	n := &suppressNode{meterNode: newMeterNode(t), source: newPods(), milli: int64(runtime.NumCPU()) * 1000}
+	n.web = n.add("web")
+	n.job = n.layout.Pod(model.BestEffort, "job")
+	n.mkdir(n.job)
+	n.count(n.job)
+	n.group(n.job + "/0123456789aa")
+	n.count(n.job + "/0123456789aa")
+	n.set(n.layout.Class(model.BestEffort), model.Shares, model.MinShares)
+	n.set(n.layout.Class(model.Burstable), model.Shares, 10_000)
+	n.source.change(func(s *kube.Snapshot) { s.Allocatable.CPU = n.milli })
+	web := burstable("web", 500, 0)
+	web.Class = model.ClassLS
+	n.source.set(web)
+	n.source.set(batch("job", model.Grant{RequestMilli: 1000}, "0123456789aa"))
+	n.imagine()
+	return n
+}
+
+// imagine keeps a /proc in which nothing but the node's pods uses the CPUs.
+func (n *suppressNode) imagine() {
+	n.t.Helper()
+	n.proc = n.t.TempDir()
+	for _, file := range []string{"meminfo", "zoneinfo"} {
+		content, err := os.ReadFile(filepath.Join("/proc", file))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(n.proc, file), content, 0o600)
+		}
+		if err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	f, err := os.Create(filepath.Join(n.proc, "stat"))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	began := time.Now()
+	write := func() {
+		// Idle for longer than it can be: however late this is written, nothing seems to be used outside of pods.
+		idle := 3 * time.Since(began) * time.Duration(runtime.NumCPU())
+		text := fmt.Sprintf("cpu  0 0 0 %012d 0 0 0 0 0 0\n%sprocs_running 1\n", idle/(10*time.Millisecond), strings.Repeat("cpuN 0\n", runtime.NumCPU()))
+		if _, err := f.WriteAt([]byte(text), 0); err != nil {
+			n.t.Error(err)
+		}
+	}
+	write()
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(10 * time.Millisecond); ; {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				write()
+			}
+		}
+	}()
+	n.t.Cleanup(func() { close(stop); <-done; f.Close() })
+}
+
+// agentBy starts an agent that suppresses batch by a method, up to the whole machine.
+func (n *suppressNode) agentBy(by model.SuppressMethod) *run {
+	n.t.Helper()
+	r := n.start(n.source, func(c *agent.Config) { c.Proc = n.proc })
+	n.run = r
+	r.set(func(p *model.Policy) {
+		p.CPU, p.Suppress.By = model.SellPolicy{Method: model.SellRealtime, Waterline: 1000}, by
+	})
+	within(n.t, "ready", func() bool { return r.agent.Ready() == nil }, func() string { return fmt.Sprint(r.agent.Ready()) })
+	return r
+}
+
+// set changes what the policy says.
+func (r *run) set(change func(*model.Policy)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.policy)
+}
+
+// cores returns what the batch pod may use by its quota, in milli-cores; the whole machine if it has none.
+func (n *suppressNode) cores() int64 {
+	quota := n.raw(n.job, model.Quota)
+	if quota == model.Unlimited {
+		return n.milli
+	}
+	return quota / 100
+}
+
+// cpus returns where the batch pod may run.
+func (n *suppressNode) cpus() model.CPUSet {
+	dir := n.job + "/0123456789aa"
+	text, err := os.ReadFile(filepath.Join(n.mount.Cpusets, dir, cgroup.EffectiveFile(n.mount.Version)))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	set, err := model.ParseCPUs(strings.TrimSpace(string(text)))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return set
+}
+
+// until waits until something holds, and returns after how long.
+func (n *suppressNode) until(what string, holds func() bool) time.Duration {
+	n.t.Helper()
+	began := time.Now()
+	for !holds() {
+		if time.Since(began) > 40*time.Second {
+			answer := httptest.NewRecorder()
+			n.run.agent.Local().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/node", nil))
+			n.t.Fatalf("not within 40 s: %s; batch may use %d mCPU; %s", what, n.cores(), answer.Body)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+// load starts a process that uses a CPU in a pod.
+func (n *suppressNode) load(dir string) *exec.Cmd {
+	n.t.Helper()
+	cmd := n.meterNode.run(dir, "sh", "-c", "while :; do :; done")
+	if err := cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	return cmd
+}
+
+func end(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+}
+
+// TestSuppress lets online load rise and fall beside batch that would take every CPU.
+func TestSuppress(t *testing.T) {
+	n := newSuppressNode(t)
+	r := n.agentBy(model.SuppressByQuota)
+	for range runtime.NumCPU() {
+		n.load(n.job)
+	}
+	// How far batch must fall to have made room for what online pods use of one CPU that others may be using too.
+	const rise = 250
+	steps, slow := 3, 800*time.Millisecond
+	if emulated() {
+		slow = 2 * time.Second
+	}
+	if soak() {
+		steps = 20
+	}
+	var down, up []time.Duration
+	for range steps {
+		full := n.milli * 85 / 100
+		up = append(up, n.until("batch has the machine", func() bool { return n.cores() >= full }))
+		time.Sleep(4 * time.Second) // or it would be a load that swings, for which batch is not moved each time
+		online := n.load(n.web)
+		before := n.cores()
+		down = append(down, n.until("batch makes room", func() bool { return n.cores() <= before-rise }))
+		time.Sleep(2 * time.Second) // its height is seen, and that it lasts
+		end(online)
+	}
+	slices.Sort(down)
+	slices.Sort(up[1:])
+	t.Logf("online rises -> batch has less: %s; online falls -> batch has it back: %s", down, up[1:])
+	if down[len(down)/2] > slow {
+		t.Errorf("in the median batch has less after %s: what is seen each second would be as fast", down[len(down)/2])
+	}
+	if up[1] < 500*time.Millisecond {
+		t.Errorf("batch has it back %s after online fell, as if it could not rise again", up[1])
+	}
+
+	t.Log("the agent ends under full load: what the kernel holds protects online pods")
+	online := n.load(n.web)
+	n.until("batch makes room", func() bool { return n.cores() <= n.milli-rise })
+	r.stop()
+	held := n.cores()
+	time.Sleep(1500 * time.Millisecond)
+	if now := n.cores(); now != held {
+		t.Errorf("without an agent batch may use %d mCPU, not %d", now, held)
+	}
+	end(online)
+
+	t.Log("another agent goes on from there, and gives all back when nothing is to be suppressed")
+	r = n.agentBy(model.SuppressByQuota)
+	n.until("batch has the machine", func() bool { return n.cores() >= n.milli*85/100 })
+	r.set(func(p *model.Policy) { p.Suppress.By = model.SuppressByNone })
+	n.expect(n.job, model.Quota, model.Unlimited)
+}
+
+// TestSuppressByCPUSet does the same with CPUs, and with a quota where less than one is left.
+func TestSuppressByCPUSet(t *testing.T) {
+	n := newSuppressNode(t)
+	if n.mount.Cpusets == "" || runtime.NumCPU() < 2 {
+		t.Skip("live kernel: no CPU sets")
+	}
+	all := n.cpus()
+	r := n.agentBy(model.SuppressByCpuset)
+	for range runtime.NumCPU() {
+		n.load(n.job)
+	}
+	var online []*exec.Cmd
+	for range runtime.NumCPU() {
+		online = append(online, n.load(n.web))
+	}
+	n.until("batch runs on one CPU", func() bool { return n.cpus().Len() == 1 })
+	n.until("batch uses hardly any of it", func() bool { return n.cores() < 1000 })
+	if other := n.layout.Class(model.BestEffort); n.raw(other, model.Quota) != model.Unlimited {
+		t.Error("the class BestEffort, where others are, has a quota")
+	}
+	var allowed unix.CPUSet
+	pids := strings.Fields(n.text(n.web+"/0123456789aa", "cgroup.procs"))
+	if len(pids) == 0 || unix.SchedGetaffinity(number(t, pids[0]), &allowed) != nil || allowed.Count() != all.Len() {
+		t.Errorf("the online pod runs on %d CPUs of %d", allowed.Count(), all.Len())
+	}
+	for _, cmd := range online {
+		end(cmd)
+	}
+	n.until("batch has as many CPUs as fit", func() bool { return n.cpus().Len() >= all.Len()-1 && n.cores() == n.milli })
+	r.set(func(p *model.Policy) { p.Mode = model.ModeOff })
+	n.until("batch has all CPUs back", func() bool { return n.cpus() == all })
+}
+
+func number(t *testing.T, text string) (n int) {
+	t.Helper()
+	if _, err := fmt.Sscan(text, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
