@@ -176,7 +176,10 @@ func (f *follow) step() {
 func (f *follow) patience() time.Duration {
 	s := &f.state
 	was := max(s.Calm, calm)
-	if s.Grown != 0 && f.now-s.Grown < was {
+	switch {
+	case s.Grown <= s.Shrunk:
+		return was // it goes on
+	case f.now-s.Grown < was:
 		return min(2*was, calmer)
 	}
 	return max(was/2, calm)
