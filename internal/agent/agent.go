@@ -106,8 +106,7 @@ type Agent struct {
 	changes    host.Changes
 	notices    *notices
 	conditions *conditions
-	publisher  *publisher
-	reporter   *reporter
+	teller     *Teller
 	allowances allowances
 	counts     counts
 	nextAudit  time.Time
@@ -131,8 +130,7 @@ func New(cfg Config) *Agent {
 	a.allowances.dir = filepath.Join(cfg.RunDir, PodsDir)
 	a.notices = newNotices(cfg.Notify, a.log)
 	a.conditions = newConditions(cfg.SetCondition, a.log)
-	a.publisher = newPublisher(cfg.Publish, a.log)
-	a.reporter = newReporter(cfg.Report, a.log)
+	a.teller = newTeller(cfg.Publish, cfg.Report, a.log)
 	if cfg.NRI != "" {
 		a.nri = nri.New(nri.Config{Socket: cfg.NRI, Place: a.place, Report: a.log.report})
 	}
@@ -183,8 +181,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	helpers.Go(func() { a.memory.copy(ctx, a.log) })
 	helpers.Go(func() { a.notices.run(ctx) })
 	helpers.Go(func() { a.conditions.run(ctx) })
-	helpers.Go(func() { a.publisher.run(ctx) })
-	helpers.Go(func() { a.reporter.run(ctx) })
+	helpers.Go(func() { a.teller.Run(ctx) })
 	if a.nri != nil {
 		// Not before we are the only agent: with two that set CPUs, the runtime creates no containers.
 		helpers.Go(func() { a.nri.Run(ctx) })
@@ -390,8 +387,7 @@ func (a *Agent) round(now time.Time, reason bool) {
 	a.notices.post(round.Plan.Notices)
 	if a.pods.Known {
 		a.conditions.post(round.Plan.Conditions, a.pods.Pods)
-		a.publisher.post(&round.Plan.Publish, a.pods.UID, a.pods.Published)
-		a.reporter.post(a.pods.UID, a.report(), a.pods.Reported)
+		a.teller.Post(&round.Plan.Publish, a.pods.UID, a.pods.Published, a.report(), a.pods.Reported)
 	}
 	if uses, binds := a.useOfCPUs(); uses != a.usesCPUs || binds != a.bindsAll {
 		a.refollow()

@@ -79,6 +79,7 @@ const (
 	SoldFixed      Code = "SoldFixed"      // the part of the capacity that the policy says, whether it is there or not
 	NotSold        Code = "NotSold"        // the policy sells nothing
 	OfferWithdrawn Code = "OfferWithdrawn" // the manager lets the node sell nothing
+	OfferRestless  Code = "OfferRestless"  // more could be sold, but the offer fell often: it is watched for longer, and a margin is kept
 	OfferGrows     Code = "OfferGrows"     // more could be sold, which is watched first and then offered little by little
 	SlackNone      Code = "SlackNone"      // nothing is left under the waterline
 	SlackDoubted   Code = "SlackDoubted"   // the measurements are old, and are worth less and less

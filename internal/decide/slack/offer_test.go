@@ -1,6 +1,7 @@
 package slack_test
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -13,29 +14,40 @@ import (
 type seen struct {
 	clock time.Duration
 	room  int64
-	clear bool // after it, the room was at least one and a half steps above the offer
+	clear bool // after it, the room was so far above the offer that it may grow
 	grew  bool
+	all   bool // it grew by all that was seen to be clear
 }
 
 // dumbLine is an offer that remembers every round and looks through them each time.
 type dumbLine struct {
 	rounds       []seen
+	falls        []time.Duration // when it fell; what follows within a minute is the same fall
 	offer        int64
 	step, growth int64
 }
 
 func (d *dumbLine) follow(clock time.Duration, room int64, age time.Duration) int64 {
-	d.offer = min(d.offer, room) / d.step * d.step
-	d.rounds = append(d.rounds, seen{clock: clock, room: room, clear: float64(room) >= float64(d.offer)+1.5*float64(d.step)})
+	fell := d.offer > room
+	if fell && (len(d.falls) == 0 || clock-d.falls[len(d.falls)-1] >= time.Minute) {
+		d.falls = append(d.falls, clock)
+	}
+	watch, under := d.restless(clock)
+	if fell {
+		d.offer = max(room-under, 0)
+	}
+	d.offer = d.offer / d.step * d.step
+	clear := func(room int64) bool { return float64(room) >= float64(d.offer)+1.5*float64(d.step)+float64(under) }
+	d.rounds = append(d.rounds, seen{clock: clock, room: room, clear: clear(room)})
 	last := len(d.rounds) - 1
 	first, lowest := -1, room
-	for i := last; i >= 0 && d.rounds[i].clear && !d.rounds[i].grew; i-- {
+	for i := last; i >= 0 && d.rounds[i].clear && !d.rounds[i].all; i-- {
 		first, lowest = i, min(lowest, d.rounds[i].room)
 		if i > 0 && d.rounds[i].clock-d.rounds[i-1].clock > 5*time.Second {
 			break
 		}
 	}
-	if first < 0 || clock-d.rounds[first].clock < 45*time.Second || age > 5*time.Second {
+	if first < 0 || clock-d.rounds[first].clock < watch || age > 5*time.Second {
 		return d.offer
 	}
 	for _, r := range d.rounds {
@@ -44,8 +56,32 @@ func (d *dumbLine) follow(clock time.Duration, room int64, age time.Duration) in
 		}
 	}
 	d.offer = min(lowest, d.offer+d.growth) / d.step * d.step
-	d.rounds[last].grew = true
+	d.rounds[last].grew, d.rounds[last].all = true, !clear(lowest)
 	return d.offer
+}
+
+// restless returns for how long the room must be clear, and how far the offer keeps below it, by all falls that there were.
+func (d *dumbLine) restless(now time.Duration) (watch time.Duration, under int64) {
+	watch = 45 * time.Second
+	calm := func(quiet time.Duration) {
+		for ; quiet >= 2*time.Hour; quiet -= 2 * time.Hour {
+			watch = max(watch/2, 45*time.Second)
+		}
+	}
+	for i, fell := range d.falls {
+		if i > 0 && fell-d.falls[i-1] < 2*time.Hour {
+			watch = min(2*watch, 30*time.Minute)
+		} else if i > 0 {
+			calm(fell - d.falls[i-1])
+		}
+	}
+	if len(d.falls) > 0 {
+		calm(now - d.falls[len(d.falls)-1])
+	}
+	if watch > 45*time.Second {
+		under = 2 * d.step
+	}
+	return watch, under
 }
 
 // TestOffersFollow runs machines whose load does anything, and checks each offer against the dumb line, and that in no minute
@@ -62,11 +98,15 @@ func TestOffersFollow(t *testing.T) {
 		var lines [2]dumbLine
 		var grown [2]time.Duration
 		var before [2]int64
-		for range 1500 {
+		seldom := []int{100, 1500}[seed%2]
+		for range 4000 {
 			clock += time.Second
-			switch r.IntN(100) {
+			switch r.IntN(seldom) {
 			case 0:
 				clock += time.Duration(r.IntN(30)) * time.Second // rounds are missing
+				if r.IntN(5) == 0 {
+					clock += time.Duration(r.IntN(9)) * time.Hour
+				}
 			case 1:
 				level = r.Int64N(in.node.Capacity.CPU + 1)
 			case 2:
@@ -111,6 +151,58 @@ func TestOffersFollow(t *testing.T) {
 				before[i] = offer
 			}
 		}
+	}
+}
+
+// TestWritesAreBounded: an offer changes seldom, whatever its room does. 5,000 nodes may write five times a second in all,
+// which is 86 changes a day of each; one whose dips come as is worst for it, an hour apart, may have a few more.
+func TestWritesAreBounded(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, c := range []struct {
+		name string
+		used func(r *rand.Rand, at time.Duration) int64
+	}{
+		{"noise", func(r *rand.Rand, _ time.Duration) int64 { return 40_000 + int64(5000*r.NormFloat64()) }},
+		{"a dip a minute", square(time.Minute)},
+		{"a dip every five minutes", square(5 * time.Minute)},
+		{"a dip every half-hour", square(30 * time.Minute)},
+		{"a dip every hour", square(time.Hour)},
+		{"a dip every two hours", square(2 * time.Hour)},
+		{"a dip every three hours", square(3 * time.Hour)},
+		{"up and down each hour", func(_ *rand.Rand, at time.Duration) int64 {
+			return int64(50_000 + 30_000*math.Sin(2*math.Pi*at.Hours()))
+		}},
+		{"up and down each day, with noise", func(r *rand.Rand, at time.Duration) int64 {
+			return int64(50_000 + 30_000*math.Sin(2*math.Pi*at.Hours()/24) + 1000*r.NormFloat64())
+		}},
+	} {
+		in := newInput(model.Amount{CPU: 100_000, Memory: 100 * gib}, model.SellRealtime, 1000)
+		r := rand.New(rand.NewPCG(1, 2))
+		in.run(20 * time.Minute)
+		before, changes, sold, room := int64(0), 0, 0.0, 0.0
+		for at := time.Duration(0); at < day; at += time.Second {
+			used := min(max(c.used(r, at), 0), 100_000)
+			in.node.Load.Classes[model.Guaranteed].CPU.Milli, in.node.Load.Node.CPU.Milli = used, used
+			a := &in.tick().CPU
+			if a.Offer.Batch != before {
+				before, changes = a.Offer.Batch, changes+1
+			}
+			sold, room = sold+float64(a.Offer.Batch), room+float64(a.Room.Batch)
+		}
+		t.Logf("%-34s %3d changes in a day, %2.0f %% of the room sold", c.name, changes, 100*sold/room)
+		if changes > 100 {
+			t.Errorf("%s: the offer changed %d times in a day", c.name, changes)
+		}
+	}
+}
+
+// square uses half of the CPUs, and 30 more for ten seconds in each period.
+func square(period time.Duration) func(*rand.Rand, time.Duration) int64 {
+	return func(_ *rand.Rand, at time.Duration) int64 {
+		if at%period < 10*time.Second {
+			return 80_000
+		}
+		return 50_000
 	}
 }
 

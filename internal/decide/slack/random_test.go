@@ -197,6 +197,9 @@ func randomLedger(r *rand.Rand, capacity int64) slack.Ledger {
 		if r.IntN(2) == 0 {
 			l.Grown = time.Hour - time.Duration(r.IntN(90))*time.Second
 		}
+		if r.IntN(2) == 0 {
+			l.Fell, l.Hold = time.Hour-time.Duration(r.IntN(3600))*time.Second, time.Duration(r.IntN(1801))*time.Second
+		}
 		return l
 	}
 	return slack.Ledger{Measured: time.Hour - time.Duration(r.IntN(90))*time.Second, Mid: line(), Batch: line()}
@@ -252,6 +255,8 @@ func absurd(r *rand.Rand) *input {
 			spoil(&line.Lowest)
 			spoil((*int64)(&line.Since))
 			spoil((*int64)(&line.Grown))
+			spoil((*int64)(&line.Fell))
+			spoil((*int64)(&line.Hold))
 		}
 	}
 	return in

@@ -9,10 +9,11 @@ import (
 func (r *resource) static() bool { return r.sell.Method == model.SellStatic }
 
 // reason says why the offer is what it is, with the numbers of the sum.
-func (r *resource) reason(a *model.Account) model.Reason {
+func (r *resource) reason(a *model.Account, l Ledger, now round) model.Reason {
 	offered := plus(a.Offer.Mid, a.Offer.Batch)
 	room := plus(a.Room.Mid, a.Room.Batch)
 	s := r.steps(a.Capacity)
+	s.round = now
 	switch {
 	case r.sell.Method == "":
 		return r.because(model.NotSold, model.Operand{Name: "could", Value: room, Unit: r.unit})
@@ -30,7 +31,10 @@ func (r *resource) reason(a *model.Account) model.Reason {
 			model.Operand{Name: "missing", Value: less(offered, a.Allow), Unit: r.unit})
 	case s.whole(a.Room.Mid) == 0 && s.whole(a.Room.Batch) == 0:
 		return r.because(model.SlackNone, r.sum(a)...)
-	case s.clear(a.Room.Mid, a.Offer.Mid) || s.clear(a.Room.Batch, a.Offer.Batch):
+	case l.Mid.waits(a.Room.Mid, &s) || l.Batch.waits(a.Room.Batch, &s):
+		watched := model.Operand{Name: "watched", Value: int64(max(l.Mid.watch(&s), l.Batch.watch(&s)) / time.Second), Unit: model.UnitSeconds}
+		return r.because(model.OfferRestless, append([]model.Operand{watched}, r.sum(a)...)...)
+	case l.Mid.clear(a.Room.Mid, &s) || l.Batch.clear(a.Room.Batch, &s):
 		return r.because(model.OfferGrows, r.sum(a)...)
 	case r.static():
 		fixed := model.Operand{Name: "fixed", Value: part(a.Capacity, r.sell.Ratio, 1000), Unit: r.unit}
@@ -39,6 +43,11 @@ func (r *resource) reason(a *model.Account) model.Reason {
 		return r.because(model.SoldRealtime, r.sum(a)...)
 	}
 	return r.because(model.SoldPredicted, r.sum(a)...)
+}
+
+// waits reports whether the offer would grow if it were not restless, or sooner.
+func (l *Line) waits(room int64, s *steps) bool {
+	return l.under(s) > 0 && 2*(room-l.Offer) >= 3*s.step
 }
 
 func (r *resource) because(code model.Code, operands ...model.Operand) model.Reason {

@@ -112,7 +112,7 @@ func (r *resource) decide(l Ledger, now round) (model.Account, Ledger) {
 		l.Measured = now.clock - a.Use.Age
 	}
 	if r.sell.Method == "" {
-		a.Reason = r.reason(&a)
+		a.Reason = r.reason(&a, l, now)
 		return a, Ledger{Measured: l.Measured}
 	}
 	steps := r.steps(a.Capacity)
@@ -125,7 +125,7 @@ func (r *resource) decide(l Ledger, now round) (model.Account, Ledger) {
 	}
 	l.Mid, l.Batch = l.Mid.follow(room.Mid, steps), l.Batch.follow(room.Batch, steps)
 	a.Offer = model.TierAmounts{Mid: l.Mid.Offer, Batch: l.Batch.Offer}
-	a.Reason = r.reason(&a)
+	a.Reason = r.reason(&a, l, now)
 	return a, l
 }
 

@@ -7,8 +7,8 @@ import (
 
 // What a machine of Alibaba's must have to be scored: five days of values, and something to do.
 const (
-	alibabaValues = 1500
-	alibabaMean   = 15 // percent
+	alibabaSteps = 1500 // of five minutes
+	alibabaMean  = 15   // percent
 )
 
 // mean is a sum on its way to a mean.
@@ -17,13 +17,17 @@ type mean struct {
 	count int
 }
 
-// alibaba reads machine_usage of clusterdata v2018: the CPU of whole machines in percent.
+// means are the means of each step.
+type means map[int64]mean
+
+// alibaba reads machine_usage of clusterdata v2018: the CPU of whole machines in percent, and their memory.
 func alibaba(r *rows) ([]Machine, error) {
 	columns, err := r.columns("machine_id", "time_s", "cpu_util_percent")
 	if err != nil {
 		return nil, err
 	}
-	machines := map[string]map[int64]mean{}
+	memory := slices.Index(r.header, "mem_util_percent")
+	machines, memories := map[string]means{}, map[string]means{}
 	for r.next() {
 		id, err := r.text(columns[0])
 		if err != nil {
@@ -33,20 +37,16 @@ func alibaba(r *rows) ([]Machine, error) {
 		if err != nil {
 			return nil, err
 		}
-		if cell, err := r.text(columns[2]); err != nil {
-			return nil, err
-		} else if cell == "" {
-			continue // the machine was not measured then
-		}
-		v, err := r.number(columns[2])
-		if err != nil {
-			return nil, err
-		}
 		if machines[id] == nil {
-			machines[id] = map[int64]mean{}
+			machines[id], memories[id] = means{}, means{}
 		}
-		if err := addMean(r, machines[id], at/Step, v); err != nil {
+		if err := addCell(r, machines[id], at, columns[2]); err != nil {
 			return nil, err
+		}
+		if memory >= 0 {
+			if err := addCell(r, memories[id], at, memory); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if err := r.err(); err != nil {
@@ -54,21 +54,45 @@ func alibaba(r *rows) ([]Machine, error) {
 	}
 	var all []Machine
 	for _, id := range slices.Sorted(maps.Keys(machines)) {
-		m := meanMachine(r.label(id), machines[id])
+		m := meanMachine(r, id, machines[id])
 		m.Limits = []float64{100}
+		m.Memory = beside(r, m.Times, memories[id])
 		sum := 0.0
 		for _, v := range m.Parts[0] {
 			sum += v
 		}
-		if n := len(m.Times); n >= alibabaValues && sum/float64(n) >= alibabaMean {
+		if steps(m.Times) >= alibabaSteps && sum/float64(len(m.Times)) >= alibabaMean {
 			all = append(all, m)
 		}
 	}
 	return all, nil
 }
 
+// steps returns in how many steps of five minutes there is a value.
+func steps(times []int64) int {
+	n, last := 0, int64(-1)
+	for _, at := range times {
+		if at/Step != last {
+			n, last = n+1, at/Step
+		}
+	}
+	return n
+}
+
+// addCell adds the number of a cell to the mean of its step. In an empty one nothing was measured.
+func addCell(r *rows, to means, at int64, column int) error {
+	if cell, err := r.text(column); err != nil || cell == "" {
+		return err
+	}
+	v, err := r.number(column)
+	if err != nil {
+		return err
+	}
+	return addMean(r, to, at/r.step, v)
+}
+
 // addMean adds a value to the mean of a step.
-func addMean(r *rows, to map[int64]mean, step int64, v float64) error {
+func addMean(r *rows, to means, step int64, v float64) error {
 	m, exists := to[step]
 	if !exists {
 		if err := r.keep(); err != nil {
@@ -80,11 +104,26 @@ func addMean(r *rows, to map[int64]mean, step int64, v float64) error {
 }
 
 // meanMachine makes a machine of one part from the means of its steps.
-func meanMachine(name string, means map[int64]mean) Machine {
-	m := Machine{Name: name, Parts: make([][]float64, 1)}
-	for _, step := range slices.Sorted(maps.Keys(means)) {
-		m.Times = append(m.Times, step*Step)
-		m.Parts[0] = append(m.Parts[0], means[step].sum/float64(means[step].count))
+func meanMachine(r *rows, name string, of means) Machine {
+	m := Machine{Name: r.label(name), Parts: make([][]float64, 1)}
+	for _, step := range slices.Sorted(maps.Keys(of)) {
+		m.Times = append(m.Times, step*r.step)
+		m.Parts[0] = append(m.Parts[0], of[step].sum/float64(of[step].count))
 	}
 	return m
+}
+
+// beside returns the means at these times, the last one where there is none; nil if there is none at all.
+func beside(r *rows, times []int64, of means) []float64 {
+	if len(of) == 0 {
+		return nil
+	}
+	values, last := make([]float64, 0, len(times)), 0.0
+	for _, at := range times {
+		if m, exists := of[at/r.step]; exists {
+			last = m.sum / float64(m.count)
+		}
+		values = append(values, last)
+	}
+	return values
 }

@@ -48,12 +48,12 @@ func bitbrains(r *rows) ([]Machine, error) {
 			vms[id] = &vm{used: map[int64]float64{}}
 		}
 		v := vms[id]
-		if _, exists := v.used[at/Step]; !exists {
+		if _, exists := v.used[at/r.step]; !exists {
 			if err := r.keep(); err != nil {
 				return nil, err
 			}
 		}
-		v.used[at/Step] = used
+		v.used[at/r.step] = used
 		v.capacity = max(v.capacity, capacity)
 	}
 	if err := r.err(); err != nil {
@@ -68,14 +68,14 @@ func bitbrains(r *rows) ([]Machine, error) {
 		for _, id := range group {
 			members = append(members, vms[id])
 		}
-		hosts = append(hosts, host(r.label(fmt.Sprintf("host%d", len(hosts))), members))
+		hosts = append(hosts, host(r, fmt.Sprintf("host%d", len(hosts)), members))
 	}
 	return hosts, nil
 }
 
 // host puts VMs onto one machine. Steps at which two or more of them were not measured are left out; a single one that was
 // not counts with its last value.
-func host(name string, vms []*vm) Machine {
+func host(r *rows, name string, vms []*vm) Machine {
 	measured := map[int64]int{}
 	for _, v := range vms {
 		for step := range v.used {
@@ -84,9 +84,9 @@ func host(name string, vms []*vm) Machine {
 	}
 	maps.DeleteFunc(measured, func(_ int64, n int) bool { return n < len(vms)-1 })
 	steps := slices.Sorted(maps.Keys(measured))
-	m := Machine{Name: name}
+	m := Machine{Name: r.label(name)}
 	for _, step := range steps {
-		m.Times = append(m.Times, step*Step)
+		m.Times = append(m.Times, step*r.step)
 	}
 	for _, v := range vms {
 		part, last := make([]float64, 0, len(steps)), 0.0

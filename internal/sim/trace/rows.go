@@ -24,6 +24,7 @@ type rows struct {
 	header  []string // names of the columns
 	cells   []string // of the current row
 	kept    int      // values that were kept so far
+	step    int64    // in seconds, of one value
 }
 
 func openRows(file string) (*rows, error) {
@@ -57,7 +58,7 @@ func closeAll(closers []io.Closer) {
 
 // newRows begins to read rows; the first line must be there.
 func newRows(name string, from io.Reader) (*rows, error) {
-	r := &rows{name: name, scanner: bufio.NewScanner(from)}
+	r := &rows{name: name, scanner: bufio.NewScanner(from), step: Step}
 	r.scanner.Buffer(make([]byte, 0, 4096), maxLine)
 	if !r.next() {
 		if err := r.err(); err != nil {
@@ -154,7 +155,7 @@ func (r *rows) bad(column int, text, wanted string) error {
 // keep counts a value that is kept and refuses more than fit.
 func (r *rows) keep() error {
 	if r.kept++; r.kept > maxValues {
-		return fmt.Errorf("trace %s, line %d: more than %d values of %d s; split the file", r.name, r.line, maxValues, Step)
+		return fmt.Errorf("trace %s, line %d: more than %d values of %d s; split the file", r.name, r.line, maxValues, r.step)
 	}
 	return nil
 }

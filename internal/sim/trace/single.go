@@ -35,7 +35,7 @@ func single(r *rows, timeName, valueName string, parse func(column int) (int64, 
 	if err != nil {
 		return nil, err
 	}
-	means := map[int64]mean{}
+	means := means{}
 	for r.next() {
 		at, err := parse(columns[0])
 		if err != nil {
@@ -45,7 +45,7 @@ func single(r *rows, timeName, valueName string, parse func(column int) (int64, 
 		if err != nil {
 			return nil, err
 		}
-		if err := addMean(r, means, at/Step, v); err != nil {
+		if err := addMean(r, means, at/r.step, v); err != nil {
 			return nil, err
 		}
 	}
@@ -55,7 +55,7 @@ func single(r *rows, timeName, valueName string, parse func(column int) (int64, 
 	if len(means) == 0 {
 		return nil, fmt.Errorf("trace %s has no values", r.name)
 	}
-	m := meanMachine(r.label(""), means)
+	m := meanMachine(r, "", means)
 	m.Limits = []float64{slices.Max(m.Parts[0])}
 	return []Machine{m}, nil
 }

@@ -1,6 +1,6 @@
 // Package trace reads usage that was measured on real machines, and makes usage of its own where there is none.
 //
-// A trace is read once, row by row, into five-minute values; nothing but those values is kept. Errors name the file, the
+// A trace is read once, row by row, into values of five minutes, or of another step; nothing but those values is kept. Errors name the file, the
 // line and the value.
 package trace
 
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Step is the length in seconds of what one value stands for.
+// Step is the length in seconds of what one value stands for, where nobody asks for another.
 const Step = 300
 
 // maxValues bounds what is kept of a data set: 5-minute values of 200 machines over a month are a tenth of it.
@@ -22,9 +22,10 @@ const maxValues = 20_000_000
 // Machine is the usage of one machine.
 type Machine struct {
 	Name   string
-	Times  []int64     // begin of each value, in seconds of any epoch, rising by at least Step; holes are left out
+	Times  []int64     // begin of each value, in seconds of any epoch, rising by at least a step; holes are left out
 	Parts  [][]float64 // usage of each part, for instance a VM, at each time
 	Limits []float64   // the most that each part can use
+	Memory []float64   // in percent of the machine's, at each time; nil: the trace does not say
 }
 
 // Limit returns the most that the machine's parts can use together.
@@ -102,11 +103,15 @@ func (d Dataset) Files(root string) ([]string, error) {
 }
 
 // Read reads one file of the data set.
-func (d Dataset) Read(file string) ([]Machine, error) {
+func (d Dataset) Read(file string) ([]Machine, error) { return d.ReadEvery(file, Step) }
+
+// ReadEvery reads one file of the data set into values that each stand for a number of seconds.
+func (d Dataset) ReadEvery(file string, step int64) ([]Machine, error) {
 	r, err := openRows(file)
 	if err != nil {
 		return nil, err
 	}
 	defer r.close()
+	r.step = step
 	return d.file(r)
 }

@@ -90,7 +90,7 @@ func itoa(n int) string {
 func TestMachines(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("machine_id,time_s,cpu_util_percent,mem\n")
-	for step := range alibabaValues {
+	for step := range alibabaSteps {
 		at := itoa(step*Step) + ","
 		b.WriteString("busy," + at + "40,1\nbusy," + itoa(step*Step+60) + ",50,1\n")
 		b.WriteString("idle," + at + "14,1\nunmeasured," + at + ",1\n")
