@@ -48,6 +48,13 @@ func New(m *trace.Machine, capacity model.Amount, start int64, seed uint64) *Hos
 	return h
 }
 
+// Clone returns a machine like this one, whose noise goes on differently.
+func (h *Host) Clone(seed uint64) *Host {
+	c := *h
+	c.random = rand.New(rand.NewPCG(seed, 8))
+	return &c
+}
+
 // Learn has the machine's predictors see what it used before its start, at most a week of it. The start is at a time of the
 // wall clock.
 func (h *Host) Learn(start time.Time) {

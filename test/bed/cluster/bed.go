@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -355,6 +356,35 @@ func (b *Bed) Inside(ctx context.Context, args ...string) (*exec.Cmd, error) {
 		return nil, fmt.Errorf("finding the cluster's init: %w", err)
 	}
 	return exec.CommandContext(ctx, "nsenter", append([]string{"-t", string(pid), "-m", "-n", "-p", "-u", "-i", "--"}, args...)...), nil
+}
+
+// Dial connects to what listens inside the cluster's namespaces only, such as etcd at [EtcdAddress]. The address has no name
+// in it.
+func (b *Bed) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	pid, err := os.ReadFile(b.initPID())
+	if err != nil {
+		return nil, fmt.Errorf("finding the cluster's init: %w", err)
+	}
+	space, err := os.Open(filepath.Join("/proc", string(pid), "ns/net"))
+	if err != nil {
+		return nil, fmt.Errorf("finding the cluster's network: %w", err)
+	}
+	defer space.Close()
+	var conn net.Conn
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocks it: the thread, which is inside, goes with the goroutine
+		if err = unix.Setns(int(space.Fd()), unix.CLONE_NEWNET); err == nil {
+			var d net.Dialer
+			conn, err = d.DialContext(ctx, network, address)
+		}
+	}()
+	<-done
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s inside the cluster: %w", address, err)
+	}
+	return conn, nil
 }
 
 // Outside returns under which name a file inside the cluster's namespaces is reached from outside.

@@ -11,6 +11,9 @@ import (
 	"github.com/waterline-io/waterline/test/bed/vmnode"
 )
 
+// EtcdAddress is where etcd listens, inside the cluster's namespaces.
+const EtcdAddress = "127.0.0.1:2379"
+
 // component is one process of the cluster.
 type component struct {
 	name string
@@ -20,10 +23,10 @@ type component struct {
 // controlPlane lists the components that make an API server, in the order of their start.
 func controlPlane(p paths, bin string) []component {
 	return []component{
-		{"etcd", []string{"etcd", "--data-dir", p.in("etcd"), "--unsafe-no-fsync", "--listen-client-urls", "http://127.0.0.1:2379",
-			"--advertise-client-urls", "http://127.0.0.1:2379", "--listen-peer-urls", "http://127.0.0.1:2380", "--log-level", "warn"}},
+		{"etcd", []string{"etcd", "--data-dir", p.in("etcd"), "--unsafe-no-fsync", "--listen-client-urls", "http://" + EtcdAddress,
+			"--advertise-client-urls", "http://" + EtcdAddress, "--listen-peer-urls", "http://127.0.0.1:2380", "--log-level", "warn"}},
 		{"apiserver", []string{filepath.Join(bin, "kube-apiserver"),
-			"--etcd-servers=http://127.0.0.1:2379", "--bind-address=0.0.0.0", "--secure-port=443", "--advertise-address=" + nodeAddress,
+			"--etcd-servers=http://" + EtcdAddress, "--bind-address=0.0.0.0", "--secure-port=443", "--advertise-address=" + nodeAddress,
 			"--service-cluster-ip-range=" + serviceRange, "--service-account-issuer=https://kubernetes.default.svc",
 			"--service-account-key-file=" + p.pki("accounts.key"), "--service-account-signing-key-file=" + p.pki("accounts.key"),
 			"--client-ca-file=" + p.pki("ca.crt"), "--tls-cert-file=" + p.pki("apiserver.crt"), "--tls-private-key-file=" + p.pki("apiserver.key"),
