@@ -35,7 +35,9 @@ func TestWritesOnTraces(t *testing.T) {
 		noises, watched = []float64{0, 0.05, 0.2}, 24*time.Hour
 	}
 	sets := traced(t, root)
-	sets["ramp"] = []trace.Machine{morning(2 * time.Hour)}
+	for range 8 {
+		sets["ramp"] = append(sets["ramp"], morning(2*time.Hour))
+	}
 	for _, set := range []string{"alibaba2018", "bitbrains", "cloudcluster", "ramp"} {
 		for _, method := range []model.SellMethod{model.SellRealtime, model.SellPredicted} {
 			for _, noise := range noises {
@@ -45,7 +47,7 @@ func TestWritesOnTraces(t *testing.T) {
 				}
 				var all outcome
 				for i := range sets[set] {
-					simulate(t, &sets[set][i], method, noise, over, &all)
+					simulate(t, &sets[set][i], uint64(i), method, noise, over, &all)
 				}
 				if all.oversold > 0 {
 					t.Errorf("%s, %s: more was sold than there is for %d seconds", set, method, all.oversold)
@@ -100,12 +102,12 @@ type outcome struct {
 
 // simulate has a machine sell for two hours, which are not counted, and for as long as is watched. It starts in the middle of
 // its trace, with predictors that know what was before.
-func simulate(t *testing.T, m *trace.Machine, method model.SellMethod, noise float64, watched time.Duration, o *outcome) {
+func simulate(t *testing.T, m *trace.Machine, seed uint64, method model.SellMethod, noise float64, watched time.Duration, o *outcome) {
 	var start int64
 	if m.Name != "morning" {
 		start = (m.Times[len(m.Times)-1] - m.Times[0]) / 2
 	}
-	h := host.New(m, model.Amount{CPU: 64_000, Memory: 256 << 30}, start, uint64(start))
+	h := host.New(m, model.Amount{CPU: 64_000, Memory: 256 << 30}, start, seed)
 	h.Noise = noise
 	synctest.Test(t, func(*testing.T) { sell(h, method, watched, o) })
 }

@@ -64,12 +64,12 @@ func (d *dumbLine) follow(clock time.Duration, room int64, age time.Duration) in
 func (d *dumbLine) restless(now time.Duration) (watch time.Duration, under int64) {
 	watch = 45 * time.Second
 	calm := func(quiet time.Duration) {
-		for ; quiet >= 2*time.Hour; quiet -= 2 * time.Hour {
+		for ; quiet >= 3*time.Hour; quiet -= 3 * time.Hour {
 			watch = max(watch/2, 45*time.Second)
 		}
 	}
 	for i, fell := range d.falls {
-		if i > 0 && fell-d.falls[i-1] < 2*time.Hour {
+		if i > 0 && fell-d.falls[i-1] < 3*time.Hour {
 			watch = min(2*watch, 30*time.Minute)
 		} else if i > 0 {
 			calm(fell - d.falls[i-1])
@@ -105,7 +105,7 @@ func TestOffersFollow(t *testing.T) {
 			case 0:
 				clock += time.Duration(r.IntN(30)) * time.Second // rounds are missing
 				if r.IntN(5) == 0 {
-					clock += time.Duration(r.IntN(9)) * time.Hour
+					clock += time.Duration(r.IntN(13)) * time.Hour
 				}
 			case 1:
 				level = r.Int64N(in.node.Capacity.CPU + 1)

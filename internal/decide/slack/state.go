@@ -4,15 +4,15 @@ import "time"
 
 // How an offer follows the room that there is for it. It shrinks at once, and grows slowly: what is sold too late is lost,
 // what is sold too early is taken from somebody. The room must have been clear of the offer for as long as hold, so that the
-// agent sees more than the quiet moment of a busy service, and still be so by data that is as good as new; then the offer grows by a tenth of the capacity at most, and at
-// most once a minute, so that each growth is seen to do no harm before the next.
+// agent sees more than the quiet moment of a busy service, and still be so by data that is as good as new; then the offer grows
+// by a tenth of the capacity at most, and at most once a minute, so that each growth is seen to do no harm before the next.
 //
-// An offer that falls again within two hours is restless: its room goes up and down, or down and down. Each such fall doubles
+// An offer that falls again within three hours is restless: its room goes up and down, or down and down. Each such fall doubles
 // the time that the room must be clear for, and leaves a margin under the room, so that the next dip does not write again.
 const (
 	hold    = 45 * time.Second
 	longest = 30 * time.Minute // as long as a room must be clear, at most
-	again   = 2 * time.Hour    // falls that are less apart make an offer restless; each such time without one calms it down
+	again   = 3 * time.Hour    // falls that are less apart make an offer restless; each such time without one calms it down
 	minute  = time.Minute
 	growth  = 100 // of what could be sold at most, in thousandths
 	grain   = 25  // of the capacity, in thousandths: the steps in which offers are made, so that noise writes nothing
