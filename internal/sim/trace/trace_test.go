@@ -107,6 +107,29 @@ func TestMachines(t *testing.T) {
 	}
 }
 
+// TestEvery checks values of another step, and memory: where it was not measured the last value counts.
+func TestEvery(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("machine_id,time_s,cpu_util_percent,mem_util_percent\n")
+	for step := range alibabaSteps {
+		b.WriteString("m," + itoa(step*Step) + ",40,90\nm," + itoa(step*Step+60) + ",50,\nm," + itoa(step*Step+90) + ",60,\n")
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "x.csv")
+	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, _ := Find("alibaba2018")
+	machines, err := d.ReadEvery(file, 60)
+	if err != nil || len(machines) != 1 {
+		t.Fatalf("%d machines, %v", len(machines), err)
+	}
+	m := machines[0]
+	if !slices.Equal(m.Times[:3], []int64{0, 60, 300}) || !slices.Equal(m.Total()[:3], []float64{40, 55, 40}) || !slices.Equal(m.Memory[:3], []float64{90, 90, 90}) {
+		t.Errorf("times %v, CPU %v, memory %v", m.Times[:3], m.Total()[:3], m.Memory[:3])
+	}
+}
+
 func TestFiles(t *testing.T) {
 	root := t.TempDir()
 	d, _ := Find("cloudcluster")
