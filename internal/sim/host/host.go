@@ -27,7 +27,9 @@ type Host struct {
 	begin  int64     // time of the trace at which the machine starts
 	random *rand.Rand
 	wander float64 // what the noise is now, in standard deviations
-	load   model.Load
+
+	measured time.Duration // after the start, last
+	load     model.Load
 }
 
 // lasting is how much of the noise of a second there is in that of the next: it fades with a time constant of 10 s, as
@@ -82,7 +84,9 @@ func (h *Host) Measure(after time.Duration) *model.Load {
 	i, part := h.position(h.begin + int64(after/time.Second))
 	between := func(a, b float64) float64 { return a + part*(b-a) }
 	next := min(i+1, len(h.shares)-1)
-	h.wander = lasting*h.wander + math.Sqrt(1-lasting*lasting)*h.random.NormFloat64()
+	keeps := math.Pow(lasting, max(after-h.measured, time.Second).Seconds())
+	h.measured = after
+	h.wander = keeps*h.wander + math.Sqrt(1-keeps*keeps)*h.random.NormFloat64()
 	cpu := between(h.shares[i], h.shares[next]) * max(1+h.Noise*h.wander, 0)
 	memory := between(h.memory(i), h.memory(next))
 	cpu += h.More

@@ -34,6 +34,22 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// TestNoiseFades: machines that are measured seldom wander as far in the same time.
+func TestNoiseFades(t *testing.T) {
+	m := &trace.Machine{Times: []int64{0, 1 << 30}, Parts: [][]float64{{50, 50}}, Limits: []float64{100}}
+	h := New(m, four, 0, 1)
+	h.Noise = 0.1
+	const n = 50_000
+	together, squares, last := 0.0, 0.0, 0.0
+	for i := range n {
+		v := float64(h.Measure(time.Duration(i)*10*time.Second).Node.CPU.Milli)/2000 - 1
+		together, squares, last = together+v*last, squares+v*v, v
+	}
+	if alike := together / squares; math.Abs(alike-1/math.E) > 0.05 {
+		t.Errorf("after ten seconds noise is alike by %.2f, want 1/e", alike)
+	}
+}
+
 // TestNoise: noise has the spread that is asked for and changes no mean; a clone has its own.
 func TestNoise(t *testing.T) {
 	m := &trace.Machine{Times: []int64{0, 1 << 30}, Parts: [][]float64{{50, 50}}, Limits: []float64{100}}
