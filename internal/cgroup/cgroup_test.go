@@ -171,6 +171,54 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// TestStepsOfBursts checks the order of writes against the kernel's rule that what a group may save up fits into its quota at
+// every moment (Koordinator #2778: nothing could be scaled down while it burst), together with v1's for quotas.
+func TestStepsOfBursts(t *testing.T) {
+	const parent, child = "kubepods/burstable/podx", "kubepods/burstable/podx/a"
+	r := rand.New(rand.NewPCG(1, 3))
+	type setting map[model.File]int64
+	file := func(dir string, k model.Knob) model.File { return model.File{Dir: dir, Knob: k} }
+	taken := func(s setting) bool {
+		for _, dir := range []string{parent, child} {
+			if quota := s[file(dir, model.Quota)]; quota != model.Unlimited && s[file(dir, model.Burst)] > quota {
+				return false
+			}
+		}
+		above, below := s[file(parent, model.Quota)], s[file(child, model.Quota)]
+		return above == model.Unlimited || below == model.Unlimited || below <= above
+	}
+	valid := func() setting {
+		for {
+			s := setting{}
+			for _, dir := range []string{parent, child} {
+				s[file(dir, model.Quota)], s[file(dir, model.Burst)] = 1000*(1+r.Int64N(5)), 1000*r.Int64N(6)
+				if r.IntN(3) == 0 {
+					s[file(dir, model.Quota)] = model.Unlimited
+				}
+			}
+			if taken(s) {
+				return s
+			}
+		}
+	}
+	for range 5000 {
+		now, then := valid(), valid()
+		var steps []cgroup.Step
+		for f, from := range now {
+			if then[f] != from {
+				steps = append(steps, cgroup.Step{File: f, From: cgroup.Raw{Number: from}, To: cgroup.Raw{Number: then[f]}})
+			}
+		}
+		cgroup.Steps(steps)
+		for _, s := range steps {
+			now[s.File] = s.To.Number
+			if !taken(now) {
+				t.Fatalf("the kernel refuses %+v of %+v: %v", s, steps, now)
+			}
+		}
+	}
+}
+
 // TestStepsOfCPUs checks that nobody enters a CPU before those have left it that only leave CPUs in the same plan, and that
 // where a parent and its children are narrowed or widened together, each child's list is within its parent's at every
 // moment, as cgroup v1 wants it.
@@ -255,6 +303,10 @@ func TestParse(t *testing.T) {
 		{cgroup.V2, model.Quota, "-1 100000\n", model.Value{}, true},
 		{cgroup.V2, model.Quota, "50000 \n", model.Value{}, true},
 		{cgroup.V1, model.Shares, "99999999999999999999\n", model.Value{}, true},
+		{cgroup.V1, model.Burst, "0\n", model.Number(0), false},
+		{cgroup.V2, model.Burst, "50000\n", model.Number(50000), false},
+		{cgroup.V2, model.Burst, "max\n", model.Value{}, true},
+		{cgroup.V2, model.Burst, "-1\n", model.Value{}, true},
 		{cgroup.V1, model.MemoryMax, "9223372036854771712\n", model.Number(model.Unlimited), false}, // pages of 4 KiB
 		{cgroup.V1, model.MemoryMax, "9223372036854710272\n", model.Number(model.Unlimited), false}, // of 64 KiB
 		{cgroup.V1, model.MemoryMax, "1073741824\n", model.Number(1 << 30), false},

@@ -41,6 +41,10 @@ func FileName(v Version, k model.Knob) string {
 		return "memory.limit_in_bytes"
 	case k == model.MemoryMax:
 		return "memory.max"
+	case k == model.Burst && v == V1:
+		return "cpu.cfs_burst_us"
+	case k == model.Burst:
+		return "cpu.max.burst"
 	}
 	return ""
 }
@@ -65,7 +69,7 @@ func KnobOf(v Version, name string) (model.Knob, bool) {
 }
 
 // Raw is a knob's value as the kernel counts it: shares on v1, weight on v2, quota in microseconds or -1 on both, memory in
-// bytes or -1 on both, a list of CPUs as the kernel writes it. Two settings that have the same raw value are the same to the kernel.
+// bytes or -1 on both, burst in microseconds, a list of CPUs as the kernel writes it. Two settings that have the same raw value are the same to the kernel.
 type Raw model.Value
 
 // MarshalJSON writes a number or a string.

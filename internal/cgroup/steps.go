@@ -22,13 +22,13 @@ type Step struct {
 // Lists of CPUs come first and the other way round: who leaves CPUs goes before who enters some, so that nobody is seen on
 // a CPU that has just become another's own. Children are narrowed before their parents (EBUSY on v1) and parents widened
 // before their children (EACCES on v1).
+//
+// What a group may save up must fit into its quota at every moment (EINVAL), so it is lowered before all quotas, and raised
+// after them.
 func Steps(steps []Step) {
 	slices.SortFunc(steps, func(a, b Step) int {
-		if ca, cb := a.Knob == model.Cpuset, b.Knob == model.Cpuset; ca != cb {
-			if ca {
-				return -1
-			}
-			return 1
+		if c := cmp.Compare(a.stage(), b.stage()); c != 0 {
+			return c
 		}
 		la, lb := a.loosens(), b.loosens()
 		if a.Knob == model.Cpuset {
@@ -46,6 +46,19 @@ func Steps(steps []Step) {
 		}
 		return cmp.Or(depth, a.File.Compare(b.File))
 	})
+}
+
+// stage returns in which of the parts that follow each other the write comes.
+func (s Step) stage() int {
+	switch {
+	case s.Knob == model.Cpuset:
+		return 0
+	case s.Knob == model.Burst && s.To.Number < s.From.Number:
+		return 1
+	case s.Knob == model.Burst:
+		return 3
+	}
+	return 2
 }
 
 // loosens reports whether the write gives the group more than it had. No quota, and no memory limit, is more than any.

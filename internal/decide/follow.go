@@ -3,6 +3,7 @@ package decide
 import (
 	"slices"
 
+	"github.com/waterline-io/waterline/internal/decide/quota"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -24,7 +25,7 @@ func Follows(pod *model.Pod, policy *model.Policy, bindsAll, batch bool) bool {
 		return false
 	}
 	if bindsAll || batch && pod.QoS == model.BestEffort || pod.Asks.Shares != 0 || pod.Asks.Quota != "" || pod.Self || pod.Critical || pod.Grant != (model.Grant{}) ||
-		pod.Class == model.ClassBE && policy.Suppress.On() {
+		pod.Class == model.ClassBE && policy.Suppress.On() || quota.MayBurst(pod, policy) {
 		return true
 	}
 	for i := range policy.Pods {

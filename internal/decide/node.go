@@ -46,9 +46,11 @@ func node(n model.Node, policy model.Policy, state State, ask predictor) (model.
 	}
 	if acts {
 		weights := weight.Decide(&n, &policy)
+		var quotas []model.Setting
+		quotas, state.Quota = quota.Decide(&n, &policy, quota.Others{Weighted: weights.Asked, CPUs: plan.CPUs, Batch: plan.Suppress, Slack: plan.Slack}, state.Quota)
 		plan.Settings = slices.Concat(
 			weights.Settings,
-			quota.Decide(&n, &policy, weights.Asked, plan.CPUs, plan.Suppress),
+			quotas,
 			cpuset.Settle(&n, plan.CPUs, &state.CPUs, plan.Suppress.OnCPUs()),
 			memory.Decide(&n),
 		)
@@ -136,7 +138,7 @@ func release(n *model.Node, policy *model.Policy, settings []model.Setting) []mo
 		}
 		s := model.Setting{File: o.File, Release: true}
 		switch o.Knob {
-		case model.Quota:
+		case model.Quota, model.Burst:
 			s.Value, s.Reason = quota.Release(n, o, podOf(pods, o.Dir))
 		case model.MemoryMax:
 			s.Value, s.Reason = memory.Release(n, o, podOf(pods, o.Dir))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/decide/cpuset"
 	"github.com/waterline-io/waterline/internal/decide/predict"
+	"github.com/waterline-io/waterline/internal/decide/quota"
 	"github.com/waterline-io/waterline/internal/decide/slack"
 	"github.com/waterline-io/waterline/internal/decide/suppress"
 	"github.com/waterline-io/waterline/internal/model"
@@ -31,6 +32,7 @@ type State struct {
 	Slack slack.State   // what is offered
 
 	Suppress suppress.State // what batch may use
+	Quota    quota.State    // whether online pods may burst
 }
 
 // FileState is what is remembered of one file.

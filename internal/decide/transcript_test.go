@@ -10,10 +10,10 @@ import (
 // four dashes, and what was decided. Between blocks the host is imagined to do all that the plan says.
 //
 //	node cpu=64 [kubelet=unknown|noquota|static|nopodcgroups] [readonly] [v2] [cpus=2x1x2x4x2] [offline=LIST] [reserved=LIST]
-//	    [pool=LIST] [taken=LIST] [nocpusets]
-//	policy [mode=M] [scope=S] [quota=Q] [max=N] [override] [promote] [namespace=key:value:max] [pods=key:value:shares] [cpus=key:value:MODE]
+//	    [pool=LIST] [taken=LIST] [nocpusets] [noburst|burst]
+//	policy [mode=M] [scope=S] [quota=Q] [max=N] [override] [promote] [namespace=key:value:max] [pods=key:value:shares] [cpus=key:value:MODE] [burst]
 //	pod NAME class=C [request=MILLI] [limit=MILLI] [weight=N] [quota=Q] [self] [critical] [ended] [idle] [nocgroup]
-//	    [label=key:value] [space=key:value] [containers=ID:LIMIT,...] [cpus=MODE] [place=P] [app=NAME:CPUS[:REQUEST]]...
+//	    [label=key:value] [space=key:value] [containers=ID:LIMIT,...] [cpus=MODE] [place=P] [app=NAME:CPUS[:REQUEST]]... [becomes=NAME:CPUS]
 //	    [podlevel=CPUS] [age=SECONDS] [localmemory=BYTES] [job=NAME:CPUS[:LIMIT[:MEMORY]]]...
 //	gone NAME                         deleted NAME (its cgroup still stands)
 //	uses DIR MEMORY                   what the group uses, below which the host writes no limit

@@ -121,6 +121,8 @@ func (w *world) setNode(args []string) error {
 			w.node.Kubelet.TakenCPUs = cpus(value)
 		case "v2":
 			w.node.Tree.V2 = true
+		case "noburst", "burst":
+			w.node.Tree.NoBurst = key == "noburst"
 		case "nocpusets":
 			w.node.Tree.NoCpusets = true
 		default:
@@ -146,6 +148,8 @@ func (w *world) setPolicy(args []string) error {
 			w.policy.Weight.Quota = model.QuotaMode(value)
 		case "max":
 			w.policy.Weight.Max = number(value)
+		case "burst":
+			w.policy.Protect.Burst = true
 		case "override":
 			w.policy.Weight.OverrideGuaranteed = true
 		case "promote":
@@ -216,8 +220,15 @@ func (w *world) setPod(name string, args []string) error {
 			}
 			c := model.Container{Name: k, ID: fmt.Sprintf("%012x", 0xa0+len(pod.Containers)), LimitMilli: milli(limit), RequestMilli: milli(request)}
 			pod.RequestMilli, pod.LimitMilli = pod.RequestMilli+c.RequestMilli, pod.LimitMilli+c.LimitMilli
+			c.LeastMilli, pod.LeastMilli = c.LimitMilli, pod.LimitMilli
 			pod.Containers = append(pod.Containers, c)
 			group.Containers = append(group.Containers, c.ID)
+		case "becomes": // NAME:LIMIT, in CPUs: a resize of that container to less is under way
+			for i := range pod.Containers {
+				if c := &pod.Containers[i]; c.Name == k {
+					c.LeastMilli, pod.LeastMilli = milli(v), pod.LeastMilli-c.LeastMilli+milli(v)
+				}
+			}
 		case "job":
 			group.Containers = append(group.Containers, addJob(pod, k, v))
 		case "podlevel": // CPUs of the pod as a whole
@@ -486,15 +497,4 @@ func value(k model.Knob, s string) model.Value {
 		return model.Value{List: s}
 	}
 	return model.Number(number(s))
-}
-
-// theirs is what a file held that nobody of ours had written yet.
-func theirs(k model.Knob) model.Value {
-	switch k {
-	case model.Cpuset:
-		return model.Value{List: model.Inherited}
-	case model.MemoryMax:
-		return model.Number(model.Unlimited)
-	}
-	return model.Number(1024)
 }

@@ -345,3 +345,16 @@ func duration(s string) time.Duration {
 	}
 	return d
 }
+
+// theirs is what a file held that nobody of ours had written yet.
+func theirs(k model.Knob) model.Value {
+	switch k {
+	case model.Cpuset:
+		return model.Value{List: model.Inherited}
+	case model.MemoryMax:
+		return model.Number(model.Unlimited)
+	case model.Burst:
+		return model.Number(0)
+	}
+	return model.Number(1024)
+}

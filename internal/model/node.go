@@ -77,6 +77,7 @@ type Tree struct {
 	V2         bool                // the hierarchy is of cgroup v2
 	ReadOnly   bool                // the mount can be read but not written
 	NoCpusets  bool                // there is no cpuset controller
+	NoBurst    bool                // the kernel has no [Burst] (before 5.14)
 	CPUs       CPUSet              // on which pods may run at all: online, and allowed by the groups above; empty: not known
 	Pods       map[string]PodGroup // by UID
 }
@@ -115,6 +116,7 @@ type Pod struct {
 	Created         time.Time // zero: not known
 	RequestMilli    int64     // CPU request of the pod as the kubelet sums it, in milli-cores
 	LimitMilli      int64     // CPU limit of the pod as the kubelet sums it; 0 where any container has none
+	LeastMilli      int64     // likewise, the least that it is now and is to become; 0 as soon as either is none
 	PodLevelCPU     bool      // its CPU request or limit is the pod's own (spec.resources), shared by its containers
 	MemoryLimit     int64     // of the pod as the kubelet sums it, in bytes; 0 where any container has none
 	Containers      []Container
@@ -145,6 +147,7 @@ type Container struct {
 	Init         bool   // it ends before the others start: an init container that is not a sidecar
 	RequestMilli int64  // its own CPU request, in milli-cores; its own limit where it has none
 	LimitMilli   int64  // CPU limit that becomes its quota, in milli-cores: its own, else the pod's; 0: none
+	LeastMilli   int64  // likewise, the least that it is now and, after a resize under way, is to become; 0 if either is none
 	MemoryLimit  int64  // its own, in bytes; 0: none
 	Grant        Grant  // what its cgroup is to have for the batch resources it asks for
 }

@@ -17,10 +17,11 @@ const (
 	Quota                     // CFS quota in microseconds a period, or Unlimited: cpu.cfs_quota_us (v1), cpu.max (v2)
 	Cpuset                    // CPUs that the group may run on, as a list: cpuset.cpus
 	MemoryMax                 // most memory in bytes, or Unlimited: memory.limit_in_bytes (v1), memory.max (v2)
+	Burst                     // of its quota, most that a group may save up, in microseconds: cpu.cfs_burst_us (v1), cpu.max.burst (v2)
 )
 
 // Knobs lists all of them.
-func Knobs() []Knob { return []Knob{Shares, Quota, Cpuset, MemoryMax} }
+func Knobs() []Knob { return []Knob{Shares, Quota, Cpuset, MemoryMax, Burst} }
 
 // String returns the knob's name in plans, metrics and explanations, the same on both cgroup versions.
 func (k Knob) String() string {
@@ -33,6 +34,8 @@ func (k Knob) String() string {
 		return "cpuset.cpus"
 	case MemoryMax:
 		return "memory.max"
+	case Burst:
+		return "cpu.burst"
 	}
 	return "unknown"
 }

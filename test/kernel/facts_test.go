@@ -69,6 +69,34 @@ func TestIdle(t *testing.T) {
 	}
 }
 
+// TestBurstOfQuota pins down that what a group may save up never exceeds its quota, whichever of the two is written.
+func TestBurstOfQuota(t *testing.T) {
+	n := newNode(t)
+	dir := n.pod(model.Burstable, "a", 100)
+	if n.raw(dir, model.Burst) == -2 {
+		t.Skip("kernel before 5.14: no bursts")
+	}
+	if got := n.raw(dir, model.Burst); got != 0 {
+		t.Errorf("a new group may save up %d", got)
+	}
+	n.set(dir, model.Burst, 200_000) // without a quota, anything
+	if err := n.try(dir, model.Quota, 100_000); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("a first quota below the burst: %v, want EINVAL", err)
+	}
+	n.set(dir, model.Burst, 100_000)
+	n.set(dir, model.Quota, 100_000)
+	if err := n.try(dir, model.Burst, 100_001); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("a burst above the quota: %v, want EINVAL", err)
+	}
+	if err := n.try(dir, model.Quota, 99_999); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("a quota below the burst: %v, want EINVAL", err)
+	}
+	n.set(dir, model.Quota, model.Unlimited)
+	if got := n.raw(dir, model.Burst); got != 100_000 {
+		t.Errorf("without a quota, the burst reads %d", got)
+	}
+}
+
 // TestQuota pins down which quotas the kernel refuses.
 func TestQuota(t *testing.T) {
 	n := newNode(t)

@@ -1,6 +1,7 @@
 // Package quota decides the CFS quotas of pods and their containers. It lifts them from pods that are to be limited by
 // their weight only, which makes the kubelet's node-wide switch (cpuCFSQuota: false) unnecessary, and from containers with
-// exclusive CPUs, which limit them already. It sets them for batch pods, of whose CPU limits the kubelet knows nothing.
+// exclusive CPUs, which limit them already. It sets them for batch pods, of whose CPU limits the kubelet knows nothing. And it
+// lets online pods exceed theirs for moments, where the node has room for that.
 package quota
 
 import (
@@ -14,20 +15,29 @@ import (
 // leastQuota is the least that the kernel takes, in microseconds.
 const leastQuota = 1000
 
+// Others is what other rules have decided.
+type Others struct {
+	Weighted []bool             // pods that have a weight of their own: one entry for each pod of the node, in its order
+	CPUs     *model.CPUPlan     // nil: nobody has CPUs of its own
+	Batch    *model.Suppression // nil: batch is kept to nothing
+	Slack    *model.Slack       // nil: nothing was measured yet
+}
+
 // Decide lifts the quota of every pod whose annotation says so, of weighted pods where the policy says so, and as the
 // kubelet does since 1.33, of containers with exclusive CPUs and the pods they are in. To other pods that ask for batch CPU,
-// and to their containers, it gives the quota of the CPU limit that they came with, if they had one. weighted has one entry
-// for each pod of the node, in its order; cpus is nil where nobody has CPUs of its own.
+// and to their containers, it gives the quota of the CPU limit that they came with, if they had one. To online pods that the
+// kubelet limits it gives bursts where the policy says so.
 //
 // A batch pod that may use only a part of what all batch may use now is kept to that before anything else.
-func Decide(n *model.Node, p *model.Policy, weighted []bool, cpus *model.CPUPlan, batchMay *model.Suppression) []model.Setting {
+func Decide(n *model.Node, p *model.Policy, o Others, s State) ([]model.Setting, State) {
+	s = s.follow(n, o.Slack)
 	var settings []model.Setting
 	for i, pod := range n.Pods {
 		group, exists := n.Tree.Pods[pod.UID]
 		if !exists || pod.Ended {
 			continue
 		}
-		if part, kept := batchMay.Quota(pod.UID); kept {
+		if part, kept := o.Batch.Quota(pod.UID); kept {
 			settings = append(settings, suppress(n, pod, group, part)...)
 			continue
 		}
@@ -39,7 +49,7 @@ func Decide(n *model.Node, p *model.Policy, weighted []bool, cpus *model.CPUPlan
 			})
 		}
 		mode := pod.Asks.Quota
-		if mode == "" && weighted[i] {
+		if mode == "" && o.Weighted[i] {
 			mode = p.Weight.Quota
 		}
 		if mode == model.QuotaUnlimited {
@@ -49,9 +59,12 @@ func Decide(n *model.Node, p *model.Policy, weighted []bool, cpus *model.CPUPlan
 			}
 			continue
 		}
-		own := ownExclusive(cpus, pod.UID)
+		own := ownExclusive(o.CPUs, pod.UID)
 		if len(own) == 0 || pod.Asks.Quota == model.QuotaKubelet {
 			settings = append(settings, batch(n, pod, group)...)
+			if len(own) == 0 {
+				settings = append(settings, burst(n, p, pod, group, &s)...)
+			}
 			continue
 		}
 		lift(group.Dir, model.QuotaNeedless)
@@ -61,7 +74,7 @@ func Decide(n *model.Node, p *model.Policy, weighted []bool, cpus *model.CPUPlan
 			}
 		}
 	}
-	return settings
+	return settings, s
 }
 
 // batch limits a pod and its containers to the CPU limits that they came with. Where the kubelet enforces no CPU limits,
@@ -155,8 +168,12 @@ func ownExclusive(cpus *model.CPUPlan, uid string) []model.OwnCPUs {
 
 // Release returns what a quota that we no longer decide goes back to: what the kubelet computes from the pod's limits,
 // or where that cannot be known, what was recorded. It cannot be known for a pod or container that the API does not show,
-// while the kubelet's configuration was not read, and under the kubelet's static CPU policy, which lifts quotas itself.
+// while the kubelet's configuration was not read, and under the kubelet's static CPU policy, which lifts quotas itself. Of bursts
+// the kubelet knows nothing, and nobody has any.
 func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.Reason) {
+	if o.Knob == model.Burst {
+		return model.Number(0), model.Reason{Code: model.KubeletValue}
+	}
 	recorded := model.Reason{Code: model.RecordedValue}
 	if pod == nil || pod.Ended || !n.Kubelet.Known || n.Kubelet.StaticCPUs {
 		return o.Theirs, recorded

@@ -30,6 +30,7 @@ type Tree struct {
 	pods      map[string]*podDir // by UID
 	buf       []byte
 	model     model.Tree
+	probed    bool           // it is known whether the kernel has bursts
 	cpus      *os.File       // the CPUs that pods may run on at all; nil: not open
 	effective cgroup.Raw     // what it read
 	blind     error          // why a directory could not be watched
@@ -135,6 +136,7 @@ func (t *Tree) Scan(follow func(uid string) bool) (changed bool, err error) {
 		t.update()
 		changed = true
 	}
+	changed = t.probe() || changed
 	cpusChanged, cpusErr := t.readCPUs()
 	changed, err = changed || cpusChanged, errors.Join(err, cpusErr)
 	if ro := t.classes[model.Guaranteed].readOnly(); ro != t.model.ReadOnly {
@@ -156,6 +158,21 @@ func (t *Tree) Scan(follow func(uid string) bool) (changed bool, err error) {
 		t.model.Pods = pods
 	}
 	return changed, err
+}
+
+// probe finds out once whether the kernel has bursts, as soon as there are groups with a quota, and reports whether it just
+// found that it has none.
+func (t *Tree) probe() bool {
+	if t.probed {
+		return false
+	}
+	has := func(k model.Knob) bool {
+		_, err := os.Lstat(filepath.Join(t.mount.Path, t.layout.Root, cgroup.FileName(t.mount.Version, k)))
+		return err == nil
+	}
+	t.probed = has(model.Quota)
+	t.model.NoBurst = t.probed && !has(model.Burst)
+	return t.model.NoBurst
 }
 
 // readCPUs reads on which CPUs pods may run at all: those that are online and that no group above forbids.

@@ -36,6 +36,7 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 		return nil, false
 	}
 	actuated := withAllocated(p)
+	least := least(p)
 	requests := resource.PodRequests(actuated, resource.PodResourcesOptions{})
 	pod := &model.Pod{
 		UID:          uid,
@@ -50,6 +51,7 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 		Created:      p.CreationTimestamp.UTC(),
 		RequestMilli: milli(requests),
 		LimitMilli:   milli(podLimit(actuated, corev1.ResourceCPU)),
+		LeastMilli:   milli(podLimit(least, corev1.ResourceCPU)),
 		PodLevelCPU:  podLevelCPU(actuated),
 		MemoryLimit:  memory(podLimit(actuated, corev1.ResourceMemory)),
 		Containers:   containers(actuated),
@@ -59,6 +61,9 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 		CPUCondition: cpuCondition(p),
 
 		MemoryRequest: memory(requests),
+	}
+	for i, c := range containers(least) {
+		pod.Containers[i].LeastMilli = c.LimitMilli
 	}
 	bought(pod, requests)
 	grant(pod, actuated)
@@ -82,6 +87,11 @@ func withAllocated(p *corev1.Pod) *corev1.Pod {
 	if !resource.IsPodResizeDeferred(p) && !resource.IsPodResizeInfeasible(p) {
 		return p
 	}
+	return asShown(p)
+}
+
+// asShown returns the pod with the resources that its status shows, as far as it does: what it has now.
+func asShown(p *corev1.Pod) *corev1.Pod {
 	allocated := *p
 	allocated.Spec.Containers = slices.Clone(p.Spec.Containers)
 	allocated.Spec.InitContainers = slices.Clone(p.Spec.InitContainers)
@@ -111,6 +121,36 @@ func withAllocated(p *corev1.Pod) *corev1.Pod {
 		allocated.Spec.Resources = &corev1.ResourceRequirements{Requests: of(r.Requests, p.Status.AllocatedResources), Limits: limits}
 	}
 	return &allocated
+}
+
+// least returns the pod with CPU limits that hold before, during and after a resize: each the lower of what its spec and its
+// status say, and none where either says none.
+func least(p *corev1.Pod) *corev1.Pod {
+	least := asShown(p)
+	lower := func(shown, spec corev1.ResourceList) corev1.ResourceList {
+		limit, both := spec[corev1.ResourceCPU]
+		now, has := shown[corev1.ResourceCPU]
+		if !has || both && now.Cmp(limit) <= 0 {
+			return shown
+		}
+		shown = maps.Clone(shown)
+		if delete(shown, corev1.ResourceCPU); both {
+			shown[corev1.ResourceCPU] = limit
+		}
+		return shown
+	}
+	for i := range p.Spec.Containers {
+		c := &least.Spec.Containers[i].Resources
+		c.Limits = lower(c.Limits, p.Spec.Containers[i].Resources.Limits)
+	}
+	for i := range p.Spec.InitContainers {
+		c := &least.Spec.InitContainers[i].Resources
+		c.Limits = lower(c.Limits, p.Spec.InitContainers[i].Resources.Limits)
+	}
+	if r := least.Spec.Resources; r != nil {
+		r.Limits = lower(r.Limits, p.Spec.Resources.Limits)
+	}
+	return least
 }
 
 // of returns a list with the values of another, as far as those are there.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
@@ -155,14 +156,47 @@ status:
 	}
 	pod, _ := Pod(&p, "")
 	want := []model.Container{
-		{Name: "setup", Init: true, RequestMilli: 1000, LimitMilli: 3000},
-		{Name: "proxy", ID: "0123456789aa", LimitMilli: 3000},
-		{Name: "a", ID: "0123456789bb", RequestMilli: 500, LimitMilli: 500, MemoryLimit: 1024},
-		{Name: "b", LimitMilli: 2000},
-		{Name: "c", RequestMilli: 500, LimitMilli: 2000},
+		{Name: "setup", Init: true, RequestMilli: 1000, LimitMilli: 3000, LeastMilli: 3000},
+		{Name: "proxy", ID: "0123456789aa", LimitMilli: 3000, LeastMilli: 3000},
+		{Name: "a", ID: "0123456789bb", RequestMilli: 500, LimitMilli: 500, LeastMilli: 500, MemoryLimit: 1024},
+		{Name: "b", LimitMilli: 2000, LeastMilli: 2000},
+		{Name: "c", RequestMilli: 500, LimitMilli: 2000, LeastMilli: 2000},
 	}
 	if !slices.Equal(pod.Containers, want) {
 		t.Errorf("got %+v", pod.Containers)
+	}
+}
+
+// TestLeast checks which CPU limit holds before, during and after a resize.
+func TestLeast(t *testing.T) {
+	for _, c := range []struct {
+		name, spec, status, pod string
+		container, sum          int64
+	}{
+		{"not started", "{limits: {cpu: 2}}", "", "", 2000, 3000},
+		{"nothing under way", "{limits: {cpu: 2}}", "{limits: {cpu: 2}}", "", 2000, 3000},
+		{"to less", "{limits: {cpu: 500m}}", "{limits: {cpu: 2}}", "", 500, 1500},
+		{"to more", "{limits: {cpu: 2}}", "{limits: {cpu: 500m}}", "", 500, 1500},
+		{"to no limit", "{}", "{limits: {cpu: 500m}}", "", 0, 0},
+		{"from no limit", "{limits: {cpu: 2}}", "{}", "", 0, 0},
+		{"to less, which is put off", "{limits: {cpu: 500m}}", "{limits: {cpu: 2}}", "conditions: [{type: PodResizePending, status: 'True', reason: Deferred}]", 500, 1500},
+	} {
+		text := "metadata: {uid: 6016fc45-0a1b-4c2d-8e3f-123456789abc}\nspec: {containers: [{name: a, resources: " + c.spec + "}, {name: b, resources: {limits: {cpu: 1}}}]}\n"
+		if c.status != "" {
+			text += "status:\n  containerStatuses: [{name: a, resources: " + c.status + "}]\n  " + c.pod + "\n"
+		}
+		var p corev1.Pod
+		if err := yaml.UnmarshalStrict([]byte(text), &p); err != nil {
+			t.Fatal(err)
+		}
+		was := p.DeepCopy()
+		pod, _ := Pod(&p, "")
+		if pod.Containers[0].LeastMilli != c.container || pod.LeastMilli != c.sum {
+			t.Errorf("%s: %d, of the pod %d, want %d and %d", c.name, pod.Containers[0].LeastMilli, pod.LeastMilli, c.container, c.sum)
+		}
+		if !equality.Semantic.DeepEqual(was, &p) {
+			t.Errorf("%s: the pod was changed", c.name)
+		}
 	}
 }
 

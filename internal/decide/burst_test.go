@@ -1,0 +1,177 @@
+package decide_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/decide"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// bursting returns a node with room and pods that the kubelet limits, which has been cool for long enough.
+func bursting(t *testing.T, lines ...string) *world {
+	t.Helper()
+	w := newWorld()
+	all := append([]string{"node real=64/256Gi", "policy burst cpu=none:650", "load node=4/10Gi pods=3/2Gi"}, lines...)
+	for _, line := range append(all, "run 12s") {
+		if err := w.do(line); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+	}
+	return w
+}
+
+// next decides a second later, and the host does it unless something was refused.
+func (w *world) next() model.Plan {
+	w.node.Now = w.node.Now.Add(time.Second)
+	w.measure()
+	return w.round()
+}
+
+// settingOf returns what a plan says of a file.
+func settingOf(plan *model.Plan, dir string, k model.Knob) *model.Setting {
+	for i := range plan.Settings {
+		if s := &plan.Settings[i]; s.File == (model.File{Dir: dir, Knob: k}) {
+			return s
+		}
+	}
+	return nil
+}
+
+// TestBurstProperties checks on random pods, before, during and after resizes, that no burst is above any quota that the
+// kernel may have at that time, and that a pod's is the sum of its containers'.
+func TestBurstProperties(t *testing.T) {
+	seen := 0
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 40))
+		w := bursting(t)
+		w.node.Kubelet.QuotaPeriod = []int64{100_000, 20_000, 5000}[r.IntN(3)]
+		pod := &model.Pod{UID: "p", APIUID: "p", Name: "p", QoS: model.Burstable, Class: model.ClassLS}
+		group := model.PodGroup{Dir: "kubepods/burstable/podp", Inode: 1}
+		limited := true
+		for i := range 1 + r.IntN(4) {
+			c := model.Container{Name: fmt.Sprint(i), ID: fmt.Sprintf("%012x", 0xa0+i), LimitMilli: r.Int64N(3000) * int64(r.IntN(4)), Init: r.IntN(5) == 0}
+			c.LeastMilli = c.LimitMilli
+			if r.IntN(3) == 0 {
+				c.LeastMilli -= r.Int64N(c.LimitMilli + 1)
+			}
+			limited = limited && c.LeastMilli > 0
+			if !c.Init {
+				pod.LimitMilli, pod.LeastMilli = pod.LimitMilli+c.LimitMilli, pod.LeastMilli+c.LeastMilli
+			}
+			pod.Containers, group.Containers = append(pod.Containers, c), append(group.Containers, c.ID)
+		}
+		if !limited {
+			pod.LeastMilli = 0
+		}
+		w.node.Pods, w.node.Tree.Pods = []*model.Pod{pod}, map[string]model.PodGroup{"p": group}
+		plan := w.next()
+		var sum int64
+		for i := range pod.Containers {
+			c := &pod.Containers[i]
+			s := settingOf(&plan, group.Dir+"/"+c.ID, model.Burst)
+			if (s != nil) != (c.LeastMilli > 0) {
+				t.Fatalf("seed %d: %+v has %+v", seed, c, s)
+			}
+			if s == nil {
+				continue
+			}
+			if seen++; s.Value.Number > model.MilliCPUToQuota(c.LeastMilli, w.node.Kubelet.QuotaPeriod) {
+				t.Fatalf("seed %d: %+v has %+v", seed, c, s)
+			}
+			if !c.Init {
+				sum += s.Value.Number
+			}
+		}
+		s := settingOf(&plan, group.Dir, model.Burst)
+		if (s != nil) != (pod.LeastMilli > 0) || s != nil && s.Value.Number != min(sum, model.MilliCPUToQuota(pod.LeastMilli, w.node.Kubelet.QuotaPeriod)) {
+			t.Fatalf("seed %d: %+v has %+v, its containers %d", seed, pod, s, sum)
+		}
+	}
+	if seen < 500 {
+		t.Errorf("only %d bursts were seen", seen)
+	}
+}
+
+// TestBurstFromTheSpecAlone: what could not be written once leaves no trace in what is wanted next (Koordinator adds to what
+// the pod's file holds, so that one failed write shifts it for ever).
+func TestBurstFromTheSpecAlone(t *testing.T) {
+	w := bursting(t, "pod a class=Burstable app=x:1 app=y:2 used=1/1Gi")
+	want := w.next()
+	for i := range w.node.Owned {
+		w.node.Owned[i].Ours = model.Number(12345)
+	}
+	got := w.next()
+	for _, s := range want.Settings {
+		if g := settingOf(&got, s.Dir, s.Knob); g == nil || g.Value != s.Value {
+			t.Errorf("%s %s: %+v, want %s", s.Dir, s.Knob, g, s.Value)
+		}
+	}
+}
+
+// TestBurstRefusedOnce: a burst that the kernel refuses is not written again each second, for ever (Koordinator's default asks
+// for ten times what a mainline kernel takes).
+func TestBurstRefusedOnce(t *testing.T) {
+	w := bursting(t, "pod a class=Burstable app=x:1 used=1/1Gi")
+	w.node.Incidents = []model.Incident{{File: model.File{Dir: "kubepods/burstable/poda", Knob: model.Burst}, Kind: model.Rejected, Value: model.Number(100_000), Errno: "EINVAL"}}
+	for range 100 {
+		plan := w.next()
+		if s := settingOf(&plan, "kubepods/burstable/poda", model.Burst); s.Hold.Code != model.RejectedByKernel {
+			t.Fatalf("%+v", s)
+		}
+	}
+	if err := w.do("pod a class=Burstable app=x:2 used=1/1Gi"); err != nil {
+		t.Fatal(err)
+	}
+	plan := w.next()
+	if s := settingOf(&plan, "kubepods/burstable/poda", model.Burst); s.Hold.Code != "" || s.Value.Number != 200_000 {
+		t.Errorf("another value: %+v", s)
+	}
+}
+
+// TestBurstOfSidecars: sidecars are limited like others and burst like others; an init container that ends before the others
+// start adds nothing to the pod (Koordinator #2988 leaves both out).
+func TestBurstOfSidecars(t *testing.T) {
+	w := bursting(t, "pod a class=Burstable app=setup:2 app=proxy:1 app=main:2 used=1/1Gi")
+	pod := w.node.Pods[0]
+	pod.Containers[0].Init, pod.LimitMilli, pod.LeastMilli = true, 3000, 3000
+	plan := w.next()
+	for dir, want := range map[string]int64{"": 300_000, "/0000000000a0": 200_000, "/0000000000a1": 100_000, "/0000000000a2": 200_000} {
+		if s := settingOf(&plan, "kubepods/burstable/poda"+dir, model.Burst); s == nil || s.Value.Number != want {
+			t.Errorf("%q: %+v, want %d", dir, s, want)
+		}
+	}
+}
+
+// TestBurstIsNotForgotten: one hot second ends bursts, and ten cool ones bring them back (Koordinator #2164: "none pod could
+// get burst in long time").
+func TestBurstIsNotForgotten(t *testing.T) {
+	w := bursting(t, "pod a class=Burstable app=x:1 used=1/1Gi")
+	burst := func() int64 {
+		plan := w.next()
+		return settingOf(&plan, "kubepods/burstable/poda", model.Burst).Value.Number
+	}
+	w.load.node.CPU = 64_000
+	if got := burst(); got != 0 {
+		t.Errorf("hot: %d", got)
+	}
+	w.load.node.CPU = 4000
+	for second := range 20 {
+		if got := burst(); (got != 0) != (second >= 10) {
+			t.Errorf("%d s later: %d", second, got)
+		}
+	}
+}
+
+// TestBurstAfterBoot: times of another boot of the machine mean nothing.
+func TestBurstAfterBoot(t *testing.T) {
+	w := bursting(t, "pod a class=Burstable app=x:1 used=1/1Gi")
+	w.measure()
+	w.node.Load.Clock = time.Second
+	_, state := decide.Node(w.node, w.policy, w.state)
+	if state.Quota.Cool {
+		t.Errorf("%+v", state.Quota)
+	}
+}
