@@ -1,0 +1,192 @@
+package kernel_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/host"
+)
+
+// machine is a procfs of a machine with four CPUs that is as busy as the test says, whatever this one does.
+type machine struct {
+	dir  string
+	busy atomic.Int64 // CPUs
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	m := &machine{dir: t.TempDir()}
+	for _, file := range []string{"meminfo", "zoneinfo"} {
+		content, err := os.ReadFile(filepath.Join(host.DefaultProc, file))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(m.dir, file), content, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	stat, err := os.Create(filepath.Join(m.dir, "stat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, done := make(chan struct{}), make(chan struct{})
+	idle, last := time.Duration(0), time.Now()
+	write := func() {
+		now := time.Now()
+		idle, last = idle+now.Sub(last)*time.Duration(4-m.busy.Load()), now
+		text := fmt.Sprintf("cpu  1 2 3 %012d 0 0 0 0 0 0\n%sprocs_running 1\n", idle/(10*time.Millisecond), "cpu0 1 2 3 4 0 0 0 0 0 0\ncpu1 1 2 3 4 0 0 0 0 0 0\ncpu2 1 2 3 4 0 0 0 0 0 0\ncpu3 1 2 3 4 0 0 0 0 0 0\n")
+		if _, err := stat.WriteAt([]byte(text), 0); err != nil { // always as long
+			t.Error(err)
+		}
+	}
+	write()
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(20 * time.Millisecond); ; write() {
+			select {
+			case <-stop:
+				tick.Stop()
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	t.Cleanup(func() { close(stop); <-done; _ = stat.Close() })
+	return m
+}
+
+// limited is a Burstable pod of class LS with containers that have these CPU limits, in milli-cores.
+func limited(uid string, limits map[string]int64) model.Pod {
+	pod := burstable(uid, 100, 0)
+	pod.Class = model.ClassLS
+	for id, limit := range limits {
+		pod.Containers = append(pod.Containers, model.Container{Name: id, ID: id, LimitMilli: limit, LeastMilli: limit})
+		pod.LimitMilli, pod.LeastMilli = pod.LimitMilli+limit, pod.LeastMilli+limit
+	}
+	return pod
+}
+
+// TestBurst walks a pod through its life while the policy lets it burst. The test plays the kubelet.
+func TestBurst(t *testing.T) {
+	n := newMeterNode(t)
+	const c0, c1 = "0123456789aa", "0123456789bb"
+	a := n.pod(model.Burstable, "a", 100, c0, c1)
+	n.count(a)
+	if n.raw(a, model.Burst) == -2 {
+		t.Skip("kernel before 5.14: no bursts")
+	}
+	kubelet := func(pod, first, second int64) error { // loosens and tightens in the order of cgroup v1
+		write := func(dir string, quota int64) error { return n.try(dir, model.Quota, quota) }
+		if n.raw(a, model.Quota) == model.Unlimited || pod > n.raw(a, model.Quota) {
+			return errors.Join(write(a, pod), write(a+"/"+c0, first), write(a+"/"+c1, second))
+		}
+		if err := write(a+"/"+c0, first); err != nil {
+			return err // as the kubelet, which goes on only where that worked
+		}
+		return errors.Join(write(a+"/"+c1, second), write(a, pod))
+	}
+	bursts := func(pod, first, second int64) {
+		t.Helper()
+		n.expect(a, model.Burst, pod)
+		n.expect(a+"/"+c0, model.Burst, first)
+		n.expect(a+"/"+c1, model.Burst, second)
+	}
+	if err := kubelet(150_000, 100_000, 50_000); err != nil {
+		t.Fatal(err)
+	}
+	source, machine := newPods(), newMachine(t)
+	source.set(limited("a", map[string]int64{c0: 1000, c1: 500}))
+	policy := model.DefaultPolicy()
+	policy.Protect.Burst, policy.CPU.Waterline = true, 1000
+	var rules atomic.Pointer[model.Policy]
+	rules.Store(&policy)
+	r := n.start(source, func(c *agent.Config) {
+		c.Proc, c.SyncPeriod = machine.dir, 100*time.Millisecond
+		c.Policies = func() ([]model.ClusterPolicy, error) {
+			return []model.ClusterPolicy{{Rollout: model.DefaultRollout, Policy: *rules.Load()}}, nil
+		}
+	})
+
+	t.Log("the node must be seen to have room for ten seconds")
+	cools := func(pod int64) {
+		t.Helper()
+		began := time.Now()
+		for n.raw(a, model.Burst) != pod && time.Since(began) < 30*time.Second {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if took := time.Since(began); took < 9*time.Second {
+			t.Errorf("after %s", took)
+		}
+	}
+	cools(150_000)
+	bursts(150_000, 100_000, 50_000)
+
+	t.Log("another writer is answered")
+	n.set(a+"/"+c0, model.Burst, 0)
+	bursts(150_000, 100_000, 50_000)
+
+	t.Log("a resize to less: when the status shows it, the burst is long gone")
+	less := limited("a", map[string]int64{c0: 1000, c1: 500})
+	for i := range less.Containers {
+		if less.Containers[i].ID == c0 {
+			less.Containers[i].LeastMilli = 400 // the spec; the status shows 1000
+		}
+	}
+	less.LeastMilli = 900
+	source.set(less)
+	bursts(90_000, 40_000, 50_000)
+	if err := kubelet(90_000, 40_000, 50_000); err != nil {
+		t.Errorf("the kubelet's resize: %v", err)
+	}
+	source.set(limited("a", map[string]int64{c0: 400, c1: 500}))
+	bursts(90_000, 40_000, 50_000)
+
+	t.Log("a kubelet that is faster is refused, and tries again")
+	if err := kubelet(60_000, 20_000, 40_000); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("%v, want EINVAL", err)
+	}
+	source.set(limited("a", map[string]int64{c0: 200, c1: 400}))
+	within(t, "the kubelet's second attempt", func() bool { return kubelet(60_000, 20_000, 40_000) == nil }, func() string { return "EINVAL" })
+	bursts(60_000, 20_000, 40_000)
+
+	t.Log("a resize to more: not before the quota is there")
+	more := limited("a", map[string]int64{c0: 1000, c1: 400})
+	for i := range more.Containers {
+		if more.Containers[i].ID == c0 {
+			more.Containers[i].LeastMilli = 200 // the status
+		}
+	}
+	more.LeastMilli = 600
+	source.set(more)
+	if err := kubelet(140_000, 100_000, 40_000); err != nil {
+		t.Fatal(err)
+	}
+	source.set(limited("a", map[string]int64{c0: 1000, c1: 400}))
+	bursts(140_000, 100_000, 40_000)
+
+	t.Log("the node is hot")
+	machine.busy.Store(4)
+	bursts(0, 0, 0)
+	machine.busy.Store(0)
+	cools(140_000)
+	bursts(140_000, 100_000, 40_000)
+
+	t.Log("the policy changes its mind")
+	off := policy
+	off.Protect.Burst = false
+	rules.Store(&off)
+	bursts(0, 0, 0)
+	if got := metric(t, r.agent, v1alpha1.MetricRejected, "errno", "EINVAL"); got != 0 {
+		t.Errorf("the kernel refused %v writes of the agent", got)
+	}
+}
