@@ -102,13 +102,13 @@ func reportOf(r *v1alpha1.NodeReport) report {
 	}
 }
 
-// follow keeps the fleet up to date until the context ends.
-func (f *fleet) follow(ctx context.Context, core, coordination, custom rest.Interface, namespace string) {
+// follow keeps the fleet up to date until the context ends. Leases are as old as they are looked at seldom.
+func (f *fleet) follow(ctx context.Context, core, coordination, custom rest.Interface, namespace string, leasesEvery time.Duration) {
 	var wg sync.WaitGroup
 	wg.Go(func() { f.nodes.follow(ctx, core, "nodes", "", "", &corev1.Node{}) })
 	wg.Go(func() { f.agents.follow(ctx, core, "pods", namespace, agentLabel, &corev1.Pod{}) })
 	wg.Go(func() {
-		f.leases.follow(ctx, coordination, "leases", corev1.NamespaceNodeLease, "", &coordinationv1.Lease{})
+		f.leases.poll(ctx, coordination, "leases", corev1.NamespaceNodeLease, leasesEvery, &coordinationv1.LeaseList{})
 	})
 	wg.Go(func() { f.reports.follow(ctx, custom, "nodereports", "", "", &v1alpha1.NodeReport{}) })
 	wg.Wait()

@@ -53,7 +53,7 @@ func (l *leader) run(ctx context.Context) {
 	l.log.Info("leading")
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		l.fleet.follow(ctx, l.core, l.cfg.Client.CoordinationV1().RESTClient(), l.cfg.Custom, l.cfg.Namespace)
+		l.fleet.follow(ctx, l.core, l.cfg.Client.CoordinationV1().RESTClient(), l.cfg.Custom, l.cfg.Namespace, l.cfg.Oversee.FreshWithin/3)
 	})
 	wg.Go(func() { l.overseer.run(ctx) })
 	wg.Go(func() { l.oversee(ctx) })

@@ -1,0 +1,87 @@
+package manager
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// TestPoll lists Leases that change and go, while the API server is there and while it is not.
+func TestPoll(t *testing.T) {
+	lease := func(name string, second int64) coordinationv1.Lease {
+		at := metav1.NewMicroTime(time.Unix(second, 0))
+		return coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name},
+			Spec:       coordinationv1.LeaseSpec{RenewTime: &at},
+		}
+	}
+	var answer atomic.Pointer[coordinationv1.LeaseList] // nil: an error
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("resourceVersion") != "0" || r.FormValue("watch") != "" {
+			t.Errorf("asked for %s", r.URL)
+		}
+		asked.Add(1)
+		list := answer.Load()
+		if list == nil {
+			http.Error(w, "away", http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(list)
+	}))
+	defer server.Close()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := newFleet().leases
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		table.poll(ctx, client.CoordinationV1().RESTClient(), "leases", corev1.NamespaceNodeLease, time.Millisecond, &coordinationv1.LeaseList{})
+		close(done)
+	}()
+	until := func(what string, holds func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				rows, _ := table.all()
+				t.Fatalf("not within 10 s: %s; %v", what, rows)
+			}
+		}
+	}
+	holds := func(name string, second int64) func() bool {
+		return func() bool {
+			at, found := table.get(corev1.NamespaceNodeLease + "/" + name)
+			return found == (second != 0) && at == second*1e6
+		}
+	}
+	until("it asks", func() bool { return asked.Load() > 0 })
+	if table.fresh(time.Now().Add(time.Hour), 0) {
+		t.Error("nothing was listed, and it counts as up to date")
+	}
+	answer.Store(&coordinationv1.LeaseList{Items: []coordinationv1.Lease{lease("a", 5), lease("b", 6)}})
+	until("both are there", holds("b", 6))
+	until("it is up to date", func() bool { return table.fresh(time.Now().Add(time.Hour), settled) })
+	answer.Store(&coordinationv1.LeaseList{Items: []coordinationv1.Lease{lease("a", 15)}})
+	until("one was renewed", holds("a", 15))
+	until("the other is gone", holds("b", 0))
+	answer.Store(nil)
+	until("it is not up to date", func() bool { return !table.fresh(time.Now().Add(time.Hour), 0) })
+	if !holds("a", 15)() {
+		t.Error("while the API server is away, what was known is forgotten")
+	}
+	cancel()
+	<-done
+}
