@@ -141,7 +141,7 @@ func (s *supervisor) startNode(ctx context.Context) error {
 }
 
 func (s *supervisor) untilReady(ctx context.Context, node string) error {
-	return s.until(ctx, 3*time.Minute, "the node "+node+" to be ready", s.kubectl("wait", "--for=condition=Ready", "node/"+node, "--timeout=2s")...)
+	return s.until(ctx, 6*time.Minute, "the node "+node+" to be ready", s.kubectl("wait", "--for=condition=Ready", "node/"+node, "--timeout=2s")...)
 }
 
 // startVM boots the node in a virtual machine.

@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string) error {
 		if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 			return fmt.Errorf("closing inherited files: %w", err)
 		}
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 		defer cancel()
 		o := cluster.Options{Bin: bin, Node: *node, Static: *static, Images: rest}
 		if *second {
