@@ -103,7 +103,8 @@ func Rise(l *model.Load) int64 {
 	}
 	rise := max((g.Pods-g.BestEffort)-(pods.Milli-best.Milli), 0)
 	if l.Node.CPU.At != 0 {
-		rise += max((g.Node-g.Pods)-(l.Node.CPU.Milli-pods.Milli), 0)
+		// The machine's idle time is known to 10 ms only, so that pods may seem to use more than there is.
+		rise += max(max(g.Node-g.Pods, 0)-max(l.Node.CPU.Milli-pods.Milli, 0), 0)
 	}
 	if rise < l.CPUMilli*sudden/1000 {
 		return 0

@@ -291,6 +291,7 @@ func TestRise(t *testing.T) {
 		{"online, which batch makes room for", model.Glance{At: time.Hour, Node: 6500, Pods: 6000, BestEffort: 2000}, 2000},
 		{"batch", model.Glance{At: time.Hour, Node: 9500, Pods: 9000, BestEffort: 7000}, 0},
 		{"outside of pods", model.Glance{At: time.Hour, Node: 8500, Pods: 6000, BestEffort: 4000}, 2000},
+		{"pods seem to use more than the machine, and then less", model.Glance{At: time.Hour, Node: 2000, Pods: 3000, BestEffort: 1000}, 0},
 		{"less than what could be noise", model.Glance{At: time.Hour, Node: 7200, Pods: 6700, BestEffort: 4000}, 0},
 		{"online falls, the system rises as much", model.Glance{At: time.Hour, Node: 6500, Pods: 5000, BestEffort: 4000}, 1000},
 	} {
