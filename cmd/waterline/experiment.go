@@ -53,7 +53,7 @@ func experimentCommand() *cobra.Command {
 	flags.BoolVar(&cfg.Hog, "hog", false, "let one more pod, annotated 262144, burn all CPUs meanwhile")
 	resultFlags(cmd, &jsonFile, &svgFile)
 	hostFlags(cmd, &cfg)
-	cmd.AddCommand(colocateCommand(), transcodeCommand())
+	cmd.AddCommand(colocateCommand(), suppressCommand(), transcodeCommand())
 	return cmd
 }
 
@@ -74,7 +74,7 @@ func experimentNames() []string {
 	for _, e := range experiment.All() {
 		names = append(names, e.Name)
 	}
-	return append(names, experiment.ColocateName, experiment.TranscodeName)
+	return append(names, experiment.ColocateName, experiment.SuppressName, experiment.TranscodeName)
 }
 
 func experimentHelp() string {

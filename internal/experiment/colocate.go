@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"time"
 
@@ -54,31 +53,18 @@ const (
 
 // modes lists them, those with the server first as a table should show them.
 func (c *ColocateConfig) modes() ([]mode, error) {
-	policy := fmt.Sprintf(colocatePolicy, "cpuset")
-	if c.Policy != "" {
-		content, err := os.ReadFile(c.Policy)
-		if err != nil {
-			return nil, fmt.Errorf("reading the policy: %w", err)
-		}
-		policy = string(content)
+	policy, err := policyText(c.Policy, "cpuset")
+	if err != nil {
+		return nil, err
 	}
 	return []mode{
 		{name: modeAlone, online: true},
 		{name: modePlain, online: true, batch: true},
-		{name: modeUnsuppressed, online: true, batch: true, policy: fmt.Sprintf(colocatePolicy, "none")},
+		{name: modeUnsuppressed, online: true, batch: true, policy: fmt.Sprintf(brimPolicy, "none")},
 		{name: modeWaterline, online: true, batch: true, policy: policy},
 		{name: modeBatch, batch: true},
 	}, nil
 }
-
-// colocatePolicy lets batch fill the machine to the brim.
-const colocatePolicy = `apiVersion: waterline.io/v1alpha1
-kind: ColocationPolicy
-metadata: {name: colocate}
-spec:
-  mode: Enforce
-  cpu: {waterline: 100%%, suppressBy: %s}
-`
 
 // Colocate runs Redis, asked for 1.5 ms of CPU at random moments, beside ffmpeg and stress-ng with as many threads as there
 // are CPUs each: alone, as plain Kubernetes has it, with an agent that does not suppress, and with one that does. Every mode

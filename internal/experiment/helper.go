@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,14 +31,15 @@ func RunHelper(args []string) error {
 	if len(args) == 0 {
 		return errors.New("a helper of experiments was started without saying for what")
 	}
-	var procs, files list
+	var procs, files, pids list
 	flags := flag.NewFlagSet(HelperCommand+" "+args[0], flag.ContinueOnError)
 	flags.Var(&procs, "procs", "cgroup.procs file of a cgroup to enter")
-	flags.Var(&files, "file", "outsider: FILE=VALUE to overwrite, and the value it should come back to")
-	number := flags.Int("number", 0, "burn: which of a pod's loops this is; it decides on which CPU")
+	flags.Var(&files, "file", "outsider: FILE=VALUE to overwrite, and the value it should come back to; step: NAME=FILE to look at")
+	flags.Var(&pids, "pid", "step: of a stopped process that is online load")
+	number := flags.Int("number", 0, "burn: which of a pod's loops this is; it decides on which CPU; step: how many")
 	parent := flags.Int("parent", 0, "burn, exec, serve: pid of the process to end with")
 	roam := flags.Bool("roam", false, "burn: on any CPU that the cgroup allows")
-	length := flags.Duration("for", time.Second, "outsider, ask: how long")
+	length := flags.Duration("for", time.Second, "outsider, ask: how long; step: each")
 	seed := flags.Uint64("seed", 1, "outsider, ask: of the random numbers")
 	dir := flags.String("dir", "", "serve, ask: with the server's FIFOs")
 	var q question
@@ -76,6 +78,16 @@ func RunHelper(args []string) error {
 		return become(argv, os.Environ(), *parent)
 	case "outsider":
 		return outsider(files, *length, *seed, os.Stdout)
+	case "step":
+		what := stepping{files: files, steps: *number, length: *length}
+		for _, text := range pids {
+			pid, err := strconv.Atoi(text)
+			if err != nil || pid <= 1 {
+				return fmt.Errorf("--pid %s is none", text)
+			}
+			what.pids = append(what.pids, pid)
+		}
+		return makeSteps(what, os.Stdout)
 	case "serve":
 		return serve(*dir, *parent)
 	case "ask":

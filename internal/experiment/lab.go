@@ -182,6 +182,9 @@ func (l *lab) load(ctx context.Context, pods ...*pod) error {
 	return Sleep(ctx, settle)
 }
 
+// loadOf is what the processes of a pod's load are called.
+func loadOf(p *pod) string { return "the load of pod " + p.name }
+
 // burn starts the load of one pod and waits until all of it is in the pod.
 func (l *lab) burn(ctx context.Context, p *pod) error {
 	for i := range p.threads {
@@ -189,12 +192,12 @@ func (l *lab) burn(ctx context.Context, p *pod) error {
 		if p.roams {
 			args = []string{"--roam"}
 		}
-		if _, err := l.start("the load of pod "+p.name, l.kubelet.containerDir(p), "burn", args...); err != nil {
+		if _, err := l.start(loadOf(p), l.kubelet.containerDir(p), "burn", args...); err != nil {
 			return err
 		}
 	}
 	l.pods = append(l.pods, p)
-	return l.poll(ctx, "for the load of pod "+p.name, func() (bool, error) {
+	return l.poll(ctx, "for "+loadOf(p), func() (bool, error) {
 		count, err := l.box.population(l.kubelet.containerDir(p))
 		return count == p.threads, err
 	})

@@ -263,10 +263,13 @@ func (b *sandbox) population(dir string) (int, error) {
 	return bytes.Count(content, []byte("\n")), nil
 }
 
-// sharesFile returns the path of the file with the weight of a cgroup.
-func (b *sandbox) sharesFile(dir string) string {
-	return filepath.Join(b.mount.Path, dir, cgroup.FileName(b.mount.Version, model.Shares))
+// file returns the path of the file with a knob of the CPU controller.
+func (b *sandbox) file(dir string, k model.Knob) string {
+	return filepath.Join(b.mount.Path, dir, cgroup.FileName(b.mount.Version, k))
 }
+
+// sharesFile returns the path of the file with the weight of a cgroup.
+func (b *sandbox) sharesFile(dir string) string { return b.file(dir, model.Shares) }
 
 // weight reads what a cgroup weighs, as the kernel counts it.
 func (b *sandbox) weight(dir string) (cgroup.Raw, error) {
@@ -290,21 +293,34 @@ func (b *sandbox) setWeight(dir string, raw cgroup.Raw) error {
 	return nil
 }
 
+// usageFile returns the path of the file that tells how much CPU time a cgroup has used.
+func (b *sandbox) usageFile(dir string) string {
+	name := "cpuacct.usage"
+	if b.mount.Version == cgroup.V2 {
+		name = "cpu.stat"
+	}
+	return filepath.Join(b.acct, dir, name)
+}
+
 // usage reads how much CPU time the processes in a cgroup have used so far.
 func (b *sandbox) usage(dir string) (time.Duration, error) {
-	name, unit := "cpuacct.usage", time.Nanosecond
-	if b.mount.Version == cgroup.V2 {
-		name, unit = "cpu.stat", time.Microsecond
-	}
-	content, err := os.ReadFile(filepath.Join(b.acct, dir, name))
+	content, err := os.ReadFile(b.usageFile(dir))
 	if err != nil {
 		return 0, fmt.Errorf("reading used CPU time: %w", err)
 	}
-	content, _ = bytes.CutPrefix(content, []byte("usage_usec ")) // the first line of cpu.stat
-	number, _, _ := bytes.Cut(content, []byte("\n"))
+	return parseUsage(content)
+}
+
+// parseUsage reads cpuacct.usage, or cpu.stat of cgroup v2, of which it needs the first line.
+func parseUsage(content []byte) (time.Duration, error) {
+	number, unit := content, time.Nanosecond
+	if line, found := bytes.CutPrefix(content, []byte("usage_usec ")); found {
+		number, unit = line, time.Microsecond
+	}
+	number, _, _ = bytes.Cut(number, []byte("\n"))
 	n, err := strconv.ParseInt(string(number), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("reading used CPU time from %s in %s: %w", name, dir, err)
+		return 0, fmt.Errorf("reading used CPU time: %w", err)
 	}
 	return time.Duration(n) * unit, nil
 }

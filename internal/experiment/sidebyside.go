@@ -40,7 +40,7 @@ func (s *sideBySide) begin(ctx context.Context) error {
 		}
 	}
 	if s.cell.policy != "" {
-		if err := s.govern(ctx, encoder, burner); err != nil {
+		if err := s.govern(ctx, s.cell.policy, encoder, burner); err != nil {
 			return err
 		}
 	}
@@ -58,28 +58,6 @@ func (s *sideBySide) begin(ctx context.Context) error {
 	}
 	s.stress, err = s.startStress(burner)
 	return err
-}
-
-// govern starts an agent with the mode's policy, and waits until batch weighs what it asked for, which is the agent's doing.
-func (s *sideBySide) govern(ctx context.Context, batch ...*pod) error {
-	file := filepath.Join(s.dir, "policy.yaml")
-	if err := os.WriteFile(file, []byte(s.cell.policy), 0o600); err != nil {
-		return fmt.Errorf("writing the policy: %w", err)
-	}
-	agent := agentPod()
-	agent.shares = 0 // as in a cluster, it knows its pod
-	if err := s.startAgent(agent, "--pod-uid", agent.uid(), "--config", file); err != nil {
-		return err
-	}
-	s.pods = append(s.pods, agent)
-	for _, p := range batch {
-		weighted := *p
-		weighted.shares = model.MilliCPUToShares(p.batchMilli)
-		if err := s.await(ctx, &weighted); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // measure asks the server, if there is one, and reads what everybody used meanwhile and what batch did.

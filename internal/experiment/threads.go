@@ -150,9 +150,14 @@ func parsePlace(status, stat string) (place, error) {
 	return place{allowed, model.CPUs(last), fields[0] == "R"}, nil
 }
 
+// cpusFile returns the path of the file that tells where the processes in a cgroup may run.
+func (b *sandbox) cpusFile(dir string) string {
+	return filepath.Join(b.mount.Cpusets, dir, cgroup.EffectiveFile(b.mount.Version))
+}
+
 // cpus returns where the processes in a cgroup may run.
 func (b *sandbox) cpus(dir string) (model.CPUSet, error) {
-	list, err := os.ReadFile(filepath.Join(b.mount.Cpusets, dir, cgroup.EffectiveFile(b.mount.Version)))
+	list, err := os.ReadFile(b.cpusFile(dir))
 	if err != nil {
 		return model.CPUSet{}, fmt.Errorf("reading a cgroup's CPUs: %w", err)
 	}

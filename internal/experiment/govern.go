@@ -1,0 +1,54 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// brimPolicy lets batch fill the machine to the brim.
+const brimPolicy = `apiVersion: waterline.io/v1alpha1
+kind: ColocationPolicy
+metadata: {name: experiment}
+spec:
+  mode: Enforce
+  cpu: {waterline: 100%%, method: realtime, suppressBy: %s}
+`
+
+// policyText returns the policy in a file, or without one that which lets batch fill the machine and suppresses it by a
+// method of the policy.
+func policyText(file, by string) (string, error) {
+	if file == "" {
+		return fmt.Sprintf(brimPolicy, by), nil
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("reading the policy: %w", err)
+	}
+	return string(content), nil
+}
+
+// govern starts an agent with a policy, and waits until batch weighs what it asked for, which is the agent's doing.
+func (l *lab) govern(ctx context.Context, policy string, batch ...*pod) error {
+	file := filepath.Join(l.dir, "policy.yaml")
+	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
+		return fmt.Errorf("writing the policy: %w", err)
+	}
+	agent := agentPod()
+	agent.shares = 0 // as in a cluster, it knows its pod
+	if err := l.startAgent(agent, "--pod-uid", agent.uid(), "--config", file); err != nil {
+		return err
+	}
+	l.pods = append(l.pods, agent)
+	for _, p := range batch {
+		weighted := *p
+		weighted.shares = model.MilliCPUToShares(p.batchMilli)
+		if err := l.await(ctx, &weighted); err != nil {
+			return err
+		}
+	}
+	return nil
+}
