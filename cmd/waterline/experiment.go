@@ -85,8 +85,8 @@ func experimentHelp() string {
 	for _, e := range experiment.All() {
 		fmt.Fprintf(&b, "  %-10s (%d s) %s\n", e.Name, e.Seconds, e.About)
 	}
-	b.WriteString("\nThe experiment " + experiment.ColocateName + " takes a quarter of an hour, and " + experiment.TranscodeName + " needs a cluster. Both have options of\ntheir own: \"waterline experiment " +
-		experiment.ColocateName + " --help\".")
+	b.WriteString("\nThe experiments " + experiment.ColocateName + " and " + experiment.SuppressName + " take a quarter and half of an hour, and " + experiment.TranscodeName + " needs a\n" +
+		"cluster. They have options of their own: \"waterline experiment " + experiment.ColocateName + " --help\".")
 	return b.String()
 }
 

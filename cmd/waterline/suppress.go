@@ -28,7 +28,7 @@ load that comes again sooner for one that swings, and then gives batch more only
 It needs root and no cluster. It takes all of the machine's CPU meanwhile, for about half an hour. On a machine that does
 something else, that takes from what batch may use, and the figures say little.`,
 		Example: "  sudo waterline experiment suppress --steps 10 --by cpuset --json suppress.json",
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
 			switch methods := []string{"cpuset", "quota", "both"}; {
 			case len(args) > 0:
 				return usageError{fmt.Errorf("suppress takes no arguments, but got %q", args[0])}
@@ -38,6 +38,8 @@ something else, that takes from what batch may use, and the figures say little.`
 				return usageError{fmt.Errorf("--steps %d: write a number from 1 to %d", cfg.Steps, maxSteps)}
 			case !slices.Contains(methods, cfg.By):
 				return usageError{fmt.Errorf("--by %q: write cpuset, quota or both", cfg.By)}
+			case cfg.Policy != "" && cmd.Flags().Changed("by"):
+				return usageError{fmt.Errorf("--by and --policy both say how batch is suppressed")}
 			}
 			return nil
 		},
@@ -53,7 +55,6 @@ something else, that takes from what batch may use, and the figures say little.`
 	flags.IntVar(&cfg.Seconds, "seconds", experiment.SuppressSeconds, "how long each is")
 	flags.StringVar(&cfg.By, "by", experiment.SuppressBy, "what keeps batch to what is left: cpuset, quota or both")
 	flags.StringVar(&cfg.Policy, "policy", "", "file with a ColocationPolicy (default: waterline 100 %, suppressBy what --by says)")
-	cmd.MarkFlagsMutuallyExclusive("by", "policy")
 	resultFlags(cmd, &jsonFile, &svgFile)
 	hostFlags(cmd, &cfg.Config)
 	return cmd

@@ -29,7 +29,8 @@ type trace struct {
 	machine      int64         // all CPUs, in milli-cores
 }
 
-// step is what became of one step. Amounts are in milli-cores, times in milliseconds; NaN where it did not happen.
+// step is what became of one step. Amounts are in milli-cores, times in milliseconds; NaN where
+// it did not happen. What was not taken cannot be given back.
 type step struct {
 	before    int64   // that batch might use before it
 	after     int64   // in the second after it was down
@@ -63,13 +64,14 @@ func (t *trace) judge() step {
 	last := load[len(load)-1]
 	s.online = milliCores(last.online-load[0].online, last.at-load[0].at)
 	stood := median(t.between(t.ended-time.Second, t.ended))
-	s.after = stood
-	if down, after, found := t.fall(s.before); found {
-		s.after, s.down = after, inMillis(down-t.began)
-		s.overshoot = max(stood-least(load), 0)
-		if used, found := t.kept(after); found {
-			s.used = inMillis(used - t.began)
-		}
+	down, after, found := t.fall(s.before)
+	if !found {
+		s.after = stood
+		return s
+	}
+	s.after, s.down, s.overshoot = after, inMillis(down-t.began), max(stood-least(load), 0)
+	if used, found := t.kept(after); found {
+		s.used = inMillis(used - t.began)
 	}
 	for _, x := range t.between(t.ended, math.MaxInt64) {
 		if x.milli >= t.enough() {

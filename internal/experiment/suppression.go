@@ -46,7 +46,7 @@ func (s *Suppression) Result() Result {
 	late := s.values(func(x step) float64 { return x.late })
 	m, n := r.Metrics, len(s.steps)
 	m["reader_late_p99_ms"], m["reader_late_max_ms"] = quantile(late, 0.99), quantile(late, 1)
-	m["steps"], m["steps_not_smaller"], m["steps_not_given_back"] = float64(n), float64(n-len(down)), float64(n-len(back))
+	m["steps"], m["steps_not_smaller"], m["steps_not_given_back"] = float64(n), float64(n-len(down)), float64(len(down)-len(back))
 	m["cpus_machine"], m["steal_percent"], m["load_1m"] = float64(runtime.NumCPU()), round(s.window.steal, 2), s.loadAverage
 	m["other_cpus"], m["agent_cpus"], m["reader_cpus"] = round(s.rest(), 3), round(s.window.of("agent"), 3), round(s.read(), 3)
 

@@ -1,0 +1,51 @@
+package kernel_test
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/waterline-io/waterline/internal/experiment"
+)
+
+// TestSuppressExperiment runs experiment suppress in short. How soon batch has less can be told only where nobody else uses
+// what is to be left for it: elsewhere it is only seen that steps are made and looked at.
+func TestSuppressExperiment(t *testing.T) {
+	n := newNode(t) // or skip
+	if n.mount.Cpusets == "" {
+		t.Skip("no cpuset controller")
+	}
+	cfg := experiment.SuppressConfig{
+		Config: experiment.Config{Seconds: 3, AgentPath: binary(t, "waterline-agent"), Helper: binary(t, "waterline")},
+		Steps:  3,
+	}
+	switch {
+	case emulated():
+		cfg.Seconds = 5
+	case soak():
+		cfg.Seconds, cfg.Steps = 0, 0
+	}
+	r, err := experiment.Suppress(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s\n%s\n%v", r.Headline, r.Table, r.Metrics)
+	m := r.Metrics
+	wants := 1000 * float64(max(runtime.NumCPU()/2, 1))
+	if m["steps"] < 3 || m["online_milli_max"] < 0.3*wants || m["online_milli_max"] > 1.1*wants {
+		t.Errorf("%v steps, in which the online pod used at most %v of %v mCPU", m["steps"], m["online_milli_max"], wants)
+	}
+	if m["reader_cpus"] <= 0 || m["reader_cpus"] > 0.5 {
+		t.Errorf("the reader used %v CPUs", m["reader_cpus"])
+	}
+	const little = 0.2 // CPUs
+	if others := m["other_cpus"] + m["steal_percent"]/100*m["cpus_machine"]; others > little && !emulated() {
+		t.Logf("times are not judged: others took %.2f CPUs", others)
+		return
+	}
+	if m["steps_not_smaller"] > 0 || m["steps_not_given_back"] > 0 {
+		t.Errorf("in %v steps batch was not given less, after %v it did not have it back", m["steps_not_smaller"], m["steps_not_given_back"])
+	}
+	if m["suppress_p99_ms"] > 2000 {
+		t.Errorf("batch may use only what is left after %v ms", m["suppress_p99_ms"])
+	}
+}
