@@ -13,7 +13,7 @@ for name in weights preempt drift hierarchy cpuset; do
 done
 echo "=== colocate: seventeen minutes"
 out/bin/waterline experiment colocate --json out/bench/colocate.json
-echo "=== suppress: half an hour"
+echo "=== suppress: forty minutes"
 out/bin/waterline experiment suppress --json out/bench/suppress.json
 echo "=== agent: ten minutes"
 WATERLINE_BENCH=$PWD/out/bench/agent.json go test -count=1 -timeout 30m -v ./test/e2e -run TestAPIFigures -args -on=api | grep -v '^{'

@@ -85,7 +85,7 @@ func experimentHelp() string {
 	for _, e := range experiment.All() {
 		fmt.Fprintf(&b, "  %-10s (%d s) %s\n", e.Name, e.Seconds, e.About)
 	}
-	b.WriteString("\nThe experiments " + experiment.ColocateName + " and " + experiment.SuppressName + " take a quarter and half of an hour, and " + experiment.TranscodeName + " needs a\n" +
+	b.WriteString("\nThe experiments " + experiment.ColocateName + " and " + experiment.SuppressName + " take a quarter of an hour and more, and " + experiment.TranscodeName + " needs a\n" +
 		"cluster. They have options of their own: \"waterline experiment " + experiment.ColocateName + " --help\".")
 	return b.String()
 }

@@ -22,10 +22,10 @@ the pods sees when
   batch may use only what is left, by its quota and its CPUs
   batch uses no more than that
   batch may again use what it might before
-and how much less than in the end it might use meanwhile. After each step batch is left alone for 8 s, because the agent takes
-load that comes again sooner for one that swings, and then gives batch more only after a longer time.
+and how much less than in the end it might use meanwhile. After each step batch is left alone for twice as long as it had less,
+because the agent takes load that comes again sooner for one that swings, and then gives batch more only after a longer time.
 
-It needs root and no cluster. It takes all of the machine's CPU meanwhile, for about half an hour. On a machine that does
+It needs root and no cluster. It takes all of the machine's CPU meanwhile, for about forty minutes. On a machine that does
 something else, that takes from what batch may use, and the figures say little.`,
 		Example: "  sudo waterline experiment suppress --steps 10 --by cpuset --json suppress.json",
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -17,12 +17,9 @@ import (
 )
 
 const (
-	sampleEvery = 5 * time.Millisecond
+	sampleEvery = 5 * time.Millisecond // or longer where a look takes more than a twentieth of that, as under emulation
 	firstRest   = 4 * time.Second
-	// rest is between two steps, after batch has back what it had: online load that comes again sooner swings, and the agent
-	// then waits longer each time before it gives batch more.
-	rest   = 8 * time.Second
-	noMore = 40 * time.Second // batch that did not have it back by then is not waited for; the agent waits 30 s at most
+	noMore      = 40 * time.Second // batch that did not have it back by then is not waited for; the agent waits 30 s at most
 )
 
 // stepping says what the stepper does.
@@ -40,6 +37,7 @@ type stepper struct {
 	version cgroup.Version
 	trace   trace
 	start   time.Time
+	cost    time.Duration // of the quickest look so far
 }
 
 // makeSteps lets the processes of the online pod run for a while, again and again, and looks every few milliseconds at what
@@ -55,20 +53,25 @@ func makeSteps(what stepping, out io.Writer) error {
 	if _, err := fmt.Fprintln(out, hurry()); err != nil {
 		return fmt.Errorf("printing how we run: %w", err)
 	}
-	for i := range s.steps {
-		pause := rest
-		if i == 0 {
-			pause = firstRest
-		}
-		nap(pause - lead)
+	rest := firstRest
+	for range s.steps {
+		nap(rest - lead)
 		if err := s.step(); err != nil {
 			return err
 		}
 		if _, err := fmt.Fprintln(out, s.trace.judge()); err != nil {
 			return fmt.Errorf("printing a step: %w", err)
 		}
+		rest = restAfter(&s.trace)
 	}
 	return nil
+}
+
+// restAfter returns how long batch is left alone after a step. Online load that comes again within twice the time that the
+// agent let pass before it gave batch more is one that swings to it, and it then lets twice that pass. It let no more pass than
+// batch had less.
+func restAfter(t *trace) time.Duration {
+	return 2*(t.samples[len(t.samples)-1].at-t.began) + time.Second
 }
 
 // open opens the files, by whose names it is known how they are written.
@@ -118,15 +121,19 @@ func (s *stepper) step() error {
 // lookUntil takes samples until a moment, or until one of them is that which was waited for.
 func (s *stepper) lookUntil(end time.Duration, enough func(sample) bool) error {
 	for {
+		began := time.Since(s.start)
 		x, err := s.look()
 		if err != nil {
 			return err
+		}
+		if cost := x.at - began; s.cost == 0 || cost < s.cost {
+			s.cost = cost
 		}
 		s.trace.samples = append(s.trace.samples, x)
 		if x.at >= end || enough != nil && enough(x) {
 			return nil
 		}
-		nap(sampleEvery)
+		nap(max(sampleEvery, 20*s.cost))
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Experiment suppress takes half an hour, and has options of its own.
+// Experiment suppress takes forty minutes, and has options of its own.
 const (
 	SuppressName  = "suppress"
 	SuppressAbout = "Online load comes at once beside batch that has the whole machine: how long until batch is kept to what is left, and until it has it back."

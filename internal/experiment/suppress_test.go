@@ -240,6 +240,9 @@ func TestMakeSteps(t *testing.T) {
 	if took := tr.ended - tr.began; tr.began < lead || took < s.length || tr.samples[len(tr.samples)-1].at < tr.ended {
 		t.Errorf("from %v to %v", tr.began, tr.ended)
 	}
+	if least := 2 * s.length; restAfter(tr) < least+time.Second || s.cost <= 0 {
+		t.Errorf("rests for %v; a look takes %v", restAfter(tr), s.cost)
+	}
 	for _, missing := range files {
 		s := stepper{fds: map[string]int{}}
 		for _, file := range files {

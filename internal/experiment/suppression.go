@@ -136,7 +136,7 @@ func (s *Suppression) notes(r *Result) []string {
 			online.requestMilli, online.threads, s.Length, len(s.steps), batch.threads, s.By),
 		fmt.Sprintf("A process outside of the pods (%s) starts and stops the online threads and looks every %v at what batch may use and uses. It used %.3f CPUs and was kept from looking for %.0f ms at the longest.",
 			s.scheduled, sampleEvery, s.read(), r.Metrics["reader_late_max_ms"]),
-		fmt.Sprintf("Between two steps batch has back what it had for %v: load that comes again sooner swings, and batch then waits longer.", rest),
+		"Between two steps batch has back what it had for twice as long as it had less: load that comes again sooner swings, and batch then waits longer.",
 	}
 	if n := r.Metrics["steps_not_smaller"]; n > 0 {
 		notes = append(notes, fmt.Sprintf("In %.0f steps batch was not given less.", n))
