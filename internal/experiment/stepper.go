@@ -69,9 +69,13 @@ func makeSteps(what stepping, out io.Writer) error {
 
 // restAfter returns how long batch is left alone after a step. Online load that comes again within twice the time that the
 // agent let pass before it gave batch more is one that swings to it, and it then lets twice that pass. It let no more pass than
-// batch had less.
+// batch had less. Nobody knows how long that is if batch does not have it back.
 func restAfter(t *trace) time.Duration {
-	return 2*(t.samples[len(t.samples)-1].at-t.began) + time.Second
+	last := t.samples[len(t.samples)-1]
+	if last.milli < t.enough() {
+		return firstRest
+	}
+	return 2*(last.at-t.began) + time.Second
 }
 
 // open opens the files, by whose names it is known how they are written.
