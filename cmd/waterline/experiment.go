@@ -49,7 +49,7 @@ func experimentCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&cfg.Seconds, "seconds", 0, "how long to measure; for hierarchy each level, for cpuset each mode (default: see above)")
+	flags.IntVar(&cfg.Seconds, "seconds", 0, "how long to measure; for hierarchy each level, for cpuset and burst each mode (default: see above)")
 	flags.BoolVar(&cfg.Hog, "hog", false, "let one more pod, annotated 262144, burn all CPUs meanwhile")
 	resultFlags(cmd, &jsonFile, &svgFile)
 	hostFlags(cmd, &cfg)

@@ -54,6 +54,7 @@ func All() []Experiment {
 		{"hierarchy", "The same weight is written at the container, the pod, and the pod and its QoS class: only the last wins CPU from Guaranteed pods.", 4, Hierarchy},
 		{"drift", "An outsider overwrites weights again and again while the pods burn CPU: the agent puts them back within milliseconds.", 8, Drift},
 		{"cpuset", "A server beside a pod that burns all CPUs: its annotation goes from none to share to exclusive while it runs, and its latency is measured.", 10, CPUSets},
+		{"burst", "A server stays far below its CPU limit, but its requests come in bursts: it is stopped less, and answers sooner, once it may save up what it does not use.", 30, Bursts},
 	}
 }
 

@@ -21,6 +21,7 @@ type pod struct {
 	qos          model.QoSClass
 	requestMilli int64
 	batchMilli   int64         // of batch CPU that it asks for; it is labelled as batch then, and BestEffort; 0: it is no batch pod
+	limitMilli   int64         // CPU limit of a pod that is not Guaranteed; 0: it has none
 	shares       int64         // that its annotation asks for; 0: it has none
 	cpus         model.CPUMode // that its annotation asks for; "": it has none
 	threads      int           // of its load
@@ -78,7 +79,7 @@ func (p *pod) manifest() ([]byte, error) {
 	err := manifest.Execute(&text, map[string]any{
 		"Name": p.name, "UID": p.uid(), "Key": v1alpha1.AnnotationCPUShare, "Shares": p.shares, "CPU": p.requestMilli,
 		"Guaranteed": p.qos == model.Guaranteed, "Quota": v1alpha1.AnnotationCPUQuota,
-		"Manager": v1alpha1.AnnotationCPUManager, "CPUs": p.cpus, "ID": p.hash(),
+		"Manager": v1alpha1.AnnotationCPUManager, "CPUs": p.cpus, "ID": p.hash(), "Limit": p.limitMilli,
 		"Batch": p.batchMilli, "Label": v1alpha1.LabelQoS, "BE": model.ClassBE, "BatchCPU": v1alpha1.ResourceBatchCPU,
 	})
 	if err != nil {
@@ -124,6 +125,14 @@ func (k *kubelet) run(p *pod) error {
 	if err := k.box.setWeight(k.containerDir(p), raw); err != nil {
 		return err
 	}
+	for _, dir := range []string{k.dir(p), k.containerDir(p)} {
+		if p.limitMilli == 0 {
+			break
+		}
+		if err := k.box.setQuota(dir, model.MilliCPUToQuota(p.limitMilli, model.DefaultQuotaPeriod)); err != nil {
+			return err
+		}
+	}
 	if p.qos != model.Burstable {
 		return nil
 	}
@@ -145,9 +154,9 @@ func (k *kubelet) write(dir string, shares int64) error {
 }
 
 // manifest is a Pod as anybody would write it, with the UID that an API server would have added; a batch pod as the webhook
-// makes it. One that asks for CPUs, or is batch, also has the container's id, which the kubelet would have added: CPUs are a
-// container's, and that is its cgroup's name. A Guaranteed pod is not held to its limit: its node enforces none (the kubelet's
-// cpuCFSQuota: false), so that only weights decide.
+// makes it. One that asks for CPUs, has a CPU limit, or is batch, also has the container's id, which the kubelet would have
+// added: these are a container's, and that is its cgroup's name. A Guaranteed pod is not held to its limit: its node enforces
+// none (the kubelet's cpuCFSQuota: false), so that only weights decide.
 var manifest = template.Must(template.New("pod").Parse(`apiVersion: v1
 kind: Pod
 metadata:
@@ -181,8 +190,11 @@ spec:
       requests: {{"{"}}{{.BatchCPU}}: {{.Batch}}{{"}"}}
 {{- else if .CPU}}
       requests: {cpu: {{.CPU}}m}
+{{- if .Limit}}
+      limits: {cpu: {{.Limit}}m}
 {{- end}}
-{{- if or .CPUs .Batch}}
+{{- end}}
+{{- if or .CPUs .Limit .Batch}}
 status:
   containerStatuses:
   - name: main

@@ -325,6 +325,24 @@ func parseUsage(content []byte) (time.Duration, error) {
 	return time.Duration(n) * unit, nil
 }
 
+// throttle reads how often its quota has stopped a cgroup so far.
+func (b *sandbox) throttle(dir string) (cgroup.CPUStat, error) {
+	content, err := os.ReadFile(filepath.Join(b.mount.Path, dir, "cpu.stat"))
+	if err != nil {
+		return cgroup.CPUStat{}, fmt.Errorf("reading how often a quota has stopped its group: %w", err)
+	}
+	return cgroup.ParseCPUStat(b.mount.Version, content)
+}
+
+// setQuota writes the CFS quota of a cgroup, in microseconds.
+func (b *sandbox) setQuota(dir string, micros int64) error {
+	file := filepath.Join(b.mount.Path, dir, cgroup.FileName(b.mount.Version, model.Quota))
+	if err := writeFile(file, string(cgroup.Append(nil, b.mount.Version, model.Quota, cgroup.Raw{Number: micros}))); err != nil {
+		return fmt.Errorf("writing a quota: %w", err)
+	}
+	return nil
+}
+
 // writeFile writes to a file that exists. Unlike os.WriteFile it neither creates nor truncates.
 func writeFile(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
