@@ -4,10 +4,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p out/bench
-for name in weights preempt drift hierarchy cpuset; do
+for name in weights preempt drift hierarchy cpuset burst; do
 	echo "=== $name"
 	out/bin/waterline experiment $name --json out/bench/$name.json
-	case $name in hierarchy | cpuset) continue ;; esac
+	case $name in hierarchy | cpuset | burst) continue ;; esac
 	echo "=== $name, while a pod of 262144 burns all CPUs"
 	out/bin/waterline experiment $name --hog --json out/bench/$name-hog.json
 done

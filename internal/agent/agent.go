@@ -98,8 +98,8 @@ type Agent struct {
 	state      decide.State
 	memory     *memory
 	meter      *host.Meter
-	load       *model.Load     // nil: nothing was measured yet
-	near       map[string]bool // UIDs of pods that are measured closely
+	load       *model.Load // nil: nothing was measured yet
+	closer     closer
 	figures    figures
 	plan       model.Plan
 	incidents  []model.Incident
@@ -124,7 +124,7 @@ func New(cfg Config) *Agent {
 		cfg.Proc = host.DefaultProc
 	}
 	a := &Agent{
-		cfg: cfg, log: newTroubles(cfg.Log), requests: make(chan func()), follow: map[string]bool{}, near: map[string]bool{},
+		cfg: cfg, log: newTroubles(cfg.Log), requests: make(chan func()), follow: map[string]bool{}, closer: closer{near: map[string]bool{}, from: map[string]int64{}},
 		born: time.Now(), unwatched: make(chan error, 1), poolNews: make(chan struct{}, 1),
 	}
 	a.allowances.dir = filepath.Join(cfg.RunDir, PodsDir)

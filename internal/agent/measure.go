@@ -22,7 +22,7 @@ func (a *Agent) look(now time.Time) bool {
 	if a.nextLook = a.nextLook.Add(every); !a.nextLook.After(now) {
 		a.nextLook = now.Add(every)
 	}
-	load, err := a.meter.Measure(a.tree.Model().Pods, a.closely)
+	load, err := a.meter.Measure(a.tree.Model().Pods, &a.closer)
 	a.log.report("measuring", err)
 	a.load = load
 	return load != nil
@@ -54,9 +54,18 @@ func (a *Agent) glance() bool {
 	return a.rose
 }
 
-// closely is what the meter asks: who is not online is measured each second, because what the online pods use is found by
-// taking it away from the whole.
-func (a *Agent) closely(uid string) bool { return a.near[uid] }
+// closer is what the meter asks. Who is not online is measured each second, because what the online pods use is found by taking
+// it away from the whole.
+type closer struct {
+	near map[string]bool  // UIDs of pods that are measured closely
+	from map[string]int64 // by UID: from how much use on containers are measured too, in milli-cores
+}
+
+// Closely is for the meter.
+func (c *closer) Closely(uid string) bool { return c.near[uid] }
+
+// From is for the meter.
+func (c *closer) From(uid string) int64 { return c.from[uid] }
 
 // currentLoad returns what was measured last, with the age that it has now.
 func (a *Agent) currentLoad() *model.Load {

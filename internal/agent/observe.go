@@ -9,6 +9,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/decide"
+	"github.com/waterline-io/waterline/internal/decide/quota"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
@@ -37,11 +38,15 @@ func (a *Agent) follows(uid string) bool { return a.follow[uid] }
 func (a *Agent) refollow() {
 	a.usesCPUs, a.bindsAll = a.useOfCPUs()
 	clear(a.follow)
-	clear(a.near)
+	clear(a.closer.near)
+	clear(a.closer.from)
 	batch := slices.ContainsFunc(a.pods.Pods, func(p *model.Pod) bool { return p.Grant != (model.Grant{}) })
 	for _, pod := range a.pods.Pods {
 		if !pod.Class.Online() {
-			a.near[pod.UID] = true
+			a.closer.near[pod.UID] = true
+		}
+		if from := quota.From(pod, &a.ruling.effect.Policy); from > 0 {
+			a.closer.from[pod.UID] = from
 		}
 		if decide.Follows(pod, &a.ruling.effect.Policy, a.bindsAll, batch) {
 			a.follow[pod.UID] = true

@@ -175,3 +175,75 @@ func TestBurstAfterBoot(t *testing.T) {
 		t.Errorf("%+v", state.Quota)
 	}
 }
+
+// TestRaiseIsPaidFor plays a container that wants now this and now that much CPU, and gets what its quota lets it have: over any
+// five minutes it has its limit and a tenth, and a few seconds of what its quota was when it had used up what it had left.
+func TestRaiseIsPaidFor(t *testing.T) {
+	const limit, window = 1000, 300
+	raised := 0
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 41))
+		w := bursting(t, "pod a class=Burstable app=x:1 app=y:0.5 used=1/1Gi")
+		quota, want := int64(limit), int64(0)
+		var used []int64
+		for range 1500 {
+			if r.IntN(20) == 0 {
+				want = r.Int64N(4000) * int64(r.IntN(2))
+			}
+			got := min(want, quota)
+			used = append(used, got)
+			w.load.inside = []model.InsideUsage{{UID: "a", Name: "0000000000a0", CPUUsage: model.CPUUsage{Milli: got, Periods: 10, Throttled: min(want-got, 10)}}}
+			plan := w.next()
+			quota = limit
+			s, pod := settingOf(&plan, "kubepods/burstable/poda/0000000000a0", model.Quota), settingOf(&plan, "kubepods/burstable/poda", model.Quota)
+			if (s == nil || s.Release) != (pod == nil || pod.Release) {
+				t.Fatalf("seed %d: %+v, of the pod %+v", seed, s, pod)
+			}
+			if s != nil && !s.Release {
+				raised++
+				quota = s.Value.Number / 100
+				if s.Value.Number > 300_000 || s.Value.Number <= 100_000 || pod.Value.Number != s.Value.Number+50_000 {
+					t.Fatalf("seed %d: %+v, of the pod %+v", seed, s, pod)
+				}
+			}
+			var sum int64
+			for _, u := range used[max(0, len(used)-window):] {
+				sum += u
+			}
+			if most := int64(limit * (window + window/10 + 4)); sum > most {
+				t.Fatalf("seed %d: %d mCPU s in five minutes, want at most %d", seed, sum, most)
+			}
+		}
+		if len(w.state.Quota.Raised) > 1 {
+			t.Fatalf("%+v", w.state.Quota.Raised)
+		}
+	}
+	if raised < 1000 {
+		t.Errorf("raised in %d seconds only", raised)
+	}
+}
+
+// TestRaiseIsForgotten: nothing is kept of containers that are gone, or not stopped any more and back at what they may save.
+func TestRaiseIsForgotten(t *testing.T) {
+	w := bursting(t, "pod a class=Burstable app=x:1 used=1/1Gi", "inside a 0000000000a0 1.2 5")
+	w.next()
+	if len(w.state.Quota.Raised) != 1 {
+		t.Fatalf("%+v", w.state.Quota.Raised)
+	}
+	kept := w.state
+	for _, line := range []string{"inside a 0000000000a0 0.1", "run 60s"} {
+		if err := w.do(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w.next(); len(w.state.Quota.Raised) != 0 {
+		t.Errorf("back at what it may save: %+v", w.state.Quota.Raised)
+	}
+	w.state = kept
+	if err := w.do("gone a"); err != nil {
+		t.Fatal(err)
+	}
+	if w.next(); len(w.state.Quota.Raised) != 0 {
+		t.Errorf("gone: %+v", w.state.Quota.Raised)
+	}
+}

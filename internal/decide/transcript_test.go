@@ -29,6 +29,7 @@ import (
 //	load best=CPUS                    of class BestEffort
 //	pod ... [waits=PART] [throttled=PERIODS]    for a CPU, in thousandths of the time; by the pod's own quota
 //	glance node=CPUS pods=CPUS best=CPUS    400 ms after the last measurement, until the next load
+//	inside POD CONTAINER CPUS [PERIODS]    what a container uses, and in how many periods its quota stops it
 //	brief                             accounts are not printed any more
 //	load none                         nothing was measured yet; load off: there is no measurement at all
 //	peak hour=CPUS/MEMORY [day=CPUS/MEMORY]    what the predictor says

@@ -27,8 +27,9 @@ type load struct {
 	best       model.Amount       // of class BestEffort
 	set        time.Duration      // how far the wall clock was set
 	glance     model.Glance
-	glanced    bool // it is newer than the measurement
-	brief      bool // accounts are not printed
+	glanced    bool                // it is newer than the measurement
+	brief      bool                // accounts are not printed
+	inside     []model.InsideUsage // of containers
 }
 
 // podLoad is what one pod is measured to use.
@@ -97,6 +98,16 @@ func (w *world) doLoad(command string, args []string) error {
 			*map[string]*int64{"node": &l.glance.Node, "pods": &l.glance.Pods, "best": &l.glance.BestEffort}[key] = milli(value)
 		}
 		l.glanced = true
+	case "inside": // POD CONTAINER CPUS [PERIODS]: what the container uses, and in how many periods its quota stops it
+		u := model.InsideUsage{UID: args[0], Name: args[1], CPUUsage: model.CPUUsage{Milli: milli(args[2]), Periods: 10}}
+		if len(args) > 3 {
+			u.Throttled = number(args[3])
+		}
+		same := func(v model.InsideUsage) bool { return v.UID == u.UID && v.Name == u.Name }
+		l.inside = append(slices.DeleteFunc(l.inside, same), u)
+		slices.SortFunc(l.inside, func(a, b model.InsideUsage) int {
+			return cmp.Or(strings.Compare(a.UID, b.UID), strings.Compare(a.Name, b.Name))
+		})
 	case "brief":
 		l.brief = true
 	case "clock":
@@ -231,6 +242,10 @@ func (w *world) measure() {
 		return
 	}
 	age := l.age
+	for _, u := range l.inside {
+		u.At = clock - age
+		m.Inside = append(m.Inside, u)
+	}
 	if l.glanced {
 		age += 400 * time.Millisecond
 		m.Glance = l.glance

@@ -20,6 +20,7 @@ type Load struct {
 	Node      Usage         // of the whole machine
 	Classes   [3]Usage      // of the directories of the kubelet's classes: that of Guaranteed holds all pods
 	Pods      []PodUsage    // that have a cgroup, ordered by UID
+	Inside    []InsideUsage // of containers that their quota may stop, ordered by UID and name
 	Glance    Glance        // the last short look between two measurements
 }
 
@@ -75,6 +76,25 @@ type Stall struct {
 type PodUsage struct {
 	UID string // as in the pod's cgroup
 	Usage
+}
+
+// InsideUsage is what one container used of the CPUs.
+type InsideUsage struct {
+	UID  string // of the pod, as in its cgroup
+	Name string // of the container's directory
+	CPUUsage
+}
+
+// Container returns what a container used; nil if that is not measured.
+func (l *Load) Container(uid, name string) *CPUUsage {
+	i := sort.Search(len(l.Inside), func(i int) bool {
+		u := &l.Inside[i]
+		return u.UID > uid || u.UID == uid && u.Name >= name
+	})
+	if i == len(l.Inside) || l.Inside[i].UID != uid || l.Inside[i].Name != name {
+		return nil
+	}
+	return &l.Inside[i].CPUUsage
 }
 
 // Age returns how long ago a time of this load was; a time of 0 was never.

@@ -23,6 +23,7 @@ const (
 	OnlineKept       Code = "OnlineKept"       // a BestEffort pod that is not batch weighs as much as all batch pods beside it
 	BatchQuota       Code = "BatchQuota"       // the CPU limit that a batch pod or container came with
 	BurstAllowed     Code = "BurstAllowed"     // the pod or container may save up quota that it does not use, as much as its limit
+	QuotaRaised      Code = "QuotaRaised"      // the container was stopped at its limit and had left CPU unused before, so it may use more for a while
 	NodeHot          Code = "NodeHot"          // nobody bursts: nothing is left under the waterline, or was a moment ago, or nobody knows
 	BatchMemory      Code = "BatchMemory"      // the memory limit that a batch pod or container came with, or what it asks for
 	KubeletValue     Code = "KubeletValue"     // given back: what the kubelet computes from the pod's current spec

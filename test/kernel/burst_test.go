@@ -190,3 +190,48 @@ func TestBurst(t *testing.T) {
 		t.Errorf("the kernel refused %v writes of the agent", got)
 	}
 }
+
+// TestBurstRaises has a container burn all that its quota lets it have, beside one that sleeps.
+func TestBurstRaises(t *testing.T) {
+	n := newMeterNode(t)
+	const c0, c1 = "0123456789aa", "0123456789bb"
+	a := n.add("a")
+	n.set(a, model.Quota, 50_000)
+	n.set(a+"/"+c0, model.Quota, 30_000)
+	n.set(a+"/"+c1, model.Quota, 20_000)
+	source, machine := newPods(), newMachine(t)
+	source.set(limited("a", map[string]int64{c0: 300, c1: 200}))
+	policy := model.DefaultPolicy()
+	policy.Protect.Burst, policy.CPU.Waterline = true, 1000
+	r := n.start(source, func(c *agent.Config) {
+		c.Proc = machine.dir
+		c.Policies = func() ([]model.ClusterPolicy, error) {
+			return []model.ClusterPolicy{{Rollout: model.DefaultRollout, Policy: policy}}, nil
+		}
+	})
+	n.burn(a) // in its first container
+	began := time.Now()
+	for n.raw(a+"/"+c0, model.Quota) < 40_000 {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("after a minute the quota is %d; cpu.stat: %s", n.raw(a+"/"+c0, model.Quota), n.text(a+"/"+c0, "cpu.stat"))
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	within(t, "the pod's quota is the sum", func() bool {
+		return n.raw(a, model.Quota) == n.raw(a+"/"+c0, model.Quota)+n.raw(a+"/"+c1, model.Quota)
+	}, func() string { return fmt.Sprint(n.raw(a, model.Quota)) })
+	if got := n.raw(a+"/"+c1, model.Quota); got != 20_000 {
+		t.Errorf("the container that sleeps has %d", got)
+	}
+	if got := n.raw(a+"/"+c0, model.Burst); got != 30_000 && got != -2 {
+		t.Errorf("it may save up %d", got)
+	}
+
+	t.Log("the node is hot: back at once")
+	machine.busy.Store(4)
+	n.expect(a+"/"+c0, model.Quota, 30_000)
+	n.expect(a, model.Quota, 50_000)
+	if got := metric(t, r.agent, v1alpha1.MetricRejected, "errno", "EINVAL"); got != 0 {
+		t.Errorf("the kernel refused %v writes of the agent", got)
+	}
+}

@@ -1,6 +1,7 @@
 package kernel_test
 
 import (
+	"errors"
 	"math"
 	"os"
 	"runtime"
@@ -31,6 +32,9 @@ func TestExperiments(t *testing.T) {
 		{"drift", true, func(m map[string]float64) bool { return m["repair_p99_ms"] <= 100 }},
 		{"hierarchy", false, func(map[string]float64) bool { return true }},
 		{"cpuset", false, func(m map[string]float64) bool { return exclusive(t, m, emulated) }},
+		{"burst", false, func(m map[string]float64) bool {
+			return m["p99_ms_with"] < m["p99_ms_without"] && m["throttled_percent_with"] < m["throttled_percent_without"]
+		}},
 	} {
 		name := c.name
 		if c.hog {
@@ -47,11 +51,17 @@ func TestExperiments(t *testing.T) {
 			if c.name == "cpuset" && !soak() {
 				seconds = 3 // in each of four modes
 			}
+			if c.name == "burst" && !soak() {
+				seconds = 8 // in each of two modes
+			}
 			e, found := experiment.Find(c.name)
 			if !found {
 				t.Fatal("there is no such experiment")
 			}
 			r, err := e.Run(t.Context(), experiment.Config{Seconds: seconds, AgentPath: binary(t, "waterline-agent"), Helper: binary(t, "waterline"), Hog: c.hog})
+			if errors.Is(err, experiment.ErrBusy) {
+				t.Skip(err)
+			}
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -105,7 +105,8 @@ func (n *meterNode) add(uid string) string {
 		n.group(dir)
 	}
 	n.count(dir)
-	for _, id := range []string{"0123456789aa", "0123456789bb"} {
+	ids := []string{"0123456789aa", "0123456789bb"}
+	for _, id := range ids {
 		n.group(dir + "/" + id)
 		n.count(dir + "/" + id)
 	}
@@ -113,7 +114,7 @@ func (n *meterNode) add(uid string) string {
 	if err := unix.Stat(n.path(dir), &st); err != nil {
 		n.t.Fatal(err)
 	}
-	n.pods[uid] = model.PodGroup{Dir: dir, Inode: st.Ino}
+	n.pods[uid] = model.PodGroup{Dir: dir, Inode: st.Ino, Containers: ids}
 	return dir
 }
 
@@ -181,13 +182,21 @@ func (n *meterNode) used(dir string) (nanos uint64, at time.Time) {
 	return nanos * factor, at
 }
 
-func all(string) bool  { return true }
-func none(string) bool { return false }
+// closely says for all pods whether they are looked at closely; their containers are not.
+type closely bool
+
+func (c closely) Closely(string) bool { return bool(c) }
+func (c closely) From(string) int64   { return 0 }
+
+const (
+	all  closely = true
+	none closely = false
+)
 
 // measure measures and fails on any error.
-func (n *meterNode) measure(m *host.Meter, closely func(string) bool) *model.Load {
+func (n *meterNode) measure(m *host.Meter, closer host.Closer) *model.Load {
 	n.t.Helper()
-	load, err := m.Measure(n.pods, closely)
+	load, err := m.Measure(n.pods, closer)
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -21,6 +21,8 @@ type State struct {
 	Cool  bool          // online pods may burst
 	Since time.Duration // from when on the node has been cool; 0: it is not
 	Seen  time.Duration // when it was last measured what is left
+
+	Raised []Raise // containers that their quotas have stopped, ordered by pod and name
 }
 
 // follow notes how much is left on the node. Between hot and cool everything stays as it is.
@@ -30,7 +32,7 @@ func (s State) follow(n *model.Node, left *model.Slack) State {
 	}
 	now, a := n.Load.Clock, &left.CPU
 	if now < s.Since || now < s.Seen {
-		s = State{} // of another boot
+		s = State{Raised: s.Raised} // of another boot
 	}
 	if a.Use.Measured && a.Use.Age <= old {
 		s.Seen = max(now-a.Use.Age, s.Seen)
@@ -69,8 +71,11 @@ func MayBurst(pod *model.Pod, p *model.Policy) bool {
 // kernel refuses a quota below the burst, and the kubelet must not be refused.
 func burst(n *model.Node, p *model.Policy, pod *model.Pod, group model.PodGroup, s *State) []model.Setting {
 	k := &n.Kubelet
-	if !MayBurst(pod, p) || n.Tree.NoBurst || !k.Known || !k.CFSQuota || k.StaticCPUs && pod.QoS == model.Guaranteed {
+	if !MayBurst(pod, p) || !k.Known || !k.CFSQuota || k.StaticCPUs && pod.QoS == model.Guaranteed {
 		return nil
+	}
+	if n.Tree.NoBurst {
+		return s.raised(n, pod, group)
 	}
 	settings := make([]model.Setting, 0, 1+len(group.Containers))
 	save := func(dir string, micros, limit int64) {
@@ -94,5 +99,5 @@ func burst(n *model.Node, p *model.Policy, pod *model.Pod, group model.PodGroup,
 			save(group.Dir+"/"+name, model.MilliCPUToQuota(c.LeastMilli, k.QuotaPeriod), c.LeastMilli)
 		}
 	}
-	return settings
+	return append(settings, s.raised(n, pod, group)...)
 }

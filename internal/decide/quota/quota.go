@@ -30,7 +30,7 @@ type Others struct {
 //
 // A batch pod that may use only a part of what all batch may use now is kept to that before anything else.
 func Decide(n *model.Node, p *model.Policy, o Others, s State) ([]model.Setting, State) {
-	s = s.follow(n, o.Slack)
+	s = s.follow(n, o.Slack).raise(n, p)
 	var settings []model.Setting
 	for i, pod := range n.Pods {
 		group, exists := n.Tree.Pods[pod.UID]

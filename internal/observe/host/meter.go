@@ -74,6 +74,15 @@ type meteredPod struct {
 	slot    int64 // which of the measurements are its own
 	closely bool
 	keep    bool // its files are kept open
+	inside  []meteredContainer
+}
+
+// Closer says what of a pod is looked at more closely.
+type Closer interface {
+	// Closely reports whether memory and pressure of the pod are read in every measurement.
+	Closely(uid string) bool
+	// From returns how much CPU a pod must use, in milli-cores, for its containers to be measured too; 0: they never are.
+	From(uid string) int64
 }
 
 // NewMeter measures the machine whose procfs is mounted at a path, as [DefaultProc], and the pods of one kubelet.
@@ -124,20 +133,20 @@ func (m *Meter) Close() {
 		m.reader.close(&m.glance.files[i])
 	}
 	for i := range m.pods {
-		m.pods[i].close(&m.reader)
+		m.pods[i].closeAll(&m.reader)
 	}
 }
 
 // Measure measures everything whose turn it is, to be called once a second. The pods are those of [model.Tree]. Memory and
-// pressure of the pods that closely selects are read in every measurement, those of the others in every fifth.
+// pressure of the pods that closer selects are read in every measurement, those of the others in every fifth.
 //
 // The error joins what could not be read; that keeps its last values and their time. It is no error that a cgroup is gone
 // or that this kernel does not know a thing.
 //
 // Less than 100 ms after the last measurement nothing is read. When the last one is more than 10 s ago, or the machine was
 // suspended since, rates are known again after the next one.
-func (m *Meter) Measure(pods map[string]model.PodGroup, closely func(uid string) bool) (*model.Load, error) {
-	m.follow(pods, closely)
+func (m *Meter) Measure(pods map[string]model.PodGroup, closer Closer) (*model.Load, error) {
+	m.follow(pods, closer)
 	if !m.begins() {
 		return m.Load(), nil
 	}
@@ -154,6 +163,7 @@ func (m *Meter) Measure(pods map[string]model.PodGroup, closely func(uid string)
 			m.note(m.measureCPU(&p.meteredGroup, usage, p.keep))
 		}
 	}
+	m.measureInside(pods, closer)
 	m.note(m.measureNodeMemory())
 	m.note(m.measureNodePressure())
 	if m.tick%minute == 1 {
@@ -202,6 +212,9 @@ func (m *Meter) begins() bool {
 		}
 		for i := range m.pods {
 			m.pods[i].begin = m.tick
+			for j := range m.pods[i].inside {
+				m.pods[i].inside[j].begin = m.tick
+			}
 		}
 	}
 	m.boot, m.ahead = boot, ahead
@@ -219,18 +232,18 @@ func (m *Meter) note(err error) {
 }
 
 // follow brings what is measured to the pods that there are.
-func (m *Meter) follow(pods map[string]model.PodGroup, closely func(uid string) bool) {
+func (m *Meter) follow(pods map[string]model.PodGroup, closer Closer) {
 	same, ration := len(pods) == len(m.pods), false
 	for i := range m.pods {
 		p := &m.pods[i]
 		g, found := pods[p.uid]
 		same = same && found && g.Dir == p.dir && g.Inode == p.inode
-		if now := closely(p.uid); now != p.closely {
+		if now := closer.Closely(p.uid); now != p.closely {
 			p.closely, ration = now, true
 		}
 	}
 	if !same {
-		m.replace(pods, closely)
+		m.replace(pods, closer)
 	}
 	if !same || ration {
 		m.ration()
@@ -238,7 +251,7 @@ func (m *Meter) follow(pods map[string]model.PodGroup, closely func(uid string) 
 }
 
 // replace takes over what is known of the pods that are still there.
-func (m *Meter) replace(pods map[string]model.PodGroup, closely func(uid string) bool) {
+func (m *Meter) replace(pods map[string]model.PodGroup, closer Closer) {
 	old, usage := m.pods, m.load.Pods
 	m.pods, m.load.Pods = make([]meteredPod, 0, len(pods)), make([]model.PodUsage, 0, len(pods))
 	for _, uid := range slices.Sorted(maps.Keys(pods)) {
@@ -251,15 +264,16 @@ func (m *Meter) replace(pods map[string]model.PodGroup, closely func(uid string)
 		}
 		var p meteredPod
 		if known && old[i].dir == g.Dir && old[i].inode == g.Inode {
-			p, old[i].files = old[i], [cgroup.Stats]statFile{} // they stay open
+			p = old[i]
+			old[i].files, old[i].inside = [cgroup.Stats]statFile{}, nil // they stay open
 		} else {
-			p = meteredPod{meteredGroup: newMeteredGroup(m.mount, g.Dir), uid: uid, dir: g.Dir, inode: g.Inode, slot: m.born, closely: closely(uid)}
+			p = meteredPod{meteredGroup: newMeteredGroup(m.mount, g.Dir), uid: uid, dir: g.Dir, inode: g.Inode, slot: m.born, closely: closer.Closely(uid)}
 			m.born++
 		}
 		m.pods, m.load.Pods = append(m.pods, p), append(m.load.Pods, u)
 	}
 	for i := range old {
-		old[i].close(&m.reader)
+		old[i].closeAll(&m.reader)
 	}
 }
 

@@ -20,11 +20,18 @@ type meteredGroup struct {
 func newMeteredGroup(m Mount, dir string) meteredGroup {
 	var g meteredGroup
 	for s := range g.files {
-		if hierarchy := m.OfStat(cgroup.Stat(s)); hierarchy != "" {
-			g.files[s].path = filepath.Join(hierarchy, dir, cgroup.StatFile(m.Version, cgroup.Stat(s)))
-		}
+		g.locate(m, dir, cgroup.Stat(s))
 	}
 	return g
+}
+
+// locate says where some files of the group are, of those that this node has.
+func (g *meteredGroup) locate(m Mount, dir string, stats ...cgroup.Stat) {
+	for _, s := range stats {
+		if hierarchy := m.OfStat(s); hierarchy != "" {
+			g.files[s].path = filepath.Join(hierarchy, dir, cgroup.StatFile(m.Version, s))
+		}
+	}
 }
 
 // close closes the group's files. What was read stays.

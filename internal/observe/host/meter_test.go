@@ -24,6 +24,7 @@ type fakeNode struct {
 	boot, mono time.Duration
 	pods       map[string]model.PodGroup
 	meter      *Meter
+	from       int64 // of use of an online pod, from which on its containers are measured; 0: they are not
 }
 
 // used is what a group of the tree has used.
@@ -104,6 +105,18 @@ func (n *fakeNode) set(dir string, u used) {
 	}
 }
 
+// batchClosely looks closely at batch pods, and at the containers of online pods that use so much.
+type batchClosely struct{ from int64 }
+
+func (batchClosely) Closely(uid string) bool { return strings.HasPrefix(uid, "batch") }
+
+func (c batchClosely) From(uid string) int64 {
+	if strings.HasPrefix(uid, "batch") {
+		return 0
+	}
+	return c.from
+}
+
 func (n *fakeNode) pod(uid string, u used) { n.set(n.pods[uid].Dir, u) }
 
 // pressure gives the kernel PSI.
@@ -117,7 +130,7 @@ func (n *fakeNode) pressure() {
 func (n *fakeNode) after(d time.Duration) *model.Load {
 	n.t.Helper()
 	n.boot, n.mono = n.boot+d, n.mono+d
-	load, err := n.meter.Measure(n.pods, func(uid string) bool { return strings.HasPrefix(uid, "batch") })
+	load, err := n.meter.Measure(n.pods, batchClosely{n.from})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -404,7 +417,7 @@ func TestMeterUnreadable(t *testing.T) {
 	n.file(filepath.Join(n.mount.Path, n.pods["a"].Dir, "cpu.stat"), "nonsense\n")
 	n.file(filepath.Join(n.proc, "stat"), "")
 	n.boot, n.mono = n.boot+time.Second, n.mono+time.Second
-	load, err := n.meter.Measure(n.pods, func(string) bool { return false })
+	load, err := n.meter.Measure(n.pods, batchClosely{})
 	if err == nil || !strings.Contains(err.Error(), "poda/cpu.stat") || !strings.Contains(err.Error(), "proc/stat") {
 		t.Errorf("%v", err)
 	}
