@@ -247,3 +247,25 @@ func TestRaiseIsForgotten(t *testing.T) {
 		t.Errorf("gone: %+v", w.state.Quota.Raised)
 	}
 }
+
+// BenchmarkBursts decides about 110 pods of two containers that may all burst, a tenth of which are stopped at their limits.
+func BenchmarkBursts(b *testing.B) {
+	w := newWorld()
+	lines := []string{"node real=64/256Gi", "policy burst cpu=none:650", "load node=4/10Gi pods=3/2Gi"}
+	for i := range 110 {
+		lines = append(lines, fmt.Sprintf("pod p%03d class=Burstable app=a:0.2 app=b:0.1 used=0.1/1Gi", i))
+		if i%10 == 0 {
+			lines = append(lines, fmt.Sprintf("inside p%03d 0000000000a0 0.2 3", i))
+		}
+	}
+	for _, line := range append(lines, "run 12s") {
+		if err := w.do(line); err != nil {
+			b.Fatal(err)
+		}
+	}
+	w.measure()
+	b.ReportAllocs()
+	for b.Loop() {
+		decide.Node(w.node, w.policy, w.state)
+	}
+}

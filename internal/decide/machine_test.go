@@ -1,11 +1,15 @@
 package decide_test
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/decide/quota"
 	"github.com/waterline-io/waterline/internal/decide/slack"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -67,7 +71,30 @@ func randomMachine(r *rand.Rand) *world {
 		randomBatch(r, n, n.Pods[i])
 	}
 	n.Load = randomLoad(r, n)
+	randomBursts(r, w)
 	return w
+}
+
+// randomBursts has containers limited, and some of them stopped at their limits, on a machine that may have been cool for long.
+func randomBursts(r *rand.Rand, w *world) {
+	if w.policy.Protect.Burst = r.IntN(2) == 0; r.IntN(2) == 0 {
+		w.state.Quota = quota.State{Cool: true, Since: 1, Seen: w.node.Load.Clock}
+	}
+	for _, p := range w.node.Pods {
+		group := w.node.Tree.Pods[p.UID]
+		for i := range p.Containers {
+			c := &p.Containers[i]
+			c.LeastMilli = c.LimitMilli - r.Int64N(c.LimitMilli+1)*int64(r.IntN(2))
+			p.LeastMilli += c.LeastMilli
+			if slices.Contains(group.Containers, c.ID) && r.IntN(2) == 0 {
+				u := model.CPUUsage{At: w.node.Load.Clock, Milli: r.Int64N(300), Periods: 10, Throttled: r.Int64N(3)}
+				w.node.Load.Inside = append(w.node.Load.Inside, model.InsideUsage{UID: p.UID, Name: c.ID, CPUUsage: u})
+			}
+		}
+	}
+	slices.SortFunc(w.node.Load.Inside, func(a, b model.InsideUsage) int {
+		return cmp.Or(strings.Compare(a.UID, b.UID), strings.Compare(a.Name, b.Name))
+	})
 }
 
 // randomBatch gives a pod a class, and what goes with it.

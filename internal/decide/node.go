@@ -46,14 +46,10 @@ func node(n model.Node, policy model.Policy, state State, ask predictor) (model.
 	}
 	if acts {
 		weights := weight.Decide(&n, &policy)
-		var quotas []model.Setting
-		quotas, state.Quota = quota.Decide(&n, &policy, quota.Others{Weighted: weights.Asked, CPUs: plan.CPUs, Batch: plan.Suppress, Slack: plan.Slack}, state.Quota)
-		plan.Settings = slices.Concat(
-			weights.Settings,
-			quotas,
-			cpuset.Settle(&n, plan.CPUs, &state.CPUs, plan.Suppress.OnCPUs()),
-			memory.Decide(&n),
-		)
+		plan.Settings, state.Quota = quota.Decide(&n, &policy, quota.Others{Weighted: weights.Asked, CPUs: plan.CPUs, Batch: plan.Suppress, Slack: plan.Slack}, state.Quota)
+		plan.Settings = append(plan.Settings, weights.Settings...)
+		plan.Settings = append(plan.Settings, cpuset.Settle(&n, plan.CPUs, &state.CPUs, plan.Suppress.OnCPUs())...)
+		plan.Settings = append(plan.Settings, memory.Decide(&n)...)
 		plan.Notices = slices.Concat(annotationNotices(&n), weights.Notices, cpus.Notices)
 	}
 	plan.Publish = publish.Decide(&n, &policy, plan.Slack)

@@ -20,7 +20,7 @@ type Load struct {
 	Node      Usage         // of the whole machine
 	Classes   [3]Usage      // of the directories of the kubelet's classes: that of Guaranteed holds all pods
 	Pods      []PodUsage    // that have a cgroup, ordered by UID
-	Inside    []InsideUsage // of containers that their quota may stop, ordered by UID and name
+	Inside    []InsideUsage `json:",omitempty"` // of containers that their quota may stop, ordered by UID and name
 	Glance    Glance        // the last short look between two measurements
 }
 

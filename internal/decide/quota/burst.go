@@ -65,19 +65,19 @@ func MayBurst(pod *model.Pod, p *model.Policy) bool {
 	return false
 }
 
-// burst lets the containers of a pod save up quota that they do not use: as much as one period's, which is the most that the
+// burst adds what lets the containers of a pod save up quota that they do not use: as much as one period's, which is the most that the
 // kernel takes. The pod's is the sum of its containers', because what one of them uses the pod uses; but what the kernel takes
 // at most, too. Both are found anew in each round from the limits, and from the lower ones while a resize is under way: the
 // kernel refuses a quota below the burst, and the kubelet must not be refused.
-func burst(n *model.Node, p *model.Policy, pod *model.Pod, group model.PodGroup, s *State) []model.Setting {
+func burst(settings []model.Setting, n *model.Node, p *model.Policy, pod *model.Pod, group model.PodGroup, s *State) []model.Setting {
 	k := &n.Kubelet
 	if !MayBurst(pod, p) || !k.Known || !k.CFSQuota || k.StaticCPUs && pod.QoS == model.Guaranteed {
-		return nil
+		return settings
 	}
+	settings = s.raised(settings, n, pod, group)
 	if n.Tree.NoBurst {
-		return s.raised(n, pod, group)
+		return settings
 	}
-	settings := make([]model.Setting, 0, 1+len(group.Containers))
 	save := func(dir string, micros, limit int64) {
 		reason := model.Reason{Code: model.BurstAllowed, Operands: []model.Operand{{Name: "limit", Value: limit, Unit: model.UnitMilli}}}
 		if !s.Cool {
@@ -99,5 +99,5 @@ func burst(n *model.Node, p *model.Policy, pod *model.Pod, group model.PodGroup,
 			save(group.Dir+"/"+name, model.MilliCPUToQuota(c.LeastMilli, k.QuotaPeriod), c.LeastMilli)
 		}
 	}
-	return append(settings, s.raised(n, pod, group)...)
+	return settings
 }

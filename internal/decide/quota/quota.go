@@ -31,7 +31,7 @@ type Others struct {
 // A batch pod that may use only a part of what all batch may use now is kept to that before anything else.
 func Decide(n *model.Node, p *model.Policy, o Others, s State) ([]model.Setting, State) {
 	s = s.follow(n, o.Slack).raise(n, p)
-	var settings []model.Setting
+	settings := make([]model.Setting, 0, len(n.Owned)+16) // with room for those of other rules: there is no other garbage as large
 	for i, pod := range n.Pods {
 		group, exists := n.Tree.Pods[pod.UID]
 		if !exists || pod.Ended {
@@ -63,7 +63,7 @@ func Decide(n *model.Node, p *model.Policy, o Others, s State) ([]model.Setting,
 		if len(own) == 0 || pod.Asks.Quota == model.QuotaKubelet {
 			settings = append(settings, batch(n, pod, group)...)
 			if len(own) == 0 {
-				settings = append(settings, burst(n, p, pod, group, &s)...)
+				settings = burst(settings, n, p, pod, group, &s)
 			}
 			continue
 		}

@@ -132,10 +132,9 @@ func (s *State) times(r *Raise, used *model.CPUUsage) int64 {
 	return min(r.Times*up/1000, highest)
 }
 
-// raised returns the quotas of a pod's containers that are above their limits, and of the pod, which is above its own by as much
+// raised adds the quotas of a pod's containers that are above their limits, and of the pod, which is above its own by as much
 // as they are together.
-func (s *State) raised(n *model.Node, pod *model.Pod, group model.PodGroup) []model.Setting {
-	var settings []model.Setting
+func (s *State) raised(settings []model.Setting, n *model.Node, pod *model.Pod, group model.PodGroup) []model.Setting {
 	var beyond int64
 	period := n.Kubelet.QuotaPeriod
 	set := func(dir string, limit, micros int64, times int64) {
