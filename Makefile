@@ -100,7 +100,7 @@ bed: $(HELM) ## build the test bed's cluster: Kubernetes, containerd, images
 test-api: build bed ## rung 4: a real API server, and parts of Kubernetes as the reference
 	go test -C k8s -vet=off -count=1 -timeout 20m ./reference
 	go test -count=1 ./test/bed/cluster
-	go test -count=1 -timeout 20m ./test/e2e -run TestAPI -args -on=api
+	go test -count=1 -timeout 40m ./test/e2e -run TestAPI -args -on=api
 
 test-node: build bed ## rung 5a: pods on a real node on this machine (root)
 	go test -count=1 -timeout 40m ./test/e2e -run TestNode
@@ -109,7 +109,7 @@ test-node-static: build bed ## rung 5a with a kubelet that gives containers CPUs
 	go test -count=1 -timeout 10m ./test/e2e -run TestStatic -args -on=static
 
 test-node-v2: build bed vm ## rung 5b: pods on a real node with cgroup v2 and systemd, in a virtual machine (root)
-	go test -count=1 -timeout 40m ./test/e2e -run TestNode -args -on=vm
+	go test -count=1 -timeout 60m ./test/e2e -run TestNode -args -on=vm
 
 bench: build bed ## measure; figures go to out/bench
 	test/bench.sh
