@@ -107,13 +107,14 @@ func (n *node) fall(koordinator bool, bound int64) {
 	n.t.Logf("%s after the online pod was ready", time.Since(started).Round(10*time.Millisecond))
 }
 
-// selling returns the spec of a policy that sells CPU by a method.
+// selling returns the spec of a policy that sells CPU by a method. It does not suppress batch: what a pod has is then what it
+// asked for, whatever else the machine does.
 func selling(mode, method string, koordinator bool) string {
 	ratio := ""
 	if method == "static" {
 		ratio = `, "ratio": "100%"`
 	}
-	return fmt.Sprintf(`{"mode": %q, "cpu": {"method": %q, "waterline": "100%%"%s}, "memory": {"method": "realtime", "waterline": "90%%"}, "compat": {"koordinator": %v}}`,
+	return fmt.Sprintf(`{"mode": %q, "cpu": {"method": %q, "waterline": "100%%", "suppressBy": "none"%s}, "memory": {"method": "realtime", "waterline": "90%%"}, "compat": {"koordinator": %v}}`,
 		mode, method, ratio, koordinator)
 }
 
