@@ -26,7 +26,7 @@ demo: build ## show on this machine's kernel that twice the weight gets twice th
 demo-vm: build vm ## the same on cgroup v2, in a virtual machine
 	$(VMRUN) -file $(BIN)/waterline=/bin/waterline -file $(BIN)/waterline-agent=/bin/waterline-agent -o $(OUT)/demo-vm -- /bin/waterline demo --out /out
 
-test: packages ## everything, in short forms: all rungs of the test bed (root; 45 minutes on a new machine, 20 warm)
+test: packages ## everything, in short forms: all rungs of the test bed (root; an hour on a new machine)
 	test/rungs.sh short
 
 soak: packages ## the same tests in their full forms (hours)
@@ -68,7 +68,7 @@ race: ## the unit and live kernel tests under the race detector
 	CGO_ENABLED=1 go test -race $$(go list ./... | grep -v /test/) ./test/kernel
 
 test-kernel: build ## rung 2: this machine's kernel (root)
-	WATERLINE_BIN=$(CURDIR)/$(BIN) go test -count=1 ./test/kernel
+	WATERLINE_BIN=$(CURDIR)/$(BIN) go test -count=1 -timeout 30m ./test/kernel
 
 VMRUN := $(BIN)/vmrun
 
