@@ -332,8 +332,7 @@ func (a *Agent) turn(podsChanged bool) {
 	if soon := now.Add(time.Second); a.tree.Blind() != nil && soon.Before(a.nextAudit) {
 		a.nextAudit = soon // what is not watched must be polled
 	}
-	due := a.unsettled || !a.plan.Next.IsZero() && !now.Before(a.plan.Next)
-	due = due || a.rose
+	due := a.unsettled || a.rose || !a.plan.Next.IsZero() && !now.Before(a.plan.Next)
 	if looked := a.look(now); due || looked {
 		a.rose = false
 		a.round(now, due)

@@ -43,18 +43,24 @@ type allowances struct {
 
 // write brings the files to what was decided. Files of pods that are gone, or that have no part any more, go.
 func (w *allowances) write(pods []*model.Pod, s *model.Suppression, now time.Time) error {
-	parts := map[string]Allowance{}
+	var parts map[string]Allowance
+	news := w.written == nil
 	for _, pod := range pods {
 		if pod.Pool == "" || pod.Ended || s == nil || !cgroup.ValidUID(pod.UID) {
 			continue
 		}
-		for _, p := range s.Parts {
-			if p.UID == pod.UID {
-				parts[pod.UID] = Allowance{CPUMilli: p.Milli, MemoryBytes: p.Memory, Time: now, Seconds: allowanceCounts, Reason: s.Reason.String()}
-			}
+		p, found := s.Part(pod.UID)
+		if !found {
+			continue
 		}
+		if parts == nil {
+			parts = map[string]Allowance{}
+		}
+		a := Allowance{CPUMilli: p.Milli, MemoryBytes: p.Memory, Time: now, Seconds: allowanceCounts}
+		parts[pod.UID] = a
+		news = news || !a.stands(w.written[pod.UID])
 	}
-	if len(parts) == 0 && w.written != nil && len(w.written) == 0 {
+	if !news && len(parts) == len(w.written) {
 		return nil
 	}
 	if err := os.MkdirAll(w.dir, 0o755); err != nil {
@@ -87,11 +93,10 @@ func (w *allowances) write(pods []*model.Pod, s *model.Suppression, now time.Tim
 		delete(w.written, uid)
 	}
 	for uid, a := range parts {
-		was := w.written[uid]
-		age := now.Sub(was.Time)
-		if was.CPUMilli == a.CPUMilli && was.MemoryBytes == a.MemoryBytes && 0 <= age && age < allowanceRenewed {
+		if a.stands(w.written[uid]) {
 			continue
 		}
+		a.Reason = s.Reason.String()
 		if err := replace(root, uid, &a); err != nil {
 			errs = append(errs, err)
 			continue
@@ -99,6 +104,12 @@ func (w *allowances) write(pods []*model.Pod, s *model.Suppression, now time.Tim
 		w.written[uid] = a
 	}
 	return errors.Join(errs...)
+}
+
+// stands reports whether what was written before says the same, and is young.
+func (a *Allowance) stands(was Allowance) bool {
+	age := a.Time.Sub(was.Time)
+	return was.CPUMilli == a.CPUMilli && was.MemoryBytes == a.MemoryBytes && 0 <= age && age < allowanceRenewed
 }
 
 // replace writes a pod's file so that a reader sees the old one or the new one.

@@ -30,16 +30,22 @@ func (s *Suppression) OnCPUs() int {
 	return s.CPUs
 }
 
+// Part returns the part of a pod; false if it has none.
+func (s *Suppression) Part(uid string) (BatchPart, bool) {
+	i := sort.Search(len(s.Parts), func(i int) bool { return s.Parts[i].UID >= uid })
+	if i == len(s.Parts) || s.Parts[i].UID != uid {
+		return BatchPart{}, false
+	}
+	return s.Parts[i], true
+}
+
 // Quota returns what a pod may use in milli-cores; false if no quota is to keep it to that.
 func (s *Suppression) Quota(uid string) (int64, bool) {
 	if s == nil || !s.Quotas {
 		return 0, false
 	}
-	i := sort.Search(len(s.Parts), func(i int) bool { return s.Parts[i].UID >= uid })
-	if i == len(s.Parts) || s.Parts[i].UID != uid {
-		return 0, false
-	}
-	return s.Parts[i].Milli, true
+	part, found := s.Part(uid)
+	return part.Milli, found
 }
 
 // Reaction is one time that batch was given less, what that should have freed and what it did free, in milli-cores.
