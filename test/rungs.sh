@@ -4,10 +4,12 @@
 #   test/rungs.sh short|full
 #
 # A rung whose need is missing on this machine is skipped by name. Under CI nothing may be skipped.
-set -u
+set -uo pipefail
 cd "$(dirname "$0")/.."
 form=${1:-short}
 [ "$form" = full ] && export WATERLINE_SOAK=1
+logs=out/test/log
+mkdir -p "$logs"
 
 needs() { # RUNG NEED...: prints why the rung cannot run here, nothing if it can
 	shift
@@ -34,11 +36,22 @@ rung() { # NAME TARGET NEED...
 		return
 	fi
 	echo "=== $name (make $target)"
-	if make --no-print-directory "$target"; then
+	if make --no-print-directory "$target" 2>&1 | tee "$logs/$target.log"; then
 		summary+=("passed   $name in $((SECONDS - start)) s")
 	else
-		summary+=("FAILED   $name after $((SECONDS - start)) s: make $target") failed=1
+		summary+=("FAILED   $name after $((SECONDS - start)) s: make $target; all of it is in $logs/$target.log") failed=1
+		summary+=("$(why "$logs/$target.log")")
 	fi
+}
+
+# why prints what the failed tests of a rung said themselves.
+why() { # LOG
+	awk '
+		/^ *--- FAIL: / { show = 1; print "    " $0; next }
+		/^ *(---|===) / || /^[^ ]/ { show = 0 }
+		/^panic: |^make.*Error|: error: / { print "    " $0 }
+		show && lines++ < 200 { print "    " $0 }
+	' "$1" | cut -c1-400
 }
 
 rung "rung 1: pure" check go

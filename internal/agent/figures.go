@@ -75,7 +75,8 @@ func suppressed(slack *model.Slack, suppress *model.Suppression) int64 {
 }
 
 // use sums up who uses how much. What was measured too long ago leaves a gap in what it belongs to, and in what is found by
-// taking it away from the whole.
+// taking it away from the whole. That may be below 0 in a second, as the machine's idle time is known to 10 ms only; without
+// those seconds the mean of the others would be too high.
 func (f *figures) use(l *model.Load, pods []*model.Pod) {
 	var cpu, memory [len(users)]float64
 	var periods, throttled int64
@@ -96,8 +97,8 @@ func (f *figures) use(l *model.Load, pods []*model.Pod) {
 	put(&memory, userNode, l.Node.Memory.WorkingSet, l.Node.Memory.At, stale)
 	put(&cpu, userUnknown, all.CPU.Milli, all.CPU.At, stale)
 	put(&memory, userUnknown, all.Memory.WorkingSet, all.Memory.At, stale)
-	cpu[userSystem] += max(cpu[userNode]-cpu[userUnknown], 0)
-	memory[userSystem] += max(memory[userNode]-memory[userUnknown], 0)
+	cpu[userSystem] += cpu[userNode] - cpu[userUnknown]
+	memory[userSystem] += memory[userNode] - memory[userUnknown]
 	for i, next := 0, 0; i < len(l.Pods); i++ {
 		u := &l.Pods[i]
 		for next < len(pods) && pods[next].UID < u.UID {
@@ -119,8 +120,8 @@ func (f *figures) use(l *model.Load, pods []*model.Pod) {
 		}
 	}
 	for i := range users {
-		f.cpu[i].put(&f.at, max(cpu[i], 0)/1000)
-		f.memory[i].put(&f.at, max(memory[i], 0))
+		f.cpu[i].put(&f.at, cpu[i]/1000)
+		f.memory[i].put(&f.at, memory[i])
 	}
 	f.throttled.put(&f.at, float64(throttled)/float64(max(periods, 1)))
 }
@@ -142,7 +143,7 @@ func (f *figures) collect(now time.Duration, metric func(kind prometheus.ValueTy
 	for _, w := range windows {
 		show := func(s *series, name, help string, labels ...string) {
 			if mean, ok := s.mean(&f.at, now, w.length); ok {
-				metric(prometheus.GaugeValue, name, help, mean, append(labels, "window", w.name)...)
+				metric(prometheus.GaugeValue, name, help, max(mean, 0), append(labels, "window", w.name)...)
 			}
 		}
 		show(&f.availCPU, v1alpha1.MetricBatchCPUAvailable, "CPU that batch may use, the mean over a window.")

@@ -2,9 +2,13 @@ package agent
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -47,6 +51,33 @@ func TestUsers(t *testing.T) {
 			if got, ok := f.memory[i].mean(&f.at, now, time.Second); name == "all measured" && (!ok || got < 1000*want-1e-3 || got > 1000*want+1e-3) {
 				t.Errorf("%s has %v bytes %v, want %v", users[i], got, ok, 1000*want)
 			}
+		}
+	}
+}
+
+// TestUsersMean checks that seconds in which pods seem to use more than the machine do not make the mean of the rest higher,
+// and that no figure is shown below 0.
+func TestUsersMean(t *testing.T) {
+	var f figures
+	usage := func(at time.Duration, milli int64) model.Usage {
+		return model.Usage{CPU: model.CPUUsage{At: at, Milli: milli}, Memory: model.MemoryUsage{At: at, WorkingSet: milli}}
+	}
+	const seconds = 60
+	for i := range seconds {
+		now := time.Duration(i+1) * time.Second
+		node := []int64{3400, 2800}[i%2]
+		f.note(&model.Load{Clock: now, Node: usage(now, node), Classes: [3]model.Usage{usage(now, 3000), usage(now, 0), usage(now, 0)}}, nil, nil, nil)
+	}
+	shown := map[string]float64{}
+	f.collect(seconds*time.Second, func(_ prometheus.ValueType, name, _ string, value float64, labels ...string) {
+		shown[name+strings.Join(labels, " ")] = value
+	})
+	for series, want := range map[string]float64{
+		v1alpha1.MetricCPUUsed + "class system window 1m": 0.1, v1alpha1.MetricCPUUsed + "class system window 1s": 0,
+		v1alpha1.MetricCPUUsed + "class unknown window 1m": 3, v1alpha1.MetricMemoryUsed + "class system window 1m": 100,
+	} {
+		if got, ok := shown[series]; !ok || got < want-1e-3 || got > want+1e-3 {
+			t.Errorf("%s is %v %v, want %v", series, got, ok, want)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func TestAPIPrometheus(t *testing.T) {
 		if span <= time.Minute {
 			check(v1alpha1.MetricCPUUsed, "node", reader.node, floor)
 			check(v1alpha1.MetricCPUUsed, "system", func(from, to time.Time) float64 { return reader.node(from, to) - reader.cores(from, to, 2) }, floor)
-			check(v1alpha1.MetricBatchCPUAvailable, "", func(from, to time.Time) float64 { return reader.available(ceiling, from, to, 1, 3) }, floor)
+			check(v1alpha1.MetricBatchCPUAvailable, "", func(from, to time.Time) float64 { return reader.available(ceiling, from, to, 2, 1, 3) }, floor)
 		}
 		held := func(time.Time, time.Time) float64 { return c.workingSet(t, holder) + c.workingSet(t, online) }
 		check(v1alpha1.MetricMemoryUsed, "LS", held, 1<<20)

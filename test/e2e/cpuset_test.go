@@ -30,7 +30,7 @@ spec:
       command: [sh, -c, "grep Cpus_allowed_list /proc/self/status; sleep 1000000"]
       resources: {requests: {cpu: %s}, limits: {cpu: %s}}
 `, name, mode, n.name, cluster.BusyboxImage, cpu, cpu))
-	kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, "--timeout=90s")
+	kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, ready)
 }
 
 // began returns on which CPUs the newest container of a pod began.
@@ -188,7 +188,7 @@ func (n *node) testCPUs() {
 	t.Log("the agent restarts, and the container runtime")
 	agent := n.agent().Name
 	kubectl(t, "delete", "pod", "-n", "waterline-system", agent)
-	kubectl(t, "rollout", "status", "daemonset/waterline-agent", "-n", "waterline-system", "--timeout=90s")
+	kubectl(t, "rollout", "status", "daemonset/waterline-agent", "-n", "waterline-system", ready)
 	n.mustRestart("containerd")
 	n.runsOn("alone", mine)
 	n.runsOn("bystander", rest)

@@ -92,7 +92,7 @@ func kubectl(t testing.TB, args ...string) string {
 }
 
 func tryKubectl(args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), mostWait+time.Minute)
 	defer cancel()
 	out, err := bed.Kubectl(ctx, args...).CombinedOutput()
 	return strings.TrimSpace(string(out)), err
@@ -222,17 +222,22 @@ func (g groups) expect(t testing.TB, dir string, k model.Knob, value int64) {
 	})
 }
 
-// eventually waits until something holds. It says that something happens, not how fast: a pod of an emulated node was seen to
-// take two minutes beside other work.
+// mostWait is how long a test waits for what only has to happen, however fast: a pod of an emulated node was seen to take two
+// minutes beside other work. Ready says so to kubectl.
+const (
+	mostWait = 4 * time.Minute
+	ready    = "--timeout=4m"
+)
+
+// eventually waits until something holds.
 func eventually(t testing.TB, what string, holds func() (bool, string)) {
 	t.Helper()
-	const most = 4 * time.Minute
 	var instead string
-	for deadline := time.Now().Add(most); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(mostWait); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		var ok bool
 		if ok, instead = holds(); ok {
 			return
 		}
 	}
-	t.Fatalf("not within %s: %s; instead %s", most, what, instead)
+	t.Fatalf("not within %s: %s; instead %s", mostWait, what, instead)
 }

@@ -40,7 +40,7 @@ func install(t *testing.T, values ...string) *node {
 		}
 		helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--ignore-not-found", "--wait")
 	})
-	kubectl(t, "rollout", "status", "daemonset/waterline-agent", "-n", "waterline-system", "--timeout=90s")
+	kubectl(t, "rollout", "status", "daemonset/waterline-agent", "-n", "waterline-system", ready)
 	if *on != "vm" {
 		root := strings.TrimPrefix(cluster.CgroupRoot, "/") + "/kubepods"
 		return &node{newGroups(t), t, cluster.NodeName, cgroup.Layout{Driver: cgroup.Cgroupfs, Root: root}, bed.StaticPods()}
@@ -102,7 +102,7 @@ spec:
 func (n *node) run(name, annotations, resources string, burn bool) string {
 	n.t.Helper()
 	apply(n.t, n.manifest(name, annotations, resources, burn))
-	kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, "--timeout=90s")
+	kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, ready)
 	return n.dir(name)
 }
 

@@ -104,7 +104,7 @@ spec:
   terminationGracePeriodSeconds: 0
   containers: [{name: c, image: "%s", imagePullPolicy: Never, command: [sh, -c, "%s"], resources: {%s}}]
 `, name, labels, n.name, cluster.BusyboxImage, script, resources))
-	kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, "--timeout=90s")
+	kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, ready)
 }
 
 // dirOf returns the cgroup of a pod.

@@ -118,13 +118,15 @@ func (r *reader) node(from, to time.Time) float64 {
 	return r.cpus - r.cores(from, to, len(r.files)-1)
 }
 
-// available is what batch pods could have used: in each second what is below the ceiling and not used by anybody else.
-func (r *reader) available(ceiling float64, from, to time.Time, batch ...int) float64 {
+// available is what batch pods could have used: in each second what is below the ceiling and not used by anybody else. What
+// is used outside of pods is not known that well, but it is not less than nothing.
+func (r *reader) available(ceiling float64, from, to time.Time, pods int, batch ...int) float64 {
 	var sum float64
 	n := 0
 	for ; !from.Add(time.Second).After(to); from = from.Add(time.Second) {
 		end := from.Add(time.Second)
-		sum += max(ceiling-r.node(from, end)+r.cores(from, end, batch...), 0)
+		all := r.cores(from, end, pods)
+		sum += max(ceiling-max(r.node(from, end)-all, 0)-all+r.cores(from, end, batch...), 0)
 		n++
 	}
 	return sum / float64(n)

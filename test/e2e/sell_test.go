@@ -25,7 +25,7 @@ func TestNodeSell(t *testing.T) {
 	}
 	n := install(t, values...)
 	if manager {
-		kubectl(t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", "--timeout=90s")
+		kubectl(t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", ready)
 	}
 	n.policy(selling("Enforce", "static", false))
 	started := time.Now()
@@ -58,7 +58,7 @@ func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, b
 	n.sold(!koordinator, "the other names are gone", func(free int64) bool { return free == 0 })
 	name := "batch"
 	apply(n.t, n.batch(name, koordinator, cpu, memory))
-	kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, "--timeout=90s")
+	kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, ready)
 	pod := object[corev1.Pod](n.t, "pod", name)
 	if pod.Spec.NodeName != n.name || pod.Spec.SchedulerName != corev1.DefaultSchedulerName {
 		n.t.Fatalf("the pod is on %q, put there by %q", pod.Spec.NodeName, pod.Spec.SchedulerName)
@@ -171,5 +171,5 @@ func (n *node) steady(koordinator bool, least int64) {
 // ready waits until the kubelet says that the node is ready, which it does anew after it started.
 func (n *node) ready() {
 	n.t.Helper()
-	kubectl(n.t, "wait", "--for=condition=Ready", "node/"+n.name, "--timeout=90s")
+	kubectl(n.t, "wait", "--for=condition=Ready", "node/"+n.name, ready)
 }

@@ -34,7 +34,7 @@ func (n *node) testLost() {
 	}
 	// It does not ask the scheduler, so that it need not wait until something is sold.
 	apply(n.t, strings.Replace(n.batch("kept", false, cpu, memory), "spec:\n", "spec:\n  nodeName: "+n.name+"\n", 1))
-	kubectl(n.t, "wait", "--for=condition=Ready", "pod/kept", "--timeout=90s")
+	kubectl(n.t, "wait", "--for=condition=Ready", "pod/kept", ready)
 	lives := n.living("kept")
 	n.sold(false, "what is bound is sold", func(is int64) bool { return is >= cpu })
 
@@ -191,7 +191,7 @@ func (n *node) fallAway(koordinator bool, bound int64) {
 	n.policy(strings.ReplaceAll(selling("Enforce", "realtime", koordinator), `"waterline": "100%"`, `"waterline": "30%"`))
 	apply(n.t, strings.Replace(n.manifest("online", `waterline.io/cpu-share: "2048"`, "requests: {cpu: 50m}", true),
 		"n=$(nproc);", "trap go=1 USR1; until [ $go ]; do sleep 0.2; done; n=$(nproc);", 1))
-	kubectl(n.t, "wait", "--for=condition=Ready", "pod/online", "--timeout=90s")
+	kubectl(n.t, "wait", "--for=condition=Ready", "pod/online", ready)
 	online, id := n.container("online")
 	online = filepath.Dir(online)
 	n.expect(n.t, online, model.Shares, 2048)
@@ -303,5 +303,5 @@ func (n *node) quiet() {
 	})
 	helm(n.t, "upgrade", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--reuse-values",
 		"--set", "agent.extraArgs={--proc-root=/run/waterline/proc}")
-	kubectl(n.t, "rollout", "status", "daemonset/waterline-agent", "-n", "waterline-system", "--timeout=90s")
+	kubectl(n.t, "rollout", "status", "daemonset/waterline-agent", "-n", "waterline-system", ready)
 }

@@ -54,8 +54,8 @@ spec:
 // TestAPISpark runs a Koordinator manifest of Spark as it is: it is admitted as it was written, placed by the stock scheduler,
 // and has weight and limits on its node.
 func TestAPISpark(t *testing.T) {
-	const sells = `{"method":"static","waterline":"100%","ratio":"50%","suppressBy":"none"}`
-	m := newManaged(t, "--set-json", `policy={"mode":"Enforce","priority":-1000,"cpu":`+sells+`,"memory":`+sells+`,"compat":{"koordinator":true}}`)
+	const half = `"method":"static","waterline":"100%","ratio":"50%"`
+	m := newManaged(t, "--set-json", `policy={"mode":"Enforce","priority":-1000,"cpu":{`+half+`,"suppressBy":"none"},"memory":{`+half+`},"compat":{"koordinator":true}}`)
 	apply(t, `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: koord-batch}, value: 5000}`)
 	m.machine("spark", "")
 	t.Cleanup(func() { kubectl(t, "delete", "nodereport", "spark", "--ignore-not-found") })

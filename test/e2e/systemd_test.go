@@ -96,7 +96,7 @@ func (n *node) testFormulas() {
 		"quadratic": {"runtimeClassName: runc-quadratic", cgroup.ContainerWeight(shares)},
 	} {
 		apply(n.t, strings.Replace(n.manifest(name, "", "requests: {cpu: 500m}", false), "spec:\n", "spec:\n  "+c.runtime+"\n", 1))
-		kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, "--timeout=90s")
+		kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, ready)
 		dir := n.dir(name)
 		container, _ := n.container(name)
 		weights := func() string { return fmt.Sprint(n.get(dir, model.Shares), n.get(container, model.Shares)) }
