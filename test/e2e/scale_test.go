@@ -39,7 +39,7 @@ import (
 //
 // In its short form it asserts only that nothing is grossly wrong.
 func TestAPIScaleFigures(t *testing.T) {
-	count, over := 300, 10*time.Second
+	count, over := 100, 10*time.Second
 	if benchFile != "" {
 		count, over = 5000, 2*time.Minute
 		if n, err := strconv.Atoi(scaleNodes); err == nil {
