@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
 // table keeps, of the objects of one kind, what the manager needs: a plain value for each. The objects themselves are
@@ -44,7 +46,7 @@ func (t *table[T]) follow(ctx context.Context, client rest.Interface, resource, 
 		t.watched(err)
 		return w, err
 	}
-	cache.NewReflectorWithOptions(list, example, t, cache.ReflectorOptions{Name: resource}).RunWithContext(ctx)
+	cache.NewReflectorWithOptions(list, example, t, cache.ReflectorOptions{Name: resource, Backoff: kube.Backoff()}).RunWithContext(ctx)
 }
 
 // poll keeps the table up to date by listing it every so often, until the context ends: of objects that all change all the

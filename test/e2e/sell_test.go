@@ -92,10 +92,11 @@ func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, b
 
 	kubectl(n.t, "delete", "pod", "online", name, "--grace-period=0", "--force", "--wait")
 	n.sold(koordinator, "nothing is left", func(sold int64) bool { return sold == 0 })
-	report := object[v1alpha1.NodeReport](n.t, "nodereport", n.name)
-	if report.Status.Mode != string(model.ModeOff) || len(report.OwnerReferences) != 1 || report.OwnerReferences[0].Name != n.name {
-		n.t.Errorf("the node reports %+v", report)
-	}
+	eventually(n.t, "the node reports that it is off", func() (bool, string) {
+		report := object[v1alpha1.NodeReport](n.t, "nodereport", n.name)
+		owners := report.OwnerReferences
+		return report.Status.Mode == string(model.ModeOff) && len(owners) == 1 && owners[0].Name == n.name, fmt.Sprintf("%+v", report)
+	})
 }
 
 // fall has the offer fall to what is bound, because of an online pod that uses all there is.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -71,6 +73,13 @@ func NewCustomClient(config *rest.Config) (*rest.RESTClient, error) {
 	return client, nil
 }
 
+// Backoff returns how long to wait between two attempts to list or watch while the API server is away. It is back for up to
+// 16 s then before that is seen; with what client-go does by itself it was a minute, during which a policy that was switched
+// off went on.
+func Backoff() *wait.Backoff {
+	return &wait.Backoff{Duration: 500 * time.Millisecond, Cap: 8 * time.Second, Steps: 10, Factor: 2, Jitter: 1}
+}
+
 // NewCluster follows the pods bound to a node. selfUID is the UID of the agent's own pod. With a client for Waterline's own
 // API group the policies and the node's report are followed too. Namespaces are followed from when a policy selects by
 // their labels, or from the start where that is said.
@@ -94,7 +103,7 @@ func (c *Cluster) Run(ctx context.Context) {
 	follow := func(client *rest.RESTClient, resource string, example runtime.Object, selector fields.Selector, s *store) {
 		s.collection = c.collection
 		list := cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, selector)
-		reflector := cache.NewReflectorWithOptions(list, example, s, cache.ReflectorOptions{Name: resource})
+		reflector := cache.NewReflectorWithOptions(list, example, s, cache.ReflectorOptions{Name: resource, Backoff: Backoff()})
 		wg.Go(func() { reflector.RunWithContext(ctx) })
 	}
 	follow(c.client, "pods", &corev1.Pod{}, fields.OneTermEqualSelector("spec.nodeName", c.nodeName), &store{
