@@ -19,7 +19,7 @@ func TestSuppressExperiment(t *testing.T) {
 	}
 	cfg := experiment.SuppressConfig{
 		Config: experiment.Config{Seconds: 3, AgentPath: binary(t, "waterline-agent"), Helper: binary(t, "waterline")},
-		Steps:  3,
+		Steps:  2,
 	}
 	if soak() {
 		cfg.Seconds, cfg.Steps = 0, 0
