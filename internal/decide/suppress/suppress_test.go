@@ -357,3 +357,134 @@ func TestOff(t *testing.T) {
 		}
 	}
 }
+
+// waits says for how much of the time an online pod waits for a CPU, in thousandths, as it was seen so long ago.
+func (w *node) waits(some int64, ago time.Duration) {
+	const uid = "online"
+	if !slices.ContainsFunc(w.n.Pods, func(p *model.Pod) bool { return p.UID == uid }) {
+		w.n.Pods = append(w.n.Pods, &model.Pod{UID: uid, Class: model.ClassLS})
+	}
+	w.n.Load.Pods = slices.DeleteFunc(w.n.Load.Pods, func(u model.PodUsage) bool { return u.UID == uid })
+	u := model.PodUsage{UID: uid}
+	u.Pressure.At, u.Pressure.CPU.Some = w.n.Load.Clock+time.Second-ago, some // the next tick comes first
+	w.n.Load.Pods = append(w.n.Load.Pods, u)
+}
+
+// TestPressure: what is withheld while online pods wait grows fast, goes half as fast, and not by what was seen long ago.
+func TestPressure(t *testing.T) {
+	w := newNode(10)
+	w.batch(8000)
+	w.tick(8000)
+	for i, want := range []int64{500, 1000, 1500, 2000, 2500, 2500} {
+		w.waits(200, 0)
+		if w.tick(8000); w.state.Push != want {
+			t.Fatalf("after %d s in which an online pod waited %d mCPU are withheld, want %d", i+1, w.state.Push, want)
+		}
+	}
+	w.n.Load.Glance = model.Glance{At: w.n.Load.Clock + time.Millisecond}
+	if Due(w.n.Load, &w.p, &w.left.CPU, &w.state) {
+		t.Error("what is withheld already is no reason to decide again")
+	}
+	if w.left.CPU.Allow = 7500; !Due(w.n.Load, &w.p, &w.left.CPU, &w.state) {
+		t.Error("what is withheld comes on top of a rise")
+	}
+	for i, want := range []int64{2250, 2000} {
+		w.waits(0, 0)
+		if w.tick(8000); w.state.Push != want {
+			t.Fatalf("after %d s in which none waited %d mCPU are withheld, want %d", i+1, w.state.Push, want)
+		}
+	}
+	w.waits(900, time.Minute)
+	if w.tick(8000); w.state.Push != 1750 {
+		t.Errorf("for what a pod waited a minute ago %d mCPU are withheld", w.state.Push)
+	}
+}
+
+// TestLittleLeft: a fall that is less than what could be noise counts where it ends at nothing, or at the floor.
+func TestLittleLeft(t *testing.T) {
+	for _, c := range []struct{ floor, first, then, want int64 }{
+		{0, 300, 200, 200}, // a fortieth of 10 CPUs is 250 mCPU
+		{0, 5000, 4900, 5000},
+		{100, 1200, 1000, 1000},
+		{100, 1300, 1100, 1300},
+	} {
+		w := newNode(10)
+		w.p.Suppress.Floor = c.floor
+		w.batch(8000)
+		w.tick(c.first)
+		if s := w.tick(c.then); s.Milli != c.want {
+			t.Errorf("floor %d, from %d to %d: batch may use %d, want %d", c.floor, c.first, c.then, s.Milli, c.want)
+		}
+	}
+}
+
+// TestOtherBoot: a clock that is behind what was noted is that of another boot, and batch does not wait until it is there.
+func TestOtherBoot(t *testing.T) {
+	w := newNode(10)
+	w.batch(8000)
+	w.tick(8000)
+	w.tick(2000)
+	w.n.Load.Clock = 0
+	w.n.Load.Pods = nil
+	for range 10 {
+		w.tick(8000)
+	}
+	if w.state.Milli <= 2000 {
+		t.Errorf("ten seconds after the boot batch may still use %d", w.state.Milli)
+	}
+}
+
+// TestGrowsToTheLeast: batch is given what was left all the time since it was last looked, not what is left just now.
+func TestGrowsToTheLeast(t *testing.T) {
+	w := newNode(10)
+	w.batch(8000)
+	w.tick(8000)
+	w.tick(2000)
+	for _, left := range []int64{6000, 2500, 6000} {
+		w.tick(left)
+	}
+	if w.state.Milli != 2500 {
+		t.Errorf("batch may use %d, want the 2500 that were left a moment ago", w.state.Milli)
+	}
+}
+
+// TestOneMoreCPU: batch gets a further CPU when a little more than that is left, and keeps it until less is left.
+func TestOneMoreCPU(t *testing.T) {
+	w := newNode(10)
+	w.p.Suppress.By = model.SuppressByCpuset
+	w.batch(8000)
+	w.tick(8000)
+	grow := func(left int64) int {
+		for range 40 {
+			w.tick(left)
+		}
+		return w.state.CPUs
+	}
+	w.tick(3500)
+	for _, c := range []struct {
+		left int64
+		want int
+	}{{4050, 3}, {4400, 4}, {4010, 4}, {3600, 3}} {
+		if got := grow(c.left); got != c.want {
+			t.Errorf("with %d left batch runs on %d CPUs, want %d", c.left, got, c.want)
+		}
+	}
+}
+
+// TestPartOfLimit: a pod that uses little is counted with no more than its limit allows, and one whose part was below what the
+// kernel takes is given a new one.
+func TestPartOfLimit(t *testing.T) {
+	w := newNode(10)
+	w.batch(4000, 4000)
+	w.n.Pods[0].Grant.LimitMilli = 600
+	w.tick(8000)
+	w.uses(520, 7400) // with room above that it would be 700
+	if s := w.tick(9000); s.Parts[0].Milli != 600 || s.Parts[1].Milli != 8400 {
+		t.Errorf("a limit of 600 mCPU: %+v", s.Parts)
+	}
+	w.state.Parts = []model.BatchPart{{UID: "b00", Milli: 5}, {UID: "b01", Milli: 7995}}
+	w.uses(0, 100)
+	if s := w.tick(8000); s.Parts[0].Milli < leastPart {
+		t.Errorf("a quota that the kernel refuses stays: %+v", s.Parts)
+	}
+}
