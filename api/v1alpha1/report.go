@@ -47,6 +47,10 @@ type NodeReportStatus struct {
 	// Selling is what the policy's windows say now: Open, Draining (nothing new is sold) or Closed (nothing is).
 	// +kubebuilder:validation:Enum=Open;Draining;Closed
 	Selling string `json:"selling,omitempty"`
+	// Lacks is what the policy asks for and the node's kernel cannot do, each in one word of docs/reasons.md.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	Lacks []string `json:"lacks,omitempty"`
 	// CPU is where the node's CPU goes, in CPUs.
 	CPU *ResourceReport `json:"cpu,omitempty"`
 	// Memory is where the node's memory goes, in bytes.

@@ -71,6 +71,9 @@ func printNode(out io.Writer, name string, e *agent.NodeExplanation) error {
 				cores(r.From), cores(r.To), cores(r.Used), cores(r.Expected), observed(r))
 		}
 	}
+	for _, why := range e.Lacks {
+		fmt.Fprintf(out, "\nthe kernel lacks what the policy asks for: %s\n", why)
+	}
 	for i, a := range []*model.Account{cpu, memory} {
 		fmt.Fprintf(out, "\n%s, measured %.1f s ago: %s\n", []string{"CPU", "memory"}[i], a.Use.Age.Seconds(), a.Reason)
 	}

@@ -78,6 +78,7 @@ type NodeExplanation struct {
 
 	SuppressBy model.SuppressMethod
 	Suppress   *model.Suppression // nil: batch is not kept to anything
+	Lacks      []model.Reason     // what the policy asks for and the kernel cannot do
 }
 
 // explainNode runs in the loop.
@@ -85,6 +86,7 @@ func (a *Agent) explainNode() NodeExplanation {
 	p := &a.ruling.effect.Policy
 	return NodeExplanation{
 		Mode: p.Mode, CPU: p.CPU, Memory: p.Memory, Slack: a.plan.Slack, SuppressBy: p.Suppress.By, Suppress: a.plan.Suppress,
+		Lacks: a.plan.Lacks,
 	}
 }
 

@@ -69,8 +69,12 @@ func (a *Agent) loadPolicy(now time.Time) bool {
 
 // report is what the node tells the cluster.
 func (a *Agent) report() model.Report {
-	return model.Report{
+	r := model.Report{
 		Policy: a.ruling.choice.Policy.Name, Generation: a.ruling.choice.Policy.Generation, Mode: a.ruling.effect.Policy.Mode, Selling: a.ruling.effect.Selling,
 		Slack: a.plan.Slack,
 	}
+	for _, reason := range a.plan.Lacks {
+		r.Lacks = append(r.Lacks, reason.Code)
+	}
+	return r
 }

@@ -32,6 +32,7 @@ type told struct {
 	generation  int64
 	mode        model.Mode
 	selling     model.SellState
+	lacks       string
 	cpu, memory toldAmounts
 }
 
@@ -46,6 +47,9 @@ func newReporter(write func(context.Context, string, model.Report) error, log *t
 
 func tells(uid string, r *model.Report) told {
 	t := told{uid: uid, policy: r.Policy, generation: r.Generation, mode: r.Mode, selling: r.Selling}
+	for _, code := range r.Lacks {
+		t.lacks += string(code) + " "
+	}
 	amounts := func(a *model.Account) toldAmounts {
 		return toldAmounts{offer: a.Offer, bound: a.Bound, capacity: a.Capacity}
 	}

@@ -26,11 +26,12 @@ func TestReporter(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go r.run(ctx)
 		exists := true
+		var lacks []model.Code
 		post := func(mode model.Mode, offer, online int64) int {
 			written = nil
 			slack := &model.Slack{}
 			slack.CPU.Offer.Batch, slack.CPU.Use.Online = offer, online
-			r.post("uid", model.Report{Mode: mode, Slack: slack}, exists)
+			r.post("uid", model.Report{Mode: mode, Slack: slack, Lacks: lacks}, exists)
 			synctest.Wait()
 			return len(written)
 		}
@@ -49,6 +50,10 @@ func TestReporter(t *testing.T) {
 		time.Sleep(reportPause)
 		if post(model.ModeOff, 300, 2) != 1 || written[0].Slack.CPU.Offer.Batch != 300 {
 			t.Error("amounts were never reported")
+		}
+		lacks = []model.Code{model.NoPressure}
+		if post(model.ModeOff, 300, 2) != 1 || post(model.ModeOff, 300, 2) != 0 {
+			t.Error("what the kernel lacks was not reported once")
 		}
 		exists = false
 		time.Sleep(reportPause)

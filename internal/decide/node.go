@@ -58,6 +58,7 @@ func node(n model.Node, policy model.Policy, state State, ask predictor) (model.
 			Code: model.NoPodCgroups, Fix: "set cgroupsPerQOS: true in the kubelet's configuration",
 		}})
 	}
+	plan.Lacks = lacks(&n.Tree, &policy)
 	slices.SortFunc(plan.Settings, func(a, b model.Setting) int { return a.File.Compare(b.File) })
 
 	if policy.Mode == model.ModeObserve {
@@ -94,6 +95,21 @@ func sell(n *model.Node, policy *model.Policy, plan *model.Plan, state State, as
 	}
 	plan.Suppress, state.Suppress = suppress.Decide(n, policy, plan.Slack, state.Suppress)
 	return state
+}
+
+// lacks says what the policy asks for and the kernel cannot do.
+func lacks(tree *model.Tree, policy *model.Policy) []model.Reason {
+	if policy.Mode == model.ModeOff {
+		return nil
+	}
+	var all []model.Reason
+	if tree.NoBurst && policy.Protect.Burst {
+		all = append(all, model.Reason{Code: model.NoBurst, Fix: "needs Linux 5.14"})
+	}
+	if tree.NoPressure && policy.Suppress.On() {
+		all = append(all, model.Reason{Code: model.NoPressure, Fix: "needs cgroup v2, and psi=1 where the kernel starts without"})
+	}
+	return all
 }
 
 // annotationNotices passes on what was wrong in the pods' annotations.

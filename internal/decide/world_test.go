@@ -123,6 +123,8 @@ func (w *world) setNode(args []string) error {
 			w.node.Tree.V2 = true
 		case "noburst", "burst":
 			w.node.Tree.NoBurst = key == "noburst"
+		case "nopressure":
+			w.node.Tree.NoPressure = true
 		case "nocpusets":
 			w.node.Tree.NoCpusets = true
 		default:
@@ -303,6 +305,9 @@ func (w *world) decide() string {
 	}
 	for _, c := range plan.Conditions {
 		fmt.Fprintf(&out, "condition %q %v %s %s\n", c.Name, c.Met, c.Reason, c.Message)
+	}
+	for _, why := range plan.Lacks {
+		fmt.Fprintf(&out, "lacks %s\n", why)
 	}
 	for _, n := range plan.Notices {
 		fmt.Fprintf(&out, "notice %q %s\n", n.Name, n.Reason)

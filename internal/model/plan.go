@@ -130,6 +130,7 @@ type Plan struct {
 	Publish    Publication  // what is to stand on the Node object
 	Conditions []Condition  // that pods should have, ordered by UID
 	Notices    []Notice     // what the owners of pods, or of the node, should be told
+	Lacks      []Reason     // what the policy asks for and the node's kernel cannot do
 	Next       time.Time    // when deciding again could give another result though nothing else changed; zero: never
 }
 

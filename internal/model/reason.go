@@ -101,6 +101,12 @@ const (
 	BatchCPUs       Code = "BatchCPUs"       // on so many CPUs fits what batch may use
 )
 
+// What a policy asks for and the node's kernel cannot do.
+const (
+	NoBurst    Code = "NoBurst"    // online pods cannot save up quota
+	NoPressure Code = "NoPressure" // whether online pods wait for CPUs is not known: what batch may use follows from what they use alone
+)
+
 // Unit is the unit of an operand.
 type Unit string
 

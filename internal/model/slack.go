@@ -162,4 +162,5 @@ type Report struct {
 	Mode       Mode
 	Selling    SellState
 	Slack      *Slack // nil: nothing was measured yet
+	Lacks      []Code // what the policy asks for and the node's kernel cannot do
 }

@@ -30,7 +30,7 @@ type Tree struct {
 	pods      map[string]*podDir // by UID
 	buf       []byte
 	model     model.Tree
-	probed    bool           // it is known whether the kernel has bursts
+	probed    bool           // it is known what the kernel has
 	cpus      *os.File       // the CPUs that pods may run on at all; nil: not open
 	effective cgroup.Raw     // what it read
 	blind     error          // why a directory could not be watched
@@ -160,19 +160,38 @@ func (t *Tree) Scan(follow func(uid string) bool) (changed bool, err error) {
 	return changed, err
 }
 
-// probe finds out once whether the kernel has bursts, as soon as there are groups with a quota, and reports whether it just
-// found that it has none.
+// probe finds out once what the kernel has, as soon as there are groups with a quota, and reports whether it just found that
+// something is missing.
 func (t *Tree) probe() bool {
 	if t.probed {
 		return false
 	}
-	has := func(k model.Knob) bool {
-		_, err := os.Lstat(filepath.Join(t.mount.Path, t.layout.Root, cgroup.FileName(t.mount.Version, k)))
+	has := func(name string) bool {
+		_, err := os.Lstat(filepath.Join(t.mount.Path, t.layout.Root, name))
 		return err == nil
 	}
-	t.probed = has(model.Quota)
-	t.model.NoBurst = t.probed && !has(model.Burst)
-	return t.model.NoBurst
+	if t.probed = has(cgroup.FileName(t.mount.Version, model.Quota)); !t.probed {
+		return false
+	}
+	t.model.NoBurst = !has(cgroup.FileName(t.mount.Version, model.Burst))
+	t.model.NoPressure = !t.hasPressure()
+	return t.model.NoBurst || t.model.NoPressure
+}
+
+// hasPressure reports whether groups tell of their pressure. Where the kernel was started without it, older ones have the
+// files all the same, and refuse to open or to read them (EOPNOTSUPP).
+func (t *Tree) hasPressure() bool {
+	name := cgroup.StatFile(t.mount.Version, cgroup.CPUStall)
+	if name == "" {
+		return false
+	}
+	f, err := os.Open(filepath.Join(t.mount.Path, t.layout.Root, name))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	_, err = f.Read(t.buf)
+	return err == nil
 }
 
 // readCPUs reads on which CPUs pods may run at all: those that are online and that no group above forbids.
