@@ -183,7 +183,7 @@ func TestOwners(t *testing.T) {
 		}
 		documented[row[1]] = row[2]
 	}
-	names := map[string]string{"Shares": "cpu.shares", "Quota": "cpu.quota", "Cpuset": "cpuset.cpus", "MemoryMax": "memory.max", "Burst": "cpu.burst"}
+	names := map[string]string{"Shares": "cpu.shares", "Quota": "cpu.quota", "Cpuset": "cpuset.cpus", "MemoryMax": "memory.max", "Burst": "cpu.burst", "Idle": "cpu.idle"}
 	found := map[string]string{}
 	for _, s := range sources(t) {
 		if !below(s.dir(), "internal/decide") || s.dir() == "internal/decide" {

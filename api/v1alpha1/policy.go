@@ -143,6 +143,9 @@ type CPUSpec struct {
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9]?[0-9]([.][0-9])?)%$')",message="write a percentage from 0% to 100%"
 	Floor string `json:"floor,omitempty"`
+	// Idle lets batch pods that have no weight of their own run only when no other pod of the BestEffort class wants to
+	// (cpu.idle), and does without weights among them. Default false.
+	Idle bool `json:"idle,omitempty"`
 }
 
 // MemorySpec is how far a node's memory is filled, and how its slack is sold to batch. Percentages have at most one decimal.

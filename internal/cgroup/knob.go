@@ -45,6 +45,8 @@ func FileName(v Version, k model.Knob) string {
 		return "cpu.cfs_burst_us"
 	case k == model.Burst:
 		return "cpu.max.burst"
+	case k == model.Idle:
+		return "cpu.idle"
 	}
 	return ""
 }
@@ -69,7 +71,7 @@ func KnobOf(v Version, name string) (model.Knob, bool) {
 }
 
 // Raw is a knob's value as the kernel counts it: shares on v1, weight on v2, quota in microseconds or -1 on both, memory in
-// bytes or -1 on both, burst in microseconds, a list of CPUs as the kernel writes it. Two settings that have the same raw value are the same to the kernel.
+// bytes or -1 on both, burst in microseconds, idle 0 or 1, a list of CPUs as the kernel writes it. Two settings that have the same raw value are the same to the kernel.
 type Raw model.Value
 
 // MarshalJSON writes a number or a string.
@@ -199,7 +201,3 @@ func parseInt(b []byte) (int64, bool) {
 	}
 	return n, true
 }
-
-// IdleFile is the name of the file that makes a group run only when nobody else wants to (since 5.15). Nothing of ours
-// writes it yet, but while it is set the kernel takes no weight.
-const IdleFile = "cpu.idle"

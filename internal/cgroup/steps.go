@@ -23,6 +23,9 @@ type Step struct {
 // a CPU that has just become another's own. Children are narrowed before their parents (EBUSY on v1) and parents widened
 // before their children (EACCES on v1).
 //
+// An idle group takes no weight (EINVAL), and forgets the one it had. So a group stops being idle before weights are written,
+// and becomes so after them.
+//
 // What a group may save up must fit into its quota at every moment (EINVAL), so it is lowered before all quotas, and raised
 // after them.
 func Steps(steps []Step) {
@@ -53,9 +56,9 @@ func (s Step) stage() int {
 	switch {
 	case s.Knob == model.Cpuset:
 		return 0
-	case s.Knob == model.Burst && s.To.Number < s.From.Number:
+	case (s.Knob == model.Burst || s.Knob == model.Idle) && s.To.Number < s.From.Number:
 		return 1
-	case s.Knob == model.Burst:
+	case s.Knob == model.Burst || s.Knob == model.Idle:
 		return 3
 	}
 	return 2

@@ -106,6 +106,9 @@ func lacks(tree *model.Tree, policy *model.Policy) []model.Reason {
 	if tree.NoBurst && policy.Protect.Burst {
 		all = append(all, model.Reason{Code: model.NoBurst, Fix: "needs Linux 5.14"})
 	}
+	if tree.NoIdle && policy.Weight.IdleBatch {
+		all = append(all, model.Reason{Code: model.NoIdle, Fix: "needs Linux 5.15"})
+	}
 	if tree.NoPressure && policy.Suppress.On() {
 		all = append(all, model.Reason{Code: model.NoPressure, Fix: "needs cgroup v2, and psi=1 where the kernel starts without"})
 	}

@@ -125,6 +125,8 @@ func (w *world) setNode(args []string) error {
 			w.node.Tree.NoBurst = key == "noburst"
 		case "nopressure":
 			w.node.Tree.NoPressure = true
+		case "noidle":
+			w.node.Tree.NoIdle = true
 		case "nocpusets":
 			w.node.Tree.NoCpusets = true
 		default:
@@ -152,6 +154,8 @@ func (w *world) setPolicy(args []string) error {
 			w.policy.Weight.Max = number(value)
 		case "burst":
 			w.policy.Protect.Burst = true
+		case "idle":
+			w.policy.Weight.IdleBatch = true
 		case "override":
 			w.policy.Weight.OverrideGuaranteed = true
 		case "promote":
@@ -369,6 +373,13 @@ func (w *world) carryOut(plan *model.Plan) {
 		}
 		w.node.Pods[i] = &told
 	}
+	for uid, group := range w.node.Tree.Pods {
+		i := slices.IndexFunc(plan.Settings, func(s model.Setting) bool { return s.File == model.File{Dir: group.Dir, Knob: model.Idle} })
+		if i >= 0 && plan.Settings[i].Hold.Code == "" {
+			group.Idle = plan.Settings[i].Value.Number == 1
+			w.node.Tree.Pods[uid] = group
+		}
+	}
 	w.node.Owned = nil
 	for _, o := range owned {
 		w.node.Owned = append(w.node.Owned, o)
@@ -401,7 +412,11 @@ func whenBusy(n *model.Node, plan *model.Plan) map[string]float64 {
 		if quota := value(dir, model.Quota, 0); quota > 0 {
 			limit = float64(quota) / model.DefaultQuotaPeriod
 		}
-		return model.Claim{Weight: float64(value(dir, model.Shares, shares)), Limit: limit}
+		weight := value(dir, model.Shares, shares)
+		if value(dir, model.Idle, 0) == 1 {
+			weight = 3 // which is what the kernel gives it
+		}
+		return model.Claim{Weight: float64(weight), Limit: limit}
 	}
 	var inside [3][]model.Claim
 	var uids [3][]string

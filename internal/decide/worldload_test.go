@@ -368,7 +368,7 @@ func theirs(k model.Knob) model.Value {
 		return model.Value{List: model.Inherited}
 	case model.MemoryMax:
 		return model.Number(model.Unlimited)
-	case model.Burst:
+	case model.Burst, model.Idle:
 		return model.Number(0)
 	}
 	return model.Number(1024)

@@ -18,10 +18,11 @@ const (
 	Cpuset                    // CPUs that the group may run on, as a list: cpuset.cpus
 	MemoryMax                 // most memory in bytes, or Unlimited: memory.limit_in_bytes (v1), memory.max (v2)
 	Burst                     // of its quota, most that a group may save up, in microseconds: cpu.cfs_burst_us (v1), cpu.max.burst (v2)
+	Idle                      // 1: the group runs only when nobody beside it wants to, and has no weight; else 0: cpu.idle
 )
 
 // Knobs lists all of them.
-func Knobs() []Knob { return []Knob{Shares, Quota, Cpuset, MemoryMax, Burst} }
+func Knobs() []Knob { return []Knob{Shares, Quota, Cpuset, MemoryMax, Burst, Idle} }
 
 // String returns the knob's name in plans, metrics and explanations, the same on both cgroup versions.
 func (k Knob) String() string {
@@ -36,6 +37,8 @@ func (k Knob) String() string {
 		return "memory.max"
 	case Burst:
 		return "cpu.burst"
+	case Idle:
+		return "cpu.idle"
 	}
 	return "unknown"
 }

@@ -75,6 +75,7 @@ type WeightPolicy struct {
 	Namespaces         []NamespaceMax // the first whose selector matches the namespace replaces Max
 	OverrideGuaranteed bool           // let weights take CPU that Guaranteed pods were promised
 	PromoteBestEffort  bool           // raise the BestEffort class too, so that its pods' weights count on the node
+	IdleBatch          bool           // batch pods without a weight of their own run only when no pod beside them wants to
 }
 
 // NamespaceMax is the highest weight for the pods of some namespaces, in shares.

@@ -20,6 +20,7 @@ const (
 	QuotaLifted      Code = "QuotaLifted"      // the pod asks to be limited by its weight only
 	QuotaNeedless    Code = "QuotaNeedless"    // the container has CPUs for itself alone, and they are all that it may use
 	BatchWeight      Code = "BatchWeight"      // what the batch CPU weighs that the pod or container asks for
+	BatchIdle        Code = "BatchIdle"        // the policy lets the batch pod run only when no pod beside it wants to
 	OnlineKept       Code = "OnlineKept"       // a BestEffort pod that is not batch weighs as much as all batch pods beside it
 	BatchQuota       Code = "BatchQuota"       // the CPU limit that a batch pod or container came with
 	BurstAllowed     Code = "BurstAllowed"     // the pod or container may save up quota that it does not use, as much as its limit
@@ -104,6 +105,7 @@ const (
 // What a policy asks for and the node's kernel cannot do.
 const (
 	NoBurst    Code = "NoBurst"    // online pods cannot save up quota
+	NoIdle     Code = "NoIdle"     // batch pods cannot be made idle: they keep their weights
 	NoPressure Code = "NoPressure" // whether online pods wait for CPUs is not known: what batch may use follows from what they use alone
 )
 

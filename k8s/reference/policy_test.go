@@ -115,6 +115,7 @@ var choices = map[string][]any{
 	"cpu.ratio":                       percentages,
 	"cpu.mid":                         percentages,
 	"cpu.suppressBy":                  {"cpuset", "quota", "both", "idle"},
+	"cpu.idle":                        {true, false},
 	"memory":                          {map[string]any{}},
 	"memory.waterline":                percentages,
 	"memory.method":                   {"predicted", "realtime", "static", "static", "static"},

@@ -42,7 +42,7 @@ func TestShares(t *testing.T) {
 func TestIdle(t *testing.T) {
 	n := newNode(t)
 	dir := n.pod(model.BestEffort, "a", 0)
-	if err := n.tryText(dir, cgroup.IdleFile, "1"); errors.Is(err, os.ErrNotExist) {
+	if err := n.tryText(dir, cgroup.FileName(n.mount.Version, model.Idle), "1"); errors.Is(err, os.ErrNotExist) {
 		t.Skip("kernel before 5.15: no cpu.idle")
 	} else if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func TestIdle(t *testing.T) {
 	if got := n.raw(dir, model.Shares); got != want {
 		t.Errorf("an idle group's weight reads %d, want %d", got, want)
 	}
-	if err := n.tryText(dir, cgroup.IdleFile, "0"); err != nil {
+	if err := n.tryText(dir, cgroup.FileName(n.mount.Version, model.Idle), "0"); err != nil {
 		t.Fatal(err)
 	}
 	want = 1024
@@ -186,8 +186,8 @@ func TestWatch(t *testing.T) {
 		{"a write that the kernel refuses", func() { _ = n.tryText(dir, cgroup.FileName(n.mount.Version, model.Shares), "x") }, false},
 		{"a read", func() { n.raw(dir, model.Shares) }, false},
 		{"cpu.idle, which changes what the weight reads", func() {
-			_ = n.tryText(dir, cgroup.IdleFile, "1")
-			_ = n.tryText(dir, cgroup.IdleFile, "0")
+			_ = n.tryText(dir, cgroup.FileName(n.mount.Version, model.Idle), "1")
+			_ = n.tryText(dir, cgroup.FileName(n.mount.Version, model.Idle), "0")
 		}, false},
 	} {
 		if _, got := reported(c.do).Files[shares]; got != c.want {

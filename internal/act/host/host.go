@@ -176,17 +176,22 @@ func (h *Host) Apply(plan *model.Plan) ([]model.Incident, error) {
 			continue
 		}
 		record, owned := h.undo.Get(f.setting.File, f.inode)
+		masked := owned && h.masked(f)
+		found := f.found
+		if masked {
+			found = record.Ours
+		}
 		switch {
-		case f.setting.Release && (!f.exists || !owned || f.found == f.want):
+		case f.setting.Release && (!f.exists || !owned || f.found == f.want && !masked):
 			h.undo.Forget(f.setting.File)
 		case !f.exists || f.setting.Hold.Code != "":
-		case f.found == f.want:
+		case f.found == f.want && !masked:
 			// The container runtime gave a new container its CPUs, as we told it; they are to be given back like any other.
 			if f.setting.Knob == model.Cpuset && !owned {
 				h.undo.Take(f.setting.File, f.inode, f.found, f.want)
 			}
 		default:
-			step := cgroup.Step{File: f.setting.File, From: f.found, To: f.want}
+			step := cgroup.Step{File: f.setting.File, From: found, To: f.want}
 			use, err := h.exceeded(step)
 			if err != nil {
 				errs = append(errs, err)
@@ -196,8 +201,8 @@ func (h *Host) Apply(plan *model.Plan) ([]model.Incident, error) {
 				incidents = append(incidents, model.Incident{File: step.File, Kind: model.Exceeded, Value: f.setting.Value, Use: use})
 				continue
 			}
-			if owned && f.found != record.Ours && (record.Before == nil || f.found != *record.Before) {
-				incidents = append(incidents, model.Incident{File: step.File, Kind: model.Overwritten, Value: cgroup.FromRaw(h.version, step.Knob, f.found)})
+			if owned && found != record.Ours && (record.Before == nil || found != *record.Before) {
+				incidents = append(incidents, model.Incident{File: step.File, Kind: model.Overwritten, Value: cgroup.FromRaw(h.version, step.Knob, found)})
 			}
 			h.steps = append(h.steps, step)
 		}
@@ -209,6 +214,16 @@ func (h *Host) Apply(plan *model.Plan) ([]model.Incident, error) {
 	incidents = append(incidents, refused...)
 	slices.SortFunc(incidents, func(a, b model.Incident) int { return a.File.Compare(b.File) })
 	return incidents, errors.Join(errs...)
+}
+
+// masked reports whether a weight does not show, because its group is idle and is just to stop being so. What is read instead
+// is nobody's value, and the kernel forgets the weight in that moment: it must be written whatever is read.
+func (h *Host) masked(f *file) bool {
+	if f.setting.Knob != model.Shares {
+		return false
+	}
+	idle := h.index[model.File{Dir: f.setting.Dir, Knob: model.Idle}]
+	return idle != nil && idle.want.Number == 0 && h.read(idle) == nil && idle.exists && idle.found.Number != 0
 }
 
 // adopt makes the files of a plan the files that we watch over. What the plan says anew is marked to be read.

@@ -4,11 +4,15 @@
 // A pod that asks for batch CPU weighs what it would if that were CPU, in the BestEffort class, where it stands: among batch
 // pods that divides what online pods leave. It does not raise the class, so it takes nothing from them.
 //
+// Where the policy says so, such pods run only when no pod beside them wants to (cpu.idle), and weigh nothing meanwhile.
+//
 // Only siblings compete. A pod's shares therefore belong on the pod's own cgroup, and a Burstable pod wins something from
 // a Guaranteed one only if the burstable class, which is the Guaranteed pod's sibling, weighs more as well.
 package weight
 
 import (
+	"slices"
+
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -77,8 +81,15 @@ func Decide(n *model.Node, p *model.Policy) Result {
 			continue
 		}
 		s := model.Setting{File: model.File{Dir: group.Dir, Knob: model.Shares}, Value: model.Number(e.shares), Reason: e.reason}
-		if group.Idle {
-			// The kernel refuses a weight with EINVAL while cpu.idle is set, and forgets the weight when it is cleared.
+		idle := p.Weight.IdleBatch && !n.Tree.NoIdle && e.mayIdle()
+		if idle {
+			r.Settings = append(r.Settings, model.Setting{
+				File: model.File{Dir: group.Dir, Knob: model.Idle}, Value: model.Number(1), Reason: model.Reason{Code: model.BatchIdle},
+			})
+		}
+		if ours := (idle || group.Idle) && owns(n, group.Dir); idle && ours || group.Idle && (idle || !ours) {
+			// The kernel refuses a weight with EINVAL while cpu.idle is set, and forgets the weight when it is cleared. So the
+			// weight is written before the group becomes idle, which puts the kubelet's on record, and when it is no more.
 			s.Hold = model.Reason{Code: model.IdleGroup}
 		}
 		r.Settings = append(r.Settings, s)
@@ -87,6 +98,18 @@ func Decide(n *model.Node, p *model.Policy) Result {
 		r.Settings = append(r.Settings, containers(n, entries[i].pod)...)
 	}
 	return r
+}
+
+// mayIdle reports whether a pod has no weight but the one that goes with its batch CPU. Only pods that the kubelet does not
+// resize can be idle, because it must not be refused a weight: a pod of the BestEffort class stays there.
+func (e *entry) mayIdle() bool {
+	return e.batch && e.pod.Class == model.ClassBE && !e.pod.Self && !e.pod.Critical
+}
+
+// owns reports whether we made a group idle.
+func owns(n *model.Node, dir string) bool {
+	_, found := slices.BinarySearchFunc(n.Owned, model.File{Dir: dir, Knob: model.Idle}, func(o model.Owned, f model.File) int { return o.File.Compare(f) })
+	return found
 }
 
 // containers divides a batch pod among its containers as they ask for batch CPU: the kubelet leaves each with the least there
@@ -122,10 +145,12 @@ func batchReason(milli int64) model.Reason {
 }
 
 // Release returns what a weight that we no longer decide goes back to: what the kubelet computes from the specs of the
-// running pods, or where it knows no such pod, what was recorded.
+// running pods, or where it knows no such pod, what was recorded. It makes no group idle.
 func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.Reason) {
 	given := model.Reason{Code: model.KubeletValue}
 	switch {
+	case o.Knob == model.Idle:
+		return model.Number(0), given
 	case o.Dir == n.Tree.Burstable && n.PodsKnown:
 		return model.Number(burstableShares(n)), given
 	case o.Dir == n.Tree.BestEffort:

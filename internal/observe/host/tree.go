@@ -174,8 +174,9 @@ func (t *Tree) probe() bool {
 		return false
 	}
 	t.model.NoBurst = !has(cgroup.FileName(t.mount.Version, model.Burst))
+	t.model.NoIdle = !has(cgroup.FileName(t.mount.Version, model.Idle))
 	t.model.NoPressure = !t.hasPressure()
-	return t.model.NoBurst || t.model.NoPressure
+	return t.model.NoBurst || t.model.NoIdle || t.model.NoPressure
 }
 
 // hasPressure reports whether groups tell of their pressure. Where the kernel was started without it, older ones have the
@@ -318,7 +319,7 @@ func (t *Tree) inspect(p *podDir, follow bool) (changed bool, err error) {
 	if p.lister == nil {
 		dir := filepath.Join(t.mount.Path, p.group.Dir)
 		p.lister = &dirLister{path: dir, fd: -1}
-		if fd, openErr := unix.Open(path.Join(dir, cgroup.IdleFile), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0); openErr == nil {
+		if fd, openErr := unix.Open(path.Join(dir, cgroup.FileName(t.mount.Version, model.Idle)), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0); openErr == nil {
 			p.idle = fd // absent before 5.15
 		}
 	}

@@ -11,19 +11,21 @@ import (
 // TestProbe checks that what the kernel lacks is found when there are groups with a quota, once and for good: a condition
 // that rests on it must not come and go.
 func TestProbe(t *testing.T) {
+	all := []string{"cpu.max.burst", "cpu.idle", "cpu.pressure"}
 	for _, c := range []struct {
-		name            string
-		version         cgroup.Version
-		quota           string // the name of its file
-		files           []string
-		unreadable      string // a directory in place of a file, which cannot be read
-		burst, pressure bool
+		name       string
+		version    cgroup.Version
+		quota      string // the name of its file
+		files      []string
+		unreadable string // a directory in place of a file
+		lacks      string
 	}{
-		{name: "all of it", version: cgroup.V2, quota: "cpu.max", files: []string{"cpu.max.burst", "cpu.pressure"}, burst: true, pressure: true},
-		{name: "no bursts", version: cgroup.V2, quota: "cpu.max", files: []string{"cpu.pressure"}, pressure: true},
-		{name: "no pressure", version: cgroup.V2, quota: "cpu.max", files: []string{"cpu.max.burst"}, burst: true},
-		{name: "pressure that cannot be read", version: cgroup.V2, quota: "cpu.max", files: []string{"cpu.max.burst"}, unreadable: "cpu.pressure", burst: true},
-		{name: "v1", version: cgroup.V1, quota: "cpu.cfs_quota_us", files: []string{"cpu.cfs_burst_us", "cpu.pressure"}, burst: true},
+		{name: "all of it", version: cgroup.V2, quota: "cpu.max", files: all},
+		{name: "an old kernel", version: cgroup.V2, quota: "cpu.max", files: all[2:], lacks: "burst idle "},
+		{name: "no idle groups", version: cgroup.V2, quota: "cpu.max", files: []string{all[0], all[2]}, lacks: "idle "},
+		{name: "no pressure", version: cgroup.V2, quota: "cpu.max", files: all[:2], lacks: "pressure "},
+		{name: "pressure that cannot be read", version: cgroup.V2, quota: "cpu.max", files: all[:2], unreadable: all[2], lacks: "pressure "},
+		{name: "v1", version: cgroup.V1, quota: "cpu.cfs_quota_us", files: []string{"cpu.cfs_burst_us", "cpu.idle", "cpu.pressure"}, lacks: "pressure "},
 	} {
 		root := t.TempDir()
 		layout, _ := cgroup.ParseLayout("kubepods")
@@ -42,20 +44,32 @@ func TestProbe(t *testing.T) {
 			}
 		}
 		tree := NewTree(Mount{Version: c.version, Path: root}, layout, nil)
-		if tree.probe() || tree.Model().NoBurst || tree.Model().NoPressure {
+		lacks := func() (all string) {
+			m := tree.Model()
+			for _, one := range []struct {
+				name    string
+				missing bool
+			}{{"burst ", m.NoBurst}, {"idle ", m.NoIdle}, {"pressure ", m.NoPressure}} {
+				if one.missing {
+					all += one.name
+				}
+			}
+			return all
+		}
+		if tree.probe() || lacks() != "" {
 			t.Errorf("%s: something is missing before there are groups with a quota", c.name)
 		}
 		write(c.quota)
 		for _, name := range c.files {
 			write(name)
 		}
-		if news := tree.probe(); news != (!c.burst || !c.pressure) || tree.Model().NoBurst == c.burst || tree.Model().NoPressure == c.pressure {
-			t.Errorf("%s: news %v, %+v", c.name, news, tree.Model())
+		if news := tree.probe(); news != (c.lacks != "") || lacks() != c.lacks {
+			t.Errorf("%s: news %v, missing: %q", c.name, news, lacks())
 		}
 		for _, name := range c.files {
 			_ = os.Remove(filepath.Join(dir, name))
 		}
-		if tree.probe() || tree.Model().NoBurst == c.burst || tree.Model().NoPressure == c.pressure {
+		if tree.probe() || lacks() != c.lacks {
 			t.Errorf("%s: it was looked at again", c.name)
 		}
 	}

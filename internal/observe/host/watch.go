@@ -206,12 +206,10 @@ func (w *Watcher) note(wd int32, mask uint32, name []byte) bool {
 	case mask&unix.IN_ISDIR != 0:
 		w.pending.Tree = true
 		return true
-	case string(name) == cgroup.IdleFile:
-		w.pending.Tree = true
-		return true
 	}
 	knob, ours := cgroup.KnobOf(w.version, string(name))
 	if ours {
+		w.pending.Tree = w.pending.Tree || knob == model.Idle
 		w.pending.Files[model.File{Dir: at.Dir, Knob: knob}] = struct{}{}
 	}
 	return ours

@@ -114,6 +114,7 @@ func (c *checker) sell(policy *model.Policy, s *v1alpha1.ColocationPolicySpec) {
 			By:    chosen(c, "spec.cpu.suppressBy", cpu.SuppressBy, model.SuppressByCpuset, model.SuppressByQuota, model.SuppressByBoth, model.SuppressByNone),
 			Floor: c.percent("spec.cpu.floor", cpu.Floor, 0, 0, 1000),
 		}
+		policy.Weight.IdleBatch = cpu.Idle
 	}
 	if memory := s.Memory; memory != nil {
 		policy.Memory = c.sale("spec.memory", sale{memory.Waterline, memory.Method, memory.Ratio, memory.Mid}, defaults.Memory.Waterline, 1000)
