@@ -38,6 +38,9 @@ func printNode(out io.Writer, name string, e *agent.NodeExplanation) error {
 	both("capacity", func(a *model.Account) int64 { return a.Capacity })
 	both(fmt.Sprintf("filled up to (%s, %s)", thousandths(e.CPU.Waterline), thousandths(e.Memory.Waterline)), func(a *model.Account) int64 { return a.Ceiling })
 	both("- system, or what is reserved for it", func(a *model.Account) int64 { return max(a.Use.System, a.Reserved) })
+	if cpu.Use.Stolen > 0 {
+		line("  with what the hypervisor gave others", cores(cpu.Use.Stolen), "")
+	}
 	both("- kept free by the kernel", func(a *model.Account) int64 { return a.Kept })
 	both("- used by online pods", func(a *model.Account) int64 { return a.Use.Online })
 	both("- requests of those not measured yet", func(a *model.Account) int64 { return a.Use.Unmeasured })

@@ -140,6 +140,7 @@ func randomLoad(r *rand.Rand, n *model.Node) *model.Load {
 	more := amountUpTo(r, n.Capacity, 10)
 	l.Classes[model.Guaranteed] = usage(all)
 	l.Node = usage(model.Amount{CPU: all.CPU + more.CPU, Memory: all.Memory + more.Memory})
+	l.Stolen = r.Int64N(n.Capacity.CPU) * int64(r.IntN(2))
 	return l
 }
 

@@ -28,6 +28,7 @@ type load struct {
 	set        time.Duration      // how far the wall clock was set
 	glance     model.Glance
 	glanced    bool                // it is newer than the measurement
+	stolen     int64               // in milli-cores
 	brief      bool                // accounts are not printed
 	inside     []model.InsideUsage // of containers
 }
@@ -52,7 +53,7 @@ func (w *world) doLoad(command string, args []string) error {
 	l := w.ensure()
 	switch command {
 	case "load":
-		l.off, l.none, l.age, l.glanced = false, false, 0, false
+		l.off, l.none, l.age, l.glanced, l.stolen = false, false, 0, false, 0
 		for _, arg := range args {
 			key, value, _ := strings.Cut(arg, "=")
 			switch key {
@@ -62,6 +63,8 @@ func (w *world) doLoad(command string, args []string) error {
 				l.pods = amounts(value)
 			case "best":
 				l.best = amounts(value)
+			case "stolen":
+				l.stolen = milli(value)
 			case "age":
 				l.age = duration(value)
 			case "none":
@@ -251,6 +254,7 @@ func (w *world) measure() {
 		m.Glance = l.glance
 		m.Glance.At = clock
 	}
+	m.Stolen = l.stolen
 	m.Node, m.Classes[model.Guaranteed], m.Classes[model.BestEffort] = usage(l.node, age), usage(l.pods, age), usage(l.best, age)
 	for uid, used := range l.used {
 		u := usage(used.Amount, max(age, used.age))
@@ -267,6 +271,9 @@ func (w *world) measure() {
 func printAccount(out *strings.Builder, name string, a *model.Account, show func(int64) string) {
 	fmt.Fprintf(out, "%s capacity=%s ceiling=%s reserved=%s system=%s online=%s unmeasured=%s whole=%s batch=%s\n", name, show(a.Capacity),
 		show(a.Ceiling), show(a.Reserved), show(a.Use.System), show(a.Use.Online), show(a.Use.Unmeasured), show(a.Use.Whole), show(a.Use.Batch))
+	if a.Use.Stolen > 0 {
+		fmt.Fprintf(out, "%s stolen=%s\n", name, show(a.Use.Stolen))
+	}
 	fmt.Fprintf(out, "%s allowance=%s room mid=%s batch=%s bound mid=%s batch=%s\n", name, show(a.Allow), show(a.Room.Mid), show(a.Room.Batch), show(a.Bound.Mid), show(a.Bound.Batch))
 	fmt.Fprintf(out, "%s offer mid=%s batch=%s  %s\n", name, show(a.Offer.Mid), show(a.Offer.Batch), a.Reason)
 }

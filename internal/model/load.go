@@ -18,6 +18,7 @@ type Load struct {
 	Watermark int64         // what the kernel keeps free of it before it reclaims in the background, in bytes
 	Runnable  int64         // tasks that run or wait for a CPU
 	Node      Usage         // of the whole machine
+	Stolen    int64         `json:",omitzero"` // of its CPUs, what the hypervisor gave to others, in milli-cores; measured with Node.CPU, and not in it
 	Classes   [3]Usage      // of the directories of the kubelet's classes: that of Guaranteed holds all pods
 	Pods      []PodUsage    // that have a cgroup, ordered by UID
 	Inside    []InsideUsage `json:",omitempty"` // of containers that their quota may stop, ordered by UID and name

@@ -55,6 +55,7 @@ type Use struct {
 	Age        time.Duration // of the oldest measurement in it that counts
 	Measured   bool          // false: nothing was measured yet
 	System     int64         // what is not in pods, and pods of class SYSTEM
+	Stolen     int64         // what the hypervisor gave to others: in System, unless the kernel counts it as used by pods
 	Online     int64         // all pods that are neither batch nor SYSTEM; groups that no pod is known for too
 	Unmeasured int64         // requests of pods that are not batch and were not measured yet, beyond what they use
 	Whole      int64         // what pods leave unused of CPUs that are theirs alone

@@ -60,6 +60,9 @@ func (r *resource) sum(a *model.Account) []model.Operand {
 		{Name: "ceiling", Value: a.Ceiling, Unit: r.unit},
 		{Name: "system", Value: max(a.Use.System, a.Reserved), Unit: r.unit},
 	}
+	if a.Use.Stolen > 0 {
+		operands = append(operands, model.Operand{Name: "stolen", Value: a.Use.Stolen, Unit: r.unit})
+	}
 	if r.firm {
 		operands = append(operands, model.Operand{Name: "kept", Value: a.Kept, Unit: r.unit})
 	}

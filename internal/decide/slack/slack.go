@@ -135,7 +135,7 @@ func (r *resource) account() model.Account {
 	a.Bound = model.TierAmounts{Mid: amount(r.bound.Mid), Batch: amount(r.bound.Batch)}
 	u := &a.Use
 	u.Age = max(u.Age, 0)
-	for _, v := range []*int64{&u.System, &u.Online, &u.Unmeasured, &u.Whole, &u.Batch} {
+	for _, v := range []*int64{&u.System, &u.Stolen, &u.Online, &u.Unmeasured, &u.Whole, &u.Batch} {
 		*v = amount(*v)
 	}
 	a.Capacity = amount(r.machine)

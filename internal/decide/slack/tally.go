@@ -13,9 +13,10 @@ const young = time.Minute
 
 // tally counts one resource.
 type tally struct {
-	n    *model.Node
-	read func(*model.Usage) (v int64, at time.Duration)
-	use  model.Use
+	n      *model.Node
+	read   func(*model.Usage) (v int64, at time.Duration)
+	stolen int64 // of the machine
+	use    model.Use
 }
 
 // Tally says who uses what of a node now. Own are the CPUs that containers have for their own, ordered by pod.
@@ -30,7 +31,7 @@ func Tally(n *model.Node, own []model.OwnCPUs) (cpu, memory model.Use) {
 	if n.Load == nil {
 		return cpu, memory
 	}
-	t := tally{n: n, read: func(u *model.Usage) (int64, time.Duration) { return u.CPU.Milli, u.CPU.At }}
+	t := tally{n: n, read: func(u *model.Usage) (int64, time.Duration) { return u.CPU.Milli, u.CPU.At }, stolen: amount(n.Load.Stolen)}
 	if t.sum(func(p *model.Pod) int64 { return p.RequestMilli }) {
 		t.whole(own)
 	}
@@ -62,7 +63,10 @@ func (t *tally) sum(request func(*model.Pod) int64) bool {
 			u.Unmeasured = plus(u.Unmeasured, less(request(pod), t.of(pod.UID)))
 		}
 	}
-	u.System = plus(less(t.count(&l.Node), pods), daemons)
+	// Some kernels count what the hypervisor took as used by the group that ran just then, and some do not. Either way this
+	// has it once.
+	u.Stolen = t.stolen
+	u.System = plus(less(plus(t.count(&l.Node), u.Stolen), pods), daemons)
 	u.Online = less(pods, u.Batch, daemons)
 	return true
 }

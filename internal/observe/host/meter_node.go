@@ -41,12 +41,12 @@ func (m *Meter) measureNodeCPU() error {
 	if err != nil {
 		return m.node.stat.wrap(err)
 	}
-	now.idle, now.cpus = stat.Idle, stat.CPUs
+	now.idle, now.stolen, now.cpus = stat.Idle, stat.Stolen, stat.CPUs
 	m.load.CPUMilli, m.load.Runnable = 1000*int64(stat.CPUs), stat.Runnable
 	span := now.since(m.cpu.reading, m.begin)
 	if span == usable {
 		if u, ok := now.usage(&m.cpu); ok {
-			m.load.Node.CPU = u
+			m.load.Node.CPU, m.load.Stolen = u, min(now.taken(&m.cpu), max(m.load.CPUMilli-u.Milli, 0))
 		}
 	}
 	if span != tooSoon {

@@ -103,8 +103,8 @@ func thousandths(part, whole time.Duration) int64 {
 // idleReading is what was read of the whole machine's idle time.
 type idleReading struct {
 	reading
-	idle time.Duration
-	cpus int
+	idle, stolen time.Duration
+	cpus         int
 }
 
 // usage computes what was used between an earlier reading and this one, at most what there is: it is known to 10 ms. When
@@ -115,4 +115,10 @@ func (r *idleReading) usage(earlier *idleReading) (model.CPUUsage, bool) {
 	}
 	used := float64(r.cpus) - float64(r.idle-earlier.idle)/float64(r.at-earlier.at)
 	return model.CPUUsage{At: r.at, Milli: int64(math.Round(max(used, 0) * 1000))}, true
+}
+
+// taken computes what the hypervisor gave to others between an earlier reading and this one, in milli-cores. A machine that
+// was moved to another host may count from the beginning; then it is 0 for once.
+func (r *idleReading) taken(earlier *idleReading) int64 {
+	return int64(math.Round(max(float64(r.stolen-earlier.stolen), 0) / float64(r.at-earlier.at) * 1000))
 }

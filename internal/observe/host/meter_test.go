@@ -78,8 +78,11 @@ func (n *fakeNode) file(path, text string) {
 }
 
 // idle sets for how long the CPUs were idle since boot.
-func (n *fakeNode) idle(d time.Duration, cpus int) {
-	text := fmt.Sprintf("cpu  1 2 3 %d 0 0 0 0 0 0\n", d/(10*time.Millisecond))
+func (n *fakeNode) idle(d time.Duration, cpus int) { n.stolen(d, 0, cpus) }
+
+// stolen sets for how long the CPUs were idle since boot, and for how long the hypervisor ran somebody else.
+func (n *fakeNode) stolen(idle, stolen time.Duration, cpus int) {
+	text := fmt.Sprintf("cpu  1 2 3 %d 0 0 0 %d 0 0\n", idle/(10*time.Millisecond), stolen/(10*time.Millisecond))
 	for i := range cpus {
 		text += fmt.Sprintf("cpu%d 1 2 3 4 0 0 0 0 0 0\n", i)
 	}
@@ -282,6 +285,20 @@ func TestMeterBounds(t *testing.T) {
 	load = n.after(time.Second)
 	if load.Pod("batch").CPU.Milli != 3900 || load.Node.CPU.Milli != 0 {
 		t.Errorf("%+v", load)
+	}
+	// 1.2 s were idle and 0.5 s stolen. Then the hypervisor is said to have had more than there was; and a machine that was
+	// moved counts anew.
+	n.stolen(time.Hour+3*time.Second+1200*time.Millisecond, 500*time.Millisecond, 2)
+	if load = n.after(time.Second); load.Node.CPU.Milli != 300 || load.Stolen != 500 {
+		t.Errorf("used %d, stolen %d", load.Node.CPU.Milli, load.Stolen)
+	}
+	n.stolen(time.Hour+3*time.Second+1200*time.Millisecond, 5*time.Second, 2)
+	if load = n.after(time.Second); load.Node.CPU.Milli != 0 || load.Stolen != 2000 {
+		t.Errorf("used %d, stolen %d", load.Node.CPU.Milli, load.Stolen)
+	}
+	n.stolen(time.Hour+10*time.Second, 0, 2)
+	if load = n.after(time.Second); load.Stolen != 0 {
+		t.Errorf("after a move %d are stolen", load.Stolen)
 	}
 	was := load.Node.CPU
 	n.idle(time.Hour, 3) // a CPU came: its idle time is another

@@ -18,8 +18,9 @@ var ErrProc = errors.New("malformed file in /proc")
 type ProcStat struct {
 	// Idle is for how long the CPUs had nothing to run or did not run at all, since boot, added up: idle, iowait and steal.
 	Idle     time.Duration
-	CPUs     int   // online
-	Runnable int64 // tasks that run, this one among them, or wait for a CPU
+	Stolen   time.Duration // that part of Idle in which the hypervisor ran somebody else
+	CPUs     int           // online
+	Runnable int64         // tasks that run, this one among them, or wait for a CPU
 }
 
 // ParseStat reads the content of /proc/stat. It does not allocate if the content is well-formed.
@@ -40,9 +41,8 @@ func ParseStat(content []byte) (ProcStat, error) {
 		switch {
 		case isCPU && len(cpu) > 0 && cpu[0] == ' ':
 			// user, nice, system, idle, iowait, irq, softirq, steal, and then guest time, which is in user time already
-			var idle int64
+			var idle, n int64
 			for i := range 8 {
-				var n int64
 				var ok bool
 				if n, cpu, ok = nextNumber(cpu); !ok || n > math.MaxInt64/int64(tick)/4 {
 					return ProcStat{}, malformedProc("stat", line)
@@ -51,7 +51,7 @@ func ParseStat(content []byte) (ProcStat, error) {
 					idle += n
 				}
 			}
-			s.Idle = time.Duration(idle) * tick
+			s.Idle, s.Stolen = time.Duration(idle)*tick, time.Duration(n)*tick
 			found++
 		case isCPU:
 			s.CPUs++

@@ -64,7 +64,7 @@ Node 0, zone   Normal
 
 func TestParseStat(t *testing.T) {
 	got, err := ParseStat([]byte(procStat))
-	if want := (ProcStat{Idle: (3790613 + 11037 + 1918) * 10 * time.Millisecond, CPUs: 2, Runnable: 3}); got != want || err != nil {
+	if want := (ProcStat{Idle: (3790613 + 11037 + 1918) * 10 * time.Millisecond, Stolen: 1918 * 10 * time.Millisecond, CPUs: 2, Runnable: 3}); got != want || err != nil {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 	for _, text := range []string{
@@ -108,7 +108,7 @@ func FuzzParseProc(f *testing.F) {
 		s, err1 := ParseStat(content)
 		m, err2 := ParseMeminfo(content)
 		low, err3 := LowPages(content)
-		if s.Idle < 0 || s.CPUs < 0 || s.Runnable < 0 || min(m.Total, m.Free, m.Anon, m.ActiveFile, m.InactiveFile) < 0 || low < 0 {
+		if s.Idle < 0 || s.Stolen < 0 || s.Stolen > s.Idle || s.CPUs < 0 || s.Runnable < 0 || min(m.Total, m.Free, m.Anon, m.ActiveFile, m.InactiveFile) < 0 || low < 0 {
 			t.Errorf("%q: %+v, %+v, %d", content, s, m, low)
 		}
 		for _, err := range []error{err1, err2, err3} {
