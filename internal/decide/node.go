@@ -46,8 +46,7 @@ func node(n model.Node, policy model.Policy, state State, ask predictor) (model.
 	}
 	if acts {
 		weights := weight.Decide(&n, &policy)
-		plan.Settings, state.Quota = quota.Decide(&n, &policy, quota.Others{Weighted: weights.Asked, CPUs: plan.CPUs, Batch: plan.Suppress, Slack: plan.Slack}, state.Quota)
-		plan.Settings = append(plan.Settings, weights.Settings...)
+		plan.Settings, state.Quota = quota.Decide(weights.Settings, &n, &policy, quota.Others{Weighted: weights.Asked, CPUs: plan.CPUs, Batch: plan.Suppress, Slack: plan.Slack}, state.Quota)
 		plan.Settings = append(plan.Settings, cpuset.Settle(&n, plan.CPUs, &state.CPUs, plan.Suppress.OnCPUs())...)
 		plan.Settings = append(plan.Settings, memory.Decide(&n)...)
 		plan.Notices = slices.Concat(annotationNotices(&n), weights.Notices, cpus.Notices)

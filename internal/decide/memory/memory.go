@@ -36,7 +36,7 @@ func Decide(n *model.Node) []model.Setting {
 		}
 		limit(group.Dir, pod.Grant.Memory)
 		for _, name := range group.Containers {
-			if c := cgroup.ContainerOf(pod, name); c != nil {
+			if c := cgroup.ContainerOf(pod, name); c != nil && c.Grant.Memory > 0 {
 				limit(group.Dir+"/"+name, c.Grant.Memory)
 			}
 		}

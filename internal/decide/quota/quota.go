@@ -29,9 +29,10 @@ type Others struct {
 // kubelet limits it gives bursts where the policy says so.
 //
 // A batch pod that may use only a part of what all batch may use now is kept to that before anything else.
-func Decide(n *model.Node, p *model.Policy, o Others, s State) ([]model.Setting, State) {
+//
+// It appends to settings, and returns the result.
+func Decide(settings []model.Setting, n *model.Node, p *model.Policy, o Others, s State) ([]model.Setting, State) {
 	s = s.follow(n, o.Slack).raise(n, p)
-	settings := make([]model.Setting, 0, len(n.Owned)+16) // with room for those of other rules: there is no other garbage as large
 	for i, pod := range n.Pods {
 		group, exists := n.Tree.Pods[pod.UID]
 		if !exists || pod.Ended {

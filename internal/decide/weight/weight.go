@@ -72,7 +72,7 @@ func Decide(n *model.Node, p *model.Policy) Result {
 	keepCritical(entries)
 	classes := raise(n, p, entries)
 
-	r.Settings = make([]model.Setting, 0, len(entries)+len(classes))
+	r.Settings = make([]model.Setting, 0, max(len(n.Owned), len(entries))+16) // with room for those of other rules: there is no other garbage as large
 	r.Settings = append(r.Settings, classes...)
 	for i := range entries {
 		e := &entries[i]
