@@ -56,7 +56,7 @@ func (a *Agent) explain(namespace, name string) (Explanation, bool) {
 		if s.Owned {
 			f.Was = &s.Was
 		}
-		if s.Hold.Code != "" {
+		if s.Hold != nil {
 			f.Hold = s.Hold.String()
 		}
 		e.Files = append(e.Files, f)

@@ -78,7 +78,7 @@ func (a *Agent) currentLoad() *model.Load {
 // sameDecisions reports whether two plans want the same: what they were computed from may differ.
 func sameDecisions(a, b *model.Plan) bool {
 	same := slices.EqualFunc(a.Settings, b.Settings, func(s, t model.Setting) bool {
-		return s.File == t.File && s.Value == t.Value && s.Release == t.Release && s.Reason.Code == t.Reason.Code && s.Hold.Code == t.Hold.Code
+		return s.File == t.File && s.Value == t.Value && s.Release == t.Release && s.Reason.Code == t.Reason.Code && heldFor(&s) == heldFor(&t)
 	})
 	same = same && slices.Equal(a.Conditions, b.Conditions) && (a.Slack == nil) == (b.Slack == nil)
 	same = same && slices.EqualFunc(a.Notices, b.Notices, func(m, n model.Notice) bool { return m.UID == n.UID && m.Reason.Code == n.Reason.Code })
@@ -86,6 +86,14 @@ func sameDecisions(a, b *model.Plan) bool {
 		return same
 	}
 	return a.Slack.CPU.Offer == b.Slack.CPU.Offer && a.Slack.Memory.Offer == b.Slack.Memory.Offer && sameSuppression(a.Suppress, b.Suppress)
+}
+
+// heldFor returns why a file is not written now; "" if it is.
+func heldFor(s *model.Setting) model.Code {
+	if s.Hold == nil {
+		return ""
+	}
+	return s.Hold.Code
 }
 
 func sameSuppression(a, b *model.Suppression) bool {

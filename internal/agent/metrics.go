@@ -68,7 +68,7 @@ func (a *Agent) metrics() []prometheus.Metric {
 	metric(gauge, v1alpha1.MetricWeightedPods, "Pods with a usable weight annotation.", float64(weighted))
 	held := map[model.Code]int{}
 	for _, s := range a.plan.Settings {
-		if s.Hold.Code != "" {
+		if s.Hold != nil {
 			held[s.Hold.Code]++
 		}
 	}

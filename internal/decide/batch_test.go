@@ -119,7 +119,7 @@ func TestNoLimitBelowUse(t *testing.T) {
 			switch {
 			case stands[s.File] && r.IntN(50) == 0: // somebody lifts it, and the group grows
 				stands[s.File], w.uses[s.Dir], fits[s.File] = false, 2*s.Value.Number, w.node.Now
-			case s.Hold.Code != "":
+			case s.Hold != nil:
 			case used > s.Value.Number:
 				if last := tried[s.File]; w.node.Now.Sub(last) < 10*time.Second {
 					t.Fatalf("%v is tried %s after it was too low", s.File, w.node.Now.Sub(last))

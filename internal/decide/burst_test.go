@@ -3,6 +3,7 @@ package decide_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"time"
 
@@ -118,7 +119,7 @@ func TestBurstRefusedOnce(t *testing.T) {
 	w.node.Incidents = []model.Incident{{File: model.File{Dir: "kubepods/burstable/poda", Knob: model.Burst}, Kind: model.Rejected, Value: model.Number(100_000), Errno: "EINVAL"}}
 	for range 100 {
 		plan := w.next()
-		if s := settingOf(&plan, "kubepods/burstable/poda", model.Burst); s.Hold.Code != model.RejectedByKernel {
+		if s := settingOf(&plan, "kubepods/burstable/poda", model.Burst); s.Hold == nil || s.Hold.Code != model.RejectedByKernel {
 			t.Fatalf("%+v", s)
 		}
 	}
@@ -126,7 +127,7 @@ func TestBurstRefusedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan := w.next()
-	if s := settingOf(&plan, "kubepods/burstable/poda", model.Burst); s.Hold.Code != "" || s.Value.Number != 200_000 {
+	if s := settingOf(&plan, "kubepods/burstable/poda", model.Burst); s.Hold != nil || s.Value.Number != 200_000 {
 		t.Errorf("another value: %+v", s)
 	}
 }
@@ -248,8 +249,8 @@ func TestRaiseIsForgotten(t *testing.T) {
 	}
 }
 
-// BenchmarkBursts decides about 110 pods of two containers that may all burst, a tenth of which are stopped at their limits.
-func BenchmarkBursts(b *testing.B) {
+// newBursts returns a world with 110 pods of two containers that may all burst, a tenth of which are stopped at their limits.
+func newBursts(t testing.TB) *world {
 	w := newWorld()
 	lines := []string{"node real=64/256Gi", "policy burst cpu=none:650", "load node=4/10Gi pods=3/2Gi"}
 	for i := range 110 {
@@ -260,10 +261,31 @@ func BenchmarkBursts(b *testing.B) {
 	}
 	for _, line := range append(lines, "run 12s") {
 		if err := w.do(line); err != nil {
-			b.Fatal(err)
+			t.Fatal(err)
 		}
 	}
 	w.measure()
+	return w
+}
+
+// TestGarbage checks how much garbage a round of decisions makes.
+func TestGarbage(t *testing.T) {
+	const rounds, most = 20, 128 << 10
+	w := newBursts(t)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range rounds {
+		decide.Node(w.node, w.policy, w.state)
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / rounds; each > most {
+		t.Errorf("a round makes %d bytes of garbage, more than %d", each, most)
+	}
+}
+
+// BenchmarkBursts decides about such pods.
+func BenchmarkBursts(b *testing.B) {
+	w := newBursts(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		decide.Node(w.node, w.policy, w.state)

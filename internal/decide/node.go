@@ -127,8 +127,9 @@ func annotationNotices(n *model.Node) []model.Notice {
 
 // hold marks every setting as one that is not written now.
 func hold(settings []model.Setting, why model.Code) {
+	held := &model.Reason{Code: why}
 	for i := range settings {
-		settings[i].Hold = model.Reason{Code: why}
+		settings[i].Hold = held
 	}
 }
 

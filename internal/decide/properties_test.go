@@ -160,7 +160,7 @@ func TestFight(t *testing.T) {
 		plan, next := decide.Node(w.node, w.policy, w.state)
 		w.state, w.node.Incidents = next, nil
 		i := slices.IndexFunc(plan.Settings, func(s model.Setting) bool { return s.File == file })
-		if plan.Settings[i].Hold.Code == "" {
+		if plan.Settings[i].Hold == nil {
 			answered[step/100]++
 			if step < 3000 { // then it gives up
 				w.node.Incidents = []model.Incident{{File: file, Kind: model.Overwritten, Value: model.Number(2)}}

@@ -77,7 +77,7 @@ func (w *world) do(line string) error {
 			var plan model.Plan
 			plan, w.state = decide.NodeKnowing(w.peaks, w.node, w.policy, w.state)
 			w.node.Incidents = nil
-			if slices.ContainsFunc(plan.Settings, func(s model.Setting) bool { return s.File == file && s.Hold.Code == "" }) {
+			if slices.ContainsFunc(plan.Settings, func(s model.Setting) bool { return s.File == file && s.Hold == nil }) {
 				w.node.Incidents = []model.Incident{{File: file, Kind: model.Overwritten, Value: model.Number(2)}}
 			}
 		}
@@ -290,7 +290,7 @@ func (w *world) decide() string {
 			out.WriteString(" (given back)")
 		}
 		fmt.Fprintf(&out, "  %s", s.Reason)
-		if s.Hold.Code != "" {
+		if s.Hold != nil {
 			fmt.Fprintf(&out, "  held: %s", s.Hold)
 		}
 		out.WriteByte('\n')
@@ -349,7 +349,7 @@ func (w *world) carryOut(plan *model.Plan) {
 	}
 	for _, s := range plan.Settings {
 		switch {
-		case s.Hold.Code != "":
+		case s.Hold != nil:
 		case s.Knob == model.MemoryMax && s.Value.Number != model.Unlimited && w.uses[s.Dir] > s.Value.Number:
 			w.node.Incidents = append(w.node.Incidents, model.Incident{File: s.File, Kind: model.Exceeded, Value: s.Value, Use: w.uses[s.Dir]})
 		case s.Release:
@@ -375,7 +375,7 @@ func (w *world) carryOut(plan *model.Plan) {
 	}
 	for uid, group := range w.node.Tree.Pods {
 		i := slices.IndexFunc(plan.Settings, func(s model.Setting) bool { return s.File == model.File{Dir: group.Dir, Knob: model.Idle} })
-		if i >= 0 && plan.Settings[i].Hold.Code == "" {
+		if i >= 0 && plan.Settings[i].Hold == nil {
 			group.Idle = plan.Settings[i].Value.Number == 1
 			w.node.Tree.Pods[uid] = group
 		}
@@ -392,7 +392,7 @@ func (w *world) carryOut(plan *model.Plan) {
 func whenBusy(n *model.Node, plan *model.Plan) map[string]float64 {
 	value := func(dir string, knob model.Knob, otherwise int64) int64 {
 		for _, s := range plan.Settings {
-			if s.Dir == dir && s.Knob == knob && s.Hold.Code == "" {
+			if s.Dir == dir && s.Knob == knob && s.Hold == nil {
 				return s.Value.Number
 			}
 		}

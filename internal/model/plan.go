@@ -116,9 +116,9 @@ func (f File) Compare(other File) int {
 type Setting struct {
 	File
 	Value   Value
-	Reason  Reason // why this value
-	Release bool   // bring the file to Value and then own it no more
-	Hold    Reason // when its code is set: the file is owned but not written now, and this is why
+	Reason  Reason  // why this value
+	Release bool    // bring the file to Value and then own it no more
+	Hold    *Reason `json:",omitempty"` // the file is owned but not written now, and this is why; nil: it is
 }
 
 // Plan is everything that one round decided. It is the whole desired state, not a list of changes: a file that is not

@@ -126,7 +126,7 @@ func TestFight(t *testing.T) {
 	said := false
 	for round, err := range journal.Read(runDir) {
 		for _, s := range round.Plan.Settings {
-			said = said || err == nil && s.Hold.Code == model.ForeignWriter && s.Dir == a
+			said = said || err == nil && s.Hold != nil && s.Hold.Code == model.ForeignWriter && s.Dir == a
 		}
 	}
 	if !said {

@@ -121,7 +121,7 @@ func (h *Host) Stats() Stats { return h.stats }
 // when it was not before, or the other way round. A file that is held or that no plan names is none of our business.
 func (h *Host) Check(name model.File) bool {
 	f := h.index[name]
-	if f == nil || f.setting.Hold.Code != "" {
+	if f == nil || f.setting.Hold != nil {
 		return false
 	}
 	return h.deviates(f)
@@ -143,7 +143,7 @@ func (h *Host) CheckDir(dir string) bool {
 func (h *Host) CheckAll() bool {
 	any := h.undo.Unsaved()
 	for _, f := range h.files {
-		if f.setting.Hold.Code == "" && h.deviates(f) {
+		if f.setting.Hold == nil && h.deviates(f) {
 			any = true
 		}
 	}
@@ -184,7 +184,7 @@ func (h *Host) Apply(plan *model.Plan) ([]model.Incident, error) {
 		switch {
 		case f.setting.Release && (!f.exists || !owned || f.found == f.want && !masked):
 			h.undo.Forget(f.setting.File)
-		case !f.exists || f.setting.Hold.Code != "":
+		case !f.exists || f.setting.Hold != nil:
 		case f.found == f.want && !masked:
 			// The container runtime gave a new container its CPUs, as we told it; they are to be given back like any other.
 			if f.setting.Knob == model.Cpuset && !owned {
@@ -236,7 +236,7 @@ func (h *Host) adopt(settings []model.Setting) {
 			h.index[s.File] = f
 		}
 		want := h.raw(s.Knob, s.Value)
-		if f.setting.File != s.File || f.want != want || f.setting.Release != s.Release || (f.setting.Hold.Code == "") != (s.Hold.Code == "") || !f.exists {
+		if f.setting.File != s.File || f.want != want || f.setting.Release != s.Release || (f.setting.Hold == nil) != (s.Hold == nil) || !f.exists {
 			f.stale = true
 		}
 		f.setting, f.want = s, want
@@ -459,7 +459,7 @@ func (h *Host) Confined() []model.Confined {
 
 // confined returns the CPUs that a group may run on where they are not those of its list as planned, else the zero value.
 func (f *file) confined() cgroup.Raw {
-	if f.effective == nil || !f.exists || f.setting.Hold.Code != "" || f.setting.Release || f.found != f.want || f.allowed == f.found {
+	if f.effective == nil || !f.exists || f.setting.Hold != nil || f.setting.Release || f.found != f.want || f.allowed == f.found {
 		return cgroup.Raw{}
 	}
 	return f.allowed

@@ -90,7 +90,7 @@ func Decide(n *model.Node, p *model.Policy) Result {
 		if ours := (idle || group.Idle) && owns(n, group.Dir); idle && ours || group.Idle && (idle || !ours) {
 			// The kernel refuses a weight with EINVAL while cpu.idle is set, and forgets the weight when it is cleared. So the
 			// weight is written before the group becomes idle, which puts the kubelet's on record, and when it is no more.
-			s.Hold = model.Reason{Code: model.IdleGroup}
+			s.Hold = &model.Reason{Code: model.IdleGroup}
 		}
 		r.Settings = append(r.Settings, s)
 	}
