@@ -87,7 +87,7 @@ func Decide(n *model.Node, p *model.Policy) Result {
 				File: model.File{Dir: group.Dir, Knob: model.Idle}, Value: model.Number(1), Reason: model.Reason{Code: model.BatchIdle},
 			})
 		}
-		if ours := (idle || group.Idle) && owns(n, group.Dir); idle && ours || group.Idle && (idle || !ours) {
+		if ours := (idle || group.Idle) && owns(n, group.Dir); idle && ours || group.Idle && !ours {
 			// The kernel refuses a weight with EINVAL while cpu.idle is set, and forgets the weight when it is cleared. So the
 			// weight is written before the group becomes idle, which puts the kubelet's on record, and when it is no more.
 			s.Hold = &model.Reason{Code: model.IdleGroup}
