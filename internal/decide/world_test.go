@@ -123,10 +123,6 @@ func (w *world) setNode(args []string) error {
 			w.node.Tree.V2 = true
 		case "noburst", "burst":
 			w.node.Tree.NoBurst = key == "noburst"
-		case "nopressure":
-			w.node.Tree.NoPressure = true
-		case "noidle":
-			w.node.Tree.NoIdle = true
 		case "nocpusets":
 			w.node.Tree.NoCpusets = true
 		default:
@@ -154,8 +150,6 @@ func (w *world) setPolicy(args []string) error {
 			w.policy.Weight.Max = number(value)
 		case "burst":
 			w.policy.Protect.Burst = true
-		case "idle":
-			w.policy.Weight.IdleBatch = true
 		case "override":
 			w.policy.Weight.OverrideGuaranteed = true
 		case "promote":
@@ -373,13 +367,7 @@ func (w *world) carryOut(plan *model.Plan) {
 		}
 		w.node.Pods[i] = &told
 	}
-	for uid, group := range w.node.Tree.Pods {
-		i := slices.IndexFunc(plan.Settings, func(s model.Setting) bool { return s.File == model.File{Dir: group.Dir, Knob: model.Idle} })
-		if i >= 0 && plan.Settings[i].Hold == nil {
-			group.Idle = plan.Settings[i].Value.Number == 1
-			w.node.Tree.Pods[uid] = group
-		}
-	}
+	w.idle(plan)
 	w.node.Owned = nil
 	for _, o := range owned {
 		w.node.Owned = append(w.node.Owned, o)
@@ -487,15 +475,6 @@ func cpus(list string) model.CPUSet {
 		panic(err)
 	}
 	return set
-}
-
-// milli reads a number of CPUs.
-func milli(cpus string) int64 {
-	n, err := strconv.ParseFloat(cpus, 64)
-	if err != nil {
-		panic(err)
-	}
-	return int64(n * 1000)
 }
 
 func number(s string) int64 {

@@ -136,6 +136,10 @@ func (w *world) setNodeLoad(key, value string) bool {
 		w.node.Kubelet.ReservedMilli = milli(value)
 	case "reservedmemory":
 		w.node.Kubelet.ReservedMemory = bytes(value)
+	case "noidle":
+		w.node.Tree.NoIdle = true
+	case "nopressure":
+		w.node.Tree.NoPressure = true
 	case "watermark":
 		l.watermark = bytes(value)
 	default:
@@ -147,6 +151,10 @@ func (w *world) setNodeLoad(key, value string) bool {
 func (w *world) setSelling(key, value string) bool {
 	if key == "koordinator" {
 		w.policy.Koordinator = true
+		return true
+	}
+	if key == "idle" {
+		w.policy.Weight.IdleBatch = true
 		return true
 	}
 	if key == "suppress" {
@@ -379,4 +387,24 @@ func theirs(k model.Knob) model.Value {
 		return model.Number(0)
 	}
 	return model.Number(1024)
+}
+
+// idle imagines that the host made groups idle, or no more.
+func (w *world) idle(plan *model.Plan) {
+	for uid, group := range w.node.Tree.Pods {
+		i := slices.IndexFunc(plan.Settings, func(s model.Setting) bool { return s.File == model.File{Dir: group.Dir, Knob: model.Idle} })
+		if i >= 0 && plan.Settings[i].Hold == nil {
+			group.Idle = plan.Settings[i].Value.Number == 1
+			w.node.Tree.Pods[uid] = group
+		}
+	}
+}
+
+// milli reads a number of CPUs.
+func milli(cpus string) int64 {
+	n, err := strconv.ParseFloat(cpus, 64)
+	if err != nil {
+		panic(err)
+	}
+	return int64(n * 1000)
 }
