@@ -109,19 +109,32 @@ const (
 	NoPressure Code = "NoPressure" // whether online pods wait for CPUs is not known: what batch may use follows from what they use alone
 )
 
+// Whom an online pod waits for, and why batch is throttled for it.
+const (
+	CulpritNamed   Code = "CulpritNamed"   // the use of a batch pod goes with the waiting
+	CulpritOnline  Code = "CulpritOnline"  // the use of a pod that is not batch goes with the waiting: it is never throttled
+	CulpritSelf    Code = "CulpritSelf"    // the pod's own load goes with its waiting: nobody is to blame
+	CulpritUnknown Code = "CulpritUnknown" // nobody stands out, or not for long enough
+	ThrottleTried  Code = "ThrottleTried"  // the pod is kept to less, to see whether the other then waits less
+	ThrottleKept   Code = "ThrottleKept"   // it does
+	ThrottleEased  Code = "ThrottleEased"  // it did; the pod is given more again, step by step
+	ThrottleUndone Code = "ThrottleUndone" // it did not, so the pod has back what it had
+)
+
 // Unit is the unit of an operand.
 type Unit string
 
 // The units that operands carry.
 const (
-	UnitShares  Unit = "shares"
-	UnitMilli   Unit = "mCPU"
-	UnitTimes   Unit = "x/1000" // a factor in thousandths
-	UnitCPUs    Unit = "CPUs"
-	UnitPods    Unit = "pods"
-	UnitBytes   Unit = "B"
-	UnitSeconds Unit = "s"
-	UnitPart    Unit = "%"
+	UnitShares   Unit = "shares"
+	UnitMilli    Unit = "mCPU"
+	UnitTimes    Unit = "x/1000" // a factor in thousandths
+	UnitPermille Unit = "/1000"
+	UnitCPUs     Unit = "CPUs"
+	UnitPods     Unit = "pods"
+	UnitBytes    Unit = "B"
+	UnitSeconds  Unit = "s"
+	UnitPart     Unit = "%"
 )
 
 // Operand is one named number that a decision was computed from.

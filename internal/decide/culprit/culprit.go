@@ -1,0 +1,68 @@
+// Package culprit finds out which neighbour an online pod waits for, and says which batch pod is kept to less because of that.
+//
+// A neighbour is named by how its use and the victim's waiting go together over minutes, which proves nothing. So a batch pod that
+// is named is throttled on trial, one on a node at a time: only if the victim then waits less does it stay so.
+package culprit
+
+import (
+	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// State is what is remembered from one second to the next. What is exported outlives the agent. What was measured does not:
+// there is a gap in it then, and it is gathered anew.
+type State struct {
+	Held    []Held                // batch pods that are throttled
+	Records []Record              // of pods that were throttled
+	Trials  [hourly]time.Duration // when the last ones began, on the clock of [model.Load]; 0: never
+	Ended   time.Duration         // when the last one ended
+	Clock   time.Duration         // of the second before
+
+	tracks  []track // of the pods of the second before, in their order
+	open    int64   // number of the span that is open
+	slot    int     // where what is found of it is put down
+	length  int     // spans in a row that were watched, samples at most
+	suspect string
+	seen    int // times in a row that the suspect was found
+	blame   model.Blame
+}
+
+// Decide takes in one second, to be called once in each, and says who is to blame and who is kept to what. It changes the state
+// in place; what it returns is valid until it is called again.
+//
+// It looks once in five seconds, when a span is complete, and otherwise says what it said before.
+func Decide(in *model.Contention, s *State) *model.Blame {
+	if in.Clock < s.Clock {
+		*s = State{} // of another boot
+	}
+	s.Clock = in.Clock
+	s.follow(in.Pods)
+	complete := s.turn()
+	for i := range in.Pods {
+		p, t := &in.Pods[i], &s.tracks[i]
+		t.used.take(in.Clock, p.UsedAt, p.Used/grain)
+		t.wait.take(in.Clock, p.WaitAt, p.Wait)
+	}
+	if complete {
+		s.blame.Finding = s.confirm(s.find(in.Pods))
+		s.act(in.Pods)
+	}
+	return &s.blame
+}
+
+// confirm names only who is found twice in a row.
+func (s *State) confirm(f model.Finding) model.Finding {
+	switch {
+	case f.Suspect == "":
+		s.suspect, s.seen = "", 0
+	case f.Suspect == s.suspect:
+		s.seen++
+	default:
+		s.suspect, s.seen = f.Suspect, 1
+	}
+	if f.Suspect != "" && s.seen < confirmed {
+		f.Suspect, f.Code = "", model.CulpritUnknown
+	}
+	return f
+}
