@@ -20,7 +20,6 @@ const (
 	confirmed = 2   // times in a row that somebody is found until it is named
 	idle      = 25  // milli-cores: whose use varies by less has no part in anything
 	rested    = 2   // spans
-	lags      = 2   // a neighbour's use is felt in the same span or in the next one
 	width     = 4   // samples that an edge is found from
 )
 

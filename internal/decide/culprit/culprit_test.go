@@ -105,7 +105,7 @@ func TestManyNeighbours(t *testing.T) {
 	for _, neighbours := range []int{16, 40, 109} {
 		c, o := count(linear, cases, neighbours), count(outside, cases, neighbours)
 		t.Logf("%d neighbours: guilty %d, innocent %d; waiting from outside: %d, of %d", neighbours, c.guilty, c.innocent, o.innocent, cases)
-		if c.innocent*20 > cases || o.innocent*100 > cases*15 {
+		if c.guilty*4 < cases*3 || c.innocent*20 > cases || o.innocent*5 > cases {
 			t.Errorf("%d neighbours: %+v, %+v", neighbours, c, o)
 		}
 	}

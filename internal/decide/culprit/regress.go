@@ -37,13 +37,13 @@ func (r *regress) victim(t *track, slot, n int) {
 func (r *regress) prepare(n int) {
 	r.n = n
 	waits, loads := r.waits[r.total-n:r.total], r.loads[r.total-n:r.total]
-	m := n - lags + 1
-	copy(r.level.wait[:m], waits[lags-1:])
-	copy(r.level.load[:m], loads[lags-1:])
+	m := n - 1 // the neighbour's use is felt in the same sample or in the next one
+	copy(r.level.wait[:m], waits[1:])
+	copy(r.level.load[:m], loads[1:])
 	r.level.prepare(m)
 	for i := width - 1; i < m; i++ {
-		r.edge.wait[i-width+1] = edge(waits[lags-1:], i)
-		r.edge.load[i-width+1] = edge(loads[lags-1:], i)
+		r.edge.wait[i-width+1] = edge(waits[1:], i)
+		r.edge.load[i-width+1] = edge(loads[1:], i)
 	}
 	r.edge.prepare(m - width + 1)
 }
@@ -101,30 +101,23 @@ func (r *regress) neighbour(t *track, slot int) bool {
 	}
 	use := r.used[:n]
 	t.used.last(slot, use)
-	var level, edges, slope float64
-	varies := false
-	m := n - lags + 1
-	for lag := range lags {
-		u := use[lags-1-lag:][:m]
-		var l, e sums
-		w, o := r.level.wait[:m], r.level.load[:m]
-		for i, v := range u {
-			l.add(v, w[i], o[i])
-		}
-		w, o = r.edge.wait[:m-width+1], r.edge.load[:m-width+1]
-		for i := range w {
-			e.add(u[i+3]+u[i+2]-u[i+1]-u[i], w[i], o[i])
-		}
-		varies = varies || l.spread(m) >= (idle/grain)*(idle/grain)*float64(m)
-		if c, b := l.compare(m, &r.level); c > level {
-			level, slope = c, b
-		}
-		c, _ := e.compare(m-width+1, &r.edge)
-		edges = max(edges, c)
-	}
-	if !varies {
+	m := n - 1
+	now, before := both(use, r.level.wait[:m], r.level.load[:m])
+	if now.spread(m) < (idle/grain)*(idle/grain)*float64(m) {
 		return false
 	}
+	level, slope := now.compare(m, &r.level)
+	if c, s := before.compare(m, &r.level); c > level {
+		level, slope = c, s
+	}
+	for i := range n - width + 1 {
+		use[i] = edge(use, i+width-1) // what it takes the place of is not needed any more
+	}
+	m = n - width
+	now, before = both(use[:m+1], r.edge.wait[:m], r.edge.load[:m])
+	edges, _ := now.compare(m, &r.edge)
+	e, _ := before.compare(m, &r.edge)
+	level, edges = max(level, 0), max(edges, e, 0)
 	t.score, t.slope = float32(1000*math.Cbrt(level*level*edges)), float32(slope)
 	return true
 }
@@ -132,11 +125,20 @@ func (r *regress) neighbour(t *track, slot int) bool {
 // sums are those that a correlation is made of.
 type sums struct{ u, uu, uw, uo float64 }
 
-func (s *sums) add(u, wait, own float64) {
-	s.u += u
-	s.uu += u * u
-	s.uw += u * wait
-	s.uo += u * own
+// both sums up what was used in the same samples as the victim waited, and in those before. There is one more of the use.
+func both(use, wait, own []float64) (now, before sums) {
+	first, use := use[0], use[1:]
+	last := first
+	wait, own = wait[:len(use)], own[:len(use)]
+	var u, uu, uw, uo, pw, po float64 // all at once: each sum alone would wait for itself
+	for i, v := range use {
+		w, o := wait[i], own[i]
+		u, uu = u+v, uu+v*v
+		uw, uo = uw+v*w, uo+v*o
+		pw, po = pw+last*w, po+last*o
+		last = v
+	}
+	return sums{u, uu, uw, uo}, sums{u - last + first, uu - last*last + first*first, pw, po}
 }
 
 func (s *sums) spread(n int) float64 { return s.uu - s.u*s.u/float64(n) }

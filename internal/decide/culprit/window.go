@@ -94,7 +94,11 @@ func (s *series) low(slot, n int) int64 {
 
 // follow brings the tracks to the pods that there are.
 func (s *State) follow(pods []model.Contender) {
-	if slices.EqualFunc(pods, s.tracks, func(p model.Contender, t track) bool { return p.UID == t.uid && !p.New }) {
+	same := len(pods) == len(s.tracks)
+	for i := 0; same && i < len(pods); i++ {
+		same = pods[i].UID == s.tracks[i].uid && !pods[i].New
+	}
+	if same {
 		return
 	}
 	tracks := make([]track, len(pods))

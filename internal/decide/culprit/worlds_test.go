@@ -25,7 +25,8 @@ type world struct {
 	past     [8]float64
 	follower int // a neighbour that serves the victim, so that its load follows; -1: none
 	second   int
-	knee     float64 // milli-cores from which on CPUs are busy
+	knee     float64   // milli-cores from which on CPUs are busy
+	caps     []float64 // what neighbours may use; 0: as much as they like
 }
 
 // kind is why the victim waits.
@@ -148,6 +149,11 @@ func (w *world) next(use []float64) (wait, own float64) {
 	}
 	if w.follower >= 0 {
 		use[w.follower] = 0.8*own*(1+0.05*w.r.NormFloat64()) + 0.1*use[w.follower]
+	}
+	for i, most := range w.caps {
+		if most > 0 {
+			use[i] = min(use[i], most)
+		}
 	}
 	hurt := 0.0
 	switch w.kind {
