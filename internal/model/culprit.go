@@ -55,7 +55,7 @@ type Blame struct {
 	Finding   Finding
 	Waits     bool       // who is named is batch, and is not throttled now: another trial runs, or ran a moment ago, or has not helped
 	Throttles []Throttle // ordered by UID
-	Undone    Throttle   // what was given back when this was found, because it did not help; its UID is "" if nothing was
+	Undone    Throttle   // what was given back in this second, because it did not help; its UID is "" if nothing was
 }
 
 // Finding is what was made of the pod whose waiting rose most. What is in thousandths of the time is of the last 15 s, beside

@@ -37,6 +37,7 @@ func Decide(in *model.Contention, s *State) *model.Blame {
 		*s = State{} // of another boot
 	}
 	s.Clock = in.Clock
+	s.blame.Undone = model.Throttle{}
 	s.follow(in.Pods)
 	complete := s.turn()
 	for i := range in.Pods {

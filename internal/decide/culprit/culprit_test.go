@@ -2,6 +2,7 @@ package culprit
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -59,16 +60,20 @@ func first(w *world) (named, second int) {
 }
 
 // tally counts who was named first in many worlds of a kind.
-type tally struct{ worlds, guilty, innocent int }
+type tally struct {
+	worlds, guilty, innocent int
+	after                    []int // seconds from the guilty one's beginning until it is named
+}
 
 func count(k kind, worlds, neighbours int) tally {
 	t := tally{worlds: worlds}
 	for seed := range uint64(worlds) {
 		w := newWorld(k, 1000+seed, neighbours)
-		switch named, _ := first(w); {
+		switch named, second := first(w); {
 		case named < 0:
 		case named == w.guilty:
 			t.guilty++
+			t.after = append(t.after, second-w.others[w.guilty].start)
 		default:
 			t.innocent++
 		}
@@ -91,6 +96,8 @@ func TestWorlds(t *testing.T) {
 			t.Errorf("%s: an innocent neighbour is named in %d of %d worlds", names[k], c.innocent, c.worlds)
 		}
 		if k == linear || k == saturating {
+			slices.Sort(c.after)
+			t.Logf("             named %d s after it began, nine of ten within %d s", c.after[len(c.after)/2], c.after[len(c.after)*9/10])
 			guilty.worlds, guilty.guilty = guilty.worlds+c.worlds, guilty.guilty+c.guilty
 		}
 	}

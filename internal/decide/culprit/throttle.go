@@ -35,9 +35,9 @@ const (
 // Held is a batch pod that is throttled. Spans are counted from the last change on.
 type Held struct {
 	model.Throttle
-	Used   int64 // milli-cores before it was throttled
-	Before int64 // thousandths of the time that the victim waited before the last trial
-	Kept   int64 // Times before the last trial
+	Used   int64          // milli-cores before it was throttled
+	Before int64          // thousandths of the time that the victim waited before the last trial
+	Was    model.Throttle // before the last trial
 	Spans  int
 	Blind  int // of them in a row, in which the victim was not measured
 }
@@ -53,7 +53,6 @@ type Record struct {
 
 // act goes on with what is throttled, and tries who was named.
 func (s *State) act(pods []model.Contender) {
-	s.blame.Undone = model.Throttle{}
 	for i := range s.Held {
 		s.hold(&s.Held[i], pods)
 	}
@@ -70,6 +69,7 @@ func (s *State) hold(h *Held, pods []model.Contender) {
 	h.Spans++
 	pod, victim := s.index(h.UID), s.index(h.Victim)
 	if pod < 0 || victim < 0 || !pods[pod].Batch || !pods[victim].Online {
+		s.finish(h)
 		s.set(h, 1000)
 		return
 	}
@@ -102,7 +102,7 @@ func (s *State) judge(h *Held, t, v *track) {
 	r := s.record(h.UID)
 	if v.wait.full < recent || t.used.full < recent {
 		r.Again = s.Clock + pause
-		s.set(h, h.Kept)
+		h.undo()
 		return
 	}
 	h.Relief = h.Before - v.wait.mean(s.slot, recent)
@@ -119,8 +119,11 @@ func (s *State) judge(h *Held, t, v *track) {
 		r.Again = s.Clock + min(spared<<min(r.Failed, 4), ignored)
 		r.Failed++
 	}
-	s.set(h, h.Kept)
+	h.undo()
 }
+
+// undo gives a pod back what the last trial took.
+func (h *Held) undo() { h.Throttle, h.Spans = h.Was, 0 }
 
 // finish ends a trial, if one runs.
 func (s *State) finish(h *Held) {
@@ -163,8 +166,8 @@ func (s *State) try(pods []model.Contender) bool {
 	if times < deepest || expect < worthy {
 		return false
 	}
-	h.Kept, h.Victim, h.Before, h.Expect, h.Relief, h.Blind = h.Times, f.Victim, f.Wait, expect, 0, 0
-	h.Code = model.ThrottleTried
+	h.Was, h.Before, h.Blind = h.Throttle, f.Wait, 0
+	h.Victim, h.Expect, h.Relief, h.Code = f.Victim, expect, 0, model.ThrottleTried
 	s.set(h, times)
 	if s.Clock-r.Tried > time.Hour {
 		r.Patience = 0

@@ -38,7 +38,7 @@ func govern(w *world, obey bool) outcome {
 		if before != p.state.Trials {
 			o.tried++
 		}
-		if p.state.Clock%span == 0 && b.Undone.UID != "" {
+		if b.Undone.UID != "" {
 			o.undone++
 		}
 		if obey {

@@ -47,6 +47,26 @@ func TestGaps(t *testing.T) {
 	}
 }
 
+// TestLate: what comes ten seconds late is not of now, though it is news.
+func TestLate(t *testing.T) {
+	p := newTester(newWorld(linear, 3, 4), func(int) bool { return false })
+	var late State
+	found := false
+	for range 600 {
+		found = found || p.second().Finding.Victim != ""
+		for i := range p.in.Pods {
+			p.in.Pods[i].UsedAt -= 10 * time.Second
+			p.in.Pods[i].WaitAt -= 10 * time.Second
+		}
+		if f := Decide(&p.in, &late).Finding; f.Victim != "" {
+			t.Fatalf("%+v", f)
+		}
+	}
+	if !found {
+		t.Error("nobody waits, so nothing was shown")
+	}
+}
+
 // stale lets ten seconds pass in which only old measurements of a pod are there; below 0: of all.
 func (p *tester) stale(pod int, wait, used bool) {
 	for range 10 {
