@@ -22,13 +22,13 @@ import (
 //	run DURATION
 func TestCases(t *testing.T) {
 	golden.Each(t, func(t *testing.T, content string) string {
-		c := golds{start: time.Hour, in: model.Contention{Clock: time.Hour}}
+		c := scene{start: time.Hour, in: model.Contention{Clock: time.Hour}}
 		return golden.Blocks(t, content, c.do, c.outcome)
 	}, "testdata/*.case")
 }
 
-// golds is the node of a case.
-type golds struct {
+// scene is the node of a case.
+type scene struct {
 	start time.Duration
 	in    model.Contention
 	pods  []load
@@ -50,11 +50,11 @@ type hurt struct {
 	times       int64
 }
 
-func (c *golds) find(uid string) int {
+func (c *scene) find(uid string) int {
 	return slices.IndexFunc(c.in.Pods, func(p model.Contender) bool { return p.UID == uid })
 }
 
-func (c *golds) do(line string) error {
+func (c *scene) do(line string) error {
 	words := strings.Fields(line)
 	switch i := c.find(words[1]); words[0] {
 	case "pod":
@@ -82,7 +82,7 @@ func (c *golds) do(line string) error {
 	return nil
 }
 
-func (c *golds) pod(i int, words []string) (err error) {
+func (c *scene) pod(i int, words []string) (err error) {
 	if i < 0 {
 		i, _ = slices.BinarySearchFunc(c.in.Pods, words[0], func(p model.Contender, uid string) int { return strings.Compare(p.UID, uid) })
 		c.in.Pods = slices.Insert(c.in.Pods, i, model.Contender{UID: words[0], New: c.in.Clock > c.start})
@@ -119,7 +119,7 @@ func (c *golds) pod(i int, words []string) (err error) {
 }
 
 // second lets a second pass. A little noise, always the same, keeps what is steady from being all the same.
-func (c *golds) second() {
+func (c *scene) second() {
 	c.in.Clock += time.Second
 	second := int64((c.in.Clock - c.start) / time.Second)
 	for i := range c.in.Pods {
@@ -151,7 +151,7 @@ func (c *golds) second() {
 }
 
 // note writes down what has changed, with the numbers of that moment.
-func (c *golds) note(b *model.Blame) {
+func (c *scene) note(b *model.Blame) {
 	now, text := "", ""
 	add := func(key string, reason model.Reason) {
 		now += key + string(reason.Code) + "\n"
@@ -184,7 +184,7 @@ func (c *golds) note(b *model.Blame) {
 	fmt.Fprintf(&c.log, "%s\n%s", c.in.Clock-c.start, text)
 }
 
-func (c *golds) outcome() string {
+func (c *scene) outcome() string {
 	text := c.log.String()
 	c.log.Reset()
 	return text

@@ -23,8 +23,8 @@ type State struct {
 	open    int64   // number of the span that is open
 	slot    int     // where what is found of it is put down
 	length  int     // spans in a row that were watched, samples at most
-	suspect string
-	seen    int // times in a row that the suspect was found
+	suspect string  // who was found in the span before; "": nobody
+	seen    int     // times in a row
 	blame   model.Blame
 }
 

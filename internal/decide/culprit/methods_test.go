@@ -43,7 +43,7 @@ func TestMethods(t *testing.T) {
 
 func compare(t *testing.T, m method) {
 	const worlds = 200
-	var steps [quiet + 1][worlds][]step1
+	var steps [quiet + 1][worlds][]fit
 	var guilty [quiet + 1][worlds]int
 	for k := range steps {
 		for seed := range uint64(worlds) {
@@ -81,13 +81,13 @@ func compare(t *testing.T, m method) {
 	}
 }
 
-// step1 is who fits best in one span.
-type step1 struct {
+// fit is who fits best in one span.
+type fit struct {
 	who   int
 	score float64
 }
 
-func namedFirst(steps []step1, least float64) int {
+func namedFirst(steps []fit, least float64) int {
 	last := -1
 	for _, s := range steps {
 		if s.score < least {
@@ -103,8 +103,8 @@ func namedFirst(steps []step1, least float64) int {
 }
 
 // play lets ten minutes pass.
-func (m method) play(w *world) []step1 {
-	var steps []step1
+func (m method) play(w *world) []fit {
+	var steps []fit
 	var wait, own []float64
 	uses, use := make([][]float64, len(w.others)), make([]float64, len(w.others))
 	for range 120 {
@@ -126,7 +126,7 @@ func (m method) play(w *world) []step1 {
 		}
 		now, low := ends(wait)
 		if now < pressed || now-low < rose {
-			steps = append(steps, step1{})
+			steps = append(steps, fit{})
 			continue
 		}
 		scores, slopes := m.judge(wait, own, uses)
@@ -136,7 +136,7 @@ func (m method) play(w *world) []step1 {
 				who = i
 			}
 		}
-		s := step1{who, scores[who]}
+		s := fit{who, scores[who]}
 		if high, least := ends(uses[who]); slopes[who]*(high-least)*1000 < share*(now-low) {
 			s.score = 0
 		}

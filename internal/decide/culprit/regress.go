@@ -6,7 +6,7 @@ import "math"
 //
 // It compares twice. Levels go together when two things are high at the same time. That alone blames whoever else is high
 // then; so edges must go together too, which are how much higher two samples are than the two before. The score is the geometric
-// mean of both correlations. See docs/design/culprit.md for what else was tried.
+// mean of both correlations, levels twice. See docs/design/culprit.md for what else was tried.
 type regress struct {
 	total int // samples of the victim
 	n     int // of which so many are compared, the last ones

@@ -24,9 +24,9 @@ func (p *tester) obey() {
 
 // outcome is what came of twenty minutes in which the rule was obeyed, or not.
 type outcome struct {
-	wait                   float64 // of the victim, summed over the second half
-	guilty, innocent       int     // seconds for which they were throttled
-	tried, undone, settled int     // trials, those of them that did not help, and whether the guilty one is kept to less
+	wait             float64 // of the victim, summed over the second half
+	guilty, innocent int     // seconds for which they were throttled
+	tried, undone    int     // trials, and those of them that did not help
 }
 
 func govern(w *world, obey bool) outcome {
