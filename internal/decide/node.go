@@ -64,7 +64,7 @@ func node(n model.Node, policy model.Policy, state State, ask predictor) (model.
 		hold(plan.Settings, model.ObserveOnly)
 		plan.Conditions = nil // they would say that pods have what they were not given
 	}
-	plan.Settings = release(&n, &policy, plan.Settings)
+	plan.Settings = release(&n, &policy, plan.Slack, plan.Settings)
 	if n.Tree.ReadOnly {
 		hold(plan.Settings, model.ReadOnlyMount)
 	}
@@ -135,32 +135,28 @@ func hold(settings []model.Setting, why model.Code) {
 
 // release adds what becomes of the files that we own and no rule decides any more, or whose setting is only observed:
 // each goes back to what it would be without us. While the pods are not known, everything stays as it was decided last.
-// Settings and n.Owned are both ordered by file.
-func release(n *model.Node, policy *model.Policy, settings []model.Setting) []model.Setting {
+// While nothing is measured, what batch is kept to stays: an agent that was killed may have decided since it last saved its
+// state. Settings and n.Owned are both ordered by file.
+func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []model.Setting) []model.Setting {
 	var given []model.Setting
 	var pods map[string]*model.Pod
+	enforce := policy.Mode == model.ModeEnforce
+	blind := enforce && n.PodsKnown && policy.Suppress.On() && (left == nil || !left.CPU.Use.Measured)
+	if blind {
+		pods = podsByDir(n)
+	}
 	for _, o := range n.Owned {
 		i, planned := slices.BinarySearchFunc(settings, o.File, func(s model.Setting, f model.File) int { return s.File.Compare(f) })
-		if planned && policy.Mode == model.ModeEnforce {
+		s := model.Setting{File: o.File, Value: o.Ours, Reason: model.Reason{Code: model.LastKnown}}
+		switch {
+		case enforce && !n.PodsKnown, blind && keepsBatch(policy.Suppress.By, o, podOf(pods, o.Dir)):
+		case enforce && planned:
 			continue
-		}
-		if !n.PodsKnown && policy.Mode == model.ModeEnforce {
-			given = append(given, model.Setting{File: o.File, Value: o.Ours, Reason: model.Reason{Code: model.LastKnown}})
-			continue
-		}
-		if pods == nil {
-			pods = podsByDir(n)
-		}
-		s := model.Setting{File: o.File, Release: true}
-		switch o.Knob {
-		case model.Quota, model.Burst:
-			s.Value, s.Reason = quota.Release(n, o, podOf(pods, o.Dir))
-		case model.MemoryMax:
-			s.Value, s.Reason = memory.Release(n, o, podOf(pods, o.Dir))
-		case model.Cpuset:
-			s.Value, s.Reason = cpuset.Release(n, o)
 		default:
-			s.Value, s.Reason = weight.Release(n, o, podOf(pods, o.Dir))
+			if pods == nil {
+				pods = podsByDir(n)
+			}
+			s = giveBack(n, o, podOf(pods, o.Dir))
 		}
 		if planned {
 			settings[i] = s
@@ -173,6 +169,27 @@ func release(n *model.Node, policy *model.Policy, settings []model.Setting) []mo
 		slices.SortFunc(settings, func(a, b model.Setting) int { return a.File.Compare(b.File) })
 	}
 	return settings
+}
+
+// giveBack returns what a file goes back to.
+func giveBack(n *model.Node, o model.Owned, pod *model.Pod) model.Setting {
+	s := model.Setting{File: o.File, Release: true}
+	switch o.Knob {
+	case model.Quota, model.Burst:
+		s.Value, s.Reason = quota.Release(n, o, pod)
+	case model.MemoryMax:
+		s.Value, s.Reason = memory.Release(n, o, pod)
+	case model.Cpuset:
+		s.Value, s.Reason = cpuset.Release(n, o)
+	default:
+		s.Value, s.Reason = weight.Release(n, o, pod)
+	}
+	return s
+}
+
+// keepsBatch reports whether a file may be one by which this method keeps a batch pod to its part.
+func keepsBatch(by model.SuppressMethod, o model.Owned, pod *model.Pod) bool {
+	return (o.Knob == model.Quota || o.Knob == model.Cpuset && by != model.SuppressByQuota) && pod != nil && pod.Class == model.ClassBE
 }
 
 func podsByDir(n *model.Node) map[string]*model.Pod {

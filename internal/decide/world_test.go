@@ -24,6 +24,7 @@ type world struct {
 	peaks  slack.Peaks      // of online pods
 	load   *load            // nil: the world does not measure
 	uses   map[string]int64 // memory by directory, in bytes
+	saved  decide.State
 }
 
 func newWorld() *world {
@@ -57,6 +58,10 @@ func (w *world) do(line string) error {
 		w.node.Pods = slices.DeleteFunc(w.node.Pods, func(p *model.Pod) bool { return p.Name == args[0] })
 	case "pods":
 		w.node.PodsKnown = args[0] == "known"
+	case "saves":
+		w.saved = w.state
+	case "killed": // the agent, and started again with what it saved last
+		w.state = w.saved
 	case "tick":
 		d, err := time.ParseDuration(args[0])
 		w.node.Now = w.node.Now.Add(d)

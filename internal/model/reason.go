@@ -29,7 +29,7 @@ const (
 	BatchMemory      Code = "BatchMemory"      // the memory limit that a batch pod or container came with, or what it asks for
 	KubeletValue     Code = "KubeletValue"     // given back: what the kubelet computes from the pod's current spec
 	RecordedValue    Code = "RecordedValue"    // given back: the newest value that somebody else had written
-	LastKnown        Code = "LastKnown"        // the pods are not known yet: the last value decided stays
+	LastKnown        Code = "LastKnown"        // the pods are not known yet, or nothing is measured: the last value decided stays
 	IdleGroup        Code = "IdleGroup"        // held: cpu.idle is set, where the kernel refuses a weight
 	MemoryInUse      Code = "MemoryInUse"      // held: the group uses more than the limit, which would get processes killed
 	RejectedByKernel Code = "RejectedByKernel" // held: the kernel refused this value and nothing has changed since
