@@ -84,11 +84,11 @@ func (n *node) measured(dir string, right int64, begin time.Time) time.Duration 
 	return time.Since(begin)
 }
 
-// TestCrowd lets 250 pods come, one after the other within a minute and then all at once, and go again. Each must get its
+// TestCrowd lets 500 pods come, one after the other within a minute and then all at once, and go again. Each must get its
 // weight, the work for it must be bounded, and nothing may be left of them: no open file, watch, thread, goroutine, memory
 // or record.
 func TestCrowd(t *testing.T) {
-	crowd, batch, period := 250, 50, 5*time.Second // that they come in
+	crowd, batch, period := 500, 100, 5*time.Second // that they come in
 	switch {
 	case soak():
 		period = time.Minute
@@ -107,7 +107,7 @@ func TestCrowd(t *testing.T) {
 		waitFor(t, 20*time.Second, "knowing the pods", func() bool { return d.metric(v1alpha1.MetricPods, "qos", "Burstable") == float64(pods+1) }, d.text)
 	}
 	uid := func(i int) string { return fmt.Sprintf("crowd%03d", i) }
-	shares := func(i int) int64 { return int64(512 + 2*i) }
+	shares := func(i int) int64 { return int64(128 + i) }
 	announce := func(from, to int) {
 		for i := from; i < to; i++ {
 			manifest(t, manifests, uid(i), 100, shares(i))
@@ -164,6 +164,9 @@ func TestCrowd(t *testing.T) {
 	if limit := 500 * time.Millisecond; p90 > limit && !emulated() {
 		t.Errorf("p90 %s from cgroup to weight, want at most %s", p90, limit)
 	}
+	if most := 40 << 10; full.rss > most {
+		t.Errorf("%d KiB for %d pods, want at most %d", full.rss, crowd, most)
+	}
 	if more > float64(6*crowd) {
 		t.Errorf("%v rounds for %d pods", more, crowd)
 	}
@@ -200,7 +203,7 @@ func TestCrowd(t *testing.T) {
 		t.Errorf("the agent logged %d lines: %s", lines, d.text())
 	}
 	d.end(unix.SIGQUIT) // it prints what every goroutine does
-	// It needs some 45, of the runtime and of the metrics' connections too; one a pod would be 250.
+	// It needs some 45, of the runtime and of the metrics' connections too; one a pod would be 500.
 	if routines := d.logged("goroutine "); routines == 0 || routines > 80 {
 		t.Errorf("%d goroutines at the end", routines)
 	}

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ type suppressNode struct {
 	source   *pods
 	web, job string // directories
 	proc     string
+	stat     atomic.Int64
 	milli    int64 // of the machine
 	run      *run
 }
@@ -35,11 +37,7 @@ type suppressNode struct {
 func newSuppressNode(t *testing.T) *suppressNode {
 	n := &suppressNode{meterNode: newMeterNode(t), source: newPods(), milli: int64(runtime.NumCPU()) * 1000}
 	n.web = n.add("web")
-	n.job = n.layout.Pod(model.BestEffort, "job")
-	n.mkdir(n.job)
-	n.count(n.job)
-	n.group(n.job + "/0123456789aa")
-	n.count(n.job + "/0123456789aa")
+	n.job = n.addBatch("job")
 	n.set(n.layout.Class(model.BestEffort), model.Shares, model.MinShares)
 	n.set(n.layout.Class(model.Burstable), model.Shares, 10_000)
 	n.source.change(func(s *kube.Snapshot) { s.Allocatable.CPU = n.milli })
@@ -51,7 +49,25 @@ func newSuppressNode(t *testing.T) *suppressNode {
 	return n
 }
 
-// imagine keeps a /proc in which nothing but the node's pods uses the CPUs.
+// addBatch makes a BestEffort pod with one container.
+func (n *suppressNode) addBatch(uid string) string {
+	n.t.Helper()
+	dir := n.layout.Pod(model.BestEffort, uid)
+	n.mkdir(dir)
+	n.count(dir)
+	n.group(dir + "/0123456789aa")
+	n.count(dir + "/0123456789aa")
+	return dir
+}
+
+// What becomes of the /proc/stat that is imagined.
+const (
+	goesOn int64 = iota
+	standsStill
+	isEmpty
+)
+
+// imagine keeps a /proc in which nothing but the node's pods uses the CPUs. It has no pressure.
 func (n *suppressNode) imagine() {
 	n.t.Helper()
 	n.proc = n.t.TempDir()
@@ -69,9 +85,18 @@ func (n *suppressNode) imagine() {
 		n.t.Fatal(err)
 	}
 	began := time.Now()
+	idle := time.Duration(0)
 	write := func() {
-		// Idle for longer than it can be: however late this is written, nothing seems to be used outside of pods.
-		idle := 3 * time.Since(began) * time.Duration(runtime.NumCPU())
+		switch n.stat.Load() {
+		case goesOn:
+			// Idle for longer than it can be: however late this is written, nothing seems to be used outside of pods.
+			idle = 3 * time.Since(began) * time.Duration(runtime.NumCPU())
+		case isEmpty:
+			if err := f.Truncate(0); err != nil {
+				n.t.Error(err)
+			}
+			return
+		}
 		text := fmt.Sprintf("cpu  0 0 0 %012d 0 0 0 0 0 0\n%sprocs_running 1\n", idle/(10*time.Millisecond), strings.Repeat("cpuN 0\n", runtime.NumCPU()))
 		if _, err := f.WriteAt([]byte(text), 0); err != nil {
 			n.t.Error(err)
@@ -172,8 +197,6 @@ func TestSuppress(t *testing.T) {
 	for range runtime.NumCPU() {
 		n.load(n.job)
 	}
-	// How far batch must fall to have made room for what online pods use of one CPU that others may be using too.
-	const rise = 250
 	steps, slow := 3, 800*time.Millisecond
 	if emulated() {
 		slow = 2 * time.Second

@@ -1,0 +1,411 @@
+package kernel_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/host"
+)
+
+// protectNode is a node on which an agent of its own process suppresses batch by quota, up to the whole machine.
+type protectNode struct {
+	*suppressNode
+	policy string // file
+	d      *daemon
+	online []*exec.Cmd
+}
+
+const (
+	webPod = "{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: default, uid: web}, spec: {nodeName: node, containers: [{name: c, resources: {requests: {cpu: 500m}}}]}}"
+	jobPod = `{apiVersion: v1, kind: Pod, metadata: {name: %[1]s, namespace: default, uid: %[1]s, labels: {waterline.io/qos: BE}},
+spec: {nodeName: node, containers: [{name: c, resources: {requests: {waterline.io/batch-cpu: 1000}, limits: {waterline.io/batch-cpu: 1000}}}]}}`
+	brim = "{apiVersion: waterline.io/v1alpha1, kind: ColocationPolicy, metadata: {name: brim}, spec: {mode: Enforce, cpu: {waterline: 100%, method: realtime, suppressBy: quota}}}"
+)
+
+// rise is how far batch must fall to have made room for what online pods use of one CPU that others may be using too.
+const rise = 250
+
+func newProtectNode(t *testing.T) *protectNode {
+	t.Helper()
+	n := &protectNode{suppressNode: newSuppressNode(t), policy: filepath.Join(t.TempDir(), "policy")}
+	// Our group weighs much more than what else goes on on this machine, of which nothing is to be measured.
+	n.set(filepath.Dir(n.layout.Root), model.Shares, 16*model.SharesPerCPU)
+	if err := os.WriteFile(n.policy, []byte(brim), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// options returns those of an agent of such a node.
+func (n *protectNode) options(more ...string) []string {
+	return append([]string{"--proc-root", n.proc, "--config", n.policy, "--allocatable-millicores", fmt.Sprint(n.milli)}, more...)
+}
+
+// manifests returns a directory with those of the node's pods.
+func (n *protectNode) manifests() string {
+	n.t.Helper()
+	dir := n.t.(*testing.T).TempDir()
+	n.announce(dir, "web", webPod)
+	n.announce(dir, "job", fmt.Sprintf(jobPod, "job"))
+	return dir
+}
+
+func (n *protectNode) announce(dir, name, text string) {
+	n.t.Helper()
+	file := filepath.Join(dir, name+".yaml")
+	if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := os.Rename(file+".new", file); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// await is [suppressNode.until] of an agent that is not in this process.
+func (n *protectNode) await(what string, holds func() bool) time.Duration {
+	n.t.Helper()
+	began := time.Now()
+	for !holds() {
+		if time.Since(began) > 40*time.Second {
+			n.t.Fatalf("not within 40 s: %s; batch may use %d mCPU; the agent said: %s", what, n.cores(), n.d.text())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+// fill waits until batch has the machine by the word of an agent that has measured it.
+func (n *protectNode) fill() {
+	n.t.Helper()
+	n.await("batch has the machine", func() bool { return n.raw(n.job, model.Quota) != model.Unlimited && n.cores() >= n.milli*85/100 })
+}
+
+// step starts online load and returns how long it took until batch had less.
+func (n *protectNode) step() time.Duration {
+	n.t.Helper()
+	before := n.cores()
+	n.online = append(n.online, n.load(n.web))
+	return n.await("batch makes room", func() bool { return n.cores() <= before-rise })
+}
+
+// rest ends all online load but so many processes.
+func (n *protectNode) rest(but int) {
+	for _, cmd := range n.online[but:] {
+		end(cmd)
+	}
+	n.online = n.online[:but]
+}
+
+// use returns what the online pod and batch use of the CPUs for a while, in milli-cores.
+func (n *protectNode) use(length time.Duration) (web, job float64) {
+	n.t.Helper()
+	web0, began := n.used(n.web)
+	job0, _ := n.used(n.job)
+	time.Sleep(length)
+	web1, ended := n.used(n.web)
+	job1, _ := n.used(n.job)
+	took := float64(ended.Sub(began)) / 1000
+	return float64(web1-web0) / took, float64(job1-job0) / took
+}
+
+// holding returns what the kernel holds of how CPU is divided.
+func (n *protectNode) holding() string {
+	var b strings.Builder
+	for _, dir := range []string{n.layout.Class(model.Burstable), n.layout.Class(model.BestEffort), n.web, n.job, n.job + "/0123456789aa"} {
+		fmt.Fprint(&b, n.raw(dir, model.Shares), " ", n.raw(dir, model.Quota), "; ")
+	}
+	return b.String()
+}
+
+// shielded measures for a while what the online pod uses, in milli-cores, and fails where it has much less than it wants while
+// batch has something: what both do not have, others took, of which nothing is to be measured.
+func (n *protectNode) shielded(when string, wants float64, length time.Duration) (web, job float64) {
+	n.t.Helper()
+	web, job = n.use(length)
+	n.t.Logf("%s: online uses %.0f mCPU of %.0f, batch %.0f", when, web, wants, job)
+	if web < 0.8*wants && job > 0.2*web {
+		n.t.Errorf("%s: online uses %.0f mCPU of %.0f, and batch %.0f", when, web, wants, job)
+	}
+	return web, job
+}
+
+// reacts checks how long it took until batch had less, each time.
+func (n *protectNode) reacts(took ...time.Duration) {
+	n.t.Helper()
+	slices.Sort(took)
+	n.t.Logf("online rises -> batch has less: %s", took)
+	most := 3 * time.Second
+	switch {
+	case emulated():
+		most = 6 * time.Second
+	case len(took) >= 10:
+		most = 800 * time.Millisecond // what is seen each second would be as fast
+	}
+	if middle := took[len(took)/2]; middle > most {
+		n.t.Errorf("in the median batch has less after %s, want at most %s", middle, most)
+	}
+}
+
+// TestProtectFaults lets things go wrong one after the other beside batch that would take every CPU. The kernel's pressure is
+// missing all the time.
+func TestProtectFaults(t *testing.T) {
+	n := newProtectNode(t)
+	for range runtime.NumCPU() {
+		n.load(n.job)
+	}
+	api := newAPIServer(t, n.milli, webPod, fmt.Sprintf(jobPod, "job"))
+	runDir, kubeconfig := memoryDir(t), api.kubeconfig(t)
+	start := func() {
+		n.d = n.daemon("", runDir, n.options("--node-name", "node", "--kubeconfig", kubeconfig, "--kubelet", "")...)
+	}
+	start()
+	t.Log("the API server hangs")
+	alive := n.hung(api)
+	t.Log("the agent is killed")
+	n.killed(api, start, alive)
+	t.Log("a fork bomb goes off in batch")
+	n.bombed(alive)
+}
+
+// hung lets the API server hang while online load comes, and returns what the online pod uses then.
+func (n *protectNode) hung(api *apiServer) (alive float64) {
+	t := n.t.(*testing.T)
+	n.fill()
+	steps, lines := 1, n.d.logged("")
+	if n.d.metric(v1alpha1.MetricPressure) != 0 {
+		t.Error("there is pressure")
+	}
+	if soak() {
+		steps = 10
+	}
+	api.hang()
+	var took []time.Duration
+	for i := range steps {
+		if i > 0 {
+			n.fill()
+			time.Sleep(4 * time.Second) // or it would be a load that swings
+		}
+		took = append(took, n.step())
+		time.Sleep(time.Second) // its height is seen
+		if i < steps-1 {
+			n.rest(0)
+		}
+	}
+	n.reacts(took...)
+	alive, _ = n.shielded("without an API server", 1000, 1500*time.Millisecond)
+	if got := n.d.logged(""); got != lines {
+		t.Errorf("the agent logged %d lines; all: %s", got-lines, n.d.text())
+	}
+	return alive
+}
+
+// killed kills the agent under full load, lets online pods ask for more, and starts another, whose API server still hangs at
+// first.
+func (n *protectNode) killed(api *apiServer, start func(), alive float64) {
+	t := n.t.(*testing.T)
+	n.d.end(unix.SIGKILL)
+	held, quota := n.holding(), n.cores()
+	unmoved := func(when string) {
+		t.Helper()
+		if now := n.holding(); now != held {
+			t.Errorf("%s: the kernel holds %s, was %s", when, now, held)
+		}
+	}
+	_, batch := n.shielded("without an agent", alive, 1500*time.Millisecond)
+	if batch > 1.2*float64(quota)+50 {
+		t.Errorf("without an agent batch uses %.0f mCPU of %d", batch, quota)
+	}
+	for range runtime.NumCPU() - 1 {
+		n.online = append(n.online, n.load(n.web))
+	}
+	time.Sleep(200 * time.Millisecond)
+	n.shielded("online wants all", float64(n.milli), time.Second)
+	unmoved("without an agent")
+	n.rest(1)
+
+	answer := api.hang()
+	asked := api.hung.Load()
+	start()
+	within(t, "the new agent asks", func() bool { return api.hung.Load() >= asked+4 }, n.d.text) // for pods, node, policies, report
+	time.Sleep(300 * time.Millisecond)
+	unmoved("before the pods are known")
+	answer()
+	least, most := n.milli, int64(0)
+	watch := func() {
+		if n.raw(n.job, model.Quota) == model.Unlimited {
+			t.Fatal("batch has no quota for a moment")
+		}
+		least, most = min(least, n.cores()), max(most, n.cores())
+	}
+	n.await("the new agent goes on", func() bool { watch(); return n.d.metric(v1alpha1.MetricBatchCPUAvailable, "window", "1s") > 0 })
+	for until := time.Now().Add(2500 * time.Millisecond); time.Now().Before(until); time.Sleep(time.Millisecond) {
+		watch()
+	}
+	t.Logf("batch may use %d mCPU; while another agent takes over %d to %d", quota, least, most)
+	if most > (quota+n.milli)/2 || least < quota/3 {
+		t.Errorf("another agent that takes over gives batch %d to %d mCPU, it had %d", least, most, quota)
+	}
+	n.rest(0)
+	n.d.finish(1)
+}
+
+// mostTasks is what the kubelet's podPidsLimit would be.
+const mostTasks = 500
+
+// limitTasks lets the batch pod have so many processes. It returns the file that counts them, and that
+// through which they enter; nothing where the kernel cannot.
+func (n *protectNode) limitTasks() (current, procs string) {
+	n.t.Helper()
+	dir := n.path(n.job)
+	if n.mount.Version == cgroup.V1 {
+		dir = filepath.Join("/sys/fs/cgroup/pids", filepath.Dir(n.layout.Root))
+		if os.Mkdir(dir, 0o755) != nil {
+			return "", ""
+		}
+		n.t.Cleanup(func() { n.removeAt(dir) })
+	} else {
+		for _, parent := range []string{"", filepath.Dir(n.layout.Root), n.layout.Root, n.layout.Class(model.BestEffort)} {
+			if n.tryText(parent, "cgroup.subtree_control", "+pids") != nil {
+				return "", ""
+			}
+		}
+	}
+	if err := write(filepath.Join(dir, "pids.max"), fmt.Sprint(mostTasks)); err != nil {
+		n.t.Fatal(err)
+	}
+	return filepath.Join(dir, "pids.current"), filepath.Join(dir, "cgroup.procs")
+}
+
+// bomb starts processes in the batch pod that start more for as long as they may. They live in a PID namespace of their own:
+// when its first process is killed, or this one ends, the kernel kills them all.
+func (n *protectNode) bomb(procs string) *exec.Cmd {
+	n.t.Helper()
+	cmd := n.meterNode.run(n.job, "sh", "-c", "b() { b | b & }; sleep 1000 & b; wait")
+	if n.mount.Version == cgroup.V1 {
+		i := slices.IndexFunc(cmd.Env, func(v string) bool { return strings.HasPrefix(v, "FILES=") })
+		cmd.Env[i] += " " + procs
+	}
+	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
+	if err := cmd.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	return cmd
+}
+
+// hidePressure lets the machine tell of pressure but none of its groups, as where the kernel was told so, or on cgroup v1.
+func (n *protectNode) hidePressure() {
+	n.t.Helper()
+	if err := os.Mkdir(filepath.Join(n.proc, "pressure"), 0o755); err != nil {
+		n.t.Fatal(err)
+	}
+	for _, file := range []string{"pressure/cpu", "pressure/memory", "pressure/io"} {
+		if content, err := os.ReadFile(filepath.Join(host.DefaultProc, file)); err == nil {
+			if err := os.WriteFile(filepath.Join(n.proc, file), content, 0o600); err != nil {
+				n.t.Fatal(err)
+			}
+		}
+	}
+	for _, dir := range []string{n.layout.Root, n.layout.Class(model.Burstable), n.layout.Class(model.BestEffort), n.web, n.job} {
+		_ = n.tryText(dir, "cgroup.pressure", "0") // v2 from 6.1 on
+	}
+}
+
+// bombed lets a fork bomb go off in the batch pod, beside what burns there already.
+func (n *protectNode) bombed(alive float64) {
+	t := n.t.(*testing.T)
+	current, procs := n.limitTasks()
+	if current == "" {
+		t.Log("live kernel: no pids controller")
+		return
+	}
+	n.hidePressure()
+	n.d = n.daemon(n.manifests(), memoryDir(t), n.options()...)
+	n.fill()
+	bomb := n.bomb(procs)
+	tasks := func() int { content, _ := os.ReadFile(current); return number(t, strings.TrimSpace(string(content))) }
+	n.await("the bomb has gone off", func() bool { return tasks() >= mostTasks*8/10 })
+	cpu, began := n.d.cpu(), time.Now()
+	n.reacts(n.step())
+	time.Sleep(time.Second)
+	n.shielded("beside the bomb", alive, 1500*time.Millisecond)
+	used := (n.d.cpu() - cpu).Seconds() / time.Since(began).Seconds()
+	t.Logf("beside %d processes of batch the agent uses %.0f mCPU", tasks(), 1000*used)
+	if most := 0.3; used > most && !emulated() {
+		t.Errorf("the agent uses %.2f CPUs, want at most %.2f", used, most)
+	}
+	n.d.finish(1)
+	n.rest(0)
+	n.set(n.layout.Class(model.BestEffort), model.Shares, 10_000) // they need CPU to die
+	end(bomb)
+	n.await("the bomb is gone", func() bool { return tasks() <= runtime.NumCPU() })
+}
+
+// TestSuppressUnwatched lets batch and online load come while the agent has no inotify watches left for groups.
+func TestSuppressUnwatched(t *testing.T) {
+	t.Parallel()
+	n := newProtectNode(t)
+	manifests := n.manifests()
+	s := newStage(t, "-U", "-r")
+	s.do("echo 2 >/proc/sys/user/max_inotify_watches")
+	n.d = s.daemon(n.node, manifests, memoryDir(t), n.options()...)
+	n.fill()
+	if n.d.metric(v1alpha1.MetricWatching) != 0 {
+		t.Error("it says that it watches")
+	}
+	n.reacts(n.step())
+	n.announce(manifests, "late", fmt.Sprintf(jobPod, "late"))
+	late := n.addBatch("late")
+	took := n.await("a new batch pod has its part", func() bool { return n.raw(late, model.Quota) != model.Unlimited && n.holds(late, model.Shares, 1024) })
+	t.Logf("a new batch pod has its weight and part after %s", took)
+	if took > 10*time.Second && !emulated() {
+		t.Errorf("a new batch pod has its part after %s", took)
+	}
+	n.d.finish(2)
+}
+
+// TestSuppressFrozen lets the measurements of the machine fail, and then stand still: batch must have less and less. Goldens show
+// how much less.
+func TestSuppressFrozen(t *testing.T) {
+	t.Parallel()
+	n := newProtectNode(t)
+	n.d = n.daemon(n.manifests(), memoryDir(t), n.options()...)
+	n.fill()
+	full, most := n.cores(), int64(0)
+	less := full * 95 / 100
+	if soak() {
+		less = full / 2
+	}
+	n.stat.Store(isEmpty)
+	took := n.await("batch has less", func() bool { most = max(most, n.cores()); return n.cores() <= less })
+	t.Logf("nothing can be measured -> batch has %d of %d mCPU after %s", n.cores(), full, took)
+	if took < 5*time.Second {
+		t.Errorf("batch has less after %s, though measurements are as good as new for 5 s", took)
+	}
+	if most > full {
+		t.Errorf("batch had %d mCPU", most)
+	}
+	if got := n.d.logged(`"what":"measuring"`); got != 1 {
+		t.Errorf("the agent said it %d times, want once: %s", got, n.d.text())
+	}
+	n.stat.Store(standsStill)
+	t.Logf("measurements stand still -> batch has nothing after %s", n.await("batch has nothing", func() bool { return n.cores() <= 10 }))
+	if !soak() {
+		return
+	}
+	n.stat.Store(goesOn)
+	t.Logf("measurements go on -> batch has the machine after %s", n.await("batch has the machine", func() bool { return n.cores() >= n.milli*85/100 }))
+	n.d.finish(5) // where the pods are; that measuring fails, and glances; and that both are well again
+}
