@@ -22,13 +22,14 @@ type apiServer struct {
 	lists map[string][]json.RawMessage // by the name of the resource
 	mu    sync.Mutex
 	open  chan struct{} // closed while it answers
+	over  chan struct{} // closed when the test is
 	hung  atomic.Int64  // requests that had to wait
 }
 
 // newAPIServer starts one that tells of these pods, of which it is given the manifests.
 func newAPIServer(t *testing.T, milli int64, pods ...string) *apiServer {
 	t.Helper()
-	s := &apiServer{lists: map[string][]json.RawMessage{}, open: make(chan struct{})}
+	s := &apiServer{lists: map[string][]json.RawMessage{}, open: make(chan struct{}), over: make(chan struct{})}
 	close(s.open)
 	amount := fmt.Sprintf("{cpu: %dm, memory: 1Gi}", milli)
 	s.add(t, "nodes", "{apiVersion: v1, kind: Node, metadata: {name: node, uid: node}, status: {capacity: "+amount+", allocatable: "+amount+"}}")
@@ -37,6 +38,7 @@ func newAPIServer(t *testing.T, milli int64, pods ...string) *apiServer {
 	}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
 	t.Cleanup(func() {
+		close(s.over) // that a client is gone is not seen while its request has a body that nobody reads
 		s.CloseClientConnections()
 		s.Close()
 	})
@@ -76,8 +78,9 @@ func (s *apiServer) answers(r *http.Request) bool {
 	case <-open:
 		return true
 	case <-r.Context().Done():
-		return false
+	case <-s.over:
 	}
+	return false
 }
 
 func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
@@ -106,7 +109,10 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(w, "{\"type\": \"BOOKMARK\", \"object\": {\"kind\": %q, \"apiVersion\": %q, \"metadata\": {\"resourceVersion\": \"1\", \"annotations\": {\"k8s.io/initial-events-end\": \"true\"}}}}\n", kind, version)
 		}
 		w.(http.Flusher).Flush()
-		<-r.Context().Done() // nothing ever changes
+		select { // nothing ever changes
+		case <-r.Context().Done():
+		case <-s.over:
+		}
 	}
 }
 

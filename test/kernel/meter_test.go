@@ -87,7 +87,9 @@ func (n *meterNode) count(dir string) {
 			n.t.Fatal(err)
 		}
 	}
-	if n.mount.Version == cgroup.V2 && n.mount.Memory != "" && filepath.Dir(filepath.Dir(dir)) != n.layout.Class(model.Burstable) {
+	// Not to the groups of a container, which no process could enter then.
+	above := filepath.Dir(filepath.Dir(dir))
+	if n.mount.Version == cgroup.V2 && n.mount.Memory != "" && above != n.layout.Class(model.Burstable) && above != n.layout.Class(model.BestEffort) {
 		if err := os.WriteFile(n.path(dir, "cgroup.subtree_control"), []byte("+memory"), 0); err != nil {
 			n.t.Fatal(err)
 		}

@@ -150,7 +150,7 @@ func (n *protectNode) reacts(took ...time.Duration) {
 	most := 3 * time.Second
 	switch {
 	case emulated():
-		most = 6 * time.Second
+		most = 10 * time.Second
 	case len(took) >= 10:
 		most = 800 * time.Millisecond // what is seen each second would be as fast
 	}
@@ -255,11 +255,11 @@ func (n *protectNode) killed(api *apiServer, start func(), alive float64) {
 		watch()
 	}
 	t.Logf("batch may use %d mCPU; while another agent takes over %d to %d", quota, least, most)
-	if most > (quota+n.milli)/2 || least < quota/3 {
+	if most > (quota+n.milli)/2 || least < quota/3 && !emulated() {
 		t.Errorf("another agent that takes over gives batch %d to %d mCPU, it had %d", least, most, quota)
 	}
 	n.rest(0)
-	n.d.finish(1)
+	n.d.finish(2) // where the pods are; and perhaps that it was ended while it wrote to the API
 }
 
 // mostTasks is what the kubelet's podPidsLimit would be.
@@ -348,7 +348,8 @@ func (n *protectNode) bombed(alive float64) {
 	}
 	n.d.finish(1)
 	n.rest(0)
-	n.set(n.layout.Class(model.BestEffort), model.Shares, 10_000) // they need CPU to die
+	n.set(n.job, model.Quota, model.Unlimited) // they need CPU to die
+	n.set(n.layout.Class(model.BestEffort), model.Shares, 10_000)
 	end(bomb)
 	n.await("the bomb is gone", func() bool { return tasks() <= runtime.NumCPU() })
 }

@@ -182,6 +182,8 @@ func (n *suppressNode) load(dir string) *exec.Cmd {
 	if err := cmd.Start(); err != nil {
 		n.t.Fatal(err)
 	}
+	inside := func() string { return n.text(dir+"/0123456789aa", "cgroup.procs") }
+	within(n.t, "the load is in its pod", func() bool { return slices.Contains(strings.Fields(inside()), fmt.Sprint(cmd.Process.Pid)) }, inside)
 	return cmd
 }
 
