@@ -294,11 +294,11 @@ func (n *protectNode) limitTasks() (current, procs string) {
 	return filepath.Join(dir, "pids.current"), filepath.Join(dir, "cgroup.procs")
 }
 
-// bomb starts processes in the batch pod that start more for as long as they may. They live in a PID namespace of their own:
+// bomb starts processes in the batch pod that start more for as long as they may, and burn. They live in a PID namespace of their own:
 // when its first process is killed, or this one ends, the kernel kills them all.
 func (n *protectNode) bomb(procs string) *exec.Cmd {
 	n.t.Helper()
-	cmd := n.meterNode.run(n.job, "sh", "-c", "b() { b | b & }; sleep 1000 & b; wait")
+	cmd := n.meterNode.run(n.job, "sh", "-c", "b() { b & b & while :; do :; done; }; b")
 	if n.mount.Version == cgroup.V1 {
 		i := slices.IndexFunc(cmd.Env, func(v string) bool { return strings.HasPrefix(v, "FILES=") })
 		cmd.Env[i] += " " + procs
