@@ -141,7 +141,11 @@ func (n *protectNode) shielded(when string, wants float64, length time.Duration)
 	n.t.Helper()
 	web, job = n.use(length)
 	n.t.Logf("%s: online uses %.0f mCPU of %.0f, batch %.0f", when, web, wants, job)
-	if web < 0.8*wants && job > 0.2*web {
+	enough := 0.8
+	if emulated() {
+		enough = 0.5 // what is measured there means little
+	}
+	if web < enough*wants && job > 0.2*web {
 		n.t.Errorf("%s: online uses %.0f mCPU of %.0f, and batch %.0f", when, web, wants, job)
 	}
 	return web, job
@@ -260,7 +264,7 @@ func (n *protectNode) killed(api *apiServer, start func(), alive float64) {
 		watch()
 	}
 	t.Logf("batch may use %d mCPU; while another agent takes over %d to %d", quota, least, most)
-	if most > n.milli*85/100 || least < quota/3 && !emulated() {
+	if (most > n.milli*85/100 || least < quota/3) && !emulated() {
 		t.Errorf("another agent that takes over gives batch %d to %d mCPU, it had %d", least, most, quota)
 	}
 	n.rest(0)
