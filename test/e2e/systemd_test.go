@@ -49,13 +49,14 @@ func (n *node) testSystemd() {
 		{"a pod is added", func() { n.run("added", "", "requests: {cpu: 100m}", false) }, 20 * time.Second, 1, 0},
 		{"the kubelet restarts", func() { n.mustRestart("kubelet") }, afterRestart, 1, 0},
 	} {
-		weights, quotas := n.repairs(model.Shares), n.repairs(model.Quota)
+		weightsBefore, quotasBefore := n.repairs(model.Shares), n.repairs(model.Quota)
 		wrong := n.watchWhile(c.over, c.do, want...)
-		weights, quotas = n.repairs(model.Shares)-weights, n.repairs(model.Quota)-quotas
+		var weights, quotas float64
+		eventually(n.t, fmt.Sprintf("%s: %v weights and %v quotas are overwritten", c.what, c.weights, c.quotas), func() (bool, string) {
+			weights, quotas = n.repairs(model.Shares)-weightsBefore, n.repairs(model.Quota)-quotasBefore
+			return weights >= c.weights && quotas >= c.quotas, fmt.Sprintf("%v and %v", weights, quotas)
+		})
 		n.t.Logf("%s: %v weights and %v quotas repaired; foreign values seen in pod's weight, class's, pod's quota, container's: %v", c.what, weights, quotas, wrong)
-		if weights < c.weights || quotas < c.quotas {
-			n.t.Errorf("%s: %v weights and %v quotas were overwritten, want %v and %v at least", c.what, weights, quotas, c.weights, c.quotas)
-		}
 		for i, w := range want {
 			n.expect(n.t, w.dir, w.knob, w.value)
 			if wrong[i].longest > 2*time.Second { // under an emulated CPU; real ones take milliseconds
