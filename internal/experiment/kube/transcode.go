@@ -49,11 +49,11 @@ const DefaultImage = "wl.test/ffmpeg:1"
 const (
 	preparing = 10 * time.Minute // the longest from the pods' creation until all are ready, with an image to pull
 	placing   = 20 * time.Second // the longest that the scheduler may find no place
-	weighing  = 10 * time.Second // the longest until the agent has given the pods their weights
+	weighing  = 30 * time.Second // the longest until the agent has given the pods their weights
 	ending    = 30 * time.Second // the longest that cleaning up may take
 	// From the decision when to start to the start: jobs look at their clocks for one second of it, the rest is for telling
 	// them. One takes a tenth of a second.
-	lead, leadPerJob = 3 * time.Second, 300 * time.Millisecond
+	lead, leadPerJob = 5 * time.Second, 300 * time.Millisecond
 )
 
 // transcode is one run.
