@@ -91,11 +91,18 @@ func kubectl(t testing.TB, args ...string) string {
 	return out
 }
 
+// tryKubectl runs kubectl and returns what it prints, and its warnings and complaints before that if it fails.
 func tryKubectl(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), mostWait+time.Minute)
 	defer cancel()
-	out, err := bed.Kubectl(ctx, args...).CombinedOutput()
-	return strings.TrimSpace(string(out)), err
+	var out, complaints bytes.Buffer
+	c := bed.Kubectl(ctx, args...)
+	c.Stdout, c.Stderr = &out, &complaints
+	err := c.Run()
+	if err != nil {
+		return strings.TrimSpace(complaints.String() + out.String()), err
+	}
+	return strings.TrimSpace(out.String()), nil
 }
 
 // apply applies a manifest, and deletes what it made when the test ends.
