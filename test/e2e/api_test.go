@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -327,15 +326,7 @@ func TestAPIAway(t *testing.T) {
 	if soak {
 		outage = 10 * time.Minute
 	}
-	control := func(verb string) {
-		t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := bed.Control(ctx, verb, "apiserver"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	control("kill")
+	control(t, "kill", "apiserver")
 	down := time.Now()
 	f.set(t, dir, model.Shares, 77)
 	f.expect(t, dir, model.Shares, 2048)
@@ -348,11 +339,7 @@ func TestAPIAway(t *testing.T) {
 		f.set(t, dir, model.Shares, 77)
 		f.expect(t, dir, model.Shares, 2048)
 	}
-	control("start")
-	eventually(t, "the API server", func() (bool, string) {
-		out, err := tryKubectl("get", "--raw", "/readyz")
-		return err == nil, out
-	})
+	startAPI(t)
 	back := time.Now()
 	kubectl(t, "annotate", "pod", "a", "--overwrite", "waterline.io/cpu-share=4096")
 	f.expect(t, dir, model.Shares, 4096)

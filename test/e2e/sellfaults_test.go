@@ -206,7 +206,7 @@ func (n *node) fallAway(koordinator bool, bound int64) {
 		outage = 10 * time.Minute
 	}
 	n.t.Log("the API server is away for " + outage.String())
-	n.control("kill", "apiserver")
+	control(n.t, "kill", "apiserver")
 	end := time.Now().Add(outage)
 	if out, err := n.ctr("task", "kill", "-s", "SIGUSR1", id); err != nil {
 		n.t.Fatalf("%v: %s", err, out)
@@ -227,11 +227,7 @@ func (n *node) fallAway(koordinator bool, bound int64) {
 			return is == weight, fmt.Sprint(is)
 		})
 	}
-	n.control("start", "apiserver")
-	eventually(n.t, "the API server", func() (bool, string) {
-		out, err := tryKubectl("get", "--raw", "/readyz")
-		return err == nil, out
-	})
+	startAPI(n.t)
 	back := time.Now()
 	n.sold(koordinator, "only what is bound", func(sold int64) bool { return sold == bound })
 	took := time.Since(back)
@@ -243,16 +239,6 @@ func (n *node) fallAway(koordinator bool, bound int64) {
 		n.t.Errorf("the manager withdrew the offer: %s", why)
 	}
 	lives("the API server is back")
-}
-
-// control does something to a component of the cluster.
-func (n *node) control(verb, component string) {
-	n.t.Helper()
-	ctx, cancel := context.WithTimeout(n.t.Context(), time.Minute)
-	defer cancel()
-	if err := bed.Control(ctx, verb, component); err != nil {
-		n.t.Fatal(err)
-	}
 }
 
 // quiet has the agent, until the test ends, see a machine on which nothing but pods uses CPU: from files of its own instead

@@ -10,8 +10,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // TestAPIUninstall checks that an upgrade keeps what the manager wrote into objects of the chart, and that what is left of a
@@ -43,10 +41,10 @@ func TestAPIUninstall(t *testing.T) {
 	p.stop(os.Interrupt)
 	helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait")
 	want := []string{
-		"APIService v1alpha1.waterline.io",
-		"CustomResourceDefinition colocationpolicies.waterline.io",
-		"CustomResourceDefinition nodereports.waterline.io",
-		"Namespace waterline-system",
+		"apiservice.apiregistration.k8s.io/v1alpha1.waterline.io",
+		"customresourcedefinition.apiextensions.k8s.io/colocationpolicies.waterline.io",
+		"customresourcedefinition.apiextensions.k8s.io/nodereports.waterline.io",
+		"namespace/waterline-system",
 	}
 	eventually(t, "nothing else is left", func() (bool, string) {
 		is := m.everything()
@@ -54,29 +52,19 @@ func TestAPIUninstall(t *testing.T) {
 	})
 }
 
-// everything lists all objects whose names are ours. Events are Kubernetes's, and end by themselves; and what is owned by
-// something that is gone is its garbage collector's, which never took some of what was made right after the API server had
-// been away.
+// everything lists all objects whose names are ours. Events are Kubernetes's, and end by themselves.
 func (m *managed) everything() []string {
 	m.t.Helper()
-	var all []metav1.PartialObjectMetadata
-	living := map[types.UID]bool{}
+	var all []string
 	for _, namespaced := range []string{"true", "false"} {
 		kinds := strings.Fields(kubectl(m.t, "api-resources", "--verbs=list", "--namespaced="+namespaced, "-o", "name"))
 		kinds = slices.DeleteFunc(kinds, func(kind string) bool { return strings.HasPrefix(kind, "events") })
-		for _, o := range object[metav1.PartialObjectMetadataList](m.t, strings.Join(kinds, ","), "--all-namespaces").Items {
-			living[o.UID] = true
-			if strings.Contains(o.Name, "waterline") {
-				all = append(all, o)
+		for name := range strings.FieldsSeq(kubectl(m.t, "get", strings.Join(kinds, ","), "--all-namespaces", "-o", "name", "--ignore-not-found")) {
+			if strings.Contains(name, "waterline") {
+				all = append(all, name)
 			}
 		}
 	}
-	var names []string
-	for _, o := range all {
-		if len(o.OwnerReferences) == 0 || slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool { return living[r.UID] }) {
-			names = append(names, o.Kind+" "+o.Name)
-		}
-	}
-	slices.Sort(names)
-	return names
+	slices.Sort(all)
+	return all
 }
