@@ -356,6 +356,7 @@ done`
 	pods, taken := "", false
 	var appeared, free, last time.Time
 	var slowest time.Duration
+	var before float64 // the allowance when the pod was not there
 	var course strings.Builder
 	for _, part := range strings.Split("\n"+out, "\nat ")[1:] {
 		words := strings.Fields(part)
@@ -368,11 +369,18 @@ done`
 			appeared = at
 		}
 		gone, allowance := missing(exposition(part))
+		if appeared.IsZero() {
+			before = allowance
+		}
 		taken = gone > asked*0.75 || taken && allowance == 0
 		if !taken && allowance > 0 { // if there is none, all of it was taken
 			free = at
 		}
 		fmt.Fprintf(&course, "%s: %s pods, an allowance of %.3f, %.3f missing\n", at.Format("05.000"), words[1], allowance, gone)
+	}
+	if *on == "vm" && before < asked {
+		n.t.Logf("nothing can be taken: to start the pod the emulated node needs all of its CPUs but %.3f", before)
+		return
 	}
 	if appeared.IsZero() || !taken {
 		n.t.Fatalf("a new pod's cgroup appeared at %s, and its request was not taken from the allowance:\n%s", appeared, &course)
