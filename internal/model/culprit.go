@@ -15,7 +15,6 @@ type Contender struct {
 	Batch  bool   // it may be throttled
 	New    bool   // its cgroup was made since the measurement before, so that it used nothing until then
 	Shares int64  // what it weighs
-	Part   int64  // that suppression lets it use, in milli-cores; 0: as much as it likes
 
 	UsedAt time.Duration // of the measurement; 0: never
 	Used   int64         // in milli-cores
