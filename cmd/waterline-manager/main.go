@@ -137,7 +137,7 @@ func serve(ctx context.Context, address string, handler http.Handler, secure *tl
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, TLSConfig: secure}
+	server := &http.Server{Handler: parting(ctx, handler), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, TLSConfig: secure}
 	running.Go(func() {
 		err := error(nil)
 		if secure != nil {
@@ -161,4 +161,15 @@ func serve(ctx context.Context, address string, handler http.Handler, secure *tl
 		}
 	})
 	return nil
+}
+
+// parting tells those who ask after the context ended to connect anew next time. API servers keep their connections, and one
+// that sends a review just as an idle connection is closed does not send it again: the pod would slip.
+func parting(ctx context.Context, handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ctx.Err() != nil {
+			w.Header().Set("Connection", "close")
+		}
+		handler.ServeHTTP(w, r)
+	})
 }

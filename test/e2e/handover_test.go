@@ -23,6 +23,7 @@ type replicas struct {
 	*managed
 	running map[string]*process // by identity
 	ports   map[string]int      // of the webhooks
+	leaving sync.Map            // names of replicas to which no new connection goes, as by a Service once their pods end
 }
 
 // newReplicas starts what stands before the managers: a connection goes to the first that takes it.
@@ -53,7 +54,10 @@ func newReplicas(t *testing.T) *replicas {
 // pass connects somebody to a replica, until one of the two goes.
 func (r *replicas) pass(from net.Conn) {
 	defer from.Close()
-	for _, port := range r.ports {
+	for name, port := range r.ports {
+		if _, leaves := r.leaving.Load(name); leaves {
+			continue
+		}
 		to, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
 			continue
@@ -164,6 +168,7 @@ func TestAPIHandover(t *testing.T) {
 	t.Log("the next one ends in good order; pods are created all the time")
 	asked := time.Now()
 	_ = r.running[second].cmd.Process.Signal(os.Interrupt)
+	time.AfterFunc(time.Second, func() { r.leaving.Store(second, true) }) // by when a Service knows
 	third := r.leader(second)
 	took := time.Since(asked)
 	t.Logf("%s leads %s after %s was asked to end", third, took.Round(100*time.Millisecond), second)
