@@ -115,6 +115,7 @@ const (
 	MetricBatchCPUSuppressed   = "waterline_batch_cpu_suppressed_cores"   // {window} what batch was promised and may not use
 	MetricBatchMemoryAvailable = "waterline_batch_memory_available_bytes" // {window}
 	MetricCPUUsed              = "waterline_cpu_used_cores"               // {class,window}
+	MetricCPUStolen            = "waterline_cpu_stolen_cores"             // {window}
 	MetricMemoryUsed           = "waterline_memory_used_bytes"            // {class,window} working set
 	MetricPressure             = "waterline_pressure_ratio"               // {group,resource,tasks,window}
 	MetricRunnable             = "waterline_runnable_tasks"               // {window}

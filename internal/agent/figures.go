@@ -17,6 +17,7 @@ type figures struct {
 	availMemory series // bytes
 	suppressed  series // cores
 	runnable    series // tasks
+	stolen      series // cores
 	throttled   series // share of the CFS periods of online pods in which they were stopped
 	cpu         [len(users)]series
 	memory      [len(users)]series
@@ -55,6 +56,9 @@ func (f *figures) note(l *model.Load, pods []*model.Pod, slack *model.Slack, sup
 		f.suppressed.put(&f.at, float64(suppressed(slack, suppress))/1000)
 	}
 	f.runnable.put(&f.at, float64(l.Runnable))
+	if at := l.Node.CPU.At; at != 0 && l.Age(at) <= stale {
+		f.stolen.put(&f.at, float64(l.Stolen)/1000)
+	}
 	f.use(l, pods)
 	for i, p := range []*model.Pressure{&l.Node.Pressure, &l.Classes[model.Guaranteed].Pressure, &l.Classes[model.Burstable].Pressure, &l.Classes[model.BestEffort].Pressure} {
 		if p.At == 0 || l.Age(p.At) > stale {
@@ -150,6 +154,7 @@ func (f *figures) collect(now time.Duration, metric func(kind prometheus.ValueTy
 		show(&f.availMemory, v1alpha1.MetricBatchMemoryAvailable, "Memory that batch may use, the mean over a window.")
 		show(&f.suppressed, v1alpha1.MetricBatchCPUSuppressed, "CPU that batch asked for and may not use now, the mean over a window.")
 		show(&f.runnable, v1alpha1.MetricRunnable, "Tasks that run or wait for a CPU, the mean over a window.")
+		show(&f.stolen, v1alpha1.MetricCPUStolen, "CPU that the hypervisor gave to others, the mean over a window.")
 		show(&f.throttled, v1alpha1.MetricThrottled, "Share of the CFS periods of online pods in which their quota stopped them.")
 		for i, class := range users {
 			show(&f.cpu[i], v1alpha1.MetricCPUUsed, "CPU in use, by who uses it.", "class", class)

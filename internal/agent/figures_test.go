@@ -66,7 +66,7 @@ func TestUsersMean(t *testing.T) {
 	for i := range seconds {
 		now := time.Duration(i+1) * time.Second
 		node := []int64{3400, 2800}[i%2]
-		f.note(&model.Load{Clock: now, Node: usage(now, node), Classes: [3]model.Usage{usage(now, 3000), usage(now, 0), usage(now, 0)}}, nil, nil, nil)
+		f.note(&model.Load{Clock: now, Stolen: 250, Node: usage(now, node), Classes: [3]model.Usage{usage(now, 3000), usage(now, 0), usage(now, 0)}}, nil, nil, nil)
 	}
 	shown := map[string]float64{}
 	f.collect(seconds*time.Second, func(_ prometheus.ValueType, name, _ string, value float64, labels ...string) {
@@ -74,7 +74,7 @@ func TestUsersMean(t *testing.T) {
 	})
 	for series, want := range map[string]float64{
 		v1alpha1.MetricCPUUsed + "class system window 1m": 0.1, v1alpha1.MetricCPUUsed + "class system window 1s": 0,
-		v1alpha1.MetricCPUUsed + "class unknown window 1m": 3, v1alpha1.MetricMemoryUsed + "class system window 1m": 100,
+		v1alpha1.MetricCPUStolen + "window 1m": 0.25, v1alpha1.MetricCPUUsed + "class unknown window 1m": 3, v1alpha1.MetricMemoryUsed + "class system window 1m": 100,
 	} {
 		if got, ok := shown[series]; !ok || got < want-1e-3 || got > want+1e-3 {
 			t.Errorf("%s is %v %v, want %v", series, got, ok, want)

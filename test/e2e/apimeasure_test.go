@@ -84,7 +84,8 @@ func TestAPIPrometheus(t *testing.T) {
 		check(v1alpha1.MetricCPUUsed, "BE", reader.of(1), floor)
 		if span <= time.Minute {
 			check(v1alpha1.MetricCPUUsed, "node", reader.node, floor)
-			check(v1alpha1.MetricCPUUsed, "system", func(from, to time.Time) float64 { return reader.node(from, to) - reader.cores(from, to, 2) }, floor)
+			check(v1alpha1.MetricCPUUsed, "system", func(from, to time.Time) float64 { return reader.system(from, to, 2) }, floor)
+			check(v1alpha1.MetricCPUStolen, "", reader.stolen, floor)
 			check(v1alpha1.MetricBatchCPUAvailable, "", func(from, to time.Time) float64 { return reader.available(ceiling, from, to, 2, 1, 3) }, floor)
 		}
 		held := func(time.Time, time.Time) float64 { return c.workingSet(t, holder) + c.workingSet(t, online) }

@@ -66,7 +66,7 @@ func TestNodeMeasure(t *testing.T) {
 	check("LS", minute(v1alpha1.MetricCPUUsed, "LS"), floor, reader.of(all...))
 	check("node", minute(v1alpha1.MetricCPUUsed, "node"), floor, reader.node)
 	check("system", minute(v1alpha1.MetricCPUUsed, "system"), floor, func(from, to time.Time) float64 {
-		return reader.node(from, to) - reader.cores(from, to, 2) + reader.cores(from, to, 3)
+		return reader.system(from, to, 2) + reader.cores(from, to, 3)
 	})
 	if unknown := minute(v1alpha1.MetricCPUUsed, "unknown"); unknown > 0.01 {
 		t.Errorf("%v CPUs are used by groups that belong to no pod", unknown)
@@ -324,7 +324,8 @@ func (n *node) checkNewcomer() {
 	missing := func(m exposition) (gone, allowance float64) {
 		used := func(class string) float64 { return m.of(n.t, v1alpha1.MetricCPUUsed, `class="`+class+`",window="1s"`) }
 		allowance = m.of(n.t, v1alpha1.MetricBatchCPUAvailable, `window="1s"`)
-		gone = m.of(n.t, v1alpha1.MetricCPUCeiling, "") - max(used("system"), reserved) - allowance
+		stolen := m.of(n.t, v1alpha1.MetricCPUStolen, `window="1s"`)
+		gone = m.of(n.t, v1alpha1.MetricCPUCeiling, "") - max(used("system")+stolen, reserved) - allowance
 		for _, class := range []string{"LSE", "LSR", "LS", "unknown"} {
 			gone -= used(class)
 		}

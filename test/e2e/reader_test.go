@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,7 +22,7 @@ type reader struct {
 	files   []string // of the groups, and last of the machine
 	cpus    float64
 	at      []time.Time
-	used    [][]float64 // in seconds: of each group, and last for how long CPUs of the machine were idle
+	used    [][]float64 // in seconds: of each group, then for how long the machine's CPUs did nothing for it, and had been stolen
 }
 
 func newReader(g groups, dirs []string) *reader {
@@ -60,19 +61,12 @@ func (r *reader) read(t *testing.T, length time.Duration) {
 // take takes in what the files had at a time; their first lines are enough.
 func (r *reader) take(at time.Time, texts []string) error {
 	var row []float64
-	for i, text := range texts {
-		words := strings.Fields(text)
-		which, unit := []int{0}, 1e-9
-		switch {
-		case r.files[i] == "/proc/stat": // cpu user nice system idle iowait irq softirq steal
-			which, unit = []int{4, 5, 8}, 0.01
-		case r.version == cgroup.V2: // usage_usec N
-			which, unit = []int{1}, 1e-6
-		}
+	take := func(i int, unit float64, which ...int) error {
+		words := strings.Fields(texts[i])
 		var sum float64
 		for _, j := range which {
 			if j >= len(words) {
-				return fmt.Errorf("%s reads %q", r.files[i], text)
+				return fmt.Errorf("%s reads %q", r.files[i], texts[i])
 			}
 			v, err := strconv.ParseFloat(words[j], 64)
 			if err != nil {
@@ -81,6 +75,21 @@ func (r *reader) take(at time.Time, texts []string) error {
 			sum += v * unit
 		}
 		row = append(row, sum)
+		return nil
+	}
+	for i := range texts {
+		err := error(nil)
+		switch {
+		case r.files[i] == "/proc/stat": // cpu user nice system idle iowait irq softirq steal
+			err = errors.Join(take(i, 0.01, 4, 5, 8), take(i, 0.01, 8))
+		case r.version == cgroup.V2: // usage_usec N
+			err = take(i, 1e-6, 1)
+		default:
+			err = take(i, 1e-9, 0)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	r.at, r.used = append(r.at, at), append(r.used, row)
 	return nil
@@ -118,15 +127,27 @@ func (r *reader) node(from, to time.Time) float64 {
 	return r.cpus - r.cores(from, to, len(r.files)-1)
 }
 
-// available is what batch pods could have used: in each second what is below the ceiling and not used by anybody else. What
-// is used outside of pods is not known that well, but it is not less than nothing.
+// system returns how many CPUs the machine used outside of a group, and not less than nothing: the kernel may count what the
+// hypervisor took as used by the group, and not by the machine.
+func (r *reader) system(from, to time.Time, pods int) float64 {
+	return max(r.node(from, to)-r.cores(from, to, pods), 0)
+}
+
+// stolen returns how many CPUs the hypervisor gave to others.
+func (r *reader) stolen(from, to time.Time) float64 {
+	return r.cores(from, to, len(r.files))
+}
+
+// available is what batch pods could have used: in each second what is below the ceiling, and neither used by anybody else
+// nor stolen. What is used outside of pods is not known that well, but it is not less than nothing.
 func (r *reader) available(ceiling float64, from, to time.Time, pods int, batch ...int) float64 {
 	var sum float64
 	n := 0
 	for ; !from.Add(time.Second).After(to); from = from.Add(time.Second) {
 		end := from.Add(time.Second)
 		all := r.cores(from, end, pods)
-		sum += max(ceiling-max(r.node(from, end)-all, 0)-all+r.cores(from, end, batch...), 0)
+		outside := max(r.node(from, end)+r.stolen(from, end)-all, 0)
+		sum += max(ceiling-outside-all+r.cores(from, end, batch...), 0)
 		n++
 	}
 	return sum / float64(n)

@@ -35,9 +35,8 @@ type entry struct {
 	object runtime.Object
 }
 
-// put makes objects, which go with the test.
-func (r *registry) put(entries []entry) {
-	r.t.Helper()
+// put makes objects, or puts others in their place.
+func (r *registry) put(entries []entry) error {
 	type pair struct {
 		Key   []byte `json:"key"`
 		Value []byte `json:"value"`
@@ -51,12 +50,15 @@ func (r *registry) put(entries []entry) {
 		for _, e := range some {
 			var value bytes.Buffer
 			if err := encoder.Encode(e.object, &value); err != nil {
-				r.t.Fatal(err)
+				return err
 			}
 			operations = append(operations, operation{pair{[]byte("/registry/" + e.key), value.Bytes()}})
 		}
-		r.call("txn", map[string]any{"success": operations})
+		if err := r.call("txn", map[string]any{"success": operations}); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // remove deletes all whose keys begin with this.
@@ -64,21 +66,23 @@ func (r *registry) remove(prefix string) {
 	r.t.Helper()
 	from, to := []byte("/registry/"+prefix), []byte("/registry/"+prefix)
 	to[len(to)-1]++
-	r.call("deleterange", map[string]any{"key": from, "range_end": to})
+	if err := r.call("deleterange", map[string]any{"key": from, "range_end": to}); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
-func (r *registry) call(what string, request any) {
-	r.t.Helper()
+func (r *registry) call(what string, request any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
-		r.t.Fatal(err)
+		return err
 	}
 	response, err := r.client.Post(fmt.Sprintf("http://%s/v3/kv/%s", cluster.EtcdAddress, what), "application/json", bytes.NewReader(body))
 	if err != nil {
-		r.t.Fatal(err)
+		return err
 	}
 	defer response.Body.Close()
 	if answer, err := io.ReadAll(response.Body); err != nil || response.StatusCode != http.StatusOK {
-		r.t.Fatalf("etcd, %s: %s: %s, %v", what, response.Status, answer, err)
+		return fmt.Errorf("etcd, %s: %s: %s, %w", what, response.Status, answer, err)
 	}
+	return nil
 }
