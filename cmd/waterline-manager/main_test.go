@@ -26,11 +26,12 @@ func TestParting(t *testing.T) {
 		}
 		return response.Close
 	}
-	if ask() || ask() {
-		t.Error("the connection is not kept while the process runs")
-	}
-	cancel()
-	if !ask() || !ask() {
-		t.Error("the connection is kept while the process ends")
+	for _, ends := range []bool{false, false, true, true} {
+		if ends {
+			cancel()
+		}
+		if closes := ask(); closes != ends {
+			t.Errorf("the process ends: %v; the connection does: %v", ends, closes)
+		}
 	}
 }
