@@ -177,13 +177,13 @@ func TestOwners(t *testing.T) {
 		t.Fatal(err)
 	}
 	documented := map[string]string{} // knob → rule
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z.]+)` \\|.*\\| `decide/([a-z]+)` \\|").FindAllStringSubmatch(string(table), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\|.*\\| `decide/([a-z]+)` \\|").FindAllStringSubmatch(string(table), -1) {
 		if old, twice := documented[row[1]]; twice && old != row[2] {
 			t.Errorf("docs/files.md gives %s to both %s and %s", row[1], old, row[2])
 		}
 		documented[row[1]] = row[2]
 	}
-	names := map[string]string{"Shares": "cpu.shares", "Quota": "cpu.quota", "Cpuset": "cpuset.cpus", "MemoryMax": "memory.max", "Burst": "cpu.burst", "Idle": "cpu.idle"}
+	names := map[string]string{"Shares": "cpu.shares", "Quota": "cpu.quota", "Cpuset": "cpuset.cpus", "MemoryMax": "memory.max", "Burst": "cpu.burst", "Idle": "cpu.idle", "Identity": "cpu.bvt_warp_ns"}
 	found := map[string]string{}
 	for _, s := range sources(t) {
 		if !below(s.dir(), "internal/decide") || s.dir() == "internal/decide" {

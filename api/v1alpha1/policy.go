@@ -146,6 +146,9 @@ type CPUSpec struct {
 	// Idle lets batch pods that have no weight of their own run only when no other pod of the BestEffort class wants to
 	// (cpu.idle), and does without weights among them. Default false.
 	Idle bool `json:"idle,omitempty"`
+	// GroupIdentity tells kernels that have cpu.bvt_warp_ns, as those of Alibaba Cloud Linux and Anolis OS, which pods are
+	// online (2), and that batch pods without a weight of their own come after them (-1). Default false.
+	GroupIdentity bool `json:"groupIdentity,omitempty"`
 }
 
 // MemorySpec is how far a node's memory is filled, and how its slack is sold to batch. Percentages have at most one decimal.

@@ -16,6 +16,7 @@ import (
 
 // scan looks which cgroups there are.
 func (a *Agent) scan() {
+	lacked := a.tree.Model().NoIdentity
 	changed, err := a.tree.Scan(a.follows)
 	a.log.report("cgroups", err)
 	a.unsettled = a.unsettled || changed
@@ -30,6 +31,10 @@ func (a *Agent) scan() {
 		blind = nil // it went between being listed and being watched, which is no trouble
 	}
 	a.log.report("watch", blind)
+	if a.ruling.effect.Policy.Weight.Identity && a.tree.Model().NoIdentity != lacked {
+		a.refollow()
+		a.scan()
+	}
 }
 
 // follows is what the tree asks; refollow keeps it.
@@ -41,6 +46,7 @@ func (a *Agent) refollow() {
 	clear(a.closer.near)
 	clear(a.closer.from)
 	batch := slices.ContainsFunc(a.pods.Pods, func(p *model.Pod) bool { return p.Grant != (model.Grant{}) })
+	identities := a.tree.Model().NoIdentity == ""
 	for _, pod := range a.pods.Pods {
 		if !pod.Class.Online() {
 			a.closer.near[pod.UID] = true
@@ -48,7 +54,7 @@ func (a *Agent) refollow() {
 		if from := quota.From(pod, &a.ruling.effect.Policy); from > 0 {
 			a.closer.from[pod.UID] = from
 		}
-		if decide.Follows(pod, &a.ruling.effect.Policy, a.bindsAll, batch) {
+		if decide.Follows(pod, &a.ruling.effect.Policy, a.bindsAll, batch, identities) {
 			a.follow[pod.UID] = true
 		}
 	}

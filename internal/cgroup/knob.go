@@ -47,6 +47,8 @@ func FileName(v Version, k model.Knob) string {
 		return "cpu.max.burst"
 	case k == model.Idle:
 		return "cpu.idle"
+	case k == model.Identity:
+		return "cpu.bvt_warp_ns"
 	}
 	return ""
 }
@@ -71,7 +73,8 @@ func KnobOf(v Version, name string) (model.Knob, bool) {
 }
 
 // Raw is a knob's value as the kernel counts it: shares on v1, weight on v2, quota in microseconds or -1 on both, memory in
-// bytes or -1 on both, burst in microseconds, idle 0 or 1, a list of CPUs as the kernel writes it. Two settings that have the same raw value are the same to the kernel.
+// bytes or -1 on both, burst in microseconds, idle 0 or 1, an identity from -2 to 3, a list of CPUs as the kernel writes it.
+// Two settings that have the same raw value are the same to the kernel.
 type Raw model.Value
 
 // MarshalJSON writes a number or a string.
@@ -121,7 +124,7 @@ func Parse(v Version, k model.Knob, content []byte, last Raw) (Raw, error) {
 		text = quota
 	}
 	n, ok := parseInt(text)
-	if !ok || n < 0 && !(k == model.Quota && v == V1 && n == model.Unlimited) {
+	if !ok || n < 0 && k != model.Identity && !(k == model.Quota && v == V1 && n == model.Unlimited) {
 		return Raw{}, malformed(v, k, content)
 	}
 	return Raw{Number: n}, nil

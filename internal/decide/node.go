@@ -108,6 +108,9 @@ func lacks(tree *model.Tree, policy *model.Policy) []model.Reason {
 	if tree.NoIdle && policy.Weight.IdleBatch {
 		all = append(all, model.Reason{Code: model.NoIdle, Fix: "needs Linux 5.15"})
 	}
+	if tree.NoIdentity != "" && policy.Weight.Identity {
+		all = append(all, model.Reason{Code: model.NoGroupIdentity, Fix: tree.NoIdentity})
+	}
 	if tree.NoPressure && policy.Suppress.On() {
 		all = append(all, model.Reason{Code: model.NoPressure, Fix: "needs cgroup v2, and psi=1 where the kernel starts without"})
 	}

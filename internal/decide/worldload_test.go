@@ -138,6 +138,8 @@ func (w *world) setNodeLoad(key, value string) bool {
 		w.node.Kubelet.ReservedMemory = bytes(value)
 	case "noidle":
 		w.node.Tree.NoIdle = true
+	case "noidentity":
+		w.node.Tree.NoIdentity = value
 	case "nopressure":
 		w.node.Tree.NoPressure = true
 	case "watermark":
@@ -155,6 +157,10 @@ func (w *world) setSelling(key, value string) bool {
 	}
 	if key == "idle" {
 		w.policy.Weight.IdleBatch = true
+		return true
+	}
+	if key == "identity" {
+		w.policy.Weight.Identity = true
 		return true
 	}
 	if key == "suppress" {
@@ -383,7 +389,7 @@ func theirs(k model.Knob) model.Value {
 		return model.Value{List: model.Inherited}
 	case model.MemoryMax:
 		return model.Number(model.Unlimited)
-	case model.Burst, model.Idle:
+	case model.Burst, model.Idle, model.Identity:
 		return model.Number(0)
 	}
 	return model.Number(1024)

@@ -79,6 +79,7 @@ type Tree struct {
 	NoCpusets  bool                // there is no cpuset controller
 	NoBurst    bool                // the kernel has no [Burst] (before 5.14)
 	NoIdle     bool                // the kernel has no [Idle] (before 5.15)
+	NoIdentity string              // what it takes to have [Identity] here; "": the kernel has it, or it is not known yet
 	NoPressure bool                // the kernel does not tell for how long tasks of a group wait (cgroup v1, or started without PSI)
 	CPUs       CPUSet              // on which pods may run at all: online, and allowed by the groups above; empty: not known
 	Pods       map[string]PodGroup // by UID

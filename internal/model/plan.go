@@ -19,10 +19,11 @@ const (
 	MemoryMax                 // most memory in bytes, or Unlimited: memory.limit_in_bytes (v1), memory.max (v2)
 	Burst                     // of its quota, most that a group may save up, in microseconds: cpu.cfs_burst_us (v1), cpu.max.burst (v2)
 	Idle                      // 1: the group runs only when nobody beside it wants to, and has no weight; else 0: cpu.idle
+	Identity                  // who goes first, from -2 (after all others) by 0 (as without) to 3, where the kernel can: cpu.bvt_warp_ns
 )
 
 // Knobs lists all of them.
-func Knobs() []Knob { return []Knob{Shares, Quota, Cpuset, MemoryMax, Burst, Idle} }
+func Knobs() []Knob { return []Knob{Shares, Quota, Cpuset, MemoryMax, Burst, Idle, Identity} }
 
 // String returns the knob's name in plans, metrics and explanations, the same on both cgroup versions.
 func (k Knob) String() string {
@@ -39,6 +40,8 @@ func (k Knob) String() string {
 		return "cpu.burst"
 	case Idle:
 		return "cpu.idle"
+	case Identity:
+		return "cpu.bvt_warp_ns"
 	}
 	return "unknown"
 }

@@ -76,6 +76,7 @@ type WeightPolicy struct {
 	OverrideGuaranteed bool           // let weights take CPU that Guaranteed pods were promised
 	PromoteBestEffort  bool           // raise the BestEffort class too, so that its pods' weights count on the node
 	IdleBatch          bool           // batch pods without a weight of their own run only when no pod beside them wants to
+	Identity           bool           // such pods are told to the kernel as batch, and online pods as online, where it can tell them apart
 }
 
 // NamespaceMax is the highest weight for the pods of some namespaces, in shares.

@@ -21,6 +21,7 @@ const (
 	QuotaNeedless    Code = "QuotaNeedless"    // the container has CPUs for itself alone, and they are all that it may use
 	BatchWeight      Code = "BatchWeight"      // what the batch CPU weighs that the pod or container asks for
 	BatchIdle        Code = "BatchIdle"        // the policy lets the batch pod run only when no pod beside it wants to
+	GroupIdentity    Code = "GroupIdentity"    // the policy has the kernel told who is online and who is batch
 	OnlineKept       Code = "OnlineKept"       // a BestEffort pod that is not batch weighs as much as all batch pods beside it
 	BatchQuota       Code = "BatchQuota"       // the CPU limit that a batch pod or container came with
 	BurstAllowed     Code = "BurstAllowed"     // the pod or container may save up quota that it does not use, as much as its limit
@@ -104,9 +105,10 @@ const (
 
 // What a policy asks for and the node's kernel cannot do.
 const (
-	NoBurst    Code = "NoBurst"    // online pods cannot save up quota
-	NoIdle     Code = "NoIdle"     // batch pods cannot be made idle: they keep their weights
-	NoPressure Code = "NoPressure" // whether online pods wait for CPUs is not known: what batch may use follows from what they use alone
+	NoBurst         Code = "NoBurst"         // online pods cannot save up quota
+	NoIdle          Code = "NoIdle"          // batch pods cannot be made idle: they keep their weights
+	NoGroupIdentity Code = "NoGroupIdentity" // the kernel cannot be told who is online and who is batch, or must not be
+	NoPressure      Code = "NoPressure"      // whether online pods wait for CPUs is not known: what batch may use follows from what they use alone
 )
 
 // Whom an online pod waits for, and why batch is throttled for it.

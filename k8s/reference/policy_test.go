@@ -116,6 +116,7 @@ var choices = map[string][]any{
 	"cpu.mid":                         percentages,
 	"cpu.suppressBy":                  {"cpuset", "quota", "both", "idle"},
 	"cpu.idle":                        {true, false},
+	"cpu.groupIdentity":               {true, false},
 	"memory":                          {map[string]any{}},
 	"memory.waterline":                percentages,
 	"memory.method":                   {"predicted", "realtime", "static", "static", "static"},

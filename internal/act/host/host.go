@@ -186,9 +186,10 @@ func (h *Host) Apply(plan *model.Plan) ([]model.Incident, error) {
 			h.undo.Forget(f.setting.File)
 		case !f.exists || f.setting.Hold != nil:
 		case f.found == f.want && !masked:
-			// The container runtime gave a new container its CPUs, as we told it; they are to be given back like any other.
-			if f.setting.Knob == model.Cpuset && !owned {
-				h.undo.Take(f.setting.File, f.inode, f.found, f.want)
+			// The container runtime gave a new container its CPUs, as we told it, and the kernel the identity of its pod. They are
+			// to be given back like any other.
+			if (f.setting.Knob == model.Cpuset || f.setting.Knob == model.Identity) && !owned {
+				h.undo.Take(f.setting.File, f.inode, h.before(f), f.want)
 			}
 		default:
 			step := cgroup.Step{File: f.setting.File, From: found, To: f.want}
@@ -224,6 +225,19 @@ func (h *Host) masked(f *file) bool {
 	}
 	idle := h.index[model.File{Dir: f.setting.Dir, Knob: model.Idle}]
 	return idle != nil && idle.want.Number == 0 && h.read(idle) == nil && idle.exists && idle.found.Number != 0
+}
+
+// before returns what a file would hold without us that held what we want when it was first read: a new group starts with the
+// identity of the one above, so if that is from us, with what it had before.
+func (h *Host) before(f *file) cgroup.Raw {
+	above := h.index[model.File{Dir: path.Dir(f.setting.Dir), Knob: f.setting.Knob}]
+	if f.setting.Knob != model.Identity || above == nil {
+		return f.found
+	}
+	if record, owned := h.undo.Get(above.setting.File, above.inode); owned {
+		return record.Theirs
+	}
+	return f.found
 }
 
 // adopt makes the files of a plan the files that we watch over. What the plan says anew is marked to be read.

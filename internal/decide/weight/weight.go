@@ -4,7 +4,8 @@
 // A pod that asks for batch CPU weighs what it would if that were CPU, in the BestEffort class, where it stands: among batch
 // pods that divides what online pods leave. It does not raise the class, so it takes nothing from them.
 //
-// Where the policy says so, such pods run only when no pod beside them wants to (cpu.idle), and weigh nothing meanwhile.
+// Where the policy says so, such pods run only when no pod beside them wants to (cpu.idle), and weigh nothing meanwhile; and
+// kernels that can be told who is online and who is batch (cpu.bvt_warp_ns) are told.
 //
 // Only siblings compete. A pod's shares therefore belong on the pod's own cgroup, and a Burstable pod wins something from
 // a Guaranteed one only if the burstable class, which is the Guaranteed pod's sibling, weighs more as well.
@@ -81,7 +82,7 @@ func Decide(n *model.Node, p *model.Policy) Result {
 			continue
 		}
 		s := model.Setting{File: model.File{Dir: group.Dir, Knob: model.Shares}, Value: model.Number(e.shares), Reason: e.reason}
-		idle := p.Weight.IdleBatch && !n.Tree.NoIdle && e.mayIdle()
+		idle := p.Weight.IdleBatch && !n.Tree.NoIdle && e.comesLast()
 		if idle {
 			r.Settings = append(r.Settings, model.Setting{
 				File: model.File{Dir: group.Dir, Knob: model.Idle}, Value: model.Number(1), Reason: model.Reason{Code: model.BatchIdle},
@@ -96,13 +97,14 @@ func Decide(n *model.Node, p *model.Policy) Result {
 	}
 	for i := range entries {
 		r.Settings = append(r.Settings, containers(n, entries[i].pod)...)
+		r.Settings = identify(r.Settings, n, p, &entries[i])
 	}
 	return r
 }
 
-// mayIdle reports whether a pod has no weight but the one that goes with its batch CPU. Only pods that the kubelet does not
+// comesLast reports whether a pod has no weight but the one that goes with its batch CPU. Only pods that the kubelet does not
 // resize can be idle, because it must not be refused a weight: a pod of the BestEffort class stays there.
-func (e *entry) mayIdle() bool {
+func (e *entry) comesLast() bool {
 	return e.batch && e.pod.Class == model.ClassBE && !e.pod.Self && !e.pod.Critical
 }
 
@@ -151,6 +153,8 @@ func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.R
 	switch {
 	case o.Knob == model.Idle:
 		return model.Number(0), given
+	case o.Knob == model.Identity:
+		return o.Theirs, model.Reason{Code: model.RecordedValue} // the kubelet knows nothing of it
 	case o.Dir == n.Tree.Burstable && n.PodsKnown:
 		return model.Number(burstableShares(n)), given
 	case o.Dir == n.Tree.BestEffort:

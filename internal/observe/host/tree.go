@@ -31,6 +31,8 @@ type Tree struct {
 	buf       []byte
 	model     model.Tree
 	probed    bool           // it is known what the kernel has
+	identity  bool           // among it group identities, which it may be told by proc not to use
+	proc      string         // where the proc file system is mounted
 	cpus      *os.File       // the CPUs that pods may run on at all; nil: not open
 	effective cgroup.Raw     // what it read
 	blind     error          // why a directory could not be watched
@@ -48,7 +50,7 @@ type podDir struct {
 
 // NewTree follows the pods of one kubelet. A nil watcher means that changes are only found by scanning.
 func NewTree(m Mount, l cgroup.Layout, w *Watcher) *Tree {
-	t := &Tree{mount: m, layout: l, watcher: w, pods: map[string]*podDir{}, covered: map[Group]bool{}, buf: make([]byte, 32<<10)}
+	t := &Tree{mount: m, layout: l, watcher: w, pods: map[string]*podDir{}, covered: map[Group]bool{}, buf: make([]byte, 32<<10), proc: DefaultProc}
 	for q := range t.classes {
 		t.classes[q] = &dirLister{path: filepath.Join(m.Path, l.Class(model.QoSClass(q))), fd: -1}
 	}
@@ -60,6 +62,7 @@ func NewTree(m Mount, l cgroup.Layout, w *Watcher) *Tree {
 		NoCpusets:  m.Cpusets == "",
 		Pods:       map[string]model.PodGroup{},
 	}
+	t.beware(kernelRelease())
 	return t
 }
 
@@ -161,10 +164,10 @@ func (t *Tree) Scan(follow func(uid string) bool) (changed bool, err error) {
 }
 
 // probe finds out once what the kernel has, as soon as there are groups with a quota, and reports whether it just found that
-// something is missing.
+// something is missing. Only group identities can be switched on and off while the kernel runs.
 func (t *Tree) probe() bool {
 	if t.probed {
-		return false
+		return t.identity && t.switched()
 	}
 	has := func(name string) bool {
 		_, err := os.Lstat(filepath.Join(t.mount.Path, t.layout.Root, name))
@@ -176,7 +179,8 @@ func (t *Tree) probe() bool {
 	t.model.NoBurst = !has(cgroup.FileName(t.mount.Version, model.Burst))
 	t.model.NoIdle = !has(cgroup.FileName(t.mount.Version, model.Idle))
 	t.model.NoPressure = !t.hasPressure()
-	return t.model.NoBurst || t.model.NoIdle || t.model.NoPressure
+	t.probeIdentity(has(cgroup.FileName(t.mount.Version, model.Identity)))
+	return t.model.NoBurst || t.model.NoIdle || t.model.NoPressure || t.model.NoIdentity != ""
 }
 
 // hasPressure reports whether groups tell of their pressure. Where the kernel was started without it, older ones have the

@@ -11,7 +11,7 @@ import (
 // TestProbe checks that what the kernel lacks is found when there are groups with a quota, once and for good: a condition
 // that rests on it must not come and go.
 func TestProbe(t *testing.T) {
-	all := []string{"cpu.max.burst", "cpu.idle", "cpu.pressure"}
+	all := []string{"cpu.max.burst", "cpu.idle", "cpu.bvt_warp_ns", "cpu.pressure"}
 	for _, c := range []struct {
 		name       string
 		version    cgroup.Version
@@ -21,11 +21,12 @@ func TestProbe(t *testing.T) {
 		lacks      string
 	}{
 		{name: "all of it", version: cgroup.V2, quota: "cpu.max", files: all},
-		{name: "an old kernel", version: cgroup.V2, quota: "cpu.max", files: all[2:], lacks: "burst idle "},
-		{name: "no idle groups", version: cgroup.V2, quota: "cpu.max", files: []string{all[0], all[2]}, lacks: "idle "},
-		{name: "no pressure", version: cgroup.V2, quota: "cpu.max", files: all[:2], lacks: "pressure "},
-		{name: "pressure that cannot be read", version: cgroup.V2, quota: "cpu.max", files: all[:2], unreadable: all[2], lacks: "pressure "},
-		{name: "v1", version: cgroup.V1, quota: "cpu.cfs_quota_us", files: []string{"cpu.cfs_burst_us", "cpu.idle", "cpu.pressure"}, lacks: "pressure "},
+		{name: "an old kernel", version: cgroup.V2, quota: "cpu.max", files: all[3:], lacks: "burst idle identity "},
+		{name: "no idle groups", version: cgroup.V2, quota: "cpu.max", files: []string{all[0], all[2], all[3]}, lacks: "idle "},
+		{name: "no identities", version: cgroup.V2, quota: "cpu.max", files: []string{all[0], all[1], all[3]}, lacks: "identity "},
+		{name: "no pressure", version: cgroup.V2, quota: "cpu.max", files: all[:3], lacks: "pressure "},
+		{name: "pressure that cannot be read", version: cgroup.V2, quota: "cpu.max", files: all[:3], unreadable: all[3], lacks: "pressure "},
+		{name: "v1", version: cgroup.V1, quota: "cpu.cfs_quota_us", files: append([]string{"cpu.cfs_burst_us"}, all[1:]...), lacks: "pressure "},
 	} {
 		root := t.TempDir()
 		layout, _ := cgroup.ParseLayout("kubepods")
@@ -44,12 +45,13 @@ func TestProbe(t *testing.T) {
 			}
 		}
 		tree := NewTree(Mount{Version: c.version, Path: root}, layout, nil)
+		tree.proc = root // without a switch
 		lacks := func() (all string) {
 			m := tree.Model()
 			for _, one := range []struct {
 				name    string
 				missing bool
-			}{{"burst ", m.NoBurst}, {"idle ", m.NoIdle}, {"pressure ", m.NoPressure}} {
+			}{{"burst ", m.NoBurst}, {"idle ", m.NoIdle}, {"identity ", m.NoIdentity != ""}, {"pressure ", m.NoPressure}} {
 				if one.missing {
 					all += one.name
 				}

@@ -115,6 +115,7 @@ func (c *checker) sell(policy *model.Policy, s *v1alpha1.ColocationPolicySpec) {
 			Floor: c.percent("spec.cpu.floor", cpu.Floor, 0, 0, 1000),
 		}
 		policy.Weight.IdleBatch = cpu.Idle
+		policy.Weight.Identity = cpu.GroupIdentity
 	}
 	if memory := s.Memory; memory != nil {
 		policy.Memory = c.sale("spec.memory", sale{memory.Waterline, memory.Method, memory.Ratio, memory.Mid}, defaults.Memory.Waterline, 1000)

@@ -23,7 +23,7 @@ spec:
   windows:
     - {name: night, start: "00:00", end: "09:00", timeZone: Asia/Shanghai, preDrain: 15m}
     - {name: noon, start: 12:30, end: 13:30, timeZone: UTC}
-  cpu: {waterline: 62.5%, mid: 10%, suppressBy: both, floor: 2.5%, idle: true}
+  cpu: {waterline: 62.5%, mid: 10%, suppressBy: both, floor: 2.5%, idle: true, groupIdentity: true}
   memory: {method: static, ratio: 30%}
   protect: {burst: false, evict: {perNodePerHour: 2}}
   compat: {koordinator: true}
@@ -56,7 +56,7 @@ func TestParsePolicy(t *testing.T) {
 			Memory:   model.SellPolicy{Waterline: 800, Method: model.SellStatic, Ratio: 300},
 			Suppress: model.SuppressPolicy{By: model.SuppressByBoth, Floor: 25}, Protect: model.ProtectPolicy{Memory: true, EvictPerHour: 2}, Koordinator: true,
 			Weight: model.WeightPolicy{
-				Scope: model.ScopeClass, Quota: model.QuotaUnlimited, Max: 16384, PromoteBestEffort: true, IdleBatch: true,
+				Scope: model.ScopeClass, Quota: model.QuotaUnlimited, Max: 16384, PromoteBestEffort: true, IdleBatch: true, Identity: true,
 				Namespaces: []model.NamespaceMax{{Selector: model.Selector{{Key: "team", Op: model.In, Values: []string{"video"}}}, Max: 262144}},
 			},
 			Pods: []model.PodRule{{
