@@ -17,6 +17,11 @@ func TestFollows(t *testing.T) {
 	for seed := range uint64(500) {
 		w := randomMachine(rand.New(rand.NewPCG(seed, 60)))
 		n, p := &w.node, &w.policy
+		for i := range n.Pods {
+			if seed%2 == 0 {
+				n.Pods[i].Asks.CPUs = "" // otherwise every pod is watched in nearly all of them
+			}
+		}
 		batch := slices.ContainsFunc(n.Pods, func(p *model.Pod) bool { return p.Grant != (model.Grant{}) })
 		follows := func(pod *model.Pod, p *model.Policy) bool {
 			return decide.Follows(pod, p, decide.BindsAll(n.Pods, p, &w.state), batch, n.Tree.NoIdentity == "")

@@ -7,24 +7,25 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
 )
 
-// identitySwitch, below the proc file system, reads 1 while the kernel heeds group identities. Those before 4.19.91-26.4 and
-// 5.10.134-13 heed them always and do not have it. When it is switched, all identities become 0.
-const identitySwitch = "sys/kernel/sched_group_identity_enabled"
+// Files below the proc file system. The switch reads 1 while the kernel heeds group identities. Kernels before 4.19.91-26.4 and
+// 5.10.134-13 do that always and do not have it. When it is switched, all identities become 0.
+const (
+	releaseFile    = "sys/kernel/osrelease"
+	identitySwitch = "sys/kernel/sched_group_identity_enabled"
+)
 
 // What it takes to have group identities.
 const (
 	identityKernel  = "needs a kernel with cpu.bvt_warp_ns, such as those of Alibaba Cloud Linux and Anolis OS"
-	identitySafe    = "needs 4.19.91-25.6 or newer: this kernel panics"
+	identitySafe    = "needs 4.19.91-25.6 or newer: this kernel panics, or does not say which it is"
 	identityEnabled = "needs the sysctl kernel.sched_group_identity_enabled to be 1"
 )
 
-// beware keeps identities from being used on a kernel of a release that panics then, before anything else is known of it.
-func (t *Tree) beware(release string) {
-	if identityPanics(release) {
+// beware keeps identities from being used on a kernel that panics then, before anything else is known of it.
+func (t *Tree) beware() {
+	if release, err := os.ReadFile(filepath.Join(t.proc, releaseFile)); err != nil || identityPanics(string(release)) {
 		t.model.NoIdentity = identitySafe
 	}
 }
@@ -59,13 +60,4 @@ func identityPanics(release string) bool {
 	var patch int
 	_, err := fmt.Sscanf(release, "4.19.91-25.%d", &patch)
 	return err == nil && patch >= 1 && patch <= 5
-}
-
-// kernelRelease returns what uname -r prints.
-func kernelRelease() string {
-	var name unix.Utsname
-	if unix.Uname(&name) != nil {
-		return ""
-	}
-	return unix.ByteSliceToString(name.Release[:])
 }

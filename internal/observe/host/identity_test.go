@@ -48,6 +48,7 @@ func TestIdentity(t *testing.T) {
 			lacks: []string{identityEnabled, identityEnabled, "", "", identityEnabled, identityEnabled}},
 		{name: "a panic", release: "4.19.91-25.3.al7.x86_64", file: file, states: []string{"", "1\n"},
 			before: identitySafe, lacks: []string{identitySafe, identitySafe}},
+		{name: "no release", file: file, states: []string{"1\n"}, before: identitySafe, lacks: []string{identitySafe}},
 		{name: "no file", release: newest, file: "cpu.idle", states: []string{"1\n", "0\n"}, lacks: []string{identityKernel, identityKernel}},
 	} {
 		root, proc := t.TempDir(), t.TempDir()
@@ -62,7 +63,10 @@ func TestIdentity(t *testing.T) {
 		}
 		tree := NewTree(Mount{Version: cgroup.V1, Path: root}, layout, nil)
 		tree.proc = proc
-		tree.beware(c.release)
+		if c.release != "" {
+			write(filepath.Join(proc, releaseFile), c.release+"\n")
+		}
+		tree.probe()
 		was := tree.Model().NoIdentity
 		if was != c.before {
 			t.Errorf("%s: before there are groups %q", c.name, was)

@@ -62,7 +62,6 @@ func NewTree(m Mount, l cgroup.Layout, w *Watcher) *Tree {
 		NoCpusets:  m.Cpusets == "",
 		Pods:       map[string]model.PodGroup{},
 	}
-	t.beware(kernelRelease())
 	return t
 }
 
@@ -169,6 +168,7 @@ func (t *Tree) probe() bool {
 	if t.probed {
 		return t.identity && t.switched()
 	}
+	t.beware()
 	has := func(name string) bool {
 		_, err := os.Lstat(filepath.Join(t.mount.Path, t.layout.Root, name))
 		return err == nil

@@ -12,6 +12,13 @@ import (
 // that rests on it must not come and go.
 func TestProbe(t *testing.T) {
 	all := []string{"cpu.max.burst", "cpu.idle", "cpu.bvt_warp_ns", "cpu.pressure"}
+	proc := t.TempDir() // with no switch for identities
+	if err := os.MkdirAll(filepath.Join(proc, filepath.Dir(releaseFile)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(proc, releaseFile), []byte("6.1.0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name       string
 		version    cgroup.Version
@@ -45,7 +52,7 @@ func TestProbe(t *testing.T) {
 			}
 		}
 		tree := NewTree(Mount{Version: c.version, Path: root}, layout, nil)
-		tree.proc = root // without a switch
+		tree.proc = proc
 		lacks := func() (all string) {
 			m := tree.Model()
 			for _, one := range []struct {
