@@ -25,7 +25,8 @@ import (
 //	policy cpu=METHOD:WATERLINE[:MID[:RATIO]] memory=METHOD:WATERLINE[:MID[:RATIO]], in thousandths; METHOD none: nothing is sold; koordinator
 //	pod ... [qos=CLASS] [used=CPUS/MEMORY] [usedage=DURATION] [memory=MEMORY] [mid=CPUS/MEMORY] [batch=CPUS/MEMORY] [koordinator]
 //	load node=CPUS/MEMORY pods=CPUS/MEMORY [age=DURATION]    from here on each round measures that; a node has a real capacity
-//	policy suppress=METHOD[:FLOOR]    FLOOR in thousandths
+//	policy suppress=METHOD[:FLOOR]    FLOOR in thousandths; idle; identity
+//	node noidle nopressure noidentity=WHY    what the kernel has not
 //	load best=CPUS                    of class BestEffort
 //	pod ... [waits=PART] [throttled=PERIODS]    for a CPU, in thousandths of the time; by the pod's own quota
 //	glance node=CPUS pods=CPUS best=CPUS    400 ms after the last measurement, until the next load
