@@ -11,6 +11,7 @@ import (
 // TestParting shows that a client learns on its own connection that the process ends, before that is closed.
 func TestParting(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	server := httptest.NewServer(parting(ctx, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "allowed")
 	})))
