@@ -56,6 +56,7 @@ why() { # LOG
 	' "$1" | cut -c1-400
 }
 
+trap 'trap - INT TERM; kill 0' INT TERM # what runs beside ends too
 rung "rung 1: pure" check go
 rung "rung 2: live kernel" test-kernel go root cgroup
 rung "rung 3: v2 kernel" test-vm go qemu-system-x86_64 >/dev/null &
