@@ -3,15 +3,15 @@ package e2e_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"slices"
-	"testing"
-
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
+	"net/http"
+	"sync"
+	"testing"
 
 	"github.com/waterline-io/waterline/test/bed/cluster"
 )
@@ -23,8 +23,11 @@ type registry struct {
 	client *http.Client
 }
 
+// writersAtOnce is how many requests etcd gets at once.
+const writersAtOnce = 16
+
 func newRegistry(t testing.TB) *registry {
-	transport := &http.Transport{DialContext: bed.Dial}
+	transport := &http.Transport{DialContext: bed.Dial, MaxIdleConnsPerHost: writersAtOnce}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &registry{t, &http.Client{Transport: transport}}
 }
@@ -35,30 +38,24 @@ type entry struct {
 	object runtime.Object
 }
 
-// put makes objects, or puts others in their place.
+// put makes objects, or puts others in their place, each by itself: where many have one revision, watchers were seen to miss
+// some.
 func (r *registry) put(entries []entry) error {
-	type pair struct {
-		Key   []byte `json:"key"`
-		Value []byte `json:"value"`
-	}
-	type operation struct {
-		Put pair `json:"requestPut"`
-	}
 	encoder := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
-	for some := range slices.Chunk(entries, 100) { // etcd takes 128 at once
-		var operations []operation
-		for _, e := range some {
-			var value bytes.Buffer
-			if err := encoder.Encode(e.object, &value); err != nil {
-				return err
+	var writers sync.WaitGroup
+	errs := make([]error, writersAtOnce)
+	for w := range errs {
+		writers.Go(func() {
+			for i := w; i < len(entries) && errs[w] == nil; i += len(errs) {
+				var value bytes.Buffer
+				if errs[w] = encoder.Encode(entries[i].object, &value); errs[w] == nil {
+					errs[w] = r.call("put", map[string]any{"key": []byte("/registry/" + entries[i].key), "value": value.Bytes()})
+				}
 			}
-			operations = append(operations, operation{pair{[]byte("/registry/" + e.key), value.Bytes()}})
-		}
-		if err := r.call("txn", map[string]any{"success": operations}); err != nil {
-			return err
-		}
+		})
 	}
-	return nil
+	writers.Wait()
+	return errors.Join(errs...)
 }
 
 // remove deletes all whose keys begin with this.
