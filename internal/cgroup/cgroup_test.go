@@ -147,7 +147,7 @@ func TestSteps(t *testing.T) {
 		}
 	}
 	for i := range 5000 {
-		knob := []model.Knob{model.Quota, model.MemoryMax}[i%2]
+		knob := []model.Knob{model.Quota, model.MemoryMax, model.MemoryHigh, model.MemoryLow}[i%4]
 		now, then := valid(), valid()
 		var steps []cgroup.Step
 		for dir, from := range now {
@@ -315,10 +315,35 @@ func TestParse(t *testing.T) {
 		{cgroup.V1, model.MemoryMax, "max\n", model.Value{}, true},
 		{cgroup.V2, model.MemoryMax, "-1\n", model.Value{}, true},
 		{cgroup.V2, model.MemoryMax, "\n", model.Value{}, true},
+		{cgroup.V2, model.MemoryMin, "0\n", model.Number(0), false},
+		{cgroup.V2, model.MemoryLow, "1073741824\n", model.Number(1 << 30), false},
+		{cgroup.V2, model.MemoryLow, "max\n", model.Number(model.Unlimited), false},
+		{cgroup.V2, model.MemoryHigh, "max\n", model.Number(model.Unlimited), false},
+		{cgroup.V2, model.MemoryHigh, "-1\n", model.Value{}, true},
 	} {
 		raw, err := cgroup.Parse(c.v, c.k, []byte(c.text), cgroup.Raw{})
 		if c.bad != errors.Is(err, cgroup.ErrMalformed) || c.bad != (err != nil) || raw != cgroup.Raw(c.want) {
 			t.Errorf("%s %s %q: %+v, %v", c.v, c.k, c.text, raw, err)
+		}
+	}
+}
+
+// TestKnobsOfMemory checks in which files they stand, and what is written there. Cgroup v1 has only a limit.
+func TestKnobsOfMemory(t *testing.T) {
+	for k, names := range map[model.Knob][2]string{
+		model.MemoryMax: {"memory.limit_in_bytes", "memory.max"}, model.MemoryMin: {"", "memory.min"},
+		model.MemoryLow: {"", "memory.low"}, model.MemoryHigh: {"", "memory.high"},
+	} {
+		for i, v := range []cgroup.Version{cgroup.V1, cgroup.V2} {
+			if got := cgroup.FileName(v, k); got != names[i] || !k.OfMemory() {
+				t.Errorf("%s %s stands in %q, want %q", v, k, got, names[i])
+			}
+			if got, ok := cgroup.KnobOf(v, names[i]); ok != (names[i] != "") || ok && got != k {
+				t.Errorf("%s %q is %s, %v", v, names[i], got, ok)
+			}
+		}
+		if got := string(cgroup.Append(nil, cgroup.V2, k, cgroup.Raw{Number: model.Unlimited})); got != "max" {
+			t.Errorf("all that there is, is written %q to %s", got, k)
 		}
 	}
 }
@@ -341,7 +366,7 @@ func FuzzParse(f *testing.F) {
 				switch {
 				case v == cgroup.V2 && k == model.Quota:
 					text = append(text, " 100000"...)
-				case v == cgroup.V1 && k == model.MemoryMax && raw.Number == model.Unlimited:
+				case v == cgroup.V1 && k.OfMemory() && raw.Number == model.Unlimited:
 					text = []byte("9223372036854771712") // what -1 reads
 				}
 				if again, err := cgroup.Parse(v, k, text, cgroup.Raw{}); err != nil || again != raw {

@@ -49,6 +49,8 @@ func FileName(v Version, k model.Knob) string {
 		return "cpu.idle"
 	case k == model.Identity:
 		return "cpu.bvt_warp_ns"
+	case v == V2 && (k.Protects() || k == model.MemoryHigh):
+		return k.String()
 	}
 	return ""
 }
@@ -65,7 +67,7 @@ func EffectiveFile(v Version) string {
 // KnobOf returns the knob that stands in a file of this name; false if it is none of ours.
 func KnobOf(v Version, name string) (model.Knob, bool) {
 	for _, k := range model.Knobs() {
-		if FileName(v, k) == name {
+		if name != "" && FileName(v, k) == name {
 			return k, true
 		}
 	}
@@ -110,7 +112,7 @@ func Parse(v Version, k model.Knob, content []byte, last Raw) (Raw, error) {
 	if k == model.Cpuset {
 		return parseList(v, k, text, last)
 	}
-	if k == model.MemoryMax {
+	if k.OfMemory() {
 		return parseMemory(v, k, text)
 	}
 	if k == model.Quota && v == V2 {
@@ -130,7 +132,7 @@ func Parse(v Version, k model.Knob, content []byte, last Raw) (Raw, error) {
 	return Raw{Number: n}, nil
 }
 
-// parseMemory reads a memory limit. The kernel counts it in pages, and has on v1 no word for none but the most pages that it
+// parseMemory reads an amount of memory. The kernel counts it in pages, and has on v1 no word for none but the most pages that it
 // can count: with pages of 4 KiB 9223372036854771712 bytes, with larger ones a little less.
 func parseMemory(v Version, k model.Knob, text []byte) (Raw, error) {
 	const none = 1 << 62
@@ -168,7 +170,7 @@ func Append(dst []byte, v Version, k model.Knob, raw Raw) []byte {
 		return append(dst, '\n')
 	case k == model.Cpuset:
 		return append(dst, raw.List...)
-	case (k == model.Quota || k == model.MemoryMax) && v == V2 && raw.Number == model.Unlimited:
+	case (k == model.Quota || k.OfMemory()) && v == V2 && raw.Number == model.Unlimited:
 		return append(dst, "max"...)
 	}
 	return strconv.AppendInt(dst, raw.Number, 10)

@@ -64,9 +64,10 @@ func (s Step) stage() int {
 	return 2
 }
 
-// loosens reports whether the write gives the group more than it had. No quota, and no memory limit, is more than any.
+// loosens reports whether the write gives the group more than it had. No quota, and no memory limit, is more than any, and so
+// is protection of everything.
 func (s Step) loosens() bool {
-	if s.Knob == model.Quota || s.Knob == model.MemoryMax {
+	if s.Knob == model.Quota || s.Knob.OfMemory() {
 		return s.From.Number != model.Unlimited && (s.To.Number == model.Unlimited || s.To.Number > s.From.Number)
 	}
 	return s.To.Number > s.From.Number

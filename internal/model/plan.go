@@ -13,17 +13,22 @@ type Knob uint8
 
 // The knobs, each with the unit of its [Value].
 const (
-	Shares    Knob = iota + 1 // CPU weight among siblings, in shares: cpu.shares (v1), cpu.weight (v2)
-	Quota                     // CFS quota in microseconds a period, or Unlimited: cpu.cfs_quota_us (v1), cpu.max (v2)
-	Cpuset                    // CPUs that the group may run on, as a list: cpuset.cpus
-	MemoryMax                 // most memory in bytes, or Unlimited: memory.limit_in_bytes (v1), memory.max (v2)
-	Burst                     // of its quota, most that a group may save up, in microseconds: cpu.cfs_burst_us (v1), cpu.max.burst (v2)
-	Idle                      // 1: the group runs only when nobody beside it wants to, and has no weight; else 0: cpu.idle
-	Identity                  // who goes first, from -2 (after all others) by 0 (as without) to 3, where the kernel can: cpu.bvt_warp_ns
+	Shares     Knob = iota + 1 // CPU weight among siblings, in shares: cpu.shares (v1), cpu.weight (v2)
+	Quota                      // CFS quota in microseconds a period, or Unlimited: cpu.cfs_quota_us (v1), cpu.max (v2)
+	Cpuset                     // CPUs that the group may run on, as a list: cpuset.cpus
+	MemoryMax                  // most memory in bytes, or Unlimited: memory.limit_in_bytes (v1), memory.max (v2)
+	Burst                      // of its quota, most that a group may save up, in microseconds: cpu.cfs_burst_us (v1), cpu.max.burst (v2)
+	Idle                       // 1: the group runs only when nobody beside it wants to, and has no weight; else 0: cpu.idle
+	Identity                   // who goes first, from -2 (after all others) by 0 (as without) to 3, where the kernel can: cpu.bvt_warp_ns
+	MemoryMin                  // memory in bytes that the kernel never takes from the group, as long as those above have as much: memory.min (v2)
+	MemoryLow                  // likewise, that it takes last: memory.low (v2)
+	MemoryHigh                 // memory in bytes beyond which the group is slowed down and must give back, or Unlimited: memory.high (v2)
 )
 
 // Knobs lists all of them.
-func Knobs() []Knob { return []Knob{Shares, Quota, Cpuset, MemoryMax, Burst, Idle, Identity} }
+func Knobs() []Knob {
+	return []Knob{Shares, Quota, Cpuset, MemoryMax, Burst, Idle, Identity, MemoryMin, MemoryLow, MemoryHigh}
+}
 
 // String returns the knob's name in plans, metrics and explanations, the same on both cgroup versions.
 func (k Knob) String() string {
@@ -42,9 +47,21 @@ func (k Knob) String() string {
 		return "cpu.idle"
 	case Identity:
 		return "cpu.bvt_warp_ns"
+	case MemoryMin:
+		return "memory.min"
+	case MemoryLow:
+		return "memory.low"
+	case MemoryHigh:
+		return "memory.high"
 	}
 	return "unknown"
 }
+
+// OfMemory reports whether the knob's unit is bytes of memory.
+func (k Knob) OfMemory() bool { return k == MemoryMax || k.Protects() || k == MemoryHigh }
+
+// Protects reports whether the knob keeps memory from being reclaimed. Only cgroup v2 has such, and [MemoryHigh].
+func (k Knob) Protects() bool { return k == MemoryMin || k == MemoryLow }
 
 // Value is what a knob holds: a number in the knob's unit or, for [Cpuset], a list.
 type Value struct {

@@ -12,7 +12,7 @@ import (
 // raw converts a setting's value to what the kernel will hold. Of memory it holds whole pages, and rounds down.
 func (h *Host) raw(k model.Knob, value model.Value) cgroup.Raw {
 	raw := cgroup.ToRaw(h.version, k, value)
-	if k == model.MemoryMax && raw.Number > 0 {
+	if k.OfMemory() && raw.Number > 0 {
 		raw.Number -= raw.Number % h.page
 	}
 	return raw

@@ -44,6 +44,11 @@ func (m Mount) Of(k model.Knob) string {
 		return m.Cpusets
 	case model.MemoryMax:
 		return m.Memory
+	case model.MemoryMin, model.MemoryLow, model.MemoryHigh:
+		if m.Version == cgroup.V1 {
+			return ""
+		}
+		return m.Memory
 	}
 	return m.Path
 }
