@@ -177,8 +177,8 @@ type ProtectSpec struct {
 	// Burst lets online pods exceed their CFS quota for moments, out of what they left unused before. Default: true where
 	// the policy has cpu, else false.
 	Burst *bool `json:"burst,omitempty"`
-	// Memory protects the memory of online pods from reclaim, and reclaims that of batch first. Default: true where the
-	// policy has memory, else false.
+	// Memory has the kernel reclaim other memory before the memory that online pods request, and that of pods of the classes
+	// LSE and LSR never. Cgroup v2 only; nothing is done where the kubelet's MemoryQoS is on. Default false.
 	Memory *bool `json:"memory,omitempty"`
 	// Evict bounds how batch pods may be evicted, which is what is done when nothing else helps.
 	Evict EvictSpec `json:"evict,omitempty"`

@@ -321,6 +321,9 @@ func (a *Agent) turn(podsChanged bool) {
 		a.nextAudit = now.Add(a.cfg.SyncPeriod)
 		a.tree.Cover(a.plan.Settings)
 		a.unsettled = a.host.CheckAll() || a.unsettled
+		if a.ruling.effect.Policy.Protect.Memory {
+			a.unsettled = a.tree.LookForMemoryQoS() || a.unsettled
+		}
 	} else {
 		for name := range a.changes.Files {
 			a.unsettled = a.host.Check(name) || a.unsettled

@@ -46,7 +46,7 @@ func (a *Agent) refollow() {
 	clear(a.closer.near)
 	clear(a.closer.from)
 	batch := slices.ContainsFunc(a.pods.Pods, func(p *model.Pod) bool { return p.Grant != (model.Grant{}) })
-	identities := a.tree.Model().NoIdentity == ""
+	tree := a.tree.Model()
 	for _, pod := range a.pods.Pods {
 		if !pod.Class.Online() {
 			a.closer.near[pod.UID] = true
@@ -54,7 +54,7 @@ func (a *Agent) refollow() {
 		if from := quota.From(pod, &a.ruling.effect.Policy); from > 0 {
 			a.closer.from[pod.UID] = from
 		}
-		if decide.Follows(pod, &a.ruling.effect.Policy, a.bindsAll, batch, identities) {
+		if decide.Follows(pod, &a.ruling.effect.Policy, &tree, a.bindsAll, batch) {
 			a.follow[pod.UID] = true
 		}
 	}

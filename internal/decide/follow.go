@@ -3,6 +3,7 @@ package decide
 import (
 	"slices"
 
+	"github.com/waterline-io/waterline/internal/decide/memory"
 	"github.com/waterline-io/waterline/internal/decide/quota"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -20,14 +21,14 @@ func BindsAll(pods []*model.Pod, policy *model.Policy, state *State) bool {
 
 // Follows reports whether a plan under this policy may name files of the pod's own cgroup or of its containers, so that it
 // has to be watched. Where CPUs of one's own are used, that is every pod; where there is batch, every BestEffort pod; and where the
-// kernel has group identities and is to be told, every online pod.
-func Follows(pod *model.Pod, policy *model.Policy, bindsAll, batch, identities bool) bool {
+// kernel has group identities and is to be told, every online pod; and where their memory is protected, those that request some.
+func Follows(pod *model.Pod, policy *model.Policy, tree *model.Tree, bindsAll, batch bool) bool {
 	if pod.Ended || policy.Mode == model.ModeOff {
 		return false
 	}
 	if bindsAll || batch && pod.QoS == model.BestEffort || pod.Asks.Shares != 0 || pod.Asks.Quota != "" || pod.Self || pod.Critical || pod.Grant != (model.Grant{}) ||
 		pod.Class == model.ClassBE && policy.Suppress.On() || quota.MayBurst(pod, policy) ||
-		identities && policy.Weight.Identity && pod.Class.Online() {
+		tree.NoIdentity == "" && policy.Weight.Identity && pod.Class.Online() || tree.V2 && memory.Protects(pod, policy) {
 		return true
 	}
 	for i := range policy.Pods {

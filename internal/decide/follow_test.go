@@ -24,7 +24,7 @@ func TestFollows(t *testing.T) {
 		}
 		batch := slices.ContainsFunc(n.Pods, func(p *model.Pod) bool { return p.Grant != (model.Grant{}) })
 		follows := func(pod *model.Pod, p *model.Policy) bool {
-			return decide.Follows(pod, p, decide.BindsAll(n.Pods, p, &w.state), batch, n.Tree.NoIdentity == "")
+			return decide.Follows(pod, p, &n.Tree, decide.BindsAll(n.Pods, p, &w.state), batch)
 		}
 		plan, _ := decide.Node(*n, *p, w.state)
 		without := *p

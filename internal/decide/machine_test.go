@@ -74,6 +74,7 @@ func randomMachine(r *rand.Rand) *world {
 	}
 	n.Load = randomLoad(r, n)
 	randomBursts(r, w)
+	p.Protect.Memory, n.Tree.NoProtection, n.Kubelet.MemoryQoS = r.IntN(3) > 0, one(r, "", "", "", "missing"), r.IntN(8) == 0
 	return w
 }
 

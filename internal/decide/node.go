@@ -48,7 +48,7 @@ func node(n model.Node, policy model.Policy, state State, ask predictor) (model.
 		weights := weight.Decide(&n, &policy)
 		plan.Settings, state.Quota = quota.Decide(weights.Settings, &n, &policy, quota.Others{Weighted: weights.Asked, CPUs: plan.CPUs, Batch: plan.Suppress, Slack: plan.Slack}, state.Quota)
 		plan.Settings = append(plan.Settings, cpuset.Settle(&n, plan.CPUs, &state.CPUs, plan.Suppress.OnCPUs())...)
-		plan.Settings = append(plan.Settings, memory.Decide(&n)...)
+		plan.Settings = append(plan.Settings, memory.Decide(&n, &policy)...)
 		plan.Notices = slices.Concat(annotationNotices(&n), weights.Notices, cpus.Notices)
 	}
 	plan.Publish = publish.Decide(&n, &policy, plan.Slack)
@@ -57,7 +57,7 @@ func node(n model.Node, policy model.Policy, state State, ask predictor) (model.
 			Code: model.NoPodCgroups, Fix: "set cgroupsPerQOS: true in the kubelet's configuration",
 		}})
 	}
-	plan.Lacks = lacks(&n.Tree, &policy)
+	plan.Lacks = lacks(&n, &policy)
 	slices.SortFunc(plan.Settings, func(a, b model.Setting) int { return a.File.Compare(b.File) })
 
 	if policy.Mode == model.ModeObserve {
@@ -97,7 +97,8 @@ func sell(n *model.Node, policy *model.Policy, plan *model.Plan, state State, as
 }
 
 // lacks says what the policy asks for and the kernel cannot do.
-func lacks(tree *model.Tree, policy *model.Policy) []model.Reason {
+func lacks(n *model.Node, policy *model.Policy) []model.Reason {
+	tree := &n.Tree
 	if policy.Mode == model.ModeOff {
 		return nil
 	}
@@ -113,6 +114,9 @@ func lacks(tree *model.Tree, policy *model.Policy) []model.Reason {
 	}
 	if tree.NoPressure && policy.Suppress.On() {
 		all = append(all, model.Reason{Code: model.NoPressure, Fix: "needs cgroup v2, and psi=1 where the kernel starts without"})
+	}
+	if why := memory.Lacks(n, policy); why.Code != "" {
+		all = append(all, why)
 	}
 	return all
 }
@@ -180,7 +184,7 @@ func giveBack(n *model.Node, o model.Owned, pod *model.Pod) model.Setting {
 	switch o.Knob {
 	case model.Quota, model.Burst:
 		s.Value, s.Reason = quota.Release(n, o, pod)
-	case model.MemoryMax:
+	case model.MemoryMax, model.MemoryMin, model.MemoryLow:
 		s.Value, s.Reason = memory.Release(n, o, pod)
 	case model.Cpuset:
 		s.Value, s.Reason = cpuset.Release(n, o)

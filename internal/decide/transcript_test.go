@@ -27,6 +27,7 @@ import (
 //	load node=CPUS/MEMORY pods=CPUS/MEMORY [age=DURATION]    from here on each round measures that; a node has a real capacity
 //	policy suppress=METHOD[:FLOOR]    FLOOR in thousandths; idle; identity
 //	node noidle nopressure noidentity=WHY    what the kernel has not
+//	policy protectmemory; node kubelet=memoryqos qoscontainers noprotection=WHY
 //	load best=CPUS                    of class BestEffort
 //	pod ... [waits=PART] [throttled=PERIODS]    for a CPU, in thousandths of the time; by the pod's own quota
 //	glance node=CPUS pods=CPUS best=CPUS    400 ms after the last measurement, until the next load

@@ -21,15 +21,16 @@ type world struct {
 	state  decide.State
 	layout cgroup.Layout
 	busy   bool
-	peaks  slack.Peaks      // of online pods
-	load   *load            // nil: the world does not measure
-	uses   map[string]int64 // memory by directory, in bytes
+	peaks  slack.Peaks                // of online pods
+	load   *load                      // nil: the world does not measure
+	uses   map[string]int64           // memory by directory, in bytes
+	wrote  map[model.File]model.Value // by others, since the last round
 	saved  decide.State
 }
 
 func newWorld() *world {
 	unknown := [model.Horizons]model.Peak{unknownPeak, unknownPeak}
-	w := &world{uses: map[string]int64{}, policy: model.DefaultPolicy(), peaks: slack.Peaks{CPU: unknown, Memory: unknown}, layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"}}
+	w := &world{uses: map[string]int64{}, wrote: map[model.File]model.Value{}, policy: model.DefaultPolicy(), peaks: slack.Peaks{CPU: unknown, Memory: unknown}, layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"}}
 	w.node = model.Node{
 		Now: epoch, PodsKnown: true, Allocatable: model.Amount{CPU: 4000},
 		Kubelet: model.Kubelet{Known: true, CFSQuota: true, QuotaPeriod: model.DefaultQuotaPeriod},
@@ -72,6 +73,9 @@ func (w *world) do(line string) error {
 			incident.Kind, incident.Errno = model.Rejected, args[3]
 		}
 		w.node.Incidents = append(w.node.Incidents, incident)
+		if incident.Kind == model.Overwritten && incident.Knob.Protects() {
+			w.wrote[incident.File] = incident.Value
+		}
 	case "fight": // DIR KNOB DURATION: another writer overwrites the file every 10 ms
 		d, err := time.ParseDuration(args[2])
 		if err != nil {
@@ -107,7 +111,7 @@ func (w *world) setNode(args []string) error {
 		case "cpu":
 			w.node.Allocatable.CPU = number(value) * 1000
 		case "kubelet":
-			w.node.Kubelet = model.Kubelet{Known: value != "unknown", CFSQuota: value != "noquota", QuotaPeriod: model.DefaultQuotaPeriod, StaticCPUs: value == "static", NoPodCgroups: value == "nopodcgroups"}
+			w.node.Kubelet = model.Kubelet{Known: value != "unknown", CFSQuota: value != "noquota", QuotaPeriod: model.DefaultQuotaPeriod, StaticCPUs: value == "static", NoPodCgroups: value == "nopodcgroups", MemoryQoS: value == "memoryqos"}
 		case "readonly":
 			w.node.Tree.ReadOnly = value != "no"
 		case "cpus": // SOCKETSxNODESxCACHESxCORESxTHREADS, each in one of what is before it
@@ -155,6 +159,8 @@ func (w *world) setPolicy(args []string) error {
 			w.policy.Weight.Max = number(value)
 		case "burst":
 			w.policy.Protect.Burst = true
+		case "protectmemory":
+			w.policy.Protect.Memory = true
 		case "override":
 			w.policy.Weight.OverrideGuaranteed = true
 		case "promote":
@@ -357,6 +363,10 @@ func (w *world) carryOut(plan *model.Plan) {
 			o, known := owned[s.File]
 			if !known {
 				o = model.Owned{File: s.File, Theirs: theirs(s.Knob)}
+			}
+			if wrote, other := w.wrote[s.File]; other {
+				o.Theirs = wrote
+				delete(w.wrote, s.File)
 			}
 			o.Ours = s.Value
 			owned[s.File] = o

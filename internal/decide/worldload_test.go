@@ -140,6 +140,10 @@ func (w *world) setNodeLoad(key, value string) bool {
 		w.node.Tree.NoIdle = true
 	case "noidentity":
 		w.node.Tree.NoIdentity = value
+	case "noprotection":
+		w.node.Tree.NoProtection = value
+	case "qoscontainers":
+		w.node.Tree.MemoryQoS = value != "no"
 	case "nopressure":
 		w.node.Tree.NoPressure = true
 	case "watermark":
@@ -389,7 +393,7 @@ func theirs(k model.Knob) model.Value {
 		return model.Value{List: model.Inherited}
 	case model.MemoryMax:
 		return model.Number(model.Unlimited)
-	case model.Burst, model.Idle, model.Identity:
+	case model.Burst, model.Idle, model.Identity, model.MemoryMin, model.MemoryLow:
 		return model.Number(0)
 	}
 	return model.Number(1024)

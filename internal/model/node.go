@@ -48,6 +48,7 @@ type Kubelet struct {
 	QuotaPeriod  int64 // its CFS period in microseconds
 	StaticCPUs   bool  // CPU manager policy static: it may lift quotas itself, since 1.33
 	NoPodCgroups bool  // cgroupsPerQOS: false
+	MemoryQoS    bool  // its feature gate: it protects memory itself
 
 	// ReservedCPUs are those that no pod is to have for itself (reservedSystemCPUs). If there are any, they count and
 	// ReservedMilli does not.
@@ -71,18 +72,20 @@ type Kubelet struct {
 
 // Tree is the part of the cgroup hierarchy that pods live in, as it was last listed.
 type Tree struct {
-	Guaranteed string              // directory of the Guaranteed pods, which is that of all pods: "kubepods"
-	Burstable  string              // directory of the Burstable class
-	BestEffort string              // directory of the BestEffort class
-	V2         bool                // the hierarchy is of cgroup v2
-	ReadOnly   bool                // the mount can be read but not written
-	NoCpusets  bool                // there is no cpuset controller
-	NoBurst    bool                // the kernel has no [Burst] (before 5.14)
-	NoIdle     bool                // the kernel has no [Idle] (before 5.15)
-	NoIdentity string              // what it takes to have [Identity] here; "": the kernel has it, or it is not known yet
-	NoPressure bool                // the kernel does not tell for how long tasks of a group wait (cgroup v1, or started without PSI)
-	CPUs       CPUSet              // on which pods may run at all: online, and allowed by the groups above; empty: not known
-	Pods       map[string]PodGroup // by UID
+	Guaranteed   string              // directory of the Guaranteed pods, which is that of all pods: "kubepods"
+	Burstable    string              // directory of the Burstable class
+	BestEffort   string              // directory of the BestEffort class
+	V2           bool                // the hierarchy is of cgroup v2
+	ReadOnly     bool                // the mount can be read but not written
+	NoCpusets    bool                // there is no cpuset controller
+	NoBurst      bool                // the kernel has no [Burst] (before 5.14)
+	NoIdle       bool                // the kernel has no [Idle] (before 5.15)
+	NoIdentity   string              // what it takes to have [Identity] here; "": the kernel has it, or it is not known yet
+	NoProtection string              // what it takes to have [MemoryMin] and [MemoryLow] count here; "": they do, or it is not known yet
+	MemoryQoS    bool                // a container was made with its memory protected, or slowed down: the kubelet's MemoryQoS is on
+	NoPressure   bool                // the kernel does not tell for how long tasks of a group wait (cgroup v1, or started without PSI)
+	CPUs         CPUSet              // on which pods may run at all: online, and allowed by the groups above; empty: not known
+	Pods         map[string]PodGroup // by UID
 }
 
 // Class returns the directory of a QoS class.

@@ -63,7 +63,7 @@ func (p SuppressPolicy) On() bool { return p.By != "" && p.By != SuppressByNone 
 // ProtectPolicy is what is done for online pods besides suppressing batch.
 type ProtectPolicy struct {
 	Burst        bool  // let them exceed their CFS quota for moments
-	Memory       bool  // protect their memory from reclaim, and reclaim that of batch first
+	Memory       bool  // have the kernel take other memory before that which they request
 	EvictPerHour int64 // batch pods that may be evicted from the node in an hour, at most; 0: none is
 }
 

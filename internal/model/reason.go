@@ -28,6 +28,8 @@ const (
 	QuotaRaised      Code = "QuotaRaised"      // the container was stopped at its limit and had left CPU unused before, so it may use more for a while
 	NodeHot          Code = "NodeHot"          // nobody bursts: nothing is left under the waterline, or was a moment ago, or nobody knows
 	BatchMemory      Code = "BatchMemory"      // the memory limit that a batch pod or container came with, or what it asks for
+	MemoryProtected  Code = "MemoryProtected"  // the online pod keeps the memory that it requests
+	MemoryCarried    Code = "MemoryCarried"    // what pods below use of the memory that they keep, without which they would not
 	KubeletValue     Code = "KubeletValue"     // given back: what the kubelet computes from the pod's current spec
 	RecordedValue    Code = "RecordedValue"    // given back: the newest value that somebody else had written
 	LastKnown        Code = "LastKnown"        // the pods are not known yet, or nothing is measured: the last value decided stays
@@ -105,10 +107,11 @@ const (
 
 // What a policy asks for and the node's kernel cannot do.
 const (
-	NoBurst         Code = "NoBurst"         // online pods cannot save up quota
-	NoIdle          Code = "NoIdle"          // batch pods cannot be made idle: they keep their weights
-	NoGroupIdentity Code = "NoGroupIdentity" // the kernel cannot be told who is online and who is batch, or must not be
-	NoPressure      Code = "NoPressure"      // whether online pods wait for CPUs is not known: what batch may use follows from what they use alone
+	NoBurst            Code = "NoBurst"            // online pods cannot save up quota
+	NoIdle             Code = "NoIdle"             // batch pods cannot be made idle: they keep their weights
+	NoGroupIdentity    Code = "NoGroupIdentity"    // the kernel cannot be told who is online and who is batch, or must not be
+	NoMemoryProtection Code = "NoMemoryProtection" // memory of online pods cannot be protected, or the kubelet does it
+	NoPressure         Code = "NoPressure"         // whether online pods wait for CPUs is not known: what batch may use follows from what they use alone
 )
 
 // Whom an online pod waits for, and why batch is throttled for it.

@@ -1,5 +1,5 @@
-// Package memory decides how much memory batch pods and their containers may use. The kubelet limits them to nothing, because
-// they ask for no memory that it knows.
+// Package memory decides how much memory batch pods and their containers may use, and what memory of online pods the kernel is
+// to leave alone. The kubelet limits batch to nothing, because it asks for no memory that the kubelet knows.
 //
 // The pod's own limit is there before its first process: its cgroup is, and no container needs to be known for it. Those of
 // containers follow when the API tells which is which. On cgroup v1 only memory is limited, not what memory and swap are
@@ -13,12 +13,13 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Decide limits the memory of every pod that asks for batch memory, and of its containers that do, to what they came with.
+// Decide limits the memory of every pod that asks for batch memory, and of its containers that do, to what they came with; and
+// protects that of online pods where the policy says so.
 //
 // Nothing here looks at what is used: a limit below that is not written, which is known only in the moment of writing. The
 // next rounds then hold it, see [model.MemoryInUse].
-func Decide(n *model.Node) []model.Setting {
-	var settings []model.Setting
+func Decide(n *model.Node, p *model.Policy) []model.Setting {
+	settings := protect(n, p)
 	limit := func(dir string, bytes int64) {
 		if bytes == 0 {
 			return
@@ -45,10 +46,10 @@ func Decide(n *model.Node) []model.Setting {
 }
 
 // Release returns what a limit that we no longer decide goes back to: what the kubelet computes from the pod's limits, or for
-// a pod or container that the API does not show what was recorded.
+// a pod or container that the API does not show what was recorded. So does protection, which the kubelet leaves to others.
 func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.Reason) {
 	recorded := model.Reason{Code: model.RecordedValue}
-	if pod == nil || pod.Ended {
+	if pod == nil || pod.Ended || o.Knob.Protects() {
 		return o.Theirs, recorded
 	}
 	limit := pod.MemoryLimit

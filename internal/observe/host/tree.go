@@ -180,7 +180,10 @@ func (t *Tree) probe() bool {
 	t.model.NoIdle = !has(cgroup.FileName(t.mount.Version, model.Idle))
 	t.model.NoPressure = !t.hasPressure()
 	t.probeIdentity(has(cgroup.FileName(t.mount.Version, model.Identity)))
-	return t.model.NoBurst || t.model.NoIdle || t.model.NoPressure || t.model.NoIdentity != ""
+	if t.model.V2 {
+		t.model.NoProtection = noProtection(t.proc, has(cgroup.FileName(t.mount.Version, model.MemoryMin)))
+	}
+	return t.model.NoBurst || t.model.NoIdle || t.model.NoPressure || t.model.NoIdentity != "" || t.model.NoProtection != ""
 }
 
 // hasPressure reports whether groups tell of their pressure. Where the kernel was started without it, older ones have the

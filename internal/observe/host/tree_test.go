@@ -11,12 +11,18 @@ import (
 // TestProbe checks that what the kernel lacks is found when there are groups with a quota, once and for good: a condition
 // that rests on it must not come and go.
 func TestProbe(t *testing.T) {
-	all := []string{"cpu.max.burst", "cpu.idle", "cpu.bvt_warp_ns", "cpu.pressure"}
+	all := []string{"cpu.max.burst", "cpu.idle", "cpu.bvt_warp_ns", "cpu.pressure", "memory.min"}
 	proc := t.TempDir() // with no switch for identities
 	if err := os.MkdirAll(filepath.Join(proc, filepath.Dir(releaseFile)), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(proc, releaseFile), []byte("6.1.0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(proc, "self"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(proc, "self/mountinfo"), []byte(recursive), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -29,10 +35,11 @@ func TestProbe(t *testing.T) {
 	}{
 		{name: "all of it", version: cgroup.V2, quota: "cpu.max", files: all},
 		{name: "an old kernel", version: cgroup.V2, quota: "cpu.max", files: all[3:], lacks: "burst idle identity "},
-		{name: "no idle groups", version: cgroup.V2, quota: "cpu.max", files: []string{all[0], all[2], all[3]}, lacks: "idle "},
-		{name: "no identities", version: cgroup.V2, quota: "cpu.max", files: []string{all[0], all[1], all[3]}, lacks: "identity "},
-		{name: "no pressure", version: cgroup.V2, quota: "cpu.max", files: all[:3], lacks: "pressure "},
-		{name: "pressure that cannot be read", version: cgroup.V2, quota: "cpu.max", files: all[:3], unreadable: all[3], lacks: "pressure "},
+		{name: "no idle groups", version: cgroup.V2, quota: "cpu.max", files: []string{all[0], all[2], all[3], all[4]}, lacks: "idle "},
+		{name: "no identities", version: cgroup.V2, quota: "cpu.max", files: []string{all[0], all[1], all[3], all[4]}, lacks: "identity "},
+		{name: "no memory controller", version: cgroup.V2, quota: "cpu.max", files: all[:4], lacks: "protection "},
+		{name: "no pressure", version: cgroup.V2, quota: "cpu.max", files: []string{all[0], all[1], all[2], all[4]}, lacks: "pressure "},
+		{name: "pressure that cannot be read", version: cgroup.V2, quota: "cpu.max", files: []string{all[0], all[1], all[2], all[4]}, unreadable: all[3], lacks: "pressure "},
 		{name: "v1", version: cgroup.V1, quota: "cpu.cfs_quota_us", files: append([]string{"cpu.cfs_burst_us"}, all[1:]...), lacks: "pressure "},
 	} {
 		root := t.TempDir()
@@ -58,7 +65,7 @@ func TestProbe(t *testing.T) {
 			for _, one := range []struct {
 				name    string
 				missing bool
-			}{{"burst ", m.NoBurst}, {"idle ", m.NoIdle}, {"identity ", m.NoIdentity != ""}, {"pressure ", m.NoPressure}} {
+			}{{"burst ", m.NoBurst}, {"idle ", m.NoIdle}, {"identity ", m.NoIdentity != ""}, {"pressure ", m.NoPressure}, {"protection ", m.NoProtection != ""}} {
 				if one.missing {
 					all += one.name
 				}

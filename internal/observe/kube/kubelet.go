@@ -49,6 +49,7 @@ func parseKubelet(body []byte) (model.Kubelet, error) {
 			ReservedSystemCPUs string            `json:"reservedSystemCPUs"`
 			KubeReserved       map[string]string `json:"kubeReserved"`
 			SystemReserved     map[string]string `json:"systemReserved"`
+			FeatureGates       map[string]bool   `json:"featureGates"`
 		} `json:"kubeletconfig"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
@@ -67,6 +68,8 @@ func parseKubelet(body []byte) (model.Kubelet, error) {
 	}
 	k.NoPodCgroups = c.CgroupsPerQOS != nil && !*c.CgroupsPerQOS
 	k.StaticCPUs = c.CPUManagerPolicy == "static"
+	gate, said := c.FeatureGates["MemoryQoS"] // alpha, at least until 1.36
+	k.MemoryQoS = gate || !said && c.FeatureGates["AllAlpha"]
 	var err error
 	if k.ReservedCPUs, err = model.ParseCPUs(c.ReservedSystemCPUs); err != nil {
 		return model.Kubelet{}, fmt.Errorf("reading the kubelet's configuration: reservedSystemCPUs: %w", err)

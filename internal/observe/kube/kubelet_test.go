@@ -20,6 +20,11 @@ func TestParseKubelet(t *testing.T) {
 	if k, err := parseKubelet([]byte(`{"kubeletconfig":{}}`)); err != nil || k != DefaultKubelet() {
 		t.Errorf("defaults: %+v, %v", k, err)
 	}
+	for gates, on := range map[string]bool{`"MemoryQoS":true`: true, `"MemoryQoS":false,"AllAlpha":true`: false, `"AllAlpha":true`: true, `"Other":true`: false} {
+		if k, err := parseKubelet([]byte(`{"kubeletconfig":{"featureGates":{` + gates + `}}}`)); err != nil || k.MemoryQoS != on {
+			t.Errorf("%s: %+v, %v", gates, k, err)
+		}
+	}
 	k, err = parseKubelet([]byte(`{"kubeletconfig":{"reservedSystemCPUs":"0,8-9","kubeReserved":{"cpu":"500m","memory":"1Gi"},"systemReserved":{"cpu":"1"}}}`))
 	want := DefaultKubelet()
 	want.ReservedCPUs, want.ReservedMilli, want.ReservedMemory = model.CPUs(0, 8, 9), 1500, 1<<30

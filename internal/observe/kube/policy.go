@@ -139,9 +139,9 @@ func (c *checker) sale(field string, s sale, waterline, highest int64) model.Sel
 	return policy
 }
 
-// protect reads what is done for online pods. Where batch is let in they are protected unless the policy says otherwise.
+// protect reads what is done for online pods. Where batch is let in they may burst unless the policy says otherwise.
 func (c *checker) protect(policy *model.ProtectPolicy, s *v1alpha1.ColocationPolicySpec) {
-	*policy = model.ProtectPolicy{Burst: s.CPU != nil, Memory: s.Memory != nil, EvictPerHour: model.DefaultEvictPerHour}
+	*policy = model.ProtectPolicy{Burst: s.CPU != nil, EvictPerHour: model.DefaultEvictPerHour}
 	if s.Protect.Burst != nil {
 		policy.Burst = *s.Protect.Burst
 	}

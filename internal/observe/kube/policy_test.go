@@ -25,7 +25,7 @@ spec:
     - {name: noon, start: 12:30, end: 13:30, timeZone: UTC}
   cpu: {waterline: 62.5%, mid: 10%, suppressBy: both, floor: 2.5%, idle: true, groupIdentity: true}
   memory: {method: static, ratio: 30%}
-  protect: {burst: false, evict: {perNodePerHour: 2}}
+  protect: {burst: false, memory: true, evict: {perNodePerHour: 2}}
   compat: {koordinator: true}
   weight: {scope: class, quota: unlimited, max: 16384, bestEffort: promote, namespaces: [{selector: {matchLabels: {team: video}}, max: 262144}]}
   pods: [{selector: {matchExpressions: [{key: app, operator: NotIn, values: [web]}]}, cpuShare: 10240, cpuManager: share, cpuPlacement: spread}]
@@ -88,7 +88,7 @@ func TestPolicyDefaults(t *testing.T) {
 	}
 	got, err = ParsePolicy([]byte(header + "spec: {cpu: {}, memory: {}}"))
 	want.Policy.CPU.Method, want.Policy.Memory.Method = model.SellPredicted, model.SellPredicted
-	want.Policy.Protect.Burst, want.Policy.Protect.Memory = true, true
+	want.Policy.Protect.Burst = true
 	want.Policy.Suppress.By = model.SuppressByCpuset
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
