@@ -288,6 +288,12 @@ func (h *holder) do(what string) {
 	}
 }
 
+// end ends the process, and waits until it has.
+func (h *holder) end() {
+	_ = h.in.Close()
+	<-h.done
+}
+
 // ended reports whether the process has ended, or does so within a moment.
 func (h *holder) ended() bool {
 	select {

@@ -18,8 +18,12 @@ import (
 type options struct {
 	config      vm.Config
 	cache       string
+	modules     []string
 	keep, quiet bool
 }
+
+// modules is where the guest has the modules that it was given.
+const modules = "/lib/modules"
 
 const usage = `Usage: vmrun [flags] [-run 'name: shell command']... [-- /guest/program args...]
 
@@ -51,6 +55,10 @@ func parse(args []string, accel string, stderr io.Writer) (options, error) {
 			return errors.New("want host=/guest")
 		}
 		o.config.Files = append(o.config.Files, vm.File{Host: host, Guest: guest})
+		return nil
+	})
+	fs.Func("module", "a `name` of a module of the kernel, for the guest's "+modules+"; may be repeated", func(s string) error {
+		o.modules = append(o.modules, s)
 		return nil
 	})
 	fs.Func("e", "`KEY=VALUE` for the environment of the commands; may be repeated", func(s string) error {

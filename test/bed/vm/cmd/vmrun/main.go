@@ -80,6 +80,15 @@ func boot(ctx context.Context, o options, stdout, stderr io.Writer) (vm.Report, 
 			return vm.Report{}, err
 		}
 	}
+	for _, name := range o.modules {
+		file, err := vm.Module(c.Kernel, name)
+		if err != nil {
+			return vm.Report{}, err
+		}
+		if file != "" {
+			c.Files = append(c.Files, vm.File{Host: file, Guest: modules + "/" + name + ".ko"})
+		}
+	}
 	c.Scratch = o.cache
 	if o.keep {
 		c.KeepDir = filepath.Join(o.cache, "kept", time.Now().Format("20060102-150405.000"))
