@@ -101,6 +101,8 @@ const (
 	MetricRepairs              = "waterline_repairs_total"                // {file} writes that answered another writer
 	MetricRejected             = "waterline_rejected_writes_total"        // {file,errno}
 	MetricBadAnnotations       = "waterline_bad_annotations_total"        // {key}
+	MetricReclaimAsked         = "waterline_reclaim_asked_bytes_total"    // of batch pods, before memory is short
+	MetricReclaimFreed         = "waterline_reclaim_freed_bytes_total"    // what came of it
 	MetricRounds               = "waterline_rounds_total"                 // rounds of decisions
 	MetricAudits               = "waterline_audits_total"                 // complete comparisons of plan and kernel
 	MetricRoundSeconds         = "waterline_last_round_duration_seconds"  // from observation to the last write

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	acthost "github.com/waterline-io/waterline/internal/act/host"
+	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/decide"
 	"github.com/waterline-io/waterline/internal/journal"
 	"github.com/waterline-io/waterline/internal/model"
@@ -34,6 +35,7 @@ const (
 	pause     = 10 * time.Millisecond // between two rounds, so that a burst of changes is one round
 	heartbeat = 2 * time.Second
 	stalled   = 5 * time.Second
+	searching = 2 * time.Second // the kernel for memory that a batch pod is asked for
 )
 
 // Pods tells which pods the node has.
@@ -86,6 +88,9 @@ type Agent struct {
 	unwatched  chan error    // why the watcher ended
 	tree       *host.Tree
 	host       *acthost.Host
+	reclaimer  *acthost.Reclaimer // nil: this node cannot
+	asked      bool               // a batch pod is asked for memory
+	gave       *model.Reclaimed   // what came of it; nil: nothing that a round does not know
 	journal    *journal.Journal
 	ruling     ruling
 	kubelet    model.Kubelet
@@ -199,6 +204,12 @@ func (a *Agent) Run(ctx context.Context) error {
 		})
 	}
 	a.watch()
+	if a.mount.Version == cgroup.V2 && a.mount.Memory != "" {
+		if a.reclaimer, err = acthost.NewReclaimer(a.mount.Memory, searching); err != nil {
+			return err
+		}
+		helpers.Go(func() { a.reclaimer.Run(ctx) })
+	}
 	a.loop(ctx, kubelets)
 	a.log.report("state", a.memory.last(&a.state, time.Now()))
 	if a.tree != nil {
@@ -256,6 +267,8 @@ func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 		case kubelet := <-kubelets:
 			a.unsettled = a.unsettled || kubelet != a.kubelet
 			a.kubelet = kubelet
+		case gave := <-a.gives():
+			a.take(gave)
 		case request := <-a.requests:
 			request()
 			continue
@@ -356,6 +369,7 @@ func (a *Agent) round(now time.Time, reason bool) {
 		State:  a.state,
 	}
 	round.Node.Confined = a.host.Confined() // which counts as told from now on
+	round.Node.Reclaimed, a.gave = a.gave, nil
 	round.Plan, a.state = decide.Node(round.Node, round.Policy, round.State)
 	news := reason || !sameDecisions(&a.plan, &round.Plan)
 	a.plan = round.Plan
@@ -373,6 +387,7 @@ func (a *Agent) round(now time.Time, reason bool) {
 	var err error
 	a.incidents, err = a.host.Apply(&round.Plan)
 	a.log.report("apply", err)
+	a.ask(round.Plan.Reclaim)
 	a.unsettled = refused(a.incidents)
 	a.lastRound = time.Now()
 	a.counts.rounds++

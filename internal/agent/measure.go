@@ -75,12 +75,13 @@ func (a *Agent) currentLoad() *model.Load {
 	return a.meter.Load()
 }
 
-// sameDecisions reports whether two plans want the same: what they were computed from may differ.
+// sameDecisions reports whether two plans want the same: what they were computed from may differ. To
+// ask somebody for memory is news each time.
 func sameDecisions(a, b *model.Plan) bool {
 	same := slices.EqualFunc(a.Settings, b.Settings, func(s, t model.Setting) bool {
 		return s.File == t.File && s.Value == t.Value && s.Release == t.Release && s.Reason.Code == t.Reason.Code && heldFor(&s) == heldFor(&t)
 	})
-	same = same && slices.Equal(a.Conditions, b.Conditions) && (a.Slack == nil) == (b.Slack == nil)
+	same = same && b.Reclaim == nil && slices.Equal(a.Conditions, b.Conditions) && (a.Slack == nil) == (b.Slack == nil)
 	same = same && slices.EqualFunc(a.Notices, b.Notices, func(m, n model.Notice) bool { return m.UID == n.UID && m.Reason.Code == n.Reason.Code })
 	if !same || a.Slack == nil {
 		return same

@@ -17,6 +17,8 @@ type counts struct {
 	rounds   uint64
 	audits   uint64
 	duration time.Duration // of the last round
+
+	reclaimAsked, reclaimFreed uint64 // bytes
 }
 
 // collector makes the metrics when they are scraped, so that they cost nothing in between.
@@ -98,6 +100,8 @@ func (a *Agent) metrics() []prometheus.Metric {
 	metric(counter, v1alpha1.MetricRounds, "Rounds of decisions.", float64(a.counts.rounds))
 	metric(counter, v1alpha1.MetricAudits, "Complete comparisons of plan and kernel.", float64(a.counts.audits))
 	metric(gauge, v1alpha1.MetricRoundSeconds, "Time that the last round took, from observation to the last write.", a.counts.duration.Seconds())
+	metric(counter, v1alpha1.MetricReclaimAsked, "Memory that batch pods were asked for before it was short.", float64(a.counts.reclaimAsked))
+	metric(counter, v1alpha1.MetricReclaimFreed, "Memory that they used less after they were asked.", float64(a.counts.reclaimFreed))
 	metric(gauge, v1alpha1.MetricPodsKnown, "1 once the pods of this node were listed.", flag(a.pods.Known))
 	metric(gauge, v1alpha1.MetricWatching, "0 while files must be polled for lack of inotify watches.", flag(a.tree != nil && a.tree.Blind() == nil))
 	if a.nri != nil {

@@ -97,6 +97,7 @@ func (a *Agent) node(now time.Time) model.Node {
 		Topology:    a.survey(),
 		Load:        a.currentLoad(),
 		Withdrawn:   a.pods.Withdrawn,
+		Reclaiming:  a.asked,
 	}
 }
 

@@ -55,6 +55,10 @@ func FileName(v Version, k model.Knob) string {
 	return ""
 }
 
+// ReclaimFile is the file into which the number of bytes is written that the kernel is to take from a group, at once and while the
+// writer waits. Only cgroup v2 has it, from Linux 5.19 on.
+const ReclaimFile = "memory.reclaim"
+
 // EffectiveFile returns the name of the file that tells which CPUs a group may really run on: what its own list allows, its
 // ancestors' lists allow too, and is online.
 func EffectiveFile(v Version) string {

@@ -49,6 +49,7 @@ func node(n model.Node, policy model.Policy, state State, ask predictor) (model.
 		plan.Settings, state.Quota = quota.Decide(weights.Settings, &n, &policy, quota.Others{Weighted: weights.Asked, CPUs: plan.CPUs, Batch: plan.Suppress, Slack: plan.Slack}, state.Quota)
 		plan.Settings = append(plan.Settings, cpuset.Settle(&n, plan.CPUs, &state.CPUs, plan.Suppress.OnCPUs())...)
 		plan.Settings = append(plan.Settings, memory.Decide(&n, &policy)...)
+		plan.Reclaim, state.Memory = memory.Reclaim(&n, &policy, plan.Slack, state.Memory)
 		plan.Notices = slices.Concat(annotationNotices(&n), weights.Notices, cpus.Notices)
 	}
 	plan.Publish = publish.Decide(&n, &policy, plan.Slack)
@@ -117,6 +118,8 @@ func lacks(n *model.Node, policy *model.Policy) []model.Reason {
 	}
 	if why := memory.Lacks(n, policy); why.Code != "" {
 		all = append(all, why)
+	} else if tree.NoReclaim && policy.Protect.Memory {
+		all = append(all, model.Reason{Code: model.NoReclaim, Fix: "needs Linux 5.19"})
 	}
 	return all
 }

@@ -46,6 +46,9 @@ func check(t *testing.T, seed uint64, w *world, plan *model.Plan, protected, car
 	t.Helper()
 	n := &w.node
 	off := !w.policy.Protect.Memory || !n.Tree.V2 || n.Tree.NoProtection != "" || n.Kubelet.MemoryQoS
+	if r := plan.Reclaim; r != nil && (off || n.Tree.NoReclaim || n.Load == nil || r.Bytes <= 0) {
+		t.Fatalf("seed %d: %+v is asked for", seed, r)
+	}
 	settings, theirs := map[model.File]int64{}, map[model.File]int64{}
 	for _, s := range plan.Settings {
 		if !s.Knob.Protects() || s.Release {

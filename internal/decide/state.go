@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/cpuset"
+	"github.com/waterline-io/waterline/internal/decide/memory"
 	"github.com/waterline-io/waterline/internal/decide/predict"
 	"github.com/waterline-io/waterline/internal/decide/quota"
 	"github.com/waterline-io/waterline/internal/decide/slack"
@@ -33,6 +34,7 @@ type State struct {
 
 	Suppress suppress.State // what batch may use
 	Quota    quota.State    // whether online pods may burst
+	Memory   memory.State   // whom to ask for memory
 }
 
 // FileState is what is remembered of one file.

@@ -28,6 +28,8 @@ import (
 //	policy suppress=METHOD[:FLOOR]    FLOOR in thousandths; idle; identity
 //	node noidle nopressure noidentity=WHY    what the kernel has not
 //	policy protectmemory; node kubelet=memoryqos qoscontainers noprotection=WHY
+//	pod ... [cache=COLD/ALL] [thrashes=PART]    page cache; for memory, in thousandths of the time; node noreclaim
+//	reclaiming yes|no                 reclaimed UID ASKED FREED [ERROR]    what came of asking a pod for memory
 //	load best=CPUS                    of class BestEffort
 //	pod ... [waits=PART] [throttled=PERIODS]    for a CPU, in thousandths of the time; by the pod's own quota
 //	glance node=CPUS pods=CPUS best=CPUS    400 ms after the last measurement, until the next load

@@ -315,6 +315,9 @@ func (w *world) decide() string {
 	for _, c := range plan.Conditions {
 		fmt.Fprintf(&out, "condition %q %v %s %s\n", c.Name, c.Met, c.Reason, c.Message)
 	}
+	if r := plan.Reclaim; r != nil {
+		fmt.Fprintf(&out, "reclaim %s from %s in %s  %s\n", gib(r.Bytes), r.UID, r.Dir, r.Reason)
+	}
 	for _, why := range plan.Lacks {
 		fmt.Fprintf(&out, "lacks %s\n", why)
 	}
@@ -347,7 +350,7 @@ func (w *world) decide() string {
 
 // carryOut imagines that the host, and the API, did what a plan says.
 func (w *world) carryOut(plan *model.Plan) {
-	w.node.Incidents = nil
+	w.node.Incidents, w.node.Reclaimed = nil, nil
 	owned := map[model.File]model.Owned{}
 	for _, o := range w.node.Owned {
 		owned[o.File] = o

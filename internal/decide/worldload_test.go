@@ -36,9 +36,11 @@ type load struct {
 // podLoad is what one pod is measured to use.
 type podLoad struct {
 	model.Amount
-	age       time.Duration
-	waits     int64 // for a CPU, in thousandths of the time
-	throttled int64 // periods
+	age         time.Duration
+	waits       int64 // for a CPU, in thousandths of the time
+	throttled   int64 // periods
+	cold, cache int64 // page cache, in bytes
+	thrashes    int64 // waits for memory, likewise
 }
 
 // ensure makes the world one that measures.
@@ -93,6 +95,10 @@ func (w *world) doLoad(command string, args []string) error {
 			w.node.Now = w.node.Now.Add(time.Second)
 			w.decide()
 		}
+	case "reclaiming":
+		w.node.Reclaiming = args[0] == "yes"
+	case "reclaimed": // UID ASKED FREED [ERROR]
+		w.node.Reclaimed = &model.Reclaimed{UID: args[0], Asked: bytes(args[1]), Freed: bytes(args[2]), Failed: strings.Join(args[3:], " ")}
 	case "withdrawn":
 		w.node.Withdrawn = args[0] == "yes"
 	case "glance":
@@ -140,6 +146,8 @@ func (w *world) setNodeLoad(key, value string) bool {
 		w.node.Tree.NoIdle = true
 	case "noidentity":
 		w.node.Tree.NoIdentity = value
+	case "noreclaim":
+		w.node.Tree.NoReclaim = true
 	case "noprotection":
 		w.node.Tree.NoProtection = value
 	case "qoscontainers":
@@ -196,6 +204,11 @@ func (w *world) setPodLoad(pod *model.Pod, key, value string) bool {
 		used.waits = number(value)
 	case "throttled":
 		used.throttled = number(value)
+	case "cache": // COLD/ALL
+		cold, all, _ := strings.Cut(value, "/")
+		used.cold, used.cache = bytes(cold), bytes(all)
+	case "thrashes":
+		used.thrashes = number(value)
 	case "usedage":
 		used.age = duration(value)
 	case "memory":
@@ -280,6 +293,10 @@ func (w *world) measure() {
 		if used.waits > 0 {
 			u.Pressure = model.Pressure{At: u.CPU.At, CPU: model.Stall{Some: used.waits}}
 		}
+		if used.thrashes > 0 {
+			u.Pressure.At, u.Pressure.Memory.Some = u.CPU.At, used.thrashes
+		}
+		u.Memory.InactiveFile, u.Memory.ActiveFile = used.cold, used.cache-used.cold
 		m.Pods = append(m.Pods, model.PodUsage{UID: uid, Usage: u})
 	}
 	slices.SortFunc(m.Pods, func(a, b model.PodUsage) int { return strings.Compare(a.UID, b.UID) })

@@ -36,6 +36,8 @@ type Node struct {
 	Incidents   []Incident // what became of files since the round before, ordered by file
 	Confined    []Confined // groups that may run on other CPUs than their lists say, ordered by file
 	Topology    *Topology  // nil: not read, or nothing on this node asks for CPUs
+	Reclaiming  bool       // a batch pod is asked for memory, and has not answered
+	Reclaimed   *Reclaimed `json:",omitempty"` // what came of it, since the round before; nil: nothing
 	Withdrawn   bool       // the manager lets this node sell nothing
 	Load        *Load      // nil: nothing was measured yet
 }
@@ -82,6 +84,7 @@ type Tree struct {
 	NoIdle       bool                // the kernel has no [Idle] (before 5.15)
 	NoIdentity   string              // what it takes to have [Identity] here; "": the kernel has it, or it is not known yet
 	NoProtection string              // what it takes to have [MemoryMin] and [MemoryLow] count here; "": they do, or it is not known yet
+	NoReclaim    bool                // the kernel cannot be asked to take memory from a group (cgroup v1, or before 5.19)
 	MemoryQoS    bool                // a container was made with its memory protected, or slowed down: the kubelet's MemoryQoS is on
 	NoPressure   bool                // the kernel does not tell for how long tasks of a group wait (cgroup v1, or started without PSI)
 	CPUs         CPUSet              // on which pods may run at all: online, and allowed by the groups above; empty: not known

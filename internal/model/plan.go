@@ -154,7 +154,25 @@ type Plan struct {
 	Conditions []Condition  // that pods should have, ordered by UID
 	Notices    []Notice     // what the owners of pods, or of the node, should be told
 	Lacks      []Reason     // what the policy asks for and the node's kernel cannot do
+	Reclaim    *Reclaim     // which batch pod is asked for memory; nil: none
 	Next       time.Time    // when deciding again could give another result though nothing else changed; zero: never
+}
+
+// Reclaim asks a batch pod to give memory back before somebody is short of it.
+type Reclaim struct {
+	UID    string
+	Dir    string // of its cgroup
+	Bytes  int64  // that are asked for, and expected
+	Reason Reason
+}
+
+// Reclaimed is what came of a [Reclaim].
+type Reclaimed struct {
+	UID    string
+	Asked  int64         // bytes
+	Freed  int64         // bytes less in use than before
+	Took   time.Duration // in which the kernel looked for them
+	Failed string        // the kernel's error, such as "EAGAIN": there was less to take; "EINTR": it took too long; "": none
 }
 
 // Condition is a condition that a pod should have.

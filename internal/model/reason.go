@@ -30,6 +30,7 @@ const (
 	BatchMemory      Code = "BatchMemory"      // the memory limit that a batch pod or container came with, or what it asks for
 	MemoryProtected  Code = "MemoryProtected"  // the online pod keeps the memory that it requests
 	MemoryCarried    Code = "MemoryCarried"    // what pods below use of the memory that they keep, without which they would not
+	MemoryReclaimed  Code = "MemoryReclaimed"  // the batch pod is asked for page cache, because little memory is left for batch
 	KubeletValue     Code = "KubeletValue"     // given back: what the kubelet computes from the pod's current spec
 	RecordedValue    Code = "RecordedValue"    // given back: the newest value that somebody else had written
 	LastKnown        Code = "LastKnown"        // the pods are not known yet, or nothing is measured: the last value decided stays
@@ -111,6 +112,7 @@ const (
 	NoIdle             Code = "NoIdle"             // batch pods cannot be made idle: they keep their weights
 	NoGroupIdentity    Code = "NoGroupIdentity"    // the kernel cannot be told who is online and who is batch, or must not be
 	NoMemoryProtection Code = "NoMemoryProtection" // memory of online pods cannot be protected, or the kubelet does it
+	NoReclaim          Code = "NoReclaim"          // no batch pod can be asked for memory before it is short
 	NoPressure         Code = "NoPressure"         // whether online pods wait for CPUs is not known: what batch may use follows from what they use alone
 )
 

@@ -180,10 +180,11 @@ func (t *Tree) probe() bool {
 	t.model.NoIdle = !has(cgroup.FileName(t.mount.Version, model.Idle))
 	t.model.NoPressure = !t.hasPressure()
 	t.probeIdentity(has(cgroup.FileName(t.mount.Version, model.Identity)))
+	t.model.NoReclaim = !has(cgroup.ReclaimFile)
 	if t.model.V2 {
 		t.model.NoProtection = noProtection(t.proc, has(cgroup.FileName(t.mount.Version, model.MemoryMin)))
 	}
-	return t.model.NoBurst || t.model.NoIdle || t.model.NoPressure || t.model.NoIdentity != "" || t.model.NoProtection != ""
+	return t.model.NoBurst || t.model.NoIdle || t.model.NoPressure || t.model.NoIdentity != "" || t.model.NoProtection != "" || t.model.NoReclaim
 }
 
 // hasPressure reports whether groups tell of their pressure. Where the kernel was started without it, older ones have the

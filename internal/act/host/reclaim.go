@@ -1,0 +1,137 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path"
+	"runtime"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// Reclaimer has the kernel take memory from groups. Who asks it to waits until it has, which may take seconds, so that is done
+// beside everything else, for one group at a time. Only [Reclaimer.Run] may block.
+type Reclaimer struct {
+	root    *os.Root // of the memory controller's hierarchy
+	timeout time.Duration
+	asked   chan model.Reclaim
+	done    chan model.Reclaimed
+}
+
+// NewReclaimer returns one for the hierarchy that is mounted at a path. The kernel may look for memory for so long at a time.
+func NewReclaimer(mounted string, timeout time.Duration) (*Reclaimer, error) {
+	root, err := os.OpenRoot(mounted)
+	if err != nil {
+		return nil, fmt.Errorf("opening the cgroup hierarchy of memory: %w", err)
+	}
+	return &Reclaimer{root: root, timeout: timeout, asked: make(chan model.Reclaim, 1), done: make(chan model.Reclaimed, 1)}, nil
+}
+
+// Ask has a group asked. There must be nobody who was asked and of whom [Reclaimer.Done] has not told yet.
+func (r *Reclaimer) Ask(what model.Reclaim) { r.asked <- what }
+
+// Done tells what came of it, once for each who was asked.
+func (r *Reclaimer) Done() <-chan model.Reclaimed { return r.done }
+
+// Run does what is asked until the context ends. It has a thread of its own, because a system call can only be interrupted on the
+// thread that is in it.
+func (r *Reclaimer) Run(ctx context.Context) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer r.root.Close()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case what := <-r.asked:
+			r.done <- r.reclaim(ctx, what)
+		}
+	}
+}
+
+// reclaim asks for one amount. What the group uses less afterwards is what was freed, though the group goes on using memory
+// meanwhile.
+func (r *Reclaimer) reclaim(ctx context.Context, what model.Reclaim) model.Reclaimed {
+	result := model.Reclaimed{UID: what.UID, Asked: what.Bytes}
+	begin := time.Now()
+	before, err := r.used(what.Dir)
+	if err == nil {
+		err = r.write(ctx, what)
+		if after, usedErr := r.used(what.Dir); usedErr == nil {
+			result.Freed = max(before-after, 0)
+		}
+	}
+	result.Took = time.Since(begin)
+	var errno unix.Errno
+	switch {
+	case errors.As(err, &errno):
+		result.Failed = unix.ErrnoName(errno)
+	case err != nil:
+		result.Failed = err.Error()
+	}
+	return result
+}
+
+// breakOff interrupts a system call on a thread, unless it is finished in time, by a signal that means nothing to Go. The kernel
+// looks for signals between two passes, and then says EINTR. One that comes before the call has begun is lost, hence more.
+func (r *Reclaimer) breakOff(ctx context.Context, thread int, finished <-chan struct{}) {
+	const again = 50 * time.Millisecond
+	timer := time.NewTimer(r.timeout)
+	defer timer.Stop()
+	stop := ctx.Done()
+	for {
+		select {
+		case <-finished:
+			return
+		case <-timer.C:
+		case <-stop:
+			stop = nil
+		}
+		_ = unix.Tgkill(os.Getpid(), thread, unix.SIGURG)
+		timer.Reset(again)
+	}
+}
+
+// write tells the kernel, and waits.
+func (r *Reclaimer) write(ctx context.Context, what model.Reclaim) error {
+	name := path.Join(what.Dir, cgroup.ReclaimFile)
+	file, err := r.root.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("opening %s: %w", name, err)
+	}
+	defer file.Close()
+	finished, stopped := make(chan struct{}), make(chan struct{})
+	thread := unix.Gettid()
+	go func() {
+		defer close(stopped)
+		r.breakOff(ctx, thread, finished)
+	}()
+	_, err = unix.Write(int(file.Fd()), strconv.AppendInt(nil, what.Bytes, 10))
+	close(finished)
+	<-stopped
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", name, err)
+	}
+	return nil
+}
+
+func (r *Reclaimer) used(dir string) (int64, error) {
+	name := path.Join(dir, cgroup.StatFile(cgroup.V2, cgroup.MemoryUsage))
+	content, err := r.root.ReadFile(name)
+	if err != nil {
+		return 0, fmt.Errorf("reading %s: %w", name, err)
+	}
+	used, err := cgroup.ParseCount(content)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", dir, err)
+	}
+	return int64(min(used, math.MaxInt64)), nil
+}
