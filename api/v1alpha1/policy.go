@@ -178,7 +178,7 @@ type ProtectSpec struct {
 	// the policy has cpu, else false.
 	Burst *bool `json:"burst,omitempty"`
 	// Memory has the kernel reclaim other memory before the memory that online pods request, and that of pods of the classes
-	// LSE and LSR never, and asks batch for page cache before memory is short. Cgroup v2 only; nothing is done where the kubelet's MemoryQoS is on. Default false.
+	// LSE and LSR never; before memory is short, batch grows no more and is asked for page cache. Cgroup v2 only; nothing is done where the kubelet's MemoryQoS is on. Default false.
 	Memory *bool `json:"memory,omitempty"`
 	// Evict bounds how batch pods may be evicted, which is what is done when nothing else helps.
 	Evict EvictSpec `json:"evict,omitempty"`

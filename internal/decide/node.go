@@ -49,7 +49,9 @@ func node(n model.Node, policy model.Policy, state State, ask predictor) (model.
 		plan.Settings, state.Quota = quota.Decide(weights.Settings, &n, &policy, quota.Others{Weighted: weights.Asked, CPUs: plan.CPUs, Batch: plan.Suppress, Slack: plan.Slack}, state.Quota)
 		plan.Settings = append(plan.Settings, cpuset.Settle(&n, plan.CPUs, &state.CPUs, plan.Suppress.OnCPUs())...)
 		plan.Settings = append(plan.Settings, memory.Decide(&n, &policy)...)
-		plan.Reclaim, state.Memory = memory.Reclaim(&n, &policy, plan.Slack, state.Memory)
+		var held []model.Setting
+		held, plan.Reclaim, state.Memory = memory.Relieve(&n, &policy, plan.Slack, state.Memory)
+		plan.Settings = append(plan.Settings, held...)
 		plan.Notices = slices.Concat(annotationNotices(&n), weights.Notices, cpus.Notices)
 	}
 	plan.Publish = publish.Decide(&n, &policy, plan.Slack)
@@ -187,7 +189,7 @@ func giveBack(n *model.Node, o model.Owned, pod *model.Pod) model.Setting {
 	switch o.Knob {
 	case model.Quota, model.Burst:
 		s.Value, s.Reason = quota.Release(n, o, pod)
-	case model.MemoryMax, model.MemoryMin, model.MemoryLow:
+	case model.MemoryMax, model.MemoryMin, model.MemoryLow, model.MemoryHigh:
 		s.Value, s.Reason = memory.Release(n, o, pod)
 	case model.Cpuset:
 		s.Value, s.Reason = cpuset.Release(n, o)

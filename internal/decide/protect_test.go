@@ -3,6 +3,7 @@ package decide_test
 import (
 	"math/rand/v2"
 	"path"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 // nothing by default, and where it does, counts only its own classes) and, unless somebody else set more, at most what they
 // were promised.
 func TestProtectionProperties(t *testing.T) {
-	protected, carried, others, lacked := 0, 0, 0, 0
+	protected, carried, others, held, lacked := 0, 0, 0, 0, 0
 	for seed := range uint64(1500) {
 		r := rand.New(rand.NewPCG(seed, 70))
 		w := randomMachine(r)
@@ -23,7 +24,7 @@ func TestProtectionProperties(t *testing.T) {
 		for range 3 {
 			plan, next := decide.Node(w.node, w.policy, w.state)
 			w.state = next
-			check(t, seed, w, &plan, &protected, &carried, &others)
+			check(t, seed, w, &plan, &protected, &carried, &others, &held)
 			if len(plan.Lacks) > 0 {
 				lacked++
 			}
@@ -37,17 +38,33 @@ func TestProtectionProperties(t *testing.T) {
 			}
 		}
 	}
-	if protected == 0 || carried == 0 || others == 0 || lacked == 0 {
-		t.Errorf("%d pods were protected, %d groups above carried it, %d what others had set; %d nodes lack something", protected, carried, others, lacked)
+	if protected == 0 || carried == 0 || others == 0 || held == 0 || lacked == 0 {
+		t.Errorf("%d pods were protected, %d groups above carried it, %d what others had set; %d were held, %d nodes lack something", protected, carried, others, held, lacked)
 	}
 }
 
-func check(t *testing.T, seed uint64, w *world, plan *model.Plan, protected, carried, others *int) {
+func check(t *testing.T, seed uint64, w *world, plan *model.Plan, protected, carried, others, held *int) {
 	t.Helper()
 	n := &w.node
 	off := !w.policy.Protect.Memory || !n.Tree.V2 || n.Tree.NoProtection != "" || n.Kubelet.MemoryQoS
 	if r := plan.Reclaim; r != nil && (off || n.Tree.NoReclaim || n.Load == nil || r.Bytes <= 0) {
 		t.Fatalf("seed %d: %+v is asked for", seed, r)
+	}
+	for _, s := range plan.Settings {
+		if s.Knob != model.MemoryHigh || s.Release {
+			continue
+		}
+		i := slices.IndexFunc(n.Pods, func(p *model.Pod) bool { return n.Tree.Pods[p.UID].Dir == s.Dir })
+		if off || n.Pods[i].Class != model.ClassBE || s.Value.Number <= 0 {
+			t.Fatalf("seed %d: %+v", seed, s)
+		}
+		was := slices.IndexFunc(n.Owned, func(o model.Owned) bool { return o.File == s.File })
+		if u := n.Load.Pod(n.Pods[i].UID); u == nil {
+			continue
+		} else if use := u.Memory.WorkingSet + u.Memory.InactiveFile; s.Value.Number < use && (was < 0 || s.Value.Number < n.Owned[was].Ours.Number) {
+			t.Fatalf("seed %d: %+v is tightened below %d, which is used", seed, s, use)
+		}
+		*held++
 	}
 	settings, theirs := map[model.File]int64{}, map[model.File]int64{}
 	for _, s := range plan.Settings {

@@ -408,7 +408,7 @@ func theirs(k model.Knob) model.Value {
 	switch k {
 	case model.Cpuset:
 		return model.Value{List: model.Inherited}
-	case model.MemoryMax:
+	case model.MemoryMax, model.MemoryHigh:
 		return model.Number(model.Unlimited)
 	case model.Burst, model.Idle, model.Identity, model.MemoryMin, model.MemoryLow:
 		return model.Number(0)

@@ -30,6 +30,7 @@ const (
 	BatchMemory      Code = "BatchMemory"      // the memory limit that a batch pod or container came with, or what it asks for
 	MemoryProtected  Code = "MemoryProtected"  // the online pod keeps the memory that it requests
 	MemoryCarried    Code = "MemoryCarried"    // what pods below use of the memory that they keep, without which they would not
+	MemoryHeld       Code = "MemoryHeld"       // the batch pod may not grow, because little memory is left for batch
 	MemoryReclaimed  Code = "MemoryReclaimed"  // the batch pod is asked for page cache, because little memory is left for batch
 	KubeletValue     Code = "KubeletValue"     // given back: what the kubelet computes from the pod's current spec
 	RecordedValue    Code = "RecordedValue"    // given back: the newest value that somebody else had written

@@ -268,7 +268,7 @@ func TestRejected(t *testing.T) {
 	n.expect(a, model.Quota, 200_000)
 }
 
-// metric returns one of the agent's metrics, of the series with this label.
+// metric returns one of the agent's metrics, of the series with this label, or of the only one if that is "".
 func metric(t *testing.T, a *agent.Agent, name, label, value string) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -279,6 +279,9 @@ func metric(t *testing.T, a *agent.Agent, name, label, value string) float64 {
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
+			if label == "" && f.GetName() == name {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
 			for _, l := range m.GetLabel() {
 				if f.GetName() == name && l.GetName() == label && l.GetValue() == value {
 					return m.GetCounter().GetValue() + m.GetGauge().GetValue()

@@ -1,6 +1,7 @@
 package kernel_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	acthost "github.com/waterline-io/waterline/internal/act/host"
 	"github.com/waterline-io/waterline/internal/agent"
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
@@ -28,21 +30,30 @@ func needSwap(t *testing.T) {
 	if strings.Count(string(swaps), "\n") > 1 {
 		return
 	}
-	if _, err := os.Stat(ramDisk); err != nil {
-		t.Skip("live kernel: no swap")
-	}
-	const device = "/dev/ram0"
-	do := func(name string, args ...string) {
-		if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
-			t.Errorf("%s %s: %v: %s", name, args, err, out)
+	swap, _ := ramDisks(t)
+	do(t, "mkswap", swap)
+	do(t, "swapon", swap)
+	t.Cleanup(func() { do(t, "swapoff", swap) })
+}
+
+// ramDisks returns two disks in memory, of 96 MiB each, or skips the test where there are none.
+func ramDisks(t *testing.T) (first, second string) {
+	t.Helper()
+	const disks = "/dev/ram"
+	if _, err := os.Stat(disks + "1"); err != nil {
+		if _, err := os.Stat(ramDisk); err != nil {
+			t.Skip("live kernel: no swap, and no disks in memory")
 		}
+		do(t, "insmod", ramDisk, "rd_nr=2", "rd_size=98304")
 	}
-	if _, err := os.Stat(device); err != nil {
-		do("insmod", ramDisk, "rd_nr=1", "rd_size=131072")
+	return disks + "0", disks + "1"
+}
+
+func do(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		t.Errorf("%s %s: %v: %s", name, args, err, out)
 	}
-	do("mkswap", device)
-	do("swapon", device)
-	t.Cleanup(func() { do("swapoff", device) })
 }
 
 // newMemoryNode makes a node on which memory can be protected, or skips the test.
@@ -217,6 +228,95 @@ func TestProtectWorkingSet(t *testing.T) {
 	}
 }
 
+// TestRelieve has an agent find that little memory is left for batch: a batch pod gives back the page cache that it read once, piece
+// by piece, keeps what its process has, and may not grow meanwhile. Then there is enough again.
+func TestRelieve(t *testing.T) {
+	n := newMemoryNode(t)
+	_, disk := ramDisks(t)
+	open, err := os.Open(disk) // or the kernel forgets what is cached of it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	b := n.pod(model.BestEffort, "b", 0, "0123456789bb")
+	h := n.hold(b + "/0123456789bb")
+	h.do("read " + disk)
+	had := n.stat(b).InactiveFile
+	if had < 64*mib {
+		t.Fatalf("only %d MiB are cached", had/mib)
+	}
+	source := newPods()
+	pod := batch("b", model.Grant{RequestMilli: 1000}, "0123456789bb")
+	pod.Batch = model.Amount{CPU: 1000, Memory: 1 << 30}
+	source.set(pod)
+	r := n.start(source, func(c *agent.Config) { c.SyncPeriod = 100 * time.Millisecond })
+	waterline := func(part int64) {
+		r.mu.Lock()
+		r.policy.Memory.Waterline = part
+		r.mu.Unlock()
+	}
+	waterline(10) // of the memory, in thousandths: more is in use already
+	r.protect(true)
+	within(t, "it is held", func() bool { return n.raw(b, model.MemoryHigh) > 0 }, func() string { return n.text(b, "memory.high") })
+	first := n.raw(b, model.MemoryHigh)
+	if first < had {
+		t.Errorf("it is held to %d while it has %d and more", first, had)
+	}
+	for deadline := time.Now().Add(time.Minute); n.stat(b).InactiveFile+n.stat(b).ActiveFile > 16*mib; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d MiB are still cached of %d", n.stat(b).InactiveFile/mib, had/mib)
+		}
+	}
+	within(t, "what is free stays so", func() bool { return n.raw(b, model.MemoryHigh) < first-had/2 }, func() string { return n.text(b, "memory.high") })
+	asked, freed := metric(t, r.agent, v1alpha1.MetricReclaimAsked, "", ""), metric(t, r.agent, v1alpha1.MetricReclaimFreed, "", "")
+	t.Logf("of %d MiB that it had cached it gave back %.0f, asked for %.0f; it may have %d MiB instead of %d", had/mib, freed/mib, asked/mib, n.raw(b, model.MemoryHigh)/mib, first/mib)
+	if freed < asked/2 || freed == 0 {
+		t.Errorf("%.0f bytes were asked for and %.0f came of it", asked, freed)
+	}
+	if err := r.agent.Healthy(); err != nil {
+		t.Error(err)
+	}
+	waterline(1000)
+	n.expect(b, model.MemoryHigh, model.Unlimited)
+	if h.ended() {
+		t.Error("the process was killed")
+	}
+	journal, err := os.ReadFile(r.dir + "/journal.jsonl")
+	if err != nil || !strings.Contains(string(journal), `"Reclaimed":{"UID":"b","Asked":`) || !strings.Contains(string(journal), `"Reclaim":{"UID":"b",`) {
+		t.Errorf("the journal does not tell what was expected and what came of it: %v", err)
+	}
+}
+
+// TestReclaimer pins down what the kernel says to who asks it for memory of a group, and that he does not wait for ever.
+func TestReclaimer(t *testing.T) {
+	n := newMemoryNode(t)
+	needSwap(t)
+	dir := n.pod(model.BestEffort, "b", 0, "0123456789bb")
+	n.hold(dir + "/0123456789bb").do("anon")
+	ask := func(timeout time.Duration, dir string) model.Reclaimed {
+		t.Helper()
+		r, err := acthost.NewReclaimer(n.mount.Memory, timeout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); r.Run(ctx) }()
+		defer func() { cancel(); <-ended }()
+		r.Ask(model.Reclaim{UID: "b", Dir: dir, Bytes: 1 << 30})
+		return <-r.Done()
+	}
+	if got := ask(time.Millisecond, dir); got.Failed != "EINTR" {
+		t.Errorf("in too short a time: %+v", got)
+	}
+	if got := ask(time.Minute, dir); got.Failed != "EAGAIN" || got.Freed < 16*mib {
+		t.Errorf("for more than it has: %+v", got)
+	}
+	if got := ask(time.Minute, dir+"/gone"); got.Failed != "ENOENT" || got.Freed != 0 {
+		t.Errorf("a group that is gone: %+v", got)
+	}
+}
+
 // TestUnclaimedProtection pins down why groups above pods carry only what is used of what was promised: the kernel gives what they
 // carry beyond that to batch, and takes memory from whoever stands beside them instead.
 func TestUnclaimedProtection(t *testing.T) {
@@ -249,11 +349,13 @@ func TestUnclaimedProtection(t *testing.T) {
 }
 
 // anon returns how much memory the processes in a group have.
-func (n *node) anon(dir string) int64 {
+func (n *node) anon(dir string) int64 { return n.stat(dir).Anon }
+
+func (n *node) stat(dir string) cgroup.MemoryStat {
 	n.t.Helper()
 	stat, err := cgroup.ParseMemoryStat(n.mount.Version, []byte(n.text(dir, "memory.stat")+"\n"))
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return stat.Anon
+	return stat
 }

@@ -198,6 +198,10 @@ func (h *Host) Apply(plan *model.Plan) ([]model.Incident, error) {
 				errs = append(errs, err)
 				continue
 			}
+			if use > 0 && step.Knob == model.MemoryHigh {
+				f.stale = true // the next round knows what the group uses, and wants no less
+				continue
+			}
 			if use > 0 {
 				incidents = append(incidents, model.Incident{File: step.File, Kind: model.Exceeded, Value: f.setting.Value, Use: use})
 				continue

@@ -46,10 +46,10 @@ func Decide(n *model.Node, p *model.Policy) []model.Setting {
 }
 
 // Release returns what a limit that we no longer decide goes back to: what the kubelet computes from the pod's limits, or for
-// a pod or container that the API does not show what was recorded. So does protection, which the kubelet leaves to others.
+// a pod or container that the API does not show what was recorded. So do the other knobs, which the kubelet leaves alone.
 func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.Reason) {
 	recorded := model.Reason{Code: model.RecordedValue}
-	if pod == nil || pod.Ended || o.Knob.Protects() {
+	if pod == nil || pod.Ended || o.Knob != model.MemoryMax {
 		return o.Theirs, recorded
 	}
 	limit := pod.MemoryLimit

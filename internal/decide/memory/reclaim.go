@@ -42,45 +42,59 @@ type Rest struct {
 	Until time.Duration
 }
 
-// Reclaim decides which batch pod is asked to give back memory now, before the kernel has to take it from somebody; nil: none
-// is. Only page cache is counted on, of the pod with most that it used once only.
-//
-// It stops where it costs: a pod whose tasks wait for memory, or that had little to give, rests for a while, and all do when
-// an online pod waits for memory, since then the disk has enough to do.
-func Reclaim(n *model.Node, p *model.Policy, s *model.Slack, state State) (*model.Reclaim, State) {
+// Relieve decides what is done while memory for batch is near its end: batch pods are held to what they have, and one of them is
+// asked for page cache.
+func Relieve(n *model.Node, p *model.Policy, s *model.Slack, state State) ([]model.Setting, *model.Reclaim, State) {
 	l := n.Load
-	if !p.Protect.Memory || n.Tree.NoReclaim || Lacks(n, p).Code != "" || s == nil || l == nil || l.Clock < state.Asked {
-		return nil, State{}
+	switch {
+	case !p.Protect.Memory || Lacks(n, p).Code != "" || l != nil && l.Clock < state.Asked:
+		return nil, nil, State{}
+	case s == nil || l == nil:
+		return hold(n, nil, state), nil, state
 	}
 	a := &s.Memory
 	left := a.Allow - a.Use.Batch
 	switch {
 	case !a.Use.Measured || a.Use.Age > measured || a.Capacity == 0:
-		return nil, state
+		return hold(n, nil, state), nil, state
 	case left < a.Capacity/1000*near:
 		state.Short = true
 	case left >= a.Capacity/1000*far:
 		state.Short = false
 	}
 	state = state.learn(n)
-	if !state.Short || l.Clock < state.Rest || l.Clock-state.Asked < pause || n.Reclaiming {
-		return nil, state
+	reclaim := ask(n, a, state)
+	if reclaim != nil {
+		state.Asked = l.Clock
+	}
+	return hold(n, a, state), reclaim, state
+}
+
+// ask decides which batch pod is asked to give back memory now, before the kernel has to take it from somebody; nil: none is. Only
+// page cache is counted on, of the pod with most that it used once only.
+//
+// It stops where it costs: a pod whose tasks wait for memory, or that had little to give, rests for a while, and all do when
+// an online pod waits for memory, since then the disk has enough to do.
+func ask(n *model.Node, a *model.Account, state State) *model.Reclaim {
+	clock := n.Load.Clock
+	if !state.Short || n.Tree.NoReclaim || clock < state.Rest || clock-state.Asked < pause || n.Reclaiming {
+		return nil
 	}
 	pod, cache := coldest(n, state)
 	if pod == nil {
-		return nil, state
+		return nil
 	}
+	left := a.Allow - a.Use.Batch
 	need := a.Capacity/1000*far - left
-	bytes := min(need+cache.InactiveFile, cache.InactiveFile+cache.ActiveFile, max(a.Capacity/1000*most, leastAt))
-	state.Asked = l.Clock
 	return &model.Reclaim{
-		UID: pod.UID, Dir: n.Tree.Pods[pod.UID].Dir, Bytes: bytes,
+		UID: pod.UID, Dir: n.Tree.Pods[pod.UID].Dir,
+		Bytes: min(need+cache.InactiveFile, cache.InactiveFile+cache.ActiveFile, max(a.Capacity/1000*most, leastAt)),
 		Reason: model.Reason{Code: model.MemoryReclaimed, Operands: []model.Operand{
 			{Name: "left", Value: left, Unit: model.UnitBytes},
 			{Name: "cold", Value: cache.InactiveFile, Unit: model.UnitBytes},
 			{Name: "cache", Value: cache.InactiveFile + cache.ActiveFile, Unit: model.UnitBytes},
 		}},
-	}, state
+	}
 }
 
 // learn takes in what came of the last time, and who waits for memory now.
