@@ -112,6 +112,8 @@ func check(t *testing.T, seed uint64, w *world, plan *model.Plan, protected, car
 		switch {
 		case !has || value != model.Unlimited && value < used[file]:
 			t.Fatalf("seed %d: %v has %d (%v), and below %d is used", seed, file, value, has, used[file])
+		case value != model.Unlimited && (theirs[file] > value || theirs[file] == model.Unlimited):
+			t.Fatalf("seed %d: %v has %d, and somebody else set %d", seed, file, value, theirs[file])
 		case value > sum || value == model.Unlimited:
 			if value != theirs[file] {
 				t.Fatalf("seed %d: %v has %d, and below %d was promised", seed, file, value, sum)
