@@ -32,8 +32,10 @@ func Lacks(n *model.Node, p *model.Policy) model.Reason {
 		why.Fix = "unsupported on cgroup v1: needs cgroup v2"
 	case n.Tree.NoProtection != "":
 		why.Fix = n.Tree.NoProtection
-	case n.Kubelet.MemoryQoS, n.Tree.MemoryQoS:
+	case n.Kubelet.MemoryQoS:
 		why.Fix = "the kubelet's MemoryQoS does it here: switch off either that or protect.memory"
+	case n.Tree.MemoryQoS:
+		why.Fix = "a container has a memory.high or memory.min, as the kubelet's MemoryQoS sets them: switch off either that or protect.memory"
 	default:
 		return model.Reason{}
 	}
