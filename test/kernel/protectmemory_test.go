@@ -229,7 +229,7 @@ func TestProtectWorkingSet(t *testing.T) {
 }
 
 // TestRelieve has an agent find that little memory is left for batch: a batch pod gives back the page cache that it read once, piece
-// by piece, keeps what its process has, and may not grow meanwhile. Then there is enough again.
+// by piece, and may not grow meanwhile. Then there is enough again.
 func TestRelieve(t *testing.T) {
 	n := newMemoryNode(t)
 	_, disk := ramDisks(t)
