@@ -5,6 +5,7 @@ import "time"
 // Contention is what one second showed of who waits for the CPU and who uses it.
 type Contention struct {
 	Clock time.Duration // the time now, on the clock of [Load]
+	Acts  bool          // batch may be throttled; where not, who is named is named only
 	Pods  []Contender   // that have a cgroup, ordered by UID
 }
 
@@ -52,9 +53,29 @@ func Waited(u *Usage, limit, delay int64) (int64, time.Duration) {
 // Blame is what is known of who waits for whom, and what is done about it.
 type Blame struct {
 	Finding   Finding
-	Waits     bool       // who is named is batch, and is not throttled now: another trial runs, or ran a moment ago, or has not helped
-	Throttles []Throttle // ordered by UID
-	Undone    Throttle   // what was given back in this second, because it did not help; its UID is "" if nothing was
+	Waits     bool          // who is named is batch, and is not throttled now: another trial runs, or ran a moment ago, or has not helped
+	Named     Finding       // who was named last, with the numbers of then; its Suspect is "" if that was nobody, or ten minutes ago
+	NamedAt   time.Duration // when that was, on the clock of [Load]; another time means that somebody was named anew
+	Throttles []Throttle    // ordered by UID
+	Undone    Throttle      // what was given back in this second, because it did not help; its UID is "" if nothing was
+}
+
+// Empty reports whether there is nothing to say.
+func (b *Blame) Empty() bool {
+	return b == nil || b.Finding.Victim == "" && b.Named.Suspect == "" && len(b.Throttles) == 0 && b.Undone.UID == ""
+}
+
+// Throttle returns what a pod is kept to; nil if it is not throttled.
+func (b *Blame) Throttle(uid string) *Throttle {
+	if b == nil {
+		return nil
+	}
+	for i := range b.Throttles {
+		if b.Throttles[i].UID == uid {
+			return &b.Throttles[i]
+		}
+	}
+	return nil
 }
 
 // Finding is what was made of the pod whose waiting rose most. What is in thousandths of the time is of the last 15 s, beside

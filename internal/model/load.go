@@ -76,6 +76,7 @@ type Stall struct {
 // PodUsage is what one pod used.
 type PodUsage struct {
 	UID string // as in the pod's cgroup
+	New bool   // its cgroup was made since the measurement before
 	Usage
 }
 
@@ -155,11 +156,12 @@ func (u *Usage) row() [16]*int64 {
 // podUsage is how a [PodUsage] is written: what is embedded would otherwise be all of it.
 type podUsage struct {
 	UID   string
+	New   bool `json:",omitempty"`
 	Usage Usage
 }
 
 // MarshalJSON writes the pod with its row of numbers.
-func (p PodUsage) MarshalJSON() ([]byte, error) { return json.Marshal(podUsage{p.UID, p.Usage}) }
+func (p PodUsage) MarshalJSON() ([]byte, error) { return json.Marshal(podUsage{p.UID, p.New, p.Usage}) }
 
 // UnmarshalJSON reads what [PodUsage.MarshalJSON] wrote.
 func (p *PodUsage) UnmarshalJSON(text []byte) error {
@@ -167,6 +169,6 @@ func (p *PodUsage) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &read); err != nil {
 		return err
 	}
-	*p = PodUsage{UID: read.UID, Usage: read.Usage}
+	*p = PodUsage{UID: read.UID, New: read.New, Usage: read.Usage}
 	return nil
 }

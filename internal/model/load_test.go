@@ -12,7 +12,7 @@ func TestLoadJSON(t *testing.T) {
 	for i, n := range u.row() {
 		*n = int64(i + 1)
 	}
-	load := Load{Clock: 5, CPUMilli: 4000, Classes: [3]Usage{u}, Pods: []PodUsage{{UID: "a"}, {UID: "b", Usage: u}}}
+	load := Load{Clock: 5, CPUMilli: 4000, Classes: [3]Usage{u}, Pods: []PodUsage{{UID: "a", New: true}, {UID: "b", Usage: u}}}
 	text, err := json.Marshal(load)
 	if err != nil {
 		t.Fatal(err)

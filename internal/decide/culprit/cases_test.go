@@ -22,7 +22,7 @@ import (
 //	run DURATION
 func TestCases(t *testing.T) {
 	golden.Each(t, func(t *testing.T, content string) string {
-		c := scene{start: time.Hour, in: model.Contention{Clock: time.Hour}}
+		c := scene{start: time.Hour, in: model.Contention{Acts: true, Clock: time.Hour}}
 		return golden.Blocks(t, content, c.do, c.outcome)
 	}, "testdata/*.case")
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
+// told is for how long whoever was named is not named to people anew.
+const told = 10 * time.Minute
+
 // State is what is remembered from one second to the next. What is exported outlives the agent. What was measured does not:
 // there is a gap in it then, and it is gathered anew.
 type State struct {
@@ -25,6 +28,7 @@ type State struct {
 	length  int     // spans in a row that were watched, samples at most
 	suspect string  // who was found in the span before; "": nobody
 	seen    int     // times in a row
+	in      model.Contention
 	blame   model.Blame
 }
 
@@ -34,7 +38,7 @@ type State struct {
 // It looks once in five seconds, when a span is complete, and otherwise says what it said before.
 func Decide(in *model.Contention, s *State) *model.Blame {
 	if in.Clock < s.Clock {
-		*s = State{} // of another boot
+		*s = State{in: s.in} // of another boot
 	}
 	s.Clock = in.Clock
 	s.blame.Undone = model.Throttle{}
@@ -47,9 +51,23 @@ func Decide(in *model.Contention, s *State) *model.Blame {
 	}
 	if complete {
 		s.blame.Finding = s.confirm(s.find(in.Pods))
-		s.act(in.Pods)
+		s.tell()
+		s.act(in)
 	}
 	return &s.blame
+}
+
+// tell keeps who was named with the numbers of then, because people are told once, and not of each number anew.
+func (s *State) tell() {
+	b, f := &s.blame, &s.blame.Finding
+	since := s.Clock - b.NamedAt
+	if since >= told {
+		b.Named = model.Finding{}
+	}
+	if f.Suspect == "" || b.Named.Victim == f.Victim && b.Named.Suspect == f.Suspect || b.Named.Suspect != "" && since < pause {
+		return
+	}
+	b.Named, b.NamedAt = *f, s.Clock
 }
 
 // confirm names only who is found twice in a row.

@@ -19,7 +19,7 @@ type tester struct {
 }
 
 func newTester(w *world, batch func(i int) bool) *tester {
-	p := &tester{w: w, use: make([]float64, len(w.others)), in: model.Contention{Clock: time.Hour}}
+	p := &tester{w: w, use: make([]float64, len(w.others)), in: model.Contention{Acts: true, Clock: time.Hour}}
 	for i := range w.others {
 		p.in.Pods = append(p.in.Pods, model.Contender{UID: fmt.Sprintf("n%03d", i), Batch: batch(i), Online: !batch(i), Shares: 1024})
 	}

@@ -52,12 +52,13 @@ type Record struct {
 }
 
 // act goes on with what is throttled, and tries who was named.
-func (s *State) act(pods []model.Contender) {
+func (s *State) act(in *model.Contention) {
 	for i := range s.Held {
-		s.hold(&s.Held[i], pods)
+		s.hold(&s.Held[i], in)
 	}
 	s.Held = slices.DeleteFunc(s.Held, func(h Held) bool { return h.Times >= 1000 })
-	s.blame.Waits = s.blame.Finding.Code == model.CulpritNamed && !s.try(pods) && s.held(s.blame.Finding.Suspect) == nil
+	tries := in.Acts && s.blame.Finding.Code == model.CulpritNamed && s.try()
+	s.blame.Waits = s.blame.Finding.Code == model.CulpritNamed && !tries && s.held(s.blame.Finding.Suspect) == nil
 	s.blame.Throttles = s.blame.Throttles[:0]
 	for i := range s.Held {
 		s.blame.Throttles = append(s.blame.Throttles, s.Held[i].Throttle)
@@ -65,10 +66,10 @@ func (s *State) act(pods []model.Contender) {
 }
 
 // hold decides what becomes of a throttled pod after another span.
-func (s *State) hold(h *Held, pods []model.Contender) {
+func (s *State) hold(h *Held, in *model.Contention) {
 	h.Spans++
 	pod, victim := s.index(h.UID), s.index(h.Victim)
-	if pod < 0 || victim < 0 || !pods[pod].Batch || !pods[victim].Online {
+	if !in.Acts || pod < 0 || victim < 0 || !in.Pods[pod].Batch || !in.Pods[victim].Online {
 		s.finish(h)
 		s.set(h, 1000)
 		return
@@ -139,7 +140,7 @@ func (s *State) set(h *Held, times int64) {
 }
 
 // try throttles who was named, and reports whether it did.
-func (s *State) try(pods []model.Contender) bool {
+func (s *State) try() bool {
 	f := &s.blame.Finding
 	suspect := s.index(f.Suspect)
 	if suspect < 0 {

@@ -145,7 +145,7 @@ type bounded struct {
 }
 
 func (p *bounded) pods(r *rand.Rand) {
-	p.in.Clock = time.Hour
+	p.in.Clock, p.in.Acts = time.Hour, true
 	for i := range 2 + r.IntN(8) {
 		batch := r.IntN(3) > 0
 		p.in.Pods = append(p.in.Pods, model.Contender{UID: fmt.Sprintf("p%02d", i), Batch: batch && i > 0, Online: !batch || i == 0, Shares: 2 + r.Int64N(4096)})

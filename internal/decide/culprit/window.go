@@ -107,8 +107,9 @@ func (s *State) follow(pods []model.Contender) {
 		j, found := slices.BinarySearchFunc(s.tracks, p.UID, func(t track, uid string) int { return strings.Compare(t.uid, uid) })
 		switch {
 		case p.New:
-			// Before it was made it used nothing, which is as good as measured.
+			// Before it was made it used nothing, which is as good as measured, in the span that is open too.
 			t.used.full, t.wait.full = s.length, s.length
+			t.used.n, t.wait.n = 1, 1
 		case found:
 			*t = s.tracks[j]
 		}

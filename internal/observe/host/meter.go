@@ -236,6 +236,7 @@ func (m *Meter) follow(pods map[string]model.PodGroup, closer Closer) {
 	same, ration := len(pods) == len(m.pods), false
 	for i := range m.pods {
 		p := &m.pods[i]
+		m.load.Pods[i].New = false
 		g, found := pods[p.uid]
 		same = same && found && g.Dir == p.dir && g.Inode == p.inode
 		if now := closer.Closely(p.uid); now != p.closely {
@@ -256,7 +257,7 @@ func (m *Meter) replace(pods map[string]model.PodGroup, closer Closer) {
 	m.pods, m.load.Pods = make([]meteredPod, 0, len(pods)), make([]model.PodUsage, 0, len(pods))
 	for _, uid := range slices.Sorted(maps.Keys(pods)) {
 		g := pods[uid]
-		u := model.PodUsage{UID: uid}
+		u := model.PodUsage{UID: uid, New: m.tick > 0}
 		i := sort.Search(len(old), func(i int) bool { return old[i].uid >= uid })
 		known := i < len(old) && old[i].uid == uid
 		if known {

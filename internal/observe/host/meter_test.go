@@ -457,3 +457,34 @@ func TestMeterLargeFiles(t *testing.T) {
 		t.Errorf("%+v", load)
 	}
 }
+
+// TestMeterNew: which pods are new is said once, and not of those that were there before it was first measured.
+func TestMeterNew(t *testing.T) {
+	n := newFakeNode(t, cgroup.V2, "batch", "old")
+	isNew := func(load *model.Load) (uids string) {
+		for i := range load.Pods {
+			if load.Pods[i].New {
+				uids += load.Pods[i].UID + " "
+			}
+		}
+		return uids
+	}
+	add := func(uid string) {
+		n.pods[uid] = model.PodGroup{Dir: n.layout.Pod(model.Burstable, uid), Inode: 77}
+		n.pod(uid, used{})
+	}
+	if got := isNew(n.after(0)); got != "" {
+		t.Errorf("at first %sare new", got)
+	}
+	add("new")
+	if got := isNew(n.after(time.Second)); got != "new " {
+		t.Errorf("%q are new", got)
+	}
+	add("newer")
+	if got := isNew(n.after(time.Second)); got != "newer " {
+		t.Errorf("a second later %q are new", got)
+	}
+	if got := isNew(n.after(time.Second)); got != "" {
+		t.Errorf("at last %q are new", got)
+	}
+}
