@@ -121,6 +121,9 @@ const (
 	MetricMemoryUsed           = "waterline_memory_used_bytes"            // {class,window} working set
 	MetricPressure             = "waterline_pressure_ratio"               // {group,resource,tasks,window}
 	MetricRunnable             = "waterline_runnable_tasks"               // {window}
+	MetricCulpritsNamed        = "waterline_culprits_named_total"         // {batch} pods that online pods were said to wait for
+	MetricCulpritTrials        = "waterline_culprit_trials_total"         // {outcome} of throttling them
+	MetricCulpritsThrottled    = "waterline_culprits_throttled"           // batch pods, now
 	MetricThrottled            = "waterline_throttled_periods_ratio"      // {window} of online pods
 	MetricCPUCapacity          = "waterline_cpu_capacity_cores"
 	MetricMemoryCapacity       = "waterline_memory_capacity_bytes"

@@ -119,6 +119,9 @@ func printExplanation(out io.Writer, e agent.Explanation) error {
 			return err
 		}
 	}
+	for _, w := range e.Waiting {
+		fmt.Fprintf(out, "\n%s\n", w)
+	}
 	for _, n := range e.Notices {
 		fmt.Fprintf(out, "\nnotice: %s\n", n)
 	}

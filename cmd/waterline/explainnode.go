@@ -74,6 +74,9 @@ func printNode(out io.Writer, name string, e *agent.NodeExplanation) error {
 				cores(r.From), cores(r.To), cores(r.Used), cores(r.Expected), observed(r))
 		}
 	}
+	for _, w := range e.Waiting {
+		fmt.Fprintf(out, "\n%s\n", w)
+	}
 	for _, why := range e.Lacks {
 		fmt.Fprintf(out, "\nthe kernel lacks what the policy asks for: %s\n", why)
 	}

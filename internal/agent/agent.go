@@ -114,6 +114,7 @@ type Agent struct {
 	teller     *Teller
 	allowances allowances
 	counts     counts
+	trials     trials
 	nextAudit  time.Time
 	nextLook   time.Time        // when the node is measured next
 	glances    <-chan time.Time // nil: nobody needs them
@@ -372,6 +373,7 @@ func (a *Agent) round(now time.Time, reason bool) {
 	round.Node.Reclaimed, a.gave = a.gave, nil
 	round.Plan, a.state = decide.Node(round.Node, round.Policy, round.State)
 	news := reason || !sameDecisions(&a.plan, &round.Plan)
+	a.trials.note(a.plan.Blame, round.Plan.Blame)
 	a.plan = round.Plan
 	if a.pods.Known {
 		a.placing.Store(&placing{
@@ -397,9 +399,9 @@ func (a *Agent) round(now time.Time, reason bool) {
 		a.log.report("journal", a.journal.Append(&round))
 	}
 	if a.pods.Known && a.ruling.effect.Policy.Mode == model.ModeEnforce {
-		a.log.report("allowances", a.allowances.write(a.pods.Pods, a.plan.Suppress, now))
+		a.log.report("allowances", a.allowances.write(a.pods.Pods, a.plan.Suppress, a.plan.Blame, now))
 	} else {
-		a.log.report("allowances", a.allowances.write(nil, nil, now))
+		a.log.report("allowances", a.allowances.write(nil, nil, nil, now))
 	}
 	a.notices.post(round.Plan.Notices)
 	if a.pods.Known {

@@ -42,7 +42,7 @@ type allowances struct {
 }
 
 // write brings the files to what was decided. Files of pods that are gone, or that have no part any more, go.
-func (w *allowances) write(pods []*model.Pod, s *model.Suppression, now time.Time) error {
+func (w *allowances) write(pods []*model.Pod, s *model.Suppression, b *model.Blame, now time.Time) error {
 	var parts map[string]Allowance
 	news := w.written == nil
 	for _, pod := range pods {
@@ -57,6 +57,9 @@ func (w *allowances) write(pods []*model.Pod, s *model.Suppression, now time.Tim
 			parts = map[string]Allowance{}
 		}
 		a := Allowance{CPUMilli: p.Milli, MemoryBytes: p.Memory, Time: now, Seconds: allowanceCounts}
+		if t := b.Throttle(pod.UID); t != nil {
+			a.CPUMilli = min(a.CPUMilli, t.Milli)
+		}
 		parts[pod.UID] = a
 		news = news || !a.stands(w.written[pod.UID])
 	}
@@ -97,6 +100,9 @@ func (w *allowances) write(pods []*model.Pod, s *model.Suppression, now time.Tim
 			continue
 		}
 		a.Reason = s.Reason.String()
+		if t := b.Throttle(uid); t != nil && t.Milli == a.CPUMilli {
+			a.Reason = t.Reason().String()
+		}
 		if err := replace(root, uid, &a); err != nil {
 			errs = append(errs, err)
 			continue

@@ -17,6 +17,7 @@ type Explanation struct {
 	QoS       string
 	Mode      model.Mode
 	Files     []FileExplanation
+	Waiting   []string // whom it waits for, who waits for it, and what is done about that
 	Notices   []string
 }
 
@@ -61,6 +62,7 @@ func (a *Agent) explain(namespace, name string) (Explanation, bool) {
 		}
 		e.Files = append(e.Files, f)
 	}
+	e.Waiting = waiting(a.plan.Blame, a.pods.Pods, pod.UID)
 	for _, n := range a.plan.Notices {
 		if n.UID == pod.APIUID {
 			e.Notices = append(e.Notices, n.Reason.String())
@@ -78,6 +80,7 @@ type NodeExplanation struct {
 
 	SuppressBy model.SuppressMethod
 	Suppress   *model.Suppression // nil: batch is not kept to anything
+	Waiting    []string           // whom online pods wait for, and what is done about that
 	Lacks      []model.Reason     // what the policy asks for and the kernel cannot do
 }
 
@@ -86,7 +89,7 @@ func (a *Agent) explainNode() NodeExplanation {
 	p := &a.ruling.effect.Policy
 	return NodeExplanation{
 		Mode: p.Mode, CPU: p.CPU, Memory: p.Memory, Slack: a.plan.Slack, SuppressBy: p.Suppress.By, Suppress: a.plan.Suppress,
-		Lacks: a.plan.Lacks,
+		Waiting: waiting(a.plan.Blame, a.pods.Pods, ""), Lacks: a.plan.Lacks,
 	}
 }
 

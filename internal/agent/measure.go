@@ -55,7 +55,7 @@ func (a *Agent) glance() bool {
 }
 
 // closer is what the meter asks. Who is not online is measured each second, because what the online pods use is found by taking
-// it away from the whole.
+// it away from the whole; all are while their pressure is to say whom online pods wait for.
 type closer struct {
 	near map[string]bool  // UIDs of pods that are measured closely
 	from map[string]int64 // by UID: from how much use on containers are measured too, in milli-cores
@@ -83,6 +83,7 @@ func sameDecisions(a, b *model.Plan) bool {
 	})
 	same = same && b.Reclaim == nil && slices.Equal(a.Conditions, b.Conditions) && (a.Slack == nil) == (b.Slack == nil)
 	same = same && slices.EqualFunc(a.Notices, b.Notices, func(m, n model.Notice) bool { return m.UID == n.UID && m.Reason.Code == n.Reason.Code })
+	same = same && sameBlame(a.Blame, b.Blame)
 	if !same || a.Slack == nil {
 		return same
 	}
@@ -95,6 +96,18 @@ func heldFor(s *model.Setting) model.Code {
 		return ""
 	}
 	return s.Hold.Code
+}
+
+// sameBlame reports whether the same is done, and was told, about whom online pods wait for.
+func sameBlame(a, b *model.Blame) bool {
+	var none model.Blame
+	if a == nil {
+		a = &none
+	}
+	if b == nil {
+		b = &none
+	}
+	return a.NamedAt == b.NamedAt && a.Undone.UID == b.Undone.UID && slices.Equal(a.Throttles, b.Throttles)
 }
 
 func sameSuppression(a, b *model.Suppression) bool {

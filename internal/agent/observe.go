@@ -16,7 +16,7 @@ import (
 
 // scan looks which cgroups there are.
 func (a *Agent) scan() {
-	lacked := a.tree.Model().NoIdentity
+	before := a.tree.Model()
 	changed, err := a.tree.Scan(a.follows)
 	a.log.report("cgroups", err)
 	a.unsettled = a.unsettled || changed
@@ -31,7 +31,8 @@ func (a *Agent) scan() {
 		blind = nil // it went between being listed and being watched, which is no trouble
 	}
 	a.log.report("watch", blind)
-	if a.ruling.effect.Policy.Weight.Identity && a.tree.Model().NoIdentity != lacked {
+	now, p := a.tree.Model(), &a.ruling.effect.Policy
+	if p.Weight.Identity && now.NoIdentity != before.NoIdentity || p.Protect.Culprit && now.NoPressure != before.NoPressure {
 		a.refollow()
 		a.scan()
 	}
@@ -47,8 +48,9 @@ func (a *Agent) refollow() {
 	clear(a.closer.from)
 	batch := slices.ContainsFunc(a.pods.Pods, func(p *model.Pod) bool { return p.Grant != (model.Grant{}) })
 	tree := a.tree.Model()
+	blames := !tree.NoPressure && decide.Blames(a.pods.Pods, &a.ruling.effect.Policy)
 	for _, pod := range a.pods.Pods {
-		if !pod.Class.Online() {
+		if blames || !pod.Class.Online() {
 			a.closer.near[pod.UID] = true
 		}
 		if from := quota.From(pod, &a.ruling.effect.Policy); from > 0 {

@@ -27,7 +27,7 @@ func Follows(pod *model.Pod, policy *model.Policy, tree *model.Tree, bindsAll, b
 		return false
 	}
 	if bindsAll || batch && pod.QoS == model.BestEffort || pod.Asks.Shares != 0 || pod.Asks.Quota != "" || pod.Self || pod.Critical || pod.Grant != (model.Grant{}) ||
-		pod.Class == model.ClassBE && policy.Suppress.On() || quota.MayBurst(pod, policy) ||
+		pod.Class == model.ClassBE && (policy.Suppress.On() || policy.Protect.Culprit) || quota.MayBurst(pod, policy) ||
 		tree.NoIdentity == "" && policy.Weight.Identity && pod.Class.Online() || tree.V2 && memory.Protects(pod, policy) {
 		return true
 	}

@@ -46,13 +46,13 @@ func node(n model.Node, policy model.Policy, state State, ask predictor) (model.
 	}
 	if acts {
 		weights := weight.Decide(&n, &policy)
-		plan.Settings, state.Quota = quota.Decide(weights.Settings, &n, &policy, quota.Others{Weighted: weights.Asked, CPUs: plan.CPUs, Batch: plan.Suppress, Slack: plan.Slack}, state.Quota)
+		plan.Settings, state.Quota = quota.Decide(weights.Settings, &n, &policy, quota.Others{Weighted: weights.Asked, CPUs: plan.CPUs, Batch: plan.Suppress, Blame: plan.Blame, Slack: plan.Slack}, state.Quota)
 		plan.Settings = append(plan.Settings, cpuset.Settle(&n, plan.CPUs, &state.CPUs, plan.Suppress.OnCPUs())...)
 		plan.Settings = append(plan.Settings, memory.Decide(&n, &policy)...)
 		var held []model.Setting
 		held, plan.Reclaim, state.Memory = memory.Relieve(&n, &policy, plan.Slack, state.Memory)
 		plan.Settings = append(plan.Settings, held...)
-		plan.Notices = slices.Concat(annotationNotices(&n), weights.Notices, cpus.Notices)
+		plan.Notices = slices.Concat(annotationNotices(&n), weights.Notices, cpus.Notices, blameNotices(&n, plan.Blame))
 	}
 	plan.Publish = publish.Decide(&n, &policy, plan.Slack)
 	if n.Kubelet.NoPodCgroups {
@@ -81,7 +81,7 @@ func node(n model.Node, policy model.Policy, state State, ask predictor) (model.
 	return plan, state
 }
 
-// sell decides what the node has left for batch: what is sold of it, and what batch may use now.
+// sell decides what the node has left for batch: what is sold of it, and what batch, and who of it, may use now.
 func sell(n *model.Node, policy *model.Policy, plan *model.Plan, state State, ask predictor) State {
 	var own []model.OwnCPUs
 	if plan.CPUs != nil {
@@ -96,6 +96,7 @@ func sell(n *model.Node, policy *model.Policy, plan *model.Plan, state State, as
 		wake(plan, next)
 	}
 	plan.Suppress, state.Suppress = suppress.Decide(n, policy, plan.Slack, state.Suppress)
+	state.Culprit = blame(n, policy, plan, state.Culprit)
 	return state
 }
 
@@ -115,7 +116,7 @@ func lacks(n *model.Node, policy *model.Policy) []model.Reason {
 	if tree.NoIdentity != "" && policy.Weight.Identity {
 		all = append(all, model.Reason{Code: model.NoGroupIdentity, Fix: tree.NoIdentity})
 	}
-	if tree.NoPressure && policy.Suppress.On() {
+	if tree.NoPressure && (policy.Suppress.On() || policy.Protect.Culprit) {
 		all = append(all, model.Reason{Code: model.NoPressure, Fix: "needs cgroup v2, and psi=1 where the kernel starts without"})
 	}
 	if why := memory.Lacks(n, policy); why.Code != "" {
@@ -153,7 +154,7 @@ func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []
 	var given []model.Setting
 	var pods map[string]*model.Pod
 	enforce := policy.Mode == model.ModeEnforce
-	blind := enforce && n.PodsKnown && policy.Suppress.On() && (left == nil || !left.CPU.Use.Measured)
+	blind := enforce && n.PodsKnown && (policy.Suppress.On() || policy.Protect.Culprit) && (left == nil || !left.CPU.Use.Measured)
 	if blind {
 		pods = podsByDir(n)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/cpuset"
+	"github.com/waterline-io/waterline/internal/decide/culprit"
 	"github.com/waterline-io/waterline/internal/decide/memory"
 	"github.com/waterline-io/waterline/internal/decide/predict"
 	"github.com/waterline-io/waterline/internal/decide/quota"
@@ -35,6 +36,7 @@ type State struct {
 	Suppress suppress.State // what batch may use
 	Quota    quota.State    // whether online pods may burst
 	Memory   memory.State   // whom to ask for memory
+	Culprit  *culprit.State `json:",omitempty"` // whom they wait for, changed in place; nil: nobody looked yet
 }
 
 // FileState is what is remembered of one file.

@@ -61,8 +61,10 @@ func (w *world) do(line string) error {
 		w.node.PodsKnown = args[0] == "known"
 	case "saves":
 		w.saved = w.state
+		w.saved.Culprit = copied(w.state.Culprit)
 	case "killed": // the agent, and started again with what it saved last
 		w.state = w.saved
+		w.state.Culprit = copied(w.saved.Culprit)
 	case "tick":
 		d, err := time.ParseDuration(args[0])
 		w.node.Now = w.node.Now.Add(d)
@@ -323,6 +325,9 @@ func (w *world) decide() string {
 	}
 	for _, n := range plan.Notices {
 		fmt.Fprintf(&out, "notice %q %s\n", n.Name, n.Reason)
+	}
+	if plan.Blame != nil {
+		printBlame(&out, plan.Blame)
 	}
 	if plan.Suppress != nil {
 		printSuppression(&out, plan.Suppress, w.node.Load.Clock)

@@ -2,6 +2,7 @@ package decide_test
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/decide/culprit"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -175,6 +177,10 @@ func (w *world) setSelling(key, value string) bool {
 		w.policy.Weight.Identity = true
 		return true
 	}
+	if key == "culprit" {
+		w.policy.Protect.Culprit = true
+		return true
+	}
 	if key == "suppress" {
 		by, floor, _ := strings.Cut(value, ":")
 		w.policy.Suppress = model.SuppressPolicy{By: model.SuppressMethod(by), Floor: optional(floor)}
@@ -332,6 +338,37 @@ func printSuppression(out *strings.Builder, s *model.Suppression, clock time.Dur
 			fmt.Fprintf(out, ", observed %s", cores(r.Observed))
 		}
 		out.WriteByte('\n')
+	}
+}
+
+// copied returns what outlives the agent of what was found out about culprits.
+func copied(s *culprit.State) *culprit.State {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	var c *culprit.State
+	if err := json.Unmarshal(text, &c); err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// printBlame prints whom an online pod waits for, and who is throttled for it.
+func printBlame(out *strings.Builder, b *model.Blame) {
+	if f := &b.Finding; f.Victim != "" {
+		fmt.Fprintf(out, "%s waits", f.Victim)
+		if f.Suspect != "" {
+			fmt.Fprintf(out, " for %s", f.Suspect)
+		}
+		if b.Waits {
+			out.WriteString(", which is not throttled now")
+		}
+		fmt.Fprintf(out, "  %s\n", f.Reason())
+	}
+	for i := range b.Throttles {
+		t := &b.Throttles[i]
+		fmt.Fprintf(out, "%s may use %s for %s\n", t.UID, cores(t.Milli), t.Victim)
 	}
 }
 

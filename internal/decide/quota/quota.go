@@ -20,6 +20,7 @@ type Others struct {
 	Weighted []bool             // pods that have a weight of their own: one entry for each pod of the node, in its order
 	CPUs     *model.CPUPlan     // nil: nobody has CPUs of its own
 	Batch    *model.Suppression // nil: batch is kept to nothing
+	Blame    *model.Blame       // nil: nobody is throttled
 	Slack    *model.Slack       // nil: nothing was measured yet
 }
 
@@ -28,7 +29,7 @@ type Others struct {
 // and to their containers, it gives the quota of the CPU limit that they came with, if they had one. To online pods that the
 // kubelet limits it gives bursts where the policy says so.
 //
-// A batch pod that may use only a part of what all batch may use now is kept to that before anything else.
+// A batch pod that may use only a part of what all batch may use now, or that is throttled, is kept to that before anything else.
 //
 // It appends to settings, and returns the result.
 func Decide(settings []model.Setting, n *model.Node, p *model.Policy, o Others, s State) ([]model.Setting, State) {
@@ -38,8 +39,8 @@ func Decide(settings []model.Setting, n *model.Node, p *model.Policy, o Others, 
 		if !exists || pod.Ended {
 			continue
 		}
-		if part, kept := o.Batch.Quota(pod.UID); kept {
-			settings = append(settings, suppress(n, pod, group, part)...)
+		if part, why, kept := o.keeps(pod.UID); kept {
+			settings = append(settings, suppress(n, pod, group, part, why)...)
 			continue
 		}
 		lift := func(dir string, code model.Code) {
@@ -76,6 +77,15 @@ func Decide(settings []model.Setting, n *model.Node, p *model.Policy, o Others, 
 		}
 	}
 	return settings, s
+}
+
+// keeps returns what a batch pod may use in milli-cores, and why; false if it is kept to nothing.
+func (o *Others) keeps(uid string) (int64, model.Reason, bool) {
+	part, kept := o.Batch.Quota(uid)
+	if t := o.Blame.Throttle(uid); t != nil && (!kept || t.Milli < part) {
+		return t.Milli, t.Reason(), true
+	}
+	return part, model.Reason{Code: model.BatchSuppressed, Operands: []model.Operand{{Name: "part", Value: part, Unit: model.UnitMilli}}}, kept
 }
 
 // batch limits a pod and its containers to the CPU limits that they came with. Where the kubelet enforces no CPU limits,
@@ -115,7 +125,7 @@ func batch(n *model.Node, pod *model.Pod, group model.PodGroup) []model.Setting 
 //
 // Nor could the runtime then start a container with a CPU limit that the kubelet knows, which a pod has that was not made to
 // ask for batch CPU. On v1 such a pod itself is kept to no less than the highest of these.
-func suppress(n *model.Node, pod *model.Pod, group model.PodGroup, part int64) []model.Setting {
+func suppress(n *model.Node, pod *model.Pod, group model.PodGroup, part int64, why model.Reason) []model.Setting {
 	period := int64(model.DefaultQuotaPeriod)
 	if n.Kubelet.Known {
 		period = n.Kubelet.QuotaPeriod
@@ -125,7 +135,7 @@ func suppress(n *model.Node, pod *model.Pod, group model.PodGroup, part int64) [
 		settings = append(settings, model.Setting{
 			File:   model.File{Dir: dir, Knob: model.Quota},
 			Value:  model.Number(max(model.MilliCPUToQuota(milli, period), leastQuota)),
-			Reason: model.Reason{Code: model.BatchSuppressed, Operands: []model.Operand{{Name: "part", Value: part, Unit: model.UnitMilli}}},
+			Reason: why,
 		})
 	}
 	whole, native := part, int64(0)

@@ -148,6 +148,7 @@ func (c *checker) protect(policy *model.ProtectPolicy, s *v1alpha1.ColocationPol
 	if s.Protect.Memory != nil {
 		policy.Memory = *s.Protect.Memory
 	}
+	policy.Culprit = s.Protect.Culprit
 	if n := s.Protect.Evict.PerNodePerHour; n != nil {
 		policy.EvictPerHour = c.within("spec.protect.evict.perNodePerHour", int64(*n), 0, 600, "a whole number")
 	}

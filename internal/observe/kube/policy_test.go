@@ -25,7 +25,7 @@ spec:
     - {name: noon, start: 12:30, end: 13:30, timeZone: UTC}
   cpu: {waterline: 62.5%, mid: 10%, suppressBy: both, floor: 2.5%, idle: true, groupIdentity: true}
   memory: {method: static, ratio: 30%}
-  protect: {burst: false, memory: true, evict: {perNodePerHour: 2}}
+  protect: {burst: false, memory: true, culprit: true, evict: {perNodePerHour: 2}}
   compat: {koordinator: true}
   weight: {scope: class, quota: unlimited, max: 16384, bestEffort: promote, namespaces: [{selector: {matchLabels: {team: video}}, max: 262144}]}
   pods: [{selector: {matchExpressions: [{key: app, operator: NotIn, values: [web]}]}, cpuShare: 10240, cpuManager: share, cpuPlacement: spread}]
@@ -54,7 +54,7 @@ func TestParsePolicy(t *testing.T) {
 			Mode:     model.ModeEnforce,
 			CPU:      model.SellPolicy{Waterline: 625, Method: model.SellPredicted, Mid: 100},
 			Memory:   model.SellPolicy{Waterline: 800, Method: model.SellStatic, Ratio: 300},
-			Suppress: model.SuppressPolicy{By: model.SuppressByBoth, Floor: 25}, Protect: model.ProtectPolicy{Memory: true, EvictPerHour: 2}, Koordinator: true,
+			Suppress: model.SuppressPolicy{By: model.SuppressByBoth, Floor: 25}, Protect: model.ProtectPolicy{Memory: true, Culprit: true, EvictPerHour: 2}, Koordinator: true,
 			Weight: model.WeightPolicy{
 				Scope: model.ScopeClass, Quota: model.QuotaUnlimited, Max: 16384, PromoteBestEffort: true, IdleBatch: true, Identity: true,
 				Namespaces: []model.NamespaceMax{{Selector: model.Selector{{Key: "team", Op: model.In, Values: []string{"video"}}}, Max: 262144}},
