@@ -15,6 +15,7 @@ const (
 	pause    = time.Minute       // after a trial, until the next one
 	settling = 1                 // spans from throttling on that are not looked at
 	trial    = settling + recent // spans after which the trial is over
+	ripe     = recent            // spans after the first in which the pod was found: what the trial is compared with is then all of after it began
 
 	half      = 500 // thousandths of what it had, which a pod is throttled to
 	deepest   = 125 // likewise, of what it used before it was throttled the first time
@@ -57,7 +58,7 @@ func (s *State) act(in *model.Contention) {
 		s.hold(&s.Held[i], in)
 	}
 	s.Held = slices.DeleteFunc(s.Held, func(h Held) bool { return h.Times >= 1000 })
-	tries := in.Acts && s.blame.Finding.Code == model.CulpritNamed && s.try()
+	tries := in.Acts && s.blame.Finding.Code == model.CulpritNamed && s.seen > ripe && s.try()
 	s.blame.Waits = s.blame.Finding.Code == model.CulpritNamed && !tries && s.held(s.blame.Finding.Suspect) == nil
 	s.blame.Throttles = s.blame.Throttles[:0]
 	for i := range s.Held {
