@@ -40,6 +40,7 @@ func node(n model.Node, policy model.Policy, state State, ask predictor) (model.
 	if policy.Mode == model.ModeOff {
 		state.CPUs = cpuset.State{Known: true}
 		state.Slack = slack.State{} // nobody watches the room meanwhile: when it is on again, offers grow anew
+		state.Culprit = nil         // nor who waits for whom
 	}
 	if n.PodsKnown && n.Load != nil {
 		state = sell(&n, &policy, &plan, state, ask)
