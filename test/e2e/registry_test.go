@@ -38,24 +38,40 @@ type entry struct {
 	object runtime.Object
 }
 
-// put makes objects, or puts others in their place, each by itself: where many have one revision, watchers were seen to miss
-// some.
-func (r *registry) put(entries []entry) error {
-	encoder := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
+// make makes objects, each by itself: where many have one revision, watchers were seen to miss some.
+func (r *registry) make(entries []entry) error {
 	var writers sync.WaitGroup
 	errs := make([]error, writersAtOnce)
 	for w := range errs {
 		writers.Go(func() {
 			for i := w; i < len(entries) && errs[w] == nil; i += len(errs) {
-				var value bytes.Buffer
-				if errs[w] = encoder.Encode(entries[i].object, &value); errs[w] == nil {
-					errs[w] = r.call("put", map[string]any{"key": []byte("/registry/" + entries[i].key), "value": value.Bytes()})
-				}
+				errs[w] = r.put(entries[i : i+1])
 			}
 		})
 	}
 	writers.Wait()
 	return errors.Join(errs...)
+}
+
+// put puts up to 128 objects where they are, or others were, at once.
+func (r *registry) put(entries []entry) error {
+	type pair struct {
+		Key   []byte `json:"key"`
+		Value []byte `json:"value"`
+	}
+	type operation struct {
+		Put pair `json:"requestPut"`
+	}
+	encoder := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
+	var operations []operation
+	for _, e := range entries {
+		var value bytes.Buffer
+		if err := encoder.Encode(e.object, &value); err != nil {
+			return err
+		}
+		operations = append(operations, operation{pair{[]byte("/registry/" + e.key), value.Bytes()}})
+	}
+	return r.call("txn", map[string]any{"success": operations})
 }
 
 // remove deletes all whose keys begin with this.

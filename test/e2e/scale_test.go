@@ -118,7 +118,7 @@ func (l *large) build() {
 	for _, name := range l.names() {
 		entries = append(entries, objects(name)...)
 	}
-	if err := l.registry.put(entries); err != nil {
+	if err := l.registry.make(entries); err != nil {
 		l.t.Fatal(err)
 	}
 	for _, kind := range []string{"/api/v1/nodes", "/api/v1/pods"} {
@@ -232,7 +232,7 @@ func (l *large) live() func() {
 	})
 }
 
-// renew renews the Leases of some nodes after the other, so that each has its turn in every period.
+// renew renews the Leases of a hundred nodes after the other, so that each has its turn in every period.
 func (l *large) renew(ctx context.Context, period time.Duration) {
 	names := l.names()
 	began := time.Now()
