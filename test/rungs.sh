@@ -39,11 +39,11 @@ rung() { # NAME TARGET NEED...
 	fi
 	echo "=== $name (make $target)"
 	if make --no-print-directory "$target" 2>&1 | tee "$logs/$target.log"; then
-		echo "passed   $name in $((SECONDS - start)) s"
-	else
-		echo "FAILED   $name after $((SECONDS - start)) s: make $target; all of it is in $logs/$target.log"
-		why "$logs/$target.log"
-	fi >>"$summary"
+		echo "passed   $name in $((SECONDS - start)) s" >>"$summary"
+		return
+	fi
+	echo "FAILED   $name after $((SECONDS - start)) s: make $target; all of it is in $logs/$target.log" >>"$summary"
+	why "$logs/$target.log" >>"$summary"
 }
 
 # why prints what the failed tests of a rung said themselves.
