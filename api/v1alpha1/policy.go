@@ -178,10 +178,12 @@ type ProtectSpec struct {
 	// the policy has cpu, else false.
 	Burst *bool `json:"burst,omitempty"`
 	// Memory has the kernel reclaim other memory before the memory that online pods request, and that of pods of the classes
-	// LSE and LSR never; before memory is short, batch grows no more and is asked for page cache. Cgroup v2 only; nothing is done where the kubelet's MemoryQoS is on. Default false.
+	// LSE and LSR never; before memory is short, batch grows no more and is asked for page cache. Cgroup v2 only;
+	// nothing is done where the kubelet's MemoryQoS is on. Default false.
 	Memory *bool `json:"memory,omitempty"`
 	// Culprit finds out which neighbour an online pod waits for when it waits for CPUs for longer than before. It is named in
 	// events and, if it is a batch pod, throttled on trial: it stays so only if the other then waits less.
+	// Default false.
 	Culprit bool `json:"culprit,omitempty"`
 	// Evict bounds how batch pods may be evicted, which is what is done when nothing else helps.
 	Evict EvictSpec `json:"evict,omitempty"`

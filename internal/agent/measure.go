@@ -75,8 +75,8 @@ func (a *Agent) currentLoad() *model.Load {
 	return a.meter.Load()
 }
 
-// sameDecisions reports whether two plans want the same: what they were computed from may differ. To
-// ask somebody for memory is news each time.
+// sameDecisions reports whether two plans want the same: what they were computed from may differ. To ask somebody for memory is
+// news each time.
 func sameDecisions(a, b *model.Plan) bool {
 	same := slices.EqualFunc(a.Settings, b.Settings, func(s, t model.Setting) bool {
 		return s.File == t.File && s.Value == t.Value && s.Release == t.Release && s.Reason.Code == t.Reason.Code && heldFor(&s) == heldFor(&t)

@@ -32,17 +32,8 @@ func TestWatchedForIdentity(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		undo, err := acthost.OpenUndo(filepath.Join(t.TempDir(), "undo"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		a := New(Config{Log: slog.New(slog.DiscardHandler)})
-		if a.host, err = acthost.New(cgroup.V2, func(model.Knob) string { return root }, undo); err != nil {
-			t.Fatal(err)
-		}
-		a.tree = host.NewTree(host.Mount{Version: cgroup.V2, Path: root}, layout, nil)
+		a := onTree(t, root, layout)
 		a.pods.Pods = []*model.Pod{{UID: "web", QoS: model.Burstable, Class: model.ClassLS}}
-		a.ruling.effect.Policy = model.DefaultPolicy()
 		a.ruling.effect.Policy.Weight.Identity = true
 		a.refollow()
 		a.scan()
@@ -52,4 +43,20 @@ func TestWatchedForIdentity(t *testing.T) {
 		}
 		a.tree.Close()
 	}
+}
+
+// onTree returns an agent of a node whose cgroups are a folder, and that looked at nothing yet.
+func onTree(t *testing.T, root string, layout cgroup.Layout) *Agent {
+	t.Helper()
+	undo, err := acthost.OpenUndo(filepath.Join(t.TempDir(), "undo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := New(Config{Log: slog.New(slog.DiscardHandler)})
+	if a.host, err = acthost.New(cgroup.V2, func(model.Knob) string { return root }, undo); err != nil {
+		t.Fatal(err)
+	}
+	a.tree = host.NewTree(host.Mount{Version: cgroup.V2, Path: root}, layout, nil)
+	a.ruling.effect.Policy = model.DefaultPolicy()
+	return a
 }

@@ -4,7 +4,7 @@ import "github.com/waterline-io/waterline/internal/model"
 
 // ask has a batch pod asked for memory. The plan says that only while nobody else is.
 func (a *Agent) ask(what *model.Reclaim) {
-	if what == nil || a.reclaimer == nil || a.asked || a.ruling.effect.Policy.Mode != model.ModeEnforce {
+	if what == nil || a.reclaimer == nil {
 		return
 	}
 	a.asked = true

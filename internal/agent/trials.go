@@ -69,14 +69,7 @@ func waiting(b *model.Blame, pods []*model.Pod, uid string) []string {
 		return nil
 	}
 	var lines []string
-	about := func(uids ...string) bool {
-		for _, u := range uids {
-			if uid == "" || u == uid {
-				return true
-			}
-		}
-		return false
-	}
+	about := func(one, other string) bool { return uid == "" || uid == one || uid == other }
 	if f := &b.Finding; f.Victim != "" && about(f.Victim, f.Suspect) {
 		line := nameOf(pods, f.Victim) + " waits for CPUs"
 		if f.Suspect != "" {
@@ -98,10 +91,8 @@ func waiting(b *model.Blame, pods []*model.Pod, uid string) []string {
 
 // nameOf returns what people call a pod; its UID if it is not known.
 func nameOf(pods []*model.Pod, uid string) string {
-	for _, p := range pods {
-		if p.UID == uid {
-			return p.Namespace + "/" + p.Name
-		}
+	if p := model.FindPod(pods, uid); p != nil {
+		return p.Namespace + "/" + p.Name
 	}
 	return uid
 }

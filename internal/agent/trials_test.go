@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,10 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	acthost "github.com/waterline-io/waterline/internal/act/host"
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
 func blamed(named time.Duration, undone string, throttles ...model.Throttle) *model.Blame {
@@ -128,17 +125,8 @@ func TestFollowedForPressure(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		undo, err := acthost.OpenUndo(filepath.Join(t.TempDir(), "undo"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		a := New(Config{Log: slog.New(slog.DiscardHandler)})
-		if a.host, err = acthost.New(cgroup.V2, func(model.Knob) string { return root }, undo); err != nil {
-			t.Fatal(err)
-		}
-		a.tree = host.NewTree(host.Mount{Version: cgroup.V2, Path: root}, layout, nil)
+		a := onTree(t, root, layout)
 		a.pods.Pods = []*model.Pod{{UID: "job", QoS: model.BestEffort, Class: model.ClassBE, Ended: !c.batch}, {UID: "web", QoS: model.Burstable, Class: model.ClassLS}}
-		a.ruling.effect.Policy = model.DefaultPolicy()
 		a.ruling.effect.Policy.Protect.Culprit = c.culprit
 		a.refollow()
 		a.scan()

@@ -2,7 +2,6 @@ package decide
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/waterline-io/waterline/internal/decide/culprit"
 	"github.com/waterline-io/waterline/internal/decide/suppress"
@@ -42,12 +41,12 @@ func blameNotices(n *model.Node, b *model.Blame) []model.Notice {
 	}
 	var notices []model.Notice
 	tell := func(uid, other, how string, why model.Reason) {
-		pod := podOfUID(n.Pods, uid)
+		pod := model.FindPod(n.Pods, uid)
 		if pod == nil {
 			return
 		}
 		why.Key, why.Text = how, other
-		if p := podOfUID(n.Pods, other); p != nil {
+		if p := model.FindPod(n.Pods, other); p != nil {
 			why.Text = p.Namespace + "/" + p.Name
 		}
 		notices = append(notices, model.Notice{UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, Reason: why})
@@ -64,13 +63,4 @@ func blameNotices(n *model.Node, b *model.Blame) []model.Notice {
 		tell(t.UID, t.Victim, "for", t.Reason())
 	}
 	return notices
-}
-
-// podOfUID returns a pod by its UID; nil if there is none. Pods are ordered by that.
-func podOfUID(pods []*model.Pod, uid string) *model.Pod {
-	i, found := slices.BinarySearchFunc(pods, uid, func(p *model.Pod, uid string) int { return strings.Compare(p.UID, uid) })
-	if !found {
-		return nil
-	}
-	return pods[i]
 }

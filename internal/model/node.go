@@ -1,6 +1,10 @@
 package model
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // QoSClass is the class that the kubelet puts a pod in, which decides where its cgroup stands.
 type QoSClass uint8
@@ -40,6 +44,24 @@ type Node struct {
 	Reclaimed   *Reclaimed `json:",omitempty"` // what came of it, since the round before; nil: nothing
 	Withdrawn   bool       // the manager lets this node sell nothing
 	Load        *Load      // nil: nothing was measured yet
+}
+
+// Wrote returns what is recorded of a file that we have written and not given back; nil if it is none.
+func (n *Node) Wrote(file File) *Owned {
+	i, found := slices.BinarySearchFunc(n.Owned, file, func(o Owned, f File) int { return o.File.Compare(f) })
+	if !found {
+		return nil
+	}
+	return &n.Owned[i]
+}
+
+// FindPod returns the pod of a UID; nil if it is none of these, which are ordered by that.
+func FindPod(pods []*Pod, uid string) *Pod {
+	i, found := slices.BinarySearchFunc(pods, uid, func(p *Pod, uid string) int { return strings.Compare(p.UID, uid) })
+	if !found {
+		return nil
+	}
+	return pods[i]
 }
 
 // Kubelet is what the node's kubelet is set to, and what it has done with its CPUs, as far as it was read. Two can be

@@ -335,14 +335,11 @@ func (l *large) written() map[string]float64 {
 	}
 	all := map[string]float64{}
 	for line := range strings.Lines(answer) {
-		if !strings.HasPrefix(line, "apiserver_request_total{") || !strings.Contains(line, `verb="PATCH"`) || !strings.Contains(line, `code="200"`) {
+		if !strings.HasPrefix(line, "apiserver_request_total{") || !strings.Contains(line, `verb="PATCH"`) || !strings.Contains(line, `code="200"`) || !strings.Contains(line, `subresource="status"`) {
 			continue
 		}
 		_, rest, _ := strings.Cut(line, `,resource="`)
 		resource, _, _ := strings.Cut(rest, `"`)
-		if !strings.Contains(line, `subresource="status"`) {
-			continue
-		}
 		fields := strings.Fields(line)
 		value, err := strconv.ParseFloat(fields[len(fields)-1], 64)
 		if err != nil {

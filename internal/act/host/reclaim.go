@@ -41,11 +41,8 @@ func (r *Reclaimer) Ask(what model.Reclaim) { r.asked <- what }
 // Done tells what came of it, once for each who was asked.
 func (r *Reclaimer) Done() <-chan model.Reclaimed { return r.done }
 
-// Run does what is asked until the context ends. It has a thread of its own, because a system call can only be interrupted on the
-// thread that is in it.
+// Run does what is asked until the context ends.
 func (r *Reclaimer) Run(ctx context.Context) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	defer r.root.Close()
 	for {
 		select {
@@ -100,7 +97,8 @@ func (r *Reclaimer) breakOff(ctx context.Context, thread int, finished <-chan st
 	}
 }
 
-// write tells the kernel, and waits.
+// write tells the kernel, and waits. It stays on one thread meanwhile, because a system call can only be interrupted on the thread
+// that is in it.
 func (r *Reclaimer) write(ctx context.Context, what model.Reclaim) error {
 	name := path.Join(what.Dir, cgroup.ReclaimFile)
 	file, err := r.root.OpenFile(name, os.O_WRONLY, 0)
@@ -108,6 +106,8 @@ func (r *Reclaimer) write(ctx context.Context, what model.Reclaim) error {
 		return fmt.Errorf("opening %s: %w", name, err)
 	}
 	defer file.Close()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	finished, stopped := make(chan struct{}), make(chan struct{})
 	thread := unix.Gettid()
 	go func() {

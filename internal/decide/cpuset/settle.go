@@ -318,11 +318,11 @@ func adopt(n *model.Node, c *claim) []Held {
 	for _, w := range c.wants {
 		for _, name := range group.Containers {
 			file := model.File{Dir: group.Dir + "/" + name, Knob: model.Cpuset}
-			i, owned := slices.BinarySearchFunc(n.Owned, file, func(o model.Owned, f model.File) int { return o.File.Compare(f) })
-			if !owned || w.container != "" && containerOf(c.pod, path.Base(file.Dir)) != w.container {
+			owned := n.Wrote(file)
+			if owned == nil || w.container != "" && containerOf(c.pod, path.Base(file.Dir)) != w.container {
 				continue
 			}
-			set, err := model.ParseCPUs(n.Owned[i].Ours.List)
+			set, err := model.ParseCPUs(owned.Ours.List)
 			if err == nil && set.Len() == w.cpus {
 				all = append(all, Held{UID: c.pod.UID, Container: w.container, Mode: c.mode, CPUs: set})
 				break

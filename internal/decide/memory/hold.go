@@ -1,8 +1,6 @@
 package memory
 
 import (
-	"slices"
-
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -32,12 +30,12 @@ func hold(n *model.Node, a *model.Account, state State) []model.Setting {
 		}
 		s := model.Setting{File: model.File{Dir: group.Dir, Knob: model.MemoryHigh}, Reason: model.Reason{Code: model.MemoryHeld}}
 		ours := int64(0)
-		if i, owned := slices.BinarySearchFunc(n.Owned, s.File, func(o model.Owned, f model.File) int { return o.File.Compare(f) }); owned {
-			ours = n.Owned[i].Ours.Number
+		if owned := n.Wrote(s.File); owned != nil {
+			ours = owned.Ours.Number
 		}
 		used := int64(0)
 		if a != nil {
-			used = usedNow(n.Load, pod.UID)
+			used, _ = usedBy(n.Load, pod.UID, measured)
 		}
 		switch {
 		case used > 0:
@@ -74,13 +72,4 @@ func request(pod *model.Pod) int64 {
 		return 0
 	}
 	return pod.Mid.Memory + pod.Batch.Memory + pod.MemoryRequest
-}
-
-// usedNow returns what a pod uses, page cache included; 0 if that is not known.
-func usedNow(l *model.Load, uid string) int64 {
-	u := l.Pod(uid)
-	if u == nil || u.Memory.At == 0 || l.Age(u.Memory.At) > measured {
-		return 0
-	}
-	return u.Memory.WorkingSet + u.Memory.InactiveFile
 }

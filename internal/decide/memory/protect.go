@@ -2,7 +2,6 @@ package memory
 
 import (
 	"path"
-	"slices"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
@@ -80,7 +79,11 @@ func protect(n *model.Node, p *model.Policy) []model.Setting {
 			s.File = model.File{Dir: group.Dir, Knob: model.MemoryMin}
 		}
 		settings = append(settings, s)
-		used := min(pod.MemoryRequest, usedBy(n.Load, pod))
+		used, known := usedBy(n.Load, pod.UID, stale)
+		if !known {
+			used = pod.MemoryRequest
+		}
+		used = min(used, pod.MemoryRequest)
 		file := s.File
 		for file.Dir = path.Dir(group.Dir); file.Dir != "."; file.Dir = path.Dir(file.Dir) {
 			sum := above[file]
@@ -93,17 +96,17 @@ func protect(n *model.Node, p *model.Policy) []model.Setting {
 	return settings
 }
 
-// usedBy returns how much memory a pod uses, page cache included, as the kernel counts it against its protection; as much as it
-// was promised if that is not known.
-func usedBy(l *model.Load, pod *model.Pod) int64 {
+// usedBy returns how much memory a pod uses, page cache included, as the kernel counts it against its protection and its bound;
+// false if that was not measured, or longer ago than it may be.
+func usedBy(l *model.Load, uid string, oldest time.Duration) (int64, bool) {
 	if l == nil {
-		return pod.MemoryRequest
+		return 0, false
 	}
-	u := l.Pod(pod.UID)
-	if u == nil || u.Memory.At == 0 || l.Age(u.Memory.At) > stale {
-		return pod.MemoryRequest
+	u := l.Pod(uid)
+	if u == nil || u.Memory.At == 0 || l.Age(u.Memory.At) > oldest {
+		return 0, false
 	}
-	return u.Memory.WorkingSet + u.Memory.InactiveFile
+	return u.Memory.WorkingSet + u.Memory.InactiveFile, true
 }
 
 // carry sets what a group above pods is protected with: what its pods use of what they were promised, in steps, and never less
@@ -112,15 +115,15 @@ func carry(n *model.Node, file model.File, sum promise) model.Setting {
 	step := max(n.Capacity.Memory/stepsOfNode, leastStep)
 	value := (sum.used + step - 1) / step * step
 	operands := []model.Operand{{Name: "promised", Value: sum.all, Unit: model.UnitBytes}, {Name: "used", Value: sum.used, Unit: model.UnitBytes}}
-	i, owned := slices.BinarySearchFunc(n.Owned, file, func(o model.Owned, f model.File) int { return o.File.Compare(f) })
-	if owned {
-		if ours := n.Owned[i].Ours.Number; value < ours && ours <= value+slackSteps*step {
+	owned := n.Wrote(file)
+	if owned != nil {
+		if ours := owned.Ours.Number; value < ours && ours <= value+slackSteps*step {
 			value = ours
 		}
 	}
 	value = min(value, sum.all)
-	if owned {
-		if theirs := n.Owned[i].Theirs.Number; theirs > value || theirs == model.Unlimited {
+	if owned != nil {
+		if theirs := owned.Theirs.Number; theirs > value || theirs == model.Unlimited {
 			value = theirs
 			operands = append(operands, model.Operand{Name: "others", Value: value, Unit: model.UnitBytes})
 		}

@@ -43,7 +43,7 @@ type Rest struct {
 }
 
 // Relieve decides what is done while memory for batch is near its end: batch pods are held to what they have, and one of them is
-// asked for page cache.
+// asked for page cache. That is not decided where it is not carried out: it would be wanted anew each second.
 func Relieve(n *model.Node, p *model.Policy, s *model.Slack, state State) ([]model.Setting, *model.Reclaim, State) {
 	l := n.Load
 	switch {
@@ -63,9 +63,11 @@ func Relieve(n *model.Node, p *model.Policy, s *model.Slack, state State) ([]mod
 		state.Short = false
 	}
 	state = state.learn(n)
-	reclaim := ask(n, a, state)
-	if reclaim != nil {
-		state.Asked = l.Clock
+	var reclaim *model.Reclaim
+	if p.Mode == model.ModeEnforce && !n.Tree.ReadOnly {
+		if reclaim = ask(n, a, state); reclaim != nil {
+			state.Asked = l.Clock
+		}
 	}
 	return hold(n, a, state), reclaim, state
 }

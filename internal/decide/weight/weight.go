@@ -12,8 +12,6 @@
 package weight
 
 import (
-	"slices"
-
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -110,8 +108,7 @@ func (e *entry) comesLast() bool {
 
 // owns reports whether we made a group idle.
 func owns(n *model.Node, dir string) bool {
-	_, found := slices.BinarySearchFunc(n.Owned, model.File{Dir: dir, Knob: model.Idle}, func(o model.Owned, f model.File) int { return o.File.Compare(f) })
-	return found
+	return n.Wrote(model.File{Dir: dir, Knob: model.Idle}) != nil
 }
 
 // containers divides a batch pod among its containers as they ask for batch CPU: the kubelet leaves each with the least there
