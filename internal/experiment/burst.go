@@ -90,14 +90,14 @@ func (b *bursts) begin(ctx context.Context) error {
 		return err
 	}
 	self := agentPod()
-	if err := b.startAgent(self, "--config", b.policy()); err != nil {
+	if err := b.startAgent(ctx, self, "--config", b.policy()); err != nil {
 		return err
 	}
 	if err := b.await(ctx, self); err != nil {
 		return err
 	}
 	b.server = &pod{name: "server", qos: model.Burstable, requestMilli: 100, limitMilli: burstLimit}
-	if err := b.create(b.server); err != nil {
+	if err := b.create(ctx, b.server); err != nil {
 		return err
 	}
 	if b.knob(b.server) == "" {

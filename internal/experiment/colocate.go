@@ -167,9 +167,15 @@ func (c *colocate) prepare(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
 	c.found.Machine = DescribeMachine(l.box.mount.Version)
+	if c.Node != nil {
+		c.found.Machine += ", " + c.Node.Describe()
+		if err := c.Node.Govern(ctx, ""); err != nil {
+			return err
+		}
+	}
 	l.tell(Progress{Doing: "measuring what a request costs"})
 	p := serverPod()
-	if err := l.create(p); err != nil {
+	if err := l.create(ctx, p); err != nil {
 		return err
 	}
 	r, err := l.startRedis(ctx, p)
@@ -184,11 +190,16 @@ func serverPod() *pod { return &pod{name: "redis", qos: model.Burstable, request
 
 // batchPods are ffmpeg and stress-ng. To plain Kubernetes ffmpeg is a Burstable pod that requests what the server leaves of
 // the node, save a little for the node's own pods, and stress-ng one that requests nothing. To Waterline they are batch pods
-// that share the machine alike.
-func batchPods(sold bool) (encoder, burner *pod) {
+// that share the machine alike: all of it, or on a real node, which must have sold what they ask for, a small part. Neither how
+// they share nor how much they may have depends on that.
+func batchPods(sold, placed bool) (encoder, burner *pod) {
 	milli := 1000 * int64(runtime.NumCPU())
 	if sold {
-		return &pod{name: "ffmpeg", qos: model.BestEffort, batchMilli: milli / 2}, &pod{name: "stress-ng", qos: model.BestEffort, batchMilli: milli / 2}
+		each := milli / 2
+		if placed {
+			each = milli / 16
+		}
+		return &pod{name: "ffmpeg", qos: model.BestEffort, batchMilli: each}, &pod{name: "stress-ng", qos: model.BestEffort, batchMilli: each}
 	}
 	return &pod{name: "ffmpeg", qos: model.Burstable, requestMilli: max(milli-onlineMilli-200, 100)}, &pod{name: "stress-ng", qos: model.BestEffort}
 }

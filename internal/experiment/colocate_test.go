@@ -361,7 +361,7 @@ func TestAskNobody(t *testing.T) {
 // The agent must take the pods for what they are.
 func TestBatchPods(t *testing.T) {
 	for _, sold := range []bool{false, true} {
-		encoder, burner := batchPods(sold)
+		encoder, burner := batchPods(sold, false)
 		for _, p := range []*pod{encoder, burner, serverPod()} {
 			text, err := p.manifest()
 			if err != nil {

@@ -66,7 +66,7 @@ func (c *cpusets) begin(ctx context.Context) error {
 	// makes them.
 	self := agentPod()
 	self.shares = 0
-	if err := c.startAgent(self, "--pod-uid", self.uid()); err != nil {
+	if err := c.startAgent(ctx, self, "--pod-uid", self.uid()); err != nil {
 		return err
 	}
 	c.others = append(c.others, self)
@@ -76,7 +76,7 @@ func (c *cpusets) begin(ctx context.Context) error {
 		return err
 	}
 	c.server = &pod{name: "server", qos: model.Guaranteed, requestMilli: 1000, cpus: model.CPUNone}
-	if err := c.create(c.server); err != nil {
+	if err := c.create(ctx, c.server); err != nil {
 		return err
 	}
 	var err error
@@ -102,7 +102,7 @@ func (c *cpusets) run(ctx context.Context) ([]trial, error) {
 		hog.roams = true
 		pods = append(pods, hog)
 	}
-	if err := c.create(pods...); err != nil {
+	if err := c.create(ctx, pods...); err != nil {
 		return nil, err
 	}
 	if err := c.await(ctx, pods...); err != nil {

@@ -27,6 +27,7 @@ type Config struct {
 	Hog        bool           // one more pod, annotated 262144, burns all CPUs meanwhile
 	Progress   func(Progress) // is told how far the experiment is; nil: nobody is
 	Helper     string         // executable that answers HelperCommand; "": this one
+	Node       Node           // where the pods are made; nil: they are cgroups of our own
 }
 
 // Progress is how far an experiment is.

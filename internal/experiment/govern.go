@@ -31,15 +31,17 @@ func policyText(file, by string) (string, error) {
 	return string(content), nil
 }
 
-// govern starts an agent with a policy, and waits until batch weighs what it asked for, which is the agent's doing.
+// govern starts an agent with a policy, or has that of the node go by it, and waits until batch weighs what it asked for, which is
+// the agent's doing.
 func (l *lab) govern(ctx context.Context, policy string, batch ...*pod) error {
-	file := filepath.Join(l.dir, "policy.yaml")
-	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
-		return fmt.Errorf("writing the policy: %w", err)
-	}
 	agent := agentPod()
-	agent.shares = 0 // as in a cluster, it knows its pod
-	if err := l.startAgent(agent, "--pod-uid", agent.uid(), "--config", file); err != nil {
+	var err error
+	if l.cfg.Node == nil {
+		err = l.startGoverned(ctx, agent, policy)
+	} else {
+		err = l.findAgent(ctx, agent)
+	}
+	if err != nil {
 		return err
 	}
 	l.pods = append(l.pods, agent)
@@ -51,4 +53,23 @@ func (l *lab) govern(ctx context.Context, policy string, batch ...*pod) error {
 		}
 	}
 	return nil
+}
+
+// findAgent finds the agent of a real node, which goes by the policy already: without it batch pods found no place there.
+func (l *lab) findAgent(ctx context.Context, agent *pod) error {
+	made, err := l.cfg.Node.Agent(ctx)
+	if err != nil {
+		return err
+	}
+	return l.locate(agent, made)
+}
+
+// startGoverned starts an agent that goes by a policy.
+func (l *lab) startGoverned(ctx context.Context, agent *pod, policy string) error {
+	file := filepath.Join(l.dir, "policy.yaml")
+	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
+		return fmt.Errorf("writing the policy: %w", err)
+	}
+	agent.shares = 0 // as in a cluster, it knows its pod
+	return l.startAgent(ctx, agent, "--pod-uid", agent.uid(), "--config", file)
 }

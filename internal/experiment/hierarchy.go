@@ -34,7 +34,7 @@ func Hierarchy(ctx context.Context, cfg Config) (r Result, err error) {
 	if cfg.Hog {
 		pods = append(pods, loadPod("hog", hogShares))
 	}
-	if err := l.create(pods...); err != nil {
+	if err := l.create(ctx, pods...); err != nil {
 		return r, err
 	}
 	if err := l.load(ctx, pods...); err != nil {
@@ -107,7 +107,7 @@ func (l *lab) levels(p *pod, pods []*pod) []level {
 			if err := errors.Join(l.box.setWeight(k.dir(p), group), k.writeBurstable()); err != nil {
 				return err
 			}
-			if err := l.startAgent(agentPod()); err != nil {
+			if err := l.startAgent(ctx, agentPod()); err != nil {
 				return err
 			}
 			return l.await(ctx, pods...)

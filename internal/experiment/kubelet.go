@@ -26,6 +26,7 @@ type pod struct {
 	cpus         model.CPUMode // that its annotation asks for; "": it has none
 	threads      int           // of its load
 	roams        bool          // its load runs on any CPU that it may, and is not dealt out evenly
+	group, inner string        // cgroups of the pod and of its container, if a real kubelet made them
 }
 
 // uid returns a UID as an API server would give it, always the same for a name.
@@ -40,8 +41,8 @@ func (p *pod) hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// kubelet stands in for the kubelet: it makes the directories that the kubelet makes and writes the weights that the
-// kubelet writes, at the moments when the kubelet does.
+// kubelet stands in for the kubelet, where there is no [Node]: it makes the directories that the kubelet makes and writes the
+// weights that the kubelet writes, at the moments when the kubelet does.
 type kubelet struct {
 	box       *sandbox
 	layout    cgroup.Layout
@@ -146,8 +147,19 @@ func (k *kubelet) writeBurstable() error {
 	return k.write(k.layout.Class(model.Burstable), model.MilliCPUToShares(k.burstable))
 }
 
-func (k *kubelet) dir(p *pod) string          { return k.layout.Pod(p.qos, p.uid()) }
-func (k *kubelet) containerDir(p *pod) string { return k.dir(p) + "/" + p.hash() }
+func (k *kubelet) dir(p *pod) string {
+	if p.group != "" {
+		return p.group
+	}
+	return k.layout.Pod(p.qos, p.uid())
+}
+
+func (k *kubelet) containerDir(p *pod) string {
+	if p.inner != "" {
+		return p.inner
+	}
+	return k.dir(p) + "/" + p.hash()
+}
 
 func (k *kubelet) write(dir string, shares int64) error {
 	return k.box.setWeight(dir, cgroup.ToRaw(k.box.mount.Version, model.Shares, model.Number(shares)))

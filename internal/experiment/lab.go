@@ -46,8 +46,10 @@ func newLabIn(name string, cfg Config, cpusets bool) (_ *lab, err error) {
 			return nil, fmt.Errorf("finding this executable: %w", err)
 		}
 	}
-	if l.agent, err = FindAgent(cfg.AgentPath); err != nil {
-		return nil, err
+	if cfg.Node == nil {
+		if l.agent, err = FindAgent(cfg.AgentPath); err != nil {
+			return nil, err
+		}
 	}
 	if l.box, err = openSandbox(cfg.root(), cpusets); err != nil {
 		return nil, err
@@ -62,8 +64,10 @@ func newLabIn(name string, cfg Config, cpusets bool) (_ *lab, err error) {
 	if err := os.Mkdir(l.kubelet.manifests, 0o700); err != nil {
 		return nil, errors.Join(fmt.Errorf("making a temporary directory: %w", err), l.close())
 	}
-	if err := l.kubelet.start(); err != nil {
-		return nil, errors.Join(err, l.close())
+	if cfg.Node == nil {
+		if err := l.kubelet.start(); err != nil {
+			return nil, errors.Join(err, l.close())
+		}
 	}
 	if err := l.box.stepAside(); err != nil {
 		return nil, errors.Join(err, l.close())
@@ -76,6 +80,9 @@ func (l *lab) close() error {
 	var errs []error
 	for _, p := range slices.Backward(l.procs) {
 		errs = append(errs, p.kill())
+	}
+	if l.cfg.Node != nil {
+		errs = append(errs, l.cfg.Node.Clean(context.Background()))
 	}
 	errs = append(errs, l.box.remove())
 	if l.dir != "" {
@@ -98,11 +105,11 @@ func (l *lab) prepare(ctx context.Context, pods ...*pod) error {
 	if l.cfg.Hog {
 		pods = append(pods, loadPod("hog", hogShares))
 	}
-	if err := l.create(pods...); err != nil {
+	if err := l.create(ctx, pods...); err != nil {
 		return err
 	}
 	l.tell(Progress{Doing: "starting the agent"})
-	if err := l.startAgent(agentPod()); err != nil {
+	if err := l.startAgent(ctx, agentPod()); err != nil {
 		return err
 	}
 	if err := l.await(ctx, pods...); err != nil {
@@ -111,9 +118,15 @@ func (l *lab) prepare(ctx context.Context, pods ...*pod) error {
 	return l.load(ctx, pods...)
 }
 
-// create announces pods and makes their cgroups as the kubelet leaves them.
-func (l *lab) create(pods ...*pod) error {
+// create announces pods and makes their cgroups as the kubelet leaves them; or lets a kubelet make them.
+func (l *lab) create(ctx context.Context, pods ...*pod) error {
 	for _, p := range pods {
+		if l.cfg.Node != nil {
+			if err := l.place(ctx, p); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := l.kubelet.announce(p); err != nil {
 			return err
 		}
@@ -132,8 +145,8 @@ func agentPod() *pod {
 }
 
 // startAgent runs the real agent in a pod of its own, as its DaemonSet does.
-func (l *lab) startAgent(p *pod, more ...string) error {
-	if err := l.create(p); err != nil {
+func (l *lab) startAgent(ctx context.Context, p *pod, more ...string) error {
+	if err := l.create(ctx, p); err != nil {
 		return err
 	}
 	args := []string{

@@ -28,14 +28,19 @@ type sideBySide struct {
 // begin starts the agent, the server and batch, as far as the mode has them.
 func (s *sideBySide) begin(ctx context.Context) error {
 	online := serverPod()
-	encoder, burner := batchPods(s.cell.policy != "")
-	if s.cell.online {
-		if err := s.create(online); err != nil {
+	encoder, burner := batchPods(s.cell.policy != "", s.cfg.Node != nil)
+	if s.cfg.Node != nil {
+		if err := s.cfg.Node.Govern(ctx, s.cell.policy); err != nil {
 			return err
 		}
 	}
-	if s.cell.batch {
-		if err := s.create(encoder, burner); err != nil {
+	if s.cell.batch { // before the server, which a node counts with all that it requests while it is new
+		if err := s.create(ctx, encoder, burner); err != nil {
+			return err
+		}
+	}
+	if s.cell.online {
+		if err := s.create(ctx, online); err != nil {
 			return err
 		}
 	}

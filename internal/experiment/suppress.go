@@ -87,7 +87,7 @@ func suppressPods() (online, batch *pod) {
 // begin starts the agent and both pods. The online load is stopped before the agent sees any of it.
 func (s *suppress) begin(ctx context.Context, policy string) error {
 	s.online, s.batch = suppressPods()
-	if err := s.create(s.online, s.batch); err != nil {
+	if err := s.create(ctx, s.online, s.batch); err != nil {
 		return err
 	}
 	if err := s.load(ctx, s.online); err != nil {

@@ -1,0 +1,36 @@
+package kube
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/waterline-io/waterline/internal/experiment"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+// The agent must take the pods for what they are.
+func TestIdle(t *testing.T) {
+	h := &Host{cfg: HostConfig{Image: DefaultIdleImage}, node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{corev1.LabelHostname: "n"}}}}
+	for _, c := range []struct {
+		asked experiment.NodePod
+		class model.Class
+		qos   model.QoSClass
+	}{
+		{experiment.NodePod{Name: "redis", RequestMilli: 1000}, model.ClassLS, model.Burstable},
+		{experiment.NodePod{Name: "stress-ng"}, model.ClassLS, model.BestEffort},
+		{experiment.NodePod{Name: "ffmpeg", BatchMilli: 500}, model.ClassBE, model.BestEffort},
+	} {
+		pod := h.idle(c.asked)
+		pod.UID = "u"
+		got, ok := kube.Pod(pod, "")
+		if !ok || got.Class != c.class || got.QoS != c.qos || got.RequestMilli != c.asked.RequestMilli || got.Grant.RequestMilli != c.asked.BatchMilli || len(got.Asks.Notices) > 0 {
+			t.Errorf("%+v became %+v", c.asked, got)
+		}
+		if pod.Spec.NodeSelector[corev1.LabelHostname] != "n" {
+			t.Errorf("%s may run anywhere", pod.Name)
+		}
+	}
+}
