@@ -377,7 +377,7 @@ func (a *Agent) round(now time.Time, reason bool) {
 	a.plan = round.Plan
 	if a.pods.Known {
 		a.placing.Store(&placing{
-			version: a.mount.Version, enforce: a.ruling.effect.Policy.Mode == model.ModeEnforce, kubelet: a.kubelet,
+			version: a.mount.Version, policy: round.Policy, kubelet: a.kubelet,
 			topology: round.Node.Topology, pods: a.pods.Pods, cpus: a.plan.CPUs,
 		})
 	}

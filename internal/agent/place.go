@@ -6,6 +6,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/decide/cpuset"
+	memoryrule "github.com/waterline-io/waterline/internal/decide/memory"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/nri"
 )
@@ -13,21 +14,33 @@ import (
 // placing is what of the last round answers the container runtime. It is never changed once stored.
 type placing struct {
 	version  cgroup.Version
-	enforce  bool
+	policy   model.Policy
 	kubelet  model.Kubelet
 	topology *model.Topology // nil: nothing was decided about CPUs
 	pods     []*model.Pod    // ordered by UID
 	cpus     *model.CPUPlan  // nil: nobody asks for CPUs
 }
 
-// place answers the container runtime from the last plan: where a container is to run from its first instruction on, and
-// where it runs when the runtime writes all of its settings again.
+// place answers the container runtime from the last plan: where a container is to run from its first instruction on, how soon it
+// is killed for want of memory, and where it runs when the runtime writes all of its settings again.
 func (a *Agent) place(c nri.Container) (nri.Placement, bool) {
 	p := a.placing.Load()
-	if p == nil || !p.enforce {
+	if p == nil || p.policy.Mode != model.ModeEnforce {
 		return nri.Placement{}, false
 	}
 	return p.answer(c)
+}
+
+func (p *placing) answer(c nri.Container) (nri.Placement, bool) {
+	var pod *model.Pod // nil: not known yet
+	if i, found := slices.BinarySearchFunc(p.pods, c.PodUID, func(p *model.Pod, uid string) int { return strings.Compare(p.UID, uid) }); found {
+		pod = p.pods[i]
+	}
+	placement, ok := p.where(pod, c)
+	if pod != nil && !c.Update {
+		placement.OOMScore = memoryrule.OOMScore(pod, &p.policy, c.OOMScore)
+	}
+	return placement, ok || placement.OOMScore != 0
 }
 
 // anywhere reports whether a pod may run everywhere though some may not: nobody has CPUs alone, and it is not batch.
@@ -35,11 +48,8 @@ func (p *placing) anywhere(pod *model.Pod) bool {
 	return len(p.cpus.Own) == 0 && p.cpus.Shared == p.cpus.Node && (pod == nil || pod.Class != model.ClassBE || p.cpus.Batch.Empty())
 }
 
-func (p *placing) answer(c nri.Container) (nri.Placement, bool) {
-	var pod *model.Pod
-	if i, found := slices.BinarySearchFunc(p.pods, c.PodUID, func(p *model.Pod, uid string) int { return strings.Compare(p.UID, uid) }); found {
-		pod = p.pods[i]
-	}
+// where says where a container of a pod is to run, false if that is the runtime's to say.
+func (p *placing) where(pod *model.Pod, c nri.Container) (nri.Placement, bool) {
 	if p.cpus == nil || p.anywhere(pod) {
 		// CPUs that stand in an old container's settings may be those that its pod once had. Under policy static they are
 		// the kubelet's.
@@ -69,8 +79,8 @@ func (p *placing) answer(c nri.Container) (nri.Placement, bool) {
 	switch {
 	case own, c.Update && c.CPUs != "":
 		return placement, true
-	case p.version == cgroup.V2:
-		return nri.Placement{}, false // its pod's list binds it, and goes with the pod
+	case p.version == cgroup.V2, p.cpus.Shared == p.cpus.Node:
+		return nri.Placement{}, false // on v2 its pod's list binds it, and goes with the pod
 	}
-	return placement, p.cpus.Shared != p.cpus.Node
+	return placement, true
 }

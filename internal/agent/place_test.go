@@ -21,6 +21,7 @@ func TestPlace(t *testing.T) {
 	homes := plan()
 	homes.Exclusive, homes.Shared, homes.Own[0].Mode = model.CPUSet{}, homes.Node, model.CPUShare
 	topology := &model.Topology{CPUs: []model.CPU{{ID: 0}, {ID: 1}, {ID: 2}, {ID: 3}}}
+	var policy model.Policy // protects no memory
 	for _, c := range []struct {
 		name   string
 		v      cgroup.Version
@@ -47,10 +48,36 @@ func TestPlace(t *testing.T) {
 		{"the kubelet's shared pool, less what is ours", cgroup.V1, plan(), true, nri.Container{PodUID: "job", Name: "main", CPUs: "0-3"}, nri.Placement{CPUs: "0-1"}, true},
 		{"another plugin has chosen", cgroup.V1, plan(), false, nri.Container{PodUID: "job", Name: "main", CPUs: "1"}, nri.Placement{}, false},
 	} {
-		p := placing{version: c.v, enforce: true, kubelet: model.Kubelet{StaticCPUs: c.static}, topology: topology, pods: []*model.Pod{job, web}, cpus: c.plan}
+		p := placing{version: c.v, policy: policy, kubelet: model.Kubelet{StaticCPUs: c.static}, topology: topology, pods: []*model.Pod{job, web}, cpus: c.plan}
 		got, ok := p.answer(c.ask)
 		if ok != c.ok || ok && got != c.want {
 			t.Errorf("%s: %+v, %v; want %+v, %v", c.name, got, ok, c.want, c.ok)
 		}
+	}
+}
+
+// TestPlaceOOMScore checks that how soon a container is killed for want of memory is said when it is created, with or without
+// CPUs, and left alone when it is updated or its pod is not known.
+func TestPlaceOOMScore(t *testing.T) {
+	p := placing{
+		version: cgroup.V1, policy: model.Policy{Mode: model.ModeEnforce, Protect: model.ProtectPolicy{Memory: true}},
+		pods: []*model.Pod{{UID: "web", Class: model.ClassLS}},
+	}
+	ask := nri.Container{PodUID: "web", Name: "main", OOMScore: 1000}
+	if got, ok := p.answer(ask); !ok || got != (nri.Placement{OOMScore: 500}) {
+		t.Errorf("with no CPUs: %+v, %v", got, ok)
+	}
+	p.cpus = &model.CPUPlan{Node: model.CPUs(0, 1), Exclusive: model.CPUs(1), Shared: model.CPUs(0)}
+	if got, ok := p.answer(ask); !ok || got != (nri.Placement{CPUs: "0", OOMScore: 500}) {
+		t.Errorf("with CPUs: %+v, %v", got, ok)
+	}
+	p.cpus = nil
+	ask.Update = true
+	if got, ok := p.answer(ask); ok {
+		t.Errorf("updated: %+v", got)
+	}
+	ask.Update, ask.PodUID = false, "new"
+	if got, ok := p.answer(ask); ok {
+		t.Errorf("not known: %+v", got)
 	}
 }

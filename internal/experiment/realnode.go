@@ -61,7 +61,7 @@ func (b *sandbox) find(id string) (string, error) {
 	var found string
 	err := filepath.WalkDir(b.mount.Path, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
-			return nil // it went away while we looked
+			return nil //nolint:nilerr // it went away while we looked
 		}
 		if !strings.Contains(strings.ReplaceAll(d.Name(), "_", "-"), id) {
 			return nil

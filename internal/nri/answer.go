@@ -63,9 +63,18 @@ func (s *session) onCreate(q *api.CreateContainerRequest) *api.CreateContainerRe
 	answer := &api.CreateContainerResponse{}
 	// Even if this should panic, the loop is to learn of the container.
 	defer s.seen(c)
-	if cpu := s.place(c); cpu != nil {
-		answer.Adjust = &api.ContainerAdjustment{Linux: &api.LinuxContainerAdjustment{Resources: &api.LinuxResources{Cpu: cpu}}}
+	cpu, score := s.place(c)
+	if cpu == nil && score == 0 {
+		return answer
 	}
+	linux := &api.LinuxContainerAdjustment{}
+	if cpu != nil {
+		linux.Resources = &api.LinuxResources{Cpu: cpu}
+	}
+	if score != 0 {
+		linux.OomScoreAdj = api.Int(score)
+	}
+	answer.Adjust = &api.ContainerAdjustment{Linux: linux}
 	return answer
 }
 
@@ -77,7 +86,7 @@ func (s *session) onUpdate(q *api.UpdateContainerRequest) *api.UpdateContainerRe
 	if asked := q.GetLinuxResources().GetCpu(); asked != nil {
 		c.CPUs, c.Mems = cmp.Or(asked.GetCpus(), c.CPUs), cmp.Or(asked.GetMems(), c.Mems)
 	}
-	cpu := s.place(c)
+	cpu, _ := s.place(c)
 	if cpu == nil || c.ID == "" {
 		return &api.UpdateContainerResponse{}
 	}
@@ -95,27 +104,27 @@ func (s *session) seen(c Container) {
 	}
 }
 
-// place asks where a container is to run; nil: nothing to say.
-func (s *session) place(c Container) *api.LinuxCPU {
+// place asks where a container is to run and what oom_score_adj it has; nil and 0: nothing to say.
+func (s *session) place(c Container) (cpu *api.LinuxCPU, score int) {
 	if s.client.cfg.Place == nil {
-		return nil
+		return nil, 0
 	}
 	p, ok := s.client.cfg.Place(c)
 	if !ok {
 		s.client.report(AboutAnswers, nil)
-		return nil
+		return nil, 0
 	}
 	cpus, err1 := s.usable(p.CPUs, usableCPUs)
 	mems, err2 := s.usable(p.Mems, usableMems)
 	if err := errors.Join(err1, err2); err != nil {
 		s.client.report(AboutAnswers, fmt.Errorf("placing container %s of pod %s/%s: %w", c.Name, c.Namespace, c.Pod, err))
-		return nil
+		return nil, p.OOMScore
 	}
 	s.client.report(AboutAnswers, nil)
 	if cpus == "" && mems == "" {
-		return nil
+		return nil, p.OOMScore
 	}
-	return &api.LinuxCPU{Cpus: cpus, Mems: mems}
+	return &api.LinuxCPU{Cpus: cpus, Mems: mems}, p.OOMScore
 }
 
 // usable returns a list as the kernel writes it, if the kernel would take it.
@@ -147,11 +156,12 @@ func (s *session) usable(list, file string) (string, error) {
 
 // container returns what is known of a container. Whatever the runtime leaves out is empty.
 func container(pod *api.PodSandbox, c *api.Container) Container {
-	cpu := c.GetLinux().GetResources().GetCpu()
+	linux := c.GetLinux()
+	cpu := linux.GetResources().GetCpu()
 	return Container{
 		PodUID: pod.GetUid(), Namespace: pod.GetNamespace(), Pod: pod.GetName(),
-		Name: c.GetName(), ID: c.GetId(), Dir: dir(c.GetLinux().GetCgroupsPath()),
-		CPUs: cpu.GetCpus(), Mems: cpu.GetMems(),
+		Name: c.GetName(), ID: c.GetId(), Dir: dir(linux.GetCgroupsPath()),
+		CPUs: cpu.GetCpus(), Mems: cpu.GetMems(), OOMScore: int(linux.GetOomScoreAdj().GetValue()),
 	}
 }
 

@@ -1,9 +1,9 @@
 // Package nri is the agent's end of the container runtime's Node Resource Interface: it hands the runtime the CPUs of a
-// container before the container's first instruction runs. It carries and decides nothing; where the runtime has no such
+// container, and how soon the kernel kills it for want of memory, before the container's first instruction runs. It carries and decides nothing; where the runtime has no such
 // interface, or the connection is down, containers start as the runtime sees fit and the agent's loop moves them.
 //
-// Of the runtime's settings it touches cpuset.cpus, and cpuset.mems if told to, and never any other: shares, quota and
-// memory limits in the runtime's spec are reported as the pod's status, and the scheduler counts them.
+// Of the runtime's settings it touches cpuset.cpus, and cpuset.mems and oom_score_adj if told to, and never any other: shares, quota
+// and memory limits in the runtime's spec are reported as the pod's status, and the scheduler counts them.
 //
 // It speaks the protocol with the messages and the transport of containerd/nri, but without that module's stub. The stub
 // waits without a limit for the runtime's Configure while it holds the lock that its own notice of a lost connection
@@ -13,7 +13,7 @@
 // The transport writes what it thinks of lost connections to logrus's standard logger, on standard error. A program that
 // does not want that sets the logger's output.
 //
-// Two plugins that set the CPUs of one container make the runtime refuse to create it, whatever their order. Nothing here
+// Two plugins that set the CPUs, or the oom_score_adj, of one container make the runtime refuse to create it, whatever their order. Nothing here
 // can see that coming; a node must have one of them only.
 package nri
 
@@ -48,11 +48,12 @@ const (
 	settled   = 10 * time.Second       // a connection that lasted this long was a good one
 )
 
-// Placement is where a container may run, in the kernel's lists such as "0-3,8". An empty list leaves as it is what the
-// runtime would do.
+// Placement is where a container may run, in the kernel's lists such as "0-3,8", and what it starts with besides. The zero value of
+// each leaves as it is what the runtime would do.
 type Placement struct {
-	CPUs string
-	Mems string // NUMA nodes
+	CPUs     string
+	Mems     string // NUMA nodes
+	OOMScore int    // oom_score_adj of its first process, -1000 to 1000; only when it is created
 }
 
 // Container is what the runtime tells of a container.
@@ -68,6 +69,7 @@ type Container struct {
 	// CPUs and Mems are what it gets if nothing is said. When it is created they are empty, except where the kubelet's
 	// static policy or another plugin has chosen.
 	CPUs, Mems string
+	OOMScore   int // likewise; 0 also if the runtime does not tell
 }
 
 // Config says whom a client talks to, and what it says.

@@ -271,6 +271,45 @@ func TestCreate(t *testing.T) {
 	}
 }
 
+// A container's oom_score_adj is told, and set when it is created; what it has while it runs is its own business.
+func TestOOMScore(t *testing.T) {
+	f := newFake(t)
+	f.start()
+	place := nri.Placement{OOMScore: 500}
+	run(t, f, nri.Config{Place: func(c nri.Container) (nri.Placement, bool) {
+		if !c.Update && c.OOMScore != 999 {
+			t.Errorf("told of %+v", c)
+		}
+		return place, true
+	}})
+	p := f.synchronized()
+	create := func() *api.LinuxContainerAdjustment {
+		c := containerOf(1, "c", "")
+		c.Linux.OomScoreAdj = api.Int(999)
+		a, err := p.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: pod(1), Container: c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a.GetAdjust().GetLinux()
+	}
+	if got := create(); got.GetOomScoreAdj().GetValue() != 500 || got.GetResources() != nil {
+		t.Errorf("the answer is %v", got)
+	}
+	place.CPUs = "1"
+	if got := create(); got.GetOomScoreAdj().GetValue() != 500 || got.GetResources().GetCpu().GetCpus() != "1" {
+		t.Errorf("with CPUs the answer is %v", got)
+	}
+	place = nri.Placement{OOMScore: 500, CPUs: "1000"} // which do not exist
+	if got := create(); got.GetOomScoreAdj().GetValue() != 500 || got.GetResources() != nil {
+		t.Errorf("with impossible CPUs the answer is %v", got)
+	}
+	place = nri.Placement{OOMScore: 500}
+	u, err := p.UpdateContainer(t.Context(), &api.UpdateContainerRequest{Pod: pod(1), Container: containerOf(1, "c", "")})
+	if err != nil || len(u.GetUpdate()) != 0 {
+		t.Errorf("an update was answered with %v, %v", u, err)
+	}
+}
+
 // only checks that resources name these CPUs and NUMA nodes, and nothing else.
 func only(t *testing.T, r *api.LinuxResources, cpus, mems string) {
 	t.Helper()

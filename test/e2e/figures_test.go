@@ -157,8 +157,18 @@ func request(cpu string) corev1.ResourceRequirements {
 // create makes a Burstable pod of two containers in the API, bound to the node, and its cgroup.
 func (c *crowd) create(name string, annotations map[string]string, first corev1.ResourceRequirements) (dir, uid string) {
 	c.t.Helper()
+	return c.createIn(model.Burstable, metav1.ObjectMeta{Name: name, Annotations: annotations}, first)
+}
+
+// createIn makes a pod of a QoS class, which must be that of what its first container asks for.
+func (c *crowd) createIn(class model.QoSClass, meta metav1.ObjectMeta, first corev1.ResourceRequirements) (dir, uid string) {
+	c.t.Helper()
+	if meta.Labels == nil {
+		meta.Labels = map[string]string{}
+	}
+	meta.Labels["crowd"] = "yes"
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"crowd": "yes"}, Annotations: annotations},
+		ObjectMeta: meta,
 		Spec: corev1.PodSpec{NodeName: fakeNode, Containers: []corev1.Container{
 			{Name: "a", Image: "none", Resources: first}, {Name: "b", Image: "none"},
 		}},
@@ -167,7 +177,7 @@ func (c *crowd) create(name string, annotations map[string]string, first corev1.
 	if err := c.client.Post().Namespace("default").Resource("pods").Body(pod).Do(context.Background()).Into(made); err != nil {
 		c.t.Fatal(err)
 	}
-	dir = c.layout.Pod(model.Burstable, string(made.UID))
+	dir = c.layout.Pod(class, string(made.UID))
 	c.mkdir(dir)
 	return dir, string(made.UID)
 }

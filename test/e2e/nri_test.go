@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/nri"
 	"github.com/waterline-io/waterline/test/bed/cluster"
@@ -90,25 +91,62 @@ func (n *node) setCPUs(dir, list string) {
 // firstAct runs a pod whose first and only act is to say on which CPUs it may run.
 func (n *node) firstAct(name string) string {
 	n.t.Helper()
+	_, list, _ := strings.Cut(n.onlyAct(name, "", "", "grep, Cpus_allowed_list, /proc/self/status"), ":")
+	return strings.TrimSpace(list)
+}
+
+// onlyAct runs a pod for a command, and returns what that prints.
+func (n *node) onlyAct(name, class, resources, command string) string {
+	n.t.Helper()
+	labels := ""
+	if class != "" {
+		labels = v1alpha1.LabelQoS + ": " + class
+	}
 	apply(n.t, fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
-metadata: {name: %s}
+metadata: {name: %s, labels: {%s}}
 spec:
   nodeSelector: {kubernetes.io/hostname: %s}
   restartPolicy: Never
-  containers: [{name: c, image: "%s", imagePullPolicy: Never, command: [grep, Cpus_allowed_list, /proc/self/status]}]
-`, name, n.name, cluster.BusyboxImage))
+  containers: [{name: c, image: "%s", imagePullPolicy: Never, command: [%s], resources: {%s}}]
+`, name, labels, n.name, cluster.BusyboxImage, command, resources))
 	eventually(n.t, name+" has run", func() (bool, string) {
 		phase := object[corev1.Pod](n.t, "pod", name).Status.Phase
 		return phase == corev1.PodSucceeded, string(phase)
 	})
-	_, list, _ := strings.Cut(kubectl(n.t, "logs", name), ":")
-	return strings.TrimSpace(list)
+	return strings.TrimSpace(kubectl(n.t, "logs", name))
+}
+
+// testOOMScore checks that with protect.memory containers begin with another oom_score_adj than the kubelet wants.
+func (n *node) testOOMScore() {
+	n.policy(`{"mode": "Enforce", "cpu": {"suppressBy": "none"}, "protect": {"memory": true}}`)
+	eventually(n.t, "the node goes by the policy", func() (bool, string) {
+		is := object[v1alpha1.NodeReport](n.t, "nodereport", n.name).Status.Policy
+		return is == "test", is
+	})
+	for _, c := range []struct{ name, class, resources, want string }{
+		{"score-nothing", "", "", "500"},                         // the kubelet's 1000
+		{"score-little", "", "requests: {memory: 8Mi}", "499"},   // 999
+		{"score-batch", "BE", "requests: {memory: 8Mi}", "1000"}, // 999
+		{"score-all", "", "limits: {cpu: 50m, memory: 32Mi}", "-997"},
+	} {
+		got := ""
+		for try := 0; try < 3 && got != c.want; try++ { // once the agent may hear of a pod only after the runtime made its container
+			name := fmt.Sprintf("%s-%d", c.name, try)
+			got = n.onlyAct(name, c.class, c.resources, "cat, /proc/self/oom_score_adj")
+			kubectl(n.t, "delete", "pod", name, "--grace-period=0", "--force")
+		}
+		if got != c.want {
+			n.t.Errorf("%s has an oom_score_adj of %s, want %s", c.name, got, c.want)
+		}
+	}
+	kubectl(n.t, "delete", "colocationpolicy", "test")
 }
 
 // TestNodeNRI checks that a real container runtime puts containers on the CPUs that it is told before their first
-// instruction, leaves them there when it updates them, and comes back after a restart; and that the agent is connected.
+// instruction, leaves them there when it updates them, and comes back after a restart; and that the agent is connected, and says
+// how soon containers are killed for want of memory.
 func TestNodeNRI(t *testing.T) {
 	n := install(t)
 	if g, isGuest := n.machine.(guest); isGuest {
@@ -117,8 +155,10 @@ func TestNodeNRI(t *testing.T) {
 			out, err := g.run("journalctl", "-u", "containerd", "--no-pager")
 			return err == nil && strings.Contains(out, `90-waterline\" connected and synchronized`), out
 		})
+		n.testOOMScore()
 		return
 	}
+	n.testOOMScore()
 	p := newPlacer(t)
 	p.put("nri-first", "1")
 	if cpus := n.firstAct("nri-first"); cpus != "1" {
