@@ -197,7 +197,7 @@ func batchPods(sold, placed bool) (encoder, burner *pod) {
 	if sold {
 		each := milli / 2
 		if placed {
-			each = milli / 16
+			each = milli / 32
 		}
 		return &pod{name: "ffmpeg", qos: model.BestEffort, batchMilli: each}, &pod{name: "stress-ng", qos: model.BestEffort, batchMilli: each}
 	}
