@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,7 +25,8 @@ func TestColocate(t *testing.T) {
 	if soak() {
 		cfg.Seconds, cfg.Loads, cfg.Repeats, cfg.Latest = 0, nil, 0, 0
 	}
-	// A neighbour of this virtual machine takes what it wants without being seen. What Waterline does wrong it does each time.
+	// A neighbour of this virtual machine takes what it wants without being seen: a CPU that is slower than it was when requests
+	// were made for it cannot answer them all. What Waterline does wrong it does each time.
 	const attempts = 3
 	for attempt := range attempts {
 		r, err := experiment.Colocate(t.Context(), cfg)
@@ -36,18 +38,18 @@ func TestColocate(t *testing.T) {
 		}
 		t.Logf("%s\n%s", r.Headline, r.Table)
 		m := r.Metrics
+		wrong := fed(m, "batch_alone_")
 		for _, mode := range []string{"alone_60_", "plain_60_", "unsuppressed_60_", "waterline_60_"} {
-			answered(t, m, mode)
+			wrong = append(wrong, answered(m, mode)...)
 			if mode != "alone_60_" {
-				fed(t, m, mode)
+				wrong = append(wrong, fed(m, mode)...)
 			}
 		}
-		fed(t, m, "batch_alone_")
-		said := fmt.Sprintf("p99 to p99 alone: plain %.2f, waterline %.2f", m["p99_ratio_plain"], m["p99_ratio_waterline"])
-		switch {
-		case !comparable(t, m):
-			return
-		case m["p99_ratio_plain"] > 1 && m["p99_ratio_waterline"] <= 1.5 && m["p99_ratio_waterline"] <= m["p99_ratio_plain"]:
+		if comparable(t, m) && !(m["p99_ratio_plain"] > 1 && m["p99_ratio_waterline"] <= 1.5 && m["p99_ratio_waterline"] <= m["p99_ratio_plain"]) {
+			wrong = append(wrong, fmt.Sprintf("p99 to p99 alone: plain %.2f, waterline %.2f", m["p99_ratio_plain"], m["p99_ratio_waterline"]))
+		}
+		switch said := strings.Join(wrong, "; "); {
+		case said == "":
 			return
 		case attempt == attempts-1:
 			t.Error(said)
@@ -72,31 +74,33 @@ func comparable(t *testing.T, m map[string]float64) bool {
 	return true
 }
 
-// answered checks that the server answered all that it was asked for what that costs.
-func answered(t *testing.T, m map[string]float64, mode string) {
-	t.Helper()
+// answered returns what is wrong unless the server answered all that it was asked for what that costs.
+func answered(m map[string]float64, mode string) (wrong []string) {
 	if m[mode+"requests"] < 1000 || m[mode+"errors"] != 0 || m[mode+"p50_ms"] < 0.3 || m[mode+"p99_ms"] < m[mode+"p50_ms"] {
-		t.Errorf("%s: %v requests, %v errors, p50 %v ms, p99 %v ms", mode, m[mode+"requests"], m[mode+"errors"], m[mode+"p50_ms"], m[mode+"p99_ms"])
+		wrong = append(wrong, fmt.Sprintf("%s: %v requests, %v errors, p50 %v ms, p99 %v ms", mode, m[mode+"requests"], m[mode+"errors"], m[mode+"p50_ms"], m[mode+"p99_ms"]))
 	}
 	if cost := m[mode+"cpu_ms_per_request"]; cost < 0.3 || cost > 10 {
-		t.Errorf("%s: a request costs %v ms of CPU", mode, cost)
+		wrong = append(wrong, fmt.Sprintf("%s: a request costs %v ms of CPU", mode, cost))
 	}
 	if g := m[mode+"generator_cpus"]; g <= 0 || g > 0.1 {
-		t.Errorf("%s: the generator used %v CPUs", mode, g)
+		wrong = append(wrong, fmt.Sprintf("%s: the generator used %v CPUs", mode, g))
 	}
 	sum := m[mode+"online_cpus"] + m[mode+"batch_cpus"] + m[mode+"agent_cpus"] + m[mode+"generator_cpus"] + m[mode+"other_cpus"]
-	if used := m[mode+"cpu_total_percent"] / 100 * m["cpus_machine"]; sum < 0.85*used-0.1 || sum > 1.05*used+0.1 {
-		t.Errorf("%s: %.2f CPUs were used, by somebody %.2f", mode, used, sum)
+	// The kernel may count what the hypervisor took as used by pods, and not by the machine.
+	stolen := m[mode+"steal_percent"] / 100 * m["cpus_machine"]
+	if used := m[mode+"cpu_total_percent"] / 100 * (m["cpus_machine"] - stolen); sum < 0.85*used-0.1 || sum > 1.05*(used+stolen)+0.1 {
+		wrong = append(wrong, fmt.Sprintf("%s: %.2f CPUs were used and %.2f stolen, by somebody %.2f", mode, used, stolen, sum))
 	}
+	return wrong
 }
 
-// fed checks that both batch programs worked.
-func fed(t *testing.T, m map[string]float64, mode string) {
-	t.Helper()
+// fed returns what is wrong unless both batch programs worked.
+func fed(m map[string]float64, mode string) (wrong []string) {
 	if m[mode+"ffmpeg_frames_per_second"] <= 0 || m[mode+"stress_operations_per_second"] <= 0 || m[mode+"batch_cpus"] <= 0 {
-		t.Errorf("%s: %v frames and %v operations a second with %v CPUs", mode, m[mode+"ffmpeg_frames_per_second"], m[mode+"stress_operations_per_second"], m[mode+"batch_cpus"])
+		wrong = append(wrong, fmt.Sprintf("%s: %v frames and %v operations a second with %v CPUs", mode, m[mode+"ffmpeg_frames_per_second"], m[mode+"stress_operations_per_second"], m[mode+"batch_cpus"]))
 	}
 	if share := m[mode+"batch_share_of_free_cpu"]; share <= 0 || share > 1.001 {
-		t.Errorf("%s: batch had %v of what was free", mode, share)
+		wrong = append(wrong, fmt.Sprintf("%s: batch had %v of what was free", mode, share))
 	}
+	return wrong
 }

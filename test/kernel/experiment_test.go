@@ -53,12 +53,10 @@ func TestExperiments(t *testing.T) {
 			if !found {
 				t.Fatal("there is no such experiment")
 			}
-			// A CPU of a virtual machine is slow for seconds at a time, and no steal shows it, which may be while one mode of cpuset is
-			// measured. What Waterline does wrong it does each time.
-			tries := 1
-			if c.name == "cpuset" {
-				tries = 3
-			}
+			// A CPU of a virtual machine is slow for seconds at a time, and no steal shows it, which may be while one of two modes that
+			// are compared is measured; or it stands still in one of the few seconds that drift has. What Waterline does wrong it does
+			// each time.
+			const tries = 3
 			for try := range tries {
 				r, err := e.Run(t.Context(), experiment.Config{Seconds: seconds, AgentPath: binary(t, "waterline-agent"), Helper: binary(t, "waterline"), Hog: c.hog})
 				if errors.Is(err, experiment.ErrBusy) {
@@ -73,6 +71,8 @@ func TestExperiments(t *testing.T) {
 				}
 				if try == tries-1 {
 					t.Errorf("out of bounds: %s: %v", r.Headline, r.Metrics)
+				} else {
+					t.Log("out of bounds; once more")
 				}
 			}
 		})
