@@ -306,11 +306,12 @@ func TestMount(t *testing.T) {
 	if code, body := d.get(d.listen, "/readyz"); code != 503 || !strings.Contains(body, "read-only") {
 		t.Errorf("ready: %d %s", code, body)
 	}
-	cpu, rounds := d.cpu(), d.metric(v1alpha1.MetricRounds)
+	cpu, rounds, began := d.cpu(), d.metric(v1alpha1.MetricRounds), time.Now()
 	time.Sleep(1200 * time.Millisecond)
 	n.untouched(a, model.Shares, 512)
-	if used, more := d.cpu()-cpu, d.metric(v1alpha1.MetricRounds)-rounds; used > affordable(500*time.Millisecond) || more > 10 {
-		t.Errorf("waiting took %v rounds and %s of CPU", more, used)
+	used, more := d.cpu()-cpu, d.metric(v1alpha1.MetricRounds)-rounds
+	if took := time.Since(began); used > affordable(500*time.Millisecond) || more > 5+4*took.Seconds() {
+		t.Errorf("waiting for %s took %v rounds and %s of CPU", took, more, used)
 	}
 
 	t.Log("writable")
@@ -319,6 +320,7 @@ func TestMount(t *testing.T) {
 	d.ready()
 	n.foreign(a, 2048)
 
+	began = time.Now()
 	for _, fault := range []struct{ uid, begin, end string }{
 		{"b", "umount -l " + target, ""},
 		{"c", "mount -t tmpfs none " + target, "umount -l " + target},
@@ -349,10 +351,11 @@ func TestMount(t *testing.T) {
 	}
 	n.expect(n.layout.Class(model.Burstable), model.Shares, 2048+4096+8192+512)
 	n.untouched(other, model.Shares, 512)
-	if got := d.logged("is no longer the directory"); got != 1 {
-		t.Errorf("that the mount is gone was told %d times within a minute, want once", got)
+	minutes := int(time.Since(began) / time.Minute) // whole ones; on a slow machine there are some
+	if got := d.logged("is no longer the directory"); got < 1 || got > 1+minutes {
+		t.Errorf("that the mount is gone was told %d times within %s, want once a minute", got, time.Since(began))
 	}
-	d.finish(8)
+	d.finish(8 + 2*minutes)
 }
 
 // TestFullDisk fills the file system of the run directory. What has no way back must not be written then, what is on

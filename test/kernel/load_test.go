@@ -19,7 +19,7 @@ import (
 )
 
 // memoryDir returns a directory in memory, as the agent's run directory is on a node, if there is one.
-func memoryDir(t *testing.T) string {
+func memoryDir(t testing.TB) string {
 	t.Helper()
 	var st unix.Statfs_t
 	if unix.Statfs("/dev/shm", &st) != nil || st.Type != unix.TMPFS_MAGIC {
@@ -170,7 +170,7 @@ func TestCrowd(t *testing.T) {
 	if more > float64(6*crowd) {
 		t.Errorf("%v rounds for %d pods", more, crowd)
 	}
-	if limit := 10 * time.Second; used > limit && !emulated() {
+	if limit := 20 * time.Second; used > limit && !emulated() { // 6 s were seen on a CPU that nobody slows down
 		t.Errorf("%s of CPU for %d pods, want at most %s", used, crowd, limit)
 	}
 	first := leave()

@@ -156,11 +156,8 @@ func (n *protectNode) reacts(took ...time.Duration) {
 	n.t.Helper()
 	slices.Sort(took)
 	n.t.Logf("online rises -> batch has less: %s", took)
-	most := 3 * time.Second
-	switch {
-	case emulated():
-		most = 10 * time.Second
-	case len(took) >= 10:
+	most := 10 * time.Second // a process may stand still for seconds; what waits for the API server would take longer
+	if len(took) >= 10 && !emulated() {
 		most = 800 * time.Millisecond // what is seen each second would be as fast
 	}
 	if middle := took[len(took)/2]; middle > most {
