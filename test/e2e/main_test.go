@@ -173,6 +173,15 @@ func documents[T any](t testing.TB, content []byte) []T {
 	}
 }
 
+// explains waits until waterline explain says something: a value stands in the kernel before the round is over that tells why.
+func explains(t testing.TB, args, words []string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("explain %s says %q", strings.Join(args, " "), words), func() (bool, string) {
+		out, err := program("waterline", append([]string{"explain"}, args...)...)
+		return err == nil && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(out, w) }), fmt.Sprintf("%v: %s", err, out)
+	})
+}
+
 // program runs one of ours and returns what it prints.
 func program(name string, args ...string) (string, error) {
 	c := exec.Command(filepath.Join(built, "bin", name), args...)

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -279,16 +280,22 @@ func (n *node) testWeights() {
 	if soak {
 		periods = 10 * time.Minute
 	}
-	usedA, usedB := n.usage(a), n.usage(b)
-	wrong := n.watchWhile(periods, func() {}, wanted{class, model.Shares, want}, wanted{a, model.Shares, 8192}, wanted{b, model.Shares, 16384})
-	ratio := float64(n.usage(b)-usedB) / float64(n.usage(a)-usedA)
-	n.t.Logf("CPU ratio %.3f over %s; foreign values in class, a and b: %v", ratio, periods, wrong)
-	if ratio < 1.8 || ratio > 2.2 {
-		n.t.Errorf("the CPU ratio is %.3f, want 2", ratio)
-	}
-	for i, f := range wrong {
-		if f.total > periods/200 {
-			n.t.Errorf("file %d had a foreign value for %s of %s", i, f.total, periods)
+	// An agent whose process stood still just when the kubelet wrote was late once. One that does not watch is late each time.
+	const tries = 3
+	for try := range tries {
+		usedA, usedB := n.usage(a), n.usage(b)
+		wrong := n.watchWhile(periods, func() {}, wanted{class, model.Shares, want}, wanted{a, model.Shares, 8192}, wanted{b, model.Shares, 16384})
+		moreA, moreB := n.usage(a)-usedA, n.usage(b)-usedB // in the same order, so that both are of the same length
+		ratio := float64(moreB) / float64(moreA)
+		n.t.Logf("CPU ratio %.3f over %s; foreign values in class, a and b: %v", ratio, periods, wrong)
+		long := slices.ContainsFunc(wrong, func(f foreign) bool { return f.total > periods/200 })
+		switch {
+		case ratio >= 1.8 && ratio <= 2.2 && !long:
+			return
+		case try == tries-1:
+			n.t.Errorf("the CPU ratio is %.3f, want 2; files had foreign values for %v of %s, want a 200th at most", ratio, wrong, periods)
+		default:
+			n.t.Log("once more")
 		}
 	}
 }
@@ -337,9 +344,10 @@ func (n *node) testLife() {
 	n.expect(n.t, a, model.Shares, 4096)
 	kubectl(n.t, "annotate", "pod", "a", "waterline.io/cpu-share-")
 	n.expect(n.t, a, model.Shares, 204)
-	if class := n.get(n.layout.Class(model.Burstable), model.Shares); class >= cgroup.ToRaw(n.Version, model.Shares, model.Number(4096)).Number {
-		n.t.Errorf("the class still weighs %d", class)
-	}
+	eventually(n.t, "the class weighs less", func() (bool, string) {
+		class := n.get(n.layout.Class(model.Burstable), model.Shares)
+		return class < cgroup.ToRaw(n.Version, model.Shares, model.Number(4096)).Number, fmt.Sprint(class)
+	})
 	kubectl(n.t, "annotate", "pod", "a", "waterline.io/cpu-share=4096")
 	n.expect(n.t, a, model.Shares, 4096)
 
@@ -370,10 +378,7 @@ func (n *node) testLife() {
 	n.expect(n.t, n.run("a", `waterline.io/cpu-share: "1000"`, limited, false), model.Shares, 1000)
 
 	n.t.Log("explain says why, through the API server")
-	out, err := program("waterline", "explain", "pod", "a", "--kubeconfig", bed.Kubeconfig())
-	if err != nil || !strings.Contains(out, "Weighted asked=1000shares") {
-		n.t.Errorf("explain: %v: %s", err, out)
-	}
+	explains(n.t, []string{"pod", "a", "--kubeconfig", bed.Kubeconfig()}, []string{"Weighted asked=1000shares"})
 }
 
 // testStatic gives a static pod a weight. Its cgroup is named after a hash that the API server does not know it by.
@@ -472,10 +477,7 @@ func TestNodeRestore(t *testing.T) {
 func TestNodeObserve(t *testing.T) {
 	n := install(t, "--set", "policy.mode=Observe")
 	a := n.run("a", `waterline.io/cpu-share: "2048"`, "requests: {cpu: 100m}", false)
-	eventually(t, "explain knows", func() (bool, string) {
-		out, err := program("waterline", "explain", "pod", "a", "--kubeconfig", bed.Kubeconfig())
-		return err == nil && strings.Contains(out, "ObserveOnly"), out
-	})
+	explains(t, []string{"pod", "a", "--kubeconfig", bed.Kubeconfig()}, []string{"ObserveOnly"})
 	if !n.is(a, model.Shares, 102) {
 		t.Errorf("the weight is %d", n.get(a, model.Shares))
 	}

@@ -51,9 +51,9 @@ spec: {mode: Enforce, priority: 10, nodeSelector: {matchLabels: {pool: web}}, cp
 	reports("m1", "web", generation, "0")
 	says("web", "2 selected, 2 governed, 2 enforcing, 1 offering", "True AllNodesFollow", "True SharedNodes")
 
-	m.kubelet("m0", false)
+	m.kubelet(false, "m0")
 	says("web", "2 selected, 2 governed, 1 enforcing, 0 offering", "False NodesWithdrawn 1 of 2", "")
-	m.kubelet("m0", true)
+	m.kubelet(true, "m0")
 	says("web", "2 selected, 2 governed, 2 enforcing, 1 offering", "True AllNodesFollow", "")
 
 	kubectl(t, "patch", "colocationpolicy", "web", "--type=merge", "-p", `{"spec":{"rollout":{"percent":0}}}`)

@@ -194,7 +194,7 @@ func TestAPIRollout(t *testing.T) {
 	r := newRolled(t, count, inB)
 	name, early := r.splitting(inB)
 	t.Cleanup(func() { r.drop(name) })
-	r.manager("--lost-after", "5s")
+	r.manager()
 	want := map[string]state{}
 	all := func(from int, s state) {
 		for i := from; i < count; i++ {

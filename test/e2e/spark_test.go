@@ -119,8 +119,5 @@ func TestAPISpark(t *testing.T) {
 		f.expect(t, dir, model.MemoryMax, want.memory-want.memory%int64(os.Getpagesize()))
 	}
 	m.expectAmount("spark", koordinators, "500") // what is bound stays on the Node
-	said, err := program("waterline", "explain", "pod", "pi-driver", "-n", "spark", "--agent", "127.0.0.1:19465")
-	if err != nil || !strings.Contains(said, "BestEffort") || !strings.Contains(said, "BatchWeight") {
-		t.Errorf("explain: %v: %s", err, said)
-	}
+	explains(t, []string{"pod", "pi-driver", "-n", "spark", "--agent", "127.0.0.1:19465"}, []string{"BestEffort", "BatchWeight"})
 }

@@ -32,7 +32,7 @@ func (n *node) testSystemd() {
 			}
 		}
 	}
-	afterRestart := 20 * time.Second
+	added, afterRestart := 0, 20*time.Second
 	if soak {
 		afterRestart = 75 * time.Second
 	}
@@ -46,24 +46,41 @@ func (n *node) testSystemd() {
 	}{
 		{"systemctl daemon-reload", systemctl("daemon-reload"), 10 * time.Second, 2, 2},
 		{"systemctl daemon-reexec", systemctl("daemon-reexec"), 10 * time.Second, 2, 2},
-		{"a pod is added", func() { n.run("added", "", "requests: {cpu: 100m}", false) }, 20 * time.Second, 1, 0},
+		{"a pod is added", func() { added++; n.run(fmt.Sprintf("added-%d", added), "", "requests: {cpu: 100m}", false) }, 20 * time.Second, 1, 0},
 		{"the kubelet restarts", func() { n.mustRestart("kubelet") }, afterRestart, 1, 0},
 	} {
-		weightsBefore, quotasBefore := n.repairs(model.Shares), n.repairs(model.Quota)
-		wrong := n.watchWhile(c.over, c.do, want...)
-		var weights, quotas float64
-		eventually(n.t, fmt.Sprintf("%s: %v weights and %v quotas are overwritten", c.what, c.weights, c.quotas), func() (bool, string) {
-			weights, quotas = n.repairs(model.Shares)-weightsBefore, n.repairs(model.Quota)-quotasBefore
-			return weights >= c.weights && quotas >= c.quotas, fmt.Sprintf("%v and %v", weights, quotas)
-		})
-		n.t.Logf("%s: %v weights and %v quotas repaired; foreign values seen in pod's weight, class's, pod's quota, container's: %v", c.what, weights, quotas, wrong)
-		for i, w := range want {
-			n.expect(n.t, w.dir, w.knob, w.value)
-			if wrong[i].longest > 2*time.Second { // under an emulated CPU; real ones take milliseconds
-				n.t.Errorf("%s: %s %s had a foreign value for %s", c.what, w.dir, w.knob, wrong[i].longest)
+		// Of an agent that stood still just then nothing can be said. One that does not watch is late each time.
+		for try := 1; !n.repaired(c.what, c.do, c.over, c.weights, c.quotas, want); try++ {
+			if try == 3 {
+				n.t.Errorf("%s: somebody's values stood for more than %s, %d times", c.what, longestForeign, try)
+				break
 			}
+			n.t.Log("once more")
 		}
 	}
+}
+
+// longestForeign is how long a foreign value may stand under an emulated CPU; real ones take milliseconds.
+const longestForeign = 2 * time.Second
+
+// repaired does something by which somebody overwrites so many weights and quotas, and watches files for a time. It reports
+// whether all were put right soon.
+func (n *node) repaired(what string, do func(), over time.Duration, leastWeights, leastQuotas float64, want []wanted) bool {
+	n.t.Helper()
+	weightsBefore, quotasBefore := n.repairs(model.Shares), n.repairs(model.Quota)
+	wrong := n.watchWhile(over, do, want...)
+	var weights, quotas float64
+	eventually(n.t, fmt.Sprintf("%s: %v weights and %v quotas are overwritten", what, leastWeights, leastQuotas), func() (bool, string) {
+		weights, quotas = n.repairs(model.Shares)-weightsBefore, n.repairs(model.Quota)-quotasBefore
+		return weights >= leastWeights && quotas >= leastQuotas, fmt.Sprintf("%v and %v", weights, quotas)
+	})
+	n.t.Logf("%s: %v weights and %v quotas repaired; foreign values seen in pod's weight, class's, pod's quota, container's: %v", what, weights, quotas, wrong)
+	soon := true
+	for i, w := range want {
+		n.expect(n.t, w.dir, w.knob, w.value)
+		soon = soon && wrong[i].longest <= longestForeign
+	}
+	return soon
 }
 
 // repairs returns how often the node's agent has put such a file right.
