@@ -30,7 +30,7 @@ func TestAPIPrometheus(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	length, shown := 68*time.Second, []string{"1s", "1m"} // a window is shown once half of it was measured
+	length, shown := 76*time.Second, []string{"1s", "1m"} // a window is shown once half of it was measured
 	if soak {
 		length, shown = 11*time.Minute, append(shown, "5m", "10m")
 	}
@@ -59,7 +59,7 @@ func TestAPIPrometheus(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		span = min(span, length-3*time.Second) // what was measured of it; the load is the same all the time
+		span = min(span, length-11*time.Second) // what was measured of it; the load is the same all the time
 		// Besides a hundredth: 3 mCPU, which in a minute are 180 ms of CPU time, as both read at times that are not known better
 		// than to 70 ms while the rest of the machine uses a CPU or two more or less, and /proc/stat counts in steps of 10 ms. In
 		// a single second it is the quota of one CFS period more or less.
@@ -73,11 +73,19 @@ func TestAPIPrometheus(t *testing.T) {
 			if class != "" {
 				selector = fmt.Sprintf(`%s{class=%q,window=%q}`, metric, class, window)
 			}
-			got := p.last(selector)
-			least, most := bounds(span, got.at, of)
-			t.Logf("%-60s %12.4f, read: %.4f to %.4f", selector, got.value, least, most)
-			if got.value < least*0.99-floor || got.value > most*1.01+floor {
-				t.Errorf("%s is %v, and was read as %v to %v", selector, got.value, least, most)
+			// Of a second in which the agent, its reader or Prometheus stood still nothing can be said, so there are three tries, a few
+			// seconds apart. Figures that are wrong are so each time.
+			end := reader.at[len(reader.at)-1]
+			for try := range 3 {
+				got := p.lastBefore(selector, end.Add(-time.Duration(try)*4*time.Second))
+				least, most := bounds(span, got.at, of)
+				t.Logf("%-60s %12.4f, read: %.4f to %.4f", selector, got.value, least, most)
+				switch {
+				case got.value >= least*0.99-floor && got.value <= most*1.01+floor:
+					return
+				case try == 2:
+					t.Errorf("%s is %v, and was read as %v to %v", selector, got.value, least, most)
+				}
 			}
 		}
 		check(v1alpha1.MetricCPUUsed, "LS", reader.of(0), floor)
@@ -118,12 +126,29 @@ func windowsShown(p *prometheus) []string {
 	return all
 }
 
-// checkBurst starts a load and ends it again, and checks that this is seen in time: the agent measures within a second and
-// shows all of it within two, and Prometheus asks each second.
+// checkBurst checks that a load which begins and ends is seen in time. Agent or Prometheus may stand still for a second or two
+// just then, so there are three tries: one of whose figures are late is late each time.
 func (c *crowd) checkBurst(p *prometheus, dir string) {
 	c.t.Helper()
-	batch := v1alpha1.MetricCPUUsed + `{class="BE",window="1s"}`
 	before := p.last(v1alpha1.MetricCPUUsed + `{class="BE",window="1m"}`).value
+	const tries = 3
+	for try := range tries {
+		switch late := c.burst(p, dir, before); {
+		case late == "":
+			return
+		case try == tries-1:
+			c.t.Error(late)
+		default:
+			c.t.Log(late, "; once more")
+		}
+	}
+}
+
+// burst starts a load beside what is used before and ends it again, and returns what was not seen in time, "" if all was: the agent
+// measures within a second and shows all of it within two, and Prometheus asks each second.
+func (c *crowd) burst(p *prometheus, dir string, before float64) (late string) {
+	c.t.Helper()
+	batch := v1alpha1.MetricCPUUsed + `{class="BE",window="1s"}`
 	began := time.Now()
 	burner := c.burn(dir)
 	time.Sleep(5 * time.Second)
@@ -133,11 +158,12 @@ func (c *crowd) checkBurst(p *prometheus, dir string) {
 	}
 	time.Sleep(5 * time.Second)
 	const more = float64(burstMilli) / 1000
+	points := p.points(batch+"[20s]", time.Time{})
 	after := func(since time.Time, seen func(more float64) bool) time.Duration {
-		points := p.points(batch+"[20s]", time.Time{})
 		i := slices.IndexFunc(points, func(p point) bool { return p.at.After(since) && seen(p.value-before) })
 		if i < 0 {
-			c.t.Fatalf("a load of %v beside %v from %s to %s was never seen: %v", more, before, began, ended, points)
+			late = fmt.Sprintf("a load of %v beside %v from %s to %s was never seen: %v", more, before, began, ended, points)
+			return 0
 		}
 		return points[i].at.Sub(since)
 	}
@@ -149,9 +175,10 @@ func (c *crowd) checkBurst(p *prometheus, dir string) {
 	} {
 		c.t.Logf("a load %s after %s", what, took[0])
 		if most := took[1] + 300*time.Millisecond; took[0] > most {
-			c.t.Errorf("a load %s after %s, want %s at most", what, took[0], most)
+			late = fmt.Sprintf("a load %s after %s, want %s at most", what, took[0], most)
 		}
 	}
+	return late
 }
 
 // loaded makes a pod of a class, with a CFS quota if that is not 0, and one container.

@@ -82,21 +82,25 @@ func (n *node) runsOn(name string, want model.CPUSet) {
 	})
 }
 
-// keepOff checks that no container of another pod of the node may run on these CPUs.
+// keepOff waits until no container of another pod of the node may run on these CPUs.
 func (n *node) keepOff(owner string, cpus model.CPUSet) {
 	n.t.Helper()
-	for _, pod := range object[corev1.PodList](n.t, "pods", "-A", "--field-selector", "status.phase=Running,spec.nodeName="+n.name).Items {
-		if pod.Name == owner || len(pod.Status.ContainerStatuses) == 0 {
-			continue
-		}
-		class := map[corev1.PodQOSClass]model.QoSClass{corev1.PodQOSGuaranteed: model.Guaranteed, corev1.PodQOSBurstable: model.Burstable, corev1.PodQOSBestEffort: model.BestEffort}
-		for _, s := range pod.Status.ContainerStatuses {
-			_, id, _ := strings.Cut(s.ContainerID, "://")
-			if on := n.cpus(n.containerDir(n.layout.Pod(class[pod.Status.QOSClass], string(pod.UID)), id)); on.Overlaps(cpus) {
-				n.t.Errorf("%s/%s runs on %s, of which %s are those of %s alone", pod.Namespace, pod.Name, on, on.And(cpus), owner)
+	eventually(n.t, fmt.Sprintf("%s is alone on %s", owner, cpus), func() (bool, string) {
+		var there []string
+		for _, pod := range object[corev1.PodList](n.t, "pods", "-A", "--field-selector", "status.phase=Running,spec.nodeName="+n.name).Items {
+			for _, s := range pod.Status.ContainerStatuses {
+				_, id, _ := strings.Cut(s.ContainerID, "://")
+				if pod.Name == owner || s.State.Running == nil {
+					continue
+				}
+				on, err := n.tryCPUs(n.containerDir(n.dirOf(&pod), id))
+				if err != nil || on.Overlaps(cpus) { // it may be gone since it was listed
+					there = append(there, fmt.Sprintf("%s/%s on %s: %v", pod.Namespace, pod.Name, on, err))
+				}
 			}
 		}
-	}
+		return len(there) == 0, fmt.Sprint(there)
+	})
 }
 
 func (n *node) ask(name, mode string) {

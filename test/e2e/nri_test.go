@@ -200,9 +200,10 @@ func TestNodeNRI(t *testing.T) {
 	p.put("nri-moved", "")
 	n.setCPUs(dir, "1")
 	resize("400m", 40_000)
-	if cpus := n.cpus(dir); cpus.String() != "0" {
-		t.Errorf("without an answer the runtime wrote %s, not what it knew; then UpdateContainer need not be answered", cpus)
-	}
+	eventually(t, "without an answer the runtime writes what it knows; else UpdateContainer need not be answered", func() (bool, string) {
+		cpus := n.cpus(dir)
+		return cpus.String() == "0", cpus.String()
+	})
 
 	p.mu.Lock()
 	clear(p.seen)
@@ -213,14 +214,15 @@ func TestNodeNRI(t *testing.T) {
 		s := p.Stats()
 		return s.Connected && s.Connections > before, fmt.Sprintf("%+v", s)
 	})
-	if c, ok := p.saw(id); !ok || c.Dir != dir {
-		t.Errorf("after its restart the runtime told of %+v, want one in %s", c, dir)
-	}
+	eventually(t, "after its restart the runtime tells of "+dir, func() (bool, string) { // once it is connected
+		c, ok := p.saw(id)
+		return ok && c.Dir == dir, fmt.Sprintf("%+v", c)
+	})
 	p.put("nri-again", "1")
 	if cpus := n.firstAct("nri-again"); cpus != "1" {
 		t.Errorf("after the runtime's restart, the first act of a container put on CPU 1 ran on %s", cpus)
 	}
-	if slowest := p.Stats().Slowest; slowest > 200*time.Millisecond {
+	if slowest := p.Stats().Slowest; slowest > 2*time.Second { // 3 ms, where the process does not stand still; a runtime waits 2 s
 		t.Errorf("the slowest answer took %s", slowest)
 	}
 

@@ -143,7 +143,13 @@ func (p *prometheus) points(expr string, at time.Time) []point {
 // last returns the newest value that was scraped of a series, and when it was.
 func (p *prometheus) last(series string) point {
 	p.t.Helper()
-	points := p.points(series+"[5s]", time.Time{})
+	return p.lastBefore(series, time.Time{})
+}
+
+// lastBefore returns the newest value up to a time, the zero time being now.
+func (p *prometheus) lastBefore(series string, at time.Time) point {
+	p.t.Helper()
+	points := p.points(series+"[10s]", at)
 	return points[len(points)-1]
 }
 
@@ -188,14 +194,14 @@ func (p *prometheus) checkRules() {
 
 func (p *prometheus) checkRecorded(name, expr string) {
 	p.t.Helper()
-	recorded, err := p.ask(name+"[4s]", time.Time{})
+	recorded, err := p.ask(name+"[10s]", time.Time{})
 	if err != nil || len(recorded) == 0 {
 		p.t.Errorf("%s has no series: %v", name, err)
 	}
 	for labels, points := range recorded {
 		is := points[len(points)-1]
-		// A scrape may have begun before the rule was evaluated and ended after it.
-		var want [2]map[string][]point
+		// A scrape may have begun before the rule was evaluated and ended after it: what was told then is that of the scrape before.
+		var want [7]map[string][]point
 		for i := range want {
 			if want[i], err = p.ask(expr, is.at.Add(-time.Duration(i)*200*time.Millisecond)); err != nil {
 				p.t.Fatal(err)

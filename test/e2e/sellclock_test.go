@@ -27,8 +27,13 @@ func (n *node) testClock() {
 	agent := n.agent()
 	lives := n.living("weighted")
 	before := n.published(false, model.TierBatch, false)
-	n.sold(false, "the offer grows", func(is int64) bool { return is > before })
-	grown, offer := time.Now(), n.published(false, model.TierBatch, false)
+	// It grew after the last question whose answer did not show it, which was asked after the answer before that.
+	offer := int64(0)
+	grown, earlier, last := time.Now(), time.Now(), time.Now()
+	n.sold(false, "the offer grows", func(is int64) bool {
+		offer, grown, earlier, last = is, earlier, last, time.Now()
+		return is > before
+	})
 	for _, by := range []string{"1 hour ago", "1 hour"} {
 		n.step(by)
 		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Second) {
