@@ -182,7 +182,7 @@ func TestOutsider(t *testing.T) {
 		}
 	}()
 	var out bytes.Buffer
-	err := outsider([]string{file + "=8192"}, 200*time.Millisecond, 1, &out)
+	err := outsider([]string{file + "=8192"}, time.Second, 1, &out)
 	close(stop)
 	if err := errors.Join(err, <-done); err != nil {
 		t.Fatal(err)

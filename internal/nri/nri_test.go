@@ -93,7 +93,7 @@ func (p *plugin) RegisterPlugin(_ context.Context, q *api.RegisterPluginRequest)
 		return &api.Empty{}, nil
 	}
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		a, err := p.Configure(ctx, &api.ConfigureRequest{RuntimeName: "fake", RuntimeVersion: "v1"})
 		if err != nil {
@@ -123,8 +123,8 @@ func (f *fake) plugin() *plugin {
 	select {
 	case p := <-f.plugins:
 		return p
-	case <-time.After(10 * time.Second):
-		f.t.Fatal("no plugin within 10 s")
+	case <-time.After(30 * time.Second):
+		f.t.Fatal("no plugin within 30 s")
 		return nil
 	}
 }
@@ -400,7 +400,7 @@ func TestSynchronize(t *testing.T) {
 	took := time.Since(began)
 	check(a, err, 1)
 	t.Logf("250 pods with two containers each: %s, of it in the client %s", took, client.Stats().Slowest)
-	if took > time.Second {
+	if took > 2*time.Second { // 9 ms were seen
 		t.Errorf("took %s; the runtime waits 2 s", took)
 	}
 	half := &api.SynchronizeRequest{Pods: whole.Pods[:10], Containers: whole.Containers[:400], More: true}
@@ -427,7 +427,7 @@ func TestRestart(t *testing.T) {
 		f.start()
 		began := time.Now()
 		p = f.synchronized()
-		if took := time.Since(began); took > 2*time.Second {
+		if took := time.Since(began); took > 10*time.Second { // a second, where no process stands still
 			t.Errorf("it took %s to come back", took)
 		}
 		if _, err := p.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: pod(1), Container: containerOf(1, "c", "")}); err != nil {
@@ -444,7 +444,8 @@ func TestRestart(t *testing.T) {
 func TestLateSocket(t *testing.T) {
 	f := newFake(t)
 	client, r := run(t, f, nri.Config{})
-	time.Sleep(2 * time.Second) // by now it waits more than a second between tries
+	eventually(t, "it reports", func() bool { return len(r.get()) > 0 })
+	time.Sleep(7 * time.Second) // by now it waits six seconds between tries
 	all := r.get()
 	if len(all) != 1 || !strings.Contains(all[0], f.socket) || client.Stats().Connected {
 		t.Errorf("without a socket it reports %q", all)
@@ -452,9 +453,10 @@ func TestLateSocket(t *testing.T) {
 	f.start()
 	began := time.Now()
 	f.synchronized()
-	if took := time.Since(began); took > 1500*time.Millisecond {
+	if took := time.Since(began); took > 4*time.Second { // it looks each second
 		t.Errorf("a socket that appears was noticed after %s", took)
 	}
+	eventually(t, "that it is well is reported", func() bool { return len(r.get()) > 1 })
 	if all := r.get(); len(all) != 2 || all[1] != "nri: well" {
 		t.Errorf("then it reports %q", all)
 	}
@@ -465,9 +467,11 @@ func TestRefused(t *testing.T) {
 	f.refuse = fmt.Errorf("no plugins here")
 	f.start()
 	client, r := run(t, f, nri.Config{})
+	began := time.Now()
 	time.Sleep(2 * time.Second)
-	if tries := f.tries.Load(); tries < 2 || tries > 6 {
-		t.Errorf("it tried %d times in 2 s", tries)
+	eventually(t, "it tries again", func() bool { return f.tries.Load() >= 2 })
+	if tries, took := f.tries.Load(), time.Since(began); float64(tries) > 4+took.Seconds() {
+		t.Errorf("it tried %d times in %s", tries, took)
 	}
 	if all := r.get(); len(all) != 1 || !strings.Contains(all[0], "no plugins here") || client.Stats().Connected {
 		t.Errorf("refused, it reports %q", all)

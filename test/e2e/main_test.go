@@ -60,7 +60,7 @@ func run(m *testing.M) (int, error) {
 	}
 	// The one test that needs it brings it in.
 	images = slices.DeleteFunc(images, func(file string) bool { return filepath.Base(file) == ffmpegArchive })
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute) // an emulated machine was seen to boot for minutes
 	defer cancel()
 	o := cluster.Options{Bin: filepath.Join(built, "bed/bin"), Node: *on != "api", Static: *on == "static", Images: images, Leash: true}
 	if *on == "vm" {

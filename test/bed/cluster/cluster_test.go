@@ -27,7 +27,7 @@ func TestKilled(t *testing.T) {
 		}
 		t.Skip("the bed is not built, or this is not root")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	tunable := func() string {
 		content, _ := os.ReadFile("/proc/sys/vm/overcommit_memory")
@@ -89,7 +89,7 @@ func TestKilled(t *testing.T) {
 		}
 		return left
 	}
-	for deadline := time.Now().Add(20 * time.Second); len(left()) > 0 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); len(left()) > 0 && time.Now().Before(deadline); {
 		time.Sleep(50 * time.Millisecond)
 	}
 	if rest := left(); len(rest) > 0 {

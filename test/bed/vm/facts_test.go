@@ -212,13 +212,20 @@ func factShares(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		return usage(t, a) - a0, usage(t, b) - b0
 	}
-	usedA, usedB := compete()
-	t.Logf("weights 100 and 200: used %.0f and %.0f us, ratio %.3f", usedA, usedB, usedB/usedA)
-	if ratio := usedB / usedA; ratio < 1.8 || ratio > 2.2 {
-		t.Errorf("ratio %.3f, want 2", ratio)
-	}
-	if strings.Contains(read(t, a, "cpu.pressure"), "some avg10=0.00") {
-		t.Errorf("no pressure: %q", read(t, a, "cpu.pressure"))
+	// A loop that is started late, on a machine that stands still for a moment, has had less. There is pressure when the kernel has
+	// reckoned it, every two seconds or later.
+	const tries = 3
+	var usedA, usedB float64
+	for try := range tries {
+		usedA, usedB = compete()
+		t.Logf("weights 100 and 200: used %.0f and %.0f us, ratio %.3f", usedA, usedB, usedB/usedA)
+		ratio, pressure := usedB/usedA, read(t, a, "cpu.pressure")
+		if ratio >= 1.8 && ratio <= 2.2 && !strings.Contains(pressure, "some avg10=0.00") {
+			break
+		}
+		if try == tries-1 {
+			t.Errorf("ratio %.3f, want 2; pressure %q", ratio, pressure)
+		}
 	}
 	if err := write(a+"/cpu.idle", "1"); err != nil {
 		t.Fatal(err)
