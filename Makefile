@@ -114,7 +114,7 @@ test-node-static: build bed ## rung 5a with a kubelet that gives containers CPUs
 	go test -count=1 -timeout 10m ./test/e2e -run TestStatic -args -on=static
 
 test-node-v2: build bed vm ## rung 5b: pods on a real node with cgroup v2 and systemd, in a virtual machine (root)
-	go test -count=1 -timeout 60m ./test/e2e -run TestNode -args -on=vm
+	go test -count=1 -timeout 90m ./test/e2e -run TestNode -args -on=vm
 
 bench: build bed ## measure; figures go to out/bench
 	test/bench.sh

@@ -252,7 +252,7 @@ func (n *node) testFirst() {
 	class := n.Path + "/" + n.layout.Class(model.Burstable)
 	got := make(chan string, 1)
 	go func() {
-		shares, err := n.first(vmnode.First{Glob: class + "/*/*/cgroup.procs", File: "../" + cgroup.FileName(n.Version, model.Shares), For: patience})
+		shares, err := n.first(vmnode.First{Glob: class + "/*/*/cgroup.procs", File: "../" + cgroup.FileName(n.Version, model.Shares), For: mostWait})
 		if err != nil {
 			shares = err.Error()
 		}
@@ -422,10 +422,18 @@ func (n *node) testAgent() {
 		len(s.Capabilities.Add) > 0 || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" {
 		n.t.Errorf("the agent has more rights than it needs: %+v", s)
 	}
-	quiet := 20 * time.Second // two audits
-	time.Sleep(quiet)
-	if out := kubectl(n.t, "logs", "-n", "waterline-system", pod.Name, "--since="+(quiet-5*time.Second).String()); out != "" {
-		n.t.Errorf("in steady state it says: %s", out)
+	const tries = 3 // who repeats himself does so each time
+	for try := range tries {
+		quiet := 20 * time.Second // two audits
+		time.Sleep(quiet)
+		out := kubectl(n.t, "logs", "-n", "waterline-system", pod.Name, "--since="+(quiet-5*time.Second).String())
+		if out == "" {
+			break
+		}
+		if try == tries-1 {
+			n.t.Errorf("in steady state it says: %s", out)
+		}
+		n.t.Logf("it says: %s", out)
 	}
 	for _, verb := range []string{"get secrets", "list configmaps", "create pods", "patch nodes", "get nodes/proxy", "delete events"} {
 		words := strings.Fields(verb)
