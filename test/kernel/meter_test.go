@@ -220,13 +220,12 @@ func TestMeterCPU(t *testing.T) {
 		quota := n.tryText(limited, cgroup.FileName(n.mount.Version, model.Quota), string(cgroup.Append(nil, n.mount.Version, model.Quota, cgroup.Raw{Number: 30_000}))) == nil
 		m := n.meter()
 		n.measure(m, none)
-		next := time.Now()
+		next, last := time.Now(), time.Duration(0)
 		for range 2 {
 			next = next.Add(time.Second)
 			time.Sleep(time.Until(next))
-			n.measure(m, none)
+			last = n.measure(m, none).Pod("free").CPU.At
 		}
-		last := n.measure(m, none).Pod("free").CPU.At
 		n.burn(limited)
 		n.burn(free)
 		next = next.Add(time.Second)
