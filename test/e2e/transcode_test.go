@@ -80,13 +80,33 @@ func TestNodeTranscode(t *testing.T) {
 	if soak {
 		seconds = 50
 	}
-	file := filepath.Join(t.TempDir(), "transcode.json")
-	start := time.Now()
-	out, err := transcode("--seconds", fmt.Sprint(seconds), "--json", file).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
+	// On a machine that stands still for some seconds jobs are told too late when to start, or do not run side by side. What Waterline
+	// does wrong it does each time.
+	const tries = 3
+	for try := range tries {
+		file := filepath.Join(t.TempDir(), "transcode.json")
+		start := time.Now()
+		out, err := transcode("--seconds", fmt.Sprint(seconds), "--json", file).CombinedOutput()
+		t.Logf("in %.0f s: %v\n%s", time.Since(start).Seconds(), err, out)
+		nothingLeft("a result")
+		wrong := fmt.Sprint(err)
+		if err == nil {
+			wrong = transcoded(t, file)
+		}
+		switch {
+		case wrong == "":
+			return
+		case try == tries-1:
+			t.Error(wrong)
+		default:
+			t.Log(wrong, "; once more")
+		}
 	}
-	t.Logf("in %.0f s:\n%s", time.Since(start).Seconds(), out)
+}
+
+// transcoded returns what is wrong with a result of experiment transcode, "" if nothing is.
+func transcoded(t *testing.T, file string) string {
+	t.Helper()
 	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -98,10 +118,10 @@ func TestNodeTranscode(t *testing.T) {
 	m := result.Metrics
 	weighted, plain := m["time_per_media_second_weighted"], m["time_per_media_second_plain"]
 	if weighted <= 0 || weighted > 0.84*plain {
-		t.Errorf("a second of media took weighted jobs %v s and the others %v s, want at least 16 %% less", weighted, plain)
+		return fmt.Sprintf("a second of media took weighted jobs %v s and the others %v s, want at least 16 %% less", weighted, plain)
 	}
 	if m["weight_seen_shares"] != 262144 {
-		t.Errorf("the kernel held %v shares", m["weight_seen_shares"])
+		return fmt.Sprintf("the kernel held %v shares", m["weight_seen_shares"])
 	}
-	nothingLeft("a result")
+	return ""
 }
