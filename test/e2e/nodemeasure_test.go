@@ -159,14 +159,19 @@ func (e exposition) of(t testing.TB, metric, labels string) float64 {
 // The API server does not reach the pods of the virtual machine.
 const getMetrics = `exec 3<>/dev/tcp/$0/9464 && printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3 && cat <&3`
 
+// whole reports whether that is all: an agent whose loop is kept waiting for a second shows nothing.
+func (e exposition) whole() bool { return strings.Contains(string(e), "\n"+v1alpha1.MetricRounds+" ") }
+
 // metrics returns what the node's agent serves.
 func (n *node) metrics(agent *corev1.Pod) exposition {
 	n.t.Helper()
-	out, err := n.machine.run("bash", "-c", getMetrics, agent.Status.PodIP)
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	return exposition(out)
+	var shown exposition
+	eventually(n.t, "metrics", func() (bool, string) {
+		out, err := n.machine.run("bash", "-c", getMetrics, agent.Status.PodIP)
+		shown = exposition(out)
+		return err == nil && shown.whole(), fmt.Sprintf("%v: %s", err, out)
+	})
+	return shown
 }
 
 // showing is what an agent served at a time.
@@ -212,7 +217,12 @@ grep -c ^processor /proc/cpuinfo
 		if !found || !ends || len(r.at) < 100 {
 			n.t.Fatalf("after %d readings came %q", len(r.at), rest)
 		}
-		shown, out = append(shown, showing{exposition(body), n.clock(at)}), next
+		if out = next; exposition(body).whole() {
+			shown = append(shown, showing{exposition(body), n.clock(at)})
+		}
+	}
+	if len(shown) == 0 {
+		n.t.Fatal("the agent shows no metrics")
 	}
 	if r.cpus, err = strconv.ParseFloat(strings.TrimSpace(out), 64); err != nil {
 		n.t.Fatal(err)

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -252,12 +253,17 @@ func (p *prometheus) checkDashboard() {
 // checkMetrics has Prometheus's own linter look at what the agent serves.
 func (p *prometheus) checkMetrics() {
 	p.t.Helper()
-	response, err := p.http.Get(agentMetrics)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer response.Body.Close()
-	promtool(p.t, response.Body, "check", "metrics")
+	var shown []byte
+	eventually(p.t, "metrics", func() (bool, string) {
+		response, err := p.http.Get(agentMetrics)
+		if err != nil {
+			return false, err.Error()
+		}
+		defer response.Body.Close()
+		shown, err = io.ReadAll(response.Body)
+		return err == nil && response.StatusCode == http.StatusOK, fmt.Sprintf("%s, %v", response.Status, err)
+	})
+	promtool(p.t, bytes.NewReader(shown), "check", "metrics")
 }
 
 func promtool(t *testing.T, stdin io.Reader, args ...string) {

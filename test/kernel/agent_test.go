@@ -284,15 +284,19 @@ func rests(t testing.TB, what string, length time.Duration, count func() float64
 	t.Errorf("%v %s within %s", more, what, length)
 }
 
-// metric returns one of the agent's metrics, of the series with this label, or of the only one if that is "".
+// metric returns one of the agent's metrics, of the series with this label, or of the only one if that is "". An agent whose loop
+// is kept waiting for a second shows none.
 func metric(t *testing.T, a *agent.Agent, name, label, value string) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(a.Collector())
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	within(t, "metrics", func() bool {
+		if err != nil {
+			families, err = registry.Gather()
+		}
+		return err == nil
+	}, func() string { return err.Error() })
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if label == "" && f.GetName() == name {

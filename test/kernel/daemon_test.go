@@ -213,13 +213,17 @@ func (d *daemon) cpu() time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond // USER_HZ is 100 on every Linux that Go runs on
 }
 
-// metric adds up the series of one of the agent's metrics that have these labels, given as name, value, ...
+// metric adds up the series of one of the agent's metrics that have these labels, given as name, value, ... An agent whose loop
+// is kept waiting for a second shows none.
 func (d *daemon) metric(name string, labels ...string) float64 {
 	d.t.Helper()
 	code, body := d.get(d.listen, "/metrics")
-	if code != http.StatusOK {
-		d.t.Fatalf("metrics: %d %s; the agent said: %s", code, body, d.text())
-	}
+	within(d.t, "metrics", func() bool {
+		if code != http.StatusOK {
+			code, body = d.get(d.listen, "/metrics")
+		}
+		return code == http.StatusOK
+	}, func() string { return fmt.Sprintf("%d %s; the agent said: %s", code, body, d.text()) })
 	var sum float64
 	for line := range strings.Lines(body) {
 		rest, ours := strings.CutPrefix(strings.TrimSpace(line), name)
