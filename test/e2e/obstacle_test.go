@@ -42,6 +42,7 @@ func TestAPIObstacles(t *testing.T) {
 		n := strings.Count(kubectl(t, "get", "serviceaccounts", "-A", "-o", "name", "--field-selector", "metadata.name=default"), "\n")
 		return n >= strings.Count(kubectl(t, "get", "namespaces", "-o", "name"), "\n"), fmt.Sprint(n)
 	})
+	m.counted("o-scoped", "q")
 	found, err := program("waterline", "doctor", "cluster", "--kubeconfig", bed.Kubeconfig())
 	if err == nil {
 		t.Errorf("the command finds nothing: %s", found)

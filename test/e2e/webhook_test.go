@@ -44,6 +44,15 @@ func (m *managed) namespace(name, labels, contents string) {
 	}
 }
 
+// counted waits until Kubernetes has counted what a quota is about; until then pods that ask for it are refused.
+func (m *managed) counted(namespace, quota string) {
+	m.t.Helper()
+	eventually(m.t, "quota "+quota+" in "+namespace+" is counted", func() (bool, string) {
+		hard := kubectl(m.t, "get", "resourcequota", quota, "-n", namespace, "-o", "jsonpath={.status.hard}")
+		return hard != "", hard
+	})
+}
+
 // try creates a pod that nobody schedules. It returns nil if the API server does not take it, and what that says.
 func (m *managed) try(namespace, pod string, args ...string) (*corev1.Pod, string) {
 	m.t.Helper()
@@ -158,6 +167,7 @@ spec: {hard: {requests.cpu: 1}}
 	}
 
 	t.Log("a quota counts batch resources")
+	m.counted("counted", "batch")
 	if pod, said := m.try("counted", be+`spec: {containers: [`+one+`]}`); pod == nil {
 		t.Error(said)
 	}

@@ -84,8 +84,8 @@ func (n *protectNode) await(what string, holds func() bool) time.Duration {
 	n.t.Helper()
 	began := time.Now()
 	for !holds() {
-		if time.Since(began) > 40*time.Second {
-			n.t.Fatalf("not within 40 s: %s; batch may use %d mCPU; the agent said: %s", what, n.cores(), n.d.text())
+		if time.Since(began) > 90*time.Second {
+			n.t.Fatalf("not within 90 s: %s; batch may use %d mCPU; the agent said: %s", what, n.cores(), n.d.text())
 		}
 		time.Sleep(time.Millisecond)
 	}

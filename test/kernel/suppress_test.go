@@ -165,10 +165,10 @@ func (n *suppressNode) until(what string, holds func() bool) time.Duration {
 	n.t.Helper()
 	began := time.Now()
 	for !holds() {
-		if time.Since(began) > 40*time.Second {
+		if time.Since(began) > 90*time.Second {
 			answer := httptest.NewRecorder()
 			n.run.agent.Local().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/node", nil))
-			n.t.Fatalf("not within 40 s: %s; batch may use %d mCPU; %s", what, n.cores(), answer.Body)
+			n.t.Fatalf("not within 90 s: %s; batch may use %d mCPU; %s", what, n.cores(), answer.Body)
 		}
 		time.Sleep(time.Millisecond)
 	}
