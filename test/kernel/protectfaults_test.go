@@ -117,13 +117,18 @@ func (n *protectNode) rest(but int) {
 // use returns what the online pod and batch use of the CPUs for a while, in milli-cores.
 func (n *protectNode) use(length time.Duration) (web, job float64) {
 	n.t.Helper()
-	web0, began := n.used(n.web)
-	job0, _ := n.used(n.job)
-	time.Sleep(length)
-	web1, ended := n.used(n.web)
-	job1, _ := n.used(n.job)
-	took := float64(ended.Sub(began)) / 1000
-	return float64(web1-web0) / took, float64(job1-job0) / took
+	var nanos [2][2]uint64
+	var at [2][2]time.Time
+	for i := range 2 {
+		if i > 0 {
+			time.Sleep(length)
+		}
+		for j, dir := range []string{n.web, n.job} {
+			nanos[i][j], at[i][j] = n.used(dir)
+		}
+	}
+	milli := func(j int) float64 { return float64(nanos[1][j]-nanos[0][j]) / float64(at[1][j].Sub(at[0][j])) * 1000 }
+	return milli(0), milli(1)
 }
 
 // holding returns what the kernel holds of how CPU is divided.
