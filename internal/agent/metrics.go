@@ -21,6 +21,10 @@ type counts struct {
 	reclaimAsked, reclaimFreed uint64 // bytes
 }
 
+// scrapeWaits is how long a scrape waits for the loop, which a disk may keep waiting, or a machine whose CPUs stand still. It is
+// half of what Prometheus gives a scrape by default.
+const scrapeWaits = 5 * time.Second
+
 // collector makes the metrics when they are scraped, so that they cost nothing in between.
 type collector struct{ agent *Agent }
 
@@ -32,7 +36,7 @@ func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
 func (c collector) Collect(out chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeWaits)
 	defer cancel()
 	var all []prometheus.Metric
 	if err := c.agent.do(ctx, func() { all = c.agent.metrics() }); err != nil {

@@ -5,12 +5,41 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/waterline-io/waterline/internal/model"
 )
+
+// TestScrapeWaits checks that a scrape waits for a loop that is kept waiting, and does not wait for ever.
+func TestScrapeWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := New(Config{Log: slog.New(slog.DiscardHandler)})
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(a.Collector())
+		var loop sync.WaitGroup
+		defer loop.Wait()
+		loop.Go(func() {
+			time.Sleep(scrapeWaits - time.Second)
+			select {
+			case f := <-a.requests:
+				f()
+			case <-time.After(2 * scrapeWaits):
+			}
+		})
+		if families, err := registry.Gather(); err != nil || len(families) == 0 {
+			t.Errorf("a loop that is late: %d metrics, %v", len(families), err)
+		}
+		began := time.Now()
+		if _, err := registry.Gather(); err == nil || time.Since(began) != scrapeWaits {
+			t.Errorf("a loop that is stuck: %v after %s", err, time.Since(began))
+		}
+	})
+}
 
 // TestTroubles checks how often the same trouble is told.
 func TestTroubles(t *testing.T) {

@@ -159,7 +159,7 @@ func (e exposition) of(t testing.TB, metric, labels string) float64 {
 // The API server does not reach the pods of the virtual machine.
 const getMetrics = `exec 3<>/dev/tcp/$0/9464 && printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3 && cat <&3`
 
-// whole reports whether that is all: an agent whose loop is kept waiting for a second shows nothing.
+// whole reports whether that is all: an agent whose loop is kept waiting for seconds shows nothing.
 func (e exposition) whole() bool { return strings.Contains(string(e), "\n"+v1alpha1.MetricRounds+" ") }
 
 // metrics returns what the node's agent serves.

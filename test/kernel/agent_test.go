@@ -285,7 +285,7 @@ func rests(t testing.TB, what string, length time.Duration, count func() float64
 }
 
 // metric returns one of the agent's metrics, of the series with this label, or of the only one if that is "". An agent whose loop
-// is kept waiting for a second shows none.
+// is kept waiting for seconds shows none.
 func metric(t *testing.T, a *agent.Agent, name, label, value string) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()

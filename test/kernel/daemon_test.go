@@ -214,7 +214,7 @@ func (d *daemon) cpu() time.Duration {
 }
 
 // metric adds up the series of one of the agent's metrics that have these labels, given as name, value, ... An agent whose loop
-// is kept waiting for a second shows none.
+// is kept waiting for seconds shows none.
 func (d *daemon) metric(name string, labels ...string) float64 {
 	d.t.Helper()
 	code, body := d.get(d.listen, "/metrics")
