@@ -33,6 +33,9 @@ const (
 	// AnnotationCPUMemory is "local" to take the memory of such a pod from the NUMA nodes of its CPUs only. It counts when
 	// a container starts.
 	AnnotationCPUMemory = "waterline.io/cpu-memory"
+	// AnnotationEvict is "never" for a batch pod that must not be evicted, whatever happens, or "first" for one that goes before
+	// others. A value that is neither keeps the pod.
+	AnnotationEvict = "waterline.io/evict"
 )
 
 // LabelQoS says what a pod is for: "LSE", "LSR" and "LS" are online services, of which the first has CPUs of its own and the

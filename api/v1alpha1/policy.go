@@ -185,8 +185,9 @@ type ProtectSpec struct {
 	// events and, if it is a batch pod, throttled on trial: it stays so only if the other then waits less.
 	// Default false.
 	Culprit bool `json:"culprit,omitempty"`
-	// Evict bounds how batch pods may be evicted, which is what is done when nothing else helps.
-	Evict EvictSpec `json:"evict,omitempty"`
+	// Evict has batch pods evicted when nothing that is done on the node helps: no memory is left for batch, or a batch pod has
+	// had hardly any CPU for minutes. Without it none is.
+	Evict *EvictSpec `json:"evict,omitempty"`
 }
 
 // EvictSpec bounds evictions.

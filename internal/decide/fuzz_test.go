@@ -55,6 +55,15 @@ func checkRound(w *world, round func(model.Node, model.Policy, decide.State) (mo
 	if !reflect.DeepEqual(plan, again) || !reflect.DeepEqual(state, same) {
 		return fmt.Errorf("the same was decided differently:\n%+v\n%+v", plan, again)
 	}
+	if e := plan.Evict.Asks(); e != nil {
+		pod := model.FindPod(w.node.Pods, e.UID)
+		if pod == nil || pod.Class != model.ClassBE || pod.Ended || pod.Leaving || pod.Asks.Evict == model.EvictNever || w.policy.Mode != model.ModeEnforce || w.policy.Protect.EvictPerHour == 0 {
+			return fmt.Errorf("%+v should leave under %+v: %+v", pod, w.policy.Protect, e)
+		}
+	}
+	if hot := plan.Evict.HotFor(); hot.Code != "" && plan.Publish.Decided && plan.Publish.Reason.Code == "" {
+		return fmt.Errorf("a hot node sells %+v", plan.Publish)
+	}
 	second, _ := round(w.node, w.policy, state)
 	if !reflect.DeepEqual(plan.Publish, second.Publish) {
 		return fmt.Errorf("published is %+v, and a moment later %+v", plan.Publish, second.Publish)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/decide/evict"
 	"github.com/waterline-io/waterline/internal/decide/quota"
 	"github.com/waterline-io/waterline/internal/decide/slack"
 	"github.com/waterline-io/waterline/internal/model"
@@ -75,6 +76,15 @@ func randomMachine(r *rand.Rand) *world {
 	n.Load = randomLoad(r, n)
 	randomBursts(r, w)
 	p.Protect.Memory, n.Tree.NoProtection, n.Kubelet.MemoryQoS = r.IntN(3) > 0, one(r, "", "", "", "missing"), r.IntN(8) == 0
+	if r.IntN(2) == 0 {
+		p.Protect.EvictPerHour = 1 + r.Int64N(6)
+		for _, pod := range n.Pods {
+			pod.Asks.Evict, pod.Leaving = one(r, "", "", model.EvictFirst, model.EvictNever), r.IntN(8) == 0
+		}
+		if now := n.Load.Clock; r.IntN(2) == 0 { // memory is gone for a while
+			w.state.Evict = evict.State{Clock: now - time.Second, Gone: max(now-time.Minute, 1)}
+		}
+	}
 	return w
 }
 

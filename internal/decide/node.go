@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/cpuset"
+	"github.com/waterline-io/waterline/internal/decide/evict"
 	"github.com/waterline-io/waterline/internal/decide/memory"
 	"github.com/waterline-io/waterline/internal/decide/predict"
 	"github.com/waterline-io/waterline/internal/decide/publish"
@@ -53,9 +54,9 @@ func node(n model.Node, policy model.Policy, state State, ask predictor) (model.
 		var held []model.Setting
 		held, plan.Reclaim, state.Memory = memory.Relieve(&n, &policy, plan.Slack, state.Memory)
 		plan.Settings = append(plan.Settings, held...)
-		plan.Notices = slices.Concat(annotationNotices(&n), weights.Notices, cpus.Notices, blameNotices(&n, plan.Blame))
+		plan.Notices = slices.Concat(annotationNotices(&n), weights.Notices, cpus.Notices, blameNotices(&n, plan.Blame), evictNotices(plan.Evict))
 	}
-	plan.Publish = publish.Decide(&n, &policy, plan.Slack)
+	plan.Publish = publish.Decide(&n, &policy, plan.Slack, plan.Evict.HotFor())
 	if n.Kubelet.NoPodCgroups {
 		plan.Notices = append(plan.Notices, model.Notice{Reason: model.Reason{
 			Code: model.NoPodCgroups, Fix: "set cgroupsPerQOS: true in the kubelet's configuration",
@@ -98,7 +99,16 @@ func sell(n *model.Node, policy *model.Policy, plan *model.Plan, state State, as
 	}
 	plan.Suppress, state.Suppress = suppress.Decide(n, policy, plan.Slack, state.Suppress)
 	state.Culprit = blame(n, policy, plan, state.Culprit)
+	plan.Evict, state.Evict = evict.Decide(n, policy, evict.Others{Slack: plan.Slack, Suppress: plan.Suppress, Blame: plan.Blame}, state.Evict)
 	return state
+}
+
+// evictNotices tells the owner of a pod that it should leave, and why.
+func evictNotices(e *model.Evictions) []model.Notice {
+	if e == nil || e.Request == nil {
+		return nil
+	}
+	return []model.Notice{{UID: e.Request.UID, Namespace: e.Request.Namespace, Name: e.Request.Name, Reason: e.Request.Reason}}
 }
 
 // lacks says what the policy asks for and the kernel cannot do.

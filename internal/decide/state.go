@@ -7,6 +7,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/decide/cpuset"
 	"github.com/waterline-io/waterline/internal/decide/culprit"
+	"github.com/waterline-io/waterline/internal/decide/evict"
 	"github.com/waterline-io/waterline/internal/decide/memory"
 	"github.com/waterline-io/waterline/internal/decide/predict"
 	"github.com/waterline-io/waterline/internal/decide/quota"
@@ -37,6 +38,7 @@ type State struct {
 	Quota    quota.State    // whether online pods may burst
 	Memory   memory.State   // whom to ask for memory
 	Culprit  *culprit.State `json:",omitempty"` // whom they wait for, changed in place; nil: nobody looked yet
+	Evict    evict.State    // who should leave
 }
 
 // FileState is what is remembered of one file.

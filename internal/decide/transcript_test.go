@@ -29,6 +29,7 @@ import (
 //	node noidle nopressure noidentity=WHY    what the kernel has not
 //	policy protectmemory; node kubelet=memoryqos qoscontainers noprotection=WHY
 //	pod ... [cache=COLD/ALL] [thrashes=PART]    page cache; for memory, in thousandths of the time; node noreclaim
+//	policy evict=PERHOUR; pod ... [evict=never|first] [leaving=GRACE]
 //	reclaiming yes|no                 reclaimed UID ASKED FREED [ERROR]    what came of asking a pod for memory
 //	load best=CPUS                    of class BestEffort
 //	pod ... [waits=PART] [throttled=PERIODS]    for a CPU, in thousandths of the time; by the pod's own quota

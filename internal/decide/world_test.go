@@ -329,6 +329,9 @@ func (w *world) decide() string {
 	if plan.Blame != nil {
 		printBlame(&out, plan.Blame)
 	}
+	if plan.Evict != nil {
+		printEvictions(&out, plan.Evict, w.node.Load.Clock)
+	}
 	if plan.Suppress != nil {
 		printSuppression(&out, plan.Suppress, w.node.Load.Clock)
 	}

@@ -181,6 +181,10 @@ func (w *world) setSelling(key, value string) bool {
 		w.policy.Protect.Culprit = true
 		return true
 	}
+	if key == "evict" {
+		w.policy.Protect.EvictPerHour = number(value)
+		return true
+	}
 	if key == "suppress" {
 		by, floor, _ := strings.Cut(value, ":")
 		w.policy.Suppress = model.SuppressPolicy{By: model.SuppressMethod(by), Floor: optional(floor)}
@@ -222,6 +226,12 @@ func (w *world) setPodLoad(pod *model.Pod, key, value string) bool {
 		return true
 	case "koordinator":
 		pod.Koordinator = true
+		return true
+	case "evict":
+		pod.Asks.Evict = model.EvictPreference(value)
+		return true
+	case "leaving":
+		pod.Leaving, pod.Grace = true, duration(value)
 		return true
 	case "mid":
 		pod.Mid, pod.Tier = amounts(value), model.TierMid
@@ -369,6 +379,27 @@ func printBlame(out *strings.Builder, b *model.Blame) {
 	for i := range b.Throttles {
 		t := &b.Throttles[i]
 		fmt.Fprintf(out, "%s may use %s for %s\n", t.UID, cores(t.Milli), t.Victim)
+	}
+}
+
+// printEvictions prints who should leave, and what came of that.
+func printEvictions(out *strings.Builder, e *model.Evictions, clock time.Duration) {
+	if e.Hot.Code != "" {
+		fmt.Fprintf(out, "hot  %s\n", e.Hot)
+	}
+	if r := e.Request; r != nil {
+		fmt.Fprintf(out, "%s should leave  %s", r.Name, r.Reason)
+		if r.Hold != nil {
+			fmt.Fprintf(out, "  held: %s", r.Hold)
+		}
+		out.WriteByte('\n')
+	}
+	if l := &e.Last; l.UID != "" {
+		fmt.Fprintf(out, "%s left %s ago, expected relief %s", l.UID, clock-l.At, gib(l.Expected))
+		if l.Seen {
+			fmt.Fprintf(out, ", observed %s", gib(l.Observed))
+		}
+		out.WriteByte('\n')
 	}
 }
 

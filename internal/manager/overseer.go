@@ -217,7 +217,7 @@ func (o *overseer) tidy(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	should := publish.Decide(&now, &model.Policy{Mode: model.ModeOff}, nil).Resources
+	should := publish.Decide(&now, &model.Policy{Mode: model.ModeOff}, nil, model.Reason{}).Resources
 	if slices.Equal(should, n.published) {
 		return nil
 	}

@@ -19,7 +19,7 @@ type ClusterPolicy struct {
 // What holds in a policy that does not say.
 const (
 	DefaultRollout      = 100 // percent of the selected nodes: all of them
-	DefaultEvictPerHour = 6   // batch pods
+	DefaultEvictPerHour = 6   // batch pods, where they may be evicted at all
 )
 
 // Window is a time of each day. It begins when the clock of its zone reads Start and from then on never less, and ends when

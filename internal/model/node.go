@@ -141,9 +141,11 @@ type Pod struct {
 	QoS             QoSClass
 	Labels          map[string]string
 	NamespaceLabels map[string]string
-	Self            bool      // the agent's own pod
-	Critical        bool      // of priority class system-node-critical or system-cluster-critical
-	Ended           bool      // its containers have ended for good: the kubelet no longer counts it
+	Self            bool // the agent's own pod
+	Critical        bool // of priority class system-node-critical or system-cluster-critical
+	Ended           bool // its containers have ended for good: the kubelet no longer counts it
+	Leaving         bool // it was deleted, and its containers may take Grace to end
+	Grace           time.Duration
 	Created         time.Time // zero: not known
 	RequestMilli    int64     // CPU request of the pod as the kubelet sums it, in milli-cores
 	LimitMilli      int64     // CPU limit of the pod as the kubelet sums it; 0 where any container has none
@@ -199,8 +201,9 @@ type Asks struct {
 	CPUs        CPUMode      // "": nothing
 	Placement   CPUPlacement // "": nothing
 	LocalMemory bool         // memory of the NUMA nodes of its CPUs only, from the start of its containers on
-	BadCPUs     Reason       // why nothing can be made of what they ask of CPUs; zero: it can, or they ask nothing
-	Notices     []Reason     // what was wrong or double in them
+	Evict       EvictPreference
+	BadCPUs     Reason   // why nothing can be made of what they ask of CPUs; zero: it can, or they ask nothing
+	Notices     []Reason // what was wrong or double in them
 }
 
 // Owned is a file that we have written, from the undo record.

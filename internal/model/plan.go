@@ -151,6 +151,7 @@ type Plan struct {
 	Slack      *Slack       // what the node could give to batch; nil: nothing was measured yet
 	Suppress   *Suppression // what batch may use of the CPU now; nil: it is not kept to anything
 	Blame      *Blame       `json:",omitempty"` // whom online pods wait for, and who is throttled for it; nil: there is nothing to say
+	Evict      *Evictions   `json:",omitempty"` // which batch pod should leave, and whether the node is hot; nil: nobody need
 	Publish    Publication  // what is to stand on the Node object
 	Conditions []Condition  // that pods should have, ordered by UID
 	Notices    []Notice     // what the owners of pods, or of the node, should be told

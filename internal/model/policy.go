@@ -65,7 +65,7 @@ type ProtectPolicy struct {
 	Burst        bool  // let them exceed their CFS quota for moments
 	Memory       bool  // have the kernel take other memory before that which they request
 	Culprit      bool  // find out which neighbour an online pod waits for, and throttle it if that is batch
-	EvictPerHour int64 // batch pods that may be evicted from the node in an hour, at most; 0: none is
+	EvictPerHour int64 // batch pods that may be evicted from the node in an hour, at most; 0: none is, and nobody is asked to
 }
 
 // WeightPolicy bounds and extends what annotations ask for.

@@ -129,6 +129,12 @@ const (
 	ThrottleUndone Code = "ThrottleUndone" // it did not, so the pod has back what it had
 )
 
+// Why nothing more is sold, and a batch pod should leave the node.
+const (
+	MemoryGone   Code = "MemoryGone"   // no memory is left for batch, though it was held and asked for page cache
+	BatchStarved Code = "BatchStarved" // the pod has had hardly any of the CPU that it was sold for minutes, and wants it
+)
+
 // Unit is the unit of an operand.
 type Unit string
 
@@ -157,9 +163,9 @@ func (o Operand) String() string {
 	switch {
 	case o.Unit == UnitTimes:
 		return fmt.Sprintf("%s=%gx", o.Name, float64(o.Value)/1000)
-	case o.Unit == UnitBytes && o.Value >= 1<<30:
+	case o.Unit == UnitBytes && max(o.Value, -o.Value) >= 1<<30:
 		return fmt.Sprintf("%s=%.2fGiB", o.Name, float64(o.Value)/(1<<30))
-	case o.Unit == UnitBytes && o.Value >= 1<<20:
+	case o.Unit == UnitBytes && max(o.Value, -o.Value) >= 1<<20:
 		return fmt.Sprintf("%s=%.2fMiB", o.Name, float64(o.Value)/(1<<20))
 	}
 	return fmt.Sprintf("%s=%d%s", o.Name, o.Value, o.Unit)

@@ -162,6 +162,8 @@ type Report struct {
 	Generation int64  // of that policy
 	Mode       Mode
 	Selling    SellState
-	Slack      *Slack // nil: nothing was measured yet
-	Lacks      []Code // what the policy asks for and the node's kernel cannot do
+	Slack      *Slack    // nil: nothing was measured yet
+	Lacks      []Code    // what the policy asks for and the node's kernel cannot do
+	Hot        Code      // why nothing is sold although there may be an offer; "": the node is not hot
+	Evict      *Eviction // the batch pod that should leave; nil: none
 }

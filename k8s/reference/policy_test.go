@@ -126,6 +126,7 @@ var choices = map[string][]any{
 	"protect.burst":                   {true, false},
 	"protect.memory":                  {true, false},
 	"protect.culprit":                 {true, false},
+	"protect.evict":                   {map[string]any{}},
 	"protect.evict.perNodePerHour":    {int64(0), int64(600), int64(601), int64(-1)},
 	"compat.koordinator":              {true, false},
 	"weight.scope":                    {"node", "class", "pod"},

@@ -10,9 +10,9 @@ package publish
 import "github.com/waterline-io/waterline/internal/model"
 
 // Decide decides what stands on the Node. The slack is nil while nothing was measured: then, and while the pods are not
-// known, what stands there stays.
-func Decide(n *model.Node, p *model.Policy, slack *model.Slack) model.Publication {
-	why := withdrawn(n, p)
+// known, what stands there stays. While the node is hot for some reason, nothing is sold on it.
+func Decide(n *model.Node, p *model.Policy, slack *model.Slack, hot model.Reason) model.Publication {
+	why := withdrawn(n, p, hot)
 	if !n.PodsKnown || why.Code == "" && slack == nil {
 		return model.Publication{}
 	}
@@ -35,7 +35,7 @@ func Decide(n *model.Node, p *model.Policy, slack *model.Slack) model.Publicatio
 }
 
 // withdrawn returns why nothing is sold; the zero value if something may be.
-func withdrawn(n *model.Node, p *model.Policy) model.Reason {
+func withdrawn(n *model.Node, p *model.Policy, hot model.Reason) model.Reason {
 	switch {
 	case p.Mode == model.ModeObserve:
 		return model.Reason{Code: model.ObserveOnly}
@@ -44,7 +44,7 @@ func withdrawn(n *model.Node, p *model.Policy) model.Reason {
 	case n.Withdrawn:
 		return model.Reason{Code: model.OfferWithdrawn}
 	}
-	return model.Reason{}
+	return hot
 }
 
 // most is the highest amount that is reckoned with, so that no sum can overflow.

@@ -39,8 +39,15 @@ func TestNobodyIsFailed(t *testing.T) {
 	for seed := range uint64(20_000) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		n, p, s := random(r)
-		got := Decide(n, p, s)
-		if !reflect.DeepEqual(got, Decide(n, p, s)) {
+		hot := model.Reason{}
+		if r.IntN(5) == 0 {
+			hot.Code = model.MemoryGone
+		}
+		got := Decide(n, p, s, hot)
+		if got.Decided && hot.Code != "" && got.Reason.Code == "" {
+			t.Fatalf("seed %d: a hot node sells", seed)
+		}
+		if !reflect.DeepEqual(got, Decide(n, p, s, hot)) {
 			t.Fatalf("seed %d: decided differently", seed)
 		}
 		if !got.Decided {

@@ -86,7 +86,7 @@ func TestSteadyAsKoordinator(t *testing.T) {
 		in := common(rand.New(rand.NewPCG(seed, 20)))
 		want := theirs(in)
 		s := in.run(15 * time.Minute)
-		stands := publish.Decide(&in.node, &in.policy, s)
+		stands := publish.Decide(&in.node, &in.policy, s, model.Reason{})
 		for _, c := range []struct {
 			a      *model.Account
 			want   int64

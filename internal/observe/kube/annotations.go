@@ -18,8 +18,12 @@ func Asks(annotations map[string]string) model.Asks {
 		CPUs:        oneOf(&r, v1alpha1.AnnotationCPUManager, v1alpha1.AnnotationCPUManagerAlias, model.CPUNone, model.CPUShare, model.CPUExclusive),
 		Placement:   oneOf(&r, v1alpha1.AnnotationCPUPlacement, "", model.PlacePacked, model.PlaceSpread, model.PlaceCores),
 		LocalMemory: oneOf(&r, v1alpha1.AnnotationCPUMemory, "", localMemory) == localMemory,
+		Evict:       oneOf(&r, v1alpha1.AnnotationEvict, "", model.EvictNever, model.EvictFirst),
 	}
 	asks.Notices = r.notices
+	if _, said := annotations[v1alpha1.AnnotationEvict]; said && asks.Evict == "" {
+		asks.Evict = model.EvictNever // whatever was meant, somebody cares
+	}
 	for _, n := range r.notices {
 		if n.Code == model.BadAnnotation && (n.Key == v1alpha1.AnnotationCPUManager || n.Key == v1alpha1.AnnotationCPUManagerAlias) {
 			asks.BadCPUs = n

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/resource"
@@ -48,6 +49,8 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 		Self:         selfUID != "" && string(p.UID) == selfUID,
 		Critical:     p.Spec.PriorityClassName == "system-node-critical" || p.Spec.PriorityClassName == "system-cluster-critical",
 		Ended:        ended(p),
+		Leaving:      p.DeletionTimestamp != nil,
+		Grace:        grace(p),
 		Created:      p.CreationTimestamp.UTC(),
 		RequestMilli: milli(requests),
 		LimitMilli:   milli(podLimit(actuated, corev1.ResourceCPU)),
@@ -69,6 +72,19 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 	grant(pod, actuated)
 	classify(pod, p.Spec.Priority)
 	return pod, true
+}
+
+// grace returns how long the pod's containers may take to end when it is deleted; or where it was, how long they were given.
+func grace(p *corev1.Pod) time.Duration {
+	seconds := int64(corev1.DefaultTerminationGracePeriodSeconds)
+	switch {
+	case p.DeletionGracePeriodSeconds != nil:
+		seconds = *p.DeletionGracePeriodSeconds
+	case p.Spec.TerminationGracePeriodSeconds != nil:
+		seconds = *p.Spec.TerminationGracePeriodSeconds
+	}
+	const most = int64(24 * time.Hour / time.Second)
+	return time.Duration(min(max(seconds, 0), most)) * time.Second
 }
 
 // cpuCondition reads the condition that we set.

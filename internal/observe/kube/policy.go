@@ -141,7 +141,7 @@ func (c *checker) sale(field string, s sale, waterline, highest int64) model.Sel
 
 // protect reads what is done for online pods. Where batch is let in they may burst unless the policy says otherwise.
 func (c *checker) protect(policy *model.ProtectPolicy, s *v1alpha1.ColocationPolicySpec) {
-	*policy = model.ProtectPolicy{Burst: s.CPU != nil, EvictPerHour: model.DefaultEvictPerHour}
+	*policy = model.ProtectPolicy{Burst: s.CPU != nil}
 	if s.Protect.Burst != nil {
 		policy.Burst = *s.Protect.Burst
 	}
@@ -149,8 +149,11 @@ func (c *checker) protect(policy *model.ProtectPolicy, s *v1alpha1.ColocationPol
 		policy.Memory = *s.Protect.Memory
 	}
 	policy.Culprit = s.Protect.Culprit
-	if n := s.Protect.Evict.PerNodePerHour; n != nil {
-		policy.EvictPerHour = c.within("spec.protect.evict.perNodePerHour", int64(*n), 0, 600, "a whole number")
+	if evict := s.Protect.Evict; evict != nil {
+		policy.EvictPerHour = model.DefaultEvictPerHour
+		if n := evict.PerNodePerHour; n != nil {
+			policy.EvictPerHour = c.within("spec.protect.evict.perNodePerHour", int64(*n), 0, 600, "a whole number")
+		}
 	}
 }
 

@@ -82,9 +82,13 @@ func TestParsePolicy(t *testing.T) {
 func TestPolicyDefaults(t *testing.T) {
 	got, err := ParsePolicy([]byte(header + "spec: {}"))
 	want := model.ClusterPolicy{Name: "p", Rollout: 100, Policy: model.DefaultPolicy()}
-	want.Policy.Mode, want.Policy.Protect.EvictPerHour = model.ModeObserve, 6
+	want.Policy.Mode = model.ModeObserve
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+	got, err = ParsePolicy([]byte(header + "spec: {protect: {evict: {}}}"))
+	if err != nil || got.Policy.Protect.EvictPerHour != 6 {
+		t.Errorf("with evictions got %+v, %v", got.Policy.Protect, err)
 	}
 	got, err = ParsePolicy([]byte(header + "spec: {cpu: {}, memory: {}}"))
 	want.Policy.CPU.Method, want.Policy.Memory.Method = model.SellPredicted, model.SellPredicted
