@@ -51,16 +51,42 @@ type NodeReportStatus struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	Lacks []string `json:"lacks,omitempty"`
+	// Hot is why nothing is sold although there may be an offer, in one word of docs/reasons.md; empty while the node is not hot.
+	// +kubebuilder:validation:MaxLength=64
+	Hot string `json:"hot,omitempty"`
+	// Eviction is which batch pod should leave the node. The manager decides whether it is evicted.
+	Eviction *EvictionRequest `json:"eviction,omitempty"`
 	// CPU is where the node's CPU goes, in CPUs.
 	CPU *ResourceReport `json:"cpu,omitempty"`
 	// Memory is where the node's memory goes, in bytes.
 	Memory *ResourceReport `json:"memory,omitempty"`
-	// Conditions are Withdrawn, and what is wrong with the node.
+	// Conditions are Withdrawn and Evicted, which are the manager's.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Changed is when something in the status last changed.
 	Changed *metav1.Time `json:"changed,omitempty"`
+}
+
+// EvictionRequest asks for one batch pod to leave its node.
+type EvictionRequest struct {
+	// Namespace of the pod.
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// Name of the pod.
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// UID of the pod.
+	// +kubebuilder:validation:MaxLength=64
+	UID string `json:"uid"`
+	// Reason is why it should leave, in one word of docs/reasons.md.
+	// +kubebuilder:validation:Enum=MemoryGone;BatchStarved
+	Reason string `json:"reason"`
+	// Message has the numbers from which that was decided.
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+	// Renewed changes every 20 seconds while the request stands. One that is not renewed for a minute does not count any more.
+	Renewed metav1.MicroTime `json:"renewed"`
 }
 
 // ResourceReport is where one resource of a node goes.
@@ -104,3 +130,7 @@ type PeakQuantities struct {
 // ConditionWithdrawn on a [NodeReport] is True while the manager keeps the node from selling anything. Only the manager sets
 // and lifts it, and the agent publishes nothing meanwhile.
 const ConditionWithdrawn = "Withdrawn"
+
+// ConditionEvicted on a [NodeReport] is True when the pod that the node last asked for was evicted, and False with the reason when
+// it was not. Only the manager sets it.
+const ConditionEvicted = "Evicted"

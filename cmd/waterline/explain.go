@@ -119,6 +119,9 @@ func printExplanation(out io.Writer, e agent.Explanation) error {
 			return err
 		}
 	}
+	if e.Leaves != "" {
+		fmt.Fprintln(out, e.Leaves)
+	}
 	for _, w := range e.Waiting {
 		fmt.Fprintf(out, "\n%s\n", w)
 	}

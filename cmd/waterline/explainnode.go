@@ -77,6 +77,9 @@ func printNode(out io.Writer, name string, e *agent.NodeExplanation) error {
 	for _, w := range e.Waiting {
 		fmt.Fprintf(out, "\n%s\n", w)
 	}
+	for _, l := range e.Leaving {
+		fmt.Fprintf(out, "\n%s\n", l)
+	}
 	for _, why := range e.Lacks {
 		fmt.Fprintf(out, "\nthe kernel lacks what the policy asks for: %s\n", why)
 	}

@@ -115,6 +115,7 @@ type Agent struct {
 	allowances allowances
 	counts     counts
 	trials     trials
+	departures departures
 	nextAudit  time.Time
 	nextLook   time.Time        // when the node is measured next
 	glances    <-chan time.Time // nil: nobody needs them
@@ -374,6 +375,7 @@ func (a *Agent) round(now time.Time, reason bool) {
 	round.Plan, a.state = decide.Node(round.Node, round.Policy, round.State)
 	news := reason || !sameDecisions(&a.plan, &round.Plan)
 	a.trials.note(a.plan.Blame, round.Plan.Blame)
+	a.departures.note(a.plan.Evict, round.Plan.Evict)
 	a.plan = round.Plan
 	if a.pods.Known {
 		a.placing.Store(&placing{

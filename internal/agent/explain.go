@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -18,6 +19,7 @@ type Explanation struct {
 	Mode      model.Mode
 	Files     []FileExplanation
 	Waiting   []string // whom it waits for, who waits for it, and what is done about that
+	Leaves    string   // why it should leave the node; "": it need not
 	Notices   []string
 }
 
@@ -63,6 +65,9 @@ func (a *Agent) explain(namespace, name string) (Explanation, bool) {
 		e.Files = append(e.Files, f)
 	}
 	e.Waiting = waiting(a.plan.Blame, a.pods.Pods, pod.UID)
+	if v := a.plan.Evict; v != nil && v.Request != nil && v.Request.UID == pod.APIUID {
+		e.Leaves = leaves(v.Request)
+	}
 	for _, n := range a.plan.Notices {
 		if n.UID == pod.APIUID {
 			e.Notices = append(e.Notices, n.Reason.String())
@@ -81,15 +86,20 @@ type NodeExplanation struct {
 	SuppressBy model.SuppressMethod
 	Suppress   *model.Suppression // nil: batch is not kept to anything
 	Waiting    []string           // whom online pods wait for, and what is done about that
+	Leaving    []string           // which batch pod should leave, whether the node is hot, and what came of the last one
 	Lacks      []model.Reason     // what the policy asks for and the kernel cannot do
 }
 
 // explainNode runs in the loop.
 func (a *Agent) explainNode() NodeExplanation {
 	p := &a.ruling.effect.Policy
+	var clock time.Duration
+	if a.load != nil {
+		clock = a.load.Clock
+	}
 	return NodeExplanation{
 		Mode: p.Mode, CPU: p.CPU, Memory: p.Memory, Slack: a.plan.Slack, SuppressBy: p.Suppress.By, Suppress: a.plan.Suppress,
-		Waiting: waiting(a.plan.Blame, a.pods.Pods, ""), Lacks: a.plan.Lacks,
+		Waiting: waiting(a.plan.Blame, a.pods.Pods, ""), Leaving: leaving(a.plan.Evict, a.pods.Pods, clock), Lacks: a.plan.Lacks,
 	}
 }
 

@@ -83,7 +83,7 @@ func sameDecisions(a, b *model.Plan) bool {
 	})
 	same = same && b.Reclaim == nil && slices.Equal(a.Conditions, b.Conditions) && (a.Slack == nil) == (b.Slack == nil)
 	same = same && slices.EqualFunc(a.Notices, b.Notices, func(m, n model.Notice) bool { return m.UID == n.UID && m.Reason.Code == n.Reason.Code })
-	same = same && sameBlame(a.Blame, b.Blame)
+	same = same && sameBlame(a.Blame, b.Blame) && sameEvictions(a.Evict, b.Evict)
 	if !same || a.Slack == nil {
 		return same
 	}
@@ -96,6 +96,22 @@ func heldFor(s *model.Setting) model.Code {
 		return ""
 	}
 	return s.Hold.Code
+}
+
+// sameEvictions reports whether the same pod should leave, the node is hot for the same reason, and as much is known of the last one.
+func sameEvictions(a, b *model.Evictions) bool {
+	who := func(e *model.Evictions) (uid string, last model.Relief) {
+		if e == nil {
+			return "", model.Relief{}
+		}
+		if e.Request != nil {
+			uid = e.Request.UID
+		}
+		return uid, e.Last
+	}
+	pod, last := who(a)
+	other, relief := who(b)
+	return pod == other && last == relief && a.HotFor().Code == b.HotFor().Code
 }
 
 // sameBlame reports whether the same is done, and was told, about whom online pods wait for.

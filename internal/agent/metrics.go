@@ -96,6 +96,9 @@ func (a *Agent) metrics() []prometheus.Metric {
 	if a.ruling.effect.Policy.Protect.Culprit {
 		a.trials.collect(a.plan.Blame, metric)
 	}
+	if a.ruling.effect.Policy.Protect.EvictPerHour > 0 {
+		a.departures.collect(a.plan.Evict, metric)
+	}
 	a.notices.mu.Lock()
 	for key, n := range a.notices.bad {
 		metric(counter, v1alpha1.MetricBadAnnotations, "Annotations that could not be used.", float64(n), "key", key)

@@ -12,6 +12,10 @@ import (
 // so nobody waits for them.
 const reportPause = 15 * time.Second
 
+// renewal is how often a pod is asked for again that should leave: the manager trusts no clock but its own, by which a request
+// that does not change is old after a minute.
+const renewal = 20 * time.Second
+
 // reporter writes the node's report when something in it has changed that somebody acts on.
 type reporter struct {
 	write func(ctx context.Context, uid string, r model.Report) error
@@ -32,7 +36,8 @@ type told struct {
 	generation  int64
 	mode        model.Mode
 	selling     model.SellState
-	lacks       string
+	lacks, hot  string
+	leaves      string // who should leave, and why
 	cpu, memory toldAmounts
 }
 
@@ -46,7 +51,10 @@ func newReporter(write func(context.Context, string, model.Report) error, log *t
 }
 
 func tells(uid string, r *model.Report) told {
-	t := told{uid: uid, policy: r.Policy, generation: r.Generation, mode: r.Mode, selling: r.Selling}
+	t := told{uid: uid, policy: r.Policy, generation: r.Generation, mode: r.Mode, selling: r.Selling, hot: string(r.Hot)}
+	if e := r.Evict; e != nil {
+		t.leaves = e.UID + " " + string(e.Reason.Code)
+	}
 	for _, code := range r.Lacks {
 		t.lacks += string(code) + " "
 	}
@@ -74,7 +82,7 @@ func (r *reporter) post(uid string, report model.Report, exists bool) {
 	amountsOnly := r.told
 	amountsOnly.cpu, amountsOnly.memory = now.cpu, now.memory
 	r.uid, r.latest = uid, report
-	r.due = now != r.told && (now != amountsOnly || time.Since(r.at) >= reportPause)
+	r.due = now != r.told && (now != amountsOnly || time.Since(r.at) >= reportPause) || report.Evict != nil && time.Since(r.at) >= renewal
 	if r.due {
 		select {
 		case r.wake <- struct{}{}:

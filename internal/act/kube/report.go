@@ -32,7 +32,16 @@ func NewReports(client *rest.RESTClient, nodeName string) *Reports {
 func (r *Reports) Write(ctx context.Context, uid string, report model.Report) error {
 	status := map[string]any{
 		"policy": report.Policy, "policyGeneration": report.Generation, "mode": report.Mode, "selling": nil, "lacks": report.Lacks, "cpu": nil, "memory": nil,
-		"changed": time.Now().UTC().Format(time.RFC3339),
+		"hot": nil, "eviction": nil, "changed": time.Now().UTC().Format(time.RFC3339),
+	}
+	if report.Hot != "" {
+		status["hot"] = report.Hot
+	}
+	if e := report.Evict; e != nil {
+		message := e.Reason.Details()
+		status["eviction"] = v1alpha1.EvictionRequest{
+			Namespace: e.Namespace, Name: e.Name, UID: e.UID, Reason: string(e.Reason.Code), Message: message[:min(len(message), 1024)], Renewed: metav1.NowMicro(),
+		}
 	}
 	if report.Selling != "" {
 		status["selling"] = report.Selling
