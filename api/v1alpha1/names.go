@@ -152,6 +152,7 @@ const (
 	MetricNodes                = "waterline_nodes"                   // {state} as the manager sees them
 	MetricBraked               = "waterline_manager_braked"          // 1 while so many agents look dead that it doubts itself
 	MetricActions              = "waterline_manager_actions_total"   // {verb,outcome} about nodes
+	MetricEvictions            = "waterline_manager_evictions_total" // {outcome} of pods that nodes asked for
 	MetricSlippedPods          = "waterline_slipped_pods"            // batch pods that do not ask for batch resources
 	MetricAdmissions           = "waterline_admissions_total"        // {why} pods that the webhook looked at
 	MetricBuildInfo            = "waterline_build_info"              // {version}

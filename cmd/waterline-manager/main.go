@@ -1,6 +1,6 @@
 // Command waterline-manager looks after the cluster as a whole: its webhook makes batch pods ask for batch resources, on
-// every replica; and the replica that leads withdraws the offers of nodes that nobody looks after, and writes the status of
-// policies.
+// every replica; and the replica that leads withdraws the offers of nodes that nobody looks after, evicts batch pods that
+// nodes ask for, and writes the status of policies.
 package main
 
 import (
@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/waterline-io/waterline/internal/decide/oversee"
+	"github.com/waterline-io/waterline/internal/decide/permit"
 	"github.com/waterline-io/waterline/internal/manager"
 	"github.com/waterline-io/waterline/internal/manager/admit"
 	"github.com/waterline-io/waterline/internal/manager/certs"
@@ -40,11 +41,12 @@ type options struct {
 	listen, webhook, names          string
 	sweep                           time.Duration
 	oversee                         oversee.Settings
+	evict                           permit.Settings
 }
 
 func (o *options) flags(f *flag.FlagSet) {
 	host, _ := os.Hostname() // "": it must be said
-	o.oversee = oversee.DefaultSettings()
+	o.oversee, o.evict = oversee.DefaultSettings(), permit.DefaultSettings()
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; without it the pod's service account is used")
 	f.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace that the manager and the agents run in (default $POD_NAMESPACE)")
 	f.StringVar(&o.identity, "identity", host, "name of this replica, another one for each")
@@ -55,6 +57,9 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.DurationVar(&o.oversee.LostAfter, "lost-after", o.oversee.LostAfter, "time without a ready agent, or a renewed Lease of the kubelet, after which a node's offer is withdrawn")
 	f.DurationVar(&o.oversee.FreshWithin, "fresh-within", o.oversee.FreshWithin, "age up to which the Lease of a kubelet is fresh")
 	f.DurationVar(&o.oversee.BackAfter, "back-after", o.oversee.BackAfter, "time with a ready agent and a fresh Lease after which it is lifted")
+	f.Int64Var(&o.evict.PerOwner, "evictions-per-owner", o.evict.PerOwner, "batch pods of one workload that may be evicted within --eviction-period")
+	f.Int64Var(&o.evict.All, "evictions", o.evict.All, "batch pods of the cluster that may be evicted within --eviction-period")
+	f.DurationVar(&o.evict.Period, "eviction-period", o.evict.Period, "time over which budgets of evictions count, those that policies give nodes too; after its start the manager waits for a part of it that belongs to one eviction")
 	f.DurationVar(&o.oversee.ForgetAfter, "forget-after", o.oversee.ForgetAfter, "time without an agent after which a node's report is deleted")
 }
 
@@ -87,7 +92,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		return fmt.Errorf("setting up the API client: %w", err)
 	}
 	m := manager.New(manager.Config{
-		Client: client, Custom: custom, Namespace: o.namespace, Identity: o.identity, Log: log, Oversee: o.oversee, Sweep: o.sweep,
+		Client: client, Custom: custom, Namespace: o.namespace, Identity: o.identity, Log: log, Oversee: o.oversee, Evict: o.evict, Sweep: o.sweep,
 	})
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

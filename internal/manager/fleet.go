@@ -57,6 +57,7 @@ type report struct {
 	mode       string
 	offering   bool
 	withdrawn  bool
+	evict      request // who should leave; zero: nobody
 }
 
 func newFleet() *fleet {
@@ -97,8 +98,9 @@ func reportOf(r *v1alpha1.NodeReport) report {
 	}
 	return report{
 		uid: string(r.UID), policy: s.Policy, generation: s.PolicyGeneration, mode: s.Mode,
-		offering:  s.Selling != string(model.SellClosed) && (offers(s.CPU) || offers(s.Memory)),
+		offering:  s.Selling != string(model.SellClosed) && s.Hot == "" && (offers(s.CPU) || offers(s.Memory)),
 		withdrawn: meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionWithdrawn),
+		evict:     requestOf(r),
 	}
 }
 

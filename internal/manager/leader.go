@@ -26,6 +26,7 @@ type leader struct {
 	fleet    *fleet
 	policies *policies
 	overseer *overseer
+	evictor  *evictor
 	statuses *statuses
 	sweeper  *sweeper
 	log      *slog.Logger
@@ -43,6 +44,7 @@ type leader struct {
 func newLeader(cfg *Config, p *policies, namespaces *table[map[string]string]) *leader {
 	l := &leader{cfg: cfg, core: cfg.Client.CoreV1().RESTClient(), fleet: newFleet(), policies: p, log: cfg.Log, start: time.Now()}
 	l.overseer = newOverseer(l.core, cfg.Custom, l.fleet, cfg.Log)
+	l.evictor = newEvictor(cfg, l.fleet, p)
 	l.statuses = &statuses{custom: cfg.Custom, fleet: l.fleet, policies: p, log: cfg.Log}
 	l.sweeper = &sweeper{core: l.core, policies: p, namespaces: namespaces, identity: cfg.Identity, log: cfg.Log, told: map[string]time.Time{}}
 	return l
@@ -57,6 +59,7 @@ func (l *leader) run(ctx context.Context) {
 	})
 	wg.Go(func() { l.overseer.run(ctx) })
 	wg.Go(func() { l.oversee(ctx) })
+	wg.Go(func() { l.evictions(ctx) })
 	wg.Go(func() { every(ctx, statusEvery, func() { l.count(ctx) }) })
 	wg.Go(func() { every(ctx, l.cfg.Sweep, func() { l.sweep(ctx) }) })
 	wg.Wait()

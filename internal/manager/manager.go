@@ -1,6 +1,7 @@
 // Package manager runs what is done for the cluster as a whole: the webhook that makes batch pods ask for batch resources, on
-// all replicas; and on the one that leads, the oversight of nodes and the status of policies. It decides nothing itself: what
-// is done about nodes is decided by decide/oversee, and which policy governs a node by decide/policy.
+// all replicas; and on the one that leads, the oversight of nodes, evictions, and the status of policies. It decides nothing itself: what
+// is done about nodes is decided by decide/oversee, who is evicted by decide/permit, and which policy governs a node by
+// decide/policy.
 //
 // It is written with client-go alone. Oversight is a decision about all nodes at once, which a queue of single objects does not
 // fit; and of each object only a few words are kept, where the caches of controller-runtime keep objects.
@@ -25,6 +26,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/oversee"
+	"github.com/waterline-io/waterline/internal/decide/permit"
 	"github.com/waterline-io/waterline/internal/manager/admit"
 )
 
@@ -44,6 +46,7 @@ type Config struct {
 	Log       *slog.Logger
 
 	Oversee oversee.Settings
+	Evict   permit.Settings
 	Sweep   time.Duration // between two looks for pods that slipped
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/decide/permit"
 	"github.com/waterline-io/waterline/internal/manager/admit"
 )
 
@@ -45,6 +46,10 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 	for o, n := range l.overseer.counts() {
 		metric(prometheus.CounterValue, v1alpha1.MetricActions, "What was done about nodes.", float64(n), "verb", o.verb, "outcome", o.result)
+	}
+	evicted := l.evictor.counts()
+	for _, v := range permit.Verdicts() {
+		metric(prometheus.CounterValue, v1alpha1.MetricEvictions, "What became of batch pods that nodes asked for to leave.", float64(evicted[v]), "outcome", string(v))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,0 +1,310 @@
+package manager
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/decide/permit"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+// evictionManager owns the condition that says what became of a request. It is another owner than that of the condition
+// Withdrawn: what an owner does not name when it applies is taken away.
+const evictionManager = "waterline-manager-evictions"
+
+// request is the pod that a node asks for, as its report says.
+type request struct {
+	namespace, name, uid  string
+	reason, message, when string
+}
+
+func requestOf(r *v1alpha1.NodeReport) request {
+	e := r.Status.Eviction
+	if e == nil {
+		return request{}
+	}
+	return request{
+		namespace: e.Namespace, name: e.Name, uid: e.UID, reason: e.Reason, message: e.Message,
+		when: e.UID + " " + e.Renewed.UTC().Format(time.RFC3339Nano),
+	}
+}
+
+// evictor carries out what was decided about the pods that nodes ask for. One goroutine does all of it: budgets are for the
+// cluster, and what came of one eviction counts for the next.
+type evictor struct {
+	core     rest.Interface
+	custom   rest.Interface
+	fleet    *fleet
+	policies *policies
+	settings permit.Settings
+	identity string
+	log      *slog.Logger
+	state    permit.State
+	told     map[string]string // by node: of which pod what was said last
+
+	mu   sync.Mutex
+	done map[permit.Verdict]uint64
+}
+
+func newEvictor(cfg *Config, f *fleet, p *policies) *evictor {
+	return &evictor{
+		core: cfg.Client.CoreV1().RESTClient(), custom: cfg.Custom, fleet: f, policies: p, settings: cfg.Evict, identity: cfg.Identity, log: cfg.Log,
+		told: map[string]string{}, done: map[permit.Verdict]uint64{},
+	}
+}
+
+// round looks which pods are asked for, and evicts those that may be. Governed says by node which policy governs it. At is by a
+// clock that nobody sets.
+func (e *evictor) round(ctx context.Context, clock func() time.Duration, governed map[string]string) {
+	at := clock()
+	requests, asked := e.requests(governed)
+	maps.DeleteFunc(e.told, func(node, _ string) bool { _, asks := asked[node]; return !asks })
+	var worth []permit.Request
+	worth, e.state = permit.Watch(at, requests, e.state)
+	for _, w := range worth {
+		i := slices.IndexFunc(requests, func(r permit.Request) bool { return r.Node == w.Node })
+		requests[i].Pod = e.look(ctx, asked[w.Node])
+	}
+	var decisions []permit.Decision
+	decisions, e.state = permit.Round(at, requests, e.settings, e.state)
+	for _, d := range decisions {
+		if ctx.Err() != nil {
+			return
+		}
+		if d.Verdict == permit.Evict {
+			if d.Verdict = e.evict(ctx, asked[d.Node]); d.Verdict == permit.Evict {
+				e.log.Info("a pod is evicted", "node", d.Node, "namespace", asked[d.Node].namespace, "pod", asked[d.Node].name, "reason", asked[d.Node].reason)
+			}
+			e.state = permit.Note(clock(), []permit.Outcome{{UID: d.UID, Why: d.Verdict}}, e.state)
+		}
+		e.tell(ctx, &d, asked[d.Node])
+	}
+}
+
+// requests returns what all nodes ask for, ordered by node, and the same as their reports say it.
+func (e *evictor) requests(governed map[string]string) ([]permit.Request, map[string]request) {
+	policies, _ := e.policies.usable()
+	perNode := map[string]int64{}
+	for i := range policies {
+		if p := &policies[i].Policy; p.Mode == model.ModeEnforce {
+			perNode[policies[i].Name] = p.Protect.EvictPerHour
+		}
+	}
+	asked := map[string]request{}
+	withdrawn := map[string]bool{}
+	e.fleet.reports.each(func(node string, r report) {
+		if r.evict != (request{}) {
+			asked[node], withdrawn[node] = r.evict, r.withdrawn
+		}
+	})
+	if len(asked) == 0 {
+		return nil, asked
+	}
+	ready := map[string]bool{}
+	e.fleet.agents.each(func(_ string, a agent) { ready[a.node] = ready[a.node] || a.ready })
+	var requests []permit.Request
+	for _, node := range slices.Sorted(maps.Keys(asked)) {
+		_, exists := e.fleet.nodes.get(node)
+		requests = append(requests, permit.Request{
+			Node: node, UID: asked[node].uid, Renewed: asked[node].when, Code: model.Code(asked[node].reason),
+			Ready: exists && ready[node], Withdrawn: withdrawn[node], PerNode: perNode[governed[node]],
+		})
+	}
+	return requests, asked
+}
+
+// look looks a pod up. What its node says of it is not believed.
+func (e *evictor) look(ctx context.Context, r request) permit.Pod {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	var p corev1.Pod
+	err := e.core.Get().Namespace(r.namespace).Resource("pods").Name(r.name).Do(ctx).Into(&p)
+	switch {
+	case apierrors.IsNotFound(err):
+		return permit.Pod{Known: true}
+	case err != nil:
+		e.log.Warn("a pod that should leave could not be looked up", "namespace", r.namespace, "pod", r.name, "err", err)
+		return permit.Pod{}
+	}
+	pod, ok := kube.Pod(&p, "")
+	if !ok {
+		return permit.Pod{Known: true}
+	}
+	return permit.Pod{
+		Known: true, UID: string(p.UID), Node: p.Spec.NodeName, Owner: pod.Owner,
+		Batch: pod.Class == model.ClassBE && !pod.Ended, Leaving: pod.Leaving,
+		Kept: pod.Asks.Evict == model.EvictNever || pod.Critical || pod.UID != pod.APIUID,
+	}
+}
+
+// evict evicts the very pod that was looked up, with the grace that it has itself. The API server asks PodDisruptionBudgets, and
+// their no is final. It is not asked again here, as client-go would by itself: whether and when is decided.
+func (e *evictor) evict(ctx context.Context, r request) permit.Verdict {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	uid := types.UID(r.uid)
+	err := e.core.Post().Namespace(r.namespace).Resource("pods").Name(r.name).SubResource("eviction").MaxRetries(0).Body(&policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: r.namespace, Name: r.name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
+	}).Do(ctx).Error()
+	switch {
+	case err == nil:
+		return permit.Evict
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return permit.Gone
+	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause), overlapping(err):
+		return permit.Waits
+	}
+	e.log.Warn("a pod could not be evicted", "namespace", r.namespace, "pod", r.name, "err", err)
+	return permit.Failed
+}
+
+// overlapping reports whether several budgets select the pod, for which the API server has an internal error and no cause
+// (pkg/registry/core/pod/storage/eviction.go).
+func overlapping(err error) bool {
+	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "more than one PodDisruptionBudget")
+}
+
+// tell says what became of a request: in the report of the node that asked, and for what its owner can do something about on the
+// pod. The same is said once.
+func (e *evictor) tell(ctx context.Context, d *permit.Decision, r request) {
+	words := r.uid + " " + string(d.Verdict)
+	if e.told[d.Node] == words {
+		return
+	}
+	e.told[d.Node] = words
+	e.mu.Lock()
+	e.done[d.Verdict]++
+	e.mu.Unlock()
+	if d.Verdict == permit.NotItsOwn || d.Verdict == permit.NotBatch {
+		e.log.Warn("a node asks for a pod that it must not have evicted", "node", d.Node, "namespace", r.namespace, "pod", r.name, "why", string(d.Verdict))
+	}
+	err := e.condition(ctx, d, r)
+	if reason, message := e.event(d, r); reason != "" {
+		err = errors.Join(err, e.send(ctx, r, reason, message))
+	}
+	if err != nil && ctx.Err() == nil {
+		e.log.Warn("what became of a request could not be told", "node", d.Node, "err", err)
+	}
+}
+
+// sentences say what became of a request.
+var sentences = map[permit.Verdict]string{
+	permit.Evict:      "was evicted",
+	permit.Leaving:    "leaves already",
+	permit.Gone:       "is gone",
+	permit.NotSeen:    "was asked for before this manager looked; it counts when it is asked for again",
+	permit.TooOld:     "was asked for more than a minute ago",
+	permit.NotAlive:   "is not evicted, because the node's agent is not ready or its offer is withdrawn",
+	permit.NotAllowed: "is not evicted, because the policy of the node does not allow it",
+	permit.NotItsOwn:  "is not evicted, because it is on another node",
+	permit.NotBatch:   "is not evicted, because it is not batch",
+	permit.Kept:       "is not evicted, because it says so, or because it is critical or static",
+	permit.NodeSpent:  "is not evicted yet, because as many pods left this node as may (protect.evict.perNodePerHour)",
+	permit.OwnerSpent: "is not evicted yet, because as many pods of its owner left as may",
+	permit.AllSpent:   "is not evicted yet, because as many pods of the cluster left as may",
+	permit.Waits:      "is not evicted yet, because a PodDisruptionBudget keeps it",
+	permit.Failed:     "could not be evicted",
+}
+
+func (e *evictor) condition(ctx context.Context, d *permit.Decision, r request) error {
+	status, reason := metav1.ConditionFalse, string(d.Verdict)
+	if d.Verdict == permit.Evict {
+		status, reason = metav1.ConditionTrue, reasonEvicted
+	}
+	patch, err := json.Marshal(map[string]any{
+		"apiVersion": v1alpha1.GroupVersion, "kind": "NodeReport", "metadata": map[string]any{"name": d.Node},
+		"status": map[string]any{"conditions": []metav1.Condition{{
+			Type: v1alpha1.ConditionEvicted, Status: status, Reason: reason, LastTransitionTime: metav1.Now(),
+			Message: fmt.Sprintf("Pod %s/%s (%s) %s.", r.namespace, r.name, r.reason, sentences[d.Verdict]),
+		}}},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding condition %s of the report of node %s: %w", v1alpha1.ConditionEvicted, d.Node, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	err = e.custom.Patch(types.ApplyPatchType).Resource("nodereports").Name(d.Node).SubResource("status").
+		Param("fieldManager", evictionManager).Param("force", "true").Body(patch).Do(ctx).Error()
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("setting condition %s of the report of node %s: %w", v1alpha1.ConditionEvicted, d.Node, err)
+	}
+	return nil
+}
+
+// The reasons of events on pods.
+const (
+	reasonEvicted = "Evicted"
+	reasonWaits   = "EvictionWaits"
+)
+
+// event returns what the owner of a pod is told; "": nothing.
+func (e *evictor) event(d *permit.Decision, r request) (reason, message string) {
+	switch d.Verdict {
+	case permit.Evict:
+		return reasonEvicted, fmt.Sprintf("Node %s asked for this batch pod to leave: %s %s", d.Node, r.reason, r.message)
+	case permit.Waits:
+		return reasonWaits, fmt.Sprintf("Node %s asks for this batch pod to leave (%s), and a PodDisruptionBudget keeps it; it is tried again.", d.Node, r.reason)
+	}
+	return "", ""
+}
+
+// send writes an event about a pod, the same one once.
+func (e *evictor) send(ctx context.Context, r request, reason, message string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	sum := fnv.New64a()
+	fmt.Fprint(sum, r.uid, reason, message)
+	now := metav1.Now()
+	event := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: r.namespace, Name: fmt.Sprintf("%.200s.waterline.%016x", r.name, sum.Sum64())},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: r.namespace, Name: r.name, UID: types.UID(r.uid)},
+		Type:           corev1.EventTypeWarning, Reason: reason, Message: message, FirstTimestamp: now, LastTimestamp: now, Count: 1,
+		Source: corev1.EventSource{Component: "waterline-manager"}, ReportingController: v1alpha1.Group + "/manager", ReportingInstance: e.identity,
+	}
+	err := e.core.Post().Namespace(r.namespace).Resource("events").Body(event).Do(ctx).Error()
+	if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return fmt.Errorf("writing event %s for pod %s/%s: %w", reason, r.namespace, r.name, err)
+	}
+	return nil
+}
+
+// counts returns what became of requests.
+func (e *evictor) counts() map[permit.Verdict]uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return maps.Clone(e.done)
+}
+
+// evictions decides about what nodes ask for, in rounds like those in which they are overseen.
+func (l *leader) evictions(ctx context.Context) {
+	every(ctx, roundEvery, func() {
+		if !l.known(time.Now()) {
+			return
+		}
+		l.mu.Lock()
+		governed := l.governed
+		l.mu.Unlock()
+		if governed != nil {
+			l.evictor.round(ctx, func() time.Duration { return time.Since(l.start) }, governed)
+		}
+	})
+}

@@ -1,0 +1,201 @@
+package manager
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/decide/permit"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+// evictions is an API server with one pod, and a manager before it.
+type evictions struct {
+	*evictor
+	t       *testing.T
+	pod     *corev1.Pod
+	answer  *metav1.Status // to evictions; nil: they are done
+	at      time.Duration
+	renewed int
+	asked   []policyv1.Eviction
+	looked  int
+	events  []corev1.Event
+	said    []string // reasons of the condition
+}
+
+const anUID = "0a1b2c3d-0000-4000-8000-000000000001"
+
+func newEvictions(t *testing.T) *evictions {
+	w := &evictions{t: t, at: time.Hour, pod: &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "sort-0", UID: anUID, Labels: map[string]string{v1alpha1.LabelQoS: "BE"}},
+		Spec:       corev1.PodSpec{NodeName: "a"},
+	}}
+	server := httptest.NewServer(http.HandlerFunc(w.serve))
+	t.Cleanup(server.Close)
+	config := &rest.Config{Host: server.URL, QPS: -1}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	custom, err := kube.NewCustomClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	f, p := newFleet(), newPolicies(log)
+	add(t, f.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+	agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent", Namespace: "w"}, Spec: corev1.PodSpec{NodeName: "a"}}
+	agent.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	add(t, f.agents, agent)
+	add(t, p, written(t, "web", 1, func(s *v1alpha1.ColocationPolicySpec) { s.Protect.Evict = &v1alpha1.EvictSpec{} }))
+	w.evictor = newEvictor(&Config{Client: client, Custom: custom, Log: log, Evict: permit.DefaultSettings()}, f, p)
+	w.round("")
+	w.at += time.Hour
+	w.round("")
+	return w
+}
+
+func (w *evictions) serve(out http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	read := func(into any) {
+		if err := json.Unmarshal(body, into); err != nil {
+			w.t.Errorf("%s %s: %v: %s", r.Method, r.URL.Path, err, body)
+		}
+	}
+	out.Header().Set("Content-Type", "application/json")
+	status := &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/pods/sort-0/eviction"):
+		var e policyv1.Eviction
+		read(&e)
+		if w.asked = append(w.asked, e); w.answer != nil {
+			answer := *w.answer
+			answer.TypeMeta, answer.Status = status.TypeMeta, metav1.StatusFailure
+			status = &answer
+			out.Header().Set("Retry-After", "1")
+			out.WriteHeader(int(answer.Code))
+		}
+	case strings.HasSuffix(r.URL.Path, "/pods/sort-0"):
+		if w.looked++; w.pod == nil {
+			out.WriteHeader(http.StatusNotFound)
+			status = &metav1.Status{TypeMeta: status.TypeMeta, Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound}
+			break
+		}
+		_ = json.NewEncoder(out).Encode(w.pod)
+		return
+	case strings.HasSuffix(r.URL.Path, "/events"):
+		var e corev1.Event
+		read(&e)
+		w.events = append(w.events, e)
+	case strings.HasSuffix(r.URL.Path, "/nodereports/a/status"):
+		var report v1alpha1.NodeReport
+		read(&report)
+		if got := r.URL.Query().Get("fieldManager"); got != evictionManager || len(report.Status.Conditions) != 1 || report.Status.Conditions[0].Type != v1alpha1.ConditionEvicted {
+			w.t.Errorf("%s applies %s", got, body)
+		}
+		w.said = append(w.said, report.Status.Conditions[0].Reason)
+	default:
+		w.t.Errorf("%s %s", r.Method, r.URL.Path)
+	}
+	_ = json.NewEncoder(out).Encode(status)
+}
+
+// round lets the manager look two seconds later. The node asks for the pod with this UID, "" for none, and has just renewed that.
+func (w *evictions) round(uid string) {
+	w.t.Helper()
+	report := &v1alpha1.NodeReport{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	if w.renewed++; uid != "" {
+		report.Status.Eviction = &v1alpha1.EvictionRequest{
+			Namespace: "batch", Name: "sort-0", UID: uid, Reason: "MemoryGone", Message: "left=0B", Renewed: metav1.NewMicroTime(time.Unix(int64(w.renewed), 0)),
+		}
+	}
+	add(w.t, w.fleet.reports, report)
+	w.at += 2 * time.Second
+	w.evictor.round(w.t.Context(), func() time.Duration { return w.at }, map[string]string{"a": "web"})
+}
+
+// TestEvict: exactly the pod that was asked for and looked up is evicted, with its own grace, and its owner and the node are told.
+func TestEvict(t *testing.T) {
+	w := newEvictions(t)
+	w.round(anUID)
+	if len(w.asked) != 1 || w.asked[0].Name != "sort-0" || w.asked[0].Namespace != "batch" || *w.asked[0].DeleteOptions.Preconditions.UID != anUID || w.asked[0].DeleteOptions.GracePeriodSeconds != nil {
+		t.Fatalf("evicted were %+v", w.asked)
+	}
+	if len(w.events) != 1 || w.events[0].Reason != reasonEvicted || w.events[0].InvolvedObject.UID != anUID || !strings.Contains(w.events[0].Message, "MemoryGone left=0B") {
+		t.Errorf("told was %+v", w.events)
+	}
+	w.pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	for range 5 {
+		w.round(anUID)
+	}
+	w.pod = nil
+	w.round(anUID)
+	if got := fmt.Sprint(w.said); len(w.asked) != 1 || got != "[Evicted Leaving Gone]" || w.counts()[permit.Leaving] != 1 {
+		t.Errorf("said was %v, evicted %d times, counted %v", got, len(w.asked), w.counts())
+	}
+}
+
+// TestEvictsNobodyElse: what an agent says of a pod is not believed.
+func TestEvictsNobodyElse(t *testing.T) {
+	for want, change := range map[permit.Verdict]func(p *corev1.Pod){
+		permit.NotItsOwn: func(p *corev1.Pod) { p.Spec.NodeName = "b" },
+		permit.NotBatch:  func(p *corev1.Pod) { p.Labels = nil },
+		permit.Kept:      func(p *corev1.Pod) { p.Annotations = map[string]string{v1alpha1.AnnotationEvict: "no"} },
+		permit.Gone:      func(p *corev1.Pod) { p.UID = types.UID("0a1b2c3d-0000-4000-8000-000000000002") },
+	} {
+		w := newEvictions(t)
+		change(w.pod)
+		w.round(anUID)
+		if len(w.asked) != 0 || len(w.events) != 0 || w.counts()[want] != 1 || fmt.Sprint(w.said) != "["+string(want)+"]" {
+			t.Errorf("%s: evicted %+v, told %v %+v, counted %v", want, w.asked, w.said, w.events, w.counts())
+		}
+	}
+}
+
+// TestEvictionRefused: what the API server says counts; a PodDisruptionBudget's no is told once, and it is asked later and later.
+func TestEvictionRefused(t *testing.T) {
+	causes := func(c metav1.CauseType) *metav1.StatusDetails {
+		return &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: c}}, RetryAfterSeconds: 1}
+	}
+	for name, c := range map[string]struct {
+		answer metav1.Status
+		want   permit.Verdict
+	}{
+		"a budget":          {metav1.Status{Code: 429, Reason: metav1.StatusReasonTooManyRequests, Details: causes(policyv1.DisruptionBudgetCause)}, permit.Waits},
+		"several budgets":   {metav1.Status{Code: 500, Reason: metav1.StatusReasonInternalError, Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}, permit.Waits},
+		"too many requests": {metav1.Status{Code: 429, Reason: metav1.StatusReasonTooManyRequests, Details: causes("")}, permit.Failed},
+		"another pod":       {metav1.Status{Code: 409, Reason: metav1.StatusReasonConflict}, permit.Gone},
+		"no rights":         {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden}, permit.Failed},
+	} {
+		w := newEvictions(t)
+		w.answer = &c.answer
+		for range 15 { // thirty seconds
+			w.round(anUID)
+		}
+		want, asked := 2, len(w.asked)
+		if c.want == permit.Gone {
+			want = 15
+		}
+		if asked != want || fmt.Sprint(w.said) != "["+string(c.want)+"]" || w.counts()[permit.Evict] != 0 {
+			t.Errorf("%s: asked %d times, said %v, counted %v", name, asked, w.said, w.counts())
+		}
+		if told := len(w.events); c.want == permit.Waits && (told != 1 || w.events[0].Reason != reasonWaits) || c.want != permit.Waits && told != 0 {
+			t.Errorf("%s: told was %+v", name, w.events)
+		}
+	}
+}
