@@ -206,7 +206,13 @@ func TestAPIConfinedReport(t *testing.T) {
 			t.Errorf("an agent lifts what the manager withdrew by %s: %s", body, answer)
 		}
 	}
-	if answer, ok := c.agent.patch(t, reports+fakeNode+"/status", `{"status":{"policy":"x","mode":"Observe"}}`); !ok {
-		t.Errorf("its own report: %s", answer)
+	for _, body := range []string{
+		`{"status":{"policy":"x","mode":"Observe"}}`,
+		`{"status":{"hot":"MemoryGone","eviction":{"namespace":"default","name":"job","uid":"1","reason":"MemoryGone","message":"left=0B","renewed":"2026-01-01T00:00:00.000000Z"}}}`,
+		`{"status":{"hot":null,"eviction":null}}`,
+	} {
+		if answer, ok := c.agent.patch(t, reports+fakeNode+"/status", body); !ok {
+			t.Errorf("its own report: %s: %s", body, answer)
+		}
 	}
 }

@@ -1,0 +1,202 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	actkube "github.com/waterline-io/waterline/internal/act/kube"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+// askers are agents that ask for pods, and write that as agents do.
+type askers struct {
+	t       *testing.T
+	reports map[string]*actkube.Reports // by node
+	mu      sync.Mutex
+	asks    map[string]*corev1.Pod // by node
+}
+
+// newAskers lets agents renew what they ask for each second, until the test ends.
+func newAskers(t *testing.T, nodes ...string) *askers {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", bed.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	client, err := kube.NewCustomClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &askers{t: t, reports: map[string]*actkube.Reports{}, asks: map[string]*corev1.Pod{}}
+	for _, node := range nodes {
+		a.reports[node] = actkube.NewReports(client, node)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(time.Second); ctx.Err() == nil; <-tick.C {
+			a.mu.Lock()
+			asks := maps.Clone(a.asks)
+			a.mu.Unlock()
+			for node, pod := range asks {
+				a.write(ctx, node, pod)
+			}
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return a
+}
+
+// write writes once who should leave.
+func (a *askers) write(ctx context.Context, node string, pod *corev1.Pod) {
+	report := model.Report{Policy: "evicts", Mode: model.ModeEnforce}
+	if pod != nil {
+		report.Hot = model.MemoryGone
+		report.Evict = &model.Eviction{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Reason: model.Reason{
+			Code: model.MemoryGone, Operands: []model.Operand{{Name: "left", Value: 1 << 20, Unit: model.UnitBytes}},
+		}}
+	}
+	if err := a.reports[node].Write(ctx, "", report); err != nil && ctx.Err() == nil {
+		a.t.Errorf("the report of %s: %v", node, err)
+	}
+}
+
+// ask has a node ask for a pod from now on.
+func (a *askers) ask(node, pod string) {
+	a.t.Helper()
+	p := object[corev1.Pod](a.t, "pod", pod)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asks[node] = &p
+}
+
+// batchPod makes a pod of class BE that runs on a node. More goes into its metadata.
+func batchPod(m *managed, name, node, metadata string) {
+	m.t.Helper()
+	apply(m.t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: %s, %s}
+spec: {nodeName: %s, terminationGracePeriodSeconds: 77, tolerations: [{operator: Exists}], containers: [{name: c, image: none}]}
+`, name, metadata, node))
+	m.patch("/api/v1/namespaces/default/pods/"+name+"/status", `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`)
+}
+
+const be = "labels: {waterline.io/qos: BE, app: batch}"
+
+func leaves(t *testing.T, pod string) bool {
+	t.Helper()
+	return object[corev1.Pod](t, "pod", pod).DeletionTimestamp != nil
+}
+
+// becomes waits until it is said what became of the request of a node.
+func (m *managed) becomes(node, reason string) {
+	m.t.Helper()
+	eventually(m.t, "of what "+node+" asked for became "+reason, func() (bool, string) {
+		report := object[v1alpha1.NodeReport](m.t, "nodereport", node)
+		c := meta.FindStatusCondition(report.Status.Conditions, v1alpha1.ConditionEvicted)
+		return c != nil && c.Reason == reason && (c.Status == "True") == (reason == "Evicted"), fmt.Sprintf("%+v", c)
+	})
+}
+
+// TestAPIEvict has nodes ask for pods: one that a PodDisruptionBudget keeps until it is lifted, two of one owner, more than may leave a
+// node, pods that are not theirs or not batch, and one that a dead agent asked for. In between another manager takes over.
+func TestAPIEvict(t *testing.T) {
+	m := newManaged(t, "--set", "manager.webhook.enabled=false")
+	nodes := []string{"guarded", "first", "second", "many", "liar", "rude", "dead"}
+	for _, node := range nodes {
+		m.node(node, "", "evicts: here")
+	}
+	apply(t, `
+apiVersion: waterline.io/v1alpha1
+kind: ColocationPolicy
+metadata: {name: evicts}
+spec: {mode: Enforce, nodeSelector: {matchLabels: {evicts: here}}, protect: {evict: {perNodePerHour: 2}}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: workload}}
+---
+{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: keeps}, spec: {minAvailable: 1, selector: {matchLabels: {app: kept}}}}
+`)
+	owner := fmt.Sprintf("%s, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: workload, uid: %s, controller: true}]", be, object[corev1.ConfigMap](t, "configmap", "workload").UID)
+	batchPod(m, "kept", "guarded", "labels: {waterline.io/qos: BE, app: kept}")
+	batchPod(m, "one", "first", owner)
+	batchPod(m, "two", "second", owner)
+	for i := range 3 {
+		batchPod(m, fmt.Sprint("many-", i), "many", be)
+	}
+	batchPod(m, "online", "rude", "labels: {app: web}")
+	batchPod(m, "left", "dead", be)
+	dead := object[corev1.Pod](t, "pod", "left")
+
+	a := newAskers(t, nodes...)
+	a.write(t.Context(), "dead", &dead)
+	args := []string{"--webhook=", "--evictions-per-owner=1", "--evictions=100", "--eviction-period=20s"}
+	first := m.manager(args...)
+	for node, pod := range map[string]string{"guarded": "kept", "first": "one", "second": "two", "many": "many-0", "liar": "many-2", "rude": "online"} {
+		a.ask(node, pod)
+	}
+
+	t.Log("pods that are not theirs, or not batch, nodes do not get")
+	m.becomes("liar", "NotItsPod")
+	m.becomes("rude", "NotBatch")
+
+	t.Log("a PodDisruptionBudget keeps a pod, and its owner is told")
+	m.becomes("guarded", "DisruptionBudget")
+	eventually(t, "an event says that a budget keeps the pod", func() (bool, string) {
+		out := kubectl(t, "get", "events", "--field-selector", "involvedObject.name=kept", "-o", "jsonpath={.items[*].reason}")
+		return strings.Contains(out, "EvictionWaits"), out
+	})
+
+	t.Log("of one owner the second pod waits")
+	eventually(t, "one of two pods of an owner leaves", func() (bool, string) { return leaves(t, "one") || leaves(t, "two"), m.metrics() })
+	if leaves(t, "one") && leaves(t, "two") {
+		t.Error("both pods of an owner leave at once")
+	}
+
+	t.Log("of a node no more leave than its policy says")
+	m.becomes("many", "Evicted")
+	a.ask("many", "many-1")
+	eventually(t, "the second leaves", func() (bool, string) { return leaves(t, "many-1"), "" })
+	if grace := object[corev1.Pod](t, "pod", "many-1").DeletionGracePeriodSeconds; grace == nil || *grace != 77 {
+		t.Errorf("it has other grace than its own: %v", grace)
+	}
+	a.ask("many", "many-2")
+	for _, outcome := range []string{"BudgetOfNode", "BudgetOfOwner", "DisruptionBudget", "NotItsPod", "NotBatch", "NotSeenToChange"} {
+		if all := m.metrics(); strings.Contains(all, `outcome="`+outcome+`"} 0`) {
+			t.Errorf("nothing is counted as %s: %s", outcome, all)
+		}
+	}
+
+	t.Log("another manager takes over; the budget is lifted")
+	first.stop(os.Interrupt)
+	kubectl(t, "delete", "pdb", "keeps")
+	second := m.manager(args...)
+	m.becomes("dead", "NotSeenToChange")
+	for _, pod := range []string{"kept", "one", "two", "many-2"} {
+		eventually(t, pod+" leaves", func() (bool, string) { return leaves(t, pod), m.metrics() })
+	}
+	m.becomes("guarded", "Evicted")
+	for _, pod := range []string{"online", "left"} {
+		if leaves(t, pod) {
+			t.Errorf("%s was evicted", pod)
+		}
+	}
+	evicted := strings.Count(first.log.String()+second.log.String(), "a pod is evicted")
+	if evicted != 6 {
+		t.Errorf("6 pods leave, and %d evictions were made", evicted)
+	}
+}
