@@ -73,7 +73,7 @@ func (r *round) starving(pod *model.Pod, u *model.PodUsage) bool {
 	if t := r.in.Blame.Throttle(pod.UID); t != nil {
 		part.Milli = min(part.Milli, t.Milli)
 	}
-	return has && u.CPU.Milli*1000 >= part.Milli*usesUp && part.Milli*1000 < sold(pod)*hardly
+	return has && u.CPU.Milli*1000 >= part.Milli*usesUp
 }
 
 // sold returns the CPU that a batch pod was sold, under whatever name, in milli-cores.
@@ -160,10 +160,10 @@ func (c *candidate) before(d *candidate) bool {
 }
 
 // frees returns how much memory it frees that a pod leaves: what counts as used by it, less the page cache that counts as left
-// already. What was not measured lately frees nothing.
+// already. What was measured long ago makes the account old, by which nobody is asked for.
 func (r *round) frees(uid string) int64 {
 	u := r.n.Load.Pod(uid)
-	if u == nil || u.Memory.At == 0 || r.n.Load.Age(u.Memory.At) > fresh {
+	if u == nil || u.Memory.At == 0 {
 		return 0
 	}
 	return max(u.Memory.WorkingSet-u.Memory.ActiveFile, 0)

@@ -312,7 +312,48 @@ func TestAnotherBoot(t *testing.T) {
 	w.pod("a", 20*gib, time.Hour)
 	expect(t, w.run(20*time.Second), "a")
 	w.node.Load.Clock = time.Second
+	if w.run(5 * time.Second); w.last != nil {
+		t.Errorf("after the start it is said: %+v", w.last)
+	}
+}
+
+// TestNobodyWatched: of a time in which the agent did not look nobody knows whether memory was short.
+func TestNobodyWatched(t *testing.T) {
+	w := newWorld()
+	w.online = 62 * gib
+	w.pod("a", 20*gib, time.Hour)
 	expect(t, w.run(5*time.Second), "")
+	w.node.Load.Clock += time.Minute
+	expect(t, w.run(10*time.Second), "")
+	expect(t, w.run(time.Second), "a")
+}
+
+// TestWaitsForOne: who was asked for and leaves is waited for, even if it will not be enough.
+func TestWaitsForOne(t *testing.T) {
+	w := newWorld()
+	w.online = 68 * gib
+	w.pod("a", gib, time.Second).Grace = 2 * time.Minute
+	w.pod("b", 12*gib, 100*time.Hour)
+	expect(t, w.run(30*time.Second), "a")
+	w.node.Pods[0].Leaving = true
+	expect(t, w.run(2*time.Minute), "")
+	w.gone("a")
+	expect(t, w.run(settling), "")
+	expect(t, w.run(time.Second), "b")
+}
+
+// TestStarvesNoMore: when one that starved has left, the next one must starve on for a minute.
+func TestStarvesNoMore(t *testing.T) {
+	w := newWorld()
+	w.parts = &model.Suppression{Parts: []model.BatchPart{{UID: "a", Milli: 100}, {UID: "b", Milli: 100}}}
+	w.pod("a", gib, time.Minute)
+	w.pod("b", gib, time.Hour)
+	w.node.Load.Pods[0].CPU.Milli, w.node.Load.Pods[1].CPU.Milli = 100, 100
+	expect(t, w.run(302*time.Second), "a")
+	w.run(30 * time.Second)
+	w.gone("a")
+	expect(t, w.run(time.Minute), "")
+	expect(t, w.run(2*time.Second), "b")
 }
 
 // TestBounded: whatever is measured, and whatever becomes of what is asked for, there are no more than so many actions in any hour.
