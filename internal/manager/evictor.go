@@ -30,6 +30,9 @@ import (
 // Withdrawn: what an owner does not name when it applies is taken away.
 const evictionManager = "waterline-manager-evictions"
 
+// longRound is how long what was decided may wait for the API server. After that it is decided anew, when it is asked for again.
+const longRound = 10 * time.Second
+
 // request is the pod that a node asks for, as its report says.
 type request struct {
 	namespace, name, uid  string
@@ -80,6 +83,9 @@ func (e *evictor) round(ctx context.Context, clock func() time.Duration, governe
 	var worth []permit.Request
 	worth, e.state = permit.Watch(at, requests, e.state)
 	for _, w := range worth {
+		if clock()-at > longRound {
+			break
+		}
 		i := slices.IndexFunc(requests, func(r permit.Request) bool { return r.Node == w.Node })
 		requests[i].Pod = e.look(ctx, asked[w.Node])
 	}
@@ -90,7 +96,10 @@ func (e *evictor) round(ctx context.Context, clock func() time.Duration, governe
 			return
 		}
 		if d.Verdict == permit.Evict {
-			if d.Verdict = e.evict(ctx, asked[d.Node]); d.Verdict == permit.Evict {
+			if d.Verdict = permit.Late; clock()-at <= longRound {
+				d.Verdict = e.evict(ctx, asked[d.Node])
+			}
+			if d.Verdict == permit.Evict {
 				e.log.Info("a pod is evicted", "node", d.Node, "namespace", asked[d.Node].namespace, "pod", asked[d.Node].name, "reason", asked[d.Node].reason)
 			}
 			e.state = permit.Note(clock(), []permit.Outcome{{UID: d.UID, Why: d.Verdict}}, e.state)
@@ -222,6 +231,7 @@ var sentences = map[permit.Verdict]string{
 	permit.OwnerSpent: "is not evicted yet, because as many pods of its owner left as may",
 	permit.AllSpent:   "is not evicted yet, because as many pods of the cluster left as may",
 	permit.Waits:      "is not evicted yet, because a PodDisruptionBudget keeps it",
+	permit.Late:       "is not evicted yet, because the API server is slow",
 	permit.Failed:     "could not be evicted",
 }
 

@@ -31,6 +31,7 @@ type evictions struct {
 	answer  *metav1.Status // to evictions; nil: they are done
 	at      time.Duration
 	renewed int
+	slow    time.Duration // that it takes to look a pod up
 	asked   []policyv1.Eviction
 	looked  int
 	events  []corev1.Event
@@ -91,6 +92,7 @@ func (w *evictions) serve(out http.ResponseWriter, r *http.Request) {
 			out.WriteHeader(int(answer.Code))
 		}
 	case strings.HasSuffix(r.URL.Path, "/pods/sort-0"):
+		w.at += w.slow
 		if w.looked++; w.pod == nil {
 			out.WriteHeader(http.StatusNotFound)
 			status = &metav1.Status{TypeMeta: status.TypeMeta, Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound}
@@ -164,6 +166,30 @@ func TestEvictsNobodyElse(t *testing.T) {
 		if len(w.asked) != 0 || len(w.events) != 0 || w.counts()[want] != 1 || fmt.Sprint(w.said) != "["+string(want)+"]" {
 			t.Errorf("%s: evicted %+v, told %v %+v, counted %v", want, w.asked, w.said, w.events, w.counts())
 		}
+	}
+}
+
+// TestSentences checks that there is something to say of each verdict.
+func TestSentences(t *testing.T) {
+	for _, v := range permit.Verdicts() {
+		if sentences[v] == "" {
+			t.Errorf("nothing is said of %s", v)
+		}
+	}
+}
+
+// TestSlow: what was decided is not done when it has become old meanwhile, and counts against no budget.
+func TestSlow(t *testing.T) {
+	w := newEvictions(t)
+	w.settings.All = 1
+	w.slow = longRound + time.Second
+	w.round(anUID)
+	if w.slow = 0; len(w.asked) != 0 || w.counts()[permit.Late] != 1 {
+		t.Errorf("evicted were %d, counted %v", len(w.asked), w.counts())
+	}
+	w.round(anUID)
+	if w.round(anUID); len(w.asked) != 1 {
+		t.Errorf("afterwards evicted were %d, counted %v", len(w.asked), w.counts())
 	}
 }
 

@@ -78,12 +78,13 @@ const (
 	OwnerSpent Verdict = "BudgetOfOwner"    // as many of this workload left as may
 	AllSpent   Verdict = "BudgetOfCluster"  // as many left as may
 	Waits      Verdict = "DisruptionBudget" // a PodDisruptionBudget kept it a moment ago
+	Late       Verdict = "Late"             // it was not tried, because others took too long
 	Failed     Verdict = "Failed"           // the API server could not do it a moment ago
 )
 
 // Verdicts lists all of them.
 func Verdicts() []Verdict {
-	return []Verdict{Evict, Leaving, Gone, NotSeen, TooOld, NotAlive, NotAllowed, NotItsOwn, NotBatch, Kept, NodeSpent, OwnerSpent, AllSpent, Waits, Failed}
+	return []Verdict{Evict, Leaving, Gone, NotSeen, TooOld, NotAlive, NotAllowed, NotItsOwn, NotBatch, Kept, NodeSpent, OwnerSpent, AllSpent, Waits, Late, Failed}
 }
 
 // Decision is what becomes of the request of one node.
@@ -258,7 +259,7 @@ func (s *State) filled(budget int64, at time.Duration, set Settings) int64 {
 // Outcome is what came of an eviction that was tried.
 type Outcome struct {
 	UID string
-	Why Verdict // Evict: it was done; Gone: there was no such pod; Waits: a PodDisruptionBudget kept it; Failed: nobody knows
+	Why Verdict // Evict: it was done; Gone: there was no such pod; Waits: a PodDisruptionBudget kept it; Late: it was not tried; Failed: nobody knows
 }
 
 // Note takes in what came of evictions. One that surely did not happen counts against no budget.
@@ -273,7 +274,7 @@ func Note(at time.Duration, outcomes []Outcome, s State) State {
 			delete(next.blocked, o.UID)
 			continue
 		}
-		if o.Why == Waits || o.Why == Gone {
+		if o.Why == Waits || o.Why == Gone || o.Why == Late {
 			if i := slices.IndexFunc(next.taken, func(t taken) bool { return t.uid == o.UID }); i >= 0 {
 				next.taken = slices.Delete(next.taken, i, i+1)
 			}
