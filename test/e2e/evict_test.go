@@ -146,7 +146,7 @@ spec: {mode: Enforce, nodeSelector: {matchLabels: {evicts: here}}, protect: {evi
 
 	a := newAskers(t, nodes...)
 	a.write(t.Context(), "dead", &dead)
-	args := []string{"--webhook=", "--evictions-per-owner=1", "--evictions=100", "--eviction-period=20s"}
+	args := []string{"--webhook=", "--evictions-per-owner=1", "--evictions=100", "--eviction-period=15s"}
 	first := m.manager(args...)
 	for node, pod := range map[string]string{"guarded": "kept", "first": "one", "second": "two", "many": "many-0", "liar": "many-2", "rude": "online"} {
 		a.ask(node, pod)
