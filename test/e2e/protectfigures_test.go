@@ -23,7 +23,7 @@ metadata: {name: everything}
 spec:
   mode: Enforce
   cpu: {waterline: 100%, suppressBy: both}
-  protect: {burst: true, memory: true, culprit: true}
+  protect: {burst: true, memory: true, culprit: true, evict: {}}
 `
 
 // TestAPIProtectFigures measures what the agent costs on a full node on which it does all that it can: half of the pods are
