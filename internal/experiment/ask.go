@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"runtime"
@@ -38,22 +37,23 @@ func (a asked) late() time.Duration { return a.sent - a.due }
 
 // question says what is asked, of whom, and when.
 type question struct {
-	dir         string // with the server's FIFOs; "": address
-	address     string // of the server: the path of a Unix socket, or host:port
-	connections int    // to the address
-	cpu         int    // to stay on; -1: any
-	urgent      bool   // be woken before everything else on the machine
-	watch       int    // pid of the server, to see how long it waits for a CPU; 0: nobody looks
-	line        string // the request
-	rate        float64
-	length      time.Duration
+	dir         string        // with the server's FIFOs; "": address
+	address     string        // of the server: the path of a Unix socket, or host:port
+	connections int           // to the address
+	cpu         int           // to stay on; -1: any
+	urgent      bool          // be woken before everything else on the machine
+	watch       int           // pid of the server, to see how long it waits for a CPU; 0: nobody looks
+	line        string        // the request
+	rates       course        // of requests, a second
+	lead        time.Duration // before the course, at its first rate
+	length      time.Duration // of the course
 	seed        uint64
 }
 
-// ask sends requests to a server at random moments, at a mean rate, whether or not it answers, by its connections in turn.
+// ask sends requests to a server at random moments, at mean rates, whether or not it answers, by its connections in turn.
 // It prints how it was scheduled and what became of each request, times in microseconds. The same seed makes the same moments.
 func ask(q question, out io.Writer) error {
-	c := client{line: []byte(q.line + "\n"), all: schedule(q.rate, q.length, q.seed)}
+	c := client{line: []byte(q.line + "\n"), all: q.rates.schedule(q.lead, q.length, q.seed)}
 	if err := c.connect(q); err != nil {
 		return err
 	}
@@ -287,20 +287,6 @@ func readable(fds []unix.PollFd, longest time.Duration) bool {
 	timeout := unix.NsecToTimespec(int64(longest))
 	n, _, failed := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fds[0])), uintptr(len(fds)), uintptr(unsafe.Pointer(&timeout)), 0, 0, 0)
 	return failed == 0 && n > 0
-}
-
-// schedule returns the moments at which to ask: independent of each other, as those of many users are.
-func schedule(rate float64, length time.Duration, seed uint64) []asked {
-	random := rand.New(rand.NewPCG(seed, 0))
-	var all []asked
-	for at := 0.0; ; {
-		at += random.ExpFloat64() / rate
-		due := time.Duration(at * float64(time.Second))
-		if due >= length {
-			return all
-		}
-		all = append(all, asked{due: due})
-	}
 }
 
 // parseAsked reads what ask prints.

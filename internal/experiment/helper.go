@@ -49,7 +49,8 @@ func RunHelper(args []string) error {
 	flags.BoolVar(&q.urgent, "urgent", false, "ask: come before everything else")
 	flags.IntVar(&q.watch, "watch", 0, "ask: pid of the server, to see how long it waits for a CPU")
 	flags.StringVar(&q.line, "line", "", "ask: a request")
-	flags.Float64Var(&q.rate, "rate", 1, "ask: requests a second")
+	flags.DurationVar(&q.lead, "lead", 0, "ask: how long before that, at the first rate")
+	rate := flags.String("rate", "1", "ask: requests a second; more than one, with commas, each for a part of the time")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
@@ -92,6 +93,10 @@ func RunHelper(args []string) error {
 		return serve(*dir, *parent)
 	case "ask":
 		q.dir, q.length, q.seed = *dir, *length, *seed
+		var err error
+		if q.rates, err = parseCourse(*rate); err != nil {
+			return fmt.Errorf("--rate: %w", err)
+		}
 		return ask(q, os.Stdout)
 	}
 	return fmt.Errorf("there is no helper %q", args[0])
