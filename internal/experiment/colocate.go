@@ -2,9 +2,7 @@ package experiment
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"time"
 
@@ -20,12 +18,7 @@ const (
 	ColocateRepeats = 5
 )
 
-const (
-	settled     = 3 * time.Second // of each run, which does not count: the agent measures once a second and then holds
-	connections = 16              // of the generator
-	attempts    = 3               // at each run, if the generator was late
-	onlineMilli = 1000            // that the server requests, which is what it wants at its peak
-)
+const onlineMilli = 1000 // that the server requests, which is what it wants at its peak
 
 // ColocateConfig says what experiment colocate measures. Of the zero value everything is the default.
 type ColocateConfig struct {
@@ -34,13 +27,6 @@ type ColocateConfig struct {
 	Loads   []float64     // parts of one CPU that the requests take together, each above 0 and below 1; nil: 0.3 and 0.6
 	Policy  string        // file with a ColocationPolicy for mode waterline; "": one that suppresses by CPU set
 	Latest  time.Duration // that the generator may be late, p99, before a run is discarded; 0: 1 ms
-}
-
-// mode is what runs beside the server, and what keeps it away.
-type mode struct {
-	name          string
-	online, batch bool
-	policy        string // that the agent goes by; "": there is no agent
 }
 
 const (
@@ -59,10 +45,10 @@ func (c *ColocateConfig) modes() ([]mode, error) {
 	}
 	return []mode{
 		{name: modeAlone, online: true},
-		{name: modePlain, online: true, batch: true},
-		{name: modeUnsuppressed, online: true, batch: true, policy: fmt.Sprintf(brimPolicy, "none")},
-		{name: modeWaterline, online: true, batch: true, policy: policy},
-		{name: modeBatch, batch: true},
+		{name: modePlain, online: true, encodes: true, burns: true},
+		{name: modeUnsuppressed, online: true, encodes: true, burns: true, policy: fmt.Sprintf(brimPolicy, "none")},
+		{name: modeWaterline, online: true, encodes: true, burns: true, policy: policy},
+		{name: modeBatch, encodes: true, burns: true},
 	}, nil
 }
 
@@ -77,113 +63,34 @@ func Colocate(ctx context.Context, cfg ColocateConfig) (Result, error) {
 	if cfg.Loads == nil {
 		cfg.Loads = []float64{0.3, 0.6}
 	}
-	if cfg.Latest == 0 {
-		cfg.Latest = latest * time.Millisecond
-	}
 	modes, err := cfg.modes()
 	if err != nil {
 		return Result{}, err
 	}
-	c := &colocate{ColocateConfig: cfg}
-	c.measure = c.run
-	c.found = Colocation{Loads: cfg.Loads, Repeats: cfg.Repeats, Latest: cfg.Latest, When: time.Now().UTC().Truncate(time.Second)}
-	if err := c.prepare(ctx); err != nil {
+	b := newBench(ColocateName, cfg.Config, time.Duration(cfg.seconds(ColocateSeconds))*time.Second, cfg.Repeats, cfg.Latest)
+	if err := b.prepare(ctx, "ffmpeg", "stress-ng"); err != nil {
 		return Result{}, err
 	}
-	for repeat := range cfg.Repeats {
-		if err := c.repeat(ctx, repeat, modes); err != nil {
-			return Result{}, err
-		}
+	if err := b.all(ctx, cfg.cells(modes)); err != nil {
+		return Result{}, err
 	}
-	return c.found.Result(), nil
+	c := Colocation{measured: b.found, Loads: cfg.Loads}
+	return c.Result(), nil
 }
 
-// colocate is the experiment as it runs.
-type colocate struct {
-	ColocateConfig
-	steps   int // of a request
-	measure func(context.Context, cell) (colocated, error)
-	found   Colocation
-}
-
-// cell is one thing to measure.
-type cell struct {
-	mode
-	load    float64
-	repeat  int
-	attempt int
-}
-
-// repeat measures everything once.
-func (c *colocate) repeat(ctx context.Context, repeat int, modes []mode) error {
+// cells lists what is to be measured: every mode with the server at every load.
+func (c *ColocateConfig) cells(modes []mode) []cell {
 	var cells []cell
 	for _, m := range modes {
 		if !m.online {
-			cells = append(cells, cell{mode: m, repeat: repeat})
+			cells = append(cells, cell{mode: m})
 			continue
 		}
 		for _, load := range c.Loads {
-			cells = append(cells, cell{mode: m, load: load, repeat: repeat})
+			cells = append(cells, cell{mode: m, load: load, course: course{load}})
 		}
 	}
-	rand.Shuffle(len(cells), func(i, j int) { cells[i], cells[j] = cells[j], cells[i] })
-	for _, cell := range cells {
-		if err := c.try(ctx, cell); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// try measures until the generator was not late, if that does not take too often.
-func (c *colocate) try(ctx context.Context, cell cell) error {
-	for cell.attempt = range attempts {
-		run, err := c.measure(ctx, cell)
-		if err != nil {
-			return fmt.Errorf("mode %s: %w", cell.name, err)
-		}
-		if !cell.online || run.late(0.99) <= inMillis(c.Latest) {
-			c.found.runs = append(c.found.runs, run)
-			return nil
-		}
-		c.found.discarded = append(c.found.discarded, run)
-	}
-	return nil
-}
-
-// lab makes a sandbox for one run. Each has its own, so that none finds what another left.
-func (c *colocate) lab() (*lab, error) { return newLabIn(ColocateName, c.Config, true) }
-
-// prepare finds out what a request must be, and on what it is measured.
-func (c *colocate) prepare(ctx context.Context) (err error) {
-	for _, name := range []string{"redis-server", "ffmpeg", "stress-ng"} {
-		if _, err := program(name); err != nil {
-			return err
-		}
-	}
-	l, err := c.lab()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, l.close()) }()
-	c.found.Machine = DescribeMachine(l.box.mount.Version)
-	if c.Node != nil {
-		c.found.Machine += ", " + c.Node.Describe()
-		if err := c.Node.Govern(ctx, ""); err != nil {
-			return err
-		}
-	}
-	l.tell(Progress{Doing: "measuring what a request costs"})
-	p := serverPod()
-	if err := l.create(ctx, p); err != nil {
-		return err
-	}
-	r, err := l.startRedis(ctx, p)
-	if err != nil {
-		return err
-	}
-	c.steps, err = l.calibrate(ctx, r, p)
-	return err
+	return cells
 }
 
 func serverPod() *pod { return &pod{name: "redis", qos: model.Burstable, requestMilli: onlineMilli} }
@@ -202,18 +109,4 @@ func batchPods(sold, placed bool) (encoder, burner *pod) {
 		return &pod{name: "ffmpeg", qos: model.BestEffort, batchMilli: each}, &pod{name: "stress-ng", qos: model.BestEffort, batchMilli: each}
 	}
 	return &pod{name: "ffmpeg", qos: model.Burstable, requestMilli: max(milli-onlineMilli-200, 100)}, &pod{name: "stress-ng", qos: model.BestEffort}
-}
-
-// run measures one cell once.
-func (c *colocate) run(ctx context.Context, cell cell) (run colocated, err error) {
-	l, err := c.lab()
-	if err != nil {
-		return run, err
-	}
-	defer func() { err = errors.Join(err, l.close()) }()
-	side := &sideBySide{lab: l, cell: cell, length: time.Duration(c.seconds(ColocateSeconds)) * time.Second}
-	if err := side.begin(ctx); err != nil {
-		return run, err
-	}
-	return side.measure(ctx, c.steps)
 }

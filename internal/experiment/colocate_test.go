@@ -28,7 +28,7 @@ import (
 // colocation is an experiment of three repeats at one load, on as many CPUs as this machine has, all of them used. In the
 // repeats the latencies are 1, 2 and 4 times those given.
 func colocation(latency map[string]float64) Colocation {
-	c := Colocation{Loads: []float64{0.6}, Repeats: 3, Latest: time.Millisecond, Machine: "2 × CPU"}
+	c := Colocation{measured: measured{Repeats: 3, Latest: time.Millisecond, Machine: "2 × CPU"}, Loads: []float64{0.6}}
 	all := float64(runtime.NumCPU())
 	for i, factor := range []float64{1, 4, 2} {
 		for _, name := range []string{modeAlone, modePlain, modeUnsuppressed, modeWaterline, modeBatch} {
@@ -174,7 +174,7 @@ func TestColocateRepeat(t *testing.T) {
 		t.Fatal(err)
 	}
 	tried := map[string]int{}
-	c := &colocate{ColocateConfig: cfg, measure: func(_ context.Context, cell cell) (colocated, error) {
+	c := &bench{found: measured{Repeats: 1, Latest: cfg.Latest}, measure: func(_ context.Context, cell cell) (colocated, error) {
 		key := key(cell.load, cell.name)
 		if cell.attempt != tried[key] {
 			t.Errorf("%s: attempt %d after %d", key, cell.attempt, tried[key])
@@ -186,7 +186,7 @@ func TestColocateRepeat(t *testing.T) {
 		}
 		return r, nil
 	}}
-	if err := c.repeat(t.Context(), 0, modes); err != nil {
+	if err := c.all(t.Context(), cfg.cells(modes)); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]int{

@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// colocated is what was measured in one run of experiment colocate. Times of requests are in milliseconds.
+// colocated is what was measured in one run. Times of requests are in milliseconds.
 type colocated struct {
 	mode        string
 	load        float64 // part of one CPU; 0 without a server
 	repeat      int
 	began       time.Time // when the generator did
 	window      window
+	seconds     []window      // of which it consists
 	scheduled   string        // how the generator was
 	asked       []asked       // that count
 	latency     []float64     // sorted; of one without an answer, as long as was waited for it
@@ -22,7 +23,6 @@ type colocated struct {
 	errors      int           // answers that were errors, or are missing
 	frames      float64       // of ffmpeg, a second
 	operations  float64       // of stress-ng, a second
-	generator   time.Duration // CPU time
 	waited      time.Duration // that the server wanted a CPU and had none
 	loadAverage float64
 }
@@ -60,7 +60,7 @@ func (r *colocated) used() float64 { return r.window.busy - (float64(runtime.Num
 func (r *colocated) batch() float64 { return r.window.of("ffmpeg") + r.window.of("stress-ng") }
 
 // generated is how many CPUs the generator had.
-func (r *colocated) generated() float64 { return float64(r.generator) / float64(r.window.length) }
+func (r *colocated) generated() float64 { return r.window.asked() }
 
 // rest is how many CPUs were used by neither pods nor the generator.
 func (r *colocated) rest() float64 { return max(r.used()-r.window.cpus()-r.generated(), 0) }

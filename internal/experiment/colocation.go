@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/waterline-io/waterline/internal/experiment/chart"
 )
@@ -20,13 +19,8 @@ const (
 
 // Colocation is all that experiment colocate measured.
 type Colocation struct {
-	When      time.Time
-	Machine   string
-	Loads     []float64
-	Repeats   int
-	Latest    time.Duration
-	runs      []colocated // that count
-	discarded []colocated // because the generator was late
+	measured
+	Loads []float64
 }
 
 // Result makes figures of it: of every mode and load the medians of all repeats.
@@ -68,27 +62,6 @@ func key(load float64, name string) string {
 		return name + "_"
 	}
 	return fmt.Sprintf("%s_%.0f_", name, 100*load)
-}
-
-// of returns the runs of one mode at one load.
-func (c *Colocation) of(name string, load float64) []colocated {
-	return slices.DeleteFunc(slices.Clone(c.runs), func(r colocated) bool { return r.mode != name || r.load != load })
-}
-
-// medians returns the medians of all repeats, of every figure.
-func (c *Colocation) medians(name string, load float64) map[string]float64 {
-	all := map[string][]float64{}
-	for _, run := range c.of(name, load) {
-		for figure, value := range run.figures() {
-			all[figure] = append(all[figure], value)
-		}
-	}
-	middle := map[string]float64{}
-	for figure, values := range all {
-		slices.Sort(values)
-		middle[figure] = (values[(len(values)-1)/2] + values[len(values)/2]) / 2
-	}
-	return middle
 }
 
 // add adds the figures of one mode at one load.
@@ -194,15 +167,6 @@ func (c *Colocation) sumUp(r *Result) {
 		r.Headline.Value += ", on a machine that was busy otherwise"
 	}
 	r.Headline.Met = ratio <= goalRatio && cpu >= goalCPU && share >= goalBatch && c.busiest() <= tooBusy
-}
-
-// busiest is how many CPUs the rest of the machine used, in the run in which that was most.
-func (c *Colocation) busiest() float64 {
-	most := 0.0
-	for i := range c.runs {
-		most = max(most, c.runs[i].rest())
-	}
-	return most
 }
 
 // draw compares the modes at the highest load.

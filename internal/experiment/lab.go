@@ -33,6 +33,7 @@ type lab struct {
 	kubelet kubelet
 	pods    []*pod // that bear load, running ones only
 	procs   []*process
+	asking  string // cgroup of who asks the server; "": nobody does, or it is not counted apart
 }
 
 // newLab makes a sandbox with the directories of a node without pods.

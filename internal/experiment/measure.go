@@ -11,6 +11,7 @@ import (
 type reading struct {
 	at   time.Time
 	used map[string]time.Duration // by pod
+	asks time.Duration            // by the generator of requests
 	host hostCPU
 }
 
@@ -18,6 +19,7 @@ type reading struct {
 type window struct {
 	length time.Duration
 	used   map[string]time.Duration // by pod
+	asks   time.Duration            // used by the generator of requests
 	steal  float64                  // percent of the machine's CPU time
 	busy   float64                  // CPUs of the machine that did anything, on average
 }
@@ -32,15 +34,20 @@ func (l *lab) read() (reading, error) {
 		}
 		r.used[p.name] = used
 	}
-	r.at = time.Now()
 	var err error
+	if l.asking != "" {
+		if r.asks, err = l.box.usage(l.asking); err != nil {
+			return reading{}, err
+		}
+	}
+	r.at = time.Now()
 	r.host, err = readHostCPU()
 	return r, err
 }
 
 // since returns what was used after an earlier reading.
 func (r reading) since(before reading) window {
-	w := window{length: r.at.Sub(before.at), used: map[string]time.Duration{}, steal: r.host.stealSince(before.host), busy: r.host.busySince(before.host)}
+	w := window{length: r.at.Sub(before.at), used: map[string]time.Duration{}, asks: r.asks - before.asks, steal: r.host.stealSince(before.host), busy: r.host.busySince(before.host)}
 	for name, used := range r.used {
 		w.used[name] = used - before.used[name]
 	}
@@ -70,6 +77,9 @@ func (w window) of(name string) float64 { return float64(w.used[name]) / float64
 
 // cpus is how many CPUs the pods had, on average.
 func (w window) cpus() float64 { return float64(w.total()) / float64(w.length) }
+
+// asked is how many CPUs the generator of requests had, on average.
+func (w window) asked() float64 { return float64(w.asks) / float64(w.length) }
 
 // measure reads once a second for a number of seconds, calls each after every one of them, and returns the whole.
 func (l *lab) measure(ctx context.Context, doing string, seconds int, each func(second window) (now string)) (window, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// sideBySide is one run of experiment colocate: the server, batch beside it, and who asks.
+// sideBySide is one run: the server, batch beside it, and who asks.
 type sideBySide struct {
 	*lab
 	cell   cell
@@ -22,22 +22,27 @@ type sideBySide struct {
 	server redis
 	frames *frames
 	stress stress
-	asking string // the generator's cgroup
 }
 
 // begin starts the agent, the server and batch, as far as the mode has them.
 func (s *sideBySide) begin(ctx context.Context) error {
 	online := serverPod()
 	encoder, burner := batchPods(s.cell.policy != "", s.cfg.Node != nil)
+	var batch []*pod
+	if s.cell.encodes {
+		batch = append(batch, encoder)
+	}
+	if s.cell.burns {
+		batch = append(batch, burner)
+	}
 	if s.cfg.Node != nil {
 		if err := s.cfg.Node.Govern(ctx, s.cell.policy); err != nil {
 			return err
 		}
 	}
-	if s.cell.batch { // before the server, which a node counts with all that it requests while it is new
-		if err := s.create(ctx, encoder, burner); err != nil {
-			return err
-		}
+	// Before the server, which a node counts with all that it requests while it is new.
+	if err := s.create(ctx, batch...); err != nil {
+		return err
 	}
 	if s.cell.online {
 		if err := s.create(ctx, online); err != nil {
@@ -45,7 +50,7 @@ func (s *sideBySide) begin(ctx context.Context) error {
 		}
 	}
 	if s.cell.policy != "" {
-		if err := s.govern(ctx, s.cell.policy, encoder, burner); err != nil {
+		if err := s.govern(ctx, s.cell.policy, batch...); err != nil {
 			return err
 		}
 	}
@@ -55,13 +60,14 @@ func (s *sideBySide) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	if !s.cell.batch {
-		return nil
+	if s.cell.encodes {
+		if s.frames, err = s.startEncoder(encoder); err != nil {
+			return err
+		}
 	}
-	if s.frames, err = s.startEncoder(encoder); err != nil {
-		return err
+	if s.cell.burns {
+		s.stress, err = s.startStress(burner)
 	}
-	s.stress, err = s.startStress(burner)
 	return err
 }
 
@@ -73,7 +79,7 @@ func (s *sideBySide) measure(ctx context.Context, steps int) (colocated, error) 
 		look = func(ctx context.Context, run *colocated) error { return s.ask(ctx, steps, run) }
 	}
 	err := look(ctx, &run)
-	if err == nil && s.cell.batch {
+	if err == nil && s.cell.burns {
 		run.operations, err = s.stop(ctx, s.stress)
 	}
 	return run, err
@@ -107,8 +113,8 @@ func (s *sideBySide) generate(steps int, out *strings.Builder) (*process, error)
 	}
 	generator, err := s.startIn("the generator", s.asking, out, "ask", "--address", s.server.socket,
 		"--connections", fmt.Sprint(connections), "--watch", fmt.Sprint(s.server.cmd.Process.Pid), "--urgent",
-		"--line", s.server.request(steps), "--rate", fmt.Sprint(s.cell.load/redisRequest.Seconds()),
-		"--for", (settled + s.length).String(), "--seed", fmt.Sprint(s.cell.repeat+1))
+		"--line", s.server.request(steps), "--rate", s.cell.course.times(1/redisRequest.Seconds()).String(),
+		"--lead", settled.String(), "--for", s.length.String(), "--seed", fmt.Sprint(s.cell.repeat+1))
 	s.procs = slices.DeleteFunc(s.procs, func(p *process) bool { return p == generator }) // it will end
 	return generator, err
 }
@@ -124,6 +130,7 @@ func (s *sideBySide) observe(ctx context.Context, run *colocated) error {
 		return err
 	}
 	run.window, err = s.lab.measure(ctx, s.doing(), int(s.length.Seconds()), func(w window) string {
+		run.seconds = append(run.seconds, w)
 		return fmt.Sprintf("pods use %.2f CPUs", w.cpus())
 	})
 	if err != nil {
@@ -134,17 +141,16 @@ func (s *sideBySide) observe(ctx context.Context, run *colocated) error {
 		return err
 	}
 	run.frames = (after.frames - before.frames) / after.at.Sub(before.at).Seconds()
-	run.generator, run.waited = after.generator-before.generator, after.waited-before.waited
+	run.waited = after.waited - before.waited
 	run.loadAverage = loadAverage()
 	return nil
 }
 
 // glance is what had been done at one moment, beside what lab.measure reads.
 type glance struct {
-	at        time.Time
-	frames    float64
-	generator time.Duration // CPU time
-	waited    time.Duration // that the server wanted a CPU and had none
+	at     time.Time
+	frames float64
+	waited time.Duration // that the server wanted a CPU and had none
 }
 
 func (s *sideBySide) look() (g glance, err error) {
@@ -152,9 +158,6 @@ func (s *sideBySide) look() (g glance, err error) {
 		g.frames = s.frames.count()
 	}
 	if s.cell.online {
-		if g.generator, err = s.box.usage(s.asking); err != nil {
-			return g, err
-		}
 		schedstat, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", s.server.cmd.Process.Pid))
 		if err != nil {
 			return g, fmt.Errorf("asking how long the server waited for a CPU: %w", err)
