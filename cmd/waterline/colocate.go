@@ -1,22 +1,17 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/waterline-io/waterline/internal/experiment"
-	onkube "github.com/waterline-io/waterline/internal/experiment/kube"
-	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
 func colocateCommand() *cobra.Command {
 	var cfg experiment.ColocateConfig
-	var kubeconfig, jsonFile, svgFile string
-	var inPods bool
-	var host onkube.HostConfig
+	var jsonFile, svgFile string
+	pods := inPods{name: experiment.ColocateName}
 	var loads []int
 	cmd := &cobra.Command{
 		Use:   experiment.ColocateName,
@@ -61,15 +56,11 @@ switched off.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return show(cmd, experiment.ColocateName, jsonFile, svgFile, func(progress func(experiment.Progress)) (r experiment.Result, err error) {
 				cfg.Progress = progress
-				if inPods {
-					node, hostErr := findHost(cmd.Context(), kubeconfig, host)
-					if hostErr != nil {
-						return r, hostErr
-					}
-					defer func() { err = errors.Join(err, node.Close(context.WithoutCancel(cmd.Context()))) }()
-					cfg.Node = node
-				}
-				return experiment.Colocate(cmd.Context(), cfg)
+				err = pods.in(cmd.Context(), &cfg.Config, func() error {
+					r, err = experiment.Colocate(cmd.Context(), cfg)
+					return err
+				})
+				return r, err
 			})
 		},
 	}
@@ -78,28 +69,10 @@ switched off.`,
 	flags.IntVar(&cfg.Repeats, "repeats", experiment.ColocateRepeats, "how often to measure each")
 	flags.IntSliceVar(&loads, "load", []int{30, 60}, "percent of one CPU that the requests take together; can be given more than once")
 	flags.StringVar(&cfg.Policy, "policy", "", "file with the ColocationPolicy of mode waterline (default: waterline 100 %, suppressBy cpuset)")
-	flags.BoolVar(&inPods, "in-pods", false, "in pods of the node that this machine is, with its agent")
-	flags.StringVar(&host.Node, "node", "", "with --in-pods, the node that this machine is (default: the only one that takes pods)")
-	flags.StringVar(&host.Image, "image", onkube.DefaultIdleImage, "with --in-pods, an image with sleep; the default one is built by make bed")
-	kubeconfigFlag(cmd, &kubeconfig)
+	pods.flags(cmd)
 	resultFlags(cmd, &jsonFile, &svgFile)
 	hostFlags(cmd, &cfg.Config)
 	return cmd
-}
-
-// findHost finds the node of a cluster that this machine is.
-func findHost(ctx context.Context, kubeconfig string, cfg onkube.HostConfig) (*onkube.Host, error) {
-	config, err := findCluster(kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	if cfg.Client, err = kube.NewClient(config); err != nil {
-		return nil, err
-	}
-	if cfg.Custom, err = kube.NewCustomClient(config); err != nil {
-		return nil, err
-	}
-	return onkube.NewHost(ctx, cfg)
 }
 
 // maxRepeats is the most repeats that colocate may be asked for: more than a day of them.

@@ -141,7 +141,11 @@ func (b *bench) run(ctx context.Context, cell cell) (run colocated, err error) {
 	if err := side.begin(ctx); err != nil {
 		return run, err
 	}
-	return side.measure(ctx, b.steps)
+	run, err = side.measure(ctx, b.steps)
+	if err == nil && b.Node != nil {
+		run.lost, err = b.Node.Lost(ctx)
+	}
+	return run, err
 }
 
 // of returns the runs of one mode at one load.

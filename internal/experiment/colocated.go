@@ -25,6 +25,7 @@ type colocated struct {
 	operations  float64       // of stress-ng, a second
 	waited      time.Duration // that the server wanted a CPU and had none
 	loadAverage float64
+	lost        int // pods that did not last; without a node that is an error, and there is no run
 }
 
 // count takes from the generator's requests what counts.
@@ -76,11 +77,15 @@ func (r *colocated) figures() map[string]float64 {
 		"cpu_total_percent": 100 * r.used() / r.cpus(),
 		"other_cpus":        r.rest(),
 		"agent_cpus":        r.window.of("agent"),
+		"pods_lost":         float64(r.lost),
 	}
 	if r.mode != modeAlone {
 		f["batch_cpus"], f["ffmpeg_cpus"] = r.batch(), r.window.of("ffmpeg")
 		f["batch_share_of_free_cpu"] = r.batch() / r.free()
-		f["ffmpeg_frames_per_second"], f["stress_operations_per_second"] = r.frames, r.operations
+		f["ffmpeg_frames_per_second"] = r.frames
+	}
+	if _, ran := r.window.used["stress-ng"]; ran {
+		f["stress_operations_per_second"] = r.operations
 	}
 	if r.mode != modeBatch {
 		n := float64(max(len(r.asked), 1))

@@ -21,6 +21,8 @@ type Node interface {
 	Run(ctx context.Context, p NodePod) (Made, error)
 	// Agent returns the agent's own pod.
 	Agent(ctx context.Context) (Made, error)
+	// Lost returns how many of the pods that were made do not run any more, or were started again.
+	Lost(ctx context.Context) (int, error)
 	// Clean deletes what was made for a run.
 	Clean(ctx context.Context) error
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,8 @@ type HostConfig struct {
 	Custom rest.Interface // of Waterline's
 	Node   string         // the node that this machine is; "": the only one that takes pods
 	Image  string         // with a shell; "": DefaultIdleImage
+
+	Experiment string // that makes the pods, whose label says so
 }
 
 // DefaultIdleImage is that of the test bed.
@@ -166,7 +169,7 @@ func (h *Host) idle(p experiment.NodePod) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:   fmt.Sprintf("%s-%s", p.Name, strings.ToLower(rand.Text()[:6])),
-			Labels: map[string]string{v1alpha1.LabelExperiment: experiment.ColocateName},
+			Labels: map[string]string{v1alpha1.LabelExperiment: h.cfg.Experiment},
 		},
 		Spec: corev1.PodSpec{
 			NodeSelector:                  map[string]string{corev1.LabelHostname: h.node.Labels[corev1.LabelHostname]},
@@ -204,6 +207,28 @@ func (h *Host) Agent(ctx context.Context) (experiment.Made, error) {
 		return experiment.Made{}, fmt.Errorf("node %s has %d agents that run; install the chart there", h.node.Name, len(list.Items))
 	}
 	return madeOf(&list.Items[0]), nil
+}
+
+// Lost implements [experiment.Node].
+func (h *Host) Lost(ctx context.Context) (int, error) {
+	lost := 0
+	for _, name := range slices.Concat(h.made, h.kept) {
+		var pod corev1.Pod
+		err := h.cfg.Client.Get().Namespace(h.namespace).Resource("pods").Name(name).Do(ctx).Into(&pod)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return 0, fmt.Errorf("looking at pod %s: %w", name, err)
+		}
+		if err != nil || !unharmed(&pod) {
+			lost++
+		}
+	}
+	return lost, nil
+}
+
+// unharmed reports whether a pod runs, nobody has it stop, and what is in it was started once.
+func unharmed(p *corev1.Pod) bool {
+	again := slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.RestartCount > 0 })
+	return p.Status.Phase == corev1.PodRunning && running(p) && p.DeletionTimestamp == nil && !again
 }
 
 // Clean implements [experiment.Node]. It returns when the pods are gone.

@@ -34,3 +34,21 @@ func TestIdle(t *testing.T) {
 		}
 	}
 }
+
+// A pod that failed, is to go or was started again is one that did not last.
+func TestUnharmed(t *testing.T) {
+	for what, spoil := range map[string]func(*corev1.Pod){
+		"":              func(*corev1.Pod) {},
+		"evicted":       func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" },
+		"to be deleted": func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} },
+		"started again": func(p *corev1.Pod) { p.Status.ContainerStatuses[0].RestartCount = 1 },
+	} {
+		p := &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{
+			Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		}}}}
+		spoil(p)
+		if got := unharmed(p); got != (what == "") {
+			t.Errorf("%q: unharmed is %v", what, got)
+		}
+	}
+}
