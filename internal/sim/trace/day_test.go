@@ -1,0 +1,87 @@
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// days is a machine that uses 1000 times the day and the number of the step, where it has a value.
+func days(has func(day, step int) bool) Machine {
+	m := Machine{Name: "f/a", Limits: []float64{1}, Parts: [][]float64{nil}}
+	for i := range 4 * daySteps {
+		if has(i/daySteps, i%daySteps) {
+			m.Times, m.Parts[0] = append(m.Times, int64(i)*Step), append(m.Parts[0], float64(1000*(i/daySteps)+i%daySteps))
+		}
+	}
+	return m
+}
+
+// Days with too many holes do not count; in the others a hole is as what was before it.
+func TestDay(t *testing.T) {
+	m := days(func(day, step int) bool {
+		switch day {
+		case 0:
+			return step >= 100
+		case 2:
+			return step >= 2 && step != 50 && step != 51 && step < 280
+		}
+		return true
+	})
+	for n, want := range map[int]map[int]float64{
+		1: {0: 1000, 287: 1287},
+		2: {0: 2002, 1: 2002, 2: 2002, 3: 2003, 49: 2049, 50: 2049, 51: 2049, 52: 2052, 279: 2279, 287: 2279},
+		3: {0: 3000, 287: 3287},
+	} {
+		got, err := m.Day(n)
+		if err != nil || len(got) != daySteps {
+			t.Fatalf("day %d: %d values, %v", n, len(got), err)
+		}
+		for step, value := range want {
+			if got[step] != value {
+				t.Errorf("day %d, step %d: %v, not %v", n, step, got[step], value)
+			}
+		}
+	}
+	for _, n := range []int{0, 4} {
+		if _, err := m.Day(n); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("machine f/a has 3 whole days, and no day %d", n)) {
+			t.Errorf("day %d: %v", n, err)
+		}
+	}
+	generated := Generate(Online(1), 1)
+	if day, err := generated.Day(1); err != nil || day[daySteps/2] < day[0]+10 {
+		t.Errorf("a generated day: %v", err)
+	}
+}
+
+func TestFindMachine(t *testing.T) {
+	root := t.TempDir()
+	pool := func(name string, minutes int) {
+		var b strings.Builder
+		b.WriteString("minute_epoch,cpu_used_units\n")
+		for i := range minutes {
+			fmt.Fprintf(&b, "%d,%d\n", i, 7)
+		}
+		dir := filepath.Join(root, "cloudcluster-pools")
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, name+".csv"), []byte(b.String()), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m, err := FindMachine(root, ""); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("found %s where there is nothing: %v", m.Name, err)
+	}
+	pool("a", 10)
+	pool("b", 1440)
+	for name, want := range map[string]string{"": "b", "a": "a", "b": "b"} {
+		if m, err := FindMachine(root, name); err != nil || m.Name != want {
+			t.Errorf("%q is %s, %v", name, m.Name, err)
+		}
+	}
+	if _, err := FindMachine(root, "c"); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
