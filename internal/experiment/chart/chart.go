@@ -26,9 +26,11 @@ const Theme = `:root{--wl-page:#fbfcfd;--wl-card:#fff;--wl-ink:#13222d;--wl-soft
 .wl-chart .grid{stroke:var(--wl-line);stroke-width:1}
 .wl-chart .main{fill:var(--wl-main)}
 .wl-chart .other{fill:var(--wl-other)}
+.wl-chart .rest{fill:var(--wl-soft)}
 .wl-chart .area{fill:var(--wl-main);opacity:.12}
 .wl-chart .line{fill:none;stroke:var(--wl-other);stroke-width:1.75;stroke-linejoin:round;stroke-linecap:round}
 .wl-chart .line.heavy{stroke:var(--wl-main);stroke-width:2.75}
+.wl-chart .line.over{stroke:var(--wl-ink)}
 .wl-chart .mark{stroke:var(--wl-mark);stroke-width:2}
 .wl-chart .dash{stroke:var(--wl-mark);stroke-width:1.5;stroke-dasharray:5 4}
 .wl-chart .marktext{fill:var(--wl-mark)}

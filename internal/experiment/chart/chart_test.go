@@ -26,6 +26,9 @@ func charts() map[string]Chart {
 		"no lines": Lines{Title: "t", Desc: "d"},
 		"steps":    Steps{Title: "t", Desc: "d", Values: []float64{0.1, 0.2, 7}, Unit: "ms", Goal: 20},
 		"slow":     Steps{Title: "t", Desc: "d", Values: []float64{1, 4000}, Unit: "ms", Goal: 20},
+		"stack": Stack{Title: "t", Desc: "d", Goal: 60, Unit: "ms", Caption: "p99", Over: Layer{"<a>", []float64{3, 4}},
+			Layers: []Layer{{"a", []float64{1, 2}}, {"<b>", []float64{90, 80}}, {"c", []float64{9, 9}}}, Below: []Line{{Name: "&", Values: []float64{1, 0}, Strong: true}, {Name: "none"}}},
+		"no stack": Stack{Title: "t", Desc: "d"},
 		"no steps": Steps{Title: "t", Desc: "d", Unit: "ms", Goal: 20},
 	}
 }
@@ -85,6 +88,19 @@ func TestAxis(t *testing.T) {
 		end, tick := b.axis()
 		if math.Abs(end-tc.end) > 1e-9 || math.Abs(tick-tc.tick) > 1e-9 {
 			t.Errorf("%v %s: to %v by %v, not to %v by %v", tc.values, tc.unit, end, tick, tc.end, tc.tick)
+		}
+	}
+}
+
+// Each layer stands on those below it.
+func TestStack(t *testing.T) {
+	svg := Inline(Stack{Title: "t", Layers: []Layer{{"a", []float64{25, 50}}, {"b", []float64{75, 25}}}})
+	for _, path := range []string{
+		`"main" d="M56.0 184.0L313.0 184.0L313.0 134.0L570.0 134.0L570.0 234.0L313.0 234.0L313.0 234.0L56.0 234.0Z"`,
+		`"other" d="M56.0 34.0L313.0 34.0L313.0 84.0L570.0 84.0L570.0 134.0L313.0 134.0L313.0 184.0L56.0 184.0Z"`,
+	} {
+		if !strings.Contains(svg, path) {
+			t.Errorf("%s is not in\n%s", path, svg)
 		}
 	}
 }
