@@ -43,16 +43,6 @@ type bench struct {
 	found   measured
 }
 
-// measured is all that a bench measured.
-type measured struct {
-	When      time.Time
-	Machine   string
-	Repeats   int
-	Latest    time.Duration // that the generator may be late, p99, before a run is discarded
-	runs      []colocated   // that count
-	discarded []colocated   // because the generator was late
-}
-
 // newBench returns a bench of an experiment that begins now. Of zeros everything is the default.
 func newBench(name string, cfg Config, length time.Duration, repeats int, late time.Duration) *bench {
 	if late == 0 {
@@ -146,34 +136,4 @@ func (b *bench) run(ctx context.Context, cell cell) (run colocated, err error) {
 		run.lost, err = b.Node.Lost(ctx)
 	}
 	return run, err
-}
-
-// of returns the runs of one mode at one load.
-func (m *measured) of(name string, load float64) []colocated {
-	return slices.DeleteFunc(slices.Clone(m.runs), func(r colocated) bool { return r.mode != name || r.load != load })
-}
-
-// medians returns the medians of all repeats, of every figure.
-func (m *measured) medians(name string, load float64) map[string]float64 {
-	all := map[string][]float64{}
-	for _, run := range m.of(name, load) {
-		for figure, value := range run.figures() {
-			all[figure] = append(all[figure], value)
-		}
-	}
-	middle := map[string]float64{}
-	for figure, values := range all {
-		slices.Sort(values)
-		middle[figure] = (values[(len(values)-1)/2] + values[len(values)/2]) / 2
-	}
-	return middle
-}
-
-// busiest is how many CPUs the rest of the machine used, in the run in which that was most.
-func (m *measured) busiest() float64 {
-	most := 0.0
-	for i := range m.runs {
-		most = max(most, m.runs[i].rest())
-	}
-	return most
 }

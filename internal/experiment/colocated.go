@@ -60,11 +60,8 @@ func (r *colocated) used() float64 { return r.window.busy - (float64(runtime.Num
 // batch is how many CPUs the batch pods had.
 func (r *colocated) batch() float64 { return r.window.of("ffmpeg") + r.window.of("stress-ng") }
 
-// generated is how many CPUs the generator had.
-func (r *colocated) generated() float64 { return r.window.asked() }
-
 // rest is how many CPUs were used by neither pods nor the generator.
-func (r *colocated) rest() float64 { return max(r.used()-r.window.cpus()-r.generated(), 0) }
+func (r *colocated) rest() float64 { return max(r.used()-r.window.cpus()-r.window.asked(), 0) }
 
 // free is how many CPUs were left for batch: what nobody else used.
 func (r *colocated) free() float64 { return max(r.cpus()-r.used(), 0) + r.batch() }
@@ -95,7 +92,7 @@ func (r *colocated) figures() map[string]float64 {
 		f["online_cpus"] = r.window.of("redis")
 		f["cpu_ms_per_request"] = inMillis(r.window.used["redis"]) / n
 		f["wait_ms_per_request"] = inMillis(r.waited) / n
-		f["generator_cpus"] = r.generated()
+		f["generator_cpus"] = r.window.asked()
 		f["late_p50_ms"], f["late_p99_ms"], f["late_max_ms"] = r.late(0.5), r.late(0.99), r.late(1)
 	}
 	return f

@@ -2,10 +2,8 @@ package experiment
 
 import (
 	"fmt"
-	"maps"
 	"runtime"
 	"slices"
-	"strings"
 
 	"github.com/waterline-io/waterline/internal/experiment/chart"
 )
@@ -33,15 +31,9 @@ type Colocation struct {
 // batch_share_of_free_cpu, the least of all loads in mode waterline; runs, runs_discarded, and generator_late_p99_ms, the
 // worst of all runs that count. What could not be measured in time is missing.
 func (c *Colocation) Result() Result {
-	r := Result{Name: ColocateName, About: ColocateAbout, When: c.When, Machine: c.Machine, Metrics: map[string]float64{}, Series: map[string][]float64{}}
+	r := c.begin(ColocateName, ColocateAbout)
 	reference := c.medians(modeBatch, 0)
 	c.add(&r, key(0, modeBatch), modeBatch, 0, reference)
-	late := 0.0
-	for i := range c.runs {
-		late = max(late, c.runs[i].late(0.99))
-	}
-	r.Metrics["runs"], r.Metrics["runs_discarded"] = float64(len(c.runs)), float64(len(c.discarded))
-	r.Metrics["generator_late_p99_ms"], r.Metrics["cpus_machine"] = round(late, 3), float64(runtime.NumCPU())
 	r.Table.Head = []string{"load, mode", "p50 ms", "p99", "p99 range", "p99.9", "× alone", "errors", "online", "batch", "other", "used", "of free", "work", "CPU ms", "wait ms"}
 	for _, load := range c.Loads {
 		for _, name := range []string{modeAlone, modePlain, modeUnsuppressed, modeWaterline} {
@@ -64,66 +56,13 @@ func key(load float64, name string) string {
 	return fmt.Sprintf("%s_%.0f_", name, 100*load)
 }
 
-// add adds the figures of one mode at one load.
-func (c *Colocation) add(r *Result, key, name string, load float64, reference map[string]float64) {
-	middle := c.medians(name, load)
-	if len(middle) == 0 {
-		return
-	}
-	for figure, value := range middle {
-		r.Metrics[key+figure] = round(value, 3)
-	}
-	if work, known := batchWork(middle, reference); known && name != modeBatch {
-		r.Metrics[key+"batch_work_percent"] = round(100*work, 1)
-	}
-	if name == modeBatch {
-		return
-	}
-	var worst []slow
-	for _, run := range c.of(name, load) {
-		for figure, value := range run.figures() {
-			r.Series[key+figure] = append(r.Series[key+figure], round(value, 3))
-		}
-		worst = append(worst, run.slowest(5)...)
-	}
-	p99 := r.Series[key+"p99_ms"]
-	r.Metrics[key+"p99_min_ms"], r.Metrics[key+"p99_max_ms"] = slices.Min(p99), slices.Max(p99)
-	if alone := c.medians(modeAlone, load)["p99_ms"]; alone > 0 && name != modeAlone {
-		r.Metrics[key+"p99_ratio"] = round(middle["p99_ms"]/alone, 3)
-	}
-	for _, s := range worst {
-		for figure, value := range map[string]float64{
-			"at_unix_ms": float64(s.at.UnixMilli()), "latency_ms": round(inMillis(s.latency()), 3), "late_ms": round(inMillis(s.late()), 3),
-			"before_it_requests": float64(s.ahead), "waited_ms": round(inMillis(s.waited), 3),
-		} {
-			r.Series[key+"slowest_"+figure] = append(r.Series[key+"slowest_"+figure], value)
-		}
-	}
-}
-
-// batchWork returns what part of its work alone batch did: of ffmpeg's frames and of stress-ng's operations, each as much as
-// it has of the CPU time alone.
-func batchWork(is, alone map[string]float64) (part float64, known bool) {
-	frames, operations := alone["ffmpeg_frames_per_second"], alone["stress_operations_per_second"]
-	if _, measured := is["ffmpeg_frames_per_second"]; !measured || frames == 0 || operations == 0 {
-		return 0, false
-	}
-	encoder := alone["ffmpeg_cpus"] / alone["batch_cpus"]
-	return encoder*is["ffmpeg_frames_per_second"]/frames + (1-encoder)*is["stress_operations_per_second"]/operations, true
-}
-
 func row(m map[string]float64, load float64, name string) []string {
 	key := key(load, name)
 	label := "batch alone"
 	if load != 0 {
 		label = fmt.Sprintf("%.0f %%, %s", 100*load, name)
 	}
-	figure := func(name, format string) string {
-		if value, found := m[key+name]; found {
-			return fmt.Sprintf(format, value)
-		}
-		return "–"
-	}
+	figure := figureOf(m, key)
 	spread := "–"
 	if least, found := m[key+"p99_min_ms"]; found {
 		spread = fmt.Sprintf("%.2f–%.2f", least, m[key+"p99_max_ms"])
@@ -192,39 +131,18 @@ func (c *Colocation) draw(r *Result) {
 
 // notes says what a reader should know to judge the figures.
 func (c *Colocation) notes(r *Result) []string {
-	scheduled := map[string]bool{}
-	worstLate, worstSteal, generated := 0.0, 0.0, 0.0
-	for i := range c.runs {
-		run := &c.runs[i]
-		if run.scheduled != "" {
-			scheduled[run.scheduled] = true
-		}
-		worstLate, worstSteal, generated = max(worstLate, run.late(0.99)), max(worstSteal, run.window.steal), max(generated, run.generated())
-	}
 	notes := []string{
 		fmt.Sprintf("Redis has one thread and requests %d milli-cores as a Burstable pod; each request is a loop of %.1f ms of CPU. Requests come at random moments, in all modes of a repeat the same, by %d connections. Medians of %d repeats in random order.",
 			onlineMilli, inMillis(redisRequest), connections, c.Repeats),
 		fmt.Sprintf("Batch is ffmpeg and stress-ng with %d threads each. In mode plain there is no agent, ffmpeg is Burstable and requests what is left of the node, and stress-ng is BestEffort. In modes unsuppressed and waterline both are batch pods.", runtime.NumCPU()),
 		"Online, batch and other are CPUs that were used, other that of neither pods nor the generator; CPU ms and wait ms are what a request took of the server's CPU time, and how long the server waited for a CPU for each.",
 		"Latency is counted from when a request was due. CPU that the hypervisor gave to others does not count as the machine's; what was free is what neither Redis, the agent, the generator nor the rest of the machine used. Work is that of batch, in frames and operations, against batch alone.",
-		fmt.Sprintf("The generator has a cgroup of its own outside of kubepods (%s) and used %.3f CPUs at most. It was %s ms late, p99 of the worst run that counts; %d runs in which that was more than %s ms were discarded. The hypervisor took %.1f %% at most.",
-			strings.Join(slices.Sorted(maps.Keys(scheduled)), ", "), generated, millis(worstLate), len(c.discarded), millis(inMillis(c.Latest)), worstSteal),
+		c.generatorNote(),
 	}
-	if busiest := c.busiest(); busiest > tooBusy {
-		notes = append(notes, fmt.Sprintf("The rest of the machine used up to %.2f CPUs, which is in the figures, in those alone most of all: they compare little.", busiest))
-	}
+	notes = append(notes, c.busyNotes()...)
 	load := slices.Max(c.Loads)
 	for _, name := range []string{modeAlone, modePlain, modeUnsuppressed, modeWaterline} {
-		var worst []slow
-		for _, run := range c.of(name, load) {
-			worst = append(worst, run.slowest(1)...)
-		}
-		if len(worst) == 0 {
-			notes = append(notes, fmt.Sprintf("Nothing is known of mode %s at %.0f %%: the generator was late in each of %d attempts.", name, 100*load, attempts*c.Repeats))
-			continue
-		}
-		slowest := slices.MaxFunc(worst, func(a, b slow) int { return int(a.latency() - b.latency()) })
-		notes = append(notes, fmt.Sprintf("The slowest request in mode %s at %.0f %% came at %s.", name, 100*load, slowest))
+		notes = append(notes, c.slowestNote(name, load, fmt.Sprintf("mode %s at %.0f %%", name, 100*load)))
 	}
 	return notes
 }
