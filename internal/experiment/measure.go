@@ -54,6 +54,23 @@ func (r reading) since(before reading) window {
 	return w
 }
 
+// together returns what was used in some windows, which follow each other or are of different runs.
+func together(windows []window) window {
+	all := window{used: map[string]time.Duration{}}
+	for _, w := range windows {
+		all.length += w.length
+		all.asks += w.asks
+		all.steal += w.steal * w.length.Seconds()
+		all.busy += w.busy * w.length.Seconds()
+		for name, used := range w.used {
+			all.used[name] += used
+		}
+	}
+	all.steal /= all.length.Seconds()
+	all.busy /= all.length.Seconds()
+	return all
+}
+
 // total is what all pods used together.
 func (w window) total() time.Duration {
 	var sum time.Duration
