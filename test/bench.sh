@@ -13,6 +13,8 @@ for name in weights preempt drift hierarchy cpuset burst; do
 done
 echo "=== colocate: seventeen minutes"
 out/bin/waterline experiment colocate --json out/bench/colocate.json
+echo "=== headline, with a day of ../shared/traces: twenty-one minutes"
+out/bin/waterline experiment headline --trace "${WATERLINE_TRACES:-../shared/traces}" --json out/bench/headline.json --svg out/bench/headline.svg
 echo "=== suppress: forty minutes"
 out/bin/waterline experiment suppress --json out/bench/suppress.json
 echo "=== agent: ten minutes"

@@ -160,7 +160,7 @@ func (d *LivedDay) notes() []string {
 			d.capped, len(d.course), 100*mostOnline, 100*d.mean()/cpus))
 	}
 	notes = append(notes,
-		fmt.Sprintf("Redis requests %d milli-cores as a Burstable pod; each request is a loop of %.1f ms of CPU. Requests come at random moments, at the same in both modes, by %d connections. Medians of %d repeats in random order.",
+		fmt.Sprintf("Redis requests %d milli-cores as a Burstable pod; each request is a loop of %.1f ms of CPU. Requests come at random moments, at the same in both modes, by %d connections. Runs came in random order; each mode had %d, of which the figures are medians.",
 			onlineMilli, inMillis(redisRequest), connections, d.Repeats),
 		fmt.Sprintf("Batch is ffmpeg with %d threads in a batch pod; in mode alone there is neither batch nor a policy.", runtime.NumCPU()),
 		"Online, batch, agent, generator and other are parts of the machine's CPU time, less what the hypervisor took; other is that of everything outside of these pods and of the generator's cgroup. Latency is counted from when a request was due.",

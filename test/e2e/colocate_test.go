@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -21,22 +22,7 @@ func TestNodeColocate(t *testing.T) {
 	if soak {
 		seconds, repeats, loads = 15, 5, "30,60"
 	}
-	file := filepath.Join(t.TempDir(), "colocate.json")
-	out, err := exec.Command(filepath.Join(built, "bin/waterline"), "experiment", "colocate", "--in-pods", "--kubeconfig", bed.Kubeconfig(),
-		"--node", cluster.NodeName, "--load", loads, "--seconds", fmt.Sprint(seconds), "--repeats", fmt.Sprint(repeats), "--json", file).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	t.Logf("%s", out)
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var result struct{ Metrics map[string]float64 }
-	if err := json.Unmarshal(content, &result); err != nil {
-		t.Fatal(err)
-	}
-	m := result.Metrics
+	m := inPods(t, "colocate", "--load", loads, "--seconds", fmt.Sprint(seconds), "--repeats", fmt.Sprint(repeats))
 	// In the short form that is one run of seconds each: that the server is as if alone TestColocate checks on this kernel. And of a
 	// mode nothing is known in which the generator was late each time, as it is where others take the CPUs.
 	const attempts = 3
@@ -54,12 +40,58 @@ func TestNodeColocate(t *testing.T) {
 	if plain, kept := m["p99_ratio_plain"], m["p99_ratio_waterline"]; soak && kept > plain {
 		t.Errorf("p99 is %v times what it is alone, and %v times without Waterline", kept, plain)
 	}
+}
+
+// TestNodeHeadline runs waterline experiment headline in pods of a real node, as a user does on it.
+func TestNodeHeadline(t *testing.T) {
+	if *on == "vm" {
+		t.Skip("the experiment runs on the node itself; in an emulated machine times mean nothing")
+	}
+	if !soak {
+		t.Skip("WATERLINE_SOAK is not set: it takes twenty minutes, and what makes its pods TestNodeColocate runs")
+	}
+	install(t)
+	var args []string
+	root := cmp.Or(os.Getenv("WATERLINE_TRACES"), "../../../shared/traces")
+	if _, err := os.Stat(root); err == nil {
+		args = []string{"--trace", root}
+	}
+	m := inPods(t, "headline", args...)
+	for _, name := range []string{"alone_p99_ms", "p99_ratio", "waterline_batch_percent", "waterline_agent_percent", "waterline_ffmpeg_frames_per_second"} {
+		if m[name] <= 0 {
+			t.Errorf("%s is %v", name, m[name])
+		}
+	}
+	if used, lost := m["cpu_total_percent"], m["pods_lost"]; used < 60 || lost > 0 {
+		t.Errorf("%.0f %% of the CPU was used, and %v pods were lost", used, lost)
+	}
+}
+
+// inPods runs an experiment in pods of the node, and returns its metrics. It must leave nothing behind.
+func inPods(t *testing.T, name string, args ...string) map[string]float64 {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name+".json")
+	args = append([]string{"experiment", name, "--in-pods", "--kubeconfig", bed.Kubeconfig(), "--node", cluster.NodeName, "--json", file}, args...)
+	out, err := exec.Command(filepath.Join(built, "bin/waterline"), args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Logf("%s", out)
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var result struct{ Metrics map[string]float64 }
+	if err := json.Unmarshal(content, &result); err != nil {
+		t.Fatal(err)
+	}
 	for what, left := range map[string]string{
-		"pods":     kubectl(t, "get", "pods", "-A", "-l", "waterline.io/experiment=colocate", "-o", "name"),
+		"pods":     kubectl(t, "get", "pods", "-A", "-l", "waterline.io/experiment="+name, "-o", "name"),
 		"policies": kubectl(t, "get", "colocationpolicies", "waterline-experiment", "-o", "name", "--ignore-not-found"),
 	} {
 		if left != "" {
 			t.Errorf("it left %s behind: %s", what, left)
 		}
 	}
+	return result.Metrics
 }
