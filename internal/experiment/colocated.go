@@ -25,7 +25,8 @@ type colocated struct {
 	operations  float64       // of stress-ng, a second
 	waited      time.Duration // that the server wanted a CPU and had none
 	loadAverage float64
-	lost        int // pods that did not last; without a node that is an error, and there is no run
+	upkeep      map[string]time.Duration // CPU time of what keeps the node running, which is in rest; empty without a node
+	lost        int                      // pods that did not last; without a node that is an error, and there is no run
 }
 
 // count takes from the generator's requests what counts.
@@ -63,6 +64,15 @@ func (r *colocated) batch() float64 { return r.window.of("ffmpeg") + r.window.of
 // rest is how many CPUs were used by neither pods nor the generator.
 func (r *colocated) rest() float64 { return max(r.used()-r.window.cpus()-r.window.asked(), 0) }
 
+// strange is how many CPUs were used by what neither is measured nor keeps the node running.
+func (r *colocated) strange() float64 {
+	rest := r.rest()
+	for _, used := range r.upkeep {
+		rest -= float64(used) / float64(r.window.length)
+	}
+	return max(rest, 0)
+}
+
 // free is how many CPUs were left for batch: what nobody else used.
 func (r *colocated) free() float64 { return max(r.cpus()-r.used(), 0) + r.batch() }
 
@@ -80,6 +90,9 @@ func (r *colocated) figures() map[string]float64 {
 		f["batch_cpus"], f["ffmpeg_cpus"] = r.batch(), r.window.of("ffmpeg")
 		f["batch_share_of_free_cpu"] = r.batch() / r.free()
 		f["ffmpeg_frames_per_second"] = r.frames
+	}
+	for who, used := range r.upkeep {
+		f[who+"_cpus"] = float64(used) / float64(r.window.length)
 	}
 	if _, ran := r.window.used["stress-ng"]; ran {
 		f["stress_operations_per_second"] = r.operations

@@ -20,7 +20,7 @@ type LivedDay struct {
 	Day     Day
 	Percent float64 // of the machine that the day was to take in the mean
 	Length  time.Duration
-	OnNode  bool   // in pods of a real node: its kubelet, and what of the control plane is there, is at work meanwhile
+	OnNode  bool   // in pods of a real node
 	course  course // parts of one CPU that Redis was asked for
 	capped  int    // parts of it that were to be more
 }
@@ -32,18 +32,19 @@ func (d *LivedDay) mean() float64 { return mean(d.course) }
 //
 // Metrics, each beginning with alone_ or waterline_: those of [colocated.figures]; p99_min_ms, p99_max_ms and p99_ratio as in
 // [Colocation.Result]; online_percent, batch_percent, agent_percent, generator_percent and other_percent, of the machine's CPU
-// time. Then cpu_total_percent and p99_ratio of mode waterline, pods_lost of all runs; asked_percent, what Redis was asked for, of
+// time, and on a node kubelet_percent and control_plane_percent, which are parts of other_percent. Then cpu_total_percent and p99_ratio of mode waterline, pods_lost of all runs; asked_percent, what Redis was asked for, of
 // the machine; day_seconds, day_values and day_values_capped; runs, runs_discarded and generator_late_p99_ms.
 //
 // Series, beginning likewise: part_p99_ms and part_p50_ms, part_cpu_total_percent, and one for each of the percentages above: of
 // twentieths of the day.
 func (d *LivedDay) Result() Result {
 	r := d.begin(LiveDayName, LiveDayAbout)
-	r.Table.Head = []string{"", "p50 ms", "p99", "p99.9", "× alone", "errors", "online", "batch", "agent", "generator", "other", "used", "frames/s", "pods lost"}
+	r.Table.Head = []string{"", "p50 ms", "p99", "p99.9", "× alone", "errors", "online", "batch", "agent", "generator", "other", "of it kubelet", "control plane", "used", "frames/s", "pods lost"}
 	for _, name := range []string{modeAlone, modeWaterline} {
 		key := key(0, name)
 		d.add(&r, key, name, d.mean(), nil)
-		for who, cpus := range map[string]string{"online": "online_cpus", "batch": "batch_cpus", "agent": "agent_cpus", "generator": "generator_cpus", "other": "other_cpus"} {
+		for who, cpus := range map[string]string{"online": "online_cpus", "batch": "batch_cpus", "agent": "agent_cpus", "generator": "generator_cpus",
+			nodeUpkeep: "kubelet_cpus", clusterUpkeep: "control_plane_cpus", "other": "other_cpus"} {
 			if value, found := r.Metrics[key+cpus]; found {
 				r.Metrics[key+who+"_percent"] = round(100*value/(float64(runtime.NumCPU())*(1-r.Metrics[key+"steal_percent"]/100)), 2)
 			}
@@ -63,7 +64,7 @@ func dayRow(m map[string]float64, key, name string) []string {
 	for _, c := range []struct{ figure, format string }{
 		{"p50_ms", "%.2f"}, {"p99_ms", "%.2f"}, {"p999_ms", "%.2f"}, {"p99_ratio", "%.2f"}, {"errors", "%.0f"},
 		{"online_percent", "%.1f %%"}, {"batch_percent", "%.1f %%"}, {"agent_percent", "%.1f %%"}, {"generator_percent", "%.1f %%"},
-		{"other_percent", "%.1f %%"}, {"cpu_total_percent", "%.1f %%"}, {"ffmpeg_frames_per_second", "%.1f"}, {"pods_lost", "%.0f"},
+		{"other_percent", "%.1f %%"}, {"kubelet_percent", "%.1f %%"}, {"control_plane_percent", "%.1f %%"}, {"cpu_total_percent", "%.1f %%"}, {"ffmpeg_frames_per_second", "%.1f"}, {"pods_lost", "%.0f"},
 	} {
 		cells = append(cells, figure(c.figure, c.format))
 	}
@@ -122,7 +123,7 @@ func (d *LivedDay) sumUp(r *Result) {
 	cpu := m[key(0, modeWaterline)+"cpu_total_percent"]
 	m["cpu_total_percent"], m["p99_ratio"] = cpu, ratio
 	r.Headline.Value = fmt.Sprintf("CPU %.0f %% used, p99 %.2f × alone, %.0f pods lost", cpu, ratio, m["pods_lost"])
-	busy := !d.OnNode && d.busiest() > tooBusy
+	busy := d.busiest() > tooBusy
 	if busy {
 		r.Headline.Value += ", on a machine that was busy otherwise"
 	}
@@ -166,10 +167,9 @@ func (d *LivedDay) notes() []string {
 		"Online, batch, agent, generator and other are parts of the machine's CPU time, less what the hypervisor took; other is that of everything outside of these pods and of the generator's cgroup. Latency is counted from when a request was due.",
 		d.generatorNote())
 	if d.OnNode {
-		notes = append(notes, "Kubelet, container runtime and what of the control plane is on this machine stand in other. A pod is lost that did not last until the end of a run, was to be deleted, or was started again.")
-	} else {
-		notes = append(notes, d.busyNotes()...)
+		notes = append(notes, "Kubelet, with the container runtime, and what of the control plane is on this machine are parts of other. A pod is lost that did not last until the end of a run, was to be deleted, or was started again.")
 	}
+	notes = append(notes, d.busyNotes()...)
 	for _, name := range []string{modeAlone, modeWaterline} {
 		notes = append(notes, d.slowestNote(name, d.mean(), "mode "+name))
 	}

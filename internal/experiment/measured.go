@@ -52,11 +52,11 @@ func (m *measured) medians(name string, load float64) map[string]float64 {
 	return middle
 }
 
-// busiest is how many CPUs the rest of the machine used, in the run in which that was most.
+// busiest is how many CPUs the rest of the machine used, but for what keeps a node running, in the run in which that was most.
 func (m *measured) busiest() float64 {
 	most := 0.0
 	for i := range m.runs {
-		most = max(most, m.runs[i].rest())
+		most = max(most, m.runs[i].strange())
 	}
 	return most
 }

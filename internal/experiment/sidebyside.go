@@ -73,7 +73,7 @@ func (s *sideBySide) begin(ctx context.Context) error {
 
 // measure asks the server, if there is one, and reads what everybody used meanwhile and what batch did.
 func (s *sideBySide) measure(ctx context.Context, steps int) (colocated, error) {
-	run := colocated{mode: s.cell.name, load: s.cell.load, repeat: s.cell.repeat}
+	run := colocated{mode: s.cell.name, load: s.cell.load, repeat: s.cell.repeat, upkeep: map[string]time.Duration{}}
 	look := s.observe
 	if s.cell.online {
 		look = func(ctx context.Context, run *colocated) error { return s.ask(ctx, steps, run) }
@@ -142,6 +142,9 @@ func (s *sideBySide) observe(ctx context.Context, run *colocated) error {
 	}
 	run.frames = (after.frames - before.frames) / after.at.Sub(before.at).Seconds()
 	run.waited = after.waited - before.waited
+	for who, used := range after.upkeep {
+		run.upkeep[who] = used - before.upkeep[who]
+	}
 	run.loadAverage = loadAverage()
 	return nil
 }
@@ -150,7 +153,8 @@ func (s *sideBySide) observe(ctx context.Context, run *colocated) error {
 type glance struct {
 	at     time.Time
 	frames float64
-	waited time.Duration // that the server wanted a CPU and had none
+	waited time.Duration            // that the server wanted a CPU and had none
+	upkeep map[string]time.Duration // CPU time, on a real node
 }
 
 func (s *sideBySide) look() (g glance, err error) {
@@ -163,6 +167,11 @@ func (s *sideBySide) look() (g glance, err error) {
 			return g, fmt.Errorf("asking how long the server waited for a CPU: %w", err)
 		}
 		g.waited = parseWaited(schedstat)
+	}
+	if s.cfg.Node != nil {
+		if g.upkeep, err = readUpkeep("/proc"); err != nil {
+			return g, err
+		}
 	}
 	g.at = time.Now()
 	return g, nil
