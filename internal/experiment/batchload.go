@@ -27,12 +27,12 @@ func program(name string) (string, error) {
 
 // startEncoder runs ffmpeg in a pod: it makes a test picture and encodes it, on all CPUs, for ever. It returns how many
 // frames are done so far.
-func (l *lab) startEncoder(p *pod) (*frames, error) {
+func (l *lab) startEncoder(p *pod) (*counter, error) {
 	path, err := program("ffmpeg")
 	if err != nil {
 		return nil, err
 	}
-	done := new(frames)
+	done := &counter{key: "frame="}
 	_, err = l.startIn("ffmpeg", l.kubelet.containerDir(p), done, "exec", "--", path, "-nostdin", "-loglevel", "error",
 		"-f", "lavfi", "-i", "testsrc2=size=640x360:rate=25", "-c:v", "libx264", "-preset", "medium",
 		"-threads", strconv.Itoa(runtime.NumCPU()), "-progress", "pipe:1", "-stats_period", "0.1", "-f", "null", "-")
@@ -40,36 +40,37 @@ func (l *lab) startEncoder(p *pod) (*frames, error) {
 	return done, err
 }
 
-// frames counts them in what ffmpeg says of its progress, in lines such as frame=123.
-type frames struct {
+// counter reads how much a process has done, which it says in lines such as frame=123.
+type counter struct {
+	key  string // that such a line begins with
 	mu   sync.Mutex
 	line []byte // whose end is not there yet
 	n    int64
 }
 
 // Write takes lines as they come.
-func (f *frames) Write(b []byte) (int, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.line = append(f.line, b...)
+func (c *counter) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.line = append(c.line, b...)
 	for {
-		line, rest, whole := bytes.Cut(f.line, []byte("\n"))
+		line, rest, whole := bytes.Cut(c.line, []byte("\n"))
 		if !whole {
 			return len(b), nil
 		}
-		if number, found := bytes.CutPrefix(line, []byte("frame=")); found {
+		if number, found := bytes.CutPrefix(line, []byte(c.key)); found {
 			if n, err := strconv.ParseInt(string(bytes.TrimSpace(number)), 10, 64); err == nil {
-				f.n = n
+				c.n = n
 			}
 		}
-		f.line = rest
+		c.line = rest
 	}
 }
 
-func (f *frames) count() float64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return float64(f.n)
+func (c *counter) count() float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return float64(c.n)
 }
 
 // stress is stress-ng, which counts what it did over its whole life, and tells when it is stopped.

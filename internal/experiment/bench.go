@@ -86,7 +86,7 @@ func (b *bench) try(ctx context.Context, cell cell) error {
 }
 
 // lab makes a sandbox for one run.
-func (b *bench) lab() (*lab, error) { return newLabIn(b.name, b.Config, true) }
+func (b *bench) lab() (*lab, error) { return newLab(b.name, b.Config, cpusetController) }
 
 // prepare finds out what a request must be, and on what it is measured. The programs are those of batch.
 func (b *bench) prepare(ctx context.Context, programs ...string) (err error) {

@@ -208,8 +208,8 @@ func TestColocatedCount(t *testing.T) {
 	}
 }
 
-func TestFrames(t *testing.T) {
-	var f frames
+func TestCounter(t *testing.T) {
+	f := counter{key: "frame="}
 	for _, part := range []string{"frame=", "12\nfps=3\nfra", "me= 20 \nprogress=continue\nframe=x\nframe=3"} {
 		if n, err := f.Write([]byte(part)); n != len(part) || err != nil {
 			t.Fatal(n, err)

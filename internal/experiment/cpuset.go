@@ -24,7 +24,7 @@ const (
 // cpu_ms_per_request; batch_cpus, what the batch pod had; and late_p99_ms, what the client itself was late. And
 // switch_max_ms, the longest that a changed annotation took to be true of every process.
 func CPUSets(ctx context.Context, cfg Config) (r Result, err error) {
-	l, err := newLabIn("cpuset", cfg, true)
+	l, err := newLab("cpuset", cfg, cpusetController)
 	if err != nil {
 		return Result{}, err
 	}

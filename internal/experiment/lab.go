@@ -36,11 +36,9 @@ type lab struct {
 	asking  string // cgroup of who asks the server; "": nobody does, or it is not counted apart
 }
 
-// newLab makes a sandbox with the directories of a node without pods.
-func newLab(name string, cfg Config) (*lab, error) { return newLabIn(name, cfg, false) }
-
-// newLabIn makes a sandbox with the directories of a node without pods, in which CPU sets can be had if that is wanted.
-func newLabIn(name string, cfg Config, cpusets bool) (_ *lab, err error) {
+// newLab makes a sandbox with the directories of a node without pods, and with more controllers than that of CPU time if that is
+// wanted.
+func newLab(name string, cfg Config, controllers ...string) (_ *lab, err error) {
 	l := &lab{cfg: cfg, name: name, helper: cfg.Helper}
 	if l.helper == "" {
 		if l.helper, err = os.Executable(); err != nil {
@@ -52,7 +50,7 @@ func newLabIn(name string, cfg Config, cpusets bool) (_ *lab, err error) {
 			return nil, err
 		}
 	}
-	if l.box, err = openSandbox(cfg.root(), cpusets); err != nil {
+	if l.box, err = openSandbox(cfg.root(), controllers...); err != nil {
 		return nil, err
 	}
 	l.kubelet = kubelet{box: l.box, milli: int64(runtime.NumCPU()) * 1000}

@@ -23,13 +23,19 @@ import (
 // prefix begins the name of every cgroup and temporary directory of ours; the pid of the run follows.
 const prefix = "waterline-exp-"
 
+// Controllers that cgroups of ours have if that is wanted.
+const (
+	cpusetController = "cpuset"
+	memoryController = "memory" // on v2 only
+)
+
 // ErrUnusable is in the chain of every error that says that this host cannot run experiments at all. Its text says what
 // to do about it.
 var ErrUnusable = errors.New("this host cannot run experiments")
 
 // Check says whether experiments can run on this host: nil, or an error that says why not and what to do.
 func Check(cgroupRoot string) error {
-	box, err := openSandbox(Config{CgroupRoot: cgroupRoot}.root(), false)
+	box, err := openSandbox(Config{CgroupRoot: cgroupRoot}.root())
 	if err != nil {
 		return err
 	}
@@ -46,10 +52,13 @@ type sandbox struct {
 	name    string   // of our cgroup
 	back    []string // cgroup.procs files that lead back to where this process came from
 	enabled []string // controllers that we switched on below the root of cgroup v2
+
+	controllers []string // that our cgroups have on v2
 }
 
-// openSandbox removes what runs that were killed left behind, and makes our cgroup.
-func openSandbox(cgroupRoot string, cpusets bool) (_ *sandbox, err error) {
+// openSandbox removes what runs that were killed left behind, and makes our cgroup, with more controllers than that of CPU time if
+// that is wanted.
+func openSandbox(cgroupRoot string, controllers ...string) (_ *sandbox, err error) {
 	mount, err := host.FindMount(cgroupRoot)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w; mount the cgroup file system, or say where it is with --cgroup-root", ErrUnusable, err)
@@ -57,10 +66,11 @@ func openSandbox(cgroupRoot string, cpusets bool) (_ *sandbox, err error) {
 	if err := mayUse(os.Geteuid()); err != nil {
 		return nil, err
 	}
+	cpusets := slices.Contains(controllers, cpusetController)
 	if cpusets && mount.Cpusets == "" {
 		return nil, fmt.Errorf("%w: there is no cpuset controller at %s; mount its hierarchy, or on cgroup v2 see whether the kernel has it", ErrUnusable, cgroupRoot)
 	}
-	b := &sandbox{mount: mount, acct: mount.Path, cpusets: cpusets, name: prefix + strconv.Itoa(os.Getpid())}
+	b := &sandbox{mount: mount, acct: mount.Path, cpusets: cpusets, controllers: append([]string{"cpu"}, controllers...), name: prefix + strconv.Itoa(os.Getpid())}
 	if mount.Version == cgroup.V1 {
 		if b.acct, err = findAcct(cgroupRoot, mount.Path); err != nil {
 			return nil, err
@@ -185,11 +195,7 @@ func (b *sandbox) passOn(dir string) error {
 	if err != nil {
 		return fmt.Errorf("reading which controllers are passed on: %w", err)
 	}
-	wanted := []string{"cpu"}
-	if b.cpusets {
-		wanted = append(wanted, "cpuset")
-	}
-	for _, name := range wanted {
+	for _, name := range b.controllers {
 		if slices.Contains(strings.Fields(string(content)), name) {
 			continue
 		}

@@ -20,7 +20,7 @@ type sideBySide struct {
 	cell   cell
 	length time.Duration
 	server redis
-	frames *frames
+	frames *counter
 	stress stress
 }
 

@@ -47,7 +47,7 @@ func Suppress(ctx context.Context, cfg SuppressConfig) (r Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
-	l, err := newLabIn(SuppressName, cfg.Config, true)
+	l, err := newLab(SuppressName, cfg.Config, cpusetController)
 	if err != nil {
 		return Result{}, err
 	}
