@@ -65,11 +65,11 @@ func (l *lab) findAgent(ctx context.Context, agent *pod) error {
 }
 
 // startGoverned starts an agent that goes by a policy.
-func (l *lab) startGoverned(ctx context.Context, agent *pod, policy string) error {
+func (l *lab) startGoverned(ctx context.Context, agent *pod, policy string, more ...string) error {
 	file := filepath.Join(l.dir, "policy.yaml")
 	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
 		return fmt.Errorf("writing the policy: %w", err)
 	}
 	agent.shares = 0 // as in a cluster, it knows its pod
-	return l.startAgent(ctx, agent, "--pod-uid", agent.uid(), "--config", file)
+	return l.startAgent(ctx, agent, append(more, "--pod-uid", agent.uid(), "--config", file)...)
 }

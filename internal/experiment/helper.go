@@ -51,12 +51,19 @@ func RunHelper(args []string) error {
 	flags.StringVar(&q.line, "line", "", "ask: a request")
 	flags.DurationVar(&q.lead, "lead", 0, "ask: how long before that, at the first rate")
 	rate := flags.String("rate", "1", "ask: requests a second; more than one, with commas, each for a part of the time")
+	oomScore := flags.Int("oom-score", 0, "oom_score_adj to start with; 0: that of who starts it")
+	size := flags.Int64("bytes", 0, "answer, hog: of the file to read")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
 	for _, file := range procs {
 		if err := writeFile(file, "0"); err != nil {
 			return fmt.Errorf("entering a cgroup: %w", err)
+		}
+	}
+	if *oomScore != 0 {
+		if err := writeFile("/proc/self/oom_score_adj", strconv.Itoa(*oomScore)); err != nil {
+			return fmt.Errorf("saying whom to kill first: %w", err)
 		}
 	}
 	switch args[0] {
@@ -91,6 +98,10 @@ func RunHelper(args []string) error {
 		return makeSteps(what, os.Stdout)
 	case "serve":
 		return serve(*dir, *parent)
+	case "answer":
+		return answerFrom(files.String(), *size, *seed, os.Stdout)
+	case "hog":
+		return hog(files.String(), *size, memoryTaken, memoryWanted, os.Stdout)
 	case "ask":
 		q.dir, q.length, q.seed = *dir, *length, *seed
 		var err error

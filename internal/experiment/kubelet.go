@@ -22,6 +22,8 @@ type pod struct {
 	requestMilli int64
 	batchMilli   int64         // of batch CPU that it asks for; it is labelled as batch then, and BestEffort; 0: it is no batch pod
 	limitMilli   int64         // CPU limit of a pod that is not Guaranteed; 0: it has none
+	memory       int64         // in bytes, that it requests, or of batch memory asks for; 0: none
+	oomScore     int           // that its processes start with
 	shares       int64         // that its annotation asks for; 0: it has none
 	cpus         model.CPUMode // that its annotation asks for; "": it has none
 	threads      int           // of its load
@@ -82,6 +84,7 @@ func (p *pod) manifest() ([]byte, error) {
 		"Guaranteed": p.qos == model.Guaranteed, "Quota": v1alpha1.AnnotationCPUQuota,
 		"Manager": v1alpha1.AnnotationCPUManager, "CPUs": p.cpus, "ID": p.hash(), "Limit": p.limitMilli,
 		"Batch": p.batchMilli, "Label": v1alpha1.LabelQoS, "BE": model.ClassBE, "BatchCPU": v1alpha1.ResourceBatchCPU,
+		"Memory": p.memory, "BatchMemory": v1alpha1.ResourceBatchMemory,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("composing the manifest of pod %s: %w", p.name, err)
@@ -198,10 +201,10 @@ spec:
 {{- if .Guaranteed}}
       limits: {cpu: {{.CPU}}m, memory: 64Mi}
 {{- else if .Batch}}
-      limits: {{"{"}}{{.BatchCPU}}: {{.Batch}}{{"}"}}
-      requests: {{"{"}}{{.BatchCPU}}: {{.Batch}}{{"}"}}
+      limits: {{"{"}}{{.BatchCPU}}: {{.Batch}}{{if .Memory}}, {{.BatchMemory}}: {{.Memory}}{{end}}{{"}"}}
+      requests: {{"{"}}{{.BatchCPU}}: {{.Batch}}{{if .Memory}}, {{.BatchMemory}}: {{.Memory}}{{end}}{{"}"}}
 {{- else if .CPU}}
-      requests: {cpu: {{.CPU}}m}
+      requests: {cpu: {{.CPU}}m{{if .Memory}}, memory: {{.Memory}}{{end}}}
 {{- if .Limit}}
       limits: {cpu: {{.Limit}}m}
 {{- end}}

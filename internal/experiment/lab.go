@@ -149,7 +149,7 @@ func (l *lab) startAgent(ctx context.Context, p *pod, more ...string) error {
 		return err
 	}
 	args := []string{
-		"--", l.agent, "--pods", l.kubelet.manifests, "--kubepods", l.kubelet.layout.Root, "--cgroup-root", l.cfg.root(),
+		"--oom-score", fmt.Sprint(p.oomScore), "--", l.agent, "--pods", l.kubelet.manifests, "--kubepods", l.kubelet.layout.Root, "--cgroup-root", l.cfg.root(),
 		"--run-dir", filepath.Join(l.dir, "run"), "--listen", "", "--local", "", "--kubelet", "",
 	}
 	_, err := l.start("the agent", l.kubelet.containerDir(p), "exec", append(args, more...)...)

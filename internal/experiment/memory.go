@@ -1,0 +1,378 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/host"
+)
+
+// Experiment memory needs cgroup v2 and two files on a disk, and has options of its own.
+const (
+	MemoryName  = "memory"
+	MemoryAbout = "A server that lives on its page cache beside batch that reads and grows: what is taken from it, and what it still serves, with and without protect.memory."
+	// MemorySeconds is how long each mode is measured by default.
+	MemorySeconds = 30
+	// MemoryServed and MemoryStreamed are how much the server and batch read of their files, in bytes.
+	MemoryServed   = 96 << 20
+	MemoryStreamed = 96 << 20
+)
+
+// What the node has, and who asks for how much of it, in bytes. What batch was sold is there while the server does nothing; it wants
+// still more.
+const (
+	memoryNode    = 240 << 20
+	memoryRequest = 108 << 20
+	memorySold    = 174 << 20
+	memoryTaken   = 72 << 20 // by batch, at once
+	memoryWanted  = 192 << 20
+)
+
+// memoryPolicy is a policy under which nothing but memory is looked after, or not even that.
+const memoryPolicy = `apiVersion: waterline.io/v1alpha1
+kind: ColocationPolicy
+metadata: {name: memory}
+spec:
+  mode: Enforce
+  cpu: {suppressBy: none}
+  memory: {waterline: 80%%}
+  protect: {burst: false, memory: %v}
+`
+
+// MemoryConfig says how experiment memory runs. Of the zero value everything is the default.
+type MemoryConfig struct {
+	Config
+	Dir   string   // on a disk, for two files; "": that for temporary files
+	Disks []string // two disks or files to read instead, first the server's; nothing is written to them
+	Reads int      // a second that each of the disks is held to; 0: as many as it can
+}
+
+// Memory asks a server for random pieces of a file as fast as it answers: alone, beside batch under an agent that protects no memory,
+// and under one that does. The node, which is a cgroup that may have so much, is short of memory beside batch. What it measures is
+// in [MemoryFound.Result].
+func Memory(ctx context.Context, cfg MemoryConfig) (_ Result, err error) {
+	if mount, err := host.FindMount(cfg.root()); err == nil && mount.Version == cgroup.V1 {
+		return Result{}, fmt.Errorf("%w: here is cgroup v1, which protects no memory; it needs a machine with cgroup v2 alone (kernel parameter systemd.unified_cgroup_hierarchy=1) or a virtual one, for which docs/design/memory.md has the command", ErrUnusable)
+	}
+	files, clean, err := cfg.files()
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { err = errors.Join(err, clean()) }()
+	found := MemoryFound{When: time.Now().UTC().Truncate(time.Second), Machine: DescribeMachine(cgroup.V2), Seconds: cfg.seconds(MemorySeconds)}
+	for i, m := range memoryModes() {
+		if found.runs[i], err = cfg.run(ctx, m, files); err != nil {
+			return Result{}, fmt.Errorf("mode %s: %w", m.name, err)
+		}
+	}
+	return found.Result(), nil
+}
+
+// memoryMode is who runs, and under what.
+type memoryMode struct {
+	name     string
+	batch    bool
+	protects bool
+}
+
+func memoryModes() [3]memoryMode {
+	return [3]memoryMode{{name: modeAlone}, {name: modePlain, batch: true}, {name: modeWaterline, batch: true, protects: true}}
+}
+
+// files returns what the server and batch read, and what takes it away again.
+func (c *MemoryConfig) files() (files [2]string, clean func() error, err error) {
+	clean = func() error { return nil }
+	if len(c.Disks) == 2 {
+		return [2]string(c.Disks), clean, nil
+	}
+	dir, err := os.MkdirTemp(c.Dir, prefix)
+	if err != nil {
+		return files, clean, fmt.Errorf("making a directory for the files to read: %w", err)
+	}
+	clean = func() error { return os.RemoveAll(dir) }
+	if host.InMemory(dir) {
+		return files, clean, errors.Join(fmt.Errorf("%w: %s is in memory, and so no page of a file in it can be taken; name a directory on a disk with --dir, or disks with --disk", ErrUnusable, filepath.Dir(dir)), clean())
+	}
+	files = [2]string{filepath.Join(dir, "served"), filepath.Join(dir, "streamed")}
+	for i, size := range []int64{MemoryServed, MemoryStreamed} {
+		if err := fill(files[i], size); err != nil {
+			return files, clean, errors.Join(err, clean())
+		}
+	}
+	return files, clean, nil
+}
+
+// fill makes a file that is on its disk when this returns.
+func fill(file string, size int64) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("making a file to read: %w", err)
+	}
+	_, err = io.Copy(f, strings.NewReader(strings.Repeat("waterline\n", int(size/10)+1)[:size]))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("making a file to read: %w", err)
+	}
+	return nil
+}
+
+// forget has the kernel keep nothing of a file in memory, so that whoever reads it next is who has it.
+func forget(file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return fmt.Errorf("opening a file to read: %w", err)
+	}
+	defer f.Close()
+	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		return fmt.Errorf("having the kernel forget %s: %w", file, err)
+	}
+	return nil
+}
+
+// run measures one mode, in a sandbox of its own.
+func (c *MemoryConfig) run(ctx context.Context, m memoryMode, files [2]string) (run memoryRun, err error) {
+	for _, file := range files {
+		if err := forget(file); err != nil {
+			return run, err
+		}
+	}
+	l, err := newLab(MemoryName, c.Config, memoryController, ioController)
+	if err != nil {
+		return run, err
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+	if c.Reads > 0 {
+		for _, disk := range c.Disks {
+			if err := l.box.holdDisk(l.kubelet.layout.Root, disk, c.Reads); err != nil {
+				return run, err
+			}
+		}
+	}
+	s := &squeeze{lab: l, mode: m, files: files}
+	s.online, s.batch = memoryPods(m.protects)
+	if err := s.begin(ctx); err != nil {
+		return run, err
+	}
+	return s.measure(ctx, c.seconds(MemorySeconds))
+}
+
+// memoryPods are the server and batch. The server is Burstable, batch BestEffort, and by that the kubelet says whom the kernel kills
+// first if it must; with protect.memory, what the agent says when a container is made.
+func memoryPods(protects bool) (online, batch *pod) {
+	online = &pod{name: "online", qos: model.Burstable, requestMilli: 500, memory: memoryRequest, oomScore: 1000 - 1000*memoryRequest/memoryNode}
+	batch = &pod{name: "batch", qos: model.BestEffort, batchMilli: 500, memory: memorySold, oomScore: 1000}
+	if protects {
+		online.oomScore /= 2
+	}
+	return online, batch
+}
+
+// squeeze is one mode of experiment memory as it runs.
+type squeeze struct {
+	*lab
+	mode          memoryMode
+	files         [2]string
+	online, batch *pod
+	server, hog   revived
+}
+
+// begin starts the agent and the server, and waits until the server has its file in memory and the agent has done what there is to do.
+func (s *squeeze) begin(ctx context.Context) error {
+	root := s.kubelet.layout.Root
+	if err := s.box.setMemory(root, memoryNode); err != nil {
+		return err
+	}
+	proc, err := s.proc()
+	if err != nil {
+		return err
+	}
+	if err := s.create(ctx, s.online, s.batch); err != nil {
+		return err
+	}
+	s.tell(Progress{Doing: "mode " + s.mode.name + ", starting"})
+	agent := agentPod()
+	agent.oomScore = -997 // as a node-critical pod
+	if err := s.startGoverned(ctx, agent, fmt.Sprintf(memoryPolicy, s.mode.protects), "--proc-root", proc); err != nil {
+		return err
+	}
+	s.pods = append(s.pods, agent, s.online, s.batch)
+	s.server = revived{start: s.loader(s.online, "answer", "answered=", s.files[0], MemoryServed)}
+	if err := s.server.begin(); err != nil {
+		return err
+	}
+	if err := s.poll(ctx, "for the server to have its file in memory", func() (bool, error) { return s.server.count() > 0, s.server.ended() }); err != nil {
+		return err
+	}
+	return s.agreed(ctx)
+}
+
+// agreed waits until batch has what it was sold, and the server's memory is protected if it shall be, also in the groups above.
+func (s *squeeze) agreed(ctx context.Context) error {
+	want := map[string]int64{filepath.Join(s.kubelet.dir(s.batch), "memory.max"): memorySold}
+	if s.mode.protects {
+		want[filepath.Join(s.kubelet.dir(s.online), "memory.low")] = memoryRequest
+		want[filepath.Join(s.kubelet.layout.Root, "memory.low")] = MemoryServed
+	}
+	err := s.poll(ctx, "for the agent to write what there is to write", func() (bool, error) {
+		for file, least := range want {
+			if is, err := s.box.bytes(filepath.Dir(file), filepath.Base(file)); err != nil || is < least || is == model.Unlimited {
+				return false, err
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%w; the agent's log: %s", err, s.log())
+	}
+	return nil
+}
+
+// proc makes what the agent takes for procfs, and returns where: the machine is as large as its sandbox, and nobody uses any of it who is
+// not in a pod.
+func (s *squeeze) proc() (string, error) {
+	dir := filepath.Join(s.dir, "proc")
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return "", fmt.Errorf("reading what the machine has: %w", err)
+	}
+	meminfo := fmt.Sprintf("MemTotal: %[1]d kB\nMemFree: %[1]d kB\nActive(file): 0 kB\nInactive(file): 0 kB\nAnonPages: 0 kB\n", memoryNode>>10)
+	err = os.Mkdir(dir, 0o700)
+	for name, text := range map[string]string{"meminfo": meminfo, "stat": string(stat), "zoneinfo": "        low      0\n"} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	for _, name := range []string{"self", "sys", "pressure"} {
+		err = errors.Join(err, os.Symlink("/proc/"+name, filepath.Join(dir, name)))
+	}
+	if err != nil {
+		return "", fmt.Errorf("making a small machine for the agent: %w", err)
+	}
+	return dir, nil
+}
+
+// loader returns what starts the load of a pod, of which nobody is surprised when it is killed.
+func (s *squeeze) loader(p *pod, helper, key, file string, size int64) func() (*process, *counter, error) {
+	return func() (*process, *counter, error) {
+		done := &counter{key: key}
+		started, err := s.startIn(loadOf(p), s.kubelet.containerDir(p), done, helper, "--oom-score", fmt.Sprint(p.oomScore),
+			"--file", file, "--bytes", fmt.Sprint(size))
+		s.procs = slices.DeleteFunc(s.procs, func(p *process) bool { return p == started })
+		return started, done, err
+	}
+}
+
+// measure starts batch, if there is any, and sees for some seconds what becomes of both.
+func (s *squeeze) measure(ctx context.Context, seconds int) (run memoryRun, err error) {
+	run.mode = s.mode.name
+	defer func() { err = errors.Join(err, s.server.end(), s.hog.end()) }()
+	before, err := s.look()
+	if err != nil {
+		return run, err
+	}
+	if s.mode.batch {
+		s.hog = revived{start: s.loader(s.batch, "hog", "done=", s.files[1], MemoryStreamed)}
+		if err := s.hog.begin(); err != nil {
+			return run, err
+		}
+	}
+	var failed error
+	run.window, err = s.lab.measure(ctx, "mode "+s.mode.name, seconds, func(window) string {
+		now, err := s.look()
+		run.seconds = append(run.seconds, now.since(before))
+		failed = errors.Join(failed, err, s.server.revive(), s.hog.revive())
+		return fmt.Sprintf("%.0f requests answered", s.server.count())
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return run, fmt.Errorf("%w; the agent's log: %s", err, s.log())
+	}
+	after, err := s.look()
+	if err != nil {
+		return run, err
+	}
+	run.pinch = after.since(before)
+	return run, nil
+}
+
+// look tells how much was done so far, and what it took.
+func (s *squeeze) look() (p pinch, err error) {
+	p.answered, p.worked = s.server.count(), s.hog.count()
+	if p.online, err = s.box.strain(s.kubelet.dir(s.online)); err != nil {
+		return p, err
+	}
+	if p.batch, err = s.box.strain(s.kubelet.dir(s.batch)); err != nil {
+		return p, err
+	}
+	if p.used, err = s.box.bytes(s.kubelet.dir(s.batch), "memory.current"); err != nil {
+		return p, err
+	}
+	p.reclaimed, err = reclaimed(filepath.Join(s.dir, "run"))
+	return p, err
+}
+
+// revived is a process that is started again within a second of being killed, as the kubelet would do some time later.
+type revived struct {
+	start func() (*process, *counter, error)
+	now   *process
+	done  []*counter // of each life
+}
+
+func (r *revived) begin() error {
+	now, done, err := r.start()
+	if err != nil {
+		return err
+	}
+	r.now, r.done = now, append(r.done, done)
+	return nil
+}
+
+// count is how much was done in all lives.
+func (r *revived) count() (sum float64) {
+	for _, c := range r.done {
+		sum += c.count()
+	}
+	return sum
+}
+
+// ended returns an error if the process ended by itself.
+func (r *revived) ended() error {
+	if r.now == nil || r.killed() {
+		return nil
+	}
+	return r.now.ended()
+}
+
+func (r *revived) killed() bool {
+	select {
+	case <-r.now.done:
+		return r.now.cmd.ProcessState != nil && r.now.cmd.ProcessState.Sys().(interface{ Signaled() bool }).Signaled()
+	default:
+		return false
+	}
+}
+
+// revive starts the process anew if it was killed. One that ended by itself is an error.
+func (r *revived) revive() error {
+	if r.now == nil {
+		return nil
+	}
+	if r.killed() {
+		return r.begin()
+	}
+	return r.now.ended()
+}
+
+func (r *revived) end() error {
+	if r.now == nil {
+		return nil
+	}
+	return r.now.kill()
+}

@@ -1,0 +1,220 @@
+package experiment
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/waterline-io/waterline/internal/decide/memory"
+	"github.com/waterline-io/waterline/internal/experiment/chart"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+func TestParseStrain(t *testing.T) {
+	const events, stat = "low 1\nhigh 2\nmax 3\noom 9\noom_kill 4\noom_group_kill 9\n", "anon 9\nworkingset_refault_anon 9\nworkingset_refault_file 5\n"
+	got, err := parseStrain(events, stat)
+	if want := (strain{refaults: 5, low: 1, high: 2, full: 3, killed: 4}); got != want || err != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if more := got.since(strain{1, 1, 1, 1, 1}); more != (strain{4, 0, 1, 2, 3}) {
+		t.Errorf("%+v", more)
+	}
+	for _, bad := range [][2]string{{"", stat}, {events, "anon 9\n"}, {strings.Replace(events, "4", "x", 1), stat}, {"low", stat}} {
+		if _, err := parseStrain(bad[0], bad[1]); err == nil {
+			t.Errorf("%q was understood", bad)
+		}
+	}
+}
+
+func TestParseReclaimed(t *testing.T) {
+	const line = `{"Node":{"Pods":[],"Reclaimed":{"UID":"b","Asked":9,"Freed":4}},"Plan":{}}` + "\n" + `{"Node":{}}` + "\n"
+	for text, want := range map[string]int64{"": 0, line: 4, line + line: 8, line + `{"Node":{"Recl`: 4} {
+		if got, err := parseReclaimed(strings.NewReader(text)); got != want || err != nil {
+			t.Errorf("%q: %d, %v", text, got, err)
+		}
+	}
+	if _, err := parseReclaimed(strings.NewReader("x")); err == nil {
+		t.Error("what is no journal was read")
+	}
+	if got, err := reclaimed(t.TempDir()); got != 0 || err != nil {
+		t.Errorf("without a journal: %d, %v", got, err)
+	}
+}
+
+func TestParseBytes(t *testing.T) {
+	for text, want := range map[string]int64{"max\n": model.Unlimited, "4096\n": 4096} {
+		if got, err := parseBytes([]byte(text)); got != want || err != nil {
+			t.Errorf("%q: %d, %v", text, got, err)
+		}
+	}
+	if _, err := parseBytes([]byte("much\n")); err == nil {
+		t.Error("much is an amount")
+	}
+}
+
+// pinched is an experiment that went well.
+func pinched() MemoryFound {
+	f := MemoryFound{Machine: "2 × CPU", Seconds: 10}
+	for i, m := range memoryModes() {
+		f.runs[i].mode = m.name
+		f.runs[i].window = window{length: 10 * time.Second, busy: 1, used: map[string]time.Duration{"online": 5 * time.Second, "batch": 5 * time.Second}}
+		f.runs[i].answered = 2000
+	}
+	plain, waterline := &f.runs[1], &f.runs[2]
+	plain.answered, plain.online.refaults, plain.online.killed, plain.batch.killed = 1000, 5000, 1, 2
+	waterline.answered, waterline.online.refaults, waterline.reclaimed, waterline.worked, waterline.batch.high = 1900, 500, 32<<20, 64<<10, 7
+	waterline.seconds = []pinch{{used: 3 << 19}, waterline.pinch}
+	return f
+}
+
+func TestMemoryFound(t *testing.T) {
+	f := pinched()
+	r := f.Result()
+	for key, want := range map[string]float64{
+		"alone_requests": 2000, "alone_requests_per_second": 200, "plain_refaults_pages": 5000, "plain_batch_oom_kills": 2, "waterline_reclaimed_mib": 32,
+		"waterline_batch_work_mib": 64, "waterline_batch_high_events": 7, "requests_ratio_plain": 0.5, "requests_ratio_waterline": 0.95,
+		"refaults_ratio": 0.1, "waterline_batch_cpus": 0.5, "seconds": 10,
+	} {
+		if got, found := r.Metrics[key]; !found || got != want {
+			t.Errorf("%s is %v, not %v", key, got, want)
+		}
+	}
+	if got := r.Headline.String(); got != "refaults 5000 → 500, requests 50 → 95 % of alone, 1 → 0 times killed (goal: online is not killed, a tenth of the refaults, 95 % of the requests; met)" {
+		t.Error(got)
+	}
+	for _, cells := range r.Table.Rows {
+		if len(cells) != len(r.Table.Head) {
+			t.Errorf("%d cells under %d heads: %v", len(cells), len(r.Table.Head), cells)
+		}
+	}
+	if got := r.Series["waterline_batch_mib"]; len(got) != 2 || got[0] != 1.5 {
+		t.Error(got)
+	}
+	if svg := chart.Standalone(r.Chart); !strings.Contains(svg, "500 refaults") {
+		t.Error(svg)
+	}
+	if strings.Contains(strings.Join(r.Notes, "\n"), "Outside of the pods") {
+		t.Error(r.Notes)
+	}
+}
+
+// The goal is met by all that was to happen, and by nothing less.
+func TestMemoryNotMet(t *testing.T) {
+	for what, spoil := range map[string]func(*MemoryFound){
+		"online is killed":       func(f *MemoryFound) { f.runs[2].online.killed = 1 },
+		"a refault too many":     func(f *MemoryFound) { f.runs[2].online.refaults = 501 },
+		"nothing is short":       func(f *MemoryFound) { f.runs[1].online.refaults, f.runs[2].online.refaults = 0, 0 },
+		"a few requests less":    func(f *MemoryFound) { f.runs[2].answered = 1890 },
+		"nothing was answered":   func(f *MemoryFound) { f.runs[0].answered, f.runs[2].answered = 0, 0 },
+		"others use the machine": func(f *MemoryFound) { f.runs[0].window.busy, f.runs[2].online.killed = 1.5, 1 },
+	} {
+		f := pinched()
+		spoil(&f)
+		r := f.Result()
+		if r.Headline.Met {
+			t.Errorf("%s: %s", what, r.Headline)
+		}
+		notes := strings.Join(r.Notes, "\n")
+		if what == "nothing is short" && !strings.Contains(notes, "nothing is shown") || what == "others use the machine" && !strings.Contains(notes, "0.50 CPUs (alone)") {
+			t.Errorf("%s: %s", what, notes)
+		}
+		if _, err := r.JSON(""); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		for key, value := range r.Metrics {
+			if math.IsNaN(value) || math.IsInf(value, 0) {
+				t.Errorf("%s: %s is %v", what, key, value)
+			}
+		}
+	}
+}
+
+// The agent must take the pods for what they are, the policy must be one, and the kernel shall kill them in the order in which it
+// would had NRI made them.
+func TestMemoryPods(t *testing.T) {
+	for _, m := range memoryModes() {
+		policy, err := kube.ParsePolicy([]byte(strings.ReplaceAll(strings.Replace(memoryPolicy, "%v", map[bool]string{true: "true", false: "false"}[m.protects], 1), "%%", "%")))
+		if err != nil || policy.Policy.Mode != model.ModeEnforce || policy.Policy.Protect.Memory != m.protects || policy.Policy.Suppress.By != model.SuppressByNone {
+			t.Fatalf("%+v, %v", policy, err)
+		}
+		online, batch := memoryPods(m.protects)
+		plainOnline, plainBatch := memoryPods(false)
+		for _, p := range []struct {
+			*pod
+			class    model.Class
+			kubelets int
+		}{{online, model.ClassLS, plainOnline.oomScore}, {batch, model.ClassBE, plainBatch.oomScore}} {
+			text, err := p.manifest()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var manifest corev1.Pod
+			if err := yaml.UnmarshalStrict(text, &manifest); err != nil {
+				t.Fatalf("%v in\n%s", err, text)
+			}
+			got, ok := kube.Pod(&manifest, "")
+			if !ok || got.QoS != p.qos || got.Class != p.class || len(got.Asks.Notices) > 0 || got.MemoryRequest+got.Grant.Memory != p.memory {
+				t.Errorf("%+v from\n%s", got, text)
+			}
+			want := p.kubelets
+			if other := memory.OOMScore(got, &policy.Policy, p.kubelets); other != 0 {
+				want = other
+			}
+			if p.oomScore != want {
+				t.Errorf("mode %s: %s starts with %d, and would with %d", m.name, p.name, p.oomScore, want)
+			}
+		}
+	}
+}
+
+// lines ends who writes to it after so many.
+type lines struct {
+	bytes.Buffer
+	left int
+}
+
+// Write takes lines until there are enough.
+func (l *lines) Write(b []byte) (int, error) {
+	if l.left--; l.left < 0 {
+		return 0, os.ErrClosed
+	}
+	return l.Buffer.Write(b)
+}
+
+func TestMemoryLoad(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := fill(file, 2*chunk); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(file); err != nil || info.Size() != 2*chunk {
+		t.Fatal(info, err)
+	}
+	if err := forget(file); err != nil {
+		t.Error(err)
+	}
+	for what, run := range map[string]func(*lines) error{
+		"answered=": func(out *lines) error { return answerFrom(file, 2*chunk, 1, out) },
+		"done=":     func(out *lines) error { return hog(file, 2*chunk, chunk, 2*chunk, out) },
+	} {
+		out, done := &lines{left: 2}, &counter{key: what}
+		if err := run(out); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := done.Write(out.Bytes()); err != nil || done.count() < 1 {
+			t.Errorf("%q: %v, %v", out.String(), done.count(), err)
+		}
+	}
+	if err := answerFrom(file, 4*chunk, 1, &lines{}); err == nil || !strings.Contains(err.Error(), "it ends at") {
+		t.Errorf("of a file that is too short: %v", err)
+	}
+}

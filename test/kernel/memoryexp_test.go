@@ -1,0 +1,51 @@
+package kernel_test
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/experiment"
+)
+
+// TestMemoryExperiment runs experiment memory in short. Its server loses less to batch with protect.memory than without, and nobody
+// kills it; how much it answers depends on the time, which means nothing here.
+func TestMemoryExperiment(t *testing.T) {
+	n := newNode(t) // or skip
+	cfg := experiment.MemoryConfig{Config: experiment.Config{Seconds: 8, AgentPath: binary(t, "waterline-agent"), Helper: binary(t, "waterline")}}
+	if n.mount.Version == cgroup.V1 {
+		if _, err := experiment.Memory(t.Context(), cfg); !errors.Is(err, experiment.ErrUnusable) {
+			t.Errorf("on cgroup v1: %v", err)
+		}
+		t.Skip("live kernel: cgroup v1 protects no memory")
+	}
+	first, second := ramDisks(t)
+	cfg.Disks, cfg.Reads = []string{first, second}, 100
+	if soak() {
+		cfg.Seconds = 0
+	}
+	r, err := experiment.Memory(t.Context(), cfg)
+	if errors.Is(err, experiment.ErrUnusable) && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s\n%s\n%v", r.Headline, r.Table, r.Series)
+	m := r.Metrics
+	for _, mode := range []string{"alone_", "plain_", "waterline_"} {
+		if m[mode+"requests"] < 50 || m[mode+"online_oom_kills"] != 0 {
+			t.Errorf("%s: %v requests, killed %v times", mode, m[mode+"requests"], m[mode+"online_oom_kills"])
+		}
+		if worked := m[mode+"batch_work_mib"]; worked < 30 != (mode == "alone_") {
+			t.Errorf("%s: batch read and took %v MiB", mode, worked)
+		}
+	}
+	if m["alone_refaults_pages"] != 0 || m["plain_refaults_pages"] < 50 {
+		t.Errorf("alone %v pages were read again, beside batch %v: the test shows nothing", m["alone_refaults_pages"], m["plain_refaults_pages"])
+	}
+	if m["waterline_refaults_pages"] >= m["plain_refaults_pages"] {
+		t.Errorf("with protection %v pages were read again, without %v", m["waterline_refaults_pages"], m["plain_refaults_pages"])
+	}
+}
