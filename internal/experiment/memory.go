@@ -206,11 +206,11 @@ func (s *squeeze) begin(ctx context.Context) error {
 		return err
 	}
 	s.pods = append(s.pods, agent, s.online, s.batch)
-	s.server = revived{start: s.loader(s.online, "answer", "answered=", s.files[0], MemoryServed)}
+	s.server = revived{start: s.loader(s.online, "answer", s.files[0], MemoryServed, "answered=", "waited=")}
 	if err := s.server.begin(); err != nil {
 		return err
 	}
-	if err := s.poll(ctx, "for the server to have its file in memory", func() (bool, error) { return s.server.count() > 0, s.server.ended() }); err != nil {
+	if err := s.poll(ctx, "for the server to have its file in memory", func() (bool, error) { return s.server.count(0) > 0, s.server.ended() }); err != nil {
 		return err
 	}
 	return s.agreed(ctx)
@@ -260,10 +260,15 @@ func (s *squeeze) proc() (string, error) {
 }
 
 // loader returns what starts the load of a pod, of which nobody is surprised when it is killed.
-func (s *squeeze) loader(p *pod, helper, key, file string, size int64) func() (*process, *counter, error) {
-	return func() (*process, *counter, error) {
-		done := &counter{key: key}
-		started, err := s.startIn(loadOf(p), s.kubelet.containerDir(p), done, helper, "--oom-score", fmt.Sprint(p.oomScore),
+func (s *squeeze) loader(p *pod, helper, file string, size int64, keys ...string) func() (*process, []*counter, error) {
+	return func() (*process, []*counter, error) {
+		var done []*counter
+		var all []io.Writer
+		for _, key := range keys {
+			c := &counter{key: key}
+			done, all = append(done, c), append(all, c)
+		}
+		started, err := s.startIn(loadOf(p), s.kubelet.containerDir(p), io.MultiWriter(all...), helper, "--oom-score", fmt.Sprint(p.oomScore),
 			"--file", file, "--bytes", fmt.Sprint(size))
 		s.procs = slices.DeleteFunc(s.procs, func(p *process) bool { return p == started })
 		return started, done, err
@@ -279,7 +284,7 @@ func (s *squeeze) measure(ctx context.Context, seconds int) (run memoryRun, err 
 		return run, err
 	}
 	if s.mode.batch {
-		s.hog = revived{start: s.loader(s.batch, "hog", "done=", s.files[1], MemoryStreamed)}
+		s.hog = revived{start: s.loader(s.batch, "hog", s.files[1], MemoryStreamed, "done=")}
 		if err := s.hog.begin(); err != nil {
 			return run, err
 		}
@@ -289,7 +294,7 @@ func (s *squeeze) measure(ctx context.Context, seconds int) (run memoryRun, err 
 		now, err := s.look()
 		run.seconds = append(run.seconds, now.since(before))
 		failed = errors.Join(failed, err, s.server.revive(), s.hog.revive())
-		return fmt.Sprintf("%.0f requests answered", s.server.count())
+		return fmt.Sprintf("%.0f requests answered", s.server.count(0))
 	})
 	if err = errors.Join(err, failed); err != nil {
 		return run, fmt.Errorf("%w; the agent's log: %s", err, s.log())
@@ -304,7 +309,7 @@ func (s *squeeze) measure(ctx context.Context, seconds int) (run memoryRun, err 
 
 // look tells how much was done so far, and what it took.
 func (s *squeeze) look() (p pinch, err error) {
-	p.answered, p.worked = s.server.count(), s.hog.count()
+	p.answered, p.waited, p.worked = s.server.count(0), s.server.count(1), s.hog.count(0)
 	if p.online, err = s.box.strain(s.kubelet.dir(s.online)); err != nil {
 		return p, err
 	}
@@ -320,9 +325,9 @@ func (s *squeeze) look() (p pinch, err error) {
 
 // revived is a process that is started again within a second of being killed, as the kubelet would do some time later.
 type revived struct {
-	start func() (*process, *counter, error)
+	start func() (*process, []*counter, error)
 	now   *process
-	done  []*counter // of each life
+	done  [][]*counter // of each life
 }
 
 func (r *revived) begin() error {
@@ -334,10 +339,10 @@ func (r *revived) begin() error {
 	return nil
 }
 
-// count is how much was done in all lives.
-func (r *revived) count() (sum float64) {
-	for _, c := range r.done {
-		sum += c.count()
+// count is how much was done in all lives, by one of its counters.
+func (r *revived) count(which int) (sum float64) {
+	for _, life := range r.done {
+		sum += life[which].count()
 	}
 	return sum
 }

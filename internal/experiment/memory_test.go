@@ -71,7 +71,8 @@ func pinched() MemoryFound {
 		f.runs[i].answered = 2000
 	}
 	plain, waterline := &f.runs[1], &f.runs[2]
-	plain.answered, plain.online.refaults, plain.online.killed, plain.batch.killed = 1000, 5000, 1, 2
+	plain.answered, plain.waited, waterline.waited = 1000, 300, 95
+	plain.online.refaults, plain.online.killed, plain.batch.killed = 5000, 1, 2
 	waterline.answered, waterline.online.refaults, waterline.reclaimed, waterline.worked, waterline.batch.high = 1900, 500, 32<<20, 64<<10, 7
 	waterline.seconds = []pinch{{used: 3 << 19}, waterline.pinch}
 	return f
@@ -81,7 +82,7 @@ func TestMemoryFound(t *testing.T) {
 	f := pinched()
 	r := f.Result()
 	for key, want := range map[string]float64{
-		"alone_requests": 2000, "alone_requests_per_second": 200, "plain_refaults_pages": 5000, "plain_batch_oom_kills": 2, "waterline_reclaimed_mib": 32,
+		"alone_requests": 2000, "alone_requests_per_second": 200, "plain_requests_from_memory_percent": 70, "plain_refaults_pages": 5000, "plain_batch_oom_kills": 2, "waterline_reclaimed_mib": 32,
 		"waterline_batch_work_mib": 64, "waterline_batch_high_events": 7, "requests_ratio_plain": 0.5, "requests_ratio_waterline": 0.95,
 		"refaults_ratio": 0.1, "waterline_batch_cpus": 0.5, "seconds": 10,
 	} {
@@ -89,7 +90,7 @@ func TestMemoryFound(t *testing.T) {
 			t.Errorf("%s is %v, not %v", key, got, want)
 		}
 	}
-	if got := r.Headline.String(); got != "refaults 5000 → 500, requests 50 → 95 % of alone, 1 → 0 times killed (goal: online is not killed, a tenth of the refaults, 95 % of the requests; met)" {
+	if got := r.Headline.String(); got != "refaults 5000 → 500, 70.0 → 95.0 % of requests from memory, 1 → 0 times killed (goal: online is not killed, a tenth of the refaults, 95 % of requests from memory; met)" {
 		t.Error(got)
 	}
 	for _, cells := range r.Table.Rows {
@@ -114,7 +115,7 @@ func TestMemoryNotMet(t *testing.T) {
 		"online is killed":       func(f *MemoryFound) { f.runs[2].online.killed = 1 },
 		"a refault too many":     func(f *MemoryFound) { f.runs[2].online.refaults = 501 },
 		"nothing is short":       func(f *MemoryFound) { f.runs[1].online.refaults, f.runs[2].online.refaults = 0, 0 },
-		"a few requests less":    func(f *MemoryFound) { f.runs[2].answered = 1890 },
+		"a few from the disk":    func(f *MemoryFound) { f.runs[2].waited = 96 },
 		"nothing was answered":   func(f *MemoryFound) { f.runs[0].answered, f.runs[2].answered = 0, 0 },
 		"others use the machine": func(f *MemoryFound) { f.runs[0].window.busy, f.runs[2].online.killed = 1.5, 1 },
 	} {

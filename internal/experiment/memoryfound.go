@@ -11,7 +11,7 @@ import (
 // What experiment memory is to show.
 const (
 	goalRefaults = 10   // plain's to waterline's
-	goalServed   = 0.95 // of the requests answered alone
+	goalMemory   = 0.95 // of the requests, that are answered from memory
 )
 
 // MemoryFound is all that experiment memory measured.
@@ -33,6 +33,7 @@ type memoryRun struct {
 // pinch is what was done, and what became of memory.
 type pinch struct {
 	answered      float64 // requests
+	waited        float64 // of them, for the disk
 	worked        float64 // KiB that batch read and took
 	online, batch strain
 	reclaimed     int64 // bytes that batch gave back when the agent asked
@@ -41,12 +42,15 @@ type pinch struct {
 
 func (p pinch) since(before pinch) pinch {
 	return pinch{
-		p.answered - before.answered, p.worked - before.worked, p.online.since(before.online), p.batch.since(before.batch), p.reclaimed - before.reclaimed, p.used,
+		p.answered - before.answered, p.waited - before.waited, p.worked - before.worked, p.online.since(before.online), p.batch.since(before.batch), p.reclaimed - before.reclaimed, p.used,
 	}
 }
 
 // perSecond is how many requests were answered in a second.
 func (r *memoryRun) perSecond() float64 { return r.answered / r.window.length.Seconds() }
+
+// fromMemory is the part of the requests that did not wait for the disk.
+func (r *memoryRun) fromMemory() float64 { return 1 - r.waited/max(r.answered, 1) }
 
 // served is the part of what the server answers alone, 0 where that is nothing.
 func (f *MemoryFound) served(r *memoryRun) float64 {
@@ -60,7 +64,7 @@ func (f *MemoryFound) served(r *memoryRun) float64 {
 // figures returns what a mode is judged by, by names that end in units.
 func (r *memoryRun) figures() map[string]float64 {
 	return map[string]float64{
-		"requests": r.answered, "requests_per_second": r.perSecond(), "refaults_pages": float64(r.online.refaults),
+		"requests": r.answered, "requests_from_memory_percent": 100 * r.fromMemory(), "requests_per_second": r.perSecond(), "refaults_pages": float64(r.online.refaults),
 		"online_oom_kills": float64(r.online.killed), "batch_oom_kills": float64(r.batch.killed), "online_low_events": float64(r.online.low),
 		"batch_high_events": float64(r.batch.high), "batch_max_events": float64(r.batch.full), "batch_refaults_pages": float64(r.batch.refaults),
 		"reclaimed_mib": float64(r.reclaimed) / (1 << 20), "batch_work_mib": r.worked / 1024,
@@ -74,10 +78,10 @@ func (r *memoryRun) figures() map[string]float64 {
 // requests_ratio_waterline, to those alone; and refaults_ratio, waterline's to plain's.
 func (f *MemoryFound) Result() Result {
 	r := Result{Name: MemoryName, About: MemoryAbout, When: f.When, Machine: f.Machine, Metrics: map[string]float64{"seconds": float64(f.Seconds)}, Series: map[string][]float64{}}
-	r.Table.Head = []string{"mode", "requests/s", "of alone", "refaults", "online killed", "batch killed", "batch slowed", "given back MiB", "batch work MiB"}
+	r.Table.Head = []string{"mode", "requests/s", "of alone", "from memory", "refaults", "online killed", "batch killed", "batch slowed", "given back MiB", "batch work MiB"}
 	bars := chart.Bars{
-		Title: "Requests answered", Caption: "Requests a second that a server answers from its page cache", Unit: "/s", Mark: "alone",
-		Desc: "Bars: requests that the server answered in a second. Marks: what it answers alone.",
+		Title: "Requests answered from memory", Caption: "Requests that a server answers from its page cache", Mark: "alone",
+		Desc: "Bars: of the requests that the server answered, those that did not wait for the disk. Marks: alone.",
 	}
 	alone, plain, waterline := &f.runs[0], &f.runs[1], &f.runs[2]
 	for i := range f.runs {
@@ -90,11 +94,11 @@ func (f *MemoryFound) Result() Result {
 			r.Series[run.mode+"_batch_mib"] = append(r.Series[run.mode+"_batch_mib"], round(float64(now.used)/(1<<20), 1))
 		}
 		r.Table.Rows = append(r.Table.Rows, []string{
-			run.mode, fmt.Sprintf("%.0f", run.perSecond()), percent(f.served(run)), fmt.Sprint(run.online.refaults),
+			run.mode, fmt.Sprintf("%.0f", run.perSecond()), percent(f.served(run)), percent(run.fromMemory()), fmt.Sprint(run.online.refaults),
 			fmt.Sprint(run.online.killed), fmt.Sprint(run.batch.killed), fmt.Sprint(run.batch.high), fmt.Sprintf("%.0f", float64(run.reclaimed)/(1<<20)), fmt.Sprintf("%.0f", run.worked/1024),
 		})
 		bars.Bars = append(bars.Bars, chart.Bar{
-			Label: run.mode, Note: fmt.Sprintf("%d refaults", run.online.refaults), Value: run.perSecond(), Theory: alone.perSecond(), Strong: run == waterline,
+			Label: run.mode, Note: fmt.Sprintf("%d refaults", run.online.refaults), Value: 100 * run.fromMemory(), Theory: 100 * alone.fromMemory(), Strong: run == waterline,
 		})
 	}
 	r.Chart = bars
@@ -102,11 +106,11 @@ func (f *MemoryFound) Result() Result {
 	r.Metrics["refaults_ratio"] = round(float64(waterline.online.refaults)/float64(max(plain.online.refaults, 1)), 4)
 	r.Metrics["load_1m"] = loadAverage()
 	r.Headline = Headline{
-		Value: fmt.Sprintf("refaults %d → %d, requests %.0f → %.0f %% of alone, %d → %d times killed",
-			plain.online.refaults, waterline.online.refaults, 100*f.served(plain), 100*f.served(waterline), plain.online.killed, waterline.online.killed),
-		Goal: "online is not killed, a tenth of the refaults, 95 % of the requests",
+		Value: fmt.Sprintf("refaults %d → %d, %.1f → %.1f %% of requests from memory, %d → %d times killed",
+			plain.online.refaults, waterline.online.refaults, 100*plain.fromMemory(), 100*waterline.fromMemory(), plain.online.killed, waterline.online.killed),
+		Goal: "online is not killed, a tenth of the refaults, 95 % of requests from memory",
 		Met: waterline.online.killed == 0 && plain.online.refaults > 0 && goalRefaults*waterline.online.refaults <= plain.online.refaults &&
-			f.served(waterline) >= goalServed,
+			waterline.answered > 0 && waterline.fromMemory() >= goalMemory,
 	}
 	r.Notes = f.notes()
 	return r
@@ -120,6 +124,7 @@ func (f *MemoryFound) notes() []string {
 		fmt.Sprintf("Batch was sold %d MiB. It takes %d and %d a second more, up to %d, and reads a file of %d from end to end, %d a second. Once killed it is started again within a second.",
 			memorySold>>20, memoryTaken>>20, pace*grow>>20, memoryWanted>>20, MemoryStreamed>>20, pace*chunk>>20),
 		"Refaults are pages of its file that the server read again because they had been taken from it. Batch that takes more than it was sold is killed by its own limit, in every mode.",
+		"How many requests are answered in a second depends on who has the CPUs, too; how many of them from memory does not.",
 	}
 	if f.runs[1].online.refaults == 0 {
 		notes = append(notes, "Beside batch without protection nothing was taken from the server, so nothing is shown.")
