@@ -34,8 +34,6 @@ nothing else.`, experiment.MemoryServed>>20, experiment.MemoryStreamed>>20),
 				return usageError{fmt.Errorf("--seconds %d: write a number from 1 to %d", cfg.Seconds, maxSeconds)}
 			case len(cfg.Disks) != 0 && len(cfg.Disks) != 2:
 				return usageError{fmt.Errorf("--disk: name two, first the server's, or none")}
-			case cfg.Reads < 0 || cfg.Reads > 0 && len(cfg.Disks) == 0:
-				return usageError{fmt.Errorf("--reads %d: write a number from 1, with --disk", cfg.Reads)}
 			}
 			return nil
 		},
@@ -50,7 +48,6 @@ nothing else.`, experiment.MemoryServed>>20, experiment.MemoryStreamed>>20),
 	flags.IntVar(&cfg.Seconds, "seconds", experiment.MemorySeconds, "how long to measure each mode")
 	flags.StringVar(&cfg.Dir, "dir", "", "directory on a disk for the two files (default: that for temporary files)")
 	flags.StringSliceVar(&cfg.Disks, "disk", nil, "two disks or files to read instead, first the server's; nothing is written to them")
-	flags.IntVar(&cfg.Reads, "reads", 0, "with --disk, hold each disk to so many reads a second (default: as many as it can)")
 	resultFlags(cmd, &jsonFile, &svgFile)
 	hostFlags(cmd, &cfg.Config)
 	return cmd

@@ -1,6 +1,8 @@
 package experiment
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,7 +37,7 @@ const (
 	memoryNode    = 240 << 20
 	memoryRequest = 108 << 20
 	memorySold    = 174 << 20
-	memoryTaken   = 72 << 20 // by batch, at once
+	memoryTaken   = 80 << 20 // by batch, at once
 	memoryWanted  = 192 << 20
 )
 
@@ -55,7 +57,6 @@ type MemoryConfig struct {
 	Config
 	Dir   string   // on a disk, for two files; "": that for temporary files
 	Disks []string // two disks or files to read instead, first the server's; nothing is written to them
-	Reads int      // a second that each of the disks is held to; 0: as many as it can
 }
 
 // Memory asks a server for random pieces of a file as fast as it answers: alone, beside batch under an agent that protects no memory,
@@ -92,38 +93,46 @@ func memoryModes() [3]memoryMode {
 
 // files returns what the server and batch read, and what takes it away again.
 func (c *MemoryConfig) files() (files [2]string, clean func() error, err error) {
-	clean = func() error { return nil }
-	if len(c.Disks) == 2 {
+	var made []*os.File
+	clean = func() error {
+		var errs []error
+		for _, f := range made {
+			errs = append(errs, f.Close())
+		}
+		return errors.Join(errs...)
+	}
+	if len(c.Disks) == len(files) {
 		return [2]string(c.Disks), clean, nil
 	}
-	dir, err := os.MkdirTemp(c.Dir, prefix)
-	if err != nil {
-		return files, clean, fmt.Errorf("making a directory for the files to read: %w", err)
-	}
-	clean = func() error { return os.RemoveAll(dir) }
+	dir := cmp.Or(c.Dir, os.TempDir())
 	if host.InMemory(dir) {
-		return files, clean, errors.Join(fmt.Errorf("%w: %s is in memory, and so no page of a file in it can be taken; name a directory on a disk with --dir, or disks with --disk", ErrUnusable, filepath.Dir(dir)), clean())
+		return files, clean, fmt.Errorf("%w: %s is in memory, so no page of a file in it can be taken; name a directory on a disk with --dir, or disks with --disk", ErrUnusable, dir)
 	}
-	files = [2]string{filepath.Join(dir, "served"), filepath.Join(dir, "streamed")}
 	for i, size := range []int64{MemoryServed, MemoryStreamed} {
-		if err := fill(files[i], size); err != nil {
+		f, err := fill(dir, size)
+		if err != nil {
 			return files, clean, errors.Join(err, clean())
 		}
+		made = append(made, f)
+		files[i] = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd())
 	}
 	return files, clean, nil
 }
 
-// fill makes a file that is on its disk when this returns.
-func fill(file string, size int64) error {
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+// fill makes a file that is on its disk when this returns, and has no name any more, so that it goes with us however we end.
+func fill(dir string, size int64) (_ *os.File, err error) {
+	f, err := os.CreateTemp(dir, "waterline-memory-")
 	if err != nil {
-		return fmt.Errorf("making a file to read: %w", err)
+		return nil, fmt.Errorf("making a file to read: %w", err)
 	}
-	_, err = io.Copy(f, strings.NewReader(strings.Repeat("waterline\n", int(size/10)+1)[:size]))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("making a file to read: %w", err)
+	err = os.Remove(f.Name())
+	for text := bytes.Repeat([]byte("waterline experiment memory     "), chunk/32); err == nil && size > 0; size -= chunk {
+		_, err = f.Write(text[:min(size, chunk)])
 	}
-	return nil
+	if err = errors.Join(err, f.Sync()); err != nil {
+		return nil, errors.Join(fmt.Errorf("making a file to read: %w", err), f.Close())
+	}
+	return f, nil
 }
 
 // forget has the kernel keep nothing of a file in memory, so that whoever reads it next is who has it.
@@ -146,18 +155,11 @@ func (c *MemoryConfig) run(ctx context.Context, m memoryMode, files [2]string) (
 			return run, err
 		}
 	}
-	l, err := newLab(MemoryName, c.Config, memoryController, ioController)
+	l, err := newLab(MemoryName, c.Config, memoryController)
 	if err != nil {
 		return run, err
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
-	if c.Reads > 0 {
-		for _, disk := range c.Disks {
-			if err := l.box.holdDisk(l.kubelet.layout.Root, disk, c.Reads); err != nil {
-				return run, err
-			}
-		}
-	}
 	s := &squeeze{lab: l, mode: m, files: files}
 	s.online, s.batch = memoryPods(m.protects)
 	if err := s.begin(ctx); err != nil {
@@ -210,7 +212,7 @@ func (s *squeeze) begin(ctx context.Context) error {
 	if err := s.server.begin(); err != nil {
 		return err
 	}
-	if err := s.poll(ctx, "for the server to have its file in memory", func() (bool, error) { return s.server.count(0) > 0, s.server.ended() }); err != nil {
+	if err := s.poll(ctx, "for the server to have its file in memory", func() (bool, error) { return s.server.count(0) > 0, s.server.now.ended() }); err != nil {
 		return err
 	}
 	return s.agreed(ctx)
@@ -291,9 +293,12 @@ func (s *squeeze) measure(ctx context.Context, seconds int) (run memoryRun, err 
 	}
 	var failed error
 	run.window, err = s.lab.measure(ctx, "mode "+s.mode.name, seconds, func(window) string {
-		now, err := s.look()
-		run.seconds = append(run.seconds, now.since(before))
-		failed = errors.Join(failed, err, s.server.revive(), s.hog.revive())
+		if failed == nil {
+			var now pinch
+			now, failed = s.look()
+			run.seconds = append(run.seconds, now.since(before))
+			failed = errors.Join(failed, s.server.revive(), s.hog.revive())
+		}
 		return fmt.Sprintf("%.0f requests answered", s.server.count(0))
 	})
 	if err = errors.Join(err, failed); err != nil {
@@ -347,18 +352,11 @@ func (r *revived) count(which int) (sum float64) {
 	return sum
 }
 
-// ended returns an error if the process ended by itself.
-func (r *revived) ended() error {
-	if r.now == nil || r.killed() {
-		return nil
-	}
-	return r.now.ended()
-}
-
 func (r *revived) killed() bool {
 	select {
 	case <-r.now.done:
-		return r.now.cmd.ProcessState != nil && r.now.cmd.ProcessState.Sys().(interface{ Signaled() bool }).Signaled()
+		status, _ := r.now.cmd.ProcessState.Sys().(syscall.WaitStatus)
+		return status.Signaled()
 	default:
 		return false
 	}

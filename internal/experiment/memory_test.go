@@ -3,9 +3,9 @@ package experiment
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -193,12 +193,18 @@ func (l *lines) Write(b []byte) (int, error) {
 }
 
 func TestMemoryLoad(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
-	if err := fill(file, 2*chunk); err != nil {
+	dir := t.TempDir()
+	f, err := fill(dir, 2*chunk)
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer f.Close()
+	file := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd())
 	if info, err := os.Stat(file); err != nil || info.Size() != 2*chunk {
 		t.Fatal(info, err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v stay behind if we are killed: %v", left, err)
 	}
 	if err := forget(file); err != nil {
 		t.Error(err)

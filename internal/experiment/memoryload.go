@@ -171,19 +171,6 @@ func (b *sandbox) setMemory(dir string, bytes int64) error {
 	return nil
 }
 
-// holdDisk lets the processes in a cgroup read from a disk no more often than that a second.
-func (b *sandbox) holdDisk(dir, disk string, reads int) error {
-	var st unix.Stat_t
-	err := unix.Stat(disk, &st)
-	if err == nil {
-		err = writeFile(filepath.Join(b.mount.Path, dir, "io.max"), fmt.Sprintf("%d:%d riops=%d", unix.Major(st.Rdev), unix.Minor(st.Rdev), reads))
-	}
-	if err != nil {
-		return fmt.Errorf("holding %s to %d reads a second: %w", disk, reads, err)
-	}
-	return nil
-}
-
 // bytes reads an amount of memory of a cgroup.
 func (b *sandbox) bytes(dir, name string) (int64, error) {
 	content, err := os.ReadFile(filepath.Join(b.mount.Path, dir, name))

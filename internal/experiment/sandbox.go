@@ -26,8 +26,7 @@ const prefix = "waterline-exp-"
 // Controllers that cgroups of ours have if that is wanted.
 const (
 	cpusetController = "cpuset"
-	memoryController = "memory" // on v2 only, as the next
-	ioController     = "io"
+	memoryController = "memory" // on v2 only
 )
 
 // ErrUnusable is in the chain of every error that says that this host cannot run experiments at all. Its text says what
