@@ -43,7 +43,7 @@ func TestMemoryExperiment(t *testing.T) {
 	if m["alone_refaults_pages"] != 0 || m["plain_refaults_pages"] < enough {
 		t.Errorf("alone %v pages were read again, beside batch %v: the test shows nothing", m["alone_refaults_pages"], m["plain_refaults_pages"])
 	}
-	if m["waterline_refaults_pages"] >= m["plain_refaults_pages"] {
+	if m["waterline_refaults_pages"] > m["plain_refaults_pages"]/2 {
 		t.Errorf("with protection %v pages were read again, without %v", m["waterline_refaults_pages"], m["plain_refaults_pages"])
 	}
 }
