@@ -220,6 +220,7 @@ func (p *prometheus) checkDashboard() {
 	none := []string{
 		"waterline_errors_total", "waterline_rejected_writes_total", // nothing went wrong
 		"waterline_prediction_missed_ratio", // no prediction is old enough to have been checked
+		"waterline_manager_evictions_total", // only an agent is asked
 	}
 	if _, err := os.Stat("/proc/pressure/cpu"); err != nil {
 		none = append(none, "waterline_pressure_ratio")
