@@ -93,7 +93,7 @@ func (c *ColocateConfig) cells(modes []mode) []cell {
 	return cells
 }
 
-func serverPod() *pod { return &pod{name: "redis", qos: model.Burstable, requestMilli: onlineMilli} }
+func serverPod() *pod { return &pod{name: "redis", qos: model.Burstable, requestMilli: onlineMilli, lasts: true} }
 
 // batchPods are ffmpeg and stress-ng. To plain Kubernetes ffmpeg is a Burstable pod that requests what the server leaves of
 // the node, save a little for the node's own pods, and stress-ng one that requests nothing. To Waterline they are batch pods
@@ -106,7 +106,7 @@ func batchPods(sold, placed bool) (encoder, burner *pod) {
 		if placed {
 			each = milli / 32
 		}
-		return &pod{name: "ffmpeg", qos: model.BestEffort, batchMilli: each}, &pod{name: "stress-ng", qos: model.BestEffort, batchMilli: each}
+		return &pod{name: "ffmpeg", qos: model.BestEffort, batchMilli: each, lasts: true}, &pod{name: "stress-ng", qos: model.BestEffort, batchMilli: each, lasts: true}
 	}
 	return &pod{name: "ffmpeg", qos: model.Burstable, requestMilli: max(milli-onlineMilli-200, 100)}, &pod{name: "stress-ng", qos: model.BestEffort}
 }

@@ -28,6 +28,7 @@ type pod struct {
 	cpus         model.CPUMode // that its annotation asks for; "": it has none
 	threads      int           // of its load
 	roams        bool          // its load runs on any CPU that it may, and is not dealt out evenly
+	lasts        bool          // a real kubelet makes it once for all runs
 	group, inner string        // cgroups of the pod and of its container, if a real kubelet made them
 }
 

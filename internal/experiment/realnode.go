@@ -17,7 +17,7 @@ type Node interface {
 	// Govern has the node's agent go by a policy, the text of a ColocationPolicy, and returns once it does; "": by one that is
 	// switched off.
 	Govern(ctx context.Context, policy string) error
-	// Run makes a pod, and returns once it runs. A batch pod may be one that was made for an earlier run and has nothing in it.
+	// Run makes a pod, and returns once it runs. One that lasts may have been made for an earlier run, and has nothing in it.
 	Run(ctx context.Context, p NodePod) (Made, error)
 	// Agent returns the agent's own pod.
 	Agent(ctx context.Context) (Made, error)
@@ -32,6 +32,7 @@ type NodePod struct {
 	Name         string
 	RequestMilli int64
 	BatchMilli   int64 // of batch CPU that it asks for, as a batch pod; 0: it is none
+	Lasts        bool  // it serves the runs after this one too. An agent counts a pod that is new with all that it requests, for a minute
 }
 
 // Made is a pod that was made: its UID, and the id of its container.
@@ -40,7 +41,7 @@ type Made struct{ UID, Container string }
 // place makes a pod on a real node, and finds its cgroups.
 func (l *lab) place(ctx context.Context, p *pod) error {
 	l.tell(Progress{Doing: "making pod " + p.name})
-	made, err := l.cfg.Node.Run(ctx, NodePod{Name: p.name, RequestMilli: p.requestMilli, BatchMilli: p.batchMilli})
+	made, err := l.cfg.Node.Run(ctx, NodePod{Name: p.name, RequestMilli: p.requestMilli, BatchMilli: p.batchMilli, Lasts: p.lasts})
 	if err != nil {
 		return err
 	}

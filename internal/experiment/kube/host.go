@@ -48,7 +48,7 @@ type Host struct {
 	node      *corev1.Node
 	namespace string
 	made      []string                               // names of pods that the next [Host.Clean] deletes
-	batch     map[experiment.NodePod]experiment.Made // that stay
+	lasting   map[experiment.NodePod]experiment.Made // that stay
 	kept      []string                               // their names
 	governs   bool                                   // the policy may be there
 }
@@ -75,7 +75,7 @@ func NewHost(ctx context.Context, cfg HostConfig) (*Host, error) {
 	if cfg.Image == "" {
 		cfg.Image = DefaultIdleImage
 	}
-	return &Host{cfg: cfg, node: node, namespace: "default", batch: map[experiment.NodePod]experiment.Made{}}, nil
+	return &Host{cfg: cfg, node: node, namespace: "default", lasting: map[experiment.NodePod]experiment.Made{}}, nil
 }
 
 // Describe implements [experiment.Node].
@@ -117,21 +117,20 @@ func (h *Host) Govern(ctx context.Context, text string) error {
 	})
 }
 
-// Run implements [experiment.Node]. Batch pods stay until [Host.Close], and serve again who asks for the same: until what they ask
-// for was sold anew a minute could pass, as long as the node counts what came meanwhile with all that it requests.
+// Run implements [experiment.Node]. Pods that last stay until [Host.Close], and serve again who asks for the same.
 func (h *Host) Run(ctx context.Context, p experiment.NodePod) (experiment.Made, error) {
-	if made, found := h.batch[p]; found {
+	if made, found := h.lasting[p]; found {
 		return made, nil
 	}
 	pod := h.idle(p)
 	names := &h.made
-	if p.BatchMilli > 0 {
+	if p.Lasts {
 		names = &h.kept
 	}
 	*names = append(*names, pod.Name)
 	made, err := h.start(ctx, pod)
-	if err == nil && p.BatchMilli > 0 {
-		h.batch[p] = made
+	if err == nil && p.Lasts {
+		h.lasting[p] = made
 	}
 	return made, err
 }
@@ -246,7 +245,7 @@ func (h *Host) Clean(ctx context.Context) error {
 // Close deletes all that was made.
 func (h *Host) Close(ctx context.Context) error {
 	h.made = append(h.made, h.kept...)
-	h.batch, h.kept = nil, nil
+	h.lasting, h.kept = nil, nil
 	err := h.Clean(ctx)
 	if h.governs {
 		err = errors.Join(err, h.remove(ctx, "policy "+policyName, h.cfg.Custom, func(r *rest.Request) *rest.Request {
