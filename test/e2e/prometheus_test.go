@@ -219,7 +219,8 @@ func (p *prometheus) checkDashboard() {
 	p.t.Helper()
 	none := []string{
 		"waterline_errors_total", "waterline_rejected_writes_total", // nothing went wrong
-		"waterline_prediction_missed_ratio", // no prediction is old enough to have been checked
+		"waterline_prediction_missed_ratio",                                       // no prediction is old enough to have been checked
+		"waterline_culprit", "waterline_hot", "waterline_eviction_requests_total", // the policy has nobody named or evicted
 		"waterline_manager_evictions_total", // only an agent is asked
 	}
 	if _, err := os.Stat("/proc/pressure/cpu"); err != nil {
