@@ -93,7 +93,9 @@ func (c *ColocateConfig) cells(modes []mode) []cell {
 	return cells
 }
 
-func serverPod() *pod { return &pod{name: "redis", qos: model.Burstable, requestMilli: onlineMilli, lasts: true} }
+func serverPod() *pod {
+	return &pod{name: "redis", qos: model.Burstable, requestMilli: onlineMilli, lasts: true}
+}
 
 // batchPods are ffmpeg and stress-ng. To plain Kubernetes ffmpeg is a Burstable pod that requests what the server leaves of
 // the node, save a little for the node's own pods, and stress-ng one that requests nothing. To Waterline they are batch pods
