@@ -2,7 +2,6 @@ package agent
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/decide/cpuset"
@@ -32,10 +31,7 @@ func (a *Agent) place(c nri.Container) (nri.Placement, bool) {
 }
 
 func (p *placing) answer(c nri.Container) (nri.Placement, bool) {
-	var pod *model.Pod // nil: not known yet
-	if i, found := slices.BinarySearchFunc(p.pods, c.PodUID, func(p *model.Pod, uid string) int { return strings.Compare(p.UID, uid) }); found {
-		pod = p.pods[i]
-	}
+	pod := model.FindPod(p.pods, c.PodUID) // nil: not known yet
 	placement, ok := p.where(pod, c)
 	if pod != nil && !c.Update {
 		placement.OOMScore = memoryrule.OOMScore(pod, &p.policy, c.OOMScore)

@@ -2,10 +2,8 @@ package manager
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"maps"
 	"slices"
@@ -240,24 +238,16 @@ func (e *evictor) condition(ctx context.Context, d *permit.Decision, r request) 
 	if d.Verdict == permit.Evict {
 		status, reason = metav1.ConditionTrue, reasonEvicted
 	}
-	patch, err := json.Marshal(map[string]any{
-		"apiVersion": v1alpha1.GroupVersion, "kind": "NodeReport", "metadata": map[string]any{"name": d.Node},
-		"status": map[string]any{"conditions": []metav1.Condition{{
-			Type: v1alpha1.ConditionEvicted, Status: status, Reason: reason, LastTransitionTime: metav1.Now(),
-			Message: fmt.Sprintf("Pod %s/%s (%s) %s.", r.namespace, r.name, r.reason, sentences[d.Verdict]),
-		}}},
-	})
-	if err != nil {
-		return fmt.Errorf("encoding condition %s of the report of node %s: %w", v1alpha1.ConditionEvicted, d.Node, err)
-	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	err = e.custom.Patch(types.ApplyPatchType).Resource("nodereports").Name(d.Node).SubResource("status").
-		Param("fieldManager", evictionManager).Param("force", "true").Body(patch).Do(ctx).Error()
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("setting condition %s of the report of node %s: %w", v1alpha1.ConditionEvicted, d.Node, err)
+	err := applyCondition(ctx, e.custom, d.Node, evictionManager, metav1.Condition{
+		Type: v1alpha1.ConditionEvicted, Status: status, Reason: reason,
+		Message: fmt.Sprintf("Pod %s/%s (%s) %s.", r.namespace, r.name, r.reason, sentences[d.Verdict]),
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // The reasons of events on pods.
@@ -281,20 +271,8 @@ func (e *evictor) event(d *permit.Decision, r request) (reason, message string) 
 func (e *evictor) send(ctx context.Context, r request, reason, message string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	sum := fnv.New64a()
-	fmt.Fprint(sum, r.uid, reason, message)
-	now := metav1.Now()
-	event := &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: r.namespace, Name: fmt.Sprintf("%.200s.waterline.%016x", r.name, sum.Sum64())},
-		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: r.namespace, Name: r.name, UID: types.UID(r.uid)},
-		Type:           corev1.EventTypeWarning, Reason: reason, Message: message, FirstTimestamp: now, LastTimestamp: now, Count: 1,
-		Source: corev1.EventSource{Component: "waterline-manager"}, ReportingController: v1alpha1.Group + "/manager", ReportingInstance: e.identity,
-	}
-	err := e.core.Post().Namespace(r.namespace).Resource("events").Body(event).Do(ctx).Error()
-	if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return fmt.Errorf("writing event %s for pod %s/%s: %w", reason, r.namespace, r.name, err)
-	}
-	return nil
+	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: r.namespace, Name: r.name, UID: types.UID(r.uid)}
+	return writeEvent(ctx, e.core, e.identity, about, reason, message, r.uid+reason+message)
 }
 
 // counts returns what became of requests.

@@ -2,7 +2,6 @@ package manager
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -184,24 +183,11 @@ func (o *overseer) create(ctx context.Context, name, uid string) error {
 	return nil
 }
 
-// condition sets the one condition that is ours, by server-side apply: whatever else is in the report is not named.
+// condition sets the one condition that is ours.
 func (o *overseer) condition(ctx context.Context, a oversee.Action, status metav1.ConditionStatus, message string) error {
-	patch, err := json.Marshal(map[string]any{
-		"apiVersion": v1alpha1.GroupVersion, "kind": "NodeReport", "metadata": map[string]any{"name": a.Node},
-		"status": map[string]any{"conditions": []metav1.Condition{{
-			Type: v1alpha1.ConditionWithdrawn, Status: status, Reason: string(a.Cause), Message: message,
-			LastTransitionTime: metav1.Now(),
-		}}},
+	return applyCondition(ctx, o.custom, a.Node, fieldManager, metav1.Condition{
+		Type: v1alpha1.ConditionWithdrawn, Status: status, Reason: string(a.Cause), Message: message,
 	})
-	if err != nil {
-		return fmt.Errorf("encoding condition %s of the report of node %s: %w", v1alpha1.ConditionWithdrawn, a.Node, err)
-	}
-	err = o.custom.Patch(types.ApplyPatchType).Resource("nodereports").Name(a.Node).SubResource("status").
-		Param("fieldManager", fieldManager).Param("force", "true").Body(patch).Do(ctx).Error()
-	if err != nil {
-		return fmt.Errorf("setting condition %s of the report of node %s: %w", v1alpha1.ConditionWithdrawn, a.Node, err)
-	}
-	return nil
 }
 
 // tidy takes off a Node what bound pods do not need. Which pods there are matters for Koordinator's names only.

@@ -3,7 +3,6 @@ package manager
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"maps"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -120,22 +118,10 @@ func (s *sweeper) tell(ctx context.Context, pod *corev1.Pod) error {
 	if _, told := s.told[string(about.UID)]; told {
 		return nil
 	}
-	sum := fnv.New64a()
-	fmt.Fprint(sum, about.UID, reasonSlipped)
-	event := &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: pod.Namespace, Name: fmt.Sprintf("%.200s.waterline.%016x", about.Name, sum.Sum64())},
-		InvolvedObject: about, Type: corev1.EventTypeWarning, Reason: reasonSlipped,
-		Message: fmt.Sprintf("Pod %s is batch and was admitted without asking for batch resources, because Waterline's webhook could not be asked then or because it was not batch yet. "+
-			"The scheduler counts it as an online pod. Delete it to have it made anew.", pod.Name),
-		FirstTimestamp: metav1.Time{Time: now}, LastTimestamp: metav1.Time{Time: now}, Count: 1,
-		Source: corev1.EventSource{Component: "waterline-manager"}, ReportingController: v1alpha1.Group + "/manager", ReportingInstance: s.identity,
-	}
-	err := s.core.Post().Namespace(pod.Namespace).Resource("events").Body(event).Do(ctx).Error()
-	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return nil
-	}
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("writing event %s for %s %s/%s: %w", reasonSlipped, about.Kind, about.Namespace, about.Name, err)
+	message := fmt.Sprintf("Pod %s is batch and was admitted without asking for batch resources, because Waterline's webhook could not be asked then or because it was not batch yet. "+
+		"The scheduler counts it as an online pod. Delete it to have it made anew.", pod.Name)
+	if err := writeEvent(ctx, s.core, s.identity, about, reasonSlipped, message, string(about.UID)+reasonSlipped); err != nil {
+		return err
 	}
 	s.told[string(about.UID)] = now
 	return nil

@@ -176,21 +176,12 @@ func (r *round) claims(state *State) []*claim {
 	}
 	// A pod that the API no longer shows, or does not show yet, keeps its CPUs while there is a cgroup of it.
 	for _, h := range state.Held {
-		if _, exists := r.n.Tree.Pods[h.UID]; exists && find(r.n.Pods, h.UID) == nil {
+		if _, exists := r.n.Tree.Pods[h.UID]; exists && model.FindPod(r.n.Pods, h.UID) == nil {
 			r.hold(h)
 			r.rest -= int64(h.CPUs.Len()) * 1000
 		}
 	}
 	return all
-}
-
-// find returns the pod with a UID, nil if there is none.
-func find(pods []*model.Pod, uid string) *model.Pod {
-	i, found := slices.BinarySearchFunc(pods, uid, func(p *model.Pod, uid string) int { return strings.Compare(p.UID, uid) })
-	if !found {
-		return nil
-	}
-	return pods[i]
 }
 
 // hold notes that somebody has CPUs.

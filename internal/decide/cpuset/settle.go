@@ -149,7 +149,7 @@ func (w *writer) classes() [3]model.CPUSet {
 	var own [3]model.CPUSet // exclusive CPUs of the class's own pods
 	unknown := w.plan.Exclusive
 	for _, o := range w.plan.Own {
-		if pod := find(w.n.Pods, o.UID); pod != nil && o.Mode == model.CPUExclusive {
+		if pod := model.FindPod(w.n.Pods, o.UID); pod != nil && o.Mode == model.CPUExclusive {
 			own[pod.QoS] = own[pod.QoS].Or(o.CPUs)
 			unknown = unknown.Minus(o.CPUs)
 		}
