@@ -33,6 +33,9 @@ func (a *Agent) watchDemand() {
 	const every = 100 * time.Millisecond
 	tree := a.tree.Model()
 	needed := a.plan.Suppress != nil && a.ruling.effect.Policy.Mode == model.ModeEnforce && suppress.Running(a.pods.Pods, &tree)
+	if needed && a.load != nil && a.plan.Slack != nil {
+		needed = !suppress.Asleep(&a.plan.Slack.CPU.Use, a.load.CPUMilli)
+	}
 	switch {
 	case needed && a.glancing == nil:
 		a.glancing = time.NewTicker(every)

@@ -256,6 +256,9 @@ func Running(pods []*model.Pod, tree *model.Tree) bool {
 	return slices.ContainsFunc(pods, func(pod *model.Pod) bool { return kept(tree, pod) })
 }
 
+// Asleep reports whether batch uses less than a hundredth of the machine, so that there is nothing to take from it.
+func Asleep(use *model.Use, capacity int64) bool { return use.Measured && 100*use.Batch < capacity }
+
 // kept reports whether a pod is batch that runs.
 func kept(tree *model.Tree, pod *model.Pod) bool {
 	if pod.Class != model.ClassBE || pod.Ended {

@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -72,7 +73,7 @@ func (r *statReader) read(f *statFile, keep bool) (content []byte, anew bool, er
 func (r *statReader) pread(f *statFile) ([]byte, error) {
 	const most = 16 << 20 // no file is as large
 	for {
-		n, err := unix.Pread(f.fd, r.buf, 0)
+		n, err := pread(f.fd, r.buf)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
@@ -83,6 +84,17 @@ func (r *statReader) pread(f *statFile) ([]byte, error) {
 			r.buf = make([]byte, 2*len(r.buf))
 		}
 	}
+}
+
+// pread reads without telling Go's scheduler, which would take such a call for one that may wait: it wakes its monitor for it, and
+// finds the caller another thread when it took more than 20 µs. The kernel makes up what is read here and waits for nobody. Of what
+// the agent used of the CPUs beside 110 pods of two that sleep, a third was that.
+func pread(fd int, buf []byte) (int, error) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(buf))), uintptr(len(buf)), 0, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
 }
 
 func (r *statReader) close(f *statFile) {

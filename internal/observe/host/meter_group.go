@@ -11,10 +11,11 @@ import (
 
 // meteredGroup is a cgroup that is measured.
 type meteredGroup struct {
-	files [cgroup.Stats]statFile
-	begin int64 // the first measurement of this cgroup; what was read before is of another
-	cpu   cpuReading
-	stall stallReading
+	files  [cgroup.Stats]statFile
+	begin  int64 // the first measurement of this cgroup; what was read before is of another
+	cpu    cpuReading
+	stall  stallReading
+	memory memoryReading
 }
 
 func newMeteredGroup(m Mount, dir string) meteredGroup {
@@ -53,6 +54,10 @@ func (m *Meter) readGroup(g *meteredGroup, s cgroup.Stat, keep bool) ([]byte, er
 	return content, g.files[s].wrap(err)
 }
 
+// idle is the CPU time, in nanoseconds, below which a group has as good as done nothing. It is also the least quota for a period
+// that the kernel takes (min_cfs_quota_period in kernel/sched/core.c), so what a group is stopped for, it has used more before.
+const idle = 1e6
+
 // measureCPU measures what a group uses of the CPUs.
 func (m *Meter) measureCPU(g *meteredGroup, usage *model.CPUUsage, keep bool) error {
 	// The clock is read for each group: were all given the time of the measurement's beginning, one in which we were kept
@@ -71,12 +76,14 @@ func (m *Meter) measureCPU(g *meteredGroup, usage *model.CPUUsage, keep bool) er
 	if err != nil {
 		return g.files[cgroup.CPUUsage].wrap(err)
 	}
+	span := now.since(g.cpu.reading, g.begin)
 	if m.mount.Version == cgroup.V1 {
-		if err := m.readThrottle(g, &now, keep); err != nil {
+		if span != gap && g.cpu.throttle && now.Nanos-g.cpu.looked < idle {
+			now.throttle, now.looked, now.Periods, now.Throttled = true, g.cpu.looked, g.cpu.Periods, g.cpu.Throttled
+		} else if err := m.readThrottle(g, &now, keep); err != nil {
 			return err
 		}
 	}
-	span := now.since(g.cpu.reading, g.begin)
 	if span == usable {
 		if u, ok := now.usage(&g.cpu, m.cpu.cpus); ok {
 			*usage = u
@@ -95,7 +102,7 @@ func (m *Meter) readThrottle(g *meteredGroup, now *cpuReading, keep bool) error 
 		return err
 	}
 	throttle, err := cgroup.ParseCPUStat(cgroup.V1, content)
-	now.Periods, now.Throttled, now.throttle = throttle.Periods, throttle.Throttled, err == nil
+	now.Periods, now.Throttled, now.throttle, now.looked = throttle.Periods, throttle.Throttled, err == nil, now.Nanos
 	return g.files[cgroup.CPUThrottle].wrap(err)
 }
 
@@ -110,6 +117,11 @@ func (m *Meter) measureMemory(g *meteredGroup, usage *model.MemoryUsage, keep bo
 	if err != nil {
 		return g.files[cgroup.MemoryUsage].wrap(err)
 	}
+	now := memoryReading{tick: m.tick, used: used, nanos: g.cpu.Nanos}
+	if now.same(&g.memory, g.begin) {
+		usage.At = at
+		return nil
+	}
 	if content, err = m.readGroup(g, cgroup.MemoryDetails, keep); content == nil || err != nil {
 		return err
 	}
@@ -117,6 +129,7 @@ func (m *Meter) measureMemory(g *meteredGroup, usage *model.MemoryUsage, keep bo
 	if err != nil {
 		return g.files[cgroup.MemoryDetails].wrap(err)
 	}
+	g.memory = now
 	*usage = model.MemoryUsage{
 		At: at, WorkingSet: max(int64(min(used, math.MaxInt64))-stat.InactiveFile, 0),
 		Anon: stat.Anon, ActiveFile: stat.ActiveFile, InactiveFile: stat.InactiveFile,

@@ -46,7 +46,8 @@ func (r reading) since(earlier reading, begin int64) span {
 type cpuReading struct {
 	reading
 	cgroup.CPUStat
-	throttle bool // Periods and Throttled are known
+	throttle bool   // Periods and Throttled are known
+	looked   uint64 // on v1: Nanos when they were read
 }
 
 // usage computes what was used between an earlier reading and this one on a machine with so many CPUs, 0 if that is not known.
@@ -98,6 +99,19 @@ func (r *stallReading) pressure(earlier *stallReading) (model.Pressure, bool) {
 // thousandths returns the part of a time, at most 1000: the kernel reads its clock a little later than we do.
 func thousandths(part, whole time.Duration) int64 {
 	return int64(math.Round(min(float64(part)/float64(whole), 1) * 1000))
+}
+
+// memoryReading is what was read when the details of a group's memory were read last.
+type memoryReading struct {
+	tick  int64  // in which measurement; 0: never
+	used  uint64 // bytes
+	nanos uint64 // CPU time
+}
+
+// same reports whether the details can still be true: the group has as many bytes and has done nothing. Only the kernel can have
+// moved pages between its lists then, so they are read anew after a while.
+func (r *memoryReading) same(last *memoryReading, begin int64) bool {
+	return last.tick > 0 && last.tick >= begin && r.tick-last.tick < seldom && r.used == last.used && r.nanos-last.nanos < idle
 }
 
 // idleReading is what was read of the whole machine's idle time.
