@@ -41,6 +41,8 @@ switched off.`,
 				return usageError{fmt.Errorf("--seconds %d: write a number from 1 to %d", cfg.Seconds, maxSeconds)}
 			case cfg.Repeats < 1 || cfg.Repeats > maxRepeats:
 				return usageError{fmt.Errorf("--repeats %d: write a number from 1 to %d", cfg.Repeats, maxRepeats)}
+			case cfg.Settle < 0 || cfg.Settle > maxSeconds:
+				return usageError{fmt.Errorf("--settle %d: write a number from 0 to %d", cfg.Settle, maxSeconds)}
 			case len(loads) == 0:
 				return usageError{fmt.Errorf("--load: write at least one number")}
 			}
@@ -67,6 +69,7 @@ switched off.`,
 	flags := cmd.Flags()
 	flags.IntVar(&cfg.Seconds, "seconds", experiment.ColocateSeconds, "how long to measure each mode at each load")
 	flags.IntVar(&cfg.Repeats, "repeats", experiment.ColocateRepeats, "how often to measure each")
+	flags.IntVar(&cfg.Settle, "settle", 0, fmt.Sprintf("seconds that mode waterline runs before it is measured (default 3; with --in-pods %d)", experiment.ColocateSettle))
 	flags.IntSliceVar(&loads, "load", []int{30, 60}, "percent of one CPU that the requests take together; can be given more than once")
 	flags.StringVar(&cfg.Policy, "policy", "", "file with the ColocationPolicy of mode waterline (default: waterline 100 %, suppressBy cpuset)")
 	pods.flags(cmd)

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	settled     = 3 * time.Second // of each run, which does not count: the agent measures once a second and then holds
+	settled     = 3 * time.Second // of each run at least, which does not count: the agent measures once a second and then holds
 	connections = 16              // of the generator
 	attempts    = 3               // at each run, if the generator was late
 )
@@ -27,8 +27,9 @@ type mode struct {
 // cell is one thing to measure.
 type cell struct {
 	mode
-	load    float64 // mean of the course
-	course  course  // parts of one CPU that the requests take, while it is measured
+	lead    time.Duration // of the run, which does not count
+	load    float64       // mean of the course
+	course  course        // parts of one CPU that the requests take, while it is measured
 	repeat  int
 	attempt int
 }
@@ -57,6 +58,9 @@ func newBench(name string, cfg Config, length time.Duration, repeats int, late t
 // all measures every cell once in each repeat, in random order.
 func (b *bench) all(ctx context.Context, cells []cell) error {
 	cells = slices.Clone(cells)
+	for i := range cells {
+		cells[i].lead = max(cells[i].lead, settled)
+	}
 	for repeat := range b.found.Repeats {
 		rand.Shuffle(len(cells), func(i, j int) { cells[i], cells[j] = cells[j], cells[i] })
 		for _, cell := range cells {

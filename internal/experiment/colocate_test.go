@@ -32,7 +32,7 @@ func colocation(latency map[string]float64) Colocation {
 	all := float64(runtime.NumCPU())
 	for i, factor := range []float64{1, 4, 2} {
 		for _, name := range []string{modeAlone, modePlain, modeUnsuppressed, modeWaterline, modeBatch} {
-			r := colocated{mode: name, load: 0.6, repeat: i, began: time.Unix(1000, 0), scheduled: "SCHED_FIFO", waited: time.Second}
+			r := colocated{mode: name, lead: settled, load: 0.6, repeat: i, began: time.Unix(1000, 0), scheduled: "SCHED_FIFO", waited: time.Second}
 			r.window = window{length: 10 * time.Second, busy: all, used: map[string]time.Duration{}}
 			if name == modeBatch {
 				r.load, r.scheduled = 0, ""
@@ -201,7 +201,7 @@ func TestColocateRepeat(t *testing.T) {
 func TestColocatedCount(t *testing.T) {
 	early, good, refused, lost := made(1, 0, 1), made(4, 0.002, 0.01), made(5, 0, 0.02), made(6, 0, 0)
 	refused.refused, lost.ready = true, 0
-	var r colocated
+	r := colocated{lead: settled}
 	r.count([]asked{early, good, refused, lost})
 	if fmt.Sprint(r.latency) != "[10 20 30000]" || r.errors != 2 || r.late(1) != 2 || len(r.asked) != 3 {
 		t.Errorf("%v, %d errors, late %v", r.latency, r.errors, r.lateness)

@@ -17,6 +17,7 @@ type colocated struct {
 	window      window
 	seconds     []window      // of which it consists
 	scheduled   string        // how the generator was
+	lead        time.Duration // what was asked that long after the beginning counts
 	asked       []asked       // that count
 	latency     []float64     // sorted; of one without an answer, as long as was waited for it
 	lateness    []float64     // sorted
@@ -32,7 +33,7 @@ type colocated struct {
 // count takes from the generator's requests what counts.
 func (r *colocated) count(all []asked) {
 	for _, a := range all {
-		if a.due < settled {
+		if a.due < r.lead {
 			continue
 		}
 		if a.ready == 0 {

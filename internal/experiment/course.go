@@ -44,15 +44,19 @@ func (c course) times(factor float64) course {
 }
 
 // schedule returns the moments at which to ask: independent of each other, as those of many users are. The course takes a
-// length, after a lead at its first rate.
+// length, after a lead at its first rate. The moments after the lead are the same whatever the lead.
+func (c course) schedule(lead, length time.Duration, seed uint64) []asked {
+	all := c[:1].moments(nil, 0, lead, rand.New(rand.NewPCG(seed, 1)))
+	return c.moments(all, lead, length, rand.New(rand.NewPCG(seed, 0)))
+}
+
+// moments adds those of a course that begins at a time.
 //
 // From one moment to the next as many are due, in the mean, as a random number says, whose mean is one. What of it does not come
 // in one part of the course comes in those that follow.
-func (c course) schedule(lead, length time.Duration, seed uint64) []asked {
-	random := rand.New(rand.NewPCG(seed, 0))
+func (c course) moments(all []asked, begin, length time.Duration, random *rand.Rand) []asked {
 	each := length.Seconds() / float64(len(c))
-	var all []asked
-	part, at := 0, -lead.Seconds()
+	part, at := 0, 0.0
 	for {
 		due := random.ExpFloat64()
 		for end := each * float64(part+1); due >= c[part]*(end-at); end += each {
@@ -62,6 +66,6 @@ func (c course) schedule(lead, length time.Duration, seed uint64) []asked {
 			}
 		}
 		at += due / c[part]
-		all = append(all, asked{due: lead + time.Duration(at*float64(time.Second))})
+		all = append(all, asked{due: begin + time.Duration(at*float64(time.Second))})
 	}
 }

@@ -38,6 +38,9 @@ func TestSchedule(t *testing.T) {
 	if again := c.schedule(lead, length, 1); !slices.Equal(again, all) {
 		t.Error("the same seed makes other moments")
 	}
+	if longer := c.schedule(2*lead, length, 1); longer[len(longer)-1].due-lead != all[len(all)-1].due {
+		t.Error("another lead makes other moments after it")
+	}
 	if other := c.schedule(lead, length, 2); other[0] == all[0] {
 		t.Error("another seed makes the same moments")
 	}

@@ -61,7 +61,7 @@ func livedDay(latency map[string]float64) *LivedDay {
 	all := float64(runtime.NumCPU())
 	for repeat, factor := range []float64{1, 3} {
 		for _, name := range []string{modeAlone, modeWaterline} {
-			r := colocated{mode: name, load: d.mean(), repeat: repeat, began: time.Unix(1000, 0), scheduled: "SCHED_FIFO"}
+			r := colocated{mode: name, lead: settled, load: d.mean(), repeat: repeat, began: time.Unix(1000, 0), scheduled: "SCHED_FIFO"}
 			var asked []asked
 			for second := range 40 {
 				late := float64(second / 20) // 0 or 1

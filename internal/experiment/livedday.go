@@ -85,7 +85,7 @@ func (d *LivedDay) addParts(r *Result, key, name string) {
 			n := len(run.seconds)
 			windows = append(windows, run.seconds[i*n/parts:(i+1)*n/parts]...)
 			for _, a := range run.asked {
-				if int(int64(a.due-settled)*int64(parts)/int64(d.Length)) == i {
+				if int(int64(a.due-run.lead)*int64(parts)/int64(d.Length)) == i {
 					all.latency = append(all.latency, inMillis(a.latency()))
 				}
 			}

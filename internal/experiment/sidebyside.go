@@ -73,7 +73,7 @@ func (s *sideBySide) begin(ctx context.Context) error {
 
 // measure asks the server, if there is one, and reads what everybody used meanwhile and what batch did.
 func (s *sideBySide) measure(ctx context.Context, steps int) (colocated, error) {
-	run := colocated{mode: s.cell.name, load: s.cell.load, repeat: s.cell.repeat, upkeep: map[string]time.Duration{}}
+	run := colocated{mode: s.cell.name, lead: s.cell.lead, load: s.cell.load, repeat: s.cell.repeat, upkeep: map[string]time.Duration{}}
 	look := s.observe
 	if s.cell.online {
 		look = func(ctx context.Context, run *colocated) error { return s.ask(ctx, steps, run) }
@@ -114,7 +114,7 @@ func (s *sideBySide) generate(steps int, out *strings.Builder) (*process, error)
 	generator, err := s.startIn("the generator", s.asking, out, "ask", "--address", s.server.socket,
 		"--connections", fmt.Sprint(connections), "--watch", fmt.Sprint(s.server.cmd.Process.Pid), "--urgent",
 		"--line", s.server.request(steps), "--rate", s.cell.course.times(1/redisRequest.Seconds()).String(),
-		"--lead", settled.String(), "--for", s.length.String(), "--seed", fmt.Sprint(s.cell.repeat+1))
+		"--lead", s.cell.lead.String(), "--for", s.length.String(), "--seed", fmt.Sprint(s.cell.repeat+1))
 	s.procs = slices.DeleteFunc(s.procs, func(p *process) bool { return p == generator }) // it will end
 	return generator, err
 }
@@ -122,7 +122,7 @@ func (s *sideBySide) generate(steps int, out *strings.Builder) (*process, error)
 // observe measures for the run's length.
 func (s *sideBySide) observe(ctx context.Context, run *colocated) error {
 	run.began = time.Now()
-	if err := Sleep(ctx, settled); err != nil {
+	if err := Sleep(ctx, s.cell.lead); err != nil {
 		return err
 	}
 	before, err := s.look()

@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,11 +17,11 @@ func TestNodeColocate(t *testing.T) {
 		t.Skip("the experiment runs on the node itself; in an emulated machine times mean nothing")
 	}
 	install(t)
-	seconds, repeats, loads := 2, 1, "60"
+	args := []string{"--load", "60", "--seconds", "2", "--repeats", "1", "--settle", "3"}
 	if soak {
-		seconds, repeats, loads = 15, 5, "30,60"
+		args = nil
 	}
-	m := inPods(t, "colocate", "--load", loads, "--seconds", fmt.Sprint(seconds), "--repeats", fmt.Sprint(repeats))
+	m := inPods(t, "colocate", args...)
 	// In the short form that is one run of seconds each: that the server is as if alone TestColocate checks on this kernel. And of a
 	// mode nothing is known in which the generator was late each time, as it is where others take the CPUs.
 	const attempts = 3
