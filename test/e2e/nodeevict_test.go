@@ -1,0 +1,74 @@
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+)
+
+// TestNodeEvict has a node on which no memory is left for batch ask that one of two pods leaves, while there is no manager, and no
+// API server for a while. Then a manager evicts one. Neither of them obeys SIGTERM.
+func TestNodeEvict(t *testing.T) {
+	n := install(t, "--set", "manager.enabled=true,manager.webhook.enabled=false", "--set-json", `manager.nodeSelector={"nowhere":"true"}`)
+	const grace = 5 * time.Second
+	pods := []string{"stubborn-1", "stubborn-2"}
+	for _, name := range pods {
+		manifest := strings.NewReplacer("annotations: {}", "labels: {"+v1alpha1.LabelQoS+": BE}", "terminationGracePeriodSeconds: 1", fmt.Sprintf("terminationGracePeriodSeconds: %d", int(grace.Seconds())),
+			"sleep 1000000", "trap '' TERM; while :; do sleep 1; done")
+		apply(t, manifest.Replace(n.manifest(name, "", "", false)))
+		kubectl(t, "wait", "--for=condition=Ready", "pod/"+name, ready)
+	}
+	lives := map[string]func(when string){}
+	for _, name := range pods {
+		lives[name] = n.living(name)
+	}
+
+	n.policy(`{"mode": "Enforce", "cpu": {"method": "static", "ratio": "50%"}, "memory": {"waterline": "1%"}, "protect": {"evict": {}}}`)
+	report := func() v1alpha1.NodeReport { return object[v1alpha1.NodeReport](t, "nodereport", n.name) }
+	asked := func() (bool, string) {
+		status := report().Status
+		return status.Eviction != nil && status.Hot != "", fmt.Sprintf("%+v", status)
+	}
+	eventually(t, "the node asks for a pod", asked)
+	n.sold(false, "it takes no batch while it is hot", func(cpu int64) bool { return cpu == 0 })
+	control(t, "kill", "apiserver")
+	time.Sleep(5 * time.Second)
+	startAPI(t)
+	for _, check := range lives {
+		check("there was neither a manager nor an API server")
+	}
+	eventually(t, "it still asks for one", asked)
+
+	m := &managed{t: t, config: kubeconfig(t, kubectl(t, "create", "token", "waterline-manager", "-n", "waterline-system"))}
+	m.manager("--webhook=", "--eviction-period=15s", "--lost-after=2m", "--fresh-within=1m", "--back-after=1s")
+	var first, other string
+	eventually(t, "one of them leaves", func() (bool, string) {
+		for i, name := range pods {
+			if leaves(t, name) {
+				first, other = name, pods[1-i]
+				return true, ""
+			}
+		}
+		return false, m.metrics()
+	})
+	pod := object[corev1.Pod](t, "pod", first)
+	if pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds != int64(grace.Seconds()) {
+		t.Errorf("it has other grace than its own: %v", pod.DeletionGracePeriodSeconds)
+	}
+	eventually(t, "it is gone, though it does not obey", func() (bool, string) {
+		out, err := tryKubectl("get", "pod", first)
+		return err != nil && strings.Contains(out, "NotFound"), out
+	})
+	if took := time.Since(pod.DeletionTimestamp.Time); took < -2*time.Second { // which is when its grace ends, in whole seconds
+		t.Errorf("it was gone %s before its grace was over", -took)
+	}
+	if leaves(t, other) {
+		t.Error("the other one leaves before it is known what the first has freed")
+	}
+	lives[other]("another pod was evicted")
+}
