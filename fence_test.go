@@ -184,7 +184,7 @@ func TestOwners(t *testing.T) {
 		documented[row[1]] = row[2]
 	}
 	names := map[string]string{"Shares": "cpu.shares", "Quota": "cpu.quota", "Cpuset": "cpuset.cpus", "MemoryMax": "memory.max", "Burst": "cpu.burst", "Idle": "cpu.idle", "Identity": "cpu.bvt_warp_ns",
-		"MemoryMin": "memory.min", "MemoryLow": "memory.low", "MemoryHigh": "memory.high"}
+		"MemoryMin": "memory.min", "MemoryLow": "memory.low", "MemoryHigh": "memory.high", "Freeze": "cgroup.freeze"}
 	found := map[string]string{}
 	for _, s := range sources(t) {
 		if !below(s.dir(), "internal/decide") || s.dir() == "internal/decide" {

@@ -173,6 +173,7 @@ type MemorySpec struct {
 }
 
 // ProtectSpec is what is done for online pods besides suppressing batch.
+// +kubebuilder:validation:XValidation:rule="!has(self.evict) || !has(self.evict.freeze) || !self.evict.freeze || has(self.memory) && self.memory",message="evict.freeze needs memory: true"
 type ProtectSpec struct {
 	// Burst lets online pods exceed their CFS quota for moments, out of what they left unused before. Default: true where
 	// the policy has cpu, else false.
@@ -196,6 +197,9 @@ type EvictSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=600
 	PerNodePerHour *int32 `json:"perNodePerHour,omitempty"`
+	// Freeze has the pod that is to leave for want of memory stand still until it does, so that it takes no more: for 20 s at
+	// most, and then nobody for five minutes. It needs protect.memory, and so cgroup v2. Default false.
+	Freeze bool `json:"freeze,omitempty"`
 }
 
 // CompatSpec is under which names of others slack is sold. One slack is sold once: the names stand instead of ours.

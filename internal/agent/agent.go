@@ -214,12 +214,23 @@ func (a *Agent) Run(ctx context.Context) error {
 		helpers.Go(func() { a.reclaimer.Run(ctx) })
 	}
 	a.loop(ctx, kubelets)
+	a.leave()
 	a.log.report("state", a.memory.last(&a.state, time.Now()))
 	if a.tree != nil {
 		a.tree.Close()
 		a.meter.Close()
 	}
 	return nil
+}
+
+// leave undoes what must not outlive the agent. All else stays as it is.
+func (a *Agent) leave() {
+	plan := decide.Leave(a.host.Owned())
+	if len(plan.Settings) == 0 {
+		return
+	}
+	_, err := a.host.Apply(&plan)
+	a.log.report("apply", err)
 }
 
 // lock makes sure that one agent at a time uses the run directory.

@@ -26,6 +26,8 @@ func FuzzPolicy(f *testing.F) {
 		"spec: {mode: Enforce, compat: {koordinator: true}, pods: [{selector: {matchExpressions: [{key: app, operator: NotIn, values: [web]}]}, cpuShare: 2, cpuManager: exclusive, cpuPlacement: spread}]}",
 		"spec: {mode: Enforce, memory: {}, protect: {evict: {}}}",
 		"spec: {mode: Off, protect: {burst: false, culprit: true, evict: {perNodePerHour: 0}}, batch: [{selector: {}, percent: 30, tier: mid}]}",
+		"spec: {mode: Enforce, memory: {}, protect: {memory: true, evict: {freeze: true}}}",
+		"spec: {protect: {memory: false, evict: {freeze: true}}}",
 		`spec: {mode: enforce, rollout: {}, weight: {max: 1}, windows: [{name: N, start: "24:00", end: x, timeZone: Local, preDrain: 24h}], cpu: {waterline: 0%, method: guess, ratio: 1%}, pods: [{}]}`,
 		"spec: {nodeSelector: {matchExpressions: [{key: a b, operator: Is, values: [c d]}]}, batch: [{percent: 101}]}",
 	} {

@@ -97,6 +97,7 @@ func readState(path string) (decide.State, error) {
 		p := s.State.Peaks
 		return decide.State{Peaks: predict.State{CPU: p.CPU, Memory: p.Memory, Owners: p.Owners}}, nil
 	}
+	s.State.Evict = s.State.Evict.Restarted()
 	return s.State, nil
 }
 

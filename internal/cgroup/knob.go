@@ -49,7 +49,7 @@ func FileName(v Version, k model.Knob) string {
 		return "cpu.idle"
 	case k == model.Identity:
 		return "cpu.bvt_warp_ns"
-	case v == V2 && (k.Protects() || k == model.MemoryHigh):
+	case v == V2 && (k.Protects() || k == model.MemoryHigh || k == model.Freeze):
 		return k.String()
 	}
 	return ""
@@ -79,7 +79,7 @@ func KnobOf(v Version, name string) (model.Knob, bool) {
 }
 
 // Raw is a knob's value as the kernel counts it: shares on v1, weight on v2, quota in microseconds or -1 on both, memory in
-// bytes or -1 on both, burst in microseconds, idle 0 or 1, an identity from -2 to 3, a list of CPUs as the kernel writes it.
+// bytes or -1 on both, burst in microseconds, idle and freeze 0 or 1, an identity from -2 to 3, a list of CPUs as the kernel writes it.
 // Two settings that have the same raw value are the same to the kernel.
 type Raw model.Value
 

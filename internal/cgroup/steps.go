@@ -28,6 +28,8 @@ type Step struct {
 //
 // What a group may save up must fit into its quota at every moment (EINVAL), so it is lowered before all quotas, and raised
 // after them.
+//
+// A group that is frozen is let go on before it gets other values, and one that is to be frozen has them before.
 func Steps(steps []Step) {
 	slices.SortFunc(steps, func(a, b Step) int {
 		if c := cmp.Compare(a.stage(), b.stage()); c != 0 {
@@ -53,12 +55,13 @@ func Steps(steps []Step) {
 
 // stage returns in which of the parts that follow each other the write comes.
 func (s Step) stage() int {
+	late := s.Knob == model.Burst || s.Knob == model.Idle || s.Knob == model.Freeze
 	switch {
 	case s.Knob == model.Cpuset:
 		return 0
-	case (s.Knob == model.Burst || s.Knob == model.Idle) && s.To.Number < s.From.Number:
+	case late && s.To.Number < s.From.Number:
 		return 1
-	case s.Knob == model.Burst || s.Knob == model.Idle:
+	case late:
 		return 3
 	}
 	return 2

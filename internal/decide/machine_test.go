@@ -77,12 +77,13 @@ func randomMachine(r *rand.Rand) *world {
 	randomBursts(r, w)
 	p.Protect.Memory, n.Tree.NoProtection, n.Kubelet.MemoryQoS = r.IntN(3) > 0, one(r, "", "", "", "missing"), r.IntN(8) == 0
 	if r.IntN(2) == 0 {
-		p.Protect.EvictPerHour = 1 + r.Int64N(6)
+		p.Protect.EvictPerHour, p.Protect.Freeze = 1+r.Int64N(6), r.IntN(2) == 0
 		for _, pod := range n.Pods {
 			pod.Asks.Evict, pod.Leaving = one(r, "", "", model.EvictFirst, model.EvictNever), r.IntN(8) == 0
 		}
 		if now := n.Load.Clock; r.IntN(2) == 0 { // memory is gone for a while
 			w.state.Evict = evict.State{Clock: now - time.Second, Gone: max(now-time.Minute, 1)}
+			w.state.Memory.Short = true
 		}
 	}
 	return w

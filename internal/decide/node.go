@@ -54,7 +54,8 @@ func node(n model.Node, policy model.Policy, state State, ask predictor) (model.
 		var held []model.Setting
 		held, plan.Reclaim, state.Memory = memory.Relieve(&n, &policy, plan.Slack, state.Memory)
 		plan.Settings = append(plan.Settings, held...)
-		plan.Notices = slices.Concat(annotationNotices(&n), weights.Notices, cpus.Notices, blameNotices(&n, plan.Blame), evictNotices(plan.Evict))
+		plan.Settings = append(plan.Settings, evict.Settings(&n, plan.Evict)...)
+		plan.Notices = slices.Concat(annotationNotices(&n), weights.Notices, cpus.Notices, blameNotices(&n, plan.Blame), evictNotices(&n, plan.Evict))
 	}
 	plan.Publish = publish.Decide(&n, &policy, plan.Slack, plan.Evict.HotFor())
 	if n.Kubelet.NoPodCgroups {
@@ -99,16 +100,31 @@ func sell(n *model.Node, policy *model.Policy, plan *model.Plan, state State, as
 	}
 	plan.Suppress, state.Suppress = suppress.Decide(n, policy, plan.Slack, state.Suppress)
 	state.Culprit = blame(n, policy, plan, state.Culprit)
-	plan.Evict, state.Evict = evict.Decide(n, policy, evict.Others{Slack: plan.Slack, Suppress: plan.Suppress, Blame: plan.Blame}, state.Evict)
+	plan.Evict, state.Evict = evict.Decide(n, policy, evict.Others{
+		Slack: plan.Slack, Suppress: plan.Suppress, Blame: plan.Blame, Held: held(n, policy, &state),
+	}, state.Evict)
 	return state
 }
 
-// evictNotices tells the owner of a pod that it should leave, and why.
-func evictNotices(e *model.Evictions) []model.Notice {
-	if e == nil || e.Request == nil {
+// held reports whether memory for batch was near its end in the round before, and all was done about it that the policy wants and
+// that keeps batch running.
+func held(n *model.Node, policy *model.Policy, state *State) bool {
+	return policy.Protect.Memory && state.Memory.Short && memory.Lacks(n, policy).Code == ""
+}
+
+// evictNotices tells the owner of a pod that it should leave, or stands still, and why.
+func evictNotices(n *model.Node, e *model.Evictions) []model.Notice {
+	if e == nil {
 		return nil
 	}
-	return []model.Notice{{UID: e.Request.UID, Namespace: e.Request.Namespace, Name: e.Request.Name, Reason: e.Request.Reason}}
+	var notices []model.Notice
+	if pod := model.FindPod(n.Pods, e.Frozen.UID); pod != nil {
+		notices = append(notices, model.Notice{UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, Reason: e.Frozen.Reason})
+	}
+	if e.Request == nil {
+		return notices
+	}
+	return append(notices, model.Notice{UID: e.Request.UID, Namespace: e.Request.Namespace, Name: e.Request.Name, Reason: e.Request.Reason})
 }
 
 // lacks says what the policy asks for and the kernel cannot do.
@@ -158,7 +174,8 @@ func hold(settings []model.Setting, why model.Code) {
 }
 
 // release adds what becomes of the files that we own and no rule decides any more, or whose setting is only observed:
-// each goes back to what it would be without us. While the pods are not known, everything stays as it was decided last.
+// each goes back to what it would be without us. While the pods are not known, everything stays as it was decided last, but for
+// pods that are frozen.
 // While nothing is measured, what batch is kept to stays: an agent that was killed may have decided since it last saved its
 // state. Settings and n.Owned are both ordered by file.
 func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []model.Setting) []model.Setting {
@@ -173,7 +190,7 @@ func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []
 		i, planned := slices.BinarySearchFunc(settings, o.File, func(s model.Setting, f model.File) int { return s.File.Compare(f) })
 		s := model.Setting{File: o.File, Value: o.Ours, Reason: model.Reason{Code: model.LastKnown}}
 		switch {
-		case enforce && !n.PodsKnown, blind && keepsBatch(policy.Suppress.By, o, podOf(pods, o.Dir)):
+		case enforce && !n.PodsKnown && o.Knob != model.Freeze, blind && keepsBatch(policy.Suppress.By, o, podOf(pods, o.Dir)):
 		case enforce && planned:
 			continue
 		default:
@@ -195,6 +212,17 @@ func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []
 	return settings
 }
 
+// Leave returns what an agent must not leave behind when it stops: pods that are frozen, since nobody else would let them go on.
+func Leave(owned []model.Owned) model.Plan {
+	var plan model.Plan
+	for _, o := range owned {
+		if o.Knob == model.Freeze {
+			plan.Settings = append(plan.Settings, giveBack(&model.Node{}, o, nil))
+		}
+	}
+	return plan
+}
+
 // giveBack returns what a file goes back to.
 func giveBack(n *model.Node, o model.Owned, pod *model.Pod) model.Setting {
 	s := model.Setting{File: o.File, Release: true}
@@ -205,6 +233,8 @@ func giveBack(n *model.Node, o model.Owned, pod *model.Pod) model.Setting {
 		s.Value, s.Reason = memory.Release(n, o, pod)
 	case model.Cpuset:
 		s.Value, s.Reason = cpuset.Release(n, o)
+	case model.Freeze:
+		s.Value, s.Reason = o.Theirs, model.Reason{Code: model.RecordedValue}
 	default:
 		s.Value, s.Reason = weight.Release(n, o, pod)
 	}

@@ -185,6 +185,10 @@ func (w *world) setSelling(key, value string) bool {
 		w.policy.Protect.EvictPerHour = number(value)
 		return true
 	}
+	if key == "freeze" {
+		w.policy.Protect.Freeze = true
+		return true
+	}
 	if key == "suppress" {
 		by, floor, _ := strings.Cut(value, ":")
 		w.policy.Suppress = model.SuppressPolicy{By: model.SuppressMethod(by), Floor: optional(floor)}
@@ -387,6 +391,9 @@ func printEvictions(out *strings.Builder, e *model.Evictions, clock time.Duratio
 	if e.Hot.Code != "" {
 		fmt.Fprintf(out, "hot  %s\n", e.Hot)
 	}
+	if f := &e.Frozen; f.UID != "" {
+		fmt.Fprintf(out, "%s stands still\n", f.UID)
+	}
 	if r := e.Request; r != nil {
 		fmt.Fprintf(out, "%s should leave  %s", r.Name, r.Reason)
 		if r.Hold != nil {
@@ -478,7 +485,7 @@ func theirs(k model.Knob) model.Value {
 		return model.Value{List: model.Inherited}
 	case model.MemoryMax, model.MemoryHigh:
 		return model.Number(model.Unlimited)
-	case model.Burst, model.Idle, model.Identity, model.MemoryMin, model.MemoryLow:
+	case model.Burst, model.Idle, model.Identity, model.MemoryMin, model.MemoryLow, model.Freeze:
 		return model.Number(0)
 	}
 	return model.Number(1024)

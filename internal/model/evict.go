@@ -6,6 +6,7 @@ import "time"
 type Evictions struct {
 	Hot     Reason    // why nothing is sold here, although there may be an offer; zero: the node is not hot
 	Request *Eviction // the batch pod that should leave; nil: none
+	Frozen  Frozen    // the batch pod that takes no more memory until then; zero: none
 	Last    Relief    // what came of the last one that was asked for and left; zero: none did
 }
 
@@ -32,6 +33,12 @@ type Eviction struct {
 	Name      string
 	Reason    Reason  // why it, and why now, by the numbers of when it was chosen
 	Hold      *Reason `json:",omitempty"` // it is only said, and this is why; nil: it is asked for
+}
+
+// Frozen is a batch pod that stands still.
+type Frozen struct {
+	UID    string // as in its cgroup; "": none
+	Reason Reason // why it, and why now, by the numbers of when it was chosen
 }
 
 // Relief is what it was expected to free that a pod left, and what it did free, in bytes of memory.

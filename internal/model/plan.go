@@ -23,11 +23,12 @@ const (
 	MemoryMin                  // memory in bytes that the kernel never takes from the group, as long as those above have as much: memory.min (v2)
 	MemoryLow                  // likewise, that it takes last: memory.low (v2)
 	MemoryHigh                 // memory in bytes beyond which the group is slowed down and must give back, or Unlimited: memory.high (v2)
+	Freeze                     // 1: no task of the group, or of one below, runs; else 0: cgroup.freeze (v2)
 )
 
 // Knobs lists all of them.
 func Knobs() []Knob {
-	return []Knob{Shares, Quota, Cpuset, MemoryMax, Burst, Idle, Identity, MemoryMin, MemoryLow, MemoryHigh}
+	return []Knob{Shares, Quota, Cpuset, MemoryMax, Burst, Idle, Identity, MemoryMin, MemoryLow, MemoryHigh, Freeze}
 }
 
 // String returns the knob's name in plans, metrics and explanations, the same on both cgroup versions.
@@ -53,6 +54,8 @@ func (k Knob) String() string {
 		return "memory.low"
 	case MemoryHigh:
 		return "memory.high"
+	case Freeze:
+		return "cgroup.freeze"
 	}
 	return "unknown"
 }

@@ -32,6 +32,7 @@ const (
 	MemoryCarried    Code = "MemoryCarried"    // what pods below use of the memory that they keep, without which they would not
 	MemoryHeld       Code = "MemoryHeld"       // the batch pod may not grow, because little memory is left for batch
 	MemoryReclaimed  Code = "MemoryReclaimed"  // the batch pod is asked for page cache, because little memory is left for batch
+	PodFrozen        Code = "PodFrozen"        // the batch pod stands still for moments, because no memory is left for batch and it is to leave
 	KubeletValue     Code = "KubeletValue"     // given back: what the kubelet computes from the pod's current spec
 	RecordedValue    Code = "RecordedValue"    // given back: the newest value that somebody else had written
 	LastKnown        Code = "LastKnown"        // the pods are not known yet, or nothing is measured: the last value decided stays

@@ -97,7 +97,7 @@ func (r *round) may(pod *model.Pod) bool {
 }
 
 // forMemory finds the pod that frees most of what is needed for the least work that is lost. What pods that leave already
-// will free is not needed from another.
+// will free is not needed from another. While a pod is frozen it is that one.
 func (r *round) forMemory() candidate {
 	need := r.in.Slack.Memory.Capacity/1000*enough - r.left
 	for _, l := range r.state.Leaving {
@@ -109,6 +109,9 @@ func (r *round) forMemory() candidate {
 		return candidate{}
 	}
 	return r.best(func(pod *model.Pod) candidate {
+		if frozen := r.state.Frozen.UID; frozen != "" && frozen != pod.UID {
+			return candidate{}
+		}
 		bytes := r.frees(pod.UID)
 		c := candidate{pod: pod, score: float64(min(bytes, need)) / lost(r.n, pod), excess: max(bytes-need, 0), bytes: bytes}
 		c.reason = model.Reason{Code: model.MemoryGone, Operands: []model.Operand{

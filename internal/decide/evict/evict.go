@@ -42,6 +42,7 @@ type Others struct {
 	Slack    *model.Slack
 	Suppress *model.Suppression
 	Blame    *model.Blame
+	Held     bool // batch is held, and asked for page cache, because memory for it is near its end
 }
 
 // State is what must be remembered from one round to the next. Times are on the clock of [model.Load]; 0: never.
@@ -59,7 +60,9 @@ type State struct {
 	Leaving []Since         `json:",omitempty"` // batch pods that leave, whoever had them deleted, and since when
 	Wait    string          // UID of the one of them that was asked for
 	Left    []time.Duration `json:",omitempty"` // when such pods began to leave, within the hour
-	Before  int64           // memory that was left for batch when the last of them was asked for
+	Frozen  Frozen
+	Thawed  time.Duration // when the last one was let go on
+	Before  int64         // memory that was left for batch when the last of them was asked for
 	Last    model.Relief
 }
 
@@ -85,6 +88,7 @@ type round struct {
 	now     time.Duration
 	elapsed time.Duration // since the round before; 0: nobody watched meanwhile
 	acts    bool
+	watched bool // it is not long since the round before
 	state   State
 
 	known   bool   // how much memory is left is known
@@ -102,7 +106,7 @@ func Decide(n *model.Node, p *model.Policy, in Others, s State) (*model.Eviction
 		s = State{} // of another boot
 	}
 	r := round{n: n, in: in, now: now, elapsed: now - s.Clock, acts: p.Mode == model.ModeEnforce, state: s}
-	if r.elapsed > fresh || s.Clock == 0 {
+	if r.watched = r.elapsed <= fresh && s.Clock != 0; !r.watched {
 		r.elapsed, r.state.Gone, r.state.Short = 0, 0, false
 	}
 	r.state.Clock = now
@@ -110,6 +114,7 @@ func Decide(n *model.Node, p *model.Policy, in Others, s State) (*model.Eviction
 	r.starve()
 	r.heat()
 	r.follow()
+	r.freeze(p.Protect.Freeze)
 	r.ask(p.Protect.EvictPerHour)
 	return r.result(), r.state
 }
@@ -253,7 +258,7 @@ func (r *round) ask(perHour int64) {
 // result says what was decided.
 func (r *round) result() *model.Evictions {
 	s := &r.state
-	e := &model.Evictions{Last: s.Last}
+	e := &model.Evictions{Last: s.Last, Frozen: model.Frozen{UID: s.Frozen.UID, Reason: s.Frozen.Reason}}
 	if s.Hot != 0 {
 		e.Hot = model.Reason{Code: s.Why, Operands: []model.Operand{{Name: "ago", Value: int64((r.now - s.Hot) / time.Second), Unit: model.UnitSeconds}}}
 	}
@@ -263,7 +268,7 @@ func (r *round) result() *model.Evictions {
 			e.Request.Hold = &model.Reason{Code: model.ObserveOnly}
 		}
 	}
-	if e.Hot.Code == "" && e.Request == nil && e.Last.UID == "" {
+	if e.Hot.Code == "" && e.Request == nil && e.Last.UID == "" && e.Frozen.UID == "" {
 		return nil
 	}
 	return e

@@ -20,6 +20,7 @@ type world struct {
 	parts  *model.Suppression
 	online int64 // bytes
 	age    time.Duration
+	held   bool
 	state  State
 	last   *model.Evictions
 }
@@ -66,7 +67,7 @@ func (w *world) second() string {
 		l.Pods[i].Memory.At, l.Pods[i].CPU.At = l.Clock-w.age, l.Clock-w.age
 		a.Use.Batch += l.Pods[i].Memory.WorkingSet
 	}
-	w.last, w.state = Decide(&w.node, &w.policy, Others{Slack: &w.slack, Suppress: w.parts}, w.state)
+	w.last, w.state = Decide(&w.node, &w.policy, Others{Slack: &w.slack, Suppress: w.parts, Held: w.held}, w.state)
 	if w.last == nil || w.last.Request == nil {
 		return ""
 	}

@@ -151,6 +151,10 @@ func (c *checker) protect(policy *model.ProtectPolicy, s *v1alpha1.ColocationPol
 	policy.Culprit = s.Protect.Culprit
 	if evict := s.Protect.Evict; evict != nil {
 		policy.EvictPerHour = model.DefaultEvictPerHour
+		policy.Freeze = evict.Freeze
+		if policy.Freeze && !policy.Memory {
+			c.bad("spec.protect.evict.freeze", true, "write it with protect.memory: true, and only there")
+		}
 		if n := evict.PerNodePerHour; n != nil {
 			policy.EvictPerHour = c.within("spec.protect.evict.perNodePerHour", int64(*n), 0, 600, "a whole number")
 		}

@@ -25,7 +25,7 @@ spec:
     - {name: noon, start: 12:30, end: 13:30, timeZone: UTC}
   cpu: {waterline: 62.5%, mid: 10%, suppressBy: both, floor: 2.5%, idle: true, groupIdentity: true}
   memory: {method: static, ratio: 30%}
-  protect: {burst: false, memory: true, culprit: true, evict: {perNodePerHour: 2}}
+  protect: {burst: false, memory: true, culprit: true, evict: {perNodePerHour: 2, freeze: true}}
   compat: {koordinator: true}
   weight: {scope: class, quota: unlimited, max: 16384, bestEffort: promote, namespaces: [{selector: {matchLabels: {team: video}}, max: 262144}]}
   pods: [{selector: {matchExpressions: [{key: app, operator: NotIn, values: [web]}]}, cpuShare: 10240, cpuManager: share, cpuPlacement: spread}]
@@ -54,7 +54,7 @@ func TestParsePolicy(t *testing.T) {
 			Mode:     model.ModeEnforce,
 			CPU:      model.SellPolicy{Waterline: 625, Method: model.SellPredicted, Mid: 100},
 			Memory:   model.SellPolicy{Waterline: 800, Method: model.SellStatic, Ratio: 300},
-			Suppress: model.SuppressPolicy{By: model.SuppressByBoth, Floor: 25}, Protect: model.ProtectPolicy{Memory: true, Culprit: true, EvictPerHour: 2}, Koordinator: true,
+			Suppress: model.SuppressPolicy{By: model.SuppressByBoth, Floor: 25}, Protect: model.ProtectPolicy{Memory: true, Culprit: true, EvictPerHour: 2, Freeze: true}, Koordinator: true,
 			Weight: model.WeightPolicy{
 				Scope: model.ScopeClass, Quota: model.QuotaUnlimited, Max: 16384, PromoteBestEffort: true, IdleBatch: true, Identity: true,
 				Namespaces: []model.NamespaceMax{{Selector: model.Selector{{Key: "team", Op: model.In, Values: []string{"video"}}}, Max: 262144}},
@@ -126,6 +126,7 @@ func TestBadPolicy(t *testing.T) {
 		{header + "spec: {priority: 3000000000}", "reading the policy"},
 		{header + "spec: {rollout: {percent: 101}}", "spec.rollout.percent: 101 cannot be used: write a whole number from 0 to 100"},
 		{header + "spec: {rollout: {}}", "spec.rollout: no percent cannot be used: write one"},
+		{header + "spec: {protect: {evict: {freeze: true}}}", "spec.protect.evict.freeze: true cannot be used: write it with protect.memory: true, and only there"},
 		{header + "spec: {protect: {evict: {perNodePerHour: -1}}}", "spec.protect.evict.perNodePerHour: -1 cannot be used: write a whole number from 0 to 600"},
 		{header + "spec: {nodeSelector: {matchLabels: {pool: web server}}}", `spec.nodeSelector.matchLabels: value "web server" cannot be used`},
 		{header + "spec: {nodeSelector: {matchExpressions: [{key: a b, operator: Exists}]}}", `spec.nodeSelector.matchExpressions[0]: label "a b" cannot be used: write the name of a label`},
