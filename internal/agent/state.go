@@ -43,6 +43,7 @@ type memory struct {
 	run, lasting string // paths; lasting is "" where nothing outlives a reboot
 	saved        cpuset.State
 	offers       [4]int64
+	frozen       [2]time.Duration
 	at           time.Time   // when the state was saved last
 	copied       time.Time   // when it was last left for the lasting file
 	copies       chan []byte // for the lasting file
@@ -72,8 +73,14 @@ func (m *memory) load() (decide.State, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	m.saved, m.offers = state.CPUs, offers(&state)
+	m.saved, m.offers, m.frozen = state.CPUs, offers(&state), frozen(&state)
 	return state, err
+}
+
+// frozen tells when a pod was frozen and when one was let go on. An agent that is killed for want of memory must not forget that it
+// did so, or the next one would freeze the pod again.
+func frozen(s *decide.State) [2]time.Duration {
+	return [...]time.Duration{s.Evict.Frozen.At, s.Evict.Thawed}
 }
 
 // offers returns what is offered.
@@ -101,9 +108,10 @@ func readState(path string) (decide.State, error) {
 	return s.State, nil
 }
 
-// due reports whether the state must be saved: who has which CPUs has changed, or what is offered, or some time went by.
+// due reports whether the state must be saved: who has which CPUs has changed, or what is offered, or who is frozen, or some time
+// went by.
 func (m *memory) due(state *decide.State, now time.Time) bool {
-	return now.Sub(m.at) >= lately || offers(state) != m.offers || !reflect.DeepEqual(state.CPUs, m.saved)
+	return now.Sub(m.at) >= lately || offers(state) != m.offers || frozen(state) != m.frozen || !reflect.DeepEqual(state.CPUs, m.saved)
 }
 
 // save writes the state to the run directory now. It has it copied to the state directory too if that is due: that is on a
@@ -124,7 +132,7 @@ func (m *memory) save(state *decide.State, now time.Time) error {
 	if err := stateKind.Write(m.run, body); err != nil {
 		return fmt.Errorf("the state: %w", err)
 	}
-	m.saved, m.offers, m.at = state.CPUs, offers(state), now
+	m.saved, m.offers, m.frozen, m.at = state.CPUs, offers(state), frozen(state), now
 	return nil
 }
 

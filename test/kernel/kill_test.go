@@ -38,10 +38,11 @@ type process struct {
 	log bytes.Buffer
 }
 
-func (n *node) launch(manifests, runDir string) *process {
+func (n *node) launch(manifests, runDir string, more ...string) *process {
 	n.t.Helper()
 	p := &process{}
-	p.cmd = exec.Command(binary(n.t.(*testing.T), "waterline-agent"), "--pods", manifests, "--kubepods", n.layout.Root, "--run-dir", runDir, "--listen", "", "--local", "")
+	args := append([]string{"--pods", manifests, "--kubepods", n.layout.Root, "--run-dir", runDir, "--listen", "", "--local", ""}, more...)
+	p.cmd = exec.Command(binary(n.t.(*testing.T), "waterline-agent"), args...)
 	p.cmd.Stderr = &p.log
 	if err := p.cmd.Start(); err != nil {
 		n.t.Fatal(err)

@@ -32,6 +32,17 @@ func TestMeterHold(t *testing.T) {
 			for i := 0; i < len(anon); i += 4096 {
 				anon[i] = 1
 			}
+		case "grow": // on and on
+			go func() {
+				var more [][]byte
+				for ; ; time.Sleep(10 * time.Millisecond) {
+					piece := make([]byte, 256<<10)
+					for i := 0; i < len(piece); i += 4096 {
+						piece[i] = 1
+					}
+					more = append(more, piece)
+				}
+			}()
 		case "free":
 			anon = nil
 			debug.FreeOSMemory()

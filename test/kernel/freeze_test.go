@@ -1,0 +1,186 @@
+package kernel_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+const (
+	freezing = `{apiVersion: waterline.io/v1alpha1, kind: ColocationPolicy, metadata: {name: p}, spec: {mode: Enforce,
+memory: {method: realtime, waterline: 1%}, protect: {memory: true, evict: {freeze: true}}}}`
+	manifestOf = "{apiVersion: v1, kind: Pod, metadata: {name: %[1]s, namespace: default, uid: %[1]s, labels: {waterline.io/qos: %[2]s}}, spec: {containers: [{name: c}]}}"
+)
+
+// freezeNode is a node with an online pod and a batch pod that takes more and more memory.
+type freezeNode struct {
+	*node
+	web, hog     string
+	online, grow *holder
+}
+
+func newFreezeNode(t *testing.T) *freezeNode {
+	n := &freezeNode{node: newMemoryNode(t)}
+	n.web, n.hog = n.pod(model.Burstable, "a", 100, "0123456789aa"), n.pod(model.BestEffort, "b", 0, "0123456789bb")
+	n.online, n.grow = n.hold(n.web+"/0123456789aa"), n.hold(n.hog+"/0123456789bb")
+	n.online.do("anon")
+	n.grow.do("grow")
+	return n
+}
+
+// agent runs one in this process, under a policy by which no memory is left for batch.
+func (n *freezeNode) agent() (*run, *pods) {
+	source := newPods()
+	source.set(web("a", model.ClassLS, 64*mib))
+	source.set(batch("b", model.Grant{RequestMilli: 1000}, "0123456789bb"))
+	r := n.start(source, func(c *agent.Config) { c.SyncPeriod = 100 * time.Millisecond })
+	r.mu.Lock()
+	r.policy.Memory.Waterline = 10
+	r.policy.Protect = model.ProtectPolicy{Memory: true, EvictPerHour: 6, Freeze: true}
+	r.mu.Unlock()
+	return r, source
+}
+
+// frozen waits until the batch pod stands still, and checks that it does and nobody else.
+func (n *freezeNode) frozen() {
+	t := n.t.(*testing.T)
+	t.Helper()
+	n.expect(n.hog, model.Freeze, 1)
+	within(t, "its tasks stand still", func() bool { return strings.Contains(n.text(n.hog, "cgroup.events"), "frozen 1") }, func() string { return n.text(n.hog, "cgroup.events") })
+	if n.raw(n.hog, model.MemoryHigh) == model.Unlimited {
+		t.Error("it was frozen before it was held")
+	}
+	used := func() int { return number(t, n.text(n.hog, "memory.current")) } // memory.stat is up to 2 s old
+	before := used()
+	time.Sleep(500 * time.Millisecond)
+	if after := used(); after > before && n.raw(n.hog, model.Freeze) == 1 {
+		t.Errorf("it has %d KiB more", (after-before)>>10)
+	}
+	for _, dir := range []string{n.web, n.layout.Class(model.BestEffort), n.layout.Root} {
+		if n.raw(dir, model.Freeze) != 0 {
+			t.Errorf("%s is frozen too", dir)
+		}
+	}
+	n.online.do("nothing")
+	if got := n.anon(n.web); got < 64*mib {
+		t.Errorf("the online pod has %d MiB of 64", got/mib)
+	}
+}
+
+// thawed waits until the batch pod goes on.
+func (n *freezeNode) thawed() {
+	n.t.Helper()
+	n.expect(n.hog, model.Freeze, 0)
+	within(n.t, "its tasks go on", func() bool { return strings.Contains(n.text(n.hog, "cgroup.events"), "frozen 0") }, func() string { return n.text(n.hog, "cgroup.events") })
+}
+
+// TestFreeze has a batch pod frozen that takes memory though nothing is left for batch, and let go on: because it is to end, and
+// needs to run for that; because the agent stops; and by the next agent, because one was killed.
+func TestFreeze(t *testing.T) {
+	t.Run("leaving", func(t *testing.T) {
+		t.Parallel()
+		n := newFreezeNode(t)
+		_, source := n.agent()
+		n.frozen()
+		leaving := batch("b", model.Grant{RequestMilli: 1000}, "0123456789bb")
+		leaving.Leaving, leaving.Grace = true, 30*time.Second
+		source.set(leaving)
+		n.thawed()
+	})
+	t.Run("stopped", func(t *testing.T) {
+		t.Parallel()
+		n := newFreezeNode(t)
+		r, _ := n.agent()
+		n.frozen()
+		r.stop()
+		if n.raw(n.hog, model.Freeze) != 0 {
+			t.Error("the agent stopped and left it frozen")
+		}
+		n.thawed()
+		if got := n.raw(n.hog, model.MemoryHigh); got == model.Unlimited {
+			t.Error("it is not held any more either")
+		}
+	})
+	t.Run("killed", func(t *testing.T) {
+		t.Parallel()
+		n := newFreezeNode(t)
+		manifests, runDir, policy := t.TempDir(), memoryDir(t), filepath.Join(t.TempDir(), "policy")
+		for file, text := range map[string]string{policy: freezing, filepath.Join(manifests, "a.yaml"): pod("a", "LS"), filepath.Join(manifests, "b.yaml"): pod("b", "BE")} {
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := n.launch(manifests, runDir, "--config", policy)
+		t.Cleanup(func() { p.kill() })
+		n.frozen()
+		p.kill()
+		if n.raw(n.hog, model.Freeze) != 1 {
+			t.Error("something else let it go on")
+		}
+		next := n.launch(manifests, runDir, "--config", policy)
+		t.Cleanup(next.kill)
+		began := time.Now()
+		n.thawed()
+		t.Logf("the next agent lets it go on after %s", time.Since(began))
+		for end := time.Now().Add(7 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			if n.raw(n.hog, model.Freeze) != 0 {
+				t.Fatalf("it is frozen again; the agent said: %s", next.log.String())
+			}
+		}
+	})
+}
+
+func pod(name, class string) string {
+	return strings.NewReplacer("%[1]s", name, "%[2]s", class).Replace(manifestOf)
+}
+
+// TestFrozen pins down what the kernel does with a group that is frozen: those below are, though their own files do not say so;
+// who is told to end ends when he goes on, and who is killed ends at once.
+func TestFrozen(t *testing.T) {
+	n := newFreezeNode(t)
+	inside := n.hog + "/0123456789bb"
+	processes := func() []string { return strings.Fields(n.text(inside, "cgroup.procs")) }
+	signal := func(s syscall.Signal) {
+		t.Helper()
+		for _, text := range processes() {
+			pid, err := strconv.Atoi(text)
+			if err == nil {
+				err = syscall.Kill(pid, s)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	frozen := func() bool { return strings.Contains(n.text(inside, "cgroup.events"), "frozen 1") }
+	n.set(n.hog, model.Freeze, 1)
+	within(t, "those below stand still", frozen, func() string { return n.text(inside, "cgroup.events") })
+	if n.raw(inside, model.Freeze) != 0 {
+		t.Error("the container's own file says so: the runtime would take it for paused")
+	}
+	n.set(inside, model.Freeze, 0) // as a runtime that resumes it, or that has ended a process in it
+	time.Sleep(100 * time.Millisecond)
+	if !frozen() {
+		t.Error("the container's own file lets it go on")
+	}
+	signal(syscall.SIGTERM)
+	if n.grow.ended() {
+		t.Error("it ended while it stood still")
+	}
+	n.set(n.hog, model.Freeze, 0)
+	within(t, "it ends", n.grow.ended, func() string { return "it runs" })
+	n.grow = n.hold(inside)
+	n.grow.do("nothing") // it is inside
+	n.set(n.hog, model.Freeze, 1)
+	within(t, "it stands still", frozen, func() string { return n.text(inside, "cgroup.events") })
+	signal(syscall.SIGKILL)
+	within(t, "it is killed", n.grow.ended, func() string { return "it stands still" })
+	n.set(n.hog, model.Freeze, 0)
+}
