@@ -8,8 +8,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Batch is asked for memory while less than near of the node is left for it under the waterline, until far more is left than that. Parts
-// are in thousandths of the node's memory.
+// Batch is asked for memory while less than near of the node is left for it under the waterline, until far is, and held until that was
+// so for a while. Parts are in thousandths of the node's memory.
 const (
 	near = 20
 	far  = 40
@@ -26,11 +26,13 @@ const (
 	podRests = 30 * time.Second
 	allRest  = 10 * time.Second
 	measured = 10 * time.Second // what was measured longer ago says nothing
+	relaxed  = 10 * time.Second // for which far must have been left until nobody is held any more
 )
 
 // State is what the rule remembers. Times are on the clock of [model.Load].
 type State struct {
-	Short bool          // memory for batch was near its end, and is not far from it
+	Short bool          // memory for batch was near its end, and has not been far from it for long enough
+	Near  time.Duration // when it last was not far from it
 	Asked time.Duration // when somebody was asked last
 	Rest  time.Duration // until when nobody is asked
 	Pods  []Rest        `json:",omitempty"` // that are not asked, ordered by UID
@@ -47,7 +49,7 @@ type Rest struct {
 func Relieve(n *model.Node, p *model.Policy, s *model.Slack, state State) ([]model.Setting, *model.Reclaim, State) {
 	l := n.Load
 	switch {
-	case !p.Protect.Memory || Lacks(n, p).Code != "" || l != nil && l.Clock < state.Asked:
+	case !p.Protect.Memory || Lacks(n, p).Code != "" || l != nil && l.Clock < max(state.Asked, state.Near):
 		return nil, nil, State{}
 	case s == nil || l == nil:
 		return hold(n, nil, state), nil, state
@@ -57,9 +59,9 @@ func Relieve(n *model.Node, p *model.Policy, s *model.Slack, state State) ([]mod
 	switch {
 	case !a.Use.Measured || a.Use.Age > measured || a.Capacity == 0:
 		return hold(n, nil, state), nil, state
-	case left < a.Capacity/1000*near:
-		state.Short = true
-	case left >= a.Capacity/1000*far:
+	case left < a.Capacity/1000*far:
+		state.Short, state.Near = state.Short || left < a.Capacity/1000*near, l.Clock
+	case l.Clock-state.Near >= relaxed:
 		state.Short = false
 	}
 	state = state.learn(n)
@@ -88,6 +90,9 @@ func ask(n *model.Node, a *model.Account, state State) *model.Reclaim {
 	}
 	left := a.Allow - a.Use.Batch
 	need := a.Capacity/1000*far - left
+	if need <= 0 {
+		return nil
+	}
 	return &model.Reclaim{
 		UID: pod.UID, Dir: n.Tree.Pods[pod.UID].Dir,
 		Bytes: min(need+cache.InactiveFile, cache.InactiveFile+cache.ActiveFile, max(a.Capacity/1000*most, leastAt)),
