@@ -39,7 +39,8 @@ func (r *round) freeze(on bool) {
 	if s.Frozen.UID != "" && !(on && r.stays()) {
 		s.Frozen, s.Thawed = Frozen{}, r.now
 	}
-	if !on || s.Frozen.UID != "" || s.Gone == 0 || r.now-s.Gone < heldFor || s.Thawed != 0 && r.now-s.Thawed < thawedFor {
+	due := s.Short || s.Gone != 0 && r.now-s.Gone >= heldFor
+	if !on || !due || s.Frozen.UID != "" || s.Thawed != 0 && r.now-s.Thawed < thawedFor {
 		return
 	}
 	uid, why := s.Ask.UID, s.Ask.Reason
