@@ -48,8 +48,11 @@ type Rest struct {
 // asked for page cache. That is not decided where it is not carried out: it would be wanted anew each second.
 func Relieve(n *model.Node, p *model.Policy, s *model.Slack, state State) ([]model.Setting, *model.Reclaim, State) {
 	l := n.Load
+	if l != nil && l.Clock < max(state.Asked, state.Near) {
+		state = State{} // of another boot
+	}
 	switch {
-	case !p.Protect.Memory || Lacks(n, p).Code != "" || l != nil && l.Clock < max(state.Asked, state.Near):
+	case !p.Protect.Memory || Lacks(n, p).Code != "":
 		return nil, nil, State{}
 	case s == nil || l == nil:
 		return hold(n, nil, state), nil, state
