@@ -49,7 +49,6 @@ type ladder struct {
 	begun map[string][]time.Duration // when a rung began, by rung or by rung and pod
 	was   model.Plan
 	rose  bool
-	fell  int64
 	short time.Duration // since when memory has been held
 	idle  int           // seconds in which somebody could have been asked for page cache, and nobody was
 	gives int           // seconds until who was asked for page cache has answered

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
@@ -34,13 +36,14 @@ func TestMeterHold(t *testing.T) {
 			}
 		case "grow": // on and on
 			go func() {
-				var more [][]byte
 				for ; ; time.Sleep(10 * time.Millisecond) {
-					piece := make([]byte, 256<<10)
+					piece, err := unix.Mmap(-1, 0, 256<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE) // stays until it ends
+					if err != nil {
+						return
+					}
 					for i := 0; i < len(piece); i += 4096 {
 						piece[i] = 1
 					}
-					more = append(more, piece)
 				}
 			}()
 		case "free":
