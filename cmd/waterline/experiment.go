@@ -53,7 +53,7 @@ func experimentCommand() *cobra.Command {
 	flags.BoolVar(&cfg.Hog, "hog", false, "let one more pod, annotated 262144, burn all CPUs meanwhile")
 	resultFlags(cmd, &jsonFile, &svgFile)
 	hostFlags(cmd, &cfg)
-	cmd.AddCommand(colocateCommand(), headlineCommand(), suppressCommand(), memoryCommand(), transcodeCommand())
+	cmd.AddCommand(colocateCommand(), headlineCommand(), suppressCommand(), memoryCommand(), culpritCommand(), transcodeCommand())
 	return cmd
 }
 
@@ -74,7 +74,7 @@ func experimentNames() []string {
 	for _, e := range experiment.All() {
 		names = append(names, e.Name)
 	}
-	return append(names, experiment.ColocateName, experiment.LiveDayName, experiment.SuppressName, experiment.MemoryName, experiment.TranscodeName)
+	return append(names, experiment.ColocateName, experiment.LiveDayName, experiment.SuppressName, experiment.MemoryName, experiment.CulpritName, experiment.TranscodeName)
 }
 
 func experimentHelp() string {
@@ -85,7 +85,7 @@ func experimentHelp() string {
 	for _, e := range experiment.All() {
 		fmt.Fprintf(&b, "  %-10s (%d s) %s\n", e.Name, e.Seconds, e.About)
 	}
-	b.WriteString("\nThe experiments " + experiment.ColocateName + ", " + experiment.LiveDayName + " and " + experiment.SuppressName + " take a quarter of an hour and more, " + experiment.MemoryName + " needs cgroup v2,\n" +
+	b.WriteString("\nThe experiments " + experiment.ColocateName + ", " + experiment.LiveDayName + ", " + experiment.SuppressName + " and " + experiment.CulpritName + " take a quarter of an hour and more, " + experiment.MemoryName + " needs cgroup v2,\n" +
 		"and " + experiment.TranscodeName + " a cluster. They have options of their own: \"waterline experiment " + experiment.ColocateName + " --help\".")
 	return b.String()
 }

@@ -45,6 +45,11 @@ func (l *lab) govern(ctx context.Context, policy string, batch ...*pod) error {
 		return err
 	}
 	l.pods = append(l.pods, agent)
+	return l.awaitBatch(ctx, batch...)
+}
+
+// awaitBatch waits until batch weighs what it asked for.
+func (l *lab) awaitBatch(ctx context.Context, batch ...*pod) error {
 	for _, p := range batch {
 		weighted := *p
 		weighted.shares = model.MilliCPUToShares(p.batchMilli)

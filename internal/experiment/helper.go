@@ -116,17 +116,25 @@ func RunHelper(args []string) error {
 // stay puts a busy loop on one CPU, which it never leaves, each CPU as many: what is measured shall be the weights, not the
 // luck of the load balancer.
 func stay(number int) error {
+	cpus, err := allowedCPUs()
+	if err != nil {
+		return err
+	}
+	return stayOn(cpus[number%len(cpus)])
+}
+
+// allowedCPUs lists those on which this process may run.
+func allowedCPUs() (cpus []int, err error) {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
-		return fmt.Errorf("asking which CPUs may be used: %w", err)
+		return nil, fmt.Errorf("asking which CPUs may be used: %w", err)
 	}
-	var cpus []int
 	for cpu := 0; len(cpus) < allowed.Count(); cpu++ {
 		if allowed.IsSet(cpu) {
 			cpus = append(cpus, cpu)
 		}
 	}
-	return stayOn(cpus[number%len(cpus)])
+	return cpus, nil
 }
 
 // stayOn puts this thread on a CPU for good; it is locked to its goroutine, and become goes on with the same.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -36,14 +37,18 @@ func TestParseStrain(t *testing.T) {
 	}
 }
 
-func TestParseReclaimed(t *testing.T) {
+func TestReclaimed(t *testing.T) {
 	const line = `{"Node":{"Pods":[],"Reclaimed":{"UID":"b","Asked":9,"Freed":4}},"Plan":{}}` + "\n" + `{"Node":{}}` + "\n"
 	for text, want := range map[string]int64{"": 0, line: 4, line + line: 8, line + `{"Node":{"Recl`: 4} {
-		if got, err := parseReclaimed(strings.NewReader(text)); got != want || err != nil {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "journal.jsonl"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := reclaimed(dir); got != want || err != nil {
 			t.Errorf("%q: %d, %v", text, got, err)
 		}
 	}
-	if _, err := parseReclaimed(strings.NewReader("x")); err == nil {
+	if err := parseRounds(strings.NewReader("x"), func(*decided) {}); err == nil {
 		t.Error("what is no journal was read")
 	}
 	if got, err := reclaimed(t.TempDir()); got != 0 || err != nil {

@@ -1,11 +1,9 @@
 package experiment
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -195,38 +193,10 @@ func parseBytes(content []byte) (int64, error) {
 
 // reclaimed sums up what batch pods gave back when the agent had them asked, in bytes, by the journal in its run directory.
 func reclaimed(dir string) (sum int64, err error) {
-	for _, name := range []string{"journal.1.jsonl", "journal.jsonl"} {
-		f, err := os.Open(filepath.Join(dir, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+	err = eachRound(dir, func(r *decided) {
+		if r.Node.Reclaimed != nil {
+			sum += r.Node.Reclaimed.Freed
 		}
-		if err != nil {
-			return 0, fmt.Errorf("reading the agent's journal: %w", err)
-		}
-		freed, err := parseReclaimed(f)
-		if err = errors.Join(err, f.Close()); err != nil {
-			return 0, err
-		}
-		sum += freed
-	}
-	return sum, nil
-}
-
-// parseReclaimed reads a journal. Its last line may be half written.
-func parseReclaimed(r io.Reader) (sum int64, err error) {
-	for lines := json.NewDecoder(r); ; {
-		var round struct {
-			Node struct{ Reclaimed *model.Reclaimed }
-		}
-		err := lines.Decode(&round)
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return sum, nil
-		}
-		if err != nil {
-			return 0, fmt.Errorf("reading the agent's journal: %w", err)
-		}
-		if round.Node.Reclaimed != nil {
-			sum += round.Node.Reclaimed.Freed
-		}
-	}
+	})
+	return sum, err
 }

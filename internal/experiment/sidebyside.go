@@ -105,17 +105,22 @@ func (s *sideBySide) ask(ctx context.Context, steps int, run *colocated) (err er
 	return err
 }
 
-// generate starts asking the server, in a cgroup outside of kubepods.
+// generate starts asking the server.
 func (s *sideBySide) generate(steps int, out *strings.Builder) (*process, error) {
-	s.asking = s.box.name + "/generator"
-	if err := s.box.makeUrgent(s.asking); err != nil {
-		return nil, err
-	}
-	generator, err := s.startIn("the generator", s.asking, out, "ask", "--address", s.server.socket,
-		"--connections", fmt.Sprint(connections), "--watch", fmt.Sprint(s.server.cmd.Process.Pid), "--urgent",
+	return s.startGenerator(out, "--address", s.server.socket,
+		"--connections", fmt.Sprint(connections), "--watch", fmt.Sprint(s.server.cmd.Process.Pid),
 		"--line", s.server.request(steps), "--rate", s.cell.course.times(1/redisRequest.Seconds()).String(),
 		"--lead", s.cell.lead.String(), "--for", s.length.String(), "--seed", fmt.Sprint(s.cell.repeat+1))
-	s.procs = slices.DeleteFunc(s.procs, func(p *process) bool { return p == generator }) // it will end
+}
+
+// startGenerator starts who asks the server, in a cgroup outside of kubepods where it is on time. It ends by itself.
+func (l *lab) startGenerator(out *strings.Builder, args ...string) (*process, error) {
+	l.asking = l.box.name + "/generator"
+	if err := l.box.makeUrgent(l.asking); err != nil {
+		return nil, err
+	}
+	generator, err := l.startIn("the generator", l.asking, out, "ask", append([]string{"--urgent"}, args...)...)
+	l.procs = slices.DeleteFunc(l.procs, func(p *process) bool { return p == generator }) // it will end
 	return generator, err
 }
 

@@ -1,0 +1,329 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// Experiment culprit takes half an hour, and has options of its own.
+const (
+	CulpritName  = "culprit"
+	CulpritAbout = "A server beside four batch pods, one of which begins to keep it from its CPU: who is named, how soon, and what throttling that pod is worth."
+	// CulpritSeconds is for how long a pod is guilty by default, CulpritRepeats how often one is, and CulpritNobody how often none is.
+	CulpritSeconds = 100
+	CulpritRepeats = 5
+	CulpritNobody  = 2
+)
+
+// culpritPolicy is a policy under which batch is throttled for the one reason that is measured.
+const culpritPolicy = `apiVersion: waterline.io/v1alpha1
+kind: ColocationPolicy
+metadata: {name: culprit}
+spec:
+  mode: Enforce
+  cpu: {suppressBy: none}
+  protect: {burst: false, culprit: true}
+`
+
+// Who weighs what. The server requests next to nothing and all of batch weighs as much as it can, or it would hardly wait for a CPU
+// that it shares: where most of batch runs elsewhere, the guilty pod has a small part of that weight.
+const (
+	culpritServer = 10 // milli-cores
+	culpritBatch  = model.MaxShares
+	culpritAgent  = 1000 // milli-cores
+)
+
+// What is asked of the server. On v1 the agent knows of its waiting only how often its quota stops it though it uses little: it must
+// be far below its limit, and run into it when it catches up on what came in four seconds.
+const (
+	culpritLimit   = 400                   // milli-cores, on v1
+	culpritRequest = 15 * time.Millisecond // of CPU, that a request takes
+	culpritRate    = 2                     // of them, a second
+)
+
+// CulpritConfig says what experiment culprit measures. Its Seconds are those for which a pod is guilty; before that it measures for a
+// third longer, because nobody is named before two minutes are known, and after it for two thirds of that.
+type CulpritConfig struct {
+	Config
+	Repeats int // runs in which a pod is guilty; 0: CulpritRepeats
+	Nobody  int // runs in which none is
+}
+
+// Culprit runs a server and four batch pods on two CPUs under an agent that looks for whom online pods wait for. In most runs one of
+// the four, another each time, begins to run where the server does; in some it is a process outside of all pods. They come in random
+// order. What it measures is in [CulpritFound.Result].
+func Culprit(ctx context.Context, cfg CulpritConfig) (Result, error) {
+	if cfg.Repeats == 0 {
+		cfg.Repeats = CulpritRepeats
+	}
+	found := CulpritFound{When: time.Now().UTC().Truncate(time.Second), Seconds: cfg.seconds(CulpritSeconds)}
+	for i, guilty := range cfg.order() {
+		run, version, err := cfg.run(ctx, fmt.Sprintf("run %d of %d", i+1, cfg.Repeats+cfg.Nobody), guilty)
+		if err != nil {
+			return Result{}, err
+		}
+		found.Machine = DescribeMachine(version)
+		found.runs = append(found.runs, run)
+	}
+	return found.Result(), nil
+}
+
+// order returns who is guilty in each run, by number; below 0: nobody.
+func (c *CulpritConfig) order() []int {
+	first := rand.IntN(culpritPods)
+	var all []int
+	for i := range c.Repeats {
+		all = append(all, (first+i)%culpritPods)
+	}
+	for range c.Nobody {
+		all = append(all, -1)
+	}
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all
+}
+
+// run measures one run, in a sandbox of its own.
+func (c *CulpritConfig) run(ctx context.Context, name string, guilty int) (run culpritRun, v cgroup.Version, err error) {
+	cpus, err := allowedCPUs()
+	if err != nil {
+		return run, v, err
+	}
+	if len(cpus) < 2 {
+		return run, v, fmt.Errorf("%w: there is one CPU, and whoever is innocent needs another than the server's", ErrUnusable)
+	}
+	l, err := newLab(CulpritName, c.Config)
+	if err != nil {
+		return run, v, err
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+	s := &suspicion{lab: l, name: name, run: newCulpritRun(guilty, c.seconds(CulpritSeconds))}
+	if err := s.begin(ctx, cpus[0]); err != nil {
+		return run, v, err
+	}
+	err = s.measure(ctx)
+	return s.run, l.box.mount.Version, err
+}
+
+// suspicion is one run of experiment culprit.
+type suspicion struct {
+	*lab
+	name       string
+	run        culpritRun
+	online     *pod
+	server     server
+	neighbours []*neighbour
+	began      time.Duration // the run, on the clock of the agent's measurements
+	last       culpritLook
+}
+
+// begin starts the agent, the server and everybody beside it. The server stays on one CPU.
+func (s *suspicion) begin(ctx context.Context, cpu int) error {
+	s.tell(Progress{Doing: s.name + ", starting"})
+	s.online = &pod{name: "online", qos: model.Burstable, requestMilli: culpritServer}
+	if s.box.mount.Version == cgroup.V1 {
+		s.online.limitMilli = culpritLimit
+	}
+	s.neighbours = neighbours(&s.run)
+	var batch []*pod
+	for _, n := range s.neighbours {
+		if n.pod.batchMilli > 0 {
+			batch = append(batch, n.pod)
+		}
+	}
+	if err := s.create(ctx, append(batch, s.online)...); err != nil {
+		return err
+	}
+	if err := s.kubelet.write(s.kubelet.layout.Class(model.BestEffort), culpritBatch); err != nil {
+		return err
+	}
+	agent := agentPod()
+	agent.qos, agent.requestMilli = model.Guaranteed, culpritAgent // apart from the server's class, whose weight counts here
+	if err := s.startGoverned(ctx, agent, culpritPolicy); err != nil {
+		return err
+	}
+	s.pods = append(s.pods, agent)
+	if err := s.awaitBatch(ctx, batch...); err != nil {
+		return err
+	}
+	var err error
+	if s.server, err = s.startServer(ctx, s.online); err != nil {
+		return err
+	}
+	var only unix.CPUSet
+	only.Set(cpu)
+	if err := unix.SchedSetaffinity(s.server.cmd.Process.Pid, &only); err != nil {
+		return fmt.Errorf("keeping the server on CPU %d: %w", cpu, err)
+	}
+	for _, n := range s.neighbours {
+		if err := s.startNeighbour(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startNeighbour starts the load of a neighbour, which stands still at first.
+func (s *suspicion) startNeighbour(ctx context.Context, n *neighbour) error {
+	dir := s.box.name + "/" + outsiderName
+	if n.pod.batchMilli > 0 {
+		dir = s.kubelet.containerDir(n.pod)
+		s.pods = append(s.pods, n.pod)
+	} else if err := s.box.makeUrgent(dir); err != nil {
+		return err
+	}
+	var err error
+	if n.load, err = s.start(loadOf(n.pod), dir, "burn", "--number", fmt.Sprint(n.cpu)); err != nil {
+		return err
+	}
+	return s.poll(ctx, "for "+n.load.name, func() (bool, error) {
+		count, err := s.box.population(dir)
+		if err != nil || count == 0 {
+			return false, err
+		}
+		return true, unix.Kill(n.load.cmd.Process.Pid, unix.SIGSTOP)
+	})
+}
+
+// measure asks the server and lets everybody run as they shall, and finds out what the agent made of it.
+func (s *suspicion) measure(ctx context.Context) (err error) {
+	var out strings.Builder
+	steps := int(float64(max(s.server.steps, 1)) * float64(culpritRequest) / float64(request))
+	generator, err := s.startGenerator(&out, "--dir", s.dir, "--line", fmt.Sprint(steps), "--rate", fmt.Sprint(culpritRate),
+		"--lead", settled.String(), "--for", s.run.length().String(), "--seed", fmt.Sprint(rand.Uint32()))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, generator.kill()) }()
+	if err := Sleep(ctx, settled); err != nil {
+		return err
+	}
+	if err := s.observe(ctx); err != nil {
+		return fmt.Errorf("%w; the agent's log: %s", err, s.log())
+	}
+	if err := generator.wait(ctx); err != nil {
+		return err
+	}
+	_, all, err := parseAsked(out.String())
+	if err != nil {
+		return err
+	}
+	s.run.ask(all)
+	return s.accused()
+}
+
+// observe lets everybody run, and looks once a second how long the server waited.
+func (s *suspicion) observe(ctx context.Context) (err error) {
+	if s.began, err = sinceBoot(); err != nil {
+		return err
+	}
+	if s.last, err = s.look(); err != nil {
+		return err
+	}
+	directing, end := context.WithCancel(ctx)
+	directed := make(chan error, 1)
+	go func() { directed <- direct(directing, s.neighbours) }()
+	defer func() {
+		end()
+		err = errors.Join(err, <-directed)
+	}()
+	var failed error
+	s.run.window, err = s.lab.measure(ctx, s.name, s.run.total(), func(window) string {
+		var second culpritSecond
+		if failed == nil {
+			second, failed = s.second()
+			s.run.all = append(s.run.all, second)
+		}
+		return fmt.Sprintf("the server waits for %.0f %% of the time", second.waits)
+	})
+	s.run.loadAverage = loadAverage()
+	return errors.Join(err, failed)
+}
+
+// culpritLook is what the kernel had counted of the server at one moment.
+type culpritLook struct {
+	at       time.Duration
+	used     time.Duration
+	waited   time.Duration // that its process wanted a CPU and had none
+	throttle cgroup.CPUStat
+	stalled  cgroup.Stalled
+}
+
+func (s *suspicion) look() (c culpritLook, err error) {
+	dir := s.kubelet.dir(s.online)
+	var err1, err2, err3, err4 error
+	schedstat, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", s.server.cmd.Process.Pid))
+	if err != nil {
+		return c, fmt.Errorf("asking how long the server waited for a CPU: %w", err)
+	}
+	c.waited = parseWaited(schedstat)
+	c.at, err1 = sinceBoot()
+	c.used, err2 = s.box.usage(dir)
+	c.throttle, err3 = s.box.throttle(dir)
+	if s.box.mount.Version == cgroup.V2 {
+		c.stalled, err4 = s.box.pressure(dir)
+	}
+	return c, errors.Join(err1, err2, err3, err4)
+}
+
+// second tells for how much of the last second the server waited, and what the agent sees of it.
+func (s *suspicion) second() (is culpritSecond, err error) {
+	now, err := s.look()
+	if err != nil {
+		return is, err
+	}
+	before := s.last
+	s.last = now
+	length := max(now.at-before.at, 1)
+	is.waits = 100 * float64(now.waited-before.waited) / float64(length)
+	var u model.Usage
+	u.CPU = model.CPUUsage{
+		At: now.at, Milli: int64(1000 * (now.used - before.used) / length),
+		Periods: int64(now.throttle.Periods - before.throttle.Periods), Throttled: int64(now.throttle.Throttled - before.throttle.Throttled),
+	}
+	if s.box.mount.Version == cgroup.V2 {
+		u.Pressure = model.Pressure{At: now.at, CPU: model.Stall{Some: int64(1000 * (now.stalled.Some - before.stalled.Some) / length)}}
+	}
+	permille, at := model.Waited(&u, s.online.limitMilli, -1)
+	if is.seen = float64(permille) / 10; at == 0 {
+		is.seen = unknown
+	}
+	return is, nil
+}
+
+// accused reads in the agent's journal who was named and throttled. Pods have the names there that people have for them.
+func (s *suspicion) accused() error {
+	names := map[string]string{s.online.uid(): s.online.name}
+	for _, n := range s.neighbours {
+		names[n.pod.uid()] = n.pod.name
+	}
+	var t tale
+	err := eachRound(filepath.Join(s.dir, "run"), t.take)
+	for _, a := range t.all {
+		a.at -= s.began
+		if name, found := names[a.who]; found {
+			a.who = name
+		}
+		s.run.accusals = append(s.run.accusals, a)
+	}
+	return err
+}
+
+// sinceBoot returns the time on the clock of the agent's measurements.
+func sinceBoot() (time.Duration, error) {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
+		return 0, fmt.Errorf("asking for the time since boot: %w", err)
+	}
+	return time.Duration(t.Nano()), nil
+}
