@@ -17,6 +17,8 @@ echo "=== headline, with a day of ../shared/traces: twenty-one minutes"
 out/bin/waterline experiment headline --trace "${WATERLINE_TRACES:-../shared/traces}" --json out/bench/headline.json --svg out/bench/headline.svg
 echo "=== suppress: forty minutes"
 out/bin/waterline experiment suppress --json out/bench/suppress.json
+echo "=== culprit: thirty-six minutes"
+out/bin/waterline experiment culprit --json out/bench/culprit.json
 echo "=== agent: ten minutes"
 WATERLINE_BENCH=$PWD/out/bench/agent.json go test -count=1 -timeout 30m -v ./test/e2e -run TestAPIFigures -args -on=api | grep -v '^{'
 echo "=== CPU sets: fourteen minutes"
