@@ -99,7 +99,7 @@ bed: $(HELM) ## build the test bed's cluster: Kubernetes, containerd, images
 # all of that once more, for a minute.
 test-api: build bed ## rung 4: a real API server, and parts of Kubernetes as the reference
 	go test -C k8s -vet=off -count=1 -timeout 20m ./reference
-	go test -count=1 ./test/bed/cluster
+	go test -count=1 ./test/bed/cluster -run API
 	go test -count=1 -timeout 40m ./test/e2e -run TestAPI -skip '$(FIGURES)' -args -on=api
 
 FIGURES := Figures|Prometheus
@@ -108,6 +108,7 @@ test-api-figures: build bed ## what rung 4 measures, for which the machine shoul
 	go test -count=1 -timeout 40m ./test/e2e -run 'TestAPI.*($(FIGURES))' -args -on=api
 
 test-node: build bed ## rung 5a: pods on a real node on this machine (root)
+	go test -count=1 ./test/bed/cluster -run Node
 	go test -count=1 -timeout 40m ./test/e2e -run TestNode
 
 test-node-static: build bed ## rung 5a with a kubelet that gives containers CPUs of their own (root)

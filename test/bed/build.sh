@@ -6,6 +6,8 @@ cd "$(dirname "$0")/../.."
 kubernetes=v1.36.3 containerd=v2.4.2 cni=v1.9.1 runc=v1.3.3
 bin=$PWD/out/bed/bin images=$PWD/out/bed/images
 mkdir -p "$bin" "$images"
+exec 9>"$bin/.lock"
+flock 9 # rungs that run side by side come here at the same time
 export CGO_ENABLED=0
 
 once() { # STAMP COMMAND...: runs the command unless it has succeeded before

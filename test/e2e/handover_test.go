@@ -30,7 +30,7 @@ type replicas struct {
 func newReplicas(t *testing.T) *replicas {
 	t.Helper()
 	r := &replicas{managed: newManaged(t), running: map[string]*process{}, ports: map[string]int{"a": 19451, "b": 19452, "c": 19453}}
-	listener, err := net.Listen("tcp", webhookAddress)
+	listener, err := net.Listen("tcp", webhookAddress())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,11 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/test/bed/cluster"
 )
 
-// webhookAddress is where the API server reaches a manager that runs beside the cluster.
-const webhookAddress = cluster.HostAddress + ":19443"
+// webhookAddress returns where the API server reaches a manager that runs beside the cluster.
+func webhookAddress() string { return bed.HostAddress() + ":19443" }
 
 // managed is a cluster with the chart installed, and nodes of which only the objects are there. Managers run as processes
 // with the rights of the chart's ServiceAccount.
@@ -39,7 +38,7 @@ func newManaged(t *testing.T, values ...string) *managed {
 	helm(t, append([]string{"upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--create-namespace",
 		"--set-json", `agent.nodeSelector={"nowhere":"true"}`, "--set-json", `manager.nodeSelector={"nowhere":"true"}`,
 		// A manager that stands still for some seconds is none that does not answer.
-		"--set", "manager.webhook.timeoutSeconds=20,manager.webhook.url=https://" + webhookAddress}, values...)...)
+		"--set", "manager.webhook.timeoutSeconds=20,manager.webhook.url=https://" + webhookAddress()}, values...)...)
 	t.Cleanup(func() {
 		helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait", "--ignore-not-found")
 	})
@@ -157,7 +156,7 @@ func (m *managed) manager(args ...string) *process {
 	m.t.Helper()
 	p := &process{t: m.t, log: &lockedBuffer{}, done: make(chan error, 1)}
 	p.cmd = exec.Command(filepath.Join(built, "bin/waterline-manager"), append([]string{"--kubeconfig", m.config, "--namespace", "waterline-system",
-		"--identity", fmt.Sprintf("test-%d", time.Now().UnixNano()), "--listen", "127.0.0.1:19466", "--webhook", webhookAddress, "--webhook-names", cluster.HostAddress,
+		"--identity", fmt.Sprintf("test-%d", time.Now().UnixNano()), "--listen", "127.0.0.1:19466", "--webhook", webhookAddress(), "--webhook-names", bed.HostAddress(),
 		"--lost-after", "10s", "--fresh-within", "4s", "--back-after", "5s", "--sweep-period", "3s"}, args...)...)
 	p.cmd.Stderr = p.log
 	if err := p.cmd.Start(); err != nil {

@@ -46,9 +46,10 @@ type Bed struct {
 	leash *os.File // kept open; its end is the cluster's
 }
 
-// Up brings a cluster up and returns when it is ready. If one is up already, that is an error which names its process.
+// Up brings a cluster up and returns when it is ready. One with nodes and one without can be up at the same time; if another of
+// its kind is, that is an error which names its process.
 func Up(ctx context.Context, o Options) (*Bed, error) {
-	p := paths{Dir}
+	p := placeOf(o)
 	if os.Geteuid() != 0 {
 		return nil, errors.New("a cluster on this machine takes root")
 	}
@@ -65,14 +66,10 @@ func Up(ctx context.Context, o Options) (*Bed, error) {
 	if err := clean(p); err != nil {
 		return nil, err
 	}
-	if err := makeDirs(p); err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(p.runWaterline(), 0o755); err != nil {
-		return nil, err
-	}
-	if err := makeGroups(); err != nil {
-		return nil, err
+	if p.nodes {
+		if err := errors.Join(makeDirs(p), os.MkdirAll(p.runWaterline(), 0o755), makeGroups()); err != nil {
+			return nil, err
+		}
 	}
 	b := &Bed{paths: p, bin: o.Bin}
 	if err := b.launch(o, lock); err != nil {
@@ -137,9 +134,9 @@ func (b *Bed) launch(o Options, lock *os.File) error {
 		return err
 	}
 	for _, args := range []string{
-		fmt.Sprintf("link add %s type veth peer name eth0 netns %d", vethName, init.Process.Pid),
-		"addr add " + HostAddress + vethPrefix + " dev " + vethName,
-		"link set " + vethName + " up",
+		fmt.Sprintf("link add %s type veth peer name eth0 netns %d", b.veth, init.Process.Pid),
+		"addr add " + b.host + vethPrefix + " dev " + b.veth,
+		"link set " + b.veth + " up",
 	} {
 		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
 			_ = init.Process.Kill()
@@ -170,15 +167,16 @@ func (b *Bed) wait(ctx context.Context) error {
 	}
 }
 
-// Attach returns the cluster that is up. bin has the bed's programs.
+// Attach returns the cluster that is up; of two, that with nodes. bin has the bed's programs.
 func Attach(bin string) (*Bed, error) {
-	p := paths{Dir}
-	if held, err := locked(p); err != nil {
-		return nil, err
-	} else if !held {
-		return nil, fmt.Errorf("no cluster is up in %s; make cluster brings one up", Dir)
+	for _, at := range places() {
+		if held, err := locked(paths{at}); err != nil {
+			return nil, err
+		} else if held {
+			return &Bed{paths: paths{at}, bin: bin}, nil
+		}
 	}
-	return &Bed{paths: p, bin: bin}, nil
+	return nil, errors.New("no cluster is up; make cluster brings one up")
 }
 
 // Down ends the cluster, if it is up, and removes every trace of it.
@@ -186,12 +184,19 @@ func (b *Bed) Down(ctx context.Context) error {
 	if b.leash != nil {
 		_ = b.leash.Close()
 	}
-	return Down(ctx)
+	return b.paths.down(ctx)
 }
 
-// Down ends the cluster, if one is up, and removes every trace of it.
+// Down ends every cluster that is up, and removes every trace of them.
 func Down(ctx context.Context) error {
-	p := paths{Dir}
+	var all error
+	for _, at := range places() {
+		all = errors.Join(all, paths{at}.down(ctx))
+	}
+	return all
+}
+
+func (p paths) down(ctx context.Context) error {
 	if _, err := os.Stat(p.dir); errors.Is(err, fs.ErrNotExist) {
 		return sweep(p)
 	}
@@ -257,15 +262,19 @@ func endInit(ctx context.Context, dir, text string) error {
 	return fmt.Errorf("waiting for the cluster's init (process %d) to end: %w", pid, ctx.Err())
 }
 
-// Sweep waits until the cluster has ended, which closes its end of the pipe, and removes what is left of it.
-func Sweep(pipe io.Reader) error {
+// Sweep waits until the cluster in a directory has ended, which closes its end of the pipe, and removes what is left of it.
+func Sweep(dir string, pipe io.Reader) error {
+	p, err := placeAt(dir)
+	if err != nil {
+		return err
+	}
 	_, _ = io.Copy(io.Discard, pipe)
 	// The kernel closes what init had open in no order that can be relied on: the lock may be let go after the pipe.
 	for range 100 {
-		lock, err := takeLock(paths{Dir})
+		lock, err := takeLock(p)
 		if err == nil {
 			defer lock.Close()
-			return sweep(paths{Dir})
+			return sweep(p)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -324,9 +333,12 @@ func locked(p paths) (bool, error) {
 // Kubeconfig returns the path of the administrator's kubeconfig file, which works on this machine.
 func (b *Bed) Kubeconfig() string { return b.kubeconfig() }
 
+// HostAddress returns the address at which the cluster reaches what runs beside it on this machine.
+func (b *Bed) HostAddress() string { return b.host }
+
 // VM returns a client of the node in a virtual machine.
 func (b *Bed) VM() (*vmnode.Client, error) {
-	return vmnode.NewClient(nodeAddress, b.pki("ca.crt"), b.pki("admin.crt"), b.pki("admin.key"))
+	return vmnode.NewClient(b.address, b.pki("ca.crt"), b.pki("admin.crt"), b.pki("admin.key"))
 }
 
 // RunWaterline returns the directory that pods on this machine's node see as /run/waterline.

@@ -15,8 +15,14 @@ import (
 	"github.com/waterline-io/waterline/test/bed/cluster"
 )
 
-// TestKilled checks that a cluster that is killed leaves nothing: no process, no device, no cgroup, no directory, no lock.
-func TestKilled(t *testing.T) {
+// TestAPIKilled is [TestNodeKilled] without a node, which makes no cgroup and no directory: there may be another cluster's.
+func TestAPIKilled(t *testing.T) { killed(t, cluster.Options{}, "wlbed1") }
+
+// TestNodeKilled checks that a cluster that is killed leaves nothing: no process, no device, no cgroup, no directory, no lock.
+func TestNodeKilled(t *testing.T) { killed(t, cluster.Options{Node: true}, "wlbed0") }
+
+// killed brings a cluster up, whose end of a veth pair has that name on this machine, and kills it.
+func killed(t *testing.T, o cluster.Options, veth string) {
 	bin, err := filepath.Abs("../../../out/bed/bin")
 	if err != nil {
 		t.Fatal(err)
@@ -27,6 +33,7 @@ func TestKilled(t *testing.T) {
 		}
 		t.Skip("the bed is not built, or this is not root")
 	}
+	o.Bin, o.Leash = bin, true
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	tunable := func() string {
@@ -36,11 +43,11 @@ func TestKilled(t *testing.T) {
 	before := tunable()
 	var absent []string
 	for _, dir := range []string{"/run/waterline", "/var/lib/kubelet"} {
-		if _, err := os.Stat(dir); err != nil {
+		if _, err := os.Stat(dir); err != nil && o.Node {
 			absent = append(absent, dir)
 		}
 	}
-	bed, err := cluster.Up(ctx, cluster.Options{Bin: bin, Leash: true})
+	bed, err := cluster.Up(ctx, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,13 +59,14 @@ func TestKilled(t *testing.T) {
 	if out, err := bed.Kubectl(ctx, "get", "--raw", "/readyz").CombinedOutput(); err != nil {
 		t.Errorf("the API server: %v: %s", err, out)
 	}
-	if _, err := cluster.Up(ctx, cluster.Options{Bin: bin}); err == nil || !strings.Contains(err.Error(), "a cluster is up") {
+	dir := filepath.Dir(bed.Kubeconfig())
+	if _, err := cluster.Up(ctx, o); err == nil || !strings.Contains(err.Error(), "a cluster is up") {
 		t.Errorf("a second cluster: %v", err)
 	}
 	if now := tunable(); now != before {
 		t.Errorf("vm.overcommit_memory was %q and is %q", before, now)
 	}
-	text, err := os.ReadFile(filepath.Join(cluster.Dir, "init.pid"))
+	text, err := os.ReadFile(filepath.Join(dir, "init.pid"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,10 +79,11 @@ func TestKilled(t *testing.T) {
 	}
 	left := func() []string {
 		var left []string
-		groups, _ := filepath.Glob("/sys/fs/cgroup/*" + cluster.CgroupRoot)
-		left = append(left, groups...)
-		if _, err := net.InterfaceByName("wlbed0"); err == nil {
-			left = append(left, "wlbed0")
+		if o.Node {
+			left, _ = filepath.Glob("/sys/fs/cgroup/*" + cluster.CgroupRoot)
+		}
+		if _, err := net.InterfaceByName(veth); err == nil {
+			left = append(left, veth)
 		}
 		for _, dir := range absent {
 			if _, err := os.Stat(dir); err == nil {
@@ -83,7 +92,7 @@ func TestKilled(t *testing.T) {
 		}
 		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, file := range lines {
-			if line, _ := os.ReadFile(file); strings.Contains(string(line), cluster.Dir) && !strings.Contains(string(line), "sweep") {
+			if line, _ := os.ReadFile(file); strings.Contains(string(line), dir) && !strings.Contains(string(line), "sweep") {
 				left = append(left, strings.ReplaceAll(string(line), "\x00", " "))
 			}
 		}

@@ -26,7 +26,7 @@ func controlPlane(p paths, bin string) []component {
 		{"etcd", []string{"etcd", "--data-dir", p.in("etcd"), "--unsafe-no-fsync", "--listen-client-urls", "http://" + EtcdAddress,
 			"--advertise-client-urls", "http://" + EtcdAddress, "--listen-peer-urls", "http://127.0.0.1:2380", "--log-level", "warn"}},
 		{"apiserver", []string{filepath.Join(bin, "kube-apiserver"),
-			"--etcd-servers=http://" + EtcdAddress, "--bind-address=0.0.0.0", "--secure-port=443", "--advertise-address=" + nodeAddress,
+			"--etcd-servers=http://" + EtcdAddress, "--bind-address=0.0.0.0", "--secure-port=443", "--advertise-address=" + p.address,
 			"--service-cluster-ip-range=" + serviceRange, "--service-account-issuer=https://kubernetes.default.svc",
 			"--service-account-key-file=" + p.pki("accounts.key"), "--service-account-signing-key-file=" + p.pki("accounts.key"),
 			"--client-ca-file=" + p.pki("ca.crt"), "--tls-cert-file=" + p.pki("apiserver.crt"), "--tls-private-key-file=" + p.pki("apiserver.key"),
@@ -47,7 +47,7 @@ func node(p paths, bin string) []component {
 	return []component{
 		{"containerd", []string{filepath.Join(bin, "containerd"), "--config", p.in("containerd.toml")}},
 		{"kubelet", []string{filepath.Join(bin, "kubelet"), "--config=" + p.in("kubelet.yaml"), "--kubeconfig=" + p.in("kubelet.kubeconfig"),
-			"--hostname-override=" + NodeName, "--node-ip=" + nodeAddress, "--root-dir=/var/lib/kubelet", "--v=2"}},
+			"--hostname-override=" + NodeName, "--node-ip=" + p.address, "--root-dir=/var/lib/kubelet", "--v=2"}},
 	}
 }
 
@@ -117,7 +117,7 @@ imageGCHighThresholdPercent: 100
 evictionHard: {memory.available: 100Mi, nodefs.available: "1%%", imagefs.available: "1%%"}
 nodeStatusUpdateFrequency: 4s
 shutdownGracePeriod: 0s
-`, nodeAddress, CgroupRoot, p.staticPods(), p.in("volume-plugins"), p.pki("kubelet-server.crt"), p.pki("kubelet-server.key"), p.pki("ca.crt"))
+`, p.address, CgroupRoot, p.staticPods(), p.in("volume-plugins"), p.pki("kubelet-server.crt"), p.pki("kubelet-server.key"), p.pki("ca.crt"))
 }
 
 // cpuManager returns the part of the kubelet's configuration that says which CPUs containers may have for themselves. Half
@@ -132,7 +132,7 @@ func cpuManager(o Options) string {
 // vmConfig returns what the node in a virtual machine is made of.
 func vmConfig(p paths, o Options) vmnode.Config {
 	c := vmnode.Config{
-		Kernel: o.VM, Image: filepath.Join(o.Bin, "vmnode.img"), Program: filepath.Join(o.Bin, "vmnode"), Control: nodeAddress,
+		Kernel: o.VM, Image: filepath.Join(o.Bin, "vmnode.img"), Program: filepath.Join(o.Bin, "vmnode"), Control: p.address,
 		Memory: 1024, CPUs: 2, Console: p.log("vm-console"), Monitor: p.in("vm.monitor"),
 		Files: map[string]string{
 			vmnode.Program:    filepath.Join(o.Bin, "vmnode"),

@@ -17,16 +17,17 @@ const (
 )
 
 // Init is the first process inside: it starts the supervisor, reaps whatever is orphaned, and ends when the supervisor
-// does or when the leash is let go. With its end the kernel ends every process inside. self is the bed's command.
-func Init(self string) error {
-	o, err := readOptions()
+// does or when the leash is let go. With its end the kernel ends every process inside. self is the bed's command, dir where the
+// cluster's state is.
+func Init(self, dir string) error {
+	_, o, err := readOptions(dir)
 	if err != nil {
 		return err
 	}
 	for _, fd := range []int{fdLock, fdSweep, fdLeash} {
 		unix.CloseOnExec(fd)
 	}
-	supervisor, err := os.StartProcess(self, []string{self, "supervise", Dir}, &os.ProcAttr{Files: []*os.File{nil, os.Stdout, os.Stderr}})
+	supervisor, err := os.StartProcess(self, []string{self, "supervise", dir}, &os.ProcAttr{Files: []*os.File{nil, os.Stdout, os.Stderr}})
 	if err != nil {
 		return fmt.Errorf("starting the supervisor: %w", err)
 	}
@@ -55,11 +56,13 @@ func Init(self string) error {
 }
 
 // readOptions returns what the cluster that this process is part of was asked to be.
-func readOptions() (Options, error) {
-	content, err := os.ReadFile(paths{Dir}.options())
-	if err != nil {
-		return Options{}, err
+func readOptions(dir string) (p paths, o Options, err error) {
+	if p, err = placeAt(dir); err != nil {
+		return p, o, err
 	}
-	var o Options
-	return o, json.Unmarshal(content, &o)
+	content, err := os.ReadFile(p.options())
+	if err != nil {
+		return p, o, err
+	}
+	return p, o, json.Unmarshal(content, &o)
 }

@@ -1,17 +1,14 @@
 package cluster
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 )
 
-// The addresses of the cluster, which exist only in its own network namespace and on one veth pair.
+// Addresses that exist only in the cluster's own network namespace.
 const (
-	HostAddress    = "10.231.0.1" // the host's end of the veth pair, where the cluster reaches what runs beside it
-	nodeAddress    = "10.231.0.2" // the cluster's end: API server and kubelet
-	vethPrefix     = "/30"
-	vethName       = "wlbed0"
 	serviceAddress = "10.96.0.1" // of the Service "kubernetes", on lo, so that no kube-proxy is needed
 	serviceRange   = "10.96.0.0/16"
 	podRange       = "10.232.0.0/24"
@@ -23,12 +20,47 @@ const NodeName = "bed"
 // CgroupRoot is the kubelet's cgroup root, below which everything of the cluster stands in every hierarchy.
 const CgroupRoot = "/waterline-bed"
 
-// Dir is where the state of the cluster is. It is short because there are sockets in it. There can be one cluster at a
-// time: addresses and the cgroup root are as fixed.
-const Dir = "/var/lib/waterline-bed"
+// place is what of this machine a cluster has for itself.
+type place struct {
+	dir     string // its state; short because there are sockets in it, and within no other's
+	veth    string // the host's end of a veth pair
+	host    string // the address of that end, at which the cluster reaches what runs beside it
+	address string // of the cluster's end: API server and kubelet
+	// With nodes it has the cgroup root too, and covers directories under fixed names. Of these there is one each.
+	nodes bool
+}
+
+const vethPrefix = "/30"
+
+// places are those where there can be a cluster: one that has nodes, and beside it one that is an API server only.
+func places() [2]place {
+	return [...]place{
+		{"/var/lib/waterline-bed", "wlbed0", "10.231.0.1", "10.231.0.2", true},
+		{"/var/lib/waterline-api", "wlbed1", "10.231.0.5", "10.231.0.6", false},
+	}
+}
+
+// placeOf returns the place of a cluster with such options.
+func placeOf(o Options) paths {
+	all := places()
+	if o.Node || o.VM != "" {
+		return paths{all[0]}
+	}
+	return paths{all[1]}
+}
+
+// placeAt returns the place whose state is in a directory.
+func placeAt(dir string) (paths, error) {
+	for _, p := range places() {
+		if p.dir == dir {
+			return paths{p}, nil
+		}
+	}
+	return paths{}, fmt.Errorf("there is no cluster in %s", dir)
+}
 
 // paths are the files of one cluster.
-type paths struct{ dir string }
+type paths struct{ place }
 
 func (p paths) in(names ...string) string { return filepath.Join(append([]string{p.dir}, names...)...) }
 

@@ -72,18 +72,18 @@ func (a *authority) kubeconfig(p paths, path, name, user, group string) error {
 	if err := a.issue(p, name, user, group); err != nil {
 		return err
 	}
-	return writeFile(path, kubeconfig(p.pki("ca.crt"), p.pki(name+".crt"), p.pki(name+".key")), 0o600)
+	return writeFile(path, kubeconfig(p.address, p.pki("ca.crt"), p.pki(name+".crt"), p.pki(name+".key")), 0o600)
 }
 
-// kubeconfig returns a kubeconfig file that names these files.
-func kubeconfig(ca, cert, key string) string {
+// kubeconfig returns a kubeconfig file that names the API server's address and these files.
+func kubeconfig(server, ca, cert, key string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Config
 clusters: [{name: bed, cluster: {server: "https://%s:443", certificate-authority: %s}}]
 users: [{name: user, user: {client-certificate: %s, client-key: %s}}]
 contexts: [{name: bed, context: {cluster: bed, user: user}}]
 current-context: bed
-`, nodeAddress, ca, cert, key)
+`, server, ca, cert, key)
 }
 
 // writePKI makes everything that the components know each other by.
@@ -101,13 +101,13 @@ func writePKI(p paths) error {
 	}
 	for _, step := range []func() error{
 		func() error {
-			return ca.issue(p, "apiserver", "kube-apiserver", "", nodeAddress, serviceAddress, "127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+			return ca.issue(p, "apiserver", "kube-apiserver", "", p.address, serviceAddress, "127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 		},
 		func() error {
 			return ca.issue(p, "apiserver-kubelet", "kube-apiserver-kubelet-client", "system:masters")
 		},
 		func() error {
-			return ca.issue(p, "kubelet-server", "system:node:"+NodeName, "system:nodes", NodeName, nodeAddress)
+			return ca.issue(p, "kubelet-server", "system:node:"+NodeName, "system:nodes", NodeName, p.address)
 		},
 		func() error { return ca.kubeconfig(p, p.kubeconfig(), "admin", "admin", "system:masters") },
 		func() error {
@@ -115,10 +115,10 @@ func writePKI(p paths) error {
 		},
 		func() error {
 			// The kubelet's and the tests' server's, at the node's address and where the host reaches it.
-			return ca.issue(p, "vm", "system:node:"+vmnode.Name, "system:nodes", vmnode.Name, vmnode.Address, nodeAddress)
+			return ca.issue(p, "vm", "system:node:"+vmnode.Name, "system:nodes", vmnode.Name, vmnode.Address, p.address)
 		},
 		func() error {
-			return writeFile(p.in("vm.kubeconfig"), kubeconfig(vmnode.CA, vmnode.Cert, vmnode.Key), 0o600)
+			return writeFile(p.in("vm.kubeconfig"), kubeconfig(p.address, vmnode.CA, vmnode.Cert, vmnode.Key), 0o600)
 		},
 		func() error {
 			return ca.kubeconfig(p, p.in("scheduler.kubeconfig"), "scheduler", "system:kube-scheduler", "")

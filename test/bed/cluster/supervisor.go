@@ -34,13 +34,13 @@ type process struct {
 	done chan struct{}
 }
 
-// Supervise brings the cluster up and serves until the context ends. It runs inside the namespaces.
-func Supervise(ctx context.Context) error {
-	o, err := readOptions()
+// Supervise brings the cluster whose state is in dir up and serves until the context ends. It runs inside the namespaces.
+func Supervise(ctx context.Context, dir string) error {
+	p, o, err := readOptions(dir)
 	if err != nil {
 		return err
 	}
-	s := &supervisor{paths: paths{Dir}, Options: o, known: map[string]component{}, running: map[string]*process{}}
+	s := &supervisor{paths: p, Options: o, known: map[string]component{}, running: map[string]*process{}}
 	if err := s.up(ctx); err != nil {
 		_ = writeFile(s.failed(), err.Error(), 0o644)
 		return err
@@ -76,7 +76,7 @@ func (s *supervisor) up(ctx context.Context) error {
 	if err := s.mounts(); err != nil {
 		return err
 	}
-	if err := network(ctx); err != nil {
+	if err := s.network(ctx); err != nil {
 		return err
 	}
 	if err := writePKI(s.paths); err != nil {
@@ -172,6 +172,9 @@ func (s *supervisor) mounts() error {
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mounting /proc: %w", err)
 	}
+	if !s.nodes {
+		return nil // it has no kubelet, for which the rest is
+	}
 	for _, dir := range privateDirs {
 		if dir == "/run/waterline" {
 			if err := unix.Mount(s.runWaterline(), dir, "", unix.MS_BIND, ""); err != nil {
@@ -199,7 +202,7 @@ func (s *supervisor) mounts() error {
 }
 
 // network waits for the cluster's end of the veth pair and sets up addresses.
-func network(ctx context.Context) error {
+func (s *supervisor) network(ctx context.Context) error {
 	for _, err := net.InterfaceByName("eth0"); err != nil; _, err = net.InterfaceByName("eth0") {
 		select {
 		case <-time.After(20 * time.Millisecond):
@@ -209,7 +212,7 @@ func network(ctx context.Context) error {
 	}
 	for _, args := range []string{
 		"link set lo up", "addr add " + serviceAddress + "/32 dev lo",
-		"link set eth0 up", "addr add " + nodeAddress + vethPrefix + " dev eth0", "route add default via " + HostAddress,
+		"link set eth0 up", "addr add " + s.address + vethPrefix + " dev eth0", "route add default via " + s.host,
 	} {
 		if out, err := exec.CommandContext(ctx, "ip", strings.Fields(args)...).CombinedOutput(); err != nil {
 			return fmt.Errorf("ip %s: %w: %s", args, err, out)

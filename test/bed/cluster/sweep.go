@@ -18,8 +18,11 @@ import (
 // directories under fixed names that were not there before. It waits a while for processes that are just ending.
 func sweep(p paths) error {
 	// The veth pair goes with its namespace, but that is taken apart some time after its last process.
-	if _, err := net.InterfaceByName(vethName); err == nil {
-		_ = exec.Command("ip", "link", "delete", vethName).Run() // gone meanwhile
+	if _, err := net.InterfaceByName(p.veth); err == nil {
+		_ = exec.Command("ip", "link", "delete", p.veth).Run() // gone meanwhile
+	}
+	if !p.nodes {
+		return nil
 	}
 	mounts, err := cgroupMounts()
 	if err != nil {

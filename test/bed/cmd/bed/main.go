@@ -99,13 +99,19 @@ func run(ctx context.Context, args []string) error {
 			return bed.Import(ctx, rest[0])
 		}
 		return bed.Control(ctx, command, rest[0])
-	// What the cluster starts itself. The directory is an argument of each only so that ps tells what they belong to.
-	case "init": // the first process inside
-		return cluster.Init(self)
-	case "supervise":
-		return cluster.Supervise(ctx)
-	case "sweep":
-		return cluster.Sweep(os.Stdin)
+	// What the cluster starts itself, with the directory of its state.
+	case "init", "supervise", "sweep":
+		if len(rest) != 1 {
+			return errors.New("usage:\n" + usage)
+		}
+		switch dir := rest[0]; command {
+		case "init": // the first process inside
+			return cluster.Init(self, dir)
+		case "supervise":
+			return cluster.Supervise(ctx, dir)
+		default:
+			return cluster.Sweep(dir, os.Stdin)
+		}
 	}
 	return errors.New("usage:\n" + usage)
 }
