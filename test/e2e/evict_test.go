@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -105,13 +106,25 @@ func leaves(t *testing.T, pod string) bool {
 	return object[corev1.Pod](t, "pod", pod).DeletionTimestamp != nil
 }
 
-// becomes waits until it is said what became of the request of a node.
-func (m *managed) becomes(node, reason string) {
+// becomes waits until it is said what became of the request of a node. That stands in its report until the request is judged again,
+// a second perhaps, so it may also be among the changes of reports.
+func (m *managed) becomes(node, reason string, changes func() []change) {
 	m.t.Helper()
-	eventually(m.t, "of what "+node+" asked for became "+reason, func() (bool, string) {
-		report := object[v1alpha1.NodeReport](m.t, "nodereport", node)
+	said := func(report v1alpha1.NodeReport) (bool, string) {
 		c := meta.FindStatusCondition(report.Status.Conditions, v1alpha1.ConditionEvicted)
 		return c != nil && c.Reason == reason && (c.Status == "True") == (reason == "Evicted"), fmt.Sprintf("%+v", c)
+	}
+	eventually(m.t, "of what "+node+" asked for became "+reason, func() (bool, string) {
+		for _, c := range changes() {
+			var report v1alpha1.NodeReport
+			if err := json.Unmarshal(c.object, &report); err != nil {
+				m.t.Fatal(err)
+			}
+			if is, _ := said(report); is && c.name == node {
+				return true, ""
+			}
+		}
+		return said(object[v1alpha1.NodeReport](m.t, "nodereport", node))
 	})
 }
 
@@ -147,17 +160,18 @@ spec: {mode: Enforce, nodeSelector: {matchLabels: {evicts: here}}, protect: {evi
 	a := newAskers(t, nodes...)
 	a.write(t.Context(), "dead", &dead)
 	args := []string{"--webhook=", "--evictions-per-owner=1", "--evictions=100", "--eviction-period=15s"}
+	changes := m.admin.record(t, strings.TrimSuffix(reports, "/"))
 	first := m.manager(args...)
 	for node, pod := range map[string]string{"guarded": "kept", "first": "one", "second": "two", "many": "many-0", "liar": "many-2", "rude": "online"} {
 		a.ask(node, pod)
 	}
 
 	t.Log("pods that are not theirs, or not batch, nodes do not get")
-	m.becomes("liar", "NotItsPod")
-	m.becomes("rude", "NotBatch")
+	m.becomes("liar", "NotItsPod", changes)
+	m.becomes("rude", "NotBatch", changes)
 
 	t.Log("a PodDisruptionBudget keeps a pod, and its owner is told")
-	m.becomes("guarded", "DisruptionBudget")
+	m.becomes("guarded", "DisruptionBudget", changes)
 	eventually(t, "an event says that a budget keeps the pod", func() (bool, string) {
 		out := kubectl(t, "get", "events", "--field-selector", "involvedObject.name=kept", "-o", "jsonpath={.items[*].reason}")
 		return strings.Contains(out, "EvictionWaits"), out
@@ -170,7 +184,7 @@ spec: {mode: Enforce, nodeSelector: {matchLabels: {evicts: here}}, protect: {evi
 	}
 
 	t.Log("of a node no more leave than its policy says")
-	m.becomes("many", "Evicted")
+	m.becomes("many", "Evicted", changes)
 	a.ask("many", "many-1")
 	eventually(t, "the second leaves", func() (bool, string) { return leaves(t, "many-1"), "" })
 	if grace := object[corev1.Pod](t, "pod", "many-1").DeletionGracePeriodSeconds; grace == nil || *grace != 77 {
@@ -187,12 +201,13 @@ spec: {mode: Enforce, nodeSelector: {matchLabels: {evicts: here}}, protect: {evi
 	t.Log("another manager takes over; the budget is lifted")
 	first.stop(os.Interrupt)
 	kubectl(t, "delete", "pdb", "keeps")
+	changes = m.admin.record(t, strings.TrimSuffix(reports, "/"))
 	second := m.manager(args...)
-	m.becomes("dead", "NotSeenToChange")
+	m.becomes("dead", "NotSeenToChange", changes)
 	for _, pod := range []string{"kept", "one", "two", "many-2"} {
 		eventually(t, pod+" leaves", func() (bool, string) { return leaves(t, pod), m.metrics() })
 	}
-	m.becomes("guarded", "Evicted")
+	m.becomes("guarded", "Evicted", changes)
 	for _, pod := range []string{"online", "left"} {
 		if leaves(t, pod) {
 			t.Errorf("%s was evicted", pod)
