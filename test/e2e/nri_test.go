@@ -121,6 +121,7 @@ spec:
 // testOOMScore checks that with protect.memory containers begin with another oom_score_adj than the kubelet wants.
 func (n *node) testOOMScore() {
 	n.policy(`{"mode": "Enforce", "cpu": {"suppressBy": "none"}, "protect": {"memory": true}}`)
+	defer n.dropPolicy()
 	eventually(n.t, "the node goes by the policy", func() (bool, string) {
 		is := object[v1alpha1.NodeReport](n.t, "nodereport", n.name).Status.Policy
 		return is == "test", is
@@ -146,7 +147,6 @@ func (n *node) testOOMScore() {
 			n.t.Errorf("%s has an oom_score_adj of %s, want %s", c.name, got, c.want)
 		}
 	}
-	kubectl(n.t, "delete", "colocationpolicy", "test")
 }
 
 // TestNodeNRI checks that a real container runtime puts containers on the CPUs that it is told before their first

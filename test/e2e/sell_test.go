@@ -28,6 +28,7 @@ func TestNodeSell(t *testing.T) {
 		kubectl(t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", ready)
 	}
 	n.policy(selling("Enforce", "static", false))
+	t.Cleanup(n.dropPolicy)
 	started := time.Now()
 	if *on == "vm" {
 		n.sub("Clock", (*node).testClock)
@@ -119,10 +120,20 @@ func selling(mode, method string, koordinator bool) string {
 		mode, method, ratio, koordinator)
 }
 
-// policy writes the spec of a policy that governs the node; it goes with the test.
+// policy writes the spec of a policy that governs the node. It stays when a subtest ends: one that does not change it need not
+// wait, for as long as a room must be clear, until something is sold again.
 func (n *node) policy(spec string) {
 	n.t.Helper()
-	apply(n.t, fmt.Sprintf(`{"apiVersion": "waterline.io/v1alpha1", "kind": "ColocationPolicy", "metadata": {"name": "test"}, "spec": %s}`, spec))
+	c := bed.Kubectl(n.t.Context(), "apply", "-f", "-")
+	c.Stdin = strings.NewReader(fmt.Sprintf(`{"apiVersion": "waterline.io/v1alpha1", "kind": "ColocationPolicy", "metadata": {"name": "test"}, "spec": %s}`, spec))
+	if out, err := c.CombinedOutput(); err != nil {
+		n.t.Fatalf("applying: %v: %s", err, out)
+	}
+}
+
+func (n *node) dropPolicy() {
+	n.t.Helper()
+	kubectl(n.t, "delete", "colocationpolicy", "test")
 }
 
 // batch returns the manifest of a pod that asks for slack and sleeps.
