@@ -26,10 +26,10 @@ demo: build ## show on this machine's kernel that twice the weight gets twice th
 demo-vm: build vm ## the same on cgroup v2, in a virtual machine
 	$(VMRUN) -file $(BIN)/waterline=/bin/waterline -file $(BIN)/waterline-agent=/bin/waterline-agent -o $(OUT)/demo-vm -- /bin/waterline demo --out /out
 
-test: packages ## everything, in short forms: all rungs of the test bed (root; an hour on a new machine)
+test: ## everything, in short forms: all rungs of the test bed (root; an hour on a new machine)
 	test/rungs.sh short
 
-soak: packages ## the same tests in their full forms (hours)
+soak: ## the same tests in their full forms (hours)
 	test/rungs.sh full
 
 check: format vet lint generated test-unit ## format, vet, lint, fences and unit tests: under two minutes
@@ -102,14 +102,17 @@ test-api: build bed ## rung 4: a real API server, and parts of Kubernetes as the
 	go test -count=1 ./test/bed/cluster -run API
 	go test -count=1 -timeout 40m ./test/e2e -run TestAPI -skip '$(FIGURES)' -args -on=api
 
-FIGURES := Figures|Prometheus
+FIGURES := Figures|Prometheus|Colocate|Headline|Measure
 
 test-api-figures: build bed ## what rung 4 measures, for which the machine should do nothing else
 	go test -count=1 -timeout 40m ./test/e2e -run 'TestAPI.*($(FIGURES))' -args -on=api
 
 test-node: build bed ## rung 5a: pods on a real node on this machine (root)
 	go test -count=1 ./test/bed/cluster -run Node
-	go test -count=1 -timeout 40m ./test/e2e -run TestNode
+	go test -count=1 -timeout 40m ./test/e2e -run TestNode -skip '$(FIGURES)'
+
+test-node-figures: build bed ## what rung 5a measures, for which the machine should do nothing else (root)
+	go test -count=1 -timeout 40m ./test/e2e -run 'TestNode.*($(FIGURES))'
 
 test-node-static: build bed ## rung 5a with a kubelet that gives containers CPUs of their own (root)
 	go test -count=1 -timeout 10m ./test/e2e -run TestStatic -args -on=static
@@ -132,4 +135,4 @@ packages:
 clean: ## remove what was built
 	rm -rf $(OUT)
 
-.PHONY: help build demo demo-vm test soak check format vet lint generate generated test-unit race test-kernel vm test-vm bed test-api test-api-figures test-node test-node-static test-node-v2 bench cluster cluster-down packages clean
+.PHONY: help build demo demo-vm test soak check format vet lint generate generated test-unit race test-kernel vm test-vm bed test-api test-api-figures test-node test-node-figures test-node-static test-node-v2 bench cluster cluster-down packages clean

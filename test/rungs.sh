@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the rungs of the test bed and says at the end what became of each. What measures to the millisecond runs alone, and so does
-# rung 5b, for whose emulated machine this one is just fast enough. Rungs 3 and 5a mostly wait, and run one after the other beside
-# the part of rung 4 that measures nothing and also mostly waits; on a new machine that begins with building the bed.
+# Runs the rungs of the test bed and says at the end what became of each. What measures runs alone, and so does rung 5b, for whose
+# emulated machine this one is just fast enough. Rung 3, and of rung 5a what measures nothing, mostly wait. They run one after the
+# other beside that part of rung 4, which mostly waits too once it has built the bed.
 #
 #   test/rungs.sh short|full
 #
@@ -57,7 +57,10 @@ why() { # LOG
 }
 
 trap 'trap - INT TERM; kill 0' INT TERM # what runs beside ends too
+test/bed/packages.sh >"$logs/packages.log" & # which rung 1 does without
+packages=$!
 rung "rung 1: pure" check go
+wait $packages || echo "FAILED   installing packages" >>"$summary"
 rung "rung 2: live kernel" test-kernel go root cgroup
 {
 	rung "rung 3: v2 kernel" test-vm go qemu-system-x86_64
@@ -67,6 +70,7 @@ rung "rung 2: live kernel" test-kernel go root cgroup
 rung "rung 4: API server" test-api go root etcd
 wait
 rung "rung 4: its figures" test-api-figures go root etcd
+rung "rung 5a: its figures" test-node-figures go root etcd runc ip
 rung "rung 5b: node, v2 + systemd driver, in a virtual machine" test-node-v2 go root etcd runc ip qemu-system-x86_64 mmdebstrap
 
 echo
