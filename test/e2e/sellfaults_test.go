@@ -124,11 +124,12 @@ func (n *node) expectWithdrawn(reason string, began func() time.Time) {
 // withdrawn returns the reason for which the manager has withdrawn the offer, "" if it has not.
 func (n *node) withdrawn() string {
 	n.t.Helper()
-	out, err := tryKubectl("get", "nodereport", n.name, "-o", `jsonpath={.status.conditions[?(@.status=="True")].reason}`)
-	if err != nil {
-		return "" // it goes with its Node, and comes with the next
+	out, err := tryKubectl("get", "nodereport", n.name, "-o", `jsonpath={range .status.conditions[?(@.type=="`+v1alpha1.ConditionWithdrawn+`")]}{.status} {.reason}{end}`)
+	reason, is := strings.CutPrefix(out, "True ")
+	if err != nil || !is {
+		return "" // a report goes with its Node, and comes with the next
 	}
-	return out
+	return reason
 }
 
 // signal sends a signal to the agent's own process.
