@@ -77,8 +77,7 @@ func WriteInitramfs(file string, c Config) error {
 // Command returns the command line that boots a node with the initramfs of [WriteInitramfs].
 func Command(initramfs string, c Config) []string {
 	return []string{
-		// What it has translated is 300 MiB when the guest has booted; when there is no more room all of it is translated anew.
-		"qemu-system-x86_64", "-name", Name, "-machine", "q35", "-accel", "tcg,thread=multi,tb-size=1024",
+		"qemu-system-x86_64", "-name", Name, "-machine", "q35", "-accel", "tcg,thread=multi,tb-size=512",
 		// The emulated CPU claims five-level page tables, which cost an emulator a level on each walk.
 		"-cpu", "max,la57=off", "-smp", strconv.Itoa(c.CPUs), "-m", strconv.Itoa(c.Memory),
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
