@@ -25,6 +25,10 @@ func TestNodeMeasure(t *testing.T) {
 	n.loaded("online", "", "while :; do :; done", "limits: {cpu: 300m}")
 	n.loaded("batch", "BE", "while :; do :; done", "limits: {cpu: 200m}")
 	n.loaded("holder", "", "held=$(head -c 16777216 /dev/zero | tr '\\\\0' x); while :; do sleep 1000; done", "requests: {cpu: 10m}")
+	eventually(t, "holder has what it is to hold, which takes an emulated machine some time", func() (bool, string) {
+		used := n.workingSet(t, n.dir("holder"))
+		return used >= 15<<20, fmt.Sprint(used)
+	})
 	var online, batch, daemons []string
 	for _, pod := range object[corev1.PodList](t, "pods", "-A", "--field-selector", "status.phase=Running,spec.nodeName="+n.name).Items {
 		switch dir := n.dirOf(&pod); pod.Labels[v1alpha1.LabelQoS] {
