@@ -87,8 +87,7 @@ func (r *statReader) pread(f *statFile) ([]byte, error) {
 }
 
 // pread reads without telling Go's scheduler, which would take such a call for one that may wait: it wakes its monitor for it, and
-// finds the caller another thread when it took more than 20 µs. The kernel makes up what is read here and waits for nobody. Of what
-// the agent used of the CPUs beside 110 pods of two that sleep, a third was that.
+// finds the caller another thread when it took more than 20 µs. The kernel makes up what is read here and waits for nobody.
 func pread(fd int, buf []byte) (int, error) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(buf))), uintptr(len(buf)), 0, 0, 0)
 	if errno != 0 {
