@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -191,7 +192,13 @@ func (s *suspicion) startNeighbour(ctx context.Context, n *neighbour) error {
 		if err != nil || count == 0 {
 			return false, err
 		}
-		return true, unix.Kill(n.load.cmd.Process.Pid, unix.SIGSTOP)
+		pid := n.load.cmd.Process.Pid
+		if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+			return false, fmt.Errorf("stopping %s: %w", n.load.name, err)
+		}
+		// A process of many threads that is about to become another program forgets that it was to stop (do_signal_stop, 6.18).
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return bytes.Contains(stat, []byte(") T ")), err
 	})
 }
 

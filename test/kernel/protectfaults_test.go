@@ -247,6 +247,30 @@ func (n *protectNode) killed(api *apiServer, start func(), alive float64) {
 	unmoved("without an agent")
 	n.rest(1)
 
+	// A machine that stands still for a second shows batch an allowance that it has not; what an agent does wrong it does each time.
+	const tries = 3
+	for try := 1; ; try++ {
+		least, most := n.takenOver(api, start, unmoved)
+		t.Logf("batch may use %d mCPU; while another agent takes over %d to %d", quota, least, most)
+		if most <= n.milli*85/100 && least >= quota/3 || emulated() {
+			break
+		}
+		if try == tries {
+			t.Errorf("another agent that takes over gives batch %d to %d mCPU, it had %d", least, most, quota)
+			break
+		}
+		n.await("batch has what it had", func() bool { return n.cores() >= quota*85/100 })
+		n.d.end(unix.SIGKILL)
+		held = n.holding()
+	}
+	n.rest(0)
+	n.d.finish(2) // where the pods are; and perhaps that it was ended while it wrote to the API
+}
+
+// takenOver starts an agent in place of one that was killed, whose API server hangs at first, and returns the least and the most that
+// batch may use while it takes over.
+func (n *protectNode) takenOver(api *apiServer, start func(), unmoved func(when string)) (least, most int64) {
+	t := n.t.(*testing.T)
 	answer := api.hang()
 	asked := api.hung.Load()
 	start()
@@ -254,7 +278,7 @@ func (n *protectNode) killed(api *apiServer, start func(), alive float64) {
 	time.Sleep(300 * time.Millisecond)
 	unmoved("before the pods are known")
 	answer()
-	least, most := n.milli, int64(0)
+	least = n.milli
 	watch := func() {
 		if n.raw(n.job, model.Quota) == model.Unlimited {
 			t.Fatal("batch has no quota for a moment")
@@ -265,12 +289,7 @@ func (n *protectNode) killed(api *apiServer, start func(), alive float64) {
 	for until := time.Now().Add(2500 * time.Millisecond); time.Now().Before(until); time.Sleep(time.Millisecond) {
 		watch()
 	}
-	t.Logf("batch may use %d mCPU; while another agent takes over %d to %d", quota, least, most)
-	if (most > n.milli*85/100 || least < quota/3) && !emulated() {
-		t.Errorf("another agent that takes over gives batch %d to %d mCPU, it had %d", least, most, quota)
-	}
-	n.rest(0)
-	n.d.finish(2) // where the pods are; and perhaps that it was ended while it wrote to the API
+	return least, most
 }
 
 // mostTasks is what the kubelet's podPidsLimit would be.
