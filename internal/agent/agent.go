@@ -118,9 +118,9 @@ type Agent struct {
 	trials     trials
 	departures departures
 	nextAudit  time.Time
-	nextLook   time.Time        // when the node is measured next
-	glances    <-chan time.Time // nil: nobody needs them
-	glancing   *time.Ticker     // behind it
+	nextLook   time.Time // when the node is measured next
+	glances    *glances
+	glancer    *host.Glancer // there as soon as tree is
 	lastRound  time.Time
 	unsettled  bool // something is known that the last round did not know
 	rose       bool // a glance showed that batch must be given less
@@ -136,6 +136,7 @@ func New(cfg Config) *Agent {
 		born: time.Now(), unwatched: make(chan error, 1), poolNews: make(chan struct{}, 1),
 	}
 	a.allowances.dir = filepath.Join(cfg.RunDir, PodsDir)
+	a.glances = newGlances(a.log)
 	a.notices = newNotices(cfg.Notify, a.log)
 	a.conditions = newConditions(cfg.SetCondition, a.log)
 	a.teller = newTeller(cfg.Publish, cfg.Report, a.log)
@@ -190,6 +191,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	helpers.Go(func() { a.notices.run(ctx) })
 	helpers.Go(func() { a.conditions.run(ctx) })
 	helpers.Go(func() { a.teller.Run(ctx) })
+	helpers.Go(func() { a.glances.run(ctx) })
 	if a.nri != nil {
 		// Not before we are the only agent: with two that set CPUs, the runtime creates no containers.
 		helpers.Go(func() { a.nri.Run(ctx) })
@@ -290,8 +292,8 @@ func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 		case request := <-a.requests:
 			request()
 			continue
-		case <-a.glances:
-			if !a.glance() {
+		case seen := <-a.glances.rose:
+			if !a.rise(seen) {
 				continue
 			}
 		case <-timer.C:

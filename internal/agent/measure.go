@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/decide/suppress"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -26,35 +25,6 @@ func (a *Agent) look(now time.Time) bool {
 	a.log.report("measuring", err)
 	a.load = load
 	return load != nil
-}
-
-// watchDemand begins or ends glances: they are of use while there is batch that can be given less.
-func (a *Agent) watchDemand() {
-	const every = 100 * time.Millisecond
-	tree := a.tree.Model()
-	needed := a.plan.Suppress != nil && a.ruling.effect.Policy.Mode == model.ModeEnforce && suppress.Running(a.pods.Pods, &tree)
-	if needed && a.load != nil && a.plan.Slack != nil {
-		needed = !suppress.Asleep(&a.plan.Slack.CPU.Use, a.load.CPUMilli)
-	}
-	switch {
-	case needed && a.glancing == nil:
-		a.glancing = time.NewTicker(every)
-		a.glances = a.glancing.C
-	case !needed && a.glancing != nil:
-		a.glancing.Stop()
-		a.glancing, a.glances = nil, nil
-	}
-}
-
-// glance looks whether online pods suddenly use more, and reports whether batch must be given less for that.
-func (a *Agent) glance() bool {
-	load, err := a.meter.Glance()
-	a.log.report("glancing", err)
-	if a.load == nil || a.plan.Slack == nil {
-		return false
-	}
-	a.rose = suppress.Due(load, &a.ruling.effect.Policy, &a.plan.Slack.CPU, &a.state.Suppress)
-	return a.rose
 }
 
 // closer is what the meter asks. Who is not online is measured each second, because what the online pods use is found by taking

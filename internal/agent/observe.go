@@ -114,6 +114,7 @@ func (a *Agent) findPods() bool {
 	a.cfg.Log.Info("found the pods", "cgroup", a.mount.Version.String(), "driver", layout.Driver.String(), "kubepods", layout.Root)
 	a.tree = host.NewTree(a.mount, layout, a.watcher)
 	a.meter = host.NewMeter(a.mount, layout, a.cfg.Proc)
+	a.glancer = host.NewGlancer(a.mount, layout, a.cfg.Proc)
 	a.pods = a.cfg.Pods.Snapshot()
 	a.refollow()
 	a.unsettled = true

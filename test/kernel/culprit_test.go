@@ -74,6 +74,12 @@ func (n *culpritNode) on(cpu int, dir, script string) *exec.Cmd {
 	if err := cmd.Start(); err != nil {
 		n.t.Fatal(err)
 	}
+	// To enter a cgroup undoes where a process may run, before Linux 6.2.
+	var is []byte
+	within(n.t, "it runs in its cgroup", func() bool {
+		is, _ = os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", cmd.Process.Pid))
+		return strings.HasPrefix(string(is), "sh\x00-c\x00"+script)
+	}, func() string { return string(is) })
 	var set unix.CPUSet
 	set.Set(n.cpus[cpu])
 	if err := unix.SchedSetaffinity(cmd.Process.Pid, &set); err != nil {

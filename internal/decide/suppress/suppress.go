@@ -82,31 +82,63 @@ func Decide(n *model.Node, p *model.Policy, left *model.Slack, s State) (*model.
 	}, f.state
 }
 
-// Due reports whether a glance shows so much of a rise that batch must be given less before the next measurement.
-func Due(l *model.Load, p *model.Policy, a *model.Account, s *State) bool {
-	if !s.Known || !p.Suppress.On() || !a.Use.Measured {
-		return false
-	}
-	floor := a.Capacity * p.Suppress.Floor / 1000
-	return max(a.Allow-Rise(l)-s.Push, floor) < s.Milli-a.Capacity*noise/1000
+// Mark is what glances are compared with until the next measurement.
+type Mark struct {
+	level
+	least int64 // a rise by more means less for batch, in milli-cores
 }
+
+// NewMark returns the mark of the last measurement and of what was decided by it. The zero value is one that nothing rises above.
+func NewMark(l *model.Load, p *model.Policy, a *model.Account, s *State) Mark {
+	if !s.Known || !p.Suppress.On() || !a.Use.Measured {
+		return Mark{}
+	}
+	floor, below := a.Capacity*p.Suppress.Floor/1000, s.Milli-a.Capacity*noise/1000
+	if floor >= below {
+		return Mark{}
+	}
+	return Mark{level: levelOf(l), least: a.Allow - s.Push - below}
+}
+
+// Below reports whether a glance shows so much of a rise that batch must be given less before the next measurement.
+func (m *Mark) Below(g *model.Glance) bool { return m.at != 0 && m.rise(g) > m.least }
 
 // Rise returns by how much more CPU is used now than at the last measurement by what is not batch, in milli-cores: by pods
 // outside of class BestEffort, and outside of pods. A rise that could be noise is none.
 //
 // Online pods of class BestEffort are seen each second only: a glance does not tell them from batch.
 func Rise(l *model.Load) int64 {
+	at := levelOf(l)
+	return at.rise(&l.Glance)
+}
+
+// level is what was used at the last measurement by what is not batch, in milli-cores.
+type level struct {
+	at     time.Duration
+	pods   int64
+	others int64 // outside of pods
+	node   bool  // others is known
+	surely int64 // the least rise that is no noise
+}
+
+func levelOf(l *model.Load) level {
 	pods, best := &l.Classes[model.Guaranteed].CPU, &l.Classes[model.BestEffort].CPU
-	g := &l.Glance
-	if g.At == 0 || pods.At == 0 || g.At <= pods.At {
+	return level{
+		at: pods.At, pods: pods.Milli - best.Milli, others: max(l.Node.CPU.Milli-pods.Milli, 0), node: l.Node.CPU.At != 0,
+		surely: l.CPUMilli * sudden / 1000,
+	}
+}
+
+func (v *level) rise(g *model.Glance) int64 {
+	if g.At == 0 || v.at == 0 || g.At <= v.at {
 		return 0
 	}
-	rise := max((g.Pods-g.BestEffort)-(pods.Milli-best.Milli), 0)
-	if l.Node.CPU.At != 0 {
+	rise := max((g.Pods-g.BestEffort)-v.pods, 0)
+	if v.node {
 		// The machine's idle time is known to 10 ms only, so that pods may seem to use more than there is.
-		rise += max(max(g.Node-g.Pods, 0)-max(l.Node.CPU.Milli-pods.Milli, 0), 0)
+		rise += max(max(g.Node-g.Pods, 0)-v.others, 0)
 	}
-	if rise < l.CPUMilli*sudden/1000 {
+	if rise < v.surely {
 		return 0
 	}
 	return rise

@@ -313,13 +313,19 @@ func TestDue(t *testing.T) {
 		w.tick(r.Int64N(w.left.CPU.Capacity))
 		w.n.Load.Clock += 100 * time.Millisecond
 		w.n.Load.Glance = model.Glance{At: w.n.Load.Clock, Node: r.Int64N(16000), Pods: r.Int64N(16000)}
-		due := Due(w.n.Load, &w.p, &w.left.CPU, &w.state)
+		due := w.due()
 		before := w.state.Milli
 		s, _ := Decide(&w.n, &w.p, &w.left, w.state)
 		if less := s.Milli < before-w.band(); less != due {
 			t.Fatalf("seed %d: due %v, but from %d to %d", seed, due, before, s.Milli)
 		}
 	}
+}
+
+// due reports whether the glance wakes the loop.
+func (w *node) due() bool {
+	mark := NewMark(w.n.Load, &w.p, &w.left.CPU, &w.state)
+	return mark.Below(&w.n.Load.Glance)
 }
 
 // TestReaction: reactions that follow each other before one was seen to have an effect are one.
@@ -382,10 +388,10 @@ func TestPressure(t *testing.T) {
 		}
 	}
 	w.n.Load.Glance = model.Glance{At: w.n.Load.Clock + time.Millisecond}
-	if Due(w.n.Load, &w.p, &w.left.CPU, &w.state) {
+	if w.due() {
 		t.Error("what is withheld already is no reason to decide again")
 	}
-	if w.left.CPU.Allow = 7500; !Due(w.n.Load, &w.p, &w.left.CPU, &w.state) {
+	if w.left.CPU.Allow = 7500; !w.due() {
 		t.Error("what is withheld comes on top of a rise")
 	}
 	for i, want := range []int64{2250, 2000} {

@@ -57,7 +57,6 @@ type Meter struct {
 	stall   stallReading
 	stalls  bool // the kernel knows pressure
 	classes [3]meteredGroup
-	glance  glance
 	perPod  int // files
 	pods    []meteredPod
 	born    int64
@@ -98,9 +97,6 @@ func NewMeter(m Mount, l cgroup.Layout, proc string) *Meter {
 	for q := range meter.classes {
 		meter.classes[q] = newMeteredGroup(m, l.Class(model.QoSClass(q)))
 	}
-	for i, q := range []model.QoSClass{model.Guaranteed, model.BestEffort} {
-		meter.glance.files[i] = statFile{path: meter.classes[q].files[cgroup.CPUUsage].path}
-	}
 	for _, f := range meter.classes[0].files {
 		if f.path != "" {
 			meter.perPod++
@@ -128,9 +124,6 @@ func (m *Meter) Close() {
 	m.node.close(&m.reader)
 	for q := range m.classes {
 		m.classes[q].close(&m.reader)
-	}
-	for i := range m.glance.files {
-		m.reader.close(&m.glance.files[i])
 	}
 	for i := range m.pods {
 		m.pods[i].closeAll(&m.reader)
@@ -280,7 +273,7 @@ func (m *Meter) replace(pods map[string]model.PodGroup, closer Closer) {
 
 // ration decides whose files are kept open.
 func (m *Meter) ration() {
-	left := m.limit - 6 - len(m.glance.files) - len(m.classes)*m.perPod // six are of the node
+	left := m.limit - 6 - glancerFiles - len(m.classes)*m.perPod // six are of the node
 	for _, closely := range []bool{true, false} {
 		for i := range m.pods {
 			p := &m.pods[i]
