@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
@@ -130,4 +131,34 @@ func FuzzUndo(f *testing.F) {
 			t.Errorf("a record that leaves the hierarchy is taken: %v", err)
 		}
 	})
+}
+
+// TestUndoOwned: what is owned is in order, and as of now whatever was asked before.
+func TestUndoOwned(t *testing.T) {
+	u := open(t, filepath.Join(t.TempDir(), "undo"))
+	other := model.File{Dir: "kubepods/burstable", Knob: model.Shares}
+	for i, step := range []struct {
+		do   func()
+		want []model.Owned
+	}{
+		{func() {}, nil},
+		{func() { u.Take(shares, 1, raw(102), raw(2048)) }, []model.Owned{{File: shares, Ours: model.Number(2048), Theirs: model.Number(102)}}},
+		{func() { u.Take(other, 2, raw(1), raw(2)) }, []model.Owned{
+			{File: other, Ours: model.Number(2), Theirs: model.Number(1)}, {File: shares, Ours: model.Number(2048), Theirs: model.Number(102)},
+		}},
+		{func() { u.Take(other, 3, raw(4), raw(5)) }, []model.Owned{ // made anew
+			{File: other, Ours: model.Number(5), Theirs: model.Number(4)}, {File: shares, Ours: model.Number(2048), Theirs: model.Number(102)},
+		}},
+		{func() { u.Take(shares, 1, raw(7), raw(2048)) }, []model.Owned{
+			{File: other, Ours: model.Number(5), Theirs: model.Number(4)}, {File: shares, Ours: model.Number(2048), Theirs: model.Number(7)},
+		}},
+		{func() { u.Forget(other) }, []model.Owned{{File: shares, Ours: model.Number(2048), Theirs: model.Number(7)}}},
+	} {
+		step.do()
+		for range 2 {
+			if got := u.Owned(cgroup.V1); !slices.Equal(got, step.want) {
+				t.Errorf("step %d: %v, want %v", i, got, step.want)
+			}
+		}
+	}
 }
