@@ -23,9 +23,8 @@ runs come in random order. It tells
   for how much of the time the server waits, and its p99, before that pod begins, until it is throttled, then, and afterwards
   what became of the trial, and whether the pod had all back when it was calm
 
-It needs root, two CPUs, and no cluster, and takes five minutes a run. A node with cgroup v2 tells how long a pod waits for a CPU;
-one with v1 only how often a limit stops it, so that the server has one there. On a machine that does something else the server
-waits for that, too.`,
+It needs root, two CPUs, and no cluster, and takes five minutes a run. On a machine that does something else the server waits for
+that, too.`,
 		Example: "  sudo waterline experiment culprit --repeats 3 --nobody 1 --json culprit.json",
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {

@@ -132,7 +132,7 @@ func New(cfg Config) *Agent {
 		cfg.Proc = host.DefaultProc
 	}
 	a := &Agent{
-		cfg: cfg, log: newTroubles(cfg.Log), requests: make(chan func()), follow: map[string]bool{}, closer: closer{near: map[string]bool{}, from: map[string]int64{}},
+		cfg: cfg, log: newTroubles(cfg.Log), requests: make(chan func()), follow: map[string]bool{}, closer: closer{near: map[string]bool{}, from: map[string]int64{}, wait: map[string]bool{}},
 		born: time.Now(), unwatched: make(chan error, 1), poolNews: make(chan struct{}, 1),
 	}
 	a.allowances.dir = filepath.Join(cfg.RunDir, PodsDir)

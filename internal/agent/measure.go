@@ -32,6 +32,7 @@ func (a *Agent) look(now time.Time) bool {
 type closer struct {
 	near map[string]bool  // UIDs of pods that are measured closely
 	from map[string]int64 // by UID: from how much use on containers are measured too, in milli-cores
+	wait map[string]bool  // UIDs of pods of which each task is asked for how long it waits
 }
 
 // Closely is for the meter.
@@ -39,6 +40,9 @@ func (c *closer) Closely(uid string) bool { return c.near[uid] }
 
 // From is for the meter.
 func (c *closer) From(uid string) int64 { return c.from[uid] }
+
+// Waits is for the meter.
+func (c *closer) Waits(uid string) bool { return c.wait[uid] }
 
 // currentLoad returns what was measured last, with the age that it has now.
 func (a *Agent) currentLoad() *model.Load {

@@ -46,12 +46,16 @@ func (a *Agent) refollow() {
 	clear(a.follow)
 	clear(a.closer.near)
 	clear(a.closer.from)
+	clear(a.closer.wait)
 	batch := slices.ContainsFunc(a.pods.Pods, func(p *model.Pod) bool { return p.Grant != (model.Grant{}) })
 	tree := a.tree.Model()
-	blames := !tree.NoPressure && decide.Blames(a.pods.Pods, &a.ruling.effect.Policy)
+	blames := decide.Blames(a.pods.Pods, &a.ruling.effect.Policy)
 	for _, pod := range a.pods.Pods {
-		if blames || !pod.Class.Online() {
+		if blames && !tree.NoPressure || !pod.Class.Online() {
 			a.closer.near[pod.UID] = true
+		}
+		if blames && tree.NoPressure && pod.Class.Online() {
+			a.closer.wait[pod.UID] = true
 		}
 		if from := quota.From(pod, &a.ruling.effect.Policy); from > 0 {
 			a.closer.from[pod.UID] = from

@@ -45,10 +45,8 @@ const (
 	culpritAgent  = 1000 // milli-cores
 )
 
-// What is asked of the server. On v1 the agent knows of its waiting only how often its quota stops it though it uses little: it must
-// be far below its limit, and run into it when it catches up on what came in four seconds.
+// What is asked of the server.
 const (
-	culpritLimit   = 400                   // milli-cores, on v1
 	culpritRequest = 15 * time.Millisecond // of CPU, that a request takes
 	culpritRate    = 2                     // of them, a second
 )
@@ -132,9 +130,6 @@ type suspicion struct {
 func (s *suspicion) begin(ctx context.Context, cpu int) error {
 	s.tell(Progress{Doing: s.name + ", starting"})
 	s.online = &pod{name: "online", qos: model.Burstable, requestMilli: culpritServer}
-	if s.box.mount.Version == cgroup.V1 {
-		s.online.limitMilli = culpritLimit
-	}
 	s.neighbours = neighbours(&s.run)
 	var batch []*pod
 	for _, n := range s.neighbours {
@@ -300,8 +295,10 @@ func (s *suspicion) second() (is culpritSecond, err error) {
 	}
 	if s.box.mount.Version == cgroup.V2 {
 		u.Pressure = model.Pressure{At: now.at, CPU: model.Stall{Some: int64(1000 * (now.stalled.Some - before.stalled.Some) / length)}}
+	} else {
+		u.Delay = model.Delay{At: now.at, Permille: min(int64(10*is.waits), 1000)}
 	}
-	permille, at := model.Waited(&u, s.online.limitMilli, -1)
+	permille, at := model.Waited(&u, s.online.limitMilli)
 	if is.seen = float64(permille) / 10; at == 0 {
 		is.seen = unknown
 	}

@@ -220,7 +220,7 @@ func (f *CulpritFound) notes(r *Result) []string {
 		fmt.Sprintf("The server is asked %d times a second, at random moments, for %v of CPU. It requests %dm and all of batch weighs %d shares, or it would hardly wait. It stays on one CPU, whoever is innocent on another.", culpritRate, culpritRequest, culpritServer, culpritBatch),
 		fmt.Sprintf("Whoever is guilty begins after %d s, runs for %v of each %v, for %d s, and does nothing afterwards. Of the others one is always busy and weighs ten times as much, the rest are bursty. Where nobody is guilty a process outside of the pods does the same.",
 			newCulpritRun(0, f.Seconds).lead, culpritRuns, culpritRuns+culpritPause, f.Seconds),
-		fmt.Sprintf("How long it waits is what the kernel says of its process. What the agent sees of that is its pressure on cgroup v2; on v1, how often its limit of %dm stops it though it uses less. Parts in which it catches up, %v each, are left out.", culpritLimit, culpritSettles),
+		fmt.Sprintf("How long it waits is what the kernel says of its process. The agent sees that too where its kernel has no pressure; on cgroup v2 it sees the pod's. Parts in which it catches up, %v each, are left out.", culpritSettles),
 	}
 	for i := range f.runs {
 		if told := f.runs[i].story(i); told != "" {

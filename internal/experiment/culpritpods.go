@@ -14,8 +14,7 @@ const (
 	culpritPods  = 4
 	outsiderName = "outsider"
 
-	// The moment in which the server catches up is short, because on v1 the agent sees no more than that, and takes what the server
-	// uses in the same second from how often it is stopped.
+	// It pauses, so that the server catches up, and what is asked of it does not pile up.
 	culpritRuns  = 3700 * time.Millisecond
 	culpritPause = 300 * time.Millisecond
 )

@@ -9,7 +9,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// unknown stands for a figure that is not known: what the agent sees on v1 of a second in which the server never ran, too.
+// unknown stands for a figure that is not known.
 const unknown = -1.0
 
 // culpritSettles is how long it takes the server to catch up once it waits less.

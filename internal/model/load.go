@@ -38,6 +38,7 @@ type Usage struct {
 	CPU      CPUUsage
 	Memory   MemoryUsage
 	Pressure Pressure
+	Delay    Delay
 }
 
 // CPUUsage is what was used between two measurements, which are usually a second apart. A counter that went backwards, a
@@ -71,6 +72,13 @@ type Pressure struct {
 type Stall struct {
 	Some int64 // at least one waited
 	Full int64 // all waited at once
+}
+
+// Delay is for how much of the time between two measurements tasks were ready to run and did not, in thousandths: added up over
+// them, 1000 at most. It stands in for the pressure of a pod where the kernel has none; At is 0 where it has, or nobody asks.
+type Delay struct {
+	At       time.Duration
+	Permille int64
 }
 
 // PodUsage is what one pod used.
@@ -145,11 +153,12 @@ func (u *Usage) UnmarshalJSON(text []byte) error {
 }
 
 // row returns all numbers of a usage in the order in which they are written.
-func (u *Usage) row() [16]*int64 {
+func (u *Usage) row() [18]*int64 {
 	return [...]*int64{
 		(*int64)(&u.CPU.At), &u.CPU.Milli, (*int64)(&u.Memory.At), &u.Memory.WorkingSet, &u.Memory.Anon, &u.Memory.ActiveFile, &u.Memory.InactiveFile,
 		&u.CPU.Periods, &u.CPU.Throttled,
 		(*int64)(&u.Pressure.At), &u.Pressure.CPU.Some, &u.Pressure.CPU.Full, &u.Pressure.Memory.Some, &u.Pressure.Memory.Full, &u.Pressure.IO.Some, &u.Pressure.IO.Full,
+		(*int64)(&u.Delay.At), &u.Delay.Permille,
 	}
 }
 

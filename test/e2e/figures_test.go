@@ -487,4 +487,5 @@ func (c *crowd) until(s sight) (took, blind float64) {
 type distant struct{}
 
 func (distant) Closely(string) bool { return false }
+func (distant) Waits(string) bool   { return false }
 func (distant) From(string) int64   { return 0 }

@@ -53,10 +53,6 @@ func newCulpritNode(t *testing.T) *culpritNode {
 	}
 	web := burstable("web", 500, 0)
 	web.Class = model.ClassLS
-	if n.mount.Version == cgroup.V1 {
-		web.LimitMilli = 100
-		n.set(n.web, model.Quota, 10_000)
-	}
 	n.source.set(web)
 	for i, uid := range []string{"guilty", "other-0", "other-1", "other-2"} {
 		if i > 0 {
@@ -88,28 +84,7 @@ func (n *culpritNode) on(cpu int, dir, script string) *exec.Cmd {
 	return cmd
 }
 
-const (
-	busy  = "while :; do :; done"
-	calm  = "while :; do sleep 0.05; done"
-	burst = "while :; do i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done; sleep 0.5; done"
-)
-
-// waits lets the online pod wait for the guilty one. On v2 it does, on the CPU that they share. On v1 a pod seems to wait whose
-// quota stops it though it used little before, so this one has bursts until the guilty one is throttled.
-func (n *culpritNode) waits() {
-	if n.mount.Version == cgroup.V2 {
-		n.on(0, n.web, busy)
-		return
-	}
-	web := n.on(1, n.web, burst)
-	go func() {
-		for n.t.Context().Err() == nil && n.quotaOf(n.job) == model.Unlimited {
-			time.Sleep(100 * time.Millisecond)
-		}
-		_ = web.Process.Kill()
-	}()
-	n.on(1, n.web, calm)
-}
+const busy = "while :; do :; done"
 
 // swing runs and stands still by turns.
 func (n *culpritNode) swing(cpu int, dir string, runs, stands time.Duration) {
@@ -202,7 +177,7 @@ func TestCulprit(t *testing.T) {
 	n := newCulpritNode(t)
 	n.on(0, n.job, busy)
 	n.on(1, n.others[0], busy)
-	n.waits()
+	n.on(0, n.web, busy)
 	trial := func(uid string, before int64) culprit.Held {
 		return culprit.Held{
 			Throttle: model.Throttle{UID: uid, Victim: "web", Milli: 100, Times: 500, Code: model.ThrottleTried, Expect: 200},
@@ -243,10 +218,7 @@ func TestCulpritFound(t *testing.T) {
 		t.Skip("takes five minutes")
 	}
 	n := newCulpritNode(t)
-	if n.mount.Version == cgroup.V1 {
-		t.Skip("needs pressure")
-	}
-	n.waits()
+	n.on(0, n.web, busy)
 	for i, dir := range n.others {
 		n.swing(1, dir, time.Duration(7+4*i)*time.Second, time.Duration(5+6*i)*time.Second)
 	}

@@ -189,6 +189,7 @@ type closely bool
 
 func (c closely) Closely(string) bool { return bool(c) }
 func (c closely) From(string) int64   { return 0 }
+func (c closely) Waits(string) bool   { return false }
 
 const (
 	all  closely = true

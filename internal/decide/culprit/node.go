@@ -22,7 +22,7 @@ func Node(n *model.Node, p *model.Policy, s *State) *model.Blame {
 			pod := n.Pods[next]
 			c.Online, c.Batch, c.Shares = pod.Class.Online(), pod.Class == model.ClassBE, weighs(pod)
 			if c.Online {
-				c.Wait, c.WaitAt = model.Waited(&u.Usage, pod.LimitMilli, -1)
+				c.Wait, c.WaitAt = model.Waited(&u.Usage, pod.LimitMilli)
 			}
 		}
 		in.Pods = append(in.Pods, c)

@@ -57,6 +57,7 @@ type Meter struct {
 	stall   stallReading
 	stalls  bool // the kernel knows pressure
 	classes [3]meteredGroup
+	delays  delays
 	perPod  int // files
 	pods    []meteredPod
 	born    int64
@@ -74,6 +75,7 @@ type meteredPod struct {
 	closely bool
 	keep    bool // its files are kept open
 	inside  []meteredContainer
+	delayed time.Duration // when it was last looked for how long its tasks wait, since boot; 0: never
 }
 
 // Closer says what of a pod is looked at more closely.
@@ -82,13 +84,16 @@ type Closer interface {
 	Closely(uid string) bool
 	// From returns how much CPU a pod must use, in milli-cores, for its containers to be measured too; 0: they never are.
 	From(uid string) int64
+	// Waits reports whether it is looked for how long the tasks of the pod wait for a CPU, each by itself. That is once in five
+	// measurements.
+	Waits(uid string) bool
 }
 
 // NewMeter measures the machine whose procfs is mounted at a path, as [DefaultProc], and the pods of one kubelet.
 func NewMeter(m Mount, l cgroup.Layout, proc string) *Meter {
 	meter := &Meter{
 		mount: m, clock: sinceBoot, pageSize: unix.Getpagesize(), limit: mostFiles, reader: statReader{buf: make([]byte, 16<<10)},
-		node: newNodeFiles(proc), errs: make([]error, 0, 8),
+		node: newNodeFiles(proc), delays: delays{proc: proc, layout: l}, errs: make([]error, 0, 8),
 	}
 	var most unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &most) == nil {
@@ -157,6 +162,7 @@ func (m *Meter) Measure(pods map[string]model.PodGroup, closer Closer) (*model.L
 		}
 	}
 	m.measureInside(pods, closer)
+	m.note(m.measureDelays(closer))
 	m.note(m.measureNodeMemory())
 	m.note(m.measureNodePressure())
 	if m.tick%minute == 1 {

@@ -113,6 +113,8 @@ type batchClosely struct{ from int64 }
 
 func (batchClosely) Closely(uid string) bool { return strings.HasPrefix(uid, "batch") }
 
+func (batchClosely) Waits(uid string) bool { return strings.HasPrefix(uid, "waits") }
+
 func (c batchClosely) From(uid string) int64 {
 	if strings.HasPrefix(uid, "batch") {
 		return 0
