@@ -109,7 +109,7 @@ func TestSameBlame(t *testing.T) {
 }
 
 // TestFollowedForPressure checks that online pods are measured closely only where the policy wants to know whom they wait for,
-// batch is there, and the kernel tells.
+// batch is there, and the kernel tells; and where it does not, each task is asked.
 func TestFollowedForPressure(t *testing.T) {
 	layout, _ := cgroup.ParseLayout("kubepods")
 	for _, c := range []struct{ culprit, batch, pressure, want bool }{
@@ -132,6 +132,9 @@ func TestFollowedForPressure(t *testing.T) {
 		a.scan()
 		if got := a.closer.Closely("web"); got != c.want || !a.closer.Closely("job") || a.tree.Model().NoPressure == c.pressure {
 			t.Errorf("%+v: %v, of %+v", c, got, a.tree.Model())
+		}
+		if got, want := a.closer.Waits("web"), c.culprit && c.batch && !c.pressure; got != want || a.closer.Waits("job") {
+			t.Errorf("%+v: each task is asked: %v", c, got)
 		}
 		a.tree.Close()
 	}

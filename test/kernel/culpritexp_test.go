@@ -7,26 +7,20 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/experiment"
 )
 
-// TestCulpritExperiment runs experiment culprit in short: whoever is guilty keeps the server from its CPU, which the agent sees where
-// the kernel tells it, and nobody is named before two minutes are known. In its full form the guilty one is named and throttled there, and the
-// server waits less.
+// TestCulpritExperiment runs experiment culprit in short: whoever is guilty keeps the server from its CPU, which the agent sees, and
+// nobody is named before two minutes are known. In its full form the guilty one is named and throttled, and the server waits less.
 func TestCulpritExperiment(t *testing.T) {
-	n := newNode(t) // or skip
-	pressure := n.mount.Version == cgroup.V2
+	newNode(t) // or skip
 	cfg := experiment.CulpritConfig{
 		Config:  experiment.Config{Seconds: 8, AgentPath: binary(t, "waterline-agent"), Helper: binary(t, "waterline")},
 		Repeats: 1,
 	}
 	wrong := culpritShort
 	if soak() {
-		cfg.Seconds, cfg.Nobody, wrong = 0, 1, culpritInnocent
-		if pressure {
-			wrong = culpritFull
-		}
+		cfg.Seconds, cfg.Nobody, wrong = 0, 1, culpritFull
 	}
 	// Where a machine stands still for seconds nothing can be told. What Waterline does wrong it does each time.
 	const tries = 2
@@ -48,7 +42,7 @@ func TestCulpritExperiment(t *testing.T) {
 			said = fmt.Sprintf("the server waits for %v %% of the time while somebody is guilty", m["waiting_wait_percent"])
 		}
 		if said == "" {
-			said = culpritWaits(m, pressure)
+			said = culpritWaits(m)
 			const little = 0.3 // CPUs
 			if others := m["other_cpus"] + m["steal_percent"]/100*float64(runtime.NumCPU()); said != "" && cfg.Nobody == 0 && others > little {
 				t.Skipf("not judged: others took %.2f CPUs, for which the server waits, too: %s", others, said)
@@ -72,19 +66,10 @@ func culpritShort(m map[string]float64) string {
 	return ""
 }
 
-// culpritInnocent returns who was named wrongly in runs of the whole length; "" if nobody was. Without pressure the agent may see too little
-// to name anybody.
-func culpritInnocent(m map[string]float64) string {
+// culpritFull returns what is wrong with runs of the whole length; "" if nothing is.
+func culpritFull(m map[string]float64) string {
 	if wrongly := m["named_wrongly_runs"] + m["false_alarm_runs"]; wrongly != 0 {
 		return fmt.Sprintf("an innocent one was named in %v runs", wrongly)
-	}
-	return ""
-}
-
-// culpritFull returns what is wrong with runs of the whole length where pressure is known.
-func culpritFull(m map[string]float64) string {
-	if said := culpritInnocent(m); said != "" {
-		return said
 	}
 	if m["named_rightly_runs"] != 1 || m["innocent_trials"] != 0 || m["trials_kept"] < 1 {
 		return fmt.Sprintf("the guilty one was named in %v runs, innocent ones throttled %v times, %v trials kept", m["named_rightly_runs"], m["innocent_trials"], m["trials_kept"])
@@ -95,15 +80,14 @@ func culpritFull(m map[string]float64) string {
 	return ""
 }
 
-// culpritWaits returns what is wrong if the server waits for others than who is guilty, or the agent cannot see it by its pressure; "" if
-// nothing is.
-func culpritWaits(m map[string]float64, pressure bool) string {
+// culpritWaits returns what is wrong if the server waits for others than who is guilty, or the agent cannot see it; "" if nothing is.
+func culpritWaits(m map[string]float64) string {
 	// The median, because in short some twenty requests are asked before, of which the first may find the server still starting.
 	if m["before_wait_percent"] > m["waiting_wait_percent"]/2 || m["waiting_p50_ms"] < 2*m["before_p50_ms"] {
 		return fmt.Sprintf("the server waits for %v %% of the time, and for %v %% before anybody is guilty; p50 %v and %v ms",
 			m["waiting_wait_percent"], m["before_wait_percent"], m["waiting_p50_ms"], m["before_p50_ms"])
 	}
-	if pressure && m["waiting_seen_percent"] < m["before_seen_percent"]+5 {
+	if m["waiting_seen_percent"] < m["before_seen_percent"]+5 {
 		return fmt.Sprintf("of that the agent sees %v %%, and %v %% before", m["waiting_seen_percent"], m["before_seen_percent"])
 	}
 	return ""
