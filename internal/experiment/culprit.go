@@ -254,65 +254,44 @@ func (s *suspicion) observe(ctx context.Context) (err error) {
 
 // culpritLook is what the kernel had counted of the server at one moment.
 type culpritLook struct {
-	at       time.Duration
-	used     time.Duration
-	waited   time.Duration // that its process wanted a CPU and had none
-	throttle cgroup.CPUStat
-	stalled  cgroup.Stalled
+	at     time.Duration
+	waited time.Duration // that its process wanted a CPU and had none
 }
 
 func (s *suspicion) look() (c culpritLook, err error) {
-	dir := s.kubelet.dir(s.online)
-	var err1, err2, err3, err4 error
 	schedstat, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", s.server.cmd.Process.Pid))
 	if err != nil {
 		return c, fmt.Errorf("asking how long the server waited for a CPU: %w", err)
 	}
 	c.waited = parseWaited(schedstat)
-	c.at, err1 = sinceBoot()
-	c.used, err2 = s.box.usage(dir)
-	c.throttle, err3 = s.box.throttle(dir)
-	if s.box.mount.Version == cgroup.V2 {
-		c.stalled, err4 = s.box.pressure(dir)
-	}
-	return c, errors.Join(err1, err2, err3, err4)
+	c.at, err = sinceBoot()
+	return c, err
 }
 
-// second tells for how much of the last second the server waited, and what the agent sees of it.
+// second tells for how much of the last second the server waited.
 func (s *suspicion) second() (is culpritSecond, err error) {
 	now, err := s.look()
 	if err != nil {
 		return is, err
 	}
-	before := s.last
+	length := max(now.at-s.last.at, 1)
+	is.waits, is.seen = 100*float64(now.waited-s.last.waited)/float64(length), unknown
 	s.last = now
-	length := max(now.at-before.at, 1)
-	is.waits = 100 * float64(now.waited-before.waited) / float64(length)
-	var u model.Usage
-	u.CPU = model.CPUUsage{
-		At: now.at, Milli: int64(1000 * (now.used - before.used) / length),
-		Periods: int64(now.throttle.Periods - before.throttle.Periods), Throttled: int64(now.throttle.Throttled - before.throttle.Throttled),
-	}
-	if s.box.mount.Version == cgroup.V2 {
-		u.Pressure = model.Pressure{At: now.at, CPU: model.Stall{Some: int64(1000 * (now.stalled.Some - before.stalled.Some) / length)}}
-	} else {
-		u.Delay = model.Delay{At: now.at, Permille: min(int64(10*is.waits), 1000)}
-	}
-	permille, at := model.Waited(&u, s.online.limitMilli)
-	if is.seen = float64(permille) / 10; at == 0 {
-		is.seen = unknown
-	}
 	return is, nil
 }
 
-// accused reads in the agent's journal who was named and throttled. Pods have the names there that people have for them.
+// accused reads in the agent's journal how long it saw the server wait, and who was named and throttled. Pods have the names there that
+// people have for them.
 func (s *suspicion) accused() error {
 	names := map[string]string{s.online.uid(): s.online.name}
 	for _, n := range s.neighbours {
 		names[n.pod.uid()] = n.pod.name
 	}
 	var t tale
-	err := eachRound(filepath.Join(s.dir, "run"), t.take)
+	err := eachRound(filepath.Join(s.dir, "run"), func(r *decided) {
+		s.run.see(r, s.online.uid(), s.began)
+		t.take(r)
+	})
 	for _, a := range t.all {
 		a.at -= s.began
 		if name, found := names[a.who]; found {

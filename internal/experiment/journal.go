@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -16,7 +15,7 @@ import (
 // decided is what experiments want to know of one round of the agent's, of which it keeps a journal.
 type decided struct {
 	Node struct {
-		Load      *struct{ Clock time.Duration }
+		Load      *model.Load
 		Reclaimed *model.Reclaimed
 	}
 	Plan struct{ Blame *model.Blame }

@@ -27,10 +27,9 @@ type Contender struct {
 // reason, in thousandths, and when that was measured; a time of 0 if the node cannot tell.
 //
 // The first of three that is known counts: the pod's pressure (cgroup v2); for how much of the time its tasks stood in run queues
-// (where the agent sees the processes of the host); and in how many periods
-// it was stopped by its quota beyond what it used of its limit in milli-cores, because a pod that others keep from running
-// runs into its quota when it catches up. Tasks that a quota stops wait in the first two as well: what it was stopped for is
-// taken from them, whole periods of it, so that doubt favours the neighbours.
+// (where the agent sees the processes of the host); and in how many periods it was stopped by its quota beyond what it used of its
+// limit in milli-cores, because a pod that others keep from running runs into its quota when it catches up. Tasks that a quota stops
+// wait in the first two as well: what it was stopped for is taken from them, whole periods of it, so that doubt favours the neighbours.
 func Waited(u *Usage, limit int64) (int64, time.Duration) {
 	stopped := int64(0)
 	if u.CPU.Periods > 0 {
@@ -41,7 +40,7 @@ func Waited(u *Usage, limit int64) (int64, time.Duration) {
 	case u.Pressure.At != 0:
 		wait, at = u.Pressure.CPU.Some-stopped, u.Pressure.At
 	case u.Delay.At != 0:
-		wait, at = u.Delay.Permille-stopped, u.Delay.At
+		wait, at = u.Delay.Permille-u.Delay.Stopped, u.Delay.At
 	case limit > 0 && u.CPU.Periods > 0:
 		wait -= 1000 * u.CPU.Milli / limit
 	default:

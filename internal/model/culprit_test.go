@@ -24,7 +24,7 @@ func TestWaited(t *testing.T) {
 		{"pressure counts before delay", both, 1000, 300, at + 1},
 		{"pressure, and its quota stops it", v2(300, 2), 1000, 100, at + 1},
 		{"its quota alone", v2(300, 5), 1000, 0, at + 1},
-		{"delay", Usage{CPU: CPUUsage{At: at, Periods: 10, Throttled: 1}, Delay: Delay{At: at + 2, Permille: 350}}, 0, 250, at + 2},
+		{"delay", Usage{CPU: CPUUsage{At: at, Periods: 10, Throttled: 9}, Delay: Delay{At: at + 2, Permille: 350, Stopped: 100}}, 0, 250, at + 2},
 		{"delay alone", Usage{CPU: CPUUsage{At: at}, Delay: Delay{At: at + 2}}, 0, 0, at + 2},
 		{"stopped though it used little", Usage{CPU: CPUUsage{At: at, Milli: 300, Periods: 10, Throttled: 6}}, 1000, 300, at},
 		{"stopped because it used all", Usage{CPU: CPUUsage{At: at, Milli: 950, Periods: 10, Throttled: 9}}, 1000, 0, at},

@@ -74,11 +74,16 @@ type Stall struct {
 	Full int64 // all waited at once
 }
 
-// Delay is for how much of the time between two measurements tasks were ready to run and did not, in thousandths: added up over
-// them, 1000 at most. It stands in for the pressure of a pod where the kernel has none; At is 0 where it has, or nobody asks.
+// Delay is for how much of the time between two looks, which are usually two seconds apart, tasks were ready to run and did not: added
+// up over them, 1000 thousandths at most. It stands in for the pressure of a pod where the kernel has none; At is 0 where it has, or
+// nobody looks.
+//
+// The kernel tells when a task ceases to wait. What it waited for before the first of the two looks is in the ones after, for five
+// seconds at most.
 type Delay struct {
-	At       time.Duration
+	At       time.Duration // of the later look
 	Permille int64
+	Stopped  int64 // in how many of the CFS periods in the same time a quota stopped the pod, in thousandths
 }
 
 // PodUsage is what one pod used.
@@ -153,12 +158,12 @@ func (u *Usage) UnmarshalJSON(text []byte) error {
 }
 
 // row returns all numbers of a usage in the order in which they are written.
-func (u *Usage) row() [18]*int64 {
+func (u *Usage) row() [19]*int64 {
 	return [...]*int64{
 		(*int64)(&u.CPU.At), &u.CPU.Milli, (*int64)(&u.Memory.At), &u.Memory.WorkingSet, &u.Memory.Anon, &u.Memory.ActiveFile, &u.Memory.InactiveFile,
 		&u.CPU.Periods, &u.CPU.Throttled,
 		(*int64)(&u.Pressure.At), &u.Pressure.CPU.Some, &u.Pressure.CPU.Full, &u.Pressure.Memory.Some, &u.Pressure.Memory.Full, &u.Pressure.IO.Some, &u.Pressure.IO.Full,
-		(*int64)(&u.Delay.At), &u.Delay.Permille,
+		(*int64)(&u.Delay.At), &u.Delay.Permille, &u.Delay.Stopped,
 	}
 }
 

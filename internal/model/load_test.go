@@ -24,7 +24,7 @@ func TestLoadJSON(t *testing.T) {
 	if text, _ := json.Marshal(Usage{}); string(text) != "[]" {
 		t.Errorf("nothing is written as %s", text)
 	}
-	for _, bad := range []string{`{}`, `[1.5]`, `[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]`} {
+	for _, bad := range []string{`{}`, `[1.5]`, `[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]`} {
 		if err := json.Unmarshal([]byte(bad), &u); err == nil {
 			t.Errorf("%s was read", bad)
 		}

@@ -81,6 +81,11 @@ func (n *culpritNode) on(cpu int, dir, script string) *exec.Cmd {
 	if err := unix.SchedSetaffinity(cmd.Process.Pid, &set); err != nil {
 		n.t.Fatal(err)
 	}
+	file := fmt.Sprintf("/proc/%d/cgroup", cmd.Process.Pid)
+	within(n.t, "the script runs in the pod", func() bool {
+		content, err := os.ReadFile(file)
+		return err == nil && strings.Contains(string(content), dir)
+	}, func() string { return "it does not" })
 	return cmd
 }
 
@@ -133,8 +138,14 @@ func (n *culpritNode) agentWith(held ...culprit.Held) *run {
 			n.t.Fatal(err)
 		}
 	}
+	known := make(chan struct{})
 	n.run = n.start(n.source, func(c *agent.Config) {
 		c.RunDir = dir
+		policies := c.Policies
+		c.Policies = func() ([]model.ClusterPolicy, error) {
+			<-known // under the default, which looks for nobody, a round would forget who is on trial
+			return policies()
+		}
 		c.Notify = func(_ context.Context, notice model.Notice) error {
 			n.mu.Lock()
 			defer n.mu.Unlock()
@@ -143,6 +154,7 @@ func (n *culpritNode) agentWith(held ...culprit.Held) *run {
 		}
 	})
 	n.run.set(func(p *model.Policy) { p.Protect.Culprit = true })
+	close(known)
 	return n.run
 }
 

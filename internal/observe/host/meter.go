@@ -13,12 +13,13 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// How often, in measurements, memory and pressure of a pod are read that is not followed closely, everything of a pod whose
-// files are not kept open, and the watermarks.
+// How often, in measurements, the tasks of a pod are asked for how long they wait, memory and pressure of a pod are read that is not
+// followed closely, everything of a pod whose files are not kept open, and the watermarks.
 const (
-	seldom = 5
-	rarely = 10
-	minute = 60
+	everyOther = 2
+	seldom     = 5
+	rarely     = 10
+	minute     = 60
 )
 
 // mostFiles is how many files are kept open, unless a quarter of what the process may open is less. Each costs about 5 KiB
@@ -75,7 +76,7 @@ type meteredPod struct {
 	closely bool
 	keep    bool // its files are kept open
 	inside  []meteredContainer
-	delayed time.Duration // when it was last looked for how long its tasks wait, since boot; 0: never
+	delayed delayLook
 }
 
 // Closer says what of a pod is looked at more closely.
@@ -84,8 +85,7 @@ type Closer interface {
 	Closely(uid string) bool
 	// From returns how much CPU a pod must use, in milli-cores, for its containers to be measured too; 0: they never are.
 	From(uid string) int64
-	// Waits reports whether it is looked for how long the tasks of the pod wait for a CPU, each by itself. That is once in five
-	// measurements.
+	// Waits reports whether each task of the pod is asked for how long it waits for a CPU. That is in every other measurement.
 	Waits(uid string) bool
 }
 

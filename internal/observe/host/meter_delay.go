@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -12,8 +13,12 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// mostTasks is how many tasks are asked in one measurement, at about 10 µs each. Pods beyond that are not measured.
+// mostTasks is how many tasks are asked in one measurement. Pods beyond that are not measured.
 const mostTasks = 1000
+
+// mostOwed is for how long a task waited that is told later than it was, see [delayedTask]. What is longer is not told: it was too
+// long ago.
+const mostOwed = 5 * time.Second
 
 // delays finds for how long tasks wait for a CPU, which the kernel counts for each: the second number of its schedstat, in
 // nanoseconds (Documentation/scheduler/sched-stats.rst). Processes are found in procfs, where each tells its cgroup: the groups' own
@@ -22,22 +27,35 @@ type delays struct {
 	proc      string // where procfs is mounted: to see pods, that of the host
 	layout    cgroup.Layout
 	processes map[int]*delayedProcess // by PID; nil: nobody asked yet
-	looked    int64                   // the last measurement in which they were looked for
-	left      int                     // tasks that may be asked in this measurement
+	pods      map[string][]*delayedProcess
+	looked    int64 // the last measurement in which processes were looked for
+	left      int   // tasks that may be asked in this measurement
 	buf       [4 << 10]byte
 }
 
 // delayedProcess is a process, whatever it belongs to.
 type delayedProcess struct {
-	inode uint64 // of its directory: another means another process
+	dir   string // in procfs
+	inode uint64 // of that: another means another process
 	uid   string // of its pod; "": of none
-	seen  int64  // the last measurement in which it was there
+	born  int64  // the measurement in which it was found
+	seen  int64  // the last one in which it was there
 	tasks map[int]delayedTask
 }
 
+// delayedTask is one task of a process. The kernel counts its waiting only when that ends (sched_info_arrive, 6.18), which may be
+// seconds later. So a task that has waited for longer than it was not looked at waited in the time before as well: the rest of that is
+// told of the time after, so that it is not lost.
 type delayedTask struct {
-	waited uint64 // in nanoseconds
+	waited uint64        // in nanoseconds
+	owed   time.Duration // of that, what is not told yet
 	seen   int64
+}
+
+// delayLook is a look for how long the tasks of a pod wait.
+type delayLook struct {
+	at     time.Duration // since boot; 0: never, or nobody was there to ask
+	limits cgroup.CPUStat
 }
 
 // measureDelays looks for how long the tasks of pods have waited since it last did. Nothing is known of those that began or ended
@@ -49,7 +67,7 @@ func (m *Meter) measureDelays(closer Closer) error {
 	}
 	d := &m.delays
 	if !wanted {
-		d.processes = nil
+		d.processes, d.pods = nil, nil
 		return nil
 	}
 	d.left = mostTasks
@@ -59,21 +77,35 @@ func (m *Meter) measureDelays(closer Closer) error {
 		}
 	}
 	for i := range m.pods {
-		p := &m.pods[i]
-		if !closer.Waits(p.uid) || !m.turn(p, seldom) {
-			continue
-		}
-		now := m.clock(bootClock)
-		since := now - p.delayed
-		waited, compared, asked := d.of(p.uid, m.tick)
-		if compared && p.delayed != 0 && p.begin <= m.tick-seldom && since <= longest {
-			m.load.Pods[i].Delay = model.Delay{At: now, Permille: min(int64(math.Round(float64(waited)/float64(since)*1000)), 1000)}
-		}
-		if p.delayed = now; !asked {
-			p.delayed = 0
+		if p := &m.pods[i]; closer.Waits(p.uid) && m.turn(p, everyOther) {
+			m.measureDelay(p, &m.load.Pods[i].Delay)
 		}
 	}
 	return nil
+}
+
+// measureDelay measures for how long the tasks of a pod wait, and how often its quota stops it in the same time.
+func (m *Meter) measureDelay(p *meteredPod, delay *model.Delay) {
+	now := delayLook{at: m.clock(bootClock), limits: p.cpu.CPUStat}
+	since := now.at - p.delayed.at
+	if p.delayed.at == 0 || p.begin > m.tick-everyOther || since > longest {
+		since = 0 // nothing to compare with
+	}
+	waited, compared, asked := m.delays.of(p.uid, since, m.tick)
+	if compared {
+		*delay = model.Delay{At: now.at, Permille: min(int64(math.Round(float64(waited)/float64(since)*1000)), 1000), Stopped: now.stopped(&p.delayed)}
+	}
+	if p.delayed = now; !asked {
+		p.delayed.at = 0
+	}
+}
+
+// stopped returns in how many of the periods since an earlier look a quota stopped the pod, in thousandths.
+func (l *delayLook) stopped(last *delayLook) int64 {
+	if l.limits.Periods <= last.limits.Periods || l.limits.Throttled < last.limits.Throttled {
+		return 0
+	}
+	return int64(min(1000*(l.limits.Throttled-last.limits.Throttled)/(l.limits.Periods-last.limits.Periods), 1000))
 }
 
 // find brings the processes to those that there are.
@@ -81,29 +113,35 @@ func (d *delays) find(tick int64) error {
 	if d.processes == nil {
 		d.processes = map[int]*delayedProcess{}
 	}
-	err := eachNumber(d.proc, func(pid int, inode uint64) {
+	err := eachNumber(d.proc, func(_, pid int, inode uint64) {
 		p := d.processes[pid]
 		if p == nil || p.inode != inode {
-			p = &delayedProcess{inode: inode, uid: d.podOf(pid), tasks: map[int]delayedTask{}}
+			p = &delayedProcess{dir: d.proc + "/" + strconv.Itoa(pid), inode: inode, born: tick, tasks: map[int]delayedTask{}}
 			d.processes[pid] = p
 		}
-		p.seen = tick
+		if p.seen = tick; p.uid == "" && tick-p.born < minute { // it enters the pod's group some time after it began
+			p.uid = d.podOf(p.dir)
+		}
 	})
 	if err != nil {
 		return err
 	}
 	d.looked = tick
+	d.pods = map[string][]*delayedProcess{}
 	for pid, p := range d.processes {
-		if p.seen != tick {
+		switch {
+		case p.seen != tick:
 			delete(d.processes, pid)
+		case p.uid != "":
+			d.pods[p.uid] = append(d.pods[p.uid], p)
 		}
 	}
 	return nil
 }
 
-// podOf returns the UID of the pod that a process is of; "" if it is of none, or has ended.
-func (d *delays) podOf(pid int) string {
-	content, err := d.read(strconv.Itoa(pid) + "/cgroup")
+// podOf returns the UID of the pod that the process of a directory is of; "" if it is of none, or has ended.
+func (d *delays) podOf(dir string) string {
+	content, err := d.read(unix.AT_FDCWD, dir+"/cgroup")
 	if err != nil {
 		return ""
 	}
@@ -115,37 +153,29 @@ func (d *delays) podOf(pid int) string {
 	return ""
 }
 
-// of returns for how long the tasks of a pod have waited since they were asked last, whether there are any that were, and whether there
-// are any that could be asked now.
-func (d *delays) of(uid string, tick int64) (waited uint64, compared, asked bool) {
-	for pid, p := range d.processes {
-		if p.uid != uid {
-			continue
-		}
-		dir := strconv.Itoa(pid) + "/task"
-		err := eachNumber(d.proc+"/"+dir, func(tid int, _ uint64) {
+// of returns for how long the tasks of a pod have waited in the time since they were asked last, all together, whether there are any
+// that were, and whether there are any that could be asked now. Where that time is 0 nothing is compared.
+func (d *delays) of(uid string, since time.Duration, tick int64) (waited time.Duration, compared, asked bool) {
+	for _, p := range d.pods[uid] {
+		_ = eachNumber(p.dir+"/task", func(fd, tid int, _ uint64) { // it fails if the process has ended
 			if d.left--; d.left < 0 {
 				return
 			}
-			content, err := d.read(dir + "/" + strconv.Itoa(tid) + "/schedstat")
-			if err != nil {
-				return // it has ended
-			}
-			ran, rest, ok := nextNumber(content)
-			now, _, ok2 := nextNumber(rest)
-			if !ok || !ok2 || ran == 0 && now == 0 { // a kernel without CONFIG_SCHEDSTATS counts neither
+			now, ok := d.ask(fd, tid)
+			if !ok {
 				return
 			}
-			if last, found := p.tasks[tid]; found && uint64(now) >= last.waited {
-				waited += uint64(now) - last.waited
+			t := delayedTask{waited: now, seen: tick}
+			if last, found := p.tasks[tid]; found && now >= last.waited && since > 0 {
+				t.owed = last.owed + time.Duration(min(now-last.waited, math.MaxInt64/2))
+				told := min(t.owed, since)
+				t.owed = min(t.owed-told, mostOwed)
+				waited += told
 				compared = true
 			}
 			asked = true
-			p.tasks[tid] = delayedTask{uint64(now), tick}
+			p.tasks[tid] = t
 		})
-		if err != nil {
-			continue // likewise
-		}
 		for tid, t := range p.tasks {
 			if t.seen != tick {
 				delete(p.tasks, tid)
@@ -155,19 +185,31 @@ func (d *delays) of(uid string, tick int64) (waited uint64, compared, asked bool
 	return waited, compared && d.left >= 0, asked && d.left >= 0
 }
 
+// ask returns for how long a task has waited in its life, in nanoseconds; false if it has ended, or this kernel does not tell: one
+// without CONFIG_SCHEDSTATS counts nothing.
+func (d *delays) ask(fd, tid int) (waited uint64, ok bool) {
+	content, err := d.read(fd, strconv.Itoa(tid)+"/schedstat")
+	if err != nil {
+		return 0, false
+	}
+	ran, rest, ok1 := nextNumber(content)
+	now, _, ok2 := nextNumber(rest)
+	return uint64(now), ok1 && ok2 && (ran != 0 || now != 0)
+}
+
 // read reads a file that comes whole in one read.
-func (d *delays) read(path string) ([]byte, error) {
-	fd, err := unix.Open(d.proc+"/"+path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+func (d *delays) read(dir int, path string) ([]byte, error) {
+	fd, err := unix.Openat(dir, path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	n, err := pread(fd, d.buf[:])
+	n, err := unix.Read(fd, d.buf[:])
 	return d.buf[:max(n, 0)], err
 }
 
-// eachNumber calls a function for each directory in one whose name is a number.
-func eachNumber(dir string, f func(number int, inode uint64)) error {
+// eachNumber calls a function for each directory in one whose name is a number, with the open one.
+func eachNumber(dir string, f func(fd, number int, inode uint64)) error {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -183,7 +225,7 @@ func eachNumber(dir string, f func(number int, inode uint64)) error {
 			e, b = nextDirent(b)
 			number, rest, ok := nextNumber(e.name)
 			if ok && len(rest) == 0 && e.kind == unix.DT_DIR && number <= math.MaxInt32 {
-				f(int(number), e.inode)
+				f(fd, int(number), e.inode)
 			}
 		}
 	}

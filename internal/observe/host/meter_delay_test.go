@@ -3,7 +3,9 @@ package host
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -26,7 +28,36 @@ func (n *fakeNode) ends(path ...string) {
 	}
 }
 
-// TestMeterDelay: how long the tasks of a pod waited is added up over all that were there before, once in five measurements.
+// delays measures as often as a pod is asked once, and returns what was found meanwhile.
+func (n *fakeNode) delays(uid string) (all []model.Delay) {
+	n.t.Helper()
+	for range everyOther {
+		if d := n.after(time.Second).Pod(uid).Delay; d.At == n.boot {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// delay is delays where there is one.
+func (n *fakeNode) delay(uid string) model.Delay {
+	n.t.Helper()
+	all := n.delays(uid)
+	if len(all) != 1 {
+		n.t.Fatalf("%d delays: %+v", len(all), all)
+	}
+	return all[0]
+}
+
+// found measures until all processes that there are were found and asked.
+func (n *fakeNode) found() {
+	n.t.Helper()
+	for range seldom + everyOther {
+		n.after(time.Second)
+	}
+}
+
+// TestMeterDelay: how long the tasks of a pod waited is added up over all that were there before, in every other measurement.
 func TestMeterDelay(t *testing.T) {
 	n := newFakeNode(t, cgroup.V1, "waits", "other")
 	dir := n.pods["waits"].Dir + "/0123456789ab"
@@ -38,71 +69,210 @@ func TestMeterDelay(t *testing.T) {
 		n.task(1, 1, "system.slice/containerd.service", 9*waited)
 	}
 	two()
-	measured := func() (all []model.Delay) {
-		for range seldom {
-			load := n.after(time.Second)
-			if d := load.Pod("waits").Delay; d.At == n.boot {
-				all = append(all, d)
-			}
-			if d := load.Pod("other").Delay; d.At != 0 {
-				t.Errorf("nobody asked for %+v", d)
-			}
-		}
-		return all
+	n.found()
+	if d := n.meter.Load().Pod("waits").Delay; d.At == 0 || d.Permille != 0 {
+		t.Errorf("what they waited before counts: %+v", d)
 	}
-	n.after(0)
-	if all := measured(); len(all) != 0 {
-		t.Errorf("the first look shows %+v", all)
-	}
-	waited += 500 * time.Millisecond
+	waited += 200 * time.Millisecond
 	two()
-	if all := measured(); len(all) != 1 || all[0].Permille != 150 {
-		t.Errorf("750 ms of 5 s: %+v", all)
+	if d := n.delay("waits"); d.Permille != 150 {
+		t.Errorf("300 ms of 2 s: %+v", d)
+	}
+	if d := n.meter.Load().Pod("other").Delay; d.At != 0 {
+		t.Errorf("nobody asked for %+v", d)
 	}
 
 	// One ends, one is new, which is asked and does not count yet.
 	n.ends("100", "task", "101")
-	waited += 250 * time.Millisecond
+	waited += 100 * time.Millisecond
 	n.task(100, 100, dir, waited)
 	n.task(100, 102, dir, time.Hour)
-	if all := measured(); len(all) != 1 || all[0].Permille != 50 {
-		t.Errorf("250 ms of 5 s: %+v", all)
-	}
-	n.task(100, 102, dir, time.Hour+time.Minute)
-	if all := measured(); len(all) != 1 || all[0].Permille != 1000 {
-		t.Errorf("more than all the time: %+v", all)
+	if d := n.delay("waits"); d.Permille != 50 {
+		t.Errorf("100 ms of 2 s: %+v", d)
 	}
 
 	// Without any process nothing is known, and what was known keeps its time.
 	before := n.meter.Load().Pod("waits").Delay
 	n.ends("100")
-	if all := measured(); len(all) != 0 || n.meter.Load().Pod("waits").Delay != before {
+	if all := n.delays("waits"); len(all) != 0 || n.meter.Load().Pod("waits").Delay != before {
 		t.Errorf("of no process: %+v", all)
 	}
+	for range seldom { // its directory is made anew: on some file systems it has the same inode again
+		n.after(time.Second)
+	}
 	two()
-	for _, d := range append(measured(), measured()...) { // they are found in the first, and asked in the second at the latest
-		if d.Permille != 0 {
-			t.Errorf("of new ones: %+v", d)
+	n.found()
+	if d := n.meter.Load().Pod("waits").Delay; d.Permille != 0 {
+		t.Errorf("of new ones: %+v", d)
+	}
+	waited += 200 * time.Millisecond
+	two()
+	if d := n.delay("waits"); d.Permille != 150 {
+		t.Errorf("300 ms of 2 s: %+v", d)
+	}
+}
+
+// TestMeterDelayLumps: the kernel tells what a task waited for when that ends, and nothing of it is lost, nor told of other tasks, nor
+// of times long past.
+func TestMeterDelayLumps(t *testing.T) {
+	n := newFakeNode(t, cgroup.V1, "waits")
+	dir := n.pods["waits"].Dir + "/0123456789ab"
+	var first, second time.Duration
+	add := func(one, other time.Duration) model.Delay {
+		first, second = first+one, second+other
+		n.task(100, 100, dir, first)
+		n.task(100, 101, dir, second)
+		return n.delay("waits")
+	}
+	n.task(100, 100, dir, 0)
+	n.task(100, 101, dir, 0)
+	n.found()
+	for i, c := range []struct {
+		one, other time.Duration
+		want       int64
+	}{
+		{0, 0, 0},
+		{3700 * time.Millisecond, 0, 1000},
+		{0, 0, 850},
+		{0, 100 * time.Millisecond, 50},
+		{2500 * time.Millisecond, 0, 1000}, // more than the time between
+		{500 * time.Millisecond, 0, 500},   // the rest of it, and what is new
+		{1500 * time.Millisecond, 1500 * time.Millisecond, 1000}, // at once is no more than all the time, and no rest
+		{0, 0, 0},
+		{time.Hour, 0, 1000}, // mostOwed of it afterwards
+		{0, 0, 1000},
+		{0, 0, 1000},
+		{0, 0, 500},
+		{0, 0, 0},
+	} {
+		if d := add(c.one, c.other); d.Permille != c.want {
+			t.Errorf("%d: %s and %s more: %+v, want %d", i, c.one, c.other, d, c.want)
 		}
 	}
-	waited += 500 * time.Millisecond
-	two()
-	if all := measured(); len(all) != 1 || all[0].Permille != 150 {
-		t.Errorf("750 ms of 5 s: %+v", all)
+
+	// What is owed over a time in which nobody looked is not of now.
+	add(4*time.Second, 0)
+	n.after(2 * longest)
+	for range 2 * everyOther {
+		if d := n.after(time.Second).Pod("waits").Delay; d.At == n.boot && d.Permille != 0 {
+			t.Errorf("after a gap: %+v", d)
+		}
+	}
+}
+
+// TestMeterDelayStopped: how often its quota stopped a pod is of the same time, not of its last second.
+func TestMeterDelayStopped(t *testing.T) {
+	n := newFakeNode(t, cgroup.V1, "waits")
+	n.task(100, 100, n.pods["waits"].Dir+"/0123456789ab", time.Second)
+	u := used{}
+	for i := range uint64(6 * everyOther) {
+		u.nanos, u.periods = u.nanos+300e6, u.periods+10
+		if i%everyOther == 0 {
+			u.throttled += 10
+		}
+		n.pod("waits", u)
+		if d := n.after(time.Second).Pod("waits").Delay; d.At == n.boot && d.Stopped != 500 {
+			t.Errorf("%d: stopped in every other second: %+v", i, d)
+		}
+	}
+	if d := n.meter.Load().Pod("waits").Delay; d.At == 0 {
+		t.Error("nothing was measured")
+	}
+}
+
+// TestMeterDelayEnters: a process that is found before it has entered its pod's group is of the pod all the same.
+func TestMeterDelayEnters(t *testing.T) {
+	n := newFakeNode(t, cgroup.V1, "waits")
+	n.task(100, 100, "system.slice/containerd.service", time.Second)
+	n.found()
+	if d := n.meter.Load().Pod("waits").Delay; d.At != 0 {
+		t.Errorf("of no process: %+v", d)
+	}
+	n.task(100, 100, n.pods["waits"].Dir+"/0123456789ab", time.Second)
+	n.found()
+	n.task(100, 100, n.pods["waits"].Dir+"/0123456789ab", 2*time.Second)
+	if d := n.delay("waits"); d.Permille != 500 {
+		t.Errorf("1 s of 2 s: %+v", d)
 	}
 }
 
 // TestMeterDelayMostTasks: what cannot be asked in one go is not known, rather than too little.
 func TestMeterDelayMostTasks(t *testing.T) {
 	n := newFakeNode(t, cgroup.V1, "waits")
-	for i := range 2 * seldom {
-		for tid := range mostTasks + 1 {
-			if i%seldom == 0 {
-				n.task(100, 100+tid, n.pods["waits"].Dir+"/0123456789ab", time.Duration(i)*time.Second)
-			}
-		}
+	for tid := range mostTasks + 1 {
+		n.task(100, 100+tid, n.pods["waits"].Dir+"/0123456789ab", time.Second)
+	}
+	for range 2 * seldom {
 		if d := n.after(time.Second).Pod("waits").Delay; d.At != 0 {
 			t.Fatalf("%d tasks: %+v", mostTasks+1, d)
 		}
 	}
+	n.ends("100", "task", "100")
+	n.found()
+	if n.meter.Load().Pod("waits").Delay.At == 0 {
+		t.Errorf("%d tasks: not known", mostTasks)
+	}
+}
+
+// BenchmarkMeterDelay measures what it costs to ask real tasks: 220 processes of one task, as of 110 pods with two containers, half of
+// them a measurement; those of one process with 200 tasks; and to find the processes that there are, all new and all known.
+func BenchmarkMeterDelay(b *testing.B) {
+	const pods, each, threads = 110, 2, 200
+	fresh := func() *delays {
+		d := &delays{proc: DefaultProc, layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"}}
+		if err := d.find(1); err != nil {
+			b.Fatal(err)
+		}
+		return d
+	}
+	d := fresh()
+	for i := range pods * each {
+		cmd := exec.Command("sleep", "600")
+		if err := cmd.Start(); err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		pod := fmt.Sprint(i / each)
+		d.pods[pod] = append(d.pods[pod], &delayedProcess{dir: fmt.Sprintf("%s/%d", DefaultProc, cmd.Process.Pid), tasks: map[int]delayedTask{}})
+	}
+	ask := func(b *testing.B, tick int64, uid string) {
+		if _, _, asked := d.of(uid, time.Second, tick); !asked {
+			b.Fatalf("pod %s: no task", uid)
+		}
+	}
+	b.Run("pods", func(b *testing.B) {
+		for i := range int64(b.N) {
+			d.left = mostTasks
+			for pod := i % everyOther; pod < pods; pod += everyOther {
+				ask(b, i, fmt.Sprint(pod))
+			}
+		}
+	})
+	b.Run("threads", func(b *testing.B) {
+		end, begun := make(chan struct{}), make(chan struct{})
+		defer close(end)
+		for range threads {
+			go func() { runtime.LockOSThread(); begun <- struct{}{}; <-end }()
+			<-begun
+		}
+		d.pods["self"] = []*delayedProcess{{dir: DefaultProc + "/self", tasks: map[int]delayedTask{}}}
+		for i := range int64(b.N) {
+			d.left = mostTasks
+			ask(b, i, "self")
+		}
+		b.ReportMetric(float64(len(d.pods["self"][0].tasks)), "tasks")
+	})
+	b.Run("find-new", func(b *testing.B) {
+		for range b.N {
+			d = fresh()
+		}
+		b.ReportMetric(float64(len(d.processes)), "processes")
+	})
+	b.Run("find-known", func(b *testing.B) {
+		for i := range int64(b.N) {
+			if err := d.find(i + 2); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }
