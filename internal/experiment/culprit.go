@@ -15,6 +15,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
 // Experiment culprit takes half an hour, and has options of its own.
@@ -124,6 +125,8 @@ type suspicion struct {
 	neighbours []*neighbour
 	began      time.Duration // the run, on the clock of the agent's measurements
 	last       culpritLook
+	meter      *host.Meter // that the agent measures with, too
+	seen       time.Duration
 }
 
 // begin starts the agent, the server and everybody beside it. The server stays on one CPU.
@@ -229,6 +232,8 @@ func (s *suspicion) observe(ctx context.Context) (err error) {
 	if s.began, err = sinceBoot(); err != nil {
 		return err
 	}
+	s.meter = host.NewMeter(s.box.mount, s.kubelet.layout, host.DefaultProc)
+	defer s.meter.Close()
 	if s.last, err = s.look(); err != nil {
 		return err
 	}
@@ -268,7 +273,7 @@ func (s *suspicion) look() (c culpritLook, err error) {
 	return c, err
 }
 
-// second tells for how much of the last second the server waited.
+// second tells for how much of the last second the server waited, and what the agent sees of it.
 func (s *suspicion) second() (is culpritSecond, err error) {
 	now, err := s.look()
 	if err != nil {
@@ -277,21 +282,37 @@ func (s *suspicion) second() (is culpritSecond, err error) {
 	length := max(now.at-s.last.at, 1)
 	is.waits, is.seen = 100*float64(now.waited-s.last.waited)/float64(length), unknown
 	s.last = now
+	uid := s.online.uid()
+	load, err := s.meter.Measure(map[string]model.PodGroup{uid: {Dir: s.kubelet.dir(s.online)}}, serverCloser{})
+	if err != nil {
+		return is, fmt.Errorf("measuring as the agent does: %w", err)
+	}
+	if permille, at := model.Waited(&load.Pod(uid).Usage, s.online.limitMilli); at != s.seen {
+		s.seen, is.seen = at, float64(permille)/10
+	}
 	return is, nil
 }
 
-// accused reads in the agent's journal how long it saw the server wait, and who was named and throttled. Pods have the names there that
-// people have for them.
+// serverCloser has the server looked at as closely as the agent looks at a pod that may wait for another.
+type serverCloser struct{}
+
+// Closely is for the meter.
+func (serverCloser) Closely(string) bool { return true }
+
+// Waits is for the meter.
+func (serverCloser) Waits(string) bool { return true }
+
+// From is for the meter.
+func (serverCloser) From(string) int64 { return 0 }
+
+// accused reads in the agent's journal who was named and throttled. Pods have the names there that people have for them.
 func (s *suspicion) accused() error {
 	names := map[string]string{s.online.uid(): s.online.name}
 	for _, n := range s.neighbours {
 		names[n.pod.uid()] = n.pod.name
 	}
 	var t tale
-	err := eachRound(filepath.Join(s.dir, "run"), func(r *decided) {
-		s.run.see(r, s.online.uid(), s.began)
-		t.take(r)
-	})
+	err := eachRound(filepath.Join(s.dir, "run"), t.take)
 	for _, a := range t.all {
 		a.at -= s.began
 		if name, found := names[a.who]; found {

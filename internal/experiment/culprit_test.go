@@ -70,29 +70,6 @@ func TestCulpritFound(t *testing.T) {
 	}
 }
 
-// TestCulpritSeen: each second has what the agent found in it, of the seconds of the run alone.
-func TestCulpritSeen(t *testing.T) {
-	r := newCulpritRun(0, 3)
-	for range r.total() {
-		r.all = append(r.all, culpritSecond{seen: unknown})
-	}
-	for _, at := range []time.Duration{99, 100, 100, 102, 200} {
-		at := at*time.Second + time.Millisecond
-		pod := model.PodUsage{UID: "online", Usage: model.Usage{Delay: model.Delay{At: at, Permille: int64(at / time.Second)}}}
-		var d decided
-		d.Node.Load = &model.Load{Clock: at, Pods: []model.PodUsage{pod}}
-		r.see(&d, "online", 100*time.Second)
-		d.Node.Load = &model.Load{Clock: at, Pods: []model.PodUsage{{UID: "online"}}}
-		r.see(&d, "online", 100*time.Second)
-		r.see(&decided{}, "online", 100*time.Second)
-	}
-	for i, second := range r.all {
-		if want := map[int]float64{0: 10, 2: 10.2}[i]; second.seen != want && (want != 0 || second.seen != unknown) {
-			t.Errorf("second %d: %v", i, second.seen)
-		}
-	}
-}
-
 // TestCulpritEarly: who is named before it does anything, or only when it is over, is named by chance.
 func TestCulpritEarly(t *testing.T) {
 	for _, at := range []time.Duration{-time.Second, 31 * time.Second} {

@@ -29,7 +29,7 @@ type culpritRun struct {
 // culpritSecond is for how much of a second the server waited for a CPU, in percent.
 type culpritSecond struct {
 	waits float64 // by what the kernel says of its process
-	seen  float64 // as the agent found it in that second
+	seen  float64 // as the agent measures it; unknown in a second in which it does not look
 }
 
 func newCulpritRun(guilty, seconds int) culpritRun {
@@ -62,22 +62,6 @@ func (r *culpritRun) ask(all []asked) {
 		if a.due >= 0 {
 			r.asked = append(r.asked, a)
 		}
-	}
-}
-
-// see takes from a round of the agent's journal for how much of the time it saw the server, by its UID, wait. The run began at some time
-// on the clock of that.
-func (r *culpritRun) see(d *decided, server string, began time.Duration) {
-	if d.Node.Load == nil {
-		return
-	}
-	p := d.Node.Load.Pod(server)
-	if p == nil {
-		return
-	}
-	permille, at := model.Waited(&p.Usage, 0)
-	if i := int((at - began) / time.Second); at >= began && i < len(r.all) {
-		r.all[i].seen = float64(permille) / 10
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -15,7 +16,7 @@ import (
 // decided is what experiments want to know of one round of the agent's, of which it keeps a journal.
 type decided struct {
 	Node struct {
-		Load      *model.Load
+		Load      *struct{ Clock time.Duration }
 		Reclaimed *model.Reclaimed
 	}
 	Plan struct{ Blame *model.Blame }

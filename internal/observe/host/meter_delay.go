@@ -13,7 +13,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// mostTasks is how many tasks are asked in one measurement. Pods beyond that are not measured.
+// mostTasks is how many tasks are asked in one measurement. Pods beyond that are not measured. By BenchmarkMeterDelay, in a virtual
+// machine that others used as well (6.18), it takes 16 to 21 µs to ask a process of one task, and 5 µs for each more.
 const mostTasks = 1000
 
 // mostOwed is for how long a task waited that is told later than it was, see [delayedTask]. What is longer is not told: it was too
@@ -204,7 +205,7 @@ func (d *delays) read(dir int, path string) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	n, err := unix.Read(fd, d.buf[:])
+	n, err := pread(fd, d.buf[:])
 	return d.buf[:max(n, 0)], err
 }
 
