@@ -150,12 +150,14 @@ func TestMeterDelayLumps(t *testing.T) {
 		}
 	}
 
-	// What is owed over a time in which nobody looked is not of now.
-	add(4*time.Second, 0)
-	n.after(2 * longest)
-	for range 2 * everyOther {
-		if d := n.after(time.Second).Pod("waits").Delay; d.At == n.boot && d.Permille != 0 {
-			t.Errorf("after a gap: %+v", d)
+	// What is owed over a time in which nobody looked is not of now, whether or not the pod is asked first thing after it.
+	for late := range time.Duration(everyOther) {
+		add(4*time.Second, 0)
+		n.after(late * time.Second)
+		for _, after := range []time.Duration{2 * longest, time.Second, time.Second, time.Second} {
+			if d := n.after(after).Pod("waits").Delay; d.At == n.boot && d.Permille != 0 {
+				t.Errorf("after a gap: %+v", d)
+			}
 		}
 	}
 }
@@ -211,6 +213,10 @@ func TestMeterDelayMostTasks(t *testing.T) {
 	n.found()
 	if n.meter.Load().Pod("waits").Delay.At == 0 {
 		t.Errorf("%d tasks: not known", mostTasks)
+	}
+	n.task(100, 100, n.pods["waits"].Dir+"/0123456789ab", time.Second)
+	if all := n.delays("waits"); len(all) != 0 {
+		t.Errorf("%d tasks: %+v", mostTasks+1, all)
 	}
 }
 
