@@ -340,15 +340,6 @@ func (b *sandbox) throttle(dir string) (cgroup.CPUStat, error) {
 	return cgroup.ParseCPUStat(b.mount.Version, content)
 }
 
-// pressure reads for how long processes in a cgroup have waited for a CPU so far.
-func (b *sandbox) pressure(dir string) (cgroup.Stalled, error) {
-	content, err := os.ReadFile(filepath.Join(b.mount.Path, dir, "cpu.pressure"))
-	if err != nil {
-		return cgroup.Stalled{}, fmt.Errorf("reading the pressure of a cgroup: %w", err)
-	}
-	return cgroup.ParsePressure(content)
-}
-
 // setQuota writes the CFS quota of a cgroup, in microseconds.
 func (b *sandbox) setQuota(dir string, micros int64) error {
 	file := filepath.Join(b.mount.Path, dir, cgroup.FileName(b.mount.Version, model.Quota))
