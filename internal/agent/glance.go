@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/waterline-io/waterline/internal/decide/suppress"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
@@ -83,9 +81,7 @@ func (g *glances) run(ctx context.Context) {
 		}
 		for needed := glancer; needed != nil && ctx.Err() == nil; needed, _ = g.current() {
 			g.look(ctx, glancer)
-			// Where Go's timers wait, two threads wake up for each: 0.25 to 0.30 ms of CPU a glance, instead of 0.18 to 0.20 ms.
-			every := unix.NsecToTimespec(int64(100 * time.Millisecond))
-			_, _ = unix.Ppoll(nil, &every, nil)
+			time.Sleep(100 * time.Millisecond)
 		}
 		glancer.Close()
 	}
