@@ -85,7 +85,7 @@ func TestCulpritEarly(t *testing.T) {
 }
 
 func TestTale(t *testing.T) {
-	const journal = `{"Node":{"Load":null},"Plan":{}}
+	const rounds = `{"Node":{"Load":null},"Plan":{}}
 {"Node":{"Load":{"Clock":5}},"Plan":{}}
 {"Node":{"Load":{"Clock":9}},"Plan":{"Blame":{"Named":{"Suspect":"b","Code":"CulpritNamed","Score":700},"NamedAt":8}}}
 {"Node":{"Load":{"Clock":10}},"Plan":{"Blame":{"Named":{"Suspect":"b","Code":"CulpritNamed","Score":700},"NamedAt":8,"Throttles":[{"UID":"b","Milli":4,"Code":"ThrottleTried"}]}}}
@@ -96,7 +96,7 @@ func TestTale(t *testing.T) {
 {"Node":{"Load":{"Clock":15}},"Plan":{}}
 `
 	var told tale
-	if err := parseRounds(strings.NewReader(journal), told.take); err != nil {
+	if err := eachRound(journalOf(t, rounds), told.take); err != nil {
 		t.Fatal(err)
 	}
 	want := []accusal{

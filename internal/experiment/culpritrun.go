@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/journal"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -83,7 +84,7 @@ type tale struct {
 	held  []model.Throttle
 }
 
-func (t *tale) take(r *decided) {
+func (t *tale) take(r *journal.Round) {
 	b := r.Plan.Blame
 	if b == nil {
 		b = &model.Blame{}

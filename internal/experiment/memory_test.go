@@ -37,18 +37,24 @@ func TestParseStrain(t *testing.T) {
 	}
 }
 
+// journalOf returns a directory with a journal.
+func journalOf(t *testing.T, text string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "journal.jsonl"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 func TestReclaimed(t *testing.T) {
 	const line = `{"Node":{"Pods":[],"Reclaimed":{"UID":"b","Asked":9,"Freed":4}},"Plan":{}}` + "\n" + `{"Node":{}}` + "\n"
 	for text, want := range map[string]int64{"": 0, line: 4, line + line: 8, line + `{"Node":{"Recl`: 4} {
-		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "journal.jsonl"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := reclaimed(dir); got != want || err != nil {
+		if got, err := reclaimed(journalOf(t, text)); got != want || err != nil {
 			t.Errorf("%q: %d, %v", text, got, err)
 		}
 	}
-	if err := parseRounds(strings.NewReader("x"), func(*decided) {}); err == nil {
+	if _, err := reclaimed(journalOf(t, "x\n"+line)); err == nil {
 		t.Error("what is no journal was read")
 	}
 	if got, err := reclaimed(t.TempDir()); got != 0 || err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/waterline-io/waterline/internal/journal"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -193,7 +194,7 @@ func parseBytes(content []byte) (int64, error) {
 
 // reclaimed sums up what batch pods gave back when the agent had them asked, in bytes, by the journal in its run directory.
 func reclaimed(dir string) (sum int64, err error) {
-	err = eachRound(dir, func(r *decided) {
+	err = eachRound(dir, func(r *journal.Round) {
 		if r.Node.Reclaimed != nil {
 			sum += r.Node.Reclaimed.Freed
 		}

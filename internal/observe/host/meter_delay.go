@@ -31,6 +31,7 @@ type delays struct {
 	pods      map[string][]*delayedProcess
 	looked    int64 // the last measurement in which processes were looked for
 	left      int   // tasks that may be asked in this measurement
+	owes      bool  // one of those asked last owes something
 	buf       [4 << 10]byte
 }
 
@@ -55,8 +56,9 @@ type delayedTask struct {
 
 // delayLook is a look for how long the tasks of a pod wait.
 type delayLook struct {
-	at     time.Duration // since boot; 0: never, or nobody was there to ask
-	limits cgroup.CPUStat
+	at    time.Duration // since boot; 0: never, or nobody was there to ask
+	group cgroup.CPUStat
+	owes  bool // not all was told
 }
 
 // measureDelays looks for how long the tasks of pods have waited since it last did. Nothing is known of those that began or ended
@@ -87,12 +89,19 @@ func (m *Meter) measureDelays(closer Closer) error {
 
 // measureDelay measures for how long the tasks of a pod wait, and how often its quota stops it in the same time.
 func (m *Meter) measureDelay(p *meteredPod, delay *model.Delay) {
-	now := delayLook{at: m.clock(bootClock), limits: p.cpu.CPUStat}
+	now := delayLook{at: m.clock(bootClock), group: p.cpu.CPUStat}
 	since := now.at - p.delayed.at
 	if p.delayed.at == 0 || p.begin > m.tick-everyOther || since > longest {
 		since = 0 // nothing to compare with
 	}
+	if since > 0 && p.cpu.at > p.delayed.at && now.group.Nanos == p.delayed.group.Nanos && !p.delayed.owes {
+		// Nobody ran, so nobody has ceased to wait: there is nothing to ask.
+		*delay = model.Delay{At: now.at, Stopped: now.stopped(&p.delayed)}
+		p.delayed = now
+		return
+	}
 	waited, compared, asked := m.delays.of(p.uid, since, m.tick)
+	now.owes = m.delays.owes
 	if compared {
 		*delay = model.Delay{At: now.at, Permille: min(int64(math.Round(float64(waited)/float64(since)*1000)), 1000), Stopped: now.stopped(&p.delayed)}
 	}
@@ -103,10 +112,10 @@ func (m *Meter) measureDelay(p *meteredPod, delay *model.Delay) {
 
 // stopped returns in how many of the periods since an earlier look a quota stopped the pod, in thousandths.
 func (l *delayLook) stopped(last *delayLook) int64 {
-	if l.limits.Periods <= last.limits.Periods || l.limits.Throttled < last.limits.Throttled {
+	if l.group.Periods <= last.group.Periods || l.group.Throttled < last.group.Throttled {
 		return 0
 	}
-	return int64(min(1000*(l.limits.Throttled-last.limits.Throttled)/(l.limits.Periods-last.limits.Periods), 1000))
+	return int64(min(1000*(l.group.Throttled-last.group.Throttled)/(l.group.Periods-last.group.Periods), 1000))
 }
 
 // find brings the processes to those that there are.
@@ -157,6 +166,7 @@ func (d *delays) podOf(dir string) string {
 // of returns for how long the tasks of a pod have waited in the time since they were asked last, all together, whether there are any
 // that were, and whether there are any that could be asked now. Where that time is 0 nothing is compared.
 func (d *delays) of(uid string, since time.Duration, tick int64) (waited time.Duration, compared, asked bool) {
+	d.owes = false
 	for _, p := range d.pods[uid] {
 		_ = eachNumber(p.dir+"/task", func(fd, tid int, _ uint64) { // it fails if the process has ended
 			if d.left--; d.left < 0 {
@@ -174,7 +184,7 @@ func (d *delays) of(uid string, since time.Duration, tick int64) (waited time.Du
 				waited += told
 				compared = true
 			}
-			asked = true
+			asked, d.owes = true, d.owes || t.owed > 0
 			p.tasks[tid] = t
 		})
 		for tid, t := range p.tasks {

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,16 +14,31 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// task sets for how long a task has waited. Its process is of a pod, as far as its cgroup tells.
+// task sets for how long a task has waited, which runs now. Its process is of a pod, as far as its cgroup tells.
 func (n *fakeNode) task(pid, tid int, group string, waited time.Duration) {
 	n.t.Helper()
+	n.run(group)
 	dir := filepath.Join(n.proc, fmt.Sprint(pid))
 	n.file(filepath.Join(dir, "cgroup"), fmt.Sprintf("5:cpuset:/../../%[1]s\n4:cpu,cpuacct:/../../%[1]s\n", group))
 	n.file(filepath.Join(dir, "task", fmt.Sprint(tid), "schedstat"), fmt.Sprintf("123456789 %d 77\n", waited.Nanoseconds()))
 }
 
+// run lets somebody in a pod's group run for a moment.
+func (n *fakeNode) run(group string) {
+	n.ran++
+	for uid, p := range n.pods {
+		if strings.HasPrefix(group, p.Dir+"/") {
+			n.pod(uid, used{nanos: n.ran * uint64(time.Microsecond)})
+		}
+	}
+}
+
+// ends lets a process end, or a task of it, which runs for that.
 func (n *fakeNode) ends(path ...string) {
 	n.t.Helper()
+	for uid := range n.pods {
+		n.run(n.pods[uid].Dir + "/")
+	}
 	if err := os.RemoveAll(filepath.Join(append([]string{n.proc}, path...)...)); err != nil {
 		n.t.Fatal(err)
 	}
@@ -158,6 +174,32 @@ func TestMeterDelayLumps(t *testing.T) {
 			if d := n.after(after).Pod("waits").Delay; d.At == n.boot && d.Permille != 0 {
 				t.Errorf("after a gap: %+v", d)
 			}
+		}
+	}
+}
+
+// TestMeterDelayAsleep: a pod in which nobody ran is not asked, and nothing of what it then tells, or still owes, is lost.
+func TestMeterDelayAsleep(t *testing.T) {
+	n := newFakeNode(t, cgroup.V1, "waits")
+	dir := n.pods["waits"].Dir + "/0123456789ab"
+	n.task(100, 100, dir, 0)
+	n.found()
+	waits := func(waited time.Duration) { // without having run
+		n.file(filepath.Join(n.proc, "100", "task", "100", "schedstat"), fmt.Sprintf("1 %d 77\n", waited.Nanoseconds()))
+	}
+	waits(time.Second)
+	if d := n.delay("waits"); d.Permille != 0 {
+		t.Errorf("nobody ran: %+v", d)
+	}
+	n.run(dir)
+	if d := n.delay("waits"); d.Permille != 500 {
+		t.Errorf("somebody ran, and waited for 1 s of 2 s: %+v", d)
+	}
+	waits(6 * time.Second)
+	n.run(dir)
+	for i, want := range []int64{1000, 1000, 500, 0} {
+		if d := n.delay("waits"); d.Permille != want {
+			t.Errorf("%d: of 5 s in one lump: %+v, want %d", i, d, want)
 		}
 	}
 }

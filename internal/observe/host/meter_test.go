@@ -24,6 +24,7 @@ type fakeNode struct {
 	boot, mono time.Duration
 	pods       map[string]model.PodGroup
 	meter      *Meter
+	ran        uint64
 	from       int64 // of use of an online pod, from which on its containers are measured; 0: they are not
 }
 
