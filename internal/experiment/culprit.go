@@ -185,18 +185,17 @@ func (s *suspicion) startNeighbour(ctx context.Context, n *neighbour) error {
 	if n.load, err = s.start(loadOf(n.pod), dir, "burn", "--number", fmt.Sprint(n.cpu)); err != nil {
 		return err
 	}
+	// A process of many threads that is about to become another program forgets that it was to stop (zap_other_threads, 6.18).
 	return s.poll(ctx, "for "+n.load.name, func() (bool, error) {
-		count, err := s.box.population(dir)
-		if err != nil || count == 0 {
+		pid := n.load.cmd.Process.Pid
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || !bytes.Contains(stat, []byte(" (sh) ")) {
 			return false, err
 		}
-		pid := n.load.cmd.Process.Pid
 		if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 			return false, fmt.Errorf("stopping %s: %w", n.load.name, err)
 		}
-		// A process of many threads that is about to become another program forgets that it was to stop (do_signal_stop, 6.18).
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return bytes.Contains(stat, []byte(") T ")), err
+		return bytes.Contains(stat, []byte(" (sh) T ")), nil
 	})
 }
 
