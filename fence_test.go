@@ -38,7 +38,7 @@ var mayImport = map[string][]string{
 	"internal/agent":      {"api", "internal/model", "internal/cgroup", "internal/decide", "internal/observe", "internal/act", "internal/journal", "internal/nri", "internal/sealed"},
 	"internal/manager":    {"api", "internal/model", "internal/decide", "internal/observe/kube", "internal/act/kube", "internal/manager"},
 	"internal/sim":        {"internal/model", "internal/decide", "internal/sim"},
-	"internal/experiment": {"api", "internal/model", "internal/cgroup", "internal/observe/host", "internal/experiment"},
+	"internal/experiment": {"api", "internal/model", "internal/cgroup", "internal/observe/host", "internal/journal", "internal/experiment"},
 	"test":                {"api", "internal", "test"},
 }
 
