@@ -19,7 +19,12 @@ func (a *Agent) watchDemand() {
 		a.glances.compare(nil, suppress.Mark{})
 		return
 	}
-	a.glances.compare(a.glancer, suppress.NewMark(a.load, &a.ruling.effect.Policy, &a.plan.Slack.CPU, &a.state.Suppress))
+	a.glances.compare(a.glancer, a.mark())
+}
+
+// mark returns what glances are compared with now, when something was measured and decided.
+func (a *Agent) mark() suppress.Mark {
+	return suppress.NewMark(a.load, &a.ruling.effect.Policy, &a.plan.Slack.CPU, &a.state.Suppress)
 }
 
 // rise takes in a glance that showed a rise, and reports whether batch must still be given less for that.
@@ -28,7 +33,7 @@ func (a *Agent) rise(seen model.Glance) bool {
 		return false
 	}
 	a.load.Glance = seen
-	mark := suppress.NewMark(a.load, &a.ruling.effect.Policy, &a.plan.Slack.CPU, &a.state.Suppress)
+	mark := a.mark()
 	a.rose = mark.Below(&seen)
 	return a.rose
 }

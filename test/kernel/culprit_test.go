@@ -81,11 +81,6 @@ func (n *culpritNode) on(cpu int, dir, script string) *exec.Cmd {
 	if err := unix.SchedSetaffinity(cmd.Process.Pid, &set); err != nil {
 		n.t.Fatal(err)
 	}
-	file := fmt.Sprintf("/proc/%d/cgroup", cmd.Process.Pid)
-	within(n.t, "the script runs in the pod", func() bool {
-		content, err := os.ReadFile(file)
-		return err == nil && strings.Contains(string(content), dir)
-	}, func() string { return "it does not" })
 	return cmd
 }
 
