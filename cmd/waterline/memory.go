@@ -18,6 +18,7 @@ func memoryCommand() *cobra.Command {
 
 The server answers requests as fast as they come, each of which reads a random piece of a file of %d MiB. It runs
   alone         with the node to itself
+  roomy         beside batch, on a node that has memory for both
   plain         beside batch, under an agent that protects no memory
   waterline     beside batch, under an agent that does
 and batch reads a file of %d MiB again and again, and takes more and more memory.

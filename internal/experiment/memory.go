@@ -35,6 +35,7 @@ const (
 // still more.
 const (
 	memoryNode    = 240 << 20
+	memoryRoomy   = 400 << 20 // where nobody is short of any
 	memoryRequest = 108 << 20
 	memorySold    = 174 << 20
 	memoryTaken   = 80 << 20 // by batch, at once
@@ -59,9 +60,9 @@ type MemoryConfig struct {
 	Disks []string // two disks or files to read instead, first the server's; nothing is written to them
 }
 
-// Memory asks a server for random pieces of a file as fast as it answers: alone, beside batch under an agent that protects no memory,
-// and under one that does. The node, which is a cgroup that may have so much, is short of memory beside batch. What it measures is
-// in [MemoryFound.Result].
+// Memory asks a server for random pieces of a file as fast as it answers: alone, beside batch on a node that has memory for both, and on
+// one that has not under an agent that protects no memory, and under one that does. The node is a cgroup that may have so much. What it
+// measures is in [MemoryFound.Result].
 func Memory(ctx context.Context, cfg MemoryConfig) (_ Result, err error) {
 	if mount, err := host.FindMount(cfg.root()); err == nil && mount.Version == cgroup.V1 {
 		return Result{}, fmt.Errorf("%w: here is cgroup v1, which protects no memory; it needs a machine with cgroup v2 alone (kernel parameter systemd.unified_cgroup_hierarchy=1) or a virtual one, for which docs/design/memory.md has the command", ErrUnusable)
@@ -80,15 +81,22 @@ func Memory(ctx context.Context, cfg MemoryConfig) (_ Result, err error) {
 	return found.Result(), nil
 }
 
-// memoryMode is who runs, and under what.
+// modeRoomy is what batch costs the server in CPU alone.
+const modeRoomy = "roomy"
+
+// memoryMode is who runs, where, and under what.
 type memoryMode struct {
 	name     string
+	node     int64 // bytes that it has
 	batch    bool
 	protects bool
 }
 
-func memoryModes() [3]memoryMode {
-	return [3]memoryMode{{name: modeAlone}, {name: modePlain, batch: true}, {name: modeWaterline, batch: true, protects: true}}
+func memoryModes() [4]memoryMode {
+	return [4]memoryMode{
+		{name: modeAlone, node: memoryNode}, {name: modeRoomy, node: memoryRoomy, batch: true},
+		{name: modePlain, node: memoryNode, batch: true}, {name: modeWaterline, node: memoryNode, batch: true, protects: true},
+	}
 }
 
 // files returns what the server and batch read, and what takes it away again.
@@ -191,7 +199,7 @@ type squeeze struct {
 // begin starts the agent and the server, and waits until the server has its file in memory and the agent has done what there is to do.
 func (s *squeeze) begin(ctx context.Context) error {
 	root := s.kubelet.layout.Root
-	if err := s.box.setMemory(root, memoryNode); err != nil {
+	if err := s.box.setMemory(root, s.mode.node); err != nil {
 		return err
 	}
 	proc, err := s.proc()
@@ -247,7 +255,7 @@ func (s *squeeze) proc() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading what the machine has: %w", err)
 	}
-	meminfo := fmt.Sprintf("MemTotal: %[1]d kB\nMemFree: %[1]d kB\nActive(file): 0 kB\nInactive(file): 0 kB\nAnonPages: 0 kB\n", memoryNode>>10)
+	meminfo := fmt.Sprintf("MemTotal: %[1]d kB\nMemFree: %[1]d kB\nActive(file): 0 kB\nInactive(file): 0 kB\nAnonPages: 0 kB\n", s.mode.node>>10)
 	err = os.Mkdir(dir, 0o700)
 	for name, text := range map[string]string{"meminfo": meminfo, "stat": string(stat), "zoneinfo": "        low      0\n"} {
 		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))

@@ -81,7 +81,8 @@ func pinched() MemoryFound {
 		f.runs[i].window = window{length: 10 * time.Second, busy: 1, used: map[string]time.Duration{"online": 5 * time.Second, "batch": 5 * time.Second}}
 		f.runs[i].answered = 2000
 	}
-	plain, waterline := &f.runs[1], &f.runs[2]
+	roomy, plain, waterline := &f.runs[1], &f.runs[2], &f.runs[3]
+	roomy.answered = 1600
 	plain.answered, plain.waited, waterline.waited = 1000, 300, 95
 	plain.online.refaults, plain.online.killed, plain.batch.killed = 5000, 1, 2
 	waterline.answered, waterline.online.refaults, waterline.reclaimed, waterline.worked, waterline.batch.high = 1900, 500, 32<<20, 64<<10, 7
@@ -94,7 +95,7 @@ func TestMemoryFound(t *testing.T) {
 	r := f.Result()
 	for key, want := range map[string]float64{
 		"alone_requests": 2000, "alone_requests_per_second": 200, "plain_requests_from_memory_percent": 70, "plain_refaults_pages": 5000, "plain_batch_oom_kills": 2, "waterline_reclaimed_mib": 32,
-		"waterline_batch_work_mib": 64, "waterline_batch_high_events": 7, "requests_ratio_plain": 0.5, "requests_ratio_waterline": 0.95,
+		"waterline_batch_work_mib": 64, "waterline_batch_high_events": 7, "requests_ratio_alone": 1.25, "requests_ratio_plain": 0.625, "requests_ratio_waterline": 1.1875,
 		"refaults_ratio": 0.1, "waterline_batch_cpus": 0.5, "seconds": 10,
 	} {
 		if got, found := r.Metrics[key]; !found || got != want {
@@ -123,12 +124,12 @@ func TestMemoryFound(t *testing.T) {
 // The goal is met by all that was to happen, and by nothing less.
 func TestMemoryNotMet(t *testing.T) {
 	for what, spoil := range map[string]func(*MemoryFound){
-		"online is killed":       func(f *MemoryFound) { f.runs[2].online.killed = 1 },
-		"a refault too many":     func(f *MemoryFound) { f.runs[2].online.refaults = 501 },
-		"nothing is short":       func(f *MemoryFound) { f.runs[1].online.refaults, f.runs[2].online.refaults = 0, 0 },
-		"a few from the disk":    func(f *MemoryFound) { f.runs[2].waited = 96 },
-		"nothing was answered":   func(f *MemoryFound) { f.runs[0].answered, f.runs[2].answered = 0, 0 },
-		"others use the machine": func(f *MemoryFound) { f.runs[0].window.busy, f.runs[2].online.killed = 1.5, 1 },
+		"online is killed":       func(f *MemoryFound) { f.runs[3].online.killed = 1 },
+		"a refault too many":     func(f *MemoryFound) { f.runs[3].online.refaults = 501 },
+		"nothing is short":       func(f *MemoryFound) { f.runs[2].online.refaults, f.runs[3].online.refaults = 0, 0 },
+		"a few from the disk":    func(f *MemoryFound) { f.runs[3].waited = 96 },
+		"nothing was answered":   func(f *MemoryFound) { f.runs[1].answered, f.runs[3].answered = 0, 0 },
+		"others use the machine": func(f *MemoryFound) { f.runs[0].window.busy, f.runs[3].online.killed = 1.5, 1 },
 	} {
 		f := pinched()
 		spoil(&f)

@@ -6,6 +6,9 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
+// whole is how long after a moment a measurement tells of a second that lies wholly after it: a second, and some.
+const whole = 1200 * time.Millisecond
+
 // react notes that batch is given less, and what that must free. What is decided before the last reaction was seen to have an
 // effect is part of it.
 func (f *follow) react() {
@@ -19,9 +22,8 @@ func (f *follow) react() {
 
 // observe notes what the last reaction freed: by the first measurement of batch of which all the time lies after it.
 func (f *follow) observe() {
-	const span = 1200 * time.Millisecond // between two measurements, and some
 	r := &f.state.Reaction
-	if at := f.n.Load.Classes[model.BestEffort].CPU.At; r.At != 0 && !r.Seen && at-r.At >= span {
+	if at := f.n.Load.Classes[model.BestEffort].CPU.At; r.At != 0 && !r.Seen && at-r.At >= whole {
 		r.Seen, r.Observed = true, r.Used-f.a.Use.Batch
 	}
 }

@@ -296,7 +296,8 @@ func TestRise(t *testing.T) {
 		{"online falls, the system rises as much", model.Glance{At: time.Hour, Node: 6500, Pods: 5000, BestEffort: 4000}, 1000},
 	} {
 		l.Glance = c.glance
-		if got := Rise(l); got != c.want {
+		level := levelOf(l)
+		if got := level.rise(&l.Glance, 999); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
 	}

@@ -1,0 +1,139 @@
+package suppress
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// steady is a node of which pods that are not batch use so much each second, and whose batch uses the rest.
+func steady(cpus int, online int64) *node {
+	w := newNode(cpus)
+	w.batch(int64(cpus) * 1000)
+	w.online(online)
+	return w
+}
+
+// online lets a second pass in which pods that are not batch used so much.
+func (w *node) online(milli int64) {
+	capacity := w.left.CPU.Capacity
+	all, batch := &w.n.Load.Classes[model.Guaranteed].CPU, &w.n.Load.Classes[model.BestEffort].CPU
+	all.Milli, batch.Milli = capacity, capacity-milli
+	w.n.Load.Node.CPU = model.CPUUsage{At: w.n.Load.Clock + time.Second, Milli: capacity}
+	w.tick(capacity - milli)
+}
+
+// glance looks at the node some time after the last measurement, and decides anew if that is due.
+func (w *node) glance(after time.Duration, online int64) (acted bool) {
+	was := w.n.Load.Clock
+	defer func() { w.n.Load.Clock = was }()
+	w.n.Load.Clock += after
+	capacity := w.left.CPU.Capacity
+	w.n.Load.Glance = model.Glance{At: w.n.Load.Clock, Node: capacity, Pods: capacity, BestEffort: capacity - online}
+	if acted = w.due(); acted {
+		_, w.state = Decide(&w.n, &w.p, &w.left, w.state)
+	}
+	return acted
+}
+
+// TestBursts: a rise that is over within a second is acted on once, and batch does not stay at what was left at its height.
+func TestBursts(t *testing.T) {
+	w := steady(10, 2000)
+	acted := 0
+	for range 120 {
+		if w.glance(300*time.Millisecond, 5000) {
+			acted++
+			if w.state.Milli != 5000 {
+				t.Fatalf("in a rise batch may use %d", w.state.Milli)
+			}
+		}
+		w.online(2000)
+	}
+	if acted != 1 || w.state.Milli != 8000 {
+		t.Errorf("%d of 120 bursts of the same height were acted on, and batch may use %d in the end", acted, w.state.Milli)
+	}
+	if !w.glance(300*time.Millisecond, 6000) || w.state.Milli != 4000 {
+		t.Errorf("a rise that is higher is not acted on at once: batch may use %d", w.state.Milli)
+	}
+}
+
+// TestStepsAreNoBursts: a rise that stays is acted on at once each time that it comes.
+func TestStepsAreNoBursts(t *testing.T) {
+	w := steady(10, 2000)
+	for i := range 10 {
+		for range 40 {
+			w.online(2000)
+		}
+		if !w.glance(300*time.Millisecond, 6000) {
+			t.Fatalf("step %d was not acted on: %+v", i, w.state.Bursts)
+		}
+		w.online(2000 + 4000*7/10) // it began within this second
+		for range 6 {
+			w.online(6000)
+		}
+	}
+}
+
+// TestBurstsAreForgotten: what was a burst is a rise again after an hour, and at once after a boot.
+func TestBurstsAreForgotten(t *testing.T) {
+	learned := func() *node {
+		w := steady(10, 2000)
+		w.glance(300*time.Millisecond, 5000)
+		for range 40 {
+			w.online(2000)
+		}
+		if w.state.Bursts.Height != 3750 || w.glance(300*time.Millisecond, 4900) {
+			t.Fatalf("%+v", w.state.Bursts)
+		}
+		return w
+	}
+	w := learned()
+	for range 3600 {
+		w.online(2000)
+	}
+	if !w.glance(300*time.Millisecond, 3000) {
+		t.Errorf("after an hour: %+v", w.state.Bursts)
+	}
+	w = learned()
+	w.n.Load.Clock, w.n.Load.Glance = time.Minute, model.Glance{}
+	w.online(2000)
+	if w.state.Bursts != (bursts{}) {
+		t.Errorf("after a boot: %+v", w.state.Bursts)
+	}
+	w = learned()
+	text, err := json.Marshal(w.state)
+	var read State
+	if err != nil || json.Unmarshal(text, &read) != nil || !reflect.DeepEqual(read, w.state) {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// TestBurstsCostLittle: load that comes at random, on a small node, leaves batch most of what is left in any second, and is seldom acted on.
+func TestBurstsCostLittle(t *testing.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 13))
+		w := steady(2, 300)
+		acted, sum, n := 0, int64(0), 0
+		for second := range 600 {
+			var all int64
+			for i := range 10 {
+				now := int64(200 + 20*r.ExpFloat64()*5) // in the mean 300, and now and then four times that
+				if w.glance(time.Duration(i)*100*time.Millisecond, min(now, 2000)) {
+					acted++
+				}
+				all += now
+			}
+			w.online(all / 10)
+			if second >= 60 {
+				sum, n = sum+w.state.Milli, n+1
+			}
+		}
+		if mean := sum / int64(n); acted > 20 || mean < 1500 {
+			t.Errorf("seed %d: acted %d times in ten minutes; batch may use %d of 1700 in the mean", seed, acted, mean)
+		}
+	}
+}
