@@ -2,7 +2,8 @@
 // explained, replayed and turned into a golden test.
 //
 // A journal is two files of JSON lines: the current one, and the one before it, which is dropped when the current one is
-// full. A line that a kill cut short is passed over on reading.
+// full. Most lines go on from the one before; [Read] makes whole rounds of them. A line that a kill cut short is passed over on
+// reading.
 package journal
 
 import (
@@ -39,6 +40,10 @@ type Journal struct {
 	most int64 // bytes in one of the two files
 	file *os.File
 	size int64
+
+	last  *Round // that the next line can go on from; nil: it must be whole
+	lines int    // since the last whole one
+	whole int64  // bytes of that
 }
 
 // Open continues the journal in a directory. Together its files hold at most about the given number of bytes.
@@ -48,7 +53,7 @@ func Open(dir string, bytes int64) (*Journal, error) {
 }
 
 func (j *Journal) open() error {
-	file, err := os.OpenFile(filepath.Join(j.dir, current), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	file, err := os.OpenFile(filepath.Join(j.dir, current), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("opening the journal: %w", err)
 	}
@@ -56,15 +61,47 @@ func (j *Journal) open() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("opening the journal: %w", err), file.Close())
 	}
-	j.file, j.size = file, info.Size()
+	j.file, j.size, j.last = file, info.Size(), nil
+	return j.endLine()
+}
+
+// endLine ends a line that a kill cut short, or the next one would be part of it.
+func (j *Journal) endLine() error {
+	end := []byte{'\n'}
+	if j.size > 0 {
+		if _, err := j.file.ReadAt(end, j.size-1); err != nil {
+			return fmt.Errorf("opening the journal: %w", err)
+		}
+	}
+	if end[0] == '\n' {
+		return nil
+	}
+	if _, err := j.file.WriteString("\n"); err != nil {
+		return fmt.Errorf("opening the journal: %w", err)
+	}
+	j.size++
 	return nil
 }
 
-// Append adds a round. An encoder hands over its line in one piece, and keeps the room for it, which is a large part of what the
-// agent needs beside many pods.
+// Append adds a round, of which nothing may be changed afterwards. An encoder hands over its line in one piece, and keeps the room
+// for it, which is a large part of what the agent needs beside many pods.
 func (j *Journal) Append(r *Round) error {
-	if err := json.NewEncoder(lines{j}).Encode(r); err != nil {
+	if j.size > 0 && j.size+j.whole > j.most {
+		if err := j.turn(); err != nil {
+			return err
+		}
+	}
+	l := line{Round: *r}
+	if j.last != nil && j.lines < wholeEvery {
+		l = shorten(r, j.last)
+	}
+	before := j.size
+	if err := json.NewEncoder(lines{j}).Encode(&l); err != nil {
+		j.last = nil
 		return fmt.Errorf("appending to the journal: %w", err)
+	}
+	if j.last, j.lines = r, j.lines+1; !l.GoesOn {
+		j.lines, j.whole = 1, j.size-before
 	}
 	return nil
 }
@@ -75,11 +112,6 @@ type lines struct{ j *Journal }
 // Write appends one line.
 func (l lines) Write(line []byte) (int, error) {
 	j := l.j
-	if j.size > 0 && j.size+int64(len(line)) > j.most {
-		if err := j.turn(); err != nil {
-			return 0, err
-		}
-	}
 	n, err := j.file.Write(line)
 	if err != nil {
 		if n > 0 && j.file.Truncate(j.size) != nil { // the disk is full: half a line would spoil the next one too
@@ -126,15 +158,20 @@ func Read(dir string) iter.Seq2[Round, error] {
 }
 
 func readLines(r *bufio.Reader, yield func(Round, error) bool) bool {
-	for {
-		line, err := r.ReadBytes('\n')
-		if len(line) > 0 {
-			var round Round
-			if jsonErr := json.Unmarshal(line, &round); jsonErr != nil {
-				if !yield(Round{}, fmt.Errorf("reading a round of the journal: %w", jsonErr)) {
-					return false
-				}
-			} else if !yield(round, nil) {
+	for last := (*Round)(nil); ; {
+		text, err := r.ReadBytes('\n')
+		if len(text) > 0 {
+			var l line
+			failed := json.Unmarshal(text, &l)
+			if failed == nil {
+				last, failed = l.complete(last)
+			} else {
+				last = nil
+			}
+			switch {
+			case failed != nil && !yield(Round{}, fmt.Errorf("reading a round of the journal: %w", failed)):
+				return false
+			case failed == nil && !yield(*last, nil):
 				return false
 			}
 		}

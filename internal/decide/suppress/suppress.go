@@ -28,7 +28,7 @@ const (
 	push    = 50  // by so much each second, of which half is given back each second that none waits
 	pushed  = 250 // and by this in all at most: pods that wait for each other wait whatever batch does
 
-	fade = time.Minute // between two times that bursts count for a sixteenth less
+	fade = time.Minute // between two times that spikes count for a sixteenth less
 
 	hold = 100 // milli-cores above what a further CPU takes, until batch gets it
 	none = -1
@@ -48,7 +48,7 @@ type State struct {
 	Pushed   time.Duration // when that was last reckoned
 	Parts    []model.BatchPart
 	Reaction model.Reaction
-	Bursts   bursts
+	Spikes   spikes
 }
 
 // Decide says what batch may use of what the node has left: nil if it is not kept to anything, or nothing was measured yet.
@@ -70,7 +70,7 @@ func Decide(n *model.Node, p *model.Policy, left *model.Slack, s State) (*model.
 	f := follow{n: n, a: a, now: now, floor: a.Capacity * p.Suppress.Floor / 1000, state: s, why: model.Reason{Code: model.SlackUnknown}}
 	if a.Use.Measured {
 		f.press()
-		f.state.Bursts.learn(n.Load)
+		f.state.Spikes.learn(n.Load)
 		f.step()
 	}
 	by := p.Suppress.By
@@ -89,7 +89,7 @@ func Decide(n *model.Node, p *model.Policy, left *model.Slack, s State) (*model.
 // Mark is what glances are compared with until the next measurement.
 type Mark struct {
 	level
-	burst int64 // a rise by no more is none
+	spike int64 // a rise by no more is none
 	least int64 // a rise by more means less for batch, in milli-cores
 }
 
@@ -102,11 +102,11 @@ func NewMark(l *model.Load, p *model.Policy, a *model.Account, s *State) Mark {
 	if floor >= below {
 		return Mark{}
 	}
-	return Mark{level: levelOf(l), burst: s.Bursts.Height, least: a.Allow - s.Push - below}
+	return Mark{level: levelOf(l), spike: s.Spikes.Height, least: a.Allow - s.Push - below}
 }
 
 // Below reports whether a glance shows so much of a rise that batch must be given less before the next measurement.
-func (m *Mark) Below(g *model.Glance) bool { return m.at != 0 && m.rise(g, m.burst) > m.least }
+func (m *Mark) Below(g *model.Glance) bool { return m.at != 0 && m.rise(g, m.spike) > m.least }
 
 // level is what was used at the last measurement by what is not batch, in milli-cores.
 type level struct {
@@ -129,10 +129,10 @@ func levelOf(l *model.Load) level {
 func (v *level) sum() int64 { return v.pods + v.others }
 
 // rise returns by how much more CPU a glance shows to be used by what is not batch, in milli-cores: by pods outside of class
-// BestEffort, and outside of pods. A rise that could be noise is none, and neither is one that is no higher than a burst.
+// BestEffort, and outside of pods. A rise that could be noise is none, and neither is one that is no higher than a spike.
 //
 // Online pods of class BestEffort are seen each second only: a glance does not tell them from batch.
-func (v *level) rise(g *model.Glance, burst int64) int64 {
+func (v *level) rise(g *model.Glance, spike int64) int64 {
 	if g.At == 0 || v.at == 0 || g.At <= v.at {
 		return 0
 	}
@@ -141,7 +141,7 @@ func (v *level) rise(g *model.Glance, burst int64) int64 {
 		// The machine's idle time is known to 10 ms only, so that pods may seem to use more than there is.
 		rise += max(max(g.Node-g.Pods, 0)-v.others, 0)
 	}
-	if rise < v.surely || rise <= burst {
+	if rise < v.surely || rise <= spike {
 		return 0
 	}
 	return rise
@@ -178,9 +178,9 @@ func (f *follow) press() {
 func (f *follow) step() {
 	s, a := &f.state, f.a
 	level := levelOf(f.n.Load)
-	rise := level.rise(&f.n.Load.Glance, s.Bursts.Height)
+	rise := level.rise(&f.n.Load.Glance, s.Spikes.Height)
 	if rise > 0 {
-		s.Bursts.note(&f.n.Load.Glance, level.sum()+rise)
+		s.Spikes.note(&f.n.Load.Glance, level.sum()+rise)
 	}
 	f.target = max(a.Allow-rise-s.Push, min(f.floor, a.Capacity))
 	f.explain(rise)

@@ -40,8 +40,8 @@ func (w *node) glance(after time.Duration, online int64) (acted bool) {
 	return acted
 }
 
-// TestBursts: a rise that is over within a second is acted on once, and batch does not stay at what was left at its height.
-func TestBursts(t *testing.T) {
+// TestSpikes: a rise that is over within a second is acted on once, and batch does not stay at what was left at its height.
+func TestSpikes(t *testing.T) {
 	w := steady(10, 2000)
 	acted := 0
 	for range 120 {
@@ -54,22 +54,22 @@ func TestBursts(t *testing.T) {
 		w.online(2000)
 	}
 	if acted != 1 || w.state.Milli != 8000 {
-		t.Errorf("%d of 120 bursts of the same height were acted on, and batch may use %d in the end", acted, w.state.Milli)
+		t.Errorf("%d of 120 spikes of the same height were acted on, and batch may use %d in the end", acted, w.state.Milli)
 	}
 	if !w.glance(300*time.Millisecond, 6000) || w.state.Milli != 4000 {
 		t.Errorf("a rise that is higher is not acted on at once: batch may use %d", w.state.Milli)
 	}
 }
 
-// TestStepsAreNoBursts: a rise that stays is acted on at once each time that it comes.
-func TestStepsAreNoBursts(t *testing.T) {
+// TestStepsAreNoSpikes: a rise that stays is acted on at once each time that it comes.
+func TestStepsAreNoSpikes(t *testing.T) {
 	w := steady(10, 2000)
 	for i := range 10 {
 		for range 40 {
 			w.online(2000)
 		}
 		if !w.glance(300*time.Millisecond, 6000) {
-			t.Fatalf("step %d was not acted on: %+v", i, w.state.Bursts)
+			t.Fatalf("step %d was not acted on: %+v", i, w.state.Spikes)
 		}
 		w.online(2000 + 4000*7/10) // it began within this second
 		for range 6 {
@@ -78,16 +78,16 @@ func TestStepsAreNoBursts(t *testing.T) {
 	}
 }
 
-// TestBurstsAreForgotten: what was a burst is a rise again after an hour, and at once after a boot.
-func TestBurstsAreForgotten(t *testing.T) {
+// TestSpikesAreForgotten: what was a spike is a rise again after an hour, and at once after a boot.
+func TestSpikesAreForgotten(t *testing.T) {
 	learned := func() *node {
 		w := steady(10, 2000)
 		w.glance(300*time.Millisecond, 5000)
 		for range 40 {
 			w.online(2000)
 		}
-		if w.state.Bursts.Height != 3750 || w.glance(300*time.Millisecond, 4900) {
-			t.Fatalf("%+v", w.state.Bursts)
+		if w.state.Spikes.Height != 3750 || w.glance(300*time.Millisecond, 4900) {
+			t.Fatalf("%+v", w.state.Spikes)
 		}
 		return w
 	}
@@ -96,13 +96,13 @@ func TestBurstsAreForgotten(t *testing.T) {
 		w.online(2000)
 	}
 	if !w.glance(300*time.Millisecond, 3000) {
-		t.Errorf("after an hour: %+v", w.state.Bursts)
+		t.Errorf("after an hour: %+v", w.state.Spikes)
 	}
 	w = learned()
 	w.n.Load.Clock, w.n.Load.Glance = time.Minute, model.Glance{}
 	w.online(2000)
-	if w.state.Bursts != (bursts{}) {
-		t.Errorf("after a boot: %+v", w.state.Bursts)
+	if w.state.Spikes != (spikes{}) {
+		t.Errorf("after a boot: %+v", w.state.Spikes)
 	}
 	w = learned()
 	text, err := json.Marshal(w.state)
@@ -112,8 +112,8 @@ func TestBurstsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestBurstsCostLittle: load that comes at random, on a small node, leaves batch most of what is left in any second, and is seldom acted on.
-func TestBurstsCostLittle(t *testing.T) {
+// TestSpikesCostLittle: load that comes at random, on a small node, leaves batch most of what is left in any second, and is seldom acted on.
+func TestSpikesCostLittle(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 13))
 		w := steady(2, 300)

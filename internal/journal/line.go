@@ -1,0 +1,150 @@
+package journal
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// wholeEvery is how many lines come from one that is whole to the next: one that cannot be read costs those in between.
+const wholeEvery = 100
+
+// errNoBase says that a line tells only what changed, and what it changed from is not there.
+var errNoBase = errors.New("the line that it goes on from could not be read")
+
+// line is a round as it is written. Beside hundreds of pods a round is mostly what the one before was, too: a line that goes on from
+// the one before it in the file has, of the lists that are long, only what is new or different.
+type line struct {
+	Round
+	GoesOn bool `json:",omitempty"`
+	Gone   gone `json:",omitzero"` // with GoesOn, what those lists have no more
+}
+
+// gone names elements of the lists of a round.
+type gone struct {
+	Pods     []string     `json:",omitempty"` // UIDs
+	Groups   []string     `json:",omitempty"` // likewise, of [model.Tree.Pods]
+	Owned    []model.File `json:",omitempty"`
+	Settings []model.File `json:",omitempty"`
+}
+
+// shorten makes a line that goes on from a round.
+func shorten(r, before *Round) line {
+	l := line{Round: *r, GoesOn: true}
+	l.Node.Pods, l.Gone.Pods = pods.shorten(before.Node.Pods, r.Node.Pods)
+	l.Node.Owned, l.Gone.Owned = owned.shorten(before.Node.Owned, r.Node.Owned)
+	l.Plan.Settings, l.Gone.Settings = settings.shorten(before.Plan.Settings, r.Plan.Settings)
+	l.Node.Tree.Pods = nil
+	for uid, group := range r.Node.Tree.Pods {
+		if was, known := before.Node.Tree.Pods[uid]; !known || !sameGroup(was, group) {
+			if l.Node.Tree.Pods == nil {
+				l.Node.Tree.Pods = map[string]model.PodGroup{}
+			}
+			l.Node.Tree.Pods[uid] = group
+		}
+	}
+	for uid := range before.Node.Tree.Pods {
+		if _, still := r.Node.Tree.Pods[uid]; !still {
+			l.Gone.Groups = append(l.Gone.Groups, uid)
+		}
+	}
+	return l
+}
+
+// complete makes a round of a line and of the round before, which stays as it is; nil if there is none.
+func (l *line) complete(before *Round) (*Round, error) {
+	r := l.Round
+	if !l.GoesOn {
+		return &r, nil
+	}
+	if before == nil {
+		return nil, errNoBase
+	}
+	r.Node.Pods = pods.complete(before.Node.Pods, r.Node.Pods, l.Gone.Pods)
+	r.Node.Owned = owned.complete(before.Node.Owned, r.Node.Owned, l.Gone.Owned)
+	r.Plan.Settings = settings.complete(before.Plan.Settings, r.Plan.Settings, l.Gone.Settings)
+	groups := maps.Clone(before.Node.Tree.Pods)
+	for _, uid := range l.Gone.Groups {
+		delete(groups, uid)
+	}
+	if groups == nil {
+		groups = r.Node.Tree.Pods
+	} else {
+		maps.Copy(groups, r.Node.Tree.Pods)
+	}
+	r.Node.Tree.Pods = groups
+	return &r, nil
+}
+
+// list is a kind of list, ordered by what its elements are called.
+type list[T, K any] struct {
+	name    func(T) K
+	compare func(K, K) int
+	same    func(T, T) bool
+}
+
+var (
+	pods = list[*model.Pod, string]{
+		name: func(p *model.Pod) string { return p.UID }, compare: strings.Compare,
+		same: func(a, b *model.Pod) bool { return a == b }, // a pod that changes is another one
+	}
+	owned = list[model.Owned, model.File]{
+		name: func(o model.Owned) model.File { return o.File }, compare: model.File.Compare,
+		same: func(a, b model.Owned) bool { return a == b },
+	}
+	settings = list[model.Setting, model.File]{
+		name: func(s model.Setting) model.File { return s.File }, compare: model.File.Compare, same: sameSetting,
+	}
+)
+
+// shorten returns what of a list is not as it was, and what of the old one is gone.
+func (l *list[T, K]) shorten(was, is []T) (differ []T, gone []K) {
+	for _, t := range is {
+		name := l.name(t)
+		for len(was) > 0 && l.compare(l.name(was[0]), name) < 0 {
+			gone, was = append(gone, l.name(was[0])), was[1:]
+		}
+		if len(was) > 0 && l.compare(l.name(was[0]), name) == 0 {
+			old := was[0]
+			if was = was[1:]; l.same(old, t) {
+				continue
+			}
+		}
+		differ = append(differ, t)
+	}
+	for _, t := range was {
+		gone = append(gone, l.name(t))
+	}
+	return differ, gone
+}
+
+// complete returns the list that was shortened.
+func (l *list[T, K]) complete(was, differ []T, gone []K) []T {
+	all := slices.Clone(differ)
+	for _, t := range was {
+		_, differs := slices.BinarySearchFunc(differ, l.name(t), func(t T, name K) int { return l.compare(l.name(t), name) })
+		if _, went := slices.BinarySearchFunc(gone, l.name(t), l.compare); !differs && !went {
+			all = append(all, t)
+		}
+	}
+	slices.SortFunc(all, func(a, b T) int { return l.compare(l.name(a), l.name(b)) })
+	return all
+}
+
+func sameGroup(a, b model.PodGroup) bool {
+	return a.Dir == b.Dir && a.Inode == b.Inode && a.Idle == b.Idle && slices.Equal(a.Containers, b.Containers)
+}
+
+func sameSetting(a, b model.Setting) bool {
+	return a.File == b.File && a.Value == b.Value && a.Release == b.Release && sameReason(&a.Reason, &b.Reason) && sameReason(a.Hold, b.Hold)
+}
+
+func sameReason(a, b *model.Reason) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Code == b.Code && a.Key == b.Key && a.Text == b.Text && a.Fix == b.Fix && slices.Equal(a.Operands, b.Operands)
+}

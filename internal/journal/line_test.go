@@ -1,0 +1,175 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// next returns a round in which some of what another had has come, gone or changed.
+func next(r *rand.Rand, was *Round) *Round {
+	is := *was
+	is.Node.Capacity.CPU++
+	some := func() bool { return r.IntN(4) == 0 }
+	file := func() model.File {
+		return model.File{Dir: fmt.Sprintf("kubepods/pod%d", r.IntN(20)), Knob: model.Knobs()[r.IntN(4)]}
+	}
+	if some() {
+		is.Node.Pods = slices.DeleteFunc(slices.Clone(is.Node.Pods), func(*model.Pod) bool { return some() })
+		for range r.IntN(4) {
+			pod := &model.Pod{UID: fmt.Sprint(r.IntN(20)), RequestMilli: r.Int64N(9)}
+			is.Node.Pods = append(slices.DeleteFunc(is.Node.Pods, func(p *model.Pod) bool { return p.UID == pod.UID }), pod)
+		}
+		slices.SortFunc(is.Node.Pods, func(a, b *model.Pod) int { return pods.compare(a.UID, b.UID) })
+	}
+	if some() {
+		is.Node.Tree.Pods = maps.Clone(is.Node.Tree.Pods)
+		maps.DeleteFunc(is.Node.Tree.Pods, func(string, model.PodGroup) bool { return some() })
+		if len(is.Node.Tree.Pods) == 0 {
+			is.Node.Tree.Pods = map[string]model.PodGroup{}
+		}
+		for range r.IntN(4) {
+			is.Node.Tree.Pods[fmt.Sprint(r.IntN(20))] = model.PodGroup{Dir: fmt.Sprint(r.IntN(3)), Inode: r.Uint64N(3), Idle: some(), Containers: []string{fmt.Sprint(r.IntN(3))}}
+		}
+	}
+	if some() {
+		is.Node.Owned = slices.DeleteFunc(slices.Clone(is.Node.Owned), func(model.Owned) bool { return some() })
+		for range r.IntN(4) {
+			o := model.Owned{File: file(), Ours: model.Number(r.Int64N(3))}
+			is.Node.Owned = append(slices.DeleteFunc(is.Node.Owned, func(p model.Owned) bool { return p.File == o.File }), o)
+		}
+		slices.SortFunc(is.Node.Owned, func(a, b model.Owned) int { return a.File.Compare(b.File) })
+	}
+	if some() {
+		is.Plan.Settings = slices.DeleteFunc(slices.Clone(is.Plan.Settings), func(model.Setting) bool { return some() })
+		for range r.IntN(9) {
+			s := model.Setting{File: file(), Value: model.Number(r.Int64N(3)), Release: some(), Reason: model.Reason{
+				Code: model.Weighted, Operands: []model.Operand{{Name: "asked", Value: r.Int64N(2)}}, Fix: fmt.Sprint(r.IntN(2)),
+			}}
+			if some() {
+				s.Hold = &model.Reason{Code: model.ObserveOnly, Text: fmt.Sprint(r.IntN(2))}
+			}
+			is.Plan.Settings = append(slices.DeleteFunc(is.Plan.Settings, func(p model.Setting) bool { return p.File == s.File }), s)
+		}
+		slices.SortFunc(is.Plan.Settings, func(a, b model.Setting) int { return a.File.Compare(b.File) })
+	}
+	return &is
+}
+
+// text is a round as a reader sees it: whether a list is absent or empty is all the same.
+func text(t *testing.T, r *Round) string {
+	t.Helper()
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = bytes.ReplaceAll(text, []byte(":[]"), []byte(":null"))
+	return string(bytes.ReplaceAll(text, []byte(":{}"), []byte(":null")))
+}
+
+// TestGoesOn: what is read is what was written, through turns of the files, restarts and lines that were cut short, after which no
+// round is made of what it did not go on from.
+func TestGoesOn(t *testing.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		dir, round, texts := t.TempDir(), &Round{}, map[int64]string{}
+		j, err := Open(dir, 2_000_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cut := 0
+		for range 600 {
+			round = next(r, round)
+			texts[round.Node.Capacity.CPU] = text(t, round)
+			if err := j.Append(round); err != nil {
+				t.Fatal(err)
+			}
+			if r.IntN(150) > 0 {
+				continue
+			}
+			if j.size > 10 && r.IntN(2) == 0 {
+				cut++
+				if err := j.file.Truncate(j.size - 10); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := j.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if j, err = Open(dir, 2_000_000); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read, bad := 0, 0
+		for got, err := range Read(dir) {
+			if err != nil {
+				bad++
+				continue
+			}
+			read++
+			if is, want := text(t, &got), texts[got.Node.Capacity.CPU]; is != want {
+				t.Fatalf("seed %d: read\n%s\nwritten\n%s", seed, is, want)
+			}
+		}
+		if bad > cut || read < 200 {
+			t.Errorf("seed %d: %d rounds were read and %d not; %d were cut short", seed, read, bad, cut)
+		}
+	}
+}
+
+// TestShort: a round like the one before takes a small part of what a whole one does, and who cannot read one line cannot read a hundred
+// at most.
+func TestShort(t *testing.T) {
+	dir := t.TempDir()
+	j, err := Open(dir, 8<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	round := &Round{}
+	round.Node.Tree.Pods = map[string]model.PodGroup{}
+	for i := range 110 {
+		uid := fmt.Sprintf("%03d", i)
+		round.Node.Pods = append(round.Node.Pods, &model.Pod{UID: uid})
+		round.Node.Tree.Pods[uid] = model.PodGroup{Dir: uid}
+		round.Plan.Settings = append(round.Plan.Settings, model.Setting{File: model.File{Dir: uid, Knob: model.Shares}})
+	}
+	for range 2*wholeEvery + 1 {
+		copied := *round
+		if err := j.Append(&copied); err != nil {
+			t.Fatal(err)
+		}
+	}
+	content, err := os.ReadFile(filepath.Join(dir, current))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(content, []byte("\n"))
+	if first, second := len(lines[0]), len(lines[1]); 10*second > first {
+		t.Errorf("the second of two equal rounds takes %d bytes, the first %d", second, first)
+	}
+	lines[3] = []byte("x\n")
+	if err := os.WriteFile(filepath.Join(dir, current), bytes.Join(lines, nil), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	read, bad := 0, 0
+	for got, err := range Read(dir) {
+		if err != nil {
+			bad++
+			continue
+		}
+		if read++; len(got.Node.Pods) != 110 || len(got.Node.Tree.Pods) != 110 || len(got.Plan.Settings) != 110 {
+			t.Fatalf("round %d has %d pods", read, len(got.Node.Pods))
+		}
+	}
+	if bad != wholeEvery-3 || read != wholeEvery+4 {
+		t.Errorf("%d rounds were read, %d were not", read, bad)
+	}
+}
