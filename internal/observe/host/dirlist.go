@@ -105,7 +105,7 @@ func (d *dirLister) read(buf []byte, entries map[string]uint64) (uint64, error) 
 	}
 	var sum uint64
 	for {
-		n, err := unix.Getdents(d.fd, buf)
+		n, err := getdents(d.fd, buf)
 		if err != nil {
 			return 0, err
 		}

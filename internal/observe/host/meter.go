@@ -112,7 +112,7 @@ func NewMeter(m Mount, l cgroup.Layout, proc string) *Meter {
 
 func sinceBoot(id int32) time.Duration {
 	var now unix.Timespec
-	if unix.ClockGettime(id, &now) != nil {
+	if clockGettime(id, &now) != nil {
 		return 0 // no kernel lacks these clocks
 	}
 	return time.Duration(now.Nano())

@@ -210,24 +210,24 @@ func (d *delays) ask(fd, tid int) (waited uint64, ok bool) {
 
 // read reads a file that comes whole in one read.
 func (d *delays) read(dir int, path string) ([]byte, error) {
-	fd, err := unix.Openat(dir, path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd, err := openat(dir, path, unix.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = unix.Close(fd) }()
+	defer closeFile(fd)
 	n, err := pread(fd, d.buf[:])
 	return d.buf[:max(n, 0)], err
 }
 
 // eachNumber calls a function for each directory in one whose name is a number, with the open one.
 func eachNumber(dir string, f func(fd, number int, inode uint64)) error {
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := openat(unix.AT_FDCWD, dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = unix.Close(fd) }()
+	defer closeFile(fd)
 	for buf := make([]byte, 4<<10); ; {
-		n, err := unix.Getdents(fd, buf)
+		n, err := getdents(fd, buf)
 		if err != nil || n <= 0 {
 			return err
 		}

@@ -3,7 +3,6 @@ package host
 import (
 	"errors"
 	"fmt"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -49,7 +48,7 @@ func (r *statReader) read(f *statFile, keep bool) (content []byte, anew bool, er
 		f.wait--
 		return nil, anew, errAbsent
 	}
-	fd, err := unix.Open(f.path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	fd, err := openat(unix.AT_FDCWD, f.path, unix.O_RDONLY|unix.O_NOFOLLOW)
 	if err == nil {
 		f.fd, f.open = fd, true
 		r.held++
@@ -86,19 +85,9 @@ func (r *statReader) pread(f *statFile) ([]byte, error) {
 	}
 }
 
-// pread reads without telling Go's scheduler, which would take such a call for one that may wait: it wakes its monitor for it, and
-// finds the caller another thread when it took more than 20 µs. The kernel makes up what is read here and waits for nobody.
-func pread(fd int, buf []byte) (int, error) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(buf))), uintptr(len(buf)), 0, 0, 0)
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(n), nil
-}
-
 func (r *statReader) close(f *statFile) {
 	if f.open {
-		_ = unix.Close(f.fd)
+		closeFile(f.fd)
 		f.open = false
 		r.held--
 	}
