@@ -290,6 +290,12 @@ func (b *sandbox) weight(dir string) (cgroup.Raw, error) {
 	return raw, nil
 }
 
+// idle reports whether a cgroup runs only when nobody beside it wants to. Without cpu.idle (before Linux 5.15) none does.
+func (b *sandbox) idle(dir string) bool {
+	content, err := os.ReadFile(b.file(dir, model.Idle))
+	return err == nil && strings.TrimSpace(string(content)) == "1"
+}
+
 // setWeight writes what a cgroup weighs, as the kernel counts it.
 func (b *sandbox) setWeight(dir string, raw cgroup.Raw) error {
 	text := cgroup.Append(nil, b.mount.Version, model.Shares, raw)
