@@ -62,25 +62,21 @@ func (j *Journal) open() error {
 		return errors.Join(fmt.Errorf("opening the journal: %w", err), file.Close())
 	}
 	j.file, j.size, j.last = file, info.Size(), nil
-	return j.endLine()
+	j.endLine()
+	return nil
 }
 
-// endLine ends a line that a kill cut short, or the next one would be part of it.
-func (j *Journal) endLine() error {
-	end := []byte{'\n'}
-	if j.size > 0 {
-		if _, err := j.file.ReadAt(end, j.size-1); err != nil {
-			return fmt.Errorf("opening the journal: %w", err)
-		}
+// endLine ends a line that a kill cut short, or the next one would be part of it. Where it cannot, it is.
+func (j *Journal) endLine() {
+	var end [1]byte
+	if j.size == 0 {
+		return
 	}
-	if end[0] == '\n' {
-		return nil
+	if _, err := j.file.ReadAt(end[:], j.size-1); err != nil || end[0] == '\n' {
+		return
 	}
-	if _, err := j.file.WriteString("\n"); err != nil {
-		return fmt.Errorf("opening the journal: %w", err)
-	}
-	j.size++
-	return nil
+	n, _ := j.file.WriteString("\n")
+	j.size += int64(n)
 }
 
 // Append adds a round, of which nothing may be changed afterwards. An encoder hands over its line in one piece, and keeps the room

@@ -20,25 +20,25 @@ type spikes struct {
 }
 
 // note takes in a rise that is acted on.
-func (b *spikes) note(g *model.Glance, peak int64) {
-	if b.Seen == 0 {
-		b.Peak = 0
+func (s *spikes) note(g *model.Glance, peak int64) {
+	if s.Seen == 0 {
+		s.Peak = 0
 	}
-	b.Seen, b.Peak = g.At, max(b.Peak, peak)
+	s.Seen, s.Peak = g.At, max(s.Peak, peak)
 }
 
 // learn finds out whether a rise was a spike, as soon as a measurement can tell.
-func (b *spikes) learn(l *model.Load) {
-	if l.Clock < b.Seen || l.Clock < b.Faded {
-		*b = spikes{} // of another boot
+func (s *spikes) learn(l *model.Load) {
+	if l.Clock < s.Seen || l.Clock < s.Faded {
+		*s = spikes{} // of another boot
 	}
-	if b.Height > 0 && l.Clock-b.Faded >= fade {
-		b.Height, b.Faded = b.Height*15/16, l.Clock
+	if s.Height > 0 && l.Clock-s.Faded >= fade {
+		s.Height, s.Faded = s.Height*15/16, l.Clock
 	}
-	if level := levelOf(l); b.Seen != 0 && level.at-b.Seen >= whole {
-		if was := (b.Peak - level.sum()) * 5 / 4; was > b.Height { // the next one may be a little higher
-			b.Height, b.Faded = was, l.Clock
+	if level := levelOf(l); s.Seen != 0 && level.at-s.Seen >= whole {
+		if was := (s.Peak - level.sum()) * 5 / 4; was > s.Height { // the next one may be a little higher
+			s.Height, s.Faded = was, l.Clock
 		}
-		b.Seen = 0
+		s.Seen = 0
 	}
 }
