@@ -295,7 +295,7 @@ func TestMeterCPU(t *testing.T) {
 			t.Errorf("in one second the pods' sum was %.2f %% off their class", 100*worst)
 		}
 		// The kernel may count what the hypervisor took as used by the pods, and not by the machine.
-		if node+stolen < sums[0]*0.99-10 || node > float64(load.CPUMilli) {
+		if node+stolen < sums[0]*0.99-10 || node > float64(load.CPUMilli)+0.1 { // a mean of what is all there is can be a little more
 			t.Errorf("the node used %.1f mCPU, and %.1f were stolen, its pods %.1f", node, stolen, sums[0])
 		}
 		if quota && (periods < 5*int64(seconds) || throttled < periods/2) {
