@@ -81,7 +81,7 @@ test-vm: build vm ## rung 3: the same suite and the demo on cgroup v2, in a virt
 	@mkdir -p $(OUT)/test
 	go test -c -o $(OUT)/test/kernel.test ./test/kernel
 	$(VMRUN) -file $(OUT)/test/kernel.test=/t/kernel.test -file $(BIN)/waterline=/bin/waterline -file $(BIN)/waterline-agent=/bin/waterline-agent \
-		-mem 768 -module brd -e CI=$(CI) -e WATERLINE_SOAK=$(WATERLINE_SOAK) -e WATERLINE_BIN=/bin -timeout $(if $(WATERLINE_SOAK),3h,30m) -o $(OUT)/test/vm \
+		-module brd -e CI=$(CI) -e WATERLINE_SOAK=$(WATERLINE_SOAK) -e WATERLINE_BIN=/bin -timeout $(if $(WATERLINE_SOAK),3h,30m) -o $(OUT)/test/vm \
 		-run 'kernel: /t/kernel.test -test.skip ^TestCPU' -run 'demo: /bin/waterline demo --out /out'
 	$(VMRUN) -topology 2x2x1x2 -file $(OUT)/test/kernel.test=/t/kernel.test -e CI=$(CI) -e WATERLINE_SOAK=$(WATERLINE_SOAK) \
 		-timeout $(if $(WATERLINE_SOAK),1h,10m) -run 'cpusets: /t/kernel.test -test.run ^TestCPU -test.v -test.timeout 1h'

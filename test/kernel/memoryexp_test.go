@@ -57,7 +57,8 @@ func memoryWrong(m map[string]float64) string {
 			return fmt.Sprintf("%s: batch read and took %v MiB", mode, worked)
 		}
 	}
-	if m["alone_refaults_pages"] != 0 || m["roomy_refaults_pages"] > enoughRefaults || m["plain_refaults_pages"] < enoughRefaults {
+	// The virtual machine itself has a little less than both need in the end.
+	if m["alone_refaults_pages"] != 0 || 2*m["roomy_refaults_pages"] > m["plain_refaults_pages"] || m["plain_refaults_pages"] < enoughRefaults {
 		return fmt.Sprintf("alone %v pages were read again, with room %v, beside batch %v: that shows nothing", m["alone_refaults_pages"], m["roomy_refaults_pages"], m["plain_refaults_pages"])
 	}
 	if m["waterline_refaults_pages"] > m["plain_refaults_pages"]/2 {
