@@ -293,7 +293,11 @@ func (b *sandbox) weight(dir string) (cgroup.Raw, error) {
 // idle reports whether a cgroup runs only when nobody beside it wants to. Without cpu.idle (before Linux 5.15) none does.
 func (b *sandbox) idle(dir string) bool {
 	content, err := os.ReadFile(b.file(dir, model.Idle))
-	return err == nil && strings.TrimSpace(string(content)) == "1"
+	if err != nil {
+		return false
+	}
+	raw, err := cgroup.Parse(b.mount.Version, model.Idle, content, cgroup.Raw{})
+	return err == nil && raw.Number != 0
 }
 
 // setWeight writes what a cgroup weighs, as the kernel counts it.

@@ -42,7 +42,7 @@ type Journal struct {
 	size int64
 
 	last  *Round // that the next line can go on from; nil: it must be whole
-	lines int    // since the last whole one
+	since int    // lines, from the last whole one on
 	whole int64  // bytes of that
 }
 
@@ -88,7 +88,7 @@ func (j *Journal) Append(r *Round) error {
 		}
 	}
 	l := line{Round: *r}
-	if j.last != nil && j.lines < wholeEvery {
+	if j.last != nil && j.since < wholeEvery {
 		l = shorten(r, j.last)
 	}
 	before := j.size
@@ -96,8 +96,8 @@ func (j *Journal) Append(r *Round) error {
 		j.last = nil
 		return fmt.Errorf("appending to the journal: %w", err)
 	}
-	if j.last, j.lines = r, j.lines+1; !l.GoesOn {
-		j.lines, j.whole = 1, j.size-before
+	if j.last, j.since = r, j.since+1; !l.GoesOn {
+		j.since, j.whole = 1, j.size-before
 	}
 	return nil
 }
@@ -157,17 +157,11 @@ func readLines(r *bufio.Reader, yield func(Round, error) bool) bool {
 	for last := (*Round)(nil); ; {
 		text, err := r.ReadBytes('\n')
 		if len(text) > 0 {
-			var l line
-			failed := json.Unmarshal(text, &l)
-			if failed == nil {
-				last, failed = l.complete(last)
-			} else {
-				last = nil
+			round, failed := parse(text, last)
+			if last = &round; failed != nil {
+				last, failed = nil, fmt.Errorf("reading a round of the journal: %w", failed)
 			}
-			switch {
-			case failed != nil && !yield(Round{}, fmt.Errorf("reading a round of the journal: %w", failed)):
-				return false
-			case failed == nil && !yield(*last, nil):
+			if !yield(round, failed) {
 				return false
 			}
 		}

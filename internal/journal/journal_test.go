@@ -10,14 +10,23 @@ import (
 
 func round(i int64) *Round { return &Round{Node: model.Node{Capacity: model.Amount{CPU: i}}} }
 
-// numbers returns which rounds a journal has, and how many lines could not be read.
-func numbers(dir string) (have []int64, bad int) {
+// rounds returns what a journal has, and how many lines could not be read.
+func rounds(dir string) (have []Round, bad int) {
 	for r, err := range Read(dir) {
 		if err != nil {
 			bad++
 			continue
 		}
-		have = append(have, r.Node.Capacity.CPU)
+		have = append(have, r)
+	}
+	return have, bad
+}
+
+// numbers returns which rounds those are.
+func numbers(dir string) (have []int64, bad int) {
+	all, bad := rounds(dir)
+	for i := range all {
+		have = append(have, all[i].Node.Capacity.CPU)
 	}
 	return have, bad
 }

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -54,29 +55,30 @@ func shorten(r, before *Round) line {
 	return l
 }
 
-// complete makes a round of a line and of the round before, which stays as it is; nil if there is none.
-func (l *line) complete(before *Round) (*Round, error) {
+// parse makes a round of a line and of the round before it, which stays as it is; nil: that could not be read.
+func parse(text []byte, before *Round) (Round, error) {
+	var l line
+	if err := json.Unmarshal(text, &l); err != nil {
+		return Round{}, err
+	}
 	r := l.Round
 	if !l.GoesOn {
-		return &r, nil
+		return r, nil
 	}
 	if before == nil {
-		return nil, errNoBase
+		return Round{}, errNoBase
 	}
 	r.Node.Pods = pods.complete(before.Node.Pods, r.Node.Pods, l.Gone.Pods)
 	r.Node.Owned = owned.complete(before.Node.Owned, r.Node.Owned, l.Gone.Owned)
 	r.Plan.Settings = settings.complete(before.Plan.Settings, r.Plan.Settings, l.Gone.Settings)
-	groups := maps.Clone(before.Node.Tree.Pods)
+	groups := map[string]model.PodGroup{}
+	maps.Copy(groups, before.Node.Tree.Pods)
 	for _, uid := range l.Gone.Groups {
 		delete(groups, uid)
 	}
-	if groups == nil {
-		groups = r.Node.Tree.Pods
-	} else {
-		maps.Copy(groups, r.Node.Tree.Pods)
-	}
+	maps.Copy(groups, r.Node.Tree.Pods)
 	r.Node.Tree.Pods = groups
-	return &r, nil
+	return r, nil
 }
 
 // list is a kind of list, ordered by what its elements are called.

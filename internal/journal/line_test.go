@@ -108,19 +108,14 @@ func TestGoesOn(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		read, bad := 0, 0
-		for got, err := range Read(dir) {
-			if err != nil {
-				bad++
-				continue
-			}
-			read++
-			if is, want := text(t, &got), texts[got.Node.Capacity.CPU]; is != want {
+		read, bad := rounds(dir)
+		for i := range read {
+			if is, want := text(t, &read[i]), texts[read[i].Node.Capacity.CPU]; is != want {
 				t.Fatalf("seed %d: read\n%s\nwritten\n%s", seed, is, want)
 			}
 		}
-		if bad > cut || read < 200 {
-			t.Errorf("seed %d: %d rounds were read and %d not; %d were cut short", seed, read, bad, cut)
+		if bad > cut || len(read) < 200 {
+			t.Errorf("seed %d: %d rounds were read and %d not; %d were cut short", seed, len(read), bad, cut)
 		}
 	}
 }
@@ -159,17 +154,13 @@ func TestShort(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, current), bytes.Join(lines, nil), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	read, bad := 0, 0
-	for got, err := range Read(dir) {
-		if err != nil {
-			bad++
-			continue
-		}
-		if read++; len(got.Node.Pods) != 110 || len(got.Node.Tree.Pods) != 110 || len(got.Plan.Settings) != 110 {
-			t.Fatalf("round %d has %d pods", read, len(got.Node.Pods))
+	read, bad := rounds(dir)
+	for i := range read {
+		if n := &read[i].Node; len(n.Pods) != 110 || len(n.Tree.Pods) != 110 || len(read[i].Plan.Settings) != 110 {
+			t.Fatalf("round %d has %d pods", i, len(n.Pods))
 		}
 	}
-	if bad != wholeEvery-3 || read != wholeEvery+4 {
-		t.Errorf("%d rounds were read, %d were not", read, bad)
+	if bad != wholeEvery-3 || len(read) != wholeEvery+4 {
+		t.Errorf("%d rounds were read, %d were not", len(read), bad)
 	}
 }

@@ -21,17 +21,11 @@ type spikes struct {
 
 // note takes in a rise that is acted on.
 func (s *spikes) note(g *model.Glance, peak int64) {
-	if s.Seen == 0 {
-		s.Peak = 0
-	}
 	s.Seen, s.Peak = g.At, max(s.Peak, peak)
 }
 
 // learn finds out whether a rise was a spike, as soon as a measurement can tell.
 func (s *spikes) learn(l *model.Load) {
-	if l.Clock < s.Seen || l.Clock < s.Faded {
-		*s = spikes{} // of another boot
-	}
 	if s.Height > 0 && l.Clock-s.Faded >= fade {
 		s.Height, s.Faded = s.Height*15/16, l.Clock
 	}
@@ -39,6 +33,6 @@ func (s *spikes) learn(l *model.Load) {
 		if was := (s.Peak - level.sum()) * 5 / 4; was > s.Height { // the next one may be a little higher
 			s.Height, s.Faded = was, l.Clock
 		}
-		s.Seen = 0
+		s.Seen, s.Peak = 0, 0
 	}
 }
