@@ -22,6 +22,9 @@ import (
 // webhookAddress returns where the API server reaches a manager that runs beside the cluster.
 func webhookAddress() string { return bed.HostAddress() + ":19443" }
 
+// managerAddress returns where a manager serves metrics, another address in each cluster: rungs 4 and 5a run at the same time.
+func managerAddress() string { return bed.HostAddress() + ":19466" }
+
 // managed is a cluster with the chart installed, and nodes of which only the objects are there. Managers run as processes
 // with the rights of the chart's ServiceAccount.
 type managed struct {
@@ -156,7 +159,7 @@ func (m *managed) manager(args ...string) *process {
 	m.t.Helper()
 	p := &process{t: m.t, log: &lockedBuffer{}, done: make(chan error, 1)}
 	p.cmd = exec.Command(filepath.Join(built, "bin/waterline-manager"), append([]string{"--kubeconfig", m.config, "--namespace", "waterline-system",
-		"--identity", fmt.Sprintf("test-%d", time.Now().UnixNano()), "--listen", "127.0.0.1:19466", "--webhook", webhookAddress(), "--webhook-names", bed.HostAddress(),
+		"--identity", fmt.Sprintf("test-%d", time.Now().UnixNano()), "--listen", managerAddress(), "--webhook", webhookAddress(), "--webhook-names", bed.HostAddress(),
 		"--lost-after", "10s", "--fresh-within", "4s", "--back-after", "5s", "--sweep-period", "3s"}, args...)...)
 	p.cmd.Stderr = p.log
 	if err := p.cmd.Start(); err != nil {
@@ -173,7 +176,7 @@ func (m *managed) manager(args ...string) *process {
 }
 
 // metrics reads the manager's metrics, "" while it does not answer.
-func (m *managed) metrics() string { return metricsAt("127.0.0.1:19466") }
+func (m *managed) metrics() string { return metricsAt(managerAddress()) }
 
 func metricsAt(address string) string {
 	response, err := http.Get("http://" + address + "/metrics")

@@ -21,7 +21,7 @@ const transcodePolicy = `policy={"mode":"Enforce","priority":-1000,"batch":[{"se
 func (m *managed) answering() {
 	m.t.Helper()
 	eventually(m.t, "the webhook answers", func() (bool, string) {
-		response, err := http.Get("http://127.0.0.1:19466/readyz")
+		response, err := http.Get("http://" + managerAddress() + "/readyz")
 		if err != nil {
 			return false, err.Error()
 		}
