@@ -26,7 +26,7 @@ type asked struct {
 	due, sent, ready time.Duration // ready is 0 if there was no answer
 	refused          bool          // the answer was an error
 	ahead            int           // requests that had no answer yet when this one was sent
-	waited           time.Duration // that the server wanted a CPU and had none meanwhile; 0 if it was not watched
+	server           schedstat     // of the server meanwhile; 0 if it was not watched
 }
 
 // latency is counted from when the request was due, not from when it was sent: who waits with his next question for the
@@ -42,7 +42,7 @@ type question struct {
 	connections int           // to the address
 	cpu         int           // to stay on; -1: any
 	urgent      bool          // be woken before everything else on the machine
-	watch       int           // pid of the server, to see how long it waits for a CPU; 0: nobody looks
+	watch       int           // pid of the server, to see how long it has a CPU and waits for one; 0: nobody looks
 	line        string        // the request
 	rates       course        // of requests, a second
 	lead        time.Duration // before the course, at its first rate
@@ -84,7 +84,7 @@ func ask(q question, out io.Writer) error {
 	w := bufio.NewWriter(out)
 	fmt.Fprintln(w, scheduled)
 	for _, a := range c.all {
-		fmt.Fprintln(w, a.due.Microseconds(), a.sent.Microseconds(), a.ready.Microseconds(), a.refused, a.ahead, a.waited.Microseconds())
+		fmt.Fprintln(w, a.due.Microseconds(), a.sent.Microseconds(), a.ready.Microseconds(), a.refused, a.ahead, a.server.ran.Microseconds(), a.server.waited.Microseconds())
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("printing what became of the requests: %w", err)
@@ -180,7 +180,7 @@ func (c *client) run() error {
 			return err
 		}
 		conn := &c.conns[sent%len(c.conns)]
-		c.all[sent].ahead, c.all[sent].waited = c.open, c.waited()
+		c.all[sent].ahead, c.all[sent].server = c.open, c.look()
 		_, err := unix.Write(conn.requests, c.line)
 		switch {
 		case err == nil:
@@ -244,7 +244,7 @@ func (c *client) take(conn *connection) error {
 	case n == 0:
 		return errors.New("reading an answer: the server hung up")
 	}
-	now, waited := time.Since(c.start), c.waited()
+	now, server := time.Since(c.start), c.look()
 	for _, char := range buf[:n] {
 		if len(conn.open) == 0 {
 			return errors.New("reading an answer: there are more than requests")
@@ -253,7 +253,7 @@ func (c *client) take(conn *connection) error {
 		request.refused = request.refused || char == '-' && !conn.within
 		conn.within = char != '\n'
 		if !conn.within {
-			request.ready, request.waited = now, waited-request.waited
+			request.ready, request.server = now, server.since(request.server)
 			conn.open = conn.open[1:]
 			c.open--
 		}
@@ -261,24 +261,35 @@ func (c *client) take(conn *connection) error {
 	return nil
 }
 
-// waited returns how long the server has wanted a CPU and had none, ever: the second number of its schedstat.
-func (c *client) waited() time.Duration {
+// look returns what the kernel says of the server.
+func (c *client) look() (s schedstat) {
 	if c.watched == 0 {
-		return 0
+		return s
 	}
 	var buf [64]byte
 	n, err := unix.Pread(c.watched, buf[:], 0)
 	if err != nil {
-		return 0
+		return s
 	}
-	return parseWaited(buf[:n])
+	return parseSchedstat(buf[:n])
 }
 
-func parseWaited(schedstat []byte) time.Duration {
-	_, rest, _ := bytes.Cut(schedstat, []byte(" "))
-	number, _, _ := bytes.Cut(rest, []byte(" "))
-	n, _ := strconv.ParseInt(string(number), 10, 64)
-	return time.Duration(n)
+// schedstat is how long a process has had a CPU, and how long it wanted one and had none, as /proc/PID/schedstat tells. Of one that
+// has a CPU the kernel counts that with each tick, which may be 10 ms ago.
+type schedstat struct{ ran, waited time.Duration }
+
+func (s schedstat) since(before schedstat) schedstat {
+	return schedstat{s.ran - before.ran, s.waited - before.waited}
+}
+
+func parseSchedstat(text []byte) schedstat {
+	ran, rest, _ := bytes.Cut(text, []byte(" "))
+	waited, _, _ := bytes.Cut(rest, []byte(" "))
+	number := func(text []byte) time.Duration {
+		n, _ := strconv.ParseInt(string(text), 10, 64)
+		return time.Duration(n)
+	}
+	return schedstat{number(ran), number(waited)}
 }
 
 // readable waits for something to read, without the Go scheduler, which would add its own latency and, told of every
@@ -293,13 +304,14 @@ func readable(fds []unix.PollFd, longest time.Duration) bool {
 func parseAsked(text string) (scheduled string, all []asked, err error) {
 	scheduled, text, _ = strings.Cut(text, "\n")
 	for line := range strings.Lines(text) {
-		var due, sent, ready, waited int64
+		var due, sent, ready, ran, waited int64
 		var a asked
-		if _, err := fmt.Sscan(line, &due, &sent, &ready, &a.refused, &a.ahead, &waited); err != nil {
+		if _, err := fmt.Sscan(line, &due, &sent, &ready, &a.refused, &a.ahead, &ran, &waited); err != nil {
 			return "", nil, fmt.Errorf("reading what became of the requests: %q: %w", line, err)
 		}
 		const us = time.Microsecond
-		a.due, a.sent, a.ready, a.waited = time.Duration(due)*us, time.Duration(sent)*us, time.Duration(ready)*us, time.Duration(waited)*us
+		a.due, a.sent, a.ready = time.Duration(due)*us, time.Duration(sent)*us, time.Duration(ready)*us
+		a.server = schedstat{time.Duration(ran) * us, time.Duration(waited) * us}
 		all = append(all, a)
 	}
 	return scheduled, all, nil

@@ -42,7 +42,7 @@ func colocation(latency map[string]float64) Colocation {
 				for n := range 100 {
 					asked = append(asked, made(float64(n)/50, 0.0001, factor*latency[name]/1000*float64(n+1)/100))
 				}
-				asked[99].ahead, asked[99].waited = 7, 20*time.Millisecond
+				asked[99].ahead, asked[99].server = 7, schedstat{30 * time.Millisecond, 20 * time.Millisecond}
 				for n := range asked {
 					asked[n].due, asked[n].sent, asked[n].ready = asked[n].due+settled, asked[n].sent+settled, asked[n].ready+settled
 				}
@@ -88,8 +88,10 @@ func TestColocation(t *testing.T) {
 	if got := r.Series["plain_60_p99_ms"]; !slices.Equal(got, []float64{19.8, 79.2, 39.6}) {
 		t.Errorf("p99 of each repeat: %v", got)
 	}
-	if got := r.Series["plain_60_slowest_waited_ms"]; len(got) != 15 || got[0] != 20 || got[1] != 0 {
-		t.Errorf("waits of the five slowest of each repeat: %v", got)
+	for figure, want := range map[string]float64{"ran_ms": 30, "waited_ms": 20} {
+		if got := r.Series["plain_60_slowest_"+figure]; len(got) != 15 || got[0] != want || got[1] != 0 {
+			t.Errorf("%s of the five slowest of each repeat: %v", figure, got)
+		}
 	}
 	table := r.Table.String()
 	if !strings.Contains(table, "60 %, waterline") || !strings.Contains(table, "10.39–41.58") || len(r.Table.Rows) != 5 {
@@ -101,7 +103,7 @@ func TestColocation(t *testing.T) {
 		}
 	}
 	notes := strings.Join(r.Notes, "\n")
-	const slowest = "The slowest request in mode plain at 60 % came at 00:16:44.980: 80.00 ms; sent 0.10 ms late with 7 requests before it, and the server waited 20.00 ms for a CPU until it was answered."
+	const slowest = "The slowest request in mode plain at 60 % came at 00:16:44.980: 80.00 ms; sent 0.10 ms late with 7 requests before it, and until it was answered the server had a CPU for 30.00 ms and waited for one for 20.00 ms."
 	if !strings.Contains(notes, slowest) || !strings.Contains(notes, "(SCHED_FIFO)") || strings.Contains(notes, "The rest of the machine") {
 		t.Error(notes)
 	}
@@ -232,8 +234,8 @@ func TestParseStress(t *testing.T) {
 	}
 }
 
-func TestParseWaited(t *testing.T) {
-	if got := parseWaited([]byte("123 4567 8\n")); got != 4567 {
+func TestParseSchedstat(t *testing.T) {
+	if got := parseSchedstat([]byte("123 4567 8\n")); got != (schedstat{123, 4567}) {
 		t.Error(got)
 	}
 }

@@ -130,6 +130,6 @@ type slow struct {
 
 // String tells where its time went.
 func (s slow) String() string {
-	return fmt.Sprintf("%s: %s ms; sent %s ms late with %d requests before it, and the server waited %s ms for a CPU until it was answered",
-		s.at.UTC().Format("15:04:05.000"), millis(inMillis(s.latency())), millis(inMillis(s.late())), s.ahead, millis(inMillis(s.waited)))
+	return fmt.Sprintf("%s: %s ms; sent %s ms late with %d requests before it, and until it was answered the server had a CPU for %s ms and waited for one for %s ms",
+		s.at.UTC().Format("15:04:05.000"), millis(inMillis(s.latency())), millis(inMillis(s.late())), s.ahead, millis(inMillis(s.server.ran)), millis(inMillis(s.server.waited)))
 }

@@ -155,7 +155,7 @@ func TestAsk(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 	}
-	if _, _, err := parseAsked("normal\n1 2 3 false 0 0\n1 x 3 false 0 0\n"); err == nil {
+	if _, _, err := parseAsked("normal\n1 2 3 false 0 0 0\n1 x 3 false 0 0 0\n"); err == nil {
 		t.Error("nonsense was understood")
 	}
 }

@@ -91,7 +91,7 @@ func (m *measured) add(r *Result, key, name string, load float64, reference map[
 	for _, s := range worst {
 		for figure, value := range map[string]float64{
 			"at_unix_ms": float64(s.at.UnixMilli()), "latency_ms": round(inMillis(s.latency()), 3), "late_ms": round(inMillis(s.late()), 3),
-			"before_it_requests": float64(s.ahead), "waited_ms": round(inMillis(s.waited), 3),
+			"before_it_requests": float64(s.ahead), "ran_ms": round(inMillis(s.server.ran), 3), "waited_ms": round(inMillis(s.server.waited), 3),
 		} {
 			r.Series[key+"slowest_"+figure] = append(r.Series[key+"slowest_"+figure], value)
 		}

@@ -167,11 +167,11 @@ func (s *sideBySide) look() (g glance, err error) {
 		g.frames = s.frames.count()
 	}
 	if s.cell.online {
-		schedstat, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", s.server.cmd.Process.Pid))
+		content, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", s.server.cmd.Process.Pid))
 		if err != nil {
 			return g, fmt.Errorf("asking how long the server waited for a CPU: %w", err)
 		}
-		g.waited = parseWaited(schedstat)
+		g.waited = parseSchedstat(content).waited
 	}
 	if s.cfg.Node != nil {
 		if g.upkeep, err = readUpkeep("/proc"); err != nil {
