@@ -28,6 +28,7 @@ type Host struct {
 	page    int64                   // size in bytes
 	undo    *Undo
 	files   []*file // what the last plan names, ordered
+	spare   []*file // for the next
 	index   map[model.File]*file
 	steps   []cgroup.Step
 	buf     [4096]byte
@@ -244,29 +245,39 @@ func (h *Host) before(f *file) cgroup.Raw {
 	return f.found
 }
 
-// adopt makes the files of a plan the files that we watch over. What the plan says anew is marked to be read.
+// adopt makes the files of a plan the files that we watch over. What the plan says anew is marked to be read. Both are ordered, so they
+// are gone through side by side.
 func (h *Host) adopt(settings []model.Setting) {
-	files := make([]*file, 0, len(settings))
+	old := h.files
+	h.files, h.spare = h.spare[:0], old
 	for _, s := range settings {
-		f := h.index[s.File]
-		if f == nil {
+		for len(old) > 0 && old[0].setting.File.Compare(s.File) < 0 {
+			h.drop(old[0])
+			old = old[1:]
+		}
+		var f *file
+		if len(old) > 0 && old[0].setting.File == s.File {
+			f, old = old[0], old[1:]
+		} else {
 			f = &file{}
 			h.index[s.File] = f
 		}
 		want := h.raw(s.Knob, s.Value)
-		if f.setting.File != s.File || f.want != want || f.setting.Release != s.Release || (f.setting.Hold == nil) != (s.Hold == nil) || !f.exists {
+		if !f.exists || f.want != want || f.setting.Release != s.Release || (f.setting.Hold == nil) != (s.Hold == nil) {
 			f.stale = true
 		}
 		f.setting, f.want = s, want
-		files = append(files, f)
+		h.files = append(h.files, f)
 	}
-	for _, f := range h.files {
-		if _, planned := slices.BinarySearchFunc(settings, f.setting.File, func(s model.Setting, name model.File) int { return s.File.Compare(name) }); !planned {
-			f.close()
-			delete(h.index, f.setting.File)
-		}
+	for _, f := range old {
+		h.drop(f)
 	}
-	h.files = files
+}
+
+// drop forgets a file that the plan no longer names.
+func (h *Host) drop(f *file) {
+	f.close()
+	delete(h.index, f.setting.File)
 }
 
 // take puts the steps on record, takes them in their order, and returns what the kernel refused.
