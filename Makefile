@@ -76,15 +76,19 @@ vm:
 	@mkdir -p $(BIN)
 	go build -o $(BIN)/ ./test/bed/vm/cmd/vmrun
 
-test-vm: build vm ## rung 3: the same suite and the demo on cgroup v2, in a virtual machine; CPU sets in one of 2 sockets, 4 NUMA nodes, 8 CPUs
+test-vm: build vm kernel-test ## rung 3: the same suite and the demo on cgroup v2, in a virtual machine
 	go test -count=1 ./test/bed/vm/...
-	@mkdir -p $(OUT)/test
-	go test -c -o $(OUT)/test/kernel.test ./test/kernel
 	$(VMRUN) -file $(OUT)/test/kernel.test=/t/kernel.test -file $(BIN)/waterline=/bin/waterline -file $(BIN)/waterline-agent=/bin/waterline-agent \
 		-module brd -e CI=$(CI) -e WATERLINE_SOAK=$(WATERLINE_SOAK) -e WATERLINE_BIN=/bin -timeout $(if $(WATERLINE_SOAK),3h,30m) -o $(OUT)/test/vm \
 		-run 'kernel: /t/kernel.test -test.skip ^TestCPU' -run 'demo: /bin/waterline demo --out /out'
+
+test-vm-cpus: vm kernel-test ## rung 3: CPU sets in a virtual machine of 2 sockets, 4 NUMA nodes, 8 CPUs
 	$(VMRUN) -topology 2x2x1x2 -file $(OUT)/test/kernel.test=/t/kernel.test -e CI=$(CI) -e WATERLINE_SOAK=$(WATERLINE_SOAK) \
 		-timeout $(if $(WATERLINE_SOAK),1h,10m) -run 'cpusets: /t/kernel.test -test.run ^TestCPU -test.v -test.timeout 1h'
+
+kernel-test:
+	@mkdir -p $(OUT)/test
+	go test -c -o $(OUT)/test/kernel.test ./test/kernel
 
 HELM := $(BIN)/helm
 
@@ -135,4 +139,4 @@ packages:
 clean: ## remove what was built
 	rm -rf $(OUT)
 
-.PHONY: help build demo demo-vm test soak check format vet lint generate generated test-unit race test-kernel vm test-vm bed test-api test-api-figures test-node test-node-figures test-node-static test-node-v2 bench cluster cluster-down packages clean
+.PHONY: help build demo demo-vm test soak check format vet lint generate generated test-unit race test-kernel vm test-vm test-vm-cpus kernel-test bed test-api test-api-figures test-node test-node-figures test-node-static test-node-v2 bench cluster cluster-down packages clean
