@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,8 +15,9 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// mostTasks is how many tasks are asked in one measurement. Pods beyond that are not measured. By BenchmarkMeterDelay, in a virtual
-// machine that others used as well (6.18), it takes 16 to 21 µs to ask a process of one task, and 5 µs for each more.
+// mostTasks is how many tasks are asked in one measurement. Pods with more come in turn, less often than [everyOther], and one that
+// alone has more is never known. By BenchmarkMeterDelay, in a virtual machine that others used as well (6.18), it takes 16 to 21 µs to
+// ask a process of one task, and 5 µs for each more.
 const mostTasks = 1000
 
 // mostOwed is for how long a task waited that is told later than it was, see [delayedTask]. What is longer is not told: it was too
@@ -29,9 +32,10 @@ type delays struct {
 	layout    cgroup.Layout
 	processes map[int]*delayedProcess // by PID; nil: nobody asked yet
 	pods      map[string][]*delayedProcess
-	looked    int64 // the last measurement in which processes were looked for
-	left      int   // tasks that may be asked in this measurement
-	owes      bool  // one of those asked last owes something
+	looked    int64              // the last measurement in which processes were looked for
+	left      int                // tasks that may be asked in this measurement
+	first     [everyOther]string // UID of the pod that is asked before all others, because the last time there was nothing left for it
+	owes      bool               // one of those asked last owes something
 	buf       [4 << 10]byte
 }
 
@@ -79,16 +83,22 @@ func (m *Meter) measureDelays(closer Closer) error {
 			return fmt.Errorf("looking for processes: %w", err)
 		}
 	}
-	for i := range m.pods {
-		if p := &m.pods[i]; closer.Waits(p.uid) && m.turn(p, everyOther) {
-			m.measureDelay(p, &m.load.Pods[i].Delay)
+	first := &d.first[m.tick%everyOther]
+	begin, _ := slices.BinarySearchFunc(m.pods, *first, func(p meteredPod, uid string) int { return strings.Compare(p.uid, uid) })
+	*first = ""
+	for n := range m.pods {
+		i := (begin + n) % len(m.pods)
+		if p := &m.pods[i]; closer.Waits(p.uid) && m.turn(p, everyOther) && !m.measureDelay(p, &m.load.Pods[i].Delay) {
+			*first = p.uid
+			break
 		}
 	}
 	return nil
 }
 
-// measureDelay measures for how long the tasks of a pod wait, and how often its quota stops it in the same time.
-func (m *Meter) measureDelay(p *meteredPod, delay *model.Delay) {
+// measureDelay measures for how long the tasks of a pod wait, and how often its quota stops it in the same time. It reports whether it
+// did, or never can: not if too many tasks were asked before.
+func (m *Meter) measureDelay(p *meteredPod, delay *model.Delay) bool {
 	now := delayLook{at: m.clock(bootClock), group: p.cpu.CPUStat}
 	since := now.at - p.delayed.at
 	if p.delayed.at == 0 || p.begin > m.tick-everyOther || since > longest {
@@ -98,7 +108,11 @@ func (m *Meter) measureDelay(p *meteredPod, delay *model.Delay) {
 		// Nobody ran, so nobody has ceased to wait: there is nothing to ask.
 		*delay = model.Delay{At: now.at, Stopped: now.stopped(&p.delayed)}
 		p.delayed = now
-		return
+		return true
+	}
+	all := m.delays.left == mostTasks
+	if !all && m.delays.known(p.uid) > m.delays.left {
+		return false
 	}
 	waited, compared, asked := m.delays.of(p.uid, since, m.tick)
 	now.owes = m.delays.owes
@@ -108,6 +122,7 @@ func (m *Meter) measureDelay(p *meteredPod, delay *model.Delay) {
 	if p.delayed = now; !asked {
 		p.delayed.at = 0
 	}
+	return all || m.delays.left >= 0
 }
 
 // stopped returns in how many of the periods since an earlier look a quota stopped the pod, in thousandths.
@@ -161,6 +176,14 @@ func (d *delays) podOf(dir string) string {
 		}
 	}
 	return ""
+}
+
+// known returns how many tasks a pod had when it was asked last.
+func (d *delays) known(uid string) (tasks int) {
+	for _, p := range d.pods[uid] {
+		tasks += len(p.tasks)
+	}
+	return tasks
 }
 
 // of returns for how long the tasks of a pod have waited in the time since they were asked last, all together, whether there are any

@@ -262,6 +262,46 @@ func TestMeterDelayMostTasks(t *testing.T) {
 	}
 }
 
+// TestMeterDelayManyTasks: where pods have more tasks than are asked in one go, each has its turn, whatever comes before it, and what
+// it waited since its last one is told then. A pod with too many of its own keeps nobody else waiting for good.
+func TestMeterDelayManyTasks(t *testing.T) {
+	const each, pods, rate = 400, 8, 100 * time.Millisecond // two of the four pods that come at the same time have their turn
+	waits := []string{"waits-huge"}
+	for i := range pods {
+		waits = append(waits, fmt.Sprintf("waits-%d", i))
+	}
+	n := newFakeNode(t, cgroup.V1, waits...)
+	group := func(uid string) string { return n.pods[uid].Dir + "/0123456789ab" }
+	for i, uid := range waits {
+		some := each
+		if uid == "waits-huge" {
+			some = mostTasks + 1
+		}
+		for tid := range some {
+			n.task(100+i, 10000*i+tid, group(uid), time.Second)
+		}
+	}
+	told := map[string]int{}
+	for second := range time.Duration(24) {
+		for i, uid := range waits { // one task of each waits for a tenth of the time
+			n.task(100+i, 10000*i, group(uid), time.Second+second*rate)
+		}
+		load := n.after(time.Second)
+		for _, uid := range waits {
+			if d := load.Pod(uid).Delay; d.At == n.boot && second >= 12 {
+				if told[uid]++; d.Permille != 100 {
+					t.Errorf("%s waits for %+v", uid, d)
+				}
+			}
+		}
+	}
+	for _, uid := range waits {
+		if times := told[uid]; (times < 2) != (uid == "waits-huge") {
+			t.Errorf("%s was told %d times in 12 s", uid, times)
+		}
+	}
+}
+
 // BenchmarkMeterDelay measures what it costs to ask real tasks: 220 processes of one task, as of 110 pods with two containers, half of
 // them a measurement; those of one process with 200 tasks; and to find the processes that there are, all new and all known.
 func BenchmarkMeterDelay(b *testing.B) {
