@@ -78,6 +78,24 @@ func TestStepsAreNoSpikes(t *testing.T) {
 	}
 }
 
+// TestASecondIsNoSpike: what lasts a second is acted on at once each time, wherever in a measured second it begins.
+func TestASecondIsNoSpike(t *testing.T) {
+	for begin := int64(0); begin < 1000; begin += 100 {
+		w := steady(10, 2000)
+		for i := range 10 {
+			for range 40 {
+				w.online(2000)
+			}
+			at := time.Duration(begin)*time.Millisecond + 90*time.Millisecond
+			if at < time.Second && !w.glance(at, 6000) {
+				t.Fatalf("%d ms after a measurement, time %d: not acted on: %+v", begin, i, w.state.Spikes)
+			}
+			w.online(2000 + 4000*(1000-begin)/1000)
+			w.online(2000 + 4000*begin/1000)
+		}
+	}
+}
+
 // TestSpikesAreForgotten: what was a spike is a rise again after an hour, and at once after a boot.
 func TestSpikesAreForgotten(t *testing.T) {
 	learned := func() *node {

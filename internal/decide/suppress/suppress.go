@@ -180,7 +180,7 @@ func (f *follow) step() {
 	level := levelOf(f.n.Load)
 	rise := level.rise(&f.n.Load.Glance, s.Spikes.Height)
 	if rise > 0 {
-		s.Spikes.note(&f.n.Load.Glance, level.sum()+rise)
+		s.Spikes.note(&f.n.Load.Glance, level.sum(), rise)
 	}
 	f.target = max(a.Allow-rise-s.Push, min(f.floor, a.Capacity))
 	f.explain(rise)
