@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -280,6 +281,14 @@ type schedstat struct{ ran, waited time.Duration }
 
 func (s schedstat) since(before schedstat) schedstat {
 	return schedstat{s.ran - before.ran, s.waited - before.waited}
+}
+
+func readSchedstat(pid int) (schedstat, error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
+	if err != nil {
+		return schedstat{}, fmt.Errorf("asking how long a process had a CPU and waited for one: %w", err)
+	}
+	return parseSchedstat(content), nil
 }
 
 func parseSchedstat(text []byte) schedstat {

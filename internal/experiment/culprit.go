@@ -263,11 +263,11 @@ type culpritLook struct {
 }
 
 func (s *suspicion) look() (c culpritLook, err error) {
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", s.server.cmd.Process.Pid))
+	server, err := readSchedstat(s.server.cmd.Process.Pid)
 	if err != nil {
-		return c, fmt.Errorf("asking how long the server waited for a CPU: %w", err)
+		return c, err
 	}
-	c.waited = parseSchedstat(content).waited
+	c.waited = server.waited
 	c.at, err = sinceBoot()
 	return c, err
 }

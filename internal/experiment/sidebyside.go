@@ -167,11 +167,11 @@ func (s *sideBySide) look() (g glance, err error) {
 		g.frames = s.frames.count()
 	}
 	if s.cell.online {
-		content, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", s.server.cmd.Process.Pid))
+		server, err := readSchedstat(s.server.cmd.Process.Pid)
 		if err != nil {
-			return g, fmt.Errorf("asking how long the server waited for a CPU: %w", err)
+			return g, err
 		}
-		g.waited = parseSchedstat(content).waited
+		g.waited = server.waited
 	}
 	if s.cfg.Node != nil {
 		if g.upkeep, err = readUpkeep("/proc"); err != nil {

@@ -65,15 +65,6 @@ type Rejection struct {
 	Errno string
 }
 
-// Status is what a file of the plan holds now, for explanations.
-type Status struct {
-	model.Setting
-	Exists bool
-	Is     model.Value
-	Was    model.Value // the newest value of another writer
-	Owned  bool        // Was is on record
-}
-
 // New returns a Host for the hierarchies that the knobs stand in. Of a knob mounted tells where its hierarchy is mounted, ""
 // if this node has no such controller.
 func New(v cgroup.Version, mounted func(model.Knob) string, undo *Undo) (*Host, error) {
@@ -452,46 +443,6 @@ func (f *file) close() {
 		_ = f.effective.Close()
 		f.effective = nil
 	}
-}
-
-// Status returns what the files of the last plan whose directory satisfies a condition hold now.
-func (h *Host) Status(match func(dir string) bool) []Status {
-	var all []Status
-	for _, f := range h.files {
-		if !match(f.setting.Dir) {
-			continue
-		}
-		_ = h.read(f) // what cannot be read is shown as absent
-		s := Status{Setting: f.setting, Exists: f.exists, Is: cgroup.FromRaw(h.version, f.setting.Knob, f.found)}
-		if record, owned := h.undo.Get(f.setting.File, f.inode); owned {
-			s.Owned, s.Was = true, cgroup.FromRaw(h.version, f.setting.Knob, record.Theirs)
-		}
-		all = append(all, s)
-	}
-	return all
-}
-
-// Owned returns the files on record, ordered.
-func (h *Host) Owned() []model.Owned { return h.undo.Owned(h.version) }
-
-// Confined returns the groups that may run on other CPUs than their lists say, ordered. It is what the last plan's files
-// read when they were last looked at.
-func (h *Host) Confined() []model.Confined {
-	var confined []model.Confined
-	for _, f := range h.files {
-		if f.told = f.confined(); f.told.List != "" {
-			confined = append(confined, model.Confined{File: f.setting.File, To: model.Value(f.told)})
-		}
-	}
-	return confined
-}
-
-// confined returns the CPUs that a group may run on where they are not those of its list as planned, else the zero value.
-func (f *file) confined() cgroup.Raw {
-	if f.effective == nil || !f.exists || f.setting.Hold != nil || f.setting.Release || f.found != f.want || f.allowed == f.found {
-		return cgroup.Raw{}
-	}
-	return f.allowed
 }
 
 // isGone reports whether an error only says that the group was removed: its path is not there (ENOENT), or a file of it

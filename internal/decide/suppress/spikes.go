@@ -33,14 +33,13 @@ func (s *spikes) learn(l *model.Load) {
 		s.Height, s.Faded = s.Height*15/16, l.Clock
 	}
 	level := levelOf(l)
-	switch {
-	case s.Seen == 0:
-	case level.sum() >= s.Half:
-		s.Seen, s.Peak, s.Half = 0, 0, 0
-	case level.at-s.Seen >= whole:
-		if was := (s.Peak - level.sum()) * 5 / 4; was > s.Height { // the next one may be a little higher
-			s.Height, s.Faded = was, l.Clock
-		}
-		s.Seen, s.Peak, s.Half = 0, 0, 0
+	used := level.sum()
+	lasted := used >= s.Half
+	if s.Seen == 0 || !lasted && level.at-s.Seen < whole {
+		return
 	}
+	if was := (s.Peak - used) * 5 / 4; !lasted && was > s.Height { // the next one may be a little higher
+		s.Height, s.Faded = was, l.Clock
+	}
+	s.Seen, s.Peak, s.Half = 0, 0, 0
 }

@@ -4,9 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"slices"
+	"sort"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -84,7 +83,7 @@ func (m *Meter) measureDelays(closer Closer) error {
 		}
 	}
 	first := &d.first[m.tick%everyOther]
-	begin, _ := slices.BinarySearchFunc(m.pods, *first, func(p meteredPod, uid string) int { return strings.Compare(p.uid, uid) })
+	begin := sort.Search(len(m.pods), func(i int) bool { return m.pods[i].uid >= *first })
 	*first = ""
 	for n := range m.pods {
 		i := (begin + n) % len(m.pods)
