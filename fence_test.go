@@ -29,13 +29,13 @@ var mayImport = map[string][]string{
 	"internal/cgroup":     {"internal/model"},
 	"internal/decide":     {"internal/model", "internal/cgroup", "internal/decide"},
 	"internal/observe":    {"api", "internal/model", "internal/cgroup", "internal/observe"},
-	"internal/sealed":     {},
+	"internal/checkpoint": {},
 	"internal/process":    {"api"},
 	"internal/golden":     {},
-	"internal/act":        {"api", "internal/model", "internal/cgroup", "internal/sealed", "internal/act"},
+	"internal/act":        {"api", "internal/model", "internal/cgroup", "internal/checkpoint", "internal/act"},
 	"internal/nri":        {"internal/model"},
 	"internal/journal":    {"internal/model", "internal/decide"},
-	"internal/agent":      {"api", "internal/model", "internal/cgroup", "internal/decide", "internal/observe", "internal/act", "internal/journal", "internal/nri", "internal/sealed"},
+	"internal/agent":      {"api", "internal/model", "internal/cgroup", "internal/decide", "internal/observe", "internal/act", "internal/journal", "internal/nri", "internal/checkpoint"},
 	"internal/manager":    {"api", "internal/model", "internal/decide", "internal/observe/kube", "internal/act/kube", "internal/manager"},
 	"internal/sim":        {"internal/model", "internal/decide", "internal/sim"},
 	"internal/experiment": {"api", "internal/model", "internal/cgroup", "internal/observe/host", "internal/journal", "internal/experiment"},
@@ -87,6 +87,20 @@ func imports(s source) []string {
 	return all
 }
 
+// ruleOf returns the folder of the rule that a folder belongs to; "" for any other, as internal/decide/node, which calls rules.
+func ruleOf(dir string) string {
+	for _, scope := range []string{"internal/decide/node/", "internal/decide/cluster/"} {
+		if rest, inside := strings.CutPrefix(dir, scope); inside {
+			rule, _, _ := strings.Cut(rest, "/")
+			return scope + rule
+		}
+	}
+	if below(dir, "internal/decide/policy") {
+		return "internal/decide/policy"
+	}
+	return ""
+}
+
 func below(dir, room string) bool { return dir == room || strings.HasPrefix(dir, room+"/") }
 
 func TestImports(t *testing.T) {
@@ -101,13 +115,13 @@ func TestImports(t *testing.T) {
 			t.Errorf("%s stands in no room of the tree", s.path)
 			continue
 		}
-		rule := strings.Split(strings.TrimPrefix(s.dir(), "internal/decide/"), "/")[0]
+		rule := ruleOf(s.dir())
 		for _, imported := range imports(s) {
 			ours, isOurs := strings.CutPrefix(imported, module)
 			switch {
 			case isOurs && !slices.ContainsFunc(mayImport[room], func(r string) bool { return below(ours, r) }):
 				t.Errorf("%s imports %s, which code in %s may not", s.path, ours, room)
-			case isOurs && below(s.dir(), "internal/decide") && s.dir() != "internal/decide" && below(ours, "internal/decide") && !below(ours, "internal/decide/"+rule):
+			case isOurs && rule != "" && below(ours, "internal/decide") && !below(ours, rule):
 				t.Errorf("%s: a rule imports another: %s", s.path, ours)
 			case !isOurs && room == "internal/model" && strings.Contains(strings.Split(imported, "/")[0], ".") && imported != "k8s.io/utils/cpuset":
 				t.Errorf("%s: the model imports %s", s.path, imported)
@@ -177,7 +191,7 @@ func TestOwners(t *testing.T) {
 		t.Fatal(err)
 	}
 	documented := map[string]string{} // knob → rule
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\|.*\\| `decide/([a-z]+)` \\|").FindAllStringSubmatch(string(table), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\|.*\\| `decide/node/([a-z]+)` \\|").FindAllStringSubmatch(string(table), -1) {
 		if old, twice := documented[row[1]]; twice && old != row[2] {
 			t.Errorf("docs/files.md gives %s to both %s and %s", row[1], old, row[2])
 		}
@@ -187,10 +201,10 @@ func TestOwners(t *testing.T) {
 		"MemoryMin": "memory.min", "MemoryLow": "memory.low", "MemoryHigh": "memory.high", "Freeze": "cgroup.freeze"}
 	found := map[string]string{}
 	for _, s := range sources(t) {
-		if !below(s.dir(), "internal/decide") || s.dir() == "internal/decide" {
+		rule, isRule := strings.CutPrefix(ruleOf(s.dir()), "internal/decide/node/")
+		if !isRule {
 			continue
 		}
-		rule := strings.TrimPrefix(s.dir(), "internal/decide/")
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			kv, ok := n.(*ast.KeyValueExpr)
 			if !ok {
@@ -227,15 +241,16 @@ func TestReasons(t *testing.T) {
 		t.Fatal(err)
 	}
 	var golden strings.Builder
-	for _, pattern := range []string{"internal/decide/testdata/*.txt", "internal/decide/*/testdata/*.txt", "internal/decide/*/testdata/*.case"} {
-		files, _ := filepath.Glob(pattern)
-		for _, file := range files {
-			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden.Write(content)
+	err = filepath.WalkDir("internal/decide", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Base(filepath.Dir(path)) != "testdata" {
+			return err
 		}
+		content, err := os.ReadFile(path)
+		golden.Write(content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	var codes []string
 	for _, m := range regexp.MustCompile(`Code = "(\w+)"`).FindAllStringSubmatch(string(code), -1) {

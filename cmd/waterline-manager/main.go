@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/waterline-io/waterline/internal/decide/oversee"
-	"github.com/waterline-io/waterline/internal/decide/permit"
+	"github.com/waterline-io/waterline/internal/decide/cluster/evictbudget"
+	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
 	"github.com/waterline-io/waterline/internal/manager"
 	"github.com/waterline-io/waterline/internal/manager/admit"
 	"github.com/waterline-io/waterline/internal/manager/certs"
@@ -40,13 +40,13 @@ type options struct {
 	kubeconfig, namespace, identity string
 	listen, webhook, names          string
 	sweep                           time.Duration
-	oversee                         oversee.Settings
-	evict                           permit.Settings
+	health                          nodehealth.Settings
+	evict                           evictbudget.Settings
 }
 
 func (o *options) flags(f *flag.FlagSet) {
 	host, _ := os.Hostname() // "": it must be said
-	o.oversee, o.evict = oversee.DefaultSettings(), permit.DefaultSettings()
+	o.health, o.evict = nodehealth.DefaultSettings(), evictbudget.DefaultSettings()
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; without it the pod's service account is used")
 	f.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace that the manager and the agents run in (default $POD_NAMESPACE)")
 	f.StringVar(&o.identity, "identity", host, "name of this replica, another one for each")
@@ -54,13 +54,13 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.webhook, "webhook", ":9443", "address of the webhook; empty: this replica has none")
 	f.StringVar(&o.names, "webhook-names", "", "comma-separated DNS names or addresses under which API servers call the webhook")
 	f.DurationVar(&o.sweep, "sweep-period", 3*time.Minute, "time between two looks for batch pods that did not pass the webhook")
-	f.DurationVar(&o.oversee.LostAfter, "lost-after", o.oversee.LostAfter, "time without a ready agent, or a renewed Lease of the kubelet, after which a node's offer is withdrawn")
-	f.DurationVar(&o.oversee.FreshWithin, "fresh-within", o.oversee.FreshWithin, "age up to which the Lease of a kubelet is fresh")
-	f.DurationVar(&o.oversee.BackAfter, "back-after", o.oversee.BackAfter, "time with a ready agent and a fresh Lease after which it is lifted")
+	f.DurationVar(&o.health.LostAfter, "lost-after", o.health.LostAfter, "time without a ready agent, or a renewed Lease of the kubelet, after which a node's offer is withdrawn")
+	f.DurationVar(&o.health.FreshWithin, "fresh-within", o.health.FreshWithin, "age up to which the Lease of a kubelet is fresh")
+	f.DurationVar(&o.health.BackAfter, "back-after", o.health.BackAfter, "time with a ready agent and a fresh Lease after which it is lifted")
 	f.Int64Var(&o.evict.PerOwner, "evictions-per-owner", o.evict.PerOwner, "batch pods of one workload that may be evicted within --eviction-period")
 	f.Int64Var(&o.evict.All, "evictions", o.evict.All, "batch pods of the cluster that may be evicted within --eviction-period")
 	f.DurationVar(&o.evict.Period, "eviction-period", o.evict.Period, "time over which budgets of evictions count, those that policies give nodes too; after its start the manager waits for a part of it that belongs to one eviction")
-	f.DurationVar(&o.oversee.ForgetAfter, "forget-after", o.oversee.ForgetAfter, "time without an agent after which a node's report is deleted")
+	f.DurationVar(&o.health.ForgetAfter, "forget-after", o.health.ForgetAfter, "time without an agent after which a node's report is deleted")
 }
 
 func main() {
@@ -92,7 +92,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		return fmt.Errorf("setting up the API client: %w", err)
 	}
 	m := manager.New(manager.Config{
-		Client: client, Custom: custom, Namespace: o.namespace, Identity: o.identity, Log: log, Oversee: o.oversee, Evict: o.evict, Sweep: o.sweep,
+		Client: client, Custom: custom, Namespace: o.namespace, Identity: o.identity, Log: log, NodeHealth: o.health, Evict: o.evict, Sweep: o.sweep,
 	})
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -25,7 +25,7 @@ runs come in random order. It tells
 
 It needs root, two CPUs, and no cluster, and takes five minutes a run. On a machine that does something else the server waits for
 that, too.`,
-		Example: "  sudo waterline experiment culprit --repeats 3 --nobody 1 --json culprit.json",
+		Example: "  sudo waterline experiment culprit --repeats 3 --nobody 1 --json interference.json",
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 0:

@@ -18,7 +18,7 @@ import (
 
 	acthost "github.com/waterline-io/waterline/internal/act/host"
 	"github.com/waterline-io/waterline/internal/cgroup"
-	"github.com/waterline-io/waterline/internal/decide"
+	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/journal"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/nri"
@@ -101,7 +101,7 @@ type Agent struct {
 	seenCPUs   model.CPUSet    // CPUs that pods may run on, when the topology was read
 	usesCPUs   bool            // the machine's topology counts
 	bindsAll   bool            // the CPUs of every pod may depend on what others have
-	state      decide.State
+	state      node.State
 	memory     *memory
 	meter      *host.Meter
 	load       *model.Load // nil: nothing was measured yet
@@ -227,7 +227,7 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // leave undoes what must not outlive the agent. All else stays as it is.
 func (a *Agent) leave() {
-	plan := decide.Leave(a.host.Owned())
+	plan := node.Leave(a.host.Owned())
 	if len(plan.Settings) == 0 {
 		return
 	}
@@ -390,9 +390,9 @@ func (a *Agent) round(now time.Time, reason bool) {
 	}
 	round.Node.Confined = a.host.Confined() // which counts as told from now on
 	round.Node.Reclaimed, a.gave = a.gave, nil
-	round.Plan, a.state = decide.Node(round.Node, round.Policy, round.State)
+	round.Plan, a.state = node.Decide(round.Node, round.Policy, round.State)
 	news := reason || !sameDecisions(&a.plan, &round.Plan)
-	a.trials.note(a.plan.Blame, round.Plan.Blame)
+	a.trials.note(a.plan.Interference, round.Plan.Interference)
 	a.departures.note(a.plan.Evict, round.Plan.Evict)
 	a.plan = round.Plan
 	if a.pods.Known {
@@ -419,7 +419,7 @@ func (a *Agent) round(now time.Time, reason bool) {
 		a.log.report("journal", a.journal.Append(&round))
 	}
 	if a.pods.Known && a.ruling.effect.Policy.Mode == model.ModeEnforce {
-		a.log.report("allowances", a.allowances.write(a.pods.Pods, a.plan.Suppress, a.plan.Blame, now))
+		a.log.report("allowances", a.allowances.write(a.pods.Pods, a.plan.Suppress, a.plan.Interference, now))
 	} else {
 		a.log.report("allowances", a.allowances.write(nil, nil, nil, now))
 	}

@@ -42,7 +42,7 @@ type allowances struct {
 }
 
 // write brings the files to what was decided. Files of pods that are gone, or that have no part any more, go.
-func (w *allowances) write(pods []*model.Pod, s *model.Suppression, b *model.Blame, now time.Time) error {
+func (w *allowances) write(pods []*model.Pod, s *model.Suppression, b *model.Interference, now time.Time) error {
 	var parts map[string]Allowance
 	news := w.written == nil
 	for _, pod := range pods {

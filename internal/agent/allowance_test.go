@@ -22,7 +22,7 @@ func TestAllowances(t *testing.T) {
 	now := time.Unix(1e9, 0).UTC()
 	pods := []*model.Pod{{UID: uid, Pool: "yarn"}, {UID: other}}
 	s := &model.Suppression{Reason: model.Reason{Code: model.BatchAllowed}, Parts: []model.BatchPart{{UID: uid, Milli: 1500, Memory: 1 << 30}, {UID: other, Milli: 7}}}
-	var b *model.Blame
+	var b *model.Interference
 	write := func() {
 		t.Helper()
 		if err := w.write(pods, s, b, now); err != nil {
@@ -55,7 +55,7 @@ func TestAllowances(t *testing.T) {
 			t.Errorf("after %s it was renewed: %v", after, !renewed)
 		}
 	}
-	b = &model.Blame{Throttles: []model.Throttle{{UID: other, Milli: 3}, {UID: uid, Milli: 700, Code: model.ThrottleKept}}}
+	b = &model.Interference{Throttles: []model.Throttle{{UID: other, Milli: 3}, {UID: uid, Milli: 700, Code: model.ThrottleKept}}}
 	if write(); read().CPUMilli != 700 || !strings.HasPrefix(read().Reason, "ThrottleKept") {
 		t.Errorf("throttled: %+v", read())
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/decide"
-	"github.com/waterline-io/waterline/internal/decide/cpuset"
+	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
@@ -74,14 +74,14 @@ func (a *Agent) planCPUs(r CPURequest) (CPUPlan, bool, error) {
 	pod.Asks.CPUs = r.Mode
 	n.Pods = slices.Clone(n.Pods)
 	n.Pods[i] = &pod
-	plan, state := decide.Node(n, a.ruling.effect.Policy, a.state)
+	plan, state := node.Decide(n, a.ruling.effect.Policy, a.state)
 	// CPUs that the pod gives up are given to those who wait for them in the round after.
 	for range 3 {
 		if plan.Next.IsZero() || plan.Next.Sub(n.Now) > time.Second {
 			break
 		}
 		n.Now = plan.Next
-		plan, state = decide.Node(n, a.ruling.effect.Policy, state)
+		plan, state = node.Decide(n, a.ruling.effect.Policy, state)
 	}
 	before, after := a.cpusOr(topology), plan.CPUs
 	if after == nil {

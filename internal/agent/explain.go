@@ -64,7 +64,7 @@ func (a *Agent) explain(namespace, name string) (Explanation, bool) {
 		}
 		e.Files = append(e.Files, f)
 	}
-	e.Waiting = waiting(a.plan.Blame, a.pods.Pods, pod.UID)
+	e.Waiting = waiting(a.plan.Interference, a.pods.Pods, pod.UID)
 	if v := a.plan.Evict; v != nil && v.Request != nil && v.Request.UID == pod.APIUID {
 		e.Leaves = leaves(v.Request)
 	}
@@ -99,7 +99,7 @@ func (a *Agent) explainNode() NodeExplanation {
 	}
 	return NodeExplanation{
 		Mode: p.Mode, CPU: p.CPU, Memory: p.Memory, Slack: a.plan.Slack, SuppressBy: p.Suppress.By, Suppress: a.plan.Suppress,
-		Waiting: waiting(a.plan.Blame, a.pods.Pods, ""), Leaving: leaving(a.plan.Evict, a.pods.Pods, clock), Lacks: a.plan.Lacks,
+		Waiting: waiting(a.plan.Interference, a.pods.Pods, ""), Leaving: leaving(a.plan.Evict, a.pods.Pods, clock), Lacks: a.plan.Lacks,
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/decide/suppress"
+	"github.com/waterline-io/waterline/internal/decide/node/suppress"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
 )

@@ -60,7 +60,7 @@ func sameDecisions(a, b *model.Plan) bool {
 	})
 	same = same && b.Reclaim == nil && slices.Equal(a.Conditions, b.Conditions) && (a.Slack == nil) == (b.Slack == nil)
 	same = same && slices.EqualFunc(a.Notices, b.Notices, func(m, n model.Notice) bool { return m.UID == n.UID && m.Reason.Code == n.Reason.Code })
-	same = same && sameBlame(a.Blame, b.Blame) && sameEvictions(a.Evict, b.Evict)
+	same = same && sameInterference(a.Interference, b.Interference) && sameEvictions(a.Evict, b.Evict)
 	if !same || a.Slack == nil {
 		return same
 	}
@@ -91,9 +91,9 @@ func sameEvictions(a, b *model.Evictions) bool {
 	return pod == other && last == relief && a.HotFor().Code == b.HotFor().Code
 }
 
-// sameBlame reports whether the same is done, and was told, about whom online pods wait for.
-func sameBlame(a, b *model.Blame) bool {
-	var none model.Blame
+// sameInterference reports whether the same is done, and was told, about whom online pods wait for.
+func sameInterference(a, b *model.Interference) bool {
+	var none model.Interference
 	if a == nil {
 		a = &none
 	}

@@ -93,8 +93,8 @@ func (a *Agent) metrics() []prometheus.Metric {
 	if a.host != nil {
 		hostMetrics(a.host, metric)
 	}
-	if a.ruling.effect.Policy.Protect.Culprit {
-		a.trials.collect(a.plan.Blame, metric)
+	if a.ruling.effect.Policy.Protect.Interference {
+		a.trials.collect(a.plan.Interference, metric)
 	}
 	if a.ruling.effect.Policy.Protect.EvictPerHour > 0 {
 		a.departures.collect(a.plan.Evict, metric)

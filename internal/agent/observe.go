@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
-	"github.com/waterline-io/waterline/internal/decide"
-	"github.com/waterline-io/waterline/internal/decide/quota"
+	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/decide/node/quota"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
@@ -32,7 +32,7 @@ func (a *Agent) scan() {
 	}
 	a.log.report("watch", blind)
 	now, p := a.tree.Model(), &a.ruling.effect.Policy
-	if p.Weight.Identity && now.NoIdentity != before.NoIdentity || p.Protect.Culprit && now.NoPressure != before.NoPressure {
+	if p.Weight.Identity && now.NoIdentity != before.NoIdentity || p.Protect.Interference && now.NoPressure != before.NoPressure {
 		a.refollow()
 		a.scan()
 	}
@@ -49,7 +49,7 @@ func (a *Agent) refollow() {
 	clear(a.closer.wait)
 	batch := slices.ContainsFunc(a.pods.Pods, func(p *model.Pod) bool { return p.Grant != (model.Grant{}) })
 	tree := a.tree.Model()
-	blames := decide.Blames(a.pods.Pods, &a.ruling.effect.Policy)
+	blames := node.Interferes(a.pods.Pods, &a.ruling.effect.Policy)
 	for _, pod := range a.pods.Pods {
 		if blames && !tree.NoPressure || !pod.Class.Online() {
 			a.closer.near[pod.UID] = true
@@ -60,7 +60,7 @@ func (a *Agent) refollow() {
 		if from := quota.From(pod, &a.ruling.effect.Policy); from > 0 {
 			a.closer.from[pod.UID] = from
 		}
-		if decide.Follows(pod, &a.ruling.effect.Policy, &tree, a.bindsAll, batch) {
+		if node.Follows(pod, &a.ruling.effect.Policy, &tree, a.bindsAll, batch) {
 			a.follow[pod.UID] = true
 		}
 	}
@@ -68,8 +68,8 @@ func (a *Agent) refollow() {
 
 // useOfCPUs tells whether the topology counts, and whether all pods' lists of CPUs may.
 func (a *Agent) useOfCPUs() (uses, bindsAll bool) {
-	uses = decide.UsesCPUs(a.pods.Pods, &a.ruling.effect.Policy, a.host.Owned(), &a.state)
-	return uses, decide.BindsAll(a.pods.Pods, &a.ruling.effect.Policy, &a.state)
+	uses = node.UsesCPUs(a.pods.Pods, &a.ruling.effect.Policy, a.host.Owned(), &a.state)
+	return uses, node.BindsAll(a.pods.Pods, &a.ruling.effect.Policy, &a.state)
 }
 
 // survey reads the topology of the machine when somebody's CPUs depend on it, and again when CPUs went on- or offline. One

@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
-	"github.com/waterline-io/waterline/internal/decide/cpuset"
-	memoryrule "github.com/waterline-io/waterline/internal/decide/memory"
+	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
+	memoryrule "github.com/waterline-io/waterline/internal/decide/node/memory"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/nri"
 )

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/decide"
+	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/decide/policy"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
@@ -93,10 +93,10 @@ func decideBy(t *testing.T, p model.Policy, now time.Time) {
 			Pods: []model.PodUsage{{UID: "job", Usage: usage(500, 1<<30)}, {UID: "web", Usage: usage(2000, 5<<30)}},
 		},
 	}
-	var state decide.State
+	var state node.State
 	for range 2 {
 		var plan model.Plan
-		plan, state = decide.Node(n, p, state)
+		plan, state = node.Decide(n, p, state)
 		for _, r := range plan.Publish.Resources {
 			if r.Amount <= 0 {
 				t.Errorf("%+v stands there", r)

@@ -11,7 +11,7 @@ import (
 
 	acthost "github.com/waterline-io/waterline/internal/act/host"
 	"github.com/waterline-io/waterline/internal/cgroup"
-	"github.com/waterline-io/waterline/internal/decide"
+	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
@@ -66,7 +66,7 @@ func Restore(ctx context.Context, cfg Config) ([]Restored, error) {
 	if err := os.Remove(filepath.Join(cfg.RunDir, StateFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("removing the state: %w", err)
 	}
-	plan, _ := decide.Node(n, model.Policy{Mode: model.ModeOff}, decide.State{})
+	plan, _ := node.Decide(n, model.Policy{Mode: model.ModeOff}, node.State{})
 	incidents, err := h.Apply(&plan)
 	restored := make([]Restored, 0, len(n.Owned))
 	for i, s := range plan.Settings {

@@ -12,30 +12,30 @@ import (
 	"strings"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/decide"
-	"github.com/waterline-io/waterline/internal/decide/cpuset"
-	"github.com/waterline-io/waterline/internal/decide/predict"
-	"github.com/waterline-io/waterline/internal/sealed"
+	"github.com/waterline-io/waterline/internal/checkpoint"
+	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
+	"github.com/waterline-io/waterline/internal/decide/node/predict"
 )
 
 // StateFile is the name of the file that holds what the decisions must remember over a restart. It stands in the run
 // directory and, for what outlives a reboot, in the state directory.
 const StateFile = "state"
 
-const stateKind sealed.Kind = "waterline-state 1"
+const stateKind checkpoint.Kind = "waterline-state 1"
 
-// checkpoint is how often what was learned goes to the disk though nothing asks for it, so that no more of it is lost to a
+// lastingEvery is how often what was learned goes to the disk though nothing asks for it, so that no more of it is lost to a
 // reboot. The run directory is memory, and written far more often: an agent that was killed goes on with its offers only if
 // they rest on a measurement of the last minute (see package slack).
 const (
-	checkpoint = 15 * time.Minute
-	lately     = 20 * time.Second
+	lastingEvery = 15 * time.Minute
+	lately       = 20 * time.Second
 )
 
 // savedState is the state as it stands in its file.
 type savedState struct {
 	Boot  string // the kernel's boot id: who had which CPUs says nothing after a reboot
-	State decide.State
+	State node.State
 }
 
 // memory keeps the state in its files.
@@ -65,7 +65,7 @@ func newMemory(runDir, stateDir string) (*memory, error) {
 // load returns the state that was saved, as far as it still counts: all of it since the machine booted, of before that
 // only what was learned of the online pods. The error says why a state that is there is not used; then who has which
 // CPUs is gathered from the cgroups.
-func (m *memory) load() (decide.State, error) {
+func (m *memory) load() (node.State, error) {
 	state, err := readState(m.run)
 	if errors.Is(err, fs.ErrNotExist) && m.lasting != "" {
 		state, err = readState(m.lasting)
@@ -79,17 +79,17 @@ func (m *memory) load() (decide.State, error) {
 
 // frozen tells when a pod was frozen and when one was let go on. An agent that is killed for want of memory must not forget that it
 // did so, or the next one would freeze the pod again.
-func frozen(s *decide.State) [2]time.Duration {
+func frozen(s *node.State) [2]time.Duration {
 	return [...]time.Duration{s.Evict.Frozen.At, s.Evict.Thawed}
 }
 
 // offers returns what is offered.
-func offers(s *decide.State) [4]int64 {
+func offers(s *node.State) [4]int64 {
 	cpu, memory := &s.Slack.CPU, &s.Slack.Memory
 	return [...]int64{cpu.Mid.Offer, cpu.Batch.Offer, memory.Mid.Offer, memory.Batch.Offer}
 }
 
-func readState(path string) (decide.State, error) {
+func readState(path string) (node.State, error) {
 	var s savedState
 	err := stateKind.Read(path, func(body []byte) error {
 		if err := json.Unmarshal(body, &s); err != nil {
@@ -99,10 +99,10 @@ func readState(path string) (decide.State, error) {
 	})
 	switch {
 	case err != nil:
-		return decide.State{}, fmt.Errorf("the state: %w", err)
+		return node.State{}, fmt.Errorf("the state: %w", err)
 	case s.Boot != bootID():
 		p := s.State.Peaks
-		return decide.State{Peaks: predict.State{CPU: p.CPU, Memory: p.Memory, Owners: p.Owners}}, nil
+		return node.State{Peaks: predict.State{CPU: p.CPU, Memory: p.Memory, Owners: p.Owners}}, nil
 	}
 	s.State.Evict = s.State.Evict.Restarted()
 	return s.State, nil
@@ -110,18 +110,18 @@ func readState(path string) (decide.State, error) {
 
 // due reports whether the state must be saved: who has which CPUs has changed, or what is offered, or who is frozen, or some time
 // went by.
-func (m *memory) due(state *decide.State, now time.Time) bool {
+func (m *memory) due(state *node.State, now time.Time) bool {
 	return now.Sub(m.at) >= lately || offers(state) != m.offers || frozen(state) != m.frozen || !reflect.DeepEqual(state.CPUs, m.saved)
 }
 
 // save writes the state to the run directory now. It has it copied to the state directory too if that is due: that is on a
 // disk, on which nobody who repairs cgroups should wait.
-func (m *memory) save(state *decide.State, now time.Time) error {
+func (m *memory) save(state *node.State, now time.Time) error {
 	body, err := json.Marshal(savedState{Boot: bootID(), State: *state})
 	if err != nil {
 		return fmt.Errorf("encoding the state: %w", err)
 	}
-	if now.Sub(m.copied) >= checkpoint || !reflect.DeepEqual(state.CPUs, m.saved) {
+	if now.Sub(m.copied) >= lastingEvery || !reflect.DeepEqual(state.CPUs, m.saved) {
 		select {
 		case <-m.copies: // an older one that was not written yet
 		default:
@@ -137,7 +137,7 @@ func (m *memory) save(state *decide.State, now time.Time) error {
 }
 
 // last saves the state before the agent ends.
-func (m *memory) last(state *decide.State, now time.Time) error {
+func (m *memory) last(state *node.State, now time.Time) error {
 	m.copied = time.Time{}
 	return m.save(state, now)
 }

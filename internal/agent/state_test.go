@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/decide"
-	"github.com/waterline-io/waterline/internal/decide/cpuset"
-	"github.com/waterline-io/waterline/internal/decide/predict"
+	"github.com/waterline-io/waterline/internal/checkpoint"
+	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
+	"github.com/waterline-io/waterline/internal/decide/node/predict"
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/sealed"
 )
 
 // TestState checks that the state survives a restart, and that one that is damaged, of another boot or not there at all is
@@ -27,11 +27,11 @@ func TestState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	loadState := func() (decide.State, error) { return keep.load() }
-	if s, err := loadState(); err != nil || !reflect.DeepEqual(s, decide.State{}) {
+	loadState := func() (node.State, error) { return keep.load() }
+	if s, err := loadState(); err != nil || !reflect.DeepEqual(s, node.State{}) {
 		t.Errorf("nothing is there: %+v, %v", s, err)
 	}
-	state := decide.State{CPUs: cpuset.State{
+	state := node.State{CPUs: cpuset.State{
 		Known: true, Held: []cpuset.Held{{UID: "a", Container: "b", Mode: model.CPUExclusive, CPUs: model.CPUs(1, 2)}},
 		Moves: []time.Time{time.Unix(1e9, 0).UTC()}, Once: []string{"c"},
 	}}
@@ -59,7 +59,7 @@ func TestState(t *testing.T) {
 	if err := stateKind.Write(path, []byte(strings.Replace(string(body), bootID(), "another", 1))); err != nil {
 		t.Fatal(err)
 	}
-	onlyLearned := decide.State{Peaks: predict.State{CPU: learned}}
+	onlyLearned := node.State{Peaks: predict.State{CPU: learned}}
 	if s, err := loadState(); err != nil || !reflect.DeepEqual(s, onlyLearned) {
 		t.Errorf("of another boot: %+v, %v", s, err)
 	}
@@ -74,7 +74,7 @@ func TestState(t *testing.T) {
 			t.Fatal(err)
 		}
 		s, err := loadState()
-		if !errors.Is(err, sealed.ErrDamaged) || !reflect.DeepEqual(s, decide.State{}) {
+		if !errors.Is(err, checkpoint.ErrDamaged) || !reflect.DeepEqual(s, node.State{}) {
 			t.Errorf("%q: %+v, %v", damaged, s, err)
 		}
 		if _, err := os.Stat(path + ".damaged"); err != nil {
@@ -92,7 +92,7 @@ func TestStateDue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var state decide.State
+	var state node.State
 	now := keep.at
 	for range 40 { // minutes
 		for second := range 60 {
@@ -121,7 +121,7 @@ func TestStateDue(t *testing.T) {
 	default:
 		t.Error("in 40 minutes nothing was left for the disk")
 	}
-	if since := now.Sub(keep.copied); since < 5*time.Minute || since >= checkpoint {
+	if since := now.Sub(keep.copied); since < 5*time.Minute || since >= lastingEvery {
 		t.Errorf("the last copy was left %s ago", since)
 	}
 	if err := keep.last(&state, now); err != nil || len(keep.copies) != 1 {

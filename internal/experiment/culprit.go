@@ -115,7 +115,7 @@ func (c *CulpritConfig) run(ctx context.Context, name string, guilty int) (run c
 	return s.run, l.box.mount.Version, err
 }
 
-// suspicion is one run of experiment culprit.
+// suspicion is one run of experiment interference.
 type suspicion struct {
 	*lab
 	name       string

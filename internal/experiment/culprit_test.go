@@ -27,7 +27,7 @@ func suspected(guilty int) culpritRun {
 }
 
 func accuse(r *culpritRun, who string) {
-	for after, what := range map[time.Duration]model.Code{12: model.CulpritNamed, 15: model.ThrottleTried, 25: model.ThrottleKept, 45: model.ThrottleEased, 48: ""} {
+	for after, what := range map[time.Duration]model.Code{12: model.SuspectNamed, 15: model.ThrottleTried, 25: model.ThrottleKept, 45: model.ThrottleEased, 48: ""} {
 		r.accusals = append(r.accusals, accusal{at: r.begins() + after*time.Second, who: who, what: what, score: 900})
 	}
 	slices.SortFunc(r.accusals, func(a, b accusal) int { return int(a.at - b.at) })
@@ -61,7 +61,7 @@ func TestCulpritFound(t *testing.T) {
 	if got := right.figures(); got["waiting_wait_percent"] != 90 || got["waiting_seen_percent"] != 50 || got["waiting_p99_ms"] != 90 {
 		t.Errorf("%v", got)
 	}
-	if story := right.story(0); !strings.HasPrefix(story, "Run 1, from when the guilty one began: 12 s batch-1 CulpritNamed, 15 s batch-1 ThrottleTried, 25 s") || calm.story(3) != "" {
+	if story := right.story(0); !strings.HasPrefix(story, "Run 1, from when the guilty one began: 12 s batch-1 SuspectNamed, 15 s batch-1 ThrottleTried, 25 s") || calm.story(3) != "" {
 		t.Error(story)
 	}
 	good := CulpritFound{Seconds: 30, runs: []culpritRun{right, calm}}
@@ -74,7 +74,7 @@ func TestCulpritFound(t *testing.T) {
 func TestCulpritEarly(t *testing.T) {
 	for _, at := range []time.Duration{-time.Second, 31 * time.Second} {
 		r := suspected(1)
-		r.accusals = []accusal{{at: r.begins() + at, who: "batch-1", what: model.CulpritNamed}}
+		r.accusals = []accusal{{at: r.begins() + at, who: "batch-1", what: model.SuspectNamed}}
 		if a := r.rightly(); a != nil {
 			t.Errorf("named %v after it began: rightly", at)
 		}
@@ -87,8 +87,8 @@ func TestCulpritEarly(t *testing.T) {
 func TestTale(t *testing.T) {
 	const rounds = `{"Node":{"Load":null},"Plan":{}}
 {"Node":{"Load":{"Clock":5}},"Plan":{}}
-{"Node":{"Load":{"Clock":9}},"Plan":{"Blame":{"Named":{"Suspect":"b","Code":"CulpritNamed","Score":700},"NamedAt":8}}}
-{"Node":{"Load":{"Clock":10}},"Plan":{"Blame":{"Named":{"Suspect":"b","Code":"CulpritNamed","Score":700},"NamedAt":8,"Throttles":[{"UID":"b","Milli":4,"Code":"ThrottleTried"}]}}}
+{"Node":{"Load":{"Clock":9}},"Plan":{"Blame":{"Named":{"Suspect":"b","Code":"SuspectNamed","Score":700},"NamedAt":8}}}
+{"Node":{"Load":{"Clock":10}},"Plan":{"Blame":{"Named":{"Suspect":"b","Code":"SuspectNamed","Score":700},"NamedAt":8,"Throttles":[{"UID":"b","Milli":4,"Code":"ThrottleTried"}]}}}
 {"Node":{"Load":{"Clock":11}},"Plan":{"Blame":{"Throttles":[{"UID":"b","Milli":4,"Code":"ThrottleTried"},{"UID":"c","Milli":4,"Code":"ThrottleTried"}]}}}
 {"Node":{"Load":{"Clock":12}},"Plan":{"Blame":{"Throttles":[{"UID":"b","Milli":4,"Code":"ThrottleKept"}],"Undone":{"UID":"c","Code":"ThrottleUndone"}}}}
 {"Node":{"Load":{"Clock":13}},"Plan":{"Blame":{"Throttles":[{"UID":"b","Milli":2,"Code":"ThrottleTried"}]}}}
@@ -100,7 +100,7 @@ func TestTale(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []accusal{
-		{8, "b", model.CulpritNamed, 700}, {10, "b", model.ThrottleTried, 0}, {11, "c", model.ThrottleTried, 0},
+		{8, "b", model.SuspectNamed, 700}, {10, "b", model.ThrottleTried, 0}, {11, "c", model.ThrottleTried, 0},
 		{12, "c", model.ThrottleUndone, 0}, {12, "b", model.ThrottleKept, 0}, {13, "b", model.ThrottleTried, 0},
 		{14, "b", trialVoid, 0}, {15, "b", "", 0},
 	}
@@ -143,7 +143,7 @@ func TestNeighbours(t *testing.T) {
 // TestCulpritPolicy: what the experiment says of the policy is what the agent reads.
 func TestCulpritPolicy(t *testing.T) {
 	policy, err := kube.ParsePolicy([]byte(culpritPolicy))
-	if p := &policy.Policy; err != nil || p.Mode != model.ModeEnforce || !p.Protect.Culprit || p.Suppress.By != model.SuppressByNone {
+	if p := &policy.Policy; err != nil || p.Mode != model.ModeEnforce || !p.Protect.Interference || p.Suppress.By != model.SuppressByNone {
 		t.Errorf("%+v, %v", policy, err)
 	}
 }

@@ -70,7 +70,7 @@ func (r *culpritRun) ask(all []asked) {
 type accusal struct {
 	at    time.Duration
 	who   string     // the pod's UID, or its name
-	what  model.Code // CulpritNamed, CulpritOnline, ThrottleTried, ThrottleKept, ThrottleUndone, ThrottleEased, trialVoid; "": it has all back
+	what  model.Code // SuspectNamed, SuspectOnline, ThrottleTried, ThrottleKept, ThrottleUndone, ThrottleEased, trialVoid; "": it has all back
 	score int64      // in thousandths, of one that was named
 }
 
@@ -85,9 +85,9 @@ type tale struct {
 }
 
 func (t *tale) take(r *journal.Round) {
-	b := r.Plan.Blame
+	b := r.Plan.Interference
 	if b == nil {
-		b = &model.Blame{}
+		b = &model.Interference{}
 	}
 	if r.Node.Load == nil {
 		return
@@ -106,7 +106,7 @@ func (t *tale) take(r *journal.Round) {
 			t.all = append(t.all, accusal{at: clock, who: h.UID, what: code})
 		}
 	}
-	before := model.Blame{Throttles: t.held}
+	before := model.Interference{Throttles: t.held}
 	for _, h := range b.Throttles {
 		was := before.Throttle(h.UID)
 		switch {
@@ -133,7 +133,7 @@ func (r *culpritRun) first(from time.Duration, is func(*accusal) bool) *accusal 
 // back reports whether the pod has all back that was taken of it.
 func (a *accusal) back() bool { return a.what == "" || a.what == model.ThrottleUndone }
 
-func (a *accusal) names() bool { return a.what == model.CulpritNamed || a.what == model.CulpritOnline }
+func (a *accusal) names() bool { return a.what == model.SuspectNamed || a.what == model.SuspectOnline }
 
 // rightly returns when the guilty pod was named while it was guilty; nil: never.
 func (r *culpritRun) rightly() *accusal {

@@ -15,7 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/waterline-io/waterline/internal/decide/memory"
+	"github.com/waterline-io/waterline/internal/decide/node/memory"
 	"github.com/waterline-io/waterline/internal/experiment/chart"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"

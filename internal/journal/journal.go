@@ -16,15 +16,15 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/waterline-io/waterline/internal/decide"
+	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Round is one round of decisions: decide.Node(Node, Policy, State) gives Plan.
+// Round is one round of decisions: node.Decide(Node, Policy, State) gives Plan.
 type Round struct {
 	Node   model.Node
 	Policy model.Policy
-	State  decide.State
+	State  node.State
 	Plan   model.Plan
 }
 

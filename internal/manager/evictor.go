@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/decide/permit"
+	"github.com/waterline-io/waterline/internal/decide/cluster/evictbudget"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
@@ -55,20 +55,20 @@ type evictor struct {
 	custom   rest.Interface
 	fleet    *fleet
 	policies *policies
-	settings permit.Settings
+	settings evictbudget.Settings
 	identity string
 	log      *slog.Logger
-	state    permit.State
+	state    evictbudget.State
 	told     map[string]string // by node: of which pod what was said last
 
 	mu   sync.Mutex
-	done map[permit.Verdict]uint64
+	done map[evictbudget.Verdict]uint64
 }
 
 func newEvictor(cfg *Config, f *fleet, p *policies) *evictor {
 	return &evictor{
 		core: cfg.Client.CoreV1().RESTClient(), custom: cfg.Custom, fleet: f, policies: p, settings: cfg.Evict, identity: cfg.Identity, log: cfg.Log,
-		told: map[string]string{}, done: map[permit.Verdict]uint64{},
+		told: map[string]string{}, done: map[evictbudget.Verdict]uint64{},
 	}
 }
 
@@ -78,36 +78,36 @@ func (e *evictor) round(ctx context.Context, clock func() time.Duration, governe
 	at := clock()
 	requests, asked := e.requests(governed)
 	maps.DeleteFunc(e.told, func(node, _ string) bool { _, asks := asked[node]; return !asks })
-	var worth []permit.Request
-	worth, e.state = permit.Watch(at, requests, e.state)
+	var worth []evictbudget.Request
+	worth, e.state = evictbudget.Watch(at, requests, e.state)
 	for _, w := range worth {
 		if clock()-at > longRound {
 			break
 		}
-		i := slices.IndexFunc(requests, func(r permit.Request) bool { return r.Node == w.Node })
+		i := slices.IndexFunc(requests, func(r evictbudget.Request) bool { return r.Node == w.Node })
 		requests[i].Pod = e.look(ctx, asked[w.Node])
 	}
-	var decisions []permit.Decision
-	decisions, e.state = permit.Round(at, requests, e.settings, e.state)
+	var decisions []evictbudget.Decision
+	decisions, e.state = evictbudget.Round(at, requests, e.settings, e.state)
 	for _, d := range decisions {
 		if ctx.Err() != nil {
 			return
 		}
-		if d.Verdict == permit.Evict {
-			if d.Verdict = permit.Late; clock()-at <= longRound {
+		if d.Verdict == evictbudget.Evict {
+			if d.Verdict = evictbudget.Late; clock()-at <= longRound {
 				d.Verdict = e.evict(ctx, asked[d.Node])
 			}
-			if d.Verdict == permit.Evict {
+			if d.Verdict == evictbudget.Evict {
 				e.log.Info("a pod is evicted", "node", d.Node, "namespace", asked[d.Node].namespace, "pod", asked[d.Node].name, "reason", asked[d.Node].reason)
 			}
-			e.state = permit.Note(clock(), []permit.Outcome{{UID: d.UID, Why: d.Verdict}}, e.state)
+			e.state = evictbudget.Note(clock(), []evictbudget.Outcome{{UID: d.UID, Why: d.Verdict}}, e.state)
 		}
 		e.tell(ctx, &d, asked[d.Node])
 	}
 }
 
 // requests returns what all nodes ask for, ordered by node, and the same as their reports say it.
-func (e *evictor) requests(governed map[string]string) ([]permit.Request, map[string]request) {
+func (e *evictor) requests(governed map[string]string) ([]evictbudget.Request, map[string]request) {
 	policies, _ := e.policies.usable()
 	perNode := map[string]int64{}
 	for i := range policies {
@@ -127,10 +127,10 @@ func (e *evictor) requests(governed map[string]string) ([]permit.Request, map[st
 	}
 	ready := map[string]bool{}
 	e.fleet.agents.each(func(_ string, a agent) { ready[a.node] = ready[a.node] || a.ready })
-	var requests []permit.Request
+	var requests []evictbudget.Request
 	for _, node := range slices.Sorted(maps.Keys(asked)) {
 		_, exists := e.fleet.nodes.get(node)
-		requests = append(requests, permit.Request{
+		requests = append(requests, evictbudget.Request{
 			Node: node, UID: asked[node].uid, Renewed: asked[node].when, Code: model.Code(asked[node].reason),
 			Ready: exists && ready[node], Withdrawn: withdrawn[node], PerNode: perNode[governed[node]],
 		})
@@ -139,23 +139,23 @@ func (e *evictor) requests(governed map[string]string) ([]permit.Request, map[st
 }
 
 // look looks a pod up. What its node says of it is not believed.
-func (e *evictor) look(ctx context.Context, r request) permit.Pod {
+func (e *evictor) look(ctx context.Context, r request) evictbudget.Pod {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var p corev1.Pod
 	err := e.core.Get().Namespace(r.namespace).Resource("pods").Name(r.name).Do(ctx).Into(&p)
 	switch {
 	case apierrors.IsNotFound(err):
-		return permit.Pod{Known: true}
+		return evictbudget.Pod{Known: true}
 	case err != nil:
 		e.log.Warn("a pod that should leave could not be looked up", "namespace", r.namespace, "pod", r.name, "err", err)
-		return permit.Pod{}
+		return evictbudget.Pod{}
 	}
 	pod, ok := kube.Pod(&p, "")
 	if !ok {
-		return permit.Pod{Known: true}
+		return evictbudget.Pod{Known: true}
 	}
-	return permit.Pod{
+	return evictbudget.Pod{
 		Known: true, UID: string(p.UID), Node: p.Spec.NodeName, Owner: pod.Owner,
 		Batch: pod.Class == model.ClassBE && !pod.Ended, Leaving: pod.Leaving,
 		Kept: pod.Asks.Evict == model.EvictNever || pod.Critical || pod.UID != pod.APIUID,
@@ -164,7 +164,7 @@ func (e *evictor) look(ctx context.Context, r request) permit.Pod {
 
 // evict evicts the very pod that was looked up, with the grace that it has itself. The API server asks PodDisruptionBudgets, and
 // their no is final. It is not asked again here, as client-go would by itself: whether and when is decided.
-func (e *evictor) evict(ctx context.Context, r request) permit.Verdict {
+func (e *evictor) evict(ctx context.Context, r request) evictbudget.Verdict {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	uid := types.UID(r.uid)
@@ -174,14 +174,14 @@ func (e *evictor) evict(ctx context.Context, r request) permit.Verdict {
 	}).Do(ctx).Error()
 	switch {
 	case err == nil:
-		return permit.Evict
+		return evictbudget.Evict
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return permit.Gone
+		return evictbudget.Gone
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause), overlapping(err):
-		return permit.Waits
+		return evictbudget.Waits
 	}
 	e.log.Warn("a pod could not be evicted", "namespace", r.namespace, "pod", r.name, "err", err)
-	return permit.Failed
+	return evictbudget.Failed
 }
 
 // overlapping reports whether several budgets select the pod, for which the API server has an internal error and no cause
@@ -192,7 +192,7 @@ func overlapping(err error) bool {
 
 // tell says what became of a request: in the report of the node that asked, and for what its owner can do something about on the
 // pod. The same is said once.
-func (e *evictor) tell(ctx context.Context, d *permit.Decision, r request) {
+func (e *evictor) tell(ctx context.Context, d *evictbudget.Decision, r request) {
 	words := r.uid + " " + string(d.Verdict)
 	if e.told[d.Node] == words {
 		return
@@ -201,7 +201,7 @@ func (e *evictor) tell(ctx context.Context, d *permit.Decision, r request) {
 	e.mu.Lock()
 	e.done[d.Verdict]++
 	e.mu.Unlock()
-	if d.Verdict == permit.NotItsOwn || d.Verdict == permit.NotBatch {
+	if d.Verdict == evictbudget.NotItsOwn || d.Verdict == evictbudget.NotBatch {
 		e.log.Warn("a node asks for a pod that it must not have evicted", "node", d.Node, "namespace", r.namespace, "pod", r.name, "why", string(d.Verdict))
 	}
 	err := e.condition(ctx, d, r)
@@ -214,28 +214,28 @@ func (e *evictor) tell(ctx context.Context, d *permit.Decision, r request) {
 }
 
 // sentences say what became of a request.
-var sentences = map[permit.Verdict]string{
-	permit.Evict:      "was evicted",
-	permit.Leaving:    "leaves already",
-	permit.Gone:       "is gone",
-	permit.NotSeen:    "was asked for before this manager looked; it counts when it is asked for again",
-	permit.TooOld:     "was asked for more than a minute ago",
-	permit.NotAlive:   "is not evicted, because the node's agent is not ready or its offer is withdrawn",
-	permit.NotAllowed: "is not evicted, because the policy of the node does not allow it",
-	permit.NotItsOwn:  "is not evicted, because it is on another node",
-	permit.NotBatch:   "is not evicted, because it is not batch",
-	permit.Kept:       "is not evicted, because it says so, or because it is critical or static",
-	permit.NodeSpent:  "is not evicted yet, because as many pods left this node as may (protect.evict.perNodePerHour)",
-	permit.OwnerSpent: "is not evicted yet, because as many pods of its owner left as may",
-	permit.AllSpent:   "is not evicted yet, because as many pods of the cluster left as may",
-	permit.Waits:      "is not evicted yet, because a PodDisruptionBudget keeps it",
-	permit.Late:       "is not evicted yet, because the API server is slow",
-	permit.Failed:     "could not be evicted",
+var sentences = map[evictbudget.Verdict]string{
+	evictbudget.Evict:      "was evicted",
+	evictbudget.Leaving:    "leaves already",
+	evictbudget.Gone:       "is gone",
+	evictbudget.NotSeen:    "was asked for before this manager looked; it counts when it is asked for again",
+	evictbudget.TooOld:     "was asked for more than a minute ago",
+	evictbudget.NotAlive:   "is not evicted, because the node's agent is not ready or its offer is withdrawn",
+	evictbudget.NotAllowed: "is not evicted, because the policy of the node does not allow it",
+	evictbudget.NotItsOwn:  "is not evicted, because it is on another node",
+	evictbudget.NotBatch:   "is not evicted, because it is not batch",
+	evictbudget.Kept:       "is not evicted, because it says so, or because it is critical or static",
+	evictbudget.NodeSpent:  "is not evicted yet, because as many pods left this node as may (protect.evict.perNodePerHour)",
+	evictbudget.OwnerSpent: "is not evicted yet, because as many pods of its owner left as may",
+	evictbudget.AllSpent:   "is not evicted yet, because as many pods of the cluster left as may",
+	evictbudget.Waits:      "is not evicted yet, because a PodDisruptionBudget keeps it",
+	evictbudget.Late:       "is not evicted yet, because the API server is slow",
+	evictbudget.Failed:     "could not be evicted",
 }
 
-func (e *evictor) condition(ctx context.Context, d *permit.Decision, r request) error {
+func (e *evictor) condition(ctx context.Context, d *evictbudget.Decision, r request) error {
 	status, reason := metav1.ConditionFalse, string(d.Verdict)
-	if d.Verdict == permit.Evict {
+	if d.Verdict == evictbudget.Evict {
 		status, reason = metav1.ConditionTrue, reasonEvicted
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -257,11 +257,11 @@ const (
 )
 
 // event returns what the owner of a pod is told; "": nothing.
-func (e *evictor) event(d *permit.Decision, r request) (reason, message string) {
+func (e *evictor) event(d *evictbudget.Decision, r request) (reason, message string) {
 	switch d.Verdict {
-	case permit.Evict:
+	case evictbudget.Evict:
 		return reasonEvicted, fmt.Sprintf("Node %s asked for this batch pod to leave: %s %s", d.Node, r.reason, r.message)
-	case permit.Waits:
+	case evictbudget.Waits:
 		return reasonWaits, fmt.Sprintf("Node %s asks for this batch pod to leave (%s), and a PodDisruptionBudget keeps it; it is tried again.", d.Node, r.reason)
 	}
 	return "", ""
@@ -276,7 +276,7 @@ func (e *evictor) send(ctx context.Context, r request, reason, message string) e
 }
 
 // counts returns what became of requests.
-func (e *evictor) counts() map[permit.Verdict]uint64 {
+func (e *evictor) counts() map[evictbudget.Verdict]uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return maps.Clone(e.done)

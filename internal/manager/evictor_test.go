@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/decide/permit"
+	"github.com/waterline-io/waterline/internal/decide/cluster/evictbudget"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
@@ -64,7 +64,7 @@ func newEvictions(t *testing.T) *evictions {
 	agent.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	add(t, f.agents, agent)
 	add(t, p, written(t, "web", 1, func(s *v1alpha1.ColocationPolicySpec) { s.Protect.Evict = &v1alpha1.EvictSpec{} }))
-	w.evictor = newEvictor(&Config{Client: client, Custom: custom, Log: log, Evict: permit.DefaultSettings()}, f, p)
+	w.evictor = newEvictor(&Config{Client: client, Custom: custom, Log: log, Evict: evictbudget.DefaultSettings()}, f, p)
 	w.round("")
 	w.at += time.Hour
 	w.round("")
@@ -147,18 +147,18 @@ func TestEvict(t *testing.T) {
 	}
 	w.pod = nil
 	w.round(anUID)
-	if got := fmt.Sprint(w.said); len(w.asked) != 1 || got != "[Evicted Leaving Gone]" || w.counts()[permit.Leaving] != 1 {
+	if got := fmt.Sprint(w.said); len(w.asked) != 1 || got != "[Evicted Leaving Gone]" || w.counts()[evictbudget.Leaving] != 1 {
 		t.Errorf("said was %v, evicted %d times, counted %v", got, len(w.asked), w.counts())
 	}
 }
 
 // TestEvictsNobodyElse: what an agent says of a pod is not believed.
 func TestEvictsNobodyElse(t *testing.T) {
-	for want, change := range map[permit.Verdict]func(p *corev1.Pod){
-		permit.NotItsOwn: func(p *corev1.Pod) { p.Spec.NodeName = "b" },
-		permit.NotBatch:  func(p *corev1.Pod) { p.Labels = nil },
-		permit.Kept:      func(p *corev1.Pod) { p.Annotations = map[string]string{v1alpha1.AnnotationEvict: "no"} },
-		permit.Gone:      func(p *corev1.Pod) { p.UID = types.UID("0a1b2c3d-0000-4000-8000-000000000002") },
+	for want, change := range map[evictbudget.Verdict]func(p *corev1.Pod){
+		evictbudget.NotItsOwn: func(p *corev1.Pod) { p.Spec.NodeName = "b" },
+		evictbudget.NotBatch:  func(p *corev1.Pod) { p.Labels = nil },
+		evictbudget.Kept:      func(p *corev1.Pod) { p.Annotations = map[string]string{v1alpha1.AnnotationEvict: "no"} },
+		evictbudget.Gone:      func(p *corev1.Pod) { p.UID = types.UID("0a1b2c3d-0000-4000-8000-000000000002") },
 	} {
 		w := newEvictions(t)
 		change(w.pod)
@@ -171,7 +171,7 @@ func TestEvictsNobodyElse(t *testing.T) {
 
 // TestSentences checks that there is something to say of each verdict.
 func TestSentences(t *testing.T) {
-	for _, v := range permit.Verdicts() {
+	for _, v := range evictbudget.Verdicts() {
 		if sentences[v] == "" {
 			t.Errorf("nothing is said of %s", v)
 		}
@@ -184,7 +184,7 @@ func TestSlow(t *testing.T) {
 	w.settings.All = 1
 	w.slow = longRound + time.Second
 	w.round(anUID)
-	if w.slow = 0; len(w.asked) != 0 || w.counts()[permit.Late] != 1 {
+	if w.slow = 0; len(w.asked) != 0 || w.counts()[evictbudget.Late] != 1 {
 		t.Errorf("evicted were %d, counted %v", len(w.asked), w.counts())
 	}
 	w.round(anUID)
@@ -200,13 +200,13 @@ func TestEvictionRefused(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		answer metav1.Status
-		want   permit.Verdict
+		want   evictbudget.Verdict
 	}{
-		"a budget":          {metav1.Status{Code: 429, Reason: metav1.StatusReasonTooManyRequests, Details: causes(policyv1.DisruptionBudgetCause)}, permit.Waits},
-		"several budgets":   {metav1.Status{Code: 500, Reason: metav1.StatusReasonInternalError, Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}, permit.Waits},
-		"too many requests": {metav1.Status{Code: 429, Reason: metav1.StatusReasonTooManyRequests, Details: causes("")}, permit.Failed},
-		"another pod":       {metav1.Status{Code: 409, Reason: metav1.StatusReasonConflict}, permit.Gone},
-		"no rights":         {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden}, permit.Failed},
+		"a budget":          {metav1.Status{Code: 429, Reason: metav1.StatusReasonTooManyRequests, Details: causes(policyv1.DisruptionBudgetCause)}, evictbudget.Waits},
+		"several budgets":   {metav1.Status{Code: 500, Reason: metav1.StatusReasonInternalError, Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}, evictbudget.Waits},
+		"too many requests": {metav1.Status{Code: 429, Reason: metav1.StatusReasonTooManyRequests, Details: causes("")}, evictbudget.Failed},
+		"another pod":       {metav1.Status{Code: 409, Reason: metav1.StatusReasonConflict}, evictbudget.Gone},
+		"no rights":         {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden}, evictbudget.Failed},
 	} {
 		w := newEvictions(t)
 		w.answer = &c.answer
@@ -214,13 +214,13 @@ func TestEvictionRefused(t *testing.T) {
 			w.round(anUID)
 		}
 		want, asked := 2, len(w.asked)
-		if c.want == permit.Gone {
+		if c.want == evictbudget.Gone {
 			want = 15
 		}
-		if asked != want || fmt.Sprint(w.said) != "["+string(c.want)+"]" || w.counts()[permit.Evict] != 0 {
+		if asked != want || fmt.Sprint(w.said) != "["+string(c.want)+"]" || w.counts()[evictbudget.Evict] != 0 {
 			t.Errorf("%s: asked %d times, said %v, counted %v", name, asked, w.said, w.counts())
 		}
-		if told := len(w.events); c.want == permit.Waits && (told != 1 || w.events[0].Reason != reasonWaits) || c.want != permit.Waits && told != 0 {
+		if told := len(w.events); c.want == evictbudget.Waits && (told != 1 || w.events[0].Reason != reasonWaits) || c.want != evictbudget.Waits && told != 0 {
 			t.Errorf("%s: told was %+v", name, w.events)
 		}
 	}

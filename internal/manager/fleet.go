@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/decide/oversee"
-	decide "github.com/waterline-io/waterline/internal/decide/policy"
+	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
+	"github.com/waterline-io/waterline/internal/decide/policy"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
@@ -122,12 +122,12 @@ func (f *fleet) fresh(now time.Time) bool {
 }
 
 // observe returns all nodes as they are to be judged, ordered by name. Reports whose Node is not there are among them.
-func (f *fleet) observe() []oversee.Node {
-	agents := map[string]oversee.AgentState{}
+func (f *fleet) observe() []nodehealth.Node {
+	agents := map[string]nodehealth.AgentState{}
 	f.agents.each(func(_ string, a agent) {
-		state := oversee.AgentNotReady
+		state := nodehealth.AgentNotReady
 		if a.ready {
-			state = oversee.AgentReady
+			state = nodehealth.AgentReady
 		}
 		if a.node != "" {
 			agents[a.node] = max(agents[a.node], state) // while one follows another there may be two
@@ -135,11 +135,11 @@ func (f *fleet) observe() []oversee.Node {
 	})
 	leases, _ := f.leases.all()
 	reports, _ := f.reports.all()
-	var all []oversee.Node
+	var all []nodehealth.Node
 	f.nodes.each(func(name string, n node) {
 		r, reported := reports[name]
 		delete(reports, name)
-		seen := oversee.Node{
+		seen := nodehealth.Node{
 			Name: name, Agent: agents[name], Lease: leases[corev1.NamespaceNodeLease+"/"+name],
 			Report: reported, Withdrawn: r.withdrawn,
 		}
@@ -150,9 +150,9 @@ func (f *fleet) observe() []oversee.Node {
 		all = append(all, seen)
 	})
 	for name := range reports {
-		all = append(all, oversee.Node{Name: name, Gone: true, Report: true})
+		all = append(all, nodehealth.Node{Name: name, Gone: true, Report: true})
 	}
-	slices.SortFunc(all, func(a, b oversee.Node) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b nodehealth.Node) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }
 
@@ -179,7 +179,7 @@ func (c *choices) of(name string, n node, policies []model.ClusterPolicy, versio
 	if known, found := c.nodes[name]; found && known.uid == n.uid && maps.Equal(known.labels, n.labels) {
 		return known
 	}
-	found := decide.Choose(decide.Node{UID: n.uid, Labels: n.labels, OptedOut: kube.OptedOut(n.labels)}, policies)
+	found := policy.Choose(policy.Node{UID: n.uid, Labels: n.labels, OptedOut: kube.OptedOut(n.labels)}, policies)
 	now := choice{uid: n.uid, labels: n.labels}
 	if found.Reason.Code == model.PolicyGoverns {
 		now.governed = found.Policy.Name

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/waterline-io/waterline/internal/decide/oversee"
+	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
 )
 
 const (
@@ -25,7 +25,7 @@ type leader struct {
 	core     rest.Interface
 	fleet    *fleet
 	policies *policies
-	overseer *overseer
+	keeper   *keeper
 	evictor  *evictor
 	statuses *statuses
 	sweeper  *sweeper
@@ -34,7 +34,7 @@ type leader struct {
 
 	last    atomic.Int64 // when a round last ended, since start
 	fresh   atomic.Bool
-	summary atomic.Pointer[oversee.Summary]
+	summary atomic.Pointer[nodehealth.Summary]
 
 	mu       sync.Mutex
 	governed map[string]string // by node; nil: not counted yet
@@ -43,7 +43,7 @@ type leader struct {
 
 func newLeader(cfg *Config, p *policies, namespaces *table[map[string]string]) *leader {
 	l := &leader{cfg: cfg, core: cfg.Client.CoreV1().RESTClient(), fleet: newFleet(), policies: p, log: cfg.Log, start: time.Now()}
-	l.overseer = newOverseer(l.core, cfg.Custom, l.fleet, cfg.Log)
+	l.keeper = newKeeper(l.core, cfg.Custom, l.fleet, cfg.Log)
 	l.evictor = newEvictor(cfg, l.fleet, p)
 	l.statuses = &statuses{custom: cfg.Custom, fleet: l.fleet, policies: p, log: cfg.Log}
 	l.sweeper = &sweeper{core: l.core, policies: p, namespaces: namespaces, identity: cfg.Identity, log: cfg.Log, told: map[string]time.Time{}}
@@ -55,10 +55,10 @@ func (l *leader) run(ctx context.Context) {
 	l.log.Info("leading")
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		l.fleet.follow(ctx, l.core, l.cfg.Client.CoordinationV1().RESTClient(), l.cfg.Custom, l.cfg.Namespace, l.cfg.Oversee.FreshWithin/3)
+		l.fleet.follow(ctx, l.core, l.cfg.Client.CoordinationV1().RESTClient(), l.cfg.Custom, l.cfg.Namespace, l.cfg.NodeHealth.FreshWithin/3)
 	})
-	wg.Go(func() { l.overseer.run(ctx) })
-	wg.Go(func() { l.oversee(ctx) })
+	wg.Go(func() { l.keeper.run(ctx) })
+	wg.Go(func() { l.watchHealth(ctx) })
 	wg.Go(func() { l.evictions(ctx) })
 	wg.Go(func() { every(ctx, statusEvery, func() { l.count(ctx) }) })
 	wg.Go(func() { every(ctx, l.cfg.Sweep, func() { l.sweep(ctx) }) })
@@ -80,25 +80,25 @@ func every(ctx context.Context, interval time.Duration, f func()) {
 	}
 }
 
-// oversee judges all nodes in rounds.
-func (l *leader) oversee(ctx context.Context) {
-	var state oversee.State
+// watchHealth judges all nodes in rounds.
+func (l *leader) watchHealth(ctx context.Context) {
+	var state nodehealth.State
 	wasBraked := false
 	every(ctx, roundEvery, func() {
 		now := time.Now() // its monotonic part counts, which nobody sets
-		in := oversee.Input{At: now.Sub(l.start), Fresh: l.known(now), Settings: l.cfg.Oversee}
+		in := nodehealth.Input{At: now.Sub(l.start), Fresh: l.known(now), Settings: l.cfg.NodeHealth}
 		if in.Fresh {
 			in.Nodes = l.fleet.observe()
 		}
-		var actions []oversee.Action
-		var summary oversee.Summary
-		actions, summary, state = oversee.Round(in, state)
+		var actions []nodehealth.Action
+		var summary nodehealth.Summary
+		actions, summary, state = nodehealth.Round(in, state)
 		l.last.Store(int64(time.Since(l.start)))
 		if l.fresh.Store(in.Fresh); !in.Fresh {
 			return
 		}
 		l.summary.Store(&summary)
-		l.overseer.post(actions)
+		l.keeper.post(actions)
 		if summary.Braked != wasBraked {
 			wasBraked = summary.Braked
 			l.log.Warn("the number of agents that look lost", "agents", summary.Agents, "lost", summary.Lost, "braked", summary.Braked)
@@ -123,7 +123,7 @@ func (l *leader) count(ctx context.Context) {
 	l.mu.Unlock()
 	if slipped == nil {
 		slipped = map[string]int32{}
-		l.policies.each(func(name string, p policy) { slipped[name] = p.status.SlippedPods }) // as another leader found
+		l.policies.each(func(name string, p storedPolicy) { slipped[name] = p.status.SlippedPods }) // as another leader found
 	}
 	l.statuses.write(ctx, tallies, slipped)
 }

@@ -1,6 +1,6 @@
 // Package manager runs what is done for the cluster as a whole: the webhook that makes batch pods ask for batch resources, on
 // all replicas; and on the one that leads, the oversight of nodes, evictions, and the status of policies. It decides nothing itself: what
-// is done about nodes is decided by decide/oversee, who is evicted by decide/permit, and which policy governs a node by
+// is done about nodes is decided by decide/cluster/nodehealth, who is evicted by decide/cluster/evictbudget, and which policy governs a node by
 // decide/policy.
 //
 // It is written with client-go alone. Oversight is a decision about all nodes at once, which a queue of single objects does not
@@ -25,8 +25,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/decide/oversee"
-	"github.com/waterline-io/waterline/internal/decide/permit"
+	"github.com/waterline-io/waterline/internal/decide/cluster/evictbudget"
+	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
 	"github.com/waterline-io/waterline/internal/manager/admit"
 )
 
@@ -45,9 +45,9 @@ type Config struct {
 	Identity  string         // of this replica, another one for each
 	Log       *slog.Logger
 
-	Oversee oversee.Settings
-	Evict   permit.Settings
-	Sweep   time.Duration // between two looks for pods that slipped
+	NodeHealth nodehealth.Settings
+	Evict      evictbudget.Settings
+	Sweep      time.Duration // between two looks for pods that slipped
 }
 
 // Manager is one replica.

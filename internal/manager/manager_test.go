@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/decide/oversee"
+	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
@@ -124,9 +124,9 @@ func TestObserve(t *testing.T) {
 		ready("2", "b", "True", going), ready("3", "b", "False", as), // one follows another
 		ready("4", "c", "True", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
 		ready("5", "", "False", as))
-	want := []oversee.Node{
-		{Name: "a", Agent: oversee.AgentReady, Report: true, Withdrawn: true},
-		{Name: "b", Agent: oversee.AgentNotReady},
+	want := []nodehealth.Node{
+		{Name: "a", Agent: nodehealth.AgentReady, Report: true, Withdrawn: true},
+		{Name: "b", Agent: nodehealth.AgentNotReady},
 		{Name: "c"}, {Name: "d"},
 		{Name: "e", Gone: true, Report: true},
 	}

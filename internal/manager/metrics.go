@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/decide/permit"
+	"github.com/waterline-io/waterline/internal/decide/cluster/evictbudget"
 	"github.com/waterline-io/waterline/internal/manager/admit"
 )
 
@@ -44,11 +44,11 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		}
 		metric(prometheus.GaugeValue, v1alpha1.MetricBraked, "Whether so many agents look lost that the manager doubts itself.", truth(s.Braked))
 	}
-	for o, n := range l.overseer.counts() {
+	for o, n := range l.keeper.counts() {
 		metric(prometheus.CounterValue, v1alpha1.MetricActions, "What was done about nodes.", float64(n), "verb", o.verb, "outcome", o.result)
 	}
 	evicted := l.evictor.counts()
-	for _, v := range permit.Verdicts() {
+	for _, v := range evictbudget.Verdicts() {
 		metric(prometheus.CounterValue, v1alpha1.MetricEvictions, "What became of batch pods that nodes asked for to leave.", float64(evicted[v]), "outcome", string(v))
 	}
 	l.mu.Lock()

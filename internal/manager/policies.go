@@ -18,8 +18,8 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// policy is what is known of a ColocationPolicy.
-type policy struct {
+// storedPolicy is what is known of a ColocationPolicy.
+type storedPolicy struct {
 	uid        string
 	generation int64
 	created    time.Time
@@ -32,22 +32,22 @@ type policy struct {
 
 // policies are those of the cluster. Every replica follows them, because what is made batch depends on them.
 type policies struct {
-	*table[policy]
+	*table[storedPolicy]
 	log   *slog.Logger
 	rules atomic.Pointer[admit.Rules]
 }
 
 func newPolicies(log *slog.Logger) *policies {
 	p := &policies{log: log}
-	p.table = newTable(func(obj any) policy { return p.read(obj.(*v1alpha1.ColocationPolicy)) })
+	p.table = newTable(func(obj any) storedPolicy { return p.read(obj.(*v1alpha1.ColocationPolicy)) })
 	p.changed = p.compile
 	p.compile()
 	return p
 }
 
 // read converts a policy. As with agents, of one that cannot be used what it said before counts.
-func (p *policies) read(o *v1alpha1.ColocationPolicy) policy {
-	now := policy{uid: string(o.UID), generation: o.Generation, created: o.CreationTimestamp.Time, status: *o.Status.DeepCopy()}
+func (p *policies) read(o *v1alpha1.ColocationPolicy) storedPolicy {
+	now := storedPolicy{uid: string(o.UID), generation: o.Generation, created: o.CreationTimestamp.Time, status: *o.Status.DeepCopy()}
 	parsed, err := kube.Policy(o)
 	if err != nil {
 		before, _ := p.get(o.Name)

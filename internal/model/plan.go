@@ -149,18 +149,18 @@ type Setting struct {
 //
 // The order of Settings has no meaning; cgroup.Steps orders the writes that a plan needs.
 type Plan struct {
-	Settings   []Setting
-	CPUs       *CPUPlan     // who runs on which CPUs; nil: nothing on this node asks for CPUs
-	Slack      *Slack       // what the node could give to batch; nil: nothing was measured yet
-	Suppress   *Suppression // what batch may use of the CPU now; nil: it is not kept to anything
-	Blame      *Blame       `json:",omitempty"` // whom online pods wait for, and who is throttled for it; nil: there is nothing to say
-	Evict      *Evictions   `json:",omitempty"` // which batch pod should leave, and whether the node is hot; nil: nobody need
-	Publish    Publication  // what is to stand on the Node object
-	Conditions []Condition  // that pods should have, ordered by UID
-	Notices    []Notice     // what the owners of pods, or of the node, should be told
-	Lacks      []Reason     // what the policy asks for and the node's kernel cannot do
-	Reclaim    *Reclaim     // which batch pod is asked for memory; nil: none
-	Next       time.Time    // when deciding again could give another result though nothing else changed; zero: never
+	Settings     []Setting
+	CPUs         *CPUPlan      // who runs on which CPUs; nil: nothing on this node asks for CPUs
+	Slack        *Slack        // what the node could give to batch; nil: nothing was measured yet
+	Suppress     *Suppression  // what batch may use of the CPU now; nil: it is not kept to anything
+	Interference *Interference `json:",omitempty"` // whom online pods wait for, and who is throttled for it; nil: there is nothing to say
+	Evict        *Evictions    `json:",omitempty"` // which batch pod should leave, and whether the node is hot; nil: nobody need
+	Publish      Publication   // what is to stand on the Node object
+	Conditions   []Condition   // that pods should have, ordered by UID
+	Notices      []Notice      // what the owners of pods, or of the node, should be told
+	Lacks        []Reason      // what the policy asks for and the node's kernel cannot do
+	Reclaim      *Reclaim      // which batch pod is asked for memory; nil: none
+	Next         time.Time     // when deciding again could give another result though nothing else changed; zero: never
 }
 
 // Reclaim asks a batch pod to give memory back before somebody is short of it.

@@ -64,7 +64,7 @@ func (p SuppressPolicy) On() bool { return p.By != "" && p.By != SuppressByNone 
 type ProtectPolicy struct {
 	Burst        bool  // let them exceed their CFS quota for moments
 	Memory       bool  // have the kernel take other memory before that which they request
-	Culprit      bool  // find out which neighbour an online pod waits for, and throttle it if that is batch
+	Interference bool  // find out which neighbour an online pod waits for, and throttle it if that is batch
 	EvictPerHour int64 // batch pods that may be evicted from the node in an hour, at most; 0: none is, and nobody is asked to
 	Freeze       bool  // freeze the one that is to leave for want of memory, for moments; only together with Memory and EvictPerHour
 }

@@ -120,10 +120,10 @@ const (
 
 // Whom an online pod waits for, and why batch is throttled for it.
 const (
-	CulpritNamed   Code = "CulpritNamed"   // the use of a batch pod goes with the waiting
-	CulpritOnline  Code = "CulpritOnline"  // the use of a pod that is not batch goes with the waiting: it is never throttled
-	CulpritSelf    Code = "CulpritSelf"    // the pod's own load goes with its waiting: nobody is to blame
-	CulpritUnknown Code = "CulpritUnknown" // nobody stands out, or not for long enough
+	SuspectNamed   Code = "SuspectNamed"   // the use of a batch pod goes with the waiting
+	SuspectOnline  Code = "SuspectOnline"  // the use of a pod that is not batch goes with the waiting: it is never throttled
+	VictimItself   Code = "VictimItself"   // the pod's own load goes with its waiting: nobody is to blame
+	SuspectUnknown Code = "SuspectUnknown" // nobody stands out, or not for long enough
 	ThrottleTried  Code = "ThrottleTried"  // the pod is kept to less, to see whether the other then waits less
 	ThrottleKept   Code = "ThrottleKept"   // it does
 	ThrottleEased  Code = "ThrottleEased"  // it did; the pod is given more again, step by step

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/waterline-io/waterline/internal/decide/cpuset"
+	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
 	"github.com/waterline-io/waterline/internal/model"
 )
 

@@ -168,7 +168,7 @@ func (c *cpuCrowd) pin(n int, metrics map[string]float64) {
 // allocate returns how many microseconds the slowest benchmark of an allocation on 512 CPUs takes.
 func allocate(t *testing.T) float64 {
 	t.Helper()
-	out, err := exec.Command("go", "test", "-run", "^$", "-bench", "512$", "github.com/waterline-io/waterline/internal/decide/cpuset").CombinedOutput()
+	out, err := exec.Command("go", "test", "-run", "^$", "-bench", "512$", "github.com/waterline-io/waterline/internal/decide/node/cpuset").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -18,7 +18,7 @@ import (
 	acthost "github.com/waterline-io/waterline/internal/act/host"
 	"github.com/waterline-io/waterline/internal/agent"
 	"github.com/waterline-io/waterline/internal/cgroup"
-	"github.com/waterline-io/waterline/internal/decide"
+	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/journal"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
@@ -90,7 +90,7 @@ type run struct {
 }
 
 // start runs an agent on the node until the test ends or stop is called.
-func (n *node) start(source agent.Pods, change func(*agent.Config)) *run {
+func (n *testNode) start(source agent.Pods, change func(*agent.Config)) *run {
 	n.t.Helper()
 	r := &run{policy: model.DefaultPolicy(), dir: memoryDir(n.t)} // on a disk others may be waited for
 	cfg := agent.Config{
@@ -222,7 +222,7 @@ func TestAgent(t *testing.T) {
 			t.Fatal(err)
 		}
 		rounds++
-		plan, _ := decide.Node(round.Node, round.Policy, round.State)
+		plan, _ := node.Decide(round.Node, round.Policy, round.State)
 		if len(plan.Settings) != len(round.Plan.Settings) {
 			t.Fatalf("round %d is decided differently:\n%+v\n%+v", rounds, plan, round.Plan)
 		}

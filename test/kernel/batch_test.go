@@ -27,7 +27,7 @@ import (
 const mib = 1 << 20
 
 // newBatchNode makes a node whose groups have limits of memory, or skips the test where there are none.
-func newBatchNode(t *testing.T) *node {
+func newBatchNode(t *testing.T) *testNode {
 	n := newNode(t)
 	if n.mount.Memory == "" {
 		t.Skip("live kernel: no memory controller")
@@ -54,7 +54,7 @@ func batch(uid string, each model.Grant, ids ...string) model.Pod {
 }
 
 // expectGrant waits until a group has what it is to have.
-func (n *node) expectGrant(dir string, shares int64, g model.Grant) {
+func (n *testNode) expectGrant(dir string, shares int64, g model.Grant) {
 	n.t.Helper()
 	quota, memory := int64(model.Unlimited), int64(model.Unlimited)
 	if g.LimitMilli != 0 {
@@ -250,7 +250,7 @@ type holder struct {
 }
 
 // hold starts one.
-func (n *node) hold(dir string) *holder {
+func (n *testNode) hold(dir string) *holder {
 	n.t.Helper()
 	self, err := os.Executable()
 	if err != nil {

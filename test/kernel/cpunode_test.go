@@ -29,7 +29,7 @@ type cpuPod struct {
 
 // cpuNode is a node whose pods ask for CPUs.
 type cpuNode struct {
-	*node
+	*testNode
 	source *pods
 	audit  time.Duration // the agent's SyncPeriod
 	all    model.CPUSet  // online
@@ -48,7 +48,7 @@ type cpuNode struct {
 // newCPUNode makes a node, or skips the test where no CPU sets can be had: with one CPU nobody can have one alone.
 func newCPUNode(t *testing.T) *cpuNode {
 	n := &cpuNode{
-		node: newNode(t), source: newPods(), audit: 10 * time.Second, cores: map[int]int{}, pods: map[string]*cpuPod{}, ran: map[int]model.CPUSet{},
+		testNode: newNode(t), source: newPods(), audit: 10 * time.Second, cores: map[int]int{}, pods: map[string]*cpuPod{}, ran: map[int]model.CPUSet{},
 		conditions: map[string]model.PodCondition{}, notices: map[model.Code]int{}, seen: map[string]int{},
 	}
 	if n.mount.Cpusets == "" {

@@ -20,10 +20,10 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/agent"
 	"github.com/waterline-io/waterline/internal/cgroup"
-	"github.com/waterline-io/waterline/internal/decide"
-	"github.com/waterline-io/waterline/internal/decide/culprit"
+	"github.com/waterline-io/waterline/internal/checkpoint"
+	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/decide/node/interference"
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/sealed"
 )
 
 // culpritNode is a node with an online pod and four batch pods, of which one runs where the online pod does.
@@ -114,7 +114,7 @@ func (n *culpritNode) quotaOf(dir string) int64 {
 }
 
 // agentWith starts an agent that was there before with these pods on trial.
-func (n *culpritNode) agentWith(held ...culprit.Held) *run {
+func (n *culpritNode) agentWith(held ...interference.Held) *run {
 	n.t.Helper()
 	dir := n.t.TempDir()
 	if len(held) > 0 {
@@ -124,10 +124,10 @@ func (n *culpritNode) agentWith(held ...culprit.Held) *run {
 		}
 		body, err := json.Marshal(struct {
 			Boot  string
-			State decide.State
-		}{strings.TrimSpace(string(boot)), decide.State{Culprit: &culprit.State{Held: held}}})
+			State node.State
+		}{strings.TrimSpace(string(boot)), node.State{Interference: &interference.State{Held: held}}})
 		if err == nil {
-			err = sealed.Kind("waterline-state 1").Write(filepath.Join(dir, agent.StateFile), body)
+			err = checkpoint.Kind("waterline-state 1").Write(filepath.Join(dir, agent.StateFile), body)
 		}
 		if err != nil {
 			n.t.Fatal(err)
@@ -148,7 +148,7 @@ func (n *culpritNode) agentWith(held ...culprit.Held) *run {
 			return nil
 		}
 	})
-	n.run.set(func(p *model.Policy) { p.Protect.Culprit = true })
+	n.run.set(func(p *model.Policy) { p.Protect.Interference = true })
 	close(known)
 	return n.run
 }
@@ -185,8 +185,8 @@ func TestCulprit(t *testing.T) {
 	n.on(0, n.job, busy)
 	n.on(1, n.others[0], busy)
 	n.on(0, n.web, busy)
-	trial := func(uid string, before int64) culprit.Held {
-		return culprit.Held{
+	trial := func(uid string, before int64) interference.Held {
+		return interference.Held{
 			Throttle: model.Throttle{UID: uid, Victim: "web", Milli: 100, Times: 500, Code: model.ThrottleTried, Expect: 200},
 			Used:     200, Before: before, Was: model.Throttle{UID: uid, Times: 1000},
 			Spans: -1, // the first is not whole
@@ -207,7 +207,7 @@ func TestCulprit(t *testing.T) {
 		t.Errorf("the guilty one may use %d", quota)
 	}
 	for of, want := range map[string]float64{"helped": 1, "undone": 1, "unclear": 0} {
-		if got := metric(t, r.agent, v1alpha1.MetricCulpritTrials, "outcome", of); got != want {
+		if got := metric(t, r.agent, v1alpha1.MetricInterferenceTrials, "outcome", of); got != want {
 			t.Errorf("%v trials %s", got, of)
 		}
 	}
@@ -215,7 +215,7 @@ func TestCulprit(t *testing.T) {
 		t.Errorf("explained: %s", text)
 	}
 	t.Log(n.explained("/explain?namespace=default&pod=web"))
-	r.set(func(p *model.Policy) { p.Protect.Culprit = false })
+	r.set(func(p *model.Policy) { p.Protect.Interference = false })
 	n.expect(n.job, model.Quota, model.Unlimited)
 }
 
@@ -236,7 +236,7 @@ func TestCulpritFound(t *testing.T) {
 	}
 	began := time.Now()
 	n.on(0, n.job, busy)
-	for _, want := range []string{"web CulpritNamed ", "guilty CulpritNamed ", "guilty ThrottleTried ", "guilty ThrottleKept "} {
+	for _, want := range []string{"web SuspectNamed ", "guilty SuspectNamed ", "guilty ThrottleTried ", "guilty ThrottleKept "} {
 		n.eventually(3*time.Minute, want, func() bool { return n.told(want) })
 		t.Logf("%s after %s", want, time.Since(began).Round(time.Second))
 	}

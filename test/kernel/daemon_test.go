@@ -89,7 +89,7 @@ type daemon struct {
 
 // arguments returns the command line of an agent for this node, and the daemon that it will be. The node is large, so that
 // no weight of a test is scaled down.
-func (n *node) arguments(manifests, runDir string, more ...string) (*daemon, []string) {
+func (n *testNode) arguments(manifests, runDir string, more ...string) (*daemon, []string) {
 	n.t.Helper()
 	t := n.t.(*testing.T)
 	d := &daemon{t: t, log: filepath.Join(t.TempDir(), "log"), listen: freeAddress(t), local: freeAddress(t)}
@@ -111,21 +111,21 @@ func freeAddress(t *testing.T) string {
 }
 
 // daemon starts an agent, which ends with the test.
-func (n *node) daemon(manifests, runDir string, more ...string) *daemon {
+func (n *testNode) daemon(manifests, runDir string, more ...string) *daemon {
 	n.t.Helper()
 	d, argv := n.arguments(manifests, runDir, more...)
 	return d.start(exec.Command(argv[0], argv[1:]...))
 }
 
 // daemonIn starts an agent in a group.
-func (n *node) daemonIn(dir, manifests, runDir string, more ...string) *daemon {
+func (n *testNode) daemonIn(dir, manifests, runDir string, more ...string) *daemon {
 	n.t.Helper()
 	d, argv := n.arguments(manifests, runDir, more...)
 	return d.start(n.commandIn(dir, argv...))
 }
 
 // commandIn returns a command that runs in a group.
-func (n *node) commandIn(dir string, argv ...string) *exec.Cmd {
+func (n *testNode) commandIn(dir string, argv ...string) *exec.Cmd {
 	return exec.Command("sh", append([]string{"-c", `echo $$ >"$0" && exec "$@"`, n.path(dir, "cgroup.procs")}, argv...)...)
 }
 
@@ -149,7 +149,7 @@ func (d *daemon) start(cmd *exec.Cmd) *daemon {
 }
 
 // daemon starts an agent on the stage, which ends with it.
-func (s *stage) daemon(n *node, manifests, runDir string, more ...string) *daemon {
+func (s *stage) daemon(n *testNode, manifests, runDir string, more ...string) *daemon {
 	s.t.Helper()
 	d, argv := n.arguments(manifests, runDir, more...)
 	pid, err := strconv.Atoi(s.do("%s 2>>%s & echo $!", strings.Join(argv, " "), d.log))

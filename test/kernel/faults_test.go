@@ -24,7 +24,7 @@ import (
 const noAudit = "--sync-period=1h"
 
 // untouched checks that a file still holds what was written there when nothing of ours was to touch it.
-func (n *node) untouched(dir string, k model.Knob, value int64) {
+func (n *testNode) untouched(dir string, k model.Knob, value int64) {
 	n.t.Helper()
 	if !n.holds(dir, k, value) {
 		n.t.Errorf("%s %s holds %d, though nobody should have touched its %d", dir, k, n.raw(dir, k), value)
@@ -32,7 +32,7 @@ func (n *node) untouched(dir string, k model.Knob, value int64) {
 }
 
 // foreign overwrites a weight and waits until it is right again.
-func (n *node) foreign(dir string, right int64) {
+func (n *testNode) foreign(dir string, right int64) {
 	n.t.Helper()
 	n.set(dir, model.Shares, 3000)
 	n.expect(dir, model.Shares, right)

@@ -22,13 +22,13 @@ memory: {method: realtime, waterline: 1%}, protect: {memory: true, evict: {freez
 
 // freezeNode is a node with an online pod and a batch pod that takes more and more memory.
 type freezeNode struct {
-	*node
+	*testNode
 	web, hog     string
 	online, grow *holder
 }
 
 func newFreezeNode(t *testing.T) *freezeNode {
-	n := &freezeNode{node: newMemoryNode(t)}
+	n := &freezeNode{testNode: newMemoryNode(t)}
 	n.web, n.hog = n.pod(model.Burstable, "a", 100, "0123456789aa"), n.pod(model.BestEffort, "b", 0, "0123456789bb")
 	n.online, n.grow = n.hold(n.web+"/0123456789aa"), n.hold(n.hog+"/0123456789bb")
 	n.online.do("anon")

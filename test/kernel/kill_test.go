@@ -38,7 +38,7 @@ type process struct {
 	log bytes.Buffer
 }
 
-func (n *node) launch(manifests, runDir string, more ...string) *process {
+func (n *testNode) launch(manifests, runDir string, more ...string) *process {
 	n.t.Helper()
 	p := &process{}
 	args := append([]string{"--pods", manifests, "--kubepods", n.layout.Root, "--run-dir", runDir, "--listen", "", "--local", ""}, more...)
@@ -56,7 +56,7 @@ func (p *process) kill() {
 }
 
 // owned counts the files on the undo record in a run directory.
-func owned(t *testing.T, n *node, runDir string) int {
+func owned(t *testing.T, n *testNode, runDir string) int {
 	t.Helper()
 	undo, err := acthost.OpenUndo(filepath.Join(runDir, agent.UndoFile))
 	if err != nil {
@@ -67,7 +67,7 @@ func owned(t *testing.T, n *node, runDir string) int {
 
 // guests are pods that come and go: now the cgroup first, now the manifest, and a cgroup that comes back is a new one.
 type guests struct {
-	n         *node
+	n         *testNode
 	manifests string
 	asks      [8]int64 // what the manifest asks for; 0: there is none
 	exists    [8]bool  // the cgroup

@@ -73,7 +73,7 @@ func quantiles(took []time.Duration) (p50, p90, p99 time.Duration) {
 }
 
 // measured waits until a weight is right, looking more often than [node.expect], and returns how long it took.
-func (n *node) measured(dir string, right int64, begin time.Time) time.Duration {
+func (n *testNode) measured(dir string, right int64, begin time.Time) time.Duration {
 	n.t.Helper()
 	for !n.holds(dir, model.Shares, right) {
 		if time.Since(begin) > 30*time.Second {

@@ -24,13 +24,13 @@ import (
 
 // meterNode is a node whose groups also count CPU time and memory.
 type meterNode struct {
-	*node
+	*testNode
 	paths []string // the hierarchies that a group must have a directory in
 	pods  map[string]model.PodGroup
 }
 
 func newMeterNode(t testing.TB) *meterNode {
-	n := &meterNode{node: newNode(t), pods: map[string]model.PodGroup{}}
+	n := &meterNode{testNode: newNode(t), pods: map[string]model.PodGroup{}}
 	for _, path := range []string{n.mount.Cpuacct, n.mount.Memory} {
 		if path != "" && path != n.mount.Path && !slices.Contains(n.paths, path) {
 			n.paths = append(n.paths, path)
@@ -59,12 +59,12 @@ func unified(t testing.TB) *meterNode {
 	}
 	mount := host.Mount{Version: cgroup.V2, Path: root, Cpuacct: root}
 	top := fmt.Sprintf("waterline-test-%d-%d", os.Getpid(), nodes.Add(1))
-	n := &node{t: t, mount: mount, layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: top + "/kubepods"}}
+	n := &testNode{t: t, mount: mount, layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: top + "/kubepods"}}
 	t.Cleanup(func() { n.remove(top) })
 	for _, dir := range []string{top, n.layout.Root, n.layout.Class(model.Burstable), n.layout.Class(model.BestEffort)} {
 		n.group(dir)
 	}
-	return &meterNode{node: n, pods: map[string]model.PodGroup{}}
+	return &meterNode{testNode: n, pods: map[string]model.PodGroup{}}
 }
 
 // everyNode runs a test on the node of this machine and, on a hybrid host, on its v2 hierarchy.

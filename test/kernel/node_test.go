@@ -24,8 +24,8 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
-// node is a private tree of pods at the kubelet's layout, in which the test plays the kubelet.
-type node struct {
+// testNode is a private tree of pods at the kubelet's layout, in which the test plays the kubelet.
+type testNode struct {
 	t      testing.TB
 	mount  host.Mount
 	layout cgroup.Layout
@@ -35,7 +35,7 @@ type node struct {
 var nodes atomic.Int64
 
 // newNode makes the tree, or skips the test where that is not possible.
-func newNode(t testing.TB) *node {
+func newNode(t testing.TB) *testNode {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("live kernel: not root")
@@ -44,7 +44,7 @@ func newNode(t testing.TB) *node {
 	if err != nil {
 		t.Skipf("live kernel: %v", err)
 	}
-	n := &node{t: t, mount: mount}
+	n := &testNode{t: t, mount: mount}
 	top := fmt.Sprintf("waterline-test-%d-%d", os.Getpid(), nodes.Add(1))
 	n.layout = cgroup.Layout{Driver: cgroup.Cgroupfs, Root: top + "/kubepods"}
 	t.Cleanup(func() { n.remove(top) })
@@ -56,12 +56,12 @@ func newNode(t testing.TB) *node {
 	return n
 }
 
-func (n *node) path(dir string, file ...string) string {
+func (n *testNode) path(dir string, file ...string) string {
 	return filepath.Join(append([]string{n.mount.Path, dir}, file...)...)
 }
 
 // mkdir makes a group, in which further groups can be made.
-func (n *node) mkdir(dir string) {
+func (n *testNode) mkdir(dir string) {
 	n.t.Helper()
 	n.group(dir)
 	n.delegate(dir)
@@ -70,7 +70,7 @@ func (n *node) mkdir(dir string) {
 // group makes a group. On v1 it has a directory in the cpuset hierarchy as well, and first there: in this order runc makes
 // them, and it gives the new one the parent's CPUs and memory, without which no process can enter it. One in the hierarchy of
 // the memory controller comes second.
-func (n *node) group(dir string) {
+func (n *testNode) group(dir string) {
 	n.t.Helper()
 	if n.memory && n.mount.Memory != n.mount.Path {
 		if err := os.Mkdir(filepath.Join(n.mount.Memory, dir), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -97,15 +97,15 @@ func (n *node) group(dir string) {
 }
 
 // separate reports whether CPU sets have a hierarchy of their own.
-func (n *node) separate() bool { return n.mount.Cpusets != "" && n.mount.Cpusets != n.mount.Path }
+func (n *testNode) separate() bool { return n.mount.Cpusets != "" && n.mount.Cpusets != n.mount.Path }
 
 // cpusets returns the path of a group, or of a file in it, in the hierarchy of the cpuset controller.
-func (n *node) cpusets(dir string, file ...string) string {
+func (n *testNode) cpusets(dir string, file ...string) string {
 	return filepath.Join(append([]string{n.mount.Cpusets, dir}, file...)...)
 }
 
 // delegate lets the children of a group have the knobs that the kubelet gives them, which v2 does only on request.
-func (n *node) delegate(dir string) {
+func (n *testNode) delegate(dir string) {
 	n.t.Helper()
 	if n.mount.Version == cgroup.V1 {
 		return
@@ -123,7 +123,7 @@ func (n *node) delegate(dir string) {
 }
 
 // pod makes the group of a pod with a container of a group of its own, as a kubelet would, and returns it.
-func (n *node) pod(q model.QoSClass, uid string, requestMilli int64, containers ...string) string {
+func (n *testNode) pod(q model.QoSClass, uid string, requestMilli int64, containers ...string) string {
 	n.t.Helper()
 	dir := n.layout.Pod(q, uid)
 	n.mkdir(dir)
@@ -135,24 +135,24 @@ func (n *node) pod(q model.QoSClass, uid string, requestMilli int64, containers 
 }
 
 // set writes a knob in its unit, as the kubelet would.
-func (n *node) set(dir string, k model.Knob, value int64) {
+func (n *testNode) set(dir string, k model.Knob, value int64) {
 	n.t.Helper()
 	if err := n.try(dir, k, value); err != nil {
 		n.t.Fatal(err)
 	}
 }
 
-func (n *node) try(dir string, k model.Knob, value int64) error {
+func (n *testNode) try(dir string, k model.Knob, value int64) error {
 	v := n.mount.Version
 	return write(n.file(dir, k), string(cgroup.Append(nil, v, k, cgroup.ToRaw(v, k, model.Number(value)))))
 }
 
 // file returns the path of a knob's file.
-func (n *node) file(dir string, k model.Knob) string {
+func (n *testNode) file(dir string, k model.Knob) string {
 	return filepath.Join(n.mount.Of(k), dir, cgroup.FileName(n.mount.Version, k))
 }
 
-func (n *node) tryText(dir, file, text string) error { return write(n.path(dir, file), text) }
+func (n *testNode) tryText(dir, file, text string) error { return write(n.path(dir, file), text) }
 
 func write(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -165,7 +165,7 @@ func write(path, text string) error {
 }
 
 // raw reads a knob as the kernel counts it, -2 if it is not there.
-func (n *node) raw(dir string, k model.Knob) int64 {
+func (n *testNode) raw(dir string, k model.Knob) int64 {
 	n.t.Helper()
 	content, err := os.ReadFile(n.file(dir, k))
 	if err != nil {
@@ -178,7 +178,7 @@ func (n *node) raw(dir string, k model.Knob) int64 {
 	return raw.Number
 }
 
-func (n *node) text(dir, file string) string {
+func (n *testNode) text(dir, file string) string {
 	content, err := os.ReadFile(n.path(dir, file))
 	if err != nil {
 		return err.Error()
@@ -187,12 +187,12 @@ func (n *node) text(dir, file string) string {
 }
 
 // holds reports whether a knob holds what this value is to the kernel.
-func (n *node) holds(dir string, k model.Knob, value int64) bool {
+func (n *testNode) holds(dir string, k model.Knob, value int64) bool {
 	return n.raw(dir, k) == cgroup.ToRaw(n.mount.Version, k, model.Number(value)).Number
 }
 
 // expect waits until a knob holds a value.
-func (n *node) expect(dir string, k model.Knob, value int64) {
+func (n *testNode) expect(dir string, k model.Knob, value int64) {
 	n.t.Helper()
 	within(n.t, fmt.Sprintf("%s %s = %d", dir, k, value), func() bool { return n.holds(dir, k, value) },
 		func() string { return strconv.FormatInt(n.raw(dir, k), 10) })
@@ -215,7 +215,7 @@ func within(t testing.TB, what string, holds func() bool, instead func() string)
 }
 
 // remove removes a group with everything below it. Nothing runs in there any more.
-func (n *node) remove(dir string) {
+func (n *testNode) remove(dir string) {
 	n.removeAt(n.path(dir))
 	if n.separate() {
 		n.removeAt(n.cpusets(dir))
@@ -225,7 +225,7 @@ func (n *node) remove(dir string) {
 	}
 }
 
-func (n *node) removeAt(path string) {
+func (n *testNode) removeAt(path string) {
 	entries, _ := os.ReadDir(path)
 	for _, e := range entries {
 		if e.IsDir() {

@@ -391,7 +391,7 @@ func TestSuppressUnwatched(t *testing.T) {
 	manifests := n.manifests()
 	s := newStage(t, "-U", "-r")
 	s.do("echo 2 >/proc/sys/user/max_inotify_watches")
-	n.d = s.daemon(n.node, manifests, memoryDir(t), n.options()...)
+	n.d = s.daemon(n.testNode, manifests, memoryDir(t), n.options()...)
 	n.fill()
 	if n.d.metric(v1alpha1.MetricWatching) != 0 {
 		t.Error("it says that it watches")

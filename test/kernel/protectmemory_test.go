@@ -57,7 +57,7 @@ func do(t *testing.T, name string, args ...string) {
 }
 
 // newMemoryNode makes a node on which memory can be protected, or skips the test.
-func newMemoryNode(t *testing.T) *node {
+func newMemoryNode(t *testing.T) *testNode {
 	n := newBatchNode(t)
 	if n.mount.Version == cgroup.V1 {
 		t.Skip("live kernel: cgroup v1 protects no memory")
@@ -345,9 +345,9 @@ func TestUnclaimedProtection(t *testing.T) {
 }
 
 // anon returns how much memory the processes in a group have.
-func (n *node) anon(dir string) int64 { return n.stat(dir).Anon }
+func (n *testNode) anon(dir string) int64 { return n.stat(dir).Anon }
 
-func (n *node) stat(dir string) cgroup.MemoryStat {
+func (n *testNode) stat(dir string) cgroup.MemoryStat {
 	n.t.Helper()
 	stat, err := cgroup.ParseMemoryStat(n.mount.Version, []byte(n.text(dir, "memory.stat")+"\n"))
 	if err != nil {

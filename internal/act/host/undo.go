@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/checkpoint"
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/sealed"
 )
 
 // Undo is the record of what other writers had set in the files that we write, so that everything can be put back. It
@@ -49,17 +49,17 @@ type undoEntry struct {
 	Record
 }
 
-const undoKind sealed.Kind = "waterline-undo 1"
+const undoKind checkpoint.Kind = "waterline-undo 1"
 
 // OpenUndo reads the record at a path, which need not exist yet. If the record is damaged, it is set aside under the name
-// path.damaged, and an empty one is returned together with an error that has [sealed.ErrDamaged] in its chain.
+// path.damaged, and an empty one is returned together with an error that has [checkpoint.ErrDamaged] in its chain.
 func OpenUndo(path string) (*Undo, error) {
 	u := &Undo{path: path, records: map[model.File]*Record{}}
 	err := undoKind.Read(path, u.parse)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return u, nil
-	case errors.Is(err, sealed.ErrDamaged):
+	case errors.Is(err, checkpoint.ErrDamaged):
 		u.records = map[model.File]*Record{}
 		return u, fmt.Errorf("the undo record: %w", err)
 	case err != nil:

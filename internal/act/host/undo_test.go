@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/checkpoint"
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/sealed"
 )
 
 var shares = model.File{Dir: "kubepods/burstable/poda", Knob: model.Shares}
@@ -115,7 +115,7 @@ func FuzzUndo(f *testing.F) {
 			t.Fatal(err)
 		}
 		u, err := OpenUndo(path)
-		if u == nil || err != nil && !errors.Is(err, sealed.ErrDamaged) {
+		if u == nil || err != nil && !errors.Is(err, checkpoint.ErrDamaged) {
 			t.Fatalf("%q: %v", content, err)
 		}
 		for _, o := range u.Owned(cgroup.V2) {

@@ -148,7 +148,7 @@ func (c *checker) protect(policy *model.ProtectPolicy, s *v1alpha1.ColocationPol
 	if s.Protect.Memory != nil {
 		policy.Memory = *s.Protect.Memory
 	}
-	policy.Culprit = s.Protect.Culprit
+	policy.Interference = s.Protect.Culprit
 	if evict := s.Protect.Evict; evict != nil {
 		policy.EvictPerHour = model.DefaultEvictPerHour
 		policy.Freeze = evict.Freeze

@@ -7,8 +7,8 @@ import (
 	"sort"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/decide"
-	"github.com/waterline-io/waterline/internal/decide/predict"
+	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/decide/node/predict"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/sim/trace"
 )
@@ -20,7 +20,7 @@ type Host struct {
 	// deviation.
 	Noise float64
 	More  float64 // used beside what the trace says, as a share of the capacity; may be negative
-	State decide.State
+	State node.State
 
 	trace  *trace.Machine
 	shares []float64 // of the limit, used at each time of the trace
@@ -73,7 +73,7 @@ func (h *Host) Learn(start time.Time) {
 // Decide measures the machine at some time after the start, when it is now, and decides as its agent would.
 func (h *Host) Decide(now time.Time, after time.Duration, p *model.Policy) model.Plan {
 	var plan model.Plan
-	plan, h.State = decide.Node(model.Node{
+	plan, h.State = node.Decide(model.Node{
 		Now: now, PodsKnown: true, Capacity: h.Capacity, Allocatable: h.Capacity, Kubelet: model.Kubelet{Known: true}, Load: h.Measure(after),
 	}, *p, h.State)
 	return plan

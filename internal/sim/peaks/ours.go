@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/decide/predict"
+	"github.com/waterline-io/waterline/internal/decide/node/predict"
 	"github.com/waterline-io/waterline/internal/sim/trace"
 
 	"github.com/waterline-io/waterline/internal/model"

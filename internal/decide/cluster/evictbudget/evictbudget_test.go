@@ -1,0 +1,309 @@
+package evictbudget
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// world is a cluster whose nodes ask for pods.
+type world struct {
+	at    time.Duration
+	set   Settings
+	all   []*Request
+	deaf  bool // nothing is known of the API
+	state State
+	given map[string]Verdict // by node, the last
+	times map[string][]time.Duration
+	count int
+}
+
+// newWorld returns one that has been watched for long enough to have all of its budgets.
+func newWorld() *world {
+	w := &world{at: 1000 * time.Hour, set: DefaultSettings(), given: map[string]Verdict{}, times: map[string][]time.Duration{}}
+	w.run(0)
+	w.at += w.set.Period
+	_, w.state = Watch(w.at, nil, w.state)
+	return w
+}
+
+// ask has a node ask for a pod of a workload.
+func (w *world) ask(node, pod, owner string) *Request {
+	r := &Request{
+		Node: node, UID: pod, Code: model.MemoryGone, Ready: true, PerNode: 6, Renewed: "0",
+		Pod: Pod{Known: true, UID: pod, Node: node, Owner: owner, Batch: true},
+	}
+	w.all = append(w.all, r)
+	return r
+}
+
+// second lets a second pass, after which nodes renew what they ask for, if they do.
+func (w *world) second(renew bool, outcome func(Decision) Verdict) {
+	w.at += time.Second
+	if w.deaf {
+		return
+	}
+	var requests []Request
+	for _, r := range w.all {
+		if w.count++; renew {
+			r.Renewed = fmt.Sprint(w.count)
+		}
+		requests = append(requests, *r)
+	}
+	var decisions []Decision
+	var outcomes []Outcome
+	_, w.state = Watch(w.at, requests, w.state)
+	decisions, w.state = Round(w.at, requests, w.set, w.state)
+	for _, d := range decisions {
+		if d.Verdict == Evict {
+			why := Evict
+			if outcome != nil {
+				why = outcome(d)
+			}
+			outcomes = append(outcomes, Outcome{d.UID, why})
+			if d.Verdict = why; why == Evict {
+				w.times["all"] = append(w.times["all"], w.at)
+				w.times["node "+d.Node] = append(w.times["node "+d.Node], w.at)
+				w.times["owner "+d.Pod.Owner] = append(w.times["owner "+d.Pod.Owner], w.at)
+			}
+		}
+		w.given[d.Node] = d.Verdict
+	}
+	w.state = Note(w.at, outcomes, w.state)
+}
+
+func (w *world) run(seconds int) {
+	for i := range seconds {
+		w.second(i%20 == 0, nil)
+	}
+	if seconds == 0 {
+		w.second(true, nil)
+	}
+}
+
+// TestVerdicts: what is believed of a request, and in which order it is asked.
+func TestVerdicts(t *testing.T) {
+	for want, change := range map[Verdict]func(w *world, r *Request){
+		Evict:      func(*world, *Request) {},
+		Leaving:    func(_ *world, r *Request) { r.Pod.Leaving = true },
+		Gone:       func(_ *world, r *Request) { r.Pod.UID = "another" },
+		NotAlive:   func(_ *world, r *Request) { r.Withdrawn = true },
+		NotAllowed: func(_ *world, r *Request) { r.PerNode = 0 },
+		NotItsOwn:  func(_ *world, r *Request) { r.Pod.Node = "b" },
+		NotBatch:   func(_ *world, r *Request) { r.Pod.Batch = false },
+		Kept:       func(_ *world, r *Request) { r.Pod.Kept = true },
+		NodeSpent:  func(w *world, r *Request) { r.PerNode = 1; w.state.taken = []taken{{w.at, "a", "x", "x"}} },
+		OwnerSpent: func(w *world, _ *Request) { w.set.PerOwner = 1; w.state.taken = []taken{{w.at, "b", "o", "x"}} },
+		AllSpent:   func(w *world, _ *Request) { w.set.All = 1; w.state.taken = []taken{{w.at, "b", "x", "x"}} },
+		Failed:     func(_ *world, r *Request) { r.Pod = Pod{} },
+		NotSeen:    func(w *world, _ *Request) { w.state = State{} },
+	} {
+		w := newWorld()
+		change(w, w.ask("a", "p", "o"))
+		if w.second(true, nil); w.given["a"] != want {
+			t.Errorf("it is %q, not %q", w.given["a"], want)
+		}
+	}
+	w := newWorld()
+	w.ask("a", "p", "o").Ready = false
+	if w.run(0); w.given["a"] != NotAlive {
+		t.Errorf("of a node without an agent that is ready it is %q", w.given["a"])
+	}
+}
+
+// TestOld: a request that is not renewed, and one that was there before the manager or while it did not see the API, counts for nothing.
+func TestOld(t *testing.T) {
+	w := newWorld()
+	r := w.ask("a", "p", "o")
+	r.Ready = false
+	for range 61 {
+		w.second(false, nil)
+	}
+	if r.Ready = true; w.given["a"] != NotAlive {
+		t.Errorf("it is %q", w.given["a"])
+	}
+	if w.second(false, nil); w.given["a"] != TooOld {
+		t.Errorf("a request of a minute ago is %q", w.given["a"])
+	}
+	w.deaf = true
+	w.run(30)
+	w.deaf, r.Renewed = false, "meanwhile"
+	if w.second(false, nil); w.given["a"] != NotSeen {
+		t.Errorf("a request of which nobody knows how old it is is %q", w.given["a"])
+	}
+	if w.second(true, nil); w.given["a"] != Evict {
+		t.Errorf("a request that was renewed is %q", w.given["a"])
+	}
+}
+
+// TestOnce: each time that a request is renewed it is decided about once, so that what the API is asked is bounded.
+func TestOnce(t *testing.T) {
+	w := newWorld()
+	w.ask("a", "p", "o").Pod.Leaving = true
+	looked := 0
+	for i := range 100 {
+		w.at += time.Second
+		if i%20 == 0 {
+			w.all[0].Renewed = fmt.Sprint(i)
+		}
+		var worth []Request
+		worth, w.state = Watch(w.at, []Request{*w.all[0]}, w.state)
+		looked += len(worth)
+		_, w.state = Round(w.at, []Request{*w.all[0]}, w.set, w.state)
+	}
+	if looked != 5 {
+		t.Errorf("in 100 s it was looked up %d times, not 5", looked)
+	}
+}
+
+// TestSameOwnerTwice: the second pod of a workload waits until there is budget for it, on whichever node it is.
+func TestSameOwnerTwice(t *testing.T) {
+	w := newWorld()
+	w.set.PerOwner = 1
+	w.ask("a", "p", "o")
+	w.ask("b", "q", "o")
+	w.ask("c", "r", "other")
+	w.run(1)
+	if w.given["a"] != Evict || w.given["b"] != OwnerSpent || w.given["c"] != Evict {
+		t.Errorf("decided was %v", w.given)
+	}
+	w.all = w.all[1:2]
+	w.run(3580)
+	if w.given["b"] != OwnerSpent {
+		t.Errorf("within the hour it is %q", w.given["b"])
+	}
+	if w.run(21); w.given["b"] != Evict {
+		t.Errorf("after an hour it is %q", w.given["b"])
+	}
+}
+
+// TestDisruptionBudget: a pod that a PodDisruptionBudget keeps is tried again later and later, counts against no budget, and keeps nobody
+// else from being evicted.
+func TestDisruptionBudget(t *testing.T) {
+	w := newWorld()
+	w.set.All = 1
+	w.ask("a", "kept", "o")
+	tries := 0
+	for range 3600 {
+		w.second(true, func(Decision) Verdict { tries++; return Waits })
+	}
+	if tries < 12 || tries > 16 {
+		t.Errorf("in an hour it was tried %d times", tries)
+	}
+	w.ask("b", "free", "o")
+	for range 2 { // in the first of them its turn may come again
+		w.second(true, func(d Decision) Verdict {
+			if d.Node == "a" {
+				return Waits
+			}
+			return Evict
+		})
+	}
+	if len(w.times["node b"]) != 1 || w.given["a"] != Waits {
+		t.Errorf("decided was %v, and evicted %v", w.given, w.times)
+	}
+	w.all = w.all[:1]
+	w.at += time.Hour
+	w.run(0)
+	w.run(0)
+	if w.given["a"] != Evict {
+		t.Errorf("when it may leave it is %q", w.given["a"])
+	}
+}
+
+// TestFailed: what may have happened counts.
+func TestFailed(t *testing.T) {
+	w := newWorld()
+	w.set.All = 1
+	w.ask("a", "p", "o")
+	w.second(true, func(Decision) Verdict { return Failed })
+	w.all = nil
+	w.ask("b", "q", "x")
+	if w.run(1); w.given["b"] != AllSpent {
+		t.Errorf("after an eviction of which nobody knows the next is %q", w.given["b"])
+	}
+	w = newWorld()
+	w.set.All = 1
+	w.ask("a", "p", "o")
+	w.second(true, func(Decision) Verdict { return Gone })
+	w.all = nil
+	w.ask("b", "q", "x")
+	if w.run(1); w.given["b"] != Evict {
+		t.Errorf("after a pod that was gone the next is %q", w.given["b"])
+	}
+}
+
+// TestMemoryFirst: who starves can wait.
+func TestMemoryFirst(t *testing.T) {
+	w := newWorld()
+	w.set.All = 1
+	w.ask("a", "p", "o").Code = model.BatchStarved
+	w.ask("b", "q", "x")
+	if w.run(1); w.given["b"] != Evict || w.given["a"] != AllSpent {
+		t.Errorf("decided was %v", w.given)
+	}
+}
+
+// TestNewManager: budgets of a manager that has just begun are empty, and fill.
+func TestNewManager(t *testing.T) {
+	w := newWorld()
+	w.state = State{}
+	w.run(0)
+	w.ask("a", "p", "o")
+	w.run(9 * 60)
+	if w.given["a"] != NodeSpent {
+		t.Errorf("after nine minutes it is %q", w.given["a"])
+	}
+	w.run(90)
+	if n := len(w.times["all"]); n == 0 || w.times["all"][0]-w.state.start < 10*time.Minute {
+		t.Errorf("the first of %d was evicted after %v", n, w.times["all"])
+	}
+}
+
+// TestBudgets: in no hour more is evicted than budgets allow, whatever nodes ask for and whatever comes of it; and with managers that
+// follow each other, no more than twice that.
+func TestBudgets(t *testing.T) {
+	evicted := 0
+	for seed := range uint64(30) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		w := newWorld()
+		w.set = Settings{PerOwner: 1 + r.Int64N(8), All: 1 + r.Int64N(30), Period: time.Hour}
+		perNode, restarts := 1+r.Int64N(8), seed%3 == 0
+		for second := range 3 * 3600 {
+			if second%30 == 0 {
+				w.all = nil
+				for node := range r.IntN(8) {
+					w.ask(fmt.Sprint(node), fmt.Sprint("p", r.IntN(1e9)), fmt.Sprint(r.IntN(4))).PerNode = perNode
+				}
+			}
+			if restarts && r.IntN(1200) == 0 {
+				w.state = State{}
+			}
+			w.second(second%20 == 0, func(Decision) Verdict { return []Verdict{Evict, Evict, Waits, Gone, Failed}[r.IntN(5)] })
+		}
+		evicted += len(w.times["all"])
+		for what, at := range w.times {
+			budget := map[byte]int64{'a': w.set.All, 'n': perNode, 'o': w.set.PerOwner}[what[0]]
+			if restarts {
+				budget *= 2
+			}
+			for i := range at {
+				n := int64(0)
+				for _, later := range at[i:] {
+					if later-at[i] < time.Hour {
+						n++
+					}
+				}
+				if n > budget {
+					t.Fatalf("seed %d: %d evictions of %s in an hour, not %d", seed, n, what, budget)
+				}
+			}
+		}
+	}
+	if evicted < 500 {
+		t.Errorf("hardly anything was evicted: %d", evicted)
+	}
+}

@@ -1,0 +1,293 @@
+package node_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// bursting returns a node with room and pods that the kubelet limits, which has been cool for long enough.
+func bursting(t *testing.T, lines ...string) *world {
+	t.Helper()
+	w := newWorld()
+	all := append([]string{"node real=64/256Gi", "policy burst cpu=none:650", "load node=4/10Gi pods=3/2Gi"}, lines...)
+	for _, line := range append(all, "run 12s") {
+		if err := w.do(line); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+	}
+	return w
+}
+
+// next decides a second later, and the host does it unless something was refused.
+func (w *world) next() model.Plan {
+	w.node.Now = w.node.Now.Add(time.Second)
+	w.measure()
+	return w.round()
+}
+
+// settingOf returns what a plan says of a file.
+func settingOf(plan *model.Plan, dir string, k model.Knob) *model.Setting {
+	for i := range plan.Settings {
+		if s := &plan.Settings[i]; s.File == (model.File{Dir: dir, Knob: k}) {
+			return s
+		}
+	}
+	return nil
+}
+
+// TestBurstProperties checks on random pods, before, during and after resizes, that no burst is above any quota that the
+// kernel may have at that time, and that a pod's is the sum of its containers'.
+func TestBurstProperties(t *testing.T) {
+	seen := 0
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 40))
+		w := bursting(t)
+		w.node.Kubelet.QuotaPeriod = []int64{100_000, 20_000, 5000}[r.IntN(3)]
+		pod := &model.Pod{UID: "p", APIUID: "p", Name: "p", QoS: model.Burstable, Class: model.ClassLS}
+		group := model.PodGroup{Dir: "kubepods/burstable/podp", Inode: 1}
+		limited := true
+		for i := range 1 + r.IntN(4) {
+			c := model.Container{Name: fmt.Sprint(i), ID: fmt.Sprintf("%012x", 0xa0+i), LimitMilli: r.Int64N(3000) * int64(r.IntN(4)), Init: r.IntN(5) == 0}
+			c.LeastMilli = c.LimitMilli
+			if r.IntN(3) == 0 {
+				c.LeastMilli -= r.Int64N(c.LimitMilli + 1)
+			}
+			limited = limited && c.LeastMilli > 0
+			if !c.Init {
+				pod.LimitMilli, pod.LeastMilli = pod.LimitMilli+c.LimitMilli, pod.LeastMilli+c.LeastMilli
+			}
+			pod.Containers, group.Containers = append(pod.Containers, c), append(group.Containers, c.ID)
+		}
+		if !limited {
+			pod.LeastMilli = 0
+		}
+		w.node.Pods, w.node.Tree.Pods = []*model.Pod{pod}, map[string]model.PodGroup{"p": group}
+		plan := w.next()
+		var sum int64
+		for i := range pod.Containers {
+			c := &pod.Containers[i]
+			s := settingOf(&plan, group.Dir+"/"+c.ID, model.Burst)
+			if (s != nil) != (c.LeastMilli > 0) {
+				t.Fatalf("seed %d: %+v has %+v", seed, c, s)
+			}
+			if s == nil {
+				continue
+			}
+			if seen++; s.Value.Number > model.MilliCPUToQuota(c.LeastMilli, w.node.Kubelet.QuotaPeriod) {
+				t.Fatalf("seed %d: %+v has %+v", seed, c, s)
+			}
+			if !c.Init {
+				sum += s.Value.Number
+			}
+		}
+		s := settingOf(&plan, group.Dir, model.Burst)
+		if (s != nil) != (pod.LeastMilli > 0) || s != nil && s.Value.Number != min(sum, model.MilliCPUToQuota(pod.LeastMilli, w.node.Kubelet.QuotaPeriod)) {
+			t.Fatalf("seed %d: %+v has %+v, its containers %d", seed, pod, s, sum)
+		}
+	}
+	if seen < 500 {
+		t.Errorf("only %d bursts were seen", seen)
+	}
+}
+
+// TestBurstFromTheSpecAlone: what could not be written once leaves no trace in what is wanted next (Koordinator adds to what
+// the pod's file holds, so that one failed write shifts it for ever).
+func TestBurstFromTheSpecAlone(t *testing.T) {
+	w := bursting(t, "pod a class=Burstable app=x:1 app=y:2 used=1/1Gi")
+	want := w.next()
+	for i := range w.node.Owned {
+		w.node.Owned[i].Ours = model.Number(12345)
+	}
+	got := w.next()
+	for _, s := range want.Settings {
+		if g := settingOf(&got, s.Dir, s.Knob); g == nil || g.Value != s.Value {
+			t.Errorf("%s %s: %+v, want %s", s.Dir, s.Knob, g, s.Value)
+		}
+	}
+}
+
+// TestBurstRefusedOnce: a burst that the kernel refuses is not written again each second, for ever (Koordinator's default asks
+// for ten times what a mainline kernel takes).
+func TestBurstRefusedOnce(t *testing.T) {
+	w := bursting(t, "pod a class=Burstable app=x:1 used=1/1Gi")
+	w.node.Incidents = []model.Incident{{File: model.File{Dir: "kubepods/burstable/poda", Knob: model.Burst}, Kind: model.Rejected, Value: model.Number(100_000), Errno: "EINVAL"}}
+	for range 100 {
+		plan := w.next()
+		if s := settingOf(&plan, "kubepods/burstable/poda", model.Burst); s.Hold == nil || s.Hold.Code != model.RejectedByKernel {
+			t.Fatalf("%+v", s)
+		}
+	}
+	if err := w.do("pod a class=Burstable app=x:2 used=1/1Gi"); err != nil {
+		t.Fatal(err)
+	}
+	plan := w.next()
+	if s := settingOf(&plan, "kubepods/burstable/poda", model.Burst); s.Hold != nil || s.Value.Number != 200_000 {
+		t.Errorf("another value: %+v", s)
+	}
+}
+
+// TestBurstOfSidecars: sidecars are limited like others and burst like others; an init container that ends before the others
+// start adds nothing to the pod (Koordinator #2988 leaves both out).
+func TestBurstOfSidecars(t *testing.T) {
+	w := bursting(t, "pod a class=Burstable app=setup:2 app=proxy:1 app=main:2 used=1/1Gi")
+	pod := w.node.Pods[0]
+	pod.Containers[0].Init, pod.LimitMilli, pod.LeastMilli = true, 3000, 3000
+	plan := w.next()
+	for dir, want := range map[string]int64{"": 300_000, "/0000000000a0": 200_000, "/0000000000a1": 100_000, "/0000000000a2": 200_000} {
+		if s := settingOf(&plan, "kubepods/burstable/poda"+dir, model.Burst); s == nil || s.Value.Number != want {
+			t.Errorf("%q: %+v, want %d", dir, s, want)
+		}
+	}
+}
+
+// TestBurstIsNotForgotten: one hot second ends bursts, and ten cool ones bring them back (Koordinator #2164: "none pod could
+// get burst in long time").
+func TestBurstIsNotForgotten(t *testing.T) {
+	w := bursting(t, "pod a class=Burstable app=x:1 used=1/1Gi")
+	burst := func() int64 {
+		plan := w.next()
+		return settingOf(&plan, "kubepods/burstable/poda", model.Burst).Value.Number
+	}
+	w.load.node.CPU = 64_000
+	if got := burst(); got != 0 {
+		t.Errorf("hot: %d", got)
+	}
+	w.load.node.CPU = 4000
+	for second := range 20 {
+		if got := burst(); (got != 0) != (second >= 10) {
+			t.Errorf("%d s later: %d", second, got)
+		}
+	}
+}
+
+// TestBurstAfterBoot: times of another boot of the machine mean nothing.
+func TestBurstAfterBoot(t *testing.T) {
+	w := bursting(t, "pod a class=Burstable app=x:1 used=1/1Gi")
+	w.measure()
+	w.node.Load.Clock = time.Second
+	_, state := node.Decide(w.node, w.policy, w.state)
+	if state.Quota.Cool {
+		t.Errorf("%+v", state.Quota)
+	}
+}
+
+// TestRaiseIsPaidFor plays a container that wants now this and now that much CPU, and gets what its quota lets it have: over any
+// five minutes it has its limit and a tenth, and a few seconds of what its quota was when it had used up what it had left.
+func TestRaiseIsPaidFor(t *testing.T) {
+	const limit, window = 1000, 300
+	raised := 0
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 41))
+		w := bursting(t, "pod a class=Burstable app=x:1 app=y:0.5 used=1/1Gi")
+		quota, want := int64(limit), int64(0)
+		var used []int64
+		for range 1500 {
+			if r.IntN(20) == 0 {
+				want = r.Int64N(4000) * int64(r.IntN(2))
+			}
+			got := min(want, quota)
+			used = append(used, got)
+			w.load.inside = []model.InsideUsage{{UID: "a", Name: "0000000000a0", CPUUsage: model.CPUUsage{Milli: got, Periods: 10, Throttled: min(want-got, 10)}}}
+			plan := w.next()
+			quota = limit
+			s, pod := settingOf(&plan, "kubepods/burstable/poda/0000000000a0", model.Quota), settingOf(&plan, "kubepods/burstable/poda", model.Quota)
+			if (s == nil || s.Release) != (pod == nil || pod.Release) {
+				t.Fatalf("seed %d: %+v, of the pod %+v", seed, s, pod)
+			}
+			if s != nil && !s.Release {
+				raised++
+				quota = s.Value.Number / 100
+				if s.Value.Number > 300_000 || s.Value.Number <= 100_000 || pod.Value.Number != s.Value.Number+50_000 {
+					t.Fatalf("seed %d: %+v, of the pod %+v", seed, s, pod)
+				}
+			}
+			var sum int64
+			for _, u := range used[max(0, len(used)-window):] {
+				sum += u
+			}
+			if most := int64(limit * (window + window/10 + 4)); sum > most {
+				t.Fatalf("seed %d: %d mCPU s in five minutes, want at most %d", seed, sum, most)
+			}
+		}
+		if len(w.state.Quota.Raised) > 1 {
+			t.Fatalf("%+v", w.state.Quota.Raised)
+		}
+	}
+	if raised < 1000 {
+		t.Errorf("raised in %d seconds only", raised)
+	}
+}
+
+// TestRaiseIsForgotten: nothing is kept of containers that are gone, or not stopped any more and back at what they may save.
+func TestRaiseIsForgotten(t *testing.T) {
+	w := bursting(t, "pod a class=Burstable app=x:1 used=1/1Gi", "inside a 0000000000a0 1.2 5")
+	w.next()
+	if len(w.state.Quota.Raised) != 1 {
+		t.Fatalf("%+v", w.state.Quota.Raised)
+	}
+	kept := w.state
+	for _, line := range []string{"inside a 0000000000a0 0.1", "run 60s"} {
+		if err := w.do(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w.next(); len(w.state.Quota.Raised) != 0 {
+		t.Errorf("back at what it may save: %+v", w.state.Quota.Raised)
+	}
+	w.state = kept
+	if err := w.do("gone a"); err != nil {
+		t.Fatal(err)
+	}
+	if w.next(); len(w.state.Quota.Raised) != 0 {
+		t.Errorf("gone: %+v", w.state.Quota.Raised)
+	}
+}
+
+// newBursts returns a world with 110 pods of two containers that may all burst, a tenth of which are stopped at their limits.
+func newBursts(t testing.TB) *world {
+	w := newWorld()
+	lines := []string{"node real=64/256Gi", "policy burst cpu=none:650", "load node=4/10Gi pods=3/2Gi"}
+	for i := range 110 {
+		lines = append(lines, fmt.Sprintf("pod p%03d class=Burstable app=a:0.2 app=b:0.1 used=0.1/1Gi", i))
+		if i%10 == 0 {
+			lines = append(lines, fmt.Sprintf("inside p%03d 0000000000a0 0.2 3", i))
+		}
+	}
+	for _, line := range append(lines, "run 12s") {
+		if err := w.do(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.measure()
+	return w
+}
+
+// TestGarbage checks how much garbage a round of decisions makes.
+func TestGarbage(t *testing.T) {
+	const rounds, most = 20, 128 << 10
+	w := newBursts(t)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range rounds {
+		node.Decide(w.node, w.policy, w.state)
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / rounds; each > most {
+		t.Errorf("a round makes %d bytes of garbage, more than %d", each, most)
+	}
+}
+
+// BenchmarkBursts decides about such pods.
+func BenchmarkBursts(b *testing.B) {
+	w := newBursts(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		node.Decide(w.node, w.policy, w.state)
+	}
+}

@@ -1,0 +1,86 @@
+package cpuset_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// BenchmarkDecide512 is a round in which one pod of 200, on a machine of 512 CPUs, begins to ask for CPUs of its own: 59
+// others have some alone, 40 have a home, 100 ask for none. Each has two containers and a sandbox.
+func BenchmarkDecide512(b *testing.B) {
+	for _, v2 := range []bool{false, true} {
+		b.Run(map[bool]string{false: "v1", true: "v2"}[v2], func(b *testing.B) {
+			n := node512(v2)
+			state := cpuset.State{}
+			for range 5 { // until all have theirs
+				n.Now = n.Now.Add(time.Minute)
+				_, state = cpuset.Decide(n, &model.Policy{}, state)
+			}
+			if len(state.Held) != 2*99 {
+				b.Fatalf("%d containers have CPUs", len(state.Held))
+			}
+			asking := *n.Pods[150]
+			asking.Asks.CPUs = model.CPUExclusive
+			n.Pods[150] = &asking
+			n.Now = n.Now.Add(time.Minute)
+			b.ReportAllocs()
+			for b.Loop() {
+				result, after := cpuset.Decide(n, &model.Policy{}, state)
+				if len(after.Held) != 2*100 || len(cpuset.Settle(n, result.CPUs, &after, 0)) == 0 {
+					b.Fatalf("%d containers have CPUs", len(after.Held))
+				}
+			}
+		})
+	}
+}
+
+// node512 is a node of two sockets of four nodes of eight caches of four cores of two threads.
+func node512(v2 bool) *model.Node {
+	n := &model.Node{
+		Now: time.Unix(1e9, 0), PodsKnown: true, Topology: &model.Topology{}, Allocatable: model.Amount{CPU: 508e3},
+		Kubelet: model.Kubelet{Known: true, CFSQuota: true, ReservedCPUs: model.CPUs(0, 1, 256, 257)},
+		Tree: model.Tree{V2: v2, Guaranteed: "kubepods", Burstable: "kubepods/burstable", BestEffort: "kubepods/besteffort",
+			Pods: map[string]model.PodGroup{}},
+	}
+	for id := range 512 {
+		core := id % 256
+		n.Topology.CPUs = append(n.Topology.CPUs, model.CPU{ID: id, Socket: core / 128, Node: core / 32, L3: core / 4, Core: core})
+	}
+	for id := range 8 {
+		n.Topology.Nodes = append(n.Topology.Nodes, model.NUMANode{ID: id, Memory: 64 << 30})
+	}
+	for i := range 200 {
+		uid := fmt.Sprintf("%08x-0000-4000-8000-%012x", i, i)
+		p := &model.Pod{UID: uid, APIUID: uid, Namespace: "default", Name: fmt.Sprintf("pod-%d", i), QoS: model.Burstable, Created: n.Now.Add(time.Duration(i*7%200) * time.Second)}
+		group := model.PodGroup{Dir: "kubepods/burstable/pod" + uid, Inode: uint64(i + 1), Containers: []string{fmt.Sprintf("%064x", i)}}
+		cpus := int64(1000 * (1 + i%2)) // of each of its two containers
+		switch i % 10 {
+		case 1, 4, 7:
+			p.Asks.CPUs = model.CPUExclusive
+		case 2, 5:
+			p.Asks.CPUs = model.CPUShare
+		}
+		if i == 1 { // the one that asks in the benchmark, 150, is the 60th
+			p.Asks.CPUs = model.CPUNone
+		}
+		for j, name := range []string{"app", "helper"} {
+			c := model.Container{Name: name, ID: fmt.Sprintf("%064x", 1000*(j+1)+i), RequestMilli: cpus, LimitMilli: cpus}
+			if p.Asks.CPUs != model.CPUExclusive {
+				c.RequestMilli = 200
+			}
+			if i == 150 {
+				c.RequestMilli, c.LimitMilli = 2000, 2000
+			}
+			p.RequestMilli += c.RequestMilli
+			p.Containers = append(p.Containers, c)
+			group.Containers = append(group.Containers, c.ID)
+		}
+		n.Pods = append(n.Pods, p)
+		n.Tree.Pods[uid] = group
+	}
+	return n
+}

@@ -1,0 +1,153 @@
+package node_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// FuzzNode checks on any machine, be it one that there can be or not, that a round ends, that the same gives the same, that a
+// second round with nothing new wants nothing else, and what must be true of what stands on the Node.
+func FuzzNode(f *testing.F) {
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 30))
+		bytes := make([]byte, r.IntN(600))
+		for i := range bytes {
+			bytes[i] = byte(r.Uint32())
+		}
+		f.Add(bytes, seed%2 == 1)
+	}
+	f.Fuzz(func(t *testing.T, bytes []byte, absurd bool) {
+		r := newTape(bytes)
+		w := randomMachine(r)
+		round := node.Decide
+		if r.IntN(2) == 0 { // the predictor of a machine that has just started knows nothing
+			randomPeaks(r, w)
+			round = func(n model.Node, p model.Policy, s node.State) (model.Plan, node.State) {
+				return node.DecideKnowing(w.peaks, n, p, s)
+			}
+		}
+		for range r.IntN(4) {
+			var plan model.Plan
+			plan, w.state = round(w.node, w.policy, w.state)
+			w.carryOut(&plan)
+			w.pass()
+		}
+		randomOffers(r, w)
+		if absurd {
+			spoil(r, w)
+		}
+		if err := checkRound(w, round); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// checkRound decides about a machine three times.
+func checkRound(w *world, round func(model.Node, model.Policy, node.State) (model.Plan, node.State)) error {
+	plan, state := round(w.node, w.policy, w.state)
+	again, same := round(w.node, w.policy, w.state)
+	if !reflect.DeepEqual(plan, again) || !reflect.DeepEqual(state, same) {
+		return fmt.Errorf("the same was decided differently:\n%+v\n%+v", plan, again)
+	}
+	if e := plan.Evict.Asks(); e != nil {
+		pod := model.FindPod(w.node.Pods, e.UID)
+		if pod == nil || pod.Class != model.ClassBE || pod.Ended || pod.Leaving || pod.Asks.Evict == model.EvictNever || w.policy.Mode != model.ModeEnforce || w.policy.Protect.EvictPerHour == 0 {
+			return fmt.Errorf("%+v should leave under %+v: %+v", pod, w.policy.Protect, e)
+		}
+	}
+	if e := plan.Evict; e != nil && e.Frozen.UID != "" {
+		pod, p := model.FindPod(w.node.Pods, e.Frozen.UID), &w.policy.Protect
+		if pod == nil || pod.Class != model.ClassBE || pod.Ended || pod.Leaving || pod.Asks.Evict == model.EvictNever || w.policy.Mode != model.ModeEnforce || !p.Freeze || !p.Memory || !w.node.Tree.V2 {
+			return fmt.Errorf("%+v is frozen under %+v: %+v", pod, w.policy.Protect, e.Frozen)
+		}
+	}
+	if hot := plan.Evict.HotFor(); hot.Code != "" && plan.Publish.Decided && plan.Publish.Reason.Code == "" {
+		return fmt.Errorf("a hot node sells %+v", plan.Publish)
+	}
+	second, _ := round(w.node, w.policy, state)
+	if !reflect.DeepEqual(plan.Publish, second.Publish) {
+		return fmt.Errorf("published is %+v, and a moment later %+v", plan.Publish, second.Publish)
+	}
+	if !reflect.DeepEqual(plan.Settings, second.Settings) {
+		return fmt.Errorf("set is %+v, and a moment later %+v", plan.Settings, second.Settings)
+	}
+	if plan.Slack == nil {
+		return nil
+	}
+	// While nothing was measured yet, what was offered before stands: the machine has offers that no round made.
+	cpu, memory, n := &plan.Slack.CPU, &plan.Slack.Memory, &w.node
+	return errors.Join(
+		checkPublished(w, &plan.Publish, false, filled(cpu, n.Load.CPUMilli, n.Capacity.CPU), !cpu.Use.Measured || w.policy.CPU.Method == model.SellStatic),
+		checkPublished(w, &plan.Publish, true, filled(memory, n.Load.Memory, n.Capacity.Memory), !memory.Use.Measured),
+	)
+}
+
+// filled returns up to what a machine is filled at most, whose capacity the Node object may say is less.
+func filled(a *model.Account, machine, object int64) int64 {
+	if object > 0 {
+		machine = min(machine, object)
+	}
+	return min(a.Ceiling, machine)
+}
+
+// checkPublished checks what stands on the Node of one resource: never nothing or less, never less than is bound, where it is
+// withdrawn not more either, and in all not more than the node is filled to, unless more is bound.
+func checkPublished(w *world, p *model.Publication, memory bool, ceiling int64, beyond bool) error {
+	if !p.Decided {
+		if len(p.Resources) > 0 {
+			return fmt.Errorf("published though nothing was decided: %+v", p)
+		}
+		return nil
+	}
+	var total, promised int64
+	for _, r := range model.NodeResources() {
+		if r.Memory != memory {
+			continue
+		}
+		bound, stands := boundTo(w, r), int64(0)
+		for _, published := range p.Resources {
+			if published.NodeResource == r {
+				if stands = published.Amount; stands <= 0 {
+					return fmt.Errorf("%+v is published", published)
+				}
+			}
+		}
+		switch keeps := r.Koordinator || stands != 0; {
+		case keeps && stands < bound:
+			return fmt.Errorf("%d stands of %+v, and %d is bound", stands, r, bound)
+		case p.Reason.Code != "" && stands > bound:
+			return fmt.Errorf("%s, and of %+v %d stands with %d bound", p.Reason, r, stands, bound)
+		}
+		total, promised = total+stands, promised+bound
+	}
+	if !beyond && total > max(ceiling, promised) {
+		return fmt.Errorf("%d stands under %d with %d bound: %+v", total, ceiling, promised, p)
+	}
+	return nil
+}
+
+// boundTo returns what pods of a machine asked for of a resource; absurd amounts count as far as they are reckoned with.
+func boundTo(w *world, r model.NodeResource) int64 {
+	const most = 1 << 50
+	sum := int64(0)
+	for _, p := range w.node.Pods {
+		asks := p.Batch
+		if r.Tier == model.TierMid {
+			asks = p.Mid
+		}
+		amount := asks.CPU
+		if r.Memory {
+			amount = asks.Memory
+		}
+		if !p.Ended && p.Koordinator == r.Koordinator {
+			sum = min(sum+min(max(amount, 0), most), most)
+		}
+	}
+	return sum
+}

@@ -1,0 +1,336 @@
+package interference
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// TestGaps: after a gap nothing is found until two minutes were measured in a row.
+func TestGaps(t *testing.T) {
+	for name, gap := range map[string]func(p *tester){
+		"nobody looked for ten seconds":   func(p *tester) { p.in.Clock += 10 * time.Second },
+		"the victim was not measured":     func(p *tester) { p.stale(len(p.use), true, false) },
+		"its own load was not measured":   func(p *tester) { p.stale(len(p.use), false, true) },
+		"the suspect was not measured":    func(p *tester) { p.stale(p.w.guilty, true, true) },
+		"the machine was booted":          func(p *tester) { p.in.Clock = time.Minute },
+		"what is measured is seconds old": func(p *tester) { p.stale(-1, true, true) },
+	} {
+		w := newWorld(linear, 3, 4)
+		p := newTester(w, func(int) bool { return false })
+		for p.second().Finding.Suspect == "" {
+			if p.in.Clock > 2*time.Hour {
+				t.Fatal("nobody is named")
+			}
+		}
+		if p.blame.Finding.Suspect != p.in.Pods[w.guilty].UID {
+			t.Fatalf("%+v", p.blame.Finding)
+		}
+		gap(p)
+		for second := range 110 {
+			if f := p.second().Finding; second > 5 && f.Suspect != "" {
+				t.Fatalf("%s: %d s later %+v", name, second, f)
+			}
+		}
+		named := false
+		for range 400 {
+			named = named || p.second().Finding.Suspect == p.in.Pods[w.guilty].UID
+		}
+		if !named {
+			t.Errorf("%s: nobody is ever named again", name)
+		}
+	}
+}
+
+// TestLate: what comes ten seconds late is not of now, though it is news.
+func TestLate(t *testing.T) {
+	p := newTester(newWorld(linear, 3, 4), func(int) bool { return false })
+	var late State
+	found := false
+	for range 600 {
+		found = found || p.second().Finding.Victim != ""
+		for i := range p.in.Pods {
+			p.in.Pods[i].UsedAt -= 10 * time.Second
+			p.in.Pods[i].WaitAt -= 10 * time.Second
+		}
+		if f := Decide(&p.in, &late).Finding; f.Victim != "" {
+			t.Fatalf("%+v", f)
+		}
+	}
+	if !found {
+		t.Error("nobody waits, so nothing was shown")
+	}
+}
+
+// stale lets ten seconds pass in which only old measurements of a pod are there; below 0: of all.
+func (p *tester) stale(pod int, wait, used bool) {
+	for range 10 {
+		at := make([]Pod, len(p.in.Pods))
+		copy(at, p.in.Pods)
+		p.in.Clock += time.Second
+		for i := range p.in.Pods {
+			c := &p.in.Pods[i]
+			old := i == pod || pod < 0
+			if !old || !wait {
+				c.WaitAt = p.in.Clock
+			}
+			if !old || !used {
+				c.UsedAt = p.in.Clock
+			}
+		}
+		p.blame = Decide(&p.in, &p.state)
+	}
+}
+
+// TestNew: what a pod used before it was there is known, though what it uses is known only a second later, in whichever second
+// of a span it came.
+func TestNew(t *testing.T) {
+	for came := 300; came < 305; came++ {
+		for _, isNew := range []bool{true, false} {
+			if named := newcomer(came, isNew); isNew != (named > 0 && named < came+40) {
+				t.Errorf("in second %d, new %v: named after %d s", came, isNew, named-came)
+			}
+		}
+	}
+}
+
+// newcomer lets a batch pod come for which an online pod waits, and returns in which second it is named; 0: in none.
+func newcomer(came int, isNew bool) int {
+	p := &tester{in: Input{Acts: true, Clock: time.Hour, Pods: []Pod{{UID: "victim", Online: true}}}}
+	r := rand.New(rand.NewPCG(1, 1))
+	for second := range 500 {
+		p.in.Clock += time.Second
+		if second == came {
+			p.in.Pods = []Pod{{UID: "job", Batch: true, New: isNew}, p.in.Pods[0]}
+		}
+		for i := range p.in.Pods {
+			c := &p.in.Pods[i]
+			if c.UID == "victim" || second > came {
+				c.UsedAt, c.WaitAt = p.in.Clock, p.in.Clock
+			}
+			c.Used, c.Wait = 2000+r.Int64N(200), 20+r.Int64N(30)
+			if len(p.in.Pods) == 2 {
+				c.Wait += 300
+			}
+		}
+		p.blame = Decide(&p.in, &p.state)
+		if len(p.in.Pods) == 2 {
+			p.in.Pods[0].New = false
+		}
+		if p.blame.Finding.Suspect == "job" {
+			return second
+		}
+	}
+	return 0
+}
+
+// TestMemory: what is remembered of a node with 110 pods fits into 64 KiB, besides the UIDs, which others have too.
+func TestMemory(t *testing.T) {
+	var s State
+	in := crowd(110)
+	for range 700 {
+		next(in)
+		Decide(in, &s)
+	}
+	size := unsafe.Sizeof(s) + uintptr(cap(s.tracks))*unsafe.Sizeof(track{}) + uintptr(cap(s.Held))*unsafe.Sizeof(Held{}) +
+		uintptr(cap(s.Records))*unsafe.Sizeof(Record{}) + uintptr(cap(s.blame.Throttles))*unsafe.Sizeof(model.Throttle{})
+	t.Logf("%d bytes, of which %d a pod", size, unsafe.Sizeof(track{}))
+	if size > 64<<10 {
+		t.Errorf("%d bytes", size)
+	}
+}
+
+// crowd is a node on which many bursty neighbours make a victim wait.
+func crowd(pods int) *Input {
+	in := &Input{Acts: true, Clock: time.Hour}
+	for i := range pods {
+		in.Pods = append(in.Pods, Pod{UID: fmt.Sprintf("%08x-0000-4000-8000-%012x", i, i), Online: i%3 == 0, Batch: i%3 != 0, Shares: 1024})
+	}
+	return in
+}
+
+// next lets a second pass in which all is measured.
+func next(in *Input) {
+	in.Clock += time.Second
+	second := int64(in.Clock / time.Second)
+	for i := range in.Pods {
+		c := &in.Pods[i]
+		c.UsedAt, c.WaitAt = in.Clock, in.Clock
+		swing := (second / (20 + int64(i)*7%90)) % 2
+		c.Used = 300 + 2500*swing + (second*7919+int64(i)*104729)%211
+		c.Wait = 60 + 400*((second/27)%2) + (second*31+int64(i)*17)%53
+	}
+}
+
+// TestNoGarbage: no second leaves garbage, also if somebody is named in it.
+func TestNoGarbage(t *testing.T) {
+	var s State
+	in := crowd(110)
+	named := false
+	for range 700 {
+		next(in)
+		named = named || Decide(in, &s).Finding.Victim != ""
+	}
+	if !named {
+		t.Fatal("nobody waits")
+	}
+	if n := testing.AllocsPerRun(500, func() {
+		next(in)
+		Decide(in, &s)
+	}); n != 0 {
+		t.Errorf("%v allocations a second", n)
+	}
+}
+
+// BenchmarkSecond110 is the mean second of a node with 110 pods, of which 37 wait all the time.
+func BenchmarkSecond110(b *testing.B) {
+	var s State
+	in := crowd(110)
+	for range 700 {
+		next(in)
+		Decide(in, &s)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		next(in)
+		Decide(in, &s)
+	}
+}
+
+// BenchmarkInput110 is what of that is the benchmark's own.
+func BenchmarkInput110(b *testing.B) {
+	in := crowd(110)
+	for b.Loop() {
+		next(in)
+	}
+}
+
+// TestRegress compares with a dumb version, which makes each series and goes through it as the textbook says.
+func TestRegress(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 13))
+		n, slot, mine := least+r.IntN(samples-least+1), r.IntN(samples), 0
+		var victim, other track
+		a, b := r.Float64(), r.Float64()
+		mine = n - r.IntN(n-least+1)
+		for i := range samples {
+			own, use := r.IntN(1000), r.IntN(1000)
+			victim.used.values[i], other.used.values[i] = uint16(own), uint16(use)
+			victim.wait.values[i] = uint16(100 + a*float64(own)/4 + b*float64(use)/2 + float64(r.IntN(200)))
+		}
+		victim.used.full, victim.wait.full, other.used.full = n, n, mine
+		var g regress
+		g.victim(&victim, slot, n)
+		if !g.neighbour(&other, slot) {
+			t.Fatalf("seed %d: it varies", seed)
+		}
+		score, slope := dumb(&victim, &other, slot, mine)
+		if math.Abs(float64(other.score)-score) > 0.01 || score > 0 && math.Abs(float64(other.slope)-slope) > 1e-4 {
+			t.Fatalf("seed %d: %v, %v, by hand %v, %v", seed, other.score, other.slope, score, slope)
+		}
+	}
+}
+
+func dumb(victim, other *track, slot, n int) (score, slope float64) {
+	get := func(s *series) []float64 {
+		x := make([]float64, n)
+		for i := range x {
+			x[i] = float64(s.values[(slot-n+i+samples)%samples])
+		}
+		return x
+	}
+	edges := func(x []float64) []float64 {
+		var y []float64
+		for i := 3; i < len(x); i++ {
+			y = append(y, x[i]+x[i-1]-x[i-2]-x[i-3])
+		}
+		return y
+	}
+	same := func(x []float64) []float64 { return x }
+	var best [2]float64
+	for lag := range 2 {
+		for k, filter := range []func([]float64) []float64{same, edges} {
+			wait, own, use := filter(get(&victim.wait)[1:]), filter(get(&victim.used)[1:]), filter(get(&other.used)[1-lag:n-lag])
+			centre(wait)
+			centre(own)
+			centre(use)
+			if dot(wait, own) > 0 {
+				wait, use = without(wait, own), without(use, own)
+			}
+			if c := dot(wait, use) / math.Sqrt(dot(wait, wait)*dot(use, use)); c > best[k] {
+				best[k] = c
+				if k == 0 {
+					slope = dot(wait, use) / dot(use, use)
+				}
+			}
+		}
+	}
+	return 1000 * math.Cbrt(best[0]*best[0]*best[1]), slope
+}
+
+func dot(x, y []float64) (sum float64) {
+	for i := range x {
+		sum += x[i] * y[i]
+	}
+	return sum
+}
+
+// without returns the rest of x that y does not explain.
+func without(x, y []float64) []float64 {
+	rest := make([]float64, len(x))
+	for i := range x {
+		rest[i] = x[i] - y[i]*dot(x, y)/dot(y, y)
+	}
+	return rest
+}
+
+// FuzzDecide: nothing that is measured breaks anything.
+func FuzzDecide(f *testing.F) {
+	f.Add([]byte("some seconds"), uint8(4))
+	f.Add([]byte{0, 255, 0, 255, 17, 3, 200, 9, 9, 9}, uint8(9))
+	f.Fuzz(func(t *testing.T, text []byte, pods uint8) {
+		var s State
+		in := Input{Acts: true, Clock: time.Hour}
+		for i := range pods % 12 {
+			in.Pods = append(in.Pods, Pod{UID: fmt.Sprint(i), Online: i%2 == 0, Batch: i%3 == 1})
+		}
+		at := 0
+		draw := func() int64 {
+			if len(text) == 0 {
+				return 0
+			}
+			at++
+			return int64(text[at%len(text)]) * int64(at%7+1)
+		}
+		for range 400 {
+			switch d := draw(); {
+			case d == 255 && len(in.Pods) > 0:
+				in.Pods = in.Pods[1:]
+			case d == 510:
+				in.Clock += time.Duration(draw()-100) * time.Second
+			default:
+				in.Clock += time.Second
+			}
+			for i := range in.Pods {
+				c := &in.Pods[i]
+				c.Used, c.Wait, c.Shares, c.New = draw()*40-100, draw(), draw(), draw() == 6
+				c.UsedAt, c.WaitAt = in.Clock-time.Duration(draw()/600)*time.Second, in.Clock
+			}
+			b := Decide(&in, &s)
+			if x := &b.Finding; x.Score < 0 || x.Score > 1000 || x.Code == "" && x.Victim != "" || x.Suspect != "" && x.Suspect == x.Victim {
+				t.Fatalf("%+v", b.Finding)
+			}
+			for _, h := range b.Throttles {
+				if h.Milli < leastPart || h.Times >= 1000 || h.Times < deepest {
+					t.Fatalf("%+v", h)
+				}
+			}
+			b.Finding.Reason()
+		}
+	})
+}

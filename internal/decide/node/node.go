@@ -1,0 +1,268 @@
+// Package decide turns an observed node and its policy into a plan. It is pure: no I/O, no clock, no randomness and no
+// Kubernetes types, so that the agent, the simulator and "waterline explain" decide alike and any round can be replayed.
+//
+// One rule stands in each folder below; Node runs them in order and hands the result of one to the next as a value.
+package node
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
+	"github.com/waterline-io/waterline/internal/decide/node/evict"
+	"github.com/waterline-io/waterline/internal/decide/node/memory"
+	"github.com/waterline-io/waterline/internal/decide/node/predict"
+	"github.com/waterline-io/waterline/internal/decide/node/publish"
+	"github.com/waterline-io/waterline/internal/decide/node/quota"
+	"github.com/waterline-io/waterline/internal/decide/node/slack"
+	"github.com/waterline-io/waterline/internal/decide/node/suppress"
+	"github.com/waterline-io/waterline/internal/decide/node/weight"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// Decide decides what this node should be like now. The same arguments always give the same result; state is what the
+// round before returned.
+func Decide(n model.Node, policy model.Policy, state State) (model.Plan, State) {
+	return decide(n, policy, state, predict.Decide)
+}
+
+// predictor is [predict.Decide]. Transcripts have another one, which knows what they tell it.
+type predictor func(n *model.Node, cpu, memory model.Use, s predict.State) (cpus, bytes [model.Horizons]model.Peak, next predict.State)
+
+func decide(n model.Node, policy model.Policy, state State, ask predictor) (model.Plan, State) {
+	var plan model.Plan
+	acts := n.PodsKnown && policy.Mode != model.ModeOff
+	var cpus cpuset.Result
+	if acts {
+		cpus, state.CPUs = cpuset.Decide(&n, &policy, state.CPUs)
+		plan.CPUs, plan.Conditions, plan.Next = cpus.CPUs, cpus.Conditions, cpus.Next
+	}
+	if policy.Mode == model.ModeOff {
+		state.CPUs = cpuset.State{Known: true}
+		state.Slack = slack.State{} // nobody watches the room meanwhile: when it is on again, offers grow anew
+		state.Interference = nil    // nor who waits for whom
+	}
+	if n.PodsKnown && n.Load != nil {
+		state = sell(&n, &policy, &plan, state, ask)
+	}
+	if acts {
+		weights := weight.Decide(&n, &policy)
+		plan.Settings, state.Quota = quota.Decide(weights.Settings, &n, &policy, quota.Others{Weighted: weights.Asked, CPUs: plan.CPUs, Batch: plan.Suppress, Interference: plan.Interference, Slack: plan.Slack}, state.Quota)
+		plan.Settings = append(plan.Settings, cpuset.Settle(&n, plan.CPUs, &state.CPUs, plan.Suppress.OnCPUs())...)
+		plan.Settings = append(plan.Settings, memory.Decide(&n, &policy)...)
+		var held []model.Setting
+		held, plan.Reclaim, state.Memory = memory.Relieve(&n, &policy, plan.Slack, state.Memory)
+		plan.Settings = append(plan.Settings, held...)
+		plan.Settings = append(plan.Settings, evict.Settings(&n, plan.Evict)...)
+		plan.Notices = slices.Concat(annotationNotices(&n), weights.Notices, cpus.Notices, interferenceNotices(&n, plan.Interference), evictNotices(&n, plan.Evict))
+	}
+	plan.Publish = publish.Decide(&n, &policy, plan.Slack, plan.Evict.HotFor())
+	if n.Kubelet.NoPodCgroups {
+		plan.Notices = append(plan.Notices, model.Notice{Reason: model.Reason{
+			Code: model.NoPodCgroups, Fix: "set cgroupsPerQOS: true in the kubelet's configuration",
+		}})
+	}
+	plan.Lacks = lacks(&n, &policy)
+	slices.SortFunc(plan.Settings, func(a, b model.Setting) int { return a.File.Compare(b.File) })
+
+	if policy.Mode == model.ModeObserve {
+		hold(plan.Settings, model.ObserveOnly)
+		plan.Conditions = nil // they would say that pods have what they were not given
+	}
+	plan.Settings = release(&n, &policy, plan.Slack, plan.Settings)
+	if n.Tree.ReadOnly {
+		hold(plan.Settings, model.ReadOnlyMount)
+	}
+	for _, c := range n.Confined {
+		if i, planned := slices.BinarySearchFunc(plan.Settings, c.File, func(s model.Setting, f model.File) int { return s.File.Compare(f) }); planned && plan.Settings[i].Value == c.To {
+			continue // CPUs went offline, and the plan has just learned of it
+		}
+		notify(&n, &plan, c.Dir, model.Reason{Code: model.CPUsConfined, Key: c.Dir, Text: c.To.String(), Fix: "find out who set cpuset.cpus in the cgroups above"})
+	}
+	state = state.next(&n, &plan)
+	return plan, state
+}
+
+// sell decides what the node has left for batch: what is sold of it, and what batch, and who of it, may use now.
+func sell(n *model.Node, policy *model.Policy, plan *model.Plan, state State, ask predictor) State {
+	var own []model.OwnCPUs
+	if plan.CPUs != nil {
+		own = plan.CPUs.Own
+	}
+	cpu, memory := slack.Tally(n, own)
+	var peaks slack.Peaks
+	peaks.CPU, peaks.Memory, state.Peaks = ask(n, cpu, memory, state.Peaks)
+	var next time.Time
+	plan.Slack, state.Slack, next = slack.Decide(n, policy, cpu, memory, peaks, model.Amount{}, state.Slack)
+	if !next.IsZero() {
+		wake(plan, next)
+	}
+	plan.Suppress, state.Suppress = suppress.Decide(n, policy, plan.Slack, state.Suppress)
+	state.Interference = interferes(n, policy, plan, state.Interference)
+	plan.Evict, state.Evict = evict.Decide(n, policy, evict.Others{
+		Slack: plan.Slack, Suppress: plan.Suppress, Interference: plan.Interference, Held: held(n, policy, &state),
+	}, state.Evict)
+	return state
+}
+
+// held reports whether memory for batch was near its end in the round before, and all was done about it that the policy wants and
+// that keeps batch running.
+func held(n *model.Node, policy *model.Policy, state *State) bool {
+	return policy.Protect.Memory && state.Memory.Short && memory.Lacks(n, policy).Code == ""
+}
+
+// evictNotices tells the owner of a pod that it should leave, or stands still, and why.
+func evictNotices(n *model.Node, e *model.Evictions) []model.Notice {
+	if e == nil {
+		return nil
+	}
+	var notices []model.Notice
+	if pod := model.FindPod(n.Pods, e.Frozen.UID); pod != nil {
+		notices = append(notices, model.Notice{UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, Reason: e.Frozen.Reason})
+	}
+	if e.Request == nil {
+		return notices
+	}
+	return append(notices, model.Notice{UID: e.Request.UID, Namespace: e.Request.Namespace, Name: e.Request.Name, Reason: e.Request.Reason})
+}
+
+// lacks says what the policy asks for and the kernel cannot do.
+func lacks(n *model.Node, policy *model.Policy) []model.Reason {
+	tree := &n.Tree
+	if policy.Mode == model.ModeOff {
+		return nil
+	}
+	var all []model.Reason
+	if tree.NoBurst && policy.Protect.Burst {
+		all = append(all, model.Reason{Code: model.NoBurst, Fix: "needs Linux 5.14"})
+	}
+	if tree.NoIdle && policy.Weight.IdleBatch {
+		all = append(all, model.Reason{Code: model.NoIdle, Fix: "needs Linux 5.15"})
+	}
+	if tree.NoIdentity != "" && policy.Weight.Identity {
+		all = append(all, model.Reason{Code: model.NoGroupIdentity, Fix: tree.NoIdentity})
+	}
+	if tree.NoPressure && (policy.Suppress.On() || policy.Protect.Interference) {
+		all = append(all, model.Reason{Code: model.NoPressure, Fix: "needs cgroup v2, and psi=1 where the kernel starts without"})
+	}
+	if why := memory.Lacks(n, policy); why.Code != "" {
+		all = append(all, why)
+	} else if tree.NoReclaim && policy.Protect.Memory {
+		all = append(all, model.Reason{Code: model.NoReclaim, Fix: "needs Linux 5.19"})
+	}
+	return all
+}
+
+// annotationNotices passes on what was wrong in the pods' annotations.
+func annotationNotices(n *model.Node) []model.Notice {
+	var notices []model.Notice
+	for _, pod := range n.Pods {
+		for _, reason := range pod.Asks.Notices {
+			notices = append(notices, model.Notice{UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, Reason: reason})
+		}
+	}
+	return notices
+}
+
+// hold marks every setting as one that is not written now.
+func hold(settings []model.Setting, why model.Code) {
+	held := &model.Reason{Code: why}
+	for i := range settings {
+		settings[i].Hold = held
+	}
+}
+
+// release adds what becomes of the files that we own and no rule decides any more, or whose setting is only observed:
+// each goes back to what it would be without us. While the pods are not known, everything stays as it was decided last, but for
+// pods that are frozen.
+// While nothing is measured, what batch is kept to stays: an agent that was killed may have decided since it last saved its
+// state. Settings and n.Owned are both ordered by file.
+func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []model.Setting) []model.Setting {
+	var given []model.Setting
+	var pods map[string]*model.Pod
+	enforce := policy.Mode == model.ModeEnforce
+	blind := enforce && n.PodsKnown && (policy.Suppress.On() || policy.Protect.Interference) && (left == nil || !left.CPU.Use.Measured)
+	if blind {
+		pods = podsByDir(n)
+	}
+	for _, o := range n.Owned {
+		i, planned := slices.BinarySearchFunc(settings, o.File, func(s model.Setting, f model.File) int { return s.File.Compare(f) })
+		s := model.Setting{File: o.File, Value: o.Ours, Reason: model.Reason{Code: model.LastKnown}}
+		switch {
+		case enforce && !n.PodsKnown && o.Knob != model.Freeze, blind && keepsBatch(policy.Suppress.By, o, podOf(pods, o.Dir)):
+		case enforce && planned:
+			continue
+		default:
+			if pods == nil {
+				pods = podsByDir(n)
+			}
+			s = giveBack(n, o, podOf(pods, o.Dir))
+		}
+		if planned {
+			settings[i] = s
+		} else {
+			given = append(given, s)
+		}
+	}
+	if len(given) > 0 {
+		settings = append(settings, given...)
+		slices.SortFunc(settings, func(a, b model.Setting) int { return a.File.Compare(b.File) })
+	}
+	return settings
+}
+
+// Leave returns what an agent must not leave behind when it stops: pods that are frozen, since nobody else would let them go on.
+func Leave(owned []model.Owned) model.Plan {
+	var plan model.Plan
+	for _, o := range owned {
+		if o.Knob == model.Freeze {
+			plan.Settings = append(plan.Settings, giveBack(&model.Node{}, o, nil))
+		}
+	}
+	return plan
+}
+
+// giveBack returns what a file goes back to.
+func giveBack(n *model.Node, o model.Owned, pod *model.Pod) model.Setting {
+	s := model.Setting{File: o.File, Release: true}
+	switch o.Knob {
+	case model.Quota, model.Burst:
+		s.Value, s.Reason = quota.Release(n, o, pod)
+	case model.MemoryMax, model.MemoryMin, model.MemoryLow, model.MemoryHigh:
+		s.Value, s.Reason = memory.Release(n, o, pod)
+	case model.Cpuset:
+		s.Value, s.Reason = cpuset.Release(n, o)
+	case model.Freeze:
+		s.Value, s.Reason = o.Theirs, model.Reason{Code: model.RecordedValue}
+	default:
+		s.Value, s.Reason = weight.Release(n, o, pod)
+	}
+	return s
+}
+
+// keepsBatch reports whether a file may be one by which this method keeps a batch pod to its part.
+func keepsBatch(by model.SuppressMethod, o model.Owned, pod *model.Pod) bool {
+	return (o.Knob == model.Quota || o.Knob == model.Cpuset && by != model.SuppressByQuota) && pod != nil && pod.Class == model.ClassBE
+}
+
+func podsByDir(n *model.Node) map[string]*model.Pod {
+	pods := make(map[string]*model.Pod, len(n.Pods))
+	for _, pod := range n.Pods {
+		if group, exists := n.Tree.Pods[pod.UID]; exists {
+			pods[group.Dir] = pod
+		}
+	}
+	return pods
+}
+
+// podOf returns the pod whose cgroup, or the cgroup of one of whose containers, a directory is; nil if there is none.
+func podOf(pods map[string]*model.Pod, dir string) *model.Pod {
+	if pod := pods[dir]; pod != nil {
+		return pod
+	}
+	if i := strings.LastIndexByte(dir, '/'); i > 0 {
+		return pods[dir[:i]]
+	}
+	return nil
+}

@@ -1,0 +1,48 @@
+package node
+
+import (
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// TestOffersAfterOff checks that what was sold before a policy was switched off is not sold at once when it is on again: the
+// room for it must have been clear for as long as for any offer.
+func TestOffersAfterOff(t *testing.T) {
+	policy := model.DefaultPolicy()
+	policy.CPU = model.SellPolicy{Method: model.SellStatic, Ratio: 500, Waterline: 1000}
+	node := model.Node{PodsKnown: true, Now: time.Unix(0, 0), Capacity: model.Amount{CPU: 4000}, Allocatable: model.Amount{CPU: 4000}}
+	var state State
+	var clock time.Duration
+	round := func(mode model.Mode) int64 {
+		policy.Mode = mode
+		clock += time.Second
+		used := model.Usage{CPU: model.CPUUsage{At: clock, Milli: 100}, Memory: model.MemoryUsage{At: clock, WorkingSet: 1 << 20}}
+		node.Now, node.Load = node.Now.Add(time.Second), &model.Load{Clock: clock, CPUMilli: 4000, Memory: 8 << 30, Node: used}
+		node.Load.Classes[model.Guaranteed] = used
+		if mode == model.ModeOff {
+			node.Load = nil // the agent measures nothing then
+		}
+		var plan model.Plan
+		if plan, state = Decide(node, policy, state); plan.Slack == nil {
+			return 0
+		}
+		return plan.Slack.CPU.Offer.Batch
+	}
+	offer := int64(0)
+	for range 60 {
+		offer = round(model.ModeEnforce)
+	}
+	if offer == 0 {
+		t.Fatal("nothing was sold within a minute")
+	}
+	if offer = round(model.ModeOff); offer != 0 {
+		t.Errorf("when it is off %d are sold", offer)
+	}
+	for i := range 30 {
+		if offer = round(model.ModeEnforce); offer != 0 {
+			t.Fatalf("%d s after it was on again %d are sold", i, offer)
+		}
+	}
+}

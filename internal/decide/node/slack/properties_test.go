@@ -1,0 +1,318 @@
+package slack_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/decide/node/slack"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+const seeds = 4000
+
+// each runs a test on random machines.
+func each(t *testing.T, stream uint64, test func(r *rand.Rand, in *input) error) {
+	t.Helper()
+	for seed := range uint64(seeds) {
+		r := rand.New(rand.NewPCG(seed, stream))
+		if err := test(r, random(r)); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// account checks what must hold in every account, in numbers that cannot overflow.
+func account(name string, a *model.Account, sell model.SellPolicy, firm bool) error {
+	for _, v := range []int64{
+		a.Capacity, a.Ceiling, a.Reserved, a.Kept, a.Use.System, a.Use.Online, a.Use.Unmeasured, a.Use.Whole, a.Use.Batch, a.Prod[0], a.Prod[1],
+		a.Bound.Mid, a.Bound.Batch, a.Pools, a.Room.Mid, a.Room.Batch, a.Offer.Mid, a.Offer.Batch, a.Allow, int64(a.Use.Age),
+	} {
+		if v < 0 {
+			return fmt.Errorf("%s: something is negative: %+v", name, a)
+		}
+	}
+	if a.Ceiling > a.Capacity {
+		return fmt.Errorf("%s: filled above the capacity: %+v", name, a)
+	}
+	if a.Reason.Code == "" {
+		return fmt.Errorf("%s: no reason: %+v", name, a)
+	}
+	if sell.Method == "" && a.Offer != (model.TierAmounts{}) {
+		return fmt.Errorf("%s: sold against the policy: %+v", name, a)
+	}
+	step := max(a.Capacity*25/1000, 100)
+	if firm {
+		step = max(a.Capacity*25/1000, 1)
+	}
+	if a.Offer.Mid%step != 0 || a.Offer.Batch%step != 0 {
+		return fmt.Errorf("%s: not in whole steps of %d: %+v", name, step, a)
+	}
+	if !a.Use.Measured {
+		if a.Allow != 0 || a.Room != (model.TierAmounts{}) {
+			return fmt.Errorf("%s: given though nothing was measured: %+v", name, a)
+		}
+		return nil
+	}
+	if a.Offer.Mid > a.Room.Mid || a.Offer.Batch > a.Room.Batch {
+		return fmt.Errorf("%s: more is offered than there is room: %+v", name, a)
+	}
+	sum := func(vs ...int64) *big.Int {
+		total := new(big.Int)
+		for _, v := range vs {
+			total.Add(total, big.NewInt(v))
+		}
+		return total
+	}
+	online := sum(a.Use.Online, a.Use.Unmeasured, a.Use.Whole)
+	system := max(a.Use.System, a.Reserved)
+	if total := sum(system, a.Kept, a.Allow).Add(sum(system, a.Kept, a.Allow), online); a.Allow > 0 && total.Cmp(sum(a.Ceiling)) > 0 {
+		return fmt.Errorf("%s: the allowance is too high: %+v", name, a)
+	}
+	prod := online
+	if sell.Method == model.SellPredicted || sell.Method == "" {
+		prod = sum(a.Prod[model.Hour])
+	}
+	left := sum(a.Ceiling)
+	for _, v := range []*big.Int{sum(system), sum(a.Kept), prod, sum(a.Pools)} {
+		left.Sub(left, v)
+	}
+	if left.Sign() < 0 {
+		left.SetInt64(0)
+	}
+	if sell.Method == model.SellStatic && !firm {
+		return nil
+	}
+	if sum(a.Room.Mid, a.Room.Batch).Cmp(left) > 0 || sum(a.Room.Mid, a.Room.Batch).Cmp(sum(a.Allow)) > 0 {
+		return fmt.Errorf("%s: sold twice, %v are left: %+v", name, left, a)
+	}
+	// What is promised is the highest of the offer and what is bound already. Where that is too much, nothing is added.
+	if bound := sum(a.Bound.Mid, a.Bound.Batch); bound.Cmp(left) > 0 {
+		left = bound
+	}
+	if promised := sum(max(a.Offer.Mid, a.Bound.Mid), max(a.Offer.Batch, a.Bound.Batch)); promised.Cmp(left) > 0 {
+		return fmt.Errorf("%s: %v are promised of %v: %+v", name, promised, left, a)
+	}
+	return nil
+}
+
+// check checks both accounts, and that the same gives the same.
+func check(in *input) error {
+	s, state, next := in.decide()
+	again, state2, next2 := in.decide()
+	if !reflect.DeepEqual(s, again) || state != state2 || next != next2 {
+		return fmt.Errorf("the same was decided differently: %+v, %+v", s, again)
+	}
+	text, err := json.Marshal(state)
+	var back slack.State
+	if err == nil {
+		err = json.Unmarshal(text, &back)
+	}
+	if err != nil {
+		return fmt.Errorf("the state %+v: %w", state, err)
+	}
+	if back != state {
+		return fmt.Errorf("the state %+v comes back as %+v", state, back)
+	}
+	if !next.IsZero() && !next.After(in.node.Now) {
+		return fmt.Errorf("decided again at once: %v", next)
+	}
+	if err := account("cpu", &s.CPU, in.policy.CPU, false); err != nil {
+		return err
+	}
+	return account("memory", &s.Memory, in.policy.Memory, true)
+}
+
+// TestNeverOversold: whatever the load, what is promised to everybody stands under the ceiling once (G11-2; D8: mid and batch
+// were sold the same slack). FuzzDecide goes on from there.
+func TestNeverOversold(t *testing.T) {
+	each(t, 1, func(_ *rand.Rand, in *input) error { return check(in) })
+	for seed := range uint64(4 * seeds) {
+		if err := check(absurd(rand.New(rand.NewPCG(seed, 2)))); err != nil {
+			t.Fatalf("absurd seed %d: %v", seed, err)
+		}
+	}
+}
+
+func FuzzDecide(f *testing.F) {
+	f.Add(uint64(1), uint64(1), int64(0), int64(0), int64(0), int64(0), int64(0))
+	f.Fuzz(func(t *testing.T, a, b uint64, waterline, ratio, mid, clock, peak int64) {
+		in := absurd(rand.New(rand.NewPCG(a, b)))
+		in.policy.CPU.Waterline, in.policy.Memory.Ratio, in.policy.CPU.Mid = waterline, ratio, mid
+		in.node.Load.Clock, in.peaks.CPU[model.Hour].Value = time.Duration(clock), peak
+		if err := check(in); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// never checks that one decision gives no more than another, of anything.
+func never(less, more *model.Slack) error {
+	pairs := func(name string, a, b *model.Account) error {
+		if a.Allow > b.Allow || a.Room.Mid > b.Room.Mid || a.Room.Batch > b.Room.Batch || a.Offer.Mid > b.Offer.Mid || a.Offer.Batch > b.Offer.Batch {
+			return fmt.Errorf("%s: more is given:\n%+v\n%+v", name, a, b)
+		}
+		return nil
+	}
+	if err := pairs("cpu", &less.CPU, &more.CPU); err != nil {
+		return err
+	}
+	return pairs("memory", &less.Memory, &more.Memory)
+}
+
+// TestNewPodNeverRaises: a pod that was bound and not measured gives nothing to batch, by any method (G11-3; A2.2-1).
+func TestNewPodNeverRaises(t *testing.T) {
+	each(t, 3, func(r *rand.Rand, in *input) error {
+		more := in.slack()
+		in.bind(model.Pod{UID: "new", RequestMilli: r.Int64N(64000), MemoryRequest: r.Int64N(64 * gib), Created: in.node.Now})
+		return never(in.slack(), more)
+	})
+}
+
+// TestAgeNeverSells: whatever of the measurements is older, nothing more is given.
+func TestAgeNeverSells(t *testing.T) {
+	each(t, 4, func(r *rand.Rand, in *input) error {
+		more := in.slack()
+		for range 4 {
+			for _, u := range in.usages() {
+				if r.IntN(3) == 0 {
+					u.CPU.At -= time.Duration(r.IntN(20_000)) * time.Millisecond
+				}
+				if r.IntN(3) == 0 {
+					u.Memory.At -= time.Duration(r.IntN(20_000)) * time.Millisecond
+				}
+			}
+			less := in.slack()
+			if err := never(less, more); err != nil {
+				return err
+			}
+			more = less
+		}
+		return nil
+	})
+}
+
+// TestEditedNodeNeverRaises: whatever the Node object says, the machine is as large as it is, and as much is reserved (G11-5;
+// A2.2-3: an amplified allocatable hid what is reserved).
+// Offers are in steps of the capacity, so what is compared is the room.
+func TestEditedNodeNeverRaises(t *testing.T) {
+	each(t, 5, func(r *rand.Rand, in *input) error {
+		for i, p := range in.node.Pods { // what is bound as one tier leaves no room for the other
+			pod := *p
+			pod.Mid, pod.Batch = model.Amount{}, model.Amount{}
+			in.node.Pods[i] = &pod
+		}
+		truth := in.slack()
+		edit := func(v *int64) {
+			switch r.IntN(4) {
+			case 0:
+				*v *= int64(1 + r.IntN(5))
+			case 1:
+				*v = r.Int64N(*v + 1)
+			case 2:
+				*v += r.Int64N(*v/4 + 1)
+			}
+		}
+		edit(&in.node.Capacity.CPU)
+		edit(&in.node.Capacity.Memory)
+		edit(&in.node.Allocatable.CPU)
+		edit(&in.node.Allocatable.Memory)
+		edited := in.slack()
+		for _, pair := range [][2]*model.Account{{&edited.CPU, &truth.CPU}, {&edited.Memory, &truth.Memory}} {
+			if a, b := pair[0], pair[1]; a.Allow > b.Allow || a.Room.Mid+a.Room.Batch > b.Room.Mid+b.Room.Batch {
+				return fmt.Errorf("more is given:\n%+v\n%+v", a, b)
+			}
+		}
+		return nil
+	})
+}
+
+// TestBatchUsesWhatItUses: what batch uses of CPU and memory changes neither what it may use nor what is sold.
+func TestBatchUsesWhatItUses(t *testing.T) {
+	each(t, 6, func(r *rand.Rand, in *input) error {
+		in.add(model.Pod{UID: "zz", Class: model.ClassBE, Ended: r.IntN(2) == 0}, model.Amount{})
+		before := in.slack()
+		l := in.node.Load
+		burned := model.Amount{CPU: r.Int64N(200_000), Memory: r.Int64N(200 * gib)}
+		for _, u := range []*model.Usage{&l.Node, &l.Classes[model.Guaranteed], &l.Pods[len(l.Pods)-1].Usage} {
+			in.use(u, burned)
+		}
+		after := in.slack()
+		after.CPU.Use.Batch, after.Memory.Use.Batch = before.CPU.Use.Batch, before.Memory.Use.Batch
+		if !reflect.DeepEqual(before, after) {
+			return fmt.Errorf("%+v became %+v", before, after)
+		}
+		return nil
+	})
+}
+
+// TestUnknownCgroupIsOnline: a pod that the API forgets counts with what it uses.
+func TestUnknownCgroupIsOnline(t *testing.T) {
+	each(t, 7, func(r *rand.Rand, in *input) error {
+		uses := model.Amount{CPU: r.Int64N(20_000), Memory: r.Int64N(20 * gib)}
+		in.add(model.Pod{UID: "zz", Class: model.ClassBE}, uses)
+		cpu, memory := slack.Tally(&in.node, in.own)
+		in.node.Pods = in.node.Pods[:len(in.node.Pods)-1]
+		cpu2, memory2 := slack.Tally(&in.node, in.own)
+		cpu.Online, cpu.Batch = cpu.Online+uses.CPU, cpu.Batch-uses.CPU
+		memory.Online, memory.Batch = memory.Online+uses.Memory, memory.Batch-uses.Memory
+		if cpu != cpu2 || memory != memory2 {
+			return fmt.Errorf("%+v %+v, want %+v %+v", cpu2, memory2, cpu, memory)
+		}
+		return nil
+	})
+}
+
+// TestBytesAreBytes: all memory times 1024 is all amounts of memory times 1024, and the CPU does not notice. Whoever took
+// bytes for MiB anywhere would be found.
+func TestBytesAreBytes(t *testing.T) {
+	const k = 1024
+	each(t, 8, func(_ *rand.Rand, in *input) error {
+		before, state, _ := in.decide()
+		big := in.copy()
+		n := &big.node
+		for _, v := range []*int64{
+			&n.Capacity.Memory, &n.Allocatable.Memory, &n.Kubelet.ReservedMemory, &n.Load.Memory, &n.Load.Watermark, &big.pools.Memory,
+			&big.peaks.Memory[0].Value, &big.peaks.Memory[1].Value, &big.state.Memory.Mid.Offer, &big.state.Memory.Batch.Offer,
+			&big.state.Memory.Mid.Lowest, &big.state.Memory.Batch.Lowest,
+		} {
+			*v *= k
+		}
+		for _, u := range big.usages() {
+			u.Memory.WorkingSet *= k
+		}
+		for i, p := range n.Pods {
+			pod := *p
+			pod.MemoryRequest, pod.Mid.Memory, pod.Batch.Memory = pod.MemoryRequest*k, pod.Mid.Memory*k, pod.Batch.Memory*k
+			n.Pods[i] = &pod
+		}
+		after, state2, _ := big.decide()
+		if !reflect.DeepEqual(before.CPU, after.CPU) || state.CPU != state2.CPU {
+			return fmt.Errorf("the CPU changed with the memory: %+v, %+v", before.CPU, after.CPU)
+		}
+		a, b := &before.Memory, &after.Memory
+		scale := func(v int64) int64 { return v * k }
+		exact := [][2]int64{
+			{a.Capacity, b.Capacity}, {a.Ceiling, b.Ceiling}, {a.Reserved, b.Reserved}, {a.Kept, b.Kept}, {a.Pools, b.Pools}, {a.Prod[0], b.Prod[0]},
+			{a.Prod[1], b.Prod[1]}, {a.Use.System, b.Use.System}, {a.Use.Online, b.Use.Online}, {a.Use.Unmeasured, b.Use.Unmeasured},
+			{a.Use.Batch, b.Use.Batch}, {a.Bound.Mid, b.Bound.Mid}, {a.Bound.Batch, b.Bound.Batch}, {a.Allow, b.Allow},
+			{a.Offer.Mid, b.Offer.Mid}, {a.Offer.Batch, b.Offer.Batch},
+		}
+		for i, pair := range exact {
+			if scale(pair[0]) != pair[1] {
+				return fmt.Errorf("amount %d: %d became %d:\n%+v\n%+v", i, pair[0], pair[1], a, b)
+			}
+		}
+		// Parts of parts are rounded down to bytes.
+		for _, pair := range [][2]int64{{a.Room.Mid, b.Room.Mid}, {a.Room.Batch, b.Room.Batch}} {
+			if d := pair[1] - scale(pair[0]); d < -k || d > k {
+				return fmt.Errorf("a room of %d became %d", pair[0], pair[1])
+			}
+		}
+		return nil
+	})
+}

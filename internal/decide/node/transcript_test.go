@@ -1,0 +1,50 @@
+package node_test
+
+import (
+	"testing"
+
+	"github.com/waterline-io/waterline/internal/golden"
+)
+
+// TestTranscripts runs the golden cases of every rule. A case is a text file of blocks. A block is commands, a line of
+// four dashes, and what was decided. Between blocks the host is imagined to do all that the plan says.
+//
+//	node cpu=64 [kubelet=unknown|noquota|static|nopodcgroups] [readonly] [v2] [cpus=2x1x2x4x2] [offline=LIST] [reserved=LIST]
+//	    [pool=LIST] [taken=LIST] [nocpusets] [noburst|burst]
+//	policy [mode=M] [scope=S] [quota=Q] [max=N] [override] [promote] [namespace=key:value:max] [pods=key:value:shares] [cpus=key:value:MODE] [burst]
+//	pod NAME class=C [request=MILLI] [limit=MILLI] [weight=N] [quota=Q] [self] [critical] [ended] [idle] [nocgroup]
+//	    [label=key:value] [space=key:value] [containers=ID:LIMIT,...] [cpus=MODE] [place=P] [app=NAME:CPUS[:REQUEST]]... [becomes=NAME:CPUS]
+//	    [podlevel=CPUS] [age=SECONDS] [localmemory=BYTES] [job=NAME:CPUS[:LIMIT[:MEMORY]]]...
+//	gone NAME                         deleted NAME (its cgroup still stands)
+//	uses DIR MEMORY                   what the group uses, below which the host writes no limit
+//	pods unknown|known
+//	confined DIR LIST
+//	overwritten DIR KNOB VALUE        rejected DIR KNOB VALUE ERRNO        fight DIR KNOB DURATION
+//	tick DURATION                     decide (a round that is not shown)
+//	node real=CPUS[/MEMORY] capacity=CPUS[/MEMORY] allocatable=CPUS[/MEMORY] reservedcpu=CPUS reservedmemory=MEMORY watermark=MEMORY
+//	policy cpu=METHOD:WATERLINE[:MID[:RATIO]] memory=METHOD:WATERLINE[:MID[:RATIO]], in thousandths; METHOD none: nothing is sold; koordinator
+//	pod ... [qos=CLASS] [used=CPUS/MEMORY] [usedage=DURATION] [memory=MEMORY] [mid=CPUS/MEMORY] [batch=CPUS/MEMORY] [koordinator]
+//	load node=CPUS/MEMORY pods=CPUS/MEMORY [age=DURATION]    from here on each round measures that; a node has a real capacity
+//	policy suppress=METHOD[:FLOOR]    FLOOR in thousandths; idle; identity; culprit
+//	node noidle nopressure noidentity=WHY    what the kernel has not
+//	policy protectmemory; node kubelet=memoryqos qoscontainers noprotection=WHY
+//	pod ... [cache=COLD/ALL] [thrashes=PART]    page cache; for memory, in thousandths of the time; node noreclaim
+//	policy evict=PERHOUR; pod ... [evict=never|first] [leaving=GRACE]
+//	reclaiming yes|no                 reclaimed UID ASKED FREED [ERROR]    what came of asking a pod for memory
+//	load best=CPUS                    of class BestEffort
+//	pod ... [waits=PART] [throttled=PERIODS]    for a CPU, in thousandths of the time; by the pod's own quota
+//	glance node=CPUS pods=CPUS best=CPUS    400 ms after the last measurement, until the next load
+//	inside POD CONTAINER CPUS [PERIODS]    what a container uses, and in how many periods its quota stops it
+//	brief                             accounts are not printed any more
+//	load none                         nothing was measured yet; load off: there is no measurement at all
+//	peak hour=CPUS/MEMORY [day=CPUS/MEMORY]    what the predictor says
+//	withdrawn yes|no                  by the manager
+//	run DURATION                      a round each second, not shown
+//	clock DURATION                    the wall clock is set forward; back if it is negative
+//	busy                              also print the CPU that each pod gets while all of them want everything
+func TestTranscripts(t *testing.T) {
+	golden.Each(t, func(t *testing.T, content string) string {
+		w := newWorld()
+		return golden.Blocks(t, content, w.do, w.decide)
+	}, "testdata/*.txt", "*/testdata/*.txt")
+}

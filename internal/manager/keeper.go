@@ -1,0 +1,243 @@
+package manager
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	actkube "github.com/waterline-io/waterline/internal/act/kube"
+	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
+	"github.com/waterline-io/waterline/internal/decide/node/publish"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+// fieldManager owns the condition that we set in reports.
+const fieldManager = "waterline-manager"
+
+// keeper does what was decided about nodes. What is to be done about a node replaces what was to be done before, so there
+// is never more than one thing for a node to do.
+type keeper struct {
+	core, custom rest.Interface
+	fleet        *fleet
+	log          *slog.Logger
+	queue        workqueue.TypedRateLimitingInterface[string] // names of nodes
+
+	mu     sync.Mutex
+	wanted map[string]nodehealth.Action
+	done   map[outcome]uint64
+}
+
+// outcome is what became of something to do, for the metric.
+type outcome struct{ verb, result string }
+
+func newKeeper(core, custom rest.Interface, f *fleet, log *slog.Logger) *keeper {
+	again := workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute)
+	return &keeper{
+		core: core, custom: custom, fleet: f, log: log,
+		queue: workqueue.NewTypedRateLimitingQueue(again), wanted: map[string]nodehealth.Action{}, done: map[outcome]uint64{},
+	}
+}
+
+// post takes all that is to be done now. What was tidied is asked for once only, so it stays until it is done.
+func (o *keeper) post(actions []nodehealth.Action) {
+	o.mu.Lock()
+	before := o.wanted
+	o.wanted = make(map[string]nodehealth.Action, len(actions))
+	for _, a := range actions {
+		o.wanted[a.Node] = a
+	}
+	for name, a := range before {
+		if _, replaced := o.wanted[name]; !replaced && a.Verb == nodehealth.Tidy {
+			o.wanted[name] = a
+		}
+	}
+	o.mu.Unlock()
+	for _, a := range actions {
+		if o.queue.NumRequeues(a.Node) == 0 { // else it is tried again when its time has come
+			o.queue.Add(a.Node)
+		}
+	}
+}
+
+// run does what is posted until the context ends.
+func (o *keeper) run(ctx context.Context) {
+	const workers = 4
+	stop := context.AfterFunc(ctx, o.queue.ShutDown)
+	defer stop()
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for {
+				name, closed := o.queue.Get()
+				if closed {
+					return
+				}
+				o.try(ctx, name)
+				o.queue.Done(name)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (o *keeper) try(ctx context.Context, name string) {
+	o.mu.Lock()
+	action, wanted := o.wanted[name]
+	o.mu.Unlock()
+	if !wanted || ctx.Err() != nil {
+		o.queue.Forget(name)
+		return
+	}
+	err := o.do(ctx, action)
+	result := "done"
+	if err != nil {
+		result = "failed"
+		o.log.Warn("a node could not be overseen", "node", name, "verb", string(action.Verb), "cause", string(action.Cause), "err", err)
+		o.queue.AddRateLimited(name)
+	} else {
+		o.log.Info("a node is overseen", "node", name, "verb", string(action.Verb), "cause", string(action.Cause), "for", action.For.String())
+		o.queue.Forget(name)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.done[outcome{string(action.Verb), result}]++
+	if err == nil && o.wanted[name] == action {
+		delete(o.wanted, name)
+	}
+}
+
+// counts returns what became of what was to be done.
+func (o *keeper) counts() map[outcome]uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return maps.Clone(o.done)
+}
+
+func (o *keeper) do(ctx context.Context, a nodehealth.Action) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	switch a.Verb {
+	case nodehealth.Withdraw:
+		return o.withdraw(ctx, a)
+	case nodehealth.Lift:
+		err := o.condition(ctx, a, metav1.ConditionFalse, "Agent and kubelet are well again.")
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	case nodehealth.Tidy:
+		return o.tidy(ctx, a.Node)
+	case nodehealth.Forget:
+		return o.forget(ctx, a.Node)
+	}
+	return fmt.Errorf("nobody knows how to %s a node", a.Verb)
+}
+
+// withdraw sets the condition, in a report that is made where there is none.
+func (o *keeper) withdraw(ctx context.Context, a nodehealth.Action) error {
+	what := map[nodehealth.Cause]string{
+		nodehealth.AgentNotThere: "No agent runs on the node, for %v; nothing new is sold until one does, and is well.",
+		nodehealth.AgentUnready:  "The node's agent is not ready, for %v; nothing new is sold until it is well.",
+		nodehealth.KubeletLost:   "The node's kubelet has not renewed its Lease for %v; nothing new is sold until it does.",
+	}[a.Cause]
+	message := fmt.Sprintf(what, a.For.Round(time.Second))
+	err := o.condition(ctx, a, metav1.ConditionTrue, message)
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	n, there := o.fleet.nodes.get(a.Node)
+	if !there {
+		return nil // it went meanwhile, and its report with it
+	}
+	if err := o.create(ctx, a.Node, n.uid); err != nil {
+		return err
+	}
+	return o.condition(ctx, a, metav1.ConditionTrue, message)
+}
+
+func (o *keeper) create(ctx context.Context, name, uid string) error {
+	err := o.custom.Post().Resource("nodereports").Body(&v1alpha1.NodeReport{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion, Kind: "NodeReport"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            name,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: types.UID(uid)}},
+		},
+	}).Do(ctx).Error()
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("making a report of node %s: %w", name, err)
+	}
+	return nil
+}
+
+// condition sets the one condition that is ours.
+func (o *keeper) condition(ctx context.Context, a nodehealth.Action, status metav1.ConditionStatus, message string) error {
+	return applyCondition(ctx, o.custom, a.Node, fieldManager, metav1.Condition{
+		Type: v1alpha1.ConditionWithdrawn, Status: status, Reason: string(a.Cause), Message: message,
+	})
+}
+
+// tidy takes off a Node what bound pods do not need. Which pods there are matters for Koordinator's names only.
+func (o *keeper) tidy(ctx context.Context, name string) error {
+	n, there := o.fleet.nodes.get(name)
+	if !there {
+		return nil
+	}
+	now := model.Node{PodsKnown: true}
+	if slices.ContainsFunc(n.published, func(p model.Published) bool { return p.Koordinator }) {
+		var err error
+		if now.Pods, err = o.pods(ctx, name); err != nil {
+			return err
+		}
+	}
+	should := publish.Decide(&now, &model.Policy{Mode: model.ModeOff}, nil, model.Reason{}).Resources
+	if slices.Equal(should, n.published) {
+		return nil
+	}
+	return actkube.NewPublisher(o.core, name).Write(ctx, n.uid, n.published, should)
+}
+
+// pods lists the pods of a node.
+func (o *keeper) pods(ctx context.Context, name string) ([]*model.Pod, error) {
+	var list corev1.PodList
+	selector := fields.OneTermEqualSelector("spec.nodeName", name).String()
+	err := o.core.Get().Resource("pods").Param("fieldSelector", selector).Do(ctx).Into(&list)
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods of node %s: %w", name, err)
+	}
+	var pods []*model.Pod
+	for i := range list.Items {
+		if pod, ok := kube.Pod(&list.Items[i], ""); ok {
+			pods = append(pods, pod)
+		}
+	}
+	return pods, nil
+}
+
+// forget deletes the report that was seen, and no later one of the same name.
+func (o *keeper) forget(ctx context.Context, name string) error {
+	r, there := o.fleet.reports.get(name)
+	if !there {
+		return nil
+	}
+	uid := types.UID(r.uid)
+	err := o.custom.Delete().Resource("nodereports").Name(name).
+		Body(&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}).Do(ctx).Error()
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting the report of node %s: %w", name, err)
+	}
+	return nil
+}
