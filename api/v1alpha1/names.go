@@ -99,7 +99,7 @@ const (
 	MetricWeightedPods          = "waterline_weighted_pods"                 // pods with a weight of their own
 	MetricCPUs                  = "waterline_cpus"                          // {pool} CPUs, while a pod asks for some of its own
 	MetricOwnedFiles            = "waterline_owned_files"                   // cgroup files on the undo record
-	MetricHeldFiles             = "waterline_held_files"                    // {reason} files of the plan that are not written now
+	MetricDeferredFiles         = "waterline_deferred_files"                // {reason} files of the plan that are not written now
 	MetricWrites                = "waterline_writes_total"                  // {file}
 	MetricRepairs               = "waterline_repairs_total"                 // {file} writes that answered another writer
 	MetricRejected              = "waterline_rejected_writes_total"         // {file,errno}

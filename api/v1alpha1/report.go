@@ -47,10 +47,10 @@ type NodeReportStatus struct {
 	// Selling is what the policy's windows say now: Open, Draining (nothing new is sold) or Closed (nothing is).
 	// +kubebuilder:validation:Enum=Open;Draining;Closed
 	Selling string `json:"selling,omitempty"`
-	// Lacks is what the policy asks for and the node's kernel cannot do, each in one word of docs/reasons.md.
+	// Unsupported is what the policy asks for and the node's kernel cannot do, each in one word of docs/reasons.md.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
-	Lacks []string `json:"lacks,omitempty"`
+	Unsupported []string `json:"unsupported,omitempty"`
 	// Hot is why nothing is sold although there may be an offer, in one word of docs/reasons.md; empty while the node is not hot.
 	// +kubebuilder:validation:MaxLength=64
 	Hot string `json:"hot,omitempty"`

@@ -112,8 +112,8 @@ func printExplanation(out io.Writer, e agent.Explanation) error {
 		fmt.Fprintf(t, "\tis\t%s\n", orNone(f.Is, "not there"))
 		fmt.Fprintf(t, "\twas\t%s\n", orNone(f.Was, "unchanged by us"))
 		fmt.Fprintf(t, "\twhy\t%s\n", f.Why)
-		if f.Hold != "" {
-			fmt.Fprintf(t, "\tnot written\t%s\n", f.Hold)
+		if f.Deferred != "" {
+			fmt.Fprintf(t, "\tnot written\t%s\n", f.Deferred)
 		}
 		if err := t.Flush(); err != nil {
 			return err

@@ -80,7 +80,7 @@ func printNode(out io.Writer, name string, e *agent.NodeExplanation) error {
 	for _, l := range e.Leaving {
 		fmt.Fprintf(out, "\n%s\n", l)
 	}
-	for _, why := range e.Lacks {
+	for _, why := range e.Unsupported {
 		fmt.Fprintf(out, "\nthe kernel lacks what the policy asks for: %s\n", why)
 	}
 	for i, a := range []*model.Account{cpu, memory} {

@@ -99,7 +99,7 @@ func weightOf(e *agent.Explanation) onkube.Weight {
 		// With the systemd driver the directory has the UID with underscores.
 		ofPod := strings.Contains(strings.ReplaceAll(path.Base(f.Dir), "_", "-"), e.UID)
 		if ofPod && f.Knob == model.Shares.String() && f.Is != nil {
-			return onkube.Weight{Shares: f.Is.Number, Why: strings.TrimSuffix(f.Why+"; "+f.Hold, "; ")}
+			return onkube.Weight{Shares: f.Is.Number, Why: strings.TrimSuffix(f.Why+"; "+f.Deferred, "; ")}
 		}
 	}
 	return onkube.Weight{Why: "the agent gives the pods no weight: " + strings.Join(append(e.Notices, "policy "+string(e.Mode)), "; ")}

@@ -20,7 +20,7 @@ func TestWeightOf(t *testing.T) {
 		{"cgroupfs", agent.Explanation{UID: uid, Files: []agent.FileExplanation{class, {Dir: "kubepods/burstable/pod" + uid, Knob: "cpu.shares", Is: shares(262144), Why: "Weighted"}}},
 			onkube.Weight{Shares: 262144, Why: "Weighted"}},
 		{"systemd, and held", agent.Explanation{UID: uid, Files: []agent.FileExplanation{
-			{Dir: "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod6016fc45_0a1b_4c2d_8e3f_123456789abc.slice", Knob: "cpu.shares", Is: shares(102), Why: "Weighted", Hold: "ObserveOnly"}}},
+			{Dir: "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod6016fc45_0a1b_4c2d_8e3f_123456789abc.slice", Knob: "cpu.shares", Is: shares(102), Why: "Weighted", Deferred: "ObserveOnly"}}},
 			onkube.Weight{Shares: 102, Why: "Weighted; ObserveOnly"}},
 		{"none", agent.Explanation{UID: uid, Mode: "Off", Files: []agent.FileExplanation{class}},
 			onkube.Weight{Why: "the agent gives the pods no weight: policy Off"}},

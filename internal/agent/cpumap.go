@@ -71,7 +71,7 @@ func (a *Agent) planCPUs(r CPURequest) (CPUPlan, bool, error) {
 	n := a.node(time.Now())
 	n.Topology, n.Incidents = topology, nil
 	pod := *n.Pods[i]
-	pod.Asks.CPUs = r.Mode
+	pod.Annotations.CPUs = r.Mode
 	n.Pods = slices.Clone(n.Pods)
 	n.Pods[i] = &pod
 	plan, state := node.Decide(n, a.ruling.effect.Policy, a.state)

@@ -21,7 +21,7 @@ var evictReasons = [...]model.Code{model.MemoryGone, model.BatchStarved}
 
 // note takes in what one round made of the one before.
 func (d *departures) note(before, now *model.Evictions) {
-	was, is := before.Asks(), now.Asks()
+	was, is := before.Requested(), now.Requested()
 	if is != nil && (was == nil || was.UID != is.UID) {
 		for i, code := range evictReasons {
 			if is.Reason.Code == code {
@@ -48,8 +48,8 @@ func (d *departures) collect(now *model.Evictions, metric func(kind prometheus.V
 // leaves says why a pod should leave.
 func leaves(e *model.Eviction) string {
 	line := fmt.Sprintf("%s/%s should leave the node: %s", e.Namespace, e.Name, e.Reason)
-	if e.Hold != nil {
-		line += "; it is only said: " + e.Hold.String()
+	if e.Withheld != nil {
+		line += "; it is only said: " + e.Withheld.String()
 	}
 	return line
 }

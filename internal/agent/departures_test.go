@@ -21,7 +21,7 @@ func asking(uid string, code model.Code) *model.Evictions {
 // TestDepartures counts what rounds say, one after the other: each request and each relief once.
 func TestDepartures(t *testing.T) {
 	said := asking("c", model.MemoryGone)
-	said.Request.Hold = &model.Reason{Code: model.ObserveOnly}
+	said.Request.Withheld = &model.Reason{Code: model.ObserveOnly}
 	left := &model.Evictions{Last: model.Relief{UID: "a", At: 1, Expected: 100}}
 	seen := &model.Evictions{Last: model.Relief{UID: "a", At: 1, Expected: 100, Seen: true, Observed: 70}}
 	worse := &model.Evictions{Last: model.Relief{UID: "b", At: 2, Expected: 50, Seen: true, Observed: -20}}
@@ -59,7 +59,7 @@ func TestDepartures(t *testing.T) {
 // TestLeavingIsSaid checks what is told of a node.
 func TestLeavingIsSaid(t *testing.T) {
 	e := asking("job", model.MemoryGone)
-	e.Request.Hold = &model.Reason{Code: model.ObserveOnly}
+	e.Request.Withheld = &model.Reason{Code: model.ObserveOnly}
 	e.Last = model.Relief{UID: "gone", At: time.Minute, Expected: 1 << 30}
 	want := []string{
 		"the node is hot and sells nothing: MemoryGone", "batch/job should leave the node: MemoryGone; it is only said: ObserveOnly",
@@ -87,7 +87,7 @@ func TestAskedAgain(t *testing.T) {
 		seconds := func(n int, e *model.Evictions) int {
 			written = nil
 			for range n {
-				r.post("uid", model.Report{Mode: model.ModeEnforce, Hot: e.HotFor().Code, Evict: e.Asks()}, true)
+				r.post("uid", model.Report{Mode: model.ModeEnforce, Hot: e.HotFor().Code, Evict: e.Requested()}, true)
 				synctest.Wait()
 				time.Sleep(time.Second)
 			}

@@ -25,13 +25,13 @@ type Explanation struct {
 
 // FileExplanation is what the agent knows about one file.
 type FileExplanation struct {
-	Dir    string
-	Knob   string
-	Should model.Value
-	Is     *model.Value // nil: the file is not there
-	Was    *model.Value // nil: we have not changed it
-	Why    string
-	Hold   string // why it is not written now; "": it is
+	Dir      string
+	Knob     string
+	Should   model.Value
+	Is       *model.Value // nil: the file is not there
+	Was      *model.Value // nil: we have not changed it
+	Why      string
+	Deferred string // why it is not written now; "": it is
 }
 
 // explain returns what is known of a pod; false if the node has no such pod. It runs in the loop.
@@ -59,8 +59,8 @@ func (a *Agent) explain(namespace, name string) (Explanation, bool) {
 		if s.Owned {
 			f.Was = &s.Was
 		}
-		if s.Hold != nil {
-			f.Hold = s.Hold.String()
+		if s.Deferred != nil {
+			f.Deferred = s.Deferred.String()
 		}
 		e.Files = append(e.Files, f)
 	}
@@ -83,11 +83,11 @@ type NodeExplanation struct {
 	Memory model.SellPolicy
 	Slack  *model.Slack // nil: nothing was measured yet
 
-	SuppressBy model.SuppressMethod
-	Suppress   *model.Suppression // nil: batch is not kept to anything
-	Waiting    []string           // whom online pods wait for, and what is done about that
-	Leaving    []string           // which batch pod should leave, whether the node is hot, and what came of the last one
-	Lacks      []model.Reason     // what the policy asks for and the kernel cannot do
+	SuppressBy  model.SuppressMethod
+	Suppress    *model.Suppression // nil: batch is not kept to anything
+	Waiting     []string           // whom online pods wait for, and what is done about that
+	Leaving     []string           // which batch pod should leave, whether the node is hot, and what came of the last one
+	Unsupported []model.Reason     // what the policy asks for and the kernel cannot do
 }
 
 // explainNode runs in the loop.
@@ -99,7 +99,7 @@ func (a *Agent) explainNode() NodeExplanation {
 	}
 	return NodeExplanation{
 		Mode: p.Mode, CPU: p.CPU, Memory: p.Memory, Slack: a.plan.Slack, SuppressBy: p.Suppress.By, Suppress: a.plan.Suppress,
-		Waiting: waiting(a.plan.Interference, a.pods.Pods, ""), Leaving: leaving(a.plan.Evict, a.pods.Pods, clock), Lacks: a.plan.Lacks,
+		Waiting: waiting(a.plan.Interference, a.pods.Pods, ""), Leaving: leaving(a.plan.Evict, a.pods.Pods, clock), Unsupported: a.plan.Unsupported,
 	}
 }
 

@@ -88,7 +88,7 @@ func TestOffShowsNothing(t *testing.T) {
 	a := New(Config{Log: slog.New(slog.DiscardHandler)})
 	a.load = &model.Load{Clock: time.Hour}
 	a.nextLook = time.Now().Add(-time.Hour)
-	a.ruling.effect.Policy.Mode = model.ModeOff
+	a.ruling.effect.Policy.Mode = model.ModeDisabled
 	if a.look(time.Now()) || a.currentLoad() != nil {
 		t.Error("switched off, the agent still shows what it measured before")
 	}

@@ -11,7 +11,7 @@ import (
 // missed is not made up for.
 func (a *Agent) look(now time.Time) bool {
 	const every = time.Second
-	if a.ruling.effect.Policy.Mode == model.ModeOff {
+	if a.ruling.effect.Policy.Mode == model.ModeDisabled {
 		a.load, a.nextLook = nil, time.Time{} // nothing old is shown, and nobody wakes up for nothing
 		return false
 	}
@@ -56,7 +56,7 @@ func (a *Agent) currentLoad() *model.Load {
 // news each time.
 func sameDecisions(a, b *model.Plan) bool {
 	same := slices.EqualFunc(a.Settings, b.Settings, func(s, t model.Setting) bool {
-		return s.File == t.File && s.Value == t.Value && s.Release == t.Release && s.Reason.Code == t.Reason.Code && heldFor(&s) == heldFor(&t)
+		return s.File == t.File && s.Value == t.Value && s.Release == t.Release && s.Reason.Code == t.Reason.Code && deferredFor(&s) == deferredFor(&t)
 	})
 	same = same && b.Reclaim == nil && slices.Equal(a.Conditions, b.Conditions) && (a.Slack == nil) == (b.Slack == nil)
 	same = same && slices.EqualFunc(a.Notices, b.Notices, func(m, n model.Notice) bool { return m.UID == n.UID && m.Reason.Code == n.Reason.Code })
@@ -67,12 +67,12 @@ func sameDecisions(a, b *model.Plan) bool {
 	return a.Slack.CPU.Offer == b.Slack.CPU.Offer && a.Slack.Memory.Offer == b.Slack.Memory.Offer && sameSuppression(a.Suppress, b.Suppress)
 }
 
-// heldFor returns why a file is not written now; "" if it is.
-func heldFor(s *model.Setting) model.Code {
-	if s.Hold == nil {
+// deferredFor returns why a file is not written now; "" if it is.
+func deferredFor(s *model.Setting) model.Code {
+	if s.Deferred == nil {
 		return ""
 	}
-	return s.Hold.Code
+	return s.Deferred.Code
 }
 
 // sameEvictions reports whether the same pod should leave, the node is hot for the same reason, and as much is known of the last one.

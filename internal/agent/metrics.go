@@ -64,7 +64,7 @@ func (a *Agent) metrics() []prometheus.Metric {
 	weighted := 0
 	for _, pod := range a.pods.Pods {
 		byClass[pod.QoS]++
-		if pod.Asks.Shares != 0 {
+		if pod.Annotations.Shares != 0 {
 			weighted++
 		}
 	}
@@ -74,12 +74,12 @@ func (a *Agent) metrics() []prometheus.Metric {
 	metric(gauge, v1alpha1.MetricWeightedPods, "Pods with a usable weight annotation.", float64(weighted))
 	held := map[model.Code]int{}
 	for _, s := range a.plan.Settings {
-		if s.Hold != nil {
-			held[s.Hold.Code]++
+		if s.Deferred != nil {
+			held[s.Deferred.Code]++
 		}
 	}
 	for code, n := range held {
-		metric(gauge, v1alpha1.MetricHeldFiles, "Files of the plan that are not written now.", float64(n), "reason", string(code))
+		metric(gauge, v1alpha1.MetricDeferredFiles, "Files of the plan that are not written now.", float64(n), "reason", string(code))
 	}
 	if cpus := a.plan.CPUs; cpus != nil {
 		for pool, set := range map[string]model.CPUSet{"reserved": cpus.Reserved, "exclusive": cpus.Exclusive, "share": cpus.Share, "shared": cpus.Shared} {

@@ -71,10 +71,10 @@ func (a *Agent) loadPolicy(now time.Time) bool {
 func (a *Agent) report() model.Report {
 	r := model.Report{
 		Policy: a.ruling.choice.Policy.Name, Generation: a.ruling.choice.Policy.Generation, Mode: a.ruling.effect.Policy.Mode, Selling: a.ruling.effect.Selling,
-		Slack: a.plan.Slack, Hot: a.plan.Evict.HotFor().Code, Evict: a.plan.Evict.Asks(),
+		Slack: a.plan.Slack, Hot: a.plan.Evict.HotFor().Code, Evict: a.plan.Evict.Requested(),
 	}
-	for _, reason := range a.plan.Lacks {
-		r.Lacks = append(r.Lacks, reason.Code)
+	for _, reason := range a.plan.Unsupported {
+		r.Unsupported = append(r.Unsupported, reason.Code)
 	}
 	return r
 }

@@ -124,7 +124,7 @@ func TestPolicyFollowsItsInputs(t *testing.T) {
 			t.Errorf("%s: governed by %q, want %q", c.what, got, c.want)
 		}
 	}
-	if a.ruling.effect.Policy.Mode != model.ModeOff {
+	if a.ruling.effect.Policy.Mode != model.ModeDisabled {
 		t.Errorf("opted out and in mode %s", a.ruling.effect.Policy.Mode)
 	}
 }

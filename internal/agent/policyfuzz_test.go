@@ -86,7 +86,7 @@ func decideBy(t *testing.T, p model.Policy, now time.Time) {
 		}},
 		Pods: []*model.Pod{
 			{UID: "job", APIUID: "job", Name: "job", QoS: model.BestEffort, Class: model.ClassBE, Tier: model.TierBatch, Batch: model.Amount{CPU: 1000, Memory: 1 << 30}},
-			{UID: "web", APIUID: "web", Name: "web", QoS: model.Burstable, Class: model.ClassLS, RequestMilli: 2000, Asks: model.Asks{Shares: 4096}},
+			{UID: "web", APIUID: "web", Name: "web", QoS: model.Burstable, Class: model.ClassLS, RequestMilli: 2000, Annotations: model.PodAnnotations{Shares: 4096}},
 		},
 		Load: &model.Load{
 			Clock: time.Hour, CPUMilli: 8000, Memory: 32 << 30, Node: usage(3000, 8<<30), Classes: [3]model.Usage{usage(2500, 6<<30)},

@@ -32,13 +32,13 @@ type reporter struct {
 
 // told is what makes a report worth writing.
 type told struct {
-	uid, policy string
-	generation  int64
-	mode        model.Mode
-	selling     model.SellState
-	lacks, hot  string
-	leaves      string // who should leave, and why
-	cpu, memory toldAmounts
+	uid, policy      string
+	generation       int64
+	mode             model.Mode
+	selling          model.SellState
+	unsupported, hot string
+	leaves           string // who should leave, and why
+	cpu, memory      toldAmounts
 }
 
 type toldAmounts struct {
@@ -55,8 +55,8 @@ func tells(uid string, r *model.Report) told {
 	if e := r.Evict; e != nil {
 		t.leaves = e.UID + " " + string(e.Reason.Code)
 	}
-	for _, code := range r.Lacks {
-		t.lacks += string(code) + " "
+	for _, code := range r.Unsupported {
+		t.unsupported += string(code) + " "
 	}
 	amounts := func(a *model.Account) toldAmounts {
 		return toldAmounts{offer: a.Offer, bound: a.Bound, capacity: a.Capacity}

@@ -26,12 +26,12 @@ func TestReporter(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go r.run(ctx)
 		exists := true
-		var lacks []model.Code
+		var unsupported []model.Code
 		post := func(mode model.Mode, offer, online int64) int {
 			written = nil
 			slack := &model.Slack{}
 			slack.CPU.Offer.Batch, slack.CPU.Use.Online = offer, online
-			r.post("uid", model.Report{Mode: mode, Slack: slack, Lacks: lacks}, exists)
+			r.post("uid", model.Report{Mode: mode, Slack: slack, Unsupported: unsupported}, exists)
 			synctest.Wait()
 			return len(written)
 		}
@@ -44,20 +44,20 @@ func TestReporter(t *testing.T) {
 		if post(model.ModeEnforce, 200, 2) != 0 {
 			t.Error("amounts were reported at once")
 		}
-		if post(model.ModeOff, 200, 2) != 1 {
+		if post(model.ModeDisabled, 200, 2) != 1 {
 			t.Error("another mode was not reported at once")
 		}
 		time.Sleep(reportPause)
-		if post(model.ModeOff, 300, 2) != 1 || written[0].Slack.CPU.Offer.Batch != 300 {
+		if post(model.ModeDisabled, 300, 2) != 1 || written[0].Slack.CPU.Offer.Batch != 300 {
 			t.Error("amounts were never reported")
 		}
-		lacks = []model.Code{model.NoPressure}
-		if post(model.ModeOff, 300, 2) != 1 || post(model.ModeOff, 300, 2) != 0 {
-			t.Error("what the kernel lacks was not reported once")
+		unsupported = []model.Code{model.NoPressure}
+		if post(model.ModeDisabled, 300, 2) != 1 || post(model.ModeDisabled, 300, 2) != 0 {
+			t.Error("what the kernel unsupported was not reported once")
 		}
 		exists = false
 		time.Sleep(reportPause)
-		if post(model.ModeOff, 300, 2) != 1 {
+		if post(model.ModeDisabled, 300, 2) != 1 {
 			t.Error("a report that was deleted was not written again")
 		}
 		exists, fail = true, errors.New("away")
@@ -96,7 +96,7 @@ func TestOffReportsNothing(t *testing.T) {
 		}
 		r.post("uid", a.report(), true)
 		synctest.Wait()
-		if last.Slack != nil || last.Mode != model.ModeOff || last.Policy != "" {
+		if last.Slack != nil || last.Mode != model.ModeDisabled || last.Policy != "" {
 			t.Errorf("reported is %+v", last)
 		}
 		cancel()

@@ -66,7 +66,7 @@ func Restore(ctx context.Context, cfg Config) ([]Restored, error) {
 	if err := os.Remove(filepath.Join(cfg.RunDir, StateFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("removing the state: %w", err)
 	}
-	plan, _ := node.Decide(n, model.Policy{Mode: model.ModeOff}, node.State{})
+	plan, _ := node.Decide(n, model.Policy{Mode: model.ModeDisabled}, node.State{})
 	incidents, err := h.Apply(&plan)
 	restored := make([]Restored, 0, len(n.Owned))
 	for i, s := range plan.Settings {

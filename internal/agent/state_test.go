@@ -32,7 +32,7 @@ func TestState(t *testing.T) {
 		t.Errorf("nothing is there: %+v, %v", s, err)
 	}
 	state := node.State{CPUs: cpuset.State{
-		Known: true, Held: []cpuset.Held{{UID: "a", Container: "b", Mode: model.CPUExclusive, CPUs: model.CPUs(1, 2)}},
+		Known: true, Allocations: []cpuset.Allocation{{UID: "a", Container: "b", Mode: model.CPUExclusive, CPUs: model.CPUs(1, 2)}},
 		Moves: []time.Time{time.Unix(1e9, 0).UTC()}, Once: []string{"c"},
 	}}
 	learned := &predict.Predictor{}
@@ -69,7 +69,7 @@ func TestState(t *testing.T) {
 	if s, err := loadState(); err != nil || !reflect.DeepEqual(s, state) {
 		t.Errorf("from the state directory: %+v, %v; want %+v", s, err, state)
 	}
-	for _, damaged := range []string{string(content[:len(content)-1]), "waterline-undo 1 crc32 0\n{}", "", string(stateKind.Seal([]byte(`{"State":[]}`))), string(stateKind.Seal([]byte(`{"State":{"CPUs":{"Held":[{"CPUs":"2-1"}]}}}`)))} {
+	for _, damaged := range []string{string(content[:len(content)-1]), "waterline-undo 1 crc32 0\n{}", "", string(stateKind.Seal([]byte(`{"State":[]}`))), string(stateKind.Seal([]byte(`{"State":{"CPUs":{"Allocations":[{"CPUs":"2-1"}]}}}`)))} {
 		if err := os.WriteFile(path, []byte(damaged), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -378,7 +378,7 @@ func TestBatchPods(t *testing.T) {
 			if p.batchMilli != 0 {
 				want = model.ClassBE
 			}
-			if !ok || got.QoS != p.qos || got.Class != want || got.Grant.RequestMilli != p.batchMilli || got.RequestMilli != p.requestMilli || len(got.Asks.Notices) > 0 {
+			if !ok || got.QoS != p.qos || got.Class != want || got.Grant.RequestMilli != p.batchMilli || got.RequestMilli != p.requestMilli || len(got.Annotations.Notices) > 0 {
 				t.Errorf("%+v from\n%s", got, text)
 			}
 		}

@@ -87,12 +87,12 @@ func TestCulpritEarly(t *testing.T) {
 func TestTale(t *testing.T) {
 	const rounds = `{"Node":{"Load":null},"Plan":{}}
 {"Node":{"Load":{"Clock":5}},"Plan":{}}
-{"Node":{"Load":{"Clock":9}},"Plan":{"Blame":{"Named":{"Suspect":"b","Code":"SuspectNamed","Score":700},"NamedAt":8}}}
-{"Node":{"Load":{"Clock":10}},"Plan":{"Blame":{"Named":{"Suspect":"b","Code":"SuspectNamed","Score":700},"NamedAt":8,"Throttles":[{"UID":"b","Milli":4,"Code":"ThrottleTried"}]}}}
-{"Node":{"Load":{"Clock":11}},"Plan":{"Blame":{"Throttles":[{"UID":"b","Milli":4,"Code":"ThrottleTried"},{"UID":"c","Milli":4,"Code":"ThrottleTried"}]}}}
-{"Node":{"Load":{"Clock":12}},"Plan":{"Blame":{"Throttles":[{"UID":"b","Milli":4,"Code":"ThrottleKept"}],"Undone":{"UID":"c","Code":"ThrottleUndone"}}}}
-{"Node":{"Load":{"Clock":13}},"Plan":{"Blame":{"Throttles":[{"UID":"b","Milli":2,"Code":"ThrottleTried"}]}}}
-{"Node":{"Load":{"Clock":14}},"Plan":{"Blame":{"Throttles":[{"UID":"b","Milli":4,"Code":"ThrottleKept"}]}}}
+{"Node":{"Load":{"Clock":9}},"Plan":{"Interference":{"Named":{"Suspect":"b","Code":"SuspectNamed","Score":700},"NamedAt":8}}}
+{"Node":{"Load":{"Clock":10}},"Plan":{"Interference":{"Named":{"Suspect":"b","Code":"SuspectNamed","Score":700},"NamedAt":8,"Throttles":[{"UID":"b","Milli":4,"Code":"ThrottleTried"}]}}}
+{"Node":{"Load":{"Clock":11}},"Plan":{"Interference":{"Throttles":[{"UID":"b","Milli":4,"Code":"ThrottleTried"},{"UID":"c","Milli":4,"Code":"ThrottleTried"}]}}}
+{"Node":{"Load":{"Clock":12}},"Plan":{"Interference":{"Throttles":[{"UID":"b","Milli":4,"Code":"ThrottleKept"}],"Undone":{"UID":"c","Code":"ThrottleUndone"}}}}
+{"Node":{"Load":{"Clock":13}},"Plan":{"Interference":{"Throttles":[{"UID":"b","Milli":2,"Code":"ThrottleTried"}]}}}
+{"Node":{"Load":{"Clock":14}},"Plan":{"Interference":{"Throttles":[{"UID":"b","Milli":4,"Code":"ThrottleKept"}]}}}
 {"Node":{"Load":{"Clock":15}},"Plan":{}}
 `
 	var told tale

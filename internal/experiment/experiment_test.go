@@ -118,11 +118,11 @@ func TestManifests(t *testing.T) {
 			t.Fatalf("%v in\n%s", err, text)
 		}
 		got, ok := kube.Pod(&manifest, "")
-		if !ok || got.UID != p.uid() || got.QoS != p.qos || got.RequestMilli != p.requestMilli && p.qos == model.Burstable || got.Asks.Shares != p.shares || len(got.Asks.Notices) > 0 {
+		if !ok || got.UID != p.uid() || got.QoS != p.qos || got.RequestMilli != p.requestMilli && p.qos == model.Burstable || got.Annotations.Shares != p.shares || len(got.Annotations.Notices) > 0 {
 			t.Errorf("%+v from\n%s", got, text)
 		}
-		if got.Asks.CPUs != p.cpus || p.cpus != "" && got.Containers[0].ID != p.hash() {
-			t.Errorf("asks for CPUs %q as container %q, from\n%s", got.Asks.CPUs, got.Containers[0].ID, text)
+		if got.Annotations.CPUs != p.cpus || p.cpus != "" && got.Containers[0].ID != p.hash() {
+			t.Errorf("asks for CPUs %q as container %q, from\n%s", got.Annotations.CPUs, got.Containers[0].ID, text)
 		}
 		if !cgroup.ValidContainerID(p.hash()) {
 			t.Errorf("container id %q", p.hash())

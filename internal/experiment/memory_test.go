@@ -176,7 +176,7 @@ func TestMemoryPods(t *testing.T) {
 				t.Fatalf("%v in\n%s", err, text)
 			}
 			got, ok := kube.Pod(&manifest, "")
-			if !ok || got.QoS != p.qos || got.Class != p.class || len(got.Asks.Notices) > 0 || got.MemoryRequest+got.Grant.Memory != p.memory {
+			if !ok || got.QoS != p.qos || got.Class != p.class || len(got.Annotations.Notices) > 0 || got.MemoryRequest+got.Grant.Memory != p.memory {
 				t.Errorf("%+v from\n%s", got, text)
 			}
 			want := p.kubelets

@@ -195,7 +195,7 @@ func TestSuppressPods(t *testing.T) {
 		if p == batch {
 			want = model.ClassBE
 		}
-		if !ok || got.QoS != p.qos || got.Class != want || len(got.Asks.Notices) > 0 {
+		if !ok || got.QoS != p.qos || got.Class != want || len(got.Annotations.Notices) > 0 {
 			t.Errorf("%+v from\n%s", got, text)
 		}
 	}

@@ -141,7 +141,7 @@ func sameGroup(a, b model.PodGroup) bool {
 }
 
 func sameSetting(a, b model.Setting) bool {
-	return a.File == b.File && a.Value == b.Value && a.Release == b.Release && sameReason(&a.Reason, &b.Reason) && sameReason(a.Hold, b.Hold)
+	return a.File == b.File && a.Value == b.Value && a.Release == b.Release && sameReason(&a.Reason, &b.Reason) && sameReason(a.Deferred, b.Deferred)
 }
 
 func sameReason(a, b *model.Reason) bool {

@@ -55,7 +55,7 @@ func next(r *rand.Rand, was *Round) *Round {
 				Code: model.Weighted, Operands: []model.Operand{{Name: "asked", Value: r.Int64N(2)}}, Fix: fmt.Sprint(r.IntN(2)),
 			}}
 			if some() {
-				s.Hold = &model.Reason{Code: model.ObserveOnly, Text: fmt.Sprint(r.IntN(2))}
+				s.Deferred = &model.Reason{Code: model.ObserveOnly, Text: fmt.Sprint(r.IntN(2))}
 			}
 			is.Plan.Settings = append(slices.DeleteFunc(is.Plan.Settings, func(p model.Setting) bool { return p.File == s.File }), s)
 		}

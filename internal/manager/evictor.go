@@ -158,7 +158,7 @@ func (e *evictor) look(ctx context.Context, r request) evictbudget.Pod {
 	return evictbudget.Pod{
 		Known: true, UID: string(p.UID), Node: p.Spec.NodeName, Owner: pod.Owner,
 		Batch: pod.Class == model.ClassBE && !pod.Ended, Leaving: pod.Leaving,
-		Kept: pod.Asks.Evict == model.EvictNever || pod.Critical || pod.UID != pod.APIUID,
+		Kept: pod.Annotations.Evict == model.EvictNever || pod.Critical || pod.UID != pod.APIUID,
 	}
 }
 

@@ -203,7 +203,7 @@ func (o *keeper) tidy(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	should := publish.Decide(&now, &model.Policy{Mode: model.ModeOff}, nil, model.Reason{}).Resources
+	should := publish.Decide(&now, &model.Policy{Mode: model.ModeDisabled}, nil, model.Reason{}).Resources
 	if slices.Equal(should, n.published) {
 		return nil
 	}

@@ -18,9 +18,9 @@ func (e *Evictions) HotFor() Reason {
 	return e.Hot
 }
 
-// Asks returns the pod that should leave, if that is more than said; nil: none.
-func (e *Evictions) Asks() *Eviction {
-	if e == nil || e.Request == nil || e.Request.Hold != nil {
+// Requested returns the pod that should leave, if that is more than said; nil: none.
+func (e *Evictions) Requested() *Eviction {
+	if e == nil || e.Request == nil || e.Request.Withheld != nil {
 		return nil
 	}
 	return e.Request
@@ -32,7 +32,7 @@ type Eviction struct {
 	Namespace string
 	Name      string
 	Reason    Reason  // why it, and why now, by the numbers of when it was chosen
-	Hold      *Reason `json:",omitempty"` // it is only said, and this is why; nil: it is asked for
+	Withheld  *Reason `json:",omitempty"` // it is only said, and this is why; nil: it is asked for
 }
 
 // Frozen is a batch pod that stands still.

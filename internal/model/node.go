@@ -162,7 +162,7 @@ type Pod struct {
 	Batch           Amount // requests of resources that are sold as TierBatch
 	Koordinator     bool   // it asks for them under the names that Koordinator gives them
 	Grant           Grant  // what its cgroup is to have for these, where it stands in for CPU or memory
-	Asks            Asks
+	Annotations     PodAnnotations
 	CPUCondition    PodCondition // what the API shows of the condition that says which CPUs the pod has
 }
 
@@ -194,8 +194,8 @@ type Grant struct {
 	Memory       int64 // limit in bytes; likewise
 }
 
-// Asks is what the annotations of a pod ask for, already parsed.
-type Asks struct {
+// PodAnnotations is what the annotations of a pod ask for, already parsed.
+type PodAnnotations struct {
 	Shares      int64        // 0: nothing
 	Quota       QuotaMode    // "": nothing
 	CPUs        CPUMode      // "": nothing

@@ -138,10 +138,10 @@ func (f File) Compare(other File) int {
 // Setting is one line of a plan: what a file is to hold, and why.
 type Setting struct {
 	File
-	Value   Value
-	Reason  Reason  // why this value
-	Release bool    // bring the file to Value and then own it no more
-	Hold    *Reason `json:",omitempty"` // the file is owned but not written now, and this is why; nil: it is
+	Value    Value
+	Reason   Reason  // why this value
+	Release  bool    // bring the file to Value and then own it no more
+	Deferred *Reason `json:",omitempty"` // the file is owned but not written now, and this is why; nil: it is
 }
 
 // Plan is everything that one round decided. It is the whole desired state, not a list of changes: a file that is not
@@ -158,7 +158,7 @@ type Plan struct {
 	Publish      Publication   // what is to stand on the Node object
 	Conditions   []Condition   // that pods should have, ordered by UID
 	Notices      []Notice      // what the owners of pods, or of the node, should be told
-	Lacks        []Reason      // what the policy asks for and the node's kernel cannot do
+	Unsupported  []Reason      // what the policy asks for and the node's kernel cannot do
 	Reclaim      *Reclaim      // which batch pod is asked for memory; nil: none
 	Next         time.Time     // when deciding again could give another result though nothing else changed; zero: never
 }

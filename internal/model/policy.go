@@ -5,9 +5,9 @@ type Mode string
 
 // The modes. The zero value is ModeObserve: a policy that does not say acts on nothing.
 const (
-	ModeObserve Mode = "Observe" // decide and report, write nothing
-	ModeEnforce Mode = "Enforce" // carry out what is decided
-	ModeOff     Mode = "Off"     // give back everything, then do nothing
+	ModeObserve  Mode = "Observe" // decide and report, write nothing
+	ModeEnforce  Mode = "Enforce" // carry out what is decided
+	ModeDisabled Mode = "Off"     // give back everything, then do nothing
 )
 
 // Scope says against whom a weight counts.
@@ -53,8 +53,8 @@ type Policy struct {
 
 // SuppressPolicy is how batch is kept to what online pods leave of the CPU.
 type SuppressPolicy struct {
-	By    SuppressMethod
-	Floor int64 // of the capacity, in thousandths, that batch keeps whatever online pods need
+	By       SuppressMethod
+	MinBatch int64 // of the capacity, in thousandths, that batch keeps whatever online pods need
 }
 
 // On reports whether batch is kept to anything.

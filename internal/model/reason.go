@@ -30,7 +30,7 @@ const (
 	BatchMemory      Code = "BatchMemory"      // the memory limit that a batch pod or container came with, or what it asks for
 	MemoryProtected  Code = "MemoryProtected"  // the online pod keeps the memory that it requests
 	MemoryCarried    Code = "MemoryCarried"    // what pods below use of the memory that they keep, without which they would not
-	MemoryHeld       Code = "MemoryHeld"       // the batch pod may not grow, because little memory is left for batch
+	MemoryLimited    Code = "MemoryLimited"    // the batch pod may not grow, because little memory is left for batch
 	MemoryReclaimed  Code = "MemoryReclaimed"  // the batch pod is asked for page cache, because little memory is left for batch
 	PodFrozen        Code = "PodFrozen"        // the batch pod stands still for moments, because no memory is left for batch and it is to leave
 	KubeletValue     Code = "KubeletValue"     // given back: what the kubelet computes from the pod's current spec
@@ -101,7 +101,7 @@ const (
 	BatchAllowed    Code = "BatchAllowed"    // what online pods leave under the waterline
 	BatchGrows      Code = "BatchGrows"      // more is left, which batch is given little by little
 	BatchWaits      Code = "BatchWaits"      // more is left, but batch was given less, or online pods waited, a moment ago
-	BatchFloor      Code = "BatchFloor"      // what batch keeps by policy, though online pods leave less
+	BatchMinimum    Code = "BatchMinimum"    // what batch keeps by policy, though online pods leave less
 	OnlineRose      Code = "OnlineRose"      // online pods, or the system, suddenly use more
 	OnlineWaits     Code = "OnlineWaits"     // online pods wait for CPUs, so a part is withheld
 	BatchSuppressed Code = "BatchSuppressed" // the pod's part of what all batch may use

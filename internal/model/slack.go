@@ -158,12 +158,12 @@ func NodeResources() []NodeResource {
 
 // Report is what a node tells the cluster about itself.
 type Report struct {
-	Policy     string // that governs the node; "": none does
-	Generation int64  // of that policy
-	Mode       Mode
-	Selling    SellState
-	Slack      *Slack    // nil: nothing was measured yet
-	Lacks      []Code    // what the policy asks for and the node's kernel cannot do
-	Hot        Code      // why nothing is sold although there may be an offer; "": the node is not hot
-	Evict      *Eviction // the batch pod that should leave; nil: none
+	Policy      string // that governs the node; "": none does
+	Generation  int64  // of that policy
+	Mode        Mode
+	Selling     SellState
+	Slack       *Slack    // nil: nothing was measured yet
+	Unsupported []Code    // what the policy asks for and the node's kernel cannot do
+	Hot         Code      // why nothing is sold although there may be an offer; "": the node is not hot
+	Evict       *Eviction // the batch pod that should leave; nil: none
 }

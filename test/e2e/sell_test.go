@@ -96,7 +96,7 @@ func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, b
 	eventually(n.t, "the node reports that it is off", func() (bool, string) {
 		report := object[v1alpha1.NodeReport](n.t, "nodereport", n.name)
 		owners := report.OwnerReferences
-		return report.Status.Mode == string(model.ModeOff) && len(owners) == 1 && owners[0].Name == n.name, fmt.Sprintf("%+v", report)
+		return report.Status.Mode == string(model.ModeDisabled) && len(owners) == 1 && owners[0].Name == n.name, fmt.Sprintf("%+v", report)
 	})
 }
 

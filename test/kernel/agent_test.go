@@ -76,7 +76,7 @@ func (p *pods) change(f func(s *kube.Snapshot)) {
 func burstable(uid string, requestMilli, shares int64) model.Pod {
 	return model.Pod{
 		UID: uid, APIUID: uid, Namespace: "default", Name: uid, QoS: model.Burstable, RequestMilli: requestMilli,
-		Asks: model.Asks{Shares: shares},
+		Annotations: model.PodAnnotations{Shares: shares},
 	}
 }
 
@@ -161,7 +161,7 @@ func TestAgent(t *testing.T) {
 	limited := burstable("a", 500, 4096)
 	limited.LimitMilli = 1000
 	limited.Containers = []model.Container{{Name: "c", ID: "0123456789aa", LimitMilli: 800}}
-	limited.Asks.Quota = model.QuotaUnlimited
+	limited.Annotations.Quota = model.QuotaUnlimited
 	source.set(limited)
 	n.expect(a, model.Quota, model.Unlimited)
 	n.expect(a+"/0123456789aa", model.Quota, model.Unlimited)
@@ -174,7 +174,7 @@ func TestAgent(t *testing.T) {
 	}
 	n.set(a+"/0123456789cc", model.Quota, 30_000)
 	n.expect(a+"/0123456789cc", model.Quota, model.Unlimited)
-	limited.Asks.Quota = ""
+	limited.Annotations.Quota = ""
 	source.set(limited)
 	n.expect(a, model.Quota, 100_000)
 	n.expect(a+"/0123456789aa", model.Quota, 80_000)
@@ -191,7 +191,7 @@ func TestAgent(t *testing.T) {
 
 	t.Log("Off gives everything back")
 	r.mu.Lock()
-	r.policy.Mode = model.ModeOff
+	r.policy.Mode = model.ModeDisabled
 	r.mu.Unlock()
 	n.expect(a, model.Shares, 512)
 	n.expect(b, model.Shares, 256)
@@ -246,14 +246,14 @@ func TestRejected(t *testing.T) {
 	source := newPods()
 	pod := burstable("a", 500, 2048)
 	pod.LimitMilli = 1000
-	pod.Asks.Quota = model.QuotaUnlimited
+	pod.Annotations.Quota = model.QuotaUnlimited
 	a := n.pod(model.Burstable, "a", 500)
 	n.set(a, model.Quota, 100_000)
 	source.set(pod)
 	r := n.start(source, func(c *agent.Config) { c.SyncPeriod = 10 * time.Millisecond })
 	n.expect(a, model.Quota, model.Unlimited)
 	n.set(n.layout.Class(model.Burstable), model.Quota, 50_000) // which no kubelet does: now 100 ms does not fit any more
-	pod.Asks.Quota = ""
+	pod.Annotations.Quota = ""
 	source.set(pod)
 	refused := func() float64 {
 		return metric(t, r.agent, v1alpha1.MetricRejected, "errno", "EINVAL")

@@ -170,7 +170,7 @@ func TestBatch(t *testing.T) {
 		r.policy.Mode = m
 		r.mu.Unlock()
 	}
-	mode(model.ModeOff)
+	mode(model.ModeDisabled)
 	for _, dir := range []string{a, a + "/0123456789aa", a + "/0123456789bb"} {
 		n.expectGrant(dir, model.MinShares, model.Grant{})
 	}

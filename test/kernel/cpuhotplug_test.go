@@ -120,8 +120,8 @@ func TestCPUHotplug(t *testing.T) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		for uid, p := range n.pods {
-			if c := n.conditions[uid]; p.pod.Asks.CPUs != model.CPUNone && !c.Met {
-				t.Logf("%s: %s asks for %s and is told %s", what, uid, p.pod.Asks.CPUs, c.Message)
+			if c := n.conditions[uid]; p.pod.Annotations.CPUs != model.CPUNone && !c.Met {
+				t.Logf("%s: %s asks for %s and is told %s", what, uid, p.pod.Annotations.CPUs, c.Message)
 				// In full form CPUs come and go faster than pods may be moved.
 				if !slices.Contains([]model.Code{model.CPUsLost, model.CPUsTaken, model.CPUsPromised, model.CPUsTooMany, model.CPUsMoveLater}, c.Reason) {
 					t.Errorf("that is not about too few CPUs: %s", c.Reason)

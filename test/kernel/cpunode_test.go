@@ -81,7 +81,7 @@ func (n *cpuNode) agent(dir string) *run {
 		c.SetCondition = func(_ context.Context, c model.Condition) error {
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			if pod := n.pods[c.UID]; pod != nil && c.Reason == "" && (pod.pod.Asks.CPUs == model.CPUShare || pod.pod.Asks.CPUs == model.CPUExclusive) {
+			if pod := n.pods[c.UID]; pod != nil && c.Reason == "" && (pod.pod.Annotations.CPUs == model.CPUShare || pod.pod.Annotations.CPUs == model.CPUExclusive) {
 				n.seen["taken back"]++
 			}
 			n.conditions[c.UID] = c.PodCondition
@@ -132,7 +132,7 @@ func (n *cpuNode) add(q model.QoSClass, mode model.CPUMode, less bool, limits ..
 	n.born++
 	uid := fmt.Sprintf("pod%d", n.born)
 	p := &cpuPod{processes: map[string]*exec.Cmd{}, pod: model.Pod{
-		UID: uid, APIUID: uid, Namespace: "default", Name: uid, QoS: q, Created: time.Now(), Asks: model.Asks{CPUs: mode},
+		UID: uid, APIUID: uid, Namespace: "default", Name: uid, QoS: q, Created: time.Now(), Annotations: model.PodAnnotations{CPUs: mode},
 	}}
 	for i, limit := range limits {
 		request := limit * 1000
@@ -296,7 +296,7 @@ func (n *cpuNode) drop(p *cpuPod) {
 func (n *cpuNode) ask(p *cpuPod, mode model.CPUMode) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	p.pod.Asks.CPUs = mode
+	p.pod.Annotations.CPUs = mode
 	n.source.set(p.pod)
 }
 
@@ -309,7 +309,7 @@ func (n *cpuNode) wrong() string {
 	taken, homes := model.CPUSet{}, model.CPUSet{}
 	for uid, p := range n.pods {
 		condition := n.conditions[uid]
-		asks := p.pod.Asks.CPUs == model.CPUShare || p.pod.Asks.CPUs == model.CPUExclusive
+		asks := p.pod.Annotations.CPUs == model.CPUShare || p.pod.Annotations.CPUs == model.CPUExclusive
 		if !asks {
 			if condition != (model.PodCondition{}) {
 				return fmt.Sprintf("%s asks for nothing but is told %+v", uid, condition)
@@ -328,8 +328,8 @@ func (n *cpuNode) wrong() string {
 		if !condition.Met {
 			continue
 		}
-		if exclusive := p.pod.Asks.CPUs == model.CPUExclusive; exclusive != (condition.Reason == model.CPUsExclusive) {
-			return fmt.Sprintf("%s asks for %s and is told %+v", uid, p.pod.Asks.CPUs, condition)
+		if exclusive := p.pod.Annotations.CPUs == model.CPUExclusive; exclusive != (condition.Reason == model.CPUsExclusive) {
+			return fmt.Sprintf("%s asks for %s and is told %+v", uid, p.pod.Annotations.CPUs, condition)
 		}
 		own[uid] = map[string]model.CPUSet{}
 		for part := range strings.SplitSeq(condition.Message, ", ") {
@@ -343,7 +343,7 @@ func (n *cpuNode) wrong() string {
 				return fmt.Sprintf("%s has CPUs of another: %s", uid, set)
 			}
 			own[uid][name] = set
-			if p.pod.Asks.CPUs == model.CPUExclusive {
+			if p.pod.Annotations.CPUs == model.CPUExclusive {
 				taken = taken.Or(set)
 			} else {
 				homes = homes.Or(set)
@@ -375,7 +375,7 @@ func (n *cpuNode) wrong() string {
 				}
 			}
 			if allowed != should {
-				return fmt.Sprintf("%s of %s, which asks for %q, runs on %s, not on %s", id, uid, p.pod.Asks.CPUs, allowed, should)
+				return fmt.Sprintf("%s of %s, which asks for %q, runs on %s, not on %s", id, uid, p.pod.Annotations.CPUs, allowed, should)
 			}
 		}
 	}
@@ -401,7 +401,7 @@ func (n *cpuNode) wrongLists(own map[string]map[string]model.CPUSet, shared mode
 		if is := n.list(p.dir, "cpuset.cpus"); is != should {
 			return fmt.Sprintf("the list of %s is %s, not %s", uid, is, should)
 		}
-		if p.pod.Asks.CPUs == model.CPUExclusive {
+		if p.pod.Annotations.CPUs == model.CPUExclusive {
 			alone[p.pod.QoS] = alone[p.pod.QoS].Or(union(mine))
 		}
 	}

@@ -76,7 +76,7 @@ func TestCPUSets(t *testing.T) {
 	}
 	t.Log("Off gives everything back")
 	mode := func(m model.Mode) { r.mu.Lock(); r.policy.Mode = m; r.mu.Unlock() }
-	mode(model.ModeOff)
+	mode(model.ModeDisabled)
 	within(t, "every process runs everywhere", func() bool { return n.confined() == "" }, n.confined)
 	mode(model.ModeEnforce)
 	n.settle("enforced again")

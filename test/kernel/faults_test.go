@@ -78,7 +78,7 @@ func TestFight(t *testing.T) {
 	})
 	repairs := func() float64 { return d.metric(v1alpha1.MetricRepairs, "file", "cpu.shares") }
 	waitFor(t, 40*time.Second, "that the agent says so", func() bool {
-		return d.metric(v1alpha1.MetricHeldFiles, "reason", string(model.ForeignWriter)) == 1
+		return d.metric(v1alpha1.MetricDeferredFiles, "reason", string(model.ForeignWriter)) == 1
 	}, func() string { return fmt.Sprintf("%v repairs; %s", repairs(), d.explain("a")) })
 	// At least ten milliseconds are between two rounds, and ten seconds go by before it counts as a fight.
 	if got := repairs(); got > 4000 {
@@ -126,7 +126,7 @@ func TestFight(t *testing.T) {
 	said := false
 	for round, err := range journal.Read(runDir) {
 		for _, s := range round.Plan.Settings {
-			said = said || err == nil && s.Hold != nil && s.Hold.Code == model.ForeignWriter && s.Dir == a
+			said = said || err == nil && s.Deferred != nil && s.Deferred.Code == model.ForeignWriter && s.Dir == a
 		}
 	}
 	if !said {

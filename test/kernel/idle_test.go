@@ -46,11 +46,11 @@ func TestIdleBatch(t *testing.T) {
 	both(1)
 
 	own := batch("a", model.Grant{RequestMilli: 2000})
-	own.Asks.Shares = 512
+	own.Annotations.Shares = 512
 	source.set(own)
 	n.expect(a, model.Shares, 512)
 	n.expect(a, model.Idle, 0)
-	own.Asks.Shares = 0
+	own.Annotations.Shares = 0
 	source.set(own)
 	n.expect(a, model.Idle, 1)
 

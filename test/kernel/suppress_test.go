@@ -275,7 +275,7 @@ func TestSuppressByCPUSet(t *testing.T) {
 		end(cmd)
 	}
 	n.until("batch has as many CPUs as fit", func() bool { return n.cpus().Len() >= all.Len()-1 && n.cores() == n.milli })
-	r.set(func(p *model.Policy) { p.Mode = model.ModeOff })
+	r.set(func(p *model.Policy) { p.Mode = model.ModeDisabled })
 	n.until("batch has all CPUs back", func() bool { return n.cpus() == all })
 }
 

@@ -113,7 +113,7 @@ func (h *Host) Stats() Stats { return h.stats }
 // when it was not before, or the other way round. A file that is held or that no plan names is none of our business.
 func (h *Host) Check(name model.File) bool {
 	f := h.index[name]
-	if f == nil || f.setting.Hold != nil {
+	if f == nil || f.setting.Deferred != nil {
 		return false
 	}
 	return h.deviates(f)
@@ -135,7 +135,7 @@ func (h *Host) CheckDir(dir string) bool {
 func (h *Host) CheckAll() bool {
 	any := h.undo.Unsaved()
 	for _, f := range h.files {
-		if f.setting.Hold == nil && h.deviates(f) {
+		if f.setting.Deferred == nil && h.deviates(f) {
 			any = true
 		}
 	}
@@ -176,7 +176,7 @@ func (h *Host) Apply(plan *model.Plan) ([]model.Incident, error) {
 		switch {
 		case f.setting.Release && (!f.exists || !owned || f.found == f.want && !masked):
 			h.undo.Forget(f.setting.File)
-		case !f.exists || f.setting.Hold != nil:
+		case !f.exists || f.setting.Deferred != nil:
 		case f.found == f.want && !masked:
 			// The container runtime gave a new container its CPUs, as we told it, and the kernel the identity of its pod. They are
 			// to be given back like any other.
@@ -254,7 +254,7 @@ func (h *Host) adopt(settings []model.Setting) {
 			h.index[s.File] = f
 		}
 		want := h.raw(s.Knob, s.Value)
-		if !f.exists || f.want != want || f.setting.Release != s.Release || (f.setting.Hold == nil) != (s.Hold == nil) {
+		if !f.exists || f.want != want || f.setting.Release != s.Release || (f.setting.Deferred == nil) != (s.Deferred == nil) {
 			f.stale = true
 		}
 		f.setting, f.want = s, want

@@ -31,7 +31,7 @@ func NewReports(client *rest.RESTClient, nodeName string) *Reports {
 // conditions alone, which are the manager's.
 func (r *Reports) Write(ctx context.Context, uid string, report model.Report) error {
 	status := map[string]any{
-		"policy": report.Policy, "policyGeneration": report.Generation, "mode": report.Mode, "selling": nil, "lacks": report.Lacks, "cpu": nil, "memory": nil,
+		"policy": report.Policy, "policyGeneration": report.Generation, "mode": report.Mode, "selling": nil, "unsupported": report.Unsupported, "cpu": nil, "memory": nil,
 		"hot": nil, "eviction": nil, "changed": time.Now().UTC().Format(time.RFC3339),
 	}
 	if report.Hot != "" {

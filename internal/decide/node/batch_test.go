@@ -52,7 +52,7 @@ func TestBatchProperties(t *testing.T) {
 			if s, set := settings[model.File{Dir: dir, Knob: model.MemoryMax}]; set != (p.Grant.Memory > 0 && !p.Ended) || set && s.Value.Number != p.Grant.Memory {
 				t.Fatalf("seed %d: %s has the memory limit %+v, its grant is %+v", seed, p.Name, s, p.Grant)
 			}
-			if s, set := settings[model.File{Dir: dir, Knob: model.Quota}]; set && s.Reason.Code == model.BatchQuota && (p.Grant.LimitMilli == 0 || p.Asks.Quota == model.QuotaUnlimited) {
+			if s, set := settings[model.File{Dir: dir, Knob: model.Quota}]; set && s.Reason.Code == model.BatchQuota && (p.Grant.LimitMilli == 0 || p.Annotations.Quota == model.QuotaUnlimited) {
 				t.Fatalf("seed %d: %s has the quota %s, its grant is %+v", seed, p.Name, s.Value, p.Grant)
 			}
 		}
@@ -119,7 +119,7 @@ func TestNoLimitBelowUse(t *testing.T) {
 			switch {
 			case stands[s.File] && r.IntN(50) == 0: // somebody lifts it, and the group grows
 				stands[s.File], w.uses[s.Dir], fits[s.File] = false, 2*s.Value.Number, w.node.Now
-			case s.Hold != nil:
+			case s.Deferred != nil:
 			case used > s.Value.Number:
 				if last := tried[s.File]; w.node.Now.Sub(last) < 10*time.Second {
 					t.Fatalf("%v is tried %s after it was too low", s.File, w.node.Now.Sub(last))

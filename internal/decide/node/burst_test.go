@@ -119,7 +119,7 @@ func TestBurstRefusedOnce(t *testing.T) {
 	w.node.Incidents = []model.Incident{{File: model.File{Dir: "kubepods/burstable/poda", Knob: model.Burst}, Kind: model.Rejected, Value: model.Number(100_000), Errno: "EINVAL"}}
 	for range 100 {
 		plan := w.next()
-		if s := settingOf(&plan, "kubepods/burstable/poda", model.Burst); s.Hold == nil || s.Hold.Code != model.RejectedByKernel {
+		if s := settingOf(&plan, "kubepods/burstable/poda", model.Burst); s.Deferred == nil || s.Deferred.Code != model.RejectedByKernel {
 			t.Fatalf("%+v", s)
 		}
 	}
@@ -127,7 +127,7 @@ func TestBurstRefusedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan := w.next()
-	if s := settingOf(&plan, "kubepods/burstable/poda", model.Burst); s.Hold != nil || s.Value.Number != 200_000 {
+	if s := settingOf(&plan, "kubepods/burstable/poda", model.Burst); s.Deferred != nil || s.Value.Number != 200_000 {
 		t.Errorf("another value: %+v", s)
 	}
 }

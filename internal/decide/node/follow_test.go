@@ -19,7 +19,7 @@ func TestFollows(t *testing.T) {
 		n, p := &w.node, &w.policy
 		for i := range n.Pods {
 			if seed%2 == 0 {
-				n.Pods[i].Asks.CPUs = "" // otherwise every pod is watched in nearly all of them
+				n.Pods[i].Annotations.CPUs = "" // otherwise every pod is watched in nearly all of them
 			}
 		}
 		batch := slices.ContainsFunc(n.Pods, func(p *model.Pod) bool { return p.Grant != (model.Grant{}) })

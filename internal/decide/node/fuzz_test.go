@@ -55,15 +55,15 @@ func checkRound(w *world, round func(model.Node, model.Policy, node.State) (mode
 	if !reflect.DeepEqual(plan, again) || !reflect.DeepEqual(state, same) {
 		return fmt.Errorf("the same was decided differently:\n%+v\n%+v", plan, again)
 	}
-	if e := plan.Evict.Asks(); e != nil {
+	if e := plan.Evict.Requested(); e != nil {
 		pod := model.FindPod(w.node.Pods, e.UID)
-		if pod == nil || pod.Class != model.ClassBE || pod.Ended || pod.Leaving || pod.Asks.Evict == model.EvictNever || w.policy.Mode != model.ModeEnforce || w.policy.Protect.EvictPerHour == 0 {
+		if pod == nil || pod.Class != model.ClassBE || pod.Ended || pod.Leaving || pod.Annotations.Evict == model.EvictNever || w.policy.Mode != model.ModeEnforce || w.policy.Protect.EvictPerHour == 0 {
 			return fmt.Errorf("%+v should leave under %+v: %+v", pod, w.policy.Protect, e)
 		}
 	}
 	if e := plan.Evict; e != nil && e.Frozen.UID != "" {
 		pod, p := model.FindPod(w.node.Pods, e.Frozen.UID), &w.policy.Protect
-		if pod == nil || pod.Class != model.ClassBE || pod.Ended || pod.Leaving || pod.Asks.Evict == model.EvictNever || w.policy.Mode != model.ModeEnforce || !p.Freeze || !p.Memory || !w.node.Tree.V2 {
+		if pod == nil || pod.Class != model.ClassBE || pod.Ended || pod.Leaving || pod.Annotations.Evict == model.EvictNever || w.policy.Mode != model.ModeEnforce || !p.Freeze || !p.Memory || !w.node.Tree.V2 {
 			return fmt.Errorf("%+v is frozen under %+v: %+v", pod, w.policy.Protect, e.Frozen)
 		}
 	}

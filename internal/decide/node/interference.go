@@ -10,14 +10,14 @@ import (
 
 // Interferes reports whether it is looked for whom online pods wait for, the policy says so, and there is batch.
 func Interferes(pods []*model.Pod, policy *model.Policy) bool {
-	return policy.Protect.Interference && policy.Mode != model.ModeOff &&
+	return policy.Protect.Interference && policy.Mode != model.ModeDisabled &&
 		slices.ContainsFunc(pods, func(p *model.Pod) bool { return p.Class == model.ClassBE && !p.Ended })
 }
 
 // interferes finds out whom online pods wait for, while batch runs. Without batch what is remembered stays: how often somebody was tried
 // within the hour.
 func interferes(n *model.Node, policy *model.Policy, plan *model.Plan, s *interference.State) *interference.State {
-	if !policy.Protect.Interference || policy.Mode == model.ModeOff {
+	if !policy.Protect.Interference || policy.Mode == model.ModeDisabled {
 		return nil
 	}
 	if !suppress.Running(n.Pods, &n.Tree) {

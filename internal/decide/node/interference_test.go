@@ -89,7 +89,7 @@ func TestBlameWithoutBatch(t *testing.T) {
 // TestBlameOff: where nothing is measured because the policy is off, nothing is remembered.
 func TestBlameOff(t *testing.T) {
 	w := contended(t)
-	w.policy.Mode, w.node.Load = model.ModeOff, nil
+	w.policy.Mode, w.node.Load = model.ModeDisabled, nil
 	if _, state := node.Decide(w.node, w.policy, w.state); state.Interference != nil {
 		t.Errorf("%+v", state.Interference)
 	}

@@ -220,7 +220,7 @@ func (l *ladder) react(plan *model.Plan) {
 			delete(l.node.Tree.Pods, p.UID)
 			delete(l.load.used, p.UID)
 			l.come()
-		case plan.Evict.Asks() != nil && plan.Evict.Asks().UID == p.UID && l.r.IntN(100) < l.answer:
+		case plan.Evict.Requested() != nil && plan.Evict.Requested().UID == p.UID && l.r.IntN(100) < l.answer:
 			p.Leaving, p.Grace = true, 30*time.Second
 			l.note("left")
 		}
@@ -265,7 +265,7 @@ func (l *ladder) climb(plan *model.Plan) {
 	if len(settings(plan, model.Freeze)) > len(settings(was, model.Freeze)) {
 		l.note("freeze")
 	}
-	if e := plan.Evict.Asks(); e != nil && (was.Evict.Asks() == nil || was.Evict.Asks().UID != e.UID) {
+	if e := plan.Evict.Requested(); e != nil && (was.Evict.Requested() == nil || was.Evict.Requested().UID != e.UID) {
 		l.note("evict")
 	}
 }
@@ -290,7 +290,7 @@ func (l *ladder) order(before *node.State, plan *model.Plan) {
 	if begins && (l.short == 0 || clock-l.short < 5*time.Second || l.idle > 1) {
 		l.t.Fatalf("seed %d, %s: %v is frozen; held since %s, %d s nobody was asked for page cache", l.seed, clock, frozen, l.short, l.idle)
 	}
-	e := plan.Evict.Asks()
+	e := plan.Evict.Requested()
 	if e == nil || e.UID == before.Evict.Ask.UID || e.Reason.Code != model.MemoryGone {
 		return
 	}
@@ -397,7 +397,7 @@ func (l *ladder) undone() {
 			l.t.Errorf("seed %d: after a long calm %+v is still on record", l.seed, o)
 		}
 	}
-	if left := throttles(plan); len(left) > 0 || plan.Reclaim != nil || plan.Evict.HotFor().Code != "" || plan.Evict.Asks() != nil {
+	if left := throttles(plan); len(left) > 0 || plan.Reclaim != nil || plan.Evict.HotFor().Code != "" || plan.Evict.Requested() != nil {
 		l.t.Errorf("seed %d: after a long calm: throttled %v, reclaim %v, evict %+v", l.seed, left, plan.Reclaim, plan.Evict)
 	}
 	if s, a := plan.Suppress, &plan.Slack.CPU; s == nil || s.Milli < a.Allow-a.Capacity/20 {

@@ -60,7 +60,7 @@ func randomMachine(r *rand.Rand) *world {
 	n.PodsKnown, n.Withdrawn, n.Tree.ReadOnly, n.Tree.V2 = r.IntN(12) > 0, r.IntN(8) == 0, r.IntN(12) == 0, r.IntN(2) == 0
 
 	p := &w.policy
-	p.Mode, p.Koordinator = one(r, model.ModeEnforce, model.ModeEnforce, model.ModeEnforce, model.ModeObserve, model.ModeOff, ""), r.IntN(3) == 0
+	p.Mode, p.Koordinator = one(r, model.ModeEnforce, model.ModeEnforce, model.ModeEnforce, model.ModeObserve, model.ModeDisabled, ""), r.IntN(3) == 0
 	for _, s := range []*model.SellPolicy{&p.CPU, &p.Memory} {
 		s.Method = one(r, model.SellPredicted, model.SellRealtime, model.SellStatic, "")
 		s.Waterline, s.Mid = one(r, 1000, 10+r.Int64N(991)), r.Int64N(1001)*int64(r.IntN(2))
@@ -79,7 +79,7 @@ func randomMachine(r *rand.Rand) *world {
 	if r.IntN(2) == 0 {
 		p.Protect.EvictPerHour, p.Protect.Freeze = 1+r.Int64N(6), r.IntN(2) == 0
 		for _, pod := range n.Pods {
-			pod.Asks.Evict, pod.Leaving = one(r, "", "", model.EvictFirst, model.EvictNever), r.IntN(8) == 0
+			pod.Annotations.Evict, pod.Leaving = one(r, "", "", model.EvictFirst, model.EvictNever), r.IntN(8) == 0
 		}
 		if now := n.Load.Clock; r.IntN(2) == 0 { // memory is gone for a while
 			w.state.Evict = evict.State{Clock: now - time.Second, Gone: max(now-time.Minute, 1)}
@@ -116,8 +116,8 @@ func randomBatch(r *rand.Rand, n *model.Node, p *model.Pod) {
 	p.Class = one(r, model.ClassLS, model.ClassLS, model.ClassLSE, model.ClassLSR, model.ClassBE, model.ClassSystem)
 	p.Created = n.Now.Add(-time.Duration(r.IntN(300)) * time.Second)
 	p.MemoryRequest = r.Int64N(n.Capacity.Memory / 16)
-	p.Asks.CPUs = one(r, "", "", "", model.CPUShare, model.CPUExclusive, model.CPUNone)
-	p.Asks.Placement = one(r, "", model.PlaceSpread, model.PlaceCores)
+	p.Annotations.CPUs = one(r, "", "", "", model.CPUShare, model.CPUExclusive, model.CPUNone)
+	p.Annotations.Placement = one(r, "", model.PlaceSpread, model.PlaceCores)
 	if p.Class != model.ClassBE {
 		return
 	}
@@ -229,7 +229,7 @@ func spoil(r *rand.Rand, w *world) {
 	}
 	for _, pod := range n.Pods {
 		all = append(all, &pod.RequestMilli, &pod.LimitMilli, &pod.MemoryRequest, &pod.MemoryLimit, &pod.Batch.CPU, &pod.Batch.Memory, &pod.Mid.CPU, &pod.Mid.Memory,
-			&pod.Asks.Shares, &pod.Grant.RequestMilli, &pod.Grant.LimitMilli, &pod.Grant.Memory)
+			&pod.Annotations.Shares, &pod.Grant.RequestMilli, &pod.Grant.LimitMilli, &pod.Grant.Memory)
 		for i := range pod.Containers {
 			c := &pod.Containers[i]
 			all = append(all, &c.RequestMilli, &c.LimitMilli, &c.MemoryLimit, &c.Grant.RequestMilli, &c.Grant.LimitMilli, &c.Grant.Memory)

@@ -32,13 +32,13 @@ type predictor func(n *model.Node, cpu, memory model.Use, s predict.State) (cpus
 
 func decide(n model.Node, policy model.Policy, state State, ask predictor) (model.Plan, State) {
 	var plan model.Plan
-	acts := n.PodsKnown && policy.Mode != model.ModeOff
+	acts := n.PodsKnown && policy.Mode != model.ModeDisabled
 	var cpus cpuset.Result
 	if acts {
 		cpus, state.CPUs = cpuset.Decide(&n, &policy, state.CPUs)
 		plan.CPUs, plan.Conditions, plan.Next = cpus.CPUs, cpus.Conditions, cpus.Next
 	}
-	if policy.Mode == model.ModeOff {
+	if policy.Mode == model.ModeDisabled {
 		state.CPUs = cpuset.State{Known: true}
 		state.Slack = slack.State{} // nobody watches the room meanwhile: when it is on again, offers grow anew
 		state.Interference = nil    // nor who waits for whom
@@ -63,7 +63,7 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 			Code: model.NoPodCgroups, Fix: "set cgroupsPerQOS: true in the kubelet's configuration",
 		}})
 	}
-	plan.Lacks = lacks(&n, &policy)
+	plan.Unsupported = unsupported(&n, &policy)
 	slices.SortFunc(plan.Settings, func(a, b model.Setting) int { return a.File.Compare(b.File) })
 
 	if policy.Mode == model.ModeObserve {
@@ -109,7 +109,7 @@ func sell(n *model.Node, policy *model.Policy, plan *model.Plan, state State, as
 // held reports whether memory for batch was near its end in the round before, and all was done about it that the policy wants and
 // that keeps batch running.
 func held(n *model.Node, policy *model.Policy, state *State) bool {
-	return policy.Protect.Memory && state.Memory.Short && memory.Lacks(n, policy).Code == ""
+	return policy.Protect.Memory && state.Memory.Short && memory.Unsupported(n, policy).Code == ""
 }
 
 // evictNotices tells the owner of a pod that it should leave, or stands still, and why.
@@ -127,10 +127,10 @@ func evictNotices(n *model.Node, e *model.Evictions) []model.Notice {
 	return append(notices, model.Notice{UID: e.Request.UID, Namespace: e.Request.Namespace, Name: e.Request.Name, Reason: e.Request.Reason})
 }
 
-// lacks says what the policy asks for and the kernel cannot do.
-func lacks(n *model.Node, policy *model.Policy) []model.Reason {
+// unsupported says what the policy asks for and the kernel cannot do.
+func unsupported(n *model.Node, policy *model.Policy) []model.Reason {
 	tree := &n.Tree
-	if policy.Mode == model.ModeOff {
+	if policy.Mode == model.ModeDisabled {
 		return nil
 	}
 	var all []model.Reason
@@ -146,7 +146,7 @@ func lacks(n *model.Node, policy *model.Policy) []model.Reason {
 	if tree.NoPressure && (policy.Suppress.On() || policy.Protect.Interference) {
 		all = append(all, model.Reason{Code: model.NoPressure, Fix: "needs cgroup v2, and psi=1 where the kernel starts without"})
 	}
-	if why := memory.Lacks(n, policy); why.Code != "" {
+	if why := memory.Unsupported(n, policy); why.Code != "" {
 		all = append(all, why)
 	} else if tree.NoReclaim && policy.Protect.Memory {
 		all = append(all, model.Reason{Code: model.NoReclaim, Fix: "needs Linux 5.19"})
@@ -158,7 +158,7 @@ func lacks(n *model.Node, policy *model.Policy) []model.Reason {
 func annotationNotices(n *model.Node) []model.Notice {
 	var notices []model.Notice
 	for _, pod := range n.Pods {
-		for _, reason := range pod.Asks.Notices {
+		for _, reason := range pod.Annotations.Notices {
 			notices = append(notices, model.Notice{UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, Reason: reason})
 		}
 	}
@@ -169,7 +169,7 @@ func annotationNotices(n *model.Node) []model.Notice {
 func hold(settings []model.Setting, why model.Code) {
 	held := &model.Reason{Code: why}
 	for i := range settings {
-		settings[i].Hold = held
+		settings[i].Deferred = held
 	}
 }
 

@@ -21,7 +21,7 @@ func TestOffersAfterOff(t *testing.T) {
 		used := model.Usage{CPU: model.CPUUsage{At: clock, Milli: 100}, Memory: model.MemoryUsage{At: clock, WorkingSet: 1 << 20}}
 		node.Now, node.Load = node.Now.Add(time.Second), &model.Load{Clock: clock, CPUMilli: 4000, Memory: 8 << 30, Node: used}
 		node.Load.Classes[model.Guaranteed] = used
-		if mode == model.ModeOff {
+		if mode == model.ModeDisabled {
 			node.Load = nil // the agent measures nothing then
 		}
 		var plan model.Plan
@@ -37,7 +37,7 @@ func TestOffersAfterOff(t *testing.T) {
 	if offer == 0 {
 		t.Fatal("nothing was sold within a minute")
 	}
-	if offer = round(model.ModeOff); offer != 0 {
+	if offer = round(model.ModeDisabled); offer != 0 {
 		t.Errorf("when it is off %d are sold", offer)
 	}
 	for i := range 30 {

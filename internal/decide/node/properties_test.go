@@ -93,7 +93,7 @@ func TestProperties(t *testing.T) {
 		}
 		cpus := whenBusy(&w.node, &plan)
 		for _, p := range w.node.Pods {
-			lowered := p.Asks.Shares != 0 && p.Asks.Shares < model.MilliCPUToShares(p.RequestMilli)
+			lowered := p.Annotations.Shares != 0 && p.Annotations.Shares < model.MilliCPUToShares(p.RequestMilli)
 			if p.QoS != model.Guaranteed || p.Ended || lowered || p.Self || w.node.Tree.Pods[p.UID].Idle {
 				continue
 			}
@@ -128,7 +128,7 @@ func TestEverythingIsGivenBack(t *testing.T) {
 		owned := len(w.node.Owned)
 		for i, p := range w.node.Pods {
 			plain := *p
-			plain.Asks, plain.Self, plain.Grant, plain.Containers = model.Asks{}, false, model.Grant{}, slices.Clone(p.Containers)
+			plain.Annotations, plain.Self, plain.Grant, plain.Containers = model.PodAnnotations{}, false, model.Grant{}, slices.Clone(p.Containers)
 			for j := range plain.Containers {
 				plain.Containers[j].Grant = model.Grant{}
 			}
@@ -160,7 +160,7 @@ func TestFight(t *testing.T) {
 		plan, next := node.Decide(w.node, w.policy, w.state)
 		w.state, w.node.Incidents = next, nil
 		i := slices.IndexFunc(plan.Settings, func(s model.Setting) bool { return s.File == file })
-		if plan.Settings[i].Hold == nil {
+		if plan.Settings[i].Deferred == nil {
 			answered[step/100]++
 			if step < 3000 { // then it gives up
 				w.node.Incidents = []model.Incident{{File: file, Kind: model.Overwritten, Value: model.Number(2)}}

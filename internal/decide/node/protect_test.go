@@ -25,7 +25,7 @@ func TestProtectionProperties(t *testing.T) {
 			plan, next := node.Decide(w.node, w.policy, w.state)
 			w.state = next
 			check(t, seed, w, &plan, &protected, &carried, &others, &held)
-			if len(plan.Lacks) > 0 {
+			if len(plan.Unsupported) > 0 {
 				lacked++
 			}
 			w.carryOut(&plan)

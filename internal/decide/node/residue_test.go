@@ -94,7 +94,7 @@ func TestOffLeavesNothing(t *testing.T) {
 		plan := w.round()
 		owned, sold = owned+len(w.node.Owned), sold+free(w, &plan.Publish)
 		was := len(w.node.Owned)
-		w.policy.Mode = model.ModeOff
+		w.policy.Mode = model.ModeDisabled
 		if seed%2 == 0 {
 			w.node.Load = nil
 		}

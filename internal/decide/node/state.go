@@ -145,7 +145,7 @@ func (f *FileState) quiet(now time.Time, s *model.Setting) bool {
 
 // apply holds the file's setting where it must wait.
 func (f *FileState) apply(n *model.Node, plan *model.Plan, s *model.Setting) {
-	if s.Hold != nil {
+	if s.Deferred != nil {
 		return
 	}
 	if r := f.Refused; r != nil {
@@ -153,13 +153,13 @@ func (f *FileState) apply(n *model.Node, plan *model.Plan, s *model.Setting) {
 		same := group.Inode == r.Inode && len(group.Containers) == r.Size && s.Value == r.Value
 		switch {
 		case same && r.Again.IsZero():
-			s.Hold = &model.Reason{Code: model.RejectedByKernel, Key: f.Knob.String(), Text: r.Errno}
-			notify(n, plan, f.Dir, *s.Hold)
+			s.Deferred = &model.Reason{Code: model.RejectedByKernel, Key: f.Knob.String(), Text: r.Errno}
+			notify(n, plan, f.Dir, *s.Deferred)
 			return
 		case same && n.Now.Before(r.Again):
-			s.Hold = &model.Reason{Code: model.MemoryInUse}
+			s.Deferred = &model.Reason{Code: model.MemoryInUse}
 			if r.Use > 0 {
-				s.Hold.Operands = []model.Operand{{Name: "use", Value: r.Use, Unit: model.UnitBytes}}
+				s.Deferred.Operands = []model.Operand{{Name: "use", Value: r.Use, Unit: model.UnitBytes}}
 			}
 			notify(n, plan, f.Dir, model.Reason{
 				Code: model.MemoryInUse, Key: f.Knob.String(), Text: s.Value.String(), Fix: "the limit counts when less is used; start the pod anew to have it now",
@@ -175,7 +175,7 @@ func (f *FileState) apply(n *model.Node, plan *model.Plan, s *model.Setting) {
 	why := model.Reason{Code: model.ForeignWriter, Key: f.Knob.String(), Text: f.Dir, Fix: "stop the other writer; waterline doctor helps to find it"}
 	notify(n, plan, f.Dir, why)
 	if again := f.Answered.Add(fightAnswer); n.Now.Before(again) {
-		s.Hold = &why
+		s.Deferred = &why
 		wake(plan, again)
 		return
 	}

@@ -88,7 +88,7 @@ func (w *world) do(line string) error {
 			var plan model.Plan
 			plan, w.state = node.DecideKnowing(w.peaks, w.node, w.policy, w.state)
 			w.node.Incidents = nil
-			if slices.ContainsFunc(plan.Settings, func(s model.Setting) bool { return s.File == file && s.Hold == nil }) {
+			if slices.ContainsFunc(plan.Settings, func(s model.Setting) bool { return s.File == file && s.Deferred == nil }) {
 				w.node.Incidents = []model.Incident{{File: file, Kind: model.Overwritten, Value: model.Number(2)}}
 			}
 		}
@@ -203,24 +203,24 @@ func (w *world) setPod(name string, args []string) error {
 		case "limit":
 			pod.LimitMilli = number(value)
 		case "weight":
-			pod.Asks.Shares = number(value)
+			pod.Annotations.Shares = number(value)
 		case "quota":
-			pod.Asks.Quota = model.QuotaMode(value)
+			pod.Annotations.Quota = model.QuotaMode(value)
 		case "bad":
-			pod.Asks.Notices = append(pod.Asks.Notices, model.Reason{Code: model.BadAnnotation, Key: k, Text: v, Fix: "write a number"})
+			pod.Annotations.Notices = append(pod.Annotations.Notices, model.Reason{Code: model.BadAnnotation, Key: k, Text: v, Fix: "write a number"})
 			if k == "waterline.io/cpu-manager" {
-				pod.Asks.BadCPUs = pod.Asks.Notices[0]
+				pod.Annotations.BadCPUs = pod.Annotations.Notices[0]
 			}
 		case "badlabel":
-			pod.Asks.Notices = append(pod.Asks.Notices, model.Reason{Code: model.BadLabel, Key: k, Text: v, Fix: "write BE"})
+			pod.Annotations.Notices = append(pod.Annotations.Notices, model.Reason{Code: model.BadLabel, Key: k, Text: v, Fix: "write BE"})
 		case "both":
-			pod.Asks.Notices = append(pod.Asks.Notices, model.Reason{Code: model.BothSpellings, Key: k, Text: v, Fix: "remove one"})
+			pod.Annotations.Notices = append(pod.Annotations.Notices, model.Reason{Code: model.BothSpellings, Key: k, Text: v, Fix: "remove one"})
 		case "cpus":
-			pod.Asks.CPUs = model.CPUMode(value)
+			pod.Annotations.CPUs = model.CPUMode(value)
 		case "place":
-			pod.Asks.Placement = model.CPUPlacement(value)
+			pod.Annotations.Placement = model.CPUPlacement(value)
 		case "localmemory":
-			pod.Asks.LocalMemory, pod.MemoryLimit = true, number(value)
+			pod.Annotations.LocalMemory, pod.MemoryLimit = true, number(value)
 			for i := range pod.Containers {
 				pod.Containers[i].MemoryLimit = number(value)
 			}
@@ -297,8 +297,8 @@ func (w *world) decide() string {
 			out.WriteString(" (given back)")
 		}
 		fmt.Fprintf(&out, "  %s", s.Reason)
-		if s.Hold != nil {
-			fmt.Fprintf(&out, "  held: %s", s.Hold)
+		if s.Deferred != nil {
+			fmt.Fprintf(&out, "  held: %s", s.Deferred)
 		}
 		out.WriteByte('\n')
 	}
@@ -320,8 +320,8 @@ func (w *world) decide() string {
 	if r := plan.Reclaim; r != nil {
 		fmt.Fprintf(&out, "reclaim %s from %s in %s  %s\n", gib(r.Bytes), r.UID, r.Dir, r.Reason)
 	}
-	for _, why := range plan.Lacks {
-		fmt.Fprintf(&out, "lacks %s\n", why)
+	for _, why := range plan.Unsupported {
+		fmt.Fprintf(&out, "unsupported %s\n", why)
 	}
 	for _, n := range plan.Notices {
 		fmt.Fprintf(&out, "notice %q %s\n", n.Name, n.Reason)
@@ -365,7 +365,7 @@ func (w *world) carryOut(plan *model.Plan) {
 	}
 	for _, s := range plan.Settings {
 		switch {
-		case s.Hold != nil:
+		case s.Deferred != nil:
 		case s.Knob == model.MemoryMax && s.Value.Number != model.Unlimited && w.uses[s.Dir] > s.Value.Number:
 			w.node.Incidents = append(w.node.Incidents, model.Incident{File: s.File, Kind: model.Exceeded, Value: s.Value, Use: w.uses[s.Dir]})
 		case s.Release:
@@ -406,7 +406,7 @@ func (w *world) carryOut(plan *model.Plan) {
 func whenBusy(n *model.Node, plan *model.Plan) map[string]float64 {
 	value := func(dir string, knob model.Knob, otherwise int64) int64 {
 		for _, s := range plan.Settings {
-			if s.Dir == dir && s.Knob == knob && s.Hold == nil {
+			if s.Dir == dir && s.Knob == knob && s.Deferred == nil {
 				return s.Value.Number
 			}
 		}

@@ -191,7 +191,7 @@ func (w *world) setSelling(key, value string) bool {
 	}
 	if key == "suppress" {
 		by, floor, _ := strings.Cut(value, ":")
-		w.policy.Suppress = model.SuppressPolicy{By: model.SuppressMethod(by), Floor: optional(floor)}
+		w.policy.Suppress = model.SuppressPolicy{By: model.SuppressMethod(by), MinBatch: optional(floor)}
 		return true
 	}
 	if key != "cpu" && key != "memory" {
@@ -232,7 +232,7 @@ func (w *world) setPodLoad(pod *model.Pod, key, value string) bool {
 		pod.Koordinator = true
 		return true
 	case "evict":
-		pod.Asks.Evict = model.EvictPreference(value)
+		pod.Annotations.Evict = model.EvictPreference(value)
 		return true
 	case "leaving":
 		pod.Leaving, pod.Grace = true, duration(value)
@@ -396,8 +396,8 @@ func printEvictions(out *strings.Builder, e *model.Evictions, clock time.Duratio
 	}
 	if r := e.Request; r != nil {
 		fmt.Fprintf(out, "%s should leave  %s", r.Name, r.Reason)
-		if r.Hold != nil {
-			fmt.Fprintf(out, "  held: %s", r.Hold)
+		if r.Withheld != nil {
+			fmt.Fprintf(out, "  held: %s", r.Withheld)
 		}
 		out.WriteByte('\n')
 	}
@@ -495,7 +495,7 @@ func theirs(k model.Knob) model.Value {
 func (w *world) idle(plan *model.Plan) {
 	for uid, group := range w.node.Tree.Pods {
 		i := slices.IndexFunc(plan.Settings, func(s model.Setting) bool { return s.File == model.File{Dir: group.Dir, Knob: model.Idle} })
-		if i >= 0 && plan.Settings[i].Hold == nil {
+		if i >= 0 && plan.Settings[i].Deferred == nil {
 			group.Idle = plan.Settings[i].Value.Number == 1
 			w.node.Tree.Pods[uid] = group
 		}

@@ -46,7 +46,7 @@ func Choose(node Node, policies []model.ClusterPolicy) Choice {
 	slices.SortFunc(ranked, compare)
 	choice := Choice{Policy: model.ClusterPolicy{Policy: model.DefaultPolicy()}, Reason: model.Reason{Code: model.PolicyDefaults}}
 	if node.OptedOut {
-		choice.Policy.Policy.Mode = model.ModeOff
+		choice.Policy.Policy.Mode = model.ModeDisabled
 		choice.Reason.Code = model.NodeOptedOut
 	}
 	for _, p := range ranked {

@@ -152,7 +152,7 @@ func TestDefaults(t *testing.T) {
 	}
 	every := []model.ClusterPolicy{{Name: "p", Rollout: 100, Policy: model.Policy{Mode: model.ModeEnforce, CPU: model.SellPolicy{Method: model.SellStatic}}}}
 	c := Choose(Node{OptedOut: true}, every)
-	if e := At(&c.Policy, time.Unix(0, 0)); e.Policy.Mode != model.ModeOff || e.Policy.CPU.Method != "" {
+	if e := At(&c.Policy, time.Unix(0, 0)); e.Policy.Mode != model.ModeDisabled || e.Policy.CPU.Method != "" {
 		t.Errorf("opted out: %+v", e)
 	}
 }

@@ -26,7 +26,7 @@ func TestIdle(t *testing.T) {
 		pod := h.idle(c.asked)
 		pod.UID = "u"
 		got, ok := kube.Pod(pod, "")
-		if !ok || got.Class != c.class || got.QoS != c.qos || got.RequestMilli != c.asked.RequestMilli || got.Grant.RequestMilli != c.asked.BatchMilli || len(got.Asks.Notices) > 0 {
+		if !ok || got.Class != c.class || got.QoS != c.qos || got.RequestMilli != c.asked.RequestMilli || got.Grant.RequestMilli != c.asked.BatchMilli || len(got.Annotations.Notices) > 0 {
 			t.Errorf("%+v became %+v", c.asked, got)
 		}
 		if pod.Spec.NodeSelector[corev1.LabelHostname] != "n" {

@@ -25,7 +25,7 @@ func TestJob(t *testing.T) {
 		pod.UID = "6016fc45-0a1b-4c2d-8e3f-123456789abc"
 		pod.Status.QOSClass = corev1.PodQOSBurstable
 		got, ok := observed.Pod(pod, "")
-		if !ok || got.Asks.Shares != want || got.RequestMilli != requestMilli || got.QoS != model.Burstable || len(got.Asks.Notices) > 0 {
+		if !ok || got.Annotations.Shares != want || got.RequestMilli != requestMilli || got.QoS != model.Burstable || len(got.Annotations.Notices) > 0 {
 			t.Errorf("weighted %v: %+v", weighted, got)
 		}
 		for _, c := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {

@@ -52,7 +52,7 @@ type Outcome struct {
 // be looked up. A pod that is not batch is returned as it came; the pod that is passed is never changed.
 func (r Rules) Mutate(pod *corev1.Pod, namespace *corev1.Namespace) (*corev1.Pod, Outcome) {
 	class, said, notices := kube.Class(pod.Labels)
-	o := Outcome{Warnings: warnings(append(notices, kube.Asks(pod.Annotations).Notices...))}
+	o := Outcome{Warnings: warnings(append(notices, kube.ParseAnnotations(pod.Annotations).Notices...))}
 	var tier model.Tier
 	switch {
 	case pod.Annotations[corev1.MirrorPodAnnotationKey] != "":

@@ -9,10 +9,10 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Asks reads what a pod's annotations ask for. What cannot be used asks for nothing and says why.
-func Asks(annotations map[string]string) model.Asks {
+// ParseAnnotations reads what a pod's annotations ask for. What cannot be used asks for nothing and says why.
+func ParseAnnotations(annotations map[string]string) model.PodAnnotations {
 	r := asksReader{annotations: annotations}
-	asks := model.Asks{
+	asks := model.PodAnnotations{
 		Shares:      r.shares(v1alpha1.AnnotationCPUShare, v1alpha1.AnnotationCPUShareAlias),
 		Quota:       oneOf(&r, v1alpha1.AnnotationCPUQuota, "", model.QuotaKubelet, model.QuotaUnlimited),
 		CPUs:        oneOf(&r, v1alpha1.AnnotationCPUManager, v1alpha1.AnnotationCPUManagerAlias, model.CPUNone, model.CPUShare, model.CPUExclusive),

@@ -40,7 +40,7 @@ func TestAsks(t *testing.T) {
 		{"unknown quota", map[string]string{quota: "none"}, 0, "", []model.Code{model.BadAnnotation}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			asks := Asks(c.annotations)
+			asks := ParseAnnotations(c.annotations)
 			if asks.Shares != c.shares || asks.Quota != c.quota || len(asks.Notices) != len(c.notices) {
 				t.Fatalf("got %+v", asks)
 			}
@@ -62,25 +62,25 @@ func TestCPUAsks(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		annotations map[string]string
-		want        model.Asks
+		want        model.PodAnnotations
 		notices     string
 	}{
-		{"none", map[string]string{manager: "none"}, model.Asks{CPUs: model.CPUNone}, ""},
-		{"share", map[string]string{alias: "share"}, model.Asks{CPUs: model.CPUShare}, ""},
+		{"none", map[string]string{manager: "none"}, model.PodAnnotations{CPUs: model.CPUNone}, ""},
+		{"share", map[string]string{alias: "share"}, model.PodAnnotations{CPUs: model.CPUShare}, ""},
 		{"exclusive, all of it", map[string]string{manager: "exclusive", placement: "pcpu-only", memory: "local"},
-			model.Asks{CPUs: model.CPUExclusive, Placement: model.PlaceCores, LocalMemory: true}, ""},
-		{"placements", map[string]string{manager: "exclusive", placement: "spread"}, model.Asks{CPUs: model.CPUExclusive, Placement: model.PlaceSpread}, ""},
-		{"both", map[string]string{manager: "share", alias: "exclusive"}, model.Asks{CPUs: model.CPUShare},
+			model.PodAnnotations{CPUs: model.CPUExclusive, Placement: model.PlaceCores, LocalMemory: true}, ""},
+		{"placements", map[string]string{manager: "exclusive", placement: "spread"}, model.PodAnnotations{CPUs: model.CPUExclusive, Placement: model.PlaceSpread}, ""},
+		{"both", map[string]string{manager: "share", alias: "exclusive"}, model.PodAnnotations{CPUs: model.CPUShare},
 			`BothSpellings qos.gocrane.io/cpu-manager "exclusive" waterline.io/cpu-manager: "share" is used; remove the other`},
-		{"both the same", map[string]string{manager: "share", alias: "share"}, model.Asks{CPUs: model.CPUShare},
+		{"both the same", map[string]string{manager: "share", alias: "share"}, model.PodAnnotations{CPUs: model.CPUShare},
 			`BothSpellings qos.gocrane.io/cpu-manager "share" waterline.io/cpu-manager: "share" is used; remove the other`},
-		{"bad alias", map[string]string{alias: "Exclusive"}, model.Asks{},
+		{"bad alias", map[string]string{alias: "Exclusive"}, model.PodAnnotations{},
 			`BadAnnotation qos.gocrane.io/cpu-manager "Exclusive" write "none" or "share" or "exclusive"`},
-		{"bad placement does not spoil the rest", map[string]string{manager: "exclusive", placement: "", memory: "remote"}, model.Asks{CPUs: model.CPUExclusive},
+		{"bad placement does not spoil the rest", map[string]string{manager: "exclusive", placement: "", memory: "remote"}, model.PodAnnotations{CPUs: model.CPUExclusive},
 			`BadAnnotation waterline.io/cpu-placement "" write "packed" or "spread" or "pcpu-only"; BadAnnotation waterline.io/cpu-memory "remote" write "local"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			asks := Asks(c.annotations)
+			asks := ParseAnnotations(c.annotations)
 			var notices []string
 			for _, n := range asks.Notices {
 				notices = append(notices, fmt.Sprintf("%s %s %q %s", n.Code, n.Key, n.Text, n.Fix))
@@ -110,7 +110,7 @@ func TestRandomAsks(t *testing.T) {
 				value += string(letters[r.IntN(len(letters))])
 			}
 		}
-		asks := Asks(map[string]string{v1alpha1.AnnotationCPUShare: value})
+		asks := ParseAnnotations(map[string]string{v1alpha1.AnnotationCPUShare: value})
 		n, err := strconv.ParseInt(value, 10, 64)
 		good := err == nil && n >= 2 && n <= 262144
 		if good && (asks.Shares != n || len(asks.Notices) != 0) || !good && (asks.Shares != 0 || len(asks.Notices) != 1) {
@@ -123,7 +123,7 @@ func FuzzAsks(f *testing.F) {
 	f.Add("10240", "unlimited")
 	f.Add("-1", "")
 	f.Fuzz(func(t *testing.T, share, quota string) {
-		asks := Asks(map[string]string{v1alpha1.AnnotationCPUShareAlias: share, v1alpha1.AnnotationCPUQuota: quota})
+		asks := ParseAnnotations(map[string]string{v1alpha1.AnnotationCPUShareAlias: share, v1alpha1.AnnotationCPUQuota: quota})
 		if asks.Shares != 0 && model.ClampShares(asks.Shares) != asks.Shares {
 			t.Errorf("%q asks for %d", share, asks.Shares)
 		}

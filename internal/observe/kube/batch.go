@@ -47,7 +47,7 @@ func grant(pod *model.Pod, p *corev1.Pod) {
 	cpus, cpuValid := cpuKind.translate(&native, &came)
 	bytes, memoryValid := memoryKind.translate(&native, &came)
 	if !valid || !cpuValid || !memoryValid {
-		pod.Asks.Notices = append(pod.Asks.Notices, model.Reason{
+		pod.Annotations.Notices = append(pod.Annotations.Notices, model.Reason{
 			Code: model.BadAnnotation, Key: v1alpha1.AnnotationBatchResources, Text: shorten(p.Annotations[v1alpha1.AnnotationBatchResources]),
 			Fix: "remove it; the webhook writes it, and what differs from what the containers ask for does not count",
 		})

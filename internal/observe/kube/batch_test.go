@@ -121,7 +121,7 @@ func TestGrants(t *testing.T) {
 			for _, container := range pod.Containers {
 				note(container.Name, container.Grant)
 			}
-			for _, n := range pod.Asks.Notices {
+			for _, n := range pod.Annotations.Notices {
 				got = append(got, string(n.Code))
 			}
 			if pod.Koordinator {

@@ -33,13 +33,13 @@ func Class(labels map[string]string) (class model.Class, said bool, notices []mo
 func classify(pod *model.Pod, priority *int32) {
 	var notices []model.Reason
 	pod.Class, _, notices = Class(pod.Labels)
-	pod.Asks.Notices = append(pod.Asks.Notices, notices...)
-	if pod.Asks.CPUs == "" && pod.Asks.BadCPUs.Code == "" {
+	pod.Annotations.Notices = append(pod.Annotations.Notices, notices...)
+	if pod.Annotations.CPUs == "" && pod.Annotations.BadCPUs.Code == "" {
 		switch pod.Class {
 		case model.ClassLSE:
-			pod.Asks.CPUs = model.CPUExclusive
+			pod.Annotations.CPUs = model.CPUExclusive
 		case model.ClassLSR:
-			pod.Asks.CPUs = model.CPUShare
+			pod.Annotations.CPUs = model.CPUShare
 		}
 	}
 	if pod.Class != model.ClassBE {

@@ -55,8 +55,8 @@ func TestClasses(t *testing.T) {
 		if !ok {
 			t.Fatalf("%q is no pod", line)
 		}
-		fmt.Fprintf(&got, "%s=> %s tier=%s cpus=%s online=%v", says, pod.Class, pod.Tier, pod.Asks.CPUs, pod.Class.Online())
-		for _, n := range pod.Asks.Notices {
+		fmt.Fprintf(&got, "%s=> %s tier=%s cpus=%s online=%v", says, pod.Class, pod.Tier, pod.Annotations.CPUs, pod.Class.Online())
+		for _, n := range pod.Annotations.Notices {
 			fmt.Fprintf(&got, "; %s", n)
 		}
 		got.WriteByte('\n')

@@ -88,17 +88,17 @@ kind: Namespace
 metadata: {name: x, labels: {team: video}}
 `)
 	eventually("a pod appears", func(s Snapshot) bool {
-		return len(s.Pods) == 1 && s.Pods[0].Asks.Shares == 2048 && s.Pods[0].RequestMilli == 1000 && s.Pods[0].NamespaceLabels["team"] == "video"
+		return len(s.Pods) == 1 && s.Pods[0].Annotations.Shares == 2048 && s.Pods[0].RequestMilli == 1000 && s.Pods[0].NamespaceLabels["team"] == "video"
 	})
 	write("b.yaml", "kind: Pod\nmetadata: {name: b}\n") // no UID
 	write("c.json", `{"kind":"Pod","metadata":{"name":"c","uid":"c1"}}`)
 	eventually("a mistake does not spoil the rest", func(s Snapshot) bool { return len(s.Pods) == 2 })
 	write("a.yaml", "kind: Pod\nmetadata: [")
 	write("d.json", `{"kind":"Pod","metadata":{"name":"d","uid":"d1"}}`)
-	eventually("what a file said before stays", func(s Snapshot) bool { return len(s.Pods) == 3 && s.Pods[0].Asks.Shares == 2048 })
+	eventually("what a file said before stays", func(s Snapshot) bool { return len(s.Pods) == 3 && s.Pods[0].Annotations.Shares == 2048 })
 	write("a.yaml", "")
 	write("e.json", `{"kind":"Pod","metadata":{"name":"e","uid":"e1"}}`)
-	eventually("an empty file is one that is being written", func(s Snapshot) bool { return len(s.Pods) == 4 && s.Pods[0].Asks.Shares == 2048 })
+	eventually("an empty file is one that is being written", func(s Snapshot) bool { return len(s.Pods) == 4 && s.Pods[0].Annotations.Shares == 2048 })
 	if err := os.Remove(filepath.Join(dir, "a.yaml")); err != nil {
 		t.Fatal(err)
 	}

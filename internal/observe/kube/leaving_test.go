@@ -38,12 +38,12 @@ func TestLeaving(t *testing.T) {
 		}
 	}
 	for value, want := range map[string]model.EvictPreference{"never": model.EvictNever, "first": model.EvictFirst, "Never": model.EvictNever, "": model.EvictNever, "last": model.EvictNever} {
-		asks := Asks(map[string]string{v1alpha1.AnnotationEvict: value})
+		asks := ParseAnnotations(map[string]string{v1alpha1.AnnotationEvict: value})
 		if known := value == "never" || value == "first"; asks.Evict != want || len(asks.Notices) == 0 != known {
 			t.Errorf("%q: %q, %v", value, asks.Evict, asks.Notices)
 		}
 	}
-	if asks := Asks(nil); asks.Evict != "" {
+	if asks := ParseAnnotations(nil); asks.Evict != "" {
 		t.Errorf("nothing said: %q", asks.Evict)
 	}
 }

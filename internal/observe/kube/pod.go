@@ -60,7 +60,7 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 		Containers:   containers(actuated),
 		Owner:        Owner(p),
 		Pool:         p.Labels[v1alpha1.LabelPool],
-		Asks:         Asks(p.Annotations),
+		Annotations:  ParseAnnotations(p.Annotations),
 		CPUCondition: cpuCondition(p),
 
 		MemoryRequest: memory(requests),

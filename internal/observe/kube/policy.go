@@ -30,7 +30,7 @@ func readPolicy(document []byte) (*v1alpha1.ColocationPolicy, error) {
 		return nil, fmt.Errorf("apiVersion %q and kind %q: write %s and ColocationPolicy", p.APIVersion, p.Kind, v1alpha1.GroupVersion)
 	}
 	if p.Spec.Mode == "false" {
-		p.Spec.Mode = string(model.ModeOff) // what YAML 1.1 makes of an Off without quotes, and no time to be strict
+		p.Spec.Mode = string(model.ModeDisabled) // what YAML 1.1 makes of an Off without quotes, and no time to be strict
 	}
 	return &p, nil
 }
@@ -46,7 +46,7 @@ func Policy(p *v1alpha1.ColocationPolicy) (model.ClusterPolicy, error) {
 		Rollout:  model.DefaultRollout,
 		Windows:  c.windows("spec.windows", s.Windows),
 		Policy: model.Policy{
-			Mode:        chosen(&c, "spec.mode", s.Mode, model.ModeObserve, model.ModeEnforce, model.ModeOff),
+			Mode:        chosen(&c, "spec.mode", s.Mode, model.ModeObserve, model.ModeEnforce, model.ModeDisabled),
 			Koordinator: s.Compat.Koordinator,
 			Weight:      c.weight("spec.weight", &s.Weight),
 			Pods:        c.pods("spec.pods", s.Pods),
@@ -111,8 +111,8 @@ func (c *checker) sell(policy *model.Policy, s *v1alpha1.ColocationPolicySpec) {
 	if cpu := s.CPU; cpu != nil {
 		policy.CPU = c.sale("spec.cpu", sale{cpu.Waterline, cpu.Method, cpu.Ratio, cpu.Mid}, defaults.CPU.Waterline, 10_000)
 		policy.Suppress = model.SuppressPolicy{
-			By:    chosen(c, "spec.cpu.suppressBy", cpu.SuppressBy, model.SuppressByCpuset, model.SuppressByQuota, model.SuppressByBoth, model.SuppressByNone),
-			Floor: c.percent("spec.cpu.floor", cpu.Floor, 0, 0, 1000),
+			By:       chosen(c, "spec.cpu.suppressBy", cpu.SuppressBy, model.SuppressByCpuset, model.SuppressByQuota, model.SuppressByBoth, model.SuppressByNone),
+			MinBatch: c.percent("spec.cpu.floor", cpu.Floor, 0, 0, 1000),
 		}
 		policy.Weight.IdleBatch = cpu.Idle
 		policy.Weight.Identity = cpu.GroupIdentity

@@ -54,7 +54,7 @@ func TestParsePolicy(t *testing.T) {
 			Mode:     model.ModeEnforce,
 			CPU:      model.SellPolicy{Waterline: 625, Method: model.SellPredicted, Mid: 100},
 			Memory:   model.SellPolicy{Waterline: 800, Method: model.SellStatic, Ratio: 300},
-			Suppress: model.SuppressPolicy{By: model.SuppressByBoth, Floor: 25}, Protect: model.ProtectPolicy{Memory: true, Interference: true, EvictPerHour: 2, Freeze: true}, Koordinator: true,
+			Suppress: model.SuppressPolicy{By: model.SuppressByBoth, MinBatch: 25}, Protect: model.ProtectPolicy{Memory: true, Interference: true, EvictPerHour: 2, Freeze: true}, Koordinator: true,
 			Weight: model.WeightPolicy{
 				Scope: model.ScopeClass, Quota: model.QuotaUnlimited, Max: 16384, PromoteBestEffort: true, IdleBatch: true, Identity: true,
 				Namespaces: []model.NamespaceMax{{Selector: model.Selector{{Key: "team", Op: model.In, Values: []string{"video"}}}, Max: 262144}},
@@ -68,7 +68,7 @@ func TestParsePolicy(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
-	if p, err := ParsePolicy([]byte(header + "spec: {mode: Off}")); err != nil || p.Policy.Mode != model.ModeOff {
+	if p, err := ParsePolicy([]byte(header + "spec: {mode: Off}")); err != nil || p.Policy.Mode != model.ModeDisabled {
 		t.Errorf("Off without quotes: %+v, %v", p, err)
 	}
 	for labels, want := range map[*map[string]string]bool{{"app": "web"}: false, {"app": "db"}: true, {}: true} {

@@ -20,18 +20,18 @@ func BenchmarkDecide512(b *testing.B) {
 				n.Now = n.Now.Add(time.Minute)
 				_, state = cpuset.Decide(n, &model.Policy{}, state)
 			}
-			if len(state.Held) != 2*99 {
-				b.Fatalf("%d containers have CPUs", len(state.Held))
+			if len(state.Allocations) != 2*99 {
+				b.Fatalf("%d containers have CPUs", len(state.Allocations))
 			}
 			asking := *n.Pods[150]
-			asking.Asks.CPUs = model.CPUExclusive
+			asking.Annotations.CPUs = model.CPUExclusive
 			n.Pods[150] = &asking
 			n.Now = n.Now.Add(time.Minute)
 			b.ReportAllocs()
 			for b.Loop() {
 				result, after := cpuset.Decide(n, &model.Policy{}, state)
-				if len(after.Held) != 2*100 || len(cpuset.Settle(n, result.CPUs, &after, 0)) == 0 {
-					b.Fatalf("%d containers have CPUs", len(after.Held))
+				if len(after.Allocations) != 2*100 || len(cpuset.Settle(n, result.CPUs, &after, 0)) == 0 {
+					b.Fatalf("%d containers have CPUs", len(after.Allocations))
 				}
 			}
 		})
@@ -60,16 +60,16 @@ func node512(v2 bool) *model.Node {
 		cpus := int64(1000 * (1 + i%2)) // of each of its two containers
 		switch i % 10 {
 		case 1, 4, 7:
-			p.Asks.CPUs = model.CPUExclusive
+			p.Annotations.CPUs = model.CPUExclusive
 		case 2, 5:
-			p.Asks.CPUs = model.CPUShare
+			p.Annotations.CPUs = model.CPUShare
 		}
 		if i == 1 { // the one that asks in the benchmark, 150, is the 60th
-			p.Asks.CPUs = model.CPUNone
+			p.Annotations.CPUs = model.CPUNone
 		}
 		for j, name := range []string{"app", "helper"} {
 			c := model.Container{Name: name, ID: fmt.Sprintf("%064x", 1000*(j+1)+i), RequestMilli: cpus, LimitMilli: cpus}
-			if p.Asks.CPUs != model.CPUExclusive {
+			if p.Annotations.CPUs != model.CPUExclusive {
 				c.RequestMilli = 200
 			}
 			if i == 150 {

@@ -37,8 +37,8 @@ type claim struct {
 	mode    model.CPUMode
 	how     model.CPUPlacement
 	wants   []want
-	held    []Held       // that it had before this round
-	base    []Held       // of its wants, in their order: what of that it keeps, perhaps too few CPUs or none
+	held    []Allocation // that it had before this round
+	base    []Allocation // of its wants, in their order: what of that it keeps, perhaps too few CPUs or none
 	why     model.Reason // why it gets nothing
 	running bool         // processes of it may be there
 	forced  bool         // it cannot keep what it has
@@ -65,7 +65,7 @@ type round struct {
 
 // Decide gives every pod that asks for CPUs of its own some, as far as there are.
 func Decide(n *model.Node, p *model.Policy, state State) (Result, State) {
-	r := &round{n: n, p: p, state: State{Known: true, Held: make([]Held, 0, len(state.Held)+2), Moves: state.recent(n.Now)}}
+	r := &round{n: n, p: p, state: State{Known: true, Allocations: make([]Allocation, 0, len(state.Allocations)+2), Moves: state.recent(n.Now)}}
 	r.reportBad()
 	if !state.Needed(n.Pods, p) {
 		return r.result, State{Known: true}
@@ -82,7 +82,7 @@ func Decide(n *model.Node, p *model.Policy, state State) (Result, State) {
 	for _, c := range claims {
 		r.conclude(c)
 	}
-	slices.SortFunc(r.state.Held, compareHeld)
+	slices.SortFunc(r.state.Allocations, compareAllocation)
 	r.remember(&state)
 	if r.state.Needed(n.Pods, p) {
 		r.plan()
@@ -110,7 +110,7 @@ func (r *round) nowhere() Result {
 // reportBad tells the pods of whose annotation nothing can be made. The event about it comes from there.
 func (r *round) reportBad() {
 	for _, pod := range r.n.Pods {
-		if bad := pod.Asks.BadCPUs; bad.Code != "" && !pod.Ended {
+		if bad := pod.Annotations.BadCPUs; bad.Code != "" && !pod.Ended {
 			r.condition(pod, model.PodCondition{Reason: bad.Code, Message: bad.Details()})
 		}
 	}
@@ -175,7 +175,7 @@ func (r *round) claims(state *State) []*claim {
 		all = append(all, c)
 	}
 	// A pod that the API no longer shows, or does not show yet, keeps its CPUs while there is a cgroup of it.
-	for _, h := range state.Held {
+	for _, h := range state.Allocations {
 		if _, exists := r.n.Tree.Pods[h.UID]; exists && model.FindPod(r.n.Pods, h.UID) == nil {
 			r.hold(h)
 			r.rest -= int64(h.CPUs.Len()) * 1000
@@ -185,8 +185,8 @@ func (r *round) claims(state *State) []*claim {
 }
 
 // hold notes that somebody has CPUs.
-func (r *round) hold(h Held) {
-	r.state.Held = append(r.state.Held, h)
+func (r *round) hold(h Allocation) {
+	r.state.Allocations = append(r.state.Allocations, h)
 	r.free = r.free.Minus(h.CPUs)
 	if h.Mode == model.CPUExclusive {
 		r.exclusive = r.exclusive.Or(h.CPUs)
@@ -197,12 +197,12 @@ func (r *round) hold(h Held) {
 func (r *round) keep(claims []*claim) []*claim {
 	var waiting []*claim
 	for _, c := range claims {
-		c.base = make([]Held, len(c.wants))
+		c.base = make([]Allocation, len(c.wants))
 		same, enough := len(c.held) == len(c.wants), true
 		var kept model.CPUSet
 		for i, w := range c.wants {
-			h := Held{UID: c.pod.UID, Container: w.container, Mode: c.mode}
-			if j := slices.IndexFunc(c.held, func(h Held) bool { return h.Container == w.container }); j >= 0 {
+			h := Allocation{UID: c.pod.UID, Container: w.container, Mode: c.mode}
+			if j := slices.IndexFunc(c.held, func(h Allocation) bool { return h.Container == w.container }); j >= 0 {
 				h.CPUs = c.held[j].CPUs.And(r.free)
 				c.forced = c.forced || h.CPUs != c.held[j].CPUs
 				same = same && c.held[j].Mode == h.Mode
@@ -304,7 +304,7 @@ func (r *round) give(waiting []*claim) {
 }
 
 // serve chooses CPUs for a pod, or says why it gets none. It changes nothing.
-func (r *round) serve(c *claim) ([]Held, model.Reason) {
+func (r *round) serve(c *claim) ([]Allocation, model.Reason) {
 	asked, most := sum(c.wants), r.pool.Minus(r.reserved).Len()
 	count := func(name string, n int) model.Operand {
 		return model.Operand{Name: name, Value: int64(n), Unit: model.UnitCPUs}
@@ -362,7 +362,7 @@ func (r *round) breathe(claims []*claim) {
 		for _, h := range c.base {
 			if h.Mode == model.CPUExclusive {
 				r.exclusive = r.exclusive.Minus(h.CPUs)
-				r.state.Held = slices.DeleteFunc(r.state.Held, func(o Held) bool { return o.UID == h.UID })
+				r.state.Allocations = slices.DeleteFunc(r.state.Allocations, func(o Allocation) bool { return o.UID == h.UID })
 				c.why = model.Reason{Code: model.CPUsLost, Fix: "CPUs of this node went offline, and one must be left for the others"}
 			}
 		}
@@ -408,7 +408,7 @@ func (r *round) young(p *model.Pod) bool {
 // would write them again when it updates it.
 func (r *round) remember(before *State) {
 	uids := slices.Clone(before.Once)
-	for _, h := range before.Held {
+	for _, h := range before.Allocations {
 		uids = append(uids, h.UID)
 	}
 	slices.Sort(uids)

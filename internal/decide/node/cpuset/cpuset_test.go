@@ -95,8 +95,8 @@ func (m *machine) add() {
 	if m.r.IntN(3) == 0 {
 		p.Class = model.ClassBE
 	}
-	p.Asks.CPUs = []model.CPUMode{"", model.CPUNone, model.CPUShare, model.CPUExclusive, model.CPUExclusive}[m.r.IntN(5)]
-	p.Asks.Placement = []model.CPUPlacement{"", model.PlaceSpread, model.PlaceCores}[m.r.IntN(3)]
+	p.Annotations.CPUs = []model.CPUMode{"", model.CPUNone, model.CPUShare, model.CPUExclusive, model.CPUExclusive}[m.r.IntN(5)]
+	p.Annotations.Placement = []model.CPUPlacement{"", model.PlaceSpread, model.PlaceCores}[m.r.IntN(3)]
 	m.n.Pods = append(m.n.Pods, p)
 	slices.SortFunc(m.n.Pods, func(a, b *model.Pod) int { return strings.Compare(a.UID, b.UID) })
 	m.n.Tree.Pods = maps.Clone(m.n.Tree.Pods)
@@ -123,7 +123,7 @@ func (m *machine) change() string {
 		delete(m.n.Tree.Pods, p.UID)
 		return p.UID
 	case 1, 2:
-		p.Asks.CPUs = []model.CPUMode{"", model.CPUNone, model.CPUShare, model.CPUExclusive}[m.r.IntN(4)]
+		p.Annotations.CPUs = []model.CPUMode{"", model.CPUNone, model.CPUShare, model.CPUExclusive}[m.r.IntN(4)]
 	case 3: // it is resized to less, or to more within its request
 		c := &p.Containers[m.r.IntN(len(p.Containers))]
 		if c.LimitMilli >= 2000 {
@@ -243,7 +243,7 @@ func (m *machine) check(result cpuset.Result) {
 		m.fatal("no CPU is left for the others")
 	}
 	owner := map[int]string{}
-	for _, h := range m.state.Held {
+	for _, h := range m.state.Allocations {
 		if h.CPUs.Overlaps(m.n.Kubelet.ReservedCPUs) || !h.CPUs.Within(online) {
 			m.fatal("%+v has CPUs that are reserved or offline", h)
 		}
@@ -267,25 +267,27 @@ func (m *machine) check(result cpuset.Result) {
 		group := m.n.Tree.Pods[p.UID]
 		for _, name := range group.Containers {
 			where := m.effective(group.Dir + "/" + name)
-			if p.Class == model.ClassBE && m.batch > 0 && !slices.ContainsFunc(m.state.Held, func(h cpuset.Held) bool { return h.UID == p.UID }) {
+			if p.Class == model.ClassBE && m.batch > 0 && !slices.ContainsFunc(m.state.Allocations, func(h cpuset.Allocation) bool { return h.UID == p.UID }) {
 				if want := min(m.batch, result.CPUs.Shared.Len()); where.Len() != want || !where.Within(result.CPUs.Shared) {
 					m.fatal("%s of %s, which is batch, runs on %s, not on %d of %s", name, p.UID, where, want, result.CPUs.Shared)
 				}
 			}
-			for _, h := range m.state.Held {
+			for _, h := range m.state.Allocations {
 				if h.Mode == model.CPUExclusive && h.UID != p.UID && where.Overlaps(h.CPUs) {
 					m.fatal("%s of %s runs on %s, of which %s are those of %s alone", name, p.UID, where, where.And(h.CPUs), h.UID)
 				}
 			}
 			i := slices.IndexFunc(p.Containers, func(c model.Container) bool { return c.ID == name })
-			own := slices.IndexFunc(m.state.Held, func(h cpuset.Held) bool { return i >= 0 && h.UID == p.UID && h.Container == p.Containers[i].Name })
-			if own >= 0 && where != m.state.Held[own].CPUs {
-				m.fatal("%s of %s runs on %s, not on %s", name, p.UID, where, m.state.Held[own].CPUs)
+			own := slices.IndexFunc(m.state.Allocations, func(h cpuset.Allocation) bool {
+				return i >= 0 && h.UID == p.UID && h.Container == p.Containers[i].Name
+			})
+			if own >= 0 && where != m.state.Allocations[own].CPUs {
+				m.fatal("%s of %s runs on %s, not on %s", name, p.UID, where, m.state.Allocations[own].CPUs)
 			}
 		}
-		if asked := p.Asks.CPUs == model.CPUShare || p.Asks.CPUs == model.CPUExclusive; asked {
+		if asked := p.Annotations.CPUs == model.CPUShare || p.Annotations.CPUs == model.CPUExclusive; asked {
 			i := slices.IndexFunc(result.Conditions, func(c model.Condition) bool { return c.UID == p.UID })
-			has := slices.ContainsFunc(m.state.Held, func(h cpuset.Held) bool { return h.UID == p.UID })
+			has := slices.ContainsFunc(m.state.Allocations, func(h cpuset.Allocation) bool { return h.UID == p.UID })
 			if i < 0 || result.Conditions[i].Met && !has {
 				m.fatal("%s asks for CPUs, has %v and is told %+v", p.UID, has, result.Conditions)
 			}
@@ -319,7 +321,7 @@ func TestProperties(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		m := newMachine(t, r)
 		for range 60 {
-			before := slices.Clone(m.state.Held)
+			before := slices.Clone(m.state.Allocations)
 			var changed string
 			switch k := r.IntN(10); {
 			case k < 3:
@@ -338,7 +340,7 @@ func TestProperties(t *testing.T) {
 			result := m.settle()
 			m.check(result)
 			for _, h := range before {
-				if h.UID != changed && !slices.Contains(m.state.Held, h) {
+				if h.UID != changed && !slices.Contains(m.state.Allocations, h) {
 					m.fatal("%+v had to move because of %s", h, changed)
 				}
 			}

@@ -60,9 +60,9 @@ func ownedBy(plan *model.CPUPlan, uid string) []model.OwnCPUs {
 // plan says who has which CPUs.
 func (r *round) plan() {
 	plan := &model.CPUPlan{
-		Node: r.online, Reserved: r.reserved, Exclusive: r.exclusive, Shared: r.pool.Minus(r.exclusive), Own: make([]model.OwnCPUs, 0, len(r.state.Held)),
+		Node: r.online, Reserved: r.reserved, Exclusive: r.exclusive, Shared: r.pool.Minus(r.exclusive), Own: make([]model.OwnCPUs, 0, len(r.state.Allocations)),
 	}
-	for _, h := range r.state.Held {
+	for _, h := range r.state.Allocations {
 		if h.Mode == model.CPUShare {
 			plan.Share = plan.Share.Or(h.CPUs)
 		}
@@ -229,7 +229,7 @@ func containerOf(pod *model.Pod, name string) string {
 // localMemory decides from which NUMA nodes the memory of new containers comes, for the pods that ask for it.
 func (r *round) localMemory(plan *model.CPUPlan) {
 	for _, pod := range r.n.Pods {
-		if !pod.Asks.LocalMemory {
+		if !pod.Annotations.LocalMemory {
 			continue
 		}
 		own := ownedBy(plan, pod.UID)
@@ -309,12 +309,12 @@ func (r *round) condition(p *model.Pod, c model.PodCondition) {
 
 // adopt gathers what a pod had before, when the state was lost, from what its cgroups were told: CPUs in exactly the
 // number that it asks for, unless its condition says that it had none.
-func adopt(n *model.Node, c *claim) []Held {
+func adopt(n *model.Node, c *claim) []Allocation {
 	if had := c.pod.CPUCondition; had.Reason != "" && !had.Met {
 		return nil
 	}
 	group := n.Tree.Pods[c.pod.UID]
-	var all []Held
+	var all []Allocation
 	for _, w := range c.wants {
 		for _, name := range group.Containers {
 			file := model.File{Dir: group.Dir + "/" + name, Knob: model.Cpuset}
@@ -324,7 +324,7 @@ func adopt(n *model.Node, c *claim) []Held {
 			}
 			set, err := model.ParseCPUs(owned.Ours.List)
 			if err == nil && set.Len() == w.cpus {
-				all = append(all, Held{UID: c.pod.UID, Container: w.container, Mode: c.mode, CPUs: set})
+				all = append(all, Allocation{UID: c.pod.UID, Container: w.container, Mode: c.mode, CPUs: set})
 				break
 			}
 		}

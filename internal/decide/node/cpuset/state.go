@@ -19,32 +19,32 @@ const (
 
 // State is what the rule must remember: who has which CPUs. The zero value knows nothing, as after a state file was lost.
 type State struct {
-	Known bool // this was decided before; otherwise it is gathered from what the cgroups were told
-	Held  []Held
-	Moves []time.Time // of the last window, ascending
-	Once  []string    // UIDs of pods that had CPUs of their own and have none now, ascending
+	Known       bool // this was decided before; otherwise it is gathered from what the cgroups were told
+	Allocations []Allocation
+	Moves       []time.Time // of the last window, ascending
+	Once        []string    // UIDs of pods that had CPUs of their own and have none now, ascending
 }
 
-// Held are the CPUs that one container, or a pod as a whole, has for its own.
-type Held struct {
+// Allocation is the CPUs that one container, or a pod as a whole, has for its own.
+type Allocation struct {
 	UID       string
 	Container string // "": the pod as a whole
 	Mode      model.CPUMode
 	CPUs      model.CPUSet
 }
 
-func compareHeld(a, b Held) int {
+func compareAllocation(a, b Allocation) int {
 	return cmp.Or(strings.Compare(a.UID, b.UID), strings.Compare(a.Container, b.Container))
 }
 
-// of returns the CPUs that a pod holds, a part of s.Held.
-func (s *State) of(uid string) []Held {
-	from := sort.Search(len(s.Held), func(i int) bool { return s.Held[i].UID >= uid })
+// of returns the CPUs that a pod holds, a part of s.Allocations.
+func (s *State) of(uid string) []Allocation {
+	from := sort.Search(len(s.Allocations), func(i int) bool { return s.Allocations[i].UID >= uid })
 	to := from
-	for to < len(s.Held) && s.Held[to].UID == uid {
+	for to < len(s.Allocations) && s.Allocations[to].UID == uid {
 		to++
 	}
-	return s.Held[from:to:to]
+	return s.Allocations[from:to:to]
 }
 
 // recent returns the moves that still count.
@@ -56,7 +56,7 @@ func (s *State) recent(now time.Time) []time.Time {
 // Active reports whether the rule has anything to do on a node: a pod asks for CPUs, or has some, or had some and must be
 // kept from old ones. While it is not active, no cgroup is told on which CPUs to run.
 func (s *State) Active(pods []*model.Pod, p *model.Policy) bool {
-	if len(s.Held) > 0 || len(s.Once) > 0 {
+	if len(s.Allocations) > 0 || len(s.Once) > 0 {
 		return true
 	}
 	return slices.ContainsFunc(pods, func(pod *model.Pod) bool {
@@ -76,8 +76,8 @@ func (s *State) Needed(pods []*model.Pod, p *model.Policy) bool {
 // asked returns what a pod asks for, by its annotation or else by the first rule of the policy that selects it and speaks of
 // CPUs. Nothing is CPUNone.
 func asked(pod *model.Pod, p *model.Policy) (model.CPUMode, model.CPUPlacement) {
-	if pod.Asks.CPUs != "" {
-		return pod.Asks.CPUs, pod.Asks.Placement
+	if pod.Annotations.CPUs != "" {
+		return pod.Annotations.CPUs, pod.Annotations.Placement
 	}
 	for i := range p.Pods {
 		if rule := &p.Pods[i]; rule.CPUs != "" && rule.Selector.Matches(pod.Labels) {

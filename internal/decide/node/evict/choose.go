@@ -93,7 +93,7 @@ type candidate struct {
 // may reports whether a pod may be asked for at all: batch, that an eviction could take away, and that its owner and its class
 // do not keep.
 func (r *round) may(pod *model.Pod) bool {
-	return pod.Class == model.ClassBE && !pod.Leaving && !pod.Critical && !pod.Self && pod.UID == pod.APIUID && pod.Asks.Evict != model.EvictNever && r.here(pod)
+	return pod.Class == model.ClassBE && !pod.Leaving && !pod.Critical && !pod.Self && pod.UID == pod.APIUID && pod.Annotations.Evict != model.EvictNever && r.here(pod)
 }
 
 // forMemory finds the pod that frees most of what is needed for the least work that is lost. What pods that leave already
@@ -150,7 +150,7 @@ func (r *round) best(rate func(*model.Pod) candidate) candidate {
 }
 
 func (c *candidate) before(d *candidate) bool {
-	if a, b := c.pod.Asks.Evict == model.EvictFirst, d.pod.Asks.Evict == model.EvictFirst; a != b {
+	if a, b := c.pod.Annotations.Evict == model.EvictFirst, d.pod.Annotations.Evict == model.EvictFirst; a != b {
 		return a
 	}
 	if a, b := c.pod.Tier == model.TierMid, d.pod.Tier == model.TierMid; a != b {

@@ -98,7 +98,7 @@ type round struct {
 
 // Decide says who should leave: nil if there is nothing to say.
 func Decide(n *model.Node, p *model.Policy, in Others, s State) (*model.Evictions, State) {
-	if p.Protect.EvictPerHour <= 0 || p.Mode == model.ModeOff || n.Load == nil || in.Slack == nil {
+	if p.Protect.EvictPerHour <= 0 || p.Mode == model.ModeDisabled || n.Load == nil || in.Slack == nil {
 		return nil, State{}
 	}
 	now := n.Load.Clock
@@ -265,7 +265,7 @@ func (r *round) result() *model.Evictions {
 	if pod := model.FindPod(r.n.Pods, s.Ask.UID); pod != nil && s.Ask.UID != "" {
 		e.Request = &model.Eviction{UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, Reason: s.Ask.Reason}
 		if !r.acts {
-			e.Request.Hold = &model.Reason{Code: model.ObserveOnly}
+			e.Request.Withheld = &model.Reason{Code: model.ObserveOnly}
 		}
 	}
 	if e.Hot.Code == "" && e.Request == nil && e.Last.UID == "" && e.Frozen.UID == "" {

@@ -111,8 +111,8 @@ func TestChoice(t *testing.T) {
 			w.node.Pods[2].Created = w.node.Pods[1].Created
 			w.online = 62 * gib
 		}, "c"},
-		"first":                           {func(w *world) { w.node.Pods[0].Asks.Evict = model.EvictFirst }, "a"},
-		"never":                           {func(w *world) { w.node.Pods[1].Asks.Evict = model.EvictNever }, "c"},
+		"first":                           {func(w *world) { w.node.Pods[0].Annotations.Evict = model.EvictFirst }, "a"},
+		"never":                           {func(w *world) { w.node.Pods[1].Annotations.Evict = model.EvictNever }, "c"},
 		"mid after batch":                 {func(w *world) { w.node.Pods[1].Tier = model.TierMid }, "c"},
 		"it cost more CPU":                {func(w *world) { w.node.Pods[1].Batch.CPU = 64_000 }, "c"},
 		"online":                          {func(w *world) { w.node.Pods[1].Class = model.ClassLS; w.node.Load.Pods[2].Memory.WorkingSet = 30 * gib }, "c"},
@@ -121,12 +121,12 @@ func TestChoice(t *testing.T) {
 		"ended":                           {func(w *world) { w.node.Pods[1].Ended = true }, "c"},
 		"nobody may": {func(w *world) {
 			for _, p := range w.node.Pods {
-				p.Asks.Evict = model.EvictNever
+				p.Annotations.Evict = model.EvictNever
 			}
 		}, ""},
 		"the clock was set back":      {func(w *world) { w.node.Now = w.node.Now.Add(-24 * time.Hour); w.node.Pods[1].Created = time.Time{} }, "a"},
 		"not by this policy":          {func(w *world) { w.policy.Protect.EvictPerHour = 0 }, ""},
-		"switched off":                {func(w *world) { w.policy.Mode = model.ModeOff }, ""},
+		"switched off":                {func(w *world) { w.policy.Mode = model.ModeDisabled }, ""},
 		"at once in a moment's doubt": {func(w *world) { w.age = 6 * time.Second }, ""},
 	} {
 		w := newWorld()
@@ -202,7 +202,7 @@ func TestNobodyAnswers(t *testing.T) {
 	w.pod("a", 8*gib, 10*time.Hour)
 	w.pod("b", 8*gib, 10*time.Minute)
 	expect(t, w.run(10*time.Minute), "b")
-	if w.last.Asks() != nil {
+	if w.last.Requested() != nil {
 		t.Error("in mode Observe somebody is asked for")
 	}
 }

@@ -11,9 +11,9 @@ import (
 // anybody is asked to leave; for less than it takes a liveness probe to fail three times, which by default are 10 s apart; and no
 // other soon after.
 const (
-	heldFor   = 5 * time.Second
-	frozenFor = 20 * time.Second
-	thawedFor = 5 * time.Minute
+	deferredFor = 5 * time.Second
+	frozenFor   = 20 * time.Second
+	thawedFor   = 5 * time.Minute
 )
 
 // Frozen is a pod that stands still.
@@ -39,7 +39,7 @@ func (r *round) freeze(on bool) {
 	if s.Frozen.UID != "" && !(on && r.stays()) {
 		s.Frozen, s.Thawed = Frozen{}, r.now
 	}
-	due := s.Short || s.Gone != 0 && r.now-s.Gone >= heldFor
+	due := s.Short || s.Gone != 0 && r.now-s.Gone >= deferredFor
 	if !on || !due || s.Frozen.UID != "" || s.Thawed != 0 && r.now-s.Thawed < thawedFor {
 		return
 	}

@@ -47,18 +47,18 @@ func (w *world) freezes(d time.Duration) (who []string, long time.Duration) {
 // stands still for so long at most, and nobody else soon after.
 func TestFreezes(t *testing.T) {
 	w := newFreezer()
-	if who, _ := w.freezes(heldFor); who != nil {
+	if who, _ := w.freezes(deferredFor); who != nil {
 		t.Errorf("%v frozen at once", who)
 	}
 	if who, _ := w.freezes(time.Second); !slices.Equal(who, []string{"b"}) {
 		t.Errorf("%v frozen, not b", who)
 	}
 	w.node.Pods[0].Created = w.node.Now // now it would be better that the other one left
-	w.freezes(tried - heldFor)
+	w.freezes(tried - deferredFor)
 	if w.last.Request == nil || w.last.Request.UID != "b" {
 		t.Errorf("%+v should leave, not who is frozen", w.last.Request)
 	}
-	if _, long := w.freezes(time.Minute); long != frozenFor-(tried-heldFor)-time.Second {
+	if _, long := w.freezes(time.Minute); long != frozenFor-(tried-deferredFor)-time.Second {
 		t.Errorf("it stood still for %s more", long)
 	}
 	for range 4 {
@@ -85,7 +85,7 @@ func TestFreezesNobody(t *testing.T) {
 		"a little is left":              func(w *world) { w.online = 80*gib - 20*gib - gib },
 		"somebody leaves, which is all": func(w *world) { w.node.Pods[1].Leaving, w.node.Pods[1].Grace = true, 5*time.Minute },
 		"all say never": func(w *world) {
-			w.node.Pods[0].Asks.Evict, w.node.Pods[1].Asks.Evict = model.EvictNever, model.EvictNever
+			w.node.Pods[0].Annotations.Evict, w.node.Pods[1].Annotations.Evict = model.EvictNever, model.EvictNever
 		},
 		"online, and critical": func(w *world) { w.node.Pods[0].Critical, w.node.Pods[1].Class = true, model.ClassLS },
 	} {
@@ -104,7 +104,7 @@ func TestThaws(t *testing.T) {
 		"it leaves":                  func(w *world) { w.node.Pods[1].Leaving = true },
 		"it ended":                   func(w *world) { w.node.Pods[1].Ended = true },
 		"it is gone":                 func(w *world) { w.gone("b") },
-		"it says never":              func(w *world) { w.node.Pods[1].Asks.Evict = model.EvictNever },
+		"it says never":              func(w *world) { w.node.Pods[1].Annotations.Evict = model.EvictNever },
 		"it became online":           func(w *world) { w.node.Pods[1].Class = model.ClassLS },
 		"enough is left":             func(w *world) { w.online = 58 * gib },
 		"what was measured is old":   func(w *world) { w.age = 6 * time.Second },
@@ -113,7 +113,7 @@ func TestThaws(t *testing.T) {
 		"another boot":               func(w *world) { w.node.Load.Clock = time.Second },
 		"the policy says so no more": func(w *world) { w.policy.Protect.Freeze = false },
 		"it is only observed":        func(w *world) { w.policy.Mode = model.ModeObserve },
-		"switched off":               func(w *world) { w.policy.Mode = model.ModeOff },
+		"switched off":               func(w *world) { w.policy.Mode = model.ModeDisabled },
 		"batch is not held":          func(w *world) { w.held = false },
 		"it could not be frozen":     func(w *world) { w.node.Owned = nil },
 		"somebody else thawed it":    func(w *world) { w.node.Incidents = []model.Incident{{File: file, Kind: model.Overwritten}} },

@@ -57,8 +57,8 @@ func Node(n *model.Node, p *model.Policy, s *State) *model.Interference {
 
 // weighs returns the weight that a pod came with, in shares. It is compared among batch, which has one class.
 func weighs(pod *model.Pod) int64 {
-	if pod.Asks.Shares != 0 {
-		return pod.Asks.Shares
+	if pod.Annotations.Shares != 0 {
+		return pod.Annotations.Shares
 	}
 	return model.MilliCPUToShares(max(pod.Grant.RequestMilli, pod.RequestMilli))
 }

@@ -21,7 +21,7 @@ func machine() *model.Node {
 		{UID: "ended", Class: model.ClassBE, Ended: true},
 		{UID: "gone", Class: model.ClassBE},
 		{UID: "job", Class: model.ClassBE, Grant: model.Grant{RequestMilli: 2000}},
-		{UID: "web", Class: model.ClassLS, RequestMilli: 500, LimitMilli: 1000, Asks: model.Asks{Shares: 7}},
+		{UID: "web", Class: model.ClassLS, RequestMilli: 500, LimitMilli: 1000, Annotations: model.PodAnnotations{Shares: 7}},
 	}}
 	for i, uid := range []string{"agent", "ended", "job", "unknown", "web"} {
 		n.Load.Pods = append(n.Load.Pods, usage(uid, int64(i+1)*100, 500))

@@ -17,15 +17,15 @@ const (
 	stale = time.Minute
 )
 
-// Lacks returns why nobody's memory is protected here although the policy asks for that; the zero value: it is, or the policy
+// Unsupported returns why nobody's memory is protected here although the policy asks for that; the zero value: it is, or the policy
 // does not ask.
 //
 // The kubelet's MemoryQoS writes the same files of pods and classes, some of them each minute, and means the same by it. It is
 // either that or this.
-func Lacks(n *model.Node, p *model.Policy) model.Reason {
+func Unsupported(n *model.Node, p *model.Policy) model.Reason {
 	why := model.Reason{Code: model.NoMemoryProtection}
 	switch {
-	case !p.Protect.Memory || p.Mode == model.ModeOff:
+	case !p.Protect.Memory || p.Mode == model.ModeDisabled:
 		return model.Reason{}
 	case !n.Tree.V2:
 		why.Fix = "unsupported on cgroup v1: needs cgroup v2"
@@ -60,7 +60,7 @@ type promise struct {
 // them by what else they use (memory_recursiveprot): below kubepods that would be batch first, and the node's daemons, which
 // stand beside kubepods, would be reclaimed in its place.
 func protect(n *model.Node, p *model.Policy) []model.Setting {
-	if !p.Protect.Memory || Lacks(n, p).Code != "" {
+	if !p.Protect.Memory || Unsupported(n, p).Code != "" {
 		return nil
 	}
 	var settings []model.Setting

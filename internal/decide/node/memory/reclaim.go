@@ -52,7 +52,7 @@ func Relieve(n *model.Node, p *model.Policy, s *model.Slack, state State) ([]mod
 		state = State{} // of another boot
 	}
 	switch {
-	case !p.Protect.Memory || Lacks(n, p).Code != "":
+	case !p.Protect.Memory || Unsupported(n, p).Code != "":
 		return nil, nil, State{}
 	case s == nil || l == nil:
 		return hold(n, nil, state), nil, state

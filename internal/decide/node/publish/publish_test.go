@@ -21,7 +21,7 @@ func random(r *rand.Rand) (*model.Node, *model.Policy, *model.Slack) {
 	}
 	methods := []model.SellMethod{"", model.SellRealtime, model.SellPredicted}
 	p := &model.Policy{
-		Mode: []model.Mode{model.ModeEnforce, model.ModeEnforce, model.ModeObserve, model.ModeOff}[r.IntN(4)], Koordinator: r.IntN(3) == 0,
+		Mode: []model.Mode{model.ModeEnforce, model.ModeEnforce, model.ModeObserve, model.ModeDisabled}[r.IntN(4)], Koordinator: r.IntN(3) == 0,
 		CPU: model.SellPolicy{Method: methods[r.IntN(3)]}, Memory: model.SellPolicy{Method: methods[r.IntN(3)]},
 	}
 	var s *model.Slack

@@ -50,7 +50,7 @@ func Decide(settings []model.Setting, n *model.Node, p *model.Policy, o Others, 
 				Reason: model.Reason{Code: code, Operands: []model.Operand{{Name: "limit", Value: pod.LimitMilli, Unit: model.UnitMilli}}},
 			})
 		}
-		mode := pod.Asks.Quota
+		mode := pod.Annotations.Quota
 		if mode == "" && o.Weighted[i] {
 			mode = p.Weight.Quota
 		}
@@ -62,7 +62,7 @@ func Decide(settings []model.Setting, n *model.Node, p *model.Policy, o Others, 
 			continue
 		}
 		own := ownExclusive(o.CPUs, pod.UID)
-		if len(own) == 0 || pod.Asks.Quota == model.QuotaKubelet {
+		if len(own) == 0 || pod.Annotations.Quota == model.QuotaKubelet {
 			settings = append(settings, batch(n, pod, group)...)
 			if len(own) == 0 {
 				settings = burst(settings, n, p, pod, group, &s)

@@ -292,7 +292,7 @@ func TestChangeOfPolicy(t *testing.T) {
 	offer("watched", in.run(5*time.Second), 40_000)
 	in.policy.CPU.Waterline = 300
 	offer("a lower waterline", in.tick(), 30_000)
-	in.policy.Mode = model.ModeOff
+	in.policy.Mode = model.ModeDisabled
 	offer("off", in.tick(), 0)
 	in.policy.Mode = model.ModeEnforce
 	offer("on", in.run(40*time.Second), 0)

@@ -198,7 +198,7 @@ func randomLedger(r *rand.Rand, capacity int64) slack.Ledger {
 			l.Grown = time.Hour - time.Duration(r.IntN(90))*time.Second
 		}
 		if r.IntN(2) == 0 {
-			l.Fell, l.Hold = time.Hour-time.Duration(r.IntN(3600))*time.Second, time.Duration(r.IntN(1801))*time.Second
+			l.Fell, l.Settle = time.Hour-time.Duration(r.IntN(3600))*time.Second, time.Duration(r.IntN(1801))*time.Second
 		}
 		return l
 	}
@@ -256,7 +256,7 @@ func absurd(r *rand.Rand) *input {
 			spoil((*int64)(&line.Since))
 			spoil((*int64)(&line.Grown))
 			spoil((*int64)(&line.Fell))
-			spoil((*int64)(&line.Hold))
+			spoil((*int64)(&line.Settle))
 		}
 	}
 	return in

@@ -76,7 +76,7 @@ func Decide(n *model.Node, p *model.Policy, cpu, memory model.Use, peaks Peaks, 
 		reserved: n.Kubelet.ReservedMemory, settings: n.Kubelet.Known, kept: n.Load.Watermark, use: memory, peaks: peaks.Memory,
 		bound: boundMemory, pools: pools.Memory, step: 1, firm: true,
 	}
-	if p.Mode == model.ModeOff {
+	if p.Mode == model.ModeDisabled {
 		r.sell.Method, m.sell.Method = "", ""
 	}
 	result = &model.Slack{}

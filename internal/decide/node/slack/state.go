@@ -41,7 +41,7 @@ type Line struct {
 	Lowest int64         // room since then
 	Grown  time.Duration // when the offer grew last; 0: never
 	Fell   time.Duration `json:",omitempty"` // when the offer fell last; falls of the same minute are one; 0: never
-	Hold   time.Duration `json:",omitempty"` // how long the room had to be clear when it fell; 0: never
+	Settle time.Duration `json:",omitempty"` // how long the room had to be clear when it fell; 0: never
 }
 
 // round is when, on the machine's clock since boot, is decided.
@@ -75,7 +75,7 @@ func (s *steps) whole(v int64) int64 { return v - v%s.step }
 
 // watch returns how long the room must be clear before the offer grows. It is halved for each time without a fall.
 func (l *Line) watch(s *steps) time.Duration {
-	return min(max(max(l.Hold, 0)>>min(l.quiet(s)/again, 62), hold), longest)
+	return min(max(max(l.Settle, 0)>>min(l.quiet(s)/again, 62), hold), longest)
 }
 
 // quiet returns how long ago the offer fell.
@@ -121,9 +121,9 @@ func (l Line) follow(room int64, s steps) Line {
 // fall takes an offer back that is above its room, and notes how restless it is. What falls within a minute falls once.
 func (l Line) fall(room int64, s steps) Line {
 	if quiet := l.quiet(&s); l.Fell == 0 || quiet >= minute {
-		l.Hold = l.watch(&s)
+		l.Settle = l.watch(&s)
 		if l.Fell != 0 && quiet < again {
-			l.Hold = min(2*l.Hold, longest)
+			l.Settle = min(2*l.Settle, longest)
 		}
 		l.Fell = s.clock
 	}

@@ -56,7 +56,7 @@ type State struct {
 // While nothing is measured any more, the account gives less and less with the age of what was measured, and so does this.
 func Decide(n *model.Node, p *model.Policy, left *model.Slack, s State) (*model.Suppression, State) {
 	a := &left.CPU
-	if !p.Suppress.On() || p.Mode == model.ModeOff || n.Load == nil {
+	if !p.Suppress.On() || p.Mode == model.ModeDisabled || n.Load == nil {
 		return nil, State{}
 	}
 	now := n.Load.Clock
@@ -67,7 +67,7 @@ func Decide(n *model.Node, p *model.Policy, left *model.Slack, s State) (*model.
 		// An agent that has just started knows nothing. To stop batch for that would stop it at each start.
 		return nil, s
 	}
-	f := follow{n: n, a: a, now: now, floor: a.Capacity * p.Suppress.Floor / 1000, state: s, why: model.Reason{Code: model.SlackUnknown}}
+	f := follow{n: n, a: a, now: now, floor: a.Capacity * p.Suppress.MinBatch / 1000, state: s, why: model.Reason{Code: model.SlackUnknown}}
 	if a.Use.Measured {
 		f.press()
 		f.state.Spikes.learn(n.Load)
@@ -98,7 +98,7 @@ func NewMark(l *model.Load, p *model.Policy, a *model.Account, s *State) Mark {
 	if !s.Known || !p.Suppress.On() || !a.Use.Measured {
 		return Mark{}
 	}
-	floor, below := a.Capacity*p.Suppress.Floor/1000, s.Milli-a.Capacity*noise/1000
+	floor, below := a.Capacity*p.Suppress.MinBatch/1000, s.Milli-a.Capacity*noise/1000
 	if floor >= below {
 		return Mark{}
 	}
@@ -230,7 +230,7 @@ func (f *follow) explain(rise int64) {
 	code := model.BatchAllowed
 	switch {
 	case f.target == f.floor && f.floor > 0:
-		code = model.BatchFloor
+		code = model.BatchMinimum
 	case rise > 0:
 		code = model.OnlineRose
 	case f.state.Push > 0:

@@ -68,13 +68,13 @@ func TestProperties(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		w := newNode(1 + r.IntN(64))
-		w.p.Suppress = model.SuppressPolicy{By: methods[r.IntN(3)], Floor: []int64{0, 0, 50, 300}[r.IntN(4)]}
+		w.p.Suppress = model.SuppressPolicy{By: methods[r.IntN(3)], MinBatch: []int64{0, 0, 50, 300}[r.IntN(4)]}
 		requests := make([]int64, 1+r.IntN(8))
 		for i := range requests {
 			requests[i] = r.Int64N(4000)
 		}
 		w.batch(requests...)
-		floor := w.left.CPU.Capacity * w.p.Suppress.Floor / 1000
+		floor := w.left.CPU.Capacity * w.p.Suppress.MinBatch / 1000
 		for range 200 {
 			left := r.Int64N(w.left.CPU.Capacity + 1)
 			use := make([]int64, len(requests))
@@ -309,7 +309,7 @@ func TestDue(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		w := newNode(1 + r.IntN(16))
 		w.batch(4000)
-		w.p.Suppress.Floor = []int64{0, 200}[r.IntN(2)]
+		w.p.Suppress.MinBatch = []int64{0, 200}[r.IntN(2)]
 		w.tick(r.Int64N(w.left.CPU.Capacity))
 		w.tick(r.Int64N(w.left.CPU.Capacity))
 		w.n.Load.Clock += 100 * time.Millisecond
@@ -352,7 +352,7 @@ func TestReaction(t *testing.T) {
 // TestOff: what does not suppress decides nothing and remembers nothing.
 func TestOff(t *testing.T) {
 	for _, p := range []model.Policy{
-		{Mode: model.ModeOff, Suppress: model.SuppressPolicy{By: model.SuppressByQuota}},
+		{Mode: model.ModeDisabled, Suppress: model.SuppressPolicy{By: model.SuppressByQuota}},
 		{Mode: model.ModeEnforce, Suppress: model.SuppressPolicy{By: model.SuppressByNone}}, {Mode: model.ModeEnforce},
 	} {
 		w := newNode(4)
@@ -416,7 +416,7 @@ func TestLittleLeft(t *testing.T) {
 		{100, 1300, 1100, 1300},
 	} {
 		w := newNode(10)
-		w.p.Suppress.Floor = c.floor
+		w.p.Suppress.MinBatch = c.floor
 		w.batch(8000)
 		w.tick(c.first)
 		if s := w.tick(c.then); s.Milli != c.want {

@@ -89,7 +89,7 @@ func Decide(n *model.Node, p *model.Policy) Result {
 		if ours := (idle || group.Idle) && owns(n, group.Dir); idle && ours || group.Idle && !ours {
 			// The kernel refuses a weight with EINVAL while cpu.idle is set, and forgets the weight when it is cleared. So the
 			// weight is written before the group becomes idle, which puts the kubelet's on record, and when it is no more.
-			s.Hold = &model.Reason{Code: model.IdleGroup}
+			s.Deferred = &model.Reason{Code: model.IdleGroup}
 		}
 		r.Settings = append(r.Settings, s)
 	}
@@ -167,7 +167,7 @@ func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.R
 // asked returns the shares that a pod asks for, by its annotation or else by the first rule of the policy that selects
 // it, and whether the policy allows less. It returns 0 for a pod that asks for nothing.
 func asked(pod *model.Pod, p *model.WeightPolicy, rules []model.PodRule) (int64, model.Reason, bool) {
-	shares, code := pod.Asks.Shares, model.Weighted
+	shares, code := pod.Annotations.Shares, model.Weighted
 	for i := 0; shares == 0 && i < len(rules); i++ {
 		if rules[i].Shares != 0 && rules[i].Selector.Matches(pod.Labels) {
 			shares, code = rules[i].Shares, model.WeightedByPolicy
@@ -324,7 +324,7 @@ func unbounded(e *entry, n *model.Node, p *model.Policy) bool {
 	if e.pod.QoS != model.Guaranteed || !e.asked || e.shares <= e.base {
 		return false
 	}
-	return e.pod.Asks.Quota.Or(p.Weight.Quota) == model.QuotaUnlimited || n.Kubelet.Known && !n.Kubelet.CFSQuota
+	return e.pod.Annotations.Quota.Or(p.Weight.Quota) == model.QuotaUnlimited || n.Kubelet.Known && !n.Kubelet.CFSQuota
 }
 
 // kubeletShares returns what the kubelet writes into the pod's cgroup.

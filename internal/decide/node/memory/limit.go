@@ -28,7 +28,7 @@ func hold(n *model.Node, a *model.Account, state State) []model.Setting {
 		if !exists || pod.Class != model.ClassBE || pod.Ended {
 			continue
 		}
-		s := model.Setting{File: model.File{Dir: group.Dir, Knob: model.MemoryHigh}, Reason: model.Reason{Code: model.MemoryHeld}}
+		s := model.Setting{File: model.File{Dir: group.Dir, Knob: model.MemoryHigh}, Reason: model.Reason{Code: model.MemoryLimited}}
 		ours := int64(0)
 		if owned := n.Wrote(s.File); owned != nil {
 			ours = owned.Ours.Number
