@@ -76,10 +76,10 @@ type Agent struct {
 	nri      *nri.Client // nil: the runtime is not asked
 	requests chan func() // run by the loop, for those who want to see its state
 	born     time.Time
-	beat     atomic.Int64            // when the loop last went round, since born; the wall clock may be set meanwhile
-	ready    atomic.Pointer[string]  // why it is not ready; nil: it is
-	poolNews chan struct{}           // the kubelet may have handed out CPUs
-	placing  atomic.Pointer[placing] // what answers the container runtime; nil: nothing was decided yet
+	beat     atomic.Int64                 // when the loop last went round, since born; the wall clock may be set meanwhile
+	ready    atomic.Pointer[string]       // why it is not ready; nil: it is
+	poolNews chan struct{}                // the kubelet may have handed out CPUs
+	placing  atomic.Pointer[node.Placing] // what answers the container runtime; nil: nothing was decided yet
 
 	// What follows belongs to the loop.
 	mount      host.Mount
@@ -96,23 +96,21 @@ type Agent struct {
 	ruling     ruling
 	kubelet    model.Kubelet
 	pods       kube.Snapshot
-	follow     map[string]bool // UIDs of pods whose cgroup is watched
+	observed   model.Observe   // what the last plan needs observed
 	topology   *model.Topology // nil: not read yet
 	seenCPUs   model.CPUSet    // CPUs that pods may run on, when the topology was read
-	usesCPUs   bool            // the machine's topology counts
-	bindsAll   bool            // the CPUs of every pod may depend on what others have
 	state      node.State
 	memory     *memory
 	meter      *host.Meter
-	load       *model.Load // nil: nothing was measured yet
-	closer     closer
+	load       *model.Load  // nil: nothing was measured yet
+	glance     model.Glance // the last one that was reported
 	figures    figures
 	plan       model.Plan
 	incidents  []model.Incident
 	changes    host.Changes
 	notices    *notices
 	conditions *conditions
-	teller     *Teller
+	writes     *writes
 	allowances allowances
 	counts     counts
 	trials     trials
@@ -123,7 +121,6 @@ type Agent struct {
 	glancer    *host.Glancer // there as soon as tree is
 	lastRound  time.Time
 	unsettled  bool // something is known that the last round did not know
-	rose       bool // a glance showed that batch must be given less
 }
 
 // New returns an agent that does nothing yet.
@@ -132,14 +129,14 @@ func New(cfg Config) *Agent {
 		cfg.Proc = host.DefaultProc
 	}
 	a := &Agent{
-		cfg: cfg, log: newTroubles(cfg.Log), requests: make(chan func()), follow: map[string]bool{}, closer: closer{near: map[string]bool{}, from: map[string]int64{}, wait: map[string]bool{}},
+		cfg: cfg, log: newTroubles(cfg.Log), requests: make(chan func()),
 		born: time.Now(), unwatched: make(chan error, 1), poolNews: make(chan struct{}, 1),
 	}
 	a.allowances.dir = filepath.Join(cfg.RunDir, PodsDir)
 	a.glances = newGlances(a.log)
 	a.notices = newNotices(cfg.Notify, a.log)
 	a.conditions = newConditions(cfg.SetCondition, a.log)
-	a.teller = newTeller(cfg.Publish, cfg.Report, a.log)
+	a.writes = newWrites(cfg.Publish, cfg.Report, a.log)
 	if cfg.NRI != "" {
 		a.nri = nri.New(nri.Config{Socket: cfg.NRI, Place: a.place, Report: a.log.report})
 	}
@@ -190,7 +187,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	helpers.Go(func() { a.memory.copy(ctx, a.log) })
 	helpers.Go(func() { a.notices.run(ctx) })
 	helpers.Go(func() { a.conditions.run(ctx) })
-	helpers.Go(func() { a.teller.Run(ctx) })
+	helpers.Go(func() { a.writes.run(ctx) })
 	helpers.Go(func() { a.glances.run(ctx) })
 	if a.nri != nil {
 		// Not before we are the only agent: with two that set CPUs, the runtime creates no containers.
@@ -293,9 +290,12 @@ func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 			request()
 			continue
 		case seen := <-a.glances.rose:
-			if !a.rise(seen) {
-				continue
+			if !a.observed.Glances.Exceeded(&seen) {
+				continue // a round came meanwhile
 			}
+			a.glance, a.unsettled = seen, true
+		case <-a.writes.ended:
+			a.unsettled = true
 		case <-timer.C:
 			podsChanged = a.loadPolicy(time.Now())
 		}
@@ -311,10 +311,13 @@ func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 // untilNext returns how long nothing needs to be done unless something happens.
 func (a *Agent) untilNext() time.Duration {
 	next := heartbeat
-	for _, at := range []time.Time{a.nextAudit, a.nextLook, a.plan.Next} {
+	for _, at := range []time.Time{a.nextAudit, a.plan.Next} {
 		if !at.IsZero() {
 			next = min(next, time.Until(at))
 		}
+	}
+	if a.observed.Load {
+		next = min(next, time.Until(a.nextLook))
 	}
 	if a.unsettled && a.tree != nil {
 		next = 0
@@ -334,7 +337,6 @@ func (a *Agent) turn(podsChanged bool) {
 	if podsChanged {
 		a.pods = a.cfg.Pods.Snapshot()
 		a.loadPolicy(now)
-		a.refollow()
 		a.unsettled = true
 	}
 	audit := a.changes.Overflow || !now.Before(a.nextAudit)
@@ -354,7 +356,7 @@ func (a *Agent) turn(podsChanged bool) {
 		a.nextAudit = now.Add(a.cfg.SyncPeriod)
 		a.tree.Cover(a.plan.Settings)
 		a.unsettled = a.host.CheckAll() || a.unsettled
-		if a.ruling.effect.Policy.Protect.Memory {
+		if a.observed.MemoryQoS {
 			a.unsettled = a.tree.LookForMemoryQoS() || a.unsettled
 		}
 	} else {
@@ -368,41 +370,32 @@ func (a *Agent) turn(podsChanged bool) {
 	if soon := now.Add(time.Second); a.tree.Blind() != nil && soon.Before(a.nextAudit) {
 		a.nextAudit = soon // what is not watched must be polled
 	}
-	due := a.unsettled || a.rose || !a.plan.Next.IsZero() && !now.Before(a.plan.Next)
-	if looked := a.look(now); due || looked {
-		a.rose = false
+	due := a.unsettled || !a.plan.Next.IsZero() && !now.Before(a.plan.Next)
+	if measured := a.measure(now); due || measured {
 		a.round(now, due)
-		if looked {
+		if measured && a.load != nil {
 			a.figures.note(a.load, a.pods.Pods, a.plan.Slack, a.plan.Suppress)
 		}
 	}
-	a.watchDemand()
 	a.assess()
 }
 
-// round decides what the node should be like and makes it so. A round for which there was no reason but that time went by
-// is written down only if it decided something new.
+// round decides what the node should be like and makes it so. A round that was due only because time went by is written
+// to the journal only if it decided something new.
 func (a *Agent) round(now time.Time, reason bool) {
-	round := journal.Round{
-		Node:   a.node(now),
-		Policy: a.ruling.effect.Policy,
-		State:  a.state,
-	}
-	round.Node.Confined = a.host.Confined() // which counts as told from now on
-	round.Node.Reclaimed, a.gave = a.gave, nil
-	round.Plan, a.state = node.Decide(round.Node, round.Policy, round.State)
+	round := a.decide(now)
 	news := reason || !sameDecisions(&a.plan, &round.Plan)
 	a.trials.note(a.plan.Interference, round.Plan.Interference)
 	a.departures.note(a.plan.Evict, round.Plan.Evict)
 	a.plan = round.Plan
 	if a.pods.Known {
-		a.placing.Store(&placing{
-			version: a.mount.Version, policy: round.Policy, kubelet: a.kubelet,
-			topology: round.Node.Topology, pods: a.pods.Pods, cpus: a.plan.CPUs,
+		a.placing.Store(&node.Placing{
+			V2: a.mount.Version == cgroup.V2, Policy: round.Policy, Kubelet: a.kubelet,
+			Topology: round.Node.Topology, Pods: a.pods.Pods, CPUs: a.plan.CPUs,
 		})
 	}
 	if a.memory.due(&a.state, now) {
-		// Before the kernel is told, as with the undo record: a restart must find who has which CPUs.
+		// Before the kernel is told, as with the undo record: a restart must find which pods have which CPUs.
 		a.log.report("state", a.memory.save(&a.state, now))
 	}
 	a.tree.Cover(round.Plan.Settings)
@@ -410,6 +403,7 @@ func (a *Agent) round(now time.Time, reason bool) {
 	a.incidents, err = a.host.Apply(&round.Plan)
 	a.log.report("apply", err)
 	a.ask(round.Plan.Reclaim)
+	a.glances.compare(a.glancer, a.plan.Observe.Glances)
 	a.unsettled = refused(a.incidents)
 	a.lastRound = time.Now()
 	a.counts.rounds++
@@ -426,11 +420,24 @@ func (a *Agent) round(now time.Time, reason bool) {
 	a.notices.post(round.Plan.Notices)
 	if a.pods.Known {
 		a.conditions.post(round.Plan.Conditions, a.pods.Pods)
-		a.teller.Post(&round.Plan.Publish, a.pods.UID, a.pods.Published, a.report(), a.pods.Reported)
+		a.writes.start(a.pods.UID, a.pods.Published, &round.Plan)
 	}
-	if uses, binds := a.useOfCPUs(); uses != a.usesCPUs || binds != a.bindsAll {
-		a.refollow()
-		a.scan()
+}
+
+// decide decides a round. Where the plan needs something observed that the round had not, that is observed and the round
+// decided anew, before anything is carried out: so no plan rests on less than it needs.
+func (a *Agent) decide(now time.Time) journal.Round {
+	confined := a.host.Confined() // which counts as reported from now on
+	reclaimed := a.gave
+	a.gave = nil
+	state := a.state
+	for attempt := 1; ; attempt++ {
+		round := journal.Round{Node: a.node(now), Policy: a.ruling.effect.Policy, State: state}
+		round.Node.Confined, round.Node.Reclaimed = confined, reclaimed
+		round.Plan, a.state = node.Decide(round.Node, round.Policy, round.State)
+		if !a.observe(now, &round.Plan.Observe) || attempt == 3 {
+			return round
+		}
 	}
 }
 

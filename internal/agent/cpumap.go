@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node"
-	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
@@ -95,7 +94,7 @@ func moves(pods []*model.Pod, before, after *model.CPUPlan) []CPUMove {
 	var all []CPUMove
 	for _, p := range pods {
 		for _, c := range p.Containers {
-			from, to := cpuset.Of(before, p, c.Name), cpuset.Of(after, p, c.Name)
+			from, to := node.CPUsOf(before, p, c.Name), node.CPUsOf(after, p, c.Name)
 			if from == to || p.Ended {
 				continue
 			}

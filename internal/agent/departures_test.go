@@ -1,12 +1,9 @@
 package agent
 
 import (
-	"context"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -71,45 +68,4 @@ func TestLeavingIsSaid(t *testing.T) {
 	if got := leaving(nil, nil, 0); got != nil {
 		t.Errorf("said is %q", got)
 	}
-}
-
-// TestAskedAgain: who should leave is reported at once, again every twenty seconds while that stands, and not each second; that it need
-// not any more at once too.
-func TestAskedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var written []model.Report
-		r := newReporter(func(_ context.Context, _ string, report model.Report) error {
-			written = append(written, report)
-			return nil
-		}, newTroubles(slog.New(slog.DiscardHandler)))
-		ctx, cancel := context.WithCancel(t.Context())
-		go r.run(ctx)
-		seconds := func(n int, e *model.Evictions) int {
-			written = nil
-			for range n {
-				r.post("uid", model.Report{Mode: model.ModeEnforce, Hot: e.HotFor().Code, Evict: e.Requested()}, true)
-				synctest.Wait()
-				time.Sleep(time.Second)
-			}
-			return len(written)
-		}
-		seconds(5, nil)
-		if n := seconds(1, asking("a", model.MemoryGone)); n != 1 || written[0].Evict.UID != "a" || written[0].Hot != model.MemoryGone {
-			t.Errorf("it was not reported at once: %d", n)
-		}
-		if n := seconds(100, asking("a", model.MemoryGone)); n != 5 {
-			t.Errorf("within 100 s it was reported %d times, not 5", n)
-		}
-		if n := seconds(1, asking("b", model.MemoryGone)); n != 1 {
-			t.Error("another pod was not reported at once")
-		}
-		hot := &model.Evictions{Hot: model.Reason{Code: model.MemoryGone}}
-		if n := seconds(100, hot); n != 1 || written[0].Evict != nil {
-			t.Errorf("that nobody need leave was reported %d times", n)
-		}
-		if n := seconds(100, nil); n != 1 || written[0].Hot != "" {
-			t.Errorf("that the node is hot no more was reported %d times", n)
-		}
-		cancel()
-	})
 }

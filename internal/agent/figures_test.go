@@ -88,8 +88,8 @@ func TestOffShowsNothing(t *testing.T) {
 	a := New(Config{Log: slog.New(slog.DiscardHandler)})
 	a.load = &model.Load{Clock: time.Hour}
 	a.nextLook = time.Now().Add(-time.Hour)
-	a.ruling.effect.Policy.Mode = model.ModeDisabled
-	if a.look(time.Now()) || a.currentLoad() != nil {
+	a.observed.Load = true
+	if a.observe(time.Now(), &model.Observe{}) || a.measure(time.Now()) || a.currentLoad() != nil {
 		t.Error("switched off, the agent still shows what it measured before")
 	}
 	a.nextAudit = time.Now().Add(time.Minute)

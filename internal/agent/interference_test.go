@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +8,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -105,37 +102,5 @@ func TestSameBlame(t *testing.T) {
 		if same := sameDecisions(&model.Plan{Interference: c.a}, &model.Plan{Interference: c.b}); same != c.same {
 			t.Errorf("%s: the same: %v", name, same)
 		}
-	}
-}
-
-// TestFollowedForPressure checks that online pods are measured closely only where the policy wants to know whom they wait for,
-// batch is there, and the kernel tells; and where it does not, each task is asked.
-func TestFollowedForPressure(t *testing.T) {
-	layout, _ := cgroup.ParseLayout("kubepods")
-	for _, c := range []struct{ culprit, batch, pressure, want bool }{
-		{true, true, true, true}, {false, true, true, false}, {true, false, true, false}, {true, true, false, false},
-	} {
-		root := t.TempDir()
-		if err := os.MkdirAll(filepath.Join(root, layout.Class(model.BestEffort)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		files := []string{"cpu.max", "cpu.pressure"}
-		for _, name := range files[:map[bool]int{true: 2, false: 1}[c.pressure]] {
-			if err := os.WriteFile(filepath.Join(root, layout.Root, name), []byte("some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		a := onTree(t, root, layout)
-		a.pods.Pods = []*model.Pod{{UID: "job", QoS: model.BestEffort, Class: model.ClassBE, Ended: !c.batch}, {UID: "web", QoS: model.Burstable, Class: model.ClassLS}}
-		a.ruling.effect.Policy.Protect.Interference = c.culprit
-		a.refollow()
-		a.scan()
-		if got := a.closer.Closely("web"); got != c.want || !a.closer.Closely("job") || a.tree.Model().NoPressure == c.pressure {
-			t.Errorf("%+v: %v, of %+v", c, got, a.tree.Model())
-		}
-		if got, want := a.closer.Waits("web"), c.culprit && c.batch && !c.pressure; got != want || a.closer.Waits("job") {
-			t.Errorf("%+v: each task is asked: %v", c, got)
-		}
-		a.tree.Close()
 	}
 }

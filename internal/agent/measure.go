@@ -7,42 +7,21 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// look measures the node if that is due, and reports whether it did. Where the loop was late by more than a second, what was
-// missed is not made up for.
-func (a *Agent) look(now time.Time) bool {
+// measure measures the node's load if that is due, and reports whether it did. If the loop was late by more than a second,
+// the measurements that it missed are not made up for.
+func (a *Agent) measure(now time.Time) bool {
 	const every = time.Second
-	if a.ruling.effect.Policy.Mode == model.ModeDisabled {
-		a.load, a.nextLook = nil, time.Time{} // nothing old is shown, and nobody wakes up for nothing
-		return false
-	}
-	if now.Before(a.nextLook) {
+	if !a.observed.Load || now.Before(a.nextLook) {
 		return false
 	}
 	if a.nextLook = a.nextLook.Add(every); !a.nextLook.After(now) {
 		a.nextLook = now.Add(every)
 	}
-	load, err := a.meter.Measure(a.tree.Model().Pods, &a.closer)
+	load, err := a.meter.Measure(a.tree.Model().Pods, a.observed.Pods)
 	a.log.report("measuring", err)
 	a.load = load
 	return load != nil
 }
-
-// closer is what the meter asks. Who is not online is measured each second, because what the online pods use is found by taking
-// it away from the whole; all are while their pressure is to say whom online pods wait for.
-type closer struct {
-	near map[string]bool  // UIDs of pods that are measured closely
-	from map[string]int64 // by UID: from how much use on containers are measured too, in milli-cores
-	wait map[string]bool  // UIDs of pods of which each task is asked for how long it waits
-}
-
-// Closely is for the meter.
-func (c *closer) Closely(uid string) bool { return c.near[uid] }
-
-// From is for the meter.
-func (c *closer) From(uid string) int64 { return c.from[uid] }
-
-// Waits is for the meter.
-func (c *closer) Waits(uid string) bool { return c.wait[uid] }
 
 // currentLoad returns what was measured last, with the age that it has now.
 func (a *Agent) currentLoad() *model.Load {
@@ -58,7 +37,7 @@ func sameDecisions(a, b *model.Plan) bool {
 	same := slices.EqualFunc(a.Settings, b.Settings, func(s, t model.Setting) bool {
 		return s.File == t.File && s.Value == t.Value && s.Release == t.Release && s.Reason.Code == t.Reason.Code && deferredFor(&s) == deferredFor(&t)
 	})
-	same = same && b.Reclaim == nil && slices.Equal(a.Conditions, b.Conditions) && (a.Slack == nil) == (b.Slack == nil)
+	same = same && b.Reclaim == nil && !b.Publish.Write && !b.Report.Write && slices.Equal(a.Conditions, b.Conditions) && (a.Slack == nil) == (b.Slack == nil)
 	same = same && slices.EqualFunc(a.Notices, b.Notices, func(m, n model.Notice) bool { return m.UID == n.UID && m.Reason.Code == n.Reason.Code })
 	same = same && sameInterference(a.Interference, b.Interference) && sameEvictions(a.Evict, b.Evict)
 	if !same || a.Slack == nil {

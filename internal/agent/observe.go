@@ -8,15 +8,12 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
-	"github.com/waterline-io/waterline/internal/decide/node"
-	"github.com/waterline-io/waterline/internal/decide/node/quota"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
-// scan looks which cgroups there are.
-func (a *Agent) scan() {
-	before := a.tree.Model()
+// scan lists the cgroups, and reports whether they changed.
+func (a *Agent) scan() bool {
 	changed, err := a.tree.Scan(a.follows)
 	a.log.report("cgroups", err)
 	a.unsettled = a.unsettled || changed
@@ -31,51 +28,53 @@ func (a *Agent) scan() {
 		blind = nil // it went between being listed and being watched, which is no trouble
 	}
 	a.log.report("watch", blind)
-	now, p := a.tree.Model(), &a.ruling.effect.Policy
-	if p.Weight.Identity && now.NoIdentity != before.NoIdentity || p.Protect.Interference && now.NoPressure != before.NoPressure {
-		a.refollow()
-		a.scan()
-	}
+	return changed
 }
 
-// follows is what the tree asks; refollow keeps it.
-func (a *Agent) follows(uid string) bool { return a.follow[uid] }
+// follows reports whether the files of a pod are watched.
+func (a *Agent) follows(uid string) bool { return model.FindDetail(a.observed.Pods, uid).Files }
 
-func (a *Agent) refollow() {
-	a.usesCPUs, a.bindsAll = a.useOfCPUs()
-	clear(a.follow)
-	clear(a.closer.near)
-	clear(a.closer.from)
-	clear(a.closer.wait)
-	batch := slices.ContainsFunc(a.pods.Pods, func(p *model.Pod) bool { return p.Grant != (model.Grant{}) })
-	tree := a.tree.Model()
-	blames := node.Interferes(a.pods.Pods, &a.ruling.effect.Policy)
-	for _, pod := range a.pods.Pods {
-		if blames && !tree.NoPressure || !pod.Class.Online() {
-			a.closer.near[pod.UID] = true
-		}
-		if blames && tree.NoPressure && pod.Class.Online() {
-			a.closer.wait[pod.UID] = true
-		}
-		if from := quota.From(pod, &a.ruling.effect.Policy); from > 0 {
-			a.closer.from[pod.UID] = from
-		}
-		if node.Follows(pod, &a.ruling.effect.Policy, &tree, a.bindsAll, batch) {
-			a.follow[pod.UID] = true
-		}
+// observe starts to observe what a plan needs, and reports whether the plan must be decided anew for that: it needs
+// something that was not observed so far.
+func (a *Agent) observe(now time.Time, needs *model.Observe) bool {
+	before := a.observed
+	a.observed = *needs
+	anew := !sameFiles(before.Pods, needs.Pods) && a.scan()
+	if needs.Topology && !before.Topology {
+		anew = a.survey() != nil || anew
 	}
+	if needs.Load && !before.Load {
+		a.nextLook = time.Time{}
+		anew = a.measure(now) || anew
+	}
+	if !needs.Load {
+		a.load = nil // old measurements are not shown
+	}
+	return anew
 }
 
-// useOfCPUs tells whether the topology counts, and whether all pods' lists of CPUs may.
-func (a *Agent) useOfCPUs() (uses, bindsAll bool) {
-	uses = node.UsesCPUs(a.pods.Pods, &a.ruling.effect.Policy, a.host.Owned(), &a.state)
-	return uses, node.BindsAll(a.pods.Pods, &a.ruling.effect.Policy, &a.state)
+// sameFiles reports whether the files of the same pods are watched.
+func sameFiles(a, b []model.Detail) bool {
+	next := 0
+	for i := range a {
+		if !a[i].Files {
+			continue
+		}
+		for next < len(b) && !b[next].Files {
+			next++
+		}
+		if next == len(b) || b[next].UID != a[i].UID {
+			return false
+		}
+		next++
+	}
+	return !slices.ContainsFunc(b[next:], func(d model.Detail) bool { return d.Files })
 }
 
 // survey reads the topology of the machine when somebody's CPUs depend on it, and again when CPUs went on- or offline. One
 // look is enough: groups may use a CPU that comes only after the kernel has described its caches (seen on 6.1).
 func (a *Agent) survey() *model.Topology {
-	if !a.usesCPUs {
+	if !a.observed.Topology {
 		return nil
 	}
 	if now := a.tree.Model().CPUs; a.topology == nil || now != a.seenCPUs {
@@ -102,8 +101,12 @@ func (a *Agent) node(now time.Time) model.Node {
 		Incidents:   a.incidents,
 		Topology:    a.survey(),
 		Load:        a.currentLoad(),
+		Glance:      a.glance,
 		Withdrawn:   a.pods.Withdrawn,
 		Reclaiming:  a.asked,
+		Ruling:      a.ruling.says(),
+		Object:      model.NodeObject{UID: a.pods.UID, Published: a.pods.Published, Reported: a.pods.Reported},
+		Writes:      a.writes.state(),
 	}
 }
 
@@ -120,7 +123,6 @@ func (a *Agent) findPods() bool {
 	a.meter = host.NewMeter(a.mount, layout, a.cfg.Proc)
 	a.glancer = host.NewGlancer(a.mount, layout, a.cfg.Proc)
 	a.pods = a.cfg.Pods.Snapshot()
-	a.refollow()
 	a.unsettled = true
 	return true
 }

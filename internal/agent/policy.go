@@ -67,14 +67,8 @@ func (a *Agent) loadPolicy(now time.Time) bool {
 	return changed
 }
 
-// report is what the node tells the cluster.
-func (a *Agent) report() model.Report {
-	r := model.Report{
-		Policy: a.ruling.choice.Policy.Name, Generation: a.ruling.choice.Policy.Generation, Mode: a.ruling.effect.Policy.Mode, Selling: a.ruling.effect.Selling,
-		Slack: a.plan.Slack, Hot: a.plan.Evict.HotFor().Code, Evict: a.plan.Evict.Requested(),
-	}
-	for _, reason := range a.plan.Unsupported {
-		r.Unsupported = append(r.Unsupported, reason.Code)
-	}
-	return r
+// says returns which policy governs.
+func (r *ruling) says() model.Ruling {
+	p := &r.choice.Policy
+	return model.Ruling{Policy: p.Name, Generation: p.Generation, Selling: r.effect.Selling}
 }

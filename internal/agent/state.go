@@ -8,14 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/checkpoint"
 	"github.com/waterline-io/waterline/internal/decide/node"
-	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
-	"github.com/waterline-io/waterline/internal/decide/node/predict"
 )
 
 // StateFile is the name of the file that holds what the decisions must remember over a restart. It stands in the run
@@ -41,9 +38,7 @@ type savedState struct {
 // memory keeps the state in its files.
 type memory struct {
 	run, lasting string // paths; lasting is "" where nothing outlives a reboot
-	saved        cpuset.State
-	offers       [4]int64
-	frozen       [2]time.Duration
+	saved        node.State
 	at           time.Time   // when the state was saved last
 	copied       time.Time   // when it was last left for the lasting file
 	copies       chan []byte // for the lasting file
@@ -73,20 +68,8 @@ func (m *memory) load() (node.State, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	m.saved, m.offers, m.frozen = state.CPUs, offers(&state), frozen(&state)
+	m.saved = state
 	return state, err
-}
-
-// frozen tells when a pod was frozen and when one was let go on. An agent that is killed for want of memory must not forget that it
-// did so, or the next one would freeze the pod again.
-func frozen(s *node.State) [2]time.Duration {
-	return [...]time.Duration{s.Evict.Frozen.At, s.Evict.Thawed}
-}
-
-// offers returns what is offered.
-func offers(s *node.State) [4]int64 {
-	cpu, memory := &s.Slack.CPU, &s.Slack.Memory
-	return [...]int64{cpu.Mid.Offer, cpu.Batch.Offer, memory.Mid.Offer, memory.Batch.Offer}
 }
 
 func readState(path string) (node.State, error) {
@@ -101,27 +84,25 @@ func readState(path string) (node.State, error) {
 	case err != nil:
 		return node.State{}, fmt.Errorf("the state: %w", err)
 	case s.Boot != bootID():
-		p := s.State.Peaks
-		return node.State{Peaks: predict.State{CPU: p.CPU, Memory: p.Memory, Owners: p.Owners}}, nil
+		return s.State.Learned(), nil
 	}
-	s.State.Evict = s.State.Evict.Restarted()
-	return s.State, nil
+	return s.State.Restarted(), nil
 }
 
 // due reports whether the state must be saved: who has which CPUs has changed, or what is offered, or who is frozen, or some time
 // went by.
 func (m *memory) due(state *node.State, now time.Time) bool {
-	return now.Sub(m.at) >= lately || offers(state) != m.offers || frozen(state) != m.frozen || !reflect.DeepEqual(state.CPUs, m.saved)
+	return state.MustSave(&m.saved, now.Sub(m.at))
 }
 
 // save writes the state to the run directory now. It has it copied to the state directory too if that is due: that is on a
 // disk, on which nobody who repairs cgroups should wait.
 func (m *memory) save(state *node.State, now time.Time) error {
-	body, err := json.Marshal(savedState{Boot: bootID(), State: *state})
+	body, err := json.Marshal(savedState{Boot: bootID(), State: state.Saved()})
 	if err != nil {
 		return fmt.Errorf("encoding the state: %w", err)
 	}
-	if now.Sub(m.copied) >= lastingEvery || !reflect.DeepEqual(state.CPUs, m.saved) {
+	if now.Sub(m.copied) >= lastingEvery || state.CPUsDiffer(&m.saved) {
 		select {
 		case <-m.copies: // an older one that was not written yet
 		default:
@@ -132,7 +113,7 @@ func (m *memory) save(state *node.State, now time.Time) error {
 	if err := stateKind.Write(m.run, body); err != nil {
 		return fmt.Errorf("the state: %w", err)
 	}
-	m.saved, m.offers, m.frozen, m.at = state.CPUs, offers(state), frozen(state), now
+	m.saved, m.at = *state, now
 	return nil
 }
 

@@ -282,7 +282,7 @@ func (s *suspicion) second() (is culpritSecond, err error) {
 	is.waits, is.seen = 100*float64(now.waited-s.last.waited)/float64(length), unknown
 	s.last = now
 	uid := s.online.uid()
-	load, err := s.meter.Measure(map[string]model.PodGroup{uid: {Dir: s.kubelet.dir(s.online)}}, serverCloser{})
+	load, err := s.meter.Measure(map[string]model.PodGroup{uid: {Dir: s.kubelet.dir(s.online)}}, []model.Detail{{UID: uid, Seconds: true, Delays: true}})
 	if err != nil {
 		return is, fmt.Errorf("measuring as the agent does: %w", err)
 	}
@@ -291,18 +291,6 @@ func (s *suspicion) second() (is culpritSecond, err error) {
 	}
 	return is, nil
 }
-
-// serverCloser has the server looked at as closely as the agent looks at a pod that may wait for another.
-type serverCloser struct{}
-
-// Closely is for the meter.
-func (serverCloser) Closely(string) bool { return true }
-
-// Waits is for the meter.
-func (serverCloser) Waits(string) bool { return true }
-
-// From is for the meter.
-func (serverCloser) From(string) int64 { return 0 }
 
 // accused reads in the agent's journal who was named and throttled. Pods have the names there that people have for them.
 func (s *suspicion) accused() error {

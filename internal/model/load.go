@@ -22,15 +22,6 @@ type Load struct {
 	Classes   [3]Usage      // of the directories of the kubelet's classes: that of Guaranteed holds all pods
 	Pods      []PodUsage    // that have a cgroup, ordered by UID
 	Inside    []InsideUsage `json:",omitempty"` // of containers that their quota may stop, ordered by UID and name
-	Glance    Glance        // the last short look between two measurements
-}
-
-// Glance is what a short look at the CPU showed: what was used since the look before, about 100 ms, in milli-cores.
-type Glance struct {
-	At         time.Duration // of the look; 0: there was none, or none before it to compare with
-	Node       int64         // the whole machine
-	Pods       int64         // all pods
-	BestEffort int64         // pods of class BestEffort, where batch is
 }
 
 // Usage is what a cgroup, or the machine, used.

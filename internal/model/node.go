@@ -44,6 +44,36 @@ type Node struct {
 	Reclaimed   *Reclaimed `json:",omitempty"` // what came of it, since the round before; nil: nothing
 	Withdrawn   bool       // the manager lets this node sell nothing
 	Load        *Load      // nil: nothing was measured yet
+	Glance      Glance     `json:",omitzero"` // the last one
+	Ruling      Ruling     // which policy governs the node
+	Object      NodeObject // what the API shows of the Node
+	Writes      APIWrites  // what became of writes to the API
+}
+
+// Ruling is which policy governs a node.
+type Ruling struct {
+	Policy     string // its name; "": none does
+	Generation int64  // of that policy
+	Selling    SellState
+}
+
+// NodeObject is what the API shows of a node's own objects.
+type NodeObject struct {
+	UID       string      // of the Node; "": not known yet
+	Published []Published `json:",omitempty"` // resources of ours on the Node, in the order of [NodeResources]
+	Reported  bool        // it has a NodeReport
+}
+
+// APIWrites is the state of the agent's writes to the API.
+type APIWrites struct {
+	Offer  APIWrite // to the Node's status
+	Report APIWrite // to the NodeReport
+}
+
+// APIWrite is the state of one kind of write, of which at most one is under way.
+type APIWrite struct {
+	Busy   bool `json:",omitempty"` // a write is under way
+	Failed bool `json:",omitempty"` // the last write failed
 }
 
 // Wrote returns what is recorded of a file that we have written and not given back; nil if it is none.

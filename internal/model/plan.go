@@ -156,6 +156,8 @@ type Plan struct {
 	Interference *Interference `json:",omitempty"` // whom online pods wait for, and who is throttled for it; nil: there is nothing to say
 	Evict        *Evictions    `json:",omitempty"` // which batch pod should leave, and whether the node is hot; nil: nobody need
 	Publish      Publication   // what is to stand on the Node object
+	Report       Report        // what the NodeReport is to hold
+	Observe      Observe       // what the next rounds need observed
 	Conditions   []Condition   // that pods should have, ordered by UID
 	Notices      []Notice      // what the owners of pods, or of the node, should be told
 	Unsupported  []Reason      // what the policy asks for and the node's kernel cannot do

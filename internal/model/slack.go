@@ -143,6 +143,7 @@ type Publication struct {
 	Decided   bool        // false: what stands there stays
 	Resources []Published // all of ours that are to stand there, in the order of [NodeResources]; no other does
 	Reason    Reason      // why nothing is sold; zero: the offer stands there
+	Write     bool        // it differs from what stands there, and is to be written now
 }
 
 // NodeResources returns every resource that may stand on a Node.
@@ -162,8 +163,9 @@ type Report struct {
 	Generation  int64  // of that policy
 	Mode        Mode
 	Selling     SellState
-	Slack       *Slack    // nil: nothing was measured yet
+	Slack       *Slack    `json:"-"` // nil: nothing was measured yet
 	Unsupported []Code    // what the policy asks for and the node's kernel cannot do
 	Hot         Code      // why nothing is sold although there may be an offer; "": the node is not hot
 	Evict       *Eviction // the batch pod that should leave; nil: none
+	Write       bool      // it is to be written now
 }

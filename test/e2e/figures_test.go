@@ -302,7 +302,7 @@ func (c *crowd) allocs() float64 {
 	defer meter.Close()
 	measure := func() {
 		time.Sleep(101 * time.Millisecond) // sooner it reads nothing
-		load, err := meter.Measure(tree.Model().Pods, distant{})
+		load, err := meter.Measure(tree.Model().Pods, nil)
 		if err != nil || len(load.Pods) < len(c.pods) || load.Pods[0].CPU.At != 0 && load.Age(load.Pods[0].CPU.At) > time.Second {
 			c.t.Fatalf("%d pods were measured, want %d at least: %v", len(load.Pods), len(c.pods), err)
 		}
@@ -482,10 +482,3 @@ func (c *crowd) until(s sight) (took, blind float64) {
 		_ = unix.Nanosleep(&look, nil) // of this thread, which time.Sleep is not
 	}
 }
-
-// distant looks at nothing more closely.
-type distant struct{}
-
-func (distant) Closely(string) bool { return false }
-func (distant) Waits(string) bool   { return false }
-func (distant) From(string) int64   { return 0 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	actkube "github.com/waterline-io/waterline/internal/act/kube"
-	"github.com/waterline-io/waterline/internal/agent"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/internal/sim/host"
@@ -41,16 +39,17 @@ type fleet struct {
 }
 
 type fakeAgent struct {
-	uid    string
-	host   *host.Host
-	teller *agent.Teller
+	host *host.Host
+	core *actkube.Publisher
+	api  *actkube.Reports
+	jobs sync.WaitGroup
 
-	mu       sync.Mutex
-	stands   []model.Published
-	reported bool
-	decided  bool // for the machine that it is on now
-	wants    []model.Published
-	settled  bool // what it wants stood on the Node once, since it is on this machine
+	mu      sync.Mutex
+	object  model.NodeObject // as the API shows it, if it shows what was written
+	writes  model.APIWrites
+	decided bool // for the machine that it is on now
+	wants   []model.Published
+	settled bool // what it wants stood on the Node once, since it is on this machine
 }
 
 // newFleet makes agents for nodes of these names, whose UIDs are their names.
@@ -80,27 +79,38 @@ func newFleet(t testing.TB, method model.SellMethod, names []string) *fleet {
 }
 
 func newFakeAgent(name string, core, custom *rest.RESTClient) *fakeAgent {
-	a := &fakeAgent{uid: name}
-	publisher, reports := actkube.NewPublisher(core, name), actkube.NewReports(custom, name)
-	a.teller = agent.NewTeller(func(ctx context.Context, uid string, stands, should []model.Published) error {
-		if err := publisher.Write(ctx, uid, stands, should); err != nil {
-			return err
-		}
+	return &fakeAgent{
+		core: actkube.NewPublisher(core, name), api: actkube.NewReports(custom, name), object: model.NodeObject{UID: name},
+	}
+}
+
+// carryOut begins the writes of a plan.
+func (a *fakeAgent) carryOut(ctx context.Context, plan *model.Plan) {
+	uid := a.object.UID
+	if plan.Publish.Write {
+		before, wanted := a.object.Published, plan.Publish.Resources
+		a.begin(&a.writes.Offer, func() error { return a.core.Write(ctx, uid, before, wanted) }, func() {
+			a.object.Published = wanted
+			a.compare()
+		})
+	}
+	if plan.Report.Write {
+		report := plan.Report
+		a.begin(&a.writes.Report, func() error { return a.api.Write(ctx, uid, report) }, func() { a.object.Reported = true })
+	}
+}
+
+// begin writes beside the rounds, and notes what became of it.
+func (a *fakeAgent) begin(state *model.APIWrite, write func() error, written func()) {
+	*state = model.APIWrite{Busy: true}
+	a.jobs.Go(func() {
+		err := write()
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.stands = should
-		a.compare()
-		return nil
-	}, func(ctx context.Context, uid string, r model.Report) error {
-		if err := reports.Write(ctx, uid, r); err != nil {
-			return err
+		if *state = (model.APIWrite{Failed: err != nil}); err == nil {
+			written()
 		}
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.reported = true
-		return nil
-	}, slog.New(slog.DiscardHandler))
-	return a
+	})
 }
 
 // kinds is how many machines are reckoned through until they are warm, at most. Where there are more nodes, several have one of
@@ -132,7 +142,7 @@ func (f *fleet) place(machine func(i, of int) *host.Host) {
 
 // compare looks whether it stands on the Node what should.
 func (a *fakeAgent) compare() {
-	a.settled = a.settled || a.decided && slices.Equal(a.stands, a.wants)
+	a.settled = a.settled || a.decided && slices.Equal(a.object.Published, a.wants)
 }
 
 // each calls something for the first numbers, on all CPUs.
@@ -150,39 +160,38 @@ func each(n int, do func(i int)) {
 }
 
 // round decides for each node.
-func (f *fleet) round() {
+func (f *fleet) round(ctx context.Context) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
 	after := warm + now.Sub(f.began)
 	each(len(f.agents), func(i int) {
 		a := f.agents[i]
-		plan := a.host.Decide(now, after, &f.policy)
 		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.host.Object, a.host.Writes = a.object, a.writes
+		a.host.Ruling = model.Ruling{Policy: "large", Generation: 1, Selling: model.SellOpen}
+		plan := a.host.Decide(now, after, &f.policy)
 		a.decided, a.wants = true, plan.Publish.Resources
 		a.compare()
-		stands, reported := a.stands, a.reported
-		a.mu.Unlock()
-		a.teller.Post(&plan.Publish, a.uid, stands, model.Report{Policy: "large", Generation: 1, Mode: f.policy.Mode, Selling: model.SellOpen, Slack: plan.Slack}, reported)
+		a.carryOut(ctx, &plan)
 	})
 }
 
 // run lets the agents live until the context ends.
 func (f *fleet) run(ctx context.Context) {
-	var wg sync.WaitGroup
-	for _, a := range f.agents {
-		wg.Go(func() { a.teller.Run(ctx) })
-	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		f.round()
+		f.round(ctx)
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
 		}
 	}
-	wg.Wait()
+	for _, a := range f.agents {
+		a.jobs.Wait()
+	}
 }
 
 // unsettled returns how many nodes do not show yet what changed when everything did.

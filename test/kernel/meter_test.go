@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -184,22 +185,20 @@ func (n *meterNode) used(dir string) (nanos uint64, at time.Time) {
 	return nanos * factor, at
 }
 
-// closely says for all pods whether they are looked at closely; their containers are not.
-type closely bool
-
-func (c closely) Closely(string) bool { return bool(c) }
-func (c closely) From(string) int64   { return 0 }
-func (c closely) Waits(string) bool   { return false }
-
+// The pods whose memory and pressure are measured in every measurement.
 const (
-	all  closely = true
-	none closely = false
+	all  = true
+	none = false
 )
 
 // measure measures and fails on any error.
-func (n *meterNode) measure(m *host.Meter, closer host.Closer) *model.Load {
+func (n *meterNode) measure(m *host.Meter, seconds bool) *model.Load {
 	n.t.Helper()
-	load, err := m.Measure(n.pods, closer)
+	var details []model.Detail
+	for _, uid := range slices.Sorted(maps.Keys(n.pods)) {
+		details = append(details, model.Detail{UID: uid, Seconds: seconds})
+	}
+	load, err := m.Measure(n.pods, details)
 	if err != nil {
 		n.t.Fatal(err)
 	}

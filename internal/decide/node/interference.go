@@ -1,66 +1,59 @@
 package node
 
 import (
-	"slices"
-
 	"github.com/waterline-io/waterline/internal/decide/node/interference"
 	"github.com/waterline-io/waterline/internal/decide/node/suppress"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Interferes reports whether it is looked for whom online pods wait for, the policy says so, and there is batch.
-func Interferes(pods []*model.Pod, policy *model.Policy) bool {
-	return policy.Protect.Interference && policy.Mode != model.ModeDisabled &&
-		slices.ContainsFunc(pods, func(p *model.Pod) bool { return p.Class == model.ClassBE && !p.Ended })
-}
-
-// interferes finds out whom online pods wait for, while batch runs. Without batch what is remembered stays: how often somebody was tried
-// within the hour.
-func interferes(n *model.Node, policy *model.Policy, plan *model.Plan, s *interference.State) *interference.State {
-	if !policy.Protect.Interference || policy.Mode == model.ModeDisabled {
+// searchInterference finds the pod that makes an online pod wait, while batch runs. Without batch the state stays: it
+// bounds the trials of an hour.
+func searchInterference(n *model.Node, policy *model.Policy, plan *model.Plan, before *interference.State) *interference.State {
+	if !policy.Protect.Interference {
 		return nil
 	}
 	if !suppress.Running(n.Pods, &n.Tree) {
-		return s
+		return before
 	}
-	if s == nil {
-		s = &interference.State{}
+	var state interference.State
+	if before != nil {
+		state = *before
 	}
-	if b := interference.Node(n, policy, s); !b.Empty() {
-		kept := *b
-		kept.Throttles = slices.Clone(b.Throttles)
-		plan.Interference = &kept
+	result, state := interference.Node(n, policy, state)
+	if !result.Empty() {
+		plan.Interference = &result
 	}
-	return s
+	return &state
 }
 
-// interferenceNotices tells the owners of both pods who was named, and those of batch pods what becomes of them for that.
-func interferenceNotices(n *model.Node, b *model.Interference) []model.Notice {
-	if b.Empty() {
+// interferenceNotices tells the owners of the victim and of the suspect what was found, and the owners of throttled pods
+// why they are throttled.
+func interferenceNotices(n *model.Node, r *model.Interference) []model.Notice {
+	if r.Empty() {
 		return nil
 	}
 	var notices []model.Notice
-	tell := func(uid, other, how string, why model.Reason) {
+	add := func(uid, other, relation string, why model.Reason) {
 		pod := model.FindPod(n.Pods, uid)
 		if pod == nil {
 			return
 		}
-		why.Key, why.Text = how, other
+		why.Key, why.Text = relation, other
 		if p := model.FindPod(n.Pods, other); p != nil {
 			why.Text = p.Namespace + "/" + p.Name
 		}
 		notices = append(notices, model.Notice{UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, Reason: why})
 	}
-	if f := &b.Named; f.Suspect != "" {
-		tell(f.Victim, f.Suspect, "waits for", f.Reason())
-		tell(f.Suspect, f.Victim, "makes wait", f.Reason())
+	if f := &r.Named; f.Suspect != "" {
+		add(f.Victim, f.Suspect, "waits for", f.Reason())
+		add(f.Suspect, f.Victim, "makes wait", f.Reason())
 	}
-	for i := range b.Throttles {
-		t := &b.Throttles[i]
-		tell(t.UID, t.Victim, "for", t.Reason())
+	for i := range r.Throttles {
+		t := &r.Throttles[i]
+		add(t.UID, t.Victim, "for", t.Reason())
 	}
-	if t := &b.Undone; t.UID != "" {
-		tell(t.UID, t.Victim, "for", t.Reason())
+	if t := &r.Undone; t.UID != "" {
+		add(t.UID, t.Victim, "for", t.Reason())
 	}
 	return notices
 }

@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -49,45 +50,54 @@ func (w *world) second() model.Plan {
 		}
 	}
 	var plan model.Plan
-	plan, w.state = node.DecideKnowing(w.peaks, w.node, w.policy, w.state)
+	plan, w.state = w.knowing(w.node, w.policy, w.state)
 	return plan
 }
 
-// TestBlameNoGarbage: while nobody waits for longer than before, to look for whom they wait makes no garbage.
-func TestBlameNoGarbage(t *testing.T) {
+// TestInterferenceGarbage: a round that searches interference among 110 pods makes at most 128 KiB of garbage.
+func TestInterferenceGarbage(t *testing.T) {
+	const most = 128 << 10
 	w := contended(t)
-	with := testing.AllocsPerRun(100, func() { w.second() })
-	if w.state.Interference == nil {
-		t.Fatal("nobody looks")
+	worst := uint64(0)
+	for range 20 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		w.second()
+		runtime.ReadMemStats(&after)
+		worst = max(worst, after.TotalAlloc-before.TotalAlloc)
+	}
+	t.Logf("%d bytes at most", worst)
+	if w.state.Interference == nil || worst > most {
+		t.Errorf("a round makes %d bytes of garbage, more than %d", worst, most)
 	}
 	w.policy.Protect.Interference = false
-	without := testing.AllocsPerRun(100, func() { w.second() })
-	if w.state.Interference != nil {
+	if w.second(); w.state.Interference != nil {
 		t.Error("switched off, something is remembered")
-	}
-	if with > without {
-		t.Errorf("%v allocations a round, %v without", with, without)
 	}
 }
 
-// TestBlameWithoutBatch: without batch nobody looks, and what bounds trials is not forgotten.
-func TestBlameWithoutBatch(t *testing.T) {
+// TestInterferenceWithoutBatch: without batch nothing is searched, and what bounds trials is not forgotten.
+func TestInterferenceWithoutBatch(t *testing.T) {
 	w := contended(t)
+	online := w.node.Pods[1].UID
+	if plan := w.second(); !model.FindDetail(plan.Observe.Pods, online).Seconds {
+		t.Error("the pressure of online pods is not measured each second")
+	}
 	looked := w.state.Interference.Clock
 	for _, p := range w.node.Pods {
 		p.Ended = p.Class == model.ClassBE
 	}
-	w.second()
+	plan := w.second()
 	if s := w.state.Interference; s == nil || s.Clock != looked {
 		t.Errorf("%+v", s)
 	}
-	if node.Interferes(w.node.Pods, &w.policy) {
-		t.Error("the pressure of online pods is to be read")
+	if model.FindDetail(plan.Observe.Pods, online).Seconds {
+		t.Error("the pressure of online pods is measured each second")
 	}
 }
 
-// TestBlameOff: where nothing is measured because the policy is off, nothing is remembered.
-func TestBlameOff(t *testing.T) {
+// TestInterferenceOff: where nothing is measured because the policy is off, nothing is remembered.
+func TestInterferenceOff(t *testing.T) {
 	w := contended(t)
 	w.policy.Mode, w.node.Load = model.ModeDisabled, nil
 	if _, state := node.Decide(w.node, w.policy, w.state); state.Interference != nil {
@@ -95,10 +105,10 @@ func TestBlameOff(t *testing.T) {
 	}
 }
 
-// BenchmarkBlame110 is a round of a node with 110 pods, half of them batch.
-func BenchmarkBlame110(b *testing.B) {
+// BenchmarkInterference110 is a round of a node with 110 pods, half of them batch.
+func BenchmarkInterference110(b *testing.B) {
 	for _, on := range []bool{true, false} {
-		b.Run(fmt.Sprintf("culprit=%v", on), func(b *testing.B) {
+		b.Run(fmt.Sprintf("on=%v", on), func(b *testing.B) {
 			w := contended(b)
 			w.policy.Protect.Interference = on
 			b.ReportAllocs()

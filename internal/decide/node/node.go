@@ -41,9 +41,9 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 	if policy.Mode == model.ModeDisabled {
 		state.CPUs = cpuset.State{Known: true}
 		state.Slack = slack.State{} // nobody watches the room meanwhile: when it is on again, offers grow anew
-		state.Interference = nil    // nor who waits for whom
+		state.Interference = nil
 	}
-	if n.PodsKnown && n.Load != nil {
+	if n.PodsKnown && n.Load != nil && policy.Mode != model.ModeDisabled {
 		state = sell(&n, &policy, &plan, state, ask)
 	}
 	if acts {
@@ -81,7 +81,24 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 		notify(&n, &plan, c.Dir, model.Reason{Code: model.CPUsConfined, Key: c.Dir, Text: c.To.String(), Fix: "find out who set cpuset.cpus in the cgroups above"})
 	}
 	state = state.next(&n, &plan)
+	report(&n, &policy, &plan)
+	var again time.Time
+	if state.Publish, again = publish.Writes(&n, &plan.Publish, &plan.Report, state.Publish); !again.IsZero() {
+		wake(&plan, again)
+	}
+	plan.Observe = observe(&n, &policy, &plan, &state)
 	return plan, state
+}
+
+// report says what the NodeReport is to hold.
+func report(n *model.Node, policy *model.Policy, plan *model.Plan) {
+	plan.Report = model.Report{
+		Policy: n.Ruling.Policy, Generation: n.Ruling.Generation, Mode: policy.Mode, Selling: n.Ruling.Selling,
+		Slack: plan.Slack, Hot: plan.Evict.HotFor().Code, Evict: plan.Evict.Requested(),
+	}
+	for _, reason := range plan.Unsupported {
+		plan.Report.Unsupported = append(plan.Report.Unsupported, reason.Code)
+	}
 }
 
 // sell decides what the node has left for batch: what is sold of it, and what batch, and who of it, may use now.
@@ -99,7 +116,7 @@ func sell(n *model.Node, policy *model.Policy, plan *model.Plan, state State, as
 		wake(plan, next)
 	}
 	plan.Suppress, state.Suppress = suppress.Decide(n, policy, plan.Slack, state.Suppress)
-	state.Interference = interferes(n, policy, plan, state.Interference)
+	state.Interference = searchInterference(n, policy, plan, state.Interference)
 	plan.Evict, state.Evict = evict.Decide(n, policy, evict.Others{
 		Slack: plan.Slack, Suppress: plan.Suppress, Interference: plan.Interference, Held: held(n, policy, &state),
 	}, state.Evict)

@@ -46,3 +46,27 @@ func TestOffersAfterOff(t *testing.T) {
 		}
 	}
 }
+
+// TestDisabledReportsNothing checks that a node whose policy is disabled reports neither an offer nor an account at once,
+// though it was measured, and has nothing measured any more.
+func TestDisabledReportsNothing(t *testing.T) {
+	used := model.Usage{CPU: model.CPUUsage{At: time.Hour, Milli: 100}, Memory: model.MemoryUsage{At: time.Hour, WorkingSet: 1 << 20}}
+	n := model.Node{
+		PodsKnown: true, Now: time.Unix(1e9, 0), Capacity: model.Amount{CPU: 4000},
+		Load:   &model.Load{Clock: time.Hour, CPUMilli: 4000, Memory: 8 << 30, Node: used},
+		Object: model.NodeObject{UID: "uid"},
+	}
+	n.Load.Classes[model.Guaranteed] = used
+	policy := model.DefaultPolicy()
+	policy.Mode = model.ModeEnforce
+	policy.CPU = model.SellPolicy{Method: model.SellStatic, Ratio: 500, Waterline: 1000}
+	plan, state := Decide(n, policy, State{})
+	if plan.Report.Slack == nil || !plan.Report.Write || !plan.Observe.Load {
+		t.Fatalf("enforced: %+v, %+v", plan.Report, plan.Observe)
+	}
+	policy.Mode = model.ModeDisabled
+	plan, _ = Decide(n, policy, state)
+	if r := plan.Report; r.Slack != nil || !r.Write || r.Mode != model.ModeDisabled || plan.Observe.Load {
+		t.Errorf("disabled: %+v, %+v", r, plan.Observe)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/node/interference"
 	"github.com/waterline-io/waterline/internal/decide/node/memory"
 	"github.com/waterline-io/waterline/internal/decide/node/predict"
+	"github.com/waterline-io/waterline/internal/decide/node/publish"
 	"github.com/waterline-io/waterline/internal/decide/node/quota"
 	"github.com/waterline-io/waterline/internal/decide/node/slack"
 	"github.com/waterline-io/waterline/internal/decide/node/suppress"
@@ -27,7 +28,8 @@ const (
 // crowdedFor is how long a memory limit is left alone that was below what its group uses. To look again costs one read.
 const crowdedFor = 10 * time.Second
 
-// State is what must survive from one round to the next.
+// State is what one round hands to the next. No round changes a state that it was given: what is not copied is never
+// changed once it is in a state. All of it is written to the journal, so that any round can be replayed.
 type State struct {
 	Files []FileState   // files with which something is the matter, ordered
 	CPUs  cpuset.State  // who has CPUs of its own
@@ -37,8 +39,9 @@ type State struct {
 	Suppress     suppress.State      // what batch may use
 	Quota        quota.State         // whether online pods may burst
 	Memory       memory.State        // whom to ask for memory
-	Interference *interference.State `json:",omitempty"` // whom they wait for, changed in place; nil: nobody looked yet
-	Evict        evict.State         // who should leave
+	Interference *interference.State `json:",omitempty"` // which pods make online pods wait; nil: not searched yet
+	Evict        evict.State         // which pod is evicted
+	Publish      publish.State       // what was written to the API
 }
 
 // FileState is what is remembered of one file.

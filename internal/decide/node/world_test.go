@@ -60,11 +60,9 @@ func (w *world) do(line string) error {
 	case "pods":
 		w.node.PodsKnown = args[0] == "known"
 	case "saves":
-		w.saved = w.state
-		w.saved.Interference = copied(w.state.Interference)
+		w.saved = w.state.Saved()
 	case "killed": // the agent, and started again with what it saved last
 		w.state = w.saved
-		w.state.Interference = copied(w.saved.Interference)
 	case "tick":
 		d, err := time.ParseDuration(args[0])
 		w.node.Now = w.node.Now.Add(d)
@@ -287,18 +285,17 @@ func (w *world) setPod(name string, args []string) error {
 
 // decide runs a round, prints it and imagines that the host did what it says.
 func (w *world) decide() string {
-	var plan model.Plan
 	w.measure()
-	plan, w.state = node.DecideKnowing(w.peaks, w.node, w.policy, w.state)
+	plan := w.settled()
 	var out strings.Builder
 	for _, s := range plan.Settings {
 		fmt.Fprintf(&out, "%s %s %s", s.Dir, s.Knob, s.Value)
 		if s.Release {
-			out.WriteString(" (given back)")
+			out.WriteString(" (restored)")
 		}
 		fmt.Fprintf(&out, "  %s", s.Reason)
 		if s.Deferred != nil {
-			fmt.Fprintf(&out, "  held: %s", s.Deferred)
+			fmt.Fprintf(&out, "  deferred: %s", s.Deferred)
 		}
 		out.WriteByte('\n')
 	}
@@ -327,7 +324,7 @@ func (w *world) decide() string {
 		fmt.Fprintf(&out, "notice %q %s\n", n.Name, n.Reason)
 	}
 	if plan.Interference != nil {
-		printBlame(&out, plan.Interference)
+		printInterference(&out, plan.Interference)
 	}
 	if plan.Evict != nil {
 		printEvictions(&out, plan.Evict, w.node.Load.Clock)
@@ -335,10 +332,14 @@ func (w *world) decide() string {
 	if plan.Suppress != nil {
 		printSuppression(&out, plan.Suppress, w.node.Load.Clock)
 	}
-	if plan.Slack != nil && !w.load.brief {
-		printAccount(&out, "cpu", &plan.Slack.CPU, cores)
-		printAccount(&out, "memory", &plan.Slack.Memory, gib)
-		printPublication(&out, &plan.Publish)
+	if w.load != nil && !w.load.brief {
+		if plan.Slack != nil {
+			printAccount(&out, "cpu", &plan.Slack.CPU, cores)
+			printAccount(&out, "memory", &plan.Slack.Memory, gib)
+		}
+		if plan.Slack != nil || len(plan.Publish.Resources) > 0 {
+			printPublication(&out, &plan.Publish)
+		}
 	}
 	if !plan.Next.IsZero() {
 		fmt.Fprintf(&out, "again in %s\n", plan.Next.Sub(w.node.Now))

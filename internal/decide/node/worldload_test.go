@@ -2,7 +2,6 @@ package node_test
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/decide/node/interference"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -302,8 +300,8 @@ func (w *world) measure() {
 	}
 	if l.glanced {
 		age += 400 * time.Millisecond
-		m.Glance = l.glance
-		m.Glance.At = clock
+		w.node.Glance = l.glance
+		w.node.Glance.At = clock
 	}
 	m.Stolen = l.stolen
 	m.Node, m.Classes[model.Guaranteed], m.Classes[model.BestEffort] = usage(l.node, age), usage(l.pods, age), usage(l.best, age)
@@ -355,21 +353,8 @@ func printSuppression(out *strings.Builder, s *model.Suppression, clock time.Dur
 	}
 }
 
-// copied returns what outlives the agent of what was found out about culprits.
-func copied(s *interference.State) *interference.State {
-	text, err := json.Marshal(s)
-	if err != nil {
-		panic(err)
-	}
-	var c *interference.State
-	if err := json.Unmarshal(text, &c); err != nil {
-		panic(err)
-	}
-	return c
-}
-
-// printBlame prints whom an online pod waits for, and who is throttled for it.
-func printBlame(out *strings.Builder, b *model.Interference) {
+// printInterference prints whom an online pod waits for, and who is throttled for it.
+func printInterference(out *strings.Builder, b *model.Interference) {
 	if f := &b.Finding; f.Victim != "" {
 		fmt.Fprintf(out, "%s waits", f.Victim)
 		if f.Suspect != "" {

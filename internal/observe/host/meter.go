@@ -73,20 +73,10 @@ type meteredPod struct {
 	dir     string
 	inode   uint64
 	slot    int64 // which of the measurements are its own
-	closely bool
+	detail  model.Detail
 	keep    bool // its files are kept open
 	inside  []meteredContainer
 	delayed delayLook
-}
-
-// Closer says what of a pod is looked at more closely.
-type Closer interface {
-	// Closely reports whether memory and pressure of the pod are read in every measurement.
-	Closely(uid string) bool
-	// From returns how much CPU a pod must use, in milli-cores, for its containers to be measured too; 0: they never are.
-	From(uid string) int64
-	// Waits reports whether each task of the pod is asked for how long it waits for a CPU. That is in every other measurement.
-	Waits(uid string) bool
 }
 
 // NewMeter measures the machine whose procfs is mounted at a path, as [DefaultProc], and the pods of one kubelet.
@@ -135,16 +125,17 @@ func (m *Meter) Close() {
 	}
 }
 
-// Measure measures everything whose turn it is, to be called once a second. The pods are those of [model.Tree]. Memory and
-// pressure of the pods that closer selects are read in every measurement, those of the others in every fifth.
+// Measure measures everything that is due, to be called once a second. The pods are those of [model.Tree]. The details say
+// what is measured of single pods beyond CPU use in every measurement, and memory and pressure in every fifth. They are
+// ordered by UID.
 //
 // The error joins what could not be read; that keeps its last values and their time. It is no error that a cgroup is gone
 // or that this kernel does not know a thing.
 //
 // Less than 100 ms after the last measurement nothing is read. When the last one is more than 10 s ago, or the machine was
 // suspended since, rates are known again after the next one.
-func (m *Meter) Measure(pods map[string]model.PodGroup, closer Closer) (*model.Load, error) {
-	m.follow(pods, closer)
+func (m *Meter) Measure(pods map[string]model.PodGroup, details []model.Detail) (*model.Load, error) {
+	m.follow(pods, details)
 	if !m.begins() {
 		return m.Load(), nil
 	}
@@ -161,8 +152,8 @@ func (m *Meter) Measure(pods map[string]model.PodGroup, closer Closer) (*model.L
 			m.note(m.measureCPU(&p.meteredGroup, usage, p.keep))
 		}
 	}
-	m.measureInside(pods, closer)
-	m.note(m.measureDelays(closer))
+	m.measureInside(pods)
+	m.note(m.measureDelays())
 	m.note(m.measureNodeMemory())
 	m.note(m.measureNodePressure())
 	if m.tick%minute == 1 {
@@ -180,7 +171,7 @@ func (m *Meter) Measure(pods map[string]model.PodGroup, closer Closer) (*model.L
 		switch {
 		case !p.keep:
 			every = rarely
-		case p.closely:
+		case p.detail.Seconds:
 			every = 1
 		}
 		turn := m.turn(p, every)
@@ -230,20 +221,25 @@ func (m *Meter) note(err error) {
 	}
 }
 
-// follow brings what is measured to the pods that there are.
-func (m *Meter) follow(pods map[string]model.PodGroup, closer Closer) {
-	same, ration := len(pods) == len(m.pods), false
+// follow updates the set of measured pods.
+func (m *Meter) follow(pods map[string]model.PodGroup, details []model.Detail) {
+	same, ration, next := len(pods) == len(m.pods), false, 0
 	for i := range m.pods {
 		p := &m.pods[i]
 		m.load.Pods[i].New = false
 		g, found := pods[p.uid]
 		same = same && found && g.Dir == p.dir && g.Inode == p.inode
-		if now := closer.Closely(p.uid); now != p.closely {
-			p.closely, ration = now, true
+		for next < len(details) && details[next].UID < p.uid {
+			next++
 		}
+		was := p.detail
+		if p.detail = (model.Detail{}); next < len(details) && details[next].UID == p.uid {
+			p.detail = details[next]
+		}
+		ration = ration || was.Seconds != p.detail.Seconds
 	}
 	if !same {
-		m.replace(pods, closer)
+		m.replace(pods, details)
 	}
 	if !same || ration {
 		m.ration()
@@ -251,7 +247,7 @@ func (m *Meter) follow(pods map[string]model.PodGroup, closer Closer) {
 }
 
 // replace takes over what is known of the pods that are still there.
-func (m *Meter) replace(pods map[string]model.PodGroup, closer Closer) {
+func (m *Meter) replace(pods map[string]model.PodGroup, details []model.Detail) {
 	old, usage := m.pods, m.load.Pods
 	m.pods, m.load.Pods = make([]meteredPod, 0, len(pods)), make([]model.PodUsage, 0, len(pods))
 	for _, uid := range slices.Sorted(maps.Keys(pods)) {
@@ -267,7 +263,8 @@ func (m *Meter) replace(pods map[string]model.PodGroup, closer Closer) {
 			p = old[i]
 			old[i].files, old[i].inside = [cgroup.Stats]statFile{}, nil // they stay open
 		} else {
-			p = meteredPod{meteredGroup: newMeteredGroup(m.mount, g.Dir), uid: uid, dir: g.Dir, inode: g.Inode, slot: m.born, closely: closer.Closely(uid)}
+			p = meteredPod{meteredGroup: newMeteredGroup(m.mount, g.Dir), uid: uid, dir: g.Dir, inode: g.Inode, slot: m.born}
+			p.detail = model.FindDetail(details, uid)
 			m.born++
 		}
 		m.pods, m.load.Pods = append(m.pods, p), append(m.load.Pods, u)
@@ -280,10 +277,10 @@ func (m *Meter) replace(pods map[string]model.PodGroup, closer Closer) {
 // ration decides whose files are kept open.
 func (m *Meter) ration() {
 	left := m.limit - 6 - glancerFiles - len(m.classes)*m.perPod // six are of the node
-	for _, closely := range []bool{true, false} {
+	for _, seconds := range []bool{true, false} {
 		for i := range m.pods {
 			p := &m.pods[i]
-			if p.closely != closely {
+			if p.detail.Seconds != seconds {
 				continue
 			}
 			p.keep = left >= m.perPod

@@ -66,10 +66,10 @@ type delayLook struct {
 
 // measureDelays looks for how long the tasks of pods have waited since it last did. Nothing is known of those that began or ended
 // meanwhile.
-func (m *Meter) measureDelays(closer Closer) error {
+func (m *Meter) measureDelays() error {
 	wanted := false
 	for i := range m.pods {
-		wanted = wanted || closer.Waits(m.pods[i].uid)
+		wanted = wanted || m.pods[i].detail.Delays
 	}
 	d := &m.delays
 	if !wanted {
@@ -87,7 +87,7 @@ func (m *Meter) measureDelays(closer Closer) error {
 	*first = ""
 	for n := range m.pods {
 		i := (begin + n) % len(m.pods)
-		if p := &m.pods[i]; closer.Waits(p.uid) && m.turn(p, everyOther) && !m.measureDelay(p, &m.load.Pods[i].Delay) {
+		if p := &m.pods[i]; p.detail.Delays && m.turn(p, everyOther) && !m.measureDelay(p, &m.load.Pods[i].Delay) {
 			*first = p.uid
 			break
 		}

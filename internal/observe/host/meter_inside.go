@@ -26,11 +26,11 @@ type meteredContainer struct {
 
 // measureInside measures the containers that their quotas may stop: those whose pod uses enough, every fifth time, and those that
 // were stopped a while ago, every time, whose files are kept open as long as there are not too many.
-func (m *Meter) measureInside(pods map[string]model.PodGroup, closer Closer) {
+func (m *Meter) measureInside(pods map[string]model.PodGroup) {
 	m.load.Inside = m.load.Inside[:0]
 	for i := range m.pods {
 		p := &m.pods[i]
-		from := closer.From(p.uid)
+		from := p.detail.Inside
 		near := from > 0 && m.load.Pods[i].CPU.Milli >= from
 		if near || len(p.inside) > 0 {
 			m.enter(p, pods[p.uid].Containers, from > 0, near)

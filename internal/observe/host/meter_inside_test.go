@@ -77,10 +77,10 @@ func TestMeterInside(t *testing.T) {
 		}
 		times["busy"] = 200e6
 		read(7)
-		closer := batchClosely{n.from}
+		details := n.details()
 		allocs := testing.AllocsPerRun(20, func() {
 			n.boot, n.mono = n.boot+time.Second, n.mono+time.Second
-			_, _ = n.meter.Measure(n.pods, &closer)
+			_, _ = n.meter.Measure(n.pods, details)
 		})
 		if got := n.meter.Load().Inside; allocs != 0 || len(got) != 2 {
 			t.Errorf("%v allocations a measurement of %+v", allocs, got)

@@ -3,8 +3,10 @@ package host
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,18 +111,17 @@ func (n *fakeNode) set(dir string, u used) {
 	}
 }
 
-// batchClosely looks closely at batch pods, and at the containers of online pods that use so much.
-type batchClosely struct{ from int64 }
-
-func (batchClosely) Closely(uid string) bool { return strings.HasPrefix(uid, "batch") }
-
-func (batchClosely) Waits(uid string) bool { return strings.HasPrefix(uid, "waits") }
-
-func (c batchClosely) From(uid string) int64 {
-	if strings.HasPrefix(uid, "batch") {
-		return 0
+// details measures batch pods each second, pods named waits by their tasks, and containers of the others from n.from on.
+func (n *fakeNode) details() []model.Detail {
+	var all []model.Detail
+	for _, uid := range slices.Sorted(maps.Keys(n.pods)) {
+		d := model.Detail{UID: uid, Seconds: strings.HasPrefix(uid, "batch"), Delays: strings.HasPrefix(uid, "waits")}
+		if !d.Seconds {
+			d.Inside = n.from
+		}
+		all = append(all, d)
 	}
-	return c.from
+	return all
 }
 
 func (n *fakeNode) pod(uid string, u used) { n.set(n.pods[uid].Dir, u) }
@@ -136,7 +137,7 @@ func (n *fakeNode) pressure() {
 func (n *fakeNode) after(d time.Duration) *model.Load {
 	n.t.Helper()
 	n.boot, n.mono = n.boot+d, n.mono+d
-	load, err := n.meter.Measure(n.pods, batchClosely{n.from})
+	load, err := n.meter.Measure(n.pods, n.details())
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -437,7 +438,7 @@ func TestMeterUnreadable(t *testing.T) {
 	n.file(filepath.Join(n.mount.Path, n.pods["a"].Dir, "cpu.stat"), "nonsense\n")
 	n.file(filepath.Join(n.proc, "stat"), "")
 	n.boot, n.mono = n.boot+time.Second, n.mono+time.Second
-	load, err := n.meter.Measure(n.pods, batchClosely{})
+	load, err := n.meter.Measure(n.pods, nil)
 	if err == nil || !strings.Contains(err.Error(), "poda/cpu.stat") || !strings.Contains(err.Error(), "proc/stat") {
 		t.Errorf("%v", err)
 	}

@@ -21,6 +21,10 @@ type Host struct {
 	Noise float64
 	More  float64 // used beside what the trace says, as a share of the capacity; may be negative
 	State node.State
+	// Object and Ruling are what the API shows of the machine's Node.
+	Object model.NodeObject
+	Ruling model.Ruling
+	Writes model.APIWrites
 
 	trace  *trace.Machine
 	shares []float64 // of the limit, used at each time of the trace
@@ -75,6 +79,7 @@ func (h *Host) Decide(now time.Time, after time.Duration, p *model.Policy) model
 	var plan model.Plan
 	plan, h.State = node.Decide(model.Node{
 		Now: now, PodsKnown: true, Capacity: h.Capacity, Allocatable: h.Capacity, Kubelet: model.Kubelet{Known: true}, Load: h.Measure(after),
+		Object: h.Object, Ruling: h.Ruling, Writes: h.Writes,
 	}, *p, h.State)
 	return plan
 }

@@ -129,7 +129,7 @@ func (c *scene) second() {
 			p.Used = l.other
 		}
 		p.Used += p.Used * (second * int64(7919+i*31) % 21) / 1000
-		if h := c.state.held(p.UID); h != nil && !l.disobeys {
+		if h := c.state.throttled(p.UID); h != nil && !l.disobeys {
 			p.Used = min(p.Used, h.Milli)
 		}
 		p.Wait = l.wait + second*int64(104729+i*17)%23
@@ -144,7 +144,9 @@ func (c *scene) second() {
 			c.in.Pods[i].UsedAt, c.in.Pods[i].WaitAt = c.in.Clock, c.in.Clock
 		}
 	}
-	c.note(Decide(&c.in, &c.state))
+	var r model.Interference
+	r, c.state = Decide(c.in, c.state)
+	c.note(&r)
 	for i := range c.in.Pods {
 		c.in.Pods[i].New = false
 	}

@@ -1,86 +1,101 @@
-// Package interference finds out which neighbour an online pod waits for, and says which batch pod is kept to less because of that.
+// Package interference finds the pod whose CPU use makes an online pod wait for CPUs, and decides which batch pod is
+// throttled for it.
 //
-// A neighbour is named by how its use and the victim's waiting go together over minutes, which proves nothing. So a batch pod that
-// is named is throttled on trial, one on a node at a time: only if the victim then waits less does it stay so.
+// A suspect is found by correlation: over minutes, its CPU use and the victim's waiting rise and fall together. That proves
+// nothing. So a batch pod that is suspected is throttled on trial, one pod of a node at a time, and stays throttled only if
+// the victim then waits less. See docs/design/interference.md.
 package interference
 
 import (
+	"slices"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// told is for how long whoever was named is not named to people anew.
-const told = 10 * time.Minute
+// repeatAfter is how long the same suspect is not reported again.
+const repeatAfter = 10 * time.Minute
 
-// State is what is remembered from one second to the next. What is exported outlives the agent. What was measured does not:
-// there is a gap in it then, and it is gathered anew.
+// State is what the rule remembers from one second to the next. Decide never changes a state that it was given: columns
+// are shared between states, all else is copied.
 type State struct {
-	Held    []Held                // batch pods that are throttled
-	Records []Record              // of pods that were throttled
-	Trials  [hourly]time.Duration // when the last ones began, on the clock of [model.Load]; 0: never
-	Ended   time.Duration         // when the last one ended
-	Clock   time.Duration         // of the second before
+	Clock   time.Duration      // of the last call, on the clock of [model.Load]
+	Span    int64              // number of the open span; 0: none is open
+	Length  int                // complete spans up to now without a gap, at most samples
+	Tracks  []Track            // pods of the last call, ordered by UID
+	Columns []*Column          // samples of complete spans, oldest first
+	Suspect string             // UID of the suspect of the last span; "": none
+	Streak  int                // spans in a row with that suspect
+	Result  model.Interference // of the last call
 
-	tracks  []track // of the pods of the second before, in their order
-	open    int64   // number of the span that is open
-	slot    int     // where what is found of it is put down
-	length  int     // spans in a row that were watched, samples at most
-	suspect string  // who was found in the span before; "": nobody
-	seen    int     // times in a row
-	in      Input
-	blame   model.Interference
+	Throttled []Throttled           // ordered by UID
+	Records   []Record              // of pods that were throttled
+	Trials    [hourly]time.Duration // when the last trials began; 0: never
+	Ended     time.Duration         // when the last trial ended
 }
 
-// Decide takes in one second, to be called once in each, and says who is to blame and who is kept to what. It changes the state
-// in place; what it returns is valid until it is called again.
-//
-// It looks once in five seconds, when a span is complete, and otherwise says what it said before.
-func Decide(in *Input, s *State) *model.Interference {
+// Kept returns the part of a state that outlives the agent. Samples do not: an agent that restarts has missed a span, and
+// measures two minutes anew before it suspects any pod.
+func (s *State) Kept() *State {
+	if s == nil {
+		return nil
+	}
+	return &State{Clock: s.Clock, Throttled: s.Throttled, Records: s.Records, Trials: s.Trials, Ended: s.Ended}
+}
+
+// Decide takes in the measurements of one second. It is to be called once a second, and returns what is known of
+// interference and which pods are throttled. It searches when a span is complete, once in five seconds, and otherwise
+// repeats the last result.
+func Decide(in Input, before State) (model.Interference, State) {
+	s := before
 	if in.Clock < s.Clock {
-		*s = State{in: s.in} // of another boot
+		s = State{} // the machine booted: its clock started anew
 	}
 	s.Clock = in.Clock
-	s.blame.Undone = model.Throttle{}
+	s.Result.Undone = model.Throttle{}
 	s.follow(in.Pods)
 	complete := s.turn()
 	for i := range in.Pods {
-		p, t := &in.Pods[i], &s.tracks[i]
-		t.used.take(in.Clock, p.UsedAt, p.Used/grain)
-		t.wait.take(in.Clock, p.WaitAt, p.Wait)
+		p, t := &in.Pods[i], &s.Tracks[i]
+		t.Used.add(in.Clock, p.UsedAt, p.Used/grain)
+		t.Wait.add(in.Clock, p.WaitAt, p.Wait)
 	}
 	if complete {
-		s.blame.Finding = s.confirm(s.find(in.Pods))
-		s.tell()
-		s.act(in)
+		s.Throttled, s.Records = slices.Clone(s.Throttled), slices.Clone(s.Records)
+		finding, slope := s.find(in.Pods)
+		s.Result.Finding = s.confirm(finding)
+		s.report()
+		s.act(&in, slope)
 	}
-	return &s.blame
+	return s.Result, s
 }
 
-// tell keeps who was named with the numbers of then, because people are told once, and not of each number anew.
-func (s *State) tell() {
-	b, f := &s.blame, &s.blame.Finding
-	since := s.Clock - b.NamedAt
-	if since >= told {
-		b.Named = model.Finding{}
+// report keeps the finding that people are shown: with the numbers of the moment in which the suspect was found, until
+// another suspect is found or ten minutes went by.
+func (s *State) report() {
+	r, f := &s.Result, &s.Result.Finding
+	since := s.Clock - r.NamedAt
+	if since >= repeatAfter {
+		r.Named = model.Finding{}
 	}
-	if f.Suspect == "" || b.Named.Victim == f.Victim && b.Named.Suspect == f.Suspect || b.Named.Suspect != "" && since < pause {
+	same := r.Named.Victim == f.Victim && r.Named.Suspect == f.Suspect
+	if f.Suspect == "" || same || r.Named.Suspect != "" && since < pause {
 		return
 	}
-	b.Named, b.NamedAt = *f, s.Clock
+	r.Named, r.NamedAt = *f, s.Clock
 }
 
-// confirm names only who is found twice in a row.
+// confirm drops a suspect that was not found in two spans in a row.
 func (s *State) confirm(f model.Finding) model.Finding {
 	switch {
 	case f.Suspect == "":
-		s.suspect, s.seen = "", 0
-	case f.Suspect == s.suspect:
-		s.seen++
+		s.Suspect, s.Streak = "", 0
+	case f.Suspect == s.Suspect:
+		s.Streak++
 	default:
-		s.suspect, s.seen = f.Suspect, 1
+		s.Suspect, s.Streak = f.Suspect, 1
 	}
-	if f.Suspect != "" && s.seen < confirmed {
+	if f.Suspect != "" && s.Streak < confirmed {
 		f.Suspect, f.Code = "", model.SuspectUnknown
 	}
 	return f

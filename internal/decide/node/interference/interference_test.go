@@ -15,7 +15,7 @@ type tester struct {
 	use   []float64
 	in    Input
 	state State
-	blame *model.Interference
+	last  model.Interference // returned
 }
 
 func newTester(w *world, batch func(i int) bool) *tester {
@@ -28,7 +28,7 @@ func newTester(w *world, batch func(i int) bool) *tester {
 }
 
 // second lets a second pass.
-func (p *tester) second() *model.Interference {
+func (p *tester) second() model.Interference {
 	wait, own := p.w.next(p.use)
 	p.in.Clock += time.Second
 	for i := range p.in.Pods {
@@ -40,8 +40,8 @@ func (p *tester) second() *model.Interference {
 			c.Used, c.Wait = int64(own), int64(wait)
 		}
 	}
-	p.blame = Decide(&p.in, &p.state)
-	return p.blame
+	p.last, p.state = Decide(p.in, p.state)
+	return p.last
 }
 
 // first plays a world for ten minutes and returns who is named first, and in which second: of the neighbours, below 0 if nobody.

@@ -2,14 +2,16 @@ package interference
 
 import "math"
 
-// regress compares what neighbours use with how a victim waits, after what the victim's own load explains of that was taken away.
+// regress compares the use of neighbours with the waiting of a victim, less the part of the waiting that the victim's own
+// load explains.
 //
-// It compares twice. Levels go together when two things are high at the same time. That alone blames whoever else is high
-// then; so edges must go together too, which are how much higher two samples are than the two before. The score is the geometric
-// mean of both correlations, levels twice. See docs/design/interference.md for what else was tried.
+// It compares twice. Levels correlate when two quantities are high at the same time. Alone, they would incriminate any pod
+// that happens to be busy then. So edges must correlate too: how much higher two samples are than the two before. The score
+// is the geometric mean of both correlations, with levels counted twice. docs/design/interference.md says what else was
+// tried.
 type regress struct {
 	total int // samples of the victim
-	n     int // of which so many are compared, the last ones
+	n     int // newest of them that are compared
 	waits [samples]float64
 	loads [samples]float64
 	used  [samples]float64 // of the neighbour
@@ -17,23 +19,23 @@ type regress struct {
 	edge  side
 }
 
-// side is the victim's waiting and own load, centred, as levels or as edges.
+// side is the victim's waiting and its own load, both centred, as levels or as edges.
 type side struct {
 	wait, load  [samples]float64
 	waits, owns float64 // sums of squares; owns is 0 if the own load explains nothing
-	self        float64 // correlation of the two, before
+	self        float64 // correlation of waiting and own load
 	slope       float64
 }
 
-// victim begins with a victim, of whom so many samples before a slot count.
-func (r *regress) victim(t *track, slot, n int) {
+// victim begins with a victim, of which the n newest samples count.
+func (r *regress) victim(s *State, t *Track, n int) {
 	r.total = n
-	t.wait.last(slot, r.waits[:n])
-	t.used.last(slot, r.loads[:n])
+	s.newest(t, wait, r.waits[:n])
+	s.newest(t, used, r.loads[:n])
 	r.prepare(n)
 }
 
-// prepare compares the last n samples.
+// prepare selects the n newest samples.
 func (r *regress) prepare(n int) {
 	r.n = n
 	waits, loads := r.waits[r.total-n:r.total], r.loads[r.total-n:r.total]
@@ -50,8 +52,8 @@ func (r *regress) prepare(n int) {
 
 func edge(x []float64, i int) float64 { return x[i] + x[i-1] - x[i-2] - x[i-3] }
 
-// prepare takes from the waiting what goes with the own load. Where it waits less the more it uses, its waiting is what keeps it
-// from using more.
+// prepare subtracts from the waiting the part that goes with the own load. A victim that waits less when it uses more is
+// kept from using more by its waiting, so nothing is subtracted then.
 func (s *side) prepare(n int) {
 	centre(s.wait[:n])
 	centre(s.load[:n])
@@ -82,50 +84,52 @@ func centre(x []float64) {
 	}
 }
 
-// self returns how well the victim's own load goes with its waiting, in thousandths, and thousandths of the time a grain.
-func (r *regress) self() (score, slope float32) {
+// self returns how well the victim's own load goes with its waiting.
+func (r *regress) self() score {
 	if r.n != r.total {
 		r.prepare(r.total)
 	}
-	return float32(1000 * math.Sqrt(max(r.level.self, 0)*max(r.edge.self, 0))), float32(r.level.slope)
+	return score{
+		fit:   float32(1000 * math.Sqrt(max(r.level.self, 0)*max(r.edge.self, 0))),
+		slope: float32(r.level.slope),
+	}
 }
 
-// neighbour puts into a track how well its use goes with the victim's waiting, and reports whether it varies at all.
-func (r *regress) neighbour(t *track, slot int) bool {
-	n := min(r.total, t.used.full)
+// neighbour returns how well the use of a pod goes with the victim's waiting; false if its use hardly varies.
+func (r *regress) neighbour(s *State, t *Track) (score, bool) {
+	n := min(r.total, int(t.Used.Full))
 	if n < least {
-		return false
+		return score{}, false
 	}
 	if n != r.n {
-		r.prepare(n) // its samples are fewer than those of the one before
+		r.prepare(n) // it has fewer samples than the neighbour before
 	}
 	use := r.used[:n]
-	t.used.last(slot, use)
+	s.newest(t, used, use)
 	m := n - 1
 	now, before := both(use, r.level.wait[:m], r.level.load[:m])
 	if now.spread(m) < (idle/grain)*(idle/grain)*float64(m) {
-		return false
+		return score{}, false
 	}
 	level, slope := now.compare(m, &r.level)
 	if c, s := before.compare(m, &r.level); c > level {
 		level, slope = c, s
 	}
 	for i := range n - width + 1 {
-		use[i] = edge(use, i+width-1) // what it takes the place of is not needed any more
+		use[i] = edge(use, i+width-1) // the sample that it overwrites is not needed any more
 	}
 	m = n - width
 	now, before = both(use[:m+1], r.edge.wait[:m], r.edge.load[:m])
 	edges, _ := now.compare(m, &r.edge)
 	e, _ := before.compare(m, &r.edge)
 	level, edges = max(level, 0), max(edges, e, 0)
-	t.score, t.slope = float32(1000*math.Cbrt(level*level*edges)), float32(slope)
-	return true
+	return score{fit: float32(1000 * math.Cbrt(level*level*edges)), slope: float32(slope)}, true
 }
 
-// sums are those that a correlation is made of.
+// sums are the sums that a correlation is computed from.
 type sums struct{ u, uu, uw, uo float64 }
 
-// both sums up what was used in the same samples as the victim waited, and in those before. There is one more of the use.
+// both sums up the use in the same samples as the victim's waiting, and in the samples before. Use has one sample more.
 func both(use, wait, own []float64) (now, before sums) {
 	first, use := use[0], use[1:]
 	last := first
@@ -143,8 +147,8 @@ func both(use, wait, own []float64) (now, before sums) {
 
 func (s *sums) spread(n int) float64 { return s.uu - s.u*s.u/float64(n) }
 
-// compare returns the correlation of n values with the waiting, both less what the victim's own load explains, and the slope; 0 if
-// one of them does not change.
+// compare returns the correlation of n values with the waiting, both less what the victim's own load explains, and the
+// slope. Both are 0 if one of them does not change.
 func (s *sums) compare(n int, with *side) (correlation, slope float64) {
 	spread := s.spread(n)
 	rest := spread

@@ -32,10 +32,10 @@ func (s *spikes) learn(l *model.Load) {
 	if s.Height > 0 && l.Clock-s.Faded >= fade {
 		s.Height, s.Faded = s.Height*15/16, l.Clock
 	}
-	level := levelOf(l)
-	used := level.sum()
+	mark := markOf(l, 0)
+	used := mark.Pods + mark.Others
 	lasted := used >= s.Half
-	if s.Seen == 0 || !lasted && level.at-s.Seen < whole {
+	if s.Seen == 0 || !lasted && mark.At-s.Seen < whole {
 		return
 	}
 	if was := (s.Peak - used) * 5 / 4; !lasted && was > s.Height { // the next one may be a little higher

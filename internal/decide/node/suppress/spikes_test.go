@@ -33,7 +33,7 @@ func (w *node) glance(after time.Duration, online int64) (acted bool) {
 	defer func() { w.n.Load.Clock = was }()
 	w.n.Load.Clock += after
 	capacity := w.left.CPU.Capacity
-	w.n.Load.Glance = model.Glance{At: w.n.Load.Clock, Node: capacity, Pods: capacity, BestEffort: capacity - online}
+	w.n.Glance = model.Glance{At: w.n.Load.Clock, Node: capacity, Pods: capacity, BestEffort: capacity - online}
 	if acted = w.due(); acted {
 		_, w.state = Decide(&w.n, &w.p, &w.left, w.state)
 	}
@@ -117,7 +117,7 @@ func TestSpikesAreForgotten(t *testing.T) {
 		t.Errorf("after an hour: %+v", w.state.Spikes)
 	}
 	w = learned()
-	w.n.Load.Clock, w.n.Load.Glance = time.Minute, model.Glance{}
+	w.n.Load.Clock, w.n.Glance = time.Minute, model.Glance{}
 	w.online(2000)
 	if w.state.Spikes != (spikes{}) {
 		t.Errorf("after a boot: %+v", w.state.Spikes)

@@ -86,65 +86,28 @@ func Decide(n *model.Node, p *model.Policy, left *model.Slack, s State) (*model.
 	}, f.state
 }
 
-// Mark is what glances are compared with until the next measurement.
-type Mark struct {
-	level
-	spike int64 // a rise by no more is none
-	least int64 // a rise by more means less for batch, in milli-cores
-}
-
-// NewMark returns the mark of the last measurement and of what was decided by it. The zero value is one that nothing rises above.
-func NewMark(l *model.Load, p *model.Policy, a *model.Account, s *State) Mark {
+// Mark returns what glances are compared with after a measurement and a decision; the zero value if no glance could change
+// the decision.
+func Mark(l *model.Load, p *model.Policy, a *model.Account, s *State) model.GlanceMark {
 	if !s.Known || !p.Suppress.On() || !a.Use.Measured {
-		return Mark{}
+		return model.GlanceMark{}
 	}
-	floor, below := a.Capacity*p.Suppress.MinBatch/1000, s.Milli-a.Capacity*noise/1000
-	if floor >= below {
-		return Mark{}
+	least, below := a.Capacity*p.Suppress.MinBatch/1000, s.Milli-a.Capacity*noise/1000
+	if least >= below {
+		return model.GlanceMark{}
 	}
-	return Mark{level: levelOf(l), spike: s.Spikes.Height, least: a.Allow - s.Push - below}
+	mark := markOf(l, s.Spikes.Height)
+	mark.Most = a.Allow - s.Push - below
+	return mark
 }
 
-// Below reports whether a glance shows so much of a rise that batch must be given less before the next measurement.
-func (m *Mark) Below(g *model.Glance) bool { return m.at != 0 && m.rise(g, m.spike) > m.least }
-
-// level is what was used at the last measurement by what is not batch, in milli-cores.
-type level struct {
-	at     time.Duration
-	pods   int64
-	others int64 // outside of pods
-	node   bool  // others is known
-	surely int64 // the least rise that is no noise
-}
-
-func levelOf(l *model.Load) level {
+// markOf returns the CPU use at the last measurement.
+func markOf(l *model.Load, spike int64) model.GlanceMark {
 	pods, best := &l.Classes[model.Guaranteed].CPU, &l.Classes[model.BestEffort].CPU
-	return level{
-		at: pods.At, pods: pods.Milli - best.Milli, others: max(l.Node.CPU.Milli-pods.Milli, 0), node: l.Node.CPU.At != 0,
-		surely: l.CPUMilli * sudden / 1000,
+	return model.GlanceMark{
+		At: pods.At, Pods: pods.Milli - best.Milli, Others: max(l.Node.CPU.Milli-pods.Milli, 0), Known: l.Node.CPU.At != 0,
+		Noise: l.CPUMilli * sudden / 1000, Spike: spike,
 	}
-}
-
-// sum is what was used by what is not batch.
-func (v *level) sum() int64 { return v.pods + v.others }
-
-// rise returns by how much more CPU a glance shows to be used by what is not batch, in milli-cores: by pods outside of class
-// BestEffort, and outside of pods. A rise that could be noise is none, and neither is one that is no higher than a spike.
-//
-// Online pods of class BestEffort are seen each second only: a glance does not tell them from batch.
-func (v *level) rise(g *model.Glance, spike int64) int64 {
-	if g.At == 0 || v.at == 0 || g.At <= v.at {
-		return 0
-	}
-	rise := max((g.Pods-g.BestEffort)-v.pods, 0)
-	if v.node {
-		// The machine's idle time is known to 10 ms only, so that pods may seem to use more than there is.
-		rise += max(max(g.Node-g.Pods, 0)-v.others, 0)
-	}
-	if rise < v.surely || rise <= spike {
-		return 0
-	}
-	return rise
 }
 
 // follow is one round.
@@ -177,10 +140,10 @@ func (f *follow) press() {
 // step brings what is allowed nearer to what there is.
 func (f *follow) step() {
 	s, a := &f.state, f.a
-	level := levelOf(f.n.Load)
-	rise := level.rise(&f.n.Load.Glance, s.Spikes.Height)
+	mark := markOf(f.n.Load, s.Spikes.Height)
+	rise := mark.Rise(&f.n.Glance)
 	if rise > 0 {
-		s.Spikes.note(&f.n.Load.Glance, level.sum(), rise)
+		s.Spikes.note(&f.n.Glance, mark.Pods+mark.Others, rise)
 	}
 	f.target = max(a.Allow-rise-s.Push, min(f.floor, a.Capacity))
 	f.explain(rise)

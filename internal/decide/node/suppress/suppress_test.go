@@ -295,9 +295,8 @@ func TestRise(t *testing.T) {
 		{"less than what could be noise", model.Glance{At: time.Hour, Node: 7200, Pods: 6700, BestEffort: 4000}, 0},
 		{"online falls, the system rises as much", model.Glance{At: time.Hour, Node: 6500, Pods: 5000, BestEffort: 4000}, 1000},
 	} {
-		l.Glance = c.glance
-		level := levelOf(l)
-		if got := level.rise(&l.Glance, 999); got != c.want {
+		mark := markOf(l, 999)
+		if got := mark.Rise(&c.glance); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
 	}
@@ -313,7 +312,7 @@ func TestDue(t *testing.T) {
 		w.tick(r.Int64N(w.left.CPU.Capacity))
 		w.tick(r.Int64N(w.left.CPU.Capacity))
 		w.n.Load.Clock += 100 * time.Millisecond
-		w.n.Load.Glance = model.Glance{At: w.n.Load.Clock, Node: r.Int64N(16000), Pods: r.Int64N(16000)}
+		w.n.Glance = model.Glance{At: w.n.Load.Clock, Node: r.Int64N(16000), Pods: r.Int64N(16000)}
 		due := w.due()
 		before := w.state.Milli
 		s, _ := Decide(&w.n, &w.p, &w.left, w.state)
@@ -325,8 +324,8 @@ func TestDue(t *testing.T) {
 
 // due reports whether the glance wakes the loop.
 func (w *node) due() bool {
-	mark := NewMark(w.n.Load, &w.p, &w.left.CPU, &w.state)
-	return mark.Below(&w.n.Load.Glance)
+	mark := Mark(w.n.Load, &w.p, &w.left.CPU, &w.state)
+	return mark.Exceeded(&w.n.Glance)
 }
 
 // TestReaction: reactions that follow each other before one was seen to have an effect are one.
@@ -388,7 +387,7 @@ func TestPressure(t *testing.T) {
 			t.Fatalf("after %d s in which an online pod waited %d mCPU are withheld, want %d", i+1, w.state.Push, want)
 		}
 	}
-	w.n.Load.Glance = model.Glance{At: w.n.Load.Clock + time.Millisecond}
+	w.n.Glance = model.Glance{At: w.n.Load.Clock + time.Millisecond}
 	if w.due() {
 		t.Error("what is withheld already is no reason to decide again")
 	}

@@ -14,9 +14,9 @@ import (
 func (p *tester) obey() {
 	p.w.caps = make([]float64, len(p.use))
 	for i := range p.use {
-		for j := range p.blame.Throttles {
-			if p.blame.Throttles[j].UID == p.in.Pods[i].UID {
-				p.w.caps[i] = float64(p.blame.Throttles[j].Milli)
+		for j := range p.last.Throttles {
+			if p.last.Throttles[j].UID == p.in.Pods[i].UID {
+				p.w.caps[i] = float64(p.last.Throttles[j].Milli)
 			}
 		}
 	}
@@ -155,7 +155,8 @@ func (p *bounded) pods(r *rand.Rand) {
 func (p *bounded) second(t *testing.T, seed uint64) {
 	t.Helper()
 	p.in.Clock += time.Second
-	b := Decide(&p.in, &p.state)
+	var b model.Interference
+	b, p.state = Decide(p.in, p.state)
 	tried := 0
 	for i := range b.Throttles {
 		h := &b.Throttles[i]
@@ -182,7 +183,7 @@ func (p *bounded) second(t *testing.T, seed uint64) {
 		}
 	}
 	for j := range p.last {
-		if p.state.held(p.last[j].UID) == nil {
+		if p.state.throttled(p.last[j].UID) == nil {
 			p.changed = append(p.changed, p.in.Clock)
 		}
 	}
@@ -193,7 +194,7 @@ func (p *bounded) second(t *testing.T, seed uint64) {
 	for len(p.changed) > 0 && p.in.Clock-p.changed[0] >= time.Hour {
 		p.changed = p.changed[1:]
 	}
-	if tried > 1 || len(b.Throttles) > mostHeld || len(p.tighter) > hourly || len(p.changed) > 3*hourly {
+	if tried > 1 || len(b.Throttles) > mostThrottled || len(p.tighter) > hourly || len(p.changed) > 3*hourly {
 		t.Fatalf("seed %d: %d trials at once, %d throttled; in an hour %d times less, %d changes", seed, tried, len(b.Throttles), len(p.tighter), len(p.changed))
 	}
 }
@@ -201,21 +202,21 @@ func (p *bounded) second(t *testing.T, seed uint64) {
 // TestRestart: what is throttled outlives the agent, and so does what bounds it. What another boot left counts for nothing.
 func TestRestart(t *testing.T) {
 	p := governed(t)
-	text, err := json.Marshal(&p.state)
+	text, err := json.Marshal(p.state.Kept())
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, trials := p.state.Held[0].Throttle, p.state.Trials
+	throttle, trials := p.state.Throttled[0].Throttle, p.state.Trials
 	p.state = State{}
 	if err := json.Unmarshal(text, &p.state); err != nil {
 		t.Fatal(err)
 	}
 	b := p.second()
-	if len(b.Throttles) != 1 || b.Throttles[0].UID != held.UID || b.Throttles[0].Milli != held.Milli || p.state.Trials != trials {
-		t.Errorf("%+v, %+v", b.Throttles, held)
+	if len(b.Throttles) != 1 || b.Throttles[0].UID != throttle.UID || b.Throttles[0].Milli != throttle.Milli || p.state.Trials != trials {
+		t.Errorf("%+v, %+v", b.Throttles, throttle)
 	}
 	p.in.Clock = time.Minute
-	if b = p.second(); len(b.Throttles) != 0 || len(p.state.Held) != 0 {
+	if b = p.second(); len(b.Throttles) != 0 || len(p.state.Throttled) != 0 {
 		t.Errorf("after a boot: %+v", b)
 	}
 }
@@ -227,7 +228,7 @@ func governed(t *testing.T) *tester {
 	for range 1200 {
 		p.second()
 		p.obey()
-		if h := p.blame.Throttles; len(h) == 1 && h[0].Code == model.ThrottleKept {
+		if h := p.last.Throttles; len(h) == 1 && h[0].Code == model.ThrottleKept {
 			return p
 		}
 	}
@@ -251,10 +252,10 @@ func TestLetGo(t *testing.T) {
 				p.in.Pods[i].UsedAt, p.in.Pods[i].WaitAt = p.in.Clock, p.in.Clock
 			}
 			change(p)
-			p.blame = Decide(&p.in, &p.state)
+			p.last, p.state = Decide(p.in, p.state)
 		}
-		if len(p.blame.Throttles) != 0 {
-			t.Errorf("%s: %+v", name, p.blame.Throttles)
+		if len(p.last.Throttles) != 0 {
+			t.Errorf("%s: %+v", name, p.last.Throttles)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package node_test
 
 import (
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
@@ -22,13 +21,13 @@ func TestFollows(t *testing.T) {
 				n.Pods[i].Annotations.CPUs = "" // otherwise every pod is watched in nearly all of them
 			}
 		}
-		batch := slices.ContainsFunc(n.Pods, func(p *model.Pod) bool { return p.Grant != (model.Grant{}) })
-		follows := func(pod *model.Pod, p *model.Policy) bool {
-			return node.Follows(pod, p, &n.Tree, node.BindsAll(n.Pods, p, &w.state), batch)
+		follows := func(plan model.Plan, pod *model.Pod) bool {
+			return model.FindDetail(plan.Observe.Pods, pod.UID).Files
 		}
 		plan, _ := node.Decide(*n, *p, w.state)
 		without := *p
 		without.Weight.Identity = false
+		other, _ := node.Decide(*n, without, w.state)
 		for _, pod := range n.Pods {
 			dir := n.Tree.Pods[pod.UID].Dir
 			for _, s := range plan.Settings {
@@ -38,11 +37,11 @@ func TestFollows(t *testing.T) {
 				if s.Knob == model.Identity {
 					identified++
 				}
-				if !follows(pod, p) {
+				if !follows(plan, pod) {
 					t.Fatalf("seed %d: pod %s has %s in %s and is not watched", seed, pod.Name, s.Knob, s.Dir)
 				}
 			}
-			if n.Tree.NoIdentity != "" && follows(pod, p) != follows(pod, &without) {
+			if n.Tree.NoIdentity != "" && follows(plan, pod) != follows(other, pod) {
 				t.Fatalf("seed %d: pod %s is watched for what the kernel has not", seed, pod.Name)
 			}
 		}

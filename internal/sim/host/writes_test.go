@@ -1,17 +1,12 @@
-package agent
+package host
 
 import (
 	"cmp"
-	"context"
-	"log/slog"
 	"os"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/sim/host"
 	"github.com/waterline-io/waterline/internal/sim/trace"
 )
 
@@ -26,7 +21,7 @@ const fleetSize = 5000
 // Traces have means of a minute at best. What is used in a second differs from that by 5 % here; in the full form also by
 // nothing, and by 20 %.
 func TestWritesOnTraces(t *testing.T) {
-	root := cmp.Or(os.Getenv("WATERLINE_TRACES"), "../../../shared/traces")
+	root := cmp.Or(os.Getenv("WATERLINE_TRACES"), "../../../../shared/traces")
 	if _, err := os.Stat(root); err != nil {
 		t.Skipf("there are no traces: %v", err)
 	}
@@ -47,7 +42,7 @@ func TestWritesOnTraces(t *testing.T) {
 				}
 				var all outcome
 				for i := range sets[set] {
-					simulate(t, &sets[set][i], uint64(i), method, noise, over, &all)
+					simulate(&sets[set][i], uint64(i), method, noise, over, &all)
 				}
 				if all.oversold > 0 {
 					t.Errorf("%s, %s: more was sold than there is for %d seconds", set, method, all.oversold)
@@ -102,62 +97,38 @@ type outcome struct {
 
 // simulate has a machine sell for two hours, which are not counted, and for as long as is watched. It starts in the middle of
 // its trace, with predictors that know what was before.
-func simulate(t *testing.T, m *trace.Machine, seed uint64, method model.SellMethod, noise float64, watched time.Duration, o *outcome) {
+func simulate(m *trace.Machine, seed uint64, method model.SellMethod, noise float64, watched time.Duration, o *outcome) {
+	const before = 2 * time.Hour
 	var start int64
 	if m.Name != "morning" {
 		start = (m.Times[len(m.Times)-1] - m.Times[0]) / 2
 	}
-	h := host.New(m, model.Amount{CPU: 64_000, Memory: 256 << 30}, start, seed)
-	h.Noise = noise
-	synctest.Test(t, func(*testing.T) { sell(h, method, watched, o) })
-}
-
-// sell runs in time that only seems to pass.
-func sell(h *host.Host, method model.SellMethod, watched time.Duration, o *outcome) {
-	const before, answer = 2 * time.Hour, 20 * time.Millisecond
+	h := New(m, model.Amount{CPU: 64_000, Memory: 256 << 30}, start, seed)
+	h.Noise, h.Object.UID = noise, "uid"
 	p := model.DefaultPolicy()
 	p.Mode = model.ModeEnforce
 	p.CPU = model.SellPolicy{Method: method, Waterline: 1000}
 	p.Memory = p.CPU
-	var mu sync.Mutex
-	var stands []model.Published
-	counts, reported := false, false
-	teller := NewTeller(func(_ context.Context, _ string, _, should []model.Published) error {
-		time.Sleep(answer)
-		mu.Lock()
-		defer mu.Unlock()
-		if stands = should; counts {
-			o.nodes++
-		}
-		return nil
-	}, func(context.Context, string, model.Report) error {
-		time.Sleep(answer)
-		mu.Lock()
-		defer mu.Unlock()
-		if reported = true; counts {
-			o.reports++
-		}
-		return nil
-	}, slog.New(slog.DiscardHandler))
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); teller.Run(ctx) }()
-	began := time.Now()
+	began := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 	h.Learn(began)
 	for after := time.Duration(0); after < before+watched; after += time.Second {
 		plan := h.Decide(began.Add(after), after, &p)
-		mu.Lock()
-		counts = after >= before
-		standing, exists := stands, reported
-		mu.Unlock()
-		teller.Post(&plan.Publish, "uid", standing, model.Report{Policy: "p", Mode: p.Mode, Selling: model.SellOpen, Slack: plan.Slack}, exists)
-		if counts {
-			o.see(plan.Slack)
+		offer, report := plan.Publish.Write, plan.Report.Write
+		if offer {
+			h.Object.Published = plan.Publish.Resources // the API shows it before the next second
 		}
-		time.Sleep(time.Second)
+		h.Object.Reported = h.Object.Reported || report
+		if after < before {
+			continue
+		}
+		if offer {
+			o.nodes++
+		}
+		if report {
+			o.reports++
+		}
+		o.see(plan.Slack)
 	}
-	cancel()
-	<-done
 }
 
 // see notes a second.

@@ -1,9 +1,10 @@
 package interference
 
 import (
-	"reflect"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -32,9 +33,8 @@ func machine() *model.Node {
 
 // TestNodeInput checks what of a node is compared: all that use the CPU, and of whom it counts that they wait, and who may be throttled.
 func TestNodeInput(t *testing.T) {
-	n, s := machine(), &State{}
+	n := machine()
 	p := &model.Policy{Mode: model.ModeEnforce}
-	Node(n, p, s)
 	at := n.Load.Clock
 	want := Input{Clock: at, Acts: true, Pods: []Pod{
 		{UID: "agent", Shares: 102, UsedAt: at, Used: 100},
@@ -43,18 +43,14 @@ func TestNodeInput(t *testing.T) {
 		{UID: "unknown", UsedAt: at, Used: 400},
 		{UID: "web", Online: true, Shares: 7, UsedAt: at, Used: 500, WaitAt: at - time.Second, Wait: 300}, // less two periods of ten
 	}}
-	if !reflect.DeepEqual(s.in, want) {
-		t.Errorf("%+v\nwant %+v", s.in, want)
+	if diff := cmp.Diff(want, newInput(n, p)); diff != "" {
+		t.Error(diff)
 	}
 	for _, change := range []func(){func() { p.Mode = model.ModeObserve }, func() { p.Mode, n.Tree.ReadOnly = model.ModeEnforce, true }} {
 		change()
-		if Node(n, p, s); s.in.Acts {
+		if newInput(n, p).Acts {
 			t.Errorf("%s, read-only %v: batch may be throttled", p.Mode, n.Tree.ReadOnly)
 		}
-	}
-	n.Load.Pods[2].New = false
-	if allocs := testing.AllocsPerRun(100, func() { n.Load.Clock += time.Second; Node(n, p, s) }); allocs != 0 {
-		t.Errorf("%v allocations a second", allocs)
 	}
 }
 
@@ -88,30 +84,34 @@ func TestObserves(t *testing.T) {
 	for range 5 {
 		p.second()
 	}
-	if len(p.blame.Throttles) > 0 || len(p.state.Held) > 0 {
-		t.Errorf("%+v", p.state.Held)
+	if len(p.last.Throttles) > 0 || len(p.state.Throttled) > 0 {
+		t.Errorf("%+v", p.state.Throttled)
 	}
 }
 
-// TestTold: who is named is told with the numbers of then for ten minutes, and another one a minute later at the soonest.
-func TestTold(t *testing.T) {
+// TestReport: a suspect is reported with the numbers of that moment for ten minutes, and another one a minute later at the
+// soonest.
+func TestReport(t *testing.T) {
 	s := State{Clock: time.Hour}
 	name := func(suspect string, wait int64) model.Finding {
-		s.blame.Finding = model.Finding{Victim: "web", Suspect: suspect, Wait: wait}
-		s.tell()
-		return s.blame.Named
+		s.Result.Finding = model.Finding{Victim: "web", Suspect: suspect, Wait: wait}
+		s.report()
+		return s.Result.Named
 	}
 	if f := name("", 1); f != (model.Finding{}) {
-		t.Errorf("nobody: %+v", f)
+		t.Errorf("no suspect: %+v", f)
 	}
 	first := name("a", 2)
 	for _, c := range []struct {
 		after   time.Duration
 		suspect string
 		want    int64
-	}{{5 * time.Second, "a", 2}, {time.Second, "b", 2}, {59 * time.Second, "b", 3}, {9 * time.Minute, "", 3}, {59 * time.Second, "b", 3}, {time.Second, "b", 6}, {10 * time.Minute, "", 0}} {
+	}{
+		{5 * time.Second, "a", 2}, {time.Second, "b", 2}, {59 * time.Second, "b", 3}, {9 * time.Minute, "", 3},
+		{59 * time.Second, "b", 3}, {time.Second, "b", 6}, {10 * time.Minute, "", 0},
+	} {
 		s.Clock += c.after
-		wait := map[bool]int64{true: c.want, false: 99}[c.want > s.blame.Named.Wait]
+		wait := map[bool]int64{true: c.want, false: 99}[c.want > s.Result.Named.Wait]
 		if got := name(c.suspect, wait); got.Wait != c.want {
 			t.Errorf("%s later %q: %+v, first %+v", c.after, c.suspect, got, first)
 		}

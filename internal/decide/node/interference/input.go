@@ -1,0 +1,64 @@
+package interference
+
+import (
+	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// Input is what one second showed of the pods that compete for the CPUs of a node.
+type Input struct {
+	Clock time.Duration // the time now, on the clock of [model.Load]
+	Acts  bool          // batch pods may be throttled; if not, suspects are only reported
+	Pods  []Pod         // that have a cgroup, ordered by UID
+}
+
+// Pod is one pod that competes for CPUs.
+type Pod struct {
+	UID    string // as in the pod's cgroup
+	Online bool   // it can be a victim
+	Batch  bool   // it may be throttled
+	New    bool   // its cgroup was made since the last measurement, so that it used nothing until then
+	Shares int64  // its CPU weight
+
+	UsedAt time.Duration // of the measurement of Used; 0: never
+	Used   int64         // CPU use in milli-cores
+	WaitAt time.Duration // of the measurement of Wait; 0: never, or this node cannot measure it
+	Wait   int64         // part of the time in which it waited for a CPU, in thousandths, as [model.Waited] computes it
+}
+
+// Node is [Decide] for what a node measured. It is for nodes on which batch runs.
+//
+// A pod that the API does not know is a possible suspect, but never a victim, and it is never throttled.
+func Node(n *model.Node, p *model.Policy, s State) (model.Interference, State) {
+	return Decide(newInput(n, p), s)
+}
+
+func newInput(n *model.Node, p *model.Policy) Input {
+	in := Input{Clock: n.Load.Clock, Acts: p.Mode == model.ModeEnforce && !n.Tree.ReadOnly, Pods: make([]Pod, len(n.Load.Pods))}
+	next := 0
+	for i := range n.Load.Pods {
+		u, p := &n.Load.Pods[i], &in.Pods[i]
+		for next < len(n.Pods) && n.Pods[next].UID < u.UID {
+			next++
+		}
+		*p = Pod{UID: u.UID, New: u.New, UsedAt: u.CPU.At, Used: u.CPU.Milli}
+		if next == len(n.Pods) || n.Pods[next].UID != u.UID || n.Pods[next].Ended {
+			continue
+		}
+		pod := n.Pods[next]
+		p.Online, p.Batch, p.Shares = pod.Class.Online(), pod.Class == model.ClassBE, shares(pod)
+		if p.Online {
+			p.Wait, p.WaitAt = model.Waited(&u.Usage, pod.LimitMilli)
+		}
+	}
+	return in
+}
+
+// shares returns the weight that a pod was created with. It is compared among batch pods, which are in one QoS class.
+func shares(pod *model.Pod) int64 {
+	if pod.Annotations.Shares != 0 {
+		return pod.Annotations.Shares
+	}
+	return model.MilliCPUToShares(max(pod.Grant.RequestMilli, pod.RequestMilli))
+}

@@ -1,0 +1,81 @@
+package node
+
+import (
+	"slices"
+
+	"github.com/waterline-io/waterline/internal/decide/node/memory"
+	"github.com/waterline-io/waterline/internal/decide/node/quota"
+	"github.com/waterline-io/waterline/internal/decide/node/suppress"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// observe returns what the rules need observed to decide the next round.
+func observe(n *model.Node, policy *model.Policy, plan *model.Plan, state *State) model.Observe {
+	off := policy.Mode == model.ModeDisabled
+	o := model.Observe{Load: !off, MemoryQoS: !off && policy.Protect.Memory}
+	o.Topology = !off && state.CPUs.Needed(n.Pods, policy) ||
+		slices.ContainsFunc(n.Owned, func(o model.Owned) bool { return o.Knob == model.Cpuset })
+	if off {
+		return o
+	}
+	if policy.Mode == model.ModeEnforce && plan.Suppress != nil && suppress.Running(n.Pods, &n.Tree) &&
+		!suppress.Asleep(&plan.Slack.CPU.Use, n.Load.CPUMilli) {
+		o.Glances = suppress.Mark(n.Load, policy, &plan.Slack.CPU, &state.Suppress)
+	}
+	p := perPod{
+		n: n, policy: policy,
+		binds: state.CPUs.Active(n.Pods, policy),
+		sells: slices.ContainsFunc(n.Pods, func(p *model.Pod) bool { return p.Grant != (model.Grant{}) }),
+		searches: policy.Protect.Interference &&
+			slices.ContainsFunc(n.Pods, func(p *model.Pod) bool { return p.Class == model.ClassBE && !p.Ended }),
+	}
+	o.Pods = make([]model.Detail, 0, len(n.Pods))
+	for _, pod := range n.Pods {
+		if d := p.detail(pod); d != (model.Detail{UID: pod.UID}) {
+			o.Pods = append(o.Pods, d)
+		}
+	}
+	return o
+}
+
+// perPod decides what is observed of single pods.
+type perPod struct {
+	n        *model.Node
+	policy   *model.Policy
+	binds    bool // the CPU list of every pod may depend on other pods' CPUs
+	sells    bool // a pod requests batch resources
+	searches bool // interference is searched
+}
+
+func (p *perPod) detail(pod *model.Pod) model.Detail {
+	pressure := !p.n.Tree.NoPressure
+	online := pod.Class.Online()
+	return model.Detail{
+		UID:   pod.UID,
+		Files: p.files(pod),
+		// The use of online pods is what is left of the whole without the others, so the others must be measured each second.
+		Seconds: !online || p.searches && pressure,
+		Delays:  p.searches && !pressure && online,
+		Inside:  quota.From(pod, p.policy),
+	}
+}
+
+// files reports whether a plan may name files in the cgroup of a pod or of its containers.
+func (p *perPod) files(pod *model.Pod) bool {
+	policy, tree := p.policy, &p.n.Tree
+	if pod.Ended {
+		return false
+	}
+	switch {
+	case p.binds,
+		p.sells && pod.QoS == model.BestEffort,
+		pod.Annotations.Shares != 0, pod.Annotations.Quota != "", pod.Grant != (model.Grant{}),
+		pod.Self, pod.Critical,
+		pod.Class == model.ClassBE && (policy.Suppress.On() || policy.Protect.Interference),
+		quota.MayBurst(pod, policy),
+		tree.NoIdentity == "" && policy.Weight.Identity && pod.Class.Online(),
+		tree.V2 && memory.Protects(pod, policy):
+		return true
+	}
+	return slices.ContainsFunc(policy.Pods, func(rule model.PodRule) bool { return rule.Selector.Matches(pod.Labels) })
+}

@@ -1,0 +1,97 @@
+package node
+
+import (
+	"slices"
+
+	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
+	"github.com/waterline-io/waterline/internal/decide/node/memory"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// Placing is what of the last round places containers that the runtime starts or updates. It is never changed.
+type Placing struct {
+	V2       bool // cgroup v2
+	Policy   model.Policy
+	Kubelet  model.Kubelet
+	Topology *model.Topology // nil: the round needed none
+	Pods     []*model.Pod    // ordered by UID
+	CPUs     *model.CPUPlan  // nil: no pod requests CPUs of its own
+}
+
+// Container is what the container runtime is about to start, or to write the settings of again.
+type Container struct {
+	PodUID   string // as in the pod's cgroup
+	Name     string
+	Update   bool   // it runs already
+	CPUs     string // that the runtime would set; when a container starts, only those that another plugin or policy static chose
+	OOMScore int    // oom_score_adj that the kubelet chose
+}
+
+// Placement is where a container is to run.
+type Placement struct {
+	CPUs     string // list of CPUs
+	Mems     string // list of NUMA nodes; "": any
+	OOMScore int    // oom_score_adj; 0: the kubelet's stays
+}
+
+// Place decides where a container runs from its first instruction on, and how soon the kernel kills it for want of memory.
+// It returns false if the runtime's choice stands.
+func (p *Placing) Place(c Container) (Placement, bool) {
+	if p == nil || p.Policy.Mode != model.ModeEnforce {
+		return Placement{}, false
+	}
+	pod := model.FindPod(p.Pods, c.PodUID) // nil: the API has not shown it yet
+	placement, ok := p.where(pod, c)
+	if pod != nil && !c.Update {
+		placement.OOMScore = memory.OOMScore(pod, &p.Policy, c.OOMScore)
+	}
+	return placement, ok || placement.OOMScore != 0
+}
+
+// where returns on which CPUs a container runs; false if the runtime's choice stands.
+func (p *Placing) where(pod *model.Pod, c Container) (Placement, bool) {
+	if p.CPUs == nil || p.unbound(pod) {
+		// An old container's settings may name CPUs that its pod once had. Under policy static they are the kubelet's.
+		if !c.Update || c.CPUs == "" || p.Kubelet.StaticCPUs || p.Topology == nil {
+			return Placement{}, false
+		}
+		return Placement{CPUs: p.Topology.Online().String()}, true
+	}
+	if slices.Contains(p.CPUs.Left, c.PodUID) {
+		return Placement{}, false
+	}
+	if !c.Update && c.CPUs != "" && !p.Kubelet.StaticCPUs {
+		// Another plugin has chosen. The runtime refuses to create a container whose CPUs two plugins set. The next round
+		// writes the list once the container is there.
+		return Placement{}, false
+	}
+	placement := Placement{CPUs: cpuset.Of(p.CPUs, pod, c.Name).String()}
+	own := false
+	for _, o := range p.CPUs.Own {
+		if o.UID != c.PodUID {
+			continue
+		}
+		own = true
+		if (o.Container == "" || o.Container == c.Name) && !c.Update { // memory in use is not moved
+			placement.Mems = o.Memory.String()
+		}
+	}
+	switch {
+	case own, c.Update && c.CPUs != "":
+		return placement, true
+	case p.V2, p.CPUs.Shared == p.CPUs.Node:
+		return Placement{}, false // on v2 the list of the pod's cgroup binds the container, and goes with the pod
+	}
+	return placement, true
+}
+
+// unbound reports whether a pod may run on all CPUs: no pod has exclusive CPUs, and the pod is not batch on fewer CPUs.
+func (p *Placing) unbound(pod *model.Pod) bool {
+	batch := pod != nil && pod.Class == model.ClassBE && !p.CPUs.Batch.Empty()
+	return len(p.CPUs.Own) == 0 && p.CPUs.Shared == p.CPUs.Node && !batch
+}
+
+// CPUsOf returns the CPUs that a container runs on by a plan.
+func CPUsOf(plan *model.CPUPlan, pod *model.Pod, container string) model.CPUSet {
+	return cpuset.Of(plan, pod, container)
+}

@@ -1,0 +1,208 @@
+package publish
+
+import (
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// clocked is a node whose writes take no time.
+type clocked struct {
+	n     model.Node
+	state State
+	fails bool // all writes fail
+}
+
+func newClocked() *clocked {
+	return &clocked{n: model.Node{
+		Now: time.Unix(1e9, 0), PodsKnown: true, Object: model.NodeObject{UID: "uid", Reported: true},
+	}}
+}
+
+// round decides about a publication and a report, and reports whether each is written.
+func (c *clocked) round(p model.Publication, r model.Report) (offer, report bool, again time.Time) {
+	c.state, again = Writes(&c.n, &p, &r, c.state)
+	if p.Write {
+		c.n.Writes.Offer.Failed = c.fails
+	}
+	if r.Write {
+		c.n.Writes.Report.Failed = c.fails
+	}
+	return p.Write, r.Write, again
+}
+
+// offer decides about a publication while this stands on the Node.
+func (c *clocked) offer(wanted, stands []model.Published) bool {
+	c.n.Object.Published = stands
+	write, _, _ := c.round(model.Publication{Decided: true, Resources: wanted}, model.Report{})
+	return write
+}
+
+// report decides about a report.
+func (c *clocked) report(r model.Report) bool {
+	_, write, _ := c.round(model.Publication{}, r)
+	return write
+}
+
+func published(amount int64) []model.Published {
+	return []model.Published{{NodeResource: model.NodeResource{Tier: model.TierBatch}, Amount: amount}}
+}
+
+// TestOffer: what stands on the Node is put right at once; the same offer is not written again before the Node can show
+// it; a write that failed is tried again until it succeeds.
+func TestOffer(t *testing.T) {
+	c := newClocked()
+	if !c.offer(published(5), nil) {
+		t.Error("the offer is not written")
+	}
+	if c.offer(published(5), nil) {
+		t.Error("it is written again before the Node can show it")
+	}
+	if c.offer(published(5), published(5)) {
+		t.Error("it is written though it stands there")
+	}
+	if !c.offer(published(5), published(model.Uneven)) || !c.offer(nil, published(5)) {
+		t.Error("a change by another writer is not put right, or a withdrawn offer is not removed")
+	}
+	if !c.offer(published(3), published(5)) {
+		t.Error("another amount waits")
+	}
+	c.n.Now = c.n.Now.Add(unseen)
+	if !c.offer(published(3), published(5)) {
+		t.Error("an offer that the Node never showed is not written again")
+	}
+	if write, _, _ := c.round(model.Publication{}, model.Report{}); write {
+		t.Error("an offer is written that was not decided")
+	}
+	c.n.Writes.Offer.Busy = true
+	if c.offer(published(2), published(5)) {
+		t.Error("two writes are under way at once")
+	}
+	c.n.Writes.Offer.Busy = false
+	c.n.Object.UID = ""
+	if c.offer(published(2), published(5)) {
+		t.Error("an offer is written to a Node that is not known")
+	}
+}
+
+// TestOfferFails: while the API server is away, an offer is tried at growing intervals, at most longest apart, and the
+// agent is woken for each.
+func TestOfferFails(t *testing.T) {
+	c := newClocked()
+	c.fails = true
+	var tries []time.Duration
+	began := c.n.Now
+	for c.n.Now.Sub(began) < time.Minute {
+		write, _, again := c.round(model.Publication{Decided: true, Resources: published(2)}, model.Report{})
+		if write {
+			tries = append(tries, c.n.Now.Sub(began))
+			c.n.Now = c.n.Now.Add(time.Millisecond)
+			continue
+		}
+		if !again.After(c.n.Now) {
+			t.Fatalf("%s: not written, and again at %s", c.n.Now.Sub(began), again.Sub(began))
+		}
+		c.n.Now = again
+	}
+	if len(tries) < 12 || len(tries) > 16 || tries[1]-tries[0] < shortest || tries[len(tries)-1]-tries[len(tries)-2] != longest {
+		t.Errorf("tries: %v", tries)
+	}
+	c.fails = false
+	c.n.Now = c.n.Now.Add(longest)
+	if !c.offer(published(2), nil) || c.n.Writes.Offer.Failed {
+		t.Error("after the API server came back the offer is not written")
+	}
+}
+
+// enforced is a report with an offer, and with use that changes all the time.
+func enforced(mode model.Mode, offer, online int64) model.Report {
+	slack := &model.Slack{}
+	slack.CPU.Offer.Batch, slack.CPU.Use.Online = offer, online
+	return model.Report{Mode: mode, Slack: slack}
+}
+
+// TestReport: a report is written at once when something changed that is acted on, after a pause when only amounts
+// differ, and whole again when it was deleted.
+func TestReport(t *testing.T) {
+	c := newClocked()
+	if !c.report(enforced(model.ModeEnforce, 100, 1)) {
+		t.Error("the first report is not written")
+	}
+	if c.report(enforced(model.ModeEnforce, 100, 2)) {
+		t.Error("a report is written though nothing changed that is acted on")
+	}
+	if _, write, again := c.round(model.Publication{}, enforced(model.ModeEnforce, 200, 2)); write || again != c.n.Now.Add(reportPause) {
+		t.Errorf("amounts: written %v, again %s", write, again.Sub(c.n.Now))
+	}
+	if !c.report(enforced(model.ModeDisabled, 200, 2)) {
+		t.Error("another mode is not reported at once")
+	}
+	c.n.Now = c.n.Now.Add(reportPause)
+	if !c.report(enforced(model.ModeDisabled, 300, 2)) {
+		t.Error("amounts are never reported")
+	}
+	r := enforced(model.ModeDisabled, 300, 2)
+	r.Unsupported = []model.Code{model.NoPressure}
+	if !c.report(r) || c.report(r) {
+		t.Error("what the kernel does not support is not reported once")
+	}
+	c.n.Object.Reported = false
+	if c.report(r) {
+		t.Error("a report that does not show yet is written again")
+	}
+	c.n.Now = c.n.Now.Add(reportPause)
+	if !c.report(r) {
+		t.Error("a report that was deleted is not written again")
+	}
+	c.n.Object.Reported, c.fails = true, true
+	c.n.Now = c.n.Now.Add(reportPause)
+	c.report(enforced(model.ModeEnforce, 300, 2))
+	c.fails = false
+	if c.report(enforced(model.ModeEnforce, 300, 2)) {
+		t.Error("a report that failed is written again at once")
+	}
+	c.n.Now = c.n.Now.Add(reportRetry)
+	if !c.report(enforced(model.ModeEnforce, 300, 2)) || c.report(enforced(model.ModeEnforce, 300, 2)) {
+		t.Error("a report that failed is not written once more")
+	}
+	c.n.Now = c.n.Now.Add(-time.Hour)
+	if !c.report(enforced(model.ModeEnforce, 400, 2)) {
+		t.Error("after the clock was set back amounts wait for an hour")
+	}
+}
+
+// TestRenewal: an eviction request is reported at once, again every twenty seconds while it stands, and its end at once.
+func TestRenewal(t *testing.T) {
+	c := newClocked()
+	seconds := func(n int, hot model.Code, evict *model.Eviction) (written int) {
+		for range n {
+			if c.report(model.Report{Mode: model.ModeEnforce, Hot: hot, Evict: evict}) {
+				written++
+			}
+			c.n.Now = c.n.Now.Add(time.Second)
+		}
+		return written
+	}
+	request := func(uid string) *model.Eviction {
+		return &model.Eviction{UID: uid, Reason: model.Reason{Code: model.MemoryGone}}
+	}
+	seconds(5, "", nil)
+	for _, step := range []struct {
+		name  string
+		n     int
+		hot   model.Code
+		evict *model.Eviction
+		want  int
+	}{
+		{"a request", 1, model.MemoryGone, request("a"), 1},
+		{"the same for 100 s", 100, model.MemoryGone, request("a"), 5},
+		{"another pod", 1, model.MemoryGone, request("b"), 1},
+		{"no pod any more", 100, model.MemoryGone, nil, 1},
+		{"not hot any more", 100, "", nil, 1},
+	} {
+		if got := seconds(step.n, step.hot, step.evict); got != step.want {
+			t.Errorf("%s: %d reports, want %d", step.name, got, step.want)
+		}
+	}
+}
