@@ -114,7 +114,7 @@ func (n *culpritNode) quotaOf(dir string) int64 {
 }
 
 // agentWith starts an agent that was there before with these pods on trial.
-func (n *culpritNode) agentWith(held ...interference.Held) *run {
+func (n *culpritNode) agentWith(held ...interference.Throttled) *run {
 	n.t.Helper()
 	dir := n.t.TempDir()
 	if len(held) > 0 {
@@ -125,7 +125,7 @@ func (n *culpritNode) agentWith(held ...interference.Held) *run {
 		body, err := json.Marshal(struct {
 			Boot  string
 			State node.State
-		}{strings.TrimSpace(string(boot)), node.State{Interference: &interference.State{Held: held}}})
+		}{strings.TrimSpace(string(boot)), node.State{Interference: &interference.State{Throttled: held}}})
 		if err == nil {
 			err = checkpoint.Kind("waterline-state 1").Write(filepath.Join(dir, agent.StateFile), body)
 		}
@@ -185,8 +185,8 @@ func TestCulprit(t *testing.T) {
 	n.on(0, n.job, busy)
 	n.on(1, n.others[0], busy)
 	n.on(0, n.web, busy)
-	trial := func(uid string, before int64) interference.Held {
-		return interference.Held{
+	trial := func(uid string, before int64) interference.Throttled {
+		return interference.Throttled{
 			Throttle: model.Throttle{UID: uid, Victim: "web", Milli: 100, Times: 500, Code: model.ThrottleTried, Expect: 200},
 			Used:     200, Before: before, Was: model.Throttle{UID: uid, Times: 1000},
 			Spans: -1, // the first is not whole
