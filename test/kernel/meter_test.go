@@ -26,8 +26,10 @@ import (
 // meterNode is a node whose groups also count CPU time and memory.
 type meterNode struct {
 	*testNode
-	paths []string // the hierarchies that a group must have a directory in
-	pods  map[string]model.PodGroup
+	last    []model.Detail // that the meter was given, with these seconds
+	seconds bool
+	paths   []string // the hierarchies that a group must have a directory in
+	pods    map[string]model.PodGroup
 }
 
 func newMeterNode(t testing.TB) *meterNode {
@@ -191,14 +193,21 @@ const (
 	none = false
 )
 
+// details are made anew only when there are other pods, so that a measurement allocates nothing here.
+func (n *meterNode) details(seconds bool) []model.Detail {
+	if len(n.last) != len(n.pods) || n.seconds != seconds {
+		n.last, n.seconds = nil, seconds
+		for _, uid := range slices.Sorted(maps.Keys(n.pods)) {
+			n.last = append(n.last, model.Detail{UID: uid, Seconds: seconds})
+		}
+	}
+	return n.last
+}
+
 // measure measures and fails on any error.
 func (n *meterNode) measure(m *host.Meter, seconds bool) *model.Load {
 	n.t.Helper()
-	var details []model.Detail
-	for _, uid := range slices.Sorted(maps.Keys(n.pods)) {
-		details = append(details, model.Detail{UID: uid, Seconds: seconds})
-	}
-	load, err := m.Measure(n.pods, details)
+	load, err := m.Measure(n.pods, n.details(seconds))
 	if err != nil {
 		n.t.Fatal(err)
 	}
