@@ -1,7 +1,8 @@
-// Package decide turns an observed node and its policy into a plan. It is pure: no I/O, no clock, no randomness and no
-// Kubernetes types, so that the agent, the simulator and "waterline explain" decide alike and any round can be replayed.
+// Package node decides what one node should be like: it turns an observed node and its policy into a plan. It is pure: it
+// has no I/O, no clock, no randomness and no Kubernetes types. So the agent, the simulator and "waterline explain" decide
+// alike, and any round can be replayed.
 //
-// One rule stands in each folder below; Node runs them in order and hands the result of one to the next as a value.
+// Each rule stands in a folder of its own below. Decide runs them in order and passes the result of one to the next.
 package node
 
 import (

@@ -214,10 +214,10 @@ func TestArgumentsStay(t *testing.T) {
 		if second%60 == 7 {
 			p.in.Pods[0].UID = fmt.Sprintf("n%03d%d", 0, second) // another pod, in the slot of the one before
 		}
-		state, input := encode(t, &p.state), encode(t, &p.in)
+		state := encode(t, &p.state)
 		old := p.state
 		p.second()
-		input = encode(t, &p.in)
+		input := encode(t, &p.in)
 		var read State
 		if err := json.Unmarshal(state, &read); err != nil {
 			t.Fatal(err)
