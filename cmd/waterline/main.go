@@ -34,6 +34,7 @@ func subcommands() []*cobra.Command {
 		experimentCommand(),
 		explainCommand(),
 		cpusCommand(),
+		replayCommand(),
 		simulateCommand(),
 		doctorCommand(),
 		restoreCommand(),

@@ -3,10 +3,12 @@ package journal
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/waterline-io/waterline/internal/decide/node/interference"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -30,6 +32,8 @@ type gone struct {
 	Groups   []string     `json:",omitempty"` // likewise, of [model.Tree.Pods]
 	Owned    []model.File `json:",omitempty"`
 	Settings []model.File `json:",omitempty"`
+	Details  []string     `json:",omitempty"` // UIDs, of [model.Observe.Pods]
+	Columns  int          `json:",omitempty"` // the oldest columns of samples
 }
 
 // shorten makes a line that goes on from a round.
@@ -38,6 +42,12 @@ func shorten(r, before *Round) line {
 	l.Node.Pods, l.Gone.Pods = pods.shorten(before.Node.Pods, r.Node.Pods)
 	l.Node.Owned, l.Gone.Owned = owned.shorten(before.Node.Owned, r.Node.Owned)
 	l.Plan.Settings, l.Gone.Settings = settings.shorten(before.Plan.Settings, r.Plan.Settings)
+	l.Plan.Observe.Pods, l.Gone.Details = details.shorten(before.Plan.Observe.Pods, r.Plan.Observe.Pods)
+	if r.State.Interference != nil && before.State.Interference != nil {
+		state := *r.State.Interference
+		state.Columns, l.Gone.Columns = newColumns(before.State.Interference.Columns, state.Columns)
+		l.State.Interference = &state
+	}
 	l.Node.Tree.Pods = nil
 	for uid, group := range r.Node.Tree.Pods {
 		if was, known := before.Node.Tree.Pods[uid]; !known || !sameGroup(was, group) {
@@ -71,6 +81,13 @@ func parse(text []byte, before *Round) (Round, error) {
 	r.Node.Pods = pods.complete(before.Node.Pods, r.Node.Pods, l.Gone.Pods)
 	r.Node.Owned = owned.complete(before.Node.Owned, r.Node.Owned, l.Gone.Owned)
 	r.Plan.Settings = settings.complete(before.Plan.Settings, r.Plan.Settings, l.Gone.Settings)
+	r.Plan.Observe.Pods = details.complete(before.Plan.Observe.Pods, r.Plan.Observe.Pods, l.Gone.Details)
+	if now, was := r.State.Interference, before.State.Interference; now != nil && was != nil {
+		if l.Gone.Columns < 0 || l.Gone.Columns > len(was.Columns) {
+			return Round{}, fmt.Errorf("%d columns of samples are gone, of %d", l.Gone.Columns, len(was.Columns))
+		}
+		now.Columns = slices.Concat(was.Columns[l.Gone.Columns:], now.Columns)
+	}
 	groups := map[string]model.PodGroup{}
 	maps.Copy(groups, before.Node.Tree.Pods)
 	for _, uid := range l.Gone.Groups {
@@ -79,6 +96,19 @@ func parse(text []byte, before *Round) (Round, error) {
 	maps.Copy(groups, r.Node.Tree.Pods)
 	r.Node.Tree.Pods = groups
 	return r, nil
+}
+
+// newColumns returns which columns a state has beyond those of an earlier one, and how many of the oldest it has no more.
+// States share columns, which never change.
+func newColumns(was, is []*interference.Column) (added []*interference.Column, gone int) {
+	if len(is) == 0 {
+		return nil, len(was)
+	}
+	gone = slices.Index(was, is[0])
+	if gone < 0 {
+		return is, len(was)
+	}
+	return is[len(was)-gone:], gone
 }
 
 // list is a kind of list, ordered by what its elements are called.
@@ -96,6 +126,10 @@ var (
 	owned = list[model.Owned, model.File]{
 		name: func(o model.Owned) model.File { return o.File }, compare: model.File.Compare,
 		same: func(a, b model.Owned) bool { return a == b },
+	}
+	details = list[model.Detail, string]{
+		name: func(d model.Detail) string { return d.UID }, compare: strings.Compare,
+		same: func(a, b model.Detail) bool { return a == b },
 	}
 	settings = list[model.Setting, model.File]{
 		name: func(s model.Setting) model.File { return s.File }, compare: model.File.Compare, same: sameSetting,

@@ -1,0 +1,66 @@
+package journal
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// decided is a round of a node with one weighted pod, as the agent records it.
+func decided() *Round {
+	r := &Round{Policy: model.DefaultPolicy()}
+	r.Policy.Mode = model.ModeEnforce
+	r.Node.PodsKnown, r.Node.Allocatable.CPU = true, 4000
+	r.Node.Tree = model.Tree{
+		Guaranteed: "kubepods", Burstable: "kubepods/burstable", BestEffort: "kubepods/besteffort",
+		Pods: map[string]model.PodGroup{"a": {Dir: "kubepods/burstable/poda", Inode: 1}},
+	}
+	r.Node.Pods = []*model.Pod{{UID: "a", APIUID: "a", QoS: model.Burstable, Annotations: model.PodAnnotations{Shares: 4096}}}
+	r.Plan, _ = node.Decide(r.Node, r.Policy, r.State)
+	return r
+}
+
+// TestReplay checks that a recorded plan agrees with itself, and that each kind of difference is found and named.
+func TestReplay(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(r *Round)
+		want   []Difference
+	}{
+		"nothing": {func(*Round) {}, nil},
+		"a value": {
+			func(r *Round) { r.Plan.Settings[1].Value = model.Number(7) },
+			[]Difference{{"Settings[kubepods/burstable/poda cpu.shares].Value", "7", "4096"}},
+		},
+		"a setting more": {
+			func(r *Round) {
+				r.Plan.Settings = append(r.Plan.Settings, model.Setting{File: model.File{Dir: "z", Knob: model.Quota}, Value: model.Number(-1)})
+			},
+			[]Difference{
+				{"Settings[z cpu.quota].Dir", `"z"`, ""}, {"Settings[z cpu.quota].Knob", "2", ""},
+				{"Settings[z cpu.quota].Reason.Code", `""`, ""}, {"Settings[z cpu.quota].Reason.Fix", `""`, ""},
+				{"Settings[z cpu.quota].Reason.Key", `""`, ""}, {"Settings[z cpu.quota].Reason.Text", `""`, ""},
+				{"Settings[z cpu.quota].Release", "false", ""}, {"Settings[z cpu.quota].Value", "-1", ""},
+			},
+		},
+		"a setting of a pod that the input lacks": {
+			func(r *Round) { r.Plan.Report.Mode = model.ModeObserve },
+			[]Difference{{"Report.Mode", `"Observe"`, `"Enforce"`}},
+		},
+		"an empty list": {func(r *Round) { r.Plan.Notices = []model.Notice{} }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := decided()
+			c.change(r)
+			got, err := Replay(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
