@@ -38,6 +38,7 @@ var mayImport = map[string][]string{
 	"internal/agent":      {"api", "internal/model", "internal/cgroup", "internal/decide", "internal/observe", "internal/act", "internal/journal", "internal/nri", "internal/checkpoint"},
 	"internal/manager":    {"api", "internal/model", "internal/decide", "internal/observe/kube", "internal/act/kube", "internal/manager"},
 	"internal/sim":        {"internal/model", "internal/decide", "internal/sim"},
+	"internal/fixture":    {"internal/model"},
 	"internal/experiment": {"api", "internal/model", "internal/cgroup", "internal/observe/host", "internal/journal", "internal/experiment"},
 	"test":                {"api", "internal", "test"},
 }

@@ -32,54 +32,59 @@ type ColocationPolicyList struct {
 	Items []ColocationPolicy `json:"items"`
 }
 
-// ColocationPolicySpec is the specification of a [ColocationPolicy].
+// ColocationPolicySpec says what Waterline may do, on which nodes, when and how far.
 type ColocationPolicySpec struct {
-	// Mode is Observe (the default: decide and report, write nothing), Enforce, or Off (give everything back). In YAML Off
-	// needs quotes.
-	// +kubebuilder:validation:Enum=Observe;Enforce;Off
+	// Mode says how far the policy goes. Observe (the default) decides and reports everything and writes nothing. Enforce
+	// carries out the decisions. Disabled restores every cgroup file within seconds and withdraws the offer.
+	// +kubebuilder:validation:Enum=Observe;Enforce;Disabled
 	// +kubebuilder:default=Observe
 	Mode string `json:"mode,omitempty"`
 
-	// Priority decides where several policies select a node: the highest governs it as a whole, and of equal ones that
-	// whose name comes first. Nothing is merged. Default 0.
+	// Priority ranks the policies that select the same node. The policy with the highest priority governs the node alone;
+	// among equal priorities the name that sorts first wins. Policies are never merged. Default 0.
 	Priority int32 `json:"priority,omitempty"`
-	// NodeSelector chooses nodes by their labels. Without it the policy selects all nodes.
+	// NodeSelector selects nodes by their labels. Without it the policy selects all nodes. A node with the label
+	// waterline.io/opt-out is never governed.
 	NodeSelector *LabelSelector `json:"nodeSelector,omitempty"`
-	// Rollout limits the policy to a part of the nodes that it selects. Without it the policy holds on all of them.
+	// Rollout limits the policy to a part of the selected nodes. Without it the policy holds on all of them.
 	Rollout *RolloutSpec `json:"rollout,omitempty"`
-	// Windows are the times in which something is sold. Without any it always is.
+	// Windows are the times of day in which slack is sold. Without windows slack is always sold.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=map
 	// +listMapKey=name
 	Windows []WindowSpec `json:"windows,omitempty"`
 
-	// CPU is how far the node's CPU is filled, and how its slack is sold. Without it none is sold.
+	// CPU says up to where the node's CPU is filled, how its slack is sold and how batch is suppressed. Without it no CPU is
+	// sold and batch is not suppressed.
 	CPU *CPUSpec `json:"cpu,omitempty"`
-	// Memory is the same for memory.
+	// Memory says up to where the node's memory is filled and how its slack is sold. Without it no memory is sold.
 	Memory *MemorySpec `json:"memory,omitempty"`
-	// Protect is what is done for online pods besides suppressing batch.
+	// Protect says what is done for online pods beyond suppressing batch.
 	Protect ProtectSpec `json:"protect,omitempty"`
-	// Compat is under which names of others slack is sold.
-	Compat CompatSpec `json:"compat,omitempty"`
+	// ResourceNames are the names under which slack is sold. Waterline (the default) sells waterline.io/batch-cpu,
+	// batch-memory, mid-cpu and mid-memory. Koordinator sells the same slack as kubernetes.io/batch-cpu and so on instead, so
+	// that workloads made for Koordinator run unchanged. One slack is never sold under both.
+	// +kubebuilder:validation:Enum=Waterline;Koordinator
+	ResourceNames string `json:"resourceNames,omitempty"`
 
-	// Batch makes batch pods of pods without a label of their own, in namespaces labelled waterline.io/colocation=enabled, when
-	// they are created and while the mode is Enforce. Of the rules of all policies that select a pod that of the highest
-	// priority counts, then the first by the policy's name, then the first in it.
+	// BatchPods selects unlabelled pods to admit as batch. The webhook labels them when they are created, in namespaces
+	// labelled waterline.io/colocation=enabled, while the mode is Enforce. If rules of several policies select a pod, the rule of
+	// the policy with the highest priority counts, then the policy name that sorts first, then the first rule in it.
 	// +kubebuilder:validation:MaxItems=64
-	Batch []BatchRuleSpec `json:"batch,omitempty"`
+	BatchPods []BatchPodsSpec `json:"batchPods,omitempty"`
 
-	// Weight bounds and extends the weights that pods ask for.
+	// Weight bounds and extends the weights that pods request by annotation.
 	Weight WeightSpec `json:"weight,omitempty"`
-	// Pods gives weights and CPUs to pods without an annotation. The first rule that selects a pod counts.
+	// PodDefaults give weights and CPUs to pods that have no such annotation. The first rule that selects a pod counts.
 	// +kubebuilder:validation:MaxItems=64
-	Pods []PodRuleSpec `json:"pods,omitempty"`
+	PodDefaults []PodDefaultsSpec `json:"podDefaults,omitempty"`
 }
 
-// RolloutSpec is on how many of the nodes that it selects a policy holds.
+// RolloutSpec limits a policy to a part of the nodes that it selects.
 type RolloutSpec struct {
-	// Percent of the selected nodes, from 0 to 100. Each node has a fixed place that depends on its UID and the policy's
-	// name, so a node that is in stays in when the number grows. A node that is not in counts as not selected: the next
-	// policy that selects it governs it.
+	// Percent of the selected nodes on which the policy holds, from 0 to 100. A hash of the node's UID and the policy's name
+	// gives each node a fixed place, so a node that is in stays in when the percentage grows. A node that is not in counts as
+	// not selected: the policy with the next priority governs it.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	// +required
@@ -87,19 +92,19 @@ type RolloutSpec struct {
 }
 
 // WindowSpec is a time of each day in which slack is sold.
-// +kubebuilder:validation:XValidation:rule="!has(self.preDrain) || self.start != self.end && duration(self.preDrain) < timestamp((self.end > self.start ? '2026-01-01T' : '2026-01-02T') + self.end + ':00Z') - timestamp('2026-01-01T' + self.start + ':00Z')",message="preDrain must be shorter than the window; a window that never ends takes none"
+// +kubebuilder:validation:XValidation:rule="!has(self.drainBefore) || self.start != self.end && duration(self.drainBefore) < timestamp((self.end > self.start ? '2026-01-01T' : '2026-01-02T') + self.end + ':00Z') - timestamp('2026-01-01T' + self.start + ':00Z')",message="drainBefore must be shorter than the window; a window that never ends takes none"
 type WindowSpec struct {
-	// Name tells windows apart.
+	// Name identifies the window in this policy.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
-	// Start is when the window begins, as HH:MM on the clock of the time zone. On a day on which clocks are put back over
-	// it, it is the later of the two times; where they are put forward over it, the time to which they are.
+	// Start is when the window begins, as HH:MM in the time zone. If clocks are put back over it, the later of the two times
+	// counts. If clocks are put forward over it, the window begins at the time to which they are put.
 	// +kubebuilder:validation:MaxLength=5
 	// +kubebuilder:validation:Pattern=`^([01][0-9]|2[0-3]):[0-5][0-9]$`
 	Start string `json:"start"`
-	// End is when the window ends, the earlier of the two times when clocks are put back over it. An end before the start
-	// is on the next day; an end equal to the start means that the window never ends.
+	// End is when the window ends, as HH:MM in the time zone. If clocks are put back over it, the earlier of the two times
+	// counts. An end before the start is on the next day. An end equal to the start means that the window never ends.
 	// +kubebuilder:validation:MaxLength=5
 	// +kubebuilder:validation:Pattern=`^([01][0-9]|2[0-3]):[0-5][0-9]$`
 	End string `json:"end"`
@@ -108,176 +113,180 @@ type WindowSpec struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z][A-Za-z0-9_+/-]*$') && self != 'Local' && timestamp('2026-01-01T00:00:00Z').getHours(self) >= 0",message="write the name of a time zone, such as Asia/Shanghai"
 	TimeZone string `json:"timeZone"`
-	// PreDrain is how long before its end nothing new is sold any more, in hours, minutes and seconds, such as 15m or 1h30m.
-	// It counts where no other window goes on. Default 0s.
+	// DrainBefore is the time before the end in which nothing new is sold and running batch pods may finish, in hours,
+	// minutes and seconds, such as 15m or 1h30m. It has no effect while another window continues. Default 0s.
 	// +kubebuilder:validation:MaxLength=20
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
-	PreDrain string `json:"preDrain,omitempty"`
+	DrainBefore string `json:"drainBefore,omitempty"`
 }
 
-// CPUSpec is how far a node's CPU is filled, and how its slack is sold to batch. Percentages have at most one decimal.
-// +kubebuilder:validation:XValidation:rule="has(self.ratio) == (has(self.method) && self.method == 'static')",message="write ratio with method static, and only there"
+// CPUSpec says up to where a node's CPU is filled, how its slack is sold and how batch is suppressed. Percentages have at
+// most one decimal.
+// +kubebuilder:validation:XValidation:rule="has(self.ratio) == (has(self.method) && self.method == 'Static')",message="write ratio with method Static, and only there"
 type CPUSpec struct {
-	// Waterline is up to which part of the capacity the node is filled, from 1% to 100%. Default 65%.
+	// Waterline is the part of the capacity up to which the node is filled, from 1% to 100%. Default 65%.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9][0-9]?([.][0-9])?)%$')",message="write a percentage from 1% to 100%"
 	Waterline string `json:"waterline,omitempty"`
-	// Method is predicted (the default: what online pods are not expected to use is sold), realtime (what they do not use
-	// now) or static (a fixed part of the capacity, whatever they use).
-	// +kubebuilder:validation:Enum=predicted;realtime;static
+	// Method says how the offer is computed. Predicted (the default) sells what remains under the waterline beside the
+	// predicted peak of online pods. Realtime sells what remains beside their use now. Static sells a fixed part of the
+	// capacity, whatever they use.
+	// +kubebuilder:validation:Enum=Predicted;Realtime;Static
 	Method string `json:"method,omitempty"`
-	// Ratio is which part of the capacity is sold by method static, from 0% to 1000%: 300% sells each CPU three times.
+	// Ratio is the part of the capacity that method Static sells, from 0% to 1000%: 300% sells each CPU three times.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(1000([.]0)?|([1-9][0-9]{0,2}|0)([.][0-9])?)%$')",message="write a percentage from 0% to 1000%"
 	Ratio string `json:"ratio,omitempty"`
-	// Mid is which part of what is under the waterline may be offered as the mid tier, at most. Default 0%.
+	// Mid is the largest part of the room under the waterline that is offered in the tier mid, from 0% (the default) to
+	// 100%. An offer in tier mid is expected to last a day, an offer in tier batch an hour.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9]?[0-9]([.][0-9])?)%$')",message="write a percentage from 0% to 100%"
 	Mid string `json:"mid,omitempty"`
-	// SuppressBy is what keeps batch to what online pods leave: cpuset (the default: fewer CPUs, and a CFS quota where that
-	// is less than one), quota (a CFS quota on each batch pod), both (as few CPUs as hold it, and the quota) or none.
-	// +kubebuilder:validation:Enum=cpuset;quota;both;none
-	SuppressBy string `json:"suppressBy,omitempty"`
-	// Floor is which part of the capacity batch keeps whatever online pods need, from 0% (the default) to 100%. By weight they
-	// come first there too.
+	// Suppression says how batch is limited to the CPU that online pods leave under the waterline. CPUSet (the default)
+	// gives batch fewer CPUs, and a CFS quota where less than one CPU is left. Quota gives each batch pod a CFS quota. Both
+	// gives batch as few CPUs as hold it, and the quotas. None limits batch by its weights alone.
+	// +kubebuilder:validation:Enum=CPUSet;Quota;Both;None
+	Suppression string `json:"suppression,omitempty"`
+	// MinBatch is the part of the capacity that batch keeps however much online pods need, from 0% (the default) to 100%.
+	// Online pods still come first there, by their weights.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9]?[0-9]([.][0-9])?)%$')",message="write a percentage from 0% to 100%"
-	Floor string `json:"floor,omitempty"`
-	// Idle lets batch pods that have no weight of their own run only when no other pod of the BestEffort class wants to
-	// (cpu.idle), and does without weights among them. Default false.
-	Idle bool `json:"idle,omitempty"`
-	// GroupIdentity tells kernels that have cpu.bvt_warp_ns, as those of Alibaba Cloud Linux and Anolis OS, which pods are
-	// online (2), and that batch pods without a weight of their own come after them (-1). Default false.
+	MinBatch string `json:"minBatch,omitempty"`
+	// SchedIdle sets cpu.idle on batch pods that have no weight of their own. They then run only while no other pod of the
+	// BestEffort class wants the CPU, and have no weights among themselves. Needs Linux 5.15. Default false.
+	SchedIdle bool `json:"schedIdle,omitempty"`
+	// GroupIdentity writes cpu.bvt_warp_ns on kernels that have it, such as those of Alibaba Cloud Linux and Anolis OS: 2 for
+	// online pods, -1 for batch pods that have no weight of their own. Default false.
 	GroupIdentity bool `json:"groupIdentity,omitempty"`
 }
 
-// MemorySpec is how far a node's memory is filled, and how its slack is sold to batch. Percentages have at most one decimal.
-// +kubebuilder:validation:XValidation:rule="has(self.ratio) == (has(self.method) && self.method == 'static')",message="write ratio with method static, and only there"
+// MemorySpec says up to where a node's memory is filled and how its slack is sold. Percentages have at most one decimal.
+// +kubebuilder:validation:XValidation:rule="has(self.ratio) == (has(self.method) && self.method == 'Static')",message="write ratio with method Static, and only there"
 type MemorySpec struct {
-	// Waterline is up to which part of the capacity the node is filled, from 1% to 100%. Default 80%.
+	// Waterline is the part of the capacity up to which the node is filled, from 1% to 100%. Default 80%.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9][0-9]?([.][0-9])?)%$')",message="write a percentage from 1% to 100%"
 	Waterline string `json:"waterline,omitempty"`
-	// Method is as for CPU.
-	// +kubebuilder:validation:Enum=predicted;realtime;static
+	// Method says how the offer is computed, as cpu.method does: Predicted (the default), Realtime or Static.
+	// +kubebuilder:validation:Enum=Predicted;Realtime;Static
 	Method string `json:"method,omitempty"`
-	// Ratio is which part of the capacity is sold by method static, from 0% to 100%: memory is never sold beyond what there
-	// is.
+	// Ratio is the part of the capacity that method Static sells, from 0% to 100%. Memory is never sold twice.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9]?[0-9]([.][0-9])?)%$')",message="write a percentage from 0% to 100%"
 	Ratio string `json:"ratio,omitempty"`
-	// Mid is as for CPU.
+	// Mid is the largest part of the room under the waterline that is offered in the tier mid, as cpu.mid. Default 0%.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9]?[0-9]([.][0-9])?)%$')",message="write a percentage from 0% to 100%"
 	Mid string `json:"mid,omitempty"`
 }
 
-// ProtectSpec is what is done for online pods besides suppressing batch.
-// +kubebuilder:validation:XValidation:rule="!has(self.evict) || !has(self.evict.freeze) || !self.evict.freeze || has(self.memory) && self.memory",message="evict.freeze needs memory: true"
+// ProtectSpec says what is done for online pods beyond suppressing batch.
+// +kubebuilder:validation:XValidation:rule="!has(self.eviction) || !has(self.eviction.freeze) || !self.eviction.freeze || has(self.memory) && self.memory",message="eviction.freeze needs memory: true"
 type ProtectSpec struct {
-	// Burst lets online pods exceed their CFS quota for moments, out of what they left unused before. Default: true where
-	// the policy has cpu, else false.
+	// Burst lets online pods exceed their CPU limit for moments, by quota that they did not use before. Default: true if the
+	// policy has cpu, else false.
 	Burst *bool `json:"burst,omitempty"`
-	// Memory has the kernel reclaim other memory before the memory that online pods request, and that of pods of the classes
-	// LSE and LSR never; before memory is short, batch grows no more and is asked for page cache. Cgroup v2 only;
-	// nothing is done where the kubelet's MemoryQoS is on. Default false.
+	// Memory makes the kernel reclaim batch memory before the memory that online pods request, and never the memory that pods
+	// of classes LSE and LSR request. Before memory runs short, batch pods may not grow, and page cache is reclaimed from them.
+	// Needs cgroup v2. Does nothing where the kubelet's MemoryQoS is on. Default false.
 	Memory *bool `json:"memory,omitempty"`
-	// Culprit finds out which neighbour an online pod waits for when it waits for CPUs for longer than before. It is named in
-	// events and, if it is a batch pod, throttled on trial: it stays so only if the other then waits less.
-	// Default false.
-	Culprit bool `json:"culprit,omitempty"`
-	// Evict has batch pods evicted when nothing that is done on the node helps: no memory is left for batch, or a batch pod has
-	// had hardly any CPU for minutes. Without it none is.
-	Evict *EvictSpec `json:"evict,omitempty"`
+	// Interference finds the neighbour that makes an online pod wait for CPUs. It is named in events. A batch pod is also
+	// throttled on trial, and stays throttled only if the online pod then waits less. Default false.
+	Interference bool `json:"interference,omitempty"`
+	// Eviction evicts batch pods when nothing that is done on the node helps: no memory is left for batch, or a batch pod had
+	// hardly any CPU for minutes. Without it no pod is evicted.
+	Eviction *EvictionSpec `json:"eviction,omitempty"`
 }
 
-// EvictSpec bounds evictions.
-type EvictSpec struct {
-	// PerNodePerHour is how many batch pods may be evicted from one node in an hour, 0 to 600. Default 6. With 0 none is.
+// EvictionSpec bounds evictions.
+type EvictionSpec struct {
+	// PerNodePerHour is the number of batch pods that may be evicted from one node in an hour, from 0 to 600. Default 6.
+	// With 0 no pod is evicted.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=600
 	PerNodePerHour *int32 `json:"perNodePerHour,omitempty"`
-	// Freeze has the pod that is to leave for want of memory stand still until it does, so that it takes no more: for 20 s at
-	// most, and then nobody for five minutes. It needs protect.memory, and so cgroup v2. Default false.
+	// Freeze freezes the pod whose eviction is requested for want of memory until it leaves, so that it takes no more memory:
+	// for 20 s at most, and then no pod for five minutes. Needs protect.memory, and so cgroup v2. Default false.
 	Freeze bool `json:"freeze,omitempty"`
 }
 
-// CompatSpec is under which names of others slack is sold. One slack is sold once: the names stand instead of ours.
-type CompatSpec struct {
-	// Koordinator sells slack as kubernetes.io/batch-cpu, kubernetes.io/batch-memory and so on, so that workloads made for
-	// Koordinator run unchanged.
-	Koordinator bool `json:"koordinator,omitempty"`
-}
-
-// WeightSpec bounds and extends the weights that pods ask for.
+// WeightSpec bounds and extends the weights that pods request.
 type WeightSpec struct {
-	// Scope is node (the default: a weight counts against every pod of the node) or class (only against pods of the same
-	// QoS class).
-	// +kubebuilder:validation:Enum=node;class
+	// Scope says against which pods a weight counts: Node (the default) against every pod of the node, Class only against pods
+	// of the same QoS class.
+	// +kubebuilder:validation:Enum=Node;Class
 	Scope string `json:"scope,omitempty"`
-	// Quota is kubelet (the default: weighted pods keep the CFS quota of their limits) or unlimited (it is lifted). The
-	// annotation waterline.io/cpu-quota on a pod beats it.
-	// +kubebuilder:validation:Enum=kubelet;unlimited
+	// Quota says what becomes of the CFS quota of weighted pods: Kubelet (the default) keeps it as the kubelet sets it,
+	// Unlimited lifts it. The annotation waterline.io/cpu-quota on a pod takes precedence.
+	// +kubebuilder:validation:Enum=Kubelet;Unlimited
 	Quota string `json:"quota,omitempty"`
-	// Max is the highest weight that a pod may have, in shares, 2 to 262144. Default 262144. A pod that asks for more
-	// gets this.
+	// Max is the highest weight of a pod in shares, from 2 to 262144 (the default). A pod that requests more gets this.
 	// +kubebuilder:validation:Minimum=2
 	// +kubebuilder:validation:Maximum=262144
 	Max *int64 `json:"max,omitempty"`
-	// Namespaces replaces Max for the pods of some namespaces. The first entry whose selector matches counts.
+	// Namespaces replace Max for the pods of some namespaces. The first entry whose selector matches counts.
 	// +kubebuilder:validation:MaxItems=64
 	Namespaces []NamespaceMaxSpec `json:"namespaces,omitempty"`
-	// OverrideGuaranteed lets weights take CPU that Guaranteed pods were promised. Default false: the burstable class
-	// never weighs more than what is allocatable less what Guaranteed pods request.
+	// OverrideGuaranteed lets weights take CPU that Guaranteed pods request. Without it (the default) the Burstable class
+	// never weighs more than allocatable CPU less the requests of Guaranteed pods.
 	OverrideGuaranteed bool `json:"overrideGuaranteed,omitempty"`
-	// BestEffort is class (the default: a BestEffort pod's weight counts among BestEffort pods only) or promote (the
-	// class is raised too).
-	// +kubebuilder:validation:Enum=class;promote
+	// BestEffort says against which pods the weight of a BestEffort pod counts: Class (the default) only against BestEffort
+	// pods, Promote against every pod of the node, by raising the weight of the BestEffort class.
+	// +kubebuilder:validation:Enum=Class;Promote
 	BestEffort string `json:"bestEffort,omitempty"`
 }
 
-// NamespaceMaxSpec is the highest weight for the pods of some namespaces.
+// NamespaceMaxSpec is the highest weight of the pods of some namespaces.
 type NamespaceMaxSpec struct {
-	// Selector chooses namespaces by their labels; {} chooses all.
+	// Selector selects namespaces by their labels; {} selects all.
 	// +required
 	Selector *LabelSelector `json:"selector"`
-	// Max is in shares, 2 to 262144.
+	// Max is the highest weight in shares, from 2 to 262144.
 	// +kubebuilder:validation:Minimum=2
 	// +kubebuilder:validation:Maximum=262144
 	Max int64 `json:"max"`
 }
 
-// BatchRuleSpec makes batch pods of the pods that it selects.
-type BatchRuleSpec struct {
-	// Selector chooses pods by their labels; {} chooses all.
+// BatchPodsSpec selects pods to admit as batch.
+type BatchPodsSpec struct {
+	// Selector selects pods by their labels; {} selects all.
 	// +required
 	Selector *LabelSelector `json:"selector"`
-	// Percent is of how many of their owners (Deployments, CronJobs, …) the pods are batch, from 0 to 100. Default 100. Each
-	// owner has a fixed place, so what is in stays in when the number grows; what is not in counts as not selected.
+	// NamespaceSelector selects the pods' namespaces by their labels. Without it pods of all namespaces are selected.
+	NamespaceSelector *LabelSelector `json:"namespaceSelector,omitempty"`
+	// Percent of the selected pods' owners (Deployments, CronJobs, …) whose pods are admitted as batch, from 0 to 100 (the
+	// default). Each owner has a fixed place, so an owner that is in stays in when the percentage grows. Pods of other owners
+	// count as not selected.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Percent *int32 `json:"percent,omitempty"`
-	// Tier is batch (the default) or mid: what pods ask for that have no priority in a band of batch.
-	// +kubebuilder:validation:Enum=batch;mid
+	// Tier is the resource tier that the pods request, Batch (the default) or Mid. A pod whose priority is in the band of a
+	// tier requests that tier instead.
+	// +kubebuilder:validation:Enum=Batch;Mid
 	Tier string `json:"tier,omitempty"`
 }
 
-// PodRuleSpec gives the pods that it selects what annotations would give them.
+// PodDefaultsSpec gives the pods that it selects what annotations would give them. An annotation on the pod takes
+// precedence.
 // +kubebuilder:validation:XValidation:rule="has(self.cpuShare) || has(self.cpuManager)",message="a rule must give something: write cpuShare or cpuManager"
 // +kubebuilder:validation:XValidation:rule="!has(self.cpuPlacement) || has(self.cpuManager)",message="cpuPlacement counts together with cpuManager: write that as well"
-type PodRuleSpec struct {
-	// Selector chooses pods by their labels; {} chooses all.
+type PodDefaultsSpec struct {
+	// Selector selects pods by their labels; {} selects all.
 	// +required
 	Selector *LabelSelector `json:"selector"`
-	// CPUShare is as in the annotation waterline.io/cpu-share: shares, 2 to 262144.
+	// NamespaceSelector selects the pods' namespaces by their labels. Without it pods of all namespaces are selected.
+	NamespaceSelector *LabelSelector `json:"namespaceSelector,omitempty"`
+	// CPUShare is the weight in shares, from 2 to 262144, as in the annotation waterline.io/cpu-share.
 	// +kubebuilder:validation:Minimum=2
 	// +kubebuilder:validation:Maximum=262144
 	CPUShare *int64 `json:"cpuShare,omitempty"`
-	// CPUManager is as in the annotation waterline.io/cpu-manager: none, share or exclusive.
-	// +kubebuilder:validation:Enum=none;share;exclusive
+	// CPUManager is the CPU mode, as in the annotation waterline.io/cpu-manager: None, Share (home CPUs on which others may
+	// run too) or Exclusive (CPUs of its own).
+	// +kubebuilder:validation:Enum=None;Share;Exclusive
 	CPUManager string `json:"cpuManager,omitempty"`
-	// CPUPlacement is as in the annotation waterline.io/cpu-placement: packed, spread or pcpu-only.
-	// +kubebuilder:validation:Enum=packed;spread;pcpu-only
+	// CPUPlacement says how the CPUs are chosen, as the annotation waterline.io/cpu-placement does: Packed (the default) on as
+	// few NUMA nodes, caches and cores as possible, Spread over cores, or PhysicalCores in whole physical cores only.
+	// +kubebuilder:validation:Enum=Packed;Spread;PhysicalCores
 	CPUPlacement string `json:"cpuPlacement,omitempty"`
 }
 

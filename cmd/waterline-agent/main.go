@@ -97,7 +97,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		if err != nil {
 			return err
 		}
-		namespaces = len(first[0].Policy.Weight.Namespaces) > 0
+		namespaces = first[0].Policy.SelectsNamespaces()
 	}
 	if o.manifests != "" {
 		cfg.Pods = kube.NewManifests(o.manifests, time.Second, o.podUID, o.allocatable, log)

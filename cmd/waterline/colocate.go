@@ -71,7 +71,7 @@ switched off.`,
 	flags.IntVar(&cfg.Repeats, "repeats", experiment.ColocateRepeats, "how often to measure each")
 	flags.IntVar(&cfg.Settle, "settle", 0, fmt.Sprintf("seconds that mode waterline runs before it is measured (default 3; with --in-pods %d)", experiment.ColocateSettle))
 	flags.IntSliceVar(&loads, "load", []int{30, 60}, "percent of one CPU that the requests take together; can be given more than once")
-	flags.StringVar(&cfg.Policy, "policy", "", "file with the ColocationPolicy of mode waterline (default: waterline 100 %, suppressBy cpuset)")
+	flags.StringVar(&cfg.Policy, "policy", "", "file with the ColocationPolicy of mode waterline (default: waterline 100 %, suppression CPUSet)")
 	pods.flags(cmd)
 	resultFlags(cmd, &jsonFile, &svgFile)
 	hostFlags(cmd, &cfg.Config)

@@ -68,7 +68,7 @@ func printNode(out io.Writer, name string, e *agent.NodeExplanation) error {
 		return fmt.Errorf("writing the table: %w", err)
 	}
 	if s := e.Suppress; s != nil {
-		fmt.Fprintf(out, "\nbatch may use %s CPU%s, by %s: %s\n", cores(s.Milli), onCPUs(s.CPUs), e.SuppressBy, s.Reason)
+		fmt.Fprintf(out, "\nbatch may use %s CPU%s, by %s: %s\n", cores(s.Milli), onCPUs(s.CPUs), e.SuppressionMethod, s.Reason)
 		if r := &s.Reaction; r.At != 0 {
 			fmt.Fprintf(out, "it was last given less from %s to %s, while it used %s; relief expected %s, observed %s\n",
 				cores(r.From), cores(r.To), cores(r.Used), cores(r.Expected), observed(r))

@@ -82,7 +82,7 @@ switched off.`,
 	flags.Float64Var(&minutes, "minutes", experiment.LiveDayMinutes, "how long the day takes")
 	flags.Float64Var(&cfg.Percent, "load", experiment.LiveDayPercent, "percent of the machine's CPUs that the requests take together, in the mean of the day")
 	flags.IntVar(&cfg.Repeats, "repeats", experiment.LiveDayRepeats, "how often to measure each")
-	flags.StringVar(&cfg.Policy, "policy", "", "file with the ColocationPolicy (default: waterline 100 %, suppressBy cpuset)")
+	flags.StringVar(&cfg.Policy, "policy", "", "file with the ColocationPolicy (default: waterline 100 %, suppression CPUSet)")
 	pods.flags(cmd)
 	resultFlags(cmd, &jsonFile, &svgFile)
 	hostFlags(cmd, &cfg.Config)

@@ -11,6 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/journal"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -49,7 +50,7 @@ func recordJournals(work string) error {
 		if err != nil {
 			return err
 		}
-		r := journal.Round{Policy: model.DefaultPolicy()}
+		r := journal.Round{Policy: fixture.Policy()}
 		r.Policy.Mode = model.ModeEnforce
 		for second := range 3 {
 			r.Node = model.Node{

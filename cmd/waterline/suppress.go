@@ -54,7 +54,7 @@ something else, that takes from what batch may use, and the figures say little.`
 	flags.IntVar(&cfg.Steps, "steps", experiment.SuppressSteps, "how many steps")
 	flags.IntVar(&cfg.Seconds, "seconds", experiment.SuppressSeconds, "how long each is")
 	flags.StringVar(&cfg.By, "by", experiment.SuppressBy, "what keeps batch to what is left: cpuset, quota or both")
-	flags.StringVar(&cfg.Policy, "policy", "", "file with a ColocationPolicy (default: waterline 100 %, suppressBy what --by says)")
+	flags.StringVar(&cfg.Policy, "policy", "", "file with a ColocationPolicy (default: waterline 100 %, suppression what --by says)")
 	resultFlags(cmd, &jsonFile, &svgFile)
 	hostFlags(cmd, &cfg.Config)
 	return cmd

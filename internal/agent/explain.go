@@ -83,11 +83,11 @@ type NodeExplanation struct {
 	Memory model.SellPolicy
 	Slack  *model.Slack // nil: nothing was measured yet
 
-	SuppressBy  model.SuppressMethod
-	Suppress    *model.Suppression // nil: batch is not kept to anything
-	Waiting     []string           // whom online pods wait for, and what is done about that
-	Leaving     []string           // which batch pod should leave, whether the node is hot, and what came of the last one
-	Unsupported []model.Reason     // what the policy asks for and the kernel cannot do
+	SuppressionMethod model.SuppressMethod
+	Suppress          *model.Suppression // nil: batch is not kept to anything
+	Waiting           []string           // whom online pods wait for, and what is done about that
+	Leaving           []string           // which batch pod should leave, whether the node is hot, and what came of the last one
+	Unsupported       []model.Reason     // what the policy asks for and the kernel cannot do
 }
 
 // explainNode runs in the loop.
@@ -98,7 +98,7 @@ func (a *Agent) explainNode() NodeExplanation {
 		clock = a.load.Clock
 	}
 	return NodeExplanation{
-		Mode: p.Mode, CPU: p.CPU, Memory: p.Memory, Slack: a.plan.Slack, SuppressBy: p.Suppress.By, Suppress: a.plan.Suppress,
+		Mode: p.Mode, CPU: p.CPU, Memory: p.Memory, Slack: a.plan.Slack, SuppressionMethod: p.Suppress.By, Suppress: a.plan.Suppress,
 		Waiting: waiting(a.plan.Interference, a.pods.Pods, ""), Leaving: leaving(a.plan.Evict, a.pods.Pods, clock), Unsupported: a.plan.Unsupported,
 	}
 }

@@ -8,14 +8,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
 // nightly is a policy that sells from 00:00 to 09:00 UTC and then drains for 15 minutes before the end.
 func nightly(name string, priority int64) model.ClusterPolicy {
 	p := model.ClusterPolicy{
-		Name: name, Priority: priority, Rollout: 100, Policy: model.DefaultPolicy(),
-		Windows: []model.Window{{Name: "night", End: 9 * 60, PreDrain: 15 * time.Minute}},
+		Name: name, Priority: priority, Rollout: 100, Policy: fixture.Policy(),
+		Windows: []model.Window{{Name: "night", End: 9 * 60, DrainBefore: 15 * time.Minute}},
 	}
 	p.Policy.CPU.Method = model.SellPredicted
 	return p

@@ -7,6 +7,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/decide/policy"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
@@ -19,16 +20,16 @@ func FuzzPolicy(f *testing.F) {
 	for _, spec := range []string{
 		"spec: {}",
 		"spec: {mode: Enforce, cpu: {}, memory: {}}",
-		"spec: {mode: Enforce, priority: -3, nodeSelector: {matchLabels: {pool: web}}, rollout: {percent: 100}, cpu: {method: realtime, waterline: 100%, mid: 10%}, memory: {method: static, ratio: 30%}}",
-		`spec: {mode: Enforce, windows: [{name: night, start: "22:00", end: "09:00", timeZone: UTC, preDrain: 15m}, {name: noon, start: "12:00", end: "13:00", timeZone: Asia/Shanghai}], cpu: {method: static, ratio: 300%}}`,
+		"spec: {mode: Enforce, priority: -3, nodeSelector: {matchLabels: {pool: web}}, rollout: {percent: 100}, cpu: {method: Realtime, waterline: 100%, mid: 10%}, memory: {method: Static, ratio: 30%}}",
+		`spec: {mode: Enforce, windows: [{name: night, start: "22:00", end: "09:00", timeZone: UTC, drainBefore: 15m}, {name: noon, start: "12:00", end: "13:00", timeZone: Asia/Shanghai}], cpu: {method: Static, ratio: 300%}}`,
 		`spec: {mode: Enforce, windows: [{name: all, start: "00:00", end: "00:00", timeZone: UTC}], memory: {}}`,
-		"spec: {mode: Observe, weight: {scope: class, quota: unlimited, max: 16384, bestEffort: promote, namespaces: [{selector: {matchLabels: {team: a}}, max: 262144}]}}",
-		"spec: {mode: Enforce, compat: {koordinator: true}, pods: [{selector: {matchExpressions: [{key: app, operator: NotIn, values: [web]}]}, cpuShare: 2, cpuManager: exclusive, cpuPlacement: spread}]}",
-		"spec: {mode: Enforce, memory: {}, protect: {evict: {}}}",
-		"spec: {mode: Off, protect: {burst: false, culprit: true, evict: {perNodePerHour: 0}}, batch: [{selector: {}, percent: 30, tier: mid}]}",
-		"spec: {mode: Enforce, memory: {}, protect: {memory: true, evict: {freeze: true}}}",
-		"spec: {protect: {memory: false, evict: {freeze: true}}}",
-		`spec: {mode: enforce, rollout: {}, weight: {max: 1}, windows: [{name: N, start: "24:00", end: x, timeZone: Local, preDrain: 24h}], cpu: {waterline: 0%, method: guess, ratio: 1%}, pods: [{}]}`,
+		"spec: {mode: Observe, weight: {scope: Class, quota: Unlimited, max: 16384, bestEffort: Promote, namespaces: [{selector: {matchLabels: {team: a}}, max: 262144}]}}",
+		"spec: {mode: Enforce, resourceNames: Koordinator, podDefaults: [{selector: {matchExpressions: [{key: app, operator: NotIn, values: [web]}]}, cpuShare: 2, cpuManager: Exclusive, cpuPlacement: Spread}]}",
+		"spec: {mode: Enforce, memory: {}, protect: {eviction: {}}}",
+		"spec: {mode: Disabled, protect: {burst: false, interference: true, eviction: {perNodePerHour: 0}}, batchPods: [{selector: {}, percent: 30, tier: Mid}]}",
+		"spec: {mode: Enforce, memory: {}, protect: {memory: true, eviction: {freeze: true}}}",
+		"spec: {protect: {memory: false, eviction: {freeze: true}}}",
+		`spec: {mode: enforce, rollout: {}, weight: {max: 1}, windows: [{name: N, start: "24:00", end: x, timeZone: Local, drainBefore: 24h}], cpu: {waterline: 0%, method: guess, ratio: 1%}, pods: [{}]}`,
 		"spec: {nodeSelector: {matchExpressions: [{key: a b, operator: Is, values: [c d]}]}, batch: [{percent: 101}]}",
 	} {
 		f.Add([]byte(policyHeader+spec), int64(1_790_000_000))
@@ -44,7 +45,7 @@ func FuzzPolicy(f *testing.F) {
 		node := policy.Node{UID: "7f3c", Labels: map[string]string{"pool": "web"}}
 		for _, labels := range []map[string]string{node.Labels, nil, {"waterline.io/opt-out": "true"}} {
 			node.Labels, node.OptedOut = labels, kube.OptedOut(labels)
-			choice := policy.Choose(node, []model.ClusterPolicy{p, {Name: "zz", Rollout: 50, Policy: model.DefaultPolicy()}})
+			choice := policy.Choose(node, []model.ClusterPolicy{p, {Name: "zz", Rollout: 50, Policy: fixture.Policy()}})
 			effect := policy.At(&choice.Policy, now)
 			if !effect.Next.IsZero() && !effect.Next.After(now) {
 				t.Errorf("at %s %s until %s", now, effect.Selling, effect.Next)

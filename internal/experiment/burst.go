@@ -29,7 +29,7 @@ kind: ColocationPolicy
 metadata: {name: burst}
 spec:
   mode: Enforce
-  cpu: {waterline: 100%%, suppressBy: none}
+  cpu: {waterline: 100%%, suppression: None}
   protect: {burst: %v}
 `
 

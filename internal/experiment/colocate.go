@@ -50,7 +50,7 @@ func (c *ColocateConfig) modes() ([]mode, error) {
 	return []mode{
 		{name: modeAlone, online: true},
 		{name: modePlain, online: true, encodes: true, burns: true},
-		{name: modeUnsuppressed, online: true, encodes: true, burns: true, policy: fmt.Sprintf(brimPolicy, "none")},
+		{name: modeUnsuppressed, online: true, encodes: true, burns: true, policy: fmt.Sprintf(brimPolicy, "None")},
 		{name: modeWaterline, online: true, encodes: true, burns: true, policy: policy},
 		{name: modeBatch, encodes: true, burns: true},
 	}, nil

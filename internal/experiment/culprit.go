@@ -34,8 +34,8 @@ kind: ColocationPolicy
 metadata: {name: culprit}
 spec:
   mode: Enforce
-  cpu: {suppressBy: none}
-  protect: {burst: false, culprit: true}
+  cpu: {suppression: None}
+  protect: {burst: false, interference: true}
 `
 
 // Who weighs what. The server requests next to nothing and all of batch weighs as much as it can, or it would hardly wait for a CPU

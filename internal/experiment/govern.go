@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -15,14 +16,19 @@ kind: ColocationPolicy
 metadata: {name: experiment}
 spec:
   mode: Enforce
-  cpu: {waterline: 100%%, method: realtime, suppressBy: %s}
+  cpu: {waterline: 100%%, method: Realtime, suppression: %s}
 `
+
+// methods are the methods of suppression as the policy spells them.
+var methods = map[string]model.SuppressMethod{
+	"none": model.SuppressByNone, "cpuset": model.SuppressByCpuset, "quota": model.SuppressByQuota, "both": model.SuppressByBoth,
+}
 
 // policyText returns the policy in a file, or without one that which lets batch fill the machine and suppresses it by a
 // method of the policy.
 func policyText(file, by string) (string, error) {
 	if file == "" {
-		return fmt.Sprintf(brimPolicy, by), nil
+		return fmt.Sprintf(brimPolicy, methods[strings.ToLower(by)]), nil
 	}
 	content, err := os.ReadFile(file)
 	if err != nil {

@@ -143,14 +143,25 @@ func agentPod() *pod {
 	return &pod{name: "agent", qos: model.Burstable, requestMilli: 10, shares: agentShares}
 }
 
+// enforcePolicy is the policy of an agent that is given no other: without one it would only observe.
+const enforcePolicy = `apiVersion: waterline.io/v1alpha1
+kind: ColocationPolicy
+metadata: {name: experiment}
+spec: {mode: Enforce}
+`
+
 // startAgent runs the real agent in a pod of its own, as its DaemonSet does.
 func (l *lab) startAgent(ctx context.Context, p *pod, more ...string) error {
 	if err := l.create(ctx, p); err != nil {
 		return err
 	}
+	enforce := filepath.Join(l.dir, "enforce.yaml")
+	if err := os.WriteFile(enforce, []byte(enforcePolicy), 0o600); err != nil {
+		return fmt.Errorf("writing the policy: %w", err)
+	}
 	args := []string{
 		"--oom-score", fmt.Sprint(p.oomScore), "--", l.agent, "--pods", l.kubelet.manifests, "--kubepods", l.kubelet.layout.Root, "--cgroup-root", l.cfg.root(),
-		"--run-dir", filepath.Join(l.dir, "run"), "--listen", "", "--local", "", "--kubelet", "",
+		"--run-dir", filepath.Join(l.dir, "run"), "--listen", "", "--local", "", "--kubelet", "", "--config", enforce,
 	}
 	_, err := l.start("the agent", l.kubelet.containerDir(p), "exec", append(args, more...)...)
 	return err

@@ -48,7 +48,7 @@ kind: ColocationPolicy
 metadata: {name: memory}
 spec:
   mode: Enforce
-  cpu: {suppressBy: none}
+  cpu: {suppression: None}
   memory: {waterline: 80%%}
   protect: {burst: false, memory: %v}
 `

@@ -6,12 +6,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
 // decided is a round of a node with one weighted pod, as the agent records it.
 func decided() *Round {
-	r := &Round{Policy: model.DefaultPolicy()}
+	r := &Round{Policy: fixture.Policy()}
 	r.Policy.Mode = model.ModeEnforce
 	r.Node.PodsKnown, r.Node.Allocatable.CPU = true, 4000
 	r.Node.Tree = model.Tree{

@@ -225,7 +225,7 @@ var sentences = map[evictbudget.Verdict]string{
 	evictbudget.NotItsOwn:  "is not evicted, because it is on another node",
 	evictbudget.NotBatch:   "is not evicted, because it is not batch",
 	evictbudget.Kept:       "is not evicted, because it says so, or because it is critical or static",
-	evictbudget.NodeSpent:  "is not evicted yet, because as many pods left this node as may (protect.evict.perNodePerHour)",
+	evictbudget.NodeSpent:  "is not evicted yet, because as many pods left this node as may (protect.eviction.perNodePerHour)",
 	evictbudget.OwnerSpent: "is not evicted yet, because as many pods of its owner left as may",
 	evictbudget.AllSpent:   "is not evicted yet, because as many pods of the cluster left as may",
 	evictbudget.Waits:      "is not evicted yet, because a PodDisruptionBudget keeps it",

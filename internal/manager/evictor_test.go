@@ -63,7 +63,7 @@ func newEvictions(t *testing.T) *evictions {
 	agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent", Namespace: "w"}, Spec: corev1.PodSpec{NodeName: "a"}}
 	agent.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	add(t, f.agents, agent)
-	add(t, p, written(t, "web", 1, func(s *v1alpha1.ColocationPolicySpec) { s.Protect.Evict = &v1alpha1.EvictSpec{} }))
+	add(t, p, written(t, "web", 1, func(s *v1alpha1.ColocationPolicySpec) { s.Protect.Eviction = &v1alpha1.EvictionSpec{} }))
 	w.evictor = newEvictor(&Config{Client: client, Custom: custom, Log: log, Evict: evictbudget.DefaultSettings()}, f, p)
 	w.round("")
 	w.at += time.Hour

@@ -30,7 +30,9 @@ func written(t *testing.T, name string, generation int64, spec func(*v1alpha1.Co
 
 func sells(koordinator bool) func(*v1alpha1.ColocationPolicySpec) {
 	return func(s *v1alpha1.ColocationPolicySpec) {
-		s.CPU, s.Compat.Koordinator = &v1alpha1.CPUSpec{}, koordinator
+		if s.CPU = (&v1alpha1.CPUSpec{}); koordinator {
+			s.ResourceNames = "Koordinator"
+		}
 	}
 }
 
@@ -70,7 +72,7 @@ func TestNames(t *testing.T) {
 // TestRules checks which rules hold, and what remains of a policy that cannot be used.
 func TestRules(t *testing.T) {
 	rule := func(s *v1alpha1.ColocationPolicySpec) {
-		s.Batch = []v1alpha1.BatchRuleSpec{{Selector: &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"app": "a"}}}}
+		s.BatchPods = []v1alpha1.BatchPodsSpec{{Selector: &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"app": "a"}}}}
 	}
 	p := newPolicies(slog.New(slog.DiscardHandler))
 	add(t, p, written(t, "low", 1, rule), written(t, "high", 1, func(s *v1alpha1.ColocationPolicySpec) { rule(s); s.Priority = 5 }),
@@ -218,7 +220,7 @@ func TestBadSelectorSelectsNothing(t *testing.T) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{v1alpha1.LabelColocation: v1alpha1.ColocationEnabled}}}
 	for _, bad := range []*v1alpha1.LabelSelector{nil, {MatchExpressions: []v1alpha1.LabelRequirement{{Key: "app", Operator: "Is"}}}} {
 		p := newPolicies(slog.New(slog.DiscardHandler))
-		add(t, p, written(t, "bad", 1, func(s *v1alpha1.ColocationPolicySpec) { s.Batch = []v1alpha1.BatchRuleSpec{{Selector: bad}} }))
+		add(t, p, written(t, "bad", 1, func(s *v1alpha1.ColocationPolicySpec) { s.BatchPods = []v1alpha1.BatchPodsSpec{{Selector: bad}} }))
 		if after, o := p.rules.Load().Mutate(pod, namespace); o.Changed || after != pod {
 			t.Errorf("%+v makes the pod batch: %+v", bad, o)
 		}

@@ -94,7 +94,9 @@ func (p *policies) compile() {
 		}
 		for _, rule := range row.batch {
 			rules.Pods = append(rules.Pods, admit.Rule{
-				Policy: name, Priority: row.parsed.Priority, Selector: selector(rule.Selector), Percent: rule.Percent, Tier: rule.Tier,
+				Policy: name, Priority: row.parsed.Priority,
+				Selector: selector(rule.Selector), Namespaces: selector(rule.Namespaces),
+				Percent: rule.Percent, Tier: rule.Tier,
 			})
 		}
 	}

@@ -26,11 +26,11 @@ const (
 // the clock first reads End: where clocks are put back over either, the window is the shorter one of the two that it could
 // be, and a time that clocks leave out is passed when they are put forward.
 type Window struct {
-	Name     string
-	Start    int // minutes after midnight, 0 to 1439
-	End      int // likewise; before Start: on the next day; equal to it: the window never ends
-	Zone     TimeZone
-	PreDrain time.Duration // before the end, in which nothing new is sold; shorter than the window
+	Name        string
+	Start       int // minutes after midnight, 0 to 1439
+	End         int // likewise; before Start: on the next day; equal to it: the window never ends
+	Zone        TimeZone
+	DrainBefore time.Duration // before the end, in which nothing new is sold; shorter than the window
 }
 
 // Always reports whether the window never ends.

@@ -1,13 +1,15 @@
 package model
 
+import "slices"
+
 // Mode says how far a policy goes.
 type Mode string
 
 // The modes. The zero value is ModeObserve: a policy that does not say acts on nothing.
 const (
-	ModeObserve  Mode = "Observe" // decide and report, write nothing
-	ModeEnforce  Mode = "Enforce" // carry out what is decided
-	ModeDisabled Mode = "Off"     // give back everything, then do nothing
+	ModeObserve  Mode = "Observe"  // decide and report, write nothing
+	ModeEnforce  Mode = "Enforce"  // carry out what is decided
+	ModeDisabled Mode = "Disabled" // give back everything, then do nothing
 )
 
 // Scope says against whom a weight counts.
@@ -15,8 +17,8 @@ type Scope string
 
 // The scopes.
 const (
-	ScopeNode  Scope = "node"  // against every pod of the node: the pod's QoS class is raised too
-	ScopeClass Scope = "class" // against pods of the same QoS class only
+	ScopeNode  Scope = "Node"  // against every pod of the node: the pod's QoS class is raised too
+	ScopeClass Scope = "Class" // against pods of the same QoS class only
 )
 
 // QuotaMode says what becomes of a weighted pod's CFS quota.
@@ -33,10 +35,10 @@ type SuppressMethod string
 
 // The methods of suppression. The zero value is that of a policy that is not about CPU.
 const (
-	SuppressByNone   SuppressMethod = "none"
-	SuppressByCpuset SuppressMethod = "cpuset" // batch runs on fewer CPUs
-	SuppressByQuota  SuppressMethod = "quota"  // each batch pod has a CFS quota
-	SuppressByBoth   SuppressMethod = "both"   // batch runs on as few CPUs as hold it, and has the quota
+	SuppressByNone   SuppressMethod = "None"
+	SuppressByCpuset SuppressMethod = "CPUSet" // batch runs on fewer CPUs
+	SuppressByQuota  SuppressMethod = "Quota"  // each batch pod has a CFS quota
+	SuppressByBoth   SuppressMethod = "Both"   // batch runs on as few CPUs as hold it, and has the quota
 )
 
 // Policy is what an operator allows Waterline to do on a node, with every default filled in.
@@ -49,6 +51,12 @@ type Policy struct {
 	Koordinator bool // sell under Koordinator's resource names instead of ours
 	Weight      WeightPolicy
 	Pods        []PodRule
+}
+
+// SelectsNamespaces reports whether the policy selects anything by the labels of namespaces, which must be known then.
+func (p *Policy) SelectsNamespaces() bool {
+	return len(p.Weight.Namespaces) > 0 ||
+		slices.ContainsFunc(p.Pods, func(rule PodRule) bool { return len(rule.Namespaces) > 0 })
 }
 
 // SuppressPolicy is how batch is kept to what online pods leave of the CPU.
@@ -77,7 +85,7 @@ type WeightPolicy struct {
 	Namespaces         []NamespaceMax // the first whose selector matches the namespace replaces Max
 	OverrideGuaranteed bool           // let weights take CPU that Guaranteed pods were promised
 	PromoteBestEffort  bool           // raise the BestEffort class too, so that its pods' weights count on the node
-	IdleBatch          bool           // batch pods without a weight of their own run only when no pod beside them wants to
+	SchedIdle          bool           // batch pods without a weight of their own run only when no pod beside them wants to
 	Identity           bool           // such pods are told to the kernel as batch, and online pods as online, where it can tell them apart
 }
 
@@ -90,17 +98,23 @@ type NamespaceMax struct {
 // PodRule gives the pods it selects what annotations would give them. An annotation on the pod beats it. Of the rules that
 // select a pod the first that says something about a thing counts.
 type PodRule struct {
-	Selector  Selector
-	Shares    int64        // 0: says nothing
-	CPUs      CPUMode      // "": says nothing
-	Placement CPUPlacement // how CPUs are chosen; counts together with CPUs
+	Selector   Selector
+	Namespaces Selector     // of the pods' namespaces
+	Shares     int64        // 0: says nothing
+	CPUs       CPUMode      // "": says nothing
+	Placement  CPUPlacement // how CPUs are chosen; counts together with CPUs
+}
+
+// Selects reports whether the rule selects a pod.
+func (r *PodRule) Selects(p *Pod) bool {
+	return r.Selector.Matches(p.Labels) && r.Namespaces.Matches(p.NamespaceLabels)
 }
 
 // DefaultPolicy is what holds where no policy was written: weights as annotated, within the kernel's range, nothing sold and
 // nobody evicted.
 func DefaultPolicy() Policy {
 	return Policy{
-		Mode:   ModeEnforce,
+		Mode:   ModeObserve,
 		CPU:    SellPolicy{Waterline: 650},
 		Memory: SellPolicy{Waterline: 800},
 		Weight: WeightPolicy{Scope: ScopeNode, Quota: QuotaKubelet, Max: MaxShares},

@@ -37,9 +37,9 @@ type SellMethod string
 
 // The methods. The zero value sells nothing.
 const (
-	SellStatic    SellMethod = "static"    // a fixed part, or multiple, of the capacity
-	SellRealtime  SellMethod = "realtime"  // what online pods do not use now
-	SellPredicted SellMethod = "predicted" // what online pods will not use
+	SellStatic    SellMethod = "Static"    // a fixed part, or multiple, of the capacity
+	SellRealtime  SellMethod = "Realtime"  // what online pods do not use now
+	SellPredicted SellMethod = "Predicted" // what online pods will not use
 )
 
 // SellPolicy is how far one resource is filled, and how its slack is sold. Parts are in thousandths.

@@ -9,7 +9,7 @@ up)
 	eval "$line"
 	trap '$bed down' ERR
 	out/bin/helm upgrade --install waterline deploy/chart --namespace waterline-system --create-namespace \
-		--set image.repository=waterline/agent,image.tag=dev,image.pullPolicy=Never --wait --timeout 90s >/dev/null
+		--set policy.mode=Enforce --set image.repository=waterline/agent,image.tag=dev,image.pullPolicy=Never --wait --timeout 90s >/dev/null
 	out/bed/bin/kubectl get nodes,daemonsets -A
 	cat <<E2
 

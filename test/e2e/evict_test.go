@@ -140,7 +140,7 @@ func TestAPIEvict(t *testing.T) {
 apiVersion: waterline.io/v1alpha1
 kind: ColocationPolicy
 metadata: {name: evicts}
-spec: {mode: Enforce, nodeSelector: {matchLabels: {evicts: here}}, protect: {evict: {perNodePerHour: 2}}}
+spec: {mode: Enforce, nodeSelector: {matchLabels: {evicts: here}}, protect: {eviction: {perNodePerHour: 2}}}
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: workload}}
 ---

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	actkube "github.com/waterline-io/waterline/internal/act/kube"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/internal/sim/host"
@@ -68,7 +69,7 @@ func newFleet(t testing.TB, method model.SellMethod, names []string) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fleet{t: t, policy: model.DefaultPolicy()}
+	f := &fleet{t: t, policy: fixture.Policy()}
 	f.policy.Mode = model.ModeEnforce
 	f.policy.CPU = model.SellPolicy{Method: method, Waterline: 1000}
 	f.policy.Memory = f.policy.CPU

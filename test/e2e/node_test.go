@@ -33,6 +33,7 @@ type node struct {
 func install(t *testing.T, values ...string) *node {
 	t.Helper()
 	helm(t, append([]string{"upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--create-namespace",
+		"--set-json", `policy.mode="Enforce"`,
 		"--set", "image.repository=waterline/agent,image.tag=dev,image.pullPolicy=Never,manager.enabled=false"}, values...)...)
 	t.Cleanup(func() {
 		if t.Failed() {

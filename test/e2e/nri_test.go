@@ -120,7 +120,7 @@ spec:
 
 // testOOMScore checks that with protect.memory containers begin with another oom_score_adj than the kubelet wants.
 func (n *node) testOOMScore() {
-	n.policy(`{"mode": "Enforce", "cpu": {"suppressBy": "none"}, "protect": {"memory": true}}`)
+	n.policy(`{"mode": "Enforce", "cpu": {"suppression":"None"}, "protect": {"memory": true}}`)
 	defer n.dropPolicy()
 	eventually(n.t, "the node goes by the policy", func() (bool, string) {
 		is := object[v1alpha1.NodeReport](n.t, "nodereport", n.name).Status.Policy

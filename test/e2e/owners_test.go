@@ -16,7 +16,7 @@ import (
 // TestAPIWebhookOwners makes half of the Deployments batch: a new revision, another owner or a changed label make nobody batch
 // who was not, and nobody online who was batch; and a dry run leaves nothing behind.
 func TestAPIWebhookOwners(t *testing.T) {
-	m := newManaged(t, "--set-json", `policy={"mode":"Enforce","priority":-1000,"batch":[{"selector":{"matchLabels":{"app":"half"}},"percent":50}]}`)
+	m := newManaged(t, "--set-json", `policy={"mode":"Enforce","priority":-1000,"batchPods":[{"selector":{"matchLabels":{"app":"half"}},"percent":50}]}`)
 	m.manager()
 	m.answering()
 	const count = 6

@@ -64,15 +64,15 @@ spec: {mode: Enforce, priority: 10, nodeSelector: {matchLabels: {pool: web}}, cp
 // TestAPIPolicyRules checks that the API server refuses rules about batch pods that nobody could follow.
 func TestAPIPolicyRules(t *testing.T) {
 	for spec, want := range map[string]string{
-		"{batch: [{selector: {}}]}":                                           "",
-		"{batch: [{selector: {matchLabels: {app: a}}, percent: 0}]}":          "",
-		"{batch: [{selector: {}, percent: 100, tier: mid}]}":                  "",
-		"{batch: [{percent: 5}]}":                                             "spec.batch[0].selector: Required",
-		"{batch: [{selector: {}, percent: 101}]}":                             "should be less than or equal to 100",
-		"{batch: [{selector: {}, percent: -1}]}":                              "should be greater than or equal to 0",
-		"{batch: [{selector: {}, tier: prod}]}":                               `supported values: "batch", "mid"`,
-		"{batch: [{selector: {matchLabels: {a b: c}}}]}":                      "write names of labels",
-		"{batch: [{selector: {matchExpressions: [{key: a, operator: In}]}}]}": "In and NotIn need values",
+		"{batchPods: [{selector: {}}]}":                                           "",
+		"{batchPods: [{selector: {matchLabels: {app: a}}, percent: 0}]}":          "",
+		"{batchPods: [{selector: {}, percent: 100, tier: Mid}]}":                  "",
+		"{batch: [{percent: 5}]}":                                                 "spec.batch[0].selector: Required",
+		"{batchPods: [{selector: {}, percent: 101}]}":                             "should be less than or equal to 100",
+		"{batchPods: [{selector: {}, percent: -1}]}":                              "should be greater than or equal to 0",
+		"{batchPods: [{selector: {}, tier: prod}]}":                               `supported values: "batch", "mid"`,
+		"{batchPods: [{selector: {matchLabels: {a b: c}}}]}":                      "write names of labels",
+		"{batchPods: [{selector: {matchExpressions: [{key: a, operator: In}]}}]}": "In and NotIn need values",
 		"{mode: all}": "Unsupported value",
 	} {
 		c := bed.Kubectl(t.Context(), "apply", "--dry-run=server", "-f", "-")

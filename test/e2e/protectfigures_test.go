@@ -22,8 +22,8 @@ kind: ColocationPolicy
 metadata: {name: everything}
 spec:
   mode: Enforce
-  cpu: {waterline: 100%, suppressBy: both}
-  protect: {burst: true, memory: true, culprit: true, evict: {}}
+  cpu: {waterline: 100%, suppression: Both}
+  protect: {burst: true, memory: true, interference: true, eviction: {}}
 `
 
 // TestAPIProtectFigures measures what the agent costs on a full node on which it does all that it can: half of the pods are

@@ -174,7 +174,7 @@ func (r *rolled) write(name, more string) {
 apiVersion: waterline.io/v1alpha1
 kind: ColocationPolicy
 metadata: {name: %s}
-spec: {%s, cpu: {method: static, waterline: "100%%", ratio: "50%%"}, pods: [{selector: {}, cpuShare: 2048}]}
+spec: {%s, cpu: {method: Static, waterline: "100%%", ratio: "50%%"}, podDefaults: [{selector: {}, cpuShare: 2048}]}
 `, name, more))
 	if out, err := c.CombinedOutput(); err != nil {
 		r.t.Fatalf("%s: %s", name, out)
@@ -250,7 +250,7 @@ func TestAPIRollout(t *testing.T) {
 	}
 
 	t.Log("one policy is switched off, the other deleted")
-	r.write(name, `mode: "Off"`)
+	r.write(name, `mode: Disabled`)
 	all(inB, clean.by(name))
 	delete(want, "r1")
 	r.follows("when it is off", want)

@@ -116,7 +116,7 @@ func selling(mode, method string, koordinator bool) string {
 	if method == "static" {
 		ratio = `, "ratio": "100%"`
 	}
-	return fmt.Sprintf(`{"mode": %q, "cpu": {"method": %q, "waterline": "100%%", "suppressBy": "none"%s}, "memory": {"method": "realtime", "waterline": "90%%"}, "compat": {"koordinator": %v}}`,
+	return fmt.Sprintf(`{"mode": %q, "cpu": {"method": %q, "waterline": "100%%", "suppression":"None"%s}, "memory": {"method":"Realtime", "waterline": "90%%"}, "compat": {"koordinator": %v}}`,
 		mode, method, ratio, koordinator)
 }
 

@@ -54,8 +54,8 @@ spec:
 // TestAPISpark runs a Koordinator manifest of Spark as it is: it is admitted as it was written, placed by the stock scheduler,
 // and has weight and limits on its node.
 func TestAPISpark(t *testing.T) {
-	const half = `"method":"static","waterline":"100%","ratio":"50%"`
-	m := newManaged(t, "--set-json", `policy={"mode":"Enforce","priority":-1000,"cpu":{`+half+`,"suppressBy":"none"},"memory":{`+half+`},"compat":{"koordinator":true}}`)
+	const half = `"method":"Static","waterline":"100%","ratio":"50%"`
+	m := newManaged(t, "--set-json", `policy={"mode":"Enforce","priority":-1000,"cpu":{`+half+`,"suppression":"None"},"memory":{`+half+`},"resourceNames":"Koordinator"}`)
 	apply(t, `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: koord-batch}, value: 5000}`)
 	m.machine("spark", "")
 	t.Cleanup(func() { kubectl(t, "delete", "nodereport", "spark", "--ignore-not-found") })

@@ -15,7 +15,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-const transcodePolicy = `policy={"mode":"Enforce","priority":-1000,"batch":[{"selector":{"matchLabels":{"app":"transcode"}}}]}`
+const transcodePolicy = `policy={"mode":"Enforce","priority":-1000,"batchPods":[{"selector":{"matchLabels":{"app":"transcode"}}}]}`
 
 // answering waits until the API server asks the manager.
 func (m *managed) answering() {

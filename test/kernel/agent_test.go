@@ -19,6 +19,7 @@ import (
 	"github.com/waterline-io/waterline/internal/agent"
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/journal"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
@@ -92,7 +93,7 @@ type run struct {
 // start runs an agent on the node until the test ends or stop is called.
 func (n *testNode) start(source agent.Pods, change func(*agent.Config)) *run {
 	n.t.Helper()
-	r := &run{policy: model.DefaultPolicy(), dir: memoryDir(n.t)} // on a disk others may be waited for
+	r := &run{policy: fixture.Policy(), dir: memoryDir(n.t)} // on a disk others may be waited for
 	cfg := agent.Config{
 		Sys:        host.DefaultSys,
 		CgroupRoot: "/sys/fs/cgroup", Kubepods: n.layout.Root, RunDir: r.dir, SyncPeriod: 10 * time.Second, JournalBytes: 64 << 20,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
@@ -106,7 +107,7 @@ func TestBurst(t *testing.T) {
 	}
 	source, machine := newPods(), newMachine(t)
 	source.set(limited("a", map[string]int64{c0: 1000, c1: 500}))
-	policy := model.DefaultPolicy()
+	policy := fixture.Policy()
 	policy.Protect.Burst, policy.CPU.Waterline = true, 1000
 	var rules atomic.Pointer[model.Policy]
 	rules.Store(&policy)
@@ -203,7 +204,7 @@ func TestBurstRaises(t *testing.T) {
 	n.set(a+"/"+c1, model.Quota, 20_000)
 	source, machine := newPods(), newMachine(t)
 	source.set(limited("a", map[string]int64{c0: 300, c1: 200}))
-	policy := model.DefaultPolicy()
+	policy := fixture.Policy()
 	policy.Protect.Burst, policy.CPU.Waterline = true, 1000
 	r := n.start(source, func(c *agent.Config) {
 		c.Proc = machine.dir

@@ -95,8 +95,20 @@ func (n *testNode) arguments(manifests, runDir string, more ...string) (*daemon,
 	d := &daemon{t: t, log: filepath.Join(t.TempDir(), "log"), listen: freeAddress(t), local: freeAddress(t)}
 	return d, append([]string{
 		binary(t, "waterline-agent"), "--pods", manifests, "--kubepods", n.layout.Root, "--run-dir", runDir,
-		"--listen", d.listen, "--local", d.local, "--allocatable-millicores", "256000",
+		"--listen", d.listen, "--local", d.local, "--allocatable-millicores", "256000", "--config", enforcing(t),
 	}, more...)
+}
+
+// enforcing returns a file with a policy that enforces: without a policy an agent only observes. Of several --config the
+// last one counts.
+func enforcing(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "enforce.yaml")
+	policy := "{apiVersion: waterline.io/v1alpha1, kind: ColocationPolicy, metadata: {name: test}, spec: {mode: Enforce}}"
+	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // freeAddress returns an address that nobody listens on.

@@ -24,7 +24,7 @@ func TestIdleBatch(t *testing.T) {
 		t.Skip("kernel before 5.15: no cpu.idle")
 	}
 	r := n.start(source, nil)
-	policy := func(idle bool) { r.set(func(p *model.Policy) { p.Weight.IdleBatch = idle }) }
+	policy := func(idle bool) { r.set(func(p *model.Policy) { p.Weight.SchedIdle = idle }) }
 	both := func(idle int64) {
 		t.Helper()
 		for uid, shares := range weighs {

@@ -54,8 +54,8 @@ func TestReadOnly(t *testing.T) {
 		}
 	}
 	// In a mount namespace of its own, which goes with it.
-	script := fmt.Sprintf("mount --bind %s %s && mount -o remount,bind,ro %s && exec %s --pods %s --cgroup-root %s --kubepods %s --run-dir %s --listen 127.0.0.1:19564 --local 127.0.0.1:19565",
-		n.mount.Path, target, target, binary(t, "waterline-agent"), manifests, mount, n.layout.Root, t.TempDir())
+	script := fmt.Sprintf("mount --bind %s %s && mount -o remount,bind,ro %s && exec %s --pods %s --cgroup-root %s --kubepods %s --run-dir %s --listen 127.0.0.1:19564 --local 127.0.0.1:19565 --config %s",
+		n.mount.Path, target, target, binary(t, "waterline-agent"), manifests, mount, n.layout.Root, t.TempDir(), enforcing(t))
 	agent := exec.Command("unshare", "-m", "sh", "-c", script)
 	var log strings.Builder
 	agent.Stderr = &log

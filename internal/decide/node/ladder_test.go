@@ -63,7 +63,7 @@ func newLadder(t *testing.T, seed uint64) *ladder {
 	}
 	for _, line := range []string{
 		"node real=16/64Gi cpus=1x1x1x8x2 v2",
-		"policy cpu=realtime:800 memory=realtime:800 suppress=both burst protectmemory culprit evict=6 freeze",
+		"policy cpu=Realtime:800 memory=Realtime:800 suppress=Both burst protectmemory culprit evict=6 freeze",
 		"pod web class=Burstable qos=LS memory=8Gi app=main:4 used=1/8 age=7200",
 		"pod db class=Burstable qos=LSR memory=8Gi app=main:4 used=1/6 age=7200",
 		"pod api class=Burstable qos=LS memory=2Gi app=main:2 used=1/1 age=7200",

@@ -68,7 +68,7 @@ func randomMachine(r *rand.Rand) *world {
 			s.Ratio = r.Int64N(4001)
 		}
 	}
-	p.Weight.IdleBatch, n.Tree.NoIdle = r.IntN(3) == 0, r.IntN(6) == 0
+	p.Weight.SchedIdle, n.Tree.NoIdle = r.IntN(3) == 0, r.IntN(6) == 0
 	p.Weight.Identity, n.Tree.NoIdentity = r.IntN(3) == 0, one(r, "", "", "missing")
 	for i := range n.Pods {
 		randomBatch(r, n, n.Pods[i])

@@ -155,7 +155,7 @@ func unsupported(n *model.Node, policy *model.Policy) []model.Reason {
 	if tree.NoBurst && policy.Protect.Burst {
 		all = append(all, model.Reason{Code: model.NoBurst, Fix: "needs Linux 5.14"})
 	}
-	if tree.NoIdle && policy.Weight.IdleBatch {
+	if tree.NoIdle && policy.Weight.SchedIdle {
 		all = append(all, model.Reason{Code: model.NoIdle, Fix: "needs Linux 5.15"})
 	}
 	if tree.NoIdentity != "" && policy.Weight.Identity {

@@ -77,5 +77,5 @@ func (p *perPod) files(pod *model.Pod) bool {
 		tree.V2 && memory.Protects(pod, policy):
 		return true
 	}
-	return slices.ContainsFunc(policy.Pods, func(rule model.PodRule) bool { return rule.Selector.Matches(pod.Labels) })
+	return slices.ContainsFunc(policy.Pods, func(rule model.PodRule) bool { return rule.Selects(pod) })
 }

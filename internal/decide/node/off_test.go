@@ -4,13 +4,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
 // TestOffersAfterOff checks that what was sold before a policy was switched off is not sold at once when it is on again: the
 // room for it must have been clear for as long as for any offer.
 func TestOffersAfterOff(t *testing.T) {
-	policy := model.DefaultPolicy()
+	policy := fixture.Policy()
 	policy.CPU = model.SellPolicy{Method: model.SellStatic, Ratio: 500, Waterline: 1000}
 	node := model.Node{PodsKnown: true, Now: time.Unix(0, 0), Capacity: model.Amount{CPU: 4000}, Allocatable: model.Amount{CPU: 4000}}
 	var state State
@@ -57,7 +58,7 @@ func TestDisabledReportsNothing(t *testing.T) {
 		Object: model.NodeObject{UID: "uid"},
 	}
 	n.Load.Classes[model.Guaranteed] = used
-	policy := model.DefaultPolicy()
+	policy := fixture.Policy()
 	policy.Mode = model.ModeEnforce
 	policy.CPU = model.SellPolicy{Method: model.SellStatic, Ratio: 500, Waterline: 1000}
 	plan, state := Decide(n, policy, State{})

@@ -11,6 +11,7 @@ import (
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/decide/node/slack"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -30,7 +31,7 @@ type world struct {
 
 func newWorld() *world {
 	unknown := [model.Horizons]model.Peak{unknownPeak, unknownPeak}
-	w := &world{uses: map[string]int64{}, wrote: map[model.File]model.Value{}, policy: model.DefaultPolicy(), peaks: slack.Peaks{CPU: unknown, Memory: unknown}, layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"}}
+	w := &world{uses: map[string]int64{}, wrote: map[model.File]model.Value{}, policy: fixture.Policy(), peaks: slack.Peaks{CPU: unknown, Memory: unknown}, layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"}}
 	w.node = model.Node{
 		Now: epoch, PodsKnown: true, Allocatable: model.Amount{CPU: 4000},
 		Kubelet: model.Kubelet{Known: true, CFSQuota: true, QuotaPeriod: model.DefaultQuotaPeriod},
@@ -144,7 +145,7 @@ func (w *world) setNode(args []string) error {
 }
 
 func (w *world) setPolicy(args []string) error {
-	w.policy = model.DefaultPolicy()
+	w.policy = fixture.Policy()
 	for _, arg := range args {
 		key, value, _ := strings.Cut(arg, "=")
 		parts := strings.Split(value, ":")

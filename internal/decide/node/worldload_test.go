@@ -168,7 +168,7 @@ func (w *world) setSelling(key, value string) bool {
 		return true
 	}
 	if key == "idle" {
-		w.policy.Weight.IdleBatch = true
+		w.policy.Weight.SchedIdle = true
 		return true
 	}
 	if key == "identity" {

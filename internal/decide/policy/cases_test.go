@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -70,7 +71,7 @@ func slicesWithout(policies []model.ClusterPolicy, name string) []model.ClusterP
 }
 
 func parsePolicy(name string, words []string) (model.ClusterPolicy, error) {
-	p := model.ClusterPolicy{Name: name, Rollout: model.DefaultRollout, Policy: model.DefaultPolicy()}
+	p := model.ClusterPolicy{Name: name, Rollout: model.DefaultRollout, Policy: fixture.Policy()}
 	p.Policy.CPU.Method = model.SellPredicted
 	for _, word := range words {
 		var err error
@@ -116,7 +117,7 @@ func parseWindow(text string) (model.Window, error) {
 	}
 	w.Zone = zone
 	if len(parts) > 4 {
-		w.PreDrain, err = time.ParseDuration(parts[4])
+		w.DrainBefore, err = time.ParseDuration(parts[4])
 	}
 	return w, err
 }

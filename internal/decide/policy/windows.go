@@ -30,7 +30,7 @@ func Windows(windows []model.Window, now time.Time) (state model.SellState, chan
 	}
 	horizon := now.Add(lookAhead)
 	for _, s := range spans(windows, now, horizon) {
-		drain := s.end.Add(-s.ends.PreDrain)
+		drain := s.end.Add(-s.ends.DrainBefore)
 		switch {
 		case !now.Before(s.end):
 			continue
@@ -70,7 +70,7 @@ func spans(windows []model.Window, now, horizon time.Time) []span {
 		switch {
 		case last < 0 || s.start.After(joined[last].end):
 			joined = append(joined, s)
-		case s.end.After(joined[last].end), s.end.Equal(joined[last].end) && s.ends.PreDrain > joined[last].ends.PreDrain:
+		case s.end.After(joined[last].end), s.end.Equal(joined[last].end) && s.ends.DrainBefore > joined[last].ends.DrainBefore:
 			joined[last].end, joined[last].ends = s.end, s.ends
 		}
 	}

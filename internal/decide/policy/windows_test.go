@@ -28,7 +28,7 @@ func newClock(zone *time.Location, from time.Time, days int) clock {
 
 // mark marks the minutes in which a window holds, by looking at every minute of the days around it: it begins after the last
 // one that shows less than its start, and ends at the first that shows its end or more.
-func (c clock) mark(w model.Window, preDrain []int, holds []bool) {
+func (c clock) mark(w model.Window, drainBefore []int, holds []bool) {
 	length := w.End - w.Start
 	if length <= 0 {
 		length += 24 * 60
@@ -50,7 +50,7 @@ func (c clock) mark(w model.Window, preDrain []int, holds []bool) {
 			holds[i] = true
 		}
 		if start < end && end < len(c.shows) {
-			preDrain[end] = max(preDrain[end], int(w.PreDrain/time.Minute))
+			drainBefore[end] = max(drainBefore[end], int(w.DrainBefore/time.Minute))
 		}
 	}
 }
@@ -58,13 +58,13 @@ func (c clock) mark(w model.Window, preDrain []int, holds []bool) {
 // states returns the state at each minute.
 func states(zones map[string]*clock, windows []model.Window) []model.SellState {
 	var holds []bool
-	var preDrain []int // of the windows that end at a minute
+	var drainBefore []int // of the windows that end at a minute
 	for _, w := range windows {
 		c := zones[w.Zone.String()]
 		if holds == nil {
-			holds, preDrain = make([]bool, len(c.shows)), make([]int, len(c.shows))
+			holds, drainBefore = make([]bool, len(c.shows)), make([]int, len(c.shows))
 		}
-		c.mark(w, preDrain, holds)
+		c.mark(w, drainBefore, holds)
 	}
 	all := make([]model.SellState, len(holds))
 	end := len(holds) // of the time that a minute lies in
@@ -72,7 +72,7 @@ func states(zones map[string]*clock, windows []model.Window) []model.SellState {
 		switch {
 		case !holds[i]:
 			all[i], end = model.SellClosed, i
-		case end < len(holds) && end-i <= preDrain[end]:
+		case end < len(holds) && end-i <= drainBefore[end]:
 			all[i] = model.SellDraining
 		default:
 			all[i] = model.SellOpen
@@ -144,7 +144,7 @@ func randomWindow(r *rand.Rand, zone model.TimeZone) model.Window {
 	for w.End = w.Start; w.End == w.Start; {
 		w.End = times[r.IntN(len(times))]
 	}
-	w.PreDrain = time.Duration(r.IntN((w.End-w.Start+24*60)%(24*60))) * time.Minute
+	w.DrainBefore = time.Duration(r.IntN((w.End-w.Start+24*60)%(24*60))) * time.Minute
 	return w
 }
 

@@ -16,20 +16,22 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// Rule makes batch pods of pods without a label of their own, in namespaces that opted in by
-// [v1alpha1.LabelColocation].
+// Rule selects unlabelled pods to admit as batch, in namespaces that opted in by [v1alpha1.LabelColocation].
 type Rule struct {
-	Policy   string          // the name of the policy that says so
-	Priority int64           // of the rules that select a pod the highest counts, then the first by name
-	Selector labels.Selector // by the pod's labels; nil selects none
-	Percent  int             // of the owners of such pods whose pods are batch, 0 to 100
-	Tier     model.Tier      // for pods without a priority of their own; "": batch
+	Policy     string          // name of the policy that has the rule
+	Priority   int64           // of rules that select a pod the highest priority counts, then the first policy by name
+	Selector   labels.Selector // by the pod's labels; nil selects none
+	Namespaces labels.Selector // by the labels of the pod's namespace; nil selects all
+	Percent    int             // of the owners of such pods whose pods are batch, 0 to 100
+	Tier       model.Tier      // of pods without a priority of their own; "": batch
 }
 
-// selects reports whether the rule is about a pod. As with nodes in a policy's roll-out, what is not in yet counts as not
-// selected.
-func (r Rule) selects(pod *corev1.Pod) bool {
-	return r.Selector != nil && r.Selector.Matches(labels.Set(pod.Labels)) && threshold(kube.Owner(pod), r.Policy) <= r.Percent
+// selects reports whether the rule selects a pod of a namespace. As with nodes in a policy's roll-out, an owner that is not
+// in yet counts as not selected.
+func (r Rule) selects(pod *corev1.Pod, namespace *corev1.Namespace) bool {
+	return r.Selector != nil && r.Selector.Matches(labels.Set(pod.Labels)) &&
+		(r.Namespaces == nil || r.Namespaces.Matches(labels.Set(namespace.Labels))) &&
+		threshold(kube.Owner(pod), r.Policy) <= r.Percent
 }
 
 // threshold is from which percentage on the pods of an owner are in: 1 to 100. All pods of one owner are in or out, in each
@@ -59,7 +61,7 @@ func (r Rules) choose(pod *corev1.Pod, namespace *corev1.Namespace) (Rule, Why) 
 	var best *Rule
 	for i := range r.Pods {
 		rule := &r.Pods[i]
-		if (best == nil || before(rule, best)) && rule.selects(pod) {
+		if (best == nil || before(rule, best)) && rule.selects(pod, namespace) {
 			best = rule
 		}
 	}

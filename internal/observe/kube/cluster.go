@@ -168,7 +168,7 @@ func (c *Cluster) setPolicy(p *v1alpha1.ColocationPolicy) {
 		return
 	}
 	c.policies[p.Name] = policy
-	if len(policy.Policy.Weight.Namespaces) > 0 && !c.namespaces {
+	if policy.Policy.SelectsNamespaces() && !c.namespaces {
 		c.namespaces = true
 		c.missing++ // until their labels are known nothing is decided
 		c.selects <- struct{}{}

@@ -10,6 +10,16 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
+// How a policy spells what annotations and resource names spell in lower case.
+var (
+	tiers      = []spelling[model.Tier]{{"Batch", model.TierBatch}, {"Mid", model.TierMid}}
+	quotaModes = []spelling[model.QuotaMode]{{"Kubelet", model.QuotaKubelet}, {"Unlimited", model.QuotaUnlimited}}
+	cpuModes   = []spelling[model.CPUMode]{{"None", model.CPUNone}, {"Share", model.CPUShare}, {"Exclusive", model.CPUExclusive}}
+	placements = []spelling[model.CPUPlacement]{
+		{"Packed", model.PlacePacked}, {"Spread", model.PlaceSpread}, {"PhysicalCores", model.PlaceCores},
+	}
+)
+
 // ParsePolicy reads a ColocationPolicy document in YAML or JSON. A field that the type does not have, a value out of range
 // and another kind of document are errors, which name the field, the value and what to write instead; all that are found
 // are reported together.
@@ -29,9 +39,6 @@ func readPolicy(document []byte) (*v1alpha1.ColocationPolicy, error) {
 	if p.APIVersion != v1alpha1.GroupVersion || p.Kind != "ColocationPolicy" {
 		return nil, fmt.Errorf("apiVersion %q and kind %q: write %s and ColocationPolicy", p.APIVersion, p.Kind, v1alpha1.GroupVersion)
 	}
-	if p.Spec.Mode == "false" {
-		p.Spec.Mode = string(model.ModeDisabled) // what YAML 1.1 makes of an Off without quotes, and no time to be strict
-	}
 	return &p, nil
 }
 
@@ -47,9 +54,9 @@ func Policy(p *v1alpha1.ColocationPolicy) (model.ClusterPolicy, error) {
 		Windows:  c.windows("spec.windows", s.Windows),
 		Policy: model.Policy{
 			Mode:        chosen(&c, "spec.mode", s.Mode, model.ModeObserve, model.ModeEnforce, model.ModeDisabled),
-			Koordinator: s.Compat.Koordinator,
+			Koordinator: chosen(&c, "spec.resourceNames", s.ResourceNames, "Waterline", "Koordinator") == "Koordinator",
 			Weight:      c.weight("spec.weight", &s.Weight),
-			Pods:        c.pods("spec.pods", s.Pods),
+			Pods:        c.podDefaults("spec.podDefaults", s.PodDefaults),
 		},
 	}
 	switch {
@@ -59,7 +66,7 @@ func Policy(p *v1alpha1.ColocationPolicy) (model.ClusterPolicy, error) {
 	default:
 		policy.Rollout = c.within("spec.rollout.percent", int64(*s.Rollout.Percent), 0, 100, "a whole number")
 	}
-	c.batch("spec.batch", s.Batch)
+	c.batchPods("spec.batchPods", s.BatchPods)
 	c.sell(&policy.Policy, s)
 	c.protect(&policy.Policy.Protect, s)
 	if err := errors.Join(c.errs...); err != nil {
@@ -68,27 +75,29 @@ func Policy(p *v1alpha1.ColocationPolicy) (model.ClusterPolicy, error) {
 	return policy, nil
 }
 
-// BatchRule makes batch pods of pods that it selects.
+// BatchRule selects pods to admit as batch.
 type BatchRule struct {
-	Selector model.Selector
-	Percent  int // of the owners of such pods, 0 to 100
-	Tier     model.Tier
+	Selector   model.Selector
+	Namespaces model.Selector
+	Percent    int // of the owners of such pods, 0 to 100
+	Tier       model.Tier
 }
 
 // BatchRules converts a policy's rules about which pods are batch. Where [Policy] finds nothing wrong they can be used.
 func BatchRules(p *v1alpha1.ColocationPolicy) []BatchRule {
 	var c checker
-	return c.batch("spec.batch", p.Spec.Batch)
+	return c.batchPods("spec.batchPods", p.Spec.BatchPods)
 }
 
-func (c *checker) batch(field string, specs []v1alpha1.BatchRuleSpec) []BatchRule {
+func (c *checker) batchPods(field string, specs []v1alpha1.BatchPodsSpec) []BatchRule {
 	var rules []BatchRule
 	for i, spec := range specs {
 		field := fmt.Sprintf("%s[%d]", field, i)
 		rule := BatchRule{
-			Selector: c.required(field+".selector", spec.Selector),
-			Percent:  100,
-			Tier:     chosen(c, field+".tier", spec.Tier, model.TierBatch, model.TierMid),
+			Selector:   c.required(field+".selector", spec.Selector),
+			Namespaces: c.selector(field+".namespaceSelector", spec.NamespaceSelector),
+			Percent:    100,
+			Tier:       named(c, field+".tier", spec.Tier, tiers...),
 		}
 		if spec.Percent != nil {
 			rule.Percent = int(c.within(field+".percent", int64(*spec.Percent), 0, 100, "a whole number"))
@@ -111,10 +120,10 @@ func (c *checker) sell(policy *model.Policy, s *v1alpha1.ColocationPolicySpec) {
 	if cpu := s.CPU; cpu != nil {
 		policy.CPU = c.sale("spec.cpu", sale{cpu.Waterline, cpu.Method, cpu.Ratio, cpu.Mid}, defaults.CPU.Waterline, 10_000)
 		policy.Suppress = model.SuppressPolicy{
-			By:       chosen(c, "spec.cpu.suppressBy", cpu.SuppressBy, model.SuppressByCpuset, model.SuppressByQuota, model.SuppressByBoth, model.SuppressByNone),
-			MinBatch: c.percent("spec.cpu.floor", cpu.Floor, 0, 0, 1000),
+			By:       chosen(c, "spec.cpu.suppression", cpu.Suppression, model.SuppressByCpuset, model.SuppressByQuota, model.SuppressByBoth, model.SuppressByNone),
+			MinBatch: c.percent("spec.cpu.minBatch", cpu.MinBatch, 0, 0, 1000),
 		}
-		policy.Weight.IdleBatch = cpu.Idle
+		policy.Weight.SchedIdle = cpu.SchedIdle
 		policy.Weight.Identity = cpu.GroupIdentity
 	}
 	if memory := s.Memory; memory != nil {
@@ -134,7 +143,7 @@ func (c *checker) sale(field string, s sale, waterline, highest int64) model.Sel
 		Ratio:     c.percent(field+".ratio", s.ratio, 0, 0, highest),
 	}
 	if static := policy.Method == model.SellStatic; static != (s.ratio != "") {
-		c.bad(field+".ratio", fmt.Sprintf("%.64q", s.ratio), "write it with method static, and only there")
+		c.bad(field+".ratio", fmt.Sprintf("%.64q", s.ratio), "write it with method Static, and only there")
 	}
 	return policy
 }
@@ -148,15 +157,15 @@ func (c *checker) protect(policy *model.ProtectPolicy, s *v1alpha1.ColocationPol
 	if s.Protect.Memory != nil {
 		policy.Memory = *s.Protect.Memory
 	}
-	policy.Interference = s.Protect.Culprit
-	if evict := s.Protect.Evict; evict != nil {
+	policy.Interference = s.Protect.Interference
+	if evict := s.Protect.Eviction; evict != nil {
 		policy.EvictPerHour = model.DefaultEvictPerHour
 		policy.Freeze = evict.Freeze
 		if policy.Freeze && !policy.Memory {
-			c.bad("spec.protect.evict.freeze", true, "write it with protect.memory: true, and only there")
+			c.bad("spec.protect.eviction.freeze", true, "write it with protect.memory: true, and only there")
 		}
 		if n := evict.PerNodePerHour; n != nil {
-			policy.EvictPerHour = c.within("spec.protect.evict.perNodePerHour", int64(*n), 0, 600, "a whole number")
+			policy.EvictPerHour = c.within("spec.protect.eviction.perNodePerHour", int64(*n), 0, 600, "a whole number")
 		}
 	}
 }
@@ -164,10 +173,10 @@ func (c *checker) protect(policy *model.ProtectPolicy, s *v1alpha1.ColocationPol
 func (c *checker) weight(field string, w *v1alpha1.WeightSpec) model.WeightPolicy {
 	policy := model.WeightPolicy{
 		Scope:              chosen(c, field+".scope", w.Scope, model.ScopeNode, model.ScopeClass),
-		Quota:              chosen(c, field+".quota", w.Quota, model.QuotaKubelet, model.QuotaUnlimited),
+		Quota:              named(c, field+".quota", w.Quota, quotaModes...),
 		Max:                model.MaxShares,
 		OverrideGuaranteed: w.OverrideGuaranteed,
-		PromoteBestEffort:  chosen(c, field+".bestEffort", w.BestEffort, "class", "promote") == "promote",
+		PromoteBestEffort:  chosen(c, field+".bestEffort", w.BestEffort, "Class", "Promote") == "Promote",
 	}
 	if w.Max != nil {
 		policy.Max = c.shares(field+".max", *w.Max)
@@ -182,17 +191,20 @@ func (c *checker) weight(field string, w *v1alpha1.WeightSpec) model.WeightPolic
 	return policy
 }
 
-func (c *checker) pods(field string, specs []v1alpha1.PodRuleSpec) []model.PodRule {
+func (c *checker) podDefaults(field string, specs []v1alpha1.PodDefaultsSpec) []model.PodRule {
 	var rules []model.PodRule
 	for i, spec := range specs {
 		field := fmt.Sprintf("%s[%d]", field, i)
-		rule := model.PodRule{Selector: c.required(field+".selector", spec.Selector)}
+		rule := model.PodRule{
+			Selector:   c.required(field+".selector", spec.Selector),
+			Namespaces: c.selector(field+".namespaceSelector", spec.NamespaceSelector),
+		}
 		if spec.CPUShare != nil {
 			rule.Shares = c.shares(field+".cpuShare", *spec.CPUShare)
 		}
 		if spec.CPUManager != "" {
-			rule.CPUs = chosen(c, field+".cpuManager", spec.CPUManager, model.CPUNone, model.CPUShare, model.CPUExclusive)
-			rule.Placement = chosen(c, field+".cpuPlacement", spec.CPUPlacement, model.PlacePacked, model.PlaceSpread, model.PlaceCores)
+			rule.CPUs = named(c, field+".cpuManager", spec.CPUManager, cpuModes...)
+			rule.Placement = named(c, field+".cpuPlacement", spec.CPUPlacement, placements...)
 		}
 		switch {
 		case spec.CPUShare == nil && spec.CPUManager == "":

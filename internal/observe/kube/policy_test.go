@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -21,14 +22,14 @@ spec:
   nodeSelector: {matchLabels: {pool: web}}
   rollout: {percent: 25}
   windows:
-    - {name: night, start: "00:00", end: "09:00", timeZone: Asia/Shanghai, preDrain: 15m}
+    - {name: night, start: "00:00", end: "09:00", timeZone: Asia/Shanghai, drainBefore: 15m}
     - {name: noon, start: 12:30, end: 13:30, timeZone: UTC}
-  cpu: {waterline: 62.5%, mid: 10%, suppressBy: both, floor: 2.5%, idle: true, groupIdentity: true}
-  memory: {method: static, ratio: 30%}
-  protect: {burst: false, memory: true, culprit: true, evict: {perNodePerHour: 2, freeze: true}}
-  compat: {koordinator: true}
-  weight: {scope: class, quota: unlimited, max: 16384, bestEffort: promote, namespaces: [{selector: {matchLabels: {team: video}}, max: 262144}]}
-  pods: [{selector: {matchExpressions: [{key: app, operator: NotIn, values: [web]}]}, cpuShare: 10240, cpuManager: share, cpuPlacement: spread}]
+  cpu: {waterline: 62.5%, mid: 10%, suppression: Both, minBatch: 2.5%, schedIdle: true, groupIdentity: true}
+  memory: {method: Static, ratio: 30%}
+  protect: {burst: false, memory: true, interference: true, eviction: {perNodePerHour: 2, freeze: true}}
+  resourceNames: Koordinator
+  weight: {scope: Class, quota: Unlimited, max: 16384, bestEffort: Promote, namespaces: [{selector: {matchLabels: {team: video}}, max: 262144}]}
+  podDefaults: [{selector: {matchExpressions: [{key: app, operator: NotIn, values: [web]}]}, cpuShare: 10240, cpuManager: Share, cpuPlacement: Spread}]
 `
 
 func TestParsePolicy(t *testing.T) {
@@ -47,7 +48,7 @@ func TestParsePolicy(t *testing.T) {
 	want := model.ClusterPolicy{
 		Name: "p", Priority: 10, Rollout: 25, Nodes: model.Selector{{Key: "pool", Op: model.In, Values: []string{"web"}}},
 		Windows: []model.Window{
-			{Name: "night", End: 9 * 60, Zone: shanghai, PreDrain: 15 * time.Minute},
+			{Name: "night", End: 9 * 60, Zone: shanghai, DrainBefore: 15 * time.Minute},
 			{Name: "noon", Start: 12*60 + 30, End: 13*60 + 30, Zone: utc},
 		},
 		Policy: model.Policy{
@@ -56,7 +57,7 @@ func TestParsePolicy(t *testing.T) {
 			Memory:   model.SellPolicy{Waterline: 800, Method: model.SellStatic, Ratio: 300},
 			Suppress: model.SuppressPolicy{By: model.SuppressByBoth, MinBatch: 25}, Protect: model.ProtectPolicy{Memory: true, Interference: true, EvictPerHour: 2, Freeze: true}, Koordinator: true,
 			Weight: model.WeightPolicy{
-				Scope: model.ScopeClass, Quota: model.QuotaUnlimited, Max: 16384, PromoteBestEffort: true, IdleBatch: true, Identity: true,
+				Scope: model.ScopeClass, Quota: model.QuotaUnlimited, Max: 16384, PromoteBestEffort: true, SchedIdle: true, Identity: true,
 				Namespaces: []model.NamespaceMax{{Selector: model.Selector{{Key: "team", Op: model.In, Values: []string{"video"}}}, Max: 262144}},
 			},
 			Pods: []model.PodRule{{
@@ -68,7 +69,7 @@ func TestParsePolicy(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
-	if p, err := ParsePolicy([]byte(header + "spec: {mode: Off}")); err != nil || p.Policy.Mode != model.ModeDisabled {
+	if p, err := ParsePolicy([]byte(header + "spec: {mode: Disabled}")); err != nil || p.Policy.Mode != model.ModeDisabled {
 		t.Errorf("Off without quotes: %+v, %v", p, err)
 	}
 	for labels, want := range map[*map[string]string]bool{{"app": "web"}: false, {"app": "db"}: true, {}: true} {
@@ -81,12 +82,12 @@ func TestParsePolicy(t *testing.T) {
 // TestPolicyDefaults checks what a policy means that says nothing, and that it differs from none at all as documented.
 func TestPolicyDefaults(t *testing.T) {
 	got, err := ParsePolicy([]byte(header + "spec: {}"))
-	want := model.ClusterPolicy{Name: "p", Rollout: 100, Policy: model.DefaultPolicy()}
+	want := model.ClusterPolicy{Name: "p", Rollout: 100, Policy: fixture.Policy()}
 	want.Policy.Mode = model.ModeObserve
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
-	got, err = ParsePolicy([]byte(header + "spec: {protect: {evict: {}}}"))
+	got, err = ParsePolicy([]byte(header + "spec: {protect: {eviction: {}}}"))
 	if err != nil || got.Policy.Protect.EvictPerHour != 6 {
 		t.Errorf("with evictions got %+v, %v", got.Policy.Protect, err)
 	}
@@ -103,37 +104,37 @@ func TestPolicyDefaults(t *testing.T) {
 func TestBadPolicy(t *testing.T) {
 	for _, c := range []struct{ document, want string }{
 		{"apiVersion: v1\nkind: Pod", `apiVersion "v1" and kind "Pod": write waterline.io/v1alpha1`},
-		{header + "spec: {mode: enforce}", `spec.mode: "enforce" cannot be used: write Observe or Enforce or Off`},
+		{header + "spec: {mode: enforce}", `spec.mode: "enforce" cannot be used: write Observe or Enforce or Disabled`},
 		{header + "spec: {weight: {max: 1}}", "spec.weight.max: 1 cannot be used: write shares from 2 to 262144"},
 		{header + "spec: {weight: {scop: node}}", `unknown field "scop"`},
-		{header + "spec: {pods: [{selector: {matchExpressions: [{key: a, operator: Is}]}, cpuShare: 5}]}", `operator "Is" cannot be used`},
-		{header + "spec: {pods: [{selector: {matchExpressions: [{key: a, operator: In}]}, cpuShare: 5}]}", "In with 0 values"},
+		{header + "spec: {podDefaults: [{selector: {matchExpressions: [{key: a, operator: Is}]}, cpuShare: 5}]}", `operator "Is" cannot be used`},
+		{header + "spec: {podDefaults: [{selector: {matchExpressions: [{key: a, operator: In}]}, cpuShare: 5}]}", "In with 0 values"},
 		{header + "spec: {mode: all, weight: {quota: none}}", `spec.weight.quota: "none"`},
-		{header + "spec: {pods: [{selector: {}, cpuManager: alone}]}", `spec.pods[0].cpuManager: "alone" cannot be used: write none or share or exclusive`},
-		{header + "spec: {pods: [{selector: {}, cpuShare: 5, cpuPlacement: spread}]}", `spec.pods[0].cpuPlacement: "spread" cannot be used: write cpuManager as well`},
-		{header + "spec: {pods: [{selector: {}}]}", "spec.pods[0]: a rule that gives nothing cannot be used: write cpuShare or cpuManager"},
+		{header + "spec: {podDefaults: [{selector: {}, cpuManager: alone}]}", `spec.podDefaults[0].cpuManager: "alone" cannot be used: write None or Share or Exclusive`},
+		{header + "spec: {podDefaults: [{selector: {}, cpuShare: 5, cpuPlacement: Spread}]}", `spec.podDefaults[0].cpuPlacement: "Spread" cannot be used: write cpuManager as well`},
+		{header + "spec: {podDefaults: [{selector: {}}]}", "spec.podDefaults[0]: a rule that gives nothing cannot be used: write cpuShare or cpuManager"},
 		{header + "spec: {cpu: {waterline: 65}}", `spec.cpu.waterline: "65" cannot be used: write a percentage from 1% to 100%`},
 		{header + "spec: {cpu: {waterline: 100.1%}}", `spec.cpu.waterline: "100.1%"`},
 		{header + "spec: {memory: {waterline: NaN%}}", `spec.memory.waterline: "NaN%"`},
-		{header + "spec: {cpu: {method: guess}}", `spec.cpu.method: "guess" cannot be used: write predicted or realtime or static`},
-		{header + "spec: {cpu: {method: static}}", `spec.cpu.ratio: "" cannot be used: write it with method static, and only there`},
+		{header + "spec: {cpu: {method: guess}}", `spec.cpu.method: "guess" cannot be used: write Predicted or Realtime or Static`},
+		{header + "spec: {cpu: {method: Static}}", `spec.cpu.ratio: "" cannot be used: write it with method Static, and only there`},
 		{header + "spec: {cpu: {ratio: 300%}}", `spec.cpu.ratio: "300%"`},
-		{header + "spec: {memory: {method: static, ratio: 300%}}", `spec.memory.ratio: "300%" cannot be used: write a percentage from 0% to 100%`},
+		{header + "spec: {memory: {method: Static, ratio: 300%}}", `spec.memory.ratio: "300%" cannot be used: write a percentage from 0% to 100%`},
 		{header + "spec: {cpu: {waterline: 6.25%}}", `spec.cpu.waterline: "6.25%"`},
 		{header + "spec: {cpu: {waterline: 065%}}", `spec.cpu.waterline: "065%"`},
-		{header + "spec: {cpu: {suppressBy: idle}}", `spec.cpu.suppressBy: "idle" cannot be used: write cpuset or quota or both or none`},
-		{header + "spec: {memory: {suppressBy: quota}}", `unknown field "suppressBy"`},
+		{header + "spec: {cpu: {suppression: idle}}", `spec.cpu.suppression: "idle" cannot be used: write CPUSet or Quota or Both or None`},
+		{header + "spec: {memory: {suppression: Quota}}", `unknown field "suppression"`},
 		{header + "spec: {priority: 3000000000}", "reading the policy"},
 		{header + "spec: {rollout: {percent: 101}}", "spec.rollout.percent: 101 cannot be used: write a whole number from 0 to 100"},
 		{header + "spec: {rollout: {}}", "spec.rollout: no percent cannot be used: write one"},
-		{header + "spec: {protect: {evict: {freeze: true}}}", "spec.protect.evict.freeze: true cannot be used: write it with protect.memory: true, and only there"},
-		{header + "spec: {protect: {evict: {perNodePerHour: -1}}}", "spec.protect.evict.perNodePerHour: -1 cannot be used: write a whole number from 0 to 600"},
+		{header + "spec: {protect: {eviction: {freeze: true}}}", "spec.protect.eviction.freeze: true cannot be used: write it with protect.memory: true, and only there"},
+		{header + "spec: {protect: {eviction: {perNodePerHour: -1}}}", "spec.protect.eviction.perNodePerHour: -1 cannot be used: write a whole number from 0 to 600"},
 		{header + "spec: {nodeSelector: {matchLabels: {pool: web server}}}", `spec.nodeSelector.matchLabels: value "web server" cannot be used`},
 		{header + "spec: {nodeSelector: {matchExpressions: [{key: a b, operator: Exists}]}}", `spec.nodeSelector.matchExpressions[0]: label "a b" cannot be used: write the name of a label`},
-		{header + "spec: {pods: [{cpuShare: 5}]}", "spec.pods[0].selector: no selector cannot be used: write one; {} chooses everything"},
-		{header + "spec: {batch: [{}]}", "spec.batch[0].selector: no selector cannot be used: write one; {} chooses everything"},
-		{header + "spec: {batch: [{selector: {}}, {selector: {}, percent: 101}]}", "spec.batch[1].percent: 101 cannot be used: write a whole number from 0 to 100"},
-		{header + "spec: {batch: [{selector: {}, tier: prod}]}", `spec.batch[0].tier: "prod" cannot be used: write batch or mid`},
+		{header + "spec: {podDefaults: [{cpuShare: 5}]}", "spec.podDefaults[0].selector: no selector cannot be used: write one; {} chooses everything"},
+		{header + "spec: {batchPods: [{}]}", "spec.batchPods[0].selector: no selector cannot be used: write one; {} chooses everything"},
+		{header + "spec: {batchPods: [{selector: {}}, {selector: {}, percent: 101}]}", "spec.batchPods[1].percent: 101 cannot be used: write a whole number from 0 to 100"},
+		{header + "spec: {batchPods: [{selector: {}, tier: prod}]}", `spec.batchPods[0].tier: "prod" cannot be used: write Batch or Mid`},
 		{header + "spec: {weight: {namespaces: [{max: 5}]}}", "spec.weight.namespaces[0].selector: no selector"},
 		{window("end: 24:00"), `spec.windows[0].end: "24:00" cannot be used: write a time from "00:00" to "23:59"`},
 		{window("start: 9:00"), `spec.windows[0].start: "9:00"`},
@@ -141,10 +142,10 @@ func TestBadPolicy(t *testing.T) {
 		{window("timeZone: Europe/Nowhere"), `spec.windows[0].timeZone: "Europe/Nowhere" cannot be used: write the name of a time zone, such as Asia/Shanghai`},
 		{window("timeZone: Local"), `spec.windows[0].timeZone: "Local"`},
 		{window("timeZone: ../UTC"), `spec.windows[0].timeZone: "../UTC"`},
-		{window("preDrain: 15"), `spec.windows[0].preDrain: "15" cannot be used: write hours, minutes and seconds, such as 15m or 1h30m`},
-		{window("preDrain: -15m"), `spec.windows[0].preDrain: "-15m"`},
-		{window("preDrain: 9h"), `spec.windows[0].preDrain: "9h" cannot be used: write less than the length of the window`},
-		{window("end: 00:00, preDrain: 1s"), "none where it never ends"},
+		{window("drainBefore: 15"), `spec.windows[0].drainBefore: "15" cannot be used: write hours, minutes and seconds, such as 15m or 1h30m`},
+		{window("drainBefore: -15m"), `spec.windows[0].drainBefore: "-15m"`},
+		{window("drainBefore: 9h"), `spec.windows[0].drainBefore: "9h" cannot be used: write less than the length of the window`},
+		{window("end: 00:00, drainBefore: 1s"), "none where it never ends"},
 		{header + "spec: {windows: [{name: a, start: 00:00, end: 01:00, timeZone: UTC}, {name: a, start: 02:00, end: 03:00, timeZone: UTC}]}",
 			`spec.windows[1].name: "a" cannot be used: write another name, this one was used before`},
 		{"{", "reading the policy"},
@@ -180,7 +181,7 @@ func TestAllErrors(t *testing.T) {
 }
 
 func TestBatchRules(t *testing.T) {
-	p, err := readPolicy([]byte(header + "spec: {batch: [{selector: {matchLabels: {app: a}}, percent: 0, tier: mid}, {selector: {}}]}"))
+	p, err := readPolicy([]byte(header + "spec: {batchPods: [{selector: {matchLabels: {app: a}}, percent: 0, tier: Mid}, {selector: {}}]}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,8 +209,8 @@ func TestOptedOut(t *testing.T) {
 func FuzzParsePolicy(f *testing.F) {
 	f.Add([]byte(header + "spec: {mode: Enforce, weight: {max: 5}}"))
 	f.Add([]byte(example))
-	f.Add([]byte(window("end: 06:00, preDrain: 1h")))
-	f.Add([]byte(header + "spec: {mode: Off, cpu: {method: static, ratio: 300%}, nodeSelector: {matchExpressions: [{key: a, operator: Exists}]}}"))
+	f.Add([]byte(window("end: 06:00, drainBefore: 1h")))
+	f.Add([]byte(header + "spec: {mode: Disabled, cpu: {method: Static, ratio: 300%}, nodeSelector: {matchExpressions: [{key: a, operator: Exists}]}}"))
 	f.Fuzz(func(t *testing.T, document []byte) {
 		first, err := ParsePolicy(document)
 		if err != nil {
@@ -221,7 +222,7 @@ func FuzzParsePolicy(f *testing.F) {
 			t.Errorf("out of range: %+v", first)
 		}
 		for _, w := range first.Windows {
-			if w.PreDrain < 0 || w.PreDrain > 0 && w.PreDrain >= w.Length() {
+			if w.DrainBefore < 0 || w.DrainBefore > 0 && w.DrainBefore >= w.Length() {
 				t.Errorf("out of range: %+v", w)
 			}
 		}

@@ -47,6 +47,28 @@ func chosen[T ~string](c *checker, field, value string, allowed ...T) T {
 	return T(value)
 }
 
+// named is [chosen] for values that annotations spell in lower case: the policy has a name of its own for each.
+func named[T ~string](c *checker, field, value string, names ...spelling[T]) T {
+	if value == "" {
+		return names[0].value
+	}
+	var known []string
+	for _, n := range names {
+		if n.name == value {
+			return n.value
+		}
+		known = append(known, n.name)
+	}
+	c.bad(field, fmt.Sprintf("%.64q", value), "write "+strings.Join(known, " or "))
+	return names[0].value
+}
+
+// spelling is how a policy spells a value.
+type spelling[T ~string] struct {
+	name  string
+	value T
+}
+
 // percent reads a part such as "65%" in thousandths, or returns what holds without one.
 func (c *checker) percent(field, text string, otherwise, low, high int64) int64 {
 	if text == "" {
@@ -142,13 +164,13 @@ func (c *checker) window(field string, spec *v1alpha1.WindowSpec) model.Window {
 		c.bad(field+".timeZone", fmt.Sprintf("%.64q", spec.TimeZone), "write the name of a time zone, such as Asia/Shanghai")
 	}
 	w.Zone = zone
-	if spec.PreDrain == "" {
+	if spec.DrainBefore == "" {
 		return w
 	}
-	if w.PreDrain, err = time.ParseDuration(spec.PreDrain); err != nil || !duration.MatchString(spec.PreDrain) {
-		c.bad(field+".preDrain", fmt.Sprintf("%.64q", spec.PreDrain), "write hours, minutes and seconds, such as 15m or 1h30m")
-	} else if w.PreDrain >= w.Length() {
-		c.bad(field+".preDrain", fmt.Sprintf("%.64q", spec.PreDrain), "write less than the length of the window, and none where it never ends")
+	if w.DrainBefore, err = time.ParseDuration(spec.DrainBefore); err != nil || !duration.MatchString(spec.DrainBefore) {
+		c.bad(field+".drainBefore", fmt.Sprintf("%.64q", spec.DrainBefore), "write hours, minutes and seconds, such as 15m or 1h30m")
+	} else if w.DrainBefore >= w.Length() {
+		c.bad(field+".drainBefore", fmt.Sprintf("%.64q", spec.DrainBefore), "write less than the length of the window, and none where it never ends")
 	}
 	return w
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/sim/trace"
 )
@@ -105,7 +106,7 @@ func simulate(m *trace.Machine, seed uint64, method model.SellMethod, noise floa
 	}
 	h := New(m, model.Amount{CPU: 64_000, Memory: 256 << 30}, start, seed)
 	h.Noise, h.Object.UID = noise, "uid"
-	p := model.DefaultPolicy()
+	p := fixture.Policy()
 	p.Mode = model.ModeEnforce
 	p.CPU = model.SellPolicy{Method: method, Waterline: 1000}
 	p.Memory = p.CPU

@@ -80,7 +80,7 @@ func asked(pod *model.Pod, p *model.Policy) (model.CPUMode, model.CPUPlacement) 
 		return pod.Annotations.CPUs, pod.Annotations.Placement
 	}
 	for i := range p.Pods {
-		if rule := &p.Pods[i]; rule.CPUs != "" && rule.Selector.Matches(pod.Labels) {
+		if rule := &p.Pods[i]; rule.CPUs != "" && rule.Selects(pod) {
 			return rule.CPUs, rule.Placement
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -26,7 +27,7 @@ type world struct {
 }
 
 func newWorld() *world {
-	w := &world{policy: model.DefaultPolicy(), online: 40 * gib}
+	w := &world{policy: fixture.Policy(), online: 40 * gib}
 	w.policy.Protect.EvictPerHour = 6
 	w.node = model.Node{Now: time.Unix(1_790_000_000, 0), PodsKnown: true, Tree: model.Tree{Pods: map[string]model.PodGroup{}}, Load: &model.Load{Clock: time.Hour}}
 	return w

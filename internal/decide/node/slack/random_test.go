@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node/slack"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -79,7 +80,7 @@ func (in *input) copy() *input {
 
 // newInput returns a machine on which nothing runs.
 func newInput(capacity model.Amount, method model.SellMethod, waterline int64) *input {
-	in := &input{policy: model.DefaultPolicy()}
+	in := &input{policy: fixture.Policy()}
 	in.policy.CPU = model.SellPolicy{Method: method, Waterline: waterline}
 	in.policy.Memory = in.policy.CPU
 	in.node = model.Node{

@@ -80,7 +80,7 @@ func Decide(n *model.Node, p *model.Policy) Result {
 			continue
 		}
 		s := model.Setting{File: model.File{Dir: group.Dir, Knob: model.Shares}, Value: model.Number(e.shares), Reason: e.reason}
-		idle := p.Weight.IdleBatch && !n.Tree.NoIdle && e.comesLast()
+		idle := p.Weight.SchedIdle && !n.Tree.NoIdle && e.comesLast()
 		if idle {
 			r.Settings = append(r.Settings, model.Setting{
 				File: model.File{Dir: group.Dir, Knob: model.Idle}, Value: model.Number(1), Reason: model.Reason{Code: model.BatchIdle},
@@ -169,7 +169,7 @@ func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.R
 func asked(pod *model.Pod, p *model.WeightPolicy, rules []model.PodRule) (int64, model.Reason, bool) {
 	shares, code := pod.Annotations.Shares, model.Weighted
 	for i := 0; shares == 0 && i < len(rules); i++ {
-		if rules[i].Shares != 0 && rules[i].Selector.Matches(pod.Labels) {
+		if rules[i].Shares != 0 && rules[i].Selects(pod) {
 			shares, code = rules[i].Shares, model.WeightedByPolicy
 		}
 	}

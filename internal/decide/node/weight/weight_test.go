@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/waterline-io/waterline/internal/decide/node/weight"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -16,7 +17,7 @@ func BenchmarkDecide250(b *testing.B) {
 		n.Pods = append(n.Pods, &model.Pod{UID: uid, QoS: model.Burstable, RequestMilli: 250, Annotations: model.PodAnnotations{Shares: 1024}})
 		n.Tree.Pods[uid] = model.PodGroup{Dir: "kubepods/burstable/pod" + uid}
 	}
-	p := model.DefaultPolicy()
+	p := fixture.Policy()
 	b.ReportAllocs()
 	for b.Loop() {
 		weight.Decide(&n, &p)
