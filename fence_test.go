@@ -35,7 +35,7 @@ var mayImport = map[string][]string{
 	"internal/act":        {"api", "internal/model", "internal/cgroup", "internal/checkpoint", "internal/act"},
 	"internal/nri":        {"internal/model"},
 	"internal/journal":    {"internal/model", "internal/decide"},
-	"internal/agent":      {"api", "internal/model", "internal/cgroup", "internal/decide", "internal/observe", "internal/act", "internal/journal", "internal/nri", "internal/checkpoint"},
+	"internal/agent":      {"api", "internal/model", "internal/cgroup", "internal/decide", "internal/observe", "internal/act", "internal/journal", "internal/checkpoint", "internal/agent"},
 	"internal/manager":    {"api", "internal/model", "internal/decide", "internal/observe/kube", "internal/act/kube", "internal/manager"},
 	"internal/sim":        {"internal/model", "internal/decide", "internal/sim"},
 	"internal/fixture":    {"internal/model"},

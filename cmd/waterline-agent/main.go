@@ -20,6 +20,7 @@ import (
 
 	actkube "github.com/waterline-io/waterline/internal/act/kube"
 	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/agent/serve"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/nri"
 	"github.com/waterline-io/waterline/internal/observe/host"
@@ -88,7 +89,7 @@ func main() {
 func run(ctx context.Context, o *options, log *slog.Logger) error {
 	cfg := agent.Config{
 		CgroupRoot: o.cgroupRoot, Kubepods: o.kubepods, SelfUID: o.podUID, RunDir: o.runDir,
-		Sys: o.sys, Proc: o.proc, StateDir: o.stateDir, SyncPeriod: o.syncPeriod, JournalBytes: o.journalBytes, NRI: o.nri, Log: log,
+		Sys: o.sys, Proc: o.proc, StateDir: o.stateDir, SyncPeriod: o.syncPeriod, JournalBytes: o.journalBytes, Log: log,
 	}
 	namespaces := false
 	if o.policy != "" {
@@ -106,16 +107,20 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	} else if err := connect(o, &cfg, namespaces); err != nil {
 		return err
 	}
+	plugin := runtimePlugin{socket: o.nri}
+	if o.nri != "" {
+		cfg.Runtime = plugin.connect
+	}
 	a := agent.New(cfg)
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	public, err := process.Public(version, a.Collector(), a.Healthy, a.Ready)
+	public, err := process.Public(version, collectors{a.Collector(), &plugin}, a.Healthy, a.Ready)
 	if err != nil {
 		return err
 	}
-	for address, handler := range map[string]http.Handler{o.listen: public, o.local: a.Local()} {
-		if err := serve(ctx, address, handler, cancel); err != nil {
+	for address, handler := range map[string]http.Handler{o.listen: public, o.local: serve.Handler(a.View)} {
+		if err := listen(ctx, address, handler, cancel); err != nil {
 			return err
 		}
 	}
@@ -151,10 +156,10 @@ func connect(o *options, cfg *agent.Config, namespaces bool) error {
 		return err
 	}
 	cfg.Pods = kube.NewCluster(client, custom, o.nodeName, o.podUID, namespaces, cfg.Log)
-	cfg.Publish = actkube.NewPublisher(client, o.nodeName).Write
-	cfg.Report = actkube.NewReports(custom, o.nodeName).Write
-	cfg.Notify = actkube.NewEvents(client, o.nodeName).Send
-	cfg.SetCondition = actkube.NewConditions(client).Set
+	cfg.API.Publish = actkube.NewPublisher(client, o.nodeName).Write
+	cfg.API.Report = actkube.NewReports(custom, o.nodeName).Write
+	cfg.API.Notify = actkube.NewEvents(client, o.nodeName).Send
+	cfg.API.SetCondition = actkube.NewConditions(client).Set
 	if o.kubeletURL == "" {
 		return nil
 	}
@@ -201,8 +206,8 @@ func policySource(path string) func() ([]model.ClusterPolicy, error) {
 	}
 }
 
-// serve answers on an address until the context ends. When it cannot go on, it cancels the context with the cause.
-func serve(ctx context.Context, address string, handler http.Handler, cancel context.CancelCauseFunc) error {
+// listen answers on an address until the context ends. When it cannot go on, it cancels the context with the cause.
+func listen(ctx context.Context, address string, handler http.Handler, cancel context.CancelCauseFunc) error {
 	if address == "" {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/agent/serve"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -24,7 +24,7 @@ const (
 
 // cpuView is the map as it is shown.
 type cpuView struct {
-	m      *agent.CPUMap
+	m      *serve.CPUMap
 	online model.CPUSet
 	twice  model.CPUSet   // exclusive and also in another pool, or two pods' at once
 	on     map[int]string // who has it as a CPU of its own; "" or none: nobody
@@ -41,7 +41,7 @@ type cpuRow struct {
 }
 
 // printCPUMap prints who is on which CPU. The node's name is "" if it is not known.
-func printCPUMap(out io.Writer, m *agent.CPUMap, node string, paint func(byte) string) error {
+func printCPUMap(out io.Writer, m *serve.CPUMap, node string, paint func(byte) string) error {
 	v := newCPUView(m)
 	v.printMachine(out, node)
 	v.printRows(out, paint)
@@ -55,10 +55,10 @@ func printCPUMap(out io.Writer, m *agent.CPUMap, node string, paint func(byte) s
 	return nil
 }
 
-func newCPUView(m *agent.CPUMap) *cpuView {
+func newCPUView(m *serve.CPUMap) *cpuView {
 	v := &cpuView{m: m, on: map[int]string{}}
 	v.twice = m.Exclusive.And(m.Reserved.Or(m.Share).Or(m.Shared))
-	owners := map[int][]agent.CPUPod{}
+	owners := map[int][]serve.CPUPod{}
 	for _, p := range m.Pods {
 		for id := range p.CPUs.All() {
 			owners[id] = append(owners[id], p)

@@ -17,14 +17,14 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/agent/serve"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
 func cpusCommand() *cobra.Command {
 	var node, address, kubeconfig, plan, output string
-	var request agent.CPURequest
+	var request serve.CPURequest
 	c := &cobra.Command{
 		Use:   "cpus",
 		Short: "Show who is on which CPU of a node, or what would move if a pod asked for CPUs of its own",
@@ -47,7 +47,7 @@ With --plan nothing is shown but what would move, and nothing moves. It ends wit
 				return nil
 			}
 			var err error
-			if request, err = agent.ParseCPURequest(plan); err != nil {
+			if request, err = serve.ParseCPURequest(plan); err != nil {
 				return usageError{fmt.Errorf("--plan %w", err)}
 			}
 			return nil
@@ -76,7 +76,7 @@ With --plan nothing is shown but what would move, and nothing moves. It ends wit
 			if plan != "" {
 				return showCPUPlan(ctx, out, address, request, output)
 			}
-			var m agent.CPUMap
+			var m serve.CPUMap
 			if err := getFromAgent(ctx, address, "/cpus", nil, &m); err != nil {
 				return err
 			}
@@ -131,8 +131,8 @@ func onlyNode(nodes []string) (string, error) {
 }
 
 // showCPUPlan asks an agent what would move, and shows it. The error says that the pod would be refused.
-func showCPUPlan(ctx context.Context, out io.Writer, address string, request agent.CPURequest, output string) error {
-	var p agent.CPUPlan
+func showCPUPlan(ctx context.Context, out io.Writer, address string, request serve.CPURequest, output string) error {
+	var p serve.CPUPlan
 	err := getFromAgent(ctx, address, "/cpus", url.Values{"plan": {request.String()}}, &p)
 	switch {
 	case err != nil:
@@ -148,7 +148,7 @@ func showCPUPlan(ctx context.Context, out io.Writer, address string, request age
 	return err
 }
 
-func printCPUPlan(out io.Writer, p *agent.CPUPlan, r agent.CPURequest) error {
+func printCPUPlan(out io.Writer, p *serve.CPUPlan, r serve.CPURequest) error {
 	if len(p.Moves) == 0 {
 		_, err := fmt.Fprintf(out, "If pod %s/%s asked for %s, no container would move.\n", r.Namespace, r.Name, r.Mode)
 		return err

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/agent/serve"
 	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -41,8 +41,8 @@ func (s shape) topology() *model.Topology {
 }
 
 // given gives out the CPUs of a machine as an agent might: all that are not exclusive are for everybody.
-func given(t *model.Topology, reserved string, pods ...agent.CPUPod) *agent.CPUMap {
-	m := &agent.CPUMap{Topology: t, Reserved: cpuSet(reserved), Pods: pods}
+func given(t *model.Topology, reserved string, pods ...serve.CPUPod) *serve.CPUMap {
+	m := &serve.CPUMap{Topology: t, Reserved: cpuSet(reserved), Pods: pods}
 	for _, p := range pods {
 		if p.Mode == model.CPUExclusive {
 			m.Exclusive = m.Exclusive.Or(p.CPUs)
@@ -62,13 +62,13 @@ func cpuSet(list string) model.CPUSet {
 	return s
 }
 
-func own(pod string, mode model.CPUMode, cpus string) agent.CPUPod {
+func own(pod string, mode model.CPUMode, cpus string) serve.CPUPod {
 	parts := strings.Split(pod, "/")
-	return agent.CPUPod{Namespace: parts[0], Name: parts[1], Container: parts[2], Mode: mode, CPUs: cpuSet(cpus)}
+	return serve.CPUPod{Namespace: parts[0], Name: parts[1], Container: parts[2], Mode: mode, CPUs: cpuSet(cpus)}
 }
 
 // cpuMaps are the machines whose maps are in testdata/cpus.
-func cpuMaps() map[string]*agent.CPUMap {
+func cpuMaps() map[string]*serve.CPUMap {
 	const exclusive, share = model.CPUExclusive, model.CPUShare
 	vm, xeon := shape{1, 1, 1, 2, 1}.topology(), shape{2, 1, 1, 10, 2}.topology()
 	hybrid := &model.Topology{Nodes: []model.NUMANode{{ID: 0, Memory: 32 << 30}}}
@@ -86,7 +86,7 @@ func cpuMaps() map[string]*agent.CPUMap {
 			turns.CPUs = append(turns.CPUs, model.CPU{ID: id, Core: id % 20, L3: id % 2, Node: id % 2, Socket: id % 2})
 		}
 	}
-	all := map[string]*agent.CPUMap{
+	all := map[string]*serve.CPUMap{
 		"vm":         given(vm, ""),
 		"vm-granted": given(vm, "0", own("shop/web-0/web", exclusive, "1")),
 		"xeon":       given(xeon, "0,20"),
@@ -134,7 +134,7 @@ func TestCPUMaps(t *testing.T) {
 
 // TestCPUPlans compares what would move with what is in testdata/cpus.
 func TestCPUPlans(t *testing.T) {
-	request := agent.CPURequest{Namespace: "shop", Name: "web-0", Mode: model.CPUExclusive}
+	request := serve.CPURequest{Namespace: "shop", Name: "web-0", Mode: model.CPUExclusive}
 	for name, p := range plans() {
 		var out bytes.Buffer
 		if err := printCPUPlan(&out, p, request); err != nil {
@@ -144,10 +144,10 @@ func TestCPUPlans(t *testing.T) {
 	}
 }
 
-func plans() map[string]*agent.CPUPlan {
-	return map[string]*agent.CPUPlan{
+func plans() map[string]*serve.CPUPlan {
+	return map[string]*serve.CPUPlan{
 		"plan-none": {},
-		"plan": {Moves: []agent.CPUMove{
+		"plan": {Moves: []serve.CPUMove{
 			{Namespace: "shop", Name: "api-0", Container: "api", From: cpuSet("0-39"), To: cpuSet("0,2-20,22-39"), Why: "2 CPUs became exclusive"},
 			{Namespace: "shop", Name: "web-0", Container: "web", From: cpuSet("0-39"), To: cpuSet("1,21"), Why: "asks for 2 exclusive CPUs; a whole core is free in NUMA node 0"},
 		}},
@@ -255,7 +255,7 @@ func serveAgent(w http.ResponseWriter, r *http.Request) {
 	case plan == "shop/web-0=exclusive":
 		answer = plans()["plan"]
 	case plan != "":
-		answer = &agent.CPUPlan{Refusal: fmt.Sprintf("%s asks for 3 CPUs, and 1 of 2 could be given", plan)}
+		answer = &serve.CPUPlan{Refusal: fmt.Sprintf("%s asks for 3 CPUs, and 1 of 2 could be given", plan)}
 	}
 	_ = json.NewEncoder(w).Encode(answer)
 }

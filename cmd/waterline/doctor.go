@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/agent/store"
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
@@ -107,7 +107,7 @@ func (d *doctor) node(cgroupRoot, kubepods string) (host.Mount, cgroup.Layout) {
 }
 
 func (d *doctor) agent(runDir string) {
-	lock, err := agent.Lock(runDir)
+	lock, err := store.Lock(runDir)
 	switch {
 	case err == nil:
 		_ = lock.Close()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/agent/serve"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -94,13 +94,13 @@ func podName(kind, name string) string {
 }
 
 // askAgent asks an agent what it knows of a pod.
-func askAgent(ctx context.Context, address, namespace, name string) (agent.Explanation, error) {
-	var e agent.Explanation
+func askAgent(ctx context.Context, address, namespace, name string) (serve.Explanation, error) {
+	var e serve.Explanation
 	err := getFromAgent(ctx, address, "/explain", url.Values{"namespace": {namespace}, "pod": {name}}, &e)
 	return e, err
 }
 
-func printExplanation(out io.Writer, e agent.Explanation) error {
+func printExplanation(out io.Writer, e serve.Explanation) error {
 	fmt.Fprintf(out, "pod %s/%s  %s  uid %s  policy %s\n", e.Namespace, e.Name, e.QoS, e.UID, e.Mode)
 	if len(e.Files) == 0 {
 		fmt.Fprintln(out, "nothing of it is Waterline's: it has no weight of its own, and the kubelet's values stand")

@@ -7,13 +7,13 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/agent/serve"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
 // explainNode asks an agent where its node's CPU and memory go, and shows it.
 func explainNode(ctx context.Context, out io.Writer, address, name, output string) error {
-	var e agent.NodeExplanation
+	var e serve.NodeExplanation
 	if err := getFromAgent(ctx, address, "/node", nil, &e); err != nil {
 		return err
 	}
@@ -24,7 +24,7 @@ func explainNode(ctx context.Context, out io.Writer, address, name, output strin
 }
 
 // printNode shows both accounts side by side, as sums that can be followed with a finger.
-func printNode(out io.Writer, name string, e *agent.NodeExplanation) error {
+func printNode(out io.Writer, name string, e *serve.NodeExplanation) error {
 	fmt.Fprintf(out, "%s  policy %s\n", strings.TrimSpace("node "+name), e.Mode)
 	if e.Slack == nil {
 		_, err := fmt.Fprintln(out, "nothing was measured yet")

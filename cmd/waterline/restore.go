@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/agent/restore"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
 	"github.com/waterline-io/waterline/internal/observe/kube"
@@ -46,7 +47,7 @@ and --node-name, or with --pods. All others get the newest value that another wr
 				}
 				cfg.Pods = kube.NewCluster(client, nil, nodeName, "", false, slog.New(slog.DiscardHandler))
 			}
-			restored, err := agent.Restore(ctx, cfg)
+			restored, err := restore.Restore(ctx, cfg)
 			for _, r := range restored {
 				outcome := r.Reason.String()
 				if r.Failed != "" {

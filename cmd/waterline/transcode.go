@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/agent/serve"
 	"github.com/waterline-io/waterline/internal/experiment"
 	onkube "github.com/waterline-io/waterline/internal/experiment/kube"
 	"github.com/waterline-io/waterline/internal/model"
@@ -94,7 +94,7 @@ func askWeight(ctx context.Context, config *rest.Config, namespace, pod string) 
 }
 
 // weightOf finds the weight of the pod itself, not that of its class, in what an agent explains.
-func weightOf(e *agent.Explanation) onkube.Weight {
+func weightOf(e *serve.Explanation) onkube.Weight {
 	for _, f := range e.Files {
 		// With the systemd driver the directory has the UID with underscores.
 		ofPod := strings.Contains(strings.ReplaceAll(path.Base(f.Dir), "_", "-"), e.UID)

@@ -17,6 +17,8 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	acthost "github.com/waterline-io/waterline/internal/act/host"
 	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/agent/machine"
+	"github.com/waterline-io/waterline/internal/agent/restore"
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/fixture"
@@ -359,14 +361,14 @@ func TestRestore(t *testing.T) {
 		if known {
 			cfg.Pods, want = source, 512
 		}
-		restored, err := agent.Restore(t.Context(), cfg)
+		restored, err := restore.Restore(t.Context(), cfg)
 		if err != nil || len(restored) != 2 {
 			t.Errorf("known %v: %+v, %v", known, restored, err)
 		}
 		if !n.holds(a, model.Shares, want) {
 			t.Errorf("known %v: the weight is %d, want %d shares", known, n.raw(a, model.Shares), want)
 		}
-		if again, err := agent.Restore(t.Context(), cfg); err != nil || len(again) != 0 {
+		if again, err := restore.Restore(t.Context(), cfg); err != nil || len(again) != 0 {
 			t.Errorf("known %v: restoring twice: %+v, %v", known, again, err)
 		}
 	}
@@ -379,12 +381,12 @@ func TestDamagedRecord(t *testing.T) {
 	a := n.pod(model.Burstable, "a", 500)
 	source.set(burstable("a", 500, 2048))
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, agent.UndoFile), []byte("waterline-undo 1 crc32 0\n{}"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, machine.UndoFile), []byte("waterline-undo 1 crc32 0\n{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	n.start(source, func(c *agent.Config) { c.RunDir = dir })
 	n.expect(a, model.Shares, 2048)
-	if _, err := os.Stat(filepath.Join(dir, agent.UndoFile+".damaged")); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, machine.UndoFile+".damaged")); err != nil {
 		t.Error(err)
 	}
 }

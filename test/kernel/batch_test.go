@@ -20,6 +20,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/agent/restore"
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -179,7 +180,7 @@ func TestBatch(t *testing.T) {
 
 	t.Log("and so does waterline restore")
 	r.stop()
-	if restored, err := agent.Restore(t.Context(), agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir, Pods: source}); err != nil || len(restored) == 0 {
+	if restored, err := restore.Restore(t.Context(), agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir, Pods: source}); err != nil || len(restored) == 0 {
 		t.Errorf("restoring: %+v, %v", restored, err)
 	}
 	for _, dir := range []string{a, a + "/0123456789aa", n.layout.Pod(model.BestEffort, "a1")} {
@@ -204,7 +205,7 @@ func TestMemoryInUse(t *testing.T) {
 	told := 0
 	r := n.start(source, func(c *agent.Config) {
 		c.SyncPeriod = 100 * time.Millisecond
-		c.Notify = func(_ context.Context, notice model.Notice) error {
+		c.API.Notify = func(_ context.Context, notice model.Notice) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if notice.Reason.Code == model.MemoryInUse && notice.Name == "a" {

@@ -18,15 +18,15 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
-// machine is a procfs of a machine with four CPUs that is as busy as the test says, whatever this one does.
-type machine struct {
+// busyMachine is a procfs of a machine with four CPUs that is as busy as the test says, whatever this one does.
+type busyMachine struct {
 	dir  string
 	busy atomic.Int64 // CPUs
 }
 
-func newMachine(t *testing.T) *machine {
+func newMachine(t *testing.T) *busyMachine {
 	t.Helper()
-	m := &machine{dir: t.TempDir()}
+	m := &busyMachine{dir: t.TempDir()}
 	for _, file := range []string{"meminfo", "zoneinfo"} {
 		content, err := os.ReadFile(filepath.Join(host.DefaultProc, file))
 		if err == nil {

@@ -72,13 +72,13 @@ func newCPUNode(t *testing.T) *cpuNode {
 func (n *cpuNode) agent(dir string) *run {
 	return n.start(n.source, func(c *agent.Config) {
 		c.RunDir, c.SyncPeriod = dir, n.audit
-		c.Notify = func(_ context.Context, notice model.Notice) error {
+		c.API.Notify = func(_ context.Context, notice model.Notice) error {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.notices[notice.Reason.Code]++
 			return nil
 		}
-		c.SetCondition = func(_ context.Context, c model.Condition) error {
+		c.API.SetCondition = func(_ context.Context, c model.Condition) error {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			if pod := n.pods[c.UID]; pod != nil && c.Reason == "" && (pod.pod.Annotations.CPUs == model.CPUShare || pod.pod.Annotations.CPUs == model.CPUExclusive) {

@@ -19,6 +19,8 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/agent/serve"
+	"github.com/waterline-io/waterline/internal/agent/store"
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/checkpoint"
 	"github.com/waterline-io/waterline/internal/decide/node"
@@ -127,7 +129,7 @@ func (n *culpritNode) agentWith(held ...interference.Throttled) *run {
 			State node.State
 		}{strings.TrimSpace(string(boot)), node.State{Interference: &interference.State{Throttled: held}}})
 		if err == nil {
-			err = checkpoint.Kind("waterline-state 1").Write(filepath.Join(dir, agent.StateFile), body)
+			err = checkpoint.Kind("waterline-state 1").Write(filepath.Join(dir, store.StateFile), body)
 		}
 		if err != nil {
 			n.t.Fatal(err)
@@ -141,7 +143,7 @@ func (n *culpritNode) agentWith(held ...interference.Throttled) *run {
 			<-known // under the default, which looks for nobody, a round would forget who is on trial
 			return policies()
 		}
-		c.Notify = func(_ context.Context, notice model.Notice) error {
+		c.API.Notify = func(_ context.Context, notice model.Notice) error {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.notices = append(n.notices, notice.Name+" "+notice.Reason.String())
@@ -162,7 +164,7 @@ func (n *culpritNode) told(text string) bool {
 
 func (n *culpritNode) explained(path string) string {
 	answer := httptest.NewRecorder()
-	n.run.agent.Local().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+	serve.Handler(n.run.agent.View).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
 	return answer.Body.String()
 }
 

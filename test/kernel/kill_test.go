@@ -12,6 +12,8 @@ import (
 
 	acthost "github.com/waterline-io/waterline/internal/act/host"
 	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/agent/machine"
+	"github.com/waterline-io/waterline/internal/agent/restore"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -41,7 +43,7 @@ type process struct {
 func (n *testNode) launch(manifests, runDir string, more ...string) *process {
 	n.t.Helper()
 	p := &process{}
-	args := append([]string{"--pods", manifests, "--kubepods", n.layout.Root, "--run-dir", runDir, "--listen", "", "--local", ""}, more...)
+	args := append([]string{"--pods", manifests, "--kubepods", n.layout.Root, "--run-dir", runDir, "--listen", "", "--local", "", "--config", enforcing(n.t.(*testing.T))}, more...)
 	p.cmd = exec.Command(binary(n.t.(*testing.T), "waterline-agent"), args...)
 	p.cmd.Stderr = &p.log
 	if err := p.cmd.Start(); err != nil {
@@ -58,7 +60,7 @@ func (p *process) kill() {
 // owned counts the files on the undo record in a run directory.
 func owned(t *testing.T, n *testNode, runDir string) int {
 	t.Helper()
-	undo, err := acthost.OpenUndo(filepath.Join(runDir, agent.UndoFile))
+	undo, err := acthost.OpenUndo(filepath.Join(runDir, machine.UndoFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +214,7 @@ func TestKill(t *testing.T) {
 	within(t, "a record of the files that are still there", func() bool { return owned(t, n, runDir) == len(files) },
 		func() string { return fmt.Sprintf("%d files", owned(t, n, runDir)) })
 	p.kill()
-	restored, err := agent.Restore(t.Context(), agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: runDir})
+	restored, err := restore.Restore(t.Context(), agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: runDir})
 	if err != nil {
 		t.Fatalf("%v\nthe agent said: %s", err, p.log.String())
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	acthost "github.com/waterline-io/waterline/internal/act/host"
 	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/agent/restore"
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -165,7 +166,7 @@ func TestProtectMemory(t *testing.T) {
 
 	t.Log("restore gives everything back")
 	r.stop()
-	if restored, err := agent.Restore(t.Context(), agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir, Pods: source}); err != nil || len(restored) == 0 {
+	if restored, err := restore.Restore(t.Context(), agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir, Pods: source}); err != nil || len(restored) == 0 {
 		t.Errorf("restoring: %+v, %v", restored, err)
 	}
 	off()

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/agent/serve"
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
@@ -167,7 +168,7 @@ func (n *suppressNode) until(what string, holds func() bool) time.Duration {
 	for !holds() {
 		if time.Since(began) > 90*time.Second {
 			answer := httptest.NewRecorder()
-			n.run.agent.Local().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/node", nil))
+			serve.Handler(n.run.agent.View).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/node", nil))
 			n.t.Fatalf("not within 90 s: %s; batch may use %d mCPU; %s", what, n.cores(), answer.Body)
 		}
 		time.Sleep(time.Millisecond)

@@ -1,0 +1,204 @@
+package agent
+
+import (
+	"context"
+	"runtime"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/agent/machine"
+	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/journal"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+const (
+	pause     = 10 * time.Millisecond // between two rounds, so that a burst of changes is one round
+	heartbeat = 2 * time.Second
+)
+
+// loop waits until something happens, and decides anew if it differs from what the last round observed.
+//
+// It stays on one thread: without that, what it reads is cold in the cache of another CPU each time.
+func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	a.pods = a.cfg.Pods.Snapshot()
+	a.updatePolicy(time.Now())
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	m := a.machine
+	for {
+		podsChanged := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.Changed():
+		case err := <-m.Unwatched():
+			m.Poll(err)
+			a.nextAudit = time.Time{}
+		case <-a.cfg.Pods.Wake():
+			podsChanged = true
+		case k := <-kubelets:
+			m.News = m.News || k != a.kubelet
+			a.kubelet = k
+		case r := <-m.Reclaimed():
+			m.TakeReclaimed(r)
+			a.recorder.Reclaimed(r)
+		case f := <-a.requests:
+			f()
+			continue
+		case g := <-m.Rose():
+			if !m.TakeGlance(g) {
+				continue
+			}
+		case <-a.delivery.Ended():
+			m.News = true
+		case <-timer.C:
+			podsChanged = a.updatePolicy(time.Now())
+		}
+		if rest := pause - time.Since(a.lastRound); rest > 0 {
+			time.Sleep(rest)
+		}
+		a.turn(podsChanged)
+		a.beat.Store(int64(time.Since(a.born)))
+		timer.Reset(a.untilNext())
+	}
+}
+
+// untilNext returns how long nothing needs to be done unless something happens.
+func (a *Agent) untilNext() time.Duration {
+	next := heartbeat
+	for _, at := range []time.Time{a.nextAudit, a.plan.Next, a.machine.NextLoad()} {
+		if !at.IsZero() {
+			next = min(next, time.Until(at))
+		}
+	}
+	if a.machine.News && a.machine.Found() {
+		next = 0
+	}
+	return max(next, 0)
+}
+
+// updatePolicy evaluates the policies, and reports whether the result changed.
+func (a *Agent) updatePolicy(now time.Time) bool {
+	changed := a.ruling.Update(now, a.pods.Node, a.pods.Policies)
+	if changed && a.machine != nil {
+		a.machine.News = true
+	}
+	return changed
+}
+
+// turn observes what happened, and decides anew if anything differs from what the last round observed.
+func (a *Agent) turn(podsChanged bool) {
+	now := time.Now()
+	m := a.machine
+	if !m.Found() {
+		if err := m.Find(); err != nil {
+			a.notReady(err.Error())
+			return
+		}
+		a.pods = a.cfg.Pods.Snapshot()
+	}
+	treeChanged, overflow := m.TakeChanges()
+	if podsChanged {
+		a.pods = a.cfg.Pods.Snapshot()
+		a.updatePolicy(now)
+		m.News = true
+	}
+	audit := overflow || !now.Before(a.nextAudit)
+	if (podsChanged || treeChanged) && a.kubelet.StaticCPUs {
+		a.poller.Doubt()
+	}
+	if audit {
+		a.recorder.Audit()
+		a.nextAudit = now.Add(a.cfg.SyncPeriod)
+		m.Audit(a.plan.Settings)
+	}
+	if podsChanged || audit || treeChanged {
+		m.Scan()
+	}
+	if !audit {
+		m.CheckChanges()
+	}
+	if soon := now.Add(time.Second); !m.Watched() && soon.Before(a.nextAudit) {
+		a.nextAudit = soon // files that are not watched must be polled
+	}
+	due := m.News || !a.plan.Next.IsZero() && !now.Before(a.plan.Next)
+	if measured := m.Measure(now); due || measured {
+		a.round(now, due)
+		if load := m.Load(); measured && load != nil {
+			a.recorder.Measured(load, a.pods.Pods, &a.plan)
+		}
+	}
+	a.assess()
+}
+
+// round decides what the node should be like and makes it so. A round that was due only because time went by is written to
+// the journal only if it decided something new.
+func (a *Agent) round(now time.Time, reason bool) {
+	r := a.decide(now)
+	news := reason || !sameDecisions(&a.plan, &r.Plan)
+	before := a.plan
+	a.plan = r.Plan
+	if a.pods.Known {
+		a.placing.Store(a.placingOf(&r))
+	}
+	if a.states.Due(&a.state, now) {
+		// Before the kernel is told, as with the undo record: a restart must find which pods have which CPUs.
+		a.log.Report("state", a.states.Save(&a.state, now))
+	}
+	a.incidents = a.machine.Apply(&r.Plan)
+	a.machine.News = refused(a.incidents)
+	a.lastRound = time.Now()
+	a.recorder.Round(&before, &r.Plan, a.lastRound.Sub(now))
+	// After the kernel has what it needs: what is only for people can wait.
+	if news {
+		a.log.Report("journal", a.journal.Append(&r))
+	}
+	a.log.Report("allowances", a.allowances.Write(&r.Node, &r.Policy, &r.Plan))
+	a.delivery.Post(&r.Node, &r.Plan)
+}
+
+// decide decides a round. If the plan needs something observed that the round had not, that is observed and the round
+// decided anew, before anything is carried out: no plan rests on less than it needs.
+func (a *Agent) decide(now time.Time) journal.Round {
+	const attempts = 3
+	once := a.machine.ObserveOnce()
+	state := a.state
+	for attempt := 1; ; attempt++ {
+		r := journal.Round{Node: a.observe(now, once), Policy: *a.ruling.Policy(), State: state}
+		r.Plan, a.state = node.Decide(r.Node, r.Policy, r.State)
+		if !a.machine.Need(now, &r.Plan.Observe) || attempt == attempts {
+			return r
+		}
+	}
+}
+
+// observe gathers what is known of the node.
+func (a *Agent) observe(now time.Time, once machine.Once) model.Node {
+	n := model.Node{
+		Now:         now,
+		Capacity:    a.pods.Capacity,
+		Allocatable: model.Amount{CPU: a.pods.Allocatable.CPU},
+		Kubelet:     a.kubelet,
+		Pods:        a.pods.Pods,
+		PodsKnown:   a.pods.Known,
+		Withdrawn:   a.pods.Withdrawn,
+		Incidents:   a.incidents,
+		Ruling:      a.ruling.Says(),
+		Object:      model.NodeObject{UID: a.pods.UID, Published: a.pods.Published, Reported: a.pods.Reported},
+		Writes:      a.delivery.Writes(),
+	}
+	a.machine.Observe(&n, once)
+	return n
+}
+
+// refused reports whether something could not be written, which the next round must know before it tries again.
+func refused(incidents []model.Incident) bool {
+	for _, i := range incidents {
+		if i.Kind != model.Overwritten {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,81 @@
+package machine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/agent/trouble"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/host"
+)
+
+// glances looks ten times a second whether online pods suddenly use more, beside the loop, which is woken only if they do.
+type glances struct {
+	log   *trouble.Log
+	begin chan struct{}
+	rose  chan model.Glance // what showed that batch must be given less
+
+	mu      sync.Mutex
+	glancer *host.Glancer // nil: nobody needs glances
+	mark    model.GlanceMark
+}
+
+func newGlances(log *trouble.Log) *glances {
+	return &glances{log: log, begin: make(chan struct{}, 1), rose: make(chan model.Glance)}
+}
+
+// compare sets what glances are compared with from now on; with the zero mark none are made. A glancer that was passed once
+// is the goroutine's.
+func (g *glances) compare(glancer *host.Glancer, mark model.GlanceMark) {
+	if mark == (model.GlanceMark{}) {
+		glancer = nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.glancer == nil && glancer != nil {
+		select {
+		case g.begin <- struct{}{}:
+		default:
+		}
+	}
+	g.glancer, g.mark = glancer, mark
+}
+
+func (g *glances) current() (*host.Glancer, model.GlanceMark) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.glancer, g.mark
+}
+
+// run looks while somebody needs it.
+func (g *glances) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.begin:
+		}
+		glancer, _ := g.current()
+		if glancer == nil {
+			continue
+		}
+		for needed := glancer; needed != nil && ctx.Err() == nil; needed, _ = g.current() {
+			g.look(ctx, glancer)
+			time.Sleep(100 * time.Millisecond)
+		}
+		glancer.Close()
+	}
+}
+
+// look looks once.
+func (g *glances) look(ctx context.Context, glancer *host.Glancer) {
+	seen, err := glancer.Glance()
+	g.log.Report("glancing", err)
+	if _, mark := g.current(); mark.Exceeded(&seen) {
+		select {
+		case g.rose <- seen:
+		case <-ctx.Done():
+		}
+	}
+}

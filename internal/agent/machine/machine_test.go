@@ -1,0 +1,116 @@
+package machine
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/agent/trouble"
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/host"
+
+	acthost "github.com/waterline-io/waterline/internal/act/host"
+)
+
+// newMachine returns a machine whose cgroups are a folder with one pod and one container.
+func newMachine(t *testing.T) *Machine {
+	t.Helper()
+	layout, _ := cgroup.ParseLayout("kubepods")
+	root := t.TempDir()
+	for _, dir := range []string{layout.Pod(model.Burstable, "web"), layout.Class(model.BestEffort)} {
+		if err := os.MkdirAll(filepath.Join(root, dir, "0123456789aa"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	undo, err := acthost.OpenUndo(filepath.Join(t.TempDir(), UndoFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &Machine{cfg: Config{Sys: host.DefaultSys}, log: trouble.New(slog.New(slog.DiscardHandler))}
+	m.mount = host.Mount{Version: cgroup.V2, Path: root}
+	if m.files, err = acthost.New(cgroup.V2, func(model.Knob) string { return root }, undo); err != nil {
+		t.Fatal(err)
+	}
+	m.tree = host.NewTree(m.mount, layout, nil)
+	m.meter = host.NewMeter(m.mount, layout, host.DefaultProc)
+	m.glances = newGlances(m.log)
+	t.Cleanup(func() { _ = m.Close() })
+	m.Scan()
+	return m
+}
+
+// TestNeed checks that a plan is decided anew exactly when it needs something that was not observed so far, and that old
+// measurements are dropped when no plan needs them.
+func TestNeed(t *testing.T) {
+	m := newMachine(t)
+	now := time.Now()
+	files := model.Observe{Pods: []model.Detail{{UID: "job", Seconds: true}, {UID: "web", Files: true}}}
+	for _, step := range []struct {
+		name  string
+		needs model.Observe
+		anew  bool
+	}{
+		{"nothing", model.Observe{}, false},
+		{"the files of a pod", files, true},
+		{"the same", files, false},
+		{"no files any more", model.Observe{}, false},
+		{"the load", model.Observe{Load: true}, true},
+		{"the topology", model.Observe{Load: true, Topology: true}, true},
+		{"both still", model.Observe{Load: true, Topology: true}, false},
+		{"neither", model.Observe{}, false},
+	} {
+		if got := m.Need(now, &step.needs); got != step.anew {
+			t.Errorf("%s: decided anew: %v", step.name, got)
+		}
+		var n model.Node
+		m.Observe(&n, m.ObserveOnce())
+		if (n.Load != nil) != step.needs.Load || (n.Topology != nil) != step.needs.Topology {
+			t.Errorf("%s: load %v, topology %v", step.name, n.Load, n.Topology)
+		}
+		if step.needs.Load != !m.NextLoad().IsZero() {
+			t.Errorf("%s: the load is measured next at %s", step.name, m.NextLoad())
+		}
+	}
+}
+
+// TestSameFiles checks which differences between details matter to the watcher.
+func TestSameFiles(t *testing.T) {
+	a, b, c := model.Detail{UID: "a", Files: true}, model.Detail{UID: "b"}, model.Detail{UID: "c", Files: true}
+	for name, test := range map[string]struct {
+		before, after []model.Detail
+		same          bool
+	}{
+		"nothing":                  {nil, nil, true},
+		"a pod without files":      {nil, []model.Detail{b}, true},
+		"a pod with files":         {nil, []model.Detail{a}, false},
+		"another without between":  {[]model.Detail{a, c}, []model.Detail{a, b, c}, true},
+		"the last one went":        {[]model.Detail{a, c}, []model.Detail{a}, false},
+		"the first one went":       {[]model.Detail{a, c}, []model.Detail{b, c}, false},
+		"another one in its place": {[]model.Detail{a}, []model.Detail{c}, false},
+	} {
+		if got := sameFiles(test.before, test.after); got != test.same {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestGlance checks that a glance counts only while it exceeds the mark of the last plan.
+func TestGlance(t *testing.T) {
+	m := newMachine(t)
+	rise := model.Glance{At: 2 * time.Second, Node: 4000, Pods: 4000}
+	m.News = false
+	if m.TakeGlance(rise) || m.News {
+		t.Error("a glance counts though no plan has a mark")
+	}
+	m.Need(time.Now(), &model.Observe{Glances: model.GlanceMark{At: time.Second, Pods: 1000, Most: 500}})
+	if !m.TakeGlance(rise) || !m.News {
+		t.Error("a glance that exceeds the mark does not count")
+	}
+	var n model.Node
+	if m.Observe(&n, m.ObserveOnce()); n.Glance != rise {
+		t.Errorf("observed is %+v", n.Glance)
+	}
+}

@@ -1,0 +1,208 @@
+package metrics
+
+import (
+	"math"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// figures are what was measured and found, second by second.
+type figures struct {
+	at          timeline
+	availCPU    series // cores
+	availMemory series // bytes
+	suppressed  series // cores
+	runnable    series // tasks
+	stolen      series // cores
+	throttled   series // share of the CFS periods of online pods in which they were stopped
+	cpu         [len(users)]series
+	memory      [len(users)]series
+	pressure    [len(pressed)][len(stalls)]series
+}
+
+// users is who uses a node, as the metrics name them.
+var users = [...]string{"node", "system", "LSE", "LSR", "LS", "BE", "unknown"}
+
+// The users that are no class.
+const (
+	userNode = iota
+	userSystem
+	firstClass
+	userUnknown = len(users) - 1
+)
+
+// pressed is whose pressure is shown: the machine, and the directories of the kubelet's classes as they stand, so that the
+// first of them holds all pods.
+var pressed = [...]string{"node", "pods", "burstable", "besteffort"}
+
+// stalls is what tasks wait for.
+var stalls = [...]struct{ resource, tasks string }{{"cpu", "some"}, {"cpu", "full"}, {"memory", "some"}, {"memory", "full"}, {"io", "some"}, {"io", "full"}}
+
+// stale is how old a measurement may be to be shown as one of this second.
+const stale = 1500 * time.Millisecond
+
+// note takes in one measurement, and what was decided from it.
+func (f *figures) note(l *model.Load, pods []*model.Pod, slack *model.Slack, suppress *model.Suppression) {
+	if !f.at.add(l.Clock) {
+		return
+	}
+	if slack != nil {
+		f.availCPU.put(&f.at, float64(slack.CPU.Allow)/1000)
+		f.availMemory.put(&f.at, float64(slack.Memory.Allow))
+		f.suppressed.put(&f.at, float64(suppressed(slack, suppress))/1000)
+	}
+	f.runnable.put(&f.at, float64(l.Runnable))
+	if at := l.Node.CPU.At; at != 0 && l.Age(at) <= stale {
+		f.stolen.put(&f.at, float64(l.Stolen)/1000)
+	}
+	f.use(l, pods)
+	for i, p := range []*model.Pressure{&l.Node.Pressure, &l.Classes[model.Guaranteed].Pressure, &l.Classes[model.Burstable].Pressure, &l.Classes[model.BestEffort].Pressure} {
+		if p.At == 0 || l.Age(p.At) > stale {
+			continue
+		}
+		for j, part := range []int64{p.CPU.Some, p.CPU.Full, p.Memory.Some, p.Memory.Full, p.IO.Some, p.IO.Full} {
+			f.pressure[i][j].put(&f.at, float64(part)/1000)
+		}
+	}
+}
+
+// suppressed returns how much less batch may use than its pods asked for, in milli-cores.
+func suppressed(slack *model.Slack, suppress *model.Suppression) int64 {
+	if suppress == nil {
+		return 0
+	}
+	return max(slack.CPU.Bound.Mid+slack.CPU.Bound.Batch-suppress.Milli, 0)
+}
+
+// use sums up who uses how much. What was measured too long ago leaves a gap in what it belongs to, and in what is found by
+// taking it away from the whole. That may be below 0 in a second, as the machine's idle time is known to 10 ms only; without
+// those seconds the mean of the others would be too high.
+func (f *figures) use(l *model.Load, pods []*model.Pod) {
+	var cpu, memory [len(users)]float64
+	var periods, throttled int64
+	put := func(to *[len(users)]float64, user int, value int64, at time.Duration, oldest time.Duration) {
+		if at == 0 || l.Age(at) > oldest {
+			to[user] = math.NaN()
+			if user != userNode {
+				to[userUnknown] = math.NaN()
+			}
+			return
+		}
+		to[user] += float64(value)
+	}
+	all := &l.Classes[model.Guaranteed]
+	// Online pods' memory is looked at every few seconds.
+	const slowly = 15 * time.Second
+	put(&cpu, userNode, l.Node.CPU.Milli, l.Node.CPU.At, stale)
+	put(&memory, userNode, l.Node.Memory.WorkingSet, l.Node.Memory.At, stale)
+	put(&cpu, userUnknown, all.CPU.Milli, all.CPU.At, stale)
+	put(&memory, userUnknown, all.Memory.WorkingSet, all.Memory.At, stale)
+	cpu[userSystem] += cpu[userNode] - cpu[userUnknown]
+	memory[userSystem] += memory[userNode] - memory[userUnknown]
+	for i, next := 0, 0; i < len(l.Pods); i++ {
+		u := &l.Pods[i]
+		for next < len(pods) && pods[next].UID < u.UID {
+			next++
+		}
+		if next == len(pods) || pods[next].UID != u.UID || u.CPU.At == 0 {
+			continue
+		}
+		user := userOf(pods[next].Class)
+		put(&cpu, user, u.CPU.Milli, u.CPU.At, stale)
+		cpu[userUnknown] -= float64(u.CPU.Milli)
+		if u.Memory.At != 0 {
+			put(&memory, user, u.Memory.WorkingSet, u.Memory.At, slowly)
+			memory[userUnknown] -= float64(u.Memory.WorkingSet)
+		}
+		if pods[next].Class.Online() {
+			periods += u.CPU.Periods
+			throttled += u.CPU.Throttled
+		}
+	}
+	for i := range users {
+		f.cpu[i].put(&f.at, cpu[i]/1000)
+		f.memory[i].put(&f.at, memory[i])
+	}
+	f.throttled.put(&f.at, float64(throttled)/float64(max(periods, 1)))
+}
+
+func userOf(c model.Class) int {
+	if c == model.ClassSystem {
+		return userSystem
+	}
+	for i := firstClass; i < userUnknown; i++ {
+		if users[i] == string(c) {
+			return i
+		}
+	}
+	return userUnknown
+}
+
+// collect makes the metrics of the figures.
+func (f *figures) collect(now time.Duration, metric emit) {
+	for _, w := range windows {
+		show := func(s *series, name, help string, labels ...string) {
+			if mean, ok := s.mean(&f.at, now, w.length); ok {
+				metric(prometheus.GaugeValue, name, help, max(mean, 0), append(labels, "window", w.name)...)
+			}
+		}
+		show(&f.availCPU, v1alpha1.MetricBatchCPUAvailable, "CPU that batch may use, the mean over a window.")
+		show(&f.availMemory, v1alpha1.MetricBatchMemoryAvailable, "Memory that batch may use, the mean over a window.")
+		show(&f.suppressed, v1alpha1.MetricBatchCPUSuppressed, "CPU that batch asked for and may not use now, the mean over a window.")
+		show(&f.runnable, v1alpha1.MetricRunnable, "Tasks that run or wait for a CPU, the mean over a window.")
+		show(&f.stolen, v1alpha1.MetricCPUStolen, "CPU that the hypervisor gave to others, the mean over a window.")
+		show(&f.throttled, v1alpha1.MetricThrottled, "Share of the CFS periods of online pods in which their quota stopped them.")
+		for i, class := range users {
+			show(&f.cpu[i], v1alpha1.MetricCPUUsed, "CPU in use, by who uses it.", "class", class)
+			show(&f.memory[i], v1alpha1.MetricMemoryUsed, "Working set, by who uses it.", "class", class)
+		}
+		for i, group := range pressed {
+			for j, of := range stalls {
+				show(&f.pressure[i][j], v1alpha1.MetricPressure, "Share of the time in which tasks waited (PSI).", "group", group, "resource", of.resource, "tasks", of.tasks)
+			}
+		}
+	}
+}
+
+// accounts makes the metrics of what could be given to batch.
+func accounts(slack *model.Slack, metric emit) {
+	if slack == nil {
+		return
+	}
+	for _, of := range []struct {
+		resource                                    string
+		account                                     *model.Account
+		one                                         float64
+		capacity, ceiling, offer, room, bound, peak string
+	}{
+		{"cpu", &slack.CPU, 1000, v1alpha1.MetricCPUCapacity, v1alpha1.MetricCPUCeiling, v1alpha1.MetricCPUOffer, v1alpha1.MetricCPURoom, v1alpha1.MetricCPUBound, v1alpha1.MetricCPUPeak},
+		{"memory", &slack.Memory, 1, v1alpha1.MetricMemoryCapacity, v1alpha1.MetricMemoryCeiling, v1alpha1.MetricMemoryOffer, v1alpha1.MetricMemoryRoom, v1alpha1.MetricMemoryBound, v1alpha1.MetricMemoryPeak},
+	} {
+		gauge := func(name, help string, value float64, labels ...string) {
+			metric(prometheus.GaugeValue, name, help, value, labels...)
+		}
+		a := of.account
+		gauge(of.capacity, "What there is.", float64(a.Capacity)/of.one)
+		gauge(of.ceiling, "Up to which the node is filled.", float64(a.Ceiling)/of.one)
+		gauge(v1alpha1.MetricMeasurementAge, "Age of the oldest measurement that counts.", a.Use.Age.Seconds(), "resource", of.resource)
+		for tier, amounts := range map[model.Tier][3]int64{
+			model.TierMid: {a.Offer.Mid, a.Room.Mid, a.Bound.Mid}, model.TierBatch: {a.Offer.Batch, a.Room.Batch, a.Bound.Batch},
+		} {
+			gauge(of.offer, "What is sold.", float64(amounts[0])/of.one, "tier", string(tier))
+			gauge(of.room, "What could be sold now.", float64(amounts[1])/of.one, "tier", string(tier))
+			gauge(of.bound, "What the pods of this node asked for.", float64(amounts[2])/of.one, "tier", string(tier))
+		}
+		for h := range a.Peaks {
+			p, horizon := &a.Peaks[h], []string{"1h", "24h"}[h]
+			gauge(v1alpha1.MetricPredictionKnown, "0 while too little is known to predict.", flag(p.Known), "resource", of.resource, "horizon", horizon)
+			gauge(of.peak, "What online pods are expected to use at most.", float64(min(p.Value, a.Capacity))/of.one, "horizon", horizon)
+			if p.Checked > 0 {
+				gauge(v1alpha1.MetricPredictionMissed, "Share of past predictions that were exceeded.", float64(p.Missed)/1000, "resource", of.resource, "horizon", horizon)
+			}
+		}
+	}
+}

@@ -1,0 +1,82 @@
+// Package ruling finds out which policy governs a node and what it says at the moment.
+package ruling
+
+import (
+	"maps"
+	"reflect"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/agent/trouble"
+	"github.com/waterline-io/waterline/internal/decide/policy"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+// again is when a policy is evaluated anew though it named no moment: it looks ahead three days.
+const again = time.Hour
+
+// Ruling is which policy governs a node, and what it says. It is evaluated anew only when its input differs, because the
+// loop calls it each second.
+type Ruling struct {
+	// File reads the policies of this node alone; nil: those of the cluster count.
+	File func() ([]model.ClusterPolicy, error)
+	Log  *trouble.Log
+
+	choice   policy.Choice
+	effect   policy.Effect // of the policy that was chosen
+	node     policy.Node
+	policies []model.ClusterPolicy // never changed: others are another slice
+	at       time.Time             // by the wall clock, which windows follow and which may be set back; zero: not evaluated yet
+}
+
+// Policy returns what the governing policy says now.
+func (r *Ruling) Policy() *model.Policy { return &r.effect.Policy }
+
+// Says returns which policy governs.
+func (r *Ruling) Says() model.Ruling {
+	p := &r.choice.Policy
+	return model.Ruling{Policy: p.Name, Generation: p.Generation, Selling: r.effect.Selling}
+}
+
+// Update evaluates the policies for a node, and reports whether the result changed. If the policies cannot be read, the
+// last ones stay in force.
+func (r *Ruling) Update(now time.Time, n kube.Node, cluster []model.ClusterPolicy) bool {
+	now = now.Round(0) // without the monotonic clock, by which it is never earlier than before
+	all := cluster
+	if r.File != nil {
+		var err error
+		all, err = r.File()
+		r.Log.Report("policy", err)
+		switch {
+		case err != nil && r.at.IsZero():
+			return false
+		case err != nil:
+			all = r.policies // whose windows continue
+		}
+	}
+	node := policy.Node{UID: n.UID, Labels: n.Labels, OptedOut: kube.OptedOut(n.Labels)}
+	if !r.chosenFrom(&node, all) {
+		r.choice, r.node, r.policies = policy.Choose(node, all), node, all
+	} else if r.holds(now) {
+		return false
+	}
+	effect := policy.At(&r.choice.Policy, now)
+	changed := !reflect.DeepEqual(effect.Policy, r.effect.Policy) || effect.Selling != r.effect.Selling
+	r.effect, r.at = effect, now
+	return changed
+}
+
+// chosenFrom reports whether the choice was made from these.
+func (r *Ruling) chosenFrom(node *policy.Node, policies []model.ClusterPolicy) bool {
+	same := len(policies) == len(r.policies) && (len(policies) == 0 || &policies[0] == &r.policies[0])
+	return same && !r.at.IsZero() && node.UID == r.node.UID && maps.Equal(node.Labels, r.node.Labels)
+}
+
+// holds reports whether the governing policy still says at a moment what it said when it was evaluated.
+func (r *Ruling) holds(now time.Time) bool {
+	until := r.at.Add(again)
+	if next := r.effect.Next; !next.IsZero() && next.Before(until) {
+		until = next
+	}
+	return !now.Before(r.at) && now.Before(until)
+}

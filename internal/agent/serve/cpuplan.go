@@ -1,0 +1,135 @@
+package serve
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// cpuMap returns who may run on which CPU by the last plan.
+func (v *View) cpuMap() (CPUMap, error) {
+	topology, err := v.Topology()
+	if err != nil {
+		return CPUMap{}, err
+	}
+	plan := v.cpusOr(topology)
+	m := CPUMap{Topology: topology, Reserved: plan.Reserved, Exclusive: plan.Exclusive, Share: plan.Share, Shared: plan.Shared}
+	for _, o := range plan.Own {
+		pod := CPUPod{Name: o.UID, Container: o.Container, Mode: o.Mode, CPUs: o.CPUs} // one that the API does not show
+		for _, p := range v.Pods {
+			if p.UID == o.UID {
+				pod.Namespace, pod.Name = p.Namespace, p.Name
+			}
+		}
+		m.Pods = append(m.Pods, pod)
+	}
+	slices.SortFunc(m.Pods, func(a, b CPUPod) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Container, b.Container))
+	})
+	for _, c := range v.Plan.Conditions {
+		if !c.Met {
+			m.Notices = append(m.Notices, c.Namespace+"/"+c.Name+": "+c.Message)
+		}
+	}
+	return m, nil
+}
+
+// cpusOr returns the last plan's CPUs or, where nothing asks for any, what holds then: everybody runs everywhere.
+func (v *View) cpusOr(t *model.Topology) *model.CPUPlan {
+	if v.Plan.CPUs != nil {
+		return v.Plan.CPUs
+	}
+	return &model.CPUPlan{Shared: t.Online()}
+}
+
+// planCPUs returns what would move if a pod asked for another mode; false if this node has no such pod. It changes
+// nothing.
+func (v *View) planCPUs(r CPURequest) (CPUPlan, bool, error) {
+	i := slices.IndexFunc(v.Pods, func(p *model.Pod) bool { return p.Namespace == r.Namespace && p.Name == r.Name })
+	if i < 0 || !v.Found {
+		return CPUPlan{}, false, nil
+	}
+	topology, err := v.Topology()
+	if err != nil {
+		return CPUPlan{}, true, err
+	}
+	n := v.Node(time.Now())
+	n.Topology, n.Incidents = topology, nil
+	pod := *n.Pods[i]
+	pod.Annotations.CPUs = r.Mode
+	n.Pods = slices.Clone(n.Pods)
+	n.Pods[i] = &pod
+	plan, state := node.Decide(n, v.Policy, v.State)
+	// CPUs that the pod gives up are given to those who wait for them in the round after.
+	for range 3 {
+		if plan.Next.IsZero() || plan.Next.Sub(n.Now) > time.Second {
+			break
+		}
+		n.Now = plan.Next
+		plan, state = node.Decide(n, v.Policy, state)
+	}
+	before, after := v.cpusOr(topology), plan.CPUs
+	if after == nil {
+		after = &model.CPUPlan{Shared: topology.Online()}
+	}
+	return CPUPlan{Moves: moves(n.Pods, before, after), Refusal: refusal(&plan, &pod)}, true, nil
+}
+
+// moves lists the containers that would run on other CPUs.
+func moves(pods []*model.Pod, before, after *model.CPUPlan) []CPUMove {
+	var all []CPUMove
+	for _, p := range pods {
+		for _, c := range p.Containers {
+			from, to := node.CPUsOf(before, p, c.Name), node.CPUsOf(after, p, c.Name)
+			if from == to || p.Ended {
+				continue
+			}
+			why := model.CPUsShared
+			for _, o := range after.Own {
+				if o.UID == p.UID && (o.Container == "" || o.Container == c.Name) {
+					if why = model.CPUsExclusive; o.Mode == model.CPUShare {
+						why = model.CPUsShare
+					}
+				}
+			}
+			all = append(all, CPUMove{Namespace: p.Namespace, Name: p.Name, Container: c.Name, From: from, To: to, Why: string(why)})
+		}
+	}
+	slices.SortFunc(all, func(a, b CPUMove) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Container, b.Container))
+	})
+	return all
+}
+
+// refusal returns why a pod would not get the CPUs that it asks for.
+func refusal(plan *model.Plan, pod *model.Pod) string {
+	for _, c := range plan.Conditions {
+		if c.UID == pod.APIUID && !c.Met {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// answerCPUs answers GET /cpus, with a plan if there is one to make. The text says what is wrong with the request, or that
+// there is no such pod.
+func (v *View) answerCPUs(plan string) (answer any, notFound string, err error) {
+	if plan == "" {
+		answer, err = v.cpuMap()
+		return answer, "", err
+	}
+	r, err := ParseCPURequest(plan)
+	if err != nil {
+		return nil, "", err
+	}
+	moves, found, err := v.planCPUs(r)
+	if !found {
+		notFound = fmt.Sprintf("this node has no pod %s in namespace %s", r.Name, r.Namespace)
+	}
+	return moves, notFound, err
+}

@@ -1,0 +1,151 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// PodsDir is the directory in the run directory that has a directory for each pod that works for a pool.
+const PodsDir = "pods"
+
+// AllowanceFile is the name of the file in a pod's directory that says what the pod may use now.
+const AllowanceFile = "allowance.json"
+
+// Allowance is what a pod that works for a pool may use now, for the guard beside it. It is written when it changes, and every
+// ten seconds. One that is older than Seconds says nothing any more: then the agent is gone, and what holds is what the kernel
+// was told last.
+type Allowance struct {
+	CPUMilli    int64     `json:"cpuMilli"`    // milli-cores
+	MemoryBytes int64     `json:"memoryBytes"` // bytes
+	Time        time.Time `json:"time"`        // when it was written
+	Seconds     int       `json:"seconds"`     // for which it counts
+	Reason      string    `json:"reason"`      // why all batch may use so much
+}
+
+const (
+	allowanceRenewed = 10 * time.Second
+	allowanceCounts  = 30 // seconds
+)
+
+// Allowances keeps the files.
+type Allowances struct {
+	dir     string
+	written map[string]Allowance // by UID
+}
+
+// NewAllowances returns the allowances in a run directory.
+func NewAllowances(runDir string) *Allowances {
+	return &Allowances{dir: filepath.Join(runDir, PodsDir)}
+}
+
+// Write brings the files to what was decided. Files of pods that are gone, or that have no part any more, go.
+func (w *Allowances) Write(n *model.Node, policy *model.Policy, plan *model.Plan) error {
+	if !n.PodsKnown || policy.Mode != model.ModeEnforce {
+		return w.write(nil, nil, nil, n.Now)
+	}
+	return w.write(n.Pods, plan.Suppress, plan.Interference, n.Now)
+}
+
+func (w *Allowances) write(pods []*model.Pod, s *model.Suppression, b *model.Interference, now time.Time) error {
+	var parts map[string]Allowance
+	news := w.written == nil
+	for _, pod := range pods {
+		if pod.Pool == "" || pod.Ended || s == nil || !cgroup.ValidUID(pod.UID) {
+			continue
+		}
+		p, found := s.Part(pod.UID)
+		if !found {
+			continue
+		}
+		if parts == nil {
+			parts = map[string]Allowance{}
+		}
+		a := Allowance{CPUMilli: p.Milli, MemoryBytes: p.Memory, Time: now, Seconds: allowanceCounts}
+		if t := b.Throttle(pod.UID); t != nil {
+			a.CPUMilli = min(a.CPUMilli, t.Milli)
+		}
+		parts[pod.UID] = a
+		news = news || !a.stands(w.written[pod.UID])
+	}
+	if !news && len(parts) == len(w.written) {
+		return nil
+	}
+	if err := os.MkdirAll(w.dir, 0o755); err != nil {
+		return fmt.Errorf("making the directory of allowances: %w", err)
+	}
+	root, err := os.OpenRoot(w.dir)
+	if err != nil {
+		return fmt.Errorf("opening the directory of allowances: %w", err)
+	}
+	defer root.Close()
+	if w.written == nil { // those of an agent before this one
+		w.written = map[string]Allowance{}
+		old, err := fs.ReadDir(root.FS(), ".")
+		if err != nil {
+			return fmt.Errorf("listing allowances: %w", err)
+		}
+		for _, entry := range old {
+			w.written[entry.Name()] = Allowance{}
+		}
+	}
+	var errs []error
+	for uid := range w.written {
+		if _, still := parts[uid]; still {
+			continue
+		}
+		if err := root.RemoveAll(uid); err != nil {
+			errs = append(errs, fmt.Errorf("removing an allowance: %w", err))
+			continue
+		}
+		delete(w.written, uid)
+	}
+	for uid, a := range parts {
+		if a.stands(w.written[uid]) {
+			continue
+		}
+		a.Reason = s.Reason.String()
+		if t := b.Throttle(uid); t != nil && t.Milli == a.CPUMilli {
+			a.Reason = t.Reason().String()
+		}
+		if err := replace(root, uid, &a); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		w.written[uid] = a
+	}
+	return errors.Join(errs...)
+}
+
+// stands reports whether what was written before says the same, and is young.
+func (a *Allowance) stands(was Allowance) bool {
+	age := a.Time.Sub(was.Time)
+	return was.CPUMilli == a.CPUMilli && was.MemoryBytes == a.MemoryBytes && 0 <= age && age < allowanceRenewed
+}
+
+// replace writes a pod's file so that a reader sees the old one or the new one.
+func replace(root *os.Root, uid string, a *Allowance) error {
+	text, err := json.Marshal(a)
+	if err == nil {
+		err = root.MkdirAll(uid, 0o755)
+	}
+	name := path.Join(uid, AllowanceFile)
+	if err == nil {
+		err = root.WriteFile(name+".new", append(text, '\n'), 0o644)
+	}
+	if err == nil {
+		err = root.Rename(name+".new", name)
+	}
+	if err != nil {
+		return fmt.Errorf("writing an allowance: %w", err)
+	}
+	return nil
+}

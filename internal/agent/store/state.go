@@ -1,0 +1,155 @@
+// Package store keeps what an agent leaves for the next one, and for the guards of pods: its state, the allowances, and the lock
+// on the run directory.
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/agent/trouble"
+	"github.com/waterline-io/waterline/internal/checkpoint"
+	"github.com/waterline-io/waterline/internal/decide/node"
+)
+
+// StateFile is the name of the file that holds what the decisions must remember over a restart. It stands in the run
+// directory and, for what outlives a reboot, in the state directory.
+const StateFile = "state"
+
+const stateKind checkpoint.Kind = "waterline-state 1"
+
+// lastingEvery is how often what was learned goes to the disk though nothing asks for it, so that no more of it is lost to a
+// reboot. The run directory is memory, and written far more often: an agent that was killed goes on with its offers only if
+// they rest on a measurement of the last minute (see package slack).
+const (
+	lastingEvery = 15 * time.Minute
+	lately       = 20 * time.Second
+)
+
+// savedState is the state as it stands in its file.
+type savedState struct {
+	Boot  string // the kernel's boot id: who had which CPUs says nothing after a reboot
+	State node.State
+}
+
+// StateFiles keeps the state in its files.
+type StateFiles struct {
+	run, lasting string // paths; lasting is "" where nothing outlives a reboot
+	saved        node.State
+	at           time.Time   // when the state was saved last
+	copied       time.Time   // when it was last left for the lasting file
+	copies       chan []byte // for the lasting file
+}
+
+// OpenState returns the files of a state. An empty state directory keeps nothing over a reboot.
+func OpenState(runDir, stateDir string) (*StateFiles, error) {
+	now := time.Now()
+	m := &StateFiles{run: filepath.Join(runDir, StateFile), at: now, copied: now, copies: make(chan []byte, 1)}
+	if stateDir == "" || stateDir == runDir {
+		return m, nil
+	}
+	if err := os.MkdirAll(stateDir, 0o755); err != nil {
+		return nil, fmt.Errorf("making the state directory: %w", err)
+	}
+	m.lasting = filepath.Join(stateDir, StateFile)
+	return m, nil
+}
+
+// Load returns the state that was saved, as far as it still counts: all of it since the machine booted, of before that
+// only what was learned of the online pods. The error says why a state that is there is not used; then who has which
+// CPUs is gathered from the cgroups.
+func (m *StateFiles) Load() (node.State, error) {
+	state, err := readState(m.run)
+	if errors.Is(err, fs.ErrNotExist) && m.lasting != "" {
+		state, err = readState(m.lasting)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	m.saved = state
+	return state, err
+}
+
+func readState(path string) (node.State, error) {
+	var s savedState
+	err := stateKind.Read(path, func(body []byte) error {
+		if err := json.Unmarshal(body, &s); err != nil {
+			return fmt.Errorf("decoding it: %w", err)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return node.State{}, fmt.Errorf("the state: %w", err)
+	case s.Boot != bootID():
+		return s.State.Learned(), nil
+	}
+	return s.State.Restarted(), nil
+}
+
+// Due reports whether the state must be saved: who has which CPUs has changed, or what is offered, or who is frozen, or some time
+// went by.
+func (m *StateFiles) Due(state *node.State, now time.Time) bool {
+	return state.MustSave(&m.saved, now.Sub(m.at))
+}
+
+// Save writes the state to the run directory now. It has it copied to the state directory too if that is due: that is on a
+// disk, on which nobody who repairs cgroups should wait.
+func (m *StateFiles) Save(state *node.State, now time.Time) error {
+	body, err := json.Marshal(savedState{Boot: bootID(), State: state.Saved()})
+	if err != nil {
+		return fmt.Errorf("encoding the state: %w", err)
+	}
+	if now.Sub(m.copied) >= lastingEvery || state.CPUsDiffer(&m.saved) {
+		select {
+		case <-m.copies: // an older one that was not written yet
+		default:
+		}
+		m.copies <- body
+		m.copied = now
+	}
+	if err := stateKind.Write(m.run, body); err != nil {
+		return fmt.Errorf("the state: %w", err)
+	}
+	m.saved, m.at = *state, now
+	return nil
+}
+
+// Last saves the state before the agent ends.
+func (m *StateFiles) Last(state *node.State, now time.Time) error {
+	m.copied = time.Time{}
+	return m.Save(state, now)
+}
+
+// Copy writes what save leaves for the state directory until the context ends, and the last of it then.
+func (m *StateFiles) Copy(ctx context.Context, log *trouble.Log) {
+	write := func(body []byte) {
+		if m.lasting != "" {
+			log.Report("state", stateKind.Write(m.lasting, body))
+		}
+	}
+	for {
+		select {
+		case body := <-m.copies:
+			write(body)
+		case <-ctx.Done():
+			select {
+			case body := <-m.copies:
+				write(body)
+			default:
+			}
+			return
+		}
+	}
+}
+
+func bootID() string {
+	id, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // what cannot be read is the same every time
+	return strings.TrimSpace(string(id))
+}
