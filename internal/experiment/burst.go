@@ -232,10 +232,12 @@ func (b *burstRun) report(without, with *burstTrial) {
 			change, without.throttledPercent(), with.throttledPercent()),
 		Goal: "p99 −35 %, throttled ≤ 2 %", Met: change <= -35 && with.throttledPercent() <= 2,
 	}
-	b.note("The server has one thread and a CPU limit of %dm: 40 ms in each 100 ms. A request takes %v of CPU, and %.1f come a "+
+	b.note("The server has one thread and a CPU limit of %dm: 40 ms in each 100 ms. A request takes %v of CPU, and "+
+		"%.1f come a "+
 		"second, at random moments, in both trials the same: %.0f %% of the limit.",
 		burstLimit, burstRequest, b.rate, 100*burstLoad)
-	b.note("Throttled is the part of the CFS periods with work in which the quota stopped the server: %d of %d, then %d of %d. "+
+	b.note("Throttled is the part of the CFS periods with work in which the quota stopped the server: %d of %d, then "+
+		"%d of %d. "+
 		"Over the whole time it used %.2f CPUs, then %.2f.", without.throttling.Throttled, without.throttling.Periods,
 		with.throttling.Throttled, with.throttling.Periods, without.window.CPUs(), with.window.CPUs())
 	b.note("Latency is counted from when a request was due until the client had its answer.")

@@ -94,12 +94,15 @@ func (r *run) noteTrials(trials []cpusetTrial) {
 	r.note("The server has one thread and gets %.0f requests a second, of %.1f ms of CPU each. Requests come at random "+
 		"moments, in every mode the same, as those of many users do, so that some wait for others even when the server is "+
 		"alone. p99.9 is of %d requests.", none.rate, 1000*serverLoad/none.rate, len(none.latency))
-	r.note("The batch pod is Burstable, requests what the server leaves of the node, and runs %d busy loops. No pod has a "+
+	r.note("The batch pod is Burstable, requests what the server leaves of the node, and runs %d busy loops. No pod "+
+		"has a "+
 		"weight annotation: the kernel shares by requests.", load.Threads())
-	r.note("Mode share binds the server to a CPU that other pods may use too. Mode exclusive leaves the batch pod %d of %d "+
+	r.note("Mode share binds the server to a CPU that other pods may use too. Mode exclusive leaves the batch pod %d "+
+		"of %d "+
 		"CPUs; it used %.2f, and %.2f before.",
 		runtime.NumCPU()-1, runtime.NumCPU(), exclusive.window.CPUsOf("batch"), none.window.CPUsOf("batch"))
-	r.note("The running server's annotation was changed twice. %s and %s ms after the agent had read it, every process was "+
+	r.note("The running server's annotation was changed twice. %s and %s ms after the agent had read it, every "+
+		"process was "+
 		"where it belongs. Without a cluster the agent looks for changes once a second; it read them after %s and %s ms.",
 		millis(share.took), millis(exclusive.took), millis(share.noticed), millis(exclusive.noticed))
 	var late, busy []string
@@ -115,7 +118,8 @@ func (r *run) noteTrials(trials []cpusetTrial) {
 			busy = append(busy, fmt.Sprintf("%.2f CPUs (%s)", t.outside(), t.mode))
 		}
 	}
-	r.note("Latency is counted from when a request was due until the client had its answer. The client is not in a pod, and "+
+	r.note("Latency is counted from when a request was due until the client had its answer. The client is not in a "+
+		"pod, and "+
 		"stays on a CPU that is not the server's own. It sent %s ms late, p99 of the worst mode.", report.Millis(worst))
 	if len(late) > 0 {
 		r.note("The client was late by more than %.0f ms, p99, in mode %s: the figures there are partly its own.",

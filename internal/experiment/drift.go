@@ -75,11 +75,14 @@ func drift(ctx context.Context, r *run) error {
 		Met: len(all) > 0 && p99 <= goal && lost == 0,
 	}
 	res.Chart = chart.Steps{
-		Title: "How long a repair takes", Desc: "Part of all overwritten weights that were right again after so many milliseconds.",
+		Title: "How long a repair takes", Desc: "Part of all overwritten weights that were right again after so many " +
+			"milliseconds.",
 		Values: all, Unit: "ms", Goal: goal,
 	}
-	r.note("The process that overwrites measures the repair: from just before its write until it reads the right value again. "+
-		"It runs beside the pods, not among them, and reads about every 0.1 ms. Its longest gap between two reads was %s ms, "+
+	r.note("The process that overwrites measures the repair: from just before its write until it reads the right "+
+		"value again. "+
+		"It runs beside the pods, not among them, and reads about every 0.1 ms. Its longest gap between two reads was %s "+
+		"ms, "+
 		"p99 %s ms.", report.Millis(lateMax), report.Millis(lateP99))
 	if lost > 0 {
 		r.note("%d values were not repaired within %v.", lost, lostAfter)

@@ -46,15 +46,20 @@ func All() []Experiment {
 	return []Experiment{
 		{"weights", "Two pods with equal requests are annotated 8192 and 16384: the second gets twice the CPU time.", 10,
 			weights, nil},
-		{"preempt", "Three pods of equal weight fill the machine, then a pod annotated 262144 arrives and takes the share of its weight.",
+		{"preempt", "Three pods of equal weight fill the machine, then a pod annotated 262144 arrives and takes the " +
+			"share of its weight.",
 			8, preempt, nil},
-		{"hierarchy", "The same weight is written at the container, the pod, and the pod and its QoS class: only the last wins " +
+		{"hierarchy", "The same weight is written at the container, the pod, and the pod and its QoS class: only the " +
+			"last wins " +
 			"CPU from Guaranteed pods.", 4, hierarchy, nil},
-		{"drift", "Another writer overwrites weights again and again while the pods burn CPU: the agent repairs them within " +
+		{"drift", "Another writer overwrites weights again and again while the pods burn CPU: the agent repairs them " +
+			"within " +
 			"milliseconds.", 8, drift, nil},
-		{"cpuset", "A server beside a pod that burns all CPUs: its annotation changes from none to share to exclusive while it " +
+		{"cpuset", "A server beside a pod that burns all CPUs: its annotation changes from none to share to exclusive " +
+			"while it " +
 			"runs, and its latency is measured.", 10, cpusets, []string{sandbox.Cpuset}},
-		{"burst", "A server stays far below its CPU limit, but its requests come in bursts: it is throttled less and answers " +
+		{"burst", "A server stays far below its CPU limit, but its requests come in bursts: it is throttled less and " +
+			"answers " +
 			"sooner once it may save up unused quota.", 30, bursts, nil},
 	}
 }

@@ -90,6 +90,7 @@ func preempt(ctx context.Context, r *run) error {
 		lines.Lines = append(lines.Lines, line)
 	}
 	res.Chart = lines
-	r.note("The arrival's weight was right %.1f ms after the kubelet had made its cgroup.", res.Metrics["create_to_weight_ms"])
+	r.note("The arrival's weight was right %.1f ms after the kubelet had made its "+
+		"cgroup.", res.Metrics["create_to_weight_ms"])
 	return nil
 }

@@ -19,21 +19,27 @@ func TestTheory(t *testing.T) {
 		root group
 		want map[string]float64
 	}{
-		{"one pod of 1 CPU beside 48 guaranteed", 64, root(pod("g", 49152), class(1024, pod("a", 1024)), class(2, pod("e", 2))),
+		{"one pod of 1 CPU beside 48 guaranteed", 64, root(pod("g", 49152), class(1024, pod("a", 1024)), class(2, pod("e",
+			2))),
 			map[string]float64{"a": 1.31}},
-		{"the pod's weight alone changes nothing", 64, root(pod("g", 49152), class(1024, pod("a", 4096)), class(2, pod("e", 2))),
+		{"the pod's weight alone changes nothing", 64, root(pod("g", 49152), class(1024, pod("a", 4096)), class(2, pod("e",
+			2))),
 			map[string]float64{"a": 1.31}},
-		{"nor does the container's", 64, root(pod("g", 49152), class(1024, group{name: "pod", weight: 1024, children: []group{pod("a", 4096)}}), class(2, pod("e", 2))),
+		{"nor does the container's", 64, root(pod("g", 49152), class(1024, group{name: "pod", weight: 1024,
+			children: []group{pod("a", 4096)}}), class(2, pod("e", 2))),
 			map[string]float64{"a": 1.31}},
 		{"with its class raised it does", 64, root(pod("g", 49152), class(4096, pod("a", 4096)), class(2, pod("e", 2))),
 			map[string]float64{"a": 4.92}},
 		{"two equal pods, one with twice the weight", 2, root(class(2048, pod("light", 8192), pod("heavy", 16384))),
 			map[string]float64{"light": 2.0 / 3, "heavy": 4.0 / 3}},
-		{"an arrival of 262144 among three of 10240", 1, root(class(2048, pod("a", 10240), pod("b", 10240), pod("c", 10240), pod("new", 262144))),
+		{"an arrival of 262144 among three of 10240", 1, root(class(2048, pod("a", 10240), pod("b", 10240), pod("c", 10240),
+			pod("new", 262144))),
 			map[string]float64{"a": 0.0350, "new": 0.8951}},
-		{"a class without load leaves everything to the others", 2, root(pod("g", 1024), class(1024, group{name: "idle", weight: 102400})),
+		{"a class without load leaves everything to the others", 2, root(pod("g", 1024), class(1024, group{name: "idle",
+			weight: 102400})),
 			map[string]float64{"g": 2, "idle": 0}},
-		{"one thread uses no more than one CPU", 4, root(class(2048, group{name: "one", weight: 262144, threads: 1}, pod("rest", 2))),
+		{"one thread uses no more than one CPU", 4, root(class(2048, group{name: "one", weight: 262144, threads: 1},
+			pod("rest", 2))),
 			map[string]float64{"one": 1, "rest": 3}},
 	} {
 		got := divideCPUs(tc.cpus, tc.root)

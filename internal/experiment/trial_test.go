@@ -28,7 +28,8 @@ func trials() []cpusetTrial {
 		return t
 	}
 	all := []cpusetTrial{
-		made("alone", 2, 0), made("none", 8, 0), made("share", 9, 3*time.Millisecond), made("exclusive", 2.5, 5*time.Millisecond),
+		made("alone", 2, 0), made("none", 8, 0), made("share", 9, 3*time.Millisecond), made("exclusive", 2.5,
+			5*time.Millisecond),
 	}
 	delete(all[0].window.Used, "batch")
 	all[0].window.Busy = 0.31
@@ -41,22 +42,28 @@ func TestTrials(t *testing.T) {
 	r.report(trials())
 	res := &r.result
 	for key, want := range map[string]float64{
-		"alone_p99_ms": 1.98, "none_p50_ms": 4, "none_p99_ms": 7.92, "share_p99_ms": 8.91, "exclusive_p99_ms": 2.475, "exclusive_p999_ms": 2.498,
-		"none_answers_per_second": 300, "none_context_switches_per_second": 280, "none_involuntary_context_switches_per_second": 80,
-		"exclusive_migrations_per_second": 0.5, "none_cpu_ms_per_request": 1, "exclusive_batch_cpus": 1, "none_batch_cpus": 1.7,
-		"alone_outsiders_cpus": 0.01, "exclusive_intruders": 0, "switch_max_ms": 5, "requests": 1000, "exclusive_late_p99_ms": 0.05,
+		"alone_p99_ms": 1.98, "none_p50_ms": 4, "none_p99_ms": 7.92, "share_p99_ms": 8.91, "exclusive_p99_ms": 2.475,
+		"exclusive_p999_ms":       2.498,
+		"none_answers_per_second": 300, "none_context_switches_per_second": 280,
+		"none_involuntary_context_switches_per_second": 80,
+		"exclusive_migrations_per_second":              0.5, "none_cpu_ms_per_request": 1, "exclusive_batch_cpus": 1,
+		"none_batch_cpus":      1.7,
+		"alone_outsiders_cpus": 0.01, "exclusive_intruders": 0, "switch_max_ms": 5, "requests": 1000,
+		"exclusive_late_p99_ms": 0.05,
 	} {
 		if got, found := res.Metrics[key]; !found || math.Abs(got-want) > 0.002 {
 			t.Errorf("%s is %v, not %v", key, got, want)
 		}
 	}
-	if got := res.Headline.String(); got != "p99 2.48 ms exclusive, 7.92 ms none (goal: exclusive is not slower, and no other pod was seen on its CPU; met)" {
+	if got := res.Headline.String(); got != "p99 2.48 ms exclusive, 7.92 ms none (goal: exclusive is not slower, and "+
+		"no other pod was seen on its CPU; met)" {
 		t.Error(got)
 	}
 	if svg := chart.Standalone(res.Chart); !strings.Contains(svg, "7.92 ms") || !strings.Contains(svg, "alone 1.98 ms") {
 		t.Error(svg)
 	}
-	if notes := strings.Join(res.Notes, "\n"); strings.Contains(notes, "partly its own") || strings.Contains(notes, "outside of") ||
+	if notes := strings.Join(res.Notes, "\n"); strings.Contains(notes, "partly its "+
+		"own") || strings.Contains(notes, "outside of") ||
 		!strings.Contains(notes, "3.00 and 5.00 ms after") {
 		t.Errorf("%s", notes)
 	}

@@ -28,14 +28,14 @@ Redis gets requests at random moments, whether or not it answers, of 1.5 ms of C
   plain         beside batch, all pods as Kubernetes runs them, without an agent
   unsuppressed  beside batch pods, with an agent that does not suppress them
   waterline     beside batch pods, with an agent that suppresses them
-in random order and with the same requests, and batch runs with the machine to itself. Runs in which the generator of the
-requests was late by more than 1 ms, p99, do not count; each is tried three times.
+in random order and with the same requests, and batch runs with the machine to itself. Runs in which the generator of
+the requests was late by more than 1 ms, p99, do not count; each is tried three times.
 
 It needs root, redis-server, ffmpeg and stress-ng, and no cluster. It takes about 17 minutes.
 
-With --in-pods this machine is a node of a cluster. Its kubelet makes the pods, and its agent follows the policy of each mode:
-the experiment makes a policy with precedence over all others, on this node only, and deletes it at the end. Modes alone and
-plain have a policy that is disabled.`,
+With --in-pods this machine is a node of a cluster. Its kubelet makes the pods, and its agent follows the policy of
+each mode: the experiment makes a policy with precedence over all others, on this node only, and deletes it at the
+end. Modes alone and plain have a policy that is disabled.`,
 		Example: "  sudo out/bin/lab colocate --repeats 1 --seconds 5 --load 60 --json colocate.json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(loads) == 0 {

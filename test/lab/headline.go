@@ -32,20 +32,21 @@ func headlineCommand() *cobra.Command {
 		Short: "A day of online load, compressed: its latency and the machine's use, with and without ffmpeg beside it",
 		Long: headline.About + `
 
-Redis gets requests at random moments, whether or not it answers, of 1.5 ms of CPU each. Together they take as much CPU as a
-machine used in the course of a day, scaled to --load in the mean. It runs
+Redis gets requests at random moments, whether or not it answers, of 1.5 ms of CPU each. Together they take as much
+CPU as a machine used in the course of a day, scaled to --load in the mean. It runs
   alone      with the machine to itself
   waterline  beside ffmpeg in a batch pod, with an agent that limits ffmpeg to the rest of the machine
-in random order and with the same requests. Runs in which the generator of the requests was late by more than 1 ms, p99, do
-not count; each is tried three times.
+in random order and with the same requests. Runs in which the generator of the requests was late by more than 1 ms,
+p99, do not count; each is tried three times.
 
-The day comes from a trace below --trace, in the form that "waterline simulate predict" reads; without it, the day is made up.
+The day comes from a trace below --trace, in the form that "waterline simulate predict" reads; without it, the day is
+made up.
 
 It needs root, redis-server and ffmpeg, and no cluster. It takes about 21 minutes.
 
-With --in-pods this machine is a node of a cluster. Its kubelet makes the pods, ffmpeg's on the node's batch resources, and its
-agent follows the policy: the experiment makes a policy with precedence over all others, on this node only, and deletes it at
-the end. Mode alone has a policy that is disabled.`,
+With --in-pods this machine is a node of a cluster. Its kubelet makes the pods, ffmpeg's on the node's batch
+resources, and its agent follows the policy: the experiment makes a policy with precedence over all others, on this
+node only, and deletes it at the end. Mode alone has a policy that is disabled.`,
 		Example: `  sudo out/bin/lab headline --trace traces --json headline.json --svg headline.svg
   sudo out/bin/lab headline --minutes 1`,
 		Args: func(cmd *cobra.Command, args []string) error {

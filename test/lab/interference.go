@@ -15,18 +15,19 @@ func interferenceCommand() *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:   interference.Name,
-		Short: "A server and four batch pods, one of which takes its CPU: which pod is named, how soon, and how much that helps",
+		Short: "A server and four batch pods, one of which takes its CPU: which pod is named, and how soon",
 		Long: interference.About + `
 
-The server gets requests at random moments, whether or not it answers. In each run another pod begins to run on its CPU, and is
-guilty. Three innocent pods, one of them bigger, run on another CPU. Where no pod is guilty a process outside of all pods does
-the same. The runs come in random order. The result has
+The server gets requests at random moments, whether or not it answers. In each run another pod begins to run on its
+CPU, and is guilty. Three innocent pods, one of them bigger, run on another CPU. Where no pod is guilty a process
+outside of all pods does the same. The runs come in random order. The result has
   which pod was named, after how many seconds, with which score
-  for how much of the time the server waits, and its p99: before the pod begins, until it is throttled, then, and afterwards
+  for how much of the time the server waits, and its p99: before the pod begins, until it is throttled, then, and
+  afterwards
   how the trial ended, and whether the pod was free again in the end
 
-It needs root, two CPUs, and no cluster, and takes five minutes a run. On a machine that does something else the server waits
-for that, too.`,
+It needs root, two CPUs, and no cluster, and takes five minutes a run. On a machine that does something else the
+server waits for that, too.`,
 		Example: "  sudo out/bin/lab interference --repeats 3 --nobody 1 --json interference.json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			return cmp.Or(
@@ -47,7 +48,7 @@ for that, too.`,
 	flags.IntVar(&cfg.Repeats, "repeats", interference.DefaultRepeats, "runs in which a pod is guilty")
 	flags.IntVar(&cfg.Nobody, "nobody", interference.DefaultNobody, "runs in which no pod is guilty")
 	flags.IntVar(&cfg.Seconds, "seconds", interference.DefaultSeconds, "for how long a pod is guilty; "+
-		"the agent names no pod before it has two minutes of measurements, and the run begins a third longer than this before")
+		"the agent names no pod before two minutes of measurements, and the lead is a third longer than this")
 	out.flags(cmd)
 	sandboxFlags(cmd, &cfg.Config)
 	return cmd

@@ -74,9 +74,9 @@ func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "lab",
 		Short: "Measure with real programs what Waterline is worth, in experiments that take long",
-		Long: `Measure with real programs what Waterline is worth. Each experiment takes minutes, most a quarter of an hour and more, and
-uses all of the machine's CPU meanwhile: do not run it on a machine that does important work. The short experiments are in
-"waterline experiment".`,
+		Long: `Measure with real programs what Waterline is worth. Each experiment takes minutes, most a quarter of an hour and
+more, and uses all of the machine's CPU meanwhile: do not run it on a machine that does important work. The short
+experiments are in "waterline experiment".`,
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -17,7 +17,7 @@ func memoryCommand() *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:   memory.Name,
-		Short: "A server that lives on its page cache beside a memory hog: refaults, kills and requests, with and without protection",
+		Short: "A server that lives on its page cache beside a memory hog: refaults, kills and requests",
 		Long: memory.About + fmt.Sprintf(`
 
 The server answers one request after the other; each reads a random piece of a file of %d MiB. It runs
@@ -27,9 +27,9 @@ The server answers one request after the other; each reads a random piece of a f
   waterline     beside batch, under an agent that protects memory
 and batch reads a file of %d MiB again and again, and takes more and more memory.
 
-It needs root, cgroup v2, and no cluster. The node is a cgroup with so low a limit that memory is short; the other memory of the
-machine is not used. Refaults and kills mean the same on any machine. Requests per second do so only on one that does nothing
-else.`, memory.ServedBytes>>20, memory.StreamedBytes>>20),
+It needs root, cgroup v2, and no cluster. The node is a cgroup with so low a limit that memory is short; the other
+memory of the machine is not used. Refaults and kills mean the same on any machine. Requests per second do so only on
+one that does nothing else.`, memory.ServedBytes>>20, memory.StreamedBytes>>20),
 		Example: "  sudo out/bin/lab memory --dir /var/tmp --json memory.json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if n := len(cfg.Disks); n != 0 && n != 2 {

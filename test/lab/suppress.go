@@ -31,15 +31,17 @@ func suppressCommand() *cobra.Command {
 		Short: "A step in online load: how soon batch makes room, and has its CPU back",
 		Long: suppress.About + `
 
-The online pod does nothing, then wants half of the machine for some seconds, then does nothing again. A process outside of
-the pods measures when
+The online pod does nothing, then wants half of the machine for some seconds, then does nothing again. A process
+outside of the pods measures when
   batch may use only the rest of the machine, by its quota and its CPUs
   batch uses no more than that
   batch may again use as much as before
-and how much lower its allowance was for a while. After each step the online load rests for twice as long as batch had less:
-the agent takes load that rises sooner for swinging load, and then gives batch its CPU back only after a longer time.
+and how much lower its allowance was for a while. After each step the online load rests for twice as long as batch had
+less: the agent takes load that rises sooner for swinging load, and then gives batch its CPU back only after a longer
+time.
 
-It needs root and no cluster. It takes about forty minutes. On a machine that does something else, that reduces what batch may
+It needs root and no cluster. It takes about forty minutes. On a machine that does something else, that reduces what
+batch may
 use, and the figures mean little.`,
 		Example: "  sudo out/bin/lab suppress --steps 10 --by cpuset --json suppress.json",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -68,7 +70,8 @@ use, and the figures mean little.`,
 	flags.IntVar(&cfg.Steps, "steps", suppress.DefaultSteps, "how many steps")
 	flags.IntVar(&cfg.Seconds, "seconds", suppress.DefaultSeconds, "how long each is")
 	flags.StringVar(&by, "by", "quota", "what limits batch: cpuset, quota or both")
-	flags.StringVar(&cfg.Policy, "policy", "", "file with a ColocationPolicy (default: waterline 100 %, suppression by --by)")
+	flags.StringVar(&cfg.Policy, "policy", "", "file with a ColocationPolicy (default: waterline 100 %, suppression "+
+		"by --by)")
 	out.flags(cmd)
 	sandboxFlags(cmd, &cfg.Config)
 	return cmd

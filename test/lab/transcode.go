@@ -28,12 +28,13 @@ func transcodeCommand() *cobra.Command {
 		Short: "On a node of a cluster: real ffmpeg jobs, half of them weighted",
 		Long: transcode.About + `
 
-It makes an even number of pods on one node of a cluster, with equal requests and without limits. Each first makes a clip of
-two seconds. At the same second all begin to transcode it with libx264, again and again until the media seconds are full.
-The pods use all CPUs of the node that they can get. The experiment deletes everything that it made, also after Ctrl-C.
+It makes an even number of pods on one node of a cluster, with equal requests and without limits. Each first makes a
+clip of two seconds. At the same second all begin to transcode it with libx264, again and again until the media
+seconds are full. The pods use all CPUs of the node that they can get. The experiment deletes everything that it made,
+also after Ctrl-C.
 
-The agent must run on the node, and its policy must allow the weight of 262144. The namespace that the experiment makes is
-labelled ` + label + `=` + transcode.Name + `; a policy with a lower weight.max allows it there by
+The agent must run on the node, and its policy must allow the weight of 262144. The namespace that the experiment
+makes is labelled ` + label + `=` + transcode.Name + `; a policy with a lower weight.max allows it there by
   weight: {namespaces: [{selector: {matchLabels: {` + label + `: ` + transcode.Name + `}}, max: 262144}]}
 The experiment reads the weights with "waterline explain", from the waterline beside this executable or in PATH.`,
 		Example: "  out/bin/lab transcode --node worker-7 --seconds 60 --json transcode.json",

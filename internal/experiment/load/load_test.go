@@ -163,7 +163,8 @@ func TestSendWithoutServer(t *testing.T) {
 		}
 	}()
 	r := Requests{
-		Address: listener.Addr().String(), Connections: 1, CPU: -1, Line: "x", Rates: Rates{100}, Length: time.Second, Seed: 1,
+		Address: listener.Addr().String(), Connections: 1, CPU: -1, Line: "x", Rates: Rates{100}, Length: time.Second,
+		Seed: 1,
 	}
 	if err := send(r, new(strings.Builder)); err == nil {
 		t.Error("no error for a server that hung up")

@@ -23,7 +23,8 @@ type Switches struct {
 func (s Switches) PerSecond(before Switches, length time.Duration) Switches {
 	n := length.Seconds()
 	return Switches{
-		(s.Voluntary - before.Voluntary) / n, (s.Involuntary - before.Involuntary) / n, (s.Migrations - before.Migrations) / n,
+		(s.Voluntary - before.Voluntary) / n, (s.Involuntary - before.Involuntary) / n,
+		(s.Migrations - before.Migrations) / n,
 	}
 }
 

@@ -34,7 +34,8 @@ func FindExecutable(name, given string) (string, error) {
 	}
 	found, err := exec.LookPath(name)
 	if err != nil {
-		return "", fmt.Errorf("%s is neither beside this executable nor in PATH (%w); build it with \"make build\"", name, err)
+		return "", fmt.Errorf("%s is neither beside this executable nor in PATH (%w); build it with \"make "+
+			"build\"", name, err)
 	}
 	return filepath.Abs(found)
 }

@@ -89,7 +89,8 @@ func TestFindExecutable(t *testing.T) {
 func TestSweep(t *testing.T) {
 	parent := t.TempDir()
 	const dead = 1 << 30 // above the kernel's greatest pid
-	for _, name := range []string{prefix + strconv.Itoa(dead), prefix + strconv.Itoa(os.Getppid()), prefix + "x", "other"} {
+	for _, name := range []string{prefix + strconv.Itoa(dead), prefix + strconv.Itoa(os.Getppid()), prefix + "x",
+		"other"} {
 		if err := os.MkdirAll(filepath.Join(parent, name, "kubepods"), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +193,8 @@ func TestAdopt(t *testing.T) {
 	for driver, dirs := range map[string][2]string{
 		"cgroupfs": {"bed/kubepods/burstable/pod" + uid, "/" + container},
 		"systemd": {
-			slice + "kubepods-burstable-pod0b5e7a1c_1111_4222_8333_444455556666.slice", "/cri-containerd-" + container + ".scope",
+			slice + "kubepods-burstable-pod0b5e7a1c_1111_4222_8333_444455556666.slice",
+			"/cri-containerd-" + container + ".scope",
 		},
 	} {
 		t.Run(driver, func(t *testing.T) {

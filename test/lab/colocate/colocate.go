@@ -15,7 +15,8 @@ import (
 // The experiment.
 const (
 	Name  = "colocate"
-	About = "Redis beside ffmpeg and stress-ng, which would take the whole machine: its latency, and the CPU that is left for " +
+	About = "Redis beside ffmpeg and stress-ng, which would take the whole machine: its latency, and the CPU that is " +
+		"left for " +
 		"them, with and without Waterline."
 	DefaultSeconds = 15
 	DefaultRepeats = 5

@@ -129,7 +129,8 @@ func TestResultLate(t *testing.T) {
 	o.Discarded = o.Of(redisbench.Waterline, 0.6)
 	o.Counted = slices.DeleteFunc(o.Counted, func(r redisbench.Run) bool { return r.Mode == redisbench.Waterline })
 	r := resultOf(&o)
-	for _, key := range []string{"p99_ratio_waterline", "cpu_total_percent", "batch_share_of_free_cpu", "waterline_60_p99_ms"} {
+	for _, key := range []string{"p99_ratio_waterline", "cpu_total_percent", "batch_share_of_free_cpu",
+		"waterline_60_p99_ms"} {
 		if value, found := r.Metrics[key]; found {
 			t.Errorf("%s is %v", key, value)
 		}

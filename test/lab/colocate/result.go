@@ -43,7 +43,8 @@ func (o *outcome) report(r *report.Result) {
 	reference := o.Medians(redisbench.BatchAlone, 0)
 	o.Add(r, key(0, redisbench.BatchAlone), redisbench.BatchAlone, 0, reference)
 	r.Table.Head = []string{
-		"load, mode", "p50 ms", "p99", "p99 range", "p99.9", "× alone", "errors", "online", "batch", "other", "used", "of free",
+		"load, mode", "p50 ms", "p99", "p99 range", "p99.9", "× alone", "errors", "online", "batch", "other", "used",
+		"of free",
 		"work", "CPU ms", "wait ms",
 	}
 	for _, part := range o.loads {
@@ -113,7 +114,8 @@ func (o *outcome) sumUp(r *report.Result) {
 		return
 	}
 	r.Metrics["cpu_total_percent"], r.Metrics["batch_share_of_free_cpu"] = cpu, share
-	r.Headline.Value = fmt.Sprintf("p99 %.2f × alone, CPU %.0f %% used, batch %.0f %% of what was free", ratio, cpu, 100*share)
+	r.Headline.Value = fmt.Sprintf("p99 %.2f × alone, CPU %.0f %% used, batch %.0f %% of what was "+
+		"free", ratio, cpu, 100*share)
 	if o.Busy() {
 		r.Headline.Value += ", on a machine that was busy otherwise"
 	}
@@ -145,16 +147,23 @@ func (o *outcome) draw(r *report.Result) {
 // notes returns what a reader must know to judge the figures.
 func (o *outcome) notes() []string {
 	notes := []string{
-		fmt.Sprintf("Redis has one thread and requests %d milli-cores as a Burstable pod; each request is a loop of %.1f ms of "+
+		fmt.Sprintf("Redis has one thread and requests %d milli-cores as a Burstable pod; each request is a loop of %.1f "+
+			"ms of "+
 			"CPU. Requests come at random moments, in all modes of a repeat the same, by %d connections. Medians of %d repeats "+
-			"in random order.", redisbench.RequestMilli, measure.Millis(redisbench.RequestCost), redisbench.Connections, o.Repeats),
-		fmt.Sprintf("Batch is ffmpeg and stress-ng with %d threads each. In mode plain there is no agent, ffmpeg is Burstable "+
-			"and requests the rest of the node, and stress-ng is BestEffort. In modes unsuppressed and waterline both are batch "+
+			"in random order.", redisbench.RequestMilli, measure.Millis(redisbench.RequestCost), redisbench.Connections,
+			o.Repeats),
+		fmt.Sprintf("Batch is ffmpeg and stress-ng with %d threads each. In mode plain there is no agent, ffmpeg is "+
+			"Burstable "+
+			"and requests the rest of the node, and stress-ng is BestEffort. In modes unsuppressed and waterline both are "+
+			"batch "+
 			"pods.", runtime.NumCPU()),
-		"Online, batch and other are CPUs that were used, other by neither pods nor the generator. CPU ms and wait ms are the " +
+		"Online, batch and other are CPUs that were used, other by neither pods nor the generator. CPU ms and wait ms " +
+			"are the " +
 			"server's CPU time and its wait for a CPU, for each request.",
-		"Latency is counted from when a request was due. CPU time that the hypervisor gave to other machines does not count as " +
-			"the machine's. Free is the CPU time that neither Redis, the agent, the generator nor the rest of the machine used. " +
+		"Latency is counted from when a request was due. CPU time that the hypervisor gave to other machines does not " +
+			"count as " +
+			"the machine's. Free is the CPU time that neither Redis, the agent, the generator nor the rest of the machine " +
+			"used. " +
 			"Work is that of batch, in frames and operations, against batch alone.",
 		o.GeneratorNote(),
 	}

@@ -19,8 +19,9 @@ import (
 
 // The experiment.
 const (
-	Name           = "headline"
-	About          = "A day of online load, compressed: alone, and beside ffmpeg on the rest of the machine, under Waterline."
+	Name  = "headline"
+	About = "A day of online load, compressed: alone, and beside ffmpeg on the rest of the machine, under " +
+		"Waterline."
 	DefaultMinutes = 10 // length of the day
 	DefaultRepeats = 1
 	DefaultPercent = 9 // of the machine's CPUs that requests take in the mean of the day

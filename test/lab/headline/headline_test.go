@@ -152,7 +152,8 @@ func TestResult(t *testing.T) {
 	if got := r.Headline.String(); got != headline {
 		t.Error(got)
 	}
-	if svg := chart.Standalone(r.Chart); !strings.Contains(svg, "beside batch") || !strings.Contains(svg, "goal for the mean, 60 %") {
+	if svg := chart.Standalone(r.Chart); !strings.Contains(svg, "beside batch") || !strings.Contains(svg, "goal for "+
+		"the mean, 60 %") {
 		t.Error(svg)
 	}
 }
@@ -170,7 +171,8 @@ func TestResultText(t *testing.T) {
 	m["waterline_p99_ratio"], m["waterline_ffmpeg_frames_per_second"] = 1.0712, 123.46
 	m["waterline_agent_percent"], m["waterline_batch_percent"], m["waterline_cpu_total_percent"] = 0.31, 77.25, 88.3
 	r := resultOf(measured(latencies))
-	table := report.Table{Head: r.Table.Head, Rows: [][]string{row(m, redisbench.Alone), row(m, redisbench.Waterline), row(m, "none")}}
+	table := report.Table{Head: r.Table.Head, Rows: [][]string{row(m, redisbench.Alone), row(m, redisbench.Waterline),
+		row(m, "none")}}
 	golden.Compare(t, "testdata/headline.txt", fmt.Sprintf("%s\n%s\n", table, r.Headline))
 }
 
@@ -237,7 +239,8 @@ func TestNotes(t *testing.T) {
 		t.Error(notes)
 	}
 	o.capped = 1
-	if notes := text(); !strings.Contains(notes, "1 of 2 values were more than") || !strings.Contains(notes, "capped at 70 % of a CPU") {
+	if notes := text(); !strings.Contains(notes, "1 of 2 values were more than") || !strings.Contains(notes, "capped "+
+		"at 70 % of a CPU") {
 		t.Error(notes)
 	}
 }

@@ -133,7 +133,8 @@ func (o *outcome) addParts(r *report.Result, key, mode string) {
 func (o *outcome) sumUp(r *report.Result) {
 	m := r.Metrics
 	m["asked_percent"] = measure.Round(100*o.load()/float64(runtime.NumCPU()), 2)
-	m["day_seconds"], m["day_values"], m["day_values_capped"] = o.length.Seconds(), float64(len(o.rates)), float64(o.capped)
+	m["day_seconds"], m["day_values"], m["day_values_capped"] = o.length.Seconds(), float64(len(o.rates)),
+		float64(o.capped)
 	for i := range o.Counted {
 		m["pods_lost"] += float64(o.Counted[i].Lost)
 	}
@@ -180,27 +181,37 @@ func draw(r *report.Result) {
 // notes returns what a reader must know to judge the figures.
 func (o *outcome) notes() []string {
 	cpus := float64(runtime.NumCPU())
-	notes := []string{fmt.Sprintf("The day is that of %s, %d values within %v. The values are scaled to a mean of %.3g %% of the "+
-		"machine's %.0f CPUs; the requests took %.0f to %.0f %% of one CPU.", o.day.Name, len(o.rates), o.length, o.percent, cpus,
+	notes := []string{fmt.Sprintf("The day is that of %s, %d values within %v. The values are scaled to a mean of "+
+		"%.3g %% of the "+
+		"machine's %.0f CPUs; the requests took %.0f to %.0f %% of one "+
+		"CPU.", o.day.Name, len(o.rates), o.length, o.percent, cpus,
 		100*slices.Min(o.rates), 100*slices.Max(o.rates))}
 	if o.capped > 0 {
-		notes = append(notes, fmt.Sprintf("%d of %d values were more than Redis's one thread can do in good time, and were capped "+
-			"at %.0f %% of a CPU: the mean is %.1f %% of the machine.", o.capped, len(o.rates), 100*mostOnline, 100*o.load()/cpus))
+		notes = append(notes, fmt.Sprintf("%d of %d values were more than Redis's one thread can do in good time, and "+
+			"were capped "+
+			"at %.0f %% of a CPU: the mean is %.1f %% of the machine.", o.capped, len(o.rates), 100*mostOnline,
+			100*o.load()/cpus))
 	}
 	notes = append(notes,
-		fmt.Sprintf("Redis requests %d milli-cores as a Burstable pod; each request is a loop of %.1f ms of CPU. Requests come at "+
-			"random moments, at the same in both modes, by %d connections. Runs came in random order; each mode had %d, of which "+
+		fmt.Sprintf("Redis requests %d milli-cores as a Burstable pod; each request is a loop of %.1f ms of CPU. "+
+			"Requests come at "+
+			"random moments, at the same in both modes, by %d connections. Runs came in random order; each mode had %d, of "+
+			"which "+
 			"the figures are medians.", redisbench.RequestMilli, measure.Millis(redisbench.RequestCost), redisbench.Connections,
 			o.Repeats),
 		fmt.Sprintf("Batch is ffmpeg with %d threads in a batch pod; in mode alone there is neither batch nor a policy.",
 			runtime.NumCPU()),
-		"Online, batch, agent, generator and other are parts of the machine's CPU time, without the share of the hypervisor; "+
-			"other is everything outside of these pods and of the generator's cgroup. Latency is counted from when a request was "+
+		"Online, batch, agent, generator and other are parts of the machine's CPU time, without the share of the "+
+			"hypervisor; "+
+			"other is everything outside of these pods and of the generator's cgroup. Latency is counted from when a "+
+			"request was "+
 			"due.",
 		o.GeneratorNote())
 	if o.onNode {
-		notes = append(notes, "The kubelet, with the container runtime, and the control plane, as far as it is on this machine, "+
-			"are parts of other. A pod is lost that did not last until the end of a run, was being deleted, or was started again.")
+		notes = append(notes, "The kubelet, with the container runtime, and the control plane, as far as it is on this "+
+			"machine, "+
+			"are parts of other. A pod is lost that did not last until the end of a run, was being deleted, or was started "+
+			"again.")
 	}
 	notes = append(notes, o.BusyNotes()...)
 	for _, mode := range modes() {

@@ -12,7 +12,7 @@ import (
 type event struct {
 	at    time.Duration
 	pod   string     // UID, or name
-	code  model.Code // SuspectNamed, SuspectOnline, ThrottleTried, ThrottleKept, ThrottleUndone, ThrottleEased, or one below
+	code  model.Code // of a suspect or a throttle, or one of the two below
 	score int64      // of a suspect, in thousandths
 }
 

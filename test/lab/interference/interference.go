@@ -18,7 +18,8 @@ import (
 // The experiment.
 const (
 	Name  = "interference"
-	About = "A server beside four batch pods, one of which begins to take its CPU: which pod the agent names, how soon, and how " +
+	About = "A server beside four batch pods, one of which begins to take its CPU: which pod the agent names, how " +
+		"soon, and how " +
 		"much throttling that pod helps."
 	DefaultSeconds = 100 // for which a pod is guilty
 	DefaultRepeats = 5   // runs in which a pod is guilty

@@ -174,7 +174,8 @@ func (r *run) story(i int) string {
 func (o *outcome) sumUp(r *report.Result) {
 	m := r.Metrics
 	r.Headline = report.Headline{
-		Value: fmt.Sprintf("named rightly in %.0f of %.0f, after %.0f s (%.0f at most), an innocent pod in %.0f; false alarms in "+
+		Value: fmt.Sprintf("named rightly in %.0f of %.0f, after %.0f s (%.0f at most), an innocent pod in %.0f; false "+
+			"alarms in "+
 			"%.0f of %.0f; the server waits for %.0f → %.0f %% of the time",
 			m["named_rightly_runs"], m["guilty_runs"], m["seconds_to_name_median"], m["seconds_to_name_max"],
 			m["named_wrongly_runs"], m["false_alarm_runs"], m["nobody_runs"], m["waiting_wait_percent"],
@@ -203,13 +204,16 @@ func (o *outcome) sumUp(r *report.Result) {
 // notes returns what a reader must know to judge the figures.
 func (o *outcome) notes() []string {
 	notes := []string{
-		fmt.Sprintf("The server gets %d requests a second, at random moments, of %v of CPU each. It requests %dm and all of batch "+
+		fmt.Sprintf("The server gets %d requests a second, at random moments, of %v of CPU each. It requests %dm and all "+
+			"of batch "+
 			"weighs %d shares, or it would hardly wait. It stays on one CPU, innocent pods on another.",
 			requestRate, requestCost, serverMilli, int64(batchShares)),
-		fmt.Sprintf("The guilty pod begins after %d s, runs for %v of each %v, for %d s, and does nothing afterwards. One of the "+
+		fmt.Sprintf("The guilty pod begins after %d s, runs for %v of each %v, for %d s, and does nothing afterwards. "+
+			"One of the "+
 			"others is always busy and weighs ten times as much, the rest are bursty. Where no pod is guilty a process outside "+
 			"of the pods does the same.", newRun(0, o.seconds).lead, guiltyRuns, guiltyRuns+guiltyPauses, o.seconds),
-		fmt.Sprintf("The wait is the kernel's count for the server's process. The agent reads that too where its kernel has no "+
+		fmt.Sprintf("The wait is the kernel's count for the server's process. The agent reads that too where its kernel "+
+			"has no "+
 			"pressure; on cgroup v2 it reads the pod's pressure. Parts in which the server catches up, %v each, are left out.",
 			catchUp),
 	}
@@ -228,7 +232,8 @@ func (o *outcome) notes() []string {
 		}
 	}
 	if unseen > 0 {
-		notes = append(notes, fmt.Sprintf("In %d runs the agent saw the server wait for less than 10 %% of the time, so it could "+
+		notes = append(notes, fmt.Sprintf("In %d runs the agent saw the server wait for less than 10 %% of the time, so "+
+			"it could "+
 			"name no pod.", unseen))
 	}
 	if len(busy) > 0 {

@@ -219,7 +219,8 @@ func (h *Host) Agent(ctx context.Context) (Identity, error) {
 	case err != nil:
 		return Identity{}, fmt.Errorf("listing the agents of node %s: %w", h.node.Name, err)
 	case len(list.Items) != 1:
-		return Identity{}, fmt.Errorf("%d agents run on node %s, not one; install the chart there", len(list.Items), h.node.Name)
+		return Identity{}, fmt.Errorf("%d agents run on node %s, not one; install the chart "+
+			"there", len(list.Items), h.node.Name)
 	}
 	return identity(&list.Items[0]), nil
 }

@@ -35,7 +35,8 @@ func TestChooseNode(t *testing.T) {
 		{[]corev1.Node{a, plane}, "plane", "plane"},
 		{[]corev1.Node{a, b}, "", "2 nodes take pods; choose one with --node: the nodes are a, b"},
 		{[]corev1.Node{a, b}, "c", "there is no node c: the nodes are a, b"},
-		{[]corev1.Node{plane, cordoned, away}, "", "plane (taint node-role.kubernetes.io/control-plane:NoSchedule), cordoned (cordoned), away (not ready)"},
+		{[]corev1.Node{plane, cordoned, away}, "", "plane (taint node-role.kubernetes.io/control-plane:NoSchedule), " +
+			"cordoned (cordoned), away (not ready)"},
 		{nil, "", "the cluster has no nodes"},
 	} {
 		got, err := ChooseNode(tc.nodes, tc.name)

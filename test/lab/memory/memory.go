@@ -19,7 +19,8 @@ import (
 // The experiment.
 const (
 	Name  = "memory"
-	About = "A server that lives on its page cache beside batch that reads and grows: how much memory it loses, and how many " +
+	About = "A server that lives on its page cache beside batch that reads and grows: how much memory it loses, and " +
+		"how many " +
 		"requests it still answers, with and without protect.memory."
 	DefaultSeconds = 30 // of each mode
 	// ServedBytes and StreamedBytes are how much the server and batch read of their files.
@@ -55,7 +56,8 @@ func Run(ctx context.Context, cfg Config) (r report.Result, err error) {
 	}
 	root := cmp.Or(cfg.CgroupRoot, host.DefaultRoot)
 	if mount, err := host.FindMount(root); err == nil && mount.Version == cgroup.V1 {
-		return r, fmt.Errorf("%w: cgroup v1 protects no memory; this experiment needs a machine with cgroup v2 alone (kernel "+
+		return r, fmt.Errorf("%w: cgroup v1 protects no memory; this experiment needs a machine with cgroup v2 alone "+
+			"(kernel "+
 			"parameter systemd.unified_cgroup_hierarchy=1) or a virtual one, for which docs/design/memory.md has the command",
 			sandbox.ErrUnusable)
 	}

@@ -115,22 +115,28 @@ func (o *outcome) report(r *report.Result) {
 // notes returns what a reader must know to judge the figures.
 func (o *outcome) notes() []string {
 	notes := []string{
-		fmt.Sprintf("The node has %d MiB. The server requests %d and reads pieces of %d KiB of a file of %d, at random places, "+
+		fmt.Sprintf("The node has %d MiB. The server requests %d and reads pieces of %d KiB of a file of %d, at random "+
+			"places, "+
 			"one after the other; each mode %d s.", nodeBytes>>20, requestBytes>>20, piece>>10, ServedBytes>>20, o.seconds),
-		fmt.Sprintf("Batch requests %d MiB of batch memory. It takes %d and %d a second more, up to %d, and reads a file of %d "+
+		fmt.Sprintf("Batch requests %d MiB of batch memory. It takes %d and %d a second more, up to %d, and reads a file "+
+			"of %d "+
 			"from end to end, %d a second. Once killed it is started again within a second.", batchBytes>>20, batchAtOnce>>20,
 			pace*grow>>20, batchInTheEnd>>20, StreamedBytes>>20, pace*chunk>>20),
-		"Refaults are pages of its file that the server read again because the kernel had reclaimed them. Batch that takes more " +
+		"Refaults are pages of its file that the server read again because the kernel had reclaimed them. Batch that " +
+			"takes more " +
 			"than its request is killed by its own limit, in every mode.",
-		fmt.Sprintf("How many requests are answered in a second depends on the CPUs, too. In mode roomy batch does the same, and "+
+		fmt.Sprintf("How many requests are answered in a second depends on the CPUs, too. In mode roomy batch does the "+
+			"same, and "+
 			"the node has %d MiB, which is enough: fewer requests than there are due to memory.", roomyBytes>>20),
 	}
 	if n := o.runs[1].online.refaults; n > 0 {
-		notes = append(notes, fmt.Sprintf("In mode roomy the kernel reclaimed %d pages from the server, although the node has "+
+		notes = append(notes, fmt.Sprintf("In mode roomy the kernel reclaimed %d pages from the server, although the "+
+			"node has "+
 			"memory for both: this machine has not.", n))
 	}
 	if o.runs[2].online.refaults == 0 {
-		notes = append(notes, "Beside batch without protection the kernel reclaimed nothing from the server, so nothing is shown.")
+		notes = append(notes, "Beside batch without protection the kernel reclaimed nothing from the server, so nothing "+
+			"is shown.")
 	}
 	var busy []string
 	for i := range o.runs {
@@ -139,7 +145,8 @@ func (o *outcome) notes() []string {
 		}
 	}
 	if len(busy) > 0 {
-		notes = append(notes, "Processes outside of the pods used "+strings.Join(busy, ", ")+", which the server may have wanted.")
+		notes = append(notes, "Processes outside of the pods used "+strings.Join(busy, ", ")+", which the server may "+
+			"have wanted.")
 	}
 	return notes
 }

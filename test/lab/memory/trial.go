@@ -75,7 +75,8 @@ func (t *trial) begin(ctx context.Context) error {
 	}
 	t.AddLoad(t.online)
 	t.AddLoad(t.batch)
-	t.server.start = t.starter(t.online, serveHelper, reading{File: t.files[0], Bytes: ServedBytes}, "answered=", "waited=")
+	t.server.start = t.starter(t.online, serveHelper, reading{File: t.files[0], Bytes: ServedBytes}, "answered=",
+		"waited=")
 	if err := t.server.begin(); err != nil {
 		return err
 	}
@@ -117,7 +118,8 @@ func (t *trial) makeProc() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the machine's CPU time: %w", err)
 	}
-	meminfo := fmt.Sprintf("MemTotal: %[1]d kB\nMemFree: %[1]d kB\nActive(file): 0 kB\nInactive(file): 0 kB\nAnonPages: 0 kB\n",
+	meminfo := fmt.Sprintf("MemTotal: %[1]d kB\nMemFree: %[1]d kB\nActive(file): 0 kB\nInactive(file): 0 "+
+		"kB\nAnonPages: 0 kB\n",
 		t.mode.node>>10)
 	err = os.Mkdir(dir, 0o700)
 	for name, text := range map[string]string{

@@ -136,7 +136,8 @@ type slow struct {
 // String returns when the request was due and where its time went.
 func (s slow) String() string {
 	millis := func(d time.Duration) string { return report.Millis(measure.Millis(d)) }
-	return fmt.Sprintf("%s: %s ms; sent %s ms late with %d requests before it; until the answer the server ran for %s ms and "+
+	return fmt.Sprintf("%s: %s ms; sent %s ms late with %d requests before it; until the answer the server ran for %s "+
+		"ms and "+
 		"waited for a CPU for %s ms", s.at.UTC().Format("15:04:05.000"), millis(s.Latency()), millis(s.Late()), s.Ahead,
 		millis(s.Server.Ran), millis(s.Server.Waited))
 }

@@ -69,7 +69,8 @@ func TestCount(t *testing.T) {
 }
 
 func TestParseStress(t *testing.T) {
-	got, err := parseStress("metrics:\n    - stressor: cpu\n      bogo-ops: 905\n      bogo-ops-per-second-usr-sys-time: 809.39\n" +
+	got, err := parseStress("metrics:\n    - stressor: cpu\n      bogo-ops: 905\n      " +
+		"bogo-ops-per-second-usr-sys-time: 809.39\n" +
 		"      bogo-ops-per-second-real-time: 460.195259\n      user-time: 1.1\n")
 	if err != nil || got != 460.195259 {
 		t.Errorf("%v, %v", got, err)
@@ -133,7 +134,8 @@ func TestReadNodeCPU(t *testing.T) {
 		}
 	}
 	used, err := readNodeCPU(proc)
-	if err != nil || used[Kubelet] != 2070*time.Millisecond || used[ControlPlane] != 10*time.Millisecond || len(used) != 2 {
+	if err != nil || used[Kubelet] != 2070*time.Millisecond || used[ControlPlane] != 10*time.Millisecond ||
+		len(used) != 2 {
 		t.Errorf("%v, %v", used, err)
 	}
 	if _, err := readNodeCPU("/proc"); err != nil {

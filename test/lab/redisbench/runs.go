@@ -128,8 +128,10 @@ func (m *Runs) GeneratorNote() string {
 		late, steal = max(late, run.lateP99()), max(steal, run.Window.Steal)
 		generated = max(generated, run.Window.GeneratorCPUs())
 	}
-	return fmt.Sprintf("The generator has a cgroup of its own outside of kubepods (%s) and used %.3f CPUs at most. It was %s ms "+
-		"late, p99 of the worst run that counts; %d runs in which that was more than %s ms were discarded. The hypervisor took "+
+	return fmt.Sprintf("The generator has a cgroup of its own outside of kubepods (%s) and used %.3f CPUs at most. It "+
+		"was %s ms "+
+		"late, p99 of the worst run that counts; %d runs in which that was more than %s ms were discarded. The "+
+		"hypervisor took "+
 		"%.1f %% at most.", strings.Join(slices.Sorted(maps.Keys(scheduled)), ", "), generated, report.Millis(late),
 		len(m.Discarded), report.Millis(measure.Millis(m.Latest)), steal)
 }
@@ -139,7 +141,8 @@ func (m *Runs) BusyNotes() []string {
 	if !m.Busy() {
 		return nil
 	}
-	return []string{fmt.Sprintf("The rest of the machine used up to %.2f CPUs. That is in all figures, most of all in those of "+
+	return []string{fmt.Sprintf("The rest of the machine used up to %.2f CPUs. That is in all figures, most of all in "+
+		"those of "+
 		"Redis alone, so they can hardly be compared.", m.busiest())}
 }
 

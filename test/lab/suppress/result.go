@@ -138,13 +138,16 @@ func (o *outcome) other() float64 {
 func (o *outcome) notes(r *report.Result) []string {
 	online, batch := pods()
 	notes := []string{
-		fmt.Sprintf("The online pod is Burstable, requests %d milli-cores and has %d threads, which burn for %v in each of %d "+
+		fmt.Sprintf("The online pod is Burstable, requests %d milli-cores and has %d threads, which burn for %v in each "+
+			"of %d "+
 			"steps; batch has %d. It is suppressed by %s.",
 			online.RequestMilli, online.Threads, o.length, len(o.steps), batch.Threads, o.by),
-		fmt.Sprintf("A process outside of the pods (%s) starts and stops the online threads and reads every %v how much CPU batch "+
+		fmt.Sprintf("A process outside of the pods (%s) starts and stops the online threads and reads every %v how much "+
+			"CPU batch "+
 			"may use and uses. It used %.3f CPUs, and its longest gap between two reads was %.0f ms.",
 			o.scheduled, sampleEvery, o.readerCPUs(), r.Metrics["reader_late_max_ms"]),
-		"Between two steps the online load rests for twice as long as batch had less: load that comes again sooner swings, and " +
+		"Between two steps the online load rests for twice as long as batch had less: load that comes again sooner " +
+			"swings, and " +
 			"batch then waits longer.",
 	}
 	if n := r.Metrics["steps_not_smaller"]; n > 0 {
@@ -154,7 +157,8 @@ func (o *outcome) notes(r *report.Result) []string {
 		notes = append(notes, fmt.Sprintf("After %.0f steps batch did not have its CPU back within %v.", n, backTimeout))
 	}
 	if other := o.other(); other > measure.TooBusy {
-		notes = append(notes, fmt.Sprintf("The rest of the machine used %.2f CPUs. That counts as system and reduces what batch "+
+		notes = append(notes, fmt.Sprintf("The rest of the machine used %.2f CPUs. That counts as system and reduces "+
+			"what batch "+
 			"may use. It grows when batch is suppressed and leaves room, so it is in all figures.", other))
 	}
 	return notes

@@ -25,7 +25,8 @@ import (
 // The experiment.
 const (
 	Name  = "suppress"
-	About = "Online load rises at once beside batch that has the whole machine: how long until batch is limited to the rest, and " +
+	About = "Online load rises at once beside batch that has the whole machine: how long until batch is limited to " +
+		"the rest, and " +
 		"until it has its CPU back."
 	DefaultSteps   = 100
 	DefaultSeconds = 6 // of each step

@@ -57,12 +57,15 @@ func TestStep(t *testing.T) {
 		{"at once", []float64{0, 4000, 2.15, 2000, 6.5, 4000}, step{4000, 2000, 0, 2000, 150, 280, 1500, 5}},
 		{"in two parts", []float64{0, 4000, 2.1, 3000, 2.2, 2000, 6, 3700}, step{4000, 2000, 0, 2000, 200, 310, 1000, 5}},
 		{"nearly at once", []float64{0, 4000, 2.1, 2300, 2.2, 2000, 6, 4000}, step{4000, 2000, 0, 2000, 100, 240, 1000, 5}},
-		{"too much", []float64{0, 4000, 2.15, 1500, 2.3, 1000, 3, 2000, 6.5, 4000}, step{4000, 1000, 1000, 2000, 300, 370, 1500, 5}},
+		{"too much", []float64{0, 4000, 2.15, 1500, 2.3, 1000, 3, 2000, 6.5, 4000}, step{4000, 1000, 1000, 2000, 300, 370,
+			1500, 5}},
 		{"late", []float64{0, 4000, 4.2, 2000, 6.5, 4000}, step{4000, 2000, 0, 2000, 2200, 2330, 1500, 5}},
 		{"not back", []float64{0, 4000, 2.15, 2000, 6.5, 3500}, step{4000, 2000, 0, 2000, 150, 280, no, 5}},
-		{"back little by little", []float64{0, 4000, 2.15, 2000, 6.5, 3000, 7.5, 3600}, step{4000, 2000, 0, 2000, 150, 280, 2500, 5}},
+		{"back little by little", []float64{0, 4000, 2.15, 2000, 6.5, 3000, 7.5, 3600}, step{4000, 2000, 0, 2000, 150, 280,
+			2500, 5}},
 		{"not at all", []float64{0, 4000, 2.15, 3700}, step{4000, 3700, 0, 2000, no, no, no, 5}},
-		{"before its time", []float64{0, 4000, 1.9, 3900, 2.15, 2000, 6.5, 4000}, step{4000, 2000, 0, 2000, 150, 280, 1500, 5}},
+		{"before its time", []float64{0, 4000, 1.9, 3900, 2.15, 2000, 6.5, 4000}, step{4000, 2000, 0, 2000, 150, 280, 1500,
+			5}},
 		{"a moment", []float64{0, 4000, 2.15, 2000, 2.3, 4000}, step{4000, 4000, 0, 2000, no, no, no, 5}},
 	} {
 		got := drawn(c.points...).judge()
@@ -236,7 +239,8 @@ func TestReader(t *testing.T) {
 	}
 	tr := &r.trace
 	first := tr.samples[0]
-	if first.milli != 1000 || first.online != time.Microsecond || first.batch != 2*time.Microsecond || tr.before() != 1000 {
+	if first.milli != 1000 || first.online != time.Microsecond || first.batch != 2*time.Microsecond ||
+		tr.before() != 1000 {
 		t.Errorf("%+v", first)
 	}
 	if took := tr.ended - tr.began; tr.began < lead || took < in.Length || tr.samples[len(tr.samples)-1].at < tr.ended {

@@ -140,7 +140,8 @@ func (o *outcome) theory() float64 {
 }
 
 func (o *outcome) notes(won, theory float64) []string {
-	notes := []string{fmt.Sprintf("%d jobs of %d s of media, each with an encoder of %d threads, began together on %.1f CPUs. "+
+	notes := []string{fmt.Sprintf("%d jobs of %d s of media, each with an encoder of %d threads, began together on "+
+		"%.1f CPUs. "+
 		"In theory, with the machine to themselves, the weighted ones take %s.",
 		len(o.jobs), o.seconds, o.threads, o.cpus, lessTime(theory))}
 	switch {
@@ -151,11 +152,13 @@ func (o *outcome) notes(won, theory float64) []string {
 		notes = append(notes, fmt.Sprintf("The kernel held %d shares for the weighted jobs, not %d: %s. For the policy that "+
 			"allows it see \"lab transcode --help\".", o.seen, int64(weightedShares), o.unseen))
 	default:
-		notes = append(notes, "The weights in the kernel could not be read, and without an agent on the node an annotation has "+
+		notes = append(notes, "The weights in the kernel could not be read, and without an agent on the node an "+
+			"annotation has "+
 			"no effect: "+o.unseen)
 	}
 	if won < 0.9*o.cpus {
-		notes = append(notes, fmt.Sprintf("The jobs used %.1f of the node's %.1f CPUs, on average until the last of them ended: "+
+		notes = append(notes, fmt.Sprintf("The jobs used %.1f of the node's %.1f CPUs, on average until the last of them "+
+			"ended: "+
 			"other processes took the rest, or there were too few jobs to use it.", won, o.cpus))
 	}
 	return notes

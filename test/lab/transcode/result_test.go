@@ -1,7 +1,6 @@
 package transcode
 
 import (
-	"encoding/json"
 	"math"
 	"strings"
 	"testing"
@@ -113,14 +112,17 @@ func TestTheory(t *testing.T) {
 func TestParseWeight(t *testing.T) {
 	const class = `{"Dir": "kubepods/burstable", "Knob": "cpu.shares", "Is": 2048}`
 	const uid = "6016fc45-0a1b-4c2d-8e3f-123456789abc"
-	const slice = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod6016fc45_0a1b_4c2d_8e3f_123456789abc.slice"
+	const slice = "kubepods.slice/kubepods-burstable.slice/" +
+		"kubepods-burstable-pod6016fc45_0a1b_4c2d_8e3f_123456789abc.slice"
 	for _, tc := range []struct {
 		name, mode, files string
 		want              Weight
 	}{
-		{"cgroupfs", "Enforce", class + `, {"Dir": "kubepods/burstable/pod` + uid + `", "Knob": "cpu.shares", "Is": 262144, "Why": "Weighted"}`,
+		{"cgroupfs", "Enforce", class + `, {"Dir": "kubepods/burstable/pod` + uid +
+			`", "Knob": "cpu.shares", "Is": 262144, "Why": "Weighted"}`,
 			Weight{Shares: 262144, Why: "Weighted"}},
-		{"systemd, and deferred", "Observe", `{"Dir": "` + slice + `", "Knob": "cpu.shares", "Is": 102, "Why": "Weighted", "Deferred": "ObserveOnly"}`,
+		{"systemd, and deferred", "Observe", `{"Dir": "` + slice +
+			`", "Knob": "cpu.shares", "Is": 102, "Why": "Weighted", "Deferred": "ObserveOnly"}`,
 			Weight{Shares: 102, Why: "Weighted; ObserveOnly"}},
 		{"none", "Observe", class, Weight{Why: "the agent gives the pods no weight: policy Observe"}},
 	} {

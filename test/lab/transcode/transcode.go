@@ -27,8 +27,9 @@ import (
 
 // The experiment.
 const (
-	Name           = "transcode"
-	About          = "Real ffmpeg jobs begin together on a node of a cluster, half of them annotated 262144: these take less time."
+	Name  = "transcode"
+	About = "Real ffmpeg jobs begin together on a node of a cluster, half of them annotated 262144: these " +
+		"take less time."
 	DefaultSeconds = 20                 // of media in each job
 	DefaultImage   = "wl.test/ffmpeg:1" // of the test bed
 	imageNeeds     = "ffmpeg, libx264 and a shell"
@@ -106,7 +107,8 @@ func Run(ctx context.Context, cfg Config) (r report.Result, err error) {
 		return r, err
 	}
 	found := outcome{
-		cpus: cpus(t.node), seconds: t.cfg.Seconds, threads: t.threads, shares: model.MilliCPUToShares(requestMilli), jobs: jobs,
+		cpus: cpus(t.node), seconds: t.cfg.Seconds, threads: t.threads, shares: model.MilliCPUToShares(requestMilli),
+		jobs: jobs,
 		seen: weight.Shares, unseen: weight.Why,
 	}
 	found.report(&r)
