@@ -41,8 +41,7 @@ less: the agent takes load that rises sooner for swinging load, and then gives b
 time.
 
 It needs root and no cluster. It takes about forty minutes. On a machine that does something else, that reduces what
-batch may
-use, and the figures mean little.`,
+batch may use, and the figures mean little.`,
 		Example: "  sudo out/bin/lab suppress --steps 10 --by cpuset --json suppress.json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			method, found := suppressMethods()[by]

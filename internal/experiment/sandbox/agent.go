@@ -46,14 +46,27 @@ func AgentPod() *Pod {
 	return &Pod{Name: "agent", QoS: model.Burstable, RequestMilli: 10, Shares: AgentShares}
 }
 
-// StartAgent runs the real agent in a pod, as its DaemonSet does, with more arguments than the sandbox needs.
+// defaultPolicy is the policy of an agent without a --config of its own.
+const defaultPolicy = `apiVersion: waterline.io/v1alpha1
+kind: ColocationPolicy
+metadata: {name: experiment}
+spec: {mode: Enforce}
+`
+
+// StartAgent runs the real agent in a pod, as its DaemonSet does. More arguments may name a policy with --config; without
+// one the policy enforces the defaults.
 func (s *Sandbox) StartAgent(p *Pod, more ...string) error {
 	if err := s.Create(p); err != nil {
 		return err
 	}
+	policy := filepath.Join(s.dir, "default-policy.yaml")
+	if err := os.WriteFile(policy, []byte(defaultPolicy), 0o600); err != nil {
+		return fmt.Errorf("writing the policy: %w", err)
+	}
 	argv := []string{
 		s.agent, "--pods", s.kubelet.manifests, "--kubepods", s.kubelet.layout.Root, "--cgroup-root", s.cfg.root(),
 		"--run-dir", s.AgentRunDir(), "--listen", "", "--local", "", "--kubelet", "",
+		"--config", policy,
 	}
 	_, err := s.Start(Command{
 		Name: agentProcess, Group: s.ContainerGroup(p), OOMScore: p.OOMScore, Program: append(argv, more...),
