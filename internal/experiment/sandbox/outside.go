@@ -26,7 +26,7 @@ func (c *cgroups) stepOutside() error {
 	for _, mount := range c.mounts() {
 		dir, ok := ownCgroup(string(content), c.controllerOf(mount))
 		file := filepath.Join(mount, dir, "cgroup.procs")
-		if !ok || unix.Access(file, unix.W_OK) != nil {
+		if ok = ok && unix.Access(file, unix.W_OK) == nil; !ok {
 			return nil
 		}
 		back = append(back, file)
