@@ -118,7 +118,7 @@ func (r *run) disturb(ctx context.Context, pods []*sandbox.Pod, length time.Dura
 	if err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = read.CloseWithError(context.Cause(ctx)) })
+	stop := context.AfterFunc(ctx, func() { _ = write.CloseWithError(context.Cause(ctx)) })
 	defer stop()
 	go func() { <-p.Done(); _ = write.Close() }()
 	err = r.readRepairs(read, all, length)

@@ -155,7 +155,7 @@ func (r *run) measure(ctx context.Context, steps int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, reader.Kill()) }()
-	stop := context.AfterFunc(ctx, func() { _ = read.CloseWithError(context.Cause(ctx)) })
+	stop := context.AfterFunc(ctx, func() { _ = write.CloseWithError(context.Cause(ctx)) })
 	defer stop()
 	go func() { <-reader.Done(); _ = write.Close() }()
 	if err := r.readSteps(read, steps); err != nil {
