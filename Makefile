@@ -16,9 +16,9 @@ export CGO_ENABLED := 0
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build waterline, waterline-agent and waterline-manager into out/bin
+build: ## build waterline, waterline-agent, waterline-manager and the lab into out/bin
 	@mkdir -p $(BIN)
-	go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+	go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/... ./test/lab
 
 demo: build ## show on this machine's kernel that twice the weight gets twice the CPU (root, about 45 s)
 	$(BIN)/waterline demo
@@ -61,11 +61,14 @@ $(CONTROLLER_GEN):
 	@mkdir -p $(BIN)
 	GOBIN=$(CURDIR)/$(BIN) go install sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_GEN_VERSION)
 
+# The lab's own tests need no kernel.
+UNIT = $$(go list ./... | grep -vE '/test/(bed|e2e|kernel)')
+
 test-unit: ## rung 1: what needs no kernel
-	go test $$(go list ./... | grep -v /test/)
+	go test $(UNIT)
 
 race: ## the unit and live kernel tests under the race detector
-	CGO_ENABLED=1 go test -race $$(go list ./... | grep -v /test/) ./test/kernel
+	CGO_ENABLED=1 go test -race $(UNIT) ./test/kernel
 
 test-kernel: build ## rung 2: this machine's kernel (root)
 	WATERLINE_BIN=$(CURDIR)/$(BIN) go test -count=1 -timeout 30m ./test/kernel
@@ -79,7 +82,7 @@ vm:
 test-vm: build vm kernel-test ## rung 3: the same suite and the demo on cgroup v2, in a virtual machine
 	go test -count=1 ./test/bed/vm/...
 	$(VMRUN) -file $(OUT)/test/kernel.test=/t/kernel.test -file $(BIN)/waterline=/bin/waterline -file $(BIN)/waterline-agent=/bin/waterline-agent \
-		-module brd -e CI=$(CI) -e WATERLINE_SOAK=$(WATERLINE_SOAK) -e WATERLINE_BIN=/bin -timeout $(if $(WATERLINE_SOAK),3h,30m) -o $(OUT)/test/vm \
+		-file $(BIN)/lab=/bin/lab -module brd -e CI=$(CI) -e WATERLINE_SOAK=$(WATERLINE_SOAK) -e WATERLINE_BIN=/bin -timeout $(if $(WATERLINE_SOAK),3h,30m) -o $(OUT)/test/vm \
 		-run 'kernel: /t/kernel.test -test.skip ^TestCPU' -run 'demo: /bin/waterline demo --out /out'
 
 test-vm-cpus: vm kernel-test ## rung 3: CPU sets in a virtual machine of 2 sockets, 4 NUMA nodes, 8 CPUs

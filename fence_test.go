@@ -39,12 +39,15 @@ var mayImport = map[string][]string{
 	"internal/manager":    {"api", "internal/model", "internal/decide", "internal/observe/kube", "internal/act/kube", "internal/manager"},
 	"internal/sim":        {"internal/model", "internal/decide", "internal/sim"},
 	"internal/fixture":    {"internal/model"},
-	"internal/experiment": {"api", "internal/model", "internal/cgroup", "internal/observe/host", "internal/journal", "internal/experiment"},
-	"test":                {"api", "internal", "test"},
+	"internal/experiment": {"api", "internal/model", "internal/cgroup", "internal/observe/host", "internal/experiment"},
+	"test":                {"api", "internal", "test/bed"},
+	"test/lab": {
+		"api", "internal/model", "internal/cgroup", "internal/observe", "internal/journal", "internal/sim", "internal/experiment", "test/lab",
+	},
 }
 
 // mayUseKubernetes are the rooms where types of the Kubernetes API may appear.
-var mayUseKubernetes = []string{"api", "cmd", "internal/observe/kube", "internal/act/kube", "internal/experiment/kube", "internal/manager", "internal/process", "test"}
+var mayUseKubernetes = []string{"api", "cmd", "internal/observe/kube", "internal/act/kube", "internal/manager", "internal/process", "test"}
 
 // source is one Go file of ours that is not a test.
 type source struct {

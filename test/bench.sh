@@ -12,13 +12,13 @@ for name in weights preempt drift hierarchy cpuset burst; do
 	out/bin/waterline experiment $name --hog --json out/bench/$name-hog.json
 done
 echo "=== colocate: seventeen minutes"
-out/bin/waterline experiment colocate --json out/bench/colocate.json
+out/bin/lab colocate --json out/bench/colocate.json
 echo "=== headline, with a day of ../shared/traces: twenty-one minutes"
-out/bin/waterline experiment headline --trace "${WATERLINE_TRACES:-../shared/traces}" --json out/bench/headline.json --svg out/bench/headline.svg
+out/bin/lab headline --trace "${WATERLINE_TRACES:-../shared/traces}" --json out/bench/headline.json --svg out/bench/headline.svg
 echo "=== suppress: forty minutes"
-out/bin/waterline experiment suppress --json out/bench/suppress.json
-echo "=== culprit: thirty-six minutes"
-out/bin/waterline experiment culprit --json out/bench/culprit.json
+out/bin/lab suppress --json out/bench/suppress.json
+echo "=== interference: thirty-six minutes"
+out/bin/lab interference --json out/bench/interference.json
 echo "=== agent: ten minutes"
 WATERLINE_BENCH=$PWD/out/bench/agent.json go test -count=1 -timeout 30m -v ./test/e2e -run TestAPIFigures -args -on=api | grep -v '^{'
 echo "=== CPU sets: fourteen minutes"
@@ -29,7 +29,7 @@ echo "=== transcode, on a cluster of this machine"
 up=$(test/bed/cluster.sh up)
 trap 'test/bed/cluster.sh down' EXIT
 eval "$(grep -o 'export KUBECONFIG=.*' <<<"$up")"
-out/bin/waterline experiment transcode --json out/bench/transcode.json
+out/bin/lab transcode --json out/bench/transcode.json
 test/bed/cluster.sh down
 trap - EXIT
 go test -run '^$' -bench . -benchmem ./internal/decide/... ./internal/cgroup | tee out/bench/go.txt

@@ -18,6 +18,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/agent/serve"
+	"github.com/waterline-io/waterline/internal/experiment/progress"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
@@ -178,7 +179,7 @@ func printJSON(out io.Writer, value any) error {
 
 // paintFor returns what colours a mark: on a terminal, unless the user wants none (https://no-color.org).
 func paintFor(out io.Writer) func(mark byte) string {
-	if os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(out) {
+	if os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && progress.IsTerminal(out) {
 		return painted
 	}
 	return plain

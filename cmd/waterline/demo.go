@@ -8,10 +8,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/waterline-io/waterline/internal/experiment"
+	"github.com/waterline-io/waterline/internal/experiment/progress"
 	"github.com/waterline-io/waterline/internal/experiment/report"
+	"github.com/waterline-io/waterline/internal/experiment/sandbox"
 )
 
-// demoExperiments are those that the demo runs, in this order.
+// demoExperiments lists the experiments that the demo runs, in order.
 func demoExperiments() []string { return []string{"weights", "preempt", "drift"} }
 
 func demoCommand() *cobra.Command {
@@ -20,12 +22,14 @@ func demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "See in under a minute what Waterline does, on this machine and without a cluster",
-		Long: "See in under a minute what Waterline does, on this machine and without a cluster: three experiments with the real agent and\n" +
-			"real load, then their tables and a report to open in a browser. It needs root, takes most of the CPU meanwhile, and restores everything.",
+		Long: `See in under a minute what Waterline does, on this machine and without a cluster: three experiments with the real agent
+and real load, then their tables and a report to open in a browser. It needs root, takes most of the CPU meanwhile, and
+leaves nothing behind.`,
 		Example: "  sudo waterline demo --out /tmp/demo",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("demo takes no arguments, but got %q; \"waterline experiment\" runs a single one", args[0])}
+				return usageError{fmt.Errorf("demo takes no arguments, but got %q; \"waterline experiment\" runs a single one",
+					args[0])}
 			}
 			return nil
 		},
@@ -33,17 +37,17 @@ func demoCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&out, "out", "out/demo", "directory for the report")
 	cmd.Flags().BoolVar(&cfg.Hog, "hog", false, "let one more pod, annotated 262144, burn all CPUs meanwhile")
-	hostFlags(cmd, &cfg)
+	sandboxFlags(cmd, &cfg.Config)
 	return cmd
 }
 
 func demo(cmd *cobra.Command, cfg experiment.Config, out string) error {
 	start := time.Now()
-	if err := experiment.Check(cfg.CgroupRoot); err != nil {
+	if err := sandbox.Check(cfg.CgroupRoot); err != nil {
 		return err
 	}
-	progress := newProgress(cmd.ErrOrStderr())
-	cfg.Progress = progress.show
+	line := progress.NewLine(cmd.ErrOrStderr())
+	cfg.Progress = line.Show
 	page := report.Page{Commit: builtFrom()}
 	for _, name := range demoExperiments() {
 		e, found := experiment.Find(name)
@@ -51,7 +55,7 @@ func demo(cmd *cobra.Command, cfg experiment.Config, out string) error {
 			return fmt.Errorf("the demo has no experiment %q", name)
 		}
 		result, err := e.Run(cmd.Context(), cfg)
-		progress.end()
+		line.End()
 		if err != nil {
 			return fmt.Errorf("experiment %s: %w", name, err)
 		}
@@ -62,13 +66,13 @@ func demo(cmd *cobra.Command, cfg experiment.Config, out string) error {
 	if err != nil {
 		return fmt.Errorf("finding the directory for the report: %w", err)
 	}
-	if err := report.Write(file, page); err != nil {
+	if err := page.Write(file); err != nil {
 		return err
 	}
 	w := cmd.OutOrStdout()
 	fmt.Fprintf(w, "%s\n\n", page.Results[0].Machine)
 	for i := range page.Results {
-		printResult(w, &page.Results[i])
+		page.Results[i].Print(w)
 		fmt.Fprintln(w)
 	}
 	fmt.Fprintf(w, "The report: %s\n", file)

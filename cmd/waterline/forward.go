@@ -46,19 +46,6 @@ func findCluster(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// forwardToAgent opens a way to the agent on the node of a pod; see forwardToNode.
-func forwardToAgent(ctx context.Context, config *rest.Config, namespace, name string) (string, func(), error) {
-	client, err := kube.NewClient(config)
-	if err != nil {
-		return "", nil, err
-	}
-	node, err := nodeOf(ctx, client, namespace, name)
-	if err != nil {
-		return "", nil, err
-	}
-	return forwardToNode(ctx, config, node)
-}
-
 // nodeOf returns the node that a pod is on.
 func nodeOf(ctx context.Context, client rest.Interface, namespace, name string) (string, error) {
 	var pod corev1.Pod

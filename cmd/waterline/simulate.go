@@ -12,7 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/waterline-io/waterline/internal/experiment"
+	"github.com/waterline-io/waterline/internal/experiment/progress"
+	"github.com/waterline-io/waterline/internal/experiment/report"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/sim/peaks"
 	"github.com/waterline-io/waterline/internal/sim/trace"
@@ -57,11 +58,11 @@ func simulatePredictCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			progress := newProgress(cmd.ErrOrStderr())
+			line := progress.NewLine(cmd.ErrOrStderr())
 			results, err := peaks.Run(cmd.Context(), root, datasets, func(file string) {
-				progress.show(experiment.Progress{Experiment: "predict", Doing: filepath.Base(file)})
+				line.Show(progress.Step{Experiment: "predict", Doing: filepath.Base(file)})
 			})
-			progress.end()
+			line.End()
 			if err != nil {
 				return fmt.Errorf("simulating predictions: %w", err)
 			}
@@ -108,7 +109,7 @@ The directory has one for each data set, with files of comma-separated values, p
 // writePredictJSON writes the figures in the form that all figures of Waterline are kept in. Violations and savings are
 // shares, from 0 to 1.
 func writePredictJSON(file string, results []peaks.Result) error {
-	r := experiment.Result{
+	r := report.Result{
 		Name:    "predict",
 		When:    time.Now().UTC().Truncate(time.Second),
 		Machine: fmt.Sprintf("%d CPUs, %s; the figures do not depend on it", runtime.NumCPU(), runtime.GOARCH),
@@ -134,17 +135,19 @@ func printPredictors(w io.Writer, results []peaks.Result) {
 			ahead = "the next day"
 		}
 		fmt.Fprintf(w, "%s, %s: %s, %d predictions\n(%s)\n\n", r.Dataset, ahead, count(r.Machines, "machine"), r.Ours().Times, r.About)
-		scores := experiment.Table{Head: []string{"predictor", "violations", "shortfall", "savings"}}
+		scores := report.Table{Head: []string{"predictor", "violations", "shortfall", "savings"}}
 		for _, s := range r.Scores {
-			scores.Rows = append(scores.Rows, []string{s.Name, percent(s.Violations()), percent(s.MeanShortfall()), percent(s.Savings())})
+			scores.Rows = append(scores.Rows, []string{
+				s.Name, report.Percent(s.Violations()), report.Percent(s.MeanShortfall()), report.Percent(s.Savings()),
+			})
 		}
-		frontier := experiment.Table{Head: []string{"Waterline, by target", "violations", "savings"}}
+		frontier := report.Table{Head: []string{"Waterline, by target", "violations", "savings"}}
 		for _, p := range r.Frontier {
-			frontier.Rows = append(frontier.Rows, []string{percent(p.Target), percent(p.Score.Violations()), percent(p.Score.Savings())})
+			frontier.Rows = append(frontier.Rows, []string{
+				report.Percent(p.Target), report.Percent(p.Score.Violations()), report.Percent(p.Score.Savings()),
+			})
 		}
 		fmt.Fprintf(w, "%s\n%s\n", scores, frontier)
 	}
 	fmt.Fprintln(w, note)
 }
-
-func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }

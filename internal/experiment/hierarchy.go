@@ -7,7 +7,11 @@ import (
 	"math"
 	"runtime"
 
-	"github.com/waterline-io/waterline/internal/experiment/chart"
+	"github.com/waterline-io/waterline/internal/experiment/load"
+	"github.com/waterline-io/waterline/internal/experiment/measure"
+	"github.com/waterline-io/waterline/internal/experiment/report"
+	"github.com/waterline-io/waterline/internal/experiment/report/chart"
+	"github.com/waterline-io/waterline/internal/experiment/sandbox"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -17,100 +21,106 @@ type level struct {
 	set                 func(ctx context.Context) error
 }
 
-// Hierarchy gives the same weight to a Burstable pod at one level of the hierarchy after another, beside a Burstable pod
-// without a weight and a Guaranteed pod that requests half of the machine and wants all of it.
-// Metrics: for each level the share of the pod, of all pods' CPU time, and the theory.
-func Hierarchy(ctx context.Context, cfg Config) (r Result, err error) {
-	l, err := newLab("hierarchy", cfg)
-	if err != nil {
-		return Result{}, err
-	}
-	defer func() { err = errors.Join(err, l.close()) }()
-	r = begin("hierarchy", l)
+// hierarchy gives the same weight to a Burstable pod at one level of the hierarchy after another, beside a Burstable
+// pod without a weight and a Guaranteed pod that requests half of the machine and wants all of it. Metrics: for each
+// level the pod's part of the CPU time of all pods, and the theory.
+func hierarchy(ctx context.Context, r *run) error {
 	cpus := int64(runtime.NumCPU())
-	weighted, plain := loadPod("weighted", min(2*model.SharesPerCPU*cpus, model.MaxShares)), loadPod("plain", 0)
-	guaranteed := &pod{name: "guaranteed", qos: model.Guaranteed, requestMilli: 500 * cpus, threads: threads()}
-	pods := []*pod{weighted, plain, guaranteed}
-	if cfg.Hog {
-		pods = append(pods, loadPod("hog", hogShares))
+	weighted := loadPod("weighted", min(2*model.SharesPerCPU*cpus, model.MaxShares))
+	guaranteed := &sandbox.Pod{
+		Name: "guaranteed", QoS: model.Guaranteed, RequestMilli: 500 * cpus, Threads: load.Threads(),
 	}
-	if err := l.create(ctx, pods...); err != nil {
-		return r, err
+	pods := r.withHog(weighted, loadPod("plain", 0), guaranteed)
+	if err := r.Create(pods...); err != nil {
+		return err
 	}
-	if err := l.load(ctx, pods...); err != nil {
-		return r, err
+	if err := load.BurnAll(ctx, r.Sandbox, pods...); err != nil {
+		return err
 	}
 
-	r.Metrics, r.Series = map[string]float64{}, map[string][]float64{}
-	r.Table.Head = []string{fmt.Sprintf("weight %d at", weighted.shares), "CPUs won", "share of CPU", "theory", "Guaranteed pod", "its theory"}
-	bars := chart.Bars{
-		Title: "CPU won by one Burstable pod", Desc: "The same weight written at different levels of the hierarchy. Bars: share of all pods' CPU time. Marks: theory.",
+	res := &r.result
+	res.Table.Head = []string{
+		fmt.Sprintf("weight %d at", weighted.Shares), "CPUs won", "share of CPU", "theory", "Guaranteed pod", "its theory",
 	}
-	worst, last := 0.0, window{}
-	for _, v := range l.levels(weighted, pods) {
-		if err := v.set(ctx); err != nil {
-			return r, fmt.Errorf("%s: %w", v.progress, err)
+	bars := chart.Bars{
+		Title: "CPU won by one Burstable pod",
+		Desc: "The same weight written at different levels of the hierarchy. Bars: share of the CPU time of all pods. " +
+			"Marks: theory.",
+	}
+	worst, last := 0.0, measure.Window{}
+	for _, l := range r.levels(weighted, pods) {
+		if err := l.set(ctx); err != nil {
+			return fmt.Errorf("%s: %w", l.progress, err)
 		}
-		if err := Sleep(ctx, settle); err != nil {
-			return r, err
+		if err := load.Settle(ctx); err != nil {
+			return err
 		}
-		theory, err := l.theory()
+		theory, err := r.theory()
 		if err != nil {
-			return r, err
+			return err
 		}
-		w, err := l.measure(ctx, v.progress, cfg.seconds(4), func(w window) string {
-			r.Series[v.key] = append(r.Series[v.key], round(w.share(weighted.name), 4))
-			return "it has " + percent(w.share(weighted.name))
+		w, err := r.meter().Seconds(ctx, l.progress, r.cfg.Seconds, func(w measure.Window) string {
+			res.Series[l.key] = append(res.Series[l.key], measure.Round(w.Share(weighted.Name), 4))
+			return "it has " + report.Percent(w.Share(weighted.Name))
 		})
 		if err != nil {
-			return r, err
+			return err
 		}
-		share, should := w.share(weighted.name), theory[weighted.name]
+		share, should := w.Share(weighted.Name), theory[weighted.Name]
 		worst = max(worst, math.Abs(share-should))
-		r.Metrics[v.key+"_share"], r.Metrics[v.key+"_theory"] = round(share, 4), round(should, 4)
-		r.Table.Rows = append(r.Table.Rows, []string{
-			v.name, fmt.Sprintf("%.2f", w.used[weighted.name].Seconds()/w.length.Seconds()), percent(share), percent(should),
-			percent(w.share(guaranteed.name)), percent(theory[guaranteed.name]),
+		res.Metrics[l.key+"_share"] = measure.Round(share, 4)
+		res.Metrics[l.key+"_theory"] = measure.Round(should, 4)
+		res.Table.Rows = append(res.Table.Rows, []string{
+			l.name, fmt.Sprintf("%.2f", w.CPUsOf(weighted.Name)), report.Percent(share), report.Percent(should),
+			report.Percent(w.Share(guaranteed.Name)), report.Percent(theory[guaranteed.Name]),
 		})
-		bars.Bars = append(bars.Bars, chart.Bar{Label: v.name, Value: 100 * share, Theory: 100 * should, Strong: v.key == "agent"})
+		bars.Bars = append(bars.Bars, chart.Bar{
+			Label: l.name, Value: 100 * share, Theory: 100 * should, Strong: l.key == "agent",
+		})
 		last = w
 	}
 	r.circumstances(last)
-	r.Metrics["worst_deviation_percent_of_cpu"] = round(100*worst, 2)
-	r.Headline = Headline{
-		Value: fmt.Sprintf("%.1f → %.1f %% of the CPU", 100*r.Metrics["none_share"], 100*r.Metrics["class_share"]),
+	res.Metrics["worst_deviation_percent_of_cpu"] = measure.Round(100*worst, 2)
+	res.Headline = report.Headline{
+		Value: fmt.Sprintf("%.1f → %.1f %% of the CPU", 100*res.Metrics["none_share"], 100*res.Metrics["class_share"]),
 		Goal:  "each level within 5 points of theory", Met: worst <= 0.05,
 	}
-	r.Chart = bars
-	r.Notes = append(r.Notes,
-		"Only siblings compete: a container competes with the containers of its pod, a Burstable pod with the other Burstable pods, and only the burstable class as a whole with Guaranteed pods.",
-		fmt.Sprintf("The Guaranteed pod requests %.1f of %d CPUs. The agent raises the class no further than leaves it that much.", float64(cpus)/2, cpus))
-	return r, nil
+	res.Chart = bars
+	r.note("Only siblings compete: a container with the containers of its pod, a Burstable pod with the other Burstable " +
+		"pods, and only the Burstable class as a whole with Guaranteed pods.")
+	r.note("The Guaranteed pod requests %.1f of %d CPUs. The agent raises the class only as far as leaves it that much.",
+		float64(cpus)/2, cpus)
+	return nil
 }
 
-// levels returns the ways to give a pod its weight, each to be carried out after the one before.
-func (l *lab) levels(p *pod, pods []*pod) []level {
-	k := &l.kubelet
-	// The kubelet's values for the container and the pod, so that one level at a time has another.
-	container, containerErr := l.box.weight(k.containerDir(p))
-	group, groupErr := l.box.weight(k.dir(p))
-	burstable := k.layout.Class(model.Burstable)
-	class := k.burstable*model.SharesPerCPU/1000 + p.shares
+// levels returns the ways to give a pod its weight, in the order in which they must be set.
+func (r *run) levels(p *sandbox.Pod, pods []*sandbox.Pod) []level {
+	dir, containerDir, burstable := r.PodGroup(p), r.ContainerGroup(p), r.Layout().Class(model.Burstable)
+	weight := r.Raw(p.Shares)
+	// The kubelet's values for the container and the pod, to which each further level returns.
+	container, containerErr := r.Weight(containerDir)
+	pod, podErr := r.Weight(dir)
 	return []level{
-		{"nowhere (kubelet)", "none", "as the kubelet leaves it", func(context.Context) error { return errors.Join(containerErr, groupErr) }},
-		{"container", "container", "weight at the container", func(context.Context) error { return l.box.setWeight(k.containerDir(p), l.raw(p.shares)) }},
-		{"pod", "pod", "weight at the pod", func(context.Context) error {
-			return errors.Join(l.box.setWeight(k.containerDir(p), container), l.box.setWeight(k.dir(p), l.raw(p.shares)))
+		{"nowhere (kubelet)", "none", "as the kubelet leaves it", func(context.Context) error {
+			return errors.Join(containerErr, podErr)
 		}},
-		{"pod + QoS class", "class", "weight at the pod and its QoS class", func(context.Context) error { return k.write(burstable, class) }},
+		{"container", "container", "weight at the container", func(context.Context) error {
+			return r.SetWeight(containerDir, weight)
+		}},
+		{"pod", "pod", "weight at the pod", func(context.Context) error {
+			return errors.Join(r.SetWeight(containerDir, container), r.SetWeight(dir, weight))
+		}},
+		{"pod + QoS class", "class", "weight at the pod and its QoS class", func(context.Context) error {
+			return r.SetShares(burstable, r.BurstableRequestMilli()*model.SharesPerCPU/1000+p.Shares)
+		}},
 		{"by the agent", "agent", "weight by the agent", func(ctx context.Context) error {
-			if err := errors.Join(l.box.setWeight(k.dir(p), group), k.writeBurstable()); err != nil {
+			if err := errors.Join(r.SetWeight(dir, pod), r.RestoreBurstable()); err != nil {
 				return err
 			}
-			if err := l.startAgent(ctx, agentPod()); err != nil {
+			if err := r.StartAgent(sandbox.AgentPod()); err != nil {
 				return err
 			}
-			return l.await(ctx, pods...)
+			return r.Await(ctx, pods...)
 		}},
 	}
 }

@@ -64,7 +64,7 @@ out/bin/image -name wl.test/pause:1 -o "$images/pause.tar" -entrypoint "/bin/bus
 out/bin/image -name waterline/agent:dev -o "$images/agent.tar" -entrypoint /waterline-agent out/bin/waterline-agent=/waterline-agent
 out/bin/image -name waterline/manager:dev -o "$images/manager.tar" -user 65532 -entrypoint /waterline-manager out/bin/waterline-manager=/waterline-manager
 
-# For waterline experiment transcode. Debian's ffmpeg is linked against some two hundred libraries, and runs with all of them
+# For lab transcode. Debian's ffmpeg is linked against some two hundred libraries, and runs with all of them
 # or not at all.
 if ffmpeg=$(command -v ffmpeg); then
 	libraries=$(ldd "$ffmpeg" | awk '{for (i = 1; i <= NF; i++) if ($i ~ /^\//) print $i "=" $i}')

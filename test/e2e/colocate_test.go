@@ -11,7 +11,7 @@ import (
 	"github.com/waterline-io/waterline/test/bed/cluster"
 )
 
-// TestNodeColocate runs waterline experiment colocate in pods of a real node, as a user does on it.
+// TestNodeColocate runs lab colocate in pods of a real node, as a user does on it.
 func TestNodeColocate(t *testing.T) {
 	if *on == "vm" {
 		t.Skip("the experiment runs on the node itself; in an emulated machine times mean nothing")
@@ -41,7 +41,7 @@ func TestNodeColocate(t *testing.T) {
 	}
 }
 
-// TestNodeHeadline runs waterline experiment headline in pods of a real node, as a user does on it.
+// TestNodeHeadline runs lab headline in pods of a real node, as a user does on it.
 func TestNodeHeadline(t *testing.T) {
 	if *on == "vm" {
 		t.Skip("the experiment runs on the node itself; in an emulated machine times mean nothing")
@@ -70,8 +70,8 @@ func TestNodeHeadline(t *testing.T) {
 func inPods(t *testing.T, name string, args ...string) map[string]float64 {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name+".json")
-	args = append([]string{"experiment", name, "--in-pods", "--kubeconfig", bed.Kubeconfig(), "--node", cluster.NodeName, "--json", file}, args...)
-	out, err := exec.Command(filepath.Join(built, "bin/waterline"), args...).CombinedOutput()
+	args = append([]string{name, "--in-pods", "--kubeconfig", bed.Kubeconfig(), "--node", cluster.NodeName, "--json", file}, args...)
+	out, err := exec.Command(filepath.Join(built, "bin/lab"), args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -27,7 +27,8 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	acthost "github.com/waterline-io/waterline/internal/act/host"
-	"github.com/waterline-io/waterline/internal/experiment"
+	"github.com/waterline-io/waterline/internal/experiment/measure"
+	"github.com/waterline-io/waterline/internal/experiment/report"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
 	"github.com/waterline-io/waterline/internal/observe/kube"
@@ -135,7 +136,8 @@ func (c *crowd) judge(name string, metrics, most map[string]float64) {
 
 // write writes the figures in the form that all have.
 func (c *crowd) write(name string, metrics map[string]float64) {
-	r := experiment.Result{Name: name, When: time.Now().UTC().Truncate(time.Second), Machine: experiment.DescribeMachine(c.Version), Metrics: metrics}
+	r := report.Begin(name, "")
+	r.Machine, r.Metrics = measure.DescribeMachine(c.Version), metrics
 	commit, _ := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
 	content, err := r.JSON(strings.TrimSpace(string(commit)))
 	if err != nil {

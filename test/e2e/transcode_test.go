@@ -21,7 +21,7 @@ import (
 // ffmpegArchive is large; see run.
 const ffmpegArchive = "ffmpeg.tar"
 
-// TestNodeTranscode runs waterline experiment transcode as a user does. The policy allows its weight only in the namespaces
+// TestNodeTranscode runs lab transcode as a user does. The policy allows its weight only in the namespaces
 // that it makes.
 func TestNodeTranscode(t *testing.T) {
 	if *on == "vm" {
@@ -37,7 +37,7 @@ func TestNodeTranscode(t *testing.T) {
 		t.Fatal(err)
 	}
 	transcode := func(args ...string) *exec.Cmd {
-		return exec.Command(filepath.Join(built, "bin/waterline"), append([]string{"experiment", "transcode", "--kubeconfig", bed.Kubeconfig(), "--node", cluster.NodeName}, args...)...)
+		return exec.Command(filepath.Join(built, "bin/lab"), append([]string{"transcode", "--kubeconfig", bed.Kubeconfig(), "--node", cluster.NodeName}, args...)...)
 	}
 	// A namespace takes the cluster some time to delete.
 	nothingLeft := func(after string) {

@@ -8,19 +8,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/experiment"
+	"github.com/waterline-io/waterline/internal/experiment/sandbox"
+	"github.com/waterline-io/waterline/test/lab/colocate"
+	"github.com/waterline-io/waterline/test/lab/redisbench"
 )
 
-// TestColocate runs experiment colocate in short. That batch works, that requests are answered and that the CPU time adds up
+// TestColocate runs lab colocate in short. That batch works, that requests are answered and that the CPU time adds up
 // holds on any machine. Latencies are compared only where the machine does nothing else and the generator is on time.
 func TestColocate(t *testing.T) {
 	newNode(t) // or skip
 	if emulated() {
 		t.Skip("the virtual machine has no ffmpeg, and its latencies mean nothing")
 	}
-	cfg := experiment.ColocateConfig{
-		Config: experiment.Config{Seconds: 4, AgentPath: binary(t, "waterline-agent"), Helper: binary(t, "waterline")},
-		Loads:  []float64{0.6}, Repeats: 1, Latest: 100 * time.Millisecond,
+	cfg := colocate.Config{
+		Config: redisbench.Config{
+			Config: sandboxConfig(t, "lab"), Seconds: 4, Repeats: 1, Latest: 100 * time.Millisecond,
+		},
+		Loads: []float64{0.6},
 	}
 	if soak() {
 		cfg.Seconds, cfg.Loads, cfg.Repeats, cfg.Latest = 0, nil, 0, 0
@@ -29,8 +33,8 @@ func TestColocate(t *testing.T) {
 	// were made for it cannot answer them all. What Waterline does wrong it does each time.
 	const attempts = 3
 	for attempt := range attempts {
-		r, err := experiment.Colocate(t.Context(), cfg)
-		if errors.Is(err, experiment.ErrUnusable) && os.Getenv("CI") == "" {
+		r, err := colocate.Run(t.Context(), cfg)
+		if errors.Is(err, sandbox.ErrUnusable) && os.Getenv("CI") == "" {
 			t.Skip(err)
 		}
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/waterline-io/waterline/internal/experiment"
+	"github.com/waterline-io/waterline/internal/experiment/sandbox"
 )
 
 // TestExperiments runs what users run, in short, alone and while a pod of 262144 burns all CPUs. The bounds are generous:
@@ -58,7 +59,7 @@ func TestExperiments(t *testing.T) {
 			// each time.
 			const tries = 3
 			for try := range tries {
-				r, err := e.Run(t.Context(), experiment.Config{Seconds: seconds, AgentPath: binary(t, "waterline-agent"), Helper: binary(t, "waterline"), Hog: c.hog})
+				r, err := e.Run(t.Context(), experiment.Config{Config: sandboxConfig(t, "waterline"), Seconds: seconds, Hog: c.hog})
 				if errors.Is(err, experiment.ErrBusy) {
 					t.Skip(err)
 				}
@@ -77,6 +78,12 @@ func TestExperiments(t *testing.T) {
 			}
 		})
 	}
+}
+
+// sandboxConfig returns where experiments find our programs. The helper is the command that has them.
+func sandboxConfig(t *testing.T, helper string) sandbox.Config {
+	t.Helper()
+	return sandbox.Config{AgentPath: binary(t, "waterline-agent"), Helper: binary(t, helper)}
 }
 
 // exclusive reports whether nobody else ran on the exclusive CPU of experiment cpuset, and whether that was worth it to who had

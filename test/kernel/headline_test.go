@@ -7,13 +7,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/experiment"
+	"github.com/waterline-io/waterline/internal/experiment/sandbox"
 	"github.com/waterline-io/waterline/internal/sim/trace"
+	"github.com/waterline-io/waterline/test/lab/headline"
+	"github.com/waterline-io/waterline/test/lab/redisbench"
 )
 
-// TestLiveDay runs experiment headline in short. That requests follow the day and are answered, and that ffmpeg works beside
+// TestHeadline runs lab headline in short. That requests follow the day and are answered, and that ffmpeg works beside
 // them, holds on any machine.
-func TestLiveDay(t *testing.T) {
+func TestHeadline(t *testing.T) {
 	newNode(t) // or skip
 	if emulated() {
 		t.Skip("the virtual machine has no ffmpeg, and its latencies mean nothing")
@@ -23,15 +25,17 @@ func TestLiveDay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := experiment.LiveDayConfig{
-		Config: experiment.Config{Seconds: 8, AgentPath: binary(t, "waterline-agent"), Helper: binary(t, "waterline")},
-		Day:    experiment.Day{Name: "a test", Values: values}, Percent: experiment.LiveDayPercent, Repeats: 1, Latest: 100 * time.Millisecond,
+	cfg := headline.Config{
+		Config: redisbench.Config{
+			Config: sandboxConfig(t, "lab"), Seconds: 8, Repeats: 1, Latest: 100 * time.Millisecond,
+		},
+		Day: headline.Day{Name: "a test", Values: values}, Percent: headline.DefaultPercent,
 	}
 	if soak() {
 		cfg.Seconds, cfg.Latest = 0, 0
 	}
-	r, err := experiment.LiveDay(t.Context(), cfg)
-	if errors.Is(err, experiment.ErrUnusable) && os.Getenv("CI") == "" {
+	r, err := headline.Run(t.Context(), cfg)
+	if errors.Is(err, sandbox.ErrUnusable) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
 	if err != nil {

@@ -7,16 +7,17 @@ import (
 	"testing"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
-	"github.com/waterline-io/waterline/internal/experiment"
+	"github.com/waterline-io/waterline/internal/experiment/sandbox"
+	"github.com/waterline-io/waterline/test/lab/memory"
 )
 
-// TestMemoryExperiment runs experiment memory in short. Its server loses less to batch with protect.memory than without, and nobody
-// kills it; how much it answers depends on the time, which means nothing here.
+// TestMemoryExperiment runs lab memory in short. Its server loses less memory to batch with protect.memory than without, and is
+// not killed. How much it answers depends on the time, which means nothing here.
 func TestMemoryExperiment(t *testing.T) {
 	n := newNode(t) // or skip
-	cfg := experiment.MemoryConfig{Config: experiment.Config{Seconds: 8, AgentPath: binary(t, "waterline-agent"), Helper: binary(t, "waterline")}}
+	cfg := memory.Config{Config: sandboxConfig(t, "lab"), Seconds: 8}
 	if n.mount.Version == cgroup.V1 {
-		if _, err := experiment.Memory(t.Context(), cfg); !errors.Is(err, experiment.ErrUnusable) {
+		if _, err := memory.Run(t.Context(), cfg); !errors.Is(err, sandbox.ErrUnusable) {
 			t.Errorf("on cgroup v1: %v", err)
 		}
 		t.Skip("live kernel: cgroup v1 protects no memory")
@@ -67,10 +68,10 @@ func memoryWrong(m map[string]float64) string {
 	return ""
 }
 
-func memoryExperiment(t *testing.T, cfg experiment.MemoryConfig) map[string]float64 {
+func memoryExperiment(t *testing.T, cfg memory.Config) map[string]float64 {
 	t.Helper()
-	r, err := experiment.Memory(t.Context(), cfg)
-	if errors.Is(err, experiment.ErrUnusable) && os.Getenv("CI") == "" {
+	r, err := memory.Run(t.Context(), cfg)
+	if errors.Is(err, sandbox.ErrUnusable) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
 	if err != nil {

@@ -5,11 +5,11 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/waterline-io/waterline/internal/experiment"
+	"github.com/waterline-io/waterline/test/lab/suppress"
 )
 
-// TestSuppressExperiment runs experiment suppress in short. How soon batch has less can be told only where nobody else uses
-// what is to be left for it: elsewhere it is only seen that steps are made and looked at.
+// TestSuppressExperiment runs lab suppress in short. How soon batch has less is checked only where no other process uses the
+// rest of the machine: elsewhere only that steps are made and measured.
 func TestSuppressExperiment(t *testing.T) {
 	if emulated() {
 		t.Skip("in an emulated machine the agent and the reader alone use half of a CPU, which is then not left; TestSuppress runs there")
@@ -18,10 +18,7 @@ func TestSuppressExperiment(t *testing.T) {
 	if n.mount.Cpusets == "" {
 		t.Skip("no cpuset controller")
 	}
-	cfg := experiment.SuppressConfig{
-		Config: experiment.Config{Seconds: 3, AgentPath: binary(t, "waterline-agent"), Helper: binary(t, "waterline")},
-		Steps:  2,
-	}
+	cfg := suppress.Config{Config: sandboxConfig(t, "lab"), Seconds: 3, Steps: 2}
 	if soak() {
 		cfg.Seconds, cfg.Steps = 0, 0
 	}
@@ -29,7 +26,7 @@ func TestSuppressExperiment(t *testing.T) {
 	// wrong it does each time.
 	const tries = 3
 	for try := range tries {
-		r, err := experiment.Suppress(t.Context(), cfg)
+		r, err := suppress.Run(t.Context(), cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +42,7 @@ func TestSuppressExperiment(t *testing.T) {
 	}
 }
 
-// suppressed returns what is wrong with the figures of experiment suppress, "" if nothing is.
+// suppressed returns what is wrong with the figures of lab suppress, "" if nothing is.
 func suppressed(t *testing.T, m map[string]float64) string {
 	t.Helper()
 	wants := 1000 * float64(max(runtime.NumCPU()/2, 1))
