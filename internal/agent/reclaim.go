@@ -22,6 +22,6 @@ func (a *Agent) gives() <-chan model.Reclaimed {
 // take lets the next round know, and the journal.
 func (a *Agent) take(gave model.Reclaimed) {
 	a.asked, a.gave, a.unsettled = false, &gave, true
-	a.counts.reclaimAsked += uint64(gave.Asked)
+	a.counts.reclaimAsked += uint64(gave.Requested)
 	a.counts.reclaimFreed += uint64(gave.Freed)
 }

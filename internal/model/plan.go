@@ -174,10 +174,10 @@ type Reclaim struct {
 
 // Reclaimed is the result of a [Reclaim].
 type Reclaimed struct {
-	UID   string
-	Asked int64         // bytes requested
-	Freed int64         // reduction of memory usage, in bytes
-	Took  time.Duration // duration of the write
+	UID       string
+	Requested int64         // bytes requested
+	Freed     int64         // reduction of memory usage, in bytes
+	Took      time.Duration // duration of the write
 	// The kernel's error, such as "EAGAIN": less was reclaimable; "EINTR": it took too long; "": none.
 	Failed string
 }

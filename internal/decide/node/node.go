@@ -48,7 +48,7 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 	}
 	if acts {
 		weights := weight.Decide(&n, &policy)
-		plan.Settings, state.Quota = quota.Decide(weights.Settings, &n, &policy, quota.Others{Weighted: weights.Asked, CPUs: plan.CPUs, Batch: plan.Suppress, Interference: plan.Interference, Slack: plan.Slack}, state.Quota)
+		plan.Settings, state.Quota = quota.Decide(weights.Settings, &n, &policy, quota.Others{Weighted: weights.Weighted, CPUs: plan.CPUs, Batch: plan.Suppress, Interference: plan.Interference, Slack: plan.Slack}, state.Quota)
 		plan.Settings = append(plan.Settings, cpuset.Settle(&n, plan.CPUs, &state.CPUs, plan.Suppress.OnCPUs())...)
 		plan.Settings = append(plan.Settings, memory.Decide(&n, &policy)...)
 		var held []model.Setting
@@ -101,7 +101,7 @@ func sell(n *model.Node, policy *model.Policy, plan *model.Plan, state State, as
 	plan.Suppress, state.Suppress = suppress.Decide(n, policy, plan.Slack, state.Suppress)
 	state.Interference = interferes(n, policy, plan, state.Interference)
 	plan.Evict, state.Evict = evict.Decide(n, policy, evict.Others{
-		Slack: plan.Slack, Suppress: plan.Suppress, Interference: plan.Interference, Held: held(n, policy, &state),
+		Slack: plan.Slack, Suppress: plan.Suppress, Interference: plan.Interference, Limited: held(n, policy, &state),
 	}, state.Evict)
 	return state
 }

@@ -100,7 +100,7 @@ func (w *world) doLoad(command string, args []string) error {
 	case "reclaiming":
 		w.node.Reclaiming = args[0] == "yes"
 	case "reclaimed": // UID ASKED FREED [ERROR]
-		w.node.Reclaimed = &model.Reclaimed{UID: args[0], Asked: bytes(args[1]), Freed: bytes(args[2]), Failed: strings.Join(args[3:], " ")}
+		w.node.Reclaimed = &model.Reclaimed{UID: args[0], Requested: bytes(args[1]), Freed: bytes(args[2]), Failed: strings.Join(args[3:], " ")}
 	case "withdrawn":
 		w.node.Withdrawn = args[0] == "yes"
 	case "glance":
