@@ -57,11 +57,11 @@ type Use struct {
 	Measured bool          // false: nothing was measured yet
 	System   int64         // processes outside pods, and pods of class SYSTEM
 	// CPU that the hypervisor gave to other machines; part of System, unless the kernel counts it as used by pods.
-	Stolen     int64
-	Online     int64 // all pods that are neither batch nor SYSTEM, and pod cgroups without a known pod
-	Unmeasured int64 // requests of online and SYSTEM pods without a measurement, beyond their measured usage
-	Whole      int64 // idle part of exclusive CPUs
-	Batch      int64 // pods of class BE
+	Stolen        int64
+	Online        int64 // all pods that are neither batch nor SYSTEM, and pod cgroups without a known pod
+	Unmeasured    int64 // requests of online and SYSTEM pods without a measurement, beyond their measured usage
+	IdleExclusive int64 // idle part of exclusive CPUs
+	Batch         int64 // pods of class BE
 }
 
 // Horizon is how far ahead a peak is predicted.
@@ -96,19 +96,18 @@ type Peak struct {
 // Account is the balance of one resource of a node, in milli-cores or bytes. System, Online, Mid and Batch together
 // never exceed the Ceiling, except with SellStatic.
 type Account struct {
-	Capacity int64 // of the machine, or of the Node object if that is less
-	Ceiling  int64 // capacity up to the waterline
-	Reserved int64 // for the system, by the kubelet's settings
-	Kept     int64 // memory that the kernel keeps free
-	Use      Use
-	Peaks    [Horizons]Peak
-	Prod     [Horizons]int64 // amount counted for online pods: the higher of their usage and their peak
-	Bound    TierAmounts     // requests of pods bound to the node
-	Pools    int64           // held by worker pools beyond what their pods requested
-	Room     TierAmounts     // what could be sold per tier now, bound requests included
-	Offer    TierAmounts     // what is sold per tier; follows Room down at once and up slowly
-	Allow    int64           // what batch may use now
-	Reason   Reason          // of the offer
+	Capacity  int64 // of the machine, or of the Node object if that is less
+	Ceiling   int64 // capacity up to the waterline
+	Reserved  int64 // for the system, by the kubelet's settings
+	Watermark int64 // memory that the kernel keeps free
+	Use       Use
+	Peaks     [Horizons]Peak
+	Prod      [Horizons]int64 // amount counted for online pods: the higher of their usage and their peak
+	Bound     TierAmounts     // requests of pods bound to the node
+	Room      TierAmounts     // what could be sold per tier now, bound requests included
+	Offer     TierAmounts     // what is sold per tier; follows Room down at once and up slowly
+	Allow     int64           // what batch may use now
+	Reason    Reason          // of the offer
 }
 
 // TierAmounts is one amount per tier.

@@ -171,7 +171,7 @@ func randomOffers(r *rand.Rand, w *world) {
 	line := func(capacity int64) slack.Line {
 		l := slack.Line{Offer: r.Int64N(capacity + 1)}
 		if r.IntN(2) == 0 {
-			l.Since, l.Lowest = clock-time.Duration(r.IntN(90))*time.Second, l.Offer+r.Int64N(capacity+1)
+			l.ClearSince, l.Lowest = clock-time.Duration(r.IntN(90))*time.Second, l.Offer+r.Int64N(capacity+1)
 		}
 		return l
 	}

@@ -94,7 +94,7 @@ func sell(n *model.Node, policy *model.Policy, plan *model.Plan, state State, as
 	var peaks slack.Peaks
 	peaks.CPU, peaks.Memory, state.Peaks = ask(n, cpu, memory, state.Peaks)
 	var next time.Time
-	plan.Slack, state.Slack, next = slack.Decide(n, policy, cpu, memory, peaks, model.Amount{}, state.Slack)
+	plan.Slack, state.Slack, next = slack.Decide(n, policy, cpu, memory, peaks, state.Slack)
 	if !next.IsZero() {
 		wake(plan, next)
 	}
