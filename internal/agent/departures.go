@@ -17,7 +17,7 @@ type departures struct {
 }
 
 // evictReasons are those for which a pod should leave.
-var evictReasons = [...]model.Code{model.MemoryGone, model.BatchStarved}
+var evictReasons = [...]model.Code{model.MemoryExhausted, model.BatchStarved}
 
 // note takes in what one round made of the one before.
 func (d *departures) note(before, now *model.Evictions) {

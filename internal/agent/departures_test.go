@@ -20,7 +20,7 @@ func asking(uid string, code model.Code) *model.Evictions {
 
 // TestDepartures counts what rounds say, one after the other: each request and each relief once.
 func TestDepartures(t *testing.T) {
-	said := asking("c", model.MemoryGone)
+	said := asking("c", model.MemoryExhausted)
 	said.Request.Withheld = &model.Reason{Code: model.ObserveOnly}
 	left := &model.Evictions{Last: model.Relief{UID: "a", At: 1, Expected: 100}}
 	seen := &model.Evictions{Last: model.Relief{UID: "a", At: 1, Expected: 100, Seen: true, Observed: 70}}
@@ -28,7 +28,7 @@ func TestDepartures(t *testing.T) {
 	var d departures
 	var before *model.Evictions
 	for _, now := range []*model.Evictions{
-		nil, asking("a", model.MemoryGone), asking("a", model.MemoryGone), left, left, seen, seen,
+		nil, asking("a", model.MemoryExhausted), asking("a", model.MemoryExhausted), left, left, seen, seen,
 		asking("b", model.BatchStarved), nil, asking("b", model.BatchStarved), worse, worse, said, said, nil,
 	} {
 		d.note(before, now)
@@ -39,8 +39,8 @@ func TestDepartures(t *testing.T) {
 		series[strings.Join(append([]string{name}, labels...), " ")] = value
 	})
 	for name, want := range map[string]float64{
-		"waterline_eviction_requests_total reason MemoryGone": 1, "waterline_eviction_requests_total reason BatchStarved": 2,
-		"waterline_eviction_expected_bytes_total": 150, "waterline_eviction_observed_bytes_total": 70, "waterline_hot reason MemoryGone": 0,
+		"waterline_eviction_requests_total reason MemoryExhausted": 1, "waterline_eviction_requests_total reason BatchStarved": 2,
+		"waterline_eviction_expected_bytes_total": 150, "waterline_eviction_observed_bytes_total": 70, "waterline_hot reason MemoryExhausted": 0,
 	} {
 		if series[name] != want {
 			t.Errorf("%s is %v, want %v, of %v", name, series[name], want, series)
@@ -49,7 +49,7 @@ func TestDepartures(t *testing.T) {
 	for i, c := range []struct {
 		a, b *model.Evictions
 		same bool
-	}{{nil, nil, true}, {nil, left, false}, {left, seen, false}, {asking("a", model.MemoryGone), asking("b", model.MemoryGone), false}, {asking("a", model.MemoryGone), asking("a", model.MemoryGone), true}} {
+	}{{nil, nil, true}, {nil, left, false}, {left, seen, false}, {asking("a", model.MemoryExhausted), asking("b", model.MemoryExhausted), false}, {asking("a", model.MemoryExhausted), asking("a", model.MemoryExhausted), true}} {
 		if same := sameDecisions(&model.Plan{Evict: c.a}, &model.Plan{Evict: c.b}); same != c.same {
 			t.Errorf("%d: the same is %v", i, same)
 		}
@@ -58,11 +58,11 @@ func TestDepartures(t *testing.T) {
 
 // TestLeavingIsSaid checks what is told of a node.
 func TestLeavingIsSaid(t *testing.T) {
-	e := asking("job", model.MemoryGone)
+	e := asking("job", model.MemoryExhausted)
 	e.Request.Withheld = &model.Reason{Code: model.ObserveOnly}
 	e.Last = model.Relief{UID: "gone", At: time.Minute, Expected: 1 << 30}
 	want := []string{
-		"the node is hot and sells nothing: MemoryGone", "batch/job should leave the node: MemoryGone; it is only said: ObserveOnly",
+		"the node is hot and sells nothing: MemoryExhausted", "batch/job should leave the node: MemoryExhausted; it is only said: ObserveOnly",
 		"gone left 1m30s ago; relief expected 1.00 GiB, observed not known yet",
 	}
 	if got := leaving(e, nil, 150*time.Second); !slices.Equal(got, want) {
@@ -94,16 +94,16 @@ func TestAskedAgain(t *testing.T) {
 			return len(written)
 		}
 		seconds(5, nil)
-		if n := seconds(1, asking("a", model.MemoryGone)); n != 1 || written[0].Evict.UID != "a" || written[0].Hot != model.MemoryGone {
+		if n := seconds(1, asking("a", model.MemoryExhausted)); n != 1 || written[0].Evict.UID != "a" || written[0].Hot != model.MemoryExhausted {
 			t.Errorf("it was not reported at once: %d", n)
 		}
-		if n := seconds(100, asking("a", model.MemoryGone)); n != 5 {
+		if n := seconds(100, asking("a", model.MemoryExhausted)); n != 5 {
 			t.Errorf("within 100 s it was reported %d times, not 5", n)
 		}
-		if n := seconds(1, asking("b", model.MemoryGone)); n != 1 {
+		if n := seconds(1, asking("b", model.MemoryExhausted)); n != 1 {
 			t.Error("another pod was not reported at once")
 		}
-		hot := &model.Evictions{Hot: model.Reason{Code: model.MemoryGone}}
+		hot := &model.Evictions{Hot: model.Reason{Code: model.MemoryExhausted}}
 		if n := seconds(100, hot); n != 1 || written[0].Evict != nil {
 			t.Errorf("that nobody need leave was reported %d times", n)
 		}

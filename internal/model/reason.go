@@ -10,42 +10,42 @@ type Code string
 
 // Reasons for the value of a cgroup file.
 const (
-	Weighted         Code = "Weighted"         // the pod's annotation requests this weight
-	WeightedByPolicy Code = "WeightedByPolicy" // a rule of the policy gives the pod this weight
-	WeightClamped    Code = "WeightClamped"    // the requested weight exceeds the namespace's maximum in the policy
-	WeightCapped     Code = "WeightCapped"     // a higher weight would take CPU that Guaranteed pods requested
-	AgentFirst       Code = "AgentFirst"       // the agent's own pod needs CPU when the node is busiest
-	CriticalKept     Code = "CriticalKept"     // a system-critical pod keeps its fraction of its QoS class
-	SumOfPods        Code = "SumOfPods"        // a QoS class has the sum of the weights of its pods
-	QuotaLifted      Code = "QuotaLifted"      // the pod requests to be limited by its weight only
-	QuotaNeedless    Code = "QuotaNeedless"    // the container's exclusive CPUs limit it already
-	BatchWeight      Code = "BatchWeight"      // weight for the batch CPU that the pod or container requests
-	BatchIdle        Code = "BatchIdle"        // the batch pod runs only when no pod beside it wants to, by policy
-	GroupIdentity    Code = "GroupIdentity"    // the kernel knows the pod as online or as batch, by policy
-	OnlineKept       Code = "OnlineKept"       // an online BestEffort pod weighs as much as all batch pods together
-	BatchQuota       Code = "BatchQuota"       // the CPU limit from the spec of a batch pod or container
-	BurstAllowed     Code = "BurstAllowed"     // the pod or container may accumulate unused quota, up to its limit
-	QuotaRaised      Code = "QuotaRaised"      // throttled at its limit after leaving CPU unused: more for a while
-	NodeHot          Code = "NodeHot"          // no pod may burst: no room, none a moment ago, or none measured
-	BatchMemory      Code = "BatchMemory"      // the memory limit of a batch pod or container, or its request
-	MemoryProtected  Code = "MemoryProtected"  // memory that the online pod requests is protected from reclaim
-	MemoryCarried    Code = "MemoryCarried"    // a parent group needs the protection that its pods use
-	MemoryLimited    Code = "MemoryLimited"    // the batch pod's memory may not grow: little is left for batch
-	MemoryReclaimed  Code = "MemoryReclaimed"  // page cache of the batch pod is reclaimed: little is left for batch
-	PodFrozen        Code = "PodFrozen"        // the batch pod is frozen until it is evicted: no memory is left
-	KubeletValue     Code = "KubeletValue"     // restored: the value that the kubelet computes from the pod's spec
-	RecordedValue    Code = "RecordedValue"    // restored: the newest value from another writer
-	LastKnown        Code = "LastKnown"        // pods or measurements are missing: the last decided value stays
-	IdleGroup        Code = "IdleGroup"        // deferred: the kernel refuses a weight while cpu.idle is set
-	MemoryInUse      Code = "MemoryInUse"      // deferred: usage exceeds the limit, and processes would be killed
-	RejectedByKernel Code = "RejectedByKernel" // deferred: the kernel refused this value, and nothing has changed
-	ForeignWriter    Code = "ForeignWriter"    // deferred: another writer keeps changing this file
-	BadAnnotation    Code = "BadAnnotation"    // the annotation's value is invalid; the pod keeps its defaults
-	BadLabel         Code = "BadLabel"         // the label's value is invalid; the pod counts as an online service
-	BothSpellings    Code = "BothSpellings"    // one annotation or label in two spellings; Waterline's own counts
-	NoPodCgroups     Code = "NoPodCgroups"     // the kubelet creates no cgroups for pods: nothing to weight
-	ObserveOnly      Code = "ObserveOnly"      // deferred: mode Observe writes nothing
-	ReadOnlyMount    Code = "ReadOnlyMount"    // deferred: the cgroup file system is mounted read-only
+	Weighted          Code = "Weighted"          // the pod's annotation requests this weight
+	WeightedByPolicy  Code = "WeightedByPolicy"  // a rule of the policy gives the pod this weight
+	WeightClamped     Code = "WeightClamped"     // the requested weight exceeds the namespace's maximum in the policy
+	WeightCapped      Code = "WeightCapped"      // a higher weight would take CPU that Guaranteed pods requested
+	AgentFirst        Code = "AgentFirst"        // the agent's own pod needs CPU when the node is busiest
+	CriticalPreserved Code = "CriticalPreserved" // a system-critical pod keeps its fraction of its QoS class
+	SumOfPods         Code = "SumOfPods"         // a QoS class has the sum of the weights of its pods
+	QuotaLifted       Code = "QuotaLifted"       // the pod requests to be limited by its weight only
+	QuotaNeedless     Code = "QuotaNeedless"     // the container's exclusive CPUs limit it already
+	BatchWeight       Code = "BatchWeight"       // weight for the batch CPU that the pod or container requests
+	BatchIdle         Code = "BatchIdle"         // the batch pod runs only when no pod beside it wants to, by policy
+	GroupIdentity     Code = "GroupIdentity"     // the kernel knows the pod as online or as batch, by policy
+	OnlineBestEffort  Code = "OnlineBestEffort"  // an online BestEffort pod weighs as much as all batch pods together
+	BatchQuota        Code = "BatchQuota"        // the CPU limit from the spec of a batch pod or container
+	BurstAllowed      Code = "BurstAllowed"      // the pod or container may accumulate unused quota, up to its limit
+	QuotaRaised       Code = "QuotaRaised"       // throttled at its limit after leaving CPU unused: more for a while
+	NodeHot           Code = "NodeHot"           // no pod may burst: no room, none a moment ago, or none measured
+	BatchMemory       Code = "BatchMemory"       // the memory limit of a batch pod or container, or its request
+	MemoryProtected   Code = "MemoryProtected"   // memory that the online pod requests is protected from reclaim
+	AncestorProtected Code = "AncestorProtected" // a parent group needs the protection that its pods use
+	MemoryLimited     Code = "MemoryLimited"     // the batch pod's memory may not grow: little is left for batch
+	MemoryReclaimed   Code = "MemoryReclaimed"   // page cache of the batch pod is reclaimed: little is left for batch
+	PodFrozen         Code = "PodFrozen"         // the batch pod is frozen until it is evicted: no memory is left
+	KubeletValue      Code = "KubeletValue"      // restored: the value that the kubelet computes from the pod's spec
+	RecordedValue     Code = "RecordedValue"     // restored: the newest value from another writer
+	LastKnown         Code = "LastKnown"         // pods or measurements are missing: the last decided value stays
+	IdleGroup         Code = "IdleGroup"         // deferred: the kernel refuses a weight while cpu.idle is set
+	MemoryInUse       Code = "MemoryInUse"       // deferred: usage exceeds the limit, and processes would be killed
+	RejectedByKernel  Code = "RejectedByKernel"  // deferred: the kernel refused this value, and nothing has changed
+	ForeignWriter     Code = "ForeignWriter"     // deferred: another writer keeps changing this file
+	BadAnnotation     Code = "BadAnnotation"     // the annotation's value is invalid; the pod keeps its defaults
+	BadLabel          Code = "BadLabel"          // the label's value is invalid; the pod counts as an online service
+	BothSpellings     Code = "BothSpellings"     // one annotation or label in two spellings; Waterline's own counts
+	NoPodCgroups      Code = "NoPodCgroups"      // the kubelet creates no cgroups for pods: nothing to weight
+	ObserveOnly       Code = "ObserveOnly"       // deferred: mode Observe writes nothing
+	ReadOnlyMount     Code = "ReadOnlyMount"     // deferred: the cgroup file system is mounted read-only
 )
 
 // Reasons for the CPUs of a group, and reasons why a pod does not have the CPUs that it requests.
@@ -86,13 +86,13 @@ const (
 const (
 	SoldPredicted  Code = "SoldPredicted"  // room under the waterline next to the predicted peak
 	SoldRealtime   Code = "SoldRealtime"   // room under the waterline next to the current usage
-	SoldFixed      Code = "SoldFixed"      // the policy's fraction of the capacity, available or not
+	SoldStatic     Code = "SoldStatic"     // the policy's fraction of the capacity, available or not
 	NotSold        Code = "NotSold"        // the policy sells nothing
 	OfferWithdrawn Code = "OfferWithdrawn" // the manager has withdrawn the node's offer
-	OfferRestless  Code = "OfferRestless"  // there is more room, but the offer fell often: it settles for longer
+	OfferUnstable  Code = "OfferUnstable"  // there is more room, but the offer fell often: it settles for longer
 	OfferGrows     Code = "OfferGrows"     // there is more room; the offer settles first, then grows in steps
 	SlackNone      Code = "SlackNone"      // there is no room under the waterline
-	SlackDoubted   Code = "SlackDoubted"   // the measurements are old; the offer shrinks with their age
+	SlackStale     Code = "SlackStale"     // the measurements are old; the offer shrinks with their age
 	SlackUnknown   Code = "SlackUnknown"   // nothing was measured yet
 )
 
@@ -100,7 +100,7 @@ const (
 const (
 	BatchAllowed    Code = "BatchAllowed"    // CPU that online pods leave under the waterline
 	BatchGrows      Code = "BatchGrows"      // there is more room; the limit grows in steps
-	BatchWaits      Code = "BatchWaits"      // more room, but the limit fell or online pods waited a moment ago
+	BatchSettling   Code = "BatchSettling"   // more room, but the limit fell or online pods waited a moment ago
 	BatchMinimum    Code = "BatchMinimum"    // the minimum for batch in the policy, though online pods leave less
 	OnlineRose      Code = "OnlineRose"      // usage of online pods or the system suddenly rose
 	OnlineWaits     Code = "OnlineWaits"     // online pods wait for CPUs, so a part is withheld from batch
@@ -132,8 +132,8 @@ const (
 
 // Reasons for an eviction, during which nothing more is sold.
 const (
-	MemoryGone   Code = "MemoryGone"   // no memory is left for batch, after limits and reclaim
-	BatchStarved Code = "BatchStarved" // the pod wants CPU, and had hardly any of its request for minutes
+	MemoryExhausted Code = "MemoryExhausted" // no memory is left for batch, after limits and reclaim
+	BatchStarved    Code = "BatchStarved"    // the pod wants CPU, and had hardly any of its request for minutes
 )
 
 // Unit is the unit of an operand.

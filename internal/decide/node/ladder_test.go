@@ -291,7 +291,7 @@ func (l *ladder) order(before *node.State, plan *model.Plan) {
 		l.t.Fatalf("seed %d, %s: %v is frozen; held since %s, %d s nobody was asked for page cache", l.seed, clock, frozen, l.short, l.idle)
 	}
 	e := plan.Evict.Requested()
-	if e == nil || e.UID == before.Evict.Request.UID || e.Reason.Code != model.MemoryGone {
+	if e == nil || e.UID == before.Evict.Request.UID || e.Reason.Code != model.MemoryExhausted {
 		return
 	}
 	s := &l.state.Evict

@@ -313,7 +313,7 @@ func (r *round) serve(c *claim) ([]Allocation, model.Reason) {
 	case r.unknown:
 		return nil, model.Reason{Code: model.CPUsUnknown, Fix: "the kubelet's configuration, or under its static policy its pool of CPUs, could not be read; see the agent's log"}
 	case asked > most:
-		return nil, model.Reason{Code: model.CPUsTooMany, Operands: []model.Operand{count("asked", asked), count("node", most)}, Fix: "ask for less, or choose a larger node"}
+		return nil, model.Reason{Code: model.CPUsTooMany, Operands: []model.Operand{count("requested", asked), count("node", most)}, Fix: "ask for less, or choose a larger node"}
 	}
 	free, given := r.free, slices.Clone(c.base)
 	for i, w := range c.wants {
@@ -324,7 +324,7 @@ func (r *round) serve(c *claim) ([]Allocation, model.Reason) {
 			if free.Len() >= w.cpus-h.CPUs.Len() {
 				code, fix = model.CPUsSplitCores, "ask for whole cores, or wait until some come free"
 			}
-			return nil, model.Reason{Code: code, Operands: []model.Operand{count("asked", asked), count("free", r.free.Len())}, Fix: fix}
+			return nil, model.Reason{Code: code, Operands: []model.Operand{count("requested", asked), count("free", r.free.Len())}, Fix: fix}
 		}
 		h.CPUs = h.CPUs.Or(more)
 		free = free.Minus(more)
@@ -340,7 +340,7 @@ func (r *round) serve(c *claim) ([]Allocation, model.Reason) {
 	// is only too little if more was promised than there is: by static pods, or because CPUs went offline.
 	if r.rest < 0 || r.pool.Minus(r.exclusive).Minus(alone).Empty() {
 		return nil, model.Reason{Code: model.CPUsPromised, Operands: []model.Operand{
-			count("asked", asked), {Name: "short", Value: max(-r.rest, 0), Unit: model.UnitMilli},
+			count("requested", asked), {Name: "short", Value: max(-r.rest, 0), Unit: model.UnitMilli},
 		}, Fix: "the other pods' requests must fit the rest, and one CPU must be left; it is tried again when some go"}
 	}
 	return given, model.Reason{}

@@ -118,7 +118,7 @@ func (r *round) forMemory() candidate {
 		bytes := r.frees(pod.UID)
 		c := candidate{pod: pod, bytes: bytes, excess: max(bytes-need, 0)}
 		c.score = float64(min(bytes, need)) / lost(r.n, pod)
-		c.reason = model.Reason{Code: model.MemoryGone, Operands: []model.Operand{
+		c.reason = model.Reason{Code: model.MemoryExhausted, Operands: []model.Operand{
 			{Name: "left", Value: r.left, Unit: model.UnitBytes},
 			{Name: "need", Value: need, Unit: model.UnitBytes},
 			{Name: "relief", Value: bytes, Unit: model.UnitBytes},

@@ -153,7 +153,7 @@ func (r *round) heat() {
 	s := &r.state
 	switch {
 	case r.state.Short:
-		s.Hot, s.Why = r.now, model.MemoryGone
+		s.Hot, s.Why = r.now, model.MemoryExhausted
 	case r.starves != "":
 		s.Hot, s.Why = r.now, model.BatchStarved
 	case s.Hot != 0 && r.now-s.Hot >= cool:
@@ -163,7 +163,7 @@ func (r *round) heat() {
 
 // stillNeeded reports whether the reason for a request still exists.
 func (r *round) stillNeeded(req *Request, pod *model.Pod) bool {
-	if req.Reason.Code == model.MemoryGone {
+	if req.Reason.Code == model.MemoryExhausted {
 		return r.state.Short
 	}
 	i, known := find(r.state.Hunger, pod.UID)

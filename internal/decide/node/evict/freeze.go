@@ -46,7 +46,7 @@ func (r *round) freeze(on bool) {
 		return
 	}
 	uid, why := s.Request.UID, s.Request.Reason
-	if why.Code != model.MemoryGone {
+	if why.Code != model.MemoryExhausted {
 		best := r.forMemory()
 		if best.pod == nil {
 			return

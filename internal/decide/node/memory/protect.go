@@ -135,6 +135,6 @@ func protectAncestor(n *model.Node, file model.File, sum promise) model.Setting 
 		}
 	}
 	return model.Setting{
-		File: file, Value: model.Number(value), Reason: model.Reason{Code: model.MemoryCarried, Operands: operands},
+		File: file, Value: model.Number(value), Reason: model.Reason{Code: model.AncestorProtected, Operands: operands},
 	}
 }

@@ -44,7 +44,7 @@ func TestKubeletRestartFailsNoPod(t *testing.T) {
 		n, p, s := random(r)
 		hot := model.Reason{}
 		if r.IntN(5) == 0 {
-			hot.Code = model.MemoryGone
+			hot.Code = model.MemoryExhausted
 		}
 		got := Decide(n, p, s, hot)
 		if got.Decided && hot.Code != "" && got.Reason.Code == "" {

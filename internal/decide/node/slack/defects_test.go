@@ -157,7 +157,7 @@ func TestStale(t *testing.T) {
 		case age <= 5*time.Second && (s.CPU.Allow != 60_000 || s.CPU.Offer.Batch != 60_000):
 			t.Errorf("%d of 60000 after %v", s.CPU.Allow, age)
 		case age == 33*time.Second &&
-			(s.CPU.Allow < 29_000 || s.CPU.Allow > 30_000 || s.CPU.Reason.Code != model.SlackDoubted):
+			(s.CPU.Allow < 29_000 || s.CPU.Allow > 30_000 || s.CPU.Reason.Code != model.SlackStale):
 			t.Errorf("%d of 60000 after %v: %v", s.CPU.Allow, age, s.CPU.Reason)
 		}
 		if next.IsZero() {
@@ -194,7 +194,7 @@ func TestFixed(t *testing.T) {
 		if s.CPU.Offer.Batch != 100_000*times || s.Memory.Offer.Batch != 240*gib {
 			t.Errorf("%d times: offers %d and %d", times, s.CPU.Offer.Batch, s.Memory.Offer.Batch)
 		}
-		want := fmt.Sprintf("SoldFixed offer=%dmCPU allowance=60000mCPU missing=%dmCPU",
+		want := fmt.Sprintf("SoldStatic offer=%dmCPU allowance=60000mCPU missing=%dmCPU",
 			100_000*times, 100_000*times-60_000)
 		if got := s.CPU.Reason.String(); got != want {
 			t.Errorf("%s, want %s", got, want)

@@ -20,12 +20,12 @@ func (r *resource) reason(a *model.Account, l Ledger, now round) model.Reason {
 	case !a.Use.Measured:
 		return r.because(model.SlackUnknown)
 	case a.Use.Age > fresh:
-		return r.because(model.SlackDoubted,
+		return r.because(model.SlackStale,
 			model.Operand{Name: "age", Value: int64(a.Use.Age / time.Second), Unit: model.UnitSeconds},
 			model.Operand{Name: "trusted", Value: trusted(1000, a.Use.Age), Unit: model.UnitTimes},
 			model.Operand{Name: "room", Value: room, Unit: r.unit})
 	case r.static() && !r.incompressible:
-		return r.because(model.SoldFixed,
+		return r.because(model.SoldStatic,
 			model.Operand{Name: "offer", Value: offered, Unit: r.unit},
 			model.Operand{Name: "allowance", Value: a.Allow, Unit: r.unit},
 			model.Operand{Name: "missing", Value: less(offered, a.Allow), Unit: r.unit})
@@ -34,12 +34,12 @@ func (r *resource) reason(a *model.Account, l Ledger, now round) model.Reason {
 	case l.Mid.delayed(a.Room.Mid, &s) || l.Batch.delayed(a.Room.Batch, &s):
 		longest := max(l.Mid.settling(&s), l.Batch.settling(&s))
 		settling := model.Operand{Name: "settling", Value: int64(longest / time.Second), Unit: model.UnitSeconds}
-		return r.because(model.OfferRestless, append([]model.Operand{settling}, r.sum(a)...)...)
+		return r.because(model.OfferUnstable, append([]model.Operand{settling}, r.sum(a)...)...)
 	case l.Mid.mayGrow(a.Room.Mid, &s) || l.Batch.mayGrow(a.Room.Batch, &s):
 		return r.because(model.OfferGrows, r.sum(a)...)
 	case r.static():
 		fixed := model.Operand{Name: "fixed", Value: part(a.Capacity, r.sell.Ratio, 1000), Unit: r.unit}
-		return r.because(model.SoldFixed, append([]model.Operand{fixed}, r.sum(a)...)...)
+		return r.because(model.SoldStatic, append([]model.Operand{fixed}, r.sum(a)...)...)
 	case r.sell.Method == model.SellRealtime:
 		return r.because(model.SoldRealtime, r.sum(a)...)
 	}

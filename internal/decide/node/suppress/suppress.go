@@ -205,7 +205,7 @@ func (f *follow) step() {
 		s.Milli, s.Shrunk, s.Least = f.target, f.now, none
 	case f.now-s.Shrunk < max(s.Calm, calm) || f.now-s.Looked < pace:
 		if f.target > s.Milli+band {
-			f.why.Code = model.BatchWaits
+			f.why.Code = model.BatchSettling
 		}
 	default:
 		if s.Least > s.Milli+band {
@@ -243,7 +243,7 @@ func (f *follow) explain(rise int64) {
 	case f.state.Push > 0:
 		code = model.OnlineWaits
 	case f.a.Use.Age > 5*time.Second:
-		code = model.SlackDoubted
+		code = model.SlackStale
 	}
 	operands := []model.Operand{{Name: "left", Value: f.a.Allow, Unit: model.UnitMilli}}
 	for _, o := range []model.Operand{

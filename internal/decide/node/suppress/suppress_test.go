@@ -282,7 +282,7 @@ func TestFrozenMetrics(t *testing.T) {
 		t.Errorf("before the next measurement: %+v", s)
 	}
 	w.left.CPU.Use.Measured, w.left.CPU.Use.Age = true, time.Minute
-	if s := w.tick(0); s.Milli != 0 || s.Reason.Code != model.SlackDoubted {
+	if s := w.tick(0); s.Milli != 0 || s.Reason.Code != model.SlackStale {
 		t.Errorf("with old measurements: %+v", s)
 	}
 }

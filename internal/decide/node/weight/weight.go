@@ -222,7 +222,7 @@ func weighOnline(entries []entry) {
 		}
 		e.shares, e.classOnly = model.ClampShares(batch), true
 		e.reason = model.Reason{
-			Code: model.OnlineKept, Operands: []model.Operand{{Name: "batch", Value: batch, Unit: model.UnitShares}},
+			Code: model.OnlineBestEffort, Operands: []model.Operand{{Name: "batch", Value: batch, Unit: model.UnitShares}},
 		}
 	}
 }
@@ -244,7 +244,7 @@ func scaleCritical(entries []entry) {
 			continue
 		}
 		e.shares = model.ClampShares(e.base * grown / from)
-		e.reason = model.Reason{Code: model.CriticalKept, Operands: []model.Operand{
+		e.reason = model.Reason{Code: model.CriticalPreserved, Operands: []model.Operand{
 			{Name: "request", Value: e.base, Unit: model.UnitShares},
 			{Name: "class", Value: grown * 1000 / from, Unit: model.UnitTimes},
 		}}
