@@ -80,7 +80,7 @@ type EvictionRequest struct {
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid"`
 	// Reason is why it should leave, in one word of docs/reasons.md.
-	// +kubebuilder:validation:Enum=MemoryGone;BatchStarved
+	// +kubebuilder:validation:Enum=MemoryExhausted;BatchStarved
 	Reason string `json:"reason"`
 	// Message has the numbers from which that was decided.
 	// +kubebuilder:validation:MaxLength=1024

@@ -41,10 +41,10 @@ func printNode(out io.Writer, name string, e *serve.NodeExplanation) error {
 	if cpu.Use.Stolen > 0 {
 		line("  with what the hypervisor gave others", cores(cpu.Use.Stolen), "")
 	}
-	both("- kept free by the kernel", func(a *model.Account) int64 { return a.Kept })
+	both("- kept free by the kernel", func(a *model.Account) int64 { return a.Watermark })
 	both("- used by online pods", func(a *model.Account) int64 { return a.Use.Online })
 	both("- requests of those not measured yet", func(a *model.Account) int64 { return a.Use.Unmeasured })
-	both("- idle, but a pod's alone", func(a *model.Account) int64 { return a.Use.Whole })
+	both("- idle, but a pod's alone", func(a *model.Account) int64 { return a.Use.IdleExclusive })
 	both("= batch may use now", func(a *model.Account) int64 { return a.Allow })
 	both("  batch uses", func(a *model.Account) int64 { return a.Use.Batch })
 	line("", "", "")

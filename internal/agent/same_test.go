@@ -39,7 +39,7 @@ func found(named time.Duration, undone string, throttles ...model.Throttle) *mod
 // TestSameEvictions: another request, and what came of the last one, is written down.
 func TestSameEvictions(t *testing.T) {
 	request := func(uid string) *model.Evictions {
-		why := model.Reason{Code: model.MemoryGone}
+		why := model.Reason{Code: model.MemoryExhausted}
 		return &model.Evictions{Hot: why, Request: &model.Eviction{UID: uid, Reason: why}}
 	}
 	left := &model.Evictions{Last: model.Relief{UID: "a", At: 1, Expected: 100}}

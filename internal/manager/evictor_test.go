@@ -123,7 +123,7 @@ func (w *evictions) round(uid string) {
 	report := &v1alpha1.NodeReport{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	if w.renewed++; uid != "" {
 		report.Status.Eviction = &v1alpha1.EvictionRequest{
-			Namespace: "batch", Name: "sort-0", UID: uid, Reason: "MemoryGone", Message: "left=0B", Renewed: metav1.NewMicroTime(time.Unix(int64(w.renewed), 0)),
+			Namespace: "batch", Name: "sort-0", UID: uid, Reason: "MemoryExhausted", Message: "left=0B", Renewed: metav1.NewMicroTime(time.Unix(int64(w.renewed), 0)),
 		}
 	}
 	add(w.t, w.fleet.reports, report)
@@ -138,7 +138,7 @@ func TestEvict(t *testing.T) {
 	if len(w.asked) != 1 || w.asked[0].Name != "sort-0" || w.asked[0].Namespace != "batch" || *w.asked[0].DeleteOptions.Preconditions.UID != anUID || w.asked[0].DeleteOptions.GracePeriodSeconds != nil {
 		t.Fatalf("evicted were %+v", w.asked)
 	}
-	if len(w.events) != 1 || w.events[0].Reason != reasonEvicted || w.events[0].InvolvedObject.UID != anUID || !strings.Contains(w.events[0].Message, "MemoryGone left=0B") {
+	if len(w.events) != 1 || w.events[0].Reason != reasonEvicted || w.events[0].InvolvedObject.UID != anUID || !strings.Contains(w.events[0].Message, "MemoryExhausted left=0B") {
 		t.Errorf("told was %+v", w.events)
 	}
 	w.pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}

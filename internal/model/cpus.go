@@ -10,23 +10,23 @@ import (
 	"strings"
 )
 
-// MaxCPUs is how many CPUs a [CPUSet] can hold: CPUs are numbered from 0 to MaxCPUs-1. The largest machines that are
-// sold have 960 in one kernel (four sockets of 120 cores, two threads each).
+// MaxCPUs is the capacity of a [CPUSet]: CPU numbers range from 0 to MaxCPUs-1. The largest machines on sale have 960
+// CPUs in one kernel (four sockets of 120 cores, two threads each).
 const MaxCPUs = 1024
 
-// ErrCPUList is in the chain of every error about a list of CPUs that cannot be used.
+// ErrCPUList is in the chain of every error about an invalid list of CPUs.
 var ErrCPUList = errors.New("bad list of CPUs")
 
-// ErrManyCPUs is in the chain of the error about a list that names a CPU from [MaxCPUs] on. So is [ErrCPUList].
-var ErrManyCPUs = fmt.Errorf("%w: more than can be told apart", ErrCPUList)
+// ErrManyCPUs is in the chain of the error about a list with a CPU number of [MaxCPUs] or more. So is [ErrCPUList].
+var ErrManyCPUs = fmt.Errorf("%w: more CPUs than supported", ErrCPUList)
 
-// CPUSet is a set of CPUs by their numbers in the kernel. It is a plain value: it can be compared, copied and used as a
-// key, and nothing it does allocates but String.
+// CPUSet is a set of CPUs by their numbers in the kernel. It is a plain value that can be compared, copied and used
+// as a map key. Of its methods only String and MarshalText allocate.
 type CPUSet struct {
 	words [MaxCPUs / 64]uint64
 }
 
-// CPUs returns the set of these CPUs. Numbers outside of the range are left out.
+// CPUs returns the set of these CPUs. Numbers outside the range are ignored.
 func CPUs(ids ...int) CPUSet {
 	var s CPUSet
 	for _, id := range ids {
@@ -35,8 +35,8 @@ func CPUs(ids ...int) CPUSet {
 	return s
 }
 
-// ParseCPUs reads a list as the kernel writes it: "0-3,8,10-11", or nothing for the empty set. Spaces around it and a final
-// newline are passed over. The error has [ErrCPUList] in its chain.
+// ParseCPUs parses a list in the kernel's format, "0-3,8,10-11", or an empty string for the empty set. Surrounding
+// spaces and a final newline are ignored. The error has [ErrCPUList] in its chain.
 func ParseCPUs(list string) (CPUSet, error) {
 	var s CPUSet
 	text := strings.TrimSpace(list)
@@ -65,7 +65,7 @@ func ParseCPUs(list string) (CPUSet, error) {
 	return s, nil
 }
 
-// String returns the set as the kernel writes it, such as "0-3,8"; "" for the empty set.
+// String returns the set in the kernel's format, such as "0-3,8"; "" for the empty set.
 func (s CPUSet) String() string {
 	var buffer [64]byte
 	b := buffer[:0]
@@ -87,10 +87,10 @@ func (s CPUSet) String() string {
 	return string(b)
 }
 
-// MarshalText writes the set as [CPUSet.String] does.
+// MarshalText encodes the set as [CPUSet.String] does.
 func (s CPUSet) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads what [CPUSet.MarshalText] wrote.
+// UnmarshalText decodes the output of [CPUSet.MarshalText].
 func (s *CPUSet) UnmarshalText(text []byte) error {
 	parsed, err := ParseCPUs(string(text))
 	if err == nil {
@@ -99,7 +99,7 @@ func (s *CPUSet) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Add adds a CPU. A number outside of the range is left out.
+// Add adds a CPU. A number outside the range is ignored.
 func (s *CPUSet) Add(id int) {
 	if uint(id) < MaxCPUs {
 		s.words[id/64] |= 1 << (id % 64)
@@ -130,7 +130,7 @@ func (s CPUSet) Len() int {
 // Empty reports whether no CPU is in the set.
 func (s CPUSet) Empty() bool { return s == CPUSet{} }
 
-// Or returns the CPUs that are in either set.
+// Or returns the union of both sets.
 func (s CPUSet) Or(other CPUSet) CPUSet {
 	for i := range s.words {
 		s.words[i] |= other.words[i]
@@ -138,7 +138,7 @@ func (s CPUSet) Or(other CPUSet) CPUSet {
 	return s
 }
 
-// And returns the CPUs that are in both sets.
+// And returns the intersection of both sets.
 func (s CPUSet) And(other CPUSet) CPUSet {
 	for i := range s.words {
 		s.words[i] &= other.words[i]
@@ -171,7 +171,7 @@ func (s *CPUSet) All() iter.Seq[int] {
 	}
 }
 
-// next returns the lowest CPU from this one on; -1: there is none.
+// next returns the lowest CPU in the set that is at least from; -1: none.
 func (s *CPUSet) next(from int) int {
 	for i := from / 64; i < len(s.words); i++ {
 		w := s.words[i]
@@ -185,21 +185,21 @@ func (s *CPUSet) next(from int) int {
 	return -1
 }
 
-// Topology is how the CPUs of a machine hang together. It is never changed once made.
+// Topology is the CPU topology of a machine. It is immutable.
 type Topology struct {
-	CPUs     []CPU      // that are online, ordered by ID
-	Nodes    []NUMANode // that have memory or CPUs, ordered by ID
-	Possible CPUSet     // that may ever be online until the machine is booted again; empty: not known
+	CPUs     []CPU      // online, ordered by ID
+	Nodes    []NUMANode // with memory or CPUs, ordered by ID
+	Possible CPUSet     // CPUs that can come online before the next boot; empty: not known
 }
 
-// CPU is one hardware thread and where it stands. The numbers are the same for two CPUs that share the thing, and
-// different for two that do not, over the whole machine; beyond that they mean what the kernel means by them.
+// CPU is one hardware thread and its place in the machine. Two CPUs share a socket, node, cache or core exactly if
+// the numbers are equal; numbers are unique across the machine. Beyond that, they are the kernel's numbers.
 type CPU struct {
 	ID     int
 	Socket int
 	Node   int // NUMA node
-	L3     int // domain of the last-level cache: the lowest CPU online that shares it
-	Core   int // physical core: the lowest CPU online that shares it
+	L3     int // last-level cache domain: its lowest online CPU
+	Core   int // physical core: its lowest online CPU
 }
 
 // NUMANode is one NUMA node.
@@ -217,32 +217,33 @@ func (t *Topology) Online() CPUSet {
 	return s
 }
 
-// CPUMode is which CPUs a pod may run on.
+// CPUMode is the kind of CPU set that a pod has.
 type CPUMode string
 
-// The modes. The zero value is that of a pod that asks for nothing, which is treated as CPUNone.
+// The modes. The zero value is that of a pod that requests none, and counts as CPUNone.
 const (
-	CPUNone      CPUMode = "none"      // on all that are nobody's alone
-	CPUShare     CPUMode = "share"     // on CPUs that are its home, on which others may run too
-	CPUExclusive CPUMode = "exclusive" // on CPUs on which no other pod runs
+	CPUNone      CPUMode = "none"      // all CPUs that are not exclusive to a pod
+	CPUShare     CPUMode = "share"     // home CPUs, where other pods may run too
+	CPUExclusive CPUMode = "exclusive" // CPUs where no other pod runs
 )
 
-// CPUPlacement is how the CPUs of a pod with a set of its own are chosen.
+// CPUPlacement is the strategy for choosing the CPUs of a pod with its own set.
 type CPUPlacement string
 
 // The placements. The zero value is PlacePacked.
 const (
-	PlacePacked CPUPlacement = "packed"    // on as few NUMA nodes, sockets, cores and cache domains as can be
-	PlaceSpread CPUPlacement = "spread"    // on as few NUMA nodes as can be, and there on as many cores as can be
-	PlaceCores  CPUPlacement = "pcpu-only" // as packed, in whole physical cores
+	PlacePacked CPUPlacement = "packed"    // on as few NUMA nodes, sockets, cores and cache domains as possible
+	PlaceSpread CPUPlacement = "spread"    // on as few NUMA nodes as possible, and there on as many cores as possible
+	PlaceCores  CPUPlacement = "pcpu-only" // like packed, in whole physical cores
 )
 
-// MarshalJSON writes the CPU as a row of numbers: large machines have hundreds, and every round of the journal has all.
+// MarshalJSON encodes the CPU as an array of numbers. Large machines have hundreds of CPUs, and every round of the
+// journal contains all of them.
 func (c CPU) MarshalJSON() ([]byte, error) {
 	return json.Marshal([5]int{c.ID, c.Socket, c.Node, c.L3, c.Core})
 }
 
-// UnmarshalJSON reads what [CPU.MarshalJSON] wrote.
+// UnmarshalJSON decodes the output of [CPU.MarshalJSON].
 func (c *CPU) UnmarshalJSON(text []byte) error {
 	var row [5]int
 	if err := json.Unmarshal(text, &row); err != nil {

@@ -2,15 +2,16 @@ package model
 
 import "time"
 
-// Evictions is what a node asks the cluster for when nothing that is done on it helps any more.
+// Evictions is the result of the eviction rule: what a node does and requests when suppression and memory limits are
+// not enough.
 type Evictions struct {
-	Hot     Reason    // why nothing is sold here, although there may be an offer; zero: the node is not hot
+	Hot     Reason    // why nothing is sold although there may be an offer; zero: the node is not hot
 	Request *Eviction // the batch pod that should leave; nil: none
-	Frozen  Frozen    // the batch pod that takes no more memory until then; zero: none
-	Last    Relief    // what came of the last one that was asked for and left; zero: none did
+	Frozen  Frozen    // the batch pod that is frozen until it leaves; zero: none
+	Last    Relief    // outcome of the last requested eviction; zero: none
 }
 
-// HotFor returns why nothing is sold; the zero value if the node is not hot.
+// HotFor returns why the node is hot; the zero value if it is not.
 func (e *Evictions) HotFor() Reason {
 	if e == nil {
 		return Reason{}
@@ -18,7 +19,7 @@ func (e *Evictions) HotFor() Reason {
 	return e.Hot
 }
 
-// Requested returns the pod that should leave, if that is more than said; nil: none.
+// Requested returns the eviction request, unless it is only reported (Withheld); nil: none.
 func (e *Evictions) Requested() *Eviction {
 	if e == nil || e.Request == nil || e.Request.Withheld != nil {
 		return nil
@@ -26,35 +27,35 @@ func (e *Evictions) Requested() *Eviction {
 	return e.Request
 }
 
-// Eviction asks for one batch pod to leave its node.
+// Eviction requests that one batch pod leaves its node.
 type Eviction struct {
-	UID       string // of the pod, as the API has it
+	UID       string // of the pod, in the API
 	Namespace string
 	Name      string
-	Reason    Reason  // why it, and why now, by the numbers of when it was chosen
-	Withheld  *Reason `json:",omitempty"` // it is only said, and this is why; nil: it is asked for
+	Reason    Reason  // why this pod, and why now, with the numbers at the time of the choice
+	Withheld  *Reason `json:",omitempty"` // why the eviction is only reported; nil: it is requested
 }
 
-// Frozen is a batch pod that stands still.
+// Frozen is a batch pod whose cgroup is frozen.
 type Frozen struct {
-	UID    string // as in its cgroup; "": none
-	Reason Reason // why it, and why now, by the numbers of when it was chosen
+	UID    string // as in the pod's cgroup; "": no pod is frozen
+	Reason Reason // why this pod, and why now, with the numbers at the time of the choice
 }
 
-// Relief is what it was expected to free that a pod left, and what it did free, in bytes of memory.
+// Relief compares the memory that an eviction was expected to free with the memory that it freed, in bytes.
 type Relief struct {
 	UID      string
-	At       time.Duration // when it began to leave, on the clock of [Load]
+	At       time.Duration // when the pod began to leave, on the clock of [Load]
 	Expected int64
-	Seen     bool // it was measured since
+	Seen     bool // Observed was measured
 	Observed int64
 }
 
-// EvictPreference is what a pod says about being evicted.
+// EvictPreference is a pod's annotation about its own eviction.
 type EvictPreference string
 
-// The preferences. The zero value has none.
+// The preferences. The zero value states no preference.
 const (
-	EvictNever EvictPreference = "never" // whatever happens
-	EvictFirst EvictPreference = "first" // before those that do not say so
+	EvictNever EvictPreference = "never" // never evicted
+	EvictFirst EvictPreference = "first" // evicted before pods without this preference
 )

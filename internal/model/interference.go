@@ -2,13 +2,18 @@ package model
 
 import "time"
 
-// Waited returns for how much of the time between two measurements a pod waited for a CPU without its own quota being the
-// reason, in thousandths, and when that was measured; a time of 0 if the node cannot tell.
+// Waited returns the fraction of time that a pod waited for a CPU for reasons other than its own quota, in
+// thousandths, and the time of the measurement. The time is 0 if the node has no such measurement.
 //
-// The first of three that is known counts: the pod's pressure (cgroup v2); for how much of the time its tasks stood in run queues
-// (where the agent sees the processes of the host); and in how many periods it was stopped by its quota beyond what it used of its
-// limit in milli-cores, because a pod that others keep from running runs into its quota when it catches up. Tasks that a quota stops
-// wait in the first two as well: what it was stopped for is taken from them, whole periods of it, so that doubt favours the neighbours.
+// The first available of three sources counts:
+//
+//   - the pod's CPU pressure (PSI, cgroup v2);
+//   - the run-queue delay of its tasks, where the agent sees the processes of the host;
+//   - the fraction of CFS periods in which its quota throttled it, minus the fraction of its limit (in milli-cores)
+//     that it used. A pod that its neighbours delay runs into its quota when it catches up.
+//
+// Throttled tasks also count as waiting in the first two sources. So the fraction of throttled periods is subtracted,
+// as whole periods: doubt favours the neighbours.
 func Waited(u *Usage, limit int64) (int64, time.Duration) {
 	stopped := int64(0)
 	if u.CPU.Periods > 0 {
@@ -28,22 +33,26 @@ func Waited(u *Usage, limit int64) (int64, time.Duration) {
 	return min(max(wait, 0), 1000), at
 }
 
-// Interference is what is known of who waits for whom, and what is done about it.
+// Interference is the current finding about CPU interference between pods, and the throttles that follow from it.
 type Interference struct {
-	Finding   Finding
-	Waits     bool          // who is named is batch, and is not throttled now: another trial runs, or ran a moment ago, or has not helped
-	Named     Finding       // who was named last, with the numbers of then; its Suspect is "" if that was nobody, or ten minutes ago
-	NamedAt   time.Duration // when that was, on the clock of [Load]; another time means that somebody was named anew
+	Finding Finding
+	// The suspect is batch and not throttled: another trial runs or ran a moment ago, or a trial of it did not
+	// help.
+	Waits bool
+	// The last finding with a suspect, with the numbers of that time; Suspect is "" if there is none within ten
+	// minutes.
+	Named     Finding
+	NamedAt   time.Duration // time of Named, on the clock of [Load]; a new time means a new report
 	Throttles []Throttle    // ordered by UID
-	Undone    Throttle      // what was given back in this second, because it did not help; its UID is "" if nothing was
+	Undone    Throttle      // throttle removed in this second because it did not help; UID is "" if there is none
 }
 
-// Empty reports whether there is nothing to say.
+// Empty reports whether there is nothing to report.
 func (b *Interference) Empty() bool {
 	return b == nil || b.Finding.Victim == "" && b.Named.Suspect == "" && len(b.Throttles) == 0 && b.Undone.UID == ""
 }
 
-// Throttle returns what a pod is kept to; nil if it is not throttled.
+// Throttle returns the throttle of a pod; nil if the pod is not throttled.
 func (b *Interference) Throttle(uid string) *Throttle {
 	if b == nil {
 		return nil
@@ -56,22 +65,22 @@ func (b *Interference) Throttle(uid string) *Throttle {
 	return nil
 }
 
-// Finding is what was made of the pod whose waiting rose most. What is in thousandths of the time is of the last 15 s, beside
-// the quarter of the minutes before in which it waited least.
+// Finding is the analysis of the pod whose waiting rose most. Values in thousandths of time cover the last 15 s. The
+// baseline is the quarter of the preceding minutes with the least waiting.
 type Finding struct {
-	Victim  string // its UID; "": none waits for longer than it did
-	Suspect string // UID of who is likely to be the reason; "": nobody stands out
+	Victim  string // UID of the pod; "": no pod waits longer than before
+	Suspect string // UID of the likely cause; "": no pod stands out
 	Code    Code   // SuspectNamed, SuspectOnline, VictimItself or SuspectUnknown; "": there is no victim
-	Score   int64  // how well the suspect's use goes with the waiting, in thousandths
-	Needed  int64  // the score from which on somebody is named
-	Wait    int64  // thousandths of the time that the victim waits
-	Rise    int64  // by how much that is more
-	Explain int64  // how much of the rise the suspect's use explains, in thousandths of the time
-	Used    int64  // what the suspect uses, in milli-cores
-	Seconds int64  // of which all this was found
+	Score   int64  // correlation of the suspect's usage with the waiting, in thousandths
+	Needed  int64  // lowest score for which a suspect is named
+	Wait    int64  // fraction of time that the victim waits, in thousandths
+	Rise    int64  // increase of Wait over the baseline
+	Explain int64  // part of the rise that the suspect's usage explains, in thousandths of time
+	Used    int64  // CPU usage of the suspect, in milli-cores
+	Seconds int64  // length of the data, in seconds
 }
 
-// Reason returns the finding with the numbers that it was found from.
+// Reason returns the finding as a reason with its operands.
 func (f *Finding) Reason() Reason {
 	if f.Victim == "" {
 		return Reason{}
@@ -80,24 +89,27 @@ func (f *Finding) Reason() Reason {
 	if f.Suspect != "" || f.Code == VictimItself {
 		operands = append(operands, Operand{"explains", f.Explain, UnitPermille}, Operand{"used", f.Used, UnitMilli})
 	}
-	operands = append(operands, Operand{"score", f.Score, UnitPermille}, Operand{"needed", f.Needed, UnitPermille}, Operand{"seconds", f.Seconds, UnitSeconds})
+	operands = append(operands, Operand{"score", f.Score, UnitPermille}, Operand{"needed", f.Needed, UnitPermille},
+		Operand{"seconds", f.Seconds, UnitSeconds})
 	return Reason{Code: f.Code, Operands: operands}
 }
 
-// Throttle keeps one batch pod to less than suppression would let it use.
+// Throttle limits one batch pod to less than its part of the suppression limit.
 type Throttle struct {
 	UID    string
-	Victim string // for whom; its UID
-	Milli  int64  // that it may use, in milli-cores
-	Times  int64  // of what it used before it was throttled, in thousandths
+	Victim string // UID of the pod that it protects
+	Milli  int64  // CPU limit, in milli-cores
+	Times  int64  // ratio of the limit to the usage before the throttle, in thousandths
 	Code   Code   // ThrottleTried, ThrottleKept or ThrottleEased
-	Expect int64  // by how much the victim should wait less, in thousandths of the time
-	Relief int64  // by how much it did; 0 while tried
+	Expect int64  // expected reduction of the victim's waiting, in thousandths of time
+	Relief int64  // measured reduction; 0 during the trial
 }
 
-// Reason returns why the pod is throttled.
+// Reason returns why the pod is throttled, with the operands.
 func (t *Throttle) Reason() Reason {
-	operands := []Operand{{"most", t.Milli, UnitMilli}, {"times", t.Times, UnitTimes}, {"expected", t.Expect, UnitPermille}}
+	operands := []Operand{
+		{"most", t.Milli, UnitMilli}, {"times", t.Times, UnitTimes}, {"expected", t.Expect, UnitPermille},
+	}
 	if t.Code != ThrottleTried {
 		operands = append(operands, Operand{"relief", t.Relief, UnitPermille})
 	}

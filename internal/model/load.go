@@ -7,24 +7,26 @@ import (
 	"time"
 )
 
-// Load is what a node measured of itself. Whoever measured it uses it again: it is valid until the next measurement.
+// Load is one measurement of a node. The meter reuses the value: it is valid until the next measurement.
 //
-// Times are on the machine's clock since boot, which goes on while the machine is suspended and which nobody can set
-// (CLOCK_BOOTTIME). A time of 0 means that the thing was never measured.
+// Times are on the machine's boot clock (CLOCK_BOOTTIME), which includes suspension and cannot be set. A time of 0
+// means never measured.
 type Load struct {
-	Clock     time.Duration // the time now, from which ages are reckoned
-	CPUMilli  int64         // of the CPUs that are online, in milli-cores
+	Clock     time.Duration // current time; ages are relative to it
+	CPUMilli  int64         // capacity of the online CPUs, in milli-cores
 	Memory    int64         // of the machine, in bytes
-	Watermark int64         // what the kernel keeps free of it before it reclaims in the background, in bytes
+	Watermark int64         // free memory below which the kernel reclaims in the background, in bytes
 	Runnable  int64         // tasks that run or wait for a CPU
-	Node      Usage         // of the whole machine
-	Stolen    int64         `json:",omitzero"` // of its CPUs, what the hypervisor gave to others, in milli-cores; measured with Node.CPU, and not in it
-	Classes   [3]Usage      // of the directories of the kubelet's classes: that of Guaranteed holds all pods
-	Pods      []PodUsage    // that have a cgroup, ordered by UID
-	Inside    []InsideUsage `json:",omitempty"` // of containers that their quota may stop, ordered by UID and name
+	Node      Usage         // whole machine
+	// Stolen is CPU time that the hypervisor gave to other machines, in milli-cores. It is measured with Node.CPU and
+	// is not part of it.
+	Stolen  int64         `json:",omitzero"`
+	Classes [3]Usage      // of the cgroups of the kubelet's QoS classes; that of Guaranteed contains all pods
+	Pods    []PodUsage    // with a cgroup, ordered by UID
+	Inside  []InsideUsage `json:",omitempty"` // of containers with a quota, ordered by UID and name
 }
 
-// Usage is what a cgroup, or the machine, used.
+// Usage is the measured usage of a cgroup or of the machine.
 type Usage struct {
 	CPU      CPUUsage
 	Memory   MemoryUsage
@@ -32,26 +34,27 @@ type Usage struct {
 	Delay    Delay
 }
 
-// CPUUsage is what was used between two measurements, which are usually a second apart. A counter that went backwards, a
-// group made anew and a suspended machine leave a gap: the old values stay with their time.
+// CPUUsage is the CPU usage between two measurements, usually one second apart. If a counter went backwards, the
+// cgroup was recreated or the machine was suspended, the interval is skipped: the old values stay with their old
+// time.
 type CPUUsage struct {
-	At        time.Duration // of the later measurement
-	Milli     int64         // in milli-cores, the mean over the time between
-	Periods   int64         // CFS periods in which the group ran, in the time between; 0: it has no quota
-	Throttled int64         // those of them in which it was stopped by its quota
+	At        time.Duration // time of the later measurement
+	Milli     int64         // mean over the interval, in milli-cores
+	Periods   int64         // CFS periods in which the group ran during the interval; 0: it has no quota
+	Throttled int64         // periods in which the quota throttled the group
 }
 
-// MemoryUsage is what was in use at a time, in bytes.
+// MemoryUsage is the memory in use, in bytes.
 type MemoryUsage struct {
 	At           time.Duration
-	WorkingSet   int64 // everything but InactiveFile: what the kubelet and kubectl top call usage
-	Anon         int64 // memory of processes, without that of tmpfs
+	WorkingSet   int64 // everything except InactiveFile: the kubelet and kubectl top call it usage
+	Anon         int64 // anonymous memory of processes, without tmpfs
 	ActiveFile   int64 // page cache used more than once
-	InactiveFile int64 // page cache that the kernel takes away first
+	InactiveFile int64 // page cache that the kernel reclaims first
 }
 
-// Pressure is for how much of the time between two measurements tasks waited for something, in thousandths (the kernel's
-// PSI). Where the kernel has none of it, At is 0.
+// Pressure is the fraction of time between two measurements in which tasks waited for a resource (the kernel's PSI).
+// At is 0 if the kernel does not provide it.
 type Pressure struct {
 	At     time.Duration
 	CPU    Stall
@@ -59,39 +62,41 @@ type Pressure struct {
 	IO     Stall
 }
 
-// Stall is how long tasks stood still, in thousandths of the time.
+// Stall is the fraction of time in which tasks stalled, in thousandths.
 type Stall struct {
-	Some int64 // at least one waited
-	Full int64 // all waited at once
+	Some int64 // at least one task waited
+	Full int64 // all tasks waited at once
 }
 
-// Delay is for how much of the time between two looks, which are usually two seconds apart, tasks were ready to run and did not: added
-// up over them, 1000 thousandths at most. It stands in for the pressure of a pod where the kernel has none; At is 0 where it has, or
-// nobody looks.
+// Delay is the run-queue delay of a pod: the fraction of time between two samples, usually two seconds apart, in
+// which tasks were ready to run and did not. It is added up over all tasks, up to 1000 thousandths. It replaces a
+// pod's CPU pressure where the kernel has no PSI. At is 0 where the kernel has PSI, or where run-queue delay is not
+// sampled.
 //
-// The kernel tells when a task ceases to wait. What it waited for before the first of the two looks is in the ones after, for five
-// seconds at most.
+// The kernel accounts a task's wait when the wait ends. Wait beyond the sampling interval is carried into later
+// samples, for at most 5 s.
 type Delay struct {
-	At       time.Duration // of the later look
+	At       time.Duration // time of the later sample
 	Permille int64
-	Stopped  int64 // in how many of the CFS periods in the same time a quota stopped the pod, in thousandths
+	// Fraction of the CFS periods in the same interval in which a quota throttled the pod, in thousandths.
+	Stopped int64
 }
 
-// PodUsage is what one pod used.
+// PodUsage is the measured usage of one pod.
 type PodUsage struct {
 	UID string // as in the pod's cgroup
-	New bool   // its cgroup was made since the measurement before
+	New bool   // the cgroup was created after the previous measurement
 	Usage
 }
 
-// InsideUsage is what one container used of the CPUs.
+// InsideUsage is the measured CPU usage of one container.
 type InsideUsage struct {
 	UID  string // of the pod, as in its cgroup
 	Name string // of the container's directory
 	CPUUsage
 }
 
-// Container returns what a container used; nil if that is not measured.
+// Container returns the CPU usage of a container; nil if it is not measured.
 func (l *Load) Container(uid, name string) *CPUUsage {
 	i := sort.Search(len(l.Inside), func(i int) bool {
 		u := &l.Inside[i]
@@ -103,7 +108,7 @@ func (l *Load) Container(uid, name string) *CPUUsage {
 	return &l.Inside[i].CPUUsage
 }
 
-// Age returns how long ago a time of this load was; a time of 0 was never.
+// Age returns the age of a time of this load. Something never measured (time 0) is as old as the clock.
 func (l *Load) Age(at time.Duration) time.Duration {
 	if at == 0 {
 		return l.Clock
@@ -111,7 +116,7 @@ func (l *Load) Age(at time.Duration) time.Duration {
 	return max(l.Clock-at, 0)
 }
 
-// Pod returns what a pod used; nil if it has no cgroup.
+// Pod returns the usage of a pod; nil if the pod has no cgroup.
 func (l *Load) Pod(uid string) *PodUsage {
 	i := sort.Search(len(l.Pods), func(i int) bool { return l.Pods[i].UID >= uid })
 	if i == len(l.Pods) || l.Pods[i].UID != uid {
@@ -120,8 +125,8 @@ func (l *Load) Pod(uid string) *PodUsage {
 	return &l.Pods[i]
 }
 
-// MarshalJSON writes the usage as a row of numbers, without the zeros at its end: every round of the journal has that of
-// every pod.
+// MarshalJSON encodes the usage as an array of numbers without trailing zeros. Every round of the journal contains
+// one array per pod.
 func (u Usage) MarshalJSON() ([]byte, error) {
 	row := u.row()
 	n := len(row)
@@ -131,7 +136,7 @@ func (u Usage) MarshalJSON() ([]byte, error) {
 	return json.Marshal(row[:n])
 }
 
-// UnmarshalJSON reads what [Usage.MarshalJSON] wrote.
+// UnmarshalJSON decodes the output of [Usage.MarshalJSON].
 func (u *Usage) UnmarshalJSON(text []byte) error {
 	var numbers []int64
 	if err := json.Unmarshal(text, &numbers); err != nil {
@@ -148,27 +153,30 @@ func (u *Usage) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// row returns all numbers of a usage in the order in which they are written.
+// row returns pointers to all numbers of a usage in the order of their encoding.
 func (u *Usage) row() [19]*int64 {
 	return [...]*int64{
-		(*int64)(&u.CPU.At), &u.CPU.Milli, (*int64)(&u.Memory.At), &u.Memory.WorkingSet, &u.Memory.Anon, &u.Memory.ActiveFile, &u.Memory.InactiveFile,
+		(*int64)(&u.CPU.At), &u.CPU.Milli,
+		(*int64)(&u.Memory.At), &u.Memory.WorkingSet, &u.Memory.Anon, &u.Memory.ActiveFile, &u.Memory.InactiveFile,
 		&u.CPU.Periods, &u.CPU.Throttled,
-		(*int64)(&u.Pressure.At), &u.Pressure.CPU.Some, &u.Pressure.CPU.Full, &u.Pressure.Memory.Some, &u.Pressure.Memory.Full, &u.Pressure.IO.Some, &u.Pressure.IO.Full,
+		(*int64)(&u.Pressure.At), &u.Pressure.CPU.Some, &u.Pressure.CPU.Full,
+		&u.Pressure.Memory.Some, &u.Pressure.Memory.Full, &u.Pressure.IO.Some, &u.Pressure.IO.Full,
 		(*int64)(&u.Delay.At), &u.Delay.Permille, &u.Delay.Stopped,
 	}
 }
 
-// podUsage is how a [PodUsage] is written: what is embedded would otherwise be all of it.
+// podUsage is the JSON form of [PodUsage]. Without it, the embedded Usage's MarshalJSON would encode the whole
+// PodUsage.
 type podUsage struct {
 	UID   string
 	New   bool `json:",omitempty"`
 	Usage Usage
 }
 
-// MarshalJSON writes the pod with its row of numbers.
+// MarshalJSON encodes the pod with its array of numbers.
 func (p PodUsage) MarshalJSON() ([]byte, error) { return json.Marshal(podUsage{p.UID, p.New, p.Usage}) }
 
-// UnmarshalJSON reads what [PodUsage.MarshalJSON] wrote.
+// UnmarshalJSON decodes the output of [PodUsage.MarshalJSON].
 func (p *PodUsage) UnmarshalJSON(text []byte) error {
 	var read podUsage
 	if err := json.Unmarshal(text, &read); err != nil {

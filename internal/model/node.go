@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// QoSClass is the class that the kubelet puts a pod in, which decides where its cgroup stands.
+// QoSClass is the Kubernetes QoS class of a pod. It decides the parent directory of the pod's cgroup.
 type QoSClass uint8
 
-// The kubelet's classes.
+// The QoS classes of Kubernetes.
 const (
 	Guaranteed QoSClass = iota
 	Burstable
@@ -27,27 +27,28 @@ func (q QoSClass) String() string {
 	return "BestEffort"
 }
 
-// Node is what one round of decisions is made from: the node as it was observed.
+// Node is the input of one round of decisions: the node as observed.
 type Node struct {
 	Now         time.Time
-	Capacity    Amount // of the Node object; what is 0 is not known
-	Allocatable Amount // that pods may request; what is 0 is not known
+	Capacity    Amount // of the Node object; 0: not known
+	Allocatable Amount // allocatable of the Node object; 0: not known
 	Kubelet     Kubelet
 	Tree        Tree
-	Pods        []*Pod     // that the API (or the directory of manifests) binds to this node, ordered by UID
-	PodsKnown   bool       // false until the first complete list: then an absent pod means nothing
-	Owned       []Owned    // files that we have written and not given back
-	Incidents   []Incident // what became of files since the round before, ordered by file
-	Confined    []Confined // groups that may run on other CPUs than their lists say, ordered by file
-	Topology    *Topology  // nil: not read, or nothing on this node asks for CPUs
-	Reclaiming  bool       // a batch pod is asked for memory, and has not answered
-	Reclaimed   *Reclaimed `json:",omitempty"` // what came of it, since the round before; nil: nothing
-	Withdrawn   bool       // the manager lets this node sell nothing
-	Load        *Load      // nil: nothing was measured yet
-	Glance      Glance     `json:",omitzero"` // the last one
-	Ruling      Ruling     // which policy governs the node
-	Object      NodeObject // what the API shows of the Node
-	Writes      APIWrites  // what became of writes to the API
+	Pods        []*Pod     // pods bound to this node by the API or the manifest directory, ordered by UID
+	PodsKnown   bool       // false until the first complete list: an absent pod means nothing before
+	Owned       []Owned    // files that Waterline has written and not restored
+	Incidents   []Incident // events of files since the previous round, ordered by file
+	Confined    []Confined // groups whose CPUs differ from their own list, ordered by file
+	Topology    *Topology  // nil: not read, or no pod on this node requests CPUs
+	Reclaiming  bool       // a memory.reclaim write is in progress
+	// Result of the last one, if it ended since the previous round; nil: none.
+	Reclaimed *Reclaimed `json:",omitempty"`
+	Withdrawn bool       // the manager has withdrawn this node's offer
+	Load      *Load      // nil: nothing was measured yet
+	Glance    Glance     `json:",omitzero"` // the last one
+	Ruling    Ruling     // which policy governs the node
+	Object    NodeObject // what the API shows of the Node
+	Writes    APIWrites  // what became of writes to the API
 }
 
 // Ruling is which policy governs a node.
@@ -76,7 +77,7 @@ type APIWrite struct {
 	Failed bool `json:",omitempty"` // the last write failed
 }
 
-// Wrote returns what is recorded of a file that we have written and not given back; nil if it is none.
+// Wrote returns the undo record of a file that Waterline has written and not restored; nil if there is none.
 func (n *Node) Wrote(file File) *Owned {
 	i, found := slices.BinarySearchFunc(n.Owned, file, func(o Owned, f File) int { return o.File.Compare(f) })
 	if !found {
@@ -85,7 +86,7 @@ func (n *Node) Wrote(file File) *Owned {
 	return &n.Owned[i]
 }
 
-// FindPod returns the pod of a UID; nil if it is none of these, which are ordered by that.
+// FindPod returns the pod with a UID from pods ordered by UID; nil if there is none.
 func FindPod(pods []*Pod, uid string) *Pod {
 	i, found := slices.BinarySearchFunc(pods, uid, func(p *Pod, uid string) int { return strings.Compare(p.UID, uid) })
 	if !found {
@@ -94,53 +95,57 @@ func FindPod(pods []*Pod, uid string) *Pod {
 	return pods[i]
 }
 
-// Kubelet is what the node's kubelet is set to, and what it has done with its CPUs, as far as it was read. Two can be
-// compared with ==.
+// Kubelet is the configuration of the node's kubelet and its CPU assignments, as far as they were read. Values are
+// comparable with ==.
 type Kubelet struct {
 	Known        bool
-	CFSQuota     bool  // it enforces CPU limits with a CFS quota (cpuCFSQuota)
-	QuotaPeriod  int64 // its CFS period in microseconds
-	StaticCPUs   bool  // CPU manager policy static: it may lift quotas itself, since 1.33
+	CFSQuota     bool  // enforces CPU limits with a CFS quota (cpuCFSQuota)
+	QuotaPeriod  int64 // CFS period in microseconds
+	StaticCPUs   bool  // CPU manager policy static; since 1.33 it may lift quotas itself
 	NoPodCgroups bool  // cgroupsPerQOS: false
-	MemoryQoS    bool  // its feature gate: it protects memory itself
+	MemoryQoS    bool  // feature gate MemoryQoS: the kubelet protects memory itself
 
-	// ReservedCPUs are those that no pod is to have for itself (reservedSystemCPUs). If there are any, they count and
-	// ReservedMilli does not.
+	// ReservedCPUs are the CPUs that no pod may have exclusively (reservedSystemCPUs). If there are any,
+	// ReservedMilli does not count.
 	ReservedCPUs CPUSet
-	// ReservedMilli is what is set aside for the system and the kubelet (systemReserved and kubeReserved, cpu), in
-	// milli-cores. Policy static keeps as many whole CPUs from being given to single containers, rounded up.
+	// ReservedMilli is the CPU reserved for the system and the kubelet (systemReserved and kubeReserved), in
+	// milli-cores. Policy static rounds it up to whole CPUs and assigns those to no container exclusively.
 	ReservedMilli int64
-	// ReservedMemory is what is set aside likewise, in bytes.
+	// ReservedMemory is the memory reserved in the same way, in bytes.
 	ReservedMemory int64
 
-	// PoolKnown says that the two sets below are those of now. They are only asked for under policy static. While it is
-	// false they are the last that were heard, which may have been given away since.
+	// PoolKnown means that the two sets below are current. They are queried only under policy static. While it is
+	// false, they are the last known sets, and the kubelet may have assigned CPUs since.
 	PoolKnown bool
-	// AllocatableCPUs are those that policy static hands out: all but the reserved ones.
+	// AllocatableCPUs are the CPUs that policy static can assign: all except the reserved ones.
 	AllocatableCPUs CPUSet
-	// TakenCPUs are those of AllocatableCPUs that single containers have for themselves. Those of init containers that end
-	// before the others start are missing, because the kubelet does not tell: if such a container has more CPUs than the
-	// pod's others have together, the rest is neither here nor in the kubelet's shared pool for as long as the pod lives.
+	// TakenCPUs are the AllocatableCPUs that the kubelet assigned to containers exclusively. CPUs of init containers
+	// that end before the others start are missing, because the kubelet does not report them. If such a container has
+	// more CPUs than the pod's other containers together, the difference is neither here nor in the kubelet's shared
+	// pool while the pod lives.
 	TakenCPUs CPUSet
 }
 
-// Tree is the part of the cgroup hierarchy that pods live in, as it was last listed.
+// Tree is the part of the cgroup hierarchy that contains pods, as last listed.
 type Tree struct {
-	Guaranteed   string              // directory of the Guaranteed pods, which is that of all pods: "kubepods"
-	Burstable    string              // directory of the Burstable class
-	BestEffort   string              // directory of the BestEffort class
-	V2           bool                // the hierarchy is of cgroup v2
-	ReadOnly     bool                // the mount can be read but not written
-	NoCpusets    bool                // there is no cpuset controller
-	NoBurst      bool                // the kernel has no [Burst] (before 5.14)
-	NoIdle       bool                // the kernel has no [Idle] (before 5.15)
-	NoIdentity   string              // what it takes to have [Identity] here; "": the kernel has it, or it is not known yet
-	NoProtection string              // what it takes to have [MemoryMin] and [MemoryLow] count here; "": they do, or it is not known yet
-	NoReclaim    bool                // the kernel cannot be asked to take memory from a group (cgroup v1, or before 5.19)
-	MemoryQoS    bool                // a container was made with its memory protected, or slowed down: the kubelet's MemoryQoS is on
-	NoPressure   bool                // the kernel does not tell for how long tasks of a group wait (cgroup v1, or started without PSI)
-	CPUs         CPUSet              // on which pods may run at all: online, and allowed by the groups above; empty: not known
-	Pods         map[string]PodGroup // by UID
+	Guaranteed string // directory of Guaranteed pods, the parent of all pods: "kubepods"
+	Burstable  string // directory of the Burstable class
+	BestEffort string // directory of the BestEffort class
+	V2         bool   // the hierarchy is cgroup v2
+	ReadOnly   bool   // the mount is read-only
+	NoCpusets  bool   // there is no cpuset controller
+	NoBurst    bool   // the kernel has no [Burst] (before 5.14)
+	NoIdle     bool   // the kernel has no [Idle] (before 5.15)
+	NoIdentity string // what [Identity] requires here; "": the kernel has it, or this is not known yet
+	// What effective [MemoryMin] and [MemoryLow] require here; "": they are effective, or this is not known yet.
+	NoProtection string
+	NoReclaim    bool // the kernel has no memory.reclaim (cgroup v1, or before 5.19)
+	// A container was created with memory.min, memory.low or memory.high: the kubelet's MemoryQoS is on.
+	MemoryQoS  bool
+	NoPressure bool // the kernel reports no pressure per group (cgroup v1, or started without PSI)
+	// CPUs that pods may use: online, and allowed by the groups above; empty: not known.
+	CPUs CPUSet
+	Pods map[string]PodGroup // by UID
 }
 
 // Class returns the directory of a QoS class.
@@ -157,15 +162,16 @@ func (t *Tree) Class(q QoSClass) string {
 // PodGroup is the cgroup of one pod.
 type PodGroup struct {
 	Dir        string
-	Inode      uint64   // of the directory: another one means another cgroup under the same name
+	Inode      uint64   // of the directory; it changes when the cgroup is recreated under the same name
 	Idle       bool     // cpu.idle is set
-	Containers []string // names of the directories in it, sorted
+	Containers []string // names of the subdirectories, sorted
 }
 
-// Pod is what is known of one pod from the API.
+// Pod is one pod as the API describes it.
 type Pod struct {
-	UID             string // as in the pod's cgroup: for a static pod the hash of its manifest, not the mirror's UID
-	APIUID          string // as the API has it, which events refer to
+	// As in the pod's cgroup; for a static pod the hash of its manifest, not the UID of the mirror pod.
+	UID             string
+	APIUID          string // as in the API, for events
 	Namespace       string
 	Name            string
 	QoS             QoSClass
@@ -173,97 +179,98 @@ type Pod struct {
 	NamespaceLabels map[string]string
 	Self            bool // the agent's own pod
 	Critical        bool // of priority class system-node-critical or system-cluster-critical
-	Ended           bool // its containers have ended for good: the kubelet no longer counts it
-	Leaving         bool // it was deleted, and its containers may take Grace to end
+	Ended           bool // all containers have ended for good; the kubelet no longer counts the pod
+	Leaving         bool // deleted; its containers have up to Grace to end
 	Grace           time.Duration
 	Created         time.Time // zero: not known
 	RequestMilli    int64     // CPU request of the pod as the kubelet sums it, in milli-cores
-	LimitMilli      int64     // CPU limit of the pod as the kubelet sums it; 0 where any container has none
-	LeastMilli      int64     // likewise, the least that it is now and is to become; 0 as soon as either is none
-	PodLevelCPU     bool      // its CPU request or limit is the pod's own (spec.resources), shared by its containers
-	MemoryLimit     int64     // of the pod as the kubelet sums it, in bytes; 0 where any container has none
+	LimitMilli      int64     // CPU limit of the pod as the kubelet sums it; 0 if any container has none
+	LeastMilli      int64     // the lower of the limits in spec and status; 0 if either has none
+	PodLevelCPU     bool      // its CPU request or limit is set in spec.resources and shared by its containers
+	MemoryLimit     int64     // of the pod as the kubelet sums it, in bytes; 0 if any container has none
 	Containers      []Container
 	Class           Class
-	Tier            Tier   // "": it is not batch
-	Pool            string // worker pool that it works for; "": none
-	Owner           string // workload that it belongs to: "Deployment/shop/web"; that of a pod without one is its own
+	Tier            Tier   // "": the pod is not batch
+	Pool            string // worker pool of the pod; "": none
+	Owner           string // owning workload, such as "Deployment/shop/web"; a pod without one is its own owner
 	MemoryRequest   int64  // of the pod as the scheduler sums it, in bytes
-	Mid             Amount // requests of resources that are sold as TierMid
-	Batch           Amount // requests of resources that are sold as TierBatch
-	Koordinator     bool   // it asks for them under the names that Koordinator gives them
-	Grant           Grant  // what its cgroup is to have for these, where it stands in for CPU or memory
+	Mid             Amount // requests of mid resources
+	Batch           Amount // requests of batch resources
+	Koordinator     bool   // it requests them under Koordinator's resource names
+	Grant           Grant  // cgroup settings for these requests, where they replace CPU or memory requests
 	Annotations     PodAnnotations
-	CPUCondition    PodCondition // what the API shows of the condition that says which CPUs the pod has
+	CPUCondition    PodCondition // current value in the API of the condition about the pod's CPUs
 }
 
-// PodCondition is the state of a condition of a pod. The zero value is that of a condition that the pod does not have.
+// PodCondition is the state of a pod condition. The zero value means that the pod does not have the condition.
 type PodCondition struct {
 	Met     bool
 	Reason  Code
 	Message string
 }
 
-// Container is what is known of one container of a pod.
+// Container is one container of a pod as the API describes it.
 type Container struct {
 	Name         string
-	ID           string // of its running instance, without the runtime's prefix; empty: not running yet
-	Init         bool   // it ends before the others start: an init container that is not a sidecar
-	RequestMilli int64  // its own CPU request, in milli-cores; its own limit where it has none
-	LimitMilli   int64  // CPU limit that becomes its quota, in milli-cores: its own, else the pod's; 0: none
-	LeastMilli   int64  // likewise, the least that it is now and, after a resize under way, is to become; 0 if either is none
-	MemoryLimit  int64  // its own, in bytes; 0: none
-	Grant        Grant  // what its cgroup is to have for the batch resources it asks for
+	ID           string // of the running instance, without the runtime's prefix; "": not running yet
+	Init         bool   // an init container that ends before the others start; not a sidecar
+	RequestMilli int64  // its own CPU request, or limit if it has no request, in milli-cores
+	LimitMilli   int64  // CPU limit for its quota, in milli-cores: its own, else the pod's; 0: none
+	// The lower of the limits in spec and status (they differ during a resize); 0 if either has none.
+	LeastMilli  int64
+	MemoryLimit int64 // its own, in bytes; 0: none
+	Grant       Grant // cgroup settings for the batch resources that it requests
 }
 
-// Grant is what a cgroup is to have for the batch or mid resources that the pod or container asks for: what the kubelet would
-// compute had it asked for CPU and memory instead. An entry is 0 where there is nothing to set, because nothing was asked for
-// or the kubelet sets it already.
+// Grant is the set of cgroup settings for the batch or mid resources that a pod or container requests. It is what the
+// kubelet would compute for the same amounts of CPU and memory. An entry is 0 if nothing was requested or the kubelet
+// sets the file itself.
 type Grant struct {
-	RequestMilli int64 // of CPU, from which its weight follows, in milli-cores
-	LimitMilli   int64 // of CPU; 0 for a pod where any container has none
-	Memory       int64 // limit in bytes; likewise
+	RequestMilli int64 // CPU request in milli-cores, which determines the weight
+	LimitMilli   int64 // CPU limit in milli-cores; 0 for a pod if any container has none
+	Memory       int64 // memory limit in bytes; 0 for a pod if any container has none
 }
 
-// PodAnnotations is what the annotations of a pod ask for, already parsed.
+// PodAnnotations is the parsed content of a pod's annotations.
 type PodAnnotations struct {
-	Shares      int64        // 0: nothing
-	Quota       QuotaMode    // "": nothing
-	CPUs        CPUMode      // "": nothing
-	Placement   CPUPlacement // "": nothing
-	LocalMemory bool         // memory of the NUMA nodes of its CPUs only, from the start of its containers on
+	Shares      int64        // 0: none
+	Quota       QuotaMode    // "": none
+	CPUs        CPUMode      // "": none
+	Placement   CPUPlacement // "": none
+	LocalMemory bool         // memory only from the NUMA nodes of its CPUs, from the start of its containers
 	Evict       EvictPreference
-	BadCPUs     Reason   // why nothing can be made of what they ask of CPUs; zero: it can, or they ask nothing
-	Notices     []Reason // what was wrong or double in them
+	BadCPUs     Reason   // why its CPU annotations cannot be used; zero: they can, or there are none
+	Notices     []Reason // errors and duplicates in the annotations
 }
 
-// Owned is a file that we have written, from the undo record.
+// Owned is a file that Waterline has written, as in the undo record.
 type Owned struct {
 	File
-	Ours   Value // what we wrote last
-	Theirs Value // the newest value that another writer had set
+	Ours   Value // value that Waterline wrote last
+	Theirs Value // newest value from another writer
 }
 
-// Confined is a group that may not run on the CPUs that its list says, because its ancestors' lists say otherwise.
+// Confined is a group that runs on other CPUs than its own list allows, because of the lists of its ancestors.
 type Confined struct {
 	File
-	To Value // the CPUs that it may run on
+	To Value // CPUs that it may use
 }
 
-// IncidentKind is what happened to a file.
+// IncidentKind is the kind of an [Incident].
 type IncidentKind uint8
 
 // The kinds of incidents.
 const (
-	Overwritten IncidentKind = iota + 1 // another writer changed what we had written
-	Rejected                            // the kernel refused our write
-	Exceeded                            // a memory limit was not written, because the group uses more than that
+	Overwritten IncidentKind = iota + 1 // another writer changed a value of Waterline
+	Rejected                            // the kernel refused a write
+	Exceeded                            // a memory limit was not written, because the group uses more than the limit
 )
 
-// Incident is something that happened to one file since the round before.
+// Incident is an event of one file since the previous round.
 type Incident struct {
 	File
 	Kind  IncidentKind
-	Value Value  // Overwritten: what was found; Rejected: what was refused; Exceeded: what was not written
+	Value Value  // Overwritten: the value found; Rejected: the value refused; Exceeded: the value not written
 	Errno string // Rejected: the kernel's error, such as "EINVAL"
-	Use   int64  // Exceeded: memory that the group uses, in bytes
+	Use   int64  // Exceeded: memory usage of the group, in bytes
 }

@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// Knob is a cgroup setting that Waterline may own, whatever file it stands in on this kernel.
+// Knob is a cgroup setting that Waterline may own. Its file name depends on the kernel and the cgroup version.
 type Knob uint8
 
 // The knobs, each with the unit of its [Value].
 const (
 	Shares     Knob = iota + 1 // CPU weight among siblings, in shares: cpu.shares (v1), cpu.weight (v2)
-	Quota                      // CFS quota in microseconds a period, or Unlimited: cpu.cfs_quota_us (v1), cpu.max (v2)
+	Quota                      // CFS quota per period, in µs, or Unlimited: cpu.cfs_quota_us (v1), cpu.max (v2)
 	Cpuset                     // CPUs that the group may run on, as a list: cpuset.cpus
-	MemoryMax                  // most memory in bytes, or Unlimited: memory.limit_in_bytes (v1), memory.max (v2)
-	Burst                      // of its quota, most that a group may save up, in microseconds: cpu.cfs_burst_us (v1), cpu.max.burst (v2)
-	Idle                       // 1: the group runs only when nobody beside it wants to, and has no weight; else 0: cpu.idle
-	Identity                   // who goes first, from -2 (after all others) by 0 (as without) to 3, where the kernel can: cpu.bvt_warp_ns
-	MemoryMin                  // memory in bytes that the kernel never takes from the group, as long as those above have as much: memory.min (v2)
-	MemoryLow                  // likewise, that it takes last: memory.low (v2)
-	MemoryHigh                 // memory in bytes beyond which the group is slowed down and must give back, or Unlimited: memory.high (v2)
-	Freeze                     // 1: no task of the group, or of one below, runs; else 0: cgroup.freeze (v2)
+	MemoryMax                  // limit in bytes, or Unlimited: memory.limit_in_bytes (v1), memory.max (v2)
+	Burst                      // unused quota that it may accumulate, in µs: cpu.cfs_burst_us (v1), cpu.max.burst (v2)
+	Idle                       // 1: it runs only when no sibling wants to, and has no weight; else 0: cpu.idle
+	Identity                   // precedence, -2 (last) to 3 (first), default 0; vendor kernels only: cpu.bvt_warp_ns
+	MemoryMin                  // bytes never reclaimed, up to the ancestors' memory.min: memory.min (v2)
+	MemoryLow                  // bytes reclaimed last, up to the ancestors' memory.low: memory.low (v2)
+	MemoryHigh                 // bytes above which it is slowed down and reclaimed, or Unlimited: memory.high (v2)
+	Freeze                     // 1: no task of the group or its descendants runs; else 0: cgroup.freeze (v2)
 )
 
-// Knobs lists all of them.
+// Knobs lists all knobs.
 func Knobs() []Knob {
 	return []Knob{Shares, Quota, Cpuset, MemoryMax, Burst, Idle, Identity, MemoryMin, MemoryLow, MemoryHigh, Freeze}
 }
@@ -63,23 +63,24 @@ func (k Knob) String() string {
 // OfMemory reports whether the knob's unit is bytes of memory.
 func (k Knob) OfMemory() bool { return k == MemoryMax || k.Protects() || k == MemoryHigh }
 
-// Protects reports whether the knob keeps memory from being reclaimed. Only cgroup v2 has such, and [MemoryHigh].
+// Protects reports whether the knob protects memory from reclaim. These knobs, and [MemoryHigh], exist only on cgroup
+// v2.
 func (k Knob) Protects() bool { return k == MemoryMin || k == MemoryLow }
 
-// Value is what a knob holds: a number in the knob's unit or, for [Cpuset], a list.
+// Value is the content of a knob: a number in the knob's unit or, for [Cpuset], a list.
 type Value struct {
 	Number int64
-	List   string // of CPUs, as [CPUSet.String] writes it, or Inherited
+	List   string // set of CPUs, as [CPUSet.String] returns it, or Inherited
 }
 
-// Inherited is the list of CPUs of a group that has none of its own and so runs where its parent may. Only cgroup v2 has
-// such groups.
+// Inherited is the CPU list of a group without its own list, which runs on its parent's CPUs. Only cgroup v2 has such
+// groups.
 const Inherited = "inherited"
 
-// Number returns the value that is this number.
+// Number returns the value for a number.
 func Number(n int64) Value { return Value{Number: n} }
 
-// List returns the value that is this set of CPUs.
+// List returns the value for a set of CPUs.
 func List(s CPUSet) Value { return Value{List: s.String()} }
 
 // String returns the value as plans and explanations show it.
@@ -90,7 +91,7 @@ func (v Value) String() string {
 	return strconv.FormatInt(v.Number, 10)
 }
 
-// MarshalJSON writes a number or a string.
+// MarshalJSON encodes the value as a number or a string.
 func (v Value) MarshalJSON() ([]byte, error) {
 	if v.List != "" {
 		return json.Marshal(v.List)
@@ -98,7 +99,7 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	return strconv.AppendInt(nil, v.Number, 10), nil
 }
 
-// UnmarshalJSON reads what [Value.MarshalJSON] wrote. A string that is no list of CPUs is an error.
+// UnmarshalJSON decodes the output of [Value.MarshalJSON]. A string that is not a CPU list is an error.
 func (v *Value) UnmarshalJSON(text []byte) error {
 	*v = Value{}
 	if len(text) == 0 || text[0] != '"' {
@@ -120,14 +121,14 @@ func (v *Value) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// File names one cgroup file: a directory relative to the cgroup mount, such as "kubepods/burstable/pod0a1b", and a
-// knob in it.
+// File identifies one cgroup file: a directory relative to the cgroup mount, such as "kubepods/burstable/pod0a1b",
+// and a knob in that directory.
 type File struct {
 	Dir  string
 	Knob Knob
 }
 
-// Compare orders files by directory, then knob.
+// Compare orders files by directory, then by knob.
 func (f File) Compare(other File) int {
 	if c := cmp.Compare(f.Dir, other.Dir); c != 0 {
 		return c
@@ -135,83 +136,84 @@ func (f File) Compare(other File) int {
 	return cmp.Compare(f.Knob, other.Knob)
 }
 
-// Setting is one line of a plan: what a file is to hold, and why.
+// Setting is one line of a plan: the desired value of a file and the reason.
 type Setting struct {
 	File
 	Value    Value
 	Reason   Reason  // why this value
-	Release  bool    // bring the file to Value and then own it no more
-	Deferred *Reason `json:",omitempty"` // the file is owned but not written now, and this is why; nil: it is
+	Release  bool    // set the file to Value and then give up ownership
+	Deferred *Reason `json:",omitempty"` // why the file is owned but not written now; nil: it is written
 }
 
-// Plan is everything that one round decided. It is the whole desired state, not a list of changes: a file that is not
-// in it is nobody's business of ours.
+// Plan is the result of one round. It is the whole desired state, not a list of changes: Waterline leaves files
+// outside the plan alone.
 //
 // The order of Settings has no meaning; cgroup.Steps orders the writes that a plan needs.
 type Plan struct {
 	Settings     []Setting
-	CPUs         *CPUPlan      // who runs on which CPUs; nil: nothing on this node asks for CPUs
-	Slack        *Slack        // what the node could give to batch; nil: nothing was measured yet
-	Suppress     *Suppression  // what batch may use of the CPU now; nil: it is not kept to anything
-	Interference *Interference `json:",omitempty"` // whom online pods wait for, and who is throttled for it; nil: there is nothing to say
-	Evict        *Evictions    `json:",omitempty"` // which batch pod should leave, and whether the node is hot; nil: nobody need
-	Publish      Publication   // what is to stand on the Node object
-	Report       Report        // what the NodeReport is to hold
+	CPUs         *CPUPlan      // allocation of CPUs to pods; nil: no pod requests CPUs
+	Slack        *Slack        // allowance and offer; nil: nothing was measured yet
+	Suppress     *Suppression  // CPU limit of batch; nil: batch is not limited
+	Interference *Interference `json:",omitempty"` // interference and throttled pods; nil: nothing to report
+	Evict        *Evictions    `json:",omitempty"` // eviction request and whether the node is hot; nil: none
+	Publish      Publication   // desired resources on the Node object
+	Report       Report        // desired content of the NodeReport
 	Observe      Observe       // what the next rounds need observed
-	Conditions   []Condition   // that pods should have, ordered by UID
-	Notices      []Notice      // what the owners of pods, or of the node, should be told
-	Unsupported  []Reason      // what the policy asks for and the node's kernel cannot do
-	Reclaim      *Reclaim      // which batch pod is asked for memory; nil: none
-	Next         time.Time     // when deciding again could give another result though nothing else changed; zero: never
+	Conditions   []Condition   // desired pod conditions, ordered by UID
+	Notices      []Notice      // messages for the owners of pods or of the node
+	Unsupported  []Reason      // features of the policy that the node's kernel does not support
+	Reclaim      *Reclaim      // memory.reclaim write to one batch pod; nil: none
+	Next         time.Time     // when the result could change although only time passes; zero: never
 }
 
-// Reclaim asks a batch pod to give memory back before somebody is short of it.
+// Reclaim requests that the kernel reclaims memory from one batch pod, before memory for others runs short.
 type Reclaim struct {
 	UID    string
 	Dir    string // of its cgroup
-	Bytes  int64  // that are asked for, and expected
+	Bytes  int64  // bytes to reclaim
 	Reason Reason
 }
 
-// Reclaimed is what came of a [Reclaim].
+// Reclaimed is the result of a [Reclaim].
 type Reclaimed struct {
-	UID    string
-	Asked  int64         // bytes
-	Freed  int64         // bytes less in use than before
-	Took   time.Duration // in which the kernel looked for them
-	Failed string        // the kernel's error, such as "EAGAIN": there was less to take; "EINTR": it took too long; "": none
+	UID       string
+	Requested int64         // bytes requested
+	Freed     int64         // reduction of memory usage, in bytes
+	Took      time.Duration // duration of the write
+	// The kernel's error, such as "EAGAIN": less was reclaimable; "EINTR": it took too long; "": none.
+	Failed string
 }
 
 // Condition is a condition that a pod should have.
 type Condition struct {
-	UID       string // of the pod, as the API has it
+	UID       string // of the pod, in the API
 	Namespace string
 	Name      string
 	PodCondition
 }
 
-// CPUPlan is who runs on which CPUs.
+// CPUPlan is the allocation of CPUs to pods.
 type CPUPlan struct {
-	Node      CPUSet    // on which pods may run at all
-	Reserved  CPUSet    // kept for the kubelet and the system: nobody's own
-	Exclusive CPUSet    // each of one pod alone
-	Share     CPUSet    // home of one pod, open to others
-	Shared    CPUSet    // where all run that have no CPUs of their own: reserved ones and homes among them
+	Node      CPUSet    // CPUs that pods may use
+	Reserved  CPUSet    // for the kubelet and the system; never exclusive or home CPUs
+	Exclusive CPUSet    // exclusive CPUs of pods
+	Share     CPUSet    // home CPUs of pods, open to others
+	Shared    CPUSet    // for all pods without their own set; includes Reserved and Share
 	Own       []OwnCPUs // ordered by pod and container
-	Batch     CPUSet    // where batch runs, of Shared; empty: where all do
-	Left      []string  // UIDs of pods that the kubelet gives CPUs itself, ordered
+	Batch     CPUSet    // subset of Shared for batch; empty: all of Shared
+	Left      []string  // UIDs of pods whose CPUs the kubelet assigns, ordered
 }
 
-// OwnCPUs are the CPUs of one container, or of one pod as a whole.
+// OwnCPUs is the CPU set of one container, or of one pod as a whole.
 type OwnCPUs struct {
 	UID       string // of the pod, as in its cgroup
-	Container string // its name; "": the CPUs are shared by all containers of the pod
+	Container string // name; "": all containers of the pod share the CPUs
 	Mode      CPUMode
 	CPUs      CPUSet
-	Memory    CPUSet `json:",omitzero"` // NUMA nodes that its memory should come from; empty: any
+	Memory    CPUSet `json:",omitzero"` // NUMA nodes for its memory; empty: any
 }
 
-// Notice is something that a person should know about a pod or, with an empty UID, about the node.
+// Notice is a message about a pod or, with an empty UID, about the node.
 type Notice struct {
 	UID       string // of the pod
 	Namespace string

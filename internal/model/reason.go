@@ -5,135 +5,135 @@ import (
 	"strings"
 )
 
-// Code says in one word why something was decided. Each appears in a golden case and in docs/reasons.md.
+// Code is the reason for a decision in one word. Each code appears in a golden case and in docs/reasons.md.
 type Code string
 
-// Why a value was chosen.
+// Reasons for the value of a cgroup file.
 const (
-	Weighted         Code = "Weighted"         // the pod's annotation asks for this weight
-	WeightedByPolicy Code = "WeightedByPolicy" // a rule of the policy gives the pod this weight
-	WeightClamped    Code = "WeightClamped"    // the weight asked for is above what the policy allows in this namespace
-	WeightCapped     Code = "WeightCapped"     // more would take CPU that Guaranteed pods were promised
-	AgentFirst       Code = "AgentFirst"       // the agent's own pod must run when the node is busiest
-	CriticalKept     Code = "CriticalKept"     // a system-critical pod keeps its fraction of its class while others grow
-	SumOfPods        Code = "SumOfPods"        // a QoS class weighs what its pods weigh together
-	QuotaLifted      Code = "QuotaLifted"      // the pod asks to be limited by its weight only
-	QuotaNeedless    Code = "QuotaNeedless"    // the container has CPUs for itself alone, and they are all that it may use
-	BatchWeight      Code = "BatchWeight"      // what the batch CPU weighs that the pod or container asks for
-	BatchIdle        Code = "BatchIdle"        // the policy lets the batch pod run only when no pod beside it wants to
-	GroupIdentity    Code = "GroupIdentity"    // the policy has the kernel told who is online and who is batch
-	OnlineKept       Code = "OnlineKept"       // a BestEffort pod that is not batch weighs as much as all batch pods beside it
-	BatchQuota       Code = "BatchQuota"       // the CPU limit that a batch pod or container came with
-	BurstAllowed     Code = "BurstAllowed"     // the pod or container may save up quota that it does not use, as much as its limit
-	QuotaRaised      Code = "QuotaRaised"      // the container was stopped at its limit and had left CPU unused before, so it may use more for a while
-	NodeHot          Code = "NodeHot"          // nobody bursts: nothing is left under the waterline, or was a moment ago, or nobody knows
-	BatchMemory      Code = "BatchMemory"      // the memory limit that a batch pod or container came with, or what it asks for
-	MemoryProtected  Code = "MemoryProtected"  // the online pod keeps the memory that it requests
-	MemoryCarried    Code = "MemoryCarried"    // what pods below use of the memory that they keep, without which they would not
-	MemoryLimited    Code = "MemoryLimited"    // the batch pod may not grow, because little memory is left for batch
-	MemoryReclaimed  Code = "MemoryReclaimed"  // the batch pod is asked for page cache, because little memory is left for batch
-	PodFrozen        Code = "PodFrozen"        // the batch pod stands still for moments, because no memory is left for batch and it is to leave
-	KubeletValue     Code = "KubeletValue"     // given back: what the kubelet computes from the pod's current spec
-	RecordedValue    Code = "RecordedValue"    // given back: the newest value that somebody else had written
-	LastKnown        Code = "LastKnown"        // the pods are not known yet, or nothing is measured: the last value decided stays
-	IdleGroup        Code = "IdleGroup"        // held: cpu.idle is set, where the kernel refuses a weight
-	MemoryInUse      Code = "MemoryInUse"      // held: the group uses more than the limit, which would get processes killed
-	RejectedByKernel Code = "RejectedByKernel" // held: the kernel refused this value and nothing has changed since
-	ForeignWriter    Code = "ForeignWriter"    // held: another writer fights for this file; answered once a second
-	BadAnnotation    Code = "BadAnnotation"    // the annotation's value cannot be used; the pod keeps its defaults
-	BadLabel         Code = "BadLabel"         // the label's value cannot be used; the pod is treated as an online service
-	BothSpellings    Code = "BothSpellings"    // two spellings of one annotation or label stand on the pod; ours wins
-	NoPodCgroups     Code = "NoPodCgroups"     // this node has no cgroup per pod, so there is nothing to weight
-	ObserveOnly      Code = "ObserveOnly"      // held: the policy decides and reports but writes nothing
-	ReadOnlyMount    Code = "ReadOnlyMount"    // held: the cgroup file system is mounted read-only
+	Weighted          Code = "Weighted"          // the pod's annotation requests this weight
+	WeightedByPolicy  Code = "WeightedByPolicy"  // a rule of the policy gives the pod this weight
+	WeightClamped     Code = "WeightClamped"     // the requested weight exceeds the namespace's maximum in the policy
+	WeightCapped      Code = "WeightCapped"      // a higher weight would take CPU that Guaranteed pods requested
+	AgentFirst        Code = "AgentFirst"        // the agent's own pod needs CPU when the node is busiest
+	CriticalPreserved Code = "CriticalPreserved" // a system-critical pod keeps its fraction of its QoS class
+	SumOfPods         Code = "SumOfPods"         // a QoS class has the sum of the weights of its pods
+	QuotaLifted       Code = "QuotaLifted"       // the pod requests to be limited by its weight only
+	QuotaNeedless     Code = "QuotaNeedless"     // the container's exclusive CPUs limit it already
+	BatchWeight       Code = "BatchWeight"       // weight for the batch CPU that the pod or container requests
+	BatchIdle         Code = "BatchIdle"         // the batch pod runs only when no pod beside it wants to, by policy
+	GroupIdentity     Code = "GroupIdentity"     // the kernel knows the pod as online or as batch, by policy
+	OnlineBestEffort  Code = "OnlineBestEffort"  // an online BestEffort pod weighs as much as all batch pods together
+	BatchQuota        Code = "BatchQuota"        // the CPU limit from the spec of a batch pod or container
+	BurstAllowed      Code = "BurstAllowed"      // the pod or container may accumulate unused quota, up to its limit
+	QuotaRaised       Code = "QuotaRaised"       // throttled at its limit after leaving CPU unused: more for a while
+	NodeHot           Code = "NodeHot"           // no pod may burst: no room, none a moment ago, or none measured
+	BatchMemory       Code = "BatchMemory"       // the memory limit of a batch pod or container, or its request
+	MemoryProtected   Code = "MemoryProtected"   // memory that the online pod requests is protected from reclaim
+	AncestorProtected Code = "AncestorProtected" // a parent group needs the protection that its pods use
+	MemoryLimited     Code = "MemoryLimited"     // the batch pod's memory may not grow: little is left for batch
+	MemoryReclaimed   Code = "MemoryReclaimed"   // page cache of the batch pod is reclaimed: little is left for batch
+	PodFrozen         Code = "PodFrozen"         // the batch pod is frozen until it is evicted: no memory is left
+	KubeletValue      Code = "KubeletValue"      // restored: the value that the kubelet computes from the pod's spec
+	RecordedValue     Code = "RecordedValue"     // restored: the newest value from another writer
+	LastKnown         Code = "LastKnown"         // pods or measurements are missing: the last decided value stays
+	IdleGroup         Code = "IdleGroup"         // deferred: the kernel refuses a weight while cpu.idle is set
+	MemoryInUse       Code = "MemoryInUse"       // deferred: usage exceeds the limit, and processes would be killed
+	RejectedByKernel  Code = "RejectedByKernel"  // deferred: the kernel refused this value, and nothing has changed
+	ForeignWriter     Code = "ForeignWriter"     // deferred: another writer keeps changing this file
+	BadAnnotation     Code = "BadAnnotation"     // the annotation's value is invalid; the pod keeps its defaults
+	BadLabel          Code = "BadLabel"          // the label's value is invalid; the pod counts as an online service
+	BothSpellings     Code = "BothSpellings"     // one annotation or label in two spellings; Waterline's own counts
+	NoPodCgroups      Code = "NoPodCgroups"      // the kubelet creates no cgroups for pods: nothing to weight
+	ObserveOnly       Code = "ObserveOnly"       // deferred: mode Observe writes nothing
+	ReadOnlyMount     Code = "ReadOnlyMount"     // deferred: the cgroup file system is mounted read-only
 )
 
-// Why a group may run on which CPUs, and why a pod does not have the CPUs that it asks for.
+// Reasons for the CPUs of a group, and reasons why a pod does not have the CPUs that it requests.
 const (
-	CPUsExclusive    Code = "CPUsExclusive"    // these CPUs are the pod's alone
-	CPUsShare        Code = "CPUsShare"        // these CPUs are the pod's home; others may run there too
-	CPUsShared       Code = "CPUsShared"       // all CPUs that are nobody's alone
-	CPUsOfClass      Code = "CPUsOfClass"      // all CPUs that are not those of a pod outside of this QoS class alone
-	CPUsOfPod        Code = "CPUsOfPod"        // all CPUs of the pod's containers together
-	CPUsNotWhole     Code = "CPUsNotWhole"     // no container has a CPU limit that is a whole number of CPUs
-	CPUsNotRequested Code = "CPUsNotRequested" // the CPU limit is not also requested, so others were promised these CPUs
-	CPUsTooMany      Code = "CPUsTooMany"      // more than this node could ever give
-	CPUsTaken        Code = "CPUsTaken"        // not enough CPUs are free of other pods' own
-	CPUsPromised     Code = "CPUsPromised"     // the other pods' CPU requests would not fit into the rest
-	CPUsSplitCores   Code = "CPUsSplitCores"   // pcpu-only, but not to be had in whole physical cores
-	CPUsOfKubelet    Code = "CPUsOfKubelet"    // the kubelet's static policy gives this pod CPUs itself
-	CPUsLost         Code = "CPUsLost"         // the pod's own CPUs went offline, or the kubelet gave them to another
-	CPUsUnknown      Code = "CPUsUnknown"      // which CPUs this node may give is not known
+	CPUsExclusive    Code = "CPUsExclusive"    // exclusive CPUs of the pod
+	CPUsShare        Code = "CPUsShare"        // home CPUs of the pod; others may run there too
+	CPUsShared       Code = "CPUsShared"       // all CPUs that are not exclusive to a pod
+	CPUsOfClass      Code = "CPUsOfClass"      // all CPUs except the exclusive ones of pods in other QoS classes
+	CPUsOfPod        Code = "CPUsOfPod"        // all CPUs of the pod's containers
+	CPUsNotWhole     Code = "CPUsNotWhole"     // no container has a CPU limit of a whole number of CPUs
+	CPUsNotRequested Code = "CPUsNotRequested" // the CPU request is below the limit: other pods requested the rest
+	CPUsTooMany      Code = "CPUsTooMany"      // more CPUs than this node has for pods
+	CPUsTaken        Code = "CPUsTaken"        // too few CPUs are outside other pods' own sets
+	CPUsPromised     Code = "CPUsPromised"     // the other pods' CPU requests would not fit into the remaining CPUs
+	CPUsSplitCores   Code = "CPUsSplitCores"   // pcpu-only, but too few whole physical cores are free
+	CPUsOfKubelet    Code = "CPUsOfKubelet"    // the kubelet's static policy assigns this pod's CPUs
+	CPUsLost         Code = "CPUsLost"         // the pod's CPUs went offline, or the kubelet assigned them elsewhere
+	CPUsUnknown      Code = "CPUsUnknown"      // the CPUs available on this node are not known
 	CPUsUnsupported  Code = "CPUsUnsupported"  // this node has no cpuset controller
-	CPUsMoveLater    Code = "CPUsMoveLater"    // too many running pods were given other CPUs within a minute
-	CPUsConfined     Code = "CPUsConfined"     // a parent cgroup, which is not ours, allows other CPUs only
-	MemoryTooLarge   Code = "MemoryTooLarge"   // the memory limit does not fit the NUMA nodes of the CPUs
+	CPUsMoveLater    Code = "CPUsMoveLater"    // too many running pods changed CPUs within a minute
+	CPUsConfined     Code = "CPUsConfined"     // a parent cgroup of another owner allows other CPUs only
+	MemoryTooLarge   Code = "MemoryTooLarge"   // the memory limit exceeds the NUMA nodes of the CPUs
 )
 
-// Which policy governs a node, why another does not, and why nothing is sold.
+// Reasons why a policy governs a node or does not, and reasons from the policy for selling nothing.
 const (
-	PolicyGoverns      Code = "PolicyGoverns"      // of those that select the node it ranks highest
-	PolicyDefaults     Code = "PolicyDefaults"     // none selects the node: the defaults hold
-	PolicyNotSelected  Code = "PolicyNotSelected"  // its selector does not choose the node
-	PolicyNotRolledOut Code = "PolicyNotRolledOut" // it selects the node, but is not rolled out to it yet
-	PolicyOutranked    Code = "PolicyOutranked"    // it selects the node, and another one ranks higher
-	NodeOptedOut       Code = "NodeOptedOut"       // the node's label keeps Waterline off it
+	PolicyGoverns      Code = "PolicyGoverns"      // it ranks highest of the policies that select the node
+	PolicyDefaults     Code = "PolicyDefaults"     // no policy selects the node, so the defaults apply
+	PolicyNotSelected  Code = "PolicyNotSelected"  // its selector does not match the node
+	PolicyNotRolledOut Code = "PolicyNotRolledOut" // it selects the node, but its rollout has not reached the node
+	PolicyOutranked    Code = "PolicyOutranked"    // it selects the node, but another policy ranks higher
+	NodeOptedOut       Code = "NodeOptedOut"       // the node has the opt-out label
 	WindowDraining     Code = "WindowDraining"     // the window ends soon: nothing new is sold
-	WindowClosed       Code = "WindowClosed"       // outside of all windows: nothing is sold
+	WindowClosed       Code = "WindowClosed"       // outside all windows: nothing is sold
 )
 
-// Why so much of a node's slack is sold.
+// Reasons for the size of the offer.
 const (
-	SoldPredicted  Code = "SoldPredicted"  // what is left under the waterline beside the peak that is predicted
-	SoldRealtime   Code = "SoldRealtime"   // what is left under the waterline beside what is used now
-	SoldFixed      Code = "SoldFixed"      // the part of the capacity that the policy says, whether it is there or not
+	SoldPredicted  Code = "SoldPredicted"  // room under the waterline next to the predicted peak
+	SoldRealtime   Code = "SoldRealtime"   // room under the waterline next to the current usage
+	SoldStatic     Code = "SoldStatic"     // the policy's fraction of the capacity, available or not
 	NotSold        Code = "NotSold"        // the policy sells nothing
-	OfferWithdrawn Code = "OfferWithdrawn" // the manager lets the node sell nothing
-	OfferRestless  Code = "OfferRestless"  // more could be sold, but the offer fell often: it is watched for longer, and a margin is kept
-	OfferGrows     Code = "OfferGrows"     // more could be sold, which is watched first and then offered little by little
-	SlackNone      Code = "SlackNone"      // nothing is left under the waterline
-	SlackDoubted   Code = "SlackDoubted"   // the measurements are old, and are worth less and less
+	OfferWithdrawn Code = "OfferWithdrawn" // the manager has withdrawn the node's offer
+	OfferUnstable  Code = "OfferUnstable"  // there is more room, but the offer fell often: it settles for longer
+	OfferGrows     Code = "OfferGrows"     // there is more room; the offer settles first, then grows in steps
+	SlackNone      Code = "SlackNone"      // there is no room under the waterline
+	SlackStale     Code = "SlackStale"     // the measurements are old; the offer shrinks with their age
 	SlackUnknown   Code = "SlackUnknown"   // nothing was measured yet
 )
 
-// Why batch may use so much CPU, and how that is carried out.
+// Reasons for the CPU limit of batch, and for the settings that enforce it.
 const (
-	BatchAllowed    Code = "BatchAllowed"    // what online pods leave under the waterline
-	BatchGrows      Code = "BatchGrows"      // more is left, which batch is given little by little
-	BatchWaits      Code = "BatchWaits"      // more is left, but batch was given less, or online pods waited, a moment ago
-	BatchMinimum    Code = "BatchMinimum"    // what batch keeps by policy, though online pods leave less
-	OnlineRose      Code = "OnlineRose"      // online pods, or the system, suddenly use more
-	OnlineWaits     Code = "OnlineWaits"     // online pods wait for CPUs, so a part is withheld
-	BatchSuppressed Code = "BatchSuppressed" // the pod's part of what all batch may use
-	BatchCPUs       Code = "BatchCPUs"       // on so many CPUs fits what batch may use
+	BatchAllowed    Code = "BatchAllowed"    // CPU that online pods leave under the waterline
+	BatchGrows      Code = "BatchGrows"      // there is more room; the limit grows in steps
+	BatchSettling   Code = "BatchSettling"   // more room, but the limit fell or online pods waited a moment ago
+	BatchMinimum    Code = "BatchMinimum"    // the minimum for batch in the policy, though online pods leave less
+	OnlineRose      Code = "OnlineRose"      // usage of online pods or the system suddenly rose
+	OnlineWaits     Code = "OnlineWaits"     // online pods wait for CPUs, so a part is withheld from batch
+	BatchSuppressed Code = "BatchSuppressed" // the pod's part of the limit of all batch pods
+	BatchCPUs       Code = "BatchCPUs"       // number of CPUs that hold the limit of batch
 )
 
-// What a policy asks for and the node's kernel cannot do.
+// Features of a policy that the node's kernel does not support.
 const (
-	NoBurst            Code = "NoBurst"            // online pods cannot save up quota
-	NoIdle             Code = "NoIdle"             // batch pods cannot be made idle: they keep their weights
-	NoGroupIdentity    Code = "NoGroupIdentity"    // the kernel cannot be told who is online and who is batch, or must not be
+	NoBurst            Code = "NoBurst"            // online pods cannot accumulate unused quota
+	NoIdle             Code = "NoIdle"             // batch pods cannot be idle groups; they keep their weights
+	NoGroupIdentity    Code = "NoGroupIdentity"    // the kernel has no usable group identity
 	NoMemoryProtection Code = "NoMemoryProtection" // memory of online pods cannot be protected, or the kubelet does it
-	NoReclaim          Code = "NoReclaim"          // no batch pod can be asked for memory before it is short
-	NoPressure         Code = "NoPressure"         // whether online pods wait for CPUs is not known: what batch may use follows from what they use alone
+	NoReclaim          Code = "NoReclaim"          // memory of batch pods cannot be reclaimed in advance
+	NoPressure         Code = "NoPressure"         // CPU waiting is not measured: only usage limits batch
 )
 
-// Whom an online pod waits for, and why batch is throttled for it.
+// Findings about interference, and reasons for throttling batch.
 const (
-	SuspectNamed   Code = "SuspectNamed"   // the use of a batch pod goes with the waiting
-	SuspectOnline  Code = "SuspectOnline"  // the use of a pod that is not batch goes with the waiting: it is never throttled
-	VictimItself   Code = "VictimItself"   // the pod's own load goes with its waiting: nobody is to blame
-	SuspectUnknown Code = "SuspectUnknown" // nobody stands out, or not for long enough
-	ThrottleTried  Code = "ThrottleTried"  // the pod is kept to less, to see whether the other then waits less
-	ThrottleKept   Code = "ThrottleKept"   // it does
-	ThrottleEased  Code = "ThrottleEased"  // it did; the pod is given more again, step by step
-	ThrottleUndone Code = "ThrottleUndone" // it did not, so the pod has back what it had
+	SuspectNamed   Code = "SuspectNamed"   // usage of a batch pod correlates with the waiting
+	SuspectOnline  Code = "SuspectOnline"  // usage of a pod that is not batch does; such a pod is not throttled
+	VictimItself   Code = "VictimItself"   // the pod's own load correlates with its waiting: no interference
+	SuspectUnknown Code = "SuspectUnknown" // no pod stands out, or not for long enough
+	ThrottleTried  Code = "ThrottleTried"  // on trial: does the victim wait less?
+	ThrottleKept   Code = "ThrottleKept"   // the victim waits less; the throttle stays
+	ThrottleEased  Code = "ThrottleEased"  // the victim waited less; the limit rises again step by step
+	ThrottleUndone Code = "ThrottleUndone" // the victim did not wait less; the throttle is removed
 )
 
-// Why nothing more is sold, and a batch pod should leave the node.
+// Reasons for an eviction, during which nothing more is sold.
 const (
-	MemoryGone   Code = "MemoryGone"   // no memory is left for batch, though it was held and asked for page cache
-	BatchStarved Code = "BatchStarved" // the pod has had hardly any of the CPU that it was sold for minutes, and wants it
+	MemoryExhausted Code = "MemoryExhausted" // no memory is left for batch, after limits and reclaim
+	BatchStarved    Code = "BatchStarved"    // the pod wants CPU, and had hardly any of its request for minutes
 )
 
 // Unit is the unit of an operand.
@@ -159,7 +159,7 @@ type Operand struct {
 	Unit  Unit
 }
 
-// String returns the operand as an operator reads it: name=value and the unit. Many bytes are rounded.
+// String returns the operand for operators: name=value and the unit. Large numbers of bytes are rounded.
 func (o Operand) String() string {
 	switch {
 	case o.Unit == UnitTimes:
@@ -172,20 +172,20 @@ func (o Operand) String() string {
 	return fmt.Sprintf("%s=%d%s", o.Name, o.Value, o.Unit)
 }
 
-// Reason is why a value is what it is: a code, the numbers it was computed from and, where a person wrote something that
-// cannot be used, their words. The zero value means that there is no reason to give.
+// Reason explains a decision: a code and the numbers that it was computed from. If a user wrote something invalid, it
+// also quotes that text. The zero value means no reason.
 type Reason struct {
 	Code     Code
 	Operands []Operand
-	Key      string // of the annotation or field in question
-	Text     string // its value, as written, cut to a sane length
-	Fix      string // what to write instead
+	Key      string // annotation or field in question
+	Text     string // its value as written, shortened if too long
+	Fix      string // how to correct it
 }
 
 // String returns the reason in one line, for transcripts and explanations.
 func (r Reason) String() string { return string(r.Code) + r.details() }
 
-// Details returns what [Reason.String] says beyond the code.
+// Details returns [Reason.String] without the code.
 func (r Reason) Details() string { return strings.TrimLeft(r.details(), " :") }
 
 func (r Reason) details() string {

@@ -1,36 +1,38 @@
 package model
 
-// The kernel's limits for cpu.shares on cgroup v1 (kernel/sched/sched.h), which the kubelet and the annotation use too.
+// The kernel's limits for cpu.shares on cgroup v1 (kernel/sched/sched.h). The kubelet and the cpu-share annotation
+// use the same limits.
 const (
 	MinShares    = 2
 	MaxShares    = 262144
 	SharesPerCPU = 1024
 )
 
-// Unlimited is the CFS quota, or the memory limit, of a group that has none. It is what cpu.cfs_quota_us reads on cgroup v1;
-// cgroup v2 says "max", and memory.limit_in_bytes the most that it can hold.
+// Unlimited is the value of a CFS quota or a memory limit that is not set. cpu.cfs_quota_us on cgroup v1 reads -1;
+// cgroup v2 files read "max"; memory.limit_in_bytes reads the highest value that it can store.
 const Unlimited = -1
 
-// DefaultQuotaPeriod is the CFS period, in microseconds, of a kubelet whose configuration does not say otherwise.
+// DefaultQuotaPeriod is the kubelet's default CFS period, in microseconds.
 const DefaultQuotaPeriod = 100_000
 
-// minQuota is the smallest CFS quota the kernel takes, in microseconds (kernel/sched/core.c, min_cfs_quota_period).
+// minQuota is the smallest CFS quota that the kernel accepts, in microseconds (kernel/sched/core.c,
+// min_cfs_quota_period).
 const minQuota = 1_000
 
 // MilliCPUToShares converts a CPU request in milli-cores to shares exactly as the kubelet does
-// (pkg/kubelet/cm/helpers_linux.go, 1.36): 1024 a CPU, rounded down, at least 2, at most 262144.
+// (pkg/kubelet/cm/helpers_linux.go, 1.36): 1024 per CPU, rounded down, at least 2, at most 262144.
 func MilliCPUToShares(milli int64) int64 {
 	return ClampShares(milli * SharesPerCPU / 1000)
 }
 
-// ClampShares brings a number of shares into the range the kernel accepts.
+// ClampShares limits a number of shares to the range that the kernel accepts.
 func ClampShares(shares int64) int64 {
 	return min(max(shares, MinShares), MaxShares)
 }
 
-// MilliCPUToQuota converts a CPU limit in milli-cores to a CFS quota in microseconds exactly as the kubelet does: never
-// below the kernel's minimum of 1 ms, and 0, which the runtimes read as "leave it unlimited", for no limit at all.
-// period is the CFS period in microseconds.
+// MilliCPUToQuota converts a CPU limit in milli-cores to a CFS quota in microseconds exactly as the kubelet does. The
+// result is never below the kernel's minimum of 1 ms. Without a limit it is 0, which container runtimes read as
+// "leave it unlimited". period is the CFS period in microseconds.
 func MilliCPUToQuota(milli, period int64) int64 {
 	if milli == 0 {
 		return 0
@@ -38,15 +40,16 @@ func MilliCPUToQuota(milli, period int64) int64 {
 	return max(milli*period/1000, minQuota)
 }
 
-// Claim is one runnable sibling at some level of the cgroup hierarchy, as [Divide] sees it.
+// Claim is one runnable group among siblings in the cgroup hierarchy: an input of [Divide].
 type Claim struct {
-	Weight float64 // its shares or weight; only the ratio to its siblings counts
-	Limit  float64 // the most it can use: its quota, its threads or what it wants, in the unit of the amount divided
+	Weight float64 // shares or weight; only the ratio to the siblings counts
+	// Most that the group can use (its quota, its threads or its demand), in the unit of the amount divided.
+	Limit float64
 }
 
-// Divide splits an amount of CPU among siblings as the kernel's fair scheduler does: in proportion to their weights,
-// and what one cannot use goes to the others in the same proportion. The result has one entry a claim; their sum is the
-// amount, or the sum of all limits where that is less.
+// Divide splits an amount of CPU among siblings as the kernel's fair scheduler does: in proportion to their weights.
+// What a sibling cannot use goes to the others in the same proportion. The result has one entry per claim. The
+// entries add up to the amount, or to the sum of all limits if that is less.
 func Divide(amount float64, claims []Claim) []float64 {
 	got := make([]float64, len(claims))
 	full := make([]bool, len(claims))

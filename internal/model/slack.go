@@ -2,37 +2,38 @@ package model
 
 import "time"
 
-// Class is what a pod is for, which decides what is done for it and to it.
+// Class is the QoS class of a pod in Waterline. It decides how the pod is protected, suppressed and counted.
 type Class string
 
-// The classes. A pod that says nothing is LS: whoever is not known to be batch is treated as an online service.
+// The classes. A pod without a class is LS: Waterline treats every pod that is not known to be batch as an online
+// service.
 const (
-	ClassLSE    Class = "LSE"    // latency-critical, on CPUs of its own
+	ClassLSE    Class = "LSE"    // latency-critical, on exclusive CPUs
 	ClassLSR    Class = "LSR"    // latency-critical, on home CPUs
 	ClassLS     Class = "LS"     // online
 	ClassBE     Class = "BE"     // batch
-	ClassSystem Class = "SYSTEM" // a daemon of the node
+	ClassSystem Class = "SYSTEM" // daemon of the node
 )
 
-// Online reports whether pods of this class are what is protected.
+// Online reports whether Waterline protects pods of this class.
 func (c Class) Online() bool { return c != ClassBE && c != ClassSystem }
 
-// Tier is as what the slack is sold that a batch pod runs on.
+// Tier is the resource tier that a batch pod requests.
 type Tier string
 
-// The tiers. What is sold as mid is expected to be there for a day, what is sold as batch for an hour.
+// The tiers. Mid resources are expected to stay available for a day, batch resources for an hour.
 const (
 	TierMid   Tier = "mid"
 	TierBatch Tier = "batch"
 )
 
-// Amount is an amount of CPU in milli-cores and one of memory in bytes.
+// Amount is an amount of CPU in milli-cores and an amount of memory in bytes.
 type Amount struct {
 	CPU    int64
 	Memory int64
 }
 
-// SellMethod is how an offer is found.
+// SellMethod is the way in which an offer is computed.
 type SellMethod string
 
 // The methods. The zero value sells nothing.
@@ -42,24 +43,25 @@ const (
 	SellPredicted SellMethod = "Predicted" // what online pods will not use
 )
 
-// SellPolicy is how far one resource is filled, and how its slack is sold. Parts are in thousandths.
+// SellPolicy sets how far one resource may be used and how its slack is sold. Fractions are in thousandths.
 type SellPolicy struct {
-	Waterline int64      // of the capacity, up to which the node is filled
-	Method    SellMethod // "": nothing is sold, and what could be is found as by SellPredicted
-	Ratio     int64      // SellStatic: of the capacity, which is sold whatever is used; may be above 1000
-	Mid       int64      // of the room under the waterline, the most that is offered as TierMid
+	Waterline int64      // fraction of the capacity that may be used
+	Method    SellMethod // "": nothing is sold, and the reason shows what SellPredicted would sell
+	Ratio     int64      // SellStatic: fraction of the capacity that is sold regardless of usage; may exceed 1000
+	Mid       int64      // fraction of the room under the waterline that is offered as TierMid, at most
 }
 
-// Use is who uses a resource of a node now, in milli-cores or bytes.
+// Use is the current usage of one resource of a node by consumer, in milli-cores or bytes.
 type Use struct {
-	Age        time.Duration // of the oldest measurement in it that counts
-	Measured   bool          // false: nothing was measured yet
-	System     int64         // what is not in pods, and pods of class SYSTEM
-	Stolen     int64         // what the hypervisor gave to others: in System, unless the kernel counts it as used by pods
-	Online     int64         // all pods that are neither batch nor SYSTEM; groups that no pod is known for too
-	Unmeasured int64         // requests of pods that are not batch and were not measured yet, beyond what they use
-	Whole      int64         // what pods leave unused of CPUs that are theirs alone
-	Batch      int64         // pods of class BE
+	Age      time.Duration // of the oldest measurement in it that counts
+	Measured bool          // false: nothing was measured yet
+	System   int64         // processes outside pods, and pods of class SYSTEM
+	// CPU that the hypervisor gave to other machines; part of System, unless the kernel counts it as used by pods.
+	Stolen        int64
+	Online        int64 // all pods that are neither batch nor SYSTEM, and pod cgroups without a known pod
+	Unmeasured    int64 // requests of online and SYSTEM pods without a measurement, beyond their measured usage
+	IdleExclusive int64 // idle part of exclusive CPUs
+	Batch         int64 // pods of class BE
 }
 
 // Horizon is how far ahead a peak is predicted.
@@ -69,10 +71,10 @@ type Horizon int
 const (
 	Hour Horizon = iota
 	Day
-	Horizons // how many there are
+	Horizons // number of horizons
 )
 
-// Length returns how long the horizon is.
+// Length returns the length of the horizon.
 func (h Horizon) Length() time.Duration {
 	if h == Day {
 		return 24 * time.Hour
@@ -80,73 +82,73 @@ func (h Horizon) Length() time.Duration {
 	return time.Hour
 }
 
-// Peak is the most that online pods are expected to use within a horizon, in milli-cores or bytes.
+// Peak is the predicted peak usage of online pods within a horizon, in milli-cores or bytes.
 type Peak struct {
 	Value   int64
-	Known   bool          // false: too little was measured, or too long ago, and Value is a guess on the high side
-	Age     time.Duration // of the last thing that was learned
-	New     int64         // part of Value for pods that were not here long enough to be known
-	Margin  int64         // part of Value that past errors asked for
-	Missed  int64         // share of past predictions that were exceeded, in thousandths
-	Checked int64         // quarter-hours that Missed rests on
+	Known   bool          // false: too few or too old measurements; Value is a high estimate
+	Age     time.Duration // of the newest sample in the prediction
+	New     int64         // part of Value for pods too young to have a prediction of their own
+	Margin  int64         // part of Value that makes up for past prediction errors
+	Missed  int64         // fraction of past predictions that usage exceeded, in thousandths
+	Checked int64         // number of quarter-hours that Missed was computed from
 }
 
-// Account is where one resource of a node goes, in milli-cores or bytes. What is promised as System, Online, Mid, Batch and
-// Pools is never more than the Ceiling, but for SellStatic.
+// Account is the balance of one resource of a node, in milli-cores or bytes. System, Online, Mid and Batch together
+// never exceed the Ceiling, except with SellStatic.
 type Account struct {
-	Capacity int64 // of the machine; or of the Node object where that says less
-	Ceiling  int64 // up to which the node is filled
-	Reserved int64 // for the system, by the kubelet's settings
-	Kept     int64 // memory that the kernel keeps free
-	Use      Use
-	Peaks    [Horizons]Peak
-	Prod     [Horizons]int64 // what online pods are counted with: the highest of their use and their peak
-	Bound    TierAmounts     // requested by pods that are bound to the node
-	Pools    int64           // held by worker pools beyond what their pods requested
-	Room     TierAmounts     // what could be sold in all of each tier now, bound requests included
-	Offer    TierAmounts     // what is sold in all of each tier, which follows Room down at once and up slowly
-	Allow    int64           // the allowance: what batch may use now
-	Reason   Reason          // of the offer
+	Capacity  int64 // of the machine, or of the Node object if that is less
+	Ceiling   int64 // capacity up to the waterline
+	Reserved  int64 // for the system, by the kubelet's settings
+	Watermark int64 // memory that the kernel keeps free
+	Use       Use
+	Peaks     [Horizons]Peak
+	Prod      [Horizons]int64 // amount counted for online pods: the higher of their usage and their peak
+	Bound     TierAmounts     // requests of pods bound to the node
+	Room      TierAmounts     // what could be sold per tier now, bound requests included
+	Offer     TierAmounts     // what is sold per tier; follows Room down at once and up slowly
+	Allow     int64           // what batch may use now
+	Reason    Reason          // of the offer
 }
 
-// TierAmounts is an amount for each tier.
+// TierAmounts is one amount per tier.
 type TierAmounts struct {
 	Mid   int64
 	Batch int64
 }
 
-// Slack is what a node could give to batch.
+// Slack is the balance of a node: the allowance and the offer of CPU and of memory.
 type Slack struct {
 	CPU    Account
 	Memory Account
 }
 
-// NodeResource is a resource of the Node object that is sold, and which only we write.
+// NodeResource is an extended resource of the Node object that Waterline sells. Only Waterline writes it.
 type NodeResource struct {
 	Tier        Tier
-	Memory      bool // in bytes; else CPU in milli-cores
-	Koordinator bool // under the name that Koordinator gives it
+	Memory      bool // true: memory in bytes; false: CPU in milli-cores
+	Koordinator bool // published under Koordinator's resource name
 }
 
-// Published is a resource that stands on the Node object, as capacity and as allocatable, with its amount.
+// Published is a resource of the Node object with its amount, the same in capacity and allocatable.
 type Published struct {
 	NodeResource
 	Amount int64
 }
 
-// Uneven is the amount of a resource that does not stand on the Node as both capacity and allocatable, or not with the same
-// amount.
+// Uneven is the amount of a resource whose capacity and allocatable on the Node object differ, or of which one is
+// missing.
 const Uneven = -1
 
-// Publication is what is to stand on the Node object.
+// Publication is the desired state of Waterline's resources on the Node object.
 type Publication struct {
-	Decided   bool        // false: what stands there stays
-	Resources []Published // all of ours that are to stand there, in the order of [NodeResources]; no other does
-	Reason    Reason      // why nothing is sold; zero: the offer stands there
-	Write     bool        // it differs from what stands there, and is to be written now
+	Decided bool // false: the Node object stays as it is
+	// All resources of Waterline that the Node should have, in the order of [NodeResources]; others are removed.
+	Resources []Published
+	Reason    Reason // why nothing is sold; zero: the offer is published
+	Write     bool   // it differs from what the Node has, and is to be written now
 }
 
-// NodeResources returns every resource that may stand on a Node.
+// NodeResources returns every resource that Waterline may publish on a Node.
 func NodeResources() []NodeResource {
 	all := make([]NodeResource, 0, 8)
 	for _, koordinator := range []bool{false, true} {
@@ -157,15 +159,15 @@ func NodeResources() []NodeResource {
 	return all
 }
 
-// Report is what a node tells the cluster about itself.
+// Report is the content of a node's NodeReport.
 type Report struct {
-	Policy      string // that governs the node; "": none does
+	Policy      string // name of the policy that governs the node; "": none
 	Generation  int64  // of that policy
 	Mode        Mode
 	Selling     SellState
 	Slack       *Slack    `json:"-"` // nil: nothing was measured yet
-	Unsupported []Code    // what the policy asks for and the node's kernel cannot do
+	Unsupported []Code    // features of the policy that the node's kernel does not support
 	Hot         Code      // why nothing is sold although there may be an offer; "": the node is not hot
-	Evict       *Eviction // the batch pod that should leave; nil: none
+	Evict       *Eviction // batch pod that should leave the node; nil: none
 	Write       bool      // it is to be written now
 }

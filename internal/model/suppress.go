@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// Suppression is how much CPU batch may use now, and how that is carried out.
+// Suppression is the CPU that batch may use now, and the method that enforces it.
 type Suppression struct {
-	Milli    int64       // that all batch pods together may use, in milli-cores
-	CPUs     int         // on so many CPUs; 0: on all that pods may run on
-	Parts    []BatchPart // whose they are, ordered by UID
-	Quotas   bool        // the parts are carried out as quotas
-	Reason   Reason      // why so much
-	Reaction Reaction    // the last time that it became less
+	Milli    int64       // limit of all batch pods together, in milli-cores
+	CPUs     int         // number of CPUs for batch; 0: all CPUs of pods
+	Parts    []BatchPart // one per batch pod, ordered by UID
+	Quotas   bool        // the parts are enforced as CFS quotas
+	Reason   Reason      // of the limit
+	Reaction Reaction    // the last reduction of the limit
 }
 
-// BatchPart is what one batch pod may use.
+// BatchPart is the part of the limit for one batch pod.
 type BatchPart struct {
 	UID    string
 	Milli  int64 // in milli-cores
-	Memory int64 // of the memory that batch may use, by what was asked for; nothing but its own limit keeps it to that
+	Memory int64 // part of the memory for batch, in proportion to requests; enforced only by the pod's own limit
 }
 
-// OnCPUs returns on how many CPUs batch may run; 0: on all that pods may run on.
+// OnCPUs returns the number of CPUs for batch; 0: all CPUs of pods.
 func (s *Suppression) OnCPUs() int {
 	if s == nil {
 		return 0
@@ -39,7 +39,7 @@ func (s *Suppression) Part(uid string) (BatchPart, bool) {
 	return s.Parts[i], true
 }
 
-// Quota returns what a pod may use in milli-cores; false if no quota is to keep it to that.
+// Quota returns the limit of a pod in milli-cores; false if the limit is not enforced by a quota.
 func (s *Suppression) Quota(uid string) (int64, bool) {
 	if s == nil || !s.Quotas {
 		return 0, false
@@ -48,13 +48,13 @@ func (s *Suppression) Quota(uid string) (int64, bool) {
 	return part.Milli, found
 }
 
-// Reaction is one time that batch was given less, what that should have freed and what it did free, in milli-cores.
+// Reaction is one reduction of the limit for batch: what it should have freed and what it freed, in milli-cores.
 type Reaction struct {
-	At       time.Duration // on the clock of [Load]; 0: there was none yet
-	From     int64         // what batch might use before
-	To       int64         // what it might use then
-	Used     int64         // what it used before
-	Expected int64         // by how much it had to use less for that
-	Seen     bool          // it was measured since
-	Observed int64         // by how much it used less, by the first measurement that began after it
+	At       time.Duration // on the clock of [Load]; 0: no reduction yet
+	From     int64         // limit before
+	To       int64         // limit after
+	Used     int64         // usage before
+	Expected int64         // reduction in usage that the new limit requires
+	Seen     bool          // Observed was measured
+	Observed int64         // reduction in usage, by the first measurement that began after the change
 }

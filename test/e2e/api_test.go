@@ -245,7 +245,7 @@ func TestAPI(t *testing.T) {
 	kubectl(t, "annotate", "pod", "a", "--overwrite", "iqiyi.com/cpu-share=4096")
 	f.expect(t, a, model.Shares, 4096)
 
-	explains(t, []string{"pod", "a", "--agent", "127.0.0.1:19465"}, []string{"Weighted asked=4096shares", "SumOfPods"})
+	explains(t, []string{"pod", "a", "--agent", "127.0.0.1:19465"}, []string{"Weighted requested=4096shares", "SumOfPods"})
 
 	kubectl(t, "annotate", "pod", "a", "iqiyi.com/cpu-share-")
 	f.expect(t, a, model.Shares, 512)

@@ -208,7 +208,7 @@ func TestAPIConfinedReport(t *testing.T) {
 	}
 	for _, body := range []string{
 		`{"status":{"policy":"x","mode":"Observe"}}`,
-		`{"status":{"hot":"MemoryGone","eviction":{"namespace":"default","name":"job","uid":"1","reason":"MemoryGone","message":"left=0B","renewed":"2026-01-01T00:00:00.000000Z"}}}`,
+		`{"status":{"hot":"MemoryExhausted","eviction":{"namespace":"default","name":"job","uid":"1","reason":"MemoryExhausted","message":"left=0B","renewed":"2026-01-01T00:00:00.000000Z"}}}`,
 		`{"status":{"hot":null,"eviction":null}}`,
 	} {
 		if answer, ok := c.agent.patch(t, reports+fakeNode+"/status", body); !ok {

@@ -68,9 +68,9 @@ func newAskers(t *testing.T, nodes ...string) *askers {
 func (a *askers) write(ctx context.Context, node string, pod *corev1.Pod) {
 	report := model.Report{Policy: "evicts", Mode: model.ModeEnforce}
 	if pod != nil {
-		report.Hot = model.MemoryGone
+		report.Hot = model.MemoryExhausted
 		report.Evict = &model.Eviction{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Reason: model.Reason{
-			Code: model.MemoryGone, Operands: []model.Operand{{Name: "left", Value: 1 << 20, Unit: model.UnitBytes}},
+			Code: model.MemoryExhausted, Operands: []model.Operand{{Name: "left", Value: 1 << 20, Unit: model.UnitBytes}},
 		}}
 	}
 	if err := a.reports[node].Write(ctx, "", report); err != nil && ctx.Err() == nil {

@@ -379,7 +379,7 @@ func (n *node) testLife() {
 	n.expect(n.t, n.run("a", `waterline.io/cpu-share: "1000"`, limited, false), model.Shares, 1000)
 
 	n.t.Log("explain says why, through the API server")
-	explains(n.t, []string{"pod", "a", "--kubeconfig", bed.Kubeconfig()}, []string{"Weighted asked=1000shares"})
+	explains(n.t, []string{"pod", "a", "--kubeconfig", bed.Kubeconfig()}, []string{"Weighted requested=1000shares"})
 }
 
 // testStatic gives a static pod a weight. Its cgroup is named after a hash that the API server does not know it by.

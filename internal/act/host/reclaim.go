@@ -57,7 +57,7 @@ func (r *Reclaimer) Run(ctx context.Context) {
 // reclaim asks for one amount. What the group uses less afterwards is what was freed, though the group goes on using memory
 // meanwhile.
 func (r *Reclaimer) reclaim(ctx context.Context, what model.Reclaim) model.Reclaimed {
-	result := model.Reclaimed{UID: what.UID, Asked: what.Bytes}
+	result := model.Reclaimed{UID: what.UID, Requested: what.Bytes}
 	begin := time.Now()
 	before, err := r.used(what.Dir)
 	if err == nil {

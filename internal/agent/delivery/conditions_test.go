@@ -13,7 +13,7 @@ import (
 func TestConditions(t *testing.T) {
 	c := newConditions(func(context.Context, model.Condition) error { return nil }, trouble.New(slog.New(slog.DiscardHandler)))
 	has := model.PodCondition{Met: true, Reason: model.CPUsExclusive, Message: "a 1"}
-	not := model.PodCondition{Reason: model.CPUsTaken, Message: "asked=1CPUs free=0CPUs"}
+	not := model.PodCondition{Reason: model.CPUsTaken, Message: "requested=1CPUs free=0CPUs"}
 	plan := func(p model.PodCondition) []model.Condition {
 		return []model.Condition{{UID: "u", Namespace: "n", Name: "p", PodCondition: p}}
 	}

@@ -14,7 +14,7 @@ type evictions struct {
 }
 
 // evictReasons are those for which a pod should leave.
-var evictReasons = [...]model.Code{model.MemoryGone, model.BatchStarved}
+var evictReasons = [...]model.Code{model.MemoryExhausted, model.BatchStarved}
 
 // note takes in what one round made of the one before.
 func (d *evictions) note(before, now *model.Evictions) {

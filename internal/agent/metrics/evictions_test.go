@@ -15,7 +15,7 @@ func requested(uid string, code model.Code) *model.Evictions {
 
 // TestEvictions counts what rounds say, one after the other: each request and each relief once.
 func TestEvictions(t *testing.T) {
-	said := requested("c", model.MemoryGone)
+	said := requested("c", model.MemoryExhausted)
 	said.Request.Withheld = &model.Reason{Code: model.ObserveOnly}
 	left := &model.Evictions{Last: model.Relief{UID: "a", At: 1, Expected: 100}}
 	seen := &model.Evictions{Last: model.Relief{UID: "a", At: 1, Expected: 100, Seen: true, Observed: 70}}
@@ -23,7 +23,7 @@ func TestEvictions(t *testing.T) {
 	var d evictions
 	var before *model.Evictions
 	for _, now := range []*model.Evictions{
-		nil, requested("a", model.MemoryGone), requested("a", model.MemoryGone), left, left, seen, seen,
+		nil, requested("a", model.MemoryExhausted), requested("a", model.MemoryExhausted), left, left, seen, seen,
 		requested("b", model.BatchStarved), nil, requested("b", model.BatchStarved), worse, worse, said, said, nil,
 	} {
 		d.note(before, now)
@@ -34,8 +34,8 @@ func TestEvictions(t *testing.T) {
 		series[strings.Join(append([]string{name}, labels...), " ")] = value
 	})
 	for name, want := range map[string]float64{
-		"waterline_eviction_requests_total reason MemoryGone": 1, "waterline_eviction_requests_total reason BatchStarved": 2,
-		"waterline_eviction_expected_bytes_total": 150, "waterline_eviction_observed_bytes_total": 70, "waterline_hot reason MemoryGone": 0,
+		"waterline_eviction_requests_total reason MemoryExhausted": 1, "waterline_eviction_requests_total reason BatchStarved": 2,
+		"waterline_eviction_expected_bytes_total": 150, "waterline_eviction_observed_bytes_total": 70, "waterline_hot reason MemoryExhausted": 0,
 	} {
 		if series[name] != want {
 			t.Errorf("%s is %v, want %v, of %v", name, series[name], want, series)

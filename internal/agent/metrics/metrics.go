@@ -42,7 +42,7 @@ func (r *Recorder) Audit() { r.audits++ }
 
 // Reclaimed records what came of reclaiming memory.
 func (r *Recorder) Reclaimed(m model.Reclaimed) {
-	r.reclaimWanted += uint64(m.Asked)
+	r.reclaimWanted += uint64(m.Requested)
 	r.reclaimFreed += uint64(m.Freed)
 }
 

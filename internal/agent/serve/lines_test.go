@@ -31,13 +31,13 @@ func TestWaiting(t *testing.T) {
 // TestLeavingIsSaid checks what is told of a node.
 func TestLeavingIsSaid(t *testing.T) {
 	e := &model.Evictions{
-		Hot:     model.Reason{Code: model.MemoryGone},
-		Request: &model.Eviction{UID: "job", Namespace: "batch", Name: "job", Reason: model.Reason{Code: model.MemoryGone}},
+		Hot:     model.Reason{Code: model.MemoryExhausted},
+		Request: &model.Eviction{UID: "job", Namespace: "batch", Name: "job", Reason: model.Reason{Code: model.MemoryExhausted}},
 	}
 	e.Request.Withheld = &model.Reason{Code: model.ObserveOnly}
 	e.Last = model.Relief{UID: "gone", At: time.Minute, Expected: 1 << 30}
 	want := []string{
-		"the node is hot and sells nothing: MemoryGone", "batch/job should leave the node: MemoryGone; it is only said: ObserveOnly",
+		"the node is hot and sells nothing: MemoryExhausted", "batch/job should leave the node: MemoryExhausted; it is only said: ObserveOnly",
 		"gone left 1m30s ago; relief expected 1.00 GiB, observed not known yet",
 	}
 	if got := leaving(e, nil, 150*time.Second); !slices.Equal(got, want) {

@@ -207,7 +207,7 @@ func (l *ladder) react(plan *model.Plan) {
 	if l.node.Reclaiming {
 		if l.gives--; l.gives <= 0 {
 			l.node.Reclaiming = false
-			l.node.Reclaimed = &model.Reclaimed{UID: l.asked.UID, Asked: l.asked.Bytes, Freed: l.asked.Bytes * l.r.Int64N(5) / 4}
+			l.node.Reclaimed = &model.Reclaimed{UID: l.asked.UID, Requested: l.asked.Bytes, Freed: l.asked.Bytes * l.r.Int64N(5) / 4}
 		}
 	}
 	if plan.Reclaim != nil {
@@ -291,7 +291,7 @@ func (l *ladder) order(before *node.State, plan *model.Plan) {
 		l.t.Fatalf("seed %d, %s: %v is frozen; held since %s, %d s nobody was asked for page cache", l.seed, clock, frozen, l.short, l.idle)
 	}
 	e := plan.Evict.Requested()
-	if e == nil || e.UID == before.Evict.Ask.UID || e.Reason.Code != model.MemoryGone {
+	if e == nil || e.UID == before.Evict.Request.UID || e.Reason.Code != model.MemoryExhausted {
 		return
 	}
 	s := &l.state.Evict

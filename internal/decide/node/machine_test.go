@@ -82,7 +82,7 @@ func randomMachine(r *rand.Rand) *world {
 			pod.Annotations.Evict, pod.Leaving = one(r, "", "", model.EvictFirst, model.EvictNever), r.IntN(8) == 0
 		}
 		if now := n.Load.Clock; r.IntN(2) == 0 { // memory is gone for a while
-			w.state.Evict = evict.State{Clock: now - time.Second, Gone: max(now-time.Minute, 1)}
+			w.state.Evict = evict.State{Clock: now - time.Second, Exhausted: max(now-time.Minute, 1)}
 			w.state.Memory.Short = true
 		}
 	}
@@ -171,7 +171,7 @@ func randomOffers(r *rand.Rand, w *world) {
 	line := func(capacity int64) slack.Line {
 		l := slack.Line{Offer: r.Int64N(capacity + 1)}
 		if r.IntN(2) == 0 {
-			l.Since, l.Lowest = clock-time.Duration(r.IntN(90))*time.Second, l.Offer+r.Int64N(capacity+1)
+			l.ClearSince, l.Lowest = clock-time.Duration(r.IntN(90))*time.Second, l.Offer+r.Int64N(capacity+1)
 		}
 		return l
 	}

@@ -49,7 +49,7 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 	}
 	if acts {
 		weights := weight.Decide(&n, &policy)
-		plan.Settings, state.Quota = quota.Decide(weights.Settings, &n, &policy, quota.Others{Weighted: weights.Asked, CPUs: plan.CPUs, Batch: plan.Suppress, Interference: plan.Interference, Slack: plan.Slack}, state.Quota)
+		plan.Settings, state.Quota = quota.Decide(weights.Settings, &n, &policy, quota.Others{Weighted: weights.Weighted, CPUs: plan.CPUs, Batch: plan.Suppress, Interference: plan.Interference, Slack: plan.Slack}, state.Quota)
 		plan.Settings = append(plan.Settings, cpuset.Settle(&n, plan.CPUs, &state.CPUs, plan.Suppress.OnCPUs())...)
 		plan.Settings = append(plan.Settings, memory.Decide(&n, &policy)...)
 		var held []model.Setting
@@ -112,14 +112,14 @@ func sell(n *model.Node, policy *model.Policy, plan *model.Plan, state State, as
 	var peaks slack.Peaks
 	peaks.CPU, peaks.Memory, state.Peaks = ask(n, cpu, memory, state.Peaks)
 	var next time.Time
-	plan.Slack, state.Slack, next = slack.Decide(n, policy, cpu, memory, peaks, model.Amount{}, state.Slack)
+	plan.Slack, state.Slack, next = slack.Decide(n, policy, cpu, memory, peaks, state.Slack)
 	if !next.IsZero() {
 		wake(plan, next)
 	}
 	plan.Suppress, state.Suppress = suppress.Decide(n, policy, plan.Slack, state.Suppress)
 	state.Interference = searchInterference(n, policy, plan, state.Interference)
 	plan.Evict, state.Evict = evict.Decide(n, policy, evict.Others{
-		Slack: plan.Slack, Suppress: plan.Suppress, Interference: plan.Interference, Held: held(n, policy, &state),
+		Slack: plan.Slack, Suppress: plan.Suppress, Interference: plan.Interference, Limited: held(n, policy, &state),
 	}, state.Evict)
 	return state
 }

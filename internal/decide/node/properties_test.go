@@ -109,7 +109,7 @@ func TestProperties(t *testing.T) {
 // own, or that of a system-critical pod. Those run little; imagining that they burn CPU for ever proves nothing.
 func skewed(w *world, plan *model.Plan) bool {
 	for _, s := range plan.Settings {
-		if s.Reason.Code == model.AgentFirst || s.Reason.Code == model.CriticalKept {
+		if s.Reason.Code == model.AgentFirst || s.Reason.Code == model.CriticalPreserved {
 			for _, p := range w.node.Pods {
 				if p.QoS == model.Guaranteed && w.node.Tree.Pods[p.UID].Dir == s.Dir {
 					return true

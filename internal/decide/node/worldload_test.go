@@ -98,7 +98,7 @@ func (w *world) doLoad(command string, args []string) error {
 	case "reclaiming":
 		w.node.Reclaiming = args[0] == "yes"
 	case "reclaimed": // UID ASKED FREED [ERROR]
-		w.node.Reclaimed = &model.Reclaimed{UID: args[0], Asked: bytes(args[1]), Freed: bytes(args[2]), Failed: strings.Join(args[3:], " ")}
+		w.node.Reclaimed = &model.Reclaimed{UID: args[0], Requested: bytes(args[1]), Freed: bytes(args[2]), Failed: strings.Join(args[3:], " ")}
 	case "withdrawn":
 		w.node.Withdrawn = args[0] == "yes"
 	case "glance":
@@ -323,7 +323,7 @@ func (w *world) measure() {
 // printAccount prints where a resource goes, as a sum and what is made of it.
 func printAccount(out *strings.Builder, name string, a *model.Account, show func(int64) string) {
 	fmt.Fprintf(out, "%s capacity=%s ceiling=%s reserved=%s system=%s online=%s unmeasured=%s whole=%s batch=%s\n", name, show(a.Capacity),
-		show(a.Ceiling), show(a.Reserved), show(a.Use.System), show(a.Use.Online), show(a.Use.Unmeasured), show(a.Use.Whole), show(a.Use.Batch))
+		show(a.Ceiling), show(a.Reserved), show(a.Use.System), show(a.Use.Online), show(a.Use.Unmeasured), show(a.Use.IdleExclusive), show(a.Use.Batch))
 	if a.Use.Stolen > 0 {
 		fmt.Fprintf(out, "%s stolen=%s\n", name, show(a.Use.Stolen))
 	}

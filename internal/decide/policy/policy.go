@@ -1,7 +1,7 @@
-// Package policy decides which policy governs a node, and what that policy says at a moment. Agents and the manager both ask
-// it, so that the one counts what the others do.
+// Package policy decides which policy governs a node, and what the policy says at a moment. Agents and the manager
+// both call it, so that the manager counts what the agents do.
 //
-// Policies that select the same node are not merged: the one that ranks highest governs the node as a whole.
+// Policies that select the same node are not merged: the policy with the highest rank governs the node alone.
 package policy
 
 import (
@@ -13,16 +13,17 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Node is what the choice of a node's policy depends on.
+// Node is the input for the choice of a node's policy.
 type Node struct {
 	UID      string
 	Labels   map[string]string
-	OptedOut bool // the node's label keeps Waterline off it
+	OptedOut bool // the node has the opt-out label
 }
 
-// Choice is which policy governs a node.
+// Choice is the result of the choice of a node's policy.
 type Choice struct {
-	// Policy governs the node. Where none does it has no name, and holds the defaults, or mode Off on a node that opted out.
+	// Policy governs the node. If no policy does, it has no name and contains the defaults, or mode Disabled on a
+	// node that opted out.
 	Policy model.ClusterPolicy
 	// Reason is PolicyGoverns, PolicyDefaults or NodeOptedOut.
 	Reason model.Reason
@@ -30,21 +31,24 @@ type Choice struct {
 	Others []Verdict
 }
 
-// Verdict is why a policy does not govern a node.
+// Verdict is the reason why a policy does not govern a node.
 type Verdict struct {
 	Name   string
 	Reason model.Reason
 }
 
-// Choose finds the policy that governs a node: of those that select it and are rolled out to it, the one with the highest
-// priority, and of equal ones that whose name comes first. The order of the policies does not matter.
+// Choose returns the policy that governs a node. Among the policies that select the node and are rolled out to it, it
+// is the one with the highest priority; among equal priorities, the one with the first name. The order of the
+// policies does not matter.
 //
-// A node that a policy selects but is not rolled out to yet counts as not selected by it: until its turn comes it goes by
-// the next policy, as it did before that one was written.
+// A policy whose roll-out has not reached the node counts as not selecting it. Until then, the node follows the next
+// policy, as before that policy was written.
 func Choose(node Node, policies []model.ClusterPolicy) Choice {
 	ranked := slices.Clone(policies)
 	slices.SortFunc(ranked, compare)
-	choice := Choice{Policy: model.ClusterPolicy{Policy: model.DefaultPolicy()}, Reason: model.Reason{Code: model.PolicyDefaults}}
+	choice := Choice{
+		Policy: model.ClusterPolicy{Policy: model.DefaultPolicy()}, Reason: model.Reason{Code: model.PolicyDefaults},
+	}
 	if node.OptedOut {
 		choice.Policy.Policy.Mode = model.ModeDisabled
 		choice.Reason.Code = model.NodeOptedOut
@@ -65,7 +69,7 @@ func compare(a, b model.ClusterPolicy) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), strings.Compare(a.Name, b.Name))
 }
 
-// judge says whether a policy governs a node, after all of higher rank were judged.
+// judge returns whether a policy governs a node, after all policies of higher rank were judged.
 func judge(node Node, p *model.ClusterPolicy, sofar *Choice) model.Reason {
 	switch threshold := Threshold(node.UID, p.Name); {
 	case node.OptedOut:
@@ -74,7 +78,8 @@ func judge(node Node, p *model.ClusterPolicy, sofar *Choice) model.Reason {
 		return model.Reason{Code: model.PolicyNotSelected}
 	case p.Rollout < threshold:
 		return model.Reason{Code: model.PolicyNotRolledOut, Operands: []model.Operand{
-			{Name: "percent", Value: p.Rollout, Unit: model.UnitPart}, {Name: "from", Value: threshold, Unit: model.UnitPart},
+			{Name: "percent", Value: p.Rollout, Unit: model.UnitPart},
+			{Name: "from", Value: threshold, Unit: model.UnitPart},
 		}}
 	case sofar.Reason.Code == model.PolicyGoverns:
 		higher := []model.Operand{{Name: "priority", Value: p.Priority}, {Name: "higher", Value: sofar.Policy.Priority}}
@@ -85,14 +90,14 @@ func judge(node Node, p *model.ClusterPolicy, sofar *Choice) model.Reason {
 
 // Effect is what a policy says at a moment.
 type Effect struct {
-	Policy  model.Policy    // sells nothing while its windows do not let it
-	Selling model.SellState // what its windows say
+	Policy  model.Policy    // sells nothing while its windows are closed or draining
+	Selling model.SellState // state of its windows
 	Reason  model.Reason    // why nothing is sold; zero while windows are open
-	Next    time.Time       // when this changes; zero: not within three days
+	Next    time.Time       // time of the next change; zero: not within three days
 }
 
-// At returns what a policy says at a moment. While it drains and while it is closed its methods are empty, so nothing is
-// sold; Selling tells the two apart.
+// At returns what a policy says at a moment. While its windows are closed or draining, its methods are empty, so
+// nothing is sold; Selling distinguishes the two.
 func At(p *model.ClusterPolicy, now time.Time) Effect {
 	e := Effect{Policy: p.Policy}
 	var window *model.Window

@@ -10,20 +10,20 @@ import (
 
 const (
 	day       = 24 * time.Hour
-	lookAhead = 3 * day        // how far changes are foreseen
-	maxOffset = 26 * time.Hour // more than any clock on Earth differs, or ever differed, from UTC
+	lookAhead = 3 * day        // how far changes are predicted
+	maxOffset = 26 * time.Hour // more than the offset from UTC of any clock, now or in the past
 )
 
-// span is a time in which windows hold.
+// span is a time in which windows are open.
 type span struct {
 	start, end  time.Time
-	opens, ends *model.Window // the windows that begin and end it
+	opens, ends *model.Window // the windows that open and close it
 }
 
-// Windows says what windows say about selling at a moment, when that changes next, and which window makes it change. The
-// time is zero where nothing changes within three days.
+// Windows returns the state of selling at a moment, the time of the next change, and the window that causes it. The
+// time is zero if nothing changes within three days.
 //
-// What counts is the time in which any of the windows holds: where one goes on when another ends, nothing is drained.
+// Windows that overlap or meet count as one: if another window continues when one ends, nothing is drained.
 func Windows(windows []model.Window, now time.Time) (state model.SellState, changes *model.Window, next time.Time) {
 	if len(windows) == 0 || slices.ContainsFunc(windows, func(w model.Window) bool { return w.Always() }) {
 		return model.SellOpen, nil, time.Time{}
@@ -49,13 +49,14 @@ func Windows(windows []model.Window, now time.Time) (state model.SellState, chan
 	return model.SellClosed, nil, time.Time{}
 }
 
-// spans returns the times around a moment and up to a horizon in which windows hold, in order. None overlap or meet.
+// spans returns the times around a moment and up to a horizon in which windows are open, in order. They neither
+// overlap nor meet.
 func spans(windows []model.Window, now, horizon time.Time) []span {
 	var all []span
 	for i := range windows {
 		w := &windows[i]
-		// On clocks from which the moment may be seen, a window that began two days before it has ended. A day more than the
-		// horizon shows how a window goes on that holds there.
+		// In any time zone, a window that began two days before now has ended. One day beyond the horizon shows how a
+		// window continues that is open at the horizon.
 		first := midnight(now.In(w.Zone.Location())).Add(-2 * day)
 		for date := first; date.Before(horizon.Add(maxOffset + 2*day)); date = date.Add(day) {
 			if s := occurrence(w, date); s.start.Before(s.end) {
@@ -77,13 +78,14 @@ func spans(windows []model.Window, now, horizon time.Time) []span {
 	return joined
 }
 
-// midnight returns what a clock showed as the day began, as if it were UTC: a time that need not exist where the clock is.
+// midnight returns the local midnight of t's date, as if it were UTC. That local time need not exist.
 func midnight(t time.Time) time.Time {
 	year, month, date := t.Date()
 	return time.Date(year, month, date, 0, 0, 0, 0, time.UTC)
 }
 
-// occurrence returns when a window holds that begins on a date. On days on which clocks leave it out it is empty.
+// occurrence returns when a window that begins on a date is open. It is empty on days on which the clock skips the
+// window.
 func occurrence(w *model.Window, date time.Time) span {
 	end := date
 	if w.End <= w.Start {
@@ -98,7 +100,8 @@ func occurrence(w *model.Window, date time.Time) span {
 	}
 }
 
-// settled returns from when on a clock never shows less than a reading; a reading is given as if it were UTC.
+// settled returns the time from which a clock never shows less than a reading. The reading is given as if it were
+// UTC.
 func settled(reading time.Time, location *time.Location) time.Time {
 	latest := reading.Add(-maxOffset)
 	for _, z := range stretches(reading, location) {
@@ -109,10 +112,10 @@ func settled(reading time.Time, location *time.Location) time.Time {
 	return latest
 }
 
-// reached returns when a clock first shows a reading or more; a reading is given as if it were UTC.
+// reached returns when a clock first shows a reading or more. The reading is given as if it were UTC.
 func reached(reading time.Time, location *time.Location) time.Time {
 	for _, z := range stretches(reading, location) {
-		if !z.to.Add(z.offset).After(reading) { // it shows less until the stretch ends
+		if !z.to.Add(z.offset).After(reading) { // the clock shows less until the stretch ends
 			continue
 		}
 		if at := reading.Add(-z.offset); at.After(z.from) {
@@ -123,13 +126,13 @@ func reached(reading time.Time, location *time.Location) time.Time {
 	return reading.Add(maxOffset)
 }
 
-// stretch is a time in which a clock is a fixed offset ahead of UTC.
+// stretch is a time in which a clock has a fixed offset from UTC.
 type stretch struct {
 	from, to time.Time
 	offset   time.Duration
 }
 
-// stretches returns those in which a clock could show a reading, in order.
+// stretches returns the stretches in which a clock could show a reading, in order.
 func stretches(reading time.Time, location *time.Location) []stretch {
 	var all []stretch
 	last := reading.Add(maxOffset)

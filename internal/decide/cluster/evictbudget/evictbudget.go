@@ -201,7 +201,7 @@ func Round(at time.Duration, requests []Request, set Settings, s State) ([]Decis
 }
 
 func urgency(c model.Code) int {
-	if c == model.MemoryGone {
+	if c == model.MemoryExhausted {
 		return 0
 	}
 	return 1

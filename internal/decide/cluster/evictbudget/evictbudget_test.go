@@ -33,7 +33,7 @@ func newWorld() *world {
 // ask has a node ask for a pod of a workload.
 func (w *world) ask(node, pod, owner string) *Request {
 	r := &Request{
-		Node: node, UID: pod, Code: model.MemoryGone, Ready: true, PerNode: 6, Renewed: "0",
+		Node: node, UID: pod, Code: model.MemoryExhausted, Ready: true, PerNode: 6, Renewed: "0",
 		Pod: Pod{Known: true, UID: pod, Node: node, Owner: owner, Batch: true},
 	}
 	w.all = append(w.all, r)

@@ -1,11 +1,11 @@
-// Package cpuset decides which CPUs each pod may run on: CPUs of its own for pods whose annotation asks for them, all that
-// are nobody's alone for the others.
+// Package cpuset decides on which CPUs each pod may run: its own CPUs for a pod that requests them, all CPUs that are
+// not exclusive for the others.
 //
-// There are four pools. Reserved CPUs, for the kubelet and the system, are nobody's own. Exclusive ones are each of one pod
-// alone. Share ones are the home of one pod, where others may run too. What is not exclusive is shared: there run all pods
-// that have no CPUs of their own.
+// There are four pools. Reserved CPUs, for the kubelet and the system, are never assigned to a pod. Exclusive CPUs
+// belong to one pod alone. Share CPUs are the home of one pod, where other pods may run too. All CPUs that are not
+// exclusive are shared: pods without their own CPUs run there.
 //
-// Who has CPUs keeps them: a pod that comes, goes, grows or shrinks never makes another with CPUs of its own move.
+// Assignments are stable: a pod that starts, ends, grows or shrinks never moves another pod with its own CPUs.
 package cpuset
 
 import (
@@ -17,55 +17,58 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// again is when CPUs that a running pod gives up in this round may be given to another: once the kernel knows.
+// again is the delay until CPUs that a running pod gives up in this round may be assigned to another pod: the kernel
+// must have the new lists first.
 const again = time.Millisecond
 
-// patient is how old a pod must be to be told that it cannot be known yet which CPUs it can have.
+// patient is the age from which a pod is informed that the available CPUs are not known yet.
 const patient = time.Minute
 
-// Result is who has which CPUs. [Settle] says what that means for the cgroups.
+// Result is the assignment of CPUs. [Settle] turns it into cgroup settings.
 type Result struct {
-	CPUs       *model.CPUPlan // nil: nothing on this node asks for CPUs
+	CPUs       *model.CPUPlan // nil: no pod on this node requests CPUs
 	Conditions []model.Condition
 	Notices    []model.Notice
-	Next       time.Time // when to decide again though nothing changed; zero: never
+	Next       time.Time // when to decide again if nothing changes; zero: never
 }
 
-// claim is a pod on its way through the rule.
+// claim is the intermediate result for one pod.
 type claim struct {
 	pod     *model.Pod
 	mode    model.CPUMode
 	how     model.CPUPlacement
 	wants   []want
-	held    []Allocation // that it had before this round
-	base    []Allocation // of its wants, in their order: what of that it keeps, perhaps too few CPUs or none
-	why     model.Reason // why it gets nothing
-	running bool         // processes of it may be there
-	forced  bool         // it cannot keep what it has
-	adopted bool         // what it has was read from its cgroups
-	later   bool         // it waits for CPUs that are given up in this round
+	had     []Allocation // its assignment before this round
+	base    []Allocation // one per entry of wants: the part of it that the pod keeps, possibly too few CPUs or none
+	why     model.Reason // why it gets no CPUs
+	running bool         // it may have running processes
+	forced  bool         // it cannot keep its CPUs
+	adopted bool         // its assignment was read from its cgroups
+	later   bool         // it waits for CPUs given up in this round
 }
 
-// round is one round of the rule.
+// round is the working data of one round.
 type round struct {
 	n         *model.Node
 	p         *model.Policy
 	m         *machine
 	online    model.CPUSet
-	pool      model.CPUSet // that pods may run on
+	pool      model.CPUSet // CPUs that pods may use
 	reserved  model.CPUSet
-	free      model.CPUSet // that can still be given
-	exclusive model.CPUSet // given
-	freed     model.CPUSet // given up in this round, perhaps still used
-	rest      int64        // CPU that nobody requested, in milli-cores
-	unknown   bool         // what may be given is not known: nobody gets anything new
+	free      model.CPUSet // CPUs that can still be assigned
+	exclusive model.CPUSet // assigned exclusively
+	freed     model.CPUSet // given up in this round, possibly still in use
+	rest      int64        // CPU without a request, in milli-cores
+	unknown   bool         // the available CPUs are not known: nothing new is assigned
 	state     State
 	result    Result
 }
 
-// Decide gives every pod that asks for CPUs of its own some, as far as there are.
+// Decide assigns CPUs to each pod that requests its own, as far as there are enough.
 func Decide(n *model.Node, p *model.Policy, state State) (Result, State) {
-	r := &round{n: n, p: p, state: State{Known: true, Allocations: make([]Allocation, 0, len(state.Allocations)+2), Moves: state.recent(n.Now)}}
+	r := &round{n: n, p: p, state: State{
+		Known: true, Allocations: make([]Allocation, 0, len(state.Allocations)+2), Moves: state.recent(n.Now),
+	}}
 	r.reportBad()
 	if !state.Needed(n.Pods, p) {
 		return r.result, State{Known: true}
@@ -93,21 +96,25 @@ func Decide(n *model.Node, p *model.Policy, state State) (Result, State) {
 	return r.result, r.state
 }
 
-// nowhere tells the pods that ask for CPUs that this node cannot give any.
+// nowhere informs the pods that request CPUs that this node cannot assign any.
 func (r *round) nowhere() Result {
-	why := model.Reason{Code: model.CPUsUnknown, Fix: "see the agent's log: the topology of this machine could not be read"}
+	why := model.Reason{
+		Code: model.CPUsUnknown, Fix: "see the agent's log: the topology of this machine could not be read",
+	}
 	if r.n.Tree.NoCpusets {
-		why = model.Reason{Code: model.CPUsUnsupported, Fix: "enable the kernel's cpuset controller for the kubelet's cgroup"}
+		why = model.Reason{
+			Code: model.CPUsUnsupported, Fix: "enable the kernel's cpuset controller for the kubelet's cgroup",
+		}
 	}
 	for _, pod := range r.n.Pods {
-		if mode, _ := asked(pod, r.p); mode != model.CPUNone && !pod.Ended {
+		if mode, _ := requested(pod, r.p); mode != model.CPUNone && !pod.Ended {
 			r.report(pod, mode, why)
 		}
 	}
 	return r.result
 }
 
-// reportBad tells the pods of whose annotation nothing can be made. The event about it comes from there.
+// reportBad sets the conditions of pods with invalid annotations. The events come from the annotation notices.
 func (r *round) reportBad() {
 	for _, pod := range r.n.Pods {
 		if bad := pod.Annotations.BadCPUs; bad.Code != "" && !pod.Ended {
@@ -116,7 +123,7 @@ func (r *round) reportBad() {
 	}
 }
 
-// survey finds out which CPUs there are to give.
+// survey determines the CPUs that can be assigned.
 func (r *round) survey() {
 	k := &r.n.Kubelet
 	r.m = newMachine(r.n.Topology)
@@ -155,37 +162,37 @@ func available(n *model.Node) model.CPUSet {
 	return all
 }
 
-// claims lists the pods that ask for CPUs or have some, ordered by UID.
+// claims lists the pods that request CPUs or have some, ordered by UID.
 func (r *round) claims(state *State) []*claim {
 	var all []*claim
 	for _, p := range r.n.Pods {
-		held := state.of(p.UID)
-		mode, how := asked(p, r.p)
-		if p.Ended || len(held) == 0 && mode == model.CPUNone {
+		had := state.of(p.UID)
+		mode, how := requested(p, r.p)
+		if p.Ended || len(had) == 0 && mode == model.CPUNone {
 			continue
 		}
-		c := &claim{pod: p, mode: mode, how: how, held: held, running: len(r.n.Tree.Pods[p.UID].Containers) > 0}
+		c := &claim{pod: p, mode: mode, how: how, had: had, running: len(r.n.Tree.Pods[p.UID].Containers) > 0}
 		if mode != model.CPUNone {
 			c.wants, c.why = wants(p, mode, &r.n.Kubelet)
 		}
 		if !state.Known {
-			c.held = adopt(r.n, c)
-			c.adopted = len(c.held) > 0
+			c.had = adopt(r.n, c)
+			c.adopted = len(c.had) > 0
 		}
 		all = append(all, c)
 	}
-	// A pod that the API no longer shows, or does not show yet, keeps its CPUs while there is a cgroup of it.
+	// A pod that is not in the API, any more or yet, keeps its CPUs while its cgroup exists.
 	for _, h := range state.Allocations {
 		if _, exists := r.n.Tree.Pods[h.UID]; exists && model.FindPod(r.n.Pods, h.UID) == nil {
-			r.hold(h)
+			r.assign(h)
 			r.rest -= int64(h.CPUs.Len()) * 1000
 		}
 	}
 	return all
 }
 
-// hold notes that somebody has CPUs.
-func (r *round) hold(h Allocation) {
+// assign records an assignment.
+func (r *round) assign(h Allocation) {
 	r.state.Allocations = append(r.state.Allocations, h)
 	r.free = r.free.Minus(h.CPUs)
 	if h.Mode == model.CPUExclusive {
@@ -193,19 +200,19 @@ func (r *round) hold(h Allocation) {
 	}
 }
 
-// keep lets every pod keep what it has and still asks for, and returns those that need more, or something else.
+// keep lets each pod keep the CPUs that it has and still requests. It returns the pods that need more or other CPUs.
 func (r *round) keep(claims []*claim) []*claim {
 	var waiting []*claim
 	for _, c := range claims {
 		c.base = make([]Allocation, len(c.wants))
-		same, enough := len(c.held) == len(c.wants), true
+		same, enough := len(c.had) == len(c.wants), true
 		var kept model.CPUSet
 		for i, w := range c.wants {
 			h := Allocation{UID: c.pod.UID, Container: w.container, Mode: c.mode}
-			if j := slices.IndexFunc(c.held, func(h Allocation) bool { return h.Container == w.container }); j >= 0 {
-				h.CPUs = c.held[j].CPUs.And(r.free)
-				c.forced = c.forced || h.CPUs != c.held[j].CPUs
-				same = same && c.held[j].Mode == h.Mode
+			if j := slices.IndexFunc(c.had, func(h Allocation) bool { return h.Container == w.container }); j >= 0 {
+				h.CPUs = c.had[j].CPUs.And(r.free)
+				c.forced = c.forced || h.CPUs != c.had[j].CPUs
+				same = same && c.had[j].Mode == h.Mode
 			}
 			if h.CPUs.Len() > w.cpus {
 				h.CPUs = r.m.shed(h.CPUs, w.cpus, c.how)
@@ -219,17 +226,17 @@ func (r *round) keep(claims []*claim) []*claim {
 		switch {
 		case same && !c.adopted, r.unknown && len(c.wants) > 0 && enough:
 			for _, h := range c.base {
-				r.hold(h)
+				r.assign(h)
 			}
-		case c.running && !c.forced && !c.adopted && len(c.held) > 0 && !r.move():
-			// It would be moved, but that must wait.
-			c.base, c.why = slices.Clone(c.held), r.patience()
+		case c.running && !c.forced && !c.adopted && len(c.had) > 0 && !r.move():
+			// The pod would move, but the limit on moves defers it.
+			c.base, c.why = slices.Clone(c.had), r.patience()
 			for _, h := range c.base {
-				r.hold(h)
+				r.assign(h)
 			}
 		default:
 			if c.running {
-				for _, h := range c.held {
+				for _, h := range c.had {
 					r.freed = r.freed.Or(h.CPUs.Minus(kept))
 				}
 			}
@@ -242,7 +249,7 @@ func (r *round) keep(claims []*claim) []*claim {
 	return waiting
 }
 
-// move takes one of the moves that are left and reports whether there was one.
+// move uses up one of the remaining moves and reports whether there was one.
 func (r *round) move() bool {
 	if len(r.state.Moves) >= maxMoves {
 		return false
@@ -251,10 +258,11 @@ func (r *round) move() bool {
 	return true
 }
 
-// patience says that a move must wait, and comes back when it need not any more.
+// patience returns the reason for a deferred move, and schedules a round for when the move is possible.
 func (r *round) patience() model.Reason {
 	r.wake(r.state.Moves[0].Add(moveWindow))
-	return model.Reason{Code: model.CPUsMoveLater, Operands: []model.Operand{{Name: "most", Value: maxMoves, Unit: model.UnitPods}}}
+	most := model.Operand{Name: "most", Value: maxMoves, Unit: model.UnitPods}
+	return model.Reason{Code: model.CPUsMoveLater, Operands: []model.Operand{most}}
 }
 
 func (r *round) wake(at time.Time) {
@@ -263,7 +271,8 @@ func (r *round) wake(at time.Time) {
 	}
 }
 
-// give gives CPUs to those who wait, oldest first. Who cannot be served is passed over: a younger one may ask for less.
+// give assigns CPUs to waiting pods, oldest first. It skips a pod that cannot be served: a younger one may request
+// fewer CPUs.
 func (r *round) give(waiting []*claim) {
 	slices.SortStableFunc(waiting, func(a, b *claim) int {
 		if a.adopted != b.adopted {
@@ -276,13 +285,13 @@ func (r *round) give(waiting []*claim) {
 	})
 	for _, c := range waiting {
 		given, why := r.serve(c)
-		if why.Code == "" && c.running && len(c.held) == 0 && !r.move() {
+		if why.Code == "" && c.running && len(c.had) == 0 && !r.move() {
 			why = r.patience()
 		}
 		if c.why = why; why.Code == "" {
 			c.base = given
 			for _, h := range given {
-				r.hold(h)
+				r.assign(h)
 			}
 			continue
 		}
@@ -296,35 +305,47 @@ func (r *round) give(waiting []*claim) {
 		} else {
 			r.free = r.free.Or(lost)
 		}
-		if (why.Code == model.CPUsTaken || why.Code == model.CPUsSplitCores) && !r.freed.Empty() && sum(c.wants) <= r.free.Len()+r.freed.Len() {
+		scarce := why.Code == model.CPUsTaken || why.Code == model.CPUsSplitCores
+		if scarce && !r.freed.Empty() && sum(c.wants) <= r.free.Len()+r.freed.Len() {
 			c.later = true
 			r.wake(r.n.Now.Add(again))
 		}
 	}
 }
 
-// serve chooses CPUs for a pod, or says why it gets none. It changes nothing.
+// serve chooses CPUs for a pod, or returns why it gets none. It changes nothing.
 func (r *round) serve(c *claim) ([]Allocation, model.Reason) {
-	asked, most := sum(c.wants), r.pool.Minus(r.reserved).Len()
+	number, most := sum(c.wants), r.pool.Minus(r.reserved).Len()
 	count := func(name string, n int) model.Operand {
 		return model.Operand{Name: name, Value: int64(n), Unit: model.UnitCPUs}
 	}
 	switch {
 	case r.unknown:
-		return nil, model.Reason{Code: model.CPUsUnknown, Fix: "the kubelet's configuration, or under its static policy its pool of CPUs, could not be read; see the agent's log"}
-	case asked > most:
-		return nil, model.Reason{Code: model.CPUsTooMany, Operands: []model.Operand{count("asked", asked), count("node", most)}, Fix: "ask for less, or choose a larger node"}
+		return nil, model.Reason{
+			Code: model.CPUsUnknown,
+			Fix: "the kubelet's configuration, or under its static policy its pool of CPUs, could not be read; " +
+				"see the agent's log",
+		}
+	case number > most:
+		return nil, model.Reason{
+			Code:     model.CPUsTooMany,
+			Operands: []model.Operand{count("requested", number), count("node", most)},
+			Fix:      "request fewer CPUs, or choose a larger node",
+		}
 	}
 	free, given := r.free, slices.Clone(c.base)
 	for i, w := range c.wants {
 		h := &given[i]
 		more, ok := r.m.take(free, h.CPUs, w.cpus-h.CPUs.Len(), c.how)
 		if !ok {
-			code, fix := model.CPUsTaken, "it is tried again when CPUs come free"
+			code, fix := model.CPUsTaken, "retried when CPUs become free"
 			if free.Len() >= w.cpus-h.CPUs.Len() {
-				code, fix = model.CPUsSplitCores, "ask for whole cores, or wait until some come free"
+				code, fix = model.CPUsSplitCores, "request whole cores, or wait until some are free"
 			}
-			return nil, model.Reason{Code: code, Operands: []model.Operand{count("asked", asked), count("free", r.free.Len())}, Fix: fix}
+			return nil, model.Reason{
+				Code: code, Fix: fix,
+				Operands: []model.Operand{count("requested", number), count("free", r.free.Len())},
+			}
 		}
 		h.CPUs = h.CPUs.Or(more)
 		free = free.Minus(more)
@@ -336,17 +357,20 @@ func (r *round) serve(c *claim) ([]Allocation, model.Reason) {
 	for _, h := range given {
 		alone = alone.Or(h.CPUs)
 	}
-	// Exclusive CPUs serve exactly the request of the pod that has them, so they leave as much to the others as before. That
-	// is only too little if more was promised than there is: by static pods, or because CPUs went offline.
+	// Exclusive CPUs replace exactly the request of their pod, so the other pods have as much CPU per request as
+	// before. That is too little only if requests exceed the available CPUs: because of static pods, or because CPUs
+	// went offline.
 	if r.rest < 0 || r.pool.Minus(r.exclusive).Minus(alone).Empty() {
 		return nil, model.Reason{Code: model.CPUsPromised, Operands: []model.Operand{
-			count("asked", asked), {Name: "short", Value: max(-r.rest, 0), Unit: model.UnitMilli},
-		}, Fix: "the other pods' requests must fit the rest, and one CPU must be left; it is tried again when some go"}
+			count("requested", number), {Name: "short", Value: max(-r.rest, 0), Unit: model.UnitMilli},
+		}, Fix: "the requests of the other pods must fit the remaining CPUs, and one CPU must remain; " +
+			"retried when pods leave"}
 	}
 	return given, model.Reason{}
 }
 
-// breathe takes exclusive CPUs back, from the youngest pod first, should none be left for the others: CPUs went offline.
+// breathe takes exclusive CPUs back, from the youngest pod first, if no CPU is left for the other pods because CPUs
+// went offline.
 func (r *round) breathe(claims []*claim) {
 	if !r.pool.Minus(r.exclusive).Empty() {
 		return
@@ -362,8 +386,12 @@ func (r *round) breathe(claims []*claim) {
 		for _, h := range c.base {
 			if h.Mode == model.CPUExclusive {
 				r.exclusive = r.exclusive.Minus(h.CPUs)
-				r.state.Allocations = slices.DeleteFunc(r.state.Allocations, func(o Allocation) bool { return o.UID == h.UID })
-				c.why = model.Reason{Code: model.CPUsLost, Fix: "CPUs of this node went offline, and one must be left for the others"}
+				r.state.Allocations = slices.DeleteFunc(r.state.Allocations, func(o Allocation) bool {
+					return o.UID == h.UID
+				})
+				c.why = model.Reason{
+					Code: model.CPUsLost, Fix: "CPUs of this node went offline, and one must be left for the others",
+				}
 			}
 		}
 		if c.why.Code == model.CPUsLost {
@@ -372,10 +400,13 @@ func (r *round) breathe(claims []*claim) {
 	}
 }
 
-// conclude tells a pod what it got.
+// conclude sets the condition of a pod.
 func (r *round) conclude(c *claim) {
-	if c.forced && len(c.held) > 0 {
-		r.notice(c.pod, model.Reason{Code: model.CPUsLost, Key: "cpu-manager", Text: string(c.mode), Fix: "CPUs that it had went offline, or the kubelet gave them to another pod"})
+	if c.forced && len(c.had) > 0 {
+		r.notice(c.pod, model.Reason{
+			Code: model.CPUsLost, Key: "cpu-manager", Text: string(c.mode),
+			Fix: "its CPUs went offline, or the kubelet assigned them to another pod",
+		})
 	}
 	switch {
 	case c.mode == model.CPUNone:
@@ -390,8 +421,8 @@ func (r *round) conclude(c *claim) {
 	}
 }
 
-// young reports whether a pod need not be told yet that nothing is known: an agent that has just started asks the kubelet
-// first. It comes back when it must be told.
+// young reports whether a pod need not be informed yet that the CPUs are not known: an agent that has just started
+// queries the kubelet first. It schedules a round for the time when the pod must be informed.
 func (r *round) young(p *model.Pod) bool {
 	old := p.Created.Add(patient)
 	if p.CPUCondition.Reason != "" {
@@ -404,8 +435,8 @@ func (r *round) young(p *model.Pod) bool {
 	return false
 }
 
-// remember keeps in mind which pods had CPUs of their own: the runtime may still have them on record for a container, and
-// would write them again when it updates it.
+// remember records the pods that had their own CPUs before. The runtime may still have the old list for a container,
+// and would write it again at an update of the container.
 func (r *round) remember(before *State) {
 	uids := slices.Clone(before.Once)
 	for _, h := range before.Allocations {

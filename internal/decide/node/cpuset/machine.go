@@ -7,16 +7,16 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// machine is a topology in the order in which it is filled: NUMA nodes hold cache domains, those hold cores, those hold
-// threads. A cache that several NUMA nodes share (sub-NUMA clustering), or a NUMA node that spans sockets, is cut into
-// cells that belong to one of each.
+// machine is a topology in the order of filling: NUMA nodes contain cache domains, those contain cores, those contain
+// threads. If several NUMA nodes share a cache (sub-NUMA clustering), or a NUMA node spans sockets, the cache or node
+// is divided into cells that belong to one of each.
 type machine struct {
 	threads []model.CPU // ordered by node, socket, cache, core and number
 	cores   []span      // of threads
 	cells   []span      // of cores
 	nodes   []span      // of cells
-	sockets []int       // that there are, ascending
-	wide    bool        // a NUMA node spans sockets, as where the firmware hides the nodes
+	sockets []int       // all socket numbers, ascending
+	wide    bool        // a NUMA node spans sockets, for example where the firmware hides the nodes
 }
 
 // span is a part of a slice.
@@ -28,7 +28,7 @@ func newMachine(t *model.Topology) *machine {
 		order[i] = &t.CPUs[i]
 	}
 	slices.SortFunc(order, func(a, b *model.CPU) int {
-		switch { // cmp.Or would look at everything, and this is done some thousand times a round
+		switch { // not cmp.Or, which evaluates everything: this runs some thousand times per round
 		case a.Node != b.Node:
 			return a.Node - b.Node
 		case a.Socket != b.Socket:
@@ -46,7 +46,7 @@ func newMachine(t *model.Topology) *machine {
 	}
 	for i := range m.threads {
 		a := &m.threads[i]
-		var node, cell, core bool // begins with this thread
+		var node, cell, core bool // a new one begins with this thread
 		if i == 0 {
 			node, cell, core = true, true, true
 		} else {
@@ -77,7 +77,7 @@ func newMachine(t *model.Topology) *machine {
 	return m
 }
 
-// first returns the first thread of a core, which stands for where the core is.
+// first returns the first thread of a core, which represents the core's place.
 func (m *machine) first(core int) *model.CPU { return &m.threads[m.cores[core].from] }
 
 // count returns how many threads of a core are in a set.
@@ -103,14 +103,14 @@ func (m *machine) whole(set model.CPUSet) model.CPUSet {
 	return set
 }
 
-// Batch returns n of the allowed CPUs for batch, packed on few cores and cache domains: first away from the cores on which
-// somebody has CPUs alone, then from their caches, then from the homes of pods. The sets are nested: the one for n is part
-// of the one for n+1, so that no process of batch must leave a CPU when it gets more.
+// Batch returns n of the allowed CPUs for batch, packed on few cores and cache domains. It avoids cores with
+// exclusive CPUs first, then their caches, then the homes of pods. The sets are nested: the set for n is part of the
+// set for n+1, so no batch process must leave a CPU when batch gets more.
 func Batch(t *model.Topology, allowed, exclusive, share model.CPUSet, n int) model.CPUSet {
 	m := newMachine(t)
 	type candidate struct {
 		core  int
-		avoid [4]bool // its core has exclusive CPUs, its cache has, its core has homes, its cache has
+		avoid [4]bool // exclusive CPUs in its core, in its cache; home CPUs in its core, in its cache
 		cell  int
 	}
 	all := make([]candidate, 0, len(m.cores))
@@ -121,10 +121,11 @@ func Batch(t *model.Topology, allowed, exclusive, share model.CPUSet, n int) mod
 			cacheHome = cacheHome || m.count(core, &share) > 0
 		}
 		for core := s.from; core < s.to; core++ {
-			all = append(all, candidate{core, [4]bool{m.count(core, &exclusive) > 0, cacheAlone, m.count(core, &share) > 0, cacheHome}, cell})
+			avoid := [4]bool{m.count(core, &exclusive) > 0, cacheAlone, m.count(core, &share) > 0, cacheHome}
+			all = append(all, candidate{core, avoid, cell})
 		}
 	}
-	// Own CPUs are given from the first cache on, so batch begins with the last.
+	// Own CPUs are assigned from the first cache on, so batch begins with the last.
 	slices.SortFunc(all, func(a, b candidate) int {
 		for i := range a.avoid {
 			if a.avoid[i] != b.avoid[i] {

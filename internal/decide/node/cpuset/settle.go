@@ -10,8 +10,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Of returns the CPUs that a container of a pod is to run on. An init container, which ends before the others start, has
-// those of all of them. A pod that is not known yet, nil, has none of its own.
+// Of returns the CPUs for a container of a pod. An init container, which ends before the others start, has the CPUs
+// of all of them. A pod that is not known yet (nil) has none of its own.
 func Of(plan *model.CPUPlan, pod *model.Pod, container string) model.CPUSet {
 	if pod == nil {
 		return plan.Shared
@@ -19,7 +19,7 @@ func Of(plan *model.CPUPlan, pod *model.Pod, container string) model.CPUSet {
 	return of(plan, ownedBy(plan, pod.UID), pod, container)
 }
 
-// of is [Of] for a pod whose part of plan.Own is known.
+// of is [Of] for a known part of plan.Own.
 func of(plan *model.CPUPlan, own []model.OwnCPUs, pod *model.Pod, container string) model.CPUSet {
 	if len(own) == 0 {
 		return others(plan, pod)
@@ -36,10 +36,10 @@ func of(plan *model.CPUPlan, own []model.OwnCPUs, pod *model.Pod, container stri
 			return others(plan, pod)
 		}
 	}
-	return union // also for one that is not known, such as the sandbox's own
+	return union // also for an unknown container, such as the sandbox
 }
 
-// others returns where what has no CPUs of its own runs of a pod.
+// others returns the CPUs for containers of the pod without their own.
 func others(plan *model.CPUPlan, pod *model.Pod) model.CPUSet {
 	if pod.Class == model.ClassBE && !plan.Batch.Empty() {
 		return plan.Batch
@@ -47,7 +47,7 @@ func others(plan *model.CPUPlan, pod *model.Pod) model.CPUSet {
 	return plan.Shared
 }
 
-// ownedBy returns the part of plan.Own that is a pod's.
+// ownedBy returns the part of plan.Own for a pod.
 func ownedBy(plan *model.CPUPlan, uid string) []model.OwnCPUs {
 	from := sort.Search(len(plan.Own), func(i int) bool { return plan.Own[i].UID >= uid })
 	to := from
@@ -57,10 +57,11 @@ func ownedBy(plan *model.CPUPlan, uid string) []model.OwnCPUs {
 	return plan.Own[from:to]
 }
 
-// plan says who has which CPUs.
+// plan sets the CPU plan in the result.
 func (r *round) plan() {
 	plan := &model.CPUPlan{
-		Node: r.online, Reserved: r.reserved, Exclusive: r.exclusive, Shared: r.pool.Minus(r.exclusive), Own: make([]model.OwnCPUs, 0, len(r.state.Allocations)),
+		Node: r.online, Reserved: r.reserved, Exclusive: r.exclusive, Shared: r.pool.Minus(r.exclusive),
+		Own: make([]model.OwnCPUs, 0, len(r.state.Allocations)),
 	}
 	for _, h := range r.state.Allocations {
 		if h.Mode == model.CPUShare {
@@ -72,13 +73,14 @@ func (r *round) plan() {
 	r.localMemory(plan)
 }
 
-// Settle says what a plan means for each cgroup, and notes in it where batch runs: on so many CPUs, 0 for all that are
-// nobody's alone. There is no plan, nil, where nobody asks for CPUs.
+// Settle returns the settings of cpuset.cpus for a plan. It also sets the CPUs of batch in the plan: batch is their
+// number, 0 means all shared CPUs. plan is nil if no pod requests CPUs.
 //
-// On v1 a container that is made gets its pod's list, and a list must fit within the one above it: only containers are
-// told where to run, so that no container that somebody else gives CPUs can fail to start. On v2 what counts is what all
-// lists down to a container allow; there it is enough to tell the pod, and what is made in it later is bound from its
-// start. The QoS classes are told too, so that a pod that is new is bound before its own cgroup is found.
+// On v1 a new container gets its pod's list, and a list must lie within the list of its parent. So only containers
+// get lists there; otherwise a container with CPUs from another writer could fail to start. On v2 the effective CPUs
+// are the intersection of all lists down to the container. There the pod's list is enough, and it applies to later
+// containers from their start. The QoS classes get lists too, which apply to a new pod before its own cgroup is
+// found.
 func Settle(n *model.Node, plan *model.CPUPlan, state *State, batch int) []model.Setting {
 	if plan == nil {
 		return nil
@@ -93,10 +95,12 @@ func Settle(n *model.Node, plan *model.CPUPlan, state *State, batch int) []model
 			{Name: "node", Value: int64(plan.Node.Len()), Unit: model.UnitCPUs},
 			{Name: "exclusive", Value: int64(plan.Exclusive.Len()), Unit: model.UnitCPUs},
 		}}},
-		batch: place{model.List(plan.Batch), model.Reason{Code: model.BatchCPUs, Operands: []model.Operand{{Name: "cpus", Value: int64(batch), Unit: model.UnitCPUs}}}},
+		batch: place{model.List(plan.Batch), model.Reason{Code: model.BatchCPUs, Operands: []model.Operand{
+			{Name: "cpus", Value: int64(batch), Unit: model.UnitCPUs},
+		}}},
 	}
 	w.settings = make([]model.Setting, 0, groups(&n.Tree))
-	narrow := shared != plan.Node // otherwise everybody may run everywhere, as without us
+	narrow := shared != plan.Node // otherwise all pods may use all CPUs, as without Waterline
 	var classes [3]model.CPUSet
 	if w.v2 && narrow {
 		classes = w.classes()
@@ -131,7 +135,7 @@ func Settle(n *model.Node, plan *model.CPUPlan, state *State, batch int) []model
 	return w.settings
 }
 
-// groups returns how many cgroups there are to tell something at most.
+// groups returns the maximum number of cgroups with a setting.
 func groups(tree *model.Tree) int {
 	n := 0
 	if tree.V2 {
@@ -143,8 +147,8 @@ func groups(tree *model.Tree) int {
 	return n
 }
 
-// classes tells the QoS classes on v2 to keep off the CPUs that pods outside of them have alone, and returns where pods of
-// each class may run. Guaranteed pods have no class above them but the root of all.
+// classes sets the lists of the QoS classes on v2 to all CPUs except the exclusive ones of pods in other classes, and
+// returns the lists. Guaranteed pods have no class of their own; their parent is the root of all pods.
 func (w *writer) classes() [3]model.CPUSet {
 	var own [3]model.CPUSet // exclusive CPUs of the class's own pods
 	unknown := w.plan.Exclusive
@@ -156,36 +160,38 @@ func (w *writer) classes() [3]model.CPUSet {
 	}
 	var classes [3]model.CPUSet
 	for _, q := range []model.QoSClass{model.Burstable, model.BestEffort} {
-		// Whose pod is not known could be of any class.
+		// The pod of these CPUs is not known and may be of any class.
 		classes[q] = w.plan.Shared.Or(own[q]).Or(unknown)
-		w.set(w.n.Tree.Class(q), place{model.List(classes[q]), model.Reason{Code: model.CPUsOfClass, Operands: []model.Operand{
+		why := model.Reason{Code: model.CPUsOfClass, Operands: []model.Operand{
 			{Name: "own", Value: int64(own[q].Len()), Unit: model.UnitCPUs},
 			{Name: "exclusive", Value: int64(w.plan.Exclusive.Len()), Unit: model.UnitCPUs},
-		}}})
+		}}
+		w.set(w.n.Tree.Class(q), place{model.List(classes[q]), why})
 	}
 	return classes
 }
 
-// place is a list of CPUs, and why it is that.
+// place is a list of CPUs and its reason.
 type place struct {
 	value model.Value
 	why   model.Reason
 }
 
-// writer gathers settings.
+// writer collects settings.
 type writer struct {
 	n             *model.Node
 	v2            bool
 	plan          *model.CPUPlan
-	shared, batch place // of what has no CPUs of its own
+	shared, batch place // for containers without their own CPUs
 	settings      []model.Setting
 }
 
 func (w *writer) set(dir string, to place) {
-	w.settings = append(w.settings, model.Setting{File: model.File{Dir: dir, Knob: model.Cpuset}, Value: to.value, Reason: to.why})
+	file := model.File{Dir: dir, Knob: model.Cpuset}
+	w.settings = append(w.settings, model.Setting{File: file, Value: to.value, Reason: to.why})
 }
 
-// pod tells the cgroups of a pod that has CPUs of its own.
+// pod appends the settings of a pod with its own CPUs.
 func (w *writer) pod(pod *model.Pod, group model.PodGroup, own []model.OwnCPUs) {
 	var all model.CPUSet
 	for _, o := range own {
@@ -199,7 +205,7 @@ func (w *writer) pod(pod *model.Pod, group model.PodGroup, own []model.OwnCPUs) 
 		}
 	}
 	if w.v2 {
-		w.set(group.Dir, place{model.List(all), model.Reason{Code: model.CPUsOfPod, Operands: []model.Operand{{Name: "own", Value: int64(all.Len()), Unit: model.UnitCPUs}}}})
+		w.set(group.Dir, place{model.List(all), ownReason(model.CPUsOfPod, all)})
 	}
 }
 
@@ -215,10 +221,10 @@ func (w *writer) place(own []model.OwnCPUs, set model.CPUSet) place {
 	if own[0].Mode == model.CPUShare {
 		code = model.CPUsShare
 	}
-	return place{model.List(set), model.Reason{Code: code, Operands: []model.Operand{{Name: "own", Value: int64(set.Len()), Unit: model.UnitCPUs}}}}
+	return place{model.List(set), ownReason(code, set)}
 }
 
-// containerOf returns the name of the container whose cgroup has this name; "" if it is not known.
+// containerOf returns the name of the container with this cgroup name; "" if it is not known.
 func containerOf(pod *model.Pod, name string) string {
 	if c := cgroup.ContainerOf(pod, name); c != nil {
 		return c.Name
@@ -226,7 +232,7 @@ func containerOf(pod *model.Pod, name string) string {
 	return ""
 }
 
-// localMemory decides from which NUMA nodes the memory of new containers comes, for the pods that ask for it.
+// localMemory sets the NUMA nodes for the memory of new containers of the pods that request local memory.
 func (r *round) localMemory(plan *model.CPUPlan) {
 	for _, pod := range r.n.Pods {
 		if !pod.Annotations.LocalMemory {
@@ -244,7 +250,8 @@ func (r *round) localMemory(plan *model.CPUPlan) {
 			nodes, there := r.memoryOf(o.CPUs)
 			if limit <= 0 || limit > there {
 				r.notice(pod, model.Reason{Code: model.MemoryTooLarge, Operands: []model.Operand{
-					{Name: "limit", Value: limit, Unit: model.UnitBytes}, {Name: "nodes", Value: there, Unit: model.UnitBytes},
+					{Name: "limit", Value: limit, Unit: model.UnitBytes},
+					{Name: "nodes", Value: there, Unit: model.UnitBytes},
 				}, Fix: "set a memory limit that the NUMA nodes " + nodes.String() + " have"})
 				continue
 			}
@@ -253,7 +260,7 @@ func (r *round) localMemory(plan *model.CPUPlan) {
 	}
 }
 
-// memoryOf returns the NUMA nodes of CPUs, and the memory that these have together.
+// memoryOf returns the NUMA nodes of CPUs, and their total memory.
 func (r *round) memoryOf(cpus model.CPUSet) (nodes model.CPUSet, memory int64) {
 	for i := range r.n.Topology.CPUs {
 		if cpu := &r.n.Topology.CPUs[i]; cpus.Has(cpu.ID) {
@@ -268,14 +275,14 @@ func (r *round) memoryOf(cpus model.CPUSet) (nodes model.CPUSet, memory int64) {
 	return nodes, memory
 }
 
-// wait leaves the pod's condition as it is: what it says will be known in a moment.
+// wait keeps the pod's condition: its new value will be known in a moment.
 func (r *round) wait(p *model.Pod) {
 	if p.CPUCondition.Reason != "" {
 		r.condition(p, p.CPUCondition)
 	}
 }
 
-// grant says in the pod's condition which CPUs it has.
+// grant sets the pod's condition to the CPUs that it has.
 func (r *round) grant(c *claim) {
 	var parts []string
 	for _, h := range c.base {
@@ -292,7 +299,7 @@ func (r *round) grant(c *claim) {
 	r.condition(c.pod, model.PodCondition{Met: true, Reason: code, Message: strings.Join(parts, ", ")})
 }
 
-// report says in the pod's condition, and in an event, why it has no CPUs of its own.
+// report sets the pod's condition to the reason why it has no own CPUs, and adds an event.
 func (r *round) report(p *model.Pod, mode model.CPUMode, why model.Reason) {
 	why.Key, why.Text = "cpu-manager", string(mode)
 	r.notice(p, why)
@@ -300,15 +307,19 @@ func (r *round) report(p *model.Pod, mode model.CPUMode, why model.Reason) {
 }
 
 func (r *round) notice(p *model.Pod, why model.Reason) {
-	r.result.Notices = append(r.result.Notices, model.Notice{UID: p.APIUID, Namespace: p.Namespace, Name: p.Name, Reason: why})
+	r.result.Notices = append(r.result.Notices, model.Notice{
+		UID: p.APIUID, Namespace: p.Namespace, Name: p.Name, Reason: why,
+	})
 }
 
 func (r *round) condition(p *model.Pod, c model.PodCondition) {
-	r.result.Conditions = append(r.result.Conditions, model.Condition{UID: p.APIUID, Namespace: p.Namespace, Name: p.Name, PodCondition: c})
+	r.result.Conditions = append(r.result.Conditions, model.Condition{
+		UID: p.APIUID, Namespace: p.Namespace, Name: p.Name, PodCondition: c,
+	})
 }
 
-// adopt gathers what a pod had before, when the state was lost, from what its cgroups were told: CPUs in exactly the
-// number that it asks for, unless its condition says that it had none.
+// adopt reads the assignment of a pod from its cgroups after the state was lost: lists with exactly the requested
+// number of CPUs. It skips a pod whose condition says that it had none.
 func adopt(n *model.Node, c *claim) []Allocation {
 	if had := c.pod.CPUCondition; had.Reason != "" && !had.Met {
 		return nil
@@ -332,7 +343,7 @@ func adopt(n *model.Node, c *claim) []Allocation {
 	return all
 }
 
-// above reports whether a directory is that of a pod or of a QoS class.
+// above reports whether a directory belongs to a pod or a QoS class.
 func above(n *model.Node, dir string) bool {
 	if dir == n.Tree.Burstable || dir == n.Tree.BestEffort {
 		return true
@@ -345,10 +356,10 @@ func above(n *model.Node, dir string) bool {
 	return false
 }
 
-// Release returns what a list of CPUs that we no longer decide goes back to: all CPUs that the kubelet lets containers run
-// on. On v2 a list that once was written cannot be emptied again while processes run (ENOSPC), so there too it is a list. It
-// has every CPU that may ever come: nobody would add the one that comes online, or that a parent allows again, later. v2
-// takes those that are offline, v1 does not.
+// Release returns the value that an owned CPU list returns to: all CPUs on which the kubelet lets containers run. On
+// v2 a list that was written cannot be emptied while processes run (ENOSPC), so it stays a list there too. The list
+// contains every CPU that may appear later, because no writer would add a CPU that comes online or that a parent
+// allows again. v2 accepts offline CPUs in a list, v1 does not.
 func Release(n *model.Node, o model.Owned) (model.Value, model.Reason) {
 	if n.Topology == nil || n.Kubelet.StaticCPUs && !n.Kubelet.PoolKnown {
 		return o.Theirs, model.Reason{Code: model.RecordedValue}
@@ -358,8 +369,17 @@ func Release(n *model.Node, o model.Owned) (model.Value, model.Reason) {
 		all = all.Or(n.Topology.Possible)
 	}
 	if n.Kubelet.StaticCPUs && !(n.Tree.V2 && above(n, o.Dir)) {
-		// The kubelet writes containers' lists again when its pool changes, and never those of pods and classes.
+		// The kubelet rewrites the lists of containers when its pool changes, but never those of pods and classes.
 		all = all.Minus(n.Kubelet.TakenCPUs)
 	}
-	return model.List(all), model.Reason{Code: model.KubeletValue, Operands: []model.Operand{{Name: "node", Value: int64(all.Len()), Unit: model.UnitCPUs}}}
+	return model.List(all), model.Reason{Code: model.KubeletValue, Operands: []model.Operand{
+		{Name: "node", Value: int64(all.Len()), Unit: model.UnitCPUs},
+	}}
+}
+
+// ownReason returns a reason with the number of CPUs.
+func ownReason(code model.Code, set model.CPUSet) model.Reason {
+	return model.Reason{Code: code, Operands: []model.Operand{
+		{Name: "own", Value: int64(set.Len()), Unit: model.UnitCPUs},
+	}}
 }

@@ -10,22 +10,23 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// The bound on moves. A tenant whose pod changes its mind all the time would otherwise have every other pod of the node
-// put elsewhere as often.
+// Limit on moves. Without it, a tenant whose pod changes its request all the time could move the other pods of the
+// node as often.
 const (
 	moveWindow = time.Minute
-	maxMoves   = 30 // pods that are given other CPUs while they run, in one window
+	maxMoves   = 30 // pods that change CPUs while they run, per window
 )
 
-// State is what the rule must remember: who has which CPUs. The zero value knows nothing, as after a state file was lost.
+// State is the state between rounds: the assignments. The zero value knows nothing, as after the loss of the state
+// file.
 type State struct {
-	Known       bool // this was decided before; otherwise it is gathered from what the cgroups were told
+	Known       bool // assignments were decided before; otherwise they are read from the cgroups
 	Allocations []Allocation
-	Moves       []time.Time // of the last window, ascending
-	Once        []string    // UIDs of pods that had CPUs of their own and have none now, ascending
+	Moves       []time.Time // in the last window, ascending
+	Once        []string    // UIDs of pods that had their own CPUs before, ascending
 }
 
-// Allocation is the CPUs that one container, or a pod as a whole, has for its own.
+// Allocation is the CPUs of one container, or of a pod as a whole.
 type Allocation struct {
 	UID       string
 	Container string // "": the pod as a whole
@@ -37,7 +38,7 @@ func compareAllocation(a, b Allocation) int {
 	return cmp.Or(strings.Compare(a.UID, b.UID), strings.Compare(a.Container, b.Container))
 }
 
-// of returns the CPUs that a pod holds, a part of s.Allocations.
+// of returns the assignments of a pod, a part of s.Allocations.
 func (s *State) of(uid string) []Allocation {
 	from := sort.Search(len(s.Allocations), func(i int) bool { return s.Allocations[i].UID >= uid })
 	to := from
@@ -49,33 +50,35 @@ func (s *State) of(uid string) []Allocation {
 
 // recent returns the moves that still count.
 func (s *State) recent(now time.Time) []time.Time {
-	// A clock that was set back would make moves count for ever.
-	return slices.DeleteFunc(slices.Clone(s.Moves), func(at time.Time) bool { return now.Sub(at) >= moveWindow || at.After(now) })
+	return slices.DeleteFunc(slices.Clone(s.Moves), func(at time.Time) bool {
+		return now.Sub(at) >= moveWindow || at.After(now) // if the clock was set back, moves would count for ever
+	})
 }
 
-// Active reports whether the rule has anything to do on a node: a pod asks for CPUs, or has some, or had some and must be
-// kept from old ones. While it is not active, no cgroup is told on which CPUs to run.
+// Active reports whether the rule has work on a node: a pod requests CPUs, has some, or had some and must not get
+// them back from the runtime. While the rule is not active, it decides no cpuset.cpus.
 func (s *State) Active(pods []*model.Pod, p *model.Policy) bool {
 	if len(s.Allocations) > 0 || len(s.Once) > 0 {
 		return true
 	}
 	return slices.ContainsFunc(pods, func(pod *model.Pod) bool {
-		mode, _ := asked(pod, p)
+		mode, _ := requested(pod, p)
 		return mode != model.CPUNone && !pod.Ended
 	})
 }
 
-// Needed reports whether it must be known which CPUs there are: the rule is active, or batch is kept to some of them.
+// Needed reports whether the CPU topology must be known: the rule is active, or batch is limited to some CPUs.
 func (s *State) Needed(pods []*model.Pod, p *model.Policy) bool {
 	if s.Active(pods, p) {
 		return true
 	}
-	return p.Suppress.On() && p.Suppress.By != model.SuppressByQuota && slices.ContainsFunc(pods, func(pod *model.Pod) bool { return pod.Class == model.ClassBE && !pod.Ended })
+	return p.Suppress.On() && p.Suppress.By != model.SuppressByQuota &&
+		slices.ContainsFunc(pods, func(pod *model.Pod) bool { return pod.Class == model.ClassBE && !pod.Ended })
 }
 
-// asked returns what a pod asks for, by its annotation or else by the first rule of the policy that selects it and speaks of
-// CPUs. Nothing is CPUNone.
-func asked(pod *model.Pod, p *model.Policy) (model.CPUMode, model.CPUPlacement) {
+// requested returns the CPU mode and placement that a pod requests: by its annotation, or else by the first policy rule
+// that selects it and sets a CPU mode. The default is CPUNone.
+func requested(pod *model.Pod, p *model.Policy) (model.CPUMode, model.CPUPlacement) {
 	if pod.Annotations.CPUs != "" {
 		return pod.Annotations.CPUs, pod.Annotations.Placement
 	}

@@ -6,41 +6,42 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// mostChoices bounds how many sets of NUMA nodes are tried. A machine of eight nodes has 70 sets of four.
+// mostChoices limits the number of NUMA node sets that are tried. A machine of eight nodes has 70 sets of four.
 const mostChoices = 128
 
-// choice is a way to take CPUs, and what it is worth together with the CPUs that are held already. Less is better.
+// choice is a possible set of CPUs and its cost together with the CPUs that the pod has already. Less is better.
 type choice struct {
 	cpus model.CPUSet
-	cost [5]int // cores, sockets, cache domains; free CPUs of the sockets, of the nodes: the fuller, the better they fit
+	// Cores, sockets, cache domains; then free CPUs of the sockets and of the nodes (fuller is better).
+	cost [5]int
 }
 
-// request is what [machine.take] is asked for, counted out for each core and cell.
+// request is the input of [machine.take], counted per core and cell.
 type request struct {
 	m       *machine
 	free    model.CPUSet
 	n       int
 	how     model.CPUPlacement
 	size    []int  // free CPUs, by core
-	touched []bool // by core: it has CPUs that are held already
-	cells   []bool // by cell: the same
+	touched []bool // by core: it contains CPUs that the pod has already
+	cells   []bool // by cell: it contains CPUs that the pod has already
 	room    []int  // free CPUs, by node
 }
 
-// Take chooses n of the free CPUs of a machine for somebody who has none yet. They touch as few NUMA nodes, then cores,
-// then sockets, then cache domains as can be; with [model.PlaceSpread], as many cores. It is false if there are not so many or,
-// with [model.PlaceCores], not as many in whole cores.
+// Take chooses n of the free CPUs of a machine for a pod without CPUs. They touch as few NUMA nodes as possible, then
+// as few cores, sockets and cache domains; with [model.PlaceSpread], as many cores as possible. It returns false if
+// there are too few CPUs or, with [model.PlaceCores], too few whole cores.
 func Take(t *model.Topology, free model.CPUSet, n int, how model.CPUPlacement) (model.CPUSet, bool) {
 	return newMachine(t).take(free, model.CPUSet{}, n, how)
 }
 
-// take chooses n of the free CPUs, such that they and those near, which are held already, touch as few NUMA nodes, then
-// cores, then sockets, then cache domains as can be; with PlaceSpread, as many cores. Among equals it takes what leaves
-// whole sockets, nodes, caches and cores to others, then the lowest numbers. It is false if there are not so many CPUs or,
-// with PlaceCores, not as many in whole cores.
+// take chooses n of the free CPUs. Together with near, the CPUs that the pod has already, they touch as few NUMA
+// nodes as possible, then as few cores, sockets and cache domains; with PlaceSpread, as many cores as possible. Among
+// equal choices it prefers the one that leaves whole sockets, nodes, caches and cores to others, then the lowest
+// numbers. It returns false if there are too few CPUs or, with PlaceCores, too few whole cores.
 //
-// Nodes and cores are the fewest there can be, as long as the machine has so few nodes that all sets of them can be tried.
-// Cache domains are chosen one after the other, which can miss the best.
+// The numbers of nodes and cores are minimal, as long as the machine has so few nodes that all sets of them can be
+// tried. Cache domains are chosen one by one, which can miss the minimum.
 func (m *machine) take(free, near model.CPUSet, n int, how model.CPUPlacement) (model.CPUSet, bool) {
 	if how == model.PlaceCores {
 		free = m.whole(free)
@@ -50,15 +51,16 @@ func (m *machine) take(free, near model.CPUSet, n int, how model.CPUPlacement) (
 	}
 	r := request{
 		m: m, free: free, n: n, how: how,
-		size: make([]int, len(m.cores)), touched: make([]bool, len(m.cores)), cells: make([]bool, len(m.cells)), room: make([]int, len(m.nodes)),
+		size: make([]int, len(m.cores)), touched: make([]bool, len(m.cores)),
+		cells: make([]bool, len(m.cells)), room: make([]int, len(m.nodes)),
 	}
-	var held, others []int // nodes of near; the others that have room, those with the most first
+	var nearby, others []int // nodes of near; other nodes with free CPUs, those with the most first
 	have := 0
 	for node := range m.nodes {
 		touched := r.count(node, &near)
 		have += r.room[node]
 		if touched {
-			held = append(held, node)
+			nearby = append(nearby, node)
 		} else if have -= r.room[node]; r.room[node] > 0 {
 			others = append(others, node)
 		}
@@ -70,7 +72,7 @@ func (m *machine) take(free, near model.CPUSet, n int, how model.CPUPlacement) (
 		if have+sumOf(r.room, nodes) < n {
 			return
 		}
-		nodes = append(slices.Clone(held), nodes...)
+		nodes = append(slices.Clone(nearby), nodes...)
 		slices.Sort(nodes)
 		for _, sockets := range socketChoices {
 			c, ok := r.choose(nodes, sockets)
@@ -92,7 +94,7 @@ func (m *machine) take(free, near model.CPUSet, n int, how model.CPUPlacement) (
 	return best.cpus, true
 }
 
-// count counts out a node, and reports whether any CPU of it is held already.
+// count counts the free CPUs of a node, and reports whether the node contains CPUs of near.
 func (r *request) count(node int, near *model.CPUSet) (touched bool) {
 	for cell := r.m.nodes[node].from; cell < r.m.nodes[node].to; cell++ {
 		for core := r.m.cells[cell].from; core < r.m.cells[cell].to; core++ {
@@ -106,8 +108,8 @@ func (r *request) count(node int, near *model.CPUSet) (touched bool) {
 	return touched
 }
 
-// socketChoices returns the sets of sockets to try in a set of NUMA nodes. Mostly the nodes say which sockets they are;
-// only where a node spans sockets it is worth trying to do with some of them. nil stands for all.
+// socketChoices returns the sets of sockets to try in a set of NUMA nodes. Usually the nodes determine the sockets.
+// Only where a node spans sockets, using fewer of them is worth a try. nil means all sockets.
 func (m *machine) socketChoices() [][]int {
 	if !m.wide || choices(len(m.sockets), len(m.sockets)/2) > mostChoices {
 		return [][]int{nil}
@@ -119,16 +121,16 @@ func (m *machine) socketChoices() [][]int {
 	return all
 }
 
-// shed chooses which n of the CPUs that are held to keep.
-func (m *machine) shed(held model.CPUSet, n int, how model.CPUPlacement) model.CPUSet {
-	kept, ok := m.take(held, model.CPUSet{}, n, how)
+// shed chooses n of the CPUs of a pod to keep.
+func (m *machine) shed(had model.CPUSet, n int, how model.CPUPlacement) model.CPUSet {
+	kept, ok := m.take(had, model.CPUSet{}, n, how)
 	if !ok { // not in whole cores
-		kept, _ = m.take(held, model.CPUSet{}, n, model.PlacePacked)
+		kept, _ = m.take(had, model.CPUSet{}, n, model.PlacePacked)
 	}
 	return kept
 }
 
-// fewest returns how many of the nodes, which are ordered by room, are needed to have room for n.
+// fewest returns how many of the nodes, ordered by free CPUs, are needed for n CPUs.
 func fewest(nodes, room []int, n int) int {
 	for i, node := range nodes {
 		if n <= 0 {
@@ -147,7 +149,7 @@ func sumOf(values, indices []int) int {
 	return sum
 }
 
-// choices returns how many subsets of k of n things there are, or something above mostChoices.
+// choices returns the number of subsets of k of n things, or a number above mostChoices.
 func choices(n, k int) int {
 	c := 1
 	for i := range min(k, n-k) {
@@ -158,7 +160,7 @@ func choices(n, k int) int {
 	return c
 }
 
-// subsets yields the subsets of k of these, in the order of a dictionary over their numbers.
+// subsets yields the subsets with k elements, in lexicographic order.
 func subsets(of []int, k int, yield func([]int)) {
 	sorted := slices.Sorted(slices.Values(of))
 	picked := make([]int, 0, k)
@@ -177,19 +179,19 @@ func subsets(of []int, k int, yield func([]int)) {
 	next(0)
 }
 
-// pick is the choice of CPUs in some nodes, while it is made.
+// pick is a choice of CPUs in some nodes under construction.
 type pick struct {
 	*request
 	nodes   []int
-	sockets []int // to take CPUs of; nil: all
+	sockets []int // sockets to use; nil: all
 	taken   model.CPUSet
-	left    int    // CPUs that are still to be taken
-	size    []int  // as in the request, less what is taken
-	touched []bool // as in the request, and by what is taken
+	left    int    // CPUs still to take
+	size    []int  // as in the request, minus taken CPUs
+	touched []bool // as in the request, plus taken CPUs
 	cells   []bool
 }
 
-// choose takes the CPUs in these nodes and sockets. It is false if they are not to be had there, or not in whole cores.
+// choose takes the CPUs in these nodes and sockets. It returns false if there are too few, or too few whole cores.
 func (r *request) choose(nodes, sockets []int) (choice, bool) {
 	p := &pick{
 		request: r, nodes: nodes, sockets: sockets, left: r.n,
@@ -212,7 +214,7 @@ func (r *request) choose(nodes, sockets []int) (choice, bool) {
 	return choice{cpus: p.taken, cost: p.cost()}, ok
 }
 
-// eachCell calls f for every cell of the nodes and sockets.
+// eachCell calls f for each cell of the nodes and sockets.
 func (p *pick) eachCell(f func(cell int)) {
 	for _, node := range p.nodes {
 		for cell := p.m.nodes[node].from; cell < p.m.nodes[node].to; cell++ {
@@ -223,7 +225,7 @@ func (p *pick) eachCell(f func(cell int)) {
 	}
 }
 
-// each calls f for every core of the nodes and sockets, with the cell it is in.
+// each calls f for each core of the nodes and sockets, with its cell.
 func (p *pick) each(f func(cell, core int)) {
 	p.eachCell(func(cell int) {
 		for core := p.m.cells[cell].from; core < p.m.cells[cell].to; core++ {
@@ -245,8 +247,8 @@ func (p *pick) use(cell, core, n int) {
 	p.touched[core], p.cells[cell] = true, true
 }
 
-// pack takes CPUs on as few further cores as can be: what is free on those that are touched already, then cores with the
-// most free CPUs, and for the last few the core that they fit best.
+// pack takes CPUs on as few additional cores as possible: first the free CPUs of touched cores, then the cores with
+// the most free CPUs, and for the last few CPUs the core that fits them best.
 func (p *pick) pack() {
 	for p.left > 0 {
 		if cell, core, ok := p.best(true); ok {
@@ -263,9 +265,9 @@ func (p *pick) pack() {
 	}
 }
 
-// best returns the core, of those that are touched already or of those that are not, on which what is left fits best: in a
-// cell that is touched already if there is one, and there the one with the least free CPUs that are enough. Of touched cores
-// it returns, if none has enough, the one with the most.
+// best returns the core, among the touched or among the untouched ones, that fits the remaining CPUs best. It prefers
+// touched cells, and within them the core with the fewest free CPUs that are enough. If no touched core has enough,
+// it returns the one with the most.
 func (p *pick) best(touched bool) (bestCell, bestCore int, ok bool) {
 	fitsBetter := func(size, than int) bool {
 		switch enough, was := size >= p.left, than >= p.left; {
@@ -293,7 +295,7 @@ func (p *pick) best(touched bool) (bestCell, bestCore int, ok bool) {
 	return bestCell, bestCore, ok
 }
 
-// mostFree returns the most CPUs that are free on an untouched core.
+// mostFree returns the maximum number of free CPUs on an untouched core.
 func (p *pick) mostFree() int {
 	most := 0
 	p.each(func(_, core int) {
@@ -304,13 +306,14 @@ func (p *pick) mostFree() int {
 	return most
 }
 
-// useCores takes up to n untouched cores with this many free CPUs, whole, on few cells: first those that are touched, then
-// the smallest that has enough, or else the largest.
+// useCores takes up to n whole untouched cores with this many free CPUs, in few cells: touched cells first, then the
+// smallest cell with enough cores, else the largest.
 func (p *pick) useCores(size, n int) {
-	p.takeCores(n, func(core int) bool { return !p.touched[core] && p.size[core] == size }, func(cell, core int) { p.use(cell, core, size) })
+	may := func(core int) bool { return !p.touched[core] && p.size[core] == size }
+	p.takeCores(n, may, func(cell, core int) { p.use(cell, core, size) })
 }
 
-// takeCores takes up to n of the cores that may be taken.
+// takeCores takes up to n of the cores for which may returns true.
 func (p *pick) takeCores(n int, may func(core int) bool, take func(cell, core int)) {
 	counts := make([]int, len(p.m.cells))
 	p.each(func(cell, core int) {
@@ -338,7 +341,7 @@ func (p *pick) takeCores(n int, may func(core int) bool, take func(cell, core in
 	}
 }
 
-// fits reports whether a cell with so many cores is better for the n that are left than another.
+// fits reports whether a cell with count cores is better for the n remaining cores than another cell with has.
 func (p *pick) fits(cell, count, other, has, n int) bool {
 	if p.cells[cell] != p.cells[other] {
 		return p.cells[cell]
@@ -353,8 +356,8 @@ func (p *pick) fits(cell, count, other, has, n int) bool {
 	}
 }
 
-// wholeCores takes cores whole, and reports whether their sizes add up. Only on machines whose cores have different numbers
-// of threads may fewer of the large ones be needed than there are.
+// wholeCores takes whole cores, and reports whether their sizes can add up. On machines whose cores have different
+// numbers of threads, using fewer of the large cores may be necessary.
 func (p *pick) wholeCores() bool {
 	largest := p.threadsMost()
 	counts, use := make([]int, largest+1), make([]int, largest+1)
@@ -380,16 +383,17 @@ func (p *pick) wholeCores() bool {
 	return true
 }
 
-// spread takes one CPU of each core in turn, beginning with cores of which the most is free.
+// spread takes one CPU of each core in turn, beginning with the cores with the most free CPUs.
 func (p *pick) spread() {
 	for round := 0; p.left > 0; round++ {
 		for size := p.threadsMost(); size > 0 && p.left > 0; size-- {
-			p.takeCores(p.left, func(core int) bool { return p.size[core] == size && p.used(core) <= round }, func(cell, core int) { p.use(cell, core, 1) })
+			may := func(core int) bool { return p.size[core] == size && p.used(core) <= round }
+			p.takeCores(p.left, may, func(cell, core int) { p.use(cell, core, 1) })
 		}
 	}
 }
 
-// used returns how many CPUs of a core are taken, counting those that were held before as one.
+// used returns the number of taken CPUs of a core; CPUs of near count as one.
 func (p *pick) used(core int) int {
 	used := p.m.count(core, &p.taken)
 	if p.request.touched[core] {
@@ -398,7 +402,7 @@ func (p *pick) used(core int) int {
 	return used
 }
 
-// threadsMost returns the most CPUs that are free on any core.
+// threadsMost returns the maximum number of free CPUs on any core.
 func (p *pick) threadsMost() int {
 	most := 0
 	p.each(func(_, core int) { most = max(most, p.size[core]) })

@@ -6,20 +6,22 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// want is a number of CPUs that one container, or a pod as a whole, asks for.
+// want is the number of CPUs for one container, or for a pod as a whole.
 type want struct {
 	container string // "": the pod as a whole
 	cpus      int
 }
 
-// wants returns what a pod that asks for CPUs can be given at best, or why that is nothing.
+// wants returns the numbers of CPUs for a pod that requests its own, or why it can have none.
 //
-// CPUs are counted by the limit: that is what the pod may use. Only a container whose limit is a whole number of CPUs gets
-// some; the pod's others run where everybody does. To have them alone it must have requested them too, or other pods were
-// promised the same CPUs.
+// The number is the CPU limit, which is what the pod may use. Only a container whose limit is a whole number of CPUs
+// gets its own; the other containers of the pod run on the shared CPUs. For exclusive CPUs the request must equal the
+// limit. Otherwise the scheduler has promised the difference to other pods.
 func wants(p *model.Pod, mode model.CPUMode, k *model.Kubelet) ([]want, model.Reason) {
 	if k.StaticCPUs && p.QoS == model.Guaranteed && ofKubelet(p) {
-		return nil, model.Reason{Code: model.CPUsOfKubelet, Fix: "remove the annotation, or run the kubelet with cpuManagerPolicy: none"}
+		return nil, model.Reason{
+			Code: model.CPUsOfKubelet, Fix: "remove the annotation, or run the kubelet with cpuManagerPolicy: none",
+		}
 	}
 	if p.PodLevelCPU {
 		if why := refuse(mode, p.RequestMilli, p.LimitMilli); why.Code != "" {
@@ -51,7 +53,7 @@ func wants(p *model.Pod, mode model.CPUMode, k *model.Kubelet) ([]want, model.Re
 	return all, first
 }
 
-// refuse returns why a request and a limit, in milli-cores, are no claim to CPUs of one's own.
+// refuse returns why a request and a limit, in milli-cores, do not qualify for own CPUs.
 func refuse(mode model.CPUMode, request, limit int64) model.Reason {
 	var why model.Reason
 	switch {
@@ -63,12 +65,14 @@ func refuse(mode model.CPUMode, request, limit int64) model.Reason {
 	default:
 		return model.Reason{}
 	}
-	why.Operands = []model.Operand{{Name: "limit", Value: limit, Unit: model.UnitMilli}, {Name: "request", Value: request, Unit: model.UnitMilli}}
+	why.Operands = []model.Operand{
+		{Name: "limit", Value: limit, Unit: model.UnitMilli}, {Name: "request", Value: request, Unit: model.UnitMilli},
+	}
 	return why
 }
 
-// ofKubelet reports whether the kubelet's static policy gives CPUs to a container of a Guaranteed pod: to each that requests
-// a whole number of them (pkg/kubelet/cm/cpumanager, 1.36).
+// ofKubelet reports whether the kubelet's static policy assigns CPUs to a container of a Guaranteed pod: to each
+// container that requests a whole number of CPUs (pkg/kubelet/cm/cpumanager, 1.36).
 func ofKubelet(p *model.Pod) bool {
 	for i := range p.Containers {
 		if r := p.Containers[i].RequestMilli; r >= 1000 && r%1000 == 0 {
@@ -78,7 +82,7 @@ func ofKubelet(p *model.Pod) bool {
 	return false
 }
 
-// promised returns how much CPU the pods of a node requested, in milli-cores.
+// promised returns the sum of the CPU requests of the pods of a node, in milli-cores.
 func promised(pods []*model.Pod) int64 {
 	var sum int64
 	for _, p := range pods {

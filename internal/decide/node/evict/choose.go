@@ -6,28 +6,30 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// When a pod starves: it uses less than this part of the CPU that it was sold, and as much as this part of what it may use, or
-// waits for this part of the time, in thousandths.
+// A pod starves if it uses less than hardly of the CPU that it requested, and either uses more than usesUp of its
+// part of the suppression limit or waits for CPU more than waits of the time. All are in thousandths.
 const (
 	hardly = 200
 	usesUp = 700
 	waits  = 500
 )
 
-// For how long it must have. Time in which it did not counts twice against it, so that single quiet seconds do not begin it anew.
+// How long a pod must have starved. Time without starvation counts twice against it, so that single quiet seconds do
+// not restart the count.
 const (
 	starved = 5 * time.Minute
-	hungry  = 4 * time.Minute // until it counts as starving no more; and of others, once one has left
+	// Below, a pod no longer counts as starving; after an eviction, the others restart from here at most.
+	hungry = 4 * time.Minute
 )
 
-// What is not known of lost work.
+// Defaults for the estimate of lost work.
 const (
 	leastRun = time.Minute
-	longRun  = 24 * time.Hour // of a pod of which it is not known since when it is there
+	longRun  = 24 * time.Hour // lifetime of a pod without a known creation time
 	leastCPU = 100            // milli-cores
 )
 
-// starve finds which pods have starved for long, and one of them.
+// starve finds the pods that have starved for long, and picks one of them.
 func (r *round) starve() {
 	s := &r.state
 	var hunger []Since
@@ -51,14 +53,14 @@ func (r *round) starve() {
 			continue
 		}
 		hunger = append(hunger, h)
-		if h.At >= starved || h.At >= hungry && s.Ask.UID == pod.UID {
+		if h.At >= starved || h.At >= hungry && s.Request.UID == pod.UID {
 			r.starves = pod.UID
 		}
 	}
 	s.Hunger = hunger
 }
 
-// starving reports whether a pod has hardly any of what it was sold now, and wants it.
+// starving reports whether a pod has hardly any of its requested CPU now, and wants more.
 func (r *round) starving(pod *model.Pod, u *model.PodUsage) bool {
 	if u.CPU.Milli*1000 >= sold(pod)*hardly {
 		return false
@@ -76,28 +78,29 @@ func (r *round) starving(pod *model.Pod, u *model.PodUsage) bool {
 	return has && u.CPU.Milli*1000 >= part.Milli*usesUp
 }
 
-// sold returns the CPU that a batch pod was sold, under whatever name, in milli-cores.
+// sold returns the CPU request of a batch pod, under any resource name, in milli-cores.
 func sold(pod *model.Pod) int64 {
 	return max(pod.Mid.CPU+pod.Batch.CPU, pod.Grant.RequestMilli, pod.RequestMilli)
 }
 
-// candidate is a pod that could leave.
+// candidate is a pod that could be evicted.
 type candidate struct {
 	pod    *model.Pod
-	score  float64 // relief for lost work
-	excess int64   // bytes that it would free and nobody needs
-	bytes  int64   // that are expected
+	score  float64 // relief per lost work
+	excess int64   // bytes freed beyond the need
+	bytes  int64   // expected relief
 	reason model.Reason
 }
 
-// may reports whether a pod may be asked for at all: batch, that an eviction could take away, and that its owner and its class
-// do not keep.
+// may reports whether a pod may be requested at all: it is batch, the Eviction API can remove it, and neither its
+// owner nor its priority class forbids it.
 func (r *round) may(pod *model.Pod) bool {
-	return pod.Class == model.ClassBE && !pod.Leaving && !pod.Critical && !pod.Self && pod.UID == pod.APIUID && pod.Annotations.Evict != model.EvictNever && r.here(pod)
+	return pod.Class == model.ClassBE && !pod.Leaving && !pod.Critical && !pod.Self && pod.UID == pod.APIUID &&
+		pod.Annotations.Evict != model.EvictNever && r.here(pod)
 }
 
-// forMemory finds the pod that frees most of what is needed for the least work that is lost. What pods that leave already
-// will free is not needed from another. While a pod is frozen it is that one.
+// forMemory chooses the pod that frees the most needed memory per lost work. Memory that leaving pods will free is
+// not needed from another pod. While a pod is frozen, only that pod is eligible.
 func (r *round) forMemory() candidate {
 	need := r.in.Slack.Memory.Capacity/1000*enough - r.left
 	for _, l := range r.state.Leaving {
@@ -113,33 +116,40 @@ func (r *round) forMemory() candidate {
 			return candidate{}
 		}
 		bytes := r.frees(pod.UID)
-		c := candidate{pod: pod, score: float64(min(bytes, need)) / lost(r.n, pod), excess: max(bytes-need, 0), bytes: bytes}
-		c.reason = model.Reason{Code: model.MemoryGone, Operands: []model.Operand{
-			{Name: "left", Value: r.left, Unit: model.UnitBytes}, {Name: "need", Value: need, Unit: model.UnitBytes}, {Name: "relief", Value: bytes, Unit: model.UnitBytes},
+		c := candidate{pod: pod, bytes: bytes, excess: max(bytes-need, 0)}
+		c.score = float64(min(bytes, need)) / lost(r.n, pod)
+		c.reason = model.Reason{Code: model.MemoryExhausted, Operands: []model.Operand{
+			{Name: "left", Value: r.left, Unit: model.UnitBytes},
+			{Name: "need", Value: need, Unit: model.UnitBytes},
+			{Name: "relief", Value: bytes, Unit: model.UnitBytes},
 			ran(r.n, pod),
 		}}
 		return c
 	})
 }
 
-// forCPU finds, of the pods that starve, the one that loses the least work.
+// forCPU chooses the starving pod that loses the least work.
 func (r *round) forCPU() candidate {
 	return r.best(func(pod *model.Pod) candidate {
 		if i, known := find(r.state.Hunger, pod.UID); !known || r.state.Hunger[i].At < starved {
 			return candidate{}
 		}
-		return candidate{pod: pod, score: 1 / lost(r.n, pod), reason: model.Reason{Code: model.BatchStarved, Operands: []model.Operand{
-			{Name: "sold", Value: sold(pod), Unit: model.UnitMilli}, {Name: "used", Value: r.n.Load.Pod(pod.UID).CPU.Milli, Unit: model.UnitMilli}, ran(r.n, pod),
-		}}}
+		c := candidate{pod: pod, score: 1 / lost(r.n, pod)}
+		c.reason = model.Reason{Code: model.BatchStarved, Operands: []model.Operand{
+			{Name: "sold", Value: sold(pod), Unit: model.UnitMilli},
+			{Name: "used", Value: r.n.Load.Pod(pod.UID).CPU.Milli, Unit: model.UnitMilli},
+			ran(r.n, pod),
+		}}
+		return c
 	})
 }
 
-// best returns the best of the pods that may be asked for: those that say so first, then what is not expected to stay for a
-// day, then by what it brings for what it costs.
+// best returns the best eligible pod: first those with the annotation evict=first, then batch before mid, then by
+// score.
 func (r *round) best(rate func(*model.Pod) candidate) candidate {
 	var best candidate
 	for _, pod := range r.n.Pods {
-		if _, set := find(r.state.Aside, pod.UID); set || !r.may(pod) {
+		if _, set := find(r.state.Skipped, pod.UID); set || !r.may(pod) {
 			continue
 		}
 		if c := rate(pod); c.pod != nil && c.score > 0 && (best.pod == nil || c.before(&best)) {
@@ -162,8 +172,8 @@ func (c *candidate) before(d *candidate) bool {
 	return c.excess < d.excess
 }
 
-// frees returns how much memory it frees that a pod leaves: what counts as used by it, less the page cache that counts as left
-// already. What was measured long ago makes the account old, by which nobody is asked for.
+// frees returns the memory that the departure of a pod frees: its working set minus the page cache that counts as
+// left already. Its measurement may be old; but then the account is old too, and nothing is requested.
 func (r *round) frees(uid string) int64 {
 	u := r.n.Load.Pod(uid)
 	if u == nil || u.Memory.At == 0 {
@@ -172,7 +182,7 @@ func (r *round) frees(uid string) int64 {
 	return max(u.Memory.WorkingSet-u.Memory.ActiveFile, 0)
 }
 
-// lost returns how much work is lost with a pod: for how long it is there, times the CPU that it was sold.
+// lost returns the work lost with a pod: its lifetime times its requested CPU.
 func lost(n *model.Node, pod *model.Pod) float64 {
 	return lifetime(n, pod).Seconds() * float64(max(sold(pod), leastCPU))
 }

@@ -1,11 +1,12 @@
-// Package evict decides which batch pod should leave its node, when nothing that is done on the node helps any more, and
-// whether the node is so hot that it takes no new ones. It asks; who may be evicted is decided for the whole cluster.
+// Package evict decides which batch pod should leave its node when nothing else helps any more, and whether the node
+// is too hot for new batch pods. It only requests evictions; package evictbudget decides them for the whole cluster.
 //
-// There are two reasons. No memory is left for batch: CPU that batch was given comes back within milliseconds, memory does
-// not. Or a batch pod starves: for minutes it has had hardly any of the CPU that it was sold, and is better off elsewhere.
+// There are two reasons for an eviction. Memory for batch is exhausted: CPU can be taken back from batch within
+// milliseconds, memory cannot. Or a batch pod starves: for minutes it has had hardly any of the CPU that it
+// requested, and another node could run it better.
 //
-// One pod is asked for at a time, and the next only when what the one before freed was measured and is not enough. Whatever
-// is in doubt evicts nobody.
+// There is one request at a time. The next one follows only after the memory freed by the previous eviction was
+// measured and is not enough. In doubt, no pod is evicted.
 package evict
 
 import (
@@ -16,98 +17,100 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Memory is gone for batch while less than gone is left for it under the waterline, and there is enough again above enough, in
-// thousandths of the node's memory. Before that, from 20 on, batch is held and asked for page cache where the kernel can do that.
+// Memory for batch is exhausted while less than exhausted is left under the waterline, until at least enough is left,
+// in thousandths of the node's memory. Before that, below 20, batch is limited and its page cache reclaimed, if the
+// kernel supports it.
 const (
-	gone   = 5
-	enough = 20
+	exhausted = 5
+	enough    = 20
 )
 
-// How long things take.
+// Durations.
 const (
-	fresh      = 5 * time.Second  // what was measured longer ago asks for nobody
-	tried      = 10 * time.Second // for which memory must be gone without a pause, while less was done about it
-	settling   = 15 * time.Second // after a pod has left, until it counts what is left
-	window     = time.Minute      // between two pods that are asked for
-	again      = 2 * time.Minute  // after a request that was needed no more, until the next
-	unanswered = time.Minute      // after which somebody else is asked for
-	aside      = 10 * time.Minute // and this one is left alone
-	cool       = 3 * time.Minute  // after the last reason, for which the node takes no batch
-	mostGrace  = 5 * time.Minute  // of a pod that leaves, which is waited for
-	late       = 30 * time.Second // beyond that
+	fresh        = 5 * time.Second  // older measurements cause no eviction
+	exhaustedFor = 10 * time.Second // memory must be exhausted for this long, while limits and reclaim are tried
+	settling     = 15 * time.Second // from the departure of a pod to the measurement of what is left
+	interval     = time.Minute      // between two requests
+	again        = 2 * time.Minute  // from a request that became unnecessary to the next one
+	unanswered   = time.Minute      // then another pod is requested
+	skipFor      = 10 * time.Minute // a pod that did not leave is not requested again for this long
+	cool         = 3 * time.Minute  // from the last reason for an eviction until the node takes batch again
+	mostGrace    = 5 * time.Minute  // longest termination grace period that is waited for
+	late         = 30 * time.Second // beyond the grace period
 )
 
-// Others is what other rules decided in the same round.
+// Others are the results of other rules in the same round.
 type Others struct {
 	Slack        *model.Slack
 	Suppress     *model.Suppression
 	Interference *model.Interference
-	Held         bool // batch is held, and asked for page cache, because memory for it is near its end
+	Limited      bool // batch pods are limited and their page cache reclaimed, because memory for batch is short
 }
 
-// State is what must be remembered from one round to the next. Times are on the clock of [model.Load]; 0: never.
+// State is the state between rounds. Times are on the clock of [model.Load]; 0: never.
 type State struct {
-	Clock   time.Duration   // of the round before
-	Gone    time.Duration   // since when memory has been gone without a pause
-	Short   bool            // it was for long enough, and there has not been enough since
-	Hunger  []Since         `json:",omitempty"` // for how long pods have starved, ordered by UID
-	Hot     time.Duration   // when there last was a reason
-	Why     model.Code      // which
-	Ask     Ask             // who is asked for
-	Asked   time.Duration   // when somebody was asked for last
-	Quiet   time.Duration   // until when nobody is
-	Aside   []Since         `json:",omitempty"` // pods that did not leave though they were asked for, until when that counts
-	Leaving []Since         `json:",omitempty"` // batch pods that leave, whoever had them deleted, and since when
-	Wait    string          // UID of the one of them that was asked for
-	Left    []time.Duration `json:",omitempty"` // when such pods began to leave, within the hour
+	Clock     time.Duration // of the previous round
+	Exhausted time.Duration // since when memory has been exhausted without interruption
+	Short     bool          // it was exhausted for long enough, and there has not been enough since
+	Hunger    []Since       `json:",omitempty"` // how long pods have starved, ordered by UID
+	Hot       time.Duration // when there was a reason for an eviction last
+	Why       model.Code    // that reason
+	Request   Request       // current request
+	Requested time.Duration // time of the last request
+	Quiet     time.Duration // no request until then
+	// Pods that did not leave after a request, and until when they are skipped.
+	Skipped []Since         `json:",omitempty"`
+	Leaving []Since         `json:",omitempty"` // batch pods being deleted, for whatever reason, and since when
+	Awaited string          // UID of the requested pod among them
+	Left    []time.Duration `json:",omitempty"` // when requested pods began to leave, within the last hour
 	Frozen  Frozen
-	Thawed  time.Duration // when the last one was let go on
-	Before  int64         // memory that was left for batch when the last of them was asked for
+	Thawed  time.Duration // when the last frozen pod was thawed
+	Before  int64         // memory left for batch at the last request
 	Last    model.Relief
 }
 
-// Since is a time of one pod.
+// Since is a time for one pod.
 type Since struct {
 	UID string
 	At  time.Duration
 }
 
-// Ask is a request for one pod to leave.
-type Ask struct {
-	UID    string // "": nobody is asked for
+// Request is a request that one pod leaves.
+type Request struct {
+	UID    string // "": no request
 	Since  time.Duration
-	Expect int64 // bytes of memory; 0: it does not leave for that
-	Left   int64 // bytes that were left for batch then
+	Expect int64 // expected relief in bytes of memory; 0: memory is not the reason
+	Left   int64 // bytes left for batch at the time of the request
 	Reason model.Reason
 }
 
-// round is one round.
+// round is the working data of one round.
 type round struct {
 	n       *model.Node
 	in      Others
 	now     time.Duration
-	elapsed time.Duration // since the round before; 0: nobody watched meanwhile
+	elapsed time.Duration // since the previous round; 0: the node was not observed in between
 	acts    bool
-	watched bool // it is not long since the round before
+	watched bool // the previous round was recent
 	state   State
 
-	known   bool   // how much memory is left is known
-	left    int64  // for batch, in bytes
-	starves string // a pod that has starved for long; "": none
+	known   bool   // the amount of memory left is known
+	left    int64  // bytes for batch
+	starves string // UID of a pod that has starved for long; "": none
 }
 
-// Decide says who should leave: nil if there is nothing to say.
+// Decide returns the eviction request and the state of the node; nil if there is nothing to report.
 func Decide(n *model.Node, p *model.Policy, in Others, s State) (*model.Evictions, State) {
 	if p.Protect.EvictPerHour <= 0 || p.Mode == model.ModeDisabled || n.Load == nil || in.Slack == nil {
 		return nil, State{}
 	}
 	now := n.Load.Clock
 	if now < s.Clock {
-		s = State{} // of another boot
+		s = State{} // from another boot
 	}
 	r := round{n: n, in: in, now: now, elapsed: now - s.Clock, acts: p.Mode == model.ModeEnforce, state: s}
 	if r.watched = r.elapsed <= fresh && s.Clock != 0; !r.watched {
-		r.elapsed, r.state.Gone, r.state.Short = 0, 0, false
+		r.elapsed, r.state.Exhausted, r.state.Short = 0, 0, false
 	}
 	r.state.Clock = now
 	r.memory()
@@ -115,16 +118,16 @@ func Decide(n *model.Node, p *model.Policy, in Others, s State) (*model.Eviction
 	r.heat()
 	r.follow()
 	r.freeze(p.Protect.Freeze)
-	r.ask(p.Protect.EvictPerHour)
+	r.request(p.Protect.EvictPerHour)
 	return r.result(), r.state
 }
 
-// memory finds how much is left for batch, and since when that is nothing. What batch keeps in page cache counts as left,
-// because the kernel takes that before anything else: nobody is evicted for it.
+// memory computes how much memory is left for batch, and since when it has been exhausted. The active page cache of
+// batch counts as left, because the kernel reclaims it before anything else: no pod is evicted for it.
 func (r *round) memory() {
 	a, s := &r.in.Slack.Memory, &r.state
 	if r.known = a.Use.Measured && a.Use.Age <= fresh && a.Capacity > 0; !r.known {
-		s.Gone, s.Short = 0, false
+		s.Exhausted, s.Short = 0, false
 		return
 	}
 	r.left = a.Allow - a.Use.Batch
@@ -137,20 +140,20 @@ func (r *round) memory() {
 		}
 	}
 	switch {
-	case r.left >= a.Capacity/1000*gone:
-		s.Gone = 0
-	case s.Gone == 0:
-		s.Gone = r.now
+	case r.left >= a.Capacity/1000*exhausted:
+		s.Exhausted = 0
+	case s.Exhausted == 0:
+		s.Exhausted = r.now
 	}
-	s.Short = s.Gone != 0 && r.now-s.Gone >= tried || s.Short && r.left < a.Capacity/1000*enough
+	s.Short = s.Exhausted != 0 && r.now-s.Exhausted >= exhaustedFor || s.Short && r.left < a.Capacity/1000*enough
 }
 
-// heat decides whether the node is hot, and for which reason. It cools down when none has been there for a while.
+// heat decides whether the node is hot, and the reason. The node cools down after a while without a reason.
 func (r *round) heat() {
 	s := &r.state
 	switch {
 	case r.state.Short:
-		s.Hot, s.Why = r.now, model.MemoryGone
+		s.Hot, s.Why = r.now, model.MemoryExhausted
 	case r.starves != "":
 		s.Hot, s.Why = r.now, model.BatchStarved
 	case s.Hot != 0 && r.now-s.Hot >= cool:
@@ -158,21 +161,21 @@ func (r *round) heat() {
 	}
 }
 
-// holds reports whether there still is the reason for which somebody is asked for.
-func (r *round) holds(ask *Ask, pod *model.Pod) bool {
-	if ask.Reason.Code == model.MemoryGone {
+// stillNeeded reports whether the reason for a request still exists.
+func (r *round) stillNeeded(req *Request, pod *model.Pod) bool {
+	if req.Reason.Code == model.MemoryExhausted {
 		return r.state.Short
 	}
 	i, known := find(r.state.Hunger, pod.UID)
 	return known && r.state.Hunger[i].At >= hungry
 }
 
-// follow finds what became of who was asked for, and of who leaves.
+// follow updates the state of the requested pod and of pods that leave.
 func (r *round) follow() {
 	s := &r.state
 	s.Left = slices.DeleteFunc(slices.Clone(s.Left), func(at time.Duration) bool { return r.now-at >= time.Hour })
-	s.Aside = slices.DeleteFunc(slices.Clone(s.Aside), func(a Since) bool { return r.now >= a.At })
-	if s.Ask.UID != "" {
+	s.Skipped = slices.DeleteFunc(slices.Clone(s.Skipped), func(a Since) bool { return r.now >= a.At })
+	if s.Request.UID != "" {
 		r.answer()
 	}
 	var leaving []Since
@@ -187,43 +190,43 @@ func (r *round) follow() {
 		leaving = append(leaving, since)
 	}
 	s.Leaving = leaving
-	if s.Wait != "" && !r.leaves(s.Wait) {
-		s.Wait, s.Quiet = "", max(s.Quiet, r.now+settling)
+	if s.Awaited != "" && !r.leaves(s.Awaited) {
+		s.Awaited, s.Quiet = "", max(s.Quiet, r.now+settling)
 	}
 	if s.Last.UID != "" && r.now-s.Last.At >= time.Hour {
 		s.Last = model.Relief{}
 	}
-	if l := &s.Last; l.UID != "" && !l.Seen && s.Wait == "" && r.now >= s.Quiet && r.known {
+	if l := &s.Last; l.UID != "" && !l.Seen && s.Awaited == "" && r.now >= s.Quiet && r.known {
 		l.Seen, l.Observed = true, r.left-s.Before
 	}
 }
 
-// answer looks what became of who is asked for.
+// answer checks what became of the requested pod.
 func (r *round) answer() {
 	s := &r.state
-	ask := s.Ask
-	pod := model.FindPod(r.n.Pods, ask.UID)
+	req := s.Request
+	pod := model.FindPod(r.n.Pods, req.UID)
 	switch {
 	case pod == nil || pod.Leaving || !r.here(pod):
-		s.Ask, s.Wait = Ask{}, ask.UID
+		s.Request, s.Awaited = Request{}, req.UID
 		s.Left = append(s.Left, r.now)
 		s.Last = model.Relief{}
-		if ask.Expect > 0 {
-			s.Before, s.Last = ask.Left, model.Relief{UID: ask.UID, At: r.now, Expected: ask.Expect}
+		if req.Expect > 0 {
+			s.Before, s.Last = req.Left, model.Relief{UID: req.UID, At: r.now, Expected: req.Expect}
 		}
 		for i := range s.Hunger {
-			s.Hunger[i].At = min(s.Hunger[i].At, hungry) // with that one gone there is more for them
+			s.Hunger[i].At = min(s.Hunger[i].At, hungry) // the remaining pods have more CPU now
 		}
-	case !r.may(pod) || !r.holds(&ask, pod):
-		s.Ask, s.Quiet = Ask{}, r.now+again
-	case r.acts && r.now-ask.Since >= unanswered:
-		s.Ask = Ask{}
-		s.Aside = insert(s.Aside, Since{ask.UID, r.now + aside})
+	case !r.may(pod) || !r.stillNeeded(&req, pod):
+		s.Request, s.Quiet = Request{}, r.now+again
+	case r.acts && r.now-req.Since >= unanswered:
+		s.Request = Request{}
+		s.Skipped = insert(s.Skipped, Since{req.UID, r.now + skipFor})
 	}
 }
 
-// leaves reports whether a pod is leaving, and has not had longer than it may take. One that never comes to an end must not keep
-// others from being asked for.
+// leaves reports whether a pod is leaving within its grace period. A pod that never terminates must not block other
+// requests.
 func (r *round) leaves(uid string) bool {
 	i, is := find(r.state.Leaving, uid)
 	if !is {
@@ -233,12 +236,12 @@ func (r *round) leaves(uid string) bool {
 	return pod != nil && r.now-r.state.Leaving[i].At < min(max(pod.Grace, 0), mostGrace)+late
 }
 
-// ask decides whether somebody is asked for now, and who.
-func (r *round) ask(perHour int64) {
+// request decides whether to request an eviction now, and of which pod.
+func (r *round) request(perHour int64) {
 	s := &r.state
 	switch {
-	case s.Ask.UID != "" || s.Wait != "" || int64(len(s.Left)) >= perHour,
-		r.now < s.Quiet || s.Asked != 0 && r.now-s.Asked < window:
+	case s.Request.UID != "" || s.Awaited != "" || int64(len(s.Left)) >= perHour,
+		r.now < s.Quiet || s.Requested != 0 && r.now-s.Requested < interval:
 		return
 	}
 	var best candidate
@@ -251,19 +254,22 @@ func (r *round) ask(perHour int64) {
 	if best.pod == nil {
 		return
 	}
-	s.Ask = Ask{UID: best.pod.UID, Since: r.now, Expect: best.bytes, Left: r.left, Reason: best.reason}
-	s.Asked = r.now
+	s.Request = Request{UID: best.pod.UID, Since: r.now, Expect: best.bytes, Left: r.left, Reason: best.reason}
+	s.Requested = r.now
 }
 
-// result says what was decided.
+// result returns the decision.
 func (r *round) result() *model.Evictions {
 	s := &r.state
 	e := &model.Evictions{Last: s.Last, Frozen: model.Frozen{UID: s.Frozen.UID, Reason: s.Frozen.Reason}}
 	if s.Hot != 0 {
-		e.Hot = model.Reason{Code: s.Why, Operands: []model.Operand{{Name: "ago", Value: int64((r.now - s.Hot) / time.Second), Unit: model.UnitSeconds}}}
+		ago := int64((r.now - s.Hot) / time.Second)
+		e.Hot = model.Reason{
+			Code: s.Why, Operands: []model.Operand{{Name: "ago", Value: ago, Unit: model.UnitSeconds}},
+		}
 	}
-	if pod := model.FindPod(r.n.Pods, s.Ask.UID); pod != nil && s.Ask.UID != "" {
-		e.Request = &model.Eviction{UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, Reason: s.Ask.Reason}
+	if pod := model.FindPod(r.n.Pods, s.Request.UID); pod != nil && s.Request.UID != "" {
+		e.Request = &model.Eviction{UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, Reason: s.Request.Reason}
 		if !r.acts {
 			e.Request.Withheld = &model.Reason{Code: model.ObserveOnly}
 		}

@@ -13,39 +13,45 @@ import (
 
 const gib = 1 << 30
 
-// world is a node of 100 GiB, of which batch and online pods may use 80.
+// world is a node of 100 GiB, of which batch and online pods may use 80 GiB.
 type world struct {
-	node   model.Node
-	policy model.Policy
-	slack  model.Slack
-	parts  *model.Suppression
-	online int64 // bytes
-	age    time.Duration
-	held   bool
-	state  State
-	last   *model.Evictions
+	node    model.Node
+	policy  model.Policy
+	slack   model.Slack
+	parts   *model.Suppression
+	online  int64 // bytes
+	age     time.Duration
+	limited bool
+	state   State
+	last    *model.Evictions
 }
 
 func newWorld() *world {
 	w := &world{policy: fixture.Policy(), online: 40 * gib}
 	w.policy.Protect.EvictPerHour = 6
-	w.node = model.Node{Now: time.Unix(1_790_000_000, 0), PodsKnown: true, Tree: model.Tree{Pods: map[string]model.PodGroup{}}, Load: &model.Load{Clock: time.Hour}}
+	w.node = model.Node{
+		Now: time.Unix(1_790_000_000, 0), PodsKnown: true, Tree: model.Tree{Pods: map[string]model.PodGroup{}},
+		Load: &model.Load{Clock: time.Hour},
+	}
 	return w
 }
 
-// pod adds a batch pod that has run for some time, sold one CPU, and uses so many bytes.
+// pod adds a batch pod with a lifetime, a request of one CPU and a memory usage in bytes.
 func (w *world) pod(uid string, used int64, ran time.Duration) *model.Pod {
 	p := &model.Pod{
-		UID: uid, APIUID: uid, Namespace: "default", Name: uid, QoS: model.BestEffort, Class: model.ClassBE, Tier: model.TierBatch,
+		UID: uid, APIUID: uid, Namespace: "default", Name: uid,
+		QoS: model.BestEffort, Class: model.ClassBE, Tier: model.TierBatch,
 		Created: w.node.Now.Add(-ran), Batch: model.Amount{CPU: 1000, Memory: used}, Grace: 30 * time.Second,
 	}
 	w.node.Pods = append(w.node.Pods, p)
-	w.node.Load.Pods = append(w.node.Load.Pods, model.PodUsage{UID: uid, Usage: model.Usage{Memory: model.MemoryUsage{WorkingSet: used}, CPU: model.CPUUsage{Milli: 1000}}})
+	w.node.Load.Pods = append(w.node.Load.Pods, model.PodUsage{UID: uid, Usage: model.Usage{
+		Memory: model.MemoryUsage{WorkingSet: used}, CPU: model.CPUUsage{Milli: 1000},
+	}})
 	w.node.Tree.Pods[uid] = model.PodGroup{Dir: uid}
 	return p
 }
 
-// gone takes a pod away.
+// gone removes a pod.
 func (w *world) gone(uid string) {
 	for i, p := range w.node.Pods {
 		if p.UID == uid {
@@ -57,7 +63,7 @@ func (w *world) gone(uid string) {
 	}
 }
 
-// second lets one second pass, and returns who should leave; "": nobody.
+// second advances the world by one second and returns the UID of the requested pod; "": none.
 func (w *world) second() string {
 	l := w.node.Load
 	l.Clock += time.Second
@@ -68,35 +74,36 @@ func (w *world) second() string {
 		l.Pods[i].Memory.At, l.Pods[i].CPU.At = l.Clock-w.age, l.Clock-w.age
 		a.Use.Batch += l.Pods[i].Memory.WorkingSet
 	}
-	w.last, w.state = Decide(&w.node, &w.policy, Others{Slack: &w.slack, Suppress: w.parts, Held: w.held}, w.state)
+	others := Others{Slack: &w.slack, Suppress: w.parts, Limited: w.limited}
+	w.last, w.state = Decide(&w.node, &w.policy, others, w.state)
 	if w.last == nil || w.last.Request == nil {
 		return ""
 	}
 	return w.last.Request.UID
 }
 
-// run lets some time pass, and returns who was asked for, one after the other.
+// run advances the world and returns the UIDs of the pods requested meanwhile, in order.
 func (w *world) run(d time.Duration) string {
-	var asked []string
-	last := w.state.Ask.UID
+	var requested []string
+	last := w.state.Request.UID
 	for range d / time.Second {
 		if now := w.second(); now != last {
 			if last = now; now != "" {
-				asked = append(asked, now)
+				requested = append(requested, now)
 			}
 		}
 	}
-	return strings.Join(asked, " ")
+	return strings.Join(requested, " ")
 }
 
 func expect(t *testing.T, got, want string) {
 	t.Helper()
 	if got != want {
-		t.Errorf("asked for were %q, not %q", got, want)
+		t.Errorf("requested were %q, want %q", got, want)
 	}
 }
 
-// TestChoice: who frees most of what is needed for the least work that is lost, and what owners say.
+// TestChoice checks the choice of the pod: most needed memory per lost work, and the annotations of owners.
 func TestChoice(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(w *world)
@@ -112,38 +119,45 @@ func TestChoice(t *testing.T) {
 			w.node.Pods[2].Created = w.node.Pods[1].Created
 			w.online = 62 * gib
 		}, "c"},
-		"first":                           {func(w *world) { w.node.Pods[0].Annotations.Evict = model.EvictFirst }, "a"},
-		"never":                           {func(w *world) { w.node.Pods[1].Annotations.Evict = model.EvictNever }, "c"},
-		"mid after batch":                 {func(w *world) { w.node.Pods[1].Tier = model.TierMid }, "c"},
-		"it cost more CPU":                {func(w *world) { w.node.Pods[1].Batch.CPU = 64_000 }, "c"},
-		"online":                          {func(w *world) { w.node.Pods[1].Class = model.ClassLS; w.node.Load.Pods[2].Memory.WorkingSet = 30 * gib }, "c"},
-		"critical":                        {func(w *world) { w.node.Pods[1].Critical = true }, "c"},
-		"a static pod, which comes again": {func(w *world) { w.node.Pods[1].APIUID = "mirror" }, "c"},
-		"ended":                           {func(w *world) { w.node.Pods[1].Ended = true }, "c"},
-		"nobody may": {func(w *world) {
+		"first":                      {func(w *world) { w.node.Pods[0].Annotations.Evict = model.EvictFirst }, "a"},
+		"never":                      {func(w *world) { w.node.Pods[1].Annotations.Evict = model.EvictNever }, "c"},
+		"mid after batch":            {func(w *world) { w.node.Pods[1].Tier = model.TierMid }, "c"},
+		"its CPU request was larger": {func(w *world) { w.node.Pods[1].Batch.CPU = 64_000 }, "c"},
+		"online": {func(w *world) {
+			w.node.Pods[1].Class = model.ClassLS
+			w.node.Load.Pods[2].Memory.WorkingSet = 30 * gib
+		}, "c"},
+		"critical":                         {func(w *world) { w.node.Pods[1].Critical = true }, "c"},
+		"a static pod, which would return": {func(w *world) { w.node.Pods[1].APIUID = "mirror" }, "c"},
+		"ended":                            {func(w *world) { w.node.Pods[1].Ended = true }, "c"},
+		"all pods are excluded": {func(w *world) {
 			for _, p := range w.node.Pods {
 				p.Annotations.Evict = model.EvictNever
 			}
 		}, ""},
-		"the clock was set back":      {func(w *world) { w.node.Now = w.node.Now.Add(-24 * time.Hour); w.node.Pods[1].Created = time.Time{} }, "a"},
-		"not by this policy":          {func(w *world) { w.policy.Protect.EvictPerHour = 0 }, ""},
-		"switched off":                {func(w *world) { w.policy.Mode = model.ModeDisabled }, ""},
-		"at once in a moment's doubt": {func(w *world) { w.age = 6 * time.Second }, ""},
+		"the clock was set back": {func(w *world) {
+			w.node.Now = w.node.Now.Add(-24 * time.Hour)
+			w.node.Pods[1].Created = time.Time{}
+		}, "a"},
+		"no evictions by policy": {func(w *world) { w.policy.Protect.EvictPerHour = 0 }, ""},
+		"mode Disabled":          {func(w *world) { w.policy.Mode = model.ModeDisabled }, ""},
+		"old measurements":       {func(w *world) { w.age = 6 * time.Second }, ""},
 	} {
-		w := newWorld()
-		w.online = 62 * gib
-		w.pod("a", 8*gib, 10*time.Hour)
-		w.pod("b", 8*gib, 10*time.Minute)
-		w.pod("c", 8*gib, time.Hour)
-		c.change(w)
-		if got := w.run(30 * time.Second); got != c.want {
-			t.Errorf("%s: asked for was %q, not %q", name, got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.online = 62 * gib
+			w.pod("a", 8*gib, 10*time.Hour)
+			w.pod("b", 8*gib, 10*time.Minute)
+			w.pod("c", 8*gib, time.Hour)
+			c.change(w)
+			expect(t, w.run(30*time.Second), c.want)
+		})
 	}
 }
 
-// TestNeverMoreThanNeeded: what leaves is waited for, and what it freed measured, before anybody else is asked for (Koordinator books
-// what it wanted to free as freed at once, and kills on; Crane evicts again every ten seconds while the first ones still end).
+// TestNeverMoreThanNeeded checks that the next request waits until the pod has left and the memory that it freed was
+// measured. (Koordinator counts memory as freed as soon as it decides to free it, and kills on. Crane evicts again
+// every ten seconds while the first pods still terminate.)
 func TestNeverMoreThanNeeded(t *testing.T) {
 	w := newWorld()
 	w.online = 62 * gib
@@ -162,8 +176,8 @@ func TestNeverMoreThanNeeded(t *testing.T) {
 	}
 }
 
-// TestSomebodyElseLeaves: a pod that ends of its own accord frees what is needed.
-func TestSomebodyElseLeaves(t *testing.T) {
+// TestAnotherPodLeaves checks that the memory of a pod that leaves for another reason counts.
+func TestAnotherPodLeaves(t *testing.T) {
 	w := newWorld()
 	w.online = 62 * gib
 	w.pod("a", 9*gib, time.Minute)
@@ -172,9 +186,14 @@ func TestSomebodyElseLeaves(t *testing.T) {
 	expect(t, w.run(30*time.Second), "a") // it takes longer than it may
 }
 
-// TestIgnoresSIGTERM: a pod that does not end within its grace does not keep others from being asked for, and is not asked for again.
+// TestIgnoresSIGTERM checks that a pod that does not end within its grace period neither blocks other requests nor is
+// requested again.
 func TestIgnoresSIGTERM(t *testing.T) {
-	for grace, most := range map[time.Duration]time.Duration{30 * time.Second: time.Minute, 10 * time.Hour: mostGrace + late, -1: late} {
+	for grace, most := range map[time.Duration]time.Duration{
+		30 * time.Second: time.Minute,
+		10 * time.Hour:   mostGrace + late,
+		-1:               late,
+	} {
 		w := newWorld()
 		w.online = 62 * gib
 		w.pod("a", 9*gib, time.Minute).Grace = grace
@@ -186,9 +205,9 @@ func TestIgnoresSIGTERM(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswers: while nobody carries out what is asked for, because of a budget, or the API or the manager is away, one pod after
-// the other is asked for, each for a minute, and none twice within ten.
-func TestNobodyAnswers(t *testing.T) {
+// TestUnanswered checks requests that are not carried out, because of a budget or because the API or the manager is
+// away: one pod after the other is requested, each for a minute, and none twice within ten minutes.
+func TestUnanswered(t *testing.T) {
 	w := newWorld()
 	w.online = 64 * gib
 	w.pod("a", 8*gib, 10*time.Hour)
@@ -198,17 +217,17 @@ func TestNobodyAnswers(t *testing.T) {
 	expect(t, w.run(8*time.Minute), "")
 	expect(t, w.run(3*time.Minute), "b a")
 	w = newWorld()
-	w.policy.Mode = model.ModeObserve // nobody could answer
+	w.policy.Mode = model.ModeObserve // requests are only reported
 	w.online = 64 * gib
 	w.pod("a", 8*gib, 10*time.Hour)
 	w.pod("b", 8*gib, 10*time.Minute)
 	expect(t, w.run(10*time.Minute), "b")
 	if w.last.Requested() != nil {
-		t.Error("in mode Observe somebody is asked for")
+		t.Error("mode Observe requests an eviction")
 	}
 }
 
-// TestPageCacheIsNoReason: what the kernel takes back by itself is no reason to evict (Volcano #5333).
+// TestPageCacheIsNoReason checks that reclaimable page cache causes no eviction (Volcano #5333 does evict for it).
 func TestPageCacheIsNoReason(t *testing.T) {
 	w := newWorld()
 	w.online = 62 * gib
@@ -217,8 +236,8 @@ func TestPageCacheIsNoReason(t *testing.T) {
 	expect(t, w.run(10*time.Minute), "")
 }
 
-// TestTmpfsCounts: a pod frees what tmpfs and the kernel hold for it too (Koordinator counts anonymous memory alone, and so kills more
-// than is needed).
+// TestTmpfsCounts checks that tmpfs and kernel memory of a pod count as relief. (Koordinator counts anonymous memory
+// only, and so kills more pods than needed.)
 func TestTmpfsCounts(t *testing.T) {
 	w := newWorld()
 	w.pod("a-tmpfs", 12*gib, time.Hour)
@@ -228,7 +247,8 @@ func TestTmpfsCounts(t *testing.T) {
 	expect(t, w.run(20*time.Second), "a-tmpfs")
 }
 
-// TestOneSampleIsNoReason: what is short for moments is not (Koordinator goes by the last sample alone).
+// TestOneSampleIsNoReason checks that a shortage of moments causes no eviction (Koordinator decides by the last
+// sample alone).
 func TestOneSampleIsNoReason(t *testing.T) {
 	w := newWorld()
 	w.pod("a", 18*gib, time.Minute)
@@ -243,8 +263,8 @@ func TestOneSampleIsNoReason(t *testing.T) {
 	}
 }
 
-// TestNothingSoldIsNoReason: that nothing is sold any more, however much is bound, evicts nobody whose memory is there (Koordinator
-// #2118).
+// TestNothingSoldIsNoReason checks that a withdrawn offer causes no eviction while memory is available, however much
+// is bound (Koordinator #2118).
 func TestNothingSoldIsNoReason(t *testing.T) {
 	w := newWorld()
 	w.pod("a", 10*gib, time.Minute).Batch.Memory = 500 * gib
@@ -252,7 +272,7 @@ func TestNothingSoldIsNoReason(t *testing.T) {
 	expect(t, w.run(10*time.Minute), "")
 }
 
-// TestBudget: no more leave in an hour than the policy says.
+// TestBudget checks that the policy limits evictions per hour.
 func TestBudget(t *testing.T) {
 	w := newWorld()
 	w.policy.Protect.EvictPerHour = 2
@@ -272,42 +292,43 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestStarves: a pod that has hardly any of the CPU that it was sold, and wants it, is better off elsewhere after five minutes.
+// TestStarves checks that a pod with hardly any of its requested CPU is requested after five minutes if it wants
+// more.
 func TestStarves(t *testing.T) {
 	const wants = 100
 	for name, c := range map[string]struct {
 		used, part, waits int64
 		want              string
 	}{
-		"it has what it may":       {wants, 100, 0, "a"},
-		"it wants nothing":         {20, 100, 0, ""},
-		"it has enough":            {250, 300, 0, ""},
-		"it waits, by weight only": {wants, 0, 600, "a"},
-		"nobody knows":             {wants, 0, 0, ""},
+		"it uses all it may":           {wants, 100, 0, "a"},
+		"it wants nothing":             {20, 100, 0, ""},
+		"it has enough":                {250, 300, 0, ""},
+		"it waits, limited by weight":  {wants, 0, 600, "a"},
+		"there is neither measurement": {wants, 0, 0, ""},
 	} {
-		w := newWorld()
-		w.pod("a", gib, time.Hour)
-		w.node.Load.Pods[0].CPU.Milli = c.used
-		if c.part > 0 {
-			w.parts = &model.Suppression{Parts: []model.BatchPart{{UID: "a", Milli: c.part}}}
-		}
-		w.node.Load.Pods[0].Pressure.CPU.Some = c.waits
-		var asked string
-		for i := range 400 {
-			w.node.Load.Pods[0].Pressure.At = w.node.Load.Clock * time.Duration(min(c.waits, 1))
-			if now := w.second(); now != "" && asked == "" {
-				if asked = now; i < 298 {
-					t.Errorf("%s: asked for after %d s", name, i)
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.pod("a", gib, time.Hour)
+			w.node.Load.Pods[0].CPU.Milli = c.used
+			if c.part > 0 {
+				w.parts = &model.Suppression{Parts: []model.BatchPart{{UID: "a", Milli: c.part}}}
+			}
+			w.node.Load.Pods[0].Pressure.CPU.Some = c.waits
+			var requested string
+			for i := range 400 {
+				w.node.Load.Pods[0].Pressure.At = w.node.Load.Clock * time.Duration(min(c.waits, 1))
+				if now := w.second(); now != "" && requested == "" {
+					if requested = now; i < 298 {
+						t.Errorf("requested after %d s", i)
+					}
 				}
 			}
-		}
-		if asked != c.want {
-			t.Errorf("%s: asked for was %q, not %q", name, asked, c.want)
-		}
+			expect(t, requested, c.want)
+		})
 	}
 }
 
-// TestAnotherBoot: a clock that begins anew forgets.
+// TestAnotherBoot checks that a clock that starts again resets the state.
 func TestAnotherBoot(t *testing.T) {
 	w := newWorld()
 	w.online = 62 * gib
@@ -315,12 +336,12 @@ func TestAnotherBoot(t *testing.T) {
 	expect(t, w.run(20*time.Second), "a")
 	w.node.Load.Clock = time.Second
 	if w.run(5 * time.Second); w.last != nil {
-		t.Errorf("after the start it is said: %+v", w.last)
+		t.Errorf("after the boot: %+v", w.last)
 	}
 }
 
-// TestNobodyWatched: of a time in which the agent did not look nobody knows whether memory was short.
-func TestNobodyWatched(t *testing.T) {
+// TestGap checks that a time without rounds does not count as a shortage.
+func TestGap(t *testing.T) {
 	w := newWorld()
 	w.online = 62 * gib
 	w.pod("a", 20*gib, time.Hour)
@@ -330,7 +351,7 @@ func TestNobodyWatched(t *testing.T) {
 	expect(t, w.run(time.Second), "a")
 }
 
-// TestWaitsForOne: who was asked for and leaves is waited for, even if it will not be enough.
+// TestWaitsForOne checks that no other pod is requested until the first has left, even if that will not be enough.
 func TestWaitsForOne(t *testing.T) {
 	w := newWorld()
 	w.online = 68 * gib
@@ -344,7 +365,7 @@ func TestWaitsForOne(t *testing.T) {
 	expect(t, w.run(time.Second), "b")
 }
 
-// TestStarvesNoMore: when one that starved has left, the next one must starve on for a minute.
+// TestStarvesNoMore checks that after a starving pod has left, the next one must starve for another minute.
 func TestStarvesNoMore(t *testing.T) {
 	w := newWorld()
 	w.parts = &model.Suppression{Parts: []model.BatchPart{{UID: "a", Milli: 100}, {UID: "b", Milli: 100}}}
@@ -358,7 +379,8 @@ func TestStarvesNoMore(t *testing.T) {
 	expect(t, w.run(2*time.Second), "b")
 }
 
-// TestBounded: whatever is measured, and whatever becomes of what is asked for, there are no more than so many actions in any hour.
+// TestBounded checks the number of requests, evictions and changes of hot per hour with random measurements and
+// outcomes.
 func TestBounded(t *testing.T) {
 	const hours = 4
 	all := map[string]int{}
@@ -375,7 +397,7 @@ func TestBounded(t *testing.T) {
 		answers := random.IntN(3) // never, at once, now and then
 		swing, period := (1+random.Int64N(30))*gib, 1+random.IntN(600)
 		var begun, left, turned []time.Duration
-		ask, hot, next := "", false, 0
+		request, hot, next := "", false, 0
 		for second := range hours * 3600 {
 			w.online = 50*gib + random.Int64N(swing)
 			if second/period%2 == 0 {
@@ -386,10 +408,10 @@ func TestBounded(t *testing.T) {
 			}
 			now := w.second()
 			clock := w.node.Load.Clock
-			if now != "" && now != ask {
+			if now != "" && now != request {
 				begun = append(begun, clock)
 			}
-			if ask = now; (w.state.Hot != 0) != hot {
+			if request = now; (w.state.Hot != 0) != hot {
 				hot = !hot
 				turned = append(turned, clock)
 			}
@@ -403,7 +425,7 @@ func TestBounded(t *testing.T) {
 		for what, c := range map[string]struct {
 			at   []time.Duration
 			most int
-		}{"pods asked for": {begun, 60}, "pods that left": {left, 6}, "turns of hot": {turned, 2 * 20}} {
+		}{"requests": {begun, 60}, "evictions": {left, 6}, "changes of hot": {turned, 2 * 20}} {
 			all[what] += len(c.at)
 			for i := range c.at {
 				n := 0
@@ -419,7 +441,7 @@ func TestBounded(t *testing.T) {
 		}
 	}
 	t.Logf("in 40 worlds of 4 hours: %v", all)
-	if len(all) != 3 || all["pods that left"] < 40*hours || all["turns of hot"] < 40 {
+	if len(all) != 3 || all["evictions"] < 40*hours || all["changes of hot"] < 40 {
 		t.Errorf("hardly anything happened: %v", all)
 	}
 }

@@ -7,23 +7,24 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// A pod is frozen when memory has been gone for as long as it takes that batch is held and was asked for page cache, before
-// anybody is asked to leave; for less than it takes a liveness probe to fail three times, which by default are 10 s apart; and no
-// other soon after.
+// A pod is frozen after memory has been exhausted for deferredFor: long enough to limit batch and reclaim page cache,
+// and earlier than the first request for an eviction. It stays frozen for less time than a liveness probe needs to
+// fail three times (by default, 10 s apart). The next freeze must wait for thawedFor.
 const (
 	deferredFor = 5 * time.Second
 	frozenFor   = 20 * time.Second
 	thawedFor   = 5 * time.Minute
 )
 
-// Frozen is a pod that stands still.
+// Frozen is a frozen pod.
 type Frozen struct {
 	UID    string // "": none
 	At     time.Duration
 	Reason model.Reason
 }
 
-// Restarted returns the state for an agent that goes on with what another one left. What that one froze goes on too.
+// Restarted returns the state for an agent that continues after a restart. A pod that its predecessor froze is
+// thawed.
 func (s State) Restarted() State {
 	if s.Frozen.UID != "" {
 		s.Frozen, s.Thawed = Frozen{}, s.Clock
@@ -31,20 +32,21 @@ func (s State) Restarted() State {
 	return s
 }
 
-// freeze decides who stands still: the pod that is asked for, or would be, for want of memory, so that it takes no more until it
-// has left. It goes on as soon as one of the reasons is gone, and in any case when its time is over.
+// freeze decides which pod is frozen: the pod requested for want of memory, or the one that would be requested, so
+// that it allocates no more until it has left. It is thawed as soon as one of the reasons is gone, and at the latest
+// after frozenFor.
 func (r *round) freeze(on bool) {
 	s := &r.state
-	on = on && r.acts && r.in.Held && r.known && r.watched && !r.n.Tree.ReadOnly
+	on = on && r.acts && r.in.Limited && r.known && r.watched && !r.n.Tree.ReadOnly
 	if s.Frozen.UID != "" && !(on && r.stays()) {
 		s.Frozen, s.Thawed = Frozen{}, r.now
 	}
-	due := s.Short || s.Gone != 0 && r.now-s.Gone >= deferredFor
+	due := s.Short || s.Exhausted != 0 && r.now-s.Exhausted >= deferredFor
 	if !on || !due || s.Frozen.UID != "" || s.Thawed != 0 && r.now-s.Thawed < thawedFor {
 		return
 	}
-	uid, why := s.Ask.UID, s.Ask.Reason
-	if why.Code != model.MemoryGone {
+	uid, why := s.Request.UID, s.Request.Reason
+	if why.Code != model.MemoryExhausted {
 		best := r.forMemory()
 		if best.pod == nil {
 			return
@@ -54,8 +56,8 @@ func (r *round) freeze(on bool) {
 	s.Frozen = Frozen{UID: uid, At: r.now, Reason: model.Reason{Code: model.PodFrozen, Operands: why.Operands}}
 }
 
-// stays reports whether the pod that is frozen stands still for longer. Whoever thaws it besides us has the last word, and what
-// could not be frozen is not tried again.
+// stays reports whether the frozen pod stays frozen. If another writer thaws the pod, it stays thawed; if the freeze
+// failed, it is not tried again.
 func (r *round) stays() bool {
 	f := &r.state.Frozen
 	pod := model.FindPod(r.n.Pods, f.UID)
@@ -71,11 +73,15 @@ func freezer(n *model.Node, uid string) model.File {
 	return model.File{Dir: n.Tree.Pods[uid].Dir, Knob: model.Freeze}
 }
 
-// Settings has the pod stand still that was decided on. All of its containers do, because its own cgroup is frozen: those of the
-// containers are the runtime's, which pauses them there and would take them for paused.
+// Settings returns the setting that freezes the chosen pod. It freezes the cgroup of the pod and thus all containers.
+// The cgroup.freeze files of the containers belong to the container runtime, which pauses containers with them and
+// would take frozen ones for paused.
 func Settings(n *model.Node, e *model.Evictions) []model.Setting {
 	if e == nil || e.Frozen.UID == "" {
 		return nil
 	}
-	return []model.Setting{{File: model.File{Dir: freezer(n, e.Frozen.UID).Dir, Knob: model.Freeze}, Value: model.Number(1), Reason: e.Frozen.Reason}}
+	return []model.Setting{{
+		File:  model.File{Dir: freezer(n, e.Frozen.UID).Dir, Knob: model.Freeze},
+		Value: model.Number(1), Reason: e.Frozen.Reason,
+	}}
 }

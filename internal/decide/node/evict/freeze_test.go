@@ -8,17 +8,18 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// newFreezer is a node on which nothing is left, and the pod that is to leave is frozen.
+// newFreezer returns a world without memory left for batch, in which a pod is about to be frozen.
 func newFreezer() *world {
 	w := newWorld()
-	w.policy.Protect.Memory, w.policy.Protect.Freeze, w.held = true, true, true
+	w.policy.Protect.Memory, w.policy.Protect.Freeze, w.limited = true, true, true
 	w.online = 62 * gib
 	w.pod("a", 8*gib, 10*time.Hour)
 	w.pod("b", 12*gib, 10*time.Minute)
 	return w
 }
 
-// freezes lets some time pass, carries out what is decided, and returns who stood still, one after the other, and for how long in all.
+// freezes advances the world and carries out the plans. It returns the pods that were frozen, in order, and the total
+// time.
 func (w *world) freezes(d time.Duration) (who []string, long time.Duration) {
 	last := ""
 	if len(w.node.Owned) > 0 {
@@ -43,8 +44,8 @@ func (w *world) freezes(d time.Duration) (who []string, long time.Duration) {
 	return who, long
 }
 
-// TestFreezes: nobody before what keeps batch running was tried, nor where it is not; who is frozen then is asked to leave, and
-// stands still for so long at most, and nobody else soon after.
+// TestFreezes checks that a pod is frozen only after limits and reclaim were tried, that the frozen pod is the one
+// requested later, that it is thawed in time, and that no other pod is frozen soon after.
 func TestFreezes(t *testing.T) {
 	w := newFreezer()
 	if who, _ := w.freezes(deferredFor); who != nil {
@@ -53,79 +54,87 @@ func TestFreezes(t *testing.T) {
 	if who, _ := w.freezes(time.Second); !slices.Equal(who, []string{"b"}) {
 		t.Errorf("%v frozen, not b", who)
 	}
-	w.node.Pods[0].Created = w.node.Now // now it would be better that the other one left
-	w.freezes(tried - deferredFor)
+	w.node.Pods[0].Created = w.node.Now // now the other pod would be the better choice
+	w.freezes(exhaustedFor - deferredFor)
 	if w.last.Request == nil || w.last.Request.UID != "b" {
-		t.Errorf("%+v should leave, not who is frozen", w.last.Request)
+		t.Errorf("%+v is requested, not the frozen pod", w.last.Request)
 	}
-	if _, long := w.freezes(time.Minute); long != frozenFor-(tried-deferredFor)-time.Second {
-		t.Errorf("it stood still for %s more", long)
+	if _, long := w.freezes(time.Minute); long != frozenFor-(exhaustedFor-deferredFor)-time.Second {
+		t.Errorf("it stayed frozen for another %s", long)
 	}
 	for range 4 {
-		w.state.Aside = nil // somebody could be asked for
+		w.state.Skipped = nil // another pod could be requested
 		if who, _ := w.freezes(time.Minute); who != nil {
 			t.Errorf("%v frozen soon after", who)
 		}
 	}
-	w.state.Aside = nil
+	w.state.Skipped = nil
 	if who, long := w.freezes(2 * time.Minute); len(who) != 1 || long != frozenFor {
-		t.Errorf("later %v stood still for %s", who, long)
+		t.Errorf("later %v were frozen for %s", who, long)
 	}
 }
 
-// TestFreezesNobody: where it is not asked for, not carried out, or would do nothing.
-func TestFreezesNobody(t *testing.T) {
+// TestFreezesNoPod checks the cases in which freezing is not wanted, not possible or useless.
+func TestFreezesNoPod(t *testing.T) {
 	for name, change := range map[string]func(w *world){
-		"not by this policy":            func(w *world) { w.policy.Protect.Freeze = false },
-		"it is only observed":           func(w *world) { w.policy.Mode = model.ModeObserve },
-		"nobody is evicted":             func(w *world) { w.policy.Protect.EvictPerHour = 0 },
-		"batch is not held":             func(w *world) { w.held = false },
-		"nothing can be written":        func(w *world) { w.node.Tree.ReadOnly = true },
-		"what was measured is old":      func(w *world) { w.age = 6 * time.Second },
-		"a little is left":              func(w *world) { w.online = 80*gib - 20*gib - gib },
-		"somebody leaves, which is all": func(w *world) { w.node.Pods[1].Leaving, w.node.Pods[1].Grace = true, 5*time.Minute },
-		"all say never": func(w *world) {
+		"off by policy":        func(w *world) { w.policy.Protect.Freeze = false },
+		"mode Observe":         func(w *world) { w.policy.Mode = model.ModeObserve },
+		"no evictions":         func(w *world) { w.policy.Protect.EvictPerHour = 0 },
+		"batch is not limited": func(w *world) { w.limited = false },
+		"read-only mount":      func(w *world) { w.node.Tree.ReadOnly = true },
+		"old measurements":     func(w *world) { w.age = 6 * time.Second },
+		"a little is left":     func(w *world) { w.online = 80*gib - 20*gib - gib },
+		"a leaving pod frees enough": func(w *world) {
+			w.node.Pods[1].Leaving, w.node.Pods[1].Grace = true, 5*time.Minute
+		},
+		"all pods have evict=never": func(w *world) {
 			w.node.Pods[0].Annotations.Evict, w.node.Pods[1].Annotations.Evict = model.EvictNever, model.EvictNever
 		},
 		"online, and critical": func(w *world) { w.node.Pods[0].Critical, w.node.Pods[1].Class = true, model.ClassLS },
 	} {
-		w := newFreezer()
-		change(w)
-		if who, _ := w.freezes(time.Minute); who != nil {
-			t.Errorf("%s: %v frozen", name, who)
-		}
+		t.Run(name, func(t *testing.T) {
+			w := newFreezer()
+			change(w)
+			if who, _ := w.freezes(time.Minute); who != nil {
+				t.Errorf("%v frozen", who)
+			}
+		})
 	}
 }
 
-// TestThaws: at once when there is no reason any more, or the pod must run to end.
+// TestThaws checks that a pod is thawed at once when there is no reason any more, or when it must run to terminate.
 func TestThaws(t *testing.T) {
 	file := model.File{Dir: "b", Knob: model.Freeze}
 	for name, change := range map[string]func(w *world){
-		"it leaves":                  func(w *world) { w.node.Pods[1].Leaving = true },
-		"it ended":                   func(w *world) { w.node.Pods[1].Ended = true },
-		"it is gone":                 func(w *world) { w.gone("b") },
-		"it says never":              func(w *world) { w.node.Pods[1].Annotations.Evict = model.EvictNever },
-		"it became online":           func(w *world) { w.node.Pods[1].Class = model.ClassLS },
-		"enough is left":             func(w *world) { w.online = 58 * gib },
-		"what was measured is old":   func(w *world) { w.age = 6 * time.Second },
-		"nobody watched":             func(w *world) { w.node.Load.Clock += 5 * time.Second },
-		"another agent":              func(w *world) { w.state = w.state.Restarted() },
-		"another boot":               func(w *world) { w.node.Load.Clock = time.Second },
-		"the policy says so no more": func(w *world) { w.policy.Protect.Freeze = false },
-		"it is only observed":        func(w *world) { w.policy.Mode = model.ModeObserve },
-		"switched off":               func(w *world) { w.policy.Mode = model.ModeDisabled },
-		"batch is not held":          func(w *world) { w.held = false },
-		"it could not be frozen":     func(w *world) { w.node.Owned = nil },
-		"somebody else thawed it":    func(w *world) { w.node.Incidents = []model.Incident{{File: file, Kind: model.Overwritten}} },
+		"it leaves":            func(w *world) { w.node.Pods[1].Leaving = true },
+		"it ended":             func(w *world) { w.node.Pods[1].Ended = true },
+		"it is gone":           func(w *world) { w.gone("b") },
+		"it has evict=never":   func(w *world) { w.node.Pods[1].Annotations.Evict = model.EvictNever },
+		"it became online":     func(w *world) { w.node.Pods[1].Class = model.ClassLS },
+		"enough is left":       func(w *world) { w.online = 58 * gib },
+		"old measurements":     func(w *world) { w.age = 6 * time.Second },
+		"a gap between rounds": func(w *world) { w.node.Load.Clock += 5 * time.Second },
+		"the agent restarted":  func(w *world) { w.state = w.state.Restarted() },
+		"another boot":         func(w *world) { w.node.Load.Clock = time.Second },
+		"off by policy":        func(w *world) { w.policy.Protect.Freeze = false },
+		"mode Observe":         func(w *world) { w.policy.Mode = model.ModeObserve },
+		"mode Disabled":        func(w *world) { w.policy.Mode = model.ModeDisabled },
+		"batch is not limited": func(w *world) { w.limited = false },
+		"the freeze failed":    func(w *world) { w.node.Owned = nil },
+		"another writer thawed it": func(w *world) {
+			w.node.Incidents = []model.Incident{{File: file, Kind: model.Overwritten}}
+		},
 	} {
-		w := newFreezer()
-		if who, _ := w.freezes(10 * time.Second); !slices.Equal(who, []string{"b"}) {
-			t.Fatalf("%s: %v frozen, not b", name, who)
-		}
-		change(w)
-		w.second()
-		if s := Settings(&w.node, w.last); s != nil {
-			t.Errorf("%s, and still: %+v", name, s)
-		}
+		t.Run(name, func(t *testing.T) {
+			w := newFreezer()
+			if who, _ := w.freezes(10 * time.Second); !slices.Equal(who, []string{"b"}) {
+				t.Fatalf("%v frozen, not b", who)
+			}
+			change(w)
+			w.second()
+			if s := Settings(&w.node, w.last); s != nil {
+				t.Errorf("still frozen: %+v", s)
+			}
+		})
 	}
 }

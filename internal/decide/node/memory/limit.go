@@ -4,23 +4,24 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// A batch pod that is held has room for one to two of these parts of the node above what it has: a bound below what is used would
-// stop whoever writes it, until the kernel has reclaimed the difference.
+// The limit of a batch pod is one to two of these steps (a fraction of the node's memory) above its usage. A limit
+// below the usage would block its writer until the kernel has reclaimed the difference.
 const (
 	roomOfNode = 1024
 	leastRoom  = 8 << 20
 )
 
-// hold keeps batch pods from growing while memory for them is near its end: each to its part of what batch may use, by what it
-// asked for, or to what it has if that is more. That follows down what a pod uses, as it is reclaimed, and does not follow it up.
-// Where nothing is known of the account (nil) or the pod, what was decided last stays.
-func hold(n *model.Node, a *model.Account, state State) []model.Setting {
+// limitGrowth limits the growth of batch pods while little memory is left for batch. The limit of a pod is its part
+// of the memory for batch, in proportion to requests, or its usage if that is more. As the pod's memory is reclaimed,
+// the limit follows its usage down, but never up. If there is no account (nil) or no measurement of the pod, the last
+// limit stays.
+func limitGrowth(n *model.Node, a *model.Account, state State) []model.Setting {
 	if !state.Short {
 		return nil
 	}
-	var asked int64
+	var requested int64
 	for _, pod := range n.Pods {
-		asked += request(pod)
+		requested += requestOf(pod)
 	}
 	var settings []model.Setting
 	for _, pod := range n.Pods {
@@ -28,10 +29,12 @@ func hold(n *model.Node, a *model.Account, state State) []model.Setting {
 		if !exists || pod.Class != model.ClassBE || pod.Ended {
 			continue
 		}
-		s := model.Setting{File: model.File{Dir: group.Dir, Knob: model.MemoryHigh}, Reason: model.Reason{Code: model.MemoryLimited}}
-		ours := int64(0)
+		s := model.Setting{
+			File: model.File{Dir: group.Dir, Knob: model.MemoryHigh}, Reason: model.Reason{Code: model.MemoryLimited},
+		}
+		current := int64(0)
 		if owned := n.Wrote(s.File); owned != nil {
-			ours = owned.Ours.Number
+			current = owned.Ours.Number
 		}
 		used := int64(0)
 		if a != nil {
@@ -39,11 +42,13 @@ func hold(n *model.Node, a *model.Account, state State) []model.Setting {
 		}
 		switch {
 		case used > 0:
-			part := int64(float64(a.Allow) * float64(request(pod)) / float64(max(asked, 1)))
-			s.Value = model.Number(bound(part, used, ours, max(a.Capacity/roomOfNode, leastRoom)))
-			s.Reason.Operands = []model.Operand{{Name: "part", Value: part, Unit: model.UnitBytes}, {Name: "used", Value: used, Unit: model.UnitBytes}}
-		case ours > 0:
-			s.Value = model.Number(ours)
+			part := int64(float64(a.Allow) * float64(requestOf(pod)) / float64(max(requested, 1)))
+			s.Value = model.Number(limitOf(part, used, current, max(a.Capacity/roomOfNode, leastRoom)))
+			s.Reason.Operands = []model.Operand{
+				{Name: "part", Value: part, Unit: model.UnitBytes}, {Name: "used", Value: used, Unit: model.UnitBytes},
+			}
+		case current > 0:
+			s.Value = model.Number(current)
 		default:
 			continue
 		}
@@ -52,22 +57,22 @@ func hold(n *model.Node, a *model.Account, state State) []model.Setting {
 	return settings
 }
 
-// bound returns how much a pod may have: in steps, and what it could have before (0: anything) if that is but a little more, so
-// that it does not change each second.
-func bound(part, used, ours, step int64) int64 {
+// limitOf returns the limit of a pod in whole steps. current is its current limit (0: none). A current limit that is
+// only slightly higher stays, so that the limit does not change each second.
+func limitOf(part, used, current, step int64) int64 {
 	value := (used/step + 2) * step
-	if ours > 0 {
-		value = min(value, ours)
+	if current > 0 {
+		value = min(value, current)
 	}
 	value = max(value, part/step*step)
-	if value < ours && ours <= value+slackSteps*step {
-		return ours
+	if value < current && current <= value+slackSteps*step {
+		return current
 	}
 	return value
 }
 
-// request returns what a batch pod asked for, under whatever name.
-func request(pod *model.Pod) int64 {
+// requestOf returns the memory request of a batch pod, under any resource name.
+func requestOf(pod *model.Pod) int64 {
 	if pod.Class != model.ClassBE || pod.Ended {
 		return 0
 	}

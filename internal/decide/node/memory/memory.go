@@ -1,9 +1,10 @@
-// Package memory decides how much memory batch pods and their containers may use, and what memory of online pods the kernel is
-// to leave alone. The kubelet limits batch to nothing, because it asks for no memory that the kubelet knows.
+// Package memory decides the memory limits of batch pods and the memory protection of online pods. The kubelet sets
+// no limits for batch pods, because it does not know the resources that they request.
 //
-// The pod's own limit is there before its first process: its cgroup is, and no container needs to be known for it. Those of
-// containers follow when the API tells which is which. On cgroup v1 only memory is limited, not what memory and swap are
-// together (memory.memsw.limit_in_bytes): the kernel wants that not below, and runtimes set both at once.
+// The limit of a pod is in place before its first process: it needs only the pod's cgroup. The limits of containers
+// follow when the API reports which cgroup belongs to which container. On cgroup v1, only memory is limited, not the
+// sum of memory and swap (memory.memsw.limit_in_bytes): the kernel requires that sum to be no lower than the memory
+// limit, and runtimes set both together.
 package memory
 
 import (
@@ -13,11 +14,11 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Decide limits the memory of every pod that asks for batch memory, and of its containers that do, to what they came with; and
-// protects that of online pods where the policy says so.
+// Decide limits the memory of each pod that requests batch memory, and of its containers that do, to the limit in
+// their original spec. If the policy says so, it protects the memory of online pods.
 //
-// Nothing here looks at what is used: a limit below that is not written, which is known only in the moment of writing. The
-// next rounds then hold it, see [model.MemoryInUse].
+// Decide ignores usage. A limit below the usage is not written; this is noticed only when writing, and later rounds
+// then defer the setting, see [model.MemoryInUse].
 func Decide(n *model.Node, p *model.Policy) []model.Setting {
 	settings := protect(n, p)
 	limit := func(dir string, bytes int64) {
@@ -27,7 +28,7 @@ func Decide(n *model.Node, p *model.Policy) []model.Setting {
 		settings = append(settings, model.Setting{
 			File:   model.File{Dir: dir, Knob: model.MemoryMax},
 			Value:  model.Number(bytes),
-			Reason: model.Reason{Code: model.BatchMemory, Operands: []model.Operand{{Name: "limit", Value: bytes, Unit: model.UnitBytes}}},
+			Reason: limitReason(model.BatchMemory, bytes),
 		})
 	}
 	for _, pod := range n.Pods {
@@ -45,8 +46,9 @@ func Decide(n *model.Node, p *model.Policy) []model.Setting {
 	return settings
 }
 
-// Release returns what a limit that we no longer decide goes back to: what the kubelet computes from the pod's limits, or for
-// a pod or container that the API does not show what was recorded. So do the other knobs, which the kubelet leaves alone.
+// Release returns the value that an owned memory limit returns to: what the kubelet computes from the pod's limits,
+// or the recorded value for a pod or container that is not in the API. The other memory knobs always return to the
+// recorded value, because the kubelet does not write them.
 func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.Reason) {
 	recorded := model.Reason{Code: model.RecordedValue}
 	if pod == nil || pod.Ended || o.Knob != model.MemoryMax {
@@ -60,9 +62,14 @@ func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.R
 		}
 		limit = c.MemoryLimit
 	}
-	given := model.Reason{Code: model.KubeletValue, Operands: []model.Operand{{Name: "limit", Value: limit, Unit: model.UnitBytes}}}
+	given := limitReason(model.KubeletValue, limit)
 	if limit == 0 {
 		return model.Number(model.Unlimited), given
 	}
 	return model.Number(limit), given
+}
+
+// limitReason returns a reason with a memory limit in bytes.
+func limitReason(code model.Code, bytes int64) model.Reason {
+	return model.Reason{Code: code, Operands: []model.Operand{{Name: "limit", Value: bytes, Unit: model.UnitBytes}}}
 }

@@ -2,16 +2,18 @@ package memory
 
 import "github.com/waterline-io/waterline/internal/model"
 
-// oomOfBatch is the kernel's highest oom_score_adj: as many thousandths of the node's memory count to a process besides what it
-// has, when the kernel chooses whom to kill for want of memory.
+// oomOfBatch is the kernel's highest oom_score_adj. For the choice of the process to kill, the kernel adds that many
+// thousandths of the node's memory to the process's usage.
 const oomOfBatch = 1000
 
-// OOMScore returns the oom_score_adj that a container of a pod should start with, where the kubelet wants another; 0: the kubelet's is
-// right. Batch goes first, whatever else a batch pod was given. Of online pods the kubelet would have those go as soon that
-// request no memory, and nearly as soon those that request little. Half of what it wants keeps their order, and that behind the
-// node's daemons, and puts them behind batch by half of the node's memory.
+// OOMScore returns the oom_score_adj with which a container of the pod should start, if it differs from the kubelet's
+// value; 0: the kubelet's value stays. Batch is killed first, whatever the kubelet computed for it.
 //
-// What the kubelet spares it goes on sparing: containers of Guaranteed and of node-critical pods, which have less than 0.
+// The kubelet also gives the highest score to online pods without a memory request, and nearly the highest to online
+// pods with small requests. Half of the kubelet's value keeps their order, keeps them behind the node's daemons, and
+// puts them behind batch by half of the node's memory.
+//
+// Containers of Guaranteed and node-critical pods have negative values, which stay.
 func OOMScore(pod *model.Pod, p *model.Policy, kubelets int) int {
 	switch {
 	case !p.Protect.Memory || p.Mode != model.ModeEnforce || kubelets <= 0:

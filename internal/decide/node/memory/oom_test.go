@@ -29,8 +29,10 @@ func TestOOMScore(t *testing.T) {
 		{"observed", observes, model.ClassLS, 1000, 0},
 		{"switched off", off, model.ClassLS, 1000, 0},
 	} {
-		if got := OOMScore(&model.Pod{Class: c.class}, &c.policy, c.kubelets); got != c.want {
-			t.Errorf("%s: %d becomes %d, want %d", c.name, c.kubelets, got, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if got := OOMScore(&model.Pod{Class: c.class}, &c.policy, c.kubelets); got != c.want {
+				t.Errorf("%d becomes %d, want %d", c.kubelets, got, c.want)
+			}
+		})
 	}
 }

@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	// What the groups above carry follows what is used in steps of this part of the node's memory, and stays while it is at most
-	// so many steps too much: it shall not be written each second.
+	// The protection of ancestors follows usage in steps of this fraction of the node's memory, and may stay this
+	// many steps too high. So it is not written each second.
 	stepsOfNode = 256
 	slackSteps  = 2
 	leastStep   = 16 << 20
-	// What a pod used this long ago is no longer what it uses. Then it counts with all that it was promised.
+	// An older measurement of a pod does not count. The pod then counts with its full request.
 	stale = time.Minute
 )
 
-// Unsupported returns why nobody's memory is protected here although the policy asks for that; the zero value: it is, or the policy
-// does not ask.
+// Unsupported returns why the node cannot protect memory although the policy requests it; the zero value if it can,
+// or if the policy does not request it.
 //
-// The kubelet's MemoryQoS writes the same files of pods and classes, some of them each minute, and means the same by it. It is
-// either that or this.
+// The kubelet's MemoryQoS writes the same files of pods and QoS classes, some of them each minute, for the same
+// purpose. So only one of the two may be on.
 func Unsupported(n *model.Node, p *model.Policy) model.Reason {
 	why := model.Reason{Code: model.NoMemoryProtection}
 	switch {
@@ -34,31 +34,32 @@ func Unsupported(n *model.Node, p *model.Policy) model.Reason {
 	case n.Kubelet.MemoryQoS:
 		why.Fix = "the kubelet's MemoryQoS does it here: switch off either that or protect.memory"
 	case n.Tree.MemoryQoS:
-		why.Fix = "a container has a memory.high or memory.min, as the kubelet's MemoryQoS sets them: switch off either that or protect.memory"
+		why.Fix = "a container has a memory.high or memory.min, as the kubelet's MemoryQoS sets them: " +
+			"switch off either that or protect.memory"
 	default:
 		return model.Reason{}
 	}
 	return why
 }
 
-// Protects reports whether memory of a pod may be protected under a policy.
+// Protects reports whether the policy protects memory of the pod.
 func Protects(pod *model.Pod, p *model.Policy) bool {
 	return p.Protect.Memory && pod.Class.Online() && pod.MemoryRequest > 0 && !pod.Ended
 }
 
-// promise is what the pods below a group were promised together, in bytes.
+// promise is the protected memory of all pods below a group, in bytes.
 type promise struct {
 	all  int64
-	used int64 // of that, what they use
+	used int64 // the part in use
 }
 
-// protect promises online pods the memory that they request: those of the latency-critical classes at all costs, the others as long
-// as there is other memory to take. The kernel lets a group have no more than those above it have, so these carry what is
-// promised below them.
+// protect protects the memory requests of online pods: with memory.min for the latency-critical classes, with
+// memory.low for the others. The kernel limits the protection of a group to that of its ancestors, so the ancestors
+// are protected too.
 //
-// They carry it only as far as it is used. What of a group's protection its children do not claim the kernel gives to all of
-// them by what else they use (memory_recursiveprot): below kubepods that would be batch first, and the node's daemons, which
-// stand beside kubepods, would be reclaimed in its place.
+// Ancestors are protected only as far as the protection below is in use. With memory_recursiveprot, the kernel
+// distributes unclaimed protection of a group among its children by their usage. Below kubepods, batch would benefit
+// first, and the node's daemons, which are beside kubepods, would be reclaimed instead.
 func protect(n *model.Node, p *model.Policy) []model.Setting {
 	if !p.Protect.Memory || Unsupported(n, p).Code != "" {
 		return nil
@@ -71,9 +72,11 @@ func protect(n *model.Node, p *model.Policy) []model.Setting {
 			continue
 		}
 		s := model.Setting{
-			File:   model.File{Dir: group.Dir, Knob: model.MemoryLow},
-			Value:  model.Number(pod.MemoryRequest),
-			Reason: model.Reason{Code: model.MemoryProtected, Operands: []model.Operand{{Name: "request", Value: pod.MemoryRequest, Unit: model.UnitBytes}}},
+			File:  model.File{Dir: group.Dir, Knob: model.MemoryLow},
+			Value: model.Number(pod.MemoryRequest),
+			Reason: model.Reason{Code: model.MemoryProtected, Operands: []model.Operand{
+				{Name: "request", Value: pod.MemoryRequest, Unit: model.UnitBytes},
+			}},
 		}
 		if pod.Class == model.ClassLSE || pod.Class == model.ClassLSR {
 			s.File = model.File{Dir: group.Dir, Knob: model.MemoryMin}
@@ -91,13 +94,13 @@ func protect(n *model.Node, p *model.Policy) []model.Setting {
 		}
 	}
 	for file, sum := range above {
-		settings = append(settings, carry(n, file, sum))
+		settings = append(settings, protectAncestor(n, file, sum))
 	}
 	return settings
 }
 
-// usedBy returns how much memory a pod uses, page cache included, as the kernel counts it against its protection and its bound;
-// false if that was not measured, or longer ago than it may be.
+// usedBy returns the memory usage of a pod including page cache, as the kernel compares it with protection and
+// limits; false if it was not measured within the time oldest.
 func usedBy(l *model.Load, uid string, oldest time.Duration) (int64, bool) {
 	if l == nil {
 		return 0, false
@@ -109,12 +112,15 @@ func usedBy(l *model.Load, uid string, oldest time.Duration) (int64, bool) {
 	return u.Memory.WorkingSet + u.Memory.InactiveFile, true
 }
 
-// carry sets what a group above pods is protected with: what its pods use of what they were promised, in steps, and never less
-// than somebody else has set there, who may have promised it to others below.
-func carry(n *model.Node, file model.File, sum promise) model.Setting {
+// protectAncestor returns the protection of an ancestor: the part of its pods' protection that is in use, in steps.
+// It is never less than the value from another writer, who may have meant it for other groups below.
+func protectAncestor(n *model.Node, file model.File, sum promise) model.Setting {
 	step := max(n.Capacity.Memory/stepsOfNode, leastStep)
 	value := (sum.used + step - 1) / step * step
-	operands := []model.Operand{{Name: "promised", Value: sum.all, Unit: model.UnitBytes}, {Name: "used", Value: sum.used, Unit: model.UnitBytes}}
+	operands := []model.Operand{
+		{Name: "promised", Value: sum.all, Unit: model.UnitBytes},
+		{Name: "used", Value: sum.used, Unit: model.UnitBytes},
+	}
 	owned := n.Wrote(file)
 	if owned != nil {
 		if ours := owned.Ours.Number; value < ours && ours <= value+slackSteps*step {
@@ -128,5 +134,7 @@ func carry(n *model.Node, file model.File, sum promise) model.Setting {
 			operands = append(operands, model.Operand{Name: "others", Value: value, Unit: model.UnitBytes})
 		}
 	}
-	return model.Setting{File: file, Value: model.Number(value), Reason: model.Reason{Code: model.MemoryCarried, Operands: operands}}
+	return model.Setting{
+		File: file, Value: model.Number(value), Reason: model.Reason{Code: model.AncestorProtected, Operands: operands},
+	}
 }

@@ -8,83 +8,84 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Batch is asked for memory while less than near of the node is left for it under the waterline, until far is, and held until that was
-// so for a while. Parts are in thousandths of the node's memory.
+// Memory for batch is short while less than near is left under the waterline, until far has been left for a while.
+// During that time batch pods are limited. Page cache is reclaimed while less than far is left. Fractions are in
+// thousandths of the node's memory.
 const (
 	near = 20
 	far  = 40
-	// Most that is asked for at once, which is at most once a second, and least that is worth it.
-	most    = 4
-	leastAt = 16 << 20
+	// Size of one reclaim, of which there is at most one per second: at most, and at least.
+	mostPart   = 4
+	leastBytes = 16 << 20
 )
 
-// When asking costs more than it gives, and for how long it is then left off.
+// When a reclaim costs more than it frees, and how long to pause then.
 const (
-	waits    = 100 // of the time that tasks wait for memory, in thousandths
-	gives    = 4   // less than one part in so many of what was asked for
+	maxWait  = 100 // fraction of time that tasks wait for memory, in thousandths
+	minFreed = 4   // a reclaim fails if it frees less than one in so many bytes requested
 	pause    = time.Second
 	podRests = 30 * time.Second
 	allRest  = 10 * time.Second
-	measured = 10 * time.Second // what was measured longer ago says nothing
-	relaxed  = 10 * time.Second // for which far must have been left until nobody is held any more
+	measured = 10 * time.Second // older measurements do not count
+	settling = 10 * time.Second // far must have been left for this long until the limits are removed
 )
 
-// State is what the rule remembers. Times are on the clock of [model.Load].
+// State is the state between rounds. Times are on the clock of [model.Load].
 type State struct {
-	Short bool          // memory for batch was near its end, and has not been far from it for long enough
-	Near  time.Duration // when it last was not far from it
-	Asked time.Duration // when somebody was asked last
-	Rest  time.Duration // until when nobody is asked
-	Pods  []Rest        `json:",omitempty"` // that are not asked, ordered by UID
+	Short bool          // memory for batch is short
+	Near  time.Duration // when less than far was left last
+	Last  time.Duration // when memory was reclaimed last
+	Rest  time.Duration // no reclaim until then
+	Pods  []Rest        `json:",omitempty"` // pods without reclaim for now, ordered by UID
 }
 
-// Rest says until when a pod is not asked.
+// Rest is the time until which nothing is reclaimed from a pod.
 type Rest struct {
 	UID   string
 	Until time.Duration
 }
 
-// Relieve decides what is done while memory for batch is near its end: batch pods are held to what they have, and one of them is
-// asked for page cache. That is not decided where it is not carried out: it would be wanted anew each second.
+// Relieve decides what to do while memory for batch is short: limits for batch pods, and one reclaim of page cache.
+// If plans are not carried out, there is no reclaim: the request would come anew each second.
 func Relieve(n *model.Node, p *model.Policy, s *model.Slack, state State) ([]model.Setting, *model.Reclaim, State) {
 	l := n.Load
-	if l != nil && l.Clock < max(state.Asked, state.Near) {
-		state = State{} // of another boot
+	if l != nil && l.Clock < max(state.Last, state.Near) {
+		state = State{} // from another boot
 	}
 	switch {
 	case !p.Protect.Memory || Unsupported(n, p).Code != "":
 		return nil, nil, State{}
 	case s == nil || l == nil:
-		return hold(n, nil, state), nil, state
+		return limitGrowth(n, nil, state), nil, state
 	}
 	a := &s.Memory
 	left := a.Allow - a.Use.Batch
 	switch {
 	case !a.Use.Measured || a.Use.Age > measured || a.Capacity == 0:
-		return hold(n, nil, state), nil, state
+		return limitGrowth(n, nil, state), nil, state
 	case left < a.Capacity/1000*far:
 		state.Short, state.Near = state.Short || left < a.Capacity/1000*near, l.Clock
-	case l.Clock-state.Near >= relaxed:
+	case l.Clock-state.Near >= settling:
 		state.Short = false
 	}
 	state = state.learn(n)
 	var reclaim *model.Reclaim
 	if p.Mode == model.ModeEnforce && !n.Tree.ReadOnly {
-		if reclaim = ask(n, a, state); reclaim != nil {
-			state.Asked = l.Clock
+		if reclaim = reclaimNow(n, a, state); reclaim != nil {
+			state.Last = l.Clock
 		}
 	}
-	return hold(n, a, state), reclaim, state
+	return limitGrowth(n, a, state), reclaim, state
 }
 
-// ask decides which batch pod is asked to give back memory now, before the kernel has to take it from somebody; nil: none is. Only
-// page cache is counted on, of the pod with most that it used once only.
+// reclaimNow returns the reclaim to start now, before the kernel has to reclaim from other pods; nil: none. It
+// chooses the batch pod with the most page cache used only once (inactive file pages) and counts on page cache only.
 //
-// It stops where it costs: a pod whose tasks wait for memory, or that had little to give, rests for a while, and all do when
-// an online pod waits for memory, since then the disk has enough to do.
-func ask(n *model.Node, a *model.Account, state State) *model.Reclaim {
+// It stops when reclaim does harm. A pod whose tasks wait for memory, or that had little to reclaim, is skipped for a
+// while. When an online pod waits for memory, all reclaim pauses, because the disk is busy enough.
+func reclaimNow(n *model.Node, a *model.Account, state State) *model.Reclaim {
 	clock := n.Load.Clock
-	if !state.Short || n.Tree.NoReclaim || clock < state.Rest || clock-state.Asked < pause || n.Reclaiming {
+	if !state.Short || n.Tree.NoReclaim || clock < state.Rest || clock-state.Last < pause || n.Reclaiming {
 		return nil
 	}
 	pod, cache := coldest(n, state)
@@ -96,18 +97,19 @@ func ask(n *model.Node, a *model.Account, state State) *model.Reclaim {
 	if need <= 0 {
 		return nil
 	}
+	all := cache.InactiveFile + cache.ActiveFile
 	return &model.Reclaim{
 		UID: pod.UID, Dir: n.Tree.Pods[pod.UID].Dir,
-		Bytes: min(need+cache.InactiveFile, cache.InactiveFile+cache.ActiveFile, max(a.Capacity/1000*most, leastAt)),
+		Bytes: min(need+cache.InactiveFile, all, max(a.Capacity/1000*mostPart, leastBytes)),
 		Reason: model.Reason{Code: model.MemoryReclaimed, Operands: []model.Operand{
 			{Name: "left", Value: left, Unit: model.UnitBytes},
 			{Name: "cold", Value: cache.InactiveFile, Unit: model.UnitBytes},
-			{Name: "cache", Value: cache.InactiveFile + cache.ActiveFile, Unit: model.UnitBytes},
+			{Name: "cache", Value: all, Unit: model.UnitBytes},
 		}},
 	}
 }
 
-// learn takes in what came of the last time, and who waits for memory now.
+// learn updates the pauses from the result of the last reclaim and from memory pressure.
 func (s State) learn(n *model.Node) State {
 	clock := n.Load.Clock
 	pods := slices.DeleteFunc(slices.Clone(s.Pods), func(r Rest) bool { return clock >= r.Until })
@@ -118,12 +120,12 @@ func (s State) learn(n *model.Node) State {
 			pods = slices.Insert(pods, i, Rest{UID: uid, Until: clock + podRests})
 		}
 	}
-	if r := n.Reclaimed; r != nil && (r.Failed != "" || r.Freed < r.Asked/gives) {
+	if r := n.Reclaimed; r != nil && (r.Failed != "" || r.Freed < r.Requested/minFreed) {
 		rest(r.UID)
 	}
 	for _, pod := range n.Pods {
 		u := n.Load.Pod(pod.UID)
-		if u == nil || u.Pressure.At == 0 || n.Load.Age(u.Pressure.At) > measured || u.Pressure.Memory.Some < waits {
+		if u == nil || u.Pressure.At == 0 || n.Load.Age(u.Pressure.At) > measured || u.Pressure.Memory.Some < maxWait {
 			continue
 		}
 		switch {
@@ -139,7 +141,8 @@ func (s State) learn(n *model.Node) State {
 
 func compareRest(r Rest, uid string) int { return cmp.Compare(r.UID, uid) }
 
-// coldest returns the batch pod with most page cache that it used once only, and what it has; nil if nobody has any to speak of.
+// coldest returns the batch pod with the most page cache used only once, and its memory usage; nil if no batch pod
+// has a relevant amount of page cache.
 func coldest(n *model.Node, s State) (*model.Pod, model.MemoryUsage) {
 	var found *model.Pod
 	var has model.MemoryUsage
@@ -147,14 +150,16 @@ func coldest(n *model.Node, s State) (*model.Pod, model.MemoryUsage) {
 		u := n.Load.Pod(pod.UID)
 		_, exists := n.Tree.Pods[pod.UID]
 		_, rests := slices.BinarySearchFunc(s.Pods, pod.UID, compareRest)
-		if pod.Class != model.ClassBE || pod.Ended || rests || !exists || u == nil || u.Memory.At == 0 || n.Load.Age(u.Memory.At) > measured {
+		if pod.Class != model.ClassBE || pod.Ended || rests || !exists || u == nil ||
+			u.Memory.At == 0 || n.Load.Age(u.Memory.At) > measured {
 			continue
 		}
 		m := u.Memory
-		if m.InactiveFile+m.ActiveFile < leastAt {
+		if m.InactiveFile+m.ActiveFile < leastBytes {
 			continue
 		}
-		if found == nil || cmp.Or(cmp.Compare(m.InactiveFile, has.InactiveFile), cmp.Compare(m.ActiveFile, has.ActiveFile)) > 0 {
+		colder := cmp.Or(cmp.Compare(m.InactiveFile, has.InactiveFile), cmp.Compare(m.ActiveFile, has.ActiveFile)) > 0
+		if found == nil || colder {
 			found, has = pod, m
 		}
 	}

@@ -1,16 +1,16 @@
-// Package publish decides what stands on the Node object for batch pods to ask for.
+// Package publish decides which resources the Node object offers to batch pods.
 //
-// A kubelet that restarts admits its running pods anew, against what the Node says (measured, Kubernetes 1.36). It fails a
-// pod that asks for more of a resource than is there, so what bound pods asked for is never taken away from under them. A
-// resource in our own name that is not on the Node at all is no reason to fail; of one in Koordinator's, which begins with
-// kubernetes.io/, it is. To withdraw therefore means to remove the first, and to leave of the second exactly what is bound.
-// Nothing is ever published as 0.
+// A kubelet that restarts admits its running pods again, against the resources of the Node (measured, Kubernetes
+// 1.36). It fails a pod that requests more of a resource than the Node has. So the amount that bound pods requested
+// is never removed. A resource under Waterline's name may be absent without failing pods; one under Koordinator's
+// name, which begins with kubernetes.io/, may not. To withdraw an offer therefore means to remove the former, and to
+// reduce the latter to exactly the bound amount. No resource is ever published as 0.
 package publish
 
 import "github.com/waterline-io/waterline/internal/model"
 
-// Decide decides what stands on the Node. The slack is nil while nothing was measured: then, and while the pods are not
-// known, what stands there stays. While the node is hot for some reason, nothing is sold on it.
+// Decide decides the resources of the Node. slack is nil before the first measurement. Until then, and until the pods
+// are known, the Node stays as it is. If hot is set, nothing is sold.
 func Decide(n *model.Node, p *model.Policy, slack *model.Slack, hot model.Reason) model.Publication {
 	why := withdrawn(n, p, hot)
 	if !n.PodsKnown || why.Code == "" && slack == nil {
@@ -34,7 +34,7 @@ func Decide(n *model.Node, p *model.Policy, slack *model.Slack, hot model.Reason
 	return all
 }
 
-// withdrawn returns why nothing is sold; the zero value if something may be.
+// withdrawn returns why nothing is sold; the zero value if the offer may be published.
 func withdrawn(n *model.Node, p *model.Policy, hot model.Reason) model.Reason {
 	switch {
 	case p.Mode == model.ModeObserve:
@@ -47,30 +47,30 @@ func withdrawn(n *model.Node, p *model.Policy, hot model.Reason) model.Reason {
 	return hot
 }
 
-// most is the highest amount that is reckoned with, so that no sum can overflow.
+// most limits amounts in computations, so that no sum can overflow.
 const most = 1 << 50
 
-// bound returns what pods that are bound to the node asked for of a resource.
+// bound returns the requests of bound pods for a resource.
 func bound(pods []*model.Pod, r model.NodeResource) int64 {
 	sum := int64(0)
 	for _, pod := range pods {
 		if pod.Ended || pod.Koordinator != r.Koordinator {
 			continue
 		}
-		asked := pod.Batch
+		request := pod.Batch
 		if r.Tier == model.TierMid {
-			asked = pod.Mid
+			request = pod.Mid
 		}
 		if r.Memory {
-			sum = min(sum+min(max(asked.Memory, 0), most), most)
+			sum = min(sum+min(max(request.Memory, 0), most), most)
 		} else {
-			sum = min(sum+min(max(asked.CPU, 0), most), most)
+			sum = min(sum+min(max(request.CPU, 0), most), most)
 		}
 	}
 	return sum
 }
 
-// offer returns what is sold of a resource.
+// offer returns the offer of a resource.
 func offer(slack *model.Slack, r model.NodeResource) int64 {
 	account := &slack.CPU
 	if r.Memory {

@@ -185,7 +185,7 @@ func TestRenewal(t *testing.T) {
 		return written
 	}
 	request := func(uid string) *model.Eviction {
-		return &model.Eviction{UID: uid, Reason: model.Reason{Code: model.MemoryGone}}
+		return &model.Eviction{UID: uid, Reason: model.Reason{Code: model.MemoryExhausted}}
 	}
 	seconds(5, "", nil)
 	for _, step := range []struct {
@@ -195,10 +195,10 @@ func TestRenewal(t *testing.T) {
 		evict *model.Eviction
 		want  int
 	}{
-		{"a request", 1, model.MemoryGone, request("a"), 1},
-		{"the same for 100 s", 100, model.MemoryGone, request("a"), 5},
-		{"another pod", 1, model.MemoryGone, request("b"), 1},
-		{"no pod any more", 100, model.MemoryGone, nil, 1},
+		{"a request", 1, model.MemoryExhausted, request("a"), 1},
+		{"the same for 100 s", 100, model.MemoryExhausted, request("a"), 5},
+		{"another pod", 1, model.MemoryExhausted, request("b"), 1},
+		{"no pod any more", 100, model.MemoryExhausted, nil, 1},
 		{"not hot any more", 100, "", nil, 1},
 	} {
 		if got := seconds(step.n, step.hot, step.evict); got != step.want {

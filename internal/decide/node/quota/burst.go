@@ -7,32 +7,31 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// When online pods may use more than their limits for moments. Parts are in thousandths of the capacity, of what is left under
-// the waterline.
+// Thresholds for bursting. Fractions are in thousandths of the capacity and apply to the room under the waterline.
 const (
-	hot  = 50               // with less, nobody may
-	cool = 150              // with more for settle, they may again
-	rest = 10 * time.Second // how long
-	old  = 10 * time.Second // a measurement that is older shows nothing
+	hot  = 50  // below: the node is hot, no pod may burst
+	cool = 150 // above for the rest time: pods may burst again
+	rest = 10 * time.Second
+	old  = 10 * time.Second // older measurements do not count
 )
 
-// State is what must be remembered from one round to the next. Times are on the clock of [model.Load].
+// State is the state between rounds. Times are on the clock of [model.Load].
 type State struct {
 	Cool  bool          // online pods may burst
-	Since time.Duration // from when on the node has been cool; 0: it is not
-	Seen  time.Duration // when it was last measured what is left
+	Since time.Duration // since when the node has been above cool; 0: it is not
+	Seen  time.Duration // time of the newest measurement of the room
 
-	Raised []Raise // containers that their quotas have stopped, ordered by pod and name
+	Raised []Raise // containers that their quotas have throttled, ordered by pod and name
 }
 
-// follow notes how much is left on the node. Between hot and cool everything stays as it is.
+// follow updates the state with the room on the node. Between hot and cool it stays as it is.
 func (s State) follow(n *model.Node, left *model.Slack) State {
 	if n.Load == nil || left == nil {
 		return State{}
 	}
 	now, a := n.Load.Clock, &left.CPU
 	if now < s.Since || now < s.Seen {
-		s = State{Raised: s.Raised} // of another boot
+		s = State{Raised: s.Raised} // from another boot
 	}
 	if a.Use.Measured && a.Use.Age <= old {
 		s.Seen = max(now-a.Use.Age, s.Seen)
@@ -51,7 +50,7 @@ func (s State) follow(n *model.Node, left *model.Slack) State {
 	return s
 }
 
-// MayBurst reports whether any container of a pod may ever use more than its limit for moments: it is online, and the kubelet
+// MayBurst reports whether any container of the pod may ever exceed its limit: the pod is online, and the kubelet
 // limits it.
 func MayBurst(pod *model.Pod, p *model.Policy) bool {
 	if !p.Protect.Burst || pod.Ended || !pod.Class.Online() {
@@ -65,11 +64,15 @@ func MayBurst(pod *model.Pod, p *model.Policy) bool {
 	return false
 }
 
-// burst adds what lets the containers of a pod save up quota that they do not use: as much as one period's, which is the most that the
-// kernel takes. The pod's is the sum of its containers', because what one of them uses the pod uses; but what the kernel takes
-// at most, too. Both are found anew in each round from the limits, and from the lower ones while a resize is under way: the
-// kernel refuses a quota below the burst, and the kubelet must not be refused.
-func burst(settings []model.Setting, n *model.Node, p *model.Policy, pod *model.Pod, group model.PodGroup, s *State) []model.Setting {
+// burst appends the burst settings of a pod and its containers. A burst is one period's quota, the maximum that the
+// kernel accepts. The pod's burst is the sum over its containers, because their usage is the pod's usage, but at most
+// one period's quota as well.
+//
+// Bursts are computed from the limits in each round, during a resize from the lower of the old and new limits. The
+// kernel refuses a quota below the burst, and the kubelet's write of the new quota must not fail.
+func burst(
+	settings []model.Setting, n *model.Node, p *model.Policy, pod *model.Pod, group model.PodGroup, s *State,
+) []model.Setting {
 	k := &n.Kubelet
 	if !MayBurst(pod, p) || !k.Known || !k.CFSQuota || k.StaticCPUs && pod.QoS == model.Guaranteed {
 		return settings
@@ -79,11 +82,13 @@ func burst(settings []model.Setting, n *model.Node, p *model.Policy, pod *model.
 		return settings
 	}
 	save := func(dir string, micros, limit int64) {
-		reason := model.Reason{Code: model.BurstAllowed, Operands: []model.Operand{{Name: "limit", Value: limit, Unit: model.UnitMilli}}}
+		reason := limitReason(model.BurstAllowed, limit)
 		if !s.Cool {
 			micros, reason = 0, model.Reason{Code: model.NodeHot}
 		}
-		settings = append(settings, model.Setting{File: model.File{Dir: dir, Knob: model.Burst}, Value: model.Number(micros), Reason: reason})
+		settings = append(settings, model.Setting{
+			File: model.File{Dir: dir, Knob: model.Burst}, Value: model.Number(micros), Reason: reason,
+		})
 	}
 	if pod.LeastMilli > 0 {
 		var sum int64

@@ -1,7 +1,10 @@
-// Package quota decides the CFS quotas of pods and their containers. It lifts them from pods that are to be limited by
-// their weight only, which makes the kubelet's node-wide switch (cpuCFSQuota: false) unnecessary, and from containers with
-// exclusive CPUs, which limit them already. It sets them for batch pods, of whose CPU limits the kubelet knows nothing. And it
-// lets online pods exceed theirs for moments, where the node has room for that.
+// Package quota decides the CFS quotas of pods and their containers:
+//
+//   - It lifts the quotas of pods that should be limited by their weight only. This makes the kubelet's node-wide
+//     switch (cpuCFSQuota: false) unnecessary.
+//   - It lifts the quotas of containers with exclusive CPUs, which limit them already.
+//   - It sets quotas for batch pods, because the kubelet does not know their CPU limits.
+//   - It lets online pods burst above their limits while the node has room.
 package quota
 
 import (
@@ -12,26 +15,27 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// leastQuota is the least that the kernel takes, in microseconds.
+// leastQuota is the smallest quota that the kernel accepts, in microseconds.
 const leastQuota = 1000
 
-// Others is what other rules have decided.
+// Others are the results of other rules.
 type Others struct {
-	Weighted     []bool              // pods that have a weight of their own: one entry for each pod of the node, in its order
-	CPUs         *model.CPUPlan      // nil: nobody has CPUs of its own
-	Batch        *model.Suppression  // nil: batch is kept to nothing
-	Interference *model.Interference // nil: nobody is throttled
+	Weighted     []bool              // one entry per pod of the node: it has its own weight
+	CPUs         *model.CPUPlan      // nil: no pod has its own CPUs
+	Batch        *model.Suppression  // nil: batch is not limited
+	Interference *model.Interference // nil: no pod is throttled
 	Slack        *model.Slack        // nil: nothing was measured yet
 }
 
-// Decide lifts the quota of every pod whose annotation says so, of weighted pods where the policy says so, and as the
-// kubelet does since 1.33, of containers with exclusive CPUs and the pods they are in. To other pods that ask for batch CPU,
-// and to their containers, it gives the quota of the CPU limit that they came with, if they had one. To online pods that the
-// kubelet limits it gives bursts where the policy says so.
+// Decide appends the quota and burst settings of all pods to settings and returns the result.
 //
-// A batch pod that may use only a part of what all batch may use now, or that is throttled, is kept to that before anything else.
+//   - Quotas are lifted for pods whose annotation requests it, for weighted pods if the policy says so, and for
+//     containers with exclusive CPUs and their pods (as the kubelet does since 1.33).
+//   - Other pods that request batch CPU, and their containers, get the quota of the CPU limit in their original spec,
+//     if any.
+//   - Online pods that the kubelet limits may burst, if the policy says so.
 //
-// It appends to settings, and returns the result.
+// For a batch pod, the quota of suppression or of a throttle takes precedence over all of these.
 func Decide(settings []model.Setting, n *model.Node, p *model.Policy, o Others, s State) ([]model.Setting, State) {
 	s = s.follow(n, o.Slack).raise(n, p)
 	for i, pod := range n.Pods {
@@ -39,7 +43,7 @@ func Decide(settings []model.Setting, n *model.Node, p *model.Policy, o Others, 
 		if !exists || pod.Ended {
 			continue
 		}
-		if part, why, kept := o.keeps(pod.UID); kept {
+		if part, why, limited := o.limit(pod.UID); limited {
 			settings = append(settings, suppress(n, pod, group, part, why)...)
 			continue
 		}
@@ -47,7 +51,7 @@ func Decide(settings []model.Setting, n *model.Node, p *model.Policy, o Others, 
 			settings = append(settings, model.Setting{
 				File:   model.File{Dir: dir, Knob: model.Quota},
 				Value:  model.Number(model.Unlimited),
-				Reason: model.Reason{Code: code, Operands: []model.Operand{{Name: "limit", Value: pod.LimitMilli, Unit: model.UnitMilli}}},
+				Reason: limitReason(code, pod.LimitMilli),
 			})
 		}
 		mode := pod.Annotations.Quota
@@ -71,7 +75,7 @@ func Decide(settings []model.Setting, n *model.Node, p *model.Policy, o Others, 
 		}
 		lift(group.Dir, model.QuotaNeedless)
 		for _, name := range group.Containers {
-			if c := cgroup.ContainerOf(pod, name); c != nil && slices.ContainsFunc(own, func(o model.OwnCPUs) bool { return o.Container == "" || o.Container == c.Name }) {
+			if c := cgroup.ContainerOf(pod, name); c != nil && hasOwn(own, c) {
 				lift(group.Dir+"/"+name, model.QuotaNeedless)
 			}
 		}
@@ -79,17 +83,19 @@ func Decide(settings []model.Setting, n *model.Node, p *model.Policy, o Others, 
 	return settings, s
 }
 
-// keeps returns what a batch pod may use in milli-cores, and why; false if it is kept to nothing.
-func (o *Others) keeps(uid string) (int64, model.Reason, bool) {
-	part, kept := o.Batch.Quota(uid)
-	if t := o.Interference.Throttle(uid); t != nil && (!kept || t.Milli < part) {
+// limit returns the CPU limit of a batch pod in milli-cores, and the reason; false if it has none.
+func (o *Others) limit(uid string) (int64, model.Reason, bool) {
+	part, limited := o.Batch.Quota(uid)
+	if t := o.Interference.Throttle(uid); t != nil && (!limited || t.Milli < part) {
 		return t.Milli, t.Reason(), true
 	}
-	return part, model.Reason{Code: model.BatchSuppressed, Operands: []model.Operand{{Name: "part", Value: part, Unit: model.UnitMilli}}}, kept
+	return part, model.Reason{
+		Code: model.BatchSuppressed, Operands: []model.Operand{{Name: "part", Value: part, Unit: model.UnitMilli}},
+	}, limited
 }
 
-// batch limits a pod and its containers to the CPU limits that they came with. Where the kubelet enforces no CPU limits,
-// nobody is to have a quota, batch pods neither.
+// batch sets the quotas of a batch pod and its containers from the CPU limits in their original spec. If the kubelet
+// enforces no CPU limits, batch pods get no quotas either.
 func batch(n *model.Node, pod *model.Pod, group model.PodGroup) []model.Setting {
 	if n.Kubelet.Known && !n.Kubelet.CFSQuota {
 		return nil
@@ -102,11 +108,12 @@ func batch(n *model.Node, pod *model.Pod, group model.PodGroup) []model.Setting 
 		settings = append(settings, model.Setting{
 			File:   model.File{Dir: dir, Knob: model.Quota},
 			Value:  model.Number(model.MilliCPUToQuota(milli, period)),
-			Reason: model.Reason{Code: model.BatchQuota, Operands: []model.Operand{{Name: "limit", Value: milli, Unit: model.UnitMilli}}},
+			Reason: limitReason(model.BatchQuota, milli),
 		})
 	}
-	// The kubelet sets a period of its own together with a quota only: a container's always, that of a pod without CPU limits
-	// never (pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod). Until then it is the kernel's.
+	// The kubelet sets its own period only together with a quota: always for a container, never for a pod without CPU
+	// limits (pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod). Without it, the kernel's default period
+	// applies.
 	limit(group.Dir, pod.Grant.LimitMilli, model.DefaultQuotaPeriod)
 	period := int64(model.DefaultQuotaPeriod)
 	if n.Kubelet.Known {
@@ -120,18 +127,19 @@ func batch(n *model.Node, pod *model.Pod, group model.PodGroup) []model.Setting 
 	return settings
 }
 
-// suppress keeps a batch pod to its part, in milli-cores: the pod, and those of its containers that have a limit of their own,
-// which on v1 may not be above the pod's (EINVAL).
+// suppress limits a batch pod to its part, in milli-cores: the pod, and those of its containers that have their own
+// limit. On v1 a container's quota must not exceed the pod's (EINVAL).
 //
-// Nor could the runtime then start a container with a CPU limit that the kubelet knows, which a pod has that was not made to
-// ask for batch CPU. On v1 such a pod itself is kept to no less than the highest of these.
+// A batch pod whose CPU requests were not converted to batch CPU has containers with limits that the kubelet knows.
+// On v1 the runtime could not start such a container if its limit exceeded the pod's quota. So on v1 the quota of
+// such a pod is at least the highest of these limits.
 func suppress(n *model.Node, pod *model.Pod, group model.PodGroup, part int64, why model.Reason) []model.Setting {
 	period := int64(model.DefaultQuotaPeriod)
 	if n.Kubelet.Known {
 		period = n.Kubelet.QuotaPeriod
 	}
 	var settings []model.Setting
-	keep := func(dir string, milli, period int64) {
+	limit := func(dir string, milli, period int64) {
 		settings = append(settings, model.Setting{
 			File:   model.File{Dir: dir, Knob: model.Quota},
 			Value:  model.Number(max(model.MilliCPUToQuota(milli, period), leastQuota)),
@@ -145,18 +153,18 @@ func suppress(n *model.Node, pod *model.Pod, group model.PodGroup, part int64, w
 	if native > 0 && !n.Tree.V2 {
 		whole = max(part, native)
 	}
-	if limit := max(pod.Grant.LimitMilli, pod.LimitMilli); limit > 0 {
-		whole = min(whole, limit)
+	if own := max(pod.Grant.LimitMilli, pod.LimitMilli); own > 0 {
+		whole = min(whole, own)
 	}
 	podPeriod := int64(model.DefaultQuotaPeriod)
 	if pod.LimitMilli > 0 {
 		podPeriod = period
 	}
-	keep(group.Dir, whole, podPeriod)
+	limit(group.Dir, whole, podPeriod)
 	for _, name := range group.Containers {
 		if c := cgroup.ContainerOf(pod, name); c != nil {
-			if limit := max(c.Grant.LimitMilli, c.LimitMilli); limit > 0 {
-				keep(group.Dir+"/"+name, min(limit, part), period)
+			if own := max(c.Grant.LimitMilli, c.LimitMilli); own > 0 {
+				limit(group.Dir+"/"+name, min(own, part), period)
 			}
 		}
 	}
@@ -177,10 +185,15 @@ func ownExclusive(cpus *model.CPUPlan, uid string) []model.OwnCPUs {
 	return own
 }
 
-// Release returns what a quota that we no longer decide goes back to: what the kubelet computes from the pod's limits,
-// or where that cannot be known, what was recorded. It cannot be known for a pod or container that the API does not show,
-// while the kubelet's configuration was not read, and under the kubelet's static CPU policy, which lifts quotas itself. Of bursts
-// the kubelet knows nothing, and nobody has any.
+// hasOwn reports whether a container has one of these CPU sets.
+func hasOwn(own []model.OwnCPUs, c *model.Container) bool {
+	return slices.ContainsFunc(own, func(o model.OwnCPUs) bool { return o.Container == "" || o.Container == c.Name })
+}
+
+// Release returns the value that an owned quota returns to: what the kubelet computes from the pod's limits, or the
+// recorded value where this is not known. It is not known for a pod or container that is not in the API, while the
+// kubelet's configuration is not read, and under the kubelet's static CPU policy, which lifts quotas itself. A burst
+// returns to 0, because the kubelet sets none.
 func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.Reason) {
 	if o.Knob == model.Burst {
 		return model.Number(0), model.Reason{Code: model.KubeletValue}
@@ -197,9 +210,14 @@ func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.R
 		}
 		limit = c.LimitMilli
 	}
-	given := model.Reason{Code: model.KubeletValue, Operands: []model.Operand{{Name: "limit", Value: limit, Unit: model.UnitMilli}}}
+	given := limitReason(model.KubeletValue, limit)
 	if !n.Kubelet.CFSQuota || limit == 0 {
 		return model.Number(model.Unlimited), given
 	}
 	return model.Number(model.MilliCPUToQuota(limit, n.Kubelet.QuotaPeriod)), given
+}
+
+// limitReason returns a reason with a CPU limit in milli-cores.
+func limitReason(code model.Code, milli int64) model.Reason {
+	return model.Reason{Code: code, Operands: []model.Operand{{Name: "limit", Value: milli, Unit: model.UnitMilli}}}
 }

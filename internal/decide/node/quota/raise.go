@@ -9,32 +9,34 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// How a container's quota follows its need above its limit. Factors are in thousandths of the limit.
+// A container that its quota throttles may get a higher quota for a while. Factors are in thousandths of its limit.
 //
-// What a container may use beyond its limit is bounded by what it left before: it has tokens for saved of its whole limit at
-// most, earns what it uses less than the limit, and pays what it uses more. So it is never more than a tenth above its limit over
-// five minutes, but for what it uses in the second until it is seen that the tokens are spent.
+// What the container may use beyond its limit is bounded by what it left unused before (a token bucket). It earns
+// tokens for CPU below its limit and pays tokens for CPU above it. The bucket holds 30 s of its full limit. So over
+// five minutes, usage exceeds the limit by at most a tenth, plus the usage in the second before the empty bucket is
+// noticed.
 const (
-	saved    = 30 * time.Second
+	capacity = 30 * time.Second // capacity of the bucket, as time at the full limit
 	up       = 1200
 	down     = 800
-	highest  = 3000
-	nearby   = 100             // thousandths of its limit that a container uses at least over a second in which it was stopped: one period's quota of ten
-	forget   = 5 * time.Minute // after which a container is forgotten that is not measured any more
-	together = 5 * time.Second // the longest time between two measurements over which tokens are reckoned
+	maxTimes = 3000
+	// A container that was throttled within a second used at least this much of its limit: one period of ten.
+	minUsed     = 100
+	forgetAfter = 5 * time.Minute // a container without measurements is forgotten after this time
+	maxInterval = 5 * time.Second // longest interval between two measurements for which tokens are counted
 )
 
-// Raise is what is remembered of a container that its quota has stopped.
+// Raise is the state of a container that its quota has throttled.
 type Raise struct {
 	UID    string
 	Name   string        // of its directory
-	Times  int64         // its quota, in thousandths of its limit
-	Tokens int64         // CPU time that it may use beyond its limit, in milli-core-milliseconds, which are microseconds
-	At     time.Duration // of the last measurement that counts in it
+	Times  int64         // quota, in thousandths of the limit
+	Tokens int64         // CPU time available beyond the limit, in milli-core-milliseconds (microseconds)
+	At     time.Duration // of the newest measurement in Tokens and Times
 }
 
-// From returns how much CPU a pod uses at least, in milli-cores, when a container of it may be stopped by its quota and helped;
-// 0: none is ever helped.
+// From returns the lowest CPU usage, in milli-cores, at which a container of the pod can be throttled and get a
+// higher quota. It returns 0 if no container of the pod ever gets one.
 func From(pod *model.Pod, p *model.Policy) int64 {
 	if !MayBurst(pod, p) {
 		return 0
@@ -45,10 +47,10 @@ func From(pod *model.Pod, p *model.Policy) int64 {
 			least = limit
 		}
 	}
-	return max(least*nearby/1000, 1)
+	return max(least*minUsed/1000, 1)
 }
 
-// find returns what is remembered of a container; nil: nothing.
+// find returns the state of a container; nil if there is none.
 func (s *State) find(uid, name string) *Raise {
 	i, found := slices.BinarySearchFunc(s.Raised, Raise{UID: uid, Name: name}, compareRaises)
 	if !found {
@@ -64,8 +66,7 @@ func compareRaises(a, b Raise) int {
 	return strings.Compare(a.Name, b.Name)
 }
 
-// raise brings what is remembered of containers up to date with what was measured, and decides by how much the quota of each is
-// above its limit.
+// raise updates the state of all containers from the measurements and decides the factor of each quota.
 func (s State) raise(n *model.Node, p *model.Policy) State {
 	if n.Load == nil {
 		return s
@@ -82,7 +83,7 @@ func (s State) raise(n *model.Node, p *model.Policy) State {
 				continue
 			}
 			r, used := s.find(pod.UID, name), n.Load.Container(pod.UID, name)
-			if next, kept := s.next(r, used, c, n.Load); kept {
+			if next, needed := s.next(r, used, c, n.Load); needed {
 				next.UID, next.Name = pod.UID, name
 				raised = append(raised, next)
 			}
@@ -92,24 +93,24 @@ func (s State) raise(n *model.Node, p *model.Policy) State {
 	return s
 }
 
-// next returns what is to be remembered of a container; false: nothing.
+// next returns the new state of a container; false: it needs none.
 func (s *State) next(last *Raise, used *model.CPUUsage, c *model.Container, l *model.Load) (Raise, bool) {
-	most := c.LeastMilli * saved.Milliseconds()
+	most := c.LeastMilli * capacity.Milliseconds()
 	r := Raise{Times: 1000, Tokens: most}
 	if last != nil && l.Clock < last.At {
-		last = nil // of another boot
+		last = nil // from another boot
 	}
 	if last != nil {
 		r = *last
 	}
 	switch {
-	case used == nil || l.Age(used.At) > together+time.Second:
+	case used == nil || l.Age(used.At) > maxInterval+time.Second:
 		r.Times = 1000
-		return r, last != nil && l.Clock-r.At < forget
+		return r, last != nil && l.Clock-r.At < forgetAfter
 	case last == nil && used.Throttled == 0:
 		return r, false
 	case used.At > r.At:
-		if elapsed := used.At - r.At; last != nil && elapsed <= together+time.Second {
+		if elapsed := used.At - r.At; last != nil && elapsed <= maxInterval+time.Second {
 			r.Tokens = min(r.Tokens+(c.LeastMilli-used.Milli)*elapsed.Milliseconds(), most)
 		}
 		r.At = used.At
@@ -121,19 +122,19 @@ func (s *State) next(last *Raise, used *model.CPUUsage, c *model.Container, l *m
 	return r, r.Times > 1000 || r.Tokens < most || used.Throttled > 0
 }
 
-// times returns how high the quota is to be after a new measurement.
+// times returns the factor of the quota after a new measurement.
 func (s *State) times(r *Raise, used *model.CPUUsage) int64 {
 	switch {
 	case used.Throttled == 0:
 		return max(r.Times*down/1000, 1000)
-	case s.Since == 0: // nothing is raised while it is only warm
+	case s.Since == 0: // between hot and cool, quotas do not rise
 		return r.Times
 	}
-	return min(r.Times*up/1000, highest)
+	return min(r.Times*up/1000, maxTimes)
 }
 
-// raised adds the quotas of a pod's containers that are above their limits, and of the pod, which is above its own by as much
-// as they are together.
+// raised appends the quotas of a pod's containers that are above their limits. The quota of the pod rises by the same
+// amount as those of its containers together.
 func (s *State) raised(settings []model.Setting, n *model.Node, pod *model.Pod, group model.PodGroup) []model.Setting {
 	var beyond int64
 	period := n.Kubelet.QuotaPeriod
@@ -143,7 +144,8 @@ func (s *State) raised(settings []model.Setting, n *model.Node, pod *model.Pod, 
 			operands = append(operands, model.Operand{Name: "times", Value: times, Unit: model.UnitTimes})
 		}
 		settings = append(settings, model.Setting{
-			File: model.File{Dir: dir, Knob: model.Quota}, Value: model.Number(micros), Reason: model.Reason{Code: model.QuotaRaised, Operands: operands},
+			File:  model.File{Dir: dir, Knob: model.Quota},
+			Value: model.Number(micros), Reason: model.Reason{Code: model.QuotaRaised, Operands: operands},
 		})
 	}
 	for _, name := range group.Containers {

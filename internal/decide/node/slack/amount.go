@@ -2,11 +2,11 @@ package slack
 
 import "math/bits"
 
-// most is the highest amount that is reckoned with: a pebibyte of memory, a billion CPUs. Whatever is above is that much,
+// most is the highest amount in computations: a pebibyte of memory, a billion CPUs. Higher values count as this much,
 // so that no sum can overflow.
 const most = 1 << 50
 
-// amount returns a number that somebody wrote or measured, in the range that is reckoned with.
+// amount limits a configured or measured number to the range 0 to most.
 func amount(v int64) int64 { return min(max(v, 0), most) }
 
 // plus adds amounts.
@@ -18,7 +18,7 @@ func plus(vs ...int64) int64 {
 	return sum
 }
 
-// less takes amounts from one, as far as it goes.
+// less subtracts amounts from v; the result is at least 0.
 func less(v int64, vs ...int64) int64 { return max(amount(v)-plus(vs...), 0) }
 
 // part returns v·n/of, rounded down.

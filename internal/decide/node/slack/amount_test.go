@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestPart compares with numbers that cannot overflow.
+// TestPart compares part with numbers that cannot overflow.
 func TestPart(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 100_000 {

@@ -11,11 +11,13 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// koordinator is the formula of another co-location system, policy "usage", on what our own was made from: what of the
-// capacity is left under the margin by the system, or what is reserved for it, and by pods that are not batch. It is written
-// down here to compare with, from the description of the system and not from its source. Pods of tier mid and pools, which it
-// knows nothing of, are left out.
-func koordinator(in *input, waterline int64, capacity, allocatable func(*model.Amount) int64, used func(*model.Usage) int64, request func(*model.Pod) int64, cpu bool) int64 {
+// koordinator computes the batch resources of Koordinator's policy "usage": the capacity up to the margin, minus the
+// system or its reservation, minus pods that are not batch. It is written for comparison, from the description of
+// that system and not from its source. Mid resources, which that formula does not know, are left out.
+func koordinator(
+	in *input, waterline int64, capacity, allocatable func(*model.Amount) int64,
+	used func(*model.Usage) int64, request func(*model.Pod) int64, cpu bool,
+) int64 {
 	n := &in.node
 	whole := capacity(&n.Capacity)
 	system := used(&n.Load.Node)
@@ -40,19 +42,21 @@ func koordinator(in *input, waterline int64, capacity, allocatable func(*model.A
 	return max(whole-whole*(1000-waterline)/1000-max(system, reserved)-online, 0)
 }
 
-// theirs returns what the other system sells as batch of CPU and of memory.
+// theirs returns the batch CPU and memory of Koordinator's formula.
 func theirs(in *input) model.Amount {
 	milli, bytes := func(a *model.Amount) int64 { return a.CPU }, func(a *model.Amount) int64 { return a.Memory }
+	usedMilli := func(u *model.Usage) int64 { return u.CPU.Milli }
+	usedBytes := func(u *model.Usage) int64 { return u.Memory.WorkingSet }
 	return model.Amount{
-		CPU: koordinator(in, in.policy.CPU.Waterline, milli, milli, func(u *model.Usage) int64 { return u.CPU.Milli },
+		CPU: koordinator(in, in.policy.CPU.Waterline, milli, milli, usedMilli,
 			func(p *model.Pod) int64 { return p.RequestMilli }, true),
-		Memory: koordinator(in, in.policy.Memory.Waterline, bytes, bytes, func(u *model.Usage) int64 { return u.Memory.WorkingSet },
+		Memory: koordinator(in, in.policy.Memory.Waterline, bytes, bytes, usedBytes,
 			func(p *model.Pod) int64 { return p.MemoryRequest }, false),
 	}
 }
 
-// common returns a machine on which the other system sells something too. Its pods are old; what tells the two systems
-// apart is added by the tests.
+// common returns a machine on which both systems sell something. Its pods are old. Tests add the cases in which the
+// systems differ.
 func common(r *rand.Rand) *input {
 	capacity := model.Amount{CPU: int64(8+r.IntN(120)) * 1000, Memory: int64(16+r.IntN(240)) * 1000 * 1024 * 1024}
 	in := newInput(capacity, model.SellRealtime, int64(500+r.IntN(501)))
@@ -65,28 +69,30 @@ func common(r *rand.Rand) *input {
 	in.node.Allocatable = model.Amount{CPU: capacity.CPU - reserved.CPU, Memory: capacity.Memory - reserved.Memory}
 	in.use(&in.node.Load.Node, some())
 	for i := range 1 + r.IntN(8) {
-		asks := some()
+		request := some()
 		pod := model.Pod{
-			UID: fmt.Sprintf("p%02d", i), Class: model.ClassLS, QoS: model.Burstable, RequestMilli: asks.CPU, MemoryRequest: asks.Memory,
-			Created: epoch.Add(-time.Hour),
+			UID: fmt.Sprintf("p%02d", i), Class: model.ClassLS, QoS: model.Burstable,
+			RequestMilli: request.CPU, MemoryRequest: request.Memory, Created: epoch.Add(-time.Hour),
 		}
 		if r.IntN(3) == 0 {
-			pod.Class, pod.QoS, pod.Koordinator, pod.Batch, pod.RequestMilli, pod.MemoryRequest = model.ClassBE, model.BestEffort, true, asks, 0, 0
+			pod.Class, pod.QoS, pod.Koordinator, pod.Batch = model.ClassBE, model.BestEffort, true, request
+			pod.RequestMilli, pod.MemoryRequest = 0, 0
 		}
 		in.add(pod, some())
 	}
 	return in
 }
 
-// TestSteadyAsKoordinator: on a machine in steady state both systems sell the same, but for the steps in which we offer, and in
-// the mode that is compatible it stands under the other's names (G11-1; without it a cluster that moves loses batch capacity).
+// TestSteadyAsKoordinator checks that in a steady state both systems sell the same, except for the step size. In
+// compatibility mode the offer has Koordinator's resource names. Otherwise, a cluster that migrates would lose batch
+// capacity.
 func TestSteadyAsKoordinator(t *testing.T) {
 	sold := 0
 	for seed := range uint64(100) {
 		in := common(rand.New(rand.NewPCG(seed, 20)))
 		want := theirs(in)
 		s := in.run(15 * time.Minute)
-		stands := publish.Decide(&in.node, &in.policy, s, model.Reason{})
+		published := publish.Decide(&in.node, &in.policy, s, model.Reason{})
 		for _, c := range []struct {
 			a      *model.Account
 			want   int64
@@ -95,12 +101,14 @@ func TestSteadyAsKoordinator(t *testing.T) {
 		}{{&s.CPU, want.CPU, 100, false}, {&s.Memory, want.Memory, 1, true}} {
 			step := max(c.a.Capacity*25/1000, c.least)
 			if c.a.Room.Batch != c.want || c.a.Offer.Batch > c.want || 2*(c.want-c.a.Offer.Batch) >= 3*step {
-				t.Fatalf("seed %d: room %d, offer %d, theirs is %d: %+v", seed, c.a.Room.Batch, c.a.Offer.Batch, c.want, c.a)
+				t.Fatalf("seed %d: room %d, offer %d, theirs is %d: %+v",
+					seed, c.a.Room.Batch, c.a.Offer.Batch, c.want, c.a)
 			}
 			bound := c.a.Bound.Batch
-			for _, p := range stands.Resources {
-				if !p.Koordinator || p.Tier != model.TierBatch || p.Memory == c.memory && p.Amount != max(c.a.Offer.Batch, bound) {
-					t.Fatalf("seed %d: %+v stands there, offered are %d", seed, p, c.a.Offer.Batch)
+			for _, p := range published.Resources {
+				wrong := p.Memory == c.memory && p.Amount != max(c.a.Offer.Batch, bound)
+				if !p.Koordinator || p.Tier != model.TierBatch || wrong {
+					t.Fatalf("seed %d: %+v is published, the offer is %d", seed, p, c.a.Offer.Batch)
 				}
 				sold++
 			}
@@ -111,9 +119,10 @@ func TestSteadyAsKoordinator(t *testing.T) {
 	}
 }
 
-// TestNeverAboveKoordinator: while the load changes and pods come and go we never offer more than the other system's formula
-// would on the same measurements, which it follows within minutes and we at once (G11-1, G9). One thing is different on
-// purpose: what daemons of class SYSTEM use counts against what is reserved for the system; there, it comes on top of it.
+// TestNeverAboveKoordinator checks, while load changes and pods come and go, that the offer never exceeds
+// Koordinator's formula on the same measurements. Koordinator follows its formula within minutes, Waterline at once.
+// One difference is on purpose: usage of SYSTEM pods counts against the system reservation here, and in addition to
+// it there.
 func TestNeverAboveKoordinator(t *testing.T) {
 	above := 0
 	for seed := range uint64(60) {
@@ -124,7 +133,8 @@ func TestNeverAboveKoordinator(t *testing.T) {
 		class := map[int]model.Class{0: model.ClassSystem, 1: model.ClassLSE, 2: model.ClassLSR}[r.IntN(4)]
 		if class != "" {
 			cpus := model.CPUs(0, 1)
-			in.add(model.Pod{UID: "special", Class: class, RequestMilli: 2000, Created: epoch.Add(-time.Hour)}, model.Amount{CPU: 1500, Memory: gib})
+			special := model.Pod{UID: "special", Class: class, RequestMilli: 2000, Created: epoch.Add(-time.Hour)}
+			in.add(special, model.Amount{CPU: 1500, Memory: gib})
 			if class == model.ClassLSE {
 				in.own = []model.OwnCPUs{{UID: "special", Mode: model.CPUExclusive, CPUs: cpus}}
 			}
@@ -139,7 +149,8 @@ func TestNeverAboveKoordinator(t *testing.T) {
 				want, gap int64
 			}{{&s.CPU, want.CPU, cpu}, {&s.Memory, want.Memory, memory}} {
 				if c.a.Offer.Mid+c.a.Offer.Batch > c.want+c.gap || c.a.Room.Mid+c.a.Room.Batch > c.want+c.gap {
-					t.Fatalf("seed %d, second %d: %+v is offered in a room of %+v, theirs is %d, and %d for daemons: %+v", seed, i, c.a.Offer, c.a.Room, c.want, c.gap, c.a)
+					t.Fatalf("seed %d, second %d: offer %+v in room %+v, theirs is %d, and %d for daemons: %+v",
+						seed, i, c.a.Offer, c.a.Room, c.want, c.gap, c.a)
 				}
 				if c.a.Room.Mid+c.a.Room.Batch > c.want {
 					above++
@@ -149,11 +160,11 @@ func TestNeverAboveKoordinator(t *testing.T) {
 		}
 	}
 	if above == 0 {
-		t.Error("no daemon used what is reserved: that difference was not looked at")
+		t.Error("no daemon used reserved resources: that difference was not tested")
 	}
 }
 
-// daemons returns how much of what daemons use is covered by what is reserved for the system.
+// daemons returns the part of the usage of SYSTEM pods that the system reservation covers.
 func daemons(in *input) (cpu, memory int64) {
 	s := in.slack()
 	for _, p := range in.node.Pods {
@@ -165,12 +176,12 @@ func daemons(in *input) (cpu, memory int64) {
 	return covered(&s.CPU, cpu), covered(&s.Memory, memory)
 }
 
-// disturb has something happen on the machine, or nothing.
+// disturb changes something on the machine, or nothing.
 func disturb(r *rand.Rand, in *input, i int) {
 	l := in.node.Load
 	more := model.Amount{CPU: r.Int64N(in.node.Capacity.CPU / 10), Memory: r.Int64N(in.node.Capacity.Memory / 10)}
 	switch r.IntN(30) {
-	case 0: // a pod uses more, or nothing any more
+	case 0: // the usage of a pod grows, or ends
 		u := &l.Pods[r.IntN(len(l.Pods))].Usage
 		if r.IntN(2) == 0 {
 			more = model.Amount{CPU: -u.CPU.Milli, Memory: -u.Memory.WorkingSet}
@@ -179,17 +190,22 @@ func disturb(r *rand.Rand, in *input, i int) {
 			in.use(u, more)
 		}
 	case 1: // a pod is bound
-		in.bind(model.Pod{UID: fmt.Sprintf("n%03d", i), Class: model.ClassLS, RequestMilli: more.CPU, MemoryRequest: more.Memory, Created: in.node.Now})
-	case 2: // one that nobody labelled
-		in.add(model.Pod{UID: fmt.Sprintf("n%03d", i), Class: model.ClassLS, QoS: model.BestEffort, Created: in.node.Now}, more)
-	case 3: // the API forgets one
+		in.bind(model.Pod{
+			UID: fmt.Sprintf("n%03d", i), Class: model.ClassLS,
+			RequestMilli: more.CPU, MemoryRequest: more.Memory, Created: in.node.Now,
+		})
+	case 2: // an unlabelled pod starts
+		in.add(model.Pod{
+			UID: fmt.Sprintf("n%03d", i), Class: model.ClassLS, QoS: model.BestEffort, Created: in.node.Now,
+		}, more)
+	case 3: // a pod disappears from the API
 		in.node.Pods = slices.Delete(in.node.Pods, 0, min(1, len(in.node.Pods)))
 	case 4: // the system uses more
 		in.use(&l.Node, more)
-	case 5: // a cgroup that nobody knows
+	case 5: // a cgroup without a known pod
 		in.use(&l.Node, more)
 		in.use(&l.Classes[model.Guaranteed], more)
-	case 6: // one ends
+	case 6: // a pod ends
 		if len(in.node.Pods) == 0 {
 			return
 		}

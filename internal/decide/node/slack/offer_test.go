@@ -10,19 +10,19 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// seen is a round that a dumbLine remembers.
+// seen is one round in the memory of a dumbLine.
 type seen struct {
 	clock time.Duration
 	room  int64
-	clear bool // after it, the room was so far above the offer that it may grow
+	clear bool // after it, the room exceeded the offer enough to grow
 	grew  bool
-	all   bool // it grew by all that was seen to be clear
+	all   bool // the offer grew to the room
 }
 
-// dumbLine is an offer that remembers every round and looks through them each time.
+// dumbLine is an offer that remembers every round and searches them each time.
 type dumbLine struct {
 	rounds       []seen
-	falls        []time.Duration // when it fell; what follows within a minute is the same fall
+	falls        []time.Duration // times of falls; falls within a minute count as one
 	offer        int64
 	step, growth int64
 }
@@ -32,7 +32,7 @@ func (d *dumbLine) follow(clock time.Duration, room int64, age time.Duration) in
 	if fell && (len(d.falls) == 0 || clock-d.falls[len(d.falls)-1] >= time.Minute) {
 		d.falls = append(d.falls, clock)
 	}
-	watch, under := d.restless(clock)
+	watch, under := d.settling(clock)
 	if fell {
 		d.offer = max(room-under, 0)
 	}
@@ -60,8 +60,8 @@ func (d *dumbLine) follow(clock time.Duration, room int64, age time.Duration) in
 	return d.offer
 }
 
-// restless returns for how long the room must be clear, and how far the offer keeps below it, by all falls that there were.
-func (d *dumbLine) restless(now time.Duration) (watch time.Duration, under int64) {
+// settling returns the settling time and the margin below the room, computed from all falls.
+func (d *dumbLine) settling(now time.Duration) (watch time.Duration, under int64) {
 	watch = 45 * time.Second
 	calm := func(quiet time.Duration) {
 		for ; quiet >= 3*time.Hour; quiet -= 3 * time.Hour {
@@ -84,8 +84,8 @@ func (d *dumbLine) restless(now time.Duration) (watch time.Duration, under int64
 	return watch, under
 }
 
-// TestOffersFollow runs machines whose load does anything, and checks each offer against the dumb line, and that in no minute
-// it grows by more than a tenth of the capacity (or a step, or a tenth of the fixed part).
+// TestOffersFollow runs machines with arbitrary load. It compares each offer with the dumbLine, and checks that no
+// offer grows by more than a tenth of the capacity (or one step, or a tenth of a fixed offer) per minute.
 func TestOffersFollow(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 9))
@@ -103,14 +103,15 @@ func TestOffersFollow(t *testing.T) {
 			clock += time.Second
 			switch r.IntN(seldom) {
 			case 0:
-				clock += time.Duration(r.IntN(30)) * time.Second // rounds are missing
+				clock += time.Duration(r.IntN(30)) * time.Second // some rounds are missing
 				if r.IntN(5) == 0 {
 					clock += time.Duration(r.IntN(13)) * time.Hour
 				}
 			case 1:
 				level = r.Int64N(in.node.Capacity.CPU + 1)
 			case 2:
-				in.node.Now = in.node.Now.Add(time.Duration(r.IntN(7200)-3600) * time.Second) // somebody sets the clock
+				// The wall clock is set.
+				in.node.Now = in.node.Now.Add(time.Duration(r.IntN(7200)-3600) * time.Second)
 			case 3:
 				if r.IntN(10) == 0 {
 					in.policy.CPU.Method = methods[1+r.IntN(3)]
@@ -140,7 +141,8 @@ func TestOffersFollow(t *testing.T) {
 				}
 				lines[i].step, lines[i].growth = step, max(most*100/1000, step)
 				if want := lines[i].follow(clock, room, a.Use.Age); offer != want {
-					t.Fatalf("seed %d at %v: offer %d, the dumb line has %d, room %d: %+v", seed, clock, offer, want, room, in.state)
+					t.Fatalf("seed %d at %v: offer %d, dumbLine %d, room %d: %+v",
+						seed, clock, offer, want, room, in.state)
 				}
 				if offer > before[i] {
 					if by := offer - before[i]; by > lines[i].growth || clock-grown[i] < time.Minute {
@@ -154,8 +156,9 @@ func TestOffersFollow(t *testing.T) {
 	}
 }
 
-// TestWritesAreBounded: an offer changes seldom, whatever its room does. 5,000 nodes may write five times a second in all,
-// which is 86 changes a day of each; one whose dips come as is worst for it, an hour apart, may have a few more.
+// TestWritesAreBounded checks that an offer rarely changes, whatever its room does. 5,000 nodes may write five times
+// a second in total, which is 86 changes a day per node. A node with the worst pattern, a dip every hour, may have a
+// few more.
 func TestWritesAreBounded(t *testing.T) {
 	const day = 24 * time.Hour
 	for _, c := range []struct {
@@ -176,23 +179,25 @@ func TestWritesAreBounded(t *testing.T) {
 			return int64(50_000 + 30_000*math.Sin(2*math.Pi*at.Hours()/24) + 1000*r.NormFloat64())
 		}},
 	} {
-		in := newInput(model.Amount{CPU: 100_000, Memory: 100 * gib}, model.SellRealtime, 1000)
-		r := rand.New(rand.NewPCG(1, 2))
-		in.run(20 * time.Minute)
-		before, changes, sold, room := int64(0), 0, 0.0, 0.0
-		for at := time.Duration(0); at < day; at += time.Second {
-			used := min(max(c.used(r, at), 0), 100_000)
-			in.node.Load.Classes[model.Guaranteed].CPU.Milli, in.node.Load.Node.CPU.Milli = used, used
-			a := &in.tick().CPU
-			if a.Offer.Batch != before {
-				before, changes = a.Offer.Batch, changes+1
+		t.Run(c.name, func(t *testing.T) {
+			in := newInput(model.Amount{CPU: 100_000, Memory: 100 * gib}, model.SellRealtime, 1000)
+			r := rand.New(rand.NewPCG(1, 2))
+			in.run(20 * time.Minute)
+			before, changes, sold, room := int64(0), 0, 0.0, 0.0
+			for at := time.Duration(0); at < day; at += time.Second {
+				used := min(max(c.used(r, at), 0), 100_000)
+				in.node.Load.Classes[model.Guaranteed].CPU.Milli, in.node.Load.Node.CPU.Milli = used, used
+				a := &in.tick().CPU
+				if a.Offer.Batch != before {
+					before, changes = a.Offer.Batch, changes+1
+				}
+				sold, room = sold+float64(a.Offer.Batch), room+float64(a.Room.Batch)
 			}
-			sold, room = sold+float64(a.Offer.Batch), room+float64(a.Room.Batch)
-		}
-		t.Logf("%-34s %3d changes in a day, %2.0f %% of the room sold", c.name, changes, 100*sold/room)
-		if changes > 100 {
-			t.Errorf("%s: the offer changed %d times in a day", c.name, changes)
-		}
+			t.Logf("%3d changes in a day, %2.0f %% of the room sold", changes, 100*sold/room)
+			if changes > 100 {
+				t.Errorf("the offer changed %d times in a day", changes)
+			}
+		})
 	}
 }
 
@@ -206,8 +211,8 @@ func square(period time.Duration) func(*rand.Rand, time.Duration) int64 {
 	}
 }
 
-// TestBandIsNotSymmetric: a room that is smaller by little is followed down at once, one that is larger by little never
-// (Koordinator's band of 10 % holds in both directions).
+// TestBandIsNotSymmetric checks that a slightly smaller room lowers the offer at once, and a slightly larger room
+// never raises it (Koordinator's band of 10 % applies in both directions).
 func TestBandIsNotSymmetric(t *testing.T) {
 	in := newInput(model.Amount{CPU: 100_000, Memory: 100 * gib}, model.SellRealtime, 1000)
 	in.add(model.Pod{UID: "web"}, model.Amount{CPU: 50_000, Memory: 50 * gib})
@@ -223,7 +228,7 @@ func TestBandIsNotSymmetric(t *testing.T) {
 	}
 	web(48_751) // a room of 51249, not one and a half steps above
 	if got := in.run(10 * time.Minute).CPU.Offer.Batch; got != 47_500 {
-		t.Errorf("offer %d, want 47500: it grows by little", got)
+		t.Errorf("offer %d, want 47500: it grew for a small difference", got)
 	}
 	web(48_750)
 	if got := in.run(10 * time.Minute).CPU.Offer.Batch; got != 50_000 {
@@ -231,7 +236,7 @@ func TestBandIsNotSymmetric(t *testing.T) {
 	}
 }
 
-// TestRestart: an offer outlives the agent, for as long as the Node object shows it, but not the machine.
+// TestRestart checks that an offer survives a restart of the agent, while the Node object shows it, but not a boot.
 func TestRestart(t *testing.T) {
 	running := func() *input {
 		in := newInput(model.Amount{CPU: 100_000, Memory: 100 * gib}, model.SellRealtime, 1000)
@@ -244,26 +249,29 @@ func TestRestart(t *testing.T) {
 		measured bool
 		want     int64
 	}{
-		{"seconds", 5 * time.Second, true, 100_000},
-		{"seconds, and not measured yet", 5 * time.Second, false, 100_000},
-		{"most of a minute, and not measured yet", 55 * time.Second, false, 100_000},
-		{"minutes, but measured before it decides", 5 * time.Minute, true, 100_000},
-		{"minutes, and not measured yet", 5 * time.Minute, false, 0},
+		{"after seconds", 5 * time.Second, true, 100_000},
+		{"after seconds, not measured yet", 5 * time.Second, false, 100_000},
+		{"after most of a minute, not measured yet", 55 * time.Second, false, 100_000},
+		{"after minutes, measured before the decision", 5 * time.Minute, true, 100_000},
+		{"after minutes, not measured yet", 5 * time.Minute, false, 0},
 	} {
-		in := running()
-		clock := in.node.Load.Clock + c.down
-		in.at(clock)
-		if !c.measured {
-			in.at(0)
-			in.node.Load.Clock = clock
-		}
-		s, _, next := in.decide()
-		if s.CPU.Offer.Batch != c.want {
-			t.Errorf("%s: offer %d, want %d", c.name, s.CPU.Offer.Batch, c.want)
-		}
-		if !c.measured && (s.CPU.Allow != 0 || s.CPU.Reason.Code != model.SlackUnknown || next.IsZero() != (c.want == 0)) {
-			t.Errorf("%s: %+v, next %v", c.name, s.CPU, next)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			in := running()
+			clock := in.node.Load.Clock + c.down
+			in.at(clock)
+			if !c.measured {
+				in.at(0)
+				in.node.Load.Clock = clock
+			}
+			s, _, next := in.decide()
+			if s.CPU.Offer.Batch != c.want {
+				t.Errorf("offer %d, want %d", s.CPU.Offer.Batch, c.want)
+			}
+			unknown := s.CPU.Allow == 0 && s.CPU.Reason.Code == model.SlackUnknown
+			if !c.measured && (!unknown || next.IsZero() != (c.want == 0)) {
+				t.Errorf("%+v, next %v", s.CPU, next)
+			}
+		})
 	}
 	in := running()
 	in.at(10 * time.Minute) // of the next boot
@@ -272,7 +280,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestChangeOfPolicy: what a policy allows less of is withdrawn at once, what it allows more of is watched first.
+// TestChangeOfPolicy checks that a stricter policy lowers the offer at once, and that a looser one lets it settle
+// first.
 func TestChangeOfPolicy(t *testing.T) {
 	in := newInput(model.Amount{CPU: 100_000, Memory: 100 * gib}, model.SellRealtime, 800)
 	for h := range model.Horizons {

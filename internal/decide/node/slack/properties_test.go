@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/waterline-io/waterline/internal/decide/node/slack"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -26,18 +28,19 @@ func each(t *testing.T, stream uint64, test func(r *rand.Rand, in *input) error)
 	}
 }
 
-// account checks what must hold in every account, in numbers that cannot overflow.
+// account checks the invariants of an account, in numbers that cannot overflow.
 func account(name string, a *model.Account, sell model.SellPolicy, firm bool) error {
 	for _, v := range []int64{
-		a.Capacity, a.Ceiling, a.Reserved, a.Kept, a.Use.System, a.Use.Online, a.Use.Unmeasured, a.Use.Whole, a.Use.Batch, a.Prod[0], a.Prod[1],
-		a.Bound.Mid, a.Bound.Batch, a.Pools, a.Room.Mid, a.Room.Batch, a.Offer.Mid, a.Offer.Batch, a.Allow, int64(a.Use.Age),
+		a.Capacity, a.Ceiling, a.Reserved, a.Watermark, int64(a.Use.Age), a.Prod[0], a.Prod[1], a.Allow,
+		a.Use.System, a.Use.Online, a.Use.Unmeasured, a.Use.IdleExclusive, a.Use.Batch, a.Bound.Mid, a.Bound.Batch,
+		a.Room.Mid, a.Room.Batch, a.Offer.Mid, a.Offer.Batch,
 	} {
 		if v < 0 {
-			return fmt.Errorf("%s: something is negative: %+v", name, a)
+			return fmt.Errorf("%s: a number is negative: %+v", name, a)
 		}
 	}
 	if a.Ceiling > a.Capacity {
-		return fmt.Errorf("%s: filled above the capacity: %+v", name, a)
+		return fmt.Errorf("%s: the ceiling exceeds the capacity: %+v", name, a)
 	}
 	if a.Reason.Code == "" {
 		return fmt.Errorf("%s: no reason: %+v", name, a)
@@ -50,16 +53,16 @@ func account(name string, a *model.Account, sell model.SellPolicy, firm bool) er
 		step = max(a.Capacity*25/1000, 1)
 	}
 	if a.Offer.Mid%step != 0 || a.Offer.Batch%step != 0 {
-		return fmt.Errorf("%s: not in whole steps of %d: %+v", name, step, a)
+		return fmt.Errorf("%s: not a multiple of %d: %+v", name, step, a)
 	}
 	if !a.Use.Measured {
 		if a.Allow != 0 || a.Room != (model.TierAmounts{}) {
-			return fmt.Errorf("%s: given though nothing was measured: %+v", name, a)
+			return fmt.Errorf("%s: nothing was measured, but something is sold: %+v", name, a)
 		}
 		return nil
 	}
 	if a.Offer.Mid > a.Room.Mid || a.Offer.Batch > a.Room.Batch {
-		return fmt.Errorf("%s: more is offered than there is room: %+v", name, a)
+		return fmt.Errorf("%s: the offer exceeds the room: %+v", name, a)
 	}
 	sum := func(vs ...int64) *big.Int {
 		total := new(big.Int)
@@ -68,9 +71,10 @@ func account(name string, a *model.Account, sell model.SellPolicy, firm bool) er
 		}
 		return total
 	}
-	online := sum(a.Use.Online, a.Use.Unmeasured, a.Use.Whole)
+	online := sum(a.Use.Online, a.Use.Unmeasured, a.Use.IdleExclusive)
 	system := max(a.Use.System, a.Reserved)
-	if total := sum(system, a.Kept, a.Allow).Add(sum(system, a.Kept, a.Allow), online); a.Allow > 0 && total.Cmp(sum(a.Ceiling)) > 0 {
+	total := sum(system, a.Watermark, a.Allow)
+	if total.Add(total, online); a.Allow > 0 && total.Cmp(sum(a.Ceiling)) > 0 {
 		return fmt.Errorf("%s: the allowance is too high: %+v", name, a)
 	}
 	prod := online
@@ -78,7 +82,7 @@ func account(name string, a *model.Account, sell model.SellPolicy, firm bool) er
 		prod = sum(a.Prod[model.Hour])
 	}
 	left := sum(a.Ceiling)
-	for _, v := range []*big.Int{sum(system), sum(a.Kept), prod, sum(a.Pools)} {
+	for _, v := range []*big.Int{sum(system), sum(a.Watermark), prod} {
 		left.Sub(left, v)
 	}
 	if left.Sign() < 0 {
@@ -90,7 +94,8 @@ func account(name string, a *model.Account, sell model.SellPolicy, firm bool) er
 	if sum(a.Room.Mid, a.Room.Batch).Cmp(left) > 0 || sum(a.Room.Mid, a.Room.Batch).Cmp(sum(a.Allow)) > 0 {
 		return fmt.Errorf("%s: sold twice, %v are left: %+v", name, left, a)
 	}
-	// What is promised is the highest of the offer and what is bound already. Where that is too much, nothing is added.
+	// The promised amount is the higher of offer and bound requests. If the bound requests alone exceed what is left,
+	// nothing is added.
 	if bound := sum(a.Bound.Mid, a.Bound.Batch); bound.Cmp(left) > 0 {
 		left = bound
 	}
@@ -100,12 +105,15 @@ func account(name string, a *model.Account, sell model.SellPolicy, firm bool) er
 	return nil
 }
 
-// check checks both accounts, and that the same gives the same.
+// check checks both accounts, and that decisions are deterministic.
 func check(in *input) error {
 	s, state, next := in.decide()
 	again, state2, next2 := in.decide()
-	if !reflect.DeepEqual(s, again) || state != state2 || next != next2 {
-		return fmt.Errorf("the same was decided differently: %+v, %+v", s, again)
+	if next != next2 || state != state2 {
+		return fmt.Errorf("two equal decisions differ: %v and %v, %+v and %+v", next, next2, state, state2)
+	}
+	if !reflect.DeepEqual(s, again) {
+		return fmt.Errorf("two equal decisions differ:\n%s", cmp.Diff(s, again))
 	}
 	text, err := json.Marshal(state)
 	var back slack.State
@@ -116,10 +124,10 @@ func check(in *input) error {
 		return fmt.Errorf("the state %+v: %w", state, err)
 	}
 	if back != state {
-		return fmt.Errorf("the state %+v comes back as %+v", state, back)
+		return fmt.Errorf("the state %+v is decoded as %+v", state, back)
 	}
 	if !next.IsZero() && !next.After(in.node.Now) {
-		return fmt.Errorf("decided again at once: %v", next)
+		return fmt.Errorf("the next round is due at once: %v", next)
 	}
 	if err := account("cpu", &s.CPU, in.policy.CPU, false); err != nil {
 		return err
@@ -127,8 +135,8 @@ func check(in *input) error {
 	return account("memory", &s.Memory, in.policy.Memory, true)
 }
 
-// TestNeverOversold: whatever the load, what is promised to everybody stands under the ceiling once (G11-2; D8: mid and batch
-// were sold the same slack). FuzzDecide goes on from there.
+// TestNeverOversold checks for any load that all promises together stay under the ceiling. In particular, mid and
+// batch must not sell the same slack. FuzzDecide continues from these cases.
 func TestNeverOversold(t *testing.T) {
 	each(t, 1, func(_ *rand.Rand, in *input) error { return check(in) })
 	for seed := range uint64(4 * seeds) {
@@ -150,10 +158,11 @@ func FuzzDecide(f *testing.F) {
 	})
 }
 
-// never checks that one decision gives no more than another, of anything.
+// never checks that the first decision gives no more of anything than the second.
 func never(less, more *model.Slack) error {
 	pairs := func(name string, a, b *model.Account) error {
-		if a.Allow > b.Allow || a.Room.Mid > b.Room.Mid || a.Room.Batch > b.Room.Batch || a.Offer.Mid > b.Offer.Mid || a.Offer.Batch > b.Offer.Batch {
+		if a.Allow > b.Allow || a.Room.Mid > b.Room.Mid || a.Room.Batch > b.Room.Batch ||
+			a.Offer.Mid > b.Offer.Mid || a.Offer.Batch > b.Offer.Batch {
 			return fmt.Errorf("%s: more is given:\n%+v\n%+v", name, a, b)
 		}
 		return nil
@@ -164,16 +173,18 @@ func never(less, more *model.Slack) error {
 	return pairs("memory", &less.Memory, &more.Memory)
 }
 
-// TestNewPodNeverRaises: a pod that was bound and not measured gives nothing to batch, by any method (G11-3; A2.2-1).
+// TestNewPodNeverRaises checks that a bound pod without a measurement gives nothing to batch, by any method.
 func TestNewPodNeverRaises(t *testing.T) {
 	each(t, 3, func(r *rand.Rand, in *input) error {
 		more := in.slack()
-		in.bind(model.Pod{UID: "new", RequestMilli: r.Int64N(64000), MemoryRequest: r.Int64N(64 * gib), Created: in.node.Now})
+		in.bind(model.Pod{
+			UID: "new", RequestMilli: r.Int64N(64000), MemoryRequest: r.Int64N(64 * gib), Created: in.node.Now,
+		})
 		return never(in.slack(), more)
 	})
 }
 
-// TestAgeNeverSells: whatever of the measurements is older, nothing more is given.
+// TestAgeNeverSells checks that older measurements never give more.
 func TestAgeNeverSells(t *testing.T) {
 	each(t, 4, func(r *rand.Rand, in *input) error {
 		more := in.slack()
@@ -196,12 +207,12 @@ func TestAgeNeverSells(t *testing.T) {
 	})
 }
 
-// TestEditedNodeNeverRaises: whatever the Node object says, the machine is as large as it is, and as much is reserved (G11-5;
-// A2.2-3: an amplified allocatable hid what is reserved).
-// Offers are in steps of the capacity, so what is compared is the room.
+// TestEditedNodeNeverRaises checks that an edited Node object changes neither the size of the machine nor its
+// reservation. In Koordinator, an amplified allocatable hid the reservation. Steps of offers depend on the capacity,
+// so the test compares rooms.
 func TestEditedNodeNeverRaises(t *testing.T) {
 	each(t, 5, func(r *rand.Rand, in *input) error {
-		for i, p := range in.node.Pods { // what is bound as one tier leaves no room for the other
+		for i, p := range in.node.Pods { // requests of one tier would leave no room for the other
 			pod := *p
 			pod.Mid, pod.Batch = model.Amount{}, model.Amount{}
 			in.node.Pods[i] = &pod
@@ -231,7 +242,7 @@ func TestEditedNodeNeverRaises(t *testing.T) {
 	})
 }
 
-// TestBatchUsesWhatItUses: what batch uses of CPU and memory changes neither what it may use nor what is sold.
+// TestBatchUsesWhatItUses checks that the usage of batch changes neither the allowance nor the offer.
 func TestBatchUsesWhatItUses(t *testing.T) {
 	each(t, 6, func(r *rand.Rand, in *input) error {
 		in.add(model.Pod{UID: "zz", Class: model.ClassBE, Ended: r.IntN(2) == 0}, model.Amount{})
@@ -243,14 +254,14 @@ func TestBatchUsesWhatItUses(t *testing.T) {
 		}
 		after := in.slack()
 		after.CPU.Use.Batch, after.Memory.Use.Batch = before.CPU.Use.Batch, before.Memory.Use.Batch
-		if !reflect.DeepEqual(before, after) {
-			return fmt.Errorf("%+v became %+v", before, after)
+		if d := cmp.Diff(before, after); d != "" {
+			return fmt.Errorf("batch usage changed the account:\n%s", d)
 		}
 		return nil
 	})
 }
 
-// TestUnknownCgroupIsOnline: a pod that the API forgets counts with what it uses.
+// TestUnknownCgroupIsOnline checks that a pod that disappears from the API counts as online with its usage.
 func TestUnknownCgroupIsOnline(t *testing.T) {
 	each(t, 7, func(r *rand.Rand, in *input) error {
 		uses := model.Amount{CPU: r.Int64N(20_000), Memory: r.Int64N(20 * gib)}
@@ -267,8 +278,8 @@ func TestUnknownCgroupIsOnline(t *testing.T) {
 	})
 }
 
-// TestBytesAreBytes: all memory times 1024 is all amounts of memory times 1024, and the CPU does not notice. Whoever took
-// bytes for MiB anywhere would be found.
+// TestBytesAreBytes checks that all memory times 1024 gives all memory amounts times 1024, and the same CPU amounts.
+// A mix-up of bytes and MiB would fail.
 func TestBytesAreBytes(t *testing.T) {
 	const k = 1024
 	each(t, 8, func(_ *rand.Rand, in *input) error {
@@ -276,8 +287,9 @@ func TestBytesAreBytes(t *testing.T) {
 		big := in.copy()
 		n := &big.node
 		for _, v := range []*int64{
-			&n.Capacity.Memory, &n.Allocatable.Memory, &n.Kubelet.ReservedMemory, &n.Load.Memory, &n.Load.Watermark, &big.pools.Memory,
-			&big.peaks.Memory[0].Value, &big.peaks.Memory[1].Value, &big.state.Memory.Mid.Offer, &big.state.Memory.Batch.Offer,
+			&n.Capacity.Memory, &n.Allocatable.Memory, &n.Kubelet.ReservedMemory, &n.Load.Memory, &n.Load.Watermark,
+			&big.peaks.Memory[0].Value, &big.peaks.Memory[1].Value,
+			&big.state.Memory.Mid.Offer, &big.state.Memory.Batch.Offer,
 			&big.state.Memory.Mid.Lowest, &big.state.Memory.Batch.Lowest,
 		} {
 			*v *= k
@@ -287,18 +299,21 @@ func TestBytesAreBytes(t *testing.T) {
 		}
 		for i, p := range n.Pods {
 			pod := *p
-			pod.MemoryRequest, pod.Mid.Memory, pod.Batch.Memory = pod.MemoryRequest*k, pod.Mid.Memory*k, pod.Batch.Memory*k
+			pod.MemoryRequest *= k
+			pod.Mid.Memory *= k
+			pod.Batch.Memory *= k
 			n.Pods[i] = &pod
 		}
 		after, state2, _ := big.decide()
-		if !reflect.DeepEqual(before.CPU, after.CPU) || state.CPU != state2.CPU {
-			return fmt.Errorf("the CPU changed with the memory: %+v, %+v", before.CPU, after.CPU)
+		if d := cmp.Diff(before.CPU, after.CPU); d != "" || state.CPU != state2.CPU {
+			return fmt.Errorf("CPU amounts changed with memory:\n%s", d)
 		}
 		a, b := &before.Memory, &after.Memory
 		scale := func(v int64) int64 { return v * k }
 		exact := [][2]int64{
-			{a.Capacity, b.Capacity}, {a.Ceiling, b.Ceiling}, {a.Reserved, b.Reserved}, {a.Kept, b.Kept}, {a.Pools, b.Pools}, {a.Prod[0], b.Prod[0]},
-			{a.Prod[1], b.Prod[1]}, {a.Use.System, b.Use.System}, {a.Use.Online, b.Use.Online}, {a.Use.Unmeasured, b.Use.Unmeasured},
+			{a.Capacity, b.Capacity}, {a.Ceiling, b.Ceiling}, {a.Reserved, b.Reserved}, {a.Watermark, b.Watermark},
+			{a.Prod[0], b.Prod[0]}, {a.Prod[1], b.Prod[1]},
+			{a.Use.System, b.Use.System}, {a.Use.Online, b.Use.Online}, {a.Use.Unmeasured, b.Use.Unmeasured},
 			{a.Use.Batch, b.Use.Batch}, {a.Bound.Mid, b.Bound.Mid}, {a.Bound.Batch, b.Bound.Batch}, {a.Allow, b.Allow},
 			{a.Offer.Mid, b.Offer.Mid}, {a.Offer.Batch, b.Offer.Batch},
 		}
@@ -307,7 +322,7 @@ func TestBytesAreBytes(t *testing.T) {
 				return fmt.Errorf("amount %d: %d became %d:\n%+v\n%+v", i, pair[0], pair[1], a, b)
 			}
 		}
-		// Parts of parts are rounded down to bytes.
+		// Fractions of fractions are rounded down to bytes.
 		for _, pair := range [][2]int64{{a.Room.Mid, b.Room.Mid}, {a.Room.Batch, b.Room.Batch}} {
 			if d := pair[1] - scale(pair[0]); d < -k || d > k {
 				return fmt.Errorf("a room of %d became %d", pair[0], pair[1])

@@ -18,29 +18,28 @@ const gib = 1 << 30
 // epoch is the wall clock of every case.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// input is everything that is decided from.
+// input is the input of a decision.
 type input struct {
 	node   model.Node
 	policy model.Policy
 	own    []model.OwnCPUs
 	peaks  slack.Peaks
-	pools  model.Amount
 	state  slack.State
 }
 
 // decide runs a round.
 func (in *input) decide() (*model.Slack, slack.State, time.Time) {
 	cpu, memory := slack.Tally(&in.node, in.own)
-	return slack.Decide(&in.node, &in.policy, cpu, memory, in.peaks, in.pools, in.state)
+	return slack.Decide(&in.node, &in.policy, cpu, memory, in.peaks, in.state)
 }
 
-// slack runs a round and returns what was decided.
+// slack runs a round and returns its result.
 func (in *input) slack() *model.Slack {
 	s, _, _ := in.decide()
 	return s
 }
 
-// tick lets a second pass and measures the same again.
+// tick runs a round, advances the clock by one second and repeats the same measurement.
 func (in *input) tick() *model.Slack {
 	var s *model.Slack
 	s, in.state, _ = in.decide()
@@ -49,7 +48,7 @@ func (in *input) tick() *model.Slack {
 	return s
 }
 
-// at measures everything at a time.
+// at sets the time of all measurements.
 func (in *input) at(clock time.Duration) {
 	l := in.node.Load
 	l.Clock = clock
@@ -58,7 +57,7 @@ func (in *input) at(clock time.Duration) {
 	}
 }
 
-// usages returns everything that was measured.
+// usages returns all measurements.
 func (in *input) usages() []*model.Usage {
 	l := in.node.Load
 	all := []*model.Usage{&l.Node, &l.Classes[model.Guaranteed]}
@@ -78,7 +77,7 @@ func (in *input) copy() *input {
 	return &c
 }
 
-// newInput returns a machine on which nothing runs.
+// newInput returns an idle machine.
 func newInput(capacity model.Amount, method model.SellMethod, waterline int64) *input {
 	in := &input{policy: fixture.Policy()}
 	in.policy.CPU = model.SellPolicy{Method: method, Waterline: waterline}
@@ -91,7 +90,7 @@ func newInput(capacity model.Amount, method model.SellMethod, waterline int64) *
 	return in
 }
 
-// add adds a pod that uses something, to the node and to all pods.
+// add adds a pod and its usage, also to the usage of all pods and of the machine.
 func (in *input) add(pod model.Pod, used model.Amount) {
 	l := in.node.Load
 	u := model.PodUsage{UID: pod.UID}
@@ -104,19 +103,19 @@ func (in *input) add(pod model.Pod, used model.Amount) {
 	in.use(&l.Node, used)
 }
 
-// bind adds a pod that was not measured.
+// bind adds a pod without a measurement.
 func (in *input) bind(pod model.Pod) {
 	in.node.Pods = append(in.node.Pods, &pod)
 	slices.SortFunc(in.node.Pods, func(a, b *model.Pod) int { return strings.Compare(a.UID, b.UID) })
 }
 
-// use has something use more.
+// use increases a usage.
 func (in *input) use(u *model.Usage, more model.Amount) {
 	u.CPU.Milli += more.CPU
 	u.Memory.WorkingSet += more.Memory
 }
 
-// run has the same measured for a while.
+// run repeats the same measurement for a while.
 func (in *input) run(d time.Duration) *model.Slack {
 	var s *model.Slack
 	for range d / time.Second {
@@ -127,22 +126,32 @@ func (in *input) run(d time.Duration) *model.Slack {
 
 var methods = []model.SellMethod{"", model.SellStatic, model.SellRealtime, model.SellPredicted}
 
-// random returns a machine that there could be. Memory is in whole thousands of KiB, so that parts of it are exact.
+// random returns a possible machine. Memory is in whole thousands of KiB, so that its fractions are exact.
 func random(r *rand.Rand) *input {
 	capacity := model.Amount{CPU: int64(1+r.IntN(256)) * 1000, Memory: int64(1+r.IntN(512)) * 1000 * 1024 * 1024}
 	in := newInput(capacity, methods[r.IntN(4)], int64(r.IntN(1001)))
 	in.policy.CPU.Mid, in.policy.CPU.Ratio = int64(r.IntN(1001)), int64(r.IntN(4001))
-	in.policy.Memory = model.SellPolicy{Method: methods[r.IntN(4)], Waterline: int64(r.IntN(1001)), Mid: int64(r.IntN(1001)), Ratio: int64(r.IntN(2001))}
+	in.policy.Memory = model.SellPolicy{
+		Method: methods[r.IntN(4)], Waterline: int64(r.IntN(1001)),
+		Mid: int64(r.IntN(1001)), Ratio: int64(r.IntN(2001)),
+	}
 	upTo := func(tenths int64) model.Amount {
-		return model.Amount{CPU: r.Int64N(capacity.CPU*tenths/10 + 1), Memory: r.Int64N(capacity.Memory/1024*tenths/10+1) * 1024}
+		return model.Amount{
+			CPU:    r.Int64N(capacity.CPU*tenths/10 + 1),
+			Memory: r.Int64N(capacity.Memory/1024*tenths/10+1) * 1024,
+		}
 	}
 	in.node.Kubelet.ReservedMilli, in.node.Kubelet.ReservedMemory = upTo(1).CPU, upTo(1).Memory
-	in.node.Allocatable = model.Amount{CPU: capacity.CPU - in.node.Kubelet.ReservedMilli, Memory: capacity.Memory - in.node.Kubelet.ReservedMemory}
+	in.node.Allocatable = model.Amount{
+		CPU:    capacity.CPU - in.node.Kubelet.ReservedMilli,
+		Memory: capacity.Memory - in.node.Kubelet.ReservedMemory,
+	}
 	in.node.Load.Watermark = upTo(1).Memory
 	in.use(&in.node.Load.Node, upTo(1))
 	free := 0
 	for i := range r.IntN(12) {
-		pod := model.Pod{UID: fmt.Sprintf("p%02d", i), RequestMilli: upTo(2).CPU, MemoryRequest: upTo(2).Memory, Class: model.ClassLS}
+		pod := model.Pod{UID: fmt.Sprintf("p%02d", i), Class: model.ClassLS}
+		pod.RequestMilli, pod.MemoryRequest = upTo(2).CPU, upTo(2).Memory
 		pod.Created = epoch.Add(-time.Duration(r.IntN(300)) * time.Second)
 		switch r.IntN(6) {
 		case 0, 1:
@@ -161,7 +170,8 @@ func random(r *rand.Rand) *input {
 				set.Add(free)
 				free++
 			}
-			in.own = append(in.own, model.OwnCPUs{UID: pod.UID, Mode: []model.CPUMode{model.CPUExclusive, model.CPUShare}[r.IntN(2)], CPUs: set})
+			mode := []model.CPUMode{model.CPUExclusive, model.CPUShare}[r.IntN(2)]
+			in.own = append(in.own, model.OwnCPUs{UID: pod.UID, Mode: mode, CPUs: set})
 		}
 		pod.Ended = r.IntN(10) == 0
 		switch r.IntN(5) {
@@ -171,7 +181,7 @@ func random(r *rand.Rand) *input {
 			in.add(pod, upTo(1))
 		}
 	}
-	if r.IntN(3) == 0 { // a cgroup that nobody knows
+	if r.IntN(3) == 0 { // a cgroup without a known pod
 		more := upTo(1)
 		in.use(&in.node.Load.Classes[model.Guaranteed], more)
 		in.use(&in.node.Load.Node, more)
@@ -179,10 +189,8 @@ func random(r *rand.Rand) *input {
 	for h := range model.Horizons {
 		a := upTo(8)
 		known := r.IntN(2) == 0
-		in.peaks.CPU[h], in.peaks.Memory[h] = model.Peak{Value: a.CPU, Known: known}, model.Peak{Value: a.Memory, Known: known}
-	}
-	if r.IntN(3) == 0 {
-		in.pools = upTo(1)
+		in.peaks.CPU[h] = model.Peak{Value: a.CPU, Known: known}
+		in.peaks.Memory[h] = model.Peak{Value: a.Memory, Known: known}
 	}
 	in.state.Clock = in.node.Load.Clock - time.Duration(r.IntN(8))*time.Second
 	in.state.CPU, in.state.Memory = randomLedger(r, capacity.CPU), randomLedger(r, capacity.Memory)
@@ -193,25 +201,30 @@ func randomLedger(r *rand.Rand, capacity int64) slack.Ledger {
 	line := func() slack.Line {
 		l := slack.Line{Offer: r.Int64N(capacity + 1)}
 		if r.IntN(2) == 0 {
-			l.Since, l.Lowest = time.Hour-time.Duration(r.IntN(90))*time.Second, l.Offer+r.Int64N(capacity+1)
+			l.ClearSince, l.Lowest = time.Hour-time.Duration(r.IntN(90))*time.Second, l.Offer+r.Int64N(capacity+1)
 		}
 		if r.IntN(2) == 0 {
 			l.Grown = time.Hour - time.Duration(r.IntN(90))*time.Second
 		}
 		if r.IntN(2) == 0 {
-			l.Fell, l.Settle = time.Hour-time.Duration(r.IntN(3600))*time.Second, time.Duration(r.IntN(1801))*time.Second
+			l.Fell = time.Hour - time.Duration(r.IntN(3600))*time.Second
+			l.Settling = time.Duration(r.IntN(1801)) * time.Second
 		}
 		return l
 	}
 	return slack.Ledger{Measured: time.Hour - time.Duration(r.IntN(90))*time.Second, Mid: line(), Batch: line()}
 }
 
-// absurd returns a machine that there cannot be.
+// absurd returns an impossible machine.
 func absurd(r *rand.Rand) *input {
 	in := random(r)
 	spoil := func(v *int64) {
 		if r.IntN(4) == 0 {
-			*v = []int64{math.MinInt64, math.MinInt64 + 1, -1, 0, 1, 999, 1 << 50, 1 << 62, math.MaxInt64 - 1, math.MaxInt64, r.Int64(), -r.Int64()}[r.IntN(12)]
+			extremes := []int64{
+				math.MinInt64, math.MinInt64 + 1, -1, 0, 1, 999, 1 << 50, 1 << 62, math.MaxInt64 - 1, math.MaxInt64,
+				r.Int64(), -r.Int64(),
+			}
+			*v = extremes[r.IntN(len(extremes))]
 		}
 	}
 	both := func(a *model.Amount) { spoil(&a.CPU); spoil(&a.Memory) }
@@ -246,7 +259,6 @@ func absurd(r *rand.Rand) *input {
 		spoil(&in.peaks.CPU[h].Value)
 		spoil(&in.peaks.Memory[h].Value)
 	}
-	both(&in.pools)
 	spoil((*int64)(&l.Clock))
 	spoil((*int64)(&in.state.Clock))
 	for _, ledger := range []*slack.Ledger{&in.state.CPU, &in.state.Memory} {
@@ -254,10 +266,10 @@ func absurd(r *rand.Rand) *input {
 		for _, line := range []*slack.Line{&ledger.Mid, &ledger.Batch} {
 			spoil(&line.Offer)
 			spoil(&line.Lowest)
-			spoil((*int64)(&line.Since))
+			spoil((*int64)(&line.ClearSince))
 			spoil((*int64)(&line.Grown))
 			spoil((*int64)(&line.Fell))
-			spoil((*int64)(&line.Settle))
+			spoil((*int64)(&line.Settling))
 		}
 	}
 	return in

@@ -8,7 +8,7 @@ import (
 
 func (r *resource) static() bool { return r.sell.Method == model.SellStatic }
 
-// reason says why the offer is what it is, with the numbers of the sum.
+// reason returns the reason for the offer, with the operands of the balance.
 func (r *resource) reason(a *model.Account, l Ledger, now round) model.Reason {
 	offered := plus(a.Offer.Mid, a.Offer.Batch)
 	room := plus(a.Room.Mid, a.Room.Batch)
@@ -20,41 +20,42 @@ func (r *resource) reason(a *model.Account, l Ledger, now round) model.Reason {
 	case !a.Use.Measured:
 		return r.because(model.SlackUnknown)
 	case a.Use.Age > fresh:
-		return r.because(model.SlackDoubted,
+		return r.because(model.SlackStale,
 			model.Operand{Name: "age", Value: int64(a.Use.Age / time.Second), Unit: model.UnitSeconds},
 			model.Operand{Name: "trusted", Value: trusted(1000, a.Use.Age), Unit: model.UnitTimes},
 			model.Operand{Name: "room", Value: room, Unit: r.unit})
-	case r.static() && !r.firm:
-		return r.because(model.SoldFixed,
+	case r.static() && !r.incompressible:
+		return r.because(model.SoldStatic,
 			model.Operand{Name: "offer", Value: offered, Unit: r.unit},
 			model.Operand{Name: "allowance", Value: a.Allow, Unit: r.unit},
 			model.Operand{Name: "missing", Value: less(offered, a.Allow), Unit: r.unit})
-	case s.whole(a.Room.Mid) == 0 && s.whole(a.Room.Batch) == 0:
+	case s.roundDown(a.Room.Mid) == 0 && s.roundDown(a.Room.Batch) == 0:
 		return r.because(model.SlackNone, r.sum(a)...)
-	case l.Mid.waits(a.Room.Mid, &s) || l.Batch.waits(a.Room.Batch, &s):
-		watched := model.Operand{Name: "watched", Value: int64(max(l.Mid.watch(&s), l.Batch.watch(&s)) / time.Second), Unit: model.UnitSeconds}
-		return r.because(model.OfferRestless, append([]model.Operand{watched}, r.sum(a)...)...)
-	case l.Mid.clear(a.Room.Mid, &s) || l.Batch.clear(a.Room.Batch, &s):
+	case l.Mid.delayed(a.Room.Mid, &s) || l.Batch.delayed(a.Room.Batch, &s):
+		longest := max(l.Mid.settling(&s), l.Batch.settling(&s))
+		settling := model.Operand{Name: "settling", Value: int64(longest / time.Second), Unit: model.UnitSeconds}
+		return r.because(model.OfferUnstable, append([]model.Operand{settling}, r.sum(a)...)...)
+	case l.Mid.mayGrow(a.Room.Mid, &s) || l.Batch.mayGrow(a.Room.Batch, &s):
 		return r.because(model.OfferGrows, r.sum(a)...)
 	case r.static():
 		fixed := model.Operand{Name: "fixed", Value: part(a.Capacity, r.sell.Ratio, 1000), Unit: r.unit}
-		return r.because(model.SoldFixed, append([]model.Operand{fixed}, r.sum(a)...)...)
+		return r.because(model.SoldStatic, append([]model.Operand{fixed}, r.sum(a)...)...)
 	case r.sell.Method == model.SellRealtime:
 		return r.because(model.SoldRealtime, r.sum(a)...)
 	}
 	return r.because(model.SoldPredicted, r.sum(a)...)
 }
 
-// waits reports whether the offer would grow if it were not restless, or sooner.
-func (l *Line) waits(room int64, s *steps) bool {
-	return l.under(s) > 0 && 2*(room-l.Offer) >= 3*s.step
+// delayed reports whether the offer would have grown already, or to a higher value, if it were stable.
+func (l *Line) delayed(room int64, s *steps) bool {
+	return l.margin(s) > 0 && 2*(room-l.Offer) >= 3*s.step
 }
 
 func (r *resource) because(code model.Code, operands ...model.Operand) model.Reason {
 	return model.Reason{Code: code, Operands: operands}
 }
 
-// sum returns the sum of which the room is what is left: the first number less the others.
+// sum returns the operands of the balance: the room is the first number minus the others.
 func (r *resource) sum(a *model.Account) []model.Operand {
 	operands := []model.Operand{
 		{Name: "ceiling", Value: a.Ceiling, Unit: r.unit},
@@ -63,16 +64,14 @@ func (r *resource) sum(a *model.Account) []model.Operand {
 	if a.Use.Stolen > 0 {
 		operands = append(operands, model.Operand{Name: "stolen", Value: a.Use.Stolen, Unit: r.unit})
 	}
-	if r.firm {
-		operands = append(operands, model.Operand{Name: "kept", Value: a.Kept, Unit: r.unit})
+	if r.incompressible {
+		operands = append(operands, model.Operand{Name: "watermark", Value: a.Watermark, Unit: r.unit})
 	}
 	if r.sell.Method == model.SellPredicted {
 		operands = append(operands, model.Operand{Name: "peak", Value: a.Prod[model.Hour], Unit: r.unit})
 	} else {
-		operands = append(operands, model.Operand{Name: "online", Value: plus(a.Use.Online, a.Use.Unmeasured, a.Use.Whole), Unit: r.unit})
-	}
-	if a.Pools > 0 {
-		operands = append(operands, model.Operand{Name: "pools", Value: a.Pools, Unit: r.unit})
+		online := plus(a.Use.Online, a.Use.Unmeasured, a.Use.IdleExclusive)
+		operands = append(operands, model.Operand{Name: "online", Value: online, Unit: r.unit})
 	}
 	return operands
 }

@@ -1,13 +1,14 @@
-// Package slack decides how much CPU and memory of a node batch may use now, the allowance, and how much may be sold, the
-// offer, in two tiers: mid, which is expected to be there for a day, and batch, for an hour.
+// Package slack decides how much CPU and memory of a node batch may use now, the allowance, and how much may be sold,
+// the offer. The offer has two tiers: mid resources are expected to stay available for a day, batch resources for an
+// hour.
 //
-// There is one account for each resource, and everything stands in it once:
+// Each resource has one account, in which everything counts once:
 //
-//	System + Prod + Mid + Batch + Pools <= Ceiling
+//	System + Prod + Mid + Batch <= Ceiling
 //
-// System is the highest of what is used and what is reserved, Prod what online pods are counted with, Mid and Batch what is
-// offered, Pools what worker pools hold beyond their pods' requests. Whatever is in doubt counts as online: a cgroup that no
-// pod is known for, a pod that was not measured yet, a measurement that is old.
+// System is the higher of the usage and the reservation of the system. Prod is the amount counted for online pods.
+// Mid and Batch are the offers. In doubt, usage counts as online: cgroups without a known pod, pods without a
+// measurement, old measurements.
 package slack
 
 import (
@@ -16,50 +17,50 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Data this old is as good as new; at the end of distrust it is worth nothing, and what it shows is worth less and less in
-// between.
+// Measurements up to the age fresh count fully. From there to the age distrust, their worth falls to zero.
 const (
 	fresh    = 5 * time.Second
 	distrust = time.Minute
-	pace     = time.Second // between two rounds of doubt
+	pace     = time.Second // between two rounds with old measurements
 )
 
-// Peaks are the most that online pods are expected to use within each horizon, by the predictor.
+// Peaks are the predicted peaks of online pods.
 type Peaks struct {
 	CPU    [model.Horizons]model.Peak // in milli-cores
 	Memory [model.Horizons]model.Peak // in bytes
 }
 
-// resource is what one account is made from.
+// resource is the input for one account.
 type resource struct {
-	unit        model.Unit
-	sell        model.SellPolicy
-	machine     int64 // capacity, as measured
-	node        int64 // capacity, by the Node object
-	allocatable int64
-	reserved    int64 // by the kubelet's settings
-	settings    bool  // these are known
-	kept        int64
-	use         model.Use
-	peaks       [model.Horizons]model.Peak
-	bound       model.TierAmounts
-	pools       int64
-	step        int64 // the least step of an offer
-	firm        bool  // what is not there cannot be used: more than that is never sold
+	unit           model.Unit
+	sell           model.SellPolicy
+	machine        int64 // measured capacity
+	node           int64 // capacity of the Node object
+	allocatable    int64
+	reserved       int64 // by the kubelet's settings
+	settings       bool  // the kubelet's settings are known
+	watermark      int64
+	use            model.Use
+	peaks          [model.Horizons]model.Peak
+	bound          model.TierAmounts
+	step           int64 // smallest step of an offer
+	incompressible bool  // more than is available can never be sold
 }
 
-// Decide decides about a node that was measured: nil if it was not. Pools is what worker pools hold beyond what their pods
-// requested; s is what the round before returned. At next, if it is not zero, deciding again gives less though nothing
-// changed but the time; to give more takes a new measurement.
-func Decide(n *model.Node, p *model.Policy, cpu, memory model.Use, peaks Peaks, pools model.Amount, s State) (result *model.Slack, state State, next time.Time) {
+// Decide returns the slack of a measured node: nil before the first measurement. s is the state from the previous
+// round. If next is not zero, the decision gives less from then on even if nothing changes but the time. Only a new
+// measurement can give more.
+func Decide(
+	n *model.Node, p *model.Policy, cpu, memory model.Use, peaks Peaks, s State,
+) (result *model.Slack, state State, next time.Time) {
 	if n.Load == nil {
 		return nil, s, time.Time{}
 	}
 	now := round{clock: n.Load.Clock}
 	if now.clock < s.Clock {
-		s = State{} // of another boot
+		s = State{} // from another boot
 	}
-	now.watched = now.clock-s.Clock <= fresh
+	now.gapless = now.clock-s.Clock <= fresh
 	s.Clock = now.clock
 
 	boundCPU, boundMemory := bound(n.Pods)
@@ -68,13 +69,15 @@ func Decide(n *model.Node, p *model.Policy, cpu, memory model.Use, peaks Peaks, 
 		reservedMilli = int64(n.Kubelet.ReservedCPUs.Len()) * 1000
 	}
 	r := resource{
-		unit: model.UnitMilli, sell: p.CPU, machine: n.Load.CPUMilli, node: n.Capacity.CPU, allocatable: n.Allocatable.CPU,
-		reserved: reservedMilli, settings: n.Kubelet.Known, use: cpu, peaks: peaks.CPU, bound: boundCPU, pools: pools.CPU, step: 100,
+		unit: model.UnitMilli, sell: p.CPU,
+		machine: n.Load.CPUMilli, node: n.Capacity.CPU, allocatable: n.Allocatable.CPU,
+		reserved: reservedMilli, settings: n.Kubelet.Known, use: cpu, peaks: peaks.CPU, bound: boundCPU, step: 100,
 	}
 	m := resource{
-		unit: model.UnitBytes, sell: p.Memory, machine: n.Load.Memory, node: n.Capacity.Memory, allocatable: n.Allocatable.Memory,
-		reserved: n.Kubelet.ReservedMemory, settings: n.Kubelet.Known, kept: n.Load.Watermark, use: memory, peaks: peaks.Memory,
-		bound: boundMemory, pools: pools.Memory, step: 1, firm: true,
+		unit: model.UnitBytes, sell: p.Memory,
+		machine: n.Load.Memory, node: n.Capacity.Memory, allocatable: n.Allocatable.Memory,
+		reserved: n.Kubelet.ReservedMemory, settings: n.Kubelet.Known, watermark: n.Load.Watermark, use: memory,
+		peaks: peaks.Memory, bound: boundMemory, step: 1, incompressible: true,
 	}
 	if p.Mode == model.ModeDisabled {
 		r.sell.Method, m.sell.Method = "", ""
@@ -93,7 +96,7 @@ func Decide(n *model.Node, p *model.Policy, cpu, memory model.Use, peaks Peaks, 
 	return result, s, next
 }
 
-// bound returns what pods that are bound to the node requested of what is sold.
+// bound returns the requests of bound pods for mid and batch resources.
 func bound(pods []*model.Pod) (cpu, memory model.TierAmounts) {
 	for _, pod := range pods {
 		if pod.Ended {
@@ -105,7 +108,7 @@ func bound(pods []*model.Pod) (cpu, memory model.TierAmounts) {
 	return cpu, memory
 }
 
-// decide makes the account of one resource.
+// decide computes the account and the offers of one resource.
 func (r *resource) decide(l Ledger, now round) (model.Account, Ledger) {
 	a := r.account()
 	if a.Use.Measured {
@@ -119,8 +122,8 @@ func (r *resource) decide(l Ledger, now round) (model.Account, Ledger) {
 	steps.round, steps.fresh = now, a.Use.Age <= fresh
 	room := a.Room
 	if !a.Use.Measured && now.clock-l.Measured < distrust {
-		// The agent has just started, and measures in a moment. What it offered before it stopped is still on the Node;
-		// to withdraw it for that moment would have it grow again for minutes.
+		// The agent has just started and has no measurement yet. The offer of its predecessor is still on the Node.
+		// Withdrawing it now would mean that it must grow again for minutes.
 		room = model.TierAmounts{Mid: amount(l.Mid.Offer), Batch: amount(l.Batch.Offer)}
 	}
 	l.Mid, l.Batch = l.Mid.follow(room.Mid, steps), l.Batch.follow(room.Batch, steps)
@@ -129,18 +132,18 @@ func (r *resource) decide(l Ledger, now round) (model.Account, Ledger) {
 	return a, l
 }
 
-// account fills in everything but the offer.
+// account computes everything but the offers.
 func (r *resource) account() model.Account {
-	a := model.Account{Kept: amount(r.kept), Use: r.use, Peaks: r.peaks, Pools: amount(r.pools)}
+	a := model.Account{Watermark: amount(r.watermark), Use: r.use, Peaks: r.peaks}
 	a.Bound = model.TierAmounts{Mid: amount(r.bound.Mid), Batch: amount(r.bound.Batch)}
 	u := &a.Use
 	u.Age = max(u.Age, 0)
-	for _, v := range []*int64{&u.System, &u.Stolen, &u.Online, &u.Unmeasured, &u.Whole, &u.Batch} {
+	for _, v := range []*int64{&u.System, &u.Stolen, &u.Online, &u.Unmeasured, &u.IdleExclusive, &u.Batch} {
 		*v = amount(*v)
 	}
 	a.Capacity = amount(r.machine)
 	if r.node > 0 {
-		// Somebody may have edited the Node, or have it amplified for the scheduler's sake. That adds no CPU to the machine.
+		// The Node may have been edited, or amplified for the scheduler. That adds no CPU to the machine.
 		a.Capacity = min(a.Capacity, amount(r.node))
 	}
 	a.Reserved = r.reservation()
@@ -149,47 +152,47 @@ func (r *resource) account() model.Account {
 	online := plus(u.Online, u.Unmeasured)
 	for h := range a.Prod {
 		a.Peaks[h].Value = amount(a.Peaks[h].Value)
-		a.Prod[h] = plus(max(online, a.Peaks[h].Value), u.Whole)
+		a.Prod[h] = plus(max(online, a.Peaks[h].Value), u.IdleExclusive)
 	}
 	if !u.Measured {
 		return a
 	}
-	free := less(a.Ceiling, max(u.System, a.Reserved), a.Kept)
-	now := less(free, online, u.Whole)
+	free := less(a.Ceiling, max(u.System, a.Reserved), a.Watermark)
+	now := less(free, online, u.IdleExclusive)
 	a.Allow = trusted(now, u.Age)
 
-	// All that could be sold, in both tiers; and what of it is there for a day.
-	all := less(free, a.Prod[model.Hour], a.Pools)
+	// all is what could be sold in both tiers together; lasting is the part that stays available for a day.
+	all := less(free, a.Prod[model.Hour])
 	switch r.sell.Method {
 	case model.SellRealtime:
-		all = less(now, a.Pools)
+		all = now
 	case model.SellStatic:
-		all = less(part(a.Capacity, r.sell.Ratio, 1000), a.Pools)
-		if r.firm {
-			all = min(all, less(now, a.Pools))
+		all = part(a.Capacity, r.sell.Ratio, 1000)
+		if r.incompressible {
+			all = min(all, now)
 		}
 	}
 	var lasting int64
 	if a.Peaks[model.Day].Known || r.sell.Method == model.SellPredicted || r.sell.Method == "" {
-		lasting = min(less(free, a.Prod[model.Day], a.Pools), all)
+		lasting = min(less(free, a.Prod[model.Day]), all)
 	}
 
-	// What batch pods were promised already is not sold again as mid; but batch keeps off what is meant for mid, so that
-	// as they end it becomes free for it.
+	// The requests of batch pods are not sold again as mid. Batch in turn leaves the part meant for mid alone, so
+	// that this part becomes free for mid as batch pods end.
 	meant := part(a.Ceiling, min(r.sell.Mid, 1000), 1000)
 	mid := min(meant, lasting)
 	if !r.static() {
-		meant = mid // of a fixed part, what is not there for mid does not become batch
+		meant = mid // with a fixed offer, the unavailable part of mid does not become batch
 	}
 	a.Room.Mid = trusted(min(mid, less(all, a.Bound.Batch)), u.Age)
 	a.Room.Batch = trusted(less(all, max(meant, a.Bound.Mid)), u.Age)
 	return a
 }
 
-// reservation returns what is reserved for the system: by the kubelet's settings, and as what is allocatable shows, which has
-// in it what the kubelet keeps for evictions. If somebody amplifies what is allocatable, that shows nothing any more, and
-// the settings remain. If somebody edits the capacity down, it shows too little; where the settings are not known either,
-// the machine's own capacity counts.
+// reservation returns the amount reserved for the system: the higher of the kubelet's settings and the difference of
+// capacity and allocatable, which includes the kubelet's eviction thresholds. An amplified allocatable hides that
+// difference; then the settings count. An edited capacity makes the difference too small; if the settings are not
+// known either, the measured capacity counts.
 func (r *resource) reservation() int64 {
 	reserved := amount(r.reserved)
 	if r.allocatable <= 0 {
@@ -202,7 +205,7 @@ func (r *resource) reservation() int64 {
 	return reserved
 }
 
-// trusted returns what is left of an amount that data of this age shows.
+// trusted returns the part of an amount that counts with a measurement of this age.
 func trusted(v int64, age time.Duration) int64 {
 	switch {
 	case age <= fresh:
@@ -213,7 +216,7 @@ func trusted(v int64, age time.Duration) int64 {
 	return part(v, int64(distrust-age), int64(distrust-fresh))
 }
 
-// wait returns after how long the account would give less if nothing but the time changed; 0: never.
+// wait returns the time after which the account gives less if nothing but the time changes; 0: never.
 func (r *resource) wait(a *model.Account, l Ledger, now round) time.Duration {
 	switch given := plus(a.Allow, a.Room.Mid, a.Room.Batch, a.Offer.Mid, a.Offer.Batch); {
 	case given == 0:

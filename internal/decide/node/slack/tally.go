@@ -1,17 +1,16 @@
 package slack
 
 import (
-	"sort"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// young is how long after its creation a pod counts with its request, if it uses less: it has hardly begun. One that will be
-// created later than that from now was created before the clock was set back, and is not new.
+// young is the age up to which a pod counts with its request if it uses less, because it has hardly started. A
+// creation time further in the future means that the clock was set back, and the pod is not new.
 const young = time.Minute
 
-// tally counts one resource.
+// tally sums up one resource.
 type tally struct {
 	n      *model.Node
 	read   func(*model.Usage) (v int64, at time.Duration)
@@ -19,28 +18,30 @@ type tally struct {
 	use    model.Use
 }
 
-// Tally says who uses what of a node now. Own are the CPUs that containers have for their own, ordered by pod.
+// Tally returns the current usage of a node by consumer. own lists the CPUs of containers with their own sets,
+// ordered by pod.
 //
-// Online is what all pods use less what those use that are known to be something else, so whatever nobody knows is online.
-// Each measurement that something is subtracted by counts for the age: a batch pod that was last measured when it was busy
-// would hide what online pods use now.
+// Online usage is the usage of all pods minus the usage of pods that are known to be batch or SYSTEM. So unknown
+// usage counts as online. The age includes each subtracted measurement: an old measurement of a batch pod that was
+// busy then would hide current online usage.
 //
-// Memory is the working set everywhere. Memory of processes and active page cache alone would leave out what tmpfs and the
-// kernel hold for a pod, which cannot be taken back from it either.
+// Memory is the working set everywhere. Anonymous memory and active page cache alone would leave out tmpfs and kernel
+// memory of a pod, which cannot be reclaimed either.
 func Tally(n *model.Node, own []model.OwnCPUs) (cpu, memory model.Use) {
 	if n.Load == nil {
 		return cpu, memory
 	}
-	t := tally{n: n, read: func(u *model.Usage) (int64, time.Duration) { return u.CPU.Milli, u.CPU.At }, stolen: amount(n.Load.Stolen)}
+	milli := func(u *model.Usage) (int64, time.Duration) { return u.CPU.Milli, u.CPU.At }
+	t := tally{n: n, read: milli, stolen: amount(n.Load.Stolen)}
 	if t.sum(func(p *model.Pod) int64 { return p.RequestMilli }) {
-		t.whole(own)
+		t.idleExclusive(own)
 	}
 	m := tally{n: n, read: func(u *model.Usage) (int64, time.Duration) { return u.Memory.WorkingSet, u.Memory.At }}
 	m.sum(func(p *model.Pod) int64 { return p.MemoryRequest })
 	return t.use, m.use
 }
 
-// sum counts all but the CPUs that pods have alone. It reports whether the node was measured.
+// sum computes everything except the idle part of exclusive CPUs. It reports whether the node was measured.
 func (t *tally) sum(request func(*model.Pod) int64) bool {
 	l, u := t.n.Load, &t.use
 	_, node := t.read(&l.Node)
@@ -63,15 +64,15 @@ func (t *tally) sum(request func(*model.Pod) int64) bool {
 			u.Unmeasured = plus(u.Unmeasured, less(request(pod), t.of(pod.UID)))
 		}
 	}
-	// Some kernels count what the hypervisor took as used by the group that ran just then, and some do not. Either way this
-	// has it once.
+	// Some kernels count stolen time as usage of the group that ran at that moment, others do not. In both cases this
+	// counts it once.
 	u.Stolen = t.stolen
 	u.System = plus(less(plus(t.count(&l.Node), u.Stolen), pods), daemons)
 	u.Online = less(pods, u.Batch, daemons)
 	return true
 }
 
-// unmeasured reports whether what a pod was measured to use says nothing about it yet.
+// unmeasured reports whether the measured usage of a pod does not represent it yet.
 func (t *tally) unmeasured(pod *model.Pod) bool {
 	used := t.n.Load.Pod(pod.UID)
 	if used == nil {
@@ -81,7 +82,7 @@ func (t *tally) unmeasured(pod *model.Pod) bool {
 	return at == 0 || !pod.Created.IsZero() && t.n.Now.Sub(pod.Created).Abs() < young
 }
 
-// of returns what a pod was measured to use; 0 if it was not.
+// of returns the measured usage of a pod; 0 if it was not measured.
 func (t *tally) of(uid string) int64 {
 	if used := t.n.Load.Pod(uid); used != nil {
 		return t.count(&used.Usage)
@@ -89,7 +90,7 @@ func (t *tally) of(uid string) int64 {
 	return 0
 }
 
-// count returns an amount that counts, if it was measured, and notes its age.
+// count returns a measured amount and includes its age in the result.
 func (t *tally) count(u *model.Usage) int64 {
 	v, at := t.read(u)
 	if at == 0 {
@@ -99,9 +100,10 @@ func (t *tally) count(u *model.Usage) int64 {
 	return amount(v)
 }
 
-// whole adds what pods leave unused of CPUs that nobody else may run on. The CPUs of a container are known, but only what
-// its pod uses: that much is used on them as the pod's other containers cannot have used elsewhere, by their limits.
-func (t *tally) whole(own []model.OwnCPUs) {
+// idleExclusive adds the idle part of CPUs that no other pod may use. The CPUs are known per container, but the usage
+// only per pod. So the usage on these CPUs is the usage of the pod minus what its other containers can use elsewhere,
+// by their limits.
+func (t *tally) idleExclusive(own []model.OwnCPUs) {
 	var all model.CPUSet
 	have := map[string]bool{}
 	for len(own) > 0 {
@@ -111,7 +113,7 @@ func (t *tally) whole(own []model.OwnCPUs) {
 		}
 		if alone, elsewhere := exclusive(own[:n], t.pod(own[0].UID)); !alone.Empty() {
 			all, have[own[0].UID] = all.Or(alone), true
-			t.use.Whole = plus(t.use.Whole, less(milli(alone), less(t.of(own[0].UID), elsewhere)))
+			t.use.IdleExclusive = plus(t.use.IdleExclusive, less(milli(alone), less(t.of(own[0].UID), elsewhere)))
 		}
 		own = own[n:]
 	}
@@ -126,11 +128,11 @@ func (t *tally) whole(own []model.OwnCPUs) {
 			used = plus(used, min(whole, less(t.of(pod.UID), elsewhere)))
 		}
 	}
-	t.use.Whole = plus(t.use.Whole, less(milli(taken), used))
+	t.use.IdleExclusive = plus(t.use.IdleExclusive, less(milli(taken), used))
 }
 
-// exclusive returns the CPUs that a pod has alone, and what its containers can use of others at most, in milli-cores. The
-// pod is nil if it is not known.
+// exclusive returns the exclusive CPUs of a pod, and the most that its other containers can use, in milli-cores. pod
+// is nil if it is not known.
 func exclusive(own []model.OwnCPUs, pod *model.Pod) (alone model.CPUSet, elsewhere int64) {
 	names := map[string]bool{}
 	for _, o := range own {
@@ -149,8 +151,8 @@ func exclusive(own []model.OwnCPUs, pod *model.Pod) (alone model.CPUSet, elsewhe
 	return alone, elsewhere
 }
 
-// static returns how much CPU the kubelet's static policy gives the containers of a Guaranteed pod for themselves, those
-// that ask for whole CPUs, and what the others can use at most, in milli-cores.
+// static returns the CPU that the kubelet's static policy assigns exclusively to containers of a Guaranteed pod,
+// those with whole CPU requests, and the most that the other containers can use, in milli-cores.
 func static(pod *model.Pod) (whole, elsewhere int64) {
 	for _, c := range pod.Containers {
 		if c.RequestMilli > 0 && c.RequestMilli%1000 == 0 {
@@ -162,7 +164,7 @@ func static(pod *model.Pod) (whole, elsewhere int64) {
 	return whole, elsewhere
 }
 
-// limit returns what a container can use while the pod runs, in milli-cores.
+// limit returns the most that a container can use while the pod runs, in milli-cores.
 func limit(c model.Container) int64 {
 	switch {
 	case c.Init:
@@ -175,11 +177,7 @@ func limit(c model.Container) int64 {
 
 func milli(s model.CPUSet) int64 { return int64(s.Len()) * 1000 }
 
-// pod returns a pod by its UID; nil if it is not known.
+// pod returns the pod with a UID; nil if it is not known.
 func (t *tally) pod(uid string) *model.Pod {
-	pods := t.n.Pods
-	if i := sort.Search(len(pods), func(i int) bool { return pods[i].UID >= uid }); i < len(pods) && pods[i].UID == uid {
-		return pods[i]
-	}
-	return nil
+	return model.FindPod(t.n.Pods, uid)
 }

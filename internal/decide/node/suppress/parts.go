@@ -9,25 +9,25 @@ import (
 )
 
 const (
-	leastPart = 10  // milli-cores: the kernel takes no quota below 1 ms, and the period is 100 ms
-	guess     = 100 // milli-cores that a pod is taken to ask for that does not say
-	// A pod that uses this much of its part could use more, in thousandths. One that does not is counted with some room above
-	// what it uses, or it could never show that it needs more.
+	leastPart = 10  // milli-cores; the kernel accepts no quota below 1 ms, and the period is 100 ms
+	guess     = 100 // milli-cores; the assumed request of a pod without one
+	// A pod that uses this fraction of its part, in thousandths, could use more. A pod below counts with its usage
+	// plus some room; without room it could never show that it needs more.
 	usedUp = 900
 	room   = 1250
 	more   = 50 // milli-cores
 )
 
-// parts divides what batch may use among its pods.
+// parts divides the limit of batch among the batch pods.
 //
-// Of CPU each pod gets a part by what it asked for, and those that do not use theirs leave the rest to the others. Parts stay
-// while what there is to divide stays, unless somebody could use what another leaves: a quota that changes each second
-// would stop its pod at odd times. Of memory, which cannot be taken back, it is by what was asked for alone.
+// CPU is divided in proportion to requests. What a pod does not use goes to the others. The parts stay the same while
+// the limit stays the same, unless a pod could use what another leaves: a quota that changes each second would
+// throttle its pod at irregular times. Memory is divided by requests alone, because it cannot be taken back.
 func (f *follow) parts(memory int64) {
 	var needs []need
 	var bytes int64
 	for _, pod := range f.n.Pods {
-		if kept(&f.n.Tree, pod) {
+		if isRunning(&f.n.Tree, pod) {
 			d := f.need(pod)
 			needs = append(needs, d)
 			bytes += d.bytes
@@ -48,21 +48,25 @@ func (f *follow) parts(memory int64) {
 	f.state.Parts = parts
 }
 
-// need is what one pod asks of what is divided, in milli-cores.
+// need is the demand of one pod in the division, in milli-cores.
 type need struct {
 	uid    string
-	weight int64 // what it asked for
-	most   int64 // that it could use; 0: nobody knows
-	had    int64 // its part in the round before
-	wants  bool  // it uses that up
+	weight int64 // its request
+	most   int64 // most that it could use; 0: not known
+	had    int64 // its part in the previous round
+	wants  bool  // it uses up that part
 	part   int64
-	full   bool  // it has the most that it could use
-	bytes  int64 // of memory that it asked for
+	full   bool  // its part is the most that it could use
+	bytes  int64 // its memory request
 }
 
 func (f *follow) need(pod *model.Pod) need {
-	d := need{uid: pod.UID, weight: max(pod.Grant.RequestMilli, pod.RequestMilli), most: max(pod.Grant.LimitMilli, pod.LimitMilli)}
-	d.bytes = pod.Mid.Memory + pod.Batch.Memory + pod.MemoryRequest
+	d := need{
+		uid:    pod.UID,
+		weight: max(pod.Grant.RequestMilli, pod.RequestMilli),
+		most:   max(pod.Grant.LimitMilli, pod.LimitMilli),
+		bytes:  pod.Mid.Memory + pod.Batch.Memory + pod.MemoryRequest,
+	}
 	if d.weight == 0 {
 		d.weight = guess
 	}
@@ -73,7 +77,7 @@ func (f *follow) need(pod *model.Pod) need {
 	}
 	u := f.n.Load.Pod(pod.UID)
 	if !has || u == nil || u.CPU.At == 0 {
-		return d // it has just begun
+		return d // it has just started
 	}
 	d.wants = u.CPU.Milli*1000 >= d.had*usedUp
 	if likely := u.CPU.Milli*room/1000 + more; !d.wants && (d.most == 0 || likely < d.most) {
@@ -82,8 +86,8 @@ func (f *follow) need(pod *model.Pod) need {
 	return d
 }
 
-// settled reports whether the parts of the round before can stay: there is as much to divide, among the same pods, and nobody
-// who wants more would get some way more.
+// settled reports whether the parts of the previous round can stay: the limit and the pods are the same, and no pod
+// that wants more would get considerably more.
 func (f *follow) settled(needs []need) bool {
 	if !slices.EqualFunc(needs, f.state.Parts, func(d need, p model.BatchPart) bool { return d.uid == p.UID }) {
 		return false
@@ -99,8 +103,8 @@ func (f *follow) settled(needs []need) bool {
 	return sum <= max(f.state.Milli, int64(len(needs))*leastPart) && sum >= f.state.Milli-band
 }
 
-// divide gives each its part of an amount, by weight, and nobody more than it can use while others can use it. What nobody
-// can use is given out by weight too: whoever wants it in the next second has it.
+// divide distributes an amount by weight. No pod gets more than it can use while others can use it. What no pod can
+// use is distributed by weight too, for pods that want it in the next second.
 func divide(milli int64, needs []need) {
 	left := milli
 	for again := true; again; {
@@ -133,7 +137,7 @@ func divide(milli int64, needs []need) {
 	}
 }
 
-// open returns what those weigh together that can use more.
+// open returns the total weight of the pods that can use more.
 func open(needs []need) int64 {
 	var weights int64
 	for i := range needs {

@@ -3,14 +3,15 @@ package suppress
 import (
 	"encoding/json"
 	"math/rand/v2"
-	"reflect"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// steady is a node of which pods that are not batch use so much each second, and whose batch uses the rest.
+// steady returns a node with a constant online usage, whose batch uses the rest.
 func steady(cpus int, online int64) *node {
 	w := newNode(cpus)
 	w.batch(int64(cpus) * 1000)
@@ -18,7 +19,7 @@ func steady(cpus int, online int64) *node {
 	return w
 }
 
-// online lets a second pass in which pods that are not batch used so much.
+// online advances the node by one second with this online usage.
 func (w *node) online(milli int64) {
 	capacity := w.left.CPU.Capacity
 	all, batch := &w.n.Load.Classes[model.Guaranteed].CPU, &w.n.Load.Classes[model.BestEffort].CPU
@@ -27,7 +28,7 @@ func (w *node) online(milli int64) {
 	w.tick(capacity - milli)
 }
 
-// glance looks at the node some time after the last measurement, and decides anew if that is due.
+// glance takes a glance some time after the last measurement, and decides again if the glance requires it.
 func (w *node) glance(after time.Duration, online int64) (acted bool) {
 	was := w.n.Load.Clock
 	defer func() { w.n.Load.Clock = was }()
@@ -40,7 +41,7 @@ func (w *node) glance(after time.Duration, online int64) (acted bool) {
 	return acted
 }
 
-// TestSpikes: a rise that is over within a second is acted on once, and batch does not stay at what was left at its height.
+// TestSpikes checks that a rise shorter than a second is acted on once, and that the limit recovers.
 func TestSpikes(t *testing.T) {
 	w := steady(10, 2000)
 	acted := 0
@@ -48,20 +49,20 @@ func TestSpikes(t *testing.T) {
 		if w.glance(300*time.Millisecond, 5000) {
 			acted++
 			if w.state.Milli != 5000 {
-				t.Fatalf("in a rise batch may use %d", w.state.Milli)
+				t.Fatalf("during a rise batch may use %d", w.state.Milli)
 			}
 		}
 		w.online(2000)
 	}
 	if acted != 1 || w.state.Milli != 8000 {
-		t.Errorf("%d of 120 spikes of the same height were acted on, and batch may use %d in the end", acted, w.state.Milli)
+		t.Errorf("%d of 120 equal spikes were acted on, and batch may use %d in the end", acted, w.state.Milli)
 	}
 	if !w.glance(300*time.Millisecond, 6000) || w.state.Milli != 4000 {
-		t.Errorf("a rise that is higher is not acted on at once: batch may use %d", w.state.Milli)
+		t.Errorf("a higher rise was not acted on at once: batch may use %d", w.state.Milli)
 	}
 }
 
-// TestStepsAreNoSpikes: a rise that stays is acted on at once each time that it comes.
+// TestStepsAreNoSpikes checks that a lasting rise is acted on at once each time.
 func TestStepsAreNoSpikes(t *testing.T) {
 	w := steady(10, 2000)
 	for i := range 10 {
@@ -78,7 +79,8 @@ func TestStepsAreNoSpikes(t *testing.T) {
 	}
 }
 
-// TestASecondIsNoSpike: what lasts a second is acted on at once each time, wherever in a measured second it begins.
+// TestASecondIsNoSpike checks that a rise that lasts a second is acted on at once each time, wherever in a measured
+// second it begins.
 func TestASecondIsNoSpike(t *testing.T) {
 	for begin := int64(0); begin < 1000; begin += 100 {
 		w := steady(10, 2000)
@@ -96,7 +98,7 @@ func TestASecondIsNoSpike(t *testing.T) {
 	}
 }
 
-// TestSpikesAreForgotten: what was a spike is a rise again after an hour, and at once after a boot.
+// TestSpikesAreForgotten checks that a spike counts as a rise again after an hour, and at once after a boot.
 func TestSpikesAreForgotten(t *testing.T) {
 	learned := func() *node {
 		w := steady(10, 2000)
@@ -125,12 +127,16 @@ func TestSpikesAreForgotten(t *testing.T) {
 	w = learned()
 	text, err := json.Marshal(w.state)
 	var read State
-	if err != nil || json.Unmarshal(text, &read) != nil || !reflect.DeepEqual(read, w.state) {
-		t.Errorf("%s, %v", text, err)
+	if err != nil || json.Unmarshal(text, &read) != nil {
+		t.Fatalf("%s, %v", text, err)
+	}
+	if d := cmp.Diff(w.state, read); d != "" {
+		t.Errorf("%s: decoded with differences (-want +got):\n%s", text, d)
 	}
 }
 
-// TestSpikesCostLittle: load that comes at random, on a small node, leaves batch most of what is left in any second, and is seldom acted on.
+// TestSpikesCostLittle checks random load on a small node: batch keeps most of the CPU that is left, and reactions
+// are rare.
 func TestSpikesCostLittle(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 13))
@@ -139,7 +145,7 @@ func TestSpikesCostLittle(t *testing.T) {
 		for second := range 600 {
 			var all int64
 			for i := range 10 {
-				now := int64(200 + 20*r.ExpFloat64()*5) // in the mean 300, and now and then four times that
+				now := int64(200 + 20*r.ExpFloat64()*5) // on average 300, occasionally four times that
 				if w.glance(time.Duration(i)*100*time.Millisecond, min(now, 2000)) {
 					acted++
 				}
@@ -151,7 +157,7 @@ func TestSpikesCostLittle(t *testing.T) {
 			}
 		}
 		if mean := sum / int64(n); acted > 20 || mean < 1500 {
-			t.Errorf("seed %d: acted %d times in ten minutes; batch may use %d of 1700 in the mean", seed, acted, mean)
+			t.Errorf("seed %d: acted %d times in ten minutes; batch may use %d of 1700 on average", seed, acted, mean)
 		}
 	}
 }

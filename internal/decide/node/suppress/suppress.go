@@ -1,11 +1,13 @@
-// Package suppress decides how much CPU batch may use now: what online pods leave under the waterline, less at once and
-// more again little by little. Rules cpuset and quota carry it out, on batch pods only.
+// Package suppress decides how much CPU batch may use now: the CPU that online pods leave under the waterline. This
+// limit falls at once and rises slowly. The rules cpuset and quota enforce it, on batch pods only.
 //
-// Whether online pods have what they need is seen three ways. Each second all is measured, and package slack says what is
-// left. Every 100 ms a glance at three counters shows a sudden rise. And where the kernel knows pressure, online pods that
-// wait for a CPU, though no quota of their own stops them, hold batch where it is, or push it back.
+// Three signals show whether online pods have the CPU that they need. Each second, package slack computes what is
+// left from the measurements. Every 100 ms, a glance at three counters shows sudden rises. And where the kernel
+// reports pressure, online pods that wait for a CPU, without their own quota as the cause, stop the limit from rising
+// or lower it.
 //
-// A rise is seen while batch fills the machine because online pods outweigh batch: what they need they get, from batch.
+// A rise is visible even while batch fills the machine. Online pods outweigh batch, so they take the CPU that they
+// need from batch.
 package suppress
 
 import (
@@ -15,45 +17,45 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// How batch is followed up and down. Parts are in thousandths of the capacity.
+// How the limit follows the CPU that is left. Fractions are in thousandths of the capacity.
 const (
-	noise  = 25               // what is allowed is not changed by less
-	sudden = 75               // a rise that is acted on between two measurements
-	calm   = 3 * time.Second  // after batch was given less, until it is given more
-	calmer = 30 * time.Second // likewise, the longest: it doubles each time that giving more proves wrong soon after
-	pace   = time.Second      // between two times that it is given more
-	growth = 100              // the most that it is given more at once, but never less than one CPU
+	noise  = 25               // smaller changes do not change the limit
+	sudden = 75               // a rise of online usage that counts between two measurements
+	calm   = 3 * time.Second  // the limit does not rise for this long after it fell
+	calmer = 30 * time.Second // maximum of that time, which doubles each time the limit falls again soon after it rose
+	pace   = time.Second      // between two raises of the limit
+	growth = 100              // largest raise, but never less than one CPU
 
-	waiting = 150 // thousandths of the time that an online pod waits: batch is given less
-	push    = 50  // by so much each second, of which half is given back each second that none waits
-	pushed  = 250 // and by this in all at most: pods that wait for each other wait whatever batch does
+	waiting = 150 // fraction of time that an online pod waits, in thousandths, from which the limit is lowered
+	push    = 50  // by this per second; half of it returns each second in which no pod waits
+	pushed  = 250 // and by this in total, because pods that wait for each other wait regardless of batch
 
-	fade = time.Minute // between two times that spikes count for a sixteenth less
+	fade = time.Minute // the height of spikes falls by a sixteenth in this time
 
-	hold = 100 // milli-cores above what a further CPU takes, until batch gets it
-	none = -1
+	margin = 100 // batch gets a further CPU when its limit exceeds that CPU by this, in milli-cores
+	none   = -1
 )
 
-// State is what must be remembered from one round to the next. Times are on the clock of [model.Load].
+// State is the state between rounds. Times are on the clock of [model.Load].
 type State struct {
 	Known    bool
-	Milli    int64         // that batch may use
-	CPUs     int           // on so many; 0: on all
-	Shrunk   time.Duration // when it last became less, or online pods last waited
-	Looked   time.Duration // when it was last seen whether it could be more
-	Least    int64         // of what could have been allowed since the later of the two; none: nobody looked yet
-	Grown    time.Duration // when it last became more
-	Calm     time.Duration // how long to wait after it became less
-	Push     int64         // that is withheld because online pods wait
-	Pushed   time.Duration // when that was last reckoned
+	Milli    int64         // limit of batch
+	CPUs     int           // number of CPUs for batch; 0: all
+	Shrunk   time.Duration // when the limit fell or online pods waited last
+	Looked   time.Duration // when a raise was last considered
+	Least    int64         // lowest target since the later of the two; none: there was none yet
+	Grown    time.Duration // when the limit rose last
+	Calm     time.Duration // wait after a fall
+	Push     int64         // amount withheld because online pods wait
+	Pushed   time.Duration // when Push was computed last
 	Parts    []model.BatchPart
 	Reaction model.Reaction
 	Spikes   spikes
 }
 
-// Decide says what batch may use of what the node has left: nil if it is not kept to anything, or nothing was measured yet.
+// Decide returns the limit of batch: nil if batch is not limited, or nothing was measured yet.
 //
-// While nothing is measured any more, the account gives less and less with the age of what was measured, and so does this.
+// When measurements stop, the account shrinks with the age of the last one, and the limit with it.
 func Decide(n *model.Node, p *model.Policy, left *model.Slack, s State) (*model.Suppression, State) {
 	a := &left.CPU
 	if !p.Suppress.On() || p.Mode == model.ModeDisabled || n.Load == nil {
@@ -61,13 +63,17 @@ func Decide(n *model.Node, p *model.Policy, left *model.Slack, s State) (*model.
 	}
 	now := n.Load.Clock
 	if now < s.Shrunk || now < s.Looked || now < s.Pushed {
-		s = State{Known: s.Known, Milli: s.Milli, CPUs: s.CPUs, Parts: s.Parts} // of another boot
+		s = State{Known: s.Known, Milli: s.Milli, CPUs: s.CPUs, Parts: s.Parts} // from another boot
 	}
 	if !a.Use.Measured && !s.Known {
-		// An agent that has just started knows nothing. To stop batch for that would stop it at each start.
+		// An agent that has just started has no measurement. Stopping batch then would stop it at each start of an
+		// agent.
 		return nil, s
 	}
-	f := follow{n: n, a: a, now: now, floor: a.Capacity * p.Suppress.MinBatch / 1000, state: s, why: model.Reason{Code: model.SlackUnknown}}
+	f := follow{
+		n: n, a: a, now: now, minBatch: a.Capacity * p.Suppress.MinBatch / 1000, state: s,
+		why: model.Reason{Code: model.SlackUnknown},
+	}
 	if a.Use.Measured {
 		f.press()
 		f.state.Spikes.learn(n.Load)
@@ -82,7 +88,8 @@ func Decide(n *model.Node, p *model.Policy, left *model.Slack, s State) (*model.
 	f.observe()
 	return &model.Suppression{
 		Milli: f.state.Milli, CPUs: f.state.CPUs, Parts: f.state.Parts, Reason: f.why, Reaction: f.state.Reaction,
-		Quotas: by != model.SuppressByCpuset || f.state.Milli < 1000, // less than one CPU cannot be said with CPUs
+		// A limit of less than one CPU cannot be expressed as a number of CPUs.
+		Quotas: by != model.SuppressByCpuset || f.state.Milli < 1000,
 	}, f.state
 }
 
@@ -110,18 +117,18 @@ func markOf(l *model.Load, spike int64) model.GlanceMark {
 	}
 }
 
-// follow is one round.
+// follow is the working data of one round.
 type follow struct {
-	n      *model.Node
-	a      *model.Account
-	now    time.Duration
-	floor  int64
-	target int64
-	state  State
-	why    model.Reason
+	n        *model.Node
+	a        *model.Account
+	now      time.Duration
+	minBatch int64
+	target   int64
+	state    State
+	why      model.Reason
 }
 
-// press withholds from batch while online pods wait, and gives that back a little at a time.
+// press updates the amount withheld because online pods wait for CPUs.
 func (f *follow) press() {
 	s := &f.state
 	if s.Pushed != 0 && f.now-s.Pushed < pace {
@@ -137,7 +144,7 @@ func (f *follow) press() {
 	}
 }
 
-// step brings what is allowed nearer to what there is.
+// step moves the limit towards its target.
 func (f *follow) step() {
 	s, a := &f.state, f.a
 	mark := markOf(f.n.Load, s.Spikes.Height)
@@ -145,7 +152,7 @@ func (f *follow) step() {
 	if rise > 0 {
 		s.Spikes.note(&f.n.Glance, mark.Pods+mark.Others, rise)
 	}
-	f.target = max(a.Allow-rise-s.Push, min(f.floor, a.Capacity))
+	f.target = max(a.Allow-rise-s.Push, min(f.minBatch, a.Capacity))
 	f.explain(rise)
 	band := a.Capacity * noise / 1000
 	if s.Least == none || f.target < s.Least {
@@ -153,15 +160,15 @@ func (f *follow) step() {
 	}
 	switch {
 	case !s.Known, !Running(f.n.Pods, &f.n.Tree):
-		// Nobody has to wait for what nobody used.
+		// No batch pod runs, so no online pod is affected.
 		s.Known, s.Milli, s.Least = true, f.target, none
-	case f.target < s.Milli-band, f.target < s.Milli && f.target == f.floor, f.target < s.Milli && f.target <= band:
+	case f.target < s.Milli-band, f.target < s.Milli && (f.target == f.minBatch || f.target <= band):
 		f.react()
 		s.Calm = f.patience()
 		s.Milli, s.Shrunk, s.Least = f.target, f.now, none
 	case f.now-s.Shrunk < max(s.Calm, calm) || f.now-s.Looked < pace:
 		if f.target > s.Milli+band {
-			f.why.Code = model.BatchWaits
+			f.why.Code = model.BatchSettling
 		}
 	default:
 		if s.Least > s.Milli+band {
@@ -174,35 +181,39 @@ func (f *follow) step() {
 	}
 }
 
-// patience returns how long to wait after batch is given less now. Where online load swings, batch stays at what is left at
-// its height, instead of being moved with each swing.
+// patience returns the wait after the limit falls now. If the online load swings, batch stays at the limit of the
+// highest load instead of following each swing.
 func (f *follow) patience() time.Duration {
 	s := &f.state
 	was := max(s.Calm, calm)
 	switch {
 	case s.Grown <= s.Shrunk:
-		return was // it goes on
+		return was // the limit has not risen since the last fall
 	case f.now-s.Grown < was:
 		return min(2*was, calmer)
 	}
 	return max(was/2, calm)
 }
 
-// explain says what the target was found from.
+// explain sets the reason for the target.
 func (f *follow) explain(rise int64) {
 	code := model.BatchAllowed
 	switch {
-	case f.target == f.floor && f.floor > 0:
+	case f.target == f.minBatch && f.minBatch > 0:
 		code = model.BatchMinimum
 	case rise > 0:
 		code = model.OnlineRose
 	case f.state.Push > 0:
 		code = model.OnlineWaits
 	case f.a.Use.Age > 5*time.Second:
-		code = model.SlackDoubted
+		code = model.SlackStale
 	}
 	operands := []model.Operand{{Name: "left", Value: f.a.Allow, Unit: model.UnitMilli}}
-	for _, o := range []model.Operand{{Name: "rise", Value: rise, Unit: model.UnitMilli}, {Name: "withheld", Value: f.state.Push, Unit: model.UnitMilli}, {Name: "floor", Value: f.floor, Unit: model.UnitMilli}} {
+	for _, o := range []model.Operand{
+		{Name: "rise", Value: rise, Unit: model.UnitMilli},
+		{Name: "withheld", Value: f.state.Push, Unit: model.UnitMilli},
+		{Name: "minBatch", Value: f.minBatch, Unit: model.UnitMilli},
+	} {
 		if o.Value > 0 {
 			operands = append(operands, o)
 		}
@@ -210,8 +221,8 @@ func (f *follow) explain(rise int64) {
 	f.why = model.Reason{Code: code, Operands: operands}
 }
 
-// cpus says on how many CPUs batch may run. It is given one more only if that is some way below what it may use, or it would
-// be moved about when what is left wavers.
+// cpus sets the number of CPUs for batch. Batch gets a further CPU only if its limit exceeds that CPU by some margin.
+// Otherwise it would move between CPUs whenever the limit fluctuates.
 func (f *follow) cpus(by model.SuppressMethod) {
 	s := &f.state
 	most := int(f.a.Capacity / 1000)
@@ -229,14 +240,14 @@ func (f *follow) cpus(by model.SuppressMethod) {
 	case s.CPUs == 0, n < s.CPUs:
 		s.CPUs = n
 	default:
-		s.CPUs = max(s.CPUs, fit(s.Milli-hold))
+		s.CPUs = max(s.CPUs, fit(s.Milli-margin))
 	}
 }
 
-// Waiting returns for how much of the time tasks of online pods waited for a CPU while no quota of the pod stopped it, in
-// thousandths: that of the pod that waited most. It is 0 where the kernel does not tell.
+// Waiting returns the fraction of time that tasks of online pods waited for a CPU, in thousandths: that of the pod
+// that waited most. Pods throttled by their own quota do not count. It is 0 if the kernel does not report pressure.
 func Waiting(n *model.Node) int64 {
-	const old = 6 * time.Second // pods that are not followed closely are looked at every fifth second
+	const old = 6 * time.Second // pods without detailed measurement are measured every fifth second
 	var most int64
 	for i, next := 0, 0; i < len(n.Load.Pods); i++ {
 		u := &n.Load.Pods[i]
@@ -253,16 +264,16 @@ func Waiting(n *model.Node) int64 {
 	return most
 }
 
-// Running reports whether there is batch that runs, which is what can be kept to something.
+// Running reports whether there are running batch pods, which a limit can affect.
 func Running(pods []*model.Pod, tree *model.Tree) bool {
-	return slices.ContainsFunc(pods, func(pod *model.Pod) bool { return kept(tree, pod) })
+	return slices.ContainsFunc(pods, func(pod *model.Pod) bool { return isRunning(tree, pod) })
 }
 
-// Asleep reports whether batch uses less than a hundredth of the machine, so that there is nothing to take from it.
+// Asleep reports whether batch uses less than a hundredth of the machine, so that a lower limit would free nothing.
 func Asleep(use *model.Use, capacity int64) bool { return use.Measured && 100*use.Batch < capacity }
 
-// kept reports whether a pod is batch that runs.
-func kept(tree *model.Tree, pod *model.Pod) bool {
+// isRunning reports whether the pod is a running batch pod.
+func isRunning(tree *model.Tree, pod *model.Pod) bool {
 	if pod.Class != model.ClassBE || pod.Ended {
 		return false
 	}

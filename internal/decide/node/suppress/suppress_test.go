@@ -3,15 +3,16 @@ package suppress
 import (
 	"fmt"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// node is a node of which everything that suppression depends on can be turned.
+// node is a node with settable inputs of suppression.
 type node struct {
 	n     model.Node
 	p     model.Policy
@@ -22,33 +23,40 @@ type node struct {
 func newNode(cpus int) *node {
 	w := &node{
 		p: model.Policy{Mode: model.ModeEnforce, Suppress: model.SuppressPolicy{By: model.SuppressByQuota}},
-		n: model.Node{Load: &model.Load{Clock: time.Hour, CPUMilli: int64(cpus) * 1000}, Tree: model.Tree{Pods: map[string]model.PodGroup{}}},
+		n: model.Node{
+			Load: &model.Load{Clock: time.Hour, CPUMilli: int64(cpus) * 1000},
+			Tree: model.Tree{Pods: map[string]model.PodGroup{}},
+		},
 	}
 	w.left.CPU = model.Account{Capacity: int64(cpus) * 1000, Use: model.Use{Measured: true}}
 	w.left.Memory.Allow = 8 << 30
 	return w
 }
 
-// batch adds batch pods that each ask for a number of milli-cores.
+// batch adds batch pods with these requests in milli-cores.
 func (w *node) batch(requests ...int64) {
 	for i, milli := range requests {
 		uid := fmt.Sprintf("b%02d", i)
-		w.n.Pods = append(w.n.Pods, &model.Pod{UID: uid, Class: model.ClassBE, Grant: model.Grant{RequestMilli: milli}, Batch: model.Amount{CPU: milli, Memory: 1 << 30}})
+		w.n.Pods = append(w.n.Pods, &model.Pod{
+			UID: uid, Class: model.ClassBE,
+			Grant: model.Grant{RequestMilli: milli}, Batch: model.Amount{CPU: milli, Memory: 1 << 30},
+		})
 		w.n.Tree.Pods[uid] = model.PodGroup{Dir: "besteffort/" + uid}
 	}
 }
 
-// uses says what each batch pod was measured to use.
+// uses sets the measured usage of each batch pod.
 func (w *node) uses(milli ...int64) {
 	w.n.Load.Pods = nil
 	w.left.CPU.Use.Batch = 0
 	for i, m := range milli {
-		w.n.Load.Pods = append(w.n.Load.Pods, model.PodUsage{UID: fmt.Sprintf("b%02d", i), Usage: model.Usage{CPU: model.CPUUsage{At: w.n.Load.Clock, Milli: m}}})
+		u := model.Usage{CPU: model.CPUUsage{At: w.n.Load.Clock, Milli: m}}
+		w.n.Load.Pods = append(w.n.Load.Pods, model.PodUsage{UID: fmt.Sprintf("b%02d", i), Usage: u})
 		w.left.CPU.Use.Batch += m
 	}
 }
 
-// tick lets a second pass in which so much was left.
+// tick advances the node by one second and decides with this much CPU left.
 func (w *node) tick(left int64) *model.Suppression {
 	w.n.Load.Clock += time.Second
 	for i := range w.n.Load.Classes {
@@ -62,7 +70,7 @@ func (w *node) tick(left int64) *model.Suppression {
 
 func (w *node) band() int64 { return w.left.CPU.Capacity * noise / 1000 }
 
-// TestProperties walks random nodes through random loads.
+// TestProperties checks the limits of random nodes under random loads.
 func TestProperties(t *testing.T) {
 	methods := []model.SuppressMethod{model.SuppressByCpuset, model.SuppressByQuota, model.SuppressByBoth}
 	for seed := range uint64(300) {
@@ -74,7 +82,7 @@ func TestProperties(t *testing.T) {
 			requests[i] = r.Int64N(4000)
 		}
 		w.batch(requests...)
-		floor := w.left.CPU.Capacity * w.p.Suppress.MinBatch / 1000
+		minBatch := w.left.CPU.Capacity * w.p.Suppress.MinBatch / 1000
 		for range 200 {
 			left := r.Int64N(w.left.CPU.Capacity + 1)
 			use := make([]int64, len(requests))
@@ -84,19 +92,20 @@ func TestProperties(t *testing.T) {
 			w.uses(use...)
 			before := w.state
 			s := w.tick(left)
-			if other, _ := Decide(&w.n, &w.p, &w.left, before); !reflect.DeepEqual(other, s) {
-				t.Fatalf("seed %d: the same was decided differently: %+v, %+v", seed, other, s)
+			other, _ := Decide(&w.n, &w.p, &w.left, before)
+			if d := cmp.Diff(other, s); d != "" {
+				t.Fatalf("seed %d: two equal decisions differ:\n%s", seed, d)
 			}
-			due := max(left, floor)
+			due := max(left, minBatch)
 			switch {
 			case s.Milli > due+w.band():
-				t.Fatalf("seed %d: of %d left and a floor of %d batch may use %d", seed, left, floor, s.Milli)
-			case s.Milli < floor:
-				t.Fatalf("seed %d: batch may use %d, below the floor of %d", seed, s.Milli, floor)
+				t.Fatalf("seed %d: with %d left and a minimum of %d batch may use %d", seed, left, minBatch, s.Milli)
+			case s.Milli < minBatch:
+				t.Fatalf("seed %d: batch may use %d, below the minimum of %d", seed, s.Milli, minBatch)
 			case before.Known && s.Milli > before.Milli+max(w.left.CPU.Capacity*growth/1000, 1000):
 				t.Fatalf("seed %d: from %d to %d in one second", seed, before.Milli, s.Milli)
 			case before.Known && s.Milli > before.Milli && w.n.Load.Clock-w.state.Shrunk < calm:
-				t.Fatalf("seed %d: given more %s after it was given less", seed, w.n.Load.Clock-w.state.Shrunk)
+				t.Fatalf("seed %d: the limit rose %s after it fell", seed, w.n.Load.Clock-w.state.Shrunk)
 			}
 			checkCPUs(t, w, s)
 			checkParts(t, w, s)
@@ -117,7 +126,7 @@ func checkCPUs(t *testing.T, w *node, s *model.Suppression) {
 			t.Fatalf("by CPU set, of %d: %+v", most, s)
 		}
 	default:
-		if s.CPUs < 1 || s.CPUs > most || int64(s.CPUs)*1000 < min(s.Milli-hold, int64(most)*1000) || !s.Quotas {
+		if s.CPUs < 1 || s.CPUs > most || int64(s.CPUs)*1000 < min(s.Milli-margin, int64(most)*1000) || !s.Quotas {
 			t.Fatalf("by both, of %d: %+v", most, s)
 		}
 	}
@@ -128,7 +137,7 @@ func checkParts(t *testing.T, w *node, s *model.Suppression) {
 	var sum, memory int64
 	for _, p := range s.Parts {
 		if p.Milli < leastPart || p.Memory < 0 {
-			t.Fatalf("the kernel takes no such quota: %+v", p)
+			t.Fatalf("the kernel rejects this quota: %+v", p)
 		}
 		sum, memory = sum+p.Milli, memory+p.Memory
 	}
@@ -140,8 +149,8 @@ func checkParts(t *testing.T, w *node, s *model.Suppression) {
 	}
 }
 
-// TestDivide compares with a dumb division, which hands out one milli-core after the other to whoever has least for what it
-// asked for.
+// TestDivide compares divide with a brute-force division, which gives one milli-core after the other to the pod with
+// the least in proportion to its weight.
 func TestDivide(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 11))
@@ -159,7 +168,11 @@ func TestDivide(t *testing.T) {
 					if !full && d.most > 0 && d.part >= d.most {
 						continue
 					}
-					if best < 0 || (d.part-spare(d, full))*dumb[best].weight < (dumb[best].part-spare(&dumb[best], full))*d.weight {
+					mine, other := d.part-spare(d, full), int64(0)
+					if best >= 0 {
+						other = dumb[best].part - spare(&dumb[best], full)
+					}
+					if best < 0 || mine*dumb[best].weight < other*d.weight {
 						best = i
 					}
 				}
@@ -172,13 +185,13 @@ func TestDivide(t *testing.T) {
 		divide(milli, needs)
 		for i := range needs {
 			if want := max(dumb[i].part, leastPart); needs[i].part < want-5 || needs[i].part > want+5 {
-				t.Fatalf("seed %d: %d divided: %+v, by hand %+v", seed, milli, needs, dumb)
+				t.Fatalf("seed %d: %d divided: %+v, by brute force %+v", seed, milli, needs, dumb)
 			}
 		}
 	}
 }
 
-// spare returns what of a part does not count when the rest is given out by weight.
+// spare returns the part that does not count when the rest is distributed by weight.
 func spare(d *need, full bool) int64 {
 	if full {
 		return d.most
@@ -186,8 +199,8 @@ func spare(d *need, full bool) int64 {
 	return 0
 }
 
-// TestNoCPUsLeft: Koordinator divides by the number of CPUs that are not somebody's alone, and panics when there are none
-// (cpu_suppress.go, adjustByCPUSet).
+// TestNoCPUsLeft checks a node without CPUs for batch. Koordinator divides by the number of CPUs that are not
+// exclusive to a pod, and panics if there are none (cpu_suppress.go, adjustByCPUSet).
 func TestNoCPUsLeft(t *testing.T) {
 	for _, by := range []model.SuppressMethod{model.SuppressByCpuset, model.SuppressByQuota, model.SuppressByBoth} {
 		w := newNode(4)
@@ -203,20 +216,20 @@ func TestNoCPUsLeft(t *testing.T) {
 	}
 }
 
-// TestStops: Koordinator leaves batch two CPUs whatever online pods need, which is half of a small node. Here nothing is
-// left but what the kernel takes as a quota.
+// TestStops checks that batch gets only the kernel's minimum quota when nothing is left. Koordinator always leaves
+// batch two CPUs, which is half of a small node.
 func TestStops(t *testing.T) {
 	w := newNode(4)
 	w.p.Suppress.By = model.SuppressByCpuset
 	w.batch(4000)
 	w.tick(4000)
 	if s := w.tick(0); s.Milli != 0 || s.CPUs != 1 || !s.Quotas || s.Parts[0].Milli != leastPart {
-		t.Errorf("with nothing left batch may use %+v", s)
+		t.Errorf("with nothing left: %+v", s)
 	}
 }
 
-// TestShrinksWithoutTopology: Koordinator skips the tick where it lacks something, so that the last value stays. Here what is
-// left counts, whatever else is known.
+// TestShrinksWithoutTopology checks that the limit falls even without a CPU topology. Koordinator skips the round if
+// any input is missing, so that the last value stays.
 func TestShrinksWithoutTopology(t *testing.T) {
 	w := newNode(8)
 	w.n.Tree.NoCpusets = true
@@ -228,8 +241,8 @@ func TestShrinksWithoutTopology(t *testing.T) {
 	}
 }
 
-// TestDoesNotFlap: Koordinator follows the last second up and down, so that each wave of online load moves all batch twice.
-// For any bounded noise this one moves batch down a bounded number of times, and hardly back up.
+// TestDoesNotFlap checks that bounded noise moves batch down a bounded number of times and hardly ever back up.
+// Koordinator follows the last second up and down, so that each wave of online load moves all batch pods twice.
 func TestDoesNotFlap(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -253,47 +266,52 @@ func TestDoesNotFlap(t *testing.T) {
 	}
 }
 
-// TestFrozenMetrics: where nothing is measured any more, the account says less and less, and a state that was saved before
-// counts only until the first measurement.
+// TestFrozenMetrics checks that the limit shrinks when measurements stop, and that a saved state counts only until
+// the first measurement.
 func TestFrozenMetrics(t *testing.T) {
 	w := newNode(4)
 	w.batch(4000)
 	w.left.CPU.Use.Measured = false
 	if s := w.tick(0); s != nil {
-		t.Errorf("nothing was measured yet, and batch is kept to %+v", s)
+		t.Errorf("nothing was measured yet, but batch is limited: %+v", s)
 	}
 	w.left.CPU.Use.Measured = true
 	w.tick(3000)
 	w.left.CPU.Use.Measured = false
 	if s := w.tick(0); s.Milli != 3000 {
-		t.Errorf("before it measures again: %+v", s)
+		t.Errorf("before the next measurement: %+v", s)
 	}
 	w.left.CPU.Use.Measured, w.left.CPU.Use.Age = true, time.Minute
-	if s := w.tick(0); s.Milli != 0 || s.Reason.Code != model.SlackDoubted {
-		t.Errorf("frozen: %+v", s)
+	if s := w.tick(0); s.Milli != 0 || s.Reason.Code != model.SlackStale {
+		t.Errorf("with old measurements: %+v", s)
 	}
 }
 
-// TestRise: a glance counts from the last measurement on, and only for what is not batch.
+// TestRise checks that a glance counts only after the last measurement, and only for usage that is not batch.
 func TestRise(t *testing.T) {
 	l := &model.Load{CPUMilli: 10000, Clock: time.Hour}
 	l.Classes[model.Guaranteed].CPU = model.CPUUsage{At: time.Hour - time.Second, Milli: 6000}
 	l.Classes[model.BestEffort].CPU = model.CPUUsage{At: time.Hour - time.Second, Milli: 4000}
 	l.Node.CPU = model.CPUUsage{At: time.Hour - time.Second, Milli: 6500}
+	glance := func(node, pods, bestEffort int64) model.Glance {
+		return model.Glance{At: time.Hour, Node: node, Pods: pods, BestEffort: bestEffort}
+	}
+	old := glance(10000, 9500, 4000)
+	old.At -= 2 * time.Second
 	for _, c := range []struct {
 		name   string
 		glance model.Glance
 		want   int64
 	}{
 		{"none", model.Glance{}, 0},
-		{"older than the measurement", model.Glance{At: time.Hour - 2*time.Second, Node: 10000, Pods: 9500, BestEffort: 4000}, 0},
-		{"online", model.Glance{At: time.Hour, Node: 9500, Pods: 9000, BestEffort: 4000}, 3000},
-		{"online, which batch makes room for", model.Glance{At: time.Hour, Node: 6500, Pods: 6000, BestEffort: 2000}, 2000},
-		{"batch", model.Glance{At: time.Hour, Node: 9500, Pods: 9000, BestEffort: 7000}, 0},
-		{"outside of pods", model.Glance{At: time.Hour, Node: 8500, Pods: 6000, BestEffort: 4000}, 2000},
-		{"pods seem to use more than the machine, and then less", model.Glance{At: time.Hour, Node: 2000, Pods: 3000, BestEffort: 1000}, 0},
-		{"less than what could be noise", model.Glance{At: time.Hour, Node: 7200, Pods: 6700, BestEffort: 4000}, 0},
-		{"online falls, the system rises as much", model.Glance{At: time.Hour, Node: 6500, Pods: 5000, BestEffort: 4000}, 1000},
+		{"older than the measurement", old, 0},
+		{"online", glance(9500, 9000, 4000), 3000},
+		{"online, which batch makes room for", glance(6500, 6000, 2000), 2000},
+		{"batch", glance(9500, 9000, 7000), 0},
+		{"outside of pods", glance(8500, 6000, 4000), 2000},
+		{"pods seem to use more than the machine, and then less", glance(2000, 3000, 1000), 0},
+		{"less than what could be noise", glance(7200, 6700, 4000), 0},
+		{"online falls, the system rises as much", glance(6500, 5000, 4000), 1000},
 	} {
 		mark := markOf(l, 999)
 		if got := mark.Rise(&c.glance); got != c.want {
@@ -302,7 +320,7 @@ func TestRise(t *testing.T) {
 	}
 }
 
-// TestDue: a glance wakes the loop exactly when deciding gives batch less.
+// TestDue checks that a glance starts a round exactly if that round lowers the limit.
 func TestDue(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -322,13 +340,13 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// due reports whether the glance wakes the loop.
+// due reports whether the glance starts a round.
 func (w *node) due() bool {
 	mark := Mark(w.n.Load, &w.p, &w.left.CPU, &w.state)
 	return mark.Exceeded(&w.n.Glance)
 }
 
-// TestReaction: reactions that follow each other before one was seen to have an effect are one.
+// TestReaction checks that reductions merge while the effect of the first is not measured.
 func TestReaction(t *testing.T) {
 	w := newNode(10)
 	w.batch(8000)
@@ -348,7 +366,7 @@ func TestReaction(t *testing.T) {
 	}
 }
 
-// TestOff: what does not suppress decides nothing and remembers nothing.
+// TestOff checks that without suppression the rule decides nothing and keeps no state.
 func TestOff(t *testing.T) {
 	for _, p := range []model.Policy{
 		{Mode: model.ModeDisabled, Suppress: model.SuppressPolicy{By: model.SuppressByQuota}},
@@ -358,13 +376,15 @@ func TestOff(t *testing.T) {
 		w.batch(1000)
 		w.tick(3000)
 		w.p = p
-		if s := w.tick(3000); s != nil || !reflect.DeepEqual(w.state, State{}) {
-			t.Errorf("%+v: %+v, %+v", p, s, w.state)
+		s := w.tick(3000)
+		if d := cmp.Diff(State{}, w.state); s != nil || d != "" {
+			t.Errorf("%+v: %+v, state (-want +got):\n%s", p, s, d)
 		}
 	}
 }
 
-// waits says for how much of the time an online pod waits for a CPU, in thousandths, as it was seen so long ago.
+// waits sets the fraction of time that an online pod waits for a CPU, in thousandths, and the age of that
+// measurement.
 func (w *node) waits(some int64, ago time.Duration) {
 	const uid = "online"
 	if !slices.ContainsFunc(w.n.Pods, func(p *model.Pod) bool { return p.UID == uid }) {
@@ -376,7 +396,8 @@ func (w *node) waits(some int64, ago time.Duration) {
 	w.n.Load.Pods = append(w.n.Load.Pods, u)
 }
 
-// TestPressure: what is withheld while online pods wait grows fast, goes half as fast, and not by what was seen long ago.
+// TestPressure checks that the withheld amount grows fast while online pods wait, shrinks half as fast, and ignores
+// old measurements.
 func TestPressure(t *testing.T) {
 	w := newNode(10)
 	w.batch(8000)
@@ -384,47 +405,48 @@ func TestPressure(t *testing.T) {
 	for i, want := range []int64{500, 1000, 1500, 2000, 2500, 2500} {
 		w.waits(200, 0)
 		if w.tick(8000); w.state.Push != want {
-			t.Fatalf("after %d s in which an online pod waited %d mCPU are withheld, want %d", i+1, w.state.Push, want)
+			t.Fatalf("after %d s with a waiting online pod %d mCPU are withheld, want %d", i+1, w.state.Push, want)
 		}
 	}
 	w.n.Glance = model.Glance{At: w.n.Load.Clock + time.Millisecond}
 	if w.due() {
-		t.Error("what is withheld already is no reason to decide again")
+		t.Error("an amount that is withheld already starts a round")
 	}
 	if w.left.CPU.Allow = 7500; !w.due() {
-		t.Error("what is withheld comes on top of a rise")
+		t.Error("a rise on top of the withheld amount starts no round")
 	}
 	for i, want := range []int64{2250, 2000} {
 		w.waits(0, 0)
 		if w.tick(8000); w.state.Push != want {
-			t.Fatalf("after %d s in which none waited %d mCPU are withheld, want %d", i+1, w.state.Push, want)
+			t.Fatalf("after %d s without waiting pods %d mCPU are withheld, want %d", i+1, w.state.Push, want)
 		}
 	}
 	w.waits(900, time.Minute)
 	if w.tick(8000); w.state.Push != 1750 {
-		t.Errorf("for what a pod waited a minute ago %d mCPU are withheld", w.state.Push)
+		t.Errorf("for waiting a minute ago %d mCPU are withheld", w.state.Push)
 	}
 }
 
-// TestLittleLeft: a fall that is less than what could be noise counts where it ends at nothing, or at the floor.
+// TestLittleLeft checks that a fall within noise counts if it ends near zero or at the minimum of batch.
 func TestLittleLeft(t *testing.T) {
-	for _, c := range []struct{ floor, first, then, want int64 }{
+	for _, c := range []struct{ minBatch, first, then, want int64 }{
 		{0, 300, 200, 200}, // a fortieth of 10 CPUs is 250 mCPU
 		{0, 5000, 4900, 5000},
 		{100, 1200, 1000, 1000},
 		{100, 1300, 1100, 1300},
 	} {
 		w := newNode(10)
-		w.p.Suppress.MinBatch = c.floor
+		w.p.Suppress.MinBatch = c.minBatch
 		w.batch(8000)
 		w.tick(c.first)
 		if s := w.tick(c.then); s.Milli != c.want {
-			t.Errorf("floor %d, from %d to %d: batch may use %d, want %d", c.floor, c.first, c.then, s.Milli, c.want)
+			t.Errorf("%+v: batch may use %d", c, s.Milli)
 		}
 	}
 }
 
-// TestOtherBoot: a clock that is behind what was noted is that of another boot, and batch does not wait until it is there.
+// TestOtherBoot checks that a clock behind the recorded times resets them, so that batch does not wait for the old
+// clock.
 func TestOtherBoot(t *testing.T) {
 	w := newNode(10)
 	w.batch(8000)
@@ -436,11 +458,12 @@ func TestOtherBoot(t *testing.T) {
 		w.tick(8000)
 	}
 	if w.state.Milli <= 2000 {
-		t.Errorf("ten seconds after the boot batch may still use %d", w.state.Milli)
+		t.Errorf("ten seconds after the boot batch may use only %d", w.state.Milli)
 	}
 }
 
-// TestGrowsToTheLeast: batch is given what was left all the time since it was last looked, not what is left just now.
+// TestGrowsToTheLeast checks that the limit rises to the lowest target since the last raise was considered, not to
+// the current one.
 func TestGrowsToTheLeast(t *testing.T) {
 	w := newNode(10)
 	w.batch(8000)
@@ -454,7 +477,7 @@ func TestGrowsToTheLeast(t *testing.T) {
 	}
 }
 
-// TestOneMoreCPU: batch gets a further CPU when a little more than that is left, and keeps it until less is left.
+// TestOneMoreCPU checks that batch gets a further CPU with some margin, and keeps it until less is left.
 func TestOneMoreCPU(t *testing.T) {
 	w := newNode(10)
 	w.p.Suppress.By = model.SuppressByCpuset
@@ -477,14 +500,14 @@ func TestOneMoreCPU(t *testing.T) {
 	}
 }
 
-// TestPartOfLimit: a pod that uses little is counted with no more than its limit allows, and one whose part was below what the
-// kernel takes is given a new one.
+// TestPartOfLimit checks that a pod with little usage counts with at most its limit, and that a part below the
+// kernel's minimum quota is replaced.
 func TestPartOfLimit(t *testing.T) {
 	w := newNode(10)
 	w.batch(4000, 4000)
 	w.n.Pods[0].Grant.LimitMilli = 600
 	w.tick(8000)
-	w.uses(520, 7400) // with room above that it would be 700
+	w.uses(520, 7400) // with the room above its usage it would be 700
 	if s := w.tick(9000); s.Parts[0].Milli != 600 || s.Parts[1].Milli != 8400 {
 		t.Errorf("a limit of 600 mCPU: %+v", s.Parts)
 	}

@@ -2,15 +2,16 @@ package weight
 
 import "github.com/waterline-io/waterline/internal/model"
 
-// Identities, as the kernels that have them count: what is online goes before what is normal, on its CPU, and takes the CPU's
-// sibling from what is batch. Normal are those that are neither, the classes among them: 0.
+// Group identities of vendor kernels. A task of a group with a higher identity preempts tasks of lower ones on its
+// CPU; an online task also evicts batch tasks from the sibling hyperthread. Groups that are neither online nor batch,
+// such as the QoS classes, keep 0 (normal).
 const (
 	identityBatch  = -1
 	identityOnline = 2
 )
 
-// identify appends the identity of a pod and of its containers. A new container has its pod's, but one that was there
-// before has none, and some of what the kernel does goes by the group that a task is in and not by those above.
+// identify appends the identity settings of a pod and its containers. A new container inherits the identity of its
+// pod, but an existing one does not, and some of the kernel's checks use a task's own group and not its ancestors.
 func identify(settings []model.Setting, n *model.Node, p *model.Policy, e *entry) []model.Setting {
 	if !p.Weight.Identity || n.Tree.NoIdentity != "" {
 		return settings

@@ -1,14 +1,15 @@
-// Package weight decides how much CPU each pod should win while CPU is short: the shares of pods and, so that a pod's
-// weight counts against the whole node, those of the QoS classes.
+// Package weight decides the CPU weights of pods, and those of the QoS classes, so that a pod's weight counts against
+// all pods of the node.
 //
-// A pod that asks for batch CPU weighs what it would if that were CPU, in the BestEffort class, where it stands: among batch
-// pods that divides what online pods leave. It does not raise the class, so it takes nothing from them.
+// Only siblings compete for CPU. A pod's shares therefore belong on the pod's own cgroup. A Burstable pod takes CPU
+// from a Guaranteed pod only if the burstable class, which is the sibling of the Guaranteed pod, has a higher weight
+// as well.
 //
-// Where the policy says so, such pods run only when no pod beside them wants to (cpu.idle), and weigh nothing meanwhile; and
-// kernels that can be told who is online and who is batch (cpu.bvt_warp_ns) are told.
+// A pod that requests batch CPU gets the weight of the same amount of CPU, within the BestEffort class. Batch pods
+// thus divide what online pods leave. Their weights do not raise the class, so they take nothing from other classes.
 //
-// Only siblings compete. A pod's shares therefore belong on the pod's own cgroup, and a Burstable pod wins something from
-// a Guaranteed one only if the burstable class, which is the Guaranteed pod's sibling, weighs more as well.
+// By policy, batch pods run only when no sibling wants to (cpu.idle), without a weight in that state. On kernels with
+// group identities (cpu.bvt_warp_ns), the rule also marks pods as online or batch.
 package weight
 
 import (
@@ -16,32 +17,32 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// AgentShares is the least that the agent's own pod weighs. It needs a few milli-cores, but it needs them at once: left
-// at 10 shares beside a pod of 262144 it was measured to wait 2.3 s for 0.2 ms of work.
+// AgentShares is the minimum weight of the agent's own pod. It needs only a few milli-cores, but immediately: with 10
+// shares beside a pod of 262144 shares, it was measured to wait 2.3 s for 0.2 ms of work.
 const AgentShares = 102400
 
-// Result is what the rule decided.
+// Result is the result of the rule.
 type Result struct {
 	Settings []model.Setting
 	Notices  []model.Notice
-	Asked    []bool // for each pod of the node, in its order: it has a weight of its own, by annotation or policy
+	Weighted []bool // one entry per pod of the node: it has a weight by annotation or policy
 }
 
-// entry is a pod on its way through the rule.
+// entry is the intermediate result for one pod.
 type entry struct {
-	pod    *model.Pod
-	base   int64 // what the kubelet gives it
-	shares int64 // what it is to weigh
-	reason model.Reason
-	asked  bool
-	batch  bool // it weighs what it asks for in batch CPU
-	inside bool // its weight counts in its class only, which does not grow by it
+	pod       *model.Pod
+	base      int64 // weight that the kubelet sets
+	shares    int64 // decided weight
+	reason    model.Reason
+	weighted  bool // it requests a weight
+	batch     bool // its weight follows from its batch CPU request
+	classOnly bool // its weight counts within its class and does not raise the class
 }
 
-// Decide gives every pod that asks for a weight that weight, within what the policy allows, and the classes what their
-// pods weigh together.
+// Decide sets the weight that each pod requests, within the limits of the policy, and gives each QoS class the sum of
+// the weights of its pods.
 func Decide(n *model.Node, p *model.Policy) Result {
-	r := Result{Asked: make([]bool, len(n.Pods))}
+	r := Result{Weighted: make([]bool, len(n.Pods))}
 	entries := make([]entry, 0, len(n.Pods))
 	for i, pod := range n.Pods {
 		if pod.Ended {
@@ -49,29 +50,35 @@ func Decide(n *model.Node, p *model.Policy) Result {
 		}
 		e := entry{pod: pod, base: kubeletShares(pod)}
 		var clamped bool
-		e.shares, e.reason, clamped = asked(pod, &p.Weight, p.Pods)
-		e.asked = e.shares != 0
+		e.shares, e.reason, clamped = requested(pod, &p.Weight, p.Pods)
+		e.weighted = e.shares != 0
 		if clamped {
-			r.Notices = append(r.Notices, model.Notice{UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, Reason: e.reason})
+			r.Notices = append(r.Notices, model.Notice{
+				UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, Reason: e.reason,
+			})
 		}
-		if !e.asked {
+		if !e.weighted {
 			e.shares = e.base
 			if grant := pod.Grant.RequestMilli; grant > 0 && pod.QoS == model.BestEffort {
-				e.shares, e.reason, e.batch, e.inside = model.MilliCPUToShares(grant), batchReason(grant), true, true
+				e.shares, e.reason, e.batch, e.classOnly = model.MilliCPUToShares(grant), batchReason(grant), true, true
 			}
 		}
 		if pod.Self && e.shares < AgentShares {
 			e.shares = AgentShares
-			e.reason = model.Reason{Code: model.AgentFirst, Operands: []model.Operand{{Name: "request", Value: e.base, Unit: model.UnitShares}}}
+			e.reason = model.Reason{
+				Code:     model.AgentFirst,
+				Operands: []model.Operand{{Name: "request", Value: e.base, Unit: model.UnitShares}},
+			}
 		}
-		r.Asked[i] = e.asked
+		r.Weighted[i] = e.weighted
 		entries = append(entries, e)
 	}
-	keepOnline(entries)
-	keepCritical(entries)
+	weighOnline(entries)
+	scaleCritical(entries)
 	classes := raise(n, p, entries)
 
-	r.Settings = make([]model.Setting, 0, max(len(n.Owned), len(entries))+16) // with room for those of other rules: there is no other garbage as large
+	// Reserve room for the settings of the other rules: this slice is the largest garbage of a round.
+	r.Settings = make([]model.Setting, 0, max(len(n.Owned), len(entries))+16)
 	r.Settings = append(r.Settings, classes...)
 	for i := range entries {
 		e := &entries[i]
@@ -79,16 +86,20 @@ func Decide(n *model.Node, p *model.Policy) Result {
 		if !exists || e.reason.Code == "" {
 			continue
 		}
-		s := model.Setting{File: model.File{Dir: group.Dir, Knob: model.Shares}, Value: model.Number(e.shares), Reason: e.reason}
+		s := model.Setting{
+			File: model.File{Dir: group.Dir, Knob: model.Shares}, Value: model.Number(e.shares), Reason: e.reason,
+		}
 		idle := p.Weight.SchedIdle && !n.Tree.NoIdle && e.comesLast()
 		if idle {
 			r.Settings = append(r.Settings, model.Setting{
-				File: model.File{Dir: group.Dir, Knob: model.Idle}, Value: model.Number(1), Reason: model.Reason{Code: model.BatchIdle},
+				File:  model.File{Dir: group.Dir, Knob: model.Idle},
+				Value: model.Number(1), Reason: model.Reason{Code: model.BatchIdle},
 			})
 		}
 		if ours := (idle || group.Idle) && owns(n, group.Dir); idle && ours || group.Idle && !ours {
-			// The kernel refuses a weight with EINVAL while cpu.idle is set, and forgets the weight when it is cleared. So the
-			// weight is written before the group becomes idle, which puts the kubelet's on record, and when it is no more.
+			// The kernel refuses a weight with EINVAL while cpu.idle is set, and resets the weight when cpu.idle is
+			// cleared. So the weight is written before the group becomes idle, which also records the kubelet's
+			// weight, and again after the group is no longer idle.
 			s.Deferred = &model.Reason{Code: model.IdleGroup}
 		}
 		r.Settings = append(r.Settings, s)
@@ -100,19 +111,20 @@ func Decide(n *model.Node, p *model.Policy) Result {
 	return r
 }
 
-// comesLast reports whether a pod has no weight but the one that goes with its batch CPU. Only pods that the kubelet does not
-// resize can be idle, because it must not be refused a weight: a pod of the BestEffort class stays there.
+// comesLast reports whether the pod is batch and its only weight is that of its batch CPU request. Only pods that the
+// kubelet never resizes may be idle, because the kernel would refuse the kubelet's weight. Pods of the BestEffort
+// class qualify: their class never changes.
 func (e *entry) comesLast() bool {
 	return e.batch && e.pod.Class == model.ClassBE && !e.pod.Self && !e.pod.Critical
 }
 
-// owns reports whether we made a group idle.
+// owns reports whether Waterline made a group idle.
 func owns(n *model.Node, dir string) bool {
 	return n.Wrote(model.File{Dir: dir, Knob: model.Idle}) != nil
 }
 
-// containers divides a batch pod among its containers as they ask for batch CPU: the kubelet leaves each with the least there
-// is. It writes nothing in a pod that has but one to divide among.
+// containers gives the containers of a batch pod weights by their batch CPU requests, because the kubelet gives each
+// the minimum. A pod with only one container to weight needs none.
 func containers(n *model.Node, pod *model.Pod) []model.Setting {
 	together := 0
 	for i := range pod.Containers {
@@ -140,18 +152,20 @@ func containers(n *model.Node, pod *model.Pod) []model.Setting {
 }
 
 func batchReason(milli int64) model.Reason {
-	return model.Reason{Code: model.BatchWeight, Operands: []model.Operand{{Name: "request", Value: milli, Unit: model.UnitMilli}}}
+	return model.Reason{
+		Code: model.BatchWeight, Operands: []model.Operand{{Name: "request", Value: milli, Unit: model.UnitMilli}},
+	}
 }
 
-// Release returns what a weight that we no longer decide goes back to: what the kubelet computes from the specs of the
-// running pods, or where it knows no such pod, what was recorded. It makes no group idle.
+// Release returns the value that an owned weight returns to: what the kubelet computes from the specs of the running
+// pods, or the recorded value if the kubelet knows no such pod. cpu.idle returns to 0.
 func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.Reason) {
 	given := model.Reason{Code: model.KubeletValue}
 	switch {
 	case o.Knob == model.Idle:
 		return model.Number(0), given
 	case o.Knob == model.Identity:
-		return o.Theirs, model.Reason{Code: model.RecordedValue} // the kubelet knows nothing of it
+		return o.Theirs, model.Reason{Code: model.RecordedValue} // the kubelet does not know this file
 	case o.Dir == n.Tree.Burstable && n.PodsKnown:
 		return model.Number(burstableShares(n)), given
 	case o.Dir == n.Tree.BestEffort:
@@ -159,14 +173,14 @@ func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.R
 	case pod == nil || pod.Ended:
 		return o.Theirs, model.Reason{Code: model.RecordedValue}
 	case o.Dir != n.Tree.Pods[pod.UID].Dir:
-		return model.Number(model.MinShares), given // only containers of BestEffort pods ever have a weight of ours
+		return model.Number(model.MinShares), given // Waterline weights containers of BestEffort pods only
 	}
 	return model.Number(kubeletShares(pod)), given
 }
 
-// asked returns the shares that a pod asks for, by its annotation or else by the first rule of the policy that selects
-// it, and whether the policy allows less. It returns 0 for a pod that asks for nothing.
-func asked(pod *model.Pod, p *model.WeightPolicy, rules []model.PodRule) (int64, model.Reason, bool) {
+// requested returns the shares that a pod requests by its annotation, or else the shares of the first policy rule that
+// selects it, and whether the policy's maximum limits them. It returns 0 for a pod without either.
+func requested(pod *model.Pod, p *model.WeightPolicy, rules []model.PodRule) (int64, model.Reason, bool) {
 	shares, code := pod.Annotations.Shares, model.Weighted
 	for i := 0; shares == 0 && i < len(rules); i++ {
 		if rules[i].Shares != 0 && rules[i].Selects(pod) {
@@ -183,7 +197,7 @@ func asked(pod *model.Pod, p *model.WeightPolicy, rules []model.PodRule) (int64,
 			break
 		}
 	}
-	operands := []model.Operand{{Name: "asked", Value: shares, Unit: model.UnitShares}}
+	operands := []model.Operand{{Name: "requested", Value: shares, Unit: model.UnitShares}}
 	if shares > limit {
 		operands = append(operands, model.Operand{Name: "max", Value: limit, Unit: model.UnitShares})
 		return limit, model.Reason{Code: model.WeightClamped, Operands: operands}, true
@@ -191,9 +205,9 @@ func asked(pod *model.Pod, p *model.WeightPolicy, rules []model.PodRule) (int64,
 	return shares, model.Reason{Code: code, Operands: operands}, false
 }
 
-// keepOnline lets a BestEffort pod that is not batch weigh as much as all batch pods together: it asked for nothing, but it is
-// not the one that fills up what is left.
-func keepOnline(entries []entry) {
+// weighOnline gives a BestEffort pod that is not batch the weight of all batch pods together. It requested no CPU, but
+// it should not lose against pods that only fill up the node.
+func weighOnline(entries []entry) {
 	batch := int64(0)
 	for _, e := range entries {
 		if e.batch {
@@ -202,17 +216,20 @@ func keepOnline(entries []entry) {
 	}
 	for i := range entries {
 		e := &entries[i]
-		if e.pod.QoS != model.BestEffort || e.pod.Class == model.ClassBE || batch <= e.base || e.asked || e.batch || e.pod.Self || e.pod.Critical {
+		if e.pod.QoS != model.BestEffort || e.pod.Class == model.ClassBE || batch <= e.base ||
+			e.weighted || e.batch || e.pod.Self || e.pod.Critical {
 			continue
 		}
-		e.shares, e.inside = model.ClampShares(batch), true
-		e.reason = model.Reason{Code: model.OnlineKept, Operands: []model.Operand{{Name: "batch", Value: batch, Unit: model.UnitShares}}}
+		e.shares, e.classOnly = model.ClampShares(batch), true
+		e.reason = model.Reason{
+			Code: model.OnlineBestEffort, Operands: []model.Operand{{Name: "batch", Value: batch, Unit: model.UnitShares}},
+		}
 	}
 }
 
-// keepCritical lets pods of the system-critical priority classes grow with their class: they keep the fraction of it that
-// their requests give them when the kubelet decides alone.
-func keepCritical(entries []entry) {
+// scaleCritical scales the weights of system-critical pods with their class. They keep the fraction of the class that
+// their requests give them when only the kubelet sets weights.
+func scaleCritical(entries []entry) {
 	var base, shares [3]int64
 	for _, e := range entries {
 		if !e.pod.Self && !e.pod.Critical {
@@ -223,31 +240,31 @@ func keepCritical(entries []entry) {
 	for i := range entries {
 		e := &entries[i]
 		grown, from := shares[e.pod.QoS], base[e.pod.QoS]
-		if !e.pod.Critical || e.pod.Self || e.asked || grown <= from {
+		if !e.pod.Critical || e.pod.Self || e.weighted || grown <= from {
 			continue
 		}
 		e.shares = model.ClampShares(e.base * grown / from)
-		e.reason = model.Reason{Code: model.CriticalKept, Operands: []model.Operand{
+		e.reason = model.Reason{Code: model.CriticalPreserved, Operands: []model.Operand{
 			{Name: "request", Value: e.base, Unit: model.UnitShares},
 			{Name: "class", Value: grown * 1000 / from, Unit: model.UnitTimes},
 		}}
 	}
 }
 
-// raise decides the shares of the QoS classes, and caps what would take CPU from Guaranteed pods.
+// raise decides the shares of the QoS classes, and caps weights that would take CPU from Guaranteed pods.
 //
-// Everything beside the Guaranteed pods may weigh up to 1024 × allocatable CPUs less what those pods requested: then each
-// of them still gets at least its request when all CPUs are wanted. Where more is asked, what is asked beyond the
-// requests is scaled down in proportion. A Guaranteed pod's own weight takes nothing from others while its quota holds,
-// so only those without a quota count.
+// All siblings of the Guaranteed pods together may have 1024 × allocatable CPUs minus the requests of the Guaranteed
+// pods. Then each Guaranteed pod still gets its request when all CPUs are busy. If the siblings would have more, the
+// part beyond the requests is scaled down proportionally. While its quota is in force, the weight of a Guaranteed pod
+// takes nothing from others, so only Guaranteed pods without a quota count.
 func raise(n *model.Node, p *model.Policy, entries []entry) []model.Setting {
-	var burstable, bestEffort, guaranteed int64 // sums: shares as decided, shares as decided, requests
-	var burstableAsked, bestEffortAsked bool
+	var burstable, bestEffort, guaranteed int64 // shares as decided, shares as decided, requests
+	var burstableWeighted, bestEffortWeighted bool
 	for i := range entries {
 		e := &entries[i]
 		shares := e.shares
-		if !e.asked && (e.pod.Self || e.inside) {
-			// The agent's weight is for being served first, not for being served much.
+		if !e.weighted && (e.pod.Self || e.classOnly) {
+			// The agent's high weight is for latency, not for throughput.
 			shares = e.base
 		}
 		switch e.pod.QoS {
@@ -255,18 +272,18 @@ func raise(n *model.Node, p *model.Policy, entries []entry) []model.Setting {
 			guaranteed += e.base
 		case model.Burstable:
 			burstable += shares
-			burstableAsked = burstableAsked || e.asked
+			burstableWeighted = burstableWeighted || e.weighted
 		case model.BestEffort:
 			bestEffort += shares
-			bestEffortAsked = bestEffortAsked || e.asked
+			bestEffortWeighted = bestEffortWeighted || e.weighted
 		}
 	}
 	requests := burstableShares(n)
-	var more [2]int64 // what each class asks for beyond what the kubelet gives it
-	if burstableAsked && p.Weight.Scope == model.ScopeNode {
+	var more [2]int64 // part of each class beyond the kubelet's value
+	if burstableWeighted && p.Weight.Scope == model.ScopeNode {
 		more[0] = max(burstable-requests, 0)
 	}
-	if bestEffortAsked && p.Weight.Scope == model.ScopeNode && p.Weight.PromoteBestEffort {
+	if bestEffortWeighted && p.Weight.Scope == model.ScopeNode && p.Weight.PromoteBestEffort {
 		more[1] = max(bestEffort-model.MinShares, 0)
 	}
 	total := more[0] + more[1]
@@ -283,9 +300,9 @@ func raise(n *model.Node, p *model.Policy, entries []entry) []model.Setting {
 		}
 		return more
 	}
-	operands := func(asked int64) []model.Operand {
+	operands := func(requested int64) []model.Operand {
 		return []model.Operand{
-			{Name: "asked", Value: asked, Unit: model.UnitShares},
+			{Name: "requested", Value: requested, Unit: model.UnitShares},
 			{Name: "allocatable", Value: n.Allocatable.CPU, Unit: model.UnitMilli},
 			{Name: "guaranteed", Value: guaranteed, Unit: model.UnitShares},
 			{Name: "requests", Value: requests, Unit: model.UnitShares},
@@ -302,14 +319,14 @@ func raise(n *model.Node, p *model.Policy, entries []entry) []model.Setting {
 		code = model.WeightCapped
 	}
 	var classes []model.Setting
-	class := func(dir string, value, asked int64) {
+	class := func(dir string, value, requested int64) {
 		classes = append(classes, model.Setting{
 			File:   model.File{Dir: dir, Knob: model.Shares},
 			Value:  model.Number(model.ClampShares(value)),
-			Reason: model.Reason{Code: code, Operands: operands(asked)},
+			Reason: model.Reason{Code: code, Operands: operands(requested)},
 		})
 	}
-	if burstableAsked && p.Weight.Scope == model.ScopeNode {
+	if burstableWeighted && p.Weight.Scope == model.ScopeNode {
 		class(n.Tree.Burstable, requests+scale(more[0]), burstable)
 	}
 	if more[1] > 0 {
@@ -318,16 +335,16 @@ func raise(n *model.Node, p *model.Policy, entries []entry) []model.Setting {
 	return classes
 }
 
-// unbounded reports whether a Guaranteed pod with a weight of its own can use more CPU than it requested, because no
-// quota stops it.
+// unbounded reports whether a Guaranteed pod with its own weight can use more CPU than its request, because it has no
+// quota.
 func unbounded(e *entry, n *model.Node, p *model.Policy) bool {
-	if e.pod.QoS != model.Guaranteed || !e.asked || e.shares <= e.base {
+	if e.pod.QoS != model.Guaranteed || !e.weighted || e.shares <= e.base {
 		return false
 	}
 	return e.pod.Annotations.Quota.Or(p.Weight.Quota) == model.QuotaUnlimited || n.Kubelet.Known && !n.Kubelet.CFSQuota
 }
 
-// kubeletShares returns what the kubelet writes into the pod's cgroup.
+// kubeletShares returns the value that the kubelet writes to the pod's cgroup.
 func kubeletShares(pod *model.Pod) int64 {
 	if pod.QoS == model.BestEffort {
 		return model.MinShares
@@ -335,7 +352,8 @@ func kubeletShares(pod *model.Pod) int64 {
 	return model.MilliCPUToShares(pod.RequestMilli)
 }
 
-// burstableShares returns what the kubelet writes into the burstable class: it sums milli-cores before it converts.
+// burstableShares returns the value that the kubelet writes to the burstable class. The kubelet sums milli-cores
+// before the conversion.
 func burstableShares(n *model.Node) int64 {
 	var milli int64
 	for _, pod := range n.Pods {
