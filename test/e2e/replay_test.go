@@ -1,0 +1,71 @@
+package e2e_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/journal"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// TestNodeReplay replays the journal of a node on which the agent does all that it can: a pod has a weight, one has CPUs of
+// its own, one works by fits and starts under a limit, and two batch pods take the rest. Every recorded round must be
+// decided again as it was, in the full form after ten minutes.
+func TestNodeReplay(t *testing.T) {
+	n := install(t)
+	n.policy(`{"mode": "Enforce", "cpu": {"waterline": "100%", "method": "Realtime", "suppression": "Both"},` +
+		`"memory": {"waterline": "90%", "method": "Realtime"},` +
+		`"protect": {"burst": true, "memory": true, "interference": true, "eviction": {}}}`)
+	n.run("weighted", `waterline.io/cpu-share: "20480"`, "requests: {cpu: 50m}", false)
+	n.cpuPod("alone", "exclusive", "1")
+	const fits = "while :; do i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.2; done"
+	n.loaded("fits", "", fits, "requests: {cpu: 50m, memory: 16Mi}, limits: {cpu: 200m}")
+	for _, name := range []string{"job-1", "job-2"} {
+		n.loaded(name, "BE", "while :; do :; done", "")
+	}
+	lasts := 30 * time.Second
+	if soak {
+		lasts = 10 * time.Minute
+	}
+	time.Sleep(lasts)
+
+	dir := t.TempDir()
+	for _, name := range []string{"journal.1.jsonl", "journal.jsonl"} {
+		content, err := n.readFile(filepath.Join("/run/waterline", name))
+		if err != nil && name == "journal.1.jsonl" {
+			continue // it was not full yet
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), content, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var rounds, unreadable int
+	var suppressed, exclusive, bursts bool
+	for r, err := range journal.Read(dir) {
+		if err != nil {
+			if unreadable++; unreadable > 1 { // the agent was writing the last line
+				t.Errorf("%v", err)
+			}
+			continue
+		}
+		rounds++
+		suppressed = suppressed || r.Plan.Suppress != nil && len(r.Plan.Suppress.Parts) > 0
+		exclusive = exclusive || r.Plan.CPUs != nil && !r.Plan.CPUs.Exclusive.Empty()
+		for i := range r.Plan.Settings {
+			bursts = bursts || r.Plan.Settings[i].Knob == model.Burst
+		}
+		differences, err := journal.Replay(&r)
+		if err != nil || len(differences) > 0 {
+			t.Fatalf("the round of %s: %v, %+v", r.Node.Now, err, differences)
+		}
+	}
+	t.Logf("%d rounds; suppressed %v, exclusive %v, bursts %v", rounds, suppressed, exclusive, bursts)
+	if rounds < 20 || !suppressed || !exclusive {
+		t.Error("that shows little")
+	}
+}
