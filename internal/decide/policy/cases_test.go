@@ -12,12 +12,12 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestCases runs the golden cases. A case is blocks of commands, a line of four dashes, and what was decided.
+// TestCases runs the golden cases. A case is blocks of commands, a line of four dashes, and the decisions.
 //
 //	node UID [optedout] [label=KEY:VALUE]...
 //	policy NAME [priority=N] [nodes=KEY:VALUE] [rollout=PERCENT] [method=M] [window=NAME,START,END,ZONE[,PREDRAIN]]...
 //	drop NAME                         the policy is deleted
-//	at TIME                           what holds then
+//	at TIME                           print the effect at that time
 func TestCases(t *testing.T) {
 	golden.Each(t, func(t *testing.T, content string) string {
 		var w world
@@ -122,7 +122,8 @@ func parseWindow(text string) (model.Window, error) {
 	return w, err
 }
 
-// decide prints which policy governs the node and why the others do not, then what it says at each moment asked for.
+// decide prints which policy governs the node, why the others do not, and the effect of the policy at the given
+// times.
 func (w *world) decide() string {
 	var b strings.Builder
 	choice := Choose(w.node, w.policies)

@@ -11,18 +11,19 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// uids returns as many UIDs of nodes, as the API server makes them.
+// uids returns n node UIDs in the format of the API server.
 func uids(n int) []string {
 	r := rand.New(rand.NewPCG(1, 2))
 	all := make([]string, n)
 	for i := range all {
 		a, b := r.Uint64(), r.Uint64()
-		all[i] = fmt.Sprintf("%08x-%04x-4%03x-%04x-%012x", a>>32, a>>16&0xffff, a&0xfff, 0x8000|b>>48&0x3fff, b&0xffffffffffff)
+		all[i] = fmt.Sprintf("%08x-%04x-4%03x-%04x-%012x",
+			a>>32, a>>16&0xffff, a&0xfff, 0x8000|b>>48&0x3fff, b&0xffffffffffff)
 	}
 	return all
 }
 
-// TestThresholdKnown holds the hash to what its comment says, and so to what agents of other versions compute:
+// TestThresholdKnown checks the documented hash function, so that agents of all versions agree:
 //
 //	printf 7f3c/web | sha256sum
 func TestThresholdKnown(t *testing.T) {
@@ -31,8 +32,8 @@ func TestThresholdKnown(t *testing.T) {
 	}
 }
 
-// TestRolloutShares checks that each percentage of a roll-out is on about that part of 10,000 nodes: within five standard
-// deviations of a binomial distribution, for three policies of similar names and for UIDs that are numbered too.
+// TestRolloutShares checks that each percentage of a roll-out includes about that part of 10,000 nodes: within five
+// standard deviations of a binomial distribution, for three policies with similar names, and also for numbered UIDs.
 func TestRolloutShares(t *testing.T) {
 	const n = 10_000
 	numbered := make([]string, n)
@@ -61,7 +62,7 @@ func TestRolloutShares(t *testing.T) {
 	}
 }
 
-// TestRolloutsDiffer checks that policies begin with nodes of their own choice, even where names differ in one letter.
+// TestRolloutsDiffer checks that policies begin with different nodes, even if their names differ in one letter.
 func TestRolloutsDiffer(t *testing.T) {
 	const n, percent = 10_000, 25
 	both := 0
@@ -75,7 +76,7 @@ func TestRolloutsDiffer(t *testing.T) {
 	}
 }
 
-// random returns policies with few different priorities, selectors and percentages, so that much is equal.
+// random returns policies with few different priorities, selectors and percentages, so that many are equal.
 func random(r *rand.Rand) []model.ClusterPolicy {
 	policies := make([]model.ClusterPolicy, r.IntN(6))
 	for i := range policies {
@@ -89,13 +90,18 @@ func random(r *rand.Rand) []model.ClusterPolicy {
 	return policies
 }
 
-// TestChooseAgainstDumb compares the choice with one that looks at all pairs, and checks that the order of the policies does
-// not matter, that all are spoken of once and that a policy which grows loses no node.
+// TestChooseAgainstDumb compares the choice with one that checks all pairs. It also checks that the order of the
+// policies does not matter, that each policy gets one verdict, and that a policy loses no node when its percentage
+// grows.
 func TestChooseAgainstDumb(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	nodes := uids(50)
 	for range 20_000 {
-		node := Node{UID: nodes[r.IntN(len(nodes))], Labels: map[string]string{"pool": []string{"a", "b", "c"}[r.IntN(3)]}, OptedOut: r.IntN(10) == 0}
+		node := Node{
+			UID:      nodes[r.IntN(len(nodes))],
+			Labels:   map[string]string{"pool": []string{"a", "b", "c"}[r.IntN(3)]},
+			OptedOut: r.IntN(10) == 0,
+		}
 		policies := random(r)
 		before := slices.Clone(policies)
 		got := Choose(node, policies)
@@ -109,12 +115,12 @@ func TestChooseAgainstDumb(t *testing.T) {
 		if again := Choose(node, policies); fmt.Sprint(again) != fmt.Sprint(got) {
 			t.Fatalf("another order, another choice: %+v, %+v", got, again)
 		}
-		spoken := len(got.Others)
+		verdicts := len(got.Others)
 		if got.Policy.Name != "" {
-			spoken++
+			verdicts++
 		}
-		if spoken != len(policies) {
-			t.Fatalf("%d policies, %d verdicts", len(policies), spoken)
+		if verdicts != len(policies) {
+			t.Fatalf("%d policies, %d verdicts", len(policies), verdicts)
 		}
 		for i := range policies {
 			if policies[i].Name == got.Policy.Name {
@@ -127,7 +133,7 @@ func TestChooseAgainstDumb(t *testing.T) {
 	}
 }
 
-// dumb returns the policy that no other one beats.
+// dumb returns the policy that no other policy beats.
 func dumb(node Node, policies []model.ClusterPolicy) string {
 	if node.OptedOut {
 		return ""
@@ -147,10 +153,12 @@ func dumb(node Node, policies []model.ClusterPolicy) string {
 }
 
 func TestDefaults(t *testing.T) {
-	if c := Choose(Node{}, nil); fmt.Sprint(c.Policy) != fmt.Sprint(model.ClusterPolicy{Policy: model.DefaultPolicy()}) {
+	defaults := model.ClusterPolicy{Policy: model.DefaultPolicy()}
+	if c := Choose(Node{}, nil); fmt.Sprint(c.Policy) != fmt.Sprint(defaults) {
 		t.Errorf("no policies: %+v", c)
 	}
-	every := []model.ClusterPolicy{{Name: "p", Rollout: 100, Policy: model.Policy{Mode: model.ModeEnforce, CPU: model.SellPolicy{Method: model.SellStatic}}}}
+	static := model.Policy{Mode: model.ModeEnforce, CPU: model.SellPolicy{Method: model.SellStatic}}
+	every := []model.ClusterPolicy{{Name: "p", Rollout: 100, Policy: static}}
 	c := Choose(Node{OptedOut: true}, every)
 	if e := At(&c.Policy, time.Unix(0, 0)); e.Policy.Mode != model.ModeDisabled || e.Policy.CPU.Method != "" {
 		t.Errorf("opted out: %+v", e)
@@ -164,7 +172,9 @@ func BenchmarkChooseAndAt(b *testing.B) {
 	}
 	var policies []model.ClusterPolicy
 	for i := range 5 {
-		policies = append(policies, model.ClusterPolicy{Name: fmt.Sprint(i), Rollout: 100, Windows: []model.Window{window}})
+		policies = append(policies, model.ClusterPolicy{
+			Name: fmt.Sprint(i), Rollout: 100, Windows: []model.Window{window},
+		})
 	}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	b.ReportAllocs()

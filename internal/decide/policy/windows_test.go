@@ -10,7 +10,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// clock is what a clock in a zone shows at each minute of some days, in minutes since an arbitrary midnight.
+// clock is the reading of a clock in a zone at each minute of some days, in minutes since an arbitrary midnight.
 type clock struct {
 	from  time.Time
 	shows []int
@@ -26,8 +26,8 @@ func newClock(zone *time.Location, from time.Time, days int) clock {
 	return c
 }
 
-// mark marks the minutes in which a window holds, by looking at every minute of the days around it: it begins after the last
-// one that shows less than its start, and ends at the first that shows its end or more.
+// mark marks the minutes in which a window is open, by brute force: the window begins after the last minute with a
+// reading below its start, and ends at the first minute with a reading of its end or more.
 func (c clock) mark(w model.Window, drainBefore []int, holds []bool) {
 	length := w.End - w.Start
 	if length <= 0 {
@@ -67,7 +67,7 @@ func states(zones map[string]*clock, windows []model.Window) []model.SellState {
 		c.mark(w, drainBefore, holds)
 	}
 	all := make([]model.SellState, len(holds))
-	end := len(holds) // of the time that a minute lies in
+	end := len(holds) // end of the open time that contains the minute
 	for i := len(holds) - 1; i >= 0; i-- {
 		switch {
 		case !holds[i]:
@@ -81,32 +81,33 @@ func states(zones map[string]*clock, windows []model.Window) []model.SellState {
 	return all
 }
 
-// years are zones with what is odd about them in a year.
+// years are zones with unusual clock changes in a year.
 var years = []struct {
 	zone string
 	year int
-	odd  []string // days, in UTC, on which clocks are put forward or back
+	odd  []string // days, in UTC, on which clocks change
 }{
 	{"UTC", 2026, nil},
 	{"Asia/Shanghai", 2026, nil},
-	{"Asia/Kathmandu", 2026, nil},                                                         // 5:45 ahead
-	{"Europe/Berlin", 2026, []string{"03-29", "10-25"}},                                   //
-	{"America/New_York", 2026, []string{"03-08", "11-01"}},                                //
-	{"Australia/Lord_Howe", 2026, []string{"04-04", "10-03"}},                             // by half an hour
-	{"America/Santiago", 2026, []string{"04-05", "09-06"}},                                // at midnight
-	{"Africa/Cairo", 2026, []string{"04-23", "10-29"}},                                    // at midnight
-	{"Africa/Casablanca", 2026, []string{"02-15", "03-22"}},                               // the other way round
-	{"Antarctica/Troll", 2026, []string{"03-29", "10-25"}},                                // by two hours
-	{"Pacific/Apia", 2011, []string{"04-02", "09-24", "12-29", "12-30", "12-31"}},         // without the 30th of December
+	{"Asia/Kathmandu", 2026, nil},                             // 5:45 ahead
+	{"Europe/Berlin", 2026, []string{"03-29", "10-25"}},       //
+	{"America/New_York", 2026, []string{"03-08", "11-01"}},    //
+	{"Australia/Lord_Howe", 2026, []string{"04-04", "10-03"}}, // by half an hour
+	{"America/Santiago", 2026, []string{"04-05", "09-06"}},    // at midnight
+	{"Africa/Cairo", 2026, []string{"04-23", "10-29"}},        // at midnight
+	{"Africa/Casablanca", 2026, []string{"02-15", "03-22"}},   // in the opposite months
+	{"Antarctica/Troll", 2026, []string{"03-29", "10-25"}},    // by two hours
+	// Without the 30th of December.
+	{"Pacific/Apia", 2011, []string{"04-02", "09-24", "12-29", "12-30", "12-31"}},
 	{"America/Caracas", 2016, []string{"05-01"}},                                          // by half an hour, for good
 	{"Asia/Pyongyang", 2018, []string{"05-04", "05-05"}},                                  // likewise, at 23:30
-	{"Europe/Lisbon", 1992, []string{"03-29", "09-27"}},                                   // which changed its zone
+	{"Europe/Lisbon", 1992, []string{"03-29", "09-27"}},                                   // with a change of the zone
 	{"Pacific/Kwajalein", 1993, []string{"08-20", "08-21", "08-22"}},                      // without the 21st of August
 	{"America/Scoresbysund", 2024, []string{"03-30", "03-31", "04-01", "10-26", "10-27"}}, // twice within a day
 }
 
-// TestWindowsAgainstDumb compares the states of random windows with those found minute by minute over a year: every minute of
-// days on which clocks change, and some of all others.
+// TestWindowsAgainstDumb compares the states of random windows with states computed minute by minute over a year: for
+// every seventh minute around clock changes, and some other minutes.
 func TestWindowsAgainstDumb(t *testing.T) {
 	for i, y := range years {
 		t.Run(y.zone, func(t *testing.T) {
@@ -137,7 +138,7 @@ func TestWindowsAgainstDumb(t *testing.T) {
 	}
 }
 
-// randomWindow returns one that likes to begin and end while clocks are changed, and where others do.
+// randomWindow returns a window that often begins and ends during clock changes, and where other windows do.
 func randomWindow(r *rand.Rand, zone model.TimeZone) model.Window {
 	times := []int{0, 10, 30, 60, 90, 105, 120, 135, 150, 180, 23*60 + 15, 23*60 + 45, 6 * 60, 18 * 60, r.IntN(24 * 60)}
 	w := model.Window{Name: "w", Start: times[r.IntN(len(times))], Zone: zone}
@@ -148,7 +149,9 @@ func randomWindow(r *rand.Rand, zone model.TimeZone) model.Window {
 	return w
 }
 
-func compareStates(t *testing.T, r *rand.Rand, from time.Time, windows []model.Window, want []model.SellState, year int, odd []string) {
+func compareStates(
+	t *testing.T, r *rand.Rand, from time.Time, windows []model.Window, want []model.SellState, year int, odd []string,
+) {
 	t.Helper()
 	check := func(i int) {
 		now := from.Add(time.Duration(i) * time.Minute)
@@ -160,10 +163,12 @@ func compareStates(t *testing.T, r *rand.Rand, from time.Time, windows []model.W
 		for change < len(want) && want[change] == want[i] {
 			change++
 		}
-		if after := time.Duration(change-i) * time.Minute; next.IsZero() && after <= lookAhead || !next.IsZero() && next.Sub(now) != after {
-			t.Fatalf("%+v at %s, %s: changes at %s, want %s later", windows, now.In(windows[0].Zone.Location()), got, next, after)
+		after := time.Duration(change-i) * time.Minute
+		if next.IsZero() && after <= lookAhead || !next.IsZero() && next.Sub(now) != after {
+			t.Fatalf("%+v at %s, %s: changes at %s, want %s later",
+				windows, now.In(windows[0].Zone.Location()), got, next, after)
 		}
-		// Between minutes it is as at the last one, and a moment before a change nothing has changed.
+		// Within a minute the state is that of its start, and a moment before a change nothing has changed.
 		for _, within := range []time.Duration{time.Nanosecond, time.Minute - 1} {
 			if got, _, at := Windows(windows, now.Add(within)); got != want[i] || !at.Equal(next) && !next.IsZero() {
 				t.Fatalf("%+v %s after %s: %s until %s, want %s until %s", windows, within, now, got, at, want[i], next)
@@ -184,7 +189,7 @@ func compareStates(t *testing.T, r *rand.Rand, from time.Time, windows []model.W
 	}
 }
 
-// TestOddDays holds the days of that table to the truth, lest the comparison look at ordinary ones.
+// TestOddDays checks that the table lists all clock changes, so that the comparison covers them.
 func TestOddDays(t *testing.T) {
 	for _, y := range years {
 		zone, err := time.LoadLocation(y.zone)
@@ -208,7 +213,7 @@ func TestOddDays(t *testing.T) {
 	}
 }
 
-// TestWindowInJournal checks that a window says the same after it was written down and read again.
+// TestWindowInJournal checks that a window is the same after encoding and decoding.
 func TestWindowInJournal(t *testing.T) {
 	w, err := parseWindow("night,00:00,09:00,Asia/Shanghai,15m")
 	if err != nil {
@@ -227,6 +232,6 @@ func TestWindowInJournal(t *testing.T) {
 		t.Errorf("%s: opens at %s", text, next)
 	}
 	if err := json.Unmarshal([]byte(`[{"Zone":"Europe/Nowhere"}]`), &read); err == nil {
-		t.Error("a zone that does not exist was taken")
+		t.Error("a zone that does not exist was accepted")
 	}
 }

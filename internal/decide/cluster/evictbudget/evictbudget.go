@@ -1,9 +1,9 @@
-// Package evictbudget decides which of the pods that nodes ask for are evicted now: whether what was asked can be believed, and
-// what the budgets allow.
+// Package evictbudget decides which of the evictions that nodes request happen now: whether a request is credible,
+// and whether the budgets allow it.
 //
-// Nothing is decided on old data, and whatever is in doubt evicts nobody. A request counts from when it was seen to change, by
-// the manager's own clock: the times in it are those of the node's. A manager that starts knows no history, so its
-// budgets are empty and fill as time goes by.
+// Nothing is decided on old data, and in doubt no pod is evicted. The age of a request counts from its last observed
+// change, on the manager's own clock: times in the request come from the node's clock. A manager that starts knows no
+// history, so its budgets start empty and fill over time.
 package evictbudget
 
 import (
@@ -16,99 +16,102 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Settings are the budgets. Each holds for any time of the length Period.
+// Settings are the budgets. Each applies to any interval of length Period.
 type Settings struct {
 	PerOwner int64 // pods of one workload
 	All      int64 // pods in the cluster
 	Period   time.Duration
 }
 
-// DefaultSettings are those of production.
+// DefaultSettings returns the settings of production.
 func DefaultSettings() Settings { return Settings{PerOwner: 6, All: 120, Period: time.Hour} }
 
-// How long things take.
+// Durations.
 const (
-	old       = time.Minute      // after it last changed, a request counts no more
-	blocked   = 20 * time.Second // after which a pod that could not be evicted is tried again; it doubles each time
-	longest   = 5 * time.Minute  // the most that it becomes
-	forgotten = time.Hour        // after which that is forgotten
-	lateRound = 10 * time.Second // between two rounds, after which nobody knows what was missed
+	old       = time.Minute      // a request without a change for this long no longer counts
+	blocked   = 20 * time.Second // delay until a failed eviction is tried again; it doubles each time
+	longest   = 5 * time.Minute  // maximum of that delay
+	forgotten = time.Hour        // a failure is forgotten this long after its delay
+	lateRound = 10 * time.Second // after a longer time between two rounds, changes may have been missed
 )
 
-// Request is a pod that a node asks for.
+// Request is a node's request to evict a pod.
 type Request struct {
 	Node    string
-	Renewed string // what changes whenever the request is renewed
+	Renewed string // changes whenever the node renews the request
 	UID     string // of the pod
 	Code    model.Code
 
 	Ready     bool  // the node's agent is ready
-	Withdrawn bool  // nobody looks after the node
-	PerNode   int64 // evictions that its policy allows within [Settings.Period]; 0: none
+	Withdrawn bool  // the node's offer is withdrawn because its agent or kubelet is lost
+	PerNode   int64 // evictions that the node's policy allows within [Settings.Period]; 0: none
 	Pod       Pod
 }
 
-// Pod is what the API shows of the pod that is asked for.
+// Pod is the requested pod as the API shows it.
 type Pod struct {
-	Known   bool   // it was looked up; else nothing below is known
-	UID     string // "": there is none of this name
+	Known   bool   // it was looked up; otherwise the other fields are not known
+	UID     string // "": no pod of this name
 	Node    string
 	Owner   string
-	Batch   bool // and neither ended nor kept from this
-	Kept    bool // its owner, or its class, keeps it from being evicted
+	Batch   bool // it is batch and has not ended
+	Kept    bool // its owner or its priority class forbids the eviction
 	Leaving bool
 }
 
-// Verdict is what becomes of a request.
+// Verdict is the result for a request.
 type Verdict string
 
 // The verdicts.
 const (
 	Evict      Verdict = "Evict"
-	Leaving    Verdict = "Leaving"          // it leaves already
-	Gone       Verdict = "Gone"             // there is no such pod any more
-	NotSeen    Verdict = "NotSeenToChange"  // the request was there before us, and may be an old one
-	TooOld     Verdict = "TooOld"           // it was not renewed for a minute
-	NotAlive   Verdict = "NodeNotAlive"     // nobody looks after the node
-	NotAllowed Verdict = "PolicyForbids"    // the node's policy has nobody evicted
+	Leaving    Verdict = "Leaving"          // the pod is leaving already
+	Gone       Verdict = "Gone"             // the pod no longer exists
+	NotSeen    Verdict = "NotSeenToChange"  // the request existed before this manager and may be old
+	TooOld     Verdict = "TooOld"           // the request was not renewed for a minute
+	NotAlive   Verdict = "NodeNotAlive"     // the node's agent is not ready, or the node's offer is withdrawn
+	NotAllowed Verdict = "PolicyForbids"    // the node's policy allows no evictions
 	NotItsOwn  Verdict = "NotItsPod"        // the pod is not on this node
-	NotBatch   Verdict = "NotBatch"         // it is not batch
-	Kept       Verdict = "Kept"             // its owner does not want it to be evicted, or it is critical
-	NodeSpent  Verdict = "BudgetOfNode"     // as many left this node as may
-	OwnerSpent Verdict = "BudgetOfOwner"    // as many of this workload left as may
-	AllSpent   Verdict = "BudgetOfCluster"  // as many left as may
-	Waits      Verdict = "DisruptionBudget" // a PodDisruptionBudget kept it a moment ago
-	Late       Verdict = "Late"             // it was not tried, because others took too long
+	NotBatch   Verdict = "NotBatch"         // the pod is not batch
+	Kept       Verdict = "Kept"             // its owner forbids the eviction, or it is critical
+	NodeSpent  Verdict = "BudgetOfNode"     // the node's budget is used up
+	OwnerSpent Verdict = "BudgetOfOwner"    // the workload's budget is used up
+	AllSpent   Verdict = "BudgetOfCluster"  // the cluster's budget is used up
+	Waits      Verdict = "DisruptionBudget" // a PodDisruptionBudget blocked it a moment ago
+	Late       Verdict = "Late"             // not tried, because other evictions took too long
 	Failed     Verdict = "Failed"           // the API server could not do it a moment ago
 )
 
-// Verdicts lists all of them.
+// Verdicts lists all verdicts.
 func Verdicts() []Verdict {
-	return []Verdict{Evict, Leaving, Gone, NotSeen, TooOld, NotAlive, NotAllowed, NotItsOwn, NotBatch, Kept, NodeSpent, OwnerSpent, AllSpent, Waits, Late, Failed}
+	return []Verdict{
+		Evict, Leaving, Gone, NotSeen, TooOld, NotAlive, NotAllowed, NotItsOwn, NotBatch, Kept,
+		NodeSpent, OwnerSpent, AllSpent, Waits, Late, Failed,
+	}
 }
 
-// Decision is what becomes of the request of one node.
+// Decision is the result for the request of one node.
 type Decision struct {
 	Request
 	Verdict Verdict
 }
 
-// State is what must be known of earlier rounds. The zero value knows nothing.
+// State is the state between rounds. The zero value knows nothing.
 type State struct {
 	begun   bool
 	start   time.Duration // when all budgets were empty
-	watched time.Duration // when requests were last noted
+	watched time.Duration // time of the last [Watch]
 	nodes   map[string]seen
 	taken   []taken // within a period, in order
 	blocked map[string]refusal
 }
 
-// seen is what was last seen of a node's request.
+// seen is the last observed request of a node.
 type seen struct {
 	renewed string
-	at      time.Duration // when it changed
-	proven  bool          // it was seen to change
-	judged  bool          // it was decided about since
+	at      time.Duration // time of its last change
+	proven  bool          // the change was observed
+	judged  bool          // it was decided since
 }
 
 // taken is one eviction that counts against the budgets.
@@ -117,16 +120,16 @@ type taken struct {
 	node, owner, uid string
 }
 
-// refusal is how often a pod could not be evicted.
+// refusal is a failed eviction of a pod.
 type refusal struct {
 	why   Verdict
 	until time.Duration
 	wait  time.Duration
 }
 
-// Watch notes which requests there are at a time, by a clock that only goes forward and is never set, and returns those of them
-// whose pods are worth looking up. Requests are all that there are; a node without one is not among them. Nothing is to be noted
-// while what is known of the API may be old.
+// Watch records the current requests, and returns those whose pods should be looked up. at is a time on a monotonic
+// clock. requests are all requests; a node without one is absent. Watch must not be called while the view of the API
+// may be old.
 func Watch(at time.Duration, requests []Request, s State) ([]Request, State) {
 	next := s
 	if !s.begun {
@@ -149,10 +152,10 @@ func Watch(at time.Duration, requests []Request, s State) ([]Request, State) {
 	return worth, next
 }
 
-// doubt returns why a request is not heeded, whatever its pod is; "": it is.
+// doubt returns why a request does not count, regardless of its pod; "": it counts.
 func (s *State) doubt(r *Request, at time.Duration) Verdict {
 	n := s.nodes[r.Node]
-	refused, held := s.blocked[r.UID]
+	refused, before := s.blocked[r.UID]
 	switch {
 	case !r.Ready || r.Withdrawn:
 		return NotAlive
@@ -162,14 +165,15 @@ func (s *State) doubt(r *Request, at time.Duration) Verdict {
 		return TooOld
 	case r.PerNode <= 0:
 		return NotAllowed
-	case held && at < refused.until:
+	case before && at < refused.until:
 		return refused.why
 	}
 	return ""
 }
 
-// Round decides about requests that were noted with [Watch] at the same time, of which those that are worth it have their pods
-// looked up: once each time that they are renewed. What is to be evicted counts against the budgets from now on. It does not change the state that it is given.
+// Round decides the requests that were recorded with [Watch] at the same time. The pods of the requests that Watch
+// returned must be looked up. Each renewal of a request is decided once. Evictions count against the budgets from now
+// on. Round does not change s.
 func Round(at time.Duration, requests []Request, set Settings, s State) ([]Decision, State) {
 	next := s
 	next.nodes = maps.Clone(s.nodes)
@@ -178,8 +182,12 @@ func Round(at time.Duration, requests []Request, set Settings, s State) ([]Decis
 	maps.DeleteFunc(next.blocked, func(_ string, r refusal) bool { return at-r.until >= forgotten })
 	ordered := slices.Clone(requests)
 	slices.SortFunc(ordered, func(a, b Request) int {
-		// Memory first: who starves can wait. Then nodes that had fewer evicted.
-		return cmp.Or(cmp.Compare(urgency(a.Code), urgency(b.Code)), cmp.Compare(next.count(a.Node, ""), next.count(b.Node, "")), strings.Compare(a.Node, b.Node))
+		// Memory first, because starving pods can wait; then nodes with fewer evictions.
+		return cmp.Or(
+			cmp.Compare(urgency(a.Code), urgency(b.Code)),
+			cmp.Compare(next.count(a.Node, ""), next.count(b.Node, "")),
+			strings.Compare(a.Node, b.Node),
+		)
 	})
 	var decisions []Decision
 	for _, r := range ordered {
@@ -207,7 +215,7 @@ func urgency(c model.Code) int {
 	return 1
 }
 
-// judge decides about one request that is heeded.
+// judge decides a request that counts.
 func (s *State) judge(r *Request, at time.Duration, set Settings) Verdict {
 	p := &r.Pod
 	switch {
@@ -236,7 +244,7 @@ func (s *State) judge(r *Request, at time.Duration, set Settings) Verdict {
 	return Evict
 }
 
-// count returns how many evictions count against a node or an owner.
+// count returns the number of evictions that count against a node or an owner.
 func (s *State) count(node, owner string) (n int64) {
 	for i := range s.taken {
 		if node != "" && s.taken[i].node == node || owner != "" && s.taken[i].owner == owner {
@@ -246,8 +254,8 @@ func (s *State) count(node, owner string) (n int64) {
 	return n
 }
 
-// filled returns how much of a budget there is: all of it, but for a manager that has just begun as much as belongs to the time
-// since. What the one before it evicted is not known.
+// filled returns the available part of a budget: all of it, or for a manager that started within the period, the part
+// that belongs to the time since. The evictions of its predecessor are not known.
 func (s *State) filled(budget int64, at time.Duration, set Settings) int64 {
 	since := at - s.start
 	if since >= set.Period || set.Period <= 0 {
@@ -256,13 +264,15 @@ func (s *State) filled(budget int64, at time.Duration, set Settings) int64 {
 	return int64(float64(budget) * float64(since) / float64(set.Period))
 }
 
-// Outcome is what came of an eviction that was tried.
+// Outcome is the result of an eviction.
 type Outcome struct {
 	UID string
-	Why Verdict // Evict: it was done; Gone: there was no such pod; Waits: a PodDisruptionBudget kept it; Late: it was not tried; Failed: nobody knows
+	// Why is Evict if the pod was evicted, Gone if it did not exist, Waits if a PodDisruptionBudget blocked the
+	// eviction, Late if it was not tried, and Failed if the result is not known.
+	Why Verdict
 }
 
-// Note takes in what came of evictions. One that surely did not happen counts against no budget.
+// Note records the results of evictions. An eviction that certainly did not happen counts against no budget.
 func Note(at time.Duration, outcomes []Outcome, s State) State {
 	next := s
 	next.taken, next.blocked = slices.Clone(s.taken), maps.Clone(s.blocked)

@@ -9,29 +9,31 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// world is a cluster whose nodes ask for pods.
+// world is a cluster whose nodes request evictions.
 type world struct {
 	at    time.Duration
 	set   Settings
 	all   []*Request
-	deaf  bool // nothing is known of the API
+	deaf  bool // the view of the API is not up to date
 	state State
-	given map[string]Verdict // by node, the last
+	given map[string]Verdict // last verdict by node
 	times map[string][]time.Duration
 	count int
 }
 
-// newWorld returns one that has been watched for long enough to have all of its budgets.
+// newWorld returns a world that has been observed for long enough to have all of its budgets.
 func newWorld() *world {
-	w := &world{at: 1000 * time.Hour, set: DefaultSettings(), given: map[string]Verdict{}, times: map[string][]time.Duration{}}
+	w := &world{
+		at: 1000 * time.Hour, set: DefaultSettings(), given: map[string]Verdict{}, times: map[string][]time.Duration{},
+	}
 	w.run(0)
 	w.at += w.set.Period
 	_, w.state = Watch(w.at, nil, w.state)
 	return w
 }
 
-// ask has a node ask for a pod of a workload.
-func (w *world) ask(node, pod, owner string) *Request {
+// request adds a node's request to evict a pod of a workload.
+func (w *world) request(node, pod, owner string) *Request {
 	r := &Request{
 		Node: node, UID: pod, Code: model.MemoryExhausted, Ready: true, PerNode: 6, Renewed: "0",
 		Pod: Pod{Known: true, UID: pod, Node: node, Owner: owner, Batch: true},
@@ -40,7 +42,7 @@ func (w *world) ask(node, pod, owner string) *Request {
 	return r
 }
 
-// second lets a second pass, after which nodes renew what they ask for, if they do.
+// second advances the world by one second; renew says whether nodes renew their requests.
 func (w *world) second(renew bool, outcome func(Decision) Verdict) {
 	w.at += time.Second
 	if w.deaf {
@@ -84,7 +86,7 @@ func (w *world) run(seconds int) {
 	}
 }
 
-// TestVerdicts: what is believed of a request, and in which order it is asked.
+// TestVerdicts checks the verdict for each kind of request.
 func TestVerdicts(t *testing.T) {
 	for want, change := range map[Verdict]func(w *world, r *Request){
 		Evict:      func(*world, *Request) {},
@@ -101,48 +103,51 @@ func TestVerdicts(t *testing.T) {
 		Failed:     func(_ *world, r *Request) { r.Pod = Pod{} },
 		NotSeen:    func(w *world, _ *Request) { w.state = State{} },
 	} {
-		w := newWorld()
-		change(w, w.ask("a", "p", "o"))
-		if w.second(true, nil); w.given["a"] != want {
-			t.Errorf("it is %q, not %q", w.given["a"], want)
-		}
+		t.Run(string(want), func(t *testing.T) {
+			w := newWorld()
+			change(w, w.request("a", "p", "o"))
+			if w.second(true, nil); w.given["a"] != want {
+				t.Errorf("the verdict is %q, not %q", w.given["a"], want)
+			}
+		})
 	}
 	w := newWorld()
-	w.ask("a", "p", "o").Ready = false
+	w.request("a", "p", "o").Ready = false
 	if w.run(0); w.given["a"] != NotAlive {
-		t.Errorf("of a node without an agent that is ready it is %q", w.given["a"])
+		t.Errorf("without a ready agent the verdict is %q", w.given["a"])
 	}
 }
 
-// TestOld: a request that is not renewed, and one that was there before the manager or while it did not see the API, counts for nothing.
+// TestOld checks that a request does not count if it is not renewed, or if its last change happened before the
+// manager started or while the view of the API was old.
 func TestOld(t *testing.T) {
 	w := newWorld()
-	r := w.ask("a", "p", "o")
+	r := w.request("a", "p", "o")
 	r.Ready = false
 	for range 61 {
 		w.second(false, nil)
 	}
 	if r.Ready = true; w.given["a"] != NotAlive {
-		t.Errorf("it is %q", w.given["a"])
+		t.Errorf("the verdict is %q", w.given["a"])
 	}
 	if w.second(false, nil); w.given["a"] != TooOld {
-		t.Errorf("a request of a minute ago is %q", w.given["a"])
+		t.Errorf("for a request of a minute ago it is %q", w.given["a"])
 	}
 	w.deaf = true
 	w.run(30)
 	w.deaf, r.Renewed = false, "meanwhile"
 	if w.second(false, nil); w.given["a"] != NotSeen {
-		t.Errorf("a request of which nobody knows how old it is is %q", w.given["a"])
+		t.Errorf("for a request of unknown age it is %q", w.given["a"])
 	}
 	if w.second(true, nil); w.given["a"] != Evict {
-		t.Errorf("a request that was renewed is %q", w.given["a"])
+		t.Errorf("for a renewed request it is %q", w.given["a"])
 	}
 }
 
-// TestOnce: each time that a request is renewed it is decided about once, so that what the API is asked is bounded.
+// TestOnce checks that each renewal of a request is decided once, which bounds the API calls.
 func TestOnce(t *testing.T) {
 	w := newWorld()
-	w.ask("a", "p", "o").Pod.Leaving = true
+	w.request("a", "p", "o").Pod.Leaving = true
 	looked := 0
 	for i := range 100 {
 		w.at += time.Second
@@ -155,37 +160,37 @@ func TestOnce(t *testing.T) {
 		_, w.state = Round(w.at, []Request{*w.all[0]}, w.set, w.state)
 	}
 	if looked != 5 {
-		t.Errorf("in 100 s it was looked up %d times, not 5", looked)
+		t.Errorf("in 100 s the pod was looked up %d times, not 5", looked)
 	}
 }
 
-// TestSameOwnerTwice: the second pod of a workload waits until there is budget for it, on whichever node it is.
+// TestSameOwnerTwice checks that the second pod of a workload waits for the workload's budget, on any node.
 func TestSameOwnerTwice(t *testing.T) {
 	w := newWorld()
 	w.set.PerOwner = 1
-	w.ask("a", "p", "o")
-	w.ask("b", "q", "o")
-	w.ask("c", "r", "other")
+	w.request("a", "p", "o")
+	w.request("b", "q", "o")
+	w.request("c", "r", "other")
 	w.run(1)
 	if w.given["a"] != Evict || w.given["b"] != OwnerSpent || w.given["c"] != Evict {
-		t.Errorf("decided was %v", w.given)
+		t.Errorf("verdicts %v", w.given)
 	}
 	w.all = w.all[1:2]
 	w.run(3580)
 	if w.given["b"] != OwnerSpent {
-		t.Errorf("within the hour it is %q", w.given["b"])
+		t.Errorf("within the hour the verdict is %q", w.given["b"])
 	}
 	if w.run(21); w.given["b"] != Evict {
-		t.Errorf("after an hour it is %q", w.given["b"])
+		t.Errorf("after an hour the verdict is %q", w.given["b"])
 	}
 }
 
-// TestDisruptionBudget: a pod that a PodDisruptionBudget keeps is tried again later and later, counts against no budget, and keeps nobody
-// else from being evicted.
+// TestDisruptionBudget checks a pod that a PodDisruptionBudget blocks: it is tried again with growing delays, counts
+// against no budget, and does not block other evictions.
 func TestDisruptionBudget(t *testing.T) {
 	w := newWorld()
 	w.set.All = 1
-	w.ask("a", "kept", "o")
+	w.request("a", "kept", "o")
 	tries := 0
 	for range 3600 {
 		w.second(true, func(Decision) Verdict { tries++; return Waits })
@@ -193,8 +198,8 @@ func TestDisruptionBudget(t *testing.T) {
 	if tries < 12 || tries > 16 {
 		t.Errorf("in an hour it was tried %d times", tries)
 	}
-	w.ask("b", "free", "o")
-	for range 2 { // in the first of them its turn may come again
+	w.request("b", "free", "o")
+	for range 2 { // the blocked pod may be tried again in the first of them
 		w.second(true, func(d Decision) Verdict {
 			if d.Node == "a" {
 				return Waits
@@ -203,59 +208,59 @@ func TestDisruptionBudget(t *testing.T) {
 		})
 	}
 	if len(w.times["node b"]) != 1 || w.given["a"] != Waits {
-		t.Errorf("decided was %v, and evicted %v", w.given, w.times)
+		t.Errorf("verdicts %v, evictions %v", w.given, w.times)
 	}
 	w.all = w.all[:1]
 	w.at += time.Hour
 	w.run(0)
 	w.run(0)
 	if w.given["a"] != Evict {
-		t.Errorf("when it may leave it is %q", w.given["a"])
+		t.Errorf("once unblocked, the verdict is %q", w.given["a"])
 	}
 }
 
-// TestFailed: what may have happened counts.
+// TestFailed checks that an eviction that may have happened counts.
 func TestFailed(t *testing.T) {
 	w := newWorld()
 	w.set.All = 1
-	w.ask("a", "p", "o")
+	w.request("a", "p", "o")
 	w.second(true, func(Decision) Verdict { return Failed })
 	w.all = nil
-	w.ask("b", "q", "x")
+	w.request("b", "q", "x")
 	if w.run(1); w.given["b"] != AllSpent {
-		t.Errorf("after an eviction of which nobody knows the next is %q", w.given["b"])
+		t.Errorf("after an eviction with unknown result the next is %q", w.given["b"])
 	}
 	w = newWorld()
 	w.set.All = 1
-	w.ask("a", "p", "o")
+	w.request("a", "p", "o")
 	w.second(true, func(Decision) Verdict { return Gone })
 	w.all = nil
-	w.ask("b", "q", "x")
+	w.request("b", "q", "x")
 	if w.run(1); w.given["b"] != Evict {
-		t.Errorf("after a pod that was gone the next is %q", w.given["b"])
+		t.Errorf("after a pod that did not exist the next is %q", w.given["b"])
 	}
 }
 
-// TestMemoryFirst: who starves can wait.
+// TestMemoryFirst checks that requests for memory precede those of starving pods.
 func TestMemoryFirst(t *testing.T) {
 	w := newWorld()
 	w.set.All = 1
-	w.ask("a", "p", "o").Code = model.BatchStarved
-	w.ask("b", "q", "x")
+	w.request("a", "p", "o").Code = model.BatchStarved
+	w.request("b", "q", "x")
 	if w.run(1); w.given["b"] != Evict || w.given["a"] != AllSpent {
-		t.Errorf("decided was %v", w.given)
+		t.Errorf("verdicts %v", w.given)
 	}
 }
 
-// TestNewManager: budgets of a manager that has just begun are empty, and fill.
+// TestNewManager checks that the budgets of a new manager are empty and fill.
 func TestNewManager(t *testing.T) {
 	w := newWorld()
 	w.state = State{}
 	w.run(0)
-	w.ask("a", "p", "o")
+	w.request("a", "p", "o")
 	w.run(9 * 60)
 	if w.given["a"] != NodeSpent {
-		t.Errorf("after nine minutes it is %q", w.given["a"])
+		t.Errorf("after nine minutes the verdict is %q", w.given["a"])
 	}
 	w.run(90)
 	if n := len(w.times["all"]); n == 0 || w.times["all"][0]-w.state.start < 10*time.Minute {
@@ -263,8 +268,8 @@ func TestNewManager(t *testing.T) {
 	}
 }
 
-// TestBudgets: in no hour more is evicted than budgets allow, whatever nodes ask for and whatever comes of it; and with managers that
-// follow each other, no more than twice that.
+// TestBudgets checks that evictions in any hour stay within the budgets for random requests and results, and within
+// twice the budgets when managers restart.
 func TestBudgets(t *testing.T) {
 	evicted := 0
 	for seed := range uint64(30) {
@@ -276,13 +281,16 @@ func TestBudgets(t *testing.T) {
 			if second%30 == 0 {
 				w.all = nil
 				for node := range r.IntN(8) {
-					w.ask(fmt.Sprint(node), fmt.Sprint("p", r.IntN(1e9)), fmt.Sprint(r.IntN(4))).PerNode = perNode
+					req := w.request(fmt.Sprint(node), fmt.Sprint("p", r.IntN(1e9)), fmt.Sprint(r.IntN(4)))
+					req.PerNode = perNode
 				}
 			}
 			if restarts && r.IntN(1200) == 0 {
 				w.state = State{}
 			}
-			w.second(second%20 == 0, func(Decision) Verdict { return []Verdict{Evict, Evict, Waits, Gone, Failed}[r.IntN(5)] })
+			w.second(second%20 == 0, func(Decision) Verdict {
+				return []Verdict{Evict, Evict, Waits, Gone, Failed}[r.IntN(5)]
+			})
 		}
 		evicted += len(w.times["all"])
 		for what, at := range w.times {
@@ -304,6 +312,6 @@ func TestBudgets(t *testing.T) {
 		}
 	}
 	if evicted < 500 {
-		t.Errorf("hardly anything was evicted: %d", evicted)
+		t.Errorf("there were only %d evictions", evicted)
 	}
 }

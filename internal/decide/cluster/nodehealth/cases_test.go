@@ -11,38 +11,40 @@ import (
 	"github.com/waterline-io/waterline/internal/golden"
 )
 
-// world is a cluster in which what is decided is carried out.
+// world is a cluster in which actions are carried out.
 type world struct {
-	at      time.Duration // by the manager's clock
-	start   time.Duration // of the case, by that clock
+	at      time.Duration // on the manager's clock
+	start   time.Duration // start of the case, on that clock
 	nodes   []Node
 	state   State
-	deaf    bool // nothing is known of the API
-	refuses bool // what is decided cannot be written
+	deaf    bool // the view of the API is not up to date
+	refuses bool // writes to the API fail
 	kubelet map[string]bool
-	fights  map[string]bool // its agent writes again what was taken away
+	fights  map[string]bool // the agent writes removed resources again
 	out     strings.Builder
 	said    map[string]bool
 	sum     Summary
 }
 
-// TestCases runs the golden cases. A case is blocks of commands, a line of four dashes, and what was done, when. Rounds are two
-// seconds apart, and kubelets that are up renew their Leases every ten.
+// TestCases runs the golden cases. A case is blocks of commands, a line of four dashes, and the actions with their
+// times. Rounds are two seconds apart. Running kubelets renew their Leases every ten seconds.
 //
 //	nodes N [WORD]...   nodes n0, n1, …, as by set; without words: ready up report
-//	set NODE WORD...    agent: ready, unready, absent; kubelet: up, down; report, noreport, own, koordinator, fights, gone
+//	set NODE WORD...    agent: ready, unready, absent; kubelet: up, down;
+//	                    report, noreport, own, koordinator, fights, gone
 //	run SECONDS         let time pass
 //	flap NODE A UP B DOWN TIMES
-//	                    for A seconds UP holds, then for B seconds DOWN
+//	                    alternate UP for A seconds and DOWN for B seconds
 //	restart             another manager takes over
 //	api away, api back, writes fail, writes work
-//	sleep SECONDS       the manager stands still
+//	sleep SECONDS       the manager is suspended
 func TestCases(t *testing.T) {
 	golden.Each(t, func(t *testing.T, content string) string {
 		w := newWorld()
 		do := func(command string) error { w.command(t, strings.Fields(command)); return nil }
 		return golden.Blocks(t, content, do, func() string {
-			came := fmt.Sprintf("%sagents=%d lost=%d withdrawn=%d braked=%v\n", w.out.String(), w.sum.Agents, w.sum.Lost, w.sum.Withdrawn, w.sum.Braked)
+			came := fmt.Sprintf("%sagents=%d lost=%d withdrawn=%d braked=%v\n",
+				w.out.String(), w.sum.Agents, w.sum.Lost, w.sum.Withdrawn, w.sum.Braked)
 			w = newWorld()
 			return came
 		})
@@ -50,7 +52,10 @@ func TestCases(t *testing.T) {
 }
 
 func newWorld() *world {
-	return &world{at: 1000 * time.Hour, start: 1000 * time.Hour, kubelet: map[string]bool{}, fights: map[string]bool{}, said: map[string]bool{}}
+	return &world{
+		at: 1000 * time.Hour, start: 1000 * time.Hour,
+		kubelet: map[string]bool{}, fights: map[string]bool{}, said: map[string]bool{},
+	}
 }
 
 func (w *world) command(t *testing.T, words []string) {
@@ -96,7 +101,7 @@ func (w *world) command(t *testing.T, words []string) {
 		}
 	case "restart":
 		w.state = State{}
-		w.start, w.at = w.start-w.at+7*time.Hour, 7*time.Hour // of another clock
+		w.start, w.at = w.start-w.at+7*time.Hour, 7*time.Hour // on another clock
 		w.say("a new manager")
 	case "sleep":
 		w.at += time.Duration(number(1)) * time.Second
@@ -157,7 +162,7 @@ func (w *world) run(seconds int) {
 		old := w.state
 		actions, w.sum, w.state = Round(Input{w.at, !w.deaf, w.nodes, DefaultSettings()}, w.state)
 		if fmt.Sprintf("%+v", old) != before {
-			w.say("the state that was given was changed")
+			w.say("the given state was changed")
 		}
 		for _, a := range actions {
 			w.do(a)

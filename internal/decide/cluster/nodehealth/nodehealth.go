@@ -1,13 +1,13 @@
-// Package nodehealth decides which nodes may sell nothing because nobody looks after them any more, and what is cleaned up
-// after their agents.
+// Package nodehealth decides which nodes may sell nothing because their agent or kubelet is lost, and what to clean
+// up after lost agents.
 //
-// A node is lost when its agent is not ready, or its kubelet has not renewed its Lease, for a while without a pause. It is
-// back when both were well for a while. In between nothing changes, so a node that flaps is not withdrawn and offered by
-// turns.
+// A node is lost when its agent is not ready, or its kubelet does not renew its Lease, for some time without
+// interruption. It is back when both are well for some time. In between nothing changes, so a node that flaps is not
+// withdrawn and offered in turns.
 //
-// Nothing is decided on old data. What counts is time in which the API was seen to be up to date; it stands still while that
-// is not known. A manager that starts has seen nothing yet, so it withdraws nothing for as long as a node must be lost. Only
-// changes of a Lease count, never the times in it, which are those of another clock.
+// Nothing is decided on old data. Only time counts in which the view of the API was up to date; otherwise the clock
+// of this package stands still. A manager that starts has observed nothing yet, so it withdraws nothing before the
+// time that a node must be lost. Only changes of a Lease count, never the times in it, which come from another clock.
 package nodehealth
 
 import (
@@ -17,17 +17,19 @@ import (
 	"time"
 )
 
-// Settings are how long things take.
+// Settings are the durations of the rule.
 type Settings struct {
-	LostAfter   time.Duration // without a ready agent, or a renewed Lease, a node is lost
-	FreshWithin time.Duration // of its last renewal a Lease is fresh
-	BackAfter   time.Duration // with a ready agent and a fresh Lease a node is back; longer for one that was lost lately
-	TidyAfter   time.Duration // of a withdrawal the agent has taken off the Node what is to go, or it is done for it
-	AgainAfter  time.Duration // what bound pods keep on a Node is looked at again
-	ForgetAfter time.Duration // without an agent, and with nothing left on the Node, its report is deleted
+	LostAfter   time.Duration // a node without a ready agent or a renewed Lease is lost after this time
+	FreshWithin time.Duration // a Lease renewed within this time is fresh
+	// A node with a ready agent and a fresh Lease is back after this time; longer if it was lost recently.
+	BackAfter time.Duration
+	// Time for the agent to remove its resources from the Node after a withdrawal; then the manager removes them.
+	TidyAfter   time.Duration
+	AgainAfter  time.Duration // interval between checks of what bound pods keep on a Node
+	ForgetAfter time.Duration // a node without an agent and without resources loses its report after this time
 }
 
-// DefaultSettings are those of production.
+// DefaultSettings returns the settings of production.
 func DefaultSettings() Settings {
 	return Settings{
 		LostAfter: time.Minute, FreshWithin: 25 * time.Second, BackAfter: 30 * time.Second,
@@ -35,117 +37,118 @@ func DefaultSettings() Settings {
 	}
 }
 
-// The brake: where more than this part of all agents look dead at once, the manager rather doubts itself, and withdraws at
-// most so many nodes in a minute, one at least.
+// The brake. If more than a fifth of all agents look dead at once, the manager doubts its own view. It then withdraws
+// at most a hundredth of the nodes per minute, at least one.
 const (
 	doubtPart   = 5   // a fifth
 	brakedPart  = 100 // a hundredth
 	brakedEvery = time.Minute
 )
 
-// forgiven is how long after its last withdrawal a node counts as one that was never lost.
+// forgiven is the time after the last withdrawal from which a node counts as never lost.
 const forgiven = time.Hour
 
-// lateRound is the longest time between two rounds that counts: of a process that stood still nobody knows what it missed.
+// lateRound is the longest counted time between two rounds. After a longer pause of the process, missed changes are
+// possible.
 const lateRound = 10 * time.Second
 
-// AgentState is how a node's agent does.
+// AgentState is the state of a node's agent.
 type AgentState uint8
 
-// The states of an agent. The zero value: there is none.
+// The states of an agent. The zero value means that there is no agent.
 const (
 	AgentAbsent AgentState = iota
 	AgentNotReady
 	AgentReady
 )
 
-// Node is what the API shows of one node.
+// Node is one node as the API shows it.
 type Node struct {
 	Name        string
-	Gone        bool // there is no Node; only its report is left
+	Gone        bool // there is no Node object; only its report is left
 	Agent       AgentState
-	Lease       int64 // the time of renewal that its kubelet wrote, of which only changes count; 0: there is none
-	Report      bool  // it has a report
-	Withdrawn   bool  // which says that its offer is withdrawn
-	Own         bool  // resources in our own names stand on the Node
-	Koordinator bool  // resources in Koordinator's names do
+	Lease       int64 // renewal time as the kubelet wrote it, of which only changes count; 0: no Lease
+	Report      bool  // it has a NodeReport
+	Withdrawn   bool  // the report says that the offer is withdrawn
+	Own         bool  // the Node has resources under Waterline's names
+	Koordinator bool  // the Node has resources under Koordinator's names
 }
 
-// overseen reports whether there is anything that could be withdrawn.
+// overseen reports whether the node has anything to withdraw.
 func (n *Node) overseen() bool { return !n.Gone && (n.Report || n.Own || n.Koordinator) }
 
-// Input is what one round is decided from.
+// Input is the input of one round.
 type Input struct {
-	At       time.Duration // by a clock that only goes forward and is never set
-	Fresh    bool          // what is known of the API is up to date
-	Nodes    []Node        // all of them, ordered by name
+	At       time.Duration // on a monotonic clock
+	Fresh    bool          // the view of the API is up to date
+	Nodes    []Node        // all nodes, ordered by name
 	Settings Settings
 }
 
-// Verb is what is done about a node.
+// Verb is an action on a node.
 type Verb string
 
-// What is done.
+// The verbs.
 const (
-	Withdraw Verb = "Withdraw" // say in its report that its offer is withdrawn; make a report if there is none
-	Lift     Verb = "Lift"     // say that it no longer is
-	Tidy     Verb = "Tidy"     // take off the Node what its pods do not need
-	Forget   Verb = "Forget"   // delete its report
+	Withdraw Verb = "Withdraw" // mark the offer as withdrawn in the report; create the report if necessary
+	Lift     Verb = "Lift"     // remove that mark
+	Tidy     Verb = "Tidy"     // remove the resources from the Node that its pods do not need
+	Forget   Verb = "Forget"   // delete the report
 )
 
-// Cause is why.
+// Cause is the reason for an action.
 type Cause string
 
 // The causes.
 const (
-	AgentNotThere Cause = "AgentNotThere" // no agent pod is on the node
-	AgentUnready  Cause = "AgentNotReady" // there is one, and it is not ready
-	KubeletLost   Cause = "KubeletLost"   // its kubelet does not renew its Lease
+	AgentNotThere Cause = "AgentNotThere" // the node has no agent pod
+	AgentUnready  Cause = "AgentNotReady" // the agent pod is not ready
+	KubeletLost   Cause = "KubeletLost"   // the kubelet does not renew its Lease
 	Recovered     Cause = "Recovered"     // agent and kubelet are well again
-	NodeGone      Cause = "NodeGone"      // there is no such Node
+	NodeGone      Cause = "NodeGone"      // there is no Node object of this name
 )
 
-// Action is one thing to do. It is wanted again in each round until it shows.
+// Action is one action to carry out. Each round returns it again until its effect shows.
 type Action struct {
 	Node  string
 	Verb  Verb
 	Cause Cause
-	For   time.Duration // how long the cause has been there, as far as was seen
+	For   time.Duration // observed duration of the cause
 }
 
-// Summary counts what a round found.
+// Summary counts the nodes of a round.
 type Summary struct {
-	Agents    int  // nodes that have, or had, an agent
-	Lost      int  // of them, those that look lost
-	Withdrawn int  // of them, those whose offer is to be withdrawn
-	Braked    bool // so many look lost that the manager doubts itself
+	Agents    int  // nodes that have an agent or had one
+	Lost      int  // of them, nodes that look lost
+	Withdrawn int  // of them, nodes whose offer is to be withdrawn
+	Braked    bool // so many nodes look lost that the manager doubts its view
 }
 
-// State is what must be known of earlier rounds. The zero value knows nothing.
+// State is the state between rounds. The zero value knows nothing.
 type State struct {
-	at     time.Duration // of the last round
-	fresh  bool          // it was
-	clock  time.Duration // time that counts
+	at     time.Duration // of the previous round
+	fresh  bool          // Fresh of the previous round
+	clock  time.Duration // counted time
 	nodes  map[string]node
-	recent []time.Duration // when offers were withdrawn, within brakedEvery
+	recent []time.Duration // times of withdrawals, within brakedEvery
 }
 
-// node is what is known of a node, with times of the clock that counts.
+// node is the state of one node, with times in counted time.
 type node struct {
 	lease       int64
-	renewed     time.Duration // when the Lease was last seen to change; when it was first seen
-	proven      bool          // it was seen to change
+	renewed     time.Duration // when the Lease was seen to change last, or first seen
+	proven      bool          // the Lease was seen to change
 	ready       bool
-	readyTurned time.Duration // when ready last changed
+	readyTurned time.Duration // when ready changed last
 	overseen    bool
-	since       time.Duration // when it began to be overseen
-	wellSince   time.Duration // -1: it is not well
+	since       time.Duration // when overseen changed last
+	wellSince   time.Duration // -1: not well
 	withdrawn   bool          // as decided
-	lifting     bool          // was withdrawn, and the report still says so
-	shown       time.Duration // since when the report says so; -1: it does not
-	tidied      time.Duration // when that was last asked for; -1: never
-	strikes     int           // withdrawals, each within an hour of the one before
-	struck      time.Duration // the last of them
+	lifting     bool          // the withdrawal is lifted, but the report still shows it
+	shown       time.Duration // since when the report shows the withdrawal; -1: it does not
+	tidied      time.Duration // when Tidy was returned last; -1: never
+	strikes     int           // number of withdrawals, each within an hour of the previous one
+	struck      time.Duration // time of the last one
 }
 
 // candidate is a node that should be withdrawn.
@@ -155,7 +158,7 @@ type candidate struct {
 	since time.Duration
 }
 
-// Round decides what to do now. It does not change the state that it is given.
+// Round returns the actions to carry out now. It does not change s.
 func Round(in Input, s State) ([]Action, Summary, State) {
 	elapsed := in.At - s.at
 	next := State{at: in.At, fresh: in.Fresh, clock: s.clock, nodes: s.nodes, recent: s.recent}
@@ -179,7 +182,7 @@ func Round(in Input, s State) ([]Action, Summary, State) {
 		if n.overseen && cause != "" {
 			age := next.clock - since
 			if age*2 >= in.Settings.LostAfter {
-				sum.Lost++ // they rarely die all at the same moment
+				sum.Lost++ // agents rarely fail all at the same moment
 			}
 			if age > in.Settings.LostAfter && !n.withdrawn {
 				lost = append(lost, candidate{seen.Name, cause, since})
@@ -202,10 +205,12 @@ func Round(in Input, s State) ([]Action, Summary, State) {
 	return actions, sum, next
 }
 
-// withdraw decides which of the lost nodes are withdrawn now: all, or while the brake is on as many as it lets pass, those
-// first that are lost longest.
+// withdraw decides which of the lost nodes are withdrawn now: all of them, or while the brake is on a limited number,
+// those first that have been lost longest.
 func (s *State) withdraw(lost []candidate, sum Summary) {
-	s.recent = slices.DeleteFunc(slices.Clone(s.recent), func(at time.Duration) bool { return s.clock-at >= brakedEvery })
+	s.recent = slices.DeleteFunc(slices.Clone(s.recent), func(at time.Duration) bool {
+		return s.clock-at >= brakedEvery
+	})
 	slices.SortFunc(lost, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.since, b.since), strings.Compare(a.name, b.name))
 	})
@@ -224,7 +229,7 @@ func (s *State) withdraw(lost []candidate, sum Summary) {
 	}
 }
 
-// observe brings what is known of a node up to date.
+// observe returns the updated state of a node.
 func observe(seen *Node, n node, known bool, clock time.Duration, set Settings) node {
 	if !known {
 		n = node{
@@ -239,7 +244,7 @@ func observe(seen *Node, n node, known bool, clock time.Duration, set Settings) 
 	if ready := seen.Agent == AgentReady; ready != n.ready {
 		n.ready, n.readyTurned = ready, clock
 	}
-	// What happened before there was anything to withdraw does not count: on a new node the agent comes after the kubelet.
+	// Only time counts in which there was something to withdraw: on a new node the agent starts after the kubelet.
 	if overseen := seen.overseen(); overseen != n.overseen {
 		n.overseen, n.since = overseen, clock
 	}
@@ -248,7 +253,7 @@ func observe(seen *Node, n node, known bool, clock time.Duration, set Settings) 
 		n.shown, n.lifting = -1, false
 	case n.shown < 0:
 		n.shown = clock
-		n.withdrawn = n.withdrawn || !n.lifting // by the leader before us
+		n.withdrawn = n.withdrawn || !n.lifting // withdrawn by the previous leader
 	}
 	if !n.overseen {
 		n.withdrawn, n.lifting, n.shown = false, false, -1
@@ -266,13 +271,14 @@ func observe(seen *Node, n node, known bool, clock time.Duration, set Settings) 
 	return n
 }
 
-// patience returns how long a node must be well to be back: each withdrawal within an hour of another doubles it, up to
-// sixteen times.
+// patience returns how long a node must be well to be back. Each withdrawal within an hour of another doubles it, up
+// to sixteen times.
 func (n *node) patience(set Settings) time.Duration {
 	return set.BackAfter << min(max(n.strikes-1, 0), 4)
 }
 
-// trouble returns what is wrong with a node, and since when. Where the kubelet is lost, nobody knows about the agent.
+// trouble returns the cause of a node's loss and its begin. If the kubelet is lost, the state of the agent is not
+// known.
 func (n *node) trouble(seen *Node) (Cause, time.Duration) {
 	lease := max(n.renewed, n.since)
 	if n.ready {
@@ -288,7 +294,7 @@ func (n *node) trouble(seen *Node) (Cause, time.Duration) {
 	return AgentUnready, agent
 }
 
-// actions returns what is still to be done about a node.
+// actions returns the remaining actions on a node.
 func (n *node) actions(seen *Node, clock time.Duration, set Settings) []Action {
 	cause, since := n.trouble(seen)
 	act := func(verb Verb) []Action { return []Action{{seen.Name, verb, cause, clock - since}} }
@@ -305,7 +311,8 @@ func (n *node) actions(seen *Node, clock time.Duration, set Settings) []Action {
 	case seen.Own || seen.Koordinator:
 		wait := set.AgainAfter
 		if seen.Own {
-			wait = set.LostAfter / 2 // should the agent live and write it again, it is not fought over
+			// If the agent is alive and writes the resources again, there is no fight over them.
+			wait = set.LostAfter / 2
 		}
 		if clock-n.shown >= set.TidyAfter && (n.tidied < n.shown || clock-n.tidied >= wait) {
 			n.tidied = clock

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
-// cluster is a random cluster that changes at random.
+// cluster is a cluster with random changes.
 type cluster struct {
 	*rand.Rand
 	at    time.Duration
@@ -37,9 +39,8 @@ func (c *cluster) step() Input {
 	return Input{At: c.at, Fresh: c.IntN(15) > 0, Nodes: slices.Clone(c.nodes), Settings: DefaultSettings()}
 }
 
-// TestInvariants checks on random clusters what must hold whatever happens: nothing is done without fresh knowledge, nothing
-// new is withdrawn in a manager's first minute, nothing is done twice at once about a node, what is lifted is well, and the
-// brake holds.
+// TestInvariants checks on random clusters: no action without fresh data, no new withdrawal in a manager's first
+// minute, at most one action per node and round, no lift of a lost node, and the limit of the brake.
 func TestInvariants(t *testing.T) {
 	for seed := range uint64(300) {
 		c := &cluster{Rand: rand.New(rand.NewPCG(seed, 7))}
@@ -47,15 +48,15 @@ func TestInvariants(t *testing.T) {
 			c.nodes = append(c.nodes, Node{Name: fmt.Sprintf("n%02d", i), Agent: AgentReady, Report: true, Lease: 1})
 		}
 		var s State
-		var counted time.Duration // time that passed in fresh rounds, at most
+		var counted time.Duration // upper bound of the counted time
 		last, wasFresh := time.Duration(0), false
 		var withdrawals []time.Duration
 		for range 400 {
 			in := c.step()
 			actions, sum, next := Round(in, s)
 			again, _, same := Round(in, s)
-			if !reflect.DeepEqual(actions, again) || !reflect.DeepEqual(next, same) {
-				t.Fatalf("seed %d: decided differently", seed)
+			if d := cmp.Diff(actions, again); d != "" || !reflect.DeepEqual(next, same) {
+				t.Fatalf("seed %d: two equal decisions differ:\n%s", seed, d)
 			}
 			if !in.Fresh && len(actions) > 0 {
 				t.Fatalf("seed %d: %v on old data", seed, actions)
@@ -68,7 +69,7 @@ func TestInvariants(t *testing.T) {
 			fresh := 0
 			for _, a := range actions {
 				if about[a.Node] {
-					t.Fatalf("seed %d: two things at once about %s: %v", seed, a.Node, actions)
+					t.Fatalf("seed %d: two actions on %s: %v", seed, a.Node, actions)
 				}
 				about[a.Node] = true
 				i := slices.IndexFunc(in.Nodes, func(n Node) bool { return n.Name == a.Node })
@@ -94,7 +95,7 @@ func TestInvariants(t *testing.T) {
 						t.Fatalf("seed %d: %s is forgotten: %+v", seed, a.Node, seen)
 					}
 				}
-				if c.IntN(4) > 0 { // now and then nothing comes of it
+				if c.IntN(4) > 0 { // otherwise the action fails
 					n := &c.nodes[i]
 					switch a.Verb {
 					case Withdraw:
@@ -114,7 +115,7 @@ func TestInvariants(t *testing.T) {
 			if sum.Braked && fresh > 0 {
 				recent := 0
 				for _, at := range withdrawals {
-					if counted-at < brakedEvery/2 { // counted is an upper bound of the clock that the brake goes by
+					if counted-at < brakedEvery/2 { // counted is an upper bound of the brake's clock
 						recent++
 					}
 				}
@@ -127,11 +128,13 @@ func TestInvariants(t *testing.T) {
 	}
 }
 
-// BenchmarkRound is one round of 5,000 nodes, of which there is one every two seconds.
+// BenchmarkRound measures a round of 5,000 nodes, which happens every two seconds.
 func BenchmarkRound(b *testing.B) {
 	var nodes []Node
 	for i := range 5000 {
-		nodes = append(nodes, Node{Name: fmt.Sprintf("node-%04d", i), Agent: AgentReady, Report: true, Own: true, Lease: 1})
+		nodes = append(nodes, Node{
+			Name: fmt.Sprintf("node-%04d", i), Agent: AgentReady, Report: true, Own: true, Lease: 1,
+		})
 	}
 	var s State
 	at := time.Duration(0)

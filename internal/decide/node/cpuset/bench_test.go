@@ -9,23 +9,24 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// BenchmarkDecide512 is a round in which one pod of 200, on a machine of 512 CPUs, begins to ask for CPUs of its own: 59
-// others have some alone, 40 have a home, 100 ask for none. Each has two containers and a sandbox.
+// BenchmarkDecide512 measures a round on a machine of 512 CPUs, in which one pod of 200 begins to request its own
+// CPUs. Of the others, 59 have exclusive CPUs, 40 have home CPUs and 100 request none. Each has two containers and a
+// sandbox.
 func BenchmarkDecide512(b *testing.B) {
 	for _, v2 := range []bool{false, true} {
 		b.Run(map[bool]string{false: "v1", true: "v2"}[v2], func(b *testing.B) {
 			n := node512(v2)
 			state := cpuset.State{}
-			for range 5 { // until all have theirs
+			for range 5 { // until all pods have theirs
 				n.Now = n.Now.Add(time.Minute)
 				_, state = cpuset.Decide(n, &model.Policy{}, state)
 			}
 			if len(state.Allocations) != 2*99 {
 				b.Fatalf("%d containers have CPUs", len(state.Allocations))
 			}
-			asking := *n.Pods[150]
-			asking.Annotations.CPUs = model.CPUExclusive
-			n.Pods[150] = &asking
+			changed := *n.Pods[150]
+			changed.Annotations.CPUs = model.CPUExclusive
+			n.Pods[150] = &changed
 			n.Now = n.Now.Add(time.Minute)
 			b.ReportAllocs()
 			for b.Loop() {
@@ -38,25 +39,33 @@ func BenchmarkDecide512(b *testing.B) {
 	}
 }
 
-// node512 is a node of two sockets of four nodes of eight caches of four cores of two threads.
+// node512 returns a node of two sockets of four NUMA nodes of eight caches of four cores of two threads.
 func node512(v2 bool) *model.Node {
 	n := &model.Node{
 		Now: time.Unix(1e9, 0), PodsKnown: true, Topology: &model.Topology{}, Allocatable: model.Amount{CPU: 508e3},
 		Kubelet: model.Kubelet{Known: true, CFSQuota: true, ReservedCPUs: model.CPUs(0, 1, 256, 257)},
-		Tree: model.Tree{V2: v2, Guaranteed: "kubepods", Burstable: "kubepods/burstable", BestEffort: "kubepods/besteffort",
-			Pods: map[string]model.PodGroup{}},
+		Tree: model.Tree{
+			V2: v2, Guaranteed: "kubepods", Burstable: "kubepods/burstable", BestEffort: "kubepods/besteffort",
+			Pods: map[string]model.PodGroup{},
+		},
 	}
 	for id := range 512 {
 		core := id % 256
-		n.Topology.CPUs = append(n.Topology.CPUs, model.CPU{ID: id, Socket: core / 128, Node: core / 32, L3: core / 4, Core: core})
+		cpu := model.CPU{ID: id, Socket: core / 128, Node: core / 32, L3: core / 4, Core: core}
+		n.Topology.CPUs = append(n.Topology.CPUs, cpu)
 	}
 	for id := range 8 {
 		n.Topology.Nodes = append(n.Topology.Nodes, model.NUMANode{ID: id, Memory: 64 << 30})
 	}
 	for i := range 200 {
 		uid := fmt.Sprintf("%08x-0000-4000-8000-%012x", i, i)
-		p := &model.Pod{UID: uid, APIUID: uid, Namespace: "default", Name: fmt.Sprintf("pod-%d", i), QoS: model.Burstable, Created: n.Now.Add(time.Duration(i*7%200) * time.Second)}
-		group := model.PodGroup{Dir: "kubepods/burstable/pod" + uid, Inode: uint64(i + 1), Containers: []string{fmt.Sprintf("%064x", i)}}
+		p := &model.Pod{
+			UID: uid, APIUID: uid, Namespace: "default", Name: fmt.Sprintf("pod-%d", i), QoS: model.Burstable,
+			Created: n.Now.Add(time.Duration(i*7%200) * time.Second),
+		}
+		group := model.PodGroup{
+			Dir: "kubepods/burstable/pod" + uid, Inode: uint64(i + 1), Containers: []string{fmt.Sprintf("%064x", i)},
+		}
 		cpus := int64(1000 * (1 + i%2)) // of each of its two containers
 		switch i % 10 {
 		case 1, 4, 7:
@@ -64,11 +73,13 @@ func node512(v2 bool) *model.Node {
 		case 2, 5:
 			p.Annotations.CPUs = model.CPUShare
 		}
-		if i == 1 { // the one that asks in the benchmark, 150, is the 60th
+		if i == 1 { // pod 150, which requests CPUs in the benchmark, is the 60th
 			p.Annotations.CPUs = model.CPUNone
 		}
 		for j, name := range []string{"app", "helper"} {
-			c := model.Container{Name: name, ID: fmt.Sprintf("%064x", 1000*(j+1)+i), RequestMilli: cpus, LimitMilli: cpus}
+			c := model.Container{
+				Name: name, ID: fmt.Sprintf("%064x", 1000*(j+1)+i), RequestMilli: cpus, LimitMilli: cpus,
+			}
 			if p.Annotations.CPUs != model.CPUExclusive {
 				c.RequestMilli = 200
 			}

@@ -5,17 +5,21 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// machine is an imagined node whose kernel does what plans say.
+// asLists compares and prints CPU sets as lists.
+var asLists = cmp.Transformer("list", model.CPUSet.String)
+
+// machine is a simulated node whose kernel follows the plans.
 type machine struct {
 	t       *testing.T
 	r       *rand.Rand
@@ -23,8 +27,8 @@ type machine struct {
 	whole   model.Topology // with every CPU online
 	state   cpuset.State
 	policy  model.Policy
-	batch   int                     // CPUs that batch may run on; 0: all
-	lists   map[string]model.CPUSet // of cgroups, as they were last told; absent: inherited
+	batch   int                     // CPUs for batch; 0: all
+	lists   map[string]model.CPUSet // last lists of cgroups; absent: inherited
 	created int
 	log     []string
 }
@@ -37,13 +41,13 @@ func newMachine(t *testing.T, r *rand.Rand) *machine {
 		for n := range nodes {
 			m.whole.Nodes = append(m.whole.Nodes, model.NUMANode{ID: s*nodes + n, Memory: 1 << 30})
 			for l := range l3s {
-				for c := range cores {
+				for range cores {
 					core := id
 					for range threads {
-						m.whole.CPUs = append(m.whole.CPUs, model.CPU{ID: id, Socket: s, Node: s*nodes + n, L3: (s*nodes+n)*l3s + l, Core: core})
+						cpu := model.CPU{ID: id, Socket: s, Node: s*nodes + n, L3: (s*nodes+n)*l3s + l, Core: core}
+						m.whole.CPUs = append(m.whole.CPUs, cpu)
 						id++
 					}
-					_ = c
 				}
 			}
 		}
@@ -51,8 +55,10 @@ func newMachine(t *testing.T, r *rand.Rand) *machine {
 	m.n = model.Node{
 		Now: time.Unix(1e9, 0), PodsKnown: true, Topology: &m.whole,
 		Kubelet: model.Kubelet{Known: true, CFSQuota: true},
-		Tree: model.Tree{V2: r.IntN(2) == 0, Guaranteed: "kubepods", Burstable: "kubepods/burstable", BestEffort: "kubepods/besteffort",
-			Pods: map[string]model.PodGroup{}},
+		Tree: model.Tree{
+			V2: r.IntN(2) == 0, Pods: map[string]model.PodGroup{},
+			Guaranteed: "kubepods", Burstable: "kubepods/burstable", BestEffort: "kubepods/besteffort",
+		},
 	}
 	if r.IntN(2) == 0 {
 		m.policy.Suppress.By, m.batch = model.SuppressByCpuset, 1+r.IntN(id)
@@ -64,11 +70,13 @@ func newMachine(t *testing.T, r *rand.Rand) *machine {
 	return m
 }
 
-// add adds a pod that a scheduler would let in, with one to three containers.
+// add adds a pod that a scheduler would admit, with one to three containers.
 func (m *machine) add() {
 	m.created++
 	uid := fmt.Sprintf("p%04d", m.created*7919%10000) // not in the order of age
-	p := &model.Pod{UID: uid, APIUID: uid, Namespace: "default", Name: uid, QoS: model.QoSClass(m.r.IntN(3)), Created: m.n.Now}
+	p := &model.Pod{
+		UID: uid, APIUID: uid, Namespace: "default", Name: uid, QoS: model.QoSClass(m.r.IntN(3)), Created: m.n.Now,
+	}
 	group := model.PodGroup{Dir: "kubepods/" + uid, Inode: uint64(m.created)}
 	if p.QoS != model.Guaranteed {
 		group.Dir = m.n.Tree.Class(p.QoS) + "/" + uid
@@ -79,7 +87,9 @@ func (m *machine) add() {
 		free -= other.RequestMilli
 	}
 	for i := range 1 + m.r.IntN(3) {
-		c := model.Container{Name: string(rune('a' + i)), ID: fmt.Sprintf("%012x", m.created*10+1+i), Init: i == 0 && m.r.IntN(4) == 0}
+		c := model.Container{
+			Name: string(rune('a' + i)), ID: fmt.Sprintf("%012x", m.created*10+1+i), Init: i == 0 && m.r.IntN(4) == 0,
+		}
 		if p.QoS != model.BestEffort {
 			c.LimitMilli = []int64{0, 500, 1000, 1000, 2000, 3000}[m.r.IntN(6)]
 			c.RequestMilli = min(c.LimitMilli, free)
@@ -95,7 +105,8 @@ func (m *machine) add() {
 	if m.r.IntN(3) == 0 {
 		p.Class = model.ClassBE
 	}
-	p.Annotations.CPUs = []model.CPUMode{"", model.CPUNone, model.CPUShare, model.CPUExclusive, model.CPUExclusive}[m.r.IntN(5)]
+	modes := []model.CPUMode{"", model.CPUNone, model.CPUShare, model.CPUExclusive, model.CPUExclusive}
+	p.Annotations.CPUs = modes[m.r.IntN(5)]
 	p.Annotations.Placement = []model.CPUPlacement{"", model.PlaceSpread, model.PlaceCores}[m.r.IntN(3)]
 	m.n.Pods = append(m.n.Pods, p)
 	slices.SortFunc(m.n.Pods, func(a, b *model.Pod) int { return strings.Compare(a.UID, b.UID) })
@@ -103,7 +114,7 @@ func (m *machine) add() {
 	m.n.Tree.Pods[uid] = group
 }
 
-// change gives one pod another shape and returns its UID.
+// change changes or removes one pod and returns its UID.
 func (m *machine) change() string {
 	if len(m.n.Pods) == 0 {
 		return ""
@@ -112,7 +123,7 @@ func (m *machine) change() string {
 	p := *m.n.Pods[i]
 	p.Containers = slices.Clone(p.Containers)
 	switch m.r.IntN(4) {
-	case 0: // it goes
+	case 0: // it ends
 		m.n.Pods = slices.Delete(slices.Clone(m.n.Pods), i, i+1)
 		m.n.Tree.Pods = maps.Clone(m.n.Tree.Pods)
 		for dir := range m.lists {
@@ -124,7 +135,7 @@ func (m *machine) change() string {
 		return p.UID
 	case 1, 2:
 		p.Annotations.CPUs = []model.CPUMode{"", model.CPUNone, model.CPUShare, model.CPUExclusive}[m.r.IntN(4)]
-	case 3: // it is resized to less, or to more within its request
+	case 3: // it is resized to a lower limit, or to a higher one with its request
 		c := &p.Containers[m.r.IntN(len(p.Containers))]
 		if c.LimitMilli >= 2000 {
 			c.LimitMilli -= 1000
@@ -150,55 +161,56 @@ func (m *machine) spare() int64 {
 	return spare
 }
 
-// settle decides until nothing is left to do at once, and lets the kernel follow.
+// settle decides until no further round is due, and carries out the plans.
 func (m *machine) settle() cpuset.Result {
 	for range 10 {
 		result, next := cpuset.Decide(&m.n, &m.policy, m.state)
 		again, _ := cpuset.Decide(&m.n, &m.policy, m.state)
-		if !reflect.DeepEqual(result, again) {
-			m.fatal("the same node was decided differently")
+		if d := cmp.Diff(result, again, asLists); d != "" {
+			m.fatal("two equal decisions differ:\n%s", d)
 		}
 		m.state = next
-		told := map[string]bool{}
+		set := map[string]bool{}
 		for _, s := range cpuset.Settle(&m.n, result.CPUs, &m.state, m.batch) {
-			if told[s.Dir] {
-				m.fatal("%s is told twice", s.Dir)
+			if set[s.Dir] {
+				m.fatal("%s has two settings", s.Dir)
 			}
-			told[s.Dir] = true
+			set[s.Dir] = true
 			m.lists[s.Dir], _ = model.ParseCPUs(s.Value.List)
 		}
 		for dir := range m.lists {
-			if !told[dir] {
+			if !set[dir] {
 				released, _ := cpuset.Release(&m.n, model.Owned{})
 				m.lists[dir], _ = model.ParseCPUs(released.List)
 			}
 		}
 		m.n.Owned = nil
-		for dir := range told {
-			m.n.Owned = append(m.n.Owned, model.Owned{File: model.File{Dir: dir, Knob: model.Cpuset}, Ours: model.List(m.lists[dir])})
+		for dir := range set {
+			file := model.File{Dir: dir, Knob: model.Cpuset}
+			m.n.Owned = append(m.n.Owned, model.Owned{File: file, Ours: model.List(m.lists[dir])})
 		}
 		slices.SortFunc(m.n.Owned, func(a, b model.Owned) int { return a.File.Compare(b.File) })
 		m.n.Pods = slices.Clone(m.n.Pods)
 		for i, p := range m.n.Pods {
-			told := *p
-			told.CPUCondition = model.PodCondition{}
+			copied := *p
+			copied.CPUCondition = model.PodCondition{}
 			for _, c := range result.Conditions {
 				if c.UID == p.APIUID {
-					told.CPUCondition = c.PodCondition
+					copied.CPUCondition = c.PodCondition
 				}
 			}
-			m.n.Pods[i] = &told
+			m.n.Pods[i] = &copied
 		}
 		if result.Next.IsZero() || result.Next.Sub(m.n.Now) > time.Second {
 			return result
 		}
 		m.n.Now = result.Next
 	}
-	m.fatal("it never settles")
+	m.fatal("rounds never end")
 	return cpuset.Result{}
 }
 
-// blind returns the node as an agent sees it that has just started: before the kubelet has told its settings.
+// blind returns the node as a restarted agent sees it: possibly before the kubelet's settings are known.
 func (m *machine) blind() *model.Node {
 	n := m.n
 	if m.r.IntN(2) == 0 {
@@ -207,14 +219,14 @@ func (m *machine) blind() *model.Node {
 	return &n
 }
 
-// effective returns where a container really runs: what all lists down to it allow.
+// effective returns the CPUs of a container: the intersection of all lists down to it.
 func (m *machine) effective(dir string) model.CPUSet {
 	all := m.n.Topology.Online()
 	for i := range len(dir) + 1 {
 		if i == len(dir) || dir[i] == '/' {
-			if list, told := m.lists[dir[:i]]; told {
+			if list, found := m.lists[dir[:i]]; found {
 				if within := all.And(list); !within.Empty() {
-					all = within // v2: a list with nothing of its parent's counts for nothing
+					all = within // on v2, a list without CPUs of its parent has no effect
 				}
 			}
 		}
@@ -227,20 +239,20 @@ func (m *machine) fatal(format string, args ...any) {
 	m.t.Fatalf("%s\nafter %s\nstate %+v", fmt.Sprintf(format, args...), strings.Join(m.log, ", "), m.state)
 }
 
-// check checks what must hold at every moment.
+// check checks the invariants.
 func (m *machine) check(result cpuset.Result) {
 	m.t.Helper()
 	online := m.n.Topology.Online()
 	if result.CPUs == nil {
 		for dir, list := range m.lists {
 			if list != online {
-				m.fatal("nobody asks for CPUs, but %s is told %s", dir, list)
+				m.fatal("no pod requests CPUs, but %s has the list %s", dir, list)
 			}
 		}
 		return
 	}
 	if result.CPUs.Shared.Empty() {
-		m.fatal("no CPU is left for the others")
+		m.fatal("no shared CPU is left")
 	}
 	owner := map[int]string{}
 	for _, h := range m.state.Allocations {
@@ -249,32 +261,39 @@ func (m *machine) check(result cpuset.Result) {
 		}
 		for id := range h.CPUs.All() {
 			if other, taken := owner[id]; taken {
-				m.fatal("CPU %d is that of %s and of %s", id, other, h.UID)
+				m.fatal("CPU %d is assigned to %s and %s", id, other, h.UID)
 			}
 			owner[id] = h.UID
 		}
 		i := slices.IndexFunc(m.n.Pods, func(p *model.Pod) bool { return p.UID == h.UID })
 		if i < 0 {
-			m.fatal("%+v is of a pod that is gone", h)
+			m.fatal("%+v belongs to a pod that is gone", h)
 		}
 		for _, c := range m.n.Pods[i].Containers {
-			if c.Name == h.Container && h.CPUs.Len() != int(c.LimitMilli/1000) && !slices.ContainsFunc(result.Notices, func(n model.Notice) bool { return n.UID == h.UID }) {
+			differs := c.Name == h.Container && h.CPUs.Len() != int(c.LimitMilli/1000)
+			if differs && !slices.ContainsFunc(result.Notices, func(n model.Notice) bool { return n.UID == h.UID }) {
 				m.fatal("%+v has another number of CPUs than its limit of %d", h, c.LimitMilli)
 			}
 		}
+	}
+	assigned := func(p *model.Pod) bool {
+		return slices.ContainsFunc(m.state.Allocations, func(h cpuset.Allocation) bool { return h.UID == p.UID })
 	}
 	for _, p := range m.n.Pods {
 		group := m.n.Tree.Pods[p.UID]
 		for _, name := range group.Containers {
 			where := m.effective(group.Dir + "/" + name)
-			if p.Class == model.ClassBE && m.batch > 0 && !slices.ContainsFunc(m.state.Allocations, func(h cpuset.Allocation) bool { return h.UID == p.UID }) {
-				if want := min(m.batch, result.CPUs.Shared.Len()); where.Len() != want || !where.Within(result.CPUs.Shared) {
-					m.fatal("%s of %s, which is batch, runs on %s, not on %d of %s", name, p.UID, where, want, result.CPUs.Shared)
+			if p.Class == model.ClassBE && m.batch > 0 && !assigned(p) {
+				want := min(m.batch, result.CPUs.Shared.Len())
+				if where.Len() != want || !where.Within(result.CPUs.Shared) {
+					m.fatal("%s of %s, which is batch, runs on %s, not on %d of %s",
+						name, p.UID, where, want, result.CPUs.Shared)
 				}
 			}
 			for _, h := range m.state.Allocations {
 				if h.Mode == model.CPUExclusive && h.UID != p.UID && where.Overlaps(h.CPUs) {
-					m.fatal("%s of %s runs on %s, of which %s are those of %s alone", name, p.UID, where, where.And(h.CPUs), h.UID)
+					m.fatal("%s of %s runs on %s, of which %s are exclusive to %s",
+						name, p.UID, where, where.And(h.CPUs), h.UID)
 				}
 			}
 			i := slices.IndexFunc(p.Containers, func(c model.Container) bool { return c.ID == name })
@@ -285,17 +304,16 @@ func (m *machine) check(result cpuset.Result) {
 				m.fatal("%s of %s runs on %s, not on %s", name, p.UID, where, m.state.Allocations[own].CPUs)
 			}
 		}
-		if asked := p.Annotations.CPUs == model.CPUShare || p.Annotations.CPUs == model.CPUExclusive; asked {
+		if p.Annotations.CPUs == model.CPUShare || p.Annotations.CPUs == model.CPUExclusive {
 			i := slices.IndexFunc(result.Conditions, func(c model.Condition) bool { return c.UID == p.UID })
-			has := slices.ContainsFunc(m.state.Allocations, func(h cpuset.Allocation) bool { return h.UID == p.UID })
-			if i < 0 || result.Conditions[i].Met && !has {
-				m.fatal("%s asks for CPUs, has %v and is told %+v", p.UID, has, result.Conditions)
+			if i < 0 || result.Conditions[i].Met && !assigned(p) {
+				m.fatal("%s requests CPUs, has %v and conditions %+v", p.UID, assigned(p), result.Conditions)
 			}
 		}
 	}
 }
 
-// TestRelease checks that a list which is given back on v2 does not keep a group from CPUs that come later.
+// TestRelease checks that a restored list on v2 does not exclude CPUs that come online later.
 func TestRelease(t *testing.T) {
 	n := model.Node{
 		Tree:     model.Tree{V2: true, CPUs: model.CPUs(0)},
@@ -309,13 +327,13 @@ func TestRelease(t *testing.T) {
 		before := n
 		change()
 		if value, _ := cpuset.Release(&n, theirs); value.List != want {
-			t.Errorf("given back is %q, want %q", value.List, want)
+			t.Errorf("restored is %q, want %q", value.List, want)
 		}
 		n = before
 	}
 }
 
-// TestProperties walks random nodes through random changes.
+// TestProperties checks random nodes under random changes.
 func TestProperties(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 4))
@@ -344,20 +362,24 @@ func TestProperties(t *testing.T) {
 					m.fatal("%+v had to move because of %s", h, changed)
 				}
 			}
-			// A restart changes nothing: neither with the state, through its file, nor without it, from the cgroups.
+			// A restart changes nothing, neither with the state from its file, nor without it from the cgroups.
 			text, err := json.Marshal(m.state)
 			var read cpuset.State
 			if err != nil || json.Unmarshal(text, &read) != nil {
 				m.fatal("the state cannot be saved: %v", err)
 			}
 			if result.CPUs != nil {
-				result.CPUs.Batch, result.CPUs.Left = model.CPUSet{}, nil // which Settle notes
+				result.CPUs.Batch, result.CPUs.Left = model.CPUSet{}, nil // which Settle sets
 			}
 			resumed, _ := cpuset.Decide(&m.n, &m.policy, read)
-			if !reflect.DeepEqual(resumed.CPUs, result.CPUs) && result.CPUs != nil {
-				m.fatal("after a restart: %+v, not %+v", resumed.CPUs, result.CPUs)
+			if d := cmp.Diff(result.CPUs, resumed.CPUs, asLists); d != "" && result.CPUs != nil {
+				m.fatal("after a restart (-before +after):\n%s", d)
 			}
-			if lost, _ := cpuset.Decide(m.blind(), &m.policy, cpuset.State{}); result.CPUs != nil && len(result.CPUs.Own) > 0 && (lost.CPUs == nil || !reflect.DeepEqual(lost.CPUs.Own, result.CPUs.Own)) {
+			lost, _ := cpuset.Decide(m.blind(), &m.policy, cpuset.State{})
+			if result.CPUs == nil || len(result.CPUs.Own) == 0 {
+				continue
+			}
+			if lost.CPUs == nil || !slices.Equal(lost.CPUs.Own, result.CPUs.Own) {
 				m.fatal("after a restart without the state: %+v, not %+v", lost.CPUs, result.CPUs)
 			}
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// randomTopology returns a machine of at most so many CPUs, with cores of one to three threads, caches that may span nodes
-// and numbers in no order.
+// randomTopology returns a machine with at most this many CPUs, with cores of one to three threads, caches that may
+// span nodes, and unordered numbers.
 func randomTopology(r *rand.Rand, most int) *model.Topology {
 	t := &model.Topology{}
 	ids := r.Perm(most + 4)
@@ -22,7 +22,8 @@ func randomTopology(r *rand.Rand, most int) *model.Topology {
 		}
 		cache := 10*socket + r.IntN(caches)
 		for range min(1+r.IntN(3), most-len(t.CPUs)) {
-			t.CPUs = append(t.CPUs, model.CPU{ID: ids[len(t.CPUs)], Socket: socket, Node: node, L3: cache, Core: 100 + core})
+			cpu := model.CPU{ID: ids[len(t.CPUs)], Socket: socket, Node: node, L3: cache, Core: 100 + core}
+			t.CPUs = append(t.CPUs, cpu)
 		}
 		if r.IntN(most) == 0 {
 			break
@@ -45,7 +46,7 @@ func touched(t *model.Topology, set model.CPUSet) [3]int {
 	return [3]int{nodes.Len(), cores.Len(), sockets.Len()}
 }
 
-// split returns the parts of whole cores that a set has only a part of.
+// split returns the CPUs of a set on cores that the set contains only partly.
 func split(t *model.Topology, set model.CPUSet) model.CPUSet {
 	var broken model.CPUSet
 	for _, c := range t.CPUs {
@@ -58,7 +59,8 @@ func split(t *model.Topology, set model.CPUSet) model.CPUSet {
 	return broken
 }
 
-// TestTakeAgainstBruteForce compares the choice with the best of all there are, on machines of at most eight CPUs.
+// TestTakeAgainstBruteForce compares the choice with the best of all possible ones, on machines with at most eight
+// CPUs.
 func TestTakeAgainstBruteForce(t *testing.T) {
 	for seed := range uint64(20000) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -107,24 +109,26 @@ func TestTakeAgainstBruteForce(t *testing.T) {
 		}
 		switch {
 		case ok != (best != nil):
-			t.Fatalf("seed %d: %d of %s on %+v, %s: found %v, there is %v", seed, n, free, topology.CPUs, how, ok, best)
+			t.Fatalf("seed %d: %d of %s on %+v, %s: found %v, best %v", seed, n, free, topology.CPUs, how, ok, best)
 		case !ok:
 		case got.Len() != n || !got.Within(free):
 			t.Fatalf("seed %d: took %s for %d of %s", seed, got, n, free)
 		case worth(got) != *best:
-			t.Fatalf("seed %d: %d of %s near %s on %+v, %s: took %s, which touches %v nodes, cores and sockets; there is %v", seed, n, free, near, topology.CPUs, how, got, worth(got), *best)
+			t.Fatalf("seed %d: %d of %s near %s on %+v, %s: "+
+				"took %s, which touches %v nodes, cores and sockets; best %v", seed, n, free, near, topology.CPUs, how, got, worth(got), *best)
 		case how == model.PlaceCores && !split(topology, got).Empty():
 			t.Fatalf("seed %d: took %s, which is not whole cores", seed, got)
 		}
 	}
 }
 
-// TestTake shows on one machine what is preferred to what: two sockets of two NUMA nodes of two caches of two cores of two
+// TestTake shows the preferences on one machine: two sockets of two NUMA nodes of two caches of two cores of two
 // threads.
 func TestTake(t *testing.T) {
 	topology := &model.Topology{}
 	for id := range 32 {
-		topology.CPUs = append(topology.CPUs, model.CPU{ID: id, Socket: id / 16, Node: id / 8, L3: id / 4, Core: id / 2})
+		cpu := model.CPU{ID: id, Socket: id / 16, Node: id / 8, L3: id / 4, Core: id / 2}
+		topology.CPUs = append(topology.CPUs, cpu)
 	}
 	m := newMachine(topology)
 	for _, c := range []struct {
@@ -137,26 +141,28 @@ func TestTake(t *testing.T) {
 		{"the lowest numbers of an empty machine", "0-31", "", 2, "", "0-1"},
 		{"one thread leaves whole cores whole", "0-6", "", 1, "", "6"},
 		{"a whole cache rather than two halves", "2-31", "", 4, "", "4-7"},
-		{"the rest of a cache that is begun", "2-31", "", 2, "", "2-3"},
+		{"the rest of a partly used cache", "2-31", "", 2, "", "2-3"},
 		{"the node that it fits, not the one with the most room", "0-7,10-15", "", 6, "", "10-15"},
-		{"the socket that is begun already", "0-15,24-31", "", 8, "", "24-31"},
-		{"one node, though its cores are broken", "0,2,4,6,8-9,16-17", "", 4, "", "0,2,4,6"},
+		{"the partly used socket", "0-15,24-31", "", 8, "", "24-31"},
+		{"one node, though its cores are partly used", "0,2,4,6,8-9,16-17", "", 4, "", "0,2,4,6"},
 		{"two nodes of one socket", "0-7,16-31", "", 12, "", "16-27"},
-		{"the last one in the same cache, though that breaks a core", "2,4-7", "", 3, "", "4-6"},
-		{"the sibling of what is held", "0-7,9-31", "8", 1, "", "9"},
-		{"the cache of what is held", "0-9,12-15", "10-11", 2, "", "8-9"},
+		{"the last one in the same cache, though that splits a core", "2,4-7", "", 3, "", "4-6"},
+		{"the sibling of an assigned CPU", "0-7,9-31", "8", 1, "", "9"},
+		{"the cache of assigned CPUs", "0-9,12-15", "10-11", 2, "", "8-9"},
 		{"as many cores as there are in one node", "0-31", "", 4, model.PlaceSpread, "0,2,4,6"},
 		{"more than cores: second threads", "0-31", "", 6, model.PlaceSpread, "0-4,6"},
 		{"whole cores only", "1-6", "", 2, model.PlaceCores, "2-3"},
 	} {
-		free, err1 := model.ParseCPUs(c.free)
-		near, err2 := model.ParseCPUs(c.near)
-		if err1 != nil || err2 != nil {
-			t.Fatal(err1, err2)
-		}
-		if got, ok := m.take(free, near, c.n, c.how); !ok || got.String() != c.want {
-			t.Errorf("%s: %d of %s near %q: %s, want %s", c.why, c.n, c.free, c.near, got, c.want)
-		}
+		t.Run(c.why, func(t *testing.T) {
+			free, err1 := model.ParseCPUs(c.free)
+			near, err2 := model.ParseCPUs(c.near)
+			if err1 != nil || err2 != nil {
+				t.Fatal(err1, err2)
+			}
+			if got, ok := m.take(free, near, c.n, c.how); !ok || got.String() != c.want {
+				t.Errorf("%d of %s near %q: %s, want %s", c.n, c.free, c.near, got, c.want)
+			}
+		})
 	}
 	for _, c := range []struct {
 		free string
@@ -168,7 +174,7 @@ func TestTake(t *testing.T) {
 			t.Errorf("%d of %s, %s: %s", c.n, c.free, c.how, got)
 		}
 	}
-	wide := &model.Topology{} // two cores of sixteen threads, as the lists of a virtual machine may have it
+	wide := &model.Topology{} // two cores of sixteen threads, as a virtual machine may report them
 	for id := range 32 {
 		wide.CPUs = append(wide.CPUs, model.CPU{ID: id, Core: id / 16})
 	}
@@ -177,13 +183,13 @@ func TestTake(t *testing.T) {
 			t.Errorf("%d in whole cores of sixteen: %s, %v; want %q", n, got, ok, want)
 		}
 	}
-	held, _ := model.ParseCPUs("0-5,16")
-	if kept := m.shed(held, 4, ""); kept.String() != "0-3" {
-		t.Errorf("of %s are kept %s", held, kept)
+	had, _ := model.ParseCPUs("0-5,16")
+	if kept := m.shed(had, 4, ""); kept.String() != "0-3" {
+		t.Errorf("of %s it keeps %s", had, kept)
 	}
 }
 
-// TestBatch checks that batch is packed away from others, and that its sets are nested.
+// TestBatch checks that batch is packed away from other pods' CPUs, and that its sets are nested.
 func TestBatch(t *testing.T) {
 	topology := &model.Topology{}
 	for id := range 16 {
@@ -191,7 +197,9 @@ func TestBatch(t *testing.T) {
 	}
 	alone, home := model.CPUs(0, 1, 2), model.CPUs(4, 5)
 	allowed := topology.Online().Minus(alone)
-	for n, want := range map[int]string{0: "", 2: "14-15", 4: "12-15", 8: "8-15", 10: "6-15", 12: "4-15", 13: "3-15", 99: "3-15"} {
+	for n, want := range map[int]string{
+		0: "", 2: "14-15", 4: "12-15", 8: "8-15", 10: "6-15", 12: "4-15", 13: "3-15", 99: "3-15",
+	} {
 		if got := Batch(topology, allowed, alone, home, n); got.String() != want {
 			t.Errorf("%d CPUs: %s, want %s", n, got, want)
 		}
@@ -222,12 +230,13 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// BenchmarkTake512 gives one pod CPUs on a machine of 512, of which 200 pods have some.
+// BenchmarkTake512 assigns CPUs to one pod on a machine of 512 CPUs with 200 other pods.
 func BenchmarkTake512(b *testing.B) {
 	topology := &model.Topology{}
 	for id := range 512 {
 		core := id % 256 // siblings are n and n+256
-		topology.CPUs = append(topology.CPUs, model.CPU{ID: id, Socket: core / 128, Node: core / 32, L3: core / 8, Core: core})
+		cpu := model.CPU{ID: id, Socket: core / 128, Node: core / 32, L3: core / 8, Core: core}
+		topology.CPUs = append(topology.CPUs, cpu)
 	}
 	m := newMachine(topology)
 	free := topology.Online()
@@ -237,7 +246,7 @@ func BenchmarkTake512(b *testing.B) {
 		free = free.Minus(set)
 	}
 	for id := range 512 {
-		if r.IntN(4) == 0 { // some have gone again
+		if r.IntN(4) == 0 { // some pods have ended
 			free.Add(id)
 		}
 	}
