@@ -22,13 +22,13 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Decide decides what this node should be like now. The same arguments always give the same result; state is what the
-// round before returned.
+// Decide decides what this node should be like now. The same arguments always give the same result, and no argument is
+// changed. The state is the one that the previous round returned.
 func Decide(n model.Node, policy model.Policy, state State) (model.Plan, State) {
 	return decide(n, policy, state, predict.Decide)
 }
 
-// predictor is [predict.Decide]. Transcripts have another one, which knows what they tell it.
+// predictor is [predict.Decide]. Transcripts use another one, which returns the peaks that they name.
 type predictor func(n *model.Node, cpu, memory model.Use, s predict.State) (cpus, bytes [model.Horizons]model.Peak, next predict.State)
 
 func decide(n model.Node, policy model.Policy, state State, ask predictor) (model.Plan, State) {
@@ -41,7 +41,7 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 	}
 	if policy.Mode == model.ModeDisabled {
 		state.CPUs = cpuset.State{Known: true}
-		state.Slack = slack.State{} // nobody watches the room meanwhile: when it is on again, offers grow anew
+		state.Slack = slack.State{} // the room is not measured meanwhile: offers grow anew when the policy is enabled again
 		state.Interference = nil
 	}
 	if n.PodsKnown && n.Load != nil && policy.Mode != model.ModeDisabled {
@@ -68,16 +68,16 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 	slices.SortFunc(plan.Settings, func(a, b model.Setting) int { return a.File.Compare(b.File) })
 
 	if policy.Mode == model.ModeObserve {
-		hold(plan.Settings, model.ObserveOnly)
-		plan.Conditions = nil // they would say that pods have what they were not given
+		deferAll(plan.Settings, model.ObserveOnly)
+		plan.Conditions = nil // they would show CPUs that the pods do not have
 	}
 	plan.Settings = release(&n, &policy, plan.Slack, plan.Settings)
 	if n.Tree.ReadOnly {
-		hold(plan.Settings, model.ReadOnlyMount)
+		deferAll(plan.Settings, model.ReadOnlyMount)
 	}
 	for _, c := range n.Confined {
 		if i, planned := slices.BinarySearchFunc(plan.Settings, c.File, func(s model.Setting, f model.File) int { return s.File.Compare(f) }); planned && plan.Settings[i].Value == c.To {
-			continue // CPUs went offline, and the plan has just learned of it
+			continue // CPUs went offline, and this plan already accounts for it
 		}
 		notify(&n, &plan, c.Dir, model.Reason{Code: model.CPUsConfined, Key: c.Dir, Text: c.To.String(), Fix: "find out who set cpuset.cpus in the cgroups above"})
 	}
@@ -102,7 +102,7 @@ func report(n *model.Node, policy *model.Policy, plan *model.Plan) {
 	}
 }
 
-// sell decides what the node has left for batch: what is sold of it, and what batch, and who of it, may use now.
+// sell decides the offer, how much batch may use now, which batch pod is throttled and which is evicted.
 func sell(n *model.Node, policy *model.Policy, plan *model.Plan, state State, ask predictor) State {
 	var own []model.OwnCPUs
 	if plan.CPUs != nil {
@@ -119,18 +119,18 @@ func sell(n *model.Node, policy *model.Policy, plan *model.Plan, state State, as
 	plan.Suppress, state.Suppress = suppress.Decide(n, policy, plan.Slack, state.Suppress)
 	state.Interference = searchInterference(n, policy, plan, state.Interference)
 	plan.Evict, state.Evict = evict.Decide(n, policy, evict.Others{
-		Slack: plan.Slack, Suppress: plan.Suppress, Interference: plan.Interference, Limited: held(n, policy, &state),
+		Slack: plan.Slack, Suppress: plan.Suppress, Interference: plan.Interference, Limited: limited(n, policy, &state),
 	}, state.Evict)
 	return state
 }
 
-// held reports whether memory for batch was near its end in the round before, and all was done about it that the policy wants and
-// that keeps batch running.
-func held(n *model.Node, policy *model.Policy, state *State) bool {
+// limited reports whether memory for batch was short in the previous round, and batch pods were limited and reclaimed from as
+// far as the policy allows.
+func limited(n *model.Node, policy *model.Policy, state *State) bool {
 	return policy.Protect.Memory && state.Memory.Short && memory.Unsupported(n, policy).Code == ""
 }
 
-// evictNotices tells the owner of a pod that it should leave, or stands still, and why.
+// evictNotices reports to the owner of a pod that its eviction is requested, or that it is frozen, and why.
 func evictNotices(n *model.Node, e *model.Evictions) []model.Notice {
 	if e == nil {
 		return nil
@@ -145,7 +145,7 @@ func evictNotices(n *model.Node, e *model.Evictions) []model.Notice {
 	return append(notices, model.Notice{UID: e.Request.UID, Namespace: e.Request.Namespace, Name: e.Request.Name, Reason: e.Request.Reason})
 }
 
-// unsupported says what the policy asks for and the kernel cannot do.
+// unsupported returns the features of the policy that this kernel does not support.
 func unsupported(n *model.Node, policy *model.Policy) []model.Reason {
 	tree := &n.Tree
 	if policy.Mode == model.ModeDisabled {
@@ -172,7 +172,7 @@ func unsupported(n *model.Node, policy *model.Policy) []model.Reason {
 	return all
 }
 
-// annotationNotices passes on what was wrong in the pods' annotations.
+// annotationNotices reports the annotations that cannot be used.
 func annotationNotices(n *model.Node) []model.Notice {
 	var notices []model.Notice
 	for _, pod := range n.Pods {
@@ -183,19 +183,19 @@ func annotationNotices(n *model.Node) []model.Notice {
 	return notices
 }
 
-// hold marks every setting as one that is not written now.
-func hold(settings []model.Setting, why model.Code) {
-	held := &model.Reason{Code: why}
+// deferAll marks every setting as one that is not written now.
+func deferAll(settings []model.Setting, why model.Code) {
+	reason := &model.Reason{Code: why}
 	for i := range settings {
-		settings[i].Deferred = held
+		settings[i].Deferred = reason
 	}
 }
 
-// release adds what becomes of the files that we own and no rule decides any more, or whose setting is only observed:
-// each goes back to what it would be without us. While the pods are not known, everything stays as it was decided last, but for
-// pods that are frozen.
-// While nothing is measured, what batch is kept to stays: an agent that was killed may have decided since it last saved its
-// state. Settings and n.Owned are both ordered by file.
+// release adds settings that restore the files that Waterline owns and no rule sets any more, or whose settings are only
+// observed. Settings and n.Owned are both ordered by file.
+//
+// While the pods are not known, every file stays as it is, except that frozen pods are thawed. While nothing is measured,
+// the limits of batch stay: an agent that was killed may have set them after it last saved its state.
 func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []model.Setting) []model.Setting {
 	var given []model.Setting
 	var pods map[string]*model.Pod
@@ -230,7 +230,7 @@ func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []
 	return settings
 }
 
-// Leave returns what an agent must not leave behind when it stops: pods that are frozen, since nobody else would let them go on.
+// Leave returns what an agent must undo before it stops: it thaws frozen pods, because no other process would.
 func Leave(owned []model.Owned) model.Plan {
 	var plan model.Plan
 	for _, o := range owned {
@@ -241,7 +241,7 @@ func Leave(owned []model.Owned) model.Plan {
 	return plan
 }
 
-// giveBack returns what a file goes back to.
+// giveBack returns the setting that restores a file.
 func giveBack(n *model.Node, o model.Owned, pod *model.Pod) model.Setting {
 	s := model.Setting{File: o.File, Release: true}
 	switch o.Knob {
@@ -259,7 +259,7 @@ func giveBack(n *model.Node, o model.Owned, pod *model.Pod) model.Setting {
 	return s
 }
 
-// keepsBatch reports whether a file may be one by which this method keeps a batch pod to its part.
+// keepsBatch reports whether a file may be one by which this method limits a batch pod.
 func keepsBatch(by model.SuppressMethod, o model.Owned, pod *model.Pod) bool {
 	return (o.Knob == model.Quota || o.Knob == model.Cpuset && by != model.SuppressByQuota) && pod != nil && pod.Class == model.ClassBE
 }
@@ -274,7 +274,7 @@ func podsByDir(n *model.Node) map[string]*model.Pod {
 	return pods
 }
 
-// podOf returns the pod whose cgroup, or the cgroup of one of whose containers, a directory is; nil if there is none.
+// podOf returns the pod that a directory belongs to, as its cgroup or as a container's; nil if there is none.
 func podOf(pods map[string]*model.Pod, dir string) *model.Pod {
 	if pod := pods[dir]; pod != nil {
 		return pod

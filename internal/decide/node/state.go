@@ -17,31 +17,31 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// The bounds on answering another writer. The kubelet and systemd rewrite a file at most once an event of theirs and are
-// always answered at once; only a loop that fights us comes beyond this.
+// The bounds on repairing a file that another writer overwrites. The kubelet and systemd rewrite a file at most once for each
+// of their events, and are always answered at once. Only a writer in a loop exceeds these bounds.
 const (
 	fightWindow  = 10 * time.Second
 	fightRepairs = 100 // in one window: ten a second
 	fightAnswer  = time.Second
 )
 
-// crowdedFor is how long a memory limit is left alone that was below what its group uses. To look again costs one read.
+// crowdedFor is how long a memory limit is not tried again that was below its group's usage. A try costs one read.
 const crowdedFor = 10 * time.Second
 
 // State is what one round hands to the next. No round changes a state that it was given: what is not copied is never
 // changed once it is in a state. All of it is written to the journal, so that any round can be replayed.
 type State struct {
-	Files []FileState   // files with which something is the matter, ordered
-	CPUs  cpuset.State  // who has CPUs of its own
-	Peaks predict.State // what was learned of the online pods
-	Slack slack.State   // what is offered
+	Files []FileState   // files that were refused or overwritten, ordered by file
+	CPUs  cpuset.State  // CPUs that pods have for their own
+	Peaks predict.State // usage of the online pods in the past
+	Slack slack.State   // offers
 
-	Suppress     suppress.State      // what batch may use
-	Quota        quota.State         // whether online pods may burst
-	Memory       memory.State        // whom to ask for memory
-	Interference *interference.State `json:",omitempty"` // which pods make online pods wait; nil: not searched yet
-	Evict        evict.State         // which pod is evicted
-	Publish      publish.State       // what was written to the API
+	Suppress     suppress.State      // CPU that batch may use
+	Quota        quota.State         // bursts of online pods
+	Memory       memory.State        // memory limits of batch pods, and reclaim
+	Interference *interference.State `json:",omitempty"` // samples and trials; nil: interference is not searched
+	Evict        evict.State         // evictions and the frozen pod
+	Publish      publish.State       // writes to the API
 }
 
 // FileState is what is remembered of one file.
@@ -50,22 +50,22 @@ type FileState struct {
 	Refused  *Refusal  `json:",omitempty"`
 	Since    time.Time // start of the window in which Repairs are counted
 	Repairs  int       // times that another writer changed the file in this window
-	Fighting bool      // more than fightRepairs in a whole window: answered once every fightAnswer
+	Fighting bool      // more than fightRepairs in a whole window: repaired once every fightAnswer
 	Last     time.Time // when another writer last changed it
-	Answered time.Time // when we last wrote while fighting
+	Answered time.Time // when it was last repaired while fighting
 }
 
-// Refusal is a value that the kernel did not take, or that was not written, and what stood around it then.
+// Refusal is a value that the kernel refused, or that was not written because of memory in use, and the group at that time.
 type Refusal struct {
 	Value model.Value
 	Errno string
 	Inode uint64    // of the pod's cgroup
 	Size  int       // number of directories in the pod's cgroup
-	Use   int64     `json:",omitempty"` // memory in use, above the limit that Value is, in bytes; 0: not known
-	Again time.Time `json:",omitzero"`  // of such a limit: when it is tried again though nothing around it has changed
+	Use   int64     `json:",omitempty"` // memory in use, above the limit Value, in bytes; 0: not known
+	Again time.Time `json:",omitzero"`  // when such a limit is tried again although nothing around it changed
 }
 
-// next notes what happened to files, holds the settings that must wait, and says when to look again.
+// next records what happened to files, defers the settings that must wait, and sets the time of the next round.
 func (s State) next(n *model.Node, plan *model.Plan) State {
 	if len(s.Files) == 0 && len(n.Incidents) == 0 {
 		return s
@@ -100,9 +100,9 @@ func (s State) next(n *model.Node, plan *model.Plan) State {
 
 func compareFile(f FileState, file model.File) int { return f.File.Compare(file) }
 
-// forgetRefusals lets refused writes be tried again whose surroundings another writer changed: a quota that did not fit
-// into its parent's may fit now. While somebody fights for the surroundings that proves nothing, and a write would be
-// refused at every answer.
+// forgetRefusals lets refused writes below and above a directory be tried again, because another writer changed something
+// there: a quota that did not fit into its parent's may fit now. While a writer fights for the directory that proves
+// nothing, and a write would be refused at every repair.
 func forgetRefusals(files []FileState, dir string) {
 	for i := range files {
 		if d := files[i].Dir; strings.HasPrefix(d, dir) || strings.HasPrefix(dir, d) {
@@ -111,7 +111,7 @@ func forgetRefusals(files []FileState, dir string) {
 	}
 }
 
-// note takes in one incident.
+// note records one incident.
 func (f *FileState) note(n *model.Node, incident model.Incident) {
 	if incident.Kind != model.Overwritten {
 		group := groupOf(n, f.Dir)
@@ -129,7 +129,7 @@ func (f *FileState) note(n *model.Node, incident model.Incident) {
 	f.Repairs++
 }
 
-// calm ends a fight that nobody has fought for a while and reports whether it did.
+// calm ends a fight after a window without a change by the other writer, and reports whether it did.
 func (f *FileState) calm(now time.Time) bool {
 	if !f.Fighting || now.Sub(f.Last) <= fightWindow {
 		return false
@@ -138,7 +138,7 @@ func (f *FileState) calm(now time.Time) bool {
 	return true
 }
 
-// quiet reports whether nothing is the matter with the file any more.
+// quiet reports whether the file need not be remembered any more.
 func (f *FileState) quiet(now time.Time, s *model.Setting) bool {
 	if f.Refused != nil && f.Refused.Value != s.Value {
 		f.Refused = nil
@@ -146,7 +146,7 @@ func (f *FileState) quiet(now time.Time, s *model.Setting) bool {
 	return f.Refused == nil && now.Sub(f.Last) > fightWindow
 }
 
-// apply holds the file's setting where it must wait.
+// apply defers the file's setting if it must wait.
 func (f *FileState) apply(n *model.Node, plan *model.Plan, s *model.Setting) {
 	if s.Deferred != nil {
 		return
@@ -186,7 +186,7 @@ func (f *FileState) apply(n *model.Node, plan *model.Plan, s *model.Setting) {
 	wake(plan, n.Now.Add(fightAnswer))
 }
 
-// notify tells the owner of the pod that a directory belongs to, or of the node.
+// notify adds a notice for the owner of the pod that a directory belongs to, or of the node.
 func notify(n *model.Node, plan *model.Plan, dir string, why model.Reason) {
 	notice := model.Notice{Reason: why}
 	if pod := podOf(podsByDir(n), dir); pod != nil {
