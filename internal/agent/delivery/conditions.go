@@ -9,19 +9,19 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// unseen is how long a condition that was set may not show in what the API tells of the pod before it is set again.
+// unseen is how long the API may not show a condition that was set before it is set again.
 const unseen = time.Minute
 
-// conditions brings the pods' condition about their CPUs to what the plan says. What the API shows of a pod counts, not what
-// was sent: so a condition that somebody else removes comes back, and one that is left from before a restart goes.
+// conditions updates the pods' condition about their CPUs to the plan. The state in the API counts, not what was sent: so a
+// condition that another writer removes comes back, and a condition from before a restart goes.
 type conditions struct {
 	set  func(ctx context.Context, c model.Condition) error
 	log  *trouble.Log
 	wake chan struct{}
 
 	mu      sync.Mutex
-	pending map[string]model.Condition // by UID: to be sent
-	sent    map[string]sentCondition   // by UID: not seen yet
+	pending map[string]model.Condition // by UID
+	sent    map[string]sentCondition   // by UID; the API does not show them yet
 }
 
 type sentCondition struct {
@@ -61,7 +61,7 @@ func (c *conditions) post(planned []model.Condition, pods []*model.Pod) {
 	}
 	for uid, s := range c.sent {
 		if now.Sub(s.at) >= unseen {
-			delete(c.sent, uid) // of a pod that is gone, or to be sent again
+			delete(c.sent, uid) // its pod is gone, or it is sent again
 		}
 	}
 	if len(c.pending) > 0 {
@@ -72,7 +72,7 @@ func (c *conditions) post(planned []model.Condition, pods []*model.Pod) {
 	}
 }
 
-// run sets what is pending, and tries again later what could not be set.
+// run sets pending conditions. It repeats a condition that could not be set.
 func (c *conditions) run(ctx context.Context) {
 	deliver(ctx, c.wake, c.next, func(condition model.Condition) error {
 		err := c.set(ctx, condition)
@@ -84,7 +84,7 @@ func (c *conditions) run(ctx context.Context) {
 	})
 }
 
-// next takes a pending condition, which counts as sent from now on.
+// next takes a pending condition. It counts as sent from then on.
 func (c *conditions) next() (model.Condition, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +96,7 @@ func (c *conditions) next() (model.Condition, bool) {
 	return model.Condition{}, false
 }
 
-// undo notes that a condition could not be set. A newer one that was posted meanwhile counts.
+// undo makes a condition pending again that could not be set, unless a newer one was posted meanwhile.
 func (c *conditions) undo(condition model.Condition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,15 +11,15 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// notices passes on what a plan wants people to know: each notice once, for as long as it stands, and one that comes and
-// goes at most once a minute.
+// notices delivers the notices of plans as events and log lines: each notice once for as long as plans repeat it, and one that
+// comes and goes at most once a minute.
 type notices struct {
 	send func(ctx context.Context, n model.Notice) error
 	log  *trouble.Log
 	wake chan struct{}
 
 	mu       sync.Mutex
-	standing map[string]time.Time // in the last plan, or shortly before: when it was passed on
+	standing map[string]time.Time // notices of the last minute's plans: when they were delivered
 	queue    []model.Notice
 	bad      map[string]uint64 // bad annotations by key
 }
@@ -82,7 +82,7 @@ func (n *notices) badAnnotations() map[string]uint64 {
 	return maps.Clone(n.bad)
 }
 
-// metricKey keeps the label's values to those that we know, whatever stands on pods.
+// metricKey limits the label's values to known annotations, whatever tenants write on pods.
 func metricKey(key string) string {
 	switch key {
 	case v1alpha1.AnnotationCPUShare, v1alpha1.AnnotationCPUShareAlias, v1alpha1.AnnotationCPUQuota,
@@ -93,7 +93,7 @@ func metricKey(key string) string {
 	return "other"
 }
 
-// run sends what is queued, in order, and tries again later what could not be sent.
+// run sends the queued notices in order. It repeats a notice that could not be sent.
 func (n *notices) run(ctx context.Context) {
 	deliver(ctx, n.wake, n.first, func(notice model.Notice) error {
 		err := n.send(ctx, notice)
@@ -105,7 +105,7 @@ func (n *notices) run(ctx context.Context) {
 	})
 }
 
-// deliver sends what is pending, one after the other, whenever it is woken. After an error it waits a while.
+// deliver sends pending items one after the other whenever it is woken. After an error it waits ten seconds.
 func deliver[T any](ctx context.Context, wake <-chan struct{}, next func() (T, bool), send func(T) error) {
 	const rest = 10 * time.Second
 	for {

@@ -10,14 +10,15 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
-// glances looks ten times a second whether online pods suddenly use more, beside the loop, which is woken only if they do.
+// glances measures ten times a second whether online pods suddenly use more CPU. It runs beside the loop and wakes it only if
+// they do.
 type glances struct {
 	log   *trouble.Log
 	begin chan struct{}
-	rose  chan model.Glance // what showed that batch must be given less
+	rose  chan model.Glance // glances that exceeded the mark
 
 	mu      sync.Mutex
-	glancer *host.Glancer // nil: nobody needs glances
+	glancer *host.Glancer // nil: no plan needs glances
 	mark    model.GlanceMark
 }
 
@@ -48,7 +49,7 @@ func (g *glances) current() (*host.Glancer, model.GlanceMark) {
 	return g.glancer, g.mark
 }
 
-// run looks while somebody needs it.
+// run measures while a plan needs glances.
 func (g *glances) run(ctx context.Context) {
 	for {
 		select {
@@ -68,7 +69,7 @@ func (g *glances) run(ctx context.Context) {
 	}
 }
 
-// look looks once.
+// look measures once.
 func (g *glances) look(ctx context.Context, glancer *host.Glancer) {
 	seen, err := glancer.Glance()
 	g.log.Report("glancing", err)

@@ -7,16 +7,16 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// evictions counts which pods were asked to leave, and what came of that.
+// evictions counts eviction requests and the memory that they freed.
 type evictions struct {
 	requests           [len(evictReasons)]uint64
 	expected, observed int64 // bytes
 }
 
-// evictReasons are those for which a pod should leave.
+// evictReasons are the reasons of eviction requests.
 var evictReasons = [...]model.Code{model.MemoryExhausted, model.BatchStarved}
 
-// note takes in what one round made of the one before.
+// note records the change from one round to the next.
 func (d *evictions) note(before, now *model.Evictions) {
 	was, is := before.Requested(), now.Requested()
 	if is != nil && (was == nil || was.UID != is.UID) {
@@ -35,9 +35,9 @@ func (d *evictions) note(before, now *model.Evictions) {
 // collect makes the metrics.
 func (d *evictions) collect(now *model.Evictions, metric emit) {
 	for i, code := range evictReasons {
-		metric(prometheus.GaugeValue, v1alpha1.MetricHot, "Whether the node sells nothing, by why.", flag(now.HotFor().Code == code), "reason", string(code))
-		metric(prometheus.CounterValue, v1alpha1.MetricEvictionRequests, "Batch pods that were asked to leave.", float64(d.requests[i]), "reason", string(code))
+		metric(prometheus.GaugeValue, v1alpha1.MetricHot, "1 while the node sells nothing for this reason, else 0.", flag(now.HotFor().Code == code), "reason", string(code))
+		metric(prometheus.CounterValue, v1alpha1.MetricEvictionRequests, "Batch pods whose eviction was requested.", float64(d.requests[i]), "reason", string(code))
 	}
-	metric(prometheus.CounterValue, v1alpha1.MetricEvictionExpected, "Memory that pods were to free that left.", float64(d.expected))
-	metric(prometheus.CounterValue, v1alpha1.MetricEvictionObserved, "Memory that was left once they were gone.", float64(d.observed))
+	metric(prometheus.CounterValue, v1alpha1.MetricEvictionExpected, "Memory that evicted pods were expected to free.", float64(d.expected))
+	metric(prometheus.CounterValue, v1alpha1.MetricEvictionObserved, "Memory that was free once they were gone.", float64(d.observed))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// figures are what was measured and found, second by second.
+// figures are the measurements and decisions of the last ten minutes, second by second.
 type figures struct {
 	at          timeline
 	availCPU    series // cores
@@ -18,16 +18,16 @@ type figures struct {
 	suppressed  series // cores
 	runnable    series // tasks
 	stolen      series // cores
-	throttled   series // share of the CFS periods of online pods in which they were stopped
+	throttled   series // share of the CFS periods of online pods in which their quota throttled them
 	cpu         [len(users)]series
 	memory      [len(users)]series
 	pressure    [len(pressed)][len(stalls)]series
 }
 
-// users is who uses a node, as the metrics name them.
+// users are the consumers of a node's resources, as the metrics name them.
 var users = [...]string{"node", "system", "LSE", "LSR", "LS", "BE", "unknown"}
 
-// The users that are no class.
+// The users that are not classes of pods.
 const (
 	userNode = iota
 	userSystem
@@ -35,17 +35,17 @@ const (
 	userUnknown = len(users) - 1
 )
 
-// pressed is whose pressure is shown: the machine, and the directories of the kubelet's classes as they stand, so that the
-// first of them holds all pods.
+// pressed are the groups whose pressure is shown: the machine, and the cgroups of the kubelet's QoS classes. The first of
+// these contains all pods.
 var pressed = [...]string{"node", "pods", "burstable", "besteffort"}
 
-// stalls is what tasks wait for.
+// stalls are the resources that tasks wait for.
 var stalls = [...]struct{ resource, tasks string }{{"cpu", "some"}, {"cpu", "full"}, {"memory", "some"}, {"memory", "full"}, {"io", "some"}, {"io", "full"}}
 
-// stale is how old a measurement may be to be shown as one of this second.
+// stale is the age from which on a measurement does not belong to this second.
 const stale = 1500 * time.Millisecond
 
-// note takes in one measurement, and what was decided from it.
+// note records one measurement and the decisions that rest on it.
 func (f *figures) note(l *model.Load, pods []*model.Pod, slack *model.Slack, suppress *model.Suppression) {
 	if !f.at.add(l.Clock) {
 		return
@@ -70,7 +70,7 @@ func (f *figures) note(l *model.Load, pods []*model.Pod, slack *model.Slack, sup
 	}
 }
 
-// suppressed returns how much less batch may use than its pods asked for, in milli-cores.
+// suppressed returns the CPU that batch pods request and may not use now, in milli-cores.
 func suppressed(slack *model.Slack, suppress *model.Suppression) int64 {
 	if suppress == nil {
 		return 0
@@ -78,9 +78,9 @@ func suppressed(slack *model.Slack, suppress *model.Suppression) int64 {
 	return max(slack.CPU.Bound.Mid+slack.CPU.Bound.Batch-suppress.Milli, 0)
 }
 
-// use sums up who uses how much. What was measured too long ago leaves a gap in what it belongs to, and in what is found by
-// taking it away from the whole. That may be below 0 in a second, as the machine's idle time is known to 10 ms only; without
-// those seconds the mean of the others would be too high.
+// use sums up the usage of each user. A stale measurement leaves a gap in its user's figures, and in those that are computed as
+// a difference from the whole. A difference may be below 0 in a second, because the kernel counts idle time in steps of
+// 10 ms. It is kept: without those seconds the mean of the others would be too high.
 func (f *figures) use(l *model.Load, pods []*model.Pod) {
 	var cpu, memory [len(users)]float64
 	var periods, throttled int64
@@ -95,7 +95,7 @@ func (f *figures) use(l *model.Load, pods []*model.Pod) {
 		to[user] += float64(value)
 	}
 	all := &l.Classes[model.Guaranteed]
-	// Online pods' memory is looked at every few seconds.
+	// The memory of online pods is measured each fifth second.
 	const slowly = 15 * time.Second
 	put(&cpu, userNode, l.Node.CPU.Milli, l.Node.CPU.At, stale)
 	put(&memory, userNode, l.Node.Memory.WorkingSet, l.Node.Memory.At, stale)
@@ -152,13 +152,13 @@ func (f *figures) collect(now time.Duration, metric emit) {
 		}
 		show(&f.availCPU, v1alpha1.MetricBatchCPUAvailable, "CPU that batch may use, the mean over a window.")
 		show(&f.availMemory, v1alpha1.MetricBatchMemoryAvailable, "Memory that batch may use, the mean over a window.")
-		show(&f.suppressed, v1alpha1.MetricBatchCPUSuppressed, "CPU that batch asked for and may not use now, the mean over a window.")
+		show(&f.suppressed, v1alpha1.MetricBatchCPUSuppressed, "CPU that batch pods request and may not use now, the mean over a window.")
 		show(&f.runnable, v1alpha1.MetricRunnable, "Tasks that run or wait for a CPU, the mean over a window.")
 		show(&f.stolen, v1alpha1.MetricCPUStolen, "CPU that the hypervisor gave to others, the mean over a window.")
-		show(&f.throttled, v1alpha1.MetricThrottled, "Share of the CFS periods of online pods in which their quota stopped them.")
+		show(&f.throttled, v1alpha1.MetricThrottled, "Share of the CFS periods of online pods in which their quota throttled them.")
 		for i, class := range users {
-			show(&f.cpu[i], v1alpha1.MetricCPUUsed, "CPU in use, by who uses it.", "class", class)
-			show(&f.memory[i], v1alpha1.MetricMemoryUsed, "Working set, by who uses it.", "class", class)
+			show(&f.cpu[i], v1alpha1.MetricCPUUsed, "CPU in use, by class of pods.", "class", class)
+			show(&f.memory[i], v1alpha1.MetricMemoryUsed, "Working set, by class of pods.", "class", class)
 		}
 		for i, group := range pressed {
 			for j, of := range stalls {
@@ -168,7 +168,7 @@ func (f *figures) collect(now time.Duration, metric emit) {
 	}
 }
 
-// accounts makes the metrics of what could be given to batch.
+// accounts makes the metrics of the offer and of what it is computed from.
 func accounts(slack *model.Slack, metric emit) {
 	if slack == nil {
 		return
@@ -186,20 +186,20 @@ func accounts(slack *model.Slack, metric emit) {
 			metric(prometheus.GaugeValue, name, help, value, labels...)
 		}
 		a := of.account
-		gauge(of.capacity, "What there is.", float64(a.Capacity)/of.one)
-		gauge(of.ceiling, "Up to which the node is filled.", float64(a.Ceiling)/of.one)
-		gauge(v1alpha1.MetricMeasurementAge, "Age of the oldest measurement that counts.", a.Use.Age.Seconds(), "resource", of.resource)
+		gauge(of.capacity, "Capacity of the machine.", float64(a.Capacity)/of.one)
+		gauge(of.ceiling, "Capacity times waterline: up to there the node is filled.", float64(a.Ceiling)/of.one)
+		gauge(v1alpha1.MetricMeasurementAge, "Age of the oldest measurement that the offer rests on.", a.Use.Age.Seconds(), "resource", of.resource)
 		for tier, amounts := range map[model.Tier][3]int64{
 			model.TierMid: {a.Offer.Mid, a.Room.Mid, a.Bound.Mid}, model.TierBatch: {a.Offer.Batch, a.Room.Batch, a.Bound.Batch},
 		} {
-			gauge(of.offer, "What is sold.", float64(amounts[0])/of.one, "tier", string(tier))
-			gauge(of.room, "What could be sold now.", float64(amounts[1])/of.one, "tier", string(tier))
-			gauge(of.bound, "What the pods of this node asked for.", float64(amounts[2])/of.one, "tier", string(tier))
+			gauge(of.offer, "The offer, requests of bound pods included.", float64(amounts[0])/of.one, "tier", string(tier))
+			gauge(of.room, "What could be sold now, requests of bound pods included.", float64(amounts[1])/of.one, "tier", string(tier))
+			gauge(of.bound, "Requests of the pods on this node.", float64(amounts[2])/of.one, "tier", string(tier))
 		}
 		for h := range a.Peaks {
 			p, horizon := &a.Peaks[h], []string{"1h", "24h"}[h]
-			gauge(v1alpha1.MetricPredictionKnown, "0 while too little is known to predict.", flag(p.Known), "resource", of.resource, "horizon", horizon)
-			gauge(of.peak, "What online pods are expected to use at most.", float64(min(p.Value, a.Capacity))/of.one, "horizon", horizon)
+			gauge(v1alpha1.MetricPredictionKnown, "1 if enough is known to predict, else 0.", flag(p.Known), "resource", of.resource, "horizon", horizon)
+			gauge(of.peak, "Predicted peak of the online pods.", float64(min(p.Value, a.Capacity))/of.one, "horizon", horizon)
 			if p.Checked > 0 {
 				gauge(v1alpha1.MetricPredictionMissed, "Share of past predictions that were exceeded.", float64(p.Missed)/1000, "resource", of.resource, "horizon", horizon)
 			}

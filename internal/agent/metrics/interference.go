@@ -9,14 +9,14 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// trials counts who was named because an online pod waits for it, and what became of throttling it.
+// trials counts the suspects of interference and the outcomes of throttling them.
 type trials struct {
-	last                    time.Duration // when somebody was named last
-	named                   [2]uint64     // pods that are not batch, pods that are
+	last                    time.Duration // when the last suspect was named
+	named                   [2]uint64     // suspects that are not batch, suspects that are
 	helped, undone, unclear uint64
 }
 
-// note takes in what one round made of the one before.
+// note records the change from one round to the next.
 func (c *trials) note(before, now *model.Interference) {
 	if now != nil && now.Named.Suspect != "" && now.NamedAt != c.last {
 		c.last = now.NamedAt
@@ -50,14 +50,14 @@ func (c *trials) note(before, now *model.Interference) {
 // collect makes the metrics.
 func (c *trials) collect(now *model.Interference, metric emit) {
 	for i, batch := range []string{"false", "true"} {
-		metric(prometheus.CounterValue, v1alpha1.MetricInterferenceSuspects, "Pods that an online pod likely waits for.", float64(c.named[i]), "batch", batch)
+		metric(prometheus.CounterValue, v1alpha1.MetricInterferenceSuspects, "Suspects: pods that likely make an online pod wait.", float64(c.named[i]), "batch", batch)
 	}
 	for outcome, n := range map[string]uint64{"helped": c.helped, "undone": c.undone, "unclear": c.unclear} {
-		metric(prometheus.CounterValue, v1alpha1.MetricInterferenceTrials, "Times that a batch pod was throttled on trial.", float64(n), "outcome", outcome)
+		metric(prometheus.CounterValue, v1alpha1.MetricInterferenceTrials, "Trials: times that a batch pod was throttled for an online pod.", float64(n), "outcome", outcome)
 	}
 	throttled := 0
 	if now != nil {
 		throttled = len(now.Throttles)
 	}
-	metric(prometheus.GaugeValue, v1alpha1.MetricInterferenceThrottled, "Batch pods that are throttled for an online pod.", float64(throttled))
+	metric(prometheus.GaugeValue, v1alpha1.MetricInterferenceThrottled, "Batch pods that are throttled for an online pod now.", float64(throttled))
 }

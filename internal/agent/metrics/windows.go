@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// windows are the spans over which what others act on is shown.
+// windows are the spans over which means are shown.
 var windows = [...]struct {
 	name   string
 	length time.Duration
@@ -13,20 +13,20 @@ var windows = [...]struct {
 
 const (
 	kept        = 608              // measurements: those of the longest window, and some that came early after a late one
-	shownFor    = 2 * time.Second  // how old the last measurement may be to be shown as now
-	longestSpan = 10 * time.Second // between two measurements; of more, the later one tells no more than its last second
+	shownFor    = 2 * time.Second  // age of the last measurement up to which it describes the present
+	longestSpan = 10 * time.Second // between two measurements; after a longer span the later one describes only its last second
 )
 
-// timeline is when the last measurements were made, on the clock since boot. The zero value has none.
+// timeline has the times of the last measurements, on the clock since boot. The zero value has none.
 //
-// Measurements are not placed in seconds of that clock: where they fall on the turn of one, every other second would get
+// Measurements are not assigned to seconds of that clock: if they fall on the turn of a second, every other second would have
 // two of them and the next one none.
 type timeline struct {
 	at [kept]time.Duration // of measurement i at i modulo their number
 	n  int                 // measurements so far
 }
 
-// add notes a measurement. It is false, and none is noted, if the time is not after the last one.
+// add adds a measurement, and reports whether it did: its time must be after the last one.
 func (t *timeline) add(at time.Duration) bool {
 	if t.n > 0 && at <= t.at[(t.n-1)%kept] {
 		return false
@@ -36,7 +36,7 @@ func (t *timeline) add(at time.Duration) bool {
 	return true
 }
 
-// span returns for which time measurement i tells what was: since the one before.
+// span returns the time that measurement i describes: since the one before.
 func (t *timeline) span(i int) (from, to time.Duration) {
 	to = t.at[i%kept]
 	if from = to - time.Second; i > 0 && i > t.n-kept {
@@ -47,13 +47,13 @@ func (t *timeline) span(i int) (from, to time.Duration) {
 	return from, to
 }
 
-// series is what one figure was in each of the last measurements. The zero value has none.
+// series has the values of one figure in the last measurements. The zero value has none.
 type series struct {
 	values []float32 // of measurement i at i modulo their number; NaN: not measured
 	n      int       // the last one that is here, and one more
 }
 
-// put notes what the figure was in the newest measurement. A NaN is a gap, and so is a measurement for which nothing is put.
+// put sets the value of the newest measurement. A NaN is a gap, and so is a measurement without a value.
 func (s *series) put(t *timeline, value float64) {
 	if s.values == nil {
 		s.values = make([]float32, kept)
@@ -65,9 +65,9 @@ func (s *series) put(t *timeline, value float64) {
 	s.n = t.n
 }
 
-// mean returns the mean over the window of this length that ends with the newest measurement, in which each value counts
-// for the time since the measurement before. It is false if that was long before now, if it has no value, or if less than
-// half of the window was measured: a mean of little would look like one of all.
+// mean returns the mean over the window that ends with the newest measurement. Each value counts for the time since the
+// measurement before. It returns false if the newest measurement is old or has no value, or if less than half of the window was
+// measured: the mean of a small part would look like that of the whole.
 func (s *series) mean(t *timeline, now, window time.Duration) (float64, bool) {
 	if s.n == 0 || s.n != t.n || math.IsNaN(float64(s.values[(s.n-1)%kept])) {
 		return 0, false

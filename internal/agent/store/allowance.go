@@ -14,21 +14,20 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// PodsDir is the directory in the run directory that has a directory for each pod that works for a pool.
+// PodsDir is the directory in the run directory that has a directory for each pod of a worker pool.
 const PodsDir = "pods"
 
 // AllowanceFile is the name of the file in a pod's directory that says what the pod may use now.
 const AllowanceFile = "allowance.json"
 
-// Allowance is what a pod that works for a pool may use now, for the guard beside it. It is written when it changes, and every
-// ten seconds. One that is older than Seconds says nothing any more: then the agent is gone, and what holds is what the kernel
-// was told last.
+// Allowance is what a pod of a worker pool may use now, for the guard beside it. It is written when it changes and every ten
+// seconds. An allowance older than Seconds is void: the agent is gone, and the limits in the kernel are the last ones.
 type Allowance struct {
 	CPUMilli    int64     `json:"cpuMilli"`    // milli-cores
 	MemoryBytes int64     `json:"memoryBytes"` // bytes
 	Time        time.Time `json:"time"`        // when it was written
-	Seconds     int       `json:"seconds"`     // for which it counts
-	Reason      string    `json:"reason"`      // why all batch may use so much
+	Seconds     int       `json:"seconds"`     // for which it is valid
+	Reason      string    `json:"reason"`      // of the limit of batch, or of the pod's throttle
 }
 
 const (
@@ -47,7 +46,8 @@ func NewAllowances(runDir string) *Allowances {
 	return &Allowances{dir: filepath.Join(runDir, PodsDir)}
 }
 
-// Write brings the files to what was decided. Files of pods that are gone, or that have no part any more, go.
+// Write updates the files to a plan. It removes the files of pods that are gone or that the plan does not limit. In any mode
+// but Enforce there are no files.
 func (w *Allowances) Write(n *model.Node, policy *model.Policy, plan *model.Plan) error {
 	if !n.PodsKnown || policy.Mode != model.ModeEnforce {
 		return w.write(nil, nil, nil, n.Now)
@@ -87,7 +87,7 @@ func (w *Allowances) write(pods []*model.Pod, s *model.Suppression, b *model.Int
 		return fmt.Errorf("opening the directory of allowances: %w", err)
 	}
 	defer root.Close()
-	if w.written == nil { // those of an agent before this one
+	if w.written == nil { // files of an earlier agent
 		w.written = map[string]Allowance{}
 		old, err := fs.ReadDir(root.FS(), ".")
 		if err != nil {
@@ -125,13 +125,13 @@ func (w *Allowances) write(pods []*model.Pod, s *model.Suppression, b *model.Int
 	return errors.Join(errs...)
 }
 
-// stands reports whether what was written before says the same, and is young.
+// stands reports whether an allowance that was written before has the same content and is not due for renewal.
 func (a *Allowance) stands(was Allowance) bool {
 	age := a.Time.Sub(was.Time)
 	return was.CPUMilli == a.CPUMilli && was.MemoryBytes == a.MemoryBytes && 0 <= age && age < allowanceRenewed
 }
 
-// replace writes a pod's file so that a reader sees the old one or the new one.
+// replace writes a pod's file atomically: a reader sees the old content or the new.
 func replace(root *os.Root, uid string, a *Allowance) error {
 	text, err := json.Marshal(a)
 	if err == nil {

@@ -18,14 +18,14 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/node"
 )
 
-// StateFile is the name of the file that holds what the decisions must remember over a restart. It stands in the run
-// directory and, for what outlives a reboot, in the state directory.
+// StateFile is the name of the file with the state of the decisions. It is in the run directory and, for the part that
+// outlives a reboot, in the state directory.
 const StateFile = "state"
 
 const stateKind checkpoint.Kind = "waterline-state 1"
 
-// lastingEvery is how often what was learned goes to the disk though nothing asks for it, so that no more of it is lost to a
-// reboot. The run directory is memory, and written far more often: an agent that was killed goes on with its offers only if
+// lastingEvery is how often the state is copied to the disk although no allocation of CPUs changed: a reboot loses no more
+// than that. The run directory is in memory and written far more often: an agent that was killed keeps its offers only if
 // they rest on a measurement of the last minute (see package slack).
 const (
 	lastingEvery = 15 * time.Minute
@@ -34,7 +34,7 @@ const (
 
 // savedState is the state as it stands in its file.
 type savedState struct {
-	Boot  string // the kernel's boot id: who had which CPUs says nothing after a reboot
+	Boot  string // the kernel's boot id: allocations of CPUs mean nothing after a reboot
 	State node.State
 }
 
@@ -61,9 +61,9 @@ func OpenState(runDir, stateDir string) (*StateFiles, error) {
 	return m, nil
 }
 
-// Load returns the state that was saved, as far as it still counts: all of it since the machine booted, of before that
-// only what was learned of the online pods. The error says why a state that is there is not used; then who has which
-// CPUs is gathered from the cgroups.
+// Load returns the part of the saved state that still counts: all of a state of this boot, and of an earlier one only the
+// usage of the online pods in the past. The error says why a state that exists is not used; then the allocations of CPUs
+// are gathered from the cgroups.
 func (m *StateFiles) Load() (node.State, error) {
 	state, err := readState(m.run)
 	if errors.Is(err, fs.ErrNotExist) && m.lasting != "" {
@@ -93,14 +93,13 @@ func readState(path string) (node.State, error) {
 	return s.State.Restarted(), nil
 }
 
-// Due reports whether the state must be saved: who has which CPUs has changed, or what is offered, or who is frozen, or some time
-// went by.
+// Due reports whether the state must be saved before the next writes to the kernel.
 func (m *StateFiles) Due(state *node.State, now time.Time) bool {
 	return state.MustSave(&m.saved, now.Sub(m.at))
 }
 
-// Save writes the state to the run directory now. It has it copied to the state directory too if that is due: that is on a
-// disk, on which nobody who repairs cgroups should wait.
+// Save writes the state to the run directory. If that is due, Copy writes it to the state directory too: that is on a disk,
+// which must not delay repairs of cgroup files.
 func (m *StateFiles) Save(state *node.State, now time.Time) error {
 	body, err := json.Marshal(savedState{Boot: bootID(), State: state.Saved()})
 	if err != nil {
@@ -108,7 +107,7 @@ func (m *StateFiles) Save(state *node.State, now time.Time) error {
 	}
 	if now.Sub(m.copied) >= lastingEvery || state.CPUsDiffer(&m.saved) {
 		select {
-		case <-m.copies: // an older one that was not written yet
+		case <-m.copies: // an older state that was not written yet
 		default:
 		}
 		m.copies <- body
@@ -127,7 +126,7 @@ func (m *StateFiles) Last(state *node.State, now time.Time) error {
 	return m.Save(state, now)
 }
 
-// Copy writes what save leaves for the state directory until the context ends, and the last of it then.
+// Copy writes what Save leaves for the state directory until the context ends, and what is left then.
 func (m *StateFiles) Copy(ctx context.Context, log *trouble.Log) {
 	write := func(body []byte) {
 		if m.lasting != "" {
