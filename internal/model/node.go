@@ -165,6 +165,24 @@ type PodGroup struct {
 	Inode      uint64   // of the directory; it changes when the cgroup is recreated under the same name
 	Idle       bool     // cpu.idle is set
 	Containers []string // names of the subdirectories, sorted
+	// Paths of the subdirectories, in the same order, so that rules need not join them in each round; nil: not joined.
+	Paths []string `json:"-"`
+}
+
+// Path returns the directory of one of the containers.
+func (g *PodGroup) Path(i int) string {
+	if i < len(g.Paths) {
+		return g.Paths[i]
+	}
+	return g.Dir + "/" + g.Containers[i]
+}
+
+// Join fills in the paths.
+func (g *PodGroup) Join() {
+	g.Paths = make([]string, len(g.Containers))
+	for i, name := range g.Containers {
+		g.Paths[i] = g.Dir + "/" + name
+	}
 }
 
 // Pod is one pod as the API describes it.

@@ -265,21 +265,34 @@ func newBursts(t testing.TB) *world {
 		}
 	}
 	w.measure()
+	for uid, group := range w.node.Tree.Pods {
+		group.Join() // as the agent does when it lists them
+		w.node.Tree.Pods[uid] = group
+	}
 	return w
 }
 
-// TestGarbage checks how much garbage a round of decisions makes.
+// TestGarbage checks how much garbage a round of decisions makes: with bursts, and with interference searched as well.
 func TestGarbage(t *testing.T) {
 	const rounds, most = 20, 128 << 10
-	w := newBursts(t)
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for range rounds {
-		node.Decide(w.node, w.policy, w.state)
-	}
-	runtime.ReadMemStats(&after)
-	if each := (after.TotalAlloc - before.TotalAlloc) / rounds; each > most {
-		t.Errorf("a round makes %d bytes of garbage, more than %d", each, most)
+	for _, search := range []bool{false, true} {
+		w := newBursts(t)
+		if search {
+			w.policy.Protect.Interference = true
+			w.node.Pods[0].Class = model.ClassBE
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range rounds {
+			w.node.Load.Clock += time.Second
+			_, w.state = node.Decide(w.node, w.policy, w.state)
+		}
+		runtime.ReadMemStats(&after)
+		each := (after.TotalAlloc - before.TotalAlloc) / rounds
+		t.Logf("interference %v: %d bytes", search, each)
+		if each > most || search != (w.state.Interference != nil) {
+			t.Errorf("a round makes %d bytes of garbage, more than %d", each, most)
+		}
 	}
 }
 

@@ -336,6 +336,7 @@ func (t *Tree) inspect(p *podDir, follow bool) (changed bool, err error) {
 	}
 	if changed {
 		p.group.Containers = slices.Sorted(maps.Keys(p.lister.entries))
+		p.group.Join()
 	}
 	if idle := p.readIdle(t.buf); idle != p.group.Idle {
 		p.group.Idle, changed = idle, true

@@ -124,8 +124,8 @@ func Settle(n *model.Node, plan *model.CPUPlan, state *State, batch int) []model
 			to = w.batch
 		}
 		if once || (narrow || batch) && !w.v2 {
-			for _, name := range group.Containers {
-				w.set(group.Dir+"/"+name, to)
+			for j := range group.Containers {
+				w.set(group.Path(j), to)
 			}
 		}
 		if w.v2 && (once || batch || narrow && classes[pod.QoS] != shared) {
@@ -197,9 +197,9 @@ func (w *writer) pod(pod *model.Pod, group model.PodGroup, own []model.OwnCPUs) 
 	for _, o := range own {
 		all = all.Or(o.CPUs)
 	}
-	for _, name := range group.Containers {
+	for j, name := range group.Containers {
 		set := of(w.plan, own, pod, containerOf(pod, name))
-		w.set(group.Dir+"/"+name, w.place(own, set))
+		w.set(group.Path(j), w.place(own, set))
 		if w.v2 {
 			all = all.Or(set)
 		}
@@ -327,8 +327,8 @@ func adopt(n *model.Node, c *claim) []Allocation {
 	group := n.Tree.Pods[c.pod.UID]
 	var all []Allocation
 	for _, w := range c.wants {
-		for _, name := range group.Containers {
-			file := model.File{Dir: group.Dir + "/" + name, Knob: model.Cpuset}
+		for j := range group.Containers {
+			file := model.File{Dir: group.Path(j), Knob: model.Cpuset}
 			owned := n.Wrote(file)
 			if owned == nil || w.container != "" && containerOf(c.pod, path.Base(file.Dir)) != w.container {
 				continue

@@ -37,9 +37,9 @@ func Decide(n *model.Node, p *model.Policy) []model.Setting {
 			continue
 		}
 		limit(group.Dir, pod.Grant.Memory)
-		for _, name := range group.Containers {
+		for j, name := range group.Containers {
 			if c := cgroup.ContainerOf(pod, name); c != nil && c.Grant.Memory > 0 {
-				limit(group.Dir+"/"+name, c.Grant.Memory)
+				limit(group.Path(j), c.Grant.Memory)
 			}
 		}
 	}

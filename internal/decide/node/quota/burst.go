@@ -99,9 +99,9 @@ func burst(
 		}
 		save(group.Dir, min(sum, model.MilliCPUToQuota(pod.LeastMilli, k.QuotaPeriod)), pod.LeastMilli)
 	}
-	for _, name := range group.Containers {
+	for j, name := range group.Containers {
 		if c := cgroup.ContainerOf(pod, name); c != nil && c.LeastMilli > 0 {
-			save(group.Dir+"/"+name, model.MilliCPUToQuota(c.LeastMilli, k.QuotaPeriod), c.LeastMilli)
+			save(group.Path(j), model.MilliCPUToQuota(c.LeastMilli, k.QuotaPeriod), c.LeastMilli)
 		}
 	}
 	return settings

@@ -60,8 +60,8 @@ func Decide(settings []model.Setting, n *model.Node, p *model.Policy, o Others, 
 		}
 		if mode == model.QuotaUnlimited {
 			lift(group.Dir, model.QuotaLifted)
-			for _, name := range group.Containers {
-				lift(group.Dir+"/"+name, model.QuotaLifted)
+			for j := range group.Containers {
+				lift(group.Path(j), model.QuotaLifted)
 			}
 			continue
 		}
@@ -74,9 +74,9 @@ func Decide(settings []model.Setting, n *model.Node, p *model.Policy, o Others, 
 			continue
 		}
 		lift(group.Dir, model.QuotaNeedless)
-		for _, name := range group.Containers {
+		for j, name := range group.Containers {
 			if c := cgroup.ContainerOf(pod, name); c != nil && hasOwn(own, c) {
-				lift(group.Dir+"/"+name, model.QuotaNeedless)
+				lift(group.Path(j), model.QuotaNeedless)
 			}
 		}
 	}
@@ -119,9 +119,9 @@ func batch(n *model.Node, pod *model.Pod, group model.PodGroup) []model.Setting 
 	if n.Kubelet.Known {
 		period = n.Kubelet.QuotaPeriod
 	}
-	for _, name := range group.Containers {
+	for j, name := range group.Containers {
 		if c := cgroup.ContainerOf(pod, name); c != nil {
-			limit(group.Dir+"/"+name, c.Grant.LimitMilli, period)
+			limit(group.Path(j), c.Grant.LimitMilli, period)
 		}
 	}
 	return settings
@@ -161,10 +161,10 @@ func suppress(n *model.Node, pod *model.Pod, group model.PodGroup, part int64, w
 		podPeriod = period
 	}
 	limit(group.Dir, whole, podPeriod)
-	for _, name := range group.Containers {
+	for j, name := range group.Containers {
 		if c := cgroup.ContainerOf(pod, name); c != nil {
 			if own := max(c.Grant.LimitMilli, c.LimitMilli); own > 0 {
-				limit(group.Dir+"/"+name, min(own, part), period)
+				limit(group.Path(j), min(own, part), period)
 			}
 		}
 	}

@@ -148,7 +148,7 @@ func (s *State) raised(settings []model.Setting, n *model.Node, pod *model.Pod, 
 			Value: model.Number(micros), Reason: model.Reason{Code: model.QuotaRaised, Operands: operands},
 		})
 	}
-	for _, name := range group.Containers {
+	for j, name := range group.Containers {
 		r := s.find(pod.UID, name)
 		if r == nil || r.Times <= 1000 {
 			continue
@@ -156,7 +156,7 @@ func (s *State) raised(settings []model.Setting, n *model.Node, pod *model.Pod, 
 		if c := cgroup.ContainerOf(pod, name); c != nil {
 			micros := model.MilliCPUToQuota(c.LimitMilli*r.Times/1000, period)
 			beyond += micros - model.MilliCPUToQuota(c.LimitMilli, period)
-			set(group.Dir+"/"+name, c.LimitMilli, micros, r.Times)
+			set(group.Path(j), c.LimitMilli, micros, r.Times)
 		}
 	}
 	if beyond > 0 && pod.LimitMilli > 0 {

@@ -28,8 +28,8 @@ func identify(settings []model.Setting, n *model.Node, p *model.Policy, e *entry
 	}
 	s.File = model.File{Dir: group.Dir, Knob: model.Identity}
 	settings = append(settings, s)
-	for _, name := range group.Containers {
-		s.Dir = group.Dir + "/" + name
+	for j := range group.Containers {
+		s.Dir = group.Path(j)
 		settings = append(settings, s)
 	}
 	return settings

@@ -137,13 +137,13 @@ func containers(n *model.Node, pod *model.Pod) []model.Setting {
 	}
 	group := n.Tree.Pods[pod.UID]
 	var settings []model.Setting
-	for _, name := range group.Containers {
+	for j, name := range group.Containers {
 		c := cgroup.ContainerOf(pod, name)
 		if c == nil || c.Grant.RequestMilli == 0 {
 			continue
 		}
 		settings = append(settings, model.Setting{
-			File:   model.File{Dir: group.Dir + "/" + name, Knob: model.Shares},
+			File:   model.File{Dir: group.Path(j), Knob: model.Shares},
 			Value:  model.Number(model.MilliCPUToShares(c.Grant.RequestMilli)),
 			Reason: batchReason(c.Grant.RequestMilli),
 		})
