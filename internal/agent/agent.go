@@ -167,7 +167,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	a.log.report("undo", err)
-	if a.host, err = acthost.New(a.mount.Version, a.mount.Of, undo); err != nil {
+	if a.host, err = acthost.New(a.mount.Version, a.mount.OfKnob, undo); err != nil {
 		return err
 	}
 	defer func() { a.log.report("closing", a.host.Close()) }()
@@ -352,10 +352,10 @@ func (a *Agent) turn(podsChanged bool) {
 	if audit {
 		a.counts.audits++
 		a.nextAudit = now.Add(a.cfg.SyncPeriod)
-		a.tree.Cover(a.plan.Settings)
+		a.tree.WatchSettings(a.plan.Settings)
 		a.unsettled = a.host.CheckAll() || a.unsettled
 		if a.ruling.effect.Policy.Protect.Memory {
-			a.unsettled = a.tree.LookForMemoryQoS() || a.unsettled
+			a.unsettled = a.tree.DetectMemoryQoS() || a.unsettled
 		}
 	} else {
 		for name := range a.changes.Files {
@@ -365,7 +365,7 @@ func (a *Agent) turn(podsChanged bool) {
 			}
 		}
 	}
-	if soon := now.Add(time.Second); a.tree.Blind() != nil && soon.Before(a.nextAudit) {
+	if soon := now.Add(time.Second); a.tree.Unwatched() != nil && soon.Before(a.nextAudit) {
 		a.nextAudit = soon // what is not watched must be polled
 	}
 	due := a.unsettled || a.rose || !a.plan.Next.IsZero() && !now.Before(a.plan.Next)
@@ -405,7 +405,7 @@ func (a *Agent) round(now time.Time, reason bool) {
 		// Before the kernel is told, as with the undo record: a restart must find who has which CPUs.
 		a.log.report("state", a.memory.save(&a.state, now))
 	}
-	a.tree.Cover(round.Plan.Settings)
+	a.tree.WatchSettings(round.Plan.Settings)
 	var err error
 	a.incidents, err = a.host.Apply(&round.Plan)
 	a.log.report("apply", err)

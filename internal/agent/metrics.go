@@ -113,7 +113,7 @@ func (a *Agent) metrics() []prometheus.Metric {
 	metric(counter, v1alpha1.MetricReclaimAsked, "Memory that batch pods were asked for before it was short.", float64(a.counts.reclaimAsked))
 	metric(counter, v1alpha1.MetricReclaimFreed, "Memory that they used less after they were asked.", float64(a.counts.reclaimFreed))
 	metric(gauge, v1alpha1.MetricPodsKnown, "1 once the pods of this node were listed.", flag(a.pods.Known))
-	metric(gauge, v1alpha1.MetricWatching, "0 while files must be polled for lack of inotify watches.", flag(a.tree != nil && a.tree.Blind() == nil))
+	metric(gauge, v1alpha1.MetricWatching, "0 while files must be polled for lack of inotify watches.", flag(a.tree != nil && a.tree.Unwatched() == nil))
 	if a.nri != nil {
 		stats := a.nri.Stats()
 		metric(gauge, v1alpha1.MetricNRIConnected, "1 while the container runtime asks where its containers may run.", flag(stats.Connected))

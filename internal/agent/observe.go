@@ -20,10 +20,10 @@ func (a *Agent) scan() {
 	changed, err := a.tree.Scan(a.follows)
 	a.log.report("cgroups", err)
 	a.unsettled = a.unsettled || changed
-	for _, dir := range a.tree.Anew() {
+	for _, dir := range a.tree.Recreated() {
 		a.unsettled = a.host.CheckDir(dir) || a.unsettled
 	}
-	blind := a.tree.Blind()
+	blind := a.tree.Unwatched()
 	switch {
 	case a.watcher == nil:
 		blind = a.noWatcher

@@ -41,7 +41,7 @@ func Restore(ctx context.Context, cfg Config) ([]Restored, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := acthost.New(mount.Version, mount.Of, undo)
+	h, err := acthost.New(mount.Version, mount.OfKnob, undo)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -10,13 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
 // lastAnswers is how long who asked waits for the answers that are missing in the end.
@@ -292,13 +292,8 @@ func readSchedstat(pid int) (schedstat, error) {
 }
 
 func parseSchedstat(text []byte) schedstat {
-	ran, rest, _ := bytes.Cut(text, []byte(" "))
-	waited, _, _ := bytes.Cut(rest, []byte(" "))
-	number := func(text []byte) time.Duration {
-		n, _ := strconv.ParseInt(string(text), 10, 64)
-		return time.Duration(n)
-	}
-	return schedstat{number(ran), number(waited)}
+	s, _ := host.ParseSchedstat(text)
+	return schedstat{s.Ran, s.Waited}
 }
 
 // readable waits for something to read, without the Go scheduler, which would add its own latency and, told of every

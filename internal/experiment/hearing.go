@@ -1,13 +1,13 @@
 package experiment
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
 // heard returns a channel that gets the moment at which somebody next reads the manifest of a pod, which the agent does
@@ -42,15 +42,10 @@ func (k *kubelet) heard(p *pod) (read <-chan time.Time, stop func(), err error) 
 
 // opened reports whether a file of this name is among what inotify tells of.
 func opened(events []byte, name string) bool {
-	for len(events) >= unix.SizeofInotifyEvent {
-		end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(events[unix.SizeofInotifyEvent-4:]))
-		if end > len(events) {
-			return false
-		}
-		if file, _, _ := bytes.Cut(events[unix.SizeofInotifyEvent:end], []byte{0}); string(file) == name {
+	for e, rest, ok := host.NextInotifyEvent(events); ok; e, rest, ok = host.NextInotifyEvent(rest) {
+		if string(e.Name) == name {
 			return true
 		}
-		events = events[end:]
 	}
 	return false
 }
