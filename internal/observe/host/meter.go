@@ -266,7 +266,7 @@ func (m *Meter) replace(pods map[string]model.PodGroup, closer Closer) {
 		var p meteredPod
 		if known && old[i].dir == g.Dir && old[i].inode == g.Inode {
 			p = old[i]
-			old[i].files, old[i].inside = [cgroup.Stats]statFile{}, nil // they stay open
+			old[i].files, old[i].inside = [cgroup.NumStats]statFile{}, nil // they stay open
 		} else {
 			p = meteredPod{meteredGroup: newMeteredGroup(m.mount, g.Dir), uid: uid, dir: g.Dir, inode: g.Inode, slot: m.born, closely: closer.Closely(uid)}
 			m.born++

@@ -11,7 +11,7 @@ import (
 
 // meteredGroup is a measured cgroup.
 type meteredGroup struct {
-	files  [cgroup.Stats]statFile
+	files  [cgroup.NumStats]statFile
 	begin  int64 // first measurement of this cgroup; earlier readings are of another cgroup
 	cpu    cpuReading
 	stall  stallReading
