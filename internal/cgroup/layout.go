@@ -27,7 +27,9 @@ func (d Driver) String() string {
 // Layout is the place of one kubelet's pods in the cgroup hierarchy.
 type Layout struct {
 	Driver Driver
-	Root   string // directory of all pods, relative to the cgroup mount: "kubepods", "kubelet.slice/kubelet-kubepods.slice"
+	// Root is the directory of all pods, relative to the cgroup mount, such as "kubepods" or
+	// "kubelet.slice/kubelet-kubepods.slice".
+	Root string
 }
 
 // ParseLayout recognises a kubelet's directory of pods by its name. The name is kubepods with the cgroupfs

@@ -2,8 +2,8 @@
 // document, and a new document replaces the whole file in one rename. So a reader never accepts half a document, or a
 // document of another kind.
 //
-// Files are not synced to disk. They must outlive this process, but not the kernel, because they describe cgroups, which
-// do not outlive the kernel either.
+// Files are not synced to disk. They must outlive this process, but not the kernel, because they describe cgroups,
+// which do not outlive the kernel either.
 package checkpoint
 
 import (

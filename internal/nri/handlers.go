@@ -15,8 +15,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Files below sysfs with the usable CPUs and NUMA nodes. The kernel rejects a set with an offline CPU or with a NUMA node
-// without memory, and the container could then not be created.
+// Files below sysfs with the usable CPUs and NUMA nodes. The kernel rejects a set with an offline CPU or with a
+// NUMA node without memory, and the container could then not be created.
 const (
 	usableCPUs = "devices/system/cpu/online"
 	usableMems = "devices/system/node/has_memory"

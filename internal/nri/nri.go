@@ -1,16 +1,16 @@
 // Package nri is a client of the container runtime's Node Resource Interface (NRI). Before a container's first
-// instruction runs, it passes the container's CPUs and oom_score_adj to the runtime. It decides nothing: its caller does,
-// with [Config.Place]. Without NRI in the runtime, or without a connection, containers start with the runtime's settings,
-// and the agent's loop moves them afterwards.
+// instruction runs, it passes the container's CPUs and oom_score_adj to the runtime. It decides nothing: its caller
+// does, with [Config.Place]. Without NRI in the runtime, or without a connection, containers start with the
+// runtime's settings, and the agent's loop moves them afterwards.
 //
 // The client sets cpuset.cpus and, if the placement has them, cpuset.mems and oom_score_adj. It never changes another
 // setting: shares, quota and memory limits in the runtime's spec appear in the pod's status, and the scheduler counts
 // them.
 //
-// It uses the messages and the transport of github.com/containerd/nri, but not its stub (pkg/stub, v0.12.5). While the
-// stub waits for the runtime's Configure, without a time limit, it holds a lock that its handler of lost connections
-// needs. If the runtime ends in between, the stub waits for ever. Also, each error of a handler makes the creation of the
-// container fail, and each panic ends the process.
+// It uses the messages and the transport of github.com/containerd/nri, but not its stub (pkg/stub, v0.12.5). While
+// the stub waits for the runtime's Configure, without a time limit, it holds a lock that its handler of lost
+// connections needs. If the runtime ends in between, the stub waits for ever. Also, each error of a handler makes
+// the creation of the container fail, and each panic ends the process.
 //
 // The transport logs lost connections with logrus's standard logger, to standard error. A program that does not want
 // these lines sets the output of that logger.

@@ -21,8 +21,8 @@ const (
 	minute     = 60 // watermarks
 )
 
-// mostFiles is the most files that the meter keeps open, unless a quarter of RLIMIT_NOFILE is less. Each costs about 5 KiB
-// of kernel memory. It suffices for 250 pods on v2, with six files each, and for 390 on v1, with four.
+// mostFiles is the most files that the meter keeps open, unless a quarter of RLIMIT_NOFILE is less. Each costs about
+// 5 KiB of kernel memory. It suffices for 250 pods on v2, with six files each, and for 390 on v1, with four.
 const mostFiles = 1600
 
 // The clocks.

@@ -104,7 +104,8 @@ func FindMount(root string) (Mount, error) {
 			Cpuacct: v1("cpuacct", "cpu,cpuacct", "cpuacct,cpu"), Memory: v1("memory"),
 		}, nil
 	}
-	return Mount{}, fmt.Errorf("%w at %s: neither cgroup v2 nor a v1 cpu hierarchy is mounted there", ErrNoController, root)
+	return Mount{}, fmt.Errorf("%w at %s: neither cgroup v2 nor a v1 cpu hierarchy is mounted there",
+		ErrNoController, root)
 }
 
 // InMemory reports whether a directory is on tmpfs or ramfs.

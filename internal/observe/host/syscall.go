@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The system calls in this file bypass Go's scheduler (RawSyscall). For an ordinary system call the scheduler wakes its
-// monitor thread, which then polls every 20 µs and moves the goroutine to another thread if the call takes longer. On a
-// full, busy node the monitor took 15 % of the agent's CPU time, and 10 % with all of these calls.
+// The system calls in this file bypass Go's scheduler (RawSyscall). For an ordinary system call the scheduler wakes
+// its monitor thread, which then polls every 20 µs and moves the goroutine to another thread if the call takes
+// longer. On a full, busy node the monitor took 15 % of the agent's CPU time, and 10 % with all of these calls.
 //
 // They are only for calls that the kernel answers without waiting: reads of procfs and cgroup files, listings of their
 // directories, and clocks.

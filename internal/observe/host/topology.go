@@ -92,8 +92,8 @@ func ReadTopology(sys string) (*model.Topology, error) {
 		case err != nil:
 			return nil, err
 		default:
-			return nil, fmt.Errorf("reading the CPU topology: the CPUs online went from %s to %s meanwhile, at the last of %d tries",
-				before, after, tries)
+			return nil, fmt.Errorf("reading the CPU topology: the CPUs online went from %s to %s meanwhile, "+
+				"at the last of %d tries", before, after, tries)
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // Package trace reads traces of the resource use of real machines, and generates use where there is no trace.
 //
-// It reads a trace once, row by row, into values of five minutes, or of another step, and keeps only those values. Errors
-// contain the file, the line and the value.
+// It reads a trace once, row by row, into values of five minutes, or of another step, and keeps only those values.
+// Errors contain the file, the line and the value.
 package trace
 
 import (
