@@ -9,10 +9,10 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Version is the version of the cgroup interface that the CPU controller is bound to.
+// Version is the version of the cgroup interface to which the CPU controller is bound.
 type Version uint8
 
-// The versions.
+// Versions of the cgroup interface.
 const (
 	V1 Version = 1
 	V2 Version = 2
@@ -21,10 +21,10 @@ const (
 // String returns "v1" or "v2".
 func (v Version) String() string { return "v" + strconv.Itoa(int(v)) }
 
-// ErrMalformed is in the chain of every error about a cgroup file that does not read as the kernel writes it.
+// ErrMalformed is in the chain of every error about a cgroup file whose content is not as the kernel writes it.
 var ErrMalformed = errors.New("malformed cgroup file")
 
-// FileName returns the name of the file that a knob stands in, "" if this version has none.
+// FileName returns the name of a knob's file, "" if this version has none.
 func FileName(v Version, k model.Knob) string {
 	switch {
 	case k == model.Shares && v == V1:
@@ -55,12 +55,12 @@ func FileName(v Version, k model.Knob) string {
 	return ""
 }
 
-// ReclaimFile is the file into which the number of bytes is written that the kernel is to take from a group, at once and while the
-// writer waits. Only cgroup v2 has it, from Linux 5.19 on.
+// ReclaimFile is the name of the file that starts memory reclaim. A write of a number of bytes makes the kernel
+// reclaim that much from the group before the write returns. Only cgroup v2 has it, from Linux 5.19 on.
 const ReclaimFile = "memory.reclaim"
 
-// EffectiveFile returns the name of the file that tells which CPUs a group may really run on: what its own list allows, its
-// ancestors' lists allow too, and is online.
+// EffectiveFile returns the name of the file with the effective CPUs of a group: those in its own list and in
+// the lists of all ancestors that are online.
 func EffectiveFile(v Version) string {
 	if v == V1 {
 		return "cpuset.effective_cpus"
@@ -68,7 +68,7 @@ func EffectiveFile(v Version) string {
 	return "cpuset.cpus.effective"
 }
 
-// KnobOf returns the knob that stands in a file of this name; false if it is none of ours.
+// KnobOf returns the knob of a file name, and false if Waterline does not write this file.
 func KnobOf(v Version, name string) (model.Knob, bool) {
 	for _, k := range model.Knobs() {
 		if name != "" && FileName(v, k) == name {
@@ -78,22 +78,29 @@ func KnobOf(v Version, name string) (model.Knob, bool) {
 	return 0, false
 }
 
-// Raw is a knob's value as the kernel counts it: shares on v1, weight on v2, quota in microseconds or -1 on both, memory in
-// bytes or -1 on both, burst in microseconds, idle and freeze 0 or 1, an identity from -2 to 3, a list of CPUs as the kernel writes it.
-// Two settings that have the same raw value are the same to the kernel.
+// Raw is the value of a knob in the units of the kernel:
+//   - shares on v1, weight on v2
+//   - quota in microseconds, or -1
+//   - memory in bytes, or -1
+//   - burst in microseconds
+//   - idle and freeze as 0 or 1
+//   - an identity from -2 to 3
+//   - a list of CPUs as the kernel writes it
+//
+// Two settings with the same raw value are the same to the kernel.
 type Raw model.Value
 
 // MarshalJSON writes a number or a string.
 func (r Raw) MarshalJSON() ([]byte, error) { return model.Value(r).MarshalJSON() }
 
-// UnmarshalJSON reads what [Raw.MarshalJSON] wrote.
+// UnmarshalJSON parses the output of [Raw.MarshalJSON].
 func (r *Raw) UnmarshalJSON(text []byte) error { return (*model.Value)(r).UnmarshalJSON(text) }
 
-// IdleWeight is what cpu.weight reads while cpu.idle is set (measured on 6.1). On v1 cpu.shares then reads 3, which is a
-// weight like any other, so there cpu.idle itself must be asked.
+// IdleWeight is the value of cpu.weight while cpu.idle is set (measured on 6.1). On v1 cpu.shares then reads 3,
+// which is also an ordinary value, so only cpu.idle shows there whether a group is idle.
 const IdleWeight = 0
 
-// ToRaw converts a setting's value to what the kernel counts in.
+// ToRaw converts the value of a setting to the units of the kernel.
 func ToRaw(v Version, k model.Knob, value model.Value) Raw {
 	if k == model.Shares && v == V2 {
 		value.Number = SharesToWeight(value.Number)
@@ -101,7 +108,7 @@ func ToRaw(v Version, k model.Knob, value model.Value) Raw {
 	return Raw(value)
 }
 
-// FromRaw is the inverse of [ToRaw]: ToRaw gives the same raw value back for every value that the kernel can hold.
+// FromRaw is the inverse of [ToRaw]: ToRaw(FromRaw(raw)) is raw, for every value that the kernel can hold.
 func FromRaw(v Version, k model.Knob, raw Raw) model.Value {
 	if k == model.Shares && v == V2 {
 		raw.Number = WeightToShares(raw.Number)
@@ -109,8 +116,9 @@ func FromRaw(v Version, k model.Knob, raw Raw) model.Value {
 	return model.Value(raw)
 }
 
-// Parse reads the content of a knob's file, which held last when it was read last. It does not allocate when the content
-// is well-formed and, if it is a list, still that one. The period in cpu.max is passed over: nobody of ours sets it.
+// Parse parses the content of a knob's file. The argument last is the value of the previous read. Parse does
+// not allocate if the content is well-formed and, for a list, unchanged. It ignores the period in cpu.max,
+// because Waterline never sets it.
 func Parse(v Version, k model.Knob, content []byte, last Raw) (Raw, error) {
 	text := bytes.TrimSuffix(content, []byte("\n"))
 	if k == model.Cpuset {
@@ -136,10 +144,11 @@ func Parse(v Version, k model.Knob, content []byte, last Raw) (Raw, error) {
 	return Raw{Number: n}, nil
 }
 
-// parseMemory reads an amount of memory. The kernel counts it in pages, and has on v1 no word for none but the most pages that it
-// can count: with pages of 4 KiB 9223372036854771712 bytes, with larger ones a little less.
+// parseMemory parses an amount of memory. The kernel counts memory in pages. On v1 it shows no limit as the
+// largest number of pages that it can count: 9223372036854771712 bytes with pages of 4 KiB, a little less with
+// larger pages.
 func parseMemory(v Version, k model.Knob, text []byte) (Raw, error) {
-	const none = 1 << 62
+	const unlimited = 1 << 62
 	if v == V2 && string(text) == "max" {
 		return Raw{Number: model.Unlimited}, nil
 	}
@@ -147,7 +156,7 @@ func parseMemory(v Version, k model.Knob, text []byte) (Raw, error) {
 	switch {
 	case !ok:
 		return Raw{}, malformed(v, k, text)
-	case n >= none:
+	case n >= unlimited:
 		return Raw{Number: model.Unlimited}, nil
 	}
 	return Raw{Number: int64(n)}, nil
@@ -167,7 +176,7 @@ func parseList(v Version, k model.Knob, text []byte, last Raw) (Raw, error) {
 	return Raw(model.List(set)), nil
 }
 
-// Append appends what is to be written into a knob's file.
+// Append appends the text to write into a knob's file.
 func Append(dst []byte, v Version, k model.Knob, raw Raw) []byte {
 	switch {
 	case k == model.Cpuset && raw.List == model.Inherited:
@@ -180,16 +189,13 @@ func Append(dst []byte, v Version, k model.Knob, raw Raw) []byte {
 	return strconv.AppendInt(dst, raw.Number, 10)
 }
 
+// malformed returns the error about the content of a knob's file.
 func malformed(v Version, k model.Knob, content []byte) error {
-	const enough = 64
-	if len(content) > enough {
-		content = content[:enough]
-	}
-	return fmt.Errorf("%w: %s reads %q", ErrMalformed, FileName(v, k), content)
+	return malformedStat(FileName(v, k), content)
 }
 
-// parseInt is strconv.ParseInt for bytes, in base 10 and without the allocation. It takes no plus sign and no more than
-// 18 digits, which is more than any cgroup file has.
+// parseInt is strconv.ParseInt for bytes, in base 10 and without an allocation. It accepts no plus sign and at
+// most 18 digits, more than any cgroup file has.
 func parseInt(b []byte) (int64, bool) {
 	negative := len(b) > 0 && b[0] == '-'
 	if negative {

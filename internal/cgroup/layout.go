@@ -7,16 +7,16 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Driver is who makes the directories of pods: the kubelet itself, or systemd on its behalf.
+// Driver is the cgroup driver of a kubelet: the kubelet makes the directories of pods itself, or systemd does.
 type Driver uint8
 
-// The drivers.
+// Cgroup drivers.
 const (
 	Cgroupfs Driver = iota + 1
 	Systemd
 )
 
-// String returns the driver as the kubelet's configuration spells it.
+// String returns the name of the driver in the kubelet's configuration.
 func (d Driver) String() string {
 	if d == Systemd {
 		return "systemd"
@@ -24,15 +24,17 @@ func (d Driver) String() string {
 	return "cgroupfs"
 }
 
-// Layout is where the pods of one kubelet are in the cgroup hierarchy.
+// Layout is the place of one kubelet's pods in the cgroup hierarchy.
 type Layout struct {
 	Driver Driver
-	Root   string // directory of all pods, relative to the cgroup mount: "kubepods", "kubelet.slice/kubelet-kubepods.slice"
+	// Root is the directory of all pods, relative to the cgroup mount, such as "kubepods" or
+	// "kubelet.slice/kubelet-kubepods.slice".
+	Root string
 }
 
-// ParseLayout recognises the directory of a kubelet's pods by its name. The kubelet calls it kubepods (cgroupfs) or
-// kubepods.slice (systemd), below whatever --cgroup-root says; with systemd the root's name is repeated in front, as in
-// kind's kubelet-kubepods.slice.
+// ParseLayout recognises a kubelet's directory of pods by its name. The name is kubepods with the cgroupfs
+// driver and kubepods.slice with systemd, below the directory of --cgroup-root. Systemd repeats the name of
+// that directory as a prefix, as in kind's kubelet-kubepods.slice.
 func ParseLayout(dir string) (Layout, bool) {
 	dir = strings.Trim(dir, "/")
 	switch base := path.Base(dir); {
@@ -44,7 +46,8 @@ func ParseLayout(dir string) (Layout, bool) {
 	return Layout{}, false
 }
 
-// Class returns the directory of a QoS class. Guaranteed pods have none of their own and stand in the root.
+// Class returns the directory of a QoS class. Guaranteed pods have no directory of their own and are in the
+// root.
 func (l Layout) Class(q model.QoSClass) string {
 	if q == model.Guaranteed {
 		return l.Root
@@ -56,18 +59,19 @@ func (l Layout) Class(q model.QoSClass) string {
 	return l.Root + "/" + l.prefix() + name + ".slice"
 }
 
-// Pod returns the directory of a pod. The UID must be one that [ValidUID] accepts.
+// Pod returns the directory of a pod. [ValidUID] must accept the UID.
 func (l Layout) Pod(q model.QoSClass, uid string) string {
 	class := l.Class(q)
 	if l.Driver == Cgroupfs {
 		return class + "/pod" + uid
 	}
-	return class + "/" + strings.TrimSuffix(path.Base(class), ".slice") + "-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice"
+	prefix := strings.TrimSuffix(path.Base(class), ".slice")
+	return class + "/" + prefix + "-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice"
 }
 
-// ParsePod returns the UID of the pod whose directory has this name, of which QoS class it may be told only by the
-// directory it stands in. Systemd's names have underscores for the dashes of a UID, so a UID with underscores of its own,
-// which no API server hands out, would not be recognised again.
+// ParsePod returns the UID of the pod whose directory has this name. The name may not show the QoS class; the
+// parent directory does. Systemd names have underscores in place of the dashes of a UID. A UID with underscores
+// of its own would not be recognised; no API server creates one.
 func (l Layout) ParsePod(name string) (uid string, ok bool) {
 	if l.Driver == Cgroupfs {
 		uid, ok = strings.CutPrefix(name, "pod")
@@ -84,9 +88,9 @@ func (l Layout) prefix() string {
 	return strings.TrimSuffix(path.Base(l.Root), ".slice") + "-"
 }
 
-// ContainerID returns the id of the container that a directory in a pod's directory belongs to, by the names that
-// containerd, CRI-O and Docker give under both drivers. It is false for what holds no container of the pod's: CRI-O's
-// monitor and Kata's sandbox.
+// ContainerID returns the ID of the container of a directory inside a pod's directory. It knows the names that
+// containerd, CRI-O and Docker use with both drivers. It returns false for directories without a container of
+// the pod, such as those of CRI-O's monitor and Kata's sandbox.
 func ContainerID(name string) (id string, ok bool) {
 	name = strings.TrimSuffix(name, ".scope")
 	if i := strings.LastIndexByte(name, '-'); i >= 0 {
@@ -100,8 +104,8 @@ func ContainerID(name string) (id string, ok bool) {
 	return name, ValidContainerID(name)
 }
 
-// ContainerOf returns the container of a pod that a directory of this name in the pod's directory belongs to; nil if it is
-// not known.
+// ContainerOf returns the container of a pod for the name of a directory inside the pod's directory, nil if it
+// is unknown.
 func ContainerOf(pod *model.Pod, name string) *model.Container {
 	id, ok := ContainerID(name)
 	for i := range pod.Containers {
@@ -112,8 +116,8 @@ func ContainerOf(pod *model.Pod, name string) *model.Container {
 	return nil
 }
 
-// ValidUID reports whether a string can be the UID of a pod: the UUID of the API server or the hexadecimal hash of a
-// static pod's manifest. Nothing else may become part of a path.
+// ValidUID reports whether a string can be the UID of a pod: a UUID from the API server, or the hexadecimal
+// hash of a static pod's manifest. No other string may become part of a path.
 func ValidUID(uid string) bool {
 	if uid == "" || len(uid) > 63 {
 		return false
@@ -127,7 +131,7 @@ func ValidUID(uid string) bool {
 	return true
 }
 
-// ValidContainerID reports whether a string can be the id that a container runtime gave: hexadecimal digits.
+// ValidContainerID reports whether a string can be a container ID from a runtime: 12 to 128 hexadecimal digits.
 func ValidContainerID(id string) bool {
 	if len(id) < 12 || len(id) > 128 {
 		return false

@@ -7,25 +7,28 @@ import (
 	"time"
 )
 
-// Stat is a file of a group that only the kernel writes.
+// Stat is a statistics file of a group, which only the kernel writes.
 type Stat uint8
 
-// The files.
+// Statistics files.
 const (
-	CPUUsage      Stat = iota // the CPU time used; on v2 also what CPUThrottle holds
-	CPUThrottle               // how often the quota stopped the group; v1 only
-	MemoryUsage               // the memory in use
-	MemoryDetails             // what it is used for
-	CPUStall                  // pressure, v2 only
+	CPUUsage      Stat = iota // CPU time used; on v2 also the content of CPUThrottle
+	CPUThrottle               // periods in which the quota throttled the group; v1 only
+	MemoryUsage               // memory in use
+	MemoryDetails             // memory in use by kind
+	CPUStall                  // pressure (PSI), v2 only, as the next two
 	MemoryStall
 	IOStall
-	Stats int = iota // how many there are
+	NumStats int = iota // number of statistics files
 )
 
-// StatFile returns the name of such a file, "" if this version has none.
+// StatFile returns the name of a statistics file, "" if this version has none.
 func StatFile(v Version, s Stat) string {
-	v1 := [Stats]string{CPUUsage: "cpuacct.usage", CPUThrottle: "cpu.stat", MemoryUsage: "memory.usage_in_bytes", MemoryDetails: "memory.stat"}
-	v2 := [Stats]string{
+	v1 := [NumStats]string{
+		CPUUsage: "cpuacct.usage", CPUThrottle: "cpu.stat",
+		MemoryUsage: "memory.usage_in_bytes", MemoryDetails: "memory.stat",
+	}
+	v2 := [NumStats]string{
 		CPUUsage: "cpu.stat", MemoryUsage: "memory.current", MemoryDetails: "memory.stat",
 		CPUStall: "cpu.pressure", MemoryStall: "memory.pressure", IOStall: "io.pressure",
 	}
@@ -35,14 +38,14 @@ func StatFile(v Version, s Stat) string {
 	return v2[s]
 }
 
-// CPUStat is what a group used since it was made.
+// CPUStat holds the CPU counters of a group since it was made.
 type CPUStat struct {
-	Nanos     uint64 // of CPU time; on v1 it does not stand in cpu.stat
+	Nanos     uint64 // CPU time in nanoseconds; v1 has it in cpuacct.usage
 	Periods   uint64 // CFS periods in which the group ran with a quota
-	Throttled uint64 // those of them in which the quota stopped it
+	Throttled uint64 // the Periods in which the quota throttled it
 }
 
-// ParseCPUStat reads the content of cpu.stat. A v2 group without the CPU controller has no periods.
+// ParseCPUStat parses the content of cpu.stat. A v2 group without the CPU controller has no periods.
 func ParseCPUStat(v Version, content []byte) (CPUStat, error) {
 	var s CPUStat
 	ok, used := true, v == V1
@@ -72,8 +75,8 @@ func ParseCPUStat(v Version, content []byte) (CPUStat, error) {
 	return s, nil
 }
 
-// ParseCount reads the content of a file that holds one number: CPU time in nanoseconds (cpuacct.usage, which passes 2^63
-// after 292 CPU years: within 14 months on 256 CPUs) or bytes.
+// ParseCount parses a file that holds one number: bytes, or CPU time in nanoseconds. The CPU time in
+// cpuacct.usage passes 2^63 after 292 CPU years, within 14 months on 256 CPUs.
 func ParseCount(content []byte) (uint64, error) {
 	n, ok := parseUint(bytes.TrimSuffix(content, []byte("\n")))
 	if !ok {
@@ -82,15 +85,16 @@ func ParseCount(content []byte) (uint64, error) {
 	return n, nil
 }
 
-// MemoryStat is what memory a group and those below it have, in bytes. The kernel may not have counted in yet what changed
-// most recently: 64 pages a CPU.
+// MemoryStat is the memory of a group and its descendants, in bytes. The most recent changes may be missing, up
+// to 64 pages per CPU.
 type MemoryStat struct {
-	Anon         int64 // of processes, without that of tmpfs
+	Anon         int64 // anonymous memory of processes, without tmpfs
 	ActiveFile   int64
 	InactiveFile int64
 }
 
-// ParseMemoryStat reads the content of memory.stat. On v1 it takes the figures that include the groups below.
+// ParseMemoryStat parses the content of memory.stat. On v1 it uses the values that include descendants
+// (total_...).
 func ParseMemoryStat(v Version, content []byte) (MemoryStat, error) {
 	var s MemoryStat
 	found := 0
@@ -124,13 +128,13 @@ func ParseMemoryStat(v Version, content []byte) (MemoryStat, error) {
 	return s, nil
 }
 
-// Stalled is for how long tasks waited for something since the group was made, or the machine booted.
+// Stalled is the time in which tasks were stalled, since the group was made or the machine booted.
 type Stalled struct {
-	Some time.Duration // at least one
-	Full time.Duration // all at once; 0 where the kernel does not say, as before 5.13 of the CPU
+	Some time.Duration // at least one task was stalled
+	Full time.Duration // all tasks were stalled; 0 if the kernel does not report it, as for the CPU before 5.13
 }
 
-// ParsePressure reads the content of a file of pressure (PSI), in a group or in /proc/pressure.
+// ParsePressure parses a pressure file (PSI), of a group or from /proc/pressure.
 func ParsePressure(content []byte) (Stalled, error) {
 	var s Stalled
 	some := false
@@ -159,19 +163,20 @@ func ParsePressure(content []byte) (Stalled, error) {
 	return s, nil
 }
 
-// nextPair takes the first line off a file of keys and values.
+// nextPair splits the first line off a file of keys and values.
 func nextPair(b []byte) (key, value, rest []byte) {
 	line, rest, _ := bytes.Cut(b, []byte("\n"))
 	key, value, _ = bytes.Cut(line, []byte(" "))
 	return key, value, rest
 }
 
-func malformedStat(what string, content []byte) error {
-	const enough = 64
-	return fmt.Errorf("%w: %s reads %q", ErrMalformed, what, content[:min(len(content), enough)])
+// malformedStat returns the error about the content of a file.
+func malformedStat(file string, content []byte) error {
+	const maxShown = 64
+	return fmt.Errorf("%w: %s reads %q", ErrMalformed, file, content[:min(len(content), maxShown)])
 }
 
-// parseUint is strconv.ParseUint for bytes, in base 10 and without the allocation.
+// parseUint is strconv.ParseUint for bytes, in base 10 and without an allocation.
 func parseUint(b []byte) (uint64, bool) {
 	if len(b) == 0 || len(b) > 20 {
 		return 0, false

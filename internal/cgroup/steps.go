@@ -8,28 +8,27 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Step is one write that a plan needs: a file that holds From and is to hold To.
+// Step is one write that a plan needs, to a file whose value is From and becomes To.
 type Step struct {
 	model.File
 	From, To Raw
 }
 
-// Steps orders writes in place so that the kernel accepts each: what loosens goes before what tightens, parents are
-// loosened before their children and children tightened before their parents. On v1 a child's quota must fit into its
-// parent's at every moment, both ways (EINVAL); on v2, and of memory, the order only avoids that a group is held in between
-// to less than it had before and is to have. The order is total, so that one plan always gives one sequence.
+// Steps sorts writes in place into an order in which the kernel accepts each. The order is total, so a plan
+// always gives the same sequence. Its rules:
 //
-// Lists of CPUs come first and the other way round: who leaves CPUs goes before who enters some, so that nobody is seen on
-// a CPU that has just become another's own. Children are narrowed before their parents (EBUSY on v1) and parents widened
-// before their children (EACCES on v1).
-//
-// An idle group takes no weight (EINVAL), and forgets the one it had. So a group stops being idle before weights are written,
-// and becomes so after them.
-//
-// What a group may save up must fit into its quota at every moment (EINVAL), so it is lowered before all quotas, and raised
-// after them.
-//
-// A group that is frozen is let go on before it gets other values, and one that is to be frozen has them before.
+//   - Quotas, weights and memory: writes that loosen go before writes that tighten. Parents are loosened before their
+//     children, and children tightened before their parents. On v1 a child's quota must fit into its parent's at every
+//     moment (EINVAL). On v2, and for memory, the order only keeps a group from being limited in between to less than
+//     both its old and its new value.
+//   - Lists of CPUs come first, in the reverse order: groups that only leave CPUs go before groups that enter CPUs, so
+//     that no group runs on a CPU that has just become exclusive to another. Children are narrowed before their parents
+//     (EBUSY on v1), and parents widened before their children (EACCES on v1).
+//   - Idle: an idle group takes no weight (EINVAL) and loses its old one. So cpu.idle is cleared before weights are
+//     written, and set after them.
+//   - Burst: the burst must fit into the quota at every moment (EINVAL). So it is lowered before all quotas, and raised
+//     after them.
+//   - Freeze: a frozen group is thawed before its other values are written, and a group is frozen after them.
 func Steps(steps []Step) {
 	slices.SortFunc(steps, func(a, b Step) int {
 		if c := cmp.Compare(a.stage(), b.stage()); c != 0 {
@@ -53,7 +52,7 @@ func Steps(steps []Step) {
 	})
 }
 
-// stage returns in which of the parts that follow each other the write comes.
+// stage returns the number of the stage to which the write belongs. Stages are executed in order.
 func (s Step) stage() int {
 	late := s.Knob == model.Burst || s.Knob == model.Idle || s.Knob == model.Freeze
 	switch {
@@ -67,8 +66,8 @@ func (s Step) stage() int {
 	return 2
 }
 
-// loosens reports whether the write gives the group more than it had. No quota, and no memory limit, is more than any, and so
-// is protection of everything.
+// loosens reports whether the write raises the value of the group. Unlimited is the highest quota, memory limit
+// and protection.
 func (s Step) loosens() bool {
 	if s.Knob == model.Quota || s.Knob.OfMemory() {
 		return s.From.Number != model.Unlimited && (s.To.Number == model.Unlimited || s.To.Number > s.From.Number)
@@ -76,7 +75,7 @@ func (s Step) loosens() bool {
 	return s.To.Number > s.From.Number
 }
 
-// enters reports whether the write lets the group run on a CPU that it could not run on before.
+// enters reports whether the write lets the group run on additional CPUs.
 func (s Step) enters() bool {
 	if s.From.List == model.Inherited || s.To.List == model.Inherited {
 		return s.To.List == model.Inherited

@@ -37,10 +37,10 @@ func TestRead(t *testing.T) {
 			t.Errorf("%q comes back as %q, %v", body, got, err)
 		}
 	}
-	whole := string(kind.Seal([]byte("body")))
+	whole := string(kind.Encode([]byte("body")))
 	for name, content := range map[string]string{
 		"half of it": whole[:len(whole)-1], "more than it": whole + "x", "another body": whole[:len(whole)-1] + "z", "no line": "body",
-		"another kind": string(checkpoint.Kind("waterline-test 2").Seal([]byte("body"))), "what the parser refuses": string(kind.Seal([]byte("nonsense"))),
+		"another kind": string(checkpoint.Kind("waterline-test 2").Encode([]byte("body"))), "what the parser refuses": string(kind.Encode([]byte("nonsense"))),
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)

@@ -1,20 +1,22 @@
-// Package nri is the agent's end of the container runtime's Node Resource Interface: it hands the runtime the CPUs of a
-// container, and how soon the kernel kills it for want of memory, before the container's first instruction runs. It carries and decides nothing; where the runtime has no such
-// interface, or the connection is down, containers start as the runtime sees fit and the agent's loop moves them.
+// Package nri is a client of the container runtime's Node Resource Interface (NRI). Before a container's first
+// instruction runs, it passes the container's CPUs and oom_score_adj to the runtime. It decides nothing: its caller
+// does, with [Config.Place]. Without NRI in the runtime, or without a connection, containers start with the
+// runtime's settings, and the agent's loop moves them afterwards.
 //
-// Of the runtime's settings it touches cpuset.cpus, and cpuset.mems and oom_score_adj if told to, and never any other: shares, quota
-// and memory limits in the runtime's spec are reported as the pod's status, and the scheduler counts them.
+// The client sets cpuset.cpus and, if the placement has them, cpuset.mems and oom_score_adj. It never changes another
+// setting: shares, quota and memory limits in the runtime's spec appear in the pod's status, and the scheduler counts
+// them.
 //
-// It speaks the protocol with the messages and the transport of containerd/nri, but without that module's stub. The stub
-// waits without a limit for the runtime's Configure while it holds the lock that its own notice of a lost connection
-// needs: a runtime that ends in between leaves it waiting for ever (v0.12.5). The stub also ends a container's creation
-// with every error of a handler, and the process with every panic.
+// It uses the messages and the transport of github.com/containerd/nri, but not its stub (pkg/stub, v0.12.5). While
+// the stub waits for the runtime's Configure, without a time limit, it holds a lock that its handler of lost
+// connections needs. If the runtime ends in between, the stub waits for ever. Also, each error of a handler makes
+// the creation of the container fail, and each panic ends the process.
 //
-// The transport writes what it thinks of lost connections to logrus's standard logger, on standard error. A program that
-// does not want that sets the logger's output.
+// The transport logs lost connections with logrus's standard logger, to standard error. A program that does not want
+// these lines sets the output of that logger.
 //
-// Two plugins that set the CPUs, or the oom_score_adj, of one container make the runtime refuse to create it, whatever their order. Nothing here
-// can see that coming; a node must have one of them only.
+// If two plugins set the CPUs, or the oom_score_adj, of one container, the runtime refuses to create the container,
+// whatever the order of the plugins. This client cannot detect that. A node must have only one such plugin.
 package nri
 
 import (
@@ -28,74 +30,76 @@ import (
 	"time"
 )
 
-// DefaultSocket is where runtimes listen unless they are told otherwise.
+// DefaultSocket is the default socket of container runtimes.
 const DefaultSocket = "/var/run/nri/nri.sock"
 
-// SlowAnswer is how long an answer may take. The runtime waits for it before it goes on with the container, two seconds
-// at most, after which it drops the connection.
+// SlowAnswer is the time from which an answer counts as slow. The runtime waits for the answer before it
+// continues with the container, for at most two seconds; then it drops the connection.
 const SlowAnswer = 5 * time.Millisecond
 
-// What the client reports about.
+// Subjects of [Config.Report].
 const (
-	AboutConnection = "nri"         // whether the runtime is connected
-	AboutAnswers    = "nri answers" // whether what Place said could be handed on
+	AboutConnection = "nri"         // the connection to the runtime
+	AboutAnswers    = "nri answers" // the answers to the runtime
 )
 
 const (
-	firstWait = 100 * time.Millisecond // before the second try to connect
-	longWait  = 30 * time.Second       // between tries at most
-	look      = time.Second            // between looks for a new socket
-	settled   = 10 * time.Second       // a connection that lasted this long was a good one
+	minBackoff  = 100 * time.Millisecond // before the second attempt to connect
+	maxBackoff  = 30 * time.Second       // between attempts
+	socketPoll  = time.Second            // between checks for a new socket
+	stableAfter = 10 * time.Second       // a connection that lasted this long resets the backoff
 )
 
-// Placement is where a container may run, in the kernel's lists such as "0-3,8", and what it starts with besides. The zero value of
-// each leaves as it is what the runtime would do.
+// Placement is the set of CPUs and NUMA nodes of a container, as kernel lists such as "0-3,8", and its
+// oom_score_adj. For a zero value the runtime's own setting stays.
 type Placement struct {
 	CPUs     string
 	Mems     string // NUMA nodes
-	OOMScore int    // oom_score_adj of its first process, -1000 to 1000; only when it is created
+	OOMScore int    // oom_score_adj of its first process, -1000 to 1000; only used at creation
 }
 
-// Container is what the runtime tells of a container.
+// Container is a container as described by the runtime.
 type Container struct {
-	PodUID    string // as the kubelet knows it: for a static pod, the hash of its manifest
+	PodUID    string // the kubelet's UID; for a static pod, the hash of its manifest
 	Namespace string
 	Pod       string
 	Name      string
 	ID        string
-	Dir       string // its cgroup, relative to the root of the hierarchy and without a leading slash; "" if unknown
-	Update    bool   // it runs already, and all of its settings are written again
+	Dir       string // its cgroup, relative to the root of the hierarchy, without a leading slash; "" if unknown
+	Update    bool   // the container already runs, and the runtime writes all of its settings again
 
-	// CPUs and Mems are what it gets if nothing is said. When it is created they are empty, except where the kubelet's
-	// static policy or another plugin has chosen.
+	// CPUs and Mems are the runtime's own settings. At creation they are empty, unless the kubelet's static policy or
+	// another plugin has set them.
 	CPUs, Mems string
-	OOMScore   int // likewise; 0 also if the runtime does not tell
+	OOMScore   int // the runtime's own setting; also 0 if the runtime does not report it
 }
 
-// Config says whom a client talks to, and what it says.
+// Config is the configuration of a client.
 type Config struct {
 	Socket string // "": DefaultSocket
-	Index  string // two digits that order plugins; "": "90", late, so that Container shows what others have chosen
+	Index  string // two digits that order plugins; "": "90", late, so that Container has the settings of earlier plugins
 	Name   string // "": "waterline"
-	Sys    string // where sysfs is mounted; "": /sys
+	Sys    string // mount point of sysfs; "": /sys
 
-	// Place says where a container that is created or updated may run, or false if there is nothing to say. It is called
-	// from several goroutines, and must answer at once: the container waits. It is not called after Run has returned.
+	// Place returns the placement of a container that is created or updated, or false to leave it to the
+	// runtime. It is called from several goroutines, and must return at once because the container waits. It is
+	// not called after Run has returned. It may be nil.
 	Place func(Container) (Placement, bool)
-	// Seen is told of each container that is about to be created, after Place was asked about it, and when a connection
-	// has come about of each that there is. It may be nil, and must return at once.
+	// Seen is called for each container that is about to be created, after Place, and for each existing
+	// container after a connection is established. It may be nil, and must return at once.
 	Seen func(Container)
-	// Report is told how things stand, only when that changes; nil means well again. It may be nil.
+	// Report is called when the state of a subject changes; a nil error means that it works again. It may be
+	// nil.
 	Report func(about string, err error)
 }
 
-// Stats is what a client counts.
+// Stats are the counters of a client.
 type Stats struct {
-	Connected   bool          // the runtime asks us about its containers now
-	Connections uint64        // that came about
-	Requests    uint64        // that were answered
-	Slow        uint64        // of them, that took longer than SlowAnswer
-	Slowest     time.Duration // answer of all
+	Connected   bool          // the runtime now sends requests about its containers
+	Connections uint64        // connections established
+	Requests    uint64        // requests answered
+	Slow        uint64        // answers that took longer than SlowAnswer
+	Slowest     time.Duration // longest time of an answer
 }
 
 // Client keeps a connection to the container runtime.
@@ -108,20 +112,20 @@ type Client struct {
 	slow        atomic.Uint64
 	slowest     atomic.Int64
 
-	mu   sync.Mutex
-	said map[string]string // what was last reported, "" that all is well
+	mu       sync.Mutex
+	reported map[string]string // text of the last error reported, by subject; "": none
 }
 
-// New returns a client that is not connected.
+// New returns a client. [Client.Run] connects it.
 func New(cfg Config) *Client {
 	cfg.Socket = cmp.Or(cfg.Socket, DefaultSocket)
 	cfg.Index = cmp.Or(cfg.Index, "90")
 	cfg.Name = cmp.Or(cfg.Name, "waterline")
 	cfg.Sys = cmp.Or(cfg.Sys, "/sys")
-	return &Client{cfg: cfg, said: map[string]string{}}
+	return &Client{cfg: cfg, reported: map[string]string{}}
 }
 
-// Stats returns what was counted so far.
+// Stats returns the current counters.
 func (c *Client) Stats() Stats {
 	return Stats{
 		Connected: c.connected.Load(), Connections: c.connections.Load(), Requests: c.requests.Load(),
@@ -129,33 +133,33 @@ func (c *Client) Stats() Stats {
 	}
 }
 
-// Run connects to the runtime, and again whenever the connection is lost, until the context ends. A runtime that appears
-// late or restarts is found within about a second, by its new socket.
+// Run connects to the runtime, and reconnects when the connection is lost, until the context ends. It finds a
+// runtime that starts late or restarts within about a second, by its new socket.
 func (c *Client) Run(ctx context.Context) {
-	wait := firstWait
+	wait := minBackoff
 	for {
-		tried := identify(c.cfg.Socket)
+		attempted := readSocketID(c.cfg.Socket)
 		s := newSession(c)
 		err := s.run(ctx)
 		c.connected.Store(false)
 		if ctx.Err() != nil {
 			return
 		}
-		c.report(AboutConnection, fmt.Errorf("new containers get their CPUs only once they run: %w", err))
-		// One that is lost again and again must not be sought ten times a second for ever.
-		if since := s.since.Load(); since != nil && time.Since(*since) >= settled {
-			wait = firstWait
+		c.report(AboutConnection, fmt.Errorf("new containers get their CPUs only after they start: %w", err))
+		// A connection that fails soon does not reset the backoff, or the client would reconnect ten times a second.
+		if since := s.since.Load(); since != nil && time.Since(*since) >= stableAfter {
+			wait = minBackoff
 		}
-		if c.sleep(ctx, tried, wait) {
-			wait = firstWait
+		if c.sleep(ctx, attempted, wait) {
+			wait = minBackoff
 		} else {
-			wait = min(2*wait, longWait)
+			wait = min(2*wait, maxBackoff)
 		}
 	}
 }
 
-// sleep waits for a time, or until there is another socket than the one that was tried, which it reports.
-func (c *Client) sleep(ctx context.Context, tried identity, wait time.Duration) bool {
+// sleep waits for a time, or until a new socket exists. It returns true in the second case.
+func (c *Client) sleep(ctx context.Context, attempted socketID, wait time.Duration) bool {
 	for end := time.Now().Add(wait); ; {
 		left := time.Until(end)
 		if left <= 0 {
@@ -164,34 +168,34 @@ func (c *Client) sleep(ctx context.Context, tried identity, wait time.Duration) 
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(min(left, look)):
+		case <-time.After(min(left, socketPoll)):
 		}
-		if now := identify(c.cfg.Socket); now != (identity{}) && now != tried {
+		if now := readSocketID(c.cfg.Socket); now != (socketID{}) && now != attempted {
 			return true
 		}
 	}
 }
 
-// identity tells one socket from another at the same place.
-type identity struct {
+// socketID tells two sockets at the same path apart.
+type socketID struct {
 	device, inode uint64
-	changed       int64 // inodes are used again
+	changed       int64 // ctime in nanoseconds, because inodes are reused
 }
 
-// identify returns the zero value if there is nothing.
-func identify(path string) identity {
+// readSocketID returns the zero value if there is no socket.
+func readSocketID(path string) socketID {
 	info, err := os.Stat(path)
 	if err != nil {
-		return identity{}
+		return socketID{}
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return identity{}
+		return socketID{}
 	}
-	return identity{stat.Dev, stat.Ino, stat.Ctim.Nano()}
+	return socketID{stat.Dev, stat.Ino, stat.Ctim.Nano()}
 }
 
-// report passes on what was not said before.
+// report passes an error on if it differs from the last report of its subject.
 func (c *Client) report(about string, err error) {
 	text := ""
 	if err != nil {
@@ -199,16 +203,16 @@ func (c *Client) report(about string, err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.said[about] == text {
+	if c.reported[about] == text {
 		return
 	}
-	c.said[about] = text
+	c.reported[about] = text
 	if c.cfg.Report != nil {
 		c.cfg.Report(about, err)
 	}
 }
 
-// count notes that an answer was given.
+// count counts an answer.
 func (c *Client) count(took time.Duration) {
 	c.requests.Add(1)
 	if took > SlowAnswer {

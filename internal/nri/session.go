@@ -15,25 +15,25 @@ import (
 	"github.com/containerd/ttrpc"
 )
 
-// pluginService is the name of the service that a runtime calls.
+// pluginService is the name of the service that the runtime calls.
 const pluginService = "nri.pkg.api.v1alpha1.Plugin"
 
-// introduction is how long a runtime may take until it has configured us. It takes one plugin after the other and gives
-// each 5 s, so that a bad one before us costs us time.
-const introduction = 20 * time.Second
+// configureTimeout is the time limit for the runtime to configure this plugin. The runtime configures one
+// plugin after the other and waits up to 5 s for each, so a slow plugin before this one delays it.
+const configureTimeout = 20 * time.Second
 
 // session is one connection to the runtime.
 type session struct {
 	client     *Client
 	configured chan struct{}
 	configure  sync.Once
-	since      atomic.Pointer[time.Time] // when it was complete; nil: it is not yet
+	since      atomic.Pointer[time.Time] // time of the last synchronization; nil: none yet
 
-	// asking is held for reading while Place or Seen run, and taken for good when the session is over.
-	asking sync.RWMutex
-	over   bool
+	// calls is locked for reading during each call of the runtime, so that closed waits for Place and Seen to return.
+	calls  sync.RWMutex
+	closed bool
 
-	// What the runtime told of its containers, which may come in pieces. It sends one after the other.
+	// The runtime's pods and containers received so far; they may come in several messages, one after the other.
 	pods       map[string]*api.PodSandbox
 	containers []*api.Container
 }
@@ -42,21 +42,22 @@ func newSession(c *Client) *session {
 	return &session{client: c, configured: make(chan struct{})}
 }
 
-// run connects and returns, always with an error, when the connection is lost or the context has ended.
+// run connects to the runtime. It returns when the connection is lost or the context has ended, always with an
+// error.
 func (s *session) run(ctx context.Context) error {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", s.client.cfg.Socket)
 	if err != nil {
 		return fmt.Errorf("connecting to the container runtime's NRI: %w", err)
 	}
-	// Both sides call each other on the one connection.
+	// Both sides send requests on the same connection.
 	mux := multiplex.Multiplex(conn)
 	defer func() { _ = mux.Close() }()
 	listener, err := mux.Listen(multiplex.PluginServiceConn)
 	if err != nil {
 		return fmt.Errorf("preparing the NRI connection: %w", err)
 	}
-	calls, err := mux.Open(multiplex.RuntimeServiceConn)
+	requests, err := mux.Open(multiplex.RuntimeServiceConn)
 	if err != nil {
 		return fmt.Errorf("preparing the NRI connection: %w", err)
 	}
@@ -66,24 +67,24 @@ func (s *session) run(ctx context.Context) error {
 	}
 	server.RegisterService(pluginService, &ttrpc.ServiceDesc{Methods: s.methods()})
 	lost, served := make(chan struct{}), make(chan struct{})
-	runtime := ttrpc.NewClient(calls, ttrpc.WithOnClose(func() { close(lost) }))
+	runtime := ttrpc.NewClient(requests, ttrpc.WithOnClose(func() { close(lost) }))
 	go func() {
 		defer close(served)
-		_ = server.Serve(ctx, listener) // it ends when we close it
+		_ = server.Serve(ctx, listener) // returns after server.Close
 	}()
 	defer func() {
-		_ = errors.Join(runtime.Close(), server.Close(), mux.Close()) // what else could be done about it
+		_ = errors.Join(runtime.Close(), server.Close(), mux.Close()) // the connection is unusable in any case
 		<-served
 		<-lost
-		s.asking.Lock()
-		s.over = true
-		s.asking.Unlock()
+		s.calls.Lock()
+		s.closed = true
+		s.calls.Unlock()
 	}()
-	if err := s.introduce(ctx, runtime, lost); err != nil {
+	if err := s.register(ctx, runtime, lost); err != nil {
 		return err
 	}
-	// From here on the runtime calls. How long it takes until it synchronizes is its own affair: it waits until no
-	// container is just being created.
+	// From here on the runtime sends the requests. Synchronize has no time limit, because the runtime first waits until
+	// no container is being created.
 	select {
 	case <-lost:
 		return errors.New("the container runtime closed the NRI connection")
@@ -92,27 +93,29 @@ func (s *session) run(ctx context.Context) error {
 	}
 }
 
-// introduce registers us as a plugin and waits until the runtime has said what it wants to know.
-func (s *session) introduce(ctx context.Context, runtime *ttrpc.Client, lost <-chan struct{}) error {
-	ctx, cancel := context.WithTimeout(ctx, introduction)
+// register registers this client as a plugin and waits until the runtime has configured it.
+func (s *session) register(ctx context.Context, runtime *ttrpc.Client, lost <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(ctx, configureTimeout)
 	defer cancel()
 	_, err := api.NewRuntimeClient(runtime).RegisterPlugin(ctx, &api.RegisterPluginRequest{
 		PluginName: s.client.cfg.Name, PluginIdx: s.client.cfg.Index, NRIVersion: version.GetFromBuildInfo(),
 	})
 	if err != nil {
-		return fmt.Errorf("registering with the container runtime's NRI as %s-%s: %w", s.client.cfg.Index, s.client.cfg.Name, err)
+		return fmt.Errorf("registering with the container runtime's NRI as %s-%s: %w",
+			s.client.cfg.Index, s.client.cfg.Name, err)
 	}
 	select {
 	case <-s.configured:
 		return nil
 	case <-lost:
-		return errors.New("the container runtime closed the NRI connection before it was configured")
+		return errors.New("the container runtime closed the NRI connection before it configured this plugin")
 	case <-ctx.Done():
 		return fmt.Errorf("waiting to be configured by the container runtime's NRI: %w", ctx.Err())
 	}
 }
 
-// methods are the calls that we take. The runtime makes only those to which Configure subscribes.
+// methods returns the handlers of the runtime's requests. The runtime sends only those that the answer to
+// Configure selects.
 func (s *session) methods() map[string]ttrpc.Method {
 	return map[string]ttrpc.Method{
 		"Configure":       method(s, &api.ConfigureResponse{Events: int32(events())}, s.onConfigure),
@@ -127,8 +130,8 @@ func events() (mask api.EventMask) {
 	return *mask.Set(api.Event_CREATE_CONTAINER, api.Event_UPDATE_CONTAINER)
 }
 
-// method makes sure that the runtime always gets an answer that it can use, because an error as the answer makes it fail
-// what it is about to do. The answer that says nothing stands in for one that could not be found.
+// method wraps a handler so that the runtime always gets a usable answer; an error would make the runtime's
+// operation fail. The answer nothing replaces one that the handler could not give.
 func method[Q, A any](s *session, nothing *A, answer func(*Q) *A) ttrpc.Method {
 	return func(_ context.Context, unmarshal func(any) error) (result any, _ error) {
 		began := time.Now()
@@ -139,14 +142,14 @@ func method[Q, A any](s *session, nothing *A, answer func(*Q) *A) ttrpc.Method {
 				result = nothing
 			}
 		}()
-		s.asking.RLock()
-		defer s.asking.RUnlock()
+		s.calls.RLock()
+		defer s.calls.RUnlock()
 		request := new(Q)
 		if err := unmarshal(request); err != nil {
-			s.client.report(AboutAnswers, fmt.Errorf("reading what the container runtime asks: %w", err))
+			s.client.report(AboutAnswers, fmt.Errorf("reading a request of the container runtime: %w", err))
 			return nothing, nil
 		}
-		if s.over {
+		if s.closed {
 			return nothing, nil
 		}
 		return answer(request), nil

@@ -1,5 +1,5 @@
-// Package process is what the programs that run in a cluster have in common: how they start and end, find the API server, and
-// show how they are.
+// Package process holds the parts that all programs in a cluster share: start and end of the process, the connection to
+// the API server, and the endpoints for metrics and probes.
 package process
 
 import (
@@ -22,9 +22,9 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// Run parses the flags of the program, to which it adds -version, and does its work until that ends, or its context does by
-// SIGTERM or SIGINT. The log, and that of the libraries, goes to standard error. It returns the exit code: 0, 1 if the work
-// failed, 2 if the program was called in a wrong way.
+// Run parses the flags of the program, to which it adds -version, and calls work. The context of work ends with
+// SIGTERM or SIGINT. The log, and that of the libraries, goes to standard error. Run returns the exit code: 0,
+// 1 if work failed, 2 if the command line was invalid.
 func Run(flags *flag.FlagSet, version string, work func(ctx context.Context, log *slog.Logger) error) int {
 	printVersion := flags.Bool("version", false, "print the version and exit")
 	switch err := flags.Parse(os.Args[1:]); {
@@ -51,7 +51,8 @@ func Run(flags *flag.FlagSet, version string, work func(ctx context.Context, log
 	return 0
 }
 
-// RestConfig says how to reach the API server: as a kubeconfig file says or, without one, as the pod's service account.
+// RestConfig returns the configuration for the API server: from a kubeconfig file or, if the path is empty,
+// from the service account of the pod.
 func RestConfig(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig != "" {
 		return clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -59,12 +60,13 @@ func RestConfig(kubeconfig string) (*rest.Config, error) {
 	return rest.InClusterConfig()
 }
 
-// Public serves /metrics, with the version beside what the collector has, and the probes /healthz and /readyz, which fail
-// with the error of their check.
+// Public returns the handler of the public endpoints. It serves /metrics, with the metrics of the collector and
+// the version, and the probes /healthz and /readyz. A probe fails with the error of its check.
 func Public(version string, metrics prometheus.Collector, alive, ready func() error) (http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: v1alpha1.MetricBuildInfo, Help: "The running version.", ConstLabels: prometheus.Labels{"version": version},
+		Name: v1alpha1.MetricBuildInfo, Help: "The running version.",
+		ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)
 	if err := errors.Join(registry.Register(metrics), registry.Register(build)); err != nil {

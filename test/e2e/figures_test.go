@@ -277,7 +277,7 @@ func (c *crowd) allocs() float64 {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	files, err := acthost.New(c.Version, c.Of, undo)
+	files, err := acthost.New(c.Version, c.OfKnob, undo)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func (c *crowd) allocs() float64 {
 	return testing.AllocsPerRun(50, func() {
 		measure()
 		changed, err := tree.Scan(all)
-		tree.Cover(plan.Settings)
+		tree.WatchSettings(plan.Settings)
 		if deviates := files.CheckAll(); changed || deviates || err != nil {
 			c.t.Fatalf("nothing changed, but an audit finds %v, %v, %v", changed, deviates, err)
 		}

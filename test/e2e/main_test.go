@@ -219,7 +219,7 @@ func newGroups(t testing.TB) groups {
 }
 
 func (g groups) path(dir string, k model.Knob) string {
-	return filepath.Join(g.Of(k), dir, cgroup.FileName(g.Version, k))
+	return filepath.Join(g.OfKnob(k), dir, cgroup.FileName(g.Version, k))
 }
 
 // get returns a knob as the kernel counts it, -2 if it is not there.

@@ -398,7 +398,7 @@ func TestNoAllocations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := acthost.New(n.mount.Version, n.mount.Of, undo)
+	h, err := acthost.New(n.mount.Version, n.mount.OfKnob, undo)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -430,7 +430,7 @@ func TestNoAllocations(t *testing.T) {
 		if changed, err := tree.Scan(all); changed || err != nil {
 			t.Fatalf("nothing changed, but the scan says %v, %v", changed, err)
 		}
-		tree.Cover(plan.Settings)
+		tree.WatchSettings(plan.Settings)
 		if h.CheckAll() {
 			t.Fatal("nothing changed, but a file deviates")
 		}

@@ -149,7 +149,7 @@ func (n *testNode) try(dir string, k model.Knob, value int64) error {
 
 // file returns the path of a knob's file.
 func (n *testNode) file(dir string, k model.Knob) string {
-	return filepath.Join(n.mount.Of(k), dir, cgroup.FileName(n.mount.Version, k))
+	return filepath.Join(n.mount.OfKnob(k), dir, cgroup.FileName(n.mount.Version, k))
 }
 
 func (n *testNode) tryText(dir, file, text string) error { return write(n.path(dir, file), text) }

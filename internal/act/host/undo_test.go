@@ -106,7 +106,7 @@ func TestUndoFullDisk(t *testing.T) {
 }
 
 func FuzzUndo(f *testing.F) {
-	f.Add(undoKind.Seal([]byte("{}")))
+	f.Add(undoKind.Encode([]byte("{}")))
 	f.Add([]byte("waterline-undo 1 crc32 0\n{"))
 	f.Add([]byte(""))
 	f.Fuzz(func(t *testing.T, content []byte) {

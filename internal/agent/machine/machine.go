@@ -88,7 +88,7 @@ func Open(cfg Config) (*Machine, error) {
 		return nil, err
 	}
 	m.log.Report("undo", err)
-	if m.files, err = acthost.New(m.mount.Version, m.mount.Of, undo); err != nil {
+	if m.files, err = acthost.New(m.mount.Version, m.mount.OfKnob, undo); err != nil {
 		return nil, err
 	}
 	if m.mount.Version == cgroup.V2 && m.mount.Memory != "" {
@@ -207,15 +207,15 @@ func (m *Machine) Audit(settings []model.Setting) {
 			m.tree.Watch(m.watcher)
 		}
 	}
-	m.tree.Cover(settings)
+	m.tree.WatchSettings(settings)
 	m.News = m.files.CheckAll() || m.News
 	if m.observed.MemoryQoS {
-		m.News = m.tree.LookForMemoryQoS() || m.News
+		m.News = m.tree.DetectMemoryQoS() || m.News
 	}
 }
 
 // Watched reports whether every file is watched. If not, files must be audited each second.
-func (m *Machine) Watched() bool { return m.tree != nil && m.tree.Blind() == nil }
+func (m *Machine) Watched() bool { return m.tree != nil && m.tree.Unwatched() == nil }
 
 // ReadOnly reports whether the cgroup file system is mounted read-only.
 func (m *Machine) ReadOnly() bool { return m.tree.Model().ReadOnly }
@@ -225,10 +225,10 @@ func (m *Machine) Scan() bool {
 	changed, err := m.tree.Scan(m.follows)
 	m.log.Report("cgroups", err)
 	m.News = m.News || changed
-	for _, dir := range m.tree.Anew() {
+	for _, dir := range m.tree.Recreated() {
 		m.News = m.files.CheckDir(dir) || m.News
 	}
-	blind := m.tree.Blind()
+	blind := m.tree.Unwatched()
 	switch {
 	case m.watcher == nil:
 		blind = m.noWatcher
@@ -241,7 +241,7 @@ func (m *Machine) Scan() bool {
 
 // Apply brings files to a plan and reclaims memory as it says. It returns what the kernel refused.
 func (m *Machine) Apply(plan *model.Plan) []model.Incident {
-	m.tree.Cover(plan.Settings)
+	m.tree.WatchSettings(plan.Settings)
 	incidents, err := m.files.Apply(plan)
 	m.log.Report("apply", err)
 	if plan.Reclaim != nil && m.reclaimer != nil {

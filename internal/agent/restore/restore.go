@@ -45,7 +45,7 @@ func Restore(ctx context.Context, cfg agent.Config) ([]Restored, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := acthost.New(mount.Version, mount.Of, undo)
+	h, err := acthost.New(mount.Version, mount.OfKnob, undo)
 	if err != nil {
 		return nil, err
 	}

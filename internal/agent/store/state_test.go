@@ -53,7 +53,7 @@ func TestState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := stateKind.Open(content)
+	body, err := stateKind.Decode(content)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestState(t *testing.T) {
 	if s, err := loadState(); err != nil || !reflect.DeepEqual(s, state) {
 		t.Errorf("from the state directory: %+v, %v; want %+v", s, err, state)
 	}
-	for _, damaged := range []string{string(content[:len(content)-1]), "waterline-undo 1 crc32 0\n{}", "", string(stateKind.Seal([]byte(`{"State":[]}`))), string(stateKind.Seal([]byte(`{"State":{"CPUs":{"Allocations":[{"CPUs":"2-1"}]}}}`)))} {
+	for _, damaged := range []string{string(content[:len(content)-1]), "waterline-undo 1 crc32 0\n{}", "", string(stateKind.Encode([]byte(`{"State":[]}`))), string(stateKind.Encode([]byte(`{"State":{"CPUs":{"Allocations":[{"CPUs":"2-1"}]}}}`)))} {
 		if err := os.WriteFile(path, []byte(damaged), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/waterline-io/waterline/internal/experiment/measure"
 	"github.com/waterline-io/waterline/internal/experiment/sandbox"
+	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
 // request is the helper of [StartGenerator].
@@ -223,14 +223,15 @@ func (c *client) take(conn *connection) error {
 }
 
 // readServer returns how long the server has run and waited so far; 0 if it is not watched.
-func (c *client) readServer() (s measure.Schedstat) {
+func (c *client) readServer() host.Schedstat {
 	if c.watched == 0 {
-		return s
+		return host.Schedstat{}
 	}
 	var buf [64]byte
 	n, err := unix.Pread(c.watched, buf[:], 0)
 	if err != nil {
-		return s
+		return host.Schedstat{}
 	}
-	return measure.ParseSchedstat(buf[:n])
+	s, _ := host.ParseSchedstat(buf[:n])
+	return s
 }

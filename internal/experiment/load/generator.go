@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/experiment/measure"
 	"github.com/waterline-io/waterline/internal/experiment/sandbox"
+	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
 // AnswerTimeout is how long the generator waits for missing answers after the last request.
@@ -34,10 +34,10 @@ type Requests struct {
 
 // Request is one request and its outcome. All times are since the start of the generator.
 type Request struct {
-	Due, Sent, Ready time.Duration     // Ready is 0 if there was no answer
-	Refused          bool              // the answer was an error
-	Ahead            int               // requests without an answer when this one was sent
-	Server           measure.Schedstat // of the server from then until the answer; 0 if it was not watched
+	Due, Sent, Ready time.Duration  // Ready is 0 if there was no answer
+	Refused          bool           // the answer was an error
+	Ahead            int            // requests without an answer when this one was sent
+	Server           host.Schedstat // of the server from then until the answer; 0 if it was not watched
 }
 
 // Latency is counted from when the request was due. Counted from when it was sent, it would leave out how long a slow

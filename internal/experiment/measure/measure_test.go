@@ -94,9 +94,3 @@ func TestParsePlace(t *testing.T) {
 		}
 	}
 }
-
-func TestParseSchedstat(t *testing.T) {
-	if got := ParseSchedstat([]byte("123 4567 8\n")); got != (Schedstat{123, 4567}) {
-		t.Error(got)
-	}
-}

@@ -1,7 +1,6 @@
 package measure
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
 // Switches is how often the threads of a process left a CPU, and how often they moved to another.
@@ -154,31 +154,11 @@ func parsePlace(status, stat string) (Place, error) {
 	return Place{allowed, model.CPUs(last), fields[0] == "R"}, nil
 }
 
-// Schedstat is how long a process has run and how long it has waited for a CPU, from /proc/PID/schedstat. While the
-// process runs the kernel updates it with each tick, so it may be 10 ms old.
-type Schedstat struct{ Ran, Waited time.Duration }
-
-// Since returns the difference to an earlier reading.
-func (s Schedstat) Since(before Schedstat) Schedstat {
-	return Schedstat{s.Ran - before.Ran, s.Waited - before.Waited}
-}
-
 // ReadSchedstat reads the times of a process.
-func ReadSchedstat(pid int) (Schedstat, error) {
+func ReadSchedstat(pid int) (host.Schedstat, error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
 	if err != nil {
-		return Schedstat{}, fmt.Errorf("reading how long a process ran and waited for a CPU: %w", err)
+		return host.Schedstat{}, fmt.Errorf("reading how long a process ran and waited for a CPU: %w", err)
 	}
-	return ParseSchedstat(content), nil
-}
-
-// ParseSchedstat reads the content of a schedstat file. A value that is malformed is 0.
-func ParseSchedstat(text []byte) Schedstat {
-	ran, rest, _ := bytes.Cut(text, []byte(" "))
-	waited, _, _ := bytes.Cut(rest, []byte(" "))
-	number := func(text []byte) time.Duration {
-		n, _ := strconv.ParseInt(string(text), 10, 64)
-		return time.Duration(n)
-	}
-	return Schedstat{number(ran), number(waited)}
+	return host.ParseSchedstat(content)
 }

@@ -1,13 +1,13 @@
 package sandbox
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
 // ManifestRead returns a channel that receives the moment at which the agent next reads the manifest of a pod. The
@@ -46,15 +46,10 @@ func (k *kubelet) manifestRead(p *Pod) (read <-chan time.Time, stop func(), err 
 
 // opened reports whether inotify events name a file.
 func opened(events []byte, name string) bool {
-	for len(events) >= unix.SizeofInotifyEvent {
-		end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(events[unix.SizeofInotifyEvent-4:]))
-		if end > len(events) {
-			return false
-		}
-		if file, _, _ := bytes.Cut(events[unix.SizeofInotifyEvent:end], []byte{0}); string(file) == name {
+	for e, rest, ok := host.NextInotifyEvent(events); ok; e, rest, ok = host.NextInotifyEvent(rest) {
+		if string(e.Name) == name {
 			return true
 		}
-		events = events[end:]
 	}
 	return false
 }

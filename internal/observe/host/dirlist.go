@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errStale says that a directory kept open was removed.
-var errStale = errors.New("the directory was removed")
+// errRemoved means that a directory that is kept open was removed.
+var errRemoved = errors.New("the directory was removed")
 
-// errCovered says that another directory stands at a path.
-var errCovered = errors.New("another one stands there")
+// errReplaced means that the path of a directory that is kept open now leads to another directory.
+var errReplaced = errors.New("the path leads to another directory")
 
-// dirLister lists the directories in one directory that it keeps open.
+// dirLister keeps one directory open and lists the directories in it.
 type dirLister struct {
 	path    string
 	fd      int // -1: not open
 	watched bool
-	sum     uint64            // over the names and inodes of the last listing
+	sum     uint64            // hash of the names and inodes in the last listing; 0: none
 	entries map[string]uint64 // directory → inode
 }
 
@@ -31,16 +31,17 @@ func (d *dirLister) close() {
 	}
 }
 
-// readOnly reports whether the directory is on a mount that can be read but not written, as a container runtime mounts
-// the cgroup file system unless told otherwise.
+// readOnly reports whether the directory is on a read-only mount. Container runtimes mount the cgroup file
+// system read-only by default.
 func (d *dirLister) readOnly() bool {
 	var st unix.Statfs_t
 	return d.fd >= 0 && unix.Fstatfs(d.fd, &st) == nil && st.Flags&unix.ST_RDONLY != 0
 }
 
-// moved returns an error if what stands at the path is no longer what is kept open: the file system was unmounted or
-// covered. What is open can still be used, and it becomes the same again when it is mounted again.
-func (d *dirLister) moved() error {
+// checkPath returns an error if the path no longer leads to the open directory, because the file system was
+// unmounted or another mount covers it. The open directory stays usable, and the check succeeds again once the
+// file system is mounted again.
+func (d *dirLister) checkPath() error {
 	var open, named unix.Stat_t
 	if d.fd < 0 {
 		return nil
@@ -50,23 +51,25 @@ func (d *dirLister) moved() error {
 		err = unix.Stat(d.path, &named)
 	}
 	if err == nil && (named.Dev != open.Dev || named.Ino != open.Ino) {
-		err = errCovered
+		err = errReplaced
 	}
 	if err != nil {
-		return fmt.Errorf("%s is no longer the directory that was found there, is the cgroup file system still mounted?: %w", d.path, err)
+		return fmt.Errorf("%s is no longer the directory that was opened; check that the cgroup file system is mounted: %w",
+			d.path, err)
 	}
 	return nil
 }
 
-// list reads the directory and reports whether it lists other directories than last time. One that is not there lists
-// nothing. The error is errStale when the directory that was kept open is gone, though there may be a new one.
+// list reads the directory and reports whether the directories in it differ from the last listing. A directory
+// that does not exist lists nothing. The error is errRemoved if the open directory was removed; a new one may
+// exist at the same path.
 func (d *dirLister) list(buf []byte) (changed bool, err error) {
 	wasOpen := d.fd >= 0
 	sum, err := d.read(buf, nil)
 	gone := errors.Is(err, unix.ENOENT)
 	if gone && wasOpen {
 		d.close()
-		return false, errStale
+		return false, errRemoved
 	}
 	if err != nil && !gone {
 		d.close()
@@ -90,8 +93,8 @@ func (d *dirLister) list(buf []byte) (changed bool, err error) {
 	return true, nil
 }
 
-// read goes through the directory once, opening it if need be, and returns a sum over the directories in it. They are
-// put into entries unless it is nil.
+// read reads the directory once, after opening it if needed, and returns a hash of the directories in it. It
+// adds them to entries unless entries is nil.
 func (d *dirLister) read(buf []byte, entries map[string]uint64) (uint64, error) {
 	if d.fd < 0 {
 		fd, err := unix.Open(d.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
@@ -118,7 +121,7 @@ func (d *dirLister) read(buf []byte, entries map[string]uint64) (uint64, error) 
 			if e.kind != unix.DT_DIR || e.name[0] == '.' {
 				continue
 			}
-			sum += e.sum() // order does not matter
+			sum += e.hash() // a sum does not depend on the order of the entries
 			if entries != nil {
 				entries[string(e.name)] = e.inode
 			}
@@ -133,7 +136,7 @@ type dirent struct {
 	name  []byte
 }
 
-// nextDirent takes the first entry off a buffer that getdents64 filled.
+// nextDirent splits the first entry off a buffer filled by getdents64.
 func nextDirent(b []byte) (dirent, []byte) {
 	const header = 19 // d_ino, d_off, d_reclen, d_type
 	size := int(binary.NativeEndian.Uint16(b[16:]))
@@ -144,8 +147,8 @@ func nextDirent(b []byte) (dirent, []byte) {
 	return dirent{inode: binary.NativeEndian.Uint64(b), kind: b[18], name: name}, b[size:]
 }
 
-// sum is FNV-1a over the name and the inode, never 0.
-func (e dirent) sum() uint64 {
+// hash returns FNV-1a over the name and the inode. It is never 0.
+func (e dirent) hash() uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	h := uint64(offset)
 	for _, c := range e.name {

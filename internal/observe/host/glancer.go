@@ -9,12 +9,12 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// soonest is the least time between two glances: the idle time of the machine is known to 10 ms.
+// soonest is the least time between two glances. The idle time of the machine has a resolution of 10 ms.
 const soonest = 50 * time.Millisecond
 
-// Glancer looks at three counters only, between two measurements of a [Meter]: what the machine, all pods and those of class BestEffort
-// use of the CPUs. It has files and counters of its own, so that another goroutine may use it than the meter's. It is not safe for
-// concurrent use itself.
+// Glancer reads three counters between two measurements of a [Meter]: the CPU use of the machine, of all pods
+// and of the pods of class BestEffort. It has its own files and counters, so it can run in another goroutine
+// than the meter. It is not safe for concurrent use itself.
 type Glancer struct {
 	version cgroup.Version
 	clock   func(id int32) time.Duration
@@ -26,12 +26,15 @@ type Glancer struct {
 	pods, low cpuReading
 }
 
-// glancerFiles is how many files a glancer keeps open.
+// glancerFiles is the number of files that a glancer keeps open.
 const glancerFiles = 3
 
-// NewGlancer looks at what [NewMeter] measures.
+// NewGlancer returns a glancer for the machine and pods that [NewMeter] measures with the same arguments.
 func NewGlancer(m Mount, l cgroup.Layout, proc string) *Glancer {
-	g := &Glancer{version: m.Version, clock: sinceBoot, reader: statReader{buf: make([]byte, 4<<10)}, stat: statFile{path: filepath.Join(proc, "stat")}}
+	g := &Glancer{
+		version: m.Version, clock: sinceBoot,
+		reader: statReader{buf: make([]byte, 4<<10)}, stat: statFile{path: filepath.Join(proc, "stat")},
+	}
 	for i, q := range []model.QoSClass{model.Guaranteed, model.BestEffort} {
 		class := newMeteredGroup(m, l.Class(q))
 		g.files[i] = statFile{path: class.files[cgroup.CPUUsage].path}
@@ -39,7 +42,7 @@ func NewGlancer(m Mount, l cgroup.Layout, proc string) *Glancer {
 	return g
 }
 
-// Close closes all files. The glancer can still look: it then opens them again.
+// Close closes all files. A later glance opens them again.
 func (g *Glancer) Close() {
 	g.reader.close(&g.stat)
 	for i := range g.files {
@@ -47,11 +50,12 @@ func (g *Glancer) Close() {
 	}
 }
 
-// Glance returns what was used since the glance before. It allocates nothing.
+// Glance returns the CPU use since the previous glance. It allocates nothing.
 //
-// After an error, or for a glance that came late, [model.Glance.At] is 0.
+// [model.Glance.At] is 0 if the use is not known: after an error, or if the previous glance is too recent or
+// too old.
 func (g *Glancer) Glance() (seen model.Glance, err error) {
-	node, pods, low, err := g.look()
+	node, pods, low, err := g.readCounters()
 	if err != nil {
 		g.node, g.pods, g.low = idleReading{}, cpuReading{}, cpuReading{}
 		return seen, err
@@ -72,8 +76,8 @@ func (g *Glancer) Glance() (seen model.Glance, err error) {
 	return seen, nil
 }
 
-// look reads the three counters. A class without a directory uses nothing.
-func (g *Glancer) look() (node idleReading, pods, low cpuReading, err error) {
+// readCounters reads the three counters. A class without a directory uses nothing.
+func (g *Glancer) readCounters() (node idleReading, pods, low cpuReading, err error) {
 	node.at = g.clock(bootClock)
 	content, _, err := g.reader.read(&g.stat, true)
 	if err != nil {

@@ -13,32 +13,31 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// How often, in measurements, the tasks of a pod are asked for how long they wait, memory and pressure of a pod are read that is not
-// followed closely, everything of a pod whose files are not kept open, and the watermarks.
+// Sampling intervals, in measurements.
 const (
-	everyOther = 2
-	seldom     = 5
-	rarely     = 10
-	minute     = 60
+	everyOther = 2  // run-queue delay of the tasks of a pod
+	seldom     = 5  // memory and pressure of a pod without detail
+	rarely     = 10 // everything of a pod whose files are not kept open
+	minute     = 60 // watermarks
 )
 
-// mostFiles is how many files are kept open, unless a quarter of what the process may open is less. Each costs about 5 KiB
-// of kernel memory. It is enough for 250 pods on v2, which have six each, and 390 on v1, which have four.
+// mostFiles is the most files that the meter keeps open, unless a quarter of RLIMIT_NOFILE is less. Each costs about
+// 5 KiB of kernel memory. It suffices for 250 pods on v2, with six files each, and for 390 on v1, with four.
 const mostFiles = 1600
 
 // The clocks.
 const (
-	bootClock = unix.CLOCK_BOOTTIME  // goes on while the machine is suspended
-	monoClock = unix.CLOCK_MONOTONIC // stands still then
+	bootClock = unix.CLOCK_BOOTTIME  // advances while the machine is suspended
+	monoClock = unix.CLOCK_MONOTONIC // stops while the machine is suspended
 )
 
-// Meter measures what the node, the directories of the kubelet's classes and the pods use. It reads each counter at the
-// end of one span of time and the beginning of the next, so that nothing is missed and a mean is one over all the time
-// between.
+// Meter measures the resource use of the node, of the kubelet's QoS class directories and of the pods. It reads
+// each counter once per interval, so the end of one interval is the start of the next. Nothing is missed, and a
+// mean covers the whole time.
 //
-// It keeps the files open that it reads: a measurement in which no pod came or went allocates nothing. If there are
-// more than it may keep open, those of the classes and of the pods that are followed closely come first. The files of the
-// other pods are opened, read and closed once in ten measurements.
+// It keeps the files that it reads open. A measurement allocates nothing if no pod was added or removed. If
+// there are more files than it may keep open, it keeps those of the classes first, then those of pods with
+// detail. Files of the remaining pods are opened, read and closed once in ten measurements.
 //
 // It is not safe for concurrent use.
 type Meter struct {
@@ -49,17 +48,17 @@ type Meter struct {
 	reader   statReader
 
 	tick  int64         // measurements so far
-	begin int64         // the first since the machine was suspended or measurements were missed
-	boot  time.Duration // when the last one began
-	ahead time.Duration // by how much the clock since boot was ahead of the one that stands still
+	begin int64         // first measurement after a suspension of the machine or after missed measurements
+	boot  time.Duration // start of the last measurement
+	ahead time.Duration // difference of the two clocks then: the total time of suspension
 
 	node    nodeFiles
 	cpu     idleReading
 	stall   stallReading
-	stalls  bool // the kernel knows pressure
+	stalls  bool // the kernel supports pressure (PSI)
 	classes [3]meteredGroup
 	delays  delays
-	perPod  int // files
+	perPod  int // files of a pod
 	pods    []meteredPod
 	born    int64
 	load    model.Load // Pods are in the order of pods
@@ -76,14 +75,16 @@ type meteredPod struct {
 	detail  model.Detail
 	keep    bool // its files are kept open
 	inside  []meteredContainer
-	delayed delayLook
+	delayed delaySample
 }
 
-// NewMeter measures the machine whose procfs is mounted at a path, as [DefaultProc], and the pods of one kubelet.
+// NewMeter measures the machine whose procfs is mounted at proc, such as [DefaultProc], and the pods of one
+// kubelet.
 func NewMeter(m Mount, l cgroup.Layout, proc string) *Meter {
 	meter := &Meter{
-		mount: m, clock: sinceBoot, pageSize: unix.Getpagesize(), limit: mostFiles, reader: statReader{buf: make([]byte, 16<<10)},
-		node: newNodeFiles(proc), delays: delays{proc: proc, layout: l}, errs: make([]error, 0, 8),
+		mount: m, clock: sinceBoot, pageSize: unix.Getpagesize(), limit: mostFiles,
+		reader: statReader{buf: make([]byte, 16<<10)}, node: newNodeFiles(proc),
+		delays: delays{proc: proc, layout: l}, errs: make([]error, 0, 8),
 	}
 	var most unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &most) == nil {
@@ -108,13 +109,13 @@ func sinceBoot(id int32) time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// Load returns the last load, of which the time is now.
+// Load returns the load of the last measurement, with the current time.
 func (m *Meter) Load() *model.Load {
 	m.load.Clock = m.clock(bootClock)
 	return &m.load
 }
 
-// Close closes all files. The meter can still measure: it then opens them again.
+// Close closes all files. A later measurement opens them again.
 func (m *Meter) Close() {
 	m.node.close(&m.reader)
 	for q := range m.classes {
@@ -141,8 +142,8 @@ func (m *Meter) Measure(pods map[string]model.PodGroup, details []model.Detail) 
 	}
 	m.errs = m.errs[:0]
 	m.note(m.measureNodeCPU())
-	// The times used are read in one go, so that they lie close together, and from the top down: on v2 each read gathers
-	// what the CPUs have counted for all groups below, and finds little left to gather if one above was just read.
+	// CPU times are read together, so that their times are close, and from the top down: on v2 each read flushes the
+	// per-CPU counters of all groups below, so a read after that of the parent has little left to flush.
 	for q := range m.classes {
 		m.note(m.measureCPU(&m.classes[q], &m.load.Classes[q].CPU, true))
 	}
@@ -185,17 +186,17 @@ func (m *Meter) Measure(pods map[string]model.PodGroup, details []model.Detail) 
 	return m.Load(), errors.Join(m.errs...)
 }
 
-// begins begins a measurement, unless the last one is too close.
+// begins starts a measurement, unless the last one is too recent.
 func (m *Meter) begins() bool {
 	boot, mono := m.clock(bootClock), m.clock(monoClock)
 	elapsed, ahead := boot-m.boot, boot-mono
-	if m.tick > 0 && 0 <= elapsed && elapsed < shortest {
+	if m.tick > 0 && 0 <= elapsed && elapsed < minInterval {
 		return false
 	}
 	m.tick++
-	// If we were kept from running between the looks at the two clocks, this takes it for a suspension, and the values
-	// stay as they are for once.
-	if parted := ahead - m.ahead; elapsed < 0 || elapsed > longest || parted > jump || parted < -jump {
+	// A pause of this process between the readings of the two clocks looks like a suspension too; values then stay
+	// unchanged for one measurement.
+	if parted := ahead - m.ahead; elapsed < 0 || elapsed > maxInterval || parted > clockJump || parted < -clockJump {
 		m.begin = m.tick
 		for q := range m.classes {
 			m.classes[q].begin = m.tick
@@ -211,8 +212,8 @@ func (m *Meter) begins() bool {
 	return true
 }
 
-// turn reports whether this measurement is one of a pod's own, of which there is one in every so many. Those of different
-// pods are spread evenly, so that every measurement costs the same.
+// turn reports whether a pod is due in this measurement, as it is once in every given number. The pods are
+// spread evenly, so every measurement costs the same.
 func (m *Meter) turn(p *meteredPod, every int64) bool { return (m.tick+p.slot)%every == 0 }
 
 func (m *Meter) note(err error) {
@@ -261,7 +262,7 @@ func (m *Meter) replace(pods map[string]model.PodGroup, details []model.Detail) 
 		var p meteredPod
 		if known && old[i].dir == g.Dir && old[i].inode == g.Inode {
 			p = old[i]
-			old[i].files, old[i].inside = [cgroup.Stats]statFile{}, nil // they stay open
+			old[i].files, old[i].inside = [cgroup.NumStats]statFile{}, nil // they stay open
 		} else {
 			p = meteredPod{meteredGroup: newMeteredGroup(m.mount, g.Dir), uid: uid, dir: g.Dir, inode: g.Inode, slot: m.born}
 			p.detail = model.FindDetail(details, uid)

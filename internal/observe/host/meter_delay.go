@@ -14,54 +14,55 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// mostTasks is how many tasks are asked in one measurement. Pods with more come in turn, less often than [everyOther], and one that
-// alone has more is never known. By BenchmarkMeterDelay, in a virtual machine that others used as well (6.18), it takes 16 to 21 µs to
-// ask a process of one task, and 5 µs for each more.
-const mostTasks = 1000
+// maxTasks is the most tasks whose delay is read in one measurement. Pods with more tasks in total take turns
+// and are read less often than [everyOther]. A single pod with more tasks never has a known delay. By
+// BenchmarkMeterDelay, in a shared virtual machine (6.18), reading a process of one task takes 16 to 21 µs, and
+// each further task 5 µs.
+const maxTasks = 1000
 
-// mostOwed is for how long a task waited that is told later than it was, see [delayedTask]. What is longer is not told: it was too
-// long ago.
-const mostOwed = 5 * time.Second
+// maxCarried is the most wait time that is carried into later samples, see [delayedTask]. Wait beyond it is
+// dropped as too old.
+const maxCarried = 5 * time.Second
 
-// delays finds for how long tasks wait for a CPU, which the kernel counts for each: the second number of its schedstat, in
-// nanoseconds (Documentation/scheduler/sched-stats.rst). Processes are found in procfs, where each tells its cgroup: the groups' own
-// lists show those of the reader's PID namespace only, and a container has one of its own.
+// delays measures the run-queue delay of tasks, from their schedstat files, see [Schedstat]. It finds the
+// processes of pods in procfs, by the cgroup file of each process. The groups' own lists show only processes of
+// the reader's PID namespace, and a container has its own.
 type delays struct {
-	proc      string // where procfs is mounted: to see pods, that of the host
+	proc      string // mount point of the host's procfs
 	layout    cgroup.Layout
-	processes map[int]*delayedProcess // by PID; nil: nobody asked yet
+	processes map[int]*delayedProcess // by PID; nil: no pod needs delays
 	pods      map[string][]*delayedProcess
-	looked    int64              // the last measurement in which processes were looked for
-	left      int                // tasks that may be asked in this measurement
-	first     [everyOther]string // UID of the pod that is asked before all others, because the last time there was nothing left for it
-	owes      bool               // one of those asked last owes something
+	lastFind  int64              // measurement of the last search for processes
+	budget    int                // tasks that may still be read in this measurement
+	first     [everyOther]string // UID of the pod to read first, because the last turn had no budget left for it
+	carries   bool               // a task of the pod read last carries wait
 	buf       [4 << 10]byte
 }
 
-// delayedProcess is a process, whatever it belongs to.
+// delayedProcess is a process, in a pod or not.
 type delayedProcess struct {
-	dir   string // in procfs
-	inode uint64 // of that: another means another process
-	uid   string // of its pod; "": of none
-	born  int64  // the measurement in which it was found
-	seen  int64  // the last one in which it was there
-	tasks map[int]delayedTask
+	dir       string // in procfs
+	inode     uint64 // of dir; another inode means another process with the same PID
+	uid       string // of its pod; "": in no pod
+	firstSeen int64  // measurement of the first search that found it
+	seen      int64  // measurement of the last search that found it
+	tasks     map[int]delayedTask
 }
 
-// delayedTask is one task of a process. The kernel counts its waiting only when that ends (sched_info_arrive, 6.18), which may be
-// seconds later. So a task that has waited for longer than it was not looked at waited in the time before as well: the rest of that is
-// told of the time after, so that it is not lost.
+// delayedTask is one task of a process. The kernel adds a wait to the counter only when the wait ends
+// (sched_info_arrive, 6.18), which may be seconds later. So a counter can grow by more than the sampling
+// interval. Wait beyond the sampling interval is carried into later samples, for at most [maxCarried].
 type delayedTask struct {
-	waited uint64        // in nanoseconds
-	owed   time.Duration // of that, what is not told yet
-	seen   int64
+	waited  time.Duration // in its life
+	carried time.Duration // part of waited that is not yet in a sample
+	seen    int64
 }
 
-// delayLook is a look for how long the tasks of a pod wait.
-type delayLook struct {
-	at    time.Duration // since boot; 0: never, or nobody was there to ask
-	group cgroup.CPUStat
-	owes  bool // not all was told
+// delaySample is a reading of the delay of a pod.
+type delaySample struct {
+	at      time.Duration // since boot; 0: never, or no task could be read
+	group   cgroup.CPUStat
+	carries bool // a task carries wait into the next sample
 }
 
 // measureDelays looks for how long the tasks of pods have waited since it last did. Nothing is known of those that began or ended
@@ -76,10 +77,10 @@ func (m *Meter) measureDelays() error {
 		d.processes, d.pods = nil, nil
 		return nil
 	}
-	d.left = mostTasks
-	if d.processes == nil || m.tick-d.looked >= seldom {
+	d.budget = maxTasks
+	if d.processes == nil || m.tick-d.lastFind >= seldom {
 		if err := d.find(m.tick); err != nil {
-			return fmt.Errorf("looking for processes: %w", err)
+			return fmt.Errorf("listing the processes in %s: %w", d.proc, err)
 		}
 	}
 	first := &d.first[m.tick%everyOther]
@@ -95,44 +96,46 @@ func (m *Meter) measureDelays() error {
 	return nil
 }
 
-// measureDelay measures for how long the tasks of a pod wait, and how often its quota stops it in the same time. It reports whether it
-// did, or never can: not if too many tasks were asked before.
+// measureDelay measures the delay of a pod, and how often its quota throttled it in the same time. It reports
+// whether the pod's turn is over. It is not if the budget was spent on other pods.
 func (m *Meter) measureDelay(p *meteredPod, delay *model.Delay) bool {
-	now := delayLook{at: m.clock(bootClock), group: p.cpu.CPUStat}
+	now := delaySample{at: m.clock(bootClock), group: p.cpu.CPUStat}
 	since := now.at - p.delayed.at
-	if p.delayed.at == 0 || p.begin > m.tick-everyOther || since > longest {
-		since = 0 // nothing to compare with
+	if p.delayed.at == 0 || p.begin > m.tick-everyOther || since > maxInterval {
+		since = 0 // there is no earlier sample to compare with
 	}
-	if since > 0 && p.cpu.at > p.delayed.at && now.group.Nanos == p.delayed.group.Nanos && !p.delayed.owes {
-		// Nobody ran, so nobody has ceased to wait: there is nothing to ask.
-		*delay = model.Delay{At: now.at, Stopped: now.stopped(&p.delayed)}
+	if since > 0 && p.cpu.at > p.delayed.at && now.group.Nanos == p.delayed.group.Nanos && !p.delayed.carries {
+		// No task ran, so no wait ended and no counter changed.
+		*delay = model.Delay{At: now.at, Stopped: now.throttledPermille(&p.delayed)}
 		p.delayed = now
 		return true
 	}
-	all := m.delays.left == mostTasks
-	if !all && m.delays.known(p.uid) > m.delays.left {
+	full := m.delays.budget == maxTasks
+	if !full && m.delays.taskCount(p.uid) > m.delays.budget {
 		return false
 	}
-	waited, compared, asked := m.delays.of(p.uid, since, m.tick)
-	now.owes = m.delays.owes
+	waited, compared, found := m.delays.waitedSince(p.uid, since, m.tick)
+	now.carries = m.delays.carries
 	if compared {
-		*delay = model.Delay{At: now.at, Permille: min(int64(math.Round(float64(waited)/float64(since)*1000)), 1000), Stopped: now.stopped(&p.delayed)}
+		permille := min(int64(math.Round(float64(waited)/float64(since)*1000)), 1000)
+		*delay = model.Delay{At: now.at, Permille: permille, Stopped: now.throttledPermille(&p.delayed)}
 	}
-	if p.delayed = now; !asked {
+	if p.delayed = now; !found {
 		p.delayed.at = 0
 	}
-	return all || m.delays.left >= 0
+	return full || m.delays.budget >= 0
 }
 
-// stopped returns in how many of the periods since an earlier look a quota stopped the pod, in thousandths.
-func (l *delayLook) stopped(last *delayLook) int64 {
-	if l.group.Periods <= last.group.Periods || l.group.Throttled < last.group.Throttled {
+// throttledPermille returns the share of quota periods since an earlier sample in which the quota throttled the
+// pod, in thousandths.
+func (s *delaySample) throttledPermille(last *delaySample) int64 {
+	if s.group.Periods <= last.group.Periods || s.group.Throttled < last.group.Throttled {
 		return 0
 	}
-	return int64(min(1000*(l.group.Throttled-last.group.Throttled)/(l.group.Periods-last.group.Periods), 1000))
+	return int64(min(1000*(s.group.Throttled-last.group.Throttled)/(s.group.Periods-last.group.Periods), 1000))
 }
 
-// find brings the processes to those that there are.
+// find updates the set of known processes.
 func (d *delays) find(tick int64) error {
 	if d.processes == nil {
 		d.processes = map[int]*delayedProcess{}
@@ -140,17 +143,18 @@ func (d *delays) find(tick int64) error {
 	err := eachNumber(d.proc, func(_, pid int, inode uint64) {
 		p := d.processes[pid]
 		if p == nil || p.inode != inode {
-			p = &delayedProcess{dir: d.proc + "/" + strconv.Itoa(pid), inode: inode, born: tick, tasks: map[int]delayedTask{}}
+			dir := d.proc + "/" + strconv.Itoa(pid)
+			p = &delayedProcess{dir: dir, inode: inode, firstSeen: tick, tasks: map[int]delayedTask{}}
 			d.processes[pid] = p
 		}
-		if p.seen = tick; p.uid == "" && tick-p.born < minute { // it enters the pod's group some time after it began
+		if p.seen = tick; p.uid == "" && tick-p.firstSeen < minute { // a process enters its pod's group after it starts
 			p.uid = d.podOf(p.dir)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	d.looked = tick
+	d.lastFind = tick
 	d.pods = map[string][]*delayedProcess{}
 	for pid, p := range d.processes {
 		switch {
@@ -163,7 +167,8 @@ func (d *delays) find(tick int64) error {
 	return nil
 }
 
-// podOf returns the UID of the pod that the process of a directory is of; "" if it is of none, or has ended.
+// podOf returns the UID of the pod of a process, given its directory in procfs. It returns "" for a process
+// that is in no pod or has ended.
 func (d *delays) podOf(dir string) string {
 	content, err := d.read(unix.AT_FDCWD, dir+"/cgroup")
 	if err != nil {
@@ -177,36 +182,37 @@ func (d *delays) podOf(dir string) string {
 	return ""
 }
 
-// known returns how many tasks a pod had when it was asked last.
-func (d *delays) known(uid string) (tasks int) {
+// taskCount returns the number of tasks of a pod at its last reading.
+func (d *delays) taskCount(uid string) (tasks int) {
 	for _, p := range d.pods[uid] {
 		tasks += len(p.tasks)
 	}
 	return tasks
 }
 
-// of returns for how long the tasks of a pod have waited in the time since they were asked last, all together, whether there are any
-// that were, and whether there are any that could be asked now. Where that time is 0 nothing is compared.
-func (d *delays) of(uid string, since time.Duration, tick int64) (waited time.Duration, compared, asked bool) {
-	d.owes = false
+// waitedSince returns the sum of the delays of a pod's tasks since their last reading. The result compared is
+// true if at least one task had an earlier reading, and found is true if at least one task could be read now.
+// With since = 0 nothing is compared.
+func (d *delays) waitedSince(uid string, since time.Duration, tick int64) (waited time.Duration, compared, found bool) {
+	d.carries = false
 	for _, p := range d.pods[uid] {
 		_ = eachNumber(p.dir+"/task", func(fd, tid int, _ uint64) { // it fails if the process has ended
-			if d.left--; d.left < 0 {
+			if d.budget--; d.budget < 0 {
 				return
 			}
-			now, ok := d.ask(fd, tid)
+			now, ok := d.readWaited(fd, tid)
 			if !ok {
 				return
 			}
 			t := delayedTask{waited: now, seen: tick}
-			if last, found := p.tasks[tid]; found && now >= last.waited && since > 0 {
-				t.owed = last.owed + time.Duration(min(now-last.waited, math.MaxInt64/2))
-				told := min(t.owed, since)
-				t.owed = min(t.owed-told, mostOwed)
-				waited += told
+			if last, known := p.tasks[tid]; known && now >= last.waited && since > 0 {
+				t.carried = last.carried + min(now-last.waited, math.MaxInt64/2)
+				counted := min(t.carried, since)
+				t.carried = min(t.carried-counted, maxCarried)
+				waited += counted
 				compared = true
 			}
-			asked, d.owes = true, d.owes || t.owed > 0
+			found, d.carries = true, d.carries || t.carried > 0
 			p.tasks[tid] = t
 		})
 		for tid, t := range p.tasks {
@@ -215,22 +221,21 @@ func (d *delays) of(uid string, since time.Duration, tick int64) (waited time.Du
 			}
 		}
 	}
-	return waited, compared && d.left >= 0, asked && d.left >= 0
+	return waited, compared && d.budget >= 0, found && d.budget >= 0
 }
 
-// ask returns for how long a task has waited in its life, in nanoseconds; false if it has ended, or this kernel does not tell: one
-// without CONFIG_SCHEDSTATS counts nothing.
-func (d *delays) ask(fd, tid int) (waited uint64, ok bool) {
+// readWaited returns the delay of a task in its whole life. It returns false if the task has ended, or if this
+// kernel counts nothing, as without CONFIG_SCHEDSTATS.
+func (d *delays) readWaited(fd, tid int) (waited time.Duration, ok bool) {
 	content, err := d.read(fd, strconv.Itoa(tid)+"/schedstat")
 	if err != nil {
 		return 0, false
 	}
-	ran, rest, ok1 := nextNumber(content)
-	now, _, ok2 := nextNumber(rest)
-	return uint64(now), ok1 && ok2 && (ran != 0 || now != 0)
+	s, err := ParseSchedstat(content)
+	return s.Waited, err == nil && s != Schedstat{}
 }
 
-// read reads a file that comes whole in one read.
+// read reads a file whose content fits one read.
 func (d *delays) read(dir int, path string) ([]byte, error) {
 	fd, err := openat(dir, path, unix.O_RDONLY)
 	if err != nil {
@@ -241,7 +246,7 @@ func (d *delays) read(dir int, path string) ([]byte, error) {
 	return d.buf[:max(n, 0)], err
 }
 
-// eachNumber calls a function for each directory in one whose name is a number, with the open one.
+// eachNumber calls f for each subdirectory whose name is a number. It passes the open parent directory to f.
 func eachNumber(dir string, f func(fd, number int, inode uint64)) error {
 	fd, err := openat(unix.AT_FDCWD, dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {

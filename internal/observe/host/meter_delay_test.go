@@ -155,7 +155,7 @@ func TestMeterDelayLumps(t *testing.T) {
 		{500 * time.Millisecond, 0, 500},   // the rest of it, and what is new
 		{1500 * time.Millisecond, 1500 * time.Millisecond, 1000}, // at once is no more than all the time, and no rest
 		{0, 0, 0},
-		{time.Hour, 0, 1000}, // mostOwed of it afterwards
+		{time.Hour, 0, 1000}, // maxCarried of it afterwards
 		{0, 0, 1000},
 		{0, 0, 1000},
 		{0, 0, 500},
@@ -170,7 +170,7 @@ func TestMeterDelayLumps(t *testing.T) {
 	for late := range time.Duration(everyOther) {
 		add(4*time.Second, 0)
 		n.after(late * time.Second)
-		for _, after := range []time.Duration{2 * longest, time.Second, time.Second, time.Second} {
+		for _, after := range []time.Duration{2 * maxInterval, time.Second, time.Second, time.Second} {
 			if d := n.after(after).Pod("waits").Delay; d.At == n.boot && d.Permille != 0 {
 				t.Errorf("after a gap: %+v", d)
 			}
@@ -243,22 +243,22 @@ func TestMeterDelayEnters(t *testing.T) {
 // TestMeterDelayMostTasks: what cannot be asked in one go is not known, rather than too little.
 func TestMeterDelayMostTasks(t *testing.T) {
 	n := newFakeNode(t, cgroup.V1, "waits")
-	for tid := range mostTasks + 1 {
+	for tid := range maxTasks + 1 {
 		n.task(100, 100+tid, n.pods["waits"].Dir+"/0123456789ab", time.Second)
 	}
 	for range 2 * seldom {
 		if d := n.after(time.Second).Pod("waits").Delay; d.At != 0 {
-			t.Fatalf("%d tasks: %+v", mostTasks+1, d)
+			t.Fatalf("%d tasks: %+v", maxTasks+1, d)
 		}
 	}
 	n.ends("100", "task", "100")
 	n.found()
 	if n.meter.Load().Pod("waits").Delay.At == 0 {
-		t.Errorf("%d tasks: not known", mostTasks)
+		t.Errorf("%d tasks: not known", maxTasks)
 	}
 	n.task(100, 100, n.pods["waits"].Dir+"/0123456789ab", time.Second)
 	if all := n.delays("waits"); len(all) != 0 {
-		t.Errorf("%d tasks: %+v", mostTasks+1, all)
+		t.Errorf("%d tasks: %+v", maxTasks+1, all)
 	}
 }
 
@@ -275,7 +275,7 @@ func TestMeterDelayManyTasks(t *testing.T) {
 	for i, uid := range waits {
 		some := each
 		if uid == "waits-huge" {
-			some = mostTasks + 1
+			some = maxTasks + 1
 		}
 		for tid := range some {
 			n.task(100+i, 10000*i+tid, group(uid), time.Second)
@@ -324,13 +324,13 @@ func BenchmarkMeterDelay(b *testing.B) {
 		d.pods[pod] = append(d.pods[pod], &delayedProcess{dir: fmt.Sprintf("%s/%d", DefaultProc, cmd.Process.Pid), tasks: map[int]delayedTask{}})
 	}
 	ask := func(b *testing.B, tick int64, uid string) {
-		if _, _, asked := d.of(uid, time.Second, tick); !asked {
+		if _, _, asked := d.waitedSince(uid, time.Second, tick); !asked {
 			b.Fatalf("pod %s: no task", uid)
 		}
 	}
 	b.Run("pods", func(b *testing.B) {
 		for i := range int64(b.N) {
-			d.left = mostTasks
+			d.budget = maxTasks
 			for pod := i % everyOther; pod < pods; pod += everyOther {
 				ask(b, i, fmt.Sprint(pod))
 			}
@@ -345,7 +345,7 @@ func BenchmarkMeterDelay(b *testing.B) {
 		}
 		d.pods["self"] = []*delayedProcess{{dir: DefaultProc + "/self", tasks: map[int]delayedTask{}}}
 		for i := range int64(b.N) {
-			d.left = mostTasks
+			d.budget = maxTasks
 			ask(b, i, "self")
 		}
 		b.ReportMetric(float64(len(d.pods["self"][0].tasks)), "tasks")

@@ -7,46 +7,49 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errAbsent says that there is no such file now.
+// errAbsent means that a file does not exist now.
 var errAbsent = errors.New("there is no such file")
 
-// statFile is a file of the kernel's that is read again and again. Its zero value is a file that this node does not have.
+// statFile is a kernel file that is read repeatedly. The zero value is a file that this node does not have.
 type statFile struct {
 	path   string
 	fd     int // valid if open
 	open   bool
-	missed uint8 // in how many attempts in a row there was none
-	wait   uint8 // for how many reads no attempt is made
+	missed uint8 // consecutive attempts to open the file that found none
+	wait   uint8 // reads left before the next attempt to open it
 }
 
-// statReader reads such files into a buffer of its own. A read that opens nothing allocates nothing, once the buffer has
-// grown to the largest file.
+// statReader reads kernel files into one buffer. A read of an open file allocates nothing once the buffer fits
+// the largest file.
 type statReader struct {
 	buf  []byte
-	held int // files that are open
+	held int // number of open files
 }
 
-// read reads the file from its beginning. The content is valid until the next read. If keep is set, the file stays open
-// for the next time.
+// read reads the file from its beginning. The content is valid until the next read. With keep, the file stays
+// open.
 //
-// The error is errAbsent if there is no such file, which is looked for again after 1, 2, 4 and then every 8 reads, because
-// controllers can be enabled later: a cgroup was removed, or the kernel was built or booted without such a thing. Made
-// anew means that what is read is another cgroup than last time, because the old one was removed while its file was open.
-func (r *statReader) read(f *statFile, keep bool) (content []byte, anew bool, err error) {
+// The error is errAbsent if the file does not exist: the cgroup was removed, or the kernel was built or booted
+// without this file. Controllers can be enabled later, so read looks for the file again after 1, 2, 4 and then
+// every 8 reads.
+//
+// The result recreated is true if the cgroup of the open file was removed, so that the content is of another
+// cgroup than before.
+func (r *statReader) read(f *statFile, keep bool) (content []byte, recreated bool, err error) {
 	if f.open {
 		content, err = r.pread(f)
-		if err == nil || !goneOrNone(err) {
+		if err == nil || !isAbsent(err) {
 			return content, false, err
 		}
 		r.close(f)
-		anew = true
+		recreated = true
 	}
 	if f.path == "" {
-		return nil, anew, errAbsent
+		return nil, recreated, errAbsent
 	}
 	if f.wait > 0 {
 		f.wait--
-		return nil, anew, errAbsent
+		return nil, recreated, errAbsent
 	}
 	fd, err := openat(unix.AT_FDCWD, f.path, unix.O_RDONLY|unix.O_NOFOLLOW)
 	if err == nil {
@@ -57,20 +60,20 @@ func (r *statReader) read(f *statFile, keep bool) (content []byte, anew bool, er
 			r.close(f)
 		}
 	}
-	if err != nil && goneOrNone(err) {
+	if err != nil && isAbsent(err) {
 		const longest = 3 // 1<<3 reads
 		f.wait = 1<<f.missed - 1
 		f.missed = min(f.missed+1, longest)
-		return nil, anew, errAbsent
+		return nil, recreated, errAbsent
 	}
 	f.missed = 0
-	return content, anew, err
+	return content, recreated, err
 }
 
-// pread reads an open file, enlarging the buffer until all of it fits. The files of cgroups and those in /proc that are
-// read with it come whole in one read if the buffer is large enough.
+// pread reads an open file and enlarges the buffer until the content fits. Files of cgroups, and the files of
+// /proc that the meter reads with it, come whole in one read if the buffer is large enough.
 func (r *statReader) pread(f *statFile) ([]byte, error) {
-	const most = 16 << 20 // no file is as large
+	const most = 16 << 20 // larger than any such file
 	for {
 		n, err := pread(f.fd, r.buf)
 		switch {
@@ -93,14 +96,15 @@ func (r *statReader) close(f *statFile) {
 	}
 }
 
-// goneOrNone reports whether an error means that a cgroup was removed (ENOENT by path, ENODEV through an open file) or
-// that the kernel does not do this: it was booted without pressure (EOPNOTSUPP), or cgroup.pressure turned it off (ENODEV,
-// then ENOENT).
-func goneOrNone(err error) bool {
-	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOTDIR)
+// isAbsent reports whether an error means that the cgroup was removed (ENOENT by path, ENODEV through an open
+// file) or that the kernel lacks the file: it was booted without PSI (EOPNOTSUPP), or cgroup.pressure turned
+// PSI off (ENODEV, then ENOENT).
+func isAbsent(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) ||
+		errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOTDIR)
 }
 
-// wrap adds to an error which file could not be read.
+// wrap adds the path of the file to a read error.
 func (f *statFile) wrap(err error) error {
 	if err == nil {
 		return nil

@@ -9,10 +9,10 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// meteredGroup is a cgroup that is measured.
+// meteredGroup is a measured cgroup.
 type meteredGroup struct {
-	files  [cgroup.Stats]statFile
-	begin  int64 // the first measurement of this cgroup; what was read before is of another
+	files  [cgroup.NumStats]statFile
+	begin  int64 // first measurement of this cgroup; earlier readings are of another cgroup
 	cpu    cpuReading
 	stall  stallReading
 	memory memoryReading
@@ -26,7 +26,7 @@ func newMeteredGroup(m Mount, dir string) meteredGroup {
 	return g
 }
 
-// locate says where some files of the group are, of those that this node has.
+// locate sets the paths of the given files, of those that this node has.
 func (g *meteredGroup) locate(m Mount, dir string, stats ...cgroup.Stat) {
 	for _, s := range stats {
 		if hierarchy := m.OfStat(s); hierarchy != "" {
@@ -35,17 +35,17 @@ func (g *meteredGroup) locate(m Mount, dir string, stats ...cgroup.Stat) {
 	}
 }
 
-// close closes the group's files. What was read stays.
+// close closes the files of the group. Its readings stay.
 func (g *meteredGroup) close(r *statReader) {
 	for i := range g.files {
 		r.close(&g.files[i])
 	}
 }
 
-// readGroup reads one file of a group; nil without an error if there is none.
+// readGroup reads one file of a group. It returns nil without an error if the file does not exist.
 func (m *Meter) readGroup(g *meteredGroup, s cgroup.Stat, keep bool) ([]byte, error) {
-	content, anew, err := m.reader.read(&g.files[s], keep)
-	if anew {
+	content, recreated, err := m.reader.read(&g.files[s], keep)
+	if recreated {
 		g.begin = m.tick
 	}
 	if errors.Is(err, errAbsent) {
@@ -54,14 +54,15 @@ func (m *Meter) readGroup(g *meteredGroup, s cgroup.Stat, keep bool) ([]byte, er
 	return content, g.files[s].wrap(err)
 }
 
-// idle is the CPU time, in nanoseconds, below which a group has as good as done nothing. It is also the least quota for a period
-// that the kernel takes (min_cfs_quota_period in kernel/sched/core.c), so what a group is stopped for, it has used more before.
-const idle = 1e6
+// idleNanos is the CPU time, in nanoseconds, below which a group counts as idle. It equals the smallest quota
+// per period that the kernel accepts (min_cfs_quota_period in kernel/sched/core.c), so a group uses more than
+// this before its quota throttles it.
+const idleNanos = 1e6
 
-// measureCPU measures what a group uses of the CPUs.
+// measureCPU measures the CPU use of a group.
 func (m *Meter) measureCPU(g *meteredGroup, usage *model.CPUUsage, keep bool) error {
-	// The clock is read for each group: were all given the time of the measurement's beginning, one in which we were kept
-	// from running for 20 ms would show everything after that 2 % too high, and the next one too low.
+	// The clock is read for each group. With one time for the whole measurement, a pause of 20 ms within it
+	// would show all later groups 2 % too high, and 2 % too low in the next measurement.
 	now := cpuReading{reading: reading{tick: m.tick, at: m.clock(bootClock)}}
 	content, err := m.readGroup(g, cgroup.CPUUsage, keep)
 	if content == nil || err != nil {
@@ -78,8 +79,9 @@ func (m *Meter) measureCPU(g *meteredGroup, usage *model.CPUUsage, keep bool) er
 	}
 	span := now.since(g.cpu.reading, g.begin)
 	if m.mount.Version == cgroup.V1 {
-		if span != gap && g.cpu.throttle && now.Nanos-g.cpu.looked < idle {
-			now.throttle, now.looked, now.Periods, now.Throttled = true, g.cpu.looked, g.cpu.Periods, g.cpu.Throttled
+		if span != gap && g.cpu.throttle && now.Nanos-g.cpu.throttleNanos < idleNanos {
+			now.throttle, now.throttleNanos = true, g.cpu.throttleNanos
+			now.Periods, now.Throttled = g.cpu.Periods, g.cpu.Throttled
 		} else if err := m.readThrottle(g, &now, keep); err != nil {
 			return err
 		}
@@ -95,18 +97,20 @@ func (m *Meter) measureCPU(g *meteredGroup, usage *model.CPUUsage, keep bool) er
 	return nil
 }
 
-// readThrottle reads what on v1 stands in a file of its own, which a kernel without quotas has not.
+// readThrottle reads the throttling counters, which on v1 have a file of their own. A kernel without quotas
+// lacks the file.
 func (m *Meter) readThrottle(g *meteredGroup, now *cpuReading, keep bool) error {
 	content, err := m.readGroup(g, cgroup.CPUThrottle, keep)
 	if content == nil || err != nil {
 		return err
 	}
 	throttle, err := cgroup.ParseCPUStat(cgroup.V1, content)
-	now.Periods, now.Throttled, now.throttle, now.looked = throttle.Periods, throttle.Throttled, err == nil, now.Nanos
+	now.Periods, now.Throttled = throttle.Periods, throttle.Throttled
+	now.throttle, now.throttleNanos = err == nil, now.Nanos
 	return g.files[cgroup.CPUThrottle].wrap(err)
 }
 
-// measureMemory measures what memory a group has.
+// measureMemory measures the memory use of a group.
 func (m *Meter) measureMemory(g *meteredGroup, usage *model.MemoryUsage, keep bool) error {
 	at := m.clock(bootClock)
 	content, err := m.readGroup(g, cgroup.MemoryUsage, keep)
@@ -137,15 +141,15 @@ func (m *Meter) measureMemory(g *meteredGroup, usage *model.MemoryUsage, keep bo
 	return nil
 }
 
-// measurePressure measures for how long tasks of a group wait.
+// measurePressure measures the pressure (PSI) of a group.
 func (m *Meter) measurePressure(g *meteredGroup, pressure *model.Pressure, keep bool) error {
 	files := g.files[cgroup.CPUStall : cgroup.IOStall+1]
 	if files[0].path == "" {
 		return nil
 	}
 	now := stallReading{reading: reading{tick: m.tick, at: m.clock(bootClock)}}
-	anew, found, err := m.readPressure(files, &now, keep)
-	if anew {
+	recreated, found, err := m.readPressure(files, &now, keep)
+	if recreated {
 		g.begin = m.tick
 	}
 	if found && err == nil {
@@ -154,25 +158,25 @@ func (m *Meter) measurePressure(g *meteredGroup, pressure *model.Pressure, keep 
 	return err
 }
 
-// readPressure reads the pressure of CPU, memory and IO.
-func (m *Meter) readPressure(files []statFile, now *stallReading, keep bool) (anew, found bool, err error) {
+// readPressure reads the pressure files of CPU, memory and IO.
+func (m *Meter) readPressure(files []statFile, now *stallReading, keep bool) (recreated, found bool, err error) {
 	for i := range files {
-		content, renewed, err := m.reader.read(&files[i], keep)
-		anew = anew || renewed
+		content, fileRecreated, err := m.reader.read(&files[i], keep)
+		recreated = recreated || fileRecreated
 		if errors.Is(err, errAbsent) {
-			return anew, false, nil
+			return recreated, false, nil
 		}
 		if err != nil {
-			return anew, false, files[i].wrap(err)
+			return recreated, false, files[i].wrap(err)
 		}
 		if now.stalled[i], err = cgroup.ParsePressure(content); err != nil {
-			return anew, false, files[i].wrap(err)
+			return recreated, false, files[i].wrap(err)
 		}
 	}
-	return anew, true, nil
+	return recreated, true, nil
 }
 
-// compare brings a pressure up to date from the last reading and this one, which becomes the last.
+// compare updates a pressure from the last reading and this one, which then becomes the last reading.
 func (r *stallReading) compare(last *stallReading, begin int64, to *model.Pressure) {
 	span := r.since(last.reading, begin)
 	if span == usable {

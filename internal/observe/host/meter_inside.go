@@ -8,20 +8,21 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// For how many measurements a container is measured in each of them after its quota has stopped it, and is measured at all after
-// its pod last used enough for that to be possible.
+// Limits in measurements. After its quota throttled it, a container is measured in every measurement for the
+// time of throttledTicks. After its pod last used enough CPU for throttling, a container is measured for the
+// time of nearTicks.
 const (
-	stopped = minute
-	noted   = 5 * minute
+	throttledTicks = minute
+	nearTicks      = 5 * minute
 )
 
-// meteredContainer is a container that is measured.
+// meteredContainer is a measured container.
 type meteredContainer struct {
 	meteredGroup
 	name  string
 	usage model.CPUUsage
-	near  int64 // the last measurement in which its pod used enough for its quota to stop it
-	hit   int64 // the last measurement in which that was seen; 0: never
+	near  int64 // last measurement in which its pod used enough CPU for the quota to throttle the container
+	hit   int64 // last measurement that saw the container throttled; 0: never
 }
 
 // measureInside measures the containers that their quotas may stop: those whose pod uses enough, every fifth time, and those that
@@ -33,14 +34,14 @@ func (m *Meter) measureInside(pods map[string]model.PodGroup) {
 		from := p.detail.Inside
 		near := from > 0 && m.load.Pods[i].CPU.Milli >= from
 		if near || len(p.inside) > 0 {
-			m.enter(p, pods[p.uid].Containers, from > 0, near)
+			m.updateContainers(p, pods[p.uid].Containers, from > 0, near)
 		}
 		for j := range p.inside {
 			c := &p.inside[j]
 			if near {
 				c.near = m.tick
 			}
-			hot := c.hit > 0 && m.tick-c.hit <= stopped
+			hot := c.hit > 0 && m.tick-c.hit <= throttledTicks
 			if hot || m.turn(p, seldom) {
 				m.note(m.measureCPU(&c.meteredGroup, &c.usage, hot && m.reader.held < m.limit))
 			}
@@ -57,11 +58,12 @@ func (m *Meter) measureInside(pods map[string]model.PodGroup) {
 	}
 }
 
-// enter brings the containers of a pod that are measured to those that there are, or to none after a while.
-func (m *Meter) enter(p *meteredPod, names []string, wanted, near bool) {
+// updateContainers updates the set of measured containers of a pod. Containers of a pod that stays below its
+// threshold are dropped after nearTicks.
+func (m *Meter) updateContainers(p *meteredPod, names []string, wanted, near bool) {
 	p.inside = slices.DeleteFunc(p.inside, func(c meteredContainer) bool {
 		_, there := slices.BinarySearch(names, c.name)
-		if there && wanted && m.tick-max(c.near, c.hit) <= noted {
+		if there && wanted && m.tick-max(c.near, c.hit) <= nearTicks {
 			return false
 		}
 		c.close(&m.reader)
@@ -71,7 +73,9 @@ func (m *Meter) enter(p *meteredPod, names []string, wanted, near bool) {
 		return
 	}
 	for _, name := range names {
-		i, known := slices.BinarySearchFunc(p.inside, name, func(c meteredContainer, name string) int { return strings.Compare(c.name, name) })
+		i, known := slices.BinarySearchFunc(p.inside, name, func(c meteredContainer, name string) int {
+			return strings.Compare(c.name, name)
+		})
 		if !known {
 			c := meteredContainer{name: name, near: m.tick}
 			c.locate(m.mount, p.dir+"/"+name, cgroup.CPUUsage, cgroup.CPUThrottle)

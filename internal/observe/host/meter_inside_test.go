@@ -71,7 +71,7 @@ func TestMeterInside(t *testing.T) {
 			t.Errorf("a minute later: %d times, %d files", got, n.meter.reader.held-open)
 		}
 		times["busy"] = 1e6
-		read(noted + 2) // the first shows a gap
+		read(nearTicks + 2) // the first shows a gap
 		if got := n.meter.Load().Inside; len(got) != 0 {
 			t.Errorf("five minutes after its pod last used enough: %+v", got)
 		}

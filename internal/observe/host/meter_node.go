@@ -10,7 +10,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// nodeFiles are the files that tell of the whole machine.
+// nodeFiles are the kernel files about the complete machine.
 type nodeFiles struct {
 	stat, meminfo, zoneinfo statFile
 	pressure                [3]statFile // CPU, memory, IO
@@ -30,7 +30,7 @@ func (f *nodeFiles) close(r *statReader) {
 	}
 }
 
-// measureNodeCPU measures what the machine uses of its CPUs, and how many there are.
+// measureNodeCPU measures the number of CPUs of the machine and their use.
 func (m *Meter) measureNodeCPU() error {
 	now := idleReading{reading: reading{tick: m.tick, at: m.clock(bootClock)}}
 	content, _, err := m.reader.read(&m.node.stat, true)
@@ -46,7 +46,7 @@ func (m *Meter) measureNodeCPU() error {
 	span := now.since(m.cpu.reading, m.begin)
 	if span == usable {
 		if u, ok := now.usage(&m.cpu); ok {
-			m.load.Node.CPU, m.load.Stolen = u, min(now.taken(&m.cpu), max(m.load.CPUMilli-u.Milli, 0))
+			m.load.Node.CPU, m.load.Stolen = u, min(now.stolenMilli(&m.cpu), max(m.load.CPUMilli-u.Milli, 0))
 		}
 	}
 	if span != tooSoon {
@@ -55,7 +55,8 @@ func (m *Meter) measureNodeCPU() error {
 	return nil
 }
 
-// measureNodeMemory measures the memory of the machine; what its processes and caches use as the kubelet does for its root.
+// measureNodeMemory measures the memory use of the machine. It computes the working set as the kubelet does for
+// its root cgroup.
 func (m *Meter) measureNodeMemory() error {
 	at := m.clock(bootClock)
 	content, _, err := m.reader.read(&m.node.meminfo, true)
@@ -84,8 +85,8 @@ func (m *Meter) measureNodePressure() error {
 	return err
 }
 
-// measureWatermark adds up what the kernel keeps free. The file has about 2 KiB a NUMA node and 100 bytes a CPU and zone,
-// which come in several reads, so it is taken piece by piece.
+// measureWatermark sums up the memory that the kernel keeps free. /proc/zoneinfo has about 2 KiB per NUMA node
+// and 100 bytes per CPU and zone. The kernel returns it in several reads, so it is parsed piece by piece.
 func (m *Meter) measureWatermark() error {
 	f := &m.node.zoneinfo
 	if !f.open {
@@ -97,9 +98,9 @@ func (m *Meter) measureWatermark() error {
 		m.reader.held++
 	}
 	var pages, offset int64
-	begun := 0 // bytes of a line of which the end is still to be read
+	partial := 0 // bytes of the last line, whose end is not read yet
 	for buf := m.reader.buf; ; {
-		n, err := unix.Pread(f.fd, buf[begun:], offset)
+		n, err := unix.Pread(f.fd, buf[partial:], offset)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
@@ -111,12 +112,12 @@ func (m *Meter) measureWatermark() error {
 			return nil
 		}
 		offset += int64(n)
-		whole := bytes.LastIndexByte(buf[:begun+n], '\n') + 1
-		sum, err := LowPages(buf[:whole])
+		complete := bytes.LastIndexByte(buf[:partial+n], '\n') + 1
+		sum, err := SumLowWatermarks(buf[:complete])
 		if err != nil {
 			return f.wrap(err)
 		}
 		pages += sum
-		begun = copy(buf, buf[whole:begun+n])
+		partial = copy(buf, buf[complete:partial+n])
 	}
 }

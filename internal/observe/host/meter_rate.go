@@ -9,52 +9,58 @@ import (
 )
 
 const (
-	shortest = 100 * time.Millisecond // between two readings of a counter, or their difference means nothing
-	longest  = 10 * time.Second       // between two measurements, or some were missed: a mean over it would hide what happened
-	jump     = 100 * time.Millisecond // by which the clocks may part between two measurements before it was a suspension
-	oldest   = 2 * rarely             // measurements between two readings of a counter; more were in vain
+	// minInterval is the least time between two readings of a counter. A rate over less is not meaningful.
+	minInterval = 100 * time.Millisecond
+	// maxInterval is the most time between two measurements. After a longer gap a mean would hide changes within it.
+	maxInterval = 10 * time.Second
+	// clockJump is the difference between the progress of the two clocks that counts as a suspension of the machine.
+	clockJump = 100 * time.Millisecond
+	// maxTicksApart is the most measurements between two comparable readings of a counter. Reads in between failed.
+	maxTicksApart = 2 * rarely
 )
 
-// reading tells when a counter was read.
+// reading is the time at which a counter was read.
 type reading struct {
-	tick int64         // in which measurement; 0: never
+	tick int64         // number of the measurement; 0: never
 	at   time.Duration // since boot
 }
 
-// span is what lies between two readings.
+// span is the kind of interval between two readings.
 type span int
 
 const (
 	usable  span = iota
-	gap          // they are not to be compared: the later one is a new beginning
-	tooSoon      // the earlier one is to be kept
+	gap          // the readings cannot be compared; the later one is the new base
+	tooSoon      // the interval is too short; the earlier reading stays the base
 )
 
-// since tells what lies between an earlier reading and this one. What was read before the measurement begin is another
-// counter, or counted while nobody looked.
+// since returns the kind of interval from an earlier reading to this one. A reading from before the measurement
+// begin is of another counter, or from before a gap.
 func (r reading) since(earlier reading, begin int64) span {
 	switch {
-	case earlier.tick == 0 || earlier.tick < begin || r.tick-earlier.tick > oldest:
+	case earlier.tick == 0 || earlier.tick < begin || r.tick-earlier.tick > maxTicksApart:
 		return gap
-	case r.at-earlier.at < shortest:
+	case r.at-earlier.at < minInterval:
 		return tooSoon
 	}
 	return usable
 }
 
-// cpuReading is what was read of a group's CPU time.
+// cpuReading is a reading of the CPU time of a group.
 type cpuReading struct {
 	reading
 	cgroup.CPUStat
-	throttle bool   // Periods and Throttled are known
-	looked   uint64 // on v1: Nanos when they were read
+	throttle      bool   // Periods and Throttled are known
+	throttleNanos uint64 // on v1: Nanos when Periods and Throttled were read
 }
 
-// usage computes what was used between an earlier reading and this one on a machine with so many CPUs, 0 if that is not known.
+// usage computes the CPU use between an earlier reading and this one, on a machine with this number of CPUs (0:
+// unknown).
 //
-// It is not cut to what the CPUs can do: the kernel counts late, by up to a tick, or a second where it has stopped the tick
-// (nohz_full). Cut off, that time would be missing from the mean over several measurements and from the sum of the pods.
-// But by more than a second it counts nothing late, so that what is more than twice what the CPUs can do was never used.
+// The result is not limited to the capacity of the CPUs, because the kernel accounts CPU time late: by up to a
+// tick, or by a second on CPUs without a tick (nohz_full). A limit would lose that time from means over several
+// measurements and from sums over pods. The kernel is never late by more than a second, so a result above twice
+// the capacity is invalid.
 func (r *cpuReading) usage(earlier *cpuReading, cpus int) (model.CPUUsage, bool) {
 	if r.Nanos < earlier.Nanos {
 		return model.CPUUsage{}, false
@@ -76,13 +82,13 @@ func (r *cpuReading) usage(earlier *cpuReading, cpus int) (model.CPUUsage, bool)
 	return u, true
 }
 
-// stallReading is what was read of pressure.
+// stallReading is a reading of pressure (PSI).
 type stallReading struct {
 	reading
 	stalled [3]cgroup.Stalled // CPU, memory, IO
 }
 
-// pressure computes it for the time between an earlier reading and this one.
+// pressure computes the pressure between an earlier reading and this one.
 func (r *stallReading) pressure(earlier *stallReading) (model.Pressure, bool) {
 	elapsed := r.at - earlier.at
 	var stalls [3]model.Stall
@@ -96,33 +102,36 @@ func (r *stallReading) pressure(earlier *stallReading) (model.Pressure, bool) {
 	return model.Pressure{At: r.at, CPU: stalls[0], Memory: stalls[1], IO: stalls[2]}, true
 }
 
-// thousandths returns the part of a time, at most 1000: the kernel reads its clock a little later than we do.
+// thousandths returns part/whole in thousandths, at most 1000. The part can exceed the whole because the kernel
+// reads its clock a little later than the meter.
 func thousandths(part, whole time.Duration) int64 {
 	return int64(math.Round(min(float64(part)/float64(whole), 1) * 1000))
 }
 
-// memoryReading is what was read when the details of a group's memory were read last.
+// memoryReading is the state of a group at the last reading of its memory details.
 type memoryReading struct {
-	tick  int64  // in which measurement; 0: never
+	tick  int64  // number of the measurement; 0: never
 	used  uint64 // bytes
 	nanos uint64 // CPU time
 }
 
-// same reports whether the details can still be true: the group has as many bytes and has done nothing. Only the kernel can have
-// moved pages between its lists then, so they are read anew after a while.
+// same reports whether the memory details can still be valid: the group uses the same number of bytes and was
+// idle. Even then the kernel can move pages between its lists, so the details expire.
 func (r *memoryReading) same(last *memoryReading, begin int64) bool {
-	return last.tick > 0 && last.tick >= begin && r.tick-last.tick < seldom && r.used == last.used && r.nanos-last.nanos < idle
+	return last.tick > 0 && last.tick >= begin && r.tick-last.tick < seldom &&
+		r.used == last.used && r.nanos-last.nanos < idleNanos
 }
 
-// idleReading is what was read of the whole machine's idle time.
+// idleReading is a reading of the idle time of the machine.
 type idleReading struct {
 	reading
 	idle, stolen time.Duration
 	cpus         int
 }
 
-// usage computes what was used between an earlier reading and this one, at most what there is: it is known to 10 ms. When
-// CPUs came or went there is none, because the kernel then counts their idle time in another way.
+// usage computes the CPU use between an earlier reading and this one, at most the capacity. Its resolution is
+// 10 ms. There is no result when the number of CPUs changed, because the kernel then counts idle time
+// differently.
 func (r *idleReading) usage(earlier *idleReading) (model.CPUUsage, bool) {
 	if r.cpus != earlier.cpus || r.idle < earlier.idle {
 		return model.CPUUsage{}, false
@@ -131,8 +140,9 @@ func (r *idleReading) usage(earlier *idleReading) (model.CPUUsage, bool) {
 	return model.CPUUsage{At: r.at, Milli: int64(math.Round(max(used, 0) * 1000))}, true
 }
 
-// taken computes what the hypervisor gave to others between an earlier reading and this one, in milli-cores. A machine that
-// was moved to another host may count from the beginning; then it is 0 for once.
-func (r *idleReading) taken(earlier *idleReading) int64 {
+// stolenMilli computes the CPU time that the hypervisor gave to other machines between an earlier reading and
+// this one, in milli-cores. A machine that was moved to another host may count from 0 again; the result is then
+// 0 once.
+func (r *idleReading) stolenMilli(earlier *idleReading) int64 {
 	return int64(math.Round(max(float64(r.stolen-earlier.stolen), 0) / float64(r.at-earlier.at) * 1000))
 }

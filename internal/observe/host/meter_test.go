@@ -98,7 +98,7 @@ func (n *fakeNode) set(dir string, u used) {
 	throttle := fmt.Sprintf("nr_periods %d\nnr_throttled %d\n", u.periods, u.throttled)
 	memory := fmt.Sprintf("anon %d\nactive_file %d\ninactive_file %d\n", u.bytes/15*10, u.bytes/15*2, u.bytes/15*3)
 	stall := fmt.Sprintf("some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=%d\n", u.stall.Microseconds(), u.stall.Microseconds()/2)
-	texts := [cgroup.Stats]string{cgroup.CPUUsage: fmt.Sprintf("usage_usec %d\n", u.nanos/1000) + throttle, cgroup.MemoryUsage: fmt.Sprintln(u.bytes),
+	texts := [cgroup.NumStats]string{cgroup.CPUUsage: fmt.Sprintf("usage_usec %d\n", u.nanos/1000) + throttle, cgroup.MemoryUsage: fmt.Sprintln(u.bytes),
 		cgroup.MemoryDetails: memory, cgroup.CPUStall: stall, cgroup.MemoryStall: stall, cgroup.IOStall: stall}
 	if n.mount.Version == cgroup.V1 {
 		texts[cgroup.CPUUsage], texts[cgroup.CPUThrottle] = fmt.Sprintln(u.nanos), throttle

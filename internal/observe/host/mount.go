@@ -1,5 +1,3 @@
-// Package host observes the node it runs on: where its cgroup hierarchy is, which pods have a cgroup in it, and when
-// somebody else makes, removes or writes there. It reads and watches; it never writes.
 package host
 
 import (
@@ -17,28 +15,29 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// DefaultRoot is where the cgroup file system is mounted on a host.
+// DefaultRoot is the mount point of the cgroup file system on a host.
 const DefaultRoot = "/sys/fs/cgroup"
 
-// The errors that tell apart why no pods can be found.
+// Reasons why no pods can be found.
 var (
 	ErrNoController = errors.New("no CPU controller")
 	ErrNoKubepods   = errors.New("no kubepods cgroup")
 	ErrAmbiguous    = errors.New("more than one kubepods cgroup")
 )
 
-// Mount is the hierarchy that the CPU controller is bound to, and those of the other controllers, in which every group has a
-// directory of the same name. On cgroup v2 they are one. A path of "" means that this node has no such controller.
+// Mount holds the mount points of the cgroup hierarchies: the one of the CPU controller, and those of the other
+// controllers. A group has the same relative path in each. On cgroup v2 all are the same hierarchy. An empty
+// path means that this node does not have the controller.
 type Mount struct {
 	Version cgroup.Version
-	Path    string // absolute, as the others
+	Path    string // of the CPU controller; absolute, as are the others
 	Cpusets string
-	Cpuacct string // what counts the CPU time; v2 does so without a controller
+	Cpuacct string // of the hierarchy that counts CPU time; on v2 that needs no controller
 	Memory  string
 }
 
-// Of returns the hierarchy that a knob stands in, "" if there is none.
-func (m Mount) Of(k model.Knob) string {
+// OfKnob returns the mount point of a knob's hierarchy, "" if this node has none.
+func (m Mount) OfKnob(k model.Knob) string {
 	switch k {
 	case model.Cpuset:
 		return m.Cpusets
@@ -57,7 +56,7 @@ func (m Mount) Of(k model.Knob) string {
 	return m.Path
 }
 
-// OfStat returns the hierarchy that a file of the kernel's stands in, "" if there is none.
+// OfStat returns the mount point of the hierarchy of a statistics file, "" if this node has none.
 func (m Mount) OfStat(s cgroup.Stat) string {
 	switch {
 	case cgroup.StatFile(m.Version, s) == "":
@@ -70,9 +69,9 @@ func (m Mount) OfStat(s cgroup.Stat) string {
 	return m.Path
 }
 
-// FindMount finds the CPU controller below the directory where the cgroup file system is mounted, as [DefaultRoot]. On a
-// hybrid host that is the v1 hierarchy, because the v2 one has no controllers there. The error is [ErrNoController] if
-// there is none.
+// FindMount finds the hierarchy of the CPU controller below the mount point of the cgroup file system, such as
+// [DefaultRoot]. On a hybrid host it is the v1 hierarchy, because the v2 hierarchy there has no controllers.
+// The error is [ErrNoController] if there is none.
 func FindMount(root string) (Mount, error) {
 	if isType(root, unix.CGROUP2_SUPER_MAGIC) {
 		controllers, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
@@ -101,13 +100,15 @@ func FindMount(root string) (Mount, error) {
 	}
 	if path := v1("cpu", "cpu,cpuacct", "cpuacct,cpu"); path != "" {
 		return Mount{
-			Version: cgroup.V1, Path: path, Cpusets: v1("cpuset"), Cpuacct: v1("cpuacct", "cpu,cpuacct", "cpuacct,cpu"), Memory: v1("memory"),
+			Version: cgroup.V1, Path: path, Cpusets: v1("cpuset"),
+			Cpuacct: v1("cpuacct", "cpu,cpuacct", "cpuacct,cpu"), Memory: v1("memory"),
 		}, nil
 	}
-	return Mount{}, fmt.Errorf("%w at %s: neither cgroup v2 nor a v1 cpu hierarchy is mounted there", ErrNoController, root)
+	return Mount{}, fmt.Errorf("%w at %s: neither cgroup v2 nor a v1 cpu hierarchy is mounted there",
+		ErrNoController, root)
 }
 
-// InMemory reports whether a directory is on a file system that is in memory.
+// InMemory reports whether a directory is on tmpfs or ramfs.
 func InMemory(dir string) bool {
 	return isType(dir, unix.TMPFS_MAGIC) || isType(dir, unix.RAMFS_MAGIC)
 }
@@ -117,20 +118,21 @@ func isType(path string, magic int64) bool {
 	return unix.Statfs(path, &st) == nil && st.Type == magic
 }
 
-// FindKubepods finds the directory that a kubelet keeps its pods in. Where there are several, as on a host that also runs
-// nodes in containers, it is the one with the pod of this UID in it. The error is [ErrNoKubepods] or [ErrAmbiguous].
+// FindKubepods finds the kubelet's directory of pods. Several exist on a host that also runs nodes in
+// containers; the result is then the one that contains the pod with this UID. The error is [ErrNoKubepods] or
+// [ErrAmbiguous].
 func FindKubepods(m Mount, podUID string) (cgroup.Layout, error) {
-	const deepest, most = 5, 20000 // kind's node in a container in systemd stands four deep
+	const maxDepth, maxVisited = 5, 20000 // the kubepods directory of a kind node below systemd is at depth four
 	var found []cgroup.Layout
 	visited := 0
 	err := filepath.WalkDir(m.Path, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return fs.SkipDir // it went away while we looked
+			return fs.SkipDir // the directory was removed meanwhile
 		}
 		if !d.IsDir() {
 			return nil
 		}
-		if visited++; visited > most {
+		if visited++; visited > maxVisited {
 			return fs.SkipAll
 		}
 		rel := strings.TrimPrefix(strings.TrimPrefix(path, m.Path), "/")
@@ -138,7 +140,7 @@ func FindKubepods(m Mount, podUID string) (cgroup.Layout, error) {
 			found = append(found, layout)
 			return fs.SkipDir
 		}
-		if strings.Count(rel, "/") >= deepest-1 && rel != "" {
+		if strings.Count(rel, "/") >= maxDepth-1 && rel != "" {
 			return fs.SkipDir
 		}
 		return nil
@@ -151,7 +153,8 @@ func FindKubepods(m Mount, podUID string) (cgroup.Layout, error) {
 	}
 	switch len(found) {
 	case 0:
-		return cgroup.Layout{}, fmt.Errorf("%w below %s: the kubelet has not started, or runs with cgroupsPerQOS: false", ErrNoKubepods, m.Path)
+		return cgroup.Layout{}, fmt.Errorf("%w below %s: the kubelet has not started, or runs with cgroupsPerQOS: false",
+			ErrNoKubepods, m.Path)
 	case 1:
 		return found[0], nil
 	}
@@ -159,10 +162,11 @@ func FindKubepods(m Mount, podUID string) (cgroup.Layout, error) {
 	for i, l := range found {
 		roots[i] = l.Root
 	}
-	return cgroup.Layout{}, fmt.Errorf("%w below %s: %s; choose one with --kubepods", ErrAmbiguous, m.Path, strings.Join(roots, ", "))
+	return cgroup.Layout{}, fmt.Errorf("%w below %s: %s; choose one with --kubepods",
+		ErrAmbiguous, m.Path, strings.Join(roots, ", "))
 }
 
-// hasPod reports whether the pod has its cgroup in this layout, in whatever class.
+// hasPod reports whether the pod has a cgroup in this layout, in any QoS class.
 func hasPod(m Mount, l cgroup.Layout, uid string) bool {
 	for q := model.Guaranteed; q <= model.BestEffort && cgroup.ValidUID(uid); q++ {
 		if _, err := os.Lstat(filepath.Join(m.Path, l.Pod(q, uid))); err == nil {

@@ -89,12 +89,12 @@ func TestParseMeminfo(t *testing.T) {
 	}
 }
 
-func TestLowPages(t *testing.T) {
-	if got, err := LowPages([]byte(procZoneinfo)); got != 17522 || err != nil {
+func TestSumLowWatermarks(t *testing.T) {
+	if got, err := SumLowWatermarks([]byte(procZoneinfo)); got != 17522 || err != nil {
 		t.Errorf("%d, %v", got, err)
 	}
 	for _, text := range []string{"   low x\n", "   low 9223372036854775807\n   low 1\n"} {
-		if got, err := LowPages([]byte(text)); !errors.Is(err, ErrProc) {
+		if got, err := SumLowWatermarks([]byte(text)); !errors.Is(err, ErrProc) {
 			t.Errorf("%q: %d, %v", text, got, err)
 		}
 	}
@@ -107,7 +107,7 @@ func FuzzParseProc(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content []byte) {
 		s, err1 := ParseStat(content)
 		m, err2 := ParseMeminfo(content)
-		low, err3 := LowPages(content)
+		low, err3 := SumLowWatermarks(content)
 		if s.Idle < 0 || s.Stolen < 0 || s.Stolen > s.Idle || s.CPUs < 0 || s.Runnable < 0 || min(m.Total, m.Free, m.Anon, m.ActiveFile, m.InactiveFile) < 0 || low < 0 {
 			t.Errorf("%q: %+v, %+v, %d", content, s, m, low)
 		}

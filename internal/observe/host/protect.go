@@ -10,14 +10,15 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// What it takes to have memory protected.
+// Reasons why memory protection is unavailable, in the form "needs ...".
 const (
 	protectionFiles     = "needs the memory controller, with memory.min"
 	protectionRecursive = "needs cgroup2 mounted with memory_recursiveprot, as systemd does (Linux 5.7)"
 )
 
-// noProtection returns why the memory of pods cannot be protected on cgroup v2; "" if it can. Without memory_recursiveprot, which
-// is an option of the hierarchy whoever mounts it, what a pod is protected with protects nothing in its containers.
+// noProtection returns why the memory of pods cannot be protected on cgroup v2, "" if it can. Without
+// memory_recursiveprot the protection of a pod does not reach its containers. The option belongs to the
+// hierarchy, so any mount of it shows the option.
 func noProtection(proc string, has bool) string {
 	if !has {
 		return protectionFiles
@@ -28,18 +29,20 @@ func noProtection(proc string, has bool) string {
 	}
 	for line := range bytes.Lines(mounts) {
 		_, super, _ := strings.Cut(string(line), " - ")
-		if fields := strings.Fields(super); len(fields) == 3 && fields[0] == "cgroup2" && strings.Contains(","+fields[2]+",", ",memory_recursiveprot,") {
+		fields := strings.Fields(super)
+		if len(fields) == 3 && fields[0] == "cgroup2" && strings.Contains(","+fields[2]+",", ",memory_recursiveprot,") {
 			return ""
 		}
 	}
 	return protectionRecursive
 }
 
-// LookForMemoryQoS looks whether a container of the pods that are followed was made with its memory protected, or slowed down
-// above some amount, and reports whether that is news. The container runtime does it for the kubelet's MemoryQoS, and we never.
+// DetectMemoryQoS detects the kubelet's MemoryQoS and reports whether the result changed. With MemoryQoS the
+// container runtime sets memory.min or memory.high of containers, which Waterline never does. The check covers
+// the containers of followed pods.
 //
-// It opens two files of each container, so it is for audits, where the answer counts.
-func (t *Tree) LookForMemoryQoS() (changed bool) {
+// It opens two files per container, so callers run it only in audits.
+func (t *Tree) DetectMemoryQoS() (changed bool) {
 	found := false
 	for _, p := range t.pods {
 		if p.lister == nil || !t.model.V2 {
@@ -47,7 +50,7 @@ func (t *Tree) LookForMemoryQoS() (changed bool) {
 		}
 		for _, name := range p.group.Containers {
 			dir := filepath.Join(t.mount.Path, p.group.Dir, name)
-			found = found || t.deviates(dir, model.MemoryHigh, model.Unlimited) || t.deviates(dir, model.MemoryMin, 0)
+			found = found || t.differs(dir, model.MemoryHigh, model.Unlimited) || t.differs(dir, model.MemoryMin, 0)
 		}
 	}
 	changed = found != t.model.MemoryQoS
@@ -55,13 +58,13 @@ func (t *Tree) LookForMemoryQoS() (changed bool) {
 	return changed
 }
 
-// deviates reports whether a group's file of memory holds something else than the kernel puts there. One that cannot be read
-// does not: the container ended.
-func (t *Tree) deviates(dir string, k model.Knob, otherwise int64) bool {
+// differs reports whether a memory file of a group holds another value than the kernel's default. A file that
+// cannot be read does not differ: the container has ended.
+func (t *Tree) differs(dir string, k model.Knob, standard int64) bool {
 	content, err := os.ReadFile(filepath.Join(dir, cgroup.FileName(t.mount.Version, k)))
 	if err != nil {
 		return false
 	}
 	raw, err := cgroup.Parse(t.mount.Version, k, content, cgroup.Raw{})
-	return err == nil && raw.Number != otherwise
+	return err == nil && raw.Number != standard
 }

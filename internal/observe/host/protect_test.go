@@ -45,9 +45,9 @@ func TestNoProtection(t *testing.T) {
 	}
 }
 
-// TestLookForMemoryQoS checks that the kubelet's MemoryQoS is found by what the runtime set in containers, whichever of them and
+// TestDetectMemoryQoS checks that the kubelet's MemoryQoS is found by what the runtime set in containers, whichever of them and
 // of the files it is, and no longer when those are gone. What stands in the pod's own group may be ours and says nothing.
-func TestLookForMemoryQoS(t *testing.T) {
+func TestDetectMemoryQoS(t *testing.T) {
 	root := t.TempDir()
 	layout, _ := cgroup.ParseLayout("kubepods")
 	write := func(dir, file, text string) {
@@ -74,7 +74,7 @@ func TestLookForMemoryQoS(t *testing.T) {
 		if _, err := tree.Scan(func(string) bool { return true }); err != nil {
 			t.Fatal(err)
 		}
-		if got := tree.LookForMemoryQoS(); got != news || tree.Model().MemoryQoS != want {
+		if got := tree.DetectMemoryQoS(); got != news || tree.Model().MemoryQoS != want {
 			t.Errorf("%s: news %v, found %v", what, got, tree.Model().MemoryQoS)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// DefaultSys is where sysfs is mounted on a host.
+// DefaultSys is the mount point of sysfs on a host.
 const DefaultSys = "/sys"
 
 const (
@@ -27,21 +27,21 @@ const (
 	nodesDir     = "/devices/system/node"
 )
 
-// ErrTopology is in the chain of the errors of [ReadTopology] about files that say what cannot be.
-var ErrTopology = errors.New("the kernel describes CPUs in a way that cannot be")
+// ErrTopology is in the chain of errors of [ReadTopology] about impossible file content.
+var ErrTopology = errors.New("impossible CPU topology in sysfs")
 
-// OnlineCPUs returns the CPUs that are online, from the one file below sys (see [DefaultSys]) that says so. It is cheap
-// enough to look at often: three system calls, at most three small allocations.
+// OnlineCPUs returns the CPUs that are online, from one file below sys (see [DefaultSys]). It is cheap enough
+// to call often: three system calls, at most three small allocations.
 //
-// The kernel puts a CPU online a moment before it describes its caches. Who sees the set change does well to read the
-// topology when it has, and once more a while later.
+// The kernel puts a CPU online a moment before it describes the caches of that CPU. After a change of the set,
+// read the topology at once and again a while later.
 func OnlineCPUs(sys string) (model.CPUSet, error) {
 	path := sys + onlineFile
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return model.CPUSet{}, fmt.Errorf("opening %s: %w", path, err)
 	}
-	var page [4096]byte // sysfs never gives more in one read
+	var page [4096]byte // a read of a sysfs file returns at most one page
 	n, err := unix.Read(fd, page[:])
 	_ = unix.Close(fd)
 	if err != nil {
@@ -50,7 +50,8 @@ func OnlineCPUs(sys string) (model.CPUSet, error) {
 	online, err := model.ParseCPUs(string(page[:n]))
 	switch {
 	case errors.Is(err, model.ErrManyCPUs):
-		return online, fmt.Errorf("reading %s: %w; to have CPUs placed here, boot with nr_cpus=%d or take those above offline", path, err, model.MaxCPUs)
+		return online, fmt.Errorf("reading %s: %w; to place CPUs here, boot with nr_cpus=%d or take the CPUs above offline",
+			path, err, model.MaxCPUs)
 	case err != nil:
 		return online, fmt.Errorf("reading %s: %w", path, err)
 	case online.Empty():
@@ -59,17 +60,20 @@ func OnlineCPUs(sys string) (model.CPUSet, error) {
 	return online, nil
 }
 
-// ReadTopology reads how the online CPUs of this machine hang together, from the files below sys (see [DefaultSys]).
-// Two reads of the same machine give the same; when a CPU goes on- or offline, [model.CPU.Core] and [model.CPU.L3] may
-// be other numbers afterwards, because the kernel takes a CPU that is offline out of every list that it is in.
+// ReadTopology reads the topology of the online CPUs of this machine from the files below sys (see
+// [DefaultSys]). Two reads of the same machine give the same result. After a CPU goes on- or offline,
+// [model.CPU.Core] and [model.CPU.L3] may be other numbers, because the kernel removes an offline CPU from
+// every list.
 //
-// What the kernel does not say is taken to be as follows. Which CPUs are possible is not known where more are than can be
-// told apart. A machine without NUMA has one node, 0, of unknown memory: 0
-// bytes. A CPU without a socket is in socket 0: a virtual machine on ARM says -1, and where sockets matter its NUMA nodes
-// tell them apart as well. A CPU without siblings is a core of its own. For CPUs without a last-level cache see
-// lastLevel.
+// Missing information is replaced as follows:
+//   - The set of possible CPUs is unknown on a machine with more than [model.MaxCPUs].
+//   - A machine without NUMA has one node, 0, whose memory is unknown (0 bytes).
+//   - A CPU without a socket is in socket 0. Virtual machines on ARM report socket -1; where sockets matter, their NUMA
+//     nodes separate the CPUs as well.
+//   - A CPU without siblings is a core of its own.
+//   - For CPUs without a last-level cache see assignL3.
 //
-// The error has [ErrTopology] or [model.ErrCPUList] in its chain if a file has nonsense in it.
+// The error has [ErrTopology] or [model.ErrCPUList] in its chain if a file has impossible content.
 func ReadTopology(sys string) (*model.Topology, error) {
 	const tries = 3
 	for try := 1; ; try++ {
@@ -84,11 +88,12 @@ func ReadTopology(sys string) (*model.Topology, error) {
 			return nil, afterErr
 		case before == after && err == nil:
 			return t, nil
-		case try < tries: // a CPU went meanwhile, and the files of both its states were seen
+		case try < tries: // a CPU went on- or offline meanwhile, and the read mixes both states
 		case err != nil:
 			return nil, err
 		default:
-			return nil, fmt.Errorf("reading the CPU topology: the CPUs online went from %s to %s meanwhile, at the last of %d tries", before, after, tries)
+			return nil, fmt.Errorf("reading the CPU topology: the CPUs online went from %s to %s meanwhile, "+
+				"at the last of %d tries", before, after, tries)
 		}
 	}
 }
@@ -127,19 +132,20 @@ func readTopology(sys string, online model.CPUSet) (*model.Topology, error) {
 	for i := range t.CPUs {
 		t.CPUs[i].Core = cores.find(t.CPUs[i].ID)
 	}
-	lastLevel(t.CPUs, caches)
+	assignL3(t.CPUs, caches)
 	return t, nil
 }
 
-// lastLevel finds the domains of the last-level cache.
+// assignL3 sets the domain of the last-level cache of each CPU.
 //
-// A third-level cache is one, whoever shares it: on some EPYC every core has its own. A second-level cache is one if
-// several cores share it, as on small ARM machines. A cache that a core has for itself is not the last: there is one
-// behind it that is not told of, as the system-level cache of ARM servers, or nothing at all is told, as in many virtual
-// machines. Then those CPUs of a NUMA node that are in one socket are a domain: behind the private caches, a node is
-// the closest that CPUs are, to each other and to memory. The socket would be too wide, since domains are filled within
-// nodes.
-func lastLevel(cpus []model.CPU, caches []cache) {
+// A third-level cache is a domain, whether or not CPUs share it: on some EPYC machines every core has its own.
+// A second-level cache is a domain if several cores share it, as on small ARM machines.
+//
+// A cache private to one core is not the last level. Either sysfs does not describe the cache behind it, such
+// as the system-level cache of ARM servers, or it describes no caches, as in many virtual machines. Then the
+// CPUs of a NUMA node in one socket form a domain, because they are the closest to each other and to memory
+// after the private caches. The whole socket would be too wide, since domains are filled within nodes.
+func assignL3(cpus []model.CPU, caches []cache) {
 	coreOf := map[int]int{}
 	for i := range cpus {
 		coreOf[cpus[i].ID] = cpus[i].Core
@@ -170,9 +176,9 @@ func lastLevel(cpus []model.CPU, caches []cache) {
 	}
 }
 
-// groups joins CPUs that share something: for each the lowest of its group, or one on the way to it. It does not rely on
-// the kernel's lists to agree with each other: those of virtual machines do not always. Whoever says that it shares with
-// another is in one group with everybody in the other's.
+// groups joins CPUs that share a core or a cache into groups (union-find). For each CPU it holds the lowest CPU
+// of the group, or a CPU on the way to it. The kernel's lists need not agree with each other, and on virtual
+// machines they do not always: a CPU that claims to share with another CPU joins the whole group of that CPU.
 type groups []int
 
 func newGroups() groups {
@@ -197,7 +203,7 @@ func (g groups) join(id int, others model.CPUSet) {
 	}
 }
 
-// readNodes reads the NUMA nodes, and in which of them each CPU is.
+// readNodes reads the NUMA nodes and the node of each CPU.
 func readNodes(sys string, online model.CPUSet) ([]model.NUMANode, map[int]int, error) {
 	nodeOf := map[int]int{}
 	var nodes []model.NUMANode
@@ -218,7 +224,8 @@ func readNodes(sys string, online model.CPUSet) ([]model.NUMANode, map[int]int, 
 		cpus = cpus.And(online)
 		for cpu := range cpus.All() {
 			if other, found := nodeOf[cpu]; found {
-				return nil, nil, fmt.Errorf("%w: CPU %d is in the NUMA nodes %d and %d, by their cpulist below %s", ErrTopology, cpu, other, node.ID, sys+nodesDir)
+				return nil, nil, fmt.Errorf("%w: CPU %d is in the NUMA nodes %d and %d, by their cpulist below %s",
+					ErrTopology, cpu, other, node.ID, sys+nodesDir)
 			}
 			nodeOf[cpu] = node.ID
 		}
@@ -227,11 +234,12 @@ func readNodes(sys string, online model.CPUSet) ([]model.NUMANode, map[int]int, 
 		}
 	}
 	if len(nodes) == 0 {
-		return []model.NUMANode{{}}, nodeOf, nil // for a kernel without NUMA every CPU is in node 0
+		return []model.NUMANode{{}}, nodeOf, nil // on a kernel without NUMA every CPU is in node 0
 	}
 	for cpu := range online.All() {
 		if _, found := nodeOf[cpu]; !found {
-			return nil, nil, fmt.Errorf("%w: CPU %d is online but in no cpulist of a NUMA node below %s", ErrTopology, cpu, sys+nodesDir)
+			return nil, nil, fmt.Errorf("%w: CPU %d is online but in no cpulist of a NUMA node below %s",
+				ErrTopology, cpu, sys+nodesDir)
 		}
 	}
 	slices.SortFunc(nodes, func(a, b model.NUMANode) int { return a.ID - b.ID })
@@ -247,13 +255,13 @@ func readNode(dir string, id int) (model.NUMANode, model.CPUSet, error) {
 	return node, cpus, err
 }
 
-// readSocket reads in which socket a CPU is.
+// readSocket reads the socket of a CPU.
 func readSocket(cpuDir string) (int, error) {
 	socket, _, err := readParsed(filepath.Join(cpuDir, "topology/physical_package_id"), parseSocket)
 	return socket, err
 }
 
-// readSiblings reads with which others a CPU shares a core.
+// readSiblings reads the CPUs that share a core with a CPU.
 func readSiblings(cpuDir string) (model.CPUSet, error) {
 	siblings, found, err := readParsed(filepath.Join(cpuDir, "topology/core_cpus_list"), model.ParseCPUs)
 	if !found && err == nil { // before Linux 5.3
@@ -262,13 +270,13 @@ func readSiblings(cpuDir string) (model.CPUSet, error) {
 	return siblings, err
 }
 
-// cache is the cache of a CPU that is farthest from it.
+// cache is the last cache of a CPU, the one with the highest level.
 type cache struct {
-	level  int // 0: none is told of
+	level  int // 0: sysfs describes no cache
 	shared model.CPUSet
 }
 
-// readCache reads the farthest cache that the kernel tells of.
+// readCache reads the cache with the highest level that sysfs describes.
 func readCache(cpuDir string) (cache, error) {
 	dir := filepath.Join(cpuDir, "cache")
 	entries, err := os.ReadDir(dir)
@@ -276,7 +284,7 @@ func readCache(cpuDir string) (cache, error) {
 		return cache{}, fmt.Errorf("listing the caches: %w", err)
 	}
 	var last cache
-	for _, entry := range entries { // numbers may be missing: the kernel hides caches that it cannot name
+	for _, entry := range entries { // the numbers can have gaps: the kernel hides caches of unknown type
 		if !strings.HasPrefix(entry.Name(), "index") {
 			continue
 		}
@@ -298,7 +306,7 @@ func readCache(cpuDir string) (cache, error) {
 	return last, nil
 }
 
-// readParsed reads what a file says; not found, and the zero value, if there is no such file.
+// readParsed reads and parses a file. If the file does not exist, found is false and value is the zero value.
 func readParsed[T any](path string, parse func(string) (T, error)) (value T, found bool, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -314,7 +322,8 @@ func readParsed[T any](path string, parse func(string) (T, error)) (value T, fou
 	return value, true, nil
 }
 
-// parseSocket parses physical_package_id. Where the kernel knows of no sockets, it reads -1, which is socket 0.
+// parseSocket parses physical_package_id. It reads -1 where the kernel knows no sockets, which counts as socket
+// 0.
 func parseSocket(text string) (int, error) {
 	if text == "-1" {
 		return 0, nil
@@ -335,7 +344,7 @@ func parseLevel(text string) (int, error) {
 	return int(level), nil
 }
 
-// parseNodeMemory finds the memory of a NUMA node, in bytes, in its meminfo.
+// parseNodeMemory returns MemTotal from the meminfo of a NUMA node, in bytes.
 func parseNodeMemory(text string) (int64, error) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line) // Node 0 MemTotal: 65711028 kB

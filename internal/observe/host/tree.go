@@ -17,11 +17,11 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Tree follows the directories that a kubelet makes for its pods. What it lists is the kernel's word: no string from the
-// API ever becomes part of a path.
+// Tree follows the directories that a kubelet makes for its pods. It takes their names from the kernel only: no
+// string from the API becomes part of a path.
 //
-// It keeps the directories open that it looks at again and again, so that a scan that finds nothing new allocates
-// nothing. It is not safe for concurrent use.
+// It keeps open the directories that it lists repeatedly, so a scan without changes allocates nothing. It is
+// not safe for concurrent use.
 type Tree struct {
 	mount     Mount
 	layout    cgroup.Layout
@@ -30,27 +30,32 @@ type Tree struct {
 	pods      map[string]*podDir // by UID
 	buf       []byte
 	model     model.Tree
-	probed    bool           // it is known what the kernel has
-	identity  bool           // among it group identities, which it may be told by proc not to use
-	proc      string         // where the proc file system is mounted
-	cpus      *os.File       // the CPUs that pods may run on at all; nil: not open
-	effective cgroup.Raw     // what it read
-	blind     error          // why a directory could not be watched
-	covered   map[Group]bool // what Cover watches; false: the kernel had no watch left
-	anew      []string       // directories that the last scan found to be others than before
+	probed    bool       // the features of the kernel are known
+	identity  bool       // the kernel has group identities; a sysctl may turn them off
+	proc      string     // mount point of procfs
+	cpus      *os.File   // the effective CPUs of all pods; nil: not open
+	effective cgroup.Raw // last value of cpus
+	unwatched error      // why a directory could not be watched
+	recreated []string   // directories that the last scan found removed and made again
+
+	// settingDirs are the groups that WatchSettings watches; false: the kernel had no watch left.
+	settingDirs map[Group]bool
 }
 
-// podDir is the cgroup of a pod.
+// podDir is the cgroup directory of a pod.
 type podDir struct {
 	group  model.PodGroup
-	seen   bool       // in the scan going on
-	lister *dirLister // open only while the pod is followed
+	seen   bool       // found by the current scan
+	lister *dirLister // nil while the pod is not followed
 	idle   int        // descriptor of cpu.idle; -1: not open
 }
 
-// NewTree follows the pods of one kubelet. A nil watcher means that changes are only found by scanning.
+// NewTree follows the pods of one kubelet. With a nil watcher only scans find changes.
 func NewTree(m Mount, l cgroup.Layout, w *Watcher) *Tree {
-	t := &Tree{mount: m, layout: l, watcher: w, pods: map[string]*podDir{}, covered: map[Group]bool{}, buf: make([]byte, 32<<10), proc: DefaultProc}
+	t := &Tree{
+		mount: m, layout: l, watcher: w, pods: map[string]*podDir{}, settingDirs: map[Group]bool{},
+		buf: make([]byte, 32<<10), proc: DefaultProc,
+	}
 	for q := range t.classes {
 		t.classes[q] = &dirLister{path: filepath.Join(m.Path, l.Class(model.QoSClass(q))), fd: -1}
 	}
@@ -65,19 +70,19 @@ func NewTree(m Mount, l cgroup.Layout, w *Watcher) *Tree {
 	return t
 }
 
-// Model returns the tree as it was last scanned. The value is never changed afterwards.
+// Model returns the tree of the last scan. The value is never changed afterwards.
 func (t *Tree) Model() model.Tree { return t.model }
 
-// Blind returns why changes may go unnoticed until the next scan: nothing is watched, or not everything could be. Nil
-// means that they do not.
-func (t *Tree) Blind() error {
+// Unwatched returns why changes may go unnoticed until the next scan: there is no watcher, or a directory could
+// not be watched. It returns nil if every directory is watched.
+func (t *Tree) Unwatched() error {
 	if t.watcher == nil {
 		return ErrNoWatches
 	}
-	if t.blind != nil {
-		return t.blind
+	if t.unwatched != nil {
+		return t.unwatched
 	}
-	for _, watched := range t.covered {
+	for _, watched := range t.settingDirs {
 		if !watched {
 			return ErrNoWatches
 		}
@@ -85,10 +90,10 @@ func (t *Tree) Blind() error {
 	return nil
 }
 
-// Watch watches with another watcher from the next scan on, or with none if it is nil.
+// Watch replaces the watcher from the next scan on. Nil means no watcher.
 func (t *Tree) Watch(w *Watcher) {
 	t.watcher = w
-	clear(t.covered)
+	clear(t.settingDirs)
 	for _, d := range t.classes {
 		d.watched = false
 	}
@@ -99,11 +104,11 @@ func (t *Tree) Watch(w *Watcher) {
 	}
 }
 
-// Anew returns the directories that were, at the last scan, no longer the same as at the scan before: removed and made
-// again under the same name, so that nothing known of the files in them holds any more.
-func (t *Tree) Anew() []string { return t.anew }
+// Recreated returns the directories that were removed and made again under the same name between the last two
+// scans. Nothing known about the files in them is valid any more.
+func (t *Tree) Recreated() []string { return t.recreated }
 
-// Close gives back every descriptor and watch.
+// Close closes every descriptor and removes every watch.
 func (t *Tree) Close() {
 	for q, d := range t.classes {
 		d.close()
@@ -113,21 +118,21 @@ func (t *Tree) Close() {
 		}
 	}
 	for uid, p := range t.pods {
-		t.forget(p)
+		t.closePod(p)
 		delete(t.pods, uid)
 	}
-	t.Cover(nil)
+	t.WatchSettings(nil)
 	if t.cpus != nil {
 		_ = t.cpus.Close()
 		t.cpus = nil
 	}
 }
 
-// Scan lists the pods' directories, and for the pods that follow selects also the containers in them and whether they
-// are idle. A followed pod is watched before it is listed, so that nothing written after the scan goes unseen. It reports
-// whether anything is different from the last scan.
+// Scan lists the directories of the pods. For the pods that follow selects it also lists the containers and
+// reads cpu.idle. It watches a followed pod before it lists it, so that no later write is missed. It reports
+// whether anything changed since the last scan.
 func (t *Tree) Scan(follow func(uid string) bool) (changed bool, err error) {
-	t.blind, t.anew = nil, t.anew[:0]
+	t.unwatched, t.recreated = nil, t.recreated[:0]
 	dirsChanged := false
 	for q, lister := range t.classes {
 		c, listErr := t.list(lister, t.model.Class(model.QoSClass(q)))
@@ -135,7 +140,7 @@ func (t *Tree) Scan(follow func(uid string) bool) (changed bool, err error) {
 		dirsChanged = dirsChanged || c
 	}
 	if dirsChanged {
-		t.update()
+		t.updatePods()
 		changed = true
 	}
 	changed = t.probe() || changed
@@ -145,12 +150,12 @@ func (t *Tree) Scan(follow func(uid string) bool) (changed bool, err error) {
 		t.model.ReadOnly, changed = ro, true
 	}
 	for uid, p := range t.pods {
-		c, podErr := t.inspect(p, follow(uid))
+		c, podErr := t.scanPod(p, follow(uid))
 		changed = changed || c
 		err = errors.Join(err, podErr)
 	}
-	if t.blind != nil && !errors.Is(t.blind, ErrNoWatches) {
-		err = errors.Join(err, t.classes[model.Guaranteed].moved())
+	if t.unwatched != nil && !errors.Is(t.unwatched, ErrNoWatches) {
+		err = errors.Join(err, t.classes[model.Guaranteed].checkPath())
 	}
 	if changed {
 		pods := make(map[string]model.PodGroup, len(t.pods))
@@ -162,13 +167,14 @@ func (t *Tree) Scan(follow func(uid string) bool) (changed bool, err error) {
 	return changed, err
 }
 
-// probe finds out once what the kernel has, as soon as there are groups with a quota, and reports whether it just found that
-// something is missing. Only group identities can be switched on and off while the kernel runs.
+// probe finds out once which features the kernel has, as soon as there are groups with a quota. It reports
+// whether it just found a missing feature. Group identities are checked every time, because a sysctl switches
+// them.
 func (t *Tree) probe() bool {
 	if t.probed {
-		return t.identity && t.switched()
+		return t.identity && t.readIdentitySwitch()
 	}
-	t.beware()
+	t.excludePanickingKernel()
 	has := func(name string) bool {
 		_, err := os.Lstat(filepath.Join(t.mount.Path, t.layout.Root, name))
 		return err == nil
@@ -184,11 +190,12 @@ func (t *Tree) probe() bool {
 	if t.model.V2 {
 		t.model.NoProtection = noProtection(t.proc, has(cgroup.FileName(t.mount.Version, model.MemoryMin)))
 	}
-	return t.model.NoBurst || t.model.NoIdle || t.model.NoPressure || t.model.NoIdentity != "" || t.model.NoProtection != "" || t.model.NoReclaim
+	return t.model.NoBurst || t.model.NoIdle || t.model.NoPressure || t.model.NoReclaim ||
+		t.model.NoIdentity != "" || t.model.NoProtection != ""
 }
 
-// hasPressure reports whether groups tell of their pressure. Where the kernel was started without it, older ones have the
-// files all the same, and refuse to open or to read them (EOPNOTSUPP).
+// hasPressure reports whether groups have pressure (PSI). On a kernel booted without it, older versions have
+// the files all the same, and refuse to open or to read them (EOPNOTSUPP).
 func (t *Tree) hasPressure() bool {
 	name := cgroup.StatFile(t.mount.Version, cgroup.CPUStall)
 	if name == "" {
@@ -203,7 +210,8 @@ func (t *Tree) hasPressure() bool {
 	return err == nil
 }
 
-// readCPUs reads on which CPUs pods may run at all: those that are online and that no group above forbids.
+// readCPUs reads the CPUs on which pods can run at all: those that are online and that every group above
+// allows.
 func (t *Tree) readCPUs() (changed bool, err error) {
 	if t.mount.Cpusets == "" {
 		return false, nil
@@ -213,7 +221,7 @@ func (t *Tree) readCPUs() (changed bool, err error) {
 		if t.cpus, err = os.Open(path); err != nil {
 			t.cpus = nil
 			if errors.Is(err, fs.ErrNotExist) {
-				return false, nil // the kubelet is yet to make it, or the controller is not enabled there
+				return false, nil // the kubelet has not made the group yet, or the controller is not enabled there
 			}
 			return false, fmt.Errorf("opening the CPUs of all pods: %w", err)
 		}
@@ -223,7 +231,7 @@ func (t *Tree) readCPUs() (changed bool, err error) {
 		_ = t.cpus.Close()
 		t.cpus = nil
 		if errors.Is(err, unix.ENODEV) {
-			return false, nil // the group was made anew
+			return false, nil // the group was removed; the next scan opens the new one
 		}
 		return false, fmt.Errorf("reading the CPUs of all pods: %w", err)
 	}
@@ -236,15 +244,18 @@ func (t *Tree) readCPUs() (changed bool, err error) {
 	return true, err
 }
 
-// Cover watches the directories that hold files of a plan and that [Tree.Scan] does not watch: those of containers and, on
-// v1, everything in the hierarchies of other controllers than the CPU's. It must run before those files are read, or what is written in
-// between goes unseen. What could not be watched last time is tried again.
-func (t *Tree) Cover(settings []model.Setting) {
+// WatchSettings watches the directories of a plan's files that [Tree.Scan] does not watch. These are the
+// directories of containers and, on v1, all directories outside the hierarchy of the CPU controller. Call it
+// before these files are read, or writes in between are missed. It tries directories again that could not be
+// watched the last time.
+func (t *Tree) WatchSettings(settings []model.Setting) {
 	if t.watcher == nil {
 		return
 	}
 	planned := func(g Group) bool {
-		i, _ := slices.BinarySearchFunc(settings, g.Dir, func(s model.Setting, dir string) int { return strings.Compare(s.Dir, dir) })
+		i, _ := slices.BinarySearchFunc(settings, g.Dir, func(s model.Setting, dir string) int {
+			return strings.Compare(s.Dir, dir)
+		})
 		for ; i < len(settings) && settings[i].Dir == g.Dir; i++ {
 			if t.groupOf(&settings[i]) == g {
 				return true
@@ -252,27 +263,29 @@ func (t *Tree) Cover(settings []model.Setting) {
 		}
 		return false
 	}
-	for g := range t.covered {
+	for g := range t.settingDirs {
 		if !planned(g) {
 			t.watcher.Remove(g)
-			delete(t.covered, g)
+			delete(t.settingDirs, g)
 		}
 	}
 	for i := range settings {
 		g := t.groupOf(&settings[i])
 		if g.Mount != "" && (g.Mount != t.mount.Path || t.inPod(g.Dir)) && !t.watcher.Watches(g) {
-			t.covered[g] = !errors.Is(t.watcher.Add(g), ErrNoWatches)
+			t.settingDirs[g] = !errors.Is(t.watcher.Add(g), ErrNoWatches)
 		}
 	}
 }
 
-// groupOf returns the cgroup that a setting's file is in. Its mount is "" if this node has no such controller.
-func (t *Tree) groupOf(s *model.Setting) Group { return Group{Mount: t.mount.Of(s.Knob), Dir: s.Dir} }
+// groupOf returns the cgroup of a setting's file. Its mount is "" if this node does not have the controller.
+func (t *Tree) groupOf(s *model.Setting) Group {
+	return Group{Mount: t.mount.OfKnob(s.Knob), Dir: s.Dir}
+}
 
 // group returns the cgroup of a directory in the hierarchy of the CPU controller.
 func (t *Tree) group(dir string) Group { return Group{Mount: t.mount.Path, Dir: dir} }
 
-// inPod reports whether a directory is one in a pod's directory.
+// inPod reports whether a directory is inside the directory of a pod.
 func (t *Tree) inPod(dir string) bool {
 	above := dir[:max(strings.LastIndexByte(dir, '/'), 0)]
 	for q := range t.classes {
@@ -283,8 +296,8 @@ func (t *Tree) inPod(dir string) bool {
 	return true
 }
 
-// update brings the set of pods to what the class directories list.
-func (t *Tree) update() {
+// updatePods updates the set of pods from the lists of the class directories.
+func (t *Tree) updatePods() {
 	for _, p := range t.pods {
 		p.seen = false
 	}
@@ -297,8 +310,8 @@ func (t *Tree) update() {
 			}
 			p := t.pods[uid]
 			if p != nil && p.group.Inode != inode {
-				t.anew = append(t.anew, p.group.Dir)
-				t.forget(p)
+				t.recreated = append(t.recreated, p.group.Dir)
+				t.closePod(p)
 				p = nil
 			}
 			if p == nil {
@@ -310,25 +323,27 @@ func (t *Tree) update() {
 	}
 	maps.DeleteFunc(t.pods, func(_ string, p *podDir) bool {
 		if !p.seen {
-			t.forget(p)
+			t.closePod(p)
 		}
 		return !p.seen
 	})
 }
 
-// inspect looks into a pod's directory, or stops doing so.
-func (t *Tree) inspect(p *podDir, follow bool) (changed bool, err error) {
+// scanPod scans the directory of a followed pod, or closes the directory of a pod that is not followed any
+// more.
+func (t *Tree) scanPod(p *podDir, follow bool) (changed bool, err error) {
 	if !follow {
 		if p.lister != nil {
-			t.forget(p)
+			t.closePod(p)
 		}
 		return false, nil
 	}
 	if p.lister == nil {
 		dir := filepath.Join(t.mount.Path, p.group.Dir)
 		p.lister = &dirLister{path: dir, fd: -1}
-		if fd, openErr := unix.Open(path.Join(dir, cgroup.FileName(t.mount.Version, model.Idle)), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0); openErr == nil {
-			p.idle = fd // absent before 5.15
+		idle := path.Join(dir, cgroup.FileName(t.mount.Version, model.Idle)) // absent before 5.15
+		if fd, openErr := unix.Open(idle, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0); openErr == nil {
+			p.idle = fd
 		}
 	}
 	if changed, err = t.list(p.lister, p.group.Dir); err != nil {
@@ -352,7 +367,7 @@ func (p *podDir) readIdle(buf []byte) bool {
 	return err == nil && n > 0 && buf[0] == '1'
 }
 
-func (t *Tree) forget(p *podDir) {
+func (t *Tree) closePod(p *podDir) {
 	if p.lister == nil {
 		return
 	}
@@ -367,30 +382,31 @@ func (t *Tree) forget(p *podDir) {
 	}
 }
 
-// list watches and lists a directory, in this order. When the directory turns out to be another one than last time, the
-// watch is set again. The old one must be removed: the kernel takes it away only together with the inode, which the watch
-// itself can keep (seen on 6.18: after 1,000 pods had come and gone, 120 watches were left).
+// list watches a directory and then lists it. If the directory was made again since the last listing, list
+// replaces the watch. It removes the old watch itself, because the kernel removes a watch only together with
+// the inode, which the watch can keep alive (measured on 6.18: after 1,000 pods had come and gone, 120 watches
+// were left).
 func (t *Tree) list(d *dirLister, dir string) (changed bool, err error) {
 	for range 2 {
 		if !d.watched && t.watcher != nil {
 			watchErr := t.watcher.Add(t.group(dir))
 			d.watched = watchErr == nil
 			if errors.Is(watchErr, ErrNoWatches) {
-				watchErr = ErrNoWatches // the same words, whichever directory comes first
+				watchErr = ErrNoWatches // the same text for every directory
 			}
-			if t.blind == nil {
-				t.blind = watchErr // or the directory is still to come, or already gone
+			if t.unwatched == nil {
+				t.unwatched = watchErr // also if the directory does not exist yet, or any more
 			}
 		}
 		changed, err = d.list(t.buf)
-		if !errors.Is(err, errStale) {
+		if !errors.Is(err, errRemoved) {
 			return changed, err
 		}
 		if d.watched {
 			t.watcher.Remove(t.group(dir))
 			d.watched = false
 		}
-		t.anew = append(t.anew, dir)
+		t.recreated = append(t.recreated, dir)
 	}
 	return changed, err
 }

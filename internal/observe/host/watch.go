@@ -1,7 +1,6 @@
 package host
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -17,22 +15,25 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// ErrNoWatches is in the chain of an error that means that the kernel has no inotify instance or watch left for us. What
-// is not watched must be polled.
-var ErrNoWatches = errors.New("no inotify watches left: raise fs.inotify.max_user_instances and fs.inotify.max_user_watches")
+// ErrNoWatches is in the chain of an error that means that the kernel has no inotify instance or watch left.
+// Directories without a watch must be polled.
+var ErrNoWatches = errors.New(
+	"no inotify watches left: raise fs.inotify.max_user_instances and fs.inotify.max_user_watches")
 
-// calm is how long the watcher rests after each batch of events. It bounds what a writer in a tight loop can make us
-// spend, and is well below the time within which a foreign write must be answered.
-const calm = 2 * time.Millisecond
+// restInterval is the pause of the watcher after each batch of events. It bounds the cost of a writer in a
+// tight loop, and is well below the time within which a write by another writer must be answered.
+const restInterval = 2 * time.Millisecond
 
-// Watcher tells who writes knobs and makes or removes directories in the cgroups it is pointed at. One watch on a
-// directory covers the files in it (verified on 6.18 with v1 and 6.1 with v2). The kernel reports writes that changed
-// nothing as well, and our own; it does not report writes that it refused, nor values that change without a write. So an
-// event says where to look, never what is there.
+// Watcher reports writes to knobs, and directories made or removed, in the cgroups that it watches. One watch
+// on a directory covers the files in it (verified on 6.18 with v1 and 6.1 with v2).
+//
+// The kernel also reports writes without a change, and Waterline's own writes. It does not report writes that
+// it refused, nor values that change without a write. So an event names a file to read again, and says nothing
+// about its content.
 type Watcher struct {
 	version cgroup.Version
 	file    *os.File // over fd, for reads that end when it is closed
-	fd      int      // not file.Fd(), which would make it blocking
+	fd      int      // of file; file.Fd() would make reads blocking
 	wake    chan struct{}
 
 	mu      sync.Mutex
@@ -43,18 +44,18 @@ type Watcher struct {
 
 // Group is a cgroup in one hierarchy.
 type Group struct {
-	Mount string // where the hierarchy is mounted
-	Dir   string // its name in plans
+	Mount string // mount point of the hierarchy
+	Dir   string // directory below the mount point, as in plans
 }
 
 // Path returns the path of the group's directory.
 func (g Group) Path() string { return filepath.Join(g.Mount, g.Dir) }
 
-// Changes is what happened since the last [Watcher.Take].
+// Changes are the events since the last [Watcher.Take].
 type Changes struct {
-	Files    map[model.File]struct{} // written
+	Files    map[model.File]struct{} // files that were written
 	Tree     bool                    // directories were made or removed, or cpu.idle was written
-	Overflow bool                    // the kernel dropped events: everything may have changed
+	Overflow bool                    // the kernel dropped events: anything may have changed
 }
 
 // NewWatcher opens an inotify instance. The error has [ErrNoWatches] in its chain if the kernel has none left.
@@ -77,10 +78,11 @@ func NewWatcher(v cgroup.Version) (*Watcher, error) {
 	}, nil
 }
 
-// Add watches the directory of a group. Adding it again after it was removed and made anew watches the new one. The error has
-// [ErrNoWatches] in its chain if the kernel has none left.
+// Add watches the directory of a group. Called again after the directory was removed and made again, it watches
+// the new one. The error has [ErrNoWatches] in its chain if the kernel has no watch left.
 func (w *Watcher) Add(g Group) error {
-	const mask = unix.IN_MODIFY | unix.IN_CREATE | unix.IN_DELETE | unix.IN_DELETE_SELF | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
+	const mask = unix.IN_MODIFY | unix.IN_CREATE | unix.IN_DELETE | unix.IN_DELETE_SELF |
+		unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	wd, err := unix.InotifyAddWatch(w.fd, g.Path(), mask)
@@ -91,7 +93,7 @@ func (w *Watcher) Add(g Group) error {
 		return fmt.Errorf("watching %s: %w", g.Path(), err)
 	}
 	if old, found := w.watches[g]; found && old != int32(wd) {
-		delete(w.dirs, old) // of a directory that is gone
+		delete(w.dirs, old) // the watch of the removed directory
 		_, _ = unix.InotifyRmWatch(w.fd, uint32(old))
 	}
 	w.dirs[int32(wd)] = g
@@ -107,7 +109,7 @@ func (w *Watcher) Watches(g Group) bool {
 	return found
 }
 
-// Remove watches a group no longer.
+// Remove removes the watch of a group.
 func (w *Watcher) Remove(g Group) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,14 +120,14 @@ func (w *Watcher) Remove(g Group) {
 	delete(w.watches, g)
 	if w.dirs[wd] == g {
 		delete(w.dirs, wd)
-		_, _ = unix.InotifyRmWatch(w.fd, uint32(wd)) // EINVAL: it went with its directory
+		_, _ = unix.InotifyRmWatch(w.fd, uint32(wd)) // EINVAL: the kernel removed it with the directory
 	}
 }
 
-// Wake delivers a value when there is something to take.
+// Wake returns a channel that receives a value when [Watcher.Take] has something to return.
 func (w *Watcher) Wake() <-chan struct{} { return w.wake }
 
-// Take moves what happened since the last call into changes, whose map is kept and reused.
+// Take moves the events since the last call into changes, and reuses its map.
 func (w *Watcher) Take(changes *Changes) {
 	if changes.Files == nil {
 		changes.Files = map[model.File]struct{}{}
@@ -137,13 +139,13 @@ func (w *Watcher) Take(changes *Changes) {
 	w.mu.Unlock()
 }
 
-// Run reads events until the context ends.
+// Run reads events until the context ends. It returns nil then, and an error if reading fails.
 func (w *Watcher) Run(ctx context.Context) error {
 	defer w.file.Close()
 	stop := context.AfterFunc(ctx, func() { _ = w.file.Close() })
 	defer stop()
-	rest := time.NewTimer(0)
-	<-rest.C
+	timer := time.NewTimer(0)
+	<-timer.C
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := w.file.Read(buf)
@@ -159,55 +161,50 @@ func (w *Watcher) Run(ctx context.Context) error {
 			default:
 			}
 		}
-		rest.Reset(calm)
+		timer.Reset(restInterval)
 		select {
-		case <-rest.C:
+		case <-timer.C:
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// collect notes the events in a buffer and reports whether any of them matters.
+// collect records the events in a buffer and reports whether one of them is relevant.
 func (w *Watcher) collect(buf []byte) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	matters := false
-	for len(buf) >= unix.SizeofInotifyEvent {
-		event := (*unix.InotifyEvent)(unsafe.Pointer(&buf[0]))
-		name := buf[unix.SizeofInotifyEvent : unix.SizeofInotifyEvent+int(event.Len)]
-		buf = buf[unix.SizeofInotifyEvent+int(event.Len):]
-		if i := bytes.IndexByte(name, 0); i >= 0 {
-			name = name[:i]
-		}
-		if w.note(event.Wd, event.Mask, name) {
-			matters = true
+	relevant := false
+	for e, rest, ok := NextInotifyEvent(buf); ok; e, rest, ok = NextInotifyEvent(rest) {
+		if w.record(e) {
+			relevant = true
 		}
 	}
-	return matters
+	return relevant
 }
 
-func (w *Watcher) note(wd int32, mask uint32, name []byte) bool {
-	if mask&unix.IN_Q_OVERFLOW != 0 {
+// record records one event and reports whether it is relevant.
+func (w *Watcher) record(e InotifyEvent) bool {
+	if e.Mask&unix.IN_Q_OVERFLOW != 0 {
 		w.pending.Overflow = true
 		return true
 	}
-	at, known := w.dirs[wd]
+	at, known := w.dirs[e.Watch]
 	switch {
 	case !known:
 		return false
-	case mask&(unix.IN_DELETE_SELF|unix.IN_IGNORED) != 0:
-		delete(w.dirs, wd)
-		if w.watches[at] == wd {
+	case e.Mask&(unix.IN_DELETE_SELF|unix.IN_IGNORED) != 0:
+		delete(w.dirs, e.Watch)
+		if w.watches[at] == e.Watch {
 			delete(w.watches, at)
 		}
 		w.pending.Tree = true
 		return true
-	case mask&unix.IN_ISDIR != 0:
+	case e.Mask&unix.IN_ISDIR != 0:
 		w.pending.Tree = true
 		return true
 	}
-	knob, ours := cgroup.KnobOf(w.version, string(name))
+	knob, ours := cgroup.KnobOf(w.version, string(e.Name))
 	if ours {
 		w.pending.Tree = w.pending.Tree || knob == model.Idle
 		w.pending.Files[model.File{Dir: at.Dir, Knob: knob}] = struct{}{}

@@ -15,15 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Write is one write to a file of a watched directory, and who made it.
+// Write is one write to a file of a watched directory, with the process that made it.
 type Write struct {
 	Path    string
 	PID     int
-	Program string // what /proc calls the process; "" if it had ended before we looked
+	Program string // name of the process in /proc; "" if the process had already ended
 }
 
-// WatchWriters calls f for each write to a file in one of the directories, until the context ends. Unlike inotify,
-// fanotify tells which process it was. It needs CAP_SYS_ADMIN, and the host's PID namespace for PIDs that mean something.
+// WatchWriters calls f for each write to a file in one of the directories, until the context ends. Unlike
+// inotify, fanotify reports the process. It needs CAP_SYS_ADMIN, and meaningful PIDs need the PID namespace of
+// the host.
 func WatchWriters(ctx context.Context, dirs []string, f func(Write)) error {
 	fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK, unix.O_RDONLY|unix.O_CLOEXEC)
 	if err != nil {
@@ -32,7 +33,8 @@ func WatchWriters(ctx context.Context, dirs []string, f func(Write)) error {
 	file := os.NewFile(uintptr(fd), "fanotify")
 	defer file.Close()
 	for _, dir := range dirs {
-		err := unix.FanotifyMark(fd, unix.FAN_MARK_ADD|unix.FAN_MARK_ONLYDIR, unix.FAN_MODIFY|unix.FAN_EVENT_ON_CHILD, unix.AT_FDCWD, dir)
+		err := unix.FanotifyMark(fd, unix.FAN_MARK_ADD|unix.FAN_MARK_ONLYDIR,
+			unix.FAN_MODIFY|unix.FAN_EVENT_ON_CHILD, unix.AT_FDCWD, dir)
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("watching %s: %w", dir, err)
 		}
@@ -58,7 +60,7 @@ func WatchWriters(ctx context.Context, dirs []string, f func(Write)) error {
 	}
 }
 
-// nextWrite takes the first event off a buffer that fanotify filled (struct fanotify_event_metadata).
+// nextWrite splits the first event off a buffer filled by fanotify (struct fanotify_event_metadata).
 func nextWrite(b []byte) (Write, []byte) {
 	size := int(binary.NativeEndian.Uint32(b))
 	fd := int(int32(binary.NativeEndian.Uint32(b[16:])))
@@ -71,8 +73,8 @@ func nextWrite(b []byte) (Write, []byte) {
 	return w, b[size:]
 }
 
-// program returns the name of a process: the base of its first argument, which the kernel does not cut to 15 characters,
-// or what the kernel calls it.
+// program returns the name of a process: the base name of its first argument, or its comm, which the kernel
+// cuts to 15 characters, if it has no arguments.
 func program(pid int) string {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	if line, err := os.ReadFile(filepath.Join(dir, "cmdline")); err == nil && len(line) > 0 {
@@ -83,7 +85,7 @@ func program(pid int) string {
 	return strings.TrimSpace(string(name))
 }
 
-// Programs returns the names of all running processes that this PID namespace shows, each once.
+// Programs returns the names of all running processes in this PID namespace, without duplicates.
 func Programs() map[string]bool {
 	all := map[string]bool{}
 	entries, _ := os.ReadDir("/proc")

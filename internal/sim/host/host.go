@@ -1,4 +1,5 @@
-// Package host is a machine whose online pods use what a trace says, as the agent would measure it.
+// Package host simulates a machine whose online pods have the resource use of a trace. It returns the measurements and
+// the decisions that an agent on that machine would make.
 package host
 
 import (
@@ -13,13 +14,13 @@ import (
 	"github.com/waterline-io/waterline/internal/sim/trace"
 )
 
-// Host is one machine. A trace has means of a minute or more; what is used from second to second wanders around them.
+// Host is one machine. Values of a trace are means of a minute or more; noise adds the variation from second to
+// second.
 type Host struct {
 	Capacity model.Amount
-	// Noise is by how much the use of a second differs from the trace's mean, as a share of that mean: the standard
-	// deviation.
+	// Noise is the standard deviation of the use within a second from the trace's mean, as a share of that mean.
 	Noise float64
-	More  float64 // used beside what the trace says, as a share of the capacity; may be negative
+	Extra float64 // use in addition to the trace, as a share of the capacity; may be negative
 	State node.State
 	// Object and Ruling are what the API shows of the machine's Node.
 	Object model.NodeObject
@@ -27,24 +28,26 @@ type Host struct {
 	Writes model.APIWrites
 
 	trace  *trace.Machine
-	shares []float64 // of the limit, used at each time of the trace
+	shares []float64 // use at each time of the trace, as a share of the limit
 	begin  int64     // time of the trace at which the machine starts
 	random *rand.Rand
-	wander float64 // what the noise is now, in standard deviations
+	drift  float64 // current noise, in standard deviations
 
-	measured time.Duration // after the start, last
+	measured time.Duration // time of the last measurement, after the start
 	load     model.Load
 }
 
-// lasting is how much of the noise of a second there is in that of the next: it fades with a time constant of 10 s, as
-// requests that take their time do.
-const lasting = 0.905
+// noiseDecay is the correlation of the noise of one second with that of the next. The noise decays with a time
+// constant of 10 s, like the load of requests that take their time.
+const noiseDecay = 0.905
 
-// flat is what is used of the memory where the trace does not say: half. Machines of the traces are full of batch and of
-// page cache; what they use is moved down so that there is something to sell, and keeps its ups and downs.
-const flat = 0.5
+// flatMemory is the share of memory in use if the trace has no memory values. Memory values of a trace are
+// lowered by the same share: machines of the traces are full of batch work and page cache, so nothing would be
+// left to sell. They keep their ups and downs.
+const flatMemory = 0.5
 
-// New returns a machine at some time of a trace, in seconds after the trace's begin. The same seed makes the same noise.
+// New returns a machine that starts the given number of seconds after the start of a trace. The same seed gives
+// the same noise.
 func New(m *trace.Machine, capacity model.Amount, start int64, seed uint64) *Host {
 	h := &Host{Capacity: capacity, trace: m, shares: m.Total(), random: rand.New(rand.NewPCG(seed, 7))}
 	for i := range h.shares {
@@ -54,15 +57,15 @@ func New(m *trace.Machine, capacity model.Amount, start int64, seed uint64) *Hos
 	return h
 }
 
-// Clone returns a machine like this one, whose noise goes on differently.
+// Clone returns a copy of the machine with different noise from now on.
 func (h *Host) Clone(seed uint64) *Host {
 	c := *h
 	c.random = rand.New(rand.NewPCG(seed, 8))
 	return &c
 }
 
-// Learn has the machine's predictors see what it used before its start, at most a week of it. The start is at a time of the
-// wall clock.
+// Learn trains the predictors of the machine with its use before the start, given the wall-clock time of the
+// start. The predictors keep at most a week of it.
 func (h *Host) Learn(start time.Time) {
 	var cpu, memory predict.Predictor
 	last := sort.Search(len(h.trace.Times), func(i int) bool { return h.trace.Times[i] >= h.begin })
@@ -74,7 +77,8 @@ func (h *Host) Learn(start time.Time) {
 	h.State.Peaks = predict.State{CPU: &cpu, Memory: &memory}
 }
 
-// Decide measures the machine at some time after the start, when it is now, and decides as its agent would.
+// Decide measures the machine at a time after the start, and decides as an agent does at the wall-clock time
+// now.
 func (h *Host) Decide(now time.Time, after time.Duration, p *model.Policy) model.Plan {
 	var plan model.Plan
 	plan, h.State = node.Decide(model.Node{
@@ -84,17 +88,17 @@ func (h *Host) Decide(now time.Time, after time.Duration, p *model.Policy) model
 	return plan
 }
 
-// Measure returns what is measured at some time after the start. It is valid until the next measurement.
+// Measure returns the load at a time after the start. It is valid until the next measurement.
 func (h *Host) Measure(after time.Duration) *model.Load {
 	i, part := h.position(h.begin + int64(after/time.Second))
 	between := func(a, b float64) float64 { return a + part*(b-a) }
 	next := min(i+1, len(h.shares)-1)
-	keeps := math.Pow(lasting, max(after-h.measured, time.Second).Seconds())
+	keeps := math.Pow(noiseDecay, max(after-h.measured, time.Second).Seconds())
 	h.measured = after
-	h.wander = keeps*h.wander + math.Sqrt(1-keeps*keeps)*h.random.NormFloat64()
-	cpu := between(h.shares[i], h.shares[next]) * max(1+h.Noise*h.wander, 0)
+	h.drift = keeps*h.drift + math.Sqrt(1-keeps*keeps)*h.random.NormFloat64()
+	cpu := between(h.shares[i], h.shares[next]) * max(1+h.Noise*h.drift, 0)
 	memory := between(h.memory(i), h.memory(next))
-	cpu += h.More
+	cpu += h.Extra
 	clock := after + time.Hour // since boot
 	used := model.Usage{
 		CPU:    model.CPUUsage{At: clock, Milli: int64(min(max(cpu, 0), 1) * float64(h.Capacity.CPU))},
@@ -105,8 +109,8 @@ func (h *Host) Measure(after time.Duration) *model.Load {
 	return &h.load
 }
 
-// position returns which value of the trace counts at a time, and how far it is on the way to the next. After its end a trace
-// begins anew.
+// position returns the index of the trace value at a time, and the fraction of the way to the next value. A
+// trace repeats after its end.
 func (h *Host) position(at int64) (i int, part float64) {
 	times := h.trace.Times
 	first, last := times[0], times[len(times)-1]
@@ -115,10 +119,10 @@ func (h *Host) position(at int64) (i int, part float64) {
 	return i, float64(at-times[i]) / float64(times[i+1]-times[i])
 }
 
-// memory returns the share of the memory that is used at a value of the trace.
+// memory returns the share of memory in use at index i of the trace.
 func (h *Host) memory(i int) float64 {
 	if h.trace.Memory == nil {
-		return flat
+		return flatMemory
 	}
-	return h.trace.Memory[i]/100 - (1 - flat)
+	return h.trace.Memory[i]/100 - (1 - flatMemory)
 }

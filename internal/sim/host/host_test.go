@@ -28,7 +28,7 @@ func TestMeasure(t *testing.T) {
 			t.Errorf("after %v: %.3f of the memory, want %.3f", c.after, got, c.memory)
 		}
 	}
-	h.More = 0.9
+	h.Extra = 0.9
 	if got := h.Measure(0).Node.CPU.Milli; got != 4000 {
 		t.Errorf("%d mCPU are used of 4000", got)
 	}

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// day and twoHours are numbers of values.
+// Numbers of trace values.
 const (
 	day      = 24 * 12
 	twoHours = 2 * 12
 )
 
-// Names of the published predictors that stand in the tables.
+// Names of the oracle and of the published predictors in the tables.
 const (
 	Oracle        = "oracle"
 	FixedRatio    = "fixed ratio (0.9 × limit)"
@@ -31,23 +31,24 @@ const (
 	SeasonalOrNow = "max around then of 2 days, or now × 1.1"
 )
 
-// past is what the published predictors know of a machine: everything up to now.
+// past is the input of the published predictors: the use of a machine up to now.
 type past struct {
 	parts    [][]float64
 	total    []float64
 	limit    float64
 	day      histogram // half-life 24 h
 	halfDay  histogram // half-life 12 h
-	sorted   []float64 // scratch
+	sorted   []float64 // scratch buffer of quantile
 	now      int
 	partsP99 float64
 	dayP95   float64
 }
 
-// histogram is the decaying one of VPA and Koordinator: buckets that grow by 5 %, from a thousandth of the limit on.
+// histogram is the decaying histogram of VPA and Koordinator. Its buckets grow by 5 % each, starting at a
+// thousandth of the limit.
 type histogram struct {
-	weight [142]float64 // the last is that of the limit
-	unit   float64      // weight of a new value, which grows instead of that of old ones shrinking
+	weight [142]float64 // the last bucket contains the limit
+	unit   float64      // weight of a new value; it grows, which is the same as old weights shrinking
 	growth float64
 	sum    float64
 }
@@ -60,7 +61,7 @@ func (h *histogram) add(share float64) {
 	b := int(math.Log(max(share, 1e-3)/1e-3) / math.Log(1.05))
 	h.weight[min(b, len(h.weight)-1)] += h.unit
 	h.sum += h.unit
-	if h.unit *= h.growth; h.unit > 1e100 { // it would end in infinity after some months
+	if h.unit *= h.growth; h.unit > 1e100 { // without scaling it overflows after some months of values
 		for i := range h.weight {
 			h.weight[i] /= h.unit
 		}
@@ -69,7 +70,7 @@ func (h *histogram) add(share float64) {
 	}
 }
 
-// quantile returns the end of the bucket in which the quantile lies, as a share of the limit.
+// quantile returns the upper end of the bucket that contains the quantile, as a share of the limit.
 func (h *histogram) quantile(q float64) float64 {
 	below := 0.0
 	for b, w := range h.weight {
@@ -80,7 +81,7 @@ func (h *histogram) quantile(q float64) float64 {
 	return 1
 }
 
-// quantile interpolates between values.
+// quantile returns a quantile of values by linear interpolation.
 func (p *past) quantile(values []float64, q float64) float64 {
 	p.sorted = append(p.sorted[:0], values...)
 	slices.Sort(p.sorted)
@@ -104,7 +105,7 @@ func sigma(values []float64, n float64) float64 {
 	return mean + n*math.Sqrt(squares/(count-1))
 }
 
-// observe goes on to the next value.
+// observe moves on to the next value of the trace.
 func (p *past) observe(now int) {
 	p.now = now
 	share := p.total[now] / p.limit
@@ -112,7 +113,7 @@ func (p *past) observe(now int) {
 	p.halfDay.add(share)
 }
 
-// last returns the last n values.
+// last returns the last n values up to now.
 func (p *past) last(of []float64, n int) []float64 { return of[p.now+1-n : p.now+1] }
 
 // baseline is a published predictor.
@@ -121,7 +122,7 @@ type baseline struct {
 	predict func(p *past, horizon int) float64
 }
 
-// prepare computes once what several predictors need.
+// prepare computes the values that several predictors share.
 func (p *past) prepare() {
 	p.partsP99 = 0
 	for _, part := range p.parts {
@@ -131,7 +132,8 @@ func (p *past) prepare() {
 	p.dayP95 = p.quantile(p.last(p.total, day), 0.95)
 }
 
-// around returns the most that was used around the same hours of the two days before, 30 minutes more at either end.
+// around returns the highest use in the same hours of the two days before, extended by 30 minutes at either
+// end.
 func (p *past) around(horizon int) float64 {
 	most := 0.0
 	for d := 1; d <= 2; d++ {
@@ -143,7 +145,7 @@ func (p *past) around(horizon int) float64 {
 	return most
 }
 
-// baselines lists the published predictors. They know the limit, and none predicts more.
+// baselines lists the published predictors. They know the limit, and predictions are capped at it.
 func baselines() []baseline {
 	return []baseline{
 		{FixedRatio, func(p *past, _ int) float64 { return 0.9 * p.limit }},

@@ -47,7 +47,7 @@ func TestSameAsScript(t *testing.T) {
 			if r.Horizon != h {
 				continue
 			}
-			fmt.Fprintln(&got, "##", r.Dataset, Short(h))
+			fmt.Fprintln(&got, "##", r.Dataset, HorizonName(h))
 			for _, s := range r.Scores[:len(r.Scores)-1] {
 				fmt.Fprintf(&got, "%d %.3f %.4f %.3f\n", s.Times, s.Violations(), s.MeanShortfall(), s.Savings())
 			}
@@ -76,7 +76,7 @@ func TestTargets(t *testing.T) {
 	for _, r := range results {
 		for i, p := range r.Frontier[1:] {
 			if before := r.Frontier[i].Score; p.Score.Savings() < before.Savings() || p.Score.Violated < before.Violated {
-				t.Errorf("%s %s: target %g saves less, or violates less, than a lower one", r.Dataset, Short(r.Horizon), p.Target)
+				t.Errorf("%s %s: target %g saves less, or violates less, than a lower one", r.Dataset, HorizonName(r.Horizon), p.Target)
 			}
 		}
 	}
@@ -128,12 +128,12 @@ func TestGenerated(t *testing.T) {
 				times++
 			}
 		}
-		oracle, ours := r.Scores[0], r.Ours()
+		oracle, ours := r.Scores[0], r.Waterline()
 		if r.Machines != 1 || oracle.Times != times || ours.Times != times {
-			t.Errorf("%s: %d machines, %d and %d predictions, not %d", Short(r.Horizon), r.Machines, oracle.Times, ours.Times, times)
+			t.Errorf("%s: %d machines, %d and %d predictions, not %d", HorizonName(r.Horizon), r.Machines, oracle.Times, ours.Times, times)
 		}
 		if oracle.Violated != 0 || oracle.Savings() < ours.Savings() || r.Horizon == model.Hour && ours.Violations() > 0.05 {
-			t.Errorf("%s: the oracle %+v, ours %+v", Short(r.Horizon), oracle, ours)
+			t.Errorf("%s: the oracle %+v, ours %+v", HorizonName(r.Horizon), oracle, ours)
 		}
 	}
 	if m := Metrics(results); len(m) != 4*7 || m["alibaba2018_1h_oracle_violations"] != 0 || m["alibaba2018_24h_savings"] == 0 {
@@ -185,7 +185,7 @@ func TestShort(t *testing.T) {
 	if err != nil || len(results) != 2 {
 		t.Errorf("%d results, %v", len(results), err)
 	}
-	if _, err := Run(t.Context(), root, []string{"nab"}, func(string) {}); !errors.Is(err, errShort) {
+	if _, err := Run(t.Context(), root, []string{"nab"}, func(string) {}); !errors.Is(err, errTooShort) {
 		t.Errorf("too short, but asked for: %v", err)
 	}
 }

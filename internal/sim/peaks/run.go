@@ -8,20 +8,19 @@ import (
 	"slices"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/sim/trace"
-
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/sim/trace"
 )
 
-// Waterline is the name of our predictor in the tables.
+// Waterline is the name of Waterline's predictor in the tables.
 const Waterline = "Waterline"
 
-// Targets are the rates of violations that the frontier is drawn for; the first, 0, stands for the default.
+// Targets returns the target rates of violations on the frontier. The first, 0, means the predictor's default.
 func Targets() []float64 {
 	return []float64{0, 0.002, 0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3}
 }
 
-// Result is how good the predictors were on one data set, looking ahead one horizon.
+// Result holds the scores of all predictors on one data set, for one horizon.
 type Result struct {
 	Dataset  string
 	About    string
@@ -30,24 +29,24 @@ type Result struct {
 	Files    []string
 	Machines int
 	Scores   []Score // the oracle first, then the published predictors, then Waterline's at its default
-	Frontier []Point // Waterline's
+	Frontier []Point // of Waterline, by rising target
 }
 
-// Point is one of the frontier.
+// Point is one point of the frontier.
 type Point struct {
-	Target float64 // rate of violations that was asked for
+	Target float64 // target rate of violations
 	Score  Score
 }
 
-// Ours returns the score of Waterline's predictor at its default.
-func (r *Result) Ours() Score { return r.Scores[len(r.Scores)-1] }
+// Waterline returns the score of Waterline's predictor at its default.
+func (r *Result) Waterline() Score { return r.Scores[len(r.Scores)-1] }
 
-// errShort says that nothing could be scored.
-var errShort = errors.New("too short: two days come before the first prediction that is scored, and its horizon after it")
+// errTooShort means that a trace has no time at which predictions can be scored.
+var errTooShort = errors.New("too short: scoring needs two days before the first prediction, and its horizon after it")
 
-// Run scores all predictors on the data sets of these names, or on all that are there if none is named. It holds one file
-// in memory at a time, and calls progress before each. What is there but too short is an error only if it is named, or if
-// there is nothing else.
+// Run scores all predictors on the data sets with these names, or on all that exist below root if names is
+// empty. It keeps one file in memory at a time and calls progress before each. With an empty names it skips
+// data sets that are too short, unless all of them are.
 func Run(ctx context.Context, root string, names []string, progress func(file string)) ([]Result, error) {
 	var sets []trace.Dataset
 	for _, name := range names {
@@ -71,15 +70,15 @@ func Run(ctx context.Context, root string, names []string, progress func(file st
 		if err != nil {
 			return nil, err
 		}
-		two, err := runSet(ctx, d, files, progress)
-		if optional && errors.Is(err, errShort) {
+		scored, err := runSet(ctx, d, files, progress)
+		if optional && errors.Is(err, errTooShort) {
 			short = err
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		results = append(results, two...)
+		results = append(results, scored...)
 	}
 	if len(results) == 0 && short != nil {
 		return nil, short
@@ -90,16 +89,16 @@ func Run(ctx context.Context, root string, names []string, progress func(file st
 	return results, nil
 }
 
-// runSet scores all predictors on one data set, for each horizon.
+// runSet scores all predictors on one data set and returns one result per horizon.
 func runSet(ctx context.Context, d trace.Dataset, files []string, progress func(file string)) ([]Result, error) {
 	targets := Targets()
 	var results []Result
 	var baselines []map[string]*Score
-	var ours [][]Score
+	var waterline [][]Score
 	for _, h := range []model.Horizon{model.Hour, model.Day} {
 		results = append(results, Result{Dataset: d.Name, About: d.About, Minor: d.Minor, Horizon: h, Files: files})
 		baselines = append(baselines, map[string]*Score{})
-		ours = append(ours, make([]Score, len(targets)))
+		waterline = append(waterline, make([]Score, len(targets)))
 	}
 	for _, file := range files {
 		progress(file)
@@ -112,36 +111,36 @@ func runSet(ctx context.Context, d trace.Dataset, files []string, progress func(
 				return nil, fmt.Errorf("scoring %s: %w", file, err)
 			}
 			if machines[i].Limit() <= 0 {
-				continue // it did nothing, and so says nothing
+				continue // an idle machine has nothing to predict
 			}
 			for r := range results {
 				results[r].Machines++
-				Baselines(&machines[i], d.Every, values(results[r].Horizon), baselines[r])
-				Ours(&machines[i], d.Every, results[r].Horizon, targets, ours[r])
+				ScoreBaselines(&machines[i], d.Every, values(results[r].Horizon), baselines[r])
+				ScoreWaterline(&machines[i], d.Every, results[r].Horizon, targets, waterline[r])
 			}
 		}
 	}
 	for r := range results {
-		if ours[r][0].Times == 0 {
-			return nil, fmt.Errorf("the traces of %s in %v: %w", d.Name, files, errShort)
+		if waterline[r][0].Times == 0 {
+			return nil, fmt.Errorf("the traces of %s in %v: %w", d.Name, files, errTooShort)
 		}
-		for _, name := range Published() {
+		for _, name := range PredictorNames() {
 			results[r].Scores = append(results[r].Scores, *baselines[r][name])
 		}
-		ours[r][0].Name = Waterline
-		results[r].Scores = append(results[r].Scores, ours[r][0])
+		waterline[r][0].Name = Waterline
+		results[r].Scores = append(results[r].Scores, waterline[r][0])
 		for i, t := range targets[1:] {
-			results[r].Frontier = append(results[r].Frontier, Point{t, ours[r][i+1]})
+			results[r].Frontier = append(results[r].Frontier, Point{t, waterline[r][i+1]})
 		}
 	}
 	return results, nil
 }
 
-// values returns how many values of a trace a horizon has.
+// values returns the number of trace values in a horizon.
 func values(h model.Horizon) int { return int(h.Length() / (trace.Step * time.Second)) }
 
-// Published lists the names of the published predictors in the order of the tables, after that of the oracle.
-func Published() []string {
+// PredictorNames returns the names of the oracle and of the published predictors, in the order of the tables.
+func PredictorNames() []string {
 	names := []string{Oracle}
 	for _, b := range baselines() {
 		names = append(names, b.name)
@@ -149,12 +148,13 @@ func Published() []string {
 	return slices.Clip(names)
 }
 
-// Metrics returns the figures that are written down, by the names under which others look for them: for each data set and
-// horizon the share of violations and the mean savings, both from 0 to 1. The same follows for those of the published
-// predictors that are quoted elsewhere.
+// Metrics returns the figures under the names that reports use: for each data set and horizon the rate of
+// violations and the mean savings, both from 0 to 1. It includes those of the published predictors that reports
+// quote.
 func Metrics(results []Result) map[string]float64 {
 	quoted := map[string]string{
-		Waterline: "", FixedRatio: "_fixed_ratio", Google: "_google", VPA: "_vpa", Koordinator: "_koordinator", SeasonalMax: "_seasonal", Oracle: "_oracle",
+		Waterline: "", FixedRatio: "_fixed_ratio", Google: "_google", VPA: "_vpa", Koordinator: "_koordinator",
+		SeasonalMax: "_seasonal", Oracle: "_oracle",
 	}
 	m := map[string]float64{}
 	for i := range results {
@@ -169,7 +169,7 @@ func Metrics(results []Result) map[string]float64 {
 	return m
 }
 
-// Frontiers returns the frontiers as series of equal length: targets, violations and savings, all shares from 0 to 1.
+// Frontiers returns the frontiers as series of equal length: targets, violations and savings, all from 0 to 1.
 func Frontiers(results []Result) map[string][]float64 {
 	m := map[string][]float64{}
 	for i := range results {
@@ -183,10 +183,10 @@ func Frontiers(results []Result) map[string][]float64 {
 	return m
 }
 
-func (r *Result) key() string { return r.Dataset + "_" + Short(r.Horizon) }
+func (r *Result) key() string { return r.Dataset + "_" + HorizonName(r.Horizon) }
 
-// Short writes a horizon as it stands in the names of figures.
-func Short(h model.Horizon) string {
+// HorizonName returns the name of a horizon as used in the names of figures.
+func HorizonName(h model.Horizon) string {
 	if h == model.Day {
 		return "24h"
 	}

@@ -1,7 +1,7 @@
-// Package peaks scores predictors of the peak of a machine's usage on traces.
+// Package peaks scores predictors of a machine's peak use on traces, Waterline's and published ones.
 //
-// At a time a predictor sees the past only and says the most that will be used until the horizon. It is violated if more
-// is used; it saves what it leaves of the machine's limit.
+// At each scored time a predictor knows only the past and predicts the highest use until the horizon. A prediction is
+// violated if the machine uses more. It saves the part of the machine's limit above the prediction.
 package peaks
 
 import (
@@ -10,25 +10,25 @@ import (
 	"github.com/waterline-io/waterline/internal/sim/trace"
 )
 
-// warmUp is how many values a predictor sees before it is scored: two days.
+// warmUp is the number of values before the first scored prediction: two days.
 const warmUp = 2 * day
 
-// Score sums up how good a predictor was.
+// Score sums up the quality of a predictor.
 type Score struct {
 	Name      string
-	Times     int     // predictions that were scored
-	Violated  int     // of them: more was used
-	Shortfall float64 // sum of what was used beyond the prediction, in limits
-	Saved     float64 // sum of what the prediction left, in limits
+	Times     int     // scored predictions
+	Violated  int     // predictions below the peak use
+	Shortfall float64 // sum of the use above the predictions, in limits
+	Saved     float64 // sum of the savings of the predictions, in limits
 }
 
-// Violations is the share of predictions that were exceeded, from 0 to 1.
+// Violations returns the rate of violated predictions, from 0 to 1.
 func (s *Score) Violations() float64 { return float64(s.Violated) / float64(max(s.Times, 1)) }
 
-// Savings is the mean of what predictions left of the limit, as a share of it.
+// Savings returns the mean savings of a prediction, as a share of the limit.
 func (s *Score) Savings() float64 { return s.Saved / float64(max(s.Times, 1)) }
 
-// MeanShortfall is the mean of what was used beyond the prediction, as a share of the limit.
+// MeanShortfall returns the mean use above the prediction, as a share of the limit.
 func (s *Score) MeanShortfall() float64 { return s.Shortfall / float64(max(s.Times, 1)) }
 
 func (s *Score) add(predicted, peak, limit float64) {
@@ -40,10 +40,13 @@ func (s *Score) add(predicted, peak, limit float64) {
 	s.Shortfall += max(0, peak-predicted) / limit
 }
 
-// Baselines scores the published predictors on a machine, and the one that knows the future, and adds to the scores.
-func Baselines(m *trace.Machine, every, horizon int, scores map[string]*Score) {
+// ScoreBaselines scores the published predictors on a machine, and the oracle, which knows the future. It adds
+// to the scores.
+func ScoreBaselines(m *trace.Machine, every, horizon int, scores map[string]*Score) {
 	all := baselines()
-	p := past{parts: m.Parts, total: m.Total(), limit: m.Limit(), day: newHistogram(day), halfDay: newHistogram(day / 2)}
+	p := past{
+		parts: m.Parts, total: m.Total(), limit: m.Limit(), day: newHistogram(day), halfDay: newHistogram(day / 2),
+	}
 	for now := range p.total {
 		p.observe(now)
 		if now < warmUp || now%every != 0 || now+horizon >= len(p.total) {

@@ -5,22 +5,22 @@ import (
 	"slices"
 )
 
-// What a machine of Alibaba's must have to be scored: five days of values, and something to do.
+// A machine of Alibaba's trace is used if it has five days of values and this mean CPU use.
 const (
 	alibabaSteps = 1500 // of five minutes
 	alibabaMean  = 15   // percent
 )
 
-// mean is a sum on its way to a mean.
+// mean is the sum and the number of the values so far.
 type mean struct {
 	sum   float64
 	count int
 }
 
-// means are the means of each step.
+// means are the means by step.
 type means map[int64]mean
 
-// alibaba reads machine_usage of clusterdata v2018: the CPU of whole machines in percent, and their memory.
+// alibaba reads machine_usage of clusterdata v2018: CPU and memory use of whole machines, in percent.
 func alibaba(r *rows) ([]Machine, error) {
 	columns, err := r.columns("machine_id", "time_s", "cpu_util_percent")
 	if err != nil {
@@ -56,7 +56,7 @@ func alibaba(r *rows) ([]Machine, error) {
 	for _, id := range slices.Sorted(maps.Keys(machines)) {
 		m := meanMachine(r, id, machines[id])
 		m.Limits = []float64{100}
-		m.Memory = beside(r, m.Times, memories[id])
+		m.Memory = alignMeans(r, m.Times, memories[id])
 		sum := 0.0
 		for _, v := range m.Parts[0] {
 			sum += v
@@ -68,7 +68,7 @@ func alibaba(r *rows) ([]Machine, error) {
 	return all, nil
 }
 
-// steps returns in how many steps of five minutes there is a value.
+// steps returns the number of five-minute steps with a value.
 func steps(times []int64) int {
 	n, last := 0, int64(-1)
 	for _, at := range times {
@@ -79,7 +79,7 @@ func steps(times []int64) int {
 	return n
 }
 
-// addCell adds the number of a cell to the mean of its step. In an empty one nothing was measured.
+// addCell adds the number in a cell to the mean of its step. An empty cell means that nothing was measured.
 func addCell(r *rows, to means, at int64, column int) error {
 	if cell, err := r.text(column); err != nil || cell == "" {
 		return err
@@ -103,7 +103,7 @@ func addMean(r *rows, to means, step int64, v float64) error {
 	return nil
 }
 
-// meanMachine makes a machine of one part from the means of its steps.
+// meanMachine returns a machine with one part, whose values are the means.
 func meanMachine(r *rows, name string, of means) Machine {
 	m := Machine{Name: r.label(name), Parts: make([][]float64, 1)}
 	for _, step := range slices.Sorted(maps.Keys(of)) {
@@ -113,8 +113,9 @@ func meanMachine(r *rows, name string, of means) Machine {
 	return m
 }
 
-// beside returns the means at these times, the last one where there is none; nil if there is none at all.
-func beside(r *rows, times []int64, of means) []float64 {
+// alignMeans returns the means at the given times. Where a mean is missing it repeats the one before. It
+// returns nil if there are no means.
+func alignMeans(r *rows, times []int64, of means) []float64 {
 	if len(of) == 0 {
 		return nil
 	}

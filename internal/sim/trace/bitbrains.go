@@ -7,16 +7,16 @@ import (
 	"strconv"
 )
 
-// hostVMs is how many VMs make a host.
+// hostVMs is the number of VMs on a host.
 const hostVMs = 10
 
-// vm is one VM of Bitbrains'.
+// vm is one VM of the Bitbrains trace.
 type vm struct {
-	used     map[int64]float64 // MHz, of each step
+	used     map[int64]float64 // MHz, by step
 	capacity float64           // MHz
 }
 
-// bitbrains reads GWA-T-12: the CPU of VMs in MHz. Ten VMs in the order of their numbers make a host.
+// bitbrains reads GWA-T-12: the CPU use of VMs in MHz. Ten VMs with consecutive numbers form a host.
 func bitbrains(r *rows) ([]Machine, error) {
 	columns, err := r.columns("vm", "time_s", "cap_mhz", "cpu_mhz")
 	if err != nil {
@@ -62,7 +62,7 @@ func bitbrains(r *rows) ([]Machine, error) {
 	var hosts []Machine
 	for group := range slices.Chunk(slices.Sorted(maps.Keys(vms)), hostVMs) {
 		if len(group) < hostVMs {
-			break // the VMs that are left over make no host
+			break // fewer than ten VMs are left
 		}
 		var members []*vm
 		for _, id := range group {
@@ -73,8 +73,8 @@ func bitbrains(r *rows) ([]Machine, error) {
 	return hosts, nil
 }
 
-// host puts VMs onto one machine. Steps at which two or more of them were not measured are left out; a single one that was
-// not counts with its last value.
+// host returns a machine that runs the given VMs. It skips steps in which two or more VMs have no value. If one
+// VM has none, its value is the one before.
 func host(r *rows, name string, vms []*vm) Machine {
 	measured := map[int64]int{}
 	for _, v := range vms {

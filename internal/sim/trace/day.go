@@ -9,13 +9,13 @@ import (
 
 const (
 	daySteps = 24 * 3600 / Step
-	// wholeDay is how many of a day's values must be there: machines of Alibaba's lack some in every day.
+	// wholeDay is the least number of values in a whole day. On Alibaba's machines some are missing on every day.
 	wholeDay = daySteps * 9 / 10
 )
 
-// Day returns what the machine used in the nth of its whole days, from 1, in values of [Step]. A day begins where its time is
-// a multiple of 24 hours, and is whole if nine of ten values are there; those that are missing are as the one before, at the
-// begin as the first.
+// Day returns the use of the machine on its nth whole day, from 1, in values of [Step]. A day starts at a
+// multiple of 24 hours. It is whole if nine in ten values exist. A missing value repeats the one before, or the
+// first of the day if there is none before.
 func (m *Machine) Day(n int) ([]float64, error) {
 	total, whole := m.Total(), 0
 	for first := 0; first < len(total); {
@@ -34,7 +34,7 @@ func (m *Machine) Day(n int) ([]float64, error) {
 	return nil, fmt.Errorf("machine %s has %d whole days, and no day %d", m.Name, whole, n)
 }
 
-// fill returns a value for each step of a day, of which some may be missing.
+// fill returns a value for each step of a day, some of which may be missing in values.
 func fill(times []int64, values []float64) []float64 {
 	all, next := make([]float64, daySteps), 0
 	for i := range all {
@@ -46,8 +46,9 @@ func fill(times []int64, values []float64) []float64 {
 	return all
 }
 
-// FindMachine reads the traces below a directory until it finds a machine of this name, with the name of its file before it or
-// without; "" is the first that has a whole day. None is fs.ErrNotExist.
+// FindMachine reads the traces below a directory until it finds the machine with this name, with or without the
+// name of its file in front. With "" it returns the first machine with a whole day. The error is fs.ErrNotExist
+// if there is none.
 func FindMachine(root, name string) (Machine, error) {
 	for _, d := range Datasets() {
 		files, err := d.Files(root)
@@ -63,7 +64,7 @@ func FindMachine(root, name string) (Machine, error) {
 				return Machine{}, err
 			}
 			for _, m := range machines {
-				if m.called(name) {
+				if m.hasName(name) {
 					return m, nil
 				}
 			}
@@ -75,7 +76,7 @@ func FindMachine(root, name string) (Machine, error) {
 	return Machine{}, fmt.Errorf("no trace below %s has a machine %s: %w", root, name, fs.ErrNotExist)
 }
 
-func (m *Machine) called(name string) bool {
+func (m *Machine) hasName(name string) bool {
 	if name == "" {
 		_, err := m.Day(1)
 		return err == nil

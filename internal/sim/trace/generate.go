@@ -5,21 +5,21 @@ import (
 	"math/rand/v2"
 )
 
-// Shape says what usage a generated machine has. All but Days are shares of its limit.
+// Shape describes the use of a generated machine. All fields but Days are shares of its limit.
 type Shape struct {
 	Days  int
-	Base  float64 // used at night
-	Daily float64 // more at noon
-	Noise float64 // standard deviation of what differs from value to value
-	Burst float64 // height of bursts, of which there is one every other day at any time, for half an hour
+	Base  float64 // use at night
+	Daily float64 // additional use at noon
+	Noise float64 // standard deviation of each value
+	Burst float64 // additional use in bursts of half an hour, one every other day on average, at a random time
 }
 
-// Online is a shape like that of machines with online services.
+// Online returns a shape like that of machines with online services.
 func Online(days int) Shape {
 	return Shape{Days: days, Base: 0.2, Daily: 0.3, Noise: 0.03, Burst: 0.3}
 }
 
-// Generate makes the usage of a machine of limit 100. The same shape and seed make the same usage.
+// Generate returns a machine with generated use and a limit of 100. The same shape and seed give the same use.
 func Generate(s Shape, seed uint64) Machine {
 	const values, halfHour = 24 * 3600 / Step, 1800 / Step
 	random := rand.New(rand.NewPCG(seed, 1))

@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// maxLine is the length of the longest row that is read, in bytes.
+// maxLine is the length of the longest accepted row, in bytes.
 const maxLine = 1 << 16
 
-// rows reads a file of comma-separated values whose first line names the columns.
+// rows reads a file of comma-separated values. The first line has the names of the columns.
 type rows struct {
 	name    string // of the file, for errors
 	scanner *bufio.Scanner
@@ -23,8 +23,8 @@ type rows struct {
 	line    int      // of the current row, from 1
 	header  []string // names of the columns
 	cells   []string // of the current row
-	kept    int      // values that were kept so far
-	step    int64    // in seconds, of one value
+	kept    int      // number of values kept so far
+	step    int64    // length of a step, in seconds
 }
 
 func openRows(file string) (*rows, error) {
@@ -56,7 +56,7 @@ func closeAll(closers []io.Closer) {
 	}
 }
 
-// newRows begins to read rows; the first line must be there.
+// newRows starts to read rows. It returns an error if there is no first line.
 func newRows(name string, from io.Reader) (*rows, error) {
 	r := &rows{name: name, scanner: bufio.NewScanner(from), step: Step}
 	r.scanner.Buffer(make([]byte, 0, 4096), maxLine)
@@ -72,7 +72,7 @@ func newRows(name string, from io.Reader) (*rows, error) {
 
 func (r *rows) close() { closeAll(r.closers) }
 
-// next goes to the next row that is not empty and reports whether there is one.
+// next moves to the next row that is not empty and reports whether there is one.
 func (r *rows) next() bool {
 	for r.scanner.Scan() {
 		r.line++
@@ -85,7 +85,7 @@ func (r *rows) next() bool {
 	return false
 }
 
-// err returns what ended the rows, nil at the end of the file.
+// err returns the error that ended the rows, nil at the end of the file.
 func (r *rows) err() error {
 	if err := r.scanner.Err(); err != nil {
 		return fmt.Errorf("reading trace %s after line %d: %w", r.name, r.line, err)
@@ -93,7 +93,7 @@ func (r *rows) err() error {
 	return nil
 }
 
-// columns finds columns by their names.
+// columns returns the indexes of the columns with these names.
 func (r *rows) columns(names ...string) ([]int, error) {
 	found := make([]int, len(names))
 	for i, name := range names {
@@ -104,7 +104,8 @@ func (r *rows) columns(names ...string) ([]int, error) {
 			}
 		}
 		if found[i] < 0 {
-			return nil, fmt.Errorf("trace %s has no column %q; its first line names %q", r.name, name, strings.Join(r.header, ","))
+			return nil, fmt.Errorf("trace %s has no column %q; its first line is %q",
+				r.name, name, strings.Join(r.header, ","))
 		}
 	}
 	return found, nil
@@ -113,15 +114,16 @@ func (r *rows) columns(names ...string) ([]int, error) {
 // text returns a cell of the current row.
 func (r *rows) text(column int) (string, error) {
 	if column >= len(r.cells) {
-		return "", fmt.Errorf("trace %s, line %d: %d columns, but %q is column %d", r.name, r.line, len(r.cells), r.header[column], column+1)
+		return "", fmt.Errorf("trace %s, line %d: %d columns, but %q is column %d",
+			r.name, r.line, len(r.cells), r.header[column], column+1)
 	}
 	return r.cells[column], nil
 }
 
-// maxNumber is far above any usage in any unit, and safe to add up.
+// maxNumber is far above any use in any unit, and small enough for sums not to overflow.
 const maxNumber = 1e18
 
-// number returns a cell that is a number, not negative.
+// number returns a cell as a number that is not negative.
 func (r *rows) number(column int) (float64, error) {
 	text, err := r.text(column)
 	if err != nil {
@@ -134,15 +136,15 @@ func (r *rows) number(column int) (float64, error) {
 	return v, nil
 }
 
-// seconds returns a cell that is a time in whole seconds.
+// seconds returns a cell as a time in whole seconds.
 func (r *rows) seconds(column int) (int64, error) {
 	text, err := r.text(column)
 	if err != nil {
 		return 0, err
 	}
-	const most = 1 << 40 // far beyond any epoch in seconds, and safe to multiply
+	const latest = 1 << 40 // far beyond any epoch in seconds, and small enough to multiply
 	v, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || v < 0 || v > most {
+	if err != nil || v < 0 || v > latest {
 		return 0, r.bad(column, text, "a time in whole seconds")
 	}
 	return v, nil
@@ -152,7 +154,7 @@ func (r *rows) bad(column int, text, wanted string) error {
 	return fmt.Errorf("trace %s, line %d: %s is %q, not %s", r.name, r.line, r.header[column], text, wanted)
 }
 
-// keep counts a value that is kept and refuses more than fit.
+// keep counts a kept value. It returns an error if there are more than maxValues.
 func (r *rows) keep() error {
 	if r.kept++; r.kept > maxValues {
 		return fmt.Errorf("trace %s, line %d: more than %d values of %d s; split the file", r.name, r.line, maxValues, r.step)
@@ -160,7 +162,7 @@ func (r *rows) keep() error {
 	return nil
 }
 
-// label names a machine of the file.
+// label returns the name of a machine with the name of the file in front.
 func (r *rows) label(machine string) string {
 	base := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(r.name), ".gz"), ".csv")
 	if machine == "" {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// cloudcluster reads the CPU that one pool used each minute.
+// cloudcluster reads the CPU use of one pool, in values of a minute.
 func cloudcluster(r *rows) ([]Machine, error) {
 	return single(r, "minute_epoch", "cpu_used_units", func(column int) (int64, error) {
 		minute, err := r.seconds(column)
@@ -29,7 +29,8 @@ func nab(r *rows) ([]Machine, error) {
 	})
 }
 
-// single reads a file that is about one machine. Nobody says what that machine can do: its limit is the most it ever did.
+// single reads a file about one machine. The file does not state the machine's capacity, so the limit is the
+// highest use.
 func single(r *rows, timeName, valueName string, parse func(column int) (int64, error)) ([]Machine, error) {
 	columns, err := r.columns(timeName, valueName)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package trace reads usage that was measured on real machines, and makes usage of its own where there is none.
+// Package trace reads traces of the resource use of real machines, and generates use where there is no trace.
 //
-// A trace is read once, row by row, into values of five minutes, or of another step; nothing but those values is kept. Errors name the file, the
-// line and the value.
+// It reads a trace once, row by row, into values of five minutes, or of another step, and keeps only those values.
+// Errors contain the file, the line and the value.
 package trace
 
 import (
@@ -13,22 +13,23 @@ import (
 	"strings"
 )
 
-// Step is the length in seconds of what one value stands for, where nobody asks for another.
+// Step is the default length of the time that one value covers, in seconds.
 const Step = 300
 
-// maxValues bounds what is kept of a data set: 5-minute values of 200 machines over a month are a tenth of it.
+// maxValues is the most values of a file that are kept. Five-minute values of 200 machines over a month are a
+// tenth of it.
 const maxValues = 20_000_000
 
-// Machine is the usage of one machine.
+// Machine is the resource use of one machine.
 type Machine struct {
 	Name   string
-	Times  []int64     // begin of each value, in seconds of any epoch, rising by at least a step; holes are left out
-	Parts  [][]float64 // usage of each part, for instance a VM, at each time
-	Limits []float64   // the most that each part can use
-	Memory []float64   // in percent of the machine's, at each time; nil: the trace does not say
+	Times  []int64     // start of each value, in seconds of any epoch, rising by at least a step; may have gaps
+	Parts  [][]float64 // use of each part, such as a VM, at each time
+	Limits []float64   // limit of each part
+	Memory []float64   // memory use at each time, in percent of the machine's memory; nil: not in the trace
 }
 
-// Limit returns the most that the machine's parts can use together.
+// Limit returns the sum of the limits of the parts.
 func (m *Machine) Limit() float64 {
 	sum := 0.0
 	for _, l := range m.Limits {
@@ -37,7 +38,7 @@ func (m *Machine) Limit() float64 {
 	return sum
 }
 
-// Total returns the usage of all parts together at each time.
+// Total returns the use of all parts together at each time.
 func (m *Machine) Total() []float64 {
 	total := make([]float64, len(m.Times))
 	for _, part := range m.Parts {
@@ -48,13 +49,13 @@ func (m *Machine) Total() []float64 {
 	return total
 }
 
-// Dataset is a kind of traces that can be read.
+// Dataset is a data set of traces in one format.
 type Dataset struct {
-	Name  string // as it stands in the names of figures
+	Name  string // as used in the names of figures
 	Dir   string // below the directory of all traces
-	About string // what a machine and its limit are
-	Every int    // a prediction is scored at every so many values
-	Minor bool   // not one that predictors are judged by
+	About string // description of its machines and their limits
+	Every int    // number of values between two scored predictions
+	Minor bool   // reported, but predictors have no goal on it
 	file  func(rows *rows) ([]Machine, error)
 }
 
@@ -72,7 +73,7 @@ func Datasets() []Dataset {
 	}
 }
 
-// Find returns the data set of this name.
+// Find returns the data set with this name.
 func Find(name string) (Dataset, bool) {
 	for _, d := range Datasets() {
 		if d.Name == name {
@@ -82,7 +83,8 @@ func Find(name string) (Dataset, bool) {
 	return Dataset{}, false
 }
 
-// Files returns the files of the data set below the directory of all traces, sorted. None is fs.ErrNotExist.
+// Files returns the sorted files of the data set below the directory of all traces. The error is fs.ErrNotExist
+// if there is none.
 func (d Dataset) Files(root string) ([]string, error) {
 	dir := filepath.Join(root, d.Dir)
 	entries, err := os.ReadDir(dir)
@@ -105,7 +107,7 @@ func (d Dataset) Files(root string) ([]string, error) {
 // Read reads one file of the data set.
 func (d Dataset) Read(file string) ([]Machine, error) { return d.ReadEvery(file, Step) }
 
-// ReadEvery reads one file of the data set into values that each stand for a number of seconds.
+// ReadEvery reads one file of the data set into values that each cover step seconds.
 func (d Dataset) ReadEvery(file string, step int64) ([]Machine, error) {
 	r, err := openRows(file)
 	if err != nil {

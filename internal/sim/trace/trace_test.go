@@ -30,7 +30,7 @@ func read(t testing.TB, set, content string) ([]Machine, error) {
 func TestErrors(t *testing.T) {
 	for _, c := range []struct{ name, set, content, want string }{
 		{"empty", "alibaba2018", "", "trace x.csv is empty: its first line must name the columns"},
-		{"column", "alibaba2018", "machine_id,time_s\n", `trace x.csv has no column "cpu_util_percent"; its first line names "machine_id,time_s"`},
+		{"column", "alibaba2018", "machine_id,time_s\n", `trace x.csv has no column "cpu_util_percent"; its first line is "machine_id,time_s"`},
 		{"cut off", "alibaba2018", "machine_id,time_s,cpu_util_percent\nm_1,5\n", `trace x.csv, line 2: 2 columns, but "cpu_util_percent" is column 3`},
 		{"no number", "alibaba2018", "machine_id,time_s,cpu_util_percent\nm_1,5,10\n\nm_1,300,1O\n", `trace x.csv, line 4: cpu_util_percent is "1O", not a number that is not negative`},
 		{"NaN", "cloudcluster", "minute_epoch,cpu_used_units\n5,NaN\n", `line 2: cpu_used_units is "NaN"`},

@@ -1,7 +1,6 @@
 package vm_test
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"slices"
@@ -10,7 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
+
+	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
 // factInotify watches the folder of a cgroup: what others write to its files is reported by name, even if nothing changes,
@@ -113,10 +113,8 @@ func (w watch) events(t *testing.T) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for b := buf[:n]; len(b) > 0; {
-			e := (*syscall.InotifyEvent)(unsafe.Pointer(&b[0]))
-			name := string(bytes.TrimRight(b[syscall.SizeofInotifyEvent:][:e.Len], "\x00"))
-			b = b[syscall.SizeofInotifyEvent+e.Len:]
+		for e, rest, ok := host.NextInotifyEvent(buf[:n]); ok; e, rest, ok = host.NextInotifyEvent(rest) {
+			name := string(e.Name)
 			if !slices.Contains(names, name) {
 				names = append(names, name)
 			}

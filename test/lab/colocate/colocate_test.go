@@ -14,6 +14,7 @@ import (
 	"github.com/waterline-io/waterline/internal/experiment/report"
 	"github.com/waterline-io/waterline/internal/experiment/report/chart"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/host"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/test/lab/redisbench"
 )
@@ -46,7 +47,7 @@ func measured(latency map[string]float64) outcome {
 					requests = append(requests, made(due, 0.0001, took))
 				}
 				requests[99].Ahead = 7
-				requests[99].Server = measure.Schedstat{Ran: 30 * time.Millisecond, Waited: 20 * time.Millisecond}
+				requests[99].Server = host.Schedstat{Ran: 30 * time.Millisecond, Waited: 20 * time.Millisecond}
 				r.Count(requests)
 			}
 			if name == redisbench.Alone {

@@ -15,8 +15,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Where sysfs lists what a set may name. The kernel refuses a set with a CPU that is offline or a NUMA node without
-// memory, and then the container could not be created.
+// Files below sysfs with the usable CPUs and NUMA nodes. The kernel rejects a set with an offline CPU or with a
+// NUMA node without memory, and the container could then not be created.
 const (
 	usableCPUs = "devices/system/cpu/online"
 	usableMems = "devices/system/node/has_memory"
@@ -27,10 +27,10 @@ func (s *session) onConfigure(*api.ConfigureRequest) *api.ConfigureResponse {
 	return &api.ConfigureResponse{Events: int32(events())}
 }
 
-// onSynchronize learns which containers there are. It answers with no updates, although the runtime's specs may name other
-// CPUs than ours: each update would cost the runtime a run of runc update, tens of milliseconds, where the agent's loop
-// writes the kernel's file in microseconds. That the spec is old then does no harm, because the runtime uses it only when
-// it updates the container, and onUpdate sets it right at that moment.
+// onSynchronize receives the existing containers. It answers without updates, although the runtime's specs may
+// have other CPUs than the plan. Each update would cost the runtime one run of runc update, tens of
+// milliseconds, while the agent's loop writes the kernel's file in microseconds. The outdated spec does no
+// harm: the runtime uses it only when it updates the container, and onUpdate corrects it then.
 func (s *session) onSynchronize(q *api.SynchronizeRequest) *api.SynchronizeResponse {
 	if s.pods == nil {
 		s.pods = map[string]*api.PodSandbox{}
@@ -61,7 +61,7 @@ func (s *session) onSynchronize(q *api.SynchronizeRequest) *api.SynchronizeRespo
 func (s *session) onCreate(q *api.CreateContainerRequest) *api.CreateContainerResponse {
 	c := container(q.GetPod(), q.GetContainer())
 	answer := &api.CreateContainerResponse{}
-	// Even if this should panic, the loop is to learn of the container.
+	// Deferred, so that the agent's loop sees the container even after a panic.
 	defer s.seen(c)
 	cpu, score := s.place(c)
 	if cpu == nil && score == 0 {
@@ -78,13 +78,13 @@ func (s *session) onCreate(q *api.CreateContainerRequest) *api.CreateContainerRe
 	return answer
 }
 
-// onUpdate says where the container runs now. The runtime writes all of its spec to the kernel at every update, and there
-// the CPUs are still those that it had when it was created or last updated.
+// onUpdate answers an update with the current CPUs of the container. At every update the runtime writes its
+// whole spec to the kernel, and the spec still has the CPUs of the container's creation or last update.
 func (s *session) onUpdate(q *api.UpdateContainerRequest) *api.UpdateContainerResponse {
 	c := container(q.GetPod(), q.GetContainer())
 	c.Update = true
-	if asked := q.GetLinuxResources().GetCpu(); asked != nil {
-		c.CPUs, c.Mems = cmp.Or(asked.GetCpus(), c.CPUs), cmp.Or(asked.GetMems(), c.Mems)
+	if requested := q.GetLinuxResources().GetCpu(); requested != nil {
+		c.CPUs, c.Mems = cmp.Or(requested.GetCpus(), c.CPUs), cmp.Or(requested.GetMems(), c.Mems)
 	}
 	cpu, _ := s.place(c)
 	if cpu == nil || c.ID == "" {
@@ -93,7 +93,7 @@ func (s *session) onUpdate(q *api.UpdateContainerRequest) *api.UpdateContainerRe
 	return &api.UpdateContainerResponse{Update: []*api.ContainerUpdate{{
 		ContainerId: c.ID,
 		Linux:       &api.LinuxContainerUpdate{Resources: &api.LinuxResources{Cpu: cpu}},
-		// Where another plugin sets the CPUs too, the update is to go on without ours.
+		// If another plugin sets the CPUs too, the runtime continues the update without this answer.
 		IgnoreFailure: true,
 	}}}
 }
@@ -104,7 +104,8 @@ func (s *session) seen(c Container) {
 	}
 }
 
-// place asks where a container is to run and what oom_score_adj it has; nil and 0: nothing to say.
+// place returns the placement of a container: its CPUs and its oom_score_adj. Nil and 0 mean that the runtime
+// decides.
 func (s *session) place(c Container) (cpu *api.LinuxCPU, score int) {
 	if s.client.cfg.Place == nil {
 		return nil, 0
@@ -117,7 +118,8 @@ func (s *session) place(c Container) (cpu *api.LinuxCPU, score int) {
 	cpus, err1 := s.usable(p.CPUs, usableCPUs)
 	mems, err2 := s.usable(p.Mems, usableMems)
 	if err := errors.Join(err1, err2); err != nil {
-		s.client.report(AboutAnswers, fmt.Errorf("placing container %s of pod %s/%s: %w", c.Name, c.Namespace, c.Pod, err))
+		err = fmt.Errorf("placing container %s of pod %s/%s: %w", c.Name, c.Namespace, c.Pod, err)
+		s.client.report(AboutAnswers, err)
 		return nil, p.OOMScore
 	}
 	s.client.report(AboutAnswers, nil)
@@ -127,7 +129,7 @@ func (s *session) place(c Container) (cpu *api.LinuxCPU, score int) {
 	return &api.LinuxCPU{Cpus: cpus, Mems: mems}, p.OOMScore
 }
 
-// usable returns a list as the kernel writes it, if the kernel would take it.
+// usable returns a list in the kernel's format. It returns an error if the kernel would reject the list.
 func (s *session) usable(list, file string) (string, error) {
 	if list == "" {
 		return "", nil
@@ -142,7 +144,7 @@ func (s *session) usable(list, file string) (string, error) {
 		return set.String(), nil // a kernel without NUMA
 	}
 	if err != nil {
-		return "", fmt.Errorf("reading what may be used: %w", err)
+		return "", fmt.Errorf("reading the usable CPUs or NUMA nodes: %w", err)
 	}
 	online, err := model.ParseCPUs(string(content))
 	if err != nil {
@@ -154,7 +156,7 @@ func (s *session) usable(list, file string) (string, error) {
 	return set.String(), nil
 }
 
-// container returns what is known of a container. Whatever the runtime leaves out is empty.
+// container converts the runtime's messages about a container. Missing parts are empty.
 func container(pod *api.PodSandbox, c *api.Container) Container {
 	linux := c.GetLinux()
 	cpu := linux.GetResources().GetCpu()
@@ -165,8 +167,8 @@ func container(pod *api.PodSandbox, c *api.Container) Container {
 	}
 }
 
-// dir returns the directory for the path in a runtime's spec. With the systemd driver that is "slice:prefix:name", where a
-// slice stands below all those that its name begins with.
+// dir returns the directory for the cgroup path in a runtime's spec. With the systemd driver that path is
+// "slice:prefix:name". A slice is nested in one slice for each dash in its name.
 func dir(path string) string {
 	slice, scope, isSystemd := strings.Cut(path, ":")
 	if !isSystemd {
