@@ -1,4 +1,8 @@
-// Package golden runs tests whose expected output stands in files, which a person can read and a flag of the test rewrites.
+// Package golden runs tests whose expected output is in files. A person can read the files; the flag -rewrite rewrites them.
+//
+// Blocks is nearly the format of github.com/cockroachdb/datadriven. It is our own because a block here has several commands,
+// which datadriven would parse as one command and its input, and because datadriven defines a flag -rewrite too, for its own
+// format only, while half of our golden files are YAML documents, tables or help texts.
 package golden
 
 import (
@@ -10,10 +14,12 @@ import (
 	"testing"
 )
 
-var rewrite = flag.Bool("rewrite", false, "rewrite the expected output of golden tests; commit that only if you understand what caused it")
+var rewrite = flag.Bool("rewrite", false,
+	"rewrite the expected output of golden tests; commit a rewrite only if you understand what caused it")
 
-// Each runs a test for each file that the patterns match, and returns how many there are; each pattern must match one. What run
-// makes of a file's content is what the file must hold: what is given in it, and what came of that.
+// Each runs a subtest for each file that the patterns match, and returns the number of files. Each pattern must match a file.
+// A file holds a test's input and its expected output: run gets the content and returns it with the output it computed, and
+// the two must be equal.
 func Each(t *testing.T, run func(t *testing.T, content string) string, patterns ...string) int {
 	t.Helper()
 	n := 0
@@ -36,7 +42,7 @@ func Each(t *testing.T, run func(t *testing.T, content string) string, patterns 
 	return n
 }
 
-// Compare checks that a file holds what came out, or writes that there.
+// Compare checks that a file holds the output got. With -rewrite it writes got to the file.
 func Compare(t *testing.T, file, got string) {
 	t.Helper()
 	if *rewrite {
@@ -50,13 +56,14 @@ func Compare(t *testing.T, file, got string) {
 		t.Error(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s: something else came out. If you understand what caused it, rewrite with -rewrite and commit. Got:\n%s", file, got)
+		t.Errorf("%s: the output differs. If you understand what caused it, rewrite with -rewrite and commit. Got:\n%s",
+			file, got)
 	}
 }
 
-// Blocks goes through a case that consists of blocks: commands, a line of four dashes, and what came of them, up to an empty
-// line. It does each command and, at the dashes, writes what outcome returns. Empty lines and lines that begin with # are no
-// commands.
+// Blocks runs a case and returns it with the output it computed. A case consists of blocks: commands, one a line, a line of
+// four dashes, and their output, up to an empty line. Blocks calls do for each command and, at the dashes, outcome for the
+// output. It skips empty lines and lines that begin with # among the commands.
 func Blocks(t *testing.T, content string, do func(command string) error, outcome func() string) string {
 	t.Helper()
 	var got strings.Builder
@@ -82,7 +89,7 @@ func Blocks(t *testing.T, content string, do func(command string) error, outcome
 		}
 	}
 	if pending != "" {
-		t.Fatalf("no line of dashes stands below %q", pending)
+		t.Fatalf("no line of dashes follows %q", pending)
 	}
 	return got.String()
 }

@@ -1,74 +1,101 @@
 #!/usr/bin/env bash
-# Builds what the test bed's cluster needs into out/bed/bin and out/bed/images: Kubernetes, containerd and CNI plugins from
-# Go modules, and its images. What is there already, in the same version, is left alone.
+# Builds the test bed's cluster into out/bed/bin and out/bed/images: Kubernetes, containerd and CNI plugins from Go
+# modules, and container images. Builds Helm into out/bin. Parts that exist in the same version are not built again.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 kubernetes=v1.36.3 containerd=v2.4.2 cni=v1.9.1 runc=v1.3.3
 bin=$PWD/out/bed/bin images=$PWD/out/bed/images
 mkdir -p "$bin" "$images"
 exec 9>"$bin/.lock"
-flock 9 # rungs that run side by side come here at the same time
+flock -n 9 || { # levels that run side by side need the bed at the same time
+	echo "waiting for another build of the test bed"
+	flock 9
+}
 export CGO_ENABLED=0
-# A compiler that collects its garbage less often needs a quarter less CPU time, and here that is what takes time.
+# Compilers with a larger heap need a quarter less CPU time, and here CPU time decides how long it takes.
 export GOGC=400 GOMEMLIMIT=3GiB
 
-once() { # STAMP COMMAND...: runs the command unless it has succeeded before
-	local stamp=$bin/.$1
-	shift
-	[ -e "$stamp" ] && return
+# once runs a command that makes a file, unless it has made the file before and the stamp is the same.
+once() { # STAMP FILE COMMAND...
+	local stamp=$bin/.$1 file=$2
+	shift 2
+	[ -e "$stamp" ] && [ -e "$file" ] && return
 	"$@"
 	touch "$stamp"
 }
 
+# Helm is in the same module and shares most packages with kubectl.
 build_kubernetes() {
-	echo "building Kubernetes $kubernetes: six minutes on a new machine"
-	go -C k8s build -o "$bin/k8s" -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$kubernetes \
-		-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36" ./cmd/bed
-	for name in kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl; do ln -sf k8s "$bin/$name"; done
+	echo "building Kubernetes $kubernetes and Helm: six minutes on a new machine"
+	local made=$bin/.made
+	go -C k8s build -o "$made/" -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$kubernetes \
+		-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36" \
+		./cmd/bed helm.sh/helm/v4/cmd/helm
+	mkdir -p out/bin
+	mv "$made/bed" "$bin/k8s"
+	mv "$made/helm" out/bin/helm
+	for name in kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl; do
+		ln -sf k8s "$bin/$name"
+	done
 }
 build_containerd() {
 	echo "building containerd $containerd: two minutes on a new machine"
-	GOBIN=$bin go install -ldflags '-s -w' github.com/containerd/containerd/v2/cmd/{containerd,containerd-shim-runc-v2,ctr}@$containerd
+	GOBIN=$bin go install -ldflags '-s -w' \
+		github.com/containerd/containerd/v2/cmd/{containerd,containerd-shim-runc-v2,ctr}@$containerd
 }
-# A runc that has the newer formula for containers' weights. go install refuses its module, which has replace lines; and it
-# must be built with seccomp, which takes a C compiler, or containers with a profile do not start.
+# This runc has the newer formula for containers' weights. go install refuses its module because of replace lines. It needs
+# seccomp, and a C compiler for that: without seccomp, containers with a profile do not start.
 build_runc() (
 	module=$(mktemp -d)
 	trap 'rm -rf "$module"' EXIT
 	cd "$module"
 	go mod init bed
 	go get github.com/opencontainers/runc@$runc
-	CGO_ENABLED=1 go build -tags seccomp,netgo,osusergo -ldflags '-s -w -extldflags -static' -o "$bin/runc-quadratic" github.com/opencontainers/runc
+	CGO_ENABLED=1 go build -tags seccomp,netgo,osusergo -ldflags '-s -w -extldflags -static' \
+		-o "$bin/runc-quadratic" github.com/opencontainers/runc
 )
 build_vmnode() {
 	echo "building the root file system of the node in a virtual machine: half a minute"
 	test/bed/vmnode/image.sh "$bin" "$bin/vmnode.img"
 }
 build_cni() {
-	GOBIN=$bin go install -ldflags '-s -w' github.com/containernetworking/plugins/plugins/{main/bridge,main/loopback,ipam/host-local}@$cni
+	GOBIN=$bin go install -ldflags '-s -w' \
+		github.com/containernetworking/plugins/plugins/{main/bridge,main/loopback,ipam/host-local}@$cni
 }
 
-stamp=$kubernetes-$(cat k8s/go.sum k8s/cmd/bed/*.go | sha256sum | cut -c1-12)
-once "kubernetes-$stamp" build_kubernetes
-once "containerd-$containerd" build_containerd
-once "cni-$cni" build_cni
-once "runc-$runc" build_runc
-once "vmnode-$(echo "$stamp $containerd $cni $runc" | cat - test/bed/vmnode/image.sh $(find test/bed/vmnode/rootfs -type f | sort) | sha256sum | cut -c1-12)" build_vmnode
+version() { sha256sum | cut -c1-12; } # of standard input
+
+# Kubernetes is last: on a new machine, level 1 then has compiled client-go, which both need.
+kubernetes_stamp=$kubernetes-$(cat k8s/go.sum k8s/cmd/bed/*.go | version)
+once "containerd-$containerd" "$bin/containerd" build_containerd
+once "cni-$cni" "$bin/bridge" build_cni
+once "runc-$runc" "$bin/runc-quadratic" build_runc
+once "kubernetes-$kubernetes_stamp" out/bin/helm build_kubernetes
+mapfile -t rootfs < <(find test/bed/vmnode/rootfs -type f | sort)
+vmnode_stamp=$(echo "$kubernetes_stamp $containerd $cni $runc" |
+	cat - test/bed/vmnode/image.sh "${rootfs[@]}" | version)
+once "vmnode-$vmnode_stamp" "$bin/vmnode.img" build_vmnode
 go build -o "$bin/" ./test/bed/cmd/bed ./test/bed/vmnode/cmd/vmnode
 
 go build -o out/bin/image ./deploy/image
+image() { out/bin/image "$@"; }
 busybox=$(command -v busybox)
 applets=$("$busybox" --list | grep -v '^busybox$' | sed 's|.*|/bin/&=busybox|' | paste -sd, -)
-out/bin/image -name wl.test/busybox:1 -o "$images/busybox.tar" -links "$applets" "$busybox=/bin/busybox"
-out/bin/image -name wl.test/pause:1 -o "$images/pause.tar" -entrypoint "/bin/busybox sleep 2147483647" "$busybox=/bin/busybox"
-out/bin/image -name waterline/agent:dev -o "$images/agent.tar" -entrypoint /waterline-agent out/bin/waterline-agent=/waterline-agent
-out/bin/image -name waterline/manager:dev -o "$images/manager.tar" -user 65532 -entrypoint /waterline-manager out/bin/waterline-manager=/waterline-manager
+image -name wl.test/busybox:1 -o "$images/busybox.tar" -links "$applets" "$busybox=/bin/busybox"
+image -name wl.test/pause:1 -o "$images/pause.tar" -entrypoint "/bin/busybox sleep 2147483647" "$busybox=/bin/busybox"
+image -name waterline/agent:dev -o "$images/agent.tar" -entrypoint /waterline-agent \
+	out/bin/waterline-agent=/waterline-agent
+image -name waterline/manager:dev -o "$images/manager.tar" -user 65532 -entrypoint /waterline-manager \
+	out/bin/waterline-manager=/waterline-manager
 
-# For lab transcode. Debian's ffmpeg is linked against some two hundred libraries, and runs with all of them
-# or not at all.
+# lab transcode needs ffmpeg in a pod. Debian's ffmpeg is linked against some two hundred libraries and needs all of them:
+# 250 MB.
 if ffmpeg=$(command -v ffmpeg); then
-	libraries=$(ldd "$ffmpeg" | awk '{for (i = 1; i <= NF; i++) if ($i ~ /^\//) print $i "=" $i}')
-	out/bin/image -name wl.test/ffmpeg:1 -o "$images/ffmpeg.tar" -links "$applets" "$busybox=/bin/busybox" "$ffmpeg=/usr/bin/ffmpeg" $libraries
+	mapfile -t libraries < <(ldd "$ffmpeg" | awk '{for (i = 1; i <= NF; i++) if ($i ~ /^\//) print $i "=" $i}')
+	ffmpeg_stamp=$(stat -Lc '%n %s %Y' "$busybox" "$ffmpeg" out/bin/image "${libraries[@]%%=*}" | version)
+	once "ffmpeg-$ffmpeg_stamp" "$images/ffmpeg.tar" \
+		image -name wl.test/ffmpeg:1 -o "$images/ffmpeg.tar" -links "$applets" \
+		"$busybox=/bin/busybox" "$ffmpeg=/usr/bin/ffmpeg" "${libraries[@]}"
 else
-	echo "no ffmpeg here: the image wl.test/ffmpeg:1 is not built, and TestNodeTranscode is skipped" >&2
+	echo "ffmpeg is not installed: the image wl.test/ffmpeg:1 is not built, and TestNodeTranscode is skipped" >&2
 fi

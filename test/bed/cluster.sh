@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make cluster and make cluster-down: a single-node Kubernetes on this machine with Waterline installed on it.
+# make cluster and make cluster-down: a single-node Kubernetes on this machine with Waterline installed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 bed=out/bed/bin/bed
@@ -13,8 +13,8 @@ up)
 	out/bed/bin/kubectl get nodes,daemonsets -A
 	cat <<E2
 
-Waterline runs on a cluster of one node. Its images are wl.test/busybox:1, wl.test/ffmpeg:1 and what
-$bed import brings in (imagePullPolicy: Never). To use it:
+Waterline runs on a cluster of one node. There is no registry: pods use wl.test/busybox:1 and wl.test/ffmpeg:1
+with imagePullPolicy: Never, and $bed import adds other images. To use the cluster:
 
   $line
 E2

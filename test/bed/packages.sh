@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
-# Installs the Debian or Ubuntu packages that the test bed needs and that are not there. Does nothing, and needs no root,
-# when all are there.
+# Installs the Debian or Ubuntu packages that the test bed needs and this machine lacks. Without root it prints their names.
 set -euo pipefail
-packages=(busybox-static cpio e2fsprogs etcd-server ffmpeg gcc iproute2 libc6-dev libseccomp-dev mmdebstrap pkg-config prometheus qemu-system-x86 redis-server runc stress-ng)
+packages=(
+	busybox-static cpio e2fsprogs etcd-server ffmpeg gcc iproute2 libc6-dev libseccomp-dev mmdebstrap pkg-config
+	prometheus qemu-system-x86 redis-server runc stress-ng
+)
 missing=()
 for p in "${packages[@]}"; do
 	dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing+=("$p")
 done
 [ ${#missing[@]} = 0 ] && exit 0
 if [ "$(id -u)" != 0 ]; then
-	echo "packages missing: ${missing[*]}; without them some rungs are skipped. As root: apt-get install ${missing[*]}" >&2
+	echo "packages missing: ${missing[*]}; without them some levels are skipped. As root: apt-get install ${missing[*]}" >&2
 	exit 0
 fi
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
-# The services of etcd, Prometheus, Redis and runc must not start here: the bed runs its own.
+# The services of etcd, Prometheus and Redis must not start here: the bed runs its own.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e $policy ]; then
 	printf '#!/bin/sh\nexit 101\n' >$policy

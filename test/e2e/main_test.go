@@ -1,5 +1,5 @@
-// Package e2e_test runs the agent against a real API server (TestAPI…, rung 4) and as a DaemonSet on real nodes with real
-// kubelets and real pods (TestNode…): on this machine (rung 5a) or in a virtual machine with cgroup v2 and systemd (rung
+// Package e2e_test runs the agent against a real API server (TestAPI…, level 4) and as a DaemonSet on real nodes with real
+// kubelets and real pods (TestNode…): on this machine (level 5a) or in a virtual machine with cgroup v2 and systemd (level
 // 5b), and on this machine beside a kubelet that gives containers CPUs of their own (TestStatic…). The cluster is brought
 // up once and goes with this process, however that ends. What must be built first is built by make test-api, test-node,
 // test-node-static and test-node-v2.

@@ -22,7 +22,7 @@ import (
 // webhookAddress returns where the API server reaches a manager that runs beside the cluster.
 func webhookAddress() string { return bed.HostAddress() + ":19443" }
 
-// managerAddress returns where a manager serves metrics, another address in each cluster: rungs 4 and 5a run at the same time.
+// managerAddress returns where a manager serves metrics, another address in each cluster: levels 4 and 5a run at the same time.
 func managerAddress() string { return bed.HostAddress() + ":19466" }
 
 // managed is a cluster with the chart installed, and nodes of which only the objects are there. Managers run as processes

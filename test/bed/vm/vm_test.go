@@ -32,7 +32,7 @@ func config(t *testing.T) (vm.Config, *bytes.Buffer) {
 	t.Helper()
 	for _, tool := range []string{"qemu-system-x86_64", "busybox"} {
 		if _, err := exec.LookPath(tool); err != nil && os.Getenv("CI") == "" {
-			t.Skipf("rung 3 needs qemu-system-x86 and busybox-static: %v", err)
+			t.Skipf("level 3 needs qemu-system-x86 and busybox-static: %v", err)
 		}
 	}
 	self, err := os.Executable()

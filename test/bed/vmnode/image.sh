@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Builds the root file system of the node in a virtual machine, an ext4 image:
 #
-#   test/bed/vmnode/image.sh BIN IMAGE      BIN has Kubernetes, containerd and the CNI plugins
+#   test/bed/vmnode/image.sh BIN IMAGE
 #
-# The guest needs neither kernel nor udev: the initramfs has the few modules, devtmpfs makes the devices.
+# BIN has Kubernetes, containerd and the CNI plugins. The image has neither kernel nor udev: the initramfs has the few
+# modules, and devtmpfs makes the devices.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 bin=$1 image=$2
@@ -12,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 export TMPDIR=$work
 root=$work/root
 
-# The distribution of this machine, whose kernel the guest has too.
+# The guest has this machine's distribution, because it boots that distribution's kernel.
 suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
 mmdebstrap --quiet --mode=root --variant=minbase --include=systemd,systemd-sysv,dbus,iproute2,runc,mount,procps \
 	--aptopt='Apt::Install-Recommends "false"' --dpkgopt='path-exclude=/usr/share/doc/*' \
@@ -26,13 +27,15 @@ echo bed-v2 >"$root/etc/hostname"
 printf '127.0.0.1 localhost\n10.0.2.15 bed-v2\n' >"$root/etc/hosts"
 : >"$root/etc/fstab"
 echo 77617465726c696e652062656420763a >"$root/etc/machine-id"
-printf '[Journal]\nStorage=volatile\nRuntimeMaxUse=64M\nRateLimitBurst=0\n' >"$root/etc/systemd/journald.conf.d/bed.conf"
+printf '[Journal]\nStorage=volatile\nRuntimeMaxUse=64M\nRateLimitBurst=0\n' \
+	>"$root/etc/systemd/journald.conf.d/bed.conf"
 
-chroot "$root" systemctl --quiet enable network.service apiserver.socket containerd.service kubelet.service vmnode.service
+chroot "$root" systemctl --quiet enable \
+	network.service apiserver.socket containerd.service kubelet.service vmnode.service
 chroot "$root" systemctl --quiet set-default multi-user.target
-# What a node that lives for minutes has no use for, and what would wait for udev.
-chroot "$root" systemctl --quiet mask apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer fstrim.timer e2scrub_reap.service \
-	getty.target kmod-static-nodes.service modprobe@.service proc-sys-fs-binfmt_misc.automount sys-kernel-debug.mount \
+# Units of no use to a node that lives for minutes, and units that would wait for udev.
+chroot "$root" systemctl --quiet mask apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer \
+	e2scrub_all.timer fstrim.timer e2scrub_reap.service getty.target kmod-static-nodes.service modprobe@.service proc-sys-fs-binfmt_misc.automount sys-kernel-debug.mount \
 	sys-kernel-tracing.mount systemd-binfmt.service systemd-firstboot.service systemd-hwdb-update.service \
 	systemd-journal-flush.service systemd-logind.service systemd-machine-id-commit.service systemd-pcrphase.service \
 	systemd-pcrphase-sysinit.service systemd-random-seed.service systemd-remount-fs.service systemd-repart.service \

@@ -1,0 +1,119 @@
+package main
+
+// The peers' figures for the cost and the speed of an agent.
+const (
+	peerSpeed = "10 s iQIYI; 1–10 s koordlet; ≤ 5 s Crane"
+	peerTail  = "1.25 at 49 % CPU plugsched; 1.03–1.05 at 65 % with a vendor kernel"
+)
+
+// sections returns the page's tables. A new figure is a new line here.
+func sections() []section {
+	const (
+		percent      = 100 // for metrics from 0 to 1
+		mostNode     = 5   // writes a second, of 5,000 nodes
+		mostReport   = 15
+		mostNodeRamp = 10 // in two hours in which free CPU falls from 60 to 20 %
+	)
+	return []section{
+		{"Weights", "", []figure{
+			{"CPU of two pods annotated 1:2, 30 s", "weights", "ratio", "%.3f", 0, about(2, 2), "about 2:1"},
+			{"the same, beside a pod of 262144 that burns all CPUs", "weights-hog", "ratio", "%.3f", 0, about(2, 3), ""},
+			{"the same on a real node, 10 min", "node-weights", "ratio", "%.3f", 0, about(2, 2), ""},
+			{"share of a pod of 262144 that arrives among three of 10240", "preempt", "share", "%.2f %%", percent, theory("theory", 3), ""},
+			{"the same, beside the burning pod", "preempt-hog", "share", "%.2f %%", percent, theory("theory", 3), ""},
+			{"share of a pod weighted in its container only", "hierarchy", "container_share", "%.1f %%", percent, goal{}, ""},
+			{"the same, weighted in its pod", "hierarchy", "pod_share", "%.1f %%", percent, goal{}, ""},
+			{"the same, weighted in its pod and its QoS class", "hierarchy", "class_share", "%.1f %%", percent, goal{}, ""},
+			{"seconds per second of media, weighted transcodes", "transcode", "time_per_media_second_weighted", "%.2f s", 0, goal{}, ""},
+			{"the same, transcodes beside them without a weight", "transcode", "time_per_media_second_plain", "%.2f s", 0, goal{}, ""},
+			{"another value than the plan's, of 29,585 reads on a real node", "node-weights", "wrong_reads", "%.0f", 0, zero(), ""},
+			{"wrong values after 1,000 SIGKILLs of the agent", "kills", "wrong_values", "%.0f", 0, zero(), ""},
+			{"bad ones of 10,000 annotations not reported exactly once", "annotations", "not_reported_once", "%.0f", 0, zero(), ""},
+		}},
+		{"The agent", "110 or 250 pods of two containers, one measurement a second. Busy: six pods work. Latencies are those that an\noutside reader sees.", []figure{
+			{"CPU, 110 pods, idle", "agent", "cpu_millicores_110", "%.2f mCPU", 0, atMost(2, "mCPU"), "83–123 mCPU koordlet, measured"},
+			{"CPU, 110 pods, idle, everything switched on", "protect", "cpu_millicores_110", "%.1f mCPU", 0, atMost(2, "mCPU"), ""},
+			{"CPU, 110 pods, busy, everything switched on", "protect", "cpu_millicores_110_busy", "%.1f mCPU", 0, atMost(4, "mCPU"), ""},
+			{"CPU, 250 pods, idle", "agent", "cpu_millicores_250", "%.2f mCPU", 0, goal{}, ""},
+			{"resident memory, 110 pods", "agent", "rss_mib_110", "%.1f MiB", 0, atMost(20, "MiB"), "107–112 MB koordlet, measured"},
+			{"the same, busy, everything switched on", "protect", "rss_mib_110_busy", "%.1f MiB", 0, atMost(20, "MiB"), ""},
+			{"heap allocations of a measurement and of an audit that finds nothing", "agent", "allocs_per_tick", "%.0f", 0, zero(), ""},
+			{"garbage of a whole round of decisions, 250 pods", "go", "round_garbage_kib", "%.0f KiB", 0, atMost(128, "KiB"), ""},
+			{"the weight rule for 250 weighted pods, at most", "go-weight", "rule_us_max", "%.0f µs", 0, atMost(100, "µs"), ""},
+			{"annotation patched → weight in the kernel, p99", "agent", "event_to_kernel_p99_ms", "%.1f ms", 0, atMost(50, "ms"), peerSpeed},
+			{"foreign overwrite → repaired, p99", "agent", "repair_p99_ms", "%.1f ms", 0, atMost(20, "ms"), "10–60 s"},
+			{"cgroup made → weight in it, p99", "agent", "create_to_weight_p99_ms", "%.1f ms", 0, atMost(20, "ms"), ""},
+			{"foreign overwrite → repaired, `drift`, p99", "drift", "repair_p99_ms", "%.2f ms", 0, atMost(20, "ms"), "10–60 s"},
+			{"the same, beside a pod that burns all CPUs", "drift-hog", "repair_p99_ms", "%.2f ms", 0, atMost(20, "ms"), ""},
+		}},
+		{"CPU sets and bursts", "", []figure{
+			{"CPU of the agent while a pod of 110 has a CPU alone, more", "cpuset", "cpu_millicores_110_more", "%.2f mCPU", 0, atMost(0.5, "mCPU"), ""},
+			{"annotation changed → all of 20 containers moved, p99", "cpuset", "switch_p99_ms", "%.1f ms", 0, atMost(100, "ms"), ""},
+			{"container's cgroup made → its list of CPUs, without NRI, p99", "cpuset", "pin_p99_ms", "%.1f ms", 0, atMost(20, "ms"), ""},
+			{"one allocation, 512 CPUs, 200 pods", "cpuset", "allocate_us_512cpu_200pods", "%.0f µs", 0, atMost(300, "µs"), ""},
+			{"p99 of a server alone on the machine", "experiment-cpuset", "alone_p99_ms", "%.2f ms", 0, goal{}, ""},
+			{"the same beside batch, without CPU sets", "experiment-cpuset", "none_p99_ms", "%.2f ms", 0, goal{}, ""},
+			{"the same beside batch, on an exclusive CPU", "experiment-cpuset", "exclusive_p99_ms", "%.2f ms", 0, goal{}, ""},
+			{"threads of other pods on the exclusive CPU", "experiment-cpuset", "exclusive_intruders", "%.0f", 0, zero(), ""},
+			{"p99 of a limited server with bursts, change", "burst", "p99_change_percent", "%.0f %%", 0, atMost(-35, "%"), ""},
+			{"CFS periods in which it is throttled, without bursts", "burst", "throttled_percent_without", "%.1f %%", 0, goal{}, ""},
+			{"the same, with bursts", "burst", "throttled_percent_with", "%.1f %%", 0, atMost(2, "%"), ""},
+		}},
+		{"Selling", "", []figure{
+			{"online pod starts → the Node's free batch CPU is gone", "sell", "shrink_seconds", "%.1f s", 0, atMost(2, "s"), "5–20 min"},
+			{"batch pod's cgroup made → weight, quota and memory limit, at most", "batch-pods", "pod_to_limits_max_ms", "%.0f ms", 0, goal{}, ""},
+			{"agent killed and kept away → the manager withdraws the offer", "sell-faults", "withdrawn_after_seconds", "%.0f s", 0, atMost(90, "s"), ""},
+			{"pods that fail in all faults of a node that sells", "sell-faults", "pods_failed", "%.0f", 0, zero(), ""},
+			{"predicted peak exceeded, co-located machines, 1 h", "predict", "alibaba2018_1h_violations", "%.1f %%", percent, atMost(3, "%"), "3.3 % Google; 9.8 % Koordinator"},
+			{"CPU that it saves there", "predict", "alibaba2018_1h_savings", "%.1f %%", percent, atLeast(34, "%"), "22.2 % Google; 33.5 % Koordinator"},
+			{"predicted peak exceeded, VM hosts, 1 h", "predict", "bitbrains_1h_violations", "%.1f %%", percent, atMost(1, "%"), "0.9 % Google; 5.9 % Koordinator"},
+			{"CPU that it saves there", "predict", "bitbrains_1h_savings", "%.1f %%", percent, atLeast(56, "%"), "51.5 % Google; 62.5 % Koordinator"},
+			{"predicted peak exceeded, co-located machines, 24 h", "predict", "alibaba2018_24h_violations", "%.1f %%", percent, atMost(5, "%"), "70 % Google; 100 % Koordinator"},
+			{"CPU that it saves there", "predict", "alibaba2018_24h_savings", "%.1f %%", percent, atLeast(12, "%"), "22.7 % Google; 33.7 % Koordinator"},
+		}},
+		{"Online services beside batch", "p99 of Redis beside ffmpeg and stress-ng, × p99 alone. At 90 % of a CPU a queue takes seconds to go down again.", []figure{
+			{"p99, Redis at 30 % of a CPU, in pods", "colocate-pods-30", "p99_ratio_waterline", "%.2f ×", 0, atMost(1.05, "×"), peerTail},
+			{"the same, at 60 %", "colocate-pods-60", "p99_ratio_waterline", "%.2f ×", 0, atMost(1.05, "×"), ""},
+			{"the same, at 90 %", "colocate-pods-90", "p99_ratio_waterline", "%.2f ×", 0, atMost(1.05, "×"), ""},
+			{"p99 at 60 %, weights only", "colocate-pods-60", "p99_ratio_unsuppressed", "%.2f ×", 0, goal{}, ""},
+			{"p99 at 60 %, plain Kubernetes", "colocate-pods-60", "p99_ratio_plain", "%.2f ×", 0, goal{}, ""},
+			{"CPU used at 30 %", "colocate-pods-30", "cpu_total_percent", "%.0f %%", 0, atLeast(97, "%"), ""},
+			{"CPU used at 60 %", "colocate-pods-60", "cpu_total_percent", "%.0f %%", 0, atLeast(97, "%"), ""},
+			{"free CPU that batch gets at 60 %", "colocate-pods-60", "batch_share_of_free_cpu", "%.0f %%", percent, goal{}, ""},
+			{"p99 at 60 %, in cgroups without a cluster", "colocate", "p99_ratio_waterline", "%.2f ×", 0, atMost(1.05, "×"), ""},
+			{"the same, plain Kubernetes", "colocate", "p99_ratio_plain", "%.2f ×", 0, goal{}, ""},
+			{"a real day on a real node: CPU used", "headline", "cpu_total_percent", "%.1f %%", 0, atLeast(90, "%"), "9 → 40 %"},
+			{"the same day without batch", "headline", "alone_cpu_total_percent", "%.1f %%", 0, goal{}, ""},
+			{"that day: p99", "headline", "p99_ratio", "%.2f ×", 0, atMost(1.05, "×"), ""},
+			{"that day: pods lost", "headline", "pods_lost", "%.0f", 0, zero(), ""},
+			{"the day once more: CPU used", "headline-again", "cpu_total_percent", "%.1f %%", 0, atLeast(90, "%"), ""},
+			{"the day once more: p99", "headline-again", "p99_ratio", "%.2f ×", 0, atMost(1.05, "×"), ""},
+			{"online demand rises → batch is limited to the rest, p99 of 60 steps", "suppress", "suppress_p99_ms", "%.0f ms", 0, atMost(300, "ms"), "1 s loop, at least 2 CPUs for batch"},
+			{"it falls → batch has its CPU back, p50", "suppress", "giveback_p50_ms", "%.1f s", 0.001, goal{}, ""},
+			{"the same, p99", "suppress", "giveback_p99_ms", "%.1f s", 0.001, goal{}, ""},
+			{"interfering pod named, of 2 runs with one", "interference", "named_rightly_runs", "%.0f", 0, atLeast(2, ""), ""},
+			{"the same: time to name it, at most", "interference", "seconds_to_name_max", "%.0f s", 0, goal{}, ""},
+			{"false alarms, of 4 runs without one", "interference", "false_alarm_runs", "%.0f", 0, zero(), ""},
+			{"requests answered from the page cache beside batch, unprotected", "memory", "plain_requests_from_memory_percent", "%.1f %%", 0, goal{}, ""},
+			{"the same, with `protect.memory`", "memory", "waterline_requests_from_memory_percent", "%.0f %%", 0, atLeast(95, "%"), ""},
+			{"refaults of the server with it, × without it", "memory", "refaults_ratio", "%.2f", 0, atMost(0.1, ""), ""},
+		}},
+		{"A large cluster", "5,000 nodes do not fit the two cores of the machine: Leases were late, so the manager withdrew nodes. In the morning\nfree CPU falls from 60 to 20 % within two hours.", []figure{
+			{"Node status writes a second, 5,000 nodes, simulated time", "writes", "node_status_writes_per_second", "%.1f", 0, atMost(mostNode, ""), "83–100"},
+			{"NodeReport writes a second, the same", "writes", "node_report_writes_per_second", "%.1f", 0, atMost(mostReport, ""), ""},
+			{"Node status writes a second in the morning, the same", "writes", "ramp_node_status_writes_per_second", "%.1f", 0, atMost(mostNodeRamp, ""), ""},
+			{"Node status writes a second, real API server, 1,000 nodes", "scale-1000", "node_status_writes_per_second", "%.2f", 0, atMost(mostNode/5., ""), ""},
+			{"NodeReport writes a second, the same", "scale-1000", "node_report_writes_per_second", "%.2f", 0, atMost(mostReport/5., ""), ""},
+			{"Node status writes a second in the morning, the same", "scale-1000", "ramp_node_status_writes_per_second", "%.2f", 0, atMost(mostNodeRamp/5., ""), ""},
+			{"manager, share of a core, 1,000 nodes", "scale-1000", "manager_cpu_percent", "%.1f %%", 0, goal{}, ""},
+			{"Node status writes a second, real API server, 5,000 nodes", "scale", "node_status_writes_per_second", "%.1f", 0, atMost(mostNode, ""), "83–100"},
+			{"NodeReport writes a second, the same", "scale", "node_report_writes_per_second", "%.1f", 0, atMost(mostReport, ""), ""},
+			{"manager, share of a core, the same", "scale", "manager_cpu_percent", "%.1f %%", 0, atMost(5, "%"), "not published"},
+			{"manager, resident memory, the same", "scale", "manager_rss_mib", "%.0f MiB", 0, atMost(190, "MiB"), "not published"},
+		}},
+		{"Scheduler and YARN", "", []figure{
+			{"scheduler throughput with our plugins, × without", "scheduler", "throughput_ratio", "%.2f", 0, atLeast(0.95, ""), "45.6 pods/s at 100 nodes"},
+			{"failed YARN jobs while NodeManagers are resized", "yarn", "failed_jobs", "%.0f", 0, zero(), ""},
+		}},
+	}
+}

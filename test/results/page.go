@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// section is one table of the page.
+type section struct {
+	title   string
+	note    string // below the table; empty: none
+	figures []figure
+}
+
+// figure is one row of a table.
+type figure struct {
+	title  string
+	doc    string // name of the document
+	metric string
+	format string  // of the value, with its unit
+	scale  float64 // the metric is multiplied by it; 0: by 1
+	goal   goal
+	peer   string // best known peer's figure; empty: none known
+}
+
+// goal is what a figure is to be. The zero value is no goal.
+type goal struct {
+	text string
+	met  func(value float64, metrics map[string]float64) bool
+}
+
+// number writes a limit with its unit.
+func number(limit float64, unit string) string {
+	return strings.TrimSpace(fmt.Sprintf("%v %s", limit, unit))
+}
+
+// atMost is the goal of a figure that is to be small.
+func atMost(limit float64, unit string) goal {
+	return goal{"≤ " + number(limit, unit), func(v float64, _ map[string]float64) bool { return v <= limit }}
+}
+
+// atLeast is the goal of a figure that is to be large.
+func atLeast(limit float64, unit string) goal {
+	return goal{"≥ " + number(limit, unit), func(v float64, _ map[string]float64) bool { return v >= limit }}
+}
+
+// zero is the goal of a count of errors.
+func zero() goal { return goal{"0", func(v float64, _ map[string]float64) bool { return v == 0 }} }
+
+// about is the goal of a figure that is to be within some percent of a value.
+func about(want, percent float64) goal {
+	met := func(v float64, _ map[string]float64) bool { return near(v, want, percent) }
+	return goal{fmt.Sprintf("%v ± %v %%", want, percent), met}
+}
+
+// theory is the goal of a share that is to be within some percent of another metric of its document, both from 0 to 1.
+func theory(metric string, percent float64) goal {
+	met := func(v float64, m map[string]float64) bool { return near(v, 100*m[metric], percent) }
+	return goal{fmt.Sprintf("theory ± %v %%", percent), met}
+}
+
+func near(v, want, percent float64) bool { return v >= want*(1-percent/100) && v <= want*(1+percent/100) }
+
+// render returns the page. Runs are numbered in the order in which figures name them.
+func render(sections []section, docs []document) string {
+	var b strings.Builder
+	b.WriteString(`# Results
+
+The newest measurement of each figure, its goal, and the best known peer's figure. Bold figures miss their goal.
+Machines are shared and noisy: ratios hold better than absolute times. Peers' figures are from their manifests,
+sources and articles, unless a row says measured. ` + "`make results`" + ` writes this page from results.json and
+out/bench; earlier figures, and how some of them came about, are in its history.
+
+![CPU of the machine in the course of a day, and p99 of Redis](headline.svg)
+`)
+	var runs []document
+	var missing []string
+	for _, s := range sections {
+		var rows strings.Builder
+		for _, f := range s.figures {
+			i := slices.IndexFunc(docs, func(d document) bool { return d.Name == f.doc })
+			if i < 0 {
+				missing = append(missing, f.title)
+				continue
+			}
+			value, measured := docs[i].Metrics[f.metric]
+			if !measured {
+				missing = append(missing, f.title)
+				continue
+			}
+			run := slices.IndexFunc(runs, func(d document) bool { return d.Name == f.doc })
+			if run < 0 {
+				run = len(runs)
+				runs = append(runs, docs[i])
+			}
+			fmt.Fprintf(&rows, "| %s | %s | %s | %s | %d |\n", f.title, f.value(value, docs[i].Metrics), f.goal.text, f.peer, run+1)
+		}
+		if rows.Len() == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n| figure | measured | goal | best known peer | run |\n|---|---|---|---|---|\n%s",
+			s.title, &rows)
+		if s.note != "" {
+			fmt.Fprintf(&b, "\n%s\n", s.note)
+		}
+	}
+	b.WriteString("\n## Runs\n\n| run | date | machine | command |\n|---|---|---|---|\n")
+	for i, d := range runs {
+		fmt.Fprintf(&b, "| %d | %s | %s | `%s` |\n", i+1, d.When.Format("2006-01-02"), d.Machine, d.command())
+	}
+	if len(missing) > 0 {
+		b.WriteString("\nNot measured yet:\n\n")
+		for _, title := range missing {
+			fmt.Fprintf(&b, "* %s\n", title)
+		}
+	}
+	return b.String()
+}
+
+// value writes a metric; bold if it misses the goal.
+func (f figure) value(v float64, metrics map[string]float64) string {
+	if f.scale != 0 {
+		v *= f.scale
+	}
+	text := fmt.Sprintf(f.format, v)
+	if f.goal.met != nil && !f.goal.met(v, metrics) {
+		return "**" + text + "**"
+	}
+	return text
+}
