@@ -42,7 +42,8 @@ var mayImport = map[string][]string{
 	"internal/experiment": {"api", "internal/model", "internal/cgroup", "internal/observe/host", "internal/experiment"},
 	"test":                {"api", "internal", "test/bed"},
 	"test/lab": {
-		"api", "internal/model", "internal/cgroup", "internal/observe", "internal/journal", "internal/sim", "internal/experiment", "test/lab",
+		"api", "internal/model", "internal/cgroup", "internal/observe", "internal/decide/node", "internal/journal", "internal/sim",
+		"internal/experiment", "test/lab",
 	},
 }
 

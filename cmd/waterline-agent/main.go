@@ -20,7 +20,9 @@ import (
 
 	actkube "github.com/waterline-io/waterline/internal/act/kube"
 	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/agent/kubelet"
 	"github.com/waterline-io/waterline/internal/agent/serve"
+	"github.com/waterline-io/waterline/internal/agent/trouble"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/nri"
 	"github.com/waterline-io/waterline/internal/observe/host"
@@ -91,6 +93,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		CgroupRoot: o.cgroupRoot, Kubepods: o.kubepods, SelfUID: o.podUID, RunDir: o.runDir,
 		Sys: o.sys, Proc: o.proc, StateDir: o.stateDir, SyncPeriod: o.syncPeriod, JournalBytes: o.journalBytes, Log: log,
 	}
+	var poller kubelet.Poller
 	namespaces := false
 	if o.policy != "" {
 		cfg.Policies = policySource(o.policy)
@@ -102,14 +105,18 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	}
 	if o.manifests != "" {
 		cfg.Pods = kube.NewManifests(o.manifests, time.Second, o.podUID, o.allocatable, log)
-		// There is no kubelet to ask: its defaults count.
-		cfg.Kubelet = func(context.Context) (model.Kubelet, error) { return kube.DefaultKubelet(), nil }
-	} else if err := connect(o, &cfg, namespaces); err != nil {
+		// Without a cluster there is no kubelet: its defaults count.
+		poller.Settings = func(context.Context) (model.Kubelet, error) { return kube.DefaultKubelet(), nil }
+	} else if err := connect(o, &cfg, &poller, namespaces); err != nil {
 		return err
 	}
 	plugin := runtimePlugin{socket: o.nri}
 	if o.nri != "" {
 		cfg.Runtime = plugin.connect
+	}
+	cfg.Kubelet = func(log *trouble.Log) agent.Kubelet {
+		poller.Pods, poller.Log = cfg.Pods.Snapshot, log
+		return kubelet.New(poller)
 	}
 	a := agent.New(cfg)
 
@@ -139,7 +146,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 }
 
 // connect points the agent at its cluster.
-func connect(o *options, cfg *agent.Config, namespaces bool) error {
+func connect(o *options, cfg *agent.Config, poller *kubelet.Poller, namespaces bool) error {
 	if o.nodeName == "" {
 		return errors.New("which node is this? set --node-name or $NODE_NAME, or use --pods without a cluster")
 	}
@@ -163,18 +170,20 @@ func connect(o *options, cfg *agent.Config, namespaces bool) error {
 	if o.kubeletURL == "" {
 		return nil
 	}
-	kubelet := rest.CopyConfig(config)
+	kubeletConfig := rest.CopyConfig(config)
 	if o.kubeletInsecure {
-		kubelet.Insecure, kubelet.CAFile, kubelet.CAData = true, "", nil
+		kubeletConfig.Insecure, kubeletConfig.CAFile, kubeletConfig.CAData = true, "", nil
 	}
-	web, err := rest.HTTPClientFor(kubelet)
+	web, err := rest.HTTPClientFor(kubeletConfig)
 	if err != nil {
 		return fmt.Errorf("setting up the client for the kubelet: %w", err)
 	}
 	web.Timeout = 10 * time.Second
-	cfg.Kubelet = func(ctx context.Context) (model.Kubelet, error) { return kube.ReadKubelet(ctx, web, o.kubeletURL) }
+	poller.Settings = func(ctx context.Context) (model.Kubelet, error) {
+		return kube.ReadKubelet(ctx, web, o.kubeletURL)
+	}
 	if o.podResources != "" {
-		cfg.CPUPool = kube.NewPodResources(o.podResources).CPUPool
+		poller.Pool = kube.NewPodResources(o.podResources).CPUPool
 	}
 	return nil
 }

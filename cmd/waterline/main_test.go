@@ -50,7 +50,7 @@ func recordJournals(work string) error {
 		if err != nil {
 			return err
 		}
-		r := journal.Round{Policy: fixture.Policy()}
+		r := node.Round{Policy: fixture.Policy()}
 		r.Policy.Mode = model.ModeEnforce
 		for second := range 3 {
 			r.Node = model.Node{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/journal"
 )
 
@@ -57,7 +58,7 @@ func (r *replay) run(path string) error {
 	} else if !info.IsDir() {
 		path = filepath.Dir(path) // of one of the journal's files
 	}
-	var chosen *journal.Round
+	var chosen *node.Round
 	for round, err := range journal.Read(path) {
 		switch {
 		case err != nil:
@@ -79,7 +80,7 @@ func (r *replay) run(path string) error {
 	return r.summary(path)
 }
 
-func (r *replay) compare(round *journal.Round) error {
+func (r *replay) compare(round *node.Round) error {
 	r.rounds++
 	differences, err := journal.Replay(round)
 	if err != nil {

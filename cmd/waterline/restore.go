@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/waterline-io/waterline/internal/agent"
 	"github.com/waterline-io/waterline/internal/agent/restore"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
@@ -19,7 +18,7 @@ import (
 )
 
 func restoreCommand() *cobra.Command {
-	cfg := agent.Config{Sys: host.DefaultSys}
+	cfg := restore.Config{Sys: host.DefaultSys}
 	var manifests, kubeconfig, nodeName string
 	c := &cobra.Command{
 		Use:   "restore",

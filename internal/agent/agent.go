@@ -17,25 +17,35 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/waterline-io/waterline/internal/agent/delivery"
-	"github.com/waterline-io/waterline/internal/agent/kubelet"
 	"github.com/waterline-io/waterline/internal/agent/machine"
 	"github.com/waterline-io/waterline/internal/agent/metrics"
 	"github.com/waterline-io/waterline/internal/agent/ruling"
-	"github.com/waterline-io/waterline/internal/agent/serve"
 	"github.com/waterline-io/waterline/internal/agent/store"
 	"github.com/waterline-io/waterline/internal/agent/trouble"
 	"github.com/waterline-io/waterline/internal/decide/node"
-	"github.com/waterline-io/waterline/internal/journal"
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
 // Pods reports which pods the node has.
 type Pods interface {
 	Run(ctx context.Context)
 	Wake() <-chan struct{}
-	Snapshot() kube.Snapshot
+	Snapshot() model.Snapshot
 }
+
+// Kubelet reads what the agent must know of the kubelet beside the API.
+type Kubelet interface {
+	// Run delivers the kubelet's settings and CPU allocations each time that they change.
+	Run(ctx context.Context, answers chan<- model.Kubelet)
+	// Doubt has the CPU allocations read again soon.
+	Doubt()
+}
+
+// noKubelet is the kubelet of an agent that has none.
+type noKubelet struct{}
+
+func (noKubelet) Run(context.Context, chan<- model.Kubelet) {}
+func (noKubelet) Doubt()                                    {}
 
 // Runtime is the container runtime's plugin interface. It runs once this is the only agent of the node: with two that set
 // CPUs, the runtime creates no containers.
@@ -56,11 +66,10 @@ type Config struct {
 	Proc         string        // where procfs is mounted; "": at host.DefaultProc
 
 	Pods     Pods
-	Policies func() ([]model.ClusterPolicy, error)            // of this node alone; nil: those of the cluster
-	Kubelet  func(ctx context.Context) (model.Kubelet, error) // its settings; nil: never read
-	CPUPool  func(ctx context.Context) (kube.CPUPool, error)  // read under policy static; nil: never
-	Runtime  func(place Place, log *trouble.Log) Runtime      // nil: containers are not placed when they start
-	API      delivery.Config                                  // writes to the API
+	Policies func() ([]model.ClusterPolicy, error)       // of this node alone; nil: those of the cluster
+	Kubelet  func(log *trouble.Log) Kubelet              // nil: its settings are never read
+	Runtime  func(place Place, log *trouble.Log) Runtime // nil: containers are not placed when they start
+	API      delivery.Config                             // writes to the API
 	Log      *slog.Logger
 }
 
@@ -76,23 +85,21 @@ type Agent struct {
 	beat     atomic.Int64                 // when the loop last went round, since born; the wall clock may be set meanwhile
 	ready    atomic.Pointer[string]       // why it is not ready; nil: it is
 	placing  atomic.Pointer[node.Placing] // places containers; nil: nothing was decided yet
-	poller   *kubelet.Poller
+	poller   Kubelet
 	delivery *delivery.Delivery
 
 	// What follows belongs to the loop.
-	machine    *machine.Machine
-	ruling     ruling.Ruling
-	pods       kube.Snapshot
-	kubelet    model.Kubelet
-	state      node.State
-	plan       model.Plan
-	incidents  []model.Incident // of the last plan's writes
-	states     *store.StateFiles
-	allowances *store.Allowances
-	journal    *journal.Journal
-	recorder   metrics.Recorder
-	nextAudit  time.Time
-	lastRound  time.Time
+	machine   *machine.Machine
+	ruling    ruling.Ruling
+	pods      model.Snapshot
+	kubelet   model.Kubelet
+	state     node.State
+	plan      model.Plan
+	incidents []model.Incident // of the last plan's writes
+	store     *store.Store
+	recorder  metrics.Recorder
+	nextAudit time.Time
+	lastRound time.Time
 }
 
 // New returns an agent that does nothing yet.
@@ -101,11 +108,11 @@ func New(cfg Config) *Agent {
 	a := &Agent{
 		cfg: cfg, log: log, requests: make(chan func()), born: time.Now(),
 		delivery: delivery.New(cfg.API, log), ruling: ruling.Ruling{File: cfg.Policies, Log: log},
-		allowances: store.NewAllowances(cfg.RunDir),
+		poller: noKubelet{},
 	}
-	a.poller = kubelet.New(kubelet.Poller{
-		Settings: cfg.Kubelet, Pool: cfg.CPUPool, Pods: func() []*model.Pod { return cfg.Pods.Snapshot().Pods }, Log: log,
-	})
+	if cfg.Kubelet != nil {
+		a.poller = cfg.Kubelet(log)
+	}
 	a.notReady("starting")
 	return a
 }
@@ -113,11 +120,11 @@ func New(cfg Config) *Agent {
 // Run works until the context ends and leaves the values that stand then. It fails at once where it could never work: no
 // CPU controller, a run directory that cannot be used or that another agent uses.
 func (a *Agent) Run(ctx context.Context) error {
-	lock, err := store.Lock(a.cfg.RunDir)
-	if err != nil {
+	var err error
+	if a.store, err = store.Open(a.cfg.RunDir, a.cfg.StateDir, a.cfg.JournalBytes); err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer func() { a.log.Report("closing", a.store.Close()) }()
 	a.machine, err = machine.Open(machine.Config{
 		CgroupRoot: a.cfg.CgroupRoot, Kubepods: a.cfg.Kubepods, SelfUID: a.cfg.SelfUID, RunDir: a.cfg.RunDir,
 		Sys: a.cfg.Sys, Proc: a.cfg.Proc, Log: a.log,
@@ -126,15 +133,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer func() { a.log.Report("closing", a.machine.Close()) }()
-	if a.states, err = store.OpenState(a.cfg.RunDir, a.cfg.StateDir); err != nil {
-		return err
-	}
-	a.state, err = a.states.Load()
+	a.state, err = a.store.State.Load()
 	a.log.Report("state", err)
-	if a.journal, err = journal.Open(a.cfg.RunDir, a.cfg.JournalBytes); err != nil {
-		return err
-	}
-	defer func() { a.log.Report("closing", a.journal.Close()) }()
 
 	var beside sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
@@ -142,7 +142,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	kubelets := make(chan model.Kubelet, 1)
 	beside.Go(func() { a.cfg.Pods.Run(ctx) })
 	beside.Go(func() { a.poller.Run(ctx, kubelets) })
-	beside.Go(func() { a.states.Copy(ctx, a.log) })
+	beside.Go(func() { a.store.State.Copy(ctx, a.log) })
 	beside.Go(func() { a.delivery.Run(ctx) })
 	if a.cfg.Runtime != nil {
 		runtime := a.cfg.Runtime(a.place, a.log)
@@ -151,7 +151,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.machine.Start(ctx, &beside)
 	a.loop(ctx, kubelets)
 	a.leave()
-	a.log.Report("state", a.states.Last(&a.state, time.Now()))
+	a.log.Report("state", a.store.State.Last(&a.state, time.Now()))
 	return nil
 }
 
@@ -214,10 +214,24 @@ func (a *Agent) do(ctx context.Context, f func()) error {
 	return nil
 }
 
+// View is what the loop knows between two rounds. It is valid only while the function runs that it is passed to.
+type View struct {
+	Node     func(now time.Time) model.Node // as a round would observe it; only if Found
+	Found    bool                           // the kubelet's cgroups were found
+	Pods     []*model.Pod
+	Policy   model.Policy
+	State    node.State
+	Plan     *model.Plan // of the last round
+	Load     *model.Load // nil: nothing is measured
+	Tree     model.Tree
+	Files    func(match func(dir string) bool) []machine.Status
+	Topology func() (*model.Topology, error)
+}
+
 // View passes what the loop knows to a function, between two rounds.
-func (a *Agent) View(ctx context.Context, f func(v *serve.View)) error {
+func (a *Agent) View(ctx context.Context, f func(v *View)) error {
 	return a.do(ctx, func() {
-		v := &serve.View{
+		v := &View{
 			Node: func(now time.Time) model.Node { return a.observe(now, machine.Once{}) }, Found: a.machine.Found(),
 			Pods: a.pods.Pods, Policy: *a.ruling.Policy(), State: a.state, Plan: &a.plan,
 			Files: a.machine.Status, Topology: a.machine.Topology,
@@ -272,7 +286,7 @@ func (a *Agent) metrics() []prometheus.Metric {
 }
 
 // placingOf returns what places containers after a round.
-func (a *Agent) placingOf(r *journal.Round) *node.Placing {
+func (a *Agent) placingOf(r *node.Round) *node.Placing {
 	return &node.Placing{
 		V2: a.machine.V2(), Policy: r.Policy, Kubelet: a.kubelet,
 		Topology: r.Node.Topology, Pods: r.Node.Pods, CPUs: r.Plan.CPUs,

@@ -7,7 +7,6 @@ import (
 
 	"github.com/waterline-io/waterline/internal/agent/machine"
 	"github.com/waterline-io/waterline/internal/decide/node"
-	"github.com/waterline-io/waterline/internal/journal"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -81,7 +80,7 @@ func (a *Agent) untilNext() time.Duration {
 
 // updatePolicy evaluates the policies, and reports whether the result changed.
 func (a *Agent) updatePolicy(now time.Time) bool {
-	changed := a.ruling.Update(now, a.pods.Node, a.pods.Policies)
+	changed := a.ruling.Update(now, a.pods.NodeInfo, a.pods.Policies)
 	if changed && a.machine != nil {
 		a.machine.News = true
 	}
@@ -143,9 +142,9 @@ func (a *Agent) round(now time.Time, reason bool) {
 	if a.pods.Known {
 		a.placing.Store(a.placingOf(&r))
 	}
-	if a.states.Due(&a.state, now) {
+	if a.store.State.Due(&a.state, now) {
 		// Before the kernel is told, as with the undo record: a restart must find which pods have which CPUs.
-		a.log.Report("state", a.states.Save(&a.state, now))
+		a.log.Report("state", a.store.State.Save(&a.state, now))
 	}
 	a.incidents = a.machine.Apply(&r.Plan)
 	a.machine.News = refused(a.incidents)
@@ -153,20 +152,20 @@ func (a *Agent) round(now time.Time, reason bool) {
 	a.recorder.Round(&before, &r.Plan, a.lastRound.Sub(now))
 	// After the kernel has what it needs: what is only for people can wait.
 	if news {
-		a.log.Report("journal", a.journal.Append(&r))
+		a.log.Report("journal", a.store.Journal.Append(&r))
 	}
-	a.log.Report("allowances", a.allowances.Write(&r.Node, &r.Policy, &r.Plan))
+	a.log.Report("allowances", a.store.Allowances.Write(&r.Node, &r.Policy, &r.Plan))
 	a.delivery.Post(&r.Node, &r.Plan)
 }
 
 // decide decides a round. If the plan needs something observed that the round had not, that is observed and the round
 // decided anew, before anything is carried out: no plan rests on less than it needs.
-func (a *Agent) decide(now time.Time) journal.Round {
+func (a *Agent) decide(now time.Time) node.Round {
 	const attempts = 3
 	once := a.machine.ObserveOnce()
 	state := a.state
 	for attempt := 1; ; attempt++ {
-		r := journal.Round{Node: a.observe(now, once), Policy: *a.ruling.Policy(), State: state}
+		r := node.Round{Node: a.observe(now, once), Policy: *a.ruling.Policy(), State: state}
 		r.Plan, a.state = node.Decide(r.Node, r.Policy, r.State)
 		if !a.machine.Need(now, &r.Plan.Observe) || attempt == attempts {
 			return r

@@ -17,16 +17,7 @@ import (
 	"path/filepath"
 
 	"github.com/waterline-io/waterline/internal/decide/node"
-	"github.com/waterline-io/waterline/internal/model"
 )
-
-// Round is one round of decisions: node.Decide(Node, Policy, State) gives Plan.
-type Round struct {
-	Node   model.Node
-	Policy model.Policy
-	State  node.State
-	Plan   model.Plan
-}
 
 // The files of a journal.
 const (
@@ -41,9 +32,9 @@ type Journal struct {
 	file *os.File
 	size int64
 
-	last  *Round // that the next line can go on from; nil: it must be whole
-	since int    // lines, from the last whole one on
-	whole int64  // bytes of that
+	last  *node.Round // that the next line can go on from; nil: it must be whole
+	since int         // lines, from the last whole one on
+	whole int64       // bytes of that
 }
 
 // Open continues the journal in a directory. Together its files hold at most about the given number of bytes.
@@ -81,7 +72,7 @@ func (j *Journal) endLine() {
 
 // Append adds a round, of which nothing may be changed afterwards. An encoder hands over its line in one piece, and keeps the room
 // for it, which is a large part of what the agent needs beside many pods.
-func (j *Journal) Append(r *Round) error {
+func (j *Journal) Append(r *node.Round) error {
 	if j.size > 0 && j.size+j.whole > j.most {
 		if err := j.turn(); err != nil {
 			return err
@@ -133,15 +124,15 @@ func (j *Journal) Close() error { return j.file.Close() }
 
 // Read yields the rounds in the journal of a directory, oldest first. A line that cannot be read yields an error and is
 // passed over.
-func Read(dir string) iter.Seq2[Round, error] {
-	return func(yield func(Round, error) bool) {
+func Read(dir string) iter.Seq2[node.Round, error] {
+	return func(yield func(node.Round, error) bool) {
 		for _, name := range []string{previous, current} {
 			file, err := os.Open(filepath.Join(dir, name))
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
 			if err != nil {
-				yield(Round{}, fmt.Errorf("reading the journal: %w", err))
+				yield(node.Round{}, fmt.Errorf("reading the journal: %w", err))
 				return
 			}
 			more := readLines(bufio.NewReader(file), yield)
@@ -153,8 +144,8 @@ func Read(dir string) iter.Seq2[Round, error] {
 	}
 }
 
-func readLines(r *bufio.Reader, yield func(Round, error) bool) bool {
-	for last := (*Round)(nil); ; {
+func readLines(r *bufio.Reader, yield func(node.Round, error) bool) bool {
+	for last := (*node.Round)(nil); ; {
 		text, err := r.ReadBytes('\n')
 		if len(text) > 0 {
 			round, failed := parse(text, last)

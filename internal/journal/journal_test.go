@@ -5,13 +5,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-func round(i int64) *Round { return &Round{Node: model.Node{Capacity: model.Amount{CPU: i}}} }
+func round(i int64) *node.Round { return &node.Round{Node: model.Node{Capacity: model.Amount{CPU: i}}} }
 
 // rounds returns what a journal has, and how many lines could not be read.
-func rounds(dir string) (have []Round, bad int) {
+func rounds(dir string) (have []node.Round, bad int) {
 	for r, err := range Read(dir) {
 		if err != nil {
 			bad++

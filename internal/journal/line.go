@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/decide/node/interference"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -21,7 +22,7 @@ var errNoBase = errors.New("the line that it goes on from could not be read")
 // line is a round as it is written. Beside hundreds of pods a round is mostly what the one before was, too: a line that goes on from
 // the one before it in the file has, of the lists that are long, only what is new or different.
 type line struct {
-	Round
+	node.Round
 	GoesOn bool `json:",omitempty"`
 	Gone   gone `json:",omitzero"` // with GoesOn, what those lists have no more
 }
@@ -37,7 +38,7 @@ type gone struct {
 }
 
 // shorten makes a line that goes on from a round.
-func shorten(r, before *Round) line {
+func shorten(r, before *node.Round) line {
 	l := line{Round: *r, GoesOn: true}
 	l.Node.Pods, l.Gone.Pods = pods.shorten(before.Node.Pods, r.Node.Pods)
 	l.Node.Owned, l.Gone.Owned = owned.shorten(before.Node.Owned, r.Node.Owned)
@@ -66,17 +67,17 @@ func shorten(r, before *Round) line {
 }
 
 // parse makes a round of a line and of the round before it, which stays as it is; nil: that could not be read.
-func parse(text []byte, before *Round) (Round, error) {
+func parse(text []byte, before *node.Round) (node.Round, error) {
 	var l line
 	if err := json.Unmarshal(text, &l); err != nil {
-		return Round{}, err
+		return node.Round{}, err
 	}
 	r := l.Round
 	if !l.GoesOn {
 		return r, nil
 	}
 	if before == nil {
-		return Round{}, errNoBase
+		return node.Round{}, errNoBase
 	}
 	r.Node.Pods = pods.complete(before.Node.Pods, r.Node.Pods, l.Gone.Pods)
 	r.Node.Owned = owned.complete(before.Node.Owned, r.Node.Owned, l.Gone.Owned)
@@ -84,7 +85,7 @@ func parse(text []byte, before *Round) (Round, error) {
 	r.Plan.Observe.Pods = details.complete(before.Plan.Observe.Pods, r.Plan.Observe.Pods, l.Gone.Details)
 	if now, was := r.State.Interference, before.State.Interference; now != nil && was != nil {
 		if l.Gone.Columns < 0 || l.Gone.Columns > len(was.Columns) {
-			return Round{}, fmt.Errorf("%d columns of samples are gone, of %d", l.Gone.Columns, len(was.Columns))
+			return node.Round{}, fmt.Errorf("%d columns of samples are gone, of %d", l.Gone.Columns, len(was.Columns))
 		}
 		now.Columns = slices.Concat(was.Columns[l.Gone.Columns:], now.Columns)
 	}

@@ -11,11 +11,12 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
 // next returns a round in which some of what another had has come, gone or changed.
-func next(r *rand.Rand, was *Round) *Round {
+func next(r *rand.Rand, was *node.Round) *node.Round {
 	is := *was
 	is.Node.Capacity.CPU++
 	some := func() bool { return r.IntN(4) == 0 }
@@ -65,7 +66,7 @@ func next(r *rand.Rand, was *Round) *Round {
 }
 
 // text is a round as a reader sees it: whether a list is absent or empty is all the same.
-func text(t *testing.T, r *Round) string {
+func text(t *testing.T, r *node.Round) string {
 	t.Helper()
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -80,7 +81,7 @@ func text(t *testing.T, r *Round) string {
 func TestGoesOn(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		dir, round, texts := t.TempDir(), &Round{}, map[int64]string{}
+		dir, round, texts := t.TempDir(), &node.Round{}, map[int64]string{}
 		j, err := Open(dir, 2_000_000)
 		if err != nil {
 			t.Fatal(err)
@@ -128,7 +129,7 @@ func TestShort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	round := &Round{}
+	round := &node.Round{}
 	round.Node.Tree.Pods = map[string]model.PodGroup{}
 	for i := range 110 {
 		uid := fmt.Sprintf("%03d", i)

@@ -20,7 +20,7 @@ type Difference struct {
 }
 
 // Replay decides a round again from its recorded input, and returns in which fields the plan differs; none if it agrees.
-func Replay(r *Round) ([]Difference, error) {
+func Replay(r *node.Round) ([]Difference, error) {
 	plan, _ := node.Decide(r.Node, r.Policy, r.State)
 	recorded, err := tree(&r.Plan)
 	if err != nil {

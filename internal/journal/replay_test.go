@@ -11,8 +11,8 @@ import (
 )
 
 // decided is a round of a node with one weighted pod, as the agent records it.
-func decided() *Round {
-	r := &Round{Policy: fixture.Policy()}
+func decided() *node.Round {
+	r := &node.Round{Policy: fixture.Policy()}
 	r.Policy.Mode = model.ModeEnforce
 	r.Node.PodsKnown, r.Node.Allocatable.CPU = true, 4000
 	r.Node.Tree = model.Tree{
@@ -27,16 +27,16 @@ func decided() *Round {
 // TestReplay checks that a recorded plan agrees with itself, and that each kind of difference is found and named.
 func TestReplay(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(r *Round)
+		change func(r *node.Round)
 		want   []Difference
 	}{
-		"nothing": {func(*Round) {}, nil},
+		"nothing": {func(*node.Round) {}, nil},
 		"a value": {
-			func(r *Round) { r.Plan.Settings[1].Value = model.Number(7) },
+			func(r *node.Round) { r.Plan.Settings[1].Value = model.Number(7) },
 			[]Difference{{"Settings[kubepods/burstable/poda cpu.shares].Value", "7", "4096"}},
 		},
 		"a setting more": {
-			func(r *Round) {
+			func(r *node.Round) {
 				r.Plan.Settings = append(r.Plan.Settings, model.Setting{File: model.File{Dir: "z", Knob: model.Quota}, Value: model.Number(-1)})
 			},
 			[]Difference{
@@ -47,10 +47,10 @@ func TestReplay(t *testing.T) {
 			},
 		},
 		"a setting of a pod that the input lacks": {
-			func(r *Round) { r.Plan.Report.Mode = model.ModeObserve },
+			func(r *node.Round) { r.Plan.Report.Mode = model.ModeObserve },
 			[]Difference{{"Report.Mode", `"Observe"`, `"Enforce"`}},
 		},
-		"an empty list": {func(r *Round) { r.Plan.Notices = []model.Notice{} }, nil},
+		"an empty list": {func(r *node.Round) { r.Plan.Notices = []model.Notice{} }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := decided()

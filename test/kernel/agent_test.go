@@ -17,8 +17,10 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	acthost "github.com/waterline-io/waterline/internal/act/host"
 	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/agent/kubelet"
 	"github.com/waterline-io/waterline/internal/agent/machine"
 	"github.com/waterline-io/waterline/internal/agent/restore"
+	"github.com/waterline-io/waterline/internal/agent/trouble"
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/fixture"
@@ -32,18 +34,18 @@ import (
 type pods struct {
 	wake chan struct{}
 	mu   sync.Mutex
-	now  kube.Snapshot
+	now  model.Snapshot
 }
 
 func newPods() *pods {
-	return &pods{wake: make(chan struct{}, 1), now: kube.Snapshot{Known: true, Node: kube.Node{Allocatable: model.Amount{CPU: 64_000}}}}
+	return &pods{wake: make(chan struct{}, 1), now: model.Snapshot{Known: true, NodeInfo: model.NodeInfo{Allocatable: model.Amount{CPU: 64_000}}}}
 }
 
 func (p *pods) Run(ctx context.Context) { <-ctx.Done() }
 
 func (p *pods) Wake() <-chan struct{} { return p.wake }
 
-func (p *pods) Snapshot() kube.Snapshot {
+func (p *pods) Snapshot() model.Snapshot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.now
@@ -51,7 +53,7 @@ func (p *pods) Snapshot() kube.Snapshot {
 
 // set replaces or adds a pod.
 func (p *pods) set(pod model.Pod) {
-	p.change(func(s *kube.Snapshot) {
+	p.change(func(s *model.Snapshot) {
 		s.Pods = slices.DeleteFunc(slices.Clone(s.Pods), func(q *model.Pod) bool { return q.UID == pod.UID })
 		s.Pods = append(s.Pods, &pod)
 		slices.SortFunc(s.Pods, func(a, b *model.Pod) int { return strings.Compare(a.UID, b.UID) })
@@ -60,12 +62,12 @@ func (p *pods) set(pod model.Pod) {
 
 // remove removes a pod.
 func (p *pods) remove(uid string) {
-	p.change(func(s *kube.Snapshot) {
+	p.change(func(s *model.Snapshot) {
 		s.Pods = slices.DeleteFunc(slices.Clone(s.Pods), func(q *model.Pod) bool { return q.UID == uid })
 	})
 }
 
-func (p *pods) change(f func(s *kube.Snapshot)) {
+func (p *pods) change(f func(s *model.Snapshot)) {
 	p.mu.Lock()
 	f(&p.now)
 	p.mu.Unlock()
@@ -104,9 +106,12 @@ func (n *testNode) start(source agent.Pods, change func(*agent.Config)) *run {
 			defer r.mu.Unlock()
 			return []model.ClusterPolicy{{Rollout: model.DefaultRollout, Policy: r.policy}}, nil
 		},
-		Pods:    source,
-		Kubelet: func(context.Context) (model.Kubelet, error) { return kube.DefaultKubelet(), nil },
-		Log:     slog.New(slog.NewTextHandler(n.t.Output(), nil)),
+		Pods: source,
+		Kubelet: func(log *trouble.Log) agent.Kubelet {
+			defaults := func(context.Context) (model.Kubelet, error) { return kube.DefaultKubelet(), nil }
+			return kubelet.New(kubelet.Poller{Settings: defaults, Pods: source.Snapshot, Log: log})
+		},
+		Log: slog.New(slog.NewTextHandler(n.t.Output(), nil)),
 	}
 	if change != nil {
 		change(&cfg)
@@ -356,7 +361,7 @@ func TestRestore(t *testing.T) {
 		r := n.start(source, nil)
 		n.expect(a, model.Shares, 2048)
 		r.stop()
-		cfg := agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir}
+		cfg := restore.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir}
 		want := int64(300)
 		if known {
 			cfg.Pods, want = source, 512

@@ -180,7 +180,7 @@ func TestBatch(t *testing.T) {
 
 	t.Log("and so does waterline restore")
 	r.stop()
-	if restored, err := restore.Restore(t.Context(), agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir, Pods: source}); err != nil || len(restored) == 0 {
+	if restored, err := restore.Restore(t.Context(), restore.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir, Pods: source}); err != nil || len(restored) == 0 {
 		t.Errorf("restoring: %+v, %v", restored, err)
 	}
 	for _, dir := range []string{a, a + "/0123456789aa", n.layout.Pod(model.BestEffort, "a1")} {

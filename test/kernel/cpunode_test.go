@@ -16,7 +16,6 @@ import (
 	"github.com/waterline-io/waterline/internal/agent"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
-	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
 // cpuPod is a pod with a real process in each container.
@@ -64,7 +63,7 @@ func newCPUNode(t *testing.T) *cpuNode {
 	for _, cpu := range topology.CPUs {
 		n.cores[cpu.ID] = cpu.Core
 	}
-	n.source.change(func(s *kube.Snapshot) { s.Allocatable.CPU = int64(n.all.Len()) * 1000 })
+	n.source.change(func(s *model.Snapshot) { s.Allocatable.CPU = int64(n.all.Len()) * 1000 })
 	return n
 }
 

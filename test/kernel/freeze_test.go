@@ -11,7 +11,6 @@ import (
 
 	"github.com/waterline-io/waterline/internal/agent"
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
 const (
@@ -130,7 +129,7 @@ func TestFreeze(t *testing.T) {
 		r, source := n.agent(runDir, false)
 		n.thawed()
 		t.Logf("the next agent, which does not know the pods yet, lets it go on after %s", time.Since(began))
-		source.change(func(s *kube.Snapshot) { s.Known = true })
+		source.change(func(s *model.Snapshot) { s.Known = true })
 		within(t, "it is ready", func() bool { return r.agent.Ready() == nil }, func() string { return r.agent.Ready().Error() })
 		for end := time.Now().Add(7 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			if n.raw(n.hog, model.Freeze) != 0 {

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/agent"
 	"github.com/waterline-io/waterline/internal/agent/restore"
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
@@ -68,7 +67,7 @@ func TestIdleBatch(t *testing.T) {
 		t.Errorf("%g weights of idle groups were taken for another writer's", answered)
 	}
 	r.stop()
-	if restored, err := restore.Restore(t.Context(), agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir}); err != nil || len(restored) != 4 {
+	if restored, err := restore.Restore(t.Context(), restore.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir}); err != nil || len(restored) != 4 {
 		t.Errorf("restored %+v, %v", restored, err)
 	}
 	for _, dir := range []string{a, b} {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	acthost "github.com/waterline-io/waterline/internal/act/host"
-	"github.com/waterline-io/waterline/internal/agent"
 	"github.com/waterline-io/waterline/internal/agent/machine"
 	"github.com/waterline-io/waterline/internal/agent/restore"
 	"github.com/waterline-io/waterline/internal/model"
@@ -214,7 +213,7 @@ func TestKill(t *testing.T) {
 	within(t, "a record of the files that are still there", func() bool { return owned(t, n, runDir) == len(files) },
 		func() string { return fmt.Sprintf("%d files", owned(t, n, runDir)) })
 	p.kill()
-	restored, err := restore.Restore(t.Context(), agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: runDir})
+	restored, err := restore.Restore(t.Context(), restore.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: runDir})
 	if err != nil {
 		t.Fatalf("%v\nthe agent said: %s", err, p.log.String())
 	}

@@ -166,7 +166,7 @@ func TestProtectMemory(t *testing.T) {
 
 	t.Log("restore gives everything back")
 	r.stop()
-	if restored, err := restore.Restore(t.Context(), agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir, Pods: source}); err != nil || len(restored) == 0 {
+	if restored, err := restore.Restore(t.Context(), restore.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir, Pods: source}); err != nil || len(restored) == 0 {
 		t.Errorf("restoring: %+v, %v", restored, err)
 	}
 	off()

@@ -20,7 +20,6 @@ import (
 	"github.com/waterline-io/waterline/internal/agent/serve"
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
 // suppressNode is a node with an online pod and a batch pod, on a machine that is imagined to do nothing else: how much batch
@@ -41,7 +40,7 @@ func newSuppressNode(t *testing.T) *suppressNode {
 	n.job = n.addBatch("job")
 	n.set(n.layout.Class(model.BestEffort), model.Shares, model.MinShares)
 	n.set(n.layout.Class(model.Burstable), model.Shares, 10_000)
-	n.source.change(func(s *kube.Snapshot) { s.Allocatable.CPU = n.milli })
+	n.source.change(func(s *model.Snapshot) { s.Allocatable.CPU = n.milli })
 	web := burstable("web", 500, 0)
 	web.Class = model.ClassLS
 	n.source.set(web)

@@ -60,7 +60,9 @@ func theory(metric string, percent float64) goal {
 	return goal{fmt.Sprintf("theory ± %v %%", percent), met}
 }
 
-func near(v, want, percent float64) bool { return v >= want*(1-percent/100) && v <= want*(1+percent/100) }
+func near(v, want, percent float64) bool {
+	return v >= want*(1-percent/100) && v <= want*(1+percent/100)
+}
 
 // render returns the page. Runs are numbered in the order in which figures name them.
 func render(sections []section, docs []document) string {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/waterline-io/waterline/internal/agent/trouble"
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
 const (
@@ -23,8 +22,8 @@ const (
 // Poller reads the kubelet's settings, and under CPU manager policy static the CPUs that it has allocated.
 type Poller struct {
 	Settings func(ctx context.Context) (model.Kubelet, error) // nil: they are never read
-	Pool     func(ctx context.Context) (kube.CPUPool, error)  // read under policy static; nil: never
-	Pods     func() []*model.Pod                              // of this node
+	Pool     func(ctx context.Context) (model.CPUPool, error) // read under policy static; nil: never
+	Pods     func() model.Snapshot                            // of this node
 	Log      *trouble.Log
 
 	doubts chan struct{} // the kubelet may have allocated other CPUs
@@ -94,7 +93,7 @@ func (p *Poller) readSettings(ctx context.Context, is *model.Kubelet) time.Durat
 // readPool asks which CPUs the kubelet has handed out, and returns how many times in a row that failed. The first time is
 // not reported: a kubelet that restarts is away for about a second. What was known then stays, marked as old.
 func (p *Poller) readPool(ctx context.Context, is *model.Kubelet, failures int) int {
-	pods := p.Pods() // from before the question: of a pod that comes later the answer need not tell
+	pods := p.Pods().Pods // from before the question: of a pod that comes later the answer need not tell
 	pool, err := p.Pool(ctx)
 	if err == nil {
 		err = complete(&pool, pods)
@@ -116,7 +115,7 @@ func (p *Poller) readPool(ctx context.Context, is *model.Kubelet, failures int) 
 
 // complete returns an error if an answer leaves out a pod that may have CPUs of its own. A kubelet that has just started
 // answers before it has heard of its pods, which may take as long as the API server is away, and then their CPUs look free.
-func complete(pool *kube.CPUPool, pods []*model.Pod) error {
+func complete(pool *model.CPUPool, pods []*model.Pod) error {
 	for _, pod := range pods {
 		if pod.QoS != model.Guaranteed || pod.Ended || pool.Pods[pod.Namespace+"/"+pod.Name] {
 			continue

@@ -11,7 +11,6 @@ import (
 
 	"github.com/waterline-io/waterline/internal/agent/trouble"
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
 // asked is an agent that only asks the kubelet.
@@ -19,7 +18,7 @@ type asked struct {
 	poller    *Poller
 	out       strings.Builder
 	settings  model.Kubelet
-	pool      kube.CPUPool
+	pool      model.CPUPool
 	refused   error
 	questions int // for the pool
 	answers   chan model.Kubelet
@@ -31,13 +30,14 @@ func ask(t *testing.T, policy bool, f func(t *testing.T, k *asked)) {
 		running := &model.Pod{Namespace: "default", Name: "db", QoS: model.Guaranteed, Containers: []model.Container{{Name: "c", ID: "1"}}}
 		k := &asked{
 			settings: model.Kubelet{Known: true, StaticCPUs: policy},
-			pool:     kube.CPUPool{Allocatable: model.CPUs(1, 2, 3), Taken: model.CPUs(1), Pods: map[string]bool{"default/db": true}},
+			pool:     model.CPUPool{Allocatable: model.CPUs(1, 2, 3), Taken: model.CPUs(1), Pods: map[string]bool{"default/db": true}},
 			answers:  make(chan model.Kubelet, 1),
 		}
 		k.poller = New(Poller{
-			Log: trouble.New(slog.New(slog.NewTextHandler(&k.out, nil))), Pods: func() []*model.Pod { return []*model.Pod{running} },
+			Log:      trouble.New(slog.New(slog.NewTextHandler(&k.out, nil))),
+			Pods:     func() model.Snapshot { return model.Snapshot{Pods: []*model.Pod{running}} },
 			Settings: func(context.Context) (model.Kubelet, error) { return k.settings, nil },
-			Pool:     func(context.Context) (kube.CPUPool, error) { k.questions++; return k.pool, k.refused },
+			Pool:     func(context.Context) (model.CPUPool, error) { k.questions++; return k.pool, k.refused },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		go k.poller.Run(ctx, k.answers)

@@ -255,8 +255,11 @@ func (m *Machine) Apply(plan *model.Plan) []model.Incident {
 // Owned returns the files on the undo record.
 func (m *Machine) Owned() []model.Owned { return m.files.Owned() }
 
-// Status returns what the plan's files in matching directories hold now.
-func (m *Machine) Status(match func(dir string) bool) []acthost.Status { return m.files.Status(match) }
+// Status is a file of the last plan, and its content now.
+type Status = acthost.Status
+
+// Status returns the plan's files in matching directories.
+func (m *Machine) Status(match func(dir string) bool) []Status { return m.files.Status(match) }
 
 // Stats counts the writes so far.
 func (m *Machine) Stats() acthost.Stats { return m.files.Stats() }

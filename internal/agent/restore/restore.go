@@ -11,7 +11,6 @@ import (
 	"time"
 
 	acthost "github.com/waterline-io/waterline/internal/act/host"
-	"github.com/waterline-io/waterline/internal/agent"
 	"github.com/waterline-io/waterline/internal/agent/machine"
 	"github.com/waterline-io/waterline/internal/agent/store"
 	"github.com/waterline-io/waterline/internal/cgroup"
@@ -19,6 +18,23 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
+
+// Config says what to restore.
+type Config struct {
+	CgroupRoot string // where the cgroup file system is mounted
+	RunDir     string // of the agent
+	Sys        string // where sysfs is mounted
+
+	Pods    Pods                                             // nil: the undo record alone counts
+	Kubelet func(ctx context.Context) (model.Kubelet, error) // its settings; nil: unknown
+}
+
+// Pods reports which pods the node has.
+type Pods interface {
+	Run(ctx context.Context)
+	Wake() <-chan struct{}
+	Snapshot() model.Snapshot
+}
 
 // Restored is one file that [Restore] gave back, or could not.
 type Restored struct {
@@ -31,7 +47,7 @@ type Restored struct {
 
 // Restore gives back every file on the undo record while no agent runs: to what the kubelet computes where the pods are
 // known, else to what was recorded. The pods are known if cfg.Pods is set and delivers them before the context ends.
-func Restore(ctx context.Context, cfg agent.Config) ([]Restored, error) {
+func Restore(ctx context.Context, cfg Config) ([]Restored, error) {
 	lock, err := store.Lock(cfg.RunDir)
 	if err != nil {
 		return nil, err
@@ -106,7 +122,7 @@ func layoutOf(owned []model.Owned) (cgroup.Layout, bool) {
 }
 
 // observePods waits for the pods and returns the kubelet's settings, each as far as it can be had.
-func observePods(ctx context.Context, cfg agent.Config, n *model.Node) model.Kubelet {
+func observePods(ctx context.Context, cfg Config, n *model.Node) model.Kubelet {
 	running, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() { cfg.Pods.Run(running); close(done) }()

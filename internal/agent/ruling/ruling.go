@@ -40,7 +40,7 @@ func (r *Ruling) Says() model.Ruling {
 
 // Update evaluates the policies for a node, and reports whether the result changed. If the policies cannot be read, the
 // last ones stay in force.
-func (r *Ruling) Update(now time.Time, n kube.Node, cluster []model.ClusterPolicy) bool {
+func (r *Ruling) Update(now time.Time, n model.NodeInfo, cluster []model.ClusterPolicy) bool {
 	now = now.Round(0) // without the monotonic clock, by which it is never earlier than before
 	all := cluster
 	if r.File != nil {

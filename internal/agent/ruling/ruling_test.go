@@ -11,7 +11,6 @@ import (
 	"github.com/waterline-io/waterline/internal/agent/trouble"
 	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
 // nightly is a policy that sells from 00:00 to 09:00 UTC and then drains for 15 minutes before the end.
@@ -34,7 +33,7 @@ func ruled(policies ...model.ClusterPolicy) *governed {
 // governed is a node of a cluster.
 type governed struct {
 	ruling   Ruling
-	node     kube.Node
+	node     model.NodeInfo
 	policies []model.ClusterPolicy
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // cpuMap returns who may run on which CPU by the last plan.
-func (v *View) cpuMap() (CPUMap, error) {
+func (v view) cpuMap() (CPUMap, error) {
 	topology, err := v.Topology()
 	if err != nil {
 		return CPUMap{}, err
@@ -40,7 +40,7 @@ func (v *View) cpuMap() (CPUMap, error) {
 }
 
 // cpusOr returns the last plan's CPUs or, where nothing asks for any, what holds then: everybody runs everywhere.
-func (v *View) cpusOr(t *model.Topology) *model.CPUPlan {
+func (v view) cpusOr(t *model.Topology) *model.CPUPlan {
 	if v.Plan.CPUs != nil {
 		return v.Plan.CPUs
 	}
@@ -49,7 +49,7 @@ func (v *View) cpusOr(t *model.Topology) *model.CPUPlan {
 
 // planCPUs returns what would move if a pod asked for another mode; false if this node has no such pod. It changes
 // nothing.
-func (v *View) planCPUs(r CPURequest) (CPUPlan, bool, error) {
+func (v view) planCPUs(r CPURequest) (CPUPlan, bool, error) {
 	i := slices.IndexFunc(v.Pods, func(p *model.Pod) bool { return p.Namespace == r.Namespace && p.Name == r.Name })
 	if i < 0 || !v.Found {
 		return CPUPlan{}, false, nil
@@ -118,7 +118,7 @@ func refusal(plan *model.Plan, pod *model.Pod) string {
 
 // answerCPUs answers GET /cpus, with a plan if there is one to make. The text says what is wrong with the request, or that
 // there is no such pod.
-func (v *View) answerCPUs(plan string) (answer any, notFound string, err error) {
+func (v view) answerCPUs(plan string) (answer any, notFound string, err error) {
 	if plan == "" {
 		answer, err = v.cpuMap()
 		return answer, "", err

@@ -10,27 +10,15 @@ import (
 	"strings"
 	"time"
 
-	acthost "github.com/waterline-io/waterline/internal/act/host"
-	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/agent"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// View is what the agent's loop knows between two rounds. It is valid only while the function runs that it is passed to.
-type View struct {
-	Node     func(now time.Time) model.Node // as a round would observe it; only if Found
-	Found    bool                           // the kubelet's cgroups were found
-	Pods     []*model.Pod
-	Policy   model.Policy
-	State    node.State
-	Plan     *model.Plan // of the last round
-	Load     *model.Load // nil: nothing is measured
-	Tree     model.Tree
-	Files    func(match func(dir string) bool) []acthost.Status
-	Topology func() (*model.Topology, error)
-}
+// view is the knowledge of the loop, from which answers are made.
+type view struct{ *agent.View }
 
 // Loop passes its view to a function, between two rounds.
-type Loop func(ctx context.Context, f func(v *View)) error
+type Loop func(ctx context.Context, f func(v *agent.View)) error
 
 // Explanation is what the agent knows about one pod: what each of its files should be, is and was, and why.
 type Explanation struct {
@@ -57,7 +45,7 @@ type FileExplanation struct {
 }
 
 // explain returns what is known of a pod; false if the node has no such pod.
-func (v *View) explain(namespace, name string) (Explanation, bool) {
+func (v view) explain(namespace, name string) (Explanation, bool) {
 	var pod *model.Pod
 	for _, p := range v.Pods {
 		if p.Namespace == namespace && p.Name == name {
@@ -112,7 +100,7 @@ type NodeExplanation struct {
 }
 
 // explainNode returns what the node could give to batch.
-func (v *View) explainNode() NodeExplanation {
+func (v view) explainNode() NodeExplanation {
 	p := &v.Policy
 	var clock time.Duration
 	if v.Load != nil {
@@ -134,7 +122,7 @@ func Handler(loop Loop) http.Handler {
 		namespace, name := r.FormValue("namespace"), r.FormValue("pod")
 		var e Explanation
 		var found bool
-		if err := loop(r.Context(), func(v *View) { e, found = v.explain(namespace, name) }); err != nil {
+		if err := loop(r.Context(), func(v *agent.View) { e, found = view{v}.explain(namespace, name) }); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
@@ -146,7 +134,7 @@ func Handler(loop Loop) http.Handler {
 	})
 	mux.HandleFunc("GET /node", func(w http.ResponseWriter, r *http.Request) {
 		var e NodeExplanation
-		if err := loop(r.Context(), func(v *View) { e = v.explainNode() }); err != nil {
+		if err := loop(r.Context(), func(v *agent.View) { e = view{v}.explainNode() }); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
@@ -156,7 +144,7 @@ func Handler(loop Loop) http.Handler {
 		var answer any
 		var notFound string
 		var failed error
-		if err := loop(r.Context(), func(v *View) { answer, notFound, failed = v.answerCPUs(r.FormValue("plan")) }); err != nil {
+		if err := loop(r.Context(), func(v *agent.View) { answer, notFound, failed = view{v}.answerCPUs(r.FormValue("plan")) }); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}

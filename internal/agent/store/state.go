@@ -1,5 +1,3 @@
-// Package store keeps what an agent leaves for the next one, and for the guards of pods: its state, the allowances, and the lock
-// on the run directory.
 package store
 
 import (

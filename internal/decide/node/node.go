@@ -22,6 +22,15 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
+// Round is one round of decisions, with everything that it depends on: Decide(Node, Policy, State) returns Plan. The
+// journal records rounds.
+type Round struct {
+	Node   model.Node
+	Policy model.Policy
+	State  State
+	Plan   model.Plan
+}
+
 // Decide decides what this node should be like now. The same arguments always give the same result, and no argument is
 // changed. The state is the one that the previous round returned.
 func Decide(n model.Node, policy model.Policy, state State) (model.Plan, State) {

@@ -77,7 +77,7 @@ func TestReplay(t *testing.T) {
 	var throttled, limited, exclusive, evicted, suppressed bool
 	for second := range 1200 {
 		w.live(t, r, second)
-		round := &journal.Round{Node: w.node, Policy: w.policy, State: w.state}
+		round := &node.Round{Node: w.node, Policy: w.policy, State: w.state}
 		round.Plan, w.state = node.Decide(w.node, w.policy, w.state)
 		p := &round.Plan
 		throttled = throttled || p.Interference != nil && len(p.Interference.Throttles) > 0

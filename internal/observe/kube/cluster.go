@@ -176,8 +176,11 @@ func (c *Cluster) setPolicy(p *v1alpha1.ColocationPolicy) {
 }
 
 // NodeOf converts a Node.
-func NodeOf(n *corev1.Node) Node {
-	node := Node{UID: string(n.UID), Labels: n.Labels, Capacity: amount(n.Status.Capacity), Allocatable: amount(n.Status.Allocatable)}
+func NodeOf(n *corev1.Node) model.NodeInfo {
+	node := model.NodeInfo{
+		UID: string(n.UID), Labels: n.Labels,
+		Capacity: amount(n.Status.Capacity), Allocatable: amount(n.Status.Allocatable),
+	}
 	for _, r := range model.NodeResources() {
 		name := corev1.ResourceName(v1alpha1.SlackResource(string(r.Tier), r.Memory, r.Koordinator))
 		capacity, found := n.Status.Capacity[name]

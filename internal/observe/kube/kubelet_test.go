@@ -68,7 +68,7 @@ func TestManifests(t *testing.T) {
 	done := make(chan struct{})
 	go func() { m.Run(ctx); close(done) }()
 	defer func() { cancel(); <-done }()
-	eventually := func(what string, holds func(Snapshot) bool) {
+	eventually := func(what string, holds func(model.Snapshot) bool) {
 		t.Helper()
 		for range 2000 {
 			if holds(m.Snapshot()) {
@@ -78,7 +78,7 @@ func TestManifests(t *testing.T) {
 		}
 		t.Fatalf("%s: %+v", what, m.Snapshot())
 	}
-	eventually("an empty directory is known", func(s Snapshot) bool { return s.Known && len(s.Pods) == 0 && s.Allocatable.CPU == 2000 })
+	eventually("an empty directory is known", func(s model.Snapshot) bool { return s.Known && len(s.Pods) == 0 && s.Allocatable.CPU == 2000 })
 	write("a.yaml", `
 kind: Pod
 metadata: {name: a, uid: a1, namespace: x, annotations: {iqiyi.com/cpu-share: "2048"}}
@@ -87,22 +87,22 @@ spec: {containers: [{name: c, resources: {limits: {cpu: "1"}}}]}
 kind: Namespace
 metadata: {name: x, labels: {team: video}}
 `)
-	eventually("a pod appears", func(s Snapshot) bool {
+	eventually("a pod appears", func(s model.Snapshot) bool {
 		return len(s.Pods) == 1 && s.Pods[0].Annotations.Shares == 2048 && s.Pods[0].RequestMilli == 1000 && s.Pods[0].NamespaceLabels["team"] == "video"
 	})
 	write("b.yaml", "kind: Pod\nmetadata: {name: b}\n") // no UID
 	write("c.json", `{"kind":"Pod","metadata":{"name":"c","uid":"c1"}}`)
-	eventually("a mistake does not spoil the rest", func(s Snapshot) bool { return len(s.Pods) == 2 })
+	eventually("a mistake does not spoil the rest", func(s model.Snapshot) bool { return len(s.Pods) == 2 })
 	write("a.yaml", "kind: Pod\nmetadata: [")
 	write("d.json", `{"kind":"Pod","metadata":{"name":"d","uid":"d1"}}`)
-	eventually("what a file said before stays", func(s Snapshot) bool { return len(s.Pods) == 3 && s.Pods[0].Annotations.Shares == 2048 })
+	eventually("what a file said before stays", func(s model.Snapshot) bool { return len(s.Pods) == 3 && s.Pods[0].Annotations.Shares == 2048 })
 	write("a.yaml", "")
 	write("e.json", `{"kind":"Pod","metadata":{"name":"e","uid":"e1"}}`)
-	eventually("an empty file is one that is being written", func(s Snapshot) bool { return len(s.Pods) == 4 && s.Pods[0].Annotations.Shares == 2048 })
+	eventually("an empty file is one that is being written", func(s model.Snapshot) bool { return len(s.Pods) == 4 && s.Pods[0].Annotations.Shares == 2048 })
 	if err := os.Remove(filepath.Join(dir, "a.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	eventually("a removed file is gone", func(s Snapshot) bool { return len(s.Pods) == 3 && s.Pods[0].UID == "c1" })
+	eventually("a removed file is gone", func(s model.Snapshot) bool { return len(s.Pods) == 3 && s.Pods[0].UID == "c1" })
 }
 
 func FuzzParseKubelet(f *testing.F) {

@@ -17,14 +17,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// CPUPool is what a kubelet with the CPU manager policy static says of its CPUs.
-type CPUPool struct {
-	Allocatable model.CPUSet    // that it hands out: all but the reserved ones
-	Taken       model.CPUSet    // of these, what it has given to single containers
-	Pods        map[string]bool // namespace/name of every pod that it took into account
-}
-
-// PodResources asks a kubelet for its [CPUPool] through its PodResources API (v1, gRPC on a socket). The package comment
+// PodResources asks a kubelet for its [model.CPUPool] through its PodResources API (v1, gRPC on a socket). The package comment
 // says why it does so by itself.
 type PodResources struct {
 	client *http.Client
@@ -54,27 +47,27 @@ func NewPodResources(socket string) *PodResources {
 
 // CPUPool asks the kubelet. A kubelet that has just started says that it hands out no CPUs at all until its CPU manager
 // works, which is an error here.
-func (p *PodResources) CPUPool(ctx context.Context) (CPUPool, error) {
+func (p *PodResources) CPUPool(ctx context.Context) (model.CPUPool, error) {
 	ctx, cancel := context.WithTimeout(ctx, podResourcesTimeout)
 	defer cancel()
 	// A connection costs two goroutines and their buffers here and in the kubelet, and the next question is seconds away.
 	defer p.client.CloseIdleConnections()
-	var pool CPUPool
+	var pool model.CPUPool
 	answer, err := p.call(ctx, "GetAllocatableResources")
 	if err == nil {
 		pool.Allocatable, err = parseAllocatable(answer)
 	}
 	if err != nil {
-		return CPUPool{}, fmt.Errorf("asking the kubelet which CPUs it hands out: %w", err)
+		return model.CPUPool{}, fmt.Errorf("asking the kubelet which CPUs it hands out: %w", err)
 	}
 	if pool.Allocatable.Empty() {
-		return CPUPool{}, errors.New("asking the kubelet which CPUs it hands out: none; its CPU manager has not started yet, or all CPUs are reserved")
+		return model.CPUPool{}, errors.New("asking the kubelet which CPUs it hands out: none; its CPU manager has not started yet, or all CPUs are reserved")
 	}
 	if answer, err = p.call(ctx, "List"); err == nil {
 		pool.Taken, pool.Pods, err = parsePodResources(answer)
 	}
 	if err != nil {
-		return CPUPool{}, fmt.Errorf("asking the kubelet which CPUs its containers have: %w", err)
+		return model.CPUPool{}, fmt.Errorf("asking the kubelet which CPUs its containers have: %w", err)
 	}
 	return pool, nil
 }

@@ -9,25 +9,6 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Snapshot is what is known of the pods of this node and of the node itself.
-type Snapshot struct {
-	Pods  []*model.Pod // ordered by UID, each UID once; the pods are never changed afterwards
-	Known bool         // the first complete lists have arrived
-	Node
-	Reported  bool                  // there is a report of the node
-	Withdrawn bool                  // the manager lets the node sell nothing
-	Policies  []model.ClusterPolicy // of the cluster, ordered by name
-}
-
-// Node is what is known of the Node object.
-type Node struct {
-	UID         string
-	Labels      map[string]string
-	Capacity    model.Amount
-	Allocatable model.Amount      // to pods
-	Published   []model.Published // what stands there of what is sold, in the order of [model.NodeResources]
-}
-
 // collection gathers what sources report and wakes whoever reads it. It is safe for concurrent use.
 type collection struct {
 	wake chan struct{}
@@ -35,7 +16,7 @@ type collection struct {
 	mu         sync.Mutex
 	pods       map[string]*model.Pod // by namespace/name
 	namespaces map[string]map[string]string
-	node       Node
+	node       model.NodeInfo
 	policies   map[string]model.ClusterPolicy // by name
 	reported   bool
 	withdrawn  bool
@@ -64,10 +45,13 @@ func (c *collection) change(f func()) {
 }
 
 // Snapshot returns what is known now.
-func (c *collection) Snapshot() Snapshot {
+func (c *collection) Snapshot() model.Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := Snapshot{Known: c.missing == 0, Node: c.node, Reported: c.reported, Withdrawn: c.withdrawn, Pods: make([]*model.Pod, 0, len(c.pods))}
+	s := model.Snapshot{
+		Known: c.missing == 0, NodeInfo: c.node, Reported: c.reported, Withdrawn: c.withdrawn,
+		Pods: make([]*model.Pod, 0, len(c.pods)),
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.policies)) {
 		s.Policies = append(s.Policies, c.policies[name])
 	}

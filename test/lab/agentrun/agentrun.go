@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/experiment/sandbox"
 	"github.com/waterline-io/waterline/internal/journal"
 	"github.com/waterline-io/waterline/internal/model"
@@ -61,7 +62,7 @@ func AwaitBatch(ctx context.Context, s *sandbox.Sandbox, batch ...*sandbox.Pod) 
 }
 
 // EachRound calls do with each round in the journal of a run directory, oldest first. The last line may be incomplete.
-func EachRound(runDir string, do func(*journal.Round)) error {
+func EachRound(runDir string, do func(*node.Round)) error {
 	var failed error
 	for round, err := range journal.Read(runDir) {
 		if failed != nil {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/journal"
+	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -36,7 +36,7 @@ type history struct {
 }
 
 // add adds the events of a round.
-func (h *history) add(r *journal.Round) {
+func (h *history) add(r *node.Round) {
 	is := r.Plan.Interference
 	if is == nil {
 		is = &model.Interference{}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
-	"github.com/waterline-io/waterline/internal/journal"
+	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/test/lab/agentrun"
 )
@@ -91,7 +91,7 @@ func readBytes(file string) (int64, error) {
 
 // reclaimed sums up the bytes that the agent reclaimed from batch pods, by the journal in its run directory.
 func reclaimed(runDir string) (sum int64, err error) {
-	err = agentrun.EachRound(runDir, func(r *journal.Round) {
+	err = agentrun.EachRound(runDir, func(r *node.Round) {
 		if r.Node.Reclaimed != nil {
 			sum += r.Node.Reclaimed.Freed
 		}

@@ -1,0 +1,39 @@
+// Package store keeps what an agent leaves for the next one, for the guards of pods and for people, in its run directory: the
+// state of the decisions, the allowances, the journal, and the lock on the directory.
+package store
+
+import (
+	"errors"
+	"os"
+
+	"github.com/waterline-io/waterline/internal/journal"
+)
+
+// Store holds the run directory for one agent.
+type Store struct {
+	State      *StateFiles
+	Allowances *Allowances
+	Journal    *journal.Journal
+
+	lock *os.File
+}
+
+// Open locks the run directory and opens its files. The journal holds at most about the given number of bytes. An empty
+// state directory keeps nothing over a reboot. Open fails if another agent uses the run directory.
+func Open(runDir, stateDir string, journalBytes int64) (*Store, error) {
+	lock, err := Lock(runDir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{Allowances: NewAllowances(runDir), lock: lock}
+	if s.State, err = OpenState(runDir, stateDir); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	if s.Journal, err = journal.Open(runDir, journalBytes); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return s, nil
+}
+
+// Close closes the files and releases the lock.
+func (s *Store) Close() error { return errors.Join(s.Journal.Close(), s.lock.Close()) }
