@@ -203,12 +203,13 @@ func deferAll(settings []model.Setting, why model.Code) {
 // release adds settings that restore the files that Waterline owns and no rule sets any more, or whose settings are only
 // observed. Settings and n.Owned are both ordered by file.
 //
-// While the pods are not known, every file stays as it is, except that frozen pods are thawed. While nothing is measured,
-// the limits of batch stay: an agent that was killed may have set them after it last saved its state.
+// While the pods are not known, the policies of the cluster are not known either, and the mode is the default: every file
+// stays as it is, except that frozen pods are thawed. While nothing is measured, the limits of batch stay: an agent that was killed may have set them after it last saved its state.
 func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []model.Setting) []model.Setting {
 	var given []model.Setting
 	var pods map[string]*model.Pod
 	enforce := policy.Mode == model.ModeEnforce
+	unknown := !n.PodsKnown && policy.Mode != model.ModeDisabled
 	blind := enforce && n.PodsKnown && (policy.Suppress.On() || policy.Protect.Interference) && (left == nil || !left.CPU.Use.Measured)
 	if blind {
 		pods = podsByDir(n)
@@ -217,7 +218,7 @@ func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []
 		i, planned := slices.BinarySearchFunc(settings, o.File, func(s model.Setting, f model.File) int { return s.File.Compare(f) })
 		s := model.Setting{File: o.File, Value: o.Ours, Reason: model.Reason{Code: model.LastKnown}}
 		switch {
-		case enforce && !n.PodsKnown && o.Knob != model.Freeze, blind && keepsBatch(policy.Suppress.By, o, podOf(pods, o.Dir)):
+		case unknown && o.Knob != model.Freeze, blind && keepsBatch(policy.Suppress.By, o, podOf(pods, o.Dir)):
 		case enforce && planned:
 			continue
 		default:
