@@ -19,8 +19,8 @@ import (
 
 const module = "github.com/waterline-io/waterline/"
 
-// mayImport says, for each room of the tree, which others its code may import. The longest prefix counts. Imports go one
-// way: model ← cgroup ← decide, observe, act ← shells ← cmd.
+// mayImport lists, for each folder, the folders that its code may import. The longest prefix counts. Imports go one way:
+// model ← cgroup ← decide, observe, act ← shells ← cmd.
 var mayImport = map[string][]string{
 	"api":                 {},
 	"cmd":                 {"api", "cmd", "internal"},
@@ -47,10 +47,10 @@ var mayImport = map[string][]string{
 	},
 }
 
-// mayUseKubernetes are the rooms where types of the Kubernetes API may appear.
+// mayUseKubernetes lists the folders in which types of the Kubernetes API may appear.
 var mayUseKubernetes = []string{"api", "cmd", "internal/observe/kube", "internal/act/kube", "internal/manager", "internal/process", "test"}
 
-// source is one Go file of ours that is not a test.
+// source is one Go file of the repository that is not a test.
 type source struct {
 	path string // relative to the root
 	file *ast.File
@@ -92,7 +92,8 @@ func imports(s source) []string {
 	return all
 }
 
-// ruleOf returns the folder of the rule that a folder belongs to; "" for any other, as internal/decide/node, which calls rules.
+// ruleOf returns the folder of the rule that a folder belongs to; "" for any other, such as internal/decide/node, which
+// calls the rules.
 func ruleOf(dir string) string {
 	for _, scope := range []string{"internal/decide/node/", "internal/decide/cluster/"} {
 		if rest, inside := strings.CutPrefix(dir, scope); inside {
@@ -117,7 +118,7 @@ func TestImports(t *testing.T) {
 			}
 		}
 		if room == "" {
-			t.Errorf("%s stands in no room of the tree", s.path)
+			t.Errorf("%s: mayImport has no entry for its folder", s.path)
 			continue
 		}
 		rule := ruleOf(s.dir())
@@ -125,23 +126,24 @@ func TestImports(t *testing.T) {
 			ours, isOurs := strings.CutPrefix(imported, module)
 			switch {
 			case isOurs && !slices.ContainsFunc(mayImport[room], func(r string) bool { return below(ours, r) }):
-				t.Errorf("%s imports %s, which code in %s may not", s.path, ours, room)
+				t.Errorf("%s imports %s, which mayImport does not allow in %s", s.path, ours, room)
 			case isOurs && rule != "" && below(ours, "internal/decide") && !below(ours, rule):
 				t.Errorf("%s: a rule imports another: %s", s.path, ours)
 			case !isOurs && room == "internal/model" && strings.Contains(strings.Split(imported, "/")[0], ".") && imported != "k8s.io/utils/cpuset":
 				t.Errorf("%s: the model imports %s", s.path, imported)
 			case strings.HasPrefix(imported, "k8s.io/kubernetes"):
-				t.Errorf("%s imports %s, which belongs into the module k8s", s.path, imported)
+				t.Errorf("%s imports %s: only the module in k8s may", s.path, imported)
 			case (strings.HasPrefix(imported, "k8s.io/api") || strings.HasPrefix(imported, "k8s.io/client-go")) &&
 				!slices.ContainsFunc(mayUseKubernetes, func(r string) bool { return below(s.dir(), r) }):
-				t.Errorf("%s imports %s: Kubernetes types stay at the edge", s.path, imported)
+				t.Errorf("%s imports %s: Kubernetes types are allowed only in the folders of mayUseKubernetes", s.path, imported)
 			}
 		}
 	}
 }
 
-// TestPure checks that decisions have no clock, no logger, no randomness and no I/O.
+// TestPure checks that decisions use no clock, logger, randomness or I/O.
 func TestPure(t *testing.T) {
+	clock := []string{"Now", "Since", "Until", "After", "Sleep", "NewTimer"}
 	forbidden := []string{"log", "log/slog", "os", "io", "net", "net/http", "math/rand", "math/rand/v2", "sync", "context"}
 	for _, s := range sources(t) {
 		if !below(s.dir(), "internal/decide") && !below(s.dir(), "internal/model") && !below(s.dir(), "internal/cgroup") {
@@ -154,7 +156,7 @@ func TestPure(t *testing.T) {
 		}
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			if sel, ok := n.(*ast.SelectorExpr); ok {
-				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains([]string{"Now", "Since", "Until", "After", "Sleep", "NewTimer"}, sel.Sel.Name) {
+				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains(clock, sel.Sel.Name) {
 					t.Errorf("%s calls time.%s", s.path, sel.Sel.Name)
 				}
 			}
@@ -163,7 +165,7 @@ func TestPure(t *testing.T) {
 	}
 }
 
-// TestNoExits checks that nothing but a command ends the process, and nothing panics.
+// TestNoExits checks that only commands end the process, and that no code panics.
 func TestNoExits(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.file.Name.Name == "main" || below(s.dir(), "test") {
@@ -180,7 +182,8 @@ func TestNoExits(t *testing.T) {
 					t.Errorf("%s panics", s.path)
 				}
 			case *ast.SelectorExpr:
-				if x, ok := f.X.(*ast.Ident); ok && (x.Name == "os" && f.Sel.Name == "Exit" || x.Name == "log" && strings.HasPrefix(f.Sel.Name, "Fatal")) {
+				x, ok := f.X.(*ast.Ident)
+				if ok && (x.Name == "os" && f.Sel.Name == "Exit" || x.Name == "log" && strings.HasPrefix(f.Sel.Name, "Fatal")) {
 					t.Errorf("%s ends the process", s.path)
 				}
 			}
@@ -198,12 +201,15 @@ func TestOwners(t *testing.T) {
 	documented := map[string]string{} // knob → rule
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\|.*\\| `decide/node/([a-z]+)` \\|").FindAllStringSubmatch(string(table), -1) {
 		if old, twice := documented[row[1]]; twice && old != row[2] {
-			t.Errorf("docs/files.md gives %s to both %s and %s", row[1], old, row[2])
+			t.Errorf("docs/files.md lists two owners of %s: %s and %s", row[1], old, row[2])
 		}
 		documented[row[1]] = row[2]
 	}
-	names := map[string]string{"Shares": "cpu.shares", "Quota": "cpu.quota", "Cpuset": "cpuset.cpus", "MemoryMax": "memory.max", "Burst": "cpu.burst", "Idle": "cpu.idle", "Identity": "cpu.bvt_warp_ns",
-		"MemoryMin": "memory.min", "MemoryLow": "memory.low", "MemoryHigh": "memory.high", "Freeze": "cgroup.freeze"}
+	names := map[string]string{
+		"Shares": "cpu.shares", "Quota": "cpu.quota", "Cpuset": "cpuset.cpus", "MemoryMax": "memory.max",
+		"Burst": "cpu.burst", "Idle": "cpu.idle", "Identity": "cpu.bvt_warp_ns", "MemoryMin": "memory.min",
+		"MemoryLow": "memory.low", "MemoryHigh": "memory.high", "Freeze": "cgroup.freeze",
+	}
 	found := map[string]string{}
 	for _, s := range sources(t) {
 		rule, isRule := strings.CutPrefix(ruleOf(s.dir()), "internal/decide/node/")
@@ -220,7 +226,7 @@ func TestOwners(t *testing.T) {
 			if isIdent && isSelector && key.Name == "Knob" {
 				knob := names[value.Sel.Name]
 				if knob == "" {
-					t.Errorf("%s: knob %s is missing in this test", s.path, value.Sel.Name)
+					t.Errorf("%s: add knob %s to this test", s.path, value.Sel.Name)
 				}
 				if other := found[knob]; other != "" && other != rule {
 					t.Errorf("%s is set by %s and by %s", knob, other, rule)
@@ -231,11 +237,12 @@ func TestOwners(t *testing.T) {
 		})
 	}
 	if !maps.Equal(documented, found) {
-		t.Errorf("docs/files.md says %v, the code %v", documented, found)
+		t.Errorf("docs/files.md has the owners %v, the code %v", documented, found)
 	}
 }
 
-// TestReasons checks that each reason appears in a golden transcript and in docs/reasons.md, and nothing else does.
+// TestReasons checks that each reason appears in a golden transcript and in docs/reasons.md, and that docs/reasons.md has
+// no other.
 func TestReasons(t *testing.T) {
 	code, err := os.ReadFile("internal/model/reason.go")
 	if err != nil {
@@ -274,7 +281,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestMetrics checks that each metric is documented, and nothing else is.
+// TestMetrics checks that docs/metrics.md lists exactly the metrics of the code.
 func TestMetrics(t *testing.T) {
 	code, err := os.ReadFile("api/v1alpha1/names.go")
 	if err != nil {
@@ -299,7 +306,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestMonitoring checks that rules and dashboard ask for metrics and recorded series that there are.
+// TestMonitoring checks that alert rules and the dashboard query only metrics and recorded series that exist.
 func TestMonitoring(t *testing.T) {
 	read := func(path string) string {
 		content, err := os.ReadFile(path)
@@ -320,7 +327,7 @@ func TestMonitoring(t *testing.T) {
 	for path, content := range map[string]string{"the rules": rules, dashboard: read(dashboard)} {
 		names := regexp.MustCompile(`\bwaterline[_:][\w:]+`).FindAllString(content, -1)
 		if len(names) == 0 {
-			t.Errorf("%s ask for no metric", path)
+			t.Errorf("%s: no metric is queried", path)
 		}
 		for _, name := range names {
 			if !known[name] {
