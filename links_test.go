@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestLinks checks that every relative link in the documentation, and every document that it names by its path, is there.
+// TestLinks checks that the target of every relative link in the documentation exists, and every document named by its path.
 func TestLinks(t *testing.T) {
 	files := []string{"README.md", "CONTRIBUTING.md"}
 	err := filepath.WalkDir("docs", func(path string, d fs.DirEntry, err error) error {
@@ -31,7 +31,7 @@ func TestLinks(t *testing.T) {
 		check := func(target, written string) {
 			found++
 			if _, err := os.Stat(target); err != nil {
-				t.Errorf("%s has a link to %s, where nothing is", file, written)
+				t.Errorf("%s has a link to %s, which does not exist", file, written)
 			}
 		}
 		for _, m := range link.FindAllStringSubmatch(string(content), -1) {
@@ -45,6 +45,6 @@ func TestLinks(t *testing.T) {
 		}
 	}
 	if found == 0 {
-		t.Error("there are no links at all")
+		t.Error("found no links")
 	}
 }
