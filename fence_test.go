@@ -19,8 +19,8 @@ import (
 
 const module = "github.com/waterline-io/waterline/"
 
-// mayImport lists, for each folder, the folders that its code may import. The longest prefix counts. Imports go one way:
-// model ← cgroup ← decide, observe, act ← shells ← cmd.
+// mayImport lists, for each folder, the folders that its code may import. The longest prefix counts. Imports go one
+// way: model ← cgroup ← decide, observe, act ← shells ← cmd.
 var mayImport = map[string][]string{
 	"api":                 {},
 	"cmd":                 {"api", "cmd", "internal"},
@@ -252,8 +252,8 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// TestReasons checks that each reason appears in a golden transcript and in docs/reasons.md, and that docs/reasons.md has
-// no other.
+// TestReasons checks that each reason appears in a golden transcript and in docs/reasons.md, and that docs/reasons.md
+// has no other.
 func TestReasons(t *testing.T) {
 	code, err := os.ReadFile("internal/model/reason.go")
 	if err != nil {

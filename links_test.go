@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestLinks checks that the target of every relative link in the documentation exists, and every document named by its path.
+// TestLinks checks that the target of every relative link in the documentation exists, and every document named by its
+// path.
 func TestLinks(t *testing.T) {
 	files := []string{"README.md", "CONTRIBUTING.md"}
 	err := filepath.WalkDir("docs", func(path string, d fs.DirEntry, err error) error {

@@ -6,8 +6,8 @@ const (
 	ColocationEnabled = "enabled"
 )
 
-// The names under which Koordinator sells slack. Where its names are published ours are not: one slack is sold once. A pod
-// may ask by either.
+// The names under which Koordinator sells slack. Where its names are published ours are not: one slack is sold once. A
+// pod may ask by either.
 const (
 	ResourceKoordinatorBatchCPU    = "kubernetes.io/batch-cpu"
 	ResourceKoordinatorBatchMemory = "kubernetes.io/batch-memory"
@@ -15,21 +15,21 @@ const (
 	ResourceKoordinatorMidMemory   = "kubernetes.io/mid-memory"
 )
 
-// PriorityClasses of batch pods, with the values [PriorityMid] and [PriorityBatch] and the preemptionPolicy Never: an online
-// pod without a class has priority 0, and no batch pod may push it aside.
+// PriorityClasses of batch pods, with the values [PriorityMid] and [PriorityBatch] and the preemptionPolicy Never: an
+// online pod without a class has priority 0, and no batch pod may push it aside.
 const (
 	PriorityClassMid   = "waterline-mid"
 	PriorityClassBatch = "waterline-batch"
 )
 
 // AnnotationBatchResources is what a batch pod asked for before its requests were turned into batch resources, a
-// [BatchResources] in JSON. The manager's webhook writes it when the pod is created, and puts it back when somebody changes
-// it.
+// [BatchResources] in JSON. The manager's webhook writes it when the pod is created, and puts it back when somebody
+// changes it.
 const AnnotationBatchResources = "waterline.io/batch-resources"
 
 // BatchResources is what a batch pod asked for itself: of CPU a weight and perhaps a limit, of memory a limit. An entry
-// counts only where its request is what the container asks for in batch resources, because where no webhook runs anybody
-// can write it.
+// counts only where its request is what the container asks for in batch resources, because where no webhook runs
+// anybody can write it.
 type BatchResources struct {
 	// Pod is what the pod asked for as a whole (spec.resources). Where it names a resource, what its containers did not
 	// ask for of it was shared out to them, and a container without a limit of its own is limited by the pod's only.

@@ -33,30 +33,30 @@ const (
 	// AnnotationCPUMemory is "local" to take the memory of such a pod from the NUMA nodes of its CPUs only. It counts when
 	// a container starts.
 	AnnotationCPUMemory = "waterline.io/cpu-memory"
-	// AnnotationEvict is "never" for a batch pod that must not be evicted, whatever happens, or "first" for one that goes before
-	// others. A value that is neither keeps the pod.
+	// AnnotationEvict is "never" for a batch pod that must not be evicted, whatever happens, or "first" for one that goes
+	// before others. A value that is neither keeps the pod.
 	AnnotationEvict = "waterline.io/evict"
 )
 
-// LabelQoS says what a pod is for: "LSE", "LSR" and "LS" are online services, of which the first has CPUs of its own and the
-// second home CPUs unless its annotations say otherwise; "BE" is batch; "SYSTEM" is a daemon of the node. A pod without it
-// is LS.
+// LabelQoS says what a pod is for: "LSE", "LSR" and "LS" are online services, of which the first has CPUs of its own
+// and the second home CPUs unless its annotations say otherwise; "BE" is batch; "SYSTEM" is a daemon of the node. A pod
+// without it is LS.
 const (
 	LabelQoS = "waterline.io/qos"
 	// LabelQoSAlias is the spelling of Koordinator.
 	LabelQoSAlias = "koordinator.sh/qosClass"
 )
 
-// LabelPool says of which worker pool a batch pod is a worker. The agent writes down for such a pod what it may use now, see
-// docs/files.md.
+// LabelPool says of which worker pool a batch pod is a worker. The agent writes down for such a pod what it may use
+// now, see docs/files.md.
 const LabelPool = "waterline.io/pool"
 
-// LabelOptOut on a node keeps Waterline off it, whatever policies say: what was written there is given back, and then nothing
-// is touched. Any value counts but "false".
+// LabelOptOut on a node keeps Waterline off it, whatever policies say: what was written there is given back, and then
+// nothing is touched. Any value counts but "false".
 const LabelOptOut = "waterline.io/opt-out"
 
-// Resources that batch pods ask for: CPU in milli-cores, memory in bytes, both whole numbers with request and limit equal.
-// What is sold as mid is expected to be there for a day, what is sold as batch for an hour.
+// Resources that batch pods ask for: CPU in milli-cores, memory in bytes, both whole numbers with request and limit
+// equal. What is sold as mid is expected to be there for a day, what is sold as batch for an hour.
 const (
 	ResourceBatchCPU    = "waterline.io/batch-cpu"
 	ResourceBatchMemory = "waterline.io/batch-memory"
@@ -64,8 +64,8 @@ const (
 	ResourceMidMemory   = "waterline.io/mid-memory"
 )
 
-// SlackResource returns the name of a resource of the tier mid or batch, as above, or under the name that Koordinator gives
-// it.
+// SlackResource returns the name of a resource of the tier mid or batch, as above, or under the name that Koordinator
+// gives it.
 func SlackResource(tier string, memory, koordinator bool) string {
 	name := Group + "/" + tier
 	if koordinator {
@@ -77,7 +77,8 @@ func SlackResource(tier string, memory, koordinator bool) string {
 	return name + "-cpu"
 }
 
-// Priorities of pods, of which Koordinator has bands of 1000: a batch pod in the band of mid runs on what is sold as mid.
+// Priorities of pods, of which Koordinator has bands of 1000: a batch pod in the band of mid runs on what is sold as
+// mid.
 const (
 	PriorityProd  = 9000
 	PriorityMid   = 7000
@@ -85,12 +86,12 @@ const (
 	PriorityBand  = 1000
 )
 
-// ConditionCPUSet is the condition of a pod that asks for CPUs of its own: True with the CPUs it has, or False with the reason
-// why it has none.
+// ConditionCPUSet is the condition of a pod that asks for CPUs of its own: True with the CPUs it has, or False with the
+// reason why it has none.
 const ConditionCPUSet = "waterline.io/CPUSet"
 
-// LabelExperiment is on the namespace that an experiment on a cluster makes, and on its pods: the experiment's name. A policy
-// can select such namespaces by it.
+// LabelExperiment is on the namespace that an experiment on a cluster makes, and on its pods: the experiment's name. A
+// policy can select such namespaces by it.
 const LabelExperiment = "waterline.io/experiment"
 
 // Metric names. Units are base units; there are no labels per pod.

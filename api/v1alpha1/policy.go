@@ -54,22 +54,23 @@ type ColocationPolicySpec struct {
 	// +listMapKey=name
 	Windows []WindowSpec `json:"windows,omitempty"`
 
-	// CPU says up to where the node's CPU is filled, how its slack is sold and how batch is suppressed. Without it no CPU is
-	// sold and batch is not suppressed.
+	// CPU says up to where the node's CPU is filled, how its slack is sold and how batch is suppressed. Without it no CPU
+	// is sold and batch is not suppressed.
 	CPU *CPUSpec `json:"cpu,omitempty"`
 	// Memory says up to where the node's memory is filled and how its slack is sold. Without it no memory is sold.
 	Memory *MemorySpec `json:"memory,omitempty"`
 	// Protect says what is done for online pods beyond suppressing batch.
 	Protect ProtectSpec `json:"protect,omitempty"`
 	// ResourceNames are the names under which slack is sold. Waterline (the default) sells waterline.io/batch-cpu,
-	// batch-memory, mid-cpu and mid-memory. Koordinator sells the same slack as kubernetes.io/batch-cpu and so on instead, so
-	// that workloads made for Koordinator run unchanged. One slack is never sold under both.
+	// batch-memory, mid-cpu and mid-memory. Koordinator sells the same slack as kubernetes.io/batch-cpu and so on instead,
+	// so that workloads made for Koordinator run unchanged. One slack is never sold under both.
 	// +kubebuilder:validation:Enum=Waterline;Koordinator
 	ResourceNames string `json:"resourceNames,omitempty"`
 
 	// BatchPods selects unlabelled pods to admit as batch. The webhook labels them when they are created, in namespaces
-	// labelled waterline.io/colocation=enabled, while the mode is Enforce. If rules of several policies select a pod, the rule of
-	// the policy with the highest priority counts, then the policy name that sorts first, then the first rule in it.
+	// labelled waterline.io/colocation=enabled, while the mode is Enforce. If rules of several policies select a pod, the
+	// rule of the policy with the highest priority counts, then the policy name that sorts first, then the first rule in
+	// it.
 	// +kubebuilder:validation:MaxItems=64
 	BatchPods []BatchPodsSpec `json:"batchPods,omitempty"`
 
@@ -82,9 +83,9 @@ type ColocationPolicySpec struct {
 
 // RolloutSpec limits a policy to a part of the nodes that it selects.
 type RolloutSpec struct {
-	// Percent of the selected nodes on which the policy holds, from 0 to 100. A hash of the node's UID and the policy's name
-	// gives each node a fixed place, so a node that is in stays in when the percentage grows. A node that is not in counts as
-	// not selected: the policy with the next priority governs it.
+	// Percent of the selected nodes on which the policy holds, from 0 to 100. A hash of the node's UID and the policy's
+	// name gives each node a fixed place, so a node that is in stays in when the percentage grows. A node that is not in
+	// counts as not selected: the policy with the next priority governs it.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	// +required
@@ -98,8 +99,8 @@ type WindowSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
-	// Start is when the window begins, as HH:MM in the time zone. If clocks are put back over it, the later of the two times
-	// counts. If clocks are put forward over it, the window begins at the time to which they are put.
+	// Start is when the window begins, as HH:MM in the time zone. If clocks are put back over it, the later of the two
+	// times counts. If clocks are put forward over it, the window begins at the time to which they are put.
 	// +kubebuilder:validation:MaxLength=5
 	// +kubebuilder:validation:Pattern=`^([01][0-9]|2[0-3]):[0-5][0-9]$`
 	Start string `json:"start"`
@@ -120,8 +121,8 @@ type WindowSpec struct {
 	DrainBefore string `json:"drainBefore,omitempty"`
 }
 
-// CPUSpec says up to where a node's CPU is filled, how its slack is sold and how batch is suppressed. Percentages have at
-// most one decimal.
+// CPUSpec says up to where a node's CPU is filled, how its slack is sold and how batch is suppressed. Percentages have
+// at most one decimal.
 // +kubebuilder:validation:XValidation:rule="has(self.ratio) == (has(self.method) && self.method == 'Static')",message="write ratio with method Static, and only there"
 type CPUSpec struct {
 	// Waterline is the part of the capacity up to which the node is filled, from 1% to 100%. Default 65%.
@@ -143,8 +144,8 @@ type CPUSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9]?[0-9]([.][0-9])?)%$')",message="write a percentage from 0% to 100%"
 	Mid string `json:"mid,omitempty"`
 	// Suppression says how batch is limited to the CPU that online pods leave under the waterline. CPUSet (the default)
-	// gives batch fewer CPUs, and a CFS quota where less than one CPU is left. Quota gives each batch pod a CFS quota. Both
-	// gives batch as few CPUs as hold it, and the quotas. None limits batch by its weights alone.
+	// gives batch fewer CPUs, and a CFS quota where less than one CPU is left. Quota gives each batch pod a CFS quota.
+	// Both gives batch as few CPUs as hold it, and the quotas. None limits batch by its weights alone.
 	// +kubebuilder:validation:Enum=CPUSet;Quota;Both;None
 	Suppression string `json:"suppression,omitempty"`
 	// MinBatch is the part of the capacity that batch keeps however much online pods need, from 0% (the default) to 100%.
@@ -155,12 +156,13 @@ type CPUSpec struct {
 	// SchedIdle sets cpu.idle on batch pods that have no weight of their own. They then run only while no other pod of the
 	// BestEffort class wants the CPU, and have no weights among themselves. Needs Linux 5.15. Default false.
 	SchedIdle bool `json:"schedIdle,omitempty"`
-	// GroupIdentity writes cpu.bvt_warp_ns on kernels that have it, such as those of Alibaba Cloud Linux and Anolis OS: 2 for
-	// online pods, -1 for batch pods that have no weight of their own. Default false.
+	// GroupIdentity writes cpu.bvt_warp_ns on kernels that have it, such as those of Alibaba Cloud Linux and Anolis OS: 2
+	// for online pods, -1 for batch pods that have no weight of their own. Default false.
 	GroupIdentity bool `json:"groupIdentity,omitempty"`
 }
 
-// MemorySpec says up to where a node's memory is filled and how its slack is sold. Percentages have at most one decimal.
+// MemorySpec says up to where a node's memory is filled and how its slack is sold. Percentages have at most one
+// decimal.
 // +kubebuilder:validation:XValidation:rule="has(self.ratio) == (has(self.method) && self.method == 'Static')",message="write ratio with method Static, and only there"
 type MemorySpec struct {
 	// Waterline is the part of the capacity up to which the node is filled, from 1% to 100%. Default 80%.
@@ -183,18 +185,18 @@ type MemorySpec struct {
 // ProtectSpec says what is done for online pods beyond suppressing batch.
 // +kubebuilder:validation:XValidation:rule="!has(self.eviction) || !has(self.eviction.freeze) || !self.eviction.freeze || has(self.memory) && self.memory",message="eviction.freeze needs memory: true"
 type ProtectSpec struct {
-	// Burst lets online pods exceed their CPU limit for moments, by quota that they did not use before. Default: true if the
-	// policy has cpu, else false.
+	// Burst lets online pods exceed their CPU limit for moments, by quota that they did not use before. Default: true if
+	// the policy has cpu, else false.
 	Burst *bool `json:"burst,omitempty"`
-	// Memory makes the kernel reclaim batch memory before the memory that online pods request, and never the memory that pods
-	// of classes LSE and LSR request. Before memory runs short, batch pods may not grow, and page cache is reclaimed from them.
-	// Needs cgroup v2. Does nothing where the kubelet's MemoryQoS is on. Default false.
+	// Memory makes the kernel reclaim batch memory before the memory that online pods request, and never the memory that
+	// pods of classes LSE and LSR request. Before memory runs short, batch pods may not grow, and page cache is reclaimed
+	// from them. Needs cgroup v2. Does nothing where the kubelet's MemoryQoS is on. Default false.
 	Memory *bool `json:"memory,omitempty"`
 	// Interference finds the neighbour that makes an online pod wait for CPUs. It is named in events. A batch pod is also
 	// throttled on trial, and stays throttled only if the online pod then waits less. Default false.
 	Interference bool `json:"interference,omitempty"`
-	// Eviction evicts batch pods when nothing that is done on the node helps: no memory is left for batch, or a batch pod had
-	// hardly any CPU for minutes. Without it no pod is evicted.
+	// Eviction evicts batch pods when nothing that is done on the node helps: no memory is left for batch, or a batch pod
+	// had hardly any CPU for minutes. Without it no pod is evicted.
 	Eviction *EvictionSpec `json:"eviction,omitempty"`
 }
 
@@ -205,15 +207,15 @@ type EvictionSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=600
 	PerNodePerHour *int32 `json:"perNodePerHour,omitempty"`
-	// Freeze freezes the pod whose eviction is requested for want of memory until it leaves, so that it takes no more memory:
-	// for 20 s at most, and then no pod for five minutes. Needs protect.memory, and so cgroup v2. Default false.
+	// Freeze freezes the pod whose eviction is requested for want of memory until it leaves, so that it takes no more
+	// memory: for 20 s at most, and then no pod for five minutes. Needs protect.memory, and so cgroup v2. Default false.
 	Freeze bool `json:"freeze,omitempty"`
 }
 
 // WeightSpec bounds and extends the weights that pods request.
 type WeightSpec struct {
-	// Scope says against which pods a weight counts: Node (the default) against every pod of the node, Class only against pods
-	// of the same QoS class.
+	// Scope says against which pods a weight counts: Node (the default) against every pod of the node, Class only against
+	// pods of the same QoS class.
 	// +kubebuilder:validation:Enum=Node;Class
 	Scope string `json:"scope,omitempty"`
 	// Quota says what becomes of the CFS quota of weighted pods: Kubelet (the default) keeps it as the kubelet sets it,
@@ -230,8 +232,8 @@ type WeightSpec struct {
 	// OverrideGuaranteed lets weights take CPU that Guaranteed pods request. Without it (the default) the Burstable class
 	// never weighs more than allocatable CPU less the requests of Guaranteed pods.
 	OverrideGuaranteed bool `json:"overrideGuaranteed,omitempty"`
-	// BestEffort says against which pods the weight of a BestEffort pod counts: Class (the default) only against BestEffort
-	// pods, Promote against every pod of the node, by raising the weight of the BestEffort class.
+	// BestEffort says against which pods the weight of a BestEffort pod counts: Class (the default) only against
+	// BestEffort pods, Promote against every pod of the node, by raising the weight of the BestEffort class.
 	// +kubebuilder:validation:Enum=Class;Promote
 	BestEffort string `json:"bestEffort,omitempty"`
 }
@@ -255,13 +257,13 @@ type BatchPodsSpec struct {
 	// NamespaceSelector selects the pods' namespaces by their labels. Without it pods of all namespaces are selected.
 	NamespaceSelector *LabelSelector `json:"namespaceSelector,omitempty"`
 	// Percent of the selected pods' owners (Deployments, CronJobs, …) whose pods are admitted as batch, from 0 to 100 (the
-	// default). Each owner has a fixed place, so an owner that is in stays in when the percentage grows. Pods of other owners
-	// count as not selected.
+	// default). Each owner has a fixed place, so an owner that is in stays in when the percentage grows. Pods of other
+	// owners count as not selected.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Percent *int32 `json:"percent,omitempty"`
-	// Tier is the resource tier that the pods request, Batch (the default) or Mid. A pod whose priority is in the band of a
-	// tier requests that tier instead.
+	// Tier is the resource tier that the pods request, Batch (the default) or Mid. A pod whose priority is in the band of
+	// a tier requests that tier instead.
 	// +kubebuilder:validation:Enum=Batch;Mid
 	Tier string `json:"tier,omitempty"`
 }
@@ -280,12 +282,13 @@ type PodDefaultsSpec struct {
 	// +kubebuilder:validation:Minimum=2
 	// +kubebuilder:validation:Maximum=262144
 	CPUShare *int64 `json:"cpuShare,omitempty"`
-	// CPUManager is the CPU mode, as in the annotation waterline.io/cpu-manager: None, Share (home CPUs on which others may
-	// run too) or Exclusive (CPUs of its own).
+	// CPUManager is the CPU mode, as in the annotation waterline.io/cpu-manager: None, Share (home CPUs on which others
+	// may run too) or Exclusive (CPUs of its own).
 	// +kubebuilder:validation:Enum=None;Share;Exclusive
 	CPUManager string `json:"cpuManager,omitempty"`
-	// CPUPlacement says how the CPUs are chosen, as the annotation waterline.io/cpu-placement does: Packed (the default) on as
-	// few NUMA nodes, caches and cores as possible, Spread over cores, or PhysicalCores in whole physical cores only.
+	// CPUPlacement says how the CPUs are chosen, as the annotation waterline.io/cpu-placement does: Packed (the default)
+	// on as few NUMA nodes, caches and cores as possible, Spread over cores, or PhysicalCores in whole physical cores
+	// only.
 	// +kubebuilder:validation:Enum=Packed;Spread;PhysicalCores
 	CPUPlacement string `json:"cpuPlacement,omitempty"`
 }

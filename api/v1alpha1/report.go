@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NodeReport is what the agent of one node says about it. It has the node's name and is owned by the Node. The agent writes
-// it when something in it has changed; it is no heartbeat.
+// NodeReport is what the agent of one node says about it. It has the node's name and is owned by the Node. The agent
+// writes it when something in it has changed; it is no heartbeat.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -51,7 +51,8 @@ type NodeReportStatus struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	Unsupported []string `json:"unsupported,omitempty"`
-	// Hot is why nothing is sold although there may be an offer, in one word of docs/reasons.md; empty while the node is not hot.
+	// Hot is why nothing is sold although there may be an offer, in one word of docs/reasons.md; empty while the node is
+	// not hot.
 	// +kubebuilder:validation:MaxLength=64
 	Hot string `json:"hot,omitempty"`
 	// Eviction is which batch pod should leave the node. The manager decides whether it is evicted.
@@ -85,7 +86,8 @@ type EvictionRequest struct {
 	// Message has the numbers from which that was decided.
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
-	// Renewed changes every 20 seconds while the request stands. One that is not renewed for a minute does not count any more.
+	// Renewed changes every 20 seconds while the request stands. One that is not renewed for a minute does not count any
+	// more.
 	Renewed metav1.MicroTime `json:"renewed"`
 }
 
@@ -127,10 +129,10 @@ type PeakQuantities struct {
 	Day resource.Quantity `json:"day"`
 }
 
-// ConditionWithdrawn on a [NodeReport] is True while the manager keeps the node from selling anything. Only the manager sets
-// and lifts it, and the agent publishes nothing meanwhile.
+// ConditionWithdrawn on a [NodeReport] is True while the manager keeps the node from selling anything. Only the manager
+// sets and lifts it, and the agent publishes nothing meanwhile.
 const ConditionWithdrawn = "Withdrawn"
 
-// ConditionEvicted on a [NodeReport] is True when the pod that the node last asked for was evicted, and False with the reason when
-// it was not. Only the manager sets it.
+// ConditionEvicted on a [NodeReport] is True when the pod that the node last asked for was evicted, and False with the
+// reason when it was not. Only the manager sets it.
 const ConditionEvicted = "Evicted"

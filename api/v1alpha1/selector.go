@@ -1,7 +1,7 @@
 package v1alpha1
 
-// LabelSelector chooses objects by their labels: all that it says must hold, and {} chooses everything. It is written as
-// everywhere in Kubernetes; unlike there, labels that no object can have are refused.
+// LabelSelector chooses objects by their labels: all that it says must hold, and {} chooses everything. It is written
+// as everywhere in Kubernetes; unlike there, labels that no object can have are refused.
 type LabelSelector struct {
 	// MatchLabels are labels that an object must have, with these values.
 	// +kubebuilder:validation:MaxProperties=32

@@ -188,8 +188,8 @@ func connect(o *options, cfg *agent.Config, poller *kubelet.Poller, namespaces b
 	return nil
 }
 
-// policySource returns a function that reads the policy file, which it does again only when it has changed. The file is of this
-// node alone, so it governs it whatever its selector and its roll-out are.
+// policySource returns a function that reads the policy file, which it does again only when it has changed. The file is
+// of this node alone, so it governs it whatever its selector and its roll-out are.
 func policySource(path string) func() ([]model.ClusterPolicy, error) {
 	var file []model.ClusterPolicy
 	var modified time.Time

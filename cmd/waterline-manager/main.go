@@ -1,6 +1,6 @@
-// Command waterline-manager looks after the cluster as a whole: its webhook makes batch pods ask for batch resources, on
-// every replica; and the replica that leads withdraws the offers of nodes that nobody looks after, evicts batch pods that
-// nodes ask for, and writes the status of policies.
+// Command waterline-manager looks after the cluster as a whole: its webhook makes batch pods ask for batch resources,
+// on every replica; and the replica that leads withdraws the offers of nodes that nobody looks after, evicts batch pods
+// that nodes ask for, and writes the status of policies.
 package main
 
 import (
@@ -132,8 +132,8 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	return err
 }
 
-// serve answers on an address until a while after the context ends, because API servers learn later than this process that
-// they should ask another replica. When it cannot go on, it cancels the context with the cause.
+// serve answers on an address until a while after the context ends, because API servers learn later than this process
+// that they should ask another replica. When it cannot go on, it cancels the context with the cause.
 func serve(ctx context.Context, address string, handler http.Handler, secure *tls.Config, running *sync.WaitGroup, cancel context.CancelCauseFunc) error {
 	if address == "" {
 		return nil
@@ -168,8 +168,8 @@ func serve(ctx context.Context, address string, handler http.Handler, secure *tl
 	return nil
 }
 
-// parting tells those who ask after the context ended to connect anew next time. API servers keep their connections, and one
-// that sends a review just as an idle connection is closed does not send it again: the pod would slip.
+// parting tells those who ask after the context ended to connect anew next time. API servers keep their connections,
+// and one that sends a review just as an idle connection is closed does not send it again: the pod would slip.
 func parting(ctx context.Context, handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ctx.Err() != nil {

@@ -26,8 +26,8 @@ import (
 // agentPort is the port of the agent's --local address.
 const agentPort = 9465
 
-// notServed is what the standard library answers for a path that nobody serves. An agent that does not know a pod says so
-// in other words.
+// notServed is what the standard library answers for a path that nobody serves. An agent that does not know a pod says
+// so in other words.
 const notServed = "404 page not found"
 
 // kubeconfigFlag adds the flag that says where the cluster is.
@@ -73,7 +73,8 @@ func agents(ctx context.Context, client rest.Interface, node string) ([]corev1.P
 }
 
 // forwardToNode opens a way to the agent on a node, through the API server, so that its RBAC decides who may see: it
-// takes the verb create on pods/portforward in the agent's namespace. It returns a local address and what closes the way.
+// takes the verb create on pods/portforward in the agent's namespace. It returns a local address and what closes the
+// way.
 func forwardToNode(ctx context.Context, config *rest.Config, node string) (string, func(), error) {
 	client, err := kube.NewClient(config)
 	if err != nil {

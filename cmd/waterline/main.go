@@ -1,4 +1,5 @@
-// Command waterline shows, explains and undoes what Waterline does on a node. It is also installed as kubectl-waterline.
+// Command waterline shows, explains and undoes what Waterline does on a node. It is also installed as
+// kubectl-waterline.
 package main
 
 import (
@@ -85,8 +86,8 @@ func rootCommand() *cobra.Command {
 	return root
 }
 
-// builtFrom returns the commit that this executable was built from: what the release build says, else what the toolchain
-// noted.
+// builtFrom returns the commit that this executable was built from: what the release build says, else what the
+// toolchain noted.
 func builtFrom() string {
 	if commit != "" {
 		return commit

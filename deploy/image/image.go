@@ -40,7 +40,8 @@ func (i image) write(out string) error {
 	if err != nil {
 		return err
 	}
-	// The archive gets its name last. A process that has the old archive open keeps it, and no process finds half an archive.
+	// The archive gets its name last. A process that has the old archive open keeps it, and no process finds half an
+	// archive.
 	archive, err := os.CreateTemp(filepath.Dir(out), filepath.Base(out)+".*")
 	if err != nil {
 		return fmt.Errorf("writing the archive: %w", err)
@@ -56,8 +57,8 @@ func (i image) write(out string) error {
 	return nil
 }
 
-// build returns the image. Its layer is not compressed: node and image are on one machine, and ffmpeg with its libraries is
-// 250 MB.
+// build returns the image. Its layer is not compressed: node and image are on one machine, and ffmpeg with its
+// libraries is 250 MB.
 func (i image) build() (v1.Image, error) {
 	layer, err := i.fileSystem()
 	if err != nil {
@@ -79,8 +80,8 @@ func (i image) build() (v1.Image, error) {
 	return img, nil
 }
 
-// fileSystem returns a tar archive of the files, the links, their directories and the directories that programs expect. Times
-// and owners are zero.
+// fileSystem returns a tar archive of the files, the links, their directories and the directories that programs expect.
+// Times and owners are zero.
 func (i image) fileSystem() ([]byte, error) {
 	type file struct {
 		path    string

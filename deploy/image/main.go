@@ -1,5 +1,5 @@
-// Command image builds a container image without a container engine: one layer of the given files, written as an archive
-// that docker load, ctr image import and podman load accept. The same files give the same bytes.
+// Command image builds a container image without a container engine: one layer of the given files, written as an
+// archive that docker load, ctr image import and podman load accept. The same files give the same bytes.
 //
 //	go run ./deploy/image -name waterline/agent:dev -o agent.tar -entrypoint /waterline-agent \
 //		out/bin/waterline-agent=/waterline-agent

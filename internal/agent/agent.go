@@ -1,8 +1,9 @@
 // Package agent is the shell around the decisions on one node: it observes, lets package decide decide, acts, and comes
 // back when something changed. One goroutine, the loop, owns all state; everything else only wakes it.
 //
-// The packages beside the loop: machine is its side of the kernel, ruling finds the governing policy, kubelet reads what the
-// API does not show, delivery writes to the API, store keeps state on disk, metrics and serve show what happens.
+// The packages beside the loop: machine is its side of the kernel, ruling finds the governing policy, kubelet reads
+// what the API does not show, delivery writes to the API, store keeps state on disk, metrics and serve show what
+// happens.
 package agent
 
 import (
@@ -47,8 +48,8 @@ type noKubelet struct{}
 func (noKubelet) Run(context.Context, chan<- model.Kubelet) {}
 func (noKubelet) Doubt()                                    {}
 
-// Runtime is the container runtime's plugin interface. It runs once this is the only agent of the node: with two that set
-// CPUs, the runtime creates no containers.
+// Runtime is the container runtime's plugin interface. It runs once this is the only agent of the node: with two that
+// set CPUs, the runtime creates no containers.
 type Runtime interface {
 	Run(ctx context.Context)
 }
@@ -117,8 +118,8 @@ func New(cfg Config) *Agent {
 	return a
 }
 
-// Run works until the context ends and leaves the values that stand then. It fails at once where it could never work: no
-// CPU controller, a run directory that cannot be used or that another agent uses.
+// Run works until the context ends and leaves the values that stand then. It fails at once where it could never work:
+// no CPU controller, a run directory that cannot be used or that another agent uses.
 func (a *Agent) Run(ctx context.Context) error {
 	var err error
 	if a.store, err = store.Open(a.cfg.RunDir, a.cfg.StateDir, a.cfg.JournalBytes); err != nil {
@@ -244,8 +245,8 @@ func (a *Agent) View(ctx context.Context, f func(v *View)) error {
 	})
 }
 
-// scrapeWaits is how long a scrape waits for the loop, which a disk may keep waiting, or a machine whose CPUs stand still. It
-// is half of what Prometheus gives a scrape by default.
+// scrapeWaits is how long a scrape waits for the loop, which a disk may keep waiting, or a machine whose CPUs stand
+// still. It is half of what Prometheus gives a scrape by default.
 const scrapeWaits = 5 * time.Second
 
 // collector makes the metrics when they are scraped, so that they cost nothing in between.

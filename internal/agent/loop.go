@@ -132,8 +132,8 @@ func (a *Agent) turn(podsChanged bool) {
 	a.assess()
 }
 
-// round decides what the node should be like and makes it so. A round that was due only because time went by is written to
-// the journal only if it decided something new.
+// round decides what the node should be like and makes it so. A round that was due only because time went by is written
+// to the journal only if it decided something new.
 func (a *Agent) round(now time.Time, reason bool) {
 	r := a.decide(now)
 	news := reason || !sameDecisions(&a.plan, &r.Plan)

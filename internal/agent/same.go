@@ -6,8 +6,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// sameDecisions reports whether two plans want the same: what they were computed from may differ. To ask somebody for memory is
-// news each time.
+// sameDecisions reports whether two plans want the same: what they were computed from may differ. To ask somebody for
+// memory is news each time.
 func sameDecisions(a, b *model.Plan) bool {
 	same := slices.EqualFunc(a.Settings, b.Settings, func(s, t model.Setting) bool {
 		return s.File == t.File && s.Value == t.Value && s.Release == t.Release && s.Reason.Code == t.Reason.Code && deferredFor(&s) == deferredFor(&t)
@@ -29,7 +29,8 @@ func deferredFor(s *model.Setting) model.Code {
 	return s.Deferred.Code
 }
 
-// sameEvictions reports whether the same pod should leave, the node is hot for the same reason, and as much is known of the last one.
+// sameEvictions reports whether the same pod should leave, the node is hot for the same reason, and as much is known of
+// the last one.
 func sameEvictions(a, b *model.Evictions) bool {
 	who := func(e *model.Evictions) (uid string, last model.Relief) {
 		if e == nil {

@@ -171,8 +171,9 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestStepsOfBursts checks the order of writes against the kernel's rule that what a group may save up fits into its quota at
-// every moment (Koordinator #2778: nothing could be scaled down while it burst), together with v1's for quotas.
+// TestStepsOfBursts checks the order of writes against the kernel's rule that what a group may save up fits into its
+// quota at every moment (Koordinator #2778: nothing could be scaled down while it burst), together with v1's for
+// quotas.
 func TestStepsOfBursts(t *testing.T) {
 	const parent, child = "kubepods/burstable/podx", "kubepods/burstable/podx/a"
 	r := rand.New(rand.NewPCG(1, 3))
@@ -219,9 +220,9 @@ func TestStepsOfBursts(t *testing.T) {
 	}
 }
 
-// TestStepsOfCPUs checks that nobody enters a CPU before those have left it that only leave CPUs in the same plan, and that
-// where a parent and its children are narrowed or widened together, each child's list is within its parent's at every
-// moment, as cgroup v1 wants it.
+// TestStepsOfCPUs checks that nobody enters a CPU before those have left it that only leave CPUs in the same plan, and
+// that where a parent and its children are narrowed or widened together, each child's list is within its parent's at
+// every moment, as cgroup v1 wants it.
 func TestStepsOfCPUs(t *testing.T) {
 	const parent, a, b = "kubepods/podx", "kubepods/podx/a", "kubepods/podx/b"
 	r := rand.New(rand.NewPCG(1, 2))

@@ -1,8 +1,9 @@
-// Package golden runs tests whose expected output is in files. A person can read the files; the flag -rewrite rewrites them.
+// Package golden runs tests whose expected output is in files. A person can read the files; the flag -rewrite rewrites
+// them.
 //
-// Blocks is nearly the format of github.com/cockroachdb/datadriven. It is our own because a block here has several commands,
-// which datadriven would parse as one command and its input, and because datadriven defines a flag -rewrite too, for its own
-// format only, while half of our golden files are YAML documents, tables or help texts.
+// Blocks is nearly the format of github.com/cockroachdb/datadriven. It is our own because a block here has several
+// commands, which datadriven would parse as one command and its input, and because datadriven defines a flag -rewrite
+// too, for its own format only, while half of our golden files are YAML documents, tables or help texts.
 package golden
 
 import (
@@ -17,9 +18,9 @@ import (
 var rewrite = flag.Bool("rewrite", false,
 	"rewrite the expected output of golden tests; commit a rewrite only if you understand what caused it")
 
-// Each runs a subtest for each file that the patterns match, and returns the number of files. Each pattern must match a file.
-// A file holds a test's input and its expected output: run gets the content and returns it with the output it computed, and
-// the two must be equal.
+// Each runs a subtest for each file that the patterns match, and returns the number of files. Each pattern must match a
+// file. A file holds a test's input and its expected output: run gets the content and returns it with the output it
+// computed, and the two must be equal.
 func Each(t *testing.T, run func(t *testing.T, content string) string, patterns ...string) int {
 	t.Helper()
 	n := 0
@@ -61,9 +62,9 @@ func Compare(t *testing.T, file, got string) {
 	}
 }
 
-// Blocks runs a case and returns it with the output it computed. A case consists of blocks: commands, one a line, a line of
-// four dashes, and their output, up to an empty line. Blocks calls do for each command and, at the dashes, outcome for the
-// output. It skips empty lines and lines that begin with # among the commands.
+// Blocks runs a case and returns it with the output it computed. A case consists of blocks: commands, one a line, a
+// line of four dashes, and their output, up to an empty line. Blocks calls do for each command and, at the dashes,
+// outcome for the output. It skips empty lines and lines that begin with # among the commands.
 func Blocks(t *testing.T, content string, do func(command string) error, outcome func() string) string {
 	t.Helper()
 	var got strings.Builder

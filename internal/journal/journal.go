@@ -1,9 +1,9 @@
 // Package journal keeps the last rounds of decisions, each with everything it was made from, so that any of them can be
 // explained, replayed and turned into a golden test.
 //
-// A journal is two files of JSON lines: the current one, and the one before it, which is dropped when the current one is
-// full. Most lines go on from the one before; [Read] makes whole rounds of them. A line that a kill cut short is passed over on
-// reading.
+// A journal is two files of JSON lines: the current one, and the one before it, which is dropped when the current one
+// is full. Most lines go on from the one before; [Read] makes whole rounds of them. A line that a kill cut short is
+// passed over on reading.
 package journal
 
 import (
@@ -70,8 +70,8 @@ func (j *Journal) endLine() {
 	j.size += int64(n)
 }
 
-// Append adds a round, of which nothing may be changed afterwards. An encoder hands over its line in one piece, and keeps the room
-// for it, which is a large part of what the agent needs beside many pods.
+// Append adds a round, of which nothing may be changed afterwards. An encoder hands over its line in one piece, and
+// keeps the room for it, which is a large part of what the agent needs beside many pods.
 func (j *Journal) Append(r *node.Round) error {
 	if j.size > 0 && j.size+j.whole > j.most {
 		if err := j.turn(); err != nil {

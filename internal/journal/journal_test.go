@@ -32,7 +32,8 @@ func numbers(dir string) (have []int64, bad int) {
 	return have, bad
 }
 
-// TestJournal checks that a journal keeps the last rounds, in order, within its size, and goes on where the last process was killed.
+// TestJournal checks that a journal keeps the last rounds, in order, within its size, and goes on where the last
+// process was killed.
 func TestJournal(t *testing.T) {
 	dir := t.TempDir()
 	j, err := Open(dir, 1<<20)

@@ -19,8 +19,8 @@ const wholeEvery = 100
 // errNoBase says that a line tells only what changed, and what it changed from is not there.
 var errNoBase = errors.New("the line that it goes on from could not be read")
 
-// line is a round as it is written. Beside hundreds of pods a round is mostly what the one before was, too: a line that goes on from
-// the one before it in the file has, of the lists that are long, only what is new or different.
+// line is a round as it is written. Beside hundreds of pods a round is mostly what the one before was, too: a line that
+// goes on from the one before it in the file has, of the lists that are long, only what is new or different.
 type line struct {
 	node.Round
 	GoesOn bool `json:",omitempty"`
@@ -99,8 +99,8 @@ func parse(text []byte, before *node.Round) (node.Round, error) {
 	return r, nil
 }
 
-// newColumns returns which columns a state has beyond those of an earlier one, and how many of the oldest it has no more.
-// States share columns, which never change.
+// newColumns returns which columns a state has beyond those of an earlier one, and how many of the oldest it has no
+// more. States share columns, which never change.
 func newColumns(was, is []*interference.Column) (added []*interference.Column, gone int) {
 	if len(is) == 0 {
 		return nil, len(was)

@@ -76,8 +76,8 @@ func text(t *testing.T, r *node.Round) string {
 	return string(bytes.ReplaceAll(text, []byte(":{}"), []byte(":null")))
 }
 
-// TestGoesOn: what is read is what was written, through turns of the files, restarts and lines that were cut short, after which no
-// round is made of what it did not go on from.
+// TestGoesOn: what is read is what was written, through turns of the files, restarts and lines that were cut short,
+// after which no round is made of what it did not go on from.
 func TestGoesOn(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -121,8 +121,8 @@ func TestGoesOn(t *testing.T) {
 	}
 }
 
-// TestShort: a round like the one before takes a small part of what a whole one does, and who cannot read one line cannot read a hundred
-// at most.
+// TestShort: a round like the one before takes a small part of what a whole one does, and who cannot read one line
+// cannot read a hundred at most.
 func TestShort(t *testing.T) {
 	dir := t.TempDir()
 	j, err := Open(dir, 8<<20)

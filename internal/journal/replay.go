@@ -19,7 +19,8 @@ type Difference struct {
 	Replayed string // in JSON; "": the replayed plan lacks it
 }
 
-// Replay decides a round again from its recorded input, and returns in which fields the plan differs; none if it agrees.
+// Replay decides a round again from its recorded input, and returns in which fields the plan differs; none if it
+// agrees.
 func Replay(r *node.Round) ([]Difference, error) {
 	plan, _ := node.Decide(r.Node, r.Policy, r.State)
 	recorded, err := tree(&r.Plan)

@@ -28,7 +28,8 @@ import (
 // Withdrawn: what an owner does not name when it applies is taken away.
 const evictionManager = "waterline-manager-evictions"
 
-// longRound is how long what was decided may wait for the API server. After that it is decided anew, when it is asked for again.
+// longRound is how long what was decided may wait for the API server. After that it is decided anew, when it is asked
+// for again.
 const longRound = 10 * time.Second
 
 // request is the pod that a node asks for, as its report says.
@@ -48,8 +49,8 @@ func requestOf(r *v1alpha1.NodeReport) request {
 	}
 }
 
-// evictor carries out what was decided about the pods that nodes ask for. One goroutine does all of it: budgets are for the
-// cluster, and what came of one eviction counts for the next.
+// evictor carries out what was decided about the pods that nodes ask for. One goroutine does all of it: budgets are for
+// the cluster, and what came of one eviction counts for the next.
 type evictor struct {
 	core     rest.Interface
 	custom   rest.Interface
@@ -72,8 +73,8 @@ func newEvictor(cfg *Config, f *fleet, p *policies) *evictor {
 	}
 }
 
-// round looks which pods are asked for, and evicts those that may be. Governed says by node which policy governs it. At is by a
-// clock that nobody sets.
+// round looks which pods are asked for, and evicts those that may be. Governed says by node which policy governs it. At
+// is by a clock that nobody sets.
 func (e *evictor) round(ctx context.Context, clock func() time.Duration, governed map[string]string) {
 	at := clock()
 	requests, asked := e.requests(governed)
@@ -162,8 +163,9 @@ func (e *evictor) look(ctx context.Context, r request) evictbudget.Pod {
 	}
 }
 
-// evict evicts the very pod that was looked up, with the grace that it has itself. The API server asks PodDisruptionBudgets, and
-// their no is final. It is not asked again here, as client-go would by itself: whether and when is decided.
+// evict evicts the very pod that was looked up, with the grace that it has itself. The API server asks
+// PodDisruptionBudgets, and their no is final. It is not asked again here, as client-go would by itself: whether and
+// when is decided.
 func (e *evictor) evict(ctx context.Context, r request) evictbudget.Verdict {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -184,14 +186,14 @@ func (e *evictor) evict(ctx context.Context, r request) evictbudget.Verdict {
 	return evictbudget.Failed
 }
 
-// overlapping reports whether several budgets select the pod, for which the API server has an internal error and no cause
-// (pkg/registry/core/pod/storage/eviction.go).
+// overlapping reports whether several budgets select the pod, for which the API server has an internal error and no
+// cause (pkg/registry/core/pod/storage/eviction.go).
 func overlapping(err error) bool {
 	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "more than one PodDisruptionBudget")
 }
 
-// tell says what became of a request: in the report of the node that asked, and for what its owner can do something about on the
-// pod. The same is said once.
+// tell says what became of a request: in the report of the node that asked, and for what its owner can do something
+// about on the pod. The same is said once.
 func (e *evictor) tell(ctx context.Context, d *evictbudget.Decision, r request) {
 	words := r.uid + " " + string(d.Verdict)
 	if e.told[d.Node] == words {

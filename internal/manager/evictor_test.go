@@ -117,7 +117,8 @@ func (w *evictions) serve(out http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(out).Encode(status)
 }
 
-// round lets the manager look two seconds later. The node asks for the pod with this UID, "" for none, and has just renewed that.
+// round lets the manager look two seconds later. The node asks for the pod with this UID, "" for none, and has just
+// renewed that.
 func (w *evictions) round(uid string) {
 	w.t.Helper()
 	report := &v1alpha1.NodeReport{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
@@ -131,7 +132,8 @@ func (w *evictions) round(uid string) {
 	w.evictor.round(w.t.Context(), func() time.Duration { return w.at }, map[string]string{"a": "web"})
 }
 
-// TestEvict: exactly the pod that was asked for and looked up is evicted, with its own grace, and its owner and the node are told.
+// TestEvict: exactly the pod that was asked for and looked up is evicted, with its own grace, and its owner and the
+// node are told.
 func TestEvict(t *testing.T) {
 	w := newEvictions(t)
 	w.round(anUID)
@@ -193,7 +195,8 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// TestEvictionRefused: what the API server says counts; a PodDisruptionBudget's no is told once, and it is asked later and later.
+// TestEvictionRefused: what the API server says counts; a PodDisruptionBudget's no is told once, and it is asked later
+// and later.
 func TestEvictionRefused(t *testing.T) {
 	causes := func(c metav1.CauseType) *metav1.StatusDetails {
 		return &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: c}}, RetryAfterSeconds: 1}

@@ -24,8 +24,8 @@ import (
 // agentLabel is on the agents' pods.
 const agentLabel = "app.kubernetes.io/name=waterline-agent"
 
-// settled is how long everything must have been watched without an error to count as up to date: what happened while it was
-// not has arrived by then.
+// settled is how long everything must have been watched without an error to count as up to date: what happened while it
+// was not has arrived by then.
 const settled = 3 * time.Second
 
 // fleet is what is known of the nodes of the cluster. Only the leader follows it.

@@ -28,8 +28,8 @@ import (
 // fieldManager owns the condition that we set in reports.
 const fieldManager = "waterline-manager"
 
-// keeper does what was decided about nodes. What is to be done about a node replaces what was to be done before, so there
-// is never more than one thing for a node to do.
+// keeper does what was decided about nodes. What is to be done about a node replaces what was to be done before, so
+// there is never more than one thing for a node to do.
 type keeper struct {
 	core, custom rest.Interface
 	fleet        *fleet

@@ -1,10 +1,10 @@
-// Package manager runs what is done for the cluster as a whole: the webhook that makes batch pods ask for batch resources, on
-// all replicas; and on the one that leads, the oversight of nodes, evictions, and the status of policies. It decides nothing itself: what
-// is done about nodes is decided by decide/cluster/nodehealth, who is evicted by decide/cluster/evictbudget, and which policy governs a node by
-// decide/policy.
+// Package manager runs what is done for the cluster as a whole: the webhook that makes batch pods ask for batch
+// resources, on all replicas; and on the one that leads, the oversight of nodes, evictions, and the status of policies.
+// It decides nothing itself: what is done about nodes is decided by decide/cluster/nodehealth, who is evicted by
+// decide/cluster/evictbudget, and which policy governs a node by decide/policy.
 //
-// It is written with client-go alone. Oversight is a decision about all nodes at once, which a queue of single objects does not
-// fit; and of each object only a few words are kept, where the caches of controller-runtime keep objects.
+// It is written with client-go alone. Oversight is a decision about all nodes at once, which a queue of single objects
+// does not fit; and of each object only a few words are kept, where the caches of controller-runtime keep objects.
 package manager
 
 import (
@@ -78,8 +78,8 @@ func (m *Manager) Webhook() http.Handler {
 	}).Handler()
 }
 
-// namespace looks a namespace up. One that opted in is known, unless that was a moment ago; of others there is no need to
-// know more than the API server says.
+// namespace looks a namespace up. One that opted in is known, unless that was a moment ago; of others there is no need
+// to know more than the API server says.
 func (m *Manager) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	if labels, known := m.namespaces.get(name); known {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, nil

@@ -76,9 +76,9 @@ func (p *policies) usable() ([]model.ClusterPolicy, uint64) {
 
 // compile turns the policies into the webhook's rules. Only those in mode Enforce say anything about new pods.
 //
-// Pods ask by Koordinator's names where a policy sells under them and none sells under ours. It is one answer for all pods: on
-// which node a pod will be is not known when it is created, and what was written once must be written again by the second
-// call for the same pod.
+// Pods ask by Koordinator's names where a policy sells under them and none sells under ours. It is one answer for all
+// pods: on which node a pod will be is not known when it is created, and what was written once must be written again by
+// the second call for the same pod.
 func (p *policies) compile() {
 	rows, _ := p.all()
 	rules := &admit.Rules{}
@@ -107,7 +107,8 @@ func (p *policies) compile() {
 	p.rules.Store(rules)
 }
 
-// selector converts a selector, whose operators are those of Kubernetes. One that Kubernetes does not take selects nothing.
+// selector converts a selector, whose operators are those of Kubernetes. One that Kubernetes does not take selects
+// nothing.
 func selector(from model.Selector) labels.Selector {
 	operators := map[model.SelectorOp]selection.Operator{
 		model.In: selection.In, model.NotIn: selection.NotIn, model.Exists: selection.Exists, model.DoesNotExist: selection.DoesNotExist,

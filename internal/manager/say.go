@@ -33,8 +33,8 @@ func writeEvent(ctx context.Context, core rest.Interface, identity string, about
 	return nil
 }
 
-// applyCondition sets one condition of a node's report, by server-side apply: whatever else is in the report is not named. Each
-// owner has one condition, because what an owner does not name when it applies is taken away.
+// applyCondition sets one condition of a node's report, by server-side apply: whatever else is in the report is not
+// named. Each owner has one condition, because what an owner does not name when it applies is taken away.
 func applyCondition(ctx context.Context, custom rest.Interface, node, owner string, c metav1.Condition) error {
 	c.LastTransitionTime = metav1.Now()
 	patch, err := json.Marshal(map[string]any{

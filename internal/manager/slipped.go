@@ -20,8 +20,8 @@ import (
 // page is how many pods are listed at once. Nothing of them is kept, so this bounds the memory that a sweep takes.
 const page = 500
 
-// sweeper looks for batch pods that were admitted without the webhook. All pods are never watched: a sweep of those that may
-// be batch every few minutes costs less, and nothing is done to a pod that slipped but telling its owner.
+// sweeper looks for batch pods that were admitted without the webhook. All pods are never watched: a sweep of those
+// that may be batch every few minutes costs less, and nothing is done to a pod that slipped but telling its owner.
 type sweeper struct {
 	core       rest.Interface
 	policies   *policies
@@ -66,9 +66,9 @@ func (s *sweeper) sweep(ctx context.Context, governed map[string]string) (map[st
 	return slipped, nil
 }
 
-// slips reports whether a pod is batch and asks for native resources. One that is older than the policy that makes it batch
-// does not: nobody asked for it. The policy may have been changed since; then the pods before that are counted too, until
-// they are made anew.
+// slips reports whether a pod is batch and asks for native resources. One that is older than the policy that makes it
+// batch does not: nobody asked for it. The policy may have been changed since; then the pods before that are counted
+// too, until they are made anew.
 func (s *sweeper) slips(rules admit.Rules, pod *corev1.Pod, namespace *corev1.Namespace) bool {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return false

@@ -114,7 +114,8 @@ func (s *statuses) write(ctx context.Context, tallies map[string]*tally, slipped
 	}
 }
 
-// status returns what the status of a policy should be. Conditions that stay as they are keep the time of their last change.
+// status returns what the status of a policy should be. Conditions that stay as they are keep the time of their last
+// change.
 func (s *statuses) status(p *storedPolicy, t *tally, slipped int32) v1alpha1.ColocationPolicyStatus {
 	now := *p.status.DeepCopy()
 	now.ObservedGeneration, now.Nodes, now.SlippedPods = p.generation, t.nodes, slipped

@@ -22,9 +22,9 @@ const (
 	DefaultEvictPerHour = 6   // batch pods, where they may be evicted at all
 )
 
-// Window is a time of each day. It begins when the clock of its zone reads Start and from then on never less, and ends when
-// the clock first reads End: where clocks are put back over either, the window is the shorter one of the two that it could
-// be, and a time that clocks leave out is passed when they are put forward.
+// Window is a time of each day. It begins when the clock of its zone reads Start and from then on never less, and ends
+// when the clock first reads End: where clocks are put back over either, the window is the shorter one of the two that
+// it could be, and a time that clocks leave out is passed when they are put forward.
 type Window struct {
 	Name        string
 	Start       int // minutes after midnight, 0 to 1439
@@ -55,8 +55,8 @@ const (
 // TimeZone is a time zone that has a name. The zero value is UTC.
 type TimeZone struct{ location *time.Location }
 
-// LoadTimeZone returns the time zone of a name, such as Asia/Shanghai, from the data of the machine or, where it has none,
-// from what the binary brings along. "Local" is no name: it means something else on each machine.
+// LoadTimeZone returns the time zone of a name, such as Asia/Shanghai, from the data of the machine or, where it has
+// none, from what the binary brings along. "Local" is no name: it means something else on each machine.
 func LoadTimeZone(name string) (TimeZone, error) {
 	if name == "" || name == "Local" {
 		return TimeZone{}, fmt.Errorf("%q is not the name of a time zone", name)
@@ -79,7 +79,8 @@ func (z TimeZone) Location() *time.Location {
 // String returns the zone's name.
 func (z TimeZone) String() string { return z.Location().String() }
 
-// MarshalText writes the zone's name, from which [TimeZone.UnmarshalText] loads it again: a journal has names, not rules.
+// MarshalText writes the zone's name, from which [TimeZone.UnmarshalText] loads it again: a journal has names, not
+// rules.
 func (z TimeZone) MarshalText() ([]byte, error) { return []byte(z.String()), nil }
 
 // UnmarshalText loads the zone of a name.

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Observe is what a plan needs observed from now on. The agent observes that and nothing beyond it, so that the rules, not
-// the agent, know what they depend on.
+// Observe is what a plan needs observed from now on. The agent observes that and nothing beyond it, so that the rules,
+// not the agent, know what they depend on.
 type Observe struct {
 	Load      bool       // the node's load, each second
 	Topology  bool       // the machine's CPUs, cores, caches and NUMA nodes
@@ -43,8 +43,8 @@ type Glance struct {
 	BestEffort int64         // pods of class BestEffort, where batch is
 }
 
-// GlanceMark is what glances are compared with until the next measurement: CPU use at the last measurement, without class
-// BestEffort, in milli-cores.
+// GlanceMark is what glances are compared with until the next measurement: CPU use at the last measurement, without
+// class BestEffort, in milli-cores.
 type GlanceMark struct {
 	At     time.Duration // of the last measurement; 0: there is none
 	Pods   int64         // pods outside of class BestEffort
@@ -58,8 +58,8 @@ type GlanceMark struct {
 // Exceeded reports whether a glance shows a rise for which batch must get less before the next measurement.
 func (m *GlanceMark) Exceeded(g *Glance) bool { return m.At != 0 && m.Rise(g) > m.Most }
 
-// Rise returns by how much the CPU use outside of class BestEffort rose, in milli-cores. Rises within noise, or no higher
-// than a known spike, count as zero.
+// Rise returns by how much the CPU use outside of class BestEffort rose, in milli-cores. Rises within noise, or no
+// higher than a known spike, count as zero.
 //
 // Online pods in class BestEffort are measured each second only: a glance cannot tell them from batch.
 func (m *GlanceMark) Rise(g *Glance) int64 {

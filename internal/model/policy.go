@@ -95,8 +95,8 @@ type NamespaceMax struct {
 	Max      int64
 }
 
-// PodRule gives the pods it selects what annotations would give them. An annotation on the pod beats it. Of the rules that
-// select a pod the first that says something about a thing counts.
+// PodRule gives the pods it selects what annotations would give them. An annotation on the pod beats it. Of the rules
+// that select a pod the first that says something about a thing counts.
 type PodRule struct {
 	Selector   Selector
 	Namespaces Selector     // of the pods' namespaces
@@ -110,8 +110,8 @@ func (r *PodRule) Selects(p *Pod) bool {
 	return r.Selector.Matches(p.Labels) && r.Namespaces.Matches(p.NamespaceLabels)
 }
 
-// DefaultPolicy is what holds where no policy was written: weights as annotated, within the kernel's range, nothing sold and
-// nobody evicted.
+// DefaultPolicy is what holds where no policy was written: weights as annotated, within the kernel's range, nothing
+// sold and nobody evicted.
 func DefaultPolicy() Policy {
 	return Policy{
 		Mode:   ModeObserve,

@@ -490,8 +490,8 @@ func TestMute(t *testing.T) {
 	f.synchronized()
 }
 
-// TestNeverFails asks what no runtime should, and answers what no agent should: the runtime must get an answer that leaves
-// the container alone, because with an error it would not create it.
+// TestNeverFails asks what no runtime should, and answers what no agent should: the runtime must get an answer that
+// leaves the container alone, because with an error it would not create it.
 func TestNeverFails(t *testing.T) {
 	for name, place := range map[string]func(nri.Container) (nri.Placement, bool){
 		"panic":      func(nri.Container) (nri.Placement, bool) { panic("no") },

@@ -9,7 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestPublic checks what a probe says when its check fails and when it does not, and that the version is among the metrics.
+// TestPublic checks what a probe says when its check fails and when it does not, and that the version is among the
+// metrics.
 func TestPublic(t *testing.T) {
 	var alive, ready error
 	things := prometheus.NewGauge(prometheus.GaugeOpts{Name: "waterline_things"})

@@ -12,9 +12,9 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestCPUs compares which CPUs Waterline gives for a request with those that the kubelet's static policy gives of the same
-// free ones: never on more NUMA nodes; and never on more cores, unless that saves NUMA nodes or sockets, which it never
-// takes on a machine of which nothing is given yet.
+// TestCPUs compares which CPUs Waterline gives for a request with those that the kubelet's static policy gives of the
+// same free ones: never on more NUMA nodes; and never on more cores, unless that saves NUMA nodes or sockets, which it
+// never takes on a machine of which nothing is given yet.
 func TestCPUs(t *testing.T) {
 	references := []struct {
 		name    string
@@ -61,8 +61,8 @@ type comparison struct {
 	sum     summary
 }
 
-// sequence gives containers CPUs and takes them back, in any order, and asks both each time. What they say is done in turn,
-// so that either has to do with what the other left.
+// sequence gives containers CPUs and takes them back, in any order, and asks both each time. What they say is done in
+// turn, so that either has to do with what the other left.
 func (c *comparison) sequence(r *rand.Rand, steps int) {
 	free := c.machine.Online()
 	var given []model.CPUSet

@@ -24,8 +24,8 @@ type kubelet struct {
 	hint    topologymanager.TopologyHint
 }
 
-// newKubelet returns a kubelet without reserved CPUs. With aligned, its topology manager says for each request which NUMA
-// nodes are best, and the CPUs come from those; without, as by default, it says nothing.
+// newKubelet returns a kubelet without reserved CPUs. With aligned, its topology manager says for each request which
+// NUMA nodes are best, and the CPUs come from those; without, as by default, it says nothing.
 func newKubelet(t *testing.T, machine *model.Topology, aligned bool, options map[string]string) *kubelet {
 	described := &topology.CPUTopology{CPUDetails: topology.CPUDetails{}}
 	var nodes, sockets, cores, caches model.CPUSet

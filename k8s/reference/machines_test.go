@@ -29,8 +29,9 @@ func machines(t *testing.T) map[string]*model.Topology {
 		_, described, _ := strings.Cut(string(text), "\n----\n")
 		all[strings.TrimSuffix(filepath.Base(file), ".txt")] = parse(t, described)
 	}
-	// What follows has the shapes of the topologies in pkg/kubelet/cm/cpumanager/policy_test.go of Kubernetes 1.36, in which
-	// the kubelet's choices are documented by example. Two more of them are among the real machines: xeon-snc, epyc-nps4.
+	// What follows has the shapes of the topologies in pkg/kubelet/cm/cpumanager/policy_test.go of Kubernetes 1.36, in
+	// which the kubelet's choices are documented by example. Two more of them are among the real machines: xeon-snc,
+	// epyc-nps4.
 	all["kubelet: single socket, SMT"] = regular(1, 1, 1, 4, 2)
 	all["kubelet: two sockets in turn, SMT"] = parse(t, "socket 0 node 0 L3 0: 0(0,6) 2(2,8) 4(4,10)\nsocket 1 node 1 L3 1: 1(1,7) 3(3,9) 5(5,11)\n")
 	all["kubelet: two sockets, no SMT"] = regular(2, 1, 1, 4, 1)

@@ -97,8 +97,8 @@ func TestCRDs(t *testing.T) {
 	}
 }
 
-// choices are what a random policy may say, in the order of the path that each stands at. A path ends in [] where a list has
-// up to two of what stands below it.
+// choices are what a random policy may say, in the order of the path that each stands at. A path ends in [] where a
+// list has up to two of what stands below it.
 var choices = map[string][]any{
 	"mode":                                   {"Observe", "Enforce", "Disabled", "enforce"},
 	"priority":                               {int64(0), int64(-7), int64(2147483647), int64(2147483648)},
@@ -233,8 +233,8 @@ func random(r *rand.Rand, path string) any {
 	return object
 }
 
-// TestPolicyRules compares what the API server refuses with what the agent refuses, of documents that are the same: what
-// passes one must pass the other, or policies stand in the cluster that no agent follows.
+// TestPolicyRules compares what the API server refuses with what the agent refuses, of documents that are the same:
+// what passes one must pass the other, or policies stand in the cluster that no agent follows.
 func TestPolicyRules(t *testing.T) {
 	c := readCRD(t, "../../deploy/chart/crds/waterline.io_colocationpolicies.yaml")
 	r := rand.New(rand.NewPCG(7, 8))

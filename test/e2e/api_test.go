@@ -22,8 +22,8 @@ import (
 
 const fakeNode = "fake"
 
-// fake is a node without a kubelet: its object is in the API, its pods' cgroups are made by the test, and the agent works
-// on it from outside with the rights of its ServiceAccount.
+// fake is a node without a kubelet: its object is in the API, its pods' cgroups are made by the test, and the agent
+// works on it from outside with the rights of its ServiceAccount.
 type fake struct {
 	groups
 	t      *testing.T
@@ -67,8 +67,8 @@ func fakeAt(t *testing.T, node string) *fake {
 	return f
 }
 
-// agentToken returns a token of the agents' ServiceAccount that names a node, as a token in an agent's pod does. With ""
-// it names none.
+// agentToken returns a token of the agents' ServiceAccount that names a node, as a token in an agent's pod does. With
+// "" it names none.
 func agentToken(t testing.TB, node string) string {
 	t.Helper()
 	args := []string{"create", "token", "waterline-agent", "-n", "waterline-system"}
@@ -95,8 +95,8 @@ func kubeconfig(t testing.TB, token string) string {
 	return file
 }
 
-// mkdir makes a cgroup and those above it, in all hierarchies. Where CPU sets have one of their own it gets the CPUs and the
-// memory of the one above, without which no process can enter it: as runc does.
+// mkdir makes a cgroup and those above it, in all hierarchies. Where CPU sets have one of their own it gets the CPUs
+// and the memory of the one above, without which no process can enter it: as runc does.
 func (f *fake) mkdir(dir string) {
 	f.t.Helper()
 	path := filepath.Join(f.Path, dir)
@@ -277,8 +277,8 @@ func TestAPIEvents(t *testing.T) {
 	}
 }
 
-// TestAPIGreedy checks that a tenant who gives all of its pods the highest weight has no more than the policy allows in its
-// namespace, and is told so once.
+// TestAPIGreedy checks that a tenant who gives all of its pods the highest weight has no more than the policy allows in
+// its namespace, and is told so once.
 func TestAPIGreedy(t *testing.T) {
 	f := newFake(t)
 	apply(t, `

@@ -22,8 +22,9 @@ const (
 	heldBytes   = 64 << 20
 )
 
-// TestAPIPrometheus compares what Prometheus is told with what the test reads of the same minutes itself, under a load that
-// is known: as often as not on a machine that does other things too, so that only the load of the pods is constant.
+// TestAPIPrometheus compares what Prometheus is told with what the test reads of the same minutes itself, under a load
+// that is known: as often as not on a machine that does other things too, so that only the load of the pods is
+// constant.
 func TestAPIPrometheus(t *testing.T) {
 	for _, program := range []string{"prometheus", "promtool"} {
 		if _, err := exec.LookPath(program); err != nil && os.Getenv("CI") == "" {
@@ -60,9 +61,9 @@ func TestAPIPrometheus(t *testing.T) {
 			t.Fatal(err)
 		}
 		span = min(span, length-11*time.Second) // what was measured of it; the load is the same all the time
-		// Besides a hundredth: 3 mCPU, which in a minute are 180 ms of CPU time, as both read at times that are not known better
-		// than to 70 ms while the rest of the machine uses a CPU or two more or less, and /proc/stat counts in steps of 10 ms. In
-		// a single second it is the quota of one CFS period more or less.
+		// Besides a hundredth: 3 mCPU, which in a minute are 180 ms of CPU time, as both read at times that are not known
+		// better than to 70 ms while the rest of the machine uses a CPU or two more or less, and /proc/stat counts in steps
+		// of 10 ms. In a single second it is the quota of one CFS period more or less.
 		floor := 0.003
 		if span == time.Second {
 			floor += 0.1 * batchMilli / 1000
@@ -73,8 +74,8 @@ func TestAPIPrometheus(t *testing.T) {
 			if class != "" {
 				selector = fmt.Sprintf(`%s{class=%q,window=%q}`, metric, class, window)
 			}
-			// Of a second in which the agent, its reader or Prometheus stood still nothing can be said, so there are three tries, a few
-			// seconds apart. Figures that are wrong are so each time.
+			// Of a second in which the agent, its reader or Prometheus stood still nothing can be said, so there are three
+			// tries, a few seconds apart. Figures that are wrong are so each time.
 			end := reader.at[len(reader.at)-1]
 			for try := range 3 {
 				got := p.lastBefore(selector, end.Add(-time.Duration(try)*4*time.Second))
@@ -126,8 +127,8 @@ func windowsShown(p *prometheus) []string {
 	return all
 }
 
-// checkBurst checks that a load which begins and ends is seen in time. Agent or Prometheus may stand still for a second or two
-// just then, so there are three tries: one of whose figures are late is late each time.
+// checkBurst checks that a load which begins and ends is seen in time. Agent or Prometheus may stand still for a second
+// or two just then, so there are three tries: one of whose figures are late is late each time.
 func (c *crowd) checkBurst(p *prometheus, dir string) {
 	c.t.Helper()
 	before := p.last(v1alpha1.MetricCPUUsed + `{class="BE",window="1m"}`).value
@@ -144,8 +145,8 @@ func (c *crowd) checkBurst(p *prometheus, dir string) {
 	}
 }
 
-// burst starts a load beside what is used before and ends it again, and returns what was not seen in time, "" if all was: the agent
-// measures within a second and shows all of it within two, and Prometheus asks each second.
+// burst starts a load beside what is used before and ends it again, and returns what was not seen in time, "" if all
+// was: the agent measures within a second and shows all of it within two, and Prometheus asks each second.
 func (c *crowd) burst(p *prometheus, dir string, before float64) (late string) {
 	c.t.Helper()
 	batch := v1alpha1.MetricCPUUsed + `{class="BE",window="1s"}`

@@ -42,8 +42,8 @@ func TestAPIChart(t *testing.T) {
 	}
 }
 
-// TestAPIChartMonitoring checks what the chart installs for Prometheus and Grafana: the rules and the dashboard as they stand
-// in their files. The API server has no PrometheusRule that could check the first.
+// TestAPIChartMonitoring checks what the chart installs for Prometheus and Grafana: the rules and the dashboard as they
+// stand in their files. The API server has no PrometheusRule that could check the first.
 func TestAPIChartMonitoring(t *testing.T) {
 	rendered := helm(t, "template", "waterline", "../../deploy/chart", "--namespace", "monitored", "--kube-version", "v1.36.3", "--show-only", "templates/monitoring.yaml",
 		"--set", "monitoring.rules=true,monitoring.dashboard=true,monitoring.labels.release=prometheus")

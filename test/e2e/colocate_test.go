@@ -22,8 +22,9 @@ func TestNodeColocate(t *testing.T) {
 		args = nil
 	}
 	m := inPods(t, "colocate", args...)
-	// In the short form that is one run of seconds each: that the server is as if alone TestColocate checks on this kernel. And of a
-	// mode nothing is known in which the generator was late each time, as it is where others take the CPUs.
+	// In the short form that is one run of seconds each: that the server is as if alone TestColocate checks on this
+	// kernel. And of a mode nothing is known in which the generator was late each time, as it is where others take the
+	// CPUs.
 	const attempts = 3
 	for _, name := range []string{
 		"alone_60_p99_ms", "p99_ratio_plain", "p99_ratio_waterline",

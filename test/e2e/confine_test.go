@@ -32,8 +32,8 @@ func newUser(t testing.TB, kubeconfig string) user {
 	return user{client, config.Host}
 }
 
-// do sends a request and returns what the API server says to it. Kubectl would first read what is to be written, which an
-// agent may not.
+// do sends a request and returns what the API server says to it. Kubectl would first read what is to be written, which
+// an agent may not.
 func (u user) do(t testing.TB, method, path, contentType, body string) (answer string, ok bool) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, u.host+path, strings.NewReader(body))

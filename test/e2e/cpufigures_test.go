@@ -32,7 +32,8 @@ type cpuCrowd struct {
 
 const askerName = "asker"
 
-// TestAPICPUFigures measures what CPU sets cost on a full node and how fast they are, as TestAPIFigures does for weights.
+// TestAPICPUFigures measures what CPU sets cost on a full node and how fast they are, as TestAPIFigures does for
+// weights.
 func TestAPICPUFigures(t *testing.T) {
 	idle, pins, switches, pause := 10*time.Second, 100, 21, time.Duration(0)
 	if benchFile != "" {
@@ -120,8 +121,8 @@ func (c *cpuCrowd) placed(mode model.CPUMode) sight {
 	return s
 }
 
-// switches measures how long it takes from the API server's answer to a changed annotation until all of twenty containers
-// run where they then should.
+// switches measures how long it takes from the API server's answer to a changed annotation until all of twenty
+// containers run where they then should.
 func (c *cpuCrowd) switches(n int, metrics map[string]float64) {
 	c.t.Helper()
 	modes := []model.CPUMode{model.CPUShare, model.CPUNone, model.CPUExclusive}
@@ -133,8 +134,8 @@ func (c *cpuCrowd) switches(n int, metrics map[string]float64) {
 	})
 }
 
-// pin measures how long it takes from when a container's cgroup is made, in the asker and in pods without CPUs of their own
-// in turn, until the container is kept to its CPUs. The API server does not know the container yet.
+// pin measures how long it takes from when a container's cgroup is made, in the asker and in pods without CPUs of their
+// own in turn, until the container is kept to its CPUs. The API server does not know the container yet.
 func (c *cpuCrowd) pin(n int, metrics map[string]float64) {
 	c.t.Helper()
 	mine, err := c.readFile(c.path(c.own[0], model.Cpuset))

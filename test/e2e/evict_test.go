@@ -106,8 +106,8 @@ func leaves(t *testing.T, pod string) bool {
 	return object[corev1.Pod](t, "pod", pod).DeletionTimestamp != nil
 }
 
-// becomes waits until it is said what became of the request of a node. That stands in its report until the request is judged again,
-// a second perhaps, so it may also be among the changes of reports.
+// becomes waits until it is said what became of the request of a node. That stands in its report until the request is
+// judged again, a second perhaps, so it may also be among the changes of reports.
 func (m *managed) becomes(node, reason string, changes func() []change) {
 	m.t.Helper()
 	said := func(report v1alpha1.NodeReport) (bool, string) {
@@ -128,8 +128,9 @@ func (m *managed) becomes(node, reason string, changes func() []change) {
 	})
 }
 
-// TestAPIEvict has nodes ask for pods: one that a PodDisruptionBudget keeps until it is lifted, two of one owner, more than may leave a
-// node, pods that are not theirs or not batch, and one that a dead agent asked for. In between another manager takes over.
+// TestAPIEvict has nodes ask for pods: one that a PodDisruptionBudget keeps until it is lifted, two of one owner, more
+// than may leave a node, pods that are not theirs or not batch, and one that a dead agent asked for. In between another
+// manager takes over.
 func TestAPIEvict(t *testing.T) {
 	m := newManaged(t, "--set", "manager.webhook.enabled=false")
 	nodes := []string{"guarded", "first", "second", "many", "liar", "rude", "dead"}

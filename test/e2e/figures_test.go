@@ -51,8 +51,8 @@ type crowd struct {
 	most       map[string]float64 // what judge will take, of figures that may be measured again
 }
 
-// TestAPIFigures measures what the agent costs on a full node and how fast it is, with a real API server, real cgroups and
-// a reader outside. In its short form it asserts only that nothing is grossly wrong.
+// TestAPIFigures measures what the agent costs on a full node and how fast it is, with a real API server, real cgroups
+// and a reader outside. In its short form it asserts only that nothing is grossly wrong.
 func TestAPIFigures(t *testing.T) {
 	idle, events := 10*time.Second, 100
 	if benchFile != "" {
@@ -269,8 +269,8 @@ func (c *crowd) cost(pid int, over time.Duration, suffix string, metrics map[str
 	metrics["rss_mib_"+suffix] = kib / 1024
 }
 
-// allocs returns how many allocations an audit of the node and a measurement of all its pods make that find nothing new. They
-// are made here, with the agent's own parts, beside the agent.
+// allocs returns how many allocations an audit of the node and a measurement of all its pods make that find nothing
+// new. They are made here, with the agent's own parts, beside the agent.
 func (c *crowd) allocs() float64 {
 	c.t.Helper()
 	undo, err := acthost.OpenUndo(filepath.Join(c.t.TempDir(), "undo"))
@@ -404,8 +404,9 @@ func (c *crowd) weighs(dir string, shares int64) sight {
 	}
 }
 
-// measure causes a number of events, waits each time until what it leads to is seen, and adds how long that took. In short form
-// they take a second or two, in which a machine may stand still: who was late is measured again, twice at most.
+// measure causes a number of events, waits each time until what it leads to is seen, and adds how long that took. In
+// short form they take a second or two, in which a machine may stand still: who was late is measured again, twice at
+// most.
 func (c *crowd) measure(name string, events int, metrics map[string]float64, event func(i int) sight) {
 	c.t.Helper()
 	const tries = 3

@@ -23,13 +23,14 @@ import (
 	"github.com/waterline-io/waterline/internal/sim/trace"
 )
 
-// warm is how long machines have sold before their agents come to the API, in time that is reckoned through in steps of five
-// seconds, the longest that the decision takes for watched. After it offers are what they are on a machine that has run.
+// warm is how long machines have sold before their agents come to the API, in time that is reckoned through in steps of
+// five seconds, the longest that the decision takes for watched. After it offers are what they are on a machine that
+// has run.
 const warm = 90 * time.Minute
 
-// fleet are agents of which everything is real that writes to the API: what they decide from what their machines use, once a
-// second and in real time, how seldom they tell it, and with which requests. They have no kernel, and believe what they wrote
-// instead of watching it.
+// fleet are agents of which everything is real that writes to the API: what they decide from what their machines use,
+// once a second and in real time, how seldom they tell it, and with which requests. They have no kernel, and believe
+// what they wrote instead of watching it.
 type fleet struct {
 	t      testing.TB
 	policy model.Policy
@@ -114,12 +115,12 @@ func (a *fakeAgent) begin(state *model.APIWrite, write func() error, written fun
 	})
 }
 
-// kinds is how many machines are reckoned through until they are warm, at most. Where there are more nodes, several have one of
-// these, and from then on noise of their own.
+// kinds is how many machines are reckoned through until they are warm, at most. Where there are more nodes, several
+// have one of these, and from then on noise of their own.
 const kinds = 500
 
-// place puts all agents onto other machines: machine returns the i-th of so many, at some time of its trace. From now on its
-// time goes on as ours does.
+// place puts all agents onto other machines: machine returns the i-th of so many, at some time of its trace. From now
+// on its time goes on as ours does.
 func (f *fleet) place(machine func(i, of int) *host.Host) {
 	hosts := make([]*host.Host, min(len(f.agents), kinds))
 	now := time.Now()
@@ -207,8 +208,8 @@ func (f *fleet) unsettled() (n int) {
 	return n
 }
 
-// measured returns the machines of the traces below WATERLINE_TRACES or beside the repository; where there are none, such as
-// are made.
+// measured returns the machines of the traces below WATERLINE_TRACES or beside the repository; where there are none,
+// such as are made.
 func measured(t testing.TB) []trace.Machine {
 	t.Helper()
 	root := cmp.Or(os.Getenv("WATERLINE_TRACES"), "../../../shared/traces")
@@ -254,8 +255,8 @@ func at(machines []trace.Machine, i, of int) *host.Host {
 // large64 is a node of 64 CPUs.
 var large64 = model.Amount{CPU: 64_000, Memory: 256 << 30}
 
-// inTheMorning returns the i-th of many machines whose slack goes from 60 to 20 % within two hours, each at another time of
-// these. A minute of all is what a minute of the two hours is on average.
+// inTheMorning returns the i-th of many machines whose slack goes from 60 to 20 % within two hours, each at another
+// time of these. A minute of all is what a minute of the two hours is on average.
 func inTheMorning(i, of int) *host.Host {
 	const begins, lasts = int64(warm / time.Second), 7200
 	m := &trace.Machine{Name: "morning", Times: []int64{0, begins, begins + lasts, 1 << 40}, Parts: [][]float64{{40, 40, 80, 80}}, Limits: []float64{100}}

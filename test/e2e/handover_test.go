@@ -127,9 +127,9 @@ type probes struct {
 	killed  atomic.Bool // a manager was, since one was created well
 }
 
-// creating creates batch pods until the context ends, and says which slipped. The first after a kill may: the API server may
-// send its question on the connection to the one that is gone. One that the API server refuses has not slipped, and whoever
-// creates it tries again.
+// creating creates batch pods until the context ends, and says which slipped. The first after a kill may: the API
+// server may send its question on the connection to the one that is gone. One that the API server refuses has not
+// slipped, and whoever creates it tries again.
 func (r *replicas) creating(ctx context.Context, p *probes) {
 	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"probe","labels":{"waterline.io/qos":"BE"}},"spec":{"schedulerName":"none","containers":[{"name":"c","image":"none","resources":{"requests":{"cpu":"1"}}}]}}`
 	for ctx.Err() == nil {
@@ -234,8 +234,8 @@ func (r *replicas) rests() {
 	})
 }
 
-// requests returns how many times the API server was asked to withdraw or lift since it started, with those that changed
-// nothing.
+// requests returns how many times the API server was asked to withdraw or lift since it started, with those that
+// changed nothing.
 func (r *replicas) requests() float64 {
 	r.t.Helper()
 	all, ok := r.admin.do(r.t, http.MethodGet, "/metrics", "", "")

@@ -1,8 +1,8 @@
-// Package e2e_test runs the agent against a real API server (TestAPI…, level 4) and as a DaemonSet on real nodes with real
-// kubelets and real pods (TestNode…): on this machine (level 5a) or in a virtual machine with cgroup v2 and systemd (level
-// 5b), and on this machine beside a kubelet that gives containers CPUs of their own (TestStatic…). The cluster is brought
-// up once and goes with this process, however that ends. What must be built first is built by make test-api, test-node,
-// test-node-static and test-node-v2.
+// Package e2e_test runs the agent against a real API server (TestAPI…, level 4) and as a DaemonSet on real nodes with
+// real kubelets and real pods (TestNode…): on this machine (level 5a) or in a virtual machine with cgroup v2 and
+// systemd (level 5b), and on this machine beside a kubelet that gives containers CPUs of their own (TestStatic…). The
+// cluster is brought up once and goes with this process, however that ends. What must be built first is built by make
+// test-api, test-node, test-node-static and test-node-v2.
 package e2e_test
 
 import (
@@ -134,9 +134,9 @@ func control(t testing.TB, verb, component string) {
 	}
 }
 
-// startAPI starts the API server that was killed, and waits until it answers. Kubernetes' controllers start anew too: after an
-// outage of a minute the garbage collector of 1.36.3, with the etcd 3.4 that is here, never took what was owned by a Deployment
-// or a DaemonSet that was deleted in the next minute.
+// startAPI starts the API server that was killed, and waits until it answers. Kubernetes' controllers start anew too:
+// after an outage of a minute the garbage collector of 1.36.3, with the etcd 3.4 that is here, never took what was
+// owned by a Deployment or a DaemonSet that was deleted in the next minute.
 func startAPI(t testing.TB) {
 	t.Helper()
 	control(t, "start", "apiserver")
@@ -173,7 +173,8 @@ func documents[T any](t testing.TB, content []byte) []T {
 	}
 }
 
-// explains waits until waterline explain says something: a value stands in the kernel before the round is over that tells why.
+// explains waits until waterline explain says something: a value stands in the kernel before the round is over that
+// tells why.
 func explains(t testing.TB, args, words []string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("explain %s says %q", strings.Join(args, " "), words), func() (bool, string) {
@@ -261,15 +262,15 @@ func (g groups) expect(t testing.TB, dir string, k model.Knob, value int64) {
 	})
 }
 
-// mostWait is how long a test waits for what only has to happen, however fast: a pod of an emulated node was seen to take two
-// minutes beside other work. Ready says so to kubectl.
+// mostWait is how long a test waits for what only has to happen, however fast: a pod of an emulated node was seen to
+// take two minutes beside other work. Ready says so to kubectl.
 const (
 	mostWait = 4 * time.Minute
 	ready    = "--timeout=4m"
 )
 
-// eventually waits until something holds. To look, with kubectl most of all, takes CPU from what is waited for, so half of the time
-// at least it does not.
+// eventually waits until something holds. To look, with kubectl most of all, takes CPU from what is waited for, so half
+// of the time at least it does not.
 func eventually(t testing.TB, what string, holds func() (bool, string)) {
 	t.Helper()
 	var instead string

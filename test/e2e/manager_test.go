@@ -22,11 +22,12 @@ import (
 // webhookAddress returns where the API server reaches a manager that runs beside the cluster.
 func webhookAddress() string { return bed.HostAddress() + ":19443" }
 
-// managerAddress returns where a manager serves metrics, another address in each cluster: levels 4 and 5a run at the same time.
+// managerAddress returns where a manager serves metrics, another address in each cluster: levels 4 and 5a run at the
+// same time.
 func managerAddress() string { return bed.HostAddress() + ":19466" }
 
-// managed is a cluster with the chart installed, and nodes of which only the objects are there. Managers run as processes
-// with the rights of the chart's ServiceAccount.
+// managed is a cluster with the chart installed, and nodes of which only the objects are there. Managers run as
+// processes with the rights of the chart's ServiceAccount.
 type managed struct {
 	t      *testing.T
 	admin  user
@@ -60,8 +61,8 @@ func newManaged(t *testing.T, values ...string) *managed {
 
 const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/"
 
-// renew renews the Leases of kubelets that are up, once a second and all at once: where each takes its time they would else be
-// renewed as seldom as on nodes that are lost.
+// renew renews the Leases of kubelets that are up, once a second and all at once: where each takes its time they would
+// else be renewed as seldom as on nodes that are lost.
 func (m *managed) renew(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -27,9 +27,9 @@ type node struct {
 	staticPods string // directory
 }
 
-// install installs the chart, with further values, and waits until the agents are ready. It stays until the test ends. The
-// node is the one that this run is for. The manager is left out unless the values say otherwise: it would make pods that are
-// labelled BE ask for what few of these tests sell.
+// install installs the chart, with further values, and waits until the agents are ready. It stays until the test ends.
+// The node is the one that this run is for. The manager is left out unless the values say otherwise: it would make pods
+// that are labelled BE ask for what few of these tests sell.
 func install(t *testing.T, values ...string) *node {
 	t.Helper()
 	helm(t, append([]string{"upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--create-namespace",
@@ -83,7 +83,8 @@ func (n *node) agent() corev1.Pod {
 }
 
 // manifest returns that of a pod that the scheduler can only put on the node. It burns CPU if burn is set, in four
-// processes that are spread evenly over the CPUs: where they happen to run would make as much of a difference as weights.
+// processes that are spread evenly over the CPUs: where they happen to run would make as much of a difference as
+// weights.
 func (n *node) manifest(name, annotations, resources string, burn bool) string {
 	script := "sleep 1000000"
 	if burn {
@@ -137,8 +138,8 @@ func (n *node) containerDir(pod, id string) string {
 	return pod + "/" + id
 }
 
-// classShares returns what kubepods/burstable weighs when its pods ask for more than the node has: all that no Guaranteed
-// pod has.
+// classShares returns what kubepods/burstable weighs when its pods ask for more than the node has: all that no
+// Guaranteed pod has.
 func (n *node) classShares() int64 {
 	n.t.Helper()
 	of := object[corev1.Node](n.t, "node", n.name)
@@ -281,7 +282,8 @@ func (n *node) testWeights() {
 	if soak {
 		periods = 10 * time.Minute
 	}
-	// An agent whose process stood still just when the kubelet wrote was late once. One that does not watch is late each time.
+	// An agent whose process stood still just when the kubelet wrote was late once. One that does not watch is late each
+	// time.
 	const tries = 3
 	for try := range tries {
 		usedA, usedB := n.usage(a), n.usage(b)

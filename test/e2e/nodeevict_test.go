@@ -11,8 +11,8 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// TestNodeEvict has a node on which no memory is left for batch ask that one of two pods leaves, while there is no manager, and in the full
-// form no API server for a while. Then a manager evicts one. Neither of them obeys SIGTERM.
+// TestNodeEvict has a node on which no memory is left for batch ask that one of two pods leaves, while there is no
+// manager, and in the full form no API server for a while. Then a manager evicts one. Neither of them obeys SIGTERM.
 func TestNodeEvict(t *testing.T) {
 	if *on == "vm" && !soak {
 		t.Skip("in short the node of this machine stands for both: who asks and who evicts are the same there")

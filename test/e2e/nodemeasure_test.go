@@ -16,9 +16,9 @@ import (
 	"github.com/waterline-io/waterline/test/bed/cluster"
 )
 
-// TestNodeMeasure compares what the agent says of a real node, on which pods have a load that is known, with what others read
-// there: this test, from the files of the cgroups, and the kubelet, whose /metrics/resource is where kubectl top's figures
-// come from.
+// TestNodeMeasure compares what the agent says of a real node, on which pods have a load that is known, with what
+// others read there: this test, from the files of the cgroups, and the kubelet, whose /metrics/resource is where
+// kubectl top's figures come from.
 func TestNodeMeasure(t *testing.T) {
 	// Up to all of the machine: an emulated one needs more than half of it for its kubelet and its container runtime.
 	n := install(t, "--set-json", `policy={"mode":"Enforce","priority":-1000,"cpu":{"waterline":"100%","suppression":"None"}}`)
@@ -56,15 +56,15 @@ func TestNodeMeasure(t *testing.T) {
 		before = n.told(<-early) // by now it has looked since the reader began
 	}
 
-	// Besides a hundredth, 3 mCPU: in a minute that is 180 ms of CPU time, as the agent and this test read at times that are
-	// not known better than to 200 ms, while a node uses its two CPUs now more, now less.
+	// Besides a hundredth, 3 mCPU: in a minute that is 180 ms of CPU time, as the agent and this test read at times that
+	// are not known better than to 200 ms, while a node uses its two CPUs now more, now less.
 	const floor = 0.003
 	groups := make([]int, len(online))
 	for i := range groups {
 		groups[i] = 4 + i
 	}
-	// An agent that stood still for more than a second, just before it was asked, shows a minute that ended then. So it is asked
-	// some times; figures that are wrong are so each time.
+	// An agent that stood still for more than a second, just before it was asked, shows a minute that ended then. So it is
+	// asked some times; figures that are wrong are so each time.
 	check := func(class string, of func(from, to time.Time) float64) {
 		t.Helper()
 		for try, s := range all {
@@ -184,8 +184,8 @@ type showing struct {
 	at time.Time
 }
 
-// readMinute has the files read on the machine itself for a minute and some seconds, each 200 ms, and in the last of these what its
-// agent shows, three times: all by one command and the machine's clock.
+// readMinute has the files read on the machine itself for a minute and some seconds, each 200 ms, and in the last of
+// these what its agent shows, three times: all by one command and the machine's clock.
 func (n *node) readMinute(r *reader) (shown []showing) {
 	n.t.Helper()
 	script := `ip=$0
@@ -285,8 +285,8 @@ func (n *node) told(out string) map[string]told {
 	return pods
 }
 
-// checkKubelet compares with what the kubelet says, which looks every ten to fifteen seconds and says when it did. It reads the
-// same counters, somewhat before or after: on an emulated machine it waits for a CPU in between, for seconds.
+// checkKubelet compares with what the kubelet says, which looks every ten to fifteen seconds and says when it did. It
+// reads the same counters, somewhat before or after: on an emulated machine it waits for a CPU in between, for seconds.
 func (n *node) checkKubelet(r *reader, end time.Time, batch float64, before, after map[string]told) {
 	n.t.Helper()
 	const floor = 0.003
@@ -314,8 +314,8 @@ func (n *node) checkKubelet(r *reader, end time.Time, batch float64, before, aft
 		if name != "batch" || *on == "vm" {
 			continue
 		}
-		// The kubelet's time is not quite the agent's minute. That says nothing if the load is the same in both, which it is not
-		// where something else took the machine's CPUs from it.
+		// The kubelet's time is not quite the agent's minute. That says nothing if the load is the same in both, which it is
+		// not where something else took the machine's CPUs from it.
 		told := (last.seconds-first.seconds)/span.Seconds() + r.cores(end.Add(-time.Minute), end, i) - r.cores(first.at, last.at, i)
 		n.t.Logf("%s: %.4f by the kubelet over %s", name, told, span)
 		if batch < told*0.99-floor || batch > told*1.01+floor {
@@ -363,8 +363,8 @@ func (n *node) checkExplained() {
 	}
 }
 
-// checkNewcomer starts an online pod and checks that what it requested is taken from the allowance before it uses it: within
-// two measurements after its cgroup appeared.
+// checkNewcomer starts an online pod and checks that what it requested is taken from the allowance before it uses it:
+// within two measurements after its cgroup appeared.
 func (n *node) checkNewcomer() {
 	n.t.Helper()
 	agent := n.agent()
@@ -434,8 +434,8 @@ done`
 		return
 	}
 	// The figures are asked for after the pods were counted, so those of the look before may know the pod already. What is
-	// missing later says nothing: the pod begins to use what was kept for it, much of it where starting a process is emulated.
-	// And if batch may have nothing, what the pod requested was taken with the rest.
+	// missing later says nothing: the pod begins to use what was kept for it, much of it where starting a process is
+	// emulated. And if batch may have nothing, what the pod requested was taken with the rest.
 	taken := slices.IndexFunc(looks[appeared-1:], func(l look) bool {
 		return l.gone > asked*0.75 || *on == "vm" && l.allowance == 0
 	})

@@ -150,8 +150,8 @@ func (n *node) testOOMScore() {
 }
 
 // TestNodeNRI checks that a real container runtime puts containers on the CPUs that it is told before their first
-// instruction, leaves them there when it updates them, and comes back after a restart; and that the agent is connected, and says
-// how soon containers are killed for want of memory.
+// instruction, leaves them there when it updates them, and comes back after a restart; and that the agent is connected,
+// and says how soon containers are killed for want of memory.
 func TestNodeNRI(t *testing.T) {
 	n := install(t)
 	if g, isGuest := n.machine.(guest); isGuest {

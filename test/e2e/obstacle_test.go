@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestAPIObstacles checks which limits and quotas keep batch pods out of a namespace, that the command finds them, and that
-// what it advises helps.
+// TestAPIObstacles checks which limits and quotas keep batch pods out of a namespace, that the command finds them, and
+// that what it advises helps.
 func TestAPIObstacles(t *testing.T) {
 	m := newManaged(t)
 	m.manager()

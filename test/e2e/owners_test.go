@@ -13,8 +13,8 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// TestAPIWebhookOwners makes half of the Deployments batch: a new revision, another owner or a changed label make nobody batch
-// who was not, and nobody online who was batch; and a dry run leaves nothing behind.
+// TestAPIWebhookOwners makes half of the Deployments batch: a new revision, another owner or a changed label make
+// nobody batch who was not, and nobody online who was batch; and a dry run leaves nothing behind.
 func TestAPIWebhookOwners(t *testing.T) {
 	m := newManaged(t, "--set-json", `policy={"mode":"Enforce","priority":-1000,"batchPods":[{"selector":{"matchLabels":{"app":"half"}},"percent":50}]}`)
 	m.manager()

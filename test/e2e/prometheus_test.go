@@ -82,8 +82,8 @@ type point struct {
 	value float64
 }
 
-// ask evaluates an expression at a time, the zero time being now, and returns the points of each series, oldest first: one
-// for an expression that is no range.
+// ask evaluates an expression at a time, the zero time being now, and returns the points of each series, oldest first:
+// one for an expression that is no range.
 func (p *prometheus) ask(expr string, at time.Time) (map[string][]point, error) {
 	form := url.Values{"query": {expr}}
 	if !at.IsZero() {
@@ -159,8 +159,8 @@ const (
 	dashboardFile = "../../deploy/chart/dashboards/waterline.json"
 )
 
-// checkRules checks that the rules are well-formed, that what is recorded is what the expression is over what was scraped, and
-// that no alert fires.
+// checkRules checks that the rules are well-formed, that what is recorded is what the expression is over what was
+// scraped, and that no alert fires.
 func (p *prometheus) checkRules() {
 	p.t.Helper()
 	promtool(p.t, nil, "check", "rules", rulesFile)
@@ -201,7 +201,8 @@ func (p *prometheus) checkRecorded(name, expr string) {
 	}
 	for labels, points := range recorded {
 		is := points[len(points)-1]
-		// A scrape may have begun before the rule was evaluated and ended after it: what was told then is that of the scrape before.
+		// A scrape may have begun before the rule was evaluated and ended after it: what was told then is that of the scrape
+		// before.
 		var want [7]map[string][]point
 		for i := range want {
 			if want[i], err = p.ask(expr, is.at.Add(-time.Duration(i)*200*time.Millisecond)); err != nil {

@@ -26,8 +26,8 @@ spec:
   protect: {burst: true, memory: true, interference: true, eviction: {}}
 `
 
-// TestAPIProtectFigures measures what the agent costs on a full node on which it does all that it can: half of the pods are
-// batch. First nobody works, then some online pods do by fits and starts, and batch takes what it is left.
+// TestAPIProtectFigures measures what the agent costs on a full node on which it does all that it can: half of the pods
+// are batch. First nobody works, then some online pods do by fits and starts, and batch takes what it is left.
 func TestAPIProtectFigures(t *testing.T) {
 	idle := 10 * time.Second
 	if benchFile != "" {

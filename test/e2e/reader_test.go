@@ -15,8 +15,8 @@ import (
 	"github.com/waterline-io/waterline/internal/cgroup"
 )
 
-// reader reads again and again how much CPU groups and the machine have used: the other reader that the agent's figures are
-// compared with. It shares no code with it.
+// reader reads again and again how much CPU groups and the machine have used: the other reader that the agent's figures
+// are compared with. It shares no code with it.
 type reader struct {
 	version cgroup.Version
 	files   []string // of the groups, and last of the machine
@@ -127,8 +127,8 @@ func (r *reader) node(from, to time.Time) float64 {
 	return r.cpus - r.cores(from, to, len(r.files)-1)
 }
 
-// system returns how many CPUs the machine used outside of a group, and not less than nothing: the kernel may count what the
-// hypervisor took as used by the group, and not by the machine.
+// system returns how many CPUs the machine used outside of a group, and not less than nothing: the kernel may count
+// what the hypervisor took as used by the group, and not by the machine.
 func (r *reader) system(from, to time.Time, pods int) float64 {
 	return max(r.node(from, to)-r.cores(from, to, pods), 0)
 }
@@ -138,8 +138,8 @@ func (r *reader) stolen(from, to time.Time) float64 {
 	return r.cores(from, to, len(r.files))
 }
 
-// available is what batch pods could have used: in each second what is below the ceiling, and neither used by anybody else
-// nor stolen. What is used outside of pods is not known that well, but it is not less than nothing.
+// available is what batch pods could have used: in each second what is below the ceiling, and neither used by anybody
+// else nor stolen. What is used outside of pods is not known that well, but it is not less than nothing.
 func (r *reader) available(ceiling float64, from, to time.Time, pods int, batch ...int) float64 {
 	var sum float64
 	n := 0
@@ -153,8 +153,8 @@ func (r *reader) available(ceiling float64, from, to time.Time, pods int, batch 
 	return sum / float64(n)
 }
 
-// bounds returns the least and the most that something was over a span that ends up to a second before a time: it is not
-// known when in that second the agent measured.
+// bounds returns the least and the most that something was over a span that ends up to a second before a time: it is
+// not known when in that second the agent measured.
 func bounds(span time.Duration, end time.Time, of func(from, to time.Time) float64) (least, most float64) {
 	var all []float64
 	for phase := time.Duration(0); phase <= time.Second; phase += 50 * time.Millisecond {

@@ -17,8 +17,8 @@ import (
 	"github.com/waterline-io/waterline/test/bed/cluster"
 )
 
-// registry puts objects where the API server keeps them, in the form in which it does. To make 150,000 pods that run takes two
-// requests for each; in etcd they are there in seconds, and the API server learns of them as of any others.
+// registry puts objects where the API server keeps them, in the form in which it does. To make 150,000 pods that run
+// takes two requests for each; in etcd they are there in seconds, and the API server learns of them as of any others.
 type registry struct {
 	t      testing.TB
 	client *http.Client

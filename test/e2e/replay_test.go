@@ -10,9 +10,9 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestNodeReplay replays the journal of a node on which the agent does all that it can: a pod has a weight, one has CPUs of
-// its own, one works by fits and starts under a limit, and two batch pods take the rest. Every recorded round must be
-// decided again as it was, in the full form after ten minutes.
+// TestNodeReplay replays the journal of a node on which the agent does all that it can: a pod has a weight, one has
+// CPUs of its own, one works by fits and starts under a limit, and two batch pods take the rest. Every recorded round
+// must be decided again as it was, in the full form after ten minutes.
 func TestNodeReplay(t *testing.T) {
 	n := install(t)
 	n.policy(`{"mode": "Enforce", "cpu": {"waterline": "100%", "method": "Realtime", "suppression": "Both"},` +

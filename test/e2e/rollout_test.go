@@ -66,8 +66,8 @@ func (s state) by(policy string) state {
 	return s
 }
 
-// follows waits until each node is as it should be. An offer is made 45 seconds after there is room for it; a state that
-// weighs and does not say that it offers may do so or not.
+// follows waits until each node is as it should be. An offer is made 45 seconds after there is room for it; a state
+// that weighs and does not say that it offers may do so or not.
 func (r *rolled) follows(when string, want map[string]state) {
 	r.t.Helper()
 	began := time.Now()
@@ -150,8 +150,8 @@ func isOurs(key string) bool {
 	return strings.Contains(key, v1alpha1.Group) || strings.HasPrefix(key, "kubernetes.io/batch-") || strings.HasPrefix(key, "kubernetes.io/mid-")
 }
 
-// splitting returns a name for a policy with which a roll-out to 25 % takes some of the nodes of pool a and leaves some; and
-// those that it takes.
+// splitting returns a name for a policy with which a roll-out to 25 % takes some of the nodes of pool a and leaves
+// some; and those that it takes.
 func (r *rolled) splitting(inB int) (name string, early []string) {
 	for i := 0; ; i++ {
 		name, early = fmt.Sprintf("roll-%d", i), nil
@@ -187,8 +187,8 @@ func (r *rolled) drop(name string) {
 	kubectl(r.t, "delete", "colocationpolicy", name, "pool-b", "--ignore-not-found")
 }
 
-// TestAPIRollout rolls a policy out over nodes with real agents while another wants some of them too, kills an agent, and
-// takes both policies back.
+// TestAPIRollout rolls a policy out over nodes with real agents while another wants some of them too, kills an agent,
+// and takes both policies back.
 func TestAPIRollout(t *testing.T) {
 	const count, inB = 8, 2
 	r := newRolled(t, count, inB)

@@ -26,18 +26,19 @@ import (
 	"github.com/waterline-io/waterline/internal/sim/host"
 )
 
-// TestAPIScaleFigures measures what Waterline costs a large cluster: how often agents write to the API server, by its own
-// counters, and what the manager needs. API server, etcd, controllers, scheduler and manager are real; so is all of the agents
-// that writes (see [fleet]). Of the nodes there are only the objects, with thirty pods each that run, and what kubelets write:
-// a Lease every ten seconds and a status every five minutes. Kwok, which is made for that, writes the same; it would have to
-// make 150,000 pods run with a request each, on the CPUs that the manager is measured on, and its writes to the status of Nodes
-// could not be told from the agents'. The Leases of kubelets are put into etcd, where the API server learns of each as of any
-// other: 500 requests a second would take the CPUs of a small machine, and are nothing that Waterline causes.
+// TestAPIScaleFigures measures what Waterline costs a large cluster: how often agents write to the API server, by its
+// own counters, and what the manager needs. API server, etcd, controllers, scheduler and manager are real; so is all of
+// the agents that writes (see [fleet]). Of the nodes there are only the objects, with thirty pods each that run, and
+// what kubelets write: a Lease every ten seconds and a status every five minutes. Kwok, which is made for that, writes
+// the same; it would have to make 150,000 pods run with a request each, on the CPUs that the manager is measured on,
+// and its writes to the status of Nodes could not be told from the agents'. The Leases of kubelets are put into etcd,
+// where the API server learns of each as of any other: 500 requests a second would take the CPUs of a small machine,
+// and are nothing that Waterline causes.
 //
-// No time is compressed. What nodes use is that of traces, of each at another time, so that a minute of all nodes stands for
-// days of one; and a morning, in which slack goes from 60 to 20 % within two hours, is measured by nodes each of which is at
-// another minute of it. Everything sells by its use now, the method that writes most. That all nodes change at once, from the
-// one to the other, is the wave, of which is measured when the last one has published.
+// No time is compressed. What nodes use is that of traces, of each at another time, so that a minute of all nodes
+// stands for days of one; and a morning, in which slack goes from 60 to 20 % within two hours, is measured by nodes
+// each of which is at another minute of it. Everything sells by its use now, the method that writes most. That all
+// nodes change at once, from the one to the other, is the wave, of which is measured when the last one has published.
 //
 // In its short form it asserts only that nothing is grossly wrong.
 func TestAPIScaleFigures(t *testing.T) {
@@ -300,8 +301,8 @@ func (l *large) merge(ctx context.Context, path, body string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// settle waits until all nodes show what they sell, and returns how long that took. Reports come a quarter of a minute later at
-// the latest, and are waited for too.
+// settle waits until all nodes show what they sell, and returns how long that took. Reports come a quarter of a minute
+// later at the latest, and are waited for too.
 func (l *large) settle(f *fleet) time.Duration {
 	l.t.Helper()
 	began := time.Now()

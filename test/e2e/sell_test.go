@@ -14,8 +14,8 @@ import (
 	"github.com/waterline-io/waterline/test/bed/cluster"
 )
 
-// TestNodeSell sells the slack of a real node: ordinary pods ask for it, the stock scheduler places them, and whatever then
-// becomes of the offer, the kubelet fails none of them, also when it restarts meanwhile.
+// TestNodeSell sells the slack of a real node: ordinary pods ask for it, the stock scheduler places them, and whatever
+// then becomes of the offer, the kubelet fails none of them, also when it restarts meanwhile.
 func TestNodeSell(t *testing.T) {
 	// The manager is a pod like any other, and slow where the machine is emulated. It runs on this machine's node.
 	manager := *on != "vm" || soak
@@ -109,8 +109,8 @@ func (n *node) fall(koordinator bool, bound int64) {
 	n.t.Logf("%s after the online pod was ready", time.Since(started).Round(10*time.Millisecond))
 }
 
-// selling returns the spec of a policy that sells CPU by a method. It does not suppress batch: what a pod has is then what it
-// asked for, whatever else the machine does.
+// selling returns the spec of a policy that sells CPU by a method. It does not suppress batch: what a pod has is then
+// what it asked for, whatever else the machine does.
 func selling(mode, method string, koordinator bool) string {
 	ratio := ""
 	if method == "static" {
@@ -120,8 +120,8 @@ func selling(mode, method string, koordinator bool) string {
 		mode, method, ratio, koordinator)
 }
 
-// policy writes the spec of a policy that governs the node. It stays when a subtest ends: one that does not change it need not
-// wait, for as long as a room must be clear, until something is sold again.
+// policy writes the spec of a policy that governs the node. It stays when a subtest ends: one that does not change it
+// need not wait, for as long as a room must be clear, until something is sold again.
 func (n *node) policy(spec string) {
 	n.t.Helper()
 	c := bed.Kubectl(n.t.Context(), "apply", "-f", "-")
@@ -169,7 +169,8 @@ func (n *node) sold(koordinator bool, what string, right func(int64) bool) {
 	})
 }
 
-// steady checks for some time that the Node has at least as much batch CPU as is bound, which a kubelet that starts looks for.
+// steady checks for some time that the Node has at least as much batch CPU as is bound, which a kubelet that starts
+// looks for.
 func (n *node) steady(koordinator bool, least int64) {
 	n.t.Helper()
 	for end := time.Now().Add(6 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {

@@ -19,8 +19,8 @@ func (n *node) step(by string) {
 	n.t.Logf("the clock of the node is set by %s to %s", by, strings.TrimSpace(out))
 }
 
-// testClock sets the clock back by an hour and forward again, just after the offer has grown, so that for a minute it may
-// not grow again. The offer stays as it is, measurements and repairs go on.
+// testClock sets the clock back by an hour and forward again, just after the offer has grown, so that for a minute it
+// may not grow again. The offer stays as it is, measurements and repairs go on.
 func (n *node) testClock() {
 	dir := n.run("weighted", `waterline.io/cpu-share: "3000"`, "requests: {cpu: 50m}", false)
 	n.expect(n.t, dir, model.Shares, 3000)

@@ -67,9 +67,9 @@ func (n *node) testLost() {
 	kubectl(n.t, "delete", "pod", "kept", "--grace-period=0", "--force", "--wait")
 }
 
-// testAgentStopped stops the agent's process, and again each time that the kubelet starts it anew. That is an agent which is
-// there and not ready. One that was just started may answer its probe once before it is stopped, which counts: it has looked
-// at its node, and told what it may sell.
+// testAgentStopped stops the agent's process, and again each time that the kubelet starts it anew. That is an agent
+// which is there and not ready. One that was just started may answer its probe once before it is stopped, which counts:
+// it has looked at its node, and told what it may sell.
 func (n *node) testAgentStopped(lives func(string)) {
 	n.t.Log("the agent stands still")
 	stop := make(chan struct{})
@@ -104,8 +104,8 @@ func (n *node) testAgentStopped(lives func(string)) {
 	n.sold(false, "the offer is there again", func(is int64) bool { return is > 0 })
 }
 
-// expectWithdrawn waits until the manager has withdrawn the offer for a reason, and nothing of it is left on the Node. It has
-// 90 seconds from when the cause was there, which is asked once it did.
+// expectWithdrawn waits until the manager has withdrawn the offer for a reason, and nothing of it is left on the Node.
+// It has 90 seconds from when the cause was there, which is asked once it did.
 func (n *node) expectWithdrawn(reason string, began func() time.Time) {
 	n.t.Helper()
 	eventually(n.t, "the manager withdraws the offer", func() (bool, string) {
@@ -194,8 +194,8 @@ func (n *node) testNodeAnew(bound int64, lives func(string)) {
 	lives("the Node is made again")
 }
 
-// fallAway has an online pod begin to use CPU while the API server is away. The cgroups stay right, the agent sees what is
-// used, and as soon as the API server is back so does the Node. The offer falls to what is bound.
+// fallAway has an online pod begin to use CPU while the API server is away. The cgroups stay right, the agent sees what
+// is used, and as soon as the API server is back so does the Node. The offer falls to what is bound.
 func (n *node) fallAway(koordinator bool, bound int64) {
 	// What else this machine does must make no difference, or the offer would be gone before.
 	n.quiet()
@@ -252,8 +252,8 @@ func (n *node) fallAway(koordinator bool, bound int64) {
 	lives("the API server is back")
 }
 
-// quiet has the agent, until the test ends, see a machine on which nothing but pods uses CPU: from files of its own instead
-// of /proc. It needs the node of this machine.
+// quiet has the agent, until the test ends, see a machine on which nothing but pods uses CPU: from files of its own
+// instead of /proc. It needs the node of this machine.
 func (n *node) quiet() {
 	n.t.Helper()
 	dir := filepath.Join(bed.RunWaterline(), "proc")
@@ -273,8 +273,8 @@ func (n *node) quiet() {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	// Idle time goes by far faster than time does, so it does not matter how late this is. What is written is never shorter
-	// or longer, so a reader sees the old or the new.
+	// Idle time goes by far faster than time does, so it does not matter how late this is. What is written is never
+	// shorter or longer, so a reader sees the old or the new.
 	write := func(idle int) {
 		content := fmt.Appendf(nil, "cpu  0 0 0 %012d 0 0 0 0 0 0\n", idle)
 		for i := range runtime.NumCPU() {

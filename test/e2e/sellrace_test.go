@@ -16,17 +16,17 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// testRace has the offer fall again and again while pods ask for it. Between the agent's patch and the scheduler's and the
-// kubelet's hearing of it, pods are bound to what is no longer there. It counts them. How the API server ordered what
-// happened is known from the revisions of its objects, whatever the clocks say.
+// testRace has the offer fall again and again while pods ask for it. Between the agent's patch and the scheduler's and
+// the kubelet's hearing of it, pods are bound to what is no longer there. It counts them. How the API server ordered
+// what happened is known from the revisions of its objects, whatever the clocks say.
 func (n *node) testRace() {
 	const cpu, memory = 4, 16 << 20
 	pods, falls := 16, 3
 	if soak {
 		pods, falls = 40, 12
 	}
-	// Where the names change, the offer in the old ones falls to what is bound, and is back at once when they change back. A
-	// shrinking room would do the same, and take minutes to grow again.
+	// Where the names change, the offer in the old ones falls to what is bound, and is back at once when they change back.
+	// A shrinking room would do the same, and take minutes to grow again.
 	n.policy(selling("Enforce", "static", true))
 	n.sold(true, "it is sold", func(is int64) bool { return is >= int64(2*pods*cpu) || is >= 200 })
 
@@ -94,8 +94,8 @@ func (n *node) testRace() {
 	n.sold(true, "what is bound is there", func(is int64) bool { return is >= int64(kept*cpu) })
 }
 
-// whyRefused returns the kubelet's reason for not admitting a pod. Kubelet 1.36 was seen to overwrite it with none: then all
-// that is known is that the pod never ran.
+// whyRefused returns the kubelet's reason for not admitting a pod. Kubelet 1.36 was seen to overwrite it with none:
+// then all that is known is that the pod never ran.
 func whyRefused(p *corev1.Pod) string {
 	ran := slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Waiting == nil })
 	if p.Status.Reason == "" && !ran {

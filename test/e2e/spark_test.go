@@ -12,8 +12,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// sparkOnKoordinator are a driver and two executors as Spark makes them where Koordinator is set up: with its labels, its
-// PriorityClass and its names of resources. %s is the namespace.
+// sparkOnKoordinator are a driver and two executors as Spark makes them where Koordinator is set up: with its labels,
+// its PriorityClass and its names of resources. %s is the namespace.
 const sparkOnKoordinator = `
 apiVersion: v1
 kind: Pod
@@ -51,8 +51,8 @@ spec:
         limits: {kubernetes.io/batch-cpu: "125", kubernetes.io/batch-memory: "100000001"}
 `
 
-// TestAPISpark runs a Koordinator manifest of Spark as it is: it is admitted as it was written, placed by the stock scheduler,
-// and has weight and limits on its node.
+// TestAPISpark runs a Koordinator manifest of Spark as it is: it is admitted as it was written, placed by the stock
+// scheduler, and has weight and limits on its node.
 func TestAPISpark(t *testing.T) {
 	const half = `"method":"Static","waterline":"100%","ratio":"50%"`
 	m := newManaged(t, "--set-json", `policy={"mode":"Enforce","priority":-1000,"cpu":{`+half+`,"suppression":"None"},"memory":{`+half+`},"resourceNames":"Koordinator"}`)

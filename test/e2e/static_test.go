@@ -14,9 +14,9 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// TestStaticPool follows the CPUs that a real kubelet with the CPU manager policy static hands out, as it says itself, as
-// the agent on the node knows it, and as the kernel has it: a pod with a CPU of its own comes, the kubelet restarts, and
-// the pod goes.
+// TestStaticPool follows the CPUs that a real kubelet with the CPU manager policy static hands out, as it says itself,
+// as the agent on the node knows it, and as the kernel has it: a pod with a CPU of its own comes, the kubelet restarts,
+// and the pod goes.
 func TestStaticPool(t *testing.T) {
 	if *on != "static" {
 		t.Skip("this kubelet hands out no CPUs; run with -args -on=static")

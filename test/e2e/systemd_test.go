@@ -11,9 +11,9 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// testSystemd has everybody overwrite weights and quotas who does so on a node with systemd. PID 1 applies the properties
-// of its units anew when it reloads, which undoes what was written to their files; the kubelet writes the QoS class
-// whenever pods come and go, and 1 into it for a minute after its start.
+// testSystemd has everybody overwrite weights and quotas who does so on a node with systemd. PID 1 applies the
+// properties of its units anew when it reloads, which undoes what was written to their files; the kubelet writes the
+// QoS class whenever pods come and go, and 1 into it for a minute after its start.
 func (n *node) testSystemd() {
 	const limited = "requests: {cpu: 100m}, limits: {cpu: 300m}"
 	a := n.run("a", `waterline.io/cpu-share: "20000", waterline.io/cpu-quota: unlimited`, limited, false)
@@ -63,8 +63,8 @@ func (n *node) testSystemd() {
 // longestForeign is how long a foreign value may stand under an emulated CPU; real ones take milliseconds.
 const longestForeign = 2 * time.Second
 
-// repaired does something by which somebody overwrites so many weights and quotas, and watches files for a time. It reports
-// whether all were put right soon.
+// repaired does something by which somebody overwrites so many weights and quotas, and watches files for a time. It
+// reports whether all were put right soon.
 func (n *node) repaired(what string, do func(), over time.Duration, leastWeights, leastQuotas float64, want []wanted) bool {
 	n.t.Helper()
 	weightsBefore, quotasBefore := n.repairs(model.Shares), n.repairs(model.Quota)
@@ -100,9 +100,10 @@ func (n *node) repairs(k model.Knob) float64 {
 	return 0 // none yet
 }
 
-// testFormulas checks on the kernel which weight each level gets for its shares: pods and classes by the linear formula,
-// from the kubelet; containers by that of their runtime, which is the linear one up to runc 1.3.1 and the quadratic one
-// since. The agent changes none of them here, and where it takes a pod's weight back it must find the kubelet's again.
+// testFormulas checks on the kernel which weight each level gets for its shares: pods and classes by the linear
+// formula, from the kubelet; containers by that of their runtime, which is the linear one up to runc 1.3.1 and the
+// quadratic one since. The agent changes none of them here, and where it takes a pod's weight back it must find the
+// kubelet's again.
 func (n *node) testFormulas() {
 	apply(n.t, `{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: runc-quadratic}, handler: runc-quadratic}`)
 	const shares = 512 // of 500m

@@ -80,8 +80,8 @@ func TestNodeTranscode(t *testing.T) {
 	if soak {
 		seconds = 50
 	}
-	// On a machine that stands still for some seconds jobs are told too late when to start, or do not run side by side. What Waterline
-	// does wrong it does each time.
+	// On a machine that stands still for some seconds jobs are told too late when to start, or do not run side by side.
+	// What Waterline does wrong it does each time.
 	const tries = 3
 	for try := range tries {
 		file := filepath.Join(t.TempDir(), "transcode.json")

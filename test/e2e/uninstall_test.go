@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestAPIUninstall checks that an upgrade keeps what the manager wrote into objects of the chart, and that what is left of a
-// release that is taken back is what Helm never removes.
+// TestAPIUninstall checks that an upgrade keeps what the manager wrote into objects of the chart, and that what is left
+// of a release that is taken back is what Helm never removes.
 func TestAPIUninstall(t *testing.T) {
 	m := newManaged(t)
 	p := m.manager()

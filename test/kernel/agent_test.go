@@ -292,8 +292,8 @@ func rests(t testing.TB, what string, length time.Duration, count func() float64
 	t.Errorf("%v %s within %s", more, what, length)
 }
 
-// metric returns one of the agent's metrics, of the series with this label, or of the only one if that is "". An agent whose loop
-// is kept waiting for seconds shows none.
+// metric returns one of the agent's metrics, of the series with this label, or of the only one if that is "". An agent
+// whose loop is kept waiting for seconds shows none.
 func metric(t *testing.T, a *agent.Agent, name, label, value string) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -350,7 +350,8 @@ func TestTwoAgents(t *testing.T) {
 	}
 }
 
-// TestRestore checks that a node is put back without an agent: from the specs where pods are known, else from the record.
+// TestRestore checks that a node is put back without an agent: from the specs where pods are known, else from the
+// record.
 func TestRestore(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		n := newNode(t)

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// apiServer is as much of an API server as an agent needs: it tells of one node and its pods, takes every write, and can hang,
-// as one does whose disk does: it accepts connections and requests, and answers none.
+// apiServer is as much of an API server as an agent needs: it tells of one node and its pods, takes every write, and
+// can hang, as one does whose disk does: it accepts connections and requests, and answers none.
 type apiServer struct {
 	*httptest.Server
 	lists map[string][]json.RawMessage // by the name of the resource

@@ -98,7 +98,8 @@ func TestMemoryMax(t *testing.T) {
 	}
 }
 
-// TestBatch walks batch pods through their lives: what they ask for is there before their first process, whoever overwrites it.
+// TestBatch walks batch pods through their lives: what they ask for is there before their first process, whoever
+// overwrites it.
 func TestBatch(t *testing.T) {
 	n := newBatchNode(t)
 	source := newPods()
@@ -191,8 +192,8 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// TestMemoryInUse checks that a pod which was here before, and uses more than its limit, is not killed for it nor made to wait,
-// and gets its limit when it uses less.
+// TestMemoryInUse checks that a pod which was here before, and uses more than its limit, is not killed for it nor made
+// to wait, and gets its limit when it uses less.
 func TestMemoryInUse(t *testing.T) {
 	n := newBatchNode(t)
 	a := n.pod(model.BestEffort, "a", 0, "0123456789aa", "0123456789bb")

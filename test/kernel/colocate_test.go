@@ -29,8 +29,8 @@ func TestColocate(t *testing.T) {
 	if soak() {
 		cfg.Seconds, cfg.Loads, cfg.Repeats, cfg.Latest = 0, nil, 0, 0
 	}
-	// A neighbour of this virtual machine takes what it wants without being seen: a CPU that is slower than it was when requests
-	// were made for it cannot answer them all. What Waterline does wrong it does each time.
+	// A neighbour of this virtual machine takes what it wants without being seen: a CPU that is slower than it was when
+	// requests were made for it cannot answer them all. What Waterline does wrong it does each time.
 	const attempts = 3
 	for attempt := range attempts {
 		r, err := colocate.Run(t.Context(), cfg)

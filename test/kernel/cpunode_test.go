@@ -124,7 +124,8 @@ func (n *cpuNode) count(c model.PodCondition) {
 	}
 }
 
-// add makes a pod with one container for each limit, in CPUs, 0 for none, which is also what it requests, unless that is less:
+// add makes a pod with one container for each limit, in CPUs, 0 for none, which is also what it requests, unless that
+// is less:
 // 0.
 func (n *cpuNode) add(q model.QoSClass, mode model.CPUMode, less bool, limits ...int64) *cpuPod {
 	n.t.Helper()
@@ -188,8 +189,8 @@ func toldCPUs(c model.PodCondition) model.CPUSet {
 	return all
 }
 
-// bind waits, on v2, until a pod that is new cannot run on CPUs that others have alone. A runtime needs longer than that to
-// start the first process in there.
+// bind waits, on v2, until a pod that is new cannot run on CPUs that others have alone. A runtime needs longer than
+// that to start the first process in there.
 func (n *cpuNode) bind(p *cpuPod, taken model.CPUSet) {
 	n.t.Helper()
 	if n.separate() || taken.Empty() {
@@ -214,9 +215,9 @@ func (n *cpuNode) list(dir, file string) model.CPUSet {
 	return set
 }
 
-// begin makes a container's group and starts a process in it, as runc does: in the group of each hierarchy from the first.
-// The first thing that the process does there is to look where it may run. On v2 that must not be where another pod is
-// alone; on v1 a new container has its pod's list until the agent sees it.
+// begin makes a container's group and starts a process in it, as runc does: in the group of each hierarchy from the
+// first. The first thing that the process does there is to look where it may run. On v2 that must not be where another
+// pod is alone; on v1 a new container has its pod's list until the agent sees it.
 func (n *cpuNode) begin(p *cpuPod, id string) {
 	n.t.Helper()
 	name, taken := p.dir+"/"+id, n.foreign(p.pod.UID)
@@ -299,8 +300,8 @@ func (n *cpuNode) ask(p *cpuPod, mode model.CPUMode) {
 	n.source.set(p.pod)
 }
 
-// wrong returns what of the node's processes is not where it should be, "" if nothing: by the conditions that the pods were
-// given, and where the kernel lets each process run.
+// wrong returns what of the node's processes is not where it should be, "" if nothing: by the conditions that the pods
+// were given, and where the kernel lets each process run.
 func (n *cpuNode) wrong() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -381,9 +382,9 @@ func (n *cpuNode) wrong() string {
 	return n.wrongLists(own, shared)
 }
 
-// wrongLists returns which cgroup of v2 has a list that it should not have, "" if none has: what is made in a group later is
-// bound by it. Only the QoS classes and the pods are told where to run, and the containers of pods that have CPUs of their
-// own, or had.
+// wrongLists returns which cgroup of v2 has a list that it should not have, "" if none has: what is made in a group
+// later is bound by it. Only the QoS classes and the pods are told where to run, and the containers of pods that have
+// CPUs of their own, or had.
 func (n *cpuNode) wrongLists(own map[string]map[string]model.CPUSet, shared model.CPUSet) string {
 	if n.separate() {
 		return ""

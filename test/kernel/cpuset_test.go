@@ -11,8 +11,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestCPUSets lets pods that ask for CPUs come, change their minds, restart and go, while the agent restarts too and somebody
-// else writes into their cgroups, and looks where the kernel lets their processes run.
+// TestCPUSets lets pods that ask for CPUs come, change their minds, restart and go, while the agent restarts too and
+// somebody else writes into their cgroups, and looks where the kernel lets their processes run.
 func TestCPUSets(t *testing.T) {
 	n := newCPUNode(t)
 	dir := memoryDir(t)
@@ -138,8 +138,9 @@ func sum(limits []int64) int64 {
 	return all
 }
 
-// drift writes a list into a cgroup that the agent has told where to run: one of a pod that has CPUs of its own or, on v2, that
-// of a QoS class while anybody is alone. Where nobody is, the lists of the others are none of the agent's business.
+// drift writes a list into a cgroup that the agent has told where to run: one of a pod that has CPUs of its own or, on
+// v2, that of a QoS class while anybody is alone. Where nobody is, the lists of the others are none of the agent's
+// business.
 func (n *cpuNode) drift(p *cpuPod, random *rand.Rand) string {
 	var dirs []string
 	if n.served(p.pod.UID) {

@@ -180,8 +180,9 @@ func (n *culpritNode) eventually(most time.Duration, what string, holds func() b
 	}
 }
 
-// TestCulprit: what an agent before this one has tried is carried out, and ends as is measured: the online pod waits less without
-// the one that it waited for, which stays throttled, and no less without another, which has back what it had.
+// TestCulprit: what an agent before this one has tried is carried out, and ends as is measured: the online pod waits
+// less without the one that it waited for, which stays throttled, and no less without another, which has back what it
+// had.
 func TestCulprit(t *testing.T) {
 	n := newCulpritNode(t)
 	n.on(0, n.job, busy)

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stage is a shell in namespaces of its own. Faults are made in there that nothing else on this machine must notice; what
-// they consist of, such as mounts, goes with it.
+// stage is a shell in namespaces of its own. Faults are made in there that nothing else on this machine must notice;
+// what they consist of, such as mounts, goes with it.
 type stage struct {
 	t   *testing.T
 	in  io.WriteCloser
@@ -87,8 +87,8 @@ type daemon struct {
 	wait   func() string // for its end; returns the exit code
 }
 
-// arguments returns the command line of an agent for this node, and the daemon that it will be. The node is large, so that
-// no weight of a test is scaled down.
+// arguments returns the command line of an agent for this node, and the daemon that it will be. The node is large, so
+// that no weight of a test is scaled down.
 func (n *testNode) arguments(manifests, runDir string, more ...string) (*daemon, []string) {
 	n.t.Helper()
 	t := n.t.(*testing.T)
@@ -99,8 +99,8 @@ func (n *testNode) arguments(manifests, runDir string, more ...string) (*daemon,
 	}, more...)
 }
 
-// enforcing returns a file with a policy that enforces: without a policy an agent only observes. Of several --config the
-// last one counts.
+// enforcing returns a file with a policy that enforces: without a policy an agent only observes. Of several --config
+// the last one counts.
 func enforcing(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "enforce.yaml")
@@ -225,8 +225,8 @@ func (d *daemon) cpu() time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond // USER_HZ is 100 on every Linux that Go runs on
 }
 
-// metric adds up the series of one of the agent's metrics that have these labels, given as name, value, ... An agent whose loop
-// is kept waiting for seconds shows none.
+// metric adds up the series of one of the agent's metrics that have these labels, given as name, value, ... An agent
+// whose loop is kept waiting for seconds shows none.
 func (d *daemon) metric(name string, labels ...string) float64 {
 	d.t.Helper()
 	code, body := d.get(d.listen, "/metrics")
@@ -294,8 +294,8 @@ func (d *daemon) explain(pod string) string {
 	return body
 }
 
-// finish ends the agent as a kubelet does and checks how it lived: it did not end before, did not panic, and did not log
-// more than so many lines.
+// finish ends the agent as a kubelet does and checks how it lived: it did not end before, did not panic, and did not
+// log more than so many lines.
 func (d *daemon) finish(lines int) {
 	d.t.Helper()
 	if code := d.end(unix.SIGTERM); code != "0" {

@@ -12,8 +12,9 @@ import (
 	"github.com/waterline-io/waterline/internal/experiment/sandbox"
 )
 
-// TestExperiments runs what users run, in short, alone and while a pod of 262144 burns all CPUs. The bounds are generous:
-// they say that the kernel does what the weights say, not how well this machine keeps time; docs/results.md has figures.
+// TestExperiments runs what users run, in short, alone and while a pod of 262144 burns all CPUs. The bounds are
+// generous: they say that the kernel does what the weights say, not how well this machine keeps time; docs/results.md
+// has figures.
 func TestExperiments(t *testing.T) {
 	n := newNode(t)                                     // or skip
 	short := map[string]int{"hierarchy": 1, "burst": 6} // the others: 3; cpuset and burst measure so long in each of their modes
@@ -54,9 +55,9 @@ func TestExperiments(t *testing.T) {
 			if !found {
 				t.Fatal("there is no such experiment")
 			}
-			// A CPU of a virtual machine is slow for seconds at a time, and no steal shows it, which may be while one of two modes that
-			// are compared is measured; or it stands still in one of the few seconds that drift has. What Waterline does wrong it does
-			// each time.
+			// A CPU of a virtual machine is slow for seconds at a time, and no steal shows it, which may be while one of two
+			// modes that are compared is measured; or it stands still in one of the few seconds that drift has. What Waterline
+			// does wrong it does each time.
 			const tries = 3
 			for try := range tries {
 				r, err := e.Run(t.Context(), experiment.Config{Config: sandboxConfig(t, "waterline"), Seconds: seconds, Hog: c.hog})
@@ -86,8 +87,8 @@ func sandboxConfig(t *testing.T, helper string) sandbox.Config {
 	return sandbox.Config{AgentPath: binary(t, "waterline-agent"), Helper: binary(t, helper)}
 }
 
-// exclusive reports whether nobody else ran on the exclusive CPU of experiment cpuset, and whether that was worth it to who had
-// it. What is outside of pods may run there too, so latencies are compared only where there was little of that.
+// exclusive reports whether nobody else ran on the exclusive CPU of experiment cpuset, and whether that was worth it to
+// who had it. What is outside of pods may run there too, so latencies are compared only where there was little of that.
 func exclusive(t *testing.T, m map[string]float64, emulated bool) bool {
 	const little = 0.2 // CPUs
 	alone := m["exclusive_intruders"] == 0 && m["exclusive_batch_cpus"] <= m["cpus_machine"]-1+0.02

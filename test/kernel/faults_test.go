@@ -38,8 +38,8 @@ func (n *testNode) foreign(dir string, right int64) {
 	n.expect(dir, model.Shares, right)
 }
 
-// TestFight lets another writer write a pod's weight in a tight loop. It must be answered, less and less often, and told
-// and found out; nothing else may suffer, and when it leaves off the weight must be right.
+// TestFight lets another writer write a pod's weight in a tight loop. It must be answered, less and less often, and
+// told and found out; nothing else may suffer, and when it leaves off the weight must be right.
 func TestFight(t *testing.T) {
 	n := newNode(t)
 	manifests, runDir := t.TempDir(), t.TempDir()
@@ -145,8 +145,8 @@ func waitFor(t testing.TB, most time.Duration, what string, holds func() bool, i
 	t.Fatalf("not within %v: %s; instead %s", most, what, instead())
 }
 
-// TestOverflow stops the agent while others write more than the kernel queues for it, and while pods come and go, and lets
-// it go on. What the kernel dropped must be found without an audit.
+// TestOverflow stops the agent while others write more than the kernel queues for it, and while pods come and go, and
+// lets it go on. What the kernel dropped must be found without an audit.
 func TestOverflow(t *testing.T) {
 	n := newNode(t)
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")

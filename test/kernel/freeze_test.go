@@ -35,7 +35,8 @@ func newFreezeNode(t *testing.T) *freezeNode {
 	return n
 }
 
-// agent runs one in this process, under a policy by which no memory is left for batch. It knows the pods, or will later.
+// agent runs one in this process, under a policy by which no memory is left for batch. It knows the pods, or will
+// later.
 func (n *freezeNode) agent(runDir string, known bool) (*run, *pods) {
 	source := newPods()
 	source.now.Known = known
@@ -82,8 +83,8 @@ func (n *freezeNode) thawed() {
 	within(n.t, "its tasks go on", func() bool { return strings.Contains(n.text(n.hog, "cgroup.events"), "frozen 0") }, func() string { return n.text(n.hog, "cgroup.events") })
 }
 
-// TestFreeze has a batch pod frozen that takes memory though nothing is left for batch, and let go on: because it is to end, and
-// needs to run for that; because the agent stops; and by the next agent, because one was killed.
+// TestFreeze has a batch pod frozen that takes memory though nothing is left for batch, and let go on: because it is to
+// end, and needs to run for that; because the agent stops; and by the next agent, because one was killed.
 func TestFreeze(t *testing.T) {
 	t.Run("leaving", func(t *testing.T) {
 		t.Parallel()
@@ -143,8 +144,8 @@ func pod(name, class string) string {
 	return strings.NewReplacer("%[1]s", name, "%[2]s", class).Replace(manifestOf)
 }
 
-// TestFrozen pins down what the kernel does with a group that is frozen: those below are, though their own files do not say so;
-// who is told to end ends when he goes on, and who is killed ends at once.
+// TestFrozen pins down what the kernel does with a group that is frozen: those below are, though their own files do not
+// say so; who is told to end ends when he goes on, and who is killed ends at once.
 func TestFrozen(t *testing.T) {
 	n := newFreezeNode(t)
 	inside := n.hog + "/0123456789bb"

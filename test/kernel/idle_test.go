@@ -9,8 +9,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestIdleBatch makes batch pods idle and takes it back in every way there is. Not one write may be refused, and what an idle
-// group's weight reads may not be taken for another writer's.
+// TestIdleBatch makes batch pods idle and takes it back in every way there is. Not one write may be refused, and what
+// an idle group's weight reads may not be taken for another writer's.
 func TestIdleBatch(t *testing.T) {
 	n := newNode(t)
 	source := newPods()

@@ -11,9 +11,9 @@ import (
 	"github.com/waterline-io/waterline/test/lab/interference"
 )
 
-// TestInterferenceExperiment runs lab interference in short: the guilty pod takes the server's CPU, the agent sees the server wait,
-// and names no pod before it has two minutes of measurements. In its full form the guilty pod is named and throttled, and the
-// server waits less.
+// TestInterferenceExperiment runs lab interference in short: the guilty pod takes the server's CPU, the agent sees the
+// server wait, and names no pod before it has two minutes of measurements. In its full form the guilty pod is named and
+// throttled, and the server waits less.
 func TestInterferenceExperiment(t *testing.T) {
 	newNode(t) // or skip
 	cfg := interference.Config{Config: sandboxConfig(t, "lab"), Seconds: 8, Repeats: 1}
@@ -79,9 +79,11 @@ func interferenceFull(m map[string]float64) string {
 	return ""
 }
 
-// interferenceWaits returns what is wrong if the server waits for more than the guilty pod, or the agent does not see that; "" if nothing is.
+// interferenceWaits returns what is wrong if the server waits for more than the guilty pod, or the agent does not see
+// that; "" if nothing is.
 func interferenceWaits(m map[string]float64) string {
-	// The median, because in short some twenty requests are asked before, of which the first may find the server still starting.
+	// The median, because in short some twenty requests are asked before, of which the first may find the server still
+	// starting.
 	if m["before_wait_percent"] > m["waiting_wait_percent"]/2 || m["waiting_p50_ms"] < 2*m["before_p50_ms"] {
 		return fmt.Sprintf("the server waits for %v %% of the time, and for %v %% before a pod is guilty; p50 %v and %v ms",
 			m["waiting_wait_percent"], m["before_wait_percent"], m["waiting_p50_ms"], m["before_p50_ms"])

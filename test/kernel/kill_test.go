@@ -124,9 +124,9 @@ func (g *guests) expect() {
 	}
 }
 
-// TestKill kills the agent at random instants while annotations change and pods come and go, also while it lives, and lets
-// another writer write while it is dead. In the end every file must be right, and the undo record must have the newest
-// value of the other writer for every file, and no file that is gone: no kill may lose or leave one.
+// TestKill kills the agent at random instants while annotations change and pods come and go, also while it lives, and
+// lets another writer write while it is dead. In the end every file must be right, and the undo record must have the
+// newest value of the other writer for every file, and no file that is gone: no kill may lose or leave one.
 func TestKill(t *testing.T) {
 	kills := 50
 	if soak() {

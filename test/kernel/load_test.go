@@ -84,9 +84,9 @@ func (n *testNode) measured(dir string, right int64, begin time.Time) time.Durat
 	return time.Since(begin)
 }
 
-// TestCrowd lets 500 pods come, one after the other within a minute and then all at once, and go again. Each must get its
-// weight, the work for it must be bounded, and nothing may be left of them: no open file, watch, thread, goroutine, memory
-// or record.
+// TestCrowd lets 500 pods come, one after the other within a minute and then all at once, and go again. Each must get
+// its weight, the work for it must be bounded, and nothing may be left of them: no open file, watch, thread, goroutine,
+// memory or record.
 func TestCrowd(t *testing.T) {
 	crowd, batch, period := 500, 100, 5*time.Second // that they come in
 	switch {
@@ -209,8 +209,8 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// TestStarved runs the agent in a pod of 10 milli-cores beside one of the greatest weight that burns all CPUs. Without a
-// weight of its own it was measured to wait 2.3 s; its own must save it.
+// TestStarved runs the agent in a pod of 10 milli-cores beside one of the greatest weight that burns all CPUs. Without
+// a weight of its own it was measured to wait 2.3 s; its own must save it.
 func TestStarved(t *testing.T) {
 	n := newNode(t)
 	// Our group weighs much more than what else goes on on this machine, of which nothing is to be measured.

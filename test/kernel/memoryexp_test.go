@@ -11,8 +11,8 @@ import (
 	"github.com/waterline-io/waterline/test/lab/memory"
 )
 
-// TestMemoryExperiment runs lab memory in short. Its server loses less memory to batch with protect.memory than without, and is
-// not killed. How much it answers depends on the time, which means nothing here.
+// TestMemoryExperiment runs lab memory in short. Its server loses less memory to batch with protect.memory than
+// without, and is not killed. How much it answers depends on the time, which means nothing here.
 func TestMemoryExperiment(t *testing.T) {
 	n := newNode(t) // or skip
 	cfg := memory.Config{Config: sandboxConfig(t, "lab"), Seconds: 8}
@@ -27,8 +27,8 @@ func TestMemoryExperiment(t *testing.T) {
 	if soak() {
 		cfg.Seconds = 0
 	}
-	// Where a machine stands still for seconds batch may come too late to make anything short, or all at once. What Waterline does
-	// wrong it does each time.
+	// Where a machine stands still for seconds batch may come too late to make anything short, or all at once. What
+	// Waterline does wrong it does each time.
 	const tries = 3
 	for try := 1; ; try++ {
 		m := memoryExperiment(t, cfg)

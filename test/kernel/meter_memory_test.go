@@ -20,7 +20,8 @@ import (
 
 const holdEnv = "WATERLINE_TEST_HOLD"
 
-// TestMeterHold is no test: [TestMeterMemory] runs it as the process that holds memory. It does what each line of its input says.
+// TestMeterHold is no test: [TestMeterMemory] runs it as the process that holds memory. It does what each line of its
+// input says.
 func TestMeterHold(t *testing.T) {
 	if os.Getenv(holdEnv) == "" {
 		t.Skip("only as a helper")

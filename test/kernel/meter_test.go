@@ -379,8 +379,8 @@ func TestMeterAllocations(t *testing.T) {
 	})
 }
 
-// TestMeterCost logs the CPU time of a measurement: 1.4 ms for 110 pods, of a CPU that nobody slows down. One that opened its
-// files each time, or read those of containers too, would take several times as long.
+// TestMeterCost logs the CPU time of a measurement: 1.4 ms for 110 pods, of a CPU that nobody slows down. One that
+// opened its files each time, or read those of containers too, would take several times as long.
 func TestMeterCost(t *testing.T) {
 	everyNode(t, func(t *testing.T, n *meterNode) {
 		runtime.LockOSThread()

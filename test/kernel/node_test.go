@@ -67,9 +67,9 @@ func (n *testNode) mkdir(dir string) {
 	n.delegate(dir)
 }
 
-// group makes a group. On v1 it has a directory in the cpuset hierarchy as well, and first there: in this order runc makes
-// them, and it gives the new one the parent's CPUs and memory, without which no process can enter it. One in the hierarchy of
-// the memory controller comes second.
+// group makes a group. On v1 it has a directory in the cpuset hierarchy as well, and first there: in this order runc
+// makes them, and it gives the new one the parent's CPUs and memory, without which no process can enter it. One in the
+// hierarchy of the memory controller comes second.
 func (n *testNode) group(dir string) {
 	n.t.Helper()
 	if n.memory && n.mount.Memory != n.mount.Path {
@@ -198,8 +198,8 @@ func (n *testNode) expect(dir string, k model.Knob, value int64) {
 		func() string { return strconv.FormatInt(n.raw(dir, k), 10) })
 }
 
-// within waits until something holds, generously: this says that it happens, not how fast. A virtual machine was seen to stand
-// still for 16 s, see [cpuNode.settle].
+// within waits until something holds, generously: this says that it happens, not how fast. A virtual machine was seen
+// to stand still for 16 s, see [cpuNode.settle].
 func within(t testing.TB, what string, holds func() bool, instead func() string) {
 	t.Helper()
 	limit := 20 * time.Second

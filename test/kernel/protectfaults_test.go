@@ -140,8 +140,8 @@ func (n *protectNode) holding() string {
 	return b.String()
 }
 
-// shielded measures for a while what the online pod uses, in milli-cores, and fails where it has much less than it wants while
-// batch has something: what both do not have, others took, of which nothing is to be measured.
+// shielded measures for a while what the online pod uses, in milli-cores, and fails where it has much less than it
+// wants while batch has something: what both do not have, others took, of which nothing is to be measured.
 func (n *protectNode) shielded(when string, wants float64, length time.Duration) (web, job float64) {
 	n.t.Helper()
 	web, job = n.use(length)
@@ -170,8 +170,8 @@ func (n *protectNode) reacts(took ...time.Duration) {
 	}
 }
 
-// TestProtectFaults lets things go wrong one after the other beside batch that would take every CPU. The kernel's pressure is
-// missing all the time.
+// TestProtectFaults lets things go wrong one after the other beside batch that would take every CPU. The kernel's
+// pressure is missing all the time.
 func TestProtectFaults(t *testing.T) {
 	n := newProtectNode(t)
 	for range runtime.NumCPU() {
@@ -223,8 +223,8 @@ func (n *protectNode) hung(api *apiServer) (alive float64) {
 	return alive
 }
 
-// killed kills the agent under full load, lets online pods ask for more, and starts another, whose API server still hangs at
-// first.
+// killed kills the agent under full load, lets online pods ask for more, and starts another, whose API server still
+// hangs at first.
 func (n *protectNode) killed(api *apiServer, start func(), alive float64) {
 	t := n.t.(*testing.T)
 	n.d.end(unix.SIGKILL)
@@ -247,7 +247,8 @@ func (n *protectNode) killed(api *apiServer, start func(), alive float64) {
 	unmoved("without an agent")
 	n.rest(1)
 
-	// A machine that stands still for a second shows batch an allowance that it has not; what an agent does wrong it does each time.
+	// A machine that stands still for a second shows batch an allowance that it has not; what an agent does wrong it does
+	// each time.
 	const tries = 3
 	for try := 1; ; try++ {
 		least, most := n.takenOver(api, start, unmoved)
@@ -267,8 +268,8 @@ func (n *protectNode) killed(api *apiServer, start func(), alive float64) {
 	n.d.finish(2) // where the pods are; and perhaps that it was ended while it wrote to the API
 }
 
-// takenOver starts an agent in place of one that was killed, whose API server hangs at first, and returns the least and the most that
-// batch may use while it takes over.
+// takenOver starts an agent in place of one that was killed, whose API server hangs at first, and returns the least and
+// the most that batch may use while it takes over.
 func (n *protectNode) takenOver(api *apiServer, start func(), unmoved func(when string)) (least, most int64) {
 	t := n.t.(*testing.T)
 	answer := api.hang()
@@ -319,8 +320,8 @@ func (n *protectNode) limitTasks() (current, procs string) {
 	return filepath.Join(dir, "pids.current"), filepath.Join(dir, "cgroup.procs")
 }
 
-// bomb starts processes in the batch pod that start more for as long as they may, and burn. They live in a PID namespace of their own:
-// when its first process is killed, or this one ends, the kernel kills them all.
+// bomb starts processes in the batch pod that start more for as long as they may, and burn. They live in a PID
+// namespace of their own: when its first process is killed, or this one ends, the kernel kills them all.
 func (n *protectNode) bomb(procs string) *exec.Cmd {
 	n.t.Helper()
 	cmd := n.meterNode.run(n.job, "sh", "-c", "b() { b & b & while :; do :; done; }; b")
@@ -335,7 +336,8 @@ func (n *protectNode) bomb(procs string) *exec.Cmd {
 	return cmd
 }
 
-// hidePressure lets the machine tell of pressure but none of its groups, as where the kernel was told so, or on cgroup v1.
+// hidePressure lets the machine tell of pressure but none of its groups, as where the kernel was told so, or on cgroup
+// v1.
 func (n *protectNode) hidePressure() {
 	n.t.Helper()
 	if err := os.Mkdir(filepath.Join(n.proc, "pressure"), 0o755); err != nil {
@@ -407,8 +409,8 @@ func TestSuppressUnwatched(t *testing.T) {
 	n.d.finish(2)
 }
 
-// TestSuppressFrozen lets the measurements of the machine fail, and then stand still: batch must have less and less. Goldens show
-// how much less.
+// TestSuppressFrozen lets the measurements of the machine fail, and then stand still: batch must have less and less.
+// Goldens show how much less.
 func TestSuppressFrozen(t *testing.T) {
 	t.Parallel()
 	n := newProtectNode(t)

@@ -20,8 +20,8 @@ import (
 // ramDisk is where the virtual machine has the module of the kernel's memory disk, see vmrun's -module.
 const ramDisk = "/lib/modules/brd.ko"
 
-// needSwap makes sure that memory of processes can be taken from them, or skips the test. The virtual machine has no disk, so it
-// swaps to a disk in memory.
+// needSwap makes sure that memory of processes can be taken from them, or skips the test. The virtual machine has no
+// disk, so it swaps to a disk in memory.
 func needSwap(t *testing.T) {
 	t.Helper()
 	swaps, err := os.ReadFile("/proc/swaps")
@@ -77,8 +77,9 @@ func (r *run) protect(on bool) {
 	r.mu.Unlock()
 }
 
-// TestProtectMemory walks protected pods through their lives: they and all groups above have what they were promised, whoever
-// overwrites that, nothing is written in vain, and all is given back, also when the kubelet begins to do it itself.
+// TestProtectMemory walks protected pods through their lives: they and all groups above have what they were promised,
+// whoever overwrites that, nothing is written in vain, and all is given back, also when the kubelet begins to do it
+// itself.
 func TestProtectMemory(t *testing.T) {
 	n := newMemoryNode(t)
 	const request = 100_000_001 // not whole pages (Koordinator's was written again each minute)
@@ -172,8 +173,8 @@ func TestProtectMemory(t *testing.T) {
 	off()
 }
 
-// TestProtectWorkingSet has batch take more memory than there is, beside an online pod that does nothing with its own. What the
-// pod keeps of it without protection shows that it is protection by which it keeps all.
+// TestProtectWorkingSet has batch take more memory than there is, beside an online pod that does nothing with its own.
+// What the pod keeps of it without protection shows that it is protection by which it keeps all.
 func TestProtectWorkingSet(t *testing.T) {
 	n := newMemoryNode(t)
 	needSwap(t)
@@ -225,8 +226,8 @@ func TestProtectWorkingSet(t *testing.T) {
 	}
 }
 
-// TestRelieve has an agent find that little memory is left for batch: a batch pod gives back the page cache that it read once, piece
-// by piece, and may not grow meanwhile. Then there is enough again.
+// TestRelieve has an agent find that little memory is left for batch: a batch pod gives back the page cache that it
+// read once, piece by piece, and may not grow meanwhile. Then there is enough again.
 func TestRelieve(t *testing.T) {
 	n := newMemoryNode(t)
 	_, disk := ramDisks(t)
@@ -284,7 +285,8 @@ func TestRelieve(t *testing.T) {
 	}
 }
 
-// TestReclaimer pins down what the kernel says to who asks it for memory of a group, and that he does not wait for ever.
+// TestReclaimer pins down what the kernel says to who asks it for memory of a group, and that he does not wait for
+// ever.
 func TestReclaimer(t *testing.T) {
 	n := newMemoryNode(t)
 	needSwap(t)
@@ -314,8 +316,8 @@ func TestReclaimer(t *testing.T) {
 	}
 }
 
-// TestUnclaimedProtection pins down why groups above pods carry only what is used of what was promised: the kernel gives what they
-// carry beyond that to batch, and takes memory from whoever stands beside them instead.
+// TestUnclaimedProtection pins down why groups above pods carry only what is used of what was promised: the kernel
+// gives what they carry beyond that to batch, and takes memory from whoever stands beside them instead.
 func TestUnclaimedProtection(t *testing.T) {
 	n := newMemoryNode(t)
 	needSwap(t)

@@ -22,8 +22,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// suppressNode is a node with an online pod and a batch pod, on a machine that is imagined to do nothing else: how much batch
-// may use would otherwise depend on what runs beside the tests.
+// suppressNode is a node with an online pod and a batch pod, on a machine that is imagined to do nothing else: how much
+// batch may use would otherwise depend on what runs beside the tests.
 type suppressNode struct {
 	*meterNode
 	source   *pods

@@ -42,8 +42,8 @@ func readAll(file string) ([]document, error) {
 	return docs, nil
 }
 
-// readBench reads the documents of make bench, one a file. Their names are those of the files: an experiment and a bench can
-// have the same name. A folder that does not exist has none.
+// readBench reads the documents of make bench, one a file. Their names are those of the files: an experiment and a
+// bench can have the same name. A folder that does not exist has none.
 func readBench(dir string) ([]document, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {

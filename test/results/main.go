@@ -1,8 +1,9 @@
-// Command results writes docs/results.md, one page with the newest figures, their goals and the best known peers' figures.
+// Command results writes docs/results.md, one page with the newest figures, their goals and the best known peers'
+// figures.
 //
-// The figures are documents {"name", "when", "machine", "commit", "metrics"} in docs/results.json. Documents that make bench
-// left in out/bench replace older ones of the same name first. What a figure is called, and its goal, is in figures.go.
-// A figure that no document has is listed as not measured.
+// The figures are documents {"name", "when", "machine", "commit", "metrics"} in docs/results.json. Documents that make
+// bench left in out/bench replace older ones of the same name first. What a figure is called, and its goal, is in
+// figures.go. A figure that no document has is listed as not measured.
 package main
 
 import (

@@ -10,8 +10,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestAdopt: whatever plan follows which, the files of the last one are known, those of it that the one before named are the same as
-// then, and no other is known or open.
+// TestAdopt: whatever plan follows which, the files of the last one are known, those of it that the one before named
+// are the same as then, and no other is known or open.
 func TestAdopt(t *testing.T) {
 	h, err := New(cgroup.V1, func(model.Knob) string { return t.TempDir() }, &Undo{})
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package host brings the cgroup files of this node to a plan, and back again.
 //
 // It decides nothing. It writes a file only where the kernel holds another value than the plan, in the order that
-// cgroup.Steps gives, and only after what stood there before is on record. What came of it is returned, so that the next
-// round can take it into account.
+// cgroup.Steps gives, and only after what stood there before is on record. What came of it is returned, so that the
+// next round can take it into account.
 package host
 
 import (
@@ -65,8 +65,8 @@ type Rejection struct {
 	Errno string
 }
 
-// New returns a Host for the hierarchies that the knobs stand in. Of a knob mounted tells where its hierarchy is mounted, ""
-// if this node has no such controller.
+// New returns a Host for the hierarchies that the knobs stand in. Of a knob mounted tells where its hierarchy is
+// mounted, "" if this node has no such controller.
 func New(v cgroup.Version, mounted func(model.Knob) string, undo *Undo) (*Host, error) {
 	h := &Host{
 		version: v, roots: map[model.Knob]*os.Root{}, page: int64(os.Getpagesize()), undo: undo, index: map[model.File]*file{},
@@ -130,8 +130,8 @@ func (h *Host) CheckDir(dir string) bool {
 	return any
 }
 
-// CheckAll is [Host.Check] for every file of the last plan. It also reports true while the undo record on disk is behind.
-// It allocates nothing while nothing deviates.
+// CheckAll is [Host.Check] for every file of the last plan. It also reports true while the undo record on disk is
+// behind. It allocates nothing while nothing deviates.
 func (h *Host) CheckAll() bool {
 	any := h.undo.Unsaved()
 	for _, f := range h.files {
@@ -151,8 +151,9 @@ func (h *Host) deviates(f *file) bool {
 }
 
 // Apply brings the files to a plan. It reads those that the plan says something new about and those that were found to
-// deviate, and writes where that is needed. A memory limit below what its group uses is not written. Incidents are what the next round should know; errors are what stands in the
-// way of the plan and is neither the kernel's refusal nor a group that is gone.
+// deviate, and writes where that is needed. A memory limit below what its group uses is not written. Incidents are what
+// the next round should know; errors are what stands in the way of the plan and is neither the kernel's refusal nor a
+// group that is gone.
 func (h *Host) Apply(plan *model.Plan) ([]model.Incident, error) {
 	h.adopt(plan.Settings)
 	var incidents []model.Incident
@@ -178,8 +179,8 @@ func (h *Host) Apply(plan *model.Plan) ([]model.Incident, error) {
 			h.undo.Forget(f.setting.File)
 		case !f.exists || f.setting.Deferred != nil:
 		case f.found == f.want && !masked:
-			// The container runtime gave a new container its CPUs, as we told it, and the kernel the identity of its pod. They are
-			// to be given back like any other.
+			// The container runtime gave a new container its CPUs, as we told it, and the kernel the identity of its pod. They
+			// are to be given back like any other.
 			if (f.setting.Knob == model.Cpuset || f.setting.Knob == model.Identity) && !owned {
 				h.undo.Take(f.setting.File, f.inode, h.before(f), f.want)
 			}
@@ -213,8 +214,8 @@ func (h *Host) Apply(plan *model.Plan) ([]model.Incident, error) {
 	return incidents, errors.Join(errs...)
 }
 
-// masked reports whether a weight does not show, because its group is idle and is just to stop being so. What is read instead
-// is nobody's value, and the kernel forgets the weight in that moment: it must be written whatever is read.
+// masked reports whether a weight does not show, because its group is idle and is just to stop being so. What is read
+// instead is nobody's value, and the kernel forgets the weight in that moment: it must be written whatever is read.
 func (h *Host) masked(f *file) bool {
 	if f.setting.Knob != model.Shares {
 		return false
@@ -223,8 +224,8 @@ func (h *Host) masked(f *file) bool {
 	return idle != nil && idle.want.Number == 0 && h.read(idle) == nil && idle.exists && idle.found.Number != 0
 }
 
-// before returns what a file would hold without us that held what we want when it was first read: a new group starts with the
-// identity of the one above, so if that is from us, with what it had before.
+// before returns what a file would hold without us that held what we want when it was first read: a new group starts
+// with the identity of the one above, so if that is from us, with what it had before.
 func (h *Host) before(f *file) cgroup.Raw {
 	above := h.index[model.File{Dir: path.Dir(f.setting.Dir), Knob: f.setting.Knob}]
 	if f.setting.Knob != model.Identity || above == nil {
@@ -236,8 +237,8 @@ func (h *Host) before(f *file) cgroup.Raw {
 	return f.found
 }
 
-// adopt makes the files of a plan the files that we watch over. What the plan says anew is marked to be read. Both are ordered, so they
-// are gone through side by side.
+// adopt makes the files of a plan the files that we watch over. What the plan says anew is marked to be read. Both are
+// ordered, so they are gone through side by side.
 func (h *Host) adopt(settings []model.Setting) {
 	old := h.files
 	h.files, h.spare = h.spare[:0], old
@@ -402,8 +403,8 @@ func (h *Host) open(f *file) error {
 	return nil
 }
 
-// reopen opens a file for writing that could only be read when it was opened: the mount was read-only then. A file of the
-// same name in another group than the one that is on record is not written.
+// reopen opens a file for writing that could only be read when it was opened: the mount was read-only then. A file of
+// the same name in another group than the one that is on record is not written.
 func (h *Host) reopen(f *file) error {
 	inode := f.inode
 	f.close()

@@ -9,10 +9,10 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestIdentity checks that what others write is answered, and that all is given back as it was, also in a container that was
-// made while its pod had ours, with the agent or without. No kernel that tests run on has identities, so plain files stand for
-// its own. The test does what the kernel does, which gives a new group what the one above has; and as a plain file keeps what is
-// longer than what is written, a value and the one that follows are as long.
+// TestIdentity checks that what others write is answered, and that all is given back as it was, also in a container
+// that was made while its pod had ours, with the agent or without. No kernel that tests run on has identities, so plain
+// files stand for its own. The test does what the kernel does, which gives a new group what the one above has; and as a
+// plain file keeps what is longer than what is written, a value and the one that follows are as long.
 func TestIdentity(t *testing.T) {
 	root, record := t.TempDir(), filepath.Join(t.TempDir(), "undo")
 	const batch, online, others = "kubepods/besteffort/poda", "kubepods/burstable/podb", "kubepods/besteffort/podc"

@@ -20,9 +20,9 @@ func (h *Host) raw(k model.Knob, value model.Value) cgroup.Raw {
 
 // exceeded returns how much memory a group uses, in bytes, if a step would limit it, or slow it down, to less; else 0.
 //
-// The kernel would first reclaim what it can, for which the writer waits, and for the rest kill processes (v2) or answer EBUSY
-// (v1). So page cache counts too. For memory.high it is as for v2, without the killing. A group that grows past the limit
-// after this look would have met it in the same moment had the limit stood there already.
+// The kernel would first reclaim what it can, for which the writer waits, and for the rest kill processes (v2) or
+// answer EBUSY (v1). So page cache counts too. For memory.high it is as for v2, without the killing. A group that grows
+// past the limit after this look would have met it in the same moment had the limit stood there already.
 func (h *Host) exceeded(step cgroup.Step) (use int64, err error) {
 	from, to := step.From.Number, step.To.Number
 	if step.Knob != model.MemoryMax && step.Knob != model.MemoryHigh || to == model.Unlimited || from != model.Unlimited && from <= to {

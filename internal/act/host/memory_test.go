@@ -9,8 +9,9 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestHighAboveUse checks that no group is slowed down to less than it uses, for which whoever writes it would wait; that nobody is
-// told of it, as the next round knows better; and that it is written as soon as less is used. Only whole pages count.
+// TestHighAboveUse checks that no group is slowed down to less than it uses, for which whoever writes it would wait;
+// that nobody is told of it, as the next round knows better; and that it is written as soon as less is used. Only whole
+// pages count.
 func TestHighAboveUse(t *testing.T) {
 	const dir = "kubepods/besteffort/poda"
 	root := t.TempDir()

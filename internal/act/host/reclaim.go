@@ -17,8 +17,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Reclaimer has the kernel take memory from groups. Who asks it to waits until it has, which may take seconds, so that is done
-// beside everything else, for one group at a time. Only [Reclaimer.Run] may block.
+// Reclaimer has the kernel take memory from groups. Who asks it to waits until it has, which may take seconds, so that
+// is done beside everything else, for one group at a time. Only [Reclaimer.Run] may block.
 type Reclaimer struct {
 	root    *os.Root // of the memory controller's hierarchy
 	timeout time.Duration
@@ -26,7 +26,8 @@ type Reclaimer struct {
 	done    chan model.Reclaimed
 }
 
-// NewReclaimer returns one for the hierarchy that is mounted at a path. The kernel may look for memory for so long at a time.
+// NewReclaimer returns one for the hierarchy that is mounted at a path. The kernel may look for memory for so long at a
+// time.
 func NewReclaimer(mounted string, timeout time.Duration) (*Reclaimer, error) {
 	root, err := os.OpenRoot(mounted)
 	if err != nil {
@@ -54,8 +55,8 @@ func (r *Reclaimer) Run(ctx context.Context) {
 	}
 }
 
-// reclaim asks for one amount. What the group uses less afterwards is what was freed, though the group goes on using memory
-// meanwhile.
+// reclaim asks for one amount. What the group uses less afterwards is what was freed, though the group goes on using
+// memory meanwhile.
 func (r *Reclaimer) reclaim(ctx context.Context, what model.Reclaim) model.Reclaimed {
 	result := model.Reclaimed{UID: what.UID, Requested: what.Bytes}
 	begin := time.Now()
@@ -77,8 +78,9 @@ func (r *Reclaimer) reclaim(ctx context.Context, what model.Reclaim) model.Recla
 	return result
 }
 
-// breakOff interrupts a system call on a thread, unless it is finished in time, by a signal that means nothing to Go. The kernel
-// looks for signals between two passes, and then says EINTR. One that comes before the call has begun is lost, hence more.
+// breakOff interrupts a system call on a thread, unless it is finished in time, by a signal that means nothing to Go.
+// The kernel looks for signals between two passes, and then says EINTR. One that comes before the call has begun is
+// lost, hence more.
 func (r *Reclaimer) breakOff(ctx context.Context, thread int, finished <-chan struct{}) {
 	const again = 50 * time.Millisecond
 	timer := time.NewTimer(r.timeout)
@@ -97,8 +99,8 @@ func (r *Reclaimer) breakOff(ctx context.Context, thread int, finished <-chan st
 	}
 }
 
-// write tells the kernel, and waits. It stays on one thread meanwhile, because a system call can only be interrupted on the thread
-// that is in it.
+// write tells the kernel, and waits. It stays on one thread meanwhile, because a system call can only be interrupted on
+// the thread that is in it.
 func (r *Reclaimer) write(ctx context.Context, what model.Reclaim) error {
 	name := path.Join(what.Dir, cgroup.ReclaimFile)
 	file, err := r.root.OpenFile(name, os.O_WRONLY, 0)

@@ -34,8 +34,8 @@ func (h *Host) Status(match func(dir string) bool) []Status {
 // Owned returns the files on record, ordered.
 func (h *Host) Owned() []model.Owned { return h.undo.Owned(h.version) }
 
-// Confined returns the groups that may run on other CPUs than their lists say, ordered. It is what the last plan's files
-// read when they were last looked at.
+// Confined returns the groups that may run on other CPUs than their lists say, ordered. It is what the last plan's
+// files read when they were last looked at.
 func (h *Host) Confined() []model.Confined {
 	var confined []model.Confined
 	for _, f := range h.files {
@@ -46,7 +46,8 @@ func (h *Host) Confined() []model.Confined {
 	return confined
 }
 
-// confined returns the CPUs that a group may run on where they are not those of its list as planned, else the zero value.
+// confined returns the CPUs that a group may run on where they are not those of its list as planned, else the zero
+// value.
 func (f *file) confined() cgroup.Raw {
 	if f.effective == nil || !f.exists || f.setting.Deferred != nil || f.setting.Release || f.found != f.want || f.allowed == f.found {
 		return cgroup.Raw{}

@@ -16,8 +16,8 @@ import (
 // Undo is the record of what other writers had set in the files that we write, so that everything can be put back. It
 // belongs on a file system that goes with a reboot, as cgroups do.
 //
-// A record is on disk before the write that it undoes. One that describes a cgroup which was removed and made anew under
-// the same name is void; the inode tells.
+// A record is on disk before the write that it undoes. One that describes a cgroup which was removed and made anew
+// under the same name is void; the inode tells.
 type Undo struct {
 	path    string
 	records map[model.File]*Record
@@ -51,8 +51,8 @@ type undoEntry struct {
 
 const undoKind checkpoint.Kind = "waterline-undo 1"
 
-// OpenUndo reads the record at a path, which need not exist yet. If the record is damaged, it is set aside under the name
-// path.damaged, and an empty one is returned together with an error that has [checkpoint.ErrDamaged] in its chain.
+// OpenUndo reads the record at a path, which need not exist yet. If the record is damaged, it is set aside under the
+// name path.damaged, and an empty one is returned together with an error that has [checkpoint.ErrDamaged] in its chain.
 func OpenUndo(path string) (*Undo, error) {
 	u := &Undo{path: path, records: map[model.File]*Record{}}
 	err := undoKind.Read(path, u.parse)
@@ -151,8 +151,8 @@ func (u *Undo) Forget(name model.File) {
 
 func (u *Undo) changed() { u.unsaved, u.owned = true, nil }
 
-// Owned returns what is on record, ordered by file, in the knobs' units: the same slice, which nobody may change, until something
-// changes: to put 440 in order takes 0.19 ms, and a round asks twice.
+// Owned returns what is on record, ordered by file, in the knobs' units: the same slice, which nobody may change, until
+// something changes: to put 440 in order takes 0.19 ms, and a round asks twice.
 func (u *Undo) Owned(v cgroup.Version) []model.Owned {
 	if u.owned != nil {
 		return u.owned

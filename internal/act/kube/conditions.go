@@ -22,8 +22,8 @@ type Conditions struct {
 // NewConditions returns a writer.
 func NewConditions(client *rest.RESTClient) *Conditions { return &Conditions{client: client} }
 
-// Set gives a pod the condition, or takes it away where it is the zero value. It touches nothing else of the pod's status. A
-// pod that is gone, or another pod of the same name, is no error: nobody is left to be told.
+// Set gives a pod the condition, or takes it away where it is the zero value. It touches nothing else of the pod's
+// status. A pod that is gone, or another pod of the same name, is no error: nobody is left to be told.
 func (c *Conditions) Set(ctx context.Context, condition model.Condition) error {
 	entry := map[string]any{"type": v1alpha1.ConditionCPUSet}
 	if condition.PodCondition == (model.PodCondition{}) {

@@ -12,8 +12,8 @@ import (
 // unseen is how long the API may not show a condition that was set before it is set again.
 const unseen = time.Minute
 
-// conditions updates the pods' condition about their CPUs to the plan. The state in the API counts, not what was sent: so a
-// condition that another writer removes comes back, and a condition from before a restart goes.
+// conditions updates the pods' condition about their CPUs to the plan. The state in the API counts, not what was sent:
+// so a condition that another writer removes comes back, and a condition from before a restart goes.
 type conditions struct {
 	set  func(ctx context.Context, c model.Condition) error
 	log  *trouble.Log

@@ -1,5 +1,5 @@
-// Package delivery carries what plans decide to the API: events, conditions of pods, the offer and the report of the node.
-// It decides nothing: it queues, tries again and drops repetitions, beside the agent's loop.
+// Package delivery carries what plans decide to the API: events, conditions of pods, the offer and the report of the
+// node. It decides nothing: it queues, tries again and drops repetitions, beside the agent's loop.
 package delivery
 
 import (

@@ -11,8 +11,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// notices delivers the notices of plans as events and log lines: each notice once for as long as plans repeat it, and one that
-// comes and goes at most once a minute.
+// notices delivers the notices of plans as events and log lines: each notice once for as long as plans repeat it, and
+// one that comes and goes at most once a minute.
 type notices struct {
 	send func(ctx context.Context, n model.Notice) error
 	log  *trouble.Log

@@ -8,8 +8,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// writes carries out what plans want written to the API about this node, at most one write of each kind at a time. Plans
-// decide when; what became of a write is part of the next round's observation.
+// writes carries out what plans want written to the API about this node, at most one write of each kind at a time.
+// Plans decide when; what became of a write is part of the next round's observation.
 type writes struct {
 	offer  *writer[offer]
 	report *writer[report]

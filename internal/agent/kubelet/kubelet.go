@@ -90,8 +90,8 @@ func (p *Poller) readSettings(ctx context.Context, is *model.Kubelet) time.Durat
 	return settingsEvery
 }
 
-// readPool asks which CPUs the kubelet has handed out, and returns how many times in a row that failed. The first time is
-// not reported: a kubelet that restarts is away for about a second. What was known then stays, marked as old.
+// readPool asks which CPUs the kubelet has handed out, and returns how many times in a row that failed. The first time
+// is not reported: a kubelet that restarts is away for about a second. What was known then stays, marked as old.
 func (p *Poller) readPool(ctx context.Context, is *model.Kubelet, failures int) int {
 	pods := p.Pods().Pods // from before the question: of a pod that comes later the answer need not tell
 	pool, err := p.Pool(ctx)
@@ -113,8 +113,9 @@ func (p *Poller) readPool(ctx context.Context, is *model.Kubelet, failures int) 
 	return 0
 }
 
-// complete returns an error if an answer leaves out a pod that may have CPUs of its own. A kubelet that has just started
-// answers before it has heard of its pods, which may take as long as the API server is away, and then their CPUs look free.
+// complete returns an error if an answer leaves out a pod that may have CPUs of its own. A kubelet that has just
+// started answers before it has heard of its pods, which may take as long as the API server is away, and then their
+// CPUs look free.
 func complete(pool *model.CPUPool, pods []*model.Pod) error {
 	for _, pod := range pods {
 		if pod.QoS != model.Guaranteed || pod.Ended || pool.Pods[pod.Namespace+"/"+pod.Name] {

@@ -10,8 +10,8 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
-// glances measures ten times a second whether online pods suddenly use more CPU. It runs beside the loop and wakes it only if
-// they do.
+// glances measures ten times a second whether online pods suddenly use more CPU. It runs beside the loop and wakes it
+// only if they do.
 type glances struct {
 	log   *trouble.Log
 	begin chan struct{}
@@ -26,8 +26,8 @@ func newGlances(log *trouble.Log) *glances {
 	return &glances{log: log, begin: make(chan struct{}, 1), rose: make(chan model.Glance)}
 }
 
-// compare sets what glances are compared with from now on; with the zero mark none are made. A glancer that was passed once
-// is the goroutine's.
+// compare sets what glances are compared with from now on; with the zero mark none are made. A glancer that was passed
+// once is the goroutine's.
 func (g *glances) compare(glancer *host.Glancer, mark model.GlanceMark) {
 	if mark == (model.GlanceMark{}) {
 		glancer = nil

@@ -1,6 +1,6 @@
-// Package machine is the agent's side of the kernel: it finds the node's cgroups, observes what plans need observed, brings
-// files to plans and notices other writers. It decides nothing. All of it belongs to the agent's loop, but for what Start
-// runs beside it.
+// Package machine is the agent's side of the kernel: it finds the node's cgroups, observes what plans need observed,
+// brings files to plans and notices other writers. It decides nothing. All of it belongs to the agent's loop, but for
+// what Start runs beside it.
 package machine
 
 import (
@@ -68,8 +68,8 @@ type Machine struct {
 	News bool
 }
 
-// Open opens the files of a machine. It fails where the agent could never work: without a CPU controller, or if the undo
-// record cannot be used.
+// Open opens the files of a machine. It fails where the agent could never work: without a CPU controller, or if the
+// undo record cannot be used.
 func Open(cfg Config) (*Machine, error) {
 	if cfg.Proc == "" {
 		cfg.Proc = host.DefaultProc
@@ -181,8 +181,8 @@ func (m *Machine) Poll(why error) {
 	}
 }
 
-// TakeChanges takes what the watcher noticed since the last call. It reports whether directories came or went, and whether
-// so much happened that everything must be audited.
+// TakeChanges takes what the watcher noticed since the last call. It reports whether directories came or went, and
+// whether so much happened that everything must be audited.
 func (m *Machine) TakeChanges() (tree, overflow bool) {
 	if m.watcher != nil {
 		m.watcher.Take(&m.changes)
@@ -278,7 +278,8 @@ func (m *Machine) TakeReclaimed(r model.Reclaimed) { m.claiming, m.reclaimed, m.
 // Rose delivers glances that exceeded their mark. [Machine.TakeGlance] must be told.
 func (m *Machine) Rose() <-chan model.Glance { return m.glances.rose }
 
-// TakeGlance keeps a glance for the next round, and reports whether it still exceeds its mark: a round may have come since.
+// TakeGlance keeps a glance for the next round, and reports whether it still exceeds its mark: a round may have come
+// since.
 func (m *Machine) TakeGlance(g model.Glance) bool {
 	if !m.observed.Glances.Exceeded(&g) {
 		return false

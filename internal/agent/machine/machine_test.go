@@ -42,8 +42,8 @@ func newMachine(t *testing.T) *Machine {
 	return m
 }
 
-// TestNeed checks that a plan is decided anew exactly when it needs something that was not observed so far, and that old
-// measurements are dropped when no plan needs them.
+// TestNeed checks that a plan is decided anew exactly when it needs something that was not observed so far, and that
+// old measurements are dropped when no plan needs them.
 func TestNeed(t *testing.T) {
 	m := newMachine(t)
 	now := time.Now()

@@ -29,8 +29,8 @@ func (m *Machine) Observe(n *model.Node, once Once) {
 	n.Load = m.Load() // with the age that it has now
 }
 
-// Need starts to observe what a plan needs, and reports whether the plan must be decided anew for that: it needs something
-// that was not observed so far.
+// Need starts to observe what a plan needs, and reports whether the plan must be decided anew for that: it needs
+// something that was not observed so far.
 func (m *Machine) Need(now time.Time, needs *model.Observe) bool {
 	before := m.observed
 	m.observed = *needs

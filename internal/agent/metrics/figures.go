@@ -35,8 +35,8 @@ const (
 	userUnknown = len(users) - 1
 )
 
-// pressed are the groups whose pressure is shown: the machine, and the cgroups of the kubelet's QoS classes. The first of
-// these contains all pods.
+// pressed are the groups whose pressure is shown: the machine, and the cgroups of the kubelet's QoS classes. The first
+// of these contains all pods.
 var pressed = [...]string{"node", "pods", "burstable", "besteffort"}
 
 // stalls are the resources that tasks wait for.
@@ -78,9 +78,9 @@ func suppressed(slack *model.Slack, suppress *model.Suppression) int64 {
 	return max(slack.CPU.Bound.Mid+slack.CPU.Bound.Batch-suppress.Milli, 0)
 }
 
-// use sums up the usage of each user. A stale measurement leaves a gap in its user's figures, and in those that are computed as
-// a difference from the whole. A difference may be below 0 in a second, because the kernel counts idle time in steps of
-// 10 ms. It is kept: without those seconds the mean of the others would be too high.
+// use sums up the usage of each user. A stale measurement leaves a gap in its user's figures, and in those that are
+// computed as a difference from the whole. A difference may be below 0 in a second, because the kernel counts idle time
+// in steps of 10 ms. It is kept: without those seconds the mean of the others would be too high.
 func (f *figures) use(l *model.Load, pods []*model.Pod) {
 	var cpu, memory [len(users)]float64
 	var periods, throttled int64

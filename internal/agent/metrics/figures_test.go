@@ -11,8 +11,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestUsers checks who is shown to use what, and that a measurement which is missing leaves a gap in what it belongs to and
-// in what is found by taking it away from the whole, and nowhere else.
+// TestUsers checks who is shown to use what, and that a measurement which is missing leaves a gap in what it belongs to
+// and in what is found by taking it away from the whole, and nowhere else.
 func TestUsers(t *testing.T) {
 	const now = time.Hour
 	usage := func(milli int64) model.Usage {
@@ -54,8 +54,8 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestUsersMean checks that seconds in which pods seem to use more than the machine do not make the mean of the rest higher,
-// and that no figure is shown below 0.
+// TestUsersMean checks that seconds in which pods seem to use more than the machine do not make the mean of the rest
+// higher, and that no figure is shown below 0.
 func TestUsersMean(t *testing.T) {
 	var f figures
 	usage := func(at time.Duration, milli int64) model.Usage {

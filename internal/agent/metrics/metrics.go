@@ -1,4 +1,5 @@
-// Package metrics remembers what an agent's rounds measured and decided, and makes the agent's Prometheus metrics of it.
+// Package metrics remembers what an agent's rounds measured and decided, and makes the agent's Prometheus metrics of
+// it.
 package metrics
 
 import (

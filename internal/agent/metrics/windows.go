@@ -19,8 +19,8 @@ const (
 
 // timeline has the times of the last measurements, on the clock since boot. The zero value has none.
 //
-// Measurements are not assigned to seconds of that clock: if they fall on the turn of a second, every other second would have
-// two of them and the next one none.
+// Measurements are not assigned to seconds of that clock: if they fall on the turn of a second, every other second
+// would have two of them and the next one none.
 type timeline struct {
 	at [kept]time.Duration // of measurement i at i modulo their number
 	n  int                 // measurements so far
@@ -66,8 +66,8 @@ func (s *series) put(t *timeline, value float64) {
 }
 
 // mean returns the mean over the window that ends with the newest measurement. Each value counts for the time since the
-// measurement before. It returns false if the newest measurement is old or has no value, or if less than half of the window was
-// measured: the mean of a small part would look like that of the whole.
+// measurement before. It returns false if the newest measurement is old or has no value, or if less than half of the
+// window was measured: the mean of a small part would look like that of the whole.
 func (s *series) mean(t *timeline, now, window time.Duration) (float64, bool) {
 	if s.n == 0 || s.n != t.n || math.IsNaN(float64(s.values[(s.n-1)%kept])) {
 		return 0, false

@@ -79,7 +79,8 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// TestSeriesOnTheTurn checks that nothing is lost where measurements fall now before and now after the turn of a second.
+// TestSeriesOnTheTurn checks that nothing is lost where measurements fall now before and now after the turn of a
+// second.
 func TestSeriesOnTheTurn(t *testing.T) {
 	var at timeline
 	var s series

@@ -14,8 +14,8 @@ import (
 
 const policyHeader = "apiVersion: waterline.io/v1alpha1\nkind: ColocationPolicy\nmetadata: {name: p}\n"
 
-// FuzzPolicy takes any document the way that a policy goes: it is read, chosen, asked what it says at a moment, and a node is
-// decided by it. One that cannot be used is refused with the field that is wrong.
+// FuzzPolicy takes any document the way that a policy goes: it is read, chosen, asked what it says at a moment, and a
+// node is decided by it. One that cannot be used is refused with the field that is wrong.
 func FuzzPolicy(f *testing.F) {
 	for _, spec := range []string{
 		"spec: {}",

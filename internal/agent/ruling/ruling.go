@@ -15,8 +15,8 @@ import (
 // again is when a policy is evaluated anew though it named no moment: it looks ahead three days.
 const again = time.Hour
 
-// Ruling is which policy governs a node, and what it says. It is evaluated anew only when its input differs, because the
-// loop calls it each second.
+// Ruling is which policy governs a node, and what it says. It is evaluated anew only when its input differs, because
+// the loop calls it each second.
 type Ruling struct {
 	// File reads the policies of this node alone; nil: those of the cluster count.
 	File func() ([]model.ClusterPolicy, error)

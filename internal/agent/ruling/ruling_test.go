@@ -41,8 +41,8 @@ func (g *governed) update(now time.Time) bool { return g.ruling.Update(now, g.no
 
 var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// TestIdleSecond checks that a second in which nothing changed costs nothing, whether policies come from the cluster or from
-// a file.
+// TestIdleSecond checks that a second in which nothing changed costs nothing, whether policies come from the cluster or
+// from a file.
 func TestIdleSecond(t *testing.T) {
 	for _, file := range []bool{false, true} {
 		a := ruled(nightly("a", 3), nightly("b", 2), nightly("c", 1))
@@ -64,8 +64,8 @@ func TestIdleSecond(t *testing.T) {
 	}
 }
 
-// TestPolicyFollowsTheClock checks what is sold in each second of a day, after which the clock is set back by two days, and by
-// ten minutes and more around the end of a window.
+// TestPolicyFollowsTheClock checks what is sold in each second of a day, after which the clock is set back by two days,
+// and by ten minutes and more around the end of a window.
 func TestPolicyFollowsTheClock(t *testing.T) {
 	a := ruled(nightly("a", 3))
 	for _, start := range []time.Duration{10 * time.Hour, -14 * time.Hour, 8*time.Hour + 50*time.Minute, 8*time.Hour + 40*time.Minute, 0} {
@@ -93,7 +93,8 @@ func TestPolicyFollowsTheClock(t *testing.T) {
 	}
 }
 
-// TestPolicyAsksAgain checks that a policy which names no moment of its next change is asked anew before it could have one.
+// TestPolicyAsksAgain checks that a policy which names no moment of its next change is asked anew before it could have
+// one.
 func TestPolicyAsksAgain(t *testing.T) {
 	a := ruled(nightly("a", 3))
 	a.update(midnight)

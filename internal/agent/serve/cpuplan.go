@@ -116,8 +116,8 @@ func refusal(plan *model.Plan, pod *model.Pod) string {
 	return ""
 }
 
-// answerCPUs answers GET /cpus, with a plan if there is one to make. The text says what is wrong with the request, or that
-// there is no such pod.
+// answerCPUs answers GET /cpus, with a plan if there is one to make. The text says what is wrong with the request, or
+// that there is no such pod.
 func (v view) answerCPUs(plan string) (answer any, notFound string, err error) {
 	if plan == "" {
 		answer, err = v.cpuMap()

@@ -9,8 +9,8 @@ import (
 
 // CPUMap is who may run on which CPU of a node. The agent serves it as GET /cpus on its local address.
 //
-// A CPU may be in several pools: the homes of pods of mode share are also where pods without CPUs of their own run. None
-// that is exclusive is in another.
+// A CPU may be in several pools: the homes of pods of mode share are also where pods without CPUs of their own run.
+// None that is exclusive is in another.
 type CPUMap struct {
 	Topology *model.Topology
 	// The pools.

@@ -1,5 +1,5 @@
-// Package serve answers what people want to know of one node, on an address that only the node itself reaches: why its files
-// and CPUs are what they are. The command waterline shows the answers.
+// Package serve answers what people want to know of one node, on an address that only the node itself reaches: why its
+// files and CPUs are what they are. The command waterline shows the answers.
 package serve
 
 import (
@@ -114,8 +114,8 @@ func (v view) explainNode() NodeExplanation {
 	}
 }
 
-// Handler serves what only this node's administrators may see: GET /explain?namespace=N&pod=P, GET /node, and GET /cpus with
-// or without plan=N/P=MODE.
+// Handler serves what only this node's administrators may see: GET /explain?namespace=N&pod=P, GET /node, and GET /cpus
+// with or without plan=N/P=MODE.
 func Handler(loop Loop) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /explain", func(w http.ResponseWriter, r *http.Request) {

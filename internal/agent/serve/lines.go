@@ -7,7 +7,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// waiting says whom online pods wait for, and what is done about that, a line each. If uid is not "" only what is about that pod counts.
+// waiting says whom online pods wait for, and what is done about that, a line each. If uid is not "" only what is about
+// that pod counts.
 func waiting(b *model.Interference, pods []*model.Pod, uid string) []string {
 	if b.Empty() {
 		return nil

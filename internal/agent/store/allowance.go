@@ -20,8 +20,9 @@ const PodsDir = "pods"
 // AllowanceFile is the name of the file in a pod's directory that says what the pod may use now.
 const AllowanceFile = "allowance.json"
 
-// Allowance is what a pod of a worker pool may use now, for the guard beside it. It is written when it changes and every ten
-// seconds. An allowance older than Seconds is void: the agent is gone, and the limits in the kernel are the last ones.
+// Allowance is what a pod of a worker pool may use now, for the guard beside it. It is written when it changes and
+// every ten seconds. An allowance older than Seconds is void: the agent is gone, and the limits in the kernel are the
+// last ones.
 type Allowance struct {
 	CPUMilli    int64     `json:"cpuMilli"`    // milli-cores
 	MemoryBytes int64     `json:"memoryBytes"` // bytes
@@ -46,8 +47,8 @@ func NewAllowances(runDir string) *Allowances {
 	return &Allowances{dir: filepath.Join(runDir, PodsDir)}
 }
 
-// Write updates the files to a plan. It removes the files of pods that are gone or that the plan does not limit. In any mode
-// but Enforce there are no files.
+// Write updates the files to a plan. It removes the files of pods that are gone or that the plan does not limit. In any
+// mode but Enforce there are no files.
 func (w *Allowances) Write(n *model.Node, policy *model.Policy, plan *model.Plan) error {
 	if !n.PodsKnown || policy.Mode != model.ModeEnforce {
 		return w.write(nil, nil, nil, n.Now)

@@ -22,9 +22,9 @@ const StateFile = "state"
 
 const stateKind checkpoint.Kind = "waterline-state 1"
 
-// lastingEvery is how often the state is copied to the disk although no allocation of CPUs changed: a reboot loses no more
-// than that. The run directory is in memory and written far more often: an agent that was killed keeps its offers only if
-// they rest on a measurement of the last minute (see package slack).
+// lastingEvery is how often the state is copied to the disk although no allocation of CPUs changed: a reboot loses no
+// more than that. The run directory is in memory and written far more often: an agent that was killed keeps its offers
+// only if they rest on a measurement of the last minute (see package slack).
 const (
 	lastingEvery = 15 * time.Minute
 	lately       = 20 * time.Second
@@ -59,9 +59,9 @@ func OpenState(runDir, stateDir string) (*StateFiles, error) {
 	return m, nil
 }
 
-// Load returns the part of the saved state that still counts: all of a state of this boot, and of an earlier one only the
-// usage of the online pods in the past. The error says why a state that exists is not used; then the allocations of CPUs
-// are gathered from the cgroups.
+// Load returns the part of the saved state that still counts: all of a state of this boot, and of an earlier one only
+// the usage of the online pods in the past. The error says why a state that exists is not used; then the allocations of
+// CPUs are gathered from the cgroups.
 func (m *StateFiles) Load() (node.State, error) {
 	state, err := readState(m.run)
 	if errors.Is(err, fs.ErrNotExist) && m.lasting != "" {
@@ -96,8 +96,8 @@ func (m *StateFiles) Due(state *node.State, now time.Time) bool {
 	return state.MustSave(&m.saved, now.Sub(m.at))
 }
 
-// Save writes the state to the run directory. If that is due, Copy writes it to the state directory too: that is on a disk,
-// which must not delay repairs of cgroup files.
+// Save writes the state to the run directory. If that is due, Copy writes it to the state directory too: that is on a
+// disk, which must not delay repairs of cgroup files.
 func (m *StateFiles) Save(state *node.State, now time.Time) error {
 	body, err := json.Marshal(savedState{Boot: bootID(), State: state.Saved()})
 	if err != nil {

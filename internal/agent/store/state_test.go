@@ -19,8 +19,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestState checks that the state survives a restart, and that one that is damaged, of another boot or not there at all is
-// no obstacle.
+// TestState checks that the state survives a restart, and that one that is damaged, of another boot or not there at all
+// is no obstacle.
 func TestState(t *testing.T) {
 	run, lasting := t.TempDir(), filepath.Join(t.TempDir(), "made")
 	path := filepath.Join(run, StateFile)
@@ -85,8 +85,8 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestStateDue checks that an agent that is killed finds what it offered, measured less than a minute ago, and that the disk
-// is left alone meanwhile.
+// TestStateDue checks that an agent that is killed finds what it offered, measured less than a minute ago, and that the
+// disk is left alone meanwhile.
 func TestStateDue(t *testing.T) {
 	run, lasting := t.TempDir(), t.TempDir()
 	keep, err := OpenState(run, lasting)

@@ -1,5 +1,5 @@
-// Package store keeps what an agent leaves for the next one, for the guards of pods and for people, in its run directory: the
-// state of the decisions, the allowances, the journal, and the lock on the directory.
+// Package store keeps what an agent leaves for the next one, for the guards of pods and for people, in its run
+// directory: the state of the decisions, the allowances, the journal, and the lock on the directory.
 package store
 
 import (

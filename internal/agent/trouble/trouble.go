@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Log logs failures without repeating itself. A failure that stays the same is one line, one that keeps changing its text,
-// or comes and goes, is one line a minute, and the end of a failure that was logged is one line. It is safe for concurrent
-// use.
+// Log logs failures without repeating itself. A failure that stays the same is one line, one that keeps changing its
+// text, or comes and goes, is one line a minute, and the end of a failure that was logged is one line. It is safe for
+// concurrent use.
 type Log struct {
 	log *slog.Logger
 

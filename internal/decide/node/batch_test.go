@@ -65,7 +65,8 @@ func TestBatchProperties(t *testing.T) {
 	}
 }
 
-// TestNoBatch checks that nothing of a pod is touched for batch's sake that asks for no batch resources, whoever else does.
+// TestNoBatch checks that nothing of a pod is touched for batch's sake that asks for no batch resources, whoever else
+// does.
 func TestNoBatch(t *testing.T) {
 	for seed := range uint64(500) {
 		w := randomWorld(rand.New(rand.NewPCG(seed, 4)))
@@ -85,9 +86,9 @@ func TestNoBatch(t *testing.T) {
 	}
 }
 
-// TestNoLimitBelowUse lets what pods use go up and down beside an agent that may be late, or started anew: no limit that is
-// below what its group uses is written more than once in ten seconds (where the host, which looks, does not write it), and
-// each stands soon after it is not.
+// TestNoLimitBelowUse lets what pods use go up and down beside an agent that may be late, or started anew: no limit
+// that is below what its group uses is written more than once in ten seconds (where the host, which looks, does not
+// write it), and each stands soon after it is not.
 func TestNoLimitBelowUse(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	w := newWorld()

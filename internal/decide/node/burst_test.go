@@ -41,8 +41,8 @@ func settingOf(plan *model.Plan, dir string, k model.Knob) *model.Setting {
 	return nil
 }
 
-// TestBurstProperties checks on random pods, before, during and after resizes, that no burst is above any quota that the
-// kernel may have at that time, and that a pod's is the sum of its containers'.
+// TestBurstProperties checks on random pods, before, during and after resizes, that no burst is above any quota that
+// the kernel may have at that time, and that a pod's is the sum of its containers'.
 func TestBurstProperties(t *testing.T) {
 	seen := 0
 	for seed := range uint64(500) {
@@ -96,8 +96,8 @@ func TestBurstProperties(t *testing.T) {
 	}
 }
 
-// TestBurstFromTheSpecAlone: what could not be written once leaves no trace in what is wanted next (Koordinator adds to what
-// the pod's file holds, so that one failed write shifts it for ever).
+// TestBurstFromTheSpecAlone: what could not be written once leaves no trace in what is wanted next (Koordinator adds to
+// what the pod's file holds, so that one failed write shifts it for ever).
 func TestBurstFromTheSpecAlone(t *testing.T) {
 	w := bursting(t, "pod a class=Burstable app=x:1 app=y:2 used=1/1Gi")
 	want := w.next()
@@ -112,8 +112,8 @@ func TestBurstFromTheSpecAlone(t *testing.T) {
 	}
 }
 
-// TestBurstRefusedOnce: a burst that the kernel refuses is not written again each second, for ever (Koordinator's default asks
-// for ten times what a mainline kernel takes).
+// TestBurstRefusedOnce: a burst that the kernel refuses is not written again each second, for ever (Koordinator's
+// default asks for ten times what a mainline kernel takes).
 func TestBurstRefusedOnce(t *testing.T) {
 	w := bursting(t, "pod a class=Burstable app=x:1 used=1/1Gi")
 	w.node.Incidents = []model.Incident{{File: model.File{Dir: "kubepods/burstable/poda", Knob: model.Burst}, Kind: model.Rejected, Value: model.Number(100_000), Errno: "EINVAL"}}
@@ -132,8 +132,8 @@ func TestBurstRefusedOnce(t *testing.T) {
 	}
 }
 
-// TestBurstOfSidecars: sidecars are limited like others and burst like others; an init container that ends before the others
-// start adds nothing to the pod (Koordinator #2988 leaves both out).
+// TestBurstOfSidecars: sidecars are limited like others and burst like others; an init container that ends before the
+// others start adds nothing to the pod (Koordinator #2988 leaves both out).
 func TestBurstOfSidecars(t *testing.T) {
 	w := bursting(t, "pod a class=Burstable app=setup:2 app=proxy:1 app=main:2 used=1/1Gi")
 	pod := w.node.Pods[0]
@@ -146,8 +146,8 @@ func TestBurstOfSidecars(t *testing.T) {
 	}
 }
 
-// TestBurstIsNotForgotten: one hot second ends bursts, and ten cool ones bring them back (Koordinator #2164: "none pod could
-// get burst in long time").
+// TestBurstIsNotForgotten: one hot second ends bursts, and ten cool ones bring them back (Koordinator #2164: "none pod
+// could get burst in long time").
 func TestBurstIsNotForgotten(t *testing.T) {
 	w := bursting(t, "pod a class=Burstable app=x:1 used=1/1Gi")
 	burst := func() int64 {
@@ -177,8 +177,9 @@ func TestBurstAfterBoot(t *testing.T) {
 	}
 }
 
-// TestRaiseIsPaidFor plays a container that wants now this and now that much CPU, and gets what its quota lets it have: over any
-// five minutes it has its limit and a tenth, and a few seconds of what its quota was when it had used up what it had left.
+// TestRaiseIsPaidFor plays a container that wants now this and now that much CPU, and gets what its quota lets it have:
+// over any five minutes it has its limit and a tenth, and a few seconds of what its quota was when it had used up what
+// it had left.
 func TestRaiseIsPaidFor(t *testing.T) {
 	const limit, window = 1000, 300
 	raised := 0
@@ -224,7 +225,8 @@ func TestRaiseIsPaidFor(t *testing.T) {
 	}
 }
 
-// TestRaiseIsForgotten: nothing is kept of containers that are gone, or not stopped any more and back at what they may save.
+// TestRaiseIsForgotten: nothing is kept of containers that are gone, or not stopped any more and back at what they may
+// save.
 func TestRaiseIsForgotten(t *testing.T) {
 	w := bursting(t, "pod a class=Burstable app=x:1 used=1/1Gi", "inside a 0000000000a0 1.2 5")
 	w.next()
@@ -249,7 +251,8 @@ func TestRaiseIsForgotten(t *testing.T) {
 	}
 }
 
-// newBursts returns a world with 110 pods of two containers that may all burst, a tenth of which are stopped at their limits.
+// newBursts returns a world with 110 pods of two containers that may all burst, a tenth of which are stopped at their
+// limits.
 func newBursts(t testing.TB) *world {
 	w := newWorld()
 	lines := []string{"node real=64/256Gi", "policy burst cpu=none:650", "load node=4/10Gi pods=3/2Gi"}

@@ -11,8 +11,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// FuzzNode checks on any machine, be it one that there can be or not, that a round ends, that the same gives the same, that a
-// second round with nothing new wants nothing else, and what must be true of what stands on the Node.
+// FuzzNode checks on any machine, be it one that there can be or not, that a round ends, that the same gives the same,
+// that a second round with nothing new wants nothing else, and what must be true of what stands on the Node.
 func FuzzNode(f *testing.F) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 30))
@@ -93,8 +93,8 @@ func filled(a *model.Account, machine, object int64) int64 {
 	return min(a.Ceiling, machine)
 }
 
-// checkPublished checks what stands on the Node of one resource: never nothing or less, never less than is bound, where it is
-// withdrawn not more either, and in all not more than the node is filled to, unless more is bound.
+// checkPublished checks what stands on the Node of one resource: never nothing or less, never less than is bound, where
+// it is withdrawn not more either, and in all not more than the node is filled to, unless more is bound.
 func checkPublished(w *world, p *model.Publication, memory bool, ceiling int64, beyond bool) error {
 	if !p.Decided {
 		if len(p.Resources) > 0 {
@@ -129,7 +129,8 @@ func checkPublished(w *world, p *model.Publication, memory bool, ceiling int64, 
 	return nil
 }
 
-// boundTo returns what pods of a machine asked for of a resource; absurd amounts count as far as they are reckoned with.
+// boundTo returns what pods of a machine asked for of a resource; absurd amounts count as far as they are reckoned
+// with.
 func boundTo(w *world, r model.NodeResource) int64 {
 	const most = 1 << 50
 	sum := int64(0)

@@ -26,8 +26,8 @@ func searchInterference(n *model.Node, policy *model.Policy, plan *model.Plan, b
 	return &state
 }
 
-// interferenceNotices tells the owners of the victim and of the suspect what was found, and the owners of throttled pods
-// why they are throttled.
+// interferenceNotices tells the owners of the victim and of the suspect what was found, and the owners of throttled
+// pods why they are throttled.
 func interferenceNotices(n *model.Node, r *model.Interference) []model.Notice {
 	if r.Empty() {
 		return nil

@@ -15,8 +15,8 @@ import (
 
 var ladders = flag.Uint64("ladders", 4, "worlds in which the ladder is tried")
 
-// rungs is how often each rung of the ladder may begin in any hour, on one node or, where it says so, of one pod, whatever is
-// measured. Each number follows from a time that the rung waits, see docs/design/evict.md.
+// rungs is how often each rung of the ladder may begin in any hour, on one node or, where it says so, of one pod,
+// whatever is measured. Each number follows from a time that the rung waits, see docs/design/evict.md.
 var rungs = map[string]int{
 	"hot":      hourly(3*60 + 10), // ten seconds until there is a reason, and three minutes without one until it is over
 	"suppress": hourly(3),         // that batch is given more again: three seconds after it was given less
@@ -28,7 +28,8 @@ var rungs = map[string]int{
 	"left":     6,                 // what the policy says
 }
 
-// hourly returns how often at most something happens in any hour between two times of which at least so many seconds go by.
+// hourly returns how often at most something happens in any hour between two times of which at least so many seconds go
+// by.
 func hourly(seconds int) int { return (3600 + seconds - 1) / seconds }
 
 // ladder is a world that is watched for what is done on each rung.
@@ -140,8 +141,8 @@ func (l *ladder) noise(second int) {
 	l.load.pods, l.load.node = all, model.Amount{CPU: all.CPU + 500, Memory: all.Memory + 1<<30}
 }
 
-// provoke returns how much memory an online pod is to use so that a rung begins as often as can be: nothing is left for batch until it
-// has begun, or could begin were its wait a little shorter, and then so much that it is undone.
+// provoke returns how much memory an online pod is to use so that a rung begins as often as can be: nothing is left for
+// batch until it has begun, or could begin were its wait a little shorter, and then so much that it is undone.
 func (l *ladder) provoke(uses int64) int64 {
 	if l.was.Slack == nil {
 		return uses
@@ -340,9 +341,10 @@ func settings(plan *model.Plan, k model.Knob) map[string]int64 {
 	return all
 }
 
-// TestLadder checks the ladder as a whole: no new batch, suppress, throttle the culprit, hold and reclaim, freeze, evict. Whatever
-// is measured within bounds, each rung begins no more often in any hour than its waits allow; none is taken before those below it;
-// and after a long calm all is undone. More worlds: go test ./internal/decide -run Ladder -v -args -ladders 100.
+// TestLadder checks the ladder as a whole: no new batch, suppress, throttle the culprit, hold and reclaim, freeze,
+// evict. Whatever is measured within bounds, each rung begins no more often in any hour than its waits allow; none is
+// taken before those below it; and after a long calm all is undone. More worlds: go test ./internal/decide -run Ladder
+// -v -args -ladders 100.
 func TestLadder(t *testing.T) {
 	total := map[string]int{}
 	for seed := range *ladders {

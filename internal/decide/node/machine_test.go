@@ -43,7 +43,8 @@ func amountUpTo(r *rand.Rand, whole model.Amount, percent int64) model.Amount {
 	return model.Amount{CPU: r.Int64N(whole.CPU*percent/100 + 1), Memory: r.Int64N(whole.Memory*percent/100 + 1)}
 }
 
-// randomMachine is a [randomWorld] that is measured and sells, with pods of all classes, some of which want CPUs of their own.
+// randomMachine is a [randomWorld] that is measured and sells, with pods of all classes, some of which want CPUs of
+// their own.
 func randomMachine(r *rand.Rand) *world {
 	w := randomWorld(r)
 	n := &w.node
@@ -89,7 +90,8 @@ func randomMachine(r *rand.Rand) *world {
 	return w
 }
 
-// randomBursts has containers limited, and some of them stopped at their limits, on a machine that may have been cool for long.
+// randomBursts has containers limited, and some of them stopped at their limits, on a machine that may have been cool
+// for long.
 func randomBursts(r *rand.Rand, w *world) {
 	if w.policy.Protect.Burst = r.IntN(2) == 0; r.IntN(2) == 0 {
 		w.state.Quota = quota.State{Cool: true, Since: 1, Seen: w.node.Load.Clock}

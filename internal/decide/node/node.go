@@ -1,6 +1,6 @@
-// Package node decides what one node should be like: it turns an observed node and its policy into a plan. It is pure: it
-// has no I/O, no clock, no randomness and no Kubernetes types. So the agent, the simulator and "waterline explain" decide
-// alike, and any round can be replayed.
+// Package node decides what one node should be like: it turns an observed node and its policy into a plan. It is pure:
+// it has no I/O, no clock, no randomness and no Kubernetes types. So the agent, the simulator and "waterline explain"
+// decide alike, and any round can be replayed.
 //
 // Each rule stands in a folder of its own below. Decide runs them in order and passes the result of one to the next.
 package node
@@ -133,8 +133,8 @@ func sell(n *model.Node, policy *model.Policy, plan *model.Plan, state State, as
 	return state
 }
 
-// limited reports whether memory for batch was short in the previous round, and batch pods were limited and reclaimed from as
-// far as the policy allows.
+// limited reports whether memory for batch was short in the previous round, and batch pods were limited and reclaimed
+// from as far as the policy allows.
 func limited(n *model.Node, policy *model.Policy, state *State) bool {
 	return policy.Protect.Memory && state.Memory.Short && memory.Unsupported(n, policy).Code == ""
 }
@@ -200,11 +200,12 @@ func deferAll(settings []model.Setting, why model.Code) {
 	}
 }
 
-// release adds settings that restore the files that Waterline owns and no rule sets any more, or whose settings are only
-// observed. Settings and n.Owned are both ordered by file.
+// release adds settings that restore the files that Waterline owns and no rule sets any more, or whose settings are
+// only observed. Settings and n.Owned are both ordered by file.
 //
-// While the pods are not known, the policies of the cluster are not known either, and the mode is the default: every file
-// stays as it is, except that frozen pods are thawed. While nothing is measured, the limits of batch stay: an agent that was killed may have set them after it last saved its state.
+// While the pods are not known, the policies of the cluster are not known either, and the mode is the default: every
+// file stays as it is, except that frozen pods are thawed. While nothing is measured, the limits of batch stay: an
+// agent that was killed may have set them after it last saved its state.
 func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []model.Setting) []model.Setting {
 	var given []model.Setting
 	var pods map[string]*model.Pod

@@ -9,8 +9,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestFollows checks that every pod is watched whose files, or whose containers' files, a plan has written; and that group
-// identities alone have none watched where the kernel has none.
+// TestFollows checks that every pod is watched whose files, or whose containers' files, a plan has written; and that
+// group identities alone have none watched where the kernel has none.
 func TestFollows(t *testing.T) {
 	identified := 0
 	for seed := range uint64(500) {

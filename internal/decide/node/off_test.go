@@ -8,8 +8,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestOffersAfterOff checks that what was sold before a policy was switched off is not sold at once when it is on again: the
-// room for it must have been clear for as long as for any offer.
+// TestOffersAfterOff checks that what was sold before a policy was switched off is not sold at once when it is on
+// again: the room for it must have been clear for as long as for any offer.
 func TestOffersAfterOff(t *testing.T) {
 	policy := fixture.Policy()
 	policy.CPU = model.SellPolicy{Method: model.SellStatic, Ratio: 500, Waterline: 1000}
@@ -48,8 +48,8 @@ func TestOffersAfterOff(t *testing.T) {
 	}
 }
 
-// TestDisabledReportsNothing checks that a node whose policy is disabled reports neither an offer nor an account at once,
-// though it was measured, and has nothing measured any more.
+// TestDisabledReportsNothing checks that a node whose policy is disabled reports neither an offer nor an account at
+// once, though it was measured, and has nothing measured any more.
 func TestDisabledReportsNothing(t *testing.T) {
 	used := model.Usage{CPU: model.CPUUsage{At: time.Hour, Milli: 100}, Memory: model.MemoryUsage{At: time.Hour, WorkingSet: 1 << 20}}
 	n := model.Node{

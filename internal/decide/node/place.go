@@ -34,8 +34,8 @@ type Placement struct {
 	OOMScore int    // oom_score_adj; 0: the kubelet's stays
 }
 
-// Place decides where a container runs from its first instruction on, and how soon the kernel kills it for want of memory.
-// It returns false if the runtime's choice stands.
+// Place decides where a container runs from its first instruction on, and how soon the kernel kills it for want of
+// memory. It returns false if the runtime's choice stands.
 func (p *Placing) Place(c Container) (Placement, bool) {
 	if p == nil || p.Policy.Mode != model.ModeEnforce {
 		return Placement{}, false

@@ -58,8 +58,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestPlaceOOMScore checks that how soon a container is killed for want of memory is said when it is created, with or without
-// CPUs, and left alone when it is updated or its pod is not known.
+// TestPlaceOOMScore checks that how soon a container is killed for want of memory is said when it is created, with or
+// without CPUs, and left alone when it is updated or its pod is not known.
 func TestPlaceOOMScore(t *testing.T) {
 	p := Placing{
 		Policy: model.Policy{Mode: model.ModeEnforce, Protect: model.ProtectPolicy{Memory: true}},

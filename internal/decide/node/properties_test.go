@@ -105,8 +105,9 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// skewed reports whether a Guaranteed pod's weight is out of proportion for a reason that is not a tenant's: the agent's
-// own, or that of a system-critical pod. Those run little; imagining that they burn CPU for ever proves nothing.
+// skewed reports whether a Guaranteed pod's weight is out of proportion for a reason that is not a tenant's: the
+// agent's own, or that of a system-critical pod. Those run little; imagining that they burn CPU for ever proves
+// nothing.
 func skewed(w *world, plan *model.Plan) bool {
 	for _, s := range plan.Settings {
 		if s.Reason.Code == model.AgentFirst || s.Reason.Code == model.CriticalPreserved {

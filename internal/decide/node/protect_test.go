@@ -11,10 +11,10 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestProtectionProperties checks on random machines what must hold for protected memory on every machine: only online pods have
-// it, at most what they request; and each group above has at least what the pods below use of theirs (Koordinator's promises
-// nothing by default, and where it does, counts only its own classes) and, unless somebody else set more, at most what they
-// were promised.
+// TestProtectionProperties checks on random machines what must hold for protected memory on every machine: only online
+// pods have it, at most what they request; and each group above has at least what the pods below use of theirs
+// (Koordinator's promises nothing by default, and where it does, counts only its own classes) and, unless somebody else
+// set more, at most what they were promised.
 func TestProtectionProperties(t *testing.T) {
 	protected, carried, others, held, lacked := 0, 0, 0, 0, 0
 	for seed := range uint64(1500) {

@@ -24,8 +24,8 @@ type outcome struct {
 	State node.State
 }
 
-// purely decides a round, and checks that it changed nothing that it was given, and that the arguments, written and read
-// again as the journal does, give the same plan and state.
+// purely decides a round, and checks that it changed nothing that it was given, and that the arguments, written and
+// read again as the journal does, give the same plan and state.
 func purely(decide decision, n model.Node, p model.Policy, s node.State) (model.Plan, node.State, error) {
 	in := arguments{n, p, s}
 	before := encoded(in)

@@ -64,8 +64,8 @@ func (w *world) live(t *testing.T, r *rand.Rand, second int) {
 	w.measure()
 }
 
-// TestReplay checks that a journal of twenty minutes with every feature on replays without a difference, whichever of its
-// rounds were recorded.
+// TestReplay checks that a journal of twenty minutes with every feature on replays without a difference, whichever of
+// its rounds were recorded.
 func TestReplay(t *testing.T) {
 	dir := t.TempDir()
 	j, err := journal.Open(dir, 256<<20)

@@ -12,7 +12,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// The tests of this file hold against defects of another co-location system, on the whole of what is decided about a node.
+// The tests of this file hold against defects of another co-location system, on the whole of what is decided about a
+// node.
 
 // selling returns a machine on which everything is known and that has sold something for a while.
 func selling(r *rand.Rand) *world {
@@ -54,8 +55,8 @@ func standing(p *model.Publication, r model.NodeResource) int64 {
 	return 0
 }
 
-// TestNewPodNeverRaisesWhatStands: a pod that is not batch and that nobody has measured yet raises nothing that stands on the
-// Node, by any method (G11-3; A2.2-1: a policy that is called conservative left out pods without a metric).
+// TestNewPodNeverRaisesWhatStands: a pod that is not batch and that nobody has measured yet raises nothing that stands
+// on the Node, by any method (G11-3; A2.2-1: a policy that is called conservative left out pods without a metric).
 func TestNewPodNeverRaisesWhatStands(t *testing.T) {
 	lowered := 0
 	for seed := range uint64(600) {
@@ -83,10 +84,10 @@ func TestNewPodNeverRaisesWhatStands(t *testing.T) {
 	}
 }
 
-// TestOffLeavesNothing: where a node is switched off, or opts out, every file goes back, no condition, no CPUs and no offer
-// remain, neither in what is decided nor in what is remembered, and of what stands on the Node only what is bound by another's
-// names (G11-4; A2.2-2: zones kept their amounts when the node's was taken away). It is the same whether the node is still
-// measured or not, and a second round has nothing left to do.
+// TestOffLeavesNothing: where a node is switched off, or opts out, every file goes back, no condition, no CPUs and no
+// offer remain, neither in what is decided nor in what is remembered, and of what stands on the Node only what is bound
+// by another's names (G11-4; A2.2-2: zones kept their amounts when the node's was taken away). It is the same whether
+// the node is still measured or not, and a second round has nothing left to do.
 func TestOffLeavesNothing(t *testing.T) {
 	owned, sold := 0, int64(0)
 	for seed := range uint64(300) {
@@ -144,9 +145,9 @@ func TestObservedLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestSilenceTakesBack: while nothing is measured any more, what stands on the Node goes down to what is bound within a minute,
-// and nothing but the timer that each round asks for is needed (G11-4 and G11-8; A2.3: after a quarter of an hour, if an event
-// from outside came). What batch may use goes to nothing too.
+// TestSilenceTakesBack: while nothing is measured any more, what stands on the Node goes down to what is bound within a
+// minute, and nothing but the timer that each round asks for is needed (G11-4 and G11-8; A2.3: after a quarter of an
+// hour, if an event from outside came). What batch may use goes to nothing too.
 func TestSilenceTakesBack(t *testing.T) {
 	sold := int64(0)
 	for seed := range uint64(60) {

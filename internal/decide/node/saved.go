@@ -24,15 +24,15 @@ func (s State) Restarted() State {
 	return s
 }
 
-// Learned returns the part of a state that counts after a reboot: what was learned of the online pods. All else is about
-// cgroups, which do not outlive a reboot, or about a clock that started anew.
+// Learned returns the part of a state that counts after a reboot: what was learned of the online pods. All else is
+// about cgroups, which do not outlive a reboot, or about a clock that started anew.
 func (s State) Learned() State {
 	return State{Peaks: predict.State{CPU: s.Peaks.CPU, Memory: s.Peaks.Memory, Owners: s.Peaks.Owners}}
 }
 
-// MustSave reports whether a state must be saved before its plan is carried out, given the state that was saved last and
-// how long ago. An agent that is killed must find which pods have which CPUs, what is offered, and which pod it froze:
-// killed for want of memory, it would freeze the pod again.
+// MustSave reports whether a state must be saved before its plan is carried out, given the state that was saved last
+// and how long ago. An agent that is killed must find which pods have which CPUs, what is offered, and which pod it
+// froze: killed for want of memory, it would freeze the pod again.
 func (s State) MustSave(saved *State, age time.Duration) bool {
 	return age >= saveAfter || s.offers() != saved.offers() || s.frozen() != saved.frozen() || s.CPUsDiffer(saved)
 }

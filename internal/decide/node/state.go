@@ -17,8 +17,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// The bounds on repairing a file that another writer overwrites. The kubelet and systemd rewrite a file at most once for each
-// of their events, and are always answered at once. Only a writer in a loop exceeds these bounds.
+// The bounds on repairing a file that another writer overwrites. The kubelet and systemd rewrite a file at most once
+// for each of their events, and are always answered at once. Only a writer in a loop exceeds these bounds.
 const (
 	fightWindow  = 10 * time.Second
 	fightRepairs = 100 // in one window: ten a second
@@ -55,7 +55,8 @@ type FileState struct {
 	Answered time.Time // when it was last repaired while fighting
 }
 
-// Refusal is a value that the kernel refused, or that was not written because of memory in use, and the group at that time.
+// Refusal is a value that the kernel refused, or that was not written because of memory in use, and the group at that
+// time.
 type Refusal struct {
 	Value model.Value
 	Errno string
@@ -100,9 +101,9 @@ func (s State) next(n *model.Node, plan *model.Plan) State {
 
 func compareFile(f FileState, file model.File) int { return f.File.Compare(file) }
 
-// forgetRefusals lets refused writes below and above a directory be tried again, because another writer changed something
-// there: a quota that did not fit into its parent's may fit now. While a writer fights for the directory that proves
-// nothing, and a write would be refused at every repair.
+// forgetRefusals lets refused writes below and above a directory be tried again, because another writer changed
+// something there: a quota that did not fit into its parent's may fit now. While a writer fights for the directory that
+// proves nothing, and a write would be refused at every repair.
 func forgetRefusals(files []FileState, dir string) {
 	for i := range files {
 		if d := files[i].Dir; strings.HasPrefix(d, dir) || strings.HasPrefix(dir, d) {

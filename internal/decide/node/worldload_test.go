@@ -250,8 +250,8 @@ func (w *world) setPodLoad(pod *model.Pod, key, value string) bool {
 	return true
 }
 
-// addJob adds a container that runs and asks for batch resources, CPUS[:LIMIT[:MEMORY]], of which MEMORY is its limit, and
-// returns the name of its cgroup.
+// addJob adds a container that runs and asks for batch resources, CPUS[:LIMIT[:MEMORY]], of which MEMORY is its limit,
+// and returns the name of its cgroup.
 func addJob(pod *model.Pod, name, asks string) string {
 	c := model.Container{Name: name, ID: fmt.Sprintf("%012x", 0xb0+len(pod.Containers))}
 	parts := strings.Split(asks+"::", ":")

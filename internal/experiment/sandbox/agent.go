@@ -53,8 +53,8 @@ metadata: {name: experiment}
 spec: {mode: Enforce}
 `
 
-// StartAgent runs the real agent in a pod, as its DaemonSet does. More arguments may name a policy with --config; without
-// one the policy enforces the defaults.
+// StartAgent runs the real agent in a pod, as its DaemonSet does. More arguments may name a policy with --config;
+// without one the policy enforces the defaults.
 func (s *Sandbox) StartAgent(p *Pod, more ...string) error {
 	if err := s.Create(p); err != nil {
 		return err

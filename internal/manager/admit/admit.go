@@ -1,10 +1,11 @@
-// Package admit makes batch pods ask for batch resources when they are created. A pod is batch when its label says so, or
-// when a policy's rule selects it in a namespace that opted in. In doubt a pod is none, and is left exactly as it came.
+// Package admit makes batch pods ask for batch resources when they are created. A pod is batch when its label says so,
+// or when a policy's rule selects it in a namespace that opted in. In doubt a pod is none, and is left exactly as it
+// came.
 //
-// What is done to a batch pod is [Rules.Mutate], which works on values; [Webhook] carries it to the API server. It is called
-// twice for a pod: in between, the API server's own admission plugins run again, and those know native CPU and memory. A
-// LimitRange adds defaults for what the first call took away, and the plugin Priority fills in what belongs to the class
-// that it chose. So Mutate takes defaults away again, and what it did once it does not do twice.
+// What is done to a batch pod is [Rules.Mutate], which works on values; [Webhook] carries it to the API server. It is
+// called twice for a pod: in between, the API server's own admission plugins run again, and those know native CPU and
+// memory. A LimitRange adds defaults for what the first call took away, and the plugin Priority fills in what belongs
+// to the class that it chose. So Mutate takes defaults away again, and what it did once it does not do twice.
 package admit
 
 import (
@@ -48,8 +49,8 @@ type Outcome struct {
 	Warnings []string // for whoever creates the pod: each names the key, the value and what to write instead
 }
 
-// Mutate returns the pod as it should be created, and what was done to it. The namespace is the pod's, nil where it could not
-// be looked up. A pod that is not batch is returned as it came; the pod that is passed is never changed.
+// Mutate returns the pod as it should be created, and what was done to it. The namespace is the pod's, nil where it
+// could not be looked up. A pod that is not batch is returned as it came; the pod that is passed is never changed.
 func (r Rules) Mutate(pod *corev1.Pod, namespace *corev1.Namespace) (*corev1.Pod, Outcome) {
 	class, said, notices := kube.Class(pod.Labels)
 	o := Outcome{Warnings: warnings(append(notices, kube.ParseAnnotations(pod.Annotations).Notices...))}
@@ -129,8 +130,8 @@ func warnings(notices []model.Reason) []string {
 	return all
 }
 
-// Keep returns the new version of a pod with the annotation that Mutate wrote as it was: it is written once, and what it says
-// decides about limits.
+// Keep returns the new version of a pod with the annotation that Mutate wrote as it was: it is written once, and what
+// it says decides about limits.
 func Keep(before, now *corev1.Pod) (*corev1.Pod, Outcome) {
 	const key = v1alpha1.AnnotationBatchResources
 	old, had := before.Annotations[key]

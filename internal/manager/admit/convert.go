@@ -40,9 +40,10 @@ func (m *mutation) convert(to names) {
 	m.setAnnotation(v1alpha1.AnnotationBatchResources, text)
 }
 
-// container turns one resource of one container. A container that already asks for it by a batch name is left with that: it
-// was turned before, or says so itself, and what is native beside it is a LimitRange's default. Under our names the API server has
-// the limit be what is requested, so of CPU that says nothing; under Koordinator's it may be more, and is one.
+// container turns one resource of one container. A container that already asks for it by a batch name is left with
+// that: it was turned before, or says so itself, and what is native beside it is a LimitRange's default. Under our
+// names the API server has the limit be what is requested, so of CPU that says nothing; under Koordinator's it may be
+// more, and is one.
 func (m *mutation) container(c *corev1.Container, kind kind, to corev1.ResourceName, was v1alpha1.AskedResources, asked *v1alpha1.AskedResources) {
 	var request, limit int64
 	if own, found := lookup(c.Resources, everySpelling(kind)...); found {

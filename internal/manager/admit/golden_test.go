@@ -13,8 +13,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// setting is the first document of a case. The second is the pod as its creator wrote it; then come, under this test's eyes,
-// what was done and the pod as it is stored.
+// setting is the first document of a case. The second is the pod as its creator wrote it; then come, under this test's
+// eyes, what was done and the pod as it is stored.
 type setting struct {
 	About       string              `json:"about"`
 	Koordinator bool                `json:"koordinator,omitempty"`

@@ -10,8 +10,9 @@ import (
 )
 
 // LimitRangeObstacles returns what in a LimitRange keeps batch pods out of its namespace, such as "max of cpu for each
-// Container", in the order in which it stands there; nothing if it does not. The API server's plugin LimitRanger refuses a
-// pod that says nothing about a resource with a bound or a ratio, and adds its defaults before webhooks run only.
+// Container", in the order in which it stands there; nothing if it does not. The API server's plugin LimitRanger
+// refuses a pod that says nothing about a resource with a bound or a ratio, and adds its defaults before webhooks run
+// only.
 func LimitRangeObstacles(l *corev1.LimitRange) []string {
 	var all []string
 	for _, item := range l.Spec.Limits {
@@ -37,9 +38,9 @@ var demanded = []corev1.ResourceName{
 	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
 }
 
-// QuotaObstacles returns the native resources that a ResourceQuota counts of batch pods, in order of name; nothing if it
-// counts none, or if its scope leaves batch pods out. The API server refuses a pod that does not ask for what is counted.
-// Of the scopes Terminating and NotTerminating one is of some batch pods, so it counts.
+// QuotaObstacles returns the native resources that a ResourceQuota counts of batch pods, in order of name; nothing if
+// it counts none, or if its scope leaves batch pods out. The API server refuses a pod that does not ask for what is
+// counted. Of the scopes Terminating and NotTerminating one is of some batch pods, so it counts.
 func QuotaObstacles(q *corev1.ResourceQuota) []string {
 	if !slices.ContainsFunc([]string{v1alpha1.PriorityClassBatch, v1alpha1.PriorityClassMid}, func(class string) bool { return counts(&q.Spec, class) }) {
 		return nil

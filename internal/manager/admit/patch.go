@@ -19,8 +19,9 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// patch returns the steps from one version of a pod to another, in JSON. It names only what [Rules.Mutate] and [Keep] change:
-// whatever else is in the pod, and be it of a version of Kubernetes that this code does not know, is not mentioned and stays.
+// patch returns the steps from one version of a pod to another, in JSON. It names only what [Rules.Mutate] and [Keep]
+// change: whatever else is in the pod, and be it of a version of Kubernetes that this code does not know, is not
+// mentioned and stays.
 func patch(before, after *corev1.Pod) ([]byte, error) {
 	var p patcher
 	p.diffMap("/metadata/labels", before.Labels, after.Labels)

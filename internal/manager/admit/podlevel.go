@@ -7,9 +7,9 @@ import (
 )
 
 // podLevel shares what the pod asks for as a whole, and its containers do not ask for themselves, out to them, because
-// batch resources cannot be asked for at that level: to those of the app's containers that ask for none; where each asks for
-// some, to those without a limit; else to all. Equally, and what cannot be divided to the first. So the pod asks for as much
-// as before.
+// batch resources cannot be asked for at that level: to those of the app's containers that ask for none; where each
+// asks for some, to those without a limit; else to all. Equally, and what cannot be divided to the first. So the pod
+// asks for as much as before.
 func (m *mutation) podLevel(to names, was v1alpha1.AskedResources, asked *v1alpha1.BatchResources) {
 	for _, kind := range kinds {
 		sum := m.sum(kind, to)

@@ -16,14 +16,15 @@ var classes = map[string]model.Tier{
 	"koord-batch":               model.TierBatch,
 }
 
-// setPriority gives the pod the priority of a tier, unless it has one in a band of batch, and returns its tier. What the pod
-// says itself counts before what is wanted for it: its priority, then which resources it asks for. That the number decides
-// about the tier is also what the agent does.
+// setPriority gives the pod the priority of a tier, unless it has one in a band of batch, and returns its tier. What
+// the pod says itself counts before what is wanted for it: its priority, then which resources it asks for. That the
+// number decides about the tier is also what the agent does.
 //
-// A class outside of the bands is replaced: with a higher priority a batch pod could have online pods evicted for it, and
-// whoever labelled it as batch meant something else. Only the name is set. The API server's plugin Priority ran before us
-// and, because the pod was changed, runs again: it fills in priority and preemptionPolicy from the class, and refuses the pod
-// where it finds others there. So both are cleared, and the class is free to have other values than we know of.
+// A class outside of the bands is replaced: with a higher priority a batch pod could have online pods evicted for it,
+// and whoever labelled it as batch meant something else. Only the name is set. The API server's plugin Priority ran
+// before us and, because the pod was changed, runs again: it fills in priority and preemptionPolicy from the class, and
+// refuses the pod where it finds others there. So both are cleared, and the class is free to have other values than we
+// know of.
 func (m *mutation) setPriority(wanted model.Tier) model.Tier {
 	spec := &m.pod.Spec
 	if tier := band(spec.Priority); tier != "" {
@@ -64,7 +65,8 @@ func band(priority *int32) model.Tier {
 	return ""
 }
 
-// askedTier returns the tier whose resources a pod asks for itself, "" for none. The safer one counts where it asks for both.
+// askedTier returns the tier whose resources a pod asks for itself, "" for none. The safer one counts where it asks for
+// both.
 func askedTier(pod *corev1.Pod) model.Tier {
 	for _, tier := range []model.Tier{model.TierBatch, model.TierMid} {
 		for _, c := range containers(pod) {

@@ -78,8 +78,8 @@ func randomPod(r *rand.Rand) *corev1.Pod {
 	return pod
 }
 
-// TestProperties checks on random pods that a pod which is not batch is not touched, that one which is asks for nothing native
-// any more and for as much as before, and that a second call changes nothing.
+// TestProperties checks on random pods that a pod which is not batch is not touched, that one which is asks for nothing
+// native any more and for as much as before, and that a second call changes nothing.
 func TestProperties(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 1))
 	met := map[string]int{}

@@ -37,8 +37,8 @@ func (k kind) format() resource.Format {
 	return resource.DecimalSI
 }
 
-// most is the highest amount that is told apart, in milli-cores or bytes. No machine has as much, and sums of such amounts
-// over as many containers as fit into a request do not overflow.
+// most is the highest amount that is told apart, in milli-cores or bytes. No machine has as much, and sums of such
+// amounts over as many containers as fit into a request do not overflow.
 const most = 1 << 46
 
 // amount returns a quantity of the native resource in milli-cores or bytes, rounded up.
@@ -90,7 +90,8 @@ func everySpelling(k kind) []corev1.ResourceName {
 	return append(append([]corev1.ResourceName{}, spellings[model.TierBatch][k]...), spellings[model.TierMid][k]...)
 }
 
-// pair is what is asked for of one resource: the request is the limit where only that is said, as the API server has it.
+// pair is what is asked for of one resource: the request is the limit where only that is said, as the API server has
+// it.
 type pair struct{ request, limit resource.Quantity }
 
 // lookup finds what is asked for under the first of some names that is there.
@@ -119,7 +120,8 @@ func containers(pod *corev1.Pod) []*corev1.Container {
 	return all
 }
 
-// startsAndEnds reports whether a container is done before the app's containers start: an init container that is no sidecar.
+// startsAndEnds reports whether a container is done before the app's containers start: an init container that is no
+// sidecar.
 func startsAndEnds(pod *corev1.Pod, c *corev1.Container) bool {
 	for i := range pod.Spec.InitContainers {
 		if &pod.Spec.InitContainers[i] == c {
@@ -174,8 +176,8 @@ func set(a *v1alpha1.ResourceAmounts, k kind, amount int64) {
 	}
 }
 
-// AsksNatively reports whether a pod asks for native CPU or memory, itself or in a container. A batch pod does so only if it
-// did not pass [Rules.Mutate].
+// AsksNatively reports whether a pod asks for native CPU or memory, itself or in a container. A batch pod does so only
+// if it did not pass [Rules.Mutate].
 func AsksNatively(pod *corev1.Pod) bool {
 	asks := func(r corev1.ResourceRequirements) bool {
 		for _, k := range kinds {

@@ -26,16 +26,16 @@ type Rule struct {
 	Tier       model.Tier      // of pods without a priority of their own; "": batch
 }
 
-// selects reports whether the rule selects a pod of a namespace. As with nodes in a policy's roll-out, an owner that is not
-// in yet counts as not selected.
+// selects reports whether the rule selects a pod of a namespace. As with nodes in a policy's roll-out, an owner that is
+// not in yet counts as not selected.
 func (r Rule) selects(pod *corev1.Pod, namespace *corev1.Namespace) bool {
 	return r.Selector != nil && r.Selector.Matches(labels.Set(pod.Labels)) &&
 		(r.Namespaces == nil || r.Namespaces.Matches(labels.Set(namespace.Labels))) &&
 		threshold(kube.Owner(pod), r.Policy) <= r.Percent
 }
 
-// threshold is from which percentage on the pods of an owner are in: 1 to 100. All pods of one owner are in or out, in each
-// replica of the manager and for ever, and each policy begins with other owners.
+// threshold is from which percentage on the pods of an owner are in: 1 to 100. All pods of one owner are in or out, in
+// each replica of the manager and for ever, and each policy begins with other owners.
 //
 // It is 1 + ⌊100 × h / 2⁶⁴⌋, where h is the first eight bytes of the SHA-256 of "owner/policy", as a big-endian number.
 func threshold(owner, policy string) int {
@@ -79,8 +79,8 @@ func before(a, b *Rule) bool {
 // systemNamespaces hold what runs the cluster. A policy is about tenants.
 var systemNamespaces = []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease, v1alpha1.Namespace}
 
-// protected reports whether a pod runs the cluster or its node, which no policy may make batch: what a selector catches by
-// mistake must not be a DNS server, a CNI daemon or ourselves. A label on the pod can.
+// protected reports whether a pod runs the cluster or its node, which no policy may make batch: what a selector catches
+// by mistake must not be a DNS server, a CNI daemon or ourselves. A label on the pod can.
 func protected(pod *corev1.Pod) bool {
 	by := metav1.GetControllerOfNoCopy(pod)
 	return slices.Contains(systemNamespaces, pod.Namespace) || by != nil && (by.Kind == "DaemonSet" || by.Kind == "Node")

@@ -35,11 +35,12 @@ type Options struct {
 }
 
 // Webhook answers the API server, which calls it for pods that are created and for pods whose annotation
-// waterline.io/batch-resources is changed. It refuses no pod and has no side effects: a dry run is answered as any other
-// request.
+// waterline.io/batch-resources is changed. It refuses no pod and has no side effects: a dry run is answered as any
+// other request.
 //
-// It is to be registered for pods with reinvocationPolicy IfNeeded and sideEffects None: for CREATE, and for UPDATE where a
-// matchCondition finds that the annotation differs between object and oldObject, so that other updates do not pass here.
+// It is to be registered for pods with reinvocationPolicy IfNeeded and sideEffects None: for CREATE, and for UPDATE
+// where a matchCondition finds that the annotation differs between object and oldObject, so that other updates do not
+// pass here.
 type Webhook struct {
 	options Options
 }
@@ -93,8 +94,8 @@ func (w *Webhook) serve(to http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// review answers one AdmissionReview with another. An error means that it is none. A pod in it that cannot be understood is
-// admitted as it is: whether it is a pod at all is for the API server to say.
+// review answers one AdmissionReview with another. An error means that it is none. A pod in it that cannot be
+// understood is admitted as it is: whether it is a pod at all is for the API server to say.
 func (w *Webhook) review(ctx context.Context, body []byte) ([]byte, error) {
 	var in admissionv1.AdmissionReview
 	if err := utiljson.Unmarshal(body, &in); err != nil {

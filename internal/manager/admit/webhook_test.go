@@ -109,8 +109,8 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// TestNamespaceLookupFails (G11-6; A3.1): in Koordinator a pod whose namespace cannot be looked up, as when it is younger than the
-// informer's cache, is treated as if the profile matched.
+// TestNamespaceLookupFails (G11-6; A3.1): in Koordinator a pod whose namespace cannot be looked up, as when it is
+// younger than the informer's cache, is treated as if the profile matched.
 func TestNamespaceLookupFails(t *testing.T) {
 	plain := strings.Replace(batchPod, "waterline.io/qos", "app", 1)
 	asked := ""
@@ -178,7 +178,8 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errors.New("reset") }
 
-// FuzzReview sends bodies that nobody should send. A pod that comes out changed must be one that a second call leaves alone.
+// FuzzReview sends bodies that nobody should send. A pod that comes out changed must be one that a second call leaves
+// alone.
 func FuzzReview(f *testing.F) {
 	for _, operation := range []admissionv1.Operation{admissionv1.Create, admissionv1.Update} {
 		body, err := json.Marshal(request(operation, batchPod, batchPod))

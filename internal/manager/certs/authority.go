@@ -24,8 +24,8 @@ const (
 	servingLife   = 90 * 24 * time.Hour
 )
 
-// settle is how long an authority is known to API servers before anything that it signed is served. An API server learns of
-// it by its watch, within a second; this is for one that is cut off.
+// settle is how long an authority is known to API servers before anything that it signed is served. An API server
+// learns of it by its watch, within a second; this is for one that is cut off.
 const settle = time.Hour
 
 // backdate is by how much certificates are valid before they are made, for clocks that are behind.
@@ -43,8 +43,8 @@ type bundle struct {
 	serving     tls.Certificate
 }
 
-// renew returns what should be used at a time, and whether that is something else than before. What is valid is kept; what
-// is not is made anew. It is what each replica does, so that none is special.
+// renew returns what should be used at a time, and whether that is something else than before. What is valid is kept;
+// what is not is made anew. It is what each replica does, so that none is special.
 func renew(now time.Time, old bundle, names []string) (next bundle, changed bool, err error) {
 	for _, a := range old.authorities {
 		if now.Before(a.cert.NotAfter) && !now.Before(a.cert.NotBefore) {

@@ -1,13 +1,13 @@
 // Package certs keeps the webhook's certificates: an authority of our own, a serving certificate, the Secret in which
-// replicas share them, and what API servers are told to trust. Nothing has to be restarted, and no connection is refused,
-// when one of them is renewed:
+// replicas share them, and what API servers are told to trust. Nothing has to be restarted, and no connection is
+// refused, when one of them is renewed:
 //
 //   - The serving certificate is renewed long before it ends, by an authority that API servers know.
 //   - A new authority is made known beside the old one, and signs from an hour later on.
 //   - If the Secret is deleted, replicas put back what they have.
 //
-// All replicas do the same. The Secret is written only as long as it is the version that was read, so of two that renew at once
-// one wins, and the other takes over what that wrote.
+// All replicas do the same. The Secret is written only as long as it is the version that was read, so of two that renew
+// at once one wins, and the other takes over what that wrote.
 package certs
 
 import (
@@ -88,8 +88,8 @@ func (c *Certs) Run(ctx context.Context) {
 	}
 }
 
-// Sync brings Secret, served certificate and webhooks up to date once. It is not for concurrent use. Where the API server
-// cannot be asked, what was known before is served on.
+// Sync brings Secret, served certificate and webhooks up to date once. It is not for concurrent use. Where the API
+// server cannot be asked, what was known before is served on.
 func (c *Certs) Sync(ctx context.Context) error {
 	b, err := c.share(ctx)
 	if err != nil {

@@ -49,8 +49,8 @@ func encodeKey(key crypto.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// decode reads a Secret's data. What cannot be read, or does not fit together, is missing in the bundle, and the error says
-// so; the rest is usable.
+// decode reads a Secret's data. What cannot be read, or does not fit together, is missing in the bundle, and the error
+// says so; the rest is usable.
 func decode(data map[string][]byte) (bundle, error) {
 	var b bundle
 	var problems []error

@@ -33,8 +33,8 @@ func TestIdentityPanics(t *testing.T) {
 	}
 }
 
-// TestIdentity checks when identities are used: never on a kernel that panics with them, not even before it was looked at, and
-// otherwise for as long as the kernel's switch is on, or it has none.
+// TestIdentity checks when identities are used: never on a kernel that panics with them, not even before it was looked
+// at, and otherwise for as long as the kernel's switch is on, or it has none.
 func TestIdentity(t *testing.T) {
 	const file, newest = "cpu.bvt_warp_ns", "5.10.134-16.1.al8.x86_64"
 	for _, c := range []struct {

@@ -126,15 +126,15 @@ func (m *Meter) Close() {
 	}
 }
 
-// Measure measures everything that is due, to be called once a second. The pods are those of [model.Tree]. The details say
-// what is measured of single pods beyond CPU use in every measurement, and memory and pressure in every fifth. They are
-// ordered by UID.
+// Measure measures everything that is due, to be called once a second. The pods are those of [model.Tree]. The details
+// say what is measured of single pods beyond CPU use in every measurement, and memory and pressure in every fifth. They
+// are ordered by UID.
 //
-// The error joins what could not be read; that keeps its last values and their time. It is no error that a cgroup is gone
-// or that this kernel does not know a thing.
+// The error joins what could not be read; that keeps its last values and their time. It is no error that a cgroup is
+// gone or that this kernel does not know a thing.
 //
-// Less than 100 ms after the last measurement nothing is read. When the last one is more than 10 s ago, or the machine was
-// suspended since, rates are known again after the next one.
+// Less than 100 ms after the last measurement nothing is read. When the last one is more than 10 s ago, or the machine
+// was suspended since, rates are known again after the next one.
 func (m *Meter) Measure(pods map[string]model.PodGroup, details []model.Detail) (*model.Load, error) {
 	m.follow(pods, details)
 	if !m.begins() {

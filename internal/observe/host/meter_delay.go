@@ -65,8 +65,8 @@ type delaySample struct {
 	carries bool // a task carries wait into the next sample
 }
 
-// measureDelays looks for how long the tasks of pods have waited since it last did. Nothing is known of those that began or ended
-// meanwhile.
+// measureDelays looks for how long the tasks of pods have waited since it last did. Nothing is known of those that
+// began or ended meanwhile.
 func (m *Meter) measureDelays() error {
 	wanted := false
 	for i := range m.pods {

@@ -73,7 +73,8 @@ func (n *fakeNode) found() {
 	}
 }
 
-// TestMeterDelay: how long the tasks of a pod waited is added up over all that were there before, in every other measurement.
+// TestMeterDelay: how long the tasks of a pod waited is added up over all that were there before, in every other
+// measurement.
 func TestMeterDelay(t *testing.T) {
 	n := newFakeNode(t, cgroup.V1, "waits", "other")
 	dir := n.pods["waits"].Dir + "/0123456789ab"
@@ -128,8 +129,8 @@ func TestMeterDelay(t *testing.T) {
 	}
 }
 
-// TestMeterDelayLumps: the kernel tells what a task waited for when that ends, and nothing of it is lost, nor told of other tasks, nor
-// of times long past.
+// TestMeterDelayLumps: the kernel tells what a task waited for when that ends, and nothing of it is lost, nor told of
+// other tasks, nor of times long past.
 func TestMeterDelayLumps(t *testing.T) {
 	n := newFakeNode(t, cgroup.V1, "waits")
 	dir := n.pods["waits"].Dir + "/0123456789ab"
@@ -178,7 +179,8 @@ func TestMeterDelayLumps(t *testing.T) {
 	}
 }
 
-// TestMeterDelayAsleep: a pod in which nobody ran is not asked, and nothing of what it then tells, or still owes, is lost.
+// TestMeterDelayAsleep: a pod in which nobody ran is not asked, and nothing of what it then tells, or still owes, is
+// lost.
 func TestMeterDelayAsleep(t *testing.T) {
 	n := newFakeNode(t, cgroup.V1, "waits")
 	dir := n.pods["waits"].Dir + "/0123456789ab"
@@ -262,8 +264,9 @@ func TestMeterDelayMostTasks(t *testing.T) {
 	}
 }
 
-// TestMeterDelayManyTasks: where pods have more tasks than are asked in one go, each has its turn, whatever comes before it, and what
-// it waited since its last one is told then. A pod with too many of its own keeps nobody else waiting for good.
+// TestMeterDelayManyTasks: where pods have more tasks than are asked in one go, each has its turn, whatever comes
+// before it, and what it waited since its last one is told then. A pod with too many of its own keeps nobody else
+// waiting for good.
 func TestMeterDelayManyTasks(t *testing.T) {
 	const each, pods, rate = 400, 8, 100 * time.Millisecond // two of the four pods that come at the same time have their turn
 	waits := []string{"waits-huge"}
@@ -302,8 +305,9 @@ func TestMeterDelayManyTasks(t *testing.T) {
 	}
 }
 
-// BenchmarkMeterDelay measures what it costs to ask real tasks: 220 processes of one task, as of 110 pods with two containers, half of
-// them a measurement; those of one process with 200 tasks; and to find the processes that there are, all new and all known.
+// BenchmarkMeterDelay measures what it costs to ask real tasks: 220 processes of one task, as of 110 pods with two
+// containers, half of them a measurement; those of one process with 200 tasks; and to find the processes that there
+// are, all new and all known.
 func BenchmarkMeterDelay(b *testing.B) {
 	const pods, each, threads = 110, 2, 200
 	fresh := func() *delays {

@@ -10,8 +10,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestMeterIdleThrottle: on v1, throttling is not looked at while a group has used too little for any quota to stop it, and nothing
-// of it is lost.
+// TestMeterIdleThrottle: on v1, throttling is not looked at while a group has used too little for any quota to stop it,
+// and nothing of it is lost.
 func TestMeterIdleThrottle(t *testing.T) {
 	bothVersions(t, func(t *testing.T, v cgroup.Version) {
 		n := newFakeNode(t, v, "batch")
@@ -36,7 +36,8 @@ func TestMeterIdleThrottle(t *testing.T) {
 	})
 }
 
-// TestMeterIdleMemory: what kind of memory a pod has is not asked again while it has as much and does nothing, but now and then.
+// TestMeterIdleMemory: what kind of memory a pod has is not asked again while it has as much and does nothing, but now
+// and then.
 func TestMeterIdleMemory(t *testing.T) {
 	bothVersions(t, func(t *testing.T, v cgroup.Version) {
 		n := newFakeNode(t, v, "batch")

@@ -25,8 +25,8 @@ type meteredContainer struct {
 	hit   int64 // last measurement that saw the container throttled; 0: never
 }
 
-// measureInside measures the containers that their quotas may stop: those whose pod uses enough, every fifth time, and those that
-// were stopped a while ago, every time, whose files are kept open as long as there are not too many.
+// measureInside measures the containers that their quotas may stop: those whose pod uses enough, every fifth time, and
+// those that were stopped a while ago, every time, whose files are kept open as long as there are not too many.
 func (m *Meter) measureInside(pods map[string]model.PodGroup) {
 	m.load.Inside = m.load.Inside[:0]
 	for i := range m.pods {

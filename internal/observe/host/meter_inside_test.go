@@ -19,7 +19,8 @@ func (n *fakeNode) contain(uid string, names ...string) {
 	}
 }
 
-// TestMeterInside follows the containers of pods that use enough: every fifth time, and each time once their quotas stop them.
+// TestMeterInside follows the containers of pods that use enough: every fifth time, and each time once their quotas
+// stop them.
 func TestMeterInside(t *testing.T) {
 	bothVersions(t, func(t *testing.T, v cgroup.Version) {
 		n := newFakeNode(t, v, "busy", "batch", "quiet")

@@ -111,7 +111,8 @@ func (n *fakeNode) set(dir string, u used) {
 	}
 }
 
-// details measures batch pods each second, pods named waits by their tasks, and containers of the others from n.from on.
+// details measures batch pods each second, pods named waits by their tasks, and containers of the others from n.from
+// on.
 func (n *fakeNode) details() []model.Detail {
 	var all []model.Detail
 	for _, uid := range slices.Sorted(maps.Keys(n.pods)) {
@@ -273,8 +274,8 @@ func TestMeterTooSoon(t *testing.T) {
 	}
 }
 
-// TestMeterBounds: a group may be counted late, but what no CPUs can have done is not believed; the machine never uses more
-// than it has.
+// TestMeterBounds: a group may be counted late, but what no CPUs can have done is not believed; the machine never uses
+// more than it has.
 func TestMeterBounds(t *testing.T) {
 	n := newFakeNode(t, cgroup.V1, "batch")
 	n.idle(time.Hour, 2)
@@ -447,8 +448,8 @@ func TestMeterUnreadable(t *testing.T) {
 	}
 }
 
-// TestMeterLargeFiles: /proc/stat of a machine with many interrupts and /proc/zoneinfo of one with many CPUs are larger than
-// any buffer that is large enough for most.
+// TestMeterLargeFiles: /proc/stat of a machine with many interrupts and /proc/zoneinfo of one with many CPUs are larger
+// than any buffer that is large enough for most.
 func TestMeterLargeFiles(t *testing.T) {
 	n := newFakeNode(t, cgroup.V2)
 	stat, err := os.ReadFile(filepath.Join(n.proc, "stat"))

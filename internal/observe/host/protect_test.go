@@ -45,8 +45,9 @@ func TestNoProtection(t *testing.T) {
 	}
 }
 
-// TestDetectMemoryQoS checks that the kubelet's MemoryQoS is found by what the runtime set in containers, whichever of them and
-// of the files it is, and no longer when those are gone. What stands in the pod's own group may be ours and says nothing.
+// TestDetectMemoryQoS checks that the kubelet's MemoryQoS is found by what the runtime set in containers, whichever of
+// them and of the files it is, and no longer when those are gone. What stands in the pod's own group may be ours and
+// says nothing.
 func TestDetectMemoryQoS(t *testing.T) {
 	root := t.TempDir()
 	layout, _ := cgroup.ParseLayout("kubepods")

@@ -171,7 +171,8 @@ func TestHotplug(t *testing.T) {
 	}
 }
 
-// TestTopologyWhileCPUsGo reads while a CPU goes on- and offline: what is read is one of both states, never half of each.
+// TestTopologyWhileCPUsGo reads while a CPU goes on- and offline: what is read is one of both states, never half of
+// each.
 func TestTopologyWhileCPUsGo(t *testing.T) {
 	sys := build(t, "online 0-3\nsocket 0 0-3\ncore 0-3 /2\ncache 3 0-3 /4\nnode 0 0-3 4030464\n")
 	online := filepath.Join(sys, onlineFile)

@@ -8,8 +8,8 @@ import (
 	"github.com/waterline-io/waterline/internal/cgroup"
 )
 
-// TestProbe checks that what the kernel lacks is found when there are groups with a quota, once and for good: a condition
-// that rests on it must not come and go.
+// TestProbe checks that what the kernel lacks is found when there are groups with a quota, once and for good: a
+// condition that rests on it must not come and go.
 func TestProbe(t *testing.T) {
 	all := []string{"cpu.max.burst", "cpu.idle", "cpu.bvt_warp_ns", "cpu.pressure", "memory.min", "memory.reclaim"}
 	proc := t.TempDir() // with no switch for identities

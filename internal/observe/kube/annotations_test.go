@@ -92,8 +92,8 @@ func TestCPUAsks(t *testing.T) {
 	}
 }
 
-// TestRandomAsks feeds ten thousand values that nobody should write: each asks for what an integer in range says, or for
-// nothing and exactly one notice.
+// TestRandomAsks feeds ten thousand values that nobody should write: each asks for what an integer in range says, or
+// for nothing and exactly one notice.
 func TestRandomAsks(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	const alphabet = "0123456789 -+.eExX_kKmMiI\x00\n\tö/…"

@@ -35,8 +35,8 @@ func bought(pod *model.Pod, requests corev1.ResourceList) {
 	}
 }
 
-// grant says what the cgroups of a pod and its containers are to have for what they ask for in batch and mid resources: what
-// the kubelet would compute if they asked for CPU and memory instead. What the kubelet limits stays the kubelet's.
+// grant says what the cgroups of a pod and its containers are to have for what they ask for in batch and mid resources:
+// what the kubelet would compute if they asked for CPU and memory instead. What the kubelet limits stays the kubelet's.
 func grant(pod *model.Pod, p *corev1.Pod) {
 	if pod.Mid == (model.Amount{}) && pod.Batch == (model.Amount{}) {
 		return
@@ -105,8 +105,8 @@ func inRange(a v1alpha1.AskedResources) bool {
 	return true
 }
 
-// clamp brings an amount into the range of those that are told apart. No machine has as much as the most, no sum of it over a
-// pod's containers overflows, and neither does the quota of it.
+// clamp brings an amount into the range of those that are told apart. No machine has as much as the most, no sum of it
+// over a pod's containers overflows, and neither does the quota of it.
 func clamp(amount int64) int64 { return min(max(amount, 0), 1<<46) }
 
 // kind is a kind of resource that is sold.
@@ -129,9 +129,9 @@ var (
 	}
 )
 
-// asked returns what a container asks for of all tiers together; limit is 0 where the API tells none. Only under Koordinator's
-// names can the two differ, because the API server takes kubernetes.io/ for its own; Koordinator's webhook leaves the
-// original limit there.
+// asked returns what a container asks for of all tiers together; limit is 0 where the API tells none. Only under
+// Koordinator's names can the two differ, because the API server takes kubernetes.io/ for its own; Koordinator's
+// webhook leaves the original limit there.
 func (k kind) asked(r *corev1.ResourceRequirements) (request, limit int64) {
 	koordinator := false
 	for _, sold := range model.NodeResources() {
@@ -149,12 +149,12 @@ func (k kind) asked(r *corev1.ResourceRequirements) (request, limit int64) {
 	return clamp(request), clamp(limit)
 }
 
-// translate makes the containers of a pod, which is changed, ask for the native resource instead of what is sold, with the
-// limits that the annotation says they came with. It returns what each asked for, init containers first.
+// translate makes the containers of a pod, which is changed, ask for the native resource instead of what is sold, with
+// the limits that the annotation says they came with. It returns what each asked for, init containers first.
 //
-// An entry of the annotation counts only where its request is what the container asks for, because where no webhook runs
-// anybody can write it; it is not valid if there is one that does not. Memory without a limit is limited to its request,
-// unless the pod as a whole came with a limit. A native limit stays.
+// An entry of the annotation counts only where its request is what the container asks for, because where no webhook
+// runs anybody can write it; it is not valid if there is one that does not. Memory without a limit is limited to its
+// request, unless the pod as a whole came with a limit. A native limit stays.
 func (k kind) translate(p *corev1.Pod, came *v1alpha1.BatchResources) (requests []int64, valid bool) {
 	var sum int64
 	var all []*corev1.Container

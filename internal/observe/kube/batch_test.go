@@ -31,8 +31,8 @@ func batchPod(t *testing.T, spec, annotation string) *model.Pod {
 	return pod
 }
 
-// TestGrants checks what cgroups are to have for batch resources. What is wanted is of the pod and then of each container that
-// has something: request and limit of CPU in milli-cores, limit of memory in bytes.
+// TestGrants checks what cgroups are to have for batch resources. What is wanted is of the pod and then of each
+// container that has something: request and limit of CPU in milli-cores, limit of memory in bytes.
 func TestGrants(t *testing.T) {
 	const main = `
   containers:
@@ -150,8 +150,8 @@ func TestBought(t *testing.T) {
 	}
 }
 
-// FuzzGrants checks that nothing that anybody may write into the annotation gives a pod without batch resources anything, nor
-// anybody an amount out of range.
+// FuzzGrants checks that nothing that anybody may write into the annotation gives a pod without batch resources
+// anything, nor anybody an amount out of range.
 func FuzzGrants(f *testing.F) {
 	came, err := json.Marshal(v1alpha1.BatchResources{Containers: map[string]v1alpha1.AskedResources{"main": {Request: v1alpha1.ResourceAmounts{CPU: 2000}, Limit: v1alpha1.ResourceAmounts{CPU: 3000}}}})
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Class reads from a pod's labels what the pod is for. A label that cannot be used makes nobody batch. Where said is false
-// the labels say nothing, and the class is LS. The notices say what is wrong with the labels.
+// Class reads from a pod's labels what the pod is for. A label that cannot be used makes nobody batch. Where said is
+// false the labels say nothing, and the class is LS. The notices say what is wrong with the labels.
 func Class(labels map[string]string) (class model.Class, said bool, notices []model.Reason) {
 	r := asksReader{annotations: labels}
 	class = oneOf(&r, v1alpha1.LabelQoS, v1alpha1.LabelQoSAlias, model.ClassLSE, model.ClassLSR, model.ClassLS, model.ClassBE, model.ClassSystem)
@@ -51,8 +51,8 @@ func classify(pod *model.Pod, priority *int32) {
 	}
 }
 
-// Owner names the workload that a pod belongs to, the same for all pods of it and for all of its revisions. A pod that is
-// not named yet goes by what its name will begin with.
+// Owner names the workload that a pod belongs to, the same for all pods of it and for all of its revisions. A pod that
+// is not named yet goes by what its name will begin with.
 func Owner(p *corev1.Pod) string {
 	by := metav1.GetControllerOfNoCopy(p)
 	if by == nil {

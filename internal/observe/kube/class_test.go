@@ -14,8 +14,8 @@ import (
 	"github.com/waterline-io/waterline/internal/golden"
 )
 
-// TestClasses runs the golden cases of what a pod is for. A line is what a pod says, "=>" and what is made of it. Keys: ours
-// and alias are the two labels, cpus the annotation, priority its number.
+// TestClasses runs the golden cases of what a pod is for. A line is what a pod says, "=>" and what is made of it. Keys:
+// ours and alias are the two labels, cpus the annotation, priority its number.
 func TestClasses(t *testing.T) {
 	const file = "testdata/classes.txt"
 	content, err := os.ReadFile(file)

@@ -24,8 +24,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Cluster lists and watches the pods of one node, the node, and what is Waterline's own: policies, and the node's report. What
-// it keeps of a pod is a [model.Pod]; the rest of the object is dropped as it arrives.
+// Cluster lists and watches the pods of one node, the node, and what is Waterline's own: policies, and the node's
+// report. What it keeps of a pod is a [model.Pod]; the rest of the object is dropped as it arrives.
 type Cluster struct {
 	*collection
 	client     *rest.RESTClient
@@ -73,16 +73,16 @@ func NewCustomClient(config *rest.Config) (*rest.RESTClient, error) {
 	return client, nil
 }
 
-// Backoff returns how long to wait between two attempts to list or watch while the API server is away. It is back for up to
-// 16 s then before that is seen; with what client-go does by itself it was a minute, during which a policy that was switched
-// off went on.
+// Backoff returns how long to wait between two attempts to list or watch while the API server is away. It is back for
+// up to 16 s then before that is seen; with what client-go does by itself it was a minute, during which a policy that
+// was switched off went on.
 func Backoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 500 * time.Millisecond, Cap: 8 * time.Second, Steps: 10, Factor: 2, Jitter: 1}
 }
 
-// NewCluster follows the pods bound to a node. selfUID is the UID of the agent's own pod. With a client for Waterline's own
-// API group the policies and the node's report are followed too. Namespaces are followed from when a policy selects by
-// their labels, or from the start where that is said.
+// NewCluster follows the pods bound to a node. selfUID is the UID of the agent's own pod. With a client for Waterline's
+// own API group the policies and the node's report are followed too. Namespaces are followed from when a policy selects
+// by their labels, or from the start where that is said.
 func NewCluster(client, custom *rest.RESTClient, nodeName, selfUID string, namespaces bool, log *slog.Logger) *Cluster {
 	lists := 2
 	if custom != nil {
@@ -155,8 +155,8 @@ func (c *Cluster) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// setPolicy takes over a policy. One that cannot be used leaves what it said before in force: without it, the next one would
-// govern the node.
+// setPolicy takes over a policy. One that cannot be used leaves what it said before in force: without it, the next one
+// would govern the node.
 func (c *Cluster) setPolicy(p *v1alpha1.ColocationPolicy) {
 	policy, err := Policy(p)
 	policy.Generation = p.Generation

@@ -40,16 +40,16 @@ type manifestFile struct {
 	spaces   []*corev1.Namespace
 }
 
-// NewManifests follows the *.yaml, *.yml and *.json files in a directory, looking for changes at an interval.
-// selfUID is the UID of the agent's own pod, allocatableMilli the CPU that pods may request on this node, in milli-cores.
+// NewManifests follows the *.yaml, *.yml and *.json files in a directory, looking for changes at an interval. selfUID
+// is the UID of the agent's own pod, allocatableMilli the CPU that pods may request on this node, in milli-cores.
 func NewManifests(dir string, every time.Duration, selfUID string, allocatableMilli int64, log *slog.Logger) *Manifests {
 	m := &Manifests{collection: newCollection(1), dir: dir, every: every, selfUID: selfUID, log: log, files: map[string]manifestFile{}}
 	m.node.Allocatable.CPU = allocatableMilli
 	return m
 }
 
-// Run keeps the collection up to date until the context ends. A file that cannot be read is logged once for each time that
-// it changes, a directory that cannot be read once.
+// Run keeps the collection up to date until the context ends. A file that cannot be read is logged once for each time
+// that it changes, a directory that cannot be read once.
 func (m *Manifests) Run(ctx context.Context) {
 	tick := time.NewTicker(m.every)
 	defer tick.Stop()
@@ -138,8 +138,8 @@ func (m *Manifests) publish() {
 	})
 }
 
-// parseManifests reads the documents of one file. One without any is an error: a file that is just being written is empty
-// for a moment, and its pods must not lose their weights for that.
+// parseManifests reads the documents of one file. One without any is an error: a file that is just being written is
+// empty for a moment, and its pods must not lose their weights for that.
 func parseManifests(content []byte) (pods []*corev1.Pod, spaces []*corev1.Namespace, err error) {
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for i := 1; ; i++ {

@@ -1,10 +1,10 @@
-// Package kube turns objects of the Kubernetes API, and what a kubelet answers, into plain values. It is the only reader of
-// annotations and labels.
+// Package kube turns objects of the Kubernetes API, and what a kubelet answers, into plain values. It is the only
+// reader of annotations and labels.
 //
 // The kubelet's PodResources API is spoken with net/http and protowire, which the agent has anyway: two calls without
-// arguments, of whose answers five fields are read. With google.golang.org/grpc and the API's generated messages the agent's
-// executable was measured 5.6 MB larger (23.2 MB), the agent after its start 4.4 MB even if it never asks (24.1 MB with 110
-// pods), and 3.8 MB while it asks a real kubelet every ten seconds (17.5 MB).
+// arguments, of whose answers five fields are read. With google.golang.org/grpc and the API's generated messages the
+// agent's executable was measured 5.6 MB larger (23.2 MB), the agent after its start 4.4 MB even if it never asks (24.1
+// MB with 110 pods), and 3.8 MB while it asks a real kubelet every ten seconds (17.5 MB).
 package kube
 
 import (
@@ -26,8 +26,8 @@ import (
 // (k8s.io/kubernetes/pkg/kubelet/types/pod_update.go, ConfigHashAnnotationKey).
 const configHash = "kubernetes.io/config.hash"
 
-// Pod converts a pod. It is false for a pod whose UID is not one, which no API server hands out. selfUID is the UID of the
-// agent's own pod, "" outside a cluster.
+// Pod converts a pod. It is false for a pod whose UID is not one, which no API server hands out. selfUID is the UID of
+// the agent's own pod, "" outside a cluster.
 func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 	uid := string(p.UID)
 	if hash, static := p.Annotations[configHash]; static && p.Annotations[corev1.MirrorPodAnnotationKey] != "" {
@@ -74,7 +74,8 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 	return pod, true
 }
 
-// grace returns how long the pod's containers may take to end when it is deleted; or where it was, how long they were given.
+// grace returns how long the pod's containers may take to end when it is deleted; or where it was, how long they were
+// given.
 func grace(p *corev1.Pod) time.Duration {
 	seconds := int64(corev1.DefaultTerminationGracePeriodSeconds)
 	switch {
@@ -139,8 +140,8 @@ func asShown(p *corev1.Pod) *corev1.Pod {
 	return &allocated
 }
 
-// least returns the pod with CPU limits that hold before, during and after a resize: each the lower of what its spec and its
-// status say, and none where either says none.
+// least returns the pod with CPU limits that hold before, during and after a resize: each the lower of what its spec
+// and its status say, and none where either says none.
 func least(p *corev1.Pod) *corev1.Pod {
 	least := asShown(p)
 	lower := func(shown, spec corev1.ResourceList) corev1.ResourceList {
@@ -180,8 +181,8 @@ func of(list, values corev1.ResourceList) corev1.ResourceList {
 	return list
 }
 
-// podLimit sums the pod's limits as the kubelet does for the pod's cgroup (ResourceConfigForPod). There are none as soon
-// as one container has no limit of the named resource, unless the pod has one of its own.
+// podLimit sums the pod's limits as the kubelet does for the pod's cgroup (ResourceConfigForPod). There are none as
+// soon as one container has no limit of the named resource, unless the pod has one of its own.
 func podLimit(p *corev1.Pod, name corev1.ResourceName) corev1.ResourceList {
 	declared := true
 	limits := resource.PodLimits(p, resource.PodResourcesOptions{

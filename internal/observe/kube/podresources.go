@@ -17,8 +17,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// PodResources asks a kubelet for its [model.CPUPool] through its PodResources API (v1, gRPC on a socket). The package comment
-// says why it does so by itself.
+// PodResources asks a kubelet for its [model.CPUPool] through its PodResources API (v1, gRPC on a socket). The package
+// comment says why it does so by itself.
 type PodResources struct {
 	client *http.Client
 }
@@ -108,8 +108,8 @@ func (p *PodResources) call(ctx context.Context, method string) ([]byte, error) 
 	return body[5:], nil
 }
 
-// The fields that are read, by their numbers in k8s.io/kubelet/pkg/apis/podresources/v1/api.proto. Numbers of a released
-// message never change their meaning.
+// The fields that are read, by their numbers in k8s.io/kubelet/pkg/apis/podresources/v1/api.proto. Numbers of a
+// released message never change their meaning.
 const (
 	allocatableCPUs = 2 // AllocatableResourcesResponse.cpu_ids
 
@@ -157,8 +157,8 @@ func parsePodResources(message []byte) (taken model.CPUSet, pods map[string]bool
 	return taken, pods, nil
 }
 
-// cpusIn returns a function for [eachField] that adds the CPUs which stand in a field, a repeated int64. Packed or one by
-// one, its values are varints behind each other.
+// cpusIn returns a function for [eachField] that adds the CPUs which stand in a field, a repeated int64. Packed or one
+// by one, its values are varints behind each other.
 func cpusIn(field protowire.Number, cpus *model.CPUSet) func(protowire.Number, []byte) error {
 	return func(number protowire.Number, value []byte) error {
 		for number == field && len(value) > 0 {

@@ -70,7 +70,8 @@ func nested(b []byte, field protowire.Number, value []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), value)
 }
 
-// podAnswer encodes a PodResources whose containers have these CPUs, beside what the kubelet says of memory and devices.
+// podAnswer encodes a PodResources whose containers have these CPUs, beside what the kubelet says of memory and
+// devices.
 func podAnswer(namespace, name string, containers ...[]uint64) []byte {
 	b := nested(nested(nil, podName, []byte(name)), podNamespace, []byte(namespace))
 	for _, ids := range containers {

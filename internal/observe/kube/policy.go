@@ -20,9 +20,9 @@ var (
 	}
 )
 
-// ParsePolicy reads a ColocationPolicy document in YAML or JSON. A field that the type does not have, a value out of range
-// and another kind of document are errors, which name the field, the value and what to write instead; all that are found
-// are reported together.
+// ParsePolicy reads a ColocationPolicy document in YAML or JSON. A field that the type does not have, a value out of
+// range and another kind of document are errors, which name the field, the value and what to write instead; all that
+// are found are reported together.
 func ParsePolicy(document []byte) (model.ClusterPolicy, error) {
 	p, err := readPolicy(document)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 
 var four = model.Amount{CPU: 4000, Memory: 8 << 30}
 
-// TestMeasure: between its values a trace is a line, its end is followed by its begin, and memory keeps its ups and downs.
+// TestMeasure: between its values a trace is a line, its end is followed by its begin, and memory keeps its ups and
+// downs.
 func TestMeasure(t *testing.T) {
 	m := &trace.Machine{Times: []int64{100, 200, 400}, Parts: [][]float64{{10, 30, 50}}, Limits: []float64{100}, Memory: []float64{90, 90, 80}}
 	h := New(m, four, 50, 1)

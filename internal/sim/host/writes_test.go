@@ -14,13 +14,14 @@ import (
 // fleetSize is for how many nodes writes are told: each machine stands for many, at other times of its trace.
 const fleetSize = 5000
 
-// TestWritesOnTraces counts what agents would write to the API if they ran on machines that were really measured: they decide
-// once a second, in time that only seems to pass, and tell the API what they decided with what the agent tells it with. It
-// holds the budgets for 5,000 nodes, for each data set and method, and in a morning in which the slack of all nodes goes from
-// 60 to 20 % within two hours. WATERLINE_TRACES names the directory of the traces, which are not in the repository.
+// TestWritesOnTraces counts what agents would write to the API if they ran on machines that were really measured: they
+// decide once a second, in time that only seems to pass, and tell the API what they decided with what the agent tells
+// it with. It holds the budgets for 5,000 nodes, for each data set and method, and in a morning in which the slack of
+// all nodes goes from 60 to 20 % within two hours. WATERLINE_TRACES names the directory of the traces, which are not in
+// the repository.
 //
-// Traces have means of a minute at best. What is used in a second differs from that by 5 % here; in the full form also by
-// nothing, and by 20 %.
+// Traces have means of a minute at best. What is used in a second differs from that by 5 % here; in the full form also
+// by nothing, and by 20 %.
 func TestWritesOnTraces(t *testing.T) {
 	root := cmp.Or(os.Getenv("WATERLINE_TRACES"), "../../../../shared/traces")
 	if _, err := os.Stat(root); err != nil {
@@ -80,8 +81,8 @@ func traced(t *testing.T, root string) map[string][]trace.Machine {
 	return sets
 }
 
-// morning is a machine that uses 40 % for some time, as long as is not counted, and in the two hours after that more and
-// more, up to 80 %.
+// morning is a machine that uses 40 % for some time, as long as is not counted, and in the two hours after that more
+// and more, up to 80 %.
 func morning(begins time.Duration) trace.Machine {
 	at := int64(begins / time.Second)
 	return trace.Machine{
@@ -96,8 +97,8 @@ type outcome struct {
 	oversold                int
 }
 
-// simulate has a machine sell for two hours, which are not counted, and for as long as is watched. It starts in the middle of
-// its trace, with predictors that know what was before.
+// simulate has a machine sell for two hours, which are not counted, and for as long as is watched. It starts in the
+// middle of its trace, with predictors that know what was before.
 func simulate(m *trace.Machine, seed uint64, method model.SellMethod, noise float64, watched time.Duration, o *outcome) {
 	const before = 2 * time.Hour
 	var start int64

@@ -29,8 +29,8 @@ func realTraces(t *testing.T) string {
 	return dir
 }
 
-// TestSameAsScript checks that the published predictors score as in predictor_baselines.py: its output of 2026-11-21, for
-// the files with the suffix _dev. Columns: predictions, share of violations, mean shortfall, savings.
+// TestSameAsScript checks that the published predictors score as in predictor_baselines.py: its output of 2026-11-21,
+// for the files with the suffix _dev. Columns: predictions, share of violations, mean shortfall, savings.
 func TestSameAsScript(t *testing.T) {
 	dir := realTraces(t)
 	results, err := Run(t.Context(), dir, []string{"alibaba2018", "bitbrains"}, func(string) {})

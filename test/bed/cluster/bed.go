@@ -46,8 +46,8 @@ type Bed struct {
 	leash *os.File // kept open; its end is the cluster's
 }
 
-// Up brings a cluster up and returns when it is ready. One with nodes and one without can be up at the same time; if another of
-// its kind is, that is an error which names its process.
+// Up brings a cluster up and returns when it is ready. One with nodes and one without can be up at the same time; if
+// another of its kind is, that is an error which names its process.
 func Up(ctx context.Context, o Options) (*Bed, error) {
 	p := placeOf(o)
 	if os.Geteuid() != 0 {
@@ -230,8 +230,8 @@ func (p paths) down(ctx context.Context) error {
 	return nil
 }
 
-// endInit kills the cluster's init and waits until it has gone, and with it every process inside. The lock alone does not
-// tell: init lets go of it a moment before the kernel ends the others.
+// endInit kills the cluster's init and waits until it has gone, and with it every process inside. The lock alone does
+// not tell: init lets go of it a moment before the kernel ends the others.
 func endInit(ctx context.Context, dir, text string) error {
 	pid, err := strconv.Atoi(text)
 	if err != nil {
@@ -262,7 +262,8 @@ func endInit(ctx context.Context, dir, text string) error {
 	return fmt.Errorf("waiting for the cluster's init (process %d) to end: %w", pid, ctx.Err())
 }
 
-// Sweep waits until the cluster in a directory has ended, which closes its end of the pipe, and removes what is left of it.
+// Sweep waits until the cluster in a directory has ended, which closes its end of the pipe, and removes what is left of
+// it.
 func Sweep(dir string, pipe io.Reader) error {
 	p, err := placeAt(dir)
 	if err != nil {
@@ -370,8 +371,8 @@ func (b *Bed) Inside(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	return exec.CommandContext(ctx, "nsenter", append([]string{"-t", string(pid), "-m", "-n", "-p", "-u", "-i", "--"}, args...)...), nil
 }
 
-// Dial connects to what listens inside the cluster's namespaces only, such as etcd at [EtcdAddress]. The address has no name
-// in it.
+// Dial connects to what listens inside the cluster's namespaces only, such as etcd at [EtcdAddress]. The address has no
+// name in it.
 func (b *Bed) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	pid, err := os.ReadFile(b.initPID())
 	if err != nil {

@@ -15,10 +15,12 @@ import (
 	"github.com/waterline-io/waterline/test/bed/cluster"
 )
 
-// TestAPIKilled is [TestNodeKilled] without a node, which makes no cgroup and no directory: there may be another cluster's.
+// TestAPIKilled is [TestNodeKilled] without a node, which makes no cgroup and no directory: there may be another
+// cluster's.
 func TestAPIKilled(t *testing.T) { killed(t, cluster.Options{}, "wlbed1") }
 
-// TestNodeKilled checks that a cluster that is killed leaves nothing: no process, no device, no cgroup, no directory, no lock.
+// TestNodeKilled checks that a cluster that is killed leaves nothing: no process, no device, no cgroup, no directory,
+// no lock.
 func TestNodeKilled(t *testing.T) { killed(t, cluster.Options{Node: true}, "wlbed0") }
 
 // killed brings a cluster up, whose end of a veth pair has that name on this machine, and kills it.

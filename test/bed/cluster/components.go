@@ -51,8 +51,8 @@ func node(p paths, bin string) []component {
 	}
 }
 
-// writeNodeConfig writes the configuration files of containerd, CNI and the kubelet. What is not set has the default that
-// production has; cpuCFSQuota in particular.
+// writeNodeConfig writes the configuration files of containerd, CNI and the kubelet. What is not set has the default
+// that production has; cpuCFSQuota in particular.
 func writeNodeConfig(p paths, o Options) error {
 	for path, content := range map[string]string{
 		p.in("containerd.toml"):             containerdConfig(p, o.Bin),
@@ -120,8 +120,9 @@ shutdownGracePeriod: 0s
 `, p.address, CgroupRoot, p.staticPods(), p.in("volume-plugins"), p.pki("kubelet-server.crt"), p.pki("kubelet-server.key"), p.pki("ca.crt"))
 }
 
-// cpuManager returns the part of the kubelet's configuration that says which CPUs containers may have for themselves. Half
-// a CPU reserved keeps one CPU from that, and leaves enough of it for pods that ask for little on a machine with two.
+// cpuManager returns the part of the kubelet's configuration that says which CPUs containers may have for themselves.
+// Half a CPU reserved keeps one CPU from that, and leaves enough of it for pods that ask for little on a machine with
+// two.
 func cpuManager(o Options) string {
 	if !o.Static {
 		return ""

@@ -17,8 +17,8 @@ const (
 )
 
 // Init is the first process inside: it starts the supervisor, reaps whatever is orphaned, and ends when the supervisor
-// does or when the leash is let go. With its end the kernel ends every process inside. self is the bed's command, dir where the
-// cluster's state is.
+// does or when the leash is let go. With its end the kernel ends every process inside. self is the bed's command, dir
+// where the cluster's state is.
 func Init(self, dir string) error {
 	_, o, err := readOptions(dir)
 	if err != nil {

@@ -34,7 +34,8 @@ type process struct {
 	done chan struct{}
 }
 
-// Supervise brings the cluster whose state is in dir up and serves until the context ends. It runs inside the namespaces.
+// Supervise brings the cluster whose state is in dir up and serves until the context ends. It runs inside the
+// namespaces.
 func Supervise(ctx context.Context, dir string) error {
 	p, o, err := readOptions(dir)
 	if err != nil {

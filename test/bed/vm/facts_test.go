@@ -56,9 +56,9 @@ func read(t *testing.T, path ...string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// write makes one write to a file that it opens without truncating it. It goes around os.File, whose Write waits for ever
-// where the kernel answers EAGAIN, as it does for memory.reclaim: the files of cgroup v2 can be polled, so that package os
-// takes it for "not yet".
+// write makes one write to a file that it opens without truncating it. It goes around os.File, whose Write waits for
+// ever where the kernel answers EAGAIN, as it does for memory.reclaim: the files of cgroup v2 can be polled, so that
+// package os takes it for "not yet".
 func write(path, value string) error {
 	fd, err := syscall.Open(path, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -212,8 +212,8 @@ func factShares(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		return usage(t, a) - a0, usage(t, b) - b0
 	}
-	// A loop that is started late, on a machine that stands still for a moment, has had less. There is pressure when the kernel has
-	// reckoned it, every two seconds or later.
+	// A loop that is started late, on a machine that stands still for a moment, has had less. There is pressure when the
+	// kernel has reckoned it, every two seconds or later.
 	const tries = 3
 	var usedA, usedB float64
 	for try := range tries {

@@ -44,8 +44,8 @@ func fillInitramfs(ctx context.Context, f *os.File, c Config) error {
 	return nil
 }
 
-// writeInitramfs writes the archive that the kernel unpacks as the guest's root. It is not compressed: qemu hands it over
-// faster than an emulated CPU could unpack it.
+// writeInitramfs writes the archive that the kernel unpacks as the guest's root. It is not compressed: qemu hands it
+// over faster than an emulated CPU could unpack it.
 func writeInitramfs(ctx context.Context, w io.Writer, c Config) error {
 	t := cpio.NewTree(w)
 	if err := addBase(ctx, t, c.Init); err != nil {

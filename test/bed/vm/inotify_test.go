@@ -13,8 +13,8 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
-// factInotify watches the folder of a cgroup: what others write to its files is reported by name, even if nothing changes,
-// but not what a write to one file does to another.
+// factInotify watches the folder of a cgroup: what others write to its files is reported by name, even if nothing
+// changes, but not what a write to one file does to another.
 func factInotify(t *testing.T) {
 	dir := group(t, "watched")
 	if err := write(dir+"/cgroup.subtree_control", "+cpu"); err != nil {
@@ -95,8 +95,8 @@ func watchDir(t *testing.T, dir string) watch {
 	return watch{f}
 }
 
-// events returns the names that were reported lately, in order, each with letters for what happened: M for a change, C for
-// the closing of what was open for writing, + and - for what came and went.
+// events returns the names that were reported lately, in order, each with letters for what happened: M for a change, C
+// for the closing of what was open for writing, + and - for what came and went.
 func (w watch) events(t *testing.T) []string {
 	t.Helper()
 	var names []string

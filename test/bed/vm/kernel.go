@@ -17,8 +17,8 @@ import (
 // kernelPackages are the packages that depend on the newest kernel for virtual machines: of Debian, and of Ubuntu.
 func kernelPackages() []string { return []string{"linux-image-cloud-amd64", "linux-image-virtual"} }
 
-// FetchKernel returns the path of a kernel for guests. The first time it gets the distribution's kernel package with apt
-// and unpacks it below cache, without installing it; after that it needs no network. [Module] finds its modules.
+// FetchKernel returns the path of a kernel for guests. The first time it gets the distribution's kernel package with
+// apt and unpacks it below cache, without installing it; after that it needs no network. [Module] finds its modules.
 func FetchKernel(ctx context.Context, cache string) (string, error) {
 	found, err := filepath.Glob(filepath.Join(cache, "*", "vmlinuz"))
 	if err != nil {
@@ -100,8 +100,8 @@ func Module(kernel, name string) (string, error) {
 	return found, nil
 }
 
-// keepKernel puts the kernel, its modules and its configuration into dir, as a whole or not at all, so that two fetches at the same
-// time do no harm.
+// keepKernel puts the kernel, its modules and its configuration into dir, as a whole or not at all, so that two fetches
+// at the same time do no harm.
 func keepKernel(tmp, vmlinuz, dir string) (string, error) {
 	kept := filepath.Join(tmp, "kept")
 	if err := os.Mkdir(kept, 0o755); err != nil {

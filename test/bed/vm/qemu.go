@@ -103,9 +103,9 @@ func startQemu(c Config, initrd *os.File, log io.Writer) (*machine, error) {
 	return m, nil
 }
 
-// startOnThread starts a command on a thread that lives as long as the command: the kernel sends the parent-death signal
-// when the thread that forked ends, not when its process does, so that a SIGKILL of this process takes qemu with it but
-// the end of an idle Go thread does not.
+// startOnThread starts a command on a thread that lives as long as the command: the kernel sends the parent-death
+// signal when the thread that forked ends, not when its process does, so that a SIGKILL of this process takes qemu with
+// it but the end of an idle Go thread does not.
 func startOnThread(cmd *exec.Cmd) (<-chan error, error) {
 	started, exited := make(chan error, 1), make(chan error, 1)
 	go func() {

@@ -23,8 +23,8 @@ const (
 	poweroffLimit = 10 * time.Second
 )
 
-// Run boots a guest, runs the commands in it and switches it off. How commands ended is in the report; the error is about
-// everything else and wraps ErrGuest if it is the guest's. When Run returns, qemu is gone.
+// Run boots a guest, runs the commands in it and switches it off. How commands ended is in the report; the error is
+// about everything else and wraps ErrGuest if it is the guest's. When Run returns, qemu is gone.
 func Run(ctx context.Context, c Config) (Report, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout+finishLimit,
 		fmt.Errorf("%w: it is not done %v after its timeout of %v", ErrGuest, finishLimit, c.Timeout))

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Topology is how the CPUs of a guest hang together. The zero value leaves that to qemu, which then makes one socket and no
-// NUMA.
+// Topology is how the CPUs of a guest hang together. The zero value leaves that to qemu, which then makes one socket
+// and no NUMA.
 //
-// With any other, the CPU claims to be a Skylake server, whichever the host has: an emulated AMD CPU cannot tell of threads (qemu 7.2
-// has no topology extensions without KVM, and the kernel then sees a core in each), and to the kernel (6.1) a last-level
-// cache that spans NUMA nodes, as qemu's does when a socket has several, is only sane on those Intel CPUs that are known to
-// have sub-NUMA clusters.
+// With any other, the CPU claims to be a Skylake server, whichever the host has: an emulated AMD CPU cannot tell of
+// threads (qemu 7.2 has no topology extensions without KVM, and the kernel then sees a core in each), and to the kernel
+// (6.1) a last-level cache that spans NUMA nodes, as qemu's does when a socket has several, is only sane on those Intel
+// CPUs that are known to have sub-NUMA clusters.
 type Topology struct {
 	Sockets int
 	Nodes   int // NUMA nodes in each socket
@@ -32,8 +32,8 @@ func (t Topology) String() string {
 // mostCPUs is more than an emulator has any use for, and what keeps products of four numbers in bounds.
 const mostCPUs = 64
 
-// ParseTopology reads a topology from its four numbers, such as 2x2x1x2 for two sockets of two NUMA nodes of one core of
-// two threads.
+// ParseTopology reads a topology from its four numbers, such as 2x2x1x2 for two sockets of two NUMA nodes of one core
+// of two threads.
 func ParseTopology(text string) (Topology, error) {
 	var n [4]int
 	parts := strings.Split(text, "x")

@@ -13,8 +13,8 @@ import (
 	"github.com/waterline-io/waterline/test/bed/vm/cpio"
 )
 
-// modules are what the kernel needs to find its disk and its network, to mount containers' file systems and to connect pods,
-// in an order in which they can be inserted. One that the kernel does not have is built in.
+// modules are what the kernel needs to find its disk and its network, to mount containers' file systems and to connect
+// pods, in an order in which they can be inserted. One that the kernel does not have is built in.
 var modules = []string{
 	"virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk",
 	"failover", "net_failover", "virtio_net", "overlay", "llc", "stp", "bridge", "veth",

@@ -1,8 +1,8 @@
 // Package vmnode is a Kubernetes node in a virtual machine: cgroup v2, systemd and the systemd cgroup driver, on the
 // distribution's kernel under an emulated CPU. It joins a cluster whose API server runs on the host.
 //
-// The root file system is built once, by image.sh, from the distribution's packages and the files in rootfs. What differs
-// from boot to boot, credentials and images above all, is in the initramfs and is copied over it.
+// The root file system is built once, by image.sh, from the distribution's packages and the files in rootfs. What
+// differs from boot to boot, credentials and images above all, is in the initramfs and is copied over it.
 //
 // There is no ssh and no console to talk to: this package's command serves files and commands inside, over TLS with the
 // cluster's certificates, and a [Client] asks it.

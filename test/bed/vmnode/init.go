@@ -14,8 +14,8 @@ import (
 // IsInit reports whether this is process 1 of such a guest, before its root file system is there.
 func IsInit() bool { return os.Getpid() == 1 && os.Args[0] == initPath }
 
-// Init mounts the root file system and becomes systemd. It returns only if that fails; then the kernel panics, which ends
-// qemu.
+// Init mounts the root file system and becomes systemd. It returns only if that fails; then the kernel panics, which
+// ends qemu.
 func Init() error {
 	for _, m := range []struct{ kind, at string }{{"devtmpfs", "/dev"}, {"proc", "/proc"}} {
 		if err := unix.Mount(m.kind, m.at, m.kind, 0, ""); err != nil {

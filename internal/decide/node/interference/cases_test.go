@@ -12,7 +12,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestCases runs the golden cases. A case is blocks of commands, a line of four dashes, and what happened in their time.
+// TestCases runs the golden cases. A case is blocks of commands, a line of four dashes, and what happened in their
+// time.
 //
 //	pod NAME online|batch [shares=N] [use=MILLI] [swing=MILLI,DURATION] [wait=N]    use is between the two values, one after the other
 //	hurts NAME VICTIM N          each core that the one uses makes the other wait for N thousandths of the time

@@ -138,8 +138,8 @@ func before(pods []Pod, scores []score, i, j int) bool {
 	return scores[i].fit > scores[j].fit
 }
 
-// explained returns how much of the victim's waiting comes from what a pod uses now beyond its lowest use, in thousandths
-// of the time.
+// explained returns how much of the victim's waiting comes from what a pod uses now beyond its lowest use, in
+// thousandths of the time.
 func (s *State) explained(t *Track, slope float32) int64 {
 	n := int(t.Used.Full)
 	if n < least {

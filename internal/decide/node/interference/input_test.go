@@ -31,7 +31,8 @@ func machine() *model.Node {
 	return n
 }
 
-// TestNodeInput checks what of a node is compared: all that use the CPU, and of whom it counts that they wait, and who may be throttled.
+// TestNodeInput checks what of a node is compared: all that use the CPU, and of whom it counts that they wait, and who
+// may be throttled.
 func TestNodeInput(t *testing.T) {
 	n := machine()
 	p := &model.Policy{Mode: model.ModeEnforce}
@@ -89,8 +90,8 @@ func TestObserves(t *testing.T) {
 	}
 }
 
-// TestReport: a suspect is reported with the numbers of that moment for ten minutes, and another one a minute later at the
-// soonest.
+// TestReport: a suspect is reported with the numbers of that moment for ten minutes, and another one a minute later at
+// the soonest.
 func TestReport(t *testing.T) {
 	s := State{Clock: time.Hour}
 	name := func(suspect string, wait int64) model.Finding {

@@ -1,9 +1,9 @@
 // Package interference finds the pod whose CPU use makes an online pod wait for CPUs, and decides which batch pod is
 // throttled for it.
 //
-// A suspect is found by correlation: over minutes, its CPU use and the victim's waiting rise and fall together. That proves
-// nothing. So a batch pod that is suspected is throttled on trial, one pod of a node at a time, and stays throttled only if
-// the victim then waits less. See docs/design/interference.md.
+// A suspect is found by correlation: over minutes, its CPU use and the victim's waiting rise and fall together. That
+// proves nothing. So a batch pod that is suspected is throttled on trial, one pod of a node at a time, and stays
+// throttled only if the victim then waits less. See docs/design/interference.md.
 package interference
 
 import (
@@ -34,8 +34,8 @@ type State struct {
 	Ended     time.Duration         // when the last trial ended
 }
 
-// Kept returns the part of a state that outlives the agent. Samples do not: an agent that restarts has missed a span, and
-// measures two minutes anew before it suspects any pod.
+// Kept returns the part of a state that outlives the agent. Samples do not: an agent that restarts has missed a span,
+// and measures two minutes anew before it suspects any pod.
 func (s *State) Kept() *State {
 	if s == nil {
 		return nil

@@ -44,7 +44,8 @@ func (p *tester) second() model.Interference {
 	return p.last
 }
 
-// first plays a world for ten minutes and returns who is named first, and in which second: of the neighbours, below 0 if nobody.
+// first plays a world for ten minutes and returns who is named first, and in which second: of the neighbours, below 0
+// if nobody.
 func first(w *world) (named, second int) {
 	p := newTester(w, func(i int) bool { return i%2 == 0 || i == w.guilty })
 	for second := range 600 {
@@ -81,8 +82,8 @@ func count(k kind, worlds, neighbours int) tally {
 	return t
 }
 
-// TestWorlds: with one guilty neighbour of four, it is named in nine of ten worlds, and an innocent one in one of twenty at most.
-// Where the victim waits for itself nobody is.
+// TestWorlds: with one guilty neighbour of four, it is named in nine of ten worlds, and an innocent one in one of
+// twenty at most. Where the victim waits for itself nobody is.
 func TestWorlds(t *testing.T) {
 	cases := 500
 	if testing.Short() {

@@ -9,15 +9,17 @@ import (
 
 var methods = flag.Bool("methods", false, "compare methods to find who is guilty")
 
-// method says how well the use of each neighbour goes with the waiting, and with what slope. The rest is as in the rule.
+// method says how well the use of each neighbour goes with the waiting, and with what slope. The rest is as in the
+// rule.
 type method struct {
 	name  string
 	judge func(wait, own []float64, uses [][]float64) (scores, slopes []float64)
 }
 
-// TestMethods makes the table of docs/design/interference.md: for each method the lowest threshold, in steps of 0.02, with which an
-// innocent neighbour is named in no more than 4 % of the worlds of any kind, and how often the guilty one is named then. The last
-// column is how often somebody is named, with that threshold, if there are thirty neighbours and all are innocent.
+// TestMethods makes the table of docs/design/interference.md: for each method the lowest threshold, in steps of 0.02,
+// with which an innocent neighbour is named in no more than 4 % of the worlds of any kind, and how often the guilty one
+// is named then. The last column is how often somebody is named, with that threshold, if there are thirty neighbours
+// and all are innocent.
 func TestMethods(t *testing.T) {
 	if !*methods {
 		t.Skip("-args -methods")
@@ -250,8 +252,8 @@ func joint(wait, load []float64, uses [][]float64) (scores, slopes []float64) {
 	return scores, slopes
 }
 
-// cpi2 is the correlation of Zhang et al., CPI²: CPU performance isolation for shared compute clusters (EuroSys 2013), §4.2, with
-// the waiting in place of the cycles per instruction. It has no slope.
+// cpi2 is the correlation of Zhang et al., CPI²: CPU performance isolation for shared compute clusters (EuroSys 2013),
+// §4.2, with the waiting in place of the cycles per instruction. It has no slope.
 func cpi2(wait, _ []float64, uses [][]float64) (scores, slopes []float64) {
 	_, low := ends(wait)
 	threshold := max(low+rose, pressed)

@@ -2,13 +2,13 @@ package interference
 
 import "math"
 
-// regress compares the use of neighbours with the waiting of a victim, less the part of the waiting that the victim's own
-// load explains.
+// regress compares the use of neighbours with the waiting of a victim, less the part of the waiting that the victim's
+// own load explains.
 //
-// It compares twice. Levels correlate when two quantities are high at the same time. Alone, they would incriminate any pod
-// that happens to be busy then. So edges must correlate too: how much higher two samples are than the two before. The score
-// is the geometric mean of both correlations, with levels counted twice. docs/design/interference.md says what else was
-// tried.
+// It compares twice. Levels correlate when two quantities are high at the same time. Alone, they would incriminate any
+// pod that happens to be busy then. So edges must correlate too: how much higher two samples are than the two before.
+// The score is the geometric mean of both correlations, with levels counted twice. docs/design/interference.md says
+// what else was tried.
 type regress struct {
 	total int // samples of the victim
 	n     int // newest of them that are compared
@@ -52,8 +52,8 @@ func (r *regress) prepare(n int) {
 
 func edge(x []float64, i int) float64 { return x[i] + x[i-1] - x[i-2] - x[i-3] }
 
-// prepare subtracts from the waiting the part that goes with the own load. A victim that waits less when it uses more is
-// kept from using more by its waiting, so nothing is subtracted then.
+// prepare subtracts from the waiting the part that goes with the own load. A victim that waits less when it uses more
+// is kept from using more by its waiting, so nothing is subtracted then.
 func (s *side) prepare(n int) {
 	centre(s.wait[:n])
 	centre(s.load[:n])

@@ -92,8 +92,8 @@ func (p *tester) stale(pod int, wait, used bool) {
 	}
 }
 
-// TestNew: what a pod used before it was there is known, though what it uses is known only a second later, in whichever second
-// of a span it came.
+// TestNew: what a pod used before it was there is known, though what it uses is known only a second later, in whichever
+// second of a span it came.
 func TestNew(t *testing.T) {
 	for came := 300; came < 305; came++ {
 		for _, isNew := range []bool{true, false} {

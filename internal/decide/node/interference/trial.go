@@ -101,8 +101,8 @@ func (s *State) review(h *Throttled, in *Input) {
 
 func spans(d time.Duration) int { return int(d / span) }
 
-// judge ends a trial. Relief counts only if the throttle can have caused it: pod and victim were measured all the time, and
-// the throttle limited the pod. If the pod used less of its own accord, the victim's relief proves nothing.
+// judge ends a trial. Relief counts only if the throttle can have caused it: pod and victim were measured all the time,
+// and the throttle limited the pod. If the pod used less of its own accord, the victim's relief proves nothing.
 func (s *State) judge(h *Throttled, t, v *Track) {
 	s.finish(h)
 	r := s.record(h.UID)
@@ -197,8 +197,8 @@ func (s *State) throttled(uid string) *Throttled {
 	return nil
 }
 
-// record returns the record of a pod, and makes it if there is none. If there are too many, the record is dropped of the
-// pod that is not throttled and may be tried again soonest.
+// record returns the record of a pod, and makes it if there is none. If there are too many, the record is dropped of
+// the pod that is not throttled and may be tried again soonest.
 func (s *State) record(uid string) *Record {
 	soonest := -1
 	for i := range s.Records {

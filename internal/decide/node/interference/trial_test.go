@@ -58,8 +58,8 @@ func govern(w *world, obey bool) outcome {
 	return o
 }
 
-// TestRelief: who is guilty is throttled for long and the victim waits less; who is innocent is throttled for half a minute, and
-// seldom.
+// TestRelief: who is guilty is throttled for long and the victim waits less; who is innocent is throttled for half a
+// minute, and seldom.
 func TestRelief(t *testing.T) {
 	const worlds = 100
 	for _, k := range []kind{linear, saturating, selfSquare, outside} {
@@ -83,8 +83,9 @@ func TestRelief(t *testing.T) {
 	}
 }
 
-// TestBounded: whatever is measured, what is done is bounded: in any hour six times somebody is given less, and no more than
-// eighteen times anything changes; one trial at a time; no pod that is not batch is throttled, and none for itself.
+// TestBounded: whatever is measured, what is done is bounded: in any hour six times somebody is given less, and no more
+// than eighteen times anything changes; one trial at a time; no pod that is not batch is throttled, and none for
+// itself.
 //
 // The noise is made to mislead: every ten minutes all wait for somebody else, or for nobody.
 func TestBounded(t *testing.T) {
@@ -199,7 +200,8 @@ func (p *bounded) second(t *testing.T, seed uint64) {
 	}
 }
 
-// TestRestart: what is throttled outlives the agent, and so does what bounds it. What another boot left counts for nothing.
+// TestRestart: what is throttled outlives the agent, and so does what bounds it. What another boot left counts for
+// nothing.
 func TestRestart(t *testing.T) {
 	p := governed(t)
 	text, err := json.Marshal(p.state.Kept())

@@ -99,8 +99,8 @@ func (s *source) next(r *rand.Rand, second int, daily float64) float64 {
 	return max(use*(1+s.noise*r.NormFloat64()), 0)
 }
 
-// newWorld makes a world with so many neighbours. Two of the innocent ones are bursty, and all loads but that of the guilty one
-// follow the same time of day.
+// newWorld makes a world with so many neighbours. Two of the innocent ones are bursty, and all loads but that of the
+// guilty one follow the same time of day.
 func newWorld(k kind, seed uint64, neighbours int) *world {
 	r := rand.New(rand.NewPCG(seed, uint64(k)))
 	w := &world{r: r, kind: k, guilty: -1, follower: -1, lag: r.IntN(7), sigma: 15 + 35*r.Float64(), drift: 0.8 * r.Float64(),

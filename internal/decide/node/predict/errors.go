@@ -13,8 +13,9 @@ const (
 	least    = 0.08 // share of the room that is left at the default target however well it went
 )
 
-// What is assumed of a set of which no errors are known yet, so that the first of them do not decide alone: it counts like
-// a day and a half of quarter-hours, and says that the base is exceeded in a tenth of them, by 8 % of the room in the mean.
+// What is assumed of a set of which no errors are known yet, so that the first of them do not decide alone: it counts
+// like a day and a half of quarter-hours, and says that the base is exceeded in a tenth of them, by 8 % of the room in
+// the mean.
 const (
 	assumed       = 144
 	assumedShare  = 0.1
@@ -104,8 +105,8 @@ func assumedAt(bin int) float64 {
 	return assumedShare * (tail(bin) - tail(bin+1))
 }
 
-// margin returns the share of the room that errors exceeded as seldom as the target says, and no less than what is always
-// left. Who accepts more than the usual rate of violations gets a thinner rest as well.
+// margin returns the share of the room that errors exceeded as seldom as the target says, and no less than what is
+// always left. Who accepts more than the usual rate of violations gets a thinner rest as well.
 func (e *record) margin(h model.Horizon, target float64) float64 {
 	floor := least * min(1, DefaultTarget(h)/target)
 	total := float64(e.none)

@@ -46,12 +46,12 @@ const (
 	timely     = 10 * time.Second // older measurements are no sample of now
 )
 
-// Decide says what the online pods of a node will need at most within each horizon, from what they use now and from their
-// past. Minutes of measurements go into predictors of all online pods together.
+// Decide says what the online pods of a node will need at most within each horizon, from what they use now and from
+// their past. Minutes of measurements go into predictors of all online pods together.
 //
-// What no past of the node can show are pods that were not here before. They are counted with what other pods of the same
-// owner used at most on this node, once such pods ran here for a day, else with their requests: in place of the prediction
-// while too little is known to predict, later on top of it for as many pods as there are more than usual.
+// What no past of the node can show are pods that were not here before. They are counted with what other pods of the
+// same owner used at most on this node, once such pods ran here for a day, else with their requests: in place of the
+// prediction while too little is known to predict, later on top of it for as many pods as there are more than usual.
 func Decide(n *model.Node, cpu, memory model.Use, s State) (cpus, bytes [model.Horizons]model.Peak, next State) {
 	if n.Load == nil || !cpu.Measured || !memory.Measured {
 		return unknown(), unknown(), s
@@ -205,8 +205,8 @@ func remember(old []owner, pods []group, now int64) []owner {
 	return all
 }
 
-// newcomers returns what the pods that are here would need if nothing were known of this node, and what those of them may
-// need beyond their use now that are more than there usually are.
+// newcomers returns what the pods that are here would need if nothing were known of this node, and what those of them
+// may need beyond their use now that are more than there usually are.
 func (s State) newcomers(pods []group) (prior, news pair) {
 	for i := range pods {
 		g := &pods[i]

@@ -79,8 +79,8 @@ func TestColdStart(t *testing.T) {
 	}
 }
 
-// TestNewcomers checks that pods which were not here before are counted by owner: with what its other pods used, if there
-// are any that ran here for a day.
+// TestNewcomers checks that pods which were not here before are counted by owner: with what its other pods used, if
+// there are any that ran here for a day.
 func TestNewcomers(t *testing.T) {
 	n := newNode()
 	a, b := pod("a", "web", 4000), pod("b", "web", 4000)

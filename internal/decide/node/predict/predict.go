@@ -1,4 +1,5 @@
-// Package predict says how much a set of pods will use at most in the next hour and in the next day, from its past alone.
+// Package predict says how much a set of pods will use at most in the next hour and in the next day, from its past
+// alone.
 //
 // What it remembers is a week of quarter-hours, each by its peak, and how wrong it was. From the first it takes a base:
 //
@@ -7,10 +8,11 @@
 //     quarter-hours exceeded. A load that is new, one that comes back, and one that stays are each seen by one of them.
 //   - for a day, what was used at most in the week.
 //
-// From the second it takes a margin: a share of the room between base and limit, such that its own past predictions would
-// have been exceeded as seldom as the target says. docs/design/predict.md has the figures for each part.
+// From the second it takes a margin: a share of the room between base and limit, such that its own past predictions
+// would have been exceeded as seldom as the target says. docs/design/predict.md has the figures for each part.
 //
-// A gap is a gap: missing samples, clock steps and a suspended machine leave quarter-hours unmeasured and teach nothing.
+// A gap is a gap: missing samples, clock steps and a suspended machine leave quarter-hours unmeasured and teach
+// nothing.
 package predict
 
 import (
@@ -39,8 +41,8 @@ const (
 	past         = week*dayQuarters + slack + 1
 )
 
-// When something is known, in measured quarter-hours: of an hour to come after a day, of a day to come after two, because
-// a peak seen once is not yet a pattern. For the same reason errors made earlier are not learned from.
+// When something is known, in measured quarter-hours: of an hour to come after a day, of a day to come after two,
+// because a peak seen once is not yet a pattern. For the same reason errors made earlier are not learned from.
 const (
 	knowsHour = dayQuarters
 	knowsDay  = 2 * dayQuarters
@@ -93,8 +95,8 @@ type Prediction struct {
 	Checked float64
 }
 
-// Predictor is all that is remembered of one set of pods. It is a plain value: a copy is independent. The zero value has
-// seen nothing.
+// Predictor is all that is remembered of one set of pods. It is a plain value: a copy is independent. The zero value
+// has seen nothing.
 type Predictor struct {
 	seen    bool       // anything
 	last    int64      // time of the newest sample, in nanoseconds since 1970
@@ -129,7 +131,8 @@ func (p *Predictor) Observe(c Config, at time.Time, value float64) {
 	p.last, p.value = now, value
 }
 
-// turn goes on to another quarter-hour. If the clock was set back, what was seen of the time that comes again is forgotten.
+// turn goes on to another quarter-hour. If the clock was set back, what was seen of the time that comes again is
+// forgotten.
 func (p *Predictor) turn(c Config, before, current int64) {
 	step := current - before
 	for i := int64(1); i <= min(step, past); i++ {
@@ -204,9 +207,9 @@ func (p *Predictor) exceeded(current int64) peak {
 	return sorted[(n-1)-(n-1)/often]
 }
 
-// daily returns what was used on other days in the hour from this quarter-hour on, or a little earlier or later: halfway
-// between the highest of them and their mean, so that one odd day neither counts for a week nor is forgotten; but no less
-// than a week ago, for loads that come once a week.
+// daily returns what was used on other days in the hour from this quarter-hour on, or a little earlier or later:
+// halfway between the highest of them and their mean, so that one odd day neither counts for a week nor is forgotten;
+// but no less than a week ago, for loads that come once a week.
 func (p *Predictor) daily(current int64) peak {
 	highest, sum, days := 0.0, 0.0, 0.0
 	var most peak
@@ -236,7 +239,8 @@ func (p *Predictor) most(from, to int64) peak {
 	return most
 }
 
-// covered says whether of the quarter-hours from one to before another three in four were measured: what happened then is known.
+// covered says whether of the quarter-hours from one to before another three in four were measured: what happened then
+// is known.
 func (p *Predictor) covered(from, to int64) bool {
 	n := int64(0)
 	for s := from; s < to; s++ {
@@ -259,8 +263,8 @@ func (p *Predictor) base(h model.Horizon, current int64) float64 {
 // room is what lies between a base and the limit.
 func room(limit, base float64) float64 { return max(limit-base, 0) }
 
-// Predict says what will be used at most from a time on, from what was seen until the last sample. As that gets older the
-// prediction moves to the limit.
+// Predict says what will be used at most from a time on, from what was seen until the last sample. As that gets older
+// the prediction moves to the limit.
 func (p *Predictor) Predict(c Config, at time.Time, h model.Horizon) Prediction {
 	e := &p.errors[h]
 	r := Prediction{Missed: e.missed(), Checked: float64(e.checked), Margin: e.margin(h, c.target(h))}

@@ -57,8 +57,8 @@ type amounts struct {
 	Capacity     int64
 }
 
-// Writes decides whether the publication and the report are written now. It returns when that must be decided again; zero:
-// only when something changes.
+// Writes decides whether the publication and the report are written now. It returns when that must be decided again;
+// zero: only when something changes.
 //
 // What the API shows counts, not what was written: a value that a kubelet or another writer changed on the Node is put
 // right at once. A shrinking offer is seen on the Node, so no reader waits for amounts in a report.

@@ -172,7 +172,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestRenewal: an eviction request is reported at once, again every twenty seconds while it stands, and its end at once.
+// TestRenewal: an eviction request is reported at once, again every twenty seconds while it stands, and its end at
+// once.
 func TestRenewal(t *testing.T) {
 	c := newClocked()
 	seconds := func(n int, hot model.Code, evict *model.Eviction) (written int) {

@@ -93,8 +93,8 @@ func Decide(n *model.Node, p *model.Policy, left *model.Slack, s State) (*model.
 	}, f.state
 }
 
-// Mark returns what glances are compared with after a measurement and a decision; the zero value if no glance could change
-// the decision.
+// Mark returns what glances are compared with after a measurement and a decision; the zero value if no glance could
+// change the decision.
 func Mark(l *model.Load, p *model.Policy, a *model.Account, s *State) model.GlanceMark {
 	if !s.Known || !p.Suppress.On() || !a.Use.Measured {
 		return model.GlanceMark{}

@@ -27,8 +27,8 @@ func (t *Tree) Close() error { return t.w.Close() }
 // Has reports whether there is an entry at a path of the guest.
 func (t *Tree) Has(guest string) bool { return t.have[rel(guest)] }
 
-// AddHost adds a file of the host under an absolute path of the guest, or a folder with everything in it. A program that
-// is linked dynamically is an error, unless the guest has its linker already.
+// AddHost adds a file of the host under an absolute path of the guest, or a folder with everything in it. A program
+// that is linked dynamically is an error, unless the guest has its linker already.
 func (t *Tree) AddHost(host, guest string) error {
 	if !path.IsAbs(guest) {
 		return fmt.Errorf("adding %s to the guest: %q is not an absolute path", host, guest)

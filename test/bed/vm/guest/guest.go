@@ -1,5 +1,5 @@
-// Package guest is process 1 of a test-bed VM: it mounts what a node has, runs the commands of a plan one after another,
-// sends their output and the files they leave to the host, and switches the machine off.
+// Package guest is process 1 of a test-bed VM: it mounts what a node has, runs the commands of a plan one after
+// another, sends their output and the files they leave to the host, and switches the machine off.
 package guest
 
 import (

@@ -186,8 +186,8 @@ func (r *Reader) Next() (Kind, []byte, error) {
 	return k, r.buf[:n], nil
 }
 
-// sync reads up to the end of the preamble. Its first byte occurs in it only where it can begin or end, so that a failed
-// match need not be looked at again.
+// sync reads up to the end of the preamble. Its first byte occurs in it only where it can begin or end, so that a
+// failed match need not be looked at again.
 func (r *Reader) sync() error {
 	var b [1]byte
 	for matched := 0; matched < len(preamble); {

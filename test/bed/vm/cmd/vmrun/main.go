@@ -1,5 +1,5 @@
-// Command vmrun runs programs as root on a cgroup v2 kernel in qemu and passes on their output, their files and their exit
-// code:
+// Command vmrun runs programs as root on a cgroup v2 kernel in qemu and passes on their output, their files and their
+// exit code:
 //
 //	vmrun -file kernel.test=/t/kernel.test -- /t/kernel.test -test.v
 //	vmrun -o results -file a.test=/t/a -file testdata=/t/testdata -run 'a: cd /t && ./a' -run 'env: uname -a; cat /proc/pressure/cpu'
@@ -11,12 +11,12 @@
 // The guest has two CPUs, or as many as -smp says, and no NUMA. With -topology it has sockets, NUMA nodes, cores
 // and threads: -topology 2x2x1x2 makes eight CPUs in two sockets, each of two nodes, each of one core of two threads.
 //
-// The exit code is that of the first command that fails, 124 if one ran out of time, 125 if the guest itself failed, and
-// 2 for a command line that vmrun does not understand.
+// The exit code is that of the first command that fails, 124 if one ran out of time, 125 if the guest itself failed,
+// and 2 for a command line that vmrun does not understand.
 //
 // The kernel is the distribution's own, fetched with apt into the folder of -cache and not installed. qemu emulates the
-// CPU unless WATERLINE_VM_ACCEL=kvm asks for KVM. Programs have to be linked statically: build vmrun, and Go tests, with
-// CGO_ENABLED=0.
+// CPU unless WATERLINE_VM_ACCEL=kvm asks for KVM. Programs have to be linked statically: build vmrun, and Go tests,
+// with CGO_ENABLED=0.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command vmnode is process 1 of a node in a virtual machine until its root file system is mounted, and later the server
-// of files and commands in it.
+// Command vmnode is process 1 of a node in a virtual machine until its root file system is mounted, and later the
+// server of files and commands in it.
 package main
 
 import (
