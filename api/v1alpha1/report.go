@@ -42,7 +42,7 @@ type NodeReportStatus struct {
 	// PolicyGeneration is the generation of that policy which the agent goes by.
 	PolicyGeneration int64 `json:"policyGeneration,omitempty"`
 	// Mode is how far the agent goes: Observe, Enforce or Off.
-	// +kubebuilder:validation:Enum=Observe;Enforce;Off
+	// +kubebuilder:validation:Enum=Observe;Enforce;Disabled
 	Mode string `json:"mode,omitempty"`
 	// Selling is what the policy's windows say now: Open, Draining (nothing new is sold) or Closed (nothing is).
 	// +kubebuilder:validation:Enum=Open;Draining;Closed

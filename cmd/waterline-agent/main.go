@@ -54,22 +54,34 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.podUID, "pod-uid", os.Getenv("POD_UID"), "UID of the agent's own pod (default $POD_UID)")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; without it the pod's service account is used")
 	f.StringVar(&o.manifests, "pods", "", "directory of Pod manifests to use instead of a cluster")
-	f.Int64Var(&o.allocatable, "allocatable-millicores", int64(runtime.NumCPU())*1000, "with --pods: CPU that pods may request on this node")
-	f.StringVar(&o.policy, "config", "", "file with a ColocationPolicy that governs this node; without it those of the cluster do, and with --pods the defaults")
+	f.Int64Var(&o.allocatable, "allocatable-millicores", int64(runtime.NumCPU())*1000,
+		"with --pods: CPU that pods may request on this node")
+	f.StringVar(&o.policy, "config", "",
+		"file with a ColocationPolicy that governs this node; without it those of the cluster do, and with --pods the "+
+			"defaults")
 	f.StringVar(&o.cgroupRoot, "cgroup-root", host.DefaultRoot, "where the host's cgroup file system is mounted")
 	f.StringVar(&o.sys, "sys-root", host.DefaultSys, "where sysfs is mounted, which tells the topology of the machine")
 	f.StringVar(&o.kubepods, "kubepods", "", "directory of all pods below the CPU hierarchy; without it, it is looked for")
-	f.StringVar(&o.runDir, "run-dir", "/run/waterline", "directory for the undo record and the journal, on a file system that goes with a reboot")
+	f.StringVar(&o.runDir, "run-dir", "/run/waterline",
+		"directory for the undo record and the journal, on a file system that goes with a reboot")
 	f.StringVar(&o.proc, "proc-root", host.DefaultProc, "where procfs is mounted, which tells how busy the machine is")
-	f.StringVar(&o.stateDir, "state-dir", "", "directory for what was learned of the online pods, which should outlive a reboot; empty: it goes with a reboot")
+	f.StringVar(&o.stateDir, "state-dir", "",
+		"directory for what was learned of the online pods, which should outlive a reboot; empty: it goes with a reboot")
 	f.DurationVar(&o.syncPeriod, "sync-period", 10*time.Second, "time between two complete comparisons with the kernel")
 	f.Int64Var(&o.journalBytes, "journal-bytes", 8<<20, "most that the journal may take")
-	f.StringVar(&o.nri, "nri-socket", "", "socket of the container runtime's NRI, usually "+nri.DefaultSocket+", through which new containers get their CPUs before they run; empty: once they run")
+	f.StringVar(&o.nri, "nri-socket", "",
+		"socket of the container runtime's NRI, usually "+nri.DefaultSocket+", through which new containers get their "+
+			"CPUs before they run; empty: once they run")
 	f.StringVar(&o.listen, "listen", ":9464", "address for /metrics, /healthz and /readyz; empty: none")
-	f.StringVar(&o.local, "local", "127.0.0.1:9465", "address for waterline explain, which only this machine should reach; empty: none")
-	f.StringVar(&o.kubeletURL, "kubelet", kubeletURL(os.Getenv("HOST_IP")), "URL of the kubelet's configuration (default made from $HOST_IP); empty: never asked")
-	f.StringVar(&o.podResources, "pod-resources", "/var/lib/kubelet/pod-resources/kubelet.sock", "socket on which the kubelet tells which CPUs it has handed out, asked if its CPU manager policy is static; empty: never asked")
-	f.BoolVar(&o.kubeletInsecure, "kubelet-insecure-tls", false, "do not verify the kubelet's certificate, which the cluster's CA must otherwise have signed")
+	f.StringVar(&o.local, "local", "127.0.0.1:9465",
+		"address for waterline explain, which only this machine should reach; empty: none")
+	f.StringVar(&o.kubeletURL, "kubelet", kubeletURL(os.Getenv("HOST_IP")),
+		"URL of the kubelet's configuration (default made from $HOST_IP); empty: never asked")
+	f.StringVar(&o.podResources, "pod-resources", "/var/lib/kubelet/pod-resources/kubelet.sock",
+		"socket on which the kubelet tells which CPUs it has handed out, asked if its CPU manager policy is static; "+
+			"empty: never asked")
+	f.BoolVar(&o.kubeletInsecure, "kubelet-insecure-tls", false,
+		"do not verify the kubelet's certificate, which the cluster's CA must otherwise have signed")
 }
 
 func kubeletURL(hostIP string) string {

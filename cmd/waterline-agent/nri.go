@@ -68,8 +68,12 @@ func (p *runtimePlugin) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, nil, nil), kind, value)
 	}
 	gauge, counter := prometheus.GaugeValue, prometheus.CounterValue
-	metric(gauge, v1alpha1.MetricNRIConnected, "1 while the container runtime asks where its containers may run.", connected)
-	metric(counter, v1alpha1.MetricNRIRequests, "Requests of the container runtime that were answered.", float64(stats.Requests))
-	metric(counter, v1alpha1.MetricNRISlow, "Requests of the container runtime that waited too long for their answer.", float64(stats.Slow))
-	metric(gauge, v1alpha1.MetricNRISlowest, "The longest that the container runtime waited for an answer.", stats.Slowest.Seconds())
+	metric(gauge, v1alpha1.MetricNRIConnected, "1 while the container runtime asks where its containers may run.",
+		connected)
+	metric(counter, v1alpha1.MetricNRIRequests, "Requests of the container runtime that were answered.",
+		float64(stats.Requests))
+	metric(counter, v1alpha1.MetricNRISlow, "Requests of the container runtime that waited too long for their answer.",
+		float64(stats.Slow))
+	metric(gauge, v1alpha1.MetricNRISlowest, "The longest that the container runtime waited for an answer.",
+		stats.Slowest.Seconds())
 }

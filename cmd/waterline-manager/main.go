@@ -48,19 +48,30 @@ func (o *options) flags(f *flag.FlagSet) {
 	host, _ := os.Hostname() // "": it must be said
 	o.health, o.evict = nodehealth.DefaultSettings(), evictbudget.DefaultSettings()
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; without it the pod's service account is used")
-	f.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace that the manager and the agents run in (default $POD_NAMESPACE)")
+	f.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"),
+		"namespace that the manager and the agents run in (default $POD_NAMESPACE)")
 	f.StringVar(&o.identity, "identity", host, "name of this replica, another one for each")
 	f.StringVar(&o.listen, "listen", ":9464", "address for /metrics, /healthz and /readyz; empty: none")
 	f.StringVar(&o.webhook, "webhook", ":9443", "address of the webhook; empty: this replica has none")
-	f.StringVar(&o.names, "webhook-names", "", "comma-separated DNS names or addresses under which API servers call the webhook")
-	f.DurationVar(&o.sweep, "sweep-period", 3*time.Minute, "time between two looks for batch pods that did not pass the webhook")
-	f.DurationVar(&o.health.LostAfter, "lost-after", o.health.LostAfter, "time without a ready agent, or a renewed Lease of the kubelet, after which a node's offer is withdrawn")
-	f.DurationVar(&o.health.FreshWithin, "fresh-within", o.health.FreshWithin, "age up to which the Lease of a kubelet is fresh")
-	f.DurationVar(&o.health.BackAfter, "back-after", o.health.BackAfter, "time with a ready agent and a fresh Lease after which it is lifted")
-	f.Int64Var(&o.evict.PerOwner, "evictions-per-owner", o.evict.PerOwner, "batch pods of one workload that may be evicted within --eviction-period")
-	f.Int64Var(&o.evict.All, "evictions", o.evict.All, "batch pods of the cluster that may be evicted within --eviction-period")
-	f.DurationVar(&o.evict.Period, "eviction-period", o.evict.Period, "time over which budgets of evictions count, those that policies give nodes too; after its start the manager waits for a part of it that belongs to one eviction")
-	f.DurationVar(&o.health.ForgetAfter, "forget-after", o.health.ForgetAfter, "time without an agent after which a node's report is deleted")
+	f.StringVar(&o.names, "webhook-names", "",
+		"comma-separated DNS names or addresses under which API servers call the webhook")
+	f.DurationVar(&o.sweep, "sweep-period", 3*time.Minute,
+		"time between two looks for batch pods that did not pass the webhook")
+	f.DurationVar(&o.health.LostAfter, "lost-after", o.health.LostAfter,
+		"time without a ready agent, or a renewed Lease of the kubelet, after which a node's offer is withdrawn")
+	f.DurationVar(&o.health.FreshWithin, "fresh-within", o.health.FreshWithin,
+		"age up to which the Lease of a kubelet is fresh")
+	f.DurationVar(&o.health.BackAfter, "back-after", o.health.BackAfter,
+		"time with a ready agent and a fresh Lease after which it is lifted")
+	f.Int64Var(&o.evict.PerOwner, "evictions-per-owner", o.evict.PerOwner,
+		"batch pods of one workload that may be evicted within --eviction-period")
+	f.Int64Var(&o.evict.All, "evictions", o.evict.All,
+		"batch pods of the cluster that may be evicted within --eviction-period")
+	f.DurationVar(&o.evict.Period, "eviction-period", o.evict.Period,
+		"time over which budgets of evictions count, those that policies give nodes too; after its start the manager "+
+			"waits for a part of it that belongs to one eviction")
+	f.DurationVar(&o.health.ForgetAfter, "forget-after", o.health.ForgetAfter,
+		"time without an agent after which a node's report is deleted")
 }
 
 func main() {
@@ -92,7 +103,8 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		return fmt.Errorf("setting up the API client: %w", err)
 	}
 	m := manager.New(manager.Config{
-		Client: client, Custom: custom, Namespace: o.namespace, Identity: o.identity, Log: log, NodeHealth: o.health, Evict: o.evict, Sweep: o.sweep,
+		Client: client, Custom: custom, Namespace: o.namespace, Identity: o.identity, Log: log, NodeHealth: o.health,
+		Evict: o.evict, Sweep: o.sweep,
 	})
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -134,7 +146,8 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 
 // serve answers on an address until a while after the context ends, because API servers learn later than this process
 // that they should ask another replica. When it cannot go on, it cancels the context with the cause.
-func serve(ctx context.Context, address string, handler http.Handler, secure *tls.Config, running *sync.WaitGroup, cancel context.CancelCauseFunc) error {
+func serve(ctx context.Context, address string, handler http.Handler, secure *tls.Config, running *sync.WaitGroup,
+	cancel context.CancelCauseFunc) error {
 	if address == "" {
 		return nil
 	}
@@ -142,7 +155,9 @@ func serve(ctx context.Context, address string, handler http.Handler, secure *tl
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
-	server := &http.Server{Handler: parting(ctx, handler), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, TLSConfig: secure}
+	server := &http.Server{
+		Handler: parting(ctx, handler), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, TLSConfig: secure,
+	}
 	running.Go(func() {
 		err := error(nil)
 		if secure != nil {

@@ -92,7 +92,8 @@ func (v *cpuView) makeRows() {
 	})
 	var rows []cpuRow
 	for _, c := range cpus {
-		if n := len(rows); n == 0 || !rows[n-1].cores.Has(c.Core) || rows[n-1].l3 != c.L3 || rows[n-1].node != c.Node || rows[n-1].socket != c.Socket {
+		if n := len(rows); n == 0 || !rows[n-1].cores.Has(c.Core) || rows[n-1].l3 != c.L3 || rows[n-1].node != c.Node ||
+			rows[n-1].socket != c.Socket {
 			rows = append(rows, cpuRow{socket: c.Socket, node: c.Node, l3: c.L3, cores: model.CPUs(c.Core)})
 		}
 		r := &rows[len(rows)-1]

@@ -87,10 +87,13 @@ With --plan nothing is shown but what would move, and nothing moves. It ends wit
 			return printCPUMap(out, &m, node, paintFor(out))
 		},
 	}
-	c.Flags().StringVar(&node, "node", "", "name of the node; without it the node of the pod in --plan, or the only one that has an agent")
-	c.Flags().StringVar(&address, "agent", "", "address of the agent's --local; without it the agent is reached through the cluster")
+	c.Flags().StringVar(&node, "node", "",
+		"name of the node; without it the node of the pod in --plan, or the only one that has an agent")
+	c.Flags().StringVar(&address, "agent", "",
+		"address of the agent's --local; without it the agent is reached through the cluster")
 	kubeconfigFlag(c, &kubeconfig)
-	c.Flags().StringVar(&plan, "plan", "", "NAMESPACE/POD=MODE: what would move if the pod asked for exclusive, share or none")
+	c.Flags().StringVar(&plan, "plan", "",
+		"NAMESPACE/POD=MODE: what would move if the pod asked for exclusive, share or none")
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return c
 }
@@ -125,7 +128,9 @@ func onlyNode(nodes []string) (string, error) {
 	case n == 1:
 		return nodes[0], nil
 	case n > most:
-		return "", usageError{fmt.Errorf("say which node: there are %s and %d more", strings.Join(nodes[:most], ", "), n-most)}
+		return "", usageError{
+			fmt.Errorf("say which node: there are %s and %d more", strings.Join(nodes[:most], ", "), n-most),
+		}
 	default:
 		return "", usageError{fmt.Errorf("say which node: there are %s", strings.Join(nodes, ", "))}
 	}
@@ -154,7 +159,8 @@ func printCPUPlan(out io.Writer, p *serve.CPUPlan, r serve.CPURequest) error {
 		_, err := fmt.Fprintf(out, "If pod %s/%s asked for %s, no container would move.\n", r.Namespace, r.Name, r.Mode)
 		return err
 	}
-	fmt.Fprintf(out, "If pod %s/%s asked for %s, %s would move:\n\n", r.Namespace, r.Name, r.Mode, count(len(p.Moves), "container"))
+	fmt.Fprintf(out, "If pod %s/%s asked for %s, %s would move:\n\n", r.Namespace, r.Name, r.Mode,
+		count(len(p.Moves), "container"))
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "POD\tCONTAINER\tFROM\tTO\tWHY")
 	for _, m := range p.Moves {
@@ -188,7 +194,8 @@ func paintFor(out io.Writer) func(mark byte) string {
 func plain(mark byte) string { return string(rune(mark)) }
 
 func painted(mark byte) string {
-	colours := map[byte]string{markTwice: "1;31", markExclusive: "1;35", markShare: "33", markReserved: "34", markShared: "32"}
+	colours := map[byte]string{markTwice: "1;31", markExclusive: "1;35", markShare: "33", markReserved: "34",
+		markShared: "32"}
 	if colour, found := colours[mark]; found {
 		return "\x1b[" + colour + "m" + string(rune(mark)) + "\x1b[0m"
 	}

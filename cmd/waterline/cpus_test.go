@@ -80,7 +80,9 @@ func cpuMaps() map[string]*serve.CPUMap {
 		hybrid.CPUs = append(hybrid.CPUs, model.CPU{ID: id, Core: core})
 	}
 	// Sockets numbered in turn, as some makers' firmware does, a CPU offline, and memory without CPUs.
-	turns := &model.Topology{Nodes: []model.NUMANode{{ID: 0, Memory: 64 << 30}, {ID: 1, Memory: 64 << 30}, {ID: 2, Memory: 128 << 30}}}
+	turns := &model.Topology{
+		Nodes: []model.NUMANode{{ID: 0, Memory: 64 << 30}, {ID: 1, Memory: 64 << 30}, {ID: 2, Memory: 128 << 30}},
+	}
 	for id := range 40 {
 		if id != 22 {
 			turns.CPUs = append(turns.CPUs, model.CPU{ID: id, Core: id % 20, L3: id % 2, Node: id % 2, Socket: id % 2})
@@ -102,13 +104,18 @@ func cpuMaps() map[string]*serve.CPUMap {
 			own("shop/db-0/db", exclusive, "8-23,136-151"),
 			own("shop/web-0/web", exclusive, "1-2,129-130"),
 			own("video/encode-3/ffmpeg", share, "64-71,192-199")),
-		"epyc-nps4-512": given(shape{2, 4, 4, 8, 2}.topology(), "0-1,256-257", own("shop/db-0/db", exclusive, "8-15,264-271")),
-		"hybrid":        given(hybrid, "16", own("shop/web-0/web", exclusive, "4-7"), own("shop/web-1/web", exclusive, "17")),
-		"turns":         given(turns, "0,20"),
-		"fault":         given(vm, "", own("shop/web-0/web", exclusive, "1"), own("shop/web-1/web", exclusive, "1")),
-		"no-topology":   {Notices: []string{"the topology cannot be read: /sys/devices/system/cpu/online: no such file or directory"}},
+		"epyc-nps4-512": given(shape{2, 4, 4, 8, 2}.topology(), "0-1,256-257",
+			own("shop/db-0/db", exclusive, "8-15,264-271")),
+		"hybrid": given(hybrid, "16", own("shop/web-0/web", exclusive, "4-7"), own("shop/web-1/web", exclusive, "17")),
+		"turns":  given(turns, "0,20"),
+		"fault":  given(vm, "", own("shop/web-0/web", exclusive, "1"), own("shop/web-1/web", exclusive, "1")),
+		"no-topology": {
+			Notices: []string{"the topology cannot be read: /sys/devices/system/cpu/online: no such file or directory"},
+		},
 	}
-	all["xeon-granted"].Notices = []string{"shop/batch-1: exclusive needs a whole number of CPUs as limit, and 1500m is none: it runs as none"}
+	all["xeon-granted"].Notices = []string{
+		"shop/batch-1: exclusive needs a whole number of CPUs as limit, and 1500m is none: it runs as none",
+	}
 	all["fault"].Shared.Add(1)
 	all["turns"].Shared.Remove(19)
 	return all
@@ -148,8 +155,12 @@ func plans() map[string]*serve.CPUPlan {
 	return map[string]*serve.CPUPlan{
 		"plan-none": {},
 		"plan": {Moves: []serve.CPUMove{
-			{Namespace: "shop", Name: "api-0", Container: "api", From: cpuSet("0-39"), To: cpuSet("0,2-20,22-39"), Why: "2 CPUs became exclusive"},
-			{Namespace: "shop", Name: "web-0", Container: "web", From: cpuSet("0-39"), To: cpuSet("1,21"), Why: "asks for 2 exclusive CPUs; a whole core is free in NUMA node 0"},
+			{
+				Namespace: "shop", Name: "api-0", Container: "api", From: cpuSet("0-39"), To: cpuSet("0,2-20,22-39"),
+				Why: "2 CPUs became exclusive",
+			},
+			{Namespace: "shop", Name: "web-0", Container: "web", From: cpuSet("0-39"), To: cpuSet("1,21"),
+				Why: "asks for 2 exclusive CPUs; a whole core is free in NUMA node 0"},
 		}},
 	}
 }
@@ -176,7 +187,8 @@ func TestCPUMapCoversAll(t *testing.T) {
 func TestPaint(t *testing.T) {
 	m := cpuMaps()["fault"]
 	var coloured, monochrome bytes.Buffer
-	if err := errors.Join(printCPUMap(&coloured, m, "", painted), printCPUMap(&monochrome, m, "", paintFor(&monochrome))); err != nil {
+	if err := errors.Join(printCPUMap(&coloured, m, "", painted),
+		printCPUMap(&monochrome, m, "", paintFor(&monochrome))); err != nil {
 		t.Fatal(err)
 	}
 	text := coloured.String()
@@ -217,7 +229,9 @@ func TestNoAgentOnNode(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var answer any = &corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}}
 		if strings.HasSuffix(r.URL.Path, "/namespaces/shop/pods/web-0") {
-			answer = &corev1.Pod{TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}, Spec: corev1.PodSpec{NodeName: "worker-3"}}
+			answer = &corev1.Pod{
+				TypeMeta: metav1.TypeMeta{Kind: "Pod", APIVersion: "v1"}, Spec: corev1.PodSpec{NodeName: "worker-3"},
+			}
 		} else {
 			asked = r.URL.Path + " " + r.FormValue("fieldSelector")
 		}
@@ -237,7 +251,8 @@ func TestNoAgentOnNode(t *testing.T) {
 	if want := "/api/v1/namespaces/waterline-system/pods status.phase=Running,spec.nodeName=worker-3"; asked != want {
 		t.Errorf("asked was %q, want %q", asked, want)
 	}
-	if _, err = findNode(t.Context(), config, "", ""); err == nil || !strings.Contains(err.Error(), "no agent runs in namespace") {
+	if _, err = findNode(t.Context(), config, "", ""); err == nil ||
+		!strings.Contains(err.Error(), "no agent runs in namespace") {
 		t.Errorf("without a node: %v", err)
 	}
 }

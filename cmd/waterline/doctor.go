@@ -20,7 +20,10 @@ import (
 )
 
 // expected are the programs that write pod cgroups on every node. Anybody else's writes are a second writer's.
-var expected = []string{"kubelet", "containerd", "containerd-shim-runc-v2", "crio", "runc", "crun", "dockerd", "systemd", "init", "waterline-agent"}
+var expected = []string{
+	"kubelet", "containerd", "containerd-shim-runc-v2", "crio", "runc", "crun", "dockerd", "systemd", "init",
+	"waterline-agent",
+}
 
 // rivals are daemons that set the same files. Two at once fight.
 var rivals = []string{"cpu-share-syncer", "koordlet", "crane-agent", "katalyst-agent", "vc-agent"}
@@ -29,8 +32,9 @@ func doctorCommand() *cobra.Command {
 	var cgroupRoot, kubepods, runDir string
 	var seconds int
 	c := &cobra.Command{
-		Use:   "doctor",
-		Short: "Check that this node can be looked after, and find a second writer; or, with cluster, who keeps batch pods out",
+		Use: "doctor",
+		Short: "Check that this node can be looked after, and find a second writer; or, with cluster, who keeps batch " +
+			"pods out",
 		Long: `Check that this node has what Waterline needs, and watch its pods' cgroups for a while to find out who writes them.
 
 Run it on the node, as root. A kubelet writes every 60 seconds; --seconds 70 sees it too. "waterline doctor cluster" looks
@@ -47,7 +51,8 @@ at the cluster instead.`,
 		},
 	}
 	c.Flags().StringVar(&cgroupRoot, "cgroup-root", host.DefaultRoot, "where the cgroup file system is mounted")
-	c.Flags().StringVar(&kubepods, "kubepods", "", "directory of all pods below the CPU hierarchy; without it, it is looked for")
+	c.Flags().StringVar(&kubepods, "kubepods", "",
+		"directory of all pods below the CPU hierarchy; without it, it is looked for")
 	c.Flags().StringVar(&runDir, "run-dir", "/run/waterline", "run directory of the agent")
 	c.Flags().IntVar(&seconds, "seconds", 15, "how long to watch who writes")
 	c.AddCommand(doctorClusterCommand())
@@ -159,7 +164,8 @@ func (d *doctor) writers(ctx context.Context, mount host.Mount, layout cgroup.La
 		d.note("who writes cannot be told here: %v", err)
 		return
 	}
-	writers := slices.SortedFunc(maps.Keys(counts), func(a, b writer) int { return strings.Compare(a.program+a.file, b.program+b.file) })
+	writers := slices.SortedFunc(maps.Keys(counts),
+		func(a, b writer) int { return strings.Compare(a.program+a.file, b.program+b.file) })
 	for _, w := range writers {
 		if slices.Contains(expected, w.program) {
 			d.ok("%s wrote %s %d times", w.program, w.file, counts[w])

@@ -98,7 +98,8 @@ func findObstacles(ctx context.Context, client rest.Interface) ([]obstacle, erro
 		q := &quotas.Items[i]
 		if found := admit.QuotaObstacles(q); len(found) > 0 {
 			all = append(all, obstacle{q.Namespace, fmt.Sprintf("ResourceQuota %s counts %s", q.Name, strings.Join(found, ", ")),
-				"leave them out by its scopeSelector, PriorityClass NotIn " + v1alpha1.PriorityClassBatch + ", " + v1alpha1.PriorityClassMid})
+				"leave them out by its scopeSelector, PriorityClass NotIn " + v1alpha1.PriorityClassBatch + ", " +
+					v1alpha1.PriorityClassMid})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b obstacle) int { return cmp.Compare(a.namespace, b.namespace) })
@@ -116,7 +117,8 @@ func wantsBatch(ctx context.Context, client rest.Interface, name string) (string
 	}
 	for _, label := range []string{v1alpha1.LabelQoS, v1alpha1.LabelQoSAlias} {
 		var pods corev1.PodList
-		err := client.Get().Namespace(name).Resource("pods").Param("labelSelector", label+"=BE").Param("limit", "1").Do(ctx).Into(&pods)
+		err := client.Get().Namespace(name).Resource("pods").Param("labelSelector", label+"=BE").Param("limit",
+			"1").Do(ctx).Into(&pods)
 		if err != nil {
 			return "", fmt.Errorf("listing pods in namespace %s: %w", name, err)
 		}

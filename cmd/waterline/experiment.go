@@ -93,7 +93,8 @@ Experiments:
 	for _, e := range experiment.All() {
 		fmt.Fprintf(&b, "  %-10s (%d s) %s\n", e.Name, e.Seconds, e.About)
 	}
-	b.WriteString("\nLonger experiments are in the lab, a command in the source tree: see \"out/bin/lab --help\" after \"make build\".")
+	b.WriteString("\nLonger experiments are in the lab, a command in the source tree: see \"out/bin/lab --help\" after " +
+		"\"make build\".")
 	return b.String()
 }
 

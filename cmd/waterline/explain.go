@@ -67,7 +67,8 @@ them batch may use now, how much is sold, and why.`,
 		},
 	}
 	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of the pod")
-	c.Flags().StringVar(&address, "agent", "", "address of the agent's --local; without it the agent is reached through the cluster")
+	c.Flags().StringVar(&address, "agent", "",
+		"address of the agent's --local; without it the agent is reached through the cluster")
 	kubeconfigFlag(c, &kubeconfig)
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return c
@@ -83,7 +84,9 @@ func explained(args []string) (kind, name string, err error) {
 	if kind == "pod" && name != "" || kind == "node" {
 		return kind, name, nil
 	}
-	return "", "", usageError{errors.New("say what to explain: waterline explain pod NAME, or waterline explain node [NAME]")}
+	return "", "", usageError{
+		errors.New("say what to explain: waterline explain pod NAME, or waterline explain node [NAME]"),
+	}
 }
 
 func podName(kind, name string) string {

@@ -36,7 +36,8 @@ func printNode(out io.Writer, name string, e *serve.NodeExplanation) error {
 	both := func(what string, of func(a *model.Account) int64) { line(what, cores(of(cpu)), gib(of(memory))) }
 	line("", "CPU", "memory")
 	both("capacity", func(a *model.Account) int64 { return a.Capacity })
-	both(fmt.Sprintf("filled up to (%s, %s)", thousandths(e.CPU.Waterline), thousandths(e.Memory.Waterline)), func(a *model.Account) int64 { return a.Ceiling })
+	both(fmt.Sprintf("filled up to (%s, %s)", thousandths(e.CPU.Waterline), thousandths(e.Memory.Waterline)),
+		func(a *model.Account) int64 { return a.Ceiling })
 	both("- system, or what is reserved for it", func(a *model.Account) int64 { return max(a.Use.System, a.Reserved) })
 	if cpu.Use.Stolen > 0 {
 		line("  with what the hypervisor gave others", cores(cpu.Use.Stolen), "")
@@ -68,7 +69,8 @@ func printNode(out io.Writer, name string, e *serve.NodeExplanation) error {
 		return fmt.Errorf("writing the table: %w", err)
 	}
 	if s := e.Suppress; s != nil {
-		fmt.Fprintf(out, "\nbatch may use %s CPU%s, by %s: %s\n", cores(s.Milli), onCPUs(s.CPUs), e.SuppressionMethod, s.Reason)
+		fmt.Fprintf(out, "\nbatch may use %s CPU%s, by %s: %s\n", cores(s.Milli), onCPUs(s.CPUs), e.SuppressionMethod,
+			s.Reason)
 		if r := &s.Reaction; r.At != 0 {
 			fmt.Fprintf(out, "it was last given less from %s to %s, while it used %s; relief expected %s, observed %s\n",
 				cores(r.From), cores(r.To), cores(r.Used), cores(r.Expected), observed(r))

@@ -94,7 +94,8 @@ func forwardToNode(ctx context.Context, config *rest.Config, node string) (strin
 	target := client.Post().Namespace(v1alpha1.Namespace).Resource("pods").Name(found[0].Name).SubResource("portforward").URL()
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, target)
 	stop, ready := make(chan struct{}), make(chan struct{})
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", agentPort)}, stop, ready, io.Discard, io.Discard)
+	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", agentPort)},
+		stop, ready, io.Discard, io.Discard)
 	if err != nil {
 		return "", nil, fmt.Errorf("reaching the agent: %w", err)
 	}
@@ -131,7 +132,8 @@ func getFromAgent(ctx context.Context, address, path string, query url.Values, i
 		body, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
 		text := strings.TrimSpace(string(body))
 		if response.StatusCode == http.StatusNotFound && text == notServed {
-			return fmt.Errorf("the agent is too old for this command, it does not serve %s: bring it to the version of this command, %s", path, version)
+			return fmt.Errorf("the agent is too old for this command, it does not serve %s: bring it to the version of this "+
+				"command, %s", path, version)
 		}
 		return errors.New(cmp.Or(text, "the agent answers "+response.Status))
 	}

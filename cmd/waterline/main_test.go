@@ -29,12 +29,13 @@ func TestScripts(t *testing.T) {
 	cluster := httptest.NewServer(http.HandlerFunc(serveCluster))
 	defer cluster.Close()
 	t.Run("scripts", func(t *testing.T) { // in parallel: the servers must outlive them
-		testscript.Run(t, testscript.Params{Dir: "testdata", RequireExplicitExec: true, Setup: func(env *testscript.Env) error {
-			env.Setenv("AGENT", agent.Listener.Addr().String())
-			env.Setenv("OLD_AGENT", old.Listener.Addr().String())
-			env.Setenv("CLUSTER", cluster.URL)
-			return recordJournals(env.WorkDir)
-		}})
+		testscript.Run(t, testscript.Params{Dir: "testdata", RequireExplicitExec: true,
+			Setup: func(env *testscript.Env) error {
+				env.Setenv("AGENT", agent.Listener.Addr().String())
+				env.Setenv("OLD_AGENT", old.Listener.Addr().String())
+				env.Setenv("CLUSTER", cluster.URL)
+				return recordJournals(env.WorkDir)
+			}})
 	})
 }
 

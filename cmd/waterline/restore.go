@@ -33,7 +33,8 @@ and --node-name, or with --pods. All others get the newest value that another wr
 			defer cancel()
 			switch {
 			case manifests != "":
-				cfg.Pods = kube.NewManifests(manifests, time.Second, "", int64(runtime.NumCPU())*1000, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+				cfg.Pods = kube.NewManifests(manifests, time.Second, "", int64(runtime.NumCPU())*1000,
+					slog.New(slog.NewTextHandler(os.Stderr, nil)))
 				cfg.Kubelet = func(context.Context) (model.Kubelet, error) { return kube.DefaultKubelet(), nil }
 			case kubeconfig != "":
 				config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)

@@ -134,7 +134,8 @@ func printPredictors(w io.Writer, results []peaks.Result) {
 		if r.Horizon == model.Day {
 			ahead = "the next day"
 		}
-		fmt.Fprintf(w, "%s, %s: %s, %d predictions\n(%s)\n\n", r.Dataset, ahead, count(r.Machines, "machine"), r.Waterline().Times, r.About)
+		fmt.Fprintf(w, "%s, %s: %s, %d predictions\n(%s)\n\n", r.Dataset, ahead, count(r.Machines, "machine"),
+			r.Waterline().Times, r.About)
 		scores := report.Table{Head: []string{"predictor", "violations", "shortfall", "savings"}}
 		for _, s := range r.Scores {
 			scores.Rows = append(scores.Rows, []string{

@@ -264,7 +264,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	defer cancel()
 	var all []prometheus.Metric
 	if err := c.agent.do(ctx, func() { all = c.agent.metrics() }); err != nil {
-		out <- prometheus.NewInvalidMetric(prometheus.NewDesc("waterline_scrape", "The agent's loop did not answer.", nil, nil), err)
+		out <- prometheus.NewInvalidMetric(prometheus.NewDesc("waterline_scrape", "The agent's loop did not answer.", nil,
+			nil), err)
 		return
 	}
 	for _, m := range all {

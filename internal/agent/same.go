@@ -10,15 +10,19 @@ import (
 // memory is news each time.
 func sameDecisions(a, b *model.Plan) bool {
 	same := slices.EqualFunc(a.Settings, b.Settings, func(s, t model.Setting) bool {
-		return s.File == t.File && s.Value == t.Value && s.Release == t.Release && s.Reason.Code == t.Reason.Code && deferredFor(&s) == deferredFor(&t)
+		return s.File == t.File && s.Value == t.Value && s.Release == t.Release && s.Reason.Code == t.Reason.Code &&
+			deferredFor(&s) == deferredFor(&t)
 	})
-	same = same && b.Reclaim == nil && !b.Publish.Write && !b.Report.Write && slices.Equal(a.Conditions, b.Conditions) && (a.Slack == nil) == (b.Slack == nil)
-	same = same && slices.EqualFunc(a.Notices, b.Notices, func(m, n model.Notice) bool { return m.UID == n.UID && m.Reason.Code == n.Reason.Code })
+	same = same && b.Reclaim == nil && !b.Publish.Write && !b.Report.Write && slices.Equal(a.Conditions, b.Conditions) &&
+		(a.Slack == nil) == (b.Slack == nil)
+	same = same && slices.EqualFunc(a.Notices, b.Notices,
+		func(m, n model.Notice) bool { return m.UID == n.UID && m.Reason.Code == n.Reason.Code })
 	same = same && sameInterference(a.Interference, b.Interference) && sameEvictions(a.Evict, b.Evict)
 	if !same || a.Slack == nil {
 		return same
 	}
-	return a.Slack.CPU.Offer == b.Slack.CPU.Offer && a.Slack.Memory.Offer == b.Slack.Memory.Offer && sameSuppression(a.Suppress, b.Suppress)
+	return a.Slack.CPU.Offer == b.Slack.CPU.Offer && a.Slack.Memory.Offer == b.Slack.Memory.Offer &&
+		sameSuppression(a.Suppress, b.Suppress)
 }
 
 // deferredFor returns why a file is not written now; "" if it is.

@@ -14,13 +14,16 @@ import (
 // TestConversions are the kubelet's and the runtimes' own numbers: k8s.io/kubernetes 1.36, runc 1.3.2.
 func TestConversions(t *testing.T) {
 	for _, c := range []struct{ milli, shares, linear, quadratic int64 }{
-		{0, 2, 1, 1}, {1, 2, 1, 1}, {10, 10, 1, 4}, {100, 102, 4, 17}, {250, 256, 10, 35}, {500, 512, 20, 59}, {1000, 1024, 39, 100},
-		{2000, 2048, 79, 174}, {8000, 8192, 313, 532}, {32000, 32768, 1250, 1681}, {64000, 65536, 2500, 3023}, {256000, 262144, 10000, 10000},
+		{0, 2, 1, 1}, {1, 2, 1, 1}, {10, 10, 1, 4}, {100, 102, 4, 17}, {250, 256, 10, 35}, {500, 512, 20, 59},
+		{1000, 1024, 39, 100},
+		{2000, 2048, 79, 174}, {8000, 8192, 313, 532}, {32000, 32768, 1250, 1681}, {64000, 65536, 2500, 3023},
+		{256000, 262144, 10000, 10000},
 		{512000, 262144, 10000, 10000},
 	} {
 		shares := model.MilliCPUToShares(c.milli)
 		if shares != c.shares || cgroup.SharesToWeight(shares) != c.linear || cgroup.ContainerWeight(shares) != c.quadratic {
-			t.Errorf("%d mCPU: shares %d, weight %d, container weight %d; want %+v", c.milli, shares, cgroup.SharesToWeight(shares), cgroup.ContainerWeight(shares), c)
+			t.Errorf("%d mCPU: shares %d, weight %d, container weight %d; want %+v", c.milli, shares,
+				cgroup.SharesToWeight(shares), cgroup.ContainerWeight(shares), c)
 		}
 	}
 	for weight := int64(1); weight <= 10000; weight++ {
@@ -33,7 +36,8 @@ func TestConversions(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ milli, period, quota int64 }{
-		{0, 100_000, 0}, {1, 100_000, 1000}, {9, 100_000, 1000}, {10, 100_000, 1000}, {11, 100_000, 1100}, {1500, 100_000, 150_000}, {100, 5_000, 1000}, {1500, 50_000, 75_000},
+		{0, 100_000, 0}, {1, 100_000, 1000}, {9, 100_000, 1000}, {10, 100_000, 1000}, {11, 100_000, 1100},
+		{1500, 100_000, 150_000}, {100, 5_000, 1000}, {1500, 50_000, 75_000},
 	} {
 		if got := model.MilliCPUToQuota(c.milli, c.period); got != c.quota {
 			t.Errorf("%d mCPU in %d us: quota %d, want %d", c.milli, c.period, got, c.quota)
@@ -51,10 +55,14 @@ func TestLayout(t *testing.T) {
 		{"cgroupfs", "kubepods", model.Burstable, "kubepods/burstable/pod" + uid},
 		{"cgroupfs, Guaranteed", "kubepods", model.Guaranteed, "kubepods/pod" + uid},
 		{"cgroupfs below a root", "x/y/kubepods", model.BestEffort, "x/y/kubepods/besteffort/pod" + uid},
-		{"systemd", "kubepods.slice", model.Burstable, "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + escaped + ".slice"},
+		{
+			"systemd", "kubepods.slice", model.Burstable,
+			"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + escaped + ".slice",
+		},
 		{"systemd, Guaranteed", "kubepods.slice", model.Guaranteed, "kubepods.slice/kubepods-pod" + escaped + ".slice"},
 		{"kind", "kubelet.slice/kubelet-kubepods.slice", model.BestEffort,
-			"kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-pod" + escaped + ".slice"},
+			"kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-pod" + escaped +
+				".slice"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l, ok := cgroup.ParseLayout(c.root)
@@ -107,7 +115,8 @@ func TestContainerID(t *testing.T) {
 
 func TestValidUID(t *testing.T) {
 	for uid, want := range map[string]bool{
-		"6016fc45-0a1b-4c2d-8e3f-123456789abc": true, "5e2f1c8a9b7d5e2f1c8a9b7d5e2f1c8a": true, "": false, "..": false, "a/b": false, "-a": false,
+		"6016fc45-0a1b-4c2d-8e3f-123456789abc": true, "5e2f1c8a9b7d5e2f1c8a9b7d5e2f1c8a": true, "": false, "..": false,
+		"a/b": false, "-a": false,
 		"a_b": false, "a\x00": false, "a.slice": false, strings.Repeat("a", 64): false,
 	} {
 		if cgroup.ValidUID(uid) != want {
@@ -152,7 +161,9 @@ func TestSteps(t *testing.T) {
 		var steps []cgroup.Step
 		for dir, from := range now {
 			if then[dir] != from {
-				steps = append(steps, cgroup.Step{File: model.File{Dir: dir, Knob: knob}, From: cgroup.Raw{Number: from}, To: cgroup.Raw{Number: then[dir]}})
+				steps = append(steps, cgroup.Step{
+					File: model.File{Dir: dir, Knob: knob}, From: cgroup.Raw{Number: from}, To: cgroup.Raw{Number: then[dir]},
+				})
 			}
 		}
 		shuffled := slices.Clone(steps)
@@ -256,7 +267,10 @@ func TestStepsOfCPUs(t *testing.T) {
 		var steps []cgroup.Step
 		for dir, from := range now {
 			if then[dir] != from {
-				steps = append(steps, cgroup.Step{File: model.File{Dir: dir, Knob: model.Cpuset}, From: cgroup.Raw(model.List(from)), To: cgroup.Raw(model.List(then[dir]))})
+				steps = append(steps, cgroup.Step{
+					File: model.File{Dir: dir, Knob: model.Cpuset}, From: cgroup.Raw(model.List(from)),
+					To: cgroup.Raw(model.List(then[dir])),
+				})
 			}
 		}
 		cgroup.Steps(steps)
@@ -350,7 +364,9 @@ func TestKnobsOfMemory(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"1024\n", "max 100000\n", "-1\n", "", "50000 100000\n", "0x10\n", "1e3\n", "9223372036854771712\n", "max\n"} {
+	for _, seed := range []string{
+		"1024\n", "max 100000\n", "-1\n", "", "50000 100000\n", "0x10\n", "1e3\n", "9223372036854771712\n", "max\n",
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
@@ -379,7 +395,10 @@ func FuzzParse(f *testing.F) {
 }
 
 func FuzzNames(f *testing.F) {
-	for _, seed := range []string{"kubepods-burstable-pod6016fc45_0a1b.slice", "podx", "pod../..", "cri-containerd-0123456789ab.scope", "kubelet.slice/kubelet-kubepods.slice"} {
+	for _, seed := range []string{
+		"kubepods-burstable-pod6016fc45_0a1b.slice", "podx", "pod../..", "cri-containerd-0123456789ab.scope",
+		"kubelet.slice/kubelet-kubepods.slice",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
@@ -389,7 +408,9 @@ func FuzzNames(f *testing.F) {
 		if l, ok := cgroup.ParseLayout(name); ok && strings.HasPrefix(l.Root, "/") {
 			t.Errorf("%q gives root %q", name, l.Root)
 		}
-		for _, l := range []cgroup.Layout{{Driver: cgroup.Cgroupfs, Root: "kubepods"}, {Driver: cgroup.Systemd, Root: "kubepods.slice"}} {
+		for _, l := range []cgroup.Layout{
+			{Driver: cgroup.Cgroupfs, Root: "kubepods"}, {Driver: cgroup.Systemd, Root: "kubepods.slice"},
+		} {
 			uid, ok := l.ParsePod(name)
 			if ok && (!cgroup.ValidUID(uid) || strings.Contains(l.Pod(model.Burstable, uid), "..")) {
 				t.Errorf("%q gives UID %q", name, uid)

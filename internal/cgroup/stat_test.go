@@ -12,7 +12,8 @@ import (
 // As 6.18 (v1) and 6.12 (v2) write them.
 const (
 	cpuStatV1 = "nr_periods 99\nnr_throttled 88\nthrottled_time 6600114000\nnr_bursts 0\nburst_time 0\n"
-	cpuStatV2 = "usage_usec 81277321\nuser_usec 60012345\nsystem_usec 21264976\nnice_usec 0\ncore_sched.force_idle_usec 0\n" +
+	cpuStatV2 = "usage_usec 81277321\nuser_usec 60012345\nsystem_usec 21264976\nnice_usec " +
+		"0\ncore_sched.force_idle_usec 0\n" +
 		"nr_periods 4711\nnr_throttled 42\nthrottled_usec 1234567\nnr_bursts 0\nburst_usec 0\n"
 	memoryStatV1 = `cache 11157504
 rss 7319552
@@ -91,7 +92,8 @@ pgsteal 0
 pgfault 18211
 pgmajfault 3
 `
-	pressure    = "some avg10=0.04 avg60=0.58 avg300=13.46 total=11835396583\nfull avg10=0.00 avg60=0.01 avg300=0.04 total=75245656\n"
+	pressure = "some avg10=0.04 avg60=0.58 avg300=13.46 total=11835396583\nfull avg10=0.00 avg60=0.01 avg300=0.04 " +
+		"total=75245656\n"
 	pressureOld = "some avg10=0.00 avg60=0.01 avg300=0.07 total=158166299\n" // of the CPU, before 5.13
 )
 
@@ -104,7 +106,8 @@ func TestParseCPUStat(t *testing.T) {
 	}{
 		{cgroup.V1, cpuStatV1, cgroup.CPUStat{Periods: 99, Throttled: 88}, false},
 		{cgroup.V2, cpuStatV2, cgroup.CPUStat{Nanos: 81277321000, Periods: 4711, Throttled: 42}, false},
-		{cgroup.V2, "usage_usec 1\nuser_usec 1\nsystem_usec 0\n", cgroup.CPUStat{Nanos: 1000}, false}, // without the controller
+		// without the controller
+		{cgroup.V2, "usage_usec 1\nuser_usec 1\nsystem_usec 0\n", cgroup.CPUStat{Nanos: 1000}, false},
 		{cgroup.V1, "", cgroup.CPUStat{}, false},
 		{cgroup.V2, "", cgroup.CPUStat{}, true},
 		{cgroup.V2, cpuStatV1, cgroup.CPUStat{}, true},
@@ -122,12 +125,17 @@ func TestParseCPUStat(t *testing.T) {
 
 // TestParseCount reads CPU time beyond 2^63 ns, which 256 busy CPUs reach within 14 months.
 func TestParseCount(t *testing.T) {
-	for text, want := range map[string]uint64{"35033769169201\n": 35033769169201, "0\n": 0, "9223372036854775808\n": 1 << 63, "18446744073709551615\n": math.MaxUint64} {
+	for text, want := range map[string]uint64{
+		"35033769169201\n": 35033769169201, "0\n": 0, "9223372036854775808\n": 1 << 63,
+		"18446744073709551615\n": math.MaxUint64,
+	} {
 		if got, err := cgroup.ParseCount([]byte(text)); got != want || err != nil {
 			t.Errorf("%q: %d, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "\n", "-1\n", "max\n", "1 2\n", "18446744073709551616\n", "99999999999999999999\n", "100000000000000000000\n"} {
+	for _, text := range []string{
+		"", "\n", "-1\n", "max\n", "1 2\n", "18446744073709551616\n", "99999999999999999999\n", "100000000000000000000\n",
+	} {
 		if got, err := cgroup.ParseCount([]byte(text)); !errors.Is(err, cgroup.ErrMalformed) {
 			t.Errorf("%q: %d, %v", text, got, err)
 		}
@@ -177,7 +185,9 @@ func TestParsePressure(t *testing.T) {
 }
 
 func FuzzParseStats(f *testing.F) {
-	for _, seed := range []string{cpuStatV1, cpuStatV2, memoryStatV1, memoryStatV2, pressure, pressureOld, "35033769169201\n", ""} {
+	for _, seed := range []string{
+		cpuStatV1, cpuStatV2, memoryStatV1, memoryStatV2, pressure, pressureOld, "35033769169201\n", "",
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {

@@ -39,8 +39,10 @@ func TestRead(t *testing.T) {
 	}
 	whole := string(kind.Encode([]byte("body")))
 	for name, content := range map[string]string{
-		"half of it": whole[:len(whole)-1], "more than it": whole + "x", "another body": whole[:len(whole)-1] + "z", "no line": "body",
-		"another kind": string(checkpoint.Kind("waterline-test 2").Encode([]byte("body"))), "what the parser refuses": string(kind.Encode([]byte("nonsense"))),
+		"half of it": whole[:len(whole)-1], "more than it": whole + "x", "another body": whole[:len(whole)-1] + "z",
+		"no line":                 "body",
+		"another kind":            string(checkpoint.Kind("waterline-test 2").Encode([]byte("body"))),
+		"what the parser refuses": string(kind.Encode([]byte("nonsense"))),
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)

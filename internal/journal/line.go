@@ -176,7 +176,8 @@ func sameGroup(a, b model.PodGroup) bool {
 }
 
 func sameSetting(a, b model.Setting) bool {
-	return a.File == b.File && a.Value == b.Value && a.Release == b.Release && sameReason(&a.Reason, &b.Reason) && sameReason(a.Deferred, b.Deferred)
+	return a.File == b.File && a.Value == b.Value && a.Release == b.Release && sameReason(&a.Reason, &b.Reason) &&
+		sameReason(a.Deferred, b.Deferred)
 }
 
 func sameReason(a, b *model.Reason) bool {

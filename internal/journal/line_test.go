@@ -38,7 +38,9 @@ func next(r *rand.Rand, was *node.Round) *node.Round {
 			is.Node.Tree.Pods = map[string]model.PodGroup{}
 		}
 		for range r.IntN(4) {
-			is.Node.Tree.Pods[fmt.Sprint(r.IntN(20))] = model.PodGroup{Dir: fmt.Sprint(r.IntN(3)), Inode: r.Uint64N(3), Idle: some(), Containers: []string{fmt.Sprint(r.IntN(3))}}
+			is.Node.Tree.Pods[fmt.Sprint(r.IntN(20))] = model.PodGroup{
+				Dir: fmt.Sprint(r.IntN(3)), Inode: r.Uint64N(3), Idle: some(), Containers: []string{fmt.Sprint(r.IntN(3))},
+			}
 		}
 	}
 	if some() {
@@ -58,7 +60,8 @@ func next(r *rand.Rand, was *node.Round) *node.Round {
 			if some() {
 				s.Deferred = &model.Reason{Code: model.ObserveOnly, Text: fmt.Sprint(r.IntN(2))}
 			}
-			is.Plan.Settings = append(slices.DeleteFunc(is.Plan.Settings, func(p model.Setting) bool { return p.File == s.File }), s)
+			is.Plan.Settings = append(slices.DeleteFunc(is.Plan.Settings,
+				func(p model.Setting) bool { return p.File == s.File }), s)
 		}
 		slices.SortFunc(is.Plan.Settings, func(a, b model.Setting) int { return a.File.Compare(b.File) })
 	}

@@ -19,7 +19,9 @@ func decided() *node.Round {
 		Guaranteed: "kubepods", Burstable: "kubepods/burstable", BestEffort: "kubepods/besteffort",
 		Pods: map[string]model.PodGroup{"a": {Dir: "kubepods/burstable/poda", Inode: 1}},
 	}
-	r.Node.Pods = []*model.Pod{{UID: "a", APIUID: "a", QoS: model.Burstable, Annotations: model.PodAnnotations{Shares: 4096}}}
+	r.Node.Pods = []*model.Pod{
+		{UID: "a", APIUID: "a", QoS: model.Burstable, Annotations: model.PodAnnotations{Shares: 4096}},
+	}
 	r.Plan, _ = node.Decide(r.Node, r.Policy, r.State)
 	return r
 }
@@ -37,7 +39,9 @@ func TestReplay(t *testing.T) {
 		},
 		"a setting more": {
 			func(r *node.Round) {
-				r.Plan.Settings = append(r.Plan.Settings, model.Setting{File: model.File{Dir: "z", Knob: model.Quota}, Value: model.Number(-1)})
+				r.Plan.Settings = append(r.Plan.Settings, model.Setting{
+					File: model.File{Dir: "z", Knob: model.Quota}, Value: model.Number(-1),
+				})
 			},
 			[]Difference{
 				{"Settings[z cpu.quota].Dir", `"z"`, ""}, {"Settings[z cpu.quota].Knob", "2", ""},

@@ -68,7 +68,8 @@ type evictor struct {
 
 func newEvictor(cfg *Config, f *fleet, p *policies) *evictor {
 	return &evictor{
-		core: cfg.Client.CoreV1().RESTClient(), custom: cfg.Custom, fleet: f, policies: p, settings: cfg.Evict, identity: cfg.Identity, log: cfg.Log,
+		core: cfg.Client.CoreV1().RESTClient(), custom: cfg.Custom, fleet: f, policies: p, settings: cfg.Evict,
+		identity: cfg.Identity, log: cfg.Log,
 		told: map[string]string{}, done: map[evictbudget.Verdict]uint64{},
 	}
 }
@@ -99,7 +100,8 @@ func (e *evictor) round(ctx context.Context, clock func() time.Duration, governe
 				d.Verdict = e.evict(ctx, asked[d.Node])
 			}
 			if d.Verdict == evictbudget.Evict {
-				e.log.Info("a pod is evicted", "node", d.Node, "namespace", asked[d.Node].namespace, "pod", asked[d.Node].name, "reason", asked[d.Node].reason)
+				e.log.Info("a pod is evicted", "node", d.Node, "namespace", asked[d.Node].namespace, "pod", asked[d.Node].name,
+					"reason", asked[d.Node].reason)
 			}
 			e.state = evictbudget.Note(clock(), []evictbudget.Outcome{{UID: d.UID, Why: d.Verdict}}, e.state)
 		}
@@ -204,7 +206,8 @@ func (e *evictor) tell(ctx context.Context, d *evictbudget.Decision, r request) 
 	e.done[d.Verdict]++
 	e.mu.Unlock()
 	if d.Verdict == evictbudget.NotItsOwn || d.Verdict == evictbudget.NotBatch {
-		e.log.Warn("a node asks for a pod that it must not have evicted", "node", d.Node, "namespace", r.namespace, "pod", r.name, "why", string(d.Verdict))
+		e.log.Warn("a node asks for a pod that it must not have evicted", "node", d.Node, "namespace", r.namespace, "pod",
+			r.name, "why", string(d.Verdict))
 	}
 	err := e.condition(ctx, d, r)
 	if reason, message := e.event(d, r); reason != "" {
@@ -227,7 +230,8 @@ var sentences = map[evictbudget.Verdict]string{
 	evictbudget.NotItsOwn:  "is not evicted, because it is on another node",
 	evictbudget.NotBatch:   "is not evicted, because it is not batch",
 	evictbudget.Kept:       "is not evicted, because it says so, or because it is critical or static",
-	evictbudget.NodeSpent:  "is not evicted yet, because as many pods left this node as may (protect.eviction.perNodePerHour)",
+	evictbudget.NodeSpent: "is not evicted yet, because as many pods left this node as may " +
+		"(protect.eviction.perNodePerHour)",
 	evictbudget.OwnerSpent: "is not evicted yet, because as many pods of its owner left as may",
 	evictbudget.AllSpent:   "is not evicted yet, because as many pods of the cluster left as may",
 	evictbudget.Waits:      "is not evicted yet, because a PodDisruptionBudget keeps it",
@@ -264,7 +268,8 @@ func (e *evictor) event(d *evictbudget.Decision, r request) (reason, message str
 	case evictbudget.Evict:
 		return reasonEvicted, fmt.Sprintf("Node %s asked for this batch pod to leave: %s %s", d.Node, r.reason, r.message)
 	case evictbudget.Waits:
-		return reasonWaits, fmt.Sprintf("Node %s asks for this batch pod to leave (%s), and a PodDisruptionBudget keeps it; it is tried again.", d.Node, r.reason)
+		return reasonWaits, fmt.Sprintf("Node %s asks for this batch pod to leave (%s), and a PodDisruptionBudget keeps "+
+			"it; it is tried again.", d.Node, r.reason)
 	}
 	return "", ""
 }
@@ -273,7 +278,9 @@ func (e *evictor) event(d *evictbudget.Decision, r request) (reason, message str
 func (e *evictor) send(ctx context.Context, r request, reason, message string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: r.namespace, Name: r.name, UID: types.UID(r.uid)}
+	about := corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: r.namespace, Name: r.name, UID: types.UID(r.uid),
+	}
 	return writeEvent(ctx, e.core, e.identity, about, reason, message, r.uid+reason+message)
 }
 
@@ -284,7 +291,7 @@ func (e *evictor) counts() map[evictbudget.Verdict]uint64 {
 	return maps.Clone(e.done)
 }
 
-// evictions decides about what nodes ask for, in rounds like those in which they are overseen.
+// evictions decides about the evictions that nodes request, in the same rounds as node health.
 func (l *leader) evictions(ctx context.Context) {
 	every(ctx, roundEvery, func() {
 		if !l.known(time.Now()) {

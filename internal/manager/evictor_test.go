@@ -42,9 +42,11 @@ const anUID = "0a1b2c3d-0000-4000-8000-000000000001"
 
 func newEvictions(t *testing.T) *evictions {
 	w := &evictions{t: t, at: time.Hour, pod: &corev1.Pod{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "sort-0", UID: anUID, Labels: map[string]string{v1alpha1.LabelQoS: "BE"}},
-		Spec:       corev1.PodSpec{NodeName: "a"},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "batch", Name: "sort-0", UID: anUID, Labels: map[string]string{v1alpha1.LabelQoS: "BE"},
+		},
+		Spec: corev1.PodSpec{NodeName: "a"},
 	}}
 	server := httptest.NewServer(http.HandlerFunc(w.serve))
 	t.Cleanup(server.Close)
@@ -63,7 +65,8 @@ func newEvictions(t *testing.T) *evictions {
 	agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent", Namespace: "w"}, Spec: corev1.PodSpec{NodeName: "a"}}
 	agent.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	add(t, f.agents, agent)
-	add(t, p, written(t, "web", 1, func(s *v1alpha1.ColocationPolicySpec) { s.Protect.Eviction = &v1alpha1.EvictionSpec{} }))
+	add(t, p, written(t, "web", 1,
+		func(s *v1alpha1.ColocationPolicySpec) { s.Protect.Eviction = &v1alpha1.EvictionSpec{} }))
 	w.evictor = newEvictor(&Config{Client: client, Custom: custom, Log: log, Evict: evictbudget.DefaultSettings()}, f, p)
 	w.round("")
 	w.at += time.Hour
@@ -95,7 +98,10 @@ func (w *evictions) serve(out http.ResponseWriter, r *http.Request) {
 		w.at += w.slow
 		if w.looked++; w.pod == nil {
 			out.WriteHeader(http.StatusNotFound)
-			status = &metav1.Status{TypeMeta: status.TypeMeta, Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound}
+			status = &metav1.Status{
+				TypeMeta: status.TypeMeta, Status: metav1.StatusFailure, Code: http.StatusNotFound,
+				Reason: metav1.StatusReasonNotFound,
+			}
 			break
 		}
 		_ = json.NewEncoder(out).Encode(w.pod)
@@ -107,7 +113,8 @@ func (w *evictions) serve(out http.ResponseWriter, r *http.Request) {
 	case strings.HasSuffix(r.URL.Path, "/nodereports/a/status"):
 		var report v1alpha1.NodeReport
 		read(&report)
-		if got := r.URL.Query().Get("fieldManager"); got != evictionManager || len(report.Status.Conditions) != 1 || report.Status.Conditions[0].Type != v1alpha1.ConditionEvicted {
+		if got := r.URL.Query().Get("fieldManager"); got != evictionManager || len(report.Status.Conditions) != 1 ||
+			report.Status.Conditions[0].Type != v1alpha1.ConditionEvicted {
 			w.t.Errorf("%s applies %s", got, body)
 		}
 		w.said = append(w.said, report.Status.Conditions[0].Reason)
@@ -124,7 +131,8 @@ func (w *evictions) round(uid string) {
 	report := &v1alpha1.NodeReport{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	if w.renewed++; uid != "" {
 		report.Status.Eviction = &v1alpha1.EvictionRequest{
-			Namespace: "batch", Name: "sort-0", UID: uid, Reason: "MemoryExhausted", Message: "left=0B", Renewed: metav1.NewMicroTime(time.Unix(int64(w.renewed), 0)),
+			Namespace: "batch", Name: "sort-0", UID: uid, Reason: "MemoryExhausted", Message: "left=0B",
+			Renewed: metav1.NewMicroTime(time.Unix(int64(w.renewed), 0)),
 		}
 	}
 	add(w.t, w.fleet.reports, report)
@@ -137,10 +145,12 @@ func (w *evictions) round(uid string) {
 func TestEvict(t *testing.T) {
 	w := newEvictions(t)
 	w.round(anUID)
-	if len(w.asked) != 1 || w.asked[0].Name != "sort-0" || w.asked[0].Namespace != "batch" || *w.asked[0].DeleteOptions.Preconditions.UID != anUID || w.asked[0].DeleteOptions.GracePeriodSeconds != nil {
+	if len(w.asked) != 1 || w.asked[0].Name != "sort-0" || w.asked[0].Namespace != "batch" ||
+		*w.asked[0].DeleteOptions.Preconditions.UID != anUID || w.asked[0].DeleteOptions.GracePeriodSeconds != nil {
 		t.Fatalf("evicted were %+v", w.asked)
 	}
-	if len(w.events) != 1 || w.events[0].Reason != reasonEvicted || w.events[0].InvolvedObject.UID != anUID || !strings.Contains(w.events[0].Message, "MemoryExhausted left=0B") {
+	if len(w.events) != 1 || w.events[0].Reason != reasonEvicted || w.events[0].InvolvedObject.UID != anUID ||
+		!strings.Contains(w.events[0].Message, "MemoryExhausted left=0B") {
 		t.Errorf("told was %+v", w.events)
 	}
 	w.pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
@@ -149,7 +159,8 @@ func TestEvict(t *testing.T) {
 	}
 	w.pod = nil
 	w.round(anUID)
-	if got := fmt.Sprint(w.said); len(w.asked) != 1 || got != "[Evicted Leaving Gone]" || w.counts()[evictbudget.Leaving] != 1 {
+	if got := fmt.Sprint(w.said); len(w.asked) != 1 || got != "[Evicted Leaving Gone]" ||
+		w.counts()[evictbudget.Leaving] != 1 {
 		t.Errorf("said was %v, evicted %d times, counted %v", got, len(w.asked), w.counts())
 	}
 }
@@ -205,11 +216,22 @@ func TestEvictionRefused(t *testing.T) {
 		answer metav1.Status
 		want   evictbudget.Verdict
 	}{
-		"a budget":          {metav1.Status{Code: 429, Reason: metav1.StatusReasonTooManyRequests, Details: causes(policyv1.DisruptionBudgetCause)}, evictbudget.Waits},
-		"several budgets":   {metav1.Status{Code: 500, Reason: metav1.StatusReasonInternalError, Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."}, evictbudget.Waits},
-		"too many requests": {metav1.Status{Code: 429, Reason: metav1.StatusReasonTooManyRequests, Details: causes("")}, evictbudget.Failed},
-		"another pod":       {metav1.Status{Code: 409, Reason: metav1.StatusReasonConflict}, evictbudget.Gone},
-		"no rights":         {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden}, evictbudget.Failed},
+		"a budget": {
+			metav1.Status{
+				Code: 429, Reason: metav1.StatusReasonTooManyRequests, Details: causes(policyv1.DisruptionBudgetCause),
+			}, evictbudget.Waits,
+		},
+		"several budgets": {
+			metav1.Status{
+				Code: 500, Reason: metav1.StatusReasonInternalError,
+				Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+			}, evictbudget.Waits,
+		},
+		"too many requests": {
+			metav1.Status{Code: 429, Reason: metav1.StatusReasonTooManyRequests, Details: causes("")}, evictbudget.Failed,
+		},
+		"another pod": {metav1.Status{Code: 409, Reason: metav1.StatusReasonConflict}, evictbudget.Gone},
+		"no rights":   {metav1.Status{Code: 403, Reason: metav1.StatusReasonForbidden}, evictbudget.Failed},
 	} {
 		w := newEvictions(t)
 		w.answer = &c.answer
@@ -223,7 +245,8 @@ func TestEvictionRefused(t *testing.T) {
 		if asked != want || fmt.Sprint(w.said) != "["+string(c.want)+"]" || w.counts()[evictbudget.Evict] != 0 {
 			t.Errorf("%s: asked %d times, said %v, counted %v", name, asked, w.said, w.counts())
 		}
-		if told := len(w.events); c.want == evictbudget.Waits && (told != 1 || w.events[0].Reason != reasonWaits) || c.want != evictbudget.Waits && told != 0 {
+		if told := len(w.events); c.want == evictbudget.Waits && (told != 1 || w.events[0].Reason != reasonWaits) ||
+			c.want != evictbudget.Waits && told != 0 {
 			t.Errorf("%s: told was %+v", name, w.events)
 		}
 	}

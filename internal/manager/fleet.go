@@ -105,7 +105,9 @@ func reportOf(r *v1alpha1.NodeReport) report {
 }
 
 // follow keeps the fleet up to date until the context ends. Leases are as old as they are looked at seldom.
-func (f *fleet) follow(ctx context.Context, core, coordination, custom rest.Interface, namespace string, leasesEvery time.Duration) {
+func (f *fleet) follow(
+	ctx context.Context, core, coordination, custom rest.Interface, namespace string, leasesEvery time.Duration,
+) {
 	var wg sync.WaitGroup
 	wg.Go(func() { f.nodes.follow(ctx, core, "nodes", "", "", &corev1.Node{}) })
 	wg.Go(func() { f.agents.follow(ctx, core, "pods", namespace, agentLabel, &corev1.Pod{}) })
@@ -118,7 +120,8 @@ func (f *fleet) follow(ctx context.Context, core, coordination, custom rest.Inte
 
 // fresh reports whether what is known is up to date.
 func (f *fleet) fresh(now time.Time) bool {
-	return f.nodes.fresh(now, settled) && f.leases.fresh(now, settled) && f.agents.fresh(now, settled) && f.reports.fresh(now, settled)
+	return f.nodes.fresh(now, settled) && f.leases.fresh(now, settled) && f.agents.fresh(now, settled) &&
+		f.reports.fresh(now, settled)
 }
 
 // observe returns all nodes as they are to be judged, ordered by name. Reports whose Node is not there are among them.

@@ -106,10 +106,12 @@ func (o *keeper) try(ctx context.Context, name string) {
 	result := "done"
 	if err != nil {
 		result = "failed"
-		o.log.Warn("a node could not be overseen", "node", name, "verb", string(action.Verb), "cause", string(action.Cause), "err", err)
+		o.log.Warn("a node action failed", "node", name, "verb", string(action.Verb), "cause", string(action.Cause),
+			"err", err)
 		o.queue.AddRateLimited(name)
 	} else {
-		o.log.Info("a node is overseen", "node", name, "verb", string(action.Verb), "cause", string(action.Cause), "for", action.For.String())
+		o.log.Info("node action", "node", name, "verb", string(action.Verb), "cause", string(action.Cause), "for",
+			action.For.String())
 		o.queue.Forget(name)
 	}
 	o.mu.Lock()
@@ -184,7 +186,9 @@ func (o *keeper) create(ctx context.Context, name, uid string) error {
 }
 
 // condition sets the one condition that is ours.
-func (o *keeper) condition(ctx context.Context, a nodehealth.Action, status metav1.ConditionStatus, message string) error {
+func (o *keeper) condition(
+	ctx context.Context, a nodehealth.Action, status metav1.ConditionStatus, message string,
+) error {
 	return applyCondition(ctx, o.custom, a.Node, fieldManager, metav1.Condition{
 		Type: v1alpha1.ConditionWithdrawn, Status: status, Reason: string(a.Cause), Message: message,
 	})

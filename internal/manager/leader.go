@@ -42,11 +42,15 @@ type leader struct {
 }
 
 func newLeader(cfg *Config, p *policies, namespaces *table[map[string]string]) *leader {
-	l := &leader{cfg: cfg, core: cfg.Client.CoreV1().RESTClient(), fleet: newFleet(), policies: p, log: cfg.Log, start: time.Now()}
+	l := &leader{
+		cfg: cfg, core: cfg.Client.CoreV1().RESTClient(), fleet: newFleet(), policies: p, log: cfg.Log, start: time.Now(),
+	}
 	l.keeper = newKeeper(l.core, cfg.Custom, l.fleet, cfg.Log)
 	l.evictor = newEvictor(cfg, l.fleet, p)
 	l.statuses = &statuses{custom: cfg.Custom, fleet: l.fleet, policies: p, log: cfg.Log}
-	l.sweeper = &sweeper{core: l.core, policies: p, namespaces: namespaces, identity: cfg.Identity, log: cfg.Log, told: map[string]time.Time{}}
+	l.sweeper = &sweeper{
+		core: l.core, policies: p, namespaces: namespaces, identity: cfg.Identity, log: cfg.Log, told: map[string]time.Time{},
+	}
 	return l
 }
 
@@ -55,7 +59,8 @@ func (l *leader) run(ctx context.Context) {
 	l.log.Info("leading")
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		l.fleet.follow(ctx, l.core, l.cfg.Client.CoordinationV1().RESTClient(), l.cfg.Custom, l.cfg.Namespace, l.cfg.NodeHealth.FreshWithin/3)
+		l.fleet.follow(ctx, l.core, l.cfg.Client.CoordinationV1().RESTClient(), l.cfg.Custom, l.cfg.Namespace,
+			l.cfg.NodeHealth.FreshWithin/3)
 	})
 	wg.Go(func() { l.keeper.run(ctx) })
 	wg.Go(func() { l.watchHealth(ctx) })
@@ -101,7 +106,8 @@ func (l *leader) watchHealth(ctx context.Context) {
 		l.keeper.post(actions)
 		if summary.Braked != wasBraked {
 			wasBraked = summary.Braked
-			l.log.Warn("the number of agents that look lost", "agents", summary.Agents, "lost", summary.Lost, "braked", summary.Braked)
+			l.log.Warn("the number of agents that look lost", "agents", summary.Agents, "lost", summary.Lost, "braked",
+				summary.Braked)
 		}
 	})
 }

@@ -123,7 +123,8 @@ func (m *Manager) Run(ctx context.Context) error {
 		m.policies.follow(ctx, m.cfg.Custom, "colocationpolicies", "", "", &v1alpha1.ColocationPolicy{})
 	})
 	wg.Go(func() {
-		m.namespaces.follow(ctx, core, "namespaces", "", v1alpha1.LabelColocation+"="+v1alpha1.ColocationEnabled, &corev1.Namespace{})
+		m.namespaces.follow(ctx, core, "namespaces", "", v1alpha1.LabelColocation+"="+v1alpha1.ColocationEnabled,
+			&corev1.Namespace{})
 	})
 	err := m.elect(ctx)
 	wg.Wait()

@@ -20,9 +20,13 @@ import (
 )
 
 // written is a policy with a spec in YAML.
-func written(t *testing.T, name string, generation int64, spec func(*v1alpha1.ColocationPolicySpec)) *v1alpha1.ColocationPolicy {
+func written(
+	t *testing.T, name string, generation int64, spec func(*v1alpha1.ColocationPolicySpec),
+) *v1alpha1.ColocationPolicy {
 	t.Helper()
-	p := &v1alpha1.ColocationPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: generation, UID: types.UID("uid-" + name)}}
+	p := &v1alpha1.ColocationPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Generation: generation, UID: types.UID("uid-" + name)},
+	}
 	p.Spec.Mode = string(model.ModeEnforce)
 	spec(&p.Spec)
 	return p
@@ -72,17 +76,24 @@ func TestNames(t *testing.T) {
 // TestRules checks which rules hold, and what remains of a policy that cannot be used.
 func TestRules(t *testing.T) {
 	rule := func(s *v1alpha1.ColocationPolicySpec) {
-		s.BatchPods = []v1alpha1.BatchPodsSpec{{Selector: &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"app": "a"}}}}
+		s.BatchPods = []v1alpha1.BatchPodsSpec{
+			{Selector: &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"app": "a"}}},
+		}
 	}
 	p := newPolicies(slog.New(slog.DiscardHandler))
-	add(t, p, written(t, "low", 1, rule), written(t, "high", 1, func(s *v1alpha1.ColocationPolicySpec) { rule(s); s.Priority = 5 }),
+	add(t, p, written(t, "low", 1, rule),
+		written(t, "high", 1, func(s *v1alpha1.ColocationPolicySpec) { rule(s); s.Priority = 5 }),
 		written(t, "off", 1, func(s *v1alpha1.ColocationPolicySpec) { rule(s); s.Mode = string(model.ModeObserve) }))
 	rules := p.rules.Load().Pods
 	if len(rules) != 2 || rules[0].Policy != "high" || rules[1].Policy != "low" || rules[0].Percent != 100 {
 		t.Fatalf("%+v", rules)
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "n", Labels: map[string]string{"app": "a"}}}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{v1alpha1.LabelColocation: v1alpha1.ColocationEnabled}}}
+	namespace := &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "n", Labels: map[string]string{v1alpha1.LabelColocation: v1alpha1.ColocationEnabled},
+		},
+	}
 	if _, o := p.rules.Load().Mutate(pod, namespace); o.Policy != "high" {
 		t.Errorf("%+v", o)
 	}
@@ -94,7 +105,8 @@ func TestRules(t *testing.T) {
 	}
 	row, _ := p.get("high")
 	s := (&statuses{}).status(&row, &tally{}, 0)
-	if ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); ready.Reason != "Invalid" || !strings.Contains(ready.Message, `spec.mode: "all"`) || s.ObservedGeneration != 2 {
+	if ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); ready.Reason != "Invalid" ||
+		!strings.Contains(ready.Message, `spec.mode: "all"`) || s.ObservedGeneration != 2 {
 		t.Errorf("%+v", s)
 	}
 	if err := p.Delete(bad); err != nil {
@@ -185,7 +197,9 @@ func TestSelector(t *testing.T) {
 	for i := range 3 * 4 * 3 * 3 * 4 {
 		all := map[string]string{}
 		n := i
-		for key, values := range [][]string{{"-", "1", "2"}, {"-", "x", "y", "z"}, {"-", "", "1"}, {"-", "", "1"}, {"-", "", "z", "1"}} {
+		for key, values := range [][]string{
+			{"-", "1", "2"}, {"-", "x", "y", "z"}, {"-", "", "1"}, {"-", "", "1"}, {"-", "", "z", "1"},
+		} {
 			if v := values[n%len(values)]; v != "-" { // which stands for no such label
 				all[string(rune('a'+key))] = v
 			}
@@ -217,10 +231,17 @@ func TestBadSelectorSelectsNothing(t *testing.T) {
 		}
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "n", Labels: map[string]string{"app": "a"}}}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{v1alpha1.LabelColocation: v1alpha1.ColocationEnabled}}}
-	for _, bad := range []*v1alpha1.LabelSelector{nil, {MatchExpressions: []v1alpha1.LabelRequirement{{Key: "app", Operator: "Is"}}}} {
+	namespace := &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "n", Labels: map[string]string{v1alpha1.LabelColocation: v1alpha1.ColocationEnabled},
+		},
+	}
+	for _, bad := range []*v1alpha1.LabelSelector{
+		nil, {MatchExpressions: []v1alpha1.LabelRequirement{{Key: "app", Operator: "Is"}}},
+	} {
 		p := newPolicies(slog.New(slog.DiscardHandler))
-		add(t, p, written(t, "bad", 1, func(s *v1alpha1.ColocationPolicySpec) { s.BatchPods = []v1alpha1.BatchPodsSpec{{Selector: bad}} }))
+		add(t, p, written(t, "bad", 1,
+			func(s *v1alpha1.ColocationPolicySpec) { s.BatchPods = []v1alpha1.BatchPodsSpec{{Selector: bad}} }))
 		if after, o := p.rules.Load().Mutate(pod, namespace); o.Changed || after != pod {
 			t.Errorf("%+v makes the pod batch: %+v", bad, o)
 		}

@@ -29,7 +29,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), kind, value, values...)
 	}
 	c.manager.admitted.Range(func(why, n any) bool {
-		metric(prometheus.CounterValue, v1alpha1.MetricAdmissions, "Pods that the webhook looked at.", float64(n.(*atomic.Uint64).Load()), "why", string(why.(admit.Why)))
+		metric(prometheus.CounterValue, v1alpha1.MetricAdmissions, "Pods that the webhook looked at.",
+			float64(n.(*atomic.Uint64).Load()), "why", string(why.(admit.Why)))
 		return true
 	})
 	l := c.manager.leading.Load()
@@ -37,19 +38,23 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	if l == nil {
 		return
 	}
-	metric(prometheus.GaugeValue, v1alpha1.MetricFresh, "Whether what is known of the API is up to date.", truth(l.fresh.Load()))
+	metric(prometheus.GaugeValue, v1alpha1.MetricFresh, "Whether what is known of the API is up to date.",
+		truth(l.fresh.Load()))
 	if s := l.summary.Load(); s != nil {
 		for state, n := range map[string]int{"agent": s.Agents, "lost": s.Lost, "withdrawn": s.Withdrawn} {
 			metric(prometheus.GaugeValue, v1alpha1.MetricNodes, "Nodes, as the manager sees them.", float64(n), "state", state)
 		}
-		metric(prometheus.GaugeValue, v1alpha1.MetricBraked, "Whether so many agents look lost that the manager doubts itself.", truth(s.Braked))
+		metric(prometheus.GaugeValue, v1alpha1.MetricBraked,
+			"Whether so many agents look lost that the manager doubts itself.", truth(s.Braked))
 	}
 	for o, n := range l.keeper.counts() {
-		metric(prometheus.CounterValue, v1alpha1.MetricActions, "What was done about nodes.", float64(n), "verb", o.verb, "outcome", o.result)
+		metric(prometheus.CounterValue, v1alpha1.MetricActions, "What was done about nodes.", float64(n), "verb", o.verb,
+			"outcome", o.result)
 	}
 	evicted := l.evictor.counts()
 	for _, v := range evictbudget.Verdicts() {
-		metric(prometheus.CounterValue, v1alpha1.MetricEvictions, "What became of batch pods that nodes asked for to leave.", float64(evicted[v]), "outcome", string(v))
+		metric(prometheus.CounterValue, v1alpha1.MetricEvictions, "What became of batch pods that nodes asked for to leave.",
+			float64(evicted[v]), "outcome", string(v))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +63,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		for _, n := range l.slipped {
 			sum += n
 		}
-		metric(prometheus.GaugeValue, v1alpha1.MetricSlippedPods, "Batch pods on governed nodes that do not ask for batch resources.", float64(sum))
+		metric(prometheus.GaugeValue, v1alpha1.MetricSlippedPods,
+			"Batch pods on governed nodes that do not ask for batch resources.", float64(sum))
 	}
 }
 

@@ -47,7 +47,9 @@ func newPolicies(log *slog.Logger) *policies {
 
 // read converts a policy. As with agents, of one that cannot be used what it said before counts.
 func (p *policies) read(o *v1alpha1.ColocationPolicy) storedPolicy {
-	now := storedPolicy{uid: string(o.UID), generation: o.Generation, created: o.CreationTimestamp.Time, status: *o.Status.DeepCopy()}
+	now := storedPolicy{
+		uid: string(o.UID), generation: o.Generation, created: o.CreationTimestamp.Time, status: *o.Status.DeepCopy(),
+	}
 	parsed, err := kube.Policy(o)
 	if err != nil {
 		before, _ := p.get(o.Name)
@@ -111,7 +113,8 @@ func (p *policies) compile() {
 // nothing.
 func selector(from model.Selector) labels.Selector {
 	operators := map[model.SelectorOp]selection.Operator{
-		model.In: selection.In, model.NotIn: selection.NotIn, model.Exists: selection.Exists, model.DoesNotExist: selection.DoesNotExist,
+		model.In: selection.In, model.NotIn: selection.NotIn, model.Exists: selection.Exists,
+		model.DoesNotExist: selection.DoesNotExist,
 	}
 	to := labels.NewSelector()
 	for _, r := range from {

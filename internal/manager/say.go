@@ -16,15 +16,20 @@ import (
 )
 
 // writeEvent writes a warning about an object: once for the same key, whoever leads. A namespace that ends needs none.
-func writeEvent(ctx context.Context, core rest.Interface, identity string, about corev1.ObjectReference, reason, message, key string) error {
+func writeEvent(
+	ctx context.Context, core rest.Interface, identity string, about corev1.ObjectReference, reason, message, key string,
+) error {
 	sum := fnv.New64a()
 	fmt.Fprint(sum, key)
 	now := metav1.Now()
 	event := &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: about.Namespace, Name: fmt.Sprintf("%.200s.waterline.%016x", about.Name, sum.Sum64())},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: about.Namespace, Name: fmt.Sprintf("%.200s.waterline.%016x", about.Name, sum.Sum64()),
+		},
 		InvolvedObject: about, Type: corev1.EventTypeWarning, Reason: reason, Message: message,
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
-		Source: corev1.EventSource{Component: "waterline-manager"}, ReportingController: v1alpha1.Group + "/manager", ReportingInstance: identity,
+		Source: corev1.EventSource{Component: "waterline-manager"}, ReportingController: v1alpha1.Group + "/manager",
+		ReportingInstance: identity,
 	}
 	err := core.Post().Namespace(about.Namespace).Resource("events").Body(event).Do(ctx).Error()
 	if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {

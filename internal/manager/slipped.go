@@ -58,7 +58,8 @@ func (s *sweeper) sweep(ctx context.Context, governed map[string]string) (map[st
 	namespaces, _ := s.namespaces.all()
 	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: namespaces[name]}}
-		err := s.each(ctx, name, "!"+v1alpha1.LabelQoS+",!"+v1alpha1.LabelQoSAlias, func(pod *corev1.Pod) error { return look(pod, namespace) })
+		err := s.each(ctx, name, "!"+v1alpha1.LabelQoS+",!"+v1alpha1.LabelQoSAlias,
+			func(pod *corev1.Pod) error { return look(pod, namespace) })
 		if err != nil {
 			return nil, err
 		}
@@ -111,16 +112,20 @@ func (s *sweeper) each(ctx context.Context, namespace, labels string, f func(*co
 func (s *sweeper) tell(ctx context.Context, pod *corev1.Pod) error {
 	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 	if by := metav1.GetControllerOfNoCopy(pod); by != nil {
-		about = corev1.ObjectReference{APIVersion: by.APIVersion, Kind: by.Kind, Namespace: pod.Namespace, Name: by.Name, UID: by.UID}
+		about = corev1.ObjectReference{
+			APIVersion: by.APIVersion, Kind: by.Kind, Namespace: pod.Namespace, Name: by.Name, UID: by.UID,
+		}
 	}
 	now := time.Now()
 	maps.DeleteFunc(s.told, func(_ string, at time.Time) bool { return now.Sub(at) > 24*time.Hour })
 	if _, told := s.told[string(about.UID)]; told {
 		return nil
 	}
-	message := fmt.Sprintf("Pod %s is batch and was admitted without asking for batch resources, because Waterline's webhook could not be asked then or because it was not batch yet. "+
+	message := fmt.Sprintf("Pod %s is batch and was admitted without asking for batch resources, because Waterline's "+
+		"webhook could not be asked then or because it was not batch yet. "+
 		"The scheduler counts it as an online pod. Delete it to have it made anew.", pod.Name)
-	if err := writeEvent(ctx, s.core, s.identity, about, reasonSlipped, message, string(about.UID)+reasonSlipped); err != nil {
+	if err := writeEvent(ctx, s.core, s.identity, about, reasonSlipped, message,
+		string(about.UID)+reasonSlipped); err != nil {
 		return err
 	}
 	s.told[string(about.UID)] = now

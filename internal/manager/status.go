@@ -119,16 +119,20 @@ func (s *statuses) write(ctx context.Context, tallies map[string]*tally, slipped
 func (s *statuses) status(p *storedPolicy, t *tally, slipped int32) v1alpha1.ColocationPolicyStatus {
 	now := *p.status.DeepCopy()
 	now.ObservedGeneration, now.Nodes, now.SlippedPods = p.generation, t.nodes, slipped
-	ready := metav1.Condition{Type: v1alpha1.ConditionReady, ObservedGeneration: p.generation, Status: metav1.ConditionFalse}
+	ready := metav1.Condition{
+		Type: v1alpha1.ConditionReady, ObservedGeneration: p.generation, Status: metav1.ConditionFalse,
+	}
 	switch behind := t.nodes.Governed - t.follow; {
 	case p.invalid != nil:
 		ready.Reason, ready.Message = "Invalid", cut(p.invalid.Error())
 	case behind > 0:
 		ready.Reason = "NodesBehind"
-		ready.Message = fmt.Sprintf("%d of %d governed nodes do not report yet that they go by the policy as it is now.", behind, t.nodes.Governed)
+		ready.Message = fmt.Sprintf("%d of %d governed nodes do not report yet that they go by the policy as it is now.",
+			behind, t.nodes.Governed)
 	case t.withdrawn > 0:
 		ready.Reason = "NodesWithdrawn"
-		ready.Message = fmt.Sprintf("%d of %d governed nodes may sell nothing, because their agents or kubelets are lost; see kubectl get nodereports -o wide.", t.withdrawn, t.nodes.Governed)
+		ready.Message = fmt.Sprintf("%d of %d governed nodes may sell nothing, because their agents or kubelets are lost; "+
+			"see kubectl get nodereports -o wide.", t.withdrawn, t.nodes.Governed)
 	default:
 		ready.Status, ready.Reason = metav1.ConditionTrue, "AllNodesFollow"
 		ready.Message = fmt.Sprintf("All %d governed nodes go by the policy.", t.nodes.Governed)

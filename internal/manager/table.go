@@ -38,22 +38,29 @@ func newTable[T any](row func(obj any) T) *table[T] {
 }
 
 // follow keeps the table up to date until the context ends. While the API server is away, what is known stays.
-func (t *table[T]) follow(ctx context.Context, client rest.Interface, resource, namespace, labels string, example runtime.Object) {
-	list := cache.NewFilteredListWatchFromClient(client, resource, namespace, func(o *metav1.ListOptions) { o.LabelSelector = labels })
+func (t *table[T]) follow(
+	ctx context.Context, client rest.Interface, resource, namespace, labels string, example runtime.Object,
+) {
+	list := cache.NewFilteredListWatchFromClient(client, resource, namespace,
+		func(o *metav1.ListOptions) { o.LabelSelector = labels })
 	inner := list.WatchFuncWithContext
 	list.WatchFuncWithContext = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 		w, err := inner(ctx, o)
 		t.watched(err)
 		return w, err
 	}
-	cache.NewReflectorWithOptions(list, example, t, cache.ReflectorOptions{Name: resource, Backoff: kube.Backoff()}).RunWithContext(ctx)
+	cache.NewReflectorWithOptions(list, example, t, cache.ReflectorOptions{
+		Name: resource, Backoff: kube.Backoff(),
+	}).RunWithContext(ctx)
 }
 
 // poll keeps the table up to date by listing it every so often, until the context ends: of objects that all change all
 // the time, such as the Leases of kubelets, a watch tells 500 changes a second in a cluster of 5,000 nodes. The API
 // server answers from memory, and one list costs what the changes of a second would. While it is away, what is known
 // stays.
-func (t *table[T]) poll(ctx context.Context, client rest.Interface, resource, namespace string, every time.Duration, list runtime.Object) {
+func (t *table[T]) poll(
+	ctx context.Context, client rest.Interface, resource, namespace string, every time.Duration, list runtime.Object,
+) {
 	for ctx.Err() == nil {
 		within, cancel := context.WithTimeout(ctx, every)
 		next := list.DeepCopyObject()

@@ -49,7 +49,8 @@ func TestPoll(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
-		table.poll(ctx, client.CoordinationV1().RESTClient(), "leases", corev1.NamespaceNodeLease, time.Millisecond, &coordinationv1.LeaseList{})
+		table.poll(ctx, client.CoordinationV1().RESTClient(), "leases", corev1.NamespaceNodeLease, time.Millisecond,
+			&coordinationv1.LeaseList{})
 		close(done)
 	}()
 	until := func(what string, holds func() bool) {

@@ -22,7 +22,8 @@ type Detail struct {
 	Files   bool   `json:",omitempty"` // the files in its cgroup and its containers' cgroups are watched
 	Seconds bool   `json:",omitempty"` // its memory and pressure are measured each second
 	Delays  bool   `json:",omitempty"` // the run-queue delay of each of its tasks is measured
-	Inside  int64  `json:",omitempty"` // CPU use of the pod from which on its containers are measured, in milli-cores; 0: never
+	// CPU use of the pod from which on its containers are measured, in milli-cores; 0: never
+	Inside int64 `json:",omitempty"`
 }
 
 // FindDetail returns what must be observed of a pod. The details are ordered by UID. A pod that is none of them needs

@@ -70,11 +70,13 @@ func (p SuppressPolicy) On() bool { return p.By != "" && p.By != SuppressByNone 
 
 // ProtectPolicy is what is done for online pods besides suppressing batch.
 type ProtectPolicy struct {
-	Burst        bool  // let them exceed their CFS quota for moments
-	Memory       bool  // have the kernel take other memory before that which they request
-	Interference bool  // find out which neighbour an online pod waits for, and throttle it if that is batch
-	EvictPerHour int64 // batch pods that may be evicted from the node in an hour, at most; 0: none is, and nobody is asked to
-	Freeze       bool  // freeze the one that is to leave for want of memory, for moments; only together with Memory and EvictPerHour
+	Burst        bool // let them exceed their CFS quota for moments
+	Memory       bool // have the kernel take other memory before that which they request
+	Interference bool // find out which neighbour an online pod waits for, and throttle it if that is batch
+	// batch pods that may be evicted from the node in an hour, at most; 0: none is, and nobody is asked to
+	EvictPerHour int64
+	// freeze the one that is to leave for want of memory, for moments; only together with Memory and EvictPerHour
+	Freeze bool
 }
 
 // WeightPolicy bounds and extends what annotations ask for.
@@ -86,7 +88,8 @@ type WeightPolicy struct {
 	OverrideGuaranteed bool           // let weights take CPU that Guaranteed pods were promised
 	PromoteBestEffort  bool           // raise the BestEffort class too, so that its pods' weights count on the node
 	SchedIdle          bool           // batch pods without a weight of their own run only when no pod beside them wants to
-	Identity           bool           // such pods are told to the kernel as batch, and online pods as online, where it can tell them apart
+	// such pods are told to the kernel as batch, and online pods as online, where it can tell them apart
+	Identity bool
 }
 
 // NamespaceMax is the highest weight for the pods of some namespaces, in shares.

@@ -106,7 +106,9 @@ func (p *plugin) RegisterPlugin(_ context.Context, q *api.RegisterPluginRequest)
 }
 
 // UpdateContainers implements what plugins call, and ours never.
-func (p *plugin) UpdateContainers(context.Context, *api.UpdateContainersRequest) (*api.UpdateContainersResponse, error) {
+func (p *plugin) UpdateContainers(
+	context.Context, *api.UpdateContainersRequest,
+) (*api.UpdateContainersResponse, error) {
 	p.runtime.t.Error("the plugin asked for updates by itself")
 	return &api.UpdateContainersResponse{}, nil
 }
@@ -187,7 +189,9 @@ func run(t *testing.T, f *fake, c nri.Config) (*nri.Client, *reports) {
 // sysfs makes a file system that tells of a machine's CPUs and NUMA nodes.
 func sysfs(t *testing.T, cpus, mems string) string {
 	root := t.TempDir()
-	for path, content := range map[string]string{"devices/system/cpu/online": cpus, "devices/system/node/has_memory": mems} {
+	for path, content := range map[string]string{
+		"devices/system/cpu/online": cpus, "devices/system/node/has_memory": mems,
+	} {
 		path = filepath.Join(root, path)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -215,12 +219,15 @@ func always(cpus, mems string) func(nri.Container) (nri.Placement, bool) {
 }
 
 func pod(i int) *api.PodSandbox {
-	return &api.PodSandbox{Id: fmt.Sprint("sandbox", i), Uid: fmt.Sprint("uid", i), Name: fmt.Sprint("pod", i), Namespace: "default"}
+	return &api.PodSandbox{
+		Id: fmt.Sprint("sandbox", i), Uid: fmt.Sprint("uid", i), Name: fmt.Sprint("pod", i), Namespace: "default",
+	}
 }
 
 func containerOf(i int, name, cpus string) *api.Container {
 	return &api.Container{
-		Id: fmt.Sprint(name, i), PodSandboxId: fmt.Sprint("sandbox", i), Name: name, State: api.ContainerState_CONTAINER_RUNNING,
+		Id: fmt.Sprint(name, i), PodSandboxId: fmt.Sprint("sandbox", i), Name: name,
+		State: api.ContainerState_CONTAINER_RUNNING,
 		Linux: &api.LinuxContainer{
 			CgroupsPath: fmt.Sprintf("/kubepods/burstable/poduid%d/%s%d", i, name, i),
 			Resources:   &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: cpus, Shares: api.UInt64(uint64(2))}},
@@ -233,7 +240,8 @@ func TestCreate(t *testing.T) {
 	f.start()
 	var order []string
 	want := nri.Container{
-		PodUID: "uid1", Namespace: "default", Pod: "pod1", Name: "c", ID: "c1", Dir: "kubepods/burstable/poduid1/c1", CPUs: "0-3",
+		PodUID: "uid1", Namespace: "default", Pod: "pod1", Name: "c", ID: "c1", Dir: "kubepods/burstable/poduid1/c1",
+		CPUs: "0-3",
 	}
 	check := func(what string, c nri.Container) {
 		order = append(order, what)
@@ -252,12 +260,15 @@ func TestCreate(t *testing.T) {
 	if events := p.events.PrettyString(); p.name != "90-waterline" || events != "CreateContainer,UpdateContainer" {
 		t.Errorf("%s subscribed to %s", p.name, events)
 	}
-	a, err := p.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: pod(1), Container: containerOf(1, "c", "0-3")})
+	a, err := p.CreateContainer(t.Context(), &api.CreateContainerRequest{
+		Pod: pod(1), Container: containerOf(1, "c", "0-3"),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	only(t, a.GetAdjust().GetLinux().GetResources(), "1-3", "")
-	if rest := a.GetAdjust().GetLinux(); len(a.GetUpdate()) != 0 || rest.GetCgroupsPath() != "" || rest.GetOomScoreAdj() != nil || len(a.GetAdjust().GetAnnotations()) != 0 {
+	if rest := a.GetAdjust().GetLinux(); len(a.GetUpdate()) != 0 || rest.GetCgroupsPath() != "" ||
+		rest.GetOomScoreAdj() != nil || len(a.GetAdjust().GetAnnotations()) != 0 {
 		t.Errorf("more than CPUs was adjusted: %v", a)
 	}
 	if !slices.Equal(order, []string{"Place", "Seen"}) {
@@ -314,7 +325,8 @@ func TestOOMScore(t *testing.T) {
 func only(t *testing.T, r *api.LinuxResources, cpus, mems string) {
 	t.Helper()
 	cpu := r.GetCpu()
-	if cpu.GetCpus() != cpus || cpu.GetMems() != mems || cpu.GetShares() != nil || cpu.GetQuota() != nil || cpu.GetPeriod() != nil ||
+	if cpu.GetCpus() != cpus || cpu.GetMems() != mems || cpu.GetShares() != nil || cpu.GetQuota() != nil ||
+		cpu.GetPeriod() != nil ||
 		r.GetMemory() != nil || len(r.GetUnified()) != 0 || len(r.GetHugepageLimits()) != 0 || r.GetPids() != nil {
 		t.Errorf("the answer is %v, want CPUs %q and nodes %q", r, cpus, mems)
 	}
@@ -331,7 +343,9 @@ func TestUpdate(t *testing.T) {
 	p := f.synchronized()
 	a, err := p.UpdateContainer(t.Context(), &api.UpdateContainerRequest{
 		Pod: pod(1), Container: containerOf(1, "c", "0-3"),
-		LinuxResources: &api.LinuxResources{Cpu: &api.LinuxCPU{Quota: api.Int64(int64(50_000))}, Memory: &api.LinuxMemory{Limit: api.Int64(int64(1 << 20))}},
+		LinuxResources: &api.LinuxResources{
+			Cpu: &api.LinuxCPU{Quota: api.Int64(int64(50_000))}, Memory: &api.LinuxMemory{Limit: api.Int64(int64(1 << 20))},
+		},
 	})
 	if err != nil || len(a.GetUpdate()) != 1 {
 		t.Fatal(a, err)
@@ -345,7 +359,8 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("an update without CPUs was told as %q", told[0].CPUs)
 	}
 	if _, err := p.UpdateContainer(t.Context(), &api.UpdateContainerRequest{
-		Pod: pod(1), Container: containerOf(1, "c", "0-3"), LinuxResources: &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "6"}},
+		Pod: pod(1), Container: containerOf(1, "c", "0-3"),
+		LinuxResources: &api.LinuxResources{Cpu: &api.LinuxCPU{Cpus: "6"}},
 	}); err != nil || told[1].CPUs != "6" {
 		t.Errorf("an update to CPU 6 was told as %q: %v", told[1].CPUs, err)
 	}
@@ -430,7 +445,9 @@ func TestRestart(t *testing.T) {
 		if took := time.Since(began); took > 10*time.Second { // a second, where no process stands still
 			t.Errorf("it took %s to come back", took)
 		}
-		if _, err := p.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: pod(1), Container: containerOf(1, "c", "")}); err != nil {
+		if _, err := p.CreateContainer(t.Context(), &api.CreateContainerRequest{
+			Pod: pod(1), Container: containerOf(1, "c", ""),
+		}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -511,11 +528,15 @@ func TestNeverFails(t *testing.T) {
 			seen := 0
 			_, r := run(t, f, nri.Config{Place: place, Seen: func(nri.Container) { seen++ }})
 			p := f.synchronized()
-			a, err := p.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: pod(1), Container: containerOf(1, "c", "")})
+			a, err := p.CreateContainer(t.Context(), &api.CreateContainerRequest{
+				Pod: pod(1), Container: containerOf(1, "c", ""),
+			})
 			if err != nil || a.GetAdjust() != nil {
 				t.Errorf("create: %v, %v", a, err)
 			}
-			u, err := p.UpdateContainer(t.Context(), &api.UpdateContainerRequest{Pod: pod(1), Container: containerOf(1, "c", "")})
+			u, err := p.UpdateContainer(t.Context(), &api.UpdateContainerRequest{
+				Pod: pod(1), Container: containerOf(1, "c", ""),
+			})
 			if err != nil || len(u.GetUpdate()) != 0 {
 				t.Errorf("update: %v, %v", u, err)
 			}
@@ -532,15 +553,22 @@ func TestNeverFails(t *testing.T) {
 		f.start()
 		run(t, f, nri.Config{Place: always("1", ""), Seen: func(nri.Container) {}})
 		p := f.plugin()
-		if _, err := p.Synchronize(t.Context(), &api.SynchronizeRequest{Containers: []*api.Container{{}, {PodSandboxId: "unknown"}}, Pods: []*api.PodSandbox{{}}}); err != nil {
+		if _, err := p.Synchronize(t.Context(), &api.SynchronizeRequest{
+			Containers: []*api.Container{{}, {PodSandboxId: "unknown"}}, Pods: []*api.PodSandbox{{}},
+		}); err != nil {
 			t.Error(err)
 		}
-		for _, q := range []*api.CreateContainerRequest{{}, {Pod: pod(1)}, {Container: &api.Container{}}, {Container: &api.Container{Linux: &api.LinuxContainer{}}}} {
-			if a, err := p.CreateContainer(t.Context(), q); err != nil || a.GetAdjust().GetLinux().GetResources().GetCpu().GetCpus() != "1" {
+		for _, q := range []*api.CreateContainerRequest{
+			{}, {Pod: pod(1)}, {Container: &api.Container{}}, {Container: &api.Container{Linux: &api.LinuxContainer{}}},
+		} {
+			if a, err := p.CreateContainer(t.Context(), q); err != nil ||
+				a.GetAdjust().GetLinux().GetResources().GetCpu().GetCpus() != "1" {
 				t.Errorf("create: %v, %v", a, err)
 			}
 		}
-		for _, q := range []*api.UpdateContainerRequest{{}, {Container: &api.Container{}}, {LinuxResources: &api.LinuxResources{}}} {
+		for _, q := range []*api.UpdateContainerRequest{
+			{}, {Container: &api.Container{}}, {LinuxResources: &api.LinuxResources{}},
+		} {
 			if a, err := p.UpdateContainer(t.Context(), q); err != nil || len(a.GetUpdate()) != 0 {
 				t.Errorf("an update of no container: %v, %v", a, err)
 			}
@@ -563,7 +591,9 @@ func TestSlow(t *testing.T) {
 	p := f.synchronized()
 	before := client.Stats()
 	for _, name := range []string{"quick", "slow"} {
-		if _, err := p.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: pod(1), Container: containerOf(1, name, "")}); err != nil {
+		if _, err := p.CreateContainer(t.Context(), &api.CreateContainerRequest{
+			Pod: pod(1), Container: containerOf(1, name, ""),
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -587,7 +617,9 @@ func TestDir(t *testing.T) {
 		var got nri.Container
 		run(t, f, nri.Config{Seen: func(c nri.Container) { got = c }})
 		p := f.synchronized()
-		if _, err := p.CreateContainer(t.Context(), &api.CreateContainerRequest{Container: &api.Container{Linux: &api.LinuxContainer{CgroupsPath: path}}}); err != nil {
+		if _, err := p.CreateContainer(t.Context(), &api.CreateContainerRequest{
+			Container: &api.Container{Linux: &api.LinuxContainer{CgroupsPath: path}},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if got.Dir != want {

@@ -41,7 +41,10 @@ func TestPublic(t *testing.T) {
 			t.Errorf("no %q in %s", want, body)
 		}
 	}
-	if _, err := Public("v1", prometheus.NewGauge(prometheus.GaugeOpts{Name: "waterline_build_info", ConstLabels: prometheus.Labels{"version": "v1"}}), nil, nil); err == nil {
+	if _, err := Public("v1",
+		prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "waterline_build_info", ConstLabels: prometheus.Labels{"version": "v1"},
+		}), nil, nil); err == nil {
 		t.Error("two metrics of one name were registered")
 	}
 }

@@ -33,7 +33,9 @@ func TestCPUs(t *testing.T) {
 			for name, machine := range all {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					c := comparison{t: t, machine: machine, kubelet: newKubelet(t, machine, ref.aligned, ref.options), even: even(machine)}
+					c := comparison{
+						t: t, machine: machine, kubelet: newKubelet(t, machine, ref.aligned, ref.options), even: even(machine),
+					}
 					for n := range len(machine.CPUs) {
 						c.ask(machine.Online(), n+1)
 					}
@@ -188,6 +190,9 @@ func (s *summary) add(o *summary) {
 
 func (s *summary) String() string {
 	percent := func(n int) string { return fmt.Sprintf("%.2f %%", 100*float64(n)/float64(max(s.requests, 1))) }
-	return fmt.Sprintf("of %d requests: fewer NUMA nodes in %s, else fewer cores in %s, else fewer sockets in %s (more in %s), else fewer caches in %s (more in %s); more cores, for fewer NUMA nodes, in %s; and %d to which the kubelet gave CPUs that were not free",
-		s.requests, percent(s.nodes), percent(s.cores), percent(s.sockets), percent(s.moreSockets), percent(s.caches), percent(s.moreCaches), percent(s.dearer), s.wrong)
+	return fmt.Sprintf("of %d requests: fewer NUMA nodes in %s, else fewer cores in %s, else fewer sockets in %s (more "+
+		"in %s), else fewer caches in %s (more in %s); more cores, for fewer NUMA nodes, in %s; and %d to which the "+
+		"kubelet gave CPUs that were not free",
+		s.requests, percent(s.nodes), percent(s.cores), percent(s.sockets), percent(s.moreSockets), percent(s.caches),
+		percent(s.moreCaches), percent(s.dearer), s.wrong)
 }

@@ -30,7 +30,9 @@ func newKubelet(t *testing.T, machine *model.Topology, aligned bool, options map
 	described := &topology.CPUTopology{CPUDetails: topology.CPUDetails{}}
 	var nodes, sockets, cores, caches model.CPUSet
 	for _, c := range machine.CPUs {
-		described.CPUDetails[c.ID] = topology.CPUInfo{NUMANodeID: c.Node, SocketID: c.Socket, CoreID: c.Core, UncoreCacheID: c.L3}
+		described.CPUDetails[c.ID] = topology.CPUInfo{
+			NUMANodeID: c.Node, SocketID: c.Socket, CoreID: c.Core, UncoreCacheID: c.L3,
+		}
 		nodes.Add(c.Node)
 		sockets.Add(c.Socket)
 		cores.Add(c.Core)
@@ -40,7 +42,8 @@ func newKubelet(t *testing.T, machine *model.Topology, aligned bool, options map
 	described.NumSockets, described.NumNUMANodes, described.NumUncoreCache = sockets.Len(), nodes.Len(), caches.Len()
 	k := &kubelet{t: t}
 	if aligned {
-		k.manager = topologymanager.NewBestEffortPolicy(&topologymanager.NUMAInfo{Nodes: slices.Collect(nodes.All())}, topologymanager.PolicyOptions{})
+		k.manager = topologymanager.NewBestEffortPolicy(&topologymanager.NUMAInfo{Nodes: slices.Collect(nodes.All())},
+			topologymanager.PolicyOptions{})
 	}
 	policy, err := cpumanager.NewStaticPolicy(logr.Discard(), described, 0, cpuset.New(), k, options)
 	if err != nil {
@@ -63,7 +66,9 @@ func (k *kubelet) Name() string { return "reference" }
 func (k *kubelet) take(free model.CPUSet, n int) model.CPUSet {
 	s := state.NewMemoryState(logr.Discard())
 	s.SetDefaultCPUSet(cpuset.New(slices.Collect(free.All())...))
-	amount := v1.ResourceList{v1.ResourceCPU: *resource.NewQuantity(int64(n), resource.DecimalSI), v1.ResourceMemory: resource.MustParse("1Gi")}
+	amount := v1.ResourceList{
+		v1.ResourceCPU: *resource.NewQuantity(int64(n), resource.DecimalSI), v1.ResourceMemory: resource.MustParse("1Gi"),
+	}
 	container := v1.Container{Name: "c", Resources: v1.ResourceRequirements{Requests: amount, Limits: amount}}
 	pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{container}}}
 	pod.UID = "p"

@@ -76,7 +76,8 @@ func (c *crd) refuses(t *testing.T, object map[string]any) field.ErrorList {
 	t.Helper()
 	object = runtime.DeepCopyJSON(object)
 	var errs field.ErrorList
-	for _, path := range pruning.PruneWithOptions(object, c.schema, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
+	for _, path := range pruning.PruneWithOptions(object, c.schema, true,
+		schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
 		errs = append(errs, field.Forbidden(field.NewPath(path), "unknown field"))
 	}
 	defaulting.Default(object, c.schema)
@@ -100,15 +101,20 @@ func TestCRDs(t *testing.T) {
 // choices are what a random policy may say, in the order of the path that each stands at. A path ends in [] where a
 // list has up to two of what stands below it.
 var choices = map[string][]any{
-	"mode":                                   {"Observe", "Enforce", "Disabled", "enforce"},
-	"priority":                               {int64(0), int64(-7), int64(2147483647), int64(2147483648)},
-	"nodeSelector":                           selectors,
-	"rollout.percent":                        {int64(0), int64(25), int64(100), int64(101), int64(-1)},
-	"windows[].name":                         {"a", "b", "night-1", "Night", "-"},
-	"windows[].start":                        {"00:00", "08:09", "23:59", "22:00", "24:00", "7:00", "07:60"},
-	"windows[].end":                          {"00:00", "09:00", "06:30", "9", "10:00:00"},
-	"windows[].timeZone":                     {"UTC", "Asia/Shanghai", "America/Argentina/Buenos_Aires", "Etc/GMT+8", "Local", "", "Europe/Nowhere", "../UTC", "+08:00", "/etc/passwd"},
-	"windows[].drainBefore":                  {"15m", "0s", "1h30m", "23h59m", "8h59m59s", "24h", "99999h", "-1m", "1d", "15", "1.5h", "1000000s"},
+	"mode":            {"Observe", "Enforce", "Disabled", "enforce"},
+	"priority":        {int64(0), int64(-7), int64(2147483647), int64(2147483648)},
+	"nodeSelector":    selectors,
+	"rollout.percent": {int64(0), int64(25), int64(100), int64(101), int64(-1)},
+	"windows[].name":  {"a", "b", "night-1", "Night", "-"},
+	"windows[].start": {"00:00", "08:09", "23:59", "22:00", "24:00", "7:00", "07:60"},
+	"windows[].end":   {"00:00", "09:00", "06:30", "9", "10:00:00"},
+	"windows[].timeZone": {
+		"UTC", "Asia/Shanghai", "America/Argentina/Buenos_Aires", "Etc/GMT+8", "Local", "", "Europe/Nowhere", "../UTC",
+		"+08:00", "/etc/passwd",
+	},
+	"windows[].drainBefore": {
+		"15m", "0s", "1h30m", "23h59m", "8h59m59s", "24h", "99999h", "-1m", "1d", "15", "1.5h", "1000000s",
+	},
 	"cpu":                                    {map[string]any{}},
 	"cpu.waterline":                          percentages,
 	"cpu.method":                             {"Predicted", "Realtime", "Static", "Static", "Static", "static"},
@@ -152,7 +158,8 @@ var choices = map[string][]any{
 
 var (
 	percentages = []any{
-		"65%", "62.5%", "1%", "100%", "100.0%", "0%", "0.9%", "300%", "1000%", "1000.0%", "999.9%", "1000.1%", "100.1%", "65", "065%", "6.25%", "-1%", "NaN%", "1e1%", "65 %", "",
+		"65%", "62.5%", "1%", "100%", "100.0%", "0%", "0.9%", "300%", "1000%", "1000.0%", "999.9%", "1000.1%", "100.1%", "65",
+		"065%", "6.25%", "-1%", "NaN%", "1e1%", "65 %", "",
 	}
 	shares    = []any{int64(2), int64(1024), int64(262144), int64(1), int64(262145), int64(-5)}
 	selectors = []any{
@@ -187,7 +194,8 @@ func requirement(key, operator string, values ...any) map[string]any {
 // likely says what stands in most random policies, so that not all of them lack something.
 var likely = map[string]bool{
 	"windows[].name": true, "windows[].start": true, "windows[].end": true, "windows[].timeZone": true,
-	"weight.namespaces[].selector": true, "weight.namespaces[].max": true, "podDefaults[].selector": true, "batchPods[].selector": true, "podDefaults[].cpuShare": true,
+	"weight.namespaces[].selector": true, "weight.namespaces[].max": true, "podDefaults[].selector": true,
+	"batchPods[].selector": true, "podDefaults[].cpuShare": true,
 }
 
 // fields returns the names that stand directly below a path.
@@ -241,7 +249,10 @@ func TestPolicyRules(t *testing.T) {
 	const documents = 20_000
 	taken := 0
 	for range documents {
-		object := map[string]any{"apiVersion": "waterline.io/v1alpha1", "kind": "ColocationPolicy", "metadata": map[string]any{"name": "p"}, "spec": random(r, "")}
+		object := map[string]any{
+			"apiVersion": "waterline.io/v1alpha1", "kind": "ColocationPolicy", "metadata": map[string]any{"name": "p"},
+			"spec": random(r, ""),
+		}
 		document, err := json.Marshal(object)
 		if err != nil {
 			t.Fatal(err)
@@ -289,23 +300,29 @@ func TestPolicyMessages(t *testing.T) {
 		return `{"windows":` + string(text) + `}`
 	}
 	for spec, want := range map[string]string{
-		`{"cpu":{"waterline":"65"}}`:                  `spec.cpu.waterline: Invalid value: "65": write a percentage from 1% to 100%`,
-		`{"memory":{"method":"Static"}}`:              "spec.memory: Invalid value: write ratio with method Static, and only there",
-		`{"mode":"all"}`:                              `spec.mode: Unsupported value: "all": supported values: "Observe", "Enforce", "Disabled"`,
-		`{"mode":false}`:                              "spec.mode in body must be of type string",
-		`{"rollout":{}}`:                              "spec.rollout.percent: Required value",
-		`{"protect":{"eviction":{"freeze":true}}}`:    "spec.protect: Invalid value: eviction.freeze needs memory: true",
-		`{"podDefaults":[{"cpuShare":5}]}`:            "spec.podDefaults[0].selector: Required value",
-		`{"podDefaults":[{"selector":{}}]}`:           "write cpuShare or cpuManager",
-		`{"nodeSelector":{"matchLabels":{"a b":""}}}`: "spec.nodeSelector.matchLabels: Invalid value: write names of labels, such as pool or example.com/pool",
-		window("timeZone", "Europe/Nowhere"):          "unknown time zone Europe/Nowhere evaluating rule: write the name of a time zone, such as Asia/Shanghai",
-		window("drainBefore", "9h"):                   "drainBefore must be shorter than the window",
+		`{"cpu":{"waterline":"65"}}`: `spec.cpu.waterline: Invalid value: "65": write a percentage from 1% to 100%`,
+		`{"memory":{"method":"Static"}}`: "spec.memory: Invalid value: write ratio with method Static, and " +
+			"only there",
+		`{"mode":"all"}`: `spec.mode: Unsupported value: "all": supported values: "Observe", "Enforce", "Disabled"`,
+		`{"mode":false}`: "spec.mode in body must be of type string",
+		`{"rollout":{}}`: "spec.rollout.percent: Required value",
+		`{"protect":{"eviction":{"freeze":true}}}`: "spec.protect: Invalid value: eviction.freeze needs memory: true",
+		`{"podDefaults":[{"cpuShare":5}]}`:         "spec.podDefaults[0].selector: Required value",
+		`{"podDefaults":[{"selector":{}}]}`:        "write cpuShare or cpuManager",
+		`{"nodeSelector":{"matchLabels":{"a b":""}}}`: "spec.nodeSelector.matchLabels: Invalid value: write names of " +
+			"labels, such as pool or example.com/pool",
+		window("timeZone", "Europe/Nowhere"): "unknown time zone Europe/Nowhere evaluating rule: write the name " +
+			"of a time zone, such as Asia/Shanghai",
+		window("drainBefore", "9h"): "drainBefore must be shorter than the window",
 	} {
 		var object any
 		if err := json.Unmarshal([]byte(spec), &object); err != nil {
 			t.Fatal(err)
 		}
-		got := fmt.Sprint(c.refuses(t, map[string]any{"apiVersion": "waterline.io/v1alpha1", "kind": "ColocationPolicy", "metadata": map[string]any{"name": "p"}, "spec": object}).ToAggregate())
+		got := fmt.Sprint(c.refuses(t, map[string]any{
+			"apiVersion": "waterline.io/v1alpha1", "kind": "ColocationPolicy", "metadata": map[string]any{"name": "p"},
+			"spec": object,
+		}).ToAggregate())
 		if !strings.Contains(got, want) {
 			t.Errorf("%s: %s, want %s", spec, got, want)
 		}

@@ -209,7 +209,8 @@ func (p *prometheus) checkRecorded(name, expr string) {
 				p.t.Fatal(err)
 			}
 		}
-		if !slices.ContainsFunc(want[:], func(w map[string][]point) bool { return len(w[labels]) == 1 && w[labels][0].value == is.value }) {
+		if !slices.ContainsFunc(want[:],
+			func(w map[string][]point) bool { return len(w[labels]) == 1 && w[labels][0].value == is.value }) {
 			p.t.Errorf("%s%s is %v, and its expression %v", name, labels, is.value, want)
 		}
 	}
@@ -220,8 +221,9 @@ func (p *prometheus) checkDashboard() {
 	p.t.Helper()
 	none := []string{
 		"waterline_errors_total", "waterline_rejected_writes_total", // nothing went wrong
-		"waterline_prediction_missed_ratio",                                       // no prediction is old enough to have been checked
-		"waterline_culprit", "waterline_hot", "waterline_eviction_requests_total", // the policy has nobody named or evicted
+		// no prediction is old enough to have been checked
+		"waterline_prediction_missed_ratio",
+		"waterline_interference", "waterline_hot", "waterline_eviction_requests_total", // off in the policy
 		"waterline_manager_evictions_total", // only an agent is asked
 	}
 	if _, err := os.Stat("/proc/pressure/cpu"); err != nil {
@@ -246,7 +248,8 @@ func (p *prometheus) checkDashboard() {
 			if err != nil {
 				p.t.Errorf("%s: %v", panel.Title, err)
 			}
-			if may := slices.ContainsFunc(none, func(name string) bool { return strings.Contains(target.Expr, name) }); len(series) == 0 && !may {
+			if may := slices.ContainsFunc(none,
+				func(name string) bool { return strings.Contains(target.Expr, name) }); len(series) == 0 && !may {
 				p.t.Errorf("%s has no data: %s", panel.Title, target.Expr)
 			}
 		}

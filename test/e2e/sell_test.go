@@ -19,7 +19,10 @@ import (
 func TestNodeSell(t *testing.T) {
 	// The manager is a pod like any other, and slow where the machine is emulated. It runs on this machine's node.
 	manager := *on != "vm" || soak
-	values := []string{"--set", fmt.Sprintf("manager.enabled=%v", manager), "--set-json", fmt.Sprintf(`manager.nodeSelector={"kubernetes.io/hostname": %q}`, cluster.NodeName)}
+	values := []string{
+		"--set", fmt.Sprintf("manager.enabled=%v", manager), "--set-json",
+		fmt.Sprintf(`manager.nodeSelector={"kubernetes.io/hostname": %q}`, cluster.NodeName),
+	}
 	if !soak {
 		values = append(values, "--set", "manager.extraArgs={--back-after=5s}")
 	}
@@ -27,7 +30,7 @@ func TestNodeSell(t *testing.T) {
 	if manager {
 		kubectl(t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", ready)
 	}
-	n.policy(selling("Enforce", "static", false))
+	n.policy(selling("Enforce", "Static", false))
 	t.Cleanup(n.dropPolicy)
 	started := time.Now()
 	if *on == "vm" {
@@ -37,7 +40,8 @@ func TestNodeSell(t *testing.T) {
 		n.sub("Lost", (*node).testLost)
 	}
 	n.sold(false, "something is sold", func(cpu int64) bool { return cpu >= 200 })
-	t.Logf("%s after the policy was written the node sells %d mCPU", time.Since(started).Round(time.Second), n.published(false, model.TierBatch, false))
+	t.Logf("%s after the policy was written the node sells %d mCPU", time.Since(started).Round(time.Second),
+		n.published(false, model.TierBatch, false))
 	n.sub("Ours", func(n *node) { n.testSold(false, (*node).fall) })
 	if *on == "vm" {
 		n.sub("Windows", (*node).testWindows)
@@ -54,7 +58,7 @@ func TestNodeSell(t *testing.T) {
 // testSold walks one batch pod through everything that can become of an offer. Fall has it fall to what is bound.
 func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, bound int64)) {
 	const cpu, memory = 100, 64 << 20
-	n.policy(selling("Enforce", "static", koordinator)) // whatever else this machine does
+	n.policy(selling("Enforce", "Static", koordinator)) // whatever else this machine does
 	n.sold(koordinator, "it is sold", func(free int64) bool { return free >= 2*cpu })
 	n.sold(!koordinator, "the other names are gone", func(free int64) bool { return free == 0 })
 	name := "batch"
@@ -84,7 +88,7 @@ func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, b
 	if koordinator {
 		left = cpu // of these names a kubelet that restarts fails pods which ask for more than is there
 	}
-	n.policy(selling("Off", "realtime", koordinator))
+	n.policy(selling("Disabled", "Realtime", koordinator))
 	n.sold(koordinator, "the offer is withdrawn", func(sold int64) bool { return sold == left })
 	n.mustRestart("kubelet")
 	n.ready()
@@ -96,28 +100,38 @@ func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, b
 	eventually(n.t, "the node reports that it is off", func() (bool, string) {
 		report := object[v1alpha1.NodeReport](n.t, "nodereport", n.name)
 		owners := report.OwnerReferences
-		return report.Status.Mode == string(model.ModeDisabled) && len(owners) == 1 && owners[0].Name == n.name, fmt.Sprintf("%+v", report)
+		return report.Status.Mode == string(model.ModeDisabled) && len(owners) == 1 &&
+			owners[0].Name == n.name, fmt.Sprintf("%+v", report)
 	})
 }
 
 // fall has the offer fall to what is bound, because of an online pod that uses all there is.
 func (n *node) fall(koordinator bool, bound int64) {
-	n.policy(selling("Enforce", "realtime", koordinator))
+	n.policy(selling("Enforce", "Realtime", koordinator))
 	n.run("online", "", "requests: {cpu: 50m}", true)
 	started := time.Now()
 	n.sold(koordinator, "only what is bound", func(sold int64) bool { return sold == bound })
 	n.t.Logf("%s after the online pod was ready", time.Since(started).Round(10*time.Millisecond))
 }
 
+// resourceNames returns the policy's name for Waterline's or Koordinator's resource names.
+func resourceNames(koordinator bool) string {
+	if koordinator {
+		return "Koordinator"
+	}
+	return "Waterline"
+}
+
 // selling returns the spec of a policy that sells CPU by a method. It does not suppress batch: what a pod has is then
 // what it asked for, whatever else the machine does.
 func selling(mode, method string, koordinator bool) string {
 	ratio := ""
-	if method == "static" {
+	if method == "Static" {
 		ratio = `, "ratio": "100%"`
 	}
-	return fmt.Sprintf(`{"mode": %q, "cpu": {"method": %q, "waterline": "100%%", "suppression":"None"%s}, "memory": {"method":"Realtime", "waterline": "90%%"}, "compat": {"koordinator": %v}}`,
-		mode, method, ratio, koordinator)
+	return fmt.Sprintf(`{"mode": %q, "cpu": {"method": %q, "waterline": "100%%", "suppression": "None"%s},`+
+		` "memory": {"method": "Realtime", "waterline": "90%%"}, "resourceNames": %q}`,
+		mode, method, ratio, resourceNames(koordinator))
 }
 
 // policy writes the spec of a policy that governs the node. It stays when a subtest ends: one that does not change it
@@ -125,7 +139,12 @@ func selling(mode, method string, koordinator bool) string {
 func (n *node) policy(spec string) {
 	n.t.Helper()
 	c := bed.Kubectl(n.t.Context(), "apply", "-f", "-")
-	c.Stdin = strings.NewReader(fmt.Sprintf(`{"apiVersion": "waterline.io/v1alpha1", "kind": "ColocationPolicy", "metadata": {"name": "test"}, "spec": %s}`, spec))
+	c.Stdin = strings.NewReader(
+		fmt.Sprintf(
+			`{"apiVersion": "waterline.io/v1alpha1", "kind": "ColocationPolicy", "metadata": {"name": "test"}, "spec": %s}`,
+			spec,
+		),
+	)
 	if out, err := c.CombinedOutput(); err != nil {
 		n.t.Fatalf("applying: %v: %s", err, out)
 	}
@@ -139,7 +158,8 @@ func (n *node) dropPolicy() {
 // batch returns the manifest of a pod that asks for slack and sleeps.
 func (n *node) batch(name string, koordinator bool, cpu, memory int64) string {
 	resources, err := json.Marshal(map[string]string{
-		v1alpha1.SlackResource("batch", false, koordinator): fmt.Sprint(cpu), v1alpha1.SlackResource("batch", true, koordinator): fmt.Sprint(memory),
+		v1alpha1.SlackResource("batch", false, koordinator): fmt.Sprint(cpu),
+		v1alpha1.SlackResource("batch", true, koordinator):  fmt.Sprint(memory),
 	})
 	if err != nil {
 		n.t.Fatal(err)

@@ -27,7 +27,7 @@ func (n *node) testRace() {
 	}
 	// Where the names change, the offer in the old ones falls to what is bound, and is back at once when they change back.
 	// A shrinking room would do the same, and take minutes to grow again.
-	n.policy(selling("Enforce", "static", true))
+	n.policy(selling("Enforce", "Static", true))
 	n.sold(true, "it is sold", func(is int64) bool { return is >= int64(2*pods*cpu) || is >= 200 })
 
 	var log raceLog
@@ -65,7 +65,8 @@ func (n *node) testRace() {
 	if err := stream.Wait(); err != nil {
 		n.t.Fatalf("creating pods: %v: %s", err, &complaints)
 	}
-	eventually(n.t, "all pods are bound", func() (bool, string) { bound := log.bound(); return bound == pods, fmt.Sprint(bound) })
+	eventually(n.t, "all pods are bound",
+		func() (bool, string) { bound := log.bound(); return bound == pods, fmt.Sprint(bound) })
 	kept := 0
 	var refused []string
 	eventually(n.t, "all pods run, or were refused", func() (bool, string) {
@@ -81,9 +82,11 @@ func (n *node) testRace() {
 		return kept+len(refused) == pods, fmt.Sprintf("%d run, %d were refused", kept, len(refused))
 	})
 	beyond := log.beyond()
-	n.t.Logf("%d falls while %d pods were created: %d were bound beyond the offer, %d refused by the kubelet (%v)", falls, pods, beyond, len(refused), slices.Compact(refused))
+	n.t.Logf("%d falls while %d pods were created: %d were bound beyond the offer, %d refused by the kubelet (%v)", falls,
+		pods, beyond, len(refused), slices.Compact(refused))
 	for _, why := range refused {
-		if !strings.HasPrefix(why, "OutOf"+v1alpha1.ResourceKoordinatorBatchCPU) && !strings.HasPrefix(why, "OutOf"+v1alpha1.ResourceKoordinatorBatchMemory) {
+		if !strings.HasPrefix(why, "OutOf"+v1alpha1.ResourceKoordinatorBatchCPU) &&
+			!strings.HasPrefix(why, "OutOf"+v1alpha1.ResourceKoordinatorBatchMemory) {
 			n.t.Errorf("a pod was refused: %s", why)
 		}
 	}
@@ -97,7 +100,8 @@ func (n *node) testRace() {
 // whyRefused returns the kubelet's reason for not admitting a pod. Kubelet 1.36 was seen to overwrite it with none:
 // then all that is known is that the pod never ran.
 func whyRefused(p *corev1.Pod) string {
-	ran := slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Waiting == nil })
+	ran := slices.ContainsFunc(p.Status.ContainerStatuses,
+		func(s corev1.ContainerStatus) bool { return s.State.Waiting == nil })
 	if p.Status.Reason == "" && !ran {
 		return "OutOf" + v1alpha1.ResourceKoordinatorBatchCPU
 	}
@@ -107,7 +111,8 @@ func whyRefused(p *corev1.Pod) string {
 // rename has the policy sell under the other names.
 func (n *node) rename(koordinator bool) {
 	n.t.Helper()
-	kubectl(n.t, "patch", "colocationpolicy", "test", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"compat":{"koordinator":%v}}}`, koordinator))
+	kubectl(n.t, "patch", "colocationpolicy", "test", "--type=merge", "-p",
+		fmt.Sprintf(`{"spec":{"resourceNames":%q}}`, resourceNames(koordinator)))
 }
 
 // raceLog is what happened to pods and to the Node, by revisions of the API server.

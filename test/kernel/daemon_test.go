@@ -138,7 +138,8 @@ func (n *testNode) daemonIn(dir, manifests, runDir string, more ...string) *daem
 
 // commandIn returns a command that runs in a group.
 func (n *testNode) commandIn(dir string, argv ...string) *exec.Cmd {
-	return exec.Command("sh", append([]string{"-c", `echo $$ >"$0" && exec "$@"`, n.path(dir, "cgroup.procs")}, argv...)...)
+	return exec.Command("sh",
+		append([]string{"-c", `echo $$ >"$0" && exec "$@"`, n.path(dir, "cgroup.procs")}, argv...)...)
 }
 
 func (d *daemon) start(cmd *exec.Cmd) *daemon {
@@ -321,7 +322,8 @@ func manifest(t testing.TB, dir, uid string, requestMilli, shares int64, more ..
 	if shares != 0 {
 		more = append(more, fmt.Sprintf(`waterline.io/cpu-share: "%d"`, shares))
 	}
-	text := fmt.Sprintf("{kind: Pod, metadata: {name: %s, uid: %s, annotations: {%s}}, spec: {containers: [{name: c, resources: {requests: {cpu: %dm}}}, {name: d}]}}",
+	text := fmt.Sprintf("{kind: Pod, metadata: {name: %s, uid: %s, annotations: {%s}}, spec: {containers: [{name: c, "+
+		"resources: {requests: {cpu: %dm}}}, {name: d}]}}",
 		uid, uid, strings.Join(more, ", "), requestMilli)
 	temporary := filepath.Join(dir, "."+uid)
 	if err := os.WriteFile(temporary, []byte(text), 0o600); err != nil {

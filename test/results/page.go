@@ -96,7 +96,8 @@ out/bench; earlier figures, and how some of them came about, are in its history.
 				run = len(runs)
 				runs = append(runs, docs[i])
 			}
-			fmt.Fprintf(&rows, "| %s | %s | %s | %s | %d |\n", f.title, f.value(value, docs[i].Metrics), f.goal.text, f.peer, run+1)
+			fmt.Fprintf(&rows, "| %s | %s | %s | %s | %d |\n", f.title, f.value(value, docs[i].Metrics), f.goal.text, f.peer,
+				run+1)
 		}
 		if rows.Len() == 0 {
 			continue

@@ -36,7 +36,8 @@ func TestAdopt(t *testing.T) {
 		}
 		for i, s := range settings {
 			f := h.files[i]
-			if f.setting.File != s.File || f.setting.Value != s.Value || h.index[s.File] != f || before[s.File] != nil && before[s.File] != f {
+			if f.setting.File != s.File || f.setting.Value != s.Value || h.index[s.File] != f ||
+				before[s.File] != nil && before[s.File] != f {
 				t.Fatalf("plan %d, file %v: %+v", plan, s.File, f)
 			}
 			if f.f == nil {

@@ -24,15 +24,16 @@ import (
 // safe for concurrent use.
 type Host struct {
 	version cgroup.Version
-	roots   map[model.Knob]*os.Root // of the hierarchies that the knobs stand in; without those that this node has none for
-	page    int64                   // size in bytes
-	undo    *Undo
-	files   []*file // what the last plan names, ordered
-	spare   []*file // for the next
-	index   map[model.File]*file
-	steps   []cgroup.Step
-	buf     [4096]byte
-	stats   Stats
+	// of the hierarchies that the knobs stand in; without those that this node has none for
+	roots map[model.Knob]*os.Root
+	page  int64 // size in bytes
+	undo  *Undo
+	files []*file // what the last plan names, ordered
+	spare []*file // for the next
+	index map[model.File]*file
+	steps []cgroup.Step
+	buf   [4096]byte
+	stats Stats
 }
 
 // file is one cgroup file that the plan names.
@@ -69,7 +70,8 @@ type Rejection struct {
 // mounted, "" if this node has no such controller.
 func New(v cgroup.Version, mounted func(model.Knob) string, undo *Undo) (*Host, error) {
 	h := &Host{
-		version: v, roots: map[model.Knob]*os.Root{}, page: int64(os.Getpagesize()), undo: undo, index: map[model.File]*file{},
+		version: v, roots: map[model.Knob]*os.Root{}, page: int64(os.Getpagesize()), undo: undo,
+		index: map[model.File]*file{},
 		stats: Stats{Writes: map[model.Knob]uint64{}, Repairs: map[model.Knob]uint64{}, Rejected: map[Rejection]uint64{}},
 	}
 	for _, k := range model.Knobs() {
@@ -196,11 +198,15 @@ func (h *Host) Apply(plan *model.Plan) ([]model.Incident, error) {
 				continue
 			}
 			if use > 0 {
-				incidents = append(incidents, model.Incident{File: step.File, Kind: model.Exceeded, Value: f.setting.Value, Use: use})
+				incidents = append(incidents, model.Incident{
+					File: step.File, Kind: model.Exceeded, Value: f.setting.Value, Use: use,
+				})
 				continue
 			}
 			if owned && found != record.Ours && (record.Before == nil || found != *record.Before) {
-				incidents = append(incidents, model.Incident{File: step.File, Kind: model.Overwritten, Value: cgroup.FromRaw(h.version, step.Knob, found)})
+				incidents = append(incidents, model.Incident{
+					File: step.File, Kind: model.Overwritten, Value: cgroup.FromRaw(h.version, step.Knob, found),
+				})
 			}
 			h.steps = append(h.steps, step)
 		}
@@ -255,7 +261,8 @@ func (h *Host) adopt(settings []model.Setting) {
 			h.index[s.File] = f
 		}
 		want := h.raw(s.Knob, s.Value)
-		if !f.exists || f.want != want || f.setting.Release != s.Release || (f.setting.Deferred == nil) != (s.Deferred == nil) {
+		if !f.exists || f.want != want || f.setting.Release != s.Release ||
+			(f.setting.Deferred == nil) != (s.Deferred == nil) {
 			f.stale = true
 		}
 		f.setting, f.want = s, want
@@ -300,7 +307,9 @@ func (h *Host) take() ([]model.Incident, error) {
 			f.close()
 			f.exists = false
 		case errors.As(err, &errno):
-			refused = append(refused, model.Incident{File: step.File, Kind: model.Rejected, Value: f.setting.Value, Errno: unix.ErrnoName(errno)})
+			refused = append(refused, model.Incident{
+				File: step.File, Kind: model.Rejected, Value: f.setting.Value, Errno: unix.ErrnoName(errno),
+			})
 		default:
 			errs = append(errs, err)
 		}

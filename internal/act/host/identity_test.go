@@ -28,7 +28,9 @@ func TestIdentity(t *testing.T) {
 	}
 	var settings []model.Setting // ordered by directory
 	want := func(dir string, value int64) {
-		settings = append(settings, model.Setting{File: model.File{Dir: dir, Knob: model.Identity}, Value: model.Number(value)})
+		settings = append(settings, model.Setting{
+			File: model.File{Dir: dir, Knob: model.Identity}, Value: model.Number(value),
+		})
 	}
 	var h *Host
 	begin := func() {
@@ -85,7 +87,9 @@ func TestIdentity(t *testing.T) {
 	}
 	apply(1)
 
-	given := map[string]int64{batch: -2, batch + "/new": -2, batch + "/old": -2, batch + "/restarted": -2, others: -1, others + "/x": -1, online: 0}
+	given := map[string]int64{
+		batch: -2, batch + "/new": -2, batch + "/old": -2, batch + "/restarted": -2, others: -1, others + "/x": -1, online: 0,
+	}
 	owned := h.Owned()
 	if len(owned) != len(given) {
 		t.Errorf("%d files are on record, want %d", len(owned), len(given))

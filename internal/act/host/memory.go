@@ -25,7 +25,8 @@ func (h *Host) raw(k model.Knob, value model.Value) cgroup.Raw {
 // past the limit after this look would have met it in the same moment had the limit stood there already.
 func (h *Host) exceeded(step cgroup.Step) (use int64, err error) {
 	from, to := step.From.Number, step.To.Number
-	if step.Knob != model.MemoryMax && step.Knob != model.MemoryHigh || to == model.Unlimited || from != model.Unlimited && from <= to {
+	if step.Knob != model.MemoryMax && step.Knob != model.MemoryHigh || to == model.Unlimited ||
+		from != model.Unlimited && from <= to {
 		return 0, nil
 	}
 	root, err := h.hierarchy(step.Knob)

@@ -33,10 +33,13 @@ func TestHighAboveUse(t *testing.T) {
 	defer h.Close()
 	apply := func(value int64, want string, writes uint64) {
 		t.Helper()
-		plan := model.Plan{Settings: []model.Setting{{File: model.File{Dir: dir, Knob: model.MemoryHigh}, Value: model.Number(value)}}}
+		plan := model.Plan{
+			Settings: []model.Setting{{File: model.File{Dir: dir, Knob: model.MemoryHigh}, Value: model.Number(value)}},
+		}
 		incidents, err := h.Apply(&plan)
 		got, readErr := os.ReadFile(filepath.Join(root, dir, "memory.high"))
-		if err != nil || readErr != nil || len(incidents) > 0 || string(got) != want || h.Stats().Writes[model.MemoryHigh] != writes {
+		if err != nil || readErr != nil || len(incidents) > 0 || string(got) != want ||
+			h.Stats().Writes[model.MemoryHigh] != writes {
 			t.Errorf("%d: holds %q, want %q; %+v, %v, %v", value, got, want, incidents, err, readErr)
 		}
 	}

@@ -33,7 +33,9 @@ func NewReclaimer(mounted string, timeout time.Duration) (*Reclaimer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the cgroup hierarchy of memory: %w", err)
 	}
-	return &Reclaimer{root: root, timeout: timeout, asked: make(chan model.Reclaim, 1), done: make(chan model.Reclaimed, 1)}, nil
+	return &Reclaimer{
+		root: root, timeout: timeout, asked: make(chan model.Reclaim, 1), done: make(chan model.Reclaimed, 1),
+	}, nil
 }
 
 // Ask has a group asked. There must be nobody who was asked and of whom [Reclaimer.Done] has not told yet.

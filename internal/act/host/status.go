@@ -49,7 +49,8 @@ func (h *Host) Confined() []model.Confined {
 // confined returns the CPUs that a group may run on where they are not those of its list as planned, else the zero
 // value.
 func (f *file) confined() cgroup.Raw {
-	if f.effective == nil || !f.exists || f.setting.Deferred != nil || f.setting.Release || f.found != f.want || f.allowed == f.found {
+	if f.effective == nil || !f.exists || f.setting.Deferred != nil || f.setting.Release || f.found != f.want ||
+		f.allowed == f.found {
 		return cgroup.Raw{}
 	}
 	return f.allowed

@@ -142,15 +142,25 @@ func TestUndoOwned(t *testing.T) {
 		want []model.Owned
 	}{
 		{func() {}, nil},
-		{func() { u.Take(shares, 1, raw(102), raw(2048)) }, []model.Owned{{File: shares, Ours: model.Number(2048), Theirs: model.Number(102)}}},
+		{
+			func() { u.Take(shares, 1, raw(102), raw(2048)) }, []model.Owned{
+				{File: shares, Ours: model.Number(2048), Theirs: model.Number(102)},
+			},
+		},
 		{func() { u.Take(other, 2, raw(1), raw(2)) }, []model.Owned{
-			{File: other, Ours: model.Number(2), Theirs: model.Number(1)}, {File: shares, Ours: model.Number(2048), Theirs: model.Number(102)},
+			{
+				File: other, Ours: model.Number(2), Theirs: model.Number(1),
+			}, {File: shares, Ours: model.Number(2048), Theirs: model.Number(102)},
 		}},
 		{func() { u.Take(other, 3, raw(4), raw(5)) }, []model.Owned{ // made anew
-			{File: other, Ours: model.Number(5), Theirs: model.Number(4)}, {File: shares, Ours: model.Number(2048), Theirs: model.Number(102)},
+			{
+				File: other, Ours: model.Number(5), Theirs: model.Number(4),
+			}, {File: shares, Ours: model.Number(2048), Theirs: model.Number(102)},
 		}},
 		{func() { u.Take(shares, 1, raw(7), raw(2048)) }, []model.Owned{
-			{File: other, Ours: model.Number(5), Theirs: model.Number(4)}, {File: shares, Ours: model.Number(2048), Theirs: model.Number(7)},
+			{
+				File: other, Ours: model.Number(5), Theirs: model.Number(4),
+			}, {File: shares, Ours: model.Number(2048), Theirs: model.Number(7)},
 		}},
 		{func() { u.Forget(other) }, []model.Owned{{File: shares, Ours: model.Number(2048), Theirs: model.Number(7)}}},
 	} {

@@ -32,7 +32,9 @@ func NewEvents(client *rest.RESTClient, nodeName string) *Events {
 // pod is one event however often it is sent, also after a restart.
 func (e *Events) Send(ctx context.Context, n model.Notice) error {
 	now := metav1.Time{Time: time.Now()}
-	about := corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: n.Namespace, Name: n.Name, UID: types.UID(n.UID)}
+	about := corev1.ObjectReference{
+		Kind: "Pod", APIVersion: "v1", Namespace: n.Namespace, Name: n.Name, UID: types.UID(n.UID),
+	}
 	if n.UID == "" {
 		about = corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: e.nodeName, UID: types.UID(e.nodeName)}
 		n.Namespace = metav1.NamespaceDefault

@@ -31,7 +31,8 @@ func NewReports(client *rest.RESTClient, nodeName string) *Reports {
 // conditions alone, which are the manager's.
 func (r *Reports) Write(ctx context.Context, uid string, report model.Report) error {
 	status := map[string]any{
-		"policy": report.Policy, "policyGeneration": report.Generation, "mode": report.Mode, "selling": nil, "unsupported": report.Unsupported, "cpu": nil, "memory": nil,
+		"policy": report.Policy, "policyGeneration": report.Generation, "mode": report.Mode, "selling": nil,
+		"unsupported": report.Unsupported, "cpu": nil, "memory": nil,
 		"hot": nil, "eviction": nil, "changed": time.Now().UTC().Format(time.RFC3339),
 	}
 	if report.Hot != "" {
@@ -40,15 +41,18 @@ func (r *Reports) Write(ctx context.Context, uid string, report model.Report) er
 	if e := report.Evict; e != nil {
 		message := e.Reason.Details()
 		status["eviction"] = v1alpha1.EvictionRequest{
-			Namespace: e.Namespace, Name: e.Name, UID: e.UID, Reason: string(e.Reason.Code), Message: message[:min(len(message), 1024)], Renewed: metav1.NowMicro(),
+			Namespace: e.Namespace, Name: e.Name, UID: e.UID, Reason: string(e.Reason.Code),
+			Message: message[:min(len(message), 1024)], Renewed: metav1.NowMicro(),
 		}
 	}
 	if report.Selling != "" {
 		status["selling"] = report.Selling
 	}
 	if s := report.Slack; s != nil {
-		status["cpu"] = resourceReport(&s.CPU, func(v int64) resource.Quantity { return *resource.NewMilliQuantity(v, resource.DecimalSI) })
-		status["memory"] = resourceReport(&s.Memory, func(v int64) resource.Quantity { return *resource.NewQuantity(v, resource.BinarySI) })
+		status["cpu"] = resourceReport(&s.CPU,
+			func(v int64) resource.Quantity { return *resource.NewMilliQuantity(v, resource.DecimalSI) })
+		status["memory"] = resourceReport(&s.Memory,
+			func(v int64) resource.Quantity { return *resource.NewQuantity(v, resource.BinarySI) })
 	}
 	patch, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {

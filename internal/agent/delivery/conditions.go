@@ -31,7 +31,8 @@ type sentCondition struct {
 
 func newConditions(set func(context.Context, model.Condition) error, log *trouble.Log) *conditions {
 	return &conditions{
-		set: set, log: log, wake: make(chan struct{}, 1), pending: map[string]model.Condition{}, sent: map[string]sentCondition{},
+		set: set, log: log, wake: make(chan struct{}, 1), pending: map[string]model.Condition{},
+		sent: map[string]sentCondition{},
 	}
 }
 

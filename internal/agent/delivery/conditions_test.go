@@ -11,7 +11,8 @@ import (
 
 // TestConditions walks a pod's condition from the plan to the API and back.
 func TestConditions(t *testing.T) {
-	c := newConditions(func(context.Context, model.Condition) error { return nil }, trouble.New(slog.New(slog.DiscardHandler)))
+	c := newConditions(func(context.Context, model.Condition) error { return nil },
+		trouble.New(slog.New(slog.DiscardHandler)))
 	has := model.PodCondition{Met: true, Reason: model.CPUsExclusive, Message: "a 1"}
 	not := model.PodCondition{Reason: model.CPUsTaken, Message: "requested=1CPUs free=0CPUs"}
 	plan := func(p model.PodCondition) []model.Condition {

@@ -28,7 +28,9 @@ type notices struct {
 const mostQueued = 1000
 
 func newNotices(send func(context.Context, model.Notice) error, log *trouble.Log) *notices {
-	return &notices{send: send, log: log, wake: make(chan struct{}, 1), standing: map[string]time.Time{}, bad: map[string]uint64{}}
+	return &notices{
+		send: send, log: log, wake: make(chan struct{}, 1), standing: map[string]time.Time{}, bad: map[string]uint64{},
+	}
 }
 
 // post takes the notices of a plan.
@@ -86,7 +88,8 @@ func (n *notices) badAnnotations() map[string]uint64 {
 func metricKey(key string) string {
 	switch key {
 	case v1alpha1.AnnotationCPUShare, v1alpha1.AnnotationCPUShareAlias, v1alpha1.AnnotationCPUQuota,
-		v1alpha1.AnnotationCPUManager, v1alpha1.AnnotationCPUManagerAlias, v1alpha1.AnnotationCPUPlacement, v1alpha1.AnnotationCPUMemory,
+		v1alpha1.AnnotationCPUManager, v1alpha1.AnnotationCPUManagerAlias, v1alpha1.AnnotationCPUPlacement,
+		v1alpha1.AnnotationCPUMemory,
 		v1alpha1.AnnotationEvict, v1alpha1.AnnotationBatchResources:
 		return key
 	}

@@ -15,7 +15,8 @@ import (
 func TestNotices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := map[string]int{}
-		n := newNotices(func(_ context.Context, notice model.Notice) error { sent[notice.UID]++; return nil }, trouble.New(slog.New(slog.DiscardHandler)))
+		n := newNotices(func(_ context.Context, notice model.Notice) error { sent[notice.UID]++; return nil },
+			trouble.New(slog.New(slog.DiscardHandler)))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { n.run(ctx); close(done) }()
@@ -29,7 +30,8 @@ func TestNotices(t *testing.T) {
 		cancel()
 		<-done
 		if sent["stays"] != 1 || sent["flaps"] != 3 {
-			t.Errorf("within three minutes were sent %v, want one of the notice that stays and three of the one that flaps", sent)
+			t.Errorf("within three minutes were sent %v, want one of the notice that stays and three of the one that flaps",
+				sent)
 		}
 		time.Sleep(time.Hour)
 		n.post(nil)

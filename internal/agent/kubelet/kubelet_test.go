@@ -27,11 +27,15 @@ type asked struct {
 // ask runs f beside an agent that asks the kubelet, on a clock of its own.
 func ask(t *testing.T, policy bool, f func(t *testing.T, k *asked)) {
 	synctest.Test(t, func(t *testing.T) {
-		running := &model.Pod{Namespace: "default", Name: "db", QoS: model.Guaranteed, Containers: []model.Container{{Name: "c", ID: "1"}}}
+		running := &model.Pod{
+			Namespace: "default", Name: "db", QoS: model.Guaranteed, Containers: []model.Container{{Name: "c", ID: "1"}},
+		}
 		k := &asked{
 			settings: model.Kubelet{Known: true, StaticCPUs: policy},
-			pool:     model.CPUPool{Allocatable: model.CPUs(1, 2, 3), Taken: model.CPUs(1), Pods: map[string]bool{"default/db": true}},
-			answers:  make(chan model.Kubelet, 1),
+			pool: model.CPUPool{
+				Allocatable: model.CPUs(1, 2, 3), Taken: model.CPUs(1), Pods: map[string]bool{"default/db": true},
+			},
+			answers: make(chan model.Kubelet, 1),
 		}
 		k.poller = New(Poller{
 			Log:      trouble.New(slog.New(slog.NewTextHandler(&k.out, nil))),
@@ -73,7 +77,9 @@ func (k *asked) silent(t *testing.T) {
 
 func TestPool(t *testing.T) {
 	ask(t, true, func(t *testing.T, k *asked) {
-		want := model.Kubelet{Known: true, StaticCPUs: true, PoolKnown: true, AllocatableCPUs: model.CPUs(1, 2, 3), TakenCPUs: model.CPUs(1)}
+		want := model.Kubelet{
+			Known: true, StaticCPUs: true, PoolKnown: true, AllocatableCPUs: model.CPUs(1, 2, 3), TakenCPUs: model.CPUs(1),
+		}
 		if is := k.heard(t); is != want {
 			t.Errorf("at the start: %+v", is)
 		}

@@ -142,7 +142,8 @@ func (m *Machine) Find() error {
 	if err != nil {
 		return err
 	}
-	m.log.Info("found the pods", "cgroup", m.mount.Version.String(), "driver", layout.Driver.String(), "kubepods", layout.Root)
+	m.log.Info("found the pods", "cgroup", m.mount.Version.String(), "driver", layout.Driver.String(), "kubepods",
+		layout.Root)
 	m.tree = host.NewTree(m.mount, layout, m.watcher)
 	m.meter = host.NewMeter(m.mount, layout, m.cfg.Proc)
 	m.glancer = host.NewGlancer(m.mount, layout, m.cfg.Proc)
@@ -156,7 +157,8 @@ func (m *Machine) layout() (cgroup.Layout, error) {
 	}
 	layout, ok := cgroup.ParseLayout(m.cfg.Kubepods)
 	if !ok {
-		return cgroup.Layout{}, fmt.Errorf("--kubepods %q: its last part must be kubepods or end in kubepods.slice", m.cfg.Kubepods)
+		return cgroup.Layout{},
+			fmt.Errorf("--kubepods %q: its last part must be kubepods or end in kubepods.slice", m.cfg.Kubepods)
 	}
 	return layout, nil
 }

@@ -35,9 +35,13 @@ func (d *evictions) note(before, now *model.Evictions) {
 // collect makes the metrics.
 func (d *evictions) collect(now *model.Evictions, metric emit) {
 	for i, code := range evictReasons {
-		metric(prometheus.GaugeValue, v1alpha1.MetricHot, "1 while the node sells nothing for this reason, else 0.", flag(now.HotFor().Code == code), "reason", string(code))
-		metric(prometheus.CounterValue, v1alpha1.MetricEvictionRequests, "Batch pods whose eviction was requested.", float64(d.requests[i]), "reason", string(code))
+		metric(prometheus.GaugeValue, v1alpha1.MetricHot, "1 while the node sells nothing for this reason, else 0.",
+			flag(now.HotFor().Code == code), "reason", string(code))
+		metric(prometheus.CounterValue, v1alpha1.MetricEvictionRequests, "Batch pods whose eviction was requested.",
+			float64(d.requests[i]), "reason", string(code))
 	}
-	metric(prometheus.CounterValue, v1alpha1.MetricEvictionExpected, "Memory that evicted pods were expected to free.", float64(d.expected))
-	metric(prometheus.CounterValue, v1alpha1.MetricEvictionObserved, "Memory that was free once they were gone.", float64(d.observed))
+	metric(prometheus.CounterValue, v1alpha1.MetricEvictionExpected, "Memory that evicted pods were expected to free.",
+		float64(d.expected))
+	metric(prometheus.CounterValue, v1alpha1.MetricEvictionObserved, "Memory that was free once they were gone.",
+		float64(d.observed))
 }

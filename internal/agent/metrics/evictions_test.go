@@ -10,7 +10,11 @@ import (
 )
 
 func requested(uid string, code model.Code) *model.Evictions {
-	return &model.Evictions{Hot: model.Reason{Code: code}, Request: &model.Eviction{UID: uid, Namespace: "batch", Name: uid, Reason: model.Reason{Code: code}}}
+	return &model.Evictions{
+		Hot: model.Reason{Code: code}, Request: &model.Eviction{
+			UID: uid, Namespace: "batch", Name: uid, Reason: model.Reason{Code: code},
+		},
+	}
 }
 
 // TestEvictions counts what rounds say, one after the other: each request and each relief once.
@@ -34,8 +38,10 @@ func TestEvictions(t *testing.T) {
 		series[strings.Join(append([]string{name}, labels...), " ")] = value
 	})
 	for name, want := range map[string]float64{
-		"waterline_eviction_requests_total reason MemoryExhausted": 1, "waterline_eviction_requests_total reason BatchStarved": 2,
-		"waterline_eviction_expected_bytes_total": 150, "waterline_eviction_observed_bytes_total": 70, "waterline_hot reason MemoryExhausted": 0,
+		"waterline_eviction_requests_total reason MemoryExhausted": 1,
+		"waterline_eviction_requests_total reason BatchStarved":    2,
+		"waterline_eviction_expected_bytes_total":                  150, "waterline_eviction_observed_bytes_total": 70,
+		"waterline_hot reason MemoryExhausted": 0,
 	} {
 		if series[name] != want {
 			t.Errorf("%s is %v, want %v, of %v", name, series[name], want, series)

@@ -40,7 +40,9 @@ const (
 var pressed = [...]string{"node", "pods", "burstable", "besteffort"}
 
 // stalls are the resources that tasks wait for.
-var stalls = [...]struct{ resource, tasks string }{{"cpu", "some"}, {"cpu", "full"}, {"memory", "some"}, {"memory", "full"}, {"io", "some"}, {"io", "full"}}
+var stalls = [...]struct{ resource, tasks string }{
+	{"cpu", "some"}, {"cpu", "full"}, {"memory", "some"}, {"memory", "full"}, {"io", "some"}, {"io", "full"},
+}
 
 // stale is the age from which on a measurement does not belong to this second.
 const stale = 1500 * time.Millisecond
@@ -60,7 +62,10 @@ func (f *figures) note(l *model.Load, pods []*model.Pod, slack *model.Slack, sup
 		f.stolen.put(&f.at, float64(l.Stolen)/1000)
 	}
 	f.use(l, pods)
-	for i, p := range []*model.Pressure{&l.Node.Pressure, &l.Classes[model.Guaranteed].Pressure, &l.Classes[model.Burstable].Pressure, &l.Classes[model.BestEffort].Pressure} {
+	for i, p := range []*model.Pressure{
+		&l.Node.Pressure, &l.Classes[model.Guaranteed].Pressure, &l.Classes[model.Burstable].Pressure,
+		&l.Classes[model.BestEffort].Pressure,
+	} {
 		if p.At == 0 || l.Age(p.At) > stale {
 			continue
 		}
@@ -152,17 +157,20 @@ func (f *figures) collect(now time.Duration, metric emit) {
 		}
 		show(&f.availCPU, v1alpha1.MetricBatchCPUAvailable, "CPU that batch may use, the mean over a window.")
 		show(&f.availMemory, v1alpha1.MetricBatchMemoryAvailable, "Memory that batch may use, the mean over a window.")
-		show(&f.suppressed, v1alpha1.MetricBatchCPUSuppressed, "CPU that batch pods request and may not use now, the mean over a window.")
+		show(&f.suppressed, v1alpha1.MetricBatchCPUSuppressed,
+			"CPU that batch pods request and may not use now, the mean over a window.")
 		show(&f.runnable, v1alpha1.MetricRunnable, "Tasks that run or wait for a CPU, the mean over a window.")
 		show(&f.stolen, v1alpha1.MetricCPUStolen, "CPU that the hypervisor gave to others, the mean over a window.")
-		show(&f.throttled, v1alpha1.MetricThrottled, "Share of the CFS periods of online pods in which their quota throttled them.")
+		show(&f.throttled, v1alpha1.MetricThrottled,
+			"Share of the CFS periods of online pods in which their quota throttled them.")
 		for i, class := range users {
 			show(&f.cpu[i], v1alpha1.MetricCPUUsed, "CPU in use, by class of pods.", "class", class)
 			show(&f.memory[i], v1alpha1.MetricMemoryUsed, "Working set, by class of pods.", "class", class)
 		}
 		for i, group := range pressed {
 			for j, of := range stalls {
-				show(&f.pressure[i][j], v1alpha1.MetricPressure, "Share of the time in which tasks waited (PSI).", "group", group, "resource", of.resource, "tasks", of.tasks)
+				show(&f.pressure[i][j], v1alpha1.MetricPressure, "Share of the time in which tasks waited (PSI).", "group", group,
+					"resource", of.resource, "tasks", of.tasks)
 			}
 		}
 	}
@@ -179,8 +187,14 @@ func accounts(slack *model.Slack, metric emit) {
 		one                                         float64
 		capacity, ceiling, offer, room, bound, peak string
 	}{
-		{"cpu", &slack.CPU, 1000, v1alpha1.MetricCPUCapacity, v1alpha1.MetricCPUCeiling, v1alpha1.MetricCPUOffer, v1alpha1.MetricCPURoom, v1alpha1.MetricCPUBound, v1alpha1.MetricCPUPeak},
-		{"memory", &slack.Memory, 1, v1alpha1.MetricMemoryCapacity, v1alpha1.MetricMemoryCeiling, v1alpha1.MetricMemoryOffer, v1alpha1.MetricMemoryRoom, v1alpha1.MetricMemoryBound, v1alpha1.MetricMemoryPeak},
+		{
+			"cpu", &slack.CPU, 1000, v1alpha1.MetricCPUCapacity, v1alpha1.MetricCPUCeiling, v1alpha1.MetricCPUOffer,
+			v1alpha1.MetricCPURoom, v1alpha1.MetricCPUBound, v1alpha1.MetricCPUPeak,
+		},
+		{
+			"memory", &slack.Memory, 1, v1alpha1.MetricMemoryCapacity, v1alpha1.MetricMemoryCeiling, v1alpha1.MetricMemoryOffer,
+			v1alpha1.MetricMemoryRoom, v1alpha1.MetricMemoryBound, v1alpha1.MetricMemoryPeak,
+		},
 	} {
 		gauge := func(name, help string, value float64, labels ...string) {
 			metric(prometheus.GaugeValue, name, help, value, labels...)
@@ -188,20 +202,24 @@ func accounts(slack *model.Slack, metric emit) {
 		a := of.account
 		gauge(of.capacity, "Capacity of the machine.", float64(a.Capacity)/of.one)
 		gauge(of.ceiling, "Capacity times waterline: up to there the node is filled.", float64(a.Ceiling)/of.one)
-		gauge(v1alpha1.MetricMeasurementAge, "Age of the oldest measurement that the offer rests on.", a.Use.Age.Seconds(), "resource", of.resource)
+		gauge(v1alpha1.MetricMeasurementAge, "Age of the oldest measurement that the offer rests on.", a.Use.Age.Seconds(),
+			"resource", of.resource)
 		for tier, amounts := range map[model.Tier][3]int64{
 			model.TierMid: {a.Offer.Mid, a.Room.Mid, a.Bound.Mid}, model.TierBatch: {a.Offer.Batch, a.Room.Batch, a.Bound.Batch},
 		} {
 			gauge(of.offer, "The offer, requests of bound pods included.", float64(amounts[0])/of.one, "tier", string(tier))
-			gauge(of.room, "What could be sold now, requests of bound pods included.", float64(amounts[1])/of.one, "tier", string(tier))
+			gauge(of.room, "What could be sold now, requests of bound pods included.", float64(amounts[1])/of.one, "tier",
+				string(tier))
 			gauge(of.bound, "Requests of the pods on this node.", float64(amounts[2])/of.one, "tier", string(tier))
 		}
 		for h := range a.Peaks {
 			p, horizon := &a.Peaks[h], []string{"1h", "24h"}[h]
-			gauge(v1alpha1.MetricPredictionKnown, "1 if enough is known to predict, else 0.", flag(p.Known), "resource", of.resource, "horizon", horizon)
+			gauge(v1alpha1.MetricPredictionKnown, "1 if enough is known to predict, else 0.", flag(p.Known), "resource",
+				of.resource, "horizon", horizon)
 			gauge(of.peak, "Predicted peak of the online pods.", float64(min(p.Value, a.Capacity))/of.one, "horizon", horizon)
 			if p.Checked > 0 {
-				gauge(v1alpha1.MetricPredictionMissed, "Share of past predictions that were exceeded.", float64(p.Missed)/1000, "resource", of.resource, "horizon", horizon)
+				gauge(v1alpha1.MetricPredictionMissed, "Share of past predictions that were exceeded.", float64(p.Missed)/1000,
+					"resource", of.resource, "horizon", horizon)
 			}
 		}
 	}

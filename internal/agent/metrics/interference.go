@@ -50,14 +50,17 @@ func (c *trials) note(before, now *model.Interference) {
 // collect makes the metrics.
 func (c *trials) collect(now *model.Interference, metric emit) {
 	for i, batch := range []string{"false", "true"} {
-		metric(prometheus.CounterValue, v1alpha1.MetricInterferenceSuspects, "Suspects: pods that likely make an online pod wait.", float64(c.named[i]), "batch", batch)
+		metric(prometheus.CounterValue, v1alpha1.MetricInterferenceSuspects,
+			"Suspects: pods that likely make an online pod wait.", float64(c.named[i]), "batch", batch)
 	}
 	for outcome, n := range map[string]uint64{"helped": c.helped, "undone": c.undone, "unclear": c.unclear} {
-		metric(prometheus.CounterValue, v1alpha1.MetricInterferenceTrials, "Trials: times that a batch pod was throttled for an online pod.", float64(n), "outcome", outcome)
+		metric(prometheus.CounterValue, v1alpha1.MetricInterferenceTrials,
+			"Trials: times that a batch pod was throttled for an online pod.", float64(n), "outcome", outcome)
 	}
 	throttled := 0
 	if now != nil {
 		throttled = len(now.Throttles)
 	}
-	metric(prometheus.GaugeValue, v1alpha1.MetricInterferenceThrottled, "Batch pods that are throttled for an online pod now.", float64(throttled))
+	metric(prometheus.GaugeValue, v1alpha1.MetricInterferenceThrottled,
+		"Batch pods that are throttled for an online pod now.", float64(throttled))
 }

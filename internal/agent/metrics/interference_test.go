@@ -29,11 +29,17 @@ func TestTrials(t *testing.T) {
 		rounds []*model.Interference
 		want   trials
 	}{
-		"nothing":                    {[]*model.Interference{nil, found(0, "")}, trials{}},
-		"named once":                 {[]*model.Interference{nil, found(5, ""), found(5, ""), nil, found(5, "")}, trials{named: [2]uint64{0, 1}}},
-		"named anew":                 {[]*model.Interference{found(5, ""), found(8, "")}, trials{named: [2]uint64{0, 2}}},
-		"not batch":                  {[]*model.Interference{online}, trials{named: [2]uint64{1, 0}}},
-		"it helps":                   {[]*model.Interference{found(0, "", tried), found(0, "", tried), found(0, "", kept), found(0, "", kept)}, trials{helped: 1}},
+		"nothing": {[]*model.Interference{nil, found(0, "")}, trials{}},
+		"named once": {
+			[]*model.Interference{nil, found(5, ""), found(5, ""), nil, found(5, "")}, trials{named: [2]uint64{0, 1}},
+		},
+		"named anew": {[]*model.Interference{found(5, ""), found(8, "")}, trials{named: [2]uint64{0, 2}}},
+		"not batch":  {[]*model.Interference{online}, trials{named: [2]uint64{1, 0}}},
+		"it helps": {
+			[]*model.Interference{
+				found(0, "", tried), found(0, "", tried), found(0, "", kept), found(0, "", kept),
+			}, trials{helped: 1},
+		},
 		"it does not":                {[]*model.Interference{found(0, "", tried), found(0, "job"), nil}, trials{undone: 1}},
 		"the deeper does not":        {[]*model.Interference{found(0, "", tried), found(0, "job", was)}, trials{undone: 1}},
 		"the deeper is not known to": {[]*model.Interference{found(0, "", tried), found(0, "", was)}, trials{unclear: 1}},
@@ -56,7 +62,8 @@ func TestTrials(t *testing.T) {
 		series[strings.Join(append([]string{name}, labels...), " ")] = value
 	})
 	for name, want := range map[string]float64{
-		"waterline_interference_suspects_total batch true": 2, "waterline_interference_trials_total outcome undone": 4, "waterline_interference_throttled_pods": 1,
+		"waterline_interference_suspects_total batch true": 2, "waterline_interference_trials_total outcome undone": 4,
+		"waterline_interference_throttled_pods": 1,
 	} {
 		if series[name] != want {
 			t.Errorf("%s is %v, want %v, of %v", name, series[name], want, series)

@@ -96,8 +96,10 @@ func (r *Recorder) Collect(v *View) []prometheus.Metric {
 	})
 	metric(counter, v1alpha1.MetricRounds, "Rounds of decisions.", float64(r.rounds))
 	metric(counter, v1alpha1.MetricAudits, "Complete comparisons of plan and kernel.", float64(r.audits))
-	metric(gauge, v1alpha1.MetricRoundSeconds, "Time that the last round took, from observation to the last write.", r.duration.Seconds())
-	metric(counter, v1alpha1.MetricReclaimAsked, "Memory that was to be reclaimed from batch pods before it was short.", float64(r.reclaimWanted))
+	metric(gauge, v1alpha1.MetricRoundSeconds, "Time that the last round took, from observation to the last write.",
+		r.duration.Seconds())
+	metric(counter, v1alpha1.MetricReclaimAsked, "Memory that was to be reclaimed from batch pods before it was short.",
+		float64(r.reclaimWanted))
 	metric(counter, v1alpha1.MetricReclaimFreed, "Memory that was reclaimed from them.", float64(r.reclaimFreed))
 	metric(gauge, v1alpha1.MetricPodsKnown, "1 once the pods of this node were listed.", flag(v.Node.PodsKnown))
 	metric(gauge, v1alpha1.MetricWatching, "0 while files must be polled for lack of inotify watches.", flag(v.Watching))
@@ -129,7 +131,8 @@ func planMetrics(plan *model.Plan, metric emit) {
 		}
 	}
 	for code, n := range deferred {
-		metric(prometheus.GaugeValue, v1alpha1.MetricDeferredFiles, "Files of the plan that are not written now.", float64(n), "reason", string(code))
+		metric(prometheus.GaugeValue, v1alpha1.MetricDeferredFiles, "Files of the plan that are not written now.", float64(n),
+			"reason", string(code))
 	}
 	cpus := plan.CPUs
 	if cpus == nil {
@@ -147,11 +150,14 @@ func planMetrics(plan *model.Plan, metric emit) {
 func fileMetrics(v *View, metric emit) {
 	counter := prometheus.CounterValue
 	for _, knob := range model.Knobs() {
-		metric(counter, v1alpha1.MetricWrites, "Writes to cgroup files.", float64(v.Files.Writes[knob]), "file", knob.String())
-		metric(counter, v1alpha1.MetricRepairs, "Writes that answered another writer.", float64(v.Files.Repairs[knob]), "file", knob.String())
+		metric(counter, v1alpha1.MetricWrites, "Writes to cgroup files.", float64(v.Files.Writes[knob]), "file",
+			knob.String())
+		metric(counter, v1alpha1.MetricRepairs, "Writes that answered another writer.", float64(v.Files.Repairs[knob]),
+			"file", knob.String())
 	}
 	for r, n := range v.Files.Rejected {
-		metric(counter, v1alpha1.MetricRejected, "Writes that the kernel refused.", float64(n), "file", r.Knob.String(), "errno", r.Errno)
+		metric(counter, v1alpha1.MetricRejected, "Writes that the kernel refused.", float64(n), "file", r.Knob.String(),
+			"errno", r.Errno)
 	}
 	metric(prometheus.GaugeValue, v1alpha1.MetricOwnedFiles, "Cgroup files on the undo record.", float64(v.Owned))
 }

@@ -12,9 +12,10 @@ var windows = [...]struct {
 }{{"1s", time.Second}, {"1m", time.Minute}, {"5m", 5 * time.Minute}, {"10m", 10 * time.Minute}}
 
 const (
-	kept        = 608              // measurements: those of the longest window, and some that came early after a late one
-	shownFor    = 2 * time.Second  // age of the last measurement up to which it describes the present
-	longestSpan = 10 * time.Second // between two measurements; after a longer span the later one describes only its last second
+	kept     = 608             // measurements: those of the longest window, and some that came early after a late one
+	shownFor = 2 * time.Second // age of the last measurement up to which it describes the present
+	// between two measurements; after a longer span the later one describes only its last second
+	longestSpan = 10 * time.Second
 )
 
 // timeline has the times of the last measurements, on the clock since boot. The zero value has none.

@@ -61,7 +61,8 @@ func TestSeries(t *testing.T) {
 					}
 				}
 				got, ok := s.mean(&at, now+shownFor, w.length)
-				if want := !math.IsNaN(told) && 2*n >= int(w.length/time.Millisecond); ok != want || ok && math.Abs(got-sum/float64(n)) > 1e-6*sum/float64(n)+1e-9 {
+				if want := !math.IsNaN(told) && 2*n >= int(w.length/time.Millisecond); ok != want ||
+					ok && math.Abs(got-sum/float64(n)) > 1e-6*sum/float64(n)+1e-9 {
 					t.Fatalf("seed %d: mean of %s is %g %v, want %g of %d", seed, w.name, got, ok, sum/float64(n), n)
 				}
 			}

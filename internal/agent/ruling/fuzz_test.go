@@ -20,13 +20,17 @@ func FuzzPolicy(f *testing.F) {
 	for _, spec := range []string{
 		"spec: {}",
 		"spec: {mode: Enforce, cpu: {}, memory: {}}",
-		"spec: {mode: Enforce, priority: -3, nodeSelector: {matchLabels: {pool: web}}, rollout: {percent: 100}, cpu: {method: Realtime, waterline: 100%, mid: 10%}, memory: {method: Static, ratio: 30%}}",
+		"spec: {mode: Enforce, priority: -3, nodeSelector: {matchLabels: {pool: web}}, rollout: {percent: 100}, cpu: " +
+			"{method: Realtime, waterline: 100%, mid: 10%}, memory: {method: Static, ratio: 30%}}",
 		`spec: {mode: Enforce, windows: [{name: night, start: "22:00", end: "09:00", timeZone: UTC, drainBefore: 15m}, {name: noon, start: "12:00", end: "13:00", timeZone: Asia/Shanghai}], cpu: {method: Static, ratio: 300%}}`,
 		`spec: {mode: Enforce, windows: [{name: all, start: "00:00", end: "00:00", timeZone: UTC}], memory: {}}`,
-		"spec: {mode: Observe, weight: {scope: Class, quota: Unlimited, max: 16384, bestEffort: Promote, namespaces: [{selector: {matchLabels: {team: a}}, max: 262144}]}}",
-		"spec: {mode: Enforce, resourceNames: Koordinator, podDefaults: [{selector: {matchExpressions: [{key: app, operator: NotIn, values: [web]}]}, cpuShare: 2, cpuManager: Exclusive, cpuPlacement: Spread}]}",
+		"spec: {mode: Observe, weight: {scope: Class, quota: Unlimited, max: 16384, bestEffort: Promote, namespaces: " +
+			"[{selector: {matchLabels: {team: a}}, max: 262144}]}}",
+		"spec: {mode: Enforce, resourceNames: Koordinator, podDefaults: [{selector: {matchExpressions: [{key: app, " +
+			"operator: NotIn, values: [web]}]}, cpuShare: 2, cpuManager: Exclusive, cpuPlacement: Spread}]}",
 		"spec: {mode: Enforce, memory: {}, protect: {eviction: {}}}",
-		"spec: {mode: Disabled, protect: {burst: false, interference: true, eviction: {perNodePerHour: 0}}, batchPods: [{selector: {}, percent: 30, tier: Mid}]}",
+		"spec: {mode: Disabled, protect: {burst: false, interference: true, eviction: {perNodePerHour: 0}}, batchPods: " +
+			"[{selector: {}, percent: 30, tier: Mid}]}",
 		"spec: {mode: Enforce, memory: {}, protect: {memory: true, eviction: {freeze: true}}}",
 		"spec: {protect: {memory: false, eviction: {freeze: true}}}",
 		`spec: {mode: enforce, rollout: {}, weight: {max: 1}, windows: [{name: N, start: "24:00", end: x, timeZone: Local, drainBefore: 24h}], cpu: {waterline: 0%, method: guess, ratio: 1%}, pods: [{}]}`,
@@ -77,21 +81,32 @@ func names(t *testing.T, err error) {
 func decideBy(t *testing.T, p model.Policy, now time.Time) {
 	t.Helper()
 	usage := func(milli, memory int64) model.Usage {
-		return model.Usage{CPU: model.CPUUsage{At: time.Hour, Milli: milli}, Memory: model.MemoryUsage{At: time.Hour, WorkingSet: memory}}
+		return model.Usage{
+			CPU: model.CPUUsage{At: time.Hour, Milli: milli}, Memory: model.MemoryUsage{At: time.Hour, WorkingSet: memory},
+		}
 	}
 	n := model.Node{
-		Now: now, PodsKnown: true, Capacity: model.Amount{CPU: 8000, Memory: 32 << 30}, Allocatable: model.Amount{CPU: 7000, Memory: 30 << 30},
-		Kubelet: model.Kubelet{Known: true, CFSQuota: true, QuotaPeriod: model.DefaultQuotaPeriod},
-		Tree: model.Tree{Guaranteed: "kubepods", Burstable: "kubepods/burstable", BestEffort: "kubepods/besteffort", Pods: map[string]model.PodGroup{
-			"job": {Dir: "kubepods/besteffort/podjob"}, "web": {Dir: "kubepods/burstable/podweb"},
-		}},
+		Now: now, PodsKnown: true, Capacity: model.Amount{CPU: 8000, Memory: 32 << 30},
+		Allocatable: model.Amount{CPU: 7000, Memory: 30 << 30},
+		Kubelet:     model.Kubelet{Known: true, CFSQuota: true, QuotaPeriod: model.DefaultQuotaPeriod},
+		Tree: model.Tree{Guaranteed: "kubepods", Burstable: "kubepods/burstable", BestEffort: "kubepods/besteffort",
+			Pods: map[string]model.PodGroup{
+				"job": {Dir: "kubepods/besteffort/podjob"}, "web": {Dir: "kubepods/burstable/podweb"},
+			}},
 		Pods: []*model.Pod{
-			{UID: "job", APIUID: "job", Name: "job", QoS: model.BestEffort, Class: model.ClassBE, Tier: model.TierBatch, Batch: model.Amount{CPU: 1000, Memory: 1 << 30}},
-			{UID: "web", APIUID: "web", Name: "web", QoS: model.Burstable, Class: model.ClassLS, RequestMilli: 2000, Annotations: model.PodAnnotations{Shares: 4096}},
+			{
+				UID: "job", APIUID: "job", Name: "job", QoS: model.BestEffort, Class: model.ClassBE, Tier: model.TierBatch,
+				Batch: model.Amount{CPU: 1000, Memory: 1 << 30},
+			},
+			{
+				UID: "web", APIUID: "web", Name: "web", QoS: model.Burstable, Class: model.ClassLS, RequestMilli: 2000,
+				Annotations: model.PodAnnotations{Shares: 4096},
+			},
 		},
 		Load: &model.Load{
-			Clock: time.Hour, CPUMilli: 8000, Memory: 32 << 30, Node: usage(3000, 8<<30), Classes: [3]model.Usage{usage(2500, 6<<30)},
-			Pods: []model.PodUsage{{UID: "job", Usage: usage(500, 1<<30)}, {UID: "web", Usage: usage(2000, 5<<30)}},
+			Clock: time.Hour, CPUMilli: 8000, Memory: 32 << 30, Node: usage(3000, 8<<30),
+			Classes: [3]model.Usage{usage(2500, 6<<30)},
+			Pods:    []model.PodUsage{{UID: "job", Usage: usage(500, 1<<30)}, {UID: "web", Usage: usage(2000, 5<<30)}},
 		},
 	}
 	var state node.State

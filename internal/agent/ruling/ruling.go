@@ -26,7 +26,8 @@ type Ruling struct {
 	effect   policy.Effect // of the policy that was chosen
 	node     policy.Node
 	policies []model.ClusterPolicy // never changed: others are another slice
-	at       time.Time             // by the wall clock, which windows follow and which may be set back; zero: not evaluated yet
+	// by the wall clock, which windows follow and which may be set back; zero: not evaluated yet
+	at time.Time
 }
 
 // Policy returns what the governing policy says now.

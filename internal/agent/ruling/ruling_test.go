@@ -68,7 +68,9 @@ func TestIdleSecond(t *testing.T) {
 // and by ten minutes and more around the end of a window.
 func TestPolicyFollowsTheClock(t *testing.T) {
 	a := ruled(nightly("a", 3))
-	for _, start := range []time.Duration{10 * time.Hour, -14 * time.Hour, 8*time.Hour + 50*time.Minute, 8*time.Hour + 40*time.Minute, 0} {
+	for _, start := range []time.Duration{
+		10 * time.Hour, -14 * time.Hour, 8*time.Hour + 50*time.Minute, 8*time.Hour + 40*time.Minute, 0,
+	} {
 		for second := range 24 * 3600 {
 			if start > 8*time.Hour && start < 9*time.Hour && second == 15*60 {
 				break
@@ -125,7 +127,10 @@ func TestPolicyFollowsItsInputs(t *testing.T) {
 		{"the start", func() {}, "web"},
 		{"other labels", func() { a.node.Labels = map[string]string{"pool": "db"} }, "all"},
 		{"a node of the quarter", func() { a.node.UID = inQuarter(t) }, "quarter"},
-		{"other policies", func() { a.policies = []model.ClusterPolicy{nightly("all", 1), nightly("new", 10), quarter} }, "new"},
+		{
+			"other policies", func() { a.policies = []model.ClusterPolicy{nightly("all", 1), nightly("new", 10), quarter} },
+			"new",
+		},
 		{"no policies", func() { a.policies = nil }, ""},
 		{"opted out", func() { a.node.Labels = map[string]string{"waterline.io/opt-out": "true"} }, ""},
 	} {
@@ -174,7 +179,9 @@ func TestPolicyUnreadable(t *testing.T) {
 	for _, c := range []struct {
 		after time.Duration
 		want  model.SellState
-	}{{time.Hour, model.SellOpen}, {8*time.Hour + 50*time.Minute, model.SellDraining}, {9 * time.Hour, model.SellClosed}, {24 * time.Hour, model.SellOpen}} {
+	}{{time.Hour, model.SellOpen}, {
+		8*time.Hour + 50*time.Minute, model.SellDraining,
+	}, {9 * time.Hour, model.SellClosed}, {24 * time.Hour, model.SellOpen}} {
 		a.update(midnight.Add(c.after))
 		if got := a.ruling.effect.Selling; got != c.want || a.ruling.choice.Policy.Name != "own" {
 			t.Errorf("after %s: %s by %q, want %s", c.after, got, a.ruling.choice.Policy.Name, c.want)

@@ -18,7 +18,9 @@ func (v view) cpuMap() (CPUMap, error) {
 		return CPUMap{}, err
 	}
 	plan := v.cpusOr(topology)
-	m := CPUMap{Topology: topology, Reserved: plan.Reserved, Exclusive: plan.Exclusive, Share: plan.Share, Shared: plan.Shared}
+	m := CPUMap{
+		Topology: topology, Reserved: plan.Reserved, Exclusive: plan.Exclusive, Share: plan.Share, Shared: plan.Shared,
+	}
 	for _, o := range plan.Own {
 		pod := CPUPod{Name: o.UID, Container: o.Container, Mode: o.Mode, CPUs: o.CPUs} // one that the API does not show
 		for _, p := range v.Pods {
@@ -29,7 +31,8 @@ func (v view) cpuMap() (CPUMap, error) {
 		m.Pods = append(m.Pods, pod)
 	}
 	slices.SortFunc(m.Pods, func(a, b CPUPod) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Container, b.Container))
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name),
+			strings.Compare(a.Container, b.Container))
 	})
 	for _, c := range v.Plan.Conditions {
 		if !c.Met {
@@ -97,11 +100,14 @@ func moves(pods []*model.Pod, before, after *model.CPUPlan) []CPUMove {
 					}
 				}
 			}
-			all = append(all, CPUMove{Namespace: p.Namespace, Name: p.Name, Container: c.Name, From: from, To: to, Why: string(why)})
+			all = append(all, CPUMove{
+				Namespace: p.Namespace, Name: p.Name, Container: c.Name, From: from, To: to, Why: string(why),
+			})
 		}
 	}
 	slices.SortFunc(all, func(a, b CPUMove) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Container, b.Container))
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name),
+			strings.Compare(a.Container, b.Container))
 	})
 	return all
 }

@@ -66,7 +66,8 @@ func ParseCPURequest(text string) (CPURequest, error) {
 	case model.CPUNone, model.CPUShare, model.CPUExclusive:
 		return CPURequest{Namespace: namespace, Name: name, Mode: m}, nil
 	}
-	return CPURequest{}, fmt.Errorf("%q: there is no mode %q; there are %s, %s and %s", text, mode, model.CPUExclusive, model.CPUShare, model.CPUNone)
+	return CPURequest{}, fmt.Errorf("%q: there is no mode %q; there are %s, %s and %s", text, mode, model.CPUExclusive,
+		model.CPUShare, model.CPUNone)
 }
 
 // String returns the request as [ParseCPURequest] reads it.

@@ -95,8 +95,9 @@ type NodeExplanation struct {
 	SuppressionMethod model.SuppressMethod
 	Suppress          *model.Suppression // nil: batch is not kept to anything
 	Waiting           []string           // whom online pods wait for, and what is done about that
-	Leaving           []string           // which batch pod should leave, whether the node is hot, and what came of the last one
-	Unsupported       []model.Reason     // what the policy asks for and the kernel cannot do
+	// which batch pod should leave, whether the node is hot, and what came of the last one
+	Leaving     []string
+	Unsupported []model.Reason // what the policy asks for and the kernel cannot do
 }
 
 // explainNode returns what the node could give to batch.
@@ -144,7 +145,8 @@ func Handler(loop Loop) http.Handler {
 		var answer any
 		var notFound string
 		var failed error
-		if err := loop(r.Context(), func(v *agent.View) { answer, notFound, failed = view{v}.answerCPUs(r.FormValue("plan")) }); err != nil {
+		if err := loop(r.Context(),
+			func(v *agent.View) { answer, notFound, failed = view{v}.answerCPUs(r.FormValue("plan")) }); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}

@@ -28,7 +28,9 @@ func waiting(b *model.Interference, pods []*model.Pod, uid string) []string {
 	}
 	for i := range b.Throttles {
 		if t := &b.Throttles[i]; about(t.UID, t.Victim) {
-			lines = append(lines, fmt.Sprintf("%s may use %.2f CPU, for %s: %s", nameOf(pods, t.UID), float64(t.Milli)/1000, nameOf(pods, t.Victim), t.Reason()))
+			lines = append(lines,
+				fmt.Sprintf("%s may use %.2f CPU, for %s: %s", nameOf(pods, t.UID), float64(t.Milli)/1000, nameOf(pods, t.Victim),
+					t.Reason()))
 		}
 	}
 	return lines
@@ -71,7 +73,9 @@ func leaving(e *model.Evictions, pods []*model.Pod, clock time.Duration) []strin
 		if l.Seen {
 			observed = fmt.Sprintf("%.2f GiB", float64(l.Observed)/(1<<30))
 		}
-		lines = append(lines, fmt.Sprintf("%s left %v ago; relief expected %.2f GiB, observed %s", nameOf(pods, l.UID), (clock-l.At).Round(time.Second), float64(l.Expected)/(1<<30), observed))
+		lines = append(lines,
+			fmt.Sprintf("%s left %v ago; relief expected %.2f GiB, observed %s", nameOf(pods, l.UID),
+				(clock-l.At).Round(time.Second), float64(l.Expected)/(1<<30), observed))
 	}
 	return lines
 }

@@ -21,7 +21,11 @@ func TestAllowances(t *testing.T) {
 	w := Allowances{dir: dir}
 	now := time.Unix(1e9, 0).UTC()
 	pods := []*model.Pod{{UID: uid, Pool: "yarn"}, {UID: other}}
-	s := &model.Suppression{Reason: model.Reason{Code: model.BatchAllowed}, Parts: []model.BatchPart{{UID: uid, Milli: 1500, Memory: 1 << 30}, {UID: other, Milli: 7}}}
+	s := &model.Suppression{
+		Reason: model.Reason{Code: model.BatchAllowed}, Parts: []model.BatchPart{
+			{UID: uid, Milli: 1500, Memory: 1 << 30}, {UID: other, Milli: 7},
+		},
+	}
 	var b *model.Interference
 	write := func() {
 		t.Helper()
@@ -41,7 +45,8 @@ func TestAllowances(t *testing.T) {
 		return a
 	}
 	write()
-	if a := read(); a.CPUMilli != 1500 || a.MemoryBytes != 1<<30 || a.Time != now || a.Seconds == 0 || a.Reason != "BatchAllowed" {
+	if a := read(); a.CPUMilli != 1500 || a.MemoryBytes != 1<<30 || a.Time != now || a.Seconds == 0 ||
+		a.Reason != "BatchAllowed" {
 		t.Errorf("%+v", a)
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 1 {
@@ -55,7 +60,9 @@ func TestAllowances(t *testing.T) {
 			t.Errorf("after %s it was renewed: %v", after, !renewed)
 		}
 	}
-	b = &model.Interference{Throttles: []model.Throttle{{UID: other, Milli: 3}, {UID: uid, Milli: 700, Code: model.ThrottleKept}}}
+	b = &model.Interference{
+		Throttles: []model.Throttle{{UID: other, Milli: 3}, {UID: uid, Milli: 700, Code: model.ThrottleKept}},
+	}
 	if write(); read().CPUMilli != 700 || !strings.HasPrefix(read().Reason, "ThrottleKept") {
 		t.Errorf("throttled: %+v", read())
 	}

@@ -22,7 +22,8 @@ func Lock(runDir string) (*os.File, error) {
 		return nil, fmt.Errorf("locking the run directory: %w", err)
 	}
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("another agent uses %s; stop it, or choose another directory with --run-dir: %w", runDir, err), file.Close())
+		return nil, errors.Join(fmt.Errorf("another agent uses %s; stop it, or choose another directory with --run-dir: %w",
+			runDir, err), file.Close())
 	}
 	return file, nil
 }

@@ -33,7 +33,9 @@ func TestState(t *testing.T) {
 		t.Errorf("nothing is there: %+v, %v", s, err)
 	}
 	state := node.State{CPUs: cpuset.State{
-		Known: true, Allocations: []cpuset.Allocation{{UID: "a", Container: "b", Mode: model.CPUExclusive, CPUs: model.CPUs(1, 2)}},
+		Known: true, Allocations: []cpuset.Allocation{
+			{UID: "a", Container: "b", Mode: model.CPUExclusive, CPUs: model.CPUs(1, 2)},
+		},
 		Moves: []time.Time{time.Unix(1e9, 0).UTC()}, Once: []string{"c"},
 	}}
 	learned := &predict.Predictor{}
@@ -70,7 +72,11 @@ func TestState(t *testing.T) {
 	if s, err := loadState(); err != nil || !reflect.DeepEqual(s, state) {
 		t.Errorf("from the state directory: %+v, %v; want %+v", s, err, state)
 	}
-	for _, damaged := range []string{string(content[:len(content)-1]), "waterline-undo 1 crc32 0\n{}", "", string(stateKind.Encode([]byte(`{"State":[]}`))), string(stateKind.Encode([]byte(`{"State":{"CPUs":{"Allocations":[{"CPUs":"2-1"}]}}}`)))} {
+	for _, damaged := range []string{
+		string(content[:len(content)-1]), "waterline-undo 1 crc32 0\n{}", "",
+		string(stateKind.Encode([]byte(`{"State":[]}`))),
+		string(stateKind.Encode([]byte(`{"State":{"CPUs":{"Allocations":[{"CPUs":"2-1"}]}}}`))),
+	} {
 		if err := os.WriteFile(path, []byte(damaged), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +118,8 @@ func TestStateDue(t *testing.T) {
 			if second >= 30 && err != nil {
 				t.Fatal(err)
 			}
-			if err == nil && (found.Slack.CPU.Batch.Offer != state.Slack.CPU.Batch.Offer || state.Slack.Clock-found.Slack.CPU.Measured > 30*time.Second) {
+			if err == nil && (found.Slack.CPU.Batch.Offer != state.Slack.CPU.Batch.Offer ||
+				state.Slack.Clock-found.Slack.CPU.Measured > 30*time.Second) {
 				t.Fatalf("killed now it finds %+v, and offered %+v", found.Slack.CPU, state.Slack.CPU)
 			}
 		}

@@ -29,13 +29,16 @@ func TestBatchProperties(t *testing.T) {
 				if s, set := settings[file(model.Shares)]; set {
 					shares, count = shares+s.Value.Number, count+1
 				}
-				if s, set := settings[file(model.MemoryMax)]; set != (c.Grant.Memory > 0 && !p.Ended) || set && s.Value.Number != c.Grant.Memory {
-					t.Fatalf("seed %d: container %s of %s has the memory limit %+v, its grant is %+v", seed, c.Name, p.Name, s, c.Grant)
+				if s, set := settings[file(model.MemoryMax)]; set != (c.Grant.Memory > 0 && !p.Ended) ||
+					set && s.Value.Number != c.Grant.Memory {
+					t.Fatalf("seed %d: container %s of %s has the memory limit %+v, its grant is %+v", seed, c.Name, p.Name, s,
+						c.Grant)
 				}
 				// On v1 a quota that does not fit into the pod's would be refused.
 				pod, whole := settings[model.File{Dir: dir, Knob: model.Quota}]
 				s, set := settings[file(model.Quota)]
-				if set && whole && pod.Value.Number != model.Unlimited && (s.Value.Number == model.Unlimited || s.Value.Number > pod.Value.Number) {
+				if set && whole && pod.Value.Number != model.Unlimited &&
+					(s.Value.Number == model.Unlimited || s.Value.Number > pod.Value.Number) {
 					t.Fatalf("seed %d: %s has the quota %s in a pod with %s", seed, c.Name, s.Value, pod.Value)
 				}
 			}
@@ -49,10 +52,12 @@ func TestBatchProperties(t *testing.T) {
 					t.Fatalf("seed %d: %s weighs %s, its containers %d together", seed, p.Name, s.Value, shares)
 				}
 			}
-			if s, set := settings[model.File{Dir: dir, Knob: model.MemoryMax}]; set != (p.Grant.Memory > 0 && !p.Ended) || set && s.Value.Number != p.Grant.Memory {
+			if s, set := settings[model.File{Dir: dir, Knob: model.MemoryMax}]; set != (p.Grant.Memory > 0 && !p.Ended) ||
+				set && s.Value.Number != p.Grant.Memory {
 				t.Fatalf("seed %d: %s has the memory limit %+v, its grant is %+v", seed, p.Name, s, p.Grant)
 			}
-			if s, set := settings[model.File{Dir: dir, Knob: model.Quota}]; set && s.Reason.Code == model.BatchQuota && (p.Grant.LimitMilli == 0 || p.Annotations.Quota == model.QuotaUnlimited) {
+			if s, set := settings[model.File{Dir: dir, Knob: model.Quota}]; set && s.Reason.Code == model.BatchQuota &&
+				(p.Grant.LimitMilli == 0 || p.Annotations.Quota == model.QuotaUnlimited) {
 				t.Fatalf("seed %d: %s has the quota %s, its grant is %+v", seed, p.Name, s.Value, p.Grant)
 			}
 		}
@@ -126,7 +131,9 @@ func TestNoLimitBelowUse(t *testing.T) {
 					t.Fatalf("%v is tried %s after it was too low", s.File, w.node.Now.Sub(last))
 				}
 				tried[s.File] = w.node.Now
-				w.node.Incidents = append(w.node.Incidents, model.Incident{File: s.File, Kind: model.Exceeded, Value: s.Value, Use: used})
+				w.node.Incidents = append(w.node.Incidents, model.Incident{
+					File: s.File, Kind: model.Exceeded, Value: s.Value, Use: used,
+				})
 			default:
 				stands[s.File] = true
 			}

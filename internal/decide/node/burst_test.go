@@ -53,7 +53,10 @@ func TestBurstProperties(t *testing.T) {
 		group := model.PodGroup{Dir: "kubepods/burstable/podp", Inode: 1}
 		limited := true
 		for i := range 1 + r.IntN(4) {
-			c := model.Container{Name: fmt.Sprint(i), ID: fmt.Sprintf("%012x", 0xa0+i), LimitMilli: r.Int64N(3000) * int64(r.IntN(4)), Init: r.IntN(5) == 0}
+			c := model.Container{
+				Name: fmt.Sprint(i), ID: fmt.Sprintf("%012x", 0xa0+i), LimitMilli: r.Int64N(3000) * int64(r.IntN(4)),
+				Init: r.IntN(5) == 0,
+			}
 			c.LeastMilli = c.LimitMilli
 			if r.IntN(3) == 0 {
 				c.LeastMilli -= r.Int64N(c.LimitMilli + 1)
@@ -87,7 +90,8 @@ func TestBurstProperties(t *testing.T) {
 			}
 		}
 		s := settingOf(&plan, group.Dir, model.Burst)
-		if (s != nil) != (pod.LeastMilli > 0) || s != nil && s.Value.Number != min(sum, model.MilliCPUToQuota(pod.LeastMilli, w.node.Kubelet.QuotaPeriod)) {
+		if (s != nil) != (pod.LeastMilli > 0) ||
+			s != nil && s.Value.Number != min(sum, model.MilliCPUToQuota(pod.LeastMilli, w.node.Kubelet.QuotaPeriod)) {
 			t.Fatalf("seed %d: %+v has %+v, its containers %d", seed, pod, s, sum)
 		}
 	}
@@ -116,10 +120,17 @@ func TestBurstFromTheSpecAlone(t *testing.T) {
 // default asks for ten times what a mainline kernel takes).
 func TestBurstRefusedOnce(t *testing.T) {
 	w := bursting(t, "pod a class=Burstable app=x:1 used=1/1Gi")
-	w.node.Incidents = []model.Incident{{File: model.File{Dir: "kubepods/burstable/poda", Knob: model.Burst}, Kind: model.Rejected, Value: model.Number(100_000), Errno: "EINVAL"}}
+	w.node.Incidents = []model.Incident{
+		{
+			File: model.File{
+				Dir: "kubepods/burstable/poda", Knob: model.Burst,
+			}, Kind: model.Rejected, Value: model.Number(100_000), Errno: "EINVAL",
+		},
+	}
 	for range 100 {
 		plan := w.next()
-		if s := settingOf(&plan, "kubepods/burstable/poda", model.Burst); s.Deferred == nil || s.Deferred.Code != model.RejectedByKernel {
+		if s := settingOf(&plan, "kubepods/burstable/poda", model.Burst); s.Deferred == nil ||
+			s.Deferred.Code != model.RejectedByKernel {
 			t.Fatalf("%+v", s)
 		}
 	}
@@ -139,7 +150,9 @@ func TestBurstOfSidecars(t *testing.T) {
 	pod := w.node.Pods[0]
 	pod.Containers[0].Init, pod.LimitMilli, pod.LeastMilli = true, 3000, 3000
 	plan := w.next()
-	for dir, want := range map[string]int64{"": 300_000, "/0000000000a0": 200_000, "/0000000000a1": 100_000, "/0000000000a2": 200_000} {
+	for dir, want := range map[string]int64{
+		"": 300_000, "/0000000000a0": 200_000, "/0000000000a1": 100_000, "/0000000000a2": 200_000,
+	} {
 		if s := settingOf(&plan, "kubepods/burstable/poda"+dir, model.Burst); s == nil || s.Value.Number != want {
 			t.Errorf("%q: %+v, want %d", dir, s, want)
 		}
@@ -194,10 +207,13 @@ func TestRaiseIsPaidFor(t *testing.T) {
 			}
 			got := min(want, quota)
 			used = append(used, got)
-			w.load.inside = []model.InsideUsage{{UID: "a", Name: "0000000000a0", CPUUsage: model.CPUUsage{Milli: got, Periods: 10, Throttled: min(want-got, 10)}}}
+			w.load.inside = []model.InsideUsage{
+				{UID: "a", Name: "0000000000a0", CPUUsage: model.CPUUsage{Milli: got, Periods: 10, Throttled: min(want-got, 10)}},
+			}
 			plan := w.next()
 			quota = limit
-			s, pod := settingOf(&plan, "kubepods/burstable/poda/0000000000a0", model.Quota), settingOf(&plan, "kubepods/burstable/poda", model.Quota)
+			s, pod := settingOf(&plan, "kubepods/burstable/poda/0000000000a0", model.Quota),
+				settingOf(&plan, "kubepods/burstable/poda", model.Quota)
 			if (s == nil || s.Release) != (pod == nil || pod.Release) {
 				t.Fatalf("seed %d: %+v, of the pod %+v", seed, s, pod)
 			}

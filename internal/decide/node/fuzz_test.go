@@ -54,13 +54,17 @@ func checkRound(w *world, round decision) error {
 	}
 	if e := plan.Evict.Requested(); e != nil {
 		pod := model.FindPod(w.node.Pods, e.UID)
-		if pod == nil || pod.Class != model.ClassBE || pod.Ended || pod.Leaving || pod.Annotations.Evict == model.EvictNever || w.policy.Mode != model.ModeEnforce || w.policy.Protect.EvictPerHour == 0 {
+		if pod == nil || pod.Class != model.ClassBE || pod.Ended || pod.Leaving ||
+			pod.Annotations.Evict == model.EvictNever || w.policy.Mode != model.ModeEnforce ||
+			w.policy.Protect.EvictPerHour == 0 {
 			return fmt.Errorf("%+v should leave under %+v: %+v", pod, w.policy.Protect, e)
 		}
 	}
 	if e := plan.Evict; e != nil && e.Frozen.UID != "" {
 		pod, p := model.FindPod(w.node.Pods, e.Frozen.UID), &w.policy.Protect
-		if pod == nil || pod.Class != model.ClassBE || pod.Ended || pod.Leaving || pod.Annotations.Evict == model.EvictNever || w.policy.Mode != model.ModeEnforce || !p.Freeze || !p.Memory || !w.node.Tree.V2 {
+		if pod == nil || pod.Class != model.ClassBE || pod.Ended || pod.Leaving ||
+			pod.Annotations.Evict == model.EvictNever || w.policy.Mode != model.ModeEnforce || !p.Freeze || !p.Memory ||
+			!w.node.Tree.V2 {
 			return fmt.Errorf("%+v is frozen under %+v: %+v", pod, w.policy.Protect, e.Frozen)
 		}
 	}
@@ -80,7 +84,8 @@ func checkRound(w *world, round decision) error {
 	// While nothing was measured yet, what was offered before stands: the machine has offers that no round made.
 	cpu, memory, n := &plan.Slack.CPU, &plan.Slack.Memory, &w.node
 	return errors.Join(
-		checkPublished(w, &plan.Publish, false, filled(cpu, n.Load.CPUMilli, n.Capacity.CPU), !cpu.Use.Measured || w.policy.CPU.Method == model.SellStatic),
+		checkPublished(w, &plan.Publish, false, filled(cpu, n.Load.CPUMilli, n.Capacity.CPU), !cpu.Use.Measured ||
+			w.policy.CPU.Method == model.SellStatic),
 		checkPublished(w, &plan.Publish, true, filled(memory, n.Load.Memory, n.Capacity.Memory), !memory.Use.Measured),
 	)
 }

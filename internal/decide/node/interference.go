@@ -8,7 +8,9 @@ import (
 
 // searchInterference finds the pod that makes an online pod wait, while batch runs. Without batch the state stays: it
 // bounds the trials of an hour.
-func searchInterference(n *model.Node, policy *model.Policy, plan *model.Plan, before *interference.State) *interference.State {
+func searchInterference(
+	n *model.Node, policy *model.Policy, plan *model.Plan, before *interference.State,
+) *interference.State {
 	if !policy.Protect.Interference {
 		return nil
 	}

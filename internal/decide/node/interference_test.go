@@ -13,7 +13,10 @@ import (
 // contended is a machine with 110 pods, of which half are batch.
 func contended(tb testing.TB) *world {
 	w := newWorld()
-	for _, line := range []string{"node real=64/256Gi v2", "policy mode=Enforce cpu=Realtime:1000 suppress=Quota culprit", "load node=40/64Gi pods=40/64Gi best=20"} {
+	for _, line := range []string{
+		"node real=64/256Gi v2", "policy mode=Enforce cpu=Realtime:1000 suppress=Quota interference",
+		"load node=40/64Gi pods=40/64Gi best=20",
+	} {
 		if err := w.do(line); err != nil {
 			tb.Fatal(err)
 		}

@@ -15,9 +15,9 @@ import (
 
 var ladders = flag.Uint64("ladders", 4, "worlds in which the ladder is tried")
 
-// rungs is how often each rung of the ladder may begin in any hour, on one node or, where it says so, of one pod,
-// whatever is measured. Each number follows from a time that the rung waits, see docs/design/evict.md.
-var rungs = map[string]int{
+// steps is how often each step of the ladder may begin in any hour, on one node or, where it says so, of one pod,
+// whatever is measured. Each number follows from a time that the step waits, see docs/design/evict.md.
+var steps = map[string]int{
 	"hot":      hourly(3*60 + 10), // ten seconds until there is a reason, and three minutes without one until it is over
 	"suppress": hourly(3),         // that batch is given more again: three seconds after it was given less
 	"throttle": 18,                // six trials, and each is given back in as many steps as it was taken
@@ -32,7 +32,7 @@ var rungs = map[string]int{
 // by.
 func hourly(seconds int) int { return (3600 + seconds - 1) / seconds }
 
-// ladder is a world that is watched for what is done on each rung.
+// ladder is a world that is watched for what is done on each step.
 type ladder struct {
 	*world
 	t      *testing.T
@@ -43,11 +43,11 @@ type ladder struct {
 	swing  int64  // and beside that at most
 	jitter int64  // by how much a batch pod's use changes in a second, in bytes
 	period int    // seconds
-	spite  string // the rung that memory is measured to provoke; "": it goes up and down
+	spite  string // the step that memory is measured to provoke; "": it goes up and down
 	guilty bool   // a batch pod makes an online pod wait; else they wait at random
 	answer int    // of a hundred, how often who is asked for leaves in a second
 
-	begun map[string][]time.Duration // when a rung began, by rung or by rung and pod
+	begun map[string][]time.Duration // when a step began, by step or by step and pod
 	was   model.Plan
 	rose  bool
 	short time.Duration // since when memory has been held
@@ -60,11 +60,12 @@ func newLadder(t *testing.T, seed uint64) *ladder {
 	r := rand.New(rand.NewPCG(seed, 90))
 	l := &ladder{
 		world: newWorld(), t: t, r: r, seed: seed, begun: map[string][]time.Duration{},
-		online: 20 << 30, swing: 1<<30 + r.Int64N(16<<30), jitter: 1 + r.Int64N(1<<28), period: 1 + r.IntN(900), guilty: seed%4 == 0, spite: []string{"", "", "high", "freeze"}[seed%4], answer: one(r, 0, 2, 100),
+		online: 20 << 30, swing: 1<<30 + r.Int64N(16<<30), jitter: 1 + r.Int64N(1<<28), period: 1 + r.IntN(900),
+		guilty: seed%4 == 0, spite: []string{"", "", "high", "freeze"}[seed%4], answer: one(r, 0, 2, 100),
 	}
 	for _, line := range []string{
 		"node real=16/64Gi cpus=1x1x1x8x2 v2",
-		"policy cpu=Realtime:800 memory=Realtime:800 suppress=Both burst protectmemory culprit evict=6 freeze",
+		"policy cpu=Realtime:800 memory=Realtime:800 suppress=Both burst protectmemory interference evict=6 freeze",
 		"pod web class=Burstable qos=LS memory=8Gi app=main:4 used=1/8 age=7200",
 		"pod db class=Burstable qos=LSR memory=8Gi app=main:4 used=1/6 age=7200",
 		"pod api class=Burstable qos=LS memory=2Gi app=main:2 used=1/1 age=7200",
@@ -83,7 +84,8 @@ func newLadder(t *testing.T, seed uint64) *ladder {
 // come lets a batch pod come.
 func (l *ladder) come() {
 	l.next++
-	line := fmt.Sprintf("pod job%d class=BestEffort qos=BE job=main:2::8 batch=2/8Gi used=1/4 cache=1/2 evict=%s", l.next, one(l.r, "", "", "first", "never"))
+	line := fmt.Sprintf("pod job%d class=BestEffort qos=BE job=main:2::8 batch=2/8Gi used=1/4 cache=1/2 evict=%s", l.next,
+		one(l.r, "", "", "first", "never"))
 	if err := l.do(strings.TrimSuffix(line, " evict=")); err != nil {
 		l.t.Fatal(err)
 	}
@@ -141,7 +143,7 @@ func (l *ladder) noise(second int) {
 	l.load.pods, l.load.node = all, model.Amount{CPU: all.CPU + 500, Memory: all.Memory + 1<<30}
 }
 
-// provoke returns how much memory an online pod is to use so that a rung begins as often as can be: nothing is left for
+// provoke returns how much memory an online pod is to use so that a step begins as often as can be: nothing is left for
 // batch until it has begun, or could begin were its wait a little shorter, and then so much that it is undone.
 func (l *ladder) provoke(uses int64) int64 {
 	if l.was.Slack == nil {
@@ -208,7 +210,9 @@ func (l *ladder) react(plan *model.Plan) {
 	if l.node.Reclaiming {
 		if l.gives--; l.gives <= 0 {
 			l.node.Reclaiming = false
-			l.node.Reclaimed = &model.Reclaimed{UID: l.asked.UID, Requested: l.asked.Bytes, Freed: l.asked.Bytes * l.r.Int64N(5) / 4}
+			l.node.Reclaimed = &model.Reclaimed{
+				UID: l.asked.UID, Requested: l.asked.Bytes, Freed: l.asked.Bytes * l.r.Int64N(5) / 4,
+			}
 		}
 	}
 	if plan.Reclaim != nil {
@@ -228,9 +232,9 @@ func (l *ladder) react(plan *model.Plan) {
 	}
 }
 
-func (l *ladder) note(rung string) { l.begun[rung] = append(l.begun[rung], l.node.Load.Clock) }
+func (l *ladder) note(step string) { l.begun[step] = append(l.begun[step], l.node.Load.Clock) }
 
-// climb notes what begins on each rung.
+// climb notes what begins on each step.
 func (l *ladder) climb(plan *model.Plan) {
 	was := &l.was
 	if plan.Evict.HotFor().Code != "" && was.Evict.HotFor().Code == "" {
@@ -271,7 +275,7 @@ func (l *ladder) climb(plan *model.Plan) {
 	}
 }
 
-// order checks that no rung is taken while one below was not.
+// order checks that no step is taken while one below was not.
 func (l *ladder) order(before *node.State, plan *model.Plan) {
 	clock := l.node.Load.Clock
 	held := settings(plan, model.MemoryHigh)
@@ -289,7 +293,8 @@ func (l *ladder) order(before *node.State, plan *model.Plan) {
 	}
 	begins := len(frozen) > len(settings(&l.was, model.Freeze))
 	if begins && (l.short == 0 || clock-l.short < 5*time.Second || l.idle > 1) {
-		l.t.Fatalf("seed %d, %s: %v is frozen; held since %s, %d s nobody was asked for page cache", l.seed, clock, frozen, l.short, l.idle)
+		l.t.Fatalf("seed %d, %s: %v is frozen; held since %s, %d s nobody was asked for page cache", l.seed, clock, frozen,
+			l.short, l.idle)
 	}
 	e := plan.Evict.Requested()
 	if e == nil || e.UID == before.Evict.Request.UID || e.Reason.Code != model.MemoryExhausted {
@@ -297,8 +302,10 @@ func (l *ladder) order(before *node.State, plan *model.Plan) {
 	}
 	s := &l.state.Evict
 	recently := s.Frozen.UID != "" || s.Thawed != 0 && clock-s.Thawed < 5*time.Minute
-	if !recently || l.short == 0 || clock-l.short < 10*time.Second || l.idle > 1 || s.Frozen.UID != "" && s.Frozen.UID != e.UID {
-		l.t.Fatalf("seed %d, %s: %+v should leave; held since %s, frozen %+v, thawed %s, %d s nobody was asked for page cache", l.seed, clock, e, l.short, s.Frozen, s.Thawed, l.idle)
+	if !recently || l.short == 0 || clock-l.short < 10*time.Second || l.idle > 1 ||
+		s.Frozen.UID != "" && s.Frozen.UID != e.UID {
+		l.t.Fatalf("seed %d, %s: %+v should leave; held since %s, frozen %+v, thawed %s, %d s nobody was asked for page "+
+			"cache", l.seed, clock, e, l.short, s.Frozen, s.Thawed, l.idle)
 	}
 	if plan.Publish.Reason.Code == "" {
 		l.t.Fatalf("seed %d, %s: %+v should leave, and the node sells %+v", l.seed, clock, e, plan.Publish)
@@ -341,8 +348,8 @@ func settings(plan *model.Plan, k model.Knob) map[string]int64 {
 	return all
 }
 
-// TestLadder checks the ladder as a whole: no new batch, suppress, throttle the culprit, hold and reclaim, freeze,
-// evict. Whatever is measured within bounds, each rung begins no more often in any hour than its waits allow; none is
+// TestLadder checks the ladder as a whole: no new batch, suppress, throttle the suspect, hold and reclaim, freeze,
+// evict. Whatever is measured within bounds, each step begins no more often in any hour than its waits allow; none is
 // taken before those below it; and after a long calm all is undone. More worlds: go test ./internal/decide -run Ladder
 // -v -args -ladders 100.
 func TestLadder(t *testing.T) {
@@ -353,11 +360,11 @@ func TestLadder(t *testing.T) {
 			l.noise(second)
 			l.second()
 		}
-		for rung, at := range l.begun {
-			name, _, _ := strings.Cut(rung, " ")
+		for step, at := range l.begun {
+			name, _, _ := strings.Cut(step, " ")
 			total[name] += len(at)
-			if most := rungs[name]; densest(at) > most {
-				t.Errorf("seed %d: %s began %d times in an hour, at most %d are allowed", seed, rung, densest(at), most)
+			if most := steps[name]; densest(at) > most {
+				t.Errorf("seed %d: %s began %d times in an hour, at most %d are allowed", seed, step, densest(at), most)
 			}
 		}
 		for range 35 * 60 {
@@ -367,9 +374,9 @@ func TestLadder(t *testing.T) {
 		l.undone()
 	}
 	t.Logf("in %d worlds of an hour: %v", *ladders, total)
-	for rung := range rungs {
-		if total[rung] == 0 {
-			t.Errorf("%s never began: that is no test", rung)
+	for step := range steps {
+		if total[step] == 0 {
+			t.Errorf("%s never began: that is no test", step)
 		}
 	}
 }
@@ -399,7 +406,8 @@ func (l *ladder) undone() {
 			l.t.Errorf("seed %d: after a long calm %+v is still on record", l.seed, o)
 		}
 	}
-	if left := throttles(plan); len(left) > 0 || plan.Reclaim != nil || plan.Evict.HotFor().Code != "" || plan.Evict.Requested() != nil {
+	if left := throttles(plan); len(left) > 0 || plan.Reclaim != nil || plan.Evict.HotFor().Code != "" ||
+		plan.Evict.Requested() != nil {
 		l.t.Errorf("seed %d: after a long calm: throttled %v, reclaim %v, evict %+v", l.seed, left, plan.Reclaim, plan.Evict)
 	}
 	if s, a := plan.Suppress, &plan.Slack.CPU; s == nil || s.Milli < a.Allow-a.Capacity/20 {

@@ -61,7 +61,8 @@ func randomMachine(r *rand.Rand) *world {
 	n.PodsKnown, n.Withdrawn, n.Tree.ReadOnly, n.Tree.V2 = r.IntN(12) > 0, r.IntN(8) == 0, r.IntN(12) == 0, r.IntN(2) == 0
 
 	p := &w.policy
-	p.Mode, p.Koordinator = one(r, model.ModeEnforce, model.ModeEnforce, model.ModeEnforce, model.ModeObserve, model.ModeDisabled, ""), r.IntN(3) == 0
+	p.Mode, p.Koordinator = one(r, model.ModeEnforce, model.ModeEnforce, model.ModeEnforce, model.ModeObserve,
+		model.ModeDisabled, ""), r.IntN(3) == 0
 	for _, s := range []*model.SellPolicy{&p.CPU, &p.Memory} {
 		s.Method = one(r, model.SellPredicted, model.SellRealtime, model.SellStatic, "")
 		s.Waterline, s.Mid = one(r, 1000, 10+r.Int64N(991)), r.Int64N(1001)*int64(r.IntN(2))
@@ -76,7 +77,8 @@ func randomMachine(r *rand.Rand) *world {
 	}
 	n.Load = randomLoad(r, n)
 	randomBursts(r, w)
-	p.Protect.Memory, n.Tree.NoProtection, n.Kubelet.MemoryQoS = r.IntN(3) > 0, one(r, "", "", "", "missing"), r.IntN(8) == 0
+	p.Protect.Memory, n.Tree.NoProtection, n.Kubelet.MemoryQoS = r.IntN(3) > 0, one(r, "", "", "", "missing"),
+		r.IntN(8) == 0
 	if r.IntN(2) == 0 {
 		p.Protect.EvictPerHour, p.Protect.Freeze = 1+r.Int64N(6), r.IntN(2) == 0
 		for _, pod := range n.Pods {
@@ -131,7 +133,9 @@ func randomBatch(r *rand.Rand, n *model.Node, p *model.Pod) {
 
 // randomLoad measures a machine, some of it a while ago.
 func randomLoad(r *rand.Rand, n *model.Node) *model.Load {
-	l := &model.Load{Clock: time.Hour, CPUMilli: n.Capacity.CPU, Memory: n.Capacity.Memory, Watermark: r.Int64N(n.Capacity.Memory / 16)}
+	l := &model.Load{
+		Clock: time.Hour, CPUMilli: n.Capacity.CPU, Memory: n.Capacity.Memory, Watermark: r.Int64N(n.Capacity.Memory / 16),
+	}
 	if r.IntN(12) == 0 {
 		return l
 	}
@@ -163,7 +167,8 @@ func randomLoad(r *rand.Rand, n *model.Node) *model.Load {
 func randomPeaks(r *rand.Rand, w *world) {
 	for h := range model.Horizons {
 		a := amountUpTo(r, w.node.Capacity, 60)
-		w.peaks.CPU[h], w.peaks.Memory[h] = model.Peak{Value: a.CPU, Known: r.IntN(4) > 0}, model.Peak{Value: a.Memory, Known: r.IntN(4) > 0}
+		w.peaks.CPU[h], w.peaks.Memory[h] = model.Peak{Value: a.CPU, Known: r.IntN(4) > 0},
+			model.Peak{Value: a.Memory, Known: r.IntN(4) > 0}
 	}
 }
 
@@ -216,8 +221,10 @@ func spoil(r *rand.Rand, w *world) {
 	n, p := &w.node, &w.policy
 	lines := &w.state.Slack
 	all := []*int64{
-		&lines.CPU.Batch.Offer, &lines.CPU.Mid.Offer, &lines.Memory.Batch.Offer, &lines.Memory.Mid.Lowest, (*int64)(&lines.Clock), (*int64)(&lines.CPU.Measured),
-		&n.Capacity.CPU, &n.Capacity.Memory, &n.Allocatable.CPU, &n.Allocatable.Memory, &n.Kubelet.ReservedMilli, &n.Kubelet.ReservedMemory,
+		&lines.CPU.Batch.Offer, &lines.CPU.Mid.Offer, &lines.Memory.Batch.Offer, &lines.Memory.Mid.Lowest,
+		(*int64)(&lines.Clock), (*int64)(&lines.CPU.Measured),
+		&n.Capacity.CPU, &n.Capacity.Memory, &n.Allocatable.CPU, &n.Allocatable.Memory, &n.Kubelet.ReservedMilli,
+		&n.Kubelet.ReservedMemory,
 		&n.Kubelet.QuotaPeriod, &n.Load.CPUMilli, &n.Load.Memory, &n.Load.Watermark, (*int64)(&n.Load.Clock),
 		&p.CPU.Waterline, &p.CPU.Mid, &p.CPU.Ratio, &p.Memory.Waterline, &p.Memory.Mid, &p.Memory.Ratio, &p.Weight.Max,
 	}
@@ -230,11 +237,13 @@ func spoil(r *rand.Rand, w *world) {
 		usage(&n.Load.Pods[i].Usage)
 	}
 	for _, pod := range n.Pods {
-		all = append(all, &pod.RequestMilli, &pod.LimitMilli, &pod.MemoryRequest, &pod.MemoryLimit, &pod.Batch.CPU, &pod.Batch.Memory, &pod.Mid.CPU, &pod.Mid.Memory,
+		all = append(all, &pod.RequestMilli, &pod.LimitMilli, &pod.MemoryRequest, &pod.MemoryLimit, &pod.Batch.CPU,
+			&pod.Batch.Memory, &pod.Mid.CPU, &pod.Mid.Memory,
 			&pod.Annotations.Shares, &pod.Grant.RequestMilli, &pod.Grant.LimitMilli, &pod.Grant.Memory)
 		for i := range pod.Containers {
 			c := &pod.Containers[i]
-			all = append(all, &c.RequestMilli, &c.LimitMilli, &c.MemoryLimit, &c.Grant.RequestMilli, &c.Grant.LimitMilli, &c.Grant.Memory)
+			all = append(all, &c.RequestMilli, &c.LimitMilli, &c.MemoryLimit, &c.Grant.RequestMilli, &c.Grant.LimitMilli,
+				&c.Grant.Memory)
 		}
 	}
 	for _, v := range all {

@@ -38,7 +38,8 @@ func Decide(n model.Node, policy model.Policy, state State) (model.Plan, State) 
 }
 
 // predictor is [predict.Decide]. Transcripts use another one, which returns the peaks that they name.
-type predictor func(n *model.Node, cpu, memory model.Use, s predict.State) (cpus, bytes [model.Horizons]model.Peak, next predict.State)
+type predictor func(n *model.Node, cpu, memory model.Use, s predict.State) (cpus, bytes [model.Horizons]model.Peak,
+	next predict.State)
 
 func decide(n model.Node, policy model.Policy, state State, ask predictor) (model.Plan, State) {
 	var plan model.Plan
@@ -58,14 +59,18 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 	}
 	if acts {
 		weights := weight.Decide(&n, &policy)
-		plan.Settings, state.Quota = quota.Decide(weights.Settings, &n, &policy, quota.Others{Weighted: weights.Weighted, CPUs: plan.CPUs, Batch: plan.Suppress, Interference: plan.Interference, Slack: plan.Slack}, state.Quota)
+		plan.Settings, state.Quota = quota.Decide(weights.Settings, &n, &policy, quota.Others{
+			Weighted: weights.Weighted, CPUs: plan.CPUs, Batch: plan.Suppress, Interference: plan.Interference,
+			Slack: plan.Slack,
+		}, state.Quota)
 		plan.Settings = append(plan.Settings, cpuset.Settle(&n, plan.CPUs, &state.CPUs, plan.Suppress.OnCPUs())...)
 		plan.Settings = append(plan.Settings, memory.Decide(&n, &policy)...)
 		var held []model.Setting
 		held, plan.Reclaim, state.Memory = memory.Relieve(&n, &policy, plan.Slack, state.Memory)
 		plan.Settings = append(plan.Settings, held...)
 		plan.Settings = append(plan.Settings, evict.Settings(&n, plan.Evict)...)
-		plan.Notices = slices.Concat(annotationNotices(&n), weights.Notices, cpus.Notices, interferenceNotices(&n, plan.Interference), evictNotices(&n, plan.Evict))
+		plan.Notices = slices.Concat(annotationNotices(&n), weights.Notices, cpus.Notices,
+			interferenceNotices(&n, plan.Interference), evictNotices(&n, plan.Evict))
 	}
 	plan.Publish = publish.Decide(&n, &policy, plan.Slack, plan.Evict.HotFor())
 	if n.Kubelet.NoPodCgroups {
@@ -85,10 +90,13 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 		deferAll(plan.Settings, model.ReadOnlyMount)
 	}
 	for _, c := range n.Confined {
-		if i, planned := slices.BinarySearchFunc(plan.Settings, c.File, func(s model.Setting, f model.File) int { return s.File.Compare(f) }); planned && plan.Settings[i].Value == c.To {
+		if i, planned := slices.BinarySearchFunc(plan.Settings, c.File,
+			func(s model.Setting, f model.File) int { return s.File.Compare(f) }); planned && plan.Settings[i].Value == c.To {
 			continue // CPUs went offline, and this plan already accounts for it
 		}
-		notify(&n, &plan, c.Dir, model.Reason{Code: model.CPUsConfined, Key: c.Dir, Text: c.To.String(), Fix: "find out who set cpuset.cpus in the cgroups above"})
+		notify(&n, &plan, c.Dir, model.Reason{
+			Code: model.CPUsConfined, Key: c.Dir, Text: c.To.String(), Fix: "find out who set cpuset.cpus in the cgroups above",
+		})
 	}
 	state = state.next(&n, &plan)
 	report(&n, &policy, &plan)
@@ -146,12 +154,16 @@ func evictNotices(n *model.Node, e *model.Evictions) []model.Notice {
 	}
 	var notices []model.Notice
 	if pod := model.FindPod(n.Pods, e.Frozen.UID); pod != nil {
-		notices = append(notices, model.Notice{UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, Reason: e.Frozen.Reason})
+		notices = append(notices, model.Notice{
+			UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, Reason: e.Frozen.Reason,
+		})
 	}
 	if e.Request == nil {
 		return notices
 	}
-	return append(notices, model.Notice{UID: e.Request.UID, Namespace: e.Request.Namespace, Name: e.Request.Name, Reason: e.Request.Reason})
+	return append(notices, model.Notice{
+		UID: e.Request.UID, Namespace: e.Request.Namespace, Name: e.Request.Name, Reason: e.Request.Reason,
+	})
 }
 
 // unsupported returns the features of the policy that this kernel does not support.
@@ -171,7 +183,9 @@ func unsupported(n *model.Node, policy *model.Policy) []model.Reason {
 		all = append(all, model.Reason{Code: model.NoGroupIdentity, Fix: tree.NoIdentity})
 	}
 	if tree.NoPressure && (policy.Suppress.On() || policy.Protect.Interference) {
-		all = append(all, model.Reason{Code: model.NoPressure, Fix: "needs cgroup v2, and psi=1 where the kernel starts without"})
+		all = append(all, model.Reason{
+			Code: model.NoPressure, Fix: "needs cgroup v2, and psi=1 where the kernel starts without",
+		})
 	}
 	if why := memory.Unsupported(n, policy); why.Code != "" {
 		all = append(all, why)
@@ -211,12 +225,14 @@ func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []
 	var pods map[string]*model.Pod
 	enforce := policy.Mode == model.ModeEnforce
 	unknown := !n.PodsKnown && policy.Mode != model.ModeDisabled
-	blind := enforce && n.PodsKnown && (policy.Suppress.On() || policy.Protect.Interference) && (left == nil || !left.CPU.Use.Measured)
+	blind := enforce && n.PodsKnown && (policy.Suppress.On() || policy.Protect.Interference) &&
+		(left == nil || !left.CPU.Use.Measured)
 	if blind {
 		pods = podsByDir(n)
 	}
 	for _, o := range n.Owned {
-		i, planned := slices.BinarySearchFunc(settings, o.File, func(s model.Setting, f model.File) int { return s.File.Compare(f) })
+		i, planned := slices.BinarySearchFunc(settings, o.File,
+			func(s model.Setting, f model.File) int { return s.File.Compare(f) })
 		s := model.Setting{File: o.File, Value: o.Ours, Reason: model.Reason{Code: model.LastKnown}}
 		switch {
 		case unknown && o.Knob != model.Freeze, blind && keepsBatch(policy.Suppress.By, o, podOf(pods, o.Dir)):
@@ -272,7 +288,8 @@ func giveBack(n *model.Node, o model.Owned, pod *model.Pod) model.Setting {
 
 // keepsBatch reports whether a file may be one by which this method limits a batch pod.
 func keepsBatch(by model.SuppressMethod, o model.Owned, pod *model.Pod) bool {
-	return (o.Knob == model.Quota || o.Knob == model.Cpuset && by != model.SuppressByQuota) && pod != nil && pod.Class == model.ClassBE
+	return (o.Knob == model.Quota || o.Knob == model.Cpuset && by != model.SuppressByQuota) && pod != nil &&
+		pod.Class == model.ClassBE
 }
 
 func podsByDir(n *model.Node) map[string]*model.Pod {

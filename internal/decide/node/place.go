@@ -20,11 +20,12 @@ type Placing struct {
 
 // Container is what the container runtime is about to start, or to write the settings of again.
 type Container struct {
-	PodUID   string // as in the pod's cgroup
-	Name     string
-	Update   bool   // it runs already
-	CPUs     string // that the runtime would set; when a container starts, only those that another plugin or policy static chose
-	OOMScore int    // oom_score_adj that the kubelet chose
+	PodUID string // as in the pod's cgroup
+	Name   string
+	Update bool // it runs already
+	// that the runtime would set; when a container starts, only those that another plugin or policy static chose
+	CPUs     string
+	OOMScore int // oom_score_adj that the kubelet chose
 }
 
 // Placement is where a container is to run.

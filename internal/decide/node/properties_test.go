@@ -129,7 +129,8 @@ func TestEverythingIsGivenBack(t *testing.T) {
 		owned := len(w.node.Owned)
 		for i, p := range w.node.Pods {
 			plain := *p
-			plain.Annotations, plain.Self, plain.Grant, plain.Containers = model.PodAnnotations{}, false, model.Grant{}, slices.Clone(p.Containers)
+			plain.Annotations, plain.Self, plain.Grant, plain.Containers = model.PodAnnotations{}, false, model.Grant{},
+				slices.Clone(p.Containers)
 			for j := range plain.Containers {
 				plain.Containers[j].Grant = model.Grant{}
 			}
@@ -178,7 +179,8 @@ func TestFight(t *testing.T) {
 			t.Errorf("%d answers in second %d of the fight, want 1", answered[second], second)
 		}
 	}
-	if len(w.state.Files) > 1 || len(w.state.Files) == 1 && w.state.Files[0].Fighting && w.node.Now.Sub(w.state.Files[0].Last) > 11*time.Second {
+	if len(w.state.Files) > 1 ||
+		len(w.state.Files) == 1 && w.state.Files[0].Fighting && w.node.Now.Sub(w.state.Files[0].Last) > 11*time.Second {
 		t.Errorf("the fight is over, but not forgotten: %+v", w.state)
 	}
 }
@@ -218,7 +220,9 @@ func BenchmarkNode250(b *testing.B) {
 	w := newWorld()
 	w.node.Allocatable.CPU = 128_000
 	for i := range 250 {
-		if err := w.setPod(fmt.Sprintf("p%03d", i), []string{"class=Burstable", "request=250", fmt.Sprintf("weight=%d", 1024+i)}); err != nil {
+		if err := w.setPod(fmt.Sprintf("p%03d", i), []string{
+			"class=Burstable", "request=250", fmt.Sprintf("weight=%d", 1024+i),
+		}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -39,7 +39,8 @@ func TestProtectionProperties(t *testing.T) {
 		}
 	}
 	if protected == 0 || carried == 0 || others == 0 || held == 0 || lacked == 0 {
-		t.Errorf("%d pods were protected, %d groups above carried it, %d what others had set; %d were held, %d nodes lack something", protected, carried, others, held, lacked)
+		t.Errorf("%d pods were protected, %d groups above carried it, %d what others had set; %d were held, %d nodes lack "+
+			"something", protected, carried, others, held, lacked)
 	}
 }
 
@@ -61,7 +62,8 @@ func check(t *testing.T, seed uint64, w *world, plan *model.Plan, protected, car
 		was := slices.IndexFunc(n.Owned, func(o model.Owned) bool { return o.File == s.File })
 		if u := n.Load.Pod(n.Pods[i].UID); u == nil {
 			continue
-		} else if use := u.Memory.WorkingSet + u.Memory.InactiveFile; s.Value.Number < use && (was < 0 || s.Value.Number < n.Owned[was].Ours.Number) {
+		} else if use := u.Memory.WorkingSet + u.Memory.InactiveFile; s.Value.Number < use && (was < 0 ||
+			s.Value.Number < n.Owned[was].Ours.Number) {
 			t.Fatalf("seed %d: %+v is tightened below %d, which is used", seed, s, use)
 		}
 		*held++
@@ -88,9 +90,11 @@ func check(t *testing.T, seed uint64, w *world, plan *model.Plan, protected, car
 		}
 		value, has := settings[low]
 		_, both := settings[hard]
-		should := exists && !off && !p.Ended && p.Class != model.ClassBE && p.Class != model.ClassSystem && p.MemoryRequest > 0
+		should := exists && !off && !p.Ended && p.Class != model.ClassBE && p.Class != model.ClassSystem &&
+			p.MemoryRequest > 0
 		if exists && (has != should || both || has && value != p.MemoryRequest) {
-			t.Fatalf("seed %d: pod %s of class %q requests %d and has %d (%v, %v)", seed, p.Name, p.Class, p.MemoryRequest, value, has, both)
+			t.Fatalf("seed %d: pod %s of class %q requests %d and has %d (%v, %v)", seed, p.Name, p.Class, p.MemoryRequest,
+				value, has, both)
 		}
 		if !should {
 			continue

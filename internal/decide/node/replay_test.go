@@ -18,7 +18,7 @@ func everything(t *testing.T) *world {
 	w := newWorld()
 	for _, line := range []string{
 		"node real=32/128Gi v2 cpus=1x1x2x8x2",
-		"policy mode=Enforce cpu=Predicted:900 memory=Predicted:900 suppress=Both culprit burst protectmemory evict=6 freeze",
+		"policy mode=Enforce cpu=Predicted:900 memory=Predicted:900 suppress=Both interference burst protectmemory evict=6 freeze",
 		"load node=20/60Gi pods=19/56Gi best=8/20Gi",
 		"pod home class=Guaranteed request=4000 limit=4000 qos=LSE cpus=exclusive app=a:4 used=2/4Gi memory=8Gi",
 		"pod heavy class=Burstable request=500 weight=20480 qos=LS used=1/1Gi",
@@ -43,7 +43,9 @@ func (w *world) live(t *testing.T, r *rand.Rand, second int) {
 		if guilty {
 			wait += 350
 		}
-		lines = append(lines, fmt.Sprintf("pod web%d class=Burstable request=1000 limit=2000 qos=LS app=main:2:1 used=1.%d/2Gi waits=%d memory=2Gi", i, r.IntN(9), wait))
+		lines = append(lines,
+			fmt.Sprintf("pod web%d class=Burstable request=1000 limit=2000 qos=LS app=main:2:1 used=1.%d/2Gi waits=%d "+
+				"memory=2Gi", i, r.IntN(9), wait))
 	}
 	for i := range 3 {
 		used := fmt.Sprintf("0.%d/6Gi", 1+r.IntN(9))
@@ -96,7 +98,8 @@ func TestReplay(t *testing.T) {
 		w.carryOut(&round.Plan)
 	}
 	if !throttled || !limited || !exclusive || !evicted || !suppressed {
-		t.Errorf("throttled %v, memory limited %v, exclusive CPUs %v, evicted %v, suppressed %v: little was shown", throttled, limited, exclusive, evicted, suppressed)
+		t.Errorf("throttled %v, memory limited %v, exclusive CPUs %v, evicted %v, suppressed %v: little was shown", throttled,
+			limited, exclusive, evicted, suppressed)
 	}
 	if err := j.Close(); err != nil {
 		t.Fatal(err)

@@ -64,7 +64,8 @@ func TestNewPodNeverRaisesWhatStands(t *testing.T) {
 		w := selling(r)
 		before, _ := node.DecideKnowing(w.peaks, w.node, w.policy, w.state)
 		pod := &model.Pod{
-			UID: "zz", APIUID: "zz", Class: one(r, model.ClassLS, model.ClassLSR, model.ClassLSE), QoS: one(r, model.Guaranteed, model.Burstable, model.BestEffort),
+			UID: "zz", APIUID: "zz", Class: one(r, model.ClassLS, model.ClassLSR, model.ClassLSE),
+			QoS:          one(r, model.Guaranteed, model.Burstable, model.BestEffort),
 			RequestMilli: r.Int64N(w.node.Capacity.CPU), MemoryRequest: r.Int64N(w.node.Capacity.Memory), Created: w.node.Now,
 		}
 		w.node.Pods = append(w.node.Pods, pod)
@@ -120,7 +121,9 @@ func TestOffLeavesNothing(t *testing.T) {
 		if !reflect.DeepEqual(w.state.CPUs, cpuset.State{Known: true}) || len(w.state.Files) > 0 {
 			t.Fatalf("seed %d: remembered is %+v", seed, w.state)
 		}
-		if s := w.state.Slack; w.node.Load != nil && (s.CPU.Batch != slack.Line{} || s.CPU.Mid != slack.Line{} || s.Memory.Batch != slack.Line{} || s.Memory.Mid != slack.Line{}) {
+		if s := w.state.Slack; w.node.Load != nil &&
+			(s.CPU.Batch != slack.Line{} || s.CPU.Mid != slack.Line{} || s.Memory.Batch != slack.Line{} ||
+				s.Memory.Mid != slack.Line{}) {
 			t.Fatalf("seed %d: remembered is %+v", seed, s)
 		}
 		if again := w.round(); len(again.Settings) > 0 {
@@ -140,7 +143,8 @@ func TestObservedLeavesNothing(t *testing.T) {
 		w.policy.Mode = model.ModeObserve
 		plan := w.round()
 		if len(w.node.Owned) > 0 || len(plan.Conditions) > 0 || free(w, &plan.Publish) != 0 {
-			t.Fatalf("seed %d: %d files are owned, %d conditions, %+v stands", seed, len(w.node.Owned), len(plan.Conditions), plan.Publish)
+			t.Fatalf("seed %d: %d files are owned, %d conditions, %+v stands", seed, len(w.node.Owned), len(plan.Conditions),
+				plan.Publish)
 		}
 	}
 }
@@ -163,7 +167,8 @@ func TestSilenceTakesBack(t *testing.T) {
 			}
 			switch {
 			case plan.Next.IsZero() || wakes > 200:
-				t.Fatalf("seed %d: after %s and %d wakes %d stands free, %+v may be used, and nobody comes back", seed, passed, wakes, last, plan.Slack)
+				t.Fatalf("seed %d: after %s and %d wakes %d stands free, %+v may be used, and nobody comes back", seed, passed,
+					wakes, last, plan.Slack)
 			case plan.Next.Sub(w.node.Now) > 6*time.Second || passed > 5*time.Second && plan.Next.Sub(w.node.Now) > time.Second:
 				t.Fatalf("seed %d: after %s somebody comes back in %s", seed, passed, plan.Next.Sub(w.node.Now))
 			case passed > 61*time.Second:

@@ -88,11 +88,13 @@ func (s State) next(n *model.Node, plan *model.Plan) State {
 		}
 	}
 	files = slices.DeleteFunc(files, func(f FileState) bool {
-		i, planned := slices.BinarySearchFunc(plan.Settings, f.File, func(s model.Setting, f model.File) int { return s.File.Compare(f) })
+		i, planned := slices.BinarySearchFunc(plan.Settings, f.File,
+			func(s model.Setting, f model.File) int { return s.File.Compare(f) })
 		return !planned || f.quiet(n.Now, &plan.Settings[i])
 	})
 	for i := range files {
-		j, _ := slices.BinarySearchFunc(plan.Settings, files[i].File, func(s model.Setting, f model.File) int { return s.File.Compare(f) })
+		j, _ := slices.BinarySearchFunc(plan.Settings, files[i].File,
+			func(s model.Setting, f model.File) int { return s.File.Compare(f) })
 		files[i].apply(n, plan, &plan.Settings[j])
 	}
 	s.Files = files
@@ -166,7 +168,8 @@ func (f *FileState) apply(n *model.Node, plan *model.Plan, s *model.Setting) {
 				s.Deferred.Operands = []model.Operand{{Name: "use", Value: r.Use, Unit: model.UnitBytes}}
 			}
 			notify(n, plan, f.Dir, model.Reason{
-				Code: model.MemoryInUse, Key: f.Knob.String(), Text: s.Value.String(), Fix: "the limit counts when less is used; start the pod anew to have it now",
+				Code: model.MemoryInUse, Key: f.Knob.String(), Text: s.Value.String(),
+				Fix: "the limit counts when less is used; start the pod anew to have it now",
 			})
 			wake(plan, r.Again)
 			return
@@ -176,7 +179,8 @@ func (f *FileState) apply(n *model.Node, plan *model.Plan, s *model.Setting) {
 	if !f.Fighting {
 		return
 	}
-	why := model.Reason{Code: model.ForeignWriter, Key: f.Knob.String(), Text: f.Dir, Fix: "stop the other writer; waterline doctor helps to find it"}
+	why := model.Reason{Code: model.ForeignWriter, Key: f.Knob.String(), Text: f.Dir,
+		Fix: "stop the other writer; waterline doctor helps to find it"}
 	notify(n, plan, f.Dir, why)
 	if again := f.Answered.Add(fightAnswer); n.Now.Before(again) {
 		s.Deferred = &why

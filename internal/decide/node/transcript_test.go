@@ -25,7 +25,7 @@ import (
 //	policy cpu=METHOD:WATERLINE[:MID[:RATIO]] memory=METHOD:WATERLINE[:MID[:RATIO]], in thousandths; METHOD none: nothing is sold; koordinator
 //	pod ... [qos=CLASS] [used=CPUS/MEMORY] [usedage=DURATION] [memory=MEMORY] [mid=CPUS/MEMORY] [batch=CPUS/MEMORY] [koordinator]
 //	load node=CPUS/MEMORY pods=CPUS/MEMORY [age=DURATION]    from here on each round measures that; a node has a real capacity
-//	policy suppress=METHOD[:FLOOR]    FLOOR in thousandths; idle; identity; culprit
+//	policy suppress=METHOD[:FLOOR]    FLOOR in thousandths; idle; identity; interference
 //	node noidle nopressure noidentity=WHY    what the kernel has not
 //	policy protectmemory; node kubelet=memoryqos qoscontainers noprotection=WHY
 //	pod ... [cache=COLD/ALL] [thrashes=PART]    page cache; for memory, in thousandths of the time; node noreclaim

@@ -98,7 +98,9 @@ func (w *world) doLoad(command string, args []string) error {
 	case "reclaiming":
 		w.node.Reclaiming = args[0] == "yes"
 	case "reclaimed": // UID ASKED FREED [ERROR]
-		w.node.Reclaimed = &model.Reclaimed{UID: args[0], Requested: bytes(args[1]), Freed: bytes(args[2]), Failed: strings.Join(args[3:], " ")}
+		w.node.Reclaimed = &model.Reclaimed{
+			UID: args[0], Requested: bytes(args[1]), Freed: bytes(args[2]), Failed: strings.Join(args[3:], " "),
+		}
 	case "withdrawn":
 		w.node.Withdrawn = args[0] == "yes"
 	case "glance":
@@ -175,7 +177,7 @@ func (w *world) setSelling(key, value string) bool {
 		w.policy.Weight.Identity = true
 		return true
 	}
-	if key == "culprit" {
+	if key == "interference" {
 		w.policy.Protect.Interference = true
 		return true
 	}
@@ -196,7 +198,10 @@ func (w *world) setSelling(key, value string) bool {
 		return false
 	}
 	parts := strings.Split(value+":::", ":")
-	sell := model.SellPolicy{Method: model.SellMethod(strings.TrimPrefix(parts[0], "none")), Waterline: number(parts[1]), Mid: optional(parts[2]), Ratio: optional(parts[3])}
+	sell := model.SellPolicy{
+		Method: model.SellMethod(strings.TrimPrefix(parts[0], "none")), Waterline: number(parts[1]), Mid: optional(parts[2]),
+		Ratio: optional(parts[3]),
+	}
 	if key == "cpu" {
 		w.policy.CPU = sell
 	} else {
@@ -286,7 +291,9 @@ func (w *world) measure() {
 	}
 	clock := time.Hour + w.node.Now.Sub(epoch) - l.set // nobody can set this one
 	usage := func(a model.Amount, age time.Duration) model.Usage {
-		return model.Usage{CPU: model.CPUUsage{At: clock - age, Milli: a.CPU}, Memory: model.MemoryUsage{At: clock - age, WorkingSet: a.Memory}}
+		return model.Usage{
+			CPU: model.CPUUsage{At: clock - age, Milli: a.CPU}, Memory: model.MemoryUsage{At: clock - age, WorkingSet: a.Memory},
+		}
 	}
 	m := &model.Load{Clock: clock, CPUMilli: l.real.CPU, Memory: l.real.Memory, Watermark: l.watermark}
 	w.node.Load = m
@@ -304,7 +311,8 @@ func (w *world) measure() {
 		w.node.Glance.At = clock
 	}
 	m.Stolen = l.stolen
-	m.Node, m.Classes[model.Guaranteed], m.Classes[model.BestEffort] = usage(l.node, age), usage(l.pods, age), usage(l.best, age)
+	m.Node, m.Classes[model.Guaranteed], m.Classes[model.BestEffort] = usage(l.node, age), usage(l.pods, age),
+		usage(l.best, age)
 	for uid, used := range l.used {
 		u := usage(used.Amount, max(age, used.age))
 		u.CPU.Throttled = used.throttled
@@ -322,12 +330,15 @@ func (w *world) measure() {
 
 // printAccount prints where a resource goes, as a sum and what is made of it.
 func printAccount(out *strings.Builder, name string, a *model.Account, show func(int64) string) {
-	fmt.Fprintf(out, "%s capacity=%s ceiling=%s reserved=%s system=%s online=%s unmeasured=%s whole=%s batch=%s\n", name, show(a.Capacity),
-		show(a.Ceiling), show(a.Reserved), show(a.Use.System), show(a.Use.Online), show(a.Use.Unmeasured), show(a.Use.IdleExclusive), show(a.Use.Batch))
+	fmt.Fprintf(out, "%s capacity=%s ceiling=%s reserved=%s system=%s online=%s unmeasured=%s whole=%s batch=%s\n", name,
+		show(a.Capacity),
+		show(a.Ceiling), show(a.Reserved), show(a.Use.System), show(a.Use.Online), show(a.Use.Unmeasured),
+		show(a.Use.IdleExclusive), show(a.Use.Batch))
 	if a.Use.Stolen > 0 {
 		fmt.Fprintf(out, "%s stolen=%s\n", name, show(a.Use.Stolen))
 	}
-	fmt.Fprintf(out, "%s allowance=%s room mid=%s batch=%s bound mid=%s batch=%s\n", name, show(a.Allow), show(a.Room.Mid), show(a.Room.Batch), show(a.Bound.Mid), show(a.Bound.Batch))
+	fmt.Fprintf(out, "%s allowance=%s room mid=%s batch=%s bound mid=%s batch=%s\n", name, show(a.Allow), show(a.Room.Mid),
+		show(a.Room.Batch), show(a.Bound.Mid), show(a.Bound.Batch))
 	fmt.Fprintf(out, "%s offer mid=%s batch=%s  %s\n", name, show(a.Offer.Mid), show(a.Offer.Batch), a.Reason)
 }
 
@@ -345,7 +356,8 @@ func printSuppression(out *strings.Builder, s *model.Suppression, clock time.Dur
 	}
 	fmt.Fprintf(out, "  %s\n", s.Reason)
 	if r := &s.Reaction; r.At != 0 && clock-r.At < 5*time.Second {
-		fmt.Fprintf(out, "%s ago %s -> %s, used %s, expected relief %s", clock-r.At, cores(r.From), cores(r.To), cores(r.Used), cores(r.Expected))
+		fmt.Fprintf(out, "%s ago %s -> %s, used %s, expected relief %s", clock-r.At, cores(r.From), cores(r.To),
+			cores(r.Used), cores(r.Expected))
 		if r.Seen {
 			fmt.Fprintf(out, ", observed %s", cores(r.Observed))
 		}
@@ -479,7 +491,8 @@ func theirs(k model.Knob) model.Value {
 // idle imagines that the host made groups idle, or no more.
 func (w *world) idle(plan *model.Plan) {
 	for uid, group := range w.node.Tree.Pods {
-		i := slices.IndexFunc(plan.Settings, func(s model.Setting) bool { return s.File == model.File{Dir: group.Dir, Knob: model.Idle} })
+		i := slices.IndexFunc(plan.Settings,
+			func(s model.Setting) bool { return s.File == model.File{Dir: group.Dir, Knob: model.Idle} })
 		if i >= 0 && plan.Settings[i].Deferred == nil {
 			group.Idle = plan.Settings[i].Value.Number == 1
 			w.node.Tree.Pods[uid] = group

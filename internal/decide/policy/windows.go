@@ -71,7 +71,8 @@ func spans(windows []model.Window, now, horizon time.Time) []span {
 		switch {
 		case last < 0 || s.start.After(joined[last].end):
 			joined = append(joined, s)
-		case s.end.After(joined[last].end), s.end.Equal(joined[last].end) && s.ends.DrainBefore > joined[last].ends.DrainBefore:
+		case s.end.After(joined[last].end), s.end.Equal(joined[last].end) &&
+			s.ends.DrainBefore > joined[last].ends.DrainBefore:
 			joined[last].end, joined[last].ends = s.end, s.ends
 		}
 	}

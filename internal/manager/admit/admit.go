@@ -38,7 +38,8 @@ const (
 	Protected        Why = "Protected"        // no rule counts: it belongs to the node or to the cluster itself
 	Online           Why = "Online"           // no rule counts: its priority is above all batch
 	Mirror           Why = "Mirror"           // left alone: what runs is a file on the node, not this object
-	Invalid          Why = "Invalid"          // left alone: the API server refuses what it asks for, in words that fit the pod as it was written
+	// left alone: the API server refuses what it asks for, in words that fit the pod as it was written
+	Invalid Why = "Invalid"
 )
 
 // Outcome is what was done to a pod.

@@ -27,7 +27,8 @@ func (m *mutation) convert(to names) {
 	}
 	m.podLevel(to, was.Pod, &asked)
 	if known && contradicts(was, asked) {
-		m.warn("%s: %q is not what the pod asks for and was written anew; leave it out", v1alpha1.AnnotationBatchResources, shorten(m.pod.Annotations[v1alpha1.AnnotationBatchResources]))
+		m.warn("%s: %q is not what the pod asks for and was written anew; leave it out", v1alpha1.AnnotationBatchResources,
+			shorten(m.pod.Annotations[v1alpha1.AnnotationBatchResources]))
 	}
 	text := ""
 	if len(asked.Containers) > 0 {
@@ -44,7 +45,9 @@ func (m *mutation) convert(to names) {
 // that: it was turned before, or says so itself, and what is native beside it is a LimitRange's default. Under our
 // names the API server has the limit be what is requested, so of CPU that says nothing; under Koordinator's it may be
 // more, and is one.
-func (m *mutation) container(c *corev1.Container, kind kind, to corev1.ResourceName, was v1alpha1.AskedResources, asked *v1alpha1.AskedResources) {
+func (m *mutation) container(
+	c *corev1.Container, kind kind, to corev1.ResourceName, was v1alpha1.AskedResources, asked *v1alpha1.AskedResources,
+) {
 	var request, limit int64
 	if own, found := lookup(c.Resources, everySpelling(kind)...); found {
 		request, limit = whole(own.request), whole(own.limit)

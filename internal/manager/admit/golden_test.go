@@ -108,7 +108,9 @@ func (s setting) rules(t *testing.T, pod *corev1.Pod) (Rules, *corev1.Namespace)
 		if r.Percent != nil {
 			percent = *r.Percent
 		}
-		rules.Pods = append(rules.Pods, Rule{Policy: r.Policy, Priority: r.Priority, Selector: selector, Percent: percent, Tier: r.Tier})
+		rules.Pods = append(rules.Pods, Rule{
+			Policy: r.Policy, Priority: r.Priority, Selector: selector, Percent: percent, Tier: r.Tier,
+		})
 	}
 	if s.Namespace == nil {
 		return rules, nil

@@ -35,14 +35,17 @@ func LimitRangeObstacles(l *corev1.LimitRange) []string {
 
 // demanded are the resources that each container must ask for where a quota counts them.
 var demanded = []corev1.ResourceName{
-	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
+	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory,
+	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
 }
 
 // QuotaObstacles returns the native resources that a ResourceQuota counts of batch pods, in order of name; nothing if
 // it counts none, or if its scope leaves batch pods out. The API server refuses a pod that does not ask for what is
 // counted. Of the scopes Terminating and NotTerminating one is of some batch pods, so it counts.
 func QuotaObstacles(q *corev1.ResourceQuota) []string {
-	if !slices.ContainsFunc([]string{v1alpha1.PriorityClassBatch, v1alpha1.PriorityClassMid}, func(class string) bool { return counts(&q.Spec, class) }) {
+	if !slices.ContainsFunc([]string{
+		v1alpha1.PriorityClassBatch, v1alpha1.PriorityClassMid,
+	}, func(class string) bool { return counts(&q.Spec, class) }) {
 		return nil
 	}
 	var all []string

@@ -37,19 +37,39 @@ func TestObstacles(t *testing.T) {
 		{"of claims", limits(`[{type: PersistentVolumeClaim, max: {storage: 1Gi}}]`), nil},
 		{"of something else", limits(`[{type: Container, max: {ephemeral-storage: 1Gi}}]`), nil},
 		{"bounds", limits(`[{type: Container, min: {cpu: 1}, max: {cpu: 2, memory: 1Gi}}, {type: Pod, max: {memory: 4Gi}}]`),
-			[]string{"min of cpu for each Container", "max of cpu for each Container", "max of memory for each Container", "max of memory for each Pod"}},
-		{"a ratio", limits(`[{type: Container, maxLimitRequestRatio: {cpu: 2}}]`), []string{"maxLimitRequestRatio of cpu for each Container"}},
+			[]string{
+				"min of cpu for each Container", "max of cpu for each Container", "max of memory for each Container",
+				"max of memory for each Pod",
+			}},
+		{
+			"a ratio", limits(`[{type: Container, maxLimitRequestRatio: {cpu: 2}}]`), []string{
+				"maxLimitRequestRatio of cpu for each Container",
+			},
+		},
 		{"batch resources", quota(`hard: {requests.waterline.io/batch-cpu: 3000, pods: 3}`), nil},
-		{"native resources", quota(`hard: {requests.cpu: 4, limits.memory: 1Gi, memory: 1Gi, pods: 3}`), []string{"limits.memory", "memory", "requests.cpu"}},
+		{
+			"native resources", quota(`hard: {requests.cpu: 4, limits.memory: 1Gi, memory: 1Gi, pods: 3}`), []string{
+				"limits.memory", "memory", "requests.cpu",
+			},
+		},
 		{"not BestEffort", quota(`hard: {cpu: 4}, scopes: [NotBestEffort]`), nil},
 		{"not BestEffort, as a selector", scoped(`{scopeName: NotBestEffort, operator: Exists}`), nil},
 		{"terminating", quota(`hard: {cpu: 4}, scopes: [Terminating]`), []string{"cpu"}},
 		{"without a class", scoped(`{scopeName: PriorityClass, operator: DoesNotExist}`), nil},
 		{"with a class", scoped(`{scopeName: PriorityClass, operator: Exists}`), []string{"requests.cpu"}},
 		{"other classes", scoped(`{scopeName: PriorityClass, operator: In, values: [waterline-prod]}`), nil},
-		{"a batch class", scoped(`{scopeName: PriorityClass, operator: In, values: [waterline-batch]}`), []string{"requests.cpu"}},
-		{"all but the batch classes", scoped(`{scopeName: PriorityClass, operator: NotIn, values: [waterline-batch, waterline-mid]}`), nil},
-		{"all but one of them", scoped(`{scopeName: PriorityClass, operator: NotIn, values: [waterline-batch]}`), []string{"requests.cpu"}},
+		{
+			"a batch class", scoped(`{scopeName: PriorityClass, operator: In, values: [waterline-batch]}`),
+			[]string{"requests.cpu"},
+		},
+		{
+			"all but the batch classes",
+			scoped(`{scopeName: PriorityClass, operator: NotIn, values: [waterline-batch, waterline-mid]}`), nil,
+		},
+		{
+			"all but one of them", scoped(`{scopeName: PriorityClass, operator: NotIn, values: [waterline-batch]}`),
+			[]string{"requests.cpu"},
+		},
 	} {
 		if !slices.Equal(c.got, c.want) {
 			t.Errorf("%s: %q, want %q", c.what, c.got, c.want)

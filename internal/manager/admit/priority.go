@@ -43,8 +43,10 @@ func (m *mutation) setPriority(wanted model.Tier) model.Tier {
 		wanted = model.TierBatch
 	}
 	if spec.PriorityClassName != "" {
-		m.warn("priorityClassName: %q is not for batch: %s is used; name a class from %d to %d or from %d to %d, or none", shorten(spec.PriorityClassName), name,
-			v1alpha1.PriorityBatch, v1alpha1.PriorityBatch+v1alpha1.PriorityBand-1, v1alpha1.PriorityMid, v1alpha1.PriorityMid+v1alpha1.PriorityBand-1)
+		m.warn("priorityClassName: %q is not for batch: %s is used; name a class from %d to %d or from %d to %d, or none",
+			shorten(spec.PriorityClassName), name,
+			v1alpha1.PriorityBatch, v1alpha1.PriorityBatch+v1alpha1.PriorityBand-1, v1alpha1.PriorityMid,
+			v1alpha1.PriorityMid+v1alpha1.PriorityBand-1)
 	}
 	spec.PriorityClassName, spec.Priority, spec.PreemptionPolicy = name, nil, nil
 	m.out.Changed = true

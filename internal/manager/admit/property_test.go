@@ -47,7 +47,9 @@ func randomResources(r *rand.Rand) corev1.ResourceRequirements {
 func randomPod(r *rand.Rand) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "shop"}}
 	if r.IntN(4) > 0 {
-		pod.Labels = map[string]string{[]string{v1alpha1.LabelQoS, v1alpha1.LabelQoSAlias}[r.IntN(2)]: []string{"BE", "BE", "BE", "LS", "x"}[r.IntN(5)]}
+		pod.Labels = map[string]string{
+			[]string{v1alpha1.LabelQoS, v1alpha1.LabelQoSAlias}[r.IntN(2)]: []string{"BE", "BE", "BE", "LS", "x"}[r.IntN(5)],
+		}
 	}
 	for i := range r.IntN(3) {
 		c := corev1.Container{Name: "init" + strconv.Itoa(i), Resources: randomResources(r)}
@@ -58,7 +60,9 @@ func randomPod(r *rand.Rand) *corev1.Pod {
 		pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
 	}
 	for i := range 1 + r.IntN(4) {
-		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "app" + strconv.Itoa(i), Resources: randomResources(r)})
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{
+			Name: "app" + strconv.Itoa(i), Resources: randomResources(r),
+		})
 	}
 	if r.IntN(3) == 0 {
 		all := randomResources(r)
@@ -105,7 +109,9 @@ func TestProperties(t *testing.T) {
 			t.Fatalf("pod %d: %+v", i, before)
 		}
 	}
-	for _, what := range []string{"ByLabel", "OtherClass", "NotSelected", "Invalid", "pod level: true", "pod level: false"} {
+	for _, what := range []string{
+		"ByLabel", "OtherClass", "NotSelected", "Invalid", "pod level: true", "pod level: false",
+	} {
 		if met[what] < 500 {
 			t.Errorf("%s was met %d times: %v", what, met[what], met)
 		}
@@ -138,8 +144,12 @@ func TestEnormous(t *testing.T) {
 	for _, amount := range []string{"9223372036854775807", "1e30", "9223372036854775807k", "99E", "70Ti"} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelQoS: "BE"}}}
 		for i := range 100 {
-			list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(amount), corev1.ResourceMemory: resource.MustParse(amount)}
-			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint(i), Resources: corev1.ResourceRequirements{Requests: list}})
+			list := corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse(amount), corev1.ResourceMemory: resource.MustParse(amount),
+			}
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{
+				Name: fmt.Sprint(i), Resources: corev1.ResourceRequirements{Requests: list},
+			})
 		}
 		after, _ := Rules{}.Mutate(pod, nil)
 		requests := helpers.PodRequests(after, helpers.PodResourcesOptions{})

@@ -77,7 +77,9 @@ func before(a, b *Rule) bool {
 }
 
 // systemNamespaces hold what runs the cluster. A policy is about tenants.
-var systemNamespaces = []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease, v1alpha1.Namespace}
+var systemNamespaces = []string{
+	metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease, v1alpha1.Namespace,
+}
 
 // protected reports whether a pod runs the cluster or its node, which no policy may make batch: what a selector catches
 // by mistake must not be a DNS server, a CNI daemon or ourselves. A label on the pod can.

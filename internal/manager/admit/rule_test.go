@@ -13,7 +13,11 @@ import (
 )
 
 func optedIn(name string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelColocation: v1alpha1.ColocationEnabled}}}
+	return &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{v1alpha1.LabelColocation: v1alpha1.ColocationEnabled},
+		},
+	}
 }
 
 func everything(percent int) Rules {
@@ -82,7 +86,8 @@ func TestThreshold(t *testing.T) {
 	for _, c := range []struct {
 		owner, policy string
 		want          int
-	}{{"Deployment/shop/web", "night", 51}, {"Deployment/shop/web", "day", 62}, {"CronJob/shop/report", "night", 29}, {"Pod/shop/alone", "night", 34}} {
+	}{{"Deployment/shop/web", "night", 51}, {"Deployment/shop/web", "day", 62}, {"CronJob/shop/report", "night", 29},
+		{"Pod/shop/alone", "night", 34}} {
 		if got := threshold(c.owner, c.policy); got != c.want {
 			t.Errorf("%s, %s: %d, want %d", c.owner, c.policy, got, c.want)
 		}
@@ -104,17 +109,42 @@ func TestNeverByPolicy(t *testing.T) {
 		{"no selector", func(*corev1.Pod) {}, optedIn("shop"), Rules{Pods: []Rule{{Policy: "p", Percent: 100}}}, NotSelected},
 		{"namespace unknown", func(*corev1.Pod) {}, nil, everything(100), NamespaceUnknown},
 		{"another namespace", func(*corev1.Pod) {}, optedIn("other"), everything(100), NamespaceUnknown},
-		{"namespace not in", func(*corev1.Pod) {}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{v1alpha1.LabelColocation: "true"}}}, everything(100), NotOptedIn},
-		{"online by label", func(p *corev1.Pod) { p.Labels = map[string]string{v1alpha1.LabelQoS: "LS"} }, optedIn("shop"), everything(100), OtherClass},
-		{"online by alias", func(p *corev1.Pod) { p.Labels = map[string]string{v1alpha1.LabelQoSAlias: "LSR"} }, optedIn("shop"), everything(100), OtherClass},
-		{"empty label", func(p *corev1.Pod) { p.Labels = map[string]string{v1alpha1.LabelQoS: ""} }, optedIn("shop"), everything(100), OtherClass},
-		{"kube-system", func(p *corev1.Pod) { p.Namespace = "kube-system" }, optedIn("kube-system"), everything(100), Protected},
-		{"ourselves", func(p *corev1.Pod) { p.Namespace = v1alpha1.Namespace }, optedIn(v1alpha1.Namespace), everything(100), Protected},
+		{
+			"namespace not in", func(*corev1.Pod) {}, &corev1.Namespace{
+				ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{v1alpha1.LabelColocation: "true"}},
+			}, everything(100), NotOptedIn,
+		},
+		{
+			"online by label", func(p *corev1.Pod) { p.Labels = map[string]string{v1alpha1.LabelQoS: "LS"} }, optedIn("shop"),
+			everything(100), OtherClass,
+		},
+		{
+			"online by alias", func(p *corev1.Pod) { p.Labels = map[string]string{v1alpha1.LabelQoSAlias: "LSR"} },
+			optedIn("shop"), everything(100), OtherClass,
+		},
+		{
+			"empty label", func(p *corev1.Pod) { p.Labels = map[string]string{v1alpha1.LabelQoS: ""} }, optedIn("shop"),
+			everything(100), OtherClass,
+		},
+		{
+			"kube-system", func(p *corev1.Pod) { p.Namespace = "kube-system" }, optedIn("kube-system"), everything(100),
+			Protected,
+		},
+		{
+			"ourselves", func(p *corev1.Pod) { p.Namespace = v1alpha1.Namespace }, optedIn(v1alpha1.Namespace), everything(100),
+			Protected,
+		},
 		{"daemon", func(p *corev1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Controller: &yes}}
 		}, optedIn("shop"), everything(100), Protected},
-		{"static", func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: "Node", Controller: &yes}} }, optedIn("shop"), everything(100), Protected},
-		{"mirror", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, optedIn("shop"), everything(100), Mirror},
+		{
+			"static", func(p *corev1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: "Node", Controller: &yes}} },
+			optedIn("shop"), everything(100), Protected,
+		},
+		{
+			"mirror", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} },
+			optedIn("shop"), everything(100), Mirror,
+		},
 		{"prod", func(p *corev1.Pod) { p.Spec.Priority = &prod }, optedIn("shop"), everything(100), Online},
 		{"above mid", func(p *corev1.Pod) { p.Spec.Priority = &high }, optedIn("shop"), everything(100), Online},
 	} {
@@ -138,8 +168,14 @@ func TestKeep(t *testing.T) {
 		changed           bool
 	}{
 		{nil, nil, nil, false},
-		{map[string]string{key: "a"}, map[string]string{key: "a", "other": "x"}, map[string]string{key: "a", "other": "x"}, false},
-		{map[string]string{key: "a"}, map[string]string{key: "b", "other": "x"}, map[string]string{key: "a", "other": "x"}, true},
+		{
+			map[string]string{key: "a"}, map[string]string{key: "a", "other": "x"}, map[string]string{key: "a", "other": "x"},
+			false,
+		},
+		{
+			map[string]string{key: "a"}, map[string]string{key: "b", "other": "x"}, map[string]string{key: "a", "other": "x"},
+			true,
+		},
 		{map[string]string{key: "a"}, nil, map[string]string{key: "a"}, true},
 		{nil, map[string]string{key: "b"}, map[string]string{}, true},
 	} {

@@ -102,7 +102,8 @@ func (w *Webhook) review(ctx context.Context, body []byte) ([]byte, error) {
 		return nil, fmt.Errorf("reading the AdmissionReview: %w", err)
 	}
 	if in.APIVersion != admissionv1.SchemeGroupVersion.String() || in.Kind != "AdmissionReview" || in.Request == nil {
-		return nil, fmt.Errorf("reading the AdmissionReview: apiVersion %q, kind %q and request %v: want %s, AdmissionReview and one",
+		return nil, fmt.Errorf("reading the AdmissionReview: apiVersion %q, kind %q and request %v: want %s, "+
+			"AdmissionReview and one",
 			in.APIVersion, in.Kind, in.Request != nil, admissionv1.SchemeGroupVersion)
 	}
 	out := admissionv1.AdmissionReview{TypeMeta: in.TypeMeta, Response: w.answer(ctx, in.Request)}

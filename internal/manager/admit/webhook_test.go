@@ -47,7 +47,8 @@ func post(t *testing.T, w *Webhook, review *admissionv1.AdmissionReview) *admiss
 	if err := json.Unmarshal(to.Body.Bytes(), &answer); err != nil || to.Code != http.StatusOK {
 		t.Fatalf("%d %s", to.Code, to.Body)
 	}
-	if answer.APIVersion != review.APIVersion || answer.Kind != review.Kind || answer.Response.UID != "7" || !answer.Response.Allowed {
+	if answer.APIVersion != review.APIVersion || answer.Kind != review.Kind || answer.Response.UID != "7" ||
+		!answer.Response.Allowed {
 		t.Errorf("answer %s", to.Body)
 	}
 	if (answer.Response.Patch == nil) != (answer.Response.PatchType == nil) {
@@ -133,11 +134,13 @@ func TestNamespaceLookupFails(t *testing.T) {
 			Namespace: func(_ context.Context, name string) (*corev1.Namespace, error) { asked = name; return c.found, c.err },
 		})
 		answer := post(t, w, request(admissionv1.Create, c.pod, "null"))
-		if answer.AuditAnnotations["why"] != string(c.why) || asked != c.asked || (answer.Patch != nil) != (c.why == ByPolicy || c.why == ByLabel) {
+		if answer.AuditAnnotations["why"] != string(c.why) || asked != c.asked ||
+			(answer.Patch != nil) != (c.why == ByPolicy || c.why == ByLabel) {
 			t.Errorf("%v, %v: %v, asked for %q, %s", c.found, c.err, answer.AuditAnnotations, asked, answer.Patch)
 		}
 	}
-	if answer := post(t, New(Options{Rules: func() Rules { return everything(100) }}), request(admissionv1.Create, plain, "null")); answer.Patch != nil {
+	if answer := post(t, New(Options{Rules: func() Rules { return everything(100) }}),
+		request(admissionv1.Create, plain, "null")); answer.Patch != nil {
 		t.Errorf("without a lookup: %s", answer.Patch)
 	}
 }
@@ -153,8 +156,14 @@ func TestBadRequests(t *testing.T) {
 		{http.MethodPost, "application/json; charset=utf-8", "{}", http.StatusBadRequest},
 		{http.MethodPost, "application/json", "", http.StatusBadRequest},
 		{http.MethodPost, "application/json", "null", http.StatusBadRequest},
-		{http.MethodPost, "application/json", `{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{}}`, http.StatusBadRequest},
-		{http.MethodPost, "application/json", `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`, http.StatusBadRequest},
+		{
+			http.MethodPost, "application/json",
+			`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{}}`, http.StatusBadRequest,
+		},
+		{
+			http.MethodPost, "application/json", `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`,
+			http.StatusBadRequest,
+		},
 		{http.MethodPost, "application/json", strings.Repeat(" ", maxBody+1), http.StatusRequestEntityTooLarge},
 	} {
 		r := httptest.NewRequest(c.method, Path, strings.NewReader(c.body))
@@ -188,11 +197,18 @@ func FuzzReview(f *testing.F) {
 		}
 		f.Add(body)
 	}
-	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"kind":{"version":"v1","kind":"Pod"},"operation":"CREATE","object":{}}}`))
+	f.Add(
+		[]byte(
+			`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"kind":{"version":"v1","kind":"Pod"},"operation":"CREATE","object":{}}}`,
+		),
+	)
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"kind":{"version":"v1","kind":"Pod"},"operation":"CREATE","object":
 	 {"metadata":{"labels":{"waterline.io/qos":"BE"},"annotations":{"waterline.io/batch-resources":"{\"pod\":{\"request\":{\"cpu\":-1}},\"containers\":{\"\":{\"limit\":{\"cpu\":9e18}}}}"}},
 	 "spec":{"resources":{"requests":{"cpu":"1","memory":"1e400"}},"containers":[{},{"resources":{"limits":{"memory":"-1","kubernetes.io/batch-cpu":"0.5"}}}]}}}}`))
-	w := New(Options{Rules: func() Rules { return everything(50) }, Namespace: func(_ context.Context, name string) (*corev1.Namespace, error) { return optedIn(name), nil }})
+	w := New(Options{
+		Rules:     func() Rules { return everything(50) },
+		Namespace: func(_ context.Context, name string) (*corev1.Namespace, error) { return optedIn(name), nil },
+	})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		answer, err := w.review(t.Context(), body)
 		if err != nil {
@@ -208,7 +224,11 @@ func FuzzReview(f *testing.F) {
 // FuzzMutate checks what must be true of every mutation on pods that nobody should write.
 func FuzzMutate(f *testing.F) {
 	f.Add([]byte(batchPod), true)
-	f.Add([]byte(`{"metadata":{"labels":{"koordinator.sh/qosClass":"BE"}},"spec":{"resources":{"requests":{"cpu":"7"}},"containers":[{"name":"a"},{"name":"b"}]}}`), false)
+	f.Add(
+		[]byte(
+			`{"metadata":{"labels":{"koordinator.sh/qosClass":"BE"}},"spec":{"resources":{"requests":{"cpu":"7"}},"containers":[{"name":"a"},{"name":"b"}]}}`,
+		), false,
+	)
 	f.Fuzz(func(t *testing.T, raw []byte, koordinator bool) {
 		pod, err := readPod(raw, "shop")
 		if err != nil || duplicates(pod) {

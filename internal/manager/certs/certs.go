@@ -147,7 +147,8 @@ func (c *Certs) share(ctx context.Context) (bundle, error) {
 		}
 		switch {
 		case err == nil:
-			c.options.Log.Info("The webhook's certificates were renewed", "secret", c.options.Secret, "until", next.serving.Leaf.NotAfter)
+			c.options.Log.Info("The webhook's certificates were renewed", "secret", c.options.Secret, "until",
+				next.serving.Leaf.NotAfter)
 			return next, nil
 		case !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err):
 			return bundle{}, fmt.Errorf("writing the secret %s: %w", c.options.Secret, err)
@@ -162,7 +163,8 @@ func (c *Certs) tell(ctx context.Context, trust []byte) error {
 	for _, name := range c.options.Webhooks {
 		err := retry.RetryOnConflict(retry.DefaultRetry, func() error { return c.tellOne(ctx, name, trust) })
 		if err != nil {
-			problems = append(problems, fmt.Errorf("writing the trusted authorities into the webhook configuration %s: %w", name, err))
+			problems = append(problems,
+				fmt.Errorf("writing the trusted authorities into the webhook configuration %s: %w", name, err))
 		}
 	}
 	return errors.Join(problems...)

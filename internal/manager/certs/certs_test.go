@@ -39,9 +39,12 @@ func newCluster(t *testing.T) *cluster {
 	server, client := start(t)
 	c := &cluster{t: t, server: server, client: client}
 	c.now.Store(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC).Unix())
-	_, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(t.Context(), &admissionv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: webhooks}, Webhooks: []admissionv1.MutatingWebhook{{Name: "a.waterline.io"}, {Name: "b.waterline.io"}},
-	}, metav1.CreateOptions{})
+	_, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(t.Context(),
+		&admissionv1.MutatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: webhooks}, Webhooks: []admissionv1.MutatingWebhook{
+				{Name: "a.waterline.io"}, {Name: "b.waterline.io"},
+			},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +56,10 @@ func (c *cluster) clock() time.Time { return time.Unix(c.now.Load(), 0) }
 func (c *cluster) sleep(d time.Duration) { c.now.Add(int64(d / time.Second)) }
 
 func (c *cluster) replica() *Certs {
-	return New(Options{Client: c.client, Namespace: namespace, Secret: name, Names: []string{dns}, Webhooks: []string{webhooks}, Now: c.clock})
+	return New(Options{
+		Client: c.client, Namespace: namespace, Secret: name, Names: []string{dns}, Webhooks: []string{webhooks},
+		Now: c.clock,
+	})
 }
 
 func (c *cluster) sync(all ...*Certs) {
@@ -68,7 +74,8 @@ func (c *cluster) sync(all ...*Certs) {
 // trust is what API servers trust, the same for all webhooks.
 func (c *cluster) trust() []byte {
 	c.t.Helper()
-	got, err := c.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(c.t.Context(), webhooks, metav1.GetOptions{})
+	got, err := c.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(c.t.Context(), webhooks,
+		metav1.GetOptions{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -298,7 +305,10 @@ func TestServed(t *testing.T) {
 	c.now.Store(time.Now().Unix())
 	a := c.replica()
 	c.sync(a)
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(to http.ResponseWriter, _ *http.Request) { io.WriteString(to, "yes") }))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(to http.ResponseWriter,
+		_ *http.Request) {
+		io.WriteString(to, "yes")
+	}))
 	server.TLS = &tls.Config{GetCertificate: a.GetCertificate}
 	// httptest has a certificate of its own, which Go prefers only for clients that name no host; we name one.
 	server.StartTLS()
@@ -317,7 +327,11 @@ func TestServed(t *testing.T) {
 		defer calling.RUnlock()
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(*trust.Load())
-		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: dns, Time: c.clock}}}
+		client := &http.Client{
+			Transport: &http.Transport{
+				DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: dns, Time: c.clock},
+			},
+		}
 		answer, err := client.Get(server.URL)
 		if err != nil {
 			return err
@@ -356,7 +370,10 @@ func TestServed(t *testing.T) {
 func TestRun(t *testing.T) {
 	c := newCluster(t)
 	c.server.refuse = http.StatusServiceUnavailable
-	a := New(Options{Client: c.client, Namespace: namespace, Secret: name, Names: []string{dns}, Webhooks: []string{webhooks}, Interval: 5 * time.Millisecond})
+	a := New(Options{
+		Client: c.client, Namespace: namespace, Secret: name, Names: []string{dns}, Webhooks: []string{webhooks},
+		Interval: 5 * time.Millisecond,
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { a.Run(ctx); close(done) }()
@@ -408,7 +425,9 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add(data[keyAuthorities], data[keySigners], data[keyServing], data[keyServingKey])
 	f.Fuzz(func(t *testing.T, authorities, signers, serving, key []byte) {
-		b, _ := decode(map[string][]byte{keyAuthorities: authorities, keySigners: signers, keyServing: serving, keyServingKey: key})
+		b, _ := decode(map[string][]byte{
+			keyAuthorities: authorities, keySigners: signers, keyServing: serving, keyServingKey: key,
+		})
 		next, _, err := renew(time.Unix(1800000000, 0), b, []string{dns})
 		if err != nil {
 			t.Fatal(err)

@@ -60,7 +60,8 @@ func decode(data map[string][]byte) (bundle, error) {
 		cert, authorities = pem.Decode(authorities)
 		key, signers = pem.Decode(signers)
 		if cert == nil || key == nil {
-			problems = append(problems, fmt.Errorf("%s and %s are not as many certificates and keys", keyAuthorities, keySigners))
+			problems = append(problems,
+				fmt.Errorf("%s and %s are not as many certificates and keys", keyAuthorities, keySigners))
 			break
 		}
 		a, err := decodeAuthority(cert.Bytes, key.Bytes)

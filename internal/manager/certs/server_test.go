@@ -28,7 +28,11 @@ func start(t *testing.T) (*apiServer, kubernetes.Interface) {
 	s := &apiServer{objects: map[string]map[string]any{}}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}})
+	client, err := kubernetes.NewForConfig(&rest.Config{
+		Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{
+			ContentType: "application/json", AcceptContentTypes: "application/json",
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,5 +85,8 @@ func (s *apiServer) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 
 func status(to http.ResponseWriter, code int, reason metav1.StatusReason) {
 	to.WriteHeader(code)
-	json.NewEncoder(to).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code), Reason: reason})
+	json.NewEncoder(to).Encode(metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code),
+		Reason: reason,
+	})
 }

@@ -49,7 +49,10 @@ func TestIdentity(t *testing.T) {
 		{name: "a panic", release: "4.19.91-25.3.al7.x86_64", file: file, states: []string{"", "1\n"},
 			before: identitySafe, lacks: []string{identitySafe, identitySafe}},
 		{name: "no release", file: file, states: []string{"1\n"}, before: identitySafe, lacks: []string{identitySafe}},
-		{name: "no file", release: newest, file: "cpu.idle", states: []string{"1\n", "0\n"}, lacks: []string{identityKernel, identityKernel}},
+		{
+			name: "no file", release: newest, file: "cpu.idle", states: []string{"1\n", "0\n"},
+			lacks: []string{identityKernel, identityKernel},
+		},
 	} {
 		root, proc := t.TempDir(), t.TempDir()
 		layout, _ := cgroup.ParseLayout("kubepods")

@@ -20,7 +20,8 @@ func (n *fakeNode) task(pid, tid int, group string, waited time.Duration) {
 	n.run(group)
 	dir := filepath.Join(n.proc, fmt.Sprint(pid))
 	n.file(filepath.Join(dir, "cgroup"), fmt.Sprintf("5:cpuset:/../../%[1]s\n4:cpu,cpuacct:/../../%[1]s\n", group))
-	n.file(filepath.Join(dir, "task", fmt.Sprint(tid), "schedstat"), fmt.Sprintf("123456789 %d 77\n", waited.Nanoseconds()))
+	n.file(filepath.Join(dir, "task", fmt.Sprint(tid), "schedstat"),
+		fmt.Sprintf("123456789 %d 77\n", waited.Nanoseconds()))
 }
 
 // run lets somebody in a pod's group run for a moment.
@@ -268,7 +269,8 @@ func TestMeterDelayMostTasks(t *testing.T) {
 // before it, and what it waited since its last one is told then. A pod with too many of its own keeps nobody else
 // waiting for good.
 func TestMeterDelayManyTasks(t *testing.T) {
-	const each, pods, rate = 400, 8, 100 * time.Millisecond // two of the four pods that come at the same time have their turn
+	// two of the four pods that come at the same time have their turn
+	const each, pods, rate = 400, 8, 100 * time.Millisecond
 	waits := []string{"waits-huge"}
 	for i := range pods {
 		waits = append(waits, fmt.Sprintf("waits-%d", i))
@@ -325,7 +327,9 @@ func BenchmarkMeterDelay(b *testing.B) {
 		}
 		b.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 		pod := fmt.Sprint(i / each)
-		d.pods[pod] = append(d.pods[pod], &delayedProcess{dir: fmt.Sprintf("%s/%d", DefaultProc, cmd.Process.Pid), tasks: map[int]delayedTask{}})
+		d.pods[pod] = append(d.pods[pod], &delayedProcess{
+			dir: fmt.Sprintf("%s/%d", DefaultProc, cmd.Process.Pid), tasks: map[int]delayedTask{},
+		})
 	}
 	ask := func(b *testing.B, tick int64, uid string) {
 		if _, _, asked := d.waitedSince(uid, time.Second, tick); !asked {

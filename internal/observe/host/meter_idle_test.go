@@ -31,7 +31,8 @@ func TestMeterIdleThrottle(t *testing.T) {
 		n.pod("batch", u)
 		got := n.after(time.Second).Pod("batch").CPU
 		if seen.Periods+got.Periods != int64(u.periods) || seen.Throttled+got.Throttled != int64(u.throttled) {
-			t.Errorf("%d of %d periods and %d of %d that were throttled", seen.Periods+got.Periods, u.periods, seen.Throttled+got.Throttled, u.throttled)
+			t.Errorf("%d of %d periods and %d of %d that were throttled", seen.Periods+got.Periods, u.periods,
+				seen.Throttled+got.Throttled, u.throttled)
 		}
 	})
 }
@@ -66,7 +67,8 @@ func TestMeterIdleMemory(t *testing.T) {
 		if got := anon(); got != 10 {
 			t.Errorf("after a while: anon %d", got)
 		}
-		for what, change := range map[string]func(){"another size": func() { u.bytes += 15 }, "work": func() { u.nanos += 1e6 }} {
+		for what, change := range map[string]func(){"another size": func() { u.bytes += 15 },
+			"work": func() { u.nanos += 1e6 }} {
 			change()
 			n.pod("batch", u)
 			if got := anon(); got < 10<<20 {

@@ -39,10 +39,13 @@ type used struct {
 
 func newFakeNode(t *testing.T, v cgroup.Version, pods ...string) *fakeNode {
 	root := t.TempDir()
-	n := &fakeNode{t: t, mount: Mount{Version: v, Path: root, Cpuacct: root, Memory: root}, layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"},
+	n := &fakeNode{t: t, mount: Mount{
+		Version: v, Path: root, Cpuacct: root, Memory: root,
+	}, layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"},
 		proc: filepath.Join(root, "proc"), boot: time.Hour, mono: time.Hour, pods: map[string]model.PodGroup{}}
 	if v == cgroup.V1 {
-		n.mount.Path, n.mount.Cpuacct, n.mount.Memory = filepath.Join(root, "cpu"), filepath.Join(root, "cpuacct"), filepath.Join(root, "memory")
+		n.mount.Path, n.mount.Cpuacct, n.mount.Memory = filepath.Join(root, "cpu"), filepath.Join(root, "cpuacct"),
+			filepath.Join(root, "memory")
 	}
 	n.file(filepath.Join(n.proc, "meminfo"), procMeminfo)
 	n.file(filepath.Join(n.proc, "zoneinfo"), procZoneinfo)
@@ -97,12 +100,15 @@ func (n *fakeNode) set(dir string, u used) {
 	n.t.Helper()
 	throttle := fmt.Sprintf("nr_periods %d\nnr_throttled %d\n", u.periods, u.throttled)
 	memory := fmt.Sprintf("anon %d\nactive_file %d\ninactive_file %d\n", u.bytes/15*10, u.bytes/15*2, u.bytes/15*3)
-	stall := fmt.Sprintf("some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=%d\n", u.stall.Microseconds(), u.stall.Microseconds()/2)
-	texts := [cgroup.NumStats]string{cgroup.CPUUsage: fmt.Sprintf("usage_usec %d\n", u.nanos/1000) + throttle, cgroup.MemoryUsage: fmt.Sprintln(u.bytes),
+	stall := fmt.Sprintf("some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\nfull avg10=0.00 avg60=0.00 avg300=0.00 "+
+		"total=%d\n", u.stall.Microseconds(), u.stall.Microseconds()/2)
+	texts := [cgroup.NumStats]string{cgroup.CPUUsage: fmt.Sprintf("usage_usec %d\n", u.nanos/1000) + throttle,
+		cgroup.MemoryUsage:   fmt.Sprintln(u.bytes),
 		cgroup.MemoryDetails: memory, cgroup.CPUStall: stall, cgroup.MemoryStall: stall, cgroup.IOStall: stall}
 	if n.mount.Version == cgroup.V1 {
 		texts[cgroup.CPUUsage], texts[cgroup.CPUThrottle] = fmt.Sprintln(u.nanos), throttle
-		texts[cgroup.MemoryDetails] = "rss 1\n" + strings.NewReplacer("anon", "total_rss", "active", "total_active", "inactive", "total_inactive").Replace(memory)
+		texts[cgroup.MemoryDetails] = "rss 1\n" +
+			strings.NewReplacer("anon", "total_rss", "active", "total_active", "inactive", "total_inactive").Replace(memory)
 	}
 	for s, text := range texts {
 		if hierarchy := n.mount.OfStat(cgroup.Stat(s)); hierarchy != "" {
@@ -130,7 +136,8 @@ func (n *fakeNode) pod(uid string, u used) { n.set(n.pods[uid].Dir, u) }
 // pressure gives the kernel PSI.
 func (n *fakeNode) pressure() {
 	for _, what := range []string{"cpu", "memory", "io"} {
-		n.file(filepath.Join(n.proc, "pressure", what), "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
+		n.file(filepath.Join(n.proc, "pressure", what),
+			"some avg10=0.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
 	}
 }
 
@@ -156,7 +163,8 @@ func TestMeter(t *testing.T) {
 		n := newFakeNode(t, v, "batch", "online")
 		n.pressure()
 		load := n.after(0)
-		if load.Node.CPU.At != 0 || load.Pod("batch").CPU.At != 0 || load.Pod("online").Memory.At != n.boot || load.CPUMilli != 2000 || load.Runnable != 3 {
+		if load.Node.CPU.At != 0 || load.Pod("batch").CPU.At != 0 || load.Pod("online").Memory.At != n.boot ||
+			load.CPUMilli != 2000 || load.Runnable != 3 {
 			t.Errorf("first: %+v", load)
 		}
 		n.idle(1500*time.Millisecond, 2)
@@ -167,7 +175,9 @@ func TestMeter(t *testing.T) {
 		if want := (model.CPUUsage{At: n.boot, Milli: 400, Periods: 10, Throttled: 4}); got.CPU != want {
 			t.Errorf("CPU: %+v, want %+v", got.CPU, want)
 		}
-		if want := (model.MemoryUsage{At: n.boot, WorkingSet: 12 << 20, Anon: 10 << 20, ActiveFile: 2 << 20, InactiveFile: 3 << 20}); got.Memory != want {
+		if want := (model.MemoryUsage{
+			At: n.boot, WorkingSet: 12 << 20, Anon: 10 << 20, ActiveFile: 2 << 20, InactiveFile: 3 << 20,
+		}); got.Memory != want {
 			t.Errorf("memory: %+v, want %+v", got.Memory, want)
 		}
 		stall, want := model.Stall{Some: 250, Full: 125}, model.Pressure{}
@@ -177,10 +187,12 @@ func TestMeter(t *testing.T) {
 		if got.Pressure != want {
 			t.Errorf("pressure: %+v, want %+v", got.Pressure, want)
 		}
-		if load.Node.CPU.Milli != 500 || load.Classes[model.Burstable].CPU.Milli != 500 || load.Classes[model.Burstable].Memory.Anon != 20<<20 {
+		if load.Node.CPU.Milli != 500 || load.Classes[model.Burstable].CPU.Milli != 500 ||
+			load.Classes[model.Burstable].Memory.Anon != 20<<20 {
 			t.Errorf("%+v", load)
 		}
-		if load.Node.Memory.WorkingSet != (24684092-22033084-478284)<<10 || load.Memory != 24684092<<10 || load.Watermark != 17522*int64(os.Getpagesize()) {
+		if load.Node.Memory.WorkingSet != (24684092-22033084-478284)<<10 || load.Memory != 24684092<<10 ||
+			load.Watermark != 17522*int64(os.Getpagesize()) {
 			t.Errorf("memory of the node: %+v", load)
 		}
 		n.pod("batch", used{nanos: 1600e6, periods: 40, throttled: 4})
@@ -382,7 +394,8 @@ func TestMeterDescriptors(t *testing.T) {
 				}
 			}
 		}
-		if ages["a"] != 0 || ages["batch1"] != 0 || ages["batch2"] != 0 || ages["b"] != 9*time.Second || ages["c"] != 9*time.Second {
+		if ages["a"] != 0 || ages["batch1"] != 0 || ages["batch2"] != 0 || ages["b"] != 9*time.Second ||
+			ages["c"] != 9*time.Second {
 			t.Errorf("ages: %v", ages)
 		}
 		n.pods = map[string]model.PodGroup{"c": n.pods["c"]}
@@ -405,7 +418,8 @@ func TestMeterMissing(t *testing.T) {
 		n.mount.Memory = ""
 		n.start()
 		err := filepath.WalkDir(filepath.Dir(n.proc), func(path string, _ fs.DirEntry, err error) error {
-			if base := filepath.Base(path); err == nil && (strings.HasSuffix(base, ".pressure") || base == "cpu.stat" && v == cgroup.V1) {
+			if base := filepath.Base(path); err == nil &&
+				(strings.HasSuffix(base, ".pressure") || base == "cpu.stat" && v == cgroup.V1) {
 				return os.Remove(path)
 			}
 			return err
@@ -421,7 +435,8 @@ func TestMeterMissing(t *testing.T) {
 			n.after(time.Second)
 		}
 		load := n.after(time.Second)
-		if p := load.Pod("a"); p.CPU.At != n.boot || p.Memory.At != 0 || p.Pressure.At != 0 || load.Node.Pressure.At != n.boot {
+		if p := load.Pod("a"); p.CPU.At != n.boot || p.Memory.At != 0 || p.Pressure.At != 0 ||
+			load.Node.Pressure.At != n.boot {
 			t.Errorf("%+v", load)
 		}
 		if err := os.RemoveAll(filepath.Join(n.mount.Path, n.pods["a"].Dir)); err != nil {
@@ -456,7 +471,8 @@ func TestMeterLargeFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.file(filepath.Join(n.proc, "stat"), strings.Replace(string(stat), "procs_running", "intr"+strings.Repeat(" 0", 50_000)+"\nprocs_running", 1))
+	n.file(filepath.Join(n.proc, "stat"),
+		strings.Replace(string(stat), "procs_running", "intr"+strings.Repeat(" 0", 50_000)+"\nprocs_running", 1))
 	n.file(filepath.Join(n.proc, "zoneinfo"), strings.Repeat(procZoneinfo, 500))
 	if load := n.after(0); load.Runnable != 3 || load.Watermark != 500*17522*int64(unix.Getpagesize()) {
 		t.Errorf("%+v", load)

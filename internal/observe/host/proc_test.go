@@ -64,12 +64,16 @@ Node 0, zone   Normal
 
 func TestParseStat(t *testing.T) {
 	got, err := ParseStat([]byte(procStat))
-	if want := (ProcStat{Idle: (3790613 + 11037 + 1918) * 10 * time.Millisecond, Stolen: 1918 * 10 * time.Millisecond, CPUs: 2, Runnable: 3}); got != want || err != nil {
+	if want := (ProcStat{
+		Idle: (3790613 + 11037 + 1918) * 10 * time.Millisecond, Stolen: 1918 * 10 * time.Millisecond, CPUs: 2, Runnable: 3,
+	}); got != want || err != nil {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 	for _, text := range []string{
-		"", "cpu  1 2 3 4 5 6 7 8 9 10\n", "cpu  1 2 3\ncpu0 1 2 3\nprocs_running 1\n", "cpu  1 2 3 -4 5 6 7 8\ncpu0 1\nprocs_running 1\n",
-		"cpu  1 2 3 4 5 6 7 8\nprocs_running 1\n", "cpu  1 2 3 9223372036854775807 5 6 7 8\ncpu0 1\nprocs_running 1\n", "cpu  1 2 3 4 5 6 7 8\ncpu0 1\nprocs_running x\n",
+		"", "cpu  1 2 3 4 5 6 7 8 9 10\n", "cpu  1 2 3\ncpu0 1 2 3\nprocs_running 1\n",
+		"cpu  1 2 3 -4 5 6 7 8\ncpu0 1\nprocs_running 1\n",
+		"cpu  1 2 3 4 5 6 7 8\nprocs_running 1\n", "cpu  1 2 3 9223372036854775807 5 6 7 8\ncpu0 1\nprocs_running 1\n",
+		"cpu  1 2 3 4 5 6 7 8\ncpu0 1\nprocs_running x\n",
 	} {
 		if got, err := ParseStat([]byte(text)); !errors.Is(err, ErrProc) {
 			t.Errorf("%q: %+v, %v", text, got, err)
@@ -79,7 +83,9 @@ func TestParseStat(t *testing.T) {
 
 func TestParseMeminfo(t *testing.T) {
 	got, err := ParseMeminfo([]byte(procMeminfo))
-	if want := (Meminfo{Total: 24684092 << 10, Free: 22033084 << 10, Anon: 12184 << 10, ActiveFile: 793304 << 10, InactiveFile: 478284 << 10}); got != want || err != nil {
+	if want := (Meminfo{
+		Total: 24684092 << 10, Free: 22033084 << 10, Anon: 12184 << 10, ActiveFile: 793304 << 10, InactiveFile: 478284 << 10,
+	}); got != want || err != nil {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
 	for _, text := range []string{"", "MemTotal: 1 kB\n", "MemTotal: -1 kB\n", "MemTotal: 9223372036854775807 kB\n"} {
@@ -108,7 +114,8 @@ func FuzzParseProc(f *testing.F) {
 		s, err1 := ParseStat(content)
 		m, err2 := ParseMeminfo(content)
 		low, err3 := SumLowWatermarks(content)
-		if s.Idle < 0 || s.Stolen < 0 || s.Stolen > s.Idle || s.CPUs < 0 || s.Runnable < 0 || min(m.Total, m.Free, m.Anon, m.ActiveFile, m.InactiveFile) < 0 || low < 0 {
+		if s.Idle < 0 || s.Stolen < 0 || s.Stolen > s.Idle || s.CPUs < 0 || s.Runnable < 0 ||
+			min(m.Total, m.Free, m.Anon, m.ActiveFile, m.InactiveFile) < 0 || low < 0 {
 			t.Errorf("%q: %+v, %+v, %d", content, s, m, low)
 		}
 		for _, err := range []error{err1, err2, err3} {

@@ -25,7 +25,10 @@ func TestNoProtection(t *testing.T) {
 		{"a node with systemd", recursive, true, ""},
 		{"an old kernel, or no controller", recursive, false, protectionFiles},
 		{"mounted without the option", strings.Replace(recursive, ",memory_recursiveprot", "", 1), true, protectionRecursive},
-		{"another option", strings.Replace(recursive, ",memory_recursiveprot", ",memory_recursiveprotx", 1), true, protectionRecursive},
+		{
+			"another option", strings.Replace(recursive, ",memory_recursiveprot", ",memory_recursiveprotx", 1), true,
+			protectionRecursive,
+		},
 		{"nothing mounted", "", true, protectionRecursive},
 		{"in a container", "1 2 0:25 / /host/cgroup ro - cgroup2 cgroup rw,memory_recursiveprot\n", true, ""},
 	} {

@@ -221,7 +221,10 @@ func TestTopologyWhileCPUsGo(t *testing.T) {
 
 // FuzzTopology checks that whatever is in the files either is an error or a value that can be.
 func FuzzTopology(f *testing.F) {
-	for _, text := range []string{"0", "-1", "3", "0-3,8", "4294967295", "Node 0 MemTotal:       13461716 kB\nNode 0 MemFree: 1 kB", "Node 0 MemTotal: -1 kB"} {
+	for _, text := range []string{
+		"0", "-1", "3", "0-3,8", "4294967295", "Node 0 MemTotal:       13461716 kB\nNode 0 MemFree: 1 kB",
+		"Node 0 MemTotal: -1 kB",
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -286,7 +289,8 @@ func build(t testing.TB, description string) string {
 			m.each(args[1], func(dir string) { write(t, filepath.Join(dir, "topology/physical_package_id"), args[0]+"\n") })
 		case "core":
 			for _, group := range m.groups(args) {
-				m.each(group.String(), func(dir string) { write(t, filepath.Join(dir, "topology", m.siblings), group.String()+"\n") })
+				m.each(group.String(),
+					func(dir string) { write(t, filepath.Join(dir, "topology", m.siblings), group.String()+"\n") })
 			}
 		case "cache":
 			for _, group := range m.groups(args[1:]) {
@@ -295,7 +299,8 @@ func build(t testing.TB, description string) string {
 		case "node":
 			dir, id, list := filepath.Join(nodes, "node"+args[0]), args[0], strings.Trim(args[1], "-")
 			write(t, filepath.Join(dir, "cpulist"), list+"\n")
-			write(t, filepath.Join(dir, "meminfo"), fmt.Sprintf("Node %s MemTotal: %14s kB\nNode %s MemFree: %14s kB\n", id, args[2], id, "1024"))
+			write(t, filepath.Join(dir, "meminfo"),
+				fmt.Sprintf("Node %s MemTotal: %14s kB\nNode %s MemFree: %14s kB\n", id, args[2], id, "1024"))
 		case "file":
 			write(t, filepath.Join(m.sys, args[0]), strings.Join(args[1:], " ")+"\n")
 		default:

@@ -35,13 +35,28 @@ func TestProbe(t *testing.T) {
 	}{
 		{name: "all of it", version: cgroup.V2, quota: "cpu.max", files: all},
 		{name: "an old kernel", version: cgroup.V2, quota: "cpu.max", files: all[3:], lacks: "burst idle identity "},
-		{name: "no idle groups", version: cgroup.V2, quota: "cpu.max", files: []string{all[0], all[2], all[3], all[4], all[5]}, lacks: "idle "},
-		{name: "no identities", version: cgroup.V2, quota: "cpu.max", files: []string{all[0], all[1], all[3], all[4], all[5]}, lacks: "identity "},
+		{
+			name: "no idle groups", version: cgroup.V2, quota: "cpu.max",
+			files: []string{all[0], all[2], all[3], all[4], all[5]}, lacks: "idle ",
+		},
+		{
+			name: "no identities", version: cgroup.V2, quota: "cpu.max", files: []string{all[0], all[1], all[3], all[4], all[5]},
+			lacks: "identity ",
+		},
 		{name: "no memory controller", version: cgroup.V2, quota: "cpu.max", files: all[:4], lacks: "protection reclaim "},
 		{name: "before 5.19", version: cgroup.V2, quota: "cpu.max", files: all[:5], lacks: "reclaim "},
-		{name: "no pressure", version: cgroup.V2, quota: "cpu.max", files: []string{all[0], all[1], all[2], all[4], all[5]}, lacks: "pressure "},
-		{name: "pressure that cannot be read", version: cgroup.V2, quota: "cpu.max", files: []string{all[0], all[1], all[2], all[4], all[5]}, unreadable: all[3], lacks: "pressure "},
-		{name: "v1", version: cgroup.V1, quota: "cpu.cfs_quota_us", files: append([]string{"cpu.cfs_burst_us"}, all[1:4]...), lacks: "pressure reclaim "},
+		{
+			name: "no pressure", version: cgroup.V2, quota: "cpu.max", files: []string{all[0], all[1], all[2], all[4], all[5]},
+			lacks: "pressure ",
+		},
+		{
+			name: "pressure that cannot be read", version: cgroup.V2, quota: "cpu.max",
+			files: []string{all[0], all[1], all[2], all[4], all[5]}, unreadable: all[3], lacks: "pressure ",
+		},
+		{
+			name: "v1", version: cgroup.V1, quota: "cpu.cfs_quota_us", files: append([]string{"cpu.cfs_burst_us"}, all[1:4]...),
+			lacks: "pressure reclaim ",
+		},
 	} {
 		root := t.TempDir()
 		layout, _ := cgroup.ParseLayout("kubepods")
@@ -66,7 +81,8 @@ func TestProbe(t *testing.T) {
 			for _, one := range []struct {
 				name    string
 				missing bool
-			}{{"burst ", m.NoBurst}, {"idle ", m.NoIdle}, {"identity ", m.NoIdentity != ""}, {"pressure ", m.NoPressure}, {"protection ", m.NoProtection != ""}, {"reclaim ", m.NoReclaim}} {
+			}{{"burst ", m.NoBurst}, {"idle ", m.NoIdle}, {"identity ", m.NoIdentity != ""}, {"pressure ", m.NoPressure},
+				{"protection ", m.NoProtection != ""}, {"reclaim ", m.NoReclaim}} {
 				if one.missing {
 					all += one.name
 				}

@@ -13,9 +13,10 @@ import (
 func ParseAnnotations(annotations map[string]string) model.PodAnnotations {
 	r := asksReader{annotations: annotations}
 	asks := model.PodAnnotations{
-		Shares:      r.shares(v1alpha1.AnnotationCPUShare, v1alpha1.AnnotationCPUShareAlias),
-		Quota:       oneOf(&r, v1alpha1.AnnotationCPUQuota, "", model.QuotaKubelet, model.QuotaUnlimited),
-		CPUs:        oneOf(&r, v1alpha1.AnnotationCPUManager, v1alpha1.AnnotationCPUManagerAlias, model.CPUNone, model.CPUShare, model.CPUExclusive),
+		Shares: r.shares(v1alpha1.AnnotationCPUShare, v1alpha1.AnnotationCPUShareAlias),
+		Quota:  oneOf(&r, v1alpha1.AnnotationCPUQuota, "", model.QuotaKubelet, model.QuotaUnlimited),
+		CPUs: oneOf(&r, v1alpha1.AnnotationCPUManager, v1alpha1.AnnotationCPUManagerAlias, model.CPUNone,
+			model.CPUShare, model.CPUExclusive),
 		Placement:   oneOf(&r, v1alpha1.AnnotationCPUPlacement, "", model.PlacePacked, model.PlaceSpread, model.PlaceCores),
 		LocalMemory: oneOf(&r, v1alpha1.AnnotationCPUMemory, "", localMemory) == localMemory,
 		Evict:       oneOf(&r, v1alpha1.AnnotationEvict, "", model.EvictNever, model.EvictFirst),
@@ -25,7 +26,8 @@ func ParseAnnotations(annotations map[string]string) model.PodAnnotations {
 		asks.Evict = model.EvictNever // whatever was meant, somebody cares
 	}
 	for _, n := range r.notices {
-		if n.Code == model.BadAnnotation && (n.Key == v1alpha1.AnnotationCPUManager || n.Key == v1alpha1.AnnotationCPUManagerAlias) {
+		if n.Code == model.BadAnnotation &&
+			(n.Key == v1alpha1.AnnotationCPUManager || n.Key == v1alpha1.AnnotationCPUManagerAlias) {
 			asks.BadCPUs = n
 		}
 	}
@@ -74,7 +76,8 @@ func (r *asksReader) shares(key, alias string) int64 {
 	}
 	shares, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || shares < model.MinShares || shares > model.MaxShares {
-		r.bad(key, value, fmt.Sprintf("write an integer from %d to %d, where %d is one CPU", model.MinShares, model.MaxShares, model.SharesPerCPU))
+		r.bad(key, value, fmt.Sprintf("write an integer from %d to %d, where %d is one CPU", model.MinShares, model.MaxShares,
+			model.SharesPerCPU))
 		return 0
 	}
 	return shares

@@ -24,7 +24,11 @@ func TestAsks(t *testing.T) {
 		{"ours", map[string]string{share: "10240"}, 10240, "", nil},
 		{"alias", map[string]string{alias: "10240"}, 10240, "", nil},
 		{"both", map[string]string{share: "2048", alias: "10240"}, 2048, "", []model.Code{model.BothSpellings}},
-		{"ours is bad, alias is not used", map[string]string{share: "x", alias: "10240"}, 0, "", []model.Code{model.BothSpellings, model.BadAnnotation}},
+		{
+			"ours is bad, alias is not used", map[string]string{share: "x", alias: "10240"}, 0, "", []model.Code{
+				model.BothSpellings, model.BadAnnotation,
+			},
+		},
 		{"least", map[string]string{share: "2"}, 2, "", nil},
 		{"most", map[string]string{share: "262144"}, 262144, "", nil},
 		{"below", map[string]string{share: "1"}, 0, "", []model.Code{model.BadAnnotation}},
@@ -69,14 +73,20 @@ func TestCPUAsks(t *testing.T) {
 		{"share", map[string]string{alias: "share"}, model.PodAnnotations{CPUs: model.CPUShare}, ""},
 		{"exclusive, all of it", map[string]string{manager: "exclusive", placement: "pcpu-only", memory: "local"},
 			model.PodAnnotations{CPUs: model.CPUExclusive, Placement: model.PlaceCores, LocalMemory: true}, ""},
-		{"placements", map[string]string{manager: "exclusive", placement: "spread"}, model.PodAnnotations{CPUs: model.CPUExclusive, Placement: model.PlaceSpread}, ""},
+		{
+			"placements", map[string]string{
+				manager: "exclusive", placement: "spread",
+			}, model.PodAnnotations{CPUs: model.CPUExclusive, Placement: model.PlaceSpread}, "",
+		},
 		{"both", map[string]string{manager: "share", alias: "exclusive"}, model.PodAnnotations{CPUs: model.CPUShare},
 			`BothSpellings qos.gocrane.io/cpu-manager "exclusive" waterline.io/cpu-manager: "share" is used; remove the other`},
 		{"both the same", map[string]string{manager: "share", alias: "share"}, model.PodAnnotations{CPUs: model.CPUShare},
 			`BothSpellings qos.gocrane.io/cpu-manager "share" waterline.io/cpu-manager: "share" is used; remove the other`},
 		{"bad alias", map[string]string{alias: "Exclusive"}, model.PodAnnotations{},
 			`BadAnnotation qos.gocrane.io/cpu-manager "Exclusive" write "none" or "share" or "exclusive"`},
-		{"bad placement does not spoil the rest", map[string]string{manager: "exclusive", placement: "", memory: "remote"}, model.PodAnnotations{CPUs: model.CPUExclusive},
+		{"bad placement does not spoil the rest", map[string]string{
+			manager: "exclusive", placement: "", memory: "remote",
+		}, model.PodAnnotations{CPUs: model.CPUExclusive},
 			`BadAnnotation waterline.io/cpu-placement "" write "packed" or "spread" or "pcpu-only"; BadAnnotation waterline.io/cpu-memory "remote" write "local"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -85,7 +95,8 @@ func TestCPUAsks(t *testing.T) {
 			for _, n := range asks.Notices {
 				notices = append(notices, fmt.Sprintf("%s %s %q %s", n.Code, n.Key, n.Text, n.Fix))
 			}
-			if asks.CPUs != c.want.CPUs || asks.Placement != c.want.Placement || asks.LocalMemory != c.want.LocalMemory || strings.Join(notices, "; ") != c.notices {
+			if asks.CPUs != c.want.CPUs || asks.Placement != c.want.Placement || asks.LocalMemory != c.want.LocalMemory ||
+				strings.Join(notices, "; ") != c.notices {
 				t.Errorf("got %+v, %q", asks, notices)
 			}
 		})
@@ -123,7 +134,9 @@ func FuzzAsks(f *testing.F) {
 	f.Add("10240", "unlimited")
 	f.Add("-1", "")
 	f.Fuzz(func(t *testing.T, share, quota string) {
-		asks := ParseAnnotations(map[string]string{v1alpha1.AnnotationCPUShareAlias: share, v1alpha1.AnnotationCPUQuota: quota})
+		asks := ParseAnnotations(map[string]string{
+			v1alpha1.AnnotationCPUShareAlias: share, v1alpha1.AnnotationCPUQuota: quota,
+		})
 		if asks.Shares != 0 && model.ClampShares(asks.Shares) != asks.Shares {
 			t.Errorf("%q asks for %d", share, asks.Shares)
 		}

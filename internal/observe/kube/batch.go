@@ -43,13 +43,15 @@ func grant(pod *model.Pod, p *corev1.Pod) {
 	}
 	came, valid := batchResources(p.Annotations)
 	native := *p
-	native.Spec.InitContainers, native.Spec.Containers = slices.Clone(p.Spec.InitContainers), slices.Clone(p.Spec.Containers)
+	native.Spec.InitContainers, native.Spec.Containers = slices.Clone(p.Spec.InitContainers),
+		slices.Clone(p.Spec.Containers)
 	cpus, cpuValid := cpuKind.translate(&native, &came)
 	bytes, memoryValid := memoryKind.translate(&native, &came)
 	if !valid || !cpuValid || !memoryValid {
 		pod.Annotations.Notices = append(pod.Annotations.Notices, model.Reason{
-			Code: model.BadAnnotation, Key: v1alpha1.AnnotationBatchResources, Text: shorten(p.Annotations[v1alpha1.AnnotationBatchResources]),
-			Fix: "remove it; the webhook writes it, and what differs from what the containers ask for does not count",
+			Code: model.BadAnnotation, Key: v1alpha1.AnnotationBatchResources,
+			Text: shorten(p.Annotations[v1alpha1.AnnotationBatchResources]),
+			Fix:  "remove it; the webhook writes it, and what differs from what the containers ask for does not count",
 		})
 	}
 	anyCPU, anyMemory := false, false

@@ -40,17 +40,23 @@ func TestGrants(t *testing.T) {
 `
 	for _, c := range []struct{ name, spec, annotation, want string }{
 		{"nothing", `{containers: [{name: main, resources: {requests: {cpu: 1}}}]}`, "", ""},
-		{"nothing, whatever the annotation says", `{containers: [{name: main}]}`, `{"containers": {"main": {"limit": {"cpu": 1}}}}`, ""},
+		{
+			"nothing, whatever the annotation says", `{containers: [{name: main}]}`,
+			`{"containers": {"main": {"limit": {"cpu": 1}}}}`, "",
+		},
 		{"no annotation", main, "", "pod 2000 0 1073741824; main 2000 0 1073741824"},
 		{"as it came", main, `{"containers": {"main": {"request": {"cpu": 2000, "memory": 1073741824}, "limit": {"cpu": 3000, "memory": 2147483648}}}}`,
 			"pod 2000 3000 2147483648; main 2000 3000 2147483648"},
 		{"it came without limits", main, `{"containers": {"main": {"request": {"cpu": 2000, "memory": 1073741824}}}}`,
 			"pod 2000 0 1073741824; main 2000 0 1073741824"},
-		{"an entry that is not about it", main, `{"containers": {"main": {"request": {"cpu": 1000, "memory": 1073741824}, "limit": {"cpu": 9000, "memory": 2147483648}}}}`,
+		{"an entry that is not about it", main,
+			`{"containers": {"main": {"request": {"cpu": 1000, "memory": 1073741824}, "limit": {"cpu": 9000, "memory": 2147483648}}}}`,
 			"pod 2000 0 2147483648; main 2000 0 2147483648; BadAnnotation"},
-		{"an entry of a container that is not there", main, `{"containers": {"other": {"request": {"cpu": 1}}}}`, "pod 2000 0 1073741824; main 2000 0 1073741824"},
+		{"an entry of a container that is not there", main, `{"containers": {"other": {"request": {"cpu": 1}}}}`,
+			"pod 2000 0 1073741824; main 2000 0 1073741824"},
 		{"no JSON", main, `{"containers": `, "pod 2000 0 1073741824; main 2000 0 1073741824; BadAnnotation"},
-		{"not in range", main, `{"containers": {"main": {"request": {"cpu": 2000}, "limit": {"cpu": -3}}}}`, "pod 2000 0 1073741824; main 2000 0 1073741824; BadAnnotation"},
+		{"not in range", main, `{"containers": {"main": {"request": {"cpu": 2000}, "limit": {"cpu": -3}}}}`,
+			"pod 2000 0 1073741824; main 2000 0 1073741824; BadAnnotation"},
 		{"more than there is", main, `{"containers": {"main": {"request": {"cpu": 2000}, "limit": {"cpu": 70368744177665}}}}`,
 			"pod 2000 0 1073741824; main 2000 0 1073741824; BadAnnotation"},
 		{"summed as the kubelet does", `
@@ -153,7 +159,11 @@ func TestBought(t *testing.T) {
 // FuzzGrants checks that nothing that anybody may write into the annotation gives a pod without batch resources
 // anything, nor anybody an amount out of range.
 func FuzzGrants(f *testing.F) {
-	came, err := json.Marshal(v1alpha1.BatchResources{Containers: map[string]v1alpha1.AskedResources{"main": {Request: v1alpha1.ResourceAmounts{CPU: 2000}, Limit: v1alpha1.ResourceAmounts{CPU: 3000}}}})
+	came, err := json.Marshal(v1alpha1.BatchResources{
+		Containers: map[string]v1alpha1.AskedResources{
+			"main": {Request: v1alpha1.ResourceAmounts{CPU: 2000}, Limit: v1alpha1.ResourceAmounts{CPU: 3000}},
+		},
+	})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -161,7 +171,8 @@ func FuzzGrants(f *testing.F) {
 	f.Add(`{"pod": {"limit": {"memory": 70368744177664}}}`, "0")
 	f.Fuzz(func(t *testing.T, annotation, cpu string) {
 		var p corev1.Pod
-		if yaml.Unmarshal([]byte(fmt.Sprintf("spec: {containers: [{name: main, resources: {requests: {waterline.io/batch-cpu: %q}}}]}", cpu)), &p) != nil {
+		if yaml.Unmarshal([]byte(fmt.Sprintf("spec: {containers: [{name: main, resources: {requests: "+
+			"{waterline.io/batch-cpu: %q}}}]}", cpu)), &p) != nil {
 			return
 		}
 		p.UID, p.Annotations = "0a", map[string]string{v1alpha1.AnnotationBatchResources: annotation}

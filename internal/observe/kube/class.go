@@ -16,7 +16,8 @@ import (
 // false the labels say nothing, and the class is LS. The notices say what is wrong with the labels.
 func Class(labels map[string]string) (class model.Class, said bool, notices []model.Reason) {
 	r := asksReader{annotations: labels}
-	class = oneOf(&r, v1alpha1.LabelQoS, v1alpha1.LabelQoSAlias, model.ClassLSE, model.ClassLSR, model.ClassLS, model.ClassBE, model.ClassSystem)
+	class = oneOf(&r, v1alpha1.LabelQoS, v1alpha1.LabelQoSAlias, model.ClassLSE, model.ClassLSR, model.ClassLS,
+		model.ClassBE, model.ClassSystem)
 	for i := range r.notices {
 		if r.notices[i].Code == model.BadAnnotation {
 			r.notices[i].Code = model.BadLabel

@@ -29,7 +29,9 @@ func TestClasses(t *testing.T) {
 			got.WriteString(line)
 			continue
 		}
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "0a", Labels: map[string]string{}, Annotations: map[string]string{}}}
+		p := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{UID: "0a", Labels: map[string]string{}, Annotations: map[string]string{}},
+		}
 		for _, word := range strings.Fields(says) {
 			key, value, _ := strings.Cut(word, "=")
 			switch key {
@@ -55,7 +57,8 @@ func TestClasses(t *testing.T) {
 		if !ok {
 			t.Fatalf("%q is no pod", line)
 		}
-		fmt.Fprintf(&got, "%s=> %s tier=%s cpus=%s online=%v", says, pod.Class, pod.Tier, pod.Annotations.CPUs, pod.Class.Online())
+		fmt.Fprintf(&got, "%s=> %s tier=%s cpus=%s online=%v", says, pod.Class, pod.Tier, pod.Annotations.CPUs,
+			pod.Class.Online())
 		for _, n := range pod.Annotations.Notices {
 			fmt.Fprintf(&got, "; %s", n)
 		}
@@ -77,9 +80,15 @@ func TestOwners(t *testing.T) {
 		{"Job", "report-2a", "", "Job/shop/report-2a"},
 		{"", "", "", "Pod/shop/alone"},
 	} {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "0a", Namespace: "shop", Name: "alone", Labels: map[string]string{"pod-template-hash": c.hash}}}
+		p := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				UID: "0a", Namespace: "shop", Name: "alone", Labels: map[string]string{"pod-template-hash": c.hash},
+			},
+		}
 		if c.kind != "" {
-			p.OwnerReferences = []metav1.OwnerReference{{Kind: "Watcher", Name: "other"}, {Kind: c.kind, Name: c.name, Controller: &yes}}
+			p.OwnerReferences = []metav1.OwnerReference{
+				{Kind: "Watcher", Name: "other"}, {Kind: c.kind, Name: c.name, Controller: &yes},
+			}
 		}
 		if pod, _ := Pod(p, ""); pod.Owner != c.want {
 			t.Errorf("%s %s: %s, want %s", c.kind, c.name, pod.Owner, c.want)

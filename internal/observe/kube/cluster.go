@@ -103,7 +103,8 @@ func (c *Cluster) Run(ctx context.Context) {
 	follow := func(client *rest.RESTClient, resource string, example runtime.Object, selector fields.Selector, s *store) {
 		s.collection = c.collection
 		list := cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, selector)
-		reflector := cache.NewReflectorWithOptions(list, example, s, cache.ReflectorOptions{Name: resource, Backoff: Backoff()})
+		reflector := cache.NewReflectorWithOptions(list, example, s,
+			cache.ReflectorOptions{Name: resource, Backoff: Backoff()})
 		wg.Go(func() { reflector.RunWithContext(ctx) })
 	}
 	follow(c.client, "pods", &corev1.Pod{}, fields.OneTermEqualSelector("spec.nodeName", c.nodeName), &store{

@@ -74,7 +74,9 @@ func parseKubelet(body []byte) (model.Kubelet, error) {
 	if k.ReservedCPUs, err = model.ParseCPUs(c.ReservedSystemCPUs); err != nil {
 		return model.Kubelet{}, fmt.Errorf("reading the kubelet's configuration: reservedSystemCPUs: %w", err)
 	}
-	for field, reserved := range map[string]map[string]string{"kubeReserved": c.KubeReserved, "systemReserved": c.SystemReserved} {
+	for field, reserved := range map[string]map[string]string{
+		"kubeReserved": c.KubeReserved, "systemReserved": c.SystemReserved,
+	} {
 		milli, err := reservedCPU(reserved)
 		bytes, memErr := reservedMemory(reserved)
 		if err := errors.Join(err, memErr); err != nil {

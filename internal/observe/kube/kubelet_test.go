@@ -13,19 +13,31 @@ import (
 )
 
 func TestParseKubelet(t *testing.T) {
-	k, err := parseKubelet([]byte(`{"kubeletconfig":{"cpuCFSQuota":false,"cpuCFSQuotaPeriod":"50ms","cgroupsPerQOS":false,"cpuManagerPolicy":"static"}}`))
-	if want := (model.Kubelet{Known: true, QuotaPeriod: 50_000, NoPodCgroups: true, StaticCPUs: true}); err != nil || k != want {
+	k, err := parseKubelet(
+		[]byte(
+			`{"kubeletconfig":{"cpuCFSQuota":false,"cpuCFSQuotaPeriod":"50ms","cgroupsPerQOS":false,"cpuManagerPolicy":"static"}}`,
+		),
+	)
+	if want := (model.Kubelet{Known: true, QuotaPeriod: 50_000, NoPodCgroups: true, StaticCPUs: true}); err != nil ||
+		k != want {
 		t.Errorf("got %+v, %v", k, err)
 	}
 	if k, err := parseKubelet([]byte(`{"kubeletconfig":{}}`)); err != nil || k != DefaultKubelet() {
 		t.Errorf("defaults: %+v, %v", k, err)
 	}
-	for gates, on := range map[string]bool{`"MemoryQoS":true`: true, `"MemoryQoS":false,"AllAlpha":true`: false, `"AllAlpha":true`: true, `"Other":true`: false} {
-		if k, err := parseKubelet([]byte(`{"kubeletconfig":{"featureGates":{` + gates + `}}}`)); err != nil || k.MemoryQoS != on {
+	for gates, on := range map[string]bool{
+		`"MemoryQoS":true`: true, `"MemoryQoS":false,"AllAlpha":true`: false, `"AllAlpha":true`: true, `"Other":true`: false,
+	} {
+		if k, err := parseKubelet([]byte(`{"kubeletconfig":{"featureGates":{` + gates + `}}}`)); err != nil ||
+			k.MemoryQoS != on {
 			t.Errorf("%s: %+v, %v", gates, k, err)
 		}
 	}
-	k, err = parseKubelet([]byte(`{"kubeletconfig":{"reservedSystemCPUs":"0,8-9","kubeReserved":{"cpu":"500m","memory":"1Gi"},"systemReserved":{"cpu":"1"}}}`))
+	k, err = parseKubelet(
+		[]byte(
+			`{"kubeletconfig":{"reservedSystemCPUs":"0,8-9","kubeReserved":{"cpu":"500m","memory":"1Gi"},"systemReserved":{"cpu":"1"}}}`,
+		),
+	)
 	want := DefaultKubelet()
 	want.ReservedCPUs, want.ReservedMilli, want.ReservedMemory = model.CPUs(0, 8, 9), 1500, 1<<30
 	if err != nil || k != want {
@@ -43,7 +55,8 @@ func TestParseKubelet(t *testing.T) {
 		`"systemReserved":{"cpu":"9999999999E"}`: "systemReserved: cpu",
 		`"systemReserved":"1"`:                   "systemReserved",
 	} {
-		if k, err := parseKubelet([]byte(`{"kubeletconfig":{` + config + `}}`)); err == nil || k.Known || !strings.Contains(err.Error(), says) {
+		if k, err := parseKubelet([]byte(`{"kubeletconfig":{` + config + `}}`)); err == nil || k.Known ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %+v, %v", config, k, err)
 		}
 	}
@@ -78,7 +91,8 @@ func TestManifests(t *testing.T) {
 		}
 		t.Fatalf("%s: %+v", what, m.Snapshot())
 	}
-	eventually("an empty directory is known", func(s model.Snapshot) bool { return s.Known && len(s.Pods) == 0 && s.Allocatable.CPU == 2000 })
+	eventually("an empty directory is known",
+		func(s model.Snapshot) bool { return s.Known && len(s.Pods) == 0 && s.Allocatable.CPU == 2000 })
 	write("a.yaml", `
 kind: Pod
 metadata: {name: a, uid: a1, namespace: x, annotations: {iqiyi.com/cpu-share: "2048"}}
@@ -88,17 +102,20 @@ kind: Namespace
 metadata: {name: x, labels: {team: video}}
 `)
 	eventually("a pod appears", func(s model.Snapshot) bool {
-		return len(s.Pods) == 1 && s.Pods[0].Annotations.Shares == 2048 && s.Pods[0].RequestMilli == 1000 && s.Pods[0].NamespaceLabels["team"] == "video"
+		return len(s.Pods) == 1 && s.Pods[0].Annotations.Shares == 2048 && s.Pods[0].RequestMilli == 1000 &&
+			s.Pods[0].NamespaceLabels["team"] == "video"
 	})
 	write("b.yaml", "kind: Pod\nmetadata: {name: b}\n") // no UID
 	write("c.json", `{"kind":"Pod","metadata":{"name":"c","uid":"c1"}}`)
 	eventually("a mistake does not spoil the rest", func(s model.Snapshot) bool { return len(s.Pods) == 2 })
 	write("a.yaml", "kind: Pod\nmetadata: [")
 	write("d.json", `{"kind":"Pod","metadata":{"name":"d","uid":"d1"}}`)
-	eventually("what a file said before stays", func(s model.Snapshot) bool { return len(s.Pods) == 3 && s.Pods[0].Annotations.Shares == 2048 })
+	eventually("what a file said before stays",
+		func(s model.Snapshot) bool { return len(s.Pods) == 3 && s.Pods[0].Annotations.Shares == 2048 })
 	write("a.yaml", "")
 	write("e.json", `{"kind":"Pod","metadata":{"name":"e","uid":"e1"}}`)
-	eventually("an empty file is one that is being written", func(s model.Snapshot) bool { return len(s.Pods) == 4 && s.Pods[0].Annotations.Shares == 2048 })
+	eventually("an empty file is one that is being written",
+		func(s model.Snapshot) bool { return len(s.Pods) == 4 && s.Pods[0].Annotations.Shares == 2048 })
 	if err := os.Remove(filepath.Join(dir, "a.yaml")); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +124,9 @@ metadata: {name: x, labels: {team: video}}
 
 func FuzzParseKubelet(f *testing.F) {
 	f.Add([]byte(`{"kubeletconfig":{"cpuCFSQuota":false,"cpuCFSQuotaPeriod":"50ms"}}`))
-	f.Add([]byte(`{"kubeletconfig":{"reservedSystemCPUs":"0-1","kubeReserved":{"cpu":"500m"},"systemReserved":{"cpu":"1"}}}`))
+	f.Add(
+		[]byte(`{"kubeletconfig":{"reservedSystemCPUs":"0-1","kubeReserved":{"cpu":"500m"},"systemReserved":{"cpu":"1"}}}`),
+	)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if k, err := parseKubelet(body); err == nil && (!k.Known || k.QuotaPeriod < 0 || k.ReservedMilli < 0) {
 			t.Errorf("%q: %+v", body, k)

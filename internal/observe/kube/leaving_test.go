@@ -27,7 +27,9 @@ func TestLeaving(t *testing.T) {
 		"less than can be":     {seconds(-1), nil, false, 0},
 		"deleted without word": {seconds(7), nil, true, 7 * time.Second},
 	} {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "0a1b2c3d-0000-4000-8000-000000000001", DeletionGracePeriodSeconds: c.deleted}}
+		p := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{UID: "0a1b2c3d-0000-4000-8000-000000000001", DeletionGracePeriodSeconds: c.deleted},
+		}
 		p.Spec.TerminationGracePeriodSeconds = c.spec
 		if c.leaving {
 			p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
@@ -37,7 +39,10 @@ func TestLeaving(t *testing.T) {
 			t.Errorf("%s: %v, leaving %v", name, got.Grace, got.Leaving)
 		}
 	}
-	for value, want := range map[string]model.EvictPreference{"never": model.EvictNever, "first": model.EvictFirst, "Never": model.EvictNever, "": model.EvictNever, "last": model.EvictNever} {
+	for value, want := range map[string]model.EvictPreference{
+		"never": model.EvictNever, "first": model.EvictFirst, "Never": model.EvictNever, "": model.EvictNever,
+		"last": model.EvictNever,
+	} {
 		asks := ParseAnnotations(map[string]string{v1alpha1.AnnotationEvict: value})
 		if known := value == "never" || value == "first"; asks.Evict != want || len(asks.Notices) == 0 != known {
 			t.Errorf("%q: %q, %v", value, asks.Evict, asks.Notices)

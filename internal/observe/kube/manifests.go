@@ -42,8 +42,12 @@ type manifestFile struct {
 
 // NewManifests follows the *.yaml, *.yml and *.json files in a directory, looking for changes at an interval. selfUID
 // is the UID of the agent's own pod, allocatableMilli the CPU that pods may request on this node, in milli-cores.
-func NewManifests(dir string, every time.Duration, selfUID string, allocatableMilli int64, log *slog.Logger) *Manifests {
-	m := &Manifests{collection: newCollection(1), dir: dir, every: every, selfUID: selfUID, log: log, files: map[string]manifestFile{}}
+func NewManifests(
+	dir string, every time.Duration, selfUID string, allocatableMilli int64, log *slog.Logger,
+) *Manifests {
+	m := &Manifests{
+		collection: newCollection(1), dir: dir, every: every, selfUID: selfUID, log: log, files: map[string]manifestFile{},
+	}
 	m.node.Allocatable.CPU = allocatableMilli
 	return m
 }
@@ -92,7 +96,8 @@ func (m *Manifests) scan() (changed bool, err error) {
 	seen := map[string]bool{}
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || !info.Mode().IsRegular() || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
+		if err != nil || !info.Mode().IsRegular() ||
+			!slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
 			continue
 		}
 		seen[e.Name()] = true
@@ -168,7 +173,8 @@ func parseManifests(content []byte) (pods []*corev1.Pod, spaces []*corev1.Namesp
 				return nil, nil, fmt.Errorf("document %d: %w", i, err)
 			}
 			if _, ok := Pod(pod, ""); !ok {
-				return nil, nil, fmt.Errorf("document %d: metadata.uid %q: write the UID that the pod's cgroup is named after", i, pod.UID)
+				return nil, nil, fmt.Errorf("document %d: metadata.uid %q: write the UID that the pod's cgroup is named after", i,
+					pod.UID)
 			}
 			setDefaults(pod)
 			pods = append(pods, pod)

@@ -40,14 +40,15 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 	least := least(p)
 	requests := resource.PodRequests(actuated, resource.PodResourcesOptions{})
 	pod := &model.Pod{
-		UID:          uid,
-		APIUID:       string(p.UID),
-		Namespace:    p.Namespace,
-		Name:         p.Name,
-		QoS:          qosClass(actuated),
-		Labels:       p.Labels,
-		Self:         selfUID != "" && string(p.UID) == selfUID,
-		Critical:     p.Spec.PriorityClassName == "system-node-critical" || p.Spec.PriorityClassName == "system-cluster-critical",
+		UID:       uid,
+		APIUID:    string(p.UID),
+		Namespace: p.Namespace,
+		Name:      p.Name,
+		QoS:       qosClass(actuated),
+		Labels:    p.Labels,
+		Self:      selfUID != "" && string(p.UID) == selfUID,
+		Critical: p.Spec.PriorityClassName == "system-node-critical" ||
+			p.Spec.PriorityClassName == "system-cluster-critical",
 		Ended:        ended(p),
 		Leaving:      p.DeletionTimestamp != nil,
 		Grace:        grace(p),
@@ -135,7 +136,9 @@ func asShown(p *corev1.Pod) *corev1.Pod {
 			limits = of(r.Limits, p.Status.Resources.Limits)
 		}
 		// In the status also stand sums over the containers, of resources that the pod has none of its own of.
-		allocated.Spec.Resources = &corev1.ResourceRequirements{Requests: of(r.Requests, p.Status.AllocatedResources), Limits: limits}
+		allocated.Spec.Resources = &corev1.ResourceRequirements{
+			Requests: of(r.Requests, p.Status.AllocatedResources), Limits: limits,
+		}
 	}
 	return &allocated
 }
@@ -213,7 +216,9 @@ func podLevelCPU(p *corev1.Pod) bool {
 // has one (kubelet, getCPULimit).
 func containers(p *corev1.Pod) []model.Container {
 	ids := map[string]string{}
-	for _, statuses := range [][]corev1.ContainerStatus{p.Status.ContainerStatuses, p.Status.InitContainerStatuses, p.Status.EphemeralContainerStatuses} {
+	for _, statuses := range [][]corev1.ContainerStatus{
+		p.Status.ContainerStatuses, p.Status.InitContainerStatuses, p.Status.EphemeralContainerStatuses,
+	} {
 		for _, s := range statuses {
 			_, id, _ := strings.Cut(s.ContainerID, "://")
 			ids[s.Name] = id

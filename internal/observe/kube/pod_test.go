@@ -179,9 +179,13 @@ func TestLeast(t *testing.T) {
 		{"to more", "{limits: {cpu: 2}}", "{limits: {cpu: 500m}}", "", 500, 1500},
 		{"to no limit", "{}", "{limits: {cpu: 500m}}", "", 0, 0},
 		{"from no limit", "{limits: {cpu: 2}}", "{}", "", 0, 0},
-		{"to less, which is put off", "{limits: {cpu: 500m}}", "{limits: {cpu: 2}}", "conditions: [{type: PodResizePending, status: 'True', reason: Deferred}]", 500, 1500},
+		{
+			"to less, which is put off", "{limits: {cpu: 500m}}", "{limits: {cpu: 2}}",
+			"conditions: [{type: PodResizePending, status: 'True', reason: Deferred}]", 500, 1500,
+		},
 	} {
-		text := "metadata: {uid: 6016fc45-0a1b-4c2d-8e3f-123456789abc}\nspec: {containers: [{name: a, resources: " + c.spec + "}, {name: b, resources: {limits: {cpu: 1}}}]}\n"
+		text := "metadata: {uid: 6016fc45-0a1b-4c2d-8e3f-123456789abc}\nspec: {containers: [{name: a, resources: " + c.spec +
+			"}, {name: b, resources: {limits: {cpu: 1}}}]}\n"
 		if c.status != "" {
 			text += "status:\n  containerStatuses: [{name: a, resources: " + c.status + "}]\n  " + c.pod + "\n"
 		}
@@ -192,7 +196,8 @@ func TestLeast(t *testing.T) {
 		was := p.DeepCopy()
 		pod, _ := Pod(&p, "")
 		if pod.Containers[0].LeastMilli != c.container || pod.LeastMilli != c.sum {
-			t.Errorf("%s: %d, of the pod %d, want %d and %d", c.name, pod.Containers[0].LeastMilli, pod.LeastMilli, c.container, c.sum)
+			t.Errorf("%s: %d, of the pod %d, want %d and %d", c.name, pod.Containers[0].LeastMilli, pod.LeastMilli, c.container,
+				c.sum)
 		}
 		if !equality.Semantic.DeepEqual(was, &p) {
 			t.Errorf("%s: the pod was changed", c.name)

@@ -61,7 +61,9 @@ func (p *PodResources) CPUPool(ctx context.Context) (model.CPUPool, error) {
 		return model.CPUPool{}, fmt.Errorf("asking the kubelet which CPUs it hands out: %w", err)
 	}
 	if pool.Allocatable.Empty() {
-		return model.CPUPool{}, errors.New("asking the kubelet which CPUs it hands out: none; its CPU manager has not started yet, or all CPUs are reserved")
+		return model.CPUPool{},
+			errors.New("asking the kubelet which CPUs it hands out: none; its CPU manager has not started yet, or all CPUs " +
+				"are reserved")
 	}
 	if answer, err = p.call(ctx, "List"); err == nil {
 		pool.Taken, pool.Pods, err = parsePodResources(answer)
@@ -75,7 +77,8 @@ func (p *PodResources) CPUPool(ctx context.Context) (model.CPUPool, error) {
 // call makes one unary call whose request has no fields and returns the message that answers it.
 func (p *PodResources) call(ctx context.Context, method string) ([]byte, error) {
 	// One frame: not compressed, zero bytes of message.
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://kubelet/v1.PodResourcesLister/"+method, bytes.NewReader(make([]byte, 5)))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://kubelet/v1.PodResourcesLister/"+method,
+		bytes.NewReader(make([]byte, 5)))
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +170,8 @@ func cpusIn(field protowire.Number, cpus *model.CPUSet) func(protowire.Number, [
 				return fmt.Errorf("reading the CPUs of the answer: %w", protowire.ParseError(n))
 			}
 			if id >= model.MaxCPUs {
-				return fmt.Errorf("reading the CPUs of the answer: %w: %d is not from 0 to %d", model.ErrCPUList, int64(id), model.MaxCPUs-1)
+				return fmt.Errorf("reading the CPUs of the answer: %w: %d is not from 0 to %d", model.ErrCPUList, int64(id),
+					model.MaxCPUs-1)
 			}
 			cpus.Add(int(id))
 			value = value[n:]

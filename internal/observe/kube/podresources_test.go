@@ -80,7 +80,8 @@ func podAnswer(namespace, name string, containers ...[]uint64) []byte {
 		if len(ids) > 0 {
 			c = packed(c, containerCPUs, ids...)
 		}
-		memory := protowire.AppendVarint(protowire.AppendTag(nested(nil, 1, []byte("memory")), 2, protowire.VarintType), 1<<30)
+		memory := protowire.AppendVarint(protowire.AppendTag(nested(nil, 1, []byte("memory")), 2, protowire.VarintType),
+			1<<30)
 		b = nested(b, podContainers, nested(c, 4, memory))
 	}
 	return nested(nil, listPods, b)
@@ -94,7 +95,8 @@ func TestPodResources(t *testing.T) {
 		"GetAllocatableResources": message(allocatable), "List": message(list),
 	}).CPUPool(t.Context())
 	pods := map[string]bool{"default/db": true, "default/web": true, "kube-system/proxy": true}
-	if err != nil || pool.Allocatable != model.CPUs(1, 2, 3, 130) || pool.Taken != model.CPUs(1, 3, 130) || !maps.Equal(pool.Pods, pods) {
+	if err != nil || pool.Allocatable != model.CPUs(1, 2, 3, 130) || pool.Taken != model.CPUs(1, 3, 130) ||
+		!maps.Equal(pool.Pods, pods) {
 		t.Errorf("got %s and %s of %v, %v", pool.Allocatable, pool.Taken, pool.Pods, err)
 	}
 
@@ -126,19 +128,27 @@ func TestPodResourcesTrouble(t *testing.T) {
 			_, _ = w.Write(make([]byte, 5))
 			w.Header().Set("Grpc-Status", "13")
 		}, `List: it answers 200 OK, gRPC status "13"`},
-		{"no status", good, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 5)) }, `gRPC status ""`},
+		{
+			"no status", good, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 5)) },
+			`gRPC status ""`,
+		},
 		{"another server", func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }, nil, "404"},
 		{"cut short", good, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Grpc-Status", "0")
 			_, _ = w.Write([]byte{0, 0, 0, 0, 9, 1})
 		}, "not one plain message"},
 		{"not protobuf", message([]byte{0xff}), nil, "which CPUs it hands out: reading the answer"},
-		{"a container that is cut short", good, message(nested(nil, listPods, []byte{podContainers<<3 | 2, 200})), "which CPUs its containers have: reading the answer"},
+		{
+			"a container that is cut short", good, message(nested(nil, listPods, []byte{podContainers<<3 | 2, 200})),
+			"which CPUs its containers have: reading the answer",
+		},
 		{"a negative CPU", message(packed(nil, allocatableCPUs, 1, 1<<64-1)), nil, "-1 is not from 0 to 1023"},
 		{"too many CPUs", good, message(podAnswer("a", "b", []uint64{1024})), "1024 is not from 0 to 1023"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			pool, err := kubeletSocket(t, map[string]http.HandlerFunc{"GetAllocatableResources": c.allocatable, "List": c.list}).CPUPool(t.Context())
+			pool, err := kubeletSocket(t, map[string]http.HandlerFunc{
+				"GetAllocatableResources": c.allocatable, "List": c.list,
+			}).CPUPool(t.Context())
 			if err == nil || !strings.Contains(err.Error(), c.says) || !pool.Allocatable.Empty() {
 				t.Errorf("got %+v, %v", pool, err)
 			}
@@ -146,15 +156,19 @@ func TestPodResourcesTrouble(t *testing.T) {
 	}
 	t.Run("no socket", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "kubelet.sock")
-		if _, err := NewPodResources(path).CPUPool(t.Context()); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
+		if _, err := NewPodResources(path).CPUPool(t.Context()); !errors.Is(err, fs.ErrNotExist) ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("no answer", func(t *testing.T) {
-		p := kubeletSocket(t, map[string]http.HandlerFunc{"GetAllocatableResources": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }})
+		p := kubeletSocket(t, map[string]http.HandlerFunc{
+			"GetAllocatableResources": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		})
 		begin := time.Now()
 		_, err := p.CPUPool(t.Context())
-		if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took < podResourcesTimeout || took > podResourcesTimeout+5*time.Second {
+		if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took < podResourcesTimeout ||
+			took > podResourcesTimeout+5*time.Second {
 			t.Errorf("after %s: %v", took, err)
 		}
 	})
@@ -164,7 +178,8 @@ func FuzzPodResources(f *testing.F) {
 	f.Add(podAnswer("default", "db", []uint64{1, 130}, nil))
 	f.Add(packed(nil, allocatableCPUs, 1, 2, 3))
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		if taken, pods, err := parsePodResources(answer); err != nil && (!taken.Empty() || pods != nil) || len(pods) == 0 && !taken.Empty() {
+		if taken, pods, err := parsePodResources(answer); err != nil && (!taken.Empty() || pods != nil) ||
+			len(pods) == 0 && !taken.Empty() {
 			t.Errorf("%q: %s of %v", answer, taken, pods)
 		}
 		_, _ = parseAllocatable(answer)

@@ -14,7 +14,9 @@ import (
 var (
 	tiers      = []spelling[model.Tier]{{"Batch", model.TierBatch}, {"Mid", model.TierMid}}
 	quotaModes = []spelling[model.QuotaMode]{{"Kubelet", model.QuotaKubelet}, {"Unlimited", model.QuotaUnlimited}}
-	cpuModes   = []spelling[model.CPUMode]{{"None", model.CPUNone}, {"Share", model.CPUShare}, {"Exclusive", model.CPUExclusive}}
+	cpuModes   = []spelling[model.CPUMode]{
+		{"None", model.CPUNone}, {"Share", model.CPUShare}, {"Exclusive", model.CPUExclusive},
+	}
 	placements = []spelling[model.CPUPlacement]{
 		{"Packed", model.PlacePacked}, {"Spread", model.PlaceSpread}, {"PhysicalCores", model.PlaceCores},
 	}
@@ -37,7 +39,8 @@ func readPolicy(document []byte) (*v1alpha1.ColocationPolicy, error) {
 		return nil, err
 	}
 	if p.APIVersion != v1alpha1.GroupVersion || p.Kind != "ColocationPolicy" {
-		return nil, fmt.Errorf("apiVersion %q and kind %q: write %s and ColocationPolicy", p.APIVersion, p.Kind, v1alpha1.GroupVersion)
+		return nil, fmt.Errorf("apiVersion %q and kind %q: write %s and ColocationPolicy", p.APIVersion, p.Kind,
+			v1alpha1.GroupVersion)
 	}
 	return &p, nil
 }
@@ -120,14 +123,17 @@ func (c *checker) sell(policy *model.Policy, s *v1alpha1.ColocationPolicySpec) {
 	if cpu := s.CPU; cpu != nil {
 		policy.CPU = c.sale("spec.cpu", sale{cpu.Waterline, cpu.Method, cpu.Ratio, cpu.Mid}, defaults.CPU.Waterline, 10_000)
 		policy.Suppress = model.SuppressPolicy{
-			By:       chosen(c, "spec.cpu.suppression", cpu.Suppression, model.SuppressByCpuset, model.SuppressByQuota, model.SuppressByBoth, model.SuppressByNone),
+			By: chosen(c, "spec.cpu.suppression", cpu.Suppression, model.SuppressByCpuset, model.SuppressByQuota,
+				model.SuppressByBoth, model.SuppressByNone),
 			MinBatch: c.percent("spec.cpu.minBatch", cpu.MinBatch, 0, 0, 1000),
 		}
 		policy.Weight.SchedIdle = cpu.SchedIdle
 		policy.Weight.Identity = cpu.GroupIdentity
 	}
 	if memory := s.Memory; memory != nil {
-		policy.Memory = c.sale("spec.memory", sale{memory.Waterline, memory.Method, memory.Ratio, memory.Mid}, defaults.Memory.Waterline, 1000)
+		policy.Memory = c.sale("spec.memory", sale{
+			memory.Waterline, memory.Method, memory.Ratio, memory.Mid,
+		}, defaults.Memory.Waterline, 1000)
 	}
 }
 

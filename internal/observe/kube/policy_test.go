@@ -55,10 +55,15 @@ func TestParsePolicy(t *testing.T) {
 			Mode:     model.ModeEnforce,
 			CPU:      model.SellPolicy{Waterline: 625, Method: model.SellPredicted, Mid: 100},
 			Memory:   model.SellPolicy{Waterline: 800, Method: model.SellStatic, Ratio: 300},
-			Suppress: model.SuppressPolicy{By: model.SuppressByBoth, MinBatch: 25}, Protect: model.ProtectPolicy{Memory: true, Interference: true, EvictPerHour: 2, Freeze: true}, Koordinator: true,
+			Suppress: model.SuppressPolicy{By: model.SuppressByBoth, MinBatch: 25}, Protect: model.ProtectPolicy{
+				Memory: true, Interference: true, EvictPerHour: 2, Freeze: true,
+			}, Koordinator: true,
 			Weight: model.WeightPolicy{
-				Scope: model.ScopeClass, Quota: model.QuotaUnlimited, Max: 16384, PromoteBestEffort: true, SchedIdle: true, Identity: true,
-				Namespaces: []model.NamespaceMax{{Selector: model.Selector{{Key: "team", Op: model.In, Values: []string{"video"}}}, Max: 262144}},
+				Scope: model.ScopeClass, Quota: model.QuotaUnlimited, Max: 16384, PromoteBestEffort: true, SchedIdle: true,
+				Identity: true,
+				Namespaces: []model.NamespaceMax{
+					{Selector: model.Selector{{Key: "team", Op: model.In, Values: []string{"video"}}}, Max: 262144},
+				},
 			},
 			Pods: []model.PodRule{{
 				Selector: model.Selector{{Key: "app", Op: model.NotIn, Values: []string{"web"}}},
@@ -69,7 +74,8 @@ func TestParsePolicy(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
-	if p, err := ParsePolicy([]byte(header + "spec: {mode: Disabled}")); err != nil || p.Policy.Mode != model.ModeDisabled {
+	if p, err := ParsePolicy([]byte(header + "spec: {mode: Disabled}")); err != nil ||
+		p.Policy.Mode != model.ModeDisabled {
 		t.Errorf("Off without quotes: %+v, %v", p, err)
 	}
 	for labels, want := range map[*map[string]string]bool{{"app": "web"}: false, {"app": "db"}: true, {}: true} {
@@ -107,46 +113,109 @@ func TestBadPolicy(t *testing.T) {
 		{header + "spec: {mode: enforce}", `spec.mode: "enforce" cannot be used: write Observe or Enforce or Disabled`},
 		{header + "spec: {weight: {max: 1}}", "spec.weight.max: 1 cannot be used: write shares from 2 to 262144"},
 		{header + "spec: {weight: {scop: node}}", `unknown field "scop"`},
-		{header + "spec: {podDefaults: [{selector: {matchExpressions: [{key: a, operator: Is}]}, cpuShare: 5}]}", `operator "Is" cannot be used`},
-		{header + "spec: {podDefaults: [{selector: {matchExpressions: [{key: a, operator: In}]}, cpuShare: 5}]}", "In with 0 values"},
+		{
+			header + "spec: {podDefaults: [{selector: {matchExpressions: [{key: a, operator: Is}]}, cpuShare: 5}]}",
+			`operator "Is" cannot be used`,
+		},
+		{
+			header + "spec: {podDefaults: [{selector: {matchExpressions: [{key: a, operator: In}]}, cpuShare: 5}]}",
+			"In with 0 values",
+		},
 		{header + "spec: {mode: all, weight: {quota: none}}", `spec.weight.quota: "none"`},
-		{header + "spec: {podDefaults: [{selector: {}, cpuManager: alone}]}", `spec.podDefaults[0].cpuManager: "alone" cannot be used: write None or Share or Exclusive`},
-		{header + "spec: {podDefaults: [{selector: {}, cpuShare: 5, cpuPlacement: Spread}]}", `spec.podDefaults[0].cpuPlacement: "Spread" cannot be used: write cpuManager as well`},
-		{header + "spec: {podDefaults: [{selector: {}}]}", "spec.podDefaults[0]: a rule that gives nothing cannot be used: write cpuShare or cpuManager"},
-		{header + "spec: {cpu: {waterline: 65}}", `spec.cpu.waterline: "65" cannot be used: write a percentage from 1% to 100%`},
+		{
+			header + "spec: {podDefaults: [{selector: {}, cpuManager: alone}]}",
+			`spec.podDefaults[0].cpuManager: "alone" cannot be used: write None or Share or Exclusive`,
+		},
+		{
+			header + "spec: {podDefaults: [{selector: {}, cpuShare: 5, cpuPlacement: Spread}]}",
+			`spec.podDefaults[0].cpuPlacement: "Spread" cannot be used: write cpuManager as well`,
+		},
+		{
+			header + "spec: {podDefaults: [{selector: {}}]}",
+			"spec.podDefaults[0]: a rule that gives nothing cannot be used: write cpuShare or cpuManager",
+		},
+		{
+			header + "spec: {cpu: {waterline: 65}}",
+			`spec.cpu.waterline: "65" cannot be used: write a percentage from 1% to 100%`,
+		},
 		{header + "spec: {cpu: {waterline: 100.1%}}", `spec.cpu.waterline: "100.1%"`},
 		{header + "spec: {memory: {waterline: NaN%}}", `spec.memory.waterline: "NaN%"`},
-		{header + "spec: {cpu: {method: guess}}", `spec.cpu.method: "guess" cannot be used: write Predicted or Realtime or Static`},
-		{header + "spec: {cpu: {method: Static}}", `spec.cpu.ratio: "" cannot be used: write it with method Static, and only there`},
+		{
+			header + "spec: {cpu: {method: guess}}",
+			`spec.cpu.method: "guess" cannot be used: write Predicted or Realtime or Static`,
+		},
+		{
+			header + "spec: {cpu: {method: Static}}",
+			`spec.cpu.ratio: "" cannot be used: write it with method Static, and only there`,
+		},
 		{header + "spec: {cpu: {ratio: 300%}}", `spec.cpu.ratio: "300%"`},
-		{header + "spec: {memory: {method: Static, ratio: 300%}}", `spec.memory.ratio: "300%" cannot be used: write a percentage from 0% to 100%`},
+		{
+			header + "spec: {memory: {method: Static, ratio: 300%}}",
+			`spec.memory.ratio: "300%" cannot be used: write a percentage from 0% to 100%`,
+		},
 		{header + "spec: {cpu: {waterline: 6.25%}}", `spec.cpu.waterline: "6.25%"`},
 		{header + "spec: {cpu: {waterline: 065%}}", `spec.cpu.waterline: "065%"`},
-		{header + "spec: {cpu: {suppression: idle}}", `spec.cpu.suppression: "idle" cannot be used: write CPUSet or Quota or Both or None`},
+		{
+			header + "spec: {cpu: {suppression: idle}}",
+			`spec.cpu.suppression: "idle" cannot be used: write CPUSet or Quota or Both or None`,
+		},
 		{header + "spec: {memory: {suppression: Quota}}", `unknown field "suppression"`},
 		{header + "spec: {priority: 3000000000}", "reading the policy"},
-		{header + "spec: {rollout: {percent: 101}}", "spec.rollout.percent: 101 cannot be used: write a whole number from 0 to 100"},
+		{
+			header + "spec: {rollout: {percent: 101}}",
+			"spec.rollout.percent: 101 cannot be used: write a whole number from 0 to 100",
+		},
 		{header + "spec: {rollout: {}}", "spec.rollout: no percent cannot be used: write one"},
-		{header + "spec: {protect: {eviction: {freeze: true}}}", "spec.protect.eviction.freeze: true cannot be used: write it with protect.memory: true, and only there"},
-		{header + "spec: {protect: {eviction: {perNodePerHour: -1}}}", "spec.protect.eviction.perNodePerHour: -1 cannot be used: write a whole number from 0 to 600"},
-		{header + "spec: {nodeSelector: {matchLabels: {pool: web server}}}", `spec.nodeSelector.matchLabels: value "web server" cannot be used`},
-		{header + "spec: {nodeSelector: {matchExpressions: [{key: a b, operator: Exists}]}}", `spec.nodeSelector.matchExpressions[0]: label "a b" cannot be used: write the name of a label`},
-		{header + "spec: {podDefaults: [{cpuShare: 5}]}", "spec.podDefaults[0].selector: no selector cannot be used: write one; {} chooses everything"},
-		{header + "spec: {batchPods: [{}]}", "spec.batchPods[0].selector: no selector cannot be used: write one; {} chooses everything"},
-		{header + "spec: {batchPods: [{selector: {}}, {selector: {}, percent: 101}]}", "spec.batchPods[1].percent: 101 cannot be used: write a whole number from 0 to 100"},
-		{header + "spec: {batchPods: [{selector: {}, tier: prod}]}", `spec.batchPods[0].tier: "prod" cannot be used: write Batch or Mid`},
+		{
+			header + "spec: {protect: {eviction: {freeze: true}}}",
+			"spec.protect.eviction.freeze: true cannot be used: write it with protect.memory: true, and only there",
+		},
+		{
+			header + "spec: {protect: {eviction: {perNodePerHour: -1}}}",
+			"spec.protect.eviction.perNodePerHour: -1 cannot be used: write a whole number from 0 to 600",
+		},
+		{
+			header + "spec: {nodeSelector: {matchLabels: {pool: web server}}}",
+			`spec.nodeSelector.matchLabels: value "web server" cannot be used`,
+		},
+		{
+			header + "spec: {nodeSelector: {matchExpressions: [{key: a b, operator: Exists}]}}",
+			`spec.nodeSelector.matchExpressions[0]: label "a b" cannot be used: write the name of a label`,
+		},
+		{header + "spec: {podDefaults: [{cpuShare: 5}]}",
+			"spec.podDefaults[0].selector: no selector cannot be used: write one; {} chooses everything"},
+		{header + "spec: {batchPods: [{}]}",
+			"spec.batchPods[0].selector: no selector cannot be used: write one; {} chooses everything"},
+		{
+			header + "spec: {batchPods: [{selector: {}}, {selector: {}, percent: 101}]}",
+			"spec.batchPods[1].percent: 101 cannot be used: write a whole number from 0 to 100",
+		},
+		{
+			header + "spec: {batchPods: [{selector: {}, tier: prod}]}",
+			`spec.batchPods[0].tier: "prod" cannot be used: write Batch or Mid`,
+		},
 		{header + "spec: {weight: {namespaces: [{max: 5}]}}", "spec.weight.namespaces[0].selector: no selector"},
 		{window("end: 24:00"), `spec.windows[0].end: "24:00" cannot be used: write a time from "00:00" to "23:59"`},
 		{window("start: 9:00"), `spec.windows[0].start: "9:00"`},
 		{window("name: Night"), `spec.windows[0].name: "Night"`},
-		{window("timeZone: Europe/Nowhere"), `spec.windows[0].timeZone: "Europe/Nowhere" cannot be used: write the name of a time zone, such as Asia/Shanghai`},
+		{
+			window("timeZone: Europe/Nowhere"),
+			`spec.windows[0].timeZone: "Europe/Nowhere" cannot be used: write the name of a time zone, such as Asia/Shanghai`,
+		},
 		{window("timeZone: Local"), `spec.windows[0].timeZone: "Local"`},
 		{window("timeZone: ../UTC"), `spec.windows[0].timeZone: "../UTC"`},
-		{window("drainBefore: 15"), `spec.windows[0].drainBefore: "15" cannot be used: write hours, minutes and seconds, such as 15m or 1h30m`},
+		{
+			window("drainBefore: 15"),
+			`spec.windows[0].drainBefore: "15" cannot be used: write hours, minutes and seconds, such as 15m or 1h30m`,
+		},
 		{window("drainBefore: -15m"), `spec.windows[0].drainBefore: "-15m"`},
-		{window("drainBefore: 9h"), `spec.windows[0].drainBefore: "9h" cannot be used: write less than the length of the window`},
+		{
+			window("drainBefore: 9h"),
+			`spec.windows[0].drainBefore: "9h" cannot be used: write less than the length of the window`,
+		},
 		{window("end: 00:00, drainBefore: 1s"), "none where it never ends"},
-		{header + "spec: {windows: [{name: a, start: 00:00, end: 01:00, timeZone: UTC}, {name: a, start: 02:00, end: 03:00, timeZone: UTC}]}",
+		{header + "spec: {windows: [{name: a, start: 00:00, end: 01:00, timeZone: UTC}, {name: a, start: 02:00, end: " +
+			"03:00, timeZone: UTC}]}",
 			`spec.windows[1].name: "a" cannot be used: write another name, this one was used before`},
 		{"{", "reading the policy"},
 	} {
@@ -181,7 +250,8 @@ func TestAllErrors(t *testing.T) {
 }
 
 func TestBatchRules(t *testing.T) {
-	p, err := readPolicy([]byte(header + "spec: {batchPods: [{selector: {matchLabels: {app: a}}, percent: 0, tier: Mid}, {selector: {}}]}"))
+	p, err := readPolicy([]byte(header +
+		"spec: {batchPods: [{selector: {matchLabels: {app: a}}, percent: 0, tier: Mid}, {selector: {}}]}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +280,9 @@ func FuzzParsePolicy(f *testing.F) {
 	f.Add([]byte(header + "spec: {mode: Enforce, weight: {max: 5}}"))
 	f.Add([]byte(example))
 	f.Add([]byte(window("end: 06:00, drainBefore: 1h")))
-	f.Add([]byte(header + "spec: {mode: Disabled, cpu: {method: Static, ratio: 300%}, nodeSelector: {matchExpressions: [{key: a, operator: Exists}]}}"))
+	f.Add([]byte(header +
+		"spec: {mode: Disabled, cpu: {method: Static, ratio: 300%}, nodeSelector: {matchExpressions: [{key: a, operator: " +
+		"Exists}]}}"))
 	f.Fuzz(func(t *testing.T, document []byte) {
 		first, err := ParsePolicy(document)
 		if err != nil {
@@ -218,7 +290,8 @@ func FuzzParsePolicy(f *testing.F) {
 		}
 		p := &first.Policy
 		if model.ClampShares(p.Weight.Max) != p.Weight.Max || first.Rollout < 0 || first.Rollout > 100 ||
-			p.CPU.Waterline < 10 || p.CPU.Waterline > 1000 || p.Memory.Ratio < 0 || p.Memory.Ratio > 1000 || p.Memory.Mid > 1000 {
+			p.CPU.Waterline < 10 || p.CPU.Waterline > 1000 || p.Memory.Ratio < 0 || p.Memory.Ratio > 1000 ||
+			p.Memory.Mid > 1000 {
 			t.Errorf("out of range: %+v", first)
 		}
 		for _, w := range first.Windows {

@@ -80,7 +80,8 @@ func (c *checker) percent(field, text string, otherwise, low, high int64) int64 
 		part, _ = strconv.ParseInt(parts[1]+(parts[2] + "0")[:1], 10, 64)
 	}
 	if part < low || part > high {
-		c.bad(field, fmt.Sprintf("%.64q", text), fmt.Sprintf("write a percentage from %g%% to %g%%, with at most one decimal", float64(low)/10, float64(high)/10))
+		c.bad(field, fmt.Sprintf("%.64q", text),
+			fmt.Sprintf("write a percentage from %g%% to %g%%, with at most one decimal", float64(low)/10, float64(high)/10))
 	}
 	return part
 }
@@ -120,7 +121,8 @@ func (c *checker) selector(field string, s *v1alpha1.LabelSelector) model.Select
 		case !needsValues && op != model.Exists && op != model.DoesNotExist:
 			c.bad(field, fmt.Sprintf("operator %.64q", e.Operator), "write In, NotIn, Exists or DoesNotExist")
 		case needsValues != (len(e.Values) > 0):
-			c.bad(field, fmt.Sprintf("%s with %d values", e.Operator, len(e.Values)), "In and NotIn need values, the others take none")
+			c.bad(field, fmt.Sprintf("%s with %d values", e.Operator, len(e.Values)),
+				"In and NotIn need values, the others take none")
 		}
 		selector = append(selector, c.requirement(field, e.Key, op, e.Values...))
 	}
@@ -135,7 +137,8 @@ func (c *checker) requirement(field, key string, op model.SelectorOp, values ...
 	}
 	for _, v := range values {
 		if validation.IsValidLabelValue(string(v)) != nil {
-			c.bad(field, fmt.Sprintf("value %.64q", v), "write the value of a label: at most 63 letters, digits, and - _ . between them")
+			c.bad(field, fmt.Sprintf("value %.64q", v),
+				"write the value of a label: at most 63 letters, digits, and - _ . between them")
 		}
 		r.Values = append(r.Values, string(v))
 	}
@@ -147,7 +150,8 @@ func (c *checker) windows(field string, specs []v1alpha1.WindowSpec) []model.Win
 	for i, spec := range specs {
 		w := c.window(fmt.Sprintf("%s[%d]", field, i), &spec)
 		if slices.ContainsFunc(windows, func(other model.Window) bool { return other.Name == w.Name }) {
-			c.bad(fmt.Sprintf("%s[%d].name", field, i), fmt.Sprintf("%.64q", w.Name), "write another name, this one was used before")
+			c.bad(fmt.Sprintf("%s[%d].name", field, i), fmt.Sprintf("%.64q", w.Name),
+				"write another name, this one was used before")
 		}
 		windows = append(windows, w)
 	}
@@ -155,9 +159,12 @@ func (c *checker) windows(field string, specs []v1alpha1.WindowSpec) []model.Win
 }
 
 func (c *checker) window(field string, spec *v1alpha1.WindowSpec) model.Window {
-	w := model.Window{Name: spec.Name, Start: c.minutes(field+".start", spec.Start), End: c.minutes(field+".end", spec.End)}
+	w := model.Window{
+		Name: spec.Name, Start: c.minutes(field+".start", spec.Start), End: c.minutes(field+".end", spec.End),
+	}
 	if !windowName.MatchString(spec.Name) || len(spec.Name) > 63 {
-		c.bad(field+".name", fmt.Sprintf("%.64q", spec.Name), "write a name of at most 63 small letters, digits, and - between them")
+		c.bad(field+".name", fmt.Sprintf("%.64q", spec.Name),
+			"write a name of at most 63 small letters, digits, and - between them")
 	}
 	zone, err := model.LoadTimeZone(spec.TimeZone)
 	if err != nil || !zoneName.MatchString(spec.TimeZone) || len(spec.TimeZone) > 64 {
@@ -168,9 +175,11 @@ func (c *checker) window(field string, spec *v1alpha1.WindowSpec) model.Window {
 		return w
 	}
 	if w.DrainBefore, err = time.ParseDuration(spec.DrainBefore); err != nil || !duration.MatchString(spec.DrainBefore) {
-		c.bad(field+".drainBefore", fmt.Sprintf("%.64q", spec.DrainBefore), "write hours, minutes and seconds, such as 15m or 1h30m")
+		c.bad(field+".drainBefore", fmt.Sprintf("%.64q", spec.DrainBefore),
+			"write hours, minutes and seconds, such as 15m or 1h30m")
 	} else if w.DrainBefore >= w.Length() {
-		c.bad(field+".drainBefore", fmt.Sprintf("%.64q", spec.DrainBefore), "write less than the length of the window, and none where it never ends")
+		c.bad(field+".drainBefore", fmt.Sprintf("%.64q", spec.DrainBefore),
+			"write less than the length of the window, and none where it never ends")
 	}
 	return w
 }

@@ -82,7 +82,8 @@ func (h *Host) Learn(start time.Time) {
 func (h *Host) Decide(now time.Time, after time.Duration, p *model.Policy) model.Plan {
 	var plan model.Plan
 	plan, h.State = node.Decide(model.Node{
-		Now: now, PodsKnown: true, Capacity: h.Capacity, Allocatable: h.Capacity, Kubelet: model.Kubelet{Known: true}, Load: h.Measure(after),
+		Now: now, PodsKnown: true, Capacity: h.Capacity, Allocatable: h.Capacity, Kubelet: model.Kubelet{Known: true},
+		Load:   h.Measure(after),
 		Object: h.Object, Ruling: h.Ruling, Writes: h.Writes,
 	}, *p, h.State)
 	return plan

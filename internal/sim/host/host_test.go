@@ -14,7 +14,10 @@ var four = model.Amount{CPU: 4000, Memory: 8 << 30}
 // TestMeasure: between its values a trace is a line, its end is followed by its begin, and memory keeps its ups and
 // downs.
 func TestMeasure(t *testing.T) {
-	m := &trace.Machine{Times: []int64{100, 200, 400}, Parts: [][]float64{{10, 30, 50}}, Limits: []float64{100}, Memory: []float64{90, 90, 80}}
+	m := &trace.Machine{
+		Times: []int64{100, 200, 400}, Parts: [][]float64{{10, 30, 50}}, Limits: []float64{100},
+		Memory: []float64{90, 90, 80},
+	}
 	h := New(m, four, 50, 1)
 	for _, c := range []struct {
 		after  time.Duration
@@ -22,7 +25,8 @@ func TestMeasure(t *testing.T) {
 		memory float64
 	}{{0, 800, 0.4}, {50 * time.Second, 1200, 0.4}, {150 * time.Second, 1600, 0.35}, {250 * time.Second, 400, 0.4}} {
 		l := h.Measure(c.after)
-		if got := l.Node.CPU.Milli; got != c.milli || l.Classes[model.Guaranteed].CPU.Milli != got || l.Node.CPU.At != l.Clock {
+		if got := l.Node.CPU.Milli; got != c.milli || l.Classes[model.Guaranteed].CPU.Milli != got ||
+			l.Node.CPU.At != l.Clock {
 			t.Errorf("after %v: %d mCPU, want %d", c.after, got, c.milli)
 		}
 		if got := float64(l.Node.Memory.WorkingSet) / (8 << 30); math.Abs(got-c.memory) > 1e-6 {

@@ -50,7 +50,8 @@ func TestWritesOnTraces(t *testing.T) {
 					t.Errorf("%s, %s: more was sold than there is for %d seconds", set, method, all.oversold)
 				}
 				rate := fleetSize / all.seconds
-				t.Logf("%-12s %-9s noise %2.0f %%: %5.2f Nodes and %5.2f NodeReports a second, %2.0f %% of the slack in CPU and %3.0f %% of that in memory sold", set, method, 100*noise,
+				t.Logf("%-12s %-9s noise %2.0f %%: %5.2f Nodes and %5.2f NodeReports a second, %2.0f %% of the slack in CPU and "+
+					"%3.0f %% of that in memory sold", set, method, 100*noise,
 					all.nodes*rate, all.reports*rate, 100*all.sold.CPU/all.room.CPU, 100*all.sold.Memory/all.room.Memory)
 				if all.nodes*rate > node || all.reports*rate > report {
 					t.Errorf("%s, %s: the budget is %v and %v", set, method, node, report)
@@ -86,7 +87,8 @@ func traced(t *testing.T, root string) map[string][]trace.Machine {
 func morning(begins time.Duration) trace.Machine {
 	at := int64(begins / time.Second)
 	return trace.Machine{
-		Name: "morning", Times: []int64{0, at, at + 7200, 1 << 40}, Parts: [][]float64{{40, 40, 80, 80}}, Limits: []float64{100},
+		Name: "morning", Times: []int64{0, at, at + 7200, 1 << 40}, Parts: [][]float64{{40, 40, 80, 80}},
+		Limits: []float64{100},
 	}
 }
 
@@ -99,7 +101,9 @@ type outcome struct {
 
 // simulate has a machine sell for two hours, which are not counted, and for as long as is watched. It starts in the
 // middle of its trace, with predictors that know what was before.
-func simulate(m *trace.Machine, seed uint64, method model.SellMethod, noise float64, watched time.Duration, o *outcome) {
+func simulate(
+	m *trace.Machine, seed uint64, method model.SellMethod, noise float64, watched time.Duration, o *outcome,
+) {
 	const before = 2 * time.Hour
 	var start int64
 	if m.Name != "morning" {

@@ -76,7 +76,8 @@ func TestTargets(t *testing.T) {
 	for _, r := range results {
 		for i, p := range r.Frontier[1:] {
 			if before := r.Frontier[i].Score; p.Score.Savings() < before.Savings() || p.Score.Violated < before.Violated {
-				t.Errorf("%s %s: target %g saves less, or violates less, than a lower one", r.Dataset, HorizonName(r.Horizon), p.Target)
+				t.Errorf("%s %s: target %g saves less, or violates less, than a lower one", r.Dataset, HorizonName(r.Horizon),
+					p.Target)
 			}
 		}
 	}
@@ -130,13 +131,15 @@ func TestGenerated(t *testing.T) {
 		}
 		oracle, ours := r.Scores[0], r.Waterline()
 		if r.Machines != 1 || oracle.Times != times || ours.Times != times {
-			t.Errorf("%s: %d machines, %d and %d predictions, not %d", HorizonName(r.Horizon), r.Machines, oracle.Times, ours.Times, times)
+			t.Errorf("%s: %d machines, %d and %d predictions, not %d", HorizonName(r.Horizon), r.Machines, oracle.Times,
+				ours.Times, times)
 		}
 		if oracle.Violated != 0 || oracle.Savings() < ours.Savings() || r.Horizon == model.Hour && ours.Violations() > 0.05 {
 			t.Errorf("%s: the oracle %+v, ours %+v", HorizonName(r.Horizon), oracle, ours)
 		}
 	}
-	if m := Metrics(results); len(m) != 4*7 || m["alibaba2018_1h_oracle_violations"] != 0 || m["alibaba2018_24h_savings"] == 0 {
+	if m := Metrics(results); len(m) != 4*7 || m["alibaba2018_1h_oracle_violations"] != 0 ||
+		m["alibaba2018_24h_savings"] == 0 {
 		t.Errorf("metrics %v", m)
 	}
 	if f := Frontiers(results); len(f) != 6 || len(f["alibaba2018_1h_frontier_savings"]) != len(Targets())-1 {
@@ -155,9 +158,13 @@ func TestRefused(t *testing.T) {
 		"set not here": {t.TempDir(), []string{"bitbrains"}, "looking for traces of bitbrains"},
 		"too short":    {write(t, "cloudcluster-pools", "a.csv", "minute_epoch,cpu_used_units\n5,2\n"), nil, "too short"},
 		"no limit":     {write(t, "cloudcluster-pools", "a.csv", "minute_epoch,cpu_used_units\n5,0\n"), nil, "too short"},
-		"bad value":    {write(t, "cloudcluster-pools", "a.csv", "minute_epoch,cpu_used_units\n5,two\n"), nil, `a.csv, line 2: cpu_used_units is "two"`},
+		"bad value": {
+			write(t, "cloudcluster-pools", "a.csv", "minute_epoch,cpu_used_units\n5,two\n"), nil,
+			`a.csv, line 2: cpu_used_units is "two"`,
+		},
 	} {
-		if _, err := Run(t.Context(), c.root, c.names, func(string) {}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Run(t.Context(), c.root, c.names, func(string) {}); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -178,7 +185,8 @@ func TestShort(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(root, "nab-aws"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(root, "nab-aws", "b.csv"), []byte("timestamp,value\n2014-02-14 14:30:00,1\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(root, "nab-aws", "b.csv"), []byte("timestamp,value\n2014-02-14 14:30:00,1\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	results, err := Run(t.Context(), root, nil, func(string) {})

@@ -48,7 +48,8 @@ func TestDay(t *testing.T) {
 		}
 	}
 	for _, n := range []int{0, 4} {
-		if _, err := m.Day(n); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("machine f/a has 3 whole days, and no day %d", n)) {
+		if _, err := m.Day(n); err == nil ||
+			!strings.Contains(err.Error(), fmt.Sprintf("machine f/a has 3 whole days, and no day %d", n)) {
 			t.Errorf("day %d: %v", n, err)
 		}
 	}
@@ -67,7 +68,8 @@ func TestFindMachine(t *testing.T) {
 			fmt.Fprintf(&b, "%d,%d\n", i, 7)
 		}
 		dir := filepath.Join(root, "cloudcluster-pools")
-		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, name+".csv"), []byte(b.String()), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(dir, 0o755),
+			os.WriteFile(filepath.Join(dir, name+".csv"), []byte(b.String()), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}

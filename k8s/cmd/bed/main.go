@@ -41,5 +41,6 @@ func commandFor(name string) (*cobra.Command, error) {
 	case "kubectl":
 		return kubectl.NewDefaultKubectlCommand(), nil
 	}
-	return nil, fmt.Errorf("%s: start this program through a link named kube-apiserver, kube-controller-manager, kube-scheduler, kubelet or kubectl", name)
+	return nil, fmt.Errorf("%s: start this program through a link named kube-apiserver, kube-controller-manager, "+
+		"kube-scheduler, kubelet or kubectl", name)
 }

@@ -247,7 +247,8 @@ func endInit(ctx context.Context, dir, text string) error {
 	defer func() { _ = unix.Close(fd) }()
 	// The sweeper holds the lock too, when init has ended and its number may be another process's.
 	line, err := os.ReadFile(filepath.Join("/proc", text, "cmdline"))
-	if err != nil || !strings.Contains(string(line), "\x00init\x00") || !strings.Contains(string(line), "\x00"+dir+"\x00") {
+	if err != nil || !strings.Contains(string(line), "\x00init\x00") ||
+		!strings.Contains(string(line), "\x00"+dir+"\x00") {
 		return nil // gone already
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
@@ -255,7 +256,8 @@ func endInit(ctx context.Context, dir, text string) error {
 	}
 	for ctx.Err() == nil {
 		const step = 200 // milliseconds
-		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, step); n > 0 || (err != nil && err != unix.EINTR) {
+		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, step); n > 0 ||
+			(err != nil && err != unix.EINTR) {
 			return nil // taking the lock shows whether it has gone
 		}
 	}
@@ -311,7 +313,8 @@ func takeLock(p paths) (*os.File, error) {
 	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		pid, _ := os.ReadFile(p.initPID())
-		return nil, errors.Join(fmt.Errorf("a cluster is up in %s (process %s); make cluster-down ends it: %w", p.dir, pid, err), lock.Close())
+		return nil, errors.Join(fmt.Errorf("a cluster is up in %s (process %s); make cluster-down ends it: %w", p.dir, pid,
+			err), lock.Close())
 	}
 	return lock, nil
 }
@@ -359,7 +362,8 @@ func (b *Bed) StaticPods() string { return b.staticPods() }
 
 // Kubectl returns the command kubectl for this cluster.
 func (b *Bed) Kubectl(ctx context.Context, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, filepath.Join(b.bin, "kubectl"), append([]string{"--kubeconfig", b.kubeconfig()}, args...)...)
+	return exec.CommandContext(ctx, filepath.Join(b.bin, "kubectl"),
+		append([]string{"--kubeconfig", b.kubeconfig()}, args...)...)
 }
 
 // Inside returns a command that runs inside the cluster's namespaces.
@@ -368,7 +372,8 @@ func (b *Bed) Inside(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the cluster's init: %w", err)
 	}
-	return exec.CommandContext(ctx, "nsenter", append([]string{"-t", string(pid), "-m", "-n", "-p", "-u", "-i", "--"}, args...)...), nil
+	return exec.CommandContext(ctx, "nsenter",
+		append([]string{"-t", string(pid), "-m", "-n", "-p", "-u", "-i", "--"}, args...)...), nil
 }
 
 // Dial connects to what listens inside the cluster's namespaces only, such as etcd at [EtcdAddress]. The address has no
@@ -415,7 +420,8 @@ func (b *Bed) Import(ctx context.Context, archive string) error {
 	if err != nil {
 		return fmt.Errorf("importing %s: %w", archive, err)
 	}
-	c, err := b.Inside(ctx, filepath.Join(b.bin, "ctr"), "--address", "/run/containerd/containerd.sock", "-n", "k8s.io", "image", "import", archive)
+	c, err := b.Inside(ctx, filepath.Join(b.bin, "ctr"), "--address", "/run/containerd/containerd.sock", "-n", "k8s.io",
+		"image", "import", archive)
 	if err != nil {
 		return err
 	}

@@ -23,22 +23,35 @@ type component struct {
 // controlPlane lists the components that make an API server, in the order of their start.
 func controlPlane(p paths, bin string) []component {
 	return []component{
-		{"etcd", []string{"etcd", "--data-dir", p.in("etcd"), "--unsafe-no-fsync", "--listen-client-urls", "http://" + EtcdAddress,
-			"--advertise-client-urls", "http://" + EtcdAddress, "--listen-peer-urls", "http://127.0.0.1:2380", "--log-level", "warn"}},
+		{"etcd", []string{"etcd", "--data-dir", p.in("etcd"), "--unsafe-no-fsync", "--listen-client-urls",
+			"http://" + EtcdAddress,
+			"--advertise-client-urls", "http://" + EtcdAddress, "--listen-peer-urls", "http://127.0.0.1:2380", "--log-level",
+			"warn"}},
 		{"apiserver", []string{filepath.Join(bin, "kube-apiserver"),
-			"--etcd-servers=http://" + EtcdAddress, "--bind-address=0.0.0.0", "--secure-port=443", "--advertise-address=" + p.address,
+			"--etcd-servers=http://" + EtcdAddress, "--bind-address=0.0.0.0", "--secure-port=443",
+			"--advertise-address=" + p.address,
 			"--service-cluster-ip-range=" + serviceRange, "--service-account-issuer=https://kubernetes.default.svc",
 			"--service-account-key-file=" + p.pki("accounts.key"), "--service-account-signing-key-file=" + p.pki("accounts.key"),
-			"--client-ca-file=" + p.pki("ca.crt"), "--tls-cert-file=" + p.pki("apiserver.crt"), "--tls-private-key-file=" + p.pki("apiserver.key"),
-			"--kubelet-certificate-authority=" + p.pki("ca.crt"), "--kubelet-client-certificate=" + p.pki("apiserver-kubelet.crt"),
+			"--client-ca-file=" + p.pki("ca.crt"), "--tls-cert-file=" + p.pki("apiserver.crt"),
+			"--tls-private-key-file=" + p.pki("apiserver.key"),
+			"--kubelet-certificate-authority=" + p.pki("ca.crt"),
+			"--kubelet-client-certificate=" + p.pki("apiserver-kubelet.crt"),
 			"--kubelet-client-key=" + p.pki("apiserver-kubelet.key"), "--kubelet-preferred-address-types=InternalIP",
 			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
-			"--enable-aggregator-routing", // webhooks are reached at their pods: without a kube-proxy a Service's address leads nowhere
+			// webhooks are reached at their pods: without a kube-proxy a Service's address leads nowhere
+			"--enable-aggregator-routing",
 		}},
-		{"controller-manager", []string{filepath.Join(bin, "kube-controller-manager"), "--kubeconfig=" + p.in("controller-manager.kubeconfig"),
-			"--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=500", "--use-service-account-credentials", "--service-account-private-key-file=" + p.pki("accounts.key"),
-			"--root-ca-file=" + p.pki("ca.crt"), "--bind-address=127.0.0.1"}},
-		{"scheduler", []string{filepath.Join(bin, "kube-scheduler"), "--kubeconfig=" + p.in("scheduler.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1"}},
+		{"controller-manager",
+			[]string{filepath.Join(bin, "kube-controller-manager"), "--kubeconfig=" + p.in("controller-manager.kubeconfig"),
+				"--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=500", "--use-service-account-credentials",
+				"--service-account-private-key-file=" + p.pki("accounts.key"),
+				"--root-ca-file=" + p.pki("ca.crt"), "--bind-address=127.0.0.1"}},
+		{
+			"scheduler", []string{
+				filepath.Join(bin, "kube-scheduler"), "--kubeconfig=" + p.in("scheduler.kubeconfig"), "--leader-elect=false",
+				"--bind-address=127.0.0.1",
+			},
+		},
 	}
 }
 
@@ -46,7 +59,8 @@ func controlPlane(p paths, bin string) []component {
 func node(p paths, bin string) []component {
 	return []component{
 		{"containerd", []string{filepath.Join(bin, "containerd"), "--config", p.in("containerd.toml")}},
-		{"kubelet", []string{filepath.Join(bin, "kubelet"), "--config=" + p.in("kubelet.yaml"), "--kubeconfig=" + p.in("kubelet.kubeconfig"),
+		{"kubelet", []string{filepath.Join(bin, "kubelet"), "--config=" + p.in("kubelet.yaml"),
+			"--kubeconfig=" + p.in("kubelet.kubeconfig"),
 			"--hostname-override=" + NodeName, "--node-ip=" + p.address, "--root-dir=/var/lib/kubelet", "--v=2"}},
 	}
 }

@@ -27,7 +27,9 @@ func Init(self, dir string) error {
 	for _, fd := range []int{fdLock, fdSweep, fdLeash} {
 		unix.CloseOnExec(fd)
 	}
-	supervisor, err := os.StartProcess(self, []string{self, "supervise", dir}, &os.ProcAttr{Files: []*os.File{nil, os.Stdout, os.Stderr}})
+	supervisor, err := os.StartProcess(self, []string{self, "supervise", dir}, &os.ProcAttr{
+		Files: []*os.File{nil, os.Stdout, os.Stderr},
+	})
 	if err != nil {
 		return fmt.Errorf("starting the supervisor: %w", err)
 	}

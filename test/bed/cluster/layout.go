@@ -83,7 +83,8 @@ func (p paths) runWaterline() string { return "/dev/shm" + strings.ReplaceAll(p.
 // privateDirs are directories that kubelet, containerd and CNI use under fixed names. Inside, each is covered by an
 // empty one of the cluster's own.
 var privateDirs = []string{
-	"/var/lib/kubelet", "/var/lib/cni", "/var/log/pods", "/var/log/containers", "/run/containerd", "/run/netns", "/run/nri", "/run/waterline",
+	"/var/lib/kubelet", "/var/lib/cni", "/var/log/pods", "/var/log/containers", "/run/containerd", "/run/netns",
+	"/run/nri", "/run/waterline",
 }
 
 // tunables are kernel settings that a kubelet insists on. Inside, plain files with these values stand in their place,

@@ -101,7 +101,8 @@ func writePKI(p paths) error {
 	}
 	for _, step := range []func() error{
 		func() error {
-			return ca.issue(p, "apiserver", "kube-apiserver", "", p.address, serviceAddress, "127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+			return ca.issue(p, "apiserver", "kube-apiserver", "", p.address, serviceAddress, "127.0.0.1", "localhost",
+				"kubernetes", "kubernetes.default", "kubernetes.default.svc")
 		},
 		func() error {
 			return ca.issue(p, "apiserver-kubelet", "kube-apiserver-kubelet-client", "system:masters")
@@ -124,7 +125,8 @@ func writePKI(p paths) error {
 			return ca.kubeconfig(p, p.in("scheduler.kubeconfig"), "scheduler", "system:kube-scheduler", "")
 		},
 		func() error {
-			return ca.kubeconfig(p, p.in("controller-manager.kubeconfig"), "controller-manager", "system:kube-controller-manager", "")
+			return ca.kubeconfig(p, p.in("controller-manager.kubeconfig"), "controller-manager",
+				"system:kube-controller-manager", "")
 		},
 	} {
 		if err := step(); err != nil {
@@ -141,7 +143,9 @@ func certificate(user, group string) *x509.Certificate {
 		subject.Organization = []string{group}
 	}
 	now := time.Now()
-	return &x509.Certificate{SerialNumber: serial, Subject: subject, NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(1, 0, 0)}
+	return &x509.Certificate{
+		SerialNumber: serial, Subject: subject, NotBefore: now.Add(-time.Hour), NotAfter: now.AddDate(1, 0, 0),
+	}
 }
 
 func writeKey(path string, key *ecdsa.PrivateKey) error {

@@ -91,12 +91,14 @@ func (s *supervisor) up(ctx context.Context) error {
 		if c.name != "apiserver" {
 			continue
 		}
-		if err := s.until(ctx, time.Minute, "the API server to be ready", s.kubectl("get", "--raw", "/readyz")...); err != nil {
+		if err := s.until(ctx, time.Minute, "the API server to be ready",
+			s.kubectl("get", "--raw", "/readyz")...); err != nil {
 			return err
 		}
 	}
 	// Pods cannot be made before their namespace's service account is.
-	if err := s.until(ctx, time.Minute, "the controllers to work", s.kubectl("get", "serviceaccount", "default")...); err != nil {
+	if err := s.until(ctx, time.Minute, "the controllers to work",
+		s.kubectl("get", "serviceaccount", "default")...); err != nil {
 		return err
 	}
 	// The virtual machine boots while this machine's node starts.
@@ -142,7 +144,8 @@ func (s *supervisor) startNode(ctx context.Context) error {
 }
 
 func (s *supervisor) untilReady(ctx context.Context, node string) error {
-	return s.until(ctx, 6*time.Minute, "the node "+node+" to be ready", s.kubectl("wait", "--for=condition=Ready", "node/"+node, "--timeout=2s")...)
+	return s.until(ctx, 6*time.Minute, "the node "+node+" to be ready",
+		s.kubectl("wait", "--for=condition=Ready", "node/"+node, "--timeout=2s")...)
 }
 
 // startVM boots the node in a virtual machine.

@@ -81,7 +81,9 @@ func factFiles(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, name := range []string{"/proc/pressure/cpu", "/proc/pressure/memory", "/proc/pressure/io", dir + "/cpu.pressure"} {
+	for _, name := range []string{
+		"/proc/pressure/cpu", "/proc/pressure/memory", "/proc/pressure/io", dir + "/cpu.pressure",
+	} {
 		if s := read(t, name); !strings.HasPrefix(s, "some avg10=") || !strings.Contains(s, "\nfull avg10=") {
 			t.Errorf("%s: %q", name, s)
 		}

@@ -33,7 +33,10 @@ func factInotify(t *testing.T) {
 		{"the same value", func() error { return write(dir+"/cpu.weight", "200") }, "cpu.weight:MC"},
 		{"a refused write", func() error { return refused(write(dir+"/cpu.weight", "99999")) }, "cpu.weight:C"},
 		// as a shell's > does: opening for truncation counts as a change
-		{"a refused write after O_TRUNC", func() error { return refused(os.WriteFile(dir+"/cpu.weight", []byte("99999"), 0)) }, "cpu.weight:MC"},
+		{
+			"a refused write after O_TRUNC",
+			func() error { return refused(os.WriteFile(dir+"/cpu.weight", []byte("99999"), 0)) }, "cpu.weight:MC",
+		},
 		{"no write at all", func() error { return openAndClose(dir + "/cpu.weight") }, "cpu.weight:C"},
 		// these change what cpu.weight reads
 		{"cpu.weight.nice", func() error { return write(dir+"/cpu.weight.nice", "5") }, "cpu.weight.nice:MC"},
@@ -46,7 +49,10 @@ func factInotify(t *testing.T) {
 		{"no process in the child", func() error { return write("/sys/fs/cgroup/cgroup.procs", pid) }, ""},
 		{"a look at cgroup.events", func() error { _ = read(t, dir, "cgroup.events"); return nil }, ""},
 		{"a process in the child again", func() error { return write(dir+"/sub/cgroup.procs", pid) }, "cgroup.events:M"},
-		{"no process in the child again", func() error { return write("/sys/fs/cgroup/cgroup.procs", pid) }, "cgroup.events:M"},
+		{
+			"no process in the child again", func() error { return write("/sys/fs/cgroup/cgroup.procs", pid) },
+			"cgroup.events:M",
+		},
 		{"no child", func() error { return os.Remove(dir + "/sub") }, "sub:-"},
 	} {
 		if err := s.do(); err != nil {

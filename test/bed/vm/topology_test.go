@@ -8,7 +8,8 @@ import (
 
 func TestParseTopology(t *testing.T) {
 	topology, err := vm.ParseTopology("2x2x1x2")
-	if want := (vm.Topology{Sockets: 2, Nodes: 2, Cores: 1, Threads: 2}); err != nil || topology != want || topology.CPUs() != 8 || topology.String() != "2x2x1x2" {
+	if want := (vm.Topology{Sockets: 2, Nodes: 2, Cores: 1, Threads: 2}); err != nil || topology != want ||
+		topology.CPUs() != 8 || topology.String() != "2x2x1x2" {
 		t.Errorf("%v, %v", topology, err)
 	}
 	for _, bad := range []string{"", "8", "2x2x2", "2x2x1x2x1", "2x2x0x2", "2x-2x1x2", "2x2x1x", "65x1x1x1", "4x4x4x4"} {

@@ -17,7 +17,9 @@ func ClockArgs() []string {
 	c0, t0 := readBoth()
 	time.Sleep(100 * time.Millisecond)
 	c1, t1 := readBoth()
-	return []string{"tsc=reliable", "clocksource=tsc", fmt.Sprintf("tsc_early_khz=%d", (c1-c0)*int64(time.Millisecond)/int64(t1.Sub(t0)))}
+	return []string{
+		"tsc=reliable", "clocksource=tsc", fmt.Sprintf("tsc_early_khz=%d", (c1-c0)*int64(time.Millisecond)/int64(t1.Sub(t0))),
+	}
 }
 
 // readBoth reads the counter and the clock at the same moment, as nearly as ten tries allow.

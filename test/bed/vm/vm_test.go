@@ -110,7 +110,8 @@ func TestTimeout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if report.Code() != vm.CodeTimeout || len(report.Results) != 2 || !report.Results[1].Skipped || out.String() != "began\n" {
+	if report.Code() != vm.CodeTimeout || len(report.Results) != 2 || !report.Results[1].Skipped ||
+		out.String() != "began\n" {
 		t.Errorf("report %+v, output %q", report, out)
 	}
 	if _, err := os.Stat(filepath.Join(c.OutDir, "f")); err != nil {
@@ -122,7 +123,8 @@ func TestPanic(t *testing.T) {
 	c, _ := config(t)
 	c.Commands = []vm.Command{shell("crash", "echo c > /proc/sysrq-trigger; sleep 1000")}
 	_, err := vm.Run(t.Context(), c)
-	if !errors.Is(err, vm.ErrGuest) || !strings.Contains(err.Error(), "during the command crash: Kernel panic - not syncing: sysrq") {
+	if !errors.Is(err, vm.ErrGuest) ||
+		!strings.Contains(err.Error(), "during the command crash: Kernel panic - not syncing: sysrq") {
 		t.Errorf("error %v", err)
 	}
 }

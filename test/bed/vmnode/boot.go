@@ -45,7 +45,9 @@ func WriteInitramfs(file string, c Config) error {
 		}
 	}
 	// Process 1 has no output without it: devtmpfs is not mounted yet.
-	if err := t.Add(cpio.Header{Name: "dev/console", Mode: fs.ModeDevice | fs.ModeCharDevice | 0o600, Major: 5, Minor: 1}, nil); err != nil {
+	if err := t.Add(cpio.Header{
+		Name: "dev/console", Mode: fs.ModeDevice | fs.ModeCharDevice | 0o600, Major: 5, Minor: 1,
+	}, nil); err != nil {
 		return err
 	}
 	if err := t.AddHost(c.Program, initPath); err != nil {
@@ -84,7 +86,8 @@ func Command(initramfs string, c Config) []string {
 		"-kernel", c.Kernel, "-initrd", initramfs,
 		"-append", "console=ttyS0 quiet panic=-1 psi=1 net.ifnames=0 mitigations=off no5lvl nokaslr random.trust_cpu=on " +
 			"systemd.show_status=0 systemd.unified_cgroup_hierarchy=1 " + strings.Join(vm.ClockArgs(), " "),
-		"-drive", "if=none,id=root,format=raw,snapshot=on,cache=unsafe,file=" + c.Image, "-device", "virtio-blk-pci,drive=root",
+		"-drive", "if=none,id=root,format=raw,snapshot=on,cache=unsafe,file=" + c.Image, "-device",
+		"virtio-blk-pci,drive=root",
 		"-netdev", fmt.Sprintf("user,id=net,ipv6=off,hostfwd=tcp:%s:%d-:%d,hostfwd=tcp:%s:%d-:%d",
 			c.Control, controlPort, controlPort, Address, kubeletPort, kubeletPort),
 		"-device", "virtio-net-pci,netdev=net,romfile=",

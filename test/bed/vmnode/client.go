@@ -33,7 +33,9 @@ func NewClient(address, caFile, certFile, keyFile string) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the certificate of a client: %w", err)
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{cert}}}
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, Certificates: []tls.Certificate{cert}},
+	}
 	return &Client{fmt.Sprintf("https://%s:%d", address, controlPort), &http.Client{Transport: transport}}, nil
 }
 

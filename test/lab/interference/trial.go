@@ -214,7 +214,8 @@ func (t *trial) second() (is second, err error) {
 	is.waits, is.seen = 100*float64(now.waited-t.last.waited)/float64(length), unknown
 	t.last = now
 	uid := t.online.UID()
-	measured, err := t.meter.Measure(map[string]model.PodGroup{uid: {Dir: t.PodGroup(t.online)}}, []model.Detail{{UID: uid, Seconds: true, Delays: true}})
+	measured, err := t.meter.Measure(map[string]model.PodGroup{uid: {Dir: t.PodGroup(t.online)}},
+		[]model.Detail{{UID: uid, Seconds: true, Delays: true}})
 	if err != nil {
 		return is, fmt.Errorf("measuring as the agent does: %w", err)
 	}

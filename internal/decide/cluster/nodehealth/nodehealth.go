@@ -74,8 +74,8 @@ type Node struct {
 	Koordinator bool  // the Node has resources under Koordinator's names
 }
 
-// overseen reports whether the node has anything to withdraw.
-func (n *Node) overseen() bool { return !n.Gone && (n.Report || n.Own || n.Koordinator) }
+// watched reports whether the node has anything to withdraw.
+func (n *Node) watched() bool { return !n.Gone && (n.Report || n.Own || n.Koordinator) }
 
 // Input is the input of one round.
 type Input struct {
@@ -140,8 +140,8 @@ type node struct {
 	proven      bool          // the Lease was seen to change
 	ready       bool
 	readyTurned time.Duration // when ready changed last
-	overseen    bool
-	since       time.Duration // when overseen changed last
+	watched    bool
+	since       time.Duration // when watched changed last
 	wellSince   time.Duration // -1: not well
 	withdrawn   bool          // as decided
 	lifting     bool          // the withdrawal is lifted, but the report still shows it
@@ -176,10 +176,10 @@ func Round(in Input, s State) ([]Action, Summary, State) {
 		before, known := s.nodes[seen.Name]
 		n := observe(seen, before, known, next.clock, in.Settings)
 		cause, since := n.trouble(seen)
-		if seen.Agent != AgentAbsent && !seen.Gone || n.overseen {
+		if seen.Agent != AgentAbsent && !seen.Gone || n.watched {
 			sum.Agents++
 		}
-		if n.overseen && cause != "" {
+		if n.watched && cause != "" {
 			age := next.clock - since
 			if age*2 >= in.Settings.LostAfter {
 				sum.Lost++ // agents rarely fail all at the same moment
@@ -245,8 +245,8 @@ func observe(seen *Node, n node, known bool, clock time.Duration, set Settings) 
 		n.ready, n.readyTurned = ready, clock
 	}
 	// Only time counts in which there was something to withdraw: on a new node the agent starts after the kubelet.
-	if overseen := seen.overseen(); overseen != n.overseen {
-		n.overseen, n.since = overseen, clock
+	if watched := seen.watched(); watched != n.watched {
+		n.watched, n.since = watched, clock
 	}
 	switch {
 	case !seen.Withdrawn:
@@ -255,10 +255,10 @@ func observe(seen *Node, n node, known bool, clock time.Duration, set Settings) 
 		n.shown = clock
 		n.withdrawn = n.withdrawn || !n.lifting // withdrawn by the previous leader
 	}
-	if !n.overseen {
+	if !n.watched {
 		n.withdrawn, n.lifting, n.shown = false, false, -1
 	}
-	well := n.overseen && n.ready && n.proven && clock-n.renewed <= set.FreshWithin
+	well := n.watched && n.ready && n.proven && clock-n.renewed <= set.FreshWithin
 	switch {
 	case !well:
 		n.wellSince = -1

@@ -115,7 +115,8 @@ func TestTakeAgainstBruteForce(t *testing.T) {
 			t.Fatalf("seed %d: took %s for %d of %s", seed, got, n, free)
 		case worth(got) != *best:
 			t.Fatalf("seed %d: %d of %s near %s on %+v, %s: "+
-				"took %s, which touches %v nodes, cores and sockets; best %v", seed, n, free, near, topology.CPUs, how, got, worth(got), *best)
+				"took %s, which touches %v nodes, cores and sockets; best %v", seed, n, free, near, topology.CPUs, how, got,
+				worth(got), *best)
 		case how == model.PlaceCores && !split(topology, got).Empty():
 			t.Fatalf("seed %d: took %s, which is not whole cores", seed, got)
 		}

@@ -85,7 +85,8 @@ func (c *scene) do(line string) error {
 
 func (c *scene) pod(i int, words []string) (err error) {
 	if i < 0 {
-		i, _ = slices.BinarySearchFunc(c.in.Pods, words[0], func(p Pod, uid string) int { return strings.Compare(p.UID, uid) })
+		i, _ = slices.BinarySearchFunc(c.in.Pods, words[0],
+			func(p Pod, uid string) int { return strings.Compare(p.UID, uid) })
 		c.in.Pods = slices.Insert(c.in.Pods, i, Pod{UID: words[0], New: c.in.Clock > c.start})
 		c.pods = slices.Insert(c.pods, i, load{})
 	}

@@ -12,7 +12,8 @@ const (
 	rose      = 50  // thousandths by which its waiting must have risen
 	share     = 400 // thousandths of the rise that the suspect's use must explain
 	threshold = 640 // least score of a suspect among four neighbours
-	chance    = 140 // is added to the threshold each time the number of neighbours grows by the factor e: one of many fits by chance
+	// is added to the threshold each time the number of neighbours grows by the factor e: one of many fits by chance
+	chance    = 140
 	highest   = 900 // the threshold never exceeds this
 	usual     = 4   // neighbours
 	tied      = 30  // scores that differ by less count as equal

@@ -35,7 +35,9 @@ func Node(n *model.Node, p *model.Policy, s State) (model.Interference, State) {
 }
 
 func newInput(n *model.Node, p *model.Policy) Input {
-	in := Input{Clock: n.Load.Clock, Acts: p.Mode == model.ModeEnforce && !n.Tree.ReadOnly, Pods: make([]Pod, len(n.Load.Pods))}
+	in := Input{
+		Clock: n.Load.Clock, Acts: p.Mode == model.ModeEnforce && !n.Tree.ReadOnly, Pods: make([]Pod, len(n.Load.Pods)),
+	}
 	next := 0
 	for i := range n.Load.Pods {
 		u, p := &n.Load.Pods[i], &in.Pods[i]

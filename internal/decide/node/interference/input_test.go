@@ -13,7 +13,9 @@ import (
 func machine() *model.Node {
 	const clock = time.Hour
 	usage := func(uid string, milli, wait int64) model.PodUsage {
-		u := model.PodUsage{UID: uid, Usage: model.Usage{CPU: model.CPUUsage{At: clock, Milli: milli, Periods: 10, Throttled: 2}}}
+		u := model.PodUsage{
+			UID: uid, Usage: model.Usage{CPU: model.CPUUsage{At: clock, Milli: milli, Periods: 10, Throttled: 2}},
+		}
 		u.Pressure = model.Pressure{At: clock - time.Second, CPU: model.Stall{Some: wait}}
 		return u
 	}
@@ -42,12 +44,14 @@ func TestNodeInput(t *testing.T) {
 		{UID: "ended", UsedAt: at, Used: 200},
 		{UID: "job", Batch: true, New: true, Shares: 2048, UsedAt: at, Used: 300},
 		{UID: "unknown", UsedAt: at, Used: 400},
-		{UID: "web", Online: true, Shares: 7, UsedAt: at, Used: 500, WaitAt: at - time.Second, Wait: 300}, // less two periods of ten
+		// less two periods of ten
+		{UID: "web", Online: true, Shares: 7, UsedAt: at, Used: 500, WaitAt: at - time.Second, Wait: 300},
 	}}
 	if diff := cmp.Diff(want, newInput(n, p)); diff != "" {
 		t.Error(diff)
 	}
-	for _, change := range []func(){func() { p.Mode = model.ModeObserve }, func() { p.Mode, n.Tree.ReadOnly = model.ModeEnforce, true }} {
+	for _, change := range []func(){func() { p.Mode = model.ModeObserve },
+		func() { p.Mode, n.Tree.ReadOnly = model.ModeEnforce, true }} {
 		change()
 		if newInput(n, p).Acts {
 			t.Errorf("%s, read-only %v: batch may be throttled", p.Mode, n.Tree.ReadOnly)

@@ -92,13 +92,15 @@ func TestWorlds(t *testing.T) {
 	var guilty tally
 	for k := linear; k <= quiet; k++ {
 		c := count(k, cases, 4)
-		t.Logf("%-12s guilty %5.1f %%, innocent %4.1f %%", names[k], 100*float64(c.guilty)/float64(c.worlds), 100*float64(c.innocent)/float64(c.worlds))
+		t.Logf("%-12s guilty %5.1f %%, innocent %4.1f %%", names[k], 100*float64(c.guilty)/float64(c.worlds),
+			100*float64(c.innocent)/float64(c.worlds))
 		if c.innocent*20 > c.worlds {
 			t.Errorf("%s: an innocent neighbour is named in %d of %d worlds", names[k], c.innocent, c.worlds)
 		}
 		if k == linear || k == saturating {
 			slices.Sort(c.after)
-			t.Logf("             named %d s after it began, nine of ten within %d s", c.after[len(c.after)/2], c.after[len(c.after)*9/10])
+			t.Logf("             named %d s after it began, nine of ten within %d s", c.after[len(c.after)/2],
+				c.after[len(c.after)*9/10])
 			guilty.worlds, guilty.guilty = guilty.worlds+c.worlds, guilty.guilty+c.guilty
 		}
 	}
@@ -112,7 +114,8 @@ func TestManyNeighbours(t *testing.T) {
 	cases := 60
 	for _, neighbours := range []int{16, 40, 109} {
 		c, o := count(linear, cases, neighbours), count(outside, cases, neighbours)
-		t.Logf("%d neighbours: guilty %d, innocent %d; waiting from outside: %d, of %d", neighbours, c.guilty, c.innocent, o.innocent, cases)
+		t.Logf("%d neighbours: guilty %d, innocent %d; waiting from outside: %d, of %d", neighbours, c.guilty, c.innocent,
+			o.innocent, cases)
 		if c.guilty*4 < cases*3 || c.innocent*20 > cases || o.innocent*5 > cases {
 			t.Errorf("%d neighbours: %+v, %+v", neighbours, c, o)
 		}

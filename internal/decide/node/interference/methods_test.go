@@ -190,7 +190,9 @@ func detrended(x []float64) []float64 {
 }
 
 // correlate correlates filtered series, at the best lag, less what goes with the own load.
-func correlate(filter func(x []float64) []float64, lags int, own bool) func(wait, load []float64, uses [][]float64) (scores, slopes []float64) {
+func correlate(
+	filter func(x []float64) []float64, lags int, own bool,
+) func(wait, load []float64, uses [][]float64) (scores, slopes []float64) {
 	return func(wait, load []float64, uses [][]float64) (scores, slopes []float64) {
 		scores, slopes = make([]float64, len(uses)), make([]float64, len(uses))
 		v, o := filter(wait[lags:]), filter(load[lags:])
@@ -218,7 +220,8 @@ func correlate(filter func(x []float64) []float64, lags int, own bool) func(wait
 
 // mixed is a mean of levels and edges, as in the rule.
 func mixed(part float64) func(wait, load []float64, uses [][]float64) (scores, slopes []float64) {
-	levels, edges := correlate(func(x []float64) []float64 { return slices.Clone(x) }, 1, true), correlate(edgesOf(2), 1, true)
+	levels, edges := correlate(func(x []float64) []float64 { return slices.Clone(x) }, 1, true),
+		correlate(edgesOf(2), 1, true)
 	return func(wait, load []float64, uses [][]float64) (scores, slopes []float64) {
 		scores, slopes = levels(wait, load, uses)
 		others, _ := edges(wait, load, uses)

@@ -158,7 +158,9 @@ func TestMemory(t *testing.T) {
 func crowd(pods int) *Input {
 	in := &Input{Acts: true, Clock: time.Hour}
 	for i := range pods {
-		in.Pods = append(in.Pods, Pod{UID: fmt.Sprintf("%08x-0000-4000-8000-%012x", i, i), Online: i%3 == 0, Batch: i%3 != 0, Shares: 1024})
+		in.Pods = append(in.Pods, Pod{
+			UID: fmt.Sprintf("%08x-0000-4000-8000-%012x", i, i), Online: i%3 == 0, Batch: i%3 != 0, Shares: 1024,
+		})
 	}
 	return in
 }
@@ -390,7 +392,8 @@ func FuzzDecide(f *testing.F) {
 			}
 			var b model.Interference
 			b, s = Decide(in, s)
-			if x := &b.Finding; x.Score < 0 || x.Score > 1000 || x.Code == "" && x.Victim != "" || x.Suspect != "" && x.Suspect == x.Victim {
+			if x := &b.Finding; x.Score < 0 || x.Score > 1000 || x.Code == "" && x.Victim != "" ||
+				x.Suspect != "" && x.Suspect == x.Victim {
 				t.Fatalf("%+v", b.Finding)
 			}
 			for _, h := range b.Throttles {

@@ -15,7 +15,8 @@ const (
 	pause         = time.Minute      // from the end of a trial to the next
 	skipped       = 1                // spans after throttling that do not count
 	trial         = skipped + recent // spans that a trial takes
-	ripe          = recent           // spans in which a suspect must have been found after the first: the trial's baseline then began after it
+	// spans in which a suspect must have been found after the first: the trial's baseline then began after it
+	ripe = recent
 
 	half      = 500 // thousandths of its use, or of its last throttle, that a pod is throttled to
 	deepest   = 125 // thousandths of its use before the first throttle: the deepest throttle
@@ -181,7 +182,8 @@ func (s *State) try(slope float32) bool {
 	copy(s.Trials[:], s.Trials[1:])
 	s.Trials[hourly-1] = s.Clock
 	if !again {
-		i, _ := slices.BinarySearchFunc(s.Throttled, h.UID, func(h Throttled, uid string) int { return strings.Compare(h.UID, uid) })
+		i, _ := slices.BinarySearchFunc(s.Throttled, h.UID,
+			func(h Throttled, uid string) int { return strings.Compare(h.UID, uid) })
 		s.Throttled = slices.Insert(s.Throttled, i, *h)
 	}
 	return true

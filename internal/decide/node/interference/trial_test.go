@@ -72,8 +72,10 @@ func TestRelief(t *testing.T) {
 			plain += govern(newWorld(k, 5000+seed, 4), false).wait
 		}
 		const each = worlds
-		t.Logf("%-12s waits %.0f instead of %.0f of 1000; throttled for %d s guilty, %d s innocent; %.1f trials, %.2f undone, each of %d worlds",
-			names[k], sum.wait/600/each, plain/600/each, sum.guilty/each, sum.innocent/each, float64(sum.tried)/each, float64(sum.undone)/each, each)
+		t.Logf("%-12s waits %.0f instead of %.0f of 1000; throttled for %d s guilty, %d s innocent; %.1f trials, %.2f "+
+			"undone, each of %d worlds",
+			names[k], sum.wait/600/each, plain/600/each, sum.guilty/each, sum.innocent/each, float64(sum.tried)/each,
+			float64(sum.undone)/each, each)
 		switch {
 		case sum.innocent > 60*each:
 			t.Errorf("%s: innocent neighbours are throttled for %d s of 1200", names[k], sum.innocent/each)
@@ -149,7 +151,9 @@ func (p *bounded) pods(r *rand.Rand) {
 	p.in.Clock, p.in.Acts = time.Hour, true
 	for i := range 2 + r.IntN(8) {
 		batch := r.IntN(3) > 0
-		p.in.Pods = append(p.in.Pods, Pod{UID: fmt.Sprintf("p%02d", i), Batch: batch && i > 0, Online: !batch || i == 0, Shares: 2 + r.Int64N(4096)})
+		p.in.Pods = append(p.in.Pods, Pod{
+			UID: fmt.Sprintf("p%02d", i), Batch: batch && i > 0, Online: !batch || i == 0, Shares: 2 + r.Int64N(4096),
+		})
 	}
 }
 
@@ -196,7 +200,8 @@ func (p *bounded) second(t *testing.T, seed uint64) {
 		p.changed = p.changed[1:]
 	}
 	if tried > 1 || len(b.Throttles) > mostThrottled || len(p.tighter) > hourly || len(p.changed) > 3*hourly {
-		t.Fatalf("seed %d: %d trials at once, %d throttled; in an hour %d times less, %d changes", seed, tried, len(b.Throttles), len(p.tighter), len(p.changed))
+		t.Fatalf("seed %d: %d trials at once, %d throttled; in an hour %d times less, %d changes", seed, tried,
+			len(b.Throttles), len(p.tighter), len(p.changed))
 	}
 }
 
@@ -214,7 +219,8 @@ func TestRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := p.second()
-	if len(b.Throttles) != 1 || b.Throttles[0].UID != throttle.UID || b.Throttles[0].Milli != throttle.Milli || p.state.Trials != trials {
+	if len(b.Throttles) != 1 || b.Throttles[0].UID != throttle.UID || b.Throttles[0].Milli != throttle.Milli ||
+		p.state.Trials != trials {
 		t.Errorf("%+v, %+v", b.Throttles, throttle)
 	}
 	p.in.Clock = time.Minute

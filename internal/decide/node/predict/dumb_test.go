@@ -76,10 +76,13 @@ func TestDumb(t *testing.T) {
 			d = append(d, sample{current, v})
 			if i%50 == 49 {
 				for name, pair := range map[string][2]float64{
-					"around":      {p.around.value(), d.around(current)},
-					"usual":       {p.usual.value(), d.usual(current)},
-					"day's base":  {p.base(model.Day, current), d.most(current-past+1, current+1)},
-					"hour's base": {p.base(model.Hour, current) - math.Sqrt(p.spread)/4, max(d.most(current-3, current+1), d.around(current), d.usual(current))},
+					"around":     {p.around.value(), d.around(current)},
+					"usual":      {p.usual.value(), d.usual(current)},
+					"day's base": {p.base(model.Day, current), d.most(current-past+1, current+1)},
+					"hour's base": {
+						p.base(model.Hour, current) - math.Sqrt(p.spread)/4,
+						max(d.most(current-3, current+1), d.around(current), d.usual(current)),
+					},
 				} {
 					if math.Abs(pair[0]-pair[1]) > 0.01*pair[1] {
 						t.Fatalf("after %d samples: %s is %g, not %g", i+1, name, pair[0], pair[1])

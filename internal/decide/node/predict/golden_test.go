@@ -42,7 +42,8 @@ func runCase(t *testing.T, content string) string {
 			if err != nil {
 				t.Fatalf("%q: %v", line, err)
 			}
-			return start.Add(time.Duration(day-1)*24*time.Hour + time.Duration(at.Hour())*time.Hour + time.Duration(at.Minute())*time.Minute)
+			return start.Add(time.Duration(day-1)*24*time.Hour + time.Duration(at.Hour())*time.Hour +
+				time.Duration(at.Minute())*time.Minute)
 		}
 		var n, want int
 		word, rest, _ := strings.Cut(line, " ")

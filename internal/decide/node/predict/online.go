@@ -154,7 +154,8 @@ func gather(n *model.Node) []group {
 		if !p.Class.Online() || p.Ended {
 			continue
 		}
-		i, found := slices.BinarySearchFunc(all, p.Owner, func(g group, name string) int { return strings.Compare(g.owner, name) })
+		i, found := slices.BinarySearchFunc(all, p.Owner,
+			func(g group, name string) int { return strings.Compare(g.owner, name) })
 		if !found {
 			all = slices.Insert(all, i, group{owner: p.Owner})
 		}
@@ -198,7 +199,10 @@ func remember(old []owner, pods []group, now int64) []owner {
 		all = append(all, o)
 	}
 	if len(all) > mostOwners {
-		slices.SortFunc(all, func(a, b owner) int { return cmp.Or(cmp.Compare(b.Last, a.Last), strings.Compare(a.Name, b.Name)) })
+		slices.SortFunc(all, func(a,
+			b owner) int {
+			return cmp.Or(cmp.Compare(b.Last, a.Last), strings.Compare(a.Name, b.Name))
+		})
 		all = all[:mostOwners]
 		slices.SortFunc(all, func(a, b owner) int { return strings.Compare(a.Name, b.Name) })
 	}
@@ -211,7 +215,8 @@ func (s State) newcomers(pods []group) (prior, news pair) {
 	for i := range pods {
 		g := &pods[i]
 		var o owner
-		if i, found := slices.BinarySearchFunc(s.Owners, g.owner, func(o owner, name string) int { return strings.Compare(o.Name, name) }); found {
+		if i, found := slices.BinarySearchFunc(s.Owners, g.owner,
+			func(o owner, name string) int { return strings.Compare(o.Name, name) }); found {
 			o = s.Owners[i]
 		}
 		count := float64(g.pods)

@@ -131,7 +131,8 @@ func TestOnlineSamples(t *testing.T) {
 	}
 	before := n.state
 	n.Load = nil
-	if cpus, _, after := Decide(&n.Node, model.Use{}, model.Use{}, before); cpus[model.Hour].Value != math.MaxInt64 || cpus[model.Hour].Known || !reflect.DeepEqual(before, after) {
+	if cpus, _, after := Decide(&n.Node, model.Use{}, model.Use{}, before); cpus[model.Hour].Value != math.MaxInt64 ||
+		cpus[model.Hour].Known || !reflect.DeepEqual(before, after) {
 		t.Errorf("without measurements: %+v", cpus)
 	}
 }
@@ -143,7 +144,8 @@ func TestOnlineState(t *testing.T) {
 	for i := range 400 {
 		pods := make([]*model.Pod, 0, 8)
 		for range 8 {
-			pods = append(pods, pod(fmt.Sprintf("%04d", len(pods)), fmt.Sprintf("Deployment/%s/%s-%d", strings.Repeat("n", 63), strings.Repeat("w", 60), r.IntN(300)), 100))
+			pods = append(pods, pod(fmt.Sprintf("%04d", len(pods)),
+				fmt.Sprintf("Deployment/%s/%s-%d", strings.Repeat("n", 63), strings.Repeat("w", 60), r.IntN(300)), 100))
 		}
 		before, text := n.state, ""
 		if i%50 == 0 {

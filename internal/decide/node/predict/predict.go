@@ -67,7 +67,8 @@ func DefaultTarget(h model.Horizon) float64 {
 type Config struct {
 	Limit  float64                 // what the set can use at most, usually what its node has; > 0
 	Target [model.Horizons]float64 // share of predictions of each horizon that may be exceeded, in (0, 1); 0: the default
-	Prior  float64                 // peak that other pods of the same workload owners suggest, used until enough was measured; 0: none
+	// peak that other pods of the same workload owners suggest, used until enough was measured; 0: none
+	Prior float64
 }
 
 // bounded says whether the limit is one: only then there is something to predict a share of.

@@ -41,8 +41,13 @@ var bothHorizons = []model.Horizon{model.Hour, model.Day}
 // limit only if that was.
 func TestAnything(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	odd := []float64{0, -1, math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat64, math.SmallestNonzeroFloat64, 1e-9, 1e12}
-	steps := []time.Duration{0, time.Second, time.Minute, 5 * time.Minute, -time.Minute, -3 * time.Hour, 6 * time.Hour, 9 * 24 * time.Hour, -20 * 365 * 24 * time.Hour, 30 * 365 * 24 * time.Hour}
+	odd := []float64{
+		0, -1, math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat64, math.SmallestNonzeroFloat64, 1e-9, 1e12,
+	}
+	steps := []time.Duration{
+		0, time.Second, time.Minute, 5 * time.Minute, -time.Minute, -3 * time.Hour, 6 * time.Hour, 9 * 24 * time.Hour,
+		-20 * 365 * 24 * time.Hour, 30 * 365 * 24 * time.Hour,
+	}
 	for range 200 {
 		var p Predictor
 		c := Config{Limit: 100}
@@ -149,7 +154,8 @@ func TestGap(t *testing.T) {
 				t.Errorf("gap of %s: mean %g → %g, variance %g → %g", gap, whole.mean, p.mean, whole.spread, p.spread)
 			}
 		}
-		if a, b := p.Predict(c, at.Add(gap), model.Day).Peak, whole.Predict(c, at, model.Day).Peak; gap < 24*time.Hour && math.Abs(a-b) > 1 {
+		if a, b := p.Predict(c, at.Add(gap), model.Day).Peak, whole.Predict(c, at, model.Day).Peak; gap < 24*time.Hour &&
+			math.Abs(a-b) > 1 {
 			t.Errorf("gap of %s: the day's peak went from %g to %g", gap, b, a)
 		}
 	}
@@ -271,7 +277,8 @@ func TestText(t *testing.T) {
 		t.Errorf("only %d predictors of %d bytes fit into a node's 64 KB", groups, len(text))
 	}
 	var empty Predictor
-	if text, err := empty.MarshalText(); err != nil || len(text) != textLength || back.UnmarshalText(text) != nil || back != empty {
+	if text, err := empty.MarshalText(); err != nil || len(text) != textLength || back.UnmarshalText(text) != nil ||
+		back != empty {
 		t.Errorf("the zero value does not come back: %v", err)
 	}
 }

@@ -92,7 +92,9 @@ func TestOtherReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"crw-------   1 0        0          5,   1 ", "link -> bc", "-rwxr-xr-x   1 0        0               5 "} {
+	for _, want := range []string{
+		"crw-------   1 0        0          5,   1 ", "link -> bc", "-rwxr-xr-x   1 0        0               5 ",
+	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q in the list:\n%s", want, out)
 		}

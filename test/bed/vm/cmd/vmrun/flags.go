@@ -38,7 +38,8 @@ func parse(args []string, accel string, stderr io.Writer) (options, error) {
 	fs.SetOutput(io.Discard)
 	fs.IntVar(&o.config.Memory, "mem", 512, "the guest's memory in `MiB`; its files take twice their size from it")
 	fs.IntVar(&o.config.CPUs, "smp", 2, "`number` of CPUs")
-	fs.Func("topology", "the CPUs as `SOCKETSxNODESxCORESxTHREADS`, each for one of the one before, instead of -smp: 2x2x1x2 is 2 sockets, each of 2 NUMA nodes, each of 1 core of 2 threads", func(s string) error {
+	fs.Func("topology", "the CPUs as `SOCKETSxNODESxCORESxTHREADS`, each for one of the one before, instead of -smp: "+
+		"2x2x1x2 is 2 sockets, each of 2 NUMA nodes, each of 1 core of 2 threads", func(s string) error {
 		t, err := vm.ParseTopology(s)
 		o.config.Topology = t
 		return err
@@ -46,7 +47,8 @@ func parse(args []string, accel string, stderr io.Writer) (options, error) {
 	fs.DurationVar(&o.config.Timeout, "timeout", 10*time.Minute, "`limit` for all commands together")
 	fs.StringVar(&o.config.OutDir, "o", "", "`folder` for what the commands leave in the guest's /out")
 	fs.StringVar(&o.config.Kernel, "kernel", "", "`bzImage` to boot, instead of the distribution's")
-	fs.StringVar(&o.cache, "cache", filepath.Join("out", "vm"), "`folder` for the distribution's kernel and what -keep keeps")
+	fs.StringVar(&o.cache, "cache", filepath.Join("out", "vm"),
+		"`folder` for the distribution's kernel and what -keep keeps")
 	fs.BoolVar(&o.keep, "keep", false, "keep the initramfs and the log of the guest's console")
 	fs.BoolVar(&o.quiet, "q", false, "say only what goes wrong")
 	fs.Func("file", "a `host=guest` pair: a file or a folder for the guest; may be repeated", func(s string) error {
@@ -57,10 +59,11 @@ func parse(args []string, accel string, stderr io.Writer) (options, error) {
 		o.config.Files = append(o.config.Files, vm.File{Host: host, Guest: guest})
 		return nil
 	})
-	fs.Func("module", "a `name` of a module of the kernel, for the guest's "+modules+"; may be repeated", func(s string) error {
-		o.modules = append(o.modules, s)
-		return nil
-	})
+	fs.Func("module", "a `name` of a module of the kernel, for the guest's "+modules+"; may be repeated",
+		func(s string) error {
+			o.modules = append(o.modules, s)
+			return nil
+		})
 	fs.Func("e", "`KEY=VALUE` for the environment of the commands; may be repeated", func(s string) error {
 		if strings.Index(s, "=") < 1 {
 			return errors.New("want KEY=VALUE")

@@ -10,7 +10,8 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	o, err := parse(strings.Fields("-mem 768 -topology 2x2x1x2 -file a=/t/a -file b=/t/b -e A=1=2 -append psi=0 -o out -- /t/a -test.v"), "", io.Discard)
+	o, err := parse(strings.Fields("-mem 768 -topology 2x2x1x2 -file a=/t/a -file b=/t/b -e A=1=2 -append psi=0 -o out "+
+		"-- /t/a -test.v"), "", io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +25,8 @@ func TestParse(t *testing.T) {
 	if !slices.Equal(c.Env, []string{"A=1=2"}) || !slices.Equal(c.KernelArgs, []string{"psi=0"}) {
 		t.Errorf("environment %v, kernel arguments %v", c.Env, c.KernelArgs)
 	}
-	if len(c.Commands) != 1 || c.Commands[0].Name != "a" || !slices.Equal(c.Commands[0].Argv, []string{"/t/a", "-test.v"}) {
+	if len(c.Commands) != 1 || c.Commands[0].Name != "a" ||
+		!slices.Equal(c.Commands[0].Argv, []string{"/t/a", "-test.v"}) {
 		t.Errorf("commands %v", c.Commands)
 	}
 }
@@ -57,7 +59,8 @@ func TestRefused(t *testing.T) {
 		{"-nope -- b", "", "not defined"},
 		{"-- b", "xen", "want tcg or kvm"},
 	} {
-		if _, err := parse(strings.Fields(tc.args), tc.accel, io.Discard); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := parse(strings.Fields(tc.args), tc.accel, io.Discard); err == nil ||
+			!strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%q: error %v, want one with %q", tc.args, err, tc.want)
 		}
 	}
