@@ -7,11 +7,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
-// TestLinks checks that the target of every relative link in the documentation exists, and every document named by its
-// path.
-func TestLinks(t *testing.T) {
+// documents returns the paths of all Markdown files.
+func documents(t *testing.T) []string {
+	t.Helper()
 	files := []string{"README.md", "CONTRIBUTING.md"}
 	err := filepath.WalkDir("docs", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && strings.HasSuffix(path, ".md") {
@@ -22,6 +23,13 @@ func TestLinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return files
+}
+
+// TestLinks checks that the target of every relative link in the documentation exists, and every document named by its
+// path.
+func TestLinks(t *testing.T) {
+	files := documents(t)
 	link, named := regexp.MustCompile(`\]\(([^)\s]+)\)`), regexp.MustCompile("`(docs/[^`\\s]+\\.md)`")
 	found := 0
 	for _, file := range files {
@@ -47,5 +55,27 @@ func TestLinks(t *testing.T) {
 	}
 	if found == 0 {
 		t.Error("found no links")
+	}
+}
+
+// TestMarkdownLines checks that lines of Markdown have at most 100 columns, outside of tables and code blocks. A line with
+// a link may be longer, because links cannot be wrapped.
+func TestMarkdownLines(t *testing.T) {
+	const most = 100
+	for _, file := range documents(t) {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code := false
+		for i, line := range strings.Split(string(content), "\n") {
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				code = !code
+			}
+			wrappable := !code && !strings.HasPrefix(line, "|") && !strings.Contains(line, "](")
+			if n := utf8.RuneCountInString(line); wrappable && n > most {
+				t.Errorf("%s:%d has %d columns, at most %d are allowed", file, i+1, n, most)
+			}
+		}
 	}
 }

@@ -6,7 +6,8 @@ cd "$(dirname "$0")/.."
 mkdir -p out/bench
 for name in weights preempt drift hierarchy cpuset burst; do
 	echo "=== $name"
-	out/bin/waterline experiment $name --json out/bench/$name.json
+	case $name in cpuset) json=experiment-cpuset ;; *) json=$name ;; esac
+	out/bin/waterline experiment $name --json out/bench/$json.json
 	case $name in hierarchy | cpuset | burst) continue ;; esac
 	echo "=== $name, while a pod of 262144 burns all CPUs"
 	out/bin/waterline experiment $name --hog --json out/bench/$name-hog.json
@@ -23,6 +24,8 @@ echo "=== agent: ten minutes"
 WATERLINE_BENCH=$PWD/out/bench/agent.json go test -count=1 -timeout 30m -v ./test/e2e -run TestAPIFigures -args -on=api | grep -v '^{'
 echo "=== CPU sets: fourteen minutes"
 WATERLINE_BENCH=$PWD/out/bench/cpuset.json go test -count=1 -timeout 40m -v ./test/e2e -run TestAPICPUFigures -args -on=api | grep -v '^{'
+echo "=== the agent with everything on: ten minutes"
+WATERLINE_BENCH=$PWD/out/bench/protect.json go test -count=1 -timeout 40m -v ./test/e2e -run TestAPIProtectFigures -args -on=api | grep -v '^{'
 echo "=== the manager and the API, with 5,000 nodes that use what ../shared/traces says: ten minutes"
 WATERLINE_BENCH=$PWD/out/bench/scale.json go test -count=1 -timeout 40m -v ./test/e2e -run TestAPIScaleFigures -args -on=api | grep -v '^{'
 echo "=== transcode, on a cluster of this machine"

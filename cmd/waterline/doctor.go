@@ -32,13 +32,12 @@ func doctorCommand() *cobra.Command {
 	var cgroupRoot, kubepods, runDir string
 	var seconds int
 	c := &cobra.Command{
-		Use: "doctor",
-		Short: "Check that this node can be looked after, and find a second writer; or, with cluster, who keeps batch " +
-			"pods out",
-		Long: `Check that this node has what Waterline needs, and watch its pods' cgroups for a while to find out who writes them.
+		Use:   "doctor",
+		Short: "Check a node's requirements and find other cgroup writers; with cluster: what keeps batch pods out",
+		Long: `Check that this node meets Waterline's requirements, and watch the cgroups of its pods for other writers.
 
-Run it on the node, as root. A kubelet writes every 60 seconds; --seconds 70 sees it too. "waterline doctor cluster" looks
-at the cluster instead.`,
+Run it on the node, as root. A kubelet writes every 60 seconds; --seconds 70 observes that as well. To check the
+cluster instead, run "waterline doctor cluster".`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			d := doctor{out: c.OutOrStdout()}

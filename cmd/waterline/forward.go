@@ -91,7 +91,8 @@ func forwardToNode(ctx context.Context, config *rest.Config, node string) (strin
 	if err != nil {
 		return "", nil, fmt.Errorf("reaching the agent: %w", err)
 	}
-	target := client.Post().Namespace(v1alpha1.Namespace).Resource("pods").Name(found[0].Name).SubResource("portforward").URL()
+	target := client.Post().Namespace(v1alpha1.Namespace).Resource("pods").Name(found[0].Name).
+		SubResource("portforward").URL()
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, target)
 	stop, ready := make(chan struct{}), make(chan struct{})
 	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", agentPort)},

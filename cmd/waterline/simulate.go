@@ -93,10 +93,10 @@ func simulatePredictHelp() string {
 	var b strings.Builder
 	b.WriteString(`Score the predictor of peaks beside the published ones, on usage of real machines.
 
-At a time a predictor sees the past only and says the most that will be used in the next hour, or in the next day. If more is
-used, that is a violation. What it leaves of the machine's limit is what could be sold: the savings. Values are means of five
-minutes; predictors are scored every 15 or 30 minutes, after two days in which they only watch. Higher savings are worth
-something at equal violations only, so the frontier is shown too: what other targets than the default would give.
+At each step a predictor knows the past and predicts the peak usage of the next hour, or of the next day. Usage above
+the prediction is a violation. The rest of the machine's capacity could be sold: the savings. Values are means over five
+minutes. Predictors are scored every 15 or 30 minutes, after two days without scores. Savings compare only at equal
+violations, so the frontier is shown as well: the scores of Waterline's predictor with other targets than the default.
 
 The directory has one for each data set, with files of comma-separated values, packed by gzip or not, of any name:
 `)

@@ -45,8 +45,11 @@ type Kubelet interface {
 // noKubelet is the kubelet of an agent that has none.
 type noKubelet struct{}
 
+// Run implements [Kubelet].
 func (noKubelet) Run(context.Context, chan<- model.Kubelet) {}
-func (noKubelet) Doubt()                                    {}
+
+// Doubt implements [Kubelet].
+func (noKubelet) Doubt() {}
 
 // Runtime is the container runtime's plugin interface. It runs once this is the only agent of the node: with two that
 // set CPUs, the runtime creates no containers.

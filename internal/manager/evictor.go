@@ -172,7 +172,8 @@ func (e *evictor) evict(ctx context.Context, r request) evictbudget.Verdict {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	uid := types.UID(r.uid)
-	err := e.core.Post().Namespace(r.namespace).Resource("pods").Name(r.name).SubResource("eviction").MaxRetries(0).Body(&policyv1.Eviction{
+	post := e.core.Post().Namespace(r.namespace).Resource("pods").Name(r.name).SubResource("eviction").MaxRetries(0)
+	err := post.Body(&policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: r.namespace, Name: r.name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}},
 	}).Do(ctx).Error()

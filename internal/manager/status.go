@@ -180,7 +180,8 @@ func (s *statuses) patch(ctx context.Context, name, uid string, status v1alpha1.
 	if err != nil {
 		return fmt.Errorf("encoding the status of policy %s: %w", name, err)
 	}
-	err = s.custom.Patch(types.MergePatchType).Resource("colocationpolicies").Name(name).SubResource("status").Body(patch).Do(ctx).Error()
+	err = s.custom.Patch(types.MergePatchType).Resource("colocationpolicies").Name(name).SubResource("status").
+		Body(patch).Do(ctx).Error()
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("writing the status of policy %s: %w", name, err)
 	}

@@ -606,10 +606,11 @@ func TestSlow(t *testing.T) {
 
 func TestDir(t *testing.T) {
 	for path, want := range map[string]string{
-		"":                                       "",
-		"/kubepods/burstable/pod1/c1":            "kubepods/burstable/pod1/c1",
-		"kubepods-burstable-pod1_2.slice:cri:c1": "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/cri-c1.scope",
-		"kubepods.slice:cri-containerd:c1":       "kubepods.slice/cri-containerd-c1.scope",
+		"":                            "",
+		"/kubepods/burstable/pod1/c1": "kubepods/burstable/pod1/c1",
+		"kubepods-burstable-pod1_2.slice:cri:c1": "kubepods.slice/kubepods-burstable.slice/" +
+			"kubepods-burstable-pod1_2.slice/cri-c1.scope",
+		"kubepods.slice:cri-containerd:c1":         "kubepods.slice/cri-containerd-c1.scope",
 		"a-kubepods-podx.slice:cri-containerd:c-1": "a.slice/a-kubepods.slice/a-kubepods-podx.slice/cri-containerd-c-1.scope",
 	} {
 		f := newFake(t)

@@ -35,7 +35,8 @@ func install(t *testing.T, values ...string) *node {
 	helm(t, append([]string{"upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system",
 		"--create-namespace",
 		"--set-json", `policy.mode="Enforce"`,
-		"--set", "image.repository=waterline/agent,image.tag=dev,image.pullPolicy=Never,manager.enabled=false"}, values...)...)
+		"--set", "image.repository=waterline/agent,image.tag=dev,image.pullPolicy=Never,manager.enabled=false",
+	}, values...)...)
 	t.Cleanup(func() {
 		if t.Failed() {
 			out, _ := tryKubectl("logs", "-n", "waterline-system", "-l", "app.kubernetes.io/name=waterline-agent", "--prefix",

@@ -43,7 +43,7 @@ func TestNodeEvict(t *testing.T) {
 	}
 	eventually(t, "the node asks for a pod", asked)
 	n.sold(false, "it takes no batch while it is hot", func(cpu int64) bool { return cpu == 0 })
-	// with etcd 3.4, what an API server that was killed says of objects may stay old for minutes, which the tests after this one need
+	// With etcd 3.4, a killed API server may serve old objects for minutes, and the tests after this one need them.
 	if soak {
 		control(t, "kill", "apiserver")
 		time.Sleep(5 * time.Second)

@@ -33,7 +33,8 @@ func newAPIServer(t *testing.T, milli int64, pods ...string) *apiServer {
 	close(s.open)
 	amount := fmt.Sprintf("{cpu: %dm, memory: 1Gi}", milli)
 	s.add(
-		t, "nodes", "{apiVersion: v1, kind: Node, metadata: {name: node, uid: node}, status: {capacity: "+amount+", allocatable: "+amount+"}}",
+		t, "nodes", "{apiVersion: v1, kind: Node, metadata: {name: node, uid: node}, "+
+			"status: {capacity: "+amount+", allocatable: "+amount+"}}",
 	)
 	for _, pod := range pods {
 		s.add(t, "pods", pod)

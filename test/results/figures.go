@@ -148,9 +148,13 @@ func sections() []section {
 				{"CPU used at 30 %", "colocate-pods-30", "cpu_total_percent", "%.0f %%", 0, atLeast(97, "%"), ""},
 				{"CPU used at 60 %", "colocate-pods-60", "cpu_total_percent", "%.0f %%", 0, atLeast(97, "%"), ""},
 				{"free CPU that batch gets at 60 %", "colocate-pods-60", "batch_share_of_free_cpu", "%.0f %%", percent, goal{}, ""},
-				{"p99 at 60 %, in cgroups without a cluster", "colocate", "p99_ratio_waterline", "%.2f ×", 0, atMost(1.05, "×"), ""},
+				{
+					"p99 at 60 %, in cgroups without a cluster", "colocate", "p99_ratio_waterline", "%.2f ×", 0, atMost(1.05, "×"), "",
+				},
 				{"the same, plain Kubernetes", "colocate", "p99_ratio_plain", "%.2f ×", 0, goal{}, ""},
-				{"a real day on a real node: CPU used", "headline", "cpu_total_percent", "%.1f %%", 0, atLeast(90, "%"), "9 → 40 %"},
+				{
+					"a real day on a real node: CPU used", "headline", "cpu_total_percent", "%.1f %%", 0, atLeast(90, "%"), "9 → 40 %",
+				},
 				{"the same day without batch", "headline", "alone_cpu_total_percent", "%.1f %%", 0, goal{}, ""},
 				{"that day: p99", "headline", "p99_ratio", "%.2f ×", 0, atMost(1.05, "×"), ""},
 				{"that day: pods lost", "headline", "pods_lost", "%.0f", 0, zero(), ""},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // section is one table of the page.
@@ -64,20 +65,19 @@ func near(v, want, percent float64) bool {
 	return v >= want*(1-percent/100) && v <= want*(1+percent/100)
 }
 
-// render returns the page. Runs are numbered in the order in which figures name them.
+// render returns the page. Machines have letters, in the order in which figures name them.
 func render(sections []section, docs []document) string {
 	var b strings.Builder
 	b.WriteString(`# Results
 
 The newest measurement of each figure, its goal, and the best known peer's figure. Bold figures miss their goal.
 Machines are shared and noisy: ratios hold better than absolute times. Peers' figures are from their manifests,
-sources and articles, unless a row says measured. ` + "`make results`" + ` writes this page from results.json and
-out/bench; earlier figures, and how some of them came about, are in its history.
+sources and articles, unless a row says measured. Column run has the date and the [machine](#machines).
+` + "`make results`" + ` writes this page from results.json and out/bench; git keeps earlier figures.
 
 ![CPU of the machine in the course of a day, and p99 of Redis](headline.svg)
 `)
-	var runs []document
-	var missing []string
+	var machines, missing []string
 	for _, s := range sections {
 		var rows strings.Builder
 		for _, f := range s.figures {
@@ -91,26 +91,28 @@ out/bench; earlier figures, and how some of them came about, are in its history.
 				missing = append(missing, f.title)
 				continue
 			}
-			run := slices.IndexFunc(runs, func(d document) bool { return d.Name == f.doc })
-			if run < 0 {
-				run = len(runs)
-				runs = append(runs, docs[i])
+			d := &docs[i]
+			machine := slices.Index(machines, d.Machine)
+			if machine < 0 {
+				machine = len(machines)
+				machines = append(machines, d.Machine)
 			}
-			fmt.Fprintf(&rows, "| %s | %s | %s | %s | %d |\n", f.title, f.value(value, docs[i].Metrics), f.goal.text, f.peer,
-				run+1)
+			fmt.Fprintf(&rows, "| %s | %s | %s | %s | %s %c | `%s` |\n", f.title, f.value(value, d.Metrics), f.goal.text,
+				f.peer, d.When.Format(time.DateOnly), 'A'+machine, d.command())
 		}
 		if rows.Len() == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n| figure | measured | goal | best known peer | run |\n|---|---|---|---|---|\n%s",
+		fmt.Fprintf(&b, "\n## %s\n\n| figure | measured | goal | best known peer | run | command "+
+			"|\n|---|---|---|---|---|---|\n%s",
 			s.title, &rows)
 		if s.note != "" {
 			fmt.Fprintf(&b, "\n%s\n", s.note)
 		}
 	}
-	b.WriteString("\n## Runs\n\n| run | date | machine | command |\n|---|---|---|---|\n")
-	for i, d := range runs {
-		fmt.Fprintf(&b, "| %d | %s | %s | `%s` |\n", i+1, d.When.Format("2006-01-02"), d.Machine, d.command())
+	b.WriteString("\n## Machines\n\n")
+	for i, machine := range machines {
+		fmt.Fprintf(&b, "* %c: %s\n", 'A'+i, machine)
 	}
 	if len(missing) > 0 {
 		b.WriteString("\nNot measured yet:\n\n")

@@ -44,7 +44,8 @@ func (c *Conditions) Set(ctx context.Context, condition model.Condition) error {
 		return fmt.Errorf("encoding condition %s of %s/%s: %w", v1alpha1.ConditionCPUSet, condition.Namespace, condition.Name,
 			err)
 	}
-	err = c.client.Patch(types.StrategicMergePatchType).Namespace(condition.Namespace).Resource("pods").Name(condition.Name).
+	err = c.client.Patch(types.StrategicMergePatchType).
+		Namespace(condition.Namespace).Resource("pods").Name(condition.Name).
 		SubResource("status").Body(patch).Do(ctx).Error()
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("setting condition %s of %s/%s: %w", v1alpha1.ConditionCPUSet, condition.Namespace, condition.Name,

@@ -42,7 +42,8 @@ func (p *Publisher) Write(ctx context.Context, uid string, stands, should []mode
 	if err != nil {
 		return fmt.Errorf("encoding what node %s sells: %w", p.nodeName, err)
 	}
-	err = p.client.Patch(types.MergePatchType).Resource("nodes").Name(p.nodeName).SubResource("status").Body(patch).Do(ctx).Error()
+	err = p.client.Patch(types.MergePatchType).Resource("nodes").Name(p.nodeName).SubResource("status").
+		Body(patch).Do(ctx).Error()
 	if err != nil {
 		return fmt.Errorf("publishing what node %s sells: %w", p.nodeName, err)
 	}

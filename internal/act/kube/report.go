@@ -71,7 +71,8 @@ func (r *Reports) Write(ctx context.Context, uid string, report model.Report) er
 }
 
 func (r *Reports) patch(ctx context.Context, patch []byte) error {
-	return r.client.Patch(types.MergePatchType).Resource("nodereports").Name(r.nodeName).SubResource("status").Body(patch).Do(ctx).Error()
+	return r.client.Patch(types.MergePatchType).Resource("nodereports").Name(r.nodeName).SubResource("status").
+		Body(patch).Do(ctx).Error()
 }
 
 func (r *Reports) create(ctx context.Context, uid string) error {

@@ -9,11 +9,13 @@ import (
 // TestTranscripts runs the golden cases of every rule. A case is a text file of blocks. A block is commands, a line of
 // four dashes, and what was decided. Between blocks the host is imagined to do all that the plan says.
 //
-//	node cpu=64 [kubelet=unknown|noquota|static|nopodcgroups] [readonly] [v2] [cpus=2x1x2x4x2] [offline=LIST] [reserved=LIST]
-//	    [pool=LIST] [taken=LIST] [nocpusets] [noburst|burst]
-//	policy [mode=M] [scope=S] [quota=Q] [max=N] [override] [promote] [namespace=key:value:max] [pods=key:value:shares] [cpus=key:value:MODE] [burst]
+//	node cpu=64 [kubelet=unknown|noquota|static|nopodcgroups] [readonly] [v2] [cpus=2x1x2x4x2] [offline=LIST]
+//	    [reserved=LIST] [pool=LIST] [taken=LIST] [nocpusets] [noburst|burst]
+//	policy [mode=M] [scope=S] [quota=Q] [max=N] [override] [promote] [namespace=key:value:max]
+//	    [pods=key:value:shares] [cpus=key:value:MODE] [burst]
 //	pod NAME class=C [request=MILLI] [limit=MILLI] [weight=N] [quota=Q] [self] [critical] [ended] [idle] [nocgroup]
-//	    [label=key:value] [space=key:value] [containers=ID:LIMIT,...] [cpus=MODE] [place=P] [app=NAME:CPUS[:REQUEST]]... [becomes=NAME:CPUS]
+//	    [label=key:value] [space=key:value] [containers=ID:LIMIT,...] [cpus=MODE] [place=P]
+//	    [app=NAME:CPUS[:REQUEST]]... [becomes=NAME:CPUS]
 //	    [podlevel=CPUS] [age=SECONDS] [localmemory=BYTES] [job=NAME:CPUS[:LIMIT[:MEMORY]]]...
 //	gone NAME                         deleted NAME (its cgroup still stands)
 //	uses DIR MEMORY                   what the group uses, below which the host writes no limit
@@ -21,11 +23,14 @@ import (
 //	confined DIR LIST
 //	overwritten DIR KNOB VALUE        rejected DIR KNOB VALUE ERRNO        fight DIR KNOB DURATION
 //	tick DURATION                     decide (a round that is not shown)
-//	node real=CPUS[/MEMORY] capacity=CPUS[/MEMORY] allocatable=CPUS[/MEMORY] reservedcpu=CPUS reservedmemory=MEMORY watermark=MEMORY
-//	policy cpu=METHOD:WATERLINE[:MID[:RATIO]] memory=METHOD:WATERLINE[:MID[:RATIO]], in thousandths; METHOD none: nothing is sold; koordinator
-//	pod ... [qos=CLASS] [used=CPUS/MEMORY] [usedage=DURATION] [memory=MEMORY] [mid=CPUS/MEMORY] [batch=CPUS/MEMORY] [koordinator]
-//	load node=CPUS/MEMORY pods=CPUS/MEMORY [age=DURATION]    from here on each round measures that; a node has a real capacity
-//	policy suppress=METHOD[:FLOOR]    FLOOR in thousandths; idle; identity; interference
+//	node real=CPUS[/MEMORY] capacity=CPUS[/MEMORY] allocatable=CPUS[/MEMORY] reservedcpu=CPUS
+//	    reservedmemory=MEMORY watermark=MEMORY
+//	policy cpu=METHOD:WATERLINE[:MID[:RATIO]] memory=METHOD:WATERLINE[:MID[:RATIO]], in thousandths; METHOD none:
+//	    nothing is sold; koordinator
+//	pod ... [qos=CLASS] [used=CPUS/MEMORY] [usedage=DURATION] [memory=MEMORY] [mid=CPUS/MEMORY] [batch=CPUS/MEMORY]
+//	    [koordinator]
+//	load node=CPUS/MEMORY pods=CPUS/MEMORY [age=DURATION]    measured in each following round; needs node real
+//	policy suppress=METHOD[:MINBATCH]    MINBATCH in thousandths; idle; identity; interference
 //	node noidle nopressure noidentity=WHY    what the kernel has not
 //	policy protectmemory; node kubelet=memoryqos qoscontainers noprotection=WHY
 //	pod ... [cache=COLD/ALL] [thrashes=PART]    page cache; for memory, in thousandths of the time; node noreclaim

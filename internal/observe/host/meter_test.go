@@ -303,8 +303,7 @@ func TestMeterBounds(t *testing.T) {
 	if load.Pod("batch").CPU.Milli != 3900 || load.Node.CPU.Milli != 0 {
 		t.Errorf("%+v", load)
 	}
-	// 1.2 s were idle and 0.5 s stolen. Then the hypervisor is said to have had more than there was; and a machine that was
-	// moved counts anew.
+	// 1.2 s were idle and 0.5 s stolen. Then more is stolen than was left; and a machine that was moved counts anew.
 	n.stolen(time.Hour+3*time.Second+1200*time.Millisecond, 500*time.Millisecond, 2)
 	if load = n.after(time.Second); load.Node.CPU.Milli != 300 || load.Stolen != 500 {
 		t.Errorf("used %d, stolen %d", load.Node.CPU.Milli, load.Stolen)

@@ -210,7 +210,8 @@ func TestGenerate(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add("alibaba2018", "machine_id,time_s,cpu_util_percent\nm_1,5,10\nm_1,,\n")
 	f.Add(
-		"bitbrains", "vm,time_s,cap_mhz,cpu_mhz\n1,0,10,5\n2,0,10,5\n3,0,1,1\n4,0,1,1\n5,0,1,1\n6,0,1,1\n7,0,1,1\n8,0,1,1\n9,0,1,1\n10,0,1,1\n",
+		"bitbrains", "vm,time_s,cap_mhz,cpu_mhz\n"+
+			"1,0,10,5\n2,0,10,5\n3,0,1,1\n4,0,1,1\n5,0,1,1\n6,0,1,1\n7,0,1,1\n8,0,1,1\n9,0,1,1\n10,0,1,1\n",
 	)
 	f.Add("cloudcluster", "minute_epoch,cpu_used_units\n28707789,14.400\n")
 	f.Add("nab", "timestamp,value\n2014-02-14 14:30:00,0.132\n")

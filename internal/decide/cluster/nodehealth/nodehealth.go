@@ -140,7 +140,7 @@ type node struct {
 	proven      bool          // the Lease was seen to change
 	ready       bool
 	readyTurned time.Duration // when ready changed last
-	watched    bool
+	watched     bool
 	since       time.Duration // when watched changed last
 	wellSince   time.Duration // -1: not well
 	withdrawn   bool          // as decided

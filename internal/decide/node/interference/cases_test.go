@@ -15,7 +15,7 @@ import (
 // TestCases runs the golden cases. A case is blocks of commands, a line of four dashes, and what happened in their
 // time.
 //
-//	pod NAME online|batch [shares=N] [use=MILLI] [swing=MILLI,DURATION] [wait=N]    use is between the two values, one after the other
+//	pod NAME online|batch [shares=N] [use=MILLI] [swing=MILLI,DURATION] [wait=N]   use alternates between the two values
 //	hurts NAME VICTIM N          each core that the one uses makes the other wait for N thousandths of the time
 //	blind NAME                   the pod is not measured, until it is said anew
 //	disobey NAME                 it uses what it likes

@@ -2,7 +2,8 @@
 // exit code:
 //
 //	vmrun -file kernel.test=/t/kernel.test -- /t/kernel.test -test.v
-//	vmrun -o results -file a.test=/t/a -file testdata=/t/testdata -run 'a: cd /t && ./a' -run 'env: uname -a; cat /proc/pressure/cpu'
+//	vmrun -o results -file a.test=/t/a -file testdata=/t/testdata -run 'a: cd /t && ./a' \
+//	    -run 'env: uname -a; cat /proc/pressure/cpu'
 //
 // One boot serves all commands, in their order. Each is one more -run, which busybox's shell executes, or the one after
 // --, which is started as it is. What they leave in /out in the guest is in the folder of -o afterwards. Between two

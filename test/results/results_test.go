@@ -1,0 +1,68 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestPage checks that docs/results.md is what docs/results.json gives, and that it stays one page.
+func TestPage(t *testing.T) {
+	docs, err := readAll("../../docs/results.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/results.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(page), render(sections(), docs)); diff != "" {
+		t.Errorf("docs/results.md is out of date; run make results (-page +generated):\n%s", diff)
+	}
+	const most = 150
+	if lines := strings.Count(string(page), "\n"); lines > most {
+		t.Errorf("docs/results.md has %d lines, at most %d are one page", lines, most)
+	}
+}
+
+// TestRender checks how a figure is shown that meets its goal, misses it, has none, or was not measured.
+func TestRender(t *testing.T) {
+	day := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+	docs := []document{
+		{Name: "agent", When: day, Machine: "one", Metrics: map[string]float64{"cpu": 1.5, "memory": 21, "share": 0.25}},
+		{Name: "other", When: day, Machine: "two", Command: "go test", Metrics: map[string]float64{"n": 0}},
+	}
+	page := render([]section{{"Agent", "A note.", []figure{
+		{"CPU", "agent", "cpu", "%.1f mCPU", 0, atMost(2, "mCPU"), "5 mCPU"},
+		{"memory", "agent", "memory", "%.0f MiB", 0, atMost(20, "MiB"), ""},
+		{"part", "agent", "share", "%.0f %%", 100, goal{}, ""},
+		{"errors", "other", "n", "%.0f", 0, zero(), ""},
+		{"latency", "agent", "latency", "%.0f ms", 0, goal{}, ""},
+		{"speed", "missing", "speed", "%.0f", 0, goal{}, ""},
+	}}}, docs)
+	for _, want := range []string{
+		"| CPU | 1.5 mCPU | ≤ 2 mCPU | 5 mCPU | 2026-11-23 A | `make bench` |\n",
+		"| memory | **21 MiB** | ≤ 20 MiB |  | 2026-11-23 A | `make bench` |\n",
+		"| part | 25 % |  |  | 2026-11-23 A | `make bench` |\n",
+		"| errors | 0 | 0 |  | 2026-11-23 B | `go test` |\n",
+		"\nA note.\n", "* A: one\n* B: two\n", "\nNot measured yet:\n\n* latency\n* speed\n",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+}
+
+// TestUpdate checks that a newer document replaces an older one of the same name, and an older one does not.
+func TestUpdate(t *testing.T) {
+	day := func(n int) time.Time { return time.Date(2026, 11, n, 0, 0, 0, 0, time.UTC) }
+	old := []document{{Name: "a", When: day(2)}, {Name: "b", When: day(2)}}
+	got := update(old, []document{{Name: "a", When: day(3)}, {Name: "b", When: day(1)}, {Name: "c", When: day(1)}})
+	want := []document{{Name: "a", When: day(3)}, {Name: "b", When: day(2)}, {Name: "c", When: day(1)}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
