@@ -45,8 +45,8 @@ func sections() []section {
 				"",
 			},
 		}},
-		{"The agent", "110 or 250 pods of two containers, one measurement a second. Busy: six pods work. Latencies are " +
-			"those that an\noutside reader sees.", []figure{
+		{"The agent", "110 or 250 pods of two containers, one measurement a second. Busy: six pods work. Latencies\n" +
+			"are those that an outside reader sees.", []figure{
 			{
 				"CPU, 110 pods, idle", "agent", "cpu_millicores_110", "%.2f mCPU", 0, atMost(2, "mCPU"),
 				"83–123 mCPU koordlet, measured",
@@ -135,7 +135,8 @@ func sections() []section {
 				"22.7 % Google; 33.7 % Koordinator"},
 		}},
 		{"Online services beside batch",
-			"p99 of Redis beside ffmpeg and stress-ng, × p99 alone. At 90 % of a CPU a queue takes seconds to go down again.",
+			"p99 of Redis beside ffmpeg and stress-ng, × p99 alone. At 90 % of a CPU a queue takes seconds to\n" +
+				"go down again.",
 			[]figure{
 				{
 					"p99, Redis at 30 % of a CPU, in pods", "colocate-pods-30", "p99_ratio_waterline", "%.2f ×", 0, atMost(1.05, "×"),
@@ -179,8 +180,8 @@ func sections() []section {
 				},
 				{"refaults of the server with it, × without it", "memory", "refaults_ratio", "%.2f", 0, atMost(0.1, ""), ""},
 			}},
-		{"A large cluster", "5,000 nodes do not fit the two cores of the machine: Leases were late, so the manager " +
-			"withdrew nodes. In the morning\nfree CPU falls from 60 to 20 % within two hours.", []figure{
+		{"A large cluster", "5,000 nodes do not fit the two cores of the machine: Leases were late, so the manager\n" +
+			"withdrew nodes. In the morning free CPU falls from 60 to 20 % within two hours.", []figure{
 			{
 				"Node status writes a second, 5,000 nodes, simulated time", "writes", "node_status_writes_per_second", "%.1f", 0,
 				atMost(mostNode, ""), "83–100",

@@ -70,10 +70,11 @@ func render(sections []section, docs []document) string {
 	var b strings.Builder
 	b.WriteString(`# Results
 
-The newest measurement of each figure, its goal, and the best known peer's figure. Bold figures miss their goal.
-Machines are shared and noisy: ratios hold better than absolute times. Peers' figures are from their manifests,
-sources and articles, unless a row says measured. Column run has the date and the [machine](#machines).
-` + "`make results`" + ` writes this page from results.json and out/bench; git keeps earlier figures.
+The newest measurement of each figure, its goal, and the best known peer's figure. Bold figures miss
+their goal. Machines are shared and noisy: ratios hold better than absolute times. Peers' figures
+are from their manifests, sources and articles, unless a row says measured. Column run has the date
+and the [machine](#machines). ` + "`make results`" + ` writes this page from results.json and out/bench;
+git keeps earlier figures.
 
 ![CPU of the machine in the course of a day, and p99 of Redis](headline.svg)
 `)
