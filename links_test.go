@@ -58,8 +58,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestMarkdownLines checks that lines of Markdown have at most 100 columns, outside of tables and code blocks. A line with
-// a link may be longer, because links cannot be wrapped.
+// TestMarkdownLines checks that lines of Markdown have at most 100 columns, outside of tables and code blocks. A line
+// with a link may be longer, because links cannot be wrapped.
 func TestMarkdownLines(t *testing.T) {
 	const most = 100
 	for _, file := range documents(t) {

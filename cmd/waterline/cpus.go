@@ -28,11 +28,11 @@ func cpusCommand() *cobra.Command {
 	var request serve.CPURequest
 	c := &cobra.Command{
 		Use:   "cpus",
-		Short: "Show who is on which CPU of a node, or what would move if a pod asked for CPUs of its own",
-		Long: `Show who is on which CPU of a node: each socket, NUMA node, last-level cache and core, the pools that its threads are in,
+		Short: "Show which pods run on which CPUs of a node, or plan a pod's CPU mode",
+		Long: `Show the CPUs of a node: each socket, NUMA node, last-level cache and core, the pools that its threads belong to,
 and the containers that have CPUs of their own.
 
-With --plan nothing is shown but what would move, and nothing moves. It ends with code 1 if the pod would be refused.`,
+With --plan, show only the containers that would move. Nothing moves. The exit code is 1 if the pod would be refused.`,
 		Example: `  waterline cpus --node worker-3
   waterline cpus --plan shop/web-0=exclusive             (on the node of that pod)
   waterline cpus --agent 127.0.0.1:9465                  (on the node itself)`,
@@ -93,7 +93,7 @@ With --plan nothing is shown but what would move, and nothing moves. It ends wit
 		"address of the agent's --local; without it the agent is reached through the cluster")
 	kubeconfigFlag(c, &kubeconfig)
 	c.Flags().StringVar(&plan, "plan", "",
-		"NAMESPACE/POD=MODE: what would move if the pod asked for exclusive, share or none")
+		"NAMESPACE/POD=MODE: plan the mode exclusive, share or none for a pod")
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return c
 }
@@ -129,10 +129,10 @@ func onlyNode(nodes []string) (string, error) {
 		return nodes[0], nil
 	case n > most:
 		return "", usageError{
-			fmt.Errorf("say which node: there are %s and %d more", strings.Join(nodes[:most], ", "), n-most),
+			fmt.Errorf("name a node with --node: there are %s and %d more", strings.Join(nodes[:most], ", "), n-most),
 		}
 	default:
-		return "", usageError{fmt.Errorf("say which node: there are %s", strings.Join(nodes, ", "))}
+		return "", usageError{fmt.Errorf("name a node with --node: there are %s", strings.Join(nodes, ", "))}
 	}
 }
 
@@ -156,10 +156,11 @@ func showCPUPlan(ctx context.Context, out io.Writer, address string, request ser
 
 func printCPUPlan(out io.Writer, p *serve.CPUPlan, r serve.CPURequest) error {
 	if len(p.Moves) == 0 {
-		_, err := fmt.Fprintf(out, "If pod %s/%s asked for %s, no container would move.\n", r.Namespace, r.Name, r.Mode)
+		_, err := fmt.Fprintf(out, "With mode %[3]s for pod %[1]s/%[2]s, no container would move.\n", r.Namespace, r.Name,
+			r.Mode)
 		return err
 	}
-	fmt.Fprintf(out, "If pod %s/%s asked for %s, %s would move:\n\n", r.Namespace, r.Name, r.Mode,
+	fmt.Fprintf(out, "With mode %[3]s for pod %[1]s/%[2]s, %[4]s would move:\n\n", r.Namespace, r.Name, r.Mode,
 		count(len(p.Moves), "container"))
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "POD\tCONTAINER\tFROM\tTO\tWHY")

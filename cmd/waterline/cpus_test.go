@@ -213,7 +213,7 @@ func TestOnlyNode(t *testing.T) {
 	}{
 		{nil, "", "no agent runs in namespace waterline-system"},
 		{[]string{"a"}, "a", ""},
-		{[]string{"b", "a"}, "", "say which node: there are a, b"},
+		{[]string{"b", "a"}, "", "name a node with --node: there are a, b"},
 		{strings.Split("g f e d c b a", " "), "", "there are a, b, c, d, e and 2 more"},
 	} {
 		got, err := onlyNode(slices.Clone(tc.nodes))

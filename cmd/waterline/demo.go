@@ -21,8 +21,8 @@ func demoCommand() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "See in under a minute what Waterline does, on this machine and without a cluster",
-		Long: `See in under a minute what Waterline does, on this machine and without a cluster: three experiments with the real agent
+		Short: "Show in under a minute what Waterline does, on this machine and without a cluster",
+		Long: `Show in under a minute what Waterline does, on this machine and without a cluster: three experiments with the real agent
 and real load, then their tables and a report to open in a browser. It needs root, takes most of the CPU meanwhile, and
 leaves nothing behind.`,
 		Example: "  sudo waterline demo --out /tmp/demo",

@@ -51,9 +51,9 @@ cluster instead, run "waterline doctor cluster".`,
 	}
 	c.Flags().StringVar(&cgroupRoot, "cgroup-root", host.DefaultRoot, "where the cgroup file system is mounted")
 	c.Flags().StringVar(&kubepods, "kubepods", "",
-		"directory of all pods below the CPU hierarchy; without it, it is looked for")
+		"directory of all pods below the CPU hierarchy (default: find it)")
 	c.Flags().StringVar(&runDir, "run-dir", "/run/waterline", "run directory of the agent")
-	c.Flags().IntVar(&seconds, "seconds", 15, "how long to watch who writes")
+	c.Flags().IntVar(&seconds, "seconds", 15, "how long to watch for writers")
 	c.AddCommand(doctorClusterCommand())
 	return c
 }
@@ -160,7 +160,7 @@ func (d *doctor) writers(ctx context.Context, mount host.Mount, layout cgroup.La
 		}
 	})
 	if err != nil {
-		d.note("who writes cannot be told here: %v", err)
+		d.note("writers cannot be identified here: %v", err)
 		return
 	}
 	writers := slices.SortedFunc(maps.Keys(counts),
@@ -173,6 +173,6 @@ func (d *doctor) writers(ctx context.Context, mount host.Mount, layout cgroup.La
 		}
 	}
 	if len(writers) == 0 {
-		d.ok("nobody wrote a weight or a quota")
+		d.ok("no program wrote a weight or a quota")
 	}
 }

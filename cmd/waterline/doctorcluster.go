@@ -22,11 +22,11 @@ func doctorClusterCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cluster",
 		Short: "Find namespaces in which no batch pod can be created",
-		Long: `Find namespaces in which the API server refuses every batch pod, because a LimitRange or a ResourceQuota demands that pods
+		Long: `Find namespaces in which the API server refuses every batch pod, because a LimitRange or a ResourceQuota requires pods
 ask for CPU or memory, for which batch pods do not ask. It looks at namespaces labelled waterline.io/colocation=enabled
 and at those that have pods labelled waterline.io/qos=BE or koordinator.sh/qosClass=BE.
 
-It may run anywhere, and takes the rights to list namespaces, pods, limitranges and resourcequotas.`,
+It runs anywhere, and needs the rights to list namespaces, pods, limitranges and resourcequotas.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			config, err := findCluster(kubeconfig)
@@ -72,7 +72,7 @@ func (d *doctor) namespaces(ctx context.Context, client rest.Interface) error {
 		}
 	}
 	if d.failed == 0 {
-		d.ok("no LimitRange and no ResourceQuota keeps batch pods out of a namespace that wants them")
+		d.ok("no LimitRange and no ResourceQuota blocks batch pods in a namespace that admits them")
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func experimentCommand() *cobra.Command {
 	var jsonFile, svgFile string
 	cmd := &cobra.Command{
 		Use:   "experiment NAME",
-		Short: "Measure on this kernel, with real processes, the effect of weights, CPU sets and bursts",
+		Short: "Measure the effect of weights, CPU sets and bursts on this kernel",
 		Long:  experimentHelp(),
 		Example: `  sudo waterline experiment weights
   sudo waterline experiment preempt --hog --seconds 20 --json preempt.json --svg preempt.svg`,
@@ -83,8 +83,8 @@ func experimentNames() []string {
 
 func experimentHelp() string {
 	var b strings.Builder
-	b.WriteString(`Measure on this kernel, with real processes, the effect of weights, CPU sets and bursts. It needs root and no cluster:
-it makes cgroups of its own, laid out as a kubelet lays them out, runs the real agent and load in them, and removes them.
+	b.WriteString(`Measure the effect of weights, CPU sets and bursts on this kernel, with real processes. Needs root and no cluster: an
+experiment makes its own cgroups in the kubelet's layout, runs the real agent and load in them, and removes them.
 
 It takes most of the machine's CPU meanwhile: do not run it on a machine that does important work.
 

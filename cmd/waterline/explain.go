@@ -20,9 +20,9 @@ func explainCommand() *cobra.Command {
 	var kind, name, namespace, address, kubeconfig, output string
 	c := &cobra.Command{
 		Use:   "explain (pod NAME | node [NAME])",
-		Short: "Show why a pod's cgroup files are what they are, or how much of a node batch may use",
-		Long: `Show what each cgroup file of a pod should be, is and was, and why; or for a node where its CPU and memory go, how much of
-them batch may use now, how much is sold, and why.`,
+		Short: "Explain a pod's cgroup files, or what a node sells",
+		Long: `Explain a pod: the value that each of its cgroup files should have, has and had, and why. Or explain a node: who uses
+its CPU and memory, how much batch may use now, how much is sold, and why.`,
 		Example: `  waterline explain pod web-0 -n shop
   waterline explain node worker-3
   waterline explain node --agent 127.0.0.1:9465          (on the node itself)`,
@@ -85,7 +85,7 @@ func explained(args []string) (kind, name string, err error) {
 		return kind, name, nil
 	}
 	return "", "", usageError{
-		errors.New("say what to explain: waterline explain pod NAME, or waterline explain node [NAME]"),
+		errors.New("write waterline explain pod NAME, or waterline explain node [NAME]"),
 	}
 }
 
@@ -106,7 +106,7 @@ func askAgent(ctx context.Context, address, namespace, name string) (serve.Expla
 func printExplanation(out io.Writer, e serve.Explanation) error {
 	fmt.Fprintf(out, "pod %s/%s  %s  uid %s  policy %s\n", e.Namespace, e.Name, e.QoS, e.UID, e.Mode)
 	if len(e.Files) == 0 {
-		fmt.Fprintln(out, "nothing of it is Waterline's: it has no weight of its own, and the kubelet's values stand")
+		fmt.Fprintln(out, "Waterline sets none of its files: the pod has no weight of its own, and the kubelet's values stay")
 	}
 	for _, f := range e.Files {
 		fmt.Fprintf(out, "\n%s\n", f.Dir)

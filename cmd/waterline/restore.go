@@ -22,11 +22,11 @@ func restoreCommand() *cobra.Command {
 	var manifests, kubeconfig, nodeName string
 	c := &cobra.Command{
 		Use:   "restore",
-		Short: "Put this node's cgroup files back to what they would be without Waterline",
-		Long: `Put back every cgroup file that the agent has written on this node. The agent must have been stopped.
+		Short: "Restore this node's cgroup files to their values without Waterline",
+		Long: `Restore every cgroup file that the agent wrote on this node. Stop the agent first.
 
-Files of pods that are known get what the kubelet computes from their specs; say where to find the pods with --kubeconfig
-and --node-name, or with --pods. All others get the newest value that another writer had set, from the undo record.`,
+Files of known pods get the value that the kubelet computes from their specs; --kubeconfig with --node-name, or --pods,
+says where the pods are found. All other files get the newest value of another writer, from the undo record.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)

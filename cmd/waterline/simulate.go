@@ -22,7 +22,7 @@ import (
 func simulateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate",
-		Short: "Try what Waterline decides on usage that was measured before",
+		Short: "Run Waterline's decisions on recorded usage",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usageError{fmt.Errorf("there is no simulation %q; there is predict", args[0])}
@@ -40,7 +40,7 @@ func simulatePredictCommand() *cobra.Command {
 	var datasets []string
 	cmd := &cobra.Command{
 		Use:     "predict",
-		Short:   "Score the predictor of peaks beside the published ones",
+		Short:   "Score the peak predictor and published ones",
 		Long:    simulatePredictHelp(),
 		Example: "  waterline simulate predict --trace traces --dataset alibaba2018 --json predict.json",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -48,7 +48,7 @@ func simulatePredictCommand() *cobra.Command {
 			case len(args) > 0:
 				return usageError{fmt.Errorf("predict takes no arguments, but got %q", args[0])}
 			case root == "":
-				return usageError{errors.New("say where the traces are with --trace")}
+				return usageError{errors.New("name the directory of the traces with --trace")}
 			}
 			for _, name := range datasets {
 				if _, found := trace.Find(name); !found {
@@ -77,7 +77,7 @@ func simulatePredictCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&root, "trace", "", "directory of the traces")
 	cmd.Flags().StringVar(&jsonFile, "json", "", "write the figures into this file")
-	cmd.Flags().StringSliceVar(&datasets, "dataset", nil, "score these data sets only (default: all that are there)")
+	cmd.Flags().StringSliceVar(&datasets, "dataset", nil, "score these data sets only (default: all)")
 	return cmd
 }
 
@@ -91,7 +91,7 @@ func datasetNames() []string {
 
 func simulatePredictHelp() string {
 	var b strings.Builder
-	b.WriteString(`Score the predictor of peaks beside the published ones, on usage of real machines.
+	b.WriteString(`Score the peak predictor and published ones on the recorded usage of real machines.
 
 At each step a predictor knows the past and predicts the peak usage of the next hour, or of the next day. Usage above
 the prediction is a violation. The rest of the machine's capacity could be sold: the savings. Values are means over five

@@ -180,7 +180,7 @@ func (n *interferenceNode) eventually(most time.Duration, what string, holds fun
 	}
 }
 
-// TestInterference: what an agent before this one has tried is carried out, and ends as is measured: the online pod waits
+// TestInterference: a trial that an earlier agent began is continued, and ends by the measurements: the online pod waits
 // less without the one that it waited for, which stays throttled, and no less without another, which has back what it
 // had.
 func TestInterference(t *testing.T) {

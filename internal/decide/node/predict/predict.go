@@ -1,15 +1,14 @@
-// Package predict says how much a set of pods will use at most in the next hour and in the next day, from its past
-// alone.
+// Package predict predicts the peak usage of a set of pods in the next hour and in the next day, from its past alone.
 //
-// What it remembers is a week of quarter-hours, each by its peak, and how wrong it was. From the first it takes a base:
+// Its state is a week of quarter-hours, each with its peak, and the errors of past predictions. The first gives a base:
 //
-//   - for an hour, the highest of three things, and a quarter of a short-term standard deviation more: what was used at
-//     most in the last hour; what was used around this time on other days, and a week ago; what a fifth of the last day's
-//     quarter-hours exceeded. A load that is new, one that comes back, and one that stays are each seen by one of them.
-//   - for a day, what was used at most in the week.
+//   - for an hour, the highest of three values, plus a quarter of a short-term standard deviation: the peak of the last
+//     hour; the usage around this time on other days, and a week ago; the value that a fifth of the last day's
+//     quarter-hours exceeded. They cover new load, load that returns, and steady load.
+//   - for a day, the peak of the week.
 //
-// From the second it takes a margin: a share of the room between base and limit, such that its own past predictions
-// would have been exceeded as seldom as the target says. docs/design/predict.md has the figures for each part.
+// The errors give a margin: a part of the room between base and limit, so that usage would have exceeded its own past
+// predictions as rarely as the target says. docs/design/predict.md has the figures for each part.
 //
 // A gap is a gap: missing samples, clock steps and a suspended machine leave quarter-hours unmeasured and teach
 // nothing.
