@@ -27,6 +27,8 @@ type machine interface {
 	ctr(args ...string) (string, error)
 	// restore runs waterline restore on the node.
 	restore() (string, error)
+	// runDir returns the agent's run directory.
+	runDir() string
 }
 
 // patience is how long anything may take that is done to a machine, beyond what was asked of it.
@@ -73,6 +75,8 @@ func (here) restore() (string, error) {
 	return program("waterline", "restore", "--run-dir", bed.RunWaterline())
 }
 
+func (here) runDir() string { return bed.RunWaterline() }
+
 // guest is the virtual machine with the bed's second node.
 type guest struct{ *vmnode.Client }
 
@@ -85,6 +89,8 @@ func within[T any](limit time.Duration, f func(context.Context) (T, error)) (T, 
 func (g guest) readFile(path string) ([]byte, error) {
 	return within(patience, func(ctx context.Context) ([]byte, error) { return g.ReadFile(ctx, path) })
 }
+
+func (guest) runDir() string { return "/run/waterline" }
 
 func (g guest) writeFile(path string, content []byte) error {
 	_, err := within(patience, func(ctx context.Context) (any, error) { return nil, g.WriteFile(ctx, path, content) })

@@ -33,7 +33,7 @@ func TestNodeReplay(t *testing.T) {
 
 	dir := t.TempDir()
 	for _, name := range []string{"journal.1.jsonl", "journal.jsonl"} {
-		content, err := n.readFile(filepath.Join("/run/waterline", name))
+		content, err := n.readFile(filepath.Join(n.runDir(), name))
 		if err != nil && name == "journal.1.jsonl" {
 			continue // it was not full yet
 		}
@@ -63,6 +63,9 @@ func TestNodeReplay(t *testing.T) {
 		if err != nil || len(differences) > 0 {
 			t.Fatalf("the round of %s: %v, %+v", r.Node.Now, err, differences)
 		}
+	}
+	if out, err := program("waterline", "replay", dir); err != nil {
+		t.Errorf("waterline replay: %v: %s", err, out)
 	}
 	t.Logf("%d rounds; suppressed %v, exclusive %v, bursts %v", rounds, suppressed, exclusive, bursts)
 	if rounds < 20 || !suppressed || !exclusive {
