@@ -1,13 +1,13 @@
 package v1alpha1
 
-// The namespaces whose pods a policy may make batch pods say so by this label with this value.
+// LabelColocation on a namespace, with the value ColocationEnabled, allows policies to make batch pods of its pods.
 const (
 	LabelColocation   = "waterline.io/colocation"
 	ColocationEnabled = "enabled"
 )
 
-// The names under which Koordinator sells slack. Where its names are published ours are not: one slack is sold once. A
-// pod may ask by either.
+// Koordinator's names of the resources that are sold. Where they are published ours are not: one slack is sold once. A
+// pod may request either.
 const (
 	ResourceKoordinatorBatchCPU    = "kubernetes.io/batch-cpu"
 	ResourceKoordinatorBatchMemory = "kubernetes.io/batch-memory"
@@ -15,34 +15,35 @@ const (
 	ResourceKoordinatorMidMemory   = "kubernetes.io/mid-memory"
 )
 
-// PriorityClasses of batch pods, with the values [PriorityMid] and [PriorityBatch] and the preemptionPolicy Never: an
-// online pod without a class has priority 0, and no batch pod may push it aside.
+// PriorityClasses of batch pods, with the values [PriorityMid] and [PriorityBatch]. Their preemptionPolicy is Never,
+// because an online pod without a class has priority 0, and no batch pod may preempt it.
 const (
 	PriorityClassMid   = "waterline-mid"
 	PriorityClassBatch = "waterline-batch"
 )
 
-// AnnotationBatchResources is what a batch pod asked for before its requests were turned into batch resources, a
-// [BatchResources] in JSON. The manager's webhook writes it when the pod is created, and puts it back when somebody
-// changes it.
+// AnnotationBatchResources holds the requests and limits of a batch pod before they became batch resources, as a
+// [BatchResources] in JSON. The manager's webhook writes it when the pod is created, and restores it when it is
+// changed.
 const AnnotationBatchResources = "waterline.io/batch-resources"
 
-// BatchResources is what a batch pod asked for itself: of CPU a weight and perhaps a limit, of memory a limit. An entry
-// counts only where its request is what the container asks for in batch resources, because where no webhook runs
-// anybody can write it.
+// BatchResources are the native requests and limits with which a batch pod was created. An entry counts only if its
+// request equals the batch resources that the container requests, because without a webhook any user can write it.
 type BatchResources struct {
-	// Pod is what the pod asked for as a whole (spec.resources). Where it names a resource, what its containers did not
-	// ask for of it was shared out to them, and a container without a limit of its own is limited by the pod's only.
-	Pod AskedResources `json:"pod,omitzero"`
-	// Containers are by name: init containers and sidecars too, but only those that asked for something.
-	Containers map[string]AskedResources `json:"containers,omitempty"`
+	// Pod has the requests and limits of the pod as a whole (spec.resources). The part of its requests that no
+	// container requested was divided among the containers. A container without a limit of its own has the pod's limit
+	// only.
+	Pod RequestedResources `json:"pod,omitzero"`
+	// Containers has the requests and limits by container name, of init containers and sidecars too. Containers without
+	// any are left out.
+	Containers map[string]RequestedResources `json:"containers,omitempty"`
 }
 
-// AskedResources is what a container, or a pod as a whole, asked for.
-type AskedResources struct {
-	// Request is what is sold to it.
+// RequestedResources are the requests and limits of a container, or of a pod as a whole.
+type RequestedResources struct {
+	// Request is the amount that is sold to it.
 	Request ResourceAmounts `json:"request,omitzero"`
-	// Limit is zero where it had none: then its weight alone limits its CPU, and the request its memory.
+	// Limit is the limit, or zero without one: then the weight alone limits its CPU, and the request its memory.
 	Limit ResourceAmounts `json:"limit,omitzero"`
 }
 

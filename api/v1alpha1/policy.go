@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ColocationPolicy says what Waterline may do on the nodes that it governs. An agent without a cluster reads the same
+// ColocationPolicy sets what Waterline may do on the nodes that it governs. An agent without a cluster reads the same
 // document from its configuration file.
 //
 // +kubebuilder:object:root=true
@@ -10,8 +10,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:resource:scope=Cluster,shortName=cpol,categories=waterline
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`
-// +kubebuilder:printcolumn:name="Governed",type=integer,JSONPath=`.status.nodes.governed`,description="Nodes that go by this policy"
-// +kubebuilder:printcolumn:name="Offering",type=integer,JSONPath=`.status.nodes.offering`,description="Of them, nodes with something to sell now"
+// +kubebuilder:printcolumn:name="Governed",type=integer,JSONPath=`.status.nodes.governed`,description="Nodes that this policy governs"
+// +kubebuilder:printcolumn:name="Offering",type=integer,JSONPath=`.status.nodes.offering`,description="Governed nodes with something to sell now"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ColocationPolicy struct {
@@ -32,60 +32,65 @@ type ColocationPolicyList struct {
 	Items []ColocationPolicy `json:"items"`
 }
 
-// ColocationPolicySpec says what Waterline may do, on which nodes, when and how far.
+// ColocationPolicySpec is the specification of a [ColocationPolicy].
 type ColocationPolicySpec struct {
-	// Mode says how far the policy goes. Observe (the default) decides and reports everything and writes nothing. Enforce
-	// carries out the decisions. Disabled restores every cgroup file within seconds and withdraws the offer.
+	// Mode is how far Waterline goes on the governed nodes. Observe (the default) decides and reports, and writes
+	// nothing; settings that Enforce wrote before are restored. Enforce carries the decisions out. Disabled restores
+	// every setting and decides nothing. Start with Observe, read the NodeReports, then enforce.
 	// +kubebuilder:validation:Enum=Observe;Enforce;Disabled
 	// +kubebuilder:default=Observe
 	Mode string `json:"mode,omitempty"`
 
-	// Priority ranks the policies that select the same node. The policy with the highest priority governs the node alone;
-	// among equal priorities the name that sorts first wins. Policies are never merged. Default 0.
+	// Priority ranks policies that select the same node: the highest priority governs the node, and of equal priorities
+	// the policy whose name sorts first. One policy governs a node as a whole; policies are never merged. A whole
+	// number, default 0. The policy of the chart has -1000.
 	Priority int32 `json:"priority,omitempty"`
-	// NodeSelector selects nodes by their labels. Without it the policy selects all nodes. A node with the label
-	// waterline.io/opt-out is never governed.
+	// NodeSelector selects nodes by their labels. Default: all nodes.
 	NodeSelector *LabelSelector `json:"nodeSelector,omitempty"`
-	// Rollout limits the policy to a part of the selected nodes. Without it the policy holds on all of them.
+	// Rollout limits the policy to a part of the selected nodes. Default: all of them.
 	Rollout *RolloutSpec `json:"rollout,omitempty"`
-	// Windows are the times of day in which slack is sold. Without windows slack is always sold.
+	// Windows are the times of day in which slack is sold; at most 16. Default: always.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=map
 	// +listMapKey=name
 	Windows []WindowSpec `json:"windows,omitempty"`
 
-	// CPU says up to where the node's CPU is filled, how its slack is sold and how batch is suppressed. Without it no CPU
-	// is sold and batch is not suppressed.
+	// CPU sets how far the nodes' CPU is filled, how its slack is sold to batch pods, and how batch is suppressed when
+	// online pods need the CPU. Without it no CPU is sold and batch is not suppressed. {} takes every default.
 	CPU *CPUSpec `json:"cpu,omitempty"`
-	// Memory says up to where the node's memory is filled and how its slack is sold. Without it no memory is sold.
+	// Memory sets how far the nodes' memory is filled, and how its slack is sold to batch pods. Without it no memory is
+	// sold. {} takes every default.
 	Memory *MemorySpec `json:"memory,omitempty"`
-	// Protect says what is done for online pods beyond suppressing batch.
+	// Protect sets what Waterline does for online pods besides suppressing batch.
 	Protect ProtectSpec `json:"protect,omitempty"`
-	// ResourceNames are the names under which slack is sold. Waterline (the default) sells waterline.io/batch-cpu,
-	// batch-memory, mid-cpu and mid-memory. Koordinator sells the same slack as kubernetes.io/batch-cpu and so on instead,
-	// so that workloads made for Koordinator run unchanged. One slack is never sold under both.
+	// ResourceNames are the names of the resources under which slack is sold. Waterline (the default) publishes
+	// waterline.io/batch-cpu, batch-memory, mid-cpu and mid-memory. Koordinator publishes kubernetes.io/batch-cpu and
+	// so on instead, so that workloads made for Koordinator run unchanged. Use the same names on all nodes: new batch
+	// pods request Koordinator's names only if every enforcing policy that sells uses them.
 	// +kubebuilder:validation:Enum=Waterline;Koordinator
 	ResourceNames string `json:"resourceNames,omitempty"`
 
-	// BatchPods selects unlabelled pods to admit as batch. The webhook labels them when they are created, in namespaces
-	// labelled waterline.io/colocation=enabled, while the mode is Enforce. If rules of several policies select a pod, the
-	// rule of the policy with the highest priority counts, then the policy name that sorts first, then the first rule in
-	// it.
+	// BatchPods selects pods without a QoS label to be admitted as batch, in namespaces labelled
+	// waterline.io/colocation=enabled; at most 64 rules. The rules count when a pod is created, and only in mode
+	// Enforce. Of the rules of all policies that select a pod, the rule of the policy with the highest priority counts,
+	// then of the policy whose name sorts first, then the first in the list. Default: none.
 	// +kubebuilder:validation:MaxItems=64
 	BatchPods []BatchPodsSpec `json:"batchPods,omitempty"`
 
-	// Weight bounds and extends the weights that pods request by annotation.
+	// Weight bounds and extends the CPU weights that pods request.
 	Weight WeightSpec `json:"weight,omitempty"`
-	// PodDefaults give weights and CPUs to pods that have no such annotation. The first rule that selects a pod counts.
+	// PodDefaults gives CPU weights and CPU sets to pods without an annotation; at most 64 rules. An annotation on the
+	// pod takes precedence. The first matching rule with a cpuShare sets the weight, the first one with a cpuManager
+	// the CPU set. Use it where an annotation on a pod template would force a rollout. Default: none.
 	// +kubebuilder:validation:MaxItems=64
 	PodDefaults []PodDefaultsSpec `json:"podDefaults,omitempty"`
 }
 
 // RolloutSpec limits a policy to a part of the nodes that it selects.
 type RolloutSpec struct {
-	// Percent of the selected nodes on which the policy holds, from 0 to 100. A hash of the node's UID and the policy's
-	// name gives each node a fixed place, so a node that is in stays in when the percentage grows. A node that is not in
-	// counts as not selected: the policy with the next priority governs it.
+	// Percent is the percentage of the selected nodes on which the policy holds, from 0 to 100. Each node has a fixed
+	// place, computed from its UID and the policy's name, so a node that is in stays in when the number grows. A node
+	// that is not in counts as not selected: the next policy that selects it governs it.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	// +required
@@ -95,237 +100,264 @@ type RolloutSpec struct {
 // WindowSpec is a time of each day in which slack is sold.
 // +kubebuilder:validation:XValidation:rule="!has(self.drainBefore) || self.start != self.end && duration(self.drainBefore) < timestamp((self.end > self.start ? '2026-01-01T' : '2026-01-02T') + self.end + ':00Z') - timestamp('2026-01-01T' + self.start + ':00Z')",message="drainBefore must be shorter than the window; a window that never ends takes none"
 type WindowSpec struct {
-	// Name identifies the window in this policy.
+	// Name identifies the window in its policy: at most 63 lower-case letters, digits, and hyphens between them.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
-	// Start is when the window begins, as HH:MM in the time zone. If clocks are put back over it, the later of the two
-	// times counts. If clocks are put forward over it, the window begins at the time to which they are put.
+	// Start is the time at which the window begins, as HH:MM on the clock of the time zone. When clocks are put back
+	// over it, the window begins at the later of the two times; when they are put forward over it, at the time to which
+	// they are put.
 	// +kubebuilder:validation:MaxLength=5
 	// +kubebuilder:validation:Pattern=`^([01][0-9]|2[0-3]):[0-5][0-9]$`
 	Start string `json:"start"`
-	// End is when the window ends, as HH:MM in the time zone. If clocks are put back over it, the earlier of the two times
-	// counts. An end before the start is on the next day. An end equal to the start means that the window never ends.
+	// End is the time at which the window ends, as HH:MM. An end before the start is on the next day; an end equal to
+	// the start makes a window that never ends. When clocks are put back over it, the window ends at the earlier of the
+	// two times.
 	// +kubebuilder:validation:MaxLength=5
 	// +kubebuilder:validation:Pattern=`^([01][0-9]|2[0-3]):[0-5][0-9]$`
 	End string `json:"end"`
-	// TimeZone is the name of a time zone, such as Asia/Shanghai or UTC.
+	// TimeZone is the IANA name of a time zone, such as Asia/Shanghai or UTC.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z][A-Za-z0-9_+/-]*$') && self != 'Local' && timestamp('2026-01-01T00:00:00Z').getHours(self) >= 0",message="write the name of a time zone, such as Asia/Shanghai"
 	TimeZone string `json:"timeZone"`
-	// DrainBefore is the time before the end in which nothing new is sold and running batch pods may finish, in hours,
-	// minutes and seconds, such as 15m or 1h30m. It has no effect while another window continues. Default 0s.
+	// DrainBefore is the time before the end in which nothing new is sold, in hours, minutes and seconds, such as 15m
+	// or 1h30m; resources already sold stay until the end. It must be shorter than the window, and a window that never
+	// ends takes none. It has no effect where another window continues. Set it to the run time of a typical batch pod.
+	// Default 0s.
 	// +kubebuilder:validation:MaxLength=20
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
 	DrainBefore string `json:"drainBefore,omitempty"`
 }
 
-// CPUSpec says up to where a node's CPU is filled, how its slack is sold and how batch is suppressed. Percentages have
-// at most one decimal.
+// CPUSpec sets how far a node's CPU is filled, how its slack is sold, and how batch is suppressed. Percentages have at
+// most one decimal.
 // +kubebuilder:validation:XValidation:rule="has(self.ratio) == (has(self.method) && self.method == 'Static')",message="write ratio with method Static, and only there"
 type CPUSpec struct {
-	// Waterline is the part of the capacity up to which the node is filled, from 1% to 100%. Default 65%.
+	// Waterline is the part of the capacity up to which system, online and batch pods together fill the node, from 1%
+	// to 100%. Default 65%.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9][0-9]?([.][0-9])?)%$')",message="write a percentage from 1% to 100%"
 	Waterline string `json:"waterline,omitempty"`
-	// Method says how the offer is computed. Predicted (the default) sells what remains under the waterline beside the
-	// predicted peak of online pods. Realtime sells what remains beside their use now. Static sells a fixed part of the
-	// capacity, whatever they use.
+	// Method is how the offer is found. Predicted (the default) sells what online pods are not expected to use: within
+	// an hour for the tier batch, within a day for mid. Realtime sells what they do not use now. Static sells a fixed
+	// part of the capacity, the ratio, whatever they use.
 	// +kubebuilder:validation:Enum=Predicted;Realtime;Static
 	Method string `json:"method,omitempty"`
 	// Ratio is the part of the capacity that method Static sells, from 0% to 1000%: 300% sells each CPU three times.
+	// Required with method Static, and not allowed with another.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(1000([.]0)?|([1-9][0-9]{0,2}|0)([.][0-9])?)%$')",message="write a percentage from 0% to 1000%"
 	Ratio string `json:"ratio,omitempty"`
-	// Mid is the largest part of the room under the waterline that is offered in the tier mid, from 0% (the default) to
-	// 100%. An offer in tier mid is expected to last a day, an offer in tier batch an hour.
+	// Mid is the greatest part of the room under the waterline that may be offered as the tier mid, from 0% to 100%.
+	// Mid is expected to stay for a day, and is for batch pods that take long to restart. Default 0%.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9]?[0-9]([.][0-9])?)%$')",message="write a percentage from 0% to 100%"
 	Mid string `json:"mid,omitempty"`
-	// Suppression says how batch is limited to the CPU that online pods leave under the waterline. CPUSet (the default)
-	// gives batch fewer CPUs, and a CFS quota where less than one CPU is left. Quota gives each batch pod a CFS quota.
-	// Both gives batch as few CPUs as hold it, and the quotas. None limits batch by its weights alone.
+	// Suppression is how batch is limited to the CPU that online pods leave. CPUSet (the default) runs batch on fewer
+	// CPUs, with a CFS quota in addition below one CPU: no batch thread is throttled while it holds a lock. Quota sets
+	// a CFS quota on each batch pod, exact to 10 milli-cores: for small nodes. Both runs batch on the fewest sufficient
+	// CPUs and sets the quotas. None does not limit batch.
 	// +kubebuilder:validation:Enum=CPUSet;Quota;Both;None
 	Suppression string `json:"suppression,omitempty"`
-	// MinBatch is the part of the capacity that batch keeps however much online pods need, from 0% (the default) to 100%.
-	// Online pods still come first there, by their weights.
+	// MinBatch is the part of the capacity that batch may always use, however much CPU online pods need, from 0% to
+	// 100%. Even there online pods come first by weight. Raise it where batch jobs must make progress. Default 0%.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9]?[0-9]([.][0-9])?)%$')",message="write a percentage from 0% to 100%"
 	MinBatch string `json:"minBatch,omitempty"`
-	// SchedIdle sets cpu.idle on batch pods that have no weight of their own. They then run only while no other pod of the
-	// BestEffort class wants the CPU, and have no weights among themselves. Needs Linux 5.15. Default false.
+	// SchedIdle sets cpu.idle on batch pods without a weight of their own: they run only when no other pod of the
+	// BestEffort class wants to, and share the rest equally, whatever they request. Default false.
 	SchedIdle bool `json:"schedIdle,omitempty"`
-	// GroupIdentity writes cpu.bvt_warp_ns on kernels that have it, such as those of Alibaba Cloud Linux and Anolis OS: 2
-	// for online pods, -1 for batch pods that have no weight of their own. Default false.
+	// GroupIdentity writes cpu.bvt_warp_ns, on kernels that have it (Alibaba Cloud Linux, Anolis OS): 2 for online
+	// pods, -1 for batch pods without a weight of their own, which then run after them. Default false.
 	GroupIdentity bool `json:"groupIdentity,omitempty"`
 }
 
-// MemorySpec says up to where a node's memory is filled and how its slack is sold. Percentages have at most one
-// decimal.
+// MemorySpec sets how far a node's memory is filled, and how its slack is sold. Percentages have at most one decimal.
 // +kubebuilder:validation:XValidation:rule="has(self.ratio) == (has(self.method) && self.method == 'Static')",message="write ratio with method Static, and only there"
 type MemorySpec struct {
-	// Waterline is the part of the capacity up to which the node is filled, from 1% to 100%. Default 80%.
+	// Waterline is the part of the capacity up to which system, online and batch pods together fill the node, from 1%
+	// to 100%. Default 80%.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9][0-9]?([.][0-9])?)%$')",message="write a percentage from 1% to 100%"
 	Waterline string `json:"waterline,omitempty"`
-	// Method says how the offer is computed, as cpu.method does: Predicted (the default), Realtime or Static.
+	// Method is how the offer is found. Predicted (the default) sells what online pods are not expected to use: within
+	// an hour for the tier batch, within a day for mid. Realtime sells what they do not use now. Static sells a fixed
+	// part of the capacity, the ratio, whatever they use.
 	// +kubebuilder:validation:Enum=Predicted;Realtime;Static
 	Method string `json:"method,omitempty"`
-	// Ratio is the part of the capacity that method Static sells, from 0% to 100%. Memory is never sold twice.
+	// Ratio is the part of the capacity that method Static sells, from 0% to 100%: memory is never sold twice. Required
+	// with method Static, and not allowed with another.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9]?[0-9]([.][0-9])?)%$')",message="write a percentage from 0% to 100%"
 	Ratio string `json:"ratio,omitempty"`
-	// Mid is the largest part of the room under the waterline that is offered in the tier mid, as cpu.mid. Default 0%.
+	// Mid is the greatest part of the room under the waterline that may be offered as the tier mid, from 0% to 100%.
+	// Mid is expected to stay for a day, and is for batch pods that take long to restart. Default 0%.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9]?[0-9]([.][0-9])?)%$')",message="write a percentage from 0% to 100%"
 	Mid string `json:"mid,omitempty"`
 }
 
-// ProtectSpec says what is done for online pods beyond suppressing batch.
+// ProtectSpec sets what Waterline does for online pods besides suppressing batch.
 // +kubebuilder:validation:XValidation:rule="!has(self.eviction) || !has(self.eviction.freeze) || !self.eviction.freeze || has(self.memory) && self.memory",message="eviction.freeze needs memory: true"
 type ProtectSpec struct {
-	// Burst lets online pods exceed their CPU limit for moments, by quota that they did not use before. Default: true if
-	// the policy has cpu, else false.
+	// Burst lets online pods exceed their CFS quota for moments, by the quota that they left unused before: by a tenth
+	// at most over five minutes, and never while less than 5 % of the node is left under the waterline. Default: true
+	// in a policy with cpu, else false.
 	Burst *bool `json:"burst,omitempty"`
-	// Memory makes the kernel reclaim batch memory before the memory that online pods request, and never the memory that
-	// pods of classes LSE and LSR request. Before memory runs short, batch pods may not grow, and page cache is reclaimed
-	// from them. Needs cgroup v2. Does nothing where the kubelet's MemoryQoS is on. Default false.
+	// Memory makes the kernel reclaim batch memory before the memory that online pods request, and never reclaim what
+	// pods of the classes LSE and LSR request. Before memory is short, batch pods stop growing and page cache is
+	// reclaimed from them. It needs cgroup v2 and a kubelet without the feature gate MemoryQoS; elsewhere the
+	// NodeReport lists NoMemoryProtection. With either cgroup version, batch containers that start through NRI are
+	// killed first when memory runs out. Default false.
 	Memory *bool `json:"memory,omitempty"`
-	// Interference finds the neighbour that makes an online pod wait for CPUs. It is named in events. A batch pod is also
-	// throttled on trial, and stays throttled only if the online pod then waits less. Default false.
+	// Interference finds the neighbour for which an online pod waits when its run-queue delay rises. Events and
+	// waterline explain name that suspect. A suspect that is a batch pod is throttled on trial, and stays throttled
+	// only if the online pod then waits less. On cgroup v1 the chart's value paths.proc must be set. Default false.
 	Interference bool `json:"interference,omitempty"`
-	// Eviction evicts batch pods when nothing that is done on the node helps: no memory is left for batch, or a batch pod
-	// had hardly any CPU for minutes. Without it no pod is evicted.
+	// Eviction has batch pods evicted when nothing done on the node helps: when no memory is left for batch, or a batch
+	// pod had hardly any of its CPU for five minutes. Pods are evicted one at a time, through the Eviction API. {}
+	// takes every default. Without it no pod is evicted.
 	Eviction *EvictionSpec `json:"eviction,omitempty"`
 }
 
 // EvictionSpec bounds evictions.
 type EvictionSpec struct {
-	// PerNodePerHour is the number of batch pods that may be evicted from one node in an hour, from 0 to 600. Default 6.
-	// With 0 no pod is evicted.
+	// PerNodePerHour is the number of batch pods that may be evicted from one node in an hour, from 0 to 600. With 0
+	// none is. Default 6.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=600
 	PerNodePerHour *int32 `json:"perNodePerHour,omitempty"`
-	// Freeze freezes the pod whose eviction is requested for want of memory until it leaves, so that it takes no more
-	// memory: for 20 s at most, and then no pod for five minutes. Needs protect.memory, and so cgroup v2. Default false.
+	// Freeze freezes the pod that is to be evicted for lack of memory until it ends, so that it cannot take more: for
+	// 20 s at most, and then no pod for five minutes. It needs protect.memory: true, and so cgroup v2. Use it where
+	// batch pods allocate memory faster than they can be evicted. Default false.
 	Freeze bool `json:"freeze,omitempty"`
 }
 
-// WeightSpec bounds and extends the weights that pods request.
+// WeightSpec bounds and extends the CPU weights that pods request.
 type WeightSpec struct {
-	// Scope says against which pods a weight counts: Node (the default) against every pod of the node, Class only against
-	// pods of the same QoS class.
+	// Scope is the range in which a weight counts. Node (the default) raises the QoS class of weighted pods too, so
+	// that their weight counts against every pod of the node. Class counts weights only among pods of the same QoS
+	// class.
 	// +kubebuilder:validation:Enum=Node;Class
 	Scope string `json:"scope,omitempty"`
-	// Quota says what becomes of the CFS quota of weighted pods: Kubelet (the default) keeps it as the kubelet sets it,
-	// Unlimited lifts it. The annotation waterline.io/cpu-quota on a pod takes precedence.
+	// Quota is the CFS quota of weighted pods. Kubelet (the default) keeps the quota that follows from their limits.
+	// Unlimited lifts it, so that the weight alone decides. The annotation waterline.io/cpu-quota on a pod takes
+	// precedence.
 	// +kubebuilder:validation:Enum=Kubelet;Unlimited
 	Quota string `json:"quota,omitempty"`
-	// Max is the highest weight of a pod in shares, from 2 to 262144 (the default). A pod that requests more gets this.
+	// Max is the highest weight of a pod, in shares, from 2 to 262144; 1024 shares weigh as much as a request of one
+	// CPU. A pod that requests more gets this weight, and one event. Default 262144.
 	// +kubebuilder:validation:Minimum=2
 	// +kubebuilder:validation:Maximum=262144
 	Max *int64 `json:"max,omitempty"`
-	// Namespaces replace Max for the pods of some namespaces. The first entry whose selector matches counts.
+	// Namespaces replaces max for the pods of some namespaces; at most 64 entries. The first entry whose selector
+	// matches the namespace counts.
 	// +kubebuilder:validation:MaxItems=64
 	Namespaces []NamespaceMaxSpec `json:"namespaces,omitempty"`
-	// OverrideGuaranteed lets weights take CPU that Guaranteed pods request. Without it (the default) the Burstable class
-	// never weighs more than allocatable CPU less the requests of Guaranteed pods.
+	// OverrideGuaranteed lets weights take CPU that Guaranteed pods request. Default false: the burstable class never
+	// weighs more than the allocatable CPU less the requests of Guaranteed pods.
 	OverrideGuaranteed bool `json:"overrideGuaranteed,omitempty"`
-	// BestEffort says against which pods the weight of a BestEffort pod counts: Class (the default) only against
-	// BestEffort pods, Promote against every pod of the node, by raising the weight of the BestEffort class.
+	// BestEffort is the range in which weights of BestEffort pods count. Class (the default) counts them among
+	// BestEffort pods only. Promote raises the BestEffort class too, so that they count on the node; it needs scope
+	// Node.
 	// +kubebuilder:validation:Enum=Class;Promote
 	BestEffort string `json:"bestEffort,omitempty"`
 }
 
-// NamespaceMaxSpec is the highest weight of the pods of some namespaces.
+// NamespaceMaxSpec is the highest weight for the pods of some namespaces.
 type NamespaceMaxSpec struct {
 	// Selector selects namespaces by their labels; {} selects all.
 	// +required
 	Selector *LabelSelector `json:"selector"`
-	// Max is the highest weight in shares, from 2 to 262144.
+	// Max is the highest weight of a pod in these namespaces, in shares, from 2 to 262144.
 	// +kubebuilder:validation:Minimum=2
 	// +kubebuilder:validation:Maximum=262144
 	Max int64 `json:"max"`
 }
 
-// BatchPodsSpec selects pods to admit as batch.
+// BatchPodsSpec selects pods to be admitted as batch. A pod must match both selectors.
 type BatchPodsSpec struct {
 	// Selector selects pods by their labels; {} selects all.
 	// +required
 	Selector *LabelSelector `json:"selector"`
-	// NamespaceSelector selects the pods' namespaces by their labels. Without it pods of all namespaces are selected.
+	// NamespaceSelector selects pods by the labels of their namespace, among the namespaces labelled
+	// waterline.io/colocation=enabled. The label kubernetes.io/metadata.name selects a namespace by name. Default: all
+	// of them.
 	NamespaceSelector *LabelSelector `json:"namespaceSelector,omitempty"`
-	// Percent of the selected pods' owners (Deployments, CronJobs, …) whose pods are admitted as batch, from 0 to 100 (the
-	// default). Each owner has a fixed place, so an owner that is in stays in when the percentage grows. Pods of other
-	// owners count as not selected.
+	// Percent is the percentage of owners (Deployments, CronJobs, …) whose pods become batch, from 0 to 100. Each owner
+	// has a fixed place, so an owner that is in stays in, with all its pods, when the number grows. An owner that is
+	// not in counts as not selected. Default 100.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Percent *int32 `json:"percent,omitempty"`
-	// Tier is the resource tier that the pods request, Batch (the default) or Mid. A pod whose priority is in the band of
-	// a tier requests that tier instead.
+	// Tier is the resource tier that the pods request, Batch (the default) or Mid. A pod whose priority is in the band
+	// of a tier (batch 5000 to 5999, mid 7000 to 7999) requests that tier instead.
 	// +kubebuilder:validation:Enum=Batch;Mid
 	Tier string `json:"tier,omitempty"`
 }
 
-// PodDefaultsSpec gives the pods that it selects what annotations would give them. An annotation on the pod takes
-// precedence.
-// +kubebuilder:validation:XValidation:rule="has(self.cpuShare) || has(self.cpuManager)",message="a rule must give something: write cpuShare or cpuManager"
-// +kubebuilder:validation:XValidation:rule="!has(self.cpuPlacement) || has(self.cpuManager)",message="cpuPlacement counts together with cpuManager: write that as well"
+// PodDefaultsSpec gives the pods that it selects what annotations would give them. A pod must match both selectors.
+// +kubebuilder:validation:XValidation:rule="has(self.cpuShare) || has(self.cpuManager)",message="a rule needs an effect: write cpuShare or cpuManager"
+// +kubebuilder:validation:XValidation:rule="!has(self.cpuPlacement) || has(self.cpuManager)",message="cpuPlacement needs cpuManager: write it as well"
 type PodDefaultsSpec struct {
 	// Selector selects pods by their labels; {} selects all.
 	// +required
 	Selector *LabelSelector `json:"selector"`
-	// NamespaceSelector selects the pods' namespaces by their labels. Without it pods of all namespaces are selected.
+	// NamespaceSelector selects pods by the labels of their namespace. The label kubernetes.io/metadata.name selects a
+	// namespace by name. It selects no pod while the agent does not know the namespace's labels, as in an agent without
+	// a cluster. Default: all namespaces.
 	NamespaceSelector *LabelSelector `json:"namespaceSelector,omitempty"`
-	// CPUShare is the weight in shares, from 2 to 262144, as in the annotation waterline.io/cpu-share.
+	// CPUShare is the weight of each pod, in shares, from 2 to 262144, as in the annotation waterline.io/cpu-share;
+	// 1024 shares weigh as much as a request of one CPU.
 	// +kubebuilder:validation:Minimum=2
 	// +kubebuilder:validation:Maximum=262144
 	CPUShare *int64 `json:"cpuShare,omitempty"`
-	// CPUManager is the CPU mode, as in the annotation waterline.io/cpu-manager: None, Share (home CPUs on which others
-	// may run too) or Exclusive (CPUs of its own).
+	// CPUManager sets the CPUs on which the pods may run, as the annotation waterline.io/cpu-manager does. Exclusive:
+	// CPUs of their own, as many as their CPU limit. Share: as many, which other pods may use too. None: all CPUs that
+	// no pod has exclusively.
 	// +kubebuilder:validation:Enum=None;Share;Exclusive
 	CPUManager string `json:"cpuManager,omitempty"`
-	// CPUPlacement says how the CPUs are chosen, as the annotation waterline.io/cpu-placement does: Packed (the default)
-	// on as few NUMA nodes, caches and cores as possible, Spread over cores, or PhysicalCores in whole physical cores
-	// only.
+	// CPUPlacement is how these CPUs are chosen, as in the annotation waterline.io/cpu-placement. Packed (the default):
+	// few physical cores. Spread: many physical cores. PhysicalCores: whole physical cores. It needs cpuManager.
 	// +kubebuilder:validation:Enum=Packed;Spread;PhysicalCores
 	CPUPlacement string `json:"cpuPlacement,omitempty"`
 }
 
 // ColocationPolicyStatus is what became of a policy. The manager writes it.
 type ColocationPolicyStatus struct {
-	// ObservedGeneration is the generation of the policy that the status is about.
+	// ObservedGeneration is the generation of the policy that this status describes.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Nodes counts nodes.
+	// Nodes counts the nodes that the policy selects, and what becomes of it there.
 	Nodes NodeCounts `json:"nodes,omitempty"`
-	// SlippedPods counts batch pods on governed nodes that were admitted without asking for batch resources, so that the
-	// scheduler does not see what they take.
+	// SlippedPods is the number of batch pods on governed nodes that request no batch resources, because the webhook
+	// did not see them. The scheduler counts them as online pods. Delete them to have them created anew.
 	SlippedPods int32 `json:"slippedPods,omitempty"`
-	// Conditions are Ready and Overlaps.
+	// Conditions are Ready and Overlaps. Ready is True when all governed nodes report that they follow the policy as it
+	// is now. Overlaps is True when another policy selects some of the same nodes.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// NodeCounts counts the nodes that a policy is about.
+// NodeCounts counts the nodes of a policy. Each count is a part of the one before.
 type NodeCounts struct {
-	// Selected by the node selector.
+	// Selected is the number of nodes that match the node selector.
 	Selected int32 `json:"selected"`
-	// Governed: of them, those on which the policy holds. The others are not rolled out yet, are governed by a policy of
-	// higher rank, or opted out.
+	// Governed is the number of selected nodes on which the policy holds. The others are not rolled out yet, have a
+	// policy of higher rank, or opted out.
 	Governed int32 `json:"governed"`
-	// Enforcing: of them, those whose agent has reported that it carries out the policy as it is now.
+	// Enforcing is the number of governed nodes whose agent reported that it enforces the policy as it is now.
 	Enforcing int32 `json:"enforcing"`
-	// Offering: of them, those that have something to sell now.
+	// Offering is the number of enforcing nodes that have something to sell now.
 	Offering int32 `json:"offering"`
 }
 
 // Conditions of a [ColocationPolicy].
 const (
-	// ConditionReady is True when all nodes that the policy governs report that they go by it as it is now.
+	// ConditionReady is True when all nodes that the policy governs report that they follow it as it is now.
 	ConditionReady = "Ready"
-	// ConditionOverlaps is True when another policy selects some of the same nodes; the message names it, and which of the
-	// two governs them.
+	// ConditionOverlaps is True when another policy selects some of the same nodes. The message names the other policy,
+	// and which of the two governs the nodes.
 	ConditionOverlaps = "Overlaps"
 )

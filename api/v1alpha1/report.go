@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NodeReport is what the agent of one node says about it. It has the node's name and is owned by the Node. The agent
-// writes it when something in it has changed; it is no heartbeat.
+// NodeReport is the report of one node's agent. It has the node's name and is owned by the Node. The agent writes it
+// when something in it has changed; it is no heartbeat.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -14,8 +14,8 @@ import (
 // +kubebuilder:printcolumn:name="Policy",type=string,JSONPath=`.status.policy`
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.status.mode`
 // +kubebuilder:printcolumn:name="Selling",type=string,JSONPath=`.status.selling`
-// +kubebuilder:printcolumn:name="Batch CPU",type=string,JSONPath=`.status.cpu.offer.batch`,description="Offered as batch"
-// +kubebuilder:printcolumn:name="Batch memory",type=string,JSONPath=`.status.memory.offer.batch`,description="Offered as batch"
+// +kubebuilder:printcolumn:name="Batch CPU",type=string,JSONPath=`.status.cpu.offer.batch`,description="Offered in the tier batch"
+// +kubebuilder:printcolumn:name="Batch memory",type=string,JSONPath=`.status.memory.offer.batch`,description="Offered in the tier batch"
 // +kubebuilder:printcolumn:name="Withdrawn",type=string,JSONPath=`.status.conditions[?(@.type=="Withdrawn")].status`,priority=1
 // +kubebuilder:printcolumn:name="Changed",type=date,JSONPath=`.status.changed`
 type NodeReport struct {
@@ -35,41 +35,45 @@ type NodeReportList struct {
 	Items []NodeReport `json:"items"`
 }
 
-// NodeReportStatus is what an agent does and has.
+// NodeReportStatus is the state of a node, as its agent sees it. Reasons are single words, which docs/reasons.md
+// explains.
 type NodeReportStatus struct {
-	// Policy is the name of the policy that governs the node; empty while none does, and the agent goes by its defaults.
+	// Policy is the name of the policy that governs the node. It is empty while none does; the agent then observes with
+	// the defaults.
 	Policy string `json:"policy,omitempty"`
-	// PolicyGeneration is the generation of that policy which the agent goes by.
+	// PolicyGeneration is the generation of that policy which the agent follows.
 	PolicyGeneration int64 `json:"policyGeneration,omitempty"`
-	// Mode is how far the agent goes: Observe, Enforce or Off.
+	// Mode is the mode in which the agent works: Observe, Enforce or Disabled.
 	// +kubebuilder:validation:Enum=Observe;Enforce;Disabled
 	Mode string `json:"mode,omitempty"`
-	// Selling is what the policy's windows say now: Open, Draining (nothing new is sold) or Closed (nothing is).
+	// Selling is the present state of the policy's windows: Open, Draining (nothing new is sold) or Closed (nothing is
+	// sold).
 	// +kubebuilder:validation:Enum=Open;Draining;Closed
 	Selling string `json:"selling,omitempty"`
-	// Unsupported is what the policy asks for and the node's kernel cannot do, each in one word of docs/reasons.md.
+	// Unsupported lists the features of the policy that the node's kernel or kubelet does not allow, as reasons such as
+	// NoMemoryProtection.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	Unsupported []string `json:"unsupported,omitempty"`
-	// Hot is why nothing is sold although there may be an offer, in one word of docs/reasons.md; empty while the node is
-	// not hot.
+	// Hot is the reason why nothing is sold although there may be an offer, such as MemoryExhausted. It is empty while the
+	// node is not hot.
 	// +kubebuilder:validation:MaxLength=64
 	Hot string `json:"hot,omitempty"`
-	// Eviction is which batch pod should leave the node. The manager decides whether it is evicted.
+	// Eviction requests that one batch pod leaves the node. The manager decides whether the pod is evicted.
 	Eviction *EvictionRequest `json:"eviction,omitempty"`
-	// CPU is where the node's CPU goes, in CPUs.
+	// CPU is the account of the node's CPU, in CPUs.
 	CPU *ResourceReport `json:"cpu,omitempty"`
-	// Memory is where the node's memory goes, in bytes.
+	// Memory is the account of the node's memory, in bytes.
 	Memory *ResourceReport `json:"memory,omitempty"`
-	// Conditions are Withdrawn and Evicted, which are the manager's.
+	// Conditions are Withdrawn and Evicted. The manager writes them.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Changed is when something in the status last changed.
+	// Changed is the time of the last change in this status.
 	Changed *metav1.Time `json:"changed,omitempty"`
 }
 
-// EvictionRequest asks for one batch pod to leave its node.
+// EvictionRequest requests that one batch pod leaves its node.
 type EvictionRequest struct {
 	// Namespace of the pod.
 	// +kubebuilder:validation:MaxLength=63
@@ -80,36 +84,36 @@ type EvictionRequest struct {
 	// UID of the pod.
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid"`
-	// Reason is why it should leave, in one word of docs/reasons.md.
+	// Reason is MemoryExhausted (no memory is left for batch) or BatchStarved (the pod has had hardly any of its CPU).
 	// +kubebuilder:validation:Enum=MemoryExhausted;BatchStarved
 	Reason string `json:"reason"`
-	// Message has the numbers from which that was decided.
+	// Message has the numbers on which the request rests.
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
-	// Renewed changes every 20 seconds while the request stands. One that is not renewed for a minute does not count any
-	// more.
+	// Renewed changes every 20 seconds while the request stands. A request that was not renewed for a minute does not
+	// count.
 	Renewed metav1.MicroTime `json:"renewed"`
 }
 
-// ResourceReport is where one resource of a node goes.
+// ResourceReport is the account of one resource of a node.
 type ResourceReport struct {
-	// Offer is what is sold in all of each tier, bound requests included.
+	// Offer is the amount sold in each tier, requests of bound pods included.
 	Offer TierQuantities `json:"offer"`
-	// Allowance is what batch, of all tiers together, may use now.
+	// Allowance is the amount that batch, of all tiers together, may use now.
 	Allowance resource.Quantity `json:"allowance"`
-	// Capacity is what the machine has.
+	// Capacity is the capacity of the machine.
 	Capacity resource.Quantity `json:"capacity"`
-	// Ceiling is up to which the node is filled.
+	// Ceiling is the amount up to which the node is filled: the capacity times the waterline.
 	Ceiling resource.Quantity `json:"ceiling"`
-	// System is what the system uses or has reserved, whichever is more.
+	// System is the amount that the system uses or has reserved, whichever is more.
 	System resource.Quantity `json:"system"`
-	// Online is what online pods use now.
+	// Online is the amount that online pods use now.
 	Online resource.Quantity `json:"online"`
-	// Peaks are the most that online pods are expected to use.
+	// Peaks are the predicted peaks of online pods.
 	Peaks PeakQuantities `json:"peaks"`
-	// Bound is what pods that are bound to the node requested of each tier.
+	// Bound is the amount that pods bound to the node request in each tier.
 	Bound TierQuantities `json:"bound"`
-	// Reason is why the offer is what it is, in one word of docs/reasons.md.
+	// Reason is the reason for the offer, such as SoldPredicted.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -123,9 +127,9 @@ type TierQuantities struct {
 
 // PeakQuantities are predicted peaks.
 type PeakQuantities struct {
-	// Hour is the peak within an hour.
+	// Hour is the highest use expected within an hour.
 	Hour resource.Quantity `json:"hour"`
-	// Day is the peak within a day.
+	// Day is the highest use expected within a day.
 	Day resource.Quantity `json:"day"`
 }
 
@@ -133,6 +137,6 @@ type PeakQuantities struct {
 // sets and lifts it, and the agent publishes nothing meanwhile.
 const ConditionWithdrawn = "Withdrawn"
 
-// ConditionEvicted on a [NodeReport] is True when the pod that the node last asked for was evicted, and False with the
+// ConditionEvicted on a [NodeReport] is True when the pod of the node's last request was evicted, and False with the
 // reason when it was not. Only the manager sets it.
 const ConditionEvicted = "Evicted"

@@ -1,13 +1,13 @@
 package v1alpha1
 
-// LabelSelector chooses objects by their labels: all that it says must hold, and {} chooses everything. It is written
+// LabelSelector selects objects by their labels. Every condition must hold, and {} selects all objects. It is written
 // as everywhere in Kubernetes; unlike there, labels that no object can have are refused.
 type LabelSelector struct {
-	// MatchLabels are labels that an object must have, with these values.
+	// MatchLabels are labels that an object must have, with these values; at most 32.
 	// +kubebuilder:validation:MaxProperties=32
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 317 && !format.qualifiedName().validate(k).hasValue())",message="write names of labels, such as pool or example.com/pool"
 	MatchLabels map[string]LabelValue `json:"matchLabels,omitempty"`
-	// MatchExpressions are conditions on labels.
+	// MatchExpressions are conditions on labels; at most 32.
 	// +kubebuilder:validation:MaxItems=32
 	MatchExpressions []LabelRequirement `json:"matchExpressions,omitempty"`
 }
@@ -19,10 +19,11 @@ type LabelRequirement struct {
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="write the name of a label, such as pool or example.com/pool"
 	Key string `json:"key"`
-	// Operator is In, NotIn, Exists or DoesNotExist. NotIn also holds for an object without the label.
+	// Operator is In (the label has one of the values), NotIn (it has none of them, or is absent), Exists or
+	// DoesNotExist.
 	// +kubebuilder:validation:Enum=In;NotIn;Exists;DoesNotExist
 	Operator string `json:"operator"`
-	// Values are those of which In demands one, and NotIn none.
+	// Values are the values of In and NotIn, at most 64. Exists and DoesNotExist take none.
 	// +kubebuilder:validation:MaxItems=64
 	Values []LabelValue `json:"values,omitempty"`
 }

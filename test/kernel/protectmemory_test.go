@@ -277,7 +277,7 @@ func TestRelieve(t *testing.T) {
 	}
 	within(t, "what is free stays so", func() bool { return n.raw(b, model.MemoryHigh) < first-had/2 },
 		func() string { return n.text(b, "memory.high") })
-	asked, freed := metric(t, r.agent, v1alpha1.MetricReclaimAsked, "", ""),
+	asked, freed := metric(t, r.agent, v1alpha1.MetricReclaimRequested, "", ""),
 		metric(t, r.agent, v1alpha1.MetricReclaimFreed, "", "")
 	t.Logf("of %d MiB that it had cached it gave back %.0f, asked for %.0f; it may have %d MiB instead of %d", had/mib,
 		freed/mib, asked/mib, n.raw(b, model.MemoryHigh)/mib, first/mib)

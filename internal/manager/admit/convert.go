@@ -15,13 +15,13 @@ import (
 // ResourceQuota still counts it, and so does the scheduler, rightly: it is what the sandbox takes, not the batch work.
 func (m *mutation) convert(to names) {
 	was, known := m.written()
-	asked := v1alpha1.BatchResources{Containers: map[string]v1alpha1.AskedResources{}}
+	asked := v1alpha1.BatchResources{Containers: map[string]v1alpha1.RequestedResources{}}
 	for _, c := range containers(m.pod) {
-		var a v1alpha1.AskedResources
+		var a v1alpha1.RequestedResources
 		for _, kind := range kinds {
 			m.container(c, kind, to[kind], was.Containers[c.Name], &a)
 		}
-		if a != (v1alpha1.AskedResources{}) {
+		if a != (v1alpha1.RequestedResources{}) {
 			asked.Containers[c.Name] = a
 		}
 	}
@@ -46,7 +46,7 @@ func (m *mutation) convert(to names) {
 // names the API server has the limit be what is requested, so of CPU that says nothing; under Koordinator's it may be
 // more, and is one.
 func (m *mutation) container(
-	c *corev1.Container, kind kind, to corev1.ResourceName, was v1alpha1.AskedResources, asked *v1alpha1.AskedResources,
+	c *corev1.Container, kind kind, to corev1.ResourceName, was v1alpha1.RequestedResources, asked *v1alpha1.RequestedResources,
 ) {
 	var request, limit int64
 	if own, found := lookup(c.Resources, everySpelling(kind)...); found {

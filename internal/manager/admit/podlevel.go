@@ -10,7 +10,7 @@ import (
 // batch resources cannot be asked for at that level: to those of the app's containers that ask for none; where each
 // asks for some, to those without a limit; else to all. Equally, and what cannot be divided to the first. So the pod
 // asks for as much as before.
-func (m *mutation) podLevel(to names, was v1alpha1.AskedResources, asked *v1alpha1.BatchResources) {
+func (m *mutation) podLevel(to names, was v1alpha1.RequestedResources, asked *v1alpha1.BatchResources) {
 	for _, kind := range kinds {
 		sum := m.sum(kind, to)
 		request, limit := of(&was.Request, kind), of(&was.Limit, kind)

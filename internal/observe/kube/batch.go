@@ -98,7 +98,7 @@ func batchResources(annotations map[string]string) (came v1alpha1.BatchResources
 	return came, true
 }
 
-func inRange(a v1alpha1.AskedResources) bool {
+func inRange(a v1alpha1.RequestedResources) bool {
 	for _, amount := range []int64{a.Request.CPU, a.Request.Memory, a.Limit.CPU, a.Limit.Memory} {
 		if amount != clamp(amount) {
 			return false

@@ -160,7 +160,7 @@ func TestBought(t *testing.T) {
 // anything, nor anybody an amount out of range.
 func FuzzGrants(f *testing.F) {
 	came, err := json.Marshal(v1alpha1.BatchResources{
-		Containers: map[string]v1alpha1.AskedResources{
+		Containers: map[string]v1alpha1.RequestedResources{
 			"main": {Request: v1alpha1.ResourceAmounts{CPU: 2000}, Limit: v1alpha1.ResourceAmounts{CPU: 3000}},
 		},
 	})
