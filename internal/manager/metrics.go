@@ -29,23 +29,23 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), kind, value, values...)
 	}
 	c.manager.admitted.Range(func(why, n any) bool {
-		metric(prometheus.CounterValue, v1alpha1.MetricAdmissions, "Pods that the webhook looked at.",
-			float64(n.(*atomic.Uint64).Load()), "why", string(why.(admit.Why)))
+		metric(prometheus.CounterValue, v1alpha1.MetricAdmissions, "New pods that the webhook reviewed.",
+			float64(n.(*atomic.Uint64).Load()), "reason", string(why.(admit.Why)))
 		return true
 	})
 	l := c.manager.leading.Load()
-	metric(prometheus.GaugeValue, v1alpha1.MetricLeading, "Whether this replica leads.", truth(l != nil))
+	metric(prometheus.GaugeValue, v1alpha1.MetricLeading, "1 while this replica leads.", truth(l != nil))
 	if l == nil {
 		return
 	}
-	metric(prometheus.GaugeValue, v1alpha1.MetricFresh, "Whether what is known of the API is up to date.",
+	metric(prometheus.GaugeValue, v1alpha1.MetricFresh, "1 while the manager's view of the API is up to date.",
 		truth(l.fresh.Load()))
 	if s := l.summary.Load(); s != nil {
 		for state, n := range map[string]int{"agent": s.Agents, "lost": s.Lost, "withdrawn": s.Withdrawn} {
 			metric(prometheus.GaugeValue, v1alpha1.MetricNodes, "Nodes, as the manager sees them.", float64(n), "state", state)
 		}
 		metric(prometheus.GaugeValue, v1alpha1.MetricBraked,
-			"Whether so many agents look lost that the manager doubts itself.", truth(s.Braked))
+			"1 while so many agents look lost that withdrawals are limited.", truth(s.Braked))
 	}
 	for o, n := range l.keeper.counts() {
 		metric(prometheus.CounterValue, v1alpha1.MetricActions, "What was done about nodes.", float64(n), "verb", o.verb,

@@ -80,7 +80,7 @@ func (s *sweeper) slips(rules admit.Rules, pod *corev1.Pod, namespace *corev1.Na
 			return false
 		}
 	}
-	return (o.Why == admit.ByLabel || o.Why == admit.ByPolicy) && admit.AsksNatively(pod)
+	return (o.Why == admit.ByLabel || o.Why == admit.ByPolicy) && admit.RequestsNative(pod)
 }
 
 // each calls f for the pods that a label selector matches, a page at a time.

@@ -219,14 +219,14 @@ spec: {hard: {requests.cpu: 1}}
 	pod, _ := m.try("other", `metadata: {name: kept, labels: {waterline.io/qos: BE}}, spec: {containers: [`+one+`]}`)
 	said, err := bed.Kubectl(t.Context(), "annotate", "pod", "kept", "-n", "other", "--overwrite",
 		`waterline.io/batch-resources={"pod":{}}`).CombinedOutput()
-	if err != nil || !strings.Contains(string(said), "stays as it was") {
+	if err != nil || !strings.Contains(string(said), "its old value stays") {
 		t.Errorf("%v: %s", err, said)
 	}
 	if now := object[corev1.Pod](t, "pod", "kept", "-n", "other"); pod == nil ||
 		now.Annotations[v1alpha1.AnnotationBatchResources] != pod.Annotations[v1alpha1.AnnotationBatchResources] {
 		t.Error(now.Annotations)
 	}
-	if metrics := m.metrics(); !strings.Contains(metrics, `waterline_admissions_total{why="ByPolicy"}`) {
+	if metrics := m.metrics(); !strings.Contains(metrics, `waterline_admissions_total{reason="ByPolicy"}`) {
 		t.Errorf("not counted: %s", metrics)
 	}
 }

@@ -92,7 +92,7 @@ func (r *Recorder) Collect(v *View) []prometheus.Metric {
 		metric(counter, v1alpha1.MetricBadAnnotations, "Annotations that could not be used.", float64(n), "key", key)
 	}
 	v.Errors(func(what string, n uint64) {
-		metric(counter, v1alpha1.MetricErrors, "Work that failed, by what it was.", float64(n), "what", what)
+		metric(counter, v1alpha1.MetricErrors, "Operations that failed.", float64(n), "operation", what)
 	})
 	metric(counter, v1alpha1.MetricRounds, "Rounds of decisions.", float64(r.rounds))
 	metric(counter, v1alpha1.MetricAudits, "Complete comparisons of plan and kernel.", float64(r.audits))

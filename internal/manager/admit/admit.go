@@ -1,11 +1,11 @@
-// Package admit makes batch pods ask for batch resources when they are created. A pod is batch when its label says so,
-// or when a policy's rule selects it in a namespace that opted in. In doubt a pod is none, and is left exactly as it
-// came.
+// Package admit makes batch pods request batch resources when they are created. A pod is batch if its label says so, or
+// if a rule of a policy selects it in a namespace that opted in. In doubt a pod is not batch, and stays exactly as it
+// was.
 //
-// What is done to a batch pod is [Rules.Mutate], which works on values; [Webhook] carries it to the API server. It is
-// called twice for a pod: in between, the API server's own admission plugins run again, and those know native CPU and
-// memory. A LimitRange adds defaults for what the first call took away, and the plugin Priority fills in what belongs
-// to the class that it chose. So Mutate takes defaults away again, and what it did once it does not do twice.
+// [Rules.Mutate] changes a batch pod, and works on values; [Webhook] connects it to the API server. It is called twice
+// for a pod: in between, the API server's own admission plugins run again, and those know native CPU and memory. A
+// LimitRange adds defaults for the resources that the first call removed, and the plugin Priority fills in the fields
+// of the class that Mutate chose. So Mutate removes defaults again, and a second call changes nothing else.
 package admit
 
 import (
@@ -18,42 +18,42 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// Rules says which pods are batch, and by which names they ask for resources. The zero value goes by labels alone.
+// Rules select batch pods, and have the names of the resources that these request. The zero value selects by labels
+// alone.
 type Rules struct {
 	Pods        []Rule // in any order
-	Koordinator bool   // batch resources have Koordinator's names, as where the policy says compat.koordinator
+	Koordinator bool   // request batch resources under Koordinator's names
 }
 
-// Why says why a pod was treated as it was.
+// Why is the reason why a pod is batch, or is not.
 type Why string
 
-// Why a pod is batch, or is not.
+// The reasons.
 const (
-	ByLabel          Why = "ByLabel"          // batch: its label says so
-	ByPolicy         Why = "ByPolicy"         // batch: a policy's rule selects it
-	OtherClass       Why = "OtherClass"       // not batch: its label names another class, or none that there is
+	ByLabel          Why = "ByLabel"          // batch: by its label
+	ByPolicy         Why = "ByPolicy"         // batch: a rule of a policy selects it
+	OtherClass       Why = "OtherClass"       // not batch: its label names another class, or an unknown one
 	NotSelected      Why = "NotSelected"      // not batch: it has no label, and no rule selects it
 	NotOptedIn       Why = "NotOptedIn"       // no rule counts: its namespace did not opt in
-	NamespaceUnknown Why = "NamespaceUnknown" // no rule counts: its namespace could not be looked up
+	NamespaceUnknown Why = "NamespaceUnknown" // no rule counts: its namespace could not be read
 	Protected        Why = "Protected"        // no rule counts: it belongs to the node or to the cluster itself
 	Online           Why = "Online"           // no rule counts: its priority is above all batch
-	Mirror           Why = "Mirror"           // left alone: what runs is a file on the node, not this object
-	// left alone: the API server refuses what it asks for, in words that fit the pod as it was written
-	Invalid Why = "Invalid"
+	Mirror           Why = "Mirror"           // unchanged: a file on the node defines the pod, not this object
+	Invalid          Why = "Invalid"          // unchanged: the API server refuses it, with an error about the original
 )
 
-// Outcome is what was done to a pod.
+// Outcome is the result of [Rules.Mutate] or [Keep].
 type Outcome struct {
 	Changed  bool
 	Why      Why
-	Policy   string   // that selects it, for ByPolicy
-	Warnings []string // for whoever creates the pod: each names the key, the value and what to write instead
+	Policy   string   // the policy whose rule selects the pod, for ByPolicy
+	Warnings []string // for the creator of the pod: each names the key, the value and what to write instead
 }
 
-// Mutate returns the pod as it should be created, and what was done to it. The namespace is the pod's, nil where it
-// could not be looked up. A pod that is not batch is returned as it came; the pod that is passed is never changed.
+// Mutate returns the pod as it should be created, and the outcome. The namespace is the pod's, nil if it could not be
+// read. A pod that is not batch is returned unchanged. The pod that is passed is never changed.
 func (r Rules) Mutate(pod *corev1.Pod, namespace *corev1.Namespace) (*corev1.Pod, Outcome) {
-	class, said, notices := kube.Class(pod.Labels)
+	class, labelled, notices := kube.Class(pod.Labels)
 	o := Outcome{Warnings: warnings(append(notices, kube.ParseAnnotations(pod.Annotations).Notices...))}
 	var tier model.Tier
 	switch {
@@ -61,7 +61,7 @@ func (r Rules) Mutate(pod *corev1.Pod, namespace *corev1.Namespace) (*corev1.Pod
 		o.Why = Mirror
 	case class == model.ClassBE:
 		o.Why, tier = ByLabel, model.TierBatch
-	case said:
+	case labelled:
 		o.Why = OtherClass
 	default:
 		var rule Rule
@@ -84,9 +84,9 @@ func (r Rules) Mutate(pod *corev1.Pod, namespace *corev1.Namespace) (*corev1.Pod
 	return m.pod, o
 }
 
-// mutation is a pod while it is changed.
+// mutation is a pod that is being changed.
 type mutation struct {
-	pod *corev1.Pod // ours to change
+	pod *corev1.Pod // a copy of our own
 	out *Outcome
 }
 
@@ -122,7 +122,7 @@ func (m *mutation) warn(format string, args ...any) {
 	m.out.Warnings = append(m.out.Warnings, fmt.Sprintf(format, args...))
 }
 
-// warnings writes out what is wrong with a pod's labels and annotations.
+// warnings returns the texts of notices about labels and annotations.
 func warnings(notices []model.Reason) []string {
 	var all []string
 	for _, n := range notices {
@@ -131,8 +131,8 @@ func warnings(notices []model.Reason) []string {
 	return all
 }
 
-// Keep returns the new version of a pod with the annotation that Mutate wrote as it was: it is written once, and what
-// it says decides about limits.
+// Keep returns the new version of a pod with the annotation of the old one: Mutate writes the annotation once, and
+// limits depend on it.
 func Keep(before, now *corev1.Pod) (*corev1.Pod, Outcome) {
 	const key = v1alpha1.AnnotationBatchResources
 	old, had := before.Annotations[key]
@@ -143,6 +143,6 @@ func Keep(before, now *corev1.Pod) (*corev1.Pod, Outcome) {
 	var o Outcome
 	m := mutation{pod: now.DeepCopy(), out: &o}
 	m.setAnnotation(key, old)
-	m.warn("%s is written when the pod is created and stays as it was", key)
+	m.warn("%s is written when the pod is created, and cannot be changed: its old value stays", key)
 	return m.pod, o
 }

@@ -2,17 +2,16 @@ package admit
 
 import (
 	"encoding/json"
-	"strconv"
-	"strings"
 	"testing"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// priority is what matters of a PriorityClass.
+// priority has the fields of a PriorityClass that matter here.
 type priority struct {
 	Value      int32                   `json:"value"`
 	Preemption corev1.PreemptionPolicy `json:"preemption"`
@@ -71,7 +70,7 @@ func (s setting) plugins(t *testing.T, pod *corev1.Pod) {
 	pod.Spec.Priority, pod.Spec.PreemptionPolicy = &class.Value, &class.Preemption
 }
 
-// defaults adds what is missing on a list.
+// defaults adds to a list the resources that it lacks.
 func defaults(list *corev1.ResourceList, from corev1.ResourceList) {
 	for name, quantity := range from {
 		if _, found := (*list)[name]; found {
@@ -84,7 +83,7 @@ func defaults(list *corev1.ResourceList, from corev1.ResourceList) {
 	}
 }
 
-// check checks what must be true of every mutation.
+// check checks the invariants of every mutation.
 func check(t *testing.T, before, after *corev1.Pod, o Outcome, rules Rules) {
 	t.Helper()
 	if o.Changed == equality.Semantic.DeepEqual(before, after) {
@@ -104,21 +103,21 @@ func check(t *testing.T, before, after *corev1.Pod, o Outcome, rules Rules) {
 		}
 	}
 	if r := after.Spec.Resources; r != nil && (native(r.Requests) || native(r.Limits)) {
-		t.Error("the pod still asks for native resources")
+		t.Error("the pod still requests native resources")
 	}
 	for _, c := range containers(after) {
 		if native(c.Resources.Requests) || native(c.Resources.Limits) {
-			t.Errorf("%s still asks for native resources", c.Name)
+			t.Errorf("%s still requests native resources", c.Name)
 		}
 		for _, k := range kinds {
 			for _, name := range everySpelling(k) {
 				request, requested := c.Resources.Requests[name]
 				limit, limited := c.Resources.Limits[name]
 				if requested != limited || request.Cmp(limit) != 0 || request.Value()*1000 != request.MilliValue() {
-					t.Errorf("%s asks for %s of %s and is limited to %s", c.Name, &request, name, &limit)
+					t.Errorf("%s requests %s of %s and is limited to %s", c.Name, &request, name, &limit)
 				}
 				if requested && !published[name] {
-					t.Errorf("%s asks for %s, which nobody publishes", c.Name, name)
+					t.Errorf("%s requests %s, which no node publishes", c.Name, name)
 				}
 			}
 		}
@@ -138,54 +137,23 @@ func native(list corev1.ResourceList) bool {
 	return hasCPU || hasMemory
 }
 
-// apply applies a JSON patch as RFC 6902 says: what is removed must be there, and what is added to must be too.
+// apply applies a JSON patch to a pod with the library that the API server uses.
 func apply(t *testing.T, pod *corev1.Pod, steps []byte) *corev1.Pod {
 	t.Helper()
-	encoded, err := json.Marshal(pod)
+	before, err := json.Marshal(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var document any
-	var all []operation
-	for text, into := range map[string]any{string(encoded): &document, string(steps): &all} {
-		if err := json.Unmarshal([]byte(text), into); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, step := range all {
-		at := document
-		parts := strings.Split(step.Path, "/")[1:]
-		for _, part := range parts[:len(parts)-1] {
-			switch here := at.(type) {
-			case map[string]any:
-				at = here[part]
-			case []any:
-				i, err := strconv.Atoi(part)
-				if err != nil {
-					t.Fatal(err)
-				}
-				at = here[i]
-			}
-		}
-		object, ok := at.(map[string]any)
-		if !ok {
-			t.Fatalf("%s: there is nothing to change", step.Path)
-		}
-		key := strings.NewReplacer("~1", "/", "~0", "~").Replace(parts[len(parts)-1])
-		if step.Op == "add" {
-			object[key] = step.Value
-		} else if _, found := object[key]; found {
-			delete(object, key)
-		} else {
-			t.Fatalf("%s: there is nothing to remove", step.Path)
-		}
-	}
-	encoded, err = json.Marshal(document)
+	decoded, err := jsonpatch.DecodePatch(steps)
 	if err != nil {
 		t.Fatal(err)
+	}
+	after, err := decoded.Apply(before)
+	if err != nil {
+		t.Fatalf("applying %s: %v", steps, err)
 	}
 	patched := &corev1.Pod{}
-	if err := json.Unmarshal(encoded, patched); err != nil {
+	if err := json.Unmarshal(after, patched); err != nil {
 		t.Fatal(err)
 	}
 	return patched

@@ -9,10 +9,10 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// convert turns what the pod asks for into batch resources, and writes down what it was.
+// convert turns the requests of the pod into batch resources, and writes the original ones into the annotation.
 //
-// The overhead of a RuntimeClass stays native: the API server refuses a pod whose overhead is not the class's. So a
-// ResourceQuota still counts it, and so does the scheduler, rightly: it is what the sandbox takes, not the batch work.
+// The overhead of a RuntimeClass stays native, because the API server refuses a pod with another overhead than its
+// class. So a ResourceQuota and the scheduler still count it, rightly: the sandbox uses it, not the batch work.
 func (m *mutation) convert(to names) {
 	was, known := m.written()
 	asked := v1alpha1.BatchResources{Containers: map[string]v1alpha1.RequestedResources{}}
@@ -27,8 +27,8 @@ func (m *mutation) convert(to names) {
 	}
 	m.podLevel(to, was.Pod, &asked)
 	if known && contradicts(was, asked) {
-		m.warn("%s: %q is not what the pod asks for and was written anew; leave it out", v1alpha1.AnnotationBatchResources,
-			shorten(m.pod.Annotations[v1alpha1.AnnotationBatchResources]))
+		m.warn("%s: %q differs from the requests of the pod and was replaced; leave it out",
+			v1alpha1.AnnotationBatchResources, shorten(m.pod.Annotations[v1alpha1.AnnotationBatchResources]))
 	}
 	text := ""
 	if len(asked.Containers) > 0 {
@@ -41,13 +41,12 @@ func (m *mutation) convert(to names) {
 	m.setAnnotation(v1alpha1.AnnotationBatchResources, text)
 }
 
-// container turns one resource of one container. A container that already asks for it by a batch name is left with
-// that: it was turned before, or says so itself, and what is native beside it is a LimitRange's default. Under our
-// names the API server has the limit be what is requested, so of CPU that says nothing; under Koordinator's it may be
-// more, and is one.
-func (m *mutation) container(
-	c *corev1.Container, kind kind, to corev1.ResourceName, was v1alpha1.RequestedResources, asked *v1alpha1.RequestedResources,
-) {
+// container converts one resource of one container. A container that already requests the batch resource keeps that
+// request: it was converted before, or its author wrote it, and a native request beside it is a LimitRange's default.
+// Under our names the API server demands that limit and request are equal, so such a limit of CPU means nothing. Under
+// Koordinator's names the limit may be higher, and then it is one.
+func (m *mutation) container(c *corev1.Container, kind kind, to corev1.ResourceName, was v1alpha1.RequestedResources,
+	asked *v1alpha1.RequestedResources) {
 	var request, limit int64
 	if own, found := lookup(c.Resources, everySpelling(kind)...); found {
 		request, limit = whole(own.request), whole(own.limit)
@@ -55,7 +54,7 @@ func (m *mutation) container(
 			limit = 0
 		}
 		if old := of(&was.Limit, kind); of(&was.Request, kind) == request && old >= 0 {
-			// Written by us; or by somebody who could as well have asked for this natively, with this limit.
+			// The webhook wrote it, or a user who could have requested the same natively, with this limit.
 			limit = min(old, most)
 		}
 	} else if native, found := lookup(c.Resources, kind.native()); found {
@@ -68,7 +67,7 @@ func (m *mutation) container(
 	m.replace(&c.Resources, kind, to, request)
 }
 
-// replace makes a container ask for an amount of a batch resource, and for nothing else of its kind.
+// replace makes a container request an amount of a batch resource, and nothing else of its kind.
 func (m *mutation) replace(r *corev1.ResourceRequirements, kind kind, to corev1.ResourceName, amount int64) {
 	quantity := resource.NewQuantity(amount, kind.format())
 	for _, list := range []*corev1.ResourceList{&r.Requests, &r.Limits} {
@@ -88,7 +87,7 @@ func (m *mutation) replace(r *corev1.ResourceRequirements, kind kind, to corev1.
 	}
 }
 
-// remove takes a resource off a list, and the list away with the last one.
+// remove removes a resource from a list, and the list with the last one.
 func (m *mutation) remove(list *corev1.ResourceList, name corev1.ResourceName) {
 	if _, found := (*list)[name]; !found {
 		return
@@ -100,7 +99,7 @@ func (m *mutation) remove(list *corev1.ResourceList, name corev1.ResourceName) {
 	m.out.Changed = true
 }
 
-// written reads what the annotation says; known is false where there is none.
+// written reads the annotation; known is false without one.
 func (m *mutation) written() (was v1alpha1.BatchResources, known bool) {
 	text, known := m.pod.Annotations[v1alpha1.AnnotationBatchResources]
 	if !known || json.Unmarshal([]byte(text), &was) != nil {
@@ -109,7 +108,7 @@ func (m *mutation) written() (was v1alpha1.BatchResources, known bool) {
 	return was, true
 }
 
-// contradicts reports whether what stood in the annotation is something else than was found about the same containers.
+// contradicts reports whether the old annotation differs from the new one about the same containers.
 func contradicts(was, asked v1alpha1.BatchResources) bool {
 	if len(was.Containers) == 0 || was.Pod != asked.Pod {
 		return true
@@ -122,8 +121,8 @@ func contradicts(was, asked v1alpha1.BatchResources) bool {
 	return false
 }
 
-// invalid reports whether the API server refuses the pod for what it asks for. What is turned into one number must not
-// hide that two of them did not fit together.
+// invalid reports whether the API server refuses the pod for its requests. A conversion to one number must not hide
+// that request and limit contradict each other.
 func invalid(pod *corev1.Pod) bool {
 	var podRequest, podLimit corev1.ResourceList
 	if pod.Spec.Resources != nil {
@@ -154,7 +153,7 @@ func wrong(r corev1.ResourceRequirements) bool {
 	return false
 }
 
-// exceeds reports whether CPU or memory of a list is above what another says about it.
+// exceeds reports whether CPU or memory of a list is above that of another, where the other has any.
 func exceeds(list, most corev1.ResourceList) bool {
 	for _, kind := range kinds {
 		bound, bounded := most[kind.native()]

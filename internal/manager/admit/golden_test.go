@@ -13,8 +13,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// setting is the first document of a case. The second is the pod as its creator wrote it; then come, under this test's
-// eyes, what was done and the pod as it is stored.
+// setting is the first document of a case. The second is the pod as its creator wrote it. The third is the outcome, and
+// the fourth the pod as it is stored; the test writes both.
 type setting struct {
 	About       string              `json:"about"`
 	Koordinator bool                `json:"koordinator,omitempty"`
@@ -26,11 +26,12 @@ type setting struct {
 }
 
 type settingRule struct {
-	Policy   string               `json:"policy"`
-	Priority int64                `json:"priority,omitempty"`
-	Selector metav1.LabelSelector `json:"selector"`
-	Percent  *int                 `json:"percent,omitempty"`
-	Tier     model.Tier           `json:"tier,omitempty"`
+	Policy            string                `json:"policy"`
+	Priority          int64                 `json:"priority,omitempty"`
+	Selector          metav1.LabelSelector  `json:"selector"`
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+	Percent           *int                  `json:"percent,omitempty"`
+	Tier              model.Tier            `json:"tier,omitempty"`
 }
 
 type result struct {
@@ -39,7 +40,7 @@ type result struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// TestGolden takes each case through the admission of the API server, as far as that matters here.
+// TestGolden takes each case through the steps of the API server's admission that matter here.
 func TestGolden(t *testing.T) { golden.Each(t, runCase, "testdata/*.yaml") }
 
 func runCase(t *testing.T, content string) string {
@@ -108,9 +109,13 @@ func (s setting) rules(t *testing.T, pod *corev1.Pod) (Rules, *corev1.Namespace)
 		if r.Percent != nil {
 			percent = *r.Percent
 		}
-		rules.Pods = append(rules.Pods, Rule{
-			Policy: r.Policy, Priority: r.Priority, Selector: selector, Percent: percent, Tier: r.Tier,
-		})
+		rule := Rule{Policy: r.Policy, Priority: r.Priority, Selector: selector, Percent: percent, Tier: r.Tier}
+		if r.NamespaceSelector != nil {
+			if rule.Namespaces, err = metav1.LabelSelectorAsSelector(r.NamespaceSelector); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rules.Pods = append(rules.Pods, rule)
 	}
 	if s.Namespace == nil {
 		return rules, nil

@@ -9,10 +9,9 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// LimitRangeObstacles returns what in a LimitRange keeps batch pods out of its namespace, such as "max of cpu for each
-// Container", in the order in which it stands there; nothing if it does not. The API server's plugin LimitRanger
-// refuses a pod that says nothing about a resource with a bound or a ratio, and adds its defaults before webhooks run
-// only.
+// LimitRangeObstacles returns the bounds of a LimitRange that keep batch pods out of its namespace, such as "max of cpu
+// for each Container", in their order in the LimitRange. The API server's plugin LimitRanger refuses a pod without a
+// request for a resource that has a bound or a ratio, and adds its defaults only before webhooks run.
 func LimitRangeObstacles(l *corev1.LimitRange) []string {
 	var all []string
 	for _, item := range l.Spec.Limits {
@@ -33,19 +32,18 @@ func LimitRangeObstacles(l *corev1.LimitRange) []string {
 	return all
 }
 
-// demanded are the resources that each container must ask for where a quota counts them.
+// demanded are the resources that each container must request where a quota counts them.
 var demanded = []corev1.ResourceName{
-	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory,
-	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
+	corev1.ResourceCPU, corev1.ResourceRequestsCPU, corev1.ResourceLimitsCPU,
+	corev1.ResourceMemory, corev1.ResourceRequestsMemory, corev1.ResourceLimitsMemory,
 }
 
-// QuotaObstacles returns the native resources that a ResourceQuota counts of batch pods, in order of name; nothing if
-// it counts none, or if its scope leaves batch pods out. The API server refuses a pod that does not ask for what is
-// counted. Of the scopes Terminating and NotTerminating one is of some batch pods, so it counts.
+// QuotaObstacles returns the native resources that a ResourceQuota counts for batch pods, in order of name; none if its
+// scope leaves batch pods out. The API server refuses a pod that does not request a resource that is counted. Each of
+// the scopes Terminating and NotTerminating includes some batch pods, so it counts.
 func QuotaObstacles(q *corev1.ResourceQuota) []string {
-	if !slices.ContainsFunc([]string{
-		v1alpha1.PriorityClassBatch, v1alpha1.PriorityClassMid,
-	}, func(class string) bool { return counts(&q.Spec, class) }) {
+	if !slices.ContainsFunc([]string{v1alpha1.PriorityClassBatch, v1alpha1.PriorityClassMid},
+		func(class string) bool { return counts(&q.Spec, class) }) {
 		return nil
 	}
 	var all []string
@@ -57,8 +55,8 @@ func QuotaObstacles(q *corev1.ResourceQuota) []string {
 	return all
 }
 
-// counts reports whether a quota is about some batch pods of a PriorityClass. These ask for nothing native, so they are
-// BestEffort.
+// counts reports whether a quota counts some batch pods of a PriorityClass. These request no native resources, so they
+// are BestEffort.
 func counts(q *corev1.ResourceQuotaSpec, class string) bool {
 	if slices.Contains(q.Scopes, corev1.ResourceQuotaScopeNotBestEffort) {
 		return false

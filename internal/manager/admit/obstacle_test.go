@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestObstacles lists what the API server has been seen to refuse batch pods for, and what it does not (test/e2e tries
-// the same).
+// TestObstacles lists LimitRanges and quotas for which the API server was seen to refuse batch pods, and others.
+// test/e2e tries the same ones.
 func TestObstacles(t *testing.T) {
 	limits := func(text string) []string {
 		var l corev1.LimitRange

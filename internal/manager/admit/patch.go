@@ -19,9 +19,9 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// patch returns the steps from one version of a pod to another, in JSON. It names only what [Rules.Mutate] and [Keep]
-// change: whatever else is in the pod, and be it of a version of Kubernetes that this code does not know, is not
-// mentioned and stays.
+// patch returns a JSON patch from one version of a pod to another. It names only the fields that [Rules.Mutate] and
+// [Keep] change. A library that compares whole documents would also remove the fields of newer versions of Kubernetes,
+// which this code does not know.
 func patch(before, after *corev1.Pod) ([]byte, error) {
 	var p patcher
 	p.diffMap("/metadata/labels", before.Labels, after.Labels)
@@ -60,7 +60,7 @@ func (p *patcher) remove(path string) {
 	p.steps = append(p.steps, operation{Op: "remove", Path: path})
 }
 
-// diffMap changes labels or annotations key by key, because another webhook's may stand beside ours.
+// diffMap changes labels or annotations key by key, because other webhooks may change other keys.
 func (p *patcher) diffMap(path string, before, after map[string]string) {
 	if before == nil && len(after) > 0 {
 		p.add(path, after)

@@ -6,16 +6,16 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// podLevel shares what the pod asks for as a whole, and its containers do not ask for themselves, out to them, because
-// batch resources cannot be asked for at that level: to those of the app's containers that ask for none; where each
-// asks for some, to those without a limit; else to all. Equally, and what cannot be divided to the first. So the pod
-// asks for as much as before.
+// podLevel divides the requests of the pod as a whole, less those of its containers, among its containers, because
+// batch resources cannot be requested at the level of the pod. The app's containers without a request get equal parts;
+// if each has one, those without a limit do; else all do. The remainder of the division goes to the first. So the pod
+// requests as much as before.
 func (m *mutation) podLevel(to names, was v1alpha1.RequestedResources, asked *v1alpha1.BatchResources) {
 	for _, kind := range kinds {
 		sum := m.sum(kind, to)
 		request, limit := of(&was.Request, kind), of(&was.Limit, kind)
 		if known := request > 0 || limit > 0; known && request >= 0 && limit >= 0 && request <= sum {
-			// Shared out before; somebody may have added a container since.
+			// It was divided before; a container may have been added since.
 			set(&asked.Pod.Request, kind, request)
 			set(&asked.Pod.Limit, kind, min(limit, most))
 		} else if m.pod.Spec.Resources == nil {
@@ -41,7 +41,7 @@ func (m *mutation) podLevel(to names, was v1alpha1.RequestedResources, asked *v1
 	}
 }
 
-// sum returns what the containers that run side by side ask for.
+// sum returns the sum of the requests of the containers that run side by side.
 func (m *mutation) sum(kind kind, to names) int64 {
 	var sum int64
 	for _, c := range containers(m.pod) {
@@ -53,7 +53,7 @@ func (m *mutation) sum(kind kind, to names) int64 {
 	return sum
 }
 
-// share shares an amount out. A container's own limit stays what it is, even where its share is more.
+// share divides an amount among containers. A container's own limit stays as it is, even if its part is more.
 func (m *mutation) share(kind kind, to names, rest int64, asked *v1alpha1.BatchResources) {
 	among := m.sharers(func(c *corev1.Container) bool {
 		q := c.Resources.Requests[to[kind]]

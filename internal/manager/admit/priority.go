@@ -7,8 +7,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// classes are PriorityClasses whose tier is known by their name. A pod has one of them without a number only where no
-// Priority plugin ran before us.
+// classes are PriorityClasses whose names imply a tier. A pod has such a class and no priority only if no Priority
+// plugin ran before.
 var classes = map[string]model.Tier{
 	v1alpha1.PriorityClassMid:   model.TierMid,
 	v1alpha1.PriorityClassBatch: model.TierBatch,
@@ -16,15 +16,14 @@ var classes = map[string]model.Tier{
 	"koord-batch":               model.TierBatch,
 }
 
-// setPriority gives the pod the priority of a tier, unless it has one in a band of batch, and returns its tier. What
-// the pod says itself counts before what is wanted for it: its priority, then which resources it asks for. That the
-// number decides about the tier is also what the agent does.
+// setPriority gives the pod the priority of a tier, unless it has one in a band of batch, and returns its tier. The
+// pod's own fields take precedence over the wanted tier: its priority, then the resources that it requests. The agent
+// derives the tier from the priority too.
 //
-// A class outside of the bands is replaced: with a higher priority a batch pod could have online pods evicted for it,
-// and whoever labelled it as batch meant something else. Only the name is set. The API server's plugin Priority ran
-// before us and, because the pod was changed, runs again: it fills in priority and preemptionPolicy from the class, and
-// refuses the pod where it finds others there. So both are cleared, and the class is free to have other values than we
-// know of.
+// A class outside of the bands is replaced: with a higher priority a batch pod could preempt online pods, which the
+// author of the label BE did not mean. Only the name is set. The API server's plugin Priority ran before the webhook
+// and, because the pod was changed, runs again: it fills in priority and preemptionPolicy from the class, and refuses
+// the pod if they have other values. So both are cleared, and the class may have values that this code does not know.
 func (m *mutation) setPriority(wanted model.Tier) model.Tier {
 	spec := &m.pod.Spec
 	if tier := band(spec.Priority); tier != "" {
@@ -33,7 +32,7 @@ func (m *mutation) setPriority(wanted model.Tier) model.Tier {
 	if tier := classes[spec.PriorityClassName]; tier != "" {
 		return tier
 	}
-	if tier := askedTier(m.pod); tier != "" {
+	if tier := requestedTier(m.pod); tier != "" {
 		wanted = tier
 	}
 	name := v1alpha1.PriorityClassBatch
@@ -43,17 +42,17 @@ func (m *mutation) setPriority(wanted model.Tier) model.Tier {
 		wanted = model.TierBatch
 	}
 	if spec.PriorityClassName != "" {
-		m.warn("priorityClassName: %q is not for batch: %s is used; name a class from %d to %d or from %d to %d, or none",
-			shorten(spec.PriorityClassName), name,
-			v1alpha1.PriorityBatch, v1alpha1.PriorityBatch+v1alpha1.PriorityBand-1, v1alpha1.PriorityMid,
-			v1alpha1.PriorityMid+v1alpha1.PriorityBand-1)
+		const batch, mid, last = v1alpha1.PriorityBatch, v1alpha1.PriorityMid, v1alpha1.PriorityBand - 1
+		m.warn("priorityClassName: %q is not for batch, and %s is used; "+
+			"name a class from %d to %d or from %d to %d, or none",
+			shorten(spec.PriorityClassName), name, batch, batch+last, mid, mid+last)
 	}
 	spec.PriorityClassName, spec.Priority, spec.PreemptionPolicy = name, nil, nil
 	m.out.Changed = true
 	return wanted
 }
 
-// band returns the tier in whose band a priority is, "" for none.
+// band returns the tier of a priority's band, "" for none.
 func band(priority *int32) model.Tier {
 	within := func(from int32) bool { return *priority >= from && *priority < from+v1alpha1.PriorityBand }
 	switch {
@@ -67,13 +66,13 @@ func band(priority *int32) model.Tier {
 	return ""
 }
 
-// askedTier returns the tier whose resources a pod asks for itself, "" for none. The safer one counts where it asks for
-// both.
-func askedTier(pod *corev1.Pod) model.Tier {
+// requestedTier returns the tier whose resources a pod already requests, "" for none. Of both tiers, the safer one
+// counts.
+func requestedTier(pod *corev1.Pod) model.Tier {
 	for _, tier := range []model.Tier{model.TierBatch, model.TierMid} {
 		for _, c := range containers(pod) {
 			for _, kind := range kinds {
-				if _, asked := lookup(c.Resources, spellings[tier][kind]...); asked {
+				if _, found := lookup(c.Resources, spellings[tier][kind]...); found {
 					return tier
 				}
 			}
@@ -82,7 +81,7 @@ func askedTier(pod *corev1.Pod) model.Tier {
 	return ""
 }
 
-// shorten cuts what a tenant wrote to a length that fits into a warning.
+// shorten cuts a tenant's text to a length that fits into a warning.
 func shorten(s string) string {
 	const most = 64
 	if len(s) <= most {

@@ -16,7 +16,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// randomResources asks for CPU and memory in some of the ways that there are.
+// randomResources requests CPU and memory in one of the possible ways.
 func randomResources(r *rand.Rand) corev1.ResourceRequirements {
 	var all corev1.ResourceRequirements
 	set := func(list *corev1.ResourceList, name corev1.ResourceName, amount int64, scale resource.Scale) {
@@ -60,9 +60,8 @@ func randomPod(r *rand.Rand) *corev1.Pod {
 		pod.Spec.InitContainers = append(pod.Spec.InitContainers, c)
 	}
 	for i := range 1 + r.IntN(4) {
-		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{
-			Name: "app" + strconv.Itoa(i), Resources: randomResources(r),
-		})
+		pod.Spec.Containers = append(pod.Spec.Containers,
+			corev1.Container{Name: "app" + strconv.Itoa(i), Resources: randomResources(r)})
 	}
 	if r.IntN(3) == 0 {
 		all := randomResources(r)
@@ -82,8 +81,8 @@ func randomPod(r *rand.Rand) *corev1.Pod {
 	return pod
 }
 
-// TestProperties checks on random pods that a pod which is not batch is not touched, that one which is asks for nothing
-// native any more and for as much as before, and that a second call changes nothing.
+// TestProperties checks random pods. A pod that is not batch stays unchanged. A batch pod requests no native resources
+// any more, and as much as before. A second call changes nothing.
 func TestProperties(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 1))
 	met := map[string]int{}
@@ -139,17 +138,15 @@ func sums(t *testing.T, before, after *corev1.Pod, rules Rules) {
 	}
 }
 
-// TestEnormous checks that what no machine has does not overflow into little.
+// TestEnormous checks that amounts that no machine has do not overflow into small ones.
 func TestEnormous(t *testing.T) {
 	for _, amount := range []string{"9223372036854775807", "1e30", "9223372036854775807k", "99E", "70Ti"} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelQoS: "BE"}}}
 		for i := range 100 {
-			list := corev1.ResourceList{
-				corev1.ResourceCPU: resource.MustParse(amount), corev1.ResourceMemory: resource.MustParse(amount),
-			}
-			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{
-				Name: fmt.Sprint(i), Resources: corev1.ResourceRequirements{Requests: list},
-			})
+			q := resource.MustParse(amount)
+			list := corev1.ResourceList{corev1.ResourceCPU: q, corev1.ResourceMemory: q}
+			pod.Spec.Containers = append(pod.Spec.Containers,
+				corev1.Container{Name: fmt.Sprint(i), Resources: corev1.ResourceRequirements{Requests: list}})
 		}
 		after, _ := Rules{}.Mutate(pod, nil)
 		requests := helpers.PodRequests(after, helpers.PodResourcesOptions{})

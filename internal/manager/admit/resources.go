@@ -11,7 +11,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// kind is what is sold as batch.
+// kind is a native resource that is sold as batch.
 type kind int
 
 const (
@@ -21,7 +21,7 @@ const (
 
 var kinds = []kind{cpu, memory}
 
-// native is the name of the kind in Kubernetes.
+// native returns the name of the kind in Kubernetes.
 func (k kind) native() corev1.ResourceName {
 	if k == memory {
 		return corev1.ResourceMemory
@@ -29,7 +29,7 @@ func (k kind) native() corev1.ResourceName {
 	return corev1.ResourceCPU
 }
 
-// format is how amounts of the kind are written.
+// format returns the format of amounts of the kind.
 func (k kind) format() resource.Format {
 	if k == memory {
 		return resource.BinarySI
@@ -37,7 +37,7 @@ func (k kind) format() resource.Format {
 	return resource.DecimalSI
 }
 
-// most is the highest amount that is told apart, in milli-cores or bytes. No machine has as much, and sums of such
+// most is the highest amount that is represented, in milli-cores or bytes. No machine has as much, and sums of such
 // amounts over as many containers as fit into a request do not overflow.
 const most = 1 << 46
 
@@ -60,10 +60,10 @@ func whole(q resource.Quantity) int64 {
 	return q.Value()
 }
 
-// names are the names by which batch pods ask, by kind.
+// names are the resource names that batch pods request, by kind.
 type names [2]corev1.ResourceName
 
-// spellings are all names by which a pod may ask for a tier: ours, then Koordinator's.
+// spellings are all resource names of a tier: ours, then Koordinator's.
 var spellings = map[model.Tier][2][]corev1.ResourceName{
 	model.TierBatch: {
 		cpu:    {v1alpha1.ResourceBatchCPU, v1alpha1.ResourceKoordinatorBatchCPU},
@@ -90,11 +90,10 @@ func everySpelling(k kind) []corev1.ResourceName {
 	return append(append([]corev1.ResourceName{}, spellings[model.TierBatch][k]...), spellings[model.TierMid][k]...)
 }
 
-// pair is what is asked for of one resource: the request is the limit where only that is said, as the API server has
-// it.
+// pair is the request and limit of one resource. Without a request the limit is the request, as for the API server.
 type pair struct{ request, limit resource.Quantity }
 
-// lookup finds what is asked for under the first of some names that is there.
+// lookup returns the pair of the first of some names that the resources have.
 func lookup(r corev1.ResourceRequirements, all ...corev1.ResourceName) (pair, bool) {
 	for _, name := range all {
 		request, requested := r.Requests[name]
@@ -109,7 +108,7 @@ func lookup(r corev1.ResourceRequirements, all ...corev1.ResourceName) (pair, bo
 	return pair{}, false
 }
 
-// containers lists all containers that can ask for something, init containers and sidecars first.
+// containers lists all containers that can request resources, init containers and sidecars first.
 func containers(pod *corev1.Pod) []*corev1.Container {
 	var all []*corev1.Container
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -120,7 +119,7 @@ func containers(pod *corev1.Pod) []*corev1.Container {
 	return all
 }
 
-// startsAndEnds reports whether a container is done before the app's containers start: an init container that is no
+// startsAndEnds reports whether a container ends before the app's containers start: an init container that is no
 // sidecar.
 func startsAndEnds(pod *corev1.Pod, c *corev1.Container) bool {
 	for i := range pod.Spec.InitContainers {
@@ -131,14 +130,14 @@ func startsAndEnds(pod *corev1.Pod, c *corev1.Container) bool {
 	return false
 }
 
-// fill adds the requests for CPU and memory that follow from limits. The API server did it already, unless somebody who
-// changed the pod after it left some out: a container's limit, and for the pod as a whole what its containers ask for
-// together, or else its limit (k8s.io/kubernetes/pkg/apis/core/v1/defaults.go, SetDefaults_Pod).
+// fill adds the requests for CPU and memory that follow from limits. The API server did so already, but another webhook
+// may have left requests out since. A container's request is its limit; the request of the pod as a whole is the sum of
+// its containers' requests, or else its limit (k8s.io/kubernetes/pkg/apis/core/v1/defaults.go, SetDefaults_Pod).
 func fill(pod *corev1.Pod) {
 	add := func(r *corev1.ResourceRequirements, from corev1.ResourceList) {
 		for _, k := range kinds {
 			amount, found := from[k.native()]
-			if _, asked := r.Requests[k.native()]; asked || !found {
+			if _, requested := r.Requests[k.native()]; requested || !found {
 				continue
 			}
 			if r.Requests == nil {
@@ -156,7 +155,7 @@ func fill(pod *corev1.Pod) {
 	}
 }
 
-// aggregate returns what the containers ask for together, as the API server compares it with what the pod asks for.
+// aggregate returns the sum of the containers' requests, which the API server compares with the pod's.
 func aggregate(pod *corev1.Pod) corev1.ResourceList {
 	return helpers.AggregateContainerRequests(pod, helpers.PodResourcesOptions{})
 }
@@ -176,10 +175,10 @@ func set(a *v1alpha1.ResourceAmounts, k kind, amount int64) {
 	}
 }
 
-// AsksNatively reports whether a pod asks for native CPU or memory, itself or in a container. A batch pod does so only
-// if it did not pass [Rules.Mutate].
-func AsksNatively(pod *corev1.Pod) bool {
-	asks := func(r corev1.ResourceRequirements) bool {
+// RequestsNative reports whether a pod requests native CPU or memory, as a whole or in a container. A batch pod does so
+// only if it did not pass [Rules.Mutate].
+func RequestsNative(pod *corev1.Pod) bool {
+	native := func(r corev1.ResourceRequirements) bool {
 		for _, k := range kinds {
 			if pair, found := lookup(r, k.native()); found && (!pair.request.IsZero() || !pair.limit.IsZero()) {
 				return true
@@ -187,8 +186,8 @@ func AsksNatively(pod *corev1.Pod) bool {
 		}
 		return false
 	}
-	if pod.Spec.Resources != nil && asks(*pod.Spec.Resources) {
+	if pod.Spec.Resources != nil && native(*pod.Spec.Resources) {
 		return true
 	}
-	return slices.ContainsFunc(containers(pod), func(c *corev1.Container) bool { return asks(c.Resources) })
+	return slices.ContainsFunc(containers(pod), func(c *corev1.Container) bool { return native(c.Resources) })
 }

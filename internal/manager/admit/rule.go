@@ -16,14 +16,14 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// Rule selects unlabelled pods to admit as batch, in namespaces that opted in by [v1alpha1.LabelColocation].
+// Rule selects unlabelled pods to be admitted as batch, in namespaces that opted in by [v1alpha1.LabelColocation].
 type Rule struct {
-	Policy     string          // name of the policy that has the rule
-	Priority   int64           // of rules that select a pod the highest priority counts, then the first policy by name
-	Selector   labels.Selector // by the pod's labels; nil selects none
-	Namespaces labels.Selector // by the labels of the pod's namespace; nil selects all
-	Percent    int             // of the owners of such pods whose pods are batch, 0 to 100
-	Tier       model.Tier      // of pods without a priority of their own; "": batch
+	Policy     string          // the name of the policy that has the rule
+	Priority   int64           // of the rules that select a pod, the highest counts, then the first by the policy's name
+	Selector   labels.Selector // of the pod's labels; nil selects no pod
+	Namespaces labels.Selector // of the labels of its namespace; nil selects every namespace
+	Percent    int             // of the owners of such pods, whose pods are batch, 0 to 100
+	Tier       model.Tier      // for pods without a priority of their own; "": batch
 }
 
 // selects reports whether the rule selects a pod of a namespace. As with nodes in a policy's roll-out, an owner that is
@@ -34,17 +34,18 @@ func (r Rule) selects(pod *corev1.Pod, namespace *corev1.Namespace) bool {
 		threshold(kube.Owner(pod), r.Policy) <= r.Percent
 }
 
-// threshold is from which percentage on the pods of an owner are in: 1 to 100. All pods of one owner are in or out, in
-// each replica of the manager and for ever, and each policy begins with other owners.
+// threshold returns the percentage from which on the pods of an owner are in: 1 to 100. All pods of an owner are in or
+// out, in each replica of the manager and for ever, and each policy begins with other owners.
 //
-// It is 1 + ⌊100 × h / 2⁶⁴⌋, where h is the first eight bytes of the SHA-256 of "owner/policy", as a big-endian number.
+// The threshold is 1 + ⌊100 × h / 2⁶⁴⌋, where h is the first eight bytes of the SHA-256 of "owner/policy", as a
+// big-endian number.
 func threshold(owner, policy string) int {
 	sum := sha256.Sum256([]byte(owner + "/" + policy))
 	place, _ := bits.Mul64(binary.BigEndian.Uint64(sum[:8]), 100)
 	return int(place) + 1
 }
 
-// choose finds the rule that makes a batch pod of a pod without a label, and says ByPolicy; or why there is none.
+// choose returns the rule that makes an unlabelled pod batch, and ByPolicy; or no rule, and the reason.
 func (r Rules) choose(pod *corev1.Pod, namespace *corev1.Namespace) (Rule, Why) {
 	switch {
 	case len(r.Pods) == 0:
@@ -76,13 +77,13 @@ func before(a, b *Rule) bool {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Policy, b.Policy)) < 0
 }
 
-// systemNamespaces hold what runs the cluster. A policy is about tenants.
+// systemNamespaces hold the workloads of the cluster itself. Policies are about tenants.
 var systemNamespaces = []string{
 	metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease, v1alpha1.Namespace,
 }
 
-// protected reports whether a pod runs the cluster or its node, which no policy may make batch: what a selector catches
-// by mistake must not be a DNS server, a CNI daemon or ourselves. A label on the pod can.
+// protected reports whether a pod runs the cluster or its node. No policy may make such a pod batch: a selector that is
+// too wide must not catch a DNS server, a CNI daemon or Waterline. A label on the pod can.
 func protected(pod *corev1.Pod) bool {
 	by := metav1.GetControllerOfNoCopy(pod)
 	return slices.Contains(systemNamespaces, pod.Namespace) || by != nil && (by.Kind == "DaemonSet" || by.Kind == "Node")

@@ -15,7 +15,8 @@ import (
 func optedIn(name string) *corev1.Namespace {
 	return &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{v1alpha1.LabelColocation: v1alpha1.ColocationEnabled},
+			Name:   name,
+			Labels: map[string]string{v1alpha1.LabelColocation: v1alpha1.ColocationEnabled},
 		},
 	}
 }
@@ -24,7 +25,7 @@ func everything(percent int) Rules {
 	return Rules{Pods: []Rule{{Policy: "all", Selector: labels.Everything(), Percent: percent}}}
 }
 
-// podOf is the first or second pod of a Deployment's ReplicaSet.
+// podOf returns a pod of a ReplicaSet of a Deployment.
 func podOf(deployment, hash string) *corev1.Pod {
 	yes := true
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -33,8 +34,8 @@ func podOf(deployment, hash string) *corev1.Pod {
 	}}
 }
 
-// TestPercent checks that a percentage is one of owners, and none more: Koordinator's 30 % are 31 %, drawn for
-// each pod (G11-6; A3.1).
+// TestPercent checks that a percentage is a percentage of owners, and exact. In Koordinator, 30 % are 31 %, drawn anew
+// for each pod.
 func TestPercent(t *testing.T) {
 	const owners = 10000
 	selected := func(policy string, percent int) map[int]bool {
@@ -81,7 +82,7 @@ func TestPercent(t *testing.T) {
 	}
 }
 
-// TestThreshold fixes the places that owners have: a new version must not draw them anew.
+// TestThreshold fixes the thresholds of owners: a new version must not change them.
 func TestThreshold(t *testing.T) {
 	for _, c := range []struct {
 		owner, policy string
@@ -94,7 +95,7 @@ func TestThreshold(t *testing.T) {
 	}
 }
 
-// TestNeverByPolicy lists whom no rule makes batch.
+// TestNeverByPolicy lists pods that no rule makes batch.
 func TestNeverByPolicy(t *testing.T) {
 	yes, high, prod := true, int32(8000), int32(v1alpha1.PriorityProd)
 	for _, c := range []struct {
@@ -160,7 +161,7 @@ func TestNeverByPolicy(t *testing.T) {
 	}
 }
 
-// TestKeep checks that nobody changes the annotation of a pod that is there.
+// TestKeep checks that an update cannot change the annotation.
 func TestKeep(t *testing.T) {
 	const key = v1alpha1.AnnotationBatchResources
 	for _, c := range []struct {

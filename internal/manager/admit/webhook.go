@@ -16,31 +16,30 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// Path is where the API server finds the webhook.
+// Path is the URL path of the webhook.
 const Path = "/mutate-pods"
 
-// maxBody is the longest request that is read, in bytes. Objects reach 3 MiB at most, and there are two in a request.
+// maxBody is the length of the longest request that is read, in bytes. A request has two objects of at most 3 MiB each.
 const maxBody = 7 << 20
 
-// Options are what a [Webhook] needs to know.
+// Options are the dependencies of a [Webhook].
 type Options struct {
-	// Rules returns what holds now. It is asked for each pod, by many at once, and what it returns is not changed.
+	// Rules returns the present rules, which are not changed. It is called for each pod, concurrently.
 	Rules func() Rules
-	// Namespace looks a namespace up. It is asked only for pods that a rule might select. Nil: no rule counts.
+	// Namespace returns a namespace. It is called only for pods that a rule may select. Nil: no rule counts.
 	Namespace func(ctx context.Context, name string) (*corev1.Namespace, error)
-	// Count is told why each new pod was treated as it was, by many at once. Nil: nobody is.
+	// Count is called with the reason for each new pod, concurrently. Nil: not called.
 	Count func(Why)
-	// Log is told what could not be read or looked up. Nil: nobody is.
+	// Log receives errors of reading. Nil: they are discarded.
 	Log *slog.Logger
 }
 
-// Webhook answers the API server, which calls it for pods that are created and for pods whose annotation
-// waterline.io/batch-resources is changed. It refuses no pod and has no side effects: a dry run is answered as any
-// other request.
+// Webhook serves the API server, which calls it for pods that are created and for pods whose annotation
+// waterline.io/batch-resources is changed. It refuses no pod and has no side effects, so a dry run is like any other
+// request.
 //
-// It is to be registered for pods with reinvocationPolicy IfNeeded and sideEffects None: for CREATE, and for UPDATE
-// where a matchCondition finds that the annotation differs between object and oldObject, so that other updates do not
-// pass here.
+// Register it for pods with reinvocationPolicy IfNeeded and sideEffects None: for CREATE, and for UPDATE where a
+// matchCondition finds that the annotation differs between object and oldObject, so that other updates do not call it.
 type Webhook struct {
 	options Options
 }
@@ -59,7 +58,7 @@ func New(o Options) *Webhook {
 	return &Webhook{options: o}
 }
 
-// Handler returns what serves [Path].
+// Handler returns the HTTP handler of [Path].
 func (w *Webhook) Handler() http.Handler {
 	return http.HandlerFunc(w.serve)
 }
@@ -71,7 +70,7 @@ func (w *Webhook) serve(to http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		http.Error(to, "an AdmissionReview is application/json", http.StatusUnsupportedMediaType)
+		http.Error(to, "send the AdmissionReview as application/json", http.StatusUnsupportedMediaType)
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(to, r.Body, maxBody))
@@ -84,26 +83,26 @@ func (w *Webhook) serve(to http.ResponseWriter, r *http.Request) {
 	}
 	answer, err := w.review(r.Context(), body)
 	if err != nil {
-		w.options.Log.Warn("An admission request could not be read", "error", err)
+		w.options.Log.Warn("an admission request cannot be read", "error", err)
 		http.Error(to, err.Error(), http.StatusBadRequest)
 		return
 	}
 	to.Header().Set("Content-Type", "application/json")
 	if _, err := to.Write(answer); err != nil {
-		w.options.Log.Warn("An admission request was not answered", "error", err)
+		w.options.Log.Warn("an admission response was not sent", "error", err)
 	}
 }
 
-// review answers one AdmissionReview with another. An error means that it is none. A pod in it that cannot be
-// understood is admitted as it is: whether it is a pod at all is for the API server to say.
+// review returns the response to an AdmissionReview. The error is that of a body that is no AdmissionReview. A pod that
+// cannot be read is admitted unchanged: the API server decides whether it is a pod at all.
 func (w *Webhook) review(ctx context.Context, body []byte) ([]byte, error) {
 	var in admissionv1.AdmissionReview
 	if err := utiljson.Unmarshal(body, &in); err != nil {
 		return nil, fmt.Errorf("reading the AdmissionReview: %w", err)
 	}
 	if in.APIVersion != admissionv1.SchemeGroupVersion.String() || in.Kind != "AdmissionReview" || in.Request == nil {
-		return nil, fmt.Errorf("reading the AdmissionReview: apiVersion %q, kind %q and request %v: want %s, "+
-			"AdmissionReview and one",
+		return nil, fmt.Errorf("reading the AdmissionReview: apiVersion %q, kind %q, with a request: %v; "+
+			"send %s, AdmissionReview and a request",
 			in.APIVersion, in.Kind, in.Request != nil, admissionv1.SchemeGroupVersion)
 	}
 	out := admissionv1.AdmissionReview{TypeMeta: in.TypeMeta, Response: w.answer(ctx, in.Request)}
@@ -122,7 +121,7 @@ func (w *Webhook) answer(ctx context.Context, request *admissionv1.AdmissionRequ
 	}
 	pod, err := readPod(request.Object.Raw, request.Namespace)
 	if err != nil {
-		log.Warn("A pod is admitted as it is", "error", err)
+		log.Warn("a pod is admitted unchanged", "error", err)
 		return response
 	}
 	var after *corev1.Pod
@@ -138,7 +137,7 @@ func (w *Webhook) answer(ctx context.Context, request *admissionv1.AdmissionRequ
 	case admissionv1.Update:
 		old, err := readPod(request.OldObject.Raw, request.Namespace)
 		if err != nil {
-			log.Warn("A pod is changed as it is", "error", err)
+			log.Warn("an update of a pod is admitted unchanged", "error", err)
 			return response
 		}
 		after, o = Keep(old, pod)
@@ -151,7 +150,7 @@ func (w *Webhook) answer(ctx context.Context, request *admissionv1.AdmissionRequ
 	}
 	steps, err := patch(pod, after)
 	if err != nil {
-		log.Error("A pod is admitted as it is", "error", err)
+		log.Error("a pod is admitted unchanged", "error", err)
 		return response
 	}
 	kind := admissionv1.PatchTypeJSONPatch
@@ -159,7 +158,7 @@ func (w *Webhook) answer(ctx context.Context, request *admissionv1.AdmissionRequ
 	return response
 }
 
-// create mutates a new pod, and looks its namespace up only where that matters.
+// create mutates a new pod. It reads the pod's namespace only if a rule may select the pod.
 func (w *Webhook) create(ctx context.Context, log *slog.Logger, pod *corev1.Pod) (*corev1.Pod, Outcome) {
 	rules := w.options.Rules()
 	after, o := rules.Mutate(pod, nil)
@@ -168,13 +167,13 @@ func (w *Webhook) create(ctx context.Context, log *slog.Logger, pod *corev1.Pod)
 	}
 	namespace, err := w.options.Namespace(ctx, pod.Namespace)
 	if err != nil || namespace == nil {
-		log.Warn("No policy makes this pod batch, for want of its namespace", "error", err)
+		log.Warn("no policy makes this pod batch, because its namespace cannot be read", "error", err)
 		return after, o
 	}
 	return rules.Mutate(pod, namespace)
 }
 
-// readPod reads a pod. In one that is being created the namespace may be missing, which the request has.
+// readPod reads a pod. A pod that is being created may lack the namespace, which is then the request's.
 func readPod(raw []byte, namespace string) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	if err := utiljson.Unmarshal(raw, pod); err != nil {

@@ -32,7 +32,7 @@ func request(operation admissionv1.Operation, object, old string) *admissionv1.A
 	}
 }
 
-// post sends a request as the API server does and returns the answer, which always admits.
+// post sends a request as the API server does and returns the response, which always admits.
 func post(t *testing.T, w *Webhook, review *admissionv1.AdmissionReview) *admissionv1.AdmissionResponse {
 	t.Helper()
 	body, err := json.Marshal(review)
@@ -61,7 +61,8 @@ func TestCreate(t *testing.T) {
 	review := request(admissionv1.Create, batchPod, "null")
 	dry := true
 	for _, review.Request.DryRun = range []*bool{nil, &dry} {
-		const want = `[{"op":"add","path":"/metadata/annotations","value":{"waterline.io/batch-resources":"{\"containers\":{\"a\":{\"request\":{\"cpu\":1000}}}}"}},` +
+		const want = `[{"op":"add","path":"/metadata/annotations","value":` +
+			`{"waterline.io/batch-resources":"{\"containers\":{\"a\":{\"request\":{\"cpu\":1000}}}}"}},` +
 			`{"op":"add","path":"/spec/priorityClassName","value":"waterline-batch"},` +
 			`{"op":"add","path":"/spec/containers/0/resources/requests","value":{"waterline.io/batch-cpu":"1k"}},` +
 			`{"op":"add","path":"/spec/containers/0/resources/limits","value":{"waterline.io/batch-cpu":"1k"}}]`
@@ -105,22 +106,23 @@ func TestUntouched(t *testing.T) {
 func TestUpdate(t *testing.T) {
 	forged := strings.Replace(batchPod, `"labels"`, `"annotations":{"waterline.io/batch-resources":"{}"},"labels"`, 1)
 	answer := post(t, New(Options{}), request(admissionv1.Update, forged, batchPod))
-	if want := `[{"op":"remove","path":"/metadata/annotations/waterline.io~1batch-resources"}]`; string(answer.Patch) != want || len(answer.Warnings) != 1 {
+	const want = `[{"op":"remove","path":"/metadata/annotations/waterline.io~1batch-resources"}]`
+	if string(answer.Patch) != want || len(answer.Warnings) != 1 {
 		t.Errorf("got %s, %q", answer.Patch, answer.Warnings)
 	}
 }
 
-// TestNamespaceLookupFails (G11-6; A3.1): in Koordinator a pod whose namespace cannot be looked up, as when it is
-// younger than the informer's cache, is treated as if the profile matched.
+// TestNamespaceLookupFails checks that no rule counts while the namespace of a pod cannot be read, as when it is
+// younger than the informer's cache. Koordinator then treats the pod as if its profile matched.
 func TestNamespaceLookupFails(t *testing.T) {
 	plain := strings.Replace(batchPod, "waterline.io/qos", "app", 1)
-	asked := ""
+	read := "" // the namespace
 	for _, c := range []struct {
 		pod   string
 		found *corev1.Namespace
 		err   error
 		why   Why
-		asked string
+		read  string
 	}{
 		{plain, optedIn("shop"), nil, ByPolicy, "shop"},
 		{plain, nil, errors.New("not found"), NamespaceUnknown, "shop"},
@@ -128,15 +130,15 @@ func TestNamespaceLookupFails(t *testing.T) {
 		{plain, nil, nil, NamespaceUnknown, "shop"},
 		{batchPod, nil, errors.New("not found"), ByLabel, ""},
 	} {
-		asked = ""
+		read = ""
 		w := New(Options{
 			Rules:     func() Rules { return everything(100) },
-			Namespace: func(_ context.Context, name string) (*corev1.Namespace, error) { asked = name; return c.found, c.err },
+			Namespace: func(_ context.Context, name string) (*corev1.Namespace, error) { read = name; return c.found, c.err },
 		})
 		answer := post(t, w, request(admissionv1.Create, c.pod, "null"))
-		if answer.AuditAnnotations["why"] != string(c.why) || asked != c.asked ||
+		if answer.AuditAnnotations["why"] != string(c.why) || read != c.read ||
 			(answer.Patch != nil) != (c.why == ByPolicy || c.why == ByLabel) {
-			t.Errorf("%v, %v: %v, asked for %q, %s", c.found, c.err, answer.AuditAnnotations, asked, answer.Patch)
+			t.Errorf("%v, %v: %v, read %q, %s", c.found, c.err, answer.AuditAnnotations, read, answer.Patch)
 		}
 	}
 	if answer := post(t, New(Options{Rules: func() Rules { return everything(100) }}),
@@ -156,14 +158,10 @@ func TestBadRequests(t *testing.T) {
 		{http.MethodPost, "application/json; charset=utf-8", "{}", http.StatusBadRequest},
 		{http.MethodPost, "application/json", "", http.StatusBadRequest},
 		{http.MethodPost, "application/json", "null", http.StatusBadRequest},
-		{
-			http.MethodPost, "application/json",
-			`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{}}`, http.StatusBadRequest,
-		},
-		{
-			http.MethodPost, "application/json", `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`,
-			http.StatusBadRequest,
-		},
+		{http.MethodPost, "application/json",
+			`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{}}`, http.StatusBadRequest},
+		{http.MethodPost, "application/json",
+			`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`, http.StatusBadRequest},
 		{http.MethodPost, "application/json", strings.Repeat(" ", maxBody+1), http.StatusRequestEntityTooLarge},
 	} {
 		r := httptest.NewRequest(c.method, Path, strings.NewReader(c.body))
@@ -187,8 +185,7 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errors.New("reset") }
 
-// FuzzReview sends bodies that nobody should send. A pod that comes out changed must be one that a second call leaves
-// alone.
+// FuzzReview sends arbitrary bodies. The response must be an AdmissionReview that admits.
 func FuzzReview(f *testing.F) {
 	for _, operation := range []admissionv1.Operation{admissionv1.Create, admissionv1.Update} {
 		body, err := json.Marshal(request(operation, batchPod, batchPod))
@@ -197,14 +194,14 @@ func FuzzReview(f *testing.F) {
 		}
 		f.Add(body)
 	}
-	f.Add(
-		[]byte(
-			`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"kind":{"version":"v1","kind":"Pod"},"operation":"CREATE","object":{}}}`,
-		),
-	)
-	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"kind":{"version":"v1","kind":"Pod"},"operation":"CREATE","object":
-	 {"metadata":{"labels":{"waterline.io/qos":"BE"},"annotations":{"waterline.io/batch-resources":"{\"pod\":{\"request\":{\"cpu\":-1}},\"containers\":{\"\":{\"limit\":{\"cpu\":9e18}}}}"}},
-	 "spec":{"resources":{"requests":{"cpu":"1","memory":"1e400"}},"containers":[{},{"resources":{"limits":{"memory":"-1","kubernetes.io/batch-cpu":"0.5"}}}]}}}}`))
+	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview",
+	 "request":{"kind":{"version":"v1","kind":"Pod"},"operation":"CREATE","object":{}}}`))
+	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview",
+	 "request":{"kind":{"version":"v1","kind":"Pod"},"operation":"CREATE","object":
+	 {"metadata":{"labels":{"waterline.io/qos":"BE"},"annotations":{"waterline.io/batch-resources":
+	 "{\"pod\":{\"request\":{\"cpu\":-1}},\"containers\":{\"\":{\"limit\":{\"cpu\":9e18}}}}"}},
+	 "spec":{"resources":{"requests":{"cpu":"1","memory":"1e400"}},"containers":[{},
+	 {"resources":{"limits":{"memory":"-1","kubernetes.io/batch-cpu":"0.5"}}}]}}}}`))
 	w := New(Options{
 		Rules:     func() Rules { return everything(50) },
 		Namespace: func(_ context.Context, name string) (*corev1.Namespace, error) { return optedIn(name), nil },
@@ -221,14 +218,11 @@ func FuzzReview(f *testing.F) {
 	})
 }
 
-// FuzzMutate checks what must be true of every mutation on pods that nobody should write.
+// FuzzMutate checks the invariants of every mutation on arbitrary pods.
 func FuzzMutate(f *testing.F) {
 	f.Add([]byte(batchPod), true)
-	f.Add(
-		[]byte(
-			`{"metadata":{"labels":{"koordinator.sh/qosClass":"BE"}},"spec":{"resources":{"requests":{"cpu":"7"}},"containers":[{"name":"a"},{"name":"b"}]}}`,
-		), false,
-	)
+	f.Add([]byte(`{"metadata":{"labels":{"koordinator.sh/qosClass":"BE"}},
+	 "spec":{"resources":{"requests":{"cpu":"7"}},"containers":[{"name":"a"},{"name":"b"}]}}`), false)
 	f.Fuzz(func(t *testing.T, raw []byte, koordinator bool) {
 		pod, err := readPod(raw, "shop")
 		if err != nil || duplicates(pod) {
@@ -249,7 +243,7 @@ func FuzzMutate(f *testing.F) {
 	})
 }
 
-// duplicates reports whether two containers have one name, which the API server refuses.
+// duplicates reports whether two containers have the same name, which the API server refuses.
 func duplicates(pod *corev1.Pod) bool {
 	seen := map[string]bool{}
 	for _, c := range containers(pod) {

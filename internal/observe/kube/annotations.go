@@ -9,48 +9,60 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// ParseAnnotations reads what a pod's annotations ask for. What cannot be used asks for nothing and says why.
+// ParseAnnotations reads the annotations of a pod. An annotation that cannot be used has no effect but a notice, which
+// says why.
 func ParseAnnotations(annotations map[string]string) model.PodAnnotations {
-	r := asksReader{annotations: annotations}
-	asks := model.PodAnnotations{
+	r := reader{from: annotations}
+	parsed := model.PodAnnotations{
 		Shares: r.shares(v1alpha1.AnnotationCPUShare, v1alpha1.AnnotationCPUShareAlias),
-		Quota:  oneOf(&r, v1alpha1.AnnotationCPUQuota, "", model.QuotaKubelet, model.QuotaUnlimited),
-		CPUs: oneOf(&r, v1alpha1.AnnotationCPUManager, v1alpha1.AnnotationCPUManagerAlias, model.CPUNone,
-			model.CPUShare, model.CPUExclusive),
+		Quota:  quotaMode(oneOf(&r, v1alpha1.AnnotationCPUQuota, "", "kubelet", "unlimited")),
+		CPUs: oneOf(&r, v1alpha1.AnnotationCPUManager, v1alpha1.AnnotationCPUManagerAlias,
+			model.CPUNone, model.CPUShare, model.CPUExclusive),
 		Placement:   oneOf(&r, v1alpha1.AnnotationCPUPlacement, "", model.PlacePacked, model.PlaceSpread, model.PlaceCores),
 		LocalMemory: oneOf(&r, v1alpha1.AnnotationCPUMemory, "", localMemory) == localMemory,
 		Evict:       oneOf(&r, v1alpha1.AnnotationEvict, "", model.EvictNever, model.EvictFirst),
 	}
-	asks.Notices = r.notices
-	if _, said := annotations[v1alpha1.AnnotationEvict]; said && asks.Evict == "" {
-		asks.Evict = model.EvictNever // whatever was meant, somebody cares
+	parsed.Notices = r.notices
+	if _, found := annotations[v1alpha1.AnnotationEvict]; found && parsed.Evict == "" {
+		parsed.Evict = model.EvictNever // in doubt the pod stays
 	}
 	for _, n := range r.notices {
 		if n.Code == model.BadAnnotation &&
 			(n.Key == v1alpha1.AnnotationCPUManager || n.Key == v1alpha1.AnnotationCPUManagerAlias) {
-			asks.BadCPUs = n
+			parsed.BadCPUs = n
 		}
 	}
-	return asks
+	return parsed
 }
 
-// localMemory is the one value of [v1alpha1.AnnotationCPUMemory].
+// quotaMode converts a value of [v1alpha1.AnnotationCPUQuota], whose case is not that of policies.
+func quotaMode(value string) model.QuotaMode {
+	switch value {
+	case "kubelet":
+		return model.QuotaKubelet
+	case "unlimited":
+		return model.QuotaUnlimited
+	}
+	return ""
+}
+
+// localMemory is the only value of [v1alpha1.AnnotationCPUMemory].
 const localMemory = "local"
 
-// asksReader reads the annotations of one pod and gathers what is wrong with them.
-type asksReader struct {
-	annotations map[string]string
-	notices     []model.Reason
+// reader reads the annotations, or the labels, of one pod and collects notices about those that cannot be used.
+type reader struct {
+	from    map[string]string
+	notices []model.Reason
 }
 
-// find returns what stands under an annotation or, where it is absent, under its alias, and which of them it was. There
-// may be no alias.
-func (r *asksReader) find(key, alias string) (at, value string, found bool) {
+// find returns the value of a key or, where it is absent, of its alias, and which of the two it was. An empty alias is
+// none.
+func (r *reader) find(key, alias string) (at, value string, found bool) {
 	other, aliased := "", false
 	if alias != "" {
-		other, aliased = r.annotations[alias]
+		other, aliased = r.from[alias]
 	}
-	value, found = r.annotations[key]
+	value, found = r.from[key]
 	switch {
 	case found && aliased:
 		r.notices = append(r.notices, model.Reason{
@@ -63,28 +75,28 @@ func (r *asksReader) find(key, alias string) (at, value string, found bool) {
 	return key, value, found
 }
 
-// bad notes a value that cannot be used.
-func (r *asksReader) bad(key, value, fix string) {
+// bad adds a notice about a value that cannot be used.
+func (r *reader) bad(key, value, fix string) {
 	r.notices = append(r.notices, model.Reason{Code: model.BadAnnotation, Key: key, Text: shorten(value), Fix: fix})
 }
 
-// shares reads a number of shares; 0: nothing that can be used.
-func (r *asksReader) shares(key, alias string) int64 {
+// shares reads a number of shares; 0 without a usable value.
+func (r *reader) shares(key, alias string) int64 {
 	key, value, found := r.find(key, alias)
 	if !found {
 		return 0
 	}
 	shares, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || shares < model.MinShares || shares > model.MaxShares {
-		r.bad(key, value, fmt.Sprintf("write an integer from %d to %d, where %d is one CPU", model.MinShares, model.MaxShares,
-			model.SharesPerCPU))
+		r.bad(key, value, fmt.Sprintf("write an integer from %d to %d, where %d is one CPU",
+			model.MinShares, model.MaxShares, model.SharesPerCPU))
 		return 0
 	}
 	return shares
 }
 
-// oneOf reads one of a few words; "": nothing that can be used.
-func oneOf[T ~string](r *asksReader, key, alias string, words ...T) T {
+// oneOf reads a value that must be one of some words; "" without a usable value.
+func oneOf[T ~string](r *reader, key, alias string, words ...T) T {
 	key, value, found := r.find(key, alias)
 	if !found {
 		return ""
@@ -100,7 +112,7 @@ func oneOf[T ~string](r *asksReader, key, alias string, words ...T) T {
 	return ""
 }
 
-// shorten cuts what a tenant wrote to a length that fits into an event.
+// shorten cuts a tenant's text to a length that fits into an event.
 func shorten(s string) string {
 	const most = 64
 	if len(s) <= most {

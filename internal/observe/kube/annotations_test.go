@@ -11,7 +11,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-func TestAsks(t *testing.T) {
+func TestAnnotations(t *testing.T) {
 	const share, alias, quota = v1alpha1.AnnotationCPUShare, v1alpha1.AnnotationCPUShareAlias, v1alpha1.AnnotationCPUQuota
 	for _, c := range []struct {
 		name        string
@@ -44,11 +44,11 @@ func TestAsks(t *testing.T) {
 		{"unknown quota", map[string]string{quota: "none"}, 0, "", []model.Code{model.BadAnnotation}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			asks := ParseAnnotations(c.annotations)
-			if asks.Shares != c.shares || asks.Quota != c.quota || len(asks.Notices) != len(c.notices) {
-				t.Fatalf("got %+v", asks)
+			parsed := ParseAnnotations(c.annotations)
+			if parsed.Shares != c.shares || parsed.Quota != c.quota || len(parsed.Notices) != len(c.notices) {
+				t.Fatalf("got %+v", parsed)
 			}
-			for i, n := range asks.Notices {
+			for i, n := range parsed.Notices {
 				if n.Code != c.notices[i] || n.Key == "" || n.Fix == "" || len(n.String()) > 400 {
 					t.Errorf("notice %d: %s", i, n)
 				}
@@ -57,8 +57,8 @@ func TestAsks(t *testing.T) {
 	}
 }
 
-// TestCPUAsks checks the words that stand for CPUs, and that each annotation is read by itself.
-func TestCPUAsks(t *testing.T) {
+// TestCPUAnnotations checks the values of annotations about CPUs, and that each annotation is read by itself.
+func TestCPUAnnotations(t *testing.T) {
 	const (
 		manager, alias    = v1alpha1.AnnotationCPUManager, v1alpha1.AnnotationCPUManagerAlias
 		placement, memory = v1alpha1.AnnotationCPUPlacement, v1alpha1.AnnotationCPUMemory
@@ -90,22 +90,21 @@ func TestCPUAsks(t *testing.T) {
 			`BadAnnotation waterline.io/cpu-placement "" write "packed" or "spread" or "pcpu-only"; BadAnnotation waterline.io/cpu-memory "remote" write "local"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			asks := ParseAnnotations(c.annotations)
+			parsed := ParseAnnotations(c.annotations)
 			var notices []string
-			for _, n := range asks.Notices {
+			for _, n := range parsed.Notices {
 				notices = append(notices, fmt.Sprintf("%s %s %q %s", n.Code, n.Key, n.Text, n.Fix))
 			}
-			if asks.CPUs != c.want.CPUs || asks.Placement != c.want.Placement || asks.LocalMemory != c.want.LocalMemory ||
+			if parsed.CPUs != c.want.CPUs || parsed.Placement != c.want.Placement || parsed.LocalMemory != c.want.LocalMemory ||
 				strings.Join(notices, "; ") != c.notices {
-				t.Errorf("got %+v, %q", asks, notices)
+				t.Errorf("got %+v, %q", parsed, notices)
 			}
 		})
 	}
 }
 
-// TestRandomAsks feeds ten thousand values that nobody should write: each asks for what an integer in range says, or
-// for nothing and exactly one notice.
-func TestRandomAsks(t *testing.T) {
+// TestRandomAnnotations reads ten thousand random values: each is an integer in range, or has no effect but one notice.
+func TestRandomAnnotations(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	const alphabet = "0123456789 -+.eExX_kKmMiI\x00\n\tö/…"
 	letters := []rune(alphabet)
@@ -121,24 +120,25 @@ func TestRandomAsks(t *testing.T) {
 				value += string(letters[r.IntN(len(letters))])
 			}
 		}
-		asks := ParseAnnotations(map[string]string{v1alpha1.AnnotationCPUShare: value})
+		parsed := ParseAnnotations(map[string]string{v1alpha1.AnnotationCPUShare: value})
 		n, err := strconv.ParseInt(value, 10, 64)
 		good := err == nil && n >= 2 && n <= 262144
-		if good && (asks.Shares != n || len(asks.Notices) != 0) || !good && (asks.Shares != 0 || len(asks.Notices) != 1) {
-			t.Fatalf("%q: %+v", value, asks)
+		if good && (parsed.Shares != n || len(parsed.Notices) != 0) ||
+			!good && (parsed.Shares != 0 || len(parsed.Notices) != 1) {
+			t.Fatalf("%q: %+v", value, parsed)
 		}
 	}
 }
 
-func FuzzAsks(f *testing.F) {
+func FuzzAnnotations(f *testing.F) {
 	f.Add("10240", "unlimited")
 	f.Add("-1", "")
 	f.Fuzz(func(t *testing.T, share, quota string) {
-		asks := ParseAnnotations(map[string]string{
-			v1alpha1.AnnotationCPUShareAlias: share, v1alpha1.AnnotationCPUQuota: quota,
-		})
-		if asks.Shares != 0 && model.ClampShares(asks.Shares) != asks.Shares {
-			t.Errorf("%q asks for %d", share, asks.Shares)
+		parsed := ParseAnnotations(
+			map[string]string{v1alpha1.AnnotationCPUShareAlias: share, v1alpha1.AnnotationCPUQuota: quota},
+		)
+		if parsed.Shares != 0 && model.ClampShares(parsed.Shares) != parsed.Shares {
+			t.Errorf("%q gives %d", share, parsed.Shares)
 		}
 	})
 }

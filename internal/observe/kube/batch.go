@@ -18,7 +18,7 @@ func slackName(r model.NodeResource) corev1.ResourceName {
 	return corev1.ResourceName(v1alpha1.SlackResource(string(r.Tier), r.Memory, r.Koordinator))
 }
 
-// bought notes how much of each tier a pod requests, by whichever name.
+// bought sets the amounts of each tier that a pod requests, under either name.
 func bought(pod *model.Pod, requests corev1.ResourceList) {
 	for _, r := range model.NodeResources() {
 		amount := whole(requests, slackName(r))
@@ -35,23 +35,25 @@ func bought(pod *model.Pod, requests corev1.ResourceList) {
 	}
 }
 
-// grant says what the cgroups of a pod and its containers are to have for what they ask for in batch and mid resources:
-// what the kubelet would compute if they asked for CPU and memory instead. What the kubelet limits stays the kubelet's.
+// grant sets the grants of a pod and its containers for the batch and mid resources that they request: the cgroup
+// values that the kubelet would compute if they requested CPU and memory instead. Limits of the kubelet stay as they
+// are.
 func grant(pod *model.Pod, p *corev1.Pod) {
 	if pod.Mid == (model.Amount{}) && pod.Batch == (model.Amount{}) {
 		return
 	}
 	came, valid := batchResources(p.Annotations)
 	native := *p
-	native.Spec.InitContainers, native.Spec.Containers = slices.Clone(p.Spec.InitContainers),
-		slices.Clone(p.Spec.Containers)
+	native.Spec.InitContainers = slices.Clone(p.Spec.InitContainers)
+	native.Spec.Containers = slices.Clone(p.Spec.Containers)
 	cpus, cpuValid := cpuKind.translate(&native, &came)
 	bytes, memoryValid := memoryKind.translate(&native, &came)
 	if !valid || !cpuValid || !memoryValid {
 		pod.Annotations.Notices = append(pod.Annotations.Notices, model.Reason{
-			Code: model.BadAnnotation, Key: v1alpha1.AnnotationBatchResources,
+			Code: model.BadAnnotation,
+			Key:  v1alpha1.AnnotationBatchResources,
 			Text: shorten(p.Annotations[v1alpha1.AnnotationBatchResources]),
-			Fix:  "remove it; the webhook writes it, and what differs from what the containers ask for does not count",
+			Fix:  "remove it; the webhook writes it, and entries that differ from the requests of the containers do not count",
 		})
 	}
 	anyCPU, anyMemory := false, false
@@ -81,7 +83,8 @@ func grant(pod *model.Pod, p *corev1.Pod) {
 	}
 }
 
-// batchResources reads what a pod came with. An annotation that cannot be read counts as if it were not there.
+// batchResources reads the requests and limits with which a pod was created. An annotation that cannot be read counts
+// as absent.
 func batchResources(annotations map[string]string) (came v1alpha1.BatchResources, valid bool) {
 	text, found := annotations[v1alpha1.AnnotationBatchResources]
 	if !found {
@@ -107,11 +110,11 @@ func inRange(a v1alpha1.RequestedResources) bool {
 	return true
 }
 
-// clamp brings an amount into the range of those that are told apart. No machine has as much as the most, no sum of it
-// over a pod's containers overflows, and neither does the quota of it.
+// clamp limits an amount to the range from 0 to 2⁴⁶. No machine has that much; neither a sum over a pod's containers
+// nor a quota computed from it overflows.
 func clamp(amount int64) int64 { return min(max(amount, 0), 1<<46) }
 
-// kind is a kind of resource that is sold.
+// kind is a native resource that is sold as batch and mid.
 type kind struct {
 	native   corev1.ResourceName
 	of       func(*v1alpha1.ResourceAmounts) int64
@@ -131,10 +134,10 @@ var (
 	}
 )
 
-// asked returns what a container asks for of all tiers together; limit is 0 where the API tells none. Only under
-// Koordinator's names can the two differ, because the API server takes kubernetes.io/ for its own; Koordinator's
-// webhook leaves the original limit there.
-func (k kind) asked(r *corev1.ResourceRequirements) (request, limit int64) {
+// requested returns the request and limit of a container, of all tiers together; the limit is 0 where the API has none.
+// The two can differ under Koordinator's names only, because the API server treats kubernetes.io/ as its own prefix;
+// Koordinator's webhook leaves the original limit there.
+func (k kind) requested(r *corev1.ResourceRequirements) (request, limit int64) {
 	koordinator := false
 	for _, sold := range model.NodeResources() {
 		if sold.Memory != (k.native == corev1.ResourceMemory) {
@@ -151,28 +154,28 @@ func (k kind) asked(r *corev1.ResourceRequirements) (request, limit int64) {
 	return clamp(request), clamp(limit)
 }
 
-// translate makes the containers of a pod, which is changed, ask for the native resource instead of what is sold, with
-// the limits that the annotation says they came with. It returns what each asked for, init containers first.
+// translate changes a pod: its containers request the native resource instead of the sold one, with the limits in the
+// annotation. It returns the request of each container, init containers first.
 //
-// An entry of the annotation counts only where its request is what the container asks for, because where no webhook
-// runs anybody can write it; it is not valid if there is one that does not. Memory without a limit is limited to its
-// request, unless the pod as a whole came with a limit. A native limit stays.
+// An entry of the annotation counts only if its request equals the container's, because without a webhook any user can
+// write it; with an entry that differs the annotation is not valid. Memory without a limit is limited to its request,
+// unless the pod as a whole has a limit. A native limit stays.
 func (k kind) translate(p *corev1.Pod, came *v1alpha1.BatchResources) (requests []int64, valid bool) {
 	var sum int64
 	var all []*corev1.Container
 	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range list {
-			request, _ := k.asked(&list[i].Resources)
+			request, _ := k.requested(&list[i].Resources)
 			all, requests, sum = append(all, &list[i]), append(requests, request), sum+request
 		}
 	}
 	var whole int64
-	// What was shared out was rounded up, and somebody may have added a container since.
+	// The parts of the containers were rounded up, and a container may have been added since.
 	if valid = k.of(&came.Pod.Request) <= sum; valid {
 		whole = k.of(&came.Pod.Limit)
 	}
 	for i, c := range all {
-		_, limit := k.asked(&c.Resources)
+		_, limit := k.requested(&c.Resources)
 		if a, found := came.Containers[c.Name]; found {
 			if k.of(&a.Request) == requests[i] {
 				limit = k.of(&a.Limit)
@@ -199,7 +202,7 @@ func (k kind) translate(p *corev1.Pod, came *v1alpha1.BatchResources) (requests 
 	return requests, valid
 }
 
-// add returns a list with an amount of the resource, unless that is 0 or the list has some.
+// add returns a list with an amount of the resource, unless the amount is 0 or the list already has some.
 func (k kind) add(list corev1.ResourceList, amount int64) corev1.ResourceList {
 	if old := list[k.native]; amount == 0 || !old.IsZero() {
 		return list

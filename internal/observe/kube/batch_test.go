@@ -13,7 +13,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// batchPod converts a pod that has these containers and this annotation.
+// batchPod converts a pod with these containers and this annotation.
 func batchPod(t *testing.T, spec, annotation string) *model.Pod {
 	t.Helper()
 	var p corev1.Pod
@@ -31,8 +31,8 @@ func batchPod(t *testing.T, spec, annotation string) *model.Pod {
 	return pod
 }
 
-// TestGrants checks what cgroups are to have for batch resources. What is wanted is of the pod and then of each
-// container that has something: request and limit of CPU in milli-cores, limit of memory in bytes.
+// TestGrants checks the grants of cgroups for batch resources: of the pod, and then of each container with a grant. A
+// grant has the request and limit of CPU in milli-cores, and the limit of memory in bytes.
 func TestGrants(t *testing.T) {
 	const main = `
   containers:
@@ -140,7 +140,7 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// TestBought checks that what a pod requests of each tier is summed over both spellings, as the scheduler sums.
+// TestBought checks that the requests of a pod for each tier are summed over both spellings, as the scheduler does.
 func TestBought(t *testing.T) {
 	pod := batchPod(t, `
   initContainers: [{name: setup, resources: {requests: {waterline.io/batch-cpu: 3k}}}]
@@ -156,14 +156,16 @@ func TestBought(t *testing.T) {
 	}
 }
 
-// FuzzGrants checks that nothing that anybody may write into the annotation gives a pod without batch resources
-// anything, nor anybody an amount out of range.
+// FuzzGrants checks that no text of the annotation gives a pod without batch resources a grant, or any pod an amount
+// out of range.
 func FuzzGrants(f *testing.F) {
-	came, err := json.Marshal(v1alpha1.BatchResources{
-		Containers: map[string]v1alpha1.RequestedResources{
-			"main": {Request: v1alpha1.ResourceAmounts{CPU: 2000}, Limit: v1alpha1.ResourceAmounts{CPU: 3000}},
+	came, err := json.Marshal(
+		v1alpha1.BatchResources{
+			Containers: map[string]v1alpha1.RequestedResources{
+				"main": {Request: v1alpha1.ResourceAmounts{CPU: 2000}, Limit: v1alpha1.ResourceAmounts{CPU: 3000}},
+			},
 		},
-	})
+	)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -171,8 +173,10 @@ func FuzzGrants(f *testing.F) {
 	f.Add(`{"pod": {"limit": {"memory": 70368744177664}}}`, "0")
 	f.Fuzz(func(t *testing.T, annotation, cpu string) {
 		var p corev1.Pod
-		if yaml.Unmarshal([]byte(fmt.Sprintf("spec: {containers: [{name: main, resources: {requests: "+
-			"{waterline.io/batch-cpu: %q}}}]}", cpu)), &p) != nil {
+		if yaml.Unmarshal(
+			[]byte(fmt.Sprintf("spec: {containers: [{name: main, resources: {requests: {waterline.io/batch-cpu: %q}}}]}", cpu)),
+			&p,
+		) != nil {
 			return
 		}
 		p.UID, p.Annotations = "0a", map[string]string{v1alpha1.AnnotationBatchResources: annotation}

@@ -12,12 +12,12 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Class reads from a pod's labels what the pod is for. A label that cannot be used makes nobody batch. Where said is
-// false the labels say nothing, and the class is LS. The notices say what is wrong with the labels.
+// Class reads the class of a pod from its labels. A label that cannot be used makes no pod batch. Without a label the
+// class is LS, and said is false. The notices report labels that cannot be used.
 func Class(labels map[string]string) (class model.Class, said bool, notices []model.Reason) {
-	r := asksReader{annotations: labels}
-	class = oneOf(&r, v1alpha1.LabelQoS, v1alpha1.LabelQoSAlias, model.ClassLSE, model.ClassLSR, model.ClassLS,
-		model.ClassBE, model.ClassSystem)
+	r := reader{from: labels}
+	class = oneOf(&r, v1alpha1.LabelQoS, v1alpha1.LabelQoSAlias,
+		model.ClassLSE, model.ClassLSR, model.ClassLS, model.ClassBE, model.ClassSystem)
 	for i := range r.notices {
 		if r.notices[i].Code == model.BadAnnotation {
 			r.notices[i].Code = model.BadLabel
@@ -30,7 +30,7 @@ func Class(labels map[string]string) (class model.Class, said bool, notices []mo
 	return class, said, r.notices
 }
 
-// classify finds out what a pod is for.
+// classify sets the class of a pod, its tier, and the CPUs that the class implies.
 func classify(pod *model.Pod, priority *int32) {
 	var notices []model.Reason
 	pod.Class, _, notices = Class(pod.Labels)
@@ -52,8 +52,8 @@ func classify(pod *model.Pod, priority *int32) {
 	}
 }
 
-// Owner names the workload that a pod belongs to, the same for all pods of it and for all of its revisions. A pod that
-// is not named yet goes by what its name will begin with.
+// Owner returns the name of the workload that a pod belongs to: the same name for all of its pods and revisions. For a
+// pod that has no name yet, the prefix of its name counts.
 func Owner(p *corev1.Pod) string {
 	by := metav1.GetControllerOfNoCopy(p)
 	if by == nil {
@@ -64,7 +64,7 @@ func Owner(p *corev1.Pod) string {
 	case kind == "ReplicaSet" && hash != "" && strings.HasSuffix(name, "-"+hash):
 		kind, name = "Deployment", strings.TrimSuffix(name, "-"+hash)
 	case kind == "Job":
-		if i := strings.LastIndexByte(name, '-'); i > 0 && digits(name[i+1:]) { // by a CronJob, which adds the minute
+		if i := strings.LastIndexByte(name, '-'); i > 0 && digits(name[i+1:]) { // of a CronJob, which adds the minute
 			kind, name = "CronJob", name[:i]
 		}
 	}

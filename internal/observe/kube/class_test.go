@@ -14,8 +14,8 @@ import (
 	"github.com/waterline-io/waterline/internal/golden"
 )
 
-// TestClasses runs the golden cases of what a pod is for. A line is what a pod says, "=>" and what is made of it. Keys:
-// ours and alias are the two labels, cpus the annotation, priority its number.
+// TestClasses runs the golden cases of pods' classes. A line has a pod, "=>" and the result. The keys of a pod: ours
+// and alias are the two labels, cpus is the annotation, priority the number.
 func TestClasses(t *testing.T) {
 	const file = "testdata/classes.txt"
 	content, err := os.ReadFile(file)
@@ -82,13 +82,15 @@ func TestOwners(t *testing.T) {
 	} {
 		p := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
-				UID: "0a", Namespace: "shop", Name: "alone", Labels: map[string]string{"pod-template-hash": c.hash},
+				UID:       "0a",
+				Namespace: "shop",
+				Name:      "alone",
+				Labels:    map[string]string{"pod-template-hash": c.hash},
 			},
 		}
 		if c.kind != "" {
-			p.OwnerReferences = []metav1.OwnerReference{
-				{Kind: "Watcher", Name: "other"}, {Kind: c.kind, Name: c.name, Controller: &yes},
-			}
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "Watcher", Name: "other"},
+				{Kind: c.kind, Name: c.name, Controller: &yes}}
 		}
 		if pod, _ := Pod(p, ""); pod.Owner != c.want {
 			t.Errorf("%s %s: %s, want %s", c.kind, c.name, pod.Owner, c.want)

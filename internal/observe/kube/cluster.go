@@ -24,8 +24,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Cluster lists and watches the pods of one node, the node, and what is Waterline's own: policies, and the node's
-// report. What it keeps of a pod is a [model.Pod]; the rest of the object is dropped as it arrives.
+// Cluster lists and watches the pods of one node, the node, the policies, and the node's report. It keeps a [model.Pod]
+// of each pod; the rest of the object is dropped as it arrives.
 type Cluster struct {
 	*collection
 	client     *rest.RESTClient
@@ -33,9 +33,9 @@ type Cluster struct {
 	nodeName   string
 	selfUID    string
 	log        *slog.Logger
-	before     map[string]model.ClusterPolicy // policies before the list that is being taken over
-	selects    chan struct{}                  // a policy selects namespaces by their labels
-	namespaces bool                           // they are followed
+	before     map[string]model.ClusterPolicy // policies before the list that is being received
+	selects    chan struct{}                  // a policy selects by the labels of namespaces
+	namespaces bool                           // namespaces are followed
 }
 
 // NewClient returns a client for the core API group that speaks protobuf. It has no other group's types, which saves
@@ -73,16 +73,15 @@ func NewCustomClient(config *rest.Config) (*rest.RESTClient, error) {
 	return client, nil
 }
 
-// Backoff returns how long to wait between two attempts to list or watch while the API server is away. It is back for
-// up to 16 s then before that is seen; with what client-go does by itself it was a minute, during which a policy that
-// was switched off went on.
+// Backoff returns the pauses between attempts to list or watch while the API server is away. Its return is noticed
+// within 16 s. With the defaults of client-go that took a minute, during which a disabled policy stayed in force.
 func Backoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 500 * time.Millisecond, Cap: 8 * time.Second, Steps: 10, Factor: 2, Jitter: 1}
 }
 
 // NewCluster follows the pods bound to a node. selfUID is the UID of the agent's own pod. With a client for Waterline's
-// own API group the policies and the node's report are followed too. Namespaces are followed from when a policy selects
-// by their labels, or from the start where that is said.
+// own API group, the policies and the node's report are followed too. Namespaces are followed as soon as a policy
+// selects by their labels, or from the start if namespaces is true.
 func NewCluster(client, custom *rest.RESTClient, nodeName, selfUID string, namespaces bool, log *slog.Logger) *Cluster {
 	lists := 2
 	if custom != nil {
@@ -97,7 +96,7 @@ func NewCluster(client, custom *rest.RESTClient, nodeName, selfUID string, names
 	}
 }
 
-// Run keeps the collection up to date until the context ends. While the API server is away, what is known stays.
+// Run keeps the collection up to date until the context ends. While the API server is away, the last state stays.
 func (c *Cluster) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	follow := func(client *rest.RESTClient, resource string, example runtime.Object, selector fields.Selector, s *store) {
@@ -156,13 +155,13 @@ func (c *Cluster) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// setPolicy takes over a policy. One that cannot be used leaves what it said before in force: without it, the next one
+// setPolicy stores a policy. If it cannot be used, its previous content stays in force: without it, another policy
 // would govern the node.
 func (c *Cluster) setPolicy(p *v1alpha1.ColocationPolicy) {
 	policy, err := Policy(p)
 	policy.Generation = p.Generation
 	if err != nil {
-		c.log.Warn("a policy cannot be used; what it said before stays in force", "err", err)
+		c.log.Warn("a policy cannot be used; its previous content stays in force", "err", err)
 		if before, known := c.before[p.Name]; known {
 			c.policies[p.Name] = before
 		}
@@ -171,7 +170,7 @@ func (c *Cluster) setPolicy(p *v1alpha1.ColocationPolicy) {
 	c.policies[p.Name] = policy
 	if policy.Policy.SelectsNamespaces() && !c.namespaces {
 		c.namespaces = true
-		c.missing++ // until their labels are known nothing is decided
+		c.missing++ // nothing is decided until their labels are known
 		c.selects <- struct{}{}
 	}
 }
@@ -179,8 +178,10 @@ func (c *Cluster) setPolicy(p *v1alpha1.ColocationPolicy) {
 // NodeOf converts a Node.
 func NodeOf(n *corev1.Node) model.NodeInfo {
 	node := model.NodeInfo{
-		UID: string(n.UID), Labels: n.Labels,
-		Capacity: amount(n.Status.Capacity), Allocatable: amount(n.Status.Allocatable),
+		UID:         string(n.UID),
+		Labels:      n.Labels,
+		Capacity:    amount(n.Status.Capacity),
+		Allocatable: amount(n.Status.Allocatable),
 	}
 	for _, r := range model.NodeResources() {
 		name := corev1.ResourceName(v1alpha1.SlackResource(string(r.Tier), r.Memory, r.Koordinator))
@@ -200,7 +201,7 @@ func (c *collection) setNamespace(ns *corev1.Namespace) { c.namespaces[ns.Name] 
 
 func podKey(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 
-// store hands what a reflector receives to the collection. Each function runs under the collection's lock.
+// store passes the objects that a reflector receives to the collection. Each function runs under the collection's lock.
 type store struct {
 	*collection
 	listed bool

@@ -15,16 +15,16 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// ReadKubelet asks a kubelet for its configuration, at a URL such as https://10.0.0.7:10250/configz. The client must
-// authenticate itself; it needs the verb get on nodes/configz and nothing more.
+// ReadKubelet reads the configuration of a kubelet from a URL such as https://10.0.0.7:10250/configz. The client must
+// authenticate itself; it needs the verb get on nodes/configz and no other right.
 func ReadKubelet(ctx context.Context, client *http.Client, url string) (model.Kubelet, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return model.Kubelet{}, fmt.Errorf("asking the kubelet for its configuration: %w", err)
+		return model.Kubelet{}, fmt.Errorf("requesting the kubelet's configuration: %w", err)
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return model.Kubelet{}, fmt.Errorf("asking the kubelet for its configuration: %w", err)
+		return model.Kubelet{}, fmt.Errorf("requesting the kubelet's configuration: %w", err)
 	}
 	defer response.Body.Close()
 	const enough = 1 << 20
@@ -33,12 +33,13 @@ func ReadKubelet(ctx context.Context, client *http.Client, url string) (model.Ku
 		return model.Kubelet{}, fmt.Errorf("reading the kubelet's configuration: %w", err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return model.Kubelet{}, fmt.Errorf("the kubelet answers %s to %s: %.200q", response.Status, url, body)
+		return model.Kubelet{}, fmt.Errorf("requesting the kubelet's configuration: %s from %s: %.200q",
+			response.Status, url, body)
 	}
 	return parseKubelet(body)
 }
 
-// parseKubelet reads what /configz answers. Fields that are absent have the kubelet's defaults.
+// parseKubelet reads the response of /configz. Absent fields have the kubelet's defaults.
 func parseKubelet(body []byte) (model.Kubelet, error) {
 	var answer struct {
 		Config *struct {
@@ -68,15 +69,14 @@ func parseKubelet(body []byte) (model.Kubelet, error) {
 	}
 	k.NoPodCgroups = c.CgroupsPerQOS != nil && !*c.CgroupsPerQOS
 	k.StaticCPUs = c.CPUManagerPolicy == "static"
-	gate, said := c.FeatureGates["MemoryQoS"] // alpha, at least until 1.36
-	k.MemoryQoS = gate || !said && c.FeatureGates["AllAlpha"]
+	gate, set := c.FeatureGates["MemoryQoS"] // alpha, at least until 1.36
+	k.MemoryQoS = gate || !set && c.FeatureGates["AllAlpha"]
 	var err error
 	if k.ReservedCPUs, err = model.ParseCPUs(c.ReservedSystemCPUs); err != nil {
 		return model.Kubelet{}, fmt.Errorf("reading the kubelet's configuration: reservedSystemCPUs: %w", err)
 	}
-	for field, reserved := range map[string]map[string]string{
-		"kubeReserved": c.KubeReserved, "systemReserved": c.SystemReserved,
-	} {
+	reservations := map[string]map[string]string{"kubeReserved": c.KubeReserved, "systemReserved": c.SystemReserved}
+	for field, reserved := range reservations {
 		milli, err := reservedCPU(reserved)
 		bytes, memErr := reservedMemory(reserved)
 		if err := errors.Join(err, memErr); err != nil {
@@ -120,7 +120,7 @@ func reservedMemory(reserved map[string]string) (int64, error) {
 	return quantity.Value(), nil
 }
 
-// DefaultKubelet is a kubelet whose configuration says nothing about CPU.
+// DefaultKubelet returns the settings of a kubelet whose configuration has only defaults.
 func DefaultKubelet() model.Kubelet {
 	return model.Kubelet{Known: true, CFSQuota: true, QuotaPeriod: model.DefaultQuotaPeriod}
 }

@@ -13,11 +13,8 @@ import (
 )
 
 func TestParseKubelet(t *testing.T) {
-	k, err := parseKubelet(
-		[]byte(
-			`{"kubeletconfig":{"cpuCFSQuota":false,"cpuCFSQuotaPeriod":"50ms","cgroupsPerQOS":false,"cpuManagerPolicy":"static"}}`,
-		),
-	)
+	k, err := parseKubelet([]byte(`{"kubeletconfig":{"cpuCFSQuota":false,"cpuCFSQuotaPeriod":"50ms",
+		"cgroupsPerQOS":false,"cpuManagerPolicy":"static"}}`))
 	if want := (model.Kubelet{Known: true, QuotaPeriod: 50_000, NoPodCgroups: true, StaticCPUs: true}); err != nil ||
 		k != want {
 		t.Errorf("got %+v, %v", k, err)
@@ -33,11 +30,8 @@ func TestParseKubelet(t *testing.T) {
 			t.Errorf("%s: %+v, %v", gates, k, err)
 		}
 	}
-	k, err = parseKubelet(
-		[]byte(
-			`{"kubeletconfig":{"reservedSystemCPUs":"0,8-9","kubeReserved":{"cpu":"500m","memory":"1Gi"},"systemReserved":{"cpu":"1"}}}`,
-		),
-	)
+	k, err = parseKubelet([]byte(`{"kubeletconfig":{"reservedSystemCPUs":"0,8-9",
+		"kubeReserved":{"cpu":"500m","memory":"1Gi"},"systemReserved":{"cpu":"1"}}}`))
 	want := DefaultKubelet()
 	want.ReservedCPUs, want.ReservedMilli, want.ReservedMemory = model.CPUs(0, 8, 9), 1500, 1<<30
 	if err != nil || k != want {
@@ -124,9 +118,8 @@ metadata: {name: x, labels: {team: video}}
 
 func FuzzParseKubelet(f *testing.F) {
 	f.Add([]byte(`{"kubeletconfig":{"cpuCFSQuota":false,"cpuCFSQuotaPeriod":"50ms"}}`))
-	f.Add(
-		[]byte(`{"kubeletconfig":{"reservedSystemCPUs":"0-1","kubeReserved":{"cpu":"500m"},"systemReserved":{"cpu":"1"}}}`),
-	)
+	f.Add([]byte(`{"kubeletconfig":{"reservedSystemCPUs":"0-1",
+		"kubeReserved":{"cpu":"500m"},"systemReserved":{"cpu":"1"}}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if k, err := parseKubelet(body); err == nil && (!k.Known || k.QuotaPeriod < 0 || k.ReservedMilli < 0) {
 			t.Errorf("%q: %+v", body, k)

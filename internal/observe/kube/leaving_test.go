@@ -11,7 +11,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestLeaving checks for how long a pod may take to end, and who says what about being evicted.
+// TestLeaving checks the grace period of a pod, and its annotation about evictions.
 func TestLeaving(t *testing.T) {
 	seconds := func(n int64) *int64 { return &n }
 	for name, c := range map[string]struct {
@@ -43,12 +43,12 @@ func TestLeaving(t *testing.T) {
 		"never": model.EvictNever, "first": model.EvictFirst, "Never": model.EvictNever, "": model.EvictNever,
 		"last": model.EvictNever,
 	} {
-		asks := ParseAnnotations(map[string]string{v1alpha1.AnnotationEvict: value})
-		if known := value == "never" || value == "first"; asks.Evict != want || len(asks.Notices) == 0 != known {
-			t.Errorf("%q: %q, %v", value, asks.Evict, asks.Notices)
+		parsed := ParseAnnotations(map[string]string{v1alpha1.AnnotationEvict: value})
+		if known := value == "never" || value == "first"; parsed.Evict != want || len(parsed.Notices) == 0 != known {
+			t.Errorf("%q: %q, %v", value, parsed.Evict, parsed.Notices)
 		}
 	}
-	if asks := ParseAnnotations(nil); asks.Evict != "" {
-		t.Errorf("nothing said: %q", asks.Evict)
+	if parsed := ParseAnnotations(nil); parsed.Evict != "" {
+		t.Errorf("nothing said: %q", parsed.Evict)
 	}
 }

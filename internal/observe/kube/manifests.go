@@ -20,19 +20,20 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Manifests takes the pods of this node from a directory of ordinary Pod manifests, for a node without a cluster. Each
-// needs metadata.uid, because the pod's cgroup is named after it. Namespaces may stand there too, for their labels.
+// Manifests reads the pods of this node from a directory of ordinary Pod manifests, for a node without a cluster. Each
+// manifest needs metadata.uid, because the pod's cgroup has that name. Namespace manifests give the labels of
+// namespaces.
 type Manifests struct {
 	*collection
 	dir     string
 	every   time.Duration
 	selfUID string
 	log     *slog.Logger
-	trouble string // with the directory, as it was last logged
+	trouble string // the error of the directory that was logged last
 	files   map[string]manifestFile
 }
 
-// manifestFile is one file as it was last read. When it cannot be read any more, the pods that it had stay.
+// manifestFile is one file as it was last read. If it cannot be read any more, its pods stay.
 type manifestFile struct {
 	size     int64
 	modified time.Time
@@ -40,8 +41,9 @@ type manifestFile struct {
 	spaces   []*corev1.Namespace
 }
 
-// NewManifests follows the *.yaml, *.yml and *.json files in a directory, looking for changes at an interval. selfUID
-// is the UID of the agent's own pod, allocatableMilli the CPU that pods may request on this node, in milli-cores.
+// NewManifests follows the *.yaml, *.yml and *.json files in a directory, and reads changed files at an interval.
+// selfUID is the UID of the agent's own pod, allocatableMilli the CPU that pods may request on this node, in
+// milli-cores.
 func NewManifests(
 	dir string, every time.Duration, selfUID string, allocatableMilli int64, log *slog.Logger,
 ) *Manifests {
@@ -52,8 +54,8 @@ func NewManifests(
 	return m
 }
 
-// Run keeps the collection up to date until the context ends. A file that cannot be read is logged once for each time
-// that it changes, a directory that cannot be read once.
+// Run keeps the collection up to date until the context ends. An error of a file is logged once for each change of the
+// file, an error of the directory once.
 func (m *Manifests) Run(ctx context.Context) {
 	tick := time.NewTicker(m.every)
 	defer tick.Stop()
@@ -71,7 +73,7 @@ func (m *Manifests) Run(ctx context.Context) {
 	}
 }
 
-// report logs what is wrong with the directory when that changes.
+// report logs the error of the directory when it changes.
 func (m *Manifests) report(err error) {
 	trouble := ""
 	if err != nil {
@@ -82,7 +84,7 @@ func (m *Manifests) report(err error) {
 	case trouble == "":
 		m.log.Info("pod manifests can be read again")
 	default:
-		m.log.Warn("reading pod manifests; what they said before stays in force", "err", trouble)
+		m.log.Warn("reading pod manifests; their previous content stays in force", "err", trouble)
 	}
 	m.trouble = trouble
 }
@@ -111,7 +113,7 @@ func (m *Manifests) scan() (changed bool, err error) {
 			file.pods, file.spaces, err = parseManifests(content)
 		}
 		if err != nil {
-			m.log.Warn("reading a pod manifest; what it said before stays in force", "file", e.Name(), "err", err)
+			m.log.Warn("reading a pod manifest; its previous content stays in force", "file", e.Name(), "err", err)
 			file.pods, file.spaces = old.pods, old.spaces
 		}
 		m.files[e.Name()] = file
@@ -124,7 +126,7 @@ func (m *Manifests) scan() (changed bool, err error) {
 	return changed, nil
 }
 
-// publish brings the collection to what the files say.
+// publish sets the collection to the content of the files.
 func (m *Manifests) publish() {
 	m.change(func() {
 		clear(m.pods)
@@ -143,14 +145,14 @@ func (m *Manifests) publish() {
 	})
 }
 
-// parseManifests reads the documents of one file. One without any is an error: a file that is just being written is
-// empty for a moment, and its pods must not lose their weights for that.
+// parseManifests reads the documents of one file. A file without documents is an error: while a file is being written
+// it is empty for a moment, and its pods must not lose their weights meanwhile.
 func parseManifests(content []byte) (pods []*corev1.Pod, spaces []*corev1.Namespace, err error) {
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for i := 1; ; i++ {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) && len(pods)+len(spaces) == 0 {
-			return nil, nil, errors.New("it holds no Pod and no Namespace: remove the file to take its pods away")
+			return nil, nil, errors.New("it holds no Pod and no Namespace: remove the file to remove its pods")
 		}
 		if errors.Is(err, io.EOF) {
 			return pods, spaces, nil
@@ -165,7 +167,7 @@ func parseManifests(content []byte) (pods []*corev1.Pod, spaces []*corev1.Namesp
 		switch kind.Kind {
 		case "":
 			if len(bytes.TrimSpace(document)) > 0 {
-				return nil, nil, fmt.Errorf("document %d: it has no kind: write a v1 Pod", i)
+				return nil, nil, fmt.Errorf("document %d has no kind: write a v1 Pod", i)
 			}
 		case "Pod":
 			pod := &corev1.Pod{}
@@ -173,8 +175,8 @@ func parseManifests(content []byte) (pods []*corev1.Pod, spaces []*corev1.Namesp
 				return nil, nil, fmt.Errorf("document %d: %w", i, err)
 			}
 			if _, ok := Pod(pod, ""); !ok {
-				return nil, nil, fmt.Errorf("document %d: metadata.uid %q: write the UID that the pod's cgroup is named after", i,
-					pod.UID)
+				return nil, nil, fmt.Errorf("document %d: metadata.uid %q: write the UID in the name of the pod's cgroup",
+					i, pod.UID)
 			}
 			setDefaults(pod)
 			pods = append(pods, pod)
@@ -190,7 +192,7 @@ func parseManifests(content []byte) (pods []*corev1.Pod, spaces []*corev1.Namesp
 	}
 }
 
-// setDefaults does what the API server would do to a manifest, as far as it matters here.
+// setDefaults sets those defaults of the API server that matter here.
 func setDefaults(p *corev1.Pod) {
 	if p.Namespace == "" {
 		p.Namespace = metav1.NamespaceDefault

@@ -1,10 +1,11 @@
-// Package kube turns objects of the Kubernetes API, and what a kubelet answers, into plain values. It is the only
-// reader of annotations and labels.
+// Package kube converts objects of the Kubernetes API, and responses of a kubelet, to plain values. It is the only
+// reader of annotations and labels. Annotations have lower-case values and policies CamelCase ones; both become the
+// same values here.
 //
-// The kubelet's PodResources API is spoken with net/http and protowire, which the agent has anyway: two calls without
-// arguments, of whose answers five fields are read. With google.golang.org/grpc and the API's generated messages the
-// agent's executable was measured 5.6 MB larger (23.2 MB), the agent after its start 4.4 MB even if it never asks (24.1
-// MB with 110 pods), and 3.8 MB while it asks a real kubelet every ten seconds (17.5 MB).
+// The kubelet's PodResources API is called with net/http and protowire, which the agent has anyway: two calls without
+// arguments, of whose responses five fields are read. With google.golang.org/grpc and the API's generated messages, the
+// agent's executable was measured 5.6 MB larger (23.2 MB), its memory after the start 4.4 MB larger without any call
+// (24.1 MB with 110 pods), and 3.8 MB larger while it called a real kubelet every ten seconds (17.5 MB).
 package kube
 
 import (
@@ -21,13 +22,13 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// configHash is the annotation in which the kubelet leaves the UID that it knows a static pod by; the API server gives
-// the mirror of that pod a UID of its own, but the cgroup has the kubelet's
-// (k8s.io/kubernetes/pkg/kubelet/types/pod_update.go, ConfigHashAnnotationKey).
+// configHash is the annotation with the kubelet's UID of a static pod. The API server gives the mirror of that pod
+// another UID, but the cgroup has the kubelet's (k8s.io/kubernetes/pkg/kubelet/types/pod_update.go,
+// ConfigHashAnnotationKey).
 const configHash = "kubernetes.io/config.hash"
 
-// Pod converts a pod. It is false for a pod whose UID is not one, which no API server hands out. selfUID is the UID of
-// the agent's own pod, "" outside a cluster.
+// Pod converts a pod. It returns false for a pod with an invalid UID, which no API server assigns. selfUID is the UID
+// of the agent's own pod, "" outside a cluster.
 func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 	uid := string(p.UID)
 	if hash, static := p.Annotations[configHash]; static && p.Annotations[corev1.MirrorPodAnnotationKey] != "" {
@@ -75,8 +76,7 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 	return pod, true
 }
 
-// grace returns how long the pod's containers may take to end when it is deleted; or where it was, how long they were
-// given.
+// grace returns the termination grace period of the pod; of a pod that is being deleted, the one of its deletion.
 func grace(p *corev1.Pod) time.Duration {
 	seconds := int64(corev1.DefaultTerminationGracePeriodSeconds)
 	switch {
@@ -89,7 +89,7 @@ func grace(p *corev1.Pod) time.Duration {
 	return time.Duration(min(max(seconds, 0), most)) * time.Second
 }
 
-// cpuCondition reads the condition that we set.
+// cpuCondition reads the condition that the agent sets.
 func cpuCondition(p *corev1.Pod) model.PodCondition {
 	for _, c := range p.Status.Conditions {
 		if c.Type == v1alpha1.ConditionCPUSet {
@@ -99,8 +99,8 @@ func cpuCondition(p *corev1.Pod) model.PodCondition {
 	return model.PodCondition{}
 }
 
-// withAllocated returns the pod with the resources that the kubelet goes by. That is the spec, except while a resize of
-// it is put off or refused: then the kubelet keeps to what it had allocated, which the status tells.
+// withAllocated returns the pod with the resources that the kubelet applies. They are those of the spec, except while a
+// resize is deferred or infeasible: then the kubelet keeps the resources allocated before, which are in the status.
 func withAllocated(p *corev1.Pod) *corev1.Pod {
 	if !resource.IsPodResizeDeferred(p) && !resource.IsPodResizeInfeasible(p) {
 		return p
@@ -108,7 +108,7 @@ func withAllocated(p *corev1.Pod) *corev1.Pod {
 	return asShown(p)
 }
 
-// asShown returns the pod with the resources that its status shows, as far as it does: what it has now.
+// asShown returns the pod with the resources in its status, where it has any: its resources now.
 func asShown(p *corev1.Pod) *corev1.Pod {
 	allocated := *p
 	allocated.Spec.Containers = slices.Clone(p.Spec.Containers)
@@ -135,16 +135,17 @@ func asShown(p *corev1.Pod) *corev1.Pod {
 		if p.Status.Resources != nil {
 			limits = of(r.Limits, p.Status.Resources.Limits)
 		}
-		// In the status also stand sums over the containers, of resources that the pod has none of its own of.
+		// The status also has sums over the containers, for resources that the pod itself does not name.
 		allocated.Spec.Resources = &corev1.ResourceRequirements{
-			Requests: of(r.Requests, p.Status.AllocatedResources), Limits: limits,
+			Requests: of(r.Requests, p.Status.AllocatedResources),
+			Limits:   limits,
 		}
 	}
 	return &allocated
 }
 
-// least returns the pod with CPU limits that hold before, during and after a resize: each the lower of what its spec
-// and its status say, and none where either says none.
+// least returns the pod with CPU limits that hold before, during and after a resize: each the lower one of its spec and
+// its status, and none where either has none.
 func least(p *corev1.Pod) *corev1.Pod {
 	least := asShown(p)
 	lower := func(shown, spec corev1.ResourceList) corev1.ResourceList {
@@ -173,7 +174,7 @@ func least(p *corev1.Pod) *corev1.Pod {
 	return least
 }
 
-// of returns a list with the values of another, as far as those are there.
+// of returns a list with the values of another, for the names that are in both.
 func of(list, values corev1.ResourceList) corev1.ResourceList {
 	list = maps.Clone(list)
 	for name := range list {
@@ -184,8 +185,8 @@ func of(list, values corev1.ResourceList) corev1.ResourceList {
 	return list
 }
 
-// podLimit sums the pod's limits as the kubelet does for the pod's cgroup (ResourceConfigForPod). There are none as
-// soon as one container has no limit of the named resource, unless the pod has one of its own.
+// podLimit sums the pod's limits as the kubelet does for the pod's cgroup (ResourceConfigForPod). If one container has
+// no limit of the named resource there is none, unless the pod has one of its own.
 func podLimit(p *corev1.Pod, name corev1.ResourceName) corev1.ResourceList {
 	declared := true
 	limits := resource.PodLimits(p, resource.PodResourcesOptions{
@@ -212,8 +213,8 @@ func podLevelCPU(p *corev1.Pod) bool {
 	return !p.Spec.Resources.Requests.Cpu().IsZero() || !p.Spec.Resources.Limits.Cpu().IsZero()
 }
 
-// containers lists every container with its quota's limit, which is the pod's where it has none of its own and the pod
-// has one (kubelet, getCPULimit).
+// containers lists every container with the limit of its quota: its own or, without one, the pod's (kubelet,
+// getCPULimit).
 func containers(p *corev1.Pod) []model.Container {
 	ids := map[string]string{}
 	for _, statuses := range [][]corev1.ContainerStatus{
@@ -249,7 +250,7 @@ func containers(p *corev1.Pod) []model.Container {
 	return all
 }
 
-// ended reports whether all of the pod's containers have ended for good, so that the kubelet no longer counts the pod.
+// ended reports whether all containers of the pod have ended for good, so that the kubelet no longer counts the pod.
 func ended(p *corev1.Pod) bool {
 	if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return true
@@ -273,13 +274,14 @@ func amount(list corev1.ResourceList) model.Amount {
 	return model.Amount{CPU: milli(list), Memory: memory(list)}
 }
 
-// whole returns an amount of an extended resource, which the API server lets nobody ask parts of.
+// whole returns an amount of an extended resource. The API server accepts whole amounts only.
 func whole(list corev1.ResourceList, name corev1.ResourceName) int64 {
 	quantity := list[name]
 	return quantity.Value()
 }
 
-// qosClass returns the pod's class: what the API server found, or for a manifest that it never saw, what it would find.
+// qosClass returns the pod's QoS class: that of the API server or, for a manifest that it never saw, the one it would
+// assign.
 func qosClass(p *corev1.Pod) model.QoSClass {
 	switch p.Status.QOSClass {
 	case corev1.PodQOSGuaranteed:

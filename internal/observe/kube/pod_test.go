@@ -13,7 +13,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestPod checks what is read from pods, written as a user would write them.
+// TestPod checks the conversion of pods, written as a user would write them.
 func TestPod(t *testing.T) {
 	for _, c := range []struct {
 		name, pod string
@@ -167,7 +167,7 @@ status:
 	}
 }
 
-// TestLeast checks which CPU limit holds before, during and after a resize.
+// TestLeast checks the CPU limit that holds before, during and after a resize.
 func TestLeast(t *testing.T) {
 	for _, c := range []struct {
 		name, spec, status, pod string
@@ -196,8 +196,8 @@ func TestLeast(t *testing.T) {
 		was := p.DeepCopy()
 		pod, _ := Pod(&p, "")
 		if pod.Containers[0].LeastMilli != c.container || pod.LeastMilli != c.sum {
-			t.Errorf("%s: %d, of the pod %d, want %d and %d", c.name, pod.Containers[0].LeastMilli, pod.LeastMilli, c.container,
-				c.sum)
+			t.Errorf("%s: %d, of the pod %d, want %d and %d", c.name, pod.Containers[0].LeastMilli, pod.LeastMilli,
+				c.container, c.sum)
 		}
 		if !equality.Semantic.DeepEqual(was, &p) {
 			t.Errorf("%s: the pod was changed", c.name)

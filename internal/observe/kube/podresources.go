@@ -17,15 +17,15 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// PodResources asks a kubelet for its [model.CPUPool] through its PodResources API (v1, gRPC on a socket). The package
-// comment says why it does so by itself.
+// PodResources reads the [model.CPUPool] of a kubelet through its PodResources API (v1, gRPC on a socket). The package
+// comment says why it has its own gRPC client.
 type PodResources struct {
 	client *http.Client
 }
 
 const (
 	podResourcesTimeout = 2 * time.Second // for both calls together
-	podResourcesMost    = 16 << 20        // bytes in an answer: the limit of the kubelet's own client
+	podResourcesMost    = 16 << 20        // bytes in a response: the limit of the kubelet's own client
 )
 
 // NewPodResources returns a client for a kubelet's socket, usually /var/lib/kubelet/pod-resources/kubelet.sock.
@@ -45,12 +45,12 @@ func NewPodResources(socket string) *PodResources {
 	}}
 }
 
-// CPUPool asks the kubelet. A kubelet that has just started says that it hands out no CPUs at all until its CPU manager
-// works, which is an error here.
+// CPUPool calls the kubelet. A kubelet that has just started reports no allocatable CPUs until its CPU manager works;
+// that is an error here.
 func (p *PodResources) CPUPool(ctx context.Context) (model.CPUPool, error) {
 	ctx, cancel := context.WithTimeout(ctx, podResourcesTimeout)
 	defer cancel()
-	// A connection costs two goroutines and their buffers here and in the kubelet, and the next question is seconds away.
+	// A connection costs two goroutines and their buffers here and in the kubelet, and the next call is seconds away.
 	defer p.client.CloseIdleConnections()
 	var pool model.CPUPool
 	answer, err := p.call(ctx, "GetAllocatableResources")
@@ -58,23 +58,22 @@ func (p *PodResources) CPUPool(ctx context.Context) (model.CPUPool, error) {
 		pool.Allocatable, err = parseAllocatable(answer)
 	}
 	if err != nil {
-		return model.CPUPool{}, fmt.Errorf("asking the kubelet which CPUs it hands out: %w", err)
+		return model.CPUPool{}, fmt.Errorf("reading the kubelet's allocatable CPUs: %w", err)
 	}
 	if pool.Allocatable.Empty() {
-		return model.CPUPool{},
-			errors.New("asking the kubelet which CPUs it hands out: none; its CPU manager has not started yet, or all CPUs " +
-				"are reserved")
+		return model.CPUPool{}, errors.New("reading the kubelet's allocatable CPUs: none; " +
+			"its CPU manager has not started yet, or all CPUs are reserved")
 	}
 	if answer, err = p.call(ctx, "List"); err == nil {
 		pool.Taken, pool.Pods, err = parsePodResources(answer)
 	}
 	if err != nil {
-		return model.CPUPool{}, fmt.Errorf("asking the kubelet which CPUs its containers have: %w", err)
+		return model.CPUPool{}, fmt.Errorf("reading the CPUs of the kubelet's containers: %w", err)
 	}
 	return pool, nil
 }
 
-// call makes one unary call whose request has no fields and returns the message that answers it.
+// call makes one unary call whose request has no fields, and returns the message of the response.
 func (p *PodResources) call(ctx context.Context, method string) ([]byte, error) {
 	// One frame: not compressed, zero bytes of message.
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://kubelet/v1.PodResourcesLister/"+method,
@@ -93,7 +92,7 @@ func (p *PodResources) call(ctx context.Context, method string) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	// The trailers are there once the body has been read to its end; an answer without a body has none.
+	// The trailers are there once the body was read to its end; a response without a body has none.
 	outcome := response.Trailer
 	if outcome.Get("Grpc-Status") == "" {
 		outcome = response.Header
@@ -103,10 +102,10 @@ func (p *PodResources) call(ctx context.Context, method string) ([]byte, error) 
 		if err != nil {
 			message = outcome.Get("Grpc-Message")
 		}
-		return nil, fmt.Errorf("%s: it answers %s, gRPC status %q: %.200q", method, response.Status, status, message)
+		return nil, fmt.Errorf("%s: response %s, gRPC status %q: %.200q", method, response.Status, status, message)
 	}
 	if len(body) < 5 || body[0] != 0 || uint64(binary.BigEndian.Uint32(body[1:])) != uint64(len(body)-5) {
-		return nil, fmt.Errorf("%s: the answer of %d bytes is not one plain message", method, len(body))
+		return nil, fmt.Errorf("%s: the response of %d bytes is not one plain message", method, len(body))
 	}
 	return body[5:], nil
 }
@@ -160,18 +159,18 @@ func parsePodResources(message []byte) (taken model.CPUSet, pods map[string]bool
 	return taken, pods, nil
 }
 
-// cpusIn returns a function for [eachField] that adds the CPUs which stand in a field, a repeated int64. Packed or one
-// by one, its values are varints behind each other.
+// cpusIn returns a function for [eachField] that adds the CPUs of a field, a repeated int64. Packed or not, its values
+// are varints one after another.
 func cpusIn(field protowire.Number, cpus *model.CPUSet) func(protowire.Number, []byte) error {
 	return func(number protowire.Number, value []byte) error {
 		for number == field && len(value) > 0 {
 			id, n := protowire.ConsumeVarint(value)
 			if n < 0 {
-				return fmt.Errorf("reading the CPUs of the answer: %w", protowire.ParseError(n))
+				return fmt.Errorf("reading the CPUs of the response: %w", protowire.ParseError(n))
 			}
 			if id >= model.MaxCPUs {
-				return fmt.Errorf("reading the CPUs of the answer: %w: %d is not from 0 to %d", model.ErrCPUList, int64(id),
-					model.MaxCPUs-1)
+				return fmt.Errorf("reading the CPUs of the response: %w: %d is not from 0 to %d",
+					model.ErrCPUList, int64(id), model.MaxCPUs-1)
 			}
 			cpus.Add(int(id))
 			value = value[n:]
@@ -180,12 +179,13 @@ func cpusIn(field protowire.Number, cpus *model.CPUSet) func(protowire.Number, [
 	}
 }
 
-// eachField calls f for each field of a message that is an integer, or has a length, which is not part of the value.
+// eachField calls f for each field of a message that is an integer or has a length. The length is not part of the
+// value.
 func eachField(message []byte, f func(number protowire.Number, value []byte) error) error {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeField(message)
 		if n < 0 {
-			return fmt.Errorf("reading the answer: %w", protowire.ParseError(n))
+			return fmt.Errorf("reading the response: %w", protowire.ParseError(n))
 		}
 		_, _, tag := protowire.ConsumeTag(message)
 		value := message[tag:n]

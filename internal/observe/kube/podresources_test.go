@@ -19,7 +19,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// kubeletSocket is a kubelet's socket that answers each method with a handler, and with gRPC's headers.
+// kubeletSocket serves each method of a kubelet's socket with a handler, and with the headers of gRPC.
 func kubeletSocket(t *testing.T, methods map[string]http.HandlerFunc) *PodResources {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubelet.sock")
@@ -48,7 +48,7 @@ func kubeletSocket(t *testing.T, methods map[string]http.HandlerFunc) *PodResour
 	return NewPodResources(path)
 }
 
-// message answers with a message.
+// message returns a handler that responds with a message.
 func message(body []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Trailer", "Grpc-Status")
@@ -70,8 +70,7 @@ func nested(b []byte, field protowire.Number, value []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), value)
 }
 
-// podAnswer encodes a PodResources whose containers have these CPUs, beside what the kubelet says of memory and
-// devices.
+// podAnswer encodes a PodResources whose containers have these CPUs, with the kubelet's fields for memory and devices.
 func podAnswer(namespace, name string, containers ...[]uint64) []byte {
 	b := nested(nested(nil, podName, []byte(name)), podNamespace, []byte(namespace))
 	for _, ids := range containers {
@@ -110,7 +109,7 @@ func TestPodResources(t *testing.T) {
 	}
 }
 
-// TestPodResourcesTrouble checks that whatever is not a good answer is an error that says so.
+// TestPodResourcesTrouble checks that each bad response is an error that names the reason.
 func TestPodResourcesTrouble(t *testing.T) {
 	good := message(packed(nil, allocatableCPUs, 1))
 	for _, c := range []struct {
@@ -127,7 +126,7 @@ func TestPodResourcesTrouble(t *testing.T) {
 			w.Header().Set("Trailer", "Grpc-Status")
 			_, _ = w.Write(make([]byte, 5))
 			w.Header().Set("Grpc-Status", "13")
-		}, `List: it answers 200 OK, gRPC status "13"`},
+		}, `List: response 200 OK, gRPC status "13"`},
 		{
 			"no status", good, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 5)) },
 			`gRPC status ""`,
@@ -137,18 +136,18 @@ func TestPodResourcesTrouble(t *testing.T) {
 			w.Header().Set("Grpc-Status", "0")
 			_, _ = w.Write([]byte{0, 0, 0, 0, 9, 1})
 		}, "not one plain message"},
-		{"not protobuf", message([]byte{0xff}), nil, "which CPUs it hands out: reading the answer"},
+		{"not protobuf", message([]byte{0xff}), nil, "reading the kubelet's allocatable CPUs: reading the response"},
 		{
 			"a container that is cut short", good, message(nested(nil, listPods, []byte{podContainers<<3 | 2, 200})),
-			"which CPUs its containers have: reading the answer",
+			"reading the CPUs of the kubelet's containers: reading the response",
 		},
 		{"a negative CPU", message(packed(nil, allocatableCPUs, 1, 1<<64-1)), nil, "-1 is not from 0 to 1023"},
 		{"too many CPUs", good, message(podAnswer("a", "b", []uint64{1024})), "1024 is not from 0 to 1023"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			pool, err := kubeletSocket(t, map[string]http.HandlerFunc{
-				"GetAllocatableResources": c.allocatable, "List": c.list,
-			}).CPUPool(t.Context())
+			socket := kubeletSocket(t,
+				map[string]http.HandlerFunc{"GetAllocatableResources": c.allocatable, "List": c.list})
+			pool, err := socket.CPUPool(t.Context())
 			if err == nil || !strings.Contains(err.Error(), c.says) || !pool.Allocatable.Empty() {
 				t.Errorf("got %+v, %v", pool, err)
 			}
