@@ -180,7 +180,7 @@ func (n *interferenceNode) eventually(most time.Duration, what string, holds fun
 	}
 }
 
-// TestInterference: a trial that an earlier agent began is continued, and ends by the measurements: the online pod waits
+// TestInterference: a trial of an earlier agent is continued, and ends by the measurements: the online pod waits
 // less without the one that it waited for, which stays throttled, and no less without another, which has back what it
 // had.
 func TestInterference(t *testing.T) {

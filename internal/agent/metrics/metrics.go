@@ -98,7 +98,7 @@ func (r *Recorder) Collect(v *View) []prometheus.Metric {
 	metric(counter, v1alpha1.MetricAudits, "Complete comparisons of plan and kernel.", float64(r.audits))
 	metric(gauge, v1alpha1.MetricRoundSeconds, "Time that the last round took, from observation to the last write.",
 		r.duration.Seconds())
-	metric(counter, v1alpha1.MetricReclaimRequested, "Memory that was to be reclaimed from batch pods before it was short.",
+	metric(counter, v1alpha1.MetricReclaimRequested, "Memory requested from batch pods before it was short.",
 		float64(r.reclaimWanted))
 	metric(counter, v1alpha1.MetricReclaimFreed, "Memory that was reclaimed from them.", float64(r.reclaimFreed))
 	metric(gauge, v1alpha1.MetricPodsKnown, "1 once the pods of this node were listed.", flag(v.Node.PodsKnown))
