@@ -24,15 +24,15 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// evictionManager owns the condition that says what became of a request. It is another owner than that of the condition
-// Withdrawn: what an owner does not name when it applies is taken away.
+// evictionManager owns the condition Evicted. It is not the owner of the condition Withdrawn, because the API server
+// removes conditions that their owner does not name.
 const evictionManager = "waterline-manager-evictions"
 
-// longRound is how long what was decided may wait for the API server. After that it is decided anew, when it is asked
-// for again.
+// longRound is how long a decision may wait for the API server. After that, the eviction is decided again when it is
+// requested again.
 const longRound = 10 * time.Second
 
-// request is the pod that a node asks for, as its report says.
+// request is a node's eviction request, from its report.
 type request struct {
 	namespace, name, uid  string
 	reason, message, when string
@@ -49,18 +49,18 @@ func requestOf(r *v1alpha1.NodeReport) request {
 	}
 }
 
-// evictor carries out what was decided about the pods that nodes ask for. One goroutine does all of it: budgets are for
-// the cluster, and what came of one eviction counts for the next.
+// evictor carries out decisions about requested evictions. It uses one goroutine: budgets are for the cluster, and the
+// outcome of one eviction counts for the next.
 type evictor struct {
-	core     rest.Interface
-	custom   rest.Interface
-	fleet    *fleet
-	policies *policies
-	settings evictbudget.Settings
-	identity string
-	log      *slog.Logger
-	state    evictbudget.State
-	told     map[string]string // by node: of which pod what was said last
+	core      rest.Interface
+	custom    rest.Interface
+	fleet     *fleet
+	policies  *policies
+	settings  evictbudget.Settings
+	identity  string
+	log       *slog.Logger
+	state     evictbudget.State
+	published map[string]string // by node: the pod and outcome that were published last
 
 	mu   sync.Mutex
 	done map[evictbudget.Verdict]uint64
@@ -70,16 +70,16 @@ func newEvictor(cfg *Config, f *fleet, p *policies) *evictor {
 	return &evictor{
 		core: cfg.Client.CoreV1().RESTClient(), custom: cfg.Custom, fleet: f, policies: p, settings: cfg.Evict,
 		identity: cfg.Identity, log: cfg.Log,
-		told: map[string]string{}, done: map[evictbudget.Verdict]uint64{},
+		published: map[string]string{}, done: map[evictbudget.Verdict]uint64{},
 	}
 }
 
-// round looks which pods are asked for, and evicts those that may be. Governed says by node which policy governs it. At
-// is by a clock that nobody sets.
+// round collects the requested evictions and carries out the allowed ones. governed is the policy of each node. at is
+// by a clock that no program sets.
 func (e *evictor) round(ctx context.Context, clock func() time.Duration, governed map[string]string) {
 	at := clock()
-	requests, asked := e.requests(governed)
-	maps.DeleteFunc(e.told, func(node, _ string) bool { _, asks := asked[node]; return !asks })
+	requests, byNode := e.requests(governed)
+	maps.DeleteFunc(e.published, func(node, _ string) bool { _, requested := byNode[node]; return !requested })
 	var worth []evictbudget.Request
 	worth, e.state = evictbudget.Watch(at, requests, e.state)
 	for _, w := range worth {
@@ -87,7 +87,7 @@ func (e *evictor) round(ctx context.Context, clock func() time.Duration, governe
 			break
 		}
 		i := slices.IndexFunc(requests, func(r evictbudget.Request) bool { return r.Node == w.Node })
-		requests[i].Pod = e.look(ctx, asked[w.Node])
+		requests[i].Pod = e.look(ctx, byNode[w.Node])
 	}
 	var decisions []evictbudget.Decision
 	decisions, e.state = evictbudget.Round(at, requests, e.settings, e.state)
@@ -97,19 +97,19 @@ func (e *evictor) round(ctx context.Context, clock func() time.Duration, governe
 		}
 		if d.Verdict == evictbudget.Evict {
 			if d.Verdict = evictbudget.Late; clock()-at <= longRound {
-				d.Verdict = e.evict(ctx, asked[d.Node])
+				d.Verdict = e.evict(ctx, byNode[d.Node])
 			}
 			if d.Verdict == evictbudget.Evict {
-				e.log.Info("a pod is evicted", "node", d.Node, "namespace", asked[d.Node].namespace, "pod", asked[d.Node].name,
-					"reason", asked[d.Node].reason)
+				e.log.Info("a pod is evicted", "node", d.Node, "namespace", byNode[d.Node].namespace, "pod", byNode[d.Node].name,
+					"reason", byNode[d.Node].reason)
 			}
 			e.state = evictbudget.Note(clock(), []evictbudget.Outcome{{UID: d.UID, Why: d.Verdict}}, e.state)
 		}
-		e.tell(ctx, &d, asked[d.Node])
+		e.publish(ctx, &d, byNode[d.Node])
 	}
 }
 
-// requests returns what all nodes ask for, ordered by node, and the same as their reports say it.
+// requests returns the requests of all nodes, ordered by node, for the decision and as in the reports.
 func (e *evictor) requests(governed map[string]string) ([]evictbudget.Request, map[string]request) {
 	policies, _ := e.policies.usable()
 	perNode := map[string]int64{}
@@ -118,30 +118,30 @@ func (e *evictor) requests(governed map[string]string) ([]evictbudget.Request, m
 			perNode[policies[i].Name] = p.Protect.EvictPerHour
 		}
 	}
-	asked := map[string]request{}
+	byNode := map[string]request{}
 	withdrawn := map[string]bool{}
 	e.fleet.reports.each(func(node string, r report) {
 		if r.evict != (request{}) {
-			asked[node], withdrawn[node] = r.evict, r.withdrawn
+			byNode[node], withdrawn[node] = r.evict, r.withdrawn
 		}
 	})
-	if len(asked) == 0 {
-		return nil, asked
+	if len(byNode) == 0 {
+		return nil, byNode
 	}
 	ready := map[string]bool{}
 	e.fleet.agents.each(func(_ string, a agent) { ready[a.node] = ready[a.node] || a.ready })
 	var requests []evictbudget.Request
-	for _, node := range slices.Sorted(maps.Keys(asked)) {
+	for _, node := range slices.Sorted(maps.Keys(byNode)) {
 		_, exists := e.fleet.nodes.get(node)
 		requests = append(requests, evictbudget.Request{
-			Node: node, UID: asked[node].uid, Renewed: asked[node].when, Code: model.Code(asked[node].reason),
+			Node: node, UID: byNode[node].uid, Renewed: byNode[node].when, Code: model.Code(byNode[node].reason),
 			Ready: exists && ready[node], Withdrawn: withdrawn[node], PerNode: perNode[governed[node]],
 		})
 	}
-	return requests, asked
+	return requests, byNode
 }
 
-// look looks a pod up. What its node says of it is not believed.
+// look reads a pod from the API server. What its node reports about it is not trusted.
 func (e *evictor) look(ctx context.Context, r request) evictbudget.Pod {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -165,9 +165,8 @@ func (e *evictor) look(ctx context.Context, r request) evictbudget.Pod {
 	}
 }
 
-// evict evicts the very pod that was looked up, with the grace that it has itself. The API server asks
-// PodDisruptionBudgets, and their no is final. It is not asked again here, as client-go would by itself: whether and
-// when is decided.
+// evict evicts exactly the pod that was read, with its own grace period. The API server checks PodDisruptionBudgets,
+// and a refusal is final: client-go's retry is switched off, because retries are decided.
 func (e *evictor) evict(ctx context.Context, r request) evictbudget.Verdict {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -189,25 +188,25 @@ func (e *evictor) evict(ctx context.Context, r request) evictbudget.Verdict {
 	return evictbudget.Failed
 }
 
-// overlapping reports whether several budgets select the pod, for which the API server has an internal error and no
+// overlapping reports whether several budgets select the pod. The API server then returns an internal error without a
 // cause (pkg/registry/core/pod/storage/eviction.go).
 func overlapping(err error) bool {
 	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "more than one PodDisruptionBudget")
 }
 
-// tell says what became of a request: in the report of the node that asked, and for what its owner can do something
-// about on the pod. The same is said once.
-func (e *evictor) tell(ctx context.Context, d *evictbudget.Decision, r request) {
+// publish publishes the outcome of a request: in the report of the node, and as an event on the pod if its owner can
+// act on it. The same outcome is published once.
+func (e *evictor) publish(ctx context.Context, d *evictbudget.Decision, r request) {
 	words := r.uid + " " + string(d.Verdict)
-	if e.told[d.Node] == words {
+	if e.published[d.Node] == words {
 		return
 	}
-	e.told[d.Node] = words
+	e.published[d.Node] = words
 	e.mu.Lock()
 	e.done[d.Verdict]++
 	e.mu.Unlock()
 	if d.Verdict == evictbudget.NotItsOwn || d.Verdict == evictbudget.NotBatch {
-		e.log.Warn("a node asks for a pod that it must not have evicted", "node", d.Node, "namespace", r.namespace, "pod",
+		e.log.Warn("a node requests the eviction of a pod that must stay", "node", d.Node, "namespace", r.namespace, "pod",
 			r.name, "why", string(d.Verdict))
 	}
 	err := e.condition(ctx, d, r)
@@ -215,17 +214,17 @@ func (e *evictor) tell(ctx context.Context, d *evictbudget.Decision, r request) 
 		err = errors.Join(err, e.send(ctx, r, reason, message))
 	}
 	if err != nil && ctx.Err() == nil {
-		e.log.Warn("what became of a request could not be told", "node", d.Node, "err", err)
+		e.log.Warn("what became of a request could not be published", "node", d.Node, "err", err)
 	}
 }
 
-// sentences say what became of a request.
+// sentences are the messages of outcomes.
 var sentences = map[evictbudget.Verdict]string{
 	evictbudget.Evict:      "was evicted",
 	evictbudget.Leaving:    "leaves already",
 	evictbudget.Gone:       "is gone",
-	evictbudget.NotSeen:    "was asked for before this manager looked; it counts when it is asked for again",
-	evictbudget.TooOld:     "was asked for more than a minute ago",
+	evictbudget.NotSeen:    "was requested before this manager started; it counts once the node renews it",
+	evictbudget.TooOld:     "was not renewed for more than a minute",
 	evictbudget.NotAlive:   "is not evicted, because the node's agent is not ready or its offer is withdrawn",
 	evictbudget.NotAllowed: "is not evicted, because the policy of the node does not allow it",
 	evictbudget.NotItsOwn:  "is not evicted, because it is on another node",
@@ -257,25 +256,27 @@ func (e *evictor) condition(ctx context.Context, d *evictbudget.Decision, r requ
 	return err
 }
 
-// The reasons of events on pods.
+// Reasons of events on pods.
 const (
 	reasonEvicted = "Evicted"
 	reasonWaits   = "EvictionWaits"
 )
 
-// event returns what the owner of a pod is told; "": nothing.
+// event returns the event for the owner of a pod; "": none.
 func (e *evictor) event(d *evictbudget.Decision, r request) (reason, message string) {
 	switch d.Verdict {
 	case evictbudget.Evict:
-		return reasonEvicted, fmt.Sprintf("Node %s asked for this batch pod to leave: %s %s", d.Node, r.reason, r.message)
+		return reasonEvicted,
+			fmt.Sprintf("Node %s requested the eviction of this batch pod: %s %s", d.Node, r.reason, r.message)
 	case evictbudget.Waits:
-		return reasonWaits, fmt.Sprintf("Node %s asks for this batch pod to leave (%s), and a PodDisruptionBudget keeps "+
+		return reasonWaits, fmt.Sprintf("Node %s requests the eviction of this batch pod (%s), and a PodDisruptionBudget "+
+			"keeps "+
 			"it; it is tried again.", d.Node, r.reason)
 	}
 	return "", ""
 }
 
-// send writes an event about a pod, the same one once.
+// send writes an event about a pod, the same event once.
 func (e *evictor) send(ctx context.Context, r request, reason, message string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -285,7 +286,7 @@ func (e *evictor) send(ctx context.Context, r request, reason, message string) e
 	return writeEvent(ctx, e.core, e.identity, about, reason, message, r.uid+reason+message)
 }
 
-// counts returns what became of requests.
+// counts returns the number of requests by outcome.
 func (e *evictor) counts() map[evictbudget.Verdict]uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -21,14 +21,14 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// agentLabel is on the agents' pods.
+// agentLabel selects the agents' pods.
 const agentLabel = "app.kubernetes.io/name=waterline-agent"
 
-// settled is how long everything must have been watched without an error to count as up to date: what happened while it
-// was not has arrived by then.
+// settled is the time for which everything must have been watched without an error to count as up to date. By then,
+// events from the time before have arrived.
 const settled = 3 * time.Second
 
-// fleet is what is known of the nodes of the cluster. Only the leader follows it.
+// fleet is the leader's view of the nodes of the cluster.
 type fleet struct {
 	nodes   *table[node]
 	leases  *table[int64]
@@ -36,7 +36,7 @@ type fleet struct {
 	reports *table[report]
 }
 
-// node is what is known of a Node.
+// node is the known part of a Node.
 type node struct {
 	uid       string
 	labels    map[string]string
@@ -49,7 +49,7 @@ type agent struct {
 	ready bool
 }
 
-// report is what is known of a NodeReport.
+// report is the known part of a NodeReport.
 type report struct {
 	uid        string
 	policy     string
@@ -57,7 +57,7 @@ type report struct {
 	mode       string
 	offering   bool
 	withdrawn  bool
-	evict      request // who should leave; zero: nobody
+	evict      request // the requested eviction; zero: none
 }
 
 func newFleet() *fleet {
@@ -77,7 +77,7 @@ func newFleet() *fleet {
 	}
 }
 
-// agentOf converts an agent's pod. One that is being deleted is not ready any more, whatever its status says.
+// agentOf converts an agent's pod. A pod that is being deleted is not ready, whatever its status says.
 func agentOf(p *corev1.Pod) agent {
 	a := agent{node: p.Spec.NodeName}
 	for _, c := range p.Status.Conditions {
@@ -104,7 +104,7 @@ func reportOf(r *v1alpha1.NodeReport) report {
 	}
 }
 
-// follow keeps the fleet up to date until the context ends. Leases are as old as they are looked at seldom.
+// follow keeps the fleet up to date until the context ends. Leases are listed at intervals, and are as old as that.
 func (f *fleet) follow(
 	ctx context.Context, core, coordination, custom rest.Interface, namespace string, leasesEvery time.Duration,
 ) {
@@ -118,13 +118,13 @@ func (f *fleet) follow(
 	wg.Wait()
 }
 
-// fresh reports whether what is known is up to date.
+// fresh reports whether the fleet is up to date.
 func (f *fleet) fresh(now time.Time) bool {
 	return f.nodes.fresh(now, settled) && f.leases.fresh(now, settled) && f.agents.fresh(now, settled) &&
 		f.reports.fresh(now, settled)
 }
 
-// observe returns all nodes as they are to be judged, ordered by name. Reports whose Node is not there are among them.
+// observe returns all nodes as input for node health, ordered by name, with reports whose Node does not exist.
 func (f *fleet) observe() []nodehealth.Node {
 	agents := map[string]nodehealth.AgentState{}
 	f.agents.each(func(_ string, a agent) {
@@ -133,7 +133,7 @@ func (f *fleet) observe() []nodehealth.Node {
 			state = nodehealth.AgentReady
 		}
 		if a.node != "" {
-			agents[a.node] = max(agents[a.node], state) // while one follows another there may be two
+			agents[a.node] = max(agents[a.node], state) // during an update a node may have two agents
 		}
 	})
 	leases, _ := f.leases.all()
@@ -159,22 +159,22 @@ func (f *fleet) observe() []nodehealth.Node {
 	return all
 }
 
-// choices remembers which policy governs which node. Of 5,000 nodes few change between two looks.
+// choices remembers the governing policy of each node. Of 5,000 nodes few change between two rounds.
 type choices struct {
 	version uint64 // of the policies
 	nodes   map[string]choice
 }
 
-// choice is what was found for a node.
+// choice is the result for one node.
 type choice struct {
 	uid      string
-	labels   map[string]string // as in the table, where they are never changed but replaced
-	governed string            // by the policy of this name; "": by none
+	labels   map[string]string // shared with the table, which replaces but never changes them
+	governed string            // name of the governing policy; "": none
 	outranks []string          // policies that select the node too and are rolled out to it
 	selected []string          // policies whose selector it matches
 }
 
-// of finds the choice for a node.
+// of returns the choice for a node.
 func (c *choices) of(name string, n node, policies []model.ClusterPolicy, version uint64) choice {
 	if c.nodes == nil || c.version != version {
 		c.version, c.nodes = version, map[string]choice{}

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	roundEvery  = 2 * time.Second  // nodes are judged
-	statusEvery = 5 * time.Second  // a policy's status is written at most this often
-	stalled     = 30 * time.Second // without a round the process is taken for stuck
+	roundEvery  = 2 * time.Second  // between two rounds of node health
+	statusEvery = 5 * time.Second  // between two writes of a policy's status, at least
+	stalled     = 30 * time.Second // without a round after which the process counts as stuck
 )
 
-// leader is what the replica that leads does. It begins with nothing known.
+// leader is the work of the leading replica. It starts without knowledge.
 type leader struct {
 	cfg      *Config
 	core     rest.Interface
 	fleet    *fleet
 	policies *policies
-	keeper   *keeper
+	executor *executor
 	evictor  *evictor
 	statuses *statuses
 	sweeper  *sweeper
@@ -37,24 +37,24 @@ type leader struct {
 	summary atomic.Pointer[nodehealth.Summary]
 
 	mu       sync.Mutex
-	governed map[string]string // by node; nil: not counted yet
-	slipped  map[string]int32  // by policy; nil: not swept yet
+	governed map[string]string // policy by node; nil: not counted yet
+	slipped  map[string]int32  // number by policy; nil: not searched yet
 }
 
 func newLeader(cfg *Config, p *policies, namespaces *table[map[string]string]) *leader {
 	l := &leader{
 		cfg: cfg, core: cfg.Client.CoreV1().RESTClient(), fleet: newFleet(), policies: p, log: cfg.Log, start: time.Now(),
 	}
-	l.keeper = newKeeper(l.core, cfg.Custom, l.fleet, cfg.Log)
+	l.executor = newExecutor(l.core, cfg.Custom, l.fleet, cfg.Log)
 	l.evictor = newEvictor(cfg, l.fleet, p)
 	l.statuses = &statuses{custom: cfg.Custom, fleet: l.fleet, policies: p, log: cfg.Log}
 	l.sweeper = &sweeper{
-		core: l.core, policies: p, namespaces: namespaces, identity: cfg.Identity, log: cfg.Log, told: map[string]time.Time{},
+		core: l.core, policies: p, namespaces: namespaces, identity: cfg.Identity, log: cfg.Log, published: map[string]time.Time{},
 	}
 	return l
 }
 
-// run works until the context ends, and returns when nothing runs any more.
+// run works until the context ends, and returns when all of its goroutines have ended.
 func (l *leader) run(ctx context.Context) {
 	l.log.Info("leading")
 	var wg sync.WaitGroup
@@ -62,7 +62,7 @@ func (l *leader) run(ctx context.Context) {
 		l.fleet.follow(ctx, l.core, l.cfg.Client.CoordinationV1().RESTClient(), l.cfg.Custom, l.cfg.Namespace,
 			l.cfg.NodeHealth.FreshWithin/3)
 	})
-	wg.Go(func() { l.keeper.run(ctx) })
+	wg.Go(func() { l.executor.run(ctx) })
 	wg.Go(func() { l.watchHealth(ctx) })
 	wg.Go(func() { l.evictions(ctx) })
 	wg.Go(func() { every(ctx, statusEvery, func() { l.count(ctx) }) })
@@ -71,7 +71,7 @@ func (l *leader) run(ctx context.Context) {
 	l.log.Info("no longer leading")
 }
 
-// every calls f again and again until the context ends, the first time after one interval.
+// every calls f at intervals until the context ends, first after one interval.
 func every(ctx context.Context, interval time.Duration, f func()) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -85,12 +85,12 @@ func every(ctx context.Context, interval time.Duration, f func()) {
 	}
 }
 
-// watchHealth judges all nodes in rounds.
+// watchHealth decides node health in rounds.
 func (l *leader) watchHealth(ctx context.Context) {
 	var state nodehealth.State
 	wasBraked := false
 	every(ctx, roundEvery, func() {
-		now := time.Now() // its monotonic part counts, which nobody sets
+		now := time.Now() // its monotonic part counts, which no program sets
 		in := nodehealth.Input{At: now.Sub(l.start), Fresh: l.known(now), Settings: l.cfg.NodeHealth}
 		if in.Fresh {
 			in.Nodes = l.fleet.observe()
@@ -103,7 +103,7 @@ func (l *leader) watchHealth(ctx context.Context) {
 			return
 		}
 		l.summary.Store(&summary)
-		l.keeper.post(actions)
+		l.executor.post(actions)
 		if summary.Braked != wasBraked {
 			wasBraked = summary.Braked
 			l.log.Warn("the number of agents that look lost", "agents", summary.Agents, "lost", summary.Lost, "braked",
@@ -112,12 +112,12 @@ func (l *leader) watchHealth(ctx context.Context) {
 	})
 }
 
-// known reports whether what is known of the cluster is up to date.
+// known reports whether the view of the cluster is up to date.
 func (l *leader) known(now time.Time) bool {
 	return l.fleet.fresh(now) && l.policies.fresh(now, settled)
 }
 
-// count brings the status of policies up to date.
+// count updates the status of policies.
 func (l *leader) count(ctx context.Context) {
 	if !l.known(time.Now()) {
 		return
@@ -129,12 +129,12 @@ func (l *leader) count(ctx context.Context) {
 	l.mu.Unlock()
 	if slipped == nil {
 		slipped = map[string]int32{}
-		l.policies.each(func(name string, p storedPolicy) { slipped[name] = p.status.SlippedPods }) // as another leader found
+		l.policies.each(func(name string, p storedPolicy) { slipped[name] = p.status.SlippedPods }) // from another leader
 	}
 	l.statuses.write(ctx, tallies, slipped)
 }
 
-// sweep looks for pods that slipped.
+// sweep searches for slipped pods.
 func (l *leader) sweep(ctx context.Context) {
 	l.mu.Lock()
 	governed := l.governed
@@ -154,7 +154,7 @@ func (l *leader) sweep(ctx context.Context) {
 	l.slipped = slipped
 }
 
-// alive returns an error when the rounds have stopped.
+// alive returns an error if the rounds have stopped.
 func (l *leader) alive(now time.Time) error {
 	if age := now.Sub(l.start) - time.Duration(l.last.Load()); age > stalled {
 		return fmt.Errorf("the last round was %v ago", age.Round(time.Second))

@@ -1,10 +1,12 @@
-// Package manager runs what is done for the cluster as a whole: the webhook that makes batch pods ask for batch
-// resources, on all replicas; and on the one that leads, the oversight of nodes, evictions, and the status of policies.
-// It decides nothing itself: what is done about nodes is decided by decide/cluster/nodehealth, who is evicted by
-// decide/cluster/evictbudget, and which policy governs a node by decide/policy.
+// Package manager runs the cluster side of Waterline. Every replica serves the webhook that makes batch pods request
+// batch resources. The leader also carries out node health and evictions, and writes the status of policies.
 //
-// It is written with client-go alone. Oversight is a decision about all nodes at once, which a queue of single objects
-// does not fit; and of each object only a few words are kept, where the caches of controller-runtime keep objects.
+// The manager decides nothing itself: decide/cluster/nodehealth decides about nodes, decide/cluster/evictbudget about
+// evictions, and decide/policy which policy governs a node.
+//
+// It uses client-go without controller-runtime. Node health is one decision about all nodes, which a queue of single
+// objects does not fit; and of each object the manager keeps a few words, where the caches of controller-runtime keep
+// objects.
 package manager
 
 import (
@@ -30,31 +32,31 @@ import (
 	"github.com/waterline-io/waterline/internal/manager/admit"
 )
 
-// Names of what the manager has in the cluster.
+// Names of the manager's objects.
 const (
 	LeaderLease   = "waterline-manager"
 	WebhookConfig = "waterline"
 	WebhookSecret = "waterline-webhook"
 )
 
-// Config is what a manager needs.
+// Config is the configuration of a manager.
 type Config struct {
 	Client    kubernetes.Interface
 	Custom    rest.Interface // for Waterline's own API group
-	Namespace string         // that the manager runs in, and the agents
-	Identity  string         // of this replica, another one for each
+	Namespace string         // of the manager and the agents
+	Identity  string         // unique to this replica
 	Log       *slog.Logger
 
 	NodeHealth nodehealth.Settings
 	Evict      evictbudget.Settings
-	Sweep      time.Duration // between two looks for pods that slipped
+	Sweep      time.Duration // between two searches for slipped pods
 }
 
 // Manager is one replica.
 type Manager struct {
 	cfg        Config
 	policies   *policies
-	namespaces *table[map[string]string] // those that opted in
+	namespaces *table[map[string]string] // that opted in
 	admitted   sync.Map                  // admit.Why → *atomic.Uint64
 
 	leading atomic.Pointer[leader] // nil: another replica leads
@@ -68,7 +70,7 @@ func New(cfg Config) *Manager {
 	}
 }
 
-// Webhook returns what answers the API server at [admit.Path].
+// Webhook returns the handler for the API server's calls to [admit.Path].
 func (m *Manager) Webhook() http.Handler {
 	return admit.New(admit.Options{
 		Rules:     func() admit.Rules { return *m.policies.rules.Load() },
@@ -78,8 +80,8 @@ func (m *Manager) Webhook() http.Handler {
 	}).Handler()
 }
 
-// namespace looks a namespace up. One that opted in is known, unless that was a moment ago; of others there is no need
-// to know more than the API server says.
+// namespace returns a namespace. Labels of a namespace that opted in are known, except for a moment after that; for
+// others, the API server is queried.
 func (m *Manager) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	if labels, known := m.namespaces.get(name); known {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, nil
@@ -99,7 +101,7 @@ func (m *Manager) count(why admit.Why) {
 	n.(*atomic.Uint64).Add(1)
 }
 
-// Ready returns why the webhook should not be asked yet; nil if it may be.
+// Ready returns nil if the webhook can answer, otherwise the reason why not.
 func (m *Manager) Ready() error {
 	if !m.policies.isListed() || !m.namespaces.isListed() {
 		return errors.New("the policies are not known yet")
@@ -107,7 +109,7 @@ func (m *Manager) Ready() error {
 	return nil
 }
 
-// Alive returns why the process should be started anew; nil if it need not.
+// Alive returns nil unless the process must be restarted; then it returns the reason.
 func (m *Manager) Alive() error {
 	if l := m.leading.Load(); l != nil {
 		return l.alive(time.Now())
@@ -115,7 +117,7 @@ func (m *Manager) Alive() error {
 	return nil
 }
 
-// Run follows the cluster until the context ends, and does what the leader does whenever this replica is the one.
+// Run watches the cluster until the context ends. While this replica leads, it also does the leader's work.
 func (m *Manager) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	core := m.cfg.Client.CoreV1().RESTClient()
@@ -131,9 +133,10 @@ func (m *Manager) Run(ctx context.Context) error {
 	return err
 }
 
-// elect takes part in the election until the context ends. Who loses the lead stops what it does before it runs again.
+// elect takes part in the election until the context ends. A replica that loses the lead stops the leader's work before
+// it runs again.
 func (m *Manager) elect(ctx context.Context) error {
-	one := make(chan struct{}, 1) // full while something runs; the election calls back on its own time
+	one := make(chan struct{}, 1) // full while the leader's work runs: the election calls back in goroutines of its own
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: m.cfg.Namespace, Name: LeaderLease},
@@ -160,11 +163,11 @@ func (m *Manager) elect(ctx context.Context) error {
 	for ctx.Err() == nil {
 		elector.Run(ctx)
 	}
-	one <- struct{}{} // what ran has ended
+	one <- struct{}{} // the leader's work has ended
 	return nil
 }
 
-// lead does what the leader does, with nothing known from before, until the context ends.
+// lead does the leader's work until the context ends. It starts without knowledge of earlier leads.
 func (m *Manager) lead(ctx context.Context) {
 	l := newLeader(&m.cfg, m.policies, m.namespaces)
 	m.leading.Store(l)

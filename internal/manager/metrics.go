@@ -47,13 +47,13 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		metric(prometheus.GaugeValue, v1alpha1.MetricBraked,
 			"1 while so many agents look lost that withdrawals are limited.", truth(s.Braked))
 	}
-	for o, n := range l.keeper.counts() {
+	for o, n := range l.executor.counts() {
 		metric(prometheus.CounterValue, v1alpha1.MetricActions, "What was done about nodes.", float64(n), "verb", o.verb,
 			"outcome", o.result)
 	}
 	evicted := l.evictor.counts()
 	for _, v := range evictbudget.Verdicts() {
-		metric(prometheus.CounterValue, v1alpha1.MetricEvictions, "What became of batch pods that nodes asked for to leave.",
+		metric(prometheus.CounterValue, v1alpha1.MetricEvictions, "Requested evictions of batch pods, by outcome.",
 			float64(evicted[v]), "outcome", string(v))
 	}
 	l.mu.Lock()
@@ -64,7 +64,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 			sum += n
 		}
 		metric(prometheus.GaugeValue, v1alpha1.MetricSlippedPods,
-			"Batch pods on governed nodes that do not ask for batch resources.", float64(sum))
+			"Batch pods on governed nodes without batch requests.", float64(sum))
 	}
 }
 

@@ -18,19 +18,19 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// storedPolicy is what is known of a ColocationPolicy.
+// storedPolicy is the known part of a ColocationPolicy.
 type storedPolicy struct {
 	uid        string
 	generation int64
 	created    time.Time
-	status     v1alpha1.ColocationPolicyStatus // as it stands there
-	parsed     model.ClusterPolicy             // as the agents go by it: where it cannot be used, as it was before
-	usable     bool                            // parsed is something
-	invalid    error                           // why what it says now cannot be used
+	status     v1alpha1.ColocationPolicyStatus // as in the API
+	parsed     model.ClusterPolicy             // as the agents apply it: the last valid version
+	usable     bool                            // parsed is set
+	invalid    error                           // why the current version is invalid; nil: it is valid
 	batch      []kube.BatchRule
 }
 
-// policies are those of the cluster. Every replica follows them, because what is made batch depends on them.
+// policies are the policies of the cluster. Every replica watches them, because the webhook depends on them.
 type policies struct {
 	*table[storedPolicy]
 	log   *slog.Logger
@@ -45,7 +45,7 @@ func newPolicies(log *slog.Logger) *policies {
 	return p
 }
 
-// read converts a policy. As with agents, of one that cannot be used what it said before counts.
+// read converts a policy. If it is invalid, the last valid version counts, as in the agents.
 func (p *policies) read(o *v1alpha1.ColocationPolicy) storedPolicy {
 	now := storedPolicy{
 		uid: string(o.UID), generation: o.Generation, created: o.CreationTimestamp.Time, status: *o.Status.DeepCopy(),
@@ -64,7 +64,7 @@ func (p *policies) read(o *v1alpha1.ColocationPolicy) storedPolicy {
 	return now
 }
 
-// usable returns the policies that can be used, ordered by name, and a version that is another after each change.
+// usable returns the valid policies, ordered by name, and a version that differs after each change.
 func (p *policies) usable() ([]model.ClusterPolicy, uint64) {
 	rows, version := p.all()
 	var all []model.ClusterPolicy
@@ -76,11 +76,10 @@ func (p *policies) usable() ([]model.ClusterPolicy, uint64) {
 	return all, version
 }
 
-// compile turns the policies into the webhook's rules. Only those in mode Enforce say anything about new pods.
+// compile turns the policies into the webhook's rules. Only policies in mode Enforce apply to new pods.
 //
-// Pods ask by Koordinator's names where a policy sells under them and none sells under ours. It is one answer for all
-// pods: on which node a pod will be is not known when it is created, and what was written once must be written again by
-// the second call for the same pod.
+// Pods get Koordinator's names if a policy sells under them and none under ours. It is one choice for all pods: the
+// node of a new pod is unknown, and the second call for the same pod must write the same names.
 func (p *policies) compile() {
 	rows, _ := p.all()
 	rules := &admit.Rules{}
@@ -109,8 +108,7 @@ func (p *policies) compile() {
 	p.rules.Store(rules)
 }
 
-// selector converts a selector, whose operators are those of Kubernetes. One that Kubernetes does not take selects
-// nothing.
+// selector converts a selector, whose operators are those of Kubernetes. An invalid one selects nothing.
 func selector(from model.Selector) labels.Selector {
 	operators := map[model.SelectorOp]selection.Operator{
 		model.In: selection.In, model.NotIn: selection.NotIn, model.Exists: selection.Exists,

@@ -17,21 +17,21 @@ import (
 	"github.com/waterline-io/waterline/internal/manager/admit"
 )
 
-// page is how many pods are listed at once. Nothing of them is kept, so this bounds the memory that a sweep takes.
+// page is the number of pods in one list call. None is kept, so this bounds the memory of a sweep.
 const page = 500
 
-// sweeper looks for batch pods that were admitted without the webhook. All pods are never watched: a sweep of those
-// that may be batch every few minutes costs less, and nothing is done to a pod that slipped but telling its owner.
+// sweeper searches for batch pods that were admitted without the webhook. Watching all pods would cost more than a
+// search every few minutes, and the only action is an event for the owner.
 type sweeper struct {
 	core       rest.Interface
 	policies   *policies
-	namespaces *table[map[string]string] // those that opted in, with their labels
+	namespaces *table[map[string]string] // that opted in, with their labels
 	identity   string
 	log        *slog.Logger
-	told       map[string]time.Time // owners that an event was written for, by UID
+	published  map[string]time.Time // owners with an event, by UID
 }
 
-// sweep returns how many pods slipped on the nodes of each policy, and writes one event for each of their owners.
+// sweep returns the number of slipped pods on the nodes of each policy, and writes one event for each of their owners.
 func (s *sweeper) sweep(ctx context.Context, governed map[string]string) (map[string]int32, error) {
 	rules := *s.policies.rules.Load()
 	slipped := map[string]int32{}
@@ -44,7 +44,7 @@ func (s *sweeper) sweep(ctx context.Context, governed map[string]string) (map[st
 		if policy := governed[pod.Spec.NodeName]; policy != "" {
 			slipped[policy]++
 		}
-		return s.tell(ctx, pod)
+		return s.report(ctx, pod)
 	}
 	for _, label := range []string{v1alpha1.LabelQoS, v1alpha1.LabelQoSAlias} {
 		err := s.each(ctx, "", label+"=BE", func(pod *corev1.Pod) error { return look(pod, nil) })
@@ -67,9 +67,9 @@ func (s *sweeper) sweep(ctx context.Context, governed map[string]string) (map[st
 	return slipped, nil
 }
 
-// slips reports whether a pod is batch and asks for native resources. One that is older than the policy that makes it
-// batch does not: nobody asked for it. The policy may have been changed since; then the pods before that are counted
-// too, until they are made anew.
+// slips reports whether a pod is batch and has native requests. A pod older than the policy that makes it batch does
+// not count, because no policy applied to it. If the policy was changed since, earlier pods count as well, until they
+// are recreated.
 func (s *sweeper) slips(rules admit.Rules, pod *corev1.Pod, namespace *corev1.Namespace) bool {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return false
@@ -83,7 +83,7 @@ func (s *sweeper) slips(rules admit.Rules, pod *corev1.Pod, namespace *corev1.Na
 	return (o.Why == admit.ByLabel || o.Why == admit.ByPolicy) && admit.RequestsNative(pod)
 }
 
-// each calls f for the pods that a label selector matches, a page at a time.
+// each calls f for the pods that a label selector matches, one page after another.
 func (s *sweeper) each(ctx context.Context, namespace, labels string, f func(*corev1.Pod) error) error {
 	for next := ""; ; {
 		var list corev1.PodList
@@ -108,8 +108,8 @@ func (s *sweeper) each(ctx context.Context, namespace, labels string, f func(*co
 	}
 }
 
-// tell writes an event for a slipped pod's owner: once, whoever leads.
-func (s *sweeper) tell(ctx context.Context, pod *corev1.Pod) error {
+// report writes an event for a slipped pod's owner, once, whichever replica leads.
+func (s *sweeper) report(ctx context.Context, pod *corev1.Pod) error {
 	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
 	if by := metav1.GetControllerOfNoCopy(pod); by != nil {
 		about = corev1.ObjectReference{
@@ -117,18 +117,18 @@ func (s *sweeper) tell(ctx context.Context, pod *corev1.Pod) error {
 		}
 	}
 	now := time.Now()
-	maps.DeleteFunc(s.told, func(_ string, at time.Time) bool { return now.Sub(at) > 24*time.Hour })
-	if _, told := s.told[string(about.UID)]; told {
+	maps.DeleteFunc(s.published, func(_ string, at time.Time) bool { return now.Sub(at) > 24*time.Hour })
+	if _, published := s.published[string(about.UID)]; published {
 		return nil
 	}
-	message := fmt.Sprintf("Pod %s is batch and was admitted without asking for batch resources, because Waterline's "+
-		"webhook could not be asked then or because it was not batch yet. "+
-		"The scheduler counts it as an online pod. Delete it to have it made anew.", pod.Name)
+	message := fmt.Sprintf("Pod %s is batch and was admitted without batch requests, because Waterline's "+
+		"webhook was unreachable or the pod was not batch yet. "+
+		"The scheduler counts it as an online pod. Delete it, so that its owner creates it again.", pod.Name)
 	if err := writeEvent(ctx, s.core, s.identity, about, reasonSlipped, message,
 		string(about.UID)+reasonSlipped); err != nil {
 		return err
 	}
-	s.told[string(about.UID)] = now
+	s.published[string(about.UID)] = now
 	return nil
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// statuses finds out what became of policies and writes it into their status.
+// statuses computes the status of policies and writes it.
 type statuses struct {
 	custom   rest.Interface
 	fleet    *fleet
@@ -29,15 +29,15 @@ type statuses struct {
 	choices  choices
 }
 
-// tally is what is counted for one policy.
+// tally is the count for one policy.
 type tally struct {
 	nodes     v1alpha1.NodeCounts
-	follow    int32                     // governed nodes that report that they go by it as it is now
+	follow    int32                     // governed nodes whose report has the current version
 	withdrawn int32                     // governed nodes whose offer is withdrawn
 	overlaps  map[string]map[bool]int32 // by other policy and whether this one governs
 }
 
-// count counts for each policy the nodes that it is about. As a side effect it tells who governs each node.
+// count counts the nodes of each policy. As a side effect, it returns the governing policy of each node.
 func (s *statuses) count() (map[string]*tally, map[string]string) {
 	policies, version := s.policies.usable()
 	byName := map[string]*model.ClusterPolicy{}
@@ -69,7 +69,7 @@ func (s *statuses) count() (map[string]*tally, map[string]string) {
 	return tallies, governed
 }
 
-// add counts a node that the policy governs, by what it reports.
+// add counts a node that the policy governs, by its report.
 func (t *tally) add(p *model.ClusterPolicy, r report) {
 	t.nodes.Governed++
 	follows := r.policy == p.Name && r.generation == p.Generation
@@ -95,14 +95,14 @@ func (t *tally) overlap(other string, governs bool) {
 	t.overlaps[other][governs]++
 }
 
-// write brings the status of each policy up to date. It writes what has changed, and so does nothing most of the time.
+// write updates the status of each policy. It writes only changes, so mostly nothing.
 func (s *statuses) write(ctx context.Context, tallies map[string]*tally, slipped map[string]int32) {
 	rows, _ := s.policies.all()
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		row := rows[name]
 		t := tallies[name]
 		if t == nil {
-			t = &tally{} // it never could be used
+			t = &tally{} // it was never valid
 		}
 		now := s.status(&row, t, slipped[name])
 		if equality.Semantic.DeepEqual(now, row.status) {
@@ -114,8 +114,7 @@ func (s *statuses) write(ctx context.Context, tallies map[string]*tally, slipped
 	}
 }
 
-// status returns what the status of a policy should be. Conditions that stay as they are keep the time of their last
-// change.
+// status returns the status that a policy should have. Unchanged conditions keep the time of their last change.
 func (s *statuses) status(p *storedPolicy, t *tally, slipped int32) v1alpha1.ColocationPolicyStatus {
 	now := *p.status.DeepCopy()
 	now.ObservedGeneration, now.Nodes, now.SlippedPods = p.generation, t.nodes, slipped
@@ -127,7 +126,7 @@ func (s *statuses) status(p *storedPolicy, t *tally, slipped int32) v1alpha1.Col
 		ready.Reason, ready.Message = "Invalid", cut(p.invalid.Error())
 	case behind > 0:
 		ready.Reason = "NodesBehind"
-		ready.Message = fmt.Sprintf("%d of %d governed nodes do not report yet that they go by the policy as it is now.",
+		ready.Message = fmt.Sprintf("%d of %d governed nodes do not follow the current version of the policy yet.",
 			behind, t.nodes.Governed)
 	case t.withdrawn > 0:
 		ready.Reason = "NodesWithdrawn"
@@ -135,11 +134,11 @@ func (s *statuses) status(p *storedPolicy, t *tally, slipped int32) v1alpha1.Col
 			"see kubectl get nodereports -o wide.", t.withdrawn, t.nodes.Governed)
 	default:
 		ready.Status, ready.Reason = metav1.ConditionTrue, "AllNodesFollow"
-		ready.Message = fmt.Sprintf("All %d governed nodes go by the policy.", t.nodes.Governed)
+		ready.Message = fmt.Sprintf("All %d governed nodes follow the policy.", t.nodes.Governed)
 	}
 	overlaps := metav1.Condition{
 		Type: v1alpha1.ConditionOverlaps, ObservedGeneration: p.generation,
-		Status: metav1.ConditionFalse, Reason: "NoOverlap", Message: "No other policy holds on the same nodes.",
+		Status: metav1.ConditionFalse, Reason: "NoOverlap", Message: "No other policy selects the same nodes.",
 	}
 	if len(t.overlaps) > 0 {
 		overlaps.Status, overlaps.Reason, overlaps.Message = metav1.ConditionTrue, "SharedNodes", t.shared()
@@ -149,7 +148,7 @@ func (s *statuses) status(p *storedPolicy, t *tally, slipped int32) v1alpha1.Col
 	return now
 }
 
-// shared says which other policies hold on the same nodes, and who governs them.
+// shared describes the other policies on the same nodes, and which of them governs.
 func (t *tally) shared() string {
 	var parts []string
 	for _, other := range slices.Sorted(maps.Keys(t.overlaps)) {
@@ -163,7 +162,7 @@ func (t *tally) shared() string {
 	return cut(strings.Join(parts, "; ") + ".")
 }
 
-// cut keeps a message to what a condition takes.
+// cut shortens a message to the length limit of a condition.
 func cut(message string) string {
 	const most = 4096
 	if len(message) <= most {
@@ -174,7 +173,7 @@ func cut(message string) string {
 
 func (s *statuses) patch(ctx context.Context, name, uid string, status v1alpha1.ColocationPolicyStatus) error {
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": uid}, // another of the same name is refused with a conflict
+		"metadata": map[string]any{"uid": uid}, // a new policy of the same name is a conflict
 		"status":   statusDocument{status, status.SlippedPods},
 	})
 	if err != nil {
@@ -188,7 +187,7 @@ func (s *statuses) patch(ctx context.Context, name, uid string, status v1alpha1.
 	return nil
 }
 
-// statusDocument is a status that also says 0, which in a patch must be there to take the place of another number.
+// statusDocument is a status that also contains zeros, which a patch needs to replace other numbers.
 type statusDocument struct {
 	v1alpha1.ColocationPolicyStatus
 	SlippedPods int32 `json:"slippedPods"`

@@ -17,8 +17,8 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// table keeps, of the objects of one kind, what the manager needs: a plain value for each. The objects themselves are
-// dropped as they arrive. It is safe for concurrent use.
+// table keeps a plain value for each object of one kind: what the manager needs of it. The objects themselves are
+// dropped on arrival. It is safe for concurrent use.
 type table[T any] struct {
 	row     func(obj any) T
 	changed func() // called after each change, without the lock; may be nil
@@ -28,7 +28,7 @@ type table[T any] struct {
 	listed  bool
 	version uint64
 
-	up atomic.Pointer[time.Time] // since when it is watched without an error; nil: it is not
+	up atomic.Pointer[time.Time] // start of watching without an error; nil: it is not watched
 }
 
 var _ cache.ReflectorStore = (*table[int])(nil)
@@ -37,7 +37,7 @@ func newTable[T any](row func(obj any) T) *table[T] {
 	return &table[T]{row: row, rows: map[string]T{}}
 }
 
-// follow keeps the table up to date until the context ends. While the API server is away, what is known stays.
+// follow keeps the table up to date until the context ends. While the API server is away, the rows stay.
 func (t *table[T]) follow(
 	ctx context.Context, client rest.Interface, resource, namespace, labels string, example runtime.Object,
 ) {
@@ -54,10 +54,9 @@ func (t *table[T]) follow(
 	}).RunWithContext(ctx)
 }
 
-// poll keeps the table up to date by listing it every so often, until the context ends: of objects that all change all
-// the time, such as the Leases of kubelets, a watch tells 500 changes a second in a cluster of 5,000 nodes. The API
-// server answers from memory, and one list costs what the changes of a second would. While it is away, what is known
-// stays.
+// poll keeps the table up to date by listing at intervals, until the context ends. It is for objects that change all
+// the time: a watch of the Leases of 5,000 kubelets delivers 500 changes a second. The API server answers from memory,
+// and one list costs as much as the changes of a second. While it is away, the rows stay.
 func (t *table[T]) poll(
 	ctx context.Context, client rest.Interface, resource, namespace string, every time.Duration, list runtime.Object,
 ) {
@@ -82,8 +81,8 @@ func (t *table[T]) poll(
 	}
 }
 
-// watched notes how an attempt to watch ended. A watch that breaks is begun anew at once, so this is when it shows that
-// the API server is away.
+// watched records how an attempt to watch ended. A broken watch starts again at once, so this is when it shows that the
+// API server is away.
 func (t *table[T]) watched(err error) {
 	if err != nil {
 		t.up.Store(nil)
@@ -93,7 +92,7 @@ func (t *table[T]) watched(err error) {
 	}
 }
 
-// fresh reports whether all has been listed, and has been watched for some time without an error.
+// fresh reports whether all objects have been listed, and watched for some time without an error.
 func (t *table[T]) fresh(now time.Time, settled time.Duration) bool {
 	up := t.up.Load()
 	return t.isListed() && up != nil && now.Sub(*up) >= settled
@@ -113,7 +112,7 @@ func (t *table[T]) get(name string) (T, bool) {
 	return value, found
 }
 
-// all returns all values by name, and a version that is another after each change.
+// all returns all values by name, and a version that differs after each change.
 func (t *table[T]) all() (map[string]T, uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -142,7 +141,7 @@ func (t *table[T]) change(f func()) {
 func key(obj any) string {
 	o, err := meta.Accessor(obj)
 	if err != nil {
-		return "" // no object of the API is without metadata
+		return "" // every object of the API has metadata
 	}
 	if o.GetNamespace() == "" {
 		return o.GetName()

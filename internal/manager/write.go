@@ -15,7 +15,8 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// writeEvent writes a warning about an object: once for the same key, whoever leads. A namespace that ends needs none.
+// writeEvent writes a warning about an object. A second event with the same key is not written, whichever replica
+// leads. In a terminating namespace no event is needed.
 func writeEvent(
 	ctx context.Context, core rest.Interface, identity string, about corev1.ObjectReference, reason, message, key string,
 ) error {
@@ -38,8 +39,8 @@ func writeEvent(
 	return nil
 }
 
-// applyCondition sets one condition of a node's report, by server-side apply: whatever else is in the report is not
-// named. Each owner has one condition, because what an owner does not name when it applies is taken away.
+// applyCondition sets one condition of a node's report by server-side apply, without naming any other field. Each owner
+// has one condition, because the API server removes conditions that their owner does not name.
 func applyCondition(ctx context.Context, custom rest.Interface, node, owner string, c metav1.Condition) error {
 	c.LastTransitionTime = metav1.Now()
 	patch, err := json.Marshal(map[string]any{

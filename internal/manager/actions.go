@@ -25,12 +25,12 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// fieldManager owns the condition that we set in reports.
+// fieldManager owns the condition Withdrawn of reports.
 const fieldManager = "waterline-manager"
 
-// keeper does what was decided about nodes. What is to be done about a node replaces what was to be done before, so
-// there is never more than one thing for a node to do.
-type keeper struct {
+// executor carries out the decisions about nodes. A new action for a node replaces the one before, so each node has at
+// most one.
+type executor struct {
 	core, custom rest.Interface
 	fleet        *fleet
 	log          *slog.Logger
@@ -41,19 +41,19 @@ type keeper struct {
 	done   map[outcome]uint64
 }
 
-// outcome is what became of something to do, for the metric.
+// outcome is the result of an action, for the metric.
 type outcome struct{ verb, result string }
 
-func newKeeper(core, custom rest.Interface, f *fleet, log *slog.Logger) *keeper {
+func newExecutor(core, custom rest.Interface, f *fleet, log *slog.Logger) *executor {
 	again := workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute)
-	return &keeper{
+	return &executor{
 		core: core, custom: custom, fleet: f, log: log,
 		queue: workqueue.NewTypedRateLimitingQueue(again), wanted: map[string]nodehealth.Action{}, done: map[outcome]uint64{},
 	}
 }
 
-// post takes all that is to be done now. What was tidied is asked for once only, so it stays until it is done.
-func (o *keeper) post(actions []nodehealth.Action) {
+// post takes the actions that are due now. The action Tidy is decided only once, so it stays until it is done.
+func (o *executor) post(actions []nodehealth.Action) {
 	o.mu.Lock()
 	before := o.wanted
 	o.wanted = make(map[string]nodehealth.Action, len(actions))
@@ -67,14 +67,14 @@ func (o *keeper) post(actions []nodehealth.Action) {
 	}
 	o.mu.Unlock()
 	for _, a := range actions {
-		if o.queue.NumRequeues(a.Node) == 0 { // else it is tried again when its time has come
+		if o.queue.NumRequeues(a.Node) == 0 { // otherwise a retry is scheduled already
 			o.queue.Add(a.Node)
 		}
 	}
 }
 
-// run does what is posted until the context ends.
-func (o *keeper) run(ctx context.Context) {
+// run carries out actions until the context ends.
+func (o *executor) run(ctx context.Context) {
 	const workers = 4
 	stop := context.AfterFunc(ctx, o.queue.ShutDown)
 	defer stop()
@@ -94,7 +94,7 @@ func (o *keeper) run(ctx context.Context) {
 	wg.Wait()
 }
 
-func (o *keeper) try(ctx context.Context, name string) {
+func (o *executor) try(ctx context.Context, name string) {
 	o.mu.Lock()
 	action, wanted := o.wanted[name]
 	o.mu.Unlock()
@@ -122,21 +122,21 @@ func (o *keeper) try(ctx context.Context, name string) {
 	}
 }
 
-// counts returns what became of what was to be done.
-func (o *keeper) counts() map[outcome]uint64 {
+// counts returns the number of actions by outcome.
+func (o *executor) counts() map[outcome]uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return maps.Clone(o.done)
 }
 
-func (o *keeper) do(ctx context.Context, a nodehealth.Action) error {
+func (o *executor) do(ctx context.Context, a nodehealth.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	switch a.Verb {
 	case nodehealth.Withdraw:
 		return o.withdraw(ctx, a)
 	case nodehealth.Lift:
-		err := o.condition(ctx, a, metav1.ConditionFalse, "Agent and kubelet are well again.")
+		err := o.condition(ctx, a, metav1.ConditionFalse, "Agent and kubelet are healthy again.")
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -146,15 +146,15 @@ func (o *keeper) do(ctx context.Context, a nodehealth.Action) error {
 	case nodehealth.Forget:
 		return o.forget(ctx, a.Node)
 	}
-	return fmt.Errorf("nobody knows how to %s a node", a.Verb)
+	return fmt.Errorf("unknown node action %q", a.Verb)
 }
 
-// withdraw sets the condition, in a report that is made where there is none.
-func (o *keeper) withdraw(ctx context.Context, a nodehealth.Action) error {
+// withdraw sets the condition Withdrawn, and creates the report if there is none.
+func (o *executor) withdraw(ctx context.Context, a nodehealth.Action) error {
 	what := map[nodehealth.Cause]string{
-		nodehealth.AgentNotThere: "No agent runs on the node, for %v; nothing new is sold until one does, and is well.",
-		nodehealth.AgentUnready:  "The node's agent is not ready, for %v; nothing new is sold until it is well.",
-		nodehealth.KubeletLost:   "The node's kubelet has not renewed its Lease for %v; nothing new is sold until it does.",
+		nodehealth.AgentNotThere: "No agent has run on the node for %v. Nothing new is sold until a healthy one runs.",
+		nodehealth.AgentUnready:  "The node's agent has not been ready for %v. Nothing new is sold until it is.",
+		nodehealth.KubeletLost:   "The node's kubelet has not renewed its Lease for %v. Nothing new is sold until it does.",
 	}[a.Cause]
 	message := fmt.Sprintf(what, a.For.Round(time.Second))
 	err := o.condition(ctx, a, metav1.ConditionTrue, message)
@@ -163,7 +163,7 @@ func (o *keeper) withdraw(ctx context.Context, a nodehealth.Action) error {
 	}
 	n, there := o.fleet.nodes.get(a.Node)
 	if !there {
-		return nil // it went meanwhile, and its report with it
+		return nil // the Node was deleted meanwhile, and its report with it
 	}
 	if err := o.create(ctx, a.Node, n.uid); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (o *keeper) withdraw(ctx context.Context, a nodehealth.Action) error {
 	return o.condition(ctx, a, metav1.ConditionTrue, message)
 }
 
-func (o *keeper) create(ctx context.Context, name, uid string) error {
+func (o *executor) create(ctx context.Context, name, uid string) error {
 	err := o.custom.Post().Resource("nodereports").Body(&v1alpha1.NodeReport{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion, Kind: "NodeReport"},
 		ObjectMeta: metav1.ObjectMeta{
@@ -185,8 +185,8 @@ func (o *keeper) create(ctx context.Context, name, uid string) error {
 	return nil
 }
 
-// condition sets the one condition that is ours.
-func (o *keeper) condition(
+// condition sets the condition Withdrawn.
+func (o *executor) condition(
 	ctx context.Context, a nodehealth.Action, status metav1.ConditionStatus, message string,
 ) error {
 	return applyCondition(ctx, o.custom, a.Node, fieldManager, metav1.Condition{
@@ -194,8 +194,8 @@ func (o *keeper) condition(
 	})
 }
 
-// tidy takes off a Node what bound pods do not need. Which pods there are matters for Koordinator's names only.
-func (o *keeper) tidy(ctx context.Context, name string) error {
+// tidy removes the resources from a Node that bound pods do not need. The pods matter only for Koordinator's names.
+func (o *executor) tidy(ctx context.Context, name string) error {
 	n, there := o.fleet.nodes.get(name)
 	if !there {
 		return nil
@@ -215,7 +215,7 @@ func (o *keeper) tidy(ctx context.Context, name string) error {
 }
 
 // pods lists the pods of a node.
-func (o *keeper) pods(ctx context.Context, name string) ([]*model.Pod, error) {
+func (o *executor) pods(ctx context.Context, name string) ([]*model.Pod, error) {
 	var list corev1.PodList
 	selector := fields.OneTermEqualSelector("spec.nodeName", name).String()
 	err := o.core.Get().Resource("pods").Param("fieldSelector", selector).Do(ctx).Into(&list)
@@ -232,7 +232,7 @@ func (o *keeper) pods(ctx context.Context, name string) ([]*model.Pod, error) {
 }
 
 // forget deletes the report that was seen, and no later one of the same name.
-func (o *keeper) forget(ctx context.Context, name string) error {
+func (o *executor) forget(ctx context.Context, name string) error {
 	r, there := o.fleet.reports.get(name)
 	if !there {
 		return nil
