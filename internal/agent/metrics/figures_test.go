@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestUsers(t *testing.T) {
 	const now = time.Hour
 	usage := func(milli int64) model.Usage {
-		return model.Usage{CPU: model.CPUUsage{At: now, Milli: milli}, Memory: model.MemoryUsage{At: now, WorkingSet: milli}}
+		return fixture.Usage(now, milli, milli)
 	}
 	pods := []*model.Pod{{UID: "a", Class: model.ClassLS}, {UID: "b", Class: model.ClassBE}, {UID: "c", Class: model.ClassSystem}, {UID: "gone", Class: model.ClassLSE}}
 	load := func() *model.Load {
@@ -59,7 +60,7 @@ func TestUsers(t *testing.T) {
 func TestUsersMean(t *testing.T) {
 	var f figures
 	usage := func(at time.Duration, milli int64) model.Usage {
-		return model.Usage{CPU: model.CPUUsage{At: at, Milli: milli}, Memory: model.MemoryUsage{At: at, WorkingSet: milli}}
+		return fixture.Usage(at, milli, milli)
 	}
 	const seconds = 60
 	for i := range seconds {

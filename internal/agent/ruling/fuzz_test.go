@@ -76,24 +76,17 @@ func names(t *testing.T, err error) {
 // decideBy decides twice about a node on which two pods run, one of them batch.
 func decideBy(t *testing.T, p model.Policy, now time.Time) {
 	t.Helper()
-	usage := func(milli, memory int64) model.Usage {
-		return model.Usage{CPU: model.CPUUsage{At: time.Hour, Milli: milli}, Memory: model.MemoryUsage{At: time.Hour, WorkingSet: memory}}
-	}
-	n := model.Node{
-		Now: now, PodsKnown: true, Capacity: model.Amount{CPU: 8000, Memory: 32 << 30}, Allocatable: model.Amount{CPU: 7000, Memory: 30 << 30},
-		Kubelet: model.Kubelet{Known: true, CFSQuota: true, QuotaPeriod: model.DefaultQuotaPeriod},
-		Tree: model.Tree{Guaranteed: "kubepods", Burstable: "kubepods/burstable", BestEffort: "kubepods/besteffort", Pods: map[string]model.PodGroup{
-			"job": {Dir: "kubepods/besteffort/podjob"}, "web": {Dir: "kubepods/burstable/podweb"},
-		}},
-		Pods: []*model.Pod{
-			{UID: "job", APIUID: "job", Name: "job", QoS: model.BestEffort, Class: model.ClassBE, Tier: model.TierBatch, Batch: model.Amount{CPU: 1000, Memory: 1 << 30}},
-			{UID: "web", APIUID: "web", Name: "web", QoS: model.Burstable, Class: model.ClassLS, RequestMilli: 2000, Annotations: model.PodAnnotations{Shares: 4096}},
-		},
-		Load: &model.Load{
-			Clock: time.Hour, CPUMilli: 8000, Memory: 32 << 30, Node: usage(3000, 8<<30), Classes: [3]model.Usage{usage(2500, 6<<30)},
-			Pods: []model.PodUsage{{UID: "job", Usage: usage(500, 1<<30)}, {UID: "web", Usage: usage(2000, 5<<30)}},
-		},
-	}
+	n := fixture.Node(model.Amount{CPU: 8000, Memory: 32 << 30})
+	n.Now, n.Allocatable = now, model.Amount{CPU: 7000, Memory: 30 << 30}
+	web := fixture.Pod("web", model.Burstable)
+	web.Class, web.RequestMilli, web.Annotations.Shares = model.ClassLS, 2000, 4096
+	fixture.Run(&n, web)
+	fixture.Run(&n, fixture.BatchPod("job", model.Amount{CPU: 1000, Memory: 1 << 30}))
+	const at = time.Hour
+	n.Load = &model.Load{Clock: at, CPUMilli: 8000, Memory: 32 << 30, Node: fixture.Usage(at, 3000, 8<<30)}
+	n.Load.Classes[model.Guaranteed] = fixture.Usage(at, 2500, 6<<30)
+	fixture.Measure(n.Load, "job", fixture.Usage(at, 500, 1<<30))
+	fixture.Measure(n.Load, "web", fixture.Usage(at, 2000, 5<<30))
 	var state node.State
 	for range 2 {
 		var plan model.Plan

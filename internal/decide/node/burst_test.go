@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -49,7 +50,8 @@ func TestBurstProperties(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 40))
 		w := bursting(t)
 		w.node.Kubelet.QuotaPeriod = []int64{100_000, 20_000, 5000}[r.IntN(3)]
-		pod := &model.Pod{UID: "p", APIUID: "p", Name: "p", QoS: model.Burstable, Class: model.ClassLS}
+		pod := fixture.Pod("p", model.Burstable)
+		pod.Class = model.ClassLS
 		group := model.PodGroup{Dir: "kubepods/burstable/podp", Inode: 1}
 		limited := true
 		for i := range 1 + r.IntN(4) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -69,10 +70,10 @@ func checkRound(w *world, round decision) error {
 	}
 	second, _ := round(w.node, w.policy, state)
 	if !reflect.DeepEqual(plan.Publish, second.Publish) {
-		return fmt.Errorf("published is %+v, and a moment later %+v", plan.Publish, second.Publish)
+		return fmt.Errorf("the second round publishes something else:\n%s", fixture.Diff(plan.Publish, second.Publish))
 	}
 	if !reflect.DeepEqual(plan.Settings, second.Settings) {
-		return fmt.Errorf("set is %+v, and a moment later %+v", plan.Settings, second.Settings)
+		return fmt.Errorf("the second round has other settings:\n%s", fixture.Diff(plan.Settings, second.Settings))
 	}
 	if plan.Slack == nil {
 		return nil

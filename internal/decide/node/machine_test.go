@@ -12,6 +12,7 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/node/evict"
 	"github.com/waterline-io/waterline/internal/decide/node/quota"
 	"github.com/waterline-io/waterline/internal/decide/node/slack"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -139,7 +140,7 @@ func randomLoad(r *rand.Rand, n *model.Node) *model.Load {
 		if doubted && r.IntN(10) == 0 {
 			at -= time.Duration(r.IntN(70)) * time.Second
 		}
-		return model.Usage{CPU: model.CPUUsage{At: at, Milli: a.CPU}, Memory: model.MemoryUsage{At: at, WorkingSet: a.Memory}}
+		return fixture.Usage(at, a.CPU, a.Memory)
 	}
 	var all model.Amount
 	for _, p := range n.Pods {

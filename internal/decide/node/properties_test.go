@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -66,7 +67,7 @@ func TestProperties(t *testing.T) {
 		plan, _ := node.Decide(w.node, w.policy, w.state)
 		again, _ := node.Decide(w.node, w.policy, w.state)
 		if !reflect.DeepEqual(plan, again) {
-			t.Fatalf("seed %d: the same node was decided differently", seed)
+			t.Fatalf("seed %d: two plans for the same node differ:\n%s", seed, fixture.Diff(plan, again))
 		}
 		if !slices.IsSortedFunc(plan.Settings, func(a, b model.Setting) int { return a.File.Compare(b.File) }) {
 			t.Fatalf("seed %d: the settings are not ordered", seed)

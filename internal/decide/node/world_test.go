@@ -15,7 +15,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// world is an imagined node on which every plan succeeds.
+// world is an imagined node on which every plan succeeds. It is built by the commands of golden cases, which set nearly
+// every field of a node, a pod and a policy.
 type world struct {
 	node   model.Node
 	policy model.Policy
@@ -31,15 +32,13 @@ type world struct {
 
 func newWorld() *world {
 	unknown := [model.Horizons]model.Peak{unknownPeak, unknownPeak}
-	w := &world{uses: map[string]int64{}, wrote: map[model.File]model.Value{}, policy: fixture.Policy(), peaks: slack.Peaks{CPU: unknown, Memory: unknown}, layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"}}
-	w.node = model.Node{
-		Now: epoch, PodsKnown: true, Allocatable: model.Amount{CPU: 4000},
-		Kubelet: model.Kubelet{Known: true, CFSQuota: true, QuotaPeriod: model.DefaultQuotaPeriod},
-		Tree: model.Tree{
-			Guaranteed: w.layout.Class(model.Guaranteed), Burstable: w.layout.Class(model.Burstable), BestEffort: w.layout.Class(model.BestEffort),
-			Pods: map[string]model.PodGroup{},
-		},
+	w := &world{
+		node: fixture.Node(model.Amount{CPU: 4000}), policy: fixture.Policy(),
+		layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"},
+		peaks:  slack.Peaks{CPU: unknown, Memory: unknown},
+		uses:   map[string]int64{}, wrote: map[model.File]model.Value{},
 	}
+	w.node.Capacity = model.Amount{} // not known until a command sets it
 	return w
 }
 
@@ -54,8 +53,7 @@ func (w *world) do(line string) error {
 	case "pod":
 		return w.setPod(args[0], args[1:])
 	case "gone":
-		w.node.Pods = slices.DeleteFunc(w.node.Pods, func(p *model.Pod) bool { return p.Name == args[0] })
-		delete(w.node.Tree.Pods, args[0])
+		fixture.Delete(&w.node, args[0])
 	case "deleted":
 		w.node.Pods = slices.DeleteFunc(w.node.Pods, func(p *model.Pod) bool { return p.Name == args[0] })
 	case "pods":
@@ -188,7 +186,8 @@ func (w *world) setPolicy(args []string) error {
 }
 
 func (w *world) setPod(name string, args []string) error {
-	pod := &model.Pod{UID: name, APIUID: name, Namespace: "default", Name: name, Labels: map[string]string{}, NamespaceLabels: map[string]string{}}
+	pod := fixture.Pod(name, model.Guaranteed)
+	pod.Labels, pod.NamespaceLabels = map[string]string{}, map[string]string{}
 	group := model.PodGroup{}
 	exists := true
 	for _, arg := range args {
@@ -273,9 +272,7 @@ func (w *world) setPod(name string, args []string) error {
 			}
 		}
 	}
-	w.node.Pods = slices.DeleteFunc(w.node.Pods, func(p *model.Pod) bool { return p.Name == name })
-	w.node.Pods = append(w.node.Pods, pod)
-	slices.SortFunc(w.node.Pods, func(a, b *model.Pod) int { return strings.Compare(a.UID, b.UID) })
+	fixture.Bind(&w.node, pod)
 	delete(w.node.Tree.Pods, name)
 	if exists {
 		group.Dir, group.Inode = w.layout.Pod(pod.QoS, name), 1
@@ -476,7 +473,7 @@ func whenBusy(n *model.Node, plan *model.Plan) map[string]float64 {
 }
 
 // epoch is the first moment of every transcript.
-var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+var epoch = fixture.Epoch()
 
 // topology makes a machine of equal parts. The threads of a core are numbered one after the other.
 func topology(spec string) *model.Topology {

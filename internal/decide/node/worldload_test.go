@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -286,7 +287,7 @@ func (w *world) measure() {
 	}
 	clock := time.Hour + w.node.Now.Sub(epoch) - l.set // nobody can set this one
 	usage := func(a model.Amount, age time.Duration) model.Usage {
-		return model.Usage{CPU: model.CPUUsage{At: clock - age, Milli: a.CPU}, Memory: model.MemoryUsage{At: clock - age, WorkingSet: a.Memory}}
+		return fixture.Usage(clock-age, a.CPU, a.Memory)
 	}
 	m := &model.Load{Clock: clock, CPUMilli: l.real.CPU, Memory: l.real.Memory, Watermark: l.watermark}
 	w.node.Load = m

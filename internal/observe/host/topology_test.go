@@ -6,13 +6,13 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -28,8 +28,12 @@ func TestTopology(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := ReadTopology(sys); err != nil || !reflect.DeepEqual(top, again) {
-			t.Errorf("a second read gave %+v, %v, the first %+v", again, err, top)
+		again, err := ReadTopology(sys)
+		if err != nil {
+			t.Error(err)
+		}
+		if d := fixture.Diff(top, again); d != "" {
+			t.Errorf("two reads differ (-first +second):\n%s", d)
 		}
 		if online, err := OnlineCPUs(sys); err != nil || online != top.Online() {
 			t.Errorf("online are %s, %v; in the topology are %s", online, err, top.Online())

@@ -8,10 +8,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/waterline-io/waterline/internal/fixture"
 )
 
 func read(t testing.TB, set, content string) ([]Machine, error) {
@@ -160,8 +161,12 @@ func TestFiles(t *testing.T) {
 		t.Fatalf("%v, %v", files, err)
 	}
 	want := []Machine{{Name: "a", Times: []int64{300}, Parts: [][]float64{{4}}, Limits: []float64{4}}}
-	if got, err := d.Read(files[0]); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%v, %v", got, err)
+	got, err := d.Read(files[0])
+	if err != nil {
+		t.Error(err)
+	}
+	if d := fixture.Diff(want, got); d != "" {
+		t.Errorf("%s differs (-want +got):\n%s", files[0], d)
 	}
 	if got, err := d.Read(files[1]); err != nil || got[0].Name != "b" {
 		t.Errorf("%v, %v", got, err)
@@ -179,10 +184,10 @@ func TestFiles(t *testing.T) {
 
 func TestGenerate(t *testing.T) {
 	a, b := Generate(Online(3), 5), Generate(Online(3), 5)
-	if !reflect.DeepEqual(a, b) || len(a.Times) != 3*288 {
-		t.Error("the same shape and seed make other usage")
+	if d := fixture.Diff(a, b); d != "" || len(a.Times) != 3*288 {
+		t.Errorf("the same shape and seed make %d times and other usage:\n%s", len(a.Times), d)
 	}
-	if c := Generate(Online(3), 6); reflect.DeepEqual(a.Parts, c.Parts) {
+	if c := Generate(Online(3), 6); fixture.Diff(a.Parts, c.Parts) == "" {
 		t.Error("another seed makes the same usage")
 	}
 }

@@ -5,7 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// A world is a victim among neighbours, of whom one or none is to blame, second by second.
+// world is a victim pod among neighbours, second by second. At most one neighbour causes the victim's waiting. The
+// world is a signal for the statistics and contains no node, so fixture has nothing for it.
 type world struct {
 	r        *rand.Rand
 	kind     kind
