@@ -38,7 +38,8 @@ func newFake(t *testing.T) *fake {
 	t.Helper()
 	apply(t, `{apiVersion: v1, kind: Node, metadata: {name: `+fakeNode+`}}`)
 	// The rights of the chart's ServiceAccount, and no others.
-	helm(t, "upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--create-namespace",
+	helm(t, "upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system",
+		"--create-namespace",
 		"--set-json", `policy.mode="Enforce"`,
 		"--set-json", `agent.nodeSelector={"nowhere":"true"}`, "--set-json", `policy.weight.namespaces=[]`)
 	t.Cleanup(func() { helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait") })
@@ -62,7 +63,8 @@ func fakeAt(t *testing.T, node string) *fake {
 	f.mkdir(f.layout.Class(model.Burstable))
 	f.mkdir(f.layout.Class(model.BestEffort))
 	f.set(t, top, model.Shares, int64(runtime.NumCPU())*model.SharesPerCPU) // against the rest of the machine, as kubepods
-	kubectl(t, "patch", "node", node, "--subresource=status", "--type=merge", "-p", `{"status":{"allocatable":{"cpu":"8"},"capacity":{"cpu":"8"}}}`)
+	kubectl(t, "patch", "node", node, "--subresource=status", "--type=merge", "-p",
+		`{"status":{"allocatable":{"cpu":"8"},"capacity":{"cpu":"8"}}}`)
 	f.config = kubeconfig(t, agentToken(t, node))
 	return f
 }
@@ -88,7 +90,8 @@ func kubeconfig(t testing.TB, token string) string {
 	}
 	before, _, _ := strings.Cut(string(admin), "users:")
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	content := before + "users: [{name: user, user: {token: " + token + "}}]\ncontexts: [{name: bed, context: {cluster: bed, user: user}}]\ncurrent-context: bed\n"
+	content := before + "users: [{name: user, user: {token: " + token +
+		"}}]\ncontexts: [{name: bed, context: {cluster: bed, user: user}}]\ncurrent-context: bed\n"
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -209,8 +212,9 @@ func (l *lockedBuffer) String() string {
 func (f *fake) start() *process {
 	f.t.Helper()
 	a := &process{t: f.t, log: &lockedBuffer{}, done: make(chan error, 1)}
-	a.cmd = exec.Command(filepath.Join(built, "bin/waterline-agent"), append([]string{"--node-name", f.node, "--kubeconfig", f.config,
-		"--kubepods", f.layout.Root, "--run-dir", f.runDir}, f.serves...)...)
+	a.cmd = exec.Command(filepath.Join(built, "bin/waterline-agent"),
+		append([]string{"--node-name", f.node, "--kubeconfig", f.config,
+			"--kubepods", f.layout.Root, "--run-dir", f.runDir}, f.serves...)...)
 	a.cmd.Stderr = a.log
 	if err := a.cmd.Start(); err != nil {
 		f.t.Fatal(err)
@@ -305,7 +309,10 @@ spec: {mode: Enforce, weight: {max: 16384, namespaces: [{selector: {matchLabels:
 	events := func(namespace string) []corev1.Event {
 		return object[corev1.EventList](t, "events", "-n", namespace, "--field-selector", "reason=WeightClamped").Items
 	}
-	eventually(t, "an event", func() (bool, string) { return len(events("greedy")) == 1, fmt.Sprint(len(events("greedy"))) })
+	eventually(t, "an event", func() (bool, string) {
+		return len(events("greedy")) == 1,
+			fmt.Sprint(len(events("greedy")))
+	})
 	if n := len(events("video")); n != 0 {
 		t.Errorf("who may is told that he may not: %d", n)
 	}

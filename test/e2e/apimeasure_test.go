@@ -35,10 +35,13 @@ func TestAPIPrometheus(t *testing.T) {
 		length, shown = 11*time.Minute, append(shown, "5m", "10m")
 	}
 	c := newCrowd(t)
-	online, batch, holder, later := c.loaded("online", "", onlineMilli), c.loaded("batch", "BE", batchMilli), c.loaded("holder", "", 0), c.loaded("later", "BE", burstMilli)
+	online, batch, holder, later := c.loaded("online", "", onlineMilli), c.loaded("batch", "BE", batchMilli),
+		c.loaded("holder", "", 0), c.loaded("later", "BE", burstMilli)
 	c.burn(online)
 	c.burn(batch)
-	c.exec(holder, "", "busybox", "sh", "-c", fmt.Sprintf(`held=$(head -c %d /dev/zero | tr '\0' x); kill -STOP $$`, heldBytes)) // and no child, which would outlive it
+	// and no child, which would outlive it
+	c.exec(holder, "", "busybox", "sh", "-c", fmt.Sprintf(`held=$(head -c %d /dev/zero | tr '\0' x); kill -STOP $$`,
+		heldBytes))
 	reader := newReader(c.groups, []string{online, batch, c.layout.Root, later})
 	p := newPrometheus(t)
 	c.start()
@@ -92,14 +95,17 @@ func TestAPIPrometheus(t *testing.T) {
 		check(v1alpha1.MetricCPUUsed, "BE", reader.of(1), floor)
 		if span <= time.Minute {
 			check(v1alpha1.MetricCPUUsed, "node", reader.node, floor)
-			check(v1alpha1.MetricCPUUsed, "system", func(from, to time.Time) float64 { return reader.system(from, to, 2) }, floor)
+			check(v1alpha1.MetricCPUUsed, "system", func(from, to time.Time) float64 { return reader.system(from, to, 2) },
+				floor)
 			check(v1alpha1.MetricCPUStolen, "", reader.stolen, floor)
-			check(v1alpha1.MetricBatchCPUAvailable, "", func(from, to time.Time) float64 { return reader.available(ceiling, from, to, 2, 1, 3) }, floor)
+			check(v1alpha1.MetricBatchCPUAvailable, "",
+				func(from, to time.Time) float64 { return reader.available(ceiling, from, to, 2, 1, 3) }, floor)
 		}
 		held := func(time.Time, time.Time) float64 { return c.workingSet(t, holder) + c.workingSet(t, online) }
 		check(v1alpha1.MetricMemoryUsed, "LS", held, 1<<20)
 	}
-	if used := p.last(v1alpha1.MetricMemoryUsed + `{class="LS",window="1m"}`).value; used < heldBytes || used > 1.2*heldBytes {
+	if used := p.last(v1alpha1.MetricMemoryUsed + `{class="LS",window="1m"}`).value; used < heldBytes ||
+		used > 1.2*heldBytes {
 		t.Errorf("the pods that hold %d bytes are shown with %v", heldBytes, used)
 	}
 	if ratio := p.last(v1alpha1.MetricThrottled + `{window="1m"}`).value; ratio < 0.9 {

@@ -26,16 +26,20 @@ func TestAPIChart(t *testing.T) {
 		{"--set", "manager.webhook.enabled=false"},
 		{"--set", "manager.enabled=false,priorityClasses=false"},
 	} {
-		rendered := helm(t, append([]string{"template", "waterline", "../../deploy/chart", "--namespace", "default", "--kube-version", "v1.36.3"}, values...)...)
+		rendered := helm(t, append([]string{"template", "waterline", "../../deploy/chart", "--namespace", "default",
+			"--kube-version", "v1.36.3"}, values...)...)
 		c := bed.Kubectl(t.Context(), "apply", "--dry-run=server", "--validate=strict", "-f", "-")
 		c.Stdin = strings.NewReader(rendered)
 		if out, err := c.CombinedOutput(); err != nil || bytes.Contains(out, []byte("Warning")) {
 			t.Errorf("%v: %v: %s", values, err, out)
 		}
 	}
-	for _, bad := range [][]string{{"--set", "profile=other"}, {"--set", "policy.mode=on"}, {"--set", "nosuch=1"}, {"--set", "agent.syncPeriod=ten"}, {"--set", "paths.podResources=var"},
-		{"--set", "manager.replicas=0"}, {"--set", "manager.webhook.url=http://192.0.2.1"}, {"--set", "manager.webhook.timeoutSeconds=60"}} {
-		c := exec.Command(filepath.Join(built, "bin/helm"), append([]string{"template", "../../deploy/chart", "--kube-version", "v1.36.3"}, bad...)...)
+	for _, bad := range [][]string{{"--set", "profile=other"}, {"--set", "policy.mode=on"}, {"--set", "nosuch=1"},
+		{"--set", "agent.syncPeriod=ten"}, {"--set", "paths.podResources=var"},
+		{"--set", "manager.replicas=0"}, {"--set", "manager.webhook.url=http://192.0.2.1"},
+		{"--set", "manager.webhook.timeoutSeconds=60"}} {
+		c := exec.Command(filepath.Join(built, "bin/helm"),
+			append([]string{"template", "../../deploy/chart", "--kube-version", "v1.36.3"}, bad...)...)
 		if out, err := c.CombinedOutput(); err == nil {
 			t.Errorf("%v was taken: %.200s", bad, out)
 		}
@@ -45,7 +49,8 @@ func TestAPIChart(t *testing.T) {
 // TestAPIChartMonitoring checks what the chart installs for Prometheus and Grafana: the rules and the dashboard as they stand
 // in their files. The API server has no PrometheusRule that could check the first.
 func TestAPIChartMonitoring(t *testing.T) {
-	rendered := helm(t, "template", "waterline", "../../deploy/chart", "--namespace", "monitored", "--kube-version", "v1.36.3", "--show-only", "templates/monitoring.yaml",
+	rendered := helm(t, "template", "waterline", "../../deploy/chart", "--namespace", "monitored", "--kube-version",
+		"v1.36.3", "--show-only", "templates/monitoring.yaml",
 		"--set", "monitoring.rules=true,monitoring.dashboard=true,monitoring.labels.release=prometheus")
 	var rule struct {
 		metav1.TypeMeta
@@ -83,7 +88,8 @@ func TestAPIChartMonitoring(t *testing.T) {
 		t.Error("the ConfigMap has not the dashboard of the file")
 	}
 	for kind, labels := range map[string]map[string]string{"rules": rule.Labels, "dashboard": dashboard.Labels} {
-		if labels["release"] != "prometheus" || labels["app.kubernetes.io/instance"] != "waterline" || kind == "dashboard" && labels["grafana_dashboard"] != "1" {
+		if labels["release"] != "prometheus" || labels["app.kubernetes.io/instance"] != "waterline" || kind == "dashboard" &&
+			labels["grafana_dashboard"] != "1" {
 			t.Errorf("the %s have the labels %v", kind, labels)
 		}
 	}

@@ -56,7 +56,8 @@ func TestNodeHeadline(t *testing.T) {
 		args = []string{"--trace", root}
 	}
 	m := inPods(t, "headline", args...)
-	for _, name := range []string{"alone_p99_ms", "p99_ratio", "waterline_batch_percent", "waterline_agent_percent", "waterline_ffmpeg_frames_per_second"} {
+	for _, name := range []string{"alone_p99_ms", "p99_ratio", "waterline_batch_percent", "waterline_agent_percent",
+		"waterline_ffmpeg_frames_per_second"} {
 		if m[name] <= 0 {
 			t.Errorf("%s is %v", name, m[name])
 		}
@@ -70,7 +71,8 @@ func TestNodeHeadline(t *testing.T) {
 func inPods(t *testing.T, name string, args ...string) map[string]float64 {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name+".json")
-	args = append([]string{name, "--in-pods", "--kubeconfig", bed.Kubeconfig(), "--node", cluster.NodeName, "--json", file}, args...)
+	args = append([]string{name, "--in-pods", "--kubeconfig", bed.Kubeconfig(), "--node", cluster.NodeName, "--json",
+		file}, args...)
 	out, err := exec.Command(filepath.Join(built, "bin/lab"), args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)

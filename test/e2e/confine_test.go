@@ -94,7 +94,8 @@ func newConfined(t *testing.T) confined {
 	c := confined{newUser(t, f.config), newUser(t, kubeconfig(t, agentToken(t, "")))}
 	eventually(t, "the admission policies are in force", func() (bool, string) {
 		for _, path := range []string{nodes + fakeNode, reports + "other", pods + "mine"} {
-			if answer, _ := c.nameless.patch(t, path+"/status", `{"status":{"phase":"Running"}}`); !strings.Contains(answer, "not named in its token") {
+			if answer, _ := c.nameless.patch(t, path+"/status", `{"status":{"phase":"Running"}}`); !strings.Contains(answer,
+				"not named in its token") {
 				return false, answer
 			}
 		}
@@ -108,12 +109,18 @@ func TestAPIConfinedNode(t *testing.T) {
 	c := newConfined(t)
 	for _, refused := range []struct{ what, because, path, body string }{
 		{"another node's status", "its own node only", nodes + "other/status", sells},
-		{"other resources", "batch and mid resources only", nodes + fakeNode + "/status", `{"status":{"capacity":{"cpu":"800"},"allocatable":{"cpu":"800"}}}`},
-		{"a new resource", "batch and mid resources only", nodes + fakeNode + "/status", `{"status":{"capacity":{"example.com/gpu":"8"}}}`},
-		{"taking a resource away", "batch and mid resources only", nodes + fakeNode + "/status", `{"status":{"allocatable":{"cpu":null}}}`},
-		{"taking all resources away", "batch and mid resources only", nodes + fakeNode + "/status", `{"status":{"capacity":null}}`},
-		{"conditions", "capacity and allocatable only", nodes + fakeNode + "/status", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`},
-		{"addresses", "capacity and allocatable only", nodes + fakeNode + "/status", `{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.1"}]}}`},
+		{"other resources", "batch and mid resources only", nodes + fakeNode + "/status",
+			`{"status":{"capacity":{"cpu":"800"},"allocatable":{"cpu":"800"}}}`},
+		{"a new resource", "batch and mid resources only", nodes + fakeNode + "/status",
+			`{"status":{"capacity":{"example.com/gpu":"8"}}}`},
+		{"taking a resource away", "batch and mid resources only", nodes + fakeNode + "/status",
+			`{"status":{"allocatable":{"cpu":null}}}`},
+		{"taking all resources away", "batch and mid resources only", nodes + fakeNode + "/status",
+			`{"status":{"capacity":null}}`},
+		{"conditions", "capacity and allocatable only", nodes + fakeNode + "/status",
+			`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`},
+		{"addresses", "capacity and allocatable only", nodes + fakeNode + "/status",
+			`{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.1"}]}}`},
 		{"labels", "no labels", nodes + fakeNode + "/status", `{"metadata":{"labels":{"pool":"control"}}}`},
 		{"annotations", "no labels", nodes + fakeNode + "/status", `{"metadata":{"annotations":{"a":"b"}}}`},
 		{"the node itself", "cannot patch", nodes + fakeNode, `{"spec":{"unschedulable":true}}`},
@@ -123,22 +130,26 @@ func TestAPIConfinedNode(t *testing.T) {
 		}
 	}
 	for _, body := range []string{
-		sells, strings.ReplaceAll(sells, "4000", "3000"), strings.ReplaceAll(sells, "waterline.io/batch-cpu", "kubernetes.io/mid-memory"),
+		sells, strings.ReplaceAll(sells, "4000", "3000"), strings.ReplaceAll(sells, "waterline.io/batch-cpu",
+			"kubernetes.io/mid-memory"),
 		strings.ReplaceAll(sells, `"4000"`, "null"),
 	} {
 		if answer, ok := c.agent.patch(t, nodes+fakeNode+"/status", body); !ok {
 			t.Errorf("%s: %s", body, answer)
 		}
 	}
-	if answer, ok := c.agent.do(t, http.MethodGet, "/api/v1/namespaces/waterline-system/secrets/waterline-webhook", "", ""); ok || !strings.Contains(answer, "cannot get") {
+	if answer, ok := c.agent.do(t, http.MethodGet, "/api/v1/namespaces/waterline-system/secrets/waterline-webhook", "",
+		""); ok || !strings.Contains(answer, "cannot get") {
 		t.Errorf("the webhook's keys: %.200s", answer)
 	}
-	for _, path := range []string{"/api/v1/secrets", "/apis/apps/v1/daemonsets", "/api/v1/namespaces/waterline-system/configmaps"} {
+	for _, path := range []string{"/api/v1/secrets", "/apis/apps/v1/daemonsets",
+		"/api/v1/namespaces/waterline-system/configmaps"} {
 		if answer, ok := c.agent.do(t, http.MethodGet, path, "", ""); ok || !strings.Contains(answer, "cannot list") {
 			t.Errorf("%s: %.200s", path, answer)
 		}
 	}
-	for _, path := range []string{nodes + "other", pods + "theirs", reports + "other", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/waterline-agent-nodes"} {
+	for _, path := range []string{nodes + "other", pods + "theirs", reports + "other",
+		"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/waterline-agent-nodes"} {
 		if answer, ok := c.agent.do(t, http.MethodDelete, path, "", ""); ok || !strings.Contains(answer, "cannot delete") {
 			t.Errorf("deleting %s: %.200s", path, answer)
 		}
@@ -151,7 +162,8 @@ func TestAPIConfinedPod(t *testing.T) {
 	for _, refused := range []struct{ what, because, path, body string }{
 		{"a pod of another node", "its own node only", pods + "theirs/status", pinned},
 		{"a pod of no node", "its own node only", pods + "nobodys/status", pinned},
-		{"another condition", "waterline.io/CPUSet only", pods + "mine/status", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`},
+		{"another condition", "waterline.io/CPUSet only", pods + "mine/status",
+			`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`},
 		{"the phase", "one condition", pods + "mine/status", `{"status":{"phase":"Failed"}}`},
 		{"labels", "no labels", pods + "mine/status", `{"metadata":{"labels":{"app":"x"}}}`},
 		{"annotations", "no labels", pods + "mine/status", `{"metadata":{"annotations":{"iqiyi.com/cpu-share":"262144"}}}`},
@@ -161,7 +173,8 @@ func TestAPIConfinedPod(t *testing.T) {
 			t.Errorf("%s: %s", refused.what, answer)
 		}
 	}
-	for _, body := range []string{pinned, strings.ReplaceAll(pinned, "True", "False"), `{"status":{"conditions":[{"$patch":"delete","type":"waterline.io/CPUSet"}]}}`} {
+	for _, body := range []string{pinned, strings.ReplaceAll(pinned, "True", "False"),
+		`{"status":{"conditions":[{"$patch":"delete","type":"waterline.io/CPUSet"}]}}`} {
 		if answer, ok := c.agent.patch(t, pods+"mine/status", body); !ok {
 			t.Errorf("%s: %s", body, answer)
 		}
@@ -182,10 +195,12 @@ func TestAPIConfinedReport(t *testing.T) {
 		return by.do(t, http.MethodPost, strings.TrimSuffix(reports, "/"), "application/json", document)
 	}
 	const mine = "Node/" + fakeNode
-	forget := func() { kubectl(t, "delete", "nodereport", fakeNode, "--ignore-not-found") } // it goes with its Node, some time
+	// it goes with its Node, some time
+	forget := func() { kubectl(t, "delete", "nodereport", fakeNode, "--ignore-not-found") }
 	forget()
 	t.Cleanup(forget)
-	for _, refused := range [][]string{{"other2", "Node/other2"}, {fakeNode}, {fakeNode, "Pod/" + fakeNode}, {fakeNode, "Node/other"}, {fakeNode, mine, "Pod/mine"}} {
+	for _, refused := range [][]string{{"other2", "Node/other2"}, {fakeNode}, {fakeNode, "Pod/" + fakeNode},
+		{fakeNode, "Node/other"}, {fakeNode, mine, "Pod/mine"}} {
 		if answer, ok := create(c.agent, refused[0], refused[1:]...); ok || !strings.Contains(answer, "denied request") {
 			t.Errorf("a report %v: %s", refused, answer)
 		}
@@ -198,11 +213,13 @@ func TestAPIConfinedReport(t *testing.T) {
 	}
 	kubectl(t, "patch", "nodereport", fakeNode, "--subresource=status", "--type=merge", "-p",
 		`{"status":{"conditions":[{"type":"Withdrawn","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
-	if answer, ok := c.agent.patch(t, reports+"other/status", `{"status":{"policy":"x"}}`); ok || !strings.Contains(answer, "its own node only") {
+	if answer, ok := c.agent.patch(t, reports+"other/status", `{"status":{"policy":"x"}}`); ok ||
+		!strings.Contains(answer, "its own node only") {
 		t.Errorf("another node's report: %s", answer)
 	}
 	for _, body := range []string{`{"status":{"conditions":[]}}`, `{"status":{"conditions":null}}`, `{"status":null}`} {
-		if answer, ok := c.agent.patch(t, reports+fakeNode+"/status", body); ok || !strings.Contains(answer, "are the manager's") {
+		if answer, ok := c.agent.patch(t, reports+fakeNode+"/status", body); ok ||
+			!strings.Contains(answer, "are the manager's") {
 			t.Errorf("an agent lifts what the manager withdrew by %s: %s", body, answer)
 		}
 	}

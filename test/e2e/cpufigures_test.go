@@ -87,7 +87,9 @@ func (c *cpuCrowd) ask() {
 	c.own = c.run(c.asker)
 	var statuses []string
 	for i, name := range []string{"a", "b"} {
-		statuses = append(statuses, fmt.Sprintf(`{"name":%q,"image":"none","imageID":"","ready":true,"restartCount":0,"containerID":"containerd://%s"}`, name, filepath.Base(c.own[i])))
+		statuses = append(statuses,
+			fmt.Sprintf(`{"name":%q,"image":"none","imageID":"","ready":true,"restartCount":0,"containerID":"containerd://%s"}`,
+				name, filepath.Base(c.own[i])))
 	}
 	c.patch(askerName, "status", fmt.Sprintf(`{"status":{"containerStatuses":[%s]}}`, strings.Join(statuses, ",")))
 	for i, j := range c.rand.Perm(len(c.pods))[:18] {
@@ -168,7 +170,8 @@ func (c *cpuCrowd) pin(n int, metrics map[string]float64) {
 // allocate returns how many microseconds the slowest benchmark of an allocation on 512 CPUs takes.
 func allocate(t *testing.T) float64 {
 	t.Helper()
-	out, err := exec.Command("go", "test", "-run", "^$", "-bench", "512$", "github.com/waterline-io/waterline/internal/decide/node/cpuset").CombinedOutput()
+	out, err := exec.Command("go", "test", "-run", "^$", "-bench", "512$",
+		"github.com/waterline-io/waterline/internal/decide/node/cpuset").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -87,7 +87,8 @@ func (n *node) keepOff(owner string, cpus model.CPUSet) {
 	n.t.Helper()
 	eventually(n.t, fmt.Sprintf("%s is alone on %s", owner, cpus), func() (bool, string) {
 		var there []string
-		for _, pod := range object[corev1.PodList](n.t, "pods", "-A", "--field-selector", "status.phase=Running,spec.nodeName="+n.name).Items {
+		for _, pod := range object[corev1.PodList](n.t, "pods", "-A", "--field-selector",
+			"status.phase=Running,spec.nodeName="+n.name).Items {
 			for _, s := range pod.Status.ContainerStatuses {
 				_, id, _ := strings.Cut(s.ContainerID, "://")
 				if pod.Name == owner || s.State.Running == nil {
@@ -136,7 +137,8 @@ func (n *node) testCPUs() {
 	n.cpuCondition("second", corev1.ConditionFalse, model.CPUsNotWhole)
 	n.runsOn("second", rest)
 	eventually(t, "an event", func() (bool, string) {
-		out := kubectl(t, "get", "events", "--field-selector", "involvedObject.name=second,reason="+string(model.CPUsNotWhole), "-o", "name")
+		out := kubectl(t, "get", "events", "--field-selector",
+			"involvedObject.name=second,reason="+string(model.CPUsNotWhole), "-o", "name")
 		return out != "", out
 	})
 

@@ -96,7 +96,8 @@ kind: Pod
 metadata: {name: %s, %s}
 spec: {nodeName: %s, terminationGracePeriodSeconds: 77, tolerations: [{operator: Exists}], containers: [{name: c, image: none}]}
 `, name, metadata, node))
-	m.patch("/api/v1/namespaces/default/pods/"+name+"/status", `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`)
+	m.patch("/api/v1/namespaces/default/pods/"+name+"/status",
+		`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`)
 }
 
 const be = "labels: {waterline.io/qos: BE, app: batch}"
@@ -162,7 +163,8 @@ spec: {mode: Enforce, nodeSelector: {matchLabels: {evicts: here}}, protect: {evi
 	args := []string{"--webhook=", "--evictions-per-owner=1", "--evictions=100", "--eviction-period=15s"}
 	changes := m.admin.record(t, strings.TrimSuffix(reports, "/"))
 	first := m.manager(args...)
-	for node, pod := range map[string]string{"guarded": "kept", "first": "one", "second": "two", "many": "many-0", "liar": "many-2", "rude": "online"} {
+	for node, pod := range map[string]string{"guarded": "kept", "first": "one", "second": "two", "many": "many-0",
+		"liar": "many-2", "rude": "online"} {
 		a.ask(node, pod)
 	}
 
@@ -173,12 +175,16 @@ spec: {mode: Enforce, nodeSelector: {matchLabels: {evicts: here}}, protect: {evi
 	t.Log("a PodDisruptionBudget keeps a pod, and its owner is told")
 	m.becomes("guarded", "DisruptionBudget", changes)
 	eventually(t, "an event says that a budget keeps the pod", func() (bool, string) {
-		out := kubectl(t, "get", "events", "--field-selector", "involvedObject.name=kept", "-o", "jsonpath={.items[*].reason}")
+		out := kubectl(t, "get", "events", "--field-selector", "involvedObject.name=kept", "-o",
+			"jsonpath={.items[*].reason}")
 		return strings.Contains(out, "EvictionWaits"), out
 	})
 
 	t.Log("of one owner the second pod waits")
-	eventually(t, "one of two pods of an owner leaves", func() (bool, string) { return leaves(t, "one") || leaves(t, "two"), m.metrics() })
+	eventually(t, "one of two pods of an owner leaves", func() (bool, string) {
+		return leaves(t, "one") ||
+			leaves(t, "two"), m.metrics()
+	})
 	if leaves(t, "one") && leaves(t, "two") {
 		t.Error("both pods of an owner leave at once")
 	}
@@ -191,7 +197,8 @@ spec: {mode: Enforce, nodeSelector: {matchLabels: {evicts: here}}, protect: {evi
 		t.Errorf("it has other grace than its own: %v", grace)
 	}
 	a.ask("many", "many-2")
-	for _, outcome := range []string{"BudgetOfNode", "BudgetOfOwner", "DisruptionBudget", "NotItsPod", "NotBatch", "NotSeenToChange"} {
+	for _, outcome := range []string{"BudgetOfNode", "BudgetOfOwner", "DisruptionBudget", "NotItsPod", "NotBatch",
+		"NotSeenToChange"} {
 		series := `waterline_manager_evictions_total{outcome="` + outcome + `"} `
 		if all := m.metrics(); !strings.Contains(all, series) || strings.Contains(all, series+"0\n") {
 			t.Errorf("nothing is counted as %s: %s", outcome, all)

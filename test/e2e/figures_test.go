@@ -159,13 +159,15 @@ func request(cpu string) corev1.ResourceRequirements {
 }
 
 // create makes a Burstable pod of two containers in the API, bound to the node, and its cgroup.
-func (c *crowd) create(name string, annotations map[string]string, first corev1.ResourceRequirements) (dir, uid string) {
+func (c *crowd) create(name string, annotations map[string]string, first corev1.ResourceRequirements) (dir,
+	uid string) {
 	c.t.Helper()
 	return c.createIn(model.Burstable, metav1.ObjectMeta{Name: name, Annotations: annotations}, first)
 }
 
 // createIn makes a pod of a QoS class, which must be that of what its first container asks for.
-func (c *crowd) createIn(class model.QoSClass, meta metav1.ObjectMeta, first corev1.ResourceRequirements) (dir, uid string) {
+func (c *crowd) createIn(class model.QoSClass, meta metav1.ObjectMeta, first corev1.ResourceRequirements) (dir,
+	uid string) {
 	c.t.Helper()
 	if meta.Labels == nil {
 		meta.Labels = map[string]string{}
@@ -290,7 +292,8 @@ func (c *crowd) allocs() float64 {
 	defer tree.Close()
 	var plan model.Plan
 	for i, dir := range c.pods {
-		plan.Settings = append(plan.Settings, model.Setting{File: model.File{Dir: dir, Knob: model.Shares}, Value: model.Number(c.shares[i])})
+		plan.Settings = append(plan.Settings, model.Setting{File: model.File{Dir: dir, Knob: model.Shares},
+			Value: model.Number(c.shares[i])})
 	}
 	slices.SortFunc(plan.Settings, func(a, b model.Setting) int { return a.File.Compare(b.File) })
 	all := func(string) bool { return true }
@@ -305,7 +308,8 @@ func (c *crowd) allocs() float64 {
 	measure := func() {
 		time.Sleep(101 * time.Millisecond) // sooner it reads nothing
 		load, err := meter.Measure(tree.Model().Pods, nil)
-		if err != nil || len(load.Pods) < len(c.pods) || load.Pods[0].CPU.At != 0 && load.Age(load.Pods[0].CPU.At) > time.Second {
+		if err != nil || len(load.Pods) < len(c.pods) || load.Pods[0].CPU.At != 0 &&
+			load.Age(load.Pods[0].CPU.At) > time.Second {
 			c.t.Fatalf("%d pods were measured, want %d at least: %v", len(load.Pods), len(c.pods), err)
 		}
 	}
@@ -416,7 +420,8 @@ func (c *crowd) measure(name string, events int, metrics map[string]float64, eve
 		if !bound || metrics[key] <= most || try == tries || benchFile != "" {
 			return
 		}
-		c.t.Logf("%s is %.0f, want %.0f at most, while the reader was kept from looking for %.0f ms; once more", key, metrics[key], most, metrics[name+"reader_late_p99_ms"])
+		c.t.Logf("%s is %.0f, want %.0f at most, while the reader was kept from looking for %.0f ms; once more", key,
+			metrics[key], most, metrics[name+"reader_late_p99_ms"])
 		time.Sleep(time.Minute) // in which the agent moves pods so many times only
 	}
 }

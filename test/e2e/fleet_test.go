@@ -258,7 +258,8 @@ var large64 = model.Amount{CPU: 64_000, Memory: 256 << 30}
 // these. A minute of all is what a minute of the two hours is on average.
 func inTheMorning(i, of int) *host.Host {
 	const begins, lasts = int64(warm / time.Second), 7200
-	m := &trace.Machine{Name: "morning", Times: []int64{0, begins, begins + lasts, 1 << 40}, Parts: [][]float64{{40, 40, 80, 80}}, Limits: []float64{100}}
+	m := &trace.Machine{Name: "morning", Times: []int64{0, begins, begins + lasts, 1 << 40},
+		Parts: [][]float64{{40, 40, 80, 80}}, Limits: []float64{100}}
 	h := host.New(m, large64, lasts*int64(i)/int64(of), uint64(i))
 	h.Noise = 0.05
 	return h

@@ -29,7 +29,8 @@ type replicas struct {
 // newReplicas starts what stands before the managers: a connection goes to the first that takes it.
 func newReplicas(t *testing.T) *replicas {
 	t.Helper()
-	r := &replicas{managed: newManaged(t), running: map[string]*process{}, ports: map[string]int{"a": 19451, "b": 19452, "c": 19453}}
+	r := &replicas{managed: newManaged(t), running: map[string]*process{}, ports: map[string]int{"a": 19451, "b": 19452,
+		"c": 19453}}
 	listener, err := net.Listen("tcp", webhookAddress())
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +73,8 @@ func (r *replicas) pass(from net.Conn) {
 // replica starts a manager and waits until it answers.
 func (r *replicas) replica(name string) {
 	r.t.Helper()
-	r.running[name] = r.manager("--identity", name, "--listen", r.address(name), "--webhook", fmt.Sprintf("127.0.0.1:%d", r.ports[name]))
+	r.running[name] = r.manager("--identity", name, "--listen", r.address(name), "--webhook",
+		fmt.Sprintf("127.0.0.1:%d", r.ports[name]))
 	eventually(r.t, name+" is ready", func() (bool, string) {
 		response, err := http.Get("http://" + r.address(name) + "/readyz")
 		if err != nil {
@@ -93,7 +95,8 @@ func (r *replicas) leader(not string) string {
 	r.t.Helper()
 	var who string
 	eventually(r.t, "somebody leads", func() (bool, string) {
-		holder := object[coordinationv1.Lease](r.t, "lease", "waterline-manager", "-n", "waterline-system").Spec.HolderIdentity
+		holder := object[coordinationv1.Lease](r.t, "lease", "waterline-manager", "-n",
+			"waterline-system").Spec.HolderIdentity
 		if holder != nil {
 			who = *holder
 		}

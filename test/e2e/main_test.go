@@ -28,7 +28,8 @@ import (
 	"github.com/waterline-io/waterline/test/bed/vm"
 )
 
-var on = flag.String("on", "host", "what to run on: api (no node), host, static (the host, CPU manager policy static), or vm (a second node, besides the host's)")
+var on = flag.String("on", "host",
+	"what to run on: api (no node), host, static (the host, CPU manager policy static), or vm (a second node, besides the host's)")
 
 // soak says that the full forms are wanted.
 var soak = os.Getenv("WATERLINE_SOAK") != ""
@@ -60,9 +61,11 @@ func run(m *testing.M) (int, error) {
 	}
 	// The one test that needs it brings it in.
 	images = slices.DeleteFunc(images, func(file string) bool { return filepath.Base(file) == ffmpegArchive })
-	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute) // an emulated machine was seen to boot for minutes
+	// an emulated machine was seen to boot for minutes
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	defer cancel()
-	o := cluster.Options{Bin: filepath.Join(built, "bed/bin"), Node: *on != "api", Static: *on == "static", Images: images, Leash: true}
+	o := cluster.Options{Bin: filepath.Join(built, "bed/bin"), Node: *on != "api", Static: *on == "static", Images: images,
+		Leash: true}
 	if *on == "vm" {
 		if o.VM, err = vm.FetchKernel(ctx, filepath.Join(built, "vm/kernel")); err != nil {
 			return 0, err
@@ -178,7 +181,8 @@ func explains(t testing.TB, args, words []string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("explain %s says %q", strings.Join(args, " "), words), func() (bool, string) {
 		out, err := program("waterline", append([]string{"explain"}, args...)...)
-		return err == nil && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(out, w) }), fmt.Sprintf("%v: %s", err, out)
+		return err == nil && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(out, w) }),
+			fmt.Sprintf("%v: %s", err, out)
 	})
 }
 

@@ -38,7 +38,8 @@ type managed struct {
 
 func newManaged(t *testing.T, values ...string) *managed {
 	t.Helper()
-	helm(t, append([]string{"upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--create-namespace",
+	helm(t, append([]string{"upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system",
+		"--create-namespace",
 		"--set-json", `policy.mode="Enforce"`,
 		"--set-json", `agent.nodeSelector={"nowhere":"true"}`, "--set-json", `manager.nodeSelector={"nowhere":"true"}`,
 		// A manager that stands still for some seconds is none that does not answer.
@@ -145,7 +146,8 @@ spec: {nodeName: %s, tolerations: [{operator: Exists}], containers: [{name: agen
 func (m *managed) ready(node string, is bool) {
 	m.t.Helper()
 	status := map[bool]string{true: "True", false: "False"}[is]
-	m.patch("/api/v1/namespaces/waterline-system/pods/agent-"+node+"/status", `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"`+status+`"}]}}`)
+	m.patch("/api/v1/namespaces/waterline-system/pods/agent-"+node+"/status",
+		`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"`+status+`"}]}}`)
 }
 
 func (m *managed) patch(path, body string) {
@@ -159,9 +161,11 @@ func (m *managed) patch(path, body string) {
 func (m *managed) manager(args ...string) *process {
 	m.t.Helper()
 	p := &process{t: m.t, log: &lockedBuffer{}, done: make(chan error, 1)}
-	p.cmd = exec.Command(filepath.Join(built, "bin/waterline-manager"), append([]string{"--kubeconfig", m.config, "--namespace", "waterline-system",
-		"--identity", fmt.Sprintf("test-%d", time.Now().UnixNano()), "--listen", managerAddress(), "--webhook", webhookAddress(), "--webhook-names", bed.HostAddress(),
-		"--lost-after", "10s", "--fresh-within", "4s", "--back-after", "5s", "--sweep-period", "3s"}, args...)...)
+	p.cmd = exec.Command(filepath.Join(built, "bin/waterline-manager"),
+		append([]string{"--kubeconfig", m.config, "--namespace", "waterline-system",
+			"--identity", fmt.Sprintf("test-%d", time.Now().UnixNano()), "--listen", managerAddress(), "--webhook",
+			webhookAddress(), "--webhook-names", bed.HostAddress(),
+			"--lost-after", "10s", "--fresh-within", "4s", "--back-after", "5s", "--sweep-period", "3s"}, args...)...)
 	p.cmd.Stderr = p.log
 	if err := p.cmd.Start(); err != nil {
 		m.t.Fatal(err)
@@ -201,7 +205,8 @@ func (m *managed) shows(line string) {
 // withdrawn returns the reason for which the offer of a node is withdrawn, "" if it is not.
 func (m *managed) withdrawn(node string) string {
 	m.t.Helper()
-	c := meta.FindStatusCondition(object[v1alpha1.NodeReport](m.t, "nodereport", node).Status.Conditions, v1alpha1.ConditionWithdrawn)
+	c := meta.FindStatusCondition(object[v1alpha1.NodeReport](m.t, "nodereport", node).Status.Conditions,
+		v1alpha1.ConditionWithdrawn)
 	if c == nil || c.Status != "True" {
 		return ""
 	}
@@ -241,8 +246,8 @@ func (m *managed) expectAmount(node string, resource corev1.ResourceName, amount
 
 const ours, koordinators = v1alpha1.ResourceBatchCPU, v1alpha1.ResourceKoordinatorBatchCPU
 
-// TestAPIOversee takes agents and kubelets away from nodes and gives them back.
-func TestAPIOversee(t *testing.T) {
+// TestAPINodeHealth takes agents and kubelets away from nodes and gives them back.
+func TestAPINodeHealth(t *testing.T) {
 	m := newManaged(t)
 	for i := range 12 {
 		resource := ours
@@ -315,7 +320,8 @@ spec: {nodeName: m2, tolerations: [{operator: Exists}], containers: [{name: c, i
 		return n
 	}
 	if soak {
-		eventually(t, "one is withdrawn", func() (bool, string) { return gone() > 0, "none" }) // a minute after the one before
+		// a minute after the one before
+		eventually(t, "one is withdrawn", func() (bool, string) { return gone() > 0, "none" })
 	}
 	time.Sleep(15 * time.Second)
 	if n, took := gone(), time.Since(died); n > 1+int(took/time.Minute) {

@@ -32,12 +32,15 @@ type node struct {
 // labelled BE ask for what few of these tests sell.
 func install(t *testing.T, values ...string) *node {
 	t.Helper()
-	helm(t, append([]string{"upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--create-namespace",
+	helm(t, append([]string{"upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system",
+		"--create-namespace",
 		"--set-json", `policy.mode="Enforce"`,
-		"--set", "image.repository=waterline/agent,image.tag=dev,image.pullPolicy=Never,manager.enabled=false"}, values...)...)
+		"--set", "image.repository=waterline/agent,image.tag=dev,image.pullPolicy=Never,manager.enabled=false"},
+		values...)...)
 	t.Cleanup(func() {
 		if t.Failed() {
-			out, _ := tryKubectl("logs", "-n", "waterline-system", "-l", "app.kubernetes.io/name=waterline-agent", "--prefix", "--tail=50")
+			out, _ := tryKubectl("logs", "-n", "waterline-system", "-l", "app.kubernetes.io/name=waterline-agent", "--prefix",
+				"--tail=50")
 			t.Logf("the agents said:\n%s", out)
 		}
 		helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--ignore-not-found", "--wait")
@@ -57,8 +60,10 @@ func install(t *testing.T, values ...string) *node {
 			t.Logf("the virtual machine's journal:\n%s", out)
 		}
 	})
-	mount := host.Mount{Version: cgroup.V2, Path: host.DefaultRoot, Cpusets: host.DefaultRoot, Cpuacct: host.DefaultRoot, Memory: host.DefaultRoot}
-	return &node{groups{guest{client}, mount}, t, vmnode.Name, cgroup.Layout{Driver: cgroup.Systemd, Root: "kubepods.slice"}, vmnode.StaticPods}
+	mount := host.Mount{Version: cgroup.V2, Path: host.DefaultRoot, Cpusets: host.DefaultRoot, Cpuacct: host.DefaultRoot,
+		Memory: host.DefaultRoot}
+	return &node{groups{guest{client}, mount}, t, vmnode.Name,
+		cgroup.Layout{Driver: cgroup.Systemd, Root: "kubepods.slice"}, vmnode.StaticPods}
 }
 
 // sub runs a subtest on the node.
@@ -253,7 +258,8 @@ func (n *node) testFirst() {
 	class := n.Path + "/" + n.layout.Class(model.Burstable)
 	got := make(chan string, 1)
 	go func() {
-		shares, err := n.first(vmnode.First{Glob: class + "/*/*/cgroup.procs", File: "../" + cgroup.FileName(n.Version, model.Shares), For: mostWait})
+		shares, err := n.first(vmnode.First{Glob: class + "/*/*/cgroup.procs",
+			File: "../" + cgroup.FileName(n.Version, model.Shares), For: mostWait})
 		if err != nil {
 			shares = err.Error()
 		}
@@ -285,7 +291,8 @@ func (n *node) testWeights() {
 	const tries = 3
 	for try := range tries {
 		usedA, usedB := n.usage(a), n.usage(b)
-		wrong := n.watchWhile(periods, func() {}, wanted{class, model.Shares, want}, wanted{a, model.Shares, 8192}, wanted{b, model.Shares, 16384})
+		wrong := n.watchWhile(periods, func() {}, wanted{class, model.Shares, want}, wanted{a, model.Shares, 8192},
+			wanted{b, model.Shares, 16384})
 		moreA, moreB := n.usage(a)-usedA, n.usage(b)-usedB // in the same order, so that both are of the same length
 		ratio := float64(moreB) / float64(moreA)
 		n.t.Logf("CPU ratio %.3f over %s; foreign values in class, a and b: %v", ratio, periods, wrong)
@@ -294,7 +301,8 @@ func (n *node) testWeights() {
 		case ratio >= 1.8 && ratio <= 2.2 && !long:
 			return
 		case try == tries-1:
-			n.t.Errorf("the CPU ratio is %.3f, want 2; files had foreign values for %v of %s, want a 200th at most", ratio, wrong, periods)
+			n.t.Errorf("the CPU ratio is %.3f, want 2; files had foreign values for %v of %s, want a 200th at most", ratio,
+				wrong, periods)
 		default:
 			n.t.Log("once more")
 		}
@@ -333,7 +341,8 @@ func (n *node) testLife() {
 	n.expect(n.t, container, model.Quota, 30_000)
 
 	n.t.Log("a weighted pod is resized in place: the kubelet writes, the weight stays")
-	kubectl(n.t, "patch", "pod", "a", "--subresource=resize", "-p", `{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"200m"},"limits":{"cpu":"500m"}}}]}}`)
+	kubectl(n.t, "patch", "pod", "a", "--subresource=resize", "-p",
+		`{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"200m"},"limits":{"cpu":"500m"}}}]}}`)
 	eventually(n.t, "the kubelet's new quota", func() (bool, string) {
 		got := n.get(container, model.Quota)
 		return got == 50_000, fmt.Sprint(got)
@@ -419,7 +428,8 @@ func (n *node) testAgent() {
 	n.expect(n.t, n.layout.Pod(model.Burstable, string(pod.UID)), model.Shares, 102400)
 	spec := object[appsv1.DaemonSet](n.t, "daemonset", "waterline-agent", "-n", "waterline-system").Spec.Template.Spec
 	s := spec.Containers[0].SecurityContext
-	if spec.HostPID || spec.HostNetwork || spec.HostIPC || *s.Privileged || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem ||
+	if spec.HostPID || spec.HostNetwork || spec.HostIPC || *s.Privileged || *s.AllowPrivilegeEscalation ||
+		!*s.ReadOnlyRootFilesystem ||
 		len(s.Capabilities.Add) > 0 || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" {
 		n.t.Errorf("the agent has more rights than it needs: %+v", s)
 	}
@@ -436,9 +446,11 @@ func (n *node) testAgent() {
 		}
 		n.t.Logf("it says: %s", out)
 	}
-	for _, verb := range []string{"get secrets", "list configmaps", "create pods", "patch nodes", "get nodes/proxy", "delete events"} {
+	for _, verb := range []string{"get secrets", "list configmaps", "create pods", "patch nodes", "get nodes/proxy",
+		"delete events"} {
 		words := strings.Fields(verb)
-		out, _ := tryKubectl("auth", "can-i", words[0], words[1], "--as=system:serviceaccount:waterline-system:waterline-agent", "-A")
+		out, _ := tryKubectl("auth", "can-i", words[0], words[1],
+			"--as=system:serviceaccount:waterline-system:waterline-agent", "-A")
 		if !strings.HasSuffix(out, "no") {
 			n.t.Errorf("it may %s: %s", verb, out)
 		}

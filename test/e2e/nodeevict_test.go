@@ -17,11 +17,13 @@ func TestNodeEvict(t *testing.T) {
 	if *on == "vm" && !soak {
 		t.Skip("in short the node of this machine stands for both: who asks and who evicts are the same there")
 	}
-	n := install(t, "--set", "manager.enabled=true,manager.webhook.enabled=false", "--set-json", `manager.nodeSelector={"nowhere":"true"}`)
+	n := install(t, "--set", "manager.enabled=true,manager.webhook.enabled=false", "--set-json",
+		`manager.nodeSelector={"nowhere":"true"}`)
 	const grace = 5 * time.Second
 	pods := []string{"stubborn-1", "stubborn-2"}
 	for _, name := range pods {
-		manifest := strings.NewReplacer("annotations: {}", "labels: {"+v1alpha1.LabelQoS+": BE}", "terminationGracePeriodSeconds: 1", fmt.Sprintf("terminationGracePeriodSeconds: %d", int(grace.Seconds())),
+		manifest := strings.NewReplacer("annotations: {}", "labels: {"+v1alpha1.LabelQoS+": BE}",
+			"terminationGracePeriodSeconds: 1", fmt.Sprintf("terminationGracePeriodSeconds: %d", int(grace.Seconds())),
 			"sleep 1000000", "trap '' TERM; while :; do sleep 1; done")
 		apply(t, manifest.Replace(n.manifest(name, "", "", false)))
 		kubectl(t, "wait", "--for=condition=Ready", "pod/"+name, ready)
@@ -39,7 +41,8 @@ func TestNodeEvict(t *testing.T) {
 	}
 	eventually(t, "the node asks for a pod", asked)
 	n.sold(false, "it takes no batch while it is hot", func(cpu int64) bool { return cpu == 0 })
-	if soak { // with etcd 3.4, what an API server that was killed says of objects may stay old for minutes, which the tests after this one need
+	// with etcd 3.4, what an API server that was killed says of objects may stay old for minutes, which the tests after this one need
+	if soak {
 		control(t, "kill", "apiserver")
 		time.Sleep(5 * time.Second)
 		startAPI(t)
@@ -49,7 +52,8 @@ func TestNodeEvict(t *testing.T) {
 	}
 	eventually(t, "it still asks for one", asked)
 
-	m := &managed{t: t, config: kubeconfig(t, kubectl(t, "create", "token", "waterline-manager", "-n", "waterline-system"))}
+	m := &managed{t: t, config: kubeconfig(t, kubectl(t, "create", "token", "waterline-manager", "-n",
+		"waterline-system"))}
 	m.manager("--webhook=", "--eviction-period=15s", "--lost-after=2m", "--fresh-within=1m", "--back-after=1s")
 	var first, other string
 	eventually(t, "one of them leaves", func() (bool, string) {
@@ -69,7 +73,8 @@ func TestNodeEvict(t *testing.T) {
 		out, err := tryKubectl("get", "pod", first)
 		return err != nil && strings.Contains(out, "NotFound"), out
 	})
-	if took := time.Since(pod.DeletionTimestamp.Time); took < -2*time.Second { // which is when its grace ends, in whole seconds
+	// which is when its grace ends, in whole seconds
+	if took := time.Since(pod.DeletionTimestamp.Time); took < -2*time.Second {
 		t.Errorf("it was gone %s before its grace was over", -took)
 	}
 	if leaves(t, other) {

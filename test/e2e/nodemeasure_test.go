@@ -21,16 +21,19 @@ import (
 // come from.
 func TestNodeMeasure(t *testing.T) {
 	// Up to all of the machine: an emulated one needs more than half of it for its kubelet and its container runtime.
-	n := install(t, "--set-json", `policy={"mode":"Enforce","priority":-1000,"cpu":{"waterline":"100%","suppression":"None"}}`)
+	n := install(t, "--set-json",
+		`policy={"mode":"Enforce","priority":-1000,"cpu":{"waterline":"100%","suppression":"None"}}`)
 	n.loaded("online", "", "while :; do :; done", "limits: {cpu: 300m}")
 	n.loaded("batch", "BE", "while :; do :; done", "limits: {cpu: 200m}")
-	n.loaded("holder", "", "held=$(head -c 16777216 /dev/zero | tr '\\\\0' x); while :; do sleep 1000; done", "requests: {cpu: 10m}")
+	n.loaded("holder", "", "held=$(head -c 16777216 /dev/zero | tr '\\\\0' x); while :; do sleep 1000; done",
+		"requests: {cpu: 10m}")
 	eventually(t, "holder has what it is to hold, which takes an emulated machine some time", func() (bool, string) {
 		used := n.workingSet(t, n.dir("holder"))
 		return used >= 15<<20, fmt.Sprint(used)
 	})
 	var online, batch, daemons []string
-	for _, pod := range object[corev1.PodList](t, "pods", "-A", "--field-selector", "status.phase=Running,spec.nodeName="+n.name).Items {
+	for _, pod := range object[corev1.PodList](t, "pods", "-A", "--field-selector",
+		"status.phase=Running,spec.nodeName="+n.name).Items {
 		switch dir := n.dirOf(&pod); pod.Labels[v1alpha1.LabelQoS] {
 		case "BE":
 			batch = append(batch, dir)
@@ -130,7 +133,8 @@ spec:
 
 // dirOf returns the cgroup of a pod.
 func (n *node) dirOf(pod *corev1.Pod) string {
-	class := map[corev1.PodQOSClass]model.QoSClass{corev1.PodQOSGuaranteed: model.Guaranteed, corev1.PodQOSBurstable: model.Burstable, corev1.PodQOSBestEffort: model.BestEffort}
+	class := map[corev1.PodQOSClass]model.QoSClass{corev1.PodQOSGuaranteed: model.Guaranteed,
+		corev1.PodQOSBurstable: model.Burstable, corev1.PodQOSBestEffort: model.BestEffort}
 	uid := string(pod.UID)
 	if hash := pod.Annotations["kubernetes.io/config.hash"]; hash != "" {
 		uid = hash // a static pod's
@@ -306,7 +310,8 @@ func (n *node) checkKubelet(r *reader, end time.Time, batch float64, before, aft
 			if beyond := saw.at.Add(near).Sub(r.at[len(r.at)-1]); beyond > 0 {
 				most += 0.3 * beyond.Seconds() // what its limit lets it use
 			}
-			n.t.Logf("%s: the kubelet read %.2f s at %s, the files %.2f, and %.2f to %.2f within %s", name, saw.seconds, saw.at.Format("05.000"), r.count(i, saw.at), least, most, near)
+			n.t.Logf("%s: the kubelet read %.2f s at %s, the files %.2f, and %.2f to %.2f within %s", name, saw.seconds,
+				saw.at.Format("05.000"), r.count(i, saw.at), least, most, near)
 			if saw.seconds < least-0.02 || saw.seconds > most+0.02 {
 				n.t.Errorf("the kubelet says that %s has used %v s, the files say %v to %v", name, saw.seconds, least, most)
 			}
@@ -316,13 +321,15 @@ func (n *node) checkKubelet(r *reader, end time.Time, batch float64, before, aft
 		}
 		// The kubelet's time is not quite the agent's minute. That says nothing if the load is the same in both, which it is not
 		// where something else took the machine's CPUs from it.
-		told := (last.seconds-first.seconds)/span.Seconds() + r.cores(end.Add(-time.Minute), end, i) - r.cores(first.at, last.at, i)
+		told := (last.seconds-first.seconds)/span.Seconds() + r.cores(end.Add(-time.Minute), end, i) - r.cores(first.at,
+			last.at, i)
 		n.t.Logf("%s: %.4f by the kubelet over %s", name, told, span)
 		if batch < told*0.99-floor || batch > told*1.01+floor {
 			n.t.Errorf("the agent says that batch uses %v CPUs, the kubelet says %v", batch, told)
 		}
 	}
-	if read, told := n.workingSet(n.t, n.dir("holder")), after["holder"].memory; told < read*0.99-1<<20 || told > read*1.01+1<<20 {
+	if read, told := n.workingSet(n.t, n.dir("holder")), after["holder"].memory; told < read*0.99-1<<20 ||
+		told > read*1.01+1<<20 {
 		n.t.Errorf("the kubelet says that holder has %v bytes, the files say %v", told, read)
 	}
 }
@@ -417,7 +424,8 @@ done`
 		words := strings.Fields(part)
 		l := look{at: n.clock(words[0]), pods: words[1]}
 		l.gone, l.allowance = missing(exposition(part))
-		fmt.Fprintf(&course, "%s: %s pods, an allowance of %.3f, %.3f missing\n", l.at.Format("05.000"), l.pods, l.allowance, l.gone)
+		fmt.Fprintf(&course, "%s: %s pods, an allowance of %.3f, %.3f missing\n", l.at.Format("05.000"), l.pods, l.allowance,
+			l.gone)
 		if i := len(looks); i > 0 {
 			slowest = max(slowest, l.at.Sub(looks[i-1].at))
 			if appeared < 0 && l.pods != looks[0].pods {
@@ -440,7 +448,8 @@ done`
 		return l.gone > asked*0.75 || *on == "vm" && l.allowance == 0
 	})
 	if taken < 0 {
-		n.t.Fatalf("a new pod's cgroup appeared at %s, and its request was not taken from the allowance:\n%s", looks[appeared].at.Format("05.000"), &course)
+		n.t.Fatalf("a new pod's cgroup appeared at %s, and its request was not taken from the allowance:\n%s",
+			looks[appeared].at.Format("05.000"), &course)
 	}
 	last, late := "when it appeared", time.Duration(0) // how long after its cgroup appeared its request was still free
 	if taken > 0 {

@@ -78,7 +78,10 @@ func newPlacer(t *testing.T) *placer {
 
 func (p *placer) await(t *testing.T) {
 	t.Helper()
-	eventually(t, "the container runtime asks", func() (bool, string) { return p.Stats().Connected, fmt.Sprintf("%+v", p.Stats()) })
+	eventually(t, "the container runtime asks", func() (bool, string) {
+		return p.Stats().Connected,
+			fmt.Sprintf("%+v", p.Stats())
+	})
 }
 
 func (n *node) setCPUs(dir, list string) {
@@ -138,7 +141,8 @@ func (n *node) testOOMScore() {
 	}
 	for _, c := range cases {
 		got := ""
-		for try := 0; try < 3 && got != c.want; try++ { // once the agent may hear of a pod only after the runtime made its container
+		// once the agent may hear of a pod only after the runtime made its container
+		for try := 0; try < 3 && got != c.want; try++ {
 			name := fmt.Sprintf("%s-%d", c.name, try)
 			got = n.onlyAct(name, c.class, c.resources, "cat, /proc/self/oom_score_adj")
 			kubectl(n.t, "delete", "pod", name, "--grace-period=0", "--force")
@@ -184,7 +188,8 @@ func TestNodeNRI(t *testing.T) {
 	if cpus := n.cpus(dir); cpus.String() != "1" {
 		t.Errorf("put on CPU 1, a container has %s", cpus)
 	}
-	if c, ok := p.saw(id); !ok || c.Dir != dir || c.Name != "c" || c.Namespace != "default" || !strings.Contains(dir, c.PodUID) {
+	if c, ok := p.saw(id); !ok || c.Dir != dir || c.Name != "c" || c.Namespace != "default" ||
+		!strings.Contains(dir, c.PodUID) {
 		t.Errorf("the runtime told of %+v, want one in %s", c, dir)
 	}
 	resize := func(cpu string, quota int64) {
@@ -205,10 +210,11 @@ func TestNodeNRI(t *testing.T) {
 	p.put("nri-moved", "")
 	n.setCPUs(dir, "1")
 	resize("400m", 40_000)
-	eventually(t, "without an answer the runtime writes what it knows; else UpdateContainer need not be answered", func() (bool, string) {
-		cpus := n.cpus(dir)
-		return cpus.String() == "0", cpus.String()
-	})
+	eventually(t, "without an answer the runtime writes what it knows; else UpdateContainer need not be answered",
+		func() (bool, string) {
+			cpus := n.cpus(dir)
+			return cpus.String() == "0", cpus.String()
+		})
 
 	p.mu.Lock()
 	clear(p.seen)
@@ -227,13 +233,15 @@ func TestNodeNRI(t *testing.T) {
 	if cpus := n.firstAct("nri-again"); cpus != "1" {
 		t.Errorf("after the runtime's restart, the first act of a container put on CPU 1 ran on %s", cpus)
 	}
-	if slowest := p.Stats().Slowest; slowest > 2*time.Second { // 3 ms, where the process does not stand still; a runtime waits 2 s
+	// 3 ms, where the process does not stand still; a runtime waits 2 s
+	if slowest := p.Stats().Slowest; slowest > 2*time.Second {
 		t.Errorf("the slowest answer took %s", slowest)
 	}
 
 	agent := n.agent()
 	eventually(t, "the agent is connected and asked", func() (bool, string) {
 		out, err := tryKubectl("get", "--raw", "/api/v1/namespaces/waterline-system/pods/"+agent.Name+":9464/proxy/metrics")
-		return err == nil && strings.Contains(out, "waterline_nri_connected 1") && !strings.Contains(out, "waterline_nri_requests_total 0\n"), out
+		return err == nil && strings.Contains(out, "waterline_nri_connected 1") &&
+			!strings.Contains(out, "waterline_nri_requests_total 0\n"), out
 	})
 }

@@ -22,10 +22,14 @@ func TestAPIObstacles(t *testing.T) {
 		refused                     string // by the API server, in these words
 		found                       string // by the command, in these
 	}{
-		{"o-max", enabled, limits + "o-max}, spec: {limits: [{type: Container, max: {cpu: 4}}]}}", "maximum cpu usage per Container is 4", "LimitRange l has max of cpu for each Container"},
-		{"o-pod", enabled, limits + "o-pod}, spec: {limits: [{type: Pod, min: {memory: 1Mi}}]}}", "minimum memory usage per Pod is 1Mi", "LimitRange l has min of memory for each Pod"},
-		{"o-ratio", enabled, limits + "o-ratio}, spec: {limits: [{type: Container, maxLimitRequestRatio: {cpu: 2}}]}}", "cpu max limit to request ratio per Container is 2", "has maxLimitRequestRatio of cpu for each Container"},
-		{"o-limits", enabled, quota + "o-limits}, spec: {hard: {limits.cpu: 4, requests.memory: 8Gi}}}", "must specify limits.cpu", "ResourceQuota q counts limits.cpu, requests.memory"},
+		{"o-max", enabled, limits + "o-max}, spec: {limits: [{type: Container, max: {cpu: 4}}]}}",
+			"maximum cpu usage per Container is 4", "LimitRange l has max of cpu for each Container"},
+		{"o-pod", enabled, limits + "o-pod}, spec: {limits: [{type: Pod, min: {memory: 1Mi}}]}}",
+			"minimum memory usage per Pod is 1Mi", "LimitRange l has min of memory for each Pod"},
+		{"o-ratio", enabled, limits + "o-ratio}, spec: {limits: [{type: Container, maxLimitRequestRatio: {cpu: 2}}]}}",
+			"cpu max limit to request ratio per Container is 2", "has maxLimitRequestRatio of cpu for each Container"},
+		{"o-limits", enabled, quota + "o-limits}, spec: {hard: {limits.cpu: 4, requests.memory: 8Gi}}}",
+			"must specify limits.cpu", "ResourceQuota q counts limits.cpu, requests.memory"},
 		{"o-quiet", "", quota + "o-quiet}, spec: {hard: {requests.cpu: 4}}}", "must specify requests.cpu", ""},
 		{"o-scoped", enabled, quota + "o-scoped}, spec: {hard: {requests.cpu: 1}, " + others + "}}", "", ""},
 		{"o-none", enabled, quota + "o-none}, spec: {hard: {cpu: 1, memory: 1Gi}, scopes: [NotBestEffort]}}", "", ""},
@@ -33,13 +37,15 @@ func TestAPIObstacles(t *testing.T) {
 	}
 	var namespaces, contents string
 	for _, c := range cases {
-		namespaces += fmt.Sprintf("\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {%s}}}", c.namespace, c.labels)
+		namespaces += fmt.Sprintf("\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {%s}}}", c.namespace,
+			c.labels)
 		contents += "\n---\n" + c.contents
 	}
 	apply(t, namespaces)
 	apply(t, contents)
 	eventually(t, "accounts for pods", func() (bool, string) {
-		n := strings.Count(kubectl(t, "get", "serviceaccounts", "-A", "-o", "name", "--field-selector", "metadata.name=default"), "\n")
+		n := strings.Count(kubectl(t, "get", "serviceaccounts", "-A", "-o", "name", "--field-selector",
+			"metadata.name=default"), "\n")
 		return n >= strings.Count(kubectl(t, "get", "namespaces", "-o", "name"), "\n"), fmt.Sprint(n)
 	})
 	m.counted("o-scoped", "q")
@@ -66,7 +72,8 @@ func TestAPIObstacles(t *testing.T) {
 	if pod, said := m.try("o-scoped", strings.Replace(batch, "BE", "LS", 1)); pod == nil {
 		t.Error(said)
 	}
-	if pod, said := m.try("o-scoped", strings.Replace(batch, "BE", "LS", 1)); pod != nil || !strings.Contains(said, "exceeded quota: q") {
+	if pod, said := m.try("o-scoped", strings.Replace(batch, "BE", "LS", 1)); pod != nil ||
+		!strings.Contains(said, "exceeded quota: q") {
 		t.Errorf("a second online pod: %s", said)
 	}
 }

@@ -16,7 +16,8 @@ import (
 // TestAPIWebhookOwners makes half of the Deployments batch: a new revision, another owner or a changed label make nobody batch
 // who was not, and nobody online who was batch; and a dry run leaves nothing behind.
 func TestAPIWebhookOwners(t *testing.T) {
-	m := newManaged(t, "--set-json", `policy={"mode":"Enforce","priority":-1000,"batchPods":[{"selector":{"matchLabels":{"app":"half"}},"percent":50}]}`)
+	m := newManaged(t, "--set-json",
+		`policy={"mode":"Enforce","priority":-1000,"batchPods":[{"selector":{"matchLabels":{"app":"half"}},"percent":50}]}`)
 	m.manager()
 	m.answering()
 	const count = 6
@@ -47,7 +48,8 @@ spec:
 			for _, p := range pods("app=half") {
 				if len(p.Spec.Containers[0].Env) == env && p.DeletionTimestamp == nil {
 					n := p.Labels["one"]
-					batch[n], from[n] = asks(&p) == "c(batch-cpu=1000)" && p.Labels[v1alpha1.LabelQoS] == "BE", p.OwnerReferences[0].Name
+					batch[n], from[n] = asks(&p) == "c(batch-cpu=1000)" && p.Labels[v1alpha1.LabelQoS] == "BE",
+						p.OwnerReferences[0].Name
 				}
 			}
 			return len(batch) == count && len(pods("app=half")) == count, fmt.Sprint(batch)
@@ -84,11 +86,13 @@ spec:
 		look := func(when string) {
 			t.Helper()
 			now := object[corev1.Pod](t, "pod", pod.Name, "-n", "owners")
-			if now.UID != pod.UID || !reflect.DeepEqual(now.Spec, pod.Spec) || now.Annotations[v1alpha1.AnnotationBatchResources] != pod.Annotations[v1alpha1.AnnotationBatchResources] {
+			if now.UID != pod.UID || !reflect.DeepEqual(now.Spec, pod.Spec) ||
+				now.Annotations[v1alpha1.AnnotationBatchResources] != pod.Annotations[v1alpha1.AnnotationBatchResources] {
 				t.Errorf("%s the pod of %s is %+v, was %+v", when, n, now.Spec, pod.Spec)
 			}
 		}
-		kubectl(t, "label", "pod", pod.Name, "-n", "owners", "--overwrite", "waterline.io/qos="+map[string]string{in: "LS", out: "BE"}[n], "touched=yes")
+		kubectl(t, "label", "pod", pod.Name, "-n", "owners", "--overwrite", "waterline.io/qos="+map[string]string{in: "LS",
+			out: "BE"}[n], "touched=yes")
 		look("with another label")
 		t.Log("its owner gives it up and makes another, which is as the first was")
 		kubectl(t, "label", "pod", pod.Name, "-n", "owners", "--overwrite", "one=nobody-"+n)
@@ -105,13 +109,15 @@ spec:
 
 	t.Log("a dry run")
 	versions := func() string {
-		return kubectl(t, "get", "-A", "-o", `jsonpath={range .items[*]}{.kind}/{.metadata.name}={.metadata.resourceVersion} {end}`,
+		return kubectl(t, "get", "-A", "-o",
+			`jsonpath={range .items[*]}{.kind}/{.metadata.name}={.metadata.resourceVersion} {end}`,
 			"pods,nodereports,colocationpolicies,secrets,mutatingwebhookconfigurations")
 	}
 	var before, after string
 	for range 3 { // something else may change meanwhile
 		before = versions()
-		if pod, said := m.try("owners", `metadata: {name: dry, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 1}}}]}`, "--dry-run=server"); pod == nil || asks(pod) != "c(batch-cpu=1000)" {
+		if pod, said := m.try("owners",
+			`metadata: {name: dry, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 1}}}]}`, "--dry-run=server"); pod == nil || asks(pod) != "c(batch-cpu=1000)" {
 			t.Error(said)
 		}
 		if after = versions(); after == before {

@@ -34,17 +34,21 @@ spec: {mode: Enforce, priority: 10, nodeSelector: {matchLabels: {pool: web}}, cp
 		eventually(t, policy+" says "+nodes, func() (bool, string) {
 			p := object[v1alpha1.ColocationPolicy](t, "colocationpolicy", policy)
 			n := p.Status.Nodes
-			is := fmt.Sprintf("%d selected, %d governed, %d enforcing, %d offering", n.Selected, n.Governed, n.Enforcing, n.Offering)
+			is := fmt.Sprintf("%d selected, %d governed, %d enforcing, %d offering", n.Selected, n.Governed, n.Enforcing,
+				n.Offering)
 			for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionOverlaps} {
 				if c := meta.FindStatusCondition(p.Status.Conditions, kind); c != nil {
 					is += "; " + string(c.Status) + " " + c.Reason + " " + c.Message
 				}
 			}
-			return p.Status.ObservedGeneration == p.Generation && strings.HasPrefix(is, nodes) && strings.Contains(is, ready) && strings.Contains(is, overlaps), is
+			return p.Status.ObservedGeneration == p.Generation && strings.HasPrefix(is, nodes) && strings.Contains(is, ready) &&
+				strings.Contains(is, overlaps), is
 		})
 	}
-	says("web", "2 selected, 2 governed, 0 enforcing, 0 offering", "False NodesBehind 2 of 2", "governs 2 nodes that default selects too")
-	says("default", "4 selected, 1 governed, 0 enforcing, 0 offering", "False NodesBehind 1 of 1", "2 nodes are governed by web, which has a higher rank")
+	says("web", "2 selected, 2 governed, 0 enforcing, 0 offering", "False NodesBehind 2 of 2",
+		"governs 2 nodes that default selects too")
+	says("default", "4 selected, 1 governed, 0 enforcing, 0 offering", "False NodesBehind 1 of 1",
+		"2 nodes are governed by web, which has a higher rank")
 
 	generation := object[v1alpha1.ColocationPolicy](t, "colocationpolicy", "web").Generation
 	reports("m0", "web", generation, "2")

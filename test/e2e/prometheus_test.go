@@ -208,7 +208,10 @@ func (p *prometheus) checkRecorded(name, expr string) {
 				p.t.Fatal(err)
 			}
 		}
-		if !slices.ContainsFunc(want[:], func(w map[string][]point) bool { return len(w[labels]) == 1 && w[labels][0].value == is.value }) {
+		if !slices.ContainsFunc(want[:], func(w map[string][]point) bool {
+			return len(w[labels]) == 1 &&
+				w[labels][0].value == is.value
+		}) {
 			p.t.Errorf("%s%s is %v, and its expression %v", name, labels, is.value, want)
 		}
 	}
@@ -219,7 +222,8 @@ func (p *prometheus) checkDashboard() {
 	p.t.Helper()
 	none := []string{
 		"waterline_errors_total", "waterline_rejected_writes_total", // nothing went wrong
-		"waterline_prediction_missed_ratio",                                       // no prediction is old enough to have been checked
+		// no prediction is old enough to have been checked
+		"waterline_prediction_missed_ratio",
 		"waterline_culprit", "waterline_hot", "waterline_eviction_requests_total", // the policy has nobody named or evicted
 		"waterline_manager_evictions_total", // only an agent is asked
 	}
@@ -245,7 +249,8 @@ func (p *prometheus) checkDashboard() {
 			if err != nil {
 				p.t.Errorf("%s: %v", panel.Title, err)
 			}
-			if may := slices.ContainsFunc(none, func(name string) bool { return strings.Contains(target.Expr, name) }); len(series) == 0 && !may {
+			if may := slices.ContainsFunc(none,
+				func(name string) bool { return strings.Contains(target.Expr, name) }); len(series) == 0 && !may {
 				p.t.Errorf("%s has no data: %s", panel.Title, target.Expr)
 			}
 		}

@@ -73,7 +73,8 @@ func (c *crowd) fillWithBatch(pods int) (containers [][2]string) {
 	c.t.Helper()
 	for i := range pods {
 		list := corev1.ResourceList{v1alpha1.ResourceBatchCPU: resource.MustParse("100")}
-		dir, _ := c.createIn(model.BestEffort, metav1.ObjectMeta{Name: fmt.Sprintf("batch-%d", i), Labels: map[string]string{v1alpha1.LabelQoS: "BE"}},
+		dir, _ := c.createIn(model.BestEffort, metav1.ObjectMeta{Name: fmt.Sprintf("batch-%d", i),
+			Labels: map[string]string{v1alpha1.LabelQoS: "BE"}},
 			corev1.ResourceRequirements{Requests: list, Limits: list})
 		c.pods, c.shares = append(c.pods, dir), append(c.shares, model.MilliCPUToShares(100))
 		containers = append(containers, c.run(dir))

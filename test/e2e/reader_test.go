@@ -22,7 +22,8 @@ type reader struct {
 	files   []string // of the groups, and last of the machine
 	cpus    float64
 	at      []time.Time
-	used    [][]float64 // in seconds: of each group, then for how long the machine's CPUs did nothing for it, and had been stolen
+	// in seconds: of each group, then for how long the machine's CPUs did nothing for it, and had been stolen
+	used [][]float64
 }
 
 func newReader(g groups, dirs []string) *reader {

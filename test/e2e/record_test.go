@@ -26,7 +26,8 @@ func (u user) record(t testing.TB, path string) func() []change {
 		t.Fatalf("listing %s: %v: %.200s", path, err, listed)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.host+path+"?watch=1&resourceVersion="+list.Metadata.ResourceVersion, http.NoBody)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		u.host+path+"?watch=1&resourceVersion="+list.Metadata.ResourceVersion, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}

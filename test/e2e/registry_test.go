@@ -90,7 +90,8 @@ func (r *registry) call(what string, request any) error {
 	if err != nil {
 		return err
 	}
-	response, err := r.client.Post(fmt.Sprintf("http://%s/v3/kv/%s", cluster.EtcdAddress, what), "application/json", bytes.NewReader(body))
+	response, err := r.client.Post(fmt.Sprintf("http://%s/v3/kv/%s", cluster.EtcdAddress, what), "application/json",
+		bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,8 @@ type rolled struct {
 // newRolled makes nodes, the first of them in pool b.
 func newRolled(t *testing.T, count, inB int) *rolled {
 	t.Helper()
-	r := &rolled{managed: newManaged(t), nodes: map[string]*fake{}, pods: map[string]string{}, agents: map[string]*process{}, uids: map[string]string{}}
+	r := &rolled{managed: newManaged(t), nodes: map[string]*fake{}, pods: map[string]string{},
+		agents: map[string]*process{}, uids: map[string]string{}}
 	for i := range count {
 		name, pool := fmt.Sprintf("r%d", i), "pool: a"
 		if i < inB {
@@ -99,7 +100,8 @@ func (r *rolled) look() map[string]state {
 		if f == nil {
 			continue
 		}
-		s := state{policy: reports[node.Name].Policy, stands: remains(&node), weighs: !f.is(r.pods[node.Name], model.Shares, 512)}
+		s := state{policy: reports[node.Name].Policy, stands: remains(&node), weighs: !f.is(r.pods[node.Name], model.Shares,
+			512)}
 		if c := reports[node.Name].CPU; c != nil {
 			s.offers = !c.Offer.Batch.IsZero() || !c.Offer.Mid.IsZero()
 		}
@@ -147,7 +149,8 @@ func remains(node *corev1.Node) []string {
 
 // isOurs reports whether a key is one of ours, or one that we write under Koordinator's name.
 func isOurs(key string) bool {
-	return strings.Contains(key, v1alpha1.Group) || strings.HasPrefix(key, "kubernetes.io/batch-") || strings.HasPrefix(key, "kubernetes.io/mid-")
+	return strings.Contains(key, v1alpha1.Group) || strings.HasPrefix(key, "kubernetes.io/batch-") ||
+		strings.HasPrefix(key, "kubernetes.io/mid-")
 }
 
 // splitting returns a name for a policy with which a roll-out to 25 % takes some of the nodes of pool a and leaves some; and
@@ -222,7 +225,8 @@ func TestAPIRollout(t *testing.T) {
 	}
 	r.follows("at 100 %", want)
 	r.says("pool-b", v1alpha1.ConditionOverlaps, "True", fmt.Sprintf("governs %d nodes that %s selects too", inB, name))
-	r.says(name, v1alpha1.ConditionOverlaps, "True", fmt.Sprintf("%d nodes are governed by pool-b, which has a higher rank", inB))
+	r.says(name, v1alpha1.ConditionOverlaps, "True",
+		fmt.Sprintf("%d nodes are governed by pool-b, which has a higher rank", inB))
 	r.says("pool-b", v1alpha1.ConditionReady, "True", fmt.Sprintf("All %d governed nodes go by the policy", inB))
 	for _, c := range changes() {
 		var node corev1.Node
@@ -263,7 +267,8 @@ func TestAPIRollout(t *testing.T) {
 func (r *rolled) says(policy, kind, status, message string) {
 	r.t.Helper()
 	eventually(r.t, policy+" says "+message, func() (bool, string) {
-		c := meta.FindStatusCondition(object[v1alpha1.ColocationPolicy](r.t, "colocationpolicy", policy).Status.Conditions, kind)
+		c := meta.FindStatusCondition(object[v1alpha1.ColocationPolicy](r.t, "colocationpolicy", policy).Status.Conditions,
+			kind)
 		return c != nil && string(c.Status) == status && strings.Contains(c.Message, message), fmt.Sprintf("%+v", c)
 	})
 }

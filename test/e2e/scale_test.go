@@ -110,7 +110,8 @@ func (l *large) build() {
 	began := time.Now()
 	l.registry = newRegistry(l.t)
 	l.t.Cleanup(func() {
-		for _, prefix := range []string{"pods/default/large-", "pods/waterline-system/large-", "minions/large-", "leases/kube-node-lease/large-", "waterline.io/nodereports/large-"} {
+		for _, prefix := range []string{"pods/default/large-", "pods/waterline-system/large-", "minions/large-",
+			"leases/kube-node-lease/large-", "waterline.io/nodereports/large-"} {
 			l.registry.remove(prefix)
 		}
 	})
@@ -160,19 +161,23 @@ func (l *large) wait(what string, holds func() bool) {
 func objects(name string) []entry {
 	now := metav1.Now()
 	meta := func(namespace, name string, labels map[string]string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), CreationTimestamp: now, Labels: labels}
+		return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), CreationTimestamp: now,
+			Labels: labels}
 	}
 	amounts := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"), corev1.ResourcePods: resource.MustParse("110"),
+		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"),
+		corev1.ResourcePods: resource.MustParse("110"),
 	}
 	all := []entry{
 		{"minions/" + name, &corev1.Node{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
 			ObjectMeta: meta("", name, map[string]string{
-				"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", "topology.kubernetes.io/zone": "a", "node.kubernetes.io/instance-type": "large", "pool": "web",
+				"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", "topology.kubernetes.io/zone": "a",
+				"node.kubernetes.io/instance-type": "large", "pool": "web",
 			}),
 			Status: corev1.NodeStatus{Capacity: amounts, Allocatable: amounts, Conditions: []corev1.NodeCondition{
-				{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now, LastTransitionTime: now},
+				{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now,
+					LastTransitionTime: now},
 			}},
 		}},
 		lease(name, now.Time),
@@ -183,7 +188,8 @@ func objects(name string) []entry {
 			Spec: corev1.PodSpec{
 				NodeName: name, RestartPolicy: corev1.RestartPolicyAlways, SchedulerName: corev1.DefaultSchedulerName,
 				Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-				Containers:  []corev1.Container{{Name: "main", Image: "none", Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}}},
+				Containers: []corev1.Container{{Name: "main", Image: "none",
+					Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}}},
 			},
 			Status: corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &now, Conditions: []corev1.PodCondition{
 				{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now},
@@ -192,7 +198,8 @@ func objects(name string) []entry {
 	}
 	pod("waterline-system", name, map[string]string{"app.kubernetes.io/name": "waterline-agent"}, nil)
 	for i := range podsOnEach {
-		labels, requests := map[string]string{"app": "web"}, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}
+		labels, requests := map[string]string{"app": "web"},
+			corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}
 		if i < batchOnEach {
 			labels = map[string]string{v1alpha1.LabelQoS: "BE"}
 			requests = corev1.ResourceList{v1alpha1.ResourceBatchCPU: resource.MustParse("100")}
@@ -205,9 +212,10 @@ func objects(name string) []entry {
 // lease returns a node's Lease, renewed at a time.
 func lease(name string, at time.Time) entry {
 	return entry{"leases/" + corev1.NamespaceNodeLease + "/" + name, &coordinationv1.Lease{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name, UID: types.UID(name), CreationTimestamp: metav1.Time{Time: at}},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, RenewTime: &metav1.MicroTime{Time: at}},
+		TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name, UID: types.UID(name),
+			CreationTimestamp: metav1.Time{Time: at}},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &name, RenewTime: &metav1.MicroTime{Time: at}},
 	}}
 }
 
@@ -222,7 +230,8 @@ func (l *large) start(run func(context.Context)) func() {
 // live lets the kubelets write what they write, until the returned function is called.
 func (l *large) live() func() {
 	beat := func(name string) (path, body string) {
-		return nodes + name + "/status", fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady","lastHeartbeatTime":%q}]}}`, time.Now().UTC().Format(time.RFC3339))
+		return nodes + name + "/status",
+			fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady","lastHeartbeatTime":%q}]}}`, time.Now().UTC().Format(time.RFC3339))
 	}
 	return l.start(func(ctx context.Context) {
 		var wg sync.WaitGroup
@@ -335,7 +344,8 @@ func (l *large) written() map[string]float64 {
 	}
 	all := map[string]float64{}
 	for line := range strings.Lines(answer) {
-		if !strings.HasPrefix(line, "apiserver_request_total{") || !strings.Contains(line, `verb="PATCH"`) || !strings.Contains(line, `code="200"`) || !strings.Contains(line, `subresource="status"`) {
+		if !strings.HasPrefix(line, "apiserver_request_total{") || !strings.Contains(line, `verb="PATCH"`) ||
+			!strings.Contains(line, `code="200"`) || !strings.Contains(line, `subresource="status"`) {
 			continue
 		}
 		_, rest, _ := strings.Cut(line, `,resource="`)

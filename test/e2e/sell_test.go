@@ -19,7 +19,8 @@ import (
 func TestNodeSell(t *testing.T) {
 	// The manager is a pod like any other, and slow where the machine is emulated. It runs on this machine's node.
 	manager := *on != "vm" || soak
-	values := []string{"--set", fmt.Sprintf("manager.enabled=%v", manager), "--set-json", fmt.Sprintf(`manager.nodeSelector={"kubernetes.io/hostname": %q}`, cluster.NodeName)}
+	values := []string{"--set", fmt.Sprintf("manager.enabled=%v", manager), "--set-json",
+		fmt.Sprintf(`manager.nodeSelector={"kubernetes.io/hostname": %q}`, cluster.NodeName)}
 	if !soak {
 		values = append(values, "--set", "manager.extraArgs={--back-after=5s}")
 	}
@@ -37,7 +38,8 @@ func TestNodeSell(t *testing.T) {
 		n.sub("Lost", (*node).testLost)
 	}
 	n.sold(false, "something is sold", func(cpu int64) bool { return cpu >= 200 })
-	t.Logf("%s after the policy was written the node sells %d mCPU", time.Since(started).Round(time.Second), n.published(false, model.TierBatch, false))
+	t.Logf("%s after the policy was written the node sells %d mCPU", time.Since(started).Round(time.Second),
+		n.published(false, model.TierBatch, false))
 	n.sub("Ours", func(n *node) { n.testSold(false, (*node).fall) })
 	if *on == "vm" {
 		n.sub("Windows", (*node).testWindows)
@@ -96,7 +98,8 @@ func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, b
 	eventually(n.t, "the node reports that it is off", func() (bool, string) {
 		report := object[v1alpha1.NodeReport](n.t, "nodereport", n.name)
 		owners := report.OwnerReferences
-		return report.Status.Mode == string(model.ModeDisabled) && len(owners) == 1 && owners[0].Name == n.name, fmt.Sprintf("%+v", report)
+		return report.Status.Mode == string(model.ModeDisabled) && len(owners) == 1 && owners[0].Name == n.name,
+			fmt.Sprintf("%+v", report)
 	})
 }
 
@@ -139,7 +142,8 @@ func (n *node) dropPolicy() {
 // batch returns the manifest of a pod that asks for slack and sleeps.
 func (n *node) batch(name string, koordinator bool, cpu, memory int64) string {
 	resources, err := json.Marshal(map[string]string{
-		v1alpha1.SlackResource("batch", false, koordinator): fmt.Sprint(cpu), v1alpha1.SlackResource("batch", true, koordinator): fmt.Sprint(memory),
+		v1alpha1.SlackResource("batch", false, koordinator): fmt.Sprint(cpu),
+		v1alpha1.SlackResource("batch", true, koordinator):  fmt.Sprint(memory),
 	})
 	if err != nil {
 		n.t.Fatal(err)

@@ -46,7 +46,8 @@ func (n *node) testClock() {
 		eventually(n.t, "it is measured", func() (bool, string) {
 			shown := n.metrics(&agent)
 			age := shown.of(n.t, v1alpha1.MetricMeasurementAge, `resource="cpu"`)
-			return age < 3 && strings.Contains(string(shown), v1alpha1.MetricCPUUsed+`{class="node",window="1s"}`), fmt.Sprint(age)
+			return age < 3 && strings.Contains(string(shown), v1alpha1.MetricCPUUsed+`{class="node",window="1s"}`),
+				fmt.Sprint(age)
 		})
 		if is := n.agent(); is.UID != agent.UID || is.Status.ContainerStatuses[0].RestartCount > 0 {
 			n.t.Errorf("the agent was started anew")

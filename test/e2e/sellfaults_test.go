@@ -42,8 +42,10 @@ func (n *node) testLost() {
 	agent := n.agent()
 	n.signal(&agent, "KILL")
 	elsewhere := fmt.Sprintf(`[{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": [%q]}]}]`, n.name)
-	n.agents(`{"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": ` + elsewhere + `}}}`)
-	kubectl(n.t, "delete", "pod", agent.Name, "-n", "waterline-system", "--grace-period=0", "--force", "--ignore-not-found")
+	n.agents(`{"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": ` + elsewhere +
+		`}}}`)
+	kubectl(n.t, "delete", "pod", agent.Name, "-n", "waterline-system", "--grace-period=0", "--force",
+		"--ignore-not-found")
 	gone := time.Now()
 	n.expectWithdrawn("AgentNotThere", func() time.Time { return gone })
 	lives("the offer is withdrawn")
@@ -115,7 +117,8 @@ func (n *node) expectWithdrawn(reason string, began func() time.Time) {
 	withdrawn, since := time.Now(), began()
 	n.sold(false, "nothing is sold", func(is int64) bool { return is == 0 })
 	took := time.Since(since)
-	n.t.Logf("it was withdrawn after %s, and gone from the Node after %s", withdrawn.Sub(since).Round(time.Second), took.Round(time.Second))
+	n.t.Logf("it was withdrawn after %s, and gone from the Node after %s", withdrawn.Sub(since).Round(time.Second),
+		took.Round(time.Second))
 	if took > 90*time.Second {
 		n.t.Errorf("that is more than 90 s")
 	}
@@ -124,7 +127,8 @@ func (n *node) expectWithdrawn(reason string, began func() time.Time) {
 // withdrawn returns the reason for which the manager has withdrawn the offer, "" if it has not.
 func (n *node) withdrawn() string {
 	n.t.Helper()
-	out, err := tryKubectl("get", "nodereport", n.name, "-o", `jsonpath={range .status.conditions[?(@.type=="`+v1alpha1.ConditionWithdrawn+`")]}{.status} {.reason}{end}`)
+	out, err := tryKubectl("get", "nodereport", n.name, "-o",
+		`jsonpath={range .status.conditions[?(@.type=="`+v1alpha1.ConditionWithdrawn+`")]}{.status} {.reason}{end}`)
 	reason, is := strings.CutPrefix(out, "True ")
 	if err != nil || !is {
 		return "" // a report goes with its Node, and comes with the next
@@ -142,7 +146,8 @@ func (n *node) signal(agent *corev1.Pod, name string) {
 // agents says where agents may run, by the affinity of their pods.
 func (n *node) agents(affinity string) {
 	n.t.Helper()
-	kubectl(n.t, "patch", "daemonset", "waterline-agent", "-n", "waterline-system", "--type=merge", "-p", `{"spec":{"template":{"spec":{"affinity":`+affinity+`}}}}`)
+	kubectl(n.t, "patch", "daemonset", "waterline-agent", "-n", "waterline-system", "--type=merge", "-p",
+		`{"spec":{"template":{"spec":{"affinity":`+affinity+`}}}}`)
 }
 
 // living returns a check that pods run as they did: nobody has made them anew, and none of their containers restarted.
@@ -161,7 +166,8 @@ func (n *node) living(names ...string) func(when string) {
 		n.t.Helper()
 		for name, now := range all() {
 			s := now.Status
-			if now.UID != before[name].UID || s.Phase != corev1.PodRunning || len(s.ContainerStatuses) == 0 || s.ContainerStatuses[0].RestartCount > 0 {
+			if now.UID != before[name].UID || s.Phase != corev1.PodRunning || len(s.ContainerStatuses) == 0 ||
+				s.ContainerStatuses[0].RestartCount > 0 {
 				n.t.Fatalf("%s: pod %s is %s: %s %s", when, name, s.Phase, s.Reason, s.Message)
 			}
 		}
@@ -185,7 +191,8 @@ func (n *node) testNodeAnew(bound int64, lives func(string)) {
 	n.sold(false, "what is bound is sold again", func(is int64) bool { return is >= bound })
 	sold := time.Now()
 	eventually(n.t, "a report of this Node", func() (bool, string) {
-		out, err := tryKubectl("get", "nodereport", n.name, "-o", "jsonpath={.metadata.ownerReferences[*].uid} {.status.policy} {.status.selling} {.status.cpu.bound.batch}")
+		out, err := tryKubectl("get", "nodereport", n.name, "-o",
+			"jsonpath={.metadata.ownerReferences[*].uid} {.status.policy} {.status.selling} {.status.cpu.bound.batch}")
 		return err == nil && out == fmt.Sprintf("%s test Open %dm", uid, bound), out
 	})
 	n.t.Logf("after %s there was a Node, %s later all was sold again, %s later the report was that of this Node",
@@ -225,10 +232,12 @@ func (n *node) fallAway(koordinator bool, bound int64) {
 	began := time.Now()
 	eventually(n.t, "the agent sees it", func() (bool, string) {
 		shown := n.metrics(&agent)
-		used, offer := shown.of(n.t, v1alpha1.MetricCPUUsed, `class="LS",window="1s"`), shown.of(n.t, v1alpha1.MetricCPUOffer, `tier="batch"`)
+		used, offer := shown.of(n.t, v1alpha1.MetricCPUUsed, `class="LS",window="1s"`),
+			shown.of(n.t, v1alpha1.MetricCPUOffer, `tier="batch"`)
 		return used > 0.3 && 1000*offer <= float64(bound), fmt.Sprintf("%v used, %v offered", used, offer)
 	})
-	n.t.Logf("%s after the pod began the agent offers no more than what is bound", time.Since(began).Round(100*time.Millisecond))
+	n.t.Logf("%s after the pod began the agent offers no more than what is bound",
+		time.Since(began).Round(100*time.Millisecond))
 	for ; time.Now().Before(end); time.Sleep(5 * time.Second) {
 		n.set(n.t, online, model.Shares, 77)
 		n.set(n.t, batch, model.Shares, 77)
@@ -243,7 +252,8 @@ func (n *node) fallAway(koordinator bool, bound int64) {
 	n.sold(koordinator, "only what is bound", func(sold int64) bool { return sold == bound })
 	took := time.Since(back)
 	n.t.Logf("%s after the API server was back the Node had no more than what is bound", took.Round(100*time.Millisecond))
-	if took > 30*time.Second { // an agent looks again after 16 s at most; with what client-go does by itself, after a minute
+	// an agent looks again after 16 s at most; with what client-go does by itself, after a minute
+	if took > 30*time.Second {
 		n.t.Errorf("that is more than 30 s")
 	}
 	if why := n.withdrawn(); why != "" {

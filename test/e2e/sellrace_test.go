@@ -65,7 +65,11 @@ func (n *node) testRace() {
 	if err := stream.Wait(); err != nil {
 		n.t.Fatalf("creating pods: %v: %s", err, &complaints)
 	}
-	eventually(n.t, "all pods are bound", func() (bool, string) { bound := log.bound(); return bound == pods, fmt.Sprint(bound) })
+	eventually(n.t, "all pods are bound", func() (bool, string) {
+		bound := log.bound()
+		return bound == pods,
+			fmt.Sprint(bound)
+	})
 	kept := 0
 	var refused []string
 	eventually(n.t, "all pods run, or were refused", func() (bool, string) {
@@ -81,9 +85,11 @@ func (n *node) testRace() {
 		return kept+len(refused) == pods, fmt.Sprintf("%d run, %d were refused", kept, len(refused))
 	})
 	beyond := log.beyond()
-	n.t.Logf("%d falls while %d pods were created: %d were bound beyond the offer, %d refused by the kubelet (%v)", falls, pods, beyond, len(refused), slices.Compact(refused))
+	n.t.Logf("%d falls while %d pods were created: %d were bound beyond the offer, %d refused by the kubelet (%v)", falls,
+		pods, beyond, len(refused), slices.Compact(refused))
 	for _, why := range refused {
-		if !strings.HasPrefix(why, "OutOf"+v1alpha1.ResourceKoordinatorBatchCPU) && !strings.HasPrefix(why, "OutOf"+v1alpha1.ResourceKoordinatorBatchMemory) {
+		if !strings.HasPrefix(why, "OutOf"+v1alpha1.ResourceKoordinatorBatchCPU) &&
+			!strings.HasPrefix(why, "OutOf"+v1alpha1.ResourceKoordinatorBatchMemory) {
 			n.t.Errorf("a pod was refused: %s", why)
 		}
 	}
@@ -97,7 +103,8 @@ func (n *node) testRace() {
 // whyRefused returns the kubelet's reason for not admitting a pod. Kubelet 1.36 was seen to overwrite it with none: then all
 // that is known is that the pod never ran.
 func whyRefused(p *corev1.Pod) string {
-	ran := slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Waiting == nil })
+	ran := slices.ContainsFunc(p.Status.ContainerStatuses,
+		func(s corev1.ContainerStatus) bool { return s.State.Waiting == nil })
 	if p.Status.Reason == "" && !ran {
 		return "OutOf" + v1alpha1.ResourceKoordinatorBatchCPU
 	}
@@ -107,7 +114,8 @@ func whyRefused(p *corev1.Pod) string {
 // rename has the policy sell under the other names.
 func (n *node) rename(koordinator bool) {
 	n.t.Helper()
-	kubectl(n.t, "patch", "colocationpolicy", "test", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"compat":{"koordinator":%v}}}`, koordinator))
+	kubectl(n.t, "patch", "colocationpolicy", "test", "--type=merge", "-p",
+		fmt.Sprintf(`{"spec":{"compat":{"koordinator":%v}}}`, koordinator))
 }
 
 // raceLog is what happened to pods and to the Node, by revisions of the API server.

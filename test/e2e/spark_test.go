@@ -55,7 +55,8 @@ spec:
 // and has weight and limits on its node.
 func TestAPISpark(t *testing.T) {
 	const half = `"method":"Static","waterline":"100%","ratio":"50%"`
-	m := newManaged(t, "--set-json", `policy={"mode":"Enforce","priority":-1000,"cpu":{`+half+`,"suppression":"None"},"memory":{`+half+`},"resourceNames":"Koordinator"}`)
+	m := newManaged(t, "--set-json",
+		`policy={"mode":"Enforce","priority":-1000,"cpu":{`+half+`,"suppression":"None"},"memory":{`+half+`},"resourceNames":"Koordinator"}`)
 	apply(t, `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: koord-batch}, value: 5000}`)
 	m.machine("spark", "")
 	t.Cleanup(func() { kubectl(t, "delete", "nodereport", "spark", "--ignore-not-found") })
@@ -63,7 +64,8 @@ func TestAPISpark(t *testing.T) {
 	f.serves = []string{"--listen=", "--local=127.0.0.1:19465"}
 	// What is sold already: an agent would wait 45 seconds before it sells anything.
 	const has = `{"pods":"110","memory":"8Gi","kubernetes.io/batch-cpu":"2000","kubernetes.io/batch-memory":"2Gi"}`
-	m.patch(nodes+"spark/status", `{"status":{"allocatable":`+has+`,"capacity":`+has+`,"conditions":[{"type":"Ready","status":"True","reason":"Test"}]}}`)
+	m.patch(nodes+"spark/status",
+		`{"status":{"allocatable":`+has+`,"capacity":`+has+`,"conditions":[{"type":"Ready","status":"True","reason":"Test"}]}}`)
 	m.manager()
 	m.answering()
 
@@ -119,5 +121,6 @@ func TestAPISpark(t *testing.T) {
 		f.expect(t, dir, model.MemoryMax, want.memory-want.memory%int64(os.Getpagesize()))
 	}
 	m.expectAmount("spark", koordinators, "500") // what is bound stays on the Node
-	explains(t, []string{"pod", "pi-driver", "-n", "spark", "--agent", "127.0.0.1:19465"}, []string{"BestEffort", "BatchWeight"})
+	explains(t, []string{"pod", "pi-driver", "-n", "spark", "--agent", "127.0.0.1:19465"},
+		[]string{"BestEffort", "BatchWeight"})
 }

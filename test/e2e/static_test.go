@@ -44,11 +44,13 @@ func TestStaticPool(t *testing.T) {
 			return err == nil, fmt.Sprint(err)
 		})
 		if pool.Allocatable.Len() != online.Len()-1 || !pool.Allocatable.Within(online) || pool.Taken != taken {
-			t.Errorf("of CPUs %s the kubelet hands out %s and has handed out %s, want all but one, and %s", online, pool.Allocatable, pool.Taken, taken)
+			t.Errorf("of CPUs %s the kubelet hands out %s and has handed out %s, want all but one, and %s", online,
+				pool.Allocatable, pool.Taken, taken)
 		}
 		eventually(t, "the agent knows", func() (bool, string) {
 			k := agentsKubelet(t)
-			return k.PoolKnown && k.ReservedMilli == 500 && k.AllocatableCPUs == pool.Allocatable && k.TakenCPUs == taken, fmt.Sprintf("%+v", k)
+			return k.PoolKnown && k.ReservedMilli == 500 && k.AllocatableCPUs == pool.Allocatable && k.TakenCPUs == taken,
+				fmt.Sprintf("%+v", k)
 		})
 	}
 	expect(model.CPUSet{})
@@ -62,14 +64,16 @@ func TestStaticPool(t *testing.T) {
 		t.Fatalf("the pod runs on %q", taken)
 	}
 	expect(taken)
-	t.Logf("the agent knew of CPU %s at most %s after the pod was made", taken, time.Since(begin).Round(10*time.Millisecond))
+	t.Logf("the agent knew of CPU %s at most %s after the pod was made", taken,
+		time.Since(begin).Round(10*time.Millisecond))
 
 	restarted := time.Now()
 	n.mustRestart("kubelet")
 	starting, early, without := 0, 0, 0
 	// Two calls at a time, and the kubelet takes a hundred a second.
 	named := false // the pod, since the restart
-	for until := time.Now().Add(15 * time.Second); time.Now().Before(until) || !named && time.Since(restarted) < mostWait; time.Sleep(25 * time.Millisecond) {
+	for until := time.Now().Add(15 * time.Second); time.Now().Before(until) || !named &&
+		time.Since(restarted) < mostWait; time.Sleep(25 * time.Millisecond) {
 		pool, err := client.CPUPool(t.Context())
 		named = named || err == nil && pool.Pods["default/own"]
 		switch {
@@ -81,7 +85,8 @@ func TestStaticPool(t *testing.T) {
 			early++
 		}
 	}
-	t.Logf("started again, the kubelet said %d times that it has no CPUs at all and %d times nothing of the pod", starting, early)
+	t.Logf("started again, the kubelet said %d times that it has no CPUs at all and %d times nothing of the pod", starting,
+		early)
 	if without > 0 {
 		t.Errorf("it named the pod without its CPU %d times", without)
 	}

@@ -46,7 +46,8 @@ func (n *node) testSystemd() {
 	}{
 		{"systemctl daemon-reload", systemctl("daemon-reload"), 10 * time.Second, 2, 2},
 		{"systemctl daemon-reexec", systemctl("daemon-reexec"), 10 * time.Second, 2, 2},
-		{"a pod is added", func() { added++; n.run(fmt.Sprintf("added-%d", added), "", "requests: {cpu: 100m}", false) }, 20 * time.Second, 1, 0},
+		{"a pod is added", func() { added++; n.run(fmt.Sprintf("added-%d", added), "", "requests: {cpu: 100m}", false) },
+			20 * time.Second, 1, 0},
 		{"the kubelet restarts", func() { n.mustRestart("kubelet") }, afterRestart, 1, 0},
 	} {
 		// Of an agent that stood still just then nothing can be said. One that does not watch is late each time.
@@ -65,15 +66,17 @@ const longestForeign = 2 * time.Second
 
 // repaired does something by which somebody overwrites so many weights and quotas, and watches files for a time. It reports
 // whether all were put right soon.
-func (n *node) repaired(what string, do func(), over time.Duration, leastWeights, leastQuotas float64, want []wanted) bool {
+func (n *node) repaired(what string, do func(), over time.Duration, leastWeights, leastQuotas float64,
+	want []wanted) bool {
 	n.t.Helper()
 	weightsBefore, quotasBefore := n.repairs(model.Shares), n.repairs(model.Quota)
 	wrong := n.watchWhile(over, do, want...)
 	var weights, quotas float64
-	eventually(n.t, fmt.Sprintf("%s: %v weights and %v quotas are overwritten", what, leastWeights, leastQuotas), func() (bool, string) {
-		weights, quotas = n.repairs(model.Shares)-weightsBefore, n.repairs(model.Quota)-quotasBefore
-		return weights >= leastWeights && quotas >= leastQuotas, fmt.Sprintf("%v and %v", weights, quotas)
-	})
+	eventually(n.t, fmt.Sprintf("%s: %v weights and %v quotas are overwritten", what, leastWeights, leastQuotas),
+		func() (bool, string) {
+			weights, quotas = n.repairs(model.Shares)-weightsBefore, n.repairs(model.Quota)-quotasBefore
+			return weights >= leastWeights && quotas >= leastQuotas, fmt.Sprintf("%v and %v", weights, quotas)
+		})
 	n.t.Logf("%s: %v weights and %v quotas repaired; foreign values seen in pod's weight, class's, pod's quota, container's: %v", what, weights, quotas, wrong)
 	soon := true
 	for i, w := range want {
@@ -113,7 +116,8 @@ func (n *node) testFormulas() {
 		"linear":    {"", cgroup.SharesToWeight(shares)},
 		"quadratic": {"runtimeClassName: runc-quadratic", cgroup.ContainerWeight(shares)},
 	} {
-		apply(n.t, strings.Replace(n.manifest(name, "", "requests: {cpu: 500m}", false), "spec:\n", "spec:\n  "+c.runtime+"\n", 1))
+		apply(n.t, strings.Replace(n.manifest(name, "", "requests: {cpu: 500m}", false), "spec:\n",
+			"spec:\n  "+c.runtime+"\n", 1))
 		kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, ready)
 		dir := n.dir(name)
 		container, _ := n.container(name)

@@ -37,7 +37,8 @@ func TestNodeTranscode(t *testing.T) {
 		t.Fatal(err)
 	}
 	transcode := func(args ...string) *exec.Cmd {
-		return exec.Command(filepath.Join(built, "bin/lab"), append([]string{"transcode", "--kubeconfig", bed.Kubeconfig(), "--node", cluster.NodeName}, args...)...)
+		return exec.Command(filepath.Join(built, "bin/lab"),
+			append([]string{"transcode", "--kubeconfig", bed.Kubeconfig(), "--node", cluster.NodeName}, args...)...)
 	}
 	// A namespace takes the cluster some time to delete.
 	nothingLeft := func(after string) {
@@ -65,7 +66,8 @@ func TestNodeTranscode(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "pods of the experiment", func() (bool, string) {
-		out := kubectl(t, "get", "pods", "-A", "-l", "waterline.io/experiment=transcode", "--field-selector", "status.phase=Running", "-o", "name")
+		out := kubectl(t, "get", "pods", "-A", "-l", "waterline.io/experiment=transcode", "--field-selector",
+			"status.phase=Running", "-o", "name")
 		return out != "", out
 	})
 	if err := interrupted.Process.Signal(syscall.SIGINT); err != nil {
@@ -118,7 +120,8 @@ func transcoded(t *testing.T, file string) string {
 	m := result.Metrics
 	weighted, plain := m["time_per_media_second_weighted"], m["time_per_media_second_plain"]
 	if weighted <= 0 || weighted > 0.84*plain {
-		return fmt.Sprintf("a second of media took weighted jobs %v s and the others %v s, want at least 16 %% less", weighted, plain)
+		return fmt.Sprintf("a second of media took weighted jobs %v s and the others %v s, want at least 16 %% less",
+			weighted, plain)
 	}
 	if m["weight_seen_shares"] != 262144 {
 		return fmt.Sprintf("the kernel held %v shares", m["weight_seen_shares"])

@@ -20,7 +20,8 @@ func TestAPIUninstall(t *testing.T) {
 	m.answering()
 	m.shows("waterline_manager_leading 1")
 	lease := func() string {
-		if who := object[coordinationv1.Lease](t, "lease", "waterline-manager", "-n", "waterline-system").Spec.HolderIdentity; who != nil {
+		if who := object[coordinationv1.Lease](t, "lease", "waterline-manager", "-n",
+			"waterline-system").Spec.HolderIdentity; who != nil {
 			return *who
 		}
 		return ""
@@ -29,7 +30,8 @@ func TestAPIUninstall(t *testing.T) {
 		return object[corev1.Secret](t, "secret", "waterline-webhook", "-n", "waterline-system").Data
 	}
 	leads, certificates := lease(), secret()
-	helm(t, "upgrade", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--reuse-values", "--set", "manager.replicas=3")
+	helm(t, "upgrade", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--reuse-values", "--set",
+		"manager.replicas=3")
 	if now := lease(); now != leads || leads == "" {
 		t.Errorf("after an upgrade %q leads, before %q", now, leads)
 	}
@@ -59,7 +61,8 @@ func (m *managed) everything() []string {
 	for _, namespaced := range []string{"true", "false"} {
 		kinds := strings.Fields(kubectl(m.t, "api-resources", "--verbs=list", "--namespaced="+namespaced, "-o", "name"))
 		kinds = slices.DeleteFunc(kinds, func(kind string) bool { return strings.HasPrefix(kind, "events") })
-		for name := range strings.FieldsSeq(kubectl(m.t, "get", strings.Join(kinds, ","), "--all-namespaces", "-o", "name", "--ignore-not-found")) {
+		for name := range strings.FieldsSeq(kubectl(m.t, "get", strings.Join(kinds, ","), "--all-namespaces", "-o", "name",
+			"--ignore-not-found")) {
 			if strings.Contains(name, "waterline") {
 				all = append(all, name)
 			}

@@ -26,7 +26,8 @@ func (m *managed) answering() {
 			return false, err.Error()
 		}
 		_ = response.Body.Close()
-		pod, out := m.try("default", `metadata: {name: probe, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 1}}}]}`, "--dry-run=server")
+		pod, out := m.try("default",
+			`metadata: {name: probe, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 1}}}]}`, "--dry-run=server")
 		return pod != nil && pod.Spec.PriorityClassName == v1alpha1.PriorityClassBatch, out
 	})
 }
@@ -57,7 +58,8 @@ func (m *managed) counted(namespace, quota string) {
 func (m *managed) try(namespace, pod string, args ...string) (*corev1.Pod, string) {
 	m.t.Helper()
 	c := bed.Kubectl(m.t.Context(), append([]string{"create", "-n", namespace, "-o", "json", "-f", "-"}, args...)...)
-	c.Stdin = strings.NewReader("{apiVersion: v1, kind: Pod, " + strings.Replace(pod, "spec: {", "spec: {schedulerName: none, ", 1) + "}")
+	c.Stdin = strings.NewReader("{apiVersion: v1, kind: Pod, " + strings.Replace(pod, "spec: {",
+		"spec: {schedulerName: none, ", 1) + "}")
 	var warnings strings.Builder
 	c.Stderr = &warnings
 	out, err := c.Output()
@@ -77,7 +79,8 @@ func asks(pod *corev1.Pod) string {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for _, c := range list {
 			var parts []string
-			for _, name := range []corev1.ResourceName{"cpu", "memory", v1alpha1.ResourceBatchCPU, v1alpha1.ResourceBatchMemory, v1alpha1.ResourceMidCPU, v1alpha1.ResourceMidMemory} {
+			for _, name := range []corev1.ResourceName{"cpu", "memory", v1alpha1.ResourceBatchCPU, v1alpha1.ResourceBatchMemory,
+				v1alpha1.ResourceMidCPU, v1alpha1.ResourceMidMemory} {
 				request, has := c.Resources.Requests[name]
 				limit, also := c.Resources.Limits[name]
 				if has || also {
@@ -125,28 +128,44 @@ spec: {hard: {requests.cpu: 1}}
 		what, namespace, pod, asks, class string
 		warning                           string
 	}{
-		{"labelled", "other", be + `spec: {containers: [` + one + `]}`, "c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", ""},
-		{"labelled as Koordinator has it", "other", `metadata: {generateName: p-, labels: {koordinator.sh/qosClass: BE}}, spec: {containers: [` + one + `]}`,
+		{"labelled", "other", be + `spec: {containers: [` + one + `]}`, "c(batch-cpu=2000 batch-memory=1073741824)",
+			"waterline-batch", ""},
+		{"labelled as Koordinator has it", "other",
+			`metadata: {generateName: p-, labels: {koordinator.sh/qosClass: BE}}, spec: {containers: [` + one + `]}`,
 			"c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", ""},
-		{"labelled both ways", "other", `metadata: {generateName: p-, labels: {waterline.io/qos: LS, koordinator.sh/qosClass: BE}}, spec: {containers: [` + one + `]}`,
+		{"labelled both ways", "other",
+			`metadata: {generateName: p-, labels: {waterline.io/qos: LS, koordinator.sh/qosClass: BE}}, spec: {containers: [` +
+				one + `]}`,
 			"c(cpu=2 memory=1073741824)", "", ""},
-		{"Burstable", "other", be + `spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 500m}, limits: {cpu: 2, memory: 1Gi}}}]}`,
+		{"Burstable", "other", be +
+			`spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 500m}, limits: {cpu: 2, memory: 1Gi}}}]}`,
 			"c(batch-cpu=500 batch-memory=1073741824)", "waterline-batch", ""},
-		{"init containers and sidecars", "other", be + `spec: {initContainers: [{name: i, image: none, resources: {requests: {cpu: 3}}}, {name: s, image: none, restartPolicy: Always, resources: {requests: {cpu: 100m}}}], containers: [` + one + `]}`,
+		{"init containers and sidecars", "other",
+			be + `spec: {initContainers: [{name: i, image: none, resources: {requests: {cpu: 3}}}, {name: s, image: none, restartPolicy: Always, resources: {requests: {cpu: 100m}}}], containers: [` + one + `]}`,
 			"i(batch-cpu=3000) s(batch-cpu=100) c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", ""},
-		{"of the mid tier", "other", be + `spec: {priorityClassName: waterline-mid, containers: [` + one + `]}`, "c(mid-cpu=2000 mid-memory=1073741824)", "waterline-mid", ""},
-		{"with the priority of online pods", "other", be + `spec: {priorityClassName: waterline-prod, containers: [` + one + `]}`,
+		{"of the mid tier", "other", be + `spec: {priorityClassName: waterline-mid, containers: [` + one + `]}`,
+			"c(mid-cpu=2000 mid-memory=1073741824)", "waterline-mid", ""},
+		{"with the priority of online pods", "other", be + `spec: {priorityClassName: waterline-prod, containers: [` + one +
+			`]}`,
 			"c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", `"waterline-prod" is not for batch`},
-		{"with its priority as a number", "other", be + `spec: {priority: 0, preemptionPolicy: PreemptLowerPriority, containers: [` + one + `]}`,
+		{"with its priority as a number", "other",
+			be + `spec: {priority: 0, preemptionPolicy: PreemptLowerPriority, containers: [` + one + `]}`,
 			"c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", ""},
-		{"asking as a whole", "other", be + `spec: {resources: {requests: {cpu: 3, memory: 1Gi}, limits: {cpu: 4, memory: 1Gi}}, containers: [{name: c, image: none, resources: {requests: {cpu: 1}}}, {name: d, image: none}]}`,
+		{"asking as a whole", "other",
+			be + `spec: {resources: {requests: {cpu: 3, memory: 1Gi}, limits: {cpu: 4, memory: 1Gi}}, containers: [{name: c, image: none, resources: {requests: {cpu: 1}}}, {name: d, image: none}]}`,
 			"c(batch-cpu=1000 batch-memory=536870912) d(batch-cpu=2000 batch-memory=536870912)", "waterline-batch", ""},
-		{"with a LimitRange's defaults", "limited", be + `spec: {containers: [{name: c, image: none}]}`, "c(batch-cpu=500 batch-memory=268435456)", "waterline-batch", ""},
-		{"with a LimitRange, asking itself", "limited", be + `spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 100m, memory: 64Mi}}}]}`,
+		{"with a LimitRange's defaults", "limited", be + `spec: {containers: [{name: c, image: none}]}`,
+			"c(batch-cpu=500 batch-memory=268435456)", "waterline-batch", ""},
+		{"with a LimitRange, asking itself", "limited",
+			be + `spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 100m, memory: 64Mi}}}]}`,
 			"c(batch-cpu=100 batch-memory=67108864)", "waterline-batch", ""},
-		{"selected", "tenant", `metadata: {generateName: p-, labels: {app: transcode}}, spec: {containers: [` + one + `]}`, "c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", ""},
-		{"not selected", "tenant", `metadata: {generateName: p-, labels: {app: web}}, spec: {containers: [` + one + `]}`, "c(cpu=2 memory=1073741824)", "", ""},
-		{"selected, where nobody opted in", "other", `metadata: {generateName: p-, labels: {app: transcode}}, spec: {containers: [` + one + `]}`, "c(cpu=2 memory=1073741824)", "", ""},
+		{"selected", "tenant", `metadata: {generateName: p-, labels: {app: transcode}}, spec: {containers: [` + one + `]}`,
+			"c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", ""},
+		{"not selected", "tenant", `metadata: {generateName: p-, labels: {app: web}}, spec: {containers: [` + one + `]}`,
+			"c(cpu=2 memory=1073741824)", "", ""},
+		{"selected, where nobody opted in", "other",
+			`metadata: {generateName: p-, labels: {app: transcode}}, spec: {containers: [` + one + `]}`,
+			"c(cpu=2 memory=1073741824)", "", ""},
 	} {
 		for _, how := range [][]string{{"--dry-run=server"}, nil} {
 			pod, said := m.try(c.namespace, c.pod, how...)
@@ -157,7 +176,8 @@ spec: {hard: {requests.cpu: 1}}
 			if got := asks(pod); got != c.asks || pod.Spec.PriorityClassName != c.class {
 				t.Errorf("%s: class %q, %s", c.what, pod.Spec.PriorityClassName, got)
 			}
-			if c.class != "" && (*pod.Spec.PreemptionPolicy != corev1.PreemptNever || pod.Labels[v1alpha1.LabelQoS] == "" && pod.Labels[v1alpha1.LabelQoSAlias] == "") {
+			if c.class != "" && (*pod.Spec.PreemptionPolicy != corev1.PreemptNever || pod.Labels[v1alpha1.LabelQoS] == "" &&
+				pod.Labels[v1alpha1.LabelQoSAlias] == "") {
 				t.Errorf("%s: preempts %s, labels %v", c.what, *pod.Spec.PreemptionPolicy, pod.Labels)
 			}
 			if c.warning == "" && said != "" || !strings.Contains(said, c.warning) {
@@ -171,21 +191,25 @@ spec: {hard: {requests.cpu: 1}}
 	if pod, said := m.try("counted", be+`spec: {containers: [`+one+`]}`); pod == nil {
 		t.Error(said)
 	}
-	if pod, said := m.try("counted", be+`spec: {containers: [`+one+`]}`); pod != nil || !strings.Contains(said, "exceeded quota: batch") {
+	if pod, said := m.try("counted", be+`spec: {containers: [`+one+`]}`); pod != nil ||
+		!strings.Contains(said, "exceeded quota: batch") {
 		t.Errorf("a second one: %s", said)
 	}
 	// A quota of native CPU demands that each container asks for it.
-	if pod, said := m.try("native", be+`spec: {containers: [`+one+`]}`); pod != nil || !strings.Contains(said, "must specify requests.cpu") {
+	if pod, said := m.try("native", be+`spec: {containers: [`+one+`]}`); pod != nil ||
+		!strings.Contains(said, "must specify requests.cpu") {
 		t.Errorf("with a quota of CPU: %s", said)
 	}
 
 	t.Log("what was written is not changed")
 	pod, _ := m.try("other", `metadata: {name: kept, labels: {waterline.io/qos: BE}}, spec: {containers: [`+one+`]}`)
-	said, err := bed.Kubectl(t.Context(), "annotate", "pod", "kept", "-n", "other", "--overwrite", `waterline.io/batch-resources={"pod":{}}`).CombinedOutput()
+	said, err := bed.Kubectl(t.Context(), "annotate", "pod", "kept", "-n", "other", "--overwrite",
+		`waterline.io/batch-resources={"pod":{}}`).CombinedOutput()
 	if err != nil || !strings.Contains(string(said), "stays as it was") {
 		t.Errorf("%v: %s", err, said)
 	}
-	if now := object[corev1.Pod](t, "pod", "kept", "-n", "other"); pod == nil || now.Annotations[v1alpha1.AnnotationBatchResources] != pod.Annotations[v1alpha1.AnnotationBatchResources] {
+	if now := object[corev1.Pod](t, "pod", "kept", "-n", "other"); pod == nil ||
+		now.Annotations[v1alpha1.AnnotationBatchResources] != pod.Annotations[v1alpha1.AnnotationBatchResources] {
 		t.Error(now.Annotations)
 	}
 	if metrics := m.metrics(); !strings.Contains(metrics, `waterline_admissions_total{why="ByPolicy"}`) {
@@ -199,7 +223,8 @@ func TestAPIWebhookCertificates(t *testing.T) {
 	m.manager()
 	m.answering()
 	secret := func() string {
-		return string(object[corev1.Secret](t, "secret", "waterline-webhook", "-n", "waterline-system").Data[corev1.TLSCertKey])
+		return string(object[corev1.Secret](t, "secret", "waterline-webhook", "-n",
+			"waterline-system").Data[corev1.TLSCertKey])
 	}
 	before := secret()
 	m.patch("/api/v1/namespaces/waterline-system/secrets/waterline-webhook", `{"data":{"tls.crt":"","tls.key":""}}`)
@@ -212,7 +237,8 @@ func TestAPIWebhookCertificates(t *testing.T) {
 		if time.Since(began) > mostWait {
 			t.Fatalf("after %s the certificate was not made anew", mostWait)
 		}
-		pod, said := m.try("default", `metadata: {name: probe, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 1}}}]}`, "--dry-run=server")
+		pod, said := m.try("default",
+			`metadata: {name: probe, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 1}}}]}`, "--dry-run=server")
 		if pod == nil || asks(pod) != "c(batch-cpu=1000)" {
 			t.Fatalf("pod %d slipped: %s", made, said)
 		}
@@ -246,12 +272,16 @@ spec:
 	policy := func() v1alpha1.ColocationPolicyStatus {
 		return object[v1alpha1.ColocationPolicy](t, "colocationpolicy", "default").Status
 	}
-	eventually(t, "both are counted", func() (bool, string) { return policy().SlippedPods == 2, fmt.Sprintf("%+v", policy()) })
+	eventually(t, "both are counted", func() (bool, string) {
+		return policy().SlippedPods == 2,
+			fmt.Sprintf("%+v", policy())
+	})
 	replicas := object[appsv1.ReplicaSetList](t, "replicasets", "-l", "app=slips").Items
 	events := func() []corev1.Event {
 		return object[corev1.EventList](t, "events", "--field-selector", "reason=NotAdmitted").Items
 	}
-	if e := events(); len(e) != 1 || e[0].InvolvedObject.Kind != "ReplicaSet" || e[0].InvolvedObject.UID != replicas[0].UID {
+	if e := events(); len(e) != 1 || e[0].InvolvedObject.Kind != "ReplicaSet" ||
+		e[0].InvolvedObject.UID != replicas[0].UID {
 		t.Errorf("events: %+v", e)
 	}
 	first.stop(os.Interrupt)
@@ -266,7 +296,10 @@ spec:
 	}
 	t.Log("made anew they ask for batch resources, and are counted no more")
 	kubectl(t, "delete", "pods", "-l", "app=slips", "--grace-period=0", "--force")
-	eventually(t, "nothing is counted", func() (bool, string) { return policy().SlippedPods == 0, fmt.Sprintf("%+v", policy()) })
+	eventually(t, "nothing is counted", func() (bool, string) {
+		return policy().SlippedPods == 0,
+			fmt.Sprintf("%+v", policy())
+	})
 	for _, pod := range pods() {
 		if got := asks(&pod); got != "c(batch-cpu=1000)" {
 			t.Errorf("it asks for %s", got)

@@ -36,7 +36,8 @@ type pods struct {
 }
 
 func newPods() *pods {
-	return &pods{wake: make(chan struct{}, 1), now: kube.Snapshot{Known: true, Node: kube.Node{Allocatable: model.Amount{CPU: 64_000}}}}
+	return &pods{wake: make(chan struct{}, 1),
+		now: kube.Snapshot{Known: true, Node: kube.Node{Allocatable: model.Amount{CPU: 64_000}}}}
 }
 
 func (p *pods) Run(ctx context.Context) { <-ctx.Done() }
@@ -98,7 +99,8 @@ func (n *testNode) start(source agent.Pods, change func(*agent.Config)) *run {
 	r := &run{policy: fixture.Policy(), dir: memoryDir(n.t)} // on a disk others may be waited for
 	cfg := agent.Config{
 		Sys:        host.DefaultSys,
-		CgroupRoot: "/sys/fs/cgroup", Kubepods: n.layout.Root, RunDir: r.dir, SyncPeriod: 10 * time.Second, JournalBytes: 64 << 20,
+		CgroupRoot: "/sys/fs/cgroup", Kubepods: n.layout.Root, RunDir: r.dir, SyncPeriod: 10 * time.Second,
+		JournalBytes: 64 << 20,
 		Policies: func() ([]model.ClusterPolicy, error) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -230,7 +232,8 @@ func TestAgent(t *testing.T) {
 			t.Fatalf("round %d is decided differently:\n%+v\n%+v", rounds, plan, round.Plan)
 		}
 		for i, s := range plan.Settings {
-			if s.File != round.Plan.Settings[i].File || s.Value != round.Plan.Settings[i].Value || s.Reason.String() != round.Plan.Settings[i].Reason.String() {
+			if s.File != round.Plan.Settings[i].File || s.Value != round.Plan.Settings[i].Value ||
+				s.Reason.String() != round.Plan.Settings[i].Reason.String() {
 				t.Fatalf("round %d: %+v, was %+v", rounds, s, round.Plan.Settings[i])
 			}
 		}
@@ -381,7 +384,8 @@ func TestDamagedRecord(t *testing.T) {
 	a := n.pod(model.Burstable, "a", 500)
 	source.set(burstable("a", 500, 2048))
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, machine.UndoFile), []byte("waterline-undo 1 crc32 0\n{}"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, machine.UndoFile), []byte("waterline-undo 1 crc32 0\n{}"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	n.start(source, func(c *agent.Config) { c.RunDir = dir })
@@ -416,7 +420,8 @@ func TestNoAllocations(t *testing.T) {
 			model.Setting{File: model.File{Dir: dir, Knob: model.Shares}, Value: model.Number(2048)},
 			model.Setting{File: model.File{Dir: dir + "/0123456789ab", Knob: model.Shares}, Value: model.Number(1024)})
 		if n.mount.Cpusets != "" {
-			plan.Settings = append(plan.Settings, model.Setting{File: model.File{Dir: dir + "/0123456789ab", Knob: model.Cpuset}, Value: model.Value{List: "0"}})
+			plan.Settings = append(plan.Settings, model.Setting{File: model.File{Dir: dir + "/0123456789ab", Knob: model.Cpuset},
+				Value: model.Value{List: "0"}})
 		}
 	}
 	if _, err := h.Apply(&plan); err != nil {

@@ -94,12 +94,14 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, "/apis/") {
 		version = "waterline.io/v1alpha1"
 	}
-	kind := map[string]string{"pods": "Pod", "nodes": "Node", "colocationpolicies": "ColocationPolicy", "nodereports": "NodeReport"}[name]
+	kind := map[string]string{"pods": "Pod", "nodes": "Node", "colocationpolicies": "ColocationPolicy",
+		"nodereports": "NodeReport"}[name]
 	switch query := r.URL.Query(); {
 	case r.Method != http.MethodGet:
 		fmt.Fprint(w, `{"kind": "Status", "apiVersion": "v1", "status": "Success"}`)
 	case query.Get("watch") == "":
-		list, _ := json.Marshal(map[string]any{"kind": kind + "List", "apiVersion": version, "metadata": map[string]string{"resourceVersion": "1"}, "items": items})
+		list, _ := json.Marshal(map[string]any{"kind": kind + "List", "apiVersion": version,
+			"metadata": map[string]string{"resourceVersion": "1"}, "items": items})
 		_, _ = w.Write(list)
 	default:
 		if query.Get("sendInitialEvents") == "true" {

@@ -35,7 +35,8 @@ func newBatchNode(t *testing.T) *testNode {
 	}
 	n.memory = true
 	n.delegate("")
-	for _, dir := range []string{filepath.Dir(n.layout.Root), n.layout.Root, n.layout.Class(model.Burstable), n.layout.Class(model.BestEffort)} {
+	for _, dir := range []string{filepath.Dir(n.layout.Root), n.layout.Root, n.layout.Class(model.Burstable),
+		n.layout.Class(model.BestEffort)} {
 		n.mkdir(dir)
 	}
 	return n
@@ -45,7 +46,8 @@ func newBatchNode(t *testing.T) *testNode {
 func batch(uid string, each model.Grant, ids ...string) model.Pod {
 	n := int64(max(len(ids), 1))
 	pod := model.Pod{
-		UID: uid, APIUID: uid, Namespace: "default", Name: uid, QoS: model.BestEffort, Class: model.ClassBE, Tier: model.TierBatch,
+		UID: uid, APIUID: uid, Namespace: "default", Name: uid, QoS: model.BestEffort, Class: model.ClassBE,
+		Tier:  model.TierBatch,
 		Grant: model.Grant{RequestMilli: n * each.RequestMilli, LimitMilli: n * each.LimitMilli, Memory: n * each.Memory},
 	}
 	for i, id := range ids {
@@ -91,7 +93,8 @@ func TestMemoryMax(t *testing.T) {
 	h.do("anon")
 	err := n.try(dir, model.MemoryMax, 8*mib)
 	switch {
-	case n.mount.Version == cgroup.V1 && (!errors.Is(err, unix.EBUSY) || n.raw(dir, model.MemoryMax) != model.Unlimited || h.ended()):
+	case n.mount.Version == cgroup.V1 && (!errors.Is(err, unix.EBUSY) || n.raw(dir, model.MemoryMax) != model.Unlimited ||
+		h.ended()):
 		t.Errorf("v1: a limit below what is in use: %v, ended: %v, want EBUSY", err, h.ended())
 	case n.mount.Version == cgroup.V2 && (err != nil || n.raw(dir, model.MemoryMax) != 8*mib || !h.ended()):
 		t.Errorf("v2: a limit below what is in use: %v, ended: %v, want that it is killed for it", err, h.ended())
@@ -123,7 +126,8 @@ func TestBatch(t *testing.T) {
 		}
 	}
 	slices.Sort(took)
-	t.Logf("from before a pod's cgroup is made until it has weight, quota and limit: %s in the median, %s at most", took[many/2], took[many-1])
+	t.Logf("from before a pod's cgroup is made until it has weight, quota and limit: %s in the median, %s at most",
+		took[many/2], took[many-1])
 	if took[many/2] > 200*time.Millisecond {
 		t.Errorf("that takes %s", took[many/2])
 	}
@@ -180,7 +184,8 @@ func TestBatch(t *testing.T) {
 
 	t.Log("and so does waterline restore")
 	r.stop()
-	if restored, err := restore.Restore(t.Context(), agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir, Pods: source}); err != nil || len(restored) == 0 {
+	if restored, err := restore.Restore(t.Context(), agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir,
+		Pods: source}); err != nil || len(restored) == 0 {
 		t.Errorf("restoring: %+v, %v", restored, err)
 	}
 	for _, dir := range []string{a, a + "/0123456789aa", n.layout.Pod(model.BestEffort, "a1")} {
@@ -231,7 +236,8 @@ func TestMemoryInUse(t *testing.T) {
 	}
 	h.do("free")
 	for _, dir := range []string{a, a + "/0123456789aa"} {
-		for deadline := time.Now().Add(20 * time.Second); n.raw(dir, model.MemoryMax) == model.Unlimited && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(20 * time.Second); n.raw(dir, model.MemoryMax) == model.Unlimited &&
+			time.Now().Before(deadline); {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
@@ -242,7 +248,7 @@ func TestMemoryInUse(t *testing.T) {
 	}
 }
 
-// holder is a process in a group that holds memory, see [TestMeterHold].
+// holder is a process in a group that holds memory, see [TestMemoryHolder].
 type holder struct {
 	t    testing.TB
 	in   io.WriteCloser
@@ -261,7 +267,8 @@ func (n *testNode) hold(dir string) *holder {
 	if n.mount.Memory != n.mount.Path {
 		files = append(files, filepath.Join(n.mount.Memory, dir, "cgroup.procs"))
 	}
-	cmd := exec.Command("sh", "-c", `for f in $FILES; do echo $$ >$f || exit 1; done; exec "$@"`, "sh", self, "-test.run", "^TestMeterHold$")
+	cmd := exec.Command("sh", "-c", `for f in $FILES; do echo $$ >$f || exit 1; done; exec "$@"`, "sh", self, "-test.run",
+		"^TestMemoryHolder$")
 	cmd.Env = append(os.Environ(), "FILES="+strings.Join(files, " "), holdEnv+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	in, inErr := cmd.StdinPipe()

@@ -45,7 +45,8 @@ func newMachine(t *testing.T) *busyMachine {
 	write := func() {
 		now := time.Now()
 		idle, last = idle+now.Sub(last)*time.Duration(4-m.busy.Load()), now
-		text := fmt.Sprintf("cpu  1 2 3 %012d 0 0 0 0 0 0\n%sprocs_running 1\n", idle/(10*time.Millisecond), "cpu0 1 2 3 4 0 0 0 0 0 0\ncpu1 1 2 3 4 0 0 0 0 0 0\ncpu2 1 2 3 4 0 0 0 0 0 0\ncpu3 1 2 3 4 0 0 0 0 0 0\n")
+		text := fmt.Sprintf("cpu  1 2 3 %012d 0 0 0 0 0 0\n%sprocs_running 1\n", idle/(10*time.Millisecond),
+			"cpu0 1 2 3 4 0 0 0 0 0 0\ncpu1 1 2 3 4 0 0 0 0 0 0\ncpu2 1 2 3 4 0 0 0 0 0 0\ncpu3 1 2 3 4 0 0 0 0 0 0\n")
 		if _, err := stat.WriteAt([]byte(text), 0); err != nil { // always as long
 			t.Error(err)
 		}
@@ -158,7 +159,8 @@ func TestBurst(t *testing.T) {
 		t.Errorf("%v, want EINVAL", err)
 	}
 	source.set(limited("a", map[string]int64{c0: 200, c1: 400}))
-	within(t, "the kubelet's second attempt", func() bool { return kubelet(60_000, 20_000, 40_000) == nil }, func() string { return "EINVAL" })
+	within(t, "the kubelet's second attempt", func() bool { return kubelet(60_000, 20_000, 40_000) == nil },
+		func() string { return "EINVAL" })
 	bursts(60_000, 20_000, 40_000)
 
 	t.Log("a resize to more: not before the quota is there")
@@ -216,7 +218,8 @@ func TestBurstRaises(t *testing.T) {
 	began := time.Now()
 	for n.raw(a+"/"+c0, model.Quota) < 40_000 {
 		if time.Since(began) > 3*time.Minute {
-			t.Fatalf("after three minutes the quota is %d; cpu.stat: %s", n.raw(a+"/"+c0, model.Quota), n.text(a+"/"+c0, "cpu.stat"))
+			t.Fatalf("after three minutes the quota is %d; cpu.stat: %s", n.raw(a+"/"+c0, model.Quota),
+				n.text(a+"/"+c0, "cpu.stat"))
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -49,8 +49,10 @@ func TestColocate(t *testing.T) {
 				wrong = append(wrong, fed(m, mode)...)
 			}
 		}
-		if comparable(t, m) && !(m["p99_ratio_plain"] > 1 && m["p99_ratio_waterline"] <= 1.5 && m["p99_ratio_waterline"] <= m["p99_ratio_plain"]) {
-			wrong = append(wrong, fmt.Sprintf("p99 to p99 alone: plain %.2f, waterline %.2f", m["p99_ratio_plain"], m["p99_ratio_waterline"]))
+		if comparable(t, m) && !(m["p99_ratio_plain"] > 1 && m["p99_ratio_waterline"] <= 1.5 &&
+			m["p99_ratio_waterline"] <= m["p99_ratio_plain"]) {
+			wrong = append(wrong, fmt.Sprintf("p99 to p99 alone: plain %.2f, waterline %.2f", m["p99_ratio_plain"],
+				m["p99_ratio_waterline"]))
 		}
 		switch said := strings.Join(wrong, "; "); {
 		case said == "":
@@ -72,7 +74,8 @@ func comparable(t *testing.T, m map[string]float64) bool {
 		busy = max(busy, m[mode+"other_cpus"]+m[mode+"steal_percent"]/100*m["cpus_machine"])
 	}
 	if busy > little || m["generator_late_p99_ms"] > late {
-		t.Logf("latencies are not compared: others took %.2f CPUs, the generator was %.2f ms late", busy, m["generator_late_p99_ms"])
+		t.Logf("latencies are not compared: others took %.2f CPUs, the generator was %.2f ms late", busy,
+			m["generator_late_p99_ms"])
 		return false
 	}
 	return true
@@ -80,8 +83,10 @@ func comparable(t *testing.T, m map[string]float64) bool {
 
 // answered returns what is wrong unless the server answered all that it was asked for what that costs.
 func answered(m map[string]float64, mode string) (wrong []string) {
-	if m[mode+"requests"] < 1000 || m[mode+"errors"] != 0 || m[mode+"p50_ms"] < 0.3 || m[mode+"p99_ms"] < m[mode+"p50_ms"] {
-		wrong = append(wrong, fmt.Sprintf("%s: %v requests, %v errors, p50 %v ms, p99 %v ms", mode, m[mode+"requests"], m[mode+"errors"], m[mode+"p50_ms"], m[mode+"p99_ms"]))
+	if m[mode+"requests"] < 1000 || m[mode+"errors"] != 0 || m[mode+"p50_ms"] < 0.3 ||
+		m[mode+"p99_ms"] < m[mode+"p50_ms"] {
+		wrong = append(wrong, fmt.Sprintf("%s: %v requests, %v errors, p50 %v ms, p99 %v ms", mode, m[mode+"requests"],
+			m[mode+"errors"], m[mode+"p50_ms"], m[mode+"p99_ms"]))
 	}
 	if cost := m[mode+"cpu_ms_per_request"]; cost < 0.3 || cost > 10 {
 		wrong = append(wrong, fmt.Sprintf("%s: a request costs %v ms of CPU", mode, cost))
@@ -89,19 +94,24 @@ func answered(m map[string]float64, mode string) (wrong []string) {
 	if g := m[mode+"generator_cpus"]; g <= 0 || g > 0.1 {
 		wrong = append(wrong, fmt.Sprintf("%s: the generator used %v CPUs", mode, g))
 	}
-	sum := m[mode+"online_cpus"] + m[mode+"batch_cpus"] + m[mode+"agent_cpus"] + m[mode+"generator_cpus"] + m[mode+"other_cpus"]
+	sum := m[mode+"online_cpus"] + m[mode+"batch_cpus"] + m[mode+"agent_cpus"] + m[mode+"generator_cpus"] +
+		m[mode+"other_cpus"]
 	// The kernel may count what the hypervisor took as used by pods, and not by the machine.
 	stolen := m[mode+"steal_percent"] / 100 * m["cpus_machine"]
-	if used := m[mode+"cpu_total_percent"] / 100 * (m["cpus_machine"] - stolen); sum < 0.85*used-0.1 || sum > 1.05*(used+stolen)+0.1 {
-		wrong = append(wrong, fmt.Sprintf("%s: %.2f CPUs were used and %.2f stolen, by somebody %.2f", mode, used, stolen, sum))
+	if used := m[mode+"cpu_total_percent"] / 100 * (m["cpus_machine"] - stolen); sum < 0.85*used-0.1 ||
+		sum > 1.05*(used+stolen)+0.1 {
+		wrong = append(wrong, fmt.Sprintf("%s: %.2f CPUs were used and %.2f stolen, by somebody %.2f", mode, used, stolen,
+			sum))
 	}
 	return wrong
 }
 
 // fed returns what is wrong unless both batch programs worked.
 func fed(m map[string]float64, mode string) (wrong []string) {
-	if m[mode+"ffmpeg_frames_per_second"] <= 0 || m[mode+"stress_operations_per_second"] <= 0 || m[mode+"batch_cpus"] <= 0 {
-		wrong = append(wrong, fmt.Sprintf("%s: %v frames and %v operations a second with %v CPUs", mode, m[mode+"ffmpeg_frames_per_second"], m[mode+"stress_operations_per_second"], m[mode+"batch_cpus"]))
+	if m[mode+"ffmpeg_frames_per_second"] <= 0 || m[mode+"stress_operations_per_second"] <= 0 ||
+		m[mode+"batch_cpus"] <= 0 {
+		wrong = append(wrong, fmt.Sprintf("%s: %v frames and %v operations a second with %v CPUs", mode,
+			m[mode+"ffmpeg_frames_per_second"], m[mode+"stress_operations_per_second"], m[mode+"batch_cpus"]))
 	}
 	if share := m[mode+"batch_share_of_free_cpu"]; share <= 0 || share > 1.001 {
 		wrong = append(wrong, fmt.Sprintf("%s: batch had %v of what was free", mode, share))

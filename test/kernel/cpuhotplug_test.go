@@ -123,7 +123,8 @@ func TestCPUHotplug(t *testing.T) {
 			if c := n.conditions[uid]; p.pod.Annotations.CPUs != model.CPUNone && !c.Met {
 				t.Logf("%s: %s asks for %s and is told %s", what, uid, p.pod.Annotations.CPUs, c.Message)
 				// In full form CPUs come and go faster than pods may be moved.
-				if !slices.Contains([]model.Code{model.CPUsLost, model.CPUsTaken, model.CPUsPromised, model.CPUsTooMany, model.CPUsMoveLater}, c.Reason) {
+				if !slices.Contains([]model.Code{model.CPUsLost, model.CPUsTaken, model.CPUsPromised, model.CPUsTooMany,
+					model.CPUsMoveLater}, c.Reason) {
 					t.Errorf("that is not about too few CPUs: %s", c.Reason)
 				}
 			}
@@ -180,7 +181,8 @@ func TestCPUHotplug(t *testing.T) {
 		settle(fmt.Sprintf("step %d, with %s", step, n.all))
 	}
 	p50, p90, p99 := quantiles(took)
-	t.Logf("%d changes, an audit each %s: p50 %s, p90 %s, p99 %s until every process was where it belongs", len(took), n.audit, p50, p90, p99)
+	t.Logf("%d changes, an audit each %s: p50 %s, p90 %s, p99 %s until every process was where it belongs", len(took),
+		n.audit, p50, p90, p99)
 }
 
 // TestCPUFacts checks what the agent relies on of lists of CPUs on v2.
@@ -243,7 +245,8 @@ func TestCPUFacts(t *testing.T) {
 		}
 		expect(p.dir, "cpuset.cpus.effective", everywhere)
 		n.plug(3, false)
-		within(t, "CPU 3 goes", func() bool { return !model.CPUs(3).Within(n.list(p.dir, "cpuset.cpus.effective")) }, func() string { return "it stays" })
+		within(t, "CPU 3 goes", func() bool { return !model.CPUs(3).Within(n.list(p.dir, "cpuset.cpus.effective")) },
+			func() string { return "it stays" })
 	}
 }
 

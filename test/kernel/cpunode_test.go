@@ -48,7 +48,8 @@ type cpuNode struct {
 // newCPUNode makes a node, or skips the test where no CPU sets can be had: with one CPU nobody can have one alone.
 func newCPUNode(t *testing.T) *cpuNode {
 	n := &cpuNode{
-		testNode: newNode(t), source: newPods(), audit: 10 * time.Second, cores: map[int]int{}, pods: map[string]*cpuPod{}, ran: map[int]model.CPUSet{},
+		testNode: newNode(t), source: newPods(), audit: 10 * time.Second, cores: map[int]int{}, pods: map[string]*cpuPod{},
+		ran:        map[int]model.CPUSet{},
 		conditions: map[string]model.PodCondition{}, notices: map[model.Code]int{}, seen: map[string]int{},
 	}
 	if n.mount.Cpusets == "" {
@@ -81,7 +82,8 @@ func (n *cpuNode) agent(dir string) *run {
 		c.API.SetCondition = func(_ context.Context, c model.Condition) error {
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			if pod := n.pods[c.UID]; pod != nil && c.Reason == "" && (pod.pod.Annotations.CPUs == model.CPUShare || pod.pod.Annotations.CPUs == model.CPUExclusive) {
+			if pod := n.pods[c.UID]; pod != nil && c.Reason == "" && (pod.pod.Annotations.CPUs == model.CPUShare ||
+				pod.pod.Annotations.CPUs == model.CPUExclusive) {
 				n.seen["taken back"]++
 			}
 			n.conditions[c.UID] = c.PodCondition
@@ -132,14 +134,16 @@ func (n *cpuNode) add(q model.QoSClass, mode model.CPUMode, less bool, limits ..
 	n.born++
 	uid := fmt.Sprintf("pod%d", n.born)
 	p := &cpuPod{processes: map[string]*exec.Cmd{}, pod: model.Pod{
-		UID: uid, APIUID: uid, Namespace: "default", Name: uid, QoS: q, Created: time.Now(), Annotations: model.PodAnnotations{CPUs: mode},
+		UID: uid, APIUID: uid, Namespace: "default", Name: uid, QoS: q, Created: time.Now(),
+		Annotations: model.PodAnnotations{CPUs: mode},
 	}}
 	for i, limit := range limits {
 		request := limit * 1000
 		if less {
 			request = 0
 		}
-		p.pod.Containers = append(p.pod.Containers, model.Container{Name: string(rune('a' + i)), LimitMilli: limit * 1000, RequestMilli: request})
+		p.pod.Containers = append(p.pod.Containers, model.Container{Name: string(rune('a' + i)), LimitMilli: limit * 1000,
+			RequestMilli: request})
 		p.pod.RequestMilli += request
 		p.pod.LimitMilli += limit * 1000
 	}
@@ -197,7 +201,8 @@ func (n *cpuNode) bind(p *cpuPod, taken model.CPUSet) {
 		return
 	}
 	begin := time.Now()
-	within(n.t, p.dir+" keeps off "+taken.String(), func() bool { return !n.list(p.dir, "cpuset.cpus.effective").Overlaps(taken) },
+	within(n.t, p.dir+" keeps off "+taken.String(),
+		func() bool { return !n.list(p.dir, "cpuset.cpus.effective").Overlaps(taken) },
 		func() string { return n.text(p.dir, "cpuset.cpus.effective") })
 	n.bound = append(n.bound, time.Since(begin))
 }
@@ -375,7 +380,8 @@ func (n *cpuNode) wrong() string {
 				}
 			}
 			if allowed != should {
-				return fmt.Sprintf("%s of %s, which asks for %q, runs on %s, not on %s", id, uid, p.pod.Annotations.CPUs, allowed, should)
+				return fmt.Sprintf("%s of %s, which asks for %q, runs on %s, not on %s", id, uid, p.pod.Annotations.CPUs, allowed,
+					should)
 			}
 		}
 	}

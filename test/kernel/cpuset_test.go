@@ -87,7 +87,8 @@ func TestCPUSets(t *testing.T) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	t.Logf("seen: %v", n.seen)
-	for _, kind := range []string{string(model.CPUsExclusive), string(model.CPUsShare), "several cores", "refused", "moved"} {
+	for _, kind := range []string{string(model.CPUsExclusive), string(model.CPUsShare), "several cores", "refused",
+		"moved"} {
 		if n.seen[kind] == 0 && many {
 			t.Errorf("%d steps, and none %s", steps, kind)
 		}

@@ -138,7 +138,8 @@ func (n *testNode) daemonIn(dir, manifests, runDir string, more ...string) *daem
 
 // commandIn returns a command that runs in a group.
 func (n *testNode) commandIn(dir string, argv ...string) *exec.Cmd {
-	return exec.Command("sh", append([]string{"-c", `echo $$ >"$0" && exec "$@"`, n.path(dir, "cgroup.procs")}, argv...)...)
+	return exec.Command("sh", append([]string{"-c", `echo $$ >"$0" && exec "$@"`, n.path(dir, "cgroup.procs")},
+		argv...)...)
 }
 
 func (d *daemon) start(cmd *exec.Cmd) *daemon {

@@ -15,8 +15,9 @@ import (
 // TestExperiments runs what users run, in short, alone and while a pod of 262144 burns all CPUs. The bounds are generous:
 // they say that the kernel does what the weights say, not how well this machine keeps time; docs/results.md has figures.
 func TestExperiments(t *testing.T) {
-	n := newNode(t)                                     // or skip
-	short := map[string]int{"hierarchy": 1, "burst": 6} // the others: 3; cpuset and burst measure so long in each of their modes
+	n := newNode(t) // or skip
+	// the others: 3; cpuset and burst measure so long in each of their modes
+	short := map[string]int{"hierarchy": 1, "burst": 6}
 	emulated := os.Getenv("WATERLINE_VM") != ""
 	for _, c := range []struct {
 		name string

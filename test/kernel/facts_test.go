@@ -25,10 +25,12 @@ func TestShares(t *testing.T) {
 		err   error
 	}
 	cases := []outcome{ // v1 clamps without a word
-		{"0", "2", nil}, {"1", "2", nil}, {"2", "2", nil}, {"262144", "262144", nil}, {"262145", "262144", nil}, {"x", "262144", unix.EINVAL},
+		{"0", "2", nil}, {"1", "2", nil}, {"2", "2", nil}, {"262144", "262144", nil}, {"262145", "262144", nil},
+		{"x", "262144", unix.EINVAL},
 	}
 	if n.mount.Version == cgroup.V2 {
-		cases = []outcome{{"1", "1", nil}, {"10000", "10000", nil}, {"0", "10000", unix.ERANGE}, {"10001", "10000", unix.ERANGE}, {"x", "10000", unix.EINVAL}}
+		cases = []outcome{{"1", "1", nil}, {"10000", "10000", nil}, {"0", "10000", unix.ERANGE},
+			{"10001", "10000", unix.ERANGE}, {"x", "10000", unix.EINVAL}}
 	}
 	for _, c := range cases {
 		err := n.tryText(dir, file, c.text)
@@ -183,7 +185,8 @@ func TestWatch(t *testing.T) {
 	}{
 		{"a write", func() { n.set(dir, model.Shares, 2048) }, true},
 		{"a write that changes nothing", func() { n.set(dir, model.Shares, 2048) }, true},
-		{"a write that the kernel refuses", func() { _ = n.tryText(dir, cgroup.FileName(n.mount.Version, model.Shares), "x") }, false},
+		{"a write that the kernel refuses",
+			func() { _ = n.tryText(dir, cgroup.FileName(n.mount.Version, model.Shares), "x") }, false},
 		{"a read", func() { n.raw(dir, model.Shares) }, false},
 		{"cpu.idle, which changes what the weight reads", func() {
 			_ = n.tryText(dir, cgroup.FileName(n.mount.Version, model.Idle), "1")

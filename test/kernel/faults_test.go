@@ -88,8 +88,10 @@ func TestFight(t *testing.T) {
 	n.foreign(b, 4096)
 	n.foreign(class, 2048+4096+512)
 	// The explanation has the reason in every round in which the file is held, which is most of the time.
-	within(t, "an explanation", func() bool { return strings.Contains(d.explain("a"), "ForeignWriter") }, func() string { return d.explain("a") })
-	out, err := exec.Command(binary(t, "waterline"), "doctor", "--kubepods", n.layout.Root, "--run-dir", runDir, "--seconds", "2").CombinedOutput()
+	within(t, "an explanation", func() bool { return strings.Contains(d.explain("a"), "ForeignWriter") },
+		func() string { return d.explain("a") })
+	out, err := exec.Command(binary(t, "waterline"), "doctor", "--kubepods", n.layout.Root, "--run-dir", runDir,
+		"--seconds", "2").CombinedOutput()
 	if self := filepath.Base(os.Args[0]); err == nil || !strings.Contains(string(out), self+" wrote cpu.shares") {
 		t.Errorf("doctor does not name %s: %v:\n%s", self, err, out)
 	}
@@ -302,7 +304,8 @@ func TestMount(t *testing.T) {
 	d := s.daemon(n, manifests, t.TempDir(), "--cgroup-root", root, "--sync-period", "1s")
 
 	t.Log("read-only: it says so and writes nothing")
-	within(t, "a held file", func() bool { return strings.Contains(d.explain("a"), "ReadOnlyMount") }, func() string { return d.explain("a") + d.text() })
+	within(t, "a held file", func() bool { return strings.Contains(d.explain("a"), "ReadOnlyMount") },
+		func() string { return d.explain("a") + d.text() })
 	if code, body := d.get(d.listen, "/readyz"); code != 503 || !strings.Contains(body, "read-only") {
 		t.Errorf("ready: %d %s", code, body)
 	}
@@ -392,7 +395,8 @@ func TestFullDisk(t *testing.T) {
 
 	t.Log("a kill and a new start change nothing")
 	n.untouched(b, model.Shares, 512)
-	if used, more := d.cpu()-cpu, d.metric(v1alpha1.MetricRounds)-rounds; used > affordable(time.Second) || more > 20+5*time.Since(begin).Seconds() {
+	if used, more := d.cpu()-cpu, d.metric(v1alpha1.MetricRounds)-rounds; used > affordable(time.Second) ||
+		more > 20+5*time.Since(begin).Seconds() {
 		t.Errorf("a full disk took %v rounds and %s of CPU within %s", more, used, time.Since(begin))
 	}
 	first := d

@@ -55,7 +55,8 @@ func (n *freezeNode) frozen() {
 	t := n.t.(*testing.T)
 	t.Helper()
 	n.expect(n.hog, model.Freeze, 1)
-	within(t, "its tasks stand still", func() bool { return strings.Contains(n.text(n.hog, "cgroup.events"), "frozen 1") }, func() string { return n.text(n.hog, "cgroup.events") })
+	within(t, "its tasks stand still", func() bool { return strings.Contains(n.text(n.hog, "cgroup.events"), "frozen 1") },
+		func() string { return n.text(n.hog, "cgroup.events") })
 	if n.raw(n.hog, model.MemoryHigh) == model.Unlimited {
 		t.Error("it was frozen before it was held")
 	}
@@ -80,7 +81,8 @@ func (n *freezeNode) frozen() {
 func (n *freezeNode) thawed() {
 	n.t.Helper()
 	n.expect(n.hog, model.Freeze, 0)
-	within(n.t, "its tasks go on", func() bool { return strings.Contains(n.text(n.hog, "cgroup.events"), "frozen 0") }, func() string { return n.text(n.hog, "cgroup.events") })
+	within(n.t, "its tasks go on", func() bool { return strings.Contains(n.text(n.hog, "cgroup.events"), "frozen 0") },
+		func() string { return n.text(n.hog, "cgroup.events") })
 }
 
 // TestFreeze has a batch pod frozen that takes memory though nothing is left for batch, and let go on: because it is to end, and
@@ -114,7 +116,8 @@ func TestFreeze(t *testing.T) {
 		t.Parallel()
 		n := newFreezeNode(t)
 		manifests, runDir, policy := t.TempDir(), memoryDir(t), filepath.Join(t.TempDir(), "policy")
-		for file, text := range map[string]string{policy: freezing, filepath.Join(manifests, "a.yaml"): pod("a", "LS"), filepath.Join(manifests, "b.yaml"): pod("b", "BE")} {
+		for file, text := range map[string]string{policy: freezing, filepath.Join(manifests, "a.yaml"): pod("a", "LS"),
+			filepath.Join(manifests, "b.yaml"): pod("b", "BE")} {
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -131,7 +134,8 @@ func TestFreeze(t *testing.T) {
 		n.thawed()
 		t.Logf("the next agent, which does not know the pods yet, lets it go on after %s", time.Since(began))
 		source.change(func(s *kube.Snapshot) { s.Known = true })
-		within(t, "it is ready", func() bool { return r.agent.Ready() == nil }, func() string { return r.agent.Ready().Error() })
+		within(t, "it is ready", func() bool { return r.agent.Ready() == nil },
+			func() string { return r.agent.Ready().Error() })
 		for end := time.Now().Add(7 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			if n.raw(n.hog, model.Freeze) != 0 {
 				t.Fatal("it is frozen again")

@@ -43,7 +43,10 @@ func TestIdleBatch(t *testing.T) {
 	if err := n.tryText(a, cgroup.FileName(n.mount.Version, model.Idle), "0"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "answered", func() bool { return metric(t, r.agent, v1alpha1.MetricRepairs, "file", model.Idle.String()) == 1 }, func() string { return "never" })
+	within(t, "answered", func() bool {
+		return metric(t, r.agent, v1alpha1.MetricRepairs, "file",
+			model.Idle.String()) == 1
+	}, func() string { return "never" })
 	both(1)
 
 	own := batch("a", model.Grant{RequestMilli: 2000})
@@ -68,7 +71,8 @@ func TestIdleBatch(t *testing.T) {
 		t.Errorf("%g weights of idle groups were taken for another writer's", answered)
 	}
 	r.stop()
-	if restored, err := restore.Restore(t.Context(), agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir}); err != nil || len(restored) != 4 {
+	if restored, err := restore.Restore(t.Context(),
+		agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir}); err != nil || len(restored) != 4 {
 		t.Errorf("restored %+v, %v", restored, err)
 	}
 	for _, dir := range []string{a, b} {

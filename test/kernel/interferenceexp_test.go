@@ -43,7 +43,8 @@ func TestInterferenceExperiment(t *testing.T) {
 		if said == "" {
 			said = interferenceWaits(m)
 			const little = 0.3 // CPUs
-			if others := m["other_cpus"] + m["steal_percent"]/100*float64(runtime.NumCPU()); said != "" && cfg.Nobody == 0 && others > little {
+			if others := m["other_cpus"] + m["steal_percent"]/100*float64(runtime.NumCPU()); said != "" && cfg.Nobody == 0 &&
+				others > little {
 				t.Skipf("not judged: others took %.2f CPUs, for which the server waits, too: %s", others, said)
 			}
 		}
@@ -60,7 +61,8 @@ func TestInterferenceExperiment(t *testing.T) {
 // interferenceShort returns what is wrong with a run that is too short for a pod to be named; "" if nothing is.
 func interferenceShort(m map[string]float64) string {
 	if named := m["named_rightly_runs"] + m["named_wrongly_runs"]; named != 0 || m["trials"]+m["innocent_trials"] != 0 {
-		return fmt.Sprintf("after less than a minute a pod was named in %v runs, and %v were tried", named, m["trials"]+m["innocent_trials"])
+		return fmt.Sprintf("after less than a minute a pod was named in %v runs, and %v were tried", named,
+			m["trials"]+m["innocent_trials"])
 	}
 	return ""
 }
@@ -71,10 +73,12 @@ func interferenceFull(m map[string]float64) string {
 		return fmt.Sprintf("an innocent pod was named in %v runs", wrongly)
 	}
 	if m["named_rightly_runs"] != 1 || m["innocent_trials"] != 0 || m["trials_kept"] < 1 {
-		return fmt.Sprintf("the guilty pod was named in %v runs, innocent pods throttled %v times, %v trials kept", m["named_rightly_runs"], m["innocent_trials"], m["trials_kept"])
+		return fmt.Sprintf("the guilty pod was named in %v runs, innocent pods throttled %v times, %v trials kept",
+			m["named_rightly_runs"], m["innocent_trials"], m["trials_kept"])
 	}
 	if m["throttled_wait_percent"] > m["waiting_wait_percent"]/2 {
-		return fmt.Sprintf("while the guilty pod is throttled the server waits for %v %% of the time, before for %v %%", m["throttled_wait_percent"], m["waiting_wait_percent"])
+		return fmt.Sprintf("while the guilty pod is throttled the server waits for %v %% of the time, before for %v %%",
+			m["throttled_wait_percent"], m["waiting_wait_percent"])
 	}
 	return ""
 }
@@ -87,7 +91,8 @@ func interferenceWaits(m map[string]float64) string {
 			m["waiting_wait_percent"], m["before_wait_percent"], m["waiting_p50_ms"], m["before_p50_ms"])
 	}
 	if m["waiting_seen_percent"] < m["before_seen_percent"]+5 {
-		return fmt.Sprintf("of that the agent sees %v %%, and %v %% before", m["waiting_seen_percent"], m["before_seen_percent"])
+		return fmt.Sprintf("of that the agent sees %v %%, and %v %% before", m["waiting_seen_percent"],
+			m["before_seen_percent"])
 	}
 	return ""
 }

@@ -43,7 +43,8 @@ type process struct {
 func (n *testNode) launch(manifests, runDir string, more ...string) *process {
 	n.t.Helper()
 	p := &process{}
-	args := append([]string{"--pods", manifests, "--kubepods", n.layout.Root, "--run-dir", runDir, "--listen", "", "--local", "", "--config", enforcing(n.t.(*testing.T))}, more...)
+	args := append([]string{"--pods", manifests, "--kubepods", n.layout.Root, "--run-dir", runDir, "--listen", "",
+		"--local", "", "--config", enforcing(n.t.(*testing.T))}, more...)
 	p.cmd = exec.Command(binary(n.t.(*testing.T), "waterline-agent"), args...)
 	p.cmd.Stderr = &p.log
 	if err := p.cmd.Start(); err != nil {
@@ -147,7 +148,8 @@ func TestKill(t *testing.T) {
 		dir := n.pod(model.Burstable, uid, 100, "0123456789ab")
 		n.set(dir, model.Quota, 200_000)
 		n.set(dir+"/0123456789ab", model.Quota, 100_000)
-		files = append(files, model.File{Dir: dir, Knob: model.Shares}, model.File{Dir: dir, Knob: model.Quota}, model.File{Dir: dir + "/0123456789ab", Knob: model.Quota})
+		files = append(files, model.File{Dir: dir, Knob: model.Shares}, model.File{Dir: dir, Knob: model.Quota},
+			model.File{Dir: dir + "/0123456789ab", Knob: model.Quota})
 		asks[uid] = 0
 	}
 	files = append(files, model.File{Dir: n.layout.Class(model.Burstable), Knob: model.Shares})

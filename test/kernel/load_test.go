@@ -104,7 +104,8 @@ func TestCrowd(t *testing.T) {
 	d.ready()
 	known := func(pods int) {
 		t.Helper()
-		waitFor(t, 20*time.Second, "knowing the pods", func() bool { return d.metric(v1alpha1.MetricPods, "qos", "Burstable") == float64(pods+1) }, d.text)
+		waitFor(t, 20*time.Second, "knowing the pods",
+			func() bool { return d.metric(v1alpha1.MetricPods, "qos", "Burstable") == float64(pods+1) }, d.text)
 	}
 	uid := func(i int) string { return fmt.Sprintf("crowd%03d", i) }
 	shares := func(i int) int64 { return int64(128 + i) }
@@ -160,7 +161,8 @@ func TestCrowd(t *testing.T) {
 	p50, p90, p99 := quantiles(took)
 	used, more := d.cpu()-cpu, d.metric(v1alpha1.MetricRounds)-rounds
 	full := d.holds()
-	t.Logf("%d pods within %.1f s: cgroup made → right weight p50 %s, p90 %s, p99 %s; %v rounds, %s of CPU; %+v, was %+v", crowd, time.Since(begin).Seconds(), p50, p90, p99, more, used, full, empty)
+	t.Logf("%d pods within %.1f s: cgroup made → right weight p50 %s, p90 %s, p99 %s; %v rounds, %s of CPU; %+v, was %+v",
+		crowd, time.Since(begin).Seconds(), p50, p90, p99, more, used, full, empty)
 	if limit := 500 * time.Millisecond; p90 > limit && !emulated() {
 		t.Errorf("p90 %s from cgroup to weight, want at most %s", p90, limit)
 	}

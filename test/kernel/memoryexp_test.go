@@ -59,11 +59,14 @@ func memoryWrong(m map[string]float64) string {
 		}
 	}
 	// The virtual machine itself has a little less than both need in the end.
-	if m["alone_refaults_pages"] != 0 || 2*m["roomy_refaults_pages"] > m["plain_refaults_pages"] || m["plain_refaults_pages"] < enoughRefaults {
-		return fmt.Sprintf("alone %v pages were read again, with room %v, beside batch %v: that shows nothing", m["alone_refaults_pages"], m["roomy_refaults_pages"], m["plain_refaults_pages"])
+	if m["alone_refaults_pages"] != 0 || 2*m["roomy_refaults_pages"] > m["plain_refaults_pages"] ||
+		m["plain_refaults_pages"] < enoughRefaults {
+		return fmt.Sprintf("alone %v pages were read again, with room %v, beside batch %v: that shows nothing",
+			m["alone_refaults_pages"], m["roomy_refaults_pages"], m["plain_refaults_pages"])
 	}
 	if m["waterline_refaults_pages"] > m["plain_refaults_pages"]/2 {
-		return fmt.Sprintf("with protection %v pages were read again, without %v", m["waterline_refaults_pages"], m["plain_refaults_pages"])
+		return fmt.Sprintf("with protection %v pages were read again, without %v", m["waterline_refaults_pages"],
+			m["plain_refaults_pages"])
 	}
 	return ""
 }

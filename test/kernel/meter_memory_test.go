@@ -20,8 +20,8 @@ import (
 
 const holdEnv = "WATERLINE_TEST_HOLD"
 
-// TestMeterHold is no test: [TestMeterMemory] runs it as the process that holds memory. It does what each line of its input says.
-func TestMeterHold(t *testing.T) {
+// TestMemoryHolder is no test: [TestMeterMemory] runs it as the process that holds memory. It does what each line of its input says.
+func TestMemoryHolder(t *testing.T) {
 	if os.Getenv(holdEnv) == "" {
 		t.Skip("only as a helper")
 	}
@@ -37,7 +37,8 @@ func TestMeterHold(t *testing.T) {
 		case "grow": // on and on
 			go func() {
 				for ; ; time.Sleep(10 * time.Millisecond) {
-					piece, err := unix.Mmap(-1, 0, 256<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE) // stays until it ends
+					// stays until it ends
+					piece, err := unix.Mmap(-1, 0, 256<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 					if err != nil {
 						return
 					}
@@ -80,7 +81,7 @@ func TestMeterMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := n.run(dir, self, "-test.run", "^TestMeterHold$")
+	cmd := n.run(dir, self, "-test.run", "^TestMemoryHolder$")
 	cmd.Env = append(cmd.Env, holdEnv+"=1")
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -105,12 +106,14 @@ func TestMeterMemory(t *testing.T) {
 		time.Sleep(2500 * time.Millisecond) // the kernel gathers what the CPUs have counted every 2 s
 		load := n.measure(m, all)
 		u, class := load.Pod("a").Memory, load.Classes[model.Burstable].Memory
-		t.Logf("%-6s working set %4d, anon %4d, active %4d, inactive %4d MiB", strings.Fields(what)[0], u.WorkingSet>>20, u.Anon>>20, u.ActiveFile>>20, u.InactiveFile>>20)
+		t.Logf("%-6s working set %4d, anon %4d, active %4d, inactive %4d MiB", strings.Fields(what)[0], u.WorkingSet>>20,
+			u.Anon>>20, u.ActiveFile>>20, u.InactiveFile>>20)
 		n.sameMemory(dir, u)
 		if off := class.WorkingSet - u.WorkingSet; off < -2<<20 || off > 2<<20 {
 			t.Errorf("the class has a working set of %d, its only pod one of %d", class.WorkingSet, u.WorkingSet)
 		}
-		if node := load.Node.Memory; node.At == 0 || node.WorkingSet < u.WorkingSet/2 || load.Memory < node.WorkingSet || load.Watermark <= 0 || load.Watermark > load.Memory/4 {
+		if node := load.Node.Memory; node.At == 0 || node.WorkingSet < u.WorkingSet/2 || load.Memory < node.WorkingSet ||
+			load.Watermark <= 0 || load.Watermark > load.Memory/4 {
 			t.Errorf("the node: %+v of %d, watermark %d", node, load.Memory, load.Watermark)
 		}
 		return u
@@ -129,7 +132,8 @@ func TestMeterMemory(t *testing.T) {
 		t.Log("no disk to write a file to")
 	} else {
 		written := do("write " + file)
-		near("the cache of a file that was written", written.InactiveFile+written.ActiveFile-anon.InactiveFile-anon.ActiveFile, 64)
+		near("the cache of a file that was written",
+			written.InactiveFile+written.ActiveFile-anon.InactiveFile-anon.ActiveFile, 64)
 		do("read " + file)
 		read := do("read " + file)
 		near("the same when it was read", read.InactiveFile+read.ActiveFile-anon.InactiveFile-anon.ActiveFile, 64)
@@ -171,7 +175,8 @@ func (n *meterNode) sameMemory(dir string, u model.MemoryUsage) {
 		}
 	}
 	want.WorkingSet = max(used-want.InactiveFile, 0)
-	for i, off := range []int64{want.Anon - u.Anon, want.ActiveFile - u.ActiveFile, want.InactiveFile - u.InactiveFile, want.WorkingSet - u.WorkingSet} {
+	for i, off := range []int64{want.Anon - u.Anon, want.ActiveFile - u.ActiveFile, want.InactiveFile - u.InactiveFile,
+		want.WorkingSet - u.WorkingSet} {
 		if off < -1<<20 || off > 1<<20 {
 			n.t.Errorf("%+v, another reader sees %+v (field %d)", u, want, i)
 		}

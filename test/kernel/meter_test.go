@@ -92,7 +92,8 @@ func (n *meterNode) count(dir string) {
 	}
 	// Not to the groups of a container, which no process could enter then.
 	above := filepath.Dir(filepath.Dir(dir))
-	if n.mount.Version == cgroup.V2 && n.mount.Memory != "" && above != n.layout.Class(model.Burstable) && above != n.layout.Class(model.BestEffort) {
+	if n.mount.Version == cgroup.V2 && n.mount.Memory != "" && above != n.layout.Class(model.Burstable) &&
+		above != n.layout.Class(model.BestEffort) {
 		if err := os.WriteFile(n.path(dir, "cgroup.subtree_control"), []byte("+memory"), 0); err != nil {
 			n.t.Fatal(err)
 		}
@@ -226,7 +227,8 @@ func TestMeterCPU(t *testing.T) {
 	everyNode(t, func(t *testing.T, n *meterNode) {
 		limited, free, idle := n.add("limited"), n.add("free"), n.add("idle")
 		dirs := []string{n.layout.Root, n.layout.Class(model.Burstable), limited, free, idle}
-		quota := n.tryText(limited, cgroup.FileName(n.mount.Version, model.Quota), string(cgroup.Append(nil, n.mount.Version, model.Quota, cgroup.Raw{Number: 30_000}))) == nil
+		quota := n.tryText(limited, cgroup.FileName(n.mount.Version, model.Quota),
+			string(cgroup.Append(nil, n.mount.Version, model.Quota, cgroup.Raw{Number: 30_000}))) == nil
 		m := n.meter()
 		n.measure(m, none)
 		next, last := time.Now(), time.Duration(0)
@@ -243,7 +245,8 @@ func TestMeterCPU(t *testing.T) {
 		used, _ := n.used(free) // all of it since the time before; on a busy machine that is less than a CPU
 		usage := load.Pod("free").CPU
 		if is := float64(usage.Milli) * (usage.At - last).Seconds(); is < 0.7*float64(used)/1e6 || is == 0 {
-			t.Errorf("a load that began in the last second and used %d ms is %d mCPU in %s", used/1e6, usage.Milli, usage.At-last)
+			t.Errorf("a load that began in the last second and used %d ms is %d mCPU in %s", used/1e6, usage.Milli,
+				usage.At-last)
 		}
 		var before, after []uint64
 		var began, ended []time.Time
@@ -303,7 +306,8 @@ func TestMeterCPU(t *testing.T) {
 			t.Errorf("in one second the pods' sum was %.2f %% off their class", 100*worst)
 		}
 		// The kernel may count what the hypervisor took as used by the pods, and not by the machine.
-		if node+stolen < sums[0]*0.99-10 || node > float64(load.CPUMilli)+0.1 { // a mean of what is all there is can be a little more
+		// a mean of what is all there is can be a little more
+		if node+stolen < sums[0]*0.99-10 || node > float64(load.CPUMilli)+0.1 {
 			t.Errorf("the node used %.1f mCPU, and %.1f were stolen, its pods %.1f", node, stolen, sums[0])
 		}
 		if quota && (periods < 5*int64(seconds) || throttled < periods/2) {
@@ -317,7 +321,8 @@ func TestMeterCPU(t *testing.T) {
 
 // measuredOf returns what was measured of the groups that [TestMeterCPU] looks at, in its order.
 func measuredOf(load *model.Load) []model.Usage {
-	return []model.Usage{load.Classes[model.Guaranteed], load.Classes[model.Burstable], load.Pod("limited").Usage, load.Pod("free").Usage, load.Pod("idle").Usage}
+	return []model.Usage{load.Classes[model.Guaranteed], load.Classes[model.Burstable], load.Pod("limited").Usage,
+		load.Pod("free").Usage, load.Pod("idle").Usage}
 }
 
 // TestMeterAnew lets a pod's group go and come back under its name while its files are open.

@@ -26,13 +26,16 @@ func TestDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { cancel(); _ = writer.Wait() }()
-	out, err := exec.Command(binary(t, "waterline"), "doctor", "--kubepods", n.layout.Root, "--run-dir", t.TempDir(), "--seconds", "2").CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "BAD   sh wrote cpu.shares") || !strings.Contains(string(out), "a second writer; stop it") {
+	out, err := exec.Command(binary(t, "waterline"), "doctor", "--kubepods", n.layout.Root, "--run-dir", t.TempDir(),
+		"--seconds", "2").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "BAD   sh wrote cpu.shares") ||
+		!strings.Contains(string(out), "a second writer; stop it") {
 		t.Errorf("%v:\n%s", err, out)
 	}
 	cancel()
 	_ = writer.Wait()
-	out, err = exec.Command(binary(t, "waterline"), "doctor", "--kubepods", n.layout.Root, "--run-dir", t.TempDir(), "--seconds", "1").CombinedOutput()
+	out, err = exec.Command(binary(t, "waterline"), "doctor", "--kubepods", n.layout.Root, "--run-dir", t.TempDir(),
+		"--seconds", "1").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "nobody wrote a weight or a quota") {
 		t.Errorf("without it: %v:\n%s", err, out)
 	}
@@ -43,7 +46,8 @@ func TestReadOnly(t *testing.T) {
 	n := newNode(t)
 	a := n.pod(model.Burstable, "a", 500)
 	manifests, mount := t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(manifests, "a.yaml"), []byte(`{kind: Pod, metadata: {name: a, uid: a, annotations: {waterline.io/cpu-share: "2048"}}, spec: {containers: [{name: c, resources: {requests: {cpu: 500m}}}]}}`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(manifests, "a.yaml"),
+		[]byte(`{kind: Pod, metadata: {name: a, uid: a, annotations: {waterline.io/cpu-share: "2048"}}, spec: {containers: [{name: c, resources: {requests: {cpu: 500m}}}]}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	target := mount
@@ -55,7 +59,8 @@ func TestReadOnly(t *testing.T) {
 	}
 	// In a mount namespace of its own, which goes with it.
 	script := fmt.Sprintf("mount --bind %s %s && mount -o remount,bind,ro %s && exec %s --pods %s --cgroup-root %s --kubepods %s --run-dir %s --listen 127.0.0.1:19564 --local 127.0.0.1:19565 --config %s",
-		n.mount.Path, target, target, binary(t, "waterline-agent"), manifests, mount, n.layout.Root, t.TempDir(), enforcing(t))
+		n.mount.Path, target, target, binary(t, "waterline-agent"), manifests, mount, n.layout.Root, t.TempDir(),
+		enforcing(t))
 	agent := exec.Command("unshare", "-m", "sh", "-c", script)
 	var log strings.Builder
 	agent.Stderr = &log
@@ -67,7 +72,8 @@ func TestReadOnly(t *testing.T) {
 		out, _ := exec.Command(binary(t, "waterline"), "explain", "pod", "a", "--agent", "127.0.0.1:19565").CombinedOutput()
 		return string(out)
 	}
-	within(t, "the reason", func() bool { return strings.Contains(explain(), "not written  ReadOnlyMount") }, func() string { return explain() + log.String() })
+	within(t, "the reason", func() bool { return strings.Contains(explain(), "not written  ReadOnlyMount") },
+		func() string { return explain() + log.String() })
 	time.Sleep(100 * time.Millisecond)
 	if !n.holds(a, model.Shares, 512) {
 		t.Errorf("the weight is %d", n.raw(a, model.Shares))
@@ -77,11 +83,13 @@ func TestReadOnly(t *testing.T) {
 // TestBadStart checks that an agent which could never work ends at once and says why.
 func TestBadStart(t *testing.T) {
 	newNode(t) // or skip
-	out, err := exec.Command(binary(t, "waterline-agent"), "--pods", t.TempDir(), "--kubepods", "not/the/right/name", "--run-dir", t.TempDir(), "--listen", "", "--local", "", "--cgroup-root", t.TempDir()).CombinedOutput()
+	out, err := exec.Command(binary(t, "waterline-agent"), "--pods", t.TempDir(), "--kubepods", "not/the/right/name",
+		"--run-dir", t.TempDir(), "--listen", "", "--local", "", "--cgroup-root", t.TempDir()).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "no CPU controller") {
 		t.Errorf("no cgroup file system: %v: %s", err, out)
 	}
-	out, err = exec.Command(binary(t, "waterline-agent"), "--pods", t.TempDir(), "--config", "/nonexistent", "--run-dir", t.TempDir(), "--listen", "", "--local", "").CombinedOutput()
+	out, err = exec.Command(binary(t, "waterline-agent"), "--pods", t.TempDir(), "--config", "/nonexistent", "--run-dir",
+		t.TempDir(), "--listen", "", "--local", "").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "reading the policy") {
 		t.Errorf("no policy file: %v: %s", err, out)
 	}

@@ -56,7 +56,8 @@ func (n *protectNode) agents() string { return filepath.Dir(n.layout.Root) + "/a
 
 // options returns those of an agent of such a node.
 func (n *protectNode) options(more ...string) []string {
-	return append([]string{"--proc-root", n.proc, "--config", n.policy, "--allocatable-millicores", fmt.Sprint(n.milli)}, more...)
+	return append([]string{"--proc-root", n.proc, "--config", n.policy, "--allocatable-millicores", fmt.Sprint(n.milli)},
+		more...)
 }
 
 // manifests returns a directory with those of the node's pods.
@@ -95,7 +96,10 @@ func (n *protectNode) await(what string, holds func() bool) time.Duration {
 // fill waits until batch has the machine by the word of an agent that has measured it.
 func (n *protectNode) fill() {
 	n.t.Helper()
-	n.await("batch has the machine", func() bool { return n.raw(n.job, model.Quota) != model.Unlimited && n.cores() >= n.milli*85/100 })
+	n.await("batch has the machine", func() bool {
+		return n.raw(n.job, model.Quota) != model.Unlimited &&
+			n.cores() >= n.milli*85/100
+	})
 }
 
 // step starts online load and returns how long it took until batch had less.
@@ -134,7 +138,8 @@ func (n *protectNode) use(length time.Duration) (web, job float64) {
 // holding returns what the kernel holds of how CPU is divided.
 func (n *protectNode) holding() string {
 	var b strings.Builder
-	for _, dir := range []string{n.layout.Class(model.Burstable), n.layout.Class(model.BestEffort), n.web, n.job, n.job + "/0123456789aa"} {
+	for _, dir := range []string{n.layout.Class(model.Burstable), n.layout.Class(model.BestEffort), n.web, n.job,
+		n.job + "/0123456789aa"} {
 		fmt.Fprint(&b, n.raw(dir, model.Shares), " ", n.raw(dir, model.Quota), "; ")
 	}
 	return b.String()
@@ -180,7 +185,8 @@ func TestProtectFaults(t *testing.T) {
 	api := newAPIServer(t, n.milli, webPod, fmt.Sprintf(jobPod, "job"))
 	runDir, kubeconfig := memoryDir(t), api.kubeconfig(t)
 	start := func() {
-		n.d = n.daemonIn(n.agents(), "", runDir, n.options("--node-name", "node", "--kubeconfig", kubeconfig, "--kubelet", "")...)
+		n.d = n.daemonIn(n.agents(), "", runDir, n.options("--node-name", "node", "--kubeconfig", kubeconfig, "--kubelet",
+			"")...)
 	}
 	start()
 	t.Log("the API server hangs")
@@ -274,7 +280,8 @@ func (n *protectNode) takenOver(api *apiServer, start func(), unmoved func(when 
 	answer := api.hang()
 	asked := api.hung.Load()
 	start()
-	within(t, "the new agent asks", func() bool { return api.hung.Load() >= asked+4 }, n.d.text) // for pods, node, policies, report
+	// for pods, node, policies, report
+	within(t, "the new agent asks", func() bool { return api.hung.Load() >= asked+4 }, n.d.text)
 	time.Sleep(300 * time.Millisecond)
 	unmoved("before the pods are known")
 	answer()
@@ -285,7 +292,8 @@ func (n *protectNode) takenOver(api *apiServer, start func(), unmoved func(when 
 		}
 		least, most = min(least, n.cores()), max(most, n.cores())
 	}
-	n.await("the new agent goes on", func() bool { watch(); return n.d.metric(v1alpha1.MetricBatchCPUAvailable, "window", "1s") > 0 })
+	n.await("the new agent goes on",
+		func() bool { watch(); return n.d.metric(v1alpha1.MetricBatchCPUAvailable, "window", "1s") > 0 })
 	for until := time.Now().Add(2500 * time.Millisecond); time.Now().Before(until); time.Sleep(time.Millisecond) {
 		watch()
 	}
@@ -348,7 +356,8 @@ func (n *protectNode) hidePressure() {
 			}
 		}
 	}
-	for _, dir := range []string{n.layout.Root, n.layout.Class(model.Burstable), n.layout.Class(model.BestEffort), n.web, n.job} {
+	for _, dir := range []string{n.layout.Root, n.layout.Class(model.Burstable), n.layout.Class(model.BestEffort), n.web,
+		n.job} {
 		_ = n.tryText(dir, "cgroup.pressure", "0") // v2 from 6.1 on
 	}
 }
@@ -399,7 +408,10 @@ func TestSuppressUnwatched(t *testing.T) {
 	n.reacts(n.step())
 	n.announce(manifests, "late", fmt.Sprintf(jobPod, "late"))
 	late := n.addBatch("late")
-	took := n.await("a new batch pod has its part", func() bool { return n.raw(late, model.Quota) != model.Unlimited && n.holds(late, model.Shares, 1024) })
+	took := n.await("a new batch pod has its part", func() bool {
+		return n.raw(late, model.Quota) != model.Unlimited &&
+			n.holds(late, model.Shares, 1024)
+	})
 	t.Logf("a new batch pod has its weight and part after %s", took)
 	if took > 10*time.Second && !emulated() {
 		t.Errorf("a new batch pod has its part after %s", took)
@@ -438,11 +450,13 @@ func TestSuppressFrozen(t *testing.T) {
 		t.Errorf("the agent said it %d times, want once: %s", got, n.d.text())
 	}
 	n.stat.Store(standsStill)
-	t.Logf("measurements stand still -> batch has nothing after %s", n.await("batch has nothing", func() bool { return n.cores() <= 10 }))
+	t.Logf("measurements stand still -> batch has nothing after %s",
+		n.await("batch has nothing", func() bool { return n.cores() <= 10 }))
 	if !soak() {
 		return
 	}
 	n.stat.Store(goesOn)
-	t.Logf("measurements go on -> batch has the machine after %s", n.await("batch has the machine", func() bool { return n.cores() >= n.milli*85/100 }))
+	t.Logf("measurements go on -> batch has the machine after %s",
+		n.await("batch has the machine", func() bool { return n.cores() >= n.milli*85/100 }))
 	n.d.finish(5) // where the pods are; that measuring fails, and glances; and that both are well again
 }

@@ -68,7 +68,8 @@ func newMemoryNode(t *testing.T) *testNode {
 
 // web is an online pod that requests memory.
 func web(uid string, class model.Class, request int64) model.Pod {
-	return model.Pod{UID: uid, APIUID: uid, Namespace: "default", Name: uid, QoS: model.Burstable, Class: class, MemoryRequest: request}
+	return model.Pod{UID: uid, APIUID: uid, Namespace: "default", Name: uid, QoS: model.Burstable, Class: class,
+		MemoryRequest: request}
 }
 
 func (r *run) protect(on bool) {
@@ -87,7 +88,8 @@ func TestProtectMemory(t *testing.T) {
 	source.set(web("a", model.ClassLS, request))
 	source.set(web("b", model.ClassLSR, 2*request))
 	source.set(batch("c", model.Grant{RequestMilli: 1000}, ""))
-	a, b, c := n.pod(model.Burstable, "a", 100, "0123456789aa"), n.pod(model.Burstable, "b", 100, "0123456789bb"), n.pod(model.BestEffort, "c", 0)
+	a, b, c := n.pod(model.Burstable, "a", 100, "0123456789aa"), n.pod(model.Burstable, "b", 100, "0123456789bb"),
+		n.pod(model.BestEffort, "c", 0)
 	class, root, top := n.layout.Class(model.Burstable), n.layout.Root, path.Dir(n.layout.Root)
 	n.set(root, model.MemoryLow, 7*mib) // somebody's, to be given back
 	r := n.start(source, func(c *agent.Config) { c.SyncPeriod = 100 * time.Millisecond })
@@ -121,20 +123,26 @@ func TestProtectMemory(t *testing.T) {
 	h := n.hold(a + "/0123456789aa")
 	h.do("anon")
 	for _, dir := range []string{class, root, top} {
-		within(t, dir+" has what is used", func() bool { return n.raw(dir, model.MemoryLow) >= 64*mib }, func() string { return n.text(dir, "memory.low") })
+		within(t, dir+" has what is used", func() bool { return n.raw(dir, model.MemoryLow) >= 64*mib },
+			func() string { return n.text(dir, "memory.low") })
 	}
 
 	t.Log("another writer is answered, and who sets more above stays")
 	n.set(a, model.MemoryLow, 0)
 	n.set(class, model.MemoryLow, 0)
 	expect(model.MemoryLow, whole, a)
-	within(t, "the class has it again", func() bool { return n.raw(class, model.MemoryLow) >= 64*mib }, func() string { return n.text(class, "memory.low") })
+	within(t, "the class has it again", func() bool { return n.raw(class, model.MemoryLow) >= 64*mib },
+		func() string { return n.text(class, "memory.low") })
 	n.set(class, model.MemoryLow, 900*mib)
 	n.expect(class, model.MemoryLow, 900*mib)
 	time.Sleep(300 * time.Millisecond)
 	n.expect(class, model.MemoryLow, 900*mib)
 	n.set(class, model.MemoryLow, 0)
-	within(t, "the class has ours again", func() bool { v := n.raw(class, model.MemoryLow); return v >= 64*mib && v < 900*mib }, func() string { return n.text(class, "memory.low") })
+	within(t, "the class has ours again", func() bool {
+		v := n.raw(class, model.MemoryLow)
+		return v >= 64*mib &&
+			v < 900*mib
+	}, func() string { return n.text(class, "memory.low") })
 
 	t.Log("nothing is written in vain")
 	time.Sleep(2 * time.Second) // what a process has just taken is measured
@@ -166,7 +174,8 @@ func TestProtectMemory(t *testing.T) {
 
 	t.Log("restore gives everything back")
 	r.stop()
-	if restored, err := restore.Restore(t.Context(), agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir, Pods: source}); err != nil || len(restored) == 0 {
+	if restored, err := restore.Restore(t.Context(), agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir,
+		Pods: source}); err != nil || len(restored) == 0 {
 		t.Errorf("restoring: %+v, %v", restored, err)
 	}
 	off()
@@ -254,7 +263,8 @@ func TestRelieve(t *testing.T) {
 	}
 	waterline(10) // of the memory, in thousandths: more is in use already
 	r.protect(true)
-	within(t, "it is held", func() bool { return n.raw(b, model.MemoryHigh) > 0 }, func() string { return n.text(b, "memory.high") })
+	within(t, "it is held", func() bool { return n.raw(b, model.MemoryHigh) > 0 },
+		func() string { return n.text(b, "memory.high") })
 	first := n.raw(b, model.MemoryHigh)
 	if first < had {
 		t.Errorf("it is held to %d while it has %d and more", first, had)
@@ -264,9 +274,12 @@ func TestRelieve(t *testing.T) {
 			t.Fatalf("%d MiB are still cached of %d", n.stat(b).InactiveFile/mib, had/mib)
 		}
 	}
-	within(t, "what is free stays so", func() bool { return n.raw(b, model.MemoryHigh) < first-had/2 }, func() string { return n.text(b, "memory.high") })
-	asked, freed := metric(t, r.agent, v1alpha1.MetricReclaimAsked, "", ""), metric(t, r.agent, v1alpha1.MetricReclaimFreed, "", "")
-	t.Logf("of %d MiB that it had cached it gave back %.0f, asked for %.0f; it may have %d MiB instead of %d", had/mib, freed/mib, asked/mib, n.raw(b, model.MemoryHigh)/mib, first/mib)
+	within(t, "what is free stays so", func() bool { return n.raw(b, model.MemoryHigh) < first-had/2 },
+		func() string { return n.text(b, "memory.high") })
+	asked, freed := metric(t, r.agent, v1alpha1.MetricReclaimAsked, "", ""),
+		metric(t, r.agent, v1alpha1.MetricReclaimFreed, "", "")
+	t.Logf("of %d MiB that it had cached it gave back %.0f, asked for %.0f; it may have %d MiB instead of %d", had/mib,
+		freed/mib, asked/mib, n.raw(b, model.MemoryHigh)/mib, first/mib)
 	if freed < asked/2 || freed == 0 {
 		t.Errorf("%.0f bytes were asked for and %.0f came of it", asked, freed)
 	}
@@ -279,7 +292,8 @@ func TestRelieve(t *testing.T) {
 		t.Error("the process was killed")
 	}
 	journal, err := os.ReadFile(r.dir + "/journal.jsonl")
-	if err != nil || !strings.Contains(string(journal), `"Reclaimed":{"UID":"b","Asked":`) || !strings.Contains(string(journal), `"Reclaim":{"UID":"b",`) {
+	if err != nil || !strings.Contains(string(journal), `"Reclaimed":{"UID":"b","Asked":`) ||
+		!strings.Contains(string(journal), `"Reclaim":{"UID":"b",`) {
 		t.Errorf("the journal does not tell what was expected and what came of it: %v", err)
 	}
 }

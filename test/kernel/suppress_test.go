@@ -98,7 +98,8 @@ func (n *suppressNode) imagine() {
 			}
 			return
 		}
-		text := fmt.Sprintf("cpu  0 0 0 %012d 0 0 0 0 0 0\n%sprocs_running 1\n", idle/(10*time.Millisecond), strings.Repeat("cpuN 0\n", runtime.NumCPU()))
+		text := fmt.Sprintf("cpu  0 0 0 %012d 0 0 0 0 0 0\n%sprocs_running 1\n", idle/(10*time.Millisecond),
+			strings.Repeat("cpuN 0\n", runtime.NumCPU()))
 		if _, err := f.WriteAt([]byte(text), 0); err != nil {
 			n.t.Error(err)
 		}
@@ -127,7 +128,8 @@ func (n *suppressNode) agentBy(by model.SuppressMethod) *run {
 	r.set(func(p *model.Policy) {
 		p.CPU, p.Suppress.By = model.SellPolicy{Method: model.SellRealtime, Waterline: 1000}, by
 	})
-	within(n.t, "ready", func() bool { return r.agent.Ready() == nil }, func() string { return fmt.Sprint(r.agent.Ready()) })
+	within(n.t, "ready", func() bool { return r.agent.Ready() == nil },
+		func() string { return fmt.Sprint(r.agent.Ready()) })
 	return r
 }
 
@@ -184,7 +186,8 @@ func (n *suppressNode) load(dir string) *exec.Cmd {
 		n.t.Fatal(err)
 	}
 	inside := func() string { return n.text(dir+"/0123456789aa", "cgroup.procs") }
-	within(n.t, "the load is in its pod", func() bool { return slices.Contains(strings.Fields(inside()), fmt.Sprint(cmd.Process.Pid)) }, inside)
+	within(n.t, "the load is in its pod",
+		func() bool { return slices.Contains(strings.Fields(inside()), fmt.Sprint(cmd.Process.Pid)) }, inside)
 	return cmd
 }
 

@@ -47,7 +47,8 @@ func suppressed(t *testing.T, m map[string]float64) string {
 	t.Helper()
 	wants := 1000 * float64(max(runtime.NumCPU()/2, 1))
 	if m["steps"] < 2 || m["online_milli_max"] < 0.3*wants || m["online_milli_max"] > 1.1*wants {
-		return fmt.Sprintf("%v steps, in which the online pod used at most %v of %v mCPU", m["steps"], m["online_milli_max"], wants)
+		return fmt.Sprintf("%v steps, in which the online pod used at most %v of %v mCPU", m["steps"], m["online_milli_max"],
+			wants)
 	}
 	if m["reader_cpus"] <= 0 || m["reader_cpus"] > 0.5 {
 		return fmt.Sprintf("the reader used %v CPUs", m["reader_cpus"])
@@ -58,7 +59,8 @@ func suppressed(t *testing.T, m map[string]float64) string {
 		return ""
 	}
 	if m["steps_not_smaller"] > 0 || m["steps_not_given_back"] > 0 {
-		return fmt.Sprintf("in %v steps batch was not given less, after %v it did not have it back", m["steps_not_smaller"], m["steps_not_given_back"])
+		return fmt.Sprintf("in %v steps batch was not given less, after %v it did not have it back", m["steps_not_smaller"],
+			m["steps_not_given_back"])
 	}
 	if m["suppress_p99_ms"] > 2000 {
 		return fmt.Sprintf("batch may use only what is left after %v ms", m["suppress_p99_ms"])

@@ -28,8 +28,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// culpritNode is a node with an online pod and four batch pods, of which one runs where the online pod does.
-type culpritNode struct {
+// interferenceNode is a node with an online pod and four batch pods, of which one runs where the online pod does.
+type interferenceNode struct {
 	*suppressNode
 	others  []string // directories of the batch pods that run elsewhere
 	cpus    [2]int
@@ -37,8 +37,8 @@ type culpritNode struct {
 	notices []string
 }
 
-func newCulpritNode(t *testing.T) *culpritNode {
-	n := &culpritNode{suppressNode: &suppressNode{meterNode: newMeterNode(t), source: newPods()}}
+func newInterferenceNode(t *testing.T) *interferenceNode {
+	n := &interferenceNode{suppressNode: &suppressNode{meterNode: newMeterNode(t), source: newPods()}}
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil || allowed.Count() < 2 {
 		t.Skipf("needs two CPUs, has %d: %v", allowed.Count(), err)
@@ -66,7 +66,7 @@ func newCulpritNode(t *testing.T) *culpritNode {
 }
 
 // on starts a shell script in a pod, on one CPU.
-func (n *culpritNode) on(cpu int, dir, script string) *exec.Cmd {
+func (n *interferenceNode) on(cpu int, dir, script string) *exec.Cmd {
 	n.t.Helper()
 	cmd := n.meterNode.run(dir, "sh", "-c", script)
 	if err := cmd.Start(); err != nil {
@@ -89,7 +89,7 @@ func (n *culpritNode) on(cpu int, dir, script string) *exec.Cmd {
 const busy = "while :; do :; done"
 
 // swing runs and stands still by turns.
-func (n *culpritNode) swing(cpu int, dir string, runs, stands time.Duration) {
+func (n *interferenceNode) swing(cpu int, dir string, runs, stands time.Duration) {
 	cmd := n.on(cpu, dir, busy)
 	go func() {
 		signal, other := unix.SIGSTOP, unix.SIGCONT
@@ -105,7 +105,7 @@ func (n *culpritNode) swing(cpu int, dir string, runs, stands time.Duration) {
 	}()
 }
 
-func (n *culpritNode) quotaOf(dir string) int64 {
+func (n *interferenceNode) quotaOf(dir string) int64 {
 	text, err := os.ReadFile(filepath.Join(n.mount.Path, dir, cgroup.FileName(n.mount.Version, model.Quota)))
 	if err != nil || strings.HasPrefix(string(text), "max") {
 		return model.Unlimited
@@ -116,7 +116,7 @@ func (n *culpritNode) quotaOf(dir string) int64 {
 }
 
 // agentWith starts an agent that was there before with these pods on trial.
-func (n *culpritNode) agentWith(held ...interference.Throttled) *run {
+func (n *interferenceNode) agentWith(held ...interference.Throttled) *run {
 	n.t.Helper()
 	dir := n.t.TempDir()
 	if len(held) > 0 {
@@ -156,20 +156,20 @@ func (n *culpritNode) agentWith(held ...interference.Throttled) *run {
 }
 
 // told reports whether an event on a pod begins like this.
-func (n *culpritNode) told(text string) bool {
+func (n *interferenceNode) told(text string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.ContainsFunc(n.notices, func(s string) bool { return strings.HasPrefix(s, text) })
 }
 
-func (n *culpritNode) explained(path string) string {
+func (n *interferenceNode) explained(path string) string {
 	answer := httptest.NewRecorder()
 	serve.Handler(n.run.agent.View).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
 	return answer.Body.String()
 }
 
 // eventually waits for longer than within does.
-func (n *culpritNode) eventually(most time.Duration, what string, holds func() bool) {
+func (n *interferenceNode) eventually(most time.Duration, what string, holds func() bool) {
 	n.t.Helper()
 	for deadline := time.Now().Add(most); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -180,10 +180,10 @@ func (n *culpritNode) eventually(most time.Duration, what string, holds func() b
 	}
 }
 
-// TestCulprit: what an agent before this one has tried is carried out, and ends as is measured: the online pod waits less without
+// TestInterference: what an agent before this one has tried is carried out, and ends as is measured: the online pod waits less without
 // the one that it waited for, which stays throttled, and no less without another, which has back what it had.
-func TestCulprit(t *testing.T) {
-	n := newCulpritNode(t)
+func TestInterference(t *testing.T) {
+	n := newInterferenceNode(t)
 	n.on(0, n.job, busy)
 	n.on(1, n.others[0], busy)
 	n.on(0, n.web, busy)
@@ -202,9 +202,11 @@ func TestCulprit(t *testing.T) {
 		t.Error("a pod that nobody tries has a quota")
 	}
 	for _, want := range []string{"guilty ThrottleKept ", "other-0 ThrottleUndone "} {
-		n.eventually(2*time.Minute, want, func() bool { return n.told(want) }) // half a minute, or more where spans were not measured
+		// half a minute, or more where spans were not measured
+		n.eventually(2*time.Minute, want, func() bool { return n.told(want) })
 	}
-	within(t, "the other has back what it had", func() bool { return n.quotaOf(n.others[0]) == model.Unlimited }, func() string { return n.explained("/node") })
+	within(t, "the other has back what it had", func() bool { return n.quotaOf(n.others[0]) == model.Unlimited },
+		func() string { return n.explained("/node") })
 	if quota := n.quotaOf(n.job); quota != 10_000 {
 		t.Errorf("the guilty one may use %d", quota)
 	}
@@ -213,7 +215,8 @@ func TestCulprit(t *testing.T) {
 			t.Errorf("%v trials %s", got, of)
 		}
 	}
-	if text := n.explained("/explain?namespace=default&pod=web"); !strings.Contains(text, "default/guilty may use 0.10 CPU, for default/web: ThrottleKept") {
+	if text := n.explained("/explain?namespace=default&pod=web"); !strings.Contains(text,
+		"default/guilty may use 0.10 CPU, for default/web: ThrottleKept") {
 		t.Errorf("explained: %s", text)
 	}
 	t.Log(n.explained("/explain?namespace=default&pod=web"))
@@ -221,12 +224,12 @@ func TestCulprit(t *testing.T) {
 	n.expect(n.job, model.Quota, model.Unlimited)
 }
 
-// TestCulpritFound: from the beginning, which takes minutes. Others are bursty, the guilty one begins late.
-func TestCulpritFound(t *testing.T) {
+// TestInterferenceFound: from the beginning, which takes minutes. Others are bursty, the guilty one begins late.
+func TestInterferenceFound(t *testing.T) {
 	if !soak() {
 		t.Skip("takes five minutes")
 	}
-	n := newCulpritNode(t)
+	n := newInterferenceNode(t)
 	n.on(0, n.web, busy)
 	for i, dir := range n.others {
 		n.swing(1, dir, time.Duration(7+4*i)*time.Second, time.Duration(5+6*i)*time.Second)
@@ -238,7 +241,8 @@ func TestCulpritFound(t *testing.T) {
 	}
 	began := time.Now()
 	n.on(0, n.job, busy)
-	for _, want := range []string{"web SuspectNamed ", "guilty SuspectNamed ", "guilty ThrottleTried ", "guilty ThrottleKept "} {
+	for _, want := range []string{"web SuspectNamed ", "guilty SuspectNamed ", "guilty ThrottleTried ",
+		"guilty ThrottleKept "} {
 		n.eventually(3*time.Minute, want, func() bool { return n.told(want) })
 		t.Logf("%s after %s", want, time.Since(began).Round(time.Second))
 	}
