@@ -224,7 +224,7 @@ func (p *prometheus) checkDashboard() {
 		"waterline_errors_total", "waterline_rejected_writes_total", // nothing went wrong
 		// no prediction is old enough to have been checked
 		"waterline_prediction_missed_ratio",
-		"waterline_culprit", "waterline_hot", "waterline_eviction_requests_total", // the policy has nobody named or evicted
+		"waterline_interference", "waterline_hot", "waterline_eviction_requests_total", // the policy has nobody named or evicted
 		"waterline_manager_evictions_total", // only an agent is asked
 	}
 	if _, err := os.Stat("/proc/pressure/cpu"); err != nil {

@@ -28,7 +28,7 @@ func TestNodeSell(t *testing.T) {
 	if manager {
 		kubectl(t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", ready)
 	}
-	n.policy(selling("Enforce", "static", false))
+	n.policy(selling("Enforce", "Static", false))
 	t.Cleanup(n.dropPolicy)
 	started := time.Now()
 	if *on == "vm" {
@@ -56,7 +56,7 @@ func TestNodeSell(t *testing.T) {
 // testSold walks one batch pod through everything that can become of an offer. Fall has it fall to what is bound.
 func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, bound int64)) {
 	const cpu, memory = 100, 64 << 20
-	n.policy(selling("Enforce", "static", koordinator)) // whatever else this machine does
+	n.policy(selling("Enforce", "Static", koordinator)) // whatever else this machine does
 	n.sold(koordinator, "it is sold", func(free int64) bool { return free >= 2*cpu })
 	n.sold(!koordinator, "the other names are gone", func(free int64) bool { return free == 0 })
 	name := "batch"
@@ -86,7 +86,7 @@ func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, b
 	if koordinator {
 		left = cpu // of these names a kubelet that restarts fails pods which ask for more than is there
 	}
-	n.policy(selling("Off", "realtime", koordinator))
+	n.policy(selling("Disabled", "Realtime", koordinator))
 	n.sold(koordinator, "the offer is withdrawn", func(sold int64) bool { return sold == left })
 	n.mustRestart("kubelet")
 	n.ready()
@@ -105,7 +105,7 @@ func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, b
 
 // fall has the offer fall to what is bound, because of an online pod that uses all there is.
 func (n *node) fall(koordinator bool, bound int64) {
-	n.policy(selling("Enforce", "realtime", koordinator))
+	n.policy(selling("Enforce", "Realtime", koordinator))
 	n.run("online", "", "requests: {cpu: 50m}", true)
 	started := time.Now()
 	n.sold(koordinator, "only what is bound", func(sold int64) bool { return sold == bound })
@@ -116,11 +116,20 @@ func (n *node) fall(koordinator bool, bound int64) {
 // asked for, whatever else the machine does.
 func selling(mode, method string, koordinator bool) string {
 	ratio := ""
-	if method == "static" {
+	if method == "Static" {
 		ratio = `, "ratio": "100%"`
 	}
-	return fmt.Sprintf(`{"mode": %q, "cpu": {"method": %q, "waterline": "100%%", "suppression":"None"%s}, "memory": {"method":"Realtime", "waterline": "90%%"}, "compat": {"koordinator": %v}}`,
-		mode, method, ratio, koordinator)
+	return fmt.Sprintf(`{"mode": %q, "cpu": {"method": %q, "waterline": "100%%", "suppression": "None"%s}, `+
+		`"memory": {"method": "Realtime", "waterline": "90%%"}, "resourceNames": %q}`,
+		mode, method, ratio, resourceNames(koordinator))
+}
+
+// resourceNames returns the value of the policy's field resourceNames.
+func resourceNames(koordinator bool) string {
+	if koordinator {
+		return "Koordinator"
+	}
+	return "Waterline"
 }
 
 // policy writes the spec of a policy that governs the node. It stays when a subtest ends: one that does not change it need not

@@ -27,7 +27,7 @@ func (n *node) testRace() {
 	}
 	// Where the names change, the offer in the old ones falls to what is bound, and is back at once when they change back. A
 	// shrinking room would do the same, and take minutes to grow again.
-	n.policy(selling("Enforce", "static", true))
+	n.policy(selling("Enforce", "Static", true))
 	n.sold(true, "it is sold", func(is int64) bool { return is >= int64(2*pods*cpu) || is >= 200 })
 
 	var log raceLog
@@ -115,7 +115,7 @@ func whyRefused(p *corev1.Pod) string {
 func (n *node) rename(koordinator bool) {
 	n.t.Helper()
 	kubectl(n.t, "patch", "colocationpolicy", "test", "--type=merge", "-p",
-		fmt.Sprintf(`{"spec":{"compat":{"koordinator":%v}}}`, koordinator))
+		fmt.Sprintf(`{"spec":{"resourceNames":%q}}`, resourceNames(koordinator)))
 }
 
 // raceLog is what happened to pods and to the Node, by revisions of the API server.
