@@ -76,7 +76,7 @@ func (p *pods) change(f func(s *kube.Snapshot)) {
 	}
 }
 
-// burstable is a pod that asks for a weight, or for none if it is 0.
+// burstable returns a Burstable pod with a CPU request. Its annotation has these shares; 0: no annotation.
 func burstable(uid string, requestMilli, shares int64) model.Pod {
 	return model.Pod{
 		UID: uid, APIUID: uid, Namespace: "default", Name: uid, QoS: model.Burstable, RequestMilli: requestMilli,
@@ -84,7 +84,7 @@ func burstable(uid string, requestMilli, shares int64) model.Pod {
 	}
 }
 
-// run is an agent at work in this process.
+// run is an agent that runs in this process.
 type run struct {
 	agent  *agent.Agent
 	policy model.Policy
@@ -96,7 +96,7 @@ type run struct {
 // start runs an agent on the node until the test ends or stop is called.
 func (n *testNode) start(source agent.Pods, change func(*agent.Config)) *run {
 	n.t.Helper()
-	r := &run{policy: fixture.Policy(), dir: memoryDir(n.t)} // on a disk others may be waited for
+	r := &run{policy: fixture.Policy(), dir: memoryDir(n.t)} // on a disk, the agent may wait for other processes
 	cfg := agent.Config{
 		Sys:        host.DefaultSys,
 		CgroupRoot: "/sys/fs/cgroup", Kubepods: n.layout.Root, RunDir: r.dir, SyncPeriod: 10 * time.Second,
@@ -183,7 +183,7 @@ func TestAgent(t *testing.T) {
 	source.set(limited)
 	n.expect(a, model.Quota, 100_000)
 	n.expect(a+"/0123456789aa", model.Quota, 80_000)
-	n.expect(a+"/0123456789cc", model.Quota, 30_000) // of an unknown container: what was recorded
+	n.expect(a+"/0123456789cc", model.Quota, 30_000) // in an unknown container: the recorded value
 
 	t.Log("the cgroup is made anew under the same name, which the next audit would be late to see")
 	n.remove(a)
@@ -243,7 +243,7 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// TestRejected checks that a write which the kernel refuses is not tried again until something changes.
+// TestRejected checks that the agent repeats a write that the kernel refused only after something changed.
 func TestRejected(t *testing.T) {
 	n := newNode(t)
 	if n.mount.Version != cgroup.V1 {
@@ -258,14 +258,15 @@ func TestRejected(t *testing.T) {
 	source.set(pod)
 	r := n.start(source, func(c *agent.Config) { c.SyncPeriod = 10 * time.Millisecond })
 	n.expect(a, model.Quota, model.Unlimited)
-	n.set(n.layout.Class(model.Burstable), model.Quota, 50_000) // which no kubelet does: now 100 ms does not fit any more
+	// no kubelet sets this period; a quota of 100 ms no longer fits
+	n.set(n.layout.Class(model.Burstable), model.Quota, 50_000)
 	pod.Annotations.Quota = ""
 	source.set(pod)
 	refused := func() float64 {
 		return metric(t, r.agent, v1alpha1.MetricRejected, "errno", "EINVAL")
 	}
 	within(t, "a refused write", func() bool { return refused() > 0 }, func() string { return "none" })
-	time.Sleep(500 * time.Millisecond) // some fifty audits
+	time.Sleep(500 * time.Millisecond) // time for about fifty audits
 	if got := refused(); got != 1 {
 		t.Errorf("the kernel refused %v writes, want 1", got)
 	}
@@ -275,7 +276,7 @@ func TestRejected(t *testing.T) {
 	n.expect(a, model.Quota, 200_000)
 }
 
-// rests waits until for some time a count does not grow, as it never would where something is written again and again.
+// rests waits until a counter stays the same for some time. It never does if the agent repeats a write.
 func rests(t testing.TB, what string, length time.Duration, count func() float64) {
 	t.Helper()
 	var more float64
@@ -290,8 +291,8 @@ func rests(t testing.TB, what string, length time.Duration, count func() float64
 	t.Errorf("%v %s within %s", more, what, length)
 }
 
-// metric returns one of the agent's metrics, of the series with this label, or of the only one if that is "". An agent whose loop
-// is kept waiting for seconds shows none.
+// metric returns the value of one of the agent's metrics: of the series with this label, or of the only series if the
+// label is "". An agent whose loop waits for seconds publishes none.
 func metric(t *testing.T, a *agent.Agent, name, label, value string) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -318,7 +319,7 @@ func metric(t *testing.T, a *agent.Agent, name, label, value string) float64 {
 	return 0
 }
 
-// TestNoHotLoop checks that an agent which finds no pods rests between two looks.
+// TestNoHotLoop checks that an agent that finds no pods rests between two reads.
 func TestNoHotLoop(t *testing.T) {
 	n := newNode(t)
 	looks := 0
@@ -337,7 +338,7 @@ func TestNoHotLoop(t *testing.T) {
 	}
 }
 
-// TestTwoAgents checks that a second agent refuses the first one's run directory.
+// TestTwoAgents checks that a second agent refuses to use the run directory of the first.
 func TestTwoAgents(t *testing.T) {
 	n := newNode(t)
 	r := n.start(newPods(), nil)
@@ -348,13 +349,14 @@ func TestTwoAgents(t *testing.T) {
 	}
 }
 
-// TestRestore checks that a node is put back without an agent: from the specs where pods are known, else from the record.
+// TestRestore checks that files are restored without a running agent: from the specs of known pods, and from the undo
+// record for others.
 func TestRestore(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		n := newNode(t)
 		source := newPods()
 		a := n.pod(model.Burstable, "a", 500)
-		n.set(a, model.Shares, 300) // not what the kubelet would write: this is what the record has
+		n.set(a, model.Shares, 300) // not the kubelet's value, but the value on record
 		source.set(burstable("a", 500, 2048))
 		r := n.start(source, nil)
 		n.expect(a, model.Shares, 2048)
@@ -377,7 +379,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestDamagedRecord checks that a damaged undo record stops nothing and is kept.
+// TestDamagedRecord checks that the agent runs with a damaged undo record, and keeps the damaged file.
 func TestDamagedRecord(t *testing.T) {
 	n := newNode(t)
 	source := newPods()
@@ -395,7 +397,7 @@ func TestDamagedRecord(t *testing.T) {
 	}
 }
 
-// TestNoAllocations checks that looking at everything and finding nothing costs no memory.
+// TestNoAllocations checks that a round that finds no change allocates no memory.
 func TestNoAllocations(t *testing.T) {
 	n := newNode(t)
 	undo, err := acthost.OpenUndo(filepath.Join(t.TempDir(), "undo"))

@@ -15,18 +15,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// apiServer is as much of an API server as an agent needs: it tells of one node and its pods, takes every write, and can hang,
-// as one does whose disk does: it accepts connections and requests, and answers none.
+// apiServer implements as much of an API server as an agent needs: it lists one node and its pods, and accepts every
+// write. It can hang like a server whose disk hangs: it accepts connections and requests, and answers none.
 type apiServer struct {
 	*httptest.Server
-	lists map[string][]json.RawMessage // by the name of the resource
+	lists map[string][]json.RawMessage // by resource name
 	mu    sync.Mutex
-	open  chan struct{} // closed while it answers
-	over  chan struct{} // closed when the test is
+	open  chan struct{} // closed while the server answers
+	over  chan struct{} // closed when the test ends
 	hung  atomic.Int64  // requests that had to wait
 }
 
-// newAPIServer starts one that tells of these pods, of which it is given the manifests.
+// newAPIServer starts a server that lists the pods of these manifests.
 func newAPIServer(t *testing.T, milli int64, pods ...string) *apiServer {
 	t.Helper()
 	s := &apiServer{lists: map[string][]json.RawMessage{}, open: make(chan struct{}), over: make(chan struct{})}
@@ -38,7 +38,7 @@ func newAPIServer(t *testing.T, milli int64, pods ...string) *apiServer {
 	}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
 	t.Cleanup(func() {
-		close(s.over) // that a client is gone is not seen while its request has a body that nobody reads
+		close(s.over) // while the body of a request is unread, the server does not notice that the client is gone
 		s.CloseClientConnections()
 		s.Close()
 	})
@@ -54,7 +54,7 @@ func (s *apiServer) add(t *testing.T, resource, text string) {
 	s.lists[resource] = append(s.lists[resource], object)
 }
 
-// hang lets it answer nothing any more, until the function that is returned is called: then what waits is answered too.
+// hang stops all answers until the returned function is called. The waiting requests are answered then.
 func (s *apiServer) hang() (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *apiServer) hang() (end func()) {
 	return sync.OnceFunc(func() { close(open) })
 }
 
-// answers waits until it answers; false: whoever asked is gone.
+// answers waits until the server answers. It returns false if the client is gone.
 func (s *apiServer) answers(r *http.Request) bool {
 	s.mu.Lock()
 	open := s.open
@@ -111,14 +111,14 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(w, "{\"type\": \"BOOKMARK\", \"object\": {\"kind\": %q, \"apiVersion\": %q, \"metadata\": {\"resourceVersion\": \"1\", \"annotations\": {\"k8s.io/initial-events-end\": \"true\"}}}}\n", kind, version)
 		}
 		w.(http.Flusher).Flush()
-		select { // nothing ever changes
+		select { // no object ever changes
 		case <-r.Context().Done():
 		case <-s.over:
 		}
 	}
 }
 
-// kubeconfig writes a file by which an agent finds it.
+// kubeconfig writes the configuration with which an agent finds the server.
 func (s *apiServer) kubeconfig(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")

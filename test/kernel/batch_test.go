@@ -27,7 +27,8 @@ import (
 
 const mib = 1 << 20
 
-// newBatchNode makes a node whose groups have limits of memory, or skips the test where there are none.
+// newBatchNode makes a node whose groups have memory limits. It skips the test where the kernel has no memory
+// controller.
 func newBatchNode(t *testing.T) *testNode {
 	n := newNode(t)
 	if n.mount.Memory == "" {
@@ -42,7 +43,7 @@ func newBatchNode(t *testing.T) *testNode {
 	return n
 }
 
-// batch is a pod that asks for batch resources, with these containers, each for as much.
+// batch returns a pod that requests batch resources, in containers that request the same amounts each.
 func batch(uid string, each model.Grant, ids ...string) model.Pod {
 	n := int64(max(len(ids), 1))
 	pod := model.Pod{
@@ -56,7 +57,7 @@ func batch(uid string, each model.Grant, ids ...string) model.Pod {
 	return pod
 }
 
-// expectGrant waits until a group has what it is to have.
+// expectGrant waits until a group has the settings of a grant.
 func (n *testNode) expectGrant(dir string, shares int64, g model.Grant) {
 	n.t.Helper()
 	quota, memory := int64(model.Unlimited), int64(model.Unlimited)
@@ -71,7 +72,7 @@ func (n *testNode) expectGrant(dir string, shares int64, g model.Grant) {
 	n.expect(dir, model.MemoryMax, memory)
 }
 
-// TestMemoryMax pins down what the kernel does with limits of memory.
+// TestMemoryMax records how the kernel treats memory limits.
 func TestMemoryMax(t *testing.T) {
 	n := newBatchNode(t)
 	dir := n.pod(model.BestEffort, "a", 0, "0123456789ab")
@@ -83,7 +84,7 @@ func TestMemoryMax(t *testing.T) {
 	if got := n.raw(dir, model.MemoryMax); got != 100*page {
 		t.Errorf("100 pages and a part of one read %d", got)
 	}
-	n.set(dir+"/0123456789ab", model.MemoryMax, 200*page) // more than the pod's: the kernel takes it on both versions
+	n.set(dir+"/0123456789ab", model.MemoryMax, 200*page) // above the pod's limit: both cgroup versions accept that
 	n.set(dir, model.MemoryMax, model.Unlimited)
 	if got := n.raw(dir, model.MemoryMax); got != model.Unlimited {
 		t.Errorf("without a limit it reads %d", got)
@@ -101,7 +102,8 @@ func TestMemoryMax(t *testing.T) {
 	}
 }
 
-// TestBatch walks batch pods through their lives: what they ask for is there before their first process, whoever overwrites it.
+// TestBatch walks batch pods through their lives. Their settings are written before their first process runs, and
+// restored after another writer.
 func TestBatch(t *testing.T) {
 	n := newBatchNode(t)
 	source := newPods()
@@ -116,7 +118,7 @@ func TestBatch(t *testing.T) {
 	for i := range many {
 		uid := fmt.Sprintf("a%d", i)
 		source.set(batch(uid, each, "", ""))
-		time.Sleep(20 * time.Millisecond) // the agent learns of it
+		time.Sleep(20 * time.Millisecond) // the agent reads of the pod
 		began := time.Now()
 		dir := n.pod(model.BestEffort, uid, 0)
 		n.expectGrant(dir, 3072, twice)
@@ -196,8 +198,8 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// TestMemoryInUse checks that a pod which was here before, and uses more than its limit, is not killed for it nor made to wait,
-// and gets its limit when it uses less.
+// TestMemoryInUse checks a pod that existed before the agent and uses more than its limit. The kernel neither kills nor
+// throttles it. It gets its limit when it uses less.
 func TestMemoryInUse(t *testing.T) {
 	n := newBatchNode(t)
 	a := n.pod(model.BestEffort, "a", 0, "0123456789aa", "0123456789bb")
@@ -219,7 +221,7 @@ func TestMemoryInUse(t *testing.T) {
 			return nil
 		}
 	})
-	n.expectGrant(a+"/0123456789bb", 1024, each) // this one uses nothing
+	n.expectGrant(a+"/0123456789bb", 1024, each) // this pod uses no memory
 	time.Sleep(time.Second)
 	for _, dir := range []string{a, a + "/0123456789aa"} {
 		if got := n.raw(dir, model.MemoryMax); got != model.Unlimited || h.ended() {
@@ -248,7 +250,7 @@ func TestMemoryInUse(t *testing.T) {
 	}
 }
 
-// holder is a process in a group that holds memory, see [TestMemoryHolder].
+// holder is a process in a group that keeps memory allocated, see [TestMemoryHolder].
 type holder struct {
 	t    testing.TB
 	in   io.WriteCloser
@@ -256,7 +258,7 @@ type holder struct {
 	done chan struct{}
 }
 
-// hold starts one.
+// hold starts a holder.
 func (n *testNode) hold(dir string) *holder {
 	n.t.Helper()
 	self, err := os.Executable()
@@ -292,13 +294,13 @@ func (h *holder) do(what string) {
 	}
 }
 
-// end ends the process, and waits until it has.
+// end ends the process and waits for its end.
 func (h *holder) end() {
 	_ = h.in.Close()
 	<-h.done
 }
 
-// ended reports whether the process has ended, or does so within a moment.
+// ended reports whether the process has ended, or ends within a moment.
 func (h *holder) ended() bool {
 	select {
 	case <-h.done:

@@ -17,7 +17,7 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
-// TestCPUConfined narrows groups that are not the agent's, or not any more, and widens them again.
+// TestCPUConfined narrows and widens groups that Waterline does not own, or no longer owns.
 func TestCPUConfined(t *testing.T) {
 	n := newCPUNode(t)
 	if n.separate() {
@@ -81,7 +81,7 @@ func TestCPUConfined(t *testing.T) {
 	}
 }
 
-// TestCPUHotplug takes CPUs offline and online again under pods that have some alone.
+// TestCPUHotplug takes CPUs offline and online under pods with exclusive CPUs.
 func TestCPUHotplug(t *testing.T) {
 	if !emulated() {
 		t.Skip("CPUs are taken offline only in the virtual machine")
@@ -90,7 +90,7 @@ func TestCPUHotplug(t *testing.T) {
 	if n.all.Len() < 4 {
 		t.Skip("three CPUs or fewer")
 	}
-	const first = "cpu1" // CPU 0 stays on x86
+	const first = "cpu1" // on x86, CPU 0 stays online
 	if _, err := os.Stat(filepath.Join(host.DefaultSys, "devices/system/cpu", first, "online")); err != nil {
 		t.Skipf("CPUs cannot be taken offline: %v", err)
 	}
@@ -122,7 +122,7 @@ func TestCPUHotplug(t *testing.T) {
 		for uid, p := range n.pods {
 			if c := n.conditions[uid]; p.pod.Annotations.CPUs != model.CPUNone && !c.Met {
 				t.Logf("%s: %s asks for %s and is told %s", what, uid, p.pod.Annotations.CPUs, c.Message)
-				// In full form CPUs come and go faster than pods may be moved.
+				// In full form, CPUs come and go faster than pods may be moved.
 				if !slices.Contains([]model.Code{model.CPUsLost, model.CPUsTaken, model.CPUsPromised, model.CPUsTooMany,
 					model.CPUsMoveLater}, c.Reason) {
 					t.Errorf("that is not about too few CPUs: %s", c.Reason)
@@ -185,7 +185,7 @@ func TestCPUHotplug(t *testing.T) {
 		n.audit, p50, p90, p99)
 }
 
-// TestCPUFacts checks what the agent relies on of lists of CPUs on v2.
+// TestCPUFacts checks the behaviour of CPU lists on v2 that the agent relies on.
 func TestCPUFacts(t *testing.T) {
 	n := newCPUNode(t)
 	if n.separate() {
@@ -250,7 +250,7 @@ func TestCPUFacts(t *testing.T) {
 	}
 }
 
-// plug takes a CPU offline, or online again.
+// plug takes a CPU offline or online.
 func (n *cpuNode) plug(cpu int, online bool) {
 	n.t.Helper()
 	file, text := filepath.Join(host.DefaultSys, fmt.Sprintf("devices/system/cpu/cpu%d/online", cpu)), "0"
@@ -267,7 +267,7 @@ func (n *cpuNode) plug(cpu int, online bool) {
 	}
 }
 
-// ownOf returns the CPUs that a pod was told are its own.
+// ownOf returns the CPUs that the agent reported as a pod's own.
 func (n *cpuNode) ownOf(p *cpuPod) model.CPUSet {
 	return toldCPUs(n.told(p.pod.UID))
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestCPUSets lets pods that ask for CPUs come, change their minds, restart and go, while the agent restarts too and somebody
-// else writes into their cgroups, and looks where the kernel lets their processes run.
+// TestCPUSets lets pods that request CPUs come, change their requests, restart and go. Meanwhile the agent restarts,
+// and another writer changes their cgroups. It checks where the kernel lets the pods' processes run.
 func TestCPUSets(t *testing.T) {
 	n := newCPUNode(t)
 	dir := memoryDir(t)
@@ -27,7 +27,7 @@ func TestCPUSets(t *testing.T) {
 		n.crowd(half)
 	}
 	if soak() {
-		steps, pause = 1000, 300*time.Millisecond // about as fast as moves may go
+		steps, pause = 1000, 300*time.Millisecond // about as fast as the agent may move pods
 	}
 	var took []time.Duration
 	for step := range steps {
@@ -45,7 +45,7 @@ func TestCPUSets(t *testing.T) {
 		switch k := random.IntN(12); {
 		case p == nil || k < 3 && len(uids) < most:
 			limits := shapes[random.IntN(len(shapes))]
-			// A scheduler would not bind more than fits. That there is more all the same, of static pods, is rare.
+			// A scheduler would not bind more than fits. Static pods can exceed the node all the same, but rarely.
 			less := n.promised()+sum(limits) > int64(n.all.Len()) && random.IntN(8) > 0
 			p = n.add(model.QoSClass(random.IntN(3)), mode, less, limits...)
 			what = fmt.Sprintf("add %s %v as %s", p.pod.UID, limits, mode)
@@ -95,7 +95,7 @@ func TestCPUSets(t *testing.T) {
 	}
 }
 
-// crowd makes everything happen once that a run of a hundred random steps may miss.
+// crowd causes each event that a run of a hundred random steps may miss.
 func (n *cpuNode) crowd(half int64) {
 	n.t.Helper()
 	n.add(model.Burstable, model.CPUExclusive, false, half-1, 0)
@@ -110,7 +110,7 @@ func (n *cpuNode) crowd(half int64) {
 	n.settle("a home is made exclusive")
 }
 
-// confined returns a process that may not run everywhere, "" if each may.
+// confined names a process that may not run on all CPUs. It returns "" if there is none.
 func (n *cpuNode) confined() string {
 	for uid, p := range n.pods {
 		for id, cmd := range p.processes {
@@ -122,7 +122,7 @@ func (n *cpuNode) confined() string {
 	return ""
 }
 
-// promised returns how many CPUs the node's pods request.
+// promised returns the sum of the CPUs that the node's pods request.
 func (n *cpuNode) promised() int64 {
 	var milli int64
 	for _, p := range n.pods {
@@ -139,8 +139,8 @@ func sum(limits []int64) int64 {
 	return all
 }
 
-// drift writes a list into a cgroup that the agent has told where to run: one of a pod that has CPUs of its own or, on v2, that
-// of a QoS class while anybody is alone. Where nobody is, the lists of the others are none of the agent's business.
+// drift writes a CPU list into a cgroup whose list the agent owns: that of a pod with CPUs of its own or, on v2, that
+// of a QoS class while any pod has exclusive CPUs. Without exclusive CPUs, the agent owns no other list.
 func (n *cpuNode) drift(p *cpuPod, random *rand.Rand) string {
 	var dirs []string
 	if n.served(p.pod.UID) {

@@ -14,7 +14,7 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
-// TestShares pins down what the kernel does with weights, on which the conversions rest.
+// TestShares records how the kernel treats weights. The conversions rely on it.
 func TestShares(t *testing.T) {
 	n := newNode(t)
 	dir := n.pod(model.Burstable, "a", 100)
@@ -24,7 +24,7 @@ func TestShares(t *testing.T) {
 		reads string
 		err   error
 	}
-	cases := []outcome{ // v1 clamps without a word
+	cases := []outcome{ // v1 clamps without an error
 		{"0", "2", nil}, {"1", "2", nil}, {"2", "2", nil}, {"262144", "262144", nil}, {"262145", "262144", nil},
 		{"x", "262144", unix.EINVAL},
 	}
@@ -40,7 +40,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestIdle pins down that an idle group takes no weight, and what reads then.
+// TestIdle records that an idle group accepts no weight, and which value its weight file has.
 func TestIdle(t *testing.T) {
 	n := newNode(t)
 	dir := n.pod(model.BestEffort, "a", 0)
@@ -71,7 +71,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestBurstOfQuota pins down that what a group may save up never exceeds its quota, whichever of the two is written.
+// TestBurstOfQuota records that a group's burst never exceeds its quota, whichever of the two is written.
 func TestBurstOfQuota(t *testing.T) {
 	n := newNode(t)
 	dir := n.pod(model.Burstable, "a", 100)
@@ -81,7 +81,7 @@ func TestBurstOfQuota(t *testing.T) {
 	if got := n.raw(dir, model.Burst); got != 0 {
 		t.Errorf("a new group may save up %d", got)
 	}
-	n.set(dir, model.Burst, 200_000) // without a quota, anything
+	n.set(dir, model.Burst, 200_000) // without a quota, any burst
 	if err := n.try(dir, model.Quota, 100_000); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("a first quota below the burst: %v, want EINVAL", err)
 	}
@@ -99,7 +99,7 @@ func TestBurstOfQuota(t *testing.T) {
 	}
 }
 
-// TestQuota pins down which quotas the kernel refuses.
+// TestQuota records which quotas the kernel refuses.
 func TestQuota(t *testing.T) {
 	n := newNode(t)
 	dir := n.pod(model.Burstable, "a", 100, "0123456789ab")
@@ -123,7 +123,7 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestGone pins down that a removed group is ENODEV through an open file and ENOENT through its path.
+// TestGone records that a removed group gives ENODEV through an open file and ENOENT through its path.
 func TestGone(t *testing.T) {
 	n := newNode(t)
 	dir := n.pod(model.Burstable, "a", 100)
@@ -144,7 +144,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestWatch pins down what one watch on a directory reports of the files in it.
+// TestWatch records the events that one watch on a directory reports for its files.
 func TestWatch(t *testing.T) {
 	n := newNode(t)
 	dir := n.pod(model.Burstable, "a", 100)
@@ -158,8 +158,7 @@ func TestWatch(t *testing.T) {
 	}
 	shares, quota := model.File{Dir: dir, Knob: model.Shares}, model.File{Dir: dir, Knob: model.Quota}
 	var seen host.Changes
-	// reported does something and returns what is reported of it: all that comes before the report of a write that
-	// surely is, to another file.
+	// reported runs an action and returns its events: all events before the one of a later write to another file.
 	reported := func(do func()) host.Changes {
 		all := host.Changes{Files: map[model.File]struct{}{}}
 		do()

@@ -20,7 +20,7 @@ memory: {method: Realtime, waterline: 1%}, protect: {memory: true, eviction: {fr
 	manifestOf = "{apiVersion: v1, kind: Pod, metadata: {name: %[1]s, namespace: default, uid: %[1]s, labels: {waterline.io/qos: %[2]s}}, spec: {containers: [{name: c}]}}"
 )
 
-// freezeNode is a node with an online pod and a batch pod that takes more and more memory.
+// freezeNode is a node with an online pod, and a batch pod that allocates more and more memory.
 type freezeNode struct {
 	*testNode
 	web, hog     string
@@ -36,7 +36,8 @@ func newFreezeNode(t *testing.T) *freezeNode {
 	return n
 }
 
-// agent runs one in this process, under a policy by which no memory is left for batch. It knows the pods, or will later.
+// agent runs an agent in this process, under a policy that leaves no memory for batch. If known is false, the agent has
+// no list of pods yet.
 func (n *freezeNode) agent(runDir string, known bool) (*run, *pods) {
 	source := newPods()
 	source.now.Known = known
@@ -50,7 +51,7 @@ func (n *freezeNode) agent(runDir string, known bool) (*run, *pods) {
 	return r, source
 }
 
-// frozen waits until the batch pod stands still, and checks that it does and nobody else.
+// frozen waits until the batch pod stands still, and checks that no other pod does.
 func (n *freezeNode) frozen() {
 	t := n.t.(*testing.T)
 	t.Helper()
@@ -77,7 +78,7 @@ func (n *freezeNode) frozen() {
 	}
 }
 
-// thawed waits until the batch pod goes on.
+// thawed waits until the batch pod continues.
 func (n *freezeNode) thawed() {
 	n.t.Helper()
 	n.expect(n.hog, model.Freeze, 0)
@@ -85,8 +86,9 @@ func (n *freezeNode) thawed() {
 		func() string { return n.text(n.hog, "cgroup.events") })
 }
 
-// TestFreeze has a batch pod frozen that takes memory though nothing is left for batch, and let go on: because it is to end, and
-// needs to run for that; because the agent stops; and by the next agent, because one was killed.
+// TestFreeze lets the agent freeze a batch pod that allocates memory while none is left for batch. The pod is thawed
+// when it is deleted and must run to terminate, when the agent stops, and, after a kill of the agent, by the next
+// agent.
 func TestFreeze(t *testing.T) {
 	t.Run("leaving", func(t *testing.T) {
 		t.Parallel()
@@ -148,8 +150,8 @@ func pod(name, class string) string {
 	return strings.NewReplacer("%[1]s", name, "%[2]s", class).Replace(manifestOf)
 }
 
-// TestFrozen pins down what the kernel does with a group that is frozen: those below are, though their own files do not say so;
-// who is told to end ends when he goes on, and who is killed ends at once.
+// TestFrozen records how the kernel treats a frozen group. Groups below are frozen too, though their own files do not
+// show it. A process that gets SIGTERM ends after the thaw; one that gets SIGKILL ends at once.
 func TestFrozen(t *testing.T) {
 	n := newFreezeNode(t)
 	inside := n.hog + "/0123456789bb"
@@ -172,7 +174,7 @@ func TestFrozen(t *testing.T) {
 	if n.raw(inside, model.Freeze) != 0 {
 		t.Error("the container's own file says so: the runtime would take it for paused")
 	}
-	n.set(inside, model.Freeze, 0) // as a runtime that resumes it, or that has ended a process in it
+	n.set(inside, model.Freeze, 0) // like a runtime that resumes the container, or that has ended a process in it
 	time.Sleep(100 * time.Millisecond)
 	if !frozen() {
 		t.Error("the container's own file lets it go on")
@@ -184,7 +186,7 @@ func TestFrozen(t *testing.T) {
 	n.set(n.hog, model.Freeze, 0)
 	within(t, "it ends", n.grow.ended, func() string { return "it runs" })
 	n.grow = n.hold(inside)
-	n.grow.do("nothing") // it is inside
+	n.grow.do("nothing") // the process is inside
 	n.set(n.hog, model.Freeze, 1)
 	within(t, "it stands still", frozen, func() string { return n.text(inside, "cgroup.events") })
 	signal(syscall.SIGKILL)

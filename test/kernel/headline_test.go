@@ -13,8 +13,8 @@ import (
 	"github.com/waterline-io/waterline/test/lab/redisbench"
 )
 
-// TestHeadline runs lab headline in short. That requests follow the day and are answered, and that ffmpeg works beside
-// them, holds on any machine.
+// TestHeadline runs lab headline in short. On any machine, requests must follow the curve of the day and be answered,
+// and ffmpeg must work beside them.
 func TestHeadline(t *testing.T) {
 	newNode(t) // or skip
 	if emulated() {

@@ -10,12 +10,12 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestIdleBatch makes batch pods idle and takes it back in every way there is. Not one write may be refused, and what an idle
-// group's weight reads may not be taken for another writer's.
+// TestIdleBatch makes batch pods idle and takes it back in every possible way. The kernel must refuse no write, and the
+// agent must not mistake an idle group's weight for another writer's value.
 func TestIdleBatch(t *testing.T) {
 	n := newNode(t)
 	source := newPods()
-	weighs := map[string]int64{"a": 2048, "b": 3} // on v1 any idle group reads 3
+	weighs := map[string]int64{"a": 2048, "b": 3} // on v1, any idle group reads 3
 	for uid, shares := range weighs {
 		n.pod(model.BestEffort, uid, 0)
 		source.set(batch(uid, model.Grant{RequestMilli: (shares*1000 + model.SharesPerCPU - 1) / model.SharesPerCPU}))

@@ -17,7 +17,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// binary returns one of our programs, built.
+// binary returns the path of one of our programs, built.
 func binary(t *testing.T, name string) string {
 	t.Helper()
 	dir := os.Getenv("WATERLINE_BIN")
@@ -34,7 +34,7 @@ func binary(t *testing.T, name string) string {
 	return path
 }
 
-// process is an agent in a process of its own.
+// process is an agent in its own process.
 type process struct {
 	cmd *exec.Cmd
 	log bytes.Buffer
@@ -68,19 +68,20 @@ func owned(t *testing.T, n *testNode, runDir string) int {
 	return len(undo.Owned(n.mount.Version))
 }
 
-// guests are pods that come and go: now the cgroup first, now the manifest, and a cgroup that comes back is a new one.
+// guests are pods that come and go. Sometimes the cgroup is first, sometimes the manifest. A cgroup that comes back is
+// a new one.
 type guests struct {
 	n         *testNode
 	manifests string
-	asks      [8]int64 // what the manifest asks for; 0: there is none
-	exists    [8]bool  // the cgroup
-	fresh     int64    // the weight of a new cgroup
+	asks      [8]int64 // shares in the manifest; 0: there is no manifest
+	exists    [8]bool  // the cgroup exists
+	fresh     int64    // weight of a new cgroup
 }
 
 func (g *guests) uid(i int) string { return fmt.Sprintf("guest%d", i) }
 func (g *guests) dir(i int) string { return g.n.layout.Pod(model.Burstable, g.uid(i)) }
 
-// change lets something happen to one of them.
+// change changes one of the guests.
 func (g *guests) change(r *rand.Rand) {
 	g.n.t.Helper()
 	i := r.IntN(len(g.asks))
@@ -89,8 +90,8 @@ func (g *guests) change(r *rand.Rand) {
 		g.n.remove(g.dir(i))
 		g.exists[i] = false
 	case !g.exists[i]:
-		// Its weight is the kernel's own. A second one that comes while the agent writes might not be on record, see
-		// docs/design/repair.md.
+		// The test writes no weight here, so the group has the kernel's. A second value that comes while the agent writes
+		// might miss the record, see docs/design/repair.md.
 		dir := g.dir(i)
 		g.n.mkdir(dir)
 		g.n.mkdir(dir + "/0123456789ab")
@@ -106,7 +107,7 @@ func (g *guests) change(r *rand.Rand) {
 	}
 }
 
-// expect waits until those that are there are right: as they ask, or as they were made.
+// expect waits until the existing guests have their requested weight, or the weight with which they were made.
 func (g *guests) expect() {
 	g.n.t.Helper()
 	for i, asks := range g.asks {
@@ -126,9 +127,9 @@ func (g *guests) expect() {
 	}
 }
 
-// TestKill kills the agent at random instants while annotations change and pods come and go, also while it lives, and lets
-// another writer write while it is dead. In the end every file must be right, and the undo record must have the newest
-// value of the other writer for every file, and no file that is gone: no kill may lose or leave one.
+// TestKill kills the agent at random instants while annotations change and pods come and go. Another writer writes
+// while the agent runs and while it is dead. In the end, every file must be right. The undo record must have the newest
+// value of the other writer for every file, and no file that is gone. A kill may neither lose nor leave a value.
 func TestKill(t *testing.T) {
 	kills := 50
 	if soak() {
@@ -140,8 +141,8 @@ func TestKill(t *testing.T) {
 	n := newNode(t)
 	manifests, runDir := t.TempDir(), t.TempDir()
 	const pods = 8
-	asks := map[string]int64{}       // pod → shares it asks for, 0 for none
-	theirs := map[model.File]int64{} // the newest value that was not ours
+	asks := map[string]int64{}       // pod → requested shares, 0 for none
+	theirs := map[model.File]int64{} // the newest foreign value
 	var files []model.File
 	for i := range pods {
 		uid := fmt.Sprintf("p%d", i)
@@ -178,16 +179,17 @@ func TestKill(t *testing.T) {
 			t.Fatalf("the agent said: %s", log)
 		}
 		come.change(r)
-		// Nothing of ours writes now. Weights change among those that ask; none goes, so that nothing is given back.
+		// No agent runs now. Weights change only among pods with an annotation. No annotation is removed, so no value is
+		// restored.
 		uid := fmt.Sprintf("p%d", r.IntN(pods))
 		asks[uid] = int64(1024 * (2 + r.IntN(200)))
 		write(uid)
 		if r.IntN(2) == 0 {
 			f := files[r.IntN(len(files))]
-			value := int64(60_000 + 1000*(round%40)) // a container's quota, which fits into the pod's
+			value := int64(60_000 + 1000*(round%40)) // quota of a container, which fits into the pod's
 			switch {
 			case f.Knob == model.Shares:
-				value = int64(3000 + 27*(round%500)) // never what anybody asks for
+				value = int64(3000 + 27*(round%500)) // never a value of an annotation
 			case filepath.Base(f.Dir) != "0123456789ab":
 				value += 100_000
 			}
@@ -207,7 +209,7 @@ func TestKill(t *testing.T) {
 		n.expect(dir+"/0123456789ab", model.Quota, model.Unlimited)
 	}
 	come.expect()
-	for i := range come.exists { // all go while the agent lives
+	for i := range come.exists { // all pods go while the agent runs
 		if r.IntN(2) == 0 {
 			retract(t, manifests, come.uid(i))
 		}

@@ -20,7 +20,8 @@ import (
 
 const holdEnv = "WATERLINE_TEST_HOLD"
 
-// TestMemoryHolder is no test: [TestMeterMemory] runs it as the process that holds memory. It does what each line of its input says.
+// TestMemoryHolder is not a test. [TestMeterMemory] runs it as the process that allocates memory. It carries out each
+// line of its input.
 func TestMemoryHolder(t *testing.T) {
 	if os.Getenv(holdEnv) == "" {
 		t.Skip("only as a helper")
@@ -34,10 +35,10 @@ func TestMemoryHolder(t *testing.T) {
 			for i := 0; i < len(anon); i += 4096 {
 				anon[i] = 1
 			}
-		case "grow": // on and on
+		case "grow": // without end
 			go func() {
 				for ; ; time.Sleep(10 * time.Millisecond) {
-					// stays until it ends
+					// The process stays until it is ended.
 					piece, err := unix.Mmap(-1, 0, 256<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 					if err != nil {
 						return
@@ -69,7 +70,7 @@ func TestMemoryHolder(t *testing.T) {
 	_ = anon
 }
 
-// TestMeterMemory lets a process hold memory of several kinds and holds what the meter says against memory.stat.
+// TestMeterMemory lets a process allocate memory of several kinds, and compares the meter's figures with memory.stat.
 func TestMeterMemory(t *testing.T) {
 	n := newMeterNode(t)
 	if n.mount.Memory == "" {
@@ -103,7 +104,7 @@ func TestMeterMemory(t *testing.T) {
 		if line, err := lines.ReadString('\n'); err != nil || line != "done\n" {
 			t.Fatalf("%s: %q, %v", what, line, err)
 		}
-		time.Sleep(2500 * time.Millisecond) // the kernel gathers what the CPUs have counted every 2 s
+		time.Sleep(2500 * time.Millisecond) // the kernel sums up the counters of the CPUs every 2 s
 		load := n.measure(m, all)
 		u, class := load.Pod("a").Memory, load.Classes[model.Burstable].Memory
 		t.Logf("%-6s working set %4d, anon %4d, active %4d, inactive %4d MiB", strings.Fields(what)[0], u.WorkingSet>>20,
@@ -149,7 +150,7 @@ func TestMeterMemory(t *testing.T) {
 	}
 }
 
-// sameMemory checks a pod's memory against what the files say now.
+// sameMemory compares a pod's memory with the files.
 func (n *meterNode) sameMemory(dir string, u model.MemoryUsage) {
 	n.t.Helper()
 	read := func(s cgroup.Stat) string {

@@ -20,7 +20,7 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
-// protectNode is a node on which an agent of its own process suppresses batch by quota, up to the whole machine.
+// protectNode is a node on which an agent in its own process suppresses batch by quota, up to the whole machine.
 type protectNode struct {
 	*suppressNode
 	policy string // file
@@ -35,32 +35,32 @@ spec: {nodeName: node, containers: [{name: c, resources: {requests: {waterline.i
 	brim = "{apiVersion: waterline.io/v1alpha1, kind: ColocationPolicy, metadata: {name: brim}, spec: {mode: Enforce, cpu: {waterline: 100%, method: Realtime, suppression: Quota}}}"
 )
 
-// rise is how far batch must fall to have made room for what online pods use of one CPU that others may be using too.
+// rise is the decrease of batch that makes room for online usage of one CPU, which other processes may use too.
 const rise = 250
 
 func newProtectNode(t *testing.T) *protectNode {
 	t.Helper()
 	n := &protectNode{suppressNode: newSuppressNode(t), policy: filepath.Join(t.TempDir(), "policy")}
-	// Our group weighs much more than what else goes on on this machine, of which nothing is to be measured.
+	// The weight of the test's group far exceeds that of other processes on this machine, which are not to be measured.
 	n.set(filepath.Dir(n.layout.Root), model.Shares, 16*model.SharesPerCPU)
 	n.group(n.agents())
-	n.set(n.agents(), model.Shares, 102400) // as an agent gives its own pod
+	n.set(n.agents(), model.Shares, 102400) // as an agent sets for its own pod
 	if err := os.WriteFile(n.policy, []byte(brim), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
 
-// agents is the group that agents run in.
+// agents returns the group in which agents run.
 func (n *protectNode) agents() string { return filepath.Dir(n.layout.Root) + "/agents" }
 
-// options returns those of an agent of such a node.
+// options returns the flags of an agent of such a node.
 func (n *protectNode) options(more ...string) []string {
 	return append([]string{"--proc-root", n.proc, "--config", n.policy, "--allocatable-millicores", fmt.Sprint(n.milli)},
 		more...)
 }
 
-// manifests returns a directory with those of the node's pods.
+// manifests returns a directory with the manifests of the node's pods.
 func (n *protectNode) manifests() string {
 	n.t.Helper()
 	dir := n.t.(*testing.T).TempDir()
@@ -80,7 +80,7 @@ func (n *protectNode) announce(dir, name, text string) {
 	}
 }
 
-// await is [suppressNode.until] of an agent that is not in this process.
+// await is [suppressNode.until] for an agent in another process.
 func (n *protectNode) await(what string, holds func() bool) time.Duration {
 	n.t.Helper()
 	began := time.Now()
@@ -93,7 +93,7 @@ func (n *protectNode) await(what string, holds func() bool) time.Duration {
 	return time.Since(began)
 }
 
-// fill waits until batch has the machine by the word of an agent that has measured it.
+// fill waits until an agent that has measured batch reports that batch has the machine.
 func (n *protectNode) fill() {
 	n.t.Helper()
 	n.await("batch has the machine", func() bool {
@@ -110,7 +110,7 @@ func (n *protectNode) step() time.Duration {
 	return n.await("batch makes room", func() bool { return n.cores() <= before-rise })
 }
 
-// rest ends all online load but so many processes.
+// rest ends all processes of online load except this many.
 func (n *protectNode) rest(but int) {
 	for _, cmd := range n.online[but:] {
 		end(cmd)
@@ -118,7 +118,7 @@ func (n *protectNode) rest(but int) {
 	n.online = n.online[:but]
 }
 
-// use returns what the online pod and batch use of the CPUs for a while, in milli-cores.
+// use measures the CPU usage of the online pod and of batch for a while, in milli-cores.
 func (n *protectNode) use(length time.Duration) (web, job float64) {
 	n.t.Helper()
 	var nanos [2][2]uint64
@@ -135,7 +135,7 @@ func (n *protectNode) use(length time.Duration) (web, job float64) {
 	return milli(0), milli(1)
 }
 
-// holding returns what the kernel holds of how CPU is divided.
+// holding returns the kernel's settings that divide the CPUs.
 func (n *protectNode) holding() string {
 	var b strings.Builder
 	for _, dir := range []string{n.layout.Class(model.Burstable), n.layout.Class(model.BestEffort), n.web, n.job,
@@ -145,15 +145,15 @@ func (n *protectNode) holding() string {
 	return b.String()
 }
 
-// shielded measures for a while what the online pod uses, in milli-cores, and fails where it has much less than it wants while
-// batch has something: what both do not have, others took, of which nothing is to be measured.
+// shielded measures the usage of the online pod for a while, in milli-cores. It fails if the pod has much less than it
+// wants while batch has some. CPU that neither has was taken by other processes and is not judged.
 func (n *protectNode) shielded(when string, wants float64, length time.Duration) (web, job float64) {
 	n.t.Helper()
 	web, job = n.use(length)
 	n.t.Logf("%s: online uses %.0f mCPU of %.0f, batch %.0f", when, web, wants, job)
 	enough := 0.8
 	if emulated() {
-		enough = 0.5 // what is measured there means little
+		enough = 0.5 // measurements mean little there
 	}
 	if web < enough*wants && job > 0.2*web {
 		n.t.Errorf("%s: online uses %.0f mCPU of %.0f, and batch %.0f", when, web, wants, job)
@@ -161,21 +161,21 @@ func (n *protectNode) shielded(when string, wants float64, length time.Duration)
 	return web, job
 }
 
-// reacts checks how long it took until batch had less, each time.
+// reacts checks each time that it took until batch had less.
 func (n *protectNode) reacts(took ...time.Duration) {
 	n.t.Helper()
 	slices.Sort(took)
 	n.t.Logf("online rises -> batch has less: %s", took)
-	most := 10 * time.Second // a process may stand still for seconds; what waits for the API server would take longer
+	most := 10 * time.Second // a process may stand still for seconds; waiting for the API server would take longer
 	if len(took) >= 10 && !emulated() {
-		most = 800 * time.Millisecond // what is seen each second would be as fast
+		most = 800 * time.Millisecond // the measurements of each second would be as fast
 	}
 	if middle := took[len(took)/2]; middle > most {
 		n.t.Errorf("in the median batch has less after %s, want at most %s", middle, most)
 	}
 }
 
-// TestProtectFaults lets things go wrong one after the other beside batch that would take every CPU. The kernel's pressure is
+// TestProtectFaults causes one fault after the other beside batch that would use every CPU. The kernel's pressure is
 // missing all the time.
 func TestProtectFaults(t *testing.T) {
 	n := newProtectNode(t)
@@ -197,7 +197,7 @@ func TestProtectFaults(t *testing.T) {
 	n.bombed(alive)
 }
 
-// hung lets the API server hang while online load comes, and returns what the online pod uses then.
+// hung lets the API server hang while online load starts, and returns the usage of the online pod.
 func (n *protectNode) hung(api *apiServer) (alive float64) {
 	t := n.t.(*testing.T)
 	n.fill()
@@ -213,10 +213,10 @@ func (n *protectNode) hung(api *apiServer) (alive float64) {
 	for i := range steps {
 		if i > 0 {
 			n.fill()
-			time.Sleep(4 * time.Second) // or it would be a load that swings
+			time.Sleep(4 * time.Second) // otherwise the load would count as one that swings
 		}
 		took = append(took, n.step())
-		time.Sleep(time.Second) // its height is seen
+		time.Sleep(time.Second) // the agent measures how high the load is
 		if i < steps-1 {
 			n.rest(0)
 		}
@@ -229,8 +229,8 @@ func (n *protectNode) hung(api *apiServer) (alive float64) {
 	return alive
 }
 
-// killed kills the agent under full load, lets online pods ask for more, and starts another, whose API server still hangs at
-// first.
+// killed kills the agent under full load, lets online pods request more, and starts another agent. Its API server still
+// hangs at first.
 func (n *protectNode) killed(api *apiServer, start func(), alive float64) {
 	t := n.t.(*testing.T)
 	n.d.end(unix.SIGKILL)
@@ -253,7 +253,8 @@ func (n *protectNode) killed(api *apiServer, start func(), alive float64) {
 	unmoved("without an agent")
 	n.rest(1)
 
-	// A machine that stands still for a second shows batch an allowance that it has not; what an agent does wrong it does each time.
+	// If the machine stands still for a second, batch seems to have an allowance that does not exist. An error of the
+	// agent occurs every time.
 	const tries = 3
 	for try := 1; ; try++ {
 		least, most := n.takenOver(api, start, unmoved)
@@ -270,11 +271,11 @@ func (n *protectNode) killed(api *apiServer, start func(), alive float64) {
 		held = n.holding()
 	}
 	n.rest(0)
-	n.d.finish(2) // where the pods are; and perhaps that it was ended while it wrote to the API
+	n.d.finish(2) // location of the pods, and possibly that the agent was ended during a write to the API
 }
 
-// takenOver starts an agent in place of one that was killed, whose API server hangs at first, and returns the least and the most that
-// batch may use while it takes over.
+// takenOver starts an agent in place of a killed one. Its API server hangs at first. It returns the minimum and maximum
+// of batch's allowance during the takeover.
 func (n *protectNode) takenOver(api *apiServer, start func(), unmoved func(when string)) (least, most int64) {
 	t := n.t.(*testing.T)
 	answer := api.hang()
@@ -300,11 +301,11 @@ func (n *protectNode) takenOver(api *apiServer, start func(), unmoved func(when 
 	return least, most
 }
 
-// mostTasks is what the kubelet's podPidsLimit would be.
+// mostTasks plays the part of the kubelet's podPidsLimit.
 const mostTasks = 500
 
-// limitTasks lets the batch pod have so many processes. It returns the file that counts them, and that
-// through which they enter; nothing where the kernel cannot.
+// limitTasks limits the number of processes of the batch pod. It returns the file that counts them, and the file
+// through which they enter; both are "" where the kernel cannot limit them.
 func (n *protectNode) limitTasks() (current, procs string) {
 	n.t.Helper()
 	dir := n.path(n.job)
@@ -327,8 +328,8 @@ func (n *protectNode) limitTasks() (current, procs string) {
 	return filepath.Join(dir, "pids.current"), filepath.Join(dir, "cgroup.procs")
 }
 
-// bomb starts processes in the batch pod that start more for as long as they may, and burn. They live in a PID namespace of their own:
-// when its first process is killed, or this one ends, the kernel kills them all.
+// bomb starts processes in the batch pod that use CPU and start more processes for as long as they may. They are in
+// their own PID namespace. When its first process or this test ends, the kernel kills all of them.
 func (n *protectNode) bomb(procs string) *exec.Cmd {
 	n.t.Helper()
 	cmd := n.meterNode.run(n.job, "sh", "-c", "b() { b & b & while :; do :; done; }; b")
@@ -343,7 +344,8 @@ func (n *protectNode) bomb(procs string) *exec.Cmd {
 	return cmd
 }
 
-// hidePressure lets the machine tell of pressure but none of its groups, as where the kernel was told so, or on cgroup v1.
+// hidePressure shows the agent pressure of the machine but not of groups, as on cgroup v1, or on a kernel that was
+// configured so.
 func (n *protectNode) hidePressure() {
 	n.t.Helper()
 	if err := os.Mkdir(filepath.Join(n.proc, "pressure"), 0o755); err != nil {
@@ -362,7 +364,7 @@ func (n *protectNode) hidePressure() {
 	}
 }
 
-// bombed lets a fork bomb go off in the batch pod, beside what burns there already.
+// bombed starts a fork bomb in the batch pod, beside its other processes.
 func (n *protectNode) bombed(alive float64) {
 	t := n.t.(*testing.T)
 	current, procs := n.limitTasks()
@@ -393,7 +395,7 @@ func (n *protectNode) bombed(alive float64) {
 	n.await("the bomb is gone", func() bool { return tasks() <= runtime.NumCPU() })
 }
 
-// TestSuppressUnwatched lets batch and online load come while the agent has no inotify watches left for groups.
+// TestSuppressUnwatched lets batch and online load start while the agent has no inotify watches left for groups.
 func TestSuppressUnwatched(t *testing.T) {
 	t.Parallel()
 	n := newProtectNode(t)
@@ -419,8 +421,8 @@ func TestSuppressUnwatched(t *testing.T) {
 	n.d.finish(2)
 }
 
-// TestSuppressFrozen lets the measurements of the machine fail, and then stand still: batch must have less and less. Goldens show
-// how much less.
+// TestSuppressFrozen lets the measurements of the machine fail, and then stand still. Batch must have less and less.
+// Golden cases show the amounts.
 func TestSuppressFrozen(t *testing.T) {
 	t.Parallel()
 	n := newProtectNode(t)
@@ -428,7 +430,7 @@ func TestSuppressFrozen(t *testing.T) {
 	n.fill()
 	before, frozen := n.cores(), time.Now()
 	n.stat.Store(isEmpty)
-	time.Sleep(2 * time.Second) // what was measured last may have been carried out since
+	time.Sleep(2 * time.Second) // the last measurement may have been applied since
 	full, most := n.cores(), int64(0)
 	if full < before*95/100 && time.Since(frozen) < 5*time.Second {
 		t.Errorf("batch has %d mCPU at once, and had %d", full, before)
@@ -458,5 +460,5 @@ func TestSuppressFrozen(t *testing.T) {
 	n.stat.Store(goesOn)
 	t.Logf("measurements go on -> batch has the machine after %s",
 		n.await("batch has the machine", func() bool { return n.cores() >= n.milli*85/100 }))
-	n.d.finish(5) // where the pods are; that measuring fails, and glances; and that both are well again
+	n.d.finish(5) // location of the pods; measurements and glances fail; both work again
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// ramDisk is where the virtual machine has the module of the kernel's memory disk, see vmrun's -module.
+// ramDisk is the path of the kernel module of memory disks in the virtual machine, see vmrun's -module.
 const ramDisk = "/lib/modules/brd.ko"
 
-// needSwap makes sure that memory of processes can be taken from them, or skips the test. The virtual machine has no disk, so it
-// swaps to a disk in memory.
+// needSwap makes sure that the kernel can reclaim the memory of processes, or skips the test. The virtual machine has
+// no disk, so it swaps to a disk in memory.
 func needSwap(t *testing.T) {
 	t.Helper()
 	swaps, err := os.ReadFile("/proc/swaps")
@@ -66,7 +66,7 @@ func newMemoryNode(t *testing.T) *testNode {
 	return n
 }
 
-// web is an online pod that requests memory.
+// web returns an online pod with a memory request.
 func web(uid string, class model.Class, request int64) model.Pod {
 	return model.Pod{UID: uid, APIUID: uid, Namespace: "default", Name: uid, QoS: model.Burstable, Class: class,
 		MemoryRequest: request}
@@ -78,11 +78,12 @@ func (r *run) protect(on bool) {
 	r.mu.Unlock()
 }
 
-// TestProtectMemory walks protected pods through their lives: they and all groups above have what they were promised, whoever
-// overwrites that, nothing is written in vain, and all is given back, also when the kubelet begins to do it itself.
+// TestProtectMemory walks protected pods through their lives. They and all parent groups have their protection, also
+// after another writer. The agent repeats no write without need, and restores all files, also when the kubelet starts
+// to protect memory itself.
 func TestProtectMemory(t *testing.T) {
 	n := newMemoryNode(t)
-	const request = 100_000_001 // not whole pages (Koordinator's was written again each minute)
+	const request = 100_000_001 // not whole pages (Koordinator wrote such a value again each minute)
 	whole := int64(request - request%os.Getpagesize())
 	source := newPods()
 	source.set(web("a", model.ClassLS, request))
@@ -91,7 +92,7 @@ func TestProtectMemory(t *testing.T) {
 	a, b, c := n.pod(model.Burstable, "a", 100, "0123456789aa"), n.pod(model.Burstable, "b", 100, "0123456789bb"),
 		n.pod(model.BestEffort, "c", 0)
 	class, root, top := n.layout.Class(model.Burstable), n.layout.Root, path.Dir(n.layout.Root)
-	n.set(root, model.MemoryLow, 7*mib) // somebody's, to be given back
+	n.set(root, model.MemoryLow, 7*mib) // another writer's value, to be restored
 	r := n.start(source, func(c *agent.Config) { c.SyncPeriod = 100 * time.Millisecond })
 	expect := func(k model.Knob, value int64, dirs ...string) {
 		t.Helper()
@@ -110,7 +111,8 @@ func TestProtectMemory(t *testing.T) {
 		t.Helper()
 		expect(model.MemoryLow, whole, a)
 		expect(model.MemoryMin, 2*request-2*request%int64(os.Getpagesize()), b)
-		for dir, others := range map[string]int64{class: 0, root: 7 * mib, top: 0} { // nothing is used: a step at most
+		// the pods use nothing, so a step at most
+		for dir, others := range map[string]int64{class: 0, root: 7 * mib, top: 0} {
 			within(t, dir+" has little", func() bool { v := n.raw(dir, model.MemoryLow); return v >= others && v <= whole },
 				func() string { return n.text(dir, "memory.low") })
 		}
@@ -145,7 +147,7 @@ func TestProtectMemory(t *testing.T) {
 	}, func() string { return n.text(class, "memory.low") })
 
 	t.Log("nothing is written in vain")
-	time.Sleep(2 * time.Second) // what a process has just taken is measured
+	time.Sleep(2 * time.Second) // memory that a process has just allocated is measured
 	writes := func() (sum float64) {
 		for _, k := range []model.Knob{model.MemoryMin, model.MemoryLow} {
 			sum += metric(t, r.agent, v1alpha1.MetricWrites, "file", k.String())
@@ -181,13 +183,13 @@ func TestProtectMemory(t *testing.T) {
 	off()
 }
 
-// TestProtectWorkingSet has batch take more memory than there is, beside an online pod that does nothing with its own. What the
-// pod keeps of it without protection shows that it is protection by which it keeps all.
+// TestProtectWorkingSet lets batch allocate more memory than the node has, beside an online pod that does not use its
+// own. The comparison with a run without protection shows that the pod keeps its memory because of the protection.
 func TestProtectWorkingSet(t *testing.T) {
 	n := newMemoryNode(t)
 	needSwap(t)
 	top := path.Dir(n.layout.Root)
-	n.set(top, model.MemoryMax, 96*mib) // the node's memory
+	n.set(top, model.MemoryMax, 96*mib) // memory of the node
 	a, b := n.pod(model.Burstable, "a", 100, "0123456789aa"), n.pod(model.BestEffort, "b", 0, "0123456789bb")
 	lost := func() int64 {
 		t.Helper()
@@ -234,12 +236,12 @@ func TestProtectWorkingSet(t *testing.T) {
 	}
 }
 
-// TestRelieve has an agent find that little memory is left for batch: a batch pod gives back the page cache that it read once, piece
-// by piece, and may not grow meanwhile. Then there is enough again.
+// TestRelieve lets an agent find that little memory is left for batch. The agent reclaims the page cache of a batch
+// pod, step by step, and limits the pod's memory meanwhile. Then there is enough again.
 func TestRelieve(t *testing.T) {
 	n := newMemoryNode(t)
 	_, disk := ramDisks(t)
-	open, err := os.Open(disk) // or the kernel forgets what is cached of it
+	open, err := os.Open(disk) // otherwise the kernel forgets its cached pages
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +263,7 @@ func TestRelieve(t *testing.T) {
 		r.policy.Memory.Waterline = part
 		r.mu.Unlock()
 	}
-	waterline(10) // of the memory, in thousandths: more is in use already
+	waterline(10) // of the memory, in thousandths: more is already in use
 	r.protect(true)
 	within(t, "it is held", func() bool { return n.raw(b, model.MemoryHigh) > 0 },
 		func() string { return n.text(b, "memory.high") })
@@ -298,7 +300,7 @@ func TestRelieve(t *testing.T) {
 	}
 }
 
-// TestReclaimer pins down what the kernel says to who asks it for memory of a group, and that he does not wait for ever.
+// TestReclaimer records the kernel's results of memory.reclaim, and checks that a write has a bounded duration.
 func TestReclaimer(t *testing.T) {
 	n := newMemoryNode(t)
 	needSwap(t)
@@ -328,15 +330,15 @@ func TestReclaimer(t *testing.T) {
 	}
 }
 
-// TestUnclaimedProtection pins down why groups above pods carry only what is used of what was promised: the kernel gives what they
-// carry beyond that to batch, and takes memory from whoever stands beside them instead.
+// TestUnclaimedProtection records why groups above pods have only the used part of the protection. The kernel
+// distributes protection beyond that to batch, and reclaims memory of their siblings instead.
 func TestUnclaimedProtection(t *testing.T) {
 	n := newMemoryNode(t)
 	needSwap(t)
 	top := path.Dir(n.layout.Root)
 	daemons, b := top+"/system", n.pod(model.BestEffort, "b", 0, "0123456789bb")
 	n.group(daemons)
-	n.pod(model.Burstable, "a", 100) // was promised all that is unclaimed, and uses nothing
+	n.pod(model.Burstable, "a", 100) // all unclaimed protection is its own, and it uses nothing
 	lost := func(carried int64) int64 {
 		t.Helper()
 		n.set(n.layout.Root, model.MemoryLow, carried)
@@ -359,7 +361,7 @@ func TestUnclaimedProtection(t *testing.T) {
 	}
 }
 
-// anon returns how much memory the processes in a group have.
+// anon returns the anonymous memory of the processes in a group.
 func (n *testNode) anon(dir string) int64 { return n.stat(dir).Anon }
 
 func (n *testNode) stat(dir string) cgroup.MemoryStat {

@@ -8,8 +8,8 @@ import (
 	"github.com/waterline-io/waterline/test/lab/suppress"
 )
 
-// TestSuppressExperiment runs lab suppress in short. How soon batch has less is checked only where no other process uses the
-// rest of the machine: elsewhere only that steps are made and measured.
+// TestSuppressExperiment runs lab suppress in short. The delay until batch has less is checked only if no other process
+// uses the rest of the machine. Otherwise the test checks only that steps are made and measured.
 func TestSuppressExperiment(t *testing.T) {
 	if emulated() {
 		t.Skip("in an emulated machine the agent and the reader alone use half of a CPU, which is then not left; TestSuppress runs there")
@@ -22,8 +22,8 @@ func TestSuppressExperiment(t *testing.T) {
 	if soak() {
 		cfg.Seconds, cfg.Steps = 0, 0
 	}
-	// There are two steps of three seconds, in which a virtual machine may stand still without being seen. What Waterline does
-	// wrong it does each time.
+	// There are two steps of three seconds, in which a virtual machine may stand still invisibly. An error of Waterline
+	// occurs every time.
 	const tries = 3
 	for try := range tries {
 		r, err := suppress.Run(t.Context(), cfg)
@@ -42,7 +42,7 @@ func TestSuppressExperiment(t *testing.T) {
 	}
 }
 
-// suppressed returns what is wrong with the figures of lab suppress, "" if nothing is.
+// suppressed returns the error in the figures of lab suppress; "": none.
 func suppressed(t *testing.T, m map[string]float64) string {
 	t.Helper()
 	wants := 1000 * float64(max(runtime.NumCPU()/2, 1))
