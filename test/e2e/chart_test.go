@@ -5,16 +5,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
-// TestAPIChart checks that the chart does what its values say, and that the API server takes all of it.
+// TestAPIChart checks that the chart follows its values, and that the API server accepts all of it.
 func TestAPIChart(t *testing.T) {
 	helm(t, "lint", "--strict", "../../deploy/chart")
 	for _, values := range [][]string{
@@ -46,8 +46,8 @@ func TestAPIChart(t *testing.T) {
 	}
 }
 
-// TestAPIChartMonitoring checks what the chart installs for Prometheus and Grafana: the rules and the dashboard as they stand
-// in their files. The API server has no PrometheusRule that could check the first.
+// TestAPIChartMonitoring checks the chart's objects for Prometheus and Grafana: the rules and the dashboard are those
+// in their files. The API server has no PrometheusRule with which to check the rules.
 func TestAPIChartMonitoring(t *testing.T) {
 	rendered := helm(t, "template", "waterline", "../../deploy/chart", "--namespace", "monitored", "--kube-version",
 		"v1.36.3", "--show-only", "templates/monitoring.yaml",
@@ -81,8 +81,11 @@ func TestAPIChartMonitoring(t *testing.T) {
 	if err := yaml.UnmarshalStrict(read("rules/waterline.yaml"), &rules); err != nil {
 		t.Fatal(err)
 	}
-	if rule.APIVersion != "monitoring.coreos.com/v1" || rule.Spec == nil || !reflect.DeepEqual(rule.Spec, rules) {
-		t.Errorf("the PrometheusRule of %s has %v, the file %v", rule.APIVersion, rule.Spec, rules)
+	if rule.APIVersion != "monitoring.coreos.com/v1" || rule.Spec == nil {
+		t.Errorf("the PrometheusRule is of %q and has the spec %v", rule.APIVersion, rule.Spec)
+	}
+	if d := cmp.Diff(rules, rule.Spec); d != "" {
+		t.Errorf("the PrometheusRule differs from its file (-file +rule):\n%s", d)
 	}
 	if dashboard.Data["waterline.json"] != string(read("dashboards/waterline.json")) {
 		t.Error("the ConfigMap has not the dashboard of the file")

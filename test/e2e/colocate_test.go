@@ -11,7 +11,7 @@ import (
 	"github.com/waterline-io/waterline/test/bed/cluster"
 )
 
-// TestNodeColocate runs lab colocate in pods of a real node, as a user does on it.
+// TestNodeColocate runs lab colocate in pods of a real node, like a user.
 func TestNodeColocate(t *testing.T) {
 	if *on == "vm" {
 		t.Skip("the experiment runs on the node itself; in an emulated machine times mean nothing")
@@ -22,8 +22,9 @@ func TestNodeColocate(t *testing.T) {
 		args = nil
 	}
 	m := inPods(t, "colocate", args...)
-	// In the short form that is one run of seconds each: that the server is as if alone TestColocate checks on this kernel. And of a
-	// mode nothing is known in which the generator was late each time, as it is where others take the CPUs.
+	// The short form is one run of some seconds for each mode. TestColocate checks on this kernel that the server is as
+	// fast as alone. A mode has no figures if the generator was late every time, as it is where other processes take the
+	// CPUs.
 	const attempts = 3
 	for _, name := range []string{
 		"alone_60_p99_ms", "p99_ratio_plain", "p99_ratio_waterline",
@@ -41,7 +42,7 @@ func TestNodeColocate(t *testing.T) {
 	}
 }
 
-// TestNodeHeadline runs lab headline in pods of a real node, as a user does on it.
+// TestNodeHeadline runs lab headline in pods of a real node, like a user.
 func TestNodeHeadline(t *testing.T) {
 	if *on == "vm" {
 		t.Skip("the experiment runs on the node itself; in an emulated machine times mean nothing")
@@ -67,7 +68,7 @@ func TestNodeHeadline(t *testing.T) {
 	}
 }
 
-// inPods runs an experiment in pods of the node, and returns its metrics. It must leave nothing behind.
+// inPods runs an experiment in pods of the node, and returns its metrics. The experiment must leave no object behind.
 func inPods(t *testing.T, name string, args ...string) map[string]float64 {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name+".json")

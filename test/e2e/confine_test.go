@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// user is somebody who speaks to the API server.
+// user is a client of the API server.
 type user struct {
 	client *http.Client
 	host   string
@@ -32,8 +32,8 @@ func newUser(t testing.TB, kubeconfig string) user {
 	return user{client, config.Host}
 }
 
-// do sends a request and returns what the API server says to it. Kubectl would first read what is to be written, which an
-// agent may not.
+// do sends a request and returns the API server's answer. Kubectl is not used, because it first reads the object, which
+// an agent may not.
 func (u user) do(t testing.TB, method, path, contentType, body string) (answer string, ok bool) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, u.host+path, strings.NewReader(body))
@@ -71,10 +71,10 @@ const (
 // sells is a patch with which an agent sells CPU.
 const sells = `{"status":{"capacity":{"waterline.io/batch-cpu":"4000"},"allocatable":{"waterline.io/batch-cpu":"4000"}}}`
 
-// pinned is a patch with which an agent tells a pod's CPUs.
+// pinned is a patch with which an agent reports a pod's CPUs.
 const pinned = `{"status":{"conditions":[{"type":"waterline.io/CPUSet","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
 
-// confined is a cluster with two nodes, of which somebody has taken one, and the agent's token with it.
+// confined is a cluster with two nodes. An attacker has taken one of them, and the agent's token with it.
 type confined struct {
 	agent, nameless user
 }
@@ -104,7 +104,7 @@ func newConfined(t *testing.T) confined {
 	return c
 }
 
-// TestAPIConfinedNode tries what somebody could write to Nodes who has taken one.
+// TestAPIConfinedNode tries to write to Nodes like an attacker who has taken a node.
 func TestAPIConfinedNode(t *testing.T) {
 	c := newConfined(t)
 	for _, refused := range []struct{ what, because, path, body string }{
@@ -195,7 +195,7 @@ func TestAPIConfinedReport(t *testing.T) {
 		return by.do(t, http.MethodPost, strings.TrimSuffix(reports, "/"), "application/json", document)
 	}
 	const mine = "Node/" + fakeNode
-	// it goes with its Node, some time
+	// The garbage collector removes it some time after its Node.
 	forget := func() { kubectl(t, "delete", "nodereport", fakeNode, "--ignore-not-found") }
 	forget()
 	t.Cleanup(forget)

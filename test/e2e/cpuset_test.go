@@ -13,7 +13,7 @@ import (
 	"github.com/waterline-io/waterline/test/bed/cluster"
 )
 
-// cpuPod makes a pod that asks for CPUs. Each container that is started in it first says on which CPUs it may run.
+// cpuPod makes a pod that requests CPUs. Each container that starts in it first prints its allowed CPUs.
 func (n *node) cpuPod(name, mode, cpu string) {
 	n.t.Helper()
 	apply(n.t, fmt.Sprintf(`
@@ -33,7 +33,7 @@ spec:
 	kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, ready)
 }
 
-// began returns on which CPUs the newest container of a pod began.
+// began returns the CPUs on which the newest container of a pod started.
 func (n *node) began(name string) string {
 	n.t.Helper()
 	var list string
@@ -46,7 +46,7 @@ func (n *node) began(name string) string {
 	return list
 }
 
-// cpuCondition waits until a pod's condition is as it should be, and returns its message.
+// cpuCondition waits until a pod's condition is right, and returns its message.
 func (n *node) cpuCondition(name string, status corev1.ConditionStatus, reason model.Code) string {
 	n.t.Helper()
 	var message string
@@ -62,7 +62,7 @@ func (n *node) cpuCondition(name string, status corev1.ConditionStatus, reason m
 	return message
 }
 
-// own returns the CPUs that a pod's condition says it has.
+// own returns the CPUs in a pod's condition.
 func (n *node) own(name string, mode model.Code) model.CPUSet {
 	n.t.Helper()
 	set, err := model.ParseCPUs(strings.TrimPrefix(n.cpuCondition(name, corev1.ConditionTrue, mode), "c "))
@@ -95,7 +95,7 @@ func (n *node) keepOff(owner string, cpus model.CPUSet) {
 					continue
 				}
 				on, err := n.tryCPUs(n.containerDir(n.dirOf(&pod), id))
-				if err != nil || on.Overlaps(cpus) { // it may be gone since it was listed
+				if err != nil || on.Overlaps(cpus) { // it may have gone since it was listed
 					there = append(there, fmt.Sprintf("%s/%s on %s: %v", pod.Namespace, pod.Name, on, err))
 				}
 			}
@@ -109,7 +109,7 @@ func (n *node) ask(name, mode string) {
 	kubectl(n.t, "annotate", "--overwrite", "pod", name, "waterline.io/cpu-manager="+mode)
 }
 
-// testCPUs walks pods that ask for CPUs through their life on a real node, which has two.
+// testCPUs walks pods that request CPUs through their lives on a real node, which has two.
 func (n *node) testCPUs() {
 	t := n.t
 	n.run("bystander", "", "", false)

@@ -21,7 +21,7 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// askers are agents that ask for pods, and write that as agents do.
+// askers are agents that request evictions, and write the requests like agents.
 type askers struct {
 	t       *testing.T
 	reports map[string]*actkube.Reports // by node
@@ -29,7 +29,7 @@ type askers struct {
 	asks    map[string]*corev1.Pod // by node
 }
 
-// newAskers lets agents renew what they ask for each second, until the test ends.
+// newAskers lets agents renew their requests each second, until the test ends.
 func newAskers(t *testing.T, nodes ...string) *askers {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", bed.Kubeconfig())
@@ -64,7 +64,7 @@ func newAskers(t *testing.T, nodes ...string) *askers {
 	return a
 }
 
-// write writes once who should leave.
+// write writes the current requests once.
 func (a *askers) write(ctx context.Context, node string, pod *corev1.Pod) {
 	report := model.Report{Policy: "evicts", Mode: model.ModeEnforce}
 	if pod != nil {
@@ -78,7 +78,7 @@ func (a *askers) write(ctx context.Context, node string, pod *corev1.Pod) {
 	}
 }
 
-// ask has a node ask for a pod from now on.
+// ask lets a node request the eviction of a pod from now on.
 func (a *askers) ask(node, pod string) {
 	a.t.Helper()
 	p := object[corev1.Pod](a.t, "pod", pod)
@@ -87,7 +87,7 @@ func (a *askers) ask(node, pod string) {
 	a.asks[node] = &p
 }
 
-// batchPod makes a pod of class BE that runs on a node. More goes into its metadata.
+// batchPod makes a pod of class BE that runs on a node, with further metadata.
 func batchPod(m *managed, name, node, metadata string) {
 	m.t.Helper()
 	apply(m.t, fmt.Sprintf(`
@@ -107,8 +107,8 @@ func leaves(t *testing.T, pod string) bool {
 	return object[corev1.Pod](t, "pod", pod).DeletionTimestamp != nil
 }
 
-// becomes waits until it is said what became of the request of a node. That stands in its report until the request is judged again,
-// a second perhaps, so it may also be among the changes of reports.
+// becomes waits for the verdict about a node's request. The verdict is in the node's report until the request is judged
+// again, possibly only for a second, so the recorded changes of reports count too.
 func (m *managed) becomes(node, reason string, changes func() []change) {
 	m.t.Helper()
 	said := func(report v1alpha1.NodeReport) (bool, string) {
@@ -129,8 +129,9 @@ func (m *managed) becomes(node, reason string, changes func() []change) {
 	})
 }
 
-// TestAPIEvict has nodes ask for pods: one that a PodDisruptionBudget keeps until it is lifted, two of one owner, more than may leave a
-// node, pods that are not theirs or not batch, and one that a dead agent asked for. In between another manager takes over.
+// TestAPIEvict lets nodes request evictions: of a pod that a PodDisruptionBudget keeps until it is removed, of two pods
+// of one owner, of more pods than may leave a node, of pods that are not batch or on another node, and a request of a
+// dead agent. Meanwhile another manager takes over.
 func TestAPIEvict(t *testing.T) {
 	m := newManaged(t, "--set", "manager.webhook.enabled=false")
 	nodes := []string{"guarded", "first", "second", "many", "liar", "rude", "dead"}

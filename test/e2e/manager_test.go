@@ -22,11 +22,12 @@ import (
 // webhookAddress returns where the API server reaches a manager that runs beside the cluster.
 func webhookAddress() string { return bed.HostAddress() + ":19443" }
 
-// managerAddress returns where a manager serves metrics, another address in each cluster: levels 4 and 5a run at the same time.
+// managerAddress returns where a manager serves metrics. It differs between clusters, because levels 4 and 5a run at
+// the same time.
 func managerAddress() string { return bed.HostAddress() + ":19466" }
 
-// managed is a cluster with the chart installed, and nodes of which only the objects are there. Managers run as processes
-// with the rights of the chart's ServiceAccount.
+// managed is a cluster with the chart installed, and nodes that exist as objects only. Managers run as processes with
+// the rights of the chart's ServiceAccount.
 type managed struct {
 	t      *testing.T
 	admin  user
@@ -42,7 +43,7 @@ func newManaged(t *testing.T, values ...string) *managed {
 		"--create-namespace",
 		"--set-json", `policy.mode="Enforce"`,
 		"--set-json", `agent.nodeSelector={"nowhere":"true"}`, "--set-json", `manager.nodeSelector={"nowhere":"true"}`,
-		// A manager that stands still for some seconds is none that does not answer.
+		// A manager that stands still for some seconds still counts as answering.
 		"--set", "manager.webhook.timeoutSeconds=20,manager.webhook.url=https://" + webhookAddress()}, values...)...)
 	t.Cleanup(func() {
 		helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait", "--ignore-not-found")
@@ -61,8 +62,8 @@ func newManaged(t *testing.T, values ...string) *managed {
 
 const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/"
 
-// renew renews the Leases of kubelets that are up, once a second and all at once: where each takes its time they would else be
-// renewed as seldom as on nodes that are lost.
+// renew renews the Leases of running kubelets, once a second and all at once. If each renewal took its time, they would
+// be renewed as seldom as on lost nodes.
 func (m *managed) renew(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -89,7 +90,7 @@ func (m *managed) renew(ctx context.Context) {
 					return
 				}
 				r.Header.Set("Content-Type", "application/merge-patch+json")
-				if response, err := m.admin.client.Do(r); err == nil { // away for a while in some tests
+				if response, err := m.admin.client.Do(r); err == nil { // stopped for a while in some tests
 					_ = response.Body.Close()
 				}
 			})
@@ -98,7 +99,7 @@ func (m *managed) renew(ctx context.Context) {
 	}
 }
 
-// kubelet says whether nodes' kubelets are up, of all at the same moment.
+// kubelet sets whether nodes' kubelets are up, for all at the same moment.
 func (m *managed) kubelet(up bool, names ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -107,7 +108,7 @@ func (m *managed) kubelet(up bool, names ...string) {
 	}
 }
 
-// machine makes a node with a kubelet, and an agent that is ready.
+// machine makes a node with a kubelet and a ready agent.
 func (m *managed) machine(name, labels string) {
 	m.t.Helper()
 	apply(m.t, fmt.Sprintf(`
@@ -120,7 +121,7 @@ func (m *managed) machine(name, labels string) {
 	m.agent(name)
 }
 
-// node makes a node with a kubelet, an agent that is ready, and a report; it sells CPU under a name.
+// node makes a node with a kubelet, a ready agent and a report. It sells CPU under a name.
 func (m *managed) node(name, resource string, labels string) {
 	m.t.Helper()
 	m.machine(name, labels)
@@ -157,7 +158,7 @@ func (m *managed) patch(path, body string) {
 	}
 }
 
-// manager starts a manager, with everything quicker than in production. It is ended with the test.
+// manager starts a manager with shorter periods than in production. It ends with the test.
 func (m *managed) manager(args ...string) *process {
 	m.t.Helper()
 	p := &process{t: m.t, log: &lockedBuffer{}, done: make(chan error, 1)}
@@ -172,7 +173,7 @@ func (m *managed) manager(args ...string) *process {
 	}
 	go func() { p.done <- p.cmd.Wait() }()
 	m.t.Cleanup(func() {
-		p.stop(os.Interrupt) // it gives its lead back, so that the next test need not wait
+		p.stop(os.Interrupt) // it releases its Lease, so that the next test need not wait
 		if m.t.Failed() {
 			m.t.Logf("the manager said:\n%s", p.log)
 		}
@@ -180,7 +181,7 @@ func (m *managed) manager(args ...string) *process {
 	return p
 }
 
-// metrics reads the manager's metrics, "" while it does not answer.
+// metrics reads the manager's metrics; "" while it does not answer.
 func (m *managed) metrics() string { return metricsAt(managerAddress()) }
 
 func metricsAt(address string) string {
@@ -189,7 +190,7 @@ func metricsAt(address string) string {
 		return ""
 	}
 	defer response.Body.Close()
-	content, _ := io.ReadAll(response.Body) // cut off is as good as not there
+	content, _ := io.ReadAll(response.Body) // a truncated answer counts as none
 	return string(content)
 }
 
@@ -221,7 +222,7 @@ func (m *managed) expectWithdrawn(node, reason string) {
 	})
 }
 
-// amount returns how much of a resource stands on a node, "" if none does, "uneven" if capacity and allocatable differ.
+// amount returns the amount of a resource on a Node, "" if there is none, "uneven" if capacity and allocatable differ.
 func (m *managed) amount(node string, resource corev1.ResourceName) string {
 	m.t.Helper()
 	status := object[corev1.Node](m.t, "node", node).Status
@@ -246,7 +247,7 @@ func (m *managed) expectAmount(node string, resource corev1.ResourceName, amount
 
 const ours, koordinators = v1alpha1.ResourceBatchCPU, v1alpha1.ResourceKoordinatorBatchCPU
 
-// TestAPINodeHealth takes agents and kubelets away from nodes and gives them back.
+// TestAPINodeHealth stops and restarts the agents and kubelets of nodes.
 func TestAPINodeHealth(t *testing.T) {
 	m := newManaged(t)
 	for i := range 12 {
@@ -320,7 +321,7 @@ spec: {nodeName: m2, tolerations: [{operator: Exists}], containers: [{name: c, i
 		return n
 	}
 	if soak {
-		// a minute after the one before
+		// A minute after the previous one.
 		eventually(t, "one is withdrawn", func() (bool, string) { return gone() > 0, "none" })
 	}
 	time.Sleep(15 * time.Second)

@@ -11,8 +11,8 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// TestNodeEvict has a node on which no memory is left for batch ask that one of two pods leaves, while there is no manager, and in the full
-// form no API server for a while. Then a manager evicts one. Neither of them obeys SIGTERM.
+// TestNodeEvict lets a node without memory left for batch request the eviction of one of two pods, while there is no
+// manager and, in full form, for a while no API server. Then a manager evicts one. Neither pod obeys SIGTERM.
 func TestNodeEvict(t *testing.T) {
 	if *on == "vm" && !soak {
 		t.Skip("in short the node of this machine stands for both: who asks and who evicts are the same there")
@@ -41,7 +41,8 @@ func TestNodeEvict(t *testing.T) {
 	}
 	eventually(t, "the node asks for a pod", asked)
 	n.sold(false, "it takes no batch while it is hot", func(cpu int64) bool { return cpu == 0 })
-	// with etcd 3.4, what an API server that was killed says of objects may stay old for minutes, which the tests after this one need
+	// After a kill of an API server with etcd 3.4, its view of objects may stay old for minutes. The tests after this one
+	// need a current view.
 	if soak {
 		control(t, "kill", "apiserver")
 		time.Sleep(5 * time.Second)
@@ -73,7 +74,7 @@ func TestNodeEvict(t *testing.T) {
 		out, err := tryKubectl("get", "pod", first)
 		return err != nil && strings.Contains(out, "NotFound"), out
 	})
-	// which is when its grace ends, in whole seconds
+	// The grace period ends then, in whole seconds.
 	if took := time.Since(pod.DeletionTimestamp.Time); took < -2*time.Second {
 		t.Errorf("it was gone %s before its grace was over", -took)
 	}

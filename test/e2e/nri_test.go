@@ -16,7 +16,7 @@ import (
 	"github.com/waterline-io/waterline/test/bed/cluster"
 )
 
-// placer answers a real container runtime, in the place of an agent whose rules would choose CPUs.
+// placer answers a real container runtime in place of an agent. The test chooses the CPUs.
 type placer struct {
 	*nri.Client
 	mu      sync.Mutex
@@ -91,14 +91,14 @@ func (n *node) setCPUs(dir, list string) {
 	}
 }
 
-// firstAct runs a pod whose first and only act is to say on which CPUs it may run.
+// firstAct runs a pod whose only action is to print its allowed CPUs.
 func (n *node) firstAct(name string) string {
 	n.t.Helper()
 	_, list, _ := strings.Cut(n.onlyAct(name, "", "", "grep, Cpus_allowed_list, /proc/self/status"), ":")
 	return strings.TrimSpace(list)
 }
 
-// onlyAct runs a pod for a command, and returns what that prints.
+// onlyAct runs a pod for a command, and returns the command's output.
 func (n *node) onlyAct(name, class, resources, command string) string {
 	n.t.Helper()
 	labels := ""
@@ -121,7 +121,7 @@ spec:
 	return strings.TrimSpace(kubectl(n.t, "logs", name))
 }
 
-// testOOMScore checks that with protect.memory containers begin with another oom_score_adj than the kubelet wants.
+// testOOMScore checks that with protect.memory, containers start with another oom_score_adj than the kubelet's.
 func (n *node) testOOMScore() {
 	n.policy(`{"mode": "Enforce", "cpu": {"suppression":"None"}, "protect": {"memory": true}}`)
 	defer n.dropPolicy()
@@ -141,7 +141,7 @@ func (n *node) testOOMScore() {
 	}
 	for _, c := range cases {
 		got := ""
-		// once the agent may hear of a pod only after the runtime made its container
+		// Once, the agent may read of a pod only after the runtime made its container.
 		for try := 0; try < 3 && got != c.want; try++ {
 			name := fmt.Sprintf("%s-%d", c.name, try)
 			got = n.onlyAct(name, c.class, c.resources, "cat, /proc/self/oom_score_adj")
@@ -153,13 +153,13 @@ func (n *node) testOOMScore() {
 	}
 }
 
-// TestNodeNRI checks that a real container runtime puts containers on the CPUs that it is told before their first
-// instruction, leaves them there when it updates them, and comes back after a restart; and that the agent is connected, and says
-// how soon containers are killed for want of memory.
+// TestNodeNRI checks that a real container runtime places containers on the requested CPUs before their first
+// instruction, leaves them there when it updates them, and reconnects after a restart. The agent must be connected, and
+// must set the OOM scores of containers.
 func TestNodeNRI(t *testing.T) {
 	n := install(t)
 	if g, isGuest := n.machine.(guest); isGuest {
-		// From here, that runtime cannot be reached to be answered.
+		// A plugin on this machine cannot reach that runtime.
 		eventually(t, "the runtime in the virtual machine has the agent as a plugin", func() (bool, string) {
 			out, err := g.run("journalctl", "-u", "containerd", "--no-pager")
 			return err == nil && strings.Contains(out, `90-waterline\" connected and synchronized`), out
@@ -181,7 +181,7 @@ func TestNodeNRI(t *testing.T) {
 		t.Errorf("put on a CPU that does not exist, the first act of a container ran on %s", cpus)
 	}
 
-	// As the agent would: allocate, move, resize.
+	// Allocate, move and resize, like an agent.
 	p.put("nri-moved", "1")
 	n.run("nri-moved", "", "requests: {cpu: 100m}, limits: {cpu: 200m}", false)
 	dir, id := n.container("nri-moved")
@@ -206,7 +206,7 @@ func TestNodeNRI(t *testing.T) {
 		t.Errorf("a container that had been moved to CPU 0 was put on %s by a resize", cpus)
 	}
 
-	// What would happen if nobody answered, so that the above shows something: the runtime writes what it knows.
+	// The counter-check without answers: the runtime writes its own values.
 	p.put("nri-moved", "")
 	n.setCPUs(dir, "1")
 	resize("400m", 40_000)
@@ -233,7 +233,7 @@ func TestNodeNRI(t *testing.T) {
 	if cpus := n.firstAct("nri-again"); cpus != "1" {
 		t.Errorf("after the runtime's restart, the first act of a container put on CPU 1 ran on %s", cpus)
 	}
-	// 3 ms, where the process does not stand still; a runtime waits 2 s
+	// It takes 3 ms where the process does not stand still; a runtime waits 2 s.
 	if slowest := p.Stats().Slowest; slowest > 2*time.Second {
 		t.Errorf("the slowest answer took %s", slowest)
 	}

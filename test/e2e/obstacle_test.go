@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestAPIObstacles checks which limits and quotas keep batch pods out of a namespace, that the command finds them, and that
-// what it advises helps.
+// TestAPIObstacles checks which limits and quotas keep batch pods out of a namespace, that the command finds them, and
+// that its advice helps.
 func TestAPIObstacles(t *testing.T) {
 	m := newManaged(t)
 	m.manager()
@@ -19,8 +19,8 @@ func TestAPIObstacles(t *testing.T) {
 	const batch = `metadata: {generateName: p-, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 1, memory: 1Gi}}}]}`
 	cases := []struct {
 		namespace, labels, contents string
-		refused                     string // by the API server, in these words
-		found                       string // by the command, in these
+		refused                     string // error of the API server
+		found                       string // output of the command
 	}{
 		{"o-max", enabled, limits + "o-max}, spec: {limits: [{type: Container, max: {cpu: 4}}]}}",
 			"maximum cpu usage per Container is 4", "LimitRange l has max of cpu for each Container"},

@@ -3,18 +3,19 @@ package e2e_test
 import (
 	"fmt"
 	"maps"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// TestAPIWebhookOwners makes half of the Deployments batch: a new revision, another owner or a changed label make nobody batch
-// who was not, and nobody online who was batch; and a dry run leaves nothing behind.
+// TestAPIWebhookOwners makes half of the Deployments batch. A new revision, another owner or a changed label makes no
+// online pod batch and no batch pod online. A dry run leaves nothing behind.
 func TestAPIWebhookOwners(t *testing.T) {
 	m := newManaged(t, "--set-json",
 		`policy={"mode":"Enforce","priority":-1000,"batchPods":[{"selector":{"matchLabels":{"app":"half"}},"percent":50}]}`)
@@ -40,7 +41,7 @@ spec:
 	pods := func(selector string) []corev1.Pod {
 		return object[corev1.PodList](t, "pods", "-n", "owners", "-l", selector).Items
 	}
-	// revision waits until each Deployment has one pod of a revision, and says which are batch, and from which ReplicaSet.
+	// revision waits until each Deployment has one pod of a revision, and returns which are batch, and their ReplicaSets.
 	revision := func(env int) (batch map[string]bool, from map[string]string) {
 		t.Helper()
 		eventually(t, "a pod of each", func() (bool, string) {
@@ -86,9 +87,15 @@ spec:
 		look := func(when string) {
 			t.Helper()
 			now := object[corev1.Pod](t, "pod", pod.Name, "-n", "owners")
-			if now.UID != pod.UID || !reflect.DeepEqual(now.Spec, pod.Spec) ||
-				now.Annotations[v1alpha1.AnnotationBatchResources] != pod.Annotations[v1alpha1.AnnotationBatchResources] {
-				t.Errorf("%s the pod of %s is %+v, was %+v", when, n, now.Spec, pod.Spec)
+			if now.UID != pod.UID {
+				t.Errorf("%s the pod of %s was replaced", when, n)
+			}
+			if d := cmp.Diff(pod.Spec, now.Spec); d != "" {
+				t.Errorf("%s the spec of the pod of %s changed (-before +after):\n%s", when, n, d)
+			}
+			const key = v1alpha1.AnnotationBatchResources
+			if was, is := pod.Annotations[key], now.Annotations[key]; is != was {
+				t.Errorf("%s the pod of %s is annotated %q, was %q", when, n, is, was)
 			}
 		}
 		kubectl(t, "label", "pod", pod.Name, "-n", "owners", "--overwrite", "waterline.io/qos="+map[string]string{in: "LS",
@@ -114,7 +121,7 @@ spec:
 			"pods,nodereports,colocationpolicies,secrets,mutatingwebhookconfigurations")
 	}
 	var before, after string
-	for range 3 { // something else may change meanwhile
+	for range 3 { // other fields may change meanwhile
 		before = versions()
 		if pod, said := m.try("owners",
 			`metadata: {name: dry, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 1}}}]}`, "--dry-run=server"); pod == nil || asks(pod) != "c(batch-cpu=1000)" {

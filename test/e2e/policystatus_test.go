@@ -10,7 +10,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// TestAPIPolicyStatus checks what the manager says about policies, from what nodes report.
+// TestAPIPolicyStatus checks the policies' statuses, which the manager computes from the reports of nodes.
 func TestAPIPolicyStatus(t *testing.T) {
 	m := newManaged(t)
 	for i, labels := range []string{"pool: web", "pool: web", "", `waterline.io/opt-out: ""`} {
@@ -65,16 +65,16 @@ spec: {mode: Enforce, priority: 10, nodeSelector: {matchLabels: {pool: web}}, cp
 	says("default", "4 selected, 3 governed", "False NodesBehind 3 of 3", "False NoOverlap")
 }
 
-// TestAPIPolicyRules checks that the API server refuses rules about batch pods that nobody could follow.
+// TestAPIPolicyRules checks that the API server refuses invalid rules for batch pods.
 func TestAPIPolicyRules(t *testing.T) {
 	for spec, want := range map[string]string{
 		"{batchPods: [{selector: {}}]}":                                           "",
 		"{batchPods: [{selector: {matchLabels: {app: a}}, percent: 0}]}":          "",
 		"{batchPods: [{selector: {}, percent: 100, tier: Mid}]}":                  "",
-		"{batch: [{percent: 5}]}":                                                 "spec.batch[0].selector: Required",
+		"{batchPods: [{percent: 5}]}":                                             "spec.batchPods[0].selector: Required",
 		"{batchPods: [{selector: {}, percent: 101}]}":                             "should be less than or equal to 100",
 		"{batchPods: [{selector: {}, percent: -1}]}":                              "should be greater than or equal to 0",
-		"{batchPods: [{selector: {}, tier: prod}]}":                               `supported values: "batch", "mid"`,
+		"{batchPods: [{selector: {}, tier: prod}]}":                               `supported values: "Batch", "Mid"`,
 		"{batchPods: [{selector: {matchLabels: {a b: c}}}]}":                      "write names of labels",
 		"{batchPods: [{selector: {matchExpressions: [{key: a, operator: In}]}}]}": "In and NotIn need values",
 		"{mode: all}": "Unsupported value",

@@ -27,13 +27,13 @@ const (
 	prometheusAddress = "127.0.0.1:19490"
 )
 
-// prometheus is a server that scrapes the agent once a second and evaluates the chart's rules as often.
+// prometheus is a server that scrapes the agent and evaluates the chart's rules once a second.
 type prometheus struct {
 	t    *testing.T
 	http http.Client
 }
 
-// newPrometheus starts one. It ends with the test.
+// newPrometheus starts a server. It ends with the test.
 func newPrometheus(t *testing.T) *prometheus {
 	t.Helper()
 	dir := t.TempDir()
@@ -76,14 +76,14 @@ scrape_configs:
 	return p
 }
 
-// point is what one series was at a time.
+// point is the value of one series at a time.
 type point struct {
 	at    time.Time
 	value float64
 }
 
-// ask evaluates an expression at a time, the zero time being now, and returns the points of each series, oldest first: one
-// for an expression that is no range.
+// ask evaluates an expression at a time (zero: now), and returns the points of each series, oldest first. An expression
+// that is no range has one point.
 func (p *prometheus) ask(expr string, at time.Time) (map[string][]point, error) {
 	form := url.Values{"query": {expr}}
 	if !at.IsZero() {
@@ -128,7 +128,7 @@ func (p *prometheus) ask(expr string, at time.Time) (map[string][]point, error) 
 	return series, nil
 }
 
-// points returns those of the only series of an expression.
+// points returns the points of the only series of an expression.
 func (p *prometheus) points(expr string, at time.Time) []point {
 	p.t.Helper()
 	series, err := p.ask(expr, at)
@@ -141,13 +141,13 @@ func (p *prometheus) points(expr string, at time.Time) []point {
 	return nil
 }
 
-// last returns the newest value that was scraped of a series, and when it was.
+// last returns the newest scraped value of a series, with its time.
 func (p *prometheus) last(series string) point {
 	p.t.Helper()
 	return p.lastBefore(series, time.Time{})
 }
 
-// lastBefore returns the newest value up to a time, the zero time being now.
+// lastBefore returns the newest value up to a time (zero: now).
 func (p *prometheus) lastBefore(series string, at time.Time) point {
 	p.t.Helper()
 	points := p.points(series+"[10s]", at)
@@ -159,8 +159,8 @@ const (
 	dashboardFile = "../../deploy/chart/dashboards/waterline.json"
 )
 
-// checkRules checks that the rules are well-formed, that what is recorded is what the expression is over what was scraped, and
-// that no alert fires.
+// checkRules checks that the rules are well-formed, that recorded values equal their expressions over the scraped
+// values, and that no alert fires.
 func (p *prometheus) checkRules() {
 	p.t.Helper()
 	promtool(p.t, nil, "check", "rules", rulesFile)
@@ -201,7 +201,8 @@ func (p *prometheus) checkRecorded(name, expr string) {
 	}
 	for labels, points := range recorded {
 		is := points[len(points)-1]
-		// A scrape may have begun before the rule was evaluated and ended after it: what was told then is that of the scrape before.
+		// A scrape may have begun before the evaluation of the rule and ended after it. The rule then used the previous
+		// scrape.
 		var want [7]map[string][]point
 		for i := range want {
 			if want[i], err = p.ask(expr, is.at.Add(-time.Duration(i)*200*time.Millisecond)); err != nil {
@@ -217,15 +218,16 @@ func (p *prometheus) checkRecorded(name, expr string) {
 	}
 }
 
-// checkDashboard checks that all of it can be asked, and has data but for what there happens to be none of.
+// checkDashboard checks that Prometheus can evaluate all queries of the dashboard, and that they have data, except
+// those that can have none here.
 func (p *prometheus) checkDashboard() {
 	p.t.Helper()
 	none := []string{
-		"waterline_errors_total", "waterline_rejected_writes_total", // nothing went wrong
-		// no prediction is old enough to have been checked
+		"waterline_errors_total", "waterline_rejected_writes_total", // no error occurred
+		// No prediction is old enough to have been checked.
 		"waterline_prediction_missed_ratio",
-		"waterline_interference", "waterline_hot", "waterline_eviction_requests_total", // the policy has nobody named or evicted
-		"waterline_manager_evictions_total", // only an agent is asked
+		"waterline_interference", "waterline_hot", "waterline_eviction_requests_total", // the policy named and evicted no pod
+		"waterline_manager_evictions_total", // only an agent is scraped
 	}
 	if _, err := os.Stat("/proc/pressure/cpu"); err != nil {
 		none = append(none, "waterline_pressure_ratio")
@@ -257,7 +259,7 @@ func (p *prometheus) checkDashboard() {
 	}
 }
 
-// checkMetrics has Prometheus's own linter look at what the agent serves.
+// checkMetrics runs Prometheus's own linter on the agent's metrics.
 func (p *prometheus) checkMetrics() {
 	p.t.Helper()
 	var shown []byte

@@ -16,7 +16,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// everything is a policy under which the agent does all that it can.
+// everything is a policy with all features of the agent enabled.
 const everything = `apiVersion: waterline.io/v1alpha1
 kind: ColocationPolicy
 metadata: {name: everything}
@@ -26,8 +26,8 @@ spec:
   protect: {burst: true, memory: true, interference: true, eviction: {}}
 `
 
-// TestAPIProtectFigures measures what the agent costs on a full node on which it does all that it can: half of the pods are
-// batch. First nobody works, then some online pods do by fits and starts, and batch takes what it is left.
+// TestAPIProtectFigures measures the agent's cost on a full node with all features enabled. Half of the pods are batch.
+// First no pod works. Then some online pods do, in bursts, and batch uses the rest.
 func TestAPIProtectFigures(t *testing.T) {
 	idle := 10 * time.Second
 	if benchFile != "" {

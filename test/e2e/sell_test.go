@@ -14,10 +14,10 @@ import (
 	"github.com/waterline-io/waterline/test/bed/cluster"
 )
 
-// TestNodeSell sells the slack of a real node: ordinary pods ask for it, the stock scheduler places them, and whatever then
-// becomes of the offer, the kubelet fails none of them, also when it restarts meanwhile.
+// TestNodeSell sells the slack of a real node. Ordinary pods request it, and the stock scheduler places them. Whatever
+// happens to the offer afterwards, the kubelet fails none of them, also when it restarts meanwhile.
 func TestNodeSell(t *testing.T) {
-	// The manager is a pod like any other, and slow where the machine is emulated. It runs on this machine's node.
+	// The manager is a pod like any other, and slow where the machine is emulated. So it runs on this machine's node.
 	manager := *on != "vm" || soak
 	values := []string{"--set", fmt.Sprintf("manager.enabled=%v", manager), "--set-json",
 		fmt.Sprintf(`manager.nodeSelector={"kubernetes.io/hostname": %q}`, cluster.NodeName)}
@@ -53,10 +53,10 @@ func TestNodeSell(t *testing.T) {
 	}
 }
 
-// testSold walks one batch pod through everything that can become of an offer. Fall has it fall to what is bound.
+// testSold walks one batch pod through all changes of an offer. Function fall makes the offer fall to the bound amount.
 func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, bound int64)) {
 	const cpu, memory = 100, 64 << 20
-	n.policy(selling("Enforce", "Static", koordinator)) // whatever else this machine does
+	n.policy(selling("Enforce", "Static", koordinator)) // independent of other load on this machine
 	n.sold(koordinator, "it is sold", func(free int64) bool { return free >= 2*cpu })
 	n.sold(!koordinator, "the other names are gone", func(free int64) bool { return free == 0 })
 	name := "batch"
@@ -84,7 +84,7 @@ func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, b
 	n.t.Log("the policy is switched off")
 	left := int64(0)
 	if koordinator {
-		left = cpu // of these names a kubelet that restarts fails pods which ask for more than is there
+		left = cpu // with these names, a restarting kubelet fails pods that request more than the Node has
 	}
 	n.policy(selling("Disabled", "Realtime", koordinator))
 	n.sold(koordinator, "the offer is withdrawn", func(sold int64) bool { return sold == left })
@@ -103,7 +103,7 @@ func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, b
 	})
 }
 
-// fall has the offer fall to what is bound, because of an online pod that uses all there is.
+// fall makes the offer fall to the bound amount, by an online pod that uses all CPUs.
 func (n *node) fall(koordinator bool, bound int64) {
 	n.policy(selling("Enforce", "Realtime", koordinator))
 	n.run("online", "", "requests: {cpu: 50m}", true)
@@ -112,8 +112,8 @@ func (n *node) fall(koordinator bool, bound int64) {
 	n.t.Logf("%s after the online pod was ready", time.Since(started).Round(10*time.Millisecond))
 }
 
-// selling returns the spec of a policy that sells CPU by a method. It does not suppress batch: what a pod has is then what it
-// asked for, whatever else the machine does.
+// selling returns the spec of a policy that sells CPU by a method. It does not suppress batch, so that a pod has what
+// it requested, independent of other load on the machine.
 func selling(mode, method string, koordinator bool) string {
 	ratio := ""
 	if method == "Static" {
@@ -132,8 +132,8 @@ func resourceNames(koordinator bool) string {
 	return "Waterline"
 }
 
-// policy writes the spec of a policy that governs the node. It stays when a subtest ends: one that does not change it need not
-// wait, for as long as a room must be clear, until something is sold again.
+// policy writes the spec of a policy that governs the node. It stays when a subtest ends. A subtest that does not
+// change it need not wait for the settling time until something is sold again.
 func (n *node) policy(spec string) {
 	n.t.Helper()
 	c := bed.Kubectl(n.t.Context(), "apply", "-f", "-")
@@ -148,7 +148,7 @@ func (n *node) dropPolicy() {
 	kubectl(n.t, "delete", "colocationpolicy", "test")
 }
 
-// batch returns the manifest of a pod that asks for slack and sleeps.
+// batch returns the manifest of a pod that requests slack and sleeps.
 func (n *node) batch(name string, koordinator bool, cpu, memory int64) string {
 	resources, err := json.Marshal(map[string]string{
 		v1alpha1.SlackResource("batch", false, koordinator): fmt.Sprint(cpu),
@@ -161,7 +161,7 @@ func (n *node) batch(name string, koordinator bool, cpu, memory int64) string {
 	return strings.Replace(n.manifest(name, "", both, false), "annotations: {}", "labels: {"+v1alpha1.LabelQoS+": BE}", 1)
 }
 
-// published returns what the Node has of a resource, as capacity and allocatable; -1 if these differ.
+// published returns the amount of a resource on the Node; -1 if capacity and allocatable differ.
 func (n *node) published(memory bool, tier model.Tier, koordinator bool) int64 {
 	n.t.Helper()
 	status := object[corev1.Node](n.t, "node", n.name).Status
@@ -173,7 +173,7 @@ func (n *node) published(memory bool, tier model.Tier, koordinator bool) int64 {
 	return capacity.Value()
 }
 
-// sold waits until what the Node has of batch CPU is as it should be.
+// sold waits until the batch CPU on the Node is right.
 func (n *node) sold(koordinator bool, what string, right func(int64) bool) {
 	n.t.Helper()
 	eventually(n.t, what, func() (bool, string) {
@@ -182,7 +182,8 @@ func (n *node) sold(koordinator bool, what string, right func(int64) bool) {
 	})
 }
 
-// steady checks for some time that the Node has at least as much batch CPU as is bound, which a kubelet that starts looks for.
+// steady checks for some time that the Node has at least the bound amount of batch CPU, which a starting kubelet
+// requires.
 func (n *node) steady(koordinator bool, least int64) {
 	n.t.Helper()
 	for end := time.Now().Add(6 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
@@ -193,7 +194,7 @@ func (n *node) steady(koordinator bool, least int64) {
 	n.sold(koordinator, "what is bound is there", func(is int64) bool { return is >= least })
 }
 
-// ready waits until the kubelet says that the node is ready, which it does anew after it started.
+// ready waits until the kubelet reports the node as ready, which it does again after a start.
 func (n *node) ready() {
 	n.t.Helper()
 	kubectl(n.t, "wait", "--for=condition=Ready", "node/"+n.name, ready)

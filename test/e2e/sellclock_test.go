@@ -9,7 +9,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// step sets the clock of the virtual machine, by as much as date understands.
+// step sets the clock of the virtual machine by an offset in the syntax of date.
 func (n *node) step(by string) {
 	n.t.Helper()
 	out, err := n.machine.(guest).run("date", "-s", by)
@@ -19,15 +19,15 @@ func (n *node) step(by string) {
 	n.t.Logf("the clock of the node is set by %s to %s", by, strings.TrimSpace(out))
 }
 
-// testClock sets the clock back by an hour and forward again, just after the offer has grown, so that for a minute it may
-// not grow again. The offer stays as it is, measurements and repairs go on.
+// testClock sets the clock back by an hour and forward again, just after the offer has grown, when it may not grow
+// again for a minute. The offer must stay, and measurements and repairs must continue.
 func (n *node) testClock() {
 	dir := n.run("weighted", `waterline.io/cpu-share: "3000"`, "requests: {cpu: 50m}", false)
 	n.expect(n.t, dir, model.Shares, 3000)
 	agent := n.agent()
 	lives := n.living("weighted")
 	before := n.published(false, model.TierBatch, false)
-	// It grew after the last question whose answer did not show it, which was asked after the answer before that.
+	// The offer grew after the last query that did not show it, which was sent after the answer before.
 	offer := int64(0)
 	grown, earlier, last := time.Now(), time.Now(), time.Now()
 	n.sold(false, "the offer grows", func(is int64) bool {

@@ -14,9 +14,9 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// TestStaticPool follows the CPUs that a real kubelet with the CPU manager policy static hands out, as it says itself, as
-// the agent on the node knows it, and as the kernel has it: a pod with a CPU of its own comes, the kubelet restarts, and
-// the pod goes.
+// TestStaticPool follows the CPUs that a real kubelet with the CPU manager policy static assigns: in the kubelet's own
+// report, in the state of the agent on the node, and in the kernel. A pod with an exclusive CPU comes, the kubelet
+// restarts, and the pod goes.
 func TestStaticPool(t *testing.T) {
 	if *on != "static" {
 		t.Skip("this kubelet hands out no CPUs; run with -args -on=static")
@@ -70,7 +70,7 @@ func TestStaticPool(t *testing.T) {
 	restarted := time.Now()
 	n.mustRestart("kubelet")
 	starting, early, without := 0, 0, 0
-	// Two calls at a time, and the kubelet takes a hundred a second.
+	// There are two calls at a time, and the kubelet accepts a hundred a second.
 	named := false // the pod, since the restart
 	for until := time.Now().Add(15 * time.Second); time.Now().Before(until) || !named &&
 		time.Since(restarted) < mostWait; time.Sleep(25 * time.Millisecond) {
@@ -110,7 +110,7 @@ func TestStaticPool(t *testing.T) {
 	expect(model.CPUSet{})
 }
 
-// agentsKubelet returns what the agent knew of its kubelet in its last round.
+// agentsKubelet returns the kubelet in the agent's last round.
 func agentsKubelet(t *testing.T) model.Kubelet {
 	t.Helper()
 	var last model.Kubelet
@@ -122,7 +122,7 @@ func agentsKubelet(t *testing.T) model.Kubelet {
 	return last
 }
 
-// cpus returns the CPUs that a cgroup may run on.
+// cpus returns the CPUs of a cgroup.
 func (n *node) cpus(dir string) model.CPUSet {
 	n.t.Helper()
 	cpus, err := n.tryCPUs(dir)

@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestAPIUninstall checks that an upgrade keeps what the manager wrote into objects of the chart, and that what is left of a
-// release that is taken back is what Helm never removes.
+// TestAPIUninstall checks that an upgrade keeps the manager's values in objects of the chart, and that an uninstalled
+// release leaves only the objects that Helm never removes.
 func TestAPIUninstall(t *testing.T) {
 	m := newManaged(t)
 	p := m.manager()
@@ -38,7 +38,7 @@ func TestAPIUninstall(t *testing.T) {
 	if now := secret(); !bytes.Equal(now["ca.key"], certificates["ca.key"]) || len(now["tls.crt"]) == 0 {
 		t.Errorf("after an upgrade the certificates are others: %d of %d", len(now), len(certificates))
 	}
-	m.answering() // what API servers trust was kept too
+	m.answering() // the certificate that API servers trust was kept too
 
 	p.stop(os.Interrupt)
 	helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait")
@@ -54,7 +54,7 @@ func TestAPIUninstall(t *testing.T) {
 	})
 }
 
-// everything lists all objects whose names are ours. Events are Kubernetes's, and end by themselves.
+// everything lists all objects with our names. Events belong to Kubernetes, and expire.
 func (m *managed) everything() []string {
 	m.t.Helper()
 	var all []string

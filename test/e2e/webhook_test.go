@@ -17,7 +17,7 @@ import (
 
 const transcodePolicy = `policy={"mode":"Enforce","priority":-1000,"batchPods":[{"selector":{"matchLabels":{"app":"transcode"}}}]}`
 
-// answering waits until the API server asks the manager.
+// answering waits until the API server calls the manager.
 func (m *managed) answering() {
 	m.t.Helper()
 	eventually(m.t, "the webhook answers", func() (bool, string) {
@@ -32,7 +32,7 @@ func (m *managed) answering() {
 	})
 }
 
-// namespace makes a namespace with what stands in it, and waits until pods can be made there.
+// namespace makes a namespace with some objects, and waits until pods can be made there.
 func (m *managed) namespace(name, labels, contents string) {
 	m.t.Helper()
 	apply(m.t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {%s}}}", name, labels))
@@ -45,7 +45,7 @@ func (m *managed) namespace(name, labels, contents string) {
 	}
 }
 
-// counted waits until Kubernetes has counted what a quota is about; until then pods that ask for it are refused.
+// counted waits until Kubernetes has counted the resources of a quota. Until then it refuses pods that request them.
 func (m *managed) counted(namespace, quota string) {
 	m.t.Helper()
 	eventually(m.t, "quota "+quota+" in "+namespace+" is counted", func() (bool, string) {
@@ -54,7 +54,7 @@ func (m *managed) counted(namespace, quota string) {
 	})
 }
 
-// try creates a pod that nobody schedules. It returns nil if the API server does not take it, and what that says.
+// try creates a pod that no scheduler places. If the API server refuses it, the pod is nil and the text is the error.
 func (m *managed) try(namespace, pod string, args ...string) (*corev1.Pod, string) {
 	m.t.Helper()
 	c := bed.Kubectl(m.t.Context(), append([]string{"create", "-n", namespace, "-o", "json", "-f", "-"}, args...)...)
@@ -73,7 +73,7 @@ func (m *managed) try(namespace, pod string, args ...string) (*corev1.Pod, strin
 	return created, warnings.String()
 }
 
-// asks returns what the containers of a pod ask for, in one line; all of it twice, as request and limit, or it says so.
+// asks returns the requests of a pod's containers, in one line. If a limit differs from the request, it shows both.
 func asks(pod *corev1.Pod) string {
 	var all []string
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -195,7 +195,7 @@ spec: {hard: {requests.cpu: 1}}
 		!strings.Contains(said, "exceeded quota: batch") {
 		t.Errorf("a second one: %s", said)
 	}
-	// A quota of native CPU demands that each container asks for it.
+	// A quota of native CPU demands that each container requests it.
 	if pod, said := m.try("native", be+`spec: {containers: [`+one+`]}`); pod != nil ||
 		!strings.Contains(said, "must specify requests.cpu") {
 		t.Errorf("with a quota of CPU: %s", said)
@@ -217,7 +217,7 @@ spec: {hard: {requests.cpu: 1}}
 	}
 }
 
-// TestAPIWebhookCertificates creates pods while the webhook's certificates are made anew: none slips.
+// TestAPIWebhookCertificates creates pods while the webhook's certificates are renewed. No pod may slip.
 func TestAPIWebhookCertificates(t *testing.T) {
 	m := newManaged(t)
 	m.manager()
@@ -229,7 +229,7 @@ func TestAPIWebhookCertificates(t *testing.T) {
 	before := secret()
 	m.patch("/api/v1/namespaces/waterline-system/secrets/waterline-webhook", `{"data":{"tls.crt":"","tls.key":""}}`)
 	made, began := 0, time.Now()
-	renewed := time.Time{} // when the certificate was seen to be another
+	renewed := time.Time{} // when the certificate was seen to differ
 	for ; renewed.IsZero() || time.Since(renewed) < 10*time.Second; made++ {
 		if after := secret(); renewed.IsZero() && after != before && after != "" {
 			renewed = time.Now()
@@ -246,7 +246,7 @@ func TestAPIWebhookCertificates(t *testing.T) {
 	t.Logf("made anew after %s; %d pods", renewed.Sub(began).Round(time.Second), made)
 }
 
-// TestAPISlipped creates pods while there is no manager: they are counted, and their owner is told once.
+// TestAPISlipped creates pods while there is no manager. The manager counts them, and reports once to their owner.
 func TestAPISlipped(t *testing.T) {
 	m := newManaged(t)
 	m.node("m0", ours, "")
