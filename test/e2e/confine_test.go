@@ -69,10 +69,12 @@ const (
 )
 
 // sells is a patch with which an agent sells CPU.
-const sells = `{"status":{"capacity":{"waterline.io/batch-cpu":"4000"},"allocatable":{"waterline.io/batch-cpu":"4000"}}}`
+const sells = `{"status":{"capacity":{"waterline.io/batch-cpu":"4000"},` +
+	`"allocatable":{"waterline.io/batch-cpu":"4000"}}}`
 
 // pinned is a patch with which an agent reports a pod's CPUs.
-const pinned = `{"status":{"conditions":[{"type":"waterline.io/CPUSet","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
+const pinned = `{"status":{"conditions":[{"type":"waterline.io/CPUSet","status":"True",` +
+	`"lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
 
 // confined is a cluster with two nodes. An attacker has taken one of them, and the agent's token with it.
 type confined struct {
@@ -85,8 +87,10 @@ func newConfined(t *testing.T) confined {
 	f.pod("mine", "")
 	for _, manifest := range []string{
 		`{apiVersion: v1, kind: Node, metadata: {name: other}}`,
-		`{apiVersion: v1, kind: Pod, metadata: {name: theirs}, spec: {nodeName: other, containers: [{name: c, image: none}]}}`,
-		`{apiVersion: v1, kind: Pod, metadata: {name: nobodys}, spec: {schedulerName: none, containers: [{name: c, image: none}]}}`,
+		`{apiVersion: v1, kind: Pod, metadata: {name: theirs}, spec: {nodeName: other, containers: [{name: c, ` +
+			`image: none}]}}`,
+		`{apiVersion: v1, kind: Pod, metadata: {name: nobodys}, spec: {schedulerName: none, containers: [{name: c, ` +
+			`image: none}]}}`,
 		`{apiVersion: waterline.io/v1alpha1, kind: NodeReport, metadata: {name: other}}`,
 	} {
 		apply(t, manifest)
@@ -191,7 +195,8 @@ func TestAPIConfinedReport(t *testing.T) {
 			kind, name, _ := strings.Cut(o, "/")
 			list = append(list, fmt.Sprintf(`{"apiVersion":"v1","kind":%q,"name":%q,"uid":%q}`, kind, name, uid))
 		}
-		document := fmt.Sprintf(`{"apiVersion":"waterline.io/v1alpha1","kind":"NodeReport","metadata":{"name":%q,"ownerReferences":[%s]}}`, name, strings.Join(list, ","))
+		document := fmt.Sprintf(`{"apiVersion":"waterline.io/v1alpha1","kind":"NodeReport","metadata":{"name":%q,`+
+			`"ownerReferences":[%s]}}`, name, strings.Join(list, ","))
 		return by.do(t, http.MethodPost, strings.TrimSuffix(reports, "/"), "application/json", document)
 	}
 	const mine = "Node/" + fakeNode
@@ -212,7 +217,8 @@ func TestAPIConfinedReport(t *testing.T) {
 		t.Errorf("its own report: %s", answer)
 	}
 	kubectl(t, "patch", "nodereport", fakeNode, "--subresource=status", "--type=merge", "-p",
-		`{"status":{"conditions":[{"type":"Withdrawn","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
+		`{"status":{"conditions":[{"type":"Withdrawn","status":"True","reason":"Test","message":"",`+
+			`"lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
 	if answer, ok := c.agent.patch(t, reports+"other/status", `{"status":{"policy":"x"}}`); ok ||
 		!strings.Contains(answer, "its own node only") {
 		t.Errorf("another node's report: %s", answer)
@@ -225,7 +231,8 @@ func TestAPIConfinedReport(t *testing.T) {
 	}
 	for _, body := range []string{
 		`{"status":{"policy":"x","mode":"Observe"}}`,
-		`{"status":{"hot":"MemoryExhausted","eviction":{"namespace":"default","name":"job","uid":"1","reason":"MemoryExhausted","message":"left=0B","renewed":"2026-01-01T00:00:00.000000Z"}}}`,
+		`{"status":{"hot":"MemoryExhausted","eviction":{"namespace":"default","name":"job","uid":"1",` +
+			`"reason":"MemoryExhausted","message":"left=0B","renewed":"2026-01-01T00:00:00.000000Z"}}}`,
 		`{"status":{"hot":null,"eviction":null}}`,
 	} {
 		if answer, ok := c.agent.patch(t, reports+fakeNode+"/status", body); !ok {

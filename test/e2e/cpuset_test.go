@@ -164,7 +164,8 @@ func (n *node) testCPUs() {
 	t.Log("it is resized to what is not whole, and back")
 	resize := func(cpu string) {
 		kubectl(t, "patch", "pod", "alone", "--subresource", "resize", "--patch",
-			fmt.Sprintf(`{"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": %q}, "limits": {"cpu": %q}}}]}}`, cpu, cpu))
+			fmt.Sprintf(`{"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": %q}, `+
+				`"limits": {"cpu": %q}}}]}}`, cpu, cpu))
 	}
 	resize("500m")
 	n.cpuCondition("alone", corev1.ConditionFalse, model.CPUsNotWhole)

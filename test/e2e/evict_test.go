@@ -148,7 +148,8 @@ spec: {mode: Enforce, nodeSelector: {matchLabels: {evicts: here}}, protect: {evi
 ---
 {apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: keeps}, spec: {minAvailable: 1, selector: {matchLabels: {app: kept}}}}
 `)
-	owner := fmt.Sprintf("%s, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: workload, uid: %s, controller: true}]", be, object[corev1.ConfigMap](t, "configmap", "workload").UID)
+	owner := fmt.Sprintf("%s, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: workload, uid: %s, "+
+		"controller: true}]", be, object[corev1.ConfigMap](t, "configmap", "workload").UID)
 	batchPod(m, "kept", "guarded", "labels: {waterline.io/qos: BE, app: kept}")
 	batchPod(m, "one", "first", owner)
 	batchPod(m, "two", "second", owner)

@@ -179,7 +179,8 @@ func (c *crowd) createIn(class model.QoSClass, meta metav1.ObjectMeta, first cor
 		}},
 	}
 	made := &corev1.Pod{}
-	if err := c.client.Post().Namespace("default").Resource("pods").Body(pod).Do(context.Background()).Into(made); err != nil {
+	post := c.client.Post().Namespace("default").Resource("pods").Body(pod)
+	if err := post.Do(context.Background()).Into(made); err != nil {
 		c.t.Fatal(err)
 	}
 	dir = c.layout.Pod(class, string(made.UID))
@@ -386,7 +387,8 @@ func (c *crowd) annotate(pod, key, value string) {
 
 func (c *crowd) patch(pod, subresource, patch string) {
 	c.t.Helper()
-	err := c.client.Patch(types.MergePatchType).Namespace("default").Resource("pods").Name(pod).SubResource(strings.Fields(subresource)...).Body([]byte(patch)).Do(context.Background()).Error()
+	err := c.client.Patch(types.MergePatchType).Namespace("default").Resource("pods").Name(pod).
+		SubResource(strings.Fields(subresource)...).Body([]byte(patch)).Do(context.Background()).Error()
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -134,7 +134,8 @@ type probes struct {
 // slip, because the API server may send the admission request on the connection to the dead manager. A pod that the API
 // server refuses has not slipped; its creator tries again.
 func (r *replicas) creating(ctx context.Context, p *probes) {
-	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"probe","labels":{"waterline.io/qos":"BE"}},"spec":{"schedulerName":"none","containers":[{"name":"c","image":"none","resources":{"requests":{"cpu":"1"}}}]}}`
+	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"probe","labels":{"waterline.io/qos":"BE"}},` +
+		`"spec":{"schedulerName":"none","containers":[{"name":"c","image":"none","resources":{"requests":{"cpu":"1"}}}]}}`
 	for ctx.Err() == nil {
 		p.gate.Lock()
 		answer, ok := r.admin.do(r.t, http.MethodPost, "/api/v1/namespaces/default/pods?dryRun=All", "application/json", pod)
@@ -173,7 +174,8 @@ func TestAPIHandover(t *testing.T) {
 	defer creating.Wait()
 	defer cancel()
 
-	t.Log("the one that leads is killed, and an agent with it. Of a pod that it is just asked about nobody can say what becomes")
+	t.Log("the one that leads is killed, and an agent with it. " +
+		"Of a pod that it is just asked about nobody can say what becomes")
 	p.gate.Lock()
 	r.running[first].stop(os.Kill)
 	p.killed.Store(true)

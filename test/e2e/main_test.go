@@ -29,7 +29,8 @@ import (
 )
 
 var on = flag.String("on", "host",
-	"what to run on: api (no node), host, static (the host, CPU manager policy static), or vm (a second node, besides the host's)")
+	"what to run on: api (no node), host, static (the host, CPU manager policy static), or vm (a second node, "+
+		"besides the host's)")
 
 // soak selects the full forms.
 var soak = os.Getenv("WATERLINE_SOAK") != ""

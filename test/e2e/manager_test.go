@@ -126,7 +126,8 @@ func (m *managed) node(name, resource string, labels string) {
 	m.t.Helper()
 	m.machine(name, labels)
 	uid := object[corev1.Node](m.t, "node", name).UID
-	apply(m.t, fmt.Sprintf(`{apiVersion: waterline.io/v1alpha1, kind: NodeReport, metadata: {name: %s, ownerReferences: [{apiVersion: v1, kind: Node, name: %s, uid: %s}]}}`, name, name, uid))
+	apply(m.t, fmt.Sprintf(`{apiVersion: waterline.io/v1alpha1, kind: NodeReport, metadata: {name: %s, `+
+		`ownerReferences: [{apiVersion: v1, kind: Node, name: %s, uid: %s}]}}`, name, name, uid))
 	if resource != "" {
 		m.patch(nodes+name+"/status", strings.ReplaceAll(sells, "waterline.io/batch-cpu", resource))
 	}

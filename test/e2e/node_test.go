@@ -92,7 +92,8 @@ func (n *node) agent() corev1.Pod {
 func (n *node) manifest(name, annotations, resources string, burn bool) string {
 	script := "sleep 1000000"
 	if burn {
-		script = "n=$(nproc); for i in 1 2 3 4; do taskset $(printf %x $((1 << i % n))) sh -c 'while :; do :; done' & done; wait"
+		script = "n=$(nproc); for i in 1 2 3 4; do taskset $(printf %x $((1 << i % n))) sh -c 'while :; do :; " +
+			"done' & done; wait"
 	}
 	return fmt.Sprintf(`
 apiVersion: v1

@@ -33,7 +33,8 @@ func TestNodeEvict(t *testing.T) {
 		lives[name] = n.living(name)
 	}
 
-	n.policy(`{"mode": "Enforce", "cpu": {"method":"Static", "ratio": "50%"}, "memory": {"waterline": "1%"}, "protect": {"eviction":{}}}`)
+	n.policy(`{"mode": "Enforce", "cpu": {"method":"Static", "ratio": "50%"}, "memory": {"waterline": "1%"}, ` +
+		`"protect": {"eviction":{}}}`)
 	report := func() v1alpha1.NodeReport { return object[v1alpha1.NodeReport](t, "nodereport", n.name) }
 	asked := func() (bool, string) {
 		status := report().Status

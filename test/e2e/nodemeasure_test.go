@@ -269,7 +269,9 @@ func (n *node) askKubelet() string {
 func (n *node) told(out string) map[string]told {
 	n.t.Helper()
 	pods := map[string]told{}
-	for _, m := range regexp.MustCompile(`(?m)^(pod_cpu_usage_seconds_total|pod_memory_working_set_bytes)\{.*pod="([^"]+)".*\} (\S+) (\d+)$`).FindAllStringSubmatch(out, -1) {
+	figure := regexp.MustCompile(`(?m)^(pod_cpu_usage_seconds_total|pod_memory_working_set_bytes)` +
+		`\{.*pod="([^"]+)".*\} (\S+) (\d+)$`)
+	for _, m := range figure.FindAllStringSubmatch(out, -1) {
 		value, err := strconv.ParseFloat(m[3], 64)
 		if err != nil {
 			n.t.Fatal(err)
@@ -343,7 +345,8 @@ func (n *node) checkExplained() {
 		n.t.Fatalf("explain: %v: %s", err, out)
 	}
 	number := `(-?[\d.]+)`
-	rows := regexp.MustCompile(`(?m)^ *(filled up to|-|= batch may use now)(.*?) +`+number+` +`+number+` GiB *$`).FindAllStringSubmatch(out, -1)
+	row := regexp.MustCompile(`(?m)^ *(filled up to|-|= batch may use now)(.*?) +` + number + ` +` + number + ` GiB *$`)
+	rows := row.FindAllStringSubmatch(out, -1)
 	var sum [2]float64
 	for _, row := range rows {
 		for i := range sum {

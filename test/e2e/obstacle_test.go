@@ -15,8 +15,10 @@ func TestAPIObstacles(t *testing.T) {
 	const limits = "{apiVersion: v1, kind: LimitRange, metadata: {name: l, namespace: "
 	const quota = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: "
 	const enabled = "waterline.io/colocation: enabled"
-	const others = `scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: NotIn, values: [waterline-batch, waterline-mid]}]}`
-	const batch = `metadata: {generateName: p-, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 1, memory: 1Gi}}}]}`
+	const others = `scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: NotIn, ` +
+		`values: [waterline-batch, waterline-mid]}]}`
+	const batch = `metadata: {generateName: p-, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, ` +
+		`image: none, resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 1, memory: 1Gi}}}]}`
 	cases := []struct {
 		namespace, labels, contents string
 		refused                     string // error of the API server

@@ -124,7 +124,8 @@ spec:
 	for range 3 { // other fields may change meanwhile
 		before = versions()
 		if pod, said := m.try("owners",
-			`metadata: {name: dry, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 1}}}]}`, "--dry-run=server"); pod == nil || asks(pod) != "c(batch-cpu=1000)" {
+			`metadata: {name: dry, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, `+
+				`resources: {requests: {cpu: 1}}}]}`, "--dry-run=server"); pod == nil || asks(pod) != "c(batch-cpu=1000)" {
 			t.Error(said)
 		}
 		if after = versions(); after == before {

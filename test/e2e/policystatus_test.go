@@ -26,7 +26,9 @@ spec: {mode: Enforce, priority: 10, nodeSelector: {matchLabels: {pool: web}}, cp
 	reports := func(node, policy string, generation int64, offer string) {
 		t.Helper()
 		m.patch("/apis/waterline.io/v1alpha1/nodereports/"+node+"/status", fmt.Sprintf(
-			`{"status":{"policy":%q,"policyGeneration":%d,"mode":"Enforce","selling":"Open","cpu":{"offer":{"batch":%q,"mid":"0"},"allowance":"0","capacity":"8","ceiling":"5","system":"0","online":"1","peaks":{"hour":"1","day":"1"},"bound":{"batch":"0","mid":"0"}}}}`,
+			`{"status":{"policy":%q,"policyGeneration":%d,"mode":"Enforce","selling":"Open","cpu":{"offer":{"batch":%q,`+
+				`"mid":"0"},"allowance":"0","capacity":"8","ceiling":"5","system":"0","online":"1","peaks":{"hour":"1","day":"1"},`+
+				`"bound":{"batch":"0","mid":"0"}}}}`,
 			policy, generation, offer))
 	}
 	says := func(policy, nodes, ready, overlaps string) {
@@ -80,7 +82,8 @@ func TestAPIPolicyRules(t *testing.T) {
 		"{mode: all}": "Unsupported value",
 	} {
 		c := bed.Kubectl(t.Context(), "apply", "--dry-run=server", "-f", "-")
-		c.Stdin = strings.NewReader("{apiVersion: waterline.io/v1alpha1, kind: ColocationPolicy, metadata: {name: tried}, spec: " + spec + "}")
+		c.Stdin = strings.NewReader("{apiVersion: waterline.io/v1alpha1, kind: ColocationPolicy, metadata: {name: tried}, " +
+			"spec: " + spec + "}")
 		out, err := c.CombinedOutput()
 		if (err == nil) != (want == "") || !strings.Contains(string(out), want) {
 			t.Errorf("%s: %v: %s", spec, err, out)

@@ -232,7 +232,8 @@ func (l *large) start(run func(context.Context)) func() {
 func (l *large) live() func() {
 	beat := func(name string) (path, body string) {
 		return nodes + name + "/status",
-			fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady","lastHeartbeatTime":%q}]}}`, time.Now().UTC().Format(time.RFC3339))
+			fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady",`+
+				`"lastHeartbeatTime":%q}]}}`, time.Now().UTC().Format(time.RFC3339))
 	}
 	return l.start(func(ctx context.Context) {
 		var wg sync.WaitGroup

@@ -137,7 +137,8 @@ func resourceNames(koordinator bool) string {
 func (n *node) policy(spec string) {
 	n.t.Helper()
 	c := bed.Kubectl(n.t.Context(), "apply", "-f", "-")
-	c.Stdin = strings.NewReader(fmt.Sprintf(`{"apiVersion": "waterline.io/v1alpha1", "kind": "ColocationPolicy", "metadata": {"name": "test"}, "spec": %s}`, spec))
+	c.Stdin = strings.NewReader(fmt.Sprintf(`{"apiVersion": "waterline.io/v1alpha1", "kind": "ColocationPolicy", `+
+		`"metadata": {"name": "test"}, "spec": %s}`, spec))
 	if out, err := c.CombinedOutput(); err != nil {
 		n.t.Fatalf("applying: %v: %s", err, out)
 	}

@@ -41,7 +41,8 @@ func (n *node) testLost() {
 	n.t.Log("the agent is killed and kept from coming back")
 	agent := n.agent()
 	n.signal(&agent, "KILL")
-	elsewhere := fmt.Sprintf(`[{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": [%q]}]}]`, n.name)
+	elsewhere := fmt.Sprintf(`[{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", `+
+		`"values": [%q]}]}]`, n.name)
 	n.agents(`{"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": ` + elsewhere +
 		`}}}`)
 	kubectl(n.t, "delete", "pod", agent.Name, "-n", "waterline-system", "--grace-period=0", "--force",

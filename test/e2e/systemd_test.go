@@ -77,7 +77,8 @@ func (n *node) repaired(what string, do func(), over time.Duration, leastWeights
 			weights, quotas = n.repairs(model.Shares)-weightsBefore, n.repairs(model.Quota)-quotasBefore
 			return weights >= leastWeights && quotas >= leastQuotas, fmt.Sprintf("%v and %v", weights, quotas)
 		})
-	n.t.Logf("%s: %v weights and %v quotas repaired; foreign values seen in pod's weight, class's, pod's quota, container's: %v", what, weights, quotas, wrong)
+	n.t.Logf("%s: %v weights and %v quotas repaired; foreign values seen in pod's weight, class's, pod's quota, "+
+		"container's: %v", what, weights, quotas, wrong)
 	soon := true
 	for i, w := range want {
 		n.expect(n.t, w.dir, w.knob, w.value)
@@ -108,7 +109,8 @@ func (n *node) repairs(k model.Knob) float64 {
 // quadratic one since. The agent changes none of them here. When it restores a pod's weight, it must compute the
 // kubelet's again.
 func (n *node) testFormulas() {
-	apply(n.t, `{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: runc-quadratic}, handler: runc-quadratic}`)
+	apply(n.t, `{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: runc-quadratic}, `+
+		`handler: runc-quadratic}`)
 	const shares = 512 // of 500m
 	for name, c := range map[string]struct {
 		runtime   string

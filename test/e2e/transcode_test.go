@@ -31,7 +31,8 @@ func TestNodeTranscode(t *testing.T) {
 		t.Skip("no ffmpeg on this machine when the bed was built")
 	}
 	install(t, "--set", "policy.weight.max=16384",
-		"--set-json", `policy.weight.namespaces=[{"selector": {"matchLabels": {"waterline.io/experiment": "transcode"}}, "max": 262144}]`)
+		"--set-json", `policy.weight.namespaces=[{"selector": {"matchLabels": {"waterline.io/experiment": "transcode"}}, `+
+			`"max": 262144}]`)
 	if err := bed.Import(t.Context(), archive); err != nil {
 		t.Fatal(err)
 	}

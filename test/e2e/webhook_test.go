@@ -15,7 +15,8 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-const transcodePolicy = `policy={"mode":"Enforce","priority":-1000,"batchPods":[{"selector":{"matchLabels":{"app":"transcode"}}}]}`
+const transcodePolicy = `policy={"mode":"Enforce","priority":-1000,` +
+	`"batchPods":[{"selector":{"matchLabels":{"app":"transcode"}}}]}`
 
 // answering waits until the API server calls the manager.
 func (m *managed) answering() {
@@ -27,7 +28,8 @@ func (m *managed) answering() {
 		}
 		_ = response.Body.Close()
 		pod, out := m.try("default",
-			`metadata: {name: probe, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 1}}}]}`, "--dry-run=server")
+			`metadata: {name: probe, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, `+
+				`resources: {requests: {cpu: 1}}}]}`, "--dry-run=server")
 		return pod != nil && pod.Spec.PriorityClassName == v1alpha1.PriorityClassBatch, out
 	})
 }
@@ -141,7 +143,8 @@ spec: {hard: {requests.cpu: 1}}
 			`spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 500m}, limits: {cpu: 2, memory: 1Gi}}}]}`,
 			"c(batch-cpu=500 batch-memory=1073741824)", "waterline-batch", ""},
 		{"init containers and sidecars", "other",
-			be + `spec: {initContainers: [{name: i, image: none, resources: {requests: {cpu: 3}}}, {name: s, image: none, restartPolicy: Always, resources: {requests: {cpu: 100m}}}], containers: [` + one + `]}`,
+			be + `spec: {initContainers: [{name: i, image: none, resources: {requests: {cpu: 3}}}, {name: s, image: none, ` +
+				`restartPolicy: Always, resources: {requests: {cpu: 100m}}}], containers: [` + one + `]}`,
 			"i(batch-cpu=3000) s(batch-cpu=100) c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", ""},
 		{"of the mid tier", "other", be + `spec: {priorityClassName: waterline-mid, containers: [` + one + `]}`,
 			"c(mid-cpu=2000 mid-memory=1073741824)", "waterline-mid", ""},
@@ -152,7 +155,8 @@ spec: {hard: {requests.cpu: 1}}
 			be + `spec: {priority: 0, preemptionPolicy: PreemptLowerPriority, containers: [` + one + `]}`,
 			"c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", ""},
 		{"asking as a whole", "other",
-			be + `spec: {resources: {requests: {cpu: 3, memory: 1Gi}, limits: {cpu: 4, memory: 1Gi}}, containers: [{name: c, image: none, resources: {requests: {cpu: 1}}}, {name: d, image: none}]}`,
+			be + `spec: {resources: {requests: {cpu: 3, memory: 1Gi}, limits: {cpu: 4, memory: 1Gi}}, containers: [{name: c, ` +
+				`image: none, resources: {requests: {cpu: 1}}}, {name: d, image: none}]}`,
 			"c(batch-cpu=1000 batch-memory=536870912) d(batch-cpu=2000 batch-memory=536870912)", "waterline-batch", ""},
 		{"with a LimitRange's defaults", "limited", be + `spec: {containers: [{name: c, image: none}]}`,
 			"c(batch-cpu=500 batch-memory=268435456)", "waterline-batch", ""},
@@ -238,7 +242,8 @@ func TestAPIWebhookCertificates(t *testing.T) {
 			t.Fatalf("after %s the certificate was not made anew", mostWait)
 		}
 		pod, said := m.try("default",
-			`metadata: {name: probe, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 1}}}]}`, "--dry-run=server")
+			`metadata: {name: probe, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, `+
+				`resources: {requests: {cpu: 1}}}]}`, "--dry-run=server")
 		if pod == nil || asks(pod) != "c(batch-cpu=1000)" {
 			t.Fatalf("pod %d slipped: %s", made, said)
 		}

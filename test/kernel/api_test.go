@@ -32,7 +32,8 @@ func newAPIServer(t *testing.T, milli int64, pods ...string) *apiServer {
 	s := &apiServer{lists: map[string][]json.RawMessage{}, open: make(chan struct{}), over: make(chan struct{})}
 	close(s.open)
 	amount := fmt.Sprintf("{cpu: %dm, memory: 1Gi}", milli)
-	s.add(t, "nodes", "{apiVersion: v1, kind: Node, metadata: {name: node, uid: node}, status: {capacity: "+amount+", allocatable: "+amount+"}}")
+	s.add(t, "nodes", "{apiVersion: v1, kind: Node, metadata: {name: node, uid: node}, "+
+		"status: {capacity: "+amount+", allocatable: "+amount+"}}")
 	for _, pod := range pods {
 		s.add(t, "pods", pod)
 	}
@@ -108,7 +109,9 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 			for _, item := range items {
 				fmt.Fprintf(w, "{\"type\": \"ADDED\", \"object\": %s}\n", item)
 			}
-			fmt.Fprintf(w, "{\"type\": \"BOOKMARK\", \"object\": {\"kind\": %q, \"apiVersion\": %q, \"metadata\": {\"resourceVersion\": \"1\", \"annotations\": {\"k8s.io/initial-events-end\": \"true\"}}}}\n", kind, version)
+			fmt.Fprintf(w, "{\"type\": \"BOOKMARK\", \"object\": {\"kind\": %q, \"apiVersion\": %q, "+
+				"\"metadata\": {\"resourceVersion\": \"1\", \"annotations\": {\"k8s.io/initial-events-end\": \"true\"}}}}\n",
+				kind, version)
 		}
 		w.(http.Flusher).Flush()
 		select { // no object ever changes
@@ -122,7 +125,8 @@ func (s *apiServer) serve(w http.ResponseWriter, r *http.Request) {
 func (s *apiServer) kubeconfig(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: %q}}]}", s.URL)
+	text := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, "+
+		"context: {cluster: c}}], clusters: [{name: c, cluster: {server: %q}}]}", s.URL)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -322,7 +322,8 @@ func manifest(t testing.TB, dir, uid string, requestMilli, shares int64, more ..
 	if shares != 0 {
 		more = append(more, fmt.Sprintf(`waterline.io/cpu-share: "%d"`, shares))
 	}
-	text := fmt.Sprintf("{kind: Pod, metadata: {name: %s, uid: %s, annotations: {%s}}, spec: {containers: [{name: c, resources: {requests: {cpu: %dm}}}, {name: d}]}}",
+	text := fmt.Sprintf("{kind: Pod, metadata: {name: %s, uid: %s, annotations: {%s}}, spec: {containers: [{name: c, "+
+		"resources: {requests: {cpu: %dm}}}, {name: d}]}}",
 		uid, uid, strings.Join(more, ", "), requestMilli)
 	temporary := filepath.Join(dir, "."+uid)
 	if err := os.WriteFile(temporary, []byte(text), 0o600); err != nil {

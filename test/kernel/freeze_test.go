@@ -17,7 +17,8 @@ import (
 const (
 	freezing = `{apiVersion: waterline.io/v1alpha1, kind: ColocationPolicy, metadata: {name: p}, spec: {mode: Enforce,
 memory: {method: Realtime, waterline: 1%}, protect: {memory: true, eviction: {freeze: true}}}}`
-	manifestOf = "{apiVersion: v1, kind: Pod, metadata: {name: %[1]s, namespace: default, uid: %[1]s, labels: {waterline.io/qos: %[2]s}}, spec: {containers: [{name: c}]}}"
+	manifestOf = "{apiVersion: v1, kind: Pod, metadata: {name: %[1]s, namespace: default, uid: %[1]s, " +
+		"labels: {waterline.io/qos: %[2]s}}, spec: {containers: [{name: c}]}}"
 )
 
 // freezeNode is a node with an online pod, and a batch pod that allocates more and more memory.

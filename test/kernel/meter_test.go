@@ -301,7 +301,8 @@ func TestMeterCPU(t *testing.T) {
 				t.Errorf("%s: %.1f mCPU, another reader sees %.1f", dir, sums[i], want)
 			}
 		}
-		t.Logf("the node %.1f mCPU, and %.1f stolen; the pods' sum is at worst %.2f %% off the class; %d periods, %d throttled", node, stolen, 100*worst, periods, throttled)
+		t.Logf("the node %.1f mCPU, and %.1f stolen; the pods' sum is at worst %.2f %% off the class; %d periods, "+
+			"%d throttled", node, stolen, 100*worst, periods, throttled)
 		if worst > 0.01 && !emulated() {
 			t.Errorf("in one second the pods' sum was %.2f %% off their class", 100*worst)
 		}

@@ -47,7 +47,8 @@ func TestReadOnly(t *testing.T) {
 	a := n.pod(model.Burstable, "a", 500)
 	manifests, mount := t.TempDir(), t.TempDir()
 	if err := os.WriteFile(filepath.Join(manifests, "a.yaml"),
-		[]byte(`{kind: Pod, metadata: {name: a, uid: a, annotations: {waterline.io/cpu-share: "2048"}}, spec: {containers: [{name: c, resources: {requests: {cpu: 500m}}}]}}`), 0o600); err != nil {
+		[]byte(`{kind: Pod, metadata: {name: a, uid: a, annotations: {waterline.io/cpu-share: "2048"}}, `+
+			`spec: {containers: [{name: c, resources: {requests: {cpu: 500m}}}]}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	target := mount
@@ -58,7 +59,9 @@ func TestReadOnly(t *testing.T) {
 		}
 	}
 	// The mount is in its own mount namespace and disappears with it.
-	script := fmt.Sprintf("mount --bind %s %s && mount -o remount,bind,ro %s && exec %s --pods %s --cgroup-root %s --kubepods %s --run-dir %s --listen 127.0.0.1:19564 --local 127.0.0.1:19565 --config %s",
+	script := fmt.Sprintf("mount --bind %s %s && mount -o remount,bind,ro %s && "+
+		"exec %s --pods %s --cgroup-root %s --kubepods %s --run-dir %s --listen 127.0.0.1:19564 --local 127.0.0.1:19565 "+
+		"--config %s",
 		n.mount.Path, target, target, binary(t, "waterline-agent"), manifests, mount, n.layout.Root, t.TempDir(),
 		enforcing(t))
 	agent := exec.Command("unshare", "-m", "sh", "-c", script)

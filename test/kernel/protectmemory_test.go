@@ -271,7 +271,8 @@ func TestRelieve(t *testing.T) {
 	if first < had {
 		t.Errorf("it is held to %d while it has %d and more", first, had)
 	}
-	for deadline := time.Now().Add(time.Minute); n.stat(b).InactiveFile+n.stat(b).ActiveFile > 16*mib; time.Sleep(10 * time.Millisecond) {
+	cached := func() bool { return n.stat(b).InactiveFile+n.stat(b).ActiveFile > 16*mib }
+	for deadline := time.Now().Add(time.Minute); cached(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d MiB are still cached of %d", n.stat(b).InactiveFile/mib, had/mib)
 		}
@@ -355,7 +356,8 @@ func TestUnclaimedProtection(t *testing.T) {
 		return before - left
 	}
 	promised, used := lost(1<<30), lost(0)
-	t.Logf("of 64 MiB the daemon lost %d to batch, had the groups above carried all that was promised; and %d as they carry what is used", promised/mib, used/mib)
+	t.Logf("of 64 MiB the daemon lost %d to batch, had the groups above carried all that was promised; "+
+		"and %d as they carry what is used", promised/mib, used/mib)
 	if promised < used+8*mib {
 		t.Error("that makes no difference: they might as well carry what was promised")
 	}

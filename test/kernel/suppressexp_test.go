@@ -12,7 +12,8 @@ import (
 // uses the rest of the machine. Otherwise the test checks only that steps are made and measured.
 func TestSuppressExperiment(t *testing.T) {
 	if emulated() {
-		t.Skip("in an emulated machine the agent and the reader alone use half of a CPU, which is then not left; TestSuppress runs there")
+		t.Skip("in an emulated machine the agent and the reader alone use half of a CPU, which is then not left; " +
+			"TestSuppress runs there")
 	}
 	n := newNode(t) // or skip
 	if n.mount.Cpusets == "" {
