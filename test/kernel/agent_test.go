@@ -140,13 +140,13 @@ func TestAgent(t *testing.T) {
 	source.set(burstable("b", 250, 0))
 	r := n.start(source, nil)
 
-	t.Log("the pod is known before its cgroup is there, as is usual; the kubelet's own first write comes later")
+	t.Log("as usual, the pod is known before its cgroup exists; the kubelet's own first write comes later")
 	a := n.pod(model.Burstable, "a", 500, "0123456789aa")
 	n.expect(a, model.Shares, 2048)
 	n.set(class, model.Shares, 768)
 	n.expect(class, model.Shares, 2048+256)
 
-	t.Log("another writer is answered")
+	t.Log("the agent repairs another writer's value")
 	n.set(a, model.Shares, 512)
 	n.expect(a, model.Shares, 2048)
 
@@ -160,7 +160,7 @@ func TestAgent(t *testing.T) {
 	source.set(burstable("b", 250, 8192))
 	n.expect(b, model.Shares, 8192)
 
-	t.Log("quotas are lifted in the kernel's order, for containers that come later too, and put back")
+	t.Log("quotas are lifted in the kernel's order, for later containers too, and restored")
 	n.set(a, model.Quota, 100_000)
 	n.set(a+"/0123456789aa", model.Quota, 80_000)
 	limited := burstable("a", 500, 4096)
@@ -185,16 +185,16 @@ func TestAgent(t *testing.T) {
 	n.expect(a+"/0123456789aa", model.Quota, 80_000)
 	n.expect(a+"/0123456789cc", model.Quota, 30_000) // in an unknown container: the recorded value
 
-	t.Log("the cgroup is made anew under the same name, which the next audit would be late to see")
+	t.Log("the cgroup is made again under the same name, and the next audit would be too late")
 	n.remove(a)
 	a = n.pod(model.Burstable, "a", 500)
 	begin := time.Now()
 	n.expect(a, model.Shares, 4096)
 	if took := time.Since(begin); took > 5*time.Second {
-		t.Errorf("it took %s", took)
+		t.Errorf("this took %s", took)
 	}
 
-	t.Log("Off gives everything back")
+	t.Log("mode Disabled restores every file")
 	r.mu.Lock()
 	r.policy.Mode = model.ModeDisabled
 	r.mu.Unlock()
@@ -206,7 +206,7 @@ func TestAgent(t *testing.T) {
 	r.mu.Unlock()
 	n.expect(a, model.Shares, 4096)
 
-	t.Log("removing the annotations restores what the kubelet has")
+	t.Log("removing the annotations restores the kubelet's values")
 	source.set(burstable("a", 500, 0))
 	source.set(burstable("b", 250, 0))
 	n.expect(a, model.Shares, 512)
@@ -220,7 +220,7 @@ func TestAgent(t *testing.T) {
 		t.Errorf("after stopping, the weight is %d", n.raw(a, model.Shares))
 	}
 
-	t.Log("every round can be decided again from the journal")
+	t.Log("the journal replays every round")
 	rounds := 0
 	for round, err := range journal.Read(r.dir) {
 		if err != nil {
@@ -330,11 +330,11 @@ func TestNoHotLoop(t *testing.T) {
 	})
 	began := time.Now()
 	ready := func() string { return fmt.Sprint(r.agent.Ready()) }
-	within(t, "it says what is wrong", func() bool { return strings.Contains(ready(), "--kubepods") }, ready)
+	within(t, "the agent reports the error", func() bool { return strings.Contains(ready(), "--kubepods") }, ready)
 	time.Sleep(time.Second)
 	r.stop()
 	if took := time.Since(began); float64(looks) > 4+took.Seconds() {
-		t.Errorf("it looked %d times within %s", looks, took)
+		t.Errorf("the agent read its groups %d times within %s", looks, took)
 	}
 }
 
@@ -431,18 +431,18 @@ func TestNoAllocations(t *testing.T) {
 	}
 	all := func(string) bool { return true }
 	if changed, err := tree.Scan(all); !changed || err != nil {
-		t.Fatalf("the first scan finds %v, %v", changed, err)
+		t.Fatalf("the first scan returned %v, %v", changed, err)
 	}
 	allocs := testing.AllocsPerRun(100, func() {
 		if changed, err := tree.Scan(all); changed || err != nil {
-			t.Fatalf("nothing changed, but the scan says %v, %v", changed, err)
+			t.Fatalf("nothing changed, but the scan returned %v, %v", changed, err)
 		}
 		tree.WatchSettings(plan.Settings)
 		if h.CheckAll() {
-			t.Fatal("nothing changed, but a file deviates")
+			t.Fatal("nothing changed, but a file differs")
 		}
 	})
 	if allocs > 0 {
-		t.Errorf("an audit that finds nothing makes %v allocations, want none", allocs)
+		t.Errorf("an audit without changes makes %v allocations, want none", allocs)
 	}
 }

@@ -77,17 +77,17 @@ func TestMemoryMax(t *testing.T) {
 	n := newBatchNode(t)
 	dir := n.pod(model.BestEffort, "a", 0, "0123456789ab")
 	if got := n.raw(dir, model.MemoryMax); got != model.Unlimited {
-		t.Errorf("a new group is limited to %d", got)
+		t.Errorf("a new group has a limit of %d", got)
 	}
 	page := int64(os.Getpagesize())
 	n.set(dir, model.MemoryMax, 100*page+page-1)
 	if got := n.raw(dir, model.MemoryMax); got != 100*page {
-		t.Errorf("100 pages and a part of one read %d", got)
+		t.Errorf("after a write of 100 pages and a fraction, the limit reads %d", got)
 	}
 	n.set(dir+"/0123456789ab", model.MemoryMax, 200*page) // above the pod's limit: both cgroup versions accept that
 	n.set(dir, model.MemoryMax, model.Unlimited)
 	if got := n.raw(dir, model.MemoryMax); got != model.Unlimited {
-		t.Errorf("without a limit it reads %d", got)
+		t.Errorf("without a limit, the file reads %d", got)
 	}
 	n.set(dir+"/0123456789ab", model.MemoryMax, model.Unlimited)
 	h := n.hold(dir + "/0123456789ab")
@@ -96,9 +96,9 @@ func TestMemoryMax(t *testing.T) {
 	switch {
 	case n.mount.Version == cgroup.V1 && (!errors.Is(err, unix.EBUSY) || n.raw(dir, model.MemoryMax) != model.Unlimited ||
 		h.ended()):
-		t.Errorf("v1: a limit below what is in use: %v, ended: %v, want EBUSY", err, h.ended())
+		t.Errorf("v1: a limit below the usage: %v, ended: %v, want EBUSY", err, h.ended())
 	case n.mount.Version == cgroup.V2 && (err != nil || n.raw(dir, model.MemoryMax) != 8*mib || !h.ended()):
-		t.Errorf("v2: a limit below what is in use: %v, ended: %v, want that it is killed for it", err, h.ended())
+		t.Errorf("v2: a limit below the usage: %v, ended: %v, want the process killed", err, h.ended())
 	}
 }
 
@@ -112,7 +112,7 @@ func TestBatch(t *testing.T) {
 	r := n.start(source, func(c *agent.Config) { c.SyncPeriod = 100 * time.Millisecond })
 	within(t, "ready", func() bool { return r.agent.Ready() == nil }, func() string { return r.agent.Ready().Error() })
 
-	t.Log("the pod is known before its cgroup is there, its containers are not; no process of it runs yet")
+	t.Log("the pod is known before its cgroup exists, but not its containers; none of its processes runs yet")
 	var took []time.Duration
 	const many = 30
 	for i := range many {
@@ -146,7 +146,7 @@ func TestBatch(t *testing.T) {
 		n.expectGrant(a+"/"+id, 1536, each)
 	}
 
-	t.Log("another writer is answered, at both levels")
+	t.Log("the agent repairs another writer's values, of pod and container")
 	for _, dir := range []string{a, a + "/0123456789aa"} {
 		limits, shares := twice, int64(3072)
 		if dir != a {
@@ -160,9 +160,9 @@ func TestBatch(t *testing.T) {
 		n.expectGrant(dir, shares, limits)
 	}
 
-	t.Log("once it stands nothing is written any more, though the limits are not of whole pages")
+	t.Log("the agent repeats no write, though the limits are not whole pages")
 	writes := func() float64 { return metric(t, r.agent, v1alpha1.MetricWrites, "file", model.MemoryMax.String()) }
-	rests(t, "limits were written in vain", time.Second, writes) // ten audits
+	rests(t, "limits were written again", time.Second, writes) // ten audits
 
 	t.Log("a process meets the limit")
 	h := n.hold(a + "/0123456789aa")
@@ -171,7 +171,7 @@ func TestBatch(t *testing.T) {
 	n.expectGrant(a, 3072, model.Grant{Memory: 512 * mib})
 	n.expectGrant(a+"/0123456789aa", 1536, model.Grant{Memory: 256 * mib})
 
-	t.Log("Off gives everything back")
+	t.Log("mode Disabled restores every file")
 	mode := func(m model.Mode) {
 		r.mu.Lock()
 		r.policy.Mode = m
@@ -184,7 +184,7 @@ func TestBatch(t *testing.T) {
 	mode(model.ModeEnforce)
 	n.expectGrant(a, 3072, model.Grant{Memory: 512 * mib})
 
-	t.Log("and so does waterline restore")
+	t.Log("waterline restore restores every file too")
 	r.stop()
 	if restored, err := restore.Restore(t.Context(), agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir,
 		Pods: source}); err != nil || len(restored) == 0 {
@@ -229,12 +229,12 @@ func TestMemoryInUse(t *testing.T) {
 		}
 	}
 	events := func() int { mu.Lock(); defer mu.Unlock(); return told }
-	within(t, "an event says so", func() bool { return events() > 0 }, func() string { return "none" })
+	within(t, "the kernel counts an event", func() bool { return events() > 0 }, func() string { return "none" })
 	if got := events(); got > 2 {
-		t.Errorf("%d events say so, want one for each limit", got)
+		t.Errorf("%d events, want one for each limit", got)
 	}
 	if refused := metric(t, r.agent, v1alpha1.MetricRejected, "file", model.MemoryMax.String()); refused != 0 {
-		t.Errorf("the kernel was asked %v times for what it would refuse or kill for", refused)
+		t.Errorf("the agent wrote %v limits that the kernel would refuse or kill for", refused)
 	}
 	h.do("free")
 	for _, dir := range []string{a, a + "/0123456789aa"} {

@@ -120,7 +120,7 @@ func TestBurst(t *testing.T) {
 		}
 	})
 
-	t.Log("the node must be seen to have room for ten seconds")
+	t.Log("the node must have room for ten seconds")
 	cools := func(pod int64) {
 		t.Helper()
 		// Whenever the machine seems busy, the ten seconds start again.
@@ -134,11 +134,11 @@ func TestBurst(t *testing.T) {
 	cools(150_000)
 	bursts(150_000, 100_000, 50_000)
 
-	t.Log("another writer is answered")
+	t.Log("the agent repairs another writer's value")
 	n.set(a+"/"+c0, model.Burst, 0)
 	bursts(150_000, 100_000, 50_000)
 
-	t.Log("a resize to less: when the status shows it, the burst is long gone")
+	t.Log("a resize to less: the burst is gone long before the status shows the resize")
 	less := limited("a", map[string]int64{c0: 1000, c1: 500})
 	for i := range less.Containers {
 		if less.Containers[i].ID == c0 {
@@ -154,7 +154,7 @@ func TestBurst(t *testing.T) {
 	source.set(limited("a", map[string]int64{c0: 400, c1: 500}))
 	bursts(90_000, 40_000, 50_000)
 
-	t.Log("a kubelet that is faster is refused, and tries again")
+	t.Log("the kernel refuses a kubelet that is faster than the agent, and it tries again")
 	if err := kubelet(60_000, 20_000, 40_000); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("%v, want EINVAL", err)
 	}
@@ -163,7 +163,7 @@ func TestBurst(t *testing.T) {
 		func() string { return "EINVAL" })
 	bursts(60_000, 20_000, 40_000)
 
-	t.Log("a resize to more: not before the quota is there")
+	t.Log("a resize to more: the burst follows the quota")
 	more := limited("a", map[string]int64{c0: 1000, c1: 400})
 	for i := range more.Containers {
 		if more.Containers[i].ID == c0 {
@@ -186,7 +186,7 @@ func TestBurst(t *testing.T) {
 	cools(140_000)
 	bursts(140_000, 100_000, 40_000)
 
-	t.Log("the policy changes its mind")
+	t.Log("the policy changes twice")
 	off := policy
 	off.Protect.Burst = false
 	rules.Store(&off)
@@ -227,13 +227,13 @@ func TestBurstRaises(t *testing.T) {
 		return n.raw(a, model.Quota) == n.raw(a+"/"+c0, model.Quota)+n.raw(a+"/"+c1, model.Quota)
 	}, func() string { return fmt.Sprint(n.raw(a, model.Quota)) })
 	if got := n.raw(a+"/"+c1, model.Quota); got != 20_000 {
-		t.Errorf("the container that sleeps has %d", got)
+		t.Errorf("the quota of the sleeping container is %d", got)
 	}
 	if got := n.raw(a+"/"+c0, model.Burst); got != 30_000 && got != -2 {
-		t.Errorf("it may save up %d", got)
+		t.Errorf("its burst is %d", got)
 	}
 
-	t.Log("the node is hot: back at once")
+	t.Log("the node is hot: the quota is restored at once")
 	machine.busy.Store(4)
 	n.expect(a+"/"+c0, model.Quota, 30_000)
 	n.expect(a, model.Quota, 50_000)

@@ -100,7 +100,8 @@ func answered(m map[string]float64, mode string) (wrong []string) {
 	stolen := m[mode+"steal_percent"] / 100 * m["cpus_machine"]
 	if used := m[mode+"cpu_total_percent"] / 100 * (m["cpus_machine"] - stolen); sum < 0.85*used-0.1 ||
 		sum > 1.05*(used+stolen)+0.1 {
-		wrong = append(wrong, fmt.Sprintf("%s: %.2f CPUs were used and %.2f stolen, by somebody %.2f", mode, used, stolen,
+		wrong = append(wrong, fmt.Sprintf("%s: %.2f CPUs were used and %.2f stolen; the parts add up to %.2f", mode, used,
+			stolen,
 			sum))
 	}
 	return wrong
@@ -114,7 +115,7 @@ func fed(m map[string]float64, mode string) (wrong []string) {
 			m[mode+"ffmpeg_frames_per_second"], m[mode+"stress_operations_per_second"], m[mode+"batch_cpus"]))
 	}
 	if share := m[mode+"batch_share_of_free_cpu"]; share <= 0 || share > 1.001 {
-		wrong = append(wrong, fmt.Sprintf("%s: batch had %v of what was free", mode, share))
+		wrong = append(wrong, fmt.Sprintf("%s: batch had %v of the free CPU", mode, share))
 	}
 	return wrong
 }

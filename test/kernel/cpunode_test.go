@@ -85,7 +85,7 @@ func (n *cpuNode) agent(dir string) *run {
 			defer n.mu.Unlock()
 			if pod := n.pods[c.UID]; pod != nil && c.Reason == "" && (pod.pod.Annotations.CPUs == model.CPUShare ||
 				pod.pod.Annotations.CPUs == model.CPUExclusive) {
-				n.seen["taken back"]++
+				n.seen["removed"]++
 			}
 			n.conditions[c.UID] = c.PodCondition
 			n.count(c.PodCondition)
@@ -247,7 +247,7 @@ while :; do sleep 1000; done`, "sh", n.path(name, "cgroup.procs"))
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	first, listErr := model.ParseCPUs(line)
 	if err != nil || listErr != nil {
-		n.t.Fatalf("the process in %s says %q: %v, %v", name, line, err, listErr)
+		n.t.Fatalf("the process in %s printed %q: %v, %v", name, line, err, listErr)
 	}
 	switch {
 	case !first.Overlaps(taken):
@@ -255,7 +255,7 @@ while :; do sleep 1000; done`, "sh", n.path(name, "cgroup.procs"))
 	case n.separate():
 		n.saw("started elsewhere")
 	default:
-		n.t.Errorf("the first process of %s started on %s, but %s are others' alone", name, first, taken)
+		n.t.Errorf("the first process of %s started on %s, but %s are exclusive to other pods", name, first, taken)
 	}
 }
 
@@ -318,24 +318,24 @@ func (n *cpuNode) wrong() string {
 		asks := p.pod.Annotations.CPUs == model.CPUShare || p.pod.Annotations.CPUs == model.CPUExclusive
 		if !asks {
 			if condition != (model.PodCondition{}) {
-				return fmt.Sprintf("%s asks for nothing but is told %+v", uid, condition)
+				return fmt.Sprintf("%s requests no CPUs but has the condition %+v", uid, condition)
 			}
 			continue
 		}
 		if condition.Reason == "" {
-			return uid + " asks for CPUs and is told nothing"
+			return uid + " requests CPUs and has no condition"
 		}
 		switch condition.Reason {
 		case model.CPUsMoveLater:
 			return "a move must wait: " + condition.Message
 		case model.CPUsUnknown: // a new agent has not queried the kubelet yet
-			return uid + " is told that nothing is known"
+			return uid + " has the condition that the CPUs are unknown"
 		}
 		if !condition.Met {
 			continue
 		}
 		if exclusive := p.pod.Annotations.CPUs == model.CPUExclusive; exclusive != (condition.Reason == model.CPUsExclusive) {
-			return fmt.Sprintf("%s asks for %s and is told %+v", uid, p.pod.Annotations.CPUs, condition)
+			return fmt.Sprintf("%s requests %s and has the condition %+v", uid, p.pod.Annotations.CPUs, condition)
 		}
 		own[uid] = map[string]model.CPUSet{}
 		for part := range strings.SplitSeq(condition.Message, ", ") {
@@ -343,10 +343,10 @@ func (n *cpuNode) wrong() string {
 			set, err := model.ParseCPUs(list)
 			i := int(name[0] - 'a')
 			if err != nil || set.Len() != int(p.pod.Containers[i].LimitMilli/1000) {
-				return fmt.Sprintf("%s is told %q, its limits are %+v", uid, condition.Message, p.pod.Containers)
+				return fmt.Sprintf("the condition of %s is %q, its limits are %+v", uid, condition.Message, p.pod.Containers)
 			}
 			if set.Overlaps(taken) || set.Overlaps(homes) {
-				return fmt.Sprintf("%s has CPUs of another: %s", uid, set)
+				return fmt.Sprintf("%s has CPUs of another pod: %s", uid, set)
 			}
 			own[uid][name] = set
 			if p.pod.Annotations.CPUs == model.CPUExclusive {
@@ -358,7 +358,7 @@ func (n *cpuNode) wrong() string {
 	}
 	shared := n.all.Minus(taken)
 	if shared.Empty() {
-		return "no CPU is left for the others"
+		return "no CPU is left for other pods"
 	}
 	for uid, p := range n.pods {
 		for id, cmd := range p.processes {
@@ -381,7 +381,7 @@ func (n *cpuNode) wrong() string {
 				}
 			}
 			if allowed != should {
-				return fmt.Sprintf("%s of %s, which asks for %q, runs on %s, not on %s", id, uid, p.pod.Annotations.CPUs, allowed,
+				return fmt.Sprintf("%s of %s, which requests %q, runs on %s, not on %s", id, uid, p.pod.Annotations.CPUs, allowed,
 					should)
 			}
 		}
@@ -418,7 +418,7 @@ func (n *cpuNode) wrongLists(own map[string]map[string]model.CPUSet, shared mode
 		}
 		for id := range p.processes {
 			if is := n.list(p.dir+"/"+id, "cpuset.cpus"); !p.once && !is.Empty() {
-				return fmt.Sprintf("the list of %s of %s, which never had CPUs, is %s", id, uid, is)
+				return fmt.Sprintf("the list of %s of %s, which never had its own CPUs, is %s", id, uid, is)
 			}
 		}
 	}

@@ -69,17 +69,17 @@ func TestCPUSets(t *testing.T) {
 		time.Sleep(pause)
 	}
 	p50, p90, p99 := quantiles(took)
-	t.Logf("%d steps: p50 %s, p90 %s, p99 %s until every process was where it belongs", steps, p50, p90, p99)
+	t.Logf("%d steps: p50 %s, p90 %s, p99 %s until every process had the right CPUs", steps, p50, p90, p99)
 	if len(n.bound) > 0 {
 		p50, p90, p99 = quantiles(n.bound)
-		t.Logf("%d new pods: p50 %s, p90 %s, p99 %s from the pod's cgroup to its list", len(n.bound), p50, p90, p99)
+		t.Logf("%d new pods: p50 %s, p90 %s, p99 %s from the pod's cgroup to its CPU list", len(n.bound), p50, p90, p99)
 	}
-	t.Log("Off gives everything back")
+	t.Log("mode Disabled restores every file")
 	mode := func(m model.Mode) { r.mu.Lock(); r.policy.Mode = m; r.mu.Unlock() }
 	mode(model.ModeDisabled)
-	within(t, "every process runs everywhere", func() bool { return n.confined() == "" }, n.confined)
+	within(t, "every process may run on all CPUs", func() bool { return n.confined() == "" }, n.confined)
 	mode(model.ModeEnforce)
-	n.settle("enforced again")
+	n.settle("mode Enforce again")
 	for uid, p := range n.pods {
 		n.drop(p)
 		n.settle("drop " + uid)
@@ -90,7 +90,7 @@ func TestCPUSets(t *testing.T) {
 	for _, kind := range []string{string(model.CPUsExclusive), string(model.CPUsShare), "several cores", "refused",
 		"moved"} {
 		if n.seen[kind] == 0 && many {
-			t.Errorf("%d steps, and none %s", steps, kind)
+			t.Errorf("%d steps, and no event %q", steps, kind)
 		}
 	}
 }
@@ -153,12 +153,12 @@ func (n *cpuNode) drift(p *cpuPod, random *rand.Rand) string {
 		dirs = append(dirs, n.layout.Class(model.Burstable), n.layout.Class(model.BestEffort))
 	}
 	if len(dirs) == 0 {
-		return "another writer has nothing to write"
+		return "there is no list for another writer"
 	}
 	dir := dirs[random.IntN(len(dirs))]
 	list := fmt.Sprint(random.IntN(n.all.Len()))
 	if err := os.WriteFile(n.cpusets(dir, "cpuset.cpus"), []byte(list), 0); err == nil {
 		n.saw("drift")
 	}
-	return "another writer makes it " + list + " in " + dir
+	return "another writer writes " + list + " in " + dir
 }

@@ -211,7 +211,7 @@ func (d *daemon) cpu() time.Duration {
 	d.t.Helper()
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(d.pid), "stat"))
 	if err != nil {
-		d.t.Fatalf("the agent is gone: %v; it said: %s", err, d.text())
+		d.t.Fatalf("the agent has ended: %v; its log: %s", err, d.text())
 	}
 	_, rest, _ := strings.Cut(string(stat), ") ") // the third field begins here
 	fields := strings.Fields(rest)
@@ -236,7 +236,7 @@ func (d *daemon) metric(name string, labels ...string) float64 {
 			code, body = d.get(d.listen, "/metrics")
 		}
 		return code == http.StatusOK
-	}, func() string { return fmt.Sprintf("%d %s; the agent said: %s", code, body, d.text()) })
+	}, func() string { return fmt.Sprintf("%d %s; the agent's log: %s", code, body, d.text()) })
 	var sum float64
 	for line := range strings.Lines(body) {
 		rest, ours := strings.CutPrefix(strings.TrimSpace(line), name)
@@ -311,7 +311,7 @@ func (d *daemon) finish(lines int) {
 		d.t.Errorf("the agent logged %d lines, want at most %d", got, lines)
 	}
 	if d.t.Failed() {
-		d.t.Logf("the agent said: %s", log[:min(len(log), 20_000)])
+		d.t.Logf("the agent's log: %s", log[:min(len(log), 20_000)])
 	}
 }
 

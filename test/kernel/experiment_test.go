@@ -54,7 +54,7 @@ func TestExperiments(t *testing.T) {
 			}
 			e, found := experiment.Find(c.name)
 			if !found {
-				t.Fatal("there is no such experiment")
+				t.Fatal("no such experiment")
 			}
 			// A CPU of a virtual machine is slow for seconds at a time, without visible steal. This can hit one of two compared
 			// modes, or one of the few seconds of drift. An error of Waterline occurs every time.
@@ -94,7 +94,7 @@ func exclusive(t *testing.T, m map[string]float64, emulated bool) bool {
 	const little = 0.2 // CPUs
 	alone := m["exclusive_intruders"] == 0 && m["exclusive_batch_cpus"] <= m["cpus_machine"]-1+0.02
 	if emulated || max(m["none_outsiders_cpus"], m["exclusive_outsiders_cpus"]) > little {
-		t.Log("latencies are not compared: emulated, or the machine was busy otherwise")
+		t.Log("latencies are not compared: an emulated machine, or other load on this one")
 		return alone
 	}
 	return alone && m["exclusive_p99_ms"] <= m["none_p99_ms"]

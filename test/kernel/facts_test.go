@@ -67,7 +67,7 @@ func TestIdle(t *testing.T) {
 		want = 100
 	}
 	if got := n.raw(dir, model.Shares); got != want {
-		t.Errorf("after being idle the weight is %d, want the default %d", got, want)
+		t.Errorf("after idle, the weight is %d, want the default %d", got, want)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestBurstOfQuota(t *testing.T) {
 		t.Skip("kernel before 5.14: no bursts")
 	}
 	if got := n.raw(dir, model.Burst); got != 0 {
-		t.Errorf("a new group may save up %d", got)
+		t.Errorf("a new group has a burst of %d", got)
 	}
 	n.set(dir, model.Burst, 200_000) // without a quota, any burst
 	if err := n.try(dir, model.Quota, 100_000); !errors.Is(err, unix.EINVAL) {
@@ -187,7 +187,7 @@ func TestWatch(t *testing.T) {
 		{"a write that the kernel refuses",
 			func() { _ = n.tryText(dir, cgroup.FileName(n.mount.Version, model.Shares), "x") }, false},
 		{"a read", func() { n.raw(dir, model.Shares) }, false},
-		{"cpu.idle, which changes what the weight reads", func() {
+		{"a write of cpu.idle, which changes the weight that is read", func() {
 			_ = n.tryText(dir, cgroup.FileName(n.mount.Version, model.Idle), "1")
 			_ = n.tryText(dir, cgroup.FileName(n.mount.Version, model.Idle), "0")
 		}, false},

@@ -27,7 +27,7 @@ const noAudit = "--sync-period=1h"
 func (n *testNode) untouched(dir string, k model.Knob, value int64) {
 	n.t.Helper()
 	if !n.holds(dir, k, value) {
-		n.t.Errorf("%s %s holds %d, though nobody should have touched its %d", dir, k, n.raw(dir, k), value)
+		n.t.Errorf("%s %s is %d, though the agent must leave it at %d", dir, k, n.raw(dir, k), value)
 	}
 }
 
@@ -77,12 +77,12 @@ func TestFight(t *testing.T) {
 		}
 	})
 	repairs := func() float64 { return d.metric(v1alpha1.MetricRepairs, "file", "cpu.shares") }
-	waitFor(t, 40*time.Second, "that the agent says so", func() bool {
+	waitFor(t, 40*time.Second, "the agent reports the fight", func() bool {
 		return d.metric(v1alpha1.MetricDeferredFiles, "reason", string(model.ForeignWriter)) == 1
 	}, func() string { return fmt.Sprintf("%v repairs; %s", repairs(), d.explain("a")) })
 	// Two rounds are at least ten milliseconds apart, and a fight is reported after ten seconds.
 	if got := repairs(); got > 4000 {
-		t.Errorf("the fight took %v repairs until it was known as one", got)
+		t.Errorf("the agent made %v repairs until it reported the fight", got)
 	}
 	before, cpu, begin := repairs(), d.cpu(), time.Now()
 	n.foreign(b, 4096)
@@ -109,7 +109,7 @@ func TestFight(t *testing.T) {
 	if got := (d.cpu() - cpu).Seconds() / took; got > most {
 		t.Errorf("the fight costs %.2f CPU", got)
 	} else {
-		t.Logf("repairs until known: %.0f; then %.2f a second at %.3f CPU", before, (repairs()-before)/took, got)
+		t.Logf("repairs until the report: %.0f; then %.2f a second at %.3f CPU", before, (repairs()-before)/took, got)
 	}
 
 	end()
@@ -123,7 +123,7 @@ func TestFight(t *testing.T) {
 	}
 	d.finish(10)
 	if got := d.logged("ForeignWriter"); got != 1 {
-		t.Errorf("the other writer was told %d times, want once", got)
+		t.Errorf("the other writer was logged %d times, want once", got)
 	}
 	said := false
 	for round, err := range journal.Read(runDir) {
@@ -132,7 +132,7 @@ func TestFight(t *testing.T) {
 		}
 	}
 	if !said {
-		t.Error("the journal does not tell of the fight")
+		t.Error("the journal does not have the fight")
 	}
 }
 
@@ -186,7 +186,7 @@ func TestOverflow(t *testing.T) {
 				stat, _ := os.ReadFile(task)
 				return !strings.Contains(string(stat), ") T ")
 			})
-		}, func() string { return "it runs" })
+		}, func() string { return "the agent runs" })
 		// Two files in turn, because the kernel merges equal consecutive events.
 		for j := range queue/2 + 100 {
 			n.set(a, model.Shares, int64(3000+j%2*27))
@@ -205,7 +205,7 @@ func TestOverflow(t *testing.T) {
 		n.expect(gone, model.Shares, 8192)
 		n.untouched(other, model.Shares, 500*model.SharesPerCPU/1000)
 		if d.metric(v1alpha1.MetricAudits) == audits {
-			t.Fatal("the queue did not overflow: this test tests nothing")
+			t.Fatal("the queue did not overflow, so the test proves nothing")
 		}
 		if used := d.cpu() - cpu; used > affordable(3*time.Second) {
 			t.Errorf("catching up took %s of CPU", used)
@@ -246,7 +246,7 @@ func TestNoWatches(t *testing.T) {
 			n.expect(a, model.Shares, 2048)
 			d.ready()
 			if d.metric(v1alpha1.MetricWatching) != 0 {
-				t.Error("it says that it watches")
+				t.Error("the agent reports that it watches")
 			}
 			cpu := d.cpu()
 			n.foreign(a, 2048)
@@ -255,10 +255,10 @@ func TestNoWatches(t *testing.T) {
 			n.expect(b, model.Shares, 4096)
 			time.Sleep(2 * time.Second) // two more reads
 			if used := d.cpu() - cpu; used > affordable(time.Second) {
-				t.Errorf("being blind took %s of CPU", used)
+				t.Errorf("without watches, the agent used %s of CPU", used)
 			}
 			if got := d.logged("no inotify watches left"); got != 1 {
-				t.Errorf("it said so %d times, want once", got)
+				t.Errorf("the agent logged this %d times, want once", got)
 			}
 
 			s.do("echo 1000 >/proc/sys/user/%s", c.limit)
@@ -266,13 +266,13 @@ func TestNoWatches(t *testing.T) {
 			audits := d.metric(v1alpha1.MetricAudits)
 			time.Sleep(1500 * time.Millisecond)
 			if got := d.metric(v1alpha1.MetricAudits); got > audits+1 {
-				t.Errorf("it still looks every second: %v audits, then %v", audits, got)
+				t.Errorf("it still audits every second: %v audits, then %v", audits, got)
 			}
 			n.foreign(a, 2048)
 			n.foreign(b, 4096)
 			n.untouched(other, model.Shares, 512)
 			if d.logged("well again") != 1 {
-				t.Error("it does not say that it watches again")
+				t.Error("it does not report that it watches again")
 			}
 			d.finish(6)
 		})
@@ -303,8 +303,8 @@ func TestMount(t *testing.T) {
 	s.do("mount -o remount,bind,ro %s", target)
 	d := s.daemon(n, manifests, t.TempDir(), "--cgroup-root", root, "--sync-period", "1s")
 
-	t.Log("read-only: it says so and writes nothing")
-	within(t, "a held file", func() bool { return strings.Contains(d.explain("a"), "ReadOnlyMount") },
+	t.Log("read-only: the agent reports that and writes nothing")
+	within(t, "a deferred file", func() bool { return strings.Contains(d.explain("a"), "ReadOnlyMount") },
 		func() string { return d.explain("a") + d.text() })
 	if code, body := d.get(d.listen, "/readyz"); code != 503 || !strings.Contains(body, "read-only") {
 		t.Errorf("ready: %d %s", code, body)
@@ -334,14 +334,14 @@ func TestMount(t *testing.T) {
 		dir := n.pod(model.Burstable, fault.uid, 500)
 		right := map[string]int64{"b": 4096, "c": 8192}[fault.uid]
 		n.expect(dir, model.Shares, right)
-		within(t, "saying so", func() bool {
+		within(t, "the agent reports the fault", func() bool {
 			return d.metric(v1alpha1.MetricWatching) == 0 && d.metric(v1alpha1.MetricErrors, "what", "cgroups") > 0
 		}, d.text)
 		cpu := d.cpu()
 		n.foreign(dir, right) // it cannot be watched, so it is polled
 		time.Sleep(time.Second)
 		if used := d.cpu() - cpu; used > affordable(time.Second) {
-			t.Errorf("it took %s of CPU", used)
+			t.Errorf("the agent used %s of CPU", used)
 		}
 		if fault.end != "" {
 			s.do("%s", fault.end)
@@ -356,7 +356,7 @@ func TestMount(t *testing.T) {
 	n.untouched(other, model.Shares, 512)
 	minutes := int(time.Since(began) / time.Minute) // whole entries; a slow machine writes some
 	if got := d.logged("is no longer the directory"); got < 1 || got > 1+minutes {
-		t.Errorf("that the mount is gone was told %d times within %s, want once a minute", got, time.Since(began))
+		t.Errorf("the missing mount was logged %d times within %s, want once a minute", got, time.Since(began))
 	}
 	d.finish(8 + 2*minutes)
 }
@@ -385,15 +385,15 @@ func TestFullDisk(t *testing.T) {
 
 	t.Log("a pod that is not on record waits")
 	manifest(t, manifests, "b", 500, 4096)
-	within(t, "a trouble", func() bool { return d.logged("the undo record: writing") > 0 }, d.text)
+	within(t, "an error in the log", func() bool { return d.logged("the undo record: writing") > 0 }, d.text)
 	cpu, rounds, begin := d.cpu(), d.metric(v1alpha1.MetricRounds), time.Now()
 
-	t.Log("a weight that is on record is kept up")
+	t.Log("a weight on record is kept up")
 	n.foreign(a, 2048)
 	n.set(a, model.Shares, 3027)
 	n.expect(a, model.Shares, 2048)
 
-	t.Log("a kill and a new start change nothing")
+	t.Log("a kill and a restart change nothing")
 	n.untouched(b, model.Shares, 512)
 	if used, more := d.cpu()-cpu, d.metric(v1alpha1.MetricRounds)-rounds; used > affordable(time.Second) ||
 		more > 20+5*time.Since(begin).Seconds() {
@@ -402,7 +402,7 @@ func TestFullDisk(t *testing.T) {
 	first := d
 	d.end(unix.SIGKILL)
 	if strings.Contains(first.text(), "panic") || first.logged("") > 6 {
-		t.Errorf("the first agent said: %s", first.text())
+		t.Errorf("the log of the first agent: %s", first.text())
 	}
 	d = s.daemon(n, manifests, runDir, "--sync-period", "1s")
 	d.ready()
@@ -419,7 +419,7 @@ func TestFullDisk(t *testing.T) {
 	n.expect(a, model.Shares, 2048)
 	n.expect(class, model.Shares, 2048+4096+512)
 	n.untouched(other, model.Shares, 512)
-	within(t, "well again", func() bool { return d.logged("well again") > 0 }, d.text)
+	within(t, "the agent has recovered", func() bool { return d.logged("well again") > 0 }, d.text)
 	d.finish(8)
 	torn := 0
 	for _, err := range journal.Read(filepath.Join("/proc", s.do("echo $$"), "root", runDir)) {
@@ -439,7 +439,7 @@ func TestFullDisk(t *testing.T) {
 // TestClock steps the wall clock, which is possible only in a virtual machine. The agent must not be affected.
 func TestClock(t *testing.T) {
 	if !emulated() {
-		t.Skip("the clock of this machine is not ours; the virtual machine runs this")
+		t.Skip("the test must not set the clock of this machine; it runs in the virtual machine")
 	}
 	n := newNode(t)
 	manifests := t.TempDir()
@@ -479,7 +479,8 @@ func TestClock(t *testing.T) {
 		uid := "new" + strconv.Itoa(int(begin.UnixNano()%1e6))
 		manifest(t, manifests, uid, 500, 4096) // its time stamp is out of order
 		n.expect(n.pod(model.Burstable, uid, 500), model.Shares, 4096)
-		waitFor(t, 20*time.Second, "audits go on", func() bool { return d.metric(v1alpha1.MetricAudits) >= audits+2 }, d.text)
+		waitFor(t, 20*time.Second, "audits continue", func() bool { return d.metric(v1alpha1.MetricAudits) >= audits+2 },
+			d.text)
 		took := time.Since(begin).Seconds()
 		if got := d.metric(v1alpha1.MetricAudits) - audits; got > took+2 {
 			t.Errorf("after a step of %s: %v audits within %.1f s, want one a second", by, got, took)

@@ -60,17 +60,17 @@ func (n *freezeNode) frozen() {
 	within(t, "its tasks stand still", func() bool { return strings.Contains(n.text(n.hog, "cgroup.events"), "frozen 1") },
 		func() string { return n.text(n.hog, "cgroup.events") })
 	if n.raw(n.hog, model.MemoryHigh) == model.Unlimited {
-		t.Error("it was frozen before it was held")
+		t.Error("it was frozen before its memory was limited")
 	}
 	used := func() int { return number(t, n.text(n.hog, "memory.current")) } // memory.stat is up to 2 s old
 	before := used()
 	time.Sleep(500 * time.Millisecond)
 	if after := used(); after > before && n.raw(n.hog, model.Freeze) == 1 {
-		t.Errorf("it has %d KiB more", (after-before)>>10)
+		t.Errorf("its memory grew by %d KiB", (after-before)>>10)
 	}
 	for _, dir := range []string{n.web, n.layout.Class(model.BestEffort), n.layout.Root} {
 		if n.raw(dir, model.Freeze) != 0 {
-			t.Errorf("%s is frozen too", dir)
+			t.Errorf("%s is frozen as well", dir)
 		}
 	}
 	n.online.do("nothing")
@@ -83,7 +83,7 @@ func (n *freezeNode) frozen() {
 func (n *freezeNode) thawed() {
 	n.t.Helper()
 	n.expect(n.hog, model.Freeze, 0)
-	within(n.t, "its tasks go on", func() bool { return strings.Contains(n.text(n.hog, "cgroup.events"), "frozen 0") },
+	within(n.t, "its tasks run again", func() bool { return strings.Contains(n.text(n.hog, "cgroup.events"), "frozen 0") },
 		func() string { return n.text(n.hog, "cgroup.events") })
 }
 
@@ -108,11 +108,11 @@ func TestFreeze(t *testing.T) {
 		n.frozen()
 		r.stop()
 		if n.raw(n.hog, model.Freeze) != 0 {
-			t.Error("the agent stopped and left it frozen")
+			t.Error("the agent stopped and left the pod frozen")
 		}
 		n.thawed()
 		if got := n.raw(n.hog, model.MemoryHigh); got == model.Unlimited {
-			t.Error("it is not held any more either")
+			t.Error("its memory is no longer limited either")
 		}
 	})
 	t.Run("killed", func(t *testing.T) {
@@ -130,18 +130,18 @@ func TestFreeze(t *testing.T) {
 		n.frozen()
 		p.kill()
 		if n.raw(n.hog, model.Freeze) != 1 {
-			t.Error("something else let it go on")
+			t.Error("it was thawed without an agent")
 		}
 		began := time.Now()
 		r, source := n.agent(runDir, false)
 		n.thawed()
-		t.Logf("the next agent, which does not know the pods yet, lets it go on after %s", time.Since(began))
+		t.Logf("the next agent, without a list of pods, thaws the pod after %s", time.Since(began))
 		source.change(func(s *kube.Snapshot) { s.Known = true })
-		within(t, "it is ready", func() bool { return r.agent.Ready() == nil },
+		within(t, "the agent is ready", func() bool { return r.agent.Ready() == nil },
 			func() string { return r.agent.Ready().Error() })
 		for end := time.Now().Add(7 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			if n.raw(n.hog, model.Freeze) != 0 {
-				t.Fatal("it is frozen again")
+				t.Fatal("the pod is frozen again")
 			}
 		}
 	})
@@ -171,26 +171,26 @@ func TestFrozen(t *testing.T) {
 	}
 	frozen := func() bool { return strings.Contains(n.text(inside, "cgroup.events"), "frozen 1") }
 	n.set(n.hog, model.Freeze, 1)
-	within(t, "those below stand still", frozen, func() string { return n.text(inside, "cgroup.events") })
+	within(t, "the groups below stand still", frozen, func() string { return n.text(inside, "cgroup.events") })
 	if n.raw(inside, model.Freeze) != 0 {
-		t.Error("the container's own file says so: the runtime would take it for paused")
+		t.Error("the container's own file shows the freeze: the runtime would consider it paused")
 	}
 	n.set(inside, model.Freeze, 0) // like a runtime that resumes the container, or that has ended a process in it
 	time.Sleep(100 * time.Millisecond)
 	if !frozen() {
-		t.Error("the container's own file lets it go on")
+		t.Error("the container's own file thawed it")
 	}
 	signal(syscall.SIGTERM)
 	if n.grow.ended() {
-		t.Error("it ended while it stood still")
+		t.Error("the process ended while it was frozen")
 	}
 	n.set(n.hog, model.Freeze, 0)
-	within(t, "it ends", n.grow.ended, func() string { return "it runs" })
+	within(t, "the process ends", n.grow.ended, func() string { return "the process runs" })
 	n.grow = n.hold(inside)
 	n.grow.do("nothing") // the process is inside
 	n.set(n.hog, model.Freeze, 1)
-	within(t, "it stands still", frozen, func() string { return n.text(inside, "cgroup.events") })
+	within(t, "the process stands still", frozen, func() string { return n.text(inside, "cgroup.events") })
 	signal(syscall.SIGKILL)
-	within(t, "it is killed", n.grow.ended, func() string { return "it stands still" })
+	within(t, "the process is killed", n.grow.ended, func() string { return "the process stands still" })
 	n.set(n.hog, model.Freeze, 0)
 }

@@ -45,7 +45,8 @@ func TestHeadline(t *testing.T) {
 	m := r.Metrics
 	parts := len(r.Series["waterline_part_p99_ms"])
 	for _, mode := range []string{"alone_", "waterline_"} {
-		if due := m["asked_percent"] / 100 * m["cpus_machine"] * m["day_seconds"] / 0.0015; math.Abs(m[mode+"requests"]-due) > 5*math.Sqrt(due) || m[mode+"errors"] != 0 {
+		due := m["asked_percent"] / 100 * m["cpus_machine"] * m["day_seconds"] / 0.0015
+		if math.Abs(m[mode+"requests"]-due) > 5*math.Sqrt(due) || m[mode+"errors"] != 0 {
 			t.Errorf("%s: %v requests, %v errors; about %.0f are due", mode, m[mode+"requests"], m[mode+"errors"], due)
 		}
 		if m[mode+"p50_ms"] < 0.3 || m[mode+"p99_ms"] < m[mode+"p50_ms"] || m[mode+"online_percent"] <= 0 ||
@@ -55,7 +56,7 @@ func TestHeadline(t *testing.T) {
 		}
 		online := r.Series[mode+"part_online_percent"]
 		if len(online) != parts || online[parts/2] <= online[0] {
-			t.Errorf("%s: in the course of the day Redis used %v %%", mode, online)
+			t.Errorf("%s: over the day, Redis used %v %%", mode, online)
 		}
 	}
 	if parts != min(20, int(m["day_seconds"])) || m["waterline_ffmpeg_frames_per_second"] <= 0 ||

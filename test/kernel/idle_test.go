@@ -43,7 +43,7 @@ func TestIdleBatch(t *testing.T) {
 	if err := n.tryText(a, cgroup.FileName(n.mount.Version, model.Idle), "0"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "answered", func() bool {
+	within(t, "the agent repairs it", func() bool {
 		return metric(t, r.agent, v1alpha1.MetricRepairs, "file",
 			model.Idle.String()) == 1
 	}, func() string { return "never" })
@@ -68,7 +68,7 @@ func TestIdleBatch(t *testing.T) {
 		}
 	}
 	if answered := metric(t, r.agent, v1alpha1.MetricRepairs, "file", model.Shares.String()); answered > 0 {
-		t.Errorf("%g weights of idle groups were taken for another writer's", answered)
+		t.Errorf("%g weights of idle groups were mistaken for another writer's", answered)
 	}
 	r.stop()
 	if restored, err := restore.Restore(t.Context(),

@@ -74,7 +74,7 @@ func (n *interferenceNode) on(cpu int, dir, script string) *exec.Cmd {
 	}
 	// Before Linux 6.2, entering a cgroup resets a process's affinity.
 	var is []byte
-	within(n.t, "it runs in its cgroup", func() bool {
+	within(n.t, "the script runs in its cgroup", func() bool {
 		is, _ = os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", cmd.Process.Pid))
 		return strings.HasPrefix(string(is), "sh\x00-c\x00"+script)
 	}, func() string { return string(is) })
@@ -196,20 +196,20 @@ func TestInterference(t *testing.T) {
 		}
 	}
 	r := n.agentWith(trial("guilty", 500), trial("other-0", 50))
-	within(t, "both are kept to a tenth of a CPU", func() bool {
+	within(t, "both suspects are limited to a tenth of a CPU", func() bool {
 		return n.quotaOf(n.job) == 10_000 && n.quotaOf(n.others[0]) == 10_000
 	}, func() string { return n.explained("/node") })
 	if n.quotaOf(n.others[1]) != model.Unlimited {
-		t.Error("a pod that nobody tries has a quota")
+		t.Error("a pod without a trial has a quota")
 	}
 	for _, want := range []string{"guilty ThrottleKept ", "other-0 ThrottleUndone "} {
 		// At least half a minute, and longer if spans were not measured.
 		n.eventually(2*time.Minute, want, func() bool { return n.told(want) })
 	}
-	within(t, "the other has back what it had", func() bool { return n.quotaOf(n.others[0]) == model.Unlimited },
+	within(t, "the quota of the other pod is restored", func() bool { return n.quotaOf(n.others[0]) == model.Unlimited },
 		func() string { return n.explained("/node") })
 	if quota := n.quotaOf(n.job); quota != 10_000 {
-		t.Errorf("the guilty one may use %d", quota)
+		t.Errorf("the quota of the guilty pod is %d", quota)
 	}
 	for of, want := range map[string]float64{"helped": 1, "undone": 1, "unclear": 0} {
 		if got := metric(t, r.agent, v1alpha1.MetricInterferenceTrials, "outcome", of); got != want {
@@ -239,7 +239,7 @@ func TestInterferenceFound(t *testing.T) {
 	r := n.agentWith()
 	time.Sleep(150 * time.Second)
 	if n.told("guilty") || n.told("web") {
-		t.Errorf("before it begins: %s", n.notices)
+		t.Errorf("before the interference begins: %s", n.notices)
 	}
 	began := time.Now()
 	n.on(0, n.job, busy)
@@ -250,7 +250,7 @@ func TestInterferenceFound(t *testing.T) {
 	}
 	t.Log(n.explained("/explain?namespace=default&pod=web"))
 	if quota := n.quotaOf(n.job); quota == model.Unlimited || quota > 40_000 {
-		t.Errorf("the guilty one may use %d", quota)
+		t.Errorf("the quota of the guilty pod is %d", quota)
 	}
 	r.stop()
 }

@@ -45,7 +45,7 @@ func TestInterferenceExperiment(t *testing.T) {
 			const little = 0.3 // CPUs
 			if others := m["other_cpus"] + m["steal_percent"]/100*float64(runtime.NumCPU()); said != "" && cfg.Nobody == 0 &&
 				others > little {
-				t.Skipf("not judged: others took %.2f CPUs, for which the server waits, too: %s", others, said)
+				t.Skipf("not judged: other processes took %.2f CPUs, for which the server waits, too: %s", others, said)
 			}
 		}
 		if said == "" {
@@ -77,7 +77,7 @@ func interferenceFull(m map[string]float64) string {
 			m["named_rightly_runs"], m["innocent_trials"], m["trials_kept"])
 	}
 	if m["throttled_wait_percent"] > m["waiting_wait_percent"]/2 {
-		return fmt.Sprintf("while the guilty pod is throttled the server waits for %v %% of the time, before for %v %%",
+		return fmt.Sprintf("while the guilty pod is throttled, the server waits for %v %% of the time, before for %v %%",
 			m["throttled_wait_percent"], m["waiting_wait_percent"])
 	}
 	return ""
@@ -93,7 +93,7 @@ func interferenceWaits(m map[string]float64) string {
 			m["waiting_wait_percent"], m["before_wait_percent"], m["waiting_p50_ms"], m["before_p50_ms"])
 	}
 	if m["waiting_seen_percent"] < m["before_seen_percent"]+5 {
-		return fmt.Sprintf("of that the agent sees %v %%, and %v %% before", m["waiting_seen_percent"],
+		return fmt.Sprintf("of this waiting, the agent measures %v %%, and %v %% before", m["waiting_seen_percent"],
 			m["before_seen_percent"])
 	}
 	return ""

@@ -176,7 +176,7 @@ func TestKill(t *testing.T) {
 		time.Sleep(time.Duration(r.Int64N(int64(40 * time.Millisecond))))
 		p.kill()
 		if log := p.log.Bytes(); bytes.Contains(log, []byte("panic")) || bytes.Count(log, []byte("\n")) > 10 {
-			t.Fatalf("the agent said: %s", log)
+			t.Fatalf("the agent's log: %s", log)
 		}
 		come.change(r)
 		// No agent runs now. Weights change only among pods with an annotation. No annotation is removed, so no value is
@@ -215,7 +215,7 @@ func TestKill(t *testing.T) {
 		}
 		n.remove(come.dir(i))
 	}
-	within(t, "a record of the files that are still there", func() bool { return owned(t, n, runDir) == len(files) },
+	within(t, "the record has only files that exist", func() bool { return owned(t, n, runDir) == len(files) },
 		func() string { return fmt.Sprintf("%d files", owned(t, n, runDir)) })
 	p.kill()
 	restored, err := restore.Restore(t.Context(), agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: runDir})
@@ -227,7 +227,7 @@ func TestKill(t *testing.T) {
 	}
 	for _, f := range files {
 		if got := n.raw(f.Dir, f.Knob); got != theirs[f] {
-			t.Errorf("%s %s was given back as %d, but the newest value of another writer was %d", f.Dir, f.Knob, got, theirs[f])
+			t.Errorf("%s %s was restored to %d, but the newest value of another writer was %d", f.Dir, f.Knob, got, theirs[f])
 		}
 	}
 }

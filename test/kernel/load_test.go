@@ -78,7 +78,7 @@ func (n *testNode) measured(dir string, right int64, begin time.Time) time.Durat
 	n.t.Helper()
 	for !n.holds(dir, model.Shares, right) {
 		if time.Since(begin) > 30*time.Second {
-			n.t.Fatalf("%s is not right after 30 s: %d", dir, n.raw(dir, model.Shares))
+			n.t.Fatalf("the weight of %s is wrong after 30 s: %d", dir, n.raw(dir, model.Shares))
 		}
 		time.Sleep(200 * time.Microsecond)
 	}
@@ -105,7 +105,7 @@ func TestCrowd(t *testing.T) {
 	d.ready()
 	known := func(pods int) {
 		t.Helper()
-		waitFor(t, 20*time.Second, "knowing the pods",
+		waitFor(t, 20*time.Second, "the agent knows the pods",
 			func() bool { return d.metric(v1alpha1.MetricPods, "qos", "Burstable") == float64(pods+1) }, d.text)
 	}
 	uid := func(i int) string { return fmt.Sprintf("crowd%03d", i) }
@@ -162,8 +162,8 @@ func TestCrowd(t *testing.T) {
 	p50, p90, p99 := quantiles(took)
 	used, more := d.cpu()-cpu, d.metric(v1alpha1.MetricRounds)-rounds
 	full := d.holds()
-	t.Logf("%d pods within %.1f s: cgroup made → right weight p50 %s, p90 %s, p99 %s; %v rounds, %s of CPU; %+v, was %+v",
-		crowd, time.Since(begin).Seconds(), p50, p90, p99, more, used, full, empty)
+	t.Logf("%d pods within %.1f s: cgroup made → right weight p50 %s, p90 %s, p99 %s; "+
+		"%v rounds, %s of CPU; %+v, was %+v", crowd, time.Since(begin).Seconds(), p50, p90, p99, more, used, full, empty)
 	if limit := 500 * time.Millisecond; p90 > limit && !emulated() {
 		t.Errorf("p90 %s from cgroup to weight, want at most %s", p90, limit)
 	}
@@ -191,16 +191,16 @@ func TestCrowd(t *testing.T) {
 		right()
 		last = leave()
 	}
-	t.Logf("when all had gone: %+v, and again: %+v", first, last)
+	t.Logf("after the pods had gone: %+v, and after the last wave: %+v", first, last)
 	if last.watches > empty.watches {
-		t.Errorf("something is still watched: %+v, was %+v", last, empty)
+		t.Errorf("watches remain: %+v, was %+v", last, empty)
 	}
 	if last.files > empty.files+3 { // connections of the last queries
-		t.Errorf("something is still open: %+v, was %+v", last, empty)
+		t.Errorf("open files remain: %+v, was %+v", last, empty)
 	}
 	// The runtime keeps threads and memory that it once needed. A second crowd must need no more.
 	if last.threads > first.threads+4 || last.rss > first.rss+32<<10 {
-		t.Errorf("something grows: %+v, then %+v", first, last)
+		t.Errorf("threads or memory grow: %+v, then %+v", first, last)
 	}
 	if lines := d.logged(""); lines > 5 {
 		t.Errorf("the agent logged %d lines: %s", lines, d.text())

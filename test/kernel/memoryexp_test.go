@@ -55,13 +55,13 @@ func memoryWrong(m map[string]float64) string {
 			return fmt.Sprintf("%s: %v requests, killed %v times", mode, m[mode+"requests"], m[mode+"online_oom_kills"])
 		}
 		if worked := m[mode+"batch_work_mib"]; worked < 30 != (mode == "alone_") {
-			return fmt.Sprintf("%s: batch read and took %v MiB", mode, worked)
+			return fmt.Sprintf("%s: batch read and allocated %v MiB", mode, worked)
 		}
 	}
 	// The virtual machine has a little less memory than both need in the end.
 	if m["alone_refaults_pages"] != 0 || 2*m["roomy_refaults_pages"] > m["plain_refaults_pages"] ||
 		m["plain_refaults_pages"] < enoughRefaults {
-		return fmt.Sprintf("alone %v pages were read again, with room %v, beside batch %v: that shows nothing",
+		return fmt.Sprintf("alone %v pages were read again, with room %v, beside batch %v: too few to prove protection",
 			m["alone_refaults_pages"], m["roomy_refaults_pages"], m["plain_refaults_pages"])
 	}
 	if m["waterline_refaults_pages"] > m["plain_refaults_pages"]/2 {

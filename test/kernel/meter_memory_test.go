@@ -24,7 +24,7 @@ const holdEnv = "WATERLINE_TEST_HOLD"
 // line of its input.
 func TestMemoryHolder(t *testing.T) {
 	if os.Getenv(holdEnv) == "" {
-		t.Skip("only as a helper")
+		t.Skip("runs only as a helper process")
 	}
 	var anon []byte
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
@@ -127,7 +127,7 @@ func TestMeterMemory(t *testing.T) {
 		}
 	}
 	anon := do("anon")
-	near("64 MiB of a process's memory", anon.Anon-start.Anon, 64)
+	near("anonymous memory of 64 MiB", anon.Anon-start.Anon, 64)
 	near("its working set", anon.WorkingSet-start.WorkingSet, 64)
 	if file := filepath.Join(t.TempDir(), "file"); host.InMemory(filepath.Dir(file)) {
 		t.Log("no disk to write a file to")
@@ -179,7 +179,7 @@ func (n *meterNode) sameMemory(dir string, u model.MemoryUsage) {
 	for i, off := range []int64{want.Anon - u.Anon, want.ActiveFile - u.ActiveFile, want.InactiveFile - u.InactiveFile,
 		want.WorkingSet - u.WorkingSet} {
 		if off < -1<<20 || off > 1<<20 {
-			n.t.Errorf("%+v, another reader sees %+v (field %d)", u, want, i)
+			n.t.Errorf("%+v, another reader measures %+v (field %d)", u, want, i)
 		}
 	}
 }

@@ -298,7 +298,7 @@ func TestMeterCPU(t *testing.T) {
 			want := float64(after[i]-before[i]) / float64(ended[i].Sub(began[i])) * 1000
 			t.Logf("%-60s %7.1f mCPU, another reader %7.1f", dir, sums[i], want)
 			if math.Abs(sums[i]-want) > inexact*want+1 {
-				t.Errorf("%s: %.1f mCPU, another reader sees %.1f", dir, sums[i], want)
+				t.Errorf("%s: %.1f mCPU, another reader measures %.1f", dir, sums[i], want)
 			}
 		}
 		t.Logf("the node %.1f mCPU, and %.1f stolen; the pods' sum is at worst %.2f %% off the class; %d periods, "+
@@ -347,18 +347,18 @@ func TestMeterAnew(t *testing.T) {
 		n.pods["a"] = model.PodGroup{Dir: dir, Inode: inode} // not in the tree yet
 		time.Sleep(150 * time.Millisecond)
 		if got := n.measure(m, all).Pod("a").CPU; got != was {
-			t.Errorf("gone: %+v, was %+v", got, was)
+			t.Errorf("after the removal: %+v, was %+v", got, was)
 		}
 		dir = n.add("a")
 		n.pods["a"] = model.PodGroup{Dir: dir, Inode: inode}
 		for range 4 { // the meter looks for it again after a while
 			time.Sleep(150 * time.Millisecond)
 			if got := n.measure(m, all).Pod("a").CPU; got != was && got.Milli != 0 {
-				t.Errorf("anew: %+v, was %+v", got, was)
+				t.Errorf("after the return: %+v, was %+v", got, was)
 			}
 		}
 		if got := n.measure(m, all).Pod("a"); got.CPU == was || got.Memory.At == 0 && n.mount.Memory != "" {
-			t.Errorf("not measured anew: %+v", got)
+			t.Errorf("not measured again: %+v", got)
 		}
 	})
 }

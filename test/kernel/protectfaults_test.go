@@ -88,7 +88,7 @@ func (n *protectNode) await(what string, holds func() bool) time.Duration {
 	began := time.Now()
 	for !holds() {
 		if time.Since(began) > 90*time.Second {
-			n.t.Fatalf("not within 90 s: %s; batch may use %d mCPU; the agent said: %s", what, n.cores(), n.d.text())
+			n.t.Fatalf("not within 90 s: %s; batch may use %d mCPU; the agent's log: %s", what, n.cores(), n.d.text())
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -98,7 +98,7 @@ func (n *protectNode) await(what string, holds func() bool) time.Duration {
 // fill waits until an agent that has measured batch reports that batch has the machine.
 func (n *protectNode) fill() {
 	n.t.Helper()
-	n.await("batch has the machine", func() bool {
+	n.await("batch may use the whole machine", func() bool {
 		return n.raw(n.job, model.Quota) != model.Unlimited &&
 			n.cores() >= n.milli*85/100
 	})
@@ -205,7 +205,7 @@ func (n *protectNode) hung(api *apiServer) (alive float64) {
 	n.fill()
 	steps, lines := 1, n.d.logged("")
 	if n.d.metric(v1alpha1.MetricPressure) != 0 {
-		t.Error("there is pressure")
+		t.Error("the kernel reports pressure")
 	}
 	if soak() {
 		steps = 10
@@ -240,7 +240,7 @@ func (n *protectNode) killed(api *apiServer, start func(), alive float64) {
 	unmoved := func(when string) {
 		t.Helper()
 		if now := n.holding(); now != held {
-			t.Errorf("%s: the kernel holds %s, was %s", when, now, held)
+			t.Errorf("%s: the kernel has %s, was %s", when, now, held)
 		}
 	}
 	_, batch := n.shielded("without an agent", alive, 1500*time.Millisecond)
@@ -251,7 +251,7 @@ func (n *protectNode) killed(api *apiServer, start func(), alive float64) {
 		n.online = append(n.online, n.load(n.web))
 	}
 	time.Sleep(200 * time.Millisecond)
-	n.shielded("online wants all", float64(n.milli), time.Second)
+	n.shielded("the online pod wants all CPUs", float64(n.milli), time.Second)
 	unmoved("without an agent")
 	n.rest(1)
 
@@ -265,10 +265,10 @@ func (n *protectNode) killed(api *apiServer, start func(), alive float64) {
 			break
 		}
 		if try == tries {
-			t.Errorf("another agent that takes over gives batch %d to %d mCPU, it had %d", least, most, quota)
+			t.Errorf("during the takeover by another agent, batch has %d to %d mCPU, before %d", least, most, quota)
 			break
 		}
-		n.await("batch has what it had", func() bool { return n.cores() >= quota*85/100 })
+		n.await("batch has its former allowance", func() bool { return n.cores() >= quota*85/100 })
 		n.d.end(unix.SIGKILL)
 		held = n.holding()
 	}
@@ -284,7 +284,7 @@ func (n *protectNode) takenOver(api *apiServer, start func(), unmoved func(when 
 	asked := api.hung.Load()
 	start()
 	// for pods, node, policies, report
-	within(t, "the new agent asks", func() bool { return api.hung.Load() >= asked+4 }, n.d.text)
+	within(t, "the new agent queries the API server", func() bool { return api.hung.Load() >= asked+4 }, n.d.text)
 	time.Sleep(300 * time.Millisecond)
 	unmoved("before the pods are known")
 	answer()
@@ -295,7 +295,7 @@ func (n *protectNode) takenOver(api *apiServer, start func(), unmoved func(when 
 		}
 		least, most = min(least, n.cores()), max(most, n.cores())
 	}
-	n.await("the new agent goes on",
+	n.await("the new agent continues",
 		func() bool { watch(); return n.d.metric(v1alpha1.MetricBatchCPUAvailable, "window", "1s") > 0 })
 	for until := time.Now().Add(2500 * time.Millisecond); time.Now().Before(until); time.Sleep(time.Millisecond) {
 		watch()
@@ -379,11 +379,11 @@ func (n *protectNode) bombed(alive float64) {
 	n.fill()
 	bomb := n.bomb(procs)
 	tasks := func() int { content, _ := os.ReadFile(current); return number(t, strings.TrimSpace(string(content))) }
-	n.await("the bomb has gone off", func() bool { return tasks() >= mostTasks*8/10 })
+	n.await("the fork bomb has started", func() bool { return tasks() >= mostTasks*8/10 })
 	cpu, began := n.d.cpu(), time.Now()
 	n.reacts(n.step())
 	time.Sleep(time.Second)
-	n.shielded("beside the bomb", alive, 1500*time.Millisecond)
+	n.shielded("beside the fork bomb", alive, 1500*time.Millisecond)
 	used := (n.d.cpu() - cpu).Seconds() / time.Since(began).Seconds()
 	t.Logf("beside %d processes of batch the agent uses %.0f mCPU", tasks(), 1000*used)
 	if most := 0.3; used > most && !emulated() {
@@ -394,7 +394,7 @@ func (n *protectNode) bombed(alive float64) {
 	n.set(n.job, model.Quota, model.Unlimited) // they need CPU to die
 	n.set(n.layout.Class(model.BestEffort), model.Shares, 10_000)
 	end(bomb)
-	n.await("the bomb is gone", func() bool { return tasks() <= runtime.NumCPU() })
+	n.await("the fork bomb has ended", func() bool { return tasks() <= runtime.NumCPU() })
 }
 
 // TestSuppressUnwatched lets batch and online load start while the agent has no inotify watches left for groups.
@@ -407,18 +407,18 @@ func TestSuppressUnwatched(t *testing.T) {
 	n.d = s.daemon(n.testNode, manifests, memoryDir(t), n.options()...)
 	n.fill()
 	if n.d.metric(v1alpha1.MetricWatching) != 0 {
-		t.Error("it says that it watches")
+		t.Error("the agent reports that it watches")
 	}
 	n.reacts(n.step())
 	n.announce(manifests, "late", fmt.Sprintf(jobPod, "late"))
 	late := n.addBatch("late")
-	took := n.await("a new batch pod has its part", func() bool {
+	took := n.await("a new batch pod has its quota", func() bool {
 		return n.raw(late, model.Quota) != model.Unlimited &&
 			n.holds(late, model.Shares, 1024)
 	})
-	t.Logf("a new batch pod has its weight and part after %s", took)
+	t.Logf("a new batch pod has its weight and quota after %s", took)
 	if took > 10*time.Second && !emulated() {
-		t.Errorf("a new batch pod has its part after %s", took)
+		t.Errorf("a new batch pod has its quota after %s", took)
 	}
 	n.d.finish(2)
 }
@@ -443,7 +443,7 @@ func TestSuppressFrozen(t *testing.T) {
 	}
 	n.await("batch has less", func() bool { most = max(most, n.cores()); return n.cores() <= less })
 	took := time.Since(frozen)
-	t.Logf("nothing can be measured -> batch has %d of %d mCPU after %s", n.cores(), full, took)
+	t.Logf("no measurements -> batch has %d of %d mCPU after %s", n.cores(), full, took)
 	if took < 5*time.Second {
 		t.Errorf("batch has less after %s, though measurements are as good as new for 5 s", took)
 	}
@@ -451,7 +451,7 @@ func TestSuppressFrozen(t *testing.T) {
 		t.Errorf("batch had %d mCPU", most)
 	}
 	if got := n.d.logged(`"what":"measuring"`); got != 1 {
-		t.Errorf("the agent said it %d times, want once: %s", got, n.d.text())
+		t.Errorf("the agent logged this %d times, want once: %s", got, n.d.text())
 	}
 	n.stat.Store(standsStill)
 	t.Logf("measurements stand still -> batch has nothing after %s",
@@ -460,7 +460,7 @@ func TestSuppressFrozen(t *testing.T) {
 		return
 	}
 	n.stat.Store(goesOn)
-	t.Logf("measurements go on -> batch has the machine after %s",
-		n.await("batch has the machine", func() bool { return n.cores() >= n.milli*85/100 }))
+	t.Logf("measurements continue -> batch may use the whole machine after %s",
+		n.await("batch may use the whole machine", func() bool { return n.cores() >= n.milli*85/100 }))
 	n.d.finish(5) // location of the pods; measurements and glances fail; both work again
 }

@@ -102,10 +102,10 @@ func TestProtectMemory(t *testing.T) {
 	}
 	within(t, "ready", func() bool { return r.agent.Ready() == nil }, func() string { return r.agent.Ready().Error() })
 	if got := n.raw(a, model.MemoryLow); got != 0 {
-		t.Fatalf("no policy asks for it, and %d is protected", got)
+		t.Fatalf("no policy protects memory, but %d bytes are protected", got)
 	}
 
-	t.Log("the policy says so")
+	t.Log("the policy protects memory")
 	r.protect(true)
 	on := func() {
 		t.Helper()
@@ -113,7 +113,11 @@ func TestProtectMemory(t *testing.T) {
 		expect(model.MemoryMin, 2*request-2*request%int64(os.Getpagesize()), b)
 		// the pods use nothing, so a step at most
 		for dir, others := range map[string]int64{class: 0, root: 7 * mib, top: 0} {
-			within(t, dir+" has little", func() bool { v := n.raw(dir, model.MemoryLow); return v >= others && v <= whole },
+			within(t, dir+" has little protection", func() bool {
+				v := n.raw(dir, model.MemoryLow)
+				return v >= others &&
+					v <= whole
+			},
 				func() string { return n.text(dir, "memory.low") })
 		}
 		expect(model.MemoryLow, 0, b, c, n.layout.Class(model.BestEffort))
@@ -121,32 +125,32 @@ func TestProtectMemory(t *testing.T) {
 	}
 	on()
 
-	t.Log("what is used of it is carried by all above")
+	t.Log("all parent groups have the used part of the protection")
 	h := n.hold(a + "/0123456789aa")
 	h.do("anon")
 	for _, dir := range []string{class, root, top} {
-		within(t, dir+" has what is used", func() bool { return n.raw(dir, model.MemoryLow) >= 64*mib },
+		within(t, dir+" has the used part", func() bool { return n.raw(dir, model.MemoryLow) >= 64*mib },
 			func() string { return n.text(dir, "memory.low") })
 	}
 
-	t.Log("another writer is answered, and who sets more above stays")
+	t.Log("the agent repairs lower values of another writer, and keeps higher ones of parent groups")
 	n.set(a, model.MemoryLow, 0)
 	n.set(class, model.MemoryLow, 0)
 	expect(model.MemoryLow, whole, a)
-	within(t, "the class has it again", func() bool { return n.raw(class, model.MemoryLow) >= 64*mib },
+	within(t, "the class has its protection again", func() bool { return n.raw(class, model.MemoryLow) >= 64*mib },
 		func() string { return n.text(class, "memory.low") })
 	n.set(class, model.MemoryLow, 900*mib)
 	n.expect(class, model.MemoryLow, 900*mib)
 	time.Sleep(300 * time.Millisecond)
 	n.expect(class, model.MemoryLow, 900*mib)
 	n.set(class, model.MemoryLow, 0)
-	within(t, "the class has ours again", func() bool {
+	within(t, "the class has our value again", func() bool {
 		v := n.raw(class, model.MemoryLow)
 		return v >= 64*mib &&
 			v < 900*mib
 	}, func() string { return n.text(class, "memory.low") })
 
-	t.Log("nothing is written in vain")
+	t.Log("the agent repeats no write")
 	time.Sleep(2 * time.Second) // memory that a process has just allocated is measured
 	writes := func() (sum float64) {
 		for _, k := range []model.Knob{model.MemoryMin, model.MemoryLow} {
@@ -154,7 +158,7 @@ func TestProtectMemory(t *testing.T) {
 		}
 		return sum
 	}
-	rests(t, "values were written in vain", 2*time.Second, writes)
+	rests(t, "values were written again", 2*time.Second, writes)
 
 	off := func() {
 		t.Helper()
@@ -162,19 +166,19 @@ func TestProtectMemory(t *testing.T) {
 		expect(model.MemoryLow, 7*mib, root)
 		expect(model.MemoryMin, 0, a, b, class, root, top)
 	}
-	t.Log("a container comes as the kubelet's MemoryQoS makes them: everything is given back")
+	t.Log("a container has the settings of the kubelet's MemoryQoS: the agent restores every file")
 	n.set(b+"/0123456789bb", model.MemoryHigh, 50*mib)
 	off()
 	n.set(b+"/0123456789bb", model.MemoryHigh, model.Unlimited)
 	on()
 
-	t.Log("the policy says so no more")
+	t.Log("the policy no longer protects memory")
 	r.protect(false)
 	off()
 	r.protect(true)
 	on()
 
-	t.Log("restore gives everything back")
+	t.Log("waterline restore restores every file")
 	r.stop()
 	if restored, err := restore.Restore(t.Context(), agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir,
 		Pods: source}); err != nil || len(restored) == 0 {
@@ -208,9 +212,9 @@ func TestProtectWorkingSet(t *testing.T) {
 		return before - left
 	}
 	without := lost()
-	t.Logf("without protection the online pod lost %d MiB of 64 to batch", without/mib)
+	t.Logf("without protection, the online pod lost %d MiB of 64 to batch", without/mib)
 	if without < 8*mib {
-		t.Fatal("so little that the test shows nothing")
+		t.Fatal("too little for the test to prove anything")
 	}
 
 	source := newPods()
@@ -221,15 +225,16 @@ func TestProtectWorkingSet(t *testing.T) {
 	n.expect(a, model.MemoryLow, 96*mib)
 	online := n.hold(a + "/0123456789aa")
 	online.do("anon")
-	within(t, "what the pod uses is carried above", func() bool { return n.raw(n.layout.Root, model.MemoryLow) >= 64*mib },
+	within(t, "the parent groups have the used part of the protection",
+		func() bool { return n.raw(n.layout.Root, model.MemoryLow) >= 64*mib },
 		func() string { return n.text(n.layout.Root, "memory.low") })
 	before := n.anon(a)
 	hog := n.hold(b + "/0123456789bb")
 	hog.do("anon")
 	with := before - n.anon(a)
-	t.Logf("with protection it lost %d KiB", with>>10)
+	t.Logf("with protection, the pod lost %d KiB", with>>10)
 	if with > without/8 {
-		t.Errorf("with protection the online pod lost %d MiB to batch, without %d", with/mib, without/mib)
+		t.Errorf("with protection, the online pod lost %d MiB to batch, without %d", with/mib, without/mib)
 	}
 	if online.ended() || hog.ended() {
 		t.Error("a process was killed")
@@ -265,11 +270,11 @@ func TestRelieve(t *testing.T) {
 	}
 	waterline(10) // of the memory, in thousandths: more is already in use
 	r.protect(true)
-	within(t, "it is held", func() bool { return n.raw(b, model.MemoryHigh) > 0 },
+	within(t, "the pod's memory is limited", func() bool { return n.raw(b, model.MemoryHigh) > 0 },
 		func() string { return n.text(b, "memory.high") })
 	first := n.raw(b, model.MemoryHigh)
 	if first < had {
-		t.Errorf("it is held to %d while it has %d and more", first, had)
+		t.Errorf("the memory limit is %d while the pod has %d and more", first, had)
 	}
 	cached := func() bool { return n.stat(b).InactiveFile+n.stat(b).ActiveFile > 16*mib }
 	for deadline := time.Now().Add(time.Minute); cached(); time.Sleep(10 * time.Millisecond) {
@@ -277,14 +282,14 @@ func TestRelieve(t *testing.T) {
 			t.Fatalf("%d MiB are still cached of %d", n.stat(b).InactiveFile/mib, had/mib)
 		}
 	}
-	within(t, "what is free stays so", func() bool { return n.raw(b, model.MemoryHigh) < first-had/2 },
+	within(t, "free memory stays free", func() bool { return n.raw(b, model.MemoryHigh) < first-had/2 },
 		func() string { return n.text(b, "memory.high") })
 	asked, freed := metric(t, r.agent, v1alpha1.MetricReclaimAsked, "", ""),
 		metric(t, r.agent, v1alpha1.MetricReclaimFreed, "", "")
-	t.Logf("of %d MiB that it had cached it gave back %.0f, asked for %.0f; it may have %d MiB instead of %d", had/mib,
+	t.Logf("of %d MiB of cache the kernel reclaimed %.0f, requested %.0f; the limit is %d MiB instead of %d", had/mib,
 		freed/mib, asked/mib, n.raw(b, model.MemoryHigh)/mib, first/mib)
 	if freed < asked/2 || freed == 0 {
-		t.Errorf("%.0f bytes were asked for and %.0f came of it", asked, freed)
+		t.Errorf("the agent requested %.0f bytes and the kernel reclaimed %.0f", asked, freed)
 	}
 	if err := r.agent.Healthy(); err != nil {
 		t.Error(err)
@@ -297,7 +302,7 @@ func TestRelieve(t *testing.T) {
 	journal, err := os.ReadFile(r.dir + "/journal.jsonl")
 	if err != nil || !strings.Contains(string(journal), `"Reclaimed":{"UID":"b","Asked":`) ||
 		!strings.Contains(string(journal), `"Reclaim":{"UID":"b",`) {
-		t.Errorf("the journal does not tell what was expected and what came of it: %v", err)
+		t.Errorf("the journal does not have the requested and the reclaimed memory: %v", err)
 	}
 }
 
@@ -321,13 +326,13 @@ func TestReclaimer(t *testing.T) {
 		return <-r.Done()
 	}
 	if got := ask(time.Millisecond, dir); got.Failed != "EINTR" {
-		t.Errorf("in too short a time: %+v", got)
+		t.Errorf("with too short a time: %+v", got)
 	}
 	if got := ask(time.Minute, dir); got.Failed != "EAGAIN" || got.Freed < 16*mib {
-		t.Errorf("for more than it has: %+v", got)
+		t.Errorf("of more than the group has: %+v", got)
 	}
 	if got := ask(time.Minute, dir+"/gone"); got.Failed != "ENOENT" || got.Freed != 0 {
-		t.Errorf("a group that is gone: %+v", got)
+		t.Errorf("of a removed group: %+v", got)
 	}
 }
 
@@ -356,10 +361,10 @@ func TestUnclaimedProtection(t *testing.T) {
 		return before - left
 	}
 	promised, used := lost(1<<30), lost(0)
-	t.Logf("of 64 MiB the daemon lost %d to batch, had the groups above carried all that was promised; "+
-		"and %d as they carry what is used", promised/mib, used/mib)
+	t.Logf("of 64 MiB the daemon lost %d to batch with the whole protection on the parent groups, "+
+		"and %d with the used part", promised/mib, used/mib)
 	if promised < used+8*mib {
-		t.Error("that makes no difference: they might as well carry what was promised")
+		t.Error("no difference: the parent groups could have the whole protection")
 	}
 }
 

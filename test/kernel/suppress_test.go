@@ -215,7 +215,7 @@ func TestSuppress(t *testing.T) {
 	// More steps give a better result if the machine stood still during some.
 	for len(down) < steps || middle() > slow && len(down) < 3*steps {
 		full := n.milli * 85 / 100
-		up = append(up, n.until("batch has the machine", func() bool { return n.cores() >= full }))
+		up = append(up, n.until("batch may use the whole machine", func() bool { return n.cores() >= full }))
 		// otherwise the load would count as one that swings, for which batch is not moved each time
 		time.Sleep(4 * time.Second)
 		before := n.cores() // batch may make room before the load is known to be in its pod
@@ -227,26 +227,26 @@ func TestSuppress(t *testing.T) {
 	slices.Sort(up[1:])
 	t.Logf("online rises -> batch has less: %s; online falls -> batch has it back: %s", down, up[1:])
 	if middle() > slow {
-		t.Errorf("in the median batch has less after %s: what is seen each second would be as fast", middle())
+		t.Errorf("in the median, batch has less after %s: measurements of each second would be as fast", middle())
 	}
 	if up[1] < 500*time.Millisecond {
 		t.Errorf("batch has it back %s after online fell, as if it could not rise again", up[1])
 	}
 
-	t.Log("the agent ends under full load: what the kernel holds protects online pods")
+	t.Log("the agent ends under full load: the kernel's settings protect online pods")
 	online := n.load(n.web)
 	n.until("batch makes room", func() bool { return n.cores() <= n.milli-rise })
 	r.stop()
 	held := n.cores()
 	time.Sleep(1500 * time.Millisecond)
 	if now := n.cores(); now != held {
-		t.Errorf("without an agent batch may use %d mCPU, not %d", now, held)
+		t.Errorf("without an agent, batch may use %d mCPU, not %d", now, held)
 	}
 	end(online)
 
-	t.Log("another agent goes on from there, and gives all back when nothing is to be suppressed")
+	t.Log("another agent continues from there, and restores every file when it need not suppress batch")
 	r = n.agentBy(model.SuppressByQuota)
-	n.until("batch has the machine", func() bool { return n.cores() >= n.milli*85/100 })
+	n.until("batch may use the whole machine", func() bool { return n.cores() >= n.milli*85/100 })
 	r.set(func(p *model.Policy) { p.Suppress.By = model.SuppressByNone })
 	n.expect(n.job, model.Quota, model.Unlimited)
 }
@@ -267,9 +267,9 @@ func TestSuppressByCPUSet(t *testing.T) {
 		online = append(online, n.load(n.web))
 	}
 	n.until("batch runs on one CPU", func() bool { return n.cpus().Len() == 1 })
-	n.until("batch uses hardly any of it", func() bool { return n.cores() < 1000 })
+	n.until("batch uses a small part of it", func() bool { return n.cores() < 1000 })
 	if other := n.layout.Class(model.BestEffort); n.raw(other, model.Quota) != model.Unlimited {
-		t.Error("the class BestEffort, where others are, has a quota")
+		t.Error("the class BestEffort, which has other pods too, has a quota")
 	}
 	var allowed unix.CPUSet
 	pids := strings.Fields(n.text(n.web+"/0123456789aa", "cgroup.procs"))
