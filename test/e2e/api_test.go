@@ -268,7 +268,7 @@ func TestAPIEvents(t *testing.T) {
 	e := events()[0]
 	for _, want := range []string{"waterline.io/cpu-share", `"lots"`, "integer from 2 to 262144"} {
 		if e.Type != corev1.EventTypeWarning || !strings.Contains(e.Message, want) {
-			t.Errorf("the event says %s %q, which lacks %q", e.Type, e.Message, want)
+			t.Errorf("the event is %s %q, without %q", e.Type, e.Message, want)
 		}
 	}
 	a.stop(os.Kill)
@@ -315,7 +315,7 @@ spec: {mode: Enforce, weight: {max: 16384, namespaces: [{selector: {matchLabels:
 			fmt.Sprint(len(events("greedy")))
 	})
 	if n := len(events("video")); n != 0 {
-		t.Errorf("who may is told that he may not: %d", n)
+		t.Errorf("%d events about a pod with an allowed weight, want none", n)
 	}
 	kubectl(t, "label", "namespace", "video", "team-")
 	f.expect(t, video, model.Shares, 16384)
@@ -336,7 +336,7 @@ func TestAPIAway(t *testing.T) {
 	down := time.Now()
 	f.set(t, dir, model.Shares, 77)
 	f.expect(t, dir, model.Shares, 2048)
-	t.Log("it starts without the API server, and keeps what was decided last")
+	t.Log("the agent starts without the API server, and keeps the last weights")
 	a.stop(os.Kill)
 	f.set(t, dir, model.Shares, 77)
 	f.start()
@@ -350,8 +350,8 @@ func TestAPIAway(t *testing.T) {
 	kubectl(t, "annotate", "pod", "a", "--overwrite", "waterline.io/cpu-share=4096")
 	f.expect(t, dir, model.Shares, 4096)
 	took := time.Since(back).Round(100 * time.Millisecond)
-	t.Logf("%s after the API server was back the agent heard of a change", took)
+	t.Logf("%s after the API server was back, the agent received a change", took)
 	if took > 30*time.Second { // the agent tries again after 16 s at most; with client-go's default, after a minute
-		t.Errorf("it took the agent %s to hear of a change", took)
+		t.Errorf("the agent received a change after %s", took)
 	}
 }

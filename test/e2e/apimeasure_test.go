@@ -54,7 +54,7 @@ func TestAPIPrometheus(t *testing.T) {
 	}
 	for _, window := range windowsShown(p) {
 		if !slices.Contains(shown, window) {
-			t.Errorf("a window of %s is shown after %s", window, length)
+			t.Errorf("a window of %s is published after %s", window, length)
 		}
 	}
 	for _, window := range shown {
@@ -87,7 +87,7 @@ func TestAPIPrometheus(t *testing.T) {
 				case got.value >= least*0.99-floor && got.value <= most*1.01+floor:
 					return
 				case try == 2:
-					t.Errorf("%s is %v, and was read as %v to %v", selector, got.value, least, most)
+					t.Errorf("%s is %v, and the test measured %v to %v", selector, got.value, least, most)
 				}
 			}
 		}
@@ -106,12 +106,12 @@ func TestAPIPrometheus(t *testing.T) {
 	}
 	if used := p.last(v1alpha1.MetricMemoryUsed + `{class="LS",window="1m"}`).value; used < heldBytes ||
 		used > 1.2*heldBytes {
-		t.Errorf("the pods that hold %d bytes are shown with %v", heldBytes, used)
+		t.Errorf("the pods that use %d bytes are published with %v", heldBytes, used)
 	}
 	if ratio := p.last(v1alpha1.MetricThrottled + `{window="1m"}`).value; ratio < 0.9 {
-		t.Errorf("a pod that was stopped in each period is shown as stopped in %v of them", ratio)
+		t.Errorf("a pod that was throttled in each period is published as throttled in %v of them", ratio)
 	}
-	t.Logf("after %s the rules, the dashboard and the names are checked", time.Since(began).Round(time.Second))
+	t.Logf("after %s, the rules, the dashboard and the names are checked", time.Since(began).Round(time.Second))
 	p.checkRules()
 	p.checkDashboard()
 	p.checkMetrics()
@@ -168,16 +168,17 @@ func (c *crowd) burst(p *prometheus, dir string, before float64) (late string) {
 	after := func(since time.Time, seen func(more float64) bool) time.Duration {
 		i := slices.IndexFunc(points, func(p point) bool { return p.at.After(since) && seen(p.value-before) })
 		if i < 0 {
-			late = fmt.Sprintf("a load of %v beside %v from %s to %s was never seen: %v", more, before, began, ended, points)
+			late = fmt.Sprintf("a load of %v beside %v from %s to %s was never published: %v", more, before, began, ended,
+				points)
 			return 0
 		}
 		return points[i].at.Sub(since)
 	}
 	// In one second, each pod may use the quota of a CFS period more or less: 60 mCPU in all.
 	for what, took := range map[string][2]time.Duration{
-		"begins to be seen": {after(began, func(v float64) bool { return v > more*0.35 }), 2500 * time.Millisecond},
-		"is seen whole":     {after(began, func(v float64) bool { return v > more*0.65 }), 3 * time.Second},
-		"is seen to end":    {after(ended, func(v float64) bool { return v < more*0.35 }), 3 * time.Second},
+		"begins to be published": {after(began, func(v float64) bool { return v > more*0.35 }), 2500 * time.Millisecond},
+		"is published whole":     {after(began, func(v float64) bool { return v > more*0.65 }), 3 * time.Second},
+		"is published as ended":  {after(ended, func(v float64) bool { return v < more*0.35 }), 3 * time.Second},
 	} {
 		c.t.Logf("a load %s after %s", what, took[0])
 		if most := took[1] + 300*time.Millisecond; took[0] > most {

@@ -44,7 +44,7 @@ func TestAPIChart(t *testing.T) {
 		c := exec.Command(filepath.Join(built, "bin/helm"),
 			append([]string{"template", "../../deploy/chart", "--kube-version", "v1.36.3"}, bad...)...)
 		if out, err := c.CombinedOutput(); err == nil {
-			t.Errorf("%v was taken: %.200s", bad, out)
+			t.Errorf("%v was accepted: %.200s", bad, out)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func TestAPIChartMonitoring(t *testing.T) {
 		t.Errorf("the PrometheusRule differs from its file (-file +rule):\n%s", d)
 	}
 	if dashboard.Data["waterline.json"] != string(read("dashboards/waterline.json")) {
-		t.Error("the ConfigMap has not the dashboard of the file")
+		t.Error("the ConfigMap's dashboard differs from the file")
 	}
 	for kind, labels := range map[string]map[string]string{"rules": rule.Labels, "dashboard": dashboard.Labels} {
 		if labels["release"] != "prometheus" || labels["app.kubernetes.io/instance"] != "waterline" || kind == "dashboard" &&

@@ -14,7 +14,7 @@ import (
 // TestNodeColocate runs lab colocate in pods of a real node, like a user.
 func TestNodeColocate(t *testing.T) {
 	if *on == "vm" {
-		t.Skip("the experiment runs on the node itself; in an emulated machine times mean nothing")
+		t.Skip("the experiment runs on the node itself; times in an emulated machine mean nothing")
 	}
 	install(t)
 	args := []string{"--load", "60", "--seconds", "2", "--repeats", "1", "--settle", "3"}
@@ -32,23 +32,24 @@ func TestNodeColocate(t *testing.T) {
 	} {
 		switch value, known := m[name]; {
 		case !known && m["runs_discarded"] >= attempts:
-			t.Logf("%s is not known: %v runs in which the generator was late were discarded", name, m["runs_discarded"])
+			t.Logf("%s is unknown: %v runs with a late generator were discarded", name, m["runs_discarded"])
 		case value <= 0:
 			t.Errorf("%s is %v", name, value)
 		}
 	}
 	if plain, kept := m["p99_ratio_plain"], m["p99_ratio_waterline"]; soak && kept > plain {
-		t.Errorf("p99 is %v times what it is alone, and %v times without Waterline", kept, plain)
+		t.Errorf("p99 is %v times that of the server alone, and %v times without Waterline", kept, plain)
 	}
 }
 
 // TestNodeHeadline runs lab headline in pods of a real node, like a user.
 func TestNodeHeadline(t *testing.T) {
 	if *on == "vm" {
-		t.Skip("the experiment runs on the node itself; in an emulated machine times mean nothing")
+		t.Skip("the experiment runs on the node itself; times in an emulated machine mean nothing")
 	}
 	if !soak {
-		t.Skip("WATERLINE_SOAK is not set: it takes twenty minutes, and what makes its pods TestNodeColocate runs")
+		t.Skip("WATERLINE_SOAK is not set: the experiment takes twenty minutes, " +
+			"and TestNodeColocate runs the code that makes its pods")
 	}
 	install(t)
 	var args []string
@@ -92,7 +93,7 @@ func inPods(t *testing.T, name string, args ...string) map[string]float64 {
 		"policies": kubectl(t, "get", "colocationpolicies", "waterline-experiment", "-o", "name", "--ignore-not-found"),
 	} {
 		if left != "" {
-			t.Errorf("it left %s behind: %s", what, left)
+			t.Errorf("the experiment left %s behind: %s", what, left)
 		}
 	}
 	return result.Metrics

@@ -115,7 +115,7 @@ func (m *managed) becomes(node, reason string, changes func() []change) {
 		c := meta.FindStatusCondition(report.Status.Conditions, v1alpha1.ConditionEvicted)
 		return c != nil && c.Reason == reason && (c.Status == "True") == (reason == "Evicted"), fmt.Sprintf("%+v", c)
 	}
-	eventually(m.t, "of what "+node+" asked for became "+reason, func() (bool, string) {
+	eventually(m.t, "the verdict about "+node+" is "+reason, func() (bool, string) {
 		for _, c := range changes() {
 			var report v1alpha1.NodeReport
 			if err := json.Unmarshal(c.object, &report); err != nil {
@@ -170,19 +170,19 @@ spec: {mode: Enforce, nodeSelector: {matchLabels: {evicts: here}}, protect: {evi
 		a.ask(node, pod)
 	}
 
-	t.Log("pods that are not theirs, or not batch, nodes do not get")
+	t.Log("nodes cannot evict other nodes' pods, or pods that are not batch")
 	m.becomes("liar", "NotItsPod", changes)
 	m.becomes("rude", "NotBatch", changes)
 
-	t.Log("a PodDisruptionBudget keeps a pod, and its owner is told")
+	t.Log("a PodDisruptionBudget keeps a pod, and its owner gets an event")
 	m.becomes("guarded", "DisruptionBudget", changes)
-	eventually(t, "an event says that a budget keeps the pod", func() (bool, string) {
+	eventually(t, "an event names the budget", func() (bool, string) {
 		out := kubectl(t, "get", "events", "--field-selector", "involvedObject.name=kept", "-o",
 			"jsonpath={.items[*].reason}")
 		return strings.Contains(out, "EvictionWaits"), out
 	})
 
-	t.Log("of one owner the second pod waits")
+	t.Log("the second pod of one owner waits")
 	eventually(t, "one of two pods of an owner leaves", func() (bool, string) {
 		return leaves(t, "one") ||
 			leaves(t, "two"), m.metrics()
@@ -191,23 +191,23 @@ spec: {mode: Enforce, nodeSelector: {matchLabels: {evicts: here}}, protect: {evi
 		t.Error("both pods of an owner leave at once")
 	}
 
-	t.Log("of a node no more leave than its policy says")
+	t.Log("no more pods leave a node than its policy allows")
 	m.becomes("many", "Evicted", changes)
 	a.ask("many", "many-1")
 	eventually(t, "the second leaves", func() (bool, string) { return leaves(t, "many-1"), "" })
 	if grace := object[corev1.Pod](t, "pod", "many-1").DeletionGracePeriodSeconds; grace == nil || *grace != 77 {
-		t.Errorf("it has other grace than its own: %v", grace)
+		t.Errorf("its grace period is not its own: %v", grace)
 	}
 	a.ask("many", "many-2")
 	for _, outcome := range []string{"BudgetOfNode", "BudgetOfOwner", "DisruptionBudget", "NotItsPod", "NotBatch",
 		"NotSeenToChange"} {
 		series := `waterline_manager_evictions_total{outcome="` + outcome + `"} `
 		if all := m.metrics(); !strings.Contains(all, series) || strings.Contains(all, series+"0\n") {
-			t.Errorf("nothing is counted as %s: %s", outcome, all)
+			t.Errorf("no eviction is counted as %s: %s", outcome, all)
 		}
 	}
 
-	t.Log("another manager takes over; the budget is lifted")
+	t.Log("another manager takes over; the budget is removed")
 	first.stop(os.Interrupt)
 	kubectl(t, "delete", "pdb", "keeps")
 	changes = m.admin.record(t, strings.TrimSuffix(reports, "/"))

@@ -321,7 +321,7 @@ func (c *crowd) allocs() float64 {
 		changed, err := tree.Scan(all)
 		tree.WatchSettings(plan.Settings)
 		if deviates := files.CheckAll(); changed || deviates || err != nil {
-			c.t.Fatalf("nothing changed, but an audit finds %v, %v, %v", changed, deviates, err)
+			c.t.Fatalf("nothing changed, but an audit returned %v, %v, %v", changed, deviates, err)
 		}
 	})
 }
@@ -422,7 +422,7 @@ func (c *crowd) measure(name string, events int, metrics map[string]float64, eve
 		if !bound || metrics[key] <= most || try == tries || benchFile != "" {
 			return
 		}
-		c.t.Logf("%s is %.0f, want %.0f at most, while the reader was kept from looking for %.0f ms; once more", key,
+		c.t.Logf("%s is %.0f, want %.0f at most, while the reader was kept from reading for %.0f ms; once more", key,
 			metrics[key], most, metrics[name+"reader_late_p99_ms"])
 		time.Sleep(time.Minute) // in which the agent moves pods only so many times
 	}

@@ -233,9 +233,9 @@ func measured(t testing.TB) []trace.Machine {
 	}
 	if len(all) == 0 {
 		if benchFile != "" {
-			t.Fatalf("there are no traces in %s", root)
+			t.Fatalf("no traces in %s", root)
 		}
-		t.Logf("there are no traces in %s; usage is made", filepath.Clean(root))
+		t.Logf("no traces in %s; usage is generated", filepath.Clean(root))
 		for seed := range uint64(20) {
 			all = append(all, trace.Generate(trace.Online(8), seed))
 		}

@@ -94,7 +94,7 @@ func (r *replicas) address(name string) string {
 func (r *replicas) leader(not string) string {
 	r.t.Helper()
 	var who string
-	eventually(r.t, "somebody leads", func() (bool, string) {
+	eventually(r.t, "a replica leads", func() (bool, string) {
 		holder := object[coordinationv1.Lease](r.t, "lease", "waterline-manager", "-n",
 			"waterline-system").Spec.HolderIdentity
 		if holder != nil {
@@ -104,7 +104,7 @@ func (r *replicas) leader(not string) string {
 	})
 	for name := range r.running {
 		if name != who { // a replica that released its Lease may publish that a moment later
-			eventually(r.t, name+" leads no more", func() (bool, string) {
+			eventually(r.t, name+" no longer leads", func() (bool, string) {
 				return !strings.Contains(metricsAt(r.address(name)), "waterline_manager_leading 1\n"), who + " leads too"
 			})
 		}
@@ -174,8 +174,8 @@ func TestAPIHandover(t *testing.T) {
 	defer creating.Wait()
 	defer cancel()
 
-	t.Log("the one that leads is killed, and an agent with it. " +
-		"Of a pod that it is just asked about nobody can say what becomes")
+	t.Log("the leading replica and an agent are killed. " +
+		"The result of an admission request in progress would be unknown")
 	p.gate.Lock()
 	r.running[first].stop(os.Kill)
 	p.killed.Store(true)
@@ -191,15 +191,15 @@ func TestAPIHandover(t *testing.T) {
 	r.rests()
 	changes := r.admin.record(t, strings.TrimSuffix(reports, "/"))
 
-	t.Log("the next one ends in good order; pods are created all the time")
+	t.Log("the next replica ends in good order; pods are created all the time")
 	asked := time.Now()
 	_ = r.running[second].cmd.Process.Signal(os.Interrupt)
 	time.AfterFunc(time.Second, func() { r.leaving.Store(second, true) }) // until a Service has removed it
 	third := r.leader(second)
 	took := time.Since(asked)
-	t.Logf("%s leads %s after %s was asked to end", third, took.Round(100*time.Millisecond), second)
+	t.Logf("%s leads %s after %s got SIGTERM", third, took.Round(100*time.Millisecond), second)
 	if took > 12*time.Second { // a Lease that was not released is valid for 15 s
-		t.Errorf("it took %s", took)
+		t.Errorf("this took %s", took)
 	}
 	r.running[second].stop(os.Interrupt)
 	delete(r.running, second)
@@ -217,11 +217,11 @@ func TestAPIHandover(t *testing.T) {
 	t.Logf("%d pods were created, %d refused", p.made.Load(), p.refused.Load())
 	// A manager repeats an action in each round until the API server reports the result, which a slow server may do late.
 	if n := r.requests() - before; n < 2 || n > 6 {
-		t.Errorf("to withdraw two nodes the API server was asked %v times", n)
+		t.Errorf("withdrawing two nodes took %v requests to the API server", n)
 	}
 	for _, c := range changes() {
 		if c.name != "h2" {
-			t.Errorf("the manager that leads since changed what another had done: %s %s: %s", c.kind, c.name, c.object)
+			t.Errorf("the new leader changed an object of the previous one: %s %s: %s", c.kind, c.name, c.object)
 		}
 	}
 }
@@ -230,7 +230,7 @@ func TestAPIHandover(t *testing.T) {
 func (r *replicas) rests() {
 	r.t.Helper()
 	last, since := r.requests(), time.Now()
-	eventually(r.t, "nothing more is asked", func() (bool, string) {
+	eventually(r.t, "no more requests", func() (bool, string) {
 		time.Sleep(time.Second) // reading its counters costs the API server some time
 		if now := r.requests(); now != last {
 			last, since = now, time.Now()

@@ -181,7 +181,7 @@ func documents[T any](t testing.TB, content []byte) []T {
 // whose reasons are explained.
 func explains(t testing.TB, args, words []string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("explain %s says %q", strings.Join(args, " "), words), func() (bool, string) {
+	eventually(t, fmt.Sprintf("the output of explain %s is %q", strings.Join(args, " "), words), func() (bool, string) {
 		out, err := program("waterline", append([]string{"explain"}, args...)...)
 		return err == nil && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(out, w) }),
 			fmt.Sprintf("%v: %s", err, out)

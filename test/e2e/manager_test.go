@@ -275,7 +275,7 @@ spec: {nodeName: m2, tolerations: [{operator: Exists}], containers: [{name: c, i
 	m.expectAmount("m1", ours, "")
 	m.expectAmount("m2", koordinators, "1500")
 
-	t.Log("another manager takes over: it knows what was withdrawn, and withdraws nothing more")
+	t.Log("another manager takes over: it knows the withdrawn nodes, and withdraws no more")
 	first.stop(os.Kill)
 	second := m.manager()
 	m.shows(`waterline_nodes{state="withdrawn"} 2`)
@@ -287,25 +287,25 @@ spec: {nodeName: m2, tolerations: [{operator: Exists}], containers: [{name: c, i
 		}
 	}
 
-	t.Log("they come back")
+	t.Log("the agents and kubelets come back")
 	m.ready("m1", true)
 	m.kubelet(true, "m2")
 	m.expectWithdrawn("m1", "")
 	m.expectWithdrawn("m2", "")
 
-	t.Log("an agent is gone for good; what it left goes, and its report in the end")
+	t.Log("an agent is gone for good; its offer is removed, and finally its report")
 	kubectl(t, "delete", "pod", "agent-m3", "-n", "waterline-system", "--grace-period=0", "--force")
 	m.expectWithdrawn("m3", "AgentNotThere")
 	m.expectAmount("m3", ours, "")
 
-	t.Log("what does not belong to an agent or a node any more")
+	t.Log("the objects without an agent or a node are deleted")
 	apply(t, `{apiVersion: waterline.io/v1alpha1, kind: NodeReport, metadata: {name: nowhere}}`)
-	eventually(t, "the report of a node that is not there is deleted", func() (bool, string) {
+	eventually(t, "the report of a missing node is deleted", func() (bool, string) {
 		out, err := tryKubectl("get", "nodereport", "nowhere")
 		return err != nil && strings.Contains(out, "not found"), out
 	})
 
-	t.Log("of 12 nodes 8 die at once: one a minute goes")
+	t.Log("8 of 12 nodes die at once: one a minute is withdrawn")
 	var dying []string
 	for i := 4; i < 12; i++ {
 		dying = append(dying, fmt.Sprintf("m%d", i))

@@ -270,7 +270,7 @@ func (n *node) testFirst() {
 	time.Sleep(500 * time.Millisecond) // the reader must know the directories that existed before
 	n.run("early", `waterline.io/cpu-share: "5000"`, "requests: {cpu: 100m}", false)
 	if shares := <-got; shares != n.text(model.Shares, 5000) {
-		n.t.Errorf("when its first process was there, the pod's cgroup had %s, want %s", shares, n.text(model.Shares, 5000))
+		n.t.Errorf("at its first process, the pod's cgroup had %s, want %s", shares, n.text(model.Shares, 5000))
 	}
 }
 
@@ -318,7 +318,7 @@ func (n *node) testLife() {
 	a := n.run("a", `waterline.io/cpu-share: "2048"`, limited, false)
 	n.expect(n.t, a, model.Shares, 2048)
 
-	n.t.Log("a quota is lifted, and put back as the kubelet had it")
+	n.t.Log("a quota is lifted, and restored to the kubelet's value")
 	container, id := n.container("a")
 	before := [2]int64{n.get(a, model.Quota), n.get(container, model.Quota)}
 	if before != [2]int64{30_000, 30_000} {
@@ -328,7 +328,7 @@ func (n *node) testLife() {
 	n.expect(n.t, a, model.Quota, model.Unlimited)
 	n.expect(n.t, container, model.Quota, model.Unlimited)
 
-	n.t.Log("the container restarts: its new cgroup is lifted too, the pod's keeps its weight")
+	n.t.Log("the container restarts: its new cgroup has no quota either, and the pod's keeps its weight")
 	if out, err := n.ctr("task", "kill", "-s", "SIGKILL", id); err != nil {
 		n.t.Fatalf("%v: %s", err, out)
 	}
@@ -343,7 +343,7 @@ func (n *node) testLife() {
 	n.expect(n.t, a, model.Quota, 30_000)
 	n.expect(n.t, container, model.Quota, 30_000)
 
-	n.t.Log("a weighted pod is resized in place: the kubelet writes, the weight stays")
+	n.t.Log("a weighted pod is resized in place: the kubelet writes its files, and the weight stays")
 	kubectl(n.t, "patch", "pod", "a", "--subresource=resize", "-p",
 		`{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"200m"},"limits":{"cpu":"500m"}}}]}}`)
 	eventually(n.t, "the kubelet's new quota", func() (bool, string) {
@@ -352,7 +352,7 @@ func (n *node) testLife() {
 	})
 	n.expect(n.t, a, model.Shares, 2048)
 
-	n.t.Log("the annotation changes and goes: what stays is what the kubelet has for the new request")
+	n.t.Log("the annotation changes and goes: the weight becomes the kubelet's for the new request")
 	kubectl(n.t, "annotate", "pod", "a", "--overwrite", "waterline.io/cpu-share=4096")
 	n.expect(n.t, a, model.Shares, 4096)
 	kubectl(n.t, "annotate", "pod", "a", "waterline.io/cpu-share-")
@@ -377,7 +377,7 @@ func (n *node) testLife() {
 		}
 	}
 
-	n.t.Log("the agent is killed, its pod goes, and comes back; meanwhile somebody writes")
+	n.t.Log("the agent is killed, and its pod goes and comes back; meanwhile another writer writes")
 	old := n.agent()
 	kubectl(n.t, "delete", "pod", "-n", "waterline-system", old.Name, "--grace-period=0", "--force")
 	n.set(n.t, a, model.Shares, 99)
@@ -390,7 +390,7 @@ func (n *node) testLife() {
 	kubectl(n.t, "delete", "pod", "a", "--grace-period=1")
 	n.expect(n.t, n.run("a", `waterline.io/cpu-share: "1000"`, limited, false), model.Shares, 1000)
 
-	n.t.Log("explain says why, through the API server")
+	n.t.Log("explain shows the reason, through the API server")
 	explains(n.t, []string{"pod", "a", "--kubeconfig", bed.Kubeconfig()}, []string{"Weighted requested=1000shares"})
 }
 
@@ -445,9 +445,9 @@ func (n *node) testAgent() {
 			break
 		}
 		if try == tries-1 {
-			n.t.Errorf("in steady state it says: %s", out)
+			n.t.Errorf("in steady state, the agent logs: %s", out)
 		}
-		n.t.Logf("it says: %s", out)
+		n.t.Logf("the agent logs: %s", out)
 	}
 	for _, verb := range []string{"get secrets", "list configmaps", "create pods", "patch nodes", "get nodes/proxy",
 		"delete events"} {
@@ -455,7 +455,7 @@ func (n *node) testAgent() {
 		out, _ := tryKubectl("auth", "can-i", words[0], words[1],
 			"--as=system:serviceaccount:waterline-system:waterline-agent", "-A")
 		if !strings.HasSuffix(out, "no") {
-			n.t.Errorf("it may %s: %s", verb, out)
+			n.t.Errorf("the agent may %s: %s", verb, out)
 		}
 	}
 }
@@ -479,7 +479,7 @@ func TestNodeRestore(t *testing.T) {
 		return out == "", out
 	})
 	if !n.is(a, model.Shares, 2048) {
-		t.Errorf("without the agent the weight is %d, want the last one", n.get(a, model.Shares))
+		t.Errorf("without the agent, the weight is %d, want the last one", n.get(a, model.Shares))
 	}
 	out, err := n.restore()
 	if err != nil {

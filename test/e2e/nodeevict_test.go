@@ -15,7 +15,7 @@ import (
 // manager and, in full form, for a while no API server. Then a manager evicts one. Neither pod obeys SIGTERM.
 func TestNodeEvict(t *testing.T) {
 	if *on == "vm" && !soak {
-		t.Skip("in short the node of this machine stands for both: who asks and who evicts are the same there")
+		t.Skip("in short form, this machine's node stands for both: the agent and the manager are the same there")
 	}
 	n := install(t, "--set", "manager.enabled=true,manager.webhook.enabled=false", "--set-json",
 		`manager.nodeSelector={"nowhere":"true"}`)
@@ -40,8 +40,8 @@ func TestNodeEvict(t *testing.T) {
 		status := report().Status
 		return status.Eviction != nil && status.Hot != "", fmt.Sprintf("%+v", status)
 	}
-	eventually(t, "the node asks for a pod", asked)
-	n.sold(false, "it takes no batch while it is hot", func(cpu int64) bool { return cpu == 0 })
+	eventually(t, "the node requests an eviction", asked)
+	n.sold(false, "the hot node offers nothing to batch", func(cpu int64) bool { return cpu == 0 })
 	// After a kill of an API server with etcd 3.4, its view of objects may stay old for minutes. The tests after this one
 	// need a current view.
 	if soak {
@@ -52,7 +52,7 @@ func TestNodeEvict(t *testing.T) {
 	for _, check := range lives {
 		check("there was no manager")
 	}
-	eventually(t, "it still asks for one", asked)
+	eventually(t, "the node still requests an eviction", asked)
 
 	m := &managed{t: t, config: kubeconfig(t, kubectl(t, "create", "token", "waterline-manager", "-n",
 		"waterline-system"))}
@@ -69,18 +69,18 @@ func TestNodeEvict(t *testing.T) {
 	})
 	pod := object[corev1.Pod](t, "pod", first)
 	if pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds != int64(grace.Seconds()) {
-		t.Errorf("it has other grace than its own: %v", pod.DeletionGracePeriodSeconds)
+		t.Errorf("its grace period is not its own: %v", pod.DeletionGracePeriodSeconds)
 	}
-	eventually(t, "it is gone, though it does not obey", func() (bool, string) {
+	eventually(t, "it has ended, though it ignores SIGTERM", func() (bool, string) {
 		out, err := tryKubectl("get", "pod", first)
 		return err != nil && strings.Contains(out, "NotFound"), out
 	})
 	// The grace period ends then, in whole seconds.
 	if took := time.Since(pod.DeletionTimestamp.Time); took < -2*time.Second {
-		t.Errorf("it was gone %s before its grace was over", -took)
+		t.Errorf("it ended %s before its grace period was over", -took)
 	}
 	if leaves(t, other) {
-		t.Error("the other one leaves before it is known what the first has freed")
+		t.Error("the second pod leaves before the effect of the first is known")
 	}
 	lives[other]("another pod was evicted")
 }

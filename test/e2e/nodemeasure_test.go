@@ -27,7 +27,7 @@ func TestNodeMeasure(t *testing.T) {
 	n.loaded("batch", "BE", "while :; do :; done", "limits: {cpu: 200m}")
 	n.loaded("holder", "", "held=$(head -c 16777216 /dev/zero | tr '\\\\0' x); while :; do sleep 1000; done",
 		"requests: {cpu: 10m}")
-	eventually(t, "holder has what it is to hold, which takes an emulated machine some time", func() (bool, string) {
+	eventually(t, "the holder has allocated its memory, which takes an emulated machine some time", func() (bool, string) {
 		used := n.workingSet(t, n.dir("holder"))
 		return used >= 15<<20, fmt.Sprint(used)
 	})
@@ -78,7 +78,7 @@ func TestNodeMeasure(t *testing.T) {
 			case got >= least*0.99-floor && got <= most*1.01+floor:
 				return
 			case try == len(all)-1:
-				t.Errorf("CPU of %s is %v, and was read as %v to %v", class, got, least, most)
+				t.Errorf("CPU of %s is %v, and the test measured %v to %v", class, got, least, most)
 			}
 		}
 	}
@@ -103,7 +103,7 @@ func TestNodeMeasure(t *testing.T) {
 		t.Logf("memory of %s %.0f, read: %.0f", class, got, want)
 		// The agent's own memory changes during the query, and v1 counts in batches of 32 pages for each CPU and group.
 		if floor := float64(2 << 20); got < want*0.99-floor || got > want*1.01+floor {
-			t.Errorf("memory of %s is %v, and was read as %v", class, got, want)
+			t.Errorf("memory of %s is %v, and the test measured %v", class, got, want)
 		}
 	}
 	n.checkKubelet(reader, end, minute(v1alpha1.MetricCPUUsed, "BE"), before, after)
@@ -160,7 +160,7 @@ func (e exposition) of(t testing.TB, metric, labels string) float64 {
 			return v
 		}
 	}
-	t.Fatalf("the agent shows no %s%s", metric, labels)
+	t.Fatalf("the agent publishes no %s%s", metric, labels)
 	return 0
 }
 
@@ -223,14 +223,14 @@ grep -c ^processor /proc/cpuinfo
 		body, last, found := strings.Cut(rest, "\nat ")
 		at, next, ends := strings.Cut(last, "\n")
 		if !found || !ends || len(r.at) < 100 {
-			n.t.Fatalf("after %d readings came %q", len(r.at), rest)
+			n.t.Fatalf("after %d readings, the output was %q", len(r.at), rest)
 		}
 		if out = next; exposition(body).whole() {
 			shown = append(shown, showing{exposition(body), n.clock(at)})
 		}
 	}
 	if len(shown) == 0 {
-		n.t.Fatal("the agent shows no metrics")
+		n.t.Fatal("the agent publishes no metrics")
 	}
 	if r.cpus, err = strconv.ParseFloat(strings.TrimSpace(out), 64); err != nil {
 		n.t.Fatal(err)
@@ -305,7 +305,7 @@ func (n *node) checkKubelet(r *reader, end time.Time, batch float64, before, aft
 		first, last := before[name], after[name]
 		span := last.at.Sub(first.at)
 		if first.at.Before(r.at[0]) || span < 20*time.Second {
-			n.t.Errorf("the kubelet said of %s %+v and then %+v, and the reader began at %s", name, first, last, r.at[0])
+			n.t.Errorf("the kubelet reported %s with %+v and then %+v, and the reader began at %s", name, first, last, r.at[0])
 			continue
 		}
 		for _, saw := range []told{first, last} {
@@ -316,7 +316,7 @@ func (n *node) checkKubelet(r *reader, end time.Time, batch float64, before, aft
 			n.t.Logf("%s: the kubelet read %.2f s at %s, the files %.2f, and %.2f to %.2f within %s", name, saw.seconds,
 				saw.at.Format("05.000"), r.count(i, saw.at), least, most, near)
 			if saw.seconds < least-0.02 || saw.seconds > most+0.02 {
-				n.t.Errorf("the kubelet says that %s has used %v s, the files say %v to %v", name, saw.seconds, least, most)
+				n.t.Errorf("by the kubelet, %s has used %v s; by the files, %v to %v", name, saw.seconds, least, most)
 			}
 		}
 		if name != "batch" || *on == "vm" {
@@ -328,12 +328,12 @@ func (n *node) checkKubelet(r *reader, end time.Time, batch float64, before, aft
 			last.at, i)
 		n.t.Logf("%s: %.4f by the kubelet over %s", name, told, span)
 		if batch < told*0.99-floor || batch > told*1.01+floor {
-			n.t.Errorf("the agent says that batch uses %v CPUs, the kubelet says %v", batch, told)
+			n.t.Errorf("by the agent, batch uses %v CPUs; by the kubelet, %v", batch, told)
 		}
 	}
 	if read, told := n.workingSet(n.t, n.dir("holder")), after["holder"].memory; told < read*0.99-1<<20 ||
 		told > read*1.01+1<<20 {
-		n.t.Errorf("the kubelet says that holder has %v bytes, the files say %v", told, read)
+		n.t.Errorf("by the kubelet, the holder has %v bytes; by the files, %v", told, read)
 	}
 }
 
@@ -442,7 +442,7 @@ done`
 		n.t.Fatalf("no new pod's cgroup appeared:\n%s", &course)
 	}
 	if before := looks[appeared-1].allowance; *on == "vm" && before < asked {
-		n.t.Logf("nothing can be taken: to start the pod the emulated node needs all of its CPUs but %.3f", before)
+		n.t.Logf("nothing can be subtracted: starting the pod takes all of the emulated node's CPUs except %.3f", before)
 		return
 	}
 	// The figures are read after the pods were counted, so those of the previous read may include the pod already. A later
@@ -460,7 +460,7 @@ done`
 		late = looks[appeared-1+taken-1].at.Sub(looks[appeared].at)
 		last = late.String() + " after its cgroup appeared"
 	}
-	n.t.Logf("the request of a new online pod was free for the last time %s, by looks of %s at most", last, slowest)
+	n.t.Logf("the request of a new online pod was free for the last time %s, by reads that took %s at most", last, slowest)
 	if most := 2*time.Second + slowest; late > most {
 		n.t.Errorf("that is more than %s:\n%s", most, &course)
 	}

@@ -78,7 +78,7 @@ func newPlacer(t *testing.T) *placer {
 
 func (p *placer) await(t *testing.T) {
 	t.Helper()
-	eventually(t, "the container runtime asks", func() (bool, string) {
+	eventually(t, "the container runtime sends a request", func() (bool, string) {
 		return p.Stats().Connected,
 			fmt.Sprintf("%+v", p.Stats())
 	})
@@ -125,7 +125,7 @@ spec:
 func (n *node) testOOMScore() {
 	n.policy(`{"mode": "Enforce", "cpu": {"suppression":"None"}, "protect": {"memory": true}}`)
 	defer n.dropPolicy()
-	eventually(n.t, "the node goes by the policy", func() (bool, string) {
+	eventually(n.t, "the node follows the policy", func() (bool, string) {
 		is := object[v1alpha1.NodeReport](n.t, "nodereport", n.name).Status.Policy
 		return is == "test", is
 	})
@@ -171,14 +171,14 @@ func TestNodeNRI(t *testing.T) {
 	p := newPlacer(t)
 	p.put("nri-first", "1")
 	if cpus := n.firstAct("nri-first"); cpus != "1" {
-		t.Errorf("put on CPU 1, the first act of a container ran on %s", cpus)
+		t.Errorf("placed on CPU 1, the first instruction of a container ran on %s", cpus)
 	}
 	if cpus := n.firstAct("nri-free"); cpus == "1" {
-		t.Errorf("put nowhere, the first act of a container ran on %s", cpus)
+		t.Errorf("without a placement, the first instruction of a container ran on %s", cpus)
 	}
 	p.put("nri-nonsense", "1000")
 	if cpus := n.firstAct("nri-nonsense"); cpus == "1" || cpus == "1000" {
-		t.Errorf("put on a CPU that does not exist, the first act of a container ran on %s", cpus)
+		t.Errorf("placed on a CPU that does not exist, the first instruction of a container ran on %s", cpus)
 	}
 
 	// Allocate, move and resize, like an agent.
@@ -186,11 +186,11 @@ func TestNodeNRI(t *testing.T) {
 	n.run("nri-moved", "", "requests: {cpu: 100m}, limits: {cpu: 200m}", false)
 	dir, id := n.container("nri-moved")
 	if cpus := n.cpus(dir); cpus.String() != "1" {
-		t.Errorf("put on CPU 1, a container has %s", cpus)
+		t.Errorf("placed on CPU 1, a container has %s", cpus)
 	}
 	if c, ok := p.saw(id); !ok || c.Dir != dir || c.Name != "c" || c.Namespace != "default" ||
 		!strings.Contains(dir, c.PodUID) {
-		t.Errorf("the runtime told of %+v, want one in %s", c, dir)
+		t.Errorf("the runtime sent %+v, want a container in %s", c, dir)
 	}
 	resize := func(cpu string, quota int64) {
 		t.Helper()
@@ -203,14 +203,14 @@ func TestNodeNRI(t *testing.T) {
 	n.setCPUs(dir, "0")
 	resize("300m", 30_000)
 	if cpus := n.cpus(dir); cpus.String() != "0" {
-		t.Errorf("a container that had been moved to CPU 0 was put on %s by a resize", cpus)
+		t.Errorf("a resize put a container that had been moved to CPU 0 on %s", cpus)
 	}
 
 	// The counter-check without answers: the runtime writes its own values.
 	p.put("nri-moved", "")
 	n.setCPUs(dir, "1")
 	resize("400m", 40_000)
-	eventually(t, "without an answer the runtime writes what it knows; else UpdateContainer need not be answered",
+	eventually(t, "without an answer, the runtime writes its own values; otherwise UpdateContainer needs no answer",
 		func() (bool, string) {
 			cpus := n.cpus(dir)
 			return cpus.String() == "0", cpus.String()
@@ -225,13 +225,13 @@ func TestNodeNRI(t *testing.T) {
 		s := p.Stats()
 		return s.Connected && s.Connections > before, fmt.Sprintf("%+v", s)
 	})
-	eventually(t, "after its restart the runtime tells of "+dir, func() (bool, string) { // once it is connected
+	eventually(t, "after its restart, the runtime reports "+dir, func() (bool, string) { // once it is connected
 		c, ok := p.saw(id)
 		return ok && c.Dir == dir, fmt.Sprintf("%+v", c)
 	})
 	p.put("nri-again", "1")
 	if cpus := n.firstAct("nri-again"); cpus != "1" {
-		t.Errorf("after the runtime's restart, the first act of a container put on CPU 1 ran on %s", cpus)
+		t.Errorf("after the runtime's restart, the first instruction of a container placed on CPU 1 ran on %s", cpus)
 	}
 	// It takes 3 ms where the process does not stand still; a runtime waits 2 s.
 	if slowest := p.Stats().Slowest; slowest > 2*time.Second {
@@ -239,7 +239,7 @@ func TestNodeNRI(t *testing.T) {
 	}
 
 	agent := n.agent()
-	eventually(t, "the agent is connected and asked", func() (bool, string) {
+	eventually(t, "the agent is connected and gets requests", func() (bool, string) {
 		out, err := tryKubectl("get", "--raw", "/api/v1/namespaces/waterline-system/pods/"+agent.Name+":9464/proxy/metrics")
 		return err == nil && strings.Contains(out, "waterline_nri_connected 1") &&
 			!strings.Contains(out, "waterline_nri_requests_total 0\n"), out

@@ -58,7 +58,7 @@ func TestAPIObstacles(t *testing.T) {
 	for _, c := range cases {
 		pod, said := m.try(c.namespace, batch, "--dry-run=server")
 		if (pod == nil) != (c.refused != "") || !strings.Contains(said, c.refused) {
-			t.Errorf("%s: the API server says %q, want %q", c.namespace, said, c.refused)
+			t.Errorf("%s: the API server's error is %q, want %q", c.namespace, said, c.refused)
 		}
 		line := ""
 		for l := range strings.Lines(found) {
@@ -67,10 +67,10 @@ func TestAPIObstacles(t *testing.T) {
 			}
 		}
 		if (line != "") != (c.found != "") || !strings.Contains(line, c.found) {
-			t.Errorf("%s: the command says %q, want %q", c.namespace, found, c.found)
+			t.Errorf("%s: the command's output is %q, want %q", c.namespace, found, c.found)
 		}
 	}
-	t.Log("a quota that leaves batch pods out counts the others still")
+	t.Log("a quota that excludes batch pods still counts the others")
 	if pod, said := m.try("o-scoped", strings.Replace(batch, "BE", "LS", 1)); pod == nil {
 		t.Error(said)
 	}

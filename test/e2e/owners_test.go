@@ -67,15 +67,15 @@ spec:
 		}
 	}
 	if in == "" || out == "" {
-		t.Fatalf("of %d Deployments are batch: %v", count, first)
+		t.Fatalf("of %d Deployments, these are batch: %v", count, first)
 	}
 
-	t.Log("each is rolled: other ReplicaSets, the same half")
+	t.Log("each Deployment is rolled: new ReplicaSets, the same half")
 	kubectl(t, "set", "env", "deployment", "--all", "-n", "owners", "A=b")
 	second, from := revision(1)
 	for n := range from {
 		if from[n] == old[n] {
-			t.Errorf("the pod of %s is from %s still", n, from[n])
+			t.Errorf("the pod of %s is still from %s", n, from[n])
 		}
 	}
 	if !maps.Equal(first, second) {
@@ -101,16 +101,16 @@ spec:
 		kubectl(t, "label", "pod", pod.Name, "-n", "owners", "--overwrite", "waterline.io/qos="+map[string]string{in: "LS",
 			out: "BE"}[n], "touched=yes")
 		look("with another label")
-		t.Log("its owner gives it up and makes another, which is as the first was")
+		t.Log("its owner releases it and makes another pod like the first")
 		kubectl(t, "label", "pod", pod.Name, "-n", "owners", "--overwrite", "one=nobody-"+n)
-		eventually(t, "nobody owns it", func() (bool, string) {
+		eventually(t, "it has no owner", func() (bool, string) {
 			owners := object[corev1.Pod](t, "pod", pod.Name, "-n", "owners").OwnerReferences
 			return len(owners) == 0, fmt.Sprint(owners)
 		})
 		look("without an owner")
 		eventually(t, "another", func() (bool, string) { return len(pods("one="+n)) == 1, "" })
 		if other := pods("one=" + n)[0]; (asks(&other) == "c(batch-cpu=1000)") != first[n] {
-			t.Errorf("its successor asks for %s", asks(&other))
+			t.Errorf("its successor requests %s", asks(&other))
 		}
 	}
 
@@ -131,7 +131,7 @@ spec:
 		if after = versions(); after == before {
 			break
 		}
-		t.Log("something changed; once more")
+		t.Log("an object changed; once more")
 		time.Sleep(5 * time.Second)
 	}
 	if after != before {

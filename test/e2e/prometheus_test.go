@@ -186,7 +186,7 @@ func (p *prometheus) checkRules() {
 		}
 	}
 	if recorded == 0 {
-		p.t.Error("nothing is recorded")
+		p.t.Error("no series is recorded")
 	}
 	if alerts, err := p.ask("ALERTS", time.Time{}); err != nil || len(alerts) > 0 {
 		p.t.Errorf("alerts: %v, %v", slices.Collect(maps.Keys(alerts)), err)
@@ -213,7 +213,7 @@ func (p *prometheus) checkRecorded(name, expr string) {
 			return len(w[labels]) == 1 &&
 				w[labels][0].value == is.value
 		}) {
-			p.t.Errorf("%s%s is %v, and its expression %v", name, labels, is.value, want)
+			p.t.Errorf("%s%s is %v, but its expression is %v", name, labels, is.value, want)
 		}
 	}
 }

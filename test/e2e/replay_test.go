@@ -66,6 +66,6 @@ func TestNodeReplay(t *testing.T) {
 	}
 	t.Logf("%d rounds; suppressed %v, exclusive %v, bursts %v", rounds, suppressed, exclusive, bursts)
 	if rounds < 20 || !suppressed || !exclusive {
-		t.Error("that shows little")
+		t.Error("too few to prove anything")
 	}
 }

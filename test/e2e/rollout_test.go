@@ -234,11 +234,11 @@ func TestAPIRollout(t *testing.T) {
 			t.Fatal(err)
 		}
 		if slices.Contains(early, node.Name) && !slices.Contains(remains(&node), "batch-cpu") {
-			t.Errorf("%s was in, and did not stay in: %v", node.Name, remains(&node))
+			t.Errorf("%s was included, but is no longer: %v", node.Name, remains(&node))
 		}
 	}
 
-	t.Log("an agent is killed, and its kubelet says so")
+	t.Log("an agent is killed, and its kubelet reports that")
 	r.agents["r1"].stop(os.Kill)
 	r.ready("r1", false)
 	r.expectWithdrawn("r1", "AgentNotReady")
@@ -253,11 +253,11 @@ func TestAPIRollout(t *testing.T) {
 		r.follows("when its agent is back", want)
 	}
 
-	t.Log("one policy is switched off, the other deleted")
+	t.Log("one policy is disabled, the other deleted")
 	r.write(name, `mode: Disabled`)
 	all(inB, clean.by(name))
 	delete(want, "r1")
-	r.follows("when it is off", want)
+	r.follows("when it is disabled", want)
 	r.drop(name)
 	all(0, clean)
 	r.follows("when they are deleted", want)
@@ -266,7 +266,7 @@ func TestAPIRollout(t *testing.T) {
 // says waits until a condition of a policy has a status and text.
 func (r *rolled) says(policy, kind, status, message string) {
 	r.t.Helper()
-	eventually(r.t, policy+" says "+message, func() (bool, string) {
+	eventually(r.t, policy+" has the condition "+message, func() (bool, string) {
 		c := meta.FindStatusCondition(object[v1alpha1.ColocationPolicy](r.t, "colocationpolicy", policy).Status.Conditions,
 			kind)
 		return c != nil && string(c.Status) == status && strings.Contains(c.Message, message), fmt.Sprintf("%+v", c)

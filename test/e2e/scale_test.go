@@ -126,7 +126,7 @@ func (l *large) build() {
 	for _, kind := range []string{"/api/v1/nodes", "/api/v1/pods"} {
 		l.listed(kind)
 	}
-	l.t.Logf("%d nodes with %d pods are there after %v", l.count, l.count*podsOnEach, time.Since(began).Round(time.Second))
+	l.t.Logf("%d nodes with %d pods exist after %v", l.count, l.count*podsOnEach, time.Since(began).Round(time.Second))
 }
 
 // listed waits until the API server's own cache has as many objects as etcd.
@@ -316,7 +316,7 @@ func (l *large) merge(ctx context.Context, path, body string) bool {
 func (l *large) settle(f *fleet) time.Duration {
 	l.t.Helper()
 	began := time.Now()
-	l.wait("all nodes publish what they sell", func() bool { return f.unsettled() == 0 })
+	l.wait("all nodes publish their offers", func() bool { return f.unsettled() == 0 })
 	took := time.Since(began)
 	time.Sleep(20 * time.Second)
 	return took

@@ -37,7 +37,7 @@ func TestNodeSell(t *testing.T) {
 	if manager {
 		n.sub("Lost", (*node).testLost)
 	}
-	n.sold(false, "something is sold", func(cpu int64) bool { return cpu >= 200 })
+	n.sold(false, "the node offers something", func(cpu int64) bool { return cpu >= 200 })
 	t.Logf("%s after the policy was written the node sells %d mCPU", time.Since(started).Round(time.Second),
 		n.published(false, model.TierBatch, false))
 	n.sub("Ours", func(n *node) { n.testSold(false, (*node).fall) })
@@ -57,31 +57,31 @@ func TestNodeSell(t *testing.T) {
 func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, bound int64)) {
 	const cpu, memory = 100, 64 << 20
 	n.policy(selling("Enforce", "Static", koordinator)) // independent of other load on this machine
-	n.sold(koordinator, "it is sold", func(free int64) bool { return free >= 2*cpu })
+	n.sold(koordinator, "the node has an offer", func(free int64) bool { return free >= 2*cpu })
 	n.sold(!koordinator, "the other names are gone", func(free int64) bool { return free == 0 })
 	name := "batch"
 	apply(n.t, n.batch(name, koordinator, cpu, memory))
 	kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, ready)
 	pod := object[corev1.Pod](n.t, "pod", name)
 	if pod.Spec.NodeName != n.name || pod.Spec.SchedulerName != corev1.DefaultSchedulerName {
-		n.t.Fatalf("the pod is on %q, put there by %q", pod.Spec.NodeName, pod.Spec.SchedulerName)
+		n.t.Fatalf("the pod is on %q, placed by %q", pod.Spec.NodeName, pod.Spec.SchedulerName)
 	}
 	lives := n.living(name)
 
-	n.t.Log("online pods need the node: nothing is free beyond what is bound")
+	n.t.Log("online pods need the node: only the bound amount is left")
 	fall(n, koordinator, cpu)
 	n.mustRestart("kubelet")
 	n.ready()
 	n.steady(koordinator, cpu)
 	lives("the kubelet restarts while the offer is small")
 
-	n.t.Log("somebody writes to the Node")
+	n.t.Log("another writer changes the Node")
 	key := v1alpha1.SlackResource("batch", false, koordinator)
 	patch := fmt.Sprintf(`{"status":{"capacity":{%q:"0"},"allocatable":{%q:"77"}}}`, key, key)
 	kubectl(n.t, "patch", "node", n.name, "--subresource=status", "--type=merge", "-p", patch)
-	n.sold(koordinator, "it was put right", func(sold int64) bool { return sold == cpu })
+	n.sold(koordinator, "the agent restores the Node", func(sold int64) bool { return sold == cpu })
 
-	n.t.Log("the policy is switched off")
+	n.t.Log("the policy is disabled")
 	left := int64(0)
 	if koordinator {
 		left = cpu // with these names, a restarting kubelet fails pods that request more than the Node has
@@ -94,8 +94,8 @@ func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, b
 	lives("the kubelet restarts after the offer was withdrawn")
 
 	kubectl(n.t, "delete", "pod", "online", name, "--grace-period=0", "--force", "--wait")
-	n.sold(koordinator, "nothing is left", func(sold int64) bool { return sold == 0 })
-	eventually(n.t, "the node reports that it is off", func() (bool, string) {
+	n.sold(koordinator, "the Node has no batch CPU", func(sold int64) bool { return sold == 0 })
+	eventually(n.t, "the node reports mode Disabled", func() (bool, string) {
 		report := object[v1alpha1.NodeReport](n.t, "nodereport", n.name)
 		owners := report.OwnerReferences
 		return report.Status.Mode == string(model.ModeDisabled) && len(owners) == 1 && owners[0].Name == n.name,
@@ -108,7 +108,7 @@ func (n *node) fall(koordinator bool, bound int64) {
 	n.policy(selling("Enforce", "Realtime", koordinator))
 	n.run("online", "", "requests: {cpu: 50m}", true)
 	started := time.Now()
-	n.sold(koordinator, "only what is bound", func(sold int64) bool { return sold == bound })
+	n.sold(koordinator, "only the bound amount", func(sold int64) bool { return sold == bound })
 	n.t.Logf("%s after the online pod was ready", time.Since(started).Round(10*time.Millisecond))
 }
 
@@ -192,7 +192,7 @@ func (n *node) steady(koordinator bool, least int64) {
 			n.t.Logf("for a moment the Node had %d of %d", is, least)
 		}
 	}
-	n.sold(koordinator, "what is bound is there", func(is int64) bool { return is >= least })
+	n.sold(koordinator, "the bound amount is published", func(is int64) bool { return is >= least })
 }
 
 // ready waits until the kubelet reports the node as ready, which it does again after a start.

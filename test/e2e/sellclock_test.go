@@ -38,19 +38,19 @@ func (n *node) testClock() {
 		n.step(by)
 		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Second) {
 			if is := n.published(false, model.TierBatch, false); is < offer || is > offer && time.Since(grown) < 55*time.Second {
-				n.t.Errorf("%s after it grew the offer is %d, and was %d", time.Since(grown).Round(time.Second), is, offer)
+				n.t.Errorf("%s after it grew, the offer is %d, and was %d", time.Since(grown).Round(time.Second), is, offer)
 			}
 			n.set(n.t, dir, model.Shares, 99)
 			n.expect(n.t, dir, model.Shares, 3000)
 		}
-		eventually(n.t, "it is measured", func() (bool, string) {
+		eventually(n.t, "the node is measured", func() (bool, string) {
 			shown := n.metrics(&agent)
 			age := shown.of(n.t, v1alpha1.MetricMeasurementAge, `resource="cpu"`)
 			return age < 3 && strings.Contains(string(shown), v1alpha1.MetricCPUUsed+`{class="node",window="1s"}`),
 				fmt.Sprint(age)
 		})
 		if is := n.agent(); is.UID != agent.UID || is.Status.ContainerStatuses[0].RestartCount > 0 {
-			n.t.Errorf("the agent was started anew")
+			n.t.Errorf("the agent was restarted")
 		}
 		lives("the clock was set by " + by)
 	}
@@ -67,7 +67,7 @@ func (n *node) testWindows() {
 	selling := func(state model.SellState) {
 		n.t.Helper()
 		started := time.Now()
-		eventually(n.t, "the node says "+string(state), func() (bool, string) {
+		eventually(n.t, "the node reports "+string(state), func() (bool, string) {
 			is := kubectl(n.t, "get", "nodereport", n.name, "-o", "jsonpath={.status.selling}")
 			return is == string(state), is
 		})

@@ -30,13 +30,13 @@ done`
 func (n *node) testLost() {
 	const cpu, memory = 100, 64 << 20
 	if soak { // else only the bound amount would be withdrawn, without a wait
-		n.sold(false, "something is sold", func(is int64) bool { return is >= 2*cpu })
+		n.sold(false, "the node offers something", func(is int64) bool { return is >= 2*cpu })
 	}
 	// The pod skips the scheduler, so that it need not wait for an offer.
 	apply(n.t, strings.Replace(n.batch("kept", false, cpu, memory), "spec:\n", "spec:\n  nodeName: "+n.name+"\n", 1))
 	kubectl(n.t, "wait", "--for=condition=Ready", "pod/kept", ready)
 	lives := n.living("kept")
-	n.sold(false, "what is bound is sold", func(is int64) bool { return is >= cpu })
+	n.sold(false, "the bound amount is sold", func(is int64) bool { return is >= cpu })
 
 	n.t.Log("the agent is killed and kept from coming back")
 	agent := n.agent()
@@ -54,19 +54,19 @@ func (n *node) testLost() {
 	n.t.Log("the agent is back")
 	n.agents("null")
 	back := n.agent()
-	eventually(n.t, "the offer is there again", func() (bool, string) {
+	eventually(n.t, "the offer is published again", func() (bool, string) {
 		is := n.published(false, model.TierBatch, false)
 		return is >= cpu, fmt.Sprint(is)
 	})
 	if back.UID == agent.UID {
 		n.t.Error("it is the same agent")
 	}
-	lives("the offer is there again")
+	lives("the offer is published again")
 	if soak {
 		n.testAgentStopped(lives)
 	}
 	n.testNodeAnew(cpu, lives)
-	lives("the Node is another")
+	lives("the Node was replaced")
 	kubectl(n.t, "delete", "pod", "kept", "--grace-period=0", "--force", "--wait")
 }
 
@@ -100,11 +100,11 @@ func (n *node) testAgentStopped(lives func(string)) {
 		n.t.Error("the agent is ready")
 		return began
 	})
-	n.t.Logf("all in all it took %s", time.Since(began).Round(time.Second))
+	n.t.Logf("in all, this took %s", time.Since(began).Round(time.Second))
 	lives("the agent stands still")
 	close(stop)
 	stopper.Wait()
-	n.sold(false, "the offer is there again", func(is int64) bool { return is > 0 })
+	n.sold(false, "the offer is published again", func(is int64) bool { return is > 0 })
 }
 
 // expectWithdrawn waits until the manager has withdrawn the offer for a reason, and the Node has no offer. The manager
@@ -116,9 +116,10 @@ func (n *node) expectWithdrawn(reason string, began func() time.Time) {
 		return why == reason, why
 	})
 	withdrawn, since := time.Now(), began()
-	n.sold(false, "nothing is sold", func(is int64) bool { return is == 0 })
+	n.sold(false, "the Node has no offer", func(is int64) bool { return is == 0 })
 	took := time.Since(since)
-	n.t.Logf("it was withdrawn after %s, and gone from the Node after %s", withdrawn.Sub(since).Round(time.Second),
+	n.t.Logf("the offer was withdrawn after %s, and removed from the Node after %s",
+		withdrawn.Sub(since).Round(time.Second),
 		took.Round(time.Second))
 	if took > 90*time.Second {
 		n.t.Errorf("that is more than 90 s")
@@ -189,14 +190,14 @@ func (n *node) testNodeAnew(bound int64, lives func(string)) {
 		return err == nil && uid != "" && uid != string(old.UID), out
 	})
 	made := time.Now()
-	n.sold(false, "what is bound is sold again", func(is int64) bool { return is >= bound })
+	n.sold(false, "the bound amount is sold again", func(is int64) bool { return is >= bound })
 	sold := time.Now()
 	eventually(n.t, "a report of this Node", func() (bool, string) {
 		out, err := tryKubectl("get", "nodereport", n.name, "-o",
 			"jsonpath={.metadata.ownerReferences[*].uid} {.status.policy} {.status.selling} {.status.cpu.bound.batch}")
 		return err == nil && out == fmt.Sprintf("%s test Open %dm", uid, bound), out
 	})
-	n.t.Logf("after %s there was a Node, %s later all was sold again, %s later the report was that of this Node",
+	n.t.Logf("after %s there was a Node, %s later all was sold again, and %s later the Node had its own report",
 		made.Sub(deleted).Round(time.Second), sold.Sub(made).Round(100*time.Millisecond), time.Since(made).Round(time.Second))
 	n.ready()
 	lives("the Node is made again")
@@ -218,26 +219,26 @@ func (n *node) fallAway(koordinator bool, bound int64) {
 	weight := n.get(batch, model.Shares)
 	agent := n.agent()
 	lives := n.living("online", "batch")
-	n.sold(koordinator, "more than what is bound", func(sold int64) bool { return sold > bound })
+	n.sold(koordinator, "more than the bound amount", func(sold int64) bool { return sold > bound })
 
 	outage := time.Minute
 	if soak {
 		outage = 10 * time.Minute
 	}
-	n.t.Log("the API server is away for " + outage.String())
+	n.t.Log("the API server is down for " + outage.String())
 	control(n.t, "kill", "apiserver")
 	end := time.Now().Add(outage)
 	if out, err := n.ctr("task", "kill", "-s", "SIGUSR1", id); err != nil {
 		n.t.Fatalf("%v: %s", err, out)
 	}
 	began := time.Now()
-	eventually(n.t, "the agent sees it", func() (bool, string) {
+	eventually(n.t, "the agent measures it", func() (bool, string) {
 		shown := n.metrics(&agent)
 		used, offer := shown.of(n.t, v1alpha1.MetricCPUUsed, `class="LS",window="1s"`),
 			shown.of(n.t, v1alpha1.MetricCPUOffer, `tier="batch"`)
 		return used > 0.3 && 1000*offer <= float64(bound), fmt.Sprintf("%v used, %v offered", used, offer)
 	})
-	n.t.Logf("%s after the pod began the agent offers no more than what is bound",
+	n.t.Logf("%s after the pod began, the agent offers no more than the bound amount",
 		time.Since(began).Round(100*time.Millisecond))
 	for ; time.Now().Before(end); time.Sleep(5 * time.Second) {
 		n.set(n.t, online, model.Shares, 77)
@@ -250,9 +251,10 @@ func (n *node) fallAway(koordinator bool, bound int64) {
 	}
 	startAPI(n.t)
 	back := time.Now()
-	n.sold(koordinator, "only what is bound", func(sold int64) bool { return sold == bound })
+	n.sold(koordinator, "only the bound amount", func(sold int64) bool { return sold == bound })
 	took := time.Since(back)
-	n.t.Logf("%s after the API server was back the Node had no more than what is bound", took.Round(100*time.Millisecond))
+	n.t.Logf("%s after the API server was back, the Node had no more than the bound amount",
+		took.Round(100*time.Millisecond))
 	// An agent tries again after 16 s at most; with client-go's default, after a minute.
 	if took > 30*time.Second {
 		n.t.Errorf("that is more than 30 s")

@@ -28,7 +28,7 @@ func (n *node) testRace() {
 	// When the policy changes the names, the offer under the old names falls to the bound amount, and returns at once when
 	// they change back. A shrinking room would have the same effect, but take minutes to grow again.
 	n.policy(selling("Enforce", "Static", true))
-	n.sold(true, "it is sold", func(is int64) bool { return is >= int64(2*pods*cpu) || is >= 200 })
+	n.sold(true, "the node has an offer", func(is int64) bool { return is >= int64(2*pods*cpu) || is >= 200 })
 
 	var log raceLog
 	ctx, stop := context.WithCancel(n.t.Context())
@@ -60,7 +60,7 @@ func (n *node) testRace() {
 		n.rename(false)
 		n.sold(false, "the offer fell", func(is int64) bool { return is > 0 })
 		n.rename(true)
-		n.sold(false, "it is back", func(is int64) bool { return is == 0 })
+		n.sold(false, "the offer is back", func(is int64) bool { return is == 0 })
 	}
 	if err := stream.Wait(); err != nil {
 		n.t.Fatalf("creating pods: %v: %s", err, &complaints)
@@ -95,9 +95,9 @@ func (n *node) testRace() {
 	}
 	// The scheduler has one pod in progress, and binds another before it receives the patch. A slow machine adds more.
 	if most := 4 * falls; beyond > most || len(refused) > most {
-		n.t.Errorf("more than %d were", most)
+		n.t.Errorf("more than %d pods were bound beyond the offer, or refused", most)
 	}
-	n.sold(true, "what is bound is there", func(is int64) bool { return is >= int64(kept*cpu) })
+	n.sold(true, "the bound amount is published", func(is int64) bool { return is >= int64(kept*cpu) })
 }
 
 // whyRefused returns the kubelet's reason for not admitting a pod. Kubelet 1.36 was seen to overwrite it with an empty

@@ -92,7 +92,7 @@ func TestAPISpark(t *testing.T) {
 		}
 	}
 
-	t.Log("placed, and once the agent is there held by the kernel to what they ask for")
+	t.Log("the pods are placed, and with an agent, the kernel limits them to their requests")
 	dirs := map[string]string{}
 	all := []struct {
 		name                  string
@@ -109,7 +109,7 @@ func TestAPISpark(t *testing.T) {
 			return pod.Spec.NodeName == "spark", fmt.Sprintf("%+v", pod.Status.Conditions)
 		})
 		if pod.Spec.SchedulerName != corev1.DefaultSchedulerName || pod.Status.QOSClass != corev1.PodQOSBestEffort {
-			t.Errorf("%s is %s, put there by %s", want.name, pod.Status.QOSClass, pod.Spec.SchedulerName)
+			t.Errorf("%s is %s, placed by %s", want.name, pod.Status.QOSClass, pod.Spec.SchedulerName)
 		}
 		dir := f.layout.Pod(model.BestEffort, string(pod.UID))
 		f.mkdir(dir)

@@ -53,7 +53,7 @@ func (n *node) testSystemd() {
 		// If the agent stood still just then, the result proves nothing. An agent that does not watch is late every time.
 		for try := 1; !n.repaired(c.what, c.do, c.over, c.weights, c.quotas, want); try++ {
 			if try == 3 {
-				n.t.Errorf("%s: somebody's values stood for more than %s, %d times", c.what, longestForeign, try)
+				n.t.Errorf("%s: foreign values remained for more than %s, %d times", c.what, longestForeign, try)
 				break
 			}
 			n.t.Log("once more")
@@ -137,7 +137,7 @@ func (n *node) testFormulas() {
 		kubectl(n.t, "annotate", "pod", name, "waterline.io/cpu-share-")
 		n.expect(n.t, dir, model.Shares, shares)
 		if got := weights(); got != before {
-			n.t.Errorf("%s: given back, the weights are %s, and were %s", name, got, before)
+			n.t.Errorf("%s: after restoring, the weights are %s, and were %s", name, got, before)
 		}
 	}
 }

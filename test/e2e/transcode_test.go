@@ -24,7 +24,7 @@ const ffmpegArchive = "ffmpeg.tar"
 // TestNodeTranscode runs lab transcode like a user. The policy allows its weight only in the namespaces that it makes.
 func TestNodeTranscode(t *testing.T) {
 	if *on == "vm" {
-		t.Skip("transcoding in an emulated machine takes many times as long, and shows nothing that TestNode there does not")
+		t.Skip("transcoding in an emulated machine takes many times as long, and proves no more than TestNode there")
 	}
 	archive := filepath.Join(built, "bed/images", ffmpegArchive)
 	if _, err := os.Stat(archive); errors.Is(err, fs.ErrNotExist) && os.Getenv("CI") == "" {
@@ -74,7 +74,7 @@ func TestNodeTranscode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := interrupted.Wait(); err == nil {
-		t.Error("interrupted, it ended as if all was well")
+		t.Error("the interrupted experiment ended with success")
 	}
 	nothingLeft("an interrupt")
 
@@ -124,7 +124,7 @@ func transcoded(t *testing.T, file string) string {
 			weighted, plain)
 	}
 	if m["weight_seen_shares"] != 262144 {
-		return fmt.Sprintf("the kernel held %v shares", m["weight_seen_shares"])
+		return fmt.Sprintf("the kernel had %v shares", m["weight_seen_shares"])
 	}
 	return ""
 }

@@ -33,10 +33,10 @@ func TestAPIUninstall(t *testing.T) {
 	helm(t, "upgrade", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--reuse-values", "--set",
 		"manager.replicas=3")
 	if now := lease(); now != leads || leads == "" {
-		t.Errorf("after an upgrade %q leads, before %q", now, leads)
+		t.Errorf("after an upgrade, %q leads, before %q", now, leads)
 	}
 	if now := secret(); !bytes.Equal(now["ca.key"], certificates["ca.key"]) || len(now["tls.crt"]) == 0 {
-		t.Errorf("after an upgrade the certificates are others: %d of %d", len(now), len(certificates))
+		t.Errorf("after an upgrade, the certificates differ: %d of %d", len(now), len(certificates))
 	}
 	m.answering() // the certificate that API servers trust was kept too
 
@@ -48,7 +48,7 @@ func TestAPIUninstall(t *testing.T) {
 		"customresourcedefinition.apiextensions.k8s.io/nodereports.waterline.io",
 		"namespace/waterline-system",
 	}
-	eventually(t, "nothing else is left", func() (bool, string) {
+	eventually(t, "no other object is left", func() (bool, string) {
 		is := m.everything()
 		return slices.Equal(is, want), fmt.Sprint(is)
 	})

@@ -132,10 +132,10 @@ spec: {hard: {requests.cpu: 1}}
 	}{
 		{"labelled", "other", be + `spec: {containers: [` + one + `]}`, "c(batch-cpu=2000 batch-memory=1073741824)",
 			"waterline-batch", ""},
-		{"labelled as Koordinator has it", "other",
+		{"with Koordinator's label", "other",
 			`metadata: {generateName: p-, labels: {koordinator.sh/qosClass: BE}}, spec: {containers: [` + one + `]}`,
 			"c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", ""},
-		{"labelled both ways", "other",
+		{"with both labels", "other",
 			`metadata: {generateName: p-, labels: {waterline.io/qos: LS, koordinator.sh/qosClass: BE}}, spec: {containers: [` +
 				one + `]}`,
 			"c(cpu=2 memory=1073741824)", "", ""},
@@ -154,20 +154,20 @@ spec: {hard: {requests.cpu: 1}}
 		{"with its priority as a number", "other",
 			be + `spec: {priority: 0, preemptionPolicy: PreemptLowerPriority, containers: [` + one + `]}`,
 			"c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", ""},
-		{"asking as a whole", "other",
+		{"with pod-level requests", "other",
 			be + `spec: {resources: {requests: {cpu: 3, memory: 1Gi}, limits: {cpu: 4, memory: 1Gi}}, containers: [{name: c, ` +
 				`image: none, resources: {requests: {cpu: 1}}}, {name: d, image: none}]}`,
 			"c(batch-cpu=1000 batch-memory=536870912) d(batch-cpu=2000 batch-memory=536870912)", "waterline-batch", ""},
 		{"with a LimitRange's defaults", "limited", be + `spec: {containers: [{name: c, image: none}]}`,
 			"c(batch-cpu=500 batch-memory=268435456)", "waterline-batch", ""},
-		{"with a LimitRange, asking itself", "limited",
+		{"with a LimitRange and its own requests", "limited",
 			be + `spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 100m, memory: 64Mi}}}]}`,
 			"c(batch-cpu=100 batch-memory=67108864)", "waterline-batch", ""},
 		{"selected", "tenant", `metadata: {generateName: p-, labels: {app: transcode}}, spec: {containers: [` + one + `]}`,
 			"c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", ""},
 		{"not selected", "tenant", `metadata: {generateName: p-, labels: {app: web}}, spec: {containers: [` + one + `]}`,
 			"c(cpu=2 memory=1073741824)", "", ""},
-		{"selected, where nobody opted in", "other",
+		{"selected, in a namespace without opt-in", "other",
 			`metadata: {generateName: p-, labels: {app: transcode}}, spec: {containers: [` + one + `]}`,
 			"c(cpu=2 memory=1073741824)", "", ""},
 	} {
@@ -185,7 +185,7 @@ spec: {hard: {requests.cpu: 1}}
 				t.Errorf("%s: preempts %s, labels %v", c.what, *pod.Spec.PreemptionPolicy, pod.Labels)
 			}
 			if c.warning == "" && said != "" || !strings.Contains(said, c.warning) {
-				t.Errorf("%s: the API server says %q", c.what, said)
+				t.Errorf("%s: the API server's warning is %q", c.what, said)
 			}
 		}
 	}
@@ -205,7 +205,7 @@ spec: {hard: {requests.cpu: 1}}
 		t.Errorf("with a quota of CPU: %s", said)
 	}
 
-	t.Log("what was written is not changed")
+	t.Log("the written pod is unchanged")
 	pod, _ := m.try("other", `metadata: {name: kept, labels: {waterline.io/qos: BE}}, spec: {containers: [`+one+`]}`)
 	said, err := bed.Kubectl(t.Context(), "annotate", "pod", "kept", "-n", "other", "--overwrite",
 		`waterline.io/batch-resources={"pod":{}}`).CombinedOutput()
@@ -239,7 +239,7 @@ func TestAPIWebhookCertificates(t *testing.T) {
 			renewed = time.Now()
 		}
 		if time.Since(began) > mostWait {
-			t.Fatalf("after %s the certificate was not made anew", mostWait)
+			t.Fatalf("after %s, the certificate was not renewed", mostWait)
 		}
 		pod, said := m.try("default",
 			`metadata: {name: probe, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, `+
@@ -248,7 +248,7 @@ func TestAPIWebhookCertificates(t *testing.T) {
 			t.Fatalf("pod %d slipped: %s", made, said)
 		}
 	}
-	t.Logf("made anew after %s; %d pods", renewed.Sub(began).Round(time.Second), made)
+	t.Logf("renewed after %s; %d pods", renewed.Sub(began).Round(time.Second), made)
 }
 
 // TestAPISlipped creates pods while there is no manager. The manager counts them, and reports once to their owner.
@@ -270,7 +270,7 @@ spec:
 	eventually(t, "two pods", func() (bool, string) { return len(pods()) == 2, fmt.Sprint(len(pods())) })
 	for _, pod := range pods() {
 		if got := asks(&pod); got != "c(cpu=1/0)" {
-			t.Errorf("it asks for %s", got)
+			t.Errorf("the pod requests %s", got)
 		}
 	}
 	first := m.manager()
@@ -297,9 +297,9 @@ spec:
 		t.Errorf("after a restart there are %d events", len(e))
 	}
 	if len(pods()) != 2 || pods()[0].DeletionTimestamp != nil {
-		t.Error("a pod was deleted")
+		t.Error("a slipped pod was deleted")
 	}
-	t.Log("made anew they ask for batch resources, and are counted no more")
+	t.Log("made again, the pods request batch resources, and are no longer counted")
 	kubectl(t, "delete", "pods", "-l", "app=slips", "--grace-period=0", "--force")
 	eventually(t, "nothing is counted", func() (bool, string) {
 		return policy().SlippedPods == 0,
@@ -307,7 +307,7 @@ spec:
 	})
 	for _, pod := range pods() {
 		if got := asks(&pod); got != "c(batch-cpu=1000)" {
-			t.Errorf("it asks for %s", got)
+			t.Errorf("the pod requests %s", got)
 		}
 	}
 	kubectl(t, "delete", "events", "--field-selector", "reason=NotAdmitted")
