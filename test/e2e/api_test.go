@@ -224,7 +224,7 @@ func (f *fake) start() *process {
 	f.t.Cleanup(func() {
 		a.stop(os.Kill)
 		if f.t.Failed() {
-			f.t.Logf("the agent said:\n%s", a.log)
+			f.t.Logf("the agent's log:\n%s", a.log)
 		}
 	})
 	return a

@@ -121,7 +121,7 @@ func TestAPIPrometheus(t *testing.T) {
 // windowsShown returns the windows that have a figure.
 func windowsShown(p *prometheus) []string {
 	p.t.Helper()
-	series, err := p.ask("count by (window) ("+v1alpha1.MetricCPUUsed+")", time.Time{})
+	series, err := p.query("count by (window) ("+v1alpha1.MetricCPUUsed+")", time.Time{})
 	if err != nil {
 		p.t.Fatal(err)
 	}

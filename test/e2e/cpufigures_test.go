@@ -53,7 +53,7 @@ func TestAPICPUFigures(t *testing.T) {
 	}
 
 	c.fill(109)
-	c.ask()
+	c.choose()
 	pid := c.agent("--kubelet", kubelet(t))
 	c.converge()
 	c.cost(pid, idle, "110_unused", metrics)
@@ -79,8 +79,8 @@ func kubelet(t *testing.T) string {
 	return server.URL + "/configz"
 }
 
-// ask makes the pod that can have an exclusive CPU, and chooses the other pods to watch.
-func (c *cpuCrowd) ask() {
+// choose makes the pod that can have an exclusive CPU, and chooses the other pods to watch.
+func (c *cpuCrowd) choose() {
 	c.t.Helper()
 	cpu := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	c.asker, _ = c.create(askerName, nil, corev1.ResourceRequirements{Requests: cpu, Limits: cpu})

@@ -104,7 +104,7 @@ func (n *node) keepOff(owner string, cpus model.CPUSet) {
 	})
 }
 
-func (n *node) ask(name, mode string) {
+func (n *node) annotateCPUs(name, mode string) {
 	n.t.Helper()
 	kubectl(n.t, "annotate", "--overwrite", "pod", name, "waterline.io/cpu-manager="+mode)
 }
@@ -148,14 +148,14 @@ func (n *node) testCPUs() {
 	n.runsOn("alone", mine)
 
 	t.Log("the pod's annotation changes while it runs")
-	n.ask("alone", "share")
+	n.annotateCPUs("alone", "share")
 	home := n.own("alone", model.CPUsShare)
 	n.runsOn("alone", home)
 	n.runsOn("bystander", all)
-	n.ask("alone", "none")
+	n.annotateCPUs("alone", "none")
 	n.cpuCondition("alone", "", "")
 	n.runsOn("alone", all)
-	n.ask("alone", "exclusive")
+	n.annotateCPUs("alone", "exclusive")
 	mine = n.own("alone", model.CPUsExclusive)
 	rest = all.Minus(mine)
 	n.runsOn("alone", mine)

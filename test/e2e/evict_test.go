@@ -21,16 +21,16 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// askers are agents that request evictions, and write the requests like agents.
-type askers struct {
-	t       *testing.T
-	reports map[string]*actkube.Reports // by node
-	mu      sync.Mutex
-	asks    map[string]*corev1.Pod // by node
+// requesters are agents that request evictions, and write the requests like agents.
+type requesters struct {
+	t        *testing.T
+	reports  map[string]*actkube.Reports // by node
+	mu       sync.Mutex
+	requests map[string]*corev1.Pod // by node
 }
 
-// newAskers lets agents renew their requests each second, until the test ends.
-func newAskers(t *testing.T, nodes ...string) *askers {
+// newRequesters lets agents renew their requests each second, until the test ends.
+func newRequesters(t *testing.T, nodes ...string) *requesters {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", bed.Kubeconfig())
 	if err != nil {
@@ -41,7 +41,7 @@ func newAskers(t *testing.T, nodes ...string) *askers {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &askers{t: t, reports: map[string]*actkube.Reports{}, asks: map[string]*corev1.Pod{}}
+	a := &requesters{t: t, reports: map[string]*actkube.Reports{}, requests: map[string]*corev1.Pod{}}
 	for _, node := range nodes {
 		a.reports[node] = actkube.NewReports(client, node)
 	}
@@ -53,9 +53,9 @@ func newAskers(t *testing.T, nodes ...string) *askers {
 		defer tick.Stop()
 		for ; ctx.Err() == nil; <-tick.C {
 			a.mu.Lock()
-			asks := maps.Clone(a.asks)
+			requests := maps.Clone(a.requests)
 			a.mu.Unlock()
-			for node, pod := range asks {
+			for node, pod := range requests {
 				a.write(ctx, node, pod)
 			}
 		}
@@ -65,7 +65,7 @@ func newAskers(t *testing.T, nodes ...string) *askers {
 }
 
 // write writes the current requests once.
-func (a *askers) write(ctx context.Context, node string, pod *corev1.Pod) {
+func (a *requesters) write(ctx context.Context, node string, pod *corev1.Pod) {
 	report := model.Report{Policy: "evicts", Mode: model.ModeEnforce}
 	if pod != nil {
 		report.Hot = model.MemoryExhausted
@@ -78,13 +78,13 @@ func (a *askers) write(ctx context.Context, node string, pod *corev1.Pod) {
 	}
 }
 
-// ask lets a node request the eviction of a pod from now on.
-func (a *askers) ask(node, pod string) {
+// request lets a node request the eviction of a pod from now on.
+func (a *requesters) request(node, pod string) {
 	a.t.Helper()
 	p := object[corev1.Pod](a.t, "pod", pod)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.asks[node] = &p
+	a.requests[node] = &p
 }
 
 // batchPod makes a pod of class BE that runs on a node, with further metadata.
@@ -111,7 +111,7 @@ func leaves(t *testing.T, pod string) bool {
 // again, possibly only for a second, so the recorded changes of reports count too.
 func (m *managed) becomes(node, reason string, changes func() []change) {
 	m.t.Helper()
-	said := func(report v1alpha1.NodeReport) (bool, string) {
+	judged := func(report v1alpha1.NodeReport) (bool, string) {
 		c := meta.FindStatusCondition(report.Status.Conditions, v1alpha1.ConditionEvicted)
 		return c != nil && c.Reason == reason && (c.Status == "True") == (reason == "Evicted"), fmt.Sprintf("%+v", c)
 	}
@@ -121,11 +121,11 @@ func (m *managed) becomes(node, reason string, changes func() []change) {
 			if err := json.Unmarshal(c.object, &report); err != nil {
 				m.t.Fatal(err)
 			}
-			if is, _ := said(report); is && c.name == node {
+			if is, _ := judged(report); is && c.name == node {
 				return true, ""
 			}
 		}
-		return said(object[v1alpha1.NodeReport](m.t, "nodereport", node))
+		return judged(object[v1alpha1.NodeReport](m.t, "nodereport", node))
 	})
 }
 
@@ -160,14 +160,14 @@ spec: {mode: Enforce, nodeSelector: {matchLabels: {evicts: here}}, protect: {evi
 	batchPod(m, "left", "dead", be)
 	dead := object[corev1.Pod](t, "pod", "left")
 
-	a := newAskers(t, nodes...)
+	a := newRequesters(t, nodes...)
 	a.write(t.Context(), "dead", &dead)
 	args := []string{"--webhook=", "--evictions-per-owner=1", "--evictions=100", "--eviction-period=15s"}
 	changes := m.admin.record(t, strings.TrimSuffix(reports, "/"))
 	first := m.manager(args...)
 	for node, pod := range map[string]string{"guarded": "kept", "first": "one", "second": "two", "many": "many-0",
 		"liar": "many-2", "rude": "online"} {
-		a.ask(node, pod)
+		a.request(node, pod)
 	}
 
 	t.Log("nodes cannot evict other nodes' pods, or pods that are not batch")
@@ -193,12 +193,12 @@ spec: {mode: Enforce, nodeSelector: {matchLabels: {evicts: here}}, protect: {evi
 
 	t.Log("no more pods leave a node than its policy allows")
 	m.becomes("many", "Evicted", changes)
-	a.ask("many", "many-1")
+	a.request("many", "many-1")
 	eventually(t, "the second leaves", func() (bool, string) { return leaves(t, "many-1"), "" })
 	if grace := object[corev1.Pod](t, "pod", "many-1").DeletionGracePeriodSeconds; grace == nil || *grace != 77 {
 		t.Errorf("its grace period is not its own: %v", grace)
 	}
-	a.ask("many", "many-2")
+	a.request("many", "many-2")
 	for _, outcome := range []string{"BudgetOfNode", "BudgetOfOwner", "DisruptionBudget", "NotItsPod", "NotBatch",
 		"NotSeenToChange"} {
 		series := `waterline_manager_evictions_total{outcome="` + outcome + `"} `

@@ -192,11 +192,11 @@ func TestAPIHandover(t *testing.T) {
 	changes := r.admin.record(t, strings.TrimSuffix(reports, "/"))
 
 	t.Log("the next replica ends in good order; pods are created all the time")
-	asked := time.Now()
+	ended := time.Now()
 	_ = r.running[second].cmd.Process.Signal(os.Interrupt)
 	time.AfterFunc(time.Second, func() { r.leaving.Store(second, true) }) // until a Service has removed it
 	third := r.leader(second)
-	took := time.Since(asked)
+	took := time.Since(ended)
 	t.Logf("%s leads %s after %s got SIGTERM", third, took.Round(100*time.Millisecond), second)
 	if took > 12*time.Second { // a Lease that was not released is valid for 15 s
 		t.Errorf("this took %s", took)

@@ -176,7 +176,7 @@ func (m *managed) manager(args ...string) *process {
 	m.t.Cleanup(func() {
 		p.stop(os.Interrupt) // it releases its Lease, so that the next test need not wait
 		if m.t.Failed() {
-			m.t.Logf("the manager said:\n%s", p.log)
+			m.t.Logf("the manager's log:\n%s", p.log)
 		}
 	})
 	return p

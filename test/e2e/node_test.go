@@ -41,7 +41,7 @@ func install(t *testing.T, values ...string) *node {
 		if t.Failed() {
 			out, _ := tryKubectl("logs", "-n", "waterline-system", "-l", "app.kubernetes.io/name=waterline-agent", "--prefix",
 				"--tail=50")
-			t.Logf("the agents said:\n%s", out)
+			t.Logf("the agents' log:\n%s", out)
 		}
 		helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--ignore-not-found", "--wait")
 	})

@@ -36,11 +36,11 @@ func TestNodeEvict(t *testing.T) {
 	n.policy(`{"mode": "Enforce", "cpu": {"method":"Static", "ratio": "50%"}, "memory": {"waterline": "1%"}, ` +
 		`"protect": {"eviction":{}}}`)
 	report := func() v1alpha1.NodeReport { return object[v1alpha1.NodeReport](t, "nodereport", n.name) }
-	asked := func() (bool, string) {
+	requests := func() (bool, string) {
 		status := report().Status
 		return status.Eviction != nil && status.Hot != "", fmt.Sprintf("%+v", status)
 	}
-	eventually(t, "the node requests an eviction", asked)
+	eventually(t, "the node requests an eviction", requests)
 	n.sold(false, "the hot node offers nothing to batch", func(cpu int64) bool { return cpu == 0 })
 	// After a kill of an API server with etcd 3.4, its view of objects may stay old for minutes. The tests after this one
 	// need a current view.
@@ -52,7 +52,7 @@ func TestNodeEvict(t *testing.T) {
 	for _, check := range lives {
 		check("there was no manager")
 	}
-	eventually(t, "the node still requests an eviction", asked)
+	eventually(t, "the node still requests an eviction", requests)
 
 	m := &managed{t: t, config: kubeconfig(t, kubectl(t, "create", "token", "waterline-manager", "-n",
 		"waterline-system"))}

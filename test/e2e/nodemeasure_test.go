@@ -47,16 +47,16 @@ func TestNodeMeasure(t *testing.T) {
 		t.Fatalf("the node has the batch pods %v, the daemons %v and the online pods %v", batch, daemons, online)
 	}
 	reader := newReader(n.groups, append([]string{batch[0], n.dir("online"), n.layout.Root, daemons[0]}, online...))
-	const asks = 3
-	early := make(chan string, asks)
-	for i := range asks {
-		time.AfterFunc(time.Duration(20+5*i)*time.Second, func() { early <- n.askKubelet() })
+	const queries = 3
+	early := make(chan string, queries)
+	for i := range queries {
+		time.AfterFunc(time.Duration(20+5*i)*time.Second, func() { early <- n.queryKubelet() })
 	}
 	all := n.readMinute(reader)
 	shown, end := all[len(all)-1].exposition, all[len(all)-1].at
-	before, after := n.told(<-early), n.told(n.askKubelet())
-	for i := 1; i < asks && (before["batch"].at.Before(reader.at[0]) || before["online"].at.Before(reader.at[0])); i++ {
-		before = n.told(<-early) // by now the agent has measured since the reader began
+	before, after := n.figures(<-early), n.figures(n.queryKubelet())
+	for i := 1; i < queries && (before["batch"].at.Before(reader.at[0]) || before["online"].at.Before(reader.at[0])); i++ {
+		before = n.figures(<-early) // by now the agent has measured since the reader began
 	}
 
 	// The tolerance is 3 mCPU besides a hundredth. In a minute these are 180 ms of CPU time, because the read times of the
@@ -249,15 +249,15 @@ func (n *node) clock(text string) time.Time {
 	return time.UnixMicro(micros)
 }
 
-// told is the kubelet's figures of a pod.
-type told struct {
+// kubeletFigures is the kubelet's figures of a pod.
+type kubeletFigures struct {
 	seconds float64 // of CPU time
 	at      time.Time
 	memory  float64
 }
 
-// askKubelet returns the figures of pods in the node's kubelet.
-func (n *node) askKubelet() string {
+// queryKubelet returns the figures of pods in the node's kubelet.
+func (n *node) queryKubelet() string {
 	out, err := tryKubectl("get", "--raw", "/api/v1/nodes/"+n.name+"/proxy/metrics/resource")
 	if err != nil {
 		return err.Error()
@@ -265,10 +265,10 @@ func (n *node) askKubelet() string {
 	return out
 }
 
-// told returns the figures by the pods' names.
-func (n *node) told(out string) map[string]told {
+// figures returns the figures by the pods' names.
+func (n *node) figures(out string) map[string]kubeletFigures {
 	n.t.Helper()
-	pods := map[string]told{}
+	pods := map[string]kubeletFigures{}
 	figure := regexp.MustCompile(`(?m)^(pod_cpu_usage_seconds_total|pod_memory_working_set_bytes)` +
 		`\{.*pod="([^"]+)".*\} (\S+) (\d+)$`)
 	for _, m := range figure.FindAllStringSubmatch(out, -1) {
@@ -294,7 +294,7 @@ func (n *node) told(out string) map[string]told {
 // checkKubelet compares the figures with those of the kubelet, which measures every ten to fifteen seconds and gives
 // the time. It reads the same counters a little earlier or later. On an emulated machine it waits for a CPU in between,
 // for seconds.
-func (n *node) checkKubelet(r *reader, end time.Time, batch float64, before, after map[string]told) {
+func (n *node) checkKubelet(r *reader, end time.Time, batch float64, before, after map[string]kubeletFigures) {
 	n.t.Helper()
 	const floor = 0.003
 	near := time.Second
@@ -308,7 +308,7 @@ func (n *node) checkKubelet(r *reader, end time.Time, batch float64, before, aft
 			n.t.Errorf("the kubelet reported %s with %+v and then %+v, and the reader began at %s", name, first, last, r.at[0])
 			continue
 		}
-		for _, saw := range []told{first, last} {
+		for _, saw := range []kubeletFigures{first, last} {
 			least, most := r.count(i, saw.at.Add(-near)), r.count(i, saw.at.Add(near))
 			if beyond := saw.at.Add(near).Sub(r.at[len(r.at)-1]); beyond > 0 {
 				most += 0.3 * beyond.Seconds() // the maximum that its limit allows
@@ -324,16 +324,16 @@ func (n *node) checkKubelet(r *reader, end time.Time, batch float64, before, aft
 		}
 		// The kubelet's minute is not quite the agent's. That does not matter if the load is the same in both. It is not
 		// where other processes took the machine's CPUs.
-		told := (last.seconds-first.seconds)/span.Seconds() + r.cores(end.Add(-time.Minute), end, i) - r.cores(first.at,
+		reported := (last.seconds-first.seconds)/span.Seconds() + r.cores(end.Add(-time.Minute), end, i) - r.cores(first.at,
 			last.at, i)
-		n.t.Logf("%s: %.4f by the kubelet over %s", name, told, span)
-		if batch < told*0.99-floor || batch > told*1.01+floor {
-			n.t.Errorf("by the agent, batch uses %v CPUs; by the kubelet, %v", batch, told)
+		n.t.Logf("%s: %.4f by the kubelet over %s", name, reported, span)
+		if batch < reported*0.99-floor || batch > reported*1.01+floor {
+			n.t.Errorf("by the agent, batch uses %v CPUs; by the kubelet, %v", batch, reported)
 		}
 	}
-	if read, told := n.workingSet(n.t, n.dir("holder")), after["holder"].memory; told < read*0.99-1<<20 ||
-		told > read*1.01+1<<20 {
-		n.t.Errorf("by the kubelet, the holder has %v bytes; by the files, %v", told, read)
+	if read, reported := n.workingSet(n.t, n.dir("holder")), after["holder"].memory; reported < read*0.99-1<<20 ||
+		reported > read*1.01+1<<20 {
+		n.t.Errorf("by the kubelet, the holder has %v bytes; by the files, %v", reported, read)
 	}
 }
 
@@ -392,10 +392,10 @@ func (n *node) checkNewcomer() {
 		}
 		return gone, allowance
 	}
-	const asked = 0.2
-	eventually(n.t, "CPU that can be asked for", func() (bool, string) {
+	const requested = 0.2
+	eventually(n.t, "CPU that can be requested", func() (bool, string) {
 		gone, allowance := missing(n.metrics(&agent))
-		return allowance > 2*asked && gone < asked/4, fmt.Sprintf("an allowance of %v, and %v missing", allowance, gone)
+		return allowance > 2*requested && gone < requested/4, fmt.Sprintf("an allowance of %v, and %v missing", allowance, gone)
 	})
 	const script = `exec 9<> <(:)
 for i in {1..30}; do
@@ -413,7 +413,7 @@ done`
 		seen <- out
 	}()
 	time.Sleep(time.Second)
-	apply(n.t, n.manifest("newcomer", "", fmt.Sprintf("requests: {cpu: %dm}", int(1000*asked)), false))
+	apply(n.t, n.manifest("newcomer", "", fmt.Sprintf("requests: {cpu: %dm}", int(1000*requested)), false))
 	out := <-seen
 	type look struct {
 		at              time.Time
@@ -441,7 +441,7 @@ done`
 	if appeared < 0 {
 		n.t.Fatalf("no new pod's cgroup appeared:\n%s", &course)
 	}
-	if before := looks[appeared-1].allowance; *on == "vm" && before < asked {
+	if before := looks[appeared-1].allowance; *on == "vm" && before < requested {
 		n.t.Logf("nothing can be subtracted: starting the pod takes all of the emulated node's CPUs except %.3f", before)
 		return
 	}
@@ -449,7 +449,7 @@ done`
 	// difference proves nothing: the pod begins to use its reservation, much of it where starting a process is emulated.
 	// If batch has no allowance, the pod's request is part of the deficit.
 	taken := slices.IndexFunc(looks[appeared-1:], func(l look) bool {
-		return l.gone > asked*0.75 || *on == "vm" && l.allowance == 0
+		return l.gone > requested*0.75 || *on == "vm" && l.allowance == 0
 	})
 	if taken < 0 {
 		n.t.Fatalf("a new pod's cgroup appeared at %s, and its request was not taken from the allowance:\n%s",

@@ -56,9 +56,9 @@ func TestAPIObstacles(t *testing.T) {
 		t.Errorf("the command finds nothing: %s", found)
 	}
 	for _, c := range cases {
-		pod, said := m.try(c.namespace, batch, "--dry-run=server")
-		if (pod == nil) != (c.refused != "") || !strings.Contains(said, c.refused) {
-			t.Errorf("%s: the API server's error is %q, want %q", c.namespace, said, c.refused)
+		pod, message := m.try(c.namespace, batch, "--dry-run=server")
+		if (pod == nil) != (c.refused != "") || !strings.Contains(message, c.refused) {
+			t.Errorf("%s: the API server's error is %q, want %q", c.namespace, message, c.refused)
 		}
 		line := ""
 		for l := range strings.Lines(found) {
@@ -71,11 +71,11 @@ func TestAPIObstacles(t *testing.T) {
 		}
 	}
 	t.Log("a quota that excludes batch pods still counts the others")
-	if pod, said := m.try("o-scoped", strings.Replace(batch, "BE", "LS", 1)); pod == nil {
-		t.Error(said)
+	if pod, message := m.try("o-scoped", strings.Replace(batch, "BE", "LS", 1)); pod == nil {
+		t.Error(message)
 	}
-	if pod, said := m.try("o-scoped", strings.Replace(batch, "BE", "LS", 1)); pod != nil ||
-		!strings.Contains(said, "exceeded quota: q") {
-		t.Errorf("a second online pod: %s", said)
+	if pod, message := m.try("o-scoped", strings.Replace(batch, "BE", "LS", 1)); pod != nil ||
+		!strings.Contains(message, "exceeded quota: q") {
+		t.Errorf("a second online pod: %s", message)
 	}
 }

@@ -49,7 +49,7 @@ spec:
 			for _, p := range pods("app=half") {
 				if len(p.Spec.Containers[0].Env) == env && p.DeletionTimestamp == nil {
 					n := p.Labels["one"]
-					batch[n], from[n] = asks(&p) == "c(batch-cpu=1000)" && p.Labels[v1alpha1.LabelQoS] == "BE",
+					batch[n], from[n] = requestsOf(&p) == "c(batch-cpu=1000)" && p.Labels[v1alpha1.LabelQoS] == "BE",
 						p.OwnerReferences[0].Name
 				}
 			}
@@ -109,8 +109,8 @@ spec:
 		})
 		look("without an owner")
 		eventually(t, "another", func() (bool, string) { return len(pods("one="+n)) == 1, "" })
-		if other := pods("one=" + n)[0]; (asks(&other) == "c(batch-cpu=1000)") != first[n] {
-			t.Errorf("its successor requests %s", asks(&other))
+		if other := pods("one=" + n)[0]; (requestsOf(&other) == "c(batch-cpu=1000)") != first[n] {
+			t.Errorf("its successor requests %s", requestsOf(&other))
 		}
 	}
 
@@ -123,10 +123,10 @@ spec:
 	var before, after string
 	for range 3 { // other fields may change meanwhile
 		before = versions()
-		if pod, said := m.try("owners",
+		if pod, message := m.try("owners",
 			`metadata: {name: dry, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, `+
-				`resources: {requests: {cpu: 1}}}]}`, "--dry-run=server"); pod == nil || asks(pod) != "c(batch-cpu=1000)" {
-			t.Error(said)
+				`resources: {requests: {cpu: 1}}}]}`, "--dry-run=server"); pod == nil || requestsOf(pod) != "c(batch-cpu=1000)" {
+			t.Error(message)
 		}
 		if after = versions(); after == before {
 			break

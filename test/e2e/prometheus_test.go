@@ -61,7 +61,7 @@ scrape_configs:
 		_ = server.Process.Signal(syscall.SIGTERM)
 		_ = server.Wait()
 		if t.Failed() {
-			t.Logf("Prometheus said:\n%s", log)
+			t.Logf("Prometheus's log:\n%s", log)
 		}
 	})
 	p := &prometheus{t: t, http: http.Client{Timeout: 10 * time.Second}}
@@ -82,9 +82,9 @@ type point struct {
 	value float64
 }
 
-// ask evaluates an expression at a time (zero: now), and returns the points of each series, oldest first. An expression
+// query evaluates an expression at a time (zero: now), and returns the points of each series, oldest first. An expression
 // that is no range has one point.
-func (p *prometheus) ask(expr string, at time.Time) (map[string][]point, error) {
+func (p *prometheus) query(expr string, at time.Time) (map[string][]point, error) {
 	form := url.Values{"query": {expr}}
 	if !at.IsZero() {
 		form.Set("time", strconv.FormatFloat(float64(at.UnixMilli())/1000, 'f', 3, 64))
@@ -131,7 +131,7 @@ func (p *prometheus) ask(expr string, at time.Time) (map[string][]point, error) 
 // points returns the points of the only series of an expression.
 func (p *prometheus) points(expr string, at time.Time) []point {
 	p.t.Helper()
-	series, err := p.ask(expr, at)
+	series, err := p.query(expr, at)
 	if err != nil || len(series) != 1 {
 		p.t.Fatalf("%s is %v, want one series: %v", expr, series, err)
 	}
@@ -188,14 +188,14 @@ func (p *prometheus) checkRules() {
 	if recorded == 0 {
 		p.t.Error("no series is recorded")
 	}
-	if alerts, err := p.ask("ALERTS", time.Time{}); err != nil || len(alerts) > 0 {
+	if alerts, err := p.query("ALERTS", time.Time{}); err != nil || len(alerts) > 0 {
 		p.t.Errorf("alerts: %v, %v", slices.Collect(maps.Keys(alerts)), err)
 	}
 }
 
 func (p *prometheus) checkRecorded(name, expr string) {
 	p.t.Helper()
-	recorded, err := p.ask(name+"[10s]", time.Time{})
+	recorded, err := p.query(name+"[10s]", time.Time{})
 	if err != nil || len(recorded) == 0 {
 		p.t.Errorf("%s has no series: %v", name, err)
 	}
@@ -205,7 +205,7 @@ func (p *prometheus) checkRecorded(name, expr string) {
 		// scrape.
 		var want [7]map[string][]point
 		for i := range want {
-			if want[i], err = p.ask(expr, is.at.Add(-time.Duration(i)*200*time.Millisecond)); err != nil {
+			if want[i], err = p.query(expr, is.at.Add(-time.Duration(i)*200*time.Millisecond)); err != nil {
 				p.t.Fatal(err)
 			}
 		}
@@ -247,7 +247,7 @@ func (p *prometheus) checkDashboard() {
 	}
 	for _, panel := range dashboard.Panels {
 		for _, target := range panel.Targets {
-			series, err := p.ask(strings.ReplaceAll(target.Expr, "$node", ".*"), time.Time{})
+			series, err := p.query(strings.ReplaceAll(target.Expr, "$node", ".*"), time.Time{})
 			if err != nil {
 				p.t.Errorf("%s: %v", panel.Title, err)
 			}

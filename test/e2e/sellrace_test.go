@@ -203,16 +203,16 @@ func (l *raceLog) beyond() (count int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	slices.SortFunc(l.events, func(a, b raceEvent) int { return int(a.revision - b.revision) })
-	asked := map[string]int64{}
+	requested := map[string]int64{}
 	var stands, sum int64
 	for _, e := range l.events {
 		if e.pod == "" {
 			stands = e.cpu
 			continue
 		}
-		before, known := asked[e.pod]
+		before, known := requested[e.pod]
 		sum += e.cpu - before
-		asked[e.pod] = e.cpu
+		requested[e.pod] = e.cpu
 		if !known && sum > stands {
 			count++
 		}

@@ -75,8 +75,8 @@ func (m *managed) try(namespace, pod string, args ...string) (*corev1.Pod, strin
 	return created, warnings.String()
 }
 
-// asks returns the requests of a pod's containers, in one line. If a limit differs from the request, it shows both.
-func asks(pod *corev1.Pod) string {
+// requestsOf returns the requests of a pod's containers, in one line. If a limit differs from the request, it shows both.
+func requestsOf(pod *corev1.Pod) string {
 	var all []string
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for _, c := range list {
@@ -172,45 +172,45 @@ spec: {hard: {requests.cpu: 1}}
 			"c(cpu=2 memory=1073741824)", "", ""},
 	} {
 		for _, how := range [][]string{{"--dry-run=server"}, nil} {
-			pod, said := m.try(c.namespace, c.pod, how...)
+			pod, message := m.try(c.namespace, c.pod, how...)
 			if pod == nil {
-				t.Errorf("%s: %s", c.what, said)
+				t.Errorf("%s: %s", c.what, message)
 				continue
 			}
-			if got := asks(pod); got != c.asks || pod.Spec.PriorityClassName != c.class {
+			if got := requestsOf(pod); got != c.asks || pod.Spec.PriorityClassName != c.class {
 				t.Errorf("%s: class %q, %s", c.what, pod.Spec.PriorityClassName, got)
 			}
 			if c.class != "" && (*pod.Spec.PreemptionPolicy != corev1.PreemptNever || pod.Labels[v1alpha1.LabelQoS] == "" &&
 				pod.Labels[v1alpha1.LabelQoSAlias] == "") {
 				t.Errorf("%s: preempts %s, labels %v", c.what, *pod.Spec.PreemptionPolicy, pod.Labels)
 			}
-			if c.warning == "" && said != "" || !strings.Contains(said, c.warning) {
-				t.Errorf("%s: the API server's warning is %q", c.what, said)
+			if c.warning == "" && message != "" || !strings.Contains(message, c.warning) {
+				t.Errorf("%s: the API server's warning is %q", c.what, message)
 			}
 		}
 	}
 
 	t.Log("a quota counts batch resources")
 	m.counted("counted", "batch")
-	if pod, said := m.try("counted", be+`spec: {containers: [`+one+`]}`); pod == nil {
-		t.Error(said)
+	if pod, message := m.try("counted", be+`spec: {containers: [`+one+`]}`); pod == nil {
+		t.Error(message)
 	}
-	if pod, said := m.try("counted", be+`spec: {containers: [`+one+`]}`); pod != nil ||
-		!strings.Contains(said, "exceeded quota: batch") {
-		t.Errorf("a second one: %s", said)
+	if pod, message := m.try("counted", be+`spec: {containers: [`+one+`]}`); pod != nil ||
+		!strings.Contains(message, "exceeded quota: batch") {
+		t.Errorf("a second one: %s", message)
 	}
 	// A quota of native CPU demands that each container requests it.
-	if pod, said := m.try("native", be+`spec: {containers: [`+one+`]}`); pod != nil ||
-		!strings.Contains(said, "must specify requests.cpu") {
-		t.Errorf("with a quota of CPU: %s", said)
+	if pod, message := m.try("native", be+`spec: {containers: [`+one+`]}`); pod != nil ||
+		!strings.Contains(message, "must specify requests.cpu") {
+		t.Errorf("with a quota of CPU: %s", message)
 	}
 
 	t.Log("the written pod is unchanged")
 	pod, _ := m.try("other", `metadata: {name: kept, labels: {waterline.io/qos: BE}}, spec: {containers: [`+one+`]}`)
-	said, err := bed.Kubectl(t.Context(), "annotate", "pod", "kept", "-n", "other", "--overwrite",
+	message, err := bed.Kubectl(t.Context(), "annotate", "pod", "kept", "-n", "other", "--overwrite",
 		`waterline.io/batch-resources={"pod":{}}`).CombinedOutput()
-	if err != nil || !strings.Contains(string(said), "stays as it was") {
-		t.Errorf("%v: %s", err, said)
+	if err != nil || !strings.Contains(string(message), "stays as it was") {
+		t.Errorf("%v: %s", err, message)
 	}
 	if now := object[corev1.Pod](t, "pod", "kept", "-n", "other"); pod == nil ||
 		now.Annotations[v1alpha1.AnnotationBatchResources] != pod.Annotations[v1alpha1.AnnotationBatchResources] {
@@ -241,11 +241,11 @@ func TestAPIWebhookCertificates(t *testing.T) {
 		if time.Since(began) > mostWait {
 			t.Fatalf("after %s, the certificate was not renewed", mostWait)
 		}
-		pod, said := m.try("default",
+		pod, message := m.try("default",
 			`metadata: {name: probe, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, `+
 				`resources: {requests: {cpu: 1}}}]}`, "--dry-run=server")
-		if pod == nil || asks(pod) != "c(batch-cpu=1000)" {
-			t.Fatalf("pod %d slipped: %s", made, said)
+		if pod == nil || requestsOf(pod) != "c(batch-cpu=1000)" {
+			t.Fatalf("pod %d slipped: %s", made, message)
 		}
 	}
 	t.Logf("renewed after %s; %d pods", renewed.Sub(began).Round(time.Second), made)
@@ -269,7 +269,7 @@ spec:
 	pods := func() []corev1.Pod { return object[corev1.PodList](t, "pods", "-l", "app=slips").Items }
 	eventually(t, "two pods", func() (bool, string) { return len(pods()) == 2, fmt.Sprint(len(pods())) })
 	for _, pod := range pods() {
-		if got := asks(&pod); got != "c(cpu=1/0)" {
+		if got := requestsOf(&pod); got != "c(cpu=1/0)" {
 			t.Errorf("the pod requests %s", got)
 		}
 	}
@@ -306,7 +306,7 @@ spec:
 			fmt.Sprintf("%+v", policy())
 	})
 	for _, pod := range pods() {
-		if got := asks(&pod); got != "c(batch-cpu=1000)" {
+		if got := requestsOf(&pod); got != "c(batch-cpu=1000)" {
 			t.Errorf("the pod requests %s", got)
 		}
 	}

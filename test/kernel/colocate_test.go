@@ -54,13 +54,13 @@ func TestColocate(t *testing.T) {
 			wrong = append(wrong, fmt.Sprintf("p99 to p99 alone: plain %.2f, waterline %.2f", m["p99_ratio_plain"],
 				m["p99_ratio_waterline"]))
 		}
-		switch said := strings.Join(wrong, "; "); {
-		case said == "":
+		switch problem := strings.Join(wrong, "; "); {
+		case problem == "":
 			return
 		case attempt == attempts-1:
-			t.Error(said)
+			t.Error(problem)
 		default:
-			t.Log(said, "; once more")
+			t.Log(problem, "; once more")
 		}
 	}
 }

@@ -155,7 +155,7 @@ func TestCPUHotplug(t *testing.T) {
 		}
 	}
 	for uid := range n.pods {
-		if c := n.told(uid); c.Reason != "" && !c.Met {
+		if c := n.condition(uid); c.Reason != "" && !c.Met {
 			t.Errorf("all CPUs are online, and the condition of %s is %s", uid, c.Message)
 		}
 	}
@@ -270,7 +270,7 @@ func (n *cpuNode) plug(cpu int, online bool) {
 
 // ownOf returns the CPUs that the agent reported as a pod's own.
 func (n *cpuNode) ownOf(p *cpuPod) model.CPUSet {
-	return toldCPUs(n.told(p.pod.UID))
+	return conditionCPUs(n.condition(p.pod.UID))
 }
 
 // last returns the highest CPU of a set.

@@ -153,7 +153,7 @@ func (n *cpuNode) add(q model.QoSClass, mode model.CPUMode, less bool, limits ..
 	n.mu.Unlock()
 	taken := n.foreign(uid)
 	p.dir = n.pod(q, uid, p.pod.RequestMilli)
-	n.tell(p) // the API has the pod before its containers exist
+	n.publish(p) // the API has the pod before its containers exist
 	n.bind(p, taken)
 	n.begin(p, "f0f0f0f0f0f0")
 	for i := range limits {
@@ -162,7 +162,7 @@ func (n *cpuNode) add(q model.QoSClass, mode model.CPUMode, less bool, limits ..
 	return p
 }
 
-func (n *cpuNode) tell(p *cpuPod) {
+func (n *cpuNode) publish(p *cpuPod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.source.set(p.pod)
@@ -175,14 +175,14 @@ func (n *cpuNode) foreign(uid string) model.CPUSet {
 	var taken model.CPUSet
 	for other, c := range n.conditions {
 		if other != uid && c.Reason == model.CPUsExclusive {
-			taken = taken.Or(toldCPUs(c))
+			taken = taken.Or(conditionCPUs(c))
 		}
 	}
 	return taken
 }
 
-// toldCPUs returns the union of the CPUs that the agent reported as own for a pod's containers.
-func toldCPUs(c model.PodCondition) model.CPUSet {
+// conditionCPUs returns the union of the CPUs that the agent reported as own for a pod's containers.
+func conditionCPUs(c model.PodCondition) model.CPUSet {
 	var all model.CPUSet
 	for part := range strings.SplitSeq(c.Message, ", ") {
 		_, list, _ := strings.Cut(part, " ")
@@ -299,7 +299,7 @@ func (n *cpuNode) drop(p *cpuPod) {
 	n.remove(p.dir)
 }
 
-func (n *cpuNode) ask(p *cpuPod, mode model.CPUMode) {
+func (n *cpuNode) annotate(p *cpuPod, mode model.CPUMode) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p.pod.Annotations.CPUs = mode
@@ -315,8 +315,8 @@ func (n *cpuNode) wrong() string {
 	taken, homes := model.CPUSet{}, model.CPUSet{}
 	for uid, p := range n.pods {
 		condition := n.conditions[uid]
-		asks := p.pod.Annotations.CPUs == model.CPUShare || p.pod.Annotations.CPUs == model.CPUExclusive
-		if !asks {
+		requests := p.pod.Annotations.CPUs == model.CPUShare || p.pod.Annotations.CPUs == model.CPUExclusive
+		if !requests {
 			if condition != (model.PodCondition{}) {
 				return fmt.Sprintf("%s requests no CPUs but has the condition %+v", uid, condition)
 			}
@@ -479,10 +479,10 @@ func (n *cpuNode) settle(what string) time.Duration {
 }
 
 // served reports whether a pod has CPUs of its own.
-func (n *cpuNode) served(uid string) bool { return n.told(uid).Met }
+func (n *cpuNode) served(uid string) bool { return n.condition(uid).Met }
 
-// told returns the last condition that the agent reported for a pod.
-func (n *cpuNode) told(uid string) model.PodCondition {
+// condition returns the last condition that the agent reported for a pod.
+func (n *cpuNode) condition(uid string) model.PodCondition {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.conditions[uid]

@@ -46,7 +46,7 @@ func TestCPUSets(t *testing.T) {
 		case p == nil || k < 3 && len(uids) < most:
 			limits := shapes[random.IntN(len(shapes))]
 			// A scheduler would not bind more than fits. Static pods can exceed the node all the same, but rarely.
-			less := n.promised()+sum(limits) > int64(n.all.Len()) && random.IntN(8) > 0
+			less := n.requested()+sum(limits) > int64(n.all.Len()) && random.IntN(8) > 0
 			p = n.add(model.QoSClass(random.IntN(3)), mode, less, limits...)
 			what = fmt.Sprintf("add %s %v as %s", p.pod.UID, limits, mode)
 		case k < 5:
@@ -54,7 +54,7 @@ func TestCPUSets(t *testing.T) {
 			n.drop(p)
 		case k < 8:
 			what = fmt.Sprintf("%s becomes %s", p.pod.UID, mode)
-			n.ask(p, mode)
+			n.annotate(p, mode)
 		case k < 9:
 			what = "restart a container of " + p.pod.UID
 			n.restart(p, random.IntN(len(p.pod.Containers)))
@@ -106,7 +106,7 @@ func (n *cpuNode) crowd(half int64) {
 	n.settle("no CPUs of its own")
 	n.add(model.Burstable, model.CPUShare, true, half)
 	n.settle("more than is left")
-	n.ask(home, model.CPUExclusive)
+	n.annotate(home, model.CPUExclusive)
 	n.settle("a home is made exclusive")
 }
 
@@ -122,8 +122,8 @@ func (n *cpuNode) confined() string {
 	return ""
 }
 
-// promised returns the sum of the CPUs that the node's pods request.
-func (n *cpuNode) promised() int64 {
+// requested returns the sum of the CPUs that the node's pods request.
+func (n *cpuNode) requested() int64 {
 	var milli int64
 	for _, p := range n.pods {
 		milli += p.pod.RequestMilli

@@ -125,13 +125,13 @@ func TestFight(t *testing.T) {
 	if got := d.logged("ForeignWriter"); got != 1 {
 		t.Errorf("the other writer was logged %d times, want once", got)
 	}
-	said := false
+	recorded := false
 	for round, err := range journal.Read(runDir) {
 		for _, s := range round.Plan.Settings {
-			said = said || err == nil && s.Deferred != nil && s.Deferred.Code == model.ForeignWriter && s.Dir == a
+			recorded = recorded || err == nil && s.Deferred != nil && s.Deferred.Code == model.ForeignWriter && s.Dir == a
 		}
 	}
-	if !said {
+	if !recorded {
 		t.Error("the journal does not have the fight")
 	}
 }

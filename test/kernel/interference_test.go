@@ -116,10 +116,10 @@ func (n *interferenceNode) quotaOf(dir string) int64 {
 }
 
 // agentWith starts an agent whose predecessor throttled these pods on trial.
-func (n *interferenceNode) agentWith(held ...interference.Throttled) *run {
+func (n *interferenceNode) agentWith(tried ...interference.Throttled) *run {
 	n.t.Helper()
 	dir := n.t.TempDir()
-	if len(held) > 0 {
+	if len(tried) > 0 {
 		boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 		if err != nil {
 			n.t.Fatal(err)
@@ -127,7 +127,7 @@ func (n *interferenceNode) agentWith(held ...interference.Throttled) *run {
 		body, err := json.Marshal(struct {
 			Boot  string
 			State node.State
-		}{strings.TrimSpace(string(boot)), node.State{Interference: &interference.State{Throttled: held}}})
+		}{strings.TrimSpace(string(boot)), node.State{Interference: &interference.State{Throttled: tried}}})
 		if err == nil {
 			err = checkpoint.Kind("waterline-state 1").Write(filepath.Join(dir, store.StateFile), body)
 		}
@@ -155,8 +155,8 @@ func (n *interferenceNode) agentWith(held ...interference.Throttled) *run {
 	return n.run
 }
 
-// told reports whether an event of a pod begins with this text.
-func (n *interferenceNode) told(text string) bool {
+// notified reports whether an event of a pod begins with this text.
+func (n *interferenceNode) notified(text string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.ContainsFunc(n.notices, func(s string) bool { return strings.HasPrefix(s, text) })
@@ -204,7 +204,7 @@ func TestInterference(t *testing.T) {
 	}
 	for _, want := range []string{"guilty ThrottleKept ", "other-0 ThrottleUndone "} {
 		// At least half a minute, and longer if spans were not measured.
-		n.eventually(2*time.Minute, want, func() bool { return n.told(want) })
+		n.eventually(2*time.Minute, want, func() bool { return n.notified(want) })
 	}
 	within(t, "the quota of the other pod is restored", func() bool { return n.quotaOf(n.others[0]) == model.Unlimited },
 		func() string { return n.explained("/node") })
@@ -238,14 +238,14 @@ func TestInterferenceFound(t *testing.T) {
 	}
 	r := n.agentWith()
 	time.Sleep(150 * time.Second)
-	if n.told("guilty") || n.told("web") {
+	if n.notified("guilty") || n.notified("web") {
 		t.Errorf("before the interference begins: %s", n.notices)
 	}
 	began := time.Now()
 	n.on(0, n.job, busy)
 	for _, want := range []string{"web SuspectNamed ", "guilty SuspectNamed ", "guilty ThrottleTried ",
 		"guilty ThrottleKept "} {
-		n.eventually(3*time.Minute, want, func() bool { return n.told(want) })
+		n.eventually(3*time.Minute, want, func() bool { return n.notified(want) })
 		t.Logf("%s after %s", want, time.Since(began).Round(time.Second))
 	}
 	t.Log(n.explained("/explain?namespace=default&pod=web"))

@@ -36,25 +36,25 @@ func TestInterferenceExperiment(t *testing.T) {
 		if m["guilty_runs"] != 1 || m["nobody_runs"] != float64(cfg.Nobody) {
 			t.Fatalf("%v runs with a guilty pod, %v without", m["guilty_runs"], m["nobody_runs"])
 		}
-		said := wrong(m)
+		problem := wrong(m)
 		if m["waiting_wait_percent"] < 30 { // other processes on the machine can only increase it
-			said = fmt.Sprintf("the server waits for %v %% of the time while a pod is guilty", m["waiting_wait_percent"])
+			problem = fmt.Sprintf("the server waits for %v %% of the time while a pod is guilty", m["waiting_wait_percent"])
 		}
-		if said == "" {
-			said = interferenceWaits(m)
+		if problem == "" {
+			problem = interferenceWaits(m)
 			const little = 0.3 // CPUs
-			if others := m["other_cpus"] + m["steal_percent"]/100*float64(runtime.NumCPU()); said != "" && cfg.Nobody == 0 &&
+			if others := m["other_cpus"] + m["steal_percent"]/100*float64(runtime.NumCPU()); problem != "" && cfg.Nobody == 0 &&
 				others > little {
-				t.Skipf("not judged: other processes took %.2f CPUs, for which the server waits, too: %s", others, said)
+				t.Skipf("not judged: other processes took %.2f CPUs, for which the server waits, too: %s", others, problem)
 			}
 		}
-		if said == "" {
+		if problem == "" {
 			return
 		}
 		if try == tries {
-			t.Fatal(said)
+			t.Fatal(problem)
 		}
-		t.Log(said, "; once more")
+		t.Log(problem, "; once more")
 	}
 }
 

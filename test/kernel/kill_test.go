@@ -73,7 +73,7 @@ func owned(t *testing.T, n *testNode, runDir string) int {
 type guests struct {
 	n         *testNode
 	manifests string
-	asks      [8]int64 // shares in the manifest; 0: there is no manifest
+	shares    [8]int64 // shares in the manifest; 0: there is no manifest
 	exists    [8]bool  // the cgroup exists
 	fresh     int64    // weight of a new cgroup
 }
@@ -84,7 +84,7 @@ func (g *guests) dir(i int) string { return g.n.layout.Pod(model.Burstable, g.ui
 // change changes one of the guests.
 func (g *guests) change(r *rand.Rand) {
 	g.n.t.Helper()
-	i := r.IntN(len(g.asks))
+	i := r.IntN(len(g.shares))
 	switch {
 	case r.IntN(2) == 0 && g.exists[i]:
 		g.n.remove(g.dir(i))
@@ -98,24 +98,24 @@ func (g *guests) change(r *rand.Rand) {
 		g.n.set(dir, model.Quota, 200_000)
 		g.n.set(dir+"/0123456789ab", model.Quota, 100_000)
 		g.exists[i] = true
-	case g.asks[i] != 0:
+	case g.shares[i] != 0:
 		retract(g.n.t, g.manifests, g.uid(i))
-		g.asks[i] = 0
+		g.shares[i] = 0
 	default:
-		g.asks[i] = int64(1024 * (2 + r.IntN(200)))
-		manifest(g.n.t, g.manifests, g.uid(i), 100, g.asks[i], "waterline.io/cpu-quota: unlimited")
+		g.shares[i] = int64(1024 * (2 + r.IntN(200)))
+		manifest(g.n.t, g.manifests, g.uid(i), 100, g.shares[i], "waterline.io/cpu-quota: unlimited")
 	}
 }
 
 // expect waits until the existing guests have their requested weight, or the weight with which they were made.
 func (g *guests) expect() {
 	g.n.t.Helper()
-	for i, asks := range g.asks {
+	for i, shares := range g.shares {
 		dir := g.dir(i)
 		switch {
 		case !g.exists[i]:
-		case asks != 0:
-			g.n.expect(dir, model.Shares, asks)
+		case shares != 0:
+			g.n.expect(dir, model.Shares, shares)
 			g.n.expect(dir, model.Quota, model.Unlimited)
 			g.n.expect(dir+"/0123456789ab", model.Quota, model.Unlimited)
 		default:
@@ -141,7 +141,7 @@ func TestKill(t *testing.T) {
 	n := newNode(t)
 	manifests, runDir := t.TempDir(), t.TempDir()
 	const pods = 8
-	asks := map[string]int64{}       // pod → requested shares, 0 for none
+	shares := map[string]int64{}     // pod → requested shares, 0 for none
 	theirs := map[model.File]int64{} // the newest foreign value
 	var files []model.File
 	for i := range pods {
@@ -151,16 +151,16 @@ func TestKill(t *testing.T) {
 		n.set(dir+"/0123456789ab", model.Quota, 100_000)
 		files = append(files, model.File{Dir: dir, Knob: model.Shares}, model.File{Dir: dir, Knob: model.Quota},
 			model.File{Dir: dir + "/0123456789ab", Knob: model.Quota})
-		asks[uid] = 0
+		shares[uid] = 0
 	}
 	files = append(files, model.File{Dir: n.layout.Class(model.Burstable), Knob: model.Shares})
 	for _, f := range files {
 		theirs[f] = n.raw(f.Dir, f.Knob)
 	}
-	write := func(uid string) { manifest(t, manifests, uid, 100, asks[uid], "waterline.io/cpu-quota: unlimited") }
+	write := func(uid string) { manifest(t, manifests, uid, 100, shares[uid], "waterline.io/cpu-quota: unlimited") }
 	for i := range pods {
 		uid := fmt.Sprintf("p%d", i)
-		asks[uid] = int64(1024 * (2 + i))
+		shares[uid] = int64(1024 * (2 + i))
 		write(uid)
 	}
 	come := &guests{n: n, manifests: manifests}
@@ -182,7 +182,7 @@ func TestKill(t *testing.T) {
 		// No agent runs now. Weights change only among pods with an annotation. No annotation is removed, so no value is
 		// restored.
 		uid := fmt.Sprintf("p%d", r.IntN(pods))
-		asks[uid] = int64(1024 * (2 + r.IntN(200)))
+		shares[uid] = int64(1024 * (2 + r.IntN(200)))
 		write(uid)
 		if r.IntN(2) == 0 {
 			f := files[r.IntN(len(files))]
@@ -202,9 +202,9 @@ func TestKill(t *testing.T) {
 	var sum int64
 	for i := range pods {
 		uid := fmt.Sprintf("p%d", i)
-		sum += asks[uid]
+		sum += shares[uid]
 		dir := n.layout.Pod(model.Burstable, uid)
-		n.expect(dir, model.Shares, asks[uid])
+		n.expect(dir, model.Shares, shares[uid])
 		n.expect(dir, model.Quota, model.Unlimited)
 		n.expect(dir+"/0123456789ab", model.Quota, model.Unlimited)
 	}
@@ -220,7 +220,7 @@ func TestKill(t *testing.T) {
 	p.kill()
 	restored, err := restore.Restore(t.Context(), agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: runDir})
 	if err != nil {
-		t.Fatalf("%v\nthe agent said: %s", err, p.log.String())
+		t.Fatalf("%v\nthe agent's log: %s", err, p.log.String())
 	}
 	if len(restored) != len(files) {
 		t.Errorf("%d files were on record, want all %d", len(restored), len(files))

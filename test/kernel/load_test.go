@@ -34,16 +34,16 @@ func memoryDir(t testing.TB) string {
 	return dir
 }
 
-// held is the kernel resources of a process.
-type held struct {
+// resources is the kernel resources of a process.
+type resources struct {
 	files, watches, threads int
 	rss                     int // KiB
 }
 
-// holds reads the kernel resources of the agent.
-func (d *daemon) holds() held {
+// resources reads the kernel resources of the agent.
+func (d *daemon) resources() resources {
 	d.t.Helper()
-	var h held
+	var h resources
 	proc := filepath.Join("/proc", strconv.Itoa(d.pid))
 	infos, err := filepath.Glob(proc + "/fdinfo/*")
 	if err != nil || len(infos) == 0 {
@@ -130,7 +130,7 @@ func TestCrowd(t *testing.T) {
 		n.untouched(other, model.Shares, 512)
 	}
 	// All pods go: the cgroups first, as with the kubelet.
-	leave := func() held {
+	leave := func() resources {
 		t.Helper()
 		for i := range crowd {
 			n.remove(n.layout.Pod(model.Burstable, uid(i)))
@@ -142,10 +142,10 @@ func TestCrowd(t *testing.T) {
 		within(t, "an empty record", func() bool { return d.metric(v1alpha1.MetricOwnedFiles) == 0 }, d.text)
 		n.expect(class, model.Shares, 512)
 		n.untouched(other, model.Shares, 512)
-		return d.holds()
+		return d.resources()
 	}
 	known(0)
-	empty := d.holds()
+	empty := d.resources()
 
 	cpu, rounds, begin := d.cpu(), d.metric(v1alpha1.MetricRounds), time.Now()
 	var took []time.Duration
@@ -161,7 +161,7 @@ func TestCrowd(t *testing.T) {
 	right()
 	p50, p90, p99 := quantiles(took)
 	used, more := d.cpu()-cpu, d.metric(v1alpha1.MetricRounds)-rounds
-	full := d.holds()
+	full := d.resources()
 	t.Logf("%d pods within %.1f s: cgroup made → right weight p50 %s, p90 %s, p99 %s; "+
 		"%v rounds, %s of CPU; %+v, was %+v", crowd, time.Since(begin).Seconds(), p50, p90, p99, more, used, full, empty)
 	if limit := 500 * time.Millisecond; p90 > limit && !emulated() {
@@ -182,7 +182,7 @@ func TestCrowd(t *testing.T) {
 	if soak() {
 		waves = 10
 	}
-	var last held
+	var last resources
 	for range waves {
 		announce(0, crowd)
 		for i := range crowd {

@@ -236,11 +236,11 @@ func (n *protectNode) hung(api *apiServer) (alive float64) {
 func (n *protectNode) killed(api *apiServer, start func(), alive float64) {
 	t := n.t.(*testing.T)
 	n.d.end(unix.SIGKILL)
-	held, quota := n.holding(), n.cores()
+	before, quota := n.holding(), n.cores()
 	unmoved := func(when string) {
 		t.Helper()
-		if now := n.holding(); now != held {
-			t.Errorf("%s: the kernel has %s, was %s", when, now, held)
+		if now := n.holding(); now != before {
+			t.Errorf("%s: the kernel has %s, was %s", when, now, before)
 		}
 	}
 	_, batch := n.shielded("without an agent", alive, 1500*time.Millisecond)
@@ -270,7 +270,7 @@ func (n *protectNode) killed(api *apiServer, start func(), alive float64) {
 		}
 		n.await("batch has its former allowance", func() bool { return n.cores() >= quota*85/100 })
 		n.d.end(unix.SIGKILL)
-		held = n.holding()
+		before = n.holding()
 	}
 	n.rest(0)
 	n.d.finish(2) // location of the pods, and possibly that the agent was ended during a write to the API
@@ -281,10 +281,10 @@ func (n *protectNode) killed(api *apiServer, start func(), alive float64) {
 func (n *protectNode) takenOver(api *apiServer, start func(), unmoved func(when string)) (least, most int64) {
 	t := n.t.(*testing.T)
 	answer := api.hang()
-	asked := api.hung.Load()
+	requests := api.hung.Load()
 	start()
 	// for pods, node, policies, report
-	within(t, "the new agent queries the API server", func() bool { return api.hung.Load() >= asked+4 }, n.d.text)
+	within(t, "the new agent queries the API server", func() bool { return api.hung.Load() >= requests+4 }, n.d.text)
 	time.Sleep(300 * time.Millisecond)
 	unmoved("before the pods are known")
 	answer()

@@ -284,12 +284,12 @@ func TestRelieve(t *testing.T) {
 	}
 	within(t, "free memory stays free", func() bool { return n.raw(b, model.MemoryHigh) < first-had/2 },
 		func() string { return n.text(b, "memory.high") })
-	asked, freed := metric(t, r.agent, v1alpha1.MetricReclaimAsked, "", ""),
+	requested, freed := metric(t, r.agent, v1alpha1.MetricReclaimAsked, "", ""),
 		metric(t, r.agent, v1alpha1.MetricReclaimFreed, "", "")
 	t.Logf("of %d MiB of cache the kernel reclaimed %.0f, requested %.0f; the limit is %d MiB instead of %d", had/mib,
-		freed/mib, asked/mib, n.raw(b, model.MemoryHigh)/mib, first/mib)
-	if freed < asked/2 || freed == 0 {
-		t.Errorf("the agent requested %.0f bytes and the kernel reclaimed %.0f", asked, freed)
+		freed/mib, requested/mib, n.raw(b, model.MemoryHigh)/mib, first/mib)
+	if freed < requested/2 || freed == 0 {
+		t.Errorf("the agent requested %.0f bytes and the kernel reclaimed %.0f", requested, freed)
 	}
 	if err := r.agent.Healthy(); err != nil {
 		t.Error(err)

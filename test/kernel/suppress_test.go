@@ -237,10 +237,10 @@ func TestSuppress(t *testing.T) {
 	online := n.load(n.web)
 	n.until("batch makes room", func() bool { return n.cores() <= n.milli-rise })
 	r.stop()
-	held := n.cores()
+	before := n.cores()
 	time.Sleep(1500 * time.Millisecond)
-	if now := n.cores(); now != held {
-		t.Errorf("without an agent, batch may use %d mCPU, not %d", now, held)
+	if now := n.cores(); now != before {
+		t.Errorf("without an agent, batch may use %d mCPU, not %d", now, before)
 	}
 	end(online)
 
