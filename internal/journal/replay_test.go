@@ -33,7 +33,8 @@ func TestReplay(t *testing.T) {
 		},
 		"a setting more": {
 			func(r *Round) {
-				r.Plan.Settings = append(r.Plan.Settings, model.Setting{File: model.File{Dir: "z", Knob: model.Quota}, Value: model.Number(-1)})
+				r.Plan.Settings = append(r.Plan.Settings, model.Setting{File: model.File{Dir: "z", Knob: model.Quota},
+					Value: model.Number(-1)})
 			},
 			[]Difference{
 				{"Settings[z cpu.quota].Dir", `"z"`, ""}, {"Settings[z cpu.quota].Knob", "2", ""},

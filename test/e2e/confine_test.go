@@ -129,9 +129,12 @@ func TestAPIConfinedNode(t *testing.T) {
 		{"annotations", "no labels", nodes + fakeNode + "/status", `{"metadata":{"annotations":{"a":"b"}}}`},
 		{"the node itself", "cannot patch", nodes + fakeNode, `{"spec":{"unschedulable":true}}`},
 	} {
-		if answer, ok := c.agent.patch(t, refused.path, refused.body); ok || !strings.Contains(answer, refused.because) {
-			t.Errorf("%s: %s", refused.what, answer)
-		}
+		t.Run(refused.what, func(t *testing.T) {
+			answer, ok := c.agent.patch(t, refused.path, refused.body)
+			if ok || !strings.Contains(answer, refused.because) {
+				t.Errorf("the API server answers %q, want an error with %q", answer, refused.because)
+			}
+		})
 	}
 	for _, body := range []string{
 		sells, strings.ReplaceAll(sells, "4000", "3000"), strings.ReplaceAll(sells, "waterline.io/batch-cpu",
@@ -173,9 +176,12 @@ func TestAPIConfinedPod(t *testing.T) {
 		{"annotations", "no labels", pods + "mine/status", `{"metadata":{"annotations":{"iqiyi.com/cpu-share":"262144"}}}`},
 		{"the pod itself", "cannot patch", pods + "mine", `{"metadata":{"labels":{"app":"x"}}}`},
 	} {
-		if answer, ok := c.agent.patch(t, refused.path, refused.body); ok || !strings.Contains(answer, refused.because) {
-			t.Errorf("%s: %s", refused.what, answer)
-		}
+		t.Run(refused.what, func(t *testing.T) {
+			answer, ok := c.agent.patch(t, refused.path, refused.body)
+			if ok || !strings.Contains(answer, refused.because) {
+				t.Errorf("the API server answers %q, want an error with %q", answer, refused.because)
+			}
+		})
 	}
 	for _, body := range []string{pinned, strings.ReplaceAll(pinned, "True", "False"),
 		`{"status":{"conditions":[{"$patch":"delete","type":"waterline.io/CPUSet"}]}}`} {

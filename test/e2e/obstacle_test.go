@@ -56,19 +56,21 @@ func TestAPIObstacles(t *testing.T) {
 		t.Errorf("the command finds nothing: %s", found)
 	}
 	for _, c := range cases {
-		pod, message := m.try(c.namespace, batch, "--dry-run=server")
-		if (pod == nil) != (c.refused != "") || !strings.Contains(message, c.refused) {
-			t.Errorf("%s: the API server's error is %q, want %q", c.namespace, message, c.refused)
-		}
-		line := ""
-		for l := range strings.Lines(found) {
-			if strings.HasPrefix(l, "BAD   namespace "+c.namespace+", which opted in: ") {
-				line = l
+		t.Run(c.namespace, func(t *testing.T) {
+			pod, message := m.try(c.namespace, batch, "--dry-run=server")
+			if (pod == nil) != (c.refused != "") || !strings.Contains(message, c.refused) {
+				t.Errorf("the API server's error is %q, want %q", message, c.refused)
 			}
-		}
-		if (line != "") != (c.found != "") || !strings.Contains(line, c.found) {
-			t.Errorf("%s: the command's output is %q, want %q", c.namespace, found, c.found)
-		}
+			line := ""
+			for l := range strings.Lines(found) {
+				if strings.HasPrefix(l, "BAD   namespace "+c.namespace+", which opted in: ") {
+					line = l
+				}
+			}
+			if (line != "") != (c.found != "") || !strings.Contains(line, c.found) {
+				t.Errorf("the command's output is %q, want %q", found, c.found)
+			}
+		})
 	}
 	t.Log("a quota that excludes batch pods still counts the others")
 	if pod, message := m.try("o-scoped", strings.Replace(batch, "BE", "LS", 1)); pod == nil {

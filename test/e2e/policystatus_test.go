@@ -81,12 +81,14 @@ func TestAPIPolicyRules(t *testing.T) {
 		"{batchPods: [{selector: {matchExpressions: [{key: a, operator: In}]}}]}": "In and NotIn need values",
 		"{mode: all}": "Unsupported value",
 	} {
-		c := bed.Kubectl(t.Context(), "apply", "--dry-run=server", "-f", "-")
-		c.Stdin = strings.NewReader("{apiVersion: waterline.io/v1alpha1, kind: ColocationPolicy, metadata: {name: tried}, " +
-			"spec: " + spec + "}")
-		out, err := c.CombinedOutput()
-		if (err == nil) != (want == "") || !strings.Contains(string(out), want) {
-			t.Errorf("%s: %v: %s", spec, err, out)
-		}
+		t.Run(spec, func(t *testing.T) {
+			c := bed.Kubectl(t.Context(), "apply", "--dry-run=server", "-f", "-")
+			c.Stdin = strings.NewReader("{apiVersion: waterline.io/v1alpha1, kind: ColocationPolicy, " +
+				"metadata: {name: tried}, spec: " + spec + "}")
+			out, err := c.CombinedOutput()
+			if (err == nil) != (want == "") || !strings.Contains(string(out), want) {
+				t.Errorf("%v: %s, want %q", err, out, want)
+			}
+		})
 	}
 }

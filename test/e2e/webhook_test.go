@@ -127,8 +127,8 @@ spec: {hard: {requests.cpu: 1}}
 	const be = `metadata: {generateName: p-, labels: {waterline.io/qos: BE}}, `
 	const one = `{name: c, image: none, resources: {requests: {cpu: 2, memory: 1Gi}, limits: {cpu: 2, memory: 1Gi}}}`
 	for _, c := range []struct {
-		what, namespace, pod, asks, class string
-		warning                           string
+		what, namespace, pod, requests, class string
+		warning                               string
 	}{
 		{"labelled", "other", be + `spec: {containers: [` + one + `]}`, "c(batch-cpu=2000 batch-memory=1073741824)",
 			"waterline-batch", ""},
@@ -172,21 +172,22 @@ spec: {hard: {requests.cpu: 1}}
 			"c(cpu=2 memory=1073741824)", "", ""},
 	} {
 		for _, how := range [][]string{{"--dry-run=server"}, nil} {
-			pod, message := m.try(c.namespace, c.pod, how...)
-			if pod == nil {
-				t.Errorf("%s: %s", c.what, message)
-				continue
-			}
-			if got := requestsOf(pod); got != c.asks || pod.Spec.PriorityClassName != c.class {
-				t.Errorf("%s: class %q, %s", c.what, pod.Spec.PriorityClassName, got)
-			}
-			if c.class != "" && (*pod.Spec.PreemptionPolicy != corev1.PreemptNever || pod.Labels[v1alpha1.LabelQoS] == "" &&
-				pod.Labels[v1alpha1.LabelQoSAlias] == "") {
-				t.Errorf("%s: preempts %s, labels %v", c.what, *pod.Spec.PreemptionPolicy, pod.Labels)
-			}
-			if c.warning == "" && message != "" || !strings.Contains(message, c.warning) {
-				t.Errorf("%s: the API server's warning is %q", c.what, message)
-			}
+			t.Run(c.what+strings.Join(how, ""), func(t *testing.T) {
+				pod, message := m.try(c.namespace, c.pod, how...)
+				if pod == nil {
+					t.Fatal(message)
+				}
+				if got := requestsOf(pod); got != c.requests || pod.Spec.PriorityClassName != c.class {
+					t.Errorf("class %q, requests %s", pod.Spec.PriorityClassName, got)
+				}
+				if c.class != "" && (*pod.Spec.PreemptionPolicy != corev1.PreemptNever ||
+					pod.Labels[v1alpha1.LabelQoS] == "" && pod.Labels[v1alpha1.LabelQoSAlias] == "") {
+					t.Errorf("preempts %s, labels %v", *pod.Spec.PreemptionPolicy, pod.Labels)
+				}
+				if c.warning == "" && message != "" || !strings.Contains(message, c.warning) {
+					t.Errorf("the API server's warning is %q", message)
+				}
+			})
 		}
 	}
 

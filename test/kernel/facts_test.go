@@ -33,10 +33,12 @@ func TestShares(t *testing.T) {
 			{"10001", "10000", unix.ERANGE}, {"x", "10000", unix.EINVAL}}
 	}
 	for _, c := range cases {
-		err := n.tryText(dir, file, c.text)
-		if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || n.text(dir, file) != c.reads {
-			t.Errorf("writing %q: %v, reads %q; want %+v", c.text, err, n.text(dir, file), c)
-		}
+		t.Run(c.text, func(t *testing.T) {
+			err := n.tryText(dir, file, c.text)
+			if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || n.text(dir, file) != c.reads {
+				t.Errorf("writing: %v, reads %q; want %+v", err, n.text(dir, file), c)
+			}
+		})
 	}
 }
 
@@ -192,9 +194,11 @@ func TestWatch(t *testing.T) {
 			_ = n.tryText(dir, cgroup.FileName(n.mount.Version, model.Idle), "0")
 		}, false},
 	} {
-		if _, got := reported(c.do).Files[shares]; got != c.want {
-			t.Errorf("%s is reported as a write of the weight: %v, want %v", c.what, got, c.want)
-		}
+		t.Run(c.what, func(t *testing.T) {
+			if _, got := reported(c.do).Files[shares]; got != c.want {
+				t.Errorf("reported as a write of the weight: %v, want %v", got, c.want)
+			}
+		})
 	}
 	if got := reported(func() { _ = os.Mkdir(n.path(dir, "0123456789ab"), 0o755) }); !got.Tree {
 		t.Error("a new directory is not reported")

@@ -14,7 +14,8 @@ func TestParseCPURequest(t *testing.T) {
 	if got, err := ParseCPURequest(want.String()); err != nil || got != want {
 		t.Errorf("%s is %+v, %v", want, got, err)
 	}
-	for _, text := range []string{"", "shop/web-0", "web-0=none", "/web-0=none", "shop/=none", "a/b/c=none", "shop/web-0=", "shop/web-0=Exclusive", "shop/web-0=none=none"} {
+	for _, text := range []string{"", "shop/web-0", "web-0=none", "/web-0=none", "shop/=none", "a/b/c=none", "shop/web-0=",
+		"shop/web-0=Exclusive", "shop/web-0=none=none"} {
 		if got, err := ParseCPURequest(text); err == nil || got != (CPURequest{}) {
 			t.Errorf("%q is %+v, %v", text, got, err)
 		}

@@ -40,7 +40,8 @@ func TestState(t *testing.T) {
 	}
 	expect("without a file", node.State{})
 	state := node.State{CPUs: cpuset.State{
-		Known: true, Allocations: []cpuset.Allocation{{UID: "a", Container: "b", Mode: model.CPUExclusive, CPUs: model.CPUs(1, 2)}},
+		Known: true, Allocations: []cpuset.Allocation{{UID: "a", Container: "b", Mode: model.CPUExclusive,
+			CPUs: model.CPUs(1, 2)}},
 		Moves: []time.Time{time.Unix(1e9, 0).UTC()}, Once: []string{"c"},
 	}}
 	learned := &predict.Predictor{}
@@ -92,8 +93,8 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestStateDue checks that a killed agent finds its offers, measured at most 30 s before, and that a copy for the disk is
-// made rarely.
+// TestStateDue checks that a killed agent finds its offers, measured at most 30 s before, and that a copy for the disk
+// is made rarely.
 func TestStateDue(t *testing.T) {
 	run, lasting := t.TempDir(), t.TempDir()
 	keep, err := OpenState(run, lasting)

@@ -12,8 +12,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// FuzzNode checks on any machine, be it one that there can be or not, that a round ends, that the same gives the same, that a
-// second round with nothing new wants nothing else, and what must be true of what stands on the Node.
+// FuzzNode checks on any machine, possible or not, that a round ends, that equal inputs give equal plans, that a second
+// round without news changes nothing, and the invariants of the published amounts.
 func FuzzNode(f *testing.F) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 30))
@@ -27,7 +27,7 @@ func FuzzNode(f *testing.F) {
 		r := newTape(bytes)
 		w := randomMachine(r)
 		round := decision(node.Decide)
-		if r.IntN(2) == 0 { // the predictor of a machine that has just started knows nothing
+		if r.IntN(2) == 0 { // the predictor of a machine that has just started has no samples
 			randomPeaks(r, w)
 			round = w.knowing
 		}
@@ -55,13 +55,17 @@ func checkRound(w *world, round decision) error {
 	}
 	if e := plan.Evict.Requested(); e != nil {
 		pod := model.FindPod(w.node.Pods, e.UID)
-		if pod == nil || pod.Class != model.ClassBE || pod.Ended || pod.Leaving || pod.Annotations.Evict == model.EvictNever || w.policy.Mode != model.ModeEnforce || w.policy.Protect.EvictPerHour == 0 {
+		if pod == nil || pod.Class != model.ClassBE || pod.Ended || pod.Leaving ||
+			pod.Annotations.Evict == model.EvictNever || w.policy.Mode != model.ModeEnforce ||
+			w.policy.Protect.EvictPerHour == 0 {
 			return fmt.Errorf("%+v should leave under %+v: %+v", pod, w.policy.Protect, e)
 		}
 	}
 	if e := plan.Evict; e != nil && e.Frozen.UID != "" {
 		pod, p := model.FindPod(w.node.Pods, e.Frozen.UID), &w.policy.Protect
-		if pod == nil || pod.Class != model.ClassBE || pod.Ended || pod.Leaving || pod.Annotations.Evict == model.EvictNever || w.policy.Mode != model.ModeEnforce || !p.Freeze || !p.Memory || !w.node.Tree.V2 {
+		if pod == nil || pod.Class != model.ClassBE || pod.Ended || pod.Leaving ||
+			pod.Annotations.Evict == model.EvictNever || w.policy.Mode != model.ModeEnforce || !p.Freeze || !p.Memory ||
+			!w.node.Tree.V2 {
 			return fmt.Errorf("%+v is frozen under %+v: %+v", pod, w.policy.Protect, e.Frozen)
 		}
 	}
@@ -78,15 +82,16 @@ func checkRound(w *world, round decision) error {
 	if plan.Slack == nil {
 		return nil
 	}
-	// While nothing was measured yet, what was offered before stands: the machine has offers that no round made.
+	// Without measurements, the previous offers remain: the machine has offers that no round made.
 	cpu, memory, n := &plan.Slack.CPU, &plan.Slack.Memory, &w.node
 	return errors.Join(
-		checkPublished(w, &plan.Publish, false, filled(cpu, n.Load.CPUMilli, n.Capacity.CPU), !cpu.Use.Measured || w.policy.CPU.Method == model.SellStatic),
+		checkPublished(w, &plan.Publish, false, filled(cpu, n.Load.CPUMilli, n.Capacity.CPU), !cpu.Use.Measured ||
+			w.policy.CPU.Method == model.SellStatic),
 		checkPublished(w, &plan.Publish, true, filled(memory, n.Load.Memory, n.Capacity.Memory), !memory.Use.Measured),
 	)
 }
 
-// filled returns up to what a machine is filled at most, whose capacity the Node object may say is less.
+// filled returns the largest ceiling of a machine, whose capacity may be smaller on the Node object.
 func filled(a *model.Account, machine, object int64) int64 {
 	if object > 0 {
 		machine = min(machine, object)
@@ -94,8 +99,8 @@ func filled(a *model.Account, machine, object int64) int64 {
 	return min(a.Ceiling, machine)
 }
 
-// checkPublished checks what stands on the Node of one resource: never nothing or less, never less than is bound, where it is
-// withdrawn not more either, and in all not more than the node is filled to, unless more is bound.
+// checkPublished checks the published amounts of one resource. They are positive and at least the bound amount. A
+// withdrawn offer is not above the bound amount. The sum is at most the ceiling, unless more is bound.
 func checkPublished(w *world, p *model.Publication, memory bool, ceiling int64, beyond bool) error {
 	if !p.Decided {
 		if len(p.Resources) > 0 {
@@ -130,7 +135,7 @@ func checkPublished(w *world, p *model.Publication, memory bool, ceiling int64, 
 	return nil
 }
 
-// boundTo returns what pods of a machine asked for of a resource; absurd amounts count as far as they are reckoned with.
+// boundTo returns the amount of a resource that a machine's pods request. Absurd amounts are clamped like in the rules.
 func boundTo(w *world, r model.NodeResource) int64 {
 	const most = 1 << 50
 	sum := int64(0)

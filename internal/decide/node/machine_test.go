@@ -16,7 +16,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// tape is a source of numbers that plays those of a fuzzer, and goes on at random when they have run out.
+// tape is a source of numbers that returns a fuzzer's bytes, and random numbers after their end.
 type tape struct {
 	bytes []byte
 	rest  *rand.PCG
@@ -44,7 +44,8 @@ func amountUpTo(r *rand.Rand, whole model.Amount, percent int64) model.Amount {
 	return model.Amount{CPU: r.Int64N(whole.CPU*percent/100 + 1), Memory: r.Int64N(whole.Memory*percent/100 + 1)}
 }
 
-// randomMachine is a [randomWorld] that is measured and sells, with pods of all classes, some of which want CPUs of their own.
+// randomMachine is a [randomWorld] with measurements and offers, and with pods of all classes. Some pods request CPUs
+// of their own.
 func randomMachine(r *rand.Rand) *world {
 	w := randomWorld(r)
 	n := &w.node
@@ -61,7 +62,8 @@ func randomMachine(r *rand.Rand) *world {
 	n.PodsKnown, n.Withdrawn, n.Tree.ReadOnly, n.Tree.V2 = r.IntN(12) > 0, r.IntN(8) == 0, r.IntN(12) == 0, r.IntN(2) == 0
 
 	p := &w.policy
-	p.Mode, p.Koordinator = one(r, model.ModeEnforce, model.ModeEnforce, model.ModeEnforce, model.ModeObserve, model.ModeDisabled, ""), r.IntN(3) == 0
+	p.Mode, p.Koordinator = one(r, model.ModeEnforce, model.ModeEnforce, model.ModeEnforce, model.ModeObserve,
+		model.ModeDisabled, ""), r.IntN(3) == 0
 	for _, s := range []*model.SellPolicy{&p.CPU, &p.Memory} {
 		s.Method = one(r, model.SellPredicted, model.SellRealtime, model.SellStatic, "")
 		s.Waterline, s.Mid = one(r, 1000, 10+r.Int64N(991)), r.Int64N(1001)*int64(r.IntN(2))
@@ -76,7 +78,8 @@ func randomMachine(r *rand.Rand) *world {
 	}
 	n.Load = randomLoad(r, n)
 	randomBursts(r, w)
-	p.Protect.Memory, n.Tree.NoProtection, n.Kubelet.MemoryQoS = r.IntN(3) > 0, one(r, "", "", "", "missing"), r.IntN(8) == 0
+	p.Protect.Memory, n.Tree.NoProtection, n.Kubelet.MemoryQoS = r.IntN(3) > 0, one(r, "", "", "", "missing"),
+		r.IntN(8) == 0
 	if r.IntN(2) == 0 {
 		p.Protect.EvictPerHour, p.Protect.Freeze = 1+r.Int64N(6), r.IntN(2) == 0
 		for _, pod := range n.Pods {
@@ -90,7 +93,7 @@ func randomMachine(r *rand.Rand) *world {
 	return w
 }
 
-// randomBursts has containers limited, and some of them stopped at their limits, on a machine that may have been cool for long.
+// randomBursts gives containers limits, throttles some of them, and may make the machine cool for a long time.
 func randomBursts(r *rand.Rand, w *world) {
 	if w.policy.Protect.Burst = r.IntN(2) == 0; r.IntN(2) == 0 {
 		w.state.Quota = quota.State{Cool: true, Since: 1, Seen: w.node.Load.Clock}
@@ -130,7 +133,8 @@ func randomBatch(r *rand.Rand, n *model.Node, p *model.Pod) {
 
 // randomLoad measures a machine, some of it a while ago.
 func randomLoad(r *rand.Rand, n *model.Node) *model.Load {
-	l := &model.Load{Clock: time.Hour, CPUMilli: n.Capacity.CPU, Memory: n.Capacity.Memory, Watermark: r.Int64N(n.Capacity.Memory / 16)}
+	l := &model.Load{Clock: time.Hour, CPUMilli: n.Capacity.CPU, Memory: n.Capacity.Memory,
+		Watermark: r.Int64N(n.Capacity.Memory / 16)}
 	if r.IntN(12) == 0 {
 		return l
 	}
@@ -162,11 +166,12 @@ func randomLoad(r *rand.Rand, n *model.Node) *model.Load {
 func randomPeaks(r *rand.Rand, w *world) {
 	for h := range model.Horizons {
 		a := amountUpTo(r, w.node.Capacity, 60)
-		w.peaks.CPU[h], w.peaks.Memory[h] = model.Peak{Value: a.CPU, Known: r.IntN(4) > 0}, model.Peak{Value: a.Memory, Known: r.IntN(4) > 0}
+		w.peaks.CPU[h], w.peaks.Memory[h] = model.Peak{Value: a.CPU, Known: r.IntN(4) > 0},
+			model.Peak{Value: a.Memory, Known: r.IntN(4) > 0}
 	}
 }
 
-// randomOffers makes it a machine that has offered something for a while.
+// randomOffers gives the machine offers that have existed for a while.
 func randomOffers(r *rand.Rand, w *world) {
 	clock := w.node.Load.Clock
 	line := func(capacity int64) slack.Line {
@@ -184,7 +189,7 @@ func randomOffers(r *rand.Rand, w *world) {
 	}
 }
 
-// pass lets a second go by in which the same is measured again.
+// pass advances the machine by one second with unchanged measurements.
 func (w *world) pass() {
 	w.node.Now = w.node.Now.Add(time.Second)
 	l := *w.node.Load
@@ -205,7 +210,7 @@ func (w *world) pass() {
 	w.node.Load = &l
 }
 
-// spoil makes of some numbers of a machine such as there cannot be.
+// spoil changes some numbers of a machine to impossible ones.
 func spoil(r *rand.Rand, w *world) {
 	number := func(v *int64) {
 		if r.IntN(8) == 0 {
@@ -215,8 +220,10 @@ func spoil(r *rand.Rand, w *world) {
 	n, p := &w.node, &w.policy
 	lines := &w.state.Slack
 	all := []*int64{
-		&lines.CPU.Batch.Offer, &lines.CPU.Mid.Offer, &lines.Memory.Batch.Offer, &lines.Memory.Mid.Lowest, (*int64)(&lines.Clock), (*int64)(&lines.CPU.Measured),
-		&n.Capacity.CPU, &n.Capacity.Memory, &n.Allocatable.CPU, &n.Allocatable.Memory, &n.Kubelet.ReservedMilli, &n.Kubelet.ReservedMemory,
+		&lines.CPU.Batch.Offer, &lines.CPU.Mid.Offer, &lines.Memory.Batch.Offer, &lines.Memory.Mid.Lowest,
+		(*int64)(&lines.Clock), (*int64)(&lines.CPU.Measured),
+		&n.Capacity.CPU, &n.Capacity.Memory, &n.Allocatable.CPU, &n.Allocatable.Memory, &n.Kubelet.ReservedMilli,
+		&n.Kubelet.ReservedMemory,
 		&n.Kubelet.QuotaPeriod, &n.Load.CPUMilli, &n.Load.Memory, &n.Load.Watermark, (*int64)(&n.Load.Clock),
 		&p.CPU.Waterline, &p.CPU.Mid, &p.CPU.Ratio, &p.Memory.Waterline, &p.Memory.Mid, &p.Memory.Ratio, &p.Weight.Max,
 	}
@@ -229,11 +236,13 @@ func spoil(r *rand.Rand, w *world) {
 		usage(&n.Load.Pods[i].Usage)
 	}
 	for _, pod := range n.Pods {
-		all = append(all, &pod.RequestMilli, &pod.LimitMilli, &pod.MemoryRequest, &pod.MemoryLimit, &pod.Batch.CPU, &pod.Batch.Memory, &pod.Mid.CPU, &pod.Mid.Memory,
+		all = append(all, &pod.RequestMilli, &pod.LimitMilli, &pod.MemoryRequest, &pod.MemoryLimit, &pod.Batch.CPU,
+			&pod.Batch.Memory, &pod.Mid.CPU, &pod.Mid.Memory,
 			&pod.Annotations.Shares, &pod.Grant.RequestMilli, &pod.Grant.LimitMilli, &pod.Grant.Memory)
 		for i := range pod.Containers {
 			c := &pod.Containers[i]
-			all = append(all, &c.RequestMilli, &c.LimitMilli, &c.MemoryLimit, &c.Grant.RequestMilli, &c.Grant.LimitMilli, &c.Grant.Memory)
+			all = append(all, &c.RequestMilli, &c.LimitMilli, &c.MemoryLimit, &c.Grant.RequestMilli, &c.Grant.LimitMilli,
+				&c.Grant.Memory)
 		}
 	}
 	for _, v := range all {

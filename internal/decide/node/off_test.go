@@ -8,8 +8,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestOffersAfterOff checks that what was sold before a policy was switched off is not sold at once when it is on again: the
-// room for it must have been clear for as long as for any offer.
+// TestOffersAfterOff checks a policy that is disabled and enabled again. The former offers do not return at once: the
+// room for them must have been clear for as long as for any offer.
 func TestOffersAfterOff(t *testing.T) {
 	policy := fixture.Policy()
 	policy.CPU = model.SellPolicy{Method: model.SellStatic, Ratio: 500, Waterline: 1000}
@@ -20,7 +20,8 @@ func TestOffersAfterOff(t *testing.T) {
 		policy.Mode = mode
 		clock += time.Second
 		used := fixture.Usage(clock, 100, 1<<20)
-		node.Now, node.Load = node.Now.Add(time.Second), &model.Load{Clock: clock, CPUMilli: 4000, Memory: 8 << 30, Node: used}
+		node.Now, node.Load = node.Now.Add(time.Second), &model.Load{Clock: clock, CPUMilli: 4000, Memory: 8 << 30,
+			Node: used}
 		node.Load.Classes[model.Guaranteed] = used
 		if mode == model.ModeDisabled {
 			node.Load = nil // the agent measures nothing then
@@ -48,8 +49,8 @@ func TestOffersAfterOff(t *testing.T) {
 	}
 }
 
-// TestDisabledReportsNothing checks that a node whose policy is disabled reports neither an offer nor an account at once,
-// though it was measured, and has nothing measured any more.
+// TestDisabledReportsNothing checks a node whose policy becomes disabled. It reports neither an offer nor an account at
+// once, though it was measured, and the plan requests no measurements.
 func TestDisabledReportsNothing(t *testing.T) {
 	used := fixture.Usage(time.Hour, 100, 1<<20)
 	n := fixture.Node(model.Amount{CPU: 4000})

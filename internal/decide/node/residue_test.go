@@ -12,9 +12,9 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// The tests of this file hold against defects of another co-location system, on the whole of what is decided about a node.
+// The tests of this file check whole decisions about a node against known defects of Koordinator.
 
-// selling returns a machine on which everything is known and that has sold something for a while.
+// selling returns a machine on which everything is known, and that has sold something for a while.
 func selling(r *rand.Rand) *world {
 	for {
 		w := randomMachine(r)
@@ -35,7 +35,7 @@ func (w *world) round() model.Plan {
 	return plan
 }
 
-// free returns how much stands on the Node beyond what is bound.
+// free returns the published amounts beyond the bound ones.
 func free(w *world, p *model.Publication) int64 {
 	var sum int64
 	for _, r := range p.Resources {
@@ -44,7 +44,7 @@ func free(w *world, p *model.Publication) int64 {
 	return sum
 }
 
-// standing returns how much of a resource stands on the Node.
+// standing returns the published amount of a resource.
 func standing(p *model.Publication, r model.NodeResource) int64 {
 	for _, of := range p.Resources {
 		if of.NodeResource == r {
@@ -85,8 +85,8 @@ func TestNewPodNeverRaisesWhatStands(t *testing.T) {
 
 // TestOffLeavesNothing checks a node that is disabled or opts out. Every file is restored, and the plan and the state
 // contain no condition, no CPUs and no offer. Published amounts remain only where pods are bound to them under
-// Koordinator's names. (In Koordinator, zones kept their amounts when the node's amount was removed.) This holds with and
-// without measurements, and a second round changes nothing.
+// Koordinator's names. (In Koordinator, zones kept their amounts when the node's amount was removed.) This holds with
+// and without measurements, and a second round changes nothing.
 func TestOffLeavesNothing(t *testing.T) {
 	owned, sold := 0, int64(0)
 	for seed := range uint64(300) {
@@ -119,7 +119,8 @@ func TestOffLeavesNothing(t *testing.T) {
 		if d := fixture.Diff(cpuset.State{Known: true}, w.state.CPUs); d != "" || len(w.state.Files) > 0 {
 			t.Fatalf("seed %d: the state keeps files %+v and CPUs (-want +got):\n%s", seed, w.state.Files, d)
 		}
-		if s := w.state.Slack; w.node.Load != nil && (s.CPU.Batch != slack.Line{} || s.CPU.Mid != slack.Line{} || s.Memory.Batch != slack.Line{} || s.Memory.Mid != slack.Line{}) {
+		if s := w.state.Slack; w.node.Load != nil && (s.CPU.Batch != slack.Line{} || s.CPU.Mid != slack.Line{} ||
+			s.Memory.Batch != slack.Line{} || s.Memory.Mid != slack.Line{}) {
 			t.Fatalf("seed %d: remembered is %+v", seed, s)
 		}
 		if again := w.round(); len(again.Settings) > 0 {
@@ -131,7 +132,8 @@ func TestOffLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestObservedLeavesNothing: as little stays of a node whose policy only observes from now on, but what is decided.
+// TestObservedLeavesNothing checks the same for a node whose policy changes to Observe. The plan still has its
+// decisions.
 func TestObservedLeavesNothing(t *testing.T) {
 	for seed := range uint64(200) {
 		w := selling(rand.New(rand.NewPCG(seed, 42)))
@@ -139,7 +141,8 @@ func TestObservedLeavesNothing(t *testing.T) {
 		w.policy.Mode = model.ModeObserve
 		plan := w.round()
 		if len(w.node.Owned) > 0 || len(plan.Conditions) > 0 || free(w, &plan.Publish) != 0 {
-			t.Fatalf("seed %d: %d files are owned, %d conditions, %+v stands", seed, len(w.node.Owned), len(plan.Conditions), plan.Publish)
+			t.Fatalf("seed %d: %d files are owned, %d conditions, %+v stands", seed, len(w.node.Owned), len(plan.Conditions),
+				plan.Publish)
 		}
 	}
 }
@@ -162,7 +165,8 @@ func TestSilenceTakesBack(t *testing.T) {
 			}
 			switch {
 			case plan.Next.IsZero() || wakes > 200:
-				t.Fatalf("seed %d: after %s and %d wakes %d stands free, %+v may be used, and nobody comes back", seed, passed, wakes, last, plan.Slack)
+				t.Fatalf("seed %d: after %s and %d wakes %d stands free, %+v may be used, and nobody comes back", seed, passed,
+					wakes, last, plan.Slack)
 			case plan.Next.Sub(w.node.Now) > 6*time.Second || passed > 5*time.Second && plan.Next.Sub(w.node.Now) > time.Second:
 				t.Fatalf("seed %d: after %s somebody comes back in %s", seed, passed, plan.Next.Sub(w.node.Now))
 			case passed > 61*time.Second:

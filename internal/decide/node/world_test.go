@@ -67,7 +67,8 @@ func (w *world) do(line string) error {
 		w.node.Now = w.node.Now.Add(d)
 		return err
 	case "overwritten", "rejected":
-		incident := model.Incident{File: model.File{Dir: args[0], Knob: knob(args[1])}, Kind: model.Overwritten, Value: value(knob(args[1]), args[2])}
+		incident := model.Incident{File: model.File{Dir: args[0], Knob: knob(args[1])}, Kind: model.Overwritten,
+			Value: value(knob(args[1]), args[2])}
 		if words[0] == "rejected" {
 			incident.Kind, incident.Errno = model.Rejected, args[3]
 		}
@@ -90,7 +91,8 @@ func (w *world) do(line string) error {
 			}
 		}
 	case "confined": // the group's parents allow it other CPUs than its list says
-		w.node.Confined = []model.Confined{{File: model.File{Dir: args[0], Knob: model.Cpuset}, To: model.Value{List: args[1]}}}
+		w.node.Confined = []model.Confined{{File: model.File{Dir: args[0], Knob: model.Cpuset},
+			To: model.Value{List: args[1]}}}
 	case "decide": // a round that is not shown
 		w.decide()
 	case "uses":
@@ -110,7 +112,9 @@ func (w *world) setNode(args []string) error {
 		case "cpu":
 			w.node.Allocatable.CPU = number(value) * 1000
 		case "kubelet":
-			w.node.Kubelet = model.Kubelet{Known: value != "unknown", CFSQuota: value != "noquota", QuotaPeriod: model.DefaultQuotaPeriod, StaticCPUs: value == "static", NoPodCgroups: value == "nopodcgroups", MemoryQoS: value == "memoryqos"}
+			w.node.Kubelet = model.Kubelet{Known: value != "unknown", CFSQuota: value != "noquota",
+				QuotaPeriod: model.DefaultQuotaPeriod, StaticCPUs: value == "static", NoPodCgroups: value == "nopodcgroups",
+				MemoryQoS: value == "memoryqos"}
 		case "readonly":
 			w.node.Tree.ReadOnly = value != "no"
 		case "cpus": // SOCKETSxNODESxCACHESxCORESxTHREADS, each in one of what is before it
@@ -195,7 +199,8 @@ func (w *world) setPod(name string, args []string) error {
 		k, v, _ := strings.Cut(value, ":")
 		switch key {
 		case "class":
-			pod.QoS = map[string]model.QoSClass{"Guaranteed": model.Guaranteed, "Burstable": model.Burstable, "BestEffort": model.BestEffort}[value]
+			pod.QoS = map[string]model.QoSClass{"Guaranteed": model.Guaranteed, "Burstable": model.Burstable,
+				"BestEffort": model.BestEffort}[value]
 		case "request":
 			pod.RequestMilli = number(value)
 		case "limit":
@@ -205,14 +210,17 @@ func (w *world) setPod(name string, args []string) error {
 		case "quota":
 			pod.Annotations.Quota = model.QuotaMode(value)
 		case "bad":
-			pod.Annotations.Notices = append(pod.Annotations.Notices, model.Reason{Code: model.BadAnnotation, Key: k, Text: v, Fix: "write a number"})
+			pod.Annotations.Notices = append(pod.Annotations.Notices, model.Reason{Code: model.BadAnnotation, Key: k, Text: v,
+				Fix: "write a number"})
 			if k == "waterline.io/cpu-manager" {
 				pod.Annotations.BadCPUs = pod.Annotations.Notices[0]
 			}
 		case "badlabel":
-			pod.Annotations.Notices = append(pod.Annotations.Notices, model.Reason{Code: model.BadLabel, Key: k, Text: v, Fix: "write BE"})
+			pod.Annotations.Notices = append(pod.Annotations.Notices, model.Reason{Code: model.BadLabel, Key: k, Text: v,
+				Fix: "write BE"})
 		case "both":
-			pod.Annotations.Notices = append(pod.Annotations.Notices, model.Reason{Code: model.BothSpellings, Key: k, Text: v, Fix: "remove one"})
+			pod.Annotations.Notices = append(pod.Annotations.Notices, model.Reason{Code: model.BothSpellings, Key: k, Text: v,
+				Fix: "remove one"})
 		case "cpus":
 			pod.Annotations.CPUs = model.CPUMode(value)
 		case "place":
@@ -229,7 +237,8 @@ func (w *world) setPod(name string, args []string) error {
 			if !both {
 				request = limit
 			}
-			c := model.Container{Name: k, ID: fmt.Sprintf("%012x", 0xa0+len(pod.Containers)), LimitMilli: milli(limit), RequestMilli: milli(request)}
+			c := model.Container{Name: k, ID: fmt.Sprintf("%012x", 0xa0+len(pod.Containers)), LimitMilli: milli(limit),
+				RequestMilli: milli(request)}
 			pod.RequestMilli, pod.LimitMilli = pod.RequestMilli+c.RequestMilli, pod.LimitMilli+c.LimitMilli
 			c.LeastMilli, pod.LeastMilli = c.LimitMilli, pod.LimitMilli
 			pod.Containers = append(pod.Containers, c)
@@ -366,7 +375,8 @@ func (w *world) carryOut(plan *model.Plan) {
 		switch {
 		case s.Deferred != nil:
 		case s.Knob == model.MemoryMax && s.Value.Number != model.Unlimited && w.uses[s.Dir] > s.Value.Number:
-			w.node.Incidents = append(w.node.Incidents, model.Incident{File: s.File, Kind: model.Exceeded, Value: s.Value, Use: w.uses[s.Dir]})
+			w.node.Incidents = append(w.node.Incidents, model.Incident{File: s.File, Kind: model.Exceeded, Value: s.Value,
+				Use: w.uses[s.Dir]})
 		case s.Release:
 			delete(owned, s.File)
 		default:

@@ -13,7 +13,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// unknownPeak is what is said of a peak about which nothing is known.
+// unknownPeak is the peak of a node without samples.
 var unknownPeak = model.Peak{Value: math.MaxInt64}
 
 // load is what the world measures in each round.
@@ -99,7 +99,8 @@ func (w *world) doLoad(command string, args []string) error {
 	case "reclaiming":
 		w.node.Reclaiming = args[0] == "yes"
 	case "reclaimed": // UID ASKED FREED [ERROR]
-		w.node.Reclaimed = &model.Reclaimed{UID: args[0], Requested: bytes(args[1]), Freed: bytes(args[2]), Failed: strings.Join(args[3:], " ")}
+		w.node.Reclaimed = &model.Reclaimed{UID: args[0], Requested: bytes(args[1]), Freed: bytes(args[2]),
+			Failed: strings.Join(args[3:], " ")}
 	case "withdrawn":
 		w.node.Withdrawn = args[0] == "yes"
 	case "glance":
@@ -132,7 +133,7 @@ func (w *world) doLoad(command string, args []string) error {
 func (w *world) setNodeLoad(key, value string) bool {
 	l := w.ensure()
 	switch key {
-	case "real": // the Node object says the same until it is told otherwise
+	case "real": // the Node object keeps this until a command changes it
 		l.real = amounts(value)
 		w.node.Capacity, w.node.Allocatable = l.real, l.real
 	case "capacity":
@@ -197,7 +198,8 @@ func (w *world) setSelling(key, value string) bool {
 		return false
 	}
 	parts := strings.Split(value+":::", ":")
-	sell := model.SellPolicy{Method: model.SellMethod(strings.TrimPrefix(parts[0], "none")), Waterline: number(parts[1]), Mid: optional(parts[2]), Ratio: optional(parts[3])}
+	sell := model.SellPolicy{Method: model.SellMethod(strings.TrimPrefix(parts[0], "none")), Waterline: number(parts[1]),
+		Mid: optional(parts[2]), Ratio: optional(parts[3])}
 	if key == "cpu" {
 		w.policy.CPU = sell
 	} else {
@@ -251,8 +253,8 @@ func (w *world) setPodLoad(pod *model.Pod, key, value string) bool {
 	return true
 }
 
-// addJob adds a container that runs and asks for batch resources, CPUS[:LIMIT[:MEMORY]], of which MEMORY is its limit, and
-// returns the name of its cgroup.
+// addJob adds a running container that requests batch resources, CPUS[:LIMIT[:MEMORY]], and returns the name of its
+// cgroup. MEMORY is its limit.
 func addJob(pod *model.Pod, name, asks string) string {
 	c := model.Container{Name: name, ID: fmt.Sprintf("%012x", 0xb0+len(pod.Containers))}
 	parts := strings.Split(asks+"::", ":")
@@ -270,7 +272,7 @@ func addJob(pod *model.Pod, name, asks string) string {
 	return c.ID
 }
 
-// together sums limits; if one has none, neither have they together.
+// together sums two limits. If either is missing, the sum has no limit.
 func together(a, b int64) int64 {
 	if a == 0 || b == 0 {
 		return 0
@@ -305,7 +307,8 @@ func (w *world) measure() {
 		w.node.Glance.At = clock
 	}
 	m.Stolen = l.stolen
-	m.Node, m.Classes[model.Guaranteed], m.Classes[model.BestEffort] = usage(l.node, age), usage(l.pods, age), usage(l.best, age)
+	m.Node, m.Classes[model.Guaranteed], m.Classes[model.BestEffort] = usage(l.node, age), usage(l.pods, age),
+		usage(l.best, age)
 	for uid, used := range l.used {
 		u := usage(used.Amount, max(age, used.age))
 		u.CPU.Throttled = used.throttled
@@ -321,14 +324,17 @@ func (w *world) measure() {
 	slices.SortFunc(m.Pods, func(a, b model.PodUsage) int { return strings.Compare(a.UID, b.UID) })
 }
 
-// printAccount prints where a resource goes, as a sum and what is made of it.
+// printAccount prints the uses of a resource, as a sum with its results.
 func printAccount(out *strings.Builder, name string, a *model.Account, show func(int64) string) {
-	fmt.Fprintf(out, "%s capacity=%s ceiling=%s reserved=%s system=%s online=%s unmeasured=%s whole=%s batch=%s\n", name, show(a.Capacity),
-		show(a.Ceiling), show(a.Reserved), show(a.Use.System), show(a.Use.Online), show(a.Use.Unmeasured), show(a.Use.IdleExclusive), show(a.Use.Batch))
+	fmt.Fprintf(out, "%s capacity=%s ceiling=%s reserved=%s system=%s online=%s unmeasured=%s whole=%s batch=%s\n", name,
+		show(a.Capacity),
+		show(a.Ceiling), show(a.Reserved), show(a.Use.System), show(a.Use.Online), show(a.Use.Unmeasured),
+		show(a.Use.IdleExclusive), show(a.Use.Batch))
 	if a.Use.Stolen > 0 {
 		fmt.Fprintf(out, "%s stolen=%s\n", name, show(a.Use.Stolen))
 	}
-	fmt.Fprintf(out, "%s allowance=%s room mid=%s batch=%s bound mid=%s batch=%s\n", name, show(a.Allow), show(a.Room.Mid), show(a.Room.Batch), show(a.Bound.Mid), show(a.Bound.Batch))
+	fmt.Fprintf(out, "%s allowance=%s room mid=%s batch=%s bound mid=%s batch=%s\n", name, show(a.Allow), show(a.Room.Mid),
+		show(a.Room.Batch), show(a.Bound.Mid), show(a.Bound.Batch))
 	fmt.Fprintf(out, "%s offer mid=%s batch=%s  %s\n", name, show(a.Offer.Mid), show(a.Offer.Batch), a.Reason)
 }
 
@@ -346,7 +352,8 @@ func printSuppression(out *strings.Builder, s *model.Suppression, clock time.Dur
 	}
 	fmt.Fprintf(out, "  %s\n", s.Reason)
 	if r := &s.Reaction; r.At != 0 && clock-r.At < 5*time.Second {
-		fmt.Fprintf(out, "%s ago %s -> %s, used %s, expected relief %s", clock-r.At, cores(r.From), cores(r.To), cores(r.Used), cores(r.Expected))
+		fmt.Fprintf(out, "%s ago %s -> %s, used %s, expected relief %s", clock-r.At, cores(r.From), cores(r.To),
+			cores(r.Used), cores(r.Expected))
 		if r.Seen {
 			fmt.Fprintf(out, ", observed %s", cores(r.Observed))
 		}
@@ -354,7 +361,7 @@ func printSuppression(out *strings.Builder, s *model.Suppression, clock time.Dur
 	}
 }
 
-// printInterference prints whom an online pod waits for, and who is throttled for it.
+// printInterference prints the suspects of an online pod, and the throttled pods.
 func printInterference(out *strings.Builder, b *model.Interference) {
 	if f := &b.Finding; f.Victim != "" {
 		fmt.Fprintf(out, "%s waits", f.Victim)
@@ -372,7 +379,7 @@ func printInterference(out *strings.Builder, b *model.Interference) {
 	}
 }
 
-// printEvictions prints who should leave, and what came of that.
+// printEvictions prints the requested evictions and their results.
 func printEvictions(out *strings.Builder, e *model.Evictions, clock time.Duration) {
 	if e.Hot.Code != "" {
 		fmt.Fprintf(out, "hot  %s\n", e.Hot)
@@ -464,7 +471,7 @@ func duration(s string) time.Duration {
 	return d
 }
 
-// theirs is what a file held that nobody of ours had written yet.
+// theirs is the value of a file before Waterline's first write.
 func theirs(k model.Knob) model.Value {
 	switch k {
 	case model.Cpuset:
@@ -477,10 +484,11 @@ func theirs(k model.Knob) model.Value {
 	return model.Number(1024)
 }
 
-// idle imagines that the host made groups idle, or no more.
+// idle applies changes of cpu.idle to the imagined host.
 func (w *world) idle(plan *model.Plan) {
 	for uid, group := range w.node.Tree.Pods {
-		i := slices.IndexFunc(plan.Settings, func(s model.Setting) bool { return s.File == model.File{Dir: group.Dir, Knob: model.Idle} })
+		i := slices.IndexFunc(plan.Settings,
+			func(s model.Setting) bool { return s.File == model.File{Dir: group.Dir, Knob: model.Idle} })
 		if i >= 0 && plan.Settings[i].Deferred == nil {
 			group.Idle = plan.Settings[i].Value.Number == 1
 			w.node.Tree.Pods[uid] = group

@@ -31,15 +31,21 @@ func read(t testing.TB, set, content string) ([]Machine, error) {
 func TestErrors(t *testing.T) {
 	for _, c := range []struct{ name, set, content, want string }{
 		{"empty", "alibaba2018", "", "trace x.csv is empty: its first line must name the columns"},
-		{"column", "alibaba2018", "machine_id,time_s\n", `trace x.csv has no column "cpu_util_percent"; its first line is "machine_id,time_s"`},
-		{"cut off", "alibaba2018", "machine_id,time_s,cpu_util_percent\nm_1,5\n", `trace x.csv, line 2: 2 columns, but "cpu_util_percent" is column 3`},
-		{"no number", "alibaba2018", "machine_id,time_s,cpu_util_percent\nm_1,5,10\n\nm_1,300,1O\n", `trace x.csv, line 4: cpu_util_percent is "1O", not a number that is not negative`},
+		{"column", "alibaba2018", "machine_id,time_s\n",
+			`trace x.csv has no column "cpu_util_percent"; its first line is "machine_id,time_s"`},
+		{"cut off", "alibaba2018", "machine_id,time_s,cpu_util_percent\nm_1,5\n",
+			`trace x.csv, line 2: 2 columns, but "cpu_util_percent" is column 3`},
+		{"no number", "alibaba2018", "machine_id,time_s,cpu_util_percent\nm_1,5,10\n\nm_1,300,1O\n",
+			`trace x.csv, line 4: cpu_util_percent is "1O", not a number that is not negative`},
 		{"NaN", "cloudcluster", "minute_epoch,cpu_used_units\n5,NaN\n", `line 2: cpu_used_units is "NaN"`},
 		{"infinite", "cloudcluster", "minute_epoch,cpu_used_units\n5,1e999\n", `line 2: cpu_used_units is "1e999"`},
 		{"negative", "nab", "timestamp,value\n2014-02-14 14:30:00,-1\n", `line 2: value is "-1"`},
-		{"no time", "nab", "timestamp,value\n14 Feb,1\n", `line 2: timestamp is "14 Feb", not a time such as 2006-01-02 15:04:05`},
-		{"time", "bitbrains", "vm,time_s,cap_mhz,cpu_mhz\n1,1.5,1,1\n", `line 2: time_s is "1.5", not a time in whole seconds`},
-		{"time too late", "bitbrains", "vm,time_s,cap_mhz,cpu_mhz\n1,9223372036854775807,1,1\n", "not a time in whole seconds"},
+		{"no time", "nab", "timestamp,value\n14 Feb,1\n",
+			`line 2: timestamp is "14 Feb", not a time such as 2006-01-02 15:04:05`},
+		{"time", "bitbrains", "vm,time_s,cap_mhz,cpu_mhz\n1,1.5,1,1\n",
+			`line 2: time_s is "1.5", not a time in whole seconds`},
+		{"time too late", "bitbrains", "vm,time_s,cap_mhz,cpu_mhz\n1,9223372036854775807,1,1\n",
+			"not a time in whole seconds"},
 		{"VM", "bitbrains", "vm,time_s,cap_mhz,cpu_mhz\nx,1,1,1\n", `line 2: vm is "x", not the number of a VM`},
 		{"nothing", "nab", "timestamp,value\n", "trace x.csv has no values"},
 		{"long line", "nab", "timestamp,value\n" + strings.Repeat("x", maxLine+1), "after line 1"},
@@ -126,7 +132,8 @@ func TestEvery(t *testing.T) {
 		t.Fatalf("%d machines, %v", len(machines), err)
 	}
 	m := machines[0]
-	if !slices.Equal(m.Times[:3], []int64{0, 60, 300}) || !slices.Equal(m.Total()[:3], []float64{40, 55, 40}) || !slices.Equal(m.Memory[:3], []float64{90, 90, 90}) {
+	if !slices.Equal(m.Times[:3], []int64{0, 60, 300}) || !slices.Equal(m.Total()[:3], []float64{40, 55, 40}) ||
+		!slices.Equal(m.Memory[:3], []float64{90, 90, 90}) {
 		t.Errorf("times %v, CPU %v, memory %v", m.Times[:3], m.Total()[:3], m.Memory[:3])
 	}
 }
@@ -151,7 +158,8 @@ func TestFiles(t *testing.T) {
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"b.csv": content, "a.csv.gz": packed.String(), "LICENSE": "x", "c.csv.gz": "not packed"} {
+	for name, text := range map[string]string{"b.csv": content, "a.csv.gz": packed.String(), "LICENSE": "x",
+		"c.csv.gz": "not packed"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}

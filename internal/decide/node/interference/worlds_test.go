@@ -100,14 +100,17 @@ func (s *source) next(r *rand.Rand, second int, daily float64) float64 {
 	return max(use*(1+s.noise*r.NormFloat64()), 0)
 }
 
-// newWorld makes a world with so many neighbours. Two of the innocent ones are bursty, and all loads but that of the guilty one
-// follow the same time of day.
+// newWorld makes a world with so many neighbours. Two of the innocent ones are bursty, and all loads but that of the
+// guilty one follow the same time of day.
 func newWorld(k kind, seed uint64, neighbours int) *world {
 	r := rand.New(rand.NewPCG(seed, uint64(k)))
-	w := &world{r: r, kind: k, guilty: -1, follower: -1, lag: r.IntN(7), sigma: 15 + 35*r.Float64(), drift: 0.8 * r.Float64(),
-		phase: 2 * math.Pi * r.Float64(), period: 1200 + 2400*r.Float64(), hurt: 150 + 300*r.Float64(), self: 20 + 40*r.Float64()}
+	w := &world{r: r, kind: k, guilty: -1, follower: -1, lag: r.IntN(7), sigma: 15 + 35*r.Float64(),
+		drift: 0.8 * r.Float64(),
+		phase: 2 * math.Pi * r.Float64(), period: 1200 + 2400*r.Float64(), hurt: 150 + 300*r.Float64(),
+		self: 20 + 40*r.Float64()}
 	for i := range neighbours {
-		s := source{shape: []shape{bursts, bursts, walk, ramps, steady}[i%5], low: 100 + 400*r.Float64(), high: 800 + 3000*r.Float64(), trend: 0.4 * r.Float64(), noise: 0.05}
+		s := source{shape: []shape{bursts, bursts, walk, ramps, steady}[i%5], low: 100 + 400*r.Float64(),
+			high: 800 + 3000*r.Float64(), trend: 0.4 * r.Float64(), noise: 0.05}
 		if s.shape == steady && r.IntN(2) == 0 {
 			s.shape, s.start = step, r.IntN(500)
 		}
@@ -122,7 +125,8 @@ func newWorld(k kind, seed uint64, neighbours int) *world {
 		if w.guilty < 2 {
 			w.guilty = 2 + r.IntN(neighbours-2)
 		}
-		w.others[w.guilty] = source{shape: w.shape, low: 50, high: 3000 + 4000*r.Float64(), start: 150 + r.IntN(200), noise: 0.03}
+		w.others[w.guilty] = source{shape: w.shape, low: 50, high: 3000 + 4000*r.Float64(), start: 150 + r.IntN(200),
+			noise: 0.03}
 		w.knee = w.own.high + 0.2*w.others[w.guilty].high
 		for i := range w.others {
 			if i != w.guilty {

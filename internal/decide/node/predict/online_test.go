@@ -78,8 +78,8 @@ func TestColdStart(t *testing.T) {
 	}
 }
 
-// TestNewcomers checks that pods which were not here before are counted by owner: with what its other pods used, if there
-// are any that ran here for a day.
+// TestNewcomers checks that pods which were not here before are counted by owner: with what its other pods used, if
+// there are any that ran here for a day.
 func TestNewcomers(t *testing.T) {
 	n := newNode()
 	a, b := pod("a", "web", 4000), pod("b", "web", 4000)
@@ -146,7 +146,8 @@ func TestOnlineState(t *testing.T) {
 	for i := range 400 {
 		pods := make([]*model.Pod, 0, 8)
 		for range 8 {
-			pods = append(pods, pod(fmt.Sprintf("%04d", len(pods)), fmt.Sprintf("Deployment/%s/%s-%d", strings.Repeat("n", 63), strings.Repeat("w", 60), r.IntN(300)), 100))
+			pods = append(pods, pod(fmt.Sprintf("%04d", len(pods)), fmt.Sprintf("Deployment/%s/%s-%d", strings.Repeat("n", 63),
+				strings.Repeat("w", 60), r.IntN(300)), 100))
 		}
 		before, text := n.state, ""
 		if i%50 == 0 {

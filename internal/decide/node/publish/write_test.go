@@ -106,7 +106,8 @@ func TestOfferFails(t *testing.T) {
 		}
 		c.n.Now = again
 	}
-	if len(tries) < 12 || len(tries) > 16 || tries[1]-tries[0] < shortest || tries[len(tries)-1]-tries[len(tries)-2] != longest {
+	if len(tries) < 12 || len(tries) > 16 || tries[1]-tries[0] < shortest ||
+		tries[len(tries)-1]-tries[len(tries)-2] != longest {
 		t.Errorf("tries: %v", tries)
 	}
 	c.fails = false
@@ -133,7 +134,8 @@ func TestReport(t *testing.T) {
 	if c.report(enforced(model.ModeEnforce, 100, 2)) {
 		t.Error("a report is written though nothing changed that is acted on")
 	}
-	if _, write, again := c.round(model.Publication{}, enforced(model.ModeEnforce, 200, 2)); write || again != c.n.Now.Add(reportPause) {
+	if _, write, again := c.round(model.Publication{}, enforced(model.ModeEnforce, 200, 2)); write ||
+		again != c.n.Now.Add(reportPause) {
 		t.Errorf("amounts: written %v, again %s", write, again.Sub(c.n.Now))
 	}
 	if !c.report(enforced(model.ModeDisabled, 200, 2)) {
@@ -173,7 +175,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestRenewal: an eviction request is reported at once, again every twenty seconds while it stands, and its end at once.
+// TestRenewal: an eviction request is reported at once, again every twenty seconds while it stands, and its end at
+// once.
 func TestRenewal(t *testing.T) {
 	c := newClocked()
 	seconds := func(n int, hot model.Code, evict *model.Eviction) (written int) {
