@@ -11,17 +11,11 @@ import (
 )
 
 // decided is a round of a node with one weighted pod, as the agent records it.
-func decided() *node.Round {
-	r := &node.Round{Policy: fixture.Policy()}
-	r.Policy.Mode = model.ModeEnforce
-	r.Node.PodsKnown, r.Node.Allocatable.CPU = true, 4000
-	r.Node.Tree = model.Tree{
-		Guaranteed: "kubepods", Burstable: "kubepods/burstable", BestEffort: "kubepods/besteffort",
-		Pods: map[string]model.PodGroup{"a": {Dir: "kubepods/burstable/poda", Inode: 1}},
-	}
-	r.Node.Pods = []*model.Pod{
-		{UID: "a", APIUID: "a", QoS: model.Burstable, Annotations: model.PodAnnotations{Shares: 4096}},
-	}
+func decided() *Round {
+	r := &Round{Node: fixture.Node(model.Amount{CPU: 4000}), Policy: fixture.Policy()}
+	pod := fixture.Pod("a", model.Burstable)
+	pod.Annotations.Shares = 4096
+	fixture.Run(&r.Node, pod)
 	r.Plan, _ = node.Decide(r.Node, r.Policy, r.State)
 	return r
 }
@@ -38,10 +32,9 @@ func TestReplay(t *testing.T) {
 			[]Difference{{"Settings[kubepods/burstable/poda cpu.shares].Value", "7", "4096"}},
 		},
 		"a setting more": {
-			func(r *node.Round) {
-				r.Plan.Settings = append(r.Plan.Settings, model.Setting{
-					File: model.File{Dir: "z", Knob: model.Quota}, Value: model.Number(-1),
-				})
+			func(r *Round) {
+				r.Plan.Settings = append(r.Plan.Settings, model.Setting{File: model.File{Dir: "z", Knob: model.Quota},
+					Value: model.Number(-1)})
 			},
 			[]Difference{
 				{"Settings[z cpu.quota].Dir", `"z"`, ""}, {"Settings[z cpu.quota].Knob", "2", ""},

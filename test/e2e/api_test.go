@@ -22,8 +22,8 @@ import (
 
 const fakeNode = "fake"
 
-// fake is a node without a kubelet: its object is in the API, its pods' cgroups are made by the test, and the agent
-// works on it from outside with the rights of its ServiceAccount.
+// fake is a node without a kubelet. Its object is in the API, and the test makes the cgroups of its pods. The agent
+// runs outside of the cluster, with the rights of its ServiceAccount.
 type fake struct {
 	groups
 	t      *testing.T
@@ -31,7 +31,7 @@ type fake struct {
 	layout cgroup.Layout
 	config string // kubeconfig of the agent
 	runDir string
-	serves []string // where the agent listens, as its flags say
+	serves []string // address of the agent, as in its flags
 }
 
 func newFake(t *testing.T) *fake {
@@ -48,10 +48,10 @@ func newFake(t *testing.T) *fake {
 	return f
 }
 
-// fakeAt makes the cgroups of a node whose object is there, and what its agent needs.
+// fakeAt makes the cgroups of a node whose object exists, and the files that its agent needs.
 func fakeAt(t *testing.T, node string) *fake {
 	t.Helper()
-	runDir, err := os.MkdirTemp("/dev/shm", "waterline-test-") // in memory, as /run is
+	runDir, err := os.MkdirTemp("/dev/shm", "waterline-test-") // in memory, like /run
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,15 +62,16 @@ func fakeAt(t *testing.T, node string) *fake {
 	t.Cleanup(func() { _ = f.rmdir(top) })
 	f.mkdir(f.layout.Class(model.Burstable))
 	f.mkdir(f.layout.Class(model.BestEffort))
-	f.set(t, top, model.Shares, int64(runtime.NumCPU())*model.SharesPerCPU) // against the rest of the machine, as kubepods
+	// relative to the rest of the machine, like kubepods
+	f.set(t, top, model.Shares, int64(runtime.NumCPU())*model.SharesPerCPU)
 	kubectl(t, "patch", "node", node, "--subresource=status", "--type=merge", "-p",
 		`{"status":{"allocatable":{"cpu":"8"},"capacity":{"cpu":"8"}}}`)
 	f.config = kubeconfig(t, agentToken(t, node))
 	return f
 }
 
-// agentToken returns a token of the agents' ServiceAccount that names a node, as a token in an agent's pod does. With
-// "" it names none.
+// agentToken returns a token of the agents' ServiceAccount that names a node, like the token in an agent's pod. With ""
+// it names no node.
 func agentToken(t testing.TB, node string) string {
 	t.Helper()
 	args := []string{"create", "token", "waterline-agent", "-n", "waterline-system"}
@@ -81,7 +82,7 @@ func agentToken(t testing.TB, node string) string {
 	return kubectl(t, args...)
 }
 
-// kubeconfig returns a file with which the bed's API server is used by a token.
+// kubeconfig returns a file with which a client uses the bed's API server with a token.
 func kubeconfig(t testing.TB, token string) string {
 	t.Helper()
 	admin, err := os.ReadFile(bed.Kubeconfig())
@@ -98,8 +99,8 @@ func kubeconfig(t testing.TB, token string) string {
 	return file
 }
 
-// mkdir makes a cgroup and those above it, in all hierarchies. Where CPU sets have one of their own it gets the CPUs
-// and the memory of the one above, without which no process can enter it: as runc does.
+// mkdir makes a cgroup and its ancestors, in all hierarchies. Like runc, it copies the CPUs and memory of the parent
+// where CPU sets have their own hierarchy. Without them, no process can enter the cgroup.
 func (f *fake) mkdir(dir string) {
 	f.t.Helper()
 	path := filepath.Join(f.Path, dir)
@@ -124,13 +125,13 @@ func (f *fake) mkdir(dir string) {
 			}
 		}
 	}
-	// The agent looks for pods in this one: when it finds one, the others have it.
+	// The agent looks for pods in this hierarchy. When it finds one there, the others must have it.
 	if err := os.Mkdir(path, 0o755); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
-// others returns the hierarchies besides that of the CPU controller.
+// others returns the hierarchies except that of the CPU controller.
 func (f *fake) others() []string {
 	var all []string
 	for _, hierarchy := range []string{f.Cpusets, f.Cpuacct, f.Memory} {
@@ -141,7 +142,7 @@ func (f *fake) others() []string {
 	return all
 }
 
-// rmdir removes a cgroup with everything below it.
+// rmdir removes a cgroup and all cgroups below it.
 func (f *fake) rmdir(dir string) error {
 	err := rmdirAt(filepath.Join(f.Path, dir))
 	for _, hierarchy := range f.others() {
@@ -208,7 +209,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// start starts an agent for the node. It is ended with the test.
+// start starts an agent for the node. It ends with the test.
 func (f *fake) start() *process {
 	f.t.Helper()
 	a := &process{t: f.t, log: &lockedBuffer{}, done: make(chan error, 1)}
@@ -223,7 +224,7 @@ func (f *fake) start() *process {
 	f.t.Cleanup(func() {
 		a.stop(os.Kill)
 		if f.t.Failed() {
-			f.t.Logf("the agent said:\n%s", a.log)
+			f.t.Logf("the agent's log:\n%s", a.log)
 		}
 	})
 	return a
@@ -255,7 +256,7 @@ func TestAPI(t *testing.T) {
 	f.expect(t, a, model.Shares, 512)
 }
 
-// TestAPIEvents checks that bad input is reported once, with what to do, also across a restart of the agent.
+// TestAPIEvents checks that bad input is reported once, with advice, also across a restart of the agent.
 func TestAPIEvents(t *testing.T) {
 	f := newFake(t)
 	a := f.start()
@@ -267,13 +268,13 @@ func TestAPIEvents(t *testing.T) {
 	e := events()[0]
 	for _, want := range []string{"waterline.io/cpu-share", `"lots"`, "integer from 2 to 262144"} {
 		if e.Type != corev1.EventTypeWarning || !strings.Contains(e.Message, want) {
-			t.Errorf("the event says %s %q, which lacks %q", e.Type, e.Message, want)
+			t.Errorf("the event is %s %q, without %q", e.Type, e.Message, want)
 		}
 	}
 	a.stop(os.Kill)
 	f.start()
 	kubectl(t, "label", "pod", "bad", "touched=yes")
-	good := f.pod("good", `waterline.io/cpu-share: "2048"`) // when this is done, the other was looked at
+	good := f.pod("good", `waterline.io/cpu-share: "2048"`) // when this write is done, the agent has read the other one
 	f.expect(t, good, model.Shares, 2048)
 	time.Sleep(time.Second)
 	if n := len(events()); n != 1 {
@@ -281,8 +282,8 @@ func TestAPIEvents(t *testing.T) {
 	}
 }
 
-// TestAPIGreedy checks that a tenant who gives all of its pods the highest weight has no more than the policy allows in
-// its namespace, and is told so once.
+// TestAPIGreedy checks a tenant who gives all of its pods the highest weight. The pods have no more than the policy
+// allows in their namespace, and the agent reports that once.
 func TestAPIGreedy(t *testing.T) {
 	f := newFake(t)
 	apply(t, `
@@ -309,16 +310,18 @@ spec: {mode: Enforce, weight: {max: 16384, namespaces: [{selector: {matchLabels:
 	events := func(namespace string) []corev1.Event {
 		return object[corev1.EventList](t, "events", "-n", namespace, "--field-selector", "reason=WeightClamped").Items
 	}
-	eventually(t, "an event",
-		func() (bool, string) { return len(events("greedy")) == 1, fmt.Sprint(len(events("greedy"))) })
+	eventually(t, "an event", func() (bool, string) {
+		return len(events("greedy")) == 1,
+			fmt.Sprint(len(events("greedy")))
+	})
 	if n := len(events("video")); n != 0 {
-		t.Errorf("who may is told that he may not: %d", n)
+		t.Errorf("%d events about a pod with an allowed weight, want none", n)
 	}
 	kubectl(t, "label", "namespace", "video", "team-")
 	f.expect(t, video, model.Shares, 16384)
 }
 
-// TestAPIAway checks that the agent works while the API server is away, and starts while it is.
+// TestAPIAway checks that the agent works while the API server is down, and can start while it is.
 func TestAPIAway(t *testing.T) {
 	f := newFake(t)
 	a := f.start()
@@ -333,7 +336,7 @@ func TestAPIAway(t *testing.T) {
 	down := time.Now()
 	f.set(t, dir, model.Shares, 77)
 	f.expect(t, dir, model.Shares, 2048)
-	t.Log("it starts without the API server, and keeps what was decided last")
+	t.Log("the agent starts without the API server, and keeps the last weights")
 	a.stop(os.Kill)
 	f.set(t, dir, model.Shares, 77)
 	f.start()
@@ -347,8 +350,8 @@ func TestAPIAway(t *testing.T) {
 	kubectl(t, "annotate", "pod", "a", "--overwrite", "waterline.io/cpu-share=4096")
 	f.expect(t, dir, model.Shares, 4096)
 	took := time.Since(back).Round(100 * time.Millisecond)
-	t.Logf("%s after the API server was back the agent heard of a change", took)
-	if took > 30*time.Second { // it looks again after 16 s at most; with what client-go does by itself, after a minute
-		t.Errorf("it took the agent %s to hear of a change", took)
+	t.Logf("%s after the API server was back, the agent received a change", took)
+	if took > 30*time.Second { // the agent tries again after 16 s at most; with client-go's default, after a minute
+		t.Errorf("the agent received a change after %s", took)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// The load: processes that would use all of a CPU, in pods with a CFS quota, and one that only has memory.
+// The load: processes that would use a whole CPU, in pods with a CFS quota, and one process that only uses memory.
 const (
 	onlineMilli = 300
 	batchMilli  = 400
@@ -22,16 +22,15 @@ const (
 	heldBytes   = 64 << 20
 )
 
-// TestAPIPrometheus compares what Prometheus is told with what the test reads of the same minutes itself, under a load
-// that is known: as often as not on a machine that does other things too, so that only the load of the pods is
-// constant.
+// TestAPIPrometheus compares the agent's metrics in Prometheus with the test's own measurements of the same minutes,
+// under a known load. The machine usually does other things too, so that only the load of the pods is constant.
 func TestAPIPrometheus(t *testing.T) {
 	for _, program := range []string{"prometheus", "promtool"} {
 		if _, err := exec.LookPath(program); err != nil && os.Getenv("CI") == "" {
 			t.Skip(err)
 		}
 	}
-	length, shown := 76*time.Second, []string{"1s", "1m"} // a window is shown once half of it was measured
+	length, shown := 76*time.Second, []string{"1s", "1m"} // a window is published once half of it was measured
 	if soak {
 		length, shown = 11*time.Minute, append(shown, "5m", "10m")
 	}
@@ -40,9 +39,9 @@ func TestAPIPrometheus(t *testing.T) {
 		c.loaded("holder", "", 0), c.loaded("later", "BE", burstMilli)
 	c.burn(online)
 	c.burn(batch)
-	// and no child, which would outlive it
-	c.exec(holder, "", "busybox", "sh", "-c",
-		fmt.Sprintf(`held=$(head -c %d /dev/zero | tr '\0' x); kill -STOP $$`, heldBytes))
+	// The process has no child, which would outlive it.
+	c.exec(holder, "", "busybox", "sh", "-c", fmt.Sprintf(`held=$(head -c %d /dev/zero | tr '\0' x); kill -STOP $$`,
+		heldBytes))
 	reader := newReader(c.groups, []string{online, batch, c.layout.Root, later})
 	p := newPrometheus(t)
 	c.start()
@@ -55,7 +54,7 @@ func TestAPIPrometheus(t *testing.T) {
 	}
 	for _, window := range windowsShown(p) {
 		if !slices.Contains(shown, window) {
-			t.Errorf("a window of %s is shown after %s", window, length)
+			t.Errorf("a window of %s is published after %s", window, length)
 		}
 	}
 	for _, window := range shown {
@@ -63,10 +62,10 @@ func TestAPIPrometheus(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		span = min(span, length-11*time.Second) // what was measured of it; the load is the same all the time
-		// Besides a hundredth: 3 mCPU, which in a minute are 180 ms of CPU time, as both read at times that are not known
-		// better than to 70 ms while the rest of the machine uses a CPU or two more or less, and /proc/stat counts in steps
-		// of 10 ms. In a single second it is the quota of one CFS period more or less.
+		span = min(span, length-11*time.Second) // the measured part; the load is the same all the time
+		// The tolerance is 3 mCPU besides a hundredth. In a minute these are 180 ms of CPU time, because the read times are
+		// known only to within 70 ms, the rest of the machine uses a CPU or two more or less, and /proc/stat counts in steps
+		// of 10 ms. For a single second, the tolerance is the quota of one CFS period.
 		floor := 0.003
 		if span == time.Second {
 			floor += 0.1 * batchMilli / 1000
@@ -77,8 +76,8 @@ func TestAPIPrometheus(t *testing.T) {
 			if class != "" {
 				selector = fmt.Sprintf(`%s{class=%q,window=%q}`, metric, class, window)
 			}
-			// Of a second in which the agent, its reader or Prometheus stood still nothing can be said, so there are three
-			// tries, a few seconds apart. Figures that are wrong are so each time.
+			// A second in which the agent, its reader or Prometheus stood still proves nothing. So there are three tries, a few
+			// seconds apart. A wrong figure is wrong every time.
 			end := reader.at[len(reader.at)-1]
 			for try := range 3 {
 				got := p.lastBefore(selector, end.Add(-time.Duration(try)*4*time.Second))
@@ -88,7 +87,7 @@ func TestAPIPrometheus(t *testing.T) {
 				case got.value >= least*0.99-floor && got.value <= most*1.01+floor:
 					return
 				case try == 2:
-					t.Errorf("%s is %v, and was read as %v to %v", selector, got.value, least, most)
+					t.Errorf("%s is %v, and the test measured %v to %v", selector, got.value, least, most)
 				}
 			}
 		}
@@ -107,22 +106,22 @@ func TestAPIPrometheus(t *testing.T) {
 	}
 	if used := p.last(v1alpha1.MetricMemoryUsed + `{class="LS",window="1m"}`).value; used < heldBytes ||
 		used > 1.2*heldBytes {
-		t.Errorf("the pods that hold %d bytes are shown with %v", heldBytes, used)
+		t.Errorf("the pods that use %d bytes are published with %v", heldBytes, used)
 	}
 	if ratio := p.last(v1alpha1.MetricThrottled + `{window="1m"}`).value; ratio < 0.9 {
-		t.Errorf("a pod that was stopped in each period is shown as stopped in %v of them", ratio)
+		t.Errorf("a pod that was throttled in each period is published as throttled in %v of them", ratio)
 	}
-	t.Logf("after %s the rules, the dashboard and the names are checked", time.Since(began).Round(time.Second))
+	t.Logf("after %s, the rules, the dashboard and the names are checked", time.Since(began).Round(time.Second))
 	p.checkRules()
 	p.checkDashboard()
 	p.checkMetrics()
 	c.checkBurst(p, later)
 }
 
-// windowsShown returns the windows for which there is a figure.
+// windowsShown returns the windows that have a figure.
 func windowsShown(p *prometheus) []string {
 	p.t.Helper()
-	series, err := p.ask("count by (window) ("+v1alpha1.MetricCPUUsed+")", time.Time{})
+	series, err := p.query("count by (window) ("+v1alpha1.MetricCPUUsed+")", time.Time{})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -133,8 +132,8 @@ func windowsShown(p *prometheus) []string {
 	return all
 }
 
-// checkBurst checks that a load which begins and ends is seen in time. Agent or Prometheus may stand still for a second
-// or two just then, so there are three tries: one of whose figures are late is late each time.
+// checkBurst checks that the start and end of a load are measured in time. The agent or Prometheus may stand still for
+// a second or two just then, so there are three tries. An agent whose figures are late is late every time.
 func (c *crowd) checkBurst(p *prometheus, dir string) {
 	c.t.Helper()
 	before := p.last(v1alpha1.MetricCPUUsed + `{class="BE",window="1m"}`).value
@@ -151,8 +150,8 @@ func (c *crowd) checkBurst(p *prometheus, dir string) {
 	}
 }
 
-// burst starts a load beside what is used before and ends it again, and returns what was not seen in time, "" if all
-// was: the agent measures within a second and shows all of it within two, and Prometheus asks each second.
+// burst starts a load in addition to the present usage and ends it again. It returns the figures that were late, "" if
+// none was. The agent measures within a second and publishes within two, and Prometheus scrapes each second.
 func (c *crowd) burst(p *prometheus, dir string, before float64) (late string) {
 	c.t.Helper()
 	batch := v1alpha1.MetricCPUUsed + `{class="BE",window="1s"}`
@@ -169,16 +168,17 @@ func (c *crowd) burst(p *prometheus, dir string, before float64) (late string) {
 	after := func(since time.Time, seen func(more float64) bool) time.Duration {
 		i := slices.IndexFunc(points, func(p point) bool { return p.at.After(since) && seen(p.value-before) })
 		if i < 0 {
-			late = fmt.Sprintf("a load of %v beside %v from %s to %s was never seen: %v", more, before, began, ended, points)
+			late = fmt.Sprintf("a load of %v beside %v from %s to %s was never published: %v", more, before, began, ended,
+				points)
 			return 0
 		}
 		return points[i].at.Sub(since)
 	}
-	// In one second each pod may use the quota of a CFS period more or less: 60 mCPU in all.
+	// In one second, each pod may use the quota of a CFS period more or less: 60 mCPU in all.
 	for what, took := range map[string][2]time.Duration{
-		"begins to be seen": {after(began, func(v float64) bool { return v > more*0.35 }), 2500 * time.Millisecond},
-		"is seen whole":     {after(began, func(v float64) bool { return v > more*0.65 }), 3 * time.Second},
-		"is seen to end":    {after(ended, func(v float64) bool { return v < more*0.35 }), 3 * time.Second},
+		"begins to be published": {after(began, func(v float64) bool { return v > more*0.35 }), 2500 * time.Millisecond},
+		"is published whole":     {after(began, func(v float64) bool { return v > more*0.65 }), 3 * time.Second},
+		"is published as ended":  {after(ended, func(v float64) bool { return v < more*0.35 }), 3 * time.Second},
 	} {
 		c.t.Logf("a load %s after %s", what, took[0])
 		if most := took[1] + 300*time.Millisecond; took[0] > most {
@@ -188,7 +188,7 @@ func (c *crowd) burst(p *prometheus, dir string, before float64) (late string) {
 	return late
 }
 
-// loaded makes a pod of a class, with a CFS quota if that is not 0, and one container.
+// loaded makes a pod of a class with one container, and with a CFS quota unless that is 0.
 func (c *crowd) loaded(name, class string, milli int64) (container string) {
 	c.t.Helper()
 	dir, _ := c.create(name, nil, request("1m"))

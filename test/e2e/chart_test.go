@@ -5,31 +5,32 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
-// TestAPIChart checks that the chart does what its values say, and that the API server takes all of it.
+// TestAPIChart checks that the chart follows its values, and that the API server accepts all of it.
 func TestAPIChart(t *testing.T) {
 	helm(t, "lint", "--strict", "../../deploy/chart")
 	for _, values := range [][]string{
 		nil,
 		{"--set", "profile=cpu-share-syncer"},
-		{"--set-json", `policy={"mode":"Disabled","weight":{"max":16384,"namespaces":[{"selector":{"matchLabels":{"team":"video"}},"max":262144}]},"podDefaults":[{"selector":{"matchLabels":{"app":"x"}},"cpuShare":10240}]}`,
-			"--set", "agent.seLinuxType=spc_t,agent.kubeletInsecureTLS=true,image.tag=v1,paths.podResources=," +
-				"paths.state=,paths.proc=/proc,monitoring.dashboard=true"},
+		{"--set-json", `policy={"mode":"Disabled","weight":{"max":16384,` +
+			`"namespaces":[{"selector":{"matchLabels":{"team":"video"}},"max":262144}]},` +
+			`"podDefaults":[{"selector":{"matchLabels":{"app":"x"}},"cpuShare":10240}]}`,
+			"--set", "agent.seLinuxType=spc_t,agent.kubeletInsecureTLS=true,image.tag=v1," +
+				"paths.podResources=,paths.state=,paths.proc=/proc,monitoring.dashboard=true"},
 		{"--set", "manager.replicas=1,manager.webhook.url=https://192.0.2.1:9443,manager.webhook.timeoutSeconds=5"},
 		{"--set", "manager.webhook.enabled=false"},
 		{"--set", "manager.enabled=false,priorityClasses=false"},
 	} {
-		rendered := helm(t, append([]string{
-			"template", "waterline", "../../deploy/chart", "--namespace", "default", "--kube-version", "v1.36.3",
-		}, values...)...)
+		rendered := helm(t, append([]string{"template", "waterline", "../../deploy/chart", "--namespace", "default",
+			"--kube-version", "v1.36.3"}, values...)...)
 		c := bed.Kubectl(t.Context(), "apply", "--dry-run=server", "--validate=strict", "-f", "-")
 		c.Stdin = strings.NewReader(rendered)
 		if out, err := c.CombinedOutput(); err != nil || bytes.Contains(out, []byte("Warning")) {
@@ -38,19 +39,18 @@ func TestAPIChart(t *testing.T) {
 	}
 	for _, bad := range [][]string{{"--set", "profile=other"}, {"--set", "policy.mode=on"}, {"--set", "nosuch=1"},
 		{"--set", "agent.syncPeriod=ten"}, {"--set", "paths.podResources=var"},
-		{"--set", "manager.replicas=0"}, {
-			"--set", "manager.webhook.url=http://192.0.2.1",
-		}, {"--set", "manager.webhook.timeoutSeconds=60"}} {
+		{"--set", "manager.replicas=0"}, {"--set", "manager.webhook.url=http://192.0.2.1"},
+		{"--set", "manager.webhook.timeoutSeconds=60"}} {
 		c := exec.Command(filepath.Join(built, "bin/helm"),
 			append([]string{"template", "../../deploy/chart", "--kube-version", "v1.36.3"}, bad...)...)
 		if out, err := c.CombinedOutput(); err == nil {
-			t.Errorf("%v was taken: %.200s", bad, out)
+			t.Errorf("%v was accepted: %.200s", bad, out)
 		}
 	}
 }
 
-// TestAPIChartMonitoring checks what the chart installs for Prometheus and Grafana: the rules and the dashboard as they
-// stand in their files. The API server has no PrometheusRule that could check the first.
+// TestAPIChartMonitoring checks the chart's objects for Prometheus and Grafana: the rules and the dashboard are those
+// in their files. The API server has no PrometheusRule with which to check the rules.
 func TestAPIChartMonitoring(t *testing.T) {
 	rendered := helm(t, "template", "waterline", "../../deploy/chart", "--namespace", "monitored", "--kube-version",
 		"v1.36.3", "--show-only", "templates/monitoring.yaml",
@@ -84,15 +84,18 @@ func TestAPIChartMonitoring(t *testing.T) {
 	if err := yaml.UnmarshalStrict(read("rules/waterline.yaml"), &rules); err != nil {
 		t.Fatal(err)
 	}
-	if rule.APIVersion != "monitoring.coreos.com/v1" || rule.Spec == nil || !reflect.DeepEqual(rule.Spec, rules) {
-		t.Errorf("the PrometheusRule of %s has %v, the file %v", rule.APIVersion, rule.Spec, rules)
+	if rule.APIVersion != "monitoring.coreos.com/v1" || rule.Spec == nil {
+		t.Errorf("the PrometheusRule is of %q and has the spec %v", rule.APIVersion, rule.Spec)
+	}
+	if d := cmp.Diff(rules, rule.Spec); d != "" {
+		t.Errorf("the PrometheusRule differs from its file (-file +rule):\n%s", d)
 	}
 	if dashboard.Data["waterline.json"] != string(read("dashboards/waterline.json")) {
-		t.Error("the ConfigMap has not the dashboard of the file")
+		t.Error("the ConfigMap's dashboard differs from the file")
 	}
 	for kind, labels := range map[string]map[string]string{"rules": rule.Labels, "dashboard": dashboard.Labels} {
-		if labels["release"] != "prometheus" || labels["app.kubernetes.io/instance"] != "waterline" ||
-			kind == "dashboard" && labels["grafana_dashboard"] != "1" {
+		if labels["release"] != "prometheus" || labels["app.kubernetes.io/instance"] != "waterline" || kind == "dashboard" &&
+			labels["grafana_dashboard"] != "1" {
 			t.Errorf("the %s have the labels %v", kind, labels)
 		}
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/waterline-io/waterline/test/bed/cluster"
 )
 
-// TestNodeColocate runs lab colocate in pods of a real node, as a user does on it.
+// TestNodeColocate runs lab colocate in pods of a real node, like a user.
 func TestNodeColocate(t *testing.T) {
 	if *on == "vm" {
-		t.Skip("the experiment runs on the node itself; in an emulated machine times mean nothing")
+		t.Skip("the experiment runs on the node itself; times in an emulated machine mean nothing")
 	}
 	install(t)
 	args := []string{"--load", "60", "--seconds", "2", "--repeats", "1", "--settle", "3"}
@@ -22,8 +22,8 @@ func TestNodeColocate(t *testing.T) {
 		args = nil
 	}
 	m := inPods(t, "colocate", args...)
-	// In the short form that is one run of seconds each: that the server is as if alone TestColocate checks on this
-	// kernel. And of a mode nothing is known in which the generator was late each time, as it is where others take the
+	// The short form is one run of some seconds for each mode. TestColocate checks on this kernel that the server is as
+	// fast as alone. A mode has no figures if the generator was late every time, as it is where other processes take the
 	// CPUs.
 	const attempts = 3
 	for _, name := range []string{
@@ -32,23 +32,24 @@ func TestNodeColocate(t *testing.T) {
 	} {
 		switch value, known := m[name]; {
 		case !known && m["runs_discarded"] >= attempts:
-			t.Logf("%s is not known: %v runs in which the generator was late were discarded", name, m["runs_discarded"])
+			t.Logf("%s is unknown: %v runs with a late generator were discarded", name, m["runs_discarded"])
 		case value <= 0:
 			t.Errorf("%s is %v", name, value)
 		}
 	}
 	if plain, kept := m["p99_ratio_plain"], m["p99_ratio_waterline"]; soak && kept > plain {
-		t.Errorf("p99 is %v times what it is alone, and %v times without Waterline", kept, plain)
+		t.Errorf("p99 is %v times that of the server alone, and %v times without Waterline", kept, plain)
 	}
 }
 
-// TestNodeHeadline runs lab headline in pods of a real node, as a user does on it.
+// TestNodeHeadline runs lab headline in pods of a real node, like a user.
 func TestNodeHeadline(t *testing.T) {
 	if *on == "vm" {
-		t.Skip("the experiment runs on the node itself; in an emulated machine times mean nothing")
+		t.Skip("the experiment runs on the node itself; times in an emulated machine mean nothing")
 	}
 	if !soak {
-		t.Skip("WATERLINE_SOAK is not set: it takes twenty minutes, and what makes its pods TestNodeColocate runs")
+		t.Skip("WATERLINE_SOAK is not set: the experiment takes twenty minutes, " +
+			"and TestNodeColocate runs the code that makes its pods")
 	}
 	install(t)
 	var args []string
@@ -57,10 +58,8 @@ func TestNodeHeadline(t *testing.T) {
 		args = []string{"--trace", root}
 	}
 	m := inPods(t, "headline", args...)
-	for _, name := range []string{
-		"alone_p99_ms", "p99_ratio", "waterline_batch_percent", "waterline_agent_percent",
-		"waterline_ffmpeg_frames_per_second",
-	} {
+	for _, name := range []string{"alone_p99_ms", "p99_ratio", "waterline_batch_percent", "waterline_agent_percent",
+		"waterline_ffmpeg_frames_per_second"} {
 		if m[name] <= 0 {
 			t.Errorf("%s is %v", name, m[name])
 		}
@@ -70,13 +69,12 @@ func TestNodeHeadline(t *testing.T) {
 	}
 }
 
-// inPods runs an experiment in pods of the node, and returns its metrics. It must leave nothing behind.
+// inPods runs an experiment in pods of the node, and returns its metrics. The experiment must leave no object behind.
 func inPods(t *testing.T, name string, args ...string) map[string]float64 {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name+".json")
-	args = append([]string{
-		name, "--in-pods", "--kubeconfig", bed.Kubeconfig(), "--node", cluster.NodeName, "--json", file,
-	}, args...)
+	args = append([]string{name, "--in-pods", "--kubeconfig", bed.Kubeconfig(), "--node", cluster.NodeName, "--json",
+		file}, args...)
 	out, err := exec.Command(filepath.Join(built, "bin/lab"), args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -95,7 +93,7 @@ func inPods(t *testing.T, name string, args ...string) map[string]float64 {
 		"policies": kubectl(t, "get", "colocationpolicies", "waterline-experiment", "-o", "name", "--ignore-not-found"),
 	} {
 		if left != "" {
-			t.Errorf("it left %s behind: %s", what, left)
+			t.Errorf("the experiment left %s behind: %s", what, left)
 		}
 	}
 	return result.Metrics

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// user is somebody who speaks to the API server.
+// user is a client of the API server.
 type user struct {
 	client *http.Client
 	host   string
@@ -32,7 +32,7 @@ func newUser(t testing.TB, kubeconfig string) user {
 	return user{client, config.Host}
 }
 
-// do sends a request and returns what the API server says to it. Kubectl would first read what is to be written, which
+// do sends a request and returns the API server's answer. Kubectl is not used, because it first reads the object, which
 // an agent may not.
 func (u user) do(t testing.TB, method, path, contentType, body string) (answer string, ok bool) {
 	t.Helper()
@@ -69,12 +69,14 @@ const (
 )
 
 // sells is a patch with which an agent sells CPU.
-const sells = `{"status":{"capacity":{"waterline.io/batch-cpu":"4000"},"allocatable":{"waterline.io/batch-cpu":"4000"}}}`
+const sells = `{"status":{"capacity":{"waterline.io/batch-cpu":"4000"},` +
+	`"allocatable":{"waterline.io/batch-cpu":"4000"}}}`
 
-// pinned is a patch with which an agent tells a pod's CPUs.
-const pinned = `{"status":{"conditions":[{"type":"waterline.io/CPUSet","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
+// pinned is a patch with which an agent reports a pod's CPUs.
+const pinned = `{"status":{"conditions":[{"type":"waterline.io/CPUSet","status":"True",` +
+	`"lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
 
-// confined is a cluster with two nodes, of which somebody has taken one, and the agent's token with it.
+// confined is a cluster with two nodes. An attacker has taken one of them, and the agent's token with it.
 type confined struct {
 	agent, nameless user
 }
@@ -85,8 +87,10 @@ func newConfined(t *testing.T) confined {
 	f.pod("mine", "")
 	for _, manifest := range []string{
 		`{apiVersion: v1, kind: Node, metadata: {name: other}}`,
-		`{apiVersion: v1, kind: Pod, metadata: {name: theirs}, spec: {nodeName: other, containers: [{name: c, image: none}]}}`,
-		`{apiVersion: v1, kind: Pod, metadata: {name: nobodys}, spec: {schedulerName: none, containers: [{name: c, image: none}]}}`,
+		`{apiVersion: v1, kind: Pod, metadata: {name: theirs}, spec: {nodeName: other, containers: [{name: c, ` +
+			`image: none}]}}`,
+		`{apiVersion: v1, kind: Pod, metadata: {name: nobodys}, spec: {schedulerName: none, containers: [{name: c, ` +
+			`image: none}]}}`,
 		`{apiVersion: waterline.io/v1alpha1, kind: NodeReport, metadata: {name: other}}`,
 	} {
 		apply(t, manifest)
@@ -104,46 +108,37 @@ func newConfined(t *testing.T) confined {
 	return c
 }
 
-// TestAPIConfinedNode tries what somebody could write to Nodes who has taken one.
+// TestAPIConfinedNode tries to write to Nodes like an attacker who has taken a node.
 func TestAPIConfinedNode(t *testing.T) {
 	c := newConfined(t)
 	for _, refused := range []struct{ what, because, path, body string }{
 		{"another node's status", "its own node only", nodes + "other/status", sells},
-		{
-			"other resources", "batch and mid resources only", nodes + fakeNode + "/status",
-			`{"status":{"capacity":{"cpu":"800"},"allocatable":{"cpu":"800"}}}`,
-		},
-		{
-			"a new resource", "batch and mid resources only", nodes + fakeNode + "/status",
-			`{"status":{"capacity":{"example.com/gpu":"8"}}}`,
-		},
-		{
-			"taking a resource away", "batch and mid resources only", nodes + fakeNode + "/status",
-			`{"status":{"allocatable":{"cpu":null}}}`,
-		},
-		{
-			"taking all resources away", "batch and mid resources only", nodes + fakeNode + "/status",
-			`{"status":{"capacity":null}}`,
-		},
-		{
-			"conditions", "capacity and allocatable only", nodes + fakeNode + "/status",
-			`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`,
-		},
-		{
-			"addresses", "capacity and allocatable only", nodes + fakeNode + "/status",
-			`{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.1"}]}}`,
-		},
+		{"other resources", "batch and mid resources only", nodes + fakeNode + "/status",
+			`{"status":{"capacity":{"cpu":"800"},"allocatable":{"cpu":"800"}}}`},
+		{"a new resource", "batch and mid resources only", nodes + fakeNode + "/status",
+			`{"status":{"capacity":{"example.com/gpu":"8"}}}`},
+		{"taking a resource away", "batch and mid resources only", nodes + fakeNode + "/status",
+			`{"status":{"allocatable":{"cpu":null}}}`},
+		{"taking all resources away", "batch and mid resources only", nodes + fakeNode + "/status",
+			`{"status":{"capacity":null}}`},
+		{"conditions", "capacity and allocatable only", nodes + fakeNode + "/status",
+			`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`},
+		{"addresses", "capacity and allocatable only", nodes + fakeNode + "/status",
+			`{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.1"}]}}`},
 		{"labels", "no labels", nodes + fakeNode + "/status", `{"metadata":{"labels":{"pool":"control"}}}`},
 		{"annotations", "no labels", nodes + fakeNode + "/status", `{"metadata":{"annotations":{"a":"b"}}}`},
 		{"the node itself", "cannot patch", nodes + fakeNode, `{"spec":{"unschedulable":true}}`},
 	} {
-		if answer, ok := c.agent.patch(t, refused.path, refused.body); ok || !strings.Contains(answer, refused.because) {
-			t.Errorf("%s: %s", refused.what, answer)
-		}
+		t.Run(refused.what, func(t *testing.T) {
+			answer, ok := c.agent.patch(t, refused.path, refused.body)
+			if ok || !strings.Contains(answer, refused.because) {
+				t.Errorf("the API server answers %q, want an error with %q", answer, refused.because)
+			}
+		})
 	}
 	for _, body := range []string{
-		sells, strings.ReplaceAll(sells, "4000", "3000"),
-		strings.ReplaceAll(sells, "waterline.io/batch-cpu", "kubernetes.io/mid-memory"),
+		sells, strings.ReplaceAll(sells, "4000", "3000"), strings.ReplaceAll(sells, "waterline.io/batch-cpu",
+			"kubernetes.io/mid-memory"),
 		strings.ReplaceAll(sells, `"4000"`, "null"),
 	} {
 		if answer, ok := c.agent.patch(t, nodes+fakeNode+"/status", body); !ok {
@@ -154,17 +149,14 @@ func TestAPIConfinedNode(t *testing.T) {
 		""); ok || !strings.Contains(answer, "cannot get") {
 		t.Errorf("the webhook's keys: %.200s", answer)
 	}
-	for _, path := range []string{
-		"/api/v1/secrets", "/apis/apps/v1/daemonsets", "/api/v1/namespaces/waterline-system/configmaps",
-	} {
+	for _, path := range []string{"/api/v1/secrets", "/apis/apps/v1/daemonsets",
+		"/api/v1/namespaces/waterline-system/configmaps"} {
 		if answer, ok := c.agent.do(t, http.MethodGet, path, "", ""); ok || !strings.Contains(answer, "cannot list") {
 			t.Errorf("%s: %.200s", path, answer)
 		}
 	}
-	for _, path := range []string{
-		nodes + "other", pods + "theirs", reports + "other",
-		"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/waterline-agent-nodes",
-	} {
+	for _, path := range []string{nodes + "other", pods + "theirs", reports + "other",
+		"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/waterline-agent-nodes"} {
 		if answer, ok := c.agent.do(t, http.MethodDelete, path, "", ""); ok || !strings.Contains(answer, "cannot delete") {
 			t.Errorf("deleting %s: %.200s", path, answer)
 		}
@@ -177,23 +169,22 @@ func TestAPIConfinedPod(t *testing.T) {
 	for _, refused := range []struct{ what, because, path, body string }{
 		{"a pod of another node", "its own node only", pods + "theirs/status", pinned},
 		{"a pod of no node", "its own node only", pods + "nobodys/status", pinned},
-		{
-			"another condition", "waterline.io/CPUSet only", pods + "mine/status",
-			`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`,
-		},
+		{"another condition", "waterline.io/CPUSet only", pods + "mine/status",
+			`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`},
 		{"the phase", "one condition", pods + "mine/status", `{"status":{"phase":"Failed"}}`},
 		{"labels", "no labels", pods + "mine/status", `{"metadata":{"labels":{"app":"x"}}}`},
 		{"annotations", "no labels", pods + "mine/status", `{"metadata":{"annotations":{"iqiyi.com/cpu-share":"262144"}}}`},
 		{"the pod itself", "cannot patch", pods + "mine", `{"metadata":{"labels":{"app":"x"}}}`},
 	} {
-		if answer, ok := c.agent.patch(t, refused.path, refused.body); ok || !strings.Contains(answer, refused.because) {
-			t.Errorf("%s: %s", refused.what, answer)
-		}
+		t.Run(refused.what, func(t *testing.T) {
+			answer, ok := c.agent.patch(t, refused.path, refused.body)
+			if ok || !strings.Contains(answer, refused.because) {
+				t.Errorf("the API server answers %q, want an error with %q", answer, refused.because)
+			}
+		})
 	}
-	for _, body := range []string{
-		pinned, strings.ReplaceAll(pinned, "True", "False"),
-		`{"status":{"conditions":[{"$patch":"delete","type":"waterline.io/CPUSet"}]}}`,
-	} {
+	for _, body := range []string{pinned, strings.ReplaceAll(pinned, "True", "False"),
+		`{"status":{"conditions":[{"$patch":"delete","type":"waterline.io/CPUSet"}]}}`} {
 		if answer, ok := c.agent.patch(t, pods+"mine/status", body); !ok {
 			t.Errorf("%s: %s", body, answer)
 		}
@@ -210,21 +201,17 @@ func TestAPIConfinedReport(t *testing.T) {
 			kind, name, _ := strings.Cut(o, "/")
 			list = append(list, fmt.Sprintf(`{"apiVersion":"v1","kind":%q,"name":%q,"uid":%q}`, kind, name, uid))
 		}
-		document := fmt.Sprintf(
-			`{"apiVersion":"waterline.io/v1alpha1","kind":"NodeReport","metadata":{"name":%q,"ownerReferences":[%s]}}`, name,
-			strings.Join(list, ","),
-		)
+		document := fmt.Sprintf(`{"apiVersion":"waterline.io/v1alpha1","kind":"NodeReport","metadata":{"name":%q,`+
+			`"ownerReferences":[%s]}}`, name, strings.Join(list, ","))
 		return by.do(t, http.MethodPost, strings.TrimSuffix(reports, "/"), "application/json", document)
 	}
 	const mine = "Node/" + fakeNode
-	// it goes with its Node, some time
+	// The garbage collector removes it some time after its Node.
 	forget := func() { kubectl(t, "delete", "nodereport", fakeNode, "--ignore-not-found") }
 	forget()
 	t.Cleanup(forget)
-	for _, refused := range [][]string{
-		{"other2", "Node/other2"}, {fakeNode}, {fakeNode, "Pod/" + fakeNode}, {fakeNode, "Node/other"},
-		{fakeNode, mine, "Pod/mine"},
-	} {
+	for _, refused := range [][]string{{"other2", "Node/other2"}, {fakeNode}, {fakeNode, "Pod/" + fakeNode},
+		{fakeNode, "Node/other"}, {fakeNode, mine, "Pod/mine"}} {
 		if answer, ok := create(c.agent, refused[0], refused[1:]...); ok || !strings.Contains(answer, "denied request") {
 			t.Errorf("a report %v: %s", refused, answer)
 		}
@@ -236,7 +223,8 @@ func TestAPIConfinedReport(t *testing.T) {
 		t.Errorf("its own report: %s", answer)
 	}
 	kubectl(t, "patch", "nodereport", fakeNode, "--subresource=status", "--type=merge", "-p",
-		`{"status":{"conditions":[{"type":"Withdrawn","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
+		`{"status":{"conditions":[{"type":"Withdrawn","status":"True","reason":"Test","message":"",`+
+			`"lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
 	if answer, ok := c.agent.patch(t, reports+"other/status", `{"status":{"policy":"x"}}`); ok ||
 		!strings.Contains(answer, "its own node only") {
 		t.Errorf("another node's report: %s", answer)
@@ -244,12 +232,13 @@ func TestAPIConfinedReport(t *testing.T) {
 	for _, body := range []string{`{"status":{"conditions":[]}}`, `{"status":{"conditions":null}}`, `{"status":null}`} {
 		if answer, ok := c.agent.patch(t, reports+fakeNode+"/status", body); ok ||
 			!strings.Contains(answer, "are the manager's") {
-			t.Errorf("an agent lifts what the manager withdrew by %s: %s", body, answer)
+			t.Errorf("an agent restores an offer that the manager withdrew, by %s: %s", body, answer)
 		}
 	}
 	for _, body := range []string{
 		`{"status":{"policy":"x","mode":"Observe"}}`,
-		`{"status":{"hot":"MemoryExhausted","eviction":{"namespace":"default","name":"job","uid":"1","reason":"MemoryExhausted","message":"left=0B","renewed":"2026-01-01T00:00:00.000000Z"}}}`,
+		`{"status":{"hot":"MemoryExhausted","eviction":{"namespace":"default","name":"job","uid":"1",` +
+			`"reason":"MemoryExhausted","message":"left=0B","renewed":"2026-01-01T00:00:00.000000Z"}}}`,
 		`{"status":{"hot":null,"eviction":null}}`,
 	} {
 		if answer, ok := c.agent.patch(t, reports+fakeNode+"/status", body); !ok {

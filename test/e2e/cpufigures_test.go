@@ -20,20 +20,19 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
-// cpuCrowd is a crowd with one pod more, which can have a CPU of its own.
+// cpuCrowd is a crowd with one more pod, which can have an exclusive CPU.
 type cpuCrowd struct {
 	*crowd
 	all    model.CPUSet
 	asker  string    // its cgroup
-	own    [2]string // cgroups of its containers: the one that has the CPU, and another
+	own    [2]string // cgroups of its containers: the one with the CPU, and another
 	others []string  // cgroups of containers of some other pods
 	paused time.Duration
 }
 
 const askerName = "asker"
 
-// TestAPICPUFigures measures what CPU sets cost on a full node and how fast they are, as TestAPIFigures does for
-// weights.
+// TestAPICPUFigures measures the cost and the speed of CPU sets on a full node, like TestAPIFigures for weights.
 func TestAPICPUFigures(t *testing.T) {
 	idle, pins, switches, pause := 10*time.Second, 100, 21, time.Duration(0)
 	if benchFile != "" {
@@ -54,11 +53,11 @@ func TestAPICPUFigures(t *testing.T) {
 	}
 
 	c.fill(109)
-	c.ask()
+	c.choose()
 	pid := c.agent("--kubelet", kubelet(t))
 	c.converge()
 	c.cost(pid, idle, "110_unused", metrics)
-	c.until(c.placed(model.CPUNone)) // nobody is confined
+	c.until(c.placed(model.CPUNone)) // all pods may use all CPUs
 
 	c.annotate(askerName, v1alpha1.AnnotationCPUManager, string(model.CPUExclusive))
 	c.until(c.placed(model.CPUExclusive))
@@ -71,7 +70,7 @@ func TestAPICPUFigures(t *testing.T) {
 	c.judge("cpuset", metrics, c.most)
 }
 
-// kubelet answers what the agent asks of a kubelet, and returns where.
+// kubelet serves the agent's queries of a kubelet, and returns its address.
 func kubelet(t *testing.T) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`{"kubeletconfig": {"cpuManagerPolicy": "none"}}`))
@@ -80,8 +79,8 @@ func kubelet(t *testing.T) string {
 	return server.URL + "/configz"
 }
 
-// ask makes the pod that can have a CPU of its own, and chooses who else is looked at.
-func (c *cpuCrowd) ask() {
+// choose makes the pod that can have an exclusive CPU, and chooses the other pods to watch.
+func (c *cpuCrowd) choose() {
 	c.t.Helper()
 	cpu := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	c.asker, _ = c.create(askerName, nil, corev1.ResourceRequirements{Requests: cpu, Limits: cpu})
@@ -98,7 +97,7 @@ func (c *cpuCrowd) ask() {
 	}
 }
 
-// placed is the sight of twenty containers where they belong while the asker has a mode.
+// placed is the sight of twenty containers on their right CPUs while the pod has a mode.
 func (c *cpuCrowd) placed(mode model.CPUMode) sight {
 	s := sight{what: "CPUs while the asker's mode is " + string(mode)}
 	for _, dir := range append(c.own[:], c.others...) {
@@ -123,8 +122,8 @@ func (c *cpuCrowd) placed(mode model.CPUMode) sight {
 	return s
 }
 
-// switches measures how long it takes from the API server's answer to a changed annotation until all of twenty
-// containers run where they then should.
+// switches measures the time from the API server's answer to a changed annotation until all of twenty containers run on
+// their right CPUs.
 func (c *cpuCrowd) switches(n int, metrics map[string]float64) {
 	c.t.Helper()
 	modes := []model.CPUMode{model.CPUShare, model.CPUNone, model.CPUExclusive}
@@ -136,8 +135,9 @@ func (c *cpuCrowd) switches(n int, metrics map[string]float64) {
 	})
 }
 
-// pin measures how long it takes from when a container's cgroup is made, in the asker and in pods without CPUs of their
-// own in turn, until the container is kept to its CPUs. The API server does not know the container yet.
+// pin measures the time from the creation of a container's cgroup until the container is limited to its CPUs. The
+// cgroup is made alternately in the pod with an exclusive CPU and in pods without. The API server does not know the
+// container yet.
 func (c *cpuCrowd) pin(n int, metrics map[string]float64) {
 	c.t.Helper()
 	mine, err := c.readFile(c.path(c.own[0], model.Cpuset))
@@ -154,7 +154,7 @@ func (c *cpuCrowd) pin(n int, metrics map[string]float64) {
 			if err := c.rmdir(last); err != nil {
 				c.t.Fatal(err)
 			}
-			time.Sleep(15 * time.Millisecond) // the agent has noticed
+			time.Sleep(15 * time.Millisecond) // the agent has read it
 		}
 		dir, want := c.asker, own
 		if i%2 == 0 {
@@ -168,7 +168,7 @@ func (c *cpuCrowd) pin(n int, metrics map[string]float64) {
 	})
 }
 
-// allocate returns how many microseconds the slowest benchmark of an allocation on 512 CPUs takes.
+// allocate returns the microseconds of the slowest benchmark of an allocation on 512 CPUs.
 func allocate(t *testing.T) float64 {
 	t.Helper()
 	out, err := exec.Command("go", "test", "-run", "^$", "-bench", "512$",

@@ -13,7 +13,7 @@ import (
 	"github.com/waterline-io/waterline/test/bed/cluster"
 )
 
-// cpuPod makes a pod that asks for CPUs. Each container that is started in it first says on which CPUs it may run.
+// cpuPod makes a pod that requests CPUs. Each container that starts in it first prints its allowed CPUs.
 func (n *node) cpuPod(name, mode, cpu string) {
 	n.t.Helper()
 	apply(n.t, fmt.Sprintf(`
@@ -33,11 +33,11 @@ spec:
 	kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, ready)
 }
 
-// began returns on which CPUs the newest container of a pod began.
+// began returns the CPUs on which the newest container of a pod started.
 func (n *node) began(name string) string {
 	n.t.Helper()
 	var list string
-	eventually(n.t, name+" says where it began", func() (bool, string) {
+	eventually(n.t, name+" prints its CPUs", func() (bool, string) {
 		out, err := tryKubectl("logs", name)
 		_, list, _ = strings.Cut(out, ":")
 		list = strings.TrimSpace(list)
@@ -46,7 +46,7 @@ func (n *node) began(name string) string {
 	return list
 }
 
-// cpuCondition waits until a pod's condition is as it should be, and returns its message.
+// cpuCondition waits until a pod's condition is right, and returns its message.
 func (n *node) cpuCondition(name string, status corev1.ConditionStatus, reason model.Code) string {
 	n.t.Helper()
 	var message string
@@ -62,7 +62,7 @@ func (n *node) cpuCondition(name string, status corev1.ConditionStatus, reason m
 	return message
 }
 
-// own returns the CPUs that a pod's condition says it has.
+// own returns the CPUs in a pod's condition.
 func (n *node) own(name string, mode model.Code) model.CPUSet {
 	n.t.Helper()
 	set, err := model.ParseCPUs(strings.TrimPrefix(n.cpuCondition(name, corev1.ConditionTrue, mode), "c "))
@@ -85,7 +85,7 @@ func (n *node) runsOn(name string, want model.CPUSet) {
 // keepOff waits until no container of another pod of the node may run on these CPUs.
 func (n *node) keepOff(owner string, cpus model.CPUSet) {
 	n.t.Helper()
-	eventually(n.t, fmt.Sprintf("%s is alone on %s", owner, cpus), func() (bool, string) {
+	eventually(n.t, fmt.Sprintf("%s is the only pod on %s", owner, cpus), func() (bool, string) {
 		var there []string
 		for _, pod := range object[corev1.PodList](n.t, "pods", "-A", "--field-selector",
 			"status.phase=Running,spec.nodeName="+n.name).Items {
@@ -95,7 +95,7 @@ func (n *node) keepOff(owner string, cpus model.CPUSet) {
 					continue
 				}
 				on, err := n.tryCPUs(n.containerDir(n.dirOf(&pod), id))
-				if err != nil || on.Overlaps(cpus) { // it may be gone since it was listed
+				if err != nil || on.Overlaps(cpus) { // it may have gone since it was listed
 					there = append(there, fmt.Sprintf("%s/%s on %s: %v", pod.Namespace, pod.Name, on, err))
 				}
 			}
@@ -104,19 +104,19 @@ func (n *node) keepOff(owner string, cpus model.CPUSet) {
 	})
 }
 
-func (n *node) ask(name, mode string) {
+func (n *node) annotateCPUs(name, mode string) {
 	n.t.Helper()
 	kubectl(n.t, "annotate", "--overwrite", "pod", name, "waterline.io/cpu-manager="+mode)
 }
 
-// testCPUs walks pods that ask for CPUs through their life on a real node, which has two.
+// testCPUs walks pods that request CPUs through their lives on a real node, which has two.
 func (n *node) testCPUs() {
 	t := n.t
 	n.run("bystander", "", "", false)
 	dir, _ := n.container("bystander")
 	all := n.cpus(dir)
 
-	t.Log("a pod gets CPUs alone, and is on them from its first instruction")
+	t.Log("a pod gets exclusive CPUs, and runs on them from its first instruction")
 	n.cpuPod("alone", "exclusive", "1")
 	mine := n.own("alone", model.CPUsExclusive)
 	rest := all.Minus(mine)
@@ -124,15 +124,15 @@ func (n *node) testCPUs() {
 	n.runsOn("bystander", rest)
 	n.keepOff("alone", mine)
 	if began := n.began("alone"); began != mine.String() {
-		t.Errorf("it began on %s, not on %s", began, mine)
+		t.Errorf("its container started on %s, not on %s", began, mine)
 	}
 
-	t.Log("what starts later never was on them")
+	t.Log("pods that start later never run on these CPUs")
 	if on := n.firstAct("later"); on != rest.String() {
-		t.Errorf("the first act of another pod ran on %s, not on %s", on, rest)
+		t.Errorf("the first instruction of another pod ran on %s, not on %s", on, rest)
 	}
 
-	t.Log("no more can be had, and the pod and its owner are told")
+	t.Log("no more CPUs are free: the pod has a condition and its owner an event")
 	n.cpuPod("second", "exclusive", "500m")
 	n.cpuCondition("second", corev1.ConditionFalse, model.CPUsNotWhole)
 	n.runsOn("second", rest)
@@ -142,32 +142,30 @@ func (n *node) testCPUs() {
 		return out != "", out
 	})
 
-	t.Log("other writers are answered")
+	t.Log("the agent repairs other writers' values")
 	container, _ := n.container("alone")
 	n.setCPUs(container, rest.String())
 	n.runsOn("alone", mine)
 
-	t.Log("it changes its mind while it runs")
-	n.ask("alone", "share")
+	t.Log("the pod's annotation changes while it runs")
+	n.annotateCPUs("alone", "share")
 	home := n.own("alone", model.CPUsShare)
 	n.runsOn("alone", home)
 	n.runsOn("bystander", all)
-	n.ask("alone", "none")
+	n.annotateCPUs("alone", "none")
 	n.cpuCondition("alone", "", "")
 	n.runsOn("alone", all)
-	n.ask("alone", "exclusive")
+	n.annotateCPUs("alone", "exclusive")
 	mine = n.own("alone", model.CPUsExclusive)
 	rest = all.Minus(mine)
 	n.runsOn("alone", mine)
 	n.runsOn("bystander", rest)
 
-	t.Log("it is resized to what is not whole, and back")
+	t.Log("the pod is resized to a fraction of a CPU, and back")
 	resize := func(cpu string) {
 		kubectl(t, "patch", "pod", "alone", "--subresource", "resize", "--patch",
-			fmt.Sprintf(
-				`{"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": %q}, "limits": {"cpu": %q}}}]}}`, cpu,
-				cpu,
-			))
+			fmt.Sprintf(`{"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": %q}, `+
+				`"limits": {"cpu": %q}}}]}}`, cpu, cpu))
 	}
 	resize("500m")
 	n.cpuCondition("alone", corev1.ConditionFalse, model.CPUsNotWhole)
@@ -191,10 +189,10 @@ func (n *node) testCPUs() {
 	})
 	n.runsOn("alone", mine)
 	if began := n.began("alone"); began != mine.String() {
-		t.Errorf("the new container began on %s, not on %s", began, mine)
+		t.Errorf("the new container started on %s, not on %s", began, mine)
 	}
 
-	t.Log("the agent restarts, and the container runtime")
+	t.Log("the agent and the container runtime restart")
 	agent := n.agent().Name
 	kubectl(t, "delete", "pod", "-n", "waterline-system", agent)
 	kubectl(t, "rollout", "status", "daemonset/waterline-agent", "-n", "waterline-system", ready)
@@ -202,12 +200,12 @@ func (n *node) testCPUs() {
 	n.runsOn("alone", mine)
 	n.runsOn("bystander", rest)
 	n.keepOff("alone", mine)
-	eventually(t, "the first act of a new pod is off those CPUs", func() (bool, string) {
+	eventually(t, "a new pod starts on other CPUs", func() (bool, string) {
 		on := n.firstAct(fmt.Sprintf("again-%d", time.Now().UnixNano()))
 		return on == rest.String(), on
 	})
 
-	t.Log("what people see")
+	t.Log("the output of the commands")
 	out, err := program("waterline", "cpus", "--kubeconfig", bed.Kubeconfig(), "--node", n.name)
 	if err != nil || !regexp.MustCompile(`(?m)default/alone.*exclusive.*`+mine.String()).MatchString(out) {
 		t.Errorf("waterline cpus: %v\n%s", err, out)
@@ -217,7 +215,7 @@ func (n *node) testCPUs() {
 		t.Errorf("waterline cpus --plan: %v\n%s", err, out)
 	}
 
-	t.Log("it goes, and the others may run everywhere again")
+	t.Log("the pod goes, and the others may run on all CPUs again")
 	kubectl(t, "delete", "pod", "alone", "--wait")
 	n.runsOn("bystander", all)
 }

@@ -21,16 +21,16 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// askers are agents that ask for pods, and write that as agents do.
-type askers struct {
-	t       *testing.T
-	reports map[string]*actkube.Reports // by node
-	mu      sync.Mutex
-	asks    map[string]*corev1.Pod // by node
+// requesters are agents that request evictions, and write the requests like agents.
+type requesters struct {
+	t        *testing.T
+	reports  map[string]*actkube.Reports // by node
+	mu       sync.Mutex
+	requests map[string]*corev1.Pod // by node
 }
 
-// newAskers lets agents renew what they ask for each second, until the test ends.
-func newAskers(t *testing.T, nodes ...string) *askers {
+// newRequesters lets agents renew their requests each second, until the test ends.
+func newRequesters(t *testing.T, nodes ...string) *requesters {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", bed.Kubeconfig())
 	if err != nil {
@@ -41,7 +41,7 @@ func newAskers(t *testing.T, nodes ...string) *askers {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &askers{t: t, reports: map[string]*actkube.Reports{}, asks: map[string]*corev1.Pod{}}
+	a := &requesters{t: t, reports: map[string]*actkube.Reports{}, requests: map[string]*corev1.Pod{}}
 	for _, node := range nodes {
 		a.reports[node] = actkube.NewReports(client, node)
 	}
@@ -53,9 +53,9 @@ func newAskers(t *testing.T, nodes ...string) *askers {
 		defer tick.Stop()
 		for ; ctx.Err() == nil; <-tick.C {
 			a.mu.Lock()
-			asks := maps.Clone(a.asks)
+			requests := maps.Clone(a.requests)
 			a.mu.Unlock()
-			for node, pod := range asks {
+			for node, pod := range requests {
 				a.write(ctx, node, pod)
 			}
 		}
@@ -64,8 +64,8 @@ func newAskers(t *testing.T, nodes ...string) *askers {
 	return a
 }
 
-// write writes once who should leave.
-func (a *askers) write(ctx context.Context, node string, pod *corev1.Pod) {
+// write writes the current requests once.
+func (a *requesters) write(ctx context.Context, node string, pod *corev1.Pod) {
 	report := model.Report{Policy: "evicts", Mode: model.ModeEnforce}
 	if pod != nil {
 		report.Hot = model.MemoryExhausted
@@ -78,16 +78,16 @@ func (a *askers) write(ctx context.Context, node string, pod *corev1.Pod) {
 	}
 }
 
-// ask has a node ask for a pod from now on.
-func (a *askers) ask(node, pod string) {
+// request lets a node request the eviction of a pod from now on.
+func (a *requesters) request(node, pod string) {
 	a.t.Helper()
 	p := object[corev1.Pod](a.t, "pod", pod)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.asks[node] = &p
+	a.requests[node] = &p
 }
 
-// batchPod makes a pod of class BE that runs on a node. More goes into its metadata.
+// batchPod makes a pod of class BE that runs on a node, with further metadata.
 func batchPod(m *managed, name, node, metadata string) {
 	m.t.Helper()
 	apply(m.t, fmt.Sprintf(`
@@ -107,31 +107,31 @@ func leaves(t *testing.T, pod string) bool {
 	return object[corev1.Pod](t, "pod", pod).DeletionTimestamp != nil
 }
 
-// becomes waits until it is said what became of the request of a node. That stands in its report until the request is
-// judged again, a second perhaps, so it may also be among the changes of reports.
+// becomes waits for the verdict about a node's request. The verdict is in the node's report until the request is judged
+// again, possibly only for a second, so the recorded changes of reports count too.
 func (m *managed) becomes(node, reason string, changes func() []change) {
 	m.t.Helper()
-	said := func(report v1alpha1.NodeReport) (bool, string) {
+	judged := func(report v1alpha1.NodeReport) (bool, string) {
 		c := meta.FindStatusCondition(report.Status.Conditions, v1alpha1.ConditionEvicted)
 		return c != nil && c.Reason == reason && (c.Status == "True") == (reason == "Evicted"), fmt.Sprintf("%+v", c)
 	}
-	eventually(m.t, "of what "+node+" asked for became "+reason, func() (bool, string) {
+	eventually(m.t, "the verdict about "+node+" is "+reason, func() (bool, string) {
 		for _, c := range changes() {
 			var report v1alpha1.NodeReport
 			if err := json.Unmarshal(c.object, &report); err != nil {
 				m.t.Fatal(err)
 			}
-			if is, _ := said(report); is && c.name == node {
+			if is, _ := judged(report); is && c.name == node {
 				return true, ""
 			}
 		}
-		return said(object[v1alpha1.NodeReport](m.t, "nodereport", node))
+		return judged(object[v1alpha1.NodeReport](m.t, "nodereport", node))
 	})
 }
 
-// TestAPIEvict has nodes ask for pods: one that a PodDisruptionBudget keeps until it is lifted, two of one owner, more
-// than may leave a node, pods that are not theirs or not batch, and one that a dead agent asked for. In between another
-// manager takes over.
+// TestAPIEvict lets nodes request evictions: of a pod that a PodDisruptionBudget keeps until it is removed, of two pods
+// of one owner, of more pods than may leave a node, of pods that are not batch or on another node, and a request of a
+// dead agent. Meanwhile another manager takes over.
 func TestAPIEvict(t *testing.T) {
 	m := newManaged(t, "--set", "manager.webhook.enabled=false")
 	nodes := []string{"guarded", "first", "second", "many", "liar", "rude", "dead"}
@@ -148,8 +148,8 @@ spec: {mode: Enforce, nodeSelector: {matchLabels: {evicts: here}}, protect: {evi
 ---
 {apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: keeps}, spec: {minAvailable: 1, selector: {matchLabels: {app: kept}}}}
 `)
-	owner := fmt.Sprintf("%s, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: workload, uid: %s, controller: "+
-		"true}]", be, object[corev1.ConfigMap](t, "configmap", "workload").UID)
+	owner := fmt.Sprintf("%s, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: workload, uid: %s, "+
+		"controller: true}]", be, object[corev1.ConfigMap](t, "configmap", "workload").UID)
 	batchPod(m, "kept", "guarded", "labels: {waterline.io/qos: BE, app: kept}")
 	batchPod(m, "one", "first", owner)
 	batchPod(m, "two", "second", owner)
@@ -160,54 +160,54 @@ spec: {mode: Enforce, nodeSelector: {matchLabels: {evicts: here}}, protect: {evi
 	batchPod(m, "left", "dead", be)
 	dead := object[corev1.Pod](t, "pod", "left")
 
-	a := newAskers(t, nodes...)
+	a := newRequesters(t, nodes...)
 	a.write(t.Context(), "dead", &dead)
 	args := []string{"--webhook=", "--evictions-per-owner=1", "--evictions=100", "--eviction-period=15s"}
 	changes := m.admin.record(t, strings.TrimSuffix(reports, "/"))
 	first := m.manager(args...)
-	for node, pod := range map[string]string{
-		"guarded": "kept", "first": "one", "second": "two", "many": "many-0", "liar": "many-2", "rude": "online",
-	} {
-		a.ask(node, pod)
+	for node, pod := range map[string]string{"guarded": "kept", "first": "one", "second": "two", "many": "many-0",
+		"liar": "many-2", "rude": "online"} {
+		a.request(node, pod)
 	}
 
-	t.Log("pods that are not theirs, or not batch, nodes do not get")
+	t.Log("nodes cannot evict other nodes' pods, or pods that are not batch")
 	m.becomes("liar", "NotItsPod", changes)
 	m.becomes("rude", "NotBatch", changes)
 
-	t.Log("a PodDisruptionBudget keeps a pod, and its owner is told")
+	t.Log("a PodDisruptionBudget keeps a pod, and its owner gets an event")
 	m.becomes("guarded", "DisruptionBudget", changes)
-	eventually(t, "an event says that a budget keeps the pod", func() (bool, string) {
+	eventually(t, "an event names the budget", func() (bool, string) {
 		out := kubectl(t, "get", "events", "--field-selector", "involvedObject.name=kept", "-o",
 			"jsonpath={.items[*].reason}")
 		return strings.Contains(out, "EvictionWaits"), out
 	})
 
-	t.Log("of one owner the second pod waits")
-	eventually(t, "one of two pods of an owner leaves",
-		func() (bool, string) { return leaves(t, "one") || leaves(t, "two"), m.metrics() })
+	t.Log("the second pod of one owner waits")
+	eventually(t, "one of two pods of an owner leaves", func() (bool, string) {
+		return leaves(t, "one") ||
+			leaves(t, "two"), m.metrics()
+	})
 	if leaves(t, "one") && leaves(t, "two") {
 		t.Error("both pods of an owner leave at once")
 	}
 
-	t.Log("of a node no more leave than its policy says")
+	t.Log("no more pods leave a node than its policy allows")
 	m.becomes("many", "Evicted", changes)
-	a.ask("many", "many-1")
+	a.request("many", "many-1")
 	eventually(t, "the second leaves", func() (bool, string) { return leaves(t, "many-1"), "" })
 	if grace := object[corev1.Pod](t, "pod", "many-1").DeletionGracePeriodSeconds; grace == nil || *grace != 77 {
-		t.Errorf("it has other grace than its own: %v", grace)
+		t.Errorf("its grace period is not its own: %v", grace)
 	}
-	a.ask("many", "many-2")
-	for _, outcome := range []string{
-		"BudgetOfNode", "BudgetOfOwner", "DisruptionBudget", "NotItsPod", "NotBatch", "NotSeenToChange",
-	} {
+	a.request("many", "many-2")
+	for _, outcome := range []string{"BudgetOfNode", "BudgetOfOwner", "DisruptionBudget", "NotItsPod", "NotBatch",
+		"NotSeenToChange"} {
 		series := `waterline_manager_evictions_total{outcome="` + outcome + `"} `
 		if all := m.metrics(); !strings.Contains(all, series) || strings.Contains(all, series+"0\n") {
-			t.Errorf("nothing is counted as %s: %s", outcome, all)
+			t.Errorf("no eviction is counted as %s: %s", outcome, all)
 		}
 	}
 
-	t.Log("another manager takes over; the budget is lifted")
+	t.Log("another manager takes over; the budget is removed")
 	first.stop(os.Interrupt)
 	kubectl(t, "delete", "pdb", "keeps")
 	changes = m.admin.record(t, strings.TrimSuffix(reports, "/"))

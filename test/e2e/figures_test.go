@@ -34,25 +34,24 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// benchFile is where the figures go when they are measured in full.
+// benchFile is the file for figures of the full form.
 var benchFile = os.Getenv("WATERLINE_BENCH")
 
-// crowd is a fake node full of pods, each with two containers, each of those with a process that sleeps. All pods are
-// annotated.
+// crowd is a fake node full of annotated pods. Each pod has two containers, and each container a process that sleeps.
 type crowd struct {
 	*fake
 	client     *rest.RESTClient
 	rand       *rand.Rand
 	pods       []string    // cgroups
-	shares     []int64     // of each pod, as it was annotated last
+	shares     []int64     // last annotation of each pod
 	containers [][2]string // cgroups of each pod's containers
 	born       int         // containers so far
 	procs      []*os.Process
-	most       map[string]float64 // what judge will take, of figures that may be measured again
+	most       map[string]float64 // figures for judge, which may be measured again
 }
 
-// TestAPIFigures measures what the agent costs on a full node and how fast it is, with a real API server, real cgroups
-// and a reader outside. In its short form it asserts only that nothing is grossly wrong.
+// TestAPIFigures measures the cost and the speed of the agent on a full node, with a real API server, real cgroups and
+// an outside reader. The short form checks only that no figure is grossly wrong.
 func TestAPIFigures(t *testing.T) {
 	idle, events := 10*time.Second, 100
 	if benchFile != "" {
@@ -108,7 +107,7 @@ func newCrowd(t *testing.T) *crowd {
 	return c
 }
 
-// agent starts the agent in a pod of its own.
+// agent starts the agent in its own pod.
 func (c *crowd) agent(args ...string) (pid int) {
 	c.t.Helper()
 	dir, uid := c.create("agent", nil, request("10m"))
@@ -118,7 +117,7 @@ func (c *crowd) agent(args ...string) (pid int) {
 	}, args...)...)
 }
 
-// judge shows the figures, checks that none is grossly wrong, and writes them where they are wanted.
+// judge logs the figures, checks that none is grossly wrong, and writes them in full form.
 func (c *crowd) judge(name string, metrics, most map[string]float64) {
 	c.t.Helper()
 	for _, key := range slices.Sorted(maps.Keys(metrics)) {
@@ -134,7 +133,7 @@ func (c *crowd) judge(name string, metrics, most map[string]float64) {
 	}
 }
 
-// write writes the figures in the form that all have.
+// write writes the figures in the common form of all benchmarks.
 func (c *crowd) write(name string, metrics map[string]float64) {
 	r := report.Begin(name, "")
 	r.Machine, r.Metrics = measure.DescribeMachine(c.Version), metrics
@@ -159,17 +158,15 @@ func request(cpu string) corev1.ResourceRequirements {
 }
 
 // create makes a Burstable pod of two containers in the API, bound to the node, and its cgroup.
-func (c *crowd) create(
-	name string, annotations map[string]string, first corev1.ResourceRequirements,
-) (dir, uid string) {
+func (c *crowd) create(name string, annotations map[string]string, first corev1.ResourceRequirements) (dir,
+	uid string) {
 	c.t.Helper()
 	return c.createIn(model.Burstable, metav1.ObjectMeta{Name: name, Annotations: annotations}, first)
 }
 
-// createIn makes a pod of a QoS class, which must be that of what its first container asks for.
-func (c *crowd) createIn(
-	class model.QoSClass, meta metav1.ObjectMeta, first corev1.ResourceRequirements,
-) (dir, uid string) {
+// createIn makes a pod of a QoS class, which must follow from the requests of its first container.
+func (c *crowd) createIn(class model.QoSClass, meta metav1.ObjectMeta, first corev1.ResourceRequirements) (dir,
+	uid string) {
 	c.t.Helper()
 	if meta.Labels == nil {
 		meta.Labels = map[string]string{}
@@ -191,7 +188,7 @@ func (c *crowd) createIn(
 	return dir, string(made.UID)
 }
 
-// run makes the cgroups of a pod's two containers, with a process in each that sleeps.
+// run makes the cgroups of a pod's two containers, with a sleeping process in each.
 func (c *crowd) run(dir string) (containers [2]string) {
 	c.t.Helper()
 	for i := range containers {
@@ -210,7 +207,7 @@ func (c *crowd) container(dir string) string {
 	return container
 }
 
-// fill makes pods until there are so many.
+// fill makes pods up to a number.
 func (c *crowd) fill(pods int) {
 	c.t.Helper()
 	for i := len(c.pods); i < pods; i++ {
@@ -246,7 +243,7 @@ func (c *crowd) disperse() {
 	kubectl(c.t, "delete", "pods", "-l", "crowd=yes", "--grace-period=0", "--force", "--wait=false")
 }
 
-// converge waits until all pods weigh what they are annotated with, and then some time more.
+// converge waits until all pods have the weight of their annotation, and then some more time.
 func (c *crowd) converge() {
 	c.t.Helper()
 	for i, dir := range c.pods {
@@ -255,7 +252,7 @@ func (c *crowd) converge() {
 	time.Sleep(3 * time.Second)
 }
 
-// cost measures the CPU time of a process that has nothing to do but to look whether it has, and its resident memory.
+// cost measures the CPU time of a process that finds no change, and its resident memory.
 func (c *crowd) cost(pid int, over time.Duration, suffix string, metrics map[string]float64) {
 	c.t.Helper()
 	used, began := c.cpuTime(pid), time.Now()
@@ -274,8 +271,8 @@ func (c *crowd) cost(pid int, over time.Duration, suffix string, metrics map[str
 	metrics["rss_mib_"+suffix] = kib / 1024
 }
 
-// allocs returns how many allocations an audit of the node and a measurement of all its pods make that find nothing
-// new. They are made here, with the agent's own parts, beside the agent.
+// allocs returns the number of allocations of an audit of the node and a measurement of all its pods, without changes.
+// They run in this process, with the agent's own packages, beside the agent.
 func (c *crowd) allocs() float64 {
 	c.t.Helper()
 	undo, err := acthost.OpenUndo(filepath.Join(c.t.TempDir(), "undo"))
@@ -295,9 +292,8 @@ func (c *crowd) allocs() float64 {
 	defer tree.Close()
 	var plan model.Plan
 	for i, dir := range c.pods {
-		plan.Settings = append(plan.Settings, model.Setting{
-			File: model.File{Dir: dir, Knob: model.Shares}, Value: model.Number(c.shares[i]),
-		})
+		plan.Settings = append(plan.Settings, model.Setting{File: model.File{Dir: dir, Knob: model.Shares},
+			Value: model.Number(c.shares[i])})
 	}
 	slices.SortFunc(plan.Settings, func(a, b model.Setting) int { return a.File.Compare(b.File) })
 	all := func(string) bool { return true }
@@ -312,12 +308,12 @@ func (c *crowd) allocs() float64 {
 	measure := func() {
 		time.Sleep(101 * time.Millisecond) // sooner it reads nothing
 		load, err := meter.Measure(tree.Model().Pods, nil)
-		if err != nil || len(load.Pods) < len(c.pods) ||
-			load.Pods[0].CPU.At != 0 && load.Age(load.Pods[0].CPU.At) > time.Second {
+		if err != nil || len(load.Pods) < len(c.pods) || load.Pods[0].CPU.At != 0 &&
+			load.Age(load.Pods[0].CPU.At) > time.Second {
 			c.t.Fatalf("%d pods were measured, want %d at least: %v", len(load.Pods), len(c.pods), err)
 		}
 	}
-	for range 61 { // until it has read what it reads once a minute
+	for range 61 { // until it has read the files that it reads once a minute
 		measure()
 	}
 	return testing.AllocsPerRun(50, func() {
@@ -325,12 +321,12 @@ func (c *crowd) allocs() float64 {
 		changed, err := tree.Scan(all)
 		tree.WatchSettings(plan.Settings)
 		if deviates := files.CheckAll(); changed || deviates || err != nil {
-			c.t.Fatalf("nothing changed, but an audit finds %v, %v, %v", changed, deviates, err)
+			c.t.Fatalf("nothing changed, but an audit returned %v, %v, %v", changed, deviates, err)
 		}
 	})
 }
 
-// cpuTime returns a process's CPU time by /proc/PID/stat, in steps of 10 ms.
+// cpuTime returns a process's CPU time from /proc/PID/stat, in steps of 10 ms.
 func (c *crowd) cpuTime(pid int) time.Duration {
 	c.t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -349,8 +345,8 @@ func (c *crowd) cpuTime(pid int) time.Duration {
 	return time.Duration(ticks) * time.Second / 100 // USER_HZ
 }
 
-// latencies measures how long it takes until the kernel has the right weight after each of three events: an annotation
-// was patched (from the API server's answer), somebody else overwrote the weight, and the pod's cgroup appeared.
+// latencies measures the time until the kernel has the right weight after each of three events: an annotation was
+// patched (from the API server's answer), another writer overwrote the weight, and the pod's cgroup appeared.
 func (c *crowd) latencies(events int, condition string, metrics map[string]float64) {
 	c.t.Helper()
 	some := func() int { return c.rand.IntN(len(c.pods)) }
@@ -365,7 +361,7 @@ func (c *crowd) latencies(events int, condition string, metrics map[string]float
 		c.set(c.t, c.pods[i], model.Shares, 77)
 		return c.weighs(c.pods[i], c.shares[i])
 	})
-	// Pods that come back as the kubelet makes them: the API server knows them before they have a cgroup.
+	// Pods come back in the kubelet's order: the API server knows them before they have a cgroup.
 	var dirs []string
 	for i := range 10 {
 		dir, _ := c.create(fmt.Sprintf("late-%s%d", strings.TrimSuffix(condition, "_"), i), weigh(5000), request("5m"))
@@ -377,7 +373,7 @@ func (c *crowd) latencies(events int, condition string, metrics map[string]float
 		if err := c.rmdir(dir); err != nil {
 			c.t.Fatal(err)
 		}
-		time.Sleep(15 * time.Millisecond) // the agent has noticed
+		time.Sleep(15 * time.Millisecond) // the agent has read it
 		c.mkdir(dir)
 		return c.weighs(dir, 5000)
 	})
@@ -398,11 +394,11 @@ func (c *crowd) patch(pod, subresource, patch string) {
 	}
 }
 
-// sight is what the outside reader waits to see.
+// sight is the state that the outside reader waits for.
 type sight struct {
 	what  string
 	files []string
-	seen  func(texts []string) bool // what the files read, in their order; "" for one whose group is gone
+	seen  func(texts []string) bool // contents of the files, in their order; "" for a file whose group is gone
 }
 
 // weighs is the sight of a pod's weight.
@@ -413,9 +409,9 @@ func (c *crowd) weighs(dir string, shares int64) sight {
 	}
 }
 
-// measure causes a number of events, waits each time until what it leads to is seen, and adds how long that took. In
-// short form they take a second or two, in which a machine may stand still: who was late is measured again, twice at
-// most.
+// measure causes a number of events. After each it waits for the sight that follows, and adds the time that took. In
+// short form the events take a second or two, in which a machine may stand still. Late ones are measured again, twice
+// at most.
 func (c *crowd) measure(name string, events int, metrics map[string]float64, event func(i int) sight) {
 	c.t.Helper()
 	const tries = 3
@@ -426,15 +422,15 @@ func (c *crowd) measure(name string, events int, metrics map[string]float64, eve
 		if !bound || metrics[key] <= most || try == tries || benchFile != "" {
 			return
 		}
-		c.t.Logf("%s is %.0f, want %.0f at most, while the reader was kept from looking for %.0f ms; once more", key,
+		c.t.Logf("%s is %.0f, want %.0f at most, while the reader was kept from reading for %.0f ms; once more", key,
 			metrics[key], most, metrics[name+"reader_late_p99_ms"])
-		time.Sleep(time.Minute) // in which the agent moves pods so many times only
+		time.Sleep(time.Minute) // in which the agent moves pods only so many times
 	}
 }
 
 func (c *crowd) measureOnce(name string, events int, metrics map[string]float64, event func(i int) sight) {
 	c.t.Helper()
-	// The reader must not wait for a CPU where the agent does not: it is the agent's time that is measured.
+	// The reader must not wait for a CPU that the agent has: the agent's time is measured.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, -20); err != nil {
@@ -455,8 +451,8 @@ func (c *crowd) measureOnce(name string, events int, metrics map[string]float64,
 	metrics[name+"max_ms"] = took[len(took)-1]
 }
 
-// until waits for a sight and returns how many milliseconds that took, and how long it was itself kept from looking at
-// most.
+// until waits for a sight and returns how many milliseconds that took, and the longest time in which it was itself kept
+// from reading.
 func (c *crowd) until(s sight) (took, blind float64) {
 	c.t.Helper()
 	began := time.Now()
@@ -492,6 +488,6 @@ func (c *crowd) until(s sight) (took, blind float64) {
 			c.t.Fatalf("not within 10 s: %s; instead %q", s.what, texts)
 		}
 		look := unix.NsecToTimespec((50 * time.Microsecond).Nanoseconds())
-		_ = unix.Nanosleep(&look, nil) // of this thread, which time.Sleep is not
+		_ = unix.Nanosleep(&look, nil) // of this thread, unlike time.Sleep
 	}
 }

@@ -23,20 +23,20 @@ import (
 	"github.com/waterline-io/waterline/internal/sim/trace"
 )
 
-// warm is how long machines have sold before their agents come to the API, in time that is reckoned through in steps of
-// five seconds, the longest that the decision takes for watched. After it offers are what they are on a machine that
+// warm is the time for which machines have sold before their agents write to the API. It is simulated in steps of five
+// seconds, the longest step that the decision accepts as continuous. Afterwards the offers are those of a machine that
 // has run.
 const warm = 90 * time.Minute
 
-// fleet are agents of which everything is real that writes to the API: what they decide from what their machines use,
-// once a second and in real time, how seldom they tell it, and with which requests. They have no kernel, and believe
-// what they wrote instead of watching it.
+// fleet is a set of agents. Everything about them that writes to the API is real: the decisions from the usage of their
+// machines, once a second and in real time, the rate of their writes, and the requests. They have no kernel, and trust
+// their own writes instead of watching files.
 type fleet struct {
 	t      testing.TB
 	policy model.Policy
 	agents []*fakeAgent
 
-	mu    sync.Mutex // held while they are put onto other machines, and while they decide
+	mu    sync.Mutex // locked while they are moved to other machines, and while they decide
 	began time.Time  // when the machines' time was warm
 }
 
@@ -47,21 +47,21 @@ type fakeAgent struct {
 	jobs sync.WaitGroup
 
 	mu      sync.Mutex
-	object  model.NodeObject // as the API shows it, if it shows what was written
+	object  model.NodeObject // as the API shows it, if it shows the last write
 	writes  model.APIWrites
-	decided bool // for the machine that it is on now
+	decided bool // for the present machine
 	wants   []model.Published
-	settled bool // what it wants stood on the Node once, since it is on this machine
+	settled bool // the wanted offer was on the Node once, on the present machine
 }
 
-// newFleet makes agents for nodes of these names, whose UIDs are their names.
+// newFleet makes agents for nodes of these names. The UIDs are the names.
 func newFleet(t testing.TB, method model.SellMethod, names []string) *fleet {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", bed.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.QPS = -1 // one client is that of all agents
+	config.QPS = -1 // all agents share one client
 	core, err := kube.NewClient(config)
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func (a *fakeAgent) carryOut(ctx context.Context, plan *model.Plan) {
 	}
 }
 
-// begin writes beside the rounds, and notes what became of it.
+// begin writes beside the rounds, and notes the result.
 func (a *fakeAgent) begin(state *model.APIWrite, write func() error, written func()) {
 	*state = model.APIWrite{Busy: true}
 	a.jobs.Go(func() {
@@ -115,12 +115,12 @@ func (a *fakeAgent) begin(state *model.APIWrite, write func() error, written fun
 	})
 }
 
-// kinds is how many machines are reckoned through until they are warm, at most. Where there are more nodes, several
-// have one of these, and from then on noise of their own.
+// kinds is the largest number of machines that are simulated until they are warm. If there are more nodes, several
+// start from the same machine, and have their own noise from then on.
 const kinds = 500
 
-// place puts all agents onto other machines: machine returns the i-th of so many, at some time of its trace. From now
-// on its time goes on as ours does.
+// place moves all agents to other machines. machine returns the i-th of so many, at some time of its trace. From then
+// on its time runs like real time.
 func (f *fleet) place(machine func(i, of int) *host.Host) {
 	hosts := make([]*host.Host, min(len(f.agents), kinds))
 	now := time.Now()
@@ -142,12 +142,12 @@ func (f *fleet) place(machine func(i, of int) *host.Host) {
 	}
 }
 
-// compare looks whether it stands on the Node what should.
+// compare checks whether the Node has the wanted offer.
 func (a *fakeAgent) compare() {
 	a.settled = a.settled || a.decided && slices.Equal(a.object.Published, a.wants)
 }
 
-// each calls something for the first numbers, on all CPUs.
+// each calls a function for the first numbers, on all CPUs.
 func each(n int, do func(i int)) {
 	var wg sync.WaitGroup
 	workers := runtime.NumCPU()
@@ -196,7 +196,7 @@ func (f *fleet) run(ctx context.Context) {
 	}
 }
 
-// unsettled returns how many nodes do not show yet what changed when everything did.
+// unsettled returns the number of nodes that do not show their new offer yet, after all were moved.
 func (f *fleet) unsettled() (n int) {
 	for _, a := range f.agents {
 		a.mu.Lock()
@@ -208,8 +208,8 @@ func (f *fleet) unsettled() (n int) {
 	return n
 }
 
-// measured returns the machines of the traces below WATERLINE_TRACES or beside the repository; where there are none,
-// such as are made.
+// measured returns the machines of the traces below WATERLINE_TRACES or beside the repository. Without traces, it
+// generates machines.
 func measured(t testing.TB) []trace.Machine {
 	t.Helper()
 	root := cmp.Or(os.Getenv("WATERLINE_TRACES"), "../../../shared/traces")
@@ -233,9 +233,9 @@ func measured(t testing.TB) []trace.Machine {
 	}
 	if len(all) == 0 {
 		if benchFile != "" {
-			t.Fatalf("there are no traces in %s", root)
+			t.Fatalf("no traces in %s", root)
 		}
-		t.Logf("there are no traces in %s; usage is made", filepath.Clean(root))
+		t.Logf("no traces in %s; usage is generated", filepath.Clean(root))
 		for seed := range uint64(20) {
 			all = append(all, trace.Generate(trace.Online(8), seed))
 		}
@@ -243,7 +243,7 @@ func measured(t testing.TB) []trace.Machine {
 	return all
 }
 
-// at returns the i-th of many machines: all of the traces in turn, at a time that is another for each.
+// at returns the i-th of many machines: all of the traces in turn, each at another time.
 func at(machines []trace.Machine, i, of int) *host.Host {
 	m := &machines[i%len(machines)]
 	length := m.Times[len(m.Times)-1] - m.Times[0]
@@ -256,13 +256,11 @@ func at(machines []trace.Machine, i, of int) *host.Host {
 var large64 = model.Amount{CPU: 64_000, Memory: 256 << 30}
 
 // inTheMorning returns the i-th of many machines whose slack goes from 60 to 20 % within two hours, each at another
-// time of these. A minute of all is what a minute of the two hours is on average.
+// time of these two hours. One minute of all machines stands for an average minute of the two hours.
 func inTheMorning(i, of int) *host.Host {
 	const begins, lasts = int64(warm / time.Second), 7200
-	m := &trace.Machine{
-		Name: "morning", Times: []int64{0, begins, begins + lasts, 1 << 40}, Parts: [][]float64{{40, 40, 80, 80}},
-		Limits: []float64{100},
-	}
+	m := &trace.Machine{Name: "morning", Times: []int64{0, begins, begins + lasts, 1 << 40},
+		Parts: [][]float64{{40, 40, 80, 80}}, Limits: []float64{100}}
 	h := host.New(m, large64, lasts*int64(i)/int64(of), uint64(i))
 	h.Noise = 0.05
 	return h

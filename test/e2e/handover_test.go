@@ -18,20 +18,19 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 )
 
-// replicas are managers of one cluster, behind one address as by a Service.
+// replicas are managers of one cluster behind one address, like behind a Service.
 type replicas struct {
 	*managed
 	running map[string]*process // by identity
 	ports   map[string]int      // of the webhooks
-	leaving sync.Map            // names of replicas to which no new connection goes, as by a Service once their pods end
+	leaving sync.Map            // names of replicas that get no new connections, like from a Service once their pods end
 }
 
-// newReplicas starts what stands before the managers: a connection goes to the first that takes it.
+// newReplicas starts the proxy before the managers. A connection goes to the first replica that accepts it.
 func newReplicas(t *testing.T) *replicas {
 	t.Helper()
-	r := &replicas{
-		managed: newManaged(t), running: map[string]*process{}, ports: map[string]int{"a": 19451, "b": 19452, "c": 19453},
-	}
+	r := &replicas{managed: newManaged(t), running: map[string]*process{}, ports: map[string]int{"a": 19451, "b": 19452,
+		"c": 19453}}
 	listener, err := net.Listen("tcp", webhookAddress())
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +52,7 @@ func newReplicas(t *testing.T) *replicas {
 	return r
 }
 
-// pass connects somebody to a replica, until one of the two goes.
+// pass connects a client to a replica, until one of the two closes.
 func (r *replicas) pass(from net.Conn) {
 	defer from.Close()
 	for name, port := range r.ports {
@@ -86,16 +85,16 @@ func (r *replicas) replica(name string) {
 	})
 }
 
-// address is where a replica tells its metrics.
+// address is where a replica publishes its metrics.
 func (r *replicas) address(name string) string {
 	return fmt.Sprintf("127.0.0.1:%d", r.ports[name]+10)
 }
 
-// leader waits until another than one replica leads, and returns who.
+// leader waits until a replica other than the given one leads, and returns its name.
 func (r *replicas) leader(not string) string {
 	r.t.Helper()
 	var who string
-	eventually(r.t, "somebody leads", func() (bool, string) {
+	eventually(r.t, "a replica leads", func() (bool, string) {
 		holder := object[coordinationv1.Lease](r.t, "lease", "waterline-manager", "-n",
 			"waterline-system").Spec.HolderIdentity
 		if holder != nil {
@@ -104,8 +103,8 @@ func (r *replicas) leader(not string) string {
 		return who != "" && who != not && strings.Contains(metricsAt(r.address(who)), "waterline_manager_leading 1\n"), who
 	})
 	for name := range r.running {
-		if name != who { // one that gave its Lease back may say so a moment later
-			eventually(r.t, name+" leads no more", func() (bool, string) {
+		if name != who { // a replica that released its Lease may publish that a moment later
+			eventually(r.t, name+" no longer leads", func() (bool, string) {
 				return !strings.Contains(metricsAt(r.address(name)), "waterline_manager_leading 1\n"), who + " leads too"
 			})
 		}
@@ -113,7 +112,7 @@ func (r *replicas) leader(not string) string {
 	return who
 }
 
-// knows waits until a replica, which leads, has seen all nodes.
+// knows waits until the leading replica has seen all nodes.
 func (r *replicas) knows(name string, nodes int) {
 	r.t.Helper()
 	line := fmt.Sprintf(`waterline_nodes{state="agent"} %d`, nodes)
@@ -125,17 +124,18 @@ func (r *replicas) knows(name string, nodes int) {
 
 // probes are batch pods that are created one after the other.
 type probes struct {
-	gate    sync.Mutex // while it is held no manager is being asked about one
+	gate    sync.Mutex // while it is locked, no manager has a probe's admission request
 	made    atomic.Int64
 	refused atomic.Int64
-	killed  atomic.Bool // a manager was, since one was created well
+	killed  atomic.Bool // a manager was killed after the last pod that did not slip
 }
 
-// creating creates batch pods until the context ends, and says which slipped. The first after a kill may: the API
-// server may send its question on the connection to the one that is gone. One that the API server refuses has not
-// slipped, and whoever creates it tries again.
+// creating creates batch pods until the context ends, and records the slipped ones. The first pod after a kill may
+// slip, because the API server may send the admission request on the connection to the dead manager. A pod that the API
+// server refuses has not slipped; its creator tries again.
 func (r *replicas) creating(ctx context.Context, p *probes) {
-	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"probe","labels":{"waterline.io/qos":"BE"}},"spec":{"schedulerName":"none","containers":[{"name":"c","image":"none","resources":{"requests":{"cpu":"1"}}}]}}`
+	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"probe","labels":{"waterline.io/qos":"BE"}},` +
+		`"spec":{"schedulerName":"none","containers":[{"name":"c","image":"none","resources":{"requests":{"cpu":"1"}}}]}}`
 	for ctx.Err() == nil {
 		p.gate.Lock()
 		answer, ok := r.admin.do(r.t, http.MethodPost, "/api/v1/namespaces/default/pods?dryRun=All", "application/json", pod)
@@ -154,10 +154,10 @@ func (r *replicas) creating(ctx context.Context, p *probes) {
 	}
 }
 
-// TestAPIHandover ends managers that lead, in both ways, while pods are created and nodes are lost.
+// TestAPIHandover ends leading managers, in both ways, while pods are created and nodes are lost.
 func TestAPIHandover(t *testing.T) {
 	r := newReplicas(t)
-	const count = 11 // so that two of them, lost one after the other, do not look like the manager's own fault
+	const count = 11 // so that two nodes lost one after the other do not look like the manager's own fault
 	for i := range count {
 		r.node(fmt.Sprintf("h%d", i), ours, "")
 	}
@@ -174,8 +174,8 @@ func TestAPIHandover(t *testing.T) {
 	defer creating.Wait()
 	defer cancel()
 
-	t.Log("the one that leads is killed, and an agent with it. Of a pod that it is just asked about nobody can say " +
-		"what becomes")
+	t.Log("the leading replica and an agent are killed. " +
+		"The result of an admission request in progress would be unknown")
 	p.gate.Lock()
 	r.running[first].stop(os.Kill)
 	p.killed.Store(true)
@@ -191,15 +191,15 @@ func TestAPIHandover(t *testing.T) {
 	r.rests()
 	changes := r.admin.record(t, strings.TrimSuffix(reports, "/"))
 
-	t.Log("the next one ends in good order; pods are created all the time")
-	asked := time.Now()
+	t.Log("the next replica ends in good order; pods are created all the time")
+	ended := time.Now()
 	_ = r.running[second].cmd.Process.Signal(os.Interrupt)
-	time.AfterFunc(time.Second, func() { r.leaving.Store(second, true) }) // by when a Service knows
+	time.AfterFunc(time.Second, func() { r.leaving.Store(second, true) }) // until a Service has removed it
 	third := r.leader(second)
-	took := time.Since(asked)
-	t.Logf("%s leads %s after %s was asked to end", third, took.Round(100*time.Millisecond), second)
-	if took > 12*time.Second { // a Lease that was not given back is good for 15
-		t.Errorf("it took %s", took)
+	took := time.Since(ended)
+	t.Logf("%s leads %s after %s got SIGTERM", third, took.Round(100*time.Millisecond), second)
+	if took > 12*time.Second { // a Lease that was not released is valid for 15 s
+		t.Errorf("this took %s", took)
 	}
 	r.running[second].stop(os.Interrupt)
 	delete(r.running, second)
@@ -215,23 +215,23 @@ func TestAPIHandover(t *testing.T) {
 		t.Errorf("%d pods were refused", refused)
 	}
 	t.Logf("%d pods were created, %d refused", p.made.Load(), p.refused.Load())
-	// A manager asks again in each of its rounds until it is told of what it did, which a slow API server may do late.
+	// A manager repeats an action in each round until the API server reports the result, which a slow server may do late.
 	if n := r.requests() - before; n < 2 || n > 6 {
-		t.Errorf("to withdraw two nodes the API server was asked %v times", n)
+		t.Errorf("withdrawing two nodes took %v requests to the API server", n)
 	}
 	for _, c := range changes() {
 		if c.name != "h2" {
-			t.Errorf("the manager that leads since changed what another had done: %s %s: %s", c.kind, c.name, c.object)
+			t.Errorf("the new leader changed an object of the previous one: %s %s: %s", c.kind, c.name, c.object)
 		}
 	}
 }
 
-// rests waits until for some seconds nothing is asked of the API server about reports.
+// rests waits until the API server gets no request about reports for some seconds.
 func (r *replicas) rests() {
 	r.t.Helper()
 	last, since := r.requests(), time.Now()
-	eventually(r.t, "nothing more is asked", func() (bool, string) {
-		time.Sleep(time.Second) // to tell its counts costs the API server something
+	eventually(r.t, "no more requests", func() (bool, string) {
+		time.Sleep(time.Second) // reading its counters costs the API server some time
 		if now := r.requests(); now != last {
 			last, since = now, time.Now()
 		}
@@ -239,8 +239,8 @@ func (r *replicas) rests() {
 	})
 }
 
-// requests returns how many times the API server was asked to withdraw or lift since it started, with those that
-// changed nothing.
+// requests returns how many requests to withdraw or restore an offer the API server got since its start, including
+// those that changed nothing.
 func (r *replicas) requests() float64 {
 	r.t.Helper()
 	all, ok := r.admin.do(r.t, http.MethodGet, "/metrics", "", "")

@@ -10,14 +10,14 @@ import (
 	"github.com/waterline-io/waterline/test/bed/vmnode"
 )
 
-// machine is what a node runs on.
+// machine is the host of a node.
 type machine interface {
 	readFile(path string) ([]byte, error)
 	writeFile(path string, content []byte) error
 	remove(path string) error
-	// watch looks at files for a while and returns what changed.
+	// watch reads files for a while and returns their changes.
 	watch(w vmnode.Watch) ([]vmnode.Change, error)
-	// first waits for a first process somewhere.
+	// first waits for the first process in one of some groups.
 	first(f vmnode.First) (string, error)
 	// run runs a command where the node's pods can be reached.
 	run(args ...string) (string, error)
@@ -31,7 +31,7 @@ type machine interface {
 	runDir() string
 }
 
-// patience is how long anything may take that is done to a machine, beyond what was asked of it.
+// patience is the additional time that an action on a machine may take.
 const patience = 2 * time.Minute
 
 // here is this machine, with the bed's node on it.

@@ -1,8 +1,8 @@
 // Package e2e_test runs the agent against a real API server (TestAPI…, level 4) and as a DaemonSet on real nodes with
-// real kubelets and real pods (TestNode…): on this machine (level 5a) or in a virtual machine with cgroup v2 and
-// systemd (level 5b), and on this machine beside a kubelet that gives containers CPUs of their own (TestStatic…). The
-// cluster is brought up once and goes with this process, however that ends. What must be built first is built by make
-// test-api, test-node, test-node-static and test-node-v2.
+// real kubelets and real pods (TestNode…): on this machine (level 5a), or in a virtual machine with cgroup v2 and
+// systemd (level 5b). It also runs on this machine beside a kubelet that gives containers exclusive CPUs (TestStatic…).
+// The cluster is started once and ends with this process, however the process ends. make test-api, test-node,
+// test-node-static and test-node-v2 build what the tests need.
 package e2e_test
 
 import (
@@ -29,13 +29,13 @@ import (
 )
 
 var on = flag.String("on", "host",
-	"what to run on: api (no node), host, static (the host, CPU manager policy static), or vm (a second node, besides "+
-		"the host's)")
+	"what to run on: api (no node), host, static (the host, CPU manager policy static), or vm (a second node, "+
+		"besides the host's)")
 
-// soak says that the full forms are wanted.
+// soak selects the full forms.
 var soak = os.Getenv("WATERLINE_SOAK") != ""
 
-// bed is the cluster; built is where programs and images are. Both are set once, before any test.
+// bed is the cluster; built is the directory of programs and images. Both are set once, before any test.
 var (
 	bed   *cluster.Bed
 	built string
@@ -60,14 +60,13 @@ func run(m *testing.M) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The one test that needs it brings it in.
+	// The one test that needs this image loads it.
 	images = slices.DeleteFunc(images, func(file string) bool { return filepath.Base(file) == ffmpegArchive })
-	// an emulated machine was seen to boot for minutes
+	// An emulated machine was seen to boot for minutes.
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	defer cancel()
-	o := cluster.Options{
-		Bin: filepath.Join(built, "bed/bin"), Node: *on != "api", Static: *on == "static", Images: images, Leash: true,
-	}
+	o := cluster.Options{Bin: filepath.Join(built, "bed/bin"), Node: *on != "api", Static: *on == "static", Images: images,
+		Leash: true}
 	if *on == "vm" {
 		if o.VM, err = vm.FetchKernel(ctx, filepath.Join(built, "vm/kernel")); err != nil {
 			return 0, err
@@ -86,7 +85,7 @@ func run(m *testing.M) (int, error) {
 	return code, bed.Down(context.Background())
 }
 
-// kubectl runs kubectl and returns what it prints.
+// kubectl runs kubectl and returns its output.
 func kubectl(t testing.TB, args ...string) string {
 	t.Helper()
 	out, err := tryKubectl(args...)
@@ -96,7 +95,7 @@ func kubectl(t testing.TB, args ...string) string {
 	return out
 }
 
-// tryKubectl runs kubectl and returns what it prints, and its warnings and complaints before that if it fails.
+// tryKubectl runs kubectl and returns its output. If it fails, its warnings and errors come first.
 func tryKubectl(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), mostWait+time.Minute)
 	defer cancel()
@@ -110,7 +109,7 @@ func tryKubectl(args ...string) (string, error) {
 	return strings.TrimSpace(out.String()), nil
 }
 
-// apply applies a manifest, and deletes what it made when the test ends.
+// apply applies a manifest, and deletes its objects when the test ends.
 func apply(t testing.TB, manifest string) {
 	t.Helper()
 	do := func(verb ...string) (string, error) {
@@ -129,7 +128,7 @@ func apply(t testing.TB, manifest string) {
 	})
 }
 
-// control does something to a component of the cluster.
+// control starts, stops or kills a component of the cluster.
 func control(t testing.TB, verb, component string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -139,9 +138,9 @@ func control(t testing.TB, verb, component string) {
 	}
 }
 
-// startAPI starts the API server that was killed, and waits until it answers. Kubernetes' controllers start anew too:
-// after an outage of a minute the garbage collector of 1.36.3, with the etcd 3.4 that is here, never took what was
-// owned by a Deployment or a DaemonSet that was deleted in the next minute.
+// startAPI starts the killed API server, and waits until it answers. Kubernetes' controllers are restarted too. After
+// an outage of a minute, the garbage collector of 1.36.3, with the etcd 3.4 used here, never removed dependents of a
+// Deployment or DaemonSet that was deleted in the next minute.
 func startAPI(t testing.TB) {
 	t.Helper()
 	control(t, "start", "apiserver")
@@ -162,7 +161,7 @@ func object[T any](t testing.TB, args ...string) T {
 	return o
 }
 
-// documents reads the objects that kubectl printed, one after the other.
+// documents reads the objects in kubectl's output, one after the other.
 func documents[T any](t testing.TB, content []byte) []T {
 	t.Helper()
 	var all []T
@@ -178,18 +177,18 @@ func documents[T any](t testing.TB, content []byte) []T {
 	}
 }
 
-// explains waits until waterline explain says something: a value stands in the kernel before the round is over that
-// tells why.
+// explains waits until the output of waterline explain contains a text. The kernel has a value before the round ends
+// whose reasons are explained.
 func explains(t testing.TB, args, words []string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("explain %s says %q", strings.Join(args, " "), words), func() (bool, string) {
+	eventually(t, fmt.Sprintf("the output of explain %s is %q", strings.Join(args, " "), words), func() (bool, string) {
 		out, err := program("waterline", append([]string{"explain"}, args...)...)
-		return err == nil && !slices.ContainsFunc(words,
-			func(w string) bool { return !strings.Contains(out, w) }), fmt.Sprintf("%v: %s", err, out)
+		return err == nil && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(out, w) }),
+			fmt.Sprintf("%v: %s", err, out)
 	})
 }
 
-// program runs one of ours and returns what it prints.
+// program runs one of our programs and returns its output.
 func program(name string, args ...string) (string, error) {
 	c := exec.Command(filepath.Join(built, "bin", name), args...)
 	out, err := c.CombinedOutput()
@@ -229,7 +228,7 @@ func (g groups) path(dir string, k model.Knob) string {
 	return filepath.Join(g.OfKnob(k), dir, cgroup.FileName(g.Version, k))
 }
 
-// get returns a knob as the kernel counts it, -2 if it is not there.
+// get returns a knob in the kernel's unit; -2: the knob does not exist.
 func (g groups) get(dir string, k model.Knob) int64 {
 	content, err := g.readFile(g.path(dir, k))
 	if err != nil {
@@ -247,7 +246,7 @@ func (g groups) is(dir string, k model.Knob, value int64) bool {
 	return g.get(dir, k) == cgroup.ToRaw(g.Version, k, model.Number(value)).Number
 }
 
-// text returns what a knob's file reads when it holds a value.
+// text returns the content of a knob's file for a value.
 func (g groups) text(k model.Knob, value int64) string {
 	return strings.TrimSpace(string(cgroup.Append(nil, g.Version, k, cgroup.ToRaw(g.Version, k, model.Number(value)))))
 }
@@ -260,7 +259,7 @@ func (g groups) set(t testing.TB, dir string, k model.Knob, value int64) {
 	}
 }
 
-// expect waits until a knob holds a value, in the knob's unit.
+// expect waits until a knob has a value, in the knob's unit.
 func (g groups) expect(t testing.TB, dir string, k model.Knob, value int64) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%s %s = %d", dir, k, value), func() (bool, string) {
@@ -268,15 +267,15 @@ func (g groups) expect(t testing.TB, dir string, k model.Knob, value int64) {
 	})
 }
 
-// mostWait is how long a test waits for what only has to happen, however fast: a pod of an emulated node was seen to
-// take two minutes beside other work. Ready says so to kubectl.
+// mostWait is how long a test waits for something that must happen, at any speed. A pod of an emulated node was seen to
+// take two minutes beside other work. Function ready passes it to kubectl.
 const (
 	mostWait = 4 * time.Minute
 	ready    = "--timeout=4m"
 )
 
-// eventually waits until something holds. To look, with kubectl most of all, takes CPU from what is waited for, so half
-// of the time at least it does not.
+// eventually waits until a condition holds. Each check takes CPU from the awaited action, most of all with kubectl, so
+// at least half of the time passes between checks.
 func eventually(t testing.TB, what string, holds func() (bool, string)) {
 	t.Helper()
 	var instead string

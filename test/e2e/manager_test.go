@@ -22,12 +22,12 @@ import (
 // webhookAddress returns where the API server reaches a manager that runs beside the cluster.
 func webhookAddress() string { return bed.HostAddress() + ":19443" }
 
-// managerAddress returns where a manager serves metrics, another address in each cluster: levels 4 and 5a run at the
-// same time.
+// managerAddress returns where a manager serves metrics. It differs between clusters, because levels 4 and 5a run at
+// the same time.
 func managerAddress() string { return bed.HostAddress() + ":19466" }
 
-// managed is a cluster with the chart installed, and nodes of which only the objects are there. Managers run as
-// processes with the rights of the chart's ServiceAccount.
+// managed is a cluster with the chart installed, and nodes that exist as objects only. Managers run as processes with
+// the rights of the chart's ServiceAccount.
 type managed struct {
 	t      *testing.T
 	admin  user
@@ -43,7 +43,7 @@ func newManaged(t *testing.T, values ...string) *managed {
 		"--create-namespace",
 		"--set-json", `policy.mode="Enforce"`,
 		"--set-json", `agent.nodeSelector={"nowhere":"true"}`, "--set-json", `manager.nodeSelector={"nowhere":"true"}`,
-		// A manager that stands still for some seconds is none that does not answer.
+		// A manager that stands still for some seconds still counts as answering.
 		"--set", "manager.webhook.timeoutSeconds=20,manager.webhook.url=https://" + webhookAddress()}, values...)...)
 	t.Cleanup(func() {
 		helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait", "--ignore-not-found")
@@ -62,8 +62,8 @@ func newManaged(t *testing.T, values ...string) *managed {
 
 const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/"
 
-// renew renews the Leases of kubelets that are up, once a second and all at once: where each takes its time they would
-// else be renewed as seldom as on nodes that are lost.
+// renew renews the Leases of running kubelets, once a second and all at once. If each renewal took its time, they would
+// be renewed as seldom as on lost nodes.
 func (m *managed) renew(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -90,7 +90,7 @@ func (m *managed) renew(ctx context.Context) {
 					return
 				}
 				r.Header.Set("Content-Type", "application/merge-patch+json")
-				if response, err := m.admin.client.Do(r); err == nil { // away for a while in some tests
+				if response, err := m.admin.client.Do(r); err == nil { // stopped for a while in some tests
 					_ = response.Body.Close()
 				}
 			})
@@ -99,7 +99,7 @@ func (m *managed) renew(ctx context.Context) {
 	}
 }
 
-// kubelet says whether nodes' kubelets are up, of all at the same moment.
+// kubelet sets whether nodes' kubelets are up, for all at the same moment.
 func (m *managed) kubelet(up bool, names ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -108,7 +108,7 @@ func (m *managed) kubelet(up bool, names ...string) {
 	}
 }
 
-// machine makes a node with a kubelet, and an agent that is ready.
+// machine makes a node with a kubelet and a ready agent.
 func (m *managed) machine(name, labels string) {
 	m.t.Helper()
 	apply(m.t, fmt.Sprintf(`
@@ -121,16 +121,13 @@ func (m *managed) machine(name, labels string) {
 	m.agent(name)
 }
 
-// node makes a node with a kubelet, an agent that is ready, and a report; it sells CPU under a name.
+// node makes a node with a kubelet, a ready agent and a report. It sells CPU under a name.
 func (m *managed) node(name, resource string, labels string) {
 	m.t.Helper()
 	m.machine(name, labels)
 	uid := object[corev1.Node](m.t, "node", name).UID
-	apply(
-		m.t, fmt.Sprintf(
-			`{apiVersion: waterline.io/v1alpha1, kind: NodeReport, metadata: {name: %s, ownerReferences: [{apiVersion: v1, kind: Node, name: %s, uid: %s}]}}`, name, name, uid,
-		),
-	)
+	apply(m.t, fmt.Sprintf(`{apiVersion: waterline.io/v1alpha1, kind: NodeReport, metadata: {name: %s, `+
+		`ownerReferences: [{apiVersion: v1, kind: Node, name: %s, uid: %s}]}}`, name, name, uid))
 	if resource != "" {
 		m.patch(nodes+name+"/status", strings.ReplaceAll(sells, "waterline.io/batch-cpu", resource))
 	}
@@ -162,7 +159,7 @@ func (m *managed) patch(path, body string) {
 	}
 }
 
-// manager starts a manager, with everything quicker than in production. It is ended with the test.
+// manager starts a manager with shorter periods than in production. It ends with the test.
 func (m *managed) manager(args ...string) *process {
 	m.t.Helper()
 	p := &process{t: m.t, log: &lockedBuffer{}, done: make(chan error, 1)}
@@ -177,15 +174,15 @@ func (m *managed) manager(args ...string) *process {
 	}
 	go func() { p.done <- p.cmd.Wait() }()
 	m.t.Cleanup(func() {
-		p.stop(os.Interrupt) // it gives its lead back, so that the next test need not wait
+		p.stop(os.Interrupt) // it releases its Lease, so that the next test need not wait
 		if m.t.Failed() {
-			m.t.Logf("the manager said:\n%s", p.log)
+			m.t.Logf("the manager's log:\n%s", p.log)
 		}
 	})
 	return p
 }
 
-// metrics reads the manager's metrics, "" while it does not answer.
+// metrics reads the manager's metrics; "" while it does not answer.
 func (m *managed) metrics() string { return metricsAt(managerAddress()) }
 
 func metricsAt(address string) string {
@@ -194,7 +191,7 @@ func metricsAt(address string) string {
 		return ""
 	}
 	defer response.Body.Close()
-	content, _ := io.ReadAll(response.Body) // cut off is as good as not there
+	content, _ := io.ReadAll(response.Body) // a truncated answer counts as none
 	return string(content)
 }
 
@@ -226,7 +223,7 @@ func (m *managed) expectWithdrawn(node, reason string) {
 	})
 }
 
-// amount returns how much of a resource stands on a node, "" if none does, "uneven" if capacity and allocatable differ.
+// amount returns the amount of a resource on a Node, "" if there is none, "uneven" if capacity and allocatable differ.
 func (m *managed) amount(node string, resource corev1.ResourceName) string {
 	m.t.Helper()
 	status := object[corev1.Node](m.t, "node", node).Status
@@ -251,7 +248,7 @@ func (m *managed) expectAmount(node string, resource corev1.ResourceName, amount
 
 const ours, koordinators = v1alpha1.ResourceBatchCPU, v1alpha1.ResourceKoordinatorBatchCPU
 
-// TestAPINodeHealth takes agents and kubelets away from nodes and gives them back.
+// TestAPINodeHealth stops and restarts the agents and kubelets of nodes.
 func TestAPINodeHealth(t *testing.T) {
 	m := newManaged(t)
 	for i := range 12 {
@@ -278,7 +275,7 @@ spec: {nodeName: m2, tolerations: [{operator: Exists}], containers: [{name: c, i
 	m.expectAmount("m1", ours, "")
 	m.expectAmount("m2", koordinators, "1500")
 
-	t.Log("another manager takes over: it knows what was withdrawn, and withdraws nothing more")
+	t.Log("another manager takes over: it knows the withdrawn nodes, and withdraws no more")
 	first.stop(os.Kill)
 	second := m.manager()
 	m.shows(`waterline_nodes{state="withdrawn"} 2`)
@@ -290,25 +287,25 @@ spec: {nodeName: m2, tolerations: [{operator: Exists}], containers: [{name: c, i
 		}
 	}
 
-	t.Log("they come back")
+	t.Log("the agents and kubelets come back")
 	m.ready("m1", true)
 	m.kubelet(true, "m2")
 	m.expectWithdrawn("m1", "")
 	m.expectWithdrawn("m2", "")
 
-	t.Log("an agent is gone for good; what it left goes, and its report in the end")
+	t.Log("an agent is gone for good; its offer is removed, and finally its report")
 	kubectl(t, "delete", "pod", "agent-m3", "-n", "waterline-system", "--grace-period=0", "--force")
 	m.expectWithdrawn("m3", "AgentNotThere")
 	m.expectAmount("m3", ours, "")
 
-	t.Log("what does not belong to an agent or a node any more")
+	t.Log("the objects without an agent or a node are deleted")
 	apply(t, `{apiVersion: waterline.io/v1alpha1, kind: NodeReport, metadata: {name: nowhere}}`)
-	eventually(t, "the report of a node that is not there is deleted", func() (bool, string) {
+	eventually(t, "the report of a missing node is deleted", func() (bool, string) {
 		out, err := tryKubectl("get", "nodereport", "nowhere")
 		return err != nil && strings.Contains(out, "not found"), out
 	})
 
-	t.Log("of 12 nodes 8 die at once: one a minute goes")
+	t.Log("8 of 12 nodes die at once: one a minute is withdrawn")
 	var dying []string
 	for i := 4; i < 12; i++ {
 		dying = append(dying, fmt.Sprintf("m%d", i))
@@ -325,7 +322,7 @@ spec: {nodeName: m2, tolerations: [{operator: Exists}], containers: [{name: c, i
 		return n
 	}
 	if soak {
-		// a minute after the one before
+		// A minute after the previous one.
 		eventually(t, "one is withdrawn", func() (bool, string) { return gone() > 0, "none" })
 	}
 	time.Sleep(15 * time.Second)

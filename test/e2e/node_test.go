@@ -27,21 +27,21 @@ type node struct {
 	staticPods string // directory
 }
 
-// install installs the chart, with further values, and waits until the agents are ready. It stays until the test ends.
-// The node is the one that this run is for. The manager is left out unless the values say otherwise: it would make pods
-// that are labelled BE ask for what few of these tests sell.
+// install installs the chart, with further values, and waits until the agents are ready. The chart stays until the test
+// ends. The node is the one selected for this run. The manager is disabled unless the values enable it: it would make
+// batch-labelled pods request resources that few of these tests sell.
 func install(t *testing.T, values ...string) *node {
 	t.Helper()
 	helm(t, append([]string{"upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system",
 		"--create-namespace",
 		"--set-json", `policy.mode="Enforce"`,
-		"--set", "image.repository=waterline/agent,image.tag=dev,image.pullPolicy=Never,manager.enabled=false",
-	}, values...)...)
+		"--set", "image.repository=waterline/agent,image.tag=dev,image.pullPolicy=Never,manager.enabled=false"},
+		values...)...)
 	t.Cleanup(func() {
 		if t.Failed() {
 			out, _ := tryKubectl("logs", "-n", "waterline-system", "-l", "app.kubernetes.io/name=waterline-agent", "--prefix",
 				"--tail=50")
-			t.Logf("the agents said:\n%s", out)
+			t.Logf("the agents' log:\n%s", out)
 		}
 		helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--ignore-not-found", "--wait")
 	})
@@ -60,15 +60,10 @@ func install(t *testing.T, values ...string) *node {
 			t.Logf("the virtual machine's journal:\n%s", out)
 		}
 	})
-	mount := host.Mount{
-		Version: cgroup.V2, Path: host.DefaultRoot, Cpusets: host.DefaultRoot, Cpuacct: host.DefaultRoot,
-		Memory: host.DefaultRoot,
-	}
-	return &node{
-		groups{guest{client}, mount}, t, vmnode.Name, cgroup.Layout{
-			Driver: cgroup.Systemd, Root: "kubepods.slice",
-		}, vmnode.StaticPods,
-	}
+	mount := host.Mount{Version: cgroup.V2, Path: host.DefaultRoot, Cpusets: host.DefaultRoot, Cpuacct: host.DefaultRoot,
+		Memory: host.DefaultRoot}
+	return &node{groups{guest{client}, mount}, t, vmnode.Name,
+		cgroup.Layout{Driver: cgroup.Systemd, Root: "kubepods.slice"}, vmnode.StaticPods}
 }
 
 // sub runs a subtest on the node.
@@ -92,14 +87,13 @@ func (n *node) agent() corev1.Pod {
 	return pods.Items[0]
 }
 
-// manifest returns that of a pod that the scheduler can only put on the node. It burns CPU if burn is set, in four
-// processes that are spread evenly over the CPUs: where they happen to run would make as much of a difference as
-// weights.
+// manifest returns the manifest of a pod that the scheduler can only place on the node. If burn is set, the pod uses
+// CPU in four processes, spread evenly over the CPUs. Their placement would otherwise matter as much as weights.
 func (n *node) manifest(name, annotations, resources string, burn bool) string {
 	script := "sleep 1000000"
 	if burn {
-		script = "n=$(nproc); for i in 1 2 3 4; do taskset $(printf %x $((1 << i % n))) sh -c 'while :; do :; done' & " +
-			"done; wait"
+		script = "n=$(nproc); for i in 1 2 3 4; do taskset $(printf %x $((1 << i % n))) sh -c 'while :; do :; " +
+			"done' & done; wait"
 	}
 	return fmt.Sprintf(`
 apiVersion: v1
@@ -141,7 +135,7 @@ func (n *node) container(name string) (dir, id string) {
 	return n.containerDir(n.dir(name), id), id
 }
 
-// containerDir returns the cgroup of a container in a pod's.
+// containerDir returns the cgroup of a container of a pod.
 func (n *node) containerDir(pod, id string) string {
 	if n.layout.Driver == cgroup.Systemd {
 		return pod + "/cri-containerd-" + id + ".scope"
@@ -149,8 +143,8 @@ func (n *node) containerDir(pod, id string) string {
 	return pod + "/" + id
 }
 
-// classShares returns what kubepods/burstable weighs when its pods ask for more than the node has: all that no
-// Guaranteed pod has.
+// classShares returns the shares of kubepods/burstable when its pods request more than the node has: those of all CPU
+// that no Guaranteed pod has.
 func (n *node) classShares() int64 {
 	n.t.Helper()
 	of := object[corev1.Node](n.t, "node", n.name)
@@ -183,22 +177,23 @@ func (n *node) mustRestart(component string) {
 	}
 }
 
-// wanted is what a knob should hold, in the knob's unit.
+// wanted is the expected value of a knob, in the knob's unit.
 type wanted struct {
 	dir   string
 	knob  model.Knob
 	value int64
 }
 
-// foreign is how often and for how long a file did not hold what it should.
+// foreign counts how often and for how long a file had another value than expected.
 type foreign struct {
 	times   int
 	total   time.Duration
 	longest time.Duration
 }
 
-// watchWhile watches files for a time, while something is done, and returns for each how it fared. It looks every
-// millisecond for seconds, and less often for minutes, so as not to be in the way of what is measured then.
+// watchWhile watches files for a time while an action runs, and returns the result for each file. It reads every
+// millisecond for runs of seconds, and less often for runs of minutes, so as not to disturb the measurement that
+// follows.
 func (n *node) watchWhile(limit time.Duration, do func(), want ...wanted) []foreign {
 	n.t.Helper()
 	w := vmnode.Watch{For: limit, Every: max(time.Millisecond, (limit-time.Minute)/3000)}
@@ -244,7 +239,7 @@ func (n *node) watchWhile(limit time.Duration, do func(), want ...wanted) []fore
 	return result
 }
 
-// TestNode walks pods through a life on a real node, with the chart as it comes.
+// TestNode walks pods through their lives on a real node, with the chart's default values.
 func TestNode(t *testing.T) {
 	n := install(t)
 	n.sub("First", (*node).testFirst)
@@ -259,29 +254,28 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// testFirst checks that a pod's weight is in place before its first process: the moment that one appears in any of its
-// cgroups, the pod's cgroup has the weight already.
+// testFirst checks that a pod's weight is set before its first process. At the moment when a process appears in any of
+// its cgroups, the pod's cgroup has the weight already.
 func (n *node) testFirst() {
 	class := n.Path + "/" + n.layout.Class(model.Burstable)
 	got := make(chan string, 1)
 	go func() {
-		shares, err := n.first(vmnode.First{
-			Glob: class + "/*/*/cgroup.procs", File: "../" + cgroup.FileName(n.Version, model.Shares), For: mostWait,
-		})
+		shares, err := n.first(vmnode.First{Glob: class + "/*/*/cgroup.procs",
+			File: "../" + cgroup.FileName(n.Version, model.Shares), For: mostWait})
 		if err != nil {
 			shares = err.Error()
 		}
 		got <- shares
 	}()
-	time.Sleep(500 * time.Millisecond) // it must know what was there before
+	time.Sleep(500 * time.Millisecond) // the reader must know the directories that existed before
 	n.run("early", `waterline.io/cpu-share: "5000"`, "requests: {cpu: 100m}", false)
 	if shares := <-got; shares != n.text(model.Shares, 5000) {
-		n.t.Errorf("when its first process was there, the pod's cgroup had %s, want %s", shares, n.text(model.Shares, 5000))
+		n.t.Errorf("at its first process, the pod's cgroup had %s, want %s", shares, n.text(model.Shares, 5000))
 	}
 }
 
-// testWeights is the main job on a real node: two real pods with equal requests, annotated 1:2, share the CPU 1:2, and
-// stay that way while the kubelet rewrites what it owns.
+// testWeights checks the main task on a real node. Two real pods with equal requests, annotated 1:2, share the CPU 1:2.
+// They still do while the kubelet rewrites its files.
 func (n *node) testWeights() {
 	a := n.run("a", `iqiyi.com/cpu-share: "8192"`, "requests: {cpu: 100m}", true)
 	b := n.run("b", `iqiyi.com/cpu-share: "16384"`, "requests: {cpu: 100m}", true)
@@ -291,18 +285,18 @@ func (n *node) testWeights() {
 	want := n.classShares()
 	n.expect(n.t, class, model.Shares, want)
 
-	periods := 65 * time.Second // one of the kubelet's
+	periods := 65 * time.Second // one of the kubelet's writes
 	if soak {
 		periods = 10 * time.Minute
 	}
-	// An agent whose process stood still just when the kubelet wrote was late once. One that does not watch is late each
+	// An agent whose process stood still when the kubelet wrote was late once. An agent that does not watch is late every
 	// time.
 	const tries = 3
 	for try := range tries {
 		usedA, usedB := n.usage(a), n.usage(b)
 		wrong := n.watchWhile(periods, func() {}, wanted{class, model.Shares, want}, wanted{a, model.Shares, 8192},
 			wanted{b, model.Shares, 16384})
-		moreA, moreB := n.usage(a)-usedA, n.usage(b)-usedB // in the same order, so that both are of the same length
+		moreA, moreB := n.usage(a)-usedA, n.usage(b)-usedB // in the same order, so that both have the same length
 		ratio := float64(moreB) / float64(moreA)
 		n.t.Logf("CPU ratio %.3f over %s; foreign values in class, a and b: %v", ratio, periods, wrong)
 		long := slices.ContainsFunc(wrong, func(f foreign) bool { return f.total > periods/200 })
@@ -318,13 +312,13 @@ func (n *node) testWeights() {
 	}
 }
 
-// testLife walks pods through what happens to them on a real node.
+// testLife walks pods through their possible changes on a real node.
 func (n *node) testLife() {
 	const limited = "requests: {cpu: 100m, memory: 16Mi}, limits: {cpu: 300m, memory: 64Mi}"
 	a := n.run("a", `waterline.io/cpu-share: "2048"`, limited, false)
 	n.expect(n.t, a, model.Shares, 2048)
 
-	n.t.Log("a quota is lifted, and put back as the kubelet had it")
+	n.t.Log("a quota is lifted, and restored to the kubelet's value")
 	container, id := n.container("a")
 	before := [2]int64{n.get(a, model.Quota), n.get(container, model.Quota)}
 	if before != [2]int64{30_000, 30_000} {
@@ -334,7 +328,7 @@ func (n *node) testLife() {
 	n.expect(n.t, a, model.Quota, model.Unlimited)
 	n.expect(n.t, container, model.Quota, model.Unlimited)
 
-	n.t.Log("the container restarts: its new cgroup is lifted too, the pod's keeps its weight")
+	n.t.Log("the container restarts: its new cgroup has no quota either, and the pod's keeps its weight")
 	if out, err := n.ctr("task", "kill", "-s", "SIGKILL", id); err != nil {
 		n.t.Fatalf("%v: %s", err, out)
 	}
@@ -349,7 +343,7 @@ func (n *node) testLife() {
 	n.expect(n.t, a, model.Quota, 30_000)
 	n.expect(n.t, container, model.Quota, 30_000)
 
-	n.t.Log("a weighted pod is resized in place: the kubelet writes, the weight stays")
+	n.t.Log("a weighted pod is resized in place: the kubelet writes its files, and the weight stays")
 	kubectl(n.t, "patch", "pod", "a", "--subresource=resize", "-p",
 		`{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"200m"},"limits":{"cpu":"500m"}}}]}}`)
 	eventually(n.t, "the kubelet's new quota", func() (bool, string) {
@@ -358,7 +352,7 @@ func (n *node) testLife() {
 	})
 	n.expect(n.t, a, model.Shares, 2048)
 
-	n.t.Log("the annotation changes and goes: what stays is what the kubelet has for the new request")
+	n.t.Log("the annotation changes and goes: the weight becomes the kubelet's for the new request")
 	kubectl(n.t, "annotate", "pod", "a", "--overwrite", "waterline.io/cpu-share=4096")
 	n.expect(n.t, a, model.Shares, 4096)
 	kubectl(n.t, "annotate", "pod", "a", "waterline.io/cpu-share-")
@@ -383,7 +377,7 @@ func (n *node) testLife() {
 		}
 	}
 
-	n.t.Log("the agent is killed, its pod goes, and comes back; meanwhile somebody writes")
+	n.t.Log("the agent is killed, and its pod goes and comes back; meanwhile another writer writes")
 	old := n.agent()
 	kubectl(n.t, "delete", "pod", "-n", "waterline-system", old.Name, "--grace-period=0", "--force")
 	n.set(n.t, a, model.Shares, 99)
@@ -396,11 +390,11 @@ func (n *node) testLife() {
 	kubectl(n.t, "delete", "pod", "a", "--grace-period=1")
 	n.expect(n.t, n.run("a", `waterline.io/cpu-share: "1000"`, limited, false), model.Shares, 1000)
 
-	n.t.Log("explain says why, through the API server")
+	n.t.Log("explain shows the reason, through the API server")
 	explains(n.t, []string{"pod", "a", "--kubeconfig", bed.Kubeconfig()}, []string{"Weighted requested=1000shares"})
 }
 
-// testStatic gives a static pod a weight. Its cgroup is named after a hash that the API server does not know it by.
+// testStatic gives a static pod a weight. Its cgroup is named after a hash that differs from its UID in the API.
 func (n *node) testStatic() {
 	manifest := n.staticPods + "/static.yaml"
 	if err := n.writeFile(manifest, fmt.Appendf(nil, `
@@ -431,7 +425,7 @@ spec:
 	n.expect(n.t, n.layout.Pod(model.Burstable, pod.Annotations["kubernetes.io/config.hash"]), model.Shares, 3000)
 }
 
-// testAgent checks what the agent itself is on a node: first in line, without privileges, and silent.
+// testAgent checks the agent's own pod on a node: its weight is the highest, it has no privileges, and it logs little.
 func (n *node) testAgent() {
 	pod := n.agent()
 	n.expect(n.t, n.layout.Pod(model.Burstable, string(pod.UID)), model.Shares, 102400)
@@ -442,7 +436,7 @@ func (n *node) testAgent() {
 		len(s.Capabilities.Add) > 0 || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" {
 		n.t.Errorf("the agent has more rights than it needs: %+v", s)
 	}
-	const tries = 3 // who repeats himself does so each time
+	const tries = 3 // an agent that repeats itself does so every time
 	for try := range tries {
 		quiet := 20 * time.Second // two audits
 		time.Sleep(quiet)
@@ -451,23 +445,22 @@ func (n *node) testAgent() {
 			break
 		}
 		if try == tries-1 {
-			n.t.Errorf("in steady state it says: %s", out)
+			n.t.Errorf("in steady state, the agent logs: %s", out)
 		}
-		n.t.Logf("it says: %s", out)
+		n.t.Logf("the agent logs: %s", out)
 	}
-	for _, verb := range []string{
-		"get secrets", "list configmaps", "create pods", "patch nodes", "get nodes/proxy", "delete events",
-	} {
+	for _, verb := range []string{"get secrets", "list configmaps", "create pods", "patch nodes", "get nodes/proxy",
+		"delete events"} {
 		words := strings.Fields(verb)
 		out, _ := tryKubectl("auth", "can-i", words[0], words[1],
 			"--as=system:serviceaccount:waterline-system:waterline-agent", "-A")
 		if !strings.HasSuffix(out, "no") {
-			n.t.Errorf("it may %s: %s", verb, out)
+			n.t.Errorf("the agent may %s: %s", verb, out)
 		}
 	}
 }
 
-// TestNodeRestore removes Waterline: the values stay until waterline restore gives them back, from the specs.
+// TestNodeRestore removes Waterline. The values stay until waterline restore restores them from the specs.
 func TestNodeRestore(t *testing.T) {
 	n := install(t, "--set", "profile=cpu-share-syncer")
 	a := n.run("a", `iqiyi.com/cpu-share: "2048"`, "requests: {cpu: 100m}, limits: {cpu: 200m}", false)
@@ -486,7 +479,7 @@ func TestNodeRestore(t *testing.T) {
 		return out == "", out
 	})
 	if !n.is(a, model.Shares, 2048) {
-		t.Errorf("without the agent the weight is %d, want the last one", n.get(a, model.Shares))
+		t.Errorf("without the agent, the weight is %d, want the last one", n.get(a, model.Shares))
 	}
 	out, err := n.restore()
 	if err != nil {
@@ -504,7 +497,7 @@ func TestNodeRestore(t *testing.T) {
 	}
 }
 
-// TestNodeObserve checks that a policy that observes changes nothing, and one that is Off gives back.
+// TestNodeObserve checks that a policy in mode Observe changes no file, and that mode Disabled restores all.
 func TestNodeObserve(t *testing.T) {
 	n := install(t, "--set", "policy.mode=Observe")
 	a := n.run("a", `waterline.io/cpu-share: "2048"`, "requests: {cpu: 100m}", false)

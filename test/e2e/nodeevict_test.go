@@ -11,11 +11,11 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// TestNodeEvict has a node on which no memory is left for batch ask that one of two pods leaves, while there is no
-// manager, and in the full form no API server for a while. Then a manager evicts one. Neither of them obeys SIGTERM.
+// TestNodeEvict lets a node without memory left for batch request the eviction of one of two pods, while there is no
+// manager and, in full form, for a while no API server. Then a manager evicts one. Neither pod obeys SIGTERM.
 func TestNodeEvict(t *testing.T) {
 	if *on == "vm" && !soak {
-		t.Skip("in short the node of this machine stands for both: who asks and who evicts are the same there")
+		t.Skip("in short form, this machine's node stands for both: the agent and the manager are the same there")
 	}
 	n := install(t, "--set", "manager.enabled=true,manager.webhook.enabled=false", "--set-json",
 		`manager.nodeSelector={"nowhere":"true"}`)
@@ -33,17 +33,17 @@ func TestNodeEvict(t *testing.T) {
 		lives[name] = n.living(name)
 	}
 
-	n.policy(
-		`{"mode": "Enforce", "cpu": {"method":"Static", "ratio": "50%"}, "memory": {"waterline": "1%"}, "protect": {"eviction":{}}}`,
-	)
+	n.policy(`{"mode": "Enforce", "cpu": {"method":"Static", "ratio": "50%"}, "memory": {"waterline": "1%"}, ` +
+		`"protect": {"eviction":{}}}`)
 	report := func() v1alpha1.NodeReport { return object[v1alpha1.NodeReport](t, "nodereport", n.name) }
-	asked := func() (bool, string) {
+	requests := func() (bool, string) {
 		status := report().Status
 		return status.Eviction != nil && status.Hot != "", fmt.Sprintf("%+v", status)
 	}
-	eventually(t, "the node asks for a pod", asked)
-	n.sold(false, "it takes no batch while it is hot", func(cpu int64) bool { return cpu == 0 })
-	// With etcd 3.4, a killed API server may serve old objects for minutes, and the tests after this one need them.
+	eventually(t, "the node requests an eviction", requests)
+	n.sold(false, "the hot node offers nothing to batch", func(cpu int64) bool { return cpu == 0 })
+	// After a kill of an API server with etcd 3.4, its view of objects may stay old for minutes. The tests after this one
+	// need a current view.
 	if soak {
 		control(t, "kill", "apiserver")
 		time.Sleep(5 * time.Second)
@@ -52,11 +52,10 @@ func TestNodeEvict(t *testing.T) {
 	for _, check := range lives {
 		check("there was no manager")
 	}
-	eventually(t, "it still asks for one", asked)
+	eventually(t, "the node still requests an eviction", requests)
 
-	m := &managed{
-		t: t, config: kubeconfig(t, kubectl(t, "create", "token", "waterline-manager", "-n", "waterline-system")),
-	}
+	m := &managed{t: t, config: kubeconfig(t, kubectl(t, "create", "token", "waterline-manager", "-n",
+		"waterline-system"))}
 	m.manager("--webhook=", "--eviction-period=15s", "--lost-after=2m", "--fresh-within=1m", "--back-after=1s")
 	var first, other string
 	eventually(t, "one of them leaves", func() (bool, string) {
@@ -70,18 +69,18 @@ func TestNodeEvict(t *testing.T) {
 	})
 	pod := object[corev1.Pod](t, "pod", first)
 	if pod.DeletionGracePeriodSeconds == nil || *pod.DeletionGracePeriodSeconds != int64(grace.Seconds()) {
-		t.Errorf("it has other grace than its own: %v", pod.DeletionGracePeriodSeconds)
+		t.Errorf("its grace period is not its own: %v", pod.DeletionGracePeriodSeconds)
 	}
-	eventually(t, "it is gone, though it does not obey", func() (bool, string) {
+	eventually(t, "it has ended, though it ignores SIGTERM", func() (bool, string) {
 		out, err := tryKubectl("get", "pod", first)
 		return err != nil && strings.Contains(out, "NotFound"), out
 	})
-	// which is when its grace ends, in whole seconds
+	// The grace period ends then, in whole seconds.
 	if took := time.Since(pod.DeletionTimestamp.Time); took < -2*time.Second {
-		t.Errorf("it was gone %s before its grace was over", -took)
+		t.Errorf("it ended %s before its grace period was over", -took)
 	}
 	if leaves(t, other) {
-		t.Error("the other one leaves before it is known what the first has freed")
+		t.Error("the second pod leaves before the effect of the first is known")
 	}
 	lives[other]("another pod was evicted")
 }

@@ -16,18 +16,18 @@ import (
 	"github.com/waterline-io/waterline/test/bed/cluster"
 )
 
-// TestNodeMeasure compares what the agent says of a real node, on which pods have a load that is known, with what
-// others read there: this test, from the files of the cgroups, and the kubelet, whose /metrics/resource is where
-// kubectl top's figures come from.
+// TestNodeMeasure compares the agent's figures of a real node with other readings, while its pods have a known load.
+// The other readings are those of this test, from the cgroup files, and those of the kubelet, whose /metrics/resource
+// is the source of kubectl top.
 func TestNodeMeasure(t *testing.T) {
-	// Up to all of the machine: an emulated one needs more than half of it for its kubelet and its container runtime.
+	// At most the whole machine: an emulated one needs more than half of it for its kubelet and its container runtime.
 	n := install(t, "--set-json",
 		`policy={"mode":"Enforce","priority":-1000,"cpu":{"waterline":"100%","suppression":"None"}}`)
 	n.loaded("online", "", "while :; do :; done", "limits: {cpu: 300m}")
 	n.loaded("batch", "BE", "while :; do :; done", "limits: {cpu: 200m}")
 	n.loaded("holder", "", "held=$(head -c 16777216 /dev/zero | tr '\\\\0' x); while :; do sleep 1000; done",
 		"requests: {cpu: 10m}")
-	eventually(t, "holder has what it is to hold, which takes an emulated machine some time", func() (bool, string) {
+	eventually(t, "the holder has allocated its memory, which takes an emulated machine some time", func() (bool, string) {
 		used := n.workingSet(t, n.dir("holder"))
 		return used >= 15<<20, fmt.Sprint(used)
 	})
@@ -47,27 +47,27 @@ func TestNodeMeasure(t *testing.T) {
 		t.Fatalf("the node has the batch pods %v, the daemons %v and the online pods %v", batch, daemons, online)
 	}
 	reader := newReader(n.groups, append([]string{batch[0], n.dir("online"), n.layout.Root, daemons[0]}, online...))
-	const asks = 3
-	early := make(chan string, asks)
-	for i := range asks {
-		time.AfterFunc(time.Duration(20+5*i)*time.Second, func() { early <- n.askKubelet() })
+	const queries = 3
+	early := make(chan string, queries)
+	for i := range queries {
+		time.AfterFunc(time.Duration(20+5*i)*time.Second, func() { early <- n.queryKubelet() })
 	}
 	all := n.readMinute(reader)
 	shown, end := all[len(all)-1].exposition, all[len(all)-1].at
-	before, after := n.told(<-early), n.told(n.askKubelet())
-	for i := 1; i < asks && (before["batch"].at.Before(reader.at[0]) || before["online"].at.Before(reader.at[0])); i++ {
-		before = n.told(<-early) // by now it has looked since the reader began
+	before, after := n.figures(<-early), n.figures(n.queryKubelet())
+	for i := 1; i < queries && (before["batch"].at.Before(reader.at[0]) || before["online"].at.Before(reader.at[0])); i++ {
+		before = n.figures(<-early) // by now the agent has measured since the reader began
 	}
 
-	// Besides a hundredth, 3 mCPU: in a minute that is 180 ms of CPU time, as the agent and this test read at times that
-	// are not known better than to 200 ms, while a node uses its two CPUs now more, now less.
+	// The tolerance is 3 mCPU besides a hundredth. In a minute these are 180 ms of CPU time, because the read times of the
+	// agent and of this test are known only to within 200 ms, while the node's usage of its two CPUs varies.
 	const floor = 0.003
 	groups := make([]int, len(online))
 	for i := range groups {
 		groups[i] = 4 + i
 	}
-	// An agent that stood still for more than a second, just before it was asked, shows a minute that ended then. So it is
-	// asked some times; figures that are wrong are so each time.
+	// An agent that stood still for more than a second before the query shows a minute that ended then. So it is queried
+	// several times. A wrong figure is wrong every time.
 	check := func(class string, of func(from, to time.Time) float64) {
 		t.Helper()
 		for try, s := range all {
@@ -78,7 +78,7 @@ func TestNodeMeasure(t *testing.T) {
 			case got >= least*0.99-floor && got <= most*1.01+floor:
 				return
 			case try == len(all)-1:
-				t.Errorf("CPU of %s is %v, and was read as %v to %v", class, got, least, most)
+				t.Errorf("CPU of %s is %v, and the test measured %v to %v", class, got, least, most)
 			}
 		}
 	}
@@ -101,9 +101,9 @@ func TestNodeMeasure(t *testing.T) {
 		}
 		got := minute(v1alpha1.MetricMemoryUsed, class)
 		t.Logf("memory of %s %.0f, read: %.0f", class, got, want)
-		// The agent's own memory moves while it is asked; and v1 counts in batches of 32 pages a CPU and group.
+		// The agent's own memory changes during the query, and v1 counts in batches of 32 pages for each CPU and group.
 		if floor := float64(2 << 20); got < want*0.99-floor || got > want*1.01+floor {
-			t.Errorf("memory of %s is %v, and was read as %v", class, got, want)
+			t.Errorf("memory of %s is %v, and the test measured %v", class, got, want)
 		}
 	}
 	n.checkKubelet(reader, end, minute(v1alpha1.MetricCPUUsed, "BE"), before, after)
@@ -133,21 +133,19 @@ spec:
 
 // dirOf returns the cgroup of a pod.
 func (n *node) dirOf(pod *corev1.Pod) string {
-	class := map[corev1.PodQOSClass]model.QoSClass{
-		corev1.PodQOSGuaranteed: model.Guaranteed, corev1.PodQOSBurstable: model.Burstable,
-		corev1.PodQOSBestEffort: model.BestEffort,
-	}
+	class := map[corev1.PodQOSClass]model.QoSClass{corev1.PodQOSGuaranteed: model.Guaranteed,
+		corev1.PodQOSBurstable: model.Burstable, corev1.PodQOSBestEffort: model.BestEffort}
 	uid := string(pod.UID)
 	if hash := pod.Annotations["kubernetes.io/config.hash"]; hash != "" {
-		uid = hash // a static pod's
+		uid = hash // of a static pod
 	}
 	return n.layout.Pod(class[pod.Status.QOSClass], uid)
 }
 
-// exposition is what an agent serves at /metrics.
+// exposition is the agent's response at /metrics.
 type exposition string
 
-// of returns the value of a series by its labels, as they are written.
+// of returns the value of a series with these labels, as they are written.
 func (e exposition) of(t testing.TB, metric, labels string) float64 {
 	t.Helper()
 	if labels != "" {
@@ -162,17 +160,17 @@ func (e exposition) of(t testing.TB, metric, labels string) float64 {
 			return v
 		}
 	}
-	t.Fatalf("the agent shows no %s%s", metric, labels)
+	t.Fatalf("the agent publishes no %s%s", metric, labels)
 	return 0
 }
 
 // The API server does not reach the pods of the virtual machine.
 const getMetrics = `exec 3<>/dev/tcp/$0/9464 && printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3 && cat <&3`
 
-// whole reports whether that is all: an agent whose loop is kept waiting for seconds shows nothing.
+// whole reports whether the response is complete. An agent whose loop waits for seconds publishes no figures.
 func (e exposition) whole() bool { return strings.Contains(string(e), "\n"+v1alpha1.MetricRounds+" ") }
 
-// metrics returns what the node's agent serves.
+// metrics returns the metrics of the node's agent.
 func (n *node) metrics(agent *corev1.Pod) exposition {
 	n.t.Helper()
 	var shown exposition
@@ -184,14 +182,14 @@ func (n *node) metrics(agent *corev1.Pod) exposition {
 	return shown
 }
 
-// showing is what an agent served at a time.
+// showing is an agent's metrics with their time.
 type showing struct {
 	exposition
 	at time.Time
 }
 
-// readMinute has the files read on the machine itself for a minute and some seconds, each 200 ms, and in the last of
-// these what its agent shows, three times: all by one command and the machine's clock.
+// readMinute reads the files on the machine itself for a minute and some seconds, every 200 ms, and in the last seconds
+// the agent's metrics, three times. One command does all of this, by the machine's clock.
 func (n *node) readMinute(r *reader) (shown []showing) {
 	n.t.Helper()
 	script := `ip=$0
@@ -225,14 +223,14 @@ grep -c ^processor /proc/cpuinfo
 		body, last, found := strings.Cut(rest, "\nat ")
 		at, next, ends := strings.Cut(last, "\n")
 		if !found || !ends || len(r.at) < 100 {
-			n.t.Fatalf("after %d readings came %q", len(r.at), rest)
+			n.t.Fatalf("after %d readings, the output was %q", len(r.at), rest)
 		}
 		if out = next; exposition(body).whole() {
 			shown = append(shown, showing{exposition(body), n.clock(at)})
 		}
 	}
 	if len(shown) == 0 {
-		n.t.Fatal("the agent shows no metrics")
+		n.t.Fatal("the agent publishes no metrics")
 	}
 	if r.cpus, err = strconv.ParseFloat(strings.TrimSpace(out), 64); err != nil {
 		n.t.Fatal(err)
@@ -241,7 +239,7 @@ grep -c ^processor /proc/cpuinfo
 	return shown
 }
 
-// clock returns the time that bash on the machine has in EPOCHREALTIME.
+// clock returns the time in bash's EPOCHREALTIME on the machine.
 func (n *node) clock(text string) time.Time {
 	n.t.Helper()
 	micros, err := strconv.ParseInt(strings.Replace(text, ".", "", 1), 10, 64)
@@ -251,15 +249,15 @@ func (n *node) clock(text string) time.Time {
 	return time.UnixMicro(micros)
 }
 
-// told is what a kubelet says of a pod.
-type told struct {
+// kubeletFigures is the kubelet's figures of a pod.
+type kubeletFigures struct {
 	seconds float64 // of CPU time
 	at      time.Time
 	memory  float64
 }
 
-// askKubelet returns what the node's kubelet says of pods.
-func (n *node) askKubelet() string {
+// queryKubelet returns the figures of pods in the node's kubelet.
+func (n *node) queryKubelet() string {
 	out, err := tryKubectl("get", "--raw", "/api/v1/nodes/"+n.name+"/proxy/metrics/resource")
 	if err != nil {
 		return err.Error()
@@ -267,13 +265,13 @@ func (n *node) askKubelet() string {
 	return out
 }
 
-// told returns what it said, by the pods' names.
-func (n *node) told(out string) map[string]told {
+// figures returns the figures by the pods' names.
+func (n *node) figures(out string) map[string]kubeletFigures {
 	n.t.Helper()
-	pods := map[string]told{}
-	for _, m := range regexp.MustCompile(
-		`(?m)^(pod_cpu_usage_seconds_total|pod_memory_working_set_bytes)\{.*pod="([^"]+)".*\} (\S+) (\d+)$`,
-	).FindAllStringSubmatch(out, -1) {
+	pods := map[string]kubeletFigures{}
+	figure := regexp.MustCompile(`(?m)^(pod_cpu_usage_seconds_total|pod_memory_working_set_bytes)` +
+		`\{.*pod="([^"]+)".*\} (\S+) (\d+)$`)
+	for _, m := range figure.FindAllStringSubmatch(out, -1) {
 		value, err := strconv.ParseFloat(m[3], 64)
 		if err != nil {
 			n.t.Fatal(err)
@@ -293,9 +291,10 @@ func (n *node) told(out string) map[string]told {
 	return pods
 }
 
-// checkKubelet compares with what the kubelet says, which looks every ten to fifteen seconds and says when it did. It
-// reads the same counters, somewhat before or after: on an emulated machine it waits for a CPU in between, for seconds.
-func (n *node) checkKubelet(r *reader, end time.Time, batch float64, before, after map[string]told) {
+// checkKubelet compares the figures with those of the kubelet, which measures every ten to fifteen seconds and gives
+// the time. It reads the same counters a little earlier or later. On an emulated machine it waits for a CPU in between,
+// for seconds.
+func (n *node) checkKubelet(r *reader, end time.Time, batch float64, before, after map[string]kubeletFigures) {
 	n.t.Helper()
 	const floor = 0.003
 	near := time.Second
@@ -306,39 +305,39 @@ func (n *node) checkKubelet(r *reader, end time.Time, batch float64, before, aft
 		first, last := before[name], after[name]
 		span := last.at.Sub(first.at)
 		if first.at.Before(r.at[0]) || span < 20*time.Second {
-			n.t.Errorf("the kubelet said of %s %+v and then %+v, and the reader began at %s", name, first, last, r.at[0])
+			n.t.Errorf("the kubelet reported %s with %+v and then %+v, and the reader began at %s", name, first, last, r.at[0])
 			continue
 		}
-		for _, saw := range []told{first, last} {
+		for _, saw := range []kubeletFigures{first, last} {
 			least, most := r.count(i, saw.at.Add(-near)), r.count(i, saw.at.Add(near))
 			if beyond := saw.at.Add(near).Sub(r.at[len(r.at)-1]); beyond > 0 {
-				most += 0.3 * beyond.Seconds() // what its limit lets it use
+				most += 0.3 * beyond.Seconds() // the maximum that its limit allows
 			}
 			n.t.Logf("%s: the kubelet read %.2f s at %s, the files %.2f, and %.2f to %.2f within %s", name, saw.seconds,
 				saw.at.Format("05.000"), r.count(i, saw.at), least, most, near)
 			if saw.seconds < least-0.02 || saw.seconds > most+0.02 {
-				n.t.Errorf("the kubelet says that %s has used %v s, the files say %v to %v", name, saw.seconds, least, most)
+				n.t.Errorf("by the kubelet, %s has used %v s; by the files, %v to %v", name, saw.seconds, least, most)
 			}
 		}
 		if name != "batch" || *on == "vm" {
 			continue
 		}
-		// The kubelet's time is not quite the agent's minute. That says nothing if the load is the same in both, which it is
-		// not where something else took the machine's CPUs from it.
-		told := (last.seconds-first.seconds)/span.Seconds() +
-			r.cores(end.Add(-time.Minute), end, i) - r.cores(first.at, last.at, i)
-		n.t.Logf("%s: %.4f by the kubelet over %s", name, told, span)
-		if batch < told*0.99-floor || batch > told*1.01+floor {
-			n.t.Errorf("the agent says that batch uses %v CPUs, the kubelet says %v", batch, told)
+		// The kubelet's minute is not quite the agent's. That does not matter if the load is the same in both. It is not
+		// where other processes took the machine's CPUs.
+		reported := (last.seconds-first.seconds)/span.Seconds() + r.cores(end.Add(-time.Minute), end, i) - r.cores(first.at,
+			last.at, i)
+		n.t.Logf("%s: %.4f by the kubelet over %s", name, reported, span)
+		if batch < reported*0.99-floor || batch > reported*1.01+floor {
+			n.t.Errorf("by the agent, batch uses %v CPUs; by the kubelet, %v", batch, reported)
 		}
 	}
-	if read, told := n.workingSet(n.t, n.dir("holder")), after["holder"].memory; told < read*0.99-1<<20 ||
-		told > read*1.01+1<<20 {
-		n.t.Errorf("the kubelet says that holder has %v bytes, the files say %v", told, read)
+	if read, reported := n.workingSet(n.t, n.dir("holder")), after["holder"].memory; reported < read*0.99-1<<20 ||
+		reported > read*1.01+1<<20 {
+		n.t.Errorf("by the kubelet, the holder has %v bytes; by the files, %v", reported, read)
 	}
 }
 
-// checkExplained checks that waterline explain node shows sums that add up.
+// checkExplained checks that the rows of waterline explain node add up.
 func (n *node) checkExplained() {
 	n.t.Helper()
 	out, err := program("waterline", "explain", "node", n.name, "--kubeconfig", bed.Kubeconfig())
@@ -346,9 +345,8 @@ func (n *node) checkExplained() {
 		n.t.Fatalf("explain: %v: %s", err, out)
 	}
 	number := `(-?[\d.]+)`
-	rows := regexp.MustCompile(
-		`(?m)^ *(filled up to|-|= batch may use now)(.*?) +`+number+` +`+number+` GiB *$`,
-	).FindAllStringSubmatch(out, -1)
+	row := regexp.MustCompile(`(?m)^ *(filled up to|-|= batch may use now)(.*?) +` + number + ` +` + number + ` GiB *$`)
+	rows := row.FindAllStringSubmatch(out, -1)
 	var sum [2]float64
 	for _, row := range rows {
 		for i := range sum {
@@ -376,14 +374,14 @@ func (n *node) checkExplained() {
 	}
 }
 
-// checkNewcomer starts an online pod and checks that what it requested is taken from the allowance before it uses it:
-// within two measurements after its cgroup appeared.
+// checkNewcomer starts an online pod and checks that its request is subtracted from the allowance before the pod uses
+// it: within two measurements after its cgroup appeared.
 func (n *node) checkNewcomer() {
 	n.t.Helper()
 	agent := n.agent()
 	of := object[corev1.Node](n.t, "node", n.name)
 	reserved := float64(of.Status.Capacity.Cpu().MilliValue()-of.Status.Allocatable.Cpu().MilliValue()) / 1000
-	// What is missing of the allowance though nobody uses it, by figures of the same second.
+	// The part of the capacity that is neither used nor in the allowance, by figures of the same second.
 	missing := func(m exposition) (gone, allowance float64) {
 		used := func(class string) float64 { return m.of(n.t, v1alpha1.MetricCPUUsed, `class="`+class+`",window="1s"`) }
 		allowance = m.of(n.t, v1alpha1.MetricBatchCPUAvailable, `window="1s"`)
@@ -394,10 +392,10 @@ func (n *node) checkNewcomer() {
 		}
 		return gone, allowance
 	}
-	const asked = 0.2
-	eventually(n.t, "CPU that can be asked for", func() (bool, string) {
+	const requested = 0.2
+	eventually(n.t, "CPU that can be requested", func() (bool, string) {
 		gone, allowance := missing(n.metrics(&agent))
-		return allowance > 2*asked && gone < asked/4, fmt.Sprintf("an allowance of %v, and %v missing", allowance, gone)
+		return allowance > 2*requested && gone < requested/4, fmt.Sprintf("an allowance of %v, and %v missing", allowance, gone)
 	})
 	const script = `exec 9<> <(:)
 for i in {1..30}; do
@@ -415,7 +413,7 @@ done`
 		seen <- out
 	}()
 	time.Sleep(time.Second)
-	apply(n.t, n.manifest("newcomer", "", fmt.Sprintf("requests: {cpu: %dm}", int(1000*asked)), false))
+	apply(n.t, n.manifest("newcomer", "", fmt.Sprintf("requests: {cpu: %dm}", int(1000*requested)), false))
 	out := <-seen
 	type look struct {
 		at              time.Time
@@ -425,7 +423,7 @@ done`
 	var looks []look
 	var slowest time.Duration
 	var course strings.Builder
-	appeared := -1 // the first look at which the pod's cgroup is there
+	appeared := -1 // the first read that finds the pod's cgroup
 	for _, part := range strings.Split("\n"+out, "\nat ")[1:] {
 		words := strings.Fields(part)
 		l := look{at: n.clock(words[0]), pods: words[1]}
@@ -443,26 +441,26 @@ done`
 	if appeared < 0 {
 		n.t.Fatalf("no new pod's cgroup appeared:\n%s", &course)
 	}
-	if before := looks[appeared-1].allowance; *on == "vm" && before < asked {
-		n.t.Logf("nothing can be taken: to start the pod the emulated node needs all of its CPUs but %.3f", before)
+	if before := looks[appeared-1].allowance; *on == "vm" && before < requested {
+		n.t.Logf("nothing can be subtracted: starting the pod takes all of the emulated node's CPUs except %.3f", before)
 		return
 	}
-	// The figures are asked for after the pods were counted, so those of the look before may know the pod already. What is
-	// missing later says nothing: the pod begins to use what was kept for it, much of it where starting a process is
-	// emulated. And if batch may have nothing, what the pod requested was taken with the rest.
+	// The figures are read after the pods were counted, so those of the previous read may include the pod already. A later
+	// difference proves nothing: the pod begins to use its reservation, much of it where starting a process is emulated.
+	// If batch has no allowance, the pod's request is part of the deficit.
 	taken := slices.IndexFunc(looks[appeared-1:], func(l look) bool {
-		return l.gone > asked*0.75 || *on == "vm" && l.allowance == 0
+		return l.gone > requested*0.75 || *on == "vm" && l.allowance == 0
 	})
 	if taken < 0 {
 		n.t.Fatalf("a new pod's cgroup appeared at %s, and its request was not taken from the allowance:\n%s",
 			looks[appeared].at.Format("05.000"), &course)
 	}
-	last, late := "when it appeared", time.Duration(0) // how long after its cgroup appeared its request was still free
+	last, late := "when it appeared", time.Duration(0) // how long its request was still free after its cgroup appeared
 	if taken > 0 {
 		late = looks[appeared-1+taken-1].at.Sub(looks[appeared].at)
 		last = late.String() + " after its cgroup appeared"
 	}
-	n.t.Logf("the request of a new online pod was free for the last time %s, by looks of %s at most", last, slowest)
+	n.t.Logf("the request of a new online pod was free for the last time %s, by reads that took %s at most", last, slowest)
 	if most := 2*time.Second + slowest; late > most {
 		n.t.Errorf("that is more than %s:\n%s", most, &course)
 	}

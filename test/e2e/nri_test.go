@@ -16,7 +16,7 @@ import (
 	"github.com/waterline-io/waterline/test/bed/cluster"
 )
 
-// placer answers a real container runtime, in the place of an agent whose rules would choose CPUs.
+// placer answers a real container runtime in place of an agent. The test chooses the CPUs.
 type placer struct {
 	*nri.Client
 	mu      sync.Mutex
@@ -78,8 +78,10 @@ func newPlacer(t *testing.T) *placer {
 
 func (p *placer) await(t *testing.T) {
 	t.Helper()
-	eventually(t, "the container runtime asks",
-		func() (bool, string) { return p.Stats().Connected, fmt.Sprintf("%+v", p.Stats()) })
+	eventually(t, "the container runtime sends a request", func() (bool, string) {
+		return p.Stats().Connected,
+			fmt.Sprintf("%+v", p.Stats())
+	})
 }
 
 func (n *node) setCPUs(dir, list string) {
@@ -89,14 +91,14 @@ func (n *node) setCPUs(dir, list string) {
 	}
 }
 
-// firstAct runs a pod whose first and only act is to say on which CPUs it may run.
+// firstAct runs a pod whose only action is to print its allowed CPUs.
 func (n *node) firstAct(name string) string {
 	n.t.Helper()
 	_, list, _ := strings.Cut(n.onlyAct(name, "", "", "grep, Cpus_allowed_list, /proc/self/status"), ":")
 	return strings.TrimSpace(list)
 }
 
-// onlyAct runs a pod for a command, and returns what that prints.
+// onlyAct runs a pod for a command, and returns the command's output.
 func (n *node) onlyAct(name, class, resources, command string) string {
 	n.t.Helper()
 	labels := ""
@@ -119,11 +121,11 @@ spec:
 	return strings.TrimSpace(kubectl(n.t, "logs", name))
 }
 
-// testOOMScore checks that with protect.memory containers begin with another oom_score_adj than the kubelet wants.
+// testOOMScore checks that with protect.memory, containers start with another oom_score_adj than the kubelet's.
 func (n *node) testOOMScore() {
 	n.policy(`{"mode": "Enforce", "cpu": {"suppression":"None"}, "protect": {"memory": true}}`)
 	defer n.dropPolicy()
-	eventually(n.t, "the node goes by the policy", func() (bool, string) {
+	eventually(n.t, "the node follows the policy", func() (bool, string) {
 		is := object[v1alpha1.NodeReport](n.t, "nodereport", n.name).Status.Policy
 		return is == "test", is
 	})
@@ -139,7 +141,7 @@ func (n *node) testOOMScore() {
 	}
 	for _, c := range cases {
 		got := ""
-		// once the agent may hear of a pod only after the runtime made its container
+		// Once, the agent may read of a pod only after the runtime made its container.
 		for try := 0; try < 3 && got != c.want; try++ {
 			name := fmt.Sprintf("%s-%d", c.name, try)
 			got = n.onlyAct(name, c.class, c.resources, "cat, /proc/self/oom_score_adj")
@@ -151,13 +153,13 @@ func (n *node) testOOMScore() {
 	}
 }
 
-// TestNodeNRI checks that a real container runtime puts containers on the CPUs that it is told before their first
-// instruction, leaves them there when it updates them, and comes back after a restart; and that the agent is connected,
-// and says how soon containers are killed for want of memory.
+// TestNodeNRI checks that a real container runtime places containers on the requested CPUs before their first
+// instruction, leaves them there when it updates them, and reconnects after a restart. The agent must be connected, and
+// must set the OOM scores of containers.
 func TestNodeNRI(t *testing.T) {
 	n := install(t)
 	if g, isGuest := n.machine.(guest); isGuest {
-		// From here, that runtime cannot be reached to be answered.
+		// A plugin on this machine cannot reach that runtime.
 		eventually(t, "the runtime in the virtual machine has the agent as a plugin", func() (bool, string) {
 			out, err := g.run("journalctl", "-u", "containerd", "--no-pager")
 			return err == nil && strings.Contains(out, `90-waterline\" connected and synchronized`), out
@@ -169,26 +171,26 @@ func TestNodeNRI(t *testing.T) {
 	p := newPlacer(t)
 	p.put("nri-first", "1")
 	if cpus := n.firstAct("nri-first"); cpus != "1" {
-		t.Errorf("put on CPU 1, the first act of a container ran on %s", cpus)
+		t.Errorf("placed on CPU 1, the first instruction of a container ran on %s", cpus)
 	}
 	if cpus := n.firstAct("nri-free"); cpus == "1" {
-		t.Errorf("put nowhere, the first act of a container ran on %s", cpus)
+		t.Errorf("without a placement, the first instruction of a container ran on %s", cpus)
 	}
 	p.put("nri-nonsense", "1000")
 	if cpus := n.firstAct("nri-nonsense"); cpus == "1" || cpus == "1000" {
-		t.Errorf("put on a CPU that does not exist, the first act of a container ran on %s", cpus)
+		t.Errorf("placed on a CPU that does not exist, the first instruction of a container ran on %s", cpus)
 	}
 
-	// As the agent would: allocate, move, resize.
+	// Allocate, move and resize, like an agent.
 	p.put("nri-moved", "1")
 	n.run("nri-moved", "", "requests: {cpu: 100m}, limits: {cpu: 200m}", false)
 	dir, id := n.container("nri-moved")
 	if cpus := n.cpus(dir); cpus.String() != "1" {
-		t.Errorf("put on CPU 1, a container has %s", cpus)
+		t.Errorf("placed on CPU 1, a container has %s", cpus)
 	}
 	if c, ok := p.saw(id); !ok || c.Dir != dir || c.Name != "c" || c.Namespace != "default" ||
 		!strings.Contains(dir, c.PodUID) {
-		t.Errorf("the runtime told of %+v, want one in %s", c, dir)
+		t.Errorf("the runtime sent %+v, want a container in %s", c, dir)
 	}
 	resize := func(cpu string, quota int64) {
 		t.Helper()
@@ -201,14 +203,14 @@ func TestNodeNRI(t *testing.T) {
 	n.setCPUs(dir, "0")
 	resize("300m", 30_000)
 	if cpus := n.cpus(dir); cpus.String() != "0" {
-		t.Errorf("a container that had been moved to CPU 0 was put on %s by a resize", cpus)
+		t.Errorf("a resize put a container that had been moved to CPU 0 on %s", cpus)
 	}
 
-	// What would happen if nobody answered, so that the above shows something: the runtime writes what it knows.
+	// The counter-check without answers: the runtime writes its own values.
 	p.put("nri-moved", "")
 	n.setCPUs(dir, "1")
 	resize("400m", 40_000)
-	eventually(t, "without an answer the runtime writes what it knows; else UpdateContainer need not be answered",
+	eventually(t, "without an answer, the runtime writes its own values; otherwise UpdateContainer needs no answer",
 		func() (bool, string) {
 			cpus := n.cpus(dir)
 			return cpus.String() == "0", cpus.String()
@@ -223,21 +225,21 @@ func TestNodeNRI(t *testing.T) {
 		s := p.Stats()
 		return s.Connected && s.Connections > before, fmt.Sprintf("%+v", s)
 	})
-	eventually(t, "after its restart the runtime tells of "+dir, func() (bool, string) { // once it is connected
+	eventually(t, "after its restart, the runtime reports "+dir, func() (bool, string) { // once it is connected
 		c, ok := p.saw(id)
 		return ok && c.Dir == dir, fmt.Sprintf("%+v", c)
 	})
 	p.put("nri-again", "1")
 	if cpus := n.firstAct("nri-again"); cpus != "1" {
-		t.Errorf("after the runtime's restart, the first act of a container put on CPU 1 ran on %s", cpus)
+		t.Errorf("after the runtime's restart, the first instruction of a container placed on CPU 1 ran on %s", cpus)
 	}
-	// 3 ms, where the process does not stand still; a runtime waits 2 s
+	// It takes 3 ms where the process does not stand still; a runtime waits 2 s.
 	if slowest := p.Stats().Slowest; slowest > 2*time.Second {
 		t.Errorf("the slowest answer took %s", slowest)
 	}
 
 	agent := n.agent()
-	eventually(t, "the agent is connected and asked", func() (bool, string) {
+	eventually(t, "the agent is connected and gets requests", func() (bool, string) {
 		out, err := tryKubectl("get", "--raw", "/api/v1/namespaces/waterline-system/pods/"+agent.Name+":9464/proxy/metrics")
 		return err == nil && strings.Contains(out, "waterline_nri_connected 1") &&
 			!strings.Contains(out, "waterline_nri_requests_total 0\n"), out

@@ -3,18 +3,19 @@ package e2e_test
 import (
 	"fmt"
 	"maps"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// TestAPIWebhookOwners makes half of the Deployments batch: a new revision, another owner or a changed label make
-// nobody batch who was not, and nobody online who was batch; and a dry run leaves nothing behind.
+// TestAPIWebhookOwners makes half of the Deployments batch. A new revision, another owner or a changed label makes no
+// online pod batch and no batch pod online. A dry run leaves nothing behind.
 func TestAPIWebhookOwners(t *testing.T) {
 	m := newManaged(t, "--set-json",
 		`policy={"mode":"Enforce","priority":-1000,"batchPods":[{"selector":{"matchLabels":{"app":"half"}},"percent":50}]}`)
@@ -40,7 +41,7 @@ spec:
 	pods := func(selector string) []corev1.Pod {
 		return object[corev1.PodList](t, "pods", "-n", "owners", "-l", selector).Items
 	}
-	// revision waits until each Deployment has one pod of a revision, and says which are batch, and from which ReplicaSet.
+	// revision waits until each Deployment has one pod of a revision, and returns which are batch, and their ReplicaSets.
 	revision := func(env int) (batch map[string]bool, from map[string]string) {
 		t.Helper()
 		eventually(t, "a pod of each", func() (bool, string) {
@@ -48,8 +49,8 @@ spec:
 			for _, p := range pods("app=half") {
 				if len(p.Spec.Containers[0].Env) == env && p.DeletionTimestamp == nil {
 					n := p.Labels["one"]
-					batch[n], from[n] = asks(&p) == "c(batch-cpu=1000)" &&
-						p.Labels[v1alpha1.LabelQoS] == "BE", p.OwnerReferences[0].Name
+					batch[n], from[n] = requestsOf(&p) == "c(batch-cpu=1000)" && p.Labels[v1alpha1.LabelQoS] == "BE",
+						p.OwnerReferences[0].Name
 				}
 			}
 			return len(batch) == count && len(pods("app=half")) == count, fmt.Sprint(batch)
@@ -66,15 +67,15 @@ spec:
 		}
 	}
 	if in == "" || out == "" {
-		t.Fatalf("of %d Deployments are batch: %v", count, first)
+		t.Fatalf("of %d Deployments, these are batch: %v", count, first)
 	}
 
-	t.Log("each is rolled: other ReplicaSets, the same half")
+	t.Log("each Deployment is rolled: new ReplicaSets, the same half")
 	kubectl(t, "set", "env", "deployment", "--all", "-n", "owners", "A=b")
 	second, from := revision(1)
 	for n := range from {
 		if from[n] == old[n] {
-			t.Errorf("the pod of %s is from %s still", n, from[n])
+			t.Errorf("the pod of %s is still from %s", n, from[n])
 		}
 	}
 	if !maps.Equal(first, second) {
@@ -86,24 +87,30 @@ spec:
 		look := func(when string) {
 			t.Helper()
 			now := object[corev1.Pod](t, "pod", pod.Name, "-n", "owners")
-			if now.UID != pod.UID || !reflect.DeepEqual(now.Spec, pod.Spec) ||
-				now.Annotations[v1alpha1.AnnotationBatchResources] != pod.Annotations[v1alpha1.AnnotationBatchResources] {
-				t.Errorf("%s the pod of %s is %+v, was %+v", when, n, now.Spec, pod.Spec)
+			if now.UID != pod.UID {
+				t.Errorf("%s the pod of %s was replaced", when, n)
+			}
+			if d := cmp.Diff(pod.Spec, now.Spec); d != "" {
+				t.Errorf("%s the spec of the pod of %s changed (-before +after):\n%s", when, n, d)
+			}
+			const key = v1alpha1.AnnotationBatchResources
+			if was, is := pod.Annotations[key], now.Annotations[key]; is != was {
+				t.Errorf("%s the pod of %s is annotated %q, was %q", when, n, is, was)
 			}
 		}
-		kubectl(t, "label", "pod", pod.Name, "-n", "owners", "--overwrite",
-			"waterline.io/qos="+map[string]string{in: "LS", out: "BE"}[n], "touched=yes")
+		kubectl(t, "label", "pod", pod.Name, "-n", "owners", "--overwrite", "waterline.io/qos="+map[string]string{in: "LS",
+			out: "BE"}[n], "touched=yes")
 		look("with another label")
-		t.Log("its owner gives it up and makes another, which is as the first was")
+		t.Log("its owner releases it and makes another pod like the first")
 		kubectl(t, "label", "pod", pod.Name, "-n", "owners", "--overwrite", "one=nobody-"+n)
-		eventually(t, "nobody owns it", func() (bool, string) {
+		eventually(t, "it has no owner", func() (bool, string) {
 			owners := object[corev1.Pod](t, "pod", pod.Name, "-n", "owners").OwnerReferences
 			return len(owners) == 0, fmt.Sprint(owners)
 		})
 		look("without an owner")
 		eventually(t, "another", func() (bool, string) { return len(pods("one="+n)) == 1, "" })
-		if other := pods("one=" + n)[0]; (asks(&other) == "c(batch-cpu=1000)") != first[n] {
-			t.Errorf("its successor asks for %s", asks(&other))
+		if other := pods("one=" + n)[0]; (requestsOf(&other) == "c(batch-cpu=1000)") != first[n] {
+			t.Errorf("its successor requests %s", requestsOf(&other))
 		}
 	}
 
@@ -114,16 +121,17 @@ spec:
 			"pods,nodereports,colocationpolicies,secrets,mutatingwebhookconfigurations")
 	}
 	var before, after string
-	for range 3 { // something else may change meanwhile
+	for range 3 { // other fields may change meanwhile
 		before = versions()
-		if pod, said := m.try("owners",
-			`metadata: {name: dry, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 1}}}]}`, "--dry-run=server"); pod == nil || asks(pod) != "c(batch-cpu=1000)" {
-			t.Error(said)
+		if pod, message := m.try("owners",
+			`metadata: {name: dry, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, `+
+				`resources: {requests: {cpu: 1}}}]}`, "--dry-run=server"); pod == nil || requestsOf(pod) != "c(batch-cpu=1000)" {
+			t.Error(message)
 		}
 		if after = versions(); after == before {
 			break
 		}
-		t.Log("something changed; once more")
+		t.Log("an object changed; once more")
 		time.Sleep(5 * time.Second)
 	}
 	if after != before {

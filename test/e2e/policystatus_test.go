@@ -10,7 +10,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// TestAPIPolicyStatus checks what the manager says about policies, from what nodes report.
+// TestAPIPolicyStatus checks the policies' statuses, which the manager computes from the reports of nodes.
 func TestAPIPolicyStatus(t *testing.T) {
 	m := newManaged(t)
 	for i, labels := range []string{"pool: web", "pool: web", "", `waterline.io/opt-out: ""`} {
@@ -26,7 +26,9 @@ spec: {mode: Enforce, priority: 10, nodeSelector: {matchLabels: {pool: web}}, cp
 	reports := func(node, policy string, generation int64, offer string) {
 		t.Helper()
 		m.patch("/apis/waterline.io/v1alpha1/nodereports/"+node+"/status", fmt.Sprintf(
-			`{"status":{"policy":%q,"policyGeneration":%d,"mode":"Enforce","selling":"Open","cpu":{"offer":{"batch":%q,"mid":"0"},"allowance":"0","capacity":"8","ceiling":"5","system":"0","online":"1","peaks":{"hour":"1","day":"1"},"bound":{"batch":"0","mid":"0"}}}}`,
+			`{"status":{"policy":%q,"policyGeneration":%d,"mode":"Enforce","selling":"Open","cpu":{"offer":{"batch":%q,`+
+				`"mid":"0"},"allowance":"0","capacity":"8","ceiling":"5","system":"0","online":"1","peaks":{"hour":"1","day":"1"},`+
+				`"bound":{"batch":"0","mid":"0"}}}}`,
 			policy, generation, offer))
 	}
 	says := func(policy, nodes, ready, overlaps string) {
@@ -65,7 +67,7 @@ spec: {mode: Enforce, priority: 10, nodeSelector: {matchLabels: {pool: web}}, cp
 	says("default", "4 selected, 3 governed", "False NodesBehind 3 of 3", "False NoOverlap")
 }
 
-// TestAPIPolicyRules checks that the API server refuses rules about batch pods that nobody could follow.
+// TestAPIPolicyRules checks that the API server refuses invalid rules for batch pods.
 func TestAPIPolicyRules(t *testing.T) {
 	for spec, want := range map[string]string{
 		"{batchPods: [{selector: {}}]}":                                           "",
@@ -79,12 +81,14 @@ func TestAPIPolicyRules(t *testing.T) {
 		"{batchPods: [{selector: {matchExpressions: [{key: a, operator: In}]}}]}": "In and NotIn need values",
 		"{mode: all}": "Unsupported value",
 	} {
-		c := bed.Kubectl(t.Context(), "apply", "--dry-run=server", "-f", "-")
-		c.Stdin = strings.NewReader("{apiVersion: waterline.io/v1alpha1, kind: ColocationPolicy, metadata: {name: tried}, " +
-			"spec: " + spec + "}")
-		out, err := c.CombinedOutput()
-		if (err == nil) != (want == "") || !strings.Contains(string(out), want) {
-			t.Errorf("%s: %v: %s", spec, err, out)
-		}
+		t.Run(spec, func(t *testing.T) {
+			c := bed.Kubectl(t.Context(), "apply", "--dry-run=server", "-f", "-")
+			c.Stdin = strings.NewReader("{apiVersion: waterline.io/v1alpha1, kind: ColocationPolicy, " +
+				"metadata: {name: tried}, spec: " + spec + "}")
+			out, err := c.CombinedOutput()
+			if (err == nil) != (want == "") || !strings.Contains(string(out), want) {
+				t.Errorf("%v: %s, want %q", err, out, want)
+			}
+		})
 	}
 }

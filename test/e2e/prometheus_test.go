@@ -27,13 +27,13 @@ const (
 	prometheusAddress = "127.0.0.1:19490"
 )
 
-// prometheus is a server that scrapes the agent once a second and evaluates the chart's rules as often.
+// prometheus is a server that scrapes the agent and evaluates the chart's rules once a second.
 type prometheus struct {
 	t    *testing.T
 	http http.Client
 }
 
-// newPrometheus starts one. It ends with the test.
+// newPrometheus starts a server. It ends with the test.
 func newPrometheus(t *testing.T) *prometheus {
 	t.Helper()
 	dir := t.TempDir()
@@ -61,7 +61,7 @@ scrape_configs:
 		_ = server.Process.Signal(syscall.SIGTERM)
 		_ = server.Wait()
 		if t.Failed() {
-			t.Logf("Prometheus said:\n%s", log)
+			t.Logf("Prometheus's log:\n%s", log)
 		}
 	})
 	p := &prometheus{t: t, http: http.Client{Timeout: 10 * time.Second}}
@@ -76,15 +76,15 @@ scrape_configs:
 	return p
 }
 
-// point is what one series was at a time.
+// point is the value of one series at a time.
 type point struct {
 	at    time.Time
 	value float64
 }
 
-// ask evaluates an expression at a time, the zero time being now, and returns the points of each series, oldest first:
-// one for an expression that is no range.
-func (p *prometheus) ask(expr string, at time.Time) (map[string][]point, error) {
+// query evaluates an expression at a time (zero: now), and returns the points of each series, oldest first. An expression
+// that is no range has one point.
+func (p *prometheus) query(expr string, at time.Time) (map[string][]point, error) {
 	form := url.Values{"query": {expr}}
 	if !at.IsZero() {
 		form.Set("time", strconv.FormatFloat(float64(at.UnixMilli())/1000, 'f', 3, 64))
@@ -128,10 +128,10 @@ func (p *prometheus) ask(expr string, at time.Time) (map[string][]point, error) 
 	return series, nil
 }
 
-// points returns those of the only series of an expression.
+// points returns the points of the only series of an expression.
 func (p *prometheus) points(expr string, at time.Time) []point {
 	p.t.Helper()
-	series, err := p.ask(expr, at)
+	series, err := p.query(expr, at)
 	if err != nil || len(series) != 1 {
 		p.t.Fatalf("%s is %v, want one series: %v", expr, series, err)
 	}
@@ -141,13 +141,13 @@ func (p *prometheus) points(expr string, at time.Time) []point {
 	return nil
 }
 
-// last returns the newest value that was scraped of a series, and when it was.
+// last returns the newest scraped value of a series, with its time.
 func (p *prometheus) last(series string) point {
 	p.t.Helper()
 	return p.lastBefore(series, time.Time{})
 }
 
-// lastBefore returns the newest value up to a time, the zero time being now.
+// lastBefore returns the newest value up to a time (zero: now).
 func (p *prometheus) lastBefore(series string, at time.Time) point {
 	p.t.Helper()
 	points := p.points(series+"[10s]", at)
@@ -159,8 +159,8 @@ const (
 	dashboardFile = "../../deploy/chart/dashboards/waterline.json"
 )
 
-// checkRules checks that the rules are well-formed, that what is recorded is what the expression is over what was
-// scraped, and that no alert fires.
+// checkRules checks that the rules are well-formed, that recorded values equal their expressions over the scraped
+// values, and that no alert fires.
 func (p *prometheus) checkRules() {
 	p.t.Helper()
 	promtool(p.t, nil, "check", "rules", rulesFile)
@@ -186,45 +186,48 @@ func (p *prometheus) checkRules() {
 		}
 	}
 	if recorded == 0 {
-		p.t.Error("nothing is recorded")
+		p.t.Error("no series is recorded")
 	}
-	if alerts, err := p.ask("ALERTS", time.Time{}); err != nil || len(alerts) > 0 {
+	if alerts, err := p.query("ALERTS", time.Time{}); err != nil || len(alerts) > 0 {
 		p.t.Errorf("alerts: %v, %v", slices.Collect(maps.Keys(alerts)), err)
 	}
 }
 
 func (p *prometheus) checkRecorded(name, expr string) {
 	p.t.Helper()
-	recorded, err := p.ask(name+"[10s]", time.Time{})
+	recorded, err := p.query(name+"[10s]", time.Time{})
 	if err != nil || len(recorded) == 0 {
 		p.t.Errorf("%s has no series: %v", name, err)
 	}
 	for labels, points := range recorded {
 		is := points[len(points)-1]
-		// A scrape may have begun before the rule was evaluated and ended after it: what was told then is that of the scrape
-		// before.
+		// A scrape may have begun before the evaluation of the rule and ended after it. The rule then used the previous
+		// scrape.
 		var want [7]map[string][]point
 		for i := range want {
-			if want[i], err = p.ask(expr, is.at.Add(-time.Duration(i)*200*time.Millisecond)); err != nil {
+			if want[i], err = p.query(expr, is.at.Add(-time.Duration(i)*200*time.Millisecond)); err != nil {
 				p.t.Fatal(err)
 			}
 		}
-		if !slices.ContainsFunc(want[:],
-			func(w map[string][]point) bool { return len(w[labels]) == 1 && w[labels][0].value == is.value }) {
-			p.t.Errorf("%s%s is %v, and its expression %v", name, labels, is.value, want)
+		if !slices.ContainsFunc(want[:], func(w map[string][]point) bool {
+			return len(w[labels]) == 1 &&
+				w[labels][0].value == is.value
+		}) {
+			p.t.Errorf("%s%s is %v, but its expression is %v", name, labels, is.value, want)
 		}
 	}
 }
 
-// checkDashboard checks that all of it can be asked, and has data but for what there happens to be none of.
+// checkDashboard checks that Prometheus can evaluate all queries of the dashboard, and that they have data, except
+// those that can have none here.
 func (p *prometheus) checkDashboard() {
 	p.t.Helper()
 	none := []string{
-		"waterline_errors_total", "waterline_rejected_writes_total", // nothing went wrong
-		// no prediction is old enough to have been checked
+		"waterline_errors_total", "waterline_rejected_writes_total", // no error occurred
+		// No prediction is old enough to have been checked.
 		"waterline_prediction_missed_ratio",
-		"waterline_interference", "waterline_hot", "waterline_eviction_requests_total", // off in the policy
-		"waterline_manager_evictions_total", // only an agent is asked
+		"waterline_interference", "waterline_hot", "waterline_eviction_requests_total", // the policy named and evicted no pod
+		"waterline_manager_evictions_total", // only an agent is scraped
 	}
 	if _, err := os.Stat("/proc/pressure/cpu"); err != nil {
 		none = append(none, "waterline_pressure_ratio")
@@ -244,7 +247,7 @@ func (p *prometheus) checkDashboard() {
 	}
 	for _, panel := range dashboard.Panels {
 		for _, target := range panel.Targets {
-			series, err := p.ask(strings.ReplaceAll(target.Expr, "$node", ".*"), time.Time{})
+			series, err := p.query(strings.ReplaceAll(target.Expr, "$node", ".*"), time.Time{})
 			if err != nil {
 				p.t.Errorf("%s: %v", panel.Title, err)
 			}
@@ -256,7 +259,7 @@ func (p *prometheus) checkDashboard() {
 	}
 }
 
-// checkMetrics has Prometheus's own linter look at what the agent serves.
+// checkMetrics runs Prometheus's own linter on the agent's metrics.
 func (p *prometheus) checkMetrics() {
 	p.t.Helper()
 	var shown []byte

@@ -16,7 +16,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// everything is a policy under which the agent does all that it can.
+// everything is a policy with all features of the agent enabled.
 const everything = `apiVersion: waterline.io/v1alpha1
 kind: ColocationPolicy
 metadata: {name: everything}
@@ -26,8 +26,8 @@ spec:
   protect: {burst: true, memory: true, interference: true, eviction: {}}
 `
 
-// TestAPIProtectFigures measures what the agent costs on a full node on which it does all that it can: half of the pods
-// are batch. First nobody works, then some online pods do by fits and starts, and batch takes what it is left.
+// TestAPIProtectFigures measures the agent's cost on a full node with all features enabled. Half of the pods are batch.
+// First no pod works. Then some online pods do, in bursts, and batch uses the rest.
 func TestAPIProtectFigures(t *testing.T) {
 	idle := 10 * time.Second
 	if benchFile != "" {
@@ -73,9 +73,8 @@ func (c *crowd) fillWithBatch(pods int) (containers [][2]string) {
 	c.t.Helper()
 	for i := range pods {
 		list := corev1.ResourceList{v1alpha1.ResourceBatchCPU: resource.MustParse("100")}
-		dir, _ := c.createIn(model.BestEffort, metav1.ObjectMeta{
-			Name: fmt.Sprintf("batch-%d", i), Labels: map[string]string{v1alpha1.LabelQoS: "BE"},
-		},
+		dir, _ := c.createIn(model.BestEffort, metav1.ObjectMeta{Name: fmt.Sprintf("batch-%d", i),
+			Labels: map[string]string{v1alpha1.LabelQoS: "BE"}},
 			corev1.ResourceRequirements{Requests: list, Limits: list})
 		c.pods, c.shares = append(c.pods, dir), append(c.shares, model.MilliCPUToShares(100))
 		containers = append(containers, c.run(dir))

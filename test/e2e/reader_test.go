@@ -15,14 +15,14 @@ import (
 	"github.com/waterline-io/waterline/internal/cgroup"
 )
 
-// reader reads again and again how much CPU groups and the machine have used: the other reader that the agent's figures
-// are compared with. It shares no code with it.
+// reader repeatedly reads the CPU usage of groups and of the machine. The agent's figures are compared with it. It
+// shares no code with the agent.
 type reader struct {
 	version cgroup.Version
 	files   []string // of the groups, and last of the machine
 	cpus    float64
 	at      []time.Time
-	// in seconds: of each group, then for how long the machine's CPUs did nothing for it, and had been stolen
+	// In seconds: the CPU time of each group, then the machine's idle and stolen time.
 	used [][]float64
 }
 
@@ -59,7 +59,7 @@ func (r *reader) read(t *testing.T, length time.Duration) {
 	r.cpus = float64(strings.Count(string(stat), "\ncpu"))
 }
 
-// take takes in what the files had at a time; their first lines are enough.
+// take records the contents of the files at a time. Their first lines are enough.
 func (r *reader) take(at time.Time, texts []string) error {
 	var row []float64
 	take := func(i int, unit float64, which ...int) error {
@@ -96,7 +96,7 @@ func (r *reader) take(at time.Time, texts []string) error {
 	return nil
 }
 
-// count returns what a count was at a time, reckoned evenly between two readings.
+// count returns a counter at a time, interpolated between two readings.
 func (r *reader) count(count int, at time.Time) float64 {
 	i := sort.Search(len(r.at), func(i int) bool { return r.at[i].After(at) })
 	i = min(max(i, 1), len(r.at)-1)
@@ -104,12 +104,12 @@ func (r *reader) count(count int, at time.Time) float64 {
 	return r.used[i-1][count] + min(max(part, 0), 1)*(r.used[i][count]-r.used[i-1][count])
 }
 
-// grown returns how much a count grew between two times.
+// grown returns the growth of a counter between two times.
 func (r *reader) grown(count int, from, to time.Time) float64 {
 	return r.count(count, to) - r.count(count, from)
 }
 
-// cores returns how many CPUs some groups used between two times.
+// cores returns the CPUs that some groups used between two times.
 func (r *reader) cores(from, to time.Time, groups ...int) float64 {
 	var sum float64
 	for _, g := range groups {
@@ -123,24 +123,24 @@ func (r *reader) of(groups ...int) func(from, to time.Time) float64 {
 	return func(from, to time.Time) float64 { return r.cores(from, to, groups...) }
 }
 
-// node returns how many CPUs the machine used between two times.
+// node returns the CPUs that the machine used between two times.
 func (r *reader) node(from, to time.Time) float64 {
 	return r.cpus - r.cores(from, to, len(r.files)-1)
 }
 
-// system returns how many CPUs the machine used outside of a group, and not less than nothing: the kernel may count
-// what the hypervisor took as used by the group, and not by the machine.
+// system returns the CPUs that the machine used outside of a group, at least 0: the kernel may count stolen time as
+// used by the group, and not by the machine.
 func (r *reader) system(from, to time.Time, pods int) float64 {
 	return max(r.node(from, to)-r.cores(from, to, pods), 0)
 }
 
-// stolen returns how many CPUs the hypervisor gave to others.
+// stolen returns the CPUs that the hypervisor gave to other machines.
 func (r *reader) stolen(from, to time.Time) float64 {
 	return r.cores(from, to, len(r.files))
 }
 
-// available is what batch pods could have used: in each second what is below the ceiling, and neither used by anybody
-// else nor stolen. What is used outside of pods is not known that well, but it is not less than nothing.
+// available returns the CPUs that batch pods could have used: in each second, those below the ceiling that were neither
+// used by others nor stolen. Usage outside of pods is known less exactly, but it is at least 0.
 func (r *reader) available(ceiling float64, from, to time.Time, pods int, batch ...int) float64 {
 	var sum float64
 	n := 0
@@ -154,8 +154,8 @@ func (r *reader) available(ceiling float64, from, to time.Time, pods int, batch 
 	return sum / float64(n)
 }
 
-// bounds returns the least and the most that something was over a span that ends up to a second before a time: it is
-// not known when in that second the agent measured.
+// bounds returns the minimum and the maximum of a figure over a span that ends up to a second before a time. It is
+// unknown when in that second the agent measured.
 func bounds(span time.Duration, end time.Time, of func(from, to time.Time) float64) (least, most float64) {
 	var all []float64
 	for phase := time.Duration(0); phase <= time.Second; phase += 50 * time.Millisecond {

@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// change is one write to an object of the API, as everybody who watches sees it.
+// change is one write to an object of the API, as every watcher sees it.
 type change struct {
 	kind   string // ADDED, MODIFIED or DELETED
 	name   string
 	object json.RawMessage
 }
 
-// record notes all changes of the objects of one kind from now on. The returned function tells them.
+// record notes all changes of the objects of one kind from now on. The returned function returns them.
 func (u user) record(t testing.TB, path string) func() []change {
 	t.Helper()
 	listed, ok := u.do(t, http.MethodGet, path+"?limit=1", "", "")

@@ -17,14 +17,15 @@ import (
 	"github.com/waterline-io/waterline/test/bed/cluster"
 )
 
-// registry puts objects where the API server keeps them, in the form in which it does. To make 150,000 pods that run
-// takes two requests for each; in etcd they are there in seconds, and the API server learns of them as of any others.
+// registry writes objects directly into etcd, in the API server's own form. To make 150,000 running pods through the
+// API takes two requests for each. In etcd they exist within seconds, and the API server learns of them like of any
+// others.
 type registry struct {
 	t      testing.TB
 	client *http.Client
 }
 
-// writersAtOnce is how many requests etcd gets at once.
+// writersAtOnce is the number of concurrent requests to etcd.
 const writersAtOnce = 16
 
 func newRegistry(t testing.TB) *registry {
@@ -33,13 +34,13 @@ func newRegistry(t testing.TB) *registry {
 	return &registry{t, &http.Client{Transport: transport}}
 }
 
-// entry is an object, with its kind and version filled in, and its key without the prefix that all have.
+// entry is an object with its kind and version, and its key without the common prefix.
 type entry struct {
 	key    string
 	object runtime.Object
 }
 
-// make makes objects, each by itself: where many have one revision, watchers were seen to miss some.
+// make makes objects, each in its own revision. If many had the same one, watchers were seen to miss some.
 func (r *registry) make(entries []entry) error {
 	var writers sync.WaitGroup
 	errs := make([]error, writersAtOnce)
@@ -54,7 +55,7 @@ func (r *registry) make(entries []entry) error {
 	return errors.Join(errs...)
 }
 
-// put puts up to 128 objects where they are, or others were, at once.
+// put writes up to 128 objects at once, new or existing.
 func (r *registry) put(entries []entry) error {
 	type pair struct {
 		Key   []byte `json:"key"`
@@ -75,7 +76,7 @@ func (r *registry) put(entries []entry) error {
 	return r.call("txn", map[string]any{"success": operations})
 }
 
-// remove deletes all whose keys begin with this.
+// remove deletes all objects whose keys have this prefix.
 func (r *registry) remove(prefix string) {
 	r.t.Helper()
 	from, to := []byte("/registry/"+prefix), []byte("/registry/"+prefix)

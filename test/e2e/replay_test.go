@@ -10,9 +10,9 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestNodeReplay replays the journal of a node on which the agent does all that it can: a pod has a weight, one has
-// CPUs of its own, one works by fits and starts under a limit, and two batch pods take the rest. Every recorded round
-// must be decided again as it was, in the full form after ten minutes.
+// TestNodeReplay replays the journal of a node whose agent has all features enabled: one pod has a weight, one has its
+// own CPUs, one works in bursts under a limit, and two batch pods use the rest. The replay must decide every recorded
+// round in the same way, in full form after ten minutes.
 func TestNodeReplay(t *testing.T) {
 	n := install(t)
 	n.policy(`{"mode": "Enforce", "cpu": {"waterline": "100%", "method": "Realtime", "suppression": "Both"},` +
@@ -35,7 +35,7 @@ func TestNodeReplay(t *testing.T) {
 	for _, name := range []string{"journal.1.jsonl", "journal.jsonl"} {
 		content, err := n.readFile(filepath.Join(n.runDir(), name))
 		if err != nil && name == "journal.1.jsonl" {
-			continue // it was not full yet
+			continue // the journal was not full yet
 		}
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), content, 0o600)
@@ -69,6 +69,6 @@ func TestNodeReplay(t *testing.T) {
 	}
 	t.Logf("%d rounds; suppressed %v, exclusive %v, bursts %v", rounds, suppressed, exclusive, bursts)
 	if rounds < 20 || !suppressed || !exclusive {
-		t.Error("that shows little")
+		t.Error("too few to prove anything")
 	}
 }

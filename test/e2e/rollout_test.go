@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -15,10 +14,11 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/policy"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// rolled is a cluster whose nodes have real agents, and an online pod each that a policy gives a weight.
+// rolled is a cluster whose nodes have real agents, and one online pod each that a policy gives a weight.
 type rolled struct {
 	*managed
 	nodes  map[string]*fake
@@ -30,10 +30,8 @@ type rolled struct {
 // newRolled makes nodes, the first of them in pool b.
 func newRolled(t *testing.T, count, inB int) *rolled {
 	t.Helper()
-	r := &rolled{
-		managed: newManaged(t), nodes: map[string]*fake{}, pods: map[string]string{}, agents: map[string]*process{},
-		uids: map[string]string{},
-	}
+	r := &rolled{managed: newManaged(t), nodes: map[string]*fake{}, pods: map[string]string{},
+		agents: map[string]*process{}, uids: map[string]string{}}
 	for i := range count {
 		name, pool := fmt.Sprintf("r%d", i), "pool: a"
 		if i < inB {
@@ -50,11 +48,11 @@ func newRolled(t *testing.T, count, inB int) *rolled {
 	return r
 }
 
-// state is what can be seen of a policy on a node.
+// state is the visible effect of a policy on a node.
 type state struct {
-	policy string   // by the node's report
-	offers bool     // by the node's report
-	stands []string // on the Node, of ours
+	policy string   // in the node's report
+	offers bool     // in the node's report
+	stands []string // our resources are on the Node
 	weighs bool     // the pod has the policy's weight in the kernel, or 2048 shares; else it has its own, 512
 }
 
@@ -69,8 +67,8 @@ func (s state) by(policy string) state {
 	return s
 }
 
-// follows waits until each node is as it should be. An offer is made 45 seconds after there is room for it; a state
-// that weighs and does not say that it offers may do so or not.
+// follows waits until each node has the right state. An offer is published 45 seconds after there is room for it. A
+// wanted state with a weight and without an offer accepts both.
 func (r *rolled) follows(when string, want map[string]state) {
 	r.t.Helper()
 	began := time.Now()
@@ -80,8 +78,8 @@ func (r *rolled) follows(when string, want map[string]state) {
 			if w.weighs && !w.offers && (is[name].policy == w.policy && is[name].weighs) {
 				continue
 			}
-			if !reflect.DeepEqual(is[name], w) {
-				return false, fmt.Sprintf("%+v, want %+v", is, want)
+			if d := fixture.Diff(w, is[name]); d != "" {
+				return false, fmt.Sprintf("%s differs (-want +got):\n%s", name, d)
 			}
 		}
 		return true, ""
@@ -102,9 +100,8 @@ func (r *rolled) look() map[string]state {
 		if f == nil {
 			continue
 		}
-		s := state{
-			policy: reports[node.Name].Policy, stands: remains(&node), weighs: !f.is(r.pods[node.Name], model.Shares, 512),
-		}
+		s := state{policy: reports[node.Name].Policy, stands: remains(&node), weighs: !f.is(r.pods[node.Name], model.Shares,
+			512)}
 		if c := reports[node.Name].CPU; c != nil {
 			s.offers = !c.Offer.Batch.IsZero() || !c.Offer.Mid.IsZero()
 		}
@@ -116,7 +113,7 @@ func (r *rolled) look() map[string]state {
 	return is
 }
 
-// remains lists what of ours stands on a Node. Amounts must be the same as capacity and as allocatable.
+// remains lists our entries on a Node. Amounts must be equal in capacity and allocatable.
 func remains(node *corev1.Node) []string {
 	var all []string
 	for name, amount := range node.Status.Capacity {
@@ -150,14 +147,14 @@ func remains(node *corev1.Node) []string {
 	return all
 }
 
-// isOurs reports whether a key is one of ours, or one that we write under Koordinator's name.
+// isOurs reports whether a key is ours, or one that we write under Koordinator's name.
 func isOurs(key string) bool {
 	return strings.Contains(key, v1alpha1.Group) || strings.HasPrefix(key, "kubernetes.io/batch-") ||
 		strings.HasPrefix(key, "kubernetes.io/mid-")
 }
 
-// splitting returns a name for a policy with which a roll-out to 25 % takes some of the nodes of pool a and leaves
-// some; and those that it takes.
+// splitting returns a name for a policy whose roll-out to 25 % includes some nodes of pool a and excludes others. It
+// also returns the included nodes.
 func (r *rolled) splitting(inB int) (name string, early []string) {
 	for i := 0; ; i++ {
 		name, early = fmt.Sprintf("roll-%d", i), nil
@@ -172,7 +169,7 @@ func (r *rolled) splitting(inB int) (name string, early []string) {
 	}
 }
 
-// write writes a policy that sells and gives weights, with more in its spec.
+// write writes a policy that sells and gives weights, with further fields of the spec.
 func (r *rolled) write(name, more string) {
 	r.t.Helper()
 	c := bed.Kubectl(r.t.Context(), "apply", "-f", "-")
@@ -193,8 +190,8 @@ func (r *rolled) drop(name string) {
 	kubectl(r.t, "delete", "colocationpolicy", name, "pool-b", "--ignore-not-found")
 }
 
-// TestAPIRollout rolls a policy out over nodes with real agents while another wants some of them too, kills an agent,
-// and takes both policies back.
+// TestAPIRollout rolls a policy out over nodes with real agents while another policy selects some of them too. It kills
+// an agent, and deletes both policies.
 func TestAPIRollout(t *testing.T) {
 	const count, inB = 8, 2
 	r := newRolled(t, count, inB)
@@ -230,18 +227,18 @@ func TestAPIRollout(t *testing.T) {
 	r.says("pool-b", v1alpha1.ConditionOverlaps, "True", fmt.Sprintf("governs %d nodes that %s selects too", inB, name))
 	r.says(name, v1alpha1.ConditionOverlaps, "True",
 		fmt.Sprintf("%d nodes are governed by pool-b, which has a higher rank", inB))
-	r.says("pool-b", v1alpha1.ConditionReady, "True", fmt.Sprintf("All %d governed nodes follow the policy", inB))
+	r.says("pool-b", v1alpha1.ConditionReady, "True", fmt.Sprintf("All %d governed nodes go by the policy", inB))
 	for _, c := range changes() {
 		var node corev1.Node
 		if err := json.Unmarshal(c.object, &node); err != nil {
 			t.Fatal(err)
 		}
 		if slices.Contains(early, node.Name) && !slices.Contains(remains(&node), "batch-cpu") {
-			t.Errorf("%s was in, and did not stay in: %v", node.Name, remains(&node))
+			t.Errorf("%s was included, but is no longer: %v", node.Name, remains(&node))
 		}
 	}
 
-	t.Log("an agent is killed, and its kubelet says so")
+	t.Log("an agent is killed, and its kubelet reports that")
 	r.agents["r1"].stop(os.Kill)
 	r.ready("r1", false)
 	r.expectWithdrawn("r1", "AgentNotReady")
@@ -256,20 +253,20 @@ func TestAPIRollout(t *testing.T) {
 		r.follows("when its agent is back", want)
 	}
 
-	t.Log("one policy is switched off, the other deleted")
+	t.Log("one policy is disabled, the other deleted")
 	r.write(name, `mode: Disabled`)
 	all(inB, clean.by(name))
 	delete(want, "r1")
-	r.follows("when it is off", want)
+	r.follows("when it is disabled", want)
 	r.drop(name)
 	all(0, clean)
 	r.follows("when they are deleted", want)
 }
 
-// says waits until a condition of a policy says something.
+// says waits until a condition of a policy has a status and text.
 func (r *rolled) says(policy, kind, status, message string) {
 	r.t.Helper()
-	eventually(r.t, policy+" says "+message, func() (bool, string) {
+	eventually(r.t, policy+" has the condition "+message, func() (bool, string) {
 		c := meta.FindStatusCondition(object[v1alpha1.ColocationPolicy](r.t, "colocationpolicy", policy).Status.Conditions,
 			kind)
 		return c != nil && string(c.Status) == status && strings.Contains(c.Message, message), fmt.Sprintf("%+v", c)

@@ -26,21 +26,21 @@ import (
 	"github.com/waterline-io/waterline/internal/sim/host"
 )
 
-// TestAPIScaleFigures measures what Waterline costs a large cluster: how often agents write to the API server, by its
-// own counters, and what the manager needs. API server, etcd, controllers, scheduler and manager are real; so is all of
-// the agents that writes (see [fleet]). Of the nodes there are only the objects, with thirty pods each that run, and
-// what kubelets write: a Lease every ten seconds and a status every five minutes. Kwok, which is made for that, writes
-// the same; it would have to make 150,000 pods run with a request each, on the CPUs that the manager is measured on,
-// and its writes to the status of Nodes could not be told from the agents'. The Leases of kubelets are put into etcd,
-// where the API server learns of each as of any other: 500 requests a second would take the CPUs of a small machine,
-// and are nothing that Waterline causes.
+// TestAPIScaleFigures measures the cost of Waterline in a large cluster: the rate of the agents' writes, by the API
+// server's own counters, and the usage of the manager. API server, etcd, controllers, scheduler and manager are real,
+// and so are the parts of the agents that write (see [fleet]). Nodes exist as objects only, with thirty running pods
+// each, and with the writes of kubelets: a Lease every ten seconds and a status every five minutes. Kwok, which is made
+// for that, writes the same. But it would need one request for each of 150,000 pods, on the CPUs that the manager is
+// measured on, and its writes to the status of Nodes could not be distinguished from the agents'. The kubelets' Leases
+// are written into etcd, and the API server learns of each like of any other: 500 requests a second would use up the
+// CPUs of a small machine, and Waterline does not cause them.
 //
-// No time is compressed. What nodes use is that of traces, of each at another time, so that a minute of all nodes
-// stands for days of one; and a morning, in which slack goes from 60 to 20 % within two hours, is measured by nodes
-// each of which is at another minute of it. Everything sells by its use now, the method that writes most. That all
-// nodes change at once, from the one to the other, is the wave, of which is measured when the last one has published.
+// No time is compressed. The usage of nodes is that of traces, each at another time, so that a minute of all nodes
+// stands for days of one. A morning in which slack goes from 60 to 20 % within two hours is measured by nodes that are
+// each at another minute of it. All nodes sell by their present usage, the method that writes most. In the wave, all
+// nodes change at once from one usage to the other. Its figure is the time until the last node has published.
 //
-// In its short form it asserts only that nothing is grossly wrong.
+// The short form checks only that no figure is grossly wrong.
 func TestAPIScaleFigures(t *testing.T) {
 	count, over := 100, 10*time.Second
 	if benchFile != "" {
@@ -79,10 +79,10 @@ func TestAPIScaleFigures(t *testing.T) {
 	})
 }
 
-// scaleNodes is how many nodes there are in the full form, if it says a number.
+// scaleNodes is the number of nodes in the full form; "": the default.
 var scaleNodes = os.Getenv("WATERLINE_SCALE_NODES")
 
-// podsOnEach is how many pods a node has besides its agent's; some are batch.
+// podsOnEach is the number of pods of a node besides the agent's. Some are batch.
 const (
 	podsOnEach  = 30
 	batchOnEach = 2
@@ -105,16 +105,14 @@ func (l *large) names() []string {
 	return names
 }
 
-// build makes the objects, and takes them away with the test.
+// build makes the objects, and removes them with the test.
 func (l *large) build() {
 	l.t.Helper()
 	began := time.Now()
 	l.registry = newRegistry(l.t)
 	l.t.Cleanup(func() {
-		for _, prefix := range []string{
-			"pods/default/large-", "pods/waterline-system/large-", "minions/large-", "leases/kube-node-lease/large-",
-			"waterline.io/nodereports/large-",
-		} {
+		for _, prefix := range []string{"pods/default/large-", "pods/waterline-system/large-", "minions/large-",
+			"leases/kube-node-lease/large-", "waterline.io/nodereports/large-"} {
 			l.registry.remove(prefix)
 		}
 	})
@@ -128,10 +126,10 @@ func (l *large) build() {
 	for _, kind := range []string{"/api/v1/nodes", "/api/v1/pods"} {
 		l.listed(kind)
 	}
-	l.t.Logf("%d nodes with %d pods are there after %v", l.count, l.count*podsOnEach, time.Since(began).Round(time.Second))
+	l.t.Logf("%d nodes with %d pods exist after %v", l.count, l.count*podsOnEach, time.Since(began).Round(time.Second))
 }
 
-// listed waits until the API server's own cache knows as many objects as there are in etcd.
+// listed waits until the API server's own cache has as many objects as etcd.
 func (l *large) listed(path string) {
 	l.t.Helper()
 	want := l.count
@@ -150,7 +148,7 @@ func (l *large) listed(path string) {
 	})
 }
 
-// wait waits for what takes longer the larger the cluster is.
+// wait waits for a time that grows with the cluster.
 func (l *large) wait(what string, holds func() bool) {
 	l.t.Helper()
 	for deadline := time.Now().Add(10 * time.Minute); !holds(); time.Sleep(100 * time.Millisecond) {
@@ -160,13 +158,12 @@ func (l *large) wait(what string, holds func() bool) {
 	}
 }
 
-// objects returns what there is of a node: its object, its Lease, its pods and its agent's.
+// objects returns the objects of a node: the Node, its Lease, its pods and its agent's pod.
 func objects(name string) []entry {
 	now := metav1.Now()
 	meta := func(namespace, name string, labels map[string]string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{
-			Namespace: namespace, Name: name, UID: types.UID(name), CreationTimestamp: now, Labels: labels,
-		}
+		return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name), CreationTimestamp: now,
+			Labels: labels}
 	}
 	amounts := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"),
@@ -180,10 +177,8 @@ func objects(name string) []entry {
 				"node.kubernetes.io/instance-type": "large", "pool": "web",
 			}),
 			Status: corev1.NodeStatus{Capacity: amounts, Allocatable: amounts, Conditions: []corev1.NodeCondition{
-				{
-					Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now,
-					LastTransitionTime: now,
-				},
+				{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now,
+					LastTransitionTime: now},
 			}},
 		}},
 		lease(name, now.Time),
@@ -194,9 +189,8 @@ func objects(name string) []entry {
 			Spec: corev1.PodSpec{
 				NodeName: name, RestartPolicy: corev1.RestartPolicyAlways, SchedulerName: corev1.DefaultSchedulerName,
 				Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-				Containers: []corev1.Container{
-					{Name: "main", Image: "none", Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}},
-				},
+				Containers: []corev1.Container{{Name: "main", Image: "none",
+					Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}}},
 			},
 			Status: corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &now, Conditions: []corev1.PodCondition{
 				{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now},
@@ -205,9 +199,8 @@ func objects(name string) []entry {
 	}
 	pod("waterline-system", name, map[string]string{"app.kubernetes.io/name": "waterline-agent"}, nil)
 	for i := range podsOnEach {
-		labels, requests := map[string]string{"app": "web"}, corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("500m"),
-		}
+		labels, requests := map[string]string{"app": "web"},
+			corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}
 		if i < batchOnEach {
 			labels = map[string]string{v1alpha1.LabelQoS: "BE"}
 			requests = corev1.ResourceList{v1alpha1.ResourceBatchCPU: resource.MustParse("100")}
@@ -221,14 +214,13 @@ func objects(name string) []entry {
 func lease(name string, at time.Time) entry {
 	return entry{"leases/" + corev1.NamespaceNodeLease + "/" + name, &coordinationv1.Lease{
 		TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: corev1.NamespaceNodeLease, Name: name, UID: types.UID(name), CreationTimestamp: metav1.Time{Time: at},
-		},
+		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name, UID: types.UID(name),
+			CreationTimestamp: metav1.Time{Time: at}},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &name, RenewTime: &metav1.MicroTime{Time: at}},
 	}}
 }
 
-// start runs something until the returned function is called.
+// start runs a function until the returned function is called.
 func (l *large) start(run func(context.Context)) func() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -236,14 +228,12 @@ func (l *large) start(run func(context.Context)) func() {
 	return func() { cancel(); <-done }
 }
 
-// live lets the kubelets write what they write, until the returned function is called.
+// live starts the writes of kubelets, until the returned function is called.
 func (l *large) live() func() {
 	beat := func(name string) (path, body string) {
 		return nodes + name + "/status",
-			fmt.Sprintf(
-				`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady","lastHeartbeatTime":%q}]}}`,
-				time.Now().UTC().Format(time.RFC3339),
-			)
+			fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady",`+
+				`"lastHeartbeatTime":%q}]}}`, time.Now().UTC().Format(time.RFC3339))
 	}
 	return l.start(func(ctx context.Context) {
 		var wg sync.WaitGroup
@@ -253,7 +243,7 @@ func (l *large) live() func() {
 	})
 }
 
-// renew renews the Leases of a hundred nodes after the other, so that each has its turn in every period.
+// renew renews the Leases in steps of a hundred nodes, so that each has its turn in every period.
 func (l *large) renew(ctx context.Context, period time.Duration) {
 	names := l.names()
 	began := time.Now()
@@ -305,7 +295,7 @@ func (l *large) write(ctx context.Context, period time.Duration, what func(name 
 	wg.Wait()
 }
 
-// merge patches an object, and reports whether that was done.
+// merge patches an object, and reports whether that succeeded.
 func (l *large) merge(ctx context.Context, path, body string) bool {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPatch, l.admin.host+path, strings.NewReader(body))
 	if err != nil {
@@ -321,18 +311,18 @@ func (l *large) merge(ctx context.Context, path, body string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// settle waits until all nodes show what they sell, and returns how long that took. Reports come a quarter of a minute
+// settle waits until all nodes show their offers, and returns how long that took. Reports come a quarter of an hour
 // later at the latest, and are waited for too.
 func (l *large) settle(f *fleet) time.Duration {
 	l.t.Helper()
 	began := time.Now()
-	l.wait("all nodes publish what they sell", func() bool { return f.unsettled() == 0 })
+	l.wait("all nodes publish their offers", func() bool { return f.unsettled() == 0 })
 	took := time.Since(began)
 	time.Sleep(20 * time.Second)
 	return took
 }
 
-// measure measures for a while what the manager costs, and what is written.
+// measure measures the cost of the manager and the rate of writes for a while.
 func (l *large) measure(c *crowd, manager int, over time.Duration, prefix string, metrics map[string]float64) {
 	l.t.Helper()
 	began, before, kubelets, renewals := time.Now(), l.written(), l.statuses.Load(), l.renewals.Load()
@@ -347,7 +337,7 @@ func (l *large) measure(c *crowd, manager int, over time.Duration, prefix string
 	metrics[prefix+"lease_writes_per_second"] = float64(l.renewals.Load()-renewals) / took
 }
 
-// written returns how many times the status of objects of each kind was patched so far, by the API server's own count.
+// written returns the number of patches to the status of objects of each kind so far, by the API server's own counter.
 func (l *large) written() map[string]float64 {
 	l.t.Helper()
 	answer, ok := l.admin.do(l.t, http.MethodGet, "/metrics", "", "")

@@ -14,15 +14,13 @@ import (
 	"github.com/waterline-io/waterline/test/bed/cluster"
 )
 
-// TestNodeSell sells the slack of a real node: ordinary pods ask for it, the stock scheduler places them, and whatever
-// then becomes of the offer, the kubelet fails none of them, also when it restarts meanwhile.
+// TestNodeSell sells the slack of a real node. Ordinary pods request it, and the stock scheduler places them. Whatever
+// happens to the offer afterwards, the kubelet fails none of them, also when it restarts meanwhile.
 func TestNodeSell(t *testing.T) {
-	// The manager is a pod like any other, and slow where the machine is emulated. It runs on this machine's node.
+	// The manager is a pod like any other, and slow where the machine is emulated. So it runs on this machine's node.
 	manager := *on != "vm" || soak
-	values := []string{
-		"--set", fmt.Sprintf("manager.enabled=%v", manager), "--set-json",
-		fmt.Sprintf(`manager.nodeSelector={"kubernetes.io/hostname": %q}`, cluster.NodeName),
-	}
+	values := []string{"--set", fmt.Sprintf("manager.enabled=%v", manager), "--set-json",
+		fmt.Sprintf(`manager.nodeSelector={"kubernetes.io/hostname": %q}`, cluster.NodeName)}
 	if !soak {
 		values = append(values, "--set", "manager.extraArgs={--back-after=5s}")
 	}
@@ -39,7 +37,7 @@ func TestNodeSell(t *testing.T) {
 	if manager {
 		n.sub("Lost", (*node).testLost)
 	}
-	n.sold(false, "something is sold", func(cpu int64) bool { return cpu >= 200 })
+	n.sold(false, "the node offers something", func(cpu int64) bool { return cpu >= 200 })
 	t.Logf("%s after the policy was written the node sells %d mCPU", time.Since(started).Round(time.Second),
 		n.published(false, model.TierBatch, false))
 	n.sub("Ours", func(n *node) { n.testSold(false, (*node).fall) })
@@ -55,38 +53,38 @@ func TestNodeSell(t *testing.T) {
 	}
 }
 
-// testSold walks one batch pod through everything that can become of an offer. Fall has it fall to what is bound.
+// testSold walks one batch pod through all changes of an offer. Function fall makes the offer fall to the bound amount.
 func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, bound int64)) {
 	const cpu, memory = 100, 64 << 20
-	n.policy(selling("Enforce", "Static", koordinator)) // whatever else this machine does
-	n.sold(koordinator, "it is sold", func(free int64) bool { return free >= 2*cpu })
+	n.policy(selling("Enforce", "Static", koordinator)) // independent of other load on this machine
+	n.sold(koordinator, "the node has an offer", func(free int64) bool { return free >= 2*cpu })
 	n.sold(!koordinator, "the other names are gone", func(free int64) bool { return free == 0 })
 	name := "batch"
 	apply(n.t, n.batch(name, koordinator, cpu, memory))
 	kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, ready)
 	pod := object[corev1.Pod](n.t, "pod", name)
 	if pod.Spec.NodeName != n.name || pod.Spec.SchedulerName != corev1.DefaultSchedulerName {
-		n.t.Fatalf("the pod is on %q, put there by %q", pod.Spec.NodeName, pod.Spec.SchedulerName)
+		n.t.Fatalf("the pod is on %q, placed by %q", pod.Spec.NodeName, pod.Spec.SchedulerName)
 	}
 	lives := n.living(name)
 
-	n.t.Log("online pods need the node: nothing is free beyond what is bound")
+	n.t.Log("online pods need the node: only the bound amount is left")
 	fall(n, koordinator, cpu)
 	n.mustRestart("kubelet")
 	n.ready()
 	n.steady(koordinator, cpu)
 	lives("the kubelet restarts while the offer is small")
 
-	n.t.Log("somebody writes to the Node")
+	n.t.Log("another writer changes the Node")
 	key := v1alpha1.SlackResource("batch", false, koordinator)
 	patch := fmt.Sprintf(`{"status":{"capacity":{%q:"0"},"allocatable":{%q:"77"}}}`, key, key)
 	kubectl(n.t, "patch", "node", n.name, "--subresource=status", "--type=merge", "-p", patch)
-	n.sold(koordinator, "it was put right", func(sold int64) bool { return sold == cpu })
+	n.sold(koordinator, "the agent restores the Node", func(sold int64) bool { return sold == cpu })
 
-	n.t.Log("the policy is switched off")
+	n.t.Log("the policy is disabled")
 	left := int64(0)
 	if koordinator {
-		left = cpu // of these names a kubelet that restarts fails pods which ask for more than is there
+		left = cpu // with these names, a restarting kubelet fails pods that request more than the Node has
 	}
 	n.policy(selling("Disabled", "Realtime", koordinator))
 	n.sold(koordinator, "the offer is withdrawn", func(sold int64) bool { return sold == left })
@@ -96,25 +94,37 @@ func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, b
 	lives("the kubelet restarts after the offer was withdrawn")
 
 	kubectl(n.t, "delete", "pod", "online", name, "--grace-period=0", "--force", "--wait")
-	n.sold(koordinator, "nothing is left", func(sold int64) bool { return sold == 0 })
-	eventually(n.t, "the node reports that it is off", func() (bool, string) {
+	n.sold(koordinator, "the Node has no batch CPU", func(sold int64) bool { return sold == 0 })
+	eventually(n.t, "the node reports mode Disabled", func() (bool, string) {
 		report := object[v1alpha1.NodeReport](n.t, "nodereport", n.name)
 		owners := report.OwnerReferences
-		return report.Status.Mode == string(model.ModeDisabled) && len(owners) == 1 &&
-			owners[0].Name == n.name, fmt.Sprintf("%+v", report)
+		return report.Status.Mode == string(model.ModeDisabled) && len(owners) == 1 && owners[0].Name == n.name,
+			fmt.Sprintf("%+v", report)
 	})
 }
 
-// fall has the offer fall to what is bound, because of an online pod that uses all there is.
+// fall makes the offer fall to the bound amount, by an online pod that uses all CPUs.
 func (n *node) fall(koordinator bool, bound int64) {
 	n.policy(selling("Enforce", "Realtime", koordinator))
 	n.run("online", "", "requests: {cpu: 50m}", true)
 	started := time.Now()
-	n.sold(koordinator, "only what is bound", func(sold int64) bool { return sold == bound })
+	n.sold(koordinator, "only the bound amount", func(sold int64) bool { return sold == bound })
 	n.t.Logf("%s after the online pod was ready", time.Since(started).Round(10*time.Millisecond))
 }
 
-// resourceNames returns the policy's name for Waterline's or Koordinator's resource names.
+// selling returns the spec of a policy that sells CPU by a method. It does not suppress batch, so that a pod has what
+// it requested, independent of other load on the machine.
+func selling(mode, method string, koordinator bool) string {
+	ratio := ""
+	if method == "Static" {
+		ratio = `, "ratio": "100%"`
+	}
+	return fmt.Sprintf(`{"mode": %q, "cpu": {"method": %q, "waterline": "100%%", "suppression": "None"%s}, `+
+		`"memory": {"method": "Realtime", "waterline": "90%%"}, "resourceNames": %q}`,
+		mode, method, ratio, resourceNames(koordinator))
+}
+
+// resourceNames returns the value of the policy's field resourceNames.
 func resourceNames(koordinator bool) string {
 	if koordinator {
 		return "Koordinator"
@@ -122,29 +132,13 @@ func resourceNames(koordinator bool) string {
 	return "Waterline"
 }
 
-// selling returns the spec of a policy that sells CPU by a method. It does not suppress batch: what a pod has is then
-// what it asked for, whatever else the machine does.
-func selling(mode, method string, koordinator bool) string {
-	ratio := ""
-	if method == "Static" {
-		ratio = `, "ratio": "100%"`
-	}
-	return fmt.Sprintf(`{"mode": %q, "cpu": {"method": %q, "waterline": "100%%", "suppression": "None"%s},`+
-		` "memory": {"method": "Realtime", "waterline": "90%%"}, "resourceNames": %q}`,
-		mode, method, ratio, resourceNames(koordinator))
-}
-
-// policy writes the spec of a policy that governs the node. It stays when a subtest ends: one that does not change it
-// need not wait, for as long as a room must be clear, until something is sold again.
+// policy writes the spec of a policy that governs the node. It stays when a subtest ends. A subtest that does not
+// change it need not wait for the settling time until something is sold again.
 func (n *node) policy(spec string) {
 	n.t.Helper()
 	c := bed.Kubectl(n.t.Context(), "apply", "-f", "-")
-	c.Stdin = strings.NewReader(
-		fmt.Sprintf(
-			`{"apiVersion": "waterline.io/v1alpha1", "kind": "ColocationPolicy", "metadata": {"name": "test"}, "spec": %s}`,
-			spec,
-		),
-	)
+	c.Stdin = strings.NewReader(fmt.Sprintf(`{"apiVersion": "waterline.io/v1alpha1", "kind": "ColocationPolicy", `+
+		`"metadata": {"name": "test"}, "spec": %s}`, spec))
 	if out, err := c.CombinedOutput(); err != nil {
 		n.t.Fatalf("applying: %v: %s", err, out)
 	}
@@ -155,7 +149,7 @@ func (n *node) dropPolicy() {
 	kubectl(n.t, "delete", "colocationpolicy", "test")
 }
 
-// batch returns the manifest of a pod that asks for slack and sleeps.
+// batch returns the manifest of a pod that requests slack and sleeps.
 func (n *node) batch(name string, koordinator bool, cpu, memory int64) string {
 	resources, err := json.Marshal(map[string]string{
 		v1alpha1.SlackResource("batch", false, koordinator): fmt.Sprint(cpu),
@@ -168,7 +162,7 @@ func (n *node) batch(name string, koordinator bool, cpu, memory int64) string {
 	return strings.Replace(n.manifest(name, "", both, false), "annotations: {}", "labels: {"+v1alpha1.LabelQoS+": BE}", 1)
 }
 
-// published returns what the Node has of a resource, as capacity and allocatable; -1 if these differ.
+// published returns the amount of a resource on the Node; -1 if capacity and allocatable differ.
 func (n *node) published(memory bool, tier model.Tier, koordinator bool) int64 {
 	n.t.Helper()
 	status := object[corev1.Node](n.t, "node", n.name).Status
@@ -180,7 +174,7 @@ func (n *node) published(memory bool, tier model.Tier, koordinator bool) int64 {
 	return capacity.Value()
 }
 
-// sold waits until what the Node has of batch CPU is as it should be.
+// sold waits until the batch CPU on the Node is right.
 func (n *node) sold(koordinator bool, what string, right func(int64) bool) {
 	n.t.Helper()
 	eventually(n.t, what, func() (bool, string) {
@@ -189,8 +183,8 @@ func (n *node) sold(koordinator bool, what string, right func(int64) bool) {
 	})
 }
 
-// steady checks for some time that the Node has at least as much batch CPU as is bound, which a kubelet that starts
-// looks for.
+// steady checks for some time that the Node has at least the bound amount of batch CPU, which a starting kubelet
+// requires.
 func (n *node) steady(koordinator bool, least int64) {
 	n.t.Helper()
 	for end := time.Now().Add(6 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
@@ -198,10 +192,10 @@ func (n *node) steady(koordinator bool, least int64) {
 			n.t.Logf("for a moment the Node had %d of %d", is, least)
 		}
 	}
-	n.sold(koordinator, "what is bound is there", func(is int64) bool { return is >= least })
+	n.sold(koordinator, "the bound amount is published", func(is int64) bool { return is >= least })
 }
 
-// ready waits until the kubelet says that the node is ready, which it does anew after it started.
+// ready waits until the kubelet reports the node as ready, which it does again after a start.
 func (n *node) ready() {
 	n.t.Helper()
 	kubectl(n.t, "wait", "--for=condition=Ready", "node/"+n.name, ready)

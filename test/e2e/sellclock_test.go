@@ -9,7 +9,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// step sets the clock of the virtual machine, by as much as date understands.
+// step sets the clock of the virtual machine by an offset in the syntax of date.
 func (n *node) step(by string) {
 	n.t.Helper()
 	out, err := n.machine.(guest).run("date", "-s", by)
@@ -19,15 +19,15 @@ func (n *node) step(by string) {
 	n.t.Logf("the clock of the node is set by %s to %s", by, strings.TrimSpace(out))
 }
 
-// testClock sets the clock back by an hour and forward again, just after the offer has grown, so that for a minute it
-// may not grow again. The offer stays as it is, measurements and repairs go on.
+// testClock sets the clock back by an hour and forward again, just after the offer has grown, when it may not grow
+// again for a minute. The offer must stay, and measurements and repairs must continue.
 func (n *node) testClock() {
 	dir := n.run("weighted", `waterline.io/cpu-share: "3000"`, "requests: {cpu: 50m}", false)
 	n.expect(n.t, dir, model.Shares, 3000)
 	agent := n.agent()
 	lives := n.living("weighted")
 	before := n.published(false, model.TierBatch, false)
-	// It grew after the last question whose answer did not show it, which was asked after the answer before that.
+	// The offer grew after the last query that did not show it, which was sent after the answer before.
 	offer := int64(0)
 	grown, earlier, last := time.Now(), time.Now(), time.Now()
 	n.sold(false, "the offer grows", func(is int64) bool {
@@ -38,19 +38,19 @@ func (n *node) testClock() {
 		n.step(by)
 		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Second) {
 			if is := n.published(false, model.TierBatch, false); is < offer || is > offer && time.Since(grown) < 55*time.Second {
-				n.t.Errorf("%s after it grew the offer is %d, and was %d", time.Since(grown).Round(time.Second), is, offer)
+				n.t.Errorf("%s after it grew, the offer is %d, and was %d", time.Since(grown).Round(time.Second), is, offer)
 			}
 			n.set(n.t, dir, model.Shares, 99)
 			n.expect(n.t, dir, model.Shares, 3000)
 		}
-		eventually(n.t, "it is measured", func() (bool, string) {
+		eventually(n.t, "the node is measured", func() (bool, string) {
 			shown := n.metrics(&agent)
 			age := shown.of(n.t, v1alpha1.MetricMeasurementAge, `resource="cpu"`)
-			return age < 3 && strings.Contains(string(shown),
-				v1alpha1.MetricCPUUsed+`{class="node",window="1s"}`), fmt.Sprint(age)
+			return age < 3 && strings.Contains(string(shown), v1alpha1.MetricCPUUsed+`{class="node",window="1s"}`),
+				fmt.Sprint(age)
 		})
 		if is := n.agent(); is.UID != agent.UID || is.Status.ContainerStatuses[0].RestartCount > 0 {
-			n.t.Errorf("the agent was started anew")
+			n.t.Errorf("the agent was restarted")
 		}
 		lives("the clock was set by " + by)
 	}
@@ -67,7 +67,7 @@ func (n *node) testWindows() {
 	selling := func(state model.SellState) {
 		n.t.Helper()
 		started := time.Now()
-		eventually(n.t, "the node says "+string(state), func() (bool, string) {
+		eventually(n.t, "the node reports "+string(state), func() (bool, string) {
 			is := kubectl(n.t, "get", "nodereport", n.name, "-o", "jsonpath={.status.selling}")
 			return is == string(state), is
 		})

@@ -16,34 +16,33 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// What may go wrong around a node that sells. All of it is part of TestNodeSell.
+// Faults around a node that sells. They are part of TestNodeSell.
 
-// signal is what bash does on a node to send a signal to the agent's own process. $0 is the cgroup of its pod.
+// signal is a bash script that sends a signal to the agent's own process on a node. $0 is the cgroup of its pod.
 const signal = `for file in "$0"/*/cgroup.procs; do
 	while read -r pid; do
 		if [ "$(cat /proc/$pid/comm)" = waterline-agent ]; then kill -%s $pid; fi
 	done <$file
 done`
 
-// testLost takes the agent away from the node, for so long that the manager withdraws the offer, and then the Node
-// from the API. A batch pod that is bound runs through all of it.
+// testLost removes the agent from the node until the manager withdraws the offer, and then the Node from the API. A
+// bound batch pod must run through all of it.
 func (n *node) testLost() {
 	const cpu, memory = 100, 64 << 20
-	if soak { // else only what is bound is withdrawn, which need not be waited for
-		n.sold(false, "something is sold", func(is int64) bool { return is >= 2*cpu })
+	if soak { // else only the bound amount would be withdrawn, without a wait
+		n.sold(false, "the node offers something", func(is int64) bool { return is >= 2*cpu })
 	}
-	// It does not ask the scheduler, so that it need not wait until something is sold.
+	// The pod skips the scheduler, so that it need not wait for an offer.
 	apply(n.t, strings.Replace(n.batch("kept", false, cpu, memory), "spec:\n", "spec:\n  nodeName: "+n.name+"\n", 1))
 	kubectl(n.t, "wait", "--for=condition=Ready", "pod/kept", ready)
 	lives := n.living("kept")
-	n.sold(false, "what is bound is sold", func(is int64) bool { return is >= cpu })
+	n.sold(false, "the bound amount is sold", func(is int64) bool { return is >= cpu })
 
 	n.t.Log("the agent is killed and kept from coming back")
 	agent := n.agent()
 	n.signal(&agent, "KILL")
-	elsewhere := fmt.Sprintf(
-		`[{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", "values": [%q]}]}]`, n.name,
-	)
+	elsewhere := fmt.Sprintf(`[{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "NotIn", `+
+		`"values": [%q]}]}]`, n.name)
 	n.agents(`{"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": ` + elsewhere +
 		`}}}`)
 	kubectl(n.t, "delete", "pod", agent.Name, "-n", "waterline-system", "--grace-period=0", "--force",
@@ -55,25 +54,25 @@ func (n *node) testLost() {
 	n.t.Log("the agent is back")
 	n.agents("null")
 	back := n.agent()
-	eventually(n.t, "the offer is there again", func() (bool, string) {
+	eventually(n.t, "the offer is published again", func() (bool, string) {
 		is := n.published(false, model.TierBatch, false)
 		return is >= cpu, fmt.Sprint(is)
 	})
 	if back.UID == agent.UID {
 		n.t.Error("it is the same agent")
 	}
-	lives("the offer is there again")
+	lives("the offer is published again")
 	if soak {
 		n.testAgentStopped(lives)
 	}
 	n.testNodeAnew(cpu, lives)
-	lives("the Node is another")
+	lives("the Node was replaced")
 	kubectl(n.t, "delete", "pod", "kept", "--grace-period=0", "--force", "--wait")
 }
 
-// testAgentStopped stops the agent's process, and again each time that the kubelet starts it anew. That is an agent
-// which is there and not ready. One that was just started may answer its probe once before it is stopped, which counts:
-// it has looked at its node, and told what it may sell.
+// testAgentStopped stops the agent's process, again after each restart by the kubelet. The agent then exists and is not
+// ready. A restarted agent may answer its probe once before it is stopped. This counts: it has measured its node and
+// published its offer.
 func (n *node) testAgentStopped(lives func(string)) {
 	n.t.Log("the agent stands still")
 	stop := make(chan struct{})
@@ -101,15 +100,15 @@ func (n *node) testAgentStopped(lives func(string)) {
 		n.t.Error("the agent is ready")
 		return began
 	})
-	n.t.Logf("all in all it took %s", time.Since(began).Round(time.Second))
+	n.t.Logf("in all, this took %s", time.Since(began).Round(time.Second))
 	lives("the agent stands still")
 	close(stop)
 	stopper.Wait()
-	n.sold(false, "the offer is there again", func(is int64) bool { return is > 0 })
+	n.sold(false, "the offer is published again", func(is int64) bool { return is > 0 })
 }
 
-// expectWithdrawn waits until the manager has withdrawn the offer for a reason, and nothing of it is left on the Node.
-// It has 90 seconds from when the cause was there, which is asked once it did.
+// expectWithdrawn waits until the manager has withdrawn the offer for a reason, and the Node has no offer. The manager
+// has 90 seconds from the cause, whose time is queried afterwards.
 func (n *node) expectWithdrawn(reason string, began func() time.Time) {
 	n.t.Helper()
 	eventually(n.t, "the manager withdraws the offer", func() (bool, string) {
@@ -117,9 +116,10 @@ func (n *node) expectWithdrawn(reason string, began func() time.Time) {
 		return why == reason, why
 	})
 	withdrawn, since := time.Now(), began()
-	n.sold(false, "nothing is sold", func(is int64) bool { return is == 0 })
+	n.sold(false, "the Node has no offer", func(is int64) bool { return is == 0 })
 	took := time.Since(since)
-	n.t.Logf("it was withdrawn after %s, and gone from the Node after %s", withdrawn.Sub(since).Round(time.Second),
+	n.t.Logf("the offer was withdrawn after %s, and removed from the Node after %s",
+		withdrawn.Sub(since).Round(time.Second),
 		took.Round(time.Second))
 	if took > 90*time.Second {
 		n.t.Errorf("that is more than 90 s")
@@ -133,7 +133,7 @@ func (n *node) withdrawn() string {
 		`jsonpath={range .status.conditions[?(@.type=="`+v1alpha1.ConditionWithdrawn+`")]}{.status} {.reason}{end}`)
 	reason, is := strings.CutPrefix(out, "True ")
 	if err != nil || !is {
-		return "" // a report goes with its Node, and comes with the next
+		return "" // a report is deleted with its Node, and made again with the next
 	}
 	return reason
 }
@@ -141,18 +141,18 @@ func (n *node) withdrawn() string {
 // signal sends a signal to the agent's own process.
 func (n *node) signal(agent *corev1.Pod, name string) {
 	if out, err := n.machine.run("bash", "-c", fmt.Sprintf(signal, name), n.Path+"/"+n.dirOf(agent)); err != nil {
-		n.t.Logf("the signal %s: %v: %s", name, err, out) // it may have gone meanwhile
+		n.t.Logf("the signal %s: %v: %s", name, err, out) // it may have ended meanwhile
 	}
 }
 
-// agents says where agents may run, by the affinity of their pods.
+// agents sets where agents may run, by the affinity of their pods.
 func (n *node) agents(affinity string) {
 	n.t.Helper()
 	kubectl(n.t, "patch", "daemonset", "waterline-agent", "-n", "waterline-system", "--type=merge", "-p",
 		`{"spec":{"template":{"spec":{"affinity":`+affinity+`}}}}`)
 }
 
-// living returns a check that pods run as they did: nobody has made them anew, and none of their containers restarted.
+// living returns a check that pods run unchanged: none was replaced, and none of their containers restarted.
 func (n *node) living(names ...string) func(when string) {
 	n.t.Helper()
 	all := func() map[string]corev1.Pod {
@@ -176,7 +176,7 @@ func (n *node) living(names ...string) func(when string) {
 	}
 }
 
-// testNodeAnew deletes the Node. Its kubelet makes it again when it restarts, and knows nothing of what stood there.
+// testNodeAnew deletes the Node. Its kubelet makes it again when it restarts, without the Node's previous resources.
 func (n *node) testNodeAnew(bound int64, lives func(string)) {
 	n.t.Log("the Node is deleted and made again")
 	old := object[corev1.Node](n.t, "node", n.name)
@@ -190,23 +190,23 @@ func (n *node) testNodeAnew(bound int64, lives func(string)) {
 		return err == nil && uid != "" && uid != string(old.UID), out
 	})
 	made := time.Now()
-	n.sold(false, "what is bound is sold again", func(is int64) bool { return is >= bound })
+	n.sold(false, "the bound amount is sold again", func(is int64) bool { return is >= bound })
 	sold := time.Now()
 	eventually(n.t, "a report of this Node", func() (bool, string) {
 		out, err := tryKubectl("get", "nodereport", n.name, "-o",
 			"jsonpath={.metadata.ownerReferences[*].uid} {.status.policy} {.status.selling} {.status.cpu.bound.batch}")
 		return err == nil && out == fmt.Sprintf("%s test Open %dm", uid, bound), out
 	})
-	n.t.Logf("after %s there was a Node, %s later all was sold again, %s later the report was that of this Node",
+	n.t.Logf("after %s there was a Node, %s later all was sold again, and %s later the Node had its own report",
 		made.Sub(deleted).Round(time.Second), sold.Sub(made).Round(100*time.Millisecond), time.Since(made).Round(time.Second))
 	n.ready()
 	lives("the Node is made again")
 }
 
-// fallAway has an online pod begin to use CPU while the API server is away. The cgroups stay right, the agent sees what
-// is used, and as soon as the API server is back so does the Node. The offer falls to what is bound.
+// fallAway starts CPU usage of an online pod while the API server is down. The cgroups stay right and the agent
+// measures the usage. As soon as the API server is back, the offer on the Node falls to the bound amount.
 func (n *node) fallAway(koordinator bool, bound int64) {
-	// What else this machine does must make no difference, or the offer would be gone before.
+	// Other load on this machine must not matter, because the offer would be gone before.
 	n.quiet()
 	n.policy(strings.ReplaceAll(selling("Enforce", "Realtime", koordinator), `"waterline": "100%"`, `"waterline": "30%"`))
 	apply(n.t, strings.Replace(n.manifest("online", `waterline.io/cpu-share: "2048"`, "requests: {cpu: 50m}", true),
@@ -219,26 +219,26 @@ func (n *node) fallAway(koordinator bool, bound int64) {
 	weight := n.get(batch, model.Shares)
 	agent := n.agent()
 	lives := n.living("online", "batch")
-	n.sold(koordinator, "more than what is bound", func(sold int64) bool { return sold > bound })
+	n.sold(koordinator, "more than the bound amount", func(sold int64) bool { return sold > bound })
 
 	outage := time.Minute
 	if soak {
 		outage = 10 * time.Minute
 	}
-	n.t.Log("the API server is away for " + outage.String())
+	n.t.Log("the API server is down for " + outage.String())
 	control(n.t, "kill", "apiserver")
 	end := time.Now().Add(outage)
 	if out, err := n.ctr("task", "kill", "-s", "SIGUSR1", id); err != nil {
 		n.t.Fatalf("%v: %s", err, out)
 	}
 	began := time.Now()
-	eventually(n.t, "the agent sees it", func() (bool, string) {
+	eventually(n.t, "the agent measures it", func() (bool, string) {
 		shown := n.metrics(&agent)
 		used, offer := shown.of(n.t, v1alpha1.MetricCPUUsed, `class="LS",window="1s"`),
 			shown.of(n.t, v1alpha1.MetricCPUOffer, `tier="batch"`)
 		return used > 0.3 && 1000*offer <= float64(bound), fmt.Sprintf("%v used, %v offered", used, offer)
 	})
-	n.t.Logf("%s after the pod began the agent offers no more than what is bound",
+	n.t.Logf("%s after the pod began, the agent offers no more than the bound amount",
 		time.Since(began).Round(100*time.Millisecond))
 	for ; time.Now().Before(end); time.Sleep(5 * time.Second) {
 		n.set(n.t, online, model.Shares, 77)
@@ -251,10 +251,11 @@ func (n *node) fallAway(koordinator bool, bound int64) {
 	}
 	startAPI(n.t)
 	back := time.Now()
-	n.sold(koordinator, "only what is bound", func(sold int64) bool { return sold == bound })
+	n.sold(koordinator, "only the bound amount", func(sold int64) bool { return sold == bound })
 	took := time.Since(back)
-	n.t.Logf("%s after the API server was back the Node had no more than what is bound", took.Round(100*time.Millisecond))
-	// an agent looks again after 16 s at most; with what client-go does by itself, after a minute
+	n.t.Logf("%s after the API server was back, the Node had no more than the bound amount",
+		took.Round(100*time.Millisecond))
+	// An agent tries again after 16 s at most; with client-go's default, after a minute.
 	if took > 30*time.Second {
 		n.t.Errorf("that is more than 30 s")
 	}
@@ -264,8 +265,8 @@ func (n *node) fallAway(koordinator bool, bound int64) {
 	lives("the API server is back")
 }
 
-// quiet has the agent, until the test ends, see a machine on which nothing but pods uses CPU: from files of its own
-// instead of /proc. It needs the node of this machine.
+// quiet shows the agent, until the test ends, a machine on which only pods use CPU, from the test's own files instead
+// of /proc. It needs the node of this machine.
 func (n *node) quiet() {
 	n.t.Helper()
 	dir := filepath.Join(bed.RunWaterline(), "proc")
@@ -285,8 +286,8 @@ func (n *node) quiet() {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	// Idle time goes by far faster than time does, so it does not matter how late this is. What is written is never
-	// shorter or longer, so a reader sees the old or the new.
+	// Idle time passes far faster than real time, so a delay of this write does not matter. The length of the text never
+	// changes, so a reader sees the old or the new text.
 	write := func(idle int) {
 		content := fmt.Appendf(nil, "cpu  0 0 0 %012d 0 0 0 0 0 0\n", idle)
 		for i := range runtime.NumCPU() {

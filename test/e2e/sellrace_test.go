@@ -16,19 +16,19 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// testRace has the offer fall again and again while pods ask for it. Between the agent's patch and the scheduler's and
-// the kubelet's hearing of it, pods are bound to what is no longer there. It counts them. How the API server ordered
-// what happened is known from the revisions of its objects, whatever the clocks say.
+// testRace makes the offer fall again and again while pods request it. Between the agent's patch and its arrival at the
+// scheduler and the kubelet, pods are bound to an amount that is gone. The test counts them. The revisions of the
+// objects give the order of events at the API server, independent of clocks.
 func (n *node) testRace() {
 	const cpu, memory = 4, 16 << 20
 	pods, falls := 16, 3
 	if soak {
 		pods, falls = 40, 12
 	}
-	// Where the names change, the offer in the old ones falls to what is bound, and is back at once when they change back.
-	// A shrinking room would do the same, and take minutes to grow again.
+	// When the policy changes the names, the offer under the old names falls to the bound amount, and returns at once when
+	// they change back. A shrinking room would have the same effect, but take minutes to grow again.
 	n.policy(selling("Enforce", "Static", true))
-	n.sold(true, "it is sold", func(is int64) bool { return is >= int64(2*pods*cpu) || is >= 200 })
+	n.sold(true, "the node has an offer", func(is int64) bool { return is >= int64(2*pods*cpu) || is >= 200 })
 
 	var log raceLog
 	ctx, stop := context.WithCancel(n.t.Context())
@@ -52,7 +52,7 @@ func (n *node) testRace() {
 		n.t.Fatal(err)
 	}
 	for i := range falls {
-		// So that the falls come while pods are created.
+		// So that the offer falls while pods are created.
 		eventually(n.t, "some more pods are bound", func() (bool, string) {
 			bound := log.bound()
 			return bound > i*pods/(falls+1), fmt.Sprint(bound)
@@ -60,13 +60,16 @@ func (n *node) testRace() {
 		n.rename(false)
 		n.sold(false, "the offer fell", func(is int64) bool { return is > 0 })
 		n.rename(true)
-		n.sold(false, "it is back", func(is int64) bool { return is == 0 })
+		n.sold(false, "the offer is back", func(is int64) bool { return is == 0 })
 	}
 	if err := stream.Wait(); err != nil {
 		n.t.Fatalf("creating pods: %v: %s", err, &complaints)
 	}
-	eventually(n.t, "all pods are bound",
-		func() (bool, string) { bound := log.bound(); return bound == pods, fmt.Sprint(bound) })
+	eventually(n.t, "all pods are bound", func() (bool, string) {
+		bound := log.bound()
+		return bound == pods,
+			fmt.Sprint(bound)
+	})
 	kept := 0
 	var refused []string
 	eventually(n.t, "all pods run, or were refused", func() (bool, string) {
@@ -90,15 +93,15 @@ func (n *node) testRace() {
 			n.t.Errorf("a pod was refused: %s", why)
 		}
 	}
-	// The scheduler has one pod in hand, and binds another before it hears of the patch; each more takes a slow machine.
+	// The scheduler has one pod in progress, and binds another before it receives the patch. A slow machine adds more.
 	if most := 4 * falls; beyond > most || len(refused) > most {
-		n.t.Errorf("more than %d were", most)
+		n.t.Errorf("more than %d pods were bound beyond the offer, or refused", most)
 	}
-	n.sold(true, "what is bound is there", func(is int64) bool { return is >= int64(kept*cpu) })
+	n.sold(true, "the bound amount is published", func(is int64) bool { return is >= int64(kept*cpu) })
 }
 
-// whyRefused returns the kubelet's reason for not admitting a pod. Kubelet 1.36 was seen to overwrite it with none:
-// then all that is known is that the pod never ran.
+// whyRefused returns the kubelet's reason for not admitting a pod. Kubelet 1.36 was seen to overwrite it with an empty
+// reason. It is only known then that the pod never ran.
 func whyRefused(p *corev1.Pod) string {
 	ran := slices.ContainsFunc(p.Status.ContainerStatuses,
 		func(s corev1.ContainerStatus) bool { return s.State.Waiting == nil })
@@ -108,14 +111,14 @@ func whyRefused(p *corev1.Pod) string {
 	return fmt.Sprintf("%s %s", p.Status.Reason, p.Status.Message)
 }
 
-// rename has the policy sell under the other names.
+// rename makes the policy sell under the other names.
 func (n *node) rename(koordinator bool) {
 	n.t.Helper()
 	kubectl(n.t, "patch", "colocationpolicy", "test", "--type=merge", "-p",
 		fmt.Sprintf(`{"spec":{"resourceNames":%q}}`, resourceNames(koordinator)))
 }
 
-// raceLog is what happened to pods and to the Node, by revisions of the API server.
+// raceLog is the events of pods and of the Node, by revisions of the API server.
 type raceLog struct {
 	mu     sync.Mutex
 	events []raceEvent
@@ -124,15 +127,15 @@ type raceLog struct {
 type raceEvent struct {
 	revision int64
 	pod      string // "": of the Node
-	cpu      int64  // that stands on the Node, or that the pod asks for; 0: the pod needs it no more
+	cpu      int64  // amount on the Node, or requested by the pod; 0: the pod no longer needs it
 }
 
-// watch hands objects to f as they change, until the context ends.
+// watch passes objects to f as they change, until the context ends.
 func watch[T any](ctx context.Context, l *raceLog, f func(*T), what ...string) {
 	c := bed.Kubectl(ctx, append(append([]string{"get"}, what...), "--watch", "-o", "json")...)
 	out, err := c.StdoutPipe()
 	if err != nil || c.Start() != nil {
-		return // then nothing is seen, which the test waits for
+		return // then no event is seen, and the test waits in vain
 	}
 	defer func() { _ = c.Wait() }()
 	for d := json.NewDecoder(out); ; {
@@ -170,7 +173,7 @@ func (l *raceLog) pod(p *corev1.Pod) {
 	l.add(&p.ObjectMeta, p.Name, asks.Value())
 }
 
-// stands returns what the Node has, as far as was seen.
+// stands returns the last seen amount on the Node.
 func (l *raceLog) stands() (is int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,7 +185,7 @@ func (l *raceLog) stands() (is int64) {
 	return is
 }
 
-// bound returns how many pods were bound so far.
+// bound returns the number of pods bound so far.
 func (l *raceLog) bound() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,21 +198,21 @@ func (l *raceLog) bound() int {
 	return len(all)
 }
 
-// beyond returns how many pods were bound when there was less on the Node than they and those before them asked for.
+// beyond returns the number of pods that were bound while the Node had less than they and the earlier pods requested.
 func (l *raceLog) beyond() (count int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	slices.SortFunc(l.events, func(a, b raceEvent) int { return int(a.revision - b.revision) })
-	asked := map[string]int64{}
+	requested := map[string]int64{}
 	var stands, sum int64
 	for _, e := range l.events {
 		if e.pod == "" {
 			stands = e.cpu
 			continue
 		}
-		before, known := asked[e.pod]
+		before, known := requested[e.pod]
 		sum += e.cpu - before
-		asked[e.pod] = e.cpu
+		requested[e.pod] = e.cpu
 		if !known && sum > stands {
 			count++
 		}

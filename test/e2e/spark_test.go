@@ -3,17 +3,18 @@ package e2e_test
 import (
 	"fmt"
 	"os"
-	"reflect"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// sparkOnKoordinator are a driver and two executors as Spark makes them where Koordinator is set up: with its labels,
-// its PriorityClass and its names of resources. %s is the namespace.
+// sparkOnKoordinator is a driver and two executors as Spark makes them for Koordinator: with its labels, its
+// PriorityClass and its resource names. %s is the namespace.
 const sparkOnKoordinator = `
 apiVersion: v1
 kind: Pod
@@ -51,28 +52,30 @@ spec:
         limits: {kubernetes.io/batch-cpu: "125", kubernetes.io/batch-memory: "100000001"}
 `
 
-// TestAPISpark runs a Koordinator manifest of Spark as it is: it is admitted as it was written, placed by the stock
-// scheduler, and has weight and limits on its node.
+// TestAPISpark runs a Koordinator manifest of Spark without changes. It is admitted as written, placed by the stock
+// scheduler, and has its weight and limits on its node.
 func TestAPISpark(t *testing.T) {
 	const half = `"method":"Static","waterline":"100%","ratio":"50%"`
 	m := newManaged(t, "--set-json",
-		`policy={"mode":"Enforce","priority":-1000,"cpu":{`+half+`,"suppression":"None"},"memory":{`+half+`},"resourceNames":"Koordinator"}`)
+		`policy={"mode":"Enforce","priority":-1000,"cpu":{`+half+`,"suppression":"None"},`+
+			`"memory":{`+half+`},"resourceNames":"Koordinator"}`)
 	apply(t, `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: koord-batch}, value: 5000}`)
 	m.machine("spark", "")
 	t.Cleanup(func() { kubectl(t, "delete", "nodereport", "spark", "--ignore-not-found") })
 	f := fakeAt(t, "spark")
 	f.serves = []string{"--listen=", "--local=127.0.0.1:19465"}
-	// What is sold already: an agent would wait 45 seconds before it sells anything.
+	// The offer exists already: an agent would wait 45 seconds before it sells.
 	const has = `{"pods":"110","memory":"8Gi","kubernetes.io/batch-cpu":"2000","kubernetes.io/batch-memory":"2Gi"}`
 	m.patch(nodes+"spark/status",
-		`{"status":{"allocatable":`+has+`,"capacity":`+has+`,"conditions":[{"type":"Ready","status":"True","reason":"Test"}]}}`)
+		`{"status":{"allocatable":`+has+`,"capacity":`+has+`,"conditions":[{"type":"Ready","status":"True",`+
+			`"reason":"Test"}]}}`)
 	m.manager()
 	m.answering()
 
 	m.namespace("spark", "", "")
 	asWritten := map[string]corev1.Pod{}
 	c := bed.Kubectl(t.Context(), "create", "--dry-run=server", "-o", "json", "-f", "-")
-	c.Stdin = strings.NewReader(fmt.Sprintf(sparkOnKoordinator, "waterline-system")) // where no webhook is asked
+	c.Stdin = strings.NewReader(fmt.Sprintf(sparkOnKoordinator, "waterline-system")) // in a namespace without the webhook
 	out, err := c.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -83,13 +86,13 @@ func TestAPISpark(t *testing.T) {
 	apply(t, fmt.Sprintf(sparkOnKoordinator, "spark"))
 	for _, p := range object[corev1.PodList](t, "pods", "-n", "spark").Items {
 		want := asWritten[p.Name]
-		p.Spec.NodeName = "" // the scheduler may have been here already
-		if !reflect.DeepEqual(p.Spec, want.Spec) || !reflect.DeepEqual(p.Labels, want.Labels) {
-			t.Errorf("%s is %+v\nand was written as %+v", p.Name, p.Spec, want.Spec)
+		p.Spec.NodeName = "" // the scheduler may have placed it already
+		if d := cmp.Diff(want.Spec, p.Spec) + cmp.Diff(want.Labels, p.Labels); d != "" {
+			t.Errorf("%s was changed by its admission (-written +is):\n%s", p.Name, d)
 		}
 	}
 
-	t.Log("placed, and once the agent is there held by the kernel to what they ask for")
+	t.Log("the pods are placed, and with an agent, the kernel limits them to their requests")
 	dirs := map[string]string{}
 	all := []struct {
 		name                  string
@@ -106,7 +109,7 @@ func TestAPISpark(t *testing.T) {
 			return pod.Spec.NodeName == "spark", fmt.Sprintf("%+v", pod.Status.Conditions)
 		})
 		if pod.Spec.SchedulerName != corev1.DefaultSchedulerName || pod.Status.QOSClass != corev1.PodQOSBestEffort {
-			t.Errorf("%s is %s, put there by %s", want.name, pod.Status.QOSClass, pod.Spec.SchedulerName)
+			t.Errorf("%s is %s, placed by %s", want.name, pod.Status.QOSClass, pod.Spec.SchedulerName)
 		}
 		dir := f.layout.Pod(model.BestEffort, string(pod.UID))
 		f.mkdir(dir)
@@ -120,8 +123,7 @@ func TestAPISpark(t *testing.T) {
 		f.expect(t, dir, model.Quota, want.quota)
 		f.expect(t, dir, model.MemoryMax, want.memory-want.memory%int64(os.Getpagesize()))
 	}
-	m.expectAmount("spark", koordinators, "500") // what is bound stays on the Node
-	explains(t, []string{
-		"pod", "pi-driver", "-n", "spark", "--agent", "127.0.0.1:19465",
-	}, []string{"BestEffort", "BatchWeight"})
+	m.expectAmount("spark", koordinators, "500") // the bound amount stays on the Node
+	explains(t, []string{"pod", "pi-driver", "-n", "spark", "--agent", "127.0.0.1:19465"},
+		[]string{"BestEffort", "BatchWeight"})
 }

@@ -14,12 +14,12 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// TestStaticPool follows the CPUs that a real kubelet with the CPU manager policy static hands out, as it says itself,
-// as the agent on the node knows it, and as the kernel has it: a pod with a CPU of its own comes, the kubelet restarts,
-// and the pod goes.
+// TestStaticPool follows the CPUs that a real kubelet with the CPU manager policy static assigns: in the kubelet's own
+// report, in the state of the agent on the node, and in the kernel. A pod with an exclusive CPU comes, the kubelet
+// restarts, and the pod goes.
 func TestStaticPool(t *testing.T) {
 	if *on != "static" {
-		t.Skip("this kubelet hands out no CPUs; run with -args -on=static")
+		t.Skip("this kubelet assigns no CPUs; run with -args -on=static")
 	}
 	n := install(t)
 	socket, err := bed.PodResources()
@@ -37,20 +37,20 @@ func TestStaticPool(t *testing.T) {
 	}
 	expect := func(taken model.CPUSet) {
 		t.Helper()
-		var pool model.CPUPool
-		eventually(t, "the kubelet says what it hands out", func() (bool, string) {
+		var pool kube.CPUPool
+		eventually(t, "the kubelet reports its CPUs", func() (bool, string) {
 			var err error
 			pool, err = client.CPUPool(t.Context())
 			return err == nil, fmt.Sprint(err)
 		})
 		if pool.Allocatable.Len() != online.Len()-1 || !pool.Allocatable.Within(online) || pool.Taken != taken {
-			t.Errorf("of CPUs %s the kubelet hands out %s and has handed out %s, want all but one, and %s", online,
+			t.Errorf("of CPUs %s, the kubelet can assign %s and has assigned %s, want all except one, and %s", online,
 				pool.Allocatable, pool.Taken, taken)
 		}
-		eventually(t, "the agent knows", func() (bool, string) {
+		eventually(t, "the agent knows the CPUs", func() (bool, string) {
 			k := agentsKubelet(t)
-			return k.PoolKnown && k.ReservedMilli == 500 && k.AllocatableCPUs == pool.Allocatable &&
-				k.TakenCPUs == taken, fmt.Sprintf("%+v", k)
+			return k.PoolKnown && k.ReservedMilli == 500 && k.AllocatableCPUs == pool.Allocatable && k.TakenCPUs == taken,
+				fmt.Sprintf("%+v", k)
 		})
 	}
 	expect(model.CPUSet{})
@@ -64,16 +64,16 @@ func TestStaticPool(t *testing.T) {
 		t.Fatalf("the pod runs on %q", taken)
 	}
 	expect(taken)
-	t.Logf("the agent knew of CPU %s at most %s after the pod was made", taken,
+	t.Logf("the agent had CPU %s at most %s after the pod was made", taken,
 		time.Since(begin).Round(10*time.Millisecond))
 
 	restarted := time.Now()
 	n.mustRestart("kubelet")
 	starting, early, without := 0, 0, 0
-	// Two calls at a time, and the kubelet takes a hundred a second.
+	// There are two calls at a time, and the kubelet accepts a hundred a second.
 	named := false // the pod, since the restart
-	for until := time.Now().Add(15 * time.Second); time.Now().Before(until) ||
-		!named && time.Since(restarted) < mostWait; time.Sleep(25 * time.Millisecond) {
+	for until := time.Now().Add(15 * time.Second); time.Now().Before(until) || !named &&
+		time.Since(restarted) < mostWait; time.Sleep(25 * time.Millisecond) {
 		pool, err := client.CPUPool(t.Context())
 		named = named || err == nil && pool.Pods["default/own"]
 		switch {
@@ -85,10 +85,10 @@ func TestStaticPool(t *testing.T) {
 			early++
 		}
 	}
-	t.Logf("started again, the kubelet said %d times that it has no CPUs at all and %d times nothing of the pod", starting,
+	t.Logf("after its restart, the kubelet reported no CPUs at all %d times, and no such pod %d times", starting,
 		early)
 	if without > 0 {
-		t.Errorf("it named the pod without its CPU %d times", without)
+		t.Errorf("it reported the pod without its CPU %d times", without)
 	}
 	expect(taken)
 	rounds := 0
@@ -96,11 +96,11 @@ func TestStaticPool(t *testing.T) {
 		if err == nil && round.Node.Now.After(restarted) {
 			rounds++
 			if k := round.Node.Kubelet; k.PoolKnown && k.TakenCPUs != taken {
-				t.Errorf("while the kubelet restarted the agent took %q for taken", k.TakenCPUs)
+				t.Errorf("while the kubelet restarted, the agent considered %q taken", k.TakenCPUs)
 			}
 		}
 	}
-	t.Logf("in %d rounds since then the agent never took the CPU for free", rounds)
+	t.Logf("in %d rounds since then, the agent never considered the CPU free", rounds)
 
 	kubectl(t, "delete", "pod", "own", "--grace-period=1")
 	eventually(t, "the kubelet has the CPU back", func() (bool, string) {
@@ -110,7 +110,7 @@ func TestStaticPool(t *testing.T) {
 	expect(model.CPUSet{})
 }
 
-// agentsKubelet returns what the agent knew of its kubelet in its last round.
+// agentsKubelet returns the kubelet in the agent's last round.
 func agentsKubelet(t *testing.T) model.Kubelet {
 	t.Helper()
 	var last model.Kubelet
@@ -122,7 +122,7 @@ func agentsKubelet(t *testing.T) model.Kubelet {
 	return last
 }
 
-// cpus returns the CPUs that a cgroup may run on.
+// cpus returns the CPUs of a cgroup.
 func (n *node) cpus(dir string) model.CPUSet {
 	n.t.Helper()
 	cpus, err := n.tryCPUs(dir)

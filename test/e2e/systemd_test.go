@@ -11,9 +11,9 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// testSystemd has everybody overwrite weights and quotas who does so on a node with systemd. PID 1 applies the
-// properties of its units anew when it reloads, which undoes what was written to their files; the kubelet writes the
-// QoS class whenever pods come and go, and 1 into it for a minute after its start.
+// testSystemd causes all writes to weights and quotas that happen on a node with systemd. PID 1 applies the properties
+// of its units again when it reloads, which reverts writes to their files. The kubelet writes the QoS class whenever
+// pods come and go, and writes 1 into it for a minute after its start.
 func (n *node) testSystemd() {
 	const limited = "requests: {cpu: 100m}, limits: {cpu: 300m}"
 	a := n.run("a", `waterline.io/cpu-share: "20000", waterline.io/cpu-quota: unlimited`, limited, false)
@@ -40,8 +40,8 @@ func (n *node) testSystemd() {
 		what string
 		do   func()
 		over time.Duration
-		// How many weights and quotas somebody must have overwritten, or the test shows nothing. The agent counts them: a
-		// reader may be too slow to see it.
+		// The minimum of weights and quotas that another writer must have overwritten, or the test proves nothing. The agent
+		// counts them, because a reader may be too slow.
 		weights, quotas float64
 	}{
 		{"systemctl daemon-reload", systemctl("daemon-reload"), 10 * time.Second, 2, 2},
@@ -50,10 +50,10 @@ func (n *node) testSystemd() {
 			20 * time.Second, 1, 0},
 		{"the kubelet restarts", func() { n.mustRestart("kubelet") }, afterRestart, 1, 0},
 	} {
-		// Of an agent that stood still just then nothing can be said. One that does not watch is late each time.
+		// If the agent stood still just then, the result proves nothing. An agent that does not watch is late every time.
 		for try := 1; !n.repaired(c.what, c.do, c.over, c.weights, c.quotas, want); try++ {
 			if try == 3 {
-				n.t.Errorf("%s: somebody's values stood for more than %s, %d times", c.what, longestForeign, try)
+				n.t.Errorf("%s: foreign values remained for more than %s, %d times", c.what, longestForeign, try)
 				break
 			}
 			n.t.Log("once more")
@@ -61,14 +61,13 @@ func (n *node) testSystemd() {
 	}
 }
 
-// longestForeign is how long a foreign value may stand under an emulated CPU; real ones take milliseconds.
+// longestForeign is how long a foreign value may remain on an emulated CPU. Real ones take milliseconds.
 const longestForeign = 2 * time.Second
 
-// repaired does something by which somebody overwrites so many weights and quotas, and watches files for a time. It
-// reports whether all were put right soon.
-func (n *node) repaired(
-	what string, do func(), over time.Duration, leastWeights, leastQuotas float64, want []wanted,
-) bool {
+// repaired causes at least so many overwritten weights and quotas, and watches files for a time. It reports whether all
+// were restored in time.
+func (n *node) repaired(what string, do func(), over time.Duration, leastWeights, leastQuotas float64,
+	want []wanted) bool {
 	n.t.Helper()
 	weightsBefore, quotasBefore := n.repairs(model.Shares), n.repairs(model.Quota)
 	wrong := n.watchWhile(over, do, want...)
@@ -88,7 +87,7 @@ func (n *node) repaired(
 	return soon
 }
 
-// repairs returns how often the node's agent has put such a file right.
+// repairs returns how often the node's agent has repaired such a file.
 func (n *node) repairs(k model.Knob) float64 {
 	n.t.Helper()
 	agent := n.agent()
@@ -105,14 +104,13 @@ func (n *node) repairs(k model.Knob) float64 {
 	return 0 // none yet
 }
 
-// testFormulas checks on the kernel which weight each level gets for its shares: pods and classes by the linear
-// formula, from the kubelet; containers by that of their runtime, which is the linear one up to runc 1.3.1 and the
-// quadratic one since. The agent changes none of them here, and where it takes a pod's weight back it must find the
+// testFormulas checks on the kernel which weight each level gets for its shares. Pods and classes get it from the
+// kubelet, by the linear formula. Containers get it from their runtime, by the linear formula up to runc 1.3.1 and the
+// quadratic one since. The agent changes none of them here. When it restores a pod's weight, it must compute the
 // kubelet's again.
 func (n *node) testFormulas() {
-	apply(
-		n.t, `{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: runc-quadratic}, handler: runc-quadratic}`,
-	)
+	apply(n.t, `{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: runc-quadratic}, `+
+		`handler: runc-quadratic}`)
 	const shares = 512 // of 500m
 	for name, c := range map[string]struct {
 		runtime   string
@@ -139,7 +137,7 @@ func (n *node) testFormulas() {
 		kubectl(n.t, "annotate", "pod", name, "waterline.io/cpu-share-")
 		n.expect(n.t, dir, model.Shares, shares)
 		if got := weights(); got != before {
-			n.t.Errorf("%s: given back, the weights are %s, and were %s", name, got, before)
+			n.t.Errorf("%s: after restoring, the weights are %s, and were %s", name, got, before)
 		}
 	}
 }

@@ -21,18 +21,18 @@ import (
 // ffmpegArchive is large; see run.
 const ffmpegArchive = "ffmpeg.tar"
 
-// TestNodeTranscode runs lab transcode as a user does. The policy allows its weight only in the namespaces
-// that it makes.
+// TestNodeTranscode runs lab transcode like a user. The policy allows its weight only in the namespaces that it makes.
 func TestNodeTranscode(t *testing.T) {
 	if *on == "vm" {
-		t.Skip("transcoding in an emulated machine takes many times as long, and shows nothing that TestNode there does not")
+		t.Skip("transcoding in an emulated machine takes many times as long, and proves no more than TestNode there")
 	}
 	archive := filepath.Join(built, "bed/images", ffmpegArchive)
 	if _, err := os.Stat(archive); errors.Is(err, fs.ErrNotExist) && os.Getenv("CI") == "" {
 		t.Skip("no ffmpeg on this machine when the bed was built")
 	}
 	install(t, "--set", "policy.weight.max=16384",
-		"--set-json", `policy.weight.namespaces=[{"selector": {"matchLabels": {"waterline.io/experiment": "transcode"}}, "max": 262144}]`)
+		"--set-json", `policy.weight.namespaces=[{"selector": {"matchLabels": {"waterline.io/experiment": "transcode"}}, `+
+			`"max": 262144}]`)
 	if err := bed.Import(t.Context(), archive); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestNodeTranscode(t *testing.T) {
 		return exec.Command(filepath.Join(built, "bin/lab"),
 			append([]string{"transcode", "--kubeconfig", bed.Kubeconfig(), "--node", cluster.NodeName}, args...)...)
 	}
-	// A namespace takes the cluster some time to delete.
+	// The cluster takes some time to delete a namespace.
 	nothingLeft := func(after string) {
 		t.Helper()
 		for _, ns := range object[corev1.NamespaceList](t, "namespaces", "-l", "waterline.io/experiment=transcode").Items {
@@ -74,7 +74,7 @@ func TestNodeTranscode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := interrupted.Wait(); err == nil {
-		t.Error("interrupted, it ended as if all was well")
+		t.Error("the interrupted experiment ended with success")
 	}
 	nothingLeft("an interrupt")
 
@@ -82,8 +82,8 @@ func TestNodeTranscode(t *testing.T) {
 	if soak {
 		seconds = 50
 	}
-	// On a machine that stands still for some seconds jobs are told too late when to start, or do not run side by side.
-	// What Waterline does wrong it does each time.
+	// On a machine that stands still for some seconds, jobs get their start signal too late, or do not run side by side.
+	// An error of Waterline occurs every time.
 	const tries = 3
 	for try := range tries {
 		file := filepath.Join(t.TempDir(), "transcode.json")
@@ -106,7 +106,7 @@ func TestNodeTranscode(t *testing.T) {
 	}
 }
 
-// transcoded returns what is wrong with a result of experiment transcode, "" if nothing is.
+// transcoded returns the error in a result of lab transcode; "": none.
 func transcoded(t *testing.T, file string) string {
 	t.Helper()
 	content, err := os.ReadFile(file)
@@ -124,7 +124,7 @@ func transcoded(t *testing.T, file string) string {
 			weighted, plain)
 	}
 	if m["weight_seen_shares"] != 262144 {
-		return fmt.Sprintf("the kernel held %v shares", m["weight_seen_shares"])
+		return fmt.Sprintf("the kernel had %v shares", m["weight_seen_shares"])
 	}
 	return ""
 }

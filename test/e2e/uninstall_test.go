@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestAPIUninstall checks that an upgrade keeps what the manager wrote into objects of the chart, and that what is left
-// of a release that is taken back is what Helm never removes.
+// TestAPIUninstall checks that an upgrade keeps the manager's values in objects of the chart, and that an uninstalled
+// release leaves only the objects that Helm never removes.
 func TestAPIUninstall(t *testing.T) {
 	m := newManaged(t)
 	p := m.manager()
@@ -33,12 +33,12 @@ func TestAPIUninstall(t *testing.T) {
 	helm(t, "upgrade", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--reuse-values", "--set",
 		"manager.replicas=3")
 	if now := lease(); now != leads || leads == "" {
-		t.Errorf("after an upgrade %q leads, before %q", now, leads)
+		t.Errorf("after an upgrade, %q leads, before %q", now, leads)
 	}
 	if now := secret(); !bytes.Equal(now["ca.key"], certificates["ca.key"]) || len(now["tls.crt"]) == 0 {
-		t.Errorf("after an upgrade the certificates are others: %d of %d", len(now), len(certificates))
+		t.Errorf("after an upgrade, the certificates differ: %d of %d", len(now), len(certificates))
 	}
-	m.answering() // what API servers trust was kept too
+	m.answering() // the certificate that API servers trust was kept too
 
 	p.stop(os.Interrupt)
 	helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait")
@@ -48,13 +48,13 @@ func TestAPIUninstall(t *testing.T) {
 		"customresourcedefinition.apiextensions.k8s.io/nodereports.waterline.io",
 		"namespace/waterline-system",
 	}
-	eventually(t, "nothing else is left", func() (bool, string) {
+	eventually(t, "no other object is left", func() (bool, string) {
 		is := m.everything()
 		return slices.Equal(is, want), fmt.Sprint(is)
 	})
 }
 
-// everything lists all objects whose names are ours. Events are Kubernetes's, and end by themselves.
+// everything lists all objects with our names. Events belong to Kubernetes, and expire.
 func (m *managed) everything() []string {
 	m.t.Helper()
 	var all []string

@@ -15,9 +15,10 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-const transcodePolicy = `policy={"mode":"Enforce","priority":-1000,"batchPods":[{"selector":{"matchLabels":{"app":"transcode"}}}]}`
+const transcodePolicy = `policy={"mode":"Enforce","priority":-1000,` +
+	`"batchPods":[{"selector":{"matchLabels":{"app":"transcode"}}}]}`
 
-// answering waits until the API server asks the manager.
+// answering waits until the API server calls the manager.
 func (m *managed) answering() {
 	m.t.Helper()
 	eventually(m.t, "the webhook answers", func() (bool, string) {
@@ -27,12 +28,13 @@ func (m *managed) answering() {
 		}
 		_ = response.Body.Close()
 		pod, out := m.try("default",
-			`metadata: {name: probe, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 1}}}]}`, "--dry-run=server")
+			`metadata: {name: probe, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, `+
+				`resources: {requests: {cpu: 1}}}]}`, "--dry-run=server")
 		return pod != nil && pod.Spec.PriorityClassName == v1alpha1.PriorityClassBatch, out
 	})
 }
 
-// namespace makes a namespace with what stands in it, and waits until pods can be made there.
+// namespace makes a namespace with some objects, and waits until pods can be made there.
 func (m *managed) namespace(name, labels, contents string) {
 	m.t.Helper()
 	apply(m.t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {%s}}}", name, labels))
@@ -45,7 +47,7 @@ func (m *managed) namespace(name, labels, contents string) {
 	}
 }
 
-// counted waits until Kubernetes has counted what a quota is about; until then pods that ask for it are refused.
+// counted waits until Kubernetes has counted the resources of a quota. Until then it refuses pods that request them.
 func (m *managed) counted(namespace, quota string) {
 	m.t.Helper()
 	eventually(m.t, "quota "+quota+" in "+namespace+" is counted", func() (bool, string) {
@@ -54,12 +56,12 @@ func (m *managed) counted(namespace, quota string) {
 	})
 }
 
-// try creates a pod that nobody schedules. It returns nil if the API server does not take it, and what that says.
+// try creates a pod that no scheduler places. If the API server refuses it, the pod is nil and the text is the error.
 func (m *managed) try(namespace, pod string, args ...string) (*corev1.Pod, string) {
 	m.t.Helper()
 	c := bed.Kubectl(m.t.Context(), append([]string{"create", "-n", namespace, "-o", "json", "-f", "-"}, args...)...)
-	c.Stdin = strings.NewReader("{apiVersion: v1, kind: Pod, " +
-		strings.Replace(pod, "spec: {", "spec: {schedulerName: none, ", 1) + "}")
+	c.Stdin = strings.NewReader("{apiVersion: v1, kind: Pod, " + strings.Replace(pod, "spec: {",
+		"spec: {schedulerName: none, ", 1) + "}")
 	var warnings strings.Builder
 	c.Stderr = &warnings
 	out, err := c.Output()
@@ -73,16 +75,14 @@ func (m *managed) try(namespace, pod string, args ...string) (*corev1.Pod, strin
 	return created, warnings.String()
 }
 
-// asks returns what the containers of a pod ask for, in one line; all of it twice, as request and limit, or it says so.
-func asks(pod *corev1.Pod) string {
+// requestsOf returns the requests of a pod's containers, in one line. If a limit differs from the request, it shows both.
+func requestsOf(pod *corev1.Pod) string {
 	var all []string
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for _, c := range list {
 			var parts []string
-			for _, name := range []corev1.ResourceName{
-				"cpu", "memory", v1alpha1.ResourceBatchCPU, v1alpha1.ResourceBatchMemory, v1alpha1.ResourceMidCPU,
-				v1alpha1.ResourceMidMemory,
-			} {
+			for _, name := range []corev1.ResourceName{"cpu", "memory", v1alpha1.ResourceBatchCPU, v1alpha1.ResourceBatchMemory,
+				v1alpha1.ResourceMidCPU, v1alpha1.ResourceMidMemory} {
 				request, has := c.Resources.Requests[name]
 				limit, also := c.Resources.Limits[name]
 				if has || also {
@@ -127,100 +127,91 @@ spec: {hard: {requests.cpu: 1}}
 	const be = `metadata: {generateName: p-, labels: {waterline.io/qos: BE}}, `
 	const one = `{name: c, image: none, resources: {requests: {cpu: 2, memory: 1Gi}, limits: {cpu: 2, memory: 1Gi}}}`
 	for _, c := range []struct {
-		what, namespace, pod, asks, class string
-		warning                           string
+		what, namespace, pod, requests, class string
+		warning                               string
 	}{
-		{
-			"labelled", "other", be + `spec: {containers: [` + one + `]}`, "c(batch-cpu=2000 batch-memory=1073741824)",
-			"waterline-batch", "",
-		},
-		{"labelled as Koordinator has it", "other",
+		{"labelled", "other", be + `spec: {containers: [` + one + `]}`, "c(batch-cpu=2000 batch-memory=1073741824)",
+			"waterline-batch", ""},
+		{"with Koordinator's label", "other",
 			`metadata: {generateName: p-, labels: {koordinator.sh/qosClass: BE}}, spec: {containers: [` + one + `]}`,
 			"c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", ""},
-		{"labelled both ways", "other",
+		{"with both labels", "other",
 			`metadata: {generateName: p-, labels: {waterline.io/qos: LS, koordinator.sh/qosClass: BE}}, spec: {containers: [` +
 				one + `]}`,
 			"c(cpu=2 memory=1073741824)", "", ""},
-		{"Burstable", "other",
-			be + `spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 500m}, limits: {cpu: 2, memory: 1Gi}}}]}`,
+		{"Burstable", "other", be +
+			`spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 500m}, limits: {cpu: 2, memory: 1Gi}}}]}`,
 			"c(batch-cpu=500 batch-memory=1073741824)", "waterline-batch", ""},
 		{"init containers and sidecars", "other",
-			be + `spec: {initContainers: [{name: i, image: none, resources: {requests: {cpu: 3}}}, {name: s, image: none, restartPolicy: Always, resources: {requests: {cpu: 100m}}}], containers: [` + one + `]}`,
+			be + `spec: {initContainers: [{name: i, image: none, resources: {requests: {cpu: 3}}}, {name: s, image: none, ` +
+				`restartPolicy: Always, resources: {requests: {cpu: 100m}}}], containers: [` + one + `]}`,
 			"i(batch-cpu=3000) s(batch-cpu=100) c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", ""},
-		{
-			"of the mid tier", "other", be + `spec: {priorityClassName: waterline-mid, containers: [` + one + `]}`,
-			"c(mid-cpu=2000 mid-memory=1073741824)", "waterline-mid", "",
-		},
-		{"with the priority of online pods", "other",
-			be + `spec: {priorityClassName: waterline-prod, containers: [` + one + `]}`,
+		{"of the mid tier", "other", be + `spec: {priorityClassName: waterline-mid, containers: [` + one + `]}`,
+			"c(mid-cpu=2000 mid-memory=1073741824)", "waterline-mid", ""},
+		{"with the priority of online pods", "other", be + `spec: {priorityClassName: waterline-prod, containers: [` + one +
+			`]}`,
 			"c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", `"waterline-prod" is not for batch`},
 		{"with its priority as a number", "other",
 			be + `spec: {priority: 0, preemptionPolicy: PreemptLowerPriority, containers: [` + one + `]}`,
 			"c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", ""},
-		{"asking as a whole", "other",
-			be + `spec: {resources: {requests: {cpu: 3, memory: 1Gi}, limits: {cpu: 4, memory: 1Gi}}, containers: [{name: c, image: none, resources: {requests: {cpu: 1}}}, {name: d, image: none}]}`,
+		{"with pod-level requests", "other",
+			be + `spec: {resources: {requests: {cpu: 3, memory: 1Gi}, limits: {cpu: 4, memory: 1Gi}}, containers: [{name: c, ` +
+				`image: none, resources: {requests: {cpu: 1}}}, {name: d, image: none}]}`,
 			"c(batch-cpu=1000 batch-memory=536870912) d(batch-cpu=2000 batch-memory=536870912)", "waterline-batch", ""},
-		{
-			"with a LimitRange's defaults", "limited", be + `spec: {containers: [{name: c, image: none}]}`,
-			"c(batch-cpu=500 batch-memory=268435456)", "waterline-batch", "",
-		},
-		{"with a LimitRange, asking itself", "limited",
+		{"with a LimitRange's defaults", "limited", be + `spec: {containers: [{name: c, image: none}]}`,
+			"c(batch-cpu=500 batch-memory=268435456)", "waterline-batch", ""},
+		{"with a LimitRange and its own requests", "limited",
 			be + `spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 100m, memory: 64Mi}}}]}`,
 			"c(batch-cpu=100 batch-memory=67108864)", "waterline-batch", ""},
-		{
-			"selected", "tenant", `metadata: {generateName: p-, labels: {app: transcode}}, spec: {containers: [` + one + `]}`,
-			"c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", "",
-		},
-		{
-			"not selected", "tenant", `metadata: {generateName: p-, labels: {app: web}}, spec: {containers: [` + one + `]}`,
-			"c(cpu=2 memory=1073741824)", "", "",
-		},
-		{
-			"selected, where nobody opted in", "other",
+		{"selected", "tenant", `metadata: {generateName: p-, labels: {app: transcode}}, spec: {containers: [` + one + `]}`,
+			"c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", ""},
+		{"not selected", "tenant", `metadata: {generateName: p-, labels: {app: web}}, spec: {containers: [` + one + `]}`,
+			"c(cpu=2 memory=1073741824)", "", ""},
+		{"selected, in a namespace without opt-in", "other",
 			`metadata: {generateName: p-, labels: {app: transcode}}, spec: {containers: [` + one + `]}`,
-			"c(cpu=2 memory=1073741824)", "", "",
-		},
+			"c(cpu=2 memory=1073741824)", "", ""},
 	} {
 		for _, how := range [][]string{{"--dry-run=server"}, nil} {
-			pod, said := m.try(c.namespace, c.pod, how...)
-			if pod == nil {
-				t.Errorf("%s: %s", c.what, said)
-				continue
-			}
-			if got := asks(pod); got != c.asks || pod.Spec.PriorityClassName != c.class {
-				t.Errorf("%s: class %q, %s", c.what, pod.Spec.PriorityClassName, got)
-			}
-			if c.class != "" && (*pod.Spec.PreemptionPolicy != corev1.PreemptNever ||
-				pod.Labels[v1alpha1.LabelQoS] == "" && pod.Labels[v1alpha1.LabelQoSAlias] == "") {
-				t.Errorf("%s: preempts %s, labels %v", c.what, *pod.Spec.PreemptionPolicy, pod.Labels)
-			}
-			if c.warning == "" && said != "" || !strings.Contains(said, c.warning) {
-				t.Errorf("%s: the API server says %q", c.what, said)
-			}
+			t.Run(c.what+strings.Join(how, ""), func(t *testing.T) {
+				pod, message := m.try(c.namespace, c.pod, how...)
+				if pod == nil {
+					t.Fatal(message)
+				}
+				if got := requestsOf(pod); got != c.requests || pod.Spec.PriorityClassName != c.class {
+					t.Errorf("class %q, requests %s", pod.Spec.PriorityClassName, got)
+				}
+				if c.class != "" && (*pod.Spec.PreemptionPolicy != corev1.PreemptNever ||
+					pod.Labels[v1alpha1.LabelQoS] == "" && pod.Labels[v1alpha1.LabelQoSAlias] == "") {
+					t.Errorf("preempts %s, labels %v", *pod.Spec.PreemptionPolicy, pod.Labels)
+				}
+				if c.warning == "" && message != "" || !strings.Contains(message, c.warning) {
+					t.Errorf("the API server's warning is %q", message)
+				}
+			})
 		}
 	}
 
 	t.Log("a quota counts batch resources")
 	m.counted("counted", "batch")
-	if pod, said := m.try("counted", be+`spec: {containers: [`+one+`]}`); pod == nil {
-		t.Error(said)
+	if pod, message := m.try("counted", be+`spec: {containers: [`+one+`]}`); pod == nil {
+		t.Error(message)
 	}
-	if pod, said := m.try("counted", be+`spec: {containers: [`+one+`]}`); pod != nil ||
-		!strings.Contains(said, "exceeded quota: batch") {
-		t.Errorf("a second one: %s", said)
+	if pod, message := m.try("counted", be+`spec: {containers: [`+one+`]}`); pod != nil ||
+		!strings.Contains(message, "exceeded quota: batch") {
+		t.Errorf("a second one: %s", message)
 	}
-	// A quota of native CPU demands that each container asks for it.
-	if pod, said := m.try("native", be+`spec: {containers: [`+one+`]}`); pod != nil ||
-		!strings.Contains(said, "must specify requests.cpu") {
-		t.Errorf("with a quota of CPU: %s", said)
+	// A quota of native CPU demands that each container requests it.
+	if pod, message := m.try("native", be+`spec: {containers: [`+one+`]}`); pod != nil ||
+		!strings.Contains(message, "must specify requests.cpu") {
+		t.Errorf("with a quota of CPU: %s", message)
 	}
 
-	t.Log("what was written is not changed")
+	t.Log("the written pod is unchanged")
 	pod, _ := m.try("other", `metadata: {name: kept, labels: {waterline.io/qos: BE}}, spec: {containers: [`+one+`]}`)
-	said, err := bed.Kubectl(t.Context(), "annotate", "pod", "kept", "-n", "other", "--overwrite",
+	message, err := bed.Kubectl(t.Context(), "annotate", "pod", "kept", "-n", "other", "--overwrite",
 		`waterline.io/batch-resources={"pod":{}}`).CombinedOutput()
-	if err != nil || !strings.Contains(string(said), "its old value stays") {
-		t.Errorf("%v: %s", err, said)
+	if err != nil || !strings.Contains(string(message), "stays as it was") {
+		t.Errorf("%v: %s", err, message)
 	}
 	if now := object[corev1.Pod](t, "pod", "kept", "-n", "other"); pod == nil ||
 		now.Annotations[v1alpha1.AnnotationBatchResources] != pod.Annotations[v1alpha1.AnnotationBatchResources] {
@@ -231,7 +222,7 @@ spec: {hard: {requests.cpu: 1}}
 	}
 }
 
-// TestAPIWebhookCertificates creates pods while the webhook's certificates are made anew: none slips.
+// TestAPIWebhookCertificates creates pods while the webhook's certificates are renewed. No pod may slip.
 func TestAPIWebhookCertificates(t *testing.T) {
 	m := newManaged(t)
 	m.manager()
@@ -243,24 +234,25 @@ func TestAPIWebhookCertificates(t *testing.T) {
 	before := secret()
 	m.patch("/api/v1/namespaces/waterline-system/secrets/waterline-webhook", `{"data":{"tls.crt":"","tls.key":""}}`)
 	made, began := 0, time.Now()
-	renewed := time.Time{} // when the certificate was seen to be another
+	renewed := time.Time{} // when the certificate was seen to differ
 	for ; renewed.IsZero() || time.Since(renewed) < 10*time.Second; made++ {
 		if after := secret(); renewed.IsZero() && after != before && after != "" {
 			renewed = time.Now()
 		}
 		if time.Since(began) > mostWait {
-			t.Fatalf("after %s the certificate was not made anew", mostWait)
+			t.Fatalf("after %s, the certificate was not renewed", mostWait)
 		}
-		pod, said := m.try("default",
-			`metadata: {name: probe, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, resources: {requests: {cpu: 1}}}]}`, "--dry-run=server")
-		if pod == nil || asks(pod) != "c(batch-cpu=1000)" {
-			t.Fatalf("pod %d slipped: %s", made, said)
+		pod, message := m.try("default",
+			`metadata: {name: probe, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, image: none, `+
+				`resources: {requests: {cpu: 1}}}]}`, "--dry-run=server")
+		if pod == nil || requestsOf(pod) != "c(batch-cpu=1000)" {
+			t.Fatalf("pod %d slipped: %s", made, message)
 		}
 	}
-	t.Logf("made anew after %s; %d pods", renewed.Sub(began).Round(time.Second), made)
+	t.Logf("renewed after %s; %d pods", renewed.Sub(began).Round(time.Second), made)
 }
 
-// TestAPISlipped creates pods while there is no manager: they are counted, and their owner is told once.
+// TestAPISlipped creates pods while there is no manager. The manager counts them, and reports once to their owner.
 func TestAPISlipped(t *testing.T) {
 	m := newManaged(t)
 	m.node("m0", ours, "")
@@ -278,16 +270,18 @@ spec:
 	pods := func() []corev1.Pod { return object[corev1.PodList](t, "pods", "-l", "app=slips").Items }
 	eventually(t, "two pods", func() (bool, string) { return len(pods()) == 2, fmt.Sprint(len(pods())) })
 	for _, pod := range pods() {
-		if got := asks(&pod); got != "c(cpu=1/0)" {
-			t.Errorf("it asks for %s", got)
+		if got := requestsOf(&pod); got != "c(cpu=1/0)" {
+			t.Errorf("the pod requests %s", got)
 		}
 	}
 	first := m.manager()
 	policy := func() v1alpha1.ColocationPolicyStatus {
 		return object[v1alpha1.ColocationPolicy](t, "colocationpolicy", "default").Status
 	}
-	eventually(t, "both are counted",
-		func() (bool, string) { return policy().SlippedPods == 2, fmt.Sprintf("%+v", policy()) })
+	eventually(t, "both are counted", func() (bool, string) {
+		return policy().SlippedPods == 2,
+			fmt.Sprintf("%+v", policy())
+	})
 	replicas := object[appsv1.ReplicaSetList](t, "replicasets", "-l", "app=slips").Items
 	events := func() []corev1.Event {
 		return object[corev1.EventList](t, "events", "--field-selector", "reason=NotAdmitted").Items
@@ -304,15 +298,17 @@ spec:
 		t.Errorf("after a restart there are %d events", len(e))
 	}
 	if len(pods()) != 2 || pods()[0].DeletionTimestamp != nil {
-		t.Error("a pod was deleted")
+		t.Error("a slipped pod was deleted")
 	}
-	t.Log("made anew they ask for batch resources, and are counted no more")
+	t.Log("made again, the pods request batch resources, and are no longer counted")
 	kubectl(t, "delete", "pods", "-l", "app=slips", "--grace-period=0", "--force")
-	eventually(t, "nothing is counted",
-		func() (bool, string) { return policy().SlippedPods == 0, fmt.Sprintf("%+v", policy()) })
+	eventually(t, "nothing is counted", func() (bool, string) {
+		return policy().SlippedPods == 0,
+			fmt.Sprintf("%+v", policy())
+	})
 	for _, pod := range pods() {
-		if got := asks(&pod); got != "c(batch-cpu=1000)" {
-			t.Errorf("it asks for %s", got)
+		if got := requestsOf(&pod); got != "c(batch-cpu=1000)" {
+			t.Errorf("the pod requests %s", got)
 		}
 	}
 	kubectl(t, "delete", "events", "--field-selector", "reason=NotAdmitted")

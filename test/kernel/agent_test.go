@@ -38,11 +38,8 @@ type pods struct {
 }
 
 func newPods() *pods {
-	return &pods{
-		wake: make(chan struct{}, 1), now: model.Snapshot{
-			Known: true, NodeInfo: model.NodeInfo{Allocatable: model.Amount{CPU: 64_000}},
-		},
-	}
+	return &pods{wake: make(chan struct{}, 1),
+		now: kube.Snapshot{Known: true, Node: kube.Node{Allocatable: model.Amount{CPU: 64_000}}}}
 }
 
 func (p *pods) Run(ctx context.Context) { <-ctx.Done() }
@@ -81,7 +78,7 @@ func (p *pods) change(f func(s *model.Snapshot)) {
 	}
 }
 
-// burstable is a pod that asks for a weight, or for none if it is 0.
+// burstable returns a Burstable pod with a CPU request. Its annotation has these shares; 0: no annotation.
 func burstable(uid string, requestMilli, shares int64) model.Pod {
 	return model.Pod{
 		UID: uid, APIUID: uid, Namespace: "default", Name: uid, QoS: model.Burstable, RequestMilli: requestMilli,
@@ -89,7 +86,7 @@ func burstable(uid string, requestMilli, shares int64) model.Pod {
 	}
 }
 
-// run is an agent at work in this process.
+// run is an agent that runs in this process.
 type run struct {
 	agent  *agent.Agent
 	policy model.Policy
@@ -101,7 +98,7 @@ type run struct {
 // start runs an agent on the node until the test ends or stop is called.
 func (n *testNode) start(source agent.Pods, change func(*agent.Config)) *run {
 	n.t.Helper()
-	r := &run{policy: fixture.Policy(), dir: memoryDir(n.t)} // on a disk others may be waited for
+	r := &run{policy: fixture.Policy(), dir: memoryDir(n.t)} // on a disk, the agent may wait for other processes
 	cfg := agent.Config{
 		Sys:        host.DefaultSys,
 		CgroupRoot: "/sys/fs/cgroup", Kubepods: n.layout.Root, RunDir: r.dir, SyncPeriod: 10 * time.Second,
@@ -148,13 +145,13 @@ func TestAgent(t *testing.T) {
 	source.set(burstable("b", 250, 0))
 	r := n.start(source, nil)
 
-	t.Log("the pod is known before its cgroup is there, as is usual; the kubelet's own first write comes later")
+	t.Log("as usual, the pod is known before its cgroup exists; the kubelet's own first write comes later")
 	a := n.pod(model.Burstable, "a", 500, "0123456789aa")
 	n.expect(a, model.Shares, 2048)
 	n.set(class, model.Shares, 768)
 	n.expect(class, model.Shares, 2048+256)
 
-	t.Log("another writer is answered")
+	t.Log("the agent repairs another writer's value")
 	n.set(a, model.Shares, 512)
 	n.expect(a, model.Shares, 2048)
 
@@ -168,7 +165,7 @@ func TestAgent(t *testing.T) {
 	source.set(burstable("b", 250, 8192))
 	n.expect(b, model.Shares, 8192)
 
-	t.Log("quotas are lifted in the kernel's order, for containers that come later too, and put back")
+	t.Log("quotas are lifted in the kernel's order, for later containers too, and restored")
 	n.set(a, model.Quota, 100_000)
 	n.set(a+"/0123456789aa", model.Quota, 80_000)
 	limited := burstable("a", 500, 4096)
@@ -191,18 +188,18 @@ func TestAgent(t *testing.T) {
 	source.set(limited)
 	n.expect(a, model.Quota, 100_000)
 	n.expect(a+"/0123456789aa", model.Quota, 80_000)
-	n.expect(a+"/0123456789cc", model.Quota, 30_000) // of an unknown container: what was recorded
+	n.expect(a+"/0123456789cc", model.Quota, 30_000) // in an unknown container: the recorded value
 
-	t.Log("the cgroup is made anew under the same name, which the next audit would be late to see")
+	t.Log("the cgroup is made again under the same name, and the next audit would be too late")
 	n.remove(a)
 	a = n.pod(model.Burstable, "a", 500)
 	begin := time.Now()
 	n.expect(a, model.Shares, 4096)
 	if took := time.Since(begin); took > 5*time.Second {
-		t.Errorf("it took %s", took)
+		t.Errorf("this took %s", took)
 	}
 
-	t.Log("Off gives everything back")
+	t.Log("mode Disabled restores every file")
 	r.mu.Lock()
 	r.policy.Mode = model.ModeDisabled
 	r.mu.Unlock()
@@ -214,7 +211,7 @@ func TestAgent(t *testing.T) {
 	r.mu.Unlock()
 	n.expect(a, model.Shares, 4096)
 
-	t.Log("removing the annotations restores what the kubelet has")
+	t.Log("removing the annotations restores the kubelet's values")
 	source.set(burstable("a", 500, 0))
 	source.set(burstable("b", 250, 0))
 	n.expect(a, model.Shares, 512)
@@ -228,7 +225,7 @@ func TestAgent(t *testing.T) {
 		t.Errorf("after stopping, the weight is %d", n.raw(a, model.Shares))
 	}
 
-	t.Log("every round can be decided again from the journal")
+	t.Log("the journal replays every round")
 	rounds := 0
 	for round, err := range journal.Read(r.dir) {
 		if err != nil {
@@ -251,7 +248,7 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// TestRejected checks that a write which the kernel refuses is not tried again until something changes.
+// TestRejected checks that the agent repeats a write that the kernel refused only after something changed.
 func TestRejected(t *testing.T) {
 	n := newNode(t)
 	if n.mount.Version != cgroup.V1 {
@@ -266,14 +263,15 @@ func TestRejected(t *testing.T) {
 	source.set(pod)
 	r := n.start(source, func(c *agent.Config) { c.SyncPeriod = 10 * time.Millisecond })
 	n.expect(a, model.Quota, model.Unlimited)
-	n.set(n.layout.Class(model.Burstable), model.Quota, 50_000) // which no kubelet does: now 100 ms does not fit any more
+	// no kubelet sets this period; a quota of 100 ms no longer fits
+	n.set(n.layout.Class(model.Burstable), model.Quota, 50_000)
 	pod.Annotations.Quota = ""
 	source.set(pod)
 	refused := func() float64 {
 		return metric(t, r.agent, v1alpha1.MetricRejected, "errno", "EINVAL")
 	}
 	within(t, "a refused write", func() bool { return refused() > 0 }, func() string { return "none" })
-	time.Sleep(500 * time.Millisecond) // some fifty audits
+	time.Sleep(500 * time.Millisecond) // time for about fifty audits
 	if got := refused(); got != 1 {
 		t.Errorf("the kernel refused %v writes, want 1", got)
 	}
@@ -283,7 +281,7 @@ func TestRejected(t *testing.T) {
 	n.expect(a, model.Quota, 200_000)
 }
 
-// rests waits until for some time a count does not grow, as it never would where something is written again and again.
+// rests waits until a counter stays the same for some time. It never does if the agent repeats a write.
 func rests(t testing.TB, what string, length time.Duration, count func() float64) {
 	t.Helper()
 	var more float64
@@ -298,8 +296,8 @@ func rests(t testing.TB, what string, length time.Duration, count func() float64
 	t.Errorf("%v %s within %s", more, what, length)
 }
 
-// metric returns one of the agent's metrics, of the series with this label, or of the only one if that is "". An agent
-// whose loop is kept waiting for seconds shows none.
+// metric returns the value of one of the agent's metrics: of the series with this label, or of the only series if the
+// label is "". An agent whose loop waits for seconds publishes none.
 func metric(t *testing.T, a *agent.Agent, name, label, value string) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -326,7 +324,7 @@ func metric(t *testing.T, a *agent.Agent, name, label, value string) float64 {
 	return 0
 }
 
-// TestNoHotLoop checks that an agent which finds no pods rests between two looks.
+// TestNoHotLoop checks that an agent that finds no pods rests between two reads.
 func TestNoHotLoop(t *testing.T) {
 	n := newNode(t)
 	looks := 0
@@ -337,15 +335,15 @@ func TestNoHotLoop(t *testing.T) {
 	})
 	began := time.Now()
 	ready := func() string { return fmt.Sprint(r.agent.Ready()) }
-	within(t, "it says what is wrong", func() bool { return strings.Contains(ready(), "--kubepods") }, ready)
+	within(t, "the agent reports the error", func() bool { return strings.Contains(ready(), "--kubepods") }, ready)
 	time.Sleep(time.Second)
 	r.stop()
 	if took := time.Since(began); float64(looks) > 4+took.Seconds() {
-		t.Errorf("it looked %d times within %s", looks, took)
+		t.Errorf("the agent read its groups %d times within %s", looks, took)
 	}
 }
 
-// TestTwoAgents checks that a second agent refuses the first one's run directory.
+// TestTwoAgents checks that a second agent refuses to use the run directory of the first.
 func TestTwoAgents(t *testing.T) {
 	n := newNode(t)
 	r := n.start(newPods(), nil)
@@ -356,14 +354,14 @@ func TestTwoAgents(t *testing.T) {
 	}
 }
 
-// TestRestore checks that a node is put back without an agent: from the specs where pods are known, else from the
-// record.
+// TestRestore checks that files are restored without a running agent: from the specs of known pods, and from the undo
+// record for others.
 func TestRestore(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		n := newNode(t)
 		source := newPods()
 		a := n.pod(model.Burstable, "a", 500)
-		n.set(a, model.Shares, 300) // not what the kubelet would write: this is what the record has
+		n.set(a, model.Shares, 300) // not the kubelet's value, but the value on record
 		source.set(burstable("a", 500, 2048))
 		r := n.start(source, nil)
 		n.expect(a, model.Shares, 2048)
@@ -386,7 +384,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestDamagedRecord checks that a damaged undo record stops nothing and is kept.
+// TestDamagedRecord checks that the agent runs with a damaged undo record, and keeps the damaged file.
 func TestDamagedRecord(t *testing.T) {
 	n := newNode(t)
 	source := newPods()
@@ -404,7 +402,7 @@ func TestDamagedRecord(t *testing.T) {
 	}
 }
 
-// TestNoAllocations checks that looking at everything and finding nothing costs no memory.
+// TestNoAllocations checks that a round that finds no change allocates no memory.
 func TestNoAllocations(t *testing.T) {
 	n := newNode(t)
 	undo, err := acthost.OpenUndo(filepath.Join(t.TempDir(), "undo"))
@@ -429,9 +427,8 @@ func TestNoAllocations(t *testing.T) {
 			model.Setting{File: model.File{Dir: dir, Knob: model.Shares}, Value: model.Number(2048)},
 			model.Setting{File: model.File{Dir: dir + "/0123456789ab", Knob: model.Shares}, Value: model.Number(1024)})
 		if n.mount.Cpusets != "" {
-			plan.Settings = append(plan.Settings, model.Setting{
-				File: model.File{Dir: dir + "/0123456789ab", Knob: model.Cpuset}, Value: model.Value{List: "0"},
-			})
+			plan.Settings = append(plan.Settings, model.Setting{File: model.File{Dir: dir + "/0123456789ab", Knob: model.Cpuset},
+				Value: model.Value{List: "0"}})
 		}
 	}
 	if _, err := h.Apply(&plan); err != nil {
@@ -439,18 +436,18 @@ func TestNoAllocations(t *testing.T) {
 	}
 	all := func(string) bool { return true }
 	if changed, err := tree.Scan(all); !changed || err != nil {
-		t.Fatalf("the first scan finds %v, %v", changed, err)
+		t.Fatalf("the first scan returned %v, %v", changed, err)
 	}
 	allocs := testing.AllocsPerRun(100, func() {
 		if changed, err := tree.Scan(all); changed || err != nil {
-			t.Fatalf("nothing changed, but the scan says %v, %v", changed, err)
+			t.Fatalf("nothing changed, but the scan returned %v, %v", changed, err)
 		}
 		tree.WatchSettings(plan.Settings)
 		if h.CheckAll() {
-			t.Fatal("nothing changed, but a file deviates")
+			t.Fatal("nothing changed, but a file differs")
 		}
 	})
 	if allocs > 0 {
-		t.Errorf("an audit that finds nothing makes %v allocations, want none", allocs)
+		t.Errorf("an audit without changes makes %v allocations, want none", allocs)
 	}
 }

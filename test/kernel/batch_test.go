@@ -27,7 +27,8 @@ import (
 
 const mib = 1 << 20
 
-// newBatchNode makes a node whose groups have limits of memory, or skips the test where there are none.
+// newBatchNode makes a node whose groups have memory limits. It skips the test where the kernel has no memory
+// controller.
 func newBatchNode(t *testing.T) *testNode {
 	n := newNode(t)
 	if n.mount.Memory == "" {
@@ -35,15 +36,14 @@ func newBatchNode(t *testing.T) *testNode {
 	}
 	n.memory = true
 	n.delegate("")
-	for _, dir := range []string{
-		filepath.Dir(n.layout.Root), n.layout.Root, n.layout.Class(model.Burstable), n.layout.Class(model.BestEffort),
-	} {
+	for _, dir := range []string{filepath.Dir(n.layout.Root), n.layout.Root, n.layout.Class(model.Burstable),
+		n.layout.Class(model.BestEffort)} {
 		n.mkdir(dir)
 	}
 	return n
 }
 
-// batch is a pod that asks for batch resources, with these containers, each for as much.
+// batch returns a pod that requests batch resources, in containers that request the same amounts each.
 func batch(uid string, each model.Grant, ids ...string) model.Pod {
 	n := int64(max(len(ids), 1))
 	pod := model.Pod{
@@ -57,7 +57,7 @@ func batch(uid string, each model.Grant, ids ...string) model.Pod {
 	return pod
 }
 
-// expectGrant waits until a group has what it is to have.
+// expectGrant waits until a group has the settings of a grant.
 func (n *testNode) expectGrant(dir string, shares int64, g model.Grant) {
 	n.t.Helper()
 	quota, memory := int64(model.Unlimited), int64(model.Unlimited)
@@ -72,38 +72,38 @@ func (n *testNode) expectGrant(dir string, shares int64, g model.Grant) {
 	n.expect(dir, model.MemoryMax, memory)
 }
 
-// TestMemoryMax pins down what the kernel does with limits of memory.
+// TestMemoryMax records how the kernel treats memory limits.
 func TestMemoryMax(t *testing.T) {
 	n := newBatchNode(t)
 	dir := n.pod(model.BestEffort, "a", 0, "0123456789ab")
 	if got := n.raw(dir, model.MemoryMax); got != model.Unlimited {
-		t.Errorf("a new group is limited to %d", got)
+		t.Errorf("a new group has a limit of %d", got)
 	}
 	page := int64(os.Getpagesize())
 	n.set(dir, model.MemoryMax, 100*page+page-1)
 	if got := n.raw(dir, model.MemoryMax); got != 100*page {
-		t.Errorf("100 pages and a part of one read %d", got)
+		t.Errorf("after a write of 100 pages and a fraction, the limit reads %d", got)
 	}
-	n.set(dir+"/0123456789ab", model.MemoryMax, 200*page) // more than the pod's: the kernel takes it on both versions
+	n.set(dir+"/0123456789ab", model.MemoryMax, 200*page) // above the pod's limit: both cgroup versions accept that
 	n.set(dir, model.MemoryMax, model.Unlimited)
 	if got := n.raw(dir, model.MemoryMax); got != model.Unlimited {
-		t.Errorf("without a limit it reads %d", got)
+		t.Errorf("without a limit, the file reads %d", got)
 	}
 	n.set(dir+"/0123456789ab", model.MemoryMax, model.Unlimited)
 	h := n.hold(dir + "/0123456789ab")
 	h.do("anon")
 	err := n.try(dir, model.MemoryMax, 8*mib)
 	switch {
-	case n.mount.Version == cgroup.V1 &&
-		(!errors.Is(err, unix.EBUSY) || n.raw(dir, model.MemoryMax) != model.Unlimited || h.ended()):
-		t.Errorf("v1: a limit below what is in use: %v, ended: %v, want EBUSY", err, h.ended())
+	case n.mount.Version == cgroup.V1 && (!errors.Is(err, unix.EBUSY) || n.raw(dir, model.MemoryMax) != model.Unlimited ||
+		h.ended()):
+		t.Errorf("v1: a limit below the usage: %v, ended: %v, want EBUSY", err, h.ended())
 	case n.mount.Version == cgroup.V2 && (err != nil || n.raw(dir, model.MemoryMax) != 8*mib || !h.ended()):
-		t.Errorf("v2: a limit below what is in use: %v, ended: %v, want that it is killed for it", err, h.ended())
+		t.Errorf("v2: a limit below the usage: %v, ended: %v, want the process killed", err, h.ended())
 	}
 }
 
-// TestBatch walks batch pods through their lives: what they ask for is there before their first process, whoever
-// overwrites it.
+// TestBatch walks batch pods through their lives. Their settings are written before their first process runs, and
+// restored after another writer.
 func TestBatch(t *testing.T) {
 	n := newBatchNode(t)
 	source := newPods()
@@ -112,13 +112,13 @@ func TestBatch(t *testing.T) {
 	r := n.start(source, func(c *agent.Config) { c.SyncPeriod = 100 * time.Millisecond })
 	within(t, "ready", func() bool { return r.agent.Ready() == nil }, func() string { return r.agent.Ready().Error() })
 
-	t.Log("the pod is known before its cgroup is there, its containers are not; no process of it runs yet")
+	t.Log("the pod is known before its cgroup exists, but not its containers; none of its processes runs yet")
 	var took []time.Duration
 	const many = 30
 	for i := range many {
 		uid := fmt.Sprintf("a%d", i)
 		source.set(batch(uid, each, "", ""))
-		time.Sleep(20 * time.Millisecond) // the agent learns of it
+		time.Sleep(20 * time.Millisecond) // the agent reads of the pod
 		began := time.Now()
 		dir := n.pod(model.BestEffort, uid, 0)
 		n.expectGrant(dir, 3072, twice)
@@ -146,7 +146,7 @@ func TestBatch(t *testing.T) {
 		n.expectGrant(a+"/"+id, 1536, each)
 	}
 
-	t.Log("another writer is answered, at both levels")
+	t.Log("the agent repairs another writer's values, of pod and container")
 	for _, dir := range []string{a, a + "/0123456789aa"} {
 		limits, shares := twice, int64(3072)
 		if dir != a {
@@ -160,9 +160,9 @@ func TestBatch(t *testing.T) {
 		n.expectGrant(dir, shares, limits)
 	}
 
-	t.Log("once it stands nothing is written any more, though the limits are not of whole pages")
+	t.Log("the agent repeats no write, though the limits are not whole pages")
 	writes := func() float64 { return metric(t, r.agent, v1alpha1.MetricWrites, "file", model.MemoryMax.String()) }
-	rests(t, "limits were written in vain", time.Second, writes) // ten audits
+	rests(t, "limits were written again", time.Second, writes) // ten audits
 
 	t.Log("a process meets the limit")
 	h := n.hold(a + "/0123456789aa")
@@ -171,7 +171,7 @@ func TestBatch(t *testing.T) {
 	n.expectGrant(a, 3072, model.Grant{Memory: 512 * mib})
 	n.expectGrant(a+"/0123456789aa", 1536, model.Grant{Memory: 256 * mib})
 
-	t.Log("Off gives everything back")
+	t.Log("mode Disabled restores every file")
 	mode := func(m model.Mode) {
 		r.mu.Lock()
 		r.policy.Mode = m
@@ -184,11 +184,10 @@ func TestBatch(t *testing.T) {
 	mode(model.ModeEnforce)
 	n.expectGrant(a, 3072, model.Grant{Memory: 512 * mib})
 
-	t.Log("and so does waterline restore")
+	t.Log("waterline restore restores every file too")
 	r.stop()
-	if restored, err := restore.Restore(t.Context(), restore.Config{
-		CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir, Pods: source,
-	}); err != nil || len(restored) == 0 {
+	if restored, err := restore.Restore(t.Context(), agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir,
+		Pods: source}); err != nil || len(restored) == 0 {
 		t.Errorf("restoring: %+v, %v", restored, err)
 	}
 	for _, dir := range []string{a, a + "/0123456789aa", n.layout.Pod(model.BestEffort, "a1")} {
@@ -199,8 +198,8 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// TestMemoryInUse checks that a pod which was here before, and uses more than its limit, is not killed for it nor made
-// to wait, and gets its limit when it uses less.
+// TestMemoryInUse checks a pod that existed before the agent and uses more than its limit. The kernel neither kills nor
+// throttles it. It gets its limit when it uses less.
 func TestMemoryInUse(t *testing.T) {
 	n := newBatchNode(t)
 	a := n.pod(model.BestEffort, "a", 0, "0123456789aa", "0123456789bb")
@@ -222,7 +221,7 @@ func TestMemoryInUse(t *testing.T) {
 			return nil
 		}
 	})
-	n.expectGrant(a+"/0123456789bb", 1024, each) // this one uses nothing
+	n.expectGrant(a+"/0123456789bb", 1024, each) // this pod uses no memory
 	time.Sleep(time.Second)
 	for _, dir := range []string{a, a + "/0123456789aa"} {
 		if got := n.raw(dir, model.MemoryMax); got != model.Unlimited || h.ended() {
@@ -230,12 +229,12 @@ func TestMemoryInUse(t *testing.T) {
 		}
 	}
 	events := func() int { mu.Lock(); defer mu.Unlock(); return told }
-	within(t, "an event says so", func() bool { return events() > 0 }, func() string { return "none" })
+	within(t, "the kernel counts an event", func() bool { return events() > 0 }, func() string { return "none" })
 	if got := events(); got > 2 {
-		t.Errorf("%d events say so, want one for each limit", got)
+		t.Errorf("%d events, want one for each limit", got)
 	}
 	if refused := metric(t, r.agent, v1alpha1.MetricRejected, "file", model.MemoryMax.String()); refused != 0 {
-		t.Errorf("the kernel was asked %v times for what it would refuse or kill for", refused)
+		t.Errorf("the agent wrote %v limits that the kernel would refuse or kill for", refused)
 	}
 	h.do("free")
 	for _, dir := range []string{a, a + "/0123456789aa"} {
@@ -251,7 +250,7 @@ func TestMemoryInUse(t *testing.T) {
 	}
 }
 
-// holder is a process in a group that holds memory, see [TestMeterHold].
+// holder is a process in a group that keeps memory allocated, see [TestMemoryHolder].
 type holder struct {
 	t    testing.TB
 	in   io.WriteCloser
@@ -259,7 +258,7 @@ type holder struct {
 	done chan struct{}
 }
 
-// hold starts one.
+// hold starts a holder.
 func (n *testNode) hold(dir string) *holder {
 	n.t.Helper()
 	self, err := os.Executable()
@@ -271,7 +270,7 @@ func (n *testNode) hold(dir string) *holder {
 		files = append(files, filepath.Join(n.mount.Memory, dir, "cgroup.procs"))
 	}
 	cmd := exec.Command("sh", "-c", `for f in $FILES; do echo $$ >$f || exit 1; done; exec "$@"`, "sh", self, "-test.run",
-		"^TestMeterHold$")
+		"^TestMemoryHolder$")
 	cmd.Env = append(os.Environ(), "FILES="+strings.Join(files, " "), holdEnv+"=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	in, inErr := cmd.StdinPipe()
@@ -295,13 +294,13 @@ func (h *holder) do(what string) {
 	}
 }
 
-// end ends the process, and waits until it has.
+// end ends the process and waits for its end.
 func (h *holder) end() {
 	_ = h.in.Close()
 	<-h.done
 }
 
-// ended reports whether the process has ended, or does so within a moment.
+// ended reports whether the process has ended, or ends within a moment.
 func (h *holder) ended() bool {
 	select {
 	case <-h.done:

@@ -18,7 +18,7 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
-// busyMachine is a procfs of a machine with four CPUs that is as busy as the test says, whatever this one does.
+// busyMachine is a procfs of a machine with four CPUs. The test sets how busy it is, independent of this machine.
 type busyMachine struct {
 	dir  string
 	busy atomic.Int64 // CPUs
@@ -47,7 +47,7 @@ func newMachine(t *testing.T) *busyMachine {
 		idle, last = idle+now.Sub(last)*time.Duration(4-m.busy.Load()), now
 		text := fmt.Sprintf("cpu  1 2 3 %012d 0 0 0 0 0 0\n%sprocs_running 1\n", idle/(10*time.Millisecond),
 			"cpu0 1 2 3 4 0 0 0 0 0 0\ncpu1 1 2 3 4 0 0 0 0 0 0\ncpu2 1 2 3 4 0 0 0 0 0 0\ncpu3 1 2 3 4 0 0 0 0 0 0\n")
-		if _, err := stat.WriteAt([]byte(text), 0); err != nil { // always as long
+		if _, err := stat.WriteAt([]byte(text), 0); err != nil { // always of the same length
 			t.Error(err)
 		}
 	}
@@ -78,7 +78,7 @@ func limited(uid string, limits map[string]int64) model.Pod {
 	return pod
 }
 
-// TestBurst walks a pod through its life while the policy lets it burst. The test plays the kubelet.
+// TestBurst walks a pod through its life under a policy that allows bursts. The test acts as the kubelet.
 func TestBurst(t *testing.T) {
 	n := newMeterNode(t)
 	const c0, c1 = "0123456789aa", "0123456789bb"
@@ -87,13 +87,13 @@ func TestBurst(t *testing.T) {
 	if n.raw(a, model.Burst) == -2 {
 		t.Skip("kernel before 5.14: no bursts")
 	}
-	kubelet := func(pod, first, second int64) error { // loosens and tightens in the order of cgroup v1
+	kubelet := func(pod, first, second int64) error { // loosens and tightens in the order that cgroup v1 requires
 		write := func(dir string, quota int64) error { return n.try(dir, model.Quota, quota) }
 		if n.raw(a, model.Quota) == model.Unlimited || pod > n.raw(a, model.Quota) {
 			return errors.Join(write(a, pod), write(a+"/"+c0, first), write(a+"/"+c1, second))
 		}
 		if err := write(a+"/"+c0, first); err != nil {
-			return err // as the kubelet, which goes on only where that worked
+			return err // like the kubelet, which continues only after a successful write
 		}
 		return errors.Join(write(a+"/"+c1, second), write(a, pod))
 	}
@@ -120,10 +120,10 @@ func TestBurst(t *testing.T) {
 		}
 	})
 
-	t.Log("the node must be seen to have room for ten seconds")
+	t.Log("the node must have room for ten seconds")
 	cools := func(pod int64) {
 		t.Helper()
-		// Whenever it seems that the machine was busy, the ten seconds begin anew.
+		// Whenever the machine seems busy, the ten seconds start again.
 		for n.raw(a, model.Burst) != pod && time.Since(began) < time.Minute {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -134,15 +134,15 @@ func TestBurst(t *testing.T) {
 	cools(150_000)
 	bursts(150_000, 100_000, 50_000)
 
-	t.Log("another writer is answered")
+	t.Log("the agent repairs another writer's value")
 	n.set(a+"/"+c0, model.Burst, 0)
 	bursts(150_000, 100_000, 50_000)
 
-	t.Log("a resize to less: when the status shows it, the burst is long gone")
+	t.Log("a resize to less: the burst is gone long before the status shows the resize")
 	less := limited("a", map[string]int64{c0: 1000, c1: 500})
 	for i := range less.Containers {
 		if less.Containers[i].ID == c0 {
-			less.Containers[i].LeastMilli = 400 // the spec; the status shows 1000
+			less.Containers[i].LeastMilli = 400 // the limit in the spec; the one in the status is 1000
 		}
 	}
 	less.LeastMilli = 900
@@ -154,7 +154,7 @@ func TestBurst(t *testing.T) {
 	source.set(limited("a", map[string]int64{c0: 400, c1: 500}))
 	bursts(90_000, 40_000, 50_000)
 
-	t.Log("a kubelet that is faster is refused, and tries again")
+	t.Log("the kernel refuses a kubelet that is faster than the agent, and it tries again")
 	if err := kubelet(60_000, 20_000, 40_000); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("%v, want EINVAL", err)
 	}
@@ -163,11 +163,11 @@ func TestBurst(t *testing.T) {
 		func() string { return "EINVAL" })
 	bursts(60_000, 20_000, 40_000)
 
-	t.Log("a resize to more: not before the quota is there")
+	t.Log("a resize to more: the burst follows the quota")
 	more := limited("a", map[string]int64{c0: 1000, c1: 400})
 	for i := range more.Containers {
 		if more.Containers[i].ID == c0 {
-			more.Containers[i].LeastMilli = 200 // the status
+			more.Containers[i].LeastMilli = 200 // the limit in the status
 		}
 	}
 	more.LeastMilli = 600
@@ -186,7 +186,7 @@ func TestBurst(t *testing.T) {
 	cools(140_000)
 	bursts(140_000, 100_000, 40_000)
 
-	t.Log("the policy changes its mind")
+	t.Log("the policy changes twice")
 	off := policy
 	off.Protect.Burst = false
 	rules.Store(&off)
@@ -196,7 +196,7 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// TestBurstRaises has a container burn all that its quota lets it have, beside one that sleeps.
+// TestBurstRaises runs a container that uses its whole quota, beside one that sleeps.
 func TestBurstRaises(t *testing.T) {
 	n := newMeterNode(t)
 	const c0, c1 = "0123456789aa", "0123456789bb"
@@ -227,13 +227,13 @@ func TestBurstRaises(t *testing.T) {
 		return n.raw(a, model.Quota) == n.raw(a+"/"+c0, model.Quota)+n.raw(a+"/"+c1, model.Quota)
 	}, func() string { return fmt.Sprint(n.raw(a, model.Quota)) })
 	if got := n.raw(a+"/"+c1, model.Quota); got != 20_000 {
-		t.Errorf("the container that sleeps has %d", got)
+		t.Errorf("the quota of the sleeping container is %d", got)
 	}
 	if got := n.raw(a+"/"+c0, model.Burst); got != 30_000 && got != -2 {
-		t.Errorf("it may save up %d", got)
+		t.Errorf("its burst is %d", got)
 	}
 
-	t.Log("the node is hot: back at once")
+	t.Log("the node is hot: the quota is restored at once")
 	machine.busy.Store(4)
 	n.expect(a+"/"+c0, model.Quota, 30_000)
 	n.expect(a, model.Quota, 50_000)

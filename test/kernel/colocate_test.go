@@ -13,8 +13,8 @@ import (
 	"github.com/waterline-io/waterline/test/lab/redisbench"
 )
 
-// TestColocate runs lab colocate in short. That batch works, that requests are answered and that the CPU time adds up
-// holds on any machine. Latencies are compared only where the machine does nothing else and the generator is on time.
+// TestColocate runs lab colocate in short. On any machine, batch must work, the server must answer its requests, and
+// the CPU times must add up. Latencies are compared only if the machine does nothing else and the generator is on time.
 func TestColocate(t *testing.T) {
 	newNode(t) // or skip
 	if emulated() {
@@ -29,8 +29,8 @@ func TestColocate(t *testing.T) {
 	if soak() {
 		cfg.Seconds, cfg.Loads, cfg.Repeats, cfg.Latest = 0, nil, 0, 0
 	}
-	// A neighbour of this virtual machine takes what it wants without being seen: a CPU that is slower than it was when
-	// requests were made for it cannot answer them all. What Waterline does wrong it does each time.
+	// A neighbour of this virtual machine may take CPU invisibly. A CPU that became slower after the requests were
+	// scheduled cannot answer all of them. An error of Waterline occurs every time.
 	const attempts = 3
 	for attempt := range attempts {
 		r, err := colocate.Run(t.Context(), cfg)
@@ -49,23 +49,23 @@ func TestColocate(t *testing.T) {
 				wrong = append(wrong, fed(m, mode)...)
 			}
 		}
-		if comparable(t, m) &&
-			!(m["p99_ratio_plain"] > 1 && m["p99_ratio_waterline"] <= 1.5 && m["p99_ratio_waterline"] <= m["p99_ratio_plain"]) {
-			wrong = append(wrong,
-				fmt.Sprintf("p99 to p99 alone: plain %.2f, waterline %.2f", m["p99_ratio_plain"], m["p99_ratio_waterline"]))
+		if comparable(t, m) && !(m["p99_ratio_plain"] > 1 && m["p99_ratio_waterline"] <= 1.5 &&
+			m["p99_ratio_waterline"] <= m["p99_ratio_plain"]) {
+			wrong = append(wrong, fmt.Sprintf("p99 to p99 alone: plain %.2f, waterline %.2f", m["p99_ratio_plain"],
+				m["p99_ratio_waterline"]))
 		}
-		switch said := strings.Join(wrong, "; "); {
-		case said == "":
+		switch problem := strings.Join(wrong, "; "); {
+		case problem == "":
 			return
 		case attempt == attempts-1:
-			t.Error(said)
+			t.Error(problem)
 		default:
-			t.Log(said, "; once more")
+			t.Log(problem, "; once more")
 		}
 	}
 }
 
-// comparable reports whether the machine did nothing else, as far as that can be seen, and the generator was on time.
+// comparable reports whether, as far as it can be measured, the machine did nothing else and the generator was on time.
 func comparable(t *testing.T, m map[string]float64) bool {
 	t.Helper()
 	const little, late = 0.1, 1 // CPUs, ms
@@ -81,13 +81,12 @@ func comparable(t *testing.T, m map[string]float64) bool {
 	return true
 }
 
-// answered returns what is wrong unless the server answered all that it was asked for what that costs.
+// answered returns an error text unless the server answered all requests and used the CPU time that they cost.
 func answered(m map[string]float64, mode string) (wrong []string) {
 	if m[mode+"requests"] < 1000 || m[mode+"errors"] != 0 || m[mode+"p50_ms"] < 0.3 ||
 		m[mode+"p99_ms"] < m[mode+"p50_ms"] {
-		wrong = append(wrong,
-			fmt.Sprintf("%s: %v requests, %v errors, p50 %v ms, p99 %v ms", mode, m[mode+"requests"], m[mode+"errors"],
-				m[mode+"p50_ms"], m[mode+"p99_ms"]))
+		wrong = append(wrong, fmt.Sprintf("%s: %v requests, %v errors, p50 %v ms, p99 %v ms", mode, m[mode+"requests"],
+			m[mode+"errors"], m[mode+"p50_ms"], m[mode+"p99_ms"]))
 	}
 	if cost := m[mode+"cpu_ms_per_request"]; cost < 0.3 || cost > 10 {
 		wrong = append(wrong, fmt.Sprintf("%s: a request costs %v ms of CPU", mode, cost))
@@ -97,26 +96,26 @@ func answered(m map[string]float64, mode string) (wrong []string) {
 	}
 	sum := m[mode+"online_cpus"] + m[mode+"batch_cpus"] + m[mode+"agent_cpus"] + m[mode+"generator_cpus"] +
 		m[mode+"other_cpus"]
-	// The kernel may count what the hypervisor took as used by pods, and not by the machine.
+	// The kernel may count stolen time as used by the pods, but not as used by the machine.
 	stolen := m[mode+"steal_percent"] / 100 * m["cpus_machine"]
 	if used := m[mode+"cpu_total_percent"] / 100 * (m["cpus_machine"] - stolen); sum < 0.85*used-0.1 ||
 		sum > 1.05*(used+stolen)+0.1 {
-		wrong = append(wrong,
-			fmt.Sprintf("%s: %.2f CPUs were used and %.2f stolen, by somebody %.2f", mode, used, stolen, sum))
+		wrong = append(wrong, fmt.Sprintf("%s: %.2f CPUs were used and %.2f stolen; the parts add up to %.2f", mode, used,
+			stolen,
+			sum))
 	}
 	return wrong
 }
 
-// fed returns what is wrong unless both batch programs worked.
+// fed returns an error text unless both batch programs worked.
 func fed(m map[string]float64, mode string) (wrong []string) {
 	if m[mode+"ffmpeg_frames_per_second"] <= 0 || m[mode+"stress_operations_per_second"] <= 0 ||
 		m[mode+"batch_cpus"] <= 0 {
-		wrong = append(wrong,
-			fmt.Sprintf("%s: %v frames and %v operations a second with %v CPUs", mode, m[mode+"ffmpeg_frames_per_second"],
-				m[mode+"stress_operations_per_second"], m[mode+"batch_cpus"]))
+		wrong = append(wrong, fmt.Sprintf("%s: %v frames and %v operations a second with %v CPUs", mode,
+			m[mode+"ffmpeg_frames_per_second"], m[mode+"stress_operations_per_second"], m[mode+"batch_cpus"]))
 	}
 	if share := m[mode+"batch_share_of_free_cpu"]; share <= 0 || share > 1.001 {
-		wrong = append(wrong, fmt.Sprintf("%s: batch had %v of what was free", mode, share))
+		wrong = append(wrong, fmt.Sprintf("%s: batch had %v of the free CPU", mode, share))
 	}
 	return wrong
 }

@@ -17,14 +17,14 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
-// TestCPUConfined narrows groups that are not the agent's, or not any more, and widens them again.
+// TestCPUConfined narrows and widens groups that Waterline does not own, or no longer owns.
 func TestCPUConfined(t *testing.T) {
 	n := newCPUNode(t)
 	if n.separate() {
-		t.Skip("on v1 the kernel refuses to narrow a group below what its children have")
+		t.Skip("on v1, the kernel refuses to narrow a group below its children's CPUs")
 	}
 	if n.all.Len() < 4 {
-		t.Skip("three CPUs or fewer: half of them is too few to give any away")
+		t.Skip("three CPUs or fewer: half of them is too few for exclusive CPUs")
 	}
 	n.audit = time.Second
 	n.agent(memoryDir(t))
@@ -44,11 +44,11 @@ func TestCPUConfined(t *testing.T) {
 		}
 	}
 
-	t.Log("all pods are confined to half of the CPUs, then to the others")
+	t.Log("all pods are confined to half of the CPUs, then to the other half")
 	n.add(model.Burstable, model.CPUExclusive, false, 1)
-	n.settle("one CPU alone")
+	n.settle("one exclusive CPU")
 	n.add(model.Guaranteed, model.CPUExclusive, false, 1, 0)
-	n.settle("another alone")
+	n.settle("another exclusive CPU")
 	home := n.add(model.Burstable, model.CPUShare, true, 1)
 	n.add(model.BestEffort, model.CPUNone, true, 0)
 	n.settle("before")
@@ -58,13 +58,14 @@ func TestCPUConfined(t *testing.T) {
 		t.Logf("%s took %s", set, n.settle("confined to "+set.String()))
 	}
 
-	t.Log("a class is confined while its pods have homes but nobody is alone, so that its list is nobody's of ours")
+	t.Log("a class is confined while its pods have home CPUs and none has exclusive ones, " +
+		"so that the agent does not own the class's list")
 	for _, p := range n.pods {
 		if p != home {
 			n.drop(p)
 		}
 	}
-	n.settle("only a home is left")
+	n.settle("only a home is possible")
 	own := n.list(home.dir+"/"+home.pod.Containers[0].ID, "cpuset.cpus")
 	class := n.layout.Class(model.Burstable)
 	narrow(class, n.all.Minus(own))
@@ -72,7 +73,7 @@ func TestCPUConfined(t *testing.T) {
 		func() string { return "none" })
 	allowed, err := allowedCPUs(home.processes[home.pod.Containers[0].ID].Process.Pid)
 	if err != nil || allowed != n.all.Minus(own) {
-		t.Errorf("the process runs on %s (%v), not where the class is confined to", allowed, err)
+		t.Errorf("the process runs on %s (%v), not on the CPUs of the class", allowed, err)
 	}
 	narrow(class, everywhere)
 	n.settle("the class is wide again")
@@ -81,7 +82,7 @@ func TestCPUConfined(t *testing.T) {
 	}
 }
 
-// TestCPUHotplug takes CPUs offline and online again under pods that have some alone.
+// TestCPUHotplug takes CPUs offline and online under pods with exclusive CPUs.
 func TestCPUHotplug(t *testing.T) {
 	if !emulated() {
 		t.Skip("CPUs are taken offline only in the virtual machine")
@@ -90,7 +91,7 @@ func TestCPUHotplug(t *testing.T) {
 	if n.all.Len() < 4 {
 		t.Skip("three CPUs or fewer")
 	}
-	const first = "cpu1" // CPU 0 stays on x86
+	const first = "cpu1" // on x86, CPU 0 stays online
 	if _, err := os.Stat(filepath.Join(host.DefaultSys, "devices/system/cpu", first, "online")); err != nil {
 		t.Skipf("CPUs cannot be taken offline: %v", err)
 	}
@@ -106,9 +107,9 @@ func TestCPUHotplug(t *testing.T) {
 	dir := memoryDir(t)
 	r := n.agent(dir)
 	alone := n.add(model.Burstable, model.CPUExclusive, false, 2)
-	n.settle("two CPUs alone")
+	n.settle("two exclusive CPUs")
 	n.add(model.Guaranteed, model.CPUExclusive, false, 1, 1, 0)
-	n.settle("two containers alone")
+	n.settle("two containers with exclusive CPUs")
 	n.add(model.Burstable, model.CPUShare, true, 2)
 	n.add(model.BestEffort, model.CPUNone, true, 0)
 	n.settle("before")
@@ -121,47 +122,46 @@ func TestCPUHotplug(t *testing.T) {
 		defer n.mu.Unlock()
 		for uid, p := range n.pods {
 			if c := n.conditions[uid]; p.pod.Annotations.CPUs != model.CPUNone && !c.Met {
-				t.Logf("%s: %s asks for %s and is told %s", what, uid, p.pod.Annotations.CPUs, c.Message)
-				// In full form CPUs come and go faster than pods may be moved.
-				if !slices.Contains([]model.Code{
-					model.CPUsLost, model.CPUsTaken, model.CPUsPromised, model.CPUsTooMany, model.CPUsMoveLater,
-				}, c.Reason) {
-					t.Errorf("that is not about too few CPUs: %s", c.Reason)
+				t.Logf("%s: %s requests %s, and the condition is %s", what, uid, p.pod.Annotations.CPUs, c.Message)
+				// In full form, CPUs come and go faster than pods may be moved.
+				if !slices.Contains([]model.Code{model.CPUsLost, model.CPUsTaken, model.CPUsPromised, model.CPUsTooMany,
+					model.CPUsMoveLater}, c.Reason) {
+					t.Errorf("the reason is not a lack of CPUs: %s", c.Reason)
 				}
 			}
 		}
 	}
-	t.Log("one pod loses a CPU, and gets another, or the reason why not")
+	t.Log("one pod loses a CPU, and gets another one or a reason")
 	lost := n.ownOf(alone)
 	n.plug(last(lost), false)
-	settle("a CPU goes")
+	settle("a CPU goes offline")
 	if now := n.ownOf(alone); now.Has(last(lost)) || now.Len() != lost.Len() {
-		t.Errorf("it had %s and has %s, of %s", lost, now, n.all)
+		t.Errorf("the pod had %s and has %s, of %s", lost, now, n.all)
 	}
 	n.plug(last(lost), true)
-	settle("the CPU is back")
+	settle("the CPU is online again")
 
-	t.Log("all go but two, one after the other, and come back")
+	t.Log("all CPUs except two go offline, one after the other, and come back")
 	for cpu := range everywhere.All() {
 		if cpu > 1 {
 			n.plug(cpu, false)
-			settle(fmt.Sprintf("CPU %d goes", cpu))
+			settle(fmt.Sprintf("CPU %d goes offline", cpu))
 		}
 	}
 	for cpu := range everywhere.All() {
 		if cpu > 1 {
 			n.plug(cpu, true)
-			settle(fmt.Sprintf("CPU %d comes", cpu))
+			settle(fmt.Sprintf("CPU %d comes online", cpu))
 		}
 	}
 	for uid := range n.pods {
-		if c := n.told(uid); c.Reason != "" && !c.Met {
-			t.Errorf("all CPUs are back, and %s is told %s", uid, c.Message)
+		if c := n.condition(uid); c.Reason != "" && !c.Met {
+			t.Errorf("all CPUs are online, and the condition of %s is %s", uid, c.Message)
 		}
 	}
 
 	seed := uint64(time.Now().UnixNano())
-	t.Logf("some come and go at the same time, seed %d", seed)
+	t.Logf("several CPUs come and go at the same time, seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	steps := 10
 	if soak() {
@@ -182,15 +182,15 @@ func TestCPUHotplug(t *testing.T) {
 		settle(fmt.Sprintf("step %d, with %s", step, n.all))
 	}
 	p50, p90, p99 := quantiles(took)
-	t.Logf("%d changes, an audit each %s: p50 %s, p90 %s, p99 %s until every process was where it belongs", len(took),
+	t.Logf("%d changes, an audit each %s: p50 %s, p90 %s, p99 %s until every process had the right CPUs", len(took),
 		n.audit, p50, p90, p99)
 }
 
-// TestCPUFacts checks what the agent relies on of lists of CPUs on v2.
+// TestCPUFacts checks the behaviour of CPU lists on v2 that the agent relies on.
 func TestCPUFacts(t *testing.T) {
 	n := newCPUNode(t)
 	if n.separate() {
-		t.Skip("v1 has other rules")
+		t.Skip("v1 has different rules")
 	}
 	everywhere := n.all
 	p := n.add(model.Burstable, model.CPUNone, true, 0)
@@ -213,7 +213,7 @@ func TestCPUFacts(t *testing.T) {
 	if !emulated() || n.all.Len() < 4 {
 		return
 	}
-	t.Log("a list keeps a CPU that goes offline, takes one that is, and is wide again when it is back")
+	t.Log("a list keeps a CPU that goes offline, accepts an offline CPU, and has both when they are online again")
 	t.Cleanup(func() { n.plug(3, true) })
 	n.plug(3, false)
 	if err := tell(p.dir, everywhere.String()); err != nil {
@@ -231,7 +231,7 @@ func TestCPUFacts(t *testing.T) {
 		t.Error(err)
 	}
 
-	t.Log("the kernel tells groups of a CPU only once it has described it")
+	t.Log("the kernel adds a CPU to groups only after it has described its caches")
 	for range 10 {
 		described := make(chan error, 1)
 		go func() {
@@ -246,12 +246,12 @@ func TestCPUFacts(t *testing.T) {
 		}
 		expect(p.dir, "cpuset.cpus.effective", everywhere)
 		n.plug(3, false)
-		within(t, "CPU 3 goes", func() bool { return !model.CPUs(3).Within(n.list(p.dir, "cpuset.cpus.effective")) },
-			func() string { return "it stays" })
+		within(t, "CPU 3 goes offline", func() bool { return !model.CPUs(3).Within(n.list(p.dir, "cpuset.cpus.effective")) },
+			func() string { return "CPU 3 stays online" })
 	}
 }
 
-// plug takes a CPU offline, or online again.
+// plug takes a CPU offline or online.
 func (n *cpuNode) plug(cpu int, online bool) {
 	n.t.Helper()
 	file, text := filepath.Join(host.DefaultSys, fmt.Sprintf("devices/system/cpu/cpu%d/online", cpu)), "0"
@@ -268,9 +268,9 @@ func (n *cpuNode) plug(cpu int, online bool) {
 	}
 }
 
-// ownOf returns the CPUs that a pod was told are its own.
+// ownOf returns the CPUs that the agent reported as a pod's own.
 func (n *cpuNode) ownOf(p *cpuPod) model.CPUSet {
-	return toldCPUs(n.told(p.pod.UID))
+	return conditionCPUs(n.condition(p.pod.UID))
 }
 
 // last returns the highest CPU of a set.

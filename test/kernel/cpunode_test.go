@@ -22,29 +22,30 @@ import (
 type cpuPod struct {
 	pod       model.Pod
 	dir       string
-	processes map[string]*exec.Cmd // by the name of the container's cgroup
+	processes map[string]*exec.Cmd // by name of the container's cgroup
 	once      bool                 // it has, or had, CPUs of its own
 }
 
-// cpuNode is a node whose pods ask for CPUs.
+// cpuNode is a node whose pods request CPUs.
 type cpuNode struct {
 	*testNode
 	source *pods
-	audit  time.Duration // the agent's SyncPeriod
+	audit  time.Duration // SyncPeriod of the agent
 	all    model.CPUSet  // online
 	cores  map[int]int   // CPU → core
 	pods   map[string]*cpuPod
 	born   int
-	ran    map[int]model.CPUSet // process → where it was allowed to run when all was settled last
-	bound  []time.Duration      // from a pod's cgroup to its list: what starts in there from then on is bound
+	ran    map[int]model.CPUSet // process → its allowed CPUs at the last moment when all was settled
+	bound  []time.Duration      // from a pod's cgroup to its CPU list: processes that start there later are bound
 
 	mu         sync.Mutex
 	conditions map[string]model.PodCondition
 	notices    map[model.Code]int
-	seen       map[string]int // what happened how often
+	seen       map[string]int // how often each event happened
 }
 
-// newCPUNode makes a node, or skips the test where no CPU sets can be had: with one CPU nobody can have one alone.
+// newCPUNode makes a node, or skips the test where CPU sets are impossible. With a single CPU, no pod can have an
+// exclusive one.
 func newCPUNode(t *testing.T) *cpuNode {
 	n := &cpuNode{
 		testNode: newNode(t), source: newPods(), audit: 10 * time.Second, cores: map[int]int{}, pods: map[string]*cpuPod{},
@@ -81,9 +82,9 @@ func (n *cpuNode) agent(dir string) *run {
 		c.API.SetCondition = func(_ context.Context, c model.Condition) error {
 			n.mu.Lock()
 			defer n.mu.Unlock()
-			if pod := n.pods[c.UID]; pod != nil && c.Reason == "" &&
-				(pod.pod.Annotations.CPUs == model.CPUShare || pod.pod.Annotations.CPUs == model.CPUExclusive) {
-				n.seen["taken back"]++
+			if pod := n.pods[c.UID]; pod != nil && c.Reason == "" && (pod.pod.Annotations.CPUs == model.CPUShare ||
+				pod.pod.Annotations.CPUs == model.CPUExclusive) {
+				n.seen["removed"]++
 			}
 			n.conditions[c.UID] = c.PodCondition
 			n.count(c.PodCondition)
@@ -96,14 +97,14 @@ func (n *cpuNode) agent(dir string) *run {
 	})
 }
 
-// saw notes that something happened.
+// saw counts an event.
 func (n *cpuNode) saw(what string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.seen[what]++
 }
 
-// count notes what a pod was told. It runs with the lock held.
+// count counts the result that the agent reported for a pod. The caller holds the lock.
 func (n *cpuNode) count(c model.PodCondition) {
 	if !c.Met {
 		if c.Reason != "" {
@@ -116,7 +117,7 @@ func (n *cpuNode) count(c model.PodCondition) {
 	for part := range strings.SplitSeq(c.Message, ", ") {
 		cores := map[int]bool{}
 		_, list, _ := strings.Cut(part, " ")
-		set, _ := model.ParseCPUs(list) // wrong looks closer
+		set, _ := model.ParseCPUs(list) // wrong checks the list itself
 		for cpu := range set.All() {
 			cores[n.cores[cpu]] = true
 		}
@@ -126,9 +127,8 @@ func (n *cpuNode) count(c model.PodCondition) {
 	}
 }
 
-// add makes a pod with one container for each limit, in CPUs, 0 for none, which is also what it requests, unless that
-// is less:
-// 0.
+// add makes a pod with one container for each CPU limit; 0: no limit. A container requests its limit, or nothing if
+// less is set.
 func (n *cpuNode) add(q model.QoSClass, mode model.CPUMode, less bool, limits ...int64) *cpuPod {
 	n.t.Helper()
 	n.born++
@@ -142,9 +142,8 @@ func (n *cpuNode) add(q model.QoSClass, mode model.CPUMode, less bool, limits ..
 		if less {
 			request = 0
 		}
-		p.pod.Containers = append(p.pod.Containers, model.Container{
-			Name: string(rune('a' + i)), LimitMilli: limit * 1000, RequestMilli: request,
-		})
+		p.pod.Containers = append(p.pod.Containers, model.Container{Name: string(rune('a' + i)), LimitMilli: limit * 1000,
+			RequestMilli: request})
 		p.pod.RequestMilli += request
 		p.pod.LimitMilli += limit * 1000
 	}
@@ -153,7 +152,7 @@ func (n *cpuNode) add(q model.QoSClass, mode model.CPUMode, less bool, limits ..
 	n.mu.Unlock()
 	taken := n.foreign(uid)
 	p.dir = n.pod(q, uid, p.pod.RequestMilli)
-	n.tell(p) // the API knows the pod before it has containers
+	n.publish(p) // the API has the pod before its containers exist
 	n.bind(p, taken)
 	n.begin(p, "f0f0f0f0f0f0")
 	for i := range limits {
@@ -162,27 +161,27 @@ func (n *cpuNode) add(q model.QoSClass, mode model.CPUMode, less bool, limits ..
 	return p
 }
 
-func (n *cpuNode) tell(p *cpuPod) {
+func (n *cpuNode) publish(p *cpuPod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.source.set(p.pod)
 }
 
-// foreign returns the CPUs that pods other than one have alone.
+// foreign returns the exclusive CPUs of all pods except one.
 func (n *cpuNode) foreign(uid string) model.CPUSet {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var taken model.CPUSet
 	for other, c := range n.conditions {
 		if other != uid && c.Reason == model.CPUsExclusive {
-			taken = taken.Or(toldCPUs(c))
+			taken = taken.Or(conditionCPUs(c))
 		}
 	}
 	return taken
 }
 
-// toldCPUs returns the CPUs that a pod was told are its own, all containers' together.
-func toldCPUs(c model.PodCondition) model.CPUSet {
+// conditionCPUs returns the union of the CPUs that the agent reported as own for a pod's containers.
+func conditionCPUs(c model.PodCondition) model.CPUSet {
 	var all model.CPUSet
 	for part := range strings.SplitSeq(c.Message, ", ") {
 		_, list, _ := strings.Cut(part, " ")
@@ -194,8 +193,8 @@ func toldCPUs(c model.PodCondition) model.CPUSet {
 	return all
 }
 
-// bind waits, on v2, until a pod that is new cannot run on CPUs that others have alone. A runtime needs longer than
-// that to start the first process in there.
+// bind waits, on v2, until a new pod cannot run on exclusive CPUs of other pods. A runtime needs longer than that to
+// start the pod's first process.
 func (n *cpuNode) bind(p *cpuPod, taken model.CPUSet) {
 	n.t.Helper()
 	if n.separate() || taken.Empty() {
@@ -208,7 +207,7 @@ func (n *cpuNode) bind(p *cpuPod, taken model.CPUSet) {
 	n.bound = append(n.bound, time.Since(begin))
 }
 
-// list reads a list of CPUs from a file that every group has.
+// list reads a CPU list from a file that every group has.
 func (n *cpuNode) list(dir, file string) model.CPUSet {
 	text, err := os.ReadFile(n.cpusets(dir, file))
 	if err != nil {
@@ -221,9 +220,9 @@ func (n *cpuNode) list(dir, file string) model.CPUSet {
 	return set
 }
 
-// begin makes a container's group and starts a process in it, as runc does: in the group of each hierarchy from the
-// first. The first thing that the process does there is to look where it may run. On v2 that must not be where another
-// pod is alone; on v1 a new container has its pod's list until the agent sees it.
+// begin makes a container's group and starts a process in it. Like runc, it starts the process inside the group of each
+// hierarchy. The process first reads its allowed CPUs. On v2 these must not include exclusive CPUs of another pod. On
+// v1, a new container has its pod's list until the agent sees the container.
 func (n *cpuNode) begin(p *cpuPod, id string) {
 	n.t.Helper()
 	name, taken := p.dir+"/"+id, n.foreign(p.pod.UID)
@@ -247,7 +246,7 @@ while :; do sleep 1000; done`, "sh", n.path(name, "cgroup.procs"))
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	first, listErr := model.ParseCPUs(line)
 	if err != nil || listErr != nil {
-		n.t.Fatalf("the process in %s says %q: %v, %v", name, line, err, listErr)
+		n.t.Fatalf("the process in %s printed %q: %v, %v", name, line, err, listErr)
 	}
 	switch {
 	case !first.Overlaps(taken):
@@ -255,7 +254,7 @@ while :; do sleep 1000; done`, "sh", n.path(name, "cgroup.procs"))
 	case n.separate():
 		n.saw("started elsewhere")
 	default:
-		n.t.Errorf("the first process of %s started on %s, but %s are others' alone", name, first, taken)
+		n.t.Errorf("the first process of %s started on %s, but %s are exclusive to other pods", name, first, taken)
 	}
 }
 
@@ -271,7 +270,7 @@ func (n *cpuNode) end(p *cpuPod, id string) {
 	n.remove(p.dir + "/" + id)
 }
 
-// restart ends a container, if it runs, and starts it again under a new id. The API hears of that a little later.
+// restart ends a container if it runs, and starts it again under a new id. The API reports the new id a little later.
 func (n *cpuNode) restart(p *cpuPod, i int) {
 	n.t.Helper()
 	n.born++
@@ -299,15 +298,15 @@ func (n *cpuNode) drop(p *cpuPod) {
 	n.remove(p.dir)
 }
 
-func (n *cpuNode) ask(p *cpuPod, mode model.CPUMode) {
+func (n *cpuNode) annotate(p *cpuPod, mode model.CPUMode) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p.pod.Annotations.CPUs = mode
 	n.source.set(p.pod)
 }
 
-// wrong returns what of the node's processes is not where it should be, "" if nothing: by the conditions that the pods
-// were given, and where the kernel lets each process run.
+// wrong describes the processes that may run on wrong CPUs, judged by the conditions of the pods and by the kernel's
+// affinity of each process. It returns "" if there are none.
 func (n *cpuNode) wrong() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -315,27 +314,27 @@ func (n *cpuNode) wrong() string {
 	taken, homes := model.CPUSet{}, model.CPUSet{}
 	for uid, p := range n.pods {
 		condition := n.conditions[uid]
-		asks := p.pod.Annotations.CPUs == model.CPUShare || p.pod.Annotations.CPUs == model.CPUExclusive
-		if !asks {
+		requests := p.pod.Annotations.CPUs == model.CPUShare || p.pod.Annotations.CPUs == model.CPUExclusive
+		if !requests {
 			if condition != (model.PodCondition{}) {
-				return fmt.Sprintf("%s asks for nothing but is told %+v", uid, condition)
+				return fmt.Sprintf("%s requests no CPUs but has the condition %+v", uid, condition)
 			}
 			continue
 		}
 		if condition.Reason == "" {
-			return uid + " asks for CPUs and is told nothing"
+			return uid + " requests CPUs and has no condition"
 		}
 		switch condition.Reason {
 		case model.CPUsMoveLater:
 			return "a move must wait: " + condition.Message
-		case model.CPUsUnknown: // an agent that has just started has not asked the kubelet yet
-			return uid + " is told that nothing is known"
+		case model.CPUsUnknown: // a new agent has not queried the kubelet yet
+			return uid + " has the condition that the CPUs are unknown"
 		}
 		if !condition.Met {
 			continue
 		}
 		if exclusive := p.pod.Annotations.CPUs == model.CPUExclusive; exclusive != (condition.Reason == model.CPUsExclusive) {
-			return fmt.Sprintf("%s asks for %s and is told %+v", uid, p.pod.Annotations.CPUs, condition)
+			return fmt.Sprintf("%s requests %s and has the condition %+v", uid, p.pod.Annotations.CPUs, condition)
 		}
 		own[uid] = map[string]model.CPUSet{}
 		for part := range strings.SplitSeq(condition.Message, ", ") {
@@ -343,10 +342,10 @@ func (n *cpuNode) wrong() string {
 			set, err := model.ParseCPUs(list)
 			i := int(name[0] - 'a')
 			if err != nil || set.Len() != int(p.pod.Containers[i].LimitMilli/1000) {
-				return fmt.Sprintf("%s is told %q, its limits are %+v", uid, condition.Message, p.pod.Containers)
+				return fmt.Sprintf("the condition of %s is %q, its limits are %+v", uid, condition.Message, p.pod.Containers)
 			}
 			if set.Overlaps(taken) || set.Overlaps(homes) {
-				return fmt.Sprintf("%s has CPUs of another: %s", uid, set)
+				return fmt.Sprintf("%s has CPUs of another pod: %s", uid, set)
 			}
 			own[uid][name] = set
 			if p.pod.Annotations.CPUs == model.CPUExclusive {
@@ -358,7 +357,7 @@ func (n *cpuNode) wrong() string {
 	}
 	shared := n.all.Minus(taken)
 	if shared.Empty() {
-		return "no CPU is left for the others"
+		return "no CPU is left for other pods"
 	}
 	for uid, p := range n.pods {
 		for id, cmd := range p.processes {
@@ -381,7 +380,7 @@ func (n *cpuNode) wrong() string {
 				}
 			}
 			if allowed != should {
-				return fmt.Sprintf("%s of %s, which asks for %q, runs on %s, not on %s", id, uid, p.pod.Annotations.CPUs, allowed,
+				return fmt.Sprintf("%s of %s, which requests %q, runs on %s, not on %s", id, uid, p.pod.Annotations.CPUs, allowed,
 					should)
 			}
 		}
@@ -389,9 +388,9 @@ func (n *cpuNode) wrong() string {
 	return n.wrongLists(own, shared)
 }
 
-// wrongLists returns which cgroup of v2 has a list that it should not have, "" if none has: what is made in a group
-// later is bound by it. Only the QoS classes and the pods are told where to run, and the containers of pods that have
-// CPUs of their own, or had.
+// wrongLists describes the v2 cgroups with a wrong CPU list, which would bind groups that are made in them later. It
+// returns "" if there are none. Only the QoS classes, the pods, and the containers of pods that have or had CPUs of
+// their own have lists.
 func (n *cpuNode) wrongLists(own map[string]map[string]model.CPUSet, shared model.CPUSet) string {
 	if n.separate() {
 		return ""
@@ -418,7 +417,7 @@ func (n *cpuNode) wrongLists(own map[string]map[string]model.CPUSet, shared mode
 		}
 		for id := range p.processes {
 			if is := n.list(p.dir+"/"+id, "cpuset.cpus"); !p.once && !is.Empty() {
-				return fmt.Sprintf("the list of %s of %s, which never had CPUs, is %s", id, uid, is)
+				return fmt.Sprintf("the list of %s of %s, which never had its own CPUs, is %s", id, uid, is)
 			}
 		}
 	}
@@ -438,7 +437,7 @@ func union(sets map[string]model.CPUSet) model.CPUSet {
 	return all
 }
 
-// allowedCPUs returns where the kernel lets a process run.
+// allowedCPUs returns the CPUs on which the kernel lets a process run.
 func allowedCPUs(pid int) (model.CPUSet, error) {
 	status, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(pid), "status"))
 	if err != nil {
@@ -449,15 +448,15 @@ func allowedCPUs(pid int) (model.CPUSet, error) {
 	return model.ParseCPUs(line)
 }
 
-// settle waits until everything is where it should be, and returns how long that took.
+// settle waits until every process and list is right, and returns how long that took.
 func (n *cpuNode) settle(what string) time.Duration {
 	n.t.Helper()
 	begin := time.Now()
 	for wrong := n.wrong(); wrong != ""; wrong = n.wrong() {
 		limit := 10 * time.Second
 		if emulated() || strings.HasPrefix(wrong, "a move must wait") {
-			// Moves are bounded by the minute. And the virtual machine was seen to stand still for 16 s when a CPU went offline
-			// while the host was busy.
+			// The number of moves in a minute is bounded. The virtual machine was also seen to stand still for 16 s when a CPU
+			// went offline while the host was busy.
 			limit = 70 * time.Second
 		}
 		if time.Since(begin) > limit {
@@ -479,10 +478,10 @@ func (n *cpuNode) settle(what string) time.Duration {
 }
 
 // served reports whether a pod has CPUs of its own.
-func (n *cpuNode) served(uid string) bool { return n.told(uid).Met }
+func (n *cpuNode) served(uid string) bool { return n.condition(uid).Met }
 
-// told returns what a pod was told last.
-func (n *cpuNode) told(uid string) model.PodCondition {
+// condition returns the last condition that the agent reported for a pod.
+func (n *cpuNode) condition(uid string) model.PodCondition {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.conditions[uid]

@@ -11,8 +11,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestCPUSets lets pods that ask for CPUs come, change their minds, restart and go, while the agent restarts too and
-// somebody else writes into their cgroups, and looks where the kernel lets their processes run.
+// TestCPUSets lets pods that request CPUs come, change their requests, restart and go. Meanwhile the agent restarts,
+// and another writer changes their cgroups. It checks where the kernel lets the pods' processes run.
 func TestCPUSets(t *testing.T) {
 	n := newCPUNode(t)
 	dir := memoryDir(t)
@@ -27,7 +27,7 @@ func TestCPUSets(t *testing.T) {
 		n.crowd(half)
 	}
 	if soak() {
-		steps, pause = 1000, 300*time.Millisecond // about as fast as moves may go
+		steps, pause = 1000, 300*time.Millisecond // about as fast as the agent may move pods
 	}
 	var took []time.Duration
 	for step := range steps {
@@ -45,8 +45,8 @@ func TestCPUSets(t *testing.T) {
 		switch k := random.IntN(12); {
 		case p == nil || k < 3 && len(uids) < most:
 			limits := shapes[random.IntN(len(shapes))]
-			// A scheduler would not bind more than fits. That there is more all the same, of static pods, is rare.
-			less := n.promised()+sum(limits) > int64(n.all.Len()) && random.IntN(8) > 0
+			// A scheduler would not bind more than fits. Static pods can exceed the node all the same, but rarely.
+			less := n.requested()+sum(limits) > int64(n.all.Len()) && random.IntN(8) > 0
 			p = n.add(model.QoSClass(random.IntN(3)), mode, less, limits...)
 			what = fmt.Sprintf("add %s %v as %s", p.pod.UID, limits, mode)
 		case k < 5:
@@ -54,7 +54,7 @@ func TestCPUSets(t *testing.T) {
 			n.drop(p)
 		case k < 8:
 			what = fmt.Sprintf("%s becomes %s", p.pod.UID, mode)
-			n.ask(p, mode)
+			n.annotate(p, mode)
 		case k < 9:
 			what = "restart a container of " + p.pod.UID
 			n.restart(p, random.IntN(len(p.pod.Containers)))
@@ -69,17 +69,17 @@ func TestCPUSets(t *testing.T) {
 		time.Sleep(pause)
 	}
 	p50, p90, p99 := quantiles(took)
-	t.Logf("%d steps: p50 %s, p90 %s, p99 %s until every process was where it belongs", steps, p50, p90, p99)
+	t.Logf("%d steps: p50 %s, p90 %s, p99 %s until every process had the right CPUs", steps, p50, p90, p99)
 	if len(n.bound) > 0 {
 		p50, p90, p99 = quantiles(n.bound)
-		t.Logf("%d new pods: p50 %s, p90 %s, p99 %s from the pod's cgroup to its list", len(n.bound), p50, p90, p99)
+		t.Logf("%d new pods: p50 %s, p90 %s, p99 %s from the pod's cgroup to its CPU list", len(n.bound), p50, p90, p99)
 	}
-	t.Log("Off gives everything back")
+	t.Log("mode Disabled restores every file")
 	mode := func(m model.Mode) { r.mu.Lock(); r.policy.Mode = m; r.mu.Unlock() }
 	mode(model.ModeDisabled)
-	within(t, "every process runs everywhere", func() bool { return n.confined() == "" }, n.confined)
+	within(t, "every process may run on all CPUs", func() bool { return n.confined() == "" }, n.confined)
 	mode(model.ModeEnforce)
-	n.settle("enforced again")
+	n.settle("mode Enforce again")
 	for uid, p := range n.pods {
 		n.drop(p)
 		n.settle("drop " + uid)
@@ -87,16 +87,15 @@ func TestCPUSets(t *testing.T) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	t.Logf("seen: %v", n.seen)
-	for _, kind := range []string{
-		string(model.CPUsExclusive), string(model.CPUsShare), "several cores", "refused", "moved",
-	} {
+	for _, kind := range []string{string(model.CPUsExclusive), string(model.CPUsShare), "several cores", "refused",
+		"moved"} {
 		if n.seen[kind] == 0 && many {
-			t.Errorf("%d steps, and none %s", steps, kind)
+			t.Errorf("%d steps, and no event %q", steps, kind)
 		}
 	}
 }
 
-// crowd makes everything happen once that a run of a hundred random steps may miss.
+// crowd causes each event that a run of a hundred random steps may miss.
 func (n *cpuNode) crowd(half int64) {
 	n.t.Helper()
 	n.add(model.Burstable, model.CPUExclusive, false, half-1, 0)
@@ -107,11 +106,11 @@ func (n *cpuNode) crowd(half int64) {
 	n.settle("no CPUs of its own")
 	n.add(model.Burstable, model.CPUShare, true, half)
 	n.settle("more than is left")
-	n.ask(home, model.CPUExclusive)
+	n.annotate(home, model.CPUExclusive)
 	n.settle("a home is made exclusive")
 }
 
-// confined returns a process that may not run everywhere, "" if each may.
+// confined names a process that may not run on all CPUs. It returns "" if there is none.
 func (n *cpuNode) confined() string {
 	for uid, p := range n.pods {
 		for id, cmd := range p.processes {
@@ -123,8 +122,8 @@ func (n *cpuNode) confined() string {
 	return ""
 }
 
-// promised returns how many CPUs the node's pods request.
-func (n *cpuNode) promised() int64 {
+// requested returns the sum of the CPUs that the node's pods request.
+func (n *cpuNode) requested() int64 {
 	var milli int64
 	for _, p := range n.pods {
 		milli += p.pod.RequestMilli
@@ -140,9 +139,8 @@ func sum(limits []int64) int64 {
 	return all
 }
 
-// drift writes a list into a cgroup that the agent has told where to run: one of a pod that has CPUs of its own or, on
-// v2, that of a QoS class while anybody is alone. Where nobody is, the lists of the others are none of the agent's
-// business.
+// drift writes a CPU list into a cgroup whose list the agent owns: that of a pod with CPUs of its own or, on v2, that
+// of a QoS class while any pod has exclusive CPUs. Without exclusive CPUs, the agent owns no other list.
 func (n *cpuNode) drift(p *cpuPod, random *rand.Rand) string {
 	var dirs []string
 	if n.served(p.pod.UID) {
@@ -155,12 +153,12 @@ func (n *cpuNode) drift(p *cpuPod, random *rand.Rand) string {
 		dirs = append(dirs, n.layout.Class(model.Burstable), n.layout.Class(model.BestEffort))
 	}
 	if len(dirs) == 0 {
-		return "another writer has nothing to write"
+		return "there is no list for another writer"
 	}
 	dir := dirs[random.IntN(len(dirs))]
 	list := fmt.Sprint(random.IntN(n.all.Len()))
 	if err := os.WriteFile(n.cpusets(dir, "cpuset.cpus"), []byte(list), 0); err == nil {
 		n.saw("drift")
 	}
-	return "another writer makes it " + list + " in " + dir
+	return "another writer writes " + list + " in " + dir
 }

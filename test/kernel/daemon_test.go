@@ -19,15 +19,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stage is a shell in namespaces of its own. Faults are made in there that nothing else on this machine must notice;
-// what they consist of, such as mounts, goes with it.
+// stage is a shell in its own namespaces. Faults that must not affect the rest of the machine are made there. Their
+// traces, such as mounts, disappear with the stage.
 type stage struct {
 	t   *testing.T
 	in  io.WriteCloser
 	out *bufio.Scanner
 }
 
-// newStage starts a shell under unshare with these flags. It ends with the test, and with this process.
+// newStage starts a shell under unshare with these flags. It ends with the test and with this process.
 func newStage(t *testing.T, flags ...string) *stage {
 	t.Helper()
 	const script = `while read -r line; do eval "$line" 2>&1; echo "=$?"; done`
@@ -44,7 +44,7 @@ func newStage(t *testing.T, flags ...string) *stage {
 	return &stage{t: t, in: in, out: bufio.NewScanner(out)}
 }
 
-// try runs a line of shell and returns what it printed and its exit code.
+// try runs a line of shell and returns its output and its exit code.
 func (s *stage) try(format string, args ...any) (string, int) {
 	s.t.Helper()
 	line := fmt.Sprintf(format, args...)
@@ -66,7 +66,7 @@ func (s *stage) try(format string, args ...any) (string, int) {
 	return "", 0
 }
 
-// do is try for what must succeed.
+// do is try for a line that must succeed.
 func (s *stage) do(format string, args ...any) string {
 	s.t.Helper()
 	out, code := s.try(format, args...)
@@ -76,7 +76,7 @@ func (s *stage) do(format string, args ...any) string {
 	return out
 }
 
-// daemon is an agent in a process of its own, and how it does.
+// daemon is an agent in its own process, with its log and its exit code.
 type daemon struct {
 	t      *testing.T
 	pid    int
@@ -84,11 +84,11 @@ type daemon struct {
 	listen string
 	local  string
 	over   bool
-	wait   func() string // for its end; returns the exit code
+	wait   func() string // waits for its end; returns the exit code
 }
 
-// arguments returns the command line of an agent for this node, and the daemon that it will be. The node is large, so
-// that no weight of a test is scaled down.
+// arguments returns the command line of an agent for this node, and its daemon. The node is large, so that the agent
+// scales down no weight of a test.
 func (n *testNode) arguments(manifests, runDir string, more ...string) (*daemon, []string) {
 	n.t.Helper()
 	t := n.t.(*testing.T)
@@ -99,8 +99,8 @@ func (n *testNode) arguments(manifests, runDir string, more ...string) (*daemon,
 	}, more...)
 }
 
-// enforcing returns a file with a policy that enforces: without a policy an agent only observes. Of several --config
-// the last one counts.
+// enforcing returns a file with a policy in mode Enforce. Without a policy, an agent only observes. Of several --config
+// flags, the last one counts.
 func enforcing(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "enforce.yaml")
@@ -111,7 +111,7 @@ func enforcing(t *testing.T) string {
 	return file
 }
 
-// freeAddress returns an address that nobody listens on.
+// freeAddress returns an address on which no process listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -138,8 +138,8 @@ func (n *testNode) daemonIn(dir, manifests, runDir string, more ...string) *daem
 
 // commandIn returns a command that runs in a group.
 func (n *testNode) commandIn(dir string, argv ...string) *exec.Cmd {
-	return exec.Command("sh",
-		append([]string{"-c", `echo $$ >"$0" && exec "$@"`, n.path(dir, "cgroup.procs")}, argv...)...)
+	return exec.Command("sh", append([]string{"-c", `echo $$ >"$0" && exec "$@"`, n.path(dir, "cgroup.procs")},
+		argv...)...)
 }
 
 func (d *daemon) start(cmd *exec.Cmd) *daemon {
@@ -161,7 +161,7 @@ func (d *daemon) start(cmd *exec.Cmd) *daemon {
 	return d
 }
 
-// daemon starts an agent on the stage, which ends with it.
+// daemon starts an agent on the stage. It ends with the stage.
 func (s *stage) daemon(n *testNode, manifests, runDir string, more ...string) *daemon {
 	s.t.Helper()
 	d, argv := n.arguments(manifests, runDir, more...)
@@ -179,7 +179,7 @@ func (s *stage) daemon(n *testNode, manifests, runDir string, more ...string) *d
 	return d
 }
 
-// end sends the agent a signal that ends it and returns its exit code.
+// end sends the agent a signal that ends it, and returns its exit code.
 func (d *daemon) end(signal unix.Signal) string {
 	d.t.Helper()
 	if err := unix.Kill(d.pid, signal); err != nil {
@@ -189,13 +189,13 @@ func (d *daemon) end(signal unix.Signal) string {
 	return d.wait()
 }
 
-// text returns what the agent has logged.
+// text returns the agent's log.
 func (d *daemon) text() string {
 	content, _ := os.ReadFile(d.log)
 	return string(content)
 }
 
-// logged counts the lines of the log that have these words in them.
+// logged counts the log lines that contain all of these words.
 func (d *daemon) logged(words string) int {
 	n := 0
 	for line := range strings.Lines(d.text()) {
@@ -211,7 +211,7 @@ func (d *daemon) cpu() time.Duration {
 	d.t.Helper()
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(d.pid), "stat"))
 	if err != nil {
-		d.t.Fatalf("the agent is gone: %v; it said: %s", err, d.text())
+		d.t.Fatalf("the agent has ended: %v; its log: %s", err, d.text())
 	}
 	_, rest, _ := strings.Cut(string(stat), ") ") // the third field begins here
 	fields := strings.Fields(rest)
@@ -223,11 +223,11 @@ func (d *daemon) cpu() time.Duration {
 		}
 		ticks += n
 	}
-	return time.Duration(ticks) * 10 * time.Millisecond // USER_HZ is 100 on every Linux that Go runs on
+	return time.Duration(ticks) * 10 * time.Millisecond // USER_HZ is 100 on every Linux system that Go supports
 }
 
-// metric adds up the series of one of the agent's metrics that have these labels, given as name, value, ... An agent
-// whose loop is kept waiting for seconds shows none.
+// metric returns the sum of the series of one of the agent's metrics that have these labels, given as name, value, ...
+// An agent whose loop waits for seconds publishes none.
 func (d *daemon) metric(name string, labels ...string) float64 {
 	d.t.Helper()
 	code, body := d.get(d.listen, "/metrics")
@@ -236,7 +236,7 @@ func (d *daemon) metric(name string, labels ...string) float64 {
 			code, body = d.get(d.listen, "/metrics")
 		}
 		return code == http.StatusOK
-	}, func() string { return fmt.Sprintf("%d %s; the agent said: %s", code, body, d.text()) })
+	}, func() string { return fmt.Sprintf("%d %s; the agent's log: %s", code, body, d.text()) })
 	var sum float64
 	for line := range strings.Lines(body) {
 		rest, ours := strings.CutPrefix(strings.TrimSpace(line), name)
@@ -258,7 +258,7 @@ func (d *daemon) metric(name string, labels ...string) float64 {
 	return sum
 }
 
-// get asks the agent; the code is 0 while it does not listen.
+// get queries the agent. The code is 0 while the agent does not listen.
 func (d *daemon) get(address, path string) (code int, body string) {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), 20*time.Second)
@@ -267,7 +267,7 @@ func (d *daemon) get(address, path string) (code int, body string) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	request.Close = true // so that no connection counts as the agent's open file
+	request.Close = true // otherwise the connection would count as an open file of the agent
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return 0, err.Error()
@@ -280,7 +280,7 @@ func (d *daemon) get(address, path string) (code int, body string) {
 	return response.StatusCode, string(content)
 }
 
-// ready waits until the agent is.
+// ready waits until the agent is ready.
 func (d *daemon) ready() {
 	d.t.Helper()
 	var code int
@@ -289,14 +289,14 @@ func (d *daemon) ready() {
 		func() string { return body + "; " + d.text() })
 }
 
-// explain returns what the agent says of a pod, on one line.
+// explain returns the agent's explanation of a pod, on one line.
 func (d *daemon) explain(pod string) string {
 	_, body := d.get(d.local, "/explain?namespace=default&pod="+pod)
 	return body
 }
 
-// finish ends the agent as a kubelet does and checks how it lived: it did not end before, did not panic, and did not
-// log more than so many lines.
+// finish ends the agent like a kubelet. It checks that the agent had not ended before, did not panic, and logged at
+// most this many lines.
 func (d *daemon) finish(lines int) {
 	d.t.Helper()
 	if code := d.end(unix.SIGTERM); code != "0" {
@@ -311,12 +311,12 @@ func (d *daemon) finish(lines int) {
 		d.t.Errorf("the agent logged %d lines, want at most %d", got, lines)
 	}
 	if d.t.Failed() {
-		d.t.Logf("the agent said: %s", log[:min(len(log), 20_000)])
+		d.t.Logf("the agent's log: %s", log[:min(len(log), 20_000)])
 	}
 }
 
-// manifest announces a Burstable pod with two containers that asks for a weight, for none if that is 0, or for whatever
-// its further annotations say. The file is renamed into place: half a manifest is not what these tests are about.
+// manifest announces a Burstable pod with two containers. Its annotation has these shares; 0: no annotation. Further
+// annotations can be added. The file is renamed into place, because these tests are not about half-written manifests.
 func manifest(t testing.TB, dir, uid string, requestMilli, shares int64, more ...string) {
 	t.Helper()
 	if shares != 0 {
@@ -334,7 +334,7 @@ func manifest(t testing.TB, dir, uid string, requestMilli, shares int64, more ..
 	}
 }
 
-// retract takes a pod's manifest away.
+// retract removes a pod's manifest.
 func retract(t testing.TB, dir, uid string) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(dir, uid+".yaml")); err != nil && !os.IsNotExist(err) {
@@ -345,5 +345,6 @@ func retract(t testing.TB, dir, uid string) {
 // soak reports whether tests run in their full forms.
 func soak() bool { return os.Getenv("WATERLINE_SOAK") != "" }
 
-// emulated reports whether this is the virtual machine, where time means little and the whole kernel is ours.
+// emulated reports whether this is the virtual machine. Time means little there, and the whole kernel belongs to the
+// tests.
 func emulated() bool { return os.Getenv("WATERLINE_VM") != "" }

@@ -12,12 +12,12 @@ import (
 	"github.com/waterline-io/waterline/internal/experiment/sandbox"
 )
 
-// TestExperiments runs what users run, in short, alone and while a pod of 262144 burns all CPUs. The bounds are
-// generous: they say that the kernel does what the weights say, not how well this machine keeps time; docs/results.md
-// has figures.
+// TestExperiments runs the experiments of users, in short, alone and beside a pod of 262144 shares that uses all CPUs.
+// The bounds are generous. They check that the kernel follows the weights, not how exactly this machine keeps time;
+// docs/results.md has figures.
 func TestExperiments(t *testing.T) {
 	n := newNode(t) // or skip
-	// the others: 3; cpuset and burst measure so long in each of their modes
+	// Most experiments take 3 s; cpuset and burst measure for this long in each of their modes.
 	short := map[string]int{"hierarchy": 1, "burst": 6}
 	emulated := os.Getenv("WATERLINE_VM") != ""
 	for _, c := range []struct {
@@ -54,11 +54,10 @@ func TestExperiments(t *testing.T) {
 			}
 			e, found := experiment.Find(c.name)
 			if !found {
-				t.Fatal("there is no such experiment")
+				t.Fatal("no such experiment")
 			}
-			// A CPU of a virtual machine is slow for seconds at a time, and no steal shows it, which may be while one of two
-			// modes that are compared is measured; or it stands still in one of the few seconds that drift has. What Waterline
-			// does wrong it does each time.
+			// A CPU of a virtual machine is slow for seconds at a time, without visible steal. This can hit one of two compared
+			// modes, or one of the few seconds of drift. An error of Waterline occurs every time.
 			const tries = 3
 			for try := range tries {
 				r, err := e.Run(t.Context(), experiment.Config{Config: sandboxConfig(t, "waterline"), Seconds: seconds, Hog: c.hog})
@@ -82,19 +81,20 @@ func TestExperiments(t *testing.T) {
 	}
 }
 
-// sandboxConfig returns where experiments find our programs. The helper is the command that has them.
+// sandboxConfig returns the paths of our programs for an experiment. The helper is the command that contains the
+// experiments.
 func sandboxConfig(t *testing.T, helper string) sandbox.Config {
 	t.Helper()
 	return sandbox.Config{AgentPath: binary(t, "waterline-agent"), Helper: binary(t, helper)}
 }
 
-// exclusive reports whether nobody else ran on the exclusive CPU of experiment cpuset, and whether that was worth it to
-// who had it. What is outside of pods may run there too, so latencies are compared only where there was little of that.
+// exclusive reports whether, in experiment cpuset, no other process ran on the exclusive CPU and its owner gained from
+// it. Processes outside of pods may run there too, so latencies are compared only if there were few of them.
 func exclusive(t *testing.T, m map[string]float64, emulated bool) bool {
 	const little = 0.2 // CPUs
 	alone := m["exclusive_intruders"] == 0 && m["exclusive_batch_cpus"] <= m["cpus_machine"]-1+0.02
 	if emulated || max(m["none_outsiders_cpus"], m["exclusive_outsiders_cpus"]) > little {
-		t.Log("latencies are not compared: emulated, or the machine was busy otherwise")
+		t.Log("latencies are not compared: an emulated machine, or other load on this one")
 		return alone
 	}
 	return alone && m["exclusive_p99_ms"] <= m["none_p99_ms"]

@@ -14,7 +14,7 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
-// TestShares pins down what the kernel does with weights, on which the conversions rest.
+// TestShares records how the kernel treats weights. The conversions rely on it.
 func TestShares(t *testing.T) {
 	n := newNode(t)
 	dir := n.pod(model.Burstable, "a", 100)
@@ -24,25 +24,25 @@ func TestShares(t *testing.T) {
 		reads string
 		err   error
 	}
-	cases := []outcome{ // v1 clamps without a word
+	cases := []outcome{ // v1 clamps without an error
 		{"0", "2", nil}, {"1", "2", nil}, {"2", "2", nil}, {"262144", "262144", nil}, {"262145", "262144", nil},
 		{"x", "262144", unix.EINVAL},
 	}
 	if n.mount.Version == cgroup.V2 {
-		cases = []outcome{
-			{"1", "1", nil}, {"10000", "10000", nil}, {"0", "10000", unix.ERANGE}, {"10001", "10000", unix.ERANGE},
-			{"x", "10000", unix.EINVAL},
-		}
+		cases = []outcome{{"1", "1", nil}, {"10000", "10000", nil}, {"0", "10000", unix.ERANGE},
+			{"10001", "10000", unix.ERANGE}, {"x", "10000", unix.EINVAL}}
 	}
 	for _, c := range cases {
-		err := n.tryText(dir, file, c.text)
-		if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || n.text(dir, file) != c.reads {
-			t.Errorf("writing %q: %v, reads %q; want %+v", c.text, err, n.text(dir, file), c)
-		}
+		t.Run(c.text, func(t *testing.T) {
+			err := n.tryText(dir, file, c.text)
+			if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || n.text(dir, file) != c.reads {
+				t.Errorf("writing: %v, reads %q; want %+v", err, n.text(dir, file), c)
+			}
+		})
 	}
 }
 
-// TestIdle pins down that an idle group takes no weight, and what reads then.
+// TestIdle records that an idle group accepts no weight, and which value its weight file has.
 func TestIdle(t *testing.T) {
 	n := newNode(t)
 	dir := n.pod(model.BestEffort, "a", 0)
@@ -69,11 +69,11 @@ func TestIdle(t *testing.T) {
 		want = 100
 	}
 	if got := n.raw(dir, model.Shares); got != want {
-		t.Errorf("after being idle the weight is %d, want the default %d", got, want)
+		t.Errorf("after idle, the weight is %d, want the default %d", got, want)
 	}
 }
 
-// TestBurstOfQuota pins down that what a group may save up never exceeds its quota, whichever of the two is written.
+// TestBurstOfQuota records that a group's burst never exceeds its quota, whichever of the two is written.
 func TestBurstOfQuota(t *testing.T) {
 	n := newNode(t)
 	dir := n.pod(model.Burstable, "a", 100)
@@ -81,9 +81,9 @@ func TestBurstOfQuota(t *testing.T) {
 		t.Skip("kernel before 5.14: no bursts")
 	}
 	if got := n.raw(dir, model.Burst); got != 0 {
-		t.Errorf("a new group may save up %d", got)
+		t.Errorf("a new group has a burst of %d", got)
 	}
-	n.set(dir, model.Burst, 200_000) // without a quota, anything
+	n.set(dir, model.Burst, 200_000) // without a quota, any burst
 	if err := n.try(dir, model.Quota, 100_000); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("a first quota below the burst: %v, want EINVAL", err)
 	}
@@ -101,7 +101,7 @@ func TestBurstOfQuota(t *testing.T) {
 	}
 }
 
-// TestQuota pins down which quotas the kernel refuses.
+// TestQuota records which quotas the kernel refuses.
 func TestQuota(t *testing.T) {
 	n := newNode(t)
 	dir := n.pod(model.Burstable, "a", 100, "0123456789ab")
@@ -125,7 +125,7 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestGone pins down that a removed group is ENODEV through an open file and ENOENT through its path.
+// TestGone records that a removed group gives ENODEV through an open file and ENOENT through its path.
 func TestGone(t *testing.T) {
 	n := newNode(t)
 	dir := n.pod(model.Burstable, "a", 100)
@@ -146,7 +146,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestWatch pins down what one watch on a directory reports of the files in it.
+// TestWatch records the events that one watch on a directory reports for its files.
 func TestWatch(t *testing.T) {
 	n := newNode(t)
 	dir := n.pod(model.Burstable, "a", 100)
@@ -160,8 +160,7 @@ func TestWatch(t *testing.T) {
 	}
 	shares, quota := model.File{Dir: dir, Knob: model.Shares}, model.File{Dir: dir, Knob: model.Quota}
 	var seen host.Changes
-	// reported does something and returns what is reported of it: all that comes before the report of a write that
-	// surely is, to another file.
+	// reported runs an action and returns its events: all events before the one of a later write to another file.
 	reported := func(do func()) host.Changes {
 		all := host.Changes{Files: map[model.File]struct{}{}}
 		do()
@@ -187,19 +186,19 @@ func TestWatch(t *testing.T) {
 	}{
 		{"a write", func() { n.set(dir, model.Shares, 2048) }, true},
 		{"a write that changes nothing", func() { n.set(dir, model.Shares, 2048) }, true},
-		{
-			"a write that the kernel refuses",
-			func() { _ = n.tryText(dir, cgroup.FileName(n.mount.Version, model.Shares), "x") }, false,
-		},
+		{"a write that the kernel refuses",
+			func() { _ = n.tryText(dir, cgroup.FileName(n.mount.Version, model.Shares), "x") }, false},
 		{"a read", func() { n.raw(dir, model.Shares) }, false},
-		{"cpu.idle, which changes what the weight reads", func() {
+		{"a write of cpu.idle, which changes the weight that is read", func() {
 			_ = n.tryText(dir, cgroup.FileName(n.mount.Version, model.Idle), "1")
 			_ = n.tryText(dir, cgroup.FileName(n.mount.Version, model.Idle), "0")
 		}, false},
 	} {
-		if _, got := reported(c.do).Files[shares]; got != c.want {
-			t.Errorf("%s is reported as a write of the weight: %v, want %v", c.what, got, c.want)
-		}
+		t.Run(c.what, func(t *testing.T) {
+			if _, got := reported(c.do).Files[shares]; got != c.want {
+				t.Errorf("reported as a write of the weight: %v, want %v", got, c.want)
+			}
+		})
 	}
 	if got := reported(func() { _ = os.Mkdir(n.path(dir, "0123456789ab"), 0o755) }); !got.Tree {
 		t.Error("a new directory is not reported")

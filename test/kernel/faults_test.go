@@ -20,26 +20,26 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// noAudit leaves an hour between two audits: what is right long before was not found by one.
+// noAudit puts an hour between two audits. A file that is right much earlier was not found by an audit.
 const noAudit = "--sync-period=1h"
 
-// untouched checks that a file still holds what was written there when nothing of ours was to touch it.
+// untouched checks that a file still has the value that the test wrote, because the agent must not write it.
 func (n *testNode) untouched(dir string, k model.Knob, value int64) {
 	n.t.Helper()
 	if !n.holds(dir, k, value) {
-		n.t.Errorf("%s %s holds %d, though nobody should have touched its %d", dir, k, n.raw(dir, k), value)
+		n.t.Errorf("%s %s is %d, though the agent must leave it at %d", dir, k, n.raw(dir, k), value)
 	}
 }
 
-// foreign overwrites a weight and waits until it is right again.
+// foreign overwrites a weight and waits until the agent has written it again.
 func (n *testNode) foreign(dir string, right int64) {
 	n.t.Helper()
 	n.set(dir, model.Shares, 3000)
 	n.expect(dir, model.Shares, right)
 }
 
-// TestFight lets another writer write a pod's weight in a tight loop. It must be answered, less and less often, and
-// told and found out; nothing else may suffer, and when it leaves off the weight must be right.
+// TestFight lets another writer overwrite a pod's weight in a tight loop. The agent must answer, less and less often,
+// and report the fight. No other pod may be affected. When the writer stops, the weight must become right.
 func TestFight(t *testing.T) {
 	n := newNode(t)
 	manifests, runDir := t.TempDir(), t.TempDir()
@@ -77,17 +77,17 @@ func TestFight(t *testing.T) {
 		}
 	})
 	repairs := func() float64 { return d.metric(v1alpha1.MetricRepairs, "file", "cpu.shares") }
-	waitFor(t, 40*time.Second, "that the agent says so", func() bool {
+	waitFor(t, 40*time.Second, "the agent reports the fight", func() bool {
 		return d.metric(v1alpha1.MetricDeferredFiles, "reason", string(model.ForeignWriter)) == 1
 	}, func() string { return fmt.Sprintf("%v repairs; %s", repairs(), d.explain("a")) })
-	// At least ten milliseconds are between two rounds, and ten seconds go by before it counts as a fight.
+	// Two rounds are at least ten milliseconds apart, and a fight is reported after ten seconds.
 	if got := repairs(); got > 4000 {
-		t.Errorf("the fight took %v repairs until it was known as one", got)
+		t.Errorf("the agent made %v repairs until it reported the fight", got)
 	}
 	before, cpu, begin := repairs(), d.cpu(), time.Now()
 	n.foreign(b, 4096)
 	n.foreign(class, 2048+4096+512)
-	// The explanation has the reason in every round in which the file is held, which is most of the time.
+	// The explanation has the reason in every round that defers the file, which is most of the time.
 	within(t, "an explanation", func() bool { return strings.Contains(d.explain("a"), "ForeignWriter") },
 		func() string { return d.explain("a") })
 	out, err := exec.Command(binary(t, "waterline"), "doctor", "--kubepods", n.layout.Root, "--run-dir", runDir,
@@ -104,12 +104,12 @@ func TestFight(t *testing.T) {
 	}
 	most := 0.5
 	if emulated() {
-		most = 1 // ten times as slow; a loop without a rest would have its CPU and more
+		most = 1 // ten times as slow; a loop without a rest would use a whole CPU and more
 	}
 	if got := (d.cpu() - cpu).Seconds() / took; got > most {
 		t.Errorf("the fight costs %.2f CPU", got)
 	} else {
-		t.Logf("repairs until known: %.0f; then %.2f a second at %.3f CPU", before, (repairs()-before)/took, got)
+		t.Logf("repairs until the report: %.0f; then %.2f a second at %.3f CPU", before, (repairs()-before)/took, got)
 	}
 
 	end()
@@ -118,25 +118,25 @@ func TestFight(t *testing.T) {
 	n.expect(b, model.Shares, 4096)
 	n.untouched(c, model.Shares, 512)
 	if soak() {
-		time.Sleep(15 * time.Second) // then it is forgotten
+		time.Sleep(15 * time.Second) // then the fight is forgotten
 		n.foreign(a, 2048)
 	}
 	d.finish(10)
 	if got := d.logged("ForeignWriter"); got != 1 {
-		t.Errorf("the other writer was told %d times, want once", got)
+		t.Errorf("the other writer was logged %d times, want once", got)
 	}
-	said := false
+	recorded := false
 	for round, err := range journal.Read(runDir) {
 		for _, s := range round.Plan.Settings {
-			said = said || err == nil && s.Deferred != nil && s.Deferred.Code == model.ForeignWriter && s.Dir == a
+			recorded = recorded || err == nil && s.Deferred != nil && s.Deferred.Code == model.ForeignWriter && s.Dir == a
 		}
 	}
-	if !said {
-		t.Error("the journal does not tell of the fight")
+	if !recorded {
+		t.Error("the journal does not have the fight")
 	}
 }
 
-// waitFor is within for what takes long.
+// waitFor is within for events that take long.
 func waitFor(t testing.TB, most time.Duration, what string, holds func() bool, instead func() string) {
 	t.Helper()
 	for deadline := time.Now().Add(most); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
@@ -147,8 +147,8 @@ func waitFor(t testing.TB, most time.Duration, what string, holds func() bool, i
 	t.Fatalf("not within %v: %s; instead %s", most, what, instead())
 }
 
-// TestOverflow stops the agent while others write more than the kernel queues for it, and while pods come and go, and
-// lets it go on. What the kernel dropped must be found without an audit.
+// TestOverflow stops the agent while more events occur than the kernel queues, and while pods come and go. After it
+// continues, it must find the dropped changes without an audit.
 func TestOverflow(t *testing.T) {
 	n := newNode(t)
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
@@ -179,15 +179,15 @@ func TestOverflow(t *testing.T) {
 		if err := unix.Kill(d.pid, unix.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		// The signal takes its time to reach every thread.
+		// The signal takes some time to reach every thread.
 		within(t, "a stop", func() bool {
 			tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", d.pid))
 			return !slices.ContainsFunc(tasks, func(task string) bool {
 				stat, _ := os.ReadFile(task)
 				return !strings.Contains(string(stat), ") T ")
 			})
-		}, func() string { return "it runs" })
-		// Two files in turn: the kernel merges an event with the one before if they are equal.
+		}, func() string { return "the agent runs" })
+		// Two files in turn, because the kernel merges equal consecutive events.
 		for j := range queue/2 + 100 {
 			n.set(a, model.Shares, int64(3000+j%2*27))
 			n.set(b, model.Shares, int64(3000+j%2*27))
@@ -205,7 +205,7 @@ func TestOverflow(t *testing.T) {
 		n.expect(gone, model.Shares, 8192)
 		n.untouched(other, model.Shares, 500*model.SharesPerCPU/1000)
 		if d.metric(v1alpha1.MetricAudits) == audits {
-			t.Fatal("the queue did not overflow: this test tests nothing")
+			t.Fatal("the queue did not overflow, so the test proves nothing")
 		}
 		if used := d.cpu() - cpu; used > affordable(3*time.Second) {
 			t.Errorf("catching up took %s of CPU", used)
@@ -219,7 +219,7 @@ func TestOverflow(t *testing.T) {
 	d.finish(5)
 }
 
-// affordable returns how much CPU time something may take that takes so much at most on a real CPU.
+// affordable scales the CPU time of a task from a real CPU to this one.
 func affordable(cpu time.Duration) time.Duration {
 	if emulated() {
 		return 5 * cpu
@@ -227,9 +227,9 @@ func affordable(cpu time.Duration) time.Duration {
 	return cpu
 }
 
-// TestNoWatches starts an agent for which the kernel has no inotify instance, or too few watches, as on a node where
-// others use them up: it must look often instead, say so once, and watch when there are some. The limits are those of a
-// user namespace, so that nobody else runs out of them.
+// TestNoWatches starts an agent that gets no inotify instance, or too few watches, as on a node where other processes
+// use them up. The agent must read more often instead, log this once, and watch as soon as it can. The limits are those
+// of a user namespace, so that no other process is affected.
 func TestNoWatches(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ limit, value string }{{"max_inotify_instances", "0"}, {"max_inotify_watches", "2"}} {
@@ -246,19 +246,19 @@ func TestNoWatches(t *testing.T) {
 			n.expect(a, model.Shares, 2048)
 			d.ready()
 			if d.metric(v1alpha1.MetricWatching) != 0 {
-				t.Error("it says that it watches")
+				t.Error("the agent reports that it watches")
 			}
 			cpu := d.cpu()
 			n.foreign(a, 2048)
 			b := n.pod(model.Burstable, "b", 500)
 			manifest(t, manifests, "b", 500, 4096)
 			n.expect(b, model.Shares, 4096)
-			time.Sleep(2 * time.Second) // two more looks
+			time.Sleep(2 * time.Second) // two more reads
 			if used := d.cpu() - cpu; used > affordable(time.Second) {
-				t.Errorf("being blind took %s of CPU", used)
+				t.Errorf("without watches, the agent used %s of CPU", used)
 			}
 			if got := d.logged("no inotify watches left"); got != 1 {
-				t.Errorf("it said so %d times, want once", got)
+				t.Errorf("the agent logged this %d times, want once", got)
 			}
 
 			s.do("echo 1000 >/proc/sys/user/%s", c.limit)
@@ -266,21 +266,21 @@ func TestNoWatches(t *testing.T) {
 			audits := d.metric(v1alpha1.MetricAudits)
 			time.Sleep(1500 * time.Millisecond)
 			if got := d.metric(v1alpha1.MetricAudits); got > audits+1 {
-				t.Errorf("it still looks every second: %v audits, then %v", audits, got)
+				t.Errorf("it still audits every second: %v audits, then %v", audits, got)
 			}
 			n.foreign(a, 2048)
 			n.foreign(b, 4096)
 			n.untouched(other, model.Shares, 512)
 			if d.logged("well again") != 1 {
-				t.Error("it does not say that it watches again")
+				t.Error("it does not report that it watches again")
 			}
 			d.finish(6)
 		})
 	}
 }
 
-// TestMount walks an agent through what may become of its cgroup mount: read-only at first, then writable, unmounted,
-// covered by something else, and there again.
+// TestMount walks an agent through the possible states of its cgroup mount: read-only at first, then writable,
+// unmounted, covered by another mount, and writable again.
 func TestMount(t *testing.T) {
 	t.Parallel() // it mostly waits
 	n := newNode(t)
@@ -303,8 +303,8 @@ func TestMount(t *testing.T) {
 	s.do("mount -o remount,bind,ro %s", target)
 	d := s.daemon(n, manifests, t.TempDir(), "--cgroup-root", root, "--sync-period", "1s")
 
-	t.Log("read-only: it says so and writes nothing")
-	within(t, "a held file", func() bool { return strings.Contains(d.explain("a"), "ReadOnlyMount") },
+	t.Log("read-only: the agent reports that and writes nothing")
+	within(t, "a deferred file", func() bool { return strings.Contains(d.explain("a"), "ReadOnlyMount") },
 		func() string { return d.explain("a") + d.text() })
 	if code, body := d.get(d.listen, "/readyz"); code != 503 || !strings.Contains(body, "read-only") {
 		t.Errorf("ready: %d %s", code, body)
@@ -334,14 +334,14 @@ func TestMount(t *testing.T) {
 		dir := n.pod(model.Burstable, fault.uid, 500)
 		right := map[string]int64{"b": 4096, "c": 8192}[fault.uid]
 		n.expect(dir, model.Shares, right)
-		within(t, "saying so", func() bool {
-			return d.metric(v1alpha1.MetricWatching) == 0 && d.metric(v1alpha1.MetricErrors, "operation", "cgroups") > 0
+		within(t, "the agent reports the fault", func() bool {
+			return d.metric(v1alpha1.MetricWatching) == 0 && d.metric(v1alpha1.MetricErrors, "what", "cgroups") > 0
 		}, d.text)
 		cpu := d.cpu()
 		n.foreign(dir, right) // it cannot be watched, so it is polled
 		time.Sleep(time.Second)
 		if used := d.cpu() - cpu; used > affordable(time.Second) {
-			t.Errorf("it took %s of CPU", used)
+			t.Errorf("the agent used %s of CPU", used)
 		}
 		if fault.end != "" {
 			s.do("%s", fault.end)
@@ -354,15 +354,15 @@ func TestMount(t *testing.T) {
 	}
 	n.expect(n.layout.Class(model.Burstable), model.Shares, 2048+4096+8192+512)
 	n.untouched(other, model.Shares, 512)
-	minutes := int(time.Since(began) / time.Minute) // whole ones; on a slow machine there are some
+	minutes := int(time.Since(began) / time.Minute) // whole entries; a slow machine writes some
 	if got := d.logged("is no longer the directory"); got < 1 || got > 1+minutes {
-		t.Errorf("that the mount is gone was told %d times within %s, want once a minute", got, time.Since(began))
+		t.Errorf("the missing mount was logged %d times within %s, want once a minute", got, time.Since(began))
 	}
 	d.finish(8 + 2*minutes)
 }
 
-// TestFullDisk fills the file system of the run directory. What has no way back must not be written then, what is on
-// record already must be kept up, and when there is space again everything must come right by itself.
+// TestFullDisk fills the file system of the run directory. The agent must not write a file without an undo record then.
+// It must keep up the files already on record. When there is space again, every file must become right without help.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
@@ -385,15 +385,15 @@ func TestFullDisk(t *testing.T) {
 
 	t.Log("a pod that is not on record waits")
 	manifest(t, manifests, "b", 500, 4096)
-	within(t, "a trouble", func() bool { return d.logged("the undo record: writing") > 0 }, d.text)
+	within(t, "an error in the log", func() bool { return d.logged("the undo record: writing") > 0 }, d.text)
 	cpu, rounds, begin := d.cpu(), d.metric(v1alpha1.MetricRounds), time.Now()
 
-	t.Log("a weight that is on record is kept up")
+	t.Log("a weight on record is kept up")
 	n.foreign(a, 2048)
 	n.set(a, model.Shares, 3027)
 	n.expect(a, model.Shares, 2048)
 
-	t.Log("a kill and a new start change nothing")
+	t.Log("a kill and a restart change nothing")
 	n.untouched(b, model.Shares, 512)
 	if used, more := d.cpu()-cpu, d.metric(v1alpha1.MetricRounds)-rounds; used > affordable(time.Second) ||
 		more > 20+5*time.Since(begin).Seconds() {
@@ -402,12 +402,12 @@ func TestFullDisk(t *testing.T) {
 	first := d
 	d.end(unix.SIGKILL)
 	if strings.Contains(first.text(), "panic") || first.logged("") > 6 {
-		t.Errorf("the first agent said: %s", first.text())
+		t.Errorf("the log of the first agent: %s", first.text())
 	}
 	d = s.daemon(n, manifests, runDir, "--sync-period", "1s")
 	d.ready()
 	n.foreign(a, 2048)
-	n.set(a, model.Shares, 3054) // to be given back, if all goes well
+	n.set(a, model.Shares, 3054) // restored, if all goes well
 	n.expect(a, model.Shares, 2048)
 	time.Sleep(1200 * time.Millisecond) // an audit
 	n.untouched(b, model.Shares, 512)
@@ -419,7 +419,7 @@ func TestFullDisk(t *testing.T) {
 	n.expect(a, model.Shares, 2048)
 	n.expect(class, model.Shares, 2048+4096+512)
 	n.untouched(other, model.Shares, 512)
-	within(t, "well again", func() bool { return d.logged("well again") > 0 }, d.text)
+	within(t, "the agent has recovered", func() bool { return d.logged("well again") > 0 }, d.text)
 	d.finish(8)
 	torn := 0
 	for _, err := range journal.Read(filepath.Join("/proc", s.do("echo $$"), "root", runDir)) {
@@ -436,10 +436,10 @@ func TestFullDisk(t *testing.T) {
 	n.untouched(class, model.Shares, 1500)
 }
 
-// TestClock steps the clock on the wall, which only a kernel of our own may suffer. Nothing may notice.
+// TestClock steps the wall clock, which is possible only in a virtual machine. The agent must not be affected.
 func TestClock(t *testing.T) {
 	if !emulated() {
-		t.Skip("the clock of this machine is not ours; the virtual machine runs this")
+		t.Skip("the test must not set the clock of this machine; it runs in the virtual machine")
 	}
 	n := newNode(t)
 	manifests := t.TempDir()
@@ -479,7 +479,8 @@ func TestClock(t *testing.T) {
 		uid := "new" + strconv.Itoa(int(begin.UnixNano()%1e6))
 		manifest(t, manifests, uid, 500, 4096) // its time stamp is out of order
 		n.expect(n.pod(model.Burstable, uid, 500), model.Shares, 4096)
-		waitFor(t, 20*time.Second, "audits go on", func() bool { return d.metric(v1alpha1.MetricAudits) >= audits+2 }, d.text)
+		waitFor(t, 20*time.Second, "audits continue", func() bool { return d.metric(v1alpha1.MetricAudits) >= audits+2 },
+			d.text)
 		took := time.Since(begin).Seconds()
 		if got := d.metric(v1alpha1.MetricAudits) - audits; got > took+2 {
 			t.Errorf("after a step of %s: %v audits within %.1f s, want one a second", by, got, took)

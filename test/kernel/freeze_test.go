@@ -16,11 +16,11 @@ import (
 const (
 	freezing = `{apiVersion: waterline.io/v1alpha1, kind: ColocationPolicy, metadata: {name: p}, spec: {mode: Enforce,
 memory: {method: Realtime, waterline: 1%}, protect: {memory: true, eviction: {freeze: true}}}}`
-	manifestOf = "{apiVersion: v1, kind: Pod, metadata: {name: %[1]s, namespace: default, uid: %[1]s, labels: " +
-		"{waterline.io/qos: %[2]s}}, spec: {containers: [{name: c}]}}"
+	manifestOf = "{apiVersion: v1, kind: Pod, metadata: {name: %[1]s, namespace: default, uid: %[1]s, " +
+		"labels: {waterline.io/qos: %[2]s}}, spec: {containers: [{name: c}]}}"
 )
 
-// freezeNode is a node with an online pod and a batch pod that takes more and more memory.
+// freezeNode is a node with an online pod, and a batch pod that allocates more and more memory.
 type freezeNode struct {
 	*testNode
 	web, hog     string
@@ -36,8 +36,8 @@ func newFreezeNode(t *testing.T) *freezeNode {
 	return n
 }
 
-// agent runs one in this process, under a policy by which no memory is left for batch. It knows the pods, or will
-// later.
+// agent runs an agent in this process, under a policy that leaves no memory for batch. If known is false, the agent has
+// no list of pods yet.
 func (n *freezeNode) agent(runDir string, known bool) (*run, *pods) {
 	source := newPods()
 	source.now.Known = known
@@ -51,7 +51,7 @@ func (n *freezeNode) agent(runDir string, known bool) (*run, *pods) {
 	return r, source
 }
 
-// frozen waits until the batch pod stands still, and checks that it does and nobody else.
+// frozen waits until the batch pod stands still, and checks that no other pod does.
 func (n *freezeNode) frozen() {
 	t := n.t.(*testing.T)
 	t.Helper()
@@ -59,17 +59,17 @@ func (n *freezeNode) frozen() {
 	within(t, "its tasks stand still", func() bool { return strings.Contains(n.text(n.hog, "cgroup.events"), "frozen 1") },
 		func() string { return n.text(n.hog, "cgroup.events") })
 	if n.raw(n.hog, model.MemoryHigh) == model.Unlimited {
-		t.Error("it was frozen before it was held")
+		t.Error("it was frozen before its memory was limited")
 	}
 	used := func() int { return number(t, n.text(n.hog, "memory.current")) } // memory.stat is up to 2 s old
 	before := used()
 	time.Sleep(500 * time.Millisecond)
 	if after := used(); after > before && n.raw(n.hog, model.Freeze) == 1 {
-		t.Errorf("it has %d KiB more", (after-before)>>10)
+		t.Errorf("its memory grew by %d KiB", (after-before)>>10)
 	}
 	for _, dir := range []string{n.web, n.layout.Class(model.BestEffort), n.layout.Root} {
 		if n.raw(dir, model.Freeze) != 0 {
-			t.Errorf("%s is frozen too", dir)
+			t.Errorf("%s is frozen as well", dir)
 		}
 	}
 	n.online.do("nothing")
@@ -78,16 +78,17 @@ func (n *freezeNode) frozen() {
 	}
 }
 
-// thawed waits until the batch pod goes on.
+// thawed waits until the batch pod continues.
 func (n *freezeNode) thawed() {
 	n.t.Helper()
 	n.expect(n.hog, model.Freeze, 0)
-	within(n.t, "its tasks go on", func() bool { return strings.Contains(n.text(n.hog, "cgroup.events"), "frozen 0") },
+	within(n.t, "its tasks run again", func() bool { return strings.Contains(n.text(n.hog, "cgroup.events"), "frozen 0") },
 		func() string { return n.text(n.hog, "cgroup.events") })
 }
 
-// TestFreeze has a batch pod frozen that takes memory though nothing is left for batch, and let go on: because it is to
-// end, and needs to run for that; because the agent stops; and by the next agent, because one was killed.
+// TestFreeze lets the agent freeze a batch pod that allocates memory while none is left for batch. The pod is thawed
+// when it is deleted and must run to terminate, when the agent stops, and, after a kill of the agent, by the next
+// agent.
 func TestFreeze(t *testing.T) {
 	t.Run("leaving", func(t *testing.T) {
 		t.Parallel()
@@ -106,21 +107,19 @@ func TestFreeze(t *testing.T) {
 		n.frozen()
 		r.stop()
 		if n.raw(n.hog, model.Freeze) != 0 {
-			t.Error("the agent stopped and left it frozen")
+			t.Error("the agent stopped and left the pod frozen")
 		}
 		n.thawed()
 		if got := n.raw(n.hog, model.MemoryHigh); got == model.Unlimited {
-			t.Error("it is not held any more either")
+			t.Error("its memory is no longer limited either")
 		}
 	})
 	t.Run("killed", func(t *testing.T) {
 		t.Parallel()
 		n := newFreezeNode(t)
 		manifests, runDir, policy := t.TempDir(), memoryDir(t), filepath.Join(t.TempDir(), "policy")
-		for file, text := range map[string]string{
-			policy: freezing, filepath.Join(manifests, "a.yaml"): pod("a", "LS"),
-			filepath.Join(manifests, "b.yaml"): pod("b", "BE"),
-		} {
+		for file, text := range map[string]string{policy: freezing, filepath.Join(manifests, "a.yaml"): pod("a", "LS"),
+			filepath.Join(manifests, "b.yaml"): pod("b", "BE")} {
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -130,18 +129,18 @@ func TestFreeze(t *testing.T) {
 		n.frozen()
 		p.kill()
 		if n.raw(n.hog, model.Freeze) != 1 {
-			t.Error("something else let it go on")
+			t.Error("it was thawed without an agent")
 		}
 		began := time.Now()
 		r, source := n.agent(runDir, false)
 		n.thawed()
-		t.Logf("the next agent, which does not know the pods yet, lets it go on after %s", time.Since(began))
-		source.change(func(s *model.Snapshot) { s.Known = true })
-		within(t, "it is ready", func() bool { return r.agent.Ready() == nil },
+		t.Logf("the next agent, without a list of pods, thaws the pod after %s", time.Since(began))
+		source.change(func(s *kube.Snapshot) { s.Known = true })
+		within(t, "the agent is ready", func() bool { return r.agent.Ready() == nil },
 			func() string { return r.agent.Ready().Error() })
 		for end := time.Now().Add(7 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			if n.raw(n.hog, model.Freeze) != 0 {
-				t.Fatal("it is frozen again")
+				t.Fatal("the pod is frozen again")
 			}
 		}
 	})
@@ -151,8 +150,8 @@ func pod(name, class string) string {
 	return strings.NewReplacer("%[1]s", name, "%[2]s", class).Replace(manifestOf)
 }
 
-// TestFrozen pins down what the kernel does with a group that is frozen: those below are, though their own files do not
-// say so; who is told to end ends when he goes on, and who is killed ends at once.
+// TestFrozen records how the kernel treats a frozen group. Groups below are frozen too, though their own files do not
+// show it. A process that gets SIGTERM ends after the thaw; one that gets SIGKILL ends at once.
 func TestFrozen(t *testing.T) {
 	n := newFreezeNode(t)
 	inside := n.hog + "/0123456789bb"
@@ -171,26 +170,26 @@ func TestFrozen(t *testing.T) {
 	}
 	frozen := func() bool { return strings.Contains(n.text(inside, "cgroup.events"), "frozen 1") }
 	n.set(n.hog, model.Freeze, 1)
-	within(t, "those below stand still", frozen, func() string { return n.text(inside, "cgroup.events") })
+	within(t, "the groups below stand still", frozen, func() string { return n.text(inside, "cgroup.events") })
 	if n.raw(inside, model.Freeze) != 0 {
-		t.Error("the container's own file says so: the runtime would take it for paused")
+		t.Error("the container's own file shows the freeze: the runtime would consider it paused")
 	}
-	n.set(inside, model.Freeze, 0) // as a runtime that resumes it, or that has ended a process in it
+	n.set(inside, model.Freeze, 0) // like a runtime that resumes the container, or that has ended a process in it
 	time.Sleep(100 * time.Millisecond)
 	if !frozen() {
-		t.Error("the container's own file lets it go on")
+		t.Error("the container's own file thawed it")
 	}
 	signal(syscall.SIGTERM)
 	if n.grow.ended() {
-		t.Error("it ended while it stood still")
+		t.Error("the process ended while it was frozen")
 	}
 	n.set(n.hog, model.Freeze, 0)
-	within(t, "it ends", n.grow.ended, func() string { return "it runs" })
+	within(t, "the process ends", n.grow.ended, func() string { return "the process runs" })
 	n.grow = n.hold(inside)
-	n.grow.do("nothing") // it is inside
+	n.grow.do("nothing") // the process is inside
 	n.set(n.hog, model.Freeze, 1)
-	within(t, "it stands still", frozen, func() string { return n.text(inside, "cgroup.events") })
+	within(t, "the process stands still", frozen, func() string { return n.text(inside, "cgroup.events") })
 	signal(syscall.SIGKILL)
-	within(t, "it is killed", n.grow.ended, func() string { return "it stands still" })
+	within(t, "the process is killed", n.grow.ended, func() string { return "the process stands still" })
 	n.set(n.hog, model.Freeze, 0)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/waterline-io/waterline/test/lab/redisbench"
 )
 
-// TestHeadline runs lab headline in short. That requests follow the day and are answered, and that ffmpeg works beside
-// them, holds on any machine.
+// TestHeadline runs lab headline in short. On any machine, requests must follow the curve of the day and be answered,
+// and ffmpeg must work beside them.
 func TestHeadline(t *testing.T) {
 	newNode(t) // or skip
 	if emulated() {
@@ -56,7 +56,7 @@ func TestHeadline(t *testing.T) {
 		}
 		online := r.Series[mode+"part_online_percent"]
 		if len(online) != parts || online[parts/2] <= online[0] {
-			t.Errorf("%s: in the course of the day Redis used %v %%", mode, online)
+			t.Errorf("%s: over the day, Redis used %v %%", mode, online)
 		}
 	}
 	if parts != min(20, int(m["day_seconds"])) || m["waterline_ffmpeg_frames_per_second"] <= 0 ||

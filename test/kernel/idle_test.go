@@ -9,12 +9,12 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestIdleBatch makes batch pods idle and takes it back in every way there is. Not one write may be refused, and what
-// an idle group's weight reads may not be taken for another writer's.
+// TestIdleBatch makes batch pods idle and takes it back in every possible way. The kernel must refuse no write, and the
+// agent must not mistake an idle group's weight for another writer's value.
 func TestIdleBatch(t *testing.T) {
 	n := newNode(t)
 	source := newPods()
-	weighs := map[string]int64{"a": 2048, "b": 3} // on v1 any idle group reads 3
+	weighs := map[string]int64{"a": 2048, "b": 3} // on v1, any idle group reads 3
 	for uid, shares := range weighs {
 		n.pod(model.BestEffort, uid, 0)
 		source.set(batch(uid, model.Grant{RequestMilli: (shares*1000 + model.SharesPerCPU - 1) / model.SharesPerCPU}))
@@ -42,9 +42,10 @@ func TestIdleBatch(t *testing.T) {
 	if err := n.tryText(a, cgroup.FileName(n.mount.Version, model.Idle), "0"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "answered",
-		func() bool { return metric(t, r.agent, v1alpha1.MetricRepairs, "file", model.Idle.String()) == 1 },
-		func() string { return "never" })
+	within(t, "the agent repairs it", func() bool {
+		return metric(t, r.agent, v1alpha1.MetricRepairs, "file",
+			model.Idle.String()) == 1
+	}, func() string { return "never" })
 	both(1)
 
 	own := batch("a", model.Grant{RequestMilli: 2000})
@@ -66,12 +67,11 @@ func TestIdleBatch(t *testing.T) {
 		}
 	}
 	if answered := metric(t, r.agent, v1alpha1.MetricRepairs, "file", model.Shares.String()); answered > 0 {
-		t.Errorf("%g weights of idle groups were taken for another writer's", answered)
+		t.Errorf("%g weights of idle groups were mistaken for another writer's", answered)
 	}
 	r.stop()
-	if restored, err := restore.Restore(t.Context(), restore.Config{
-		CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir,
-	}); err != nil || len(restored) != 4 {
+	if restored, err := restore.Restore(t.Context(),
+		agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir}); err != nil || len(restored) != 4 {
 		t.Errorf("restored %+v, %v", restored, err)
 	}
 	for _, dir := range []string{a, b} {

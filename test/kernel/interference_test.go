@@ -28,10 +28,10 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// interferenceNode is a node with an online pod and four batch pods, of which one runs where the online pod does.
+// interferenceNode is a node with an online pod and four batch pods. One of them runs on the CPU of the online pod.
 type interferenceNode struct {
 	*suppressNode
-	others  []string // directories of the batch pods that run elsewhere
+	others  []string // directories of the batch pods on the other CPU
 	cpus    [2]int
 	mu      sync.Mutex
 	notices []string
@@ -51,7 +51,7 @@ func newInterferenceNode(t *testing.T) *interferenceNode {
 	}
 	n.web, n.job = n.add("web"), n.addBatch("guilty")
 	for _, class := range []model.QoSClass{model.Burstable, model.BestEffort} {
-		n.set(n.layout.Class(class), model.Shares, 1024) // or the online pod would hardly wait
+		n.set(n.layout.Class(class), model.Shares, 1024) // otherwise the online pod would hardly wait
 	}
 	web := burstable("web", 500, 0)
 	web.Class = model.ClassLS
@@ -72,9 +72,9 @@ func (n *interferenceNode) on(cpu int, dir, script string) *exec.Cmd {
 	if err := cmd.Start(); err != nil {
 		n.t.Fatal(err)
 	}
-	// To enter a cgroup undoes where a process may run, before Linux 6.2.
+	// Before Linux 6.2, entering a cgroup resets a process's affinity.
 	var is []byte
-	within(n.t, "it runs in its cgroup", func() bool {
+	within(n.t, "the script runs in its cgroup", func() bool {
 		is, _ = os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", cmd.Process.Pid))
 		return strings.HasPrefix(string(is), "sh\x00-c\x00"+script)
 	}, func() string { return string(is) })
@@ -88,7 +88,7 @@ func (n *interferenceNode) on(cpu int, dir, script string) *exec.Cmd {
 
 const busy = "while :; do :; done"
 
-// swing runs and stands still by turns.
+// swing starts a process that alternately runs and stands still.
 func (n *interferenceNode) swing(cpu int, dir string, runs, stands time.Duration) {
 	cmd := n.on(cpu, dir, busy)
 	go func() {
@@ -115,11 +115,11 @@ func (n *interferenceNode) quotaOf(dir string) int64 {
 	return quota
 }
 
-// agentWith starts an agent that was there before with these pods on trial.
-func (n *interferenceNode) agentWith(held ...interference.Throttled) *run {
+// agentWith starts an agent whose predecessor throttled these pods on trial.
+func (n *interferenceNode) agentWith(tried ...interference.Throttled) *run {
 	n.t.Helper()
 	dir := n.t.TempDir()
-	if len(held) > 0 {
+	if len(tried) > 0 {
 		boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 		if err != nil {
 			n.t.Fatal(err)
@@ -127,7 +127,7 @@ func (n *interferenceNode) agentWith(held ...interference.Throttled) *run {
 		body, err := json.Marshal(struct {
 			Boot  string
 			State node.State
-		}{strings.TrimSpace(string(boot)), node.State{Interference: &interference.State{Throttled: held}}})
+		}{strings.TrimSpace(string(boot)), node.State{Interference: &interference.State{Throttled: tried}}})
 		if err == nil {
 			err = checkpoint.Kind("waterline-state 1").Write(filepath.Join(dir, store.StateFile), body)
 		}
@@ -140,7 +140,7 @@ func (n *interferenceNode) agentWith(held ...interference.Throttled) *run {
 		c.RunDir = dir
 		policies := c.Policies
 		c.Policies = func() ([]model.ClusterPolicy, error) {
-			<-known // under the default, which looks for nobody, a round would forget who is on trial
+			<-known // under the default policy, which searches for no interference, a round would end the trials
 			return policies()
 		}
 		c.API.Notify = func(_ context.Context, notice model.Notice) error {
@@ -155,8 +155,8 @@ func (n *interferenceNode) agentWith(held ...interference.Throttled) *run {
 	return n.run
 }
 
-// told reports whether an event on a pod begins like this.
-func (n *interferenceNode) told(text string) bool {
+// notified reports whether an event of a pod begins with this text.
+func (n *interferenceNode) notified(text string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.ContainsFunc(n.notices, func(s string) bool { return strings.HasPrefix(s, text) })
@@ -168,7 +168,7 @@ func (n *interferenceNode) explained(path string) string {
 	return answer.Body.String()
 }
 
-// eventually waits for longer than within does.
+// eventually waits longer than within.
 func (n *interferenceNode) eventually(most time.Duration, what string, holds func() bool) {
 	n.t.Helper()
 	for deadline := time.Now().Add(most); !holds(); time.Sleep(20 * time.Millisecond) {
@@ -180,9 +180,9 @@ func (n *interferenceNode) eventually(most time.Duration, what string, holds fun
 	}
 }
 
-// TestInterference: a trial of an earlier agent is continued, and ends by the measurements: the online pod waits
-// less without the one that it waited for, which stays throttled, and no less without another, which has back what it
-// had.
+// TestInterference checks that an agent continues the trials of its predecessor and ends them by their measurements.
+// Throttling the suspect on the victim's CPU helps the victim, so the suspect stays throttled. Throttling another pod
+// does not help, so its quota is restored.
 func TestInterference(t *testing.T) {
 	n := newInterferenceNode(t)
 	n.on(0, n.job, busy)
@@ -192,24 +192,24 @@ func TestInterference(t *testing.T) {
 		return interference.Throttled{
 			Throttle: model.Throttle{UID: uid, Victim: "web", Milli: 100, Times: 500, Code: model.ThrottleTried, Expect: 200},
 			Used:     200, Before: before, Was: model.Throttle{UID: uid, Times: 1000},
-			Spans: -1, // the first is not whole
+			Spans: -1, // the first span is incomplete
 		}
 	}
 	r := n.agentWith(trial("guilty", 500), trial("other-0", 50))
-	within(t, "both are kept to a tenth of a CPU", func() bool {
+	within(t, "both suspects are limited to a tenth of a CPU", func() bool {
 		return n.quotaOf(n.job) == 10_000 && n.quotaOf(n.others[0]) == 10_000
 	}, func() string { return n.explained("/node") })
 	if n.quotaOf(n.others[1]) != model.Unlimited {
-		t.Error("a pod that nobody tries has a quota")
+		t.Error("a pod without a trial has a quota")
 	}
 	for _, want := range []string{"guilty ThrottleKept ", "other-0 ThrottleUndone "} {
-		// half a minute, or more where spans were not measured
-		n.eventually(2*time.Minute, want, func() bool { return n.told(want) })
+		// At least half a minute, and longer if spans were not measured.
+		n.eventually(2*time.Minute, want, func() bool { return n.notified(want) })
 	}
-	within(t, "the other has back what it had", func() bool { return n.quotaOf(n.others[0]) == model.Unlimited },
+	within(t, "the quota of the other pod is restored", func() bool { return n.quotaOf(n.others[0]) == model.Unlimited },
 		func() string { return n.explained("/node") })
 	if quota := n.quotaOf(n.job); quota != 10_000 {
-		t.Errorf("the guilty one may use %d", quota)
+		t.Errorf("the quota of the guilty pod is %d", quota)
 	}
 	for of, want := range map[string]float64{"helped": 1, "undone": 1, "unclear": 0} {
 		if got := metric(t, r.agent, v1alpha1.MetricInterferenceTrials, "outcome", of); got != want {
@@ -225,7 +225,8 @@ func TestInterference(t *testing.T) {
 	n.expect(n.job, model.Quota, model.Unlimited)
 }
 
-// TestInterferenceFound: from the beginning, which takes minutes. Others are bursty, the guilty one begins late.
+// TestInterferenceFound checks the whole search from the beginning, which takes minutes. The other batch pods are
+// bursty, and the interfering pod starts late.
 func TestInterferenceFound(t *testing.T) {
 	if !soak() {
 		t.Skip("takes five minutes")
@@ -237,20 +238,19 @@ func TestInterferenceFound(t *testing.T) {
 	}
 	r := n.agentWith()
 	time.Sleep(150 * time.Second)
-	if n.told("guilty") || n.told("web") {
-		t.Errorf("before it begins: %s", n.notices)
+	if n.notified("guilty") || n.notified("web") {
+		t.Errorf("before the interference begins: %s", n.notices)
 	}
 	began := time.Now()
 	n.on(0, n.job, busy)
-	for _, want := range []string{
-		"web SuspectNamed ", "guilty SuspectNamed ", "guilty ThrottleTried ", "guilty ThrottleKept ",
-	} {
-		n.eventually(3*time.Minute, want, func() bool { return n.told(want) })
+	for _, want := range []string{"web SuspectNamed ", "guilty SuspectNamed ", "guilty ThrottleTried ",
+		"guilty ThrottleKept "} {
+		n.eventually(3*time.Minute, want, func() bool { return n.notified(want) })
 		t.Logf("%s after %s", want, time.Since(began).Round(time.Second))
 	}
 	t.Log(n.explained("/explain?namespace=default&pod=web"))
 	if quota := n.quotaOf(n.job); quota == model.Unlimited || quota > 40_000 {
-		t.Errorf("the guilty one may use %d", quota)
+		t.Errorf("the quota of the guilty pod is %d", quota)
 	}
 	r.stop()
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/waterline-io/waterline/test/lab/interference"
 )
 
-// TestInterferenceExperiment runs lab interference in short: the guilty pod takes the server's CPU, the agent sees the
-// server wait, and names no pod before it has two minutes of measurements. In its full form the guilty pod is named and
-// throttled, and the server waits less.
+// TestInterferenceExperiment runs lab interference in short. The guilty pod takes the server's CPU, the agent measures
+// the server's waiting, and it names no pod before it has two minutes of measurements. In full form, the guilty pod is
+// named and throttled, and the server waits less.
 func TestInterferenceExperiment(t *testing.T) {
 	newNode(t) // or skip
 	cfg := interference.Config{Config: sandboxConfig(t, "lab"), Seconds: 8, Repeats: 1}
@@ -21,7 +21,7 @@ func TestInterferenceExperiment(t *testing.T) {
 	if soak() {
 		cfg.Seconds, cfg.Nobody, wrong = 0, 1, interferenceFull
 	}
-	// Where a machine stands still for seconds the figures mean nothing. What Waterline does wrong it does each time.
+	// If the machine stands still for seconds, the figures mean nothing. An error of Waterline occurs every time.
 	const tries = 2
 	for try := 1; ; try++ {
 		r, err := interference.Run(t.Context(), cfg)
@@ -36,29 +36,29 @@ func TestInterferenceExperiment(t *testing.T) {
 		if m["guilty_runs"] != 1 || m["nobody_runs"] != float64(cfg.Nobody) {
 			t.Fatalf("%v runs with a guilty pod, %v without", m["guilty_runs"], m["nobody_runs"])
 		}
-		said := wrong(m)
-		if m["waiting_wait_percent"] < 30 { // anything else on the machine can only make it more
-			said = fmt.Sprintf("the server waits for %v %% of the time while a pod is guilty", m["waiting_wait_percent"])
+		problem := wrong(m)
+		if m["waiting_wait_percent"] < 30 { // other processes on the machine can only increase it
+			problem = fmt.Sprintf("the server waits for %v %% of the time while a pod is guilty", m["waiting_wait_percent"])
 		}
-		if said == "" {
-			said = interferenceWaits(m)
+		if problem == "" {
+			problem = interferenceWaits(m)
 			const little = 0.3 // CPUs
-			if others := m["other_cpus"] + m["steal_percent"]/100*float64(runtime.NumCPU()); said != "" && cfg.Nobody == 0 &&
+			if others := m["other_cpus"] + m["steal_percent"]/100*float64(runtime.NumCPU()); problem != "" && cfg.Nobody == 0 &&
 				others > little {
-				t.Skipf("not judged: others took %.2f CPUs, for which the server waits, too: %s", others, said)
+				t.Skipf("not judged: other processes took %.2f CPUs, for which the server waits, too: %s", others, problem)
 			}
 		}
-		if said == "" {
+		if problem == "" {
 			return
 		}
 		if try == tries {
-			t.Fatal(said)
+			t.Fatal(problem)
 		}
-		t.Log(said, "; once more")
+		t.Log(problem, "; once more")
 	}
 }
 
-// interferenceShort returns what is wrong with a run that is too short for a pod to be named; "" if nothing is.
+// interferenceShort returns the error of a run that is too short to name a pod; "": none.
 func interferenceShort(m map[string]float64) string {
 	if named := m["named_rightly_runs"] + m["named_wrongly_runs"]; named != 0 || m["trials"]+m["innocent_trials"] != 0 {
 		return fmt.Sprintf("after less than a minute a pod was named in %v runs, and %v were tried", named,
@@ -67,7 +67,7 @@ func interferenceShort(m map[string]float64) string {
 	return ""
 }
 
-// interferenceFull returns what is wrong with runs of the whole length; "" if nothing is.
+// interferenceFull returns the error of runs of full length; "": none.
 func interferenceFull(m map[string]float64) string {
 	if wrongly := m["named_wrongly_runs"] + m["false_alarm_runs"]; wrongly != 0 {
 		return fmt.Sprintf("an innocent pod was named in %v runs", wrongly)
@@ -77,23 +77,23 @@ func interferenceFull(m map[string]float64) string {
 			m["named_rightly_runs"], m["innocent_trials"], m["trials_kept"])
 	}
 	if m["throttled_wait_percent"] > m["waiting_wait_percent"]/2 {
-		return fmt.Sprintf("while the guilty pod is throttled the server waits for %v %% of the time, before for %v %%",
+		return fmt.Sprintf("while the guilty pod is throttled, the server waits for %v %% of the time, before for %v %%",
 			m["throttled_wait_percent"], m["waiting_wait_percent"])
 	}
 	return ""
 }
 
-// interferenceWaits returns what is wrong if the server waits for more than the guilty pod, or the agent does not see
-// that; "" if nothing is.
+// interferenceWaits returns an error if the server waits for more than the guilty pod, or the agent does not measure
+// its waiting; "": none.
 func interferenceWaits(m map[string]float64) string {
-	// The median, because in short some twenty requests are asked before, of which the first may find the server still
+	// The median counts, because the short form sends some twenty requests before. The first may find the server still
 	// starting.
 	if m["before_wait_percent"] > m["waiting_wait_percent"]/2 || m["waiting_p50_ms"] < 2*m["before_p50_ms"] {
 		return fmt.Sprintf("the server waits for %v %% of the time, and for %v %% before a pod is guilty; p50 %v and %v ms",
 			m["waiting_wait_percent"], m["before_wait_percent"], m["waiting_p50_ms"], m["before_p50_ms"])
 	}
 	if m["waiting_seen_percent"] < m["before_seen_percent"]+5 {
-		return fmt.Sprintf("of that the agent sees %v %%, and %v %% before", m["waiting_seen_percent"],
+		return fmt.Sprintf("of this waiting, the agent measures %v %%, and %v %% before", m["waiting_seen_percent"],
 			m["before_seen_percent"])
 	}
 	return ""

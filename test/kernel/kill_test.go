@@ -16,7 +16,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// binary returns one of our programs, built.
+// binary returns the path of one of our programs, built.
 func binary(t *testing.T, name string) string {
 	t.Helper()
 	dir := os.Getenv("WATERLINE_BIN")
@@ -33,7 +33,7 @@ func binary(t *testing.T, name string) string {
 	return path
 }
 
-// process is an agent in a process of its own.
+// process is an agent in its own process.
 type process struct {
 	cmd *exec.Cmd
 	log bytes.Buffer
@@ -42,10 +42,8 @@ type process struct {
 func (n *testNode) launch(manifests, runDir string, more ...string) *process {
 	n.t.Helper()
 	p := &process{}
-	args := append([]string{
-		"--pods", manifests, "--kubepods", n.layout.Root, "--run-dir", runDir, "--listen", "", "--local", "", "--config",
-		enforcing(n.t.(*testing.T)),
-	}, more...)
+	args := append([]string{"--pods", manifests, "--kubepods", n.layout.Root, "--run-dir", runDir, "--listen", "",
+		"--local", "", "--config", enforcing(n.t.(*testing.T))}, more...)
 	p.cmd = exec.Command(binary(n.t.(*testing.T), "waterline-agent"), args...)
 	p.cmd.Stderr = &p.log
 	if err := p.cmd.Start(); err != nil {
@@ -69,53 +67,54 @@ func owned(t *testing.T, n *testNode, runDir string) int {
 	return len(undo.Owned(n.mount.Version))
 }
 
-// guests are pods that come and go: now the cgroup first, now the manifest, and a cgroup that comes back is a new one.
+// guests are pods that come and go. Sometimes the cgroup is first, sometimes the manifest. A cgroup that comes back is
+// a new one.
 type guests struct {
 	n         *testNode
 	manifests string
-	asks      [8]int64 // what the manifest asks for; 0: there is none
-	exists    [8]bool  // the cgroup
-	fresh     int64    // the weight of a new cgroup
+	shares    [8]int64 // shares in the manifest; 0: there is no manifest
+	exists    [8]bool  // the cgroup exists
+	fresh     int64    // weight of a new cgroup
 }
 
 func (g *guests) uid(i int) string { return fmt.Sprintf("guest%d", i) }
 func (g *guests) dir(i int) string { return g.n.layout.Pod(model.Burstable, g.uid(i)) }
 
-// change lets something happen to one of them.
+// change changes one of the guests.
 func (g *guests) change(r *rand.Rand) {
 	g.n.t.Helper()
-	i := r.IntN(len(g.asks))
+	i := r.IntN(len(g.shares))
 	switch {
 	case r.IntN(2) == 0 && g.exists[i]:
 		g.n.remove(g.dir(i))
 		g.exists[i] = false
 	case !g.exists[i]:
-		// Its weight is the kernel's own. A second one that comes while the agent writes might not be on record, see
-		// docs/design/repair.md.
+		// The test writes no weight here, so the group has the kernel's. A second value that comes while the agent writes
+		// might miss the record, see docs/design/repair.md.
 		dir := g.dir(i)
 		g.n.mkdir(dir)
 		g.n.mkdir(dir + "/0123456789ab")
 		g.n.set(dir, model.Quota, 200_000)
 		g.n.set(dir+"/0123456789ab", model.Quota, 100_000)
 		g.exists[i] = true
-	case g.asks[i] != 0:
+	case g.shares[i] != 0:
 		retract(g.n.t, g.manifests, g.uid(i))
-		g.asks[i] = 0
+		g.shares[i] = 0
 	default:
-		g.asks[i] = int64(1024 * (2 + r.IntN(200)))
-		manifest(g.n.t, g.manifests, g.uid(i), 100, g.asks[i], "waterline.io/cpu-quota: unlimited")
+		g.shares[i] = int64(1024 * (2 + r.IntN(200)))
+		manifest(g.n.t, g.manifests, g.uid(i), 100, g.shares[i], "waterline.io/cpu-quota: unlimited")
 	}
 }
 
-// expect waits until those that are there are right: as they ask, or as they were made.
+// expect waits until the existing guests have their requested weight, or the weight with which they were made.
 func (g *guests) expect() {
 	g.n.t.Helper()
-	for i, asks := range g.asks {
+	for i, shares := range g.shares {
 		dir := g.dir(i)
 		switch {
 		case !g.exists[i]:
-		case asks != 0:
-			g.n.expect(dir, model.Shares, asks)
+		case shares != 0:
+			g.n.expect(dir, model.Shares, shares)
 			g.n.expect(dir, model.Quota, model.Unlimited)
 			g.n.expect(dir+"/0123456789ab", model.Quota, model.Unlimited)
 		default:
@@ -127,9 +126,9 @@ func (g *guests) expect() {
 	}
 }
 
-// TestKill kills the agent at random instants while annotations change and pods come and go, also while it lives, and
-// lets another writer write while it is dead. In the end every file must be right, and the undo record must have the
-// newest value of the other writer for every file, and no file that is gone: no kill may lose or leave one.
+// TestKill kills the agent at random instants while annotations change and pods come and go. Another writer writes
+// while the agent runs and while it is dead. In the end, every file must be right. The undo record must have the newest
+// value of the other writer for every file, and no file that is gone. A kill may neither lose nor leave a value.
 func TestKill(t *testing.T) {
 	kills := 50
 	if soak() {
@@ -141,27 +140,26 @@ func TestKill(t *testing.T) {
 	n := newNode(t)
 	manifests, runDir := t.TempDir(), t.TempDir()
 	const pods = 8
-	asks := map[string]int64{}       // pod → shares it asks for, 0 for none
-	theirs := map[model.File]int64{} // the newest value that was not ours
+	shares := map[string]int64{}     // pod → requested shares, 0 for none
+	theirs := map[model.File]int64{} // the newest foreign value
 	var files []model.File
 	for i := range pods {
 		uid := fmt.Sprintf("p%d", i)
 		dir := n.pod(model.Burstable, uid, 100, "0123456789ab")
 		n.set(dir, model.Quota, 200_000)
 		n.set(dir+"/0123456789ab", model.Quota, 100_000)
-		files = append(files, model.File{Dir: dir, Knob: model.Shares}, model.File{Dir: dir, Knob: model.Quota}, model.File{
-			Dir: dir + "/0123456789ab", Knob: model.Quota,
-		})
-		asks[uid] = 0
+		files = append(files, model.File{Dir: dir, Knob: model.Shares}, model.File{Dir: dir, Knob: model.Quota},
+			model.File{Dir: dir + "/0123456789ab", Knob: model.Quota})
+		shares[uid] = 0
 	}
 	files = append(files, model.File{Dir: n.layout.Class(model.Burstable), Knob: model.Shares})
 	for _, f := range files {
 		theirs[f] = n.raw(f.Dir, f.Knob)
 	}
-	write := func(uid string) { manifest(t, manifests, uid, 100, asks[uid], "waterline.io/cpu-quota: unlimited") }
+	write := func(uid string) { manifest(t, manifests, uid, 100, shares[uid], "waterline.io/cpu-quota: unlimited") }
 	for i := range pods {
 		uid := fmt.Sprintf("p%d", i)
-		asks[uid] = int64(1024 * (2 + i))
+		shares[uid] = int64(1024 * (2 + i))
 		write(uid)
 	}
 	come := &guests{n: n, manifests: manifests}
@@ -177,19 +175,20 @@ func TestKill(t *testing.T) {
 		time.Sleep(time.Duration(r.Int64N(int64(40 * time.Millisecond))))
 		p.kill()
 		if log := p.log.Bytes(); bytes.Contains(log, []byte("panic")) || bytes.Count(log, []byte("\n")) > 10 {
-			t.Fatalf("the agent said: %s", log)
+			t.Fatalf("the agent's log: %s", log)
 		}
 		come.change(r)
-		// Nothing of ours writes now. Weights change among those that ask; none goes, so that nothing is given back.
+		// No agent runs now. Weights change only among pods with an annotation. No annotation is removed, so no value is
+		// restored.
 		uid := fmt.Sprintf("p%d", r.IntN(pods))
-		asks[uid] = int64(1024 * (2 + r.IntN(200)))
+		shares[uid] = int64(1024 * (2 + r.IntN(200)))
 		write(uid)
 		if r.IntN(2) == 0 {
 			f := files[r.IntN(len(files))]
-			value := int64(60_000 + 1000*(round%40)) // a container's quota, which fits into the pod's
+			value := int64(60_000 + 1000*(round%40)) // quota of a container, which fits into the pod's
 			switch {
 			case f.Knob == model.Shares:
-				value = int64(3000 + 27*(round%500)) // never what anybody asks for
+				value = int64(3000 + 27*(round%500)) // never a value of an annotation
 			case filepath.Base(f.Dir) != "0123456789ab":
 				value += 100_000
 			}
@@ -202,32 +201,32 @@ func TestKill(t *testing.T) {
 	var sum int64
 	for i := range pods {
 		uid := fmt.Sprintf("p%d", i)
-		sum += asks[uid]
+		sum += shares[uid]
 		dir := n.layout.Pod(model.Burstable, uid)
-		n.expect(dir, model.Shares, asks[uid])
+		n.expect(dir, model.Shares, shares[uid])
 		n.expect(dir, model.Quota, model.Unlimited)
 		n.expect(dir+"/0123456789ab", model.Quota, model.Unlimited)
 	}
 	come.expect()
-	for i := range come.exists { // all go while the agent lives
+	for i := range come.exists { // all pods go while the agent runs
 		if r.IntN(2) == 0 {
 			retract(t, manifests, come.uid(i))
 		}
 		n.remove(come.dir(i))
 	}
-	within(t, "a record of the files that are still there", func() bool { return owned(t, n, runDir) == len(files) },
+	within(t, "the record has only files that exist", func() bool { return owned(t, n, runDir) == len(files) },
 		func() string { return fmt.Sprintf("%d files", owned(t, n, runDir)) })
 	p.kill()
 	restored, err := restore.Restore(t.Context(), restore.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: runDir})
 	if err != nil {
-		t.Fatalf("%v\nthe agent said: %s", err, p.log.String())
+		t.Fatalf("%v\nthe agent's log: %s", err, p.log.String())
 	}
 	if len(restored) != len(files) {
 		t.Errorf("%d files were on record, want all %d", len(restored), len(files))
 	}
 	for _, f := range files {
 		if got := n.raw(f.Dir, f.Knob); got != theirs[f] {
-			t.Errorf("%s %s was given back as %d, but the newest value of another writer was %d", f.Dir, f.Knob, got, theirs[f])
+			t.Errorf("%s %s was restored to %d, but the newest value of another writer was %d", f.Dir, f.Knob, got, theirs[f])
 		}
 	}
 }

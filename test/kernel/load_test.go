@@ -18,7 +18,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// memoryDir returns a directory in memory, as the agent's run directory is on a node, if there is one.
+// memoryDir returns a directory in memory if the machine has one. The agent's run directory on a node is in memory,
+// too.
 func memoryDir(t testing.TB) string {
 	t.Helper()
 	var st unix.Statfs_t
@@ -33,16 +34,16 @@ func memoryDir(t testing.TB) string {
 	return dir
 }
 
-// held is what a process holds of the kernel.
-type held struct {
+// resources is the kernel resources of a process.
+type resources struct {
 	files, watches, threads int
 	rss                     int // KiB
 }
 
-// holds looks what the agent holds.
-func (d *daemon) holds() held {
+// resources reads the kernel resources of the agent.
+func (d *daemon) resources() resources {
 	d.t.Helper()
-	var h held
+	var h resources
 	proc := filepath.Join("/proc", strconv.Itoa(d.pid))
 	infos, err := filepath.Glob(proc + "/fdinfo/*")
 	if err != nil || len(infos) == 0 {
@@ -65,30 +66,30 @@ func (d *daemon) holds() held {
 	return h
 }
 
-// quantiles sorts times and returns some of them as text.
+// quantiles sorts durations and returns their 50th, 90th and 99th percentile.
 func quantiles(took []time.Duration) (p50, p90, p99 time.Duration) {
 	slices.Sort(took)
 	at := func(q float64) time.Duration { return took[min(int(q*float64(len(took))), len(took)-1)] }
 	return at(0.5), at(0.9), at(0.99)
 }
 
-// measured waits until a weight is right, looking more often than [node.expect], and returns how long it took.
+// measured waits until a weight is right, reading it more often than [testNode.expect], and returns how long it took.
 func (n *testNode) measured(dir string, right int64, begin time.Time) time.Duration {
 	n.t.Helper()
 	for !n.holds(dir, model.Shares, right) {
 		if time.Since(begin) > 30*time.Second {
-			n.t.Fatalf("%s is not right after 30 s: %d", dir, n.raw(dir, model.Shares))
+			n.t.Fatalf("the weight of %s is wrong after 30 s: %d", dir, n.raw(dir, model.Shares))
 		}
 		time.Sleep(200 * time.Microsecond)
 	}
 	return time.Since(begin)
 }
 
-// TestCrowd lets 500 pods come, one after the other within a minute and then all at once, and go again. Each must get
-// its weight, the work for it must be bounded, and nothing may be left of them: no open file, watch, thread, goroutine,
-// memory or record.
+// TestCrowd lets 500 pods come within a minute, one after the other, then all at once, and go again. Each must get its
+// weight, with a bounded amount of work. Afterwards no open file, watch, thread, goroutine, memory or record may be
+// left.
 func TestCrowd(t *testing.T) {
-	crowd, batch, period := 500, 100, 5*time.Second // that they come in
+	crowd, batch, period := 500, 100, 5*time.Second // time in which they come
 	switch {
 	case soak():
 		period = time.Minute
@@ -104,7 +105,7 @@ func TestCrowd(t *testing.T) {
 	d.ready()
 	known := func(pods int) {
 		t.Helper()
-		waitFor(t, 20*time.Second, "knowing the pods",
+		waitFor(t, 20*time.Second, "the agent knows the pods",
 			func() bool { return d.metric(v1alpha1.MetricPods, "qos", "Burstable") == float64(pods+1) }, d.text)
 	}
 	uid := func(i int) string { return fmt.Sprintf("crowd%03d", i) }
@@ -128,8 +129,8 @@ func TestCrowd(t *testing.T) {
 		n.expect(class, model.Shares, sum)
 		n.untouched(other, model.Shares, 512)
 	}
-	// Everybody goes: the cgroups first, as with the kubelet.
-	leave := func() held {
+	// All pods go: the cgroups first, as with the kubelet.
+	leave := func() resources {
 		t.Helper()
 		for i := range crowd {
 			n.remove(n.layout.Pod(model.Burstable, uid(i)))
@@ -141,10 +142,10 @@ func TestCrowd(t *testing.T) {
 		within(t, "an empty record", func() bool { return d.metric(v1alpha1.MetricOwnedFiles) == 0 }, d.text)
 		n.expect(class, model.Shares, 512)
 		n.untouched(other, model.Shares, 512)
-		return d.holds()
+		return d.resources()
 	}
 	known(0)
-	empty := d.holds()
+	empty := d.resources()
 
 	cpu, rounds, begin := d.cpu(), d.metric(v1alpha1.MetricRounds), time.Now()
 	var took []time.Duration
@@ -160,9 +161,9 @@ func TestCrowd(t *testing.T) {
 	right()
 	p50, p90, p99 := quantiles(took)
 	used, more := d.cpu()-cpu, d.metric(v1alpha1.MetricRounds)-rounds
-	full := d.holds()
-	t.Logf("%d pods within %.1f s: cgroup made → right weight p50 %s, p90 %s, p99 %s; %v rounds, %s of CPU; %+v, was %+v",
-		crowd, time.Since(begin).Seconds(), p50, p90, p99, more, used, full, empty)
+	full := d.resources()
+	t.Logf("%d pods within %.1f s: cgroup made → right weight p50 %s, p90 %s, p99 %s; "+
+		"%v rounds, %s of CPU; %+v, was %+v", crowd, time.Since(begin).Seconds(), p50, p90, p99, more, used, full, empty)
 	if limit := 500 * time.Millisecond; p90 > limit && !emulated() {
 		t.Errorf("p90 %s from cgroup to weight, want at most %s", p90, limit)
 	}
@@ -172,7 +173,7 @@ func TestCrowd(t *testing.T) {
 	if more > float64(6*crowd) {
 		t.Errorf("%v rounds for %d pods", more, crowd)
 	}
-	if limit := 20 * time.Second; used > limit && !emulated() { // 6 s were seen on a CPU that nobody slows down
+	if limit := 20 * time.Second; used > limit && !emulated() { // 6 s were seen on an otherwise idle CPU
 		t.Errorf("%s of CPU for %d pods, want at most %s", used, crowd, limit)
 	}
 	first := leave()
@@ -181,7 +182,7 @@ func TestCrowd(t *testing.T) {
 	if soak() {
 		waves = 10
 	}
-	var last held
+	var last resources
 	for range waves {
 		announce(0, crowd)
 		for i := range crowd {
@@ -190,32 +191,32 @@ func TestCrowd(t *testing.T) {
 		right()
 		last = leave()
 	}
-	t.Logf("when all had gone: %+v, and again: %+v", first, last)
+	t.Logf("after the pods had gone: %+v, and after the last wave: %+v", first, last)
 	if last.watches > empty.watches {
-		t.Errorf("something is still watched: %+v, was %+v", last, empty)
+		t.Errorf("watches remain: %+v, was %+v", last, empty)
 	}
-	if last.files > empty.files+3 { // connections over which it was just asked
-		t.Errorf("something is still open: %+v, was %+v", last, empty)
+	if last.files > empty.files+3 { // connections of the last queries
+		t.Errorf("open files remain: %+v, was %+v", last, empty)
 	}
-	// The runtime keeps threads and memory that it once needed; what matters is that a second crowd needs no more.
+	// The runtime keeps threads and memory that it once needed. A second crowd must need no more.
 	if last.threads > first.threads+4 || last.rss > first.rss+32<<10 {
-		t.Errorf("something grows: %+v, then %+v", first, last)
+		t.Errorf("threads or memory grow: %+v, then %+v", first, last)
 	}
 	if lines := d.logged(""); lines > 5 {
 		t.Errorf("the agent logged %d lines: %s", lines, d.text())
 	}
-	d.end(unix.SIGQUIT) // it prints what every goroutine does
-	// It needs some 45, of the runtime and of the metrics' connections too; one a pod would be 500.
+	d.end(unix.SIGQUIT) // it prints the stack of every goroutine
+	// It needs about 45, including the runtime's and those of connections for metrics. One for each pod would be 500.
 	if routines := d.logged("goroutine "); routines == 0 || routines > 80 {
 		t.Errorf("%d goroutines at the end", routines)
 	}
 }
 
-// TestStarved runs the agent in a pod of 10 milli-cores beside one of the greatest weight that burns all CPUs. Without
-// a weight of its own it was measured to wait 2.3 s; its own must save it.
+// TestStarved runs the agent in a pod of 10 milli-cores beside a pod of the greatest weight that uses all CPUs. Without
+// a weight of its own, the agent was measured to wait 2.3 s. Its own weight must prevent that.
 func TestStarved(t *testing.T) {
 	n := newNode(t)
-	// Our group weighs much more than what else goes on on this machine, of which nothing is to be measured.
+	// The weight of the test's group far exceeds that of other processes on this machine, which are not to be measured.
 	n.set(filepath.Dir(n.layout.Root), model.Shares, 16*model.SharesPerCPU)
 	manifests := t.TempDir()
 	const id = "0123456789ab"
@@ -223,7 +224,7 @@ func TestStarved(t *testing.T) {
 	manifest(t, manifests, "self", 10, 0)
 	manifest(t, manifests, "hog", 100, model.MaxShares)
 	for _, dir := range []string{self, hog} {
-		n.set(dir+"/"+id, model.Shares, model.MinShares) // as the kubelet gives it
+		n.set(dir+"/"+id, model.Shares, model.MinShares) // as the kubelet sets it
 	}
 	d := n.daemonIn(self+"/"+id, manifests, memoryDir(t), "--pod-uid", "self")
 	n.expect(hog, model.Shares, model.MaxShares)
@@ -241,7 +242,7 @@ func TestStarved(t *testing.T) {
 	repairs, pause := 100, 20*time.Millisecond
 	switch {
 	case soak():
-		repairs, pause = 1000, 110*time.Millisecond // more than ten a second for long would be a fight
+		repairs, pause = 1000, 110*time.Millisecond // more than ten a second for long would count as a fight
 	case emulated():
 		repairs = 40
 	}
@@ -249,7 +250,7 @@ func TestStarved(t *testing.T) {
 	for i := range repairs {
 		dir, right := hog, int64(model.MaxShares)
 		if i%2 == 0 {
-			dir, right = self, 102400 // even its own
+			dir, right = self, 102400 // even its own weight
 		}
 		begin := time.Now()
 		n.set(dir, model.Shares, int64(3000+27*i))
@@ -258,7 +259,7 @@ func TestStarved(t *testing.T) {
 	}
 	p50, p90, p99 := quantiles(took)
 	t.Logf("%d repairs beside the hog: p50 %s, p90 %s, p99 %s", repairs, p50, p90, p99)
-	// Without the weight the median is over two seconds. Beside whatever else this machine does, some may be late.
+	// Without the weight, the median exceeds two seconds. Some repairs may be late because of other processes.
 	if (p50 > 100*time.Millisecond || p90 > 500*time.Millisecond) && !emulated() {
 		t.Errorf("p50 %s, p90 %s beside the hog, want at most 100 ms and 500 ms", p50, p90)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/waterline-io/waterline/test/lab/memory"
 )
 
-// TestMemoryExperiment runs lab memory in short. Its server loses less memory to batch with protect.memory than
-// without, and is not killed. How much it answers depends on the time, which means nothing here.
+// TestMemoryExperiment runs lab memory in short. With protect.memory, its server loses less memory to batch than
+// without, and is not killed. The number of answers depends on time, which means nothing here.
 func TestMemoryExperiment(t *testing.T) {
 	n := newNode(t) // or skip
 	cfg := memory.Config{Config: sandboxConfig(t, "lab"), Seconds: 8}
@@ -27,8 +27,8 @@ func TestMemoryExperiment(t *testing.T) {
 	if soak() {
 		cfg.Seconds = 0
 	}
-	// Where a machine stands still for seconds batch may come too late to make anything short, or all at once. What
-	// Waterline does wrong it does each time.
+	// If the machine stands still for seconds, batch may cause a shortage too late, or all at once. An error of Waterline
+	// occurs every time.
 	const tries = 3
 	for try := 1; ; try++ {
 		m := memoryExperiment(t, cfg)
@@ -46,22 +46,22 @@ func TestMemoryExperiment(t *testing.T) {
 	}
 }
 
-const enoughRefaults = 50 // pages, to show anything
+const enoughRefaults = 50 // pages, to show any difference
 
-// memoryWrong returns what is wrong with a result, "" if nothing is.
+// memoryWrong returns the error of a result; "": none.
 func memoryWrong(m map[string]float64) string {
 	for _, mode := range []string{"alone_", "roomy_", "plain_", "waterline_"} {
 		if m[mode+"requests"] < 50 || m[mode+"online_oom_kills"] != 0 {
 			return fmt.Sprintf("%s: %v requests, killed %v times", mode, m[mode+"requests"], m[mode+"online_oom_kills"])
 		}
 		if worked := m[mode+"batch_work_mib"]; worked < 30 != (mode == "alone_") {
-			return fmt.Sprintf("%s: batch read and took %v MiB", mode, worked)
+			return fmt.Sprintf("%s: batch read and allocated %v MiB", mode, worked)
 		}
 	}
-	// The virtual machine itself has a little less than both need in the end.
+	// The virtual machine has a little less memory than both need in the end.
 	if m["alone_refaults_pages"] != 0 || 2*m["roomy_refaults_pages"] > m["plain_refaults_pages"] ||
 		m["plain_refaults_pages"] < enoughRefaults {
-		return fmt.Sprintf("alone %v pages were read again, with room %v, beside batch %v: that shows nothing",
+		return fmt.Sprintf("alone %v pages were read again, with room %v, beside batch %v: too few to prove protection",
 			m["alone_refaults_pages"], m["roomy_refaults_pages"], m["plain_refaults_pages"])
 	}
 	if m["waterline_refaults_pages"] > m["plain_refaults_pages"]/2 {

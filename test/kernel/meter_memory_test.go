@@ -20,11 +20,11 @@ import (
 
 const holdEnv = "WATERLINE_TEST_HOLD"
 
-// TestMeterHold is no test: [TestMeterMemory] runs it as the process that holds memory. It does what each line of its
-// input says.
-func TestMeterHold(t *testing.T) {
+// TestMemoryHolder is not a test. [TestMeterMemory] runs it as the process that allocates memory. It carries out each
+// line of its input.
+func TestMemoryHolder(t *testing.T) {
 	if os.Getenv(holdEnv) == "" {
-		t.Skip("only as a helper")
+		t.Skip("runs only as a helper process")
 	}
 	var anon []byte
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
@@ -35,10 +35,10 @@ func TestMeterHold(t *testing.T) {
 			for i := 0; i < len(anon); i += 4096 {
 				anon[i] = 1
 			}
-		case "grow": // on and on
+		case "grow": // without end
 			go func() {
 				for ; ; time.Sleep(10 * time.Millisecond) {
-					// stays until it ends
+					// The process stays until it is ended.
 					piece, err := unix.Mmap(-1, 0, 256<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 					if err != nil {
 						return
@@ -70,7 +70,7 @@ func TestMeterHold(t *testing.T) {
 	_ = anon
 }
 
-// TestMeterMemory lets a process hold memory of several kinds and holds what the meter says against memory.stat.
+// TestMeterMemory lets a process allocate memory of several kinds, and compares the meter's figures with memory.stat.
 func TestMeterMemory(t *testing.T) {
 	n := newMeterNode(t)
 	if n.mount.Memory == "" {
@@ -82,7 +82,7 @@ func TestMeterMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := n.run(dir, self, "-test.run", "^TestMeterHold$")
+	cmd := n.run(dir, self, "-test.run", "^TestMemoryHolder$")
 	cmd.Env = append(cmd.Env, holdEnv+"=1")
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -104,7 +104,7 @@ func TestMeterMemory(t *testing.T) {
 		if line, err := lines.ReadString('\n'); err != nil || line != "done\n" {
 			t.Fatalf("%s: %q, %v", what, line, err)
 		}
-		time.Sleep(2500 * time.Millisecond) // the kernel gathers what the CPUs have counted every 2 s
+		time.Sleep(2500 * time.Millisecond) // the kernel sums up the counters of the CPUs every 2 s
 		load := n.measure(m, all)
 		u, class := load.Pod("a").Memory, load.Classes[model.Burstable].Memory
 		t.Logf("%-6s working set %4d, anon %4d, active %4d, inactive %4d MiB", strings.Fields(what)[0], u.WorkingSet>>20,
@@ -127,7 +127,7 @@ func TestMeterMemory(t *testing.T) {
 		}
 	}
 	anon := do("anon")
-	near("64 MiB of a process's memory", anon.Anon-start.Anon, 64)
+	near("anonymous memory of 64 MiB", anon.Anon-start.Anon, 64)
 	near("its working set", anon.WorkingSet-start.WorkingSet, 64)
 	if file := filepath.Join(t.TempDir(), "file"); host.InMemory(filepath.Dir(file)) {
 		t.Log("no disk to write a file to")
@@ -150,7 +150,7 @@ func TestMeterMemory(t *testing.T) {
 	}
 }
 
-// sameMemory checks a pod's memory against what the files say now.
+// sameMemory compares a pod's memory with the files.
 func (n *meterNode) sameMemory(dir string, u model.MemoryUsage) {
 	n.t.Helper()
 	read := func(s cgroup.Stat) string {
@@ -176,12 +176,10 @@ func (n *meterNode) sameMemory(dir string, u model.MemoryUsage) {
 		}
 	}
 	want.WorkingSet = max(used-want.InactiveFile, 0)
-	for i, off := range []int64{
-		want.Anon - u.Anon, want.ActiveFile - u.ActiveFile, want.InactiveFile - u.InactiveFile,
-		want.WorkingSet - u.WorkingSet,
-	} {
+	for i, off := range []int64{want.Anon - u.Anon, want.ActiveFile - u.ActiveFile, want.InactiveFile - u.InactiveFile,
+		want.WorkingSet - u.WorkingSet} {
 		if off < -1<<20 || off > 1<<20 {
-			n.t.Errorf("%+v, another reader sees %+v (field %d)", u, want, i)
+			n.t.Errorf("%+v, another reader measures %+v (field %d)", u, want, i)
 		}
 	}
 }

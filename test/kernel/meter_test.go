@@ -26,9 +26,9 @@ import (
 // meterNode is a node whose groups also count CPU time and memory.
 type meterNode struct {
 	*testNode
-	last    []model.Detail // that the meter was given, with these seconds
+	last    []model.Detail // files that the meter read, with their times
 	seconds bool
-	paths   []string // the hierarchies that a group must have a directory in
+	paths   []string // hierarchies in which a group must have a directory
 	pods    map[string]model.PodGroup
 }
 
@@ -52,8 +52,8 @@ func newMeterNode(t testing.TB) *meterNode {
 	return n
 }
 
-// unified makes the same node in the v2 hierarchy of a hybrid host, whose groups have CPU time and pressure without any
-// controller; nil if this is no such host.
+// unified makes the same node in the v2 hierarchy of a hybrid host. Its groups have CPU time and pressure without any
+// controller. It returns nil on any other host.
 func unified(t testing.TB) *meterNode {
 	root := filepath.Join(host.DefaultRoot, "unified")
 	var st unix.Statfs_t
@@ -70,7 +70,7 @@ func unified(t testing.TB) *meterNode {
 	return &meterNode{testNode: n, pods: map[string]model.PodGroup{}}
 }
 
-// everyNode runs a test on the node of this machine and, on a hybrid host, on its v2 hierarchy.
+// everyNode runs a test on this machine's node and, on a hybrid host, on the node of its v2 hierarchy.
 func everyNode(t *testing.T, test func(*testing.T, *meterNode)) {
 	t.Run("node", func(t *testing.T) { test(t, newMeterNode(t)) })
 	t.Run("unified", func(t *testing.T) {
@@ -82,7 +82,7 @@ func everyNode(t *testing.T, test func(*testing.T, *meterNode)) {
 	})
 }
 
-// count gives a group what counts its CPU time and memory.
+// count adds the controllers to a group that count its CPU time and memory.
 func (n *meterNode) count(dir string) {
 	n.t.Helper()
 	for _, path := range n.paths {
@@ -90,7 +90,7 @@ func (n *meterNode) count(dir string) {
 			n.t.Fatal(err)
 		}
 	}
-	// Not to the groups of a container, which no process could enter then.
+	// Container groups get no controllers, because processes could no longer enter them.
 	above := filepath.Dir(filepath.Dir(dir))
 	if n.mount.Version == cgroup.V2 && n.mount.Memory != "" && above != n.layout.Class(model.Burstable) &&
 		above != n.layout.Class(model.BestEffort) {
@@ -169,7 +169,7 @@ func (n *meterNode) burn(dir string) {
 	}
 }
 
-// used reads a group's CPU time as anybody would, and when it did.
+// used reads a group's CPU time independently of the meter, and the time of the read.
 func (n *meterNode) used(dir string) (nanos uint64, at time.Time) {
 	n.t.Helper()
 	file := filepath.Join(n.mount.Cpuacct, dir, cgroup.StatFile(n.mount.Version, cgroup.CPUUsage))
@@ -188,13 +188,13 @@ func (n *meterNode) used(dir string) (nanos uint64, at time.Time) {
 	return nanos * factor, at
 }
 
-// The pods whose memory and pressure are measured in every measurement.
+// The pods whose memory and pressure every measurement includes.
 const (
 	all  = true
 	none = false
 )
 
-// details are made anew only when there are other pods, so that a measurement allocates nothing here.
+// details are computed only when the pods change, so that a measurement allocates nothing here.
 func (n *meterNode) details(seconds bool) []model.Detail {
 	if len(n.last) != len(n.pods) || n.seconds != seconds {
 		n.last, n.seconds = nil, seconds
@@ -215,7 +215,7 @@ func (n *meterNode) measure(m *host.Meter, seconds bool) *model.Load {
 	return load
 }
 
-// TestMeterCPU holds what the meter says of a load against what another reader sees.
+// TestMeterCPU compares the meter's figures of a load with those of another reader.
 func TestMeterCPU(t *testing.T) {
 	seconds, inexact := 10, 0.01
 	switch {
@@ -242,7 +242,7 @@ func TestMeterCPU(t *testing.T) {
 		next = next.Add(time.Second)
 		time.Sleep(time.Until(next))
 		load := n.measure(m, none)
-		used, _ := n.used(free) // all of it since the time before; on a busy machine that is less than a CPU
+		used, _ := n.used(free) // all time since the previous one; on a busy machine this is less than a CPU
 		usage := load.Pod("free").CPU
 		if is := float64(usage.Milli) * (usage.At - last).Seconds(); is < 0.7*float64(used)/1e6 || is == 0 {
 			t.Errorf("a load that began in the last second and used %d ms is %d mCPU in %s", used/1e6, usage.Milli,
@@ -250,14 +250,14 @@ func TestMeterCPU(t *testing.T) {
 		}
 		var before, after []uint64
 		var began, ended []time.Time
-		lasts := make([]time.Duration, len(dirs)+1) // when each was measured last, and the node
+		lasts := make([]time.Duration, len(dirs)+1) // last measurement of each group, and of the node
 		for i, dir := range dirs {
 			nanos, at := n.used(dir)
 			before, began = append(before, nanos), append(began, at)
 			lasts[i] = measuredOf(load)[i].CPU.At
 		}
 		lasts[len(dirs)] = load.Node.CPU.At
-		// A test that was kept waiting measured longer than a second, and what was used in it counts for as long.
+		// A test that was kept waiting measured for longer than a second, and counts usage for that time.
 		spans := make([]float64, len(dirs)+1)
 		grow := func(i int, at time.Duration, milli int64) float64 {
 			span := (at - lasts[i]).Seconds()
@@ -268,7 +268,7 @@ func TestMeterCPU(t *testing.T) {
 		sums, node, stolen := make([]float64, len(dirs)), 0.0, 0.0
 		var periods, throttled int64
 		var worst float64
-		var late time.Duration // by which the last group was measured after the first, the time before
+		var late time.Duration // time from the first group to the last, in the previous measurement
 		for range seconds {
 			next = next.Add(time.Second)
 			time.Sleep(time.Until(next))
@@ -284,7 +284,7 @@ func TestMeterCPU(t *testing.T) {
 			node += grow(len(dirs), load.Node.CPU.At, load.Node.CPU.Milli)
 			periods, throttled = periods+usages[2].CPU.Periods, throttled+usages[2].CPU.Throttled
 			pods := usages[2].CPU.Milli + usages[3].CPU.Milli + usages[4].CPU.Milli
-			// Where the meter had to wait for a CPU between two groups, they are not of the same second.
+			// If the meter waited for a CPU between two groups, they are not of the same second.
 			if usages[4].CPU.At-usages[1].CPU.At < time.Millisecond && late < time.Millisecond {
 				worst = max(worst, math.Abs(float64(pods)/float64(usages[1].CPU.Milli)-1))
 			}
@@ -298,16 +298,16 @@ func TestMeterCPU(t *testing.T) {
 			want := float64(after[i]-before[i]) / float64(ended[i].Sub(began[i])) * 1000
 			t.Logf("%-60s %7.1f mCPU, another reader %7.1f", dir, sums[i], want)
 			if math.Abs(sums[i]-want) > inexact*want+1 {
-				t.Errorf("%s: %.1f mCPU, another reader sees %.1f", dir, sums[i], want)
+				t.Errorf("%s: %.1f mCPU, another reader measures %.1f", dir, sums[i], want)
 			}
 		}
-		t.Logf("the node %.1f mCPU, and %.1f stolen; the pods' sum is at worst %.2f %% off the class; %d periods, %d "+
-			"throttled", node, stolen, 100*worst, periods, throttled)
+		t.Logf("the node %.1f mCPU, and %.1f stolen; the pods' sum is at worst %.2f %% off the class; %d periods, "+
+			"%d throttled", node, stolen, 100*worst, periods, throttled)
 		if worst > 0.01 && !emulated() {
 			t.Errorf("in one second the pods' sum was %.2f %% off their class", 100*worst)
 		}
-		// The kernel may count what the hypervisor took as used by the pods, and not by the machine.
-		// a mean of what is all there is can be a little more
+		// The kernel may count stolen time as used by the pods, but not by the machine. The mean may slightly exceed the
+		// capacity.
 		if node+stolen < sums[0]*0.99-10 || node > float64(load.CPUMilli)+0.1 {
 			t.Errorf("the node used %.1f mCPU, and %.1f were stolen, its pods %.1f", node, stolen, sums[0])
 		}
@@ -320,12 +320,10 @@ func TestMeterCPU(t *testing.T) {
 	})
 }
 
-// measuredOf returns what was measured of the groups that [TestMeterCPU] looks at, in its order.
+// measuredOf returns the measurements of the groups of [TestMeterCPU], in its order.
 func measuredOf(load *model.Load) []model.Usage {
-	return []model.Usage{
-		load.Classes[model.Guaranteed], load.Classes[model.Burstable], load.Pod("limited").Usage, load.Pod("free").Usage,
-		load.Pod("idle").Usage,
-	}
+	return []model.Usage{load.Classes[model.Guaranteed], load.Classes[model.Burstable], load.Pod("limited").Usage,
+		load.Pod("free").Usage, load.Pod("idle").Usage}
 }
 
 // TestMeterAnew lets a pod's group go and come back under its name while its files are open.
@@ -346,21 +344,21 @@ func TestMeterAnew(t *testing.T) {
 		_ = cmd.Wait()
 		inode := n.pods["a"].Inode
 		n.drop("a")
-		n.pods["a"] = model.PodGroup{Dir: dir, Inode: inode} // the tree does not know yet
+		n.pods["a"] = model.PodGroup{Dir: dir, Inode: inode} // not in the tree yet
 		time.Sleep(150 * time.Millisecond)
 		if got := n.measure(m, all).Pod("a").CPU; got != was {
-			t.Errorf("gone: %+v, was %+v", got, was)
+			t.Errorf("after the removal: %+v, was %+v", got, was)
 		}
 		dir = n.add("a")
 		n.pods["a"] = model.PodGroup{Dir: dir, Inode: inode}
-		for range 4 { // it is looked for again after a while
+		for range 4 { // the meter looks for it again after a while
 			time.Sleep(150 * time.Millisecond)
 			if got := n.measure(m, all).Pod("a").CPU; got != was && got.Milli != 0 {
-				t.Errorf("anew: %+v, was %+v", got, was)
+				t.Errorf("after the return: %+v, was %+v", got, was)
 			}
 		}
 		if got := n.measure(m, all).Pod("a"); got.CPU == was || got.Memory.At == 0 && n.mount.Memory != "" {
-			t.Errorf("not measured anew: %+v", got)
+			t.Errorf("not measured again: %+v", got)
 		}
 	})
 }
@@ -387,8 +385,8 @@ func TestMeterAllocations(t *testing.T) {
 	})
 }
 
-// TestMeterCost logs the CPU time of a measurement: 1.4 ms for 110 pods, of a CPU that nobody slows down. One that
-// opened its files each time, or read those of containers too, would take several times as long.
+// TestMeterCost logs the CPU time of a measurement: 1.4 ms for 110 pods on an otherwise idle CPU. A meter that opened
+// its files each time, or read those of containers too, would take several times as long.
 func TestMeterCost(t *testing.T) {
 	everyNode(t, func(t *testing.T, n *meterNode) {
 		runtime.LockOSThread()

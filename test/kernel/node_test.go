@@ -1,8 +1,8 @@
-// Package kernel_test checks on the live kernel what plain files cannot show: what cgroup files accept, refuse and
-// report, and that the agent brings them to its plan whatever happens to it. The same suite runs on whichever cgroup
-// version the host has, and on v2 in the virtual machine of test/bed/vm.
+// Package kernel_test checks properties of the live kernel that plain files do not have: which values cgroup files
+// accept, refuse and report, and that the agent reaches its plan whatever happens to it. The same suite runs on the
+// cgroup version of the host, and on v2 in the virtual machine of test/bed/vm.
 //
-// It needs root. It touches only a sub-tree of its own, which it removes.
+// It needs root. It touches only its own sub-tree, which it removes.
 package kernel_test
 
 import (
@@ -24,17 +24,17 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
-// testNode is a private tree of pods at the kubelet's layout, in which the test plays the kubelet.
+// testNode is a private tree of pods in the kubelet's layout. The test acts as the kubelet.
 type testNode struct {
 	t      testing.TB
 	mount  host.Mount
 	layout cgroup.Layout
-	memory bool // groups have limits of memory as well
+	memory bool // groups have memory limits too
 }
 
 var nodes atomic.Int64
 
-// newNode makes the tree, or skips the test where that is not possible.
+// newNode makes the tree, or skips the test where that is impossible.
 func newNode(t testing.TB) *testNode {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -60,16 +60,16 @@ func (n *testNode) path(dir string, file ...string) string {
 	return filepath.Join(append([]string{n.mount.Path, dir}, file...)...)
 }
 
-// mkdir makes a group, in which further groups can be made.
+// mkdir makes a group that can contain further groups.
 func (n *testNode) mkdir(dir string) {
 	n.t.Helper()
 	n.group(dir)
 	n.delegate(dir)
 }
 
-// group makes a group. On v1 it has a directory in the cpuset hierarchy as well, and first there: in this order runc
-// makes them, and it gives the new one the parent's CPUs and memory, without which no process can enter it. One in the
-// hierarchy of the memory controller comes second.
+// group makes a group. On v1, its directory in the cpuset hierarchy is made first, in the order of runc, and gets the
+// CPUs and memory of the parent, without which no process can enter. Its directory in the memory hierarchy is made
+// second.
 func (n *testNode) group(dir string) {
 	n.t.Helper()
 	if n.memory && n.mount.Memory != n.mount.Path {
@@ -96,15 +96,15 @@ func (n *testNode) group(dir string) {
 	}
 }
 
-// separate reports whether CPU sets have a hierarchy of their own.
+// separate reports whether CPU sets have their own hierarchy.
 func (n *testNode) separate() bool { return n.mount.Cpusets != "" && n.mount.Cpusets != n.mount.Path }
 
-// cpusets returns the path of a group, or of a file in it, in the hierarchy of the cpuset controller.
+// cpusets returns the path of a group, or of one of its files, in the hierarchy of the cpuset controller.
 func (n *testNode) cpusets(dir string, file ...string) string {
 	return filepath.Join(append([]string{n.mount.Cpusets, dir}, file...)...)
 }
 
-// delegate lets the children of a group have the knobs that the kubelet gives them, which v2 does only on request.
+// delegate gives the children of a group the kubelet's controllers. Only v2 needs this.
 func (n *testNode) delegate(dir string) {
 	n.t.Helper()
 	if n.mount.Version == cgroup.V1 {
@@ -122,7 +122,7 @@ func (n *testNode) delegate(dir string) {
 	}
 }
 
-// pod makes the group of a pod with a container of a group of its own, as a kubelet would, and returns it.
+// pod makes the group of a pod and those of its containers, like a kubelet, and returns the pod's.
 func (n *testNode) pod(q model.QoSClass, uid string, requestMilli int64, containers ...string) string {
 	n.t.Helper()
 	dir := n.layout.Pod(q, uid)
@@ -134,7 +134,7 @@ func (n *testNode) pod(q model.QoSClass, uid string, requestMilli int64, contain
 	return dir
 }
 
-// set writes a knob in its unit, as the kubelet would.
+// set writes a knob in its unit, like the kubelet.
 func (n *testNode) set(dir string, k model.Knob, value int64) {
 	n.t.Helper()
 	if err := n.try(dir, k, value); err != nil {
@@ -164,7 +164,7 @@ func write(path, text string) error {
 	return err
 }
 
-// raw reads a knob as the kernel counts it, -2 if it is not there.
+// raw reads a knob in the kernel's unit; -2: the knob does not exist.
 func (n *testNode) raw(dir string, k model.Knob) int64 {
 	n.t.Helper()
 	content, err := os.ReadFile(n.file(dir, k))
@@ -186,20 +186,20 @@ func (n *testNode) text(dir, file string) string {
 	return strings.TrimSpace(string(content))
 }
 
-// holds reports whether a knob holds what this value is to the kernel.
+// holds reports whether a knob has a value, as the kernel rounds it.
 func (n *testNode) holds(dir string, k model.Knob, value int64) bool {
 	return n.raw(dir, k) == cgroup.ToRaw(n.mount.Version, k, model.Number(value)).Number
 }
 
-// expect waits until a knob holds a value.
+// expect waits until a knob has a value.
 func (n *testNode) expect(dir string, k model.Knob, value int64) {
 	n.t.Helper()
 	within(n.t, fmt.Sprintf("%s %s = %d", dir, k, value), func() bool { return n.holds(dir, k, value) },
 		func() string { return strconv.FormatInt(n.raw(dir, k), 10) })
 }
 
-// within waits until something holds, generously: this says that it happens, not how fast. A virtual machine was seen
-// to stand still for 16 s, see [cpuNode.settle].
+// within waits for a generous time until a condition holds. It checks that the condition becomes true, not how fast. A
+// virtual machine was seen to stand still for 16 s, see [cpuNode.settle].
 func within(t testing.TB, what string, holds func() bool, instead func() string) {
 	t.Helper()
 	limit := 20 * time.Second
@@ -214,7 +214,7 @@ func within(t testing.TB, what string, holds func() bool, instead func() string)
 	t.Fatalf("not within %s: %s; instead %s", limit, what, instead())
 }
 
-// remove removes a group with everything below it. Nothing runs in there any more.
+// remove removes a group and all groups below it. No process runs in them any more.
 func (n *testNode) remove(dir string) {
 	n.removeAt(n.path(dir))
 	if n.separate() {
@@ -234,7 +234,7 @@ func (n *testNode) removeAt(path string) {
 	}
 	err := os.Remove(path)
 	for deadline := time.Now().Add(20 * time.Second); errors.Is(err, unix.EBUSY) && time.Now().Before(deadline); {
-		time.Sleep(5 * time.Millisecond) // a process that was killed is in its group until it has left the kernel
+		time.Sleep(5 * time.Millisecond) // a killed process is in its group until it has left the kernel
 		err = os.Remove(path)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

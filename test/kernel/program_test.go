@@ -14,7 +14,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestDoctor checks that a second writer is found and named.
+// TestDoctor checks that the doctor finds and names a second writer.
 func TestDoctor(t *testing.T) {
 	n := newNode(t)
 	a := n.pod(model.Burstable, "a", 500)
@@ -41,15 +41,14 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// TestReadOnly checks that an agent whose cgroup mount is read-only says so and writes nothing.
+// TestReadOnly checks that an agent with a read-only cgroup mount reports that and writes nothing.
 func TestReadOnly(t *testing.T) {
 	n := newNode(t)
 	a := n.pod(model.Burstable, "a", 500)
 	manifests, mount := t.TempDir(), t.TempDir()
 	if err := os.WriteFile(filepath.Join(manifests, "a.yaml"),
-		[]byte(
-			`{kind: Pod, metadata: {name: a, uid: a, annotations: {waterline.io/cpu-share: "2048"}}, spec: {containers: [{name: c, resources: {requests: {cpu: 500m}}}]}}`,
-		), 0o600); err != nil {
+		[]byte(`{kind: Pod, metadata: {name: a, uid: a, annotations: {waterline.io/cpu-share: "2048"}}, `+
+			`spec: {containers: [{name: c, resources: {requests: {cpu: 500m}}}]}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	target := mount
@@ -59,9 +58,10 @@ func TestReadOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// In a mount namespace of its own, which goes with it.
-	script := fmt.Sprintf("mount --bind %s %s && mount -o remount,bind,ro %s && exec %s --pods %s --cgroup-root %s "+
-		"--kubepods %s --run-dir %s --listen 127.0.0.1:19564 --local 127.0.0.1:19565 --config %s",
+	// The mount is in its own mount namespace and disappears with it.
+	script := fmt.Sprintf("mount --bind %s %s && mount -o remount,bind,ro %s && "+
+		"exec %s --pods %s --cgroup-root %s --kubepods %s --run-dir %s --listen 127.0.0.1:19564 --local 127.0.0.1:19565 "+
+		"--config %s",
 		n.mount.Path, target, target, binary(t, "waterline-agent"), manifests, mount, n.layout.Root, t.TempDir(),
 		enforcing(t))
 	agent := exec.Command("unshare", "-m", "sh", "-c", script)
@@ -83,7 +83,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestBadStart checks that an agent which could never work ends at once and says why.
+// TestBadStart checks that an agent that cannot work ends at once and reports the reason.
 func TestBadStart(t *testing.T) {
 	newNode(t) // or skip
 	out, err := exec.Command(binary(t, "waterline-agent"), "--pods", t.TempDir(), "--kubepods", "not/the/right/name",

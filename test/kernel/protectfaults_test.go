@@ -20,7 +20,7 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
-// protectNode is a node on which an agent of its own process suppresses batch by quota, up to the whole machine.
+// protectNode is a node on which an agent in its own process suppresses batch by quota, up to the whole machine.
 type protectNode struct {
 	*suppressNode
 	policy string // file
@@ -37,33 +37,32 @@ spec: {nodeName: node, containers: [{name: c, resources: {requests: {waterline.i
 		"cpu: {waterline: 100%, method: Realtime, suppression: Quota}}}"
 )
 
-// rise is how far batch must fall to have made room for what online pods use of one CPU that others may be using too.
+// rise is the decrease of batch that makes room for online usage of one CPU, which other processes may use too.
 const rise = 250
 
 func newProtectNode(t *testing.T) *protectNode {
 	t.Helper()
 	n := &protectNode{suppressNode: newSuppressNode(t), policy: filepath.Join(t.TempDir(), "policy")}
-	// Our group weighs much more than what else goes on on this machine, of which nothing is to be measured.
+	// The weight of the test's group far exceeds that of other processes on this machine, which are not to be measured.
 	n.set(filepath.Dir(n.layout.Root), model.Shares, 16*model.SharesPerCPU)
 	n.group(n.agents())
-	n.set(n.agents(), model.Shares, 102400) // as an agent gives its own pod
+	n.set(n.agents(), model.Shares, 102400) // as an agent sets for its own pod
 	if err := os.WriteFile(n.policy, []byte(brim), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return n
 }
 
-// agents is the group that agents run in.
+// agents returns the group in which agents run.
 func (n *protectNode) agents() string { return filepath.Dir(n.layout.Root) + "/agents" }
 
-// options returns those of an agent of such a node.
+// options returns the flags of an agent of such a node.
 func (n *protectNode) options(more ...string) []string {
-	return append([]string{
-		"--proc-root", n.proc, "--config", n.policy, "--allocatable-millicores", fmt.Sprint(n.milli),
-	}, more...)
+	return append([]string{"--proc-root", n.proc, "--config", n.policy, "--allocatable-millicores", fmt.Sprint(n.milli)},
+		more...)
 }
 
-// manifests returns a directory with those of the node's pods.
+// manifests returns a directory with the manifests of the node's pods.
 func (n *protectNode) manifests() string {
 	n.t.Helper()
 	dir := n.t.(*testing.T).TempDir()
@@ -83,24 +82,26 @@ func (n *protectNode) announce(dir, name, text string) {
 	}
 }
 
-// await is [suppressNode.until] of an agent that is not in this process.
+// await is [suppressNode.until] for an agent in another process.
 func (n *protectNode) await(what string, holds func() bool) time.Duration {
 	n.t.Helper()
 	began := time.Now()
 	for !holds() {
 		if time.Since(began) > 90*time.Second {
-			n.t.Fatalf("not within 90 s: %s; batch may use %d mCPU; the agent said: %s", what, n.cores(), n.d.text())
+			n.t.Fatalf("not within 90 s: %s; batch may use %d mCPU; the agent's log: %s", what, n.cores(), n.d.text())
 		}
 		time.Sleep(time.Millisecond)
 	}
 	return time.Since(began)
 }
 
-// fill waits until batch has the machine by the word of an agent that has measured it.
+// fill waits until an agent that has measured batch reports that batch has the machine.
 func (n *protectNode) fill() {
 	n.t.Helper()
-	n.await("batch has the machine",
-		func() bool { return n.raw(n.job, model.Quota) != model.Unlimited && n.cores() >= n.milli*85/100 })
+	n.await("batch may use the whole machine", func() bool {
+		return n.raw(n.job, model.Quota) != model.Unlimited &&
+			n.cores() >= n.milli*85/100
+	})
 }
 
 // step starts online load and returns how long it took until batch had less.
@@ -111,7 +112,7 @@ func (n *protectNode) step() time.Duration {
 	return n.await("batch makes room", func() bool { return n.cores() <= before-rise })
 }
 
-// rest ends all online load but so many processes.
+// rest ends all processes of online load except this many.
 func (n *protectNode) rest(but int) {
 	for _, cmd := range n.online[but:] {
 		end(cmd)
@@ -119,7 +120,7 @@ func (n *protectNode) rest(but int) {
 	n.online = n.online[:but]
 }
 
-// use returns what the online pod and batch use of the CPUs for a while, in milli-cores.
+// use measures the CPU usage of the online pod and of batch for a while, in milli-cores.
 func (n *protectNode) use(length time.Duration) (web, job float64) {
 	n.t.Helper()
 	var nanos [2][2]uint64
@@ -136,26 +137,25 @@ func (n *protectNode) use(length time.Duration) (web, job float64) {
 	return milli(0), milli(1)
 }
 
-// holding returns what the kernel holds of how CPU is divided.
+// holding returns the kernel's settings that divide the CPUs.
 func (n *protectNode) holding() string {
 	var b strings.Builder
-	for _, dir := range []string{
-		n.layout.Class(model.Burstable), n.layout.Class(model.BestEffort), n.web, n.job, n.job + "/0123456789aa",
-	} {
+	for _, dir := range []string{n.layout.Class(model.Burstable), n.layout.Class(model.BestEffort), n.web, n.job,
+		n.job + "/0123456789aa"} {
 		fmt.Fprint(&b, n.raw(dir, model.Shares), " ", n.raw(dir, model.Quota), "; ")
 	}
 	return b.String()
 }
 
-// shielded measures for a while what the online pod uses, in milli-cores, and fails where it has much less than it
-// wants while batch has something: what both do not have, others took, of which nothing is to be measured.
+// shielded measures the usage of the online pod for a while, in milli-cores. It fails if the pod has much less than it
+// wants while batch has some. CPU that neither has was taken by other processes and is not judged.
 func (n *protectNode) shielded(when string, wants float64, length time.Duration) (web, job float64) {
 	n.t.Helper()
 	web, job = n.use(length)
 	n.t.Logf("%s: online uses %.0f mCPU of %.0f, batch %.0f", when, web, wants, job)
 	enough := 0.8
 	if emulated() {
-		enough = 0.5 // what is measured there means little
+		enough = 0.5 // measurements mean little there
 	}
 	if web < enough*wants && job > 0.2*web {
 		n.t.Errorf("%s: online uses %.0f mCPU of %.0f, and batch %.0f", when, web, wants, job)
@@ -163,22 +163,22 @@ func (n *protectNode) shielded(when string, wants float64, length time.Duration)
 	return web, job
 }
 
-// reacts checks how long it took until batch had less, each time.
+// reacts checks each time that it took until batch had less.
 func (n *protectNode) reacts(took ...time.Duration) {
 	n.t.Helper()
 	slices.Sort(took)
 	n.t.Logf("online rises -> batch has less: %s", took)
-	most := 10 * time.Second // a process may stand still for seconds; what waits for the API server would take longer
+	most := 10 * time.Second // a process may stand still for seconds; waiting for the API server would take longer
 	if len(took) >= 10 && !emulated() {
-		most = 800 * time.Millisecond // what is seen each second would be as fast
+		most = 800 * time.Millisecond // the measurements of each second would be as fast
 	}
 	if middle := took[len(took)/2]; middle > most {
 		n.t.Errorf("in the median batch has less after %s, want at most %s", middle, most)
 	}
 }
 
-// TestProtectFaults lets things go wrong one after the other beside batch that would take every CPU. The kernel's
-// pressure is missing all the time.
+// TestProtectFaults causes one fault after the other beside batch that would use every CPU. The kernel's pressure is
+// missing all the time.
 func TestProtectFaults(t *testing.T) {
 	n := newProtectNode(t)
 	for range runtime.NumCPU() {
@@ -187,8 +187,8 @@ func TestProtectFaults(t *testing.T) {
 	api := newAPIServer(t, n.milli, webPod, fmt.Sprintf(jobPod, "job"))
 	runDir, kubeconfig := memoryDir(t), api.kubeconfig(t)
 	start := func() {
-		n.d = n.daemonIn(n.agents(), "", runDir,
-			n.options("--node-name", "node", "--kubeconfig", kubeconfig, "--kubelet", "")...)
+		n.d = n.daemonIn(n.agents(), "", runDir, n.options("--node-name", "node", "--kubeconfig", kubeconfig, "--kubelet",
+			"")...)
 	}
 	start()
 	t.Log("the API server hangs")
@@ -199,13 +199,13 @@ func TestProtectFaults(t *testing.T) {
 	n.bombed(alive)
 }
 
-// hung lets the API server hang while online load comes, and returns what the online pod uses then.
+// hung lets the API server hang while online load starts, and returns the usage of the online pod.
 func (n *protectNode) hung(api *apiServer) (alive float64) {
 	t := n.t.(*testing.T)
 	n.fill()
 	steps, lines := 1, n.d.logged("")
 	if n.d.metric(v1alpha1.MetricPressure) != 0 {
-		t.Error("there is pressure")
+		t.Error("the kernel reports pressure")
 	}
 	if soak() {
 		steps = 10
@@ -215,10 +215,10 @@ func (n *protectNode) hung(api *apiServer) (alive float64) {
 	for i := range steps {
 		if i > 0 {
 			n.fill()
-			time.Sleep(4 * time.Second) // or it would be a load that swings
+			time.Sleep(4 * time.Second) // otherwise the load would count as one that swings
 		}
 		took = append(took, n.step())
-		time.Sleep(time.Second) // its height is seen
+		time.Sleep(time.Second) // the agent measures how high the load is
 		if i < steps-1 {
 			n.rest(0)
 		}
@@ -231,16 +231,16 @@ func (n *protectNode) hung(api *apiServer) (alive float64) {
 	return alive
 }
 
-// killed kills the agent under full load, lets online pods ask for more, and starts another, whose API server still
+// killed kills the agent under full load, lets online pods request more, and starts another agent. Its API server still
 // hangs at first.
 func (n *protectNode) killed(api *apiServer, start func(), alive float64) {
 	t := n.t.(*testing.T)
 	n.d.end(unix.SIGKILL)
-	held, quota := n.holding(), n.cores()
+	before, quota := n.holding(), n.cores()
 	unmoved := func(when string) {
 		t.Helper()
-		if now := n.holding(); now != held {
-			t.Errorf("%s: the kernel holds %s, was %s", when, now, held)
+		if now := n.holding(); now != before {
+			t.Errorf("%s: the kernel has %s, was %s", when, now, before)
 		}
 	}
 	_, batch := n.shielded("without an agent", alive, 1500*time.Millisecond)
@@ -251,12 +251,12 @@ func (n *protectNode) killed(api *apiServer, start func(), alive float64) {
 		n.online = append(n.online, n.load(n.web))
 	}
 	time.Sleep(200 * time.Millisecond)
-	n.shielded("online wants all", float64(n.milli), time.Second)
+	n.shielded("the online pod wants all CPUs", float64(n.milli), time.Second)
 	unmoved("without an agent")
 	n.rest(1)
 
-	// A machine that stands still for a second shows batch an allowance that it has not; what an agent does wrong it does
-	// each time.
+	// If the machine stands still for a second, batch seems to have an allowance that does not exist. An error of the
+	// agent occurs every time.
 	const tries = 3
 	for try := 1; ; try++ {
 		least, most := n.takenOver(api, start, unmoved)
@@ -265,26 +265,26 @@ func (n *protectNode) killed(api *apiServer, start func(), alive float64) {
 			break
 		}
 		if try == tries {
-			t.Errorf("another agent that takes over gives batch %d to %d mCPU, it had %d", least, most, quota)
+			t.Errorf("during the takeover by another agent, batch has %d to %d mCPU, before %d", least, most, quota)
 			break
 		}
-		n.await("batch has what it had", func() bool { return n.cores() >= quota*85/100 })
+		n.await("batch has its former allowance", func() bool { return n.cores() >= quota*85/100 })
 		n.d.end(unix.SIGKILL)
-		held = n.holding()
+		before = n.holding()
 	}
 	n.rest(0)
-	n.d.finish(2) // where the pods are; and perhaps that it was ended while it wrote to the API
+	n.d.finish(2) // location of the pods, and possibly that the agent was ended during a write to the API
 }
 
-// takenOver starts an agent in place of one that was killed, whose API server hangs at first, and returns the least and
-// the most that batch may use while it takes over.
+// takenOver starts an agent in place of a killed one. Its API server hangs at first. It returns the minimum and maximum
+// of batch's allowance during the takeover.
 func (n *protectNode) takenOver(api *apiServer, start func(), unmoved func(when string)) (least, most int64) {
 	t := n.t.(*testing.T)
 	answer := api.hang()
-	asked := api.hung.Load()
+	requests := api.hung.Load()
 	start()
 	// for pods, node, policies, report
-	within(t, "the new agent asks", func() bool { return api.hung.Load() >= asked+4 }, n.d.text)
+	within(t, "the new agent queries the API server", func() bool { return api.hung.Load() >= requests+4 }, n.d.text)
 	time.Sleep(300 * time.Millisecond)
 	unmoved("before the pods are known")
 	answer()
@@ -295,7 +295,7 @@ func (n *protectNode) takenOver(api *apiServer, start func(), unmoved func(when 
 		}
 		least, most = min(least, n.cores()), max(most, n.cores())
 	}
-	n.await("the new agent goes on",
+	n.await("the new agent continues",
 		func() bool { watch(); return n.d.metric(v1alpha1.MetricBatchCPUAvailable, "window", "1s") > 0 })
 	for until := time.Now().Add(2500 * time.Millisecond); time.Now().Before(until); time.Sleep(time.Millisecond) {
 		watch()
@@ -303,11 +303,11 @@ func (n *protectNode) takenOver(api *apiServer, start func(), unmoved func(when 
 	return least, most
 }
 
-// mostTasks is what the kubelet's podPidsLimit would be.
+// mostTasks plays the part of the kubelet's podPidsLimit.
 const mostTasks = 500
 
-// limitTasks lets the batch pod have so many processes. It returns the file that counts them, and that
-// through which they enter; nothing where the kernel cannot.
+// limitTasks limits the number of processes of the batch pod. It returns the file that counts them, and the file
+// through which they enter; both are "" where the kernel cannot limit them.
 func (n *protectNode) limitTasks() (current, procs string) {
 	n.t.Helper()
 	dir := n.path(n.job)
@@ -330,8 +330,8 @@ func (n *protectNode) limitTasks() (current, procs string) {
 	return filepath.Join(dir, "pids.current"), filepath.Join(dir, "cgroup.procs")
 }
 
-// bomb starts processes in the batch pod that start more for as long as they may, and burn. They live in a PID
-// namespace of their own: when its first process is killed, or this one ends, the kernel kills them all.
+// bomb starts processes in the batch pod that use CPU and start more processes for as long as they may. They are in
+// their own PID namespace. When its first process or this test ends, the kernel kills all of them.
 func (n *protectNode) bomb(procs string) *exec.Cmd {
 	n.t.Helper()
 	cmd := n.meterNode.run(n.job, "sh", "-c", "b() { b & b & while :; do :; done; }; b")
@@ -346,8 +346,8 @@ func (n *protectNode) bomb(procs string) *exec.Cmd {
 	return cmd
 }
 
-// hidePressure lets the machine tell of pressure but none of its groups, as where the kernel was told so, or on cgroup
-// v1.
+// hidePressure shows the agent pressure of the machine but not of groups, as on cgroup v1, or on a kernel that was
+// configured so.
 func (n *protectNode) hidePressure() {
 	n.t.Helper()
 	if err := os.Mkdir(filepath.Join(n.proc, "pressure"), 0o755); err != nil {
@@ -360,14 +360,13 @@ func (n *protectNode) hidePressure() {
 			}
 		}
 	}
-	for _, dir := range []string{
-		n.layout.Root, n.layout.Class(model.Burstable), n.layout.Class(model.BestEffort), n.web, n.job,
-	} {
+	for _, dir := range []string{n.layout.Root, n.layout.Class(model.Burstable), n.layout.Class(model.BestEffort), n.web,
+		n.job} {
 		_ = n.tryText(dir, "cgroup.pressure", "0") // v2 from 6.1 on
 	}
 }
 
-// bombed lets a fork bomb go off in the batch pod, beside what burns there already.
+// bombed starts a fork bomb in the batch pod, beside its other processes.
 func (n *protectNode) bombed(alive float64) {
 	t := n.t.(*testing.T)
 	current, procs := n.limitTasks()
@@ -380,11 +379,11 @@ func (n *protectNode) bombed(alive float64) {
 	n.fill()
 	bomb := n.bomb(procs)
 	tasks := func() int { content, _ := os.ReadFile(current); return number(t, strings.TrimSpace(string(content))) }
-	n.await("the bomb has gone off", func() bool { return tasks() >= mostTasks*8/10 })
+	n.await("the fork bomb has started", func() bool { return tasks() >= mostTasks*8/10 })
 	cpu, began := n.d.cpu(), time.Now()
 	n.reacts(n.step())
 	time.Sleep(time.Second)
-	n.shielded("beside the bomb", alive, 1500*time.Millisecond)
+	n.shielded("beside the fork bomb", alive, 1500*time.Millisecond)
 	used := (n.d.cpu() - cpu).Seconds() / time.Since(began).Seconds()
 	t.Logf("beside %d processes of batch the agent uses %.0f mCPU", tasks(), 1000*used)
 	if most := 0.3; used > most && !emulated() {
@@ -395,10 +394,10 @@ func (n *protectNode) bombed(alive float64) {
 	n.set(n.job, model.Quota, model.Unlimited) // they need CPU to die
 	n.set(n.layout.Class(model.BestEffort), model.Shares, 10_000)
 	end(bomb)
-	n.await("the bomb is gone", func() bool { return tasks() <= runtime.NumCPU() })
+	n.await("the fork bomb has ended", func() bool { return tasks() <= runtime.NumCPU() })
 }
 
-// TestSuppressUnwatched lets batch and online load come while the agent has no inotify watches left for groups.
+// TestSuppressUnwatched lets batch and online load start while the agent has no inotify watches left for groups.
 func TestSuppressUnwatched(t *testing.T) {
 	t.Parallel()
 	n := newProtectNode(t)
@@ -408,22 +407,24 @@ func TestSuppressUnwatched(t *testing.T) {
 	n.d = s.daemon(n.testNode, manifests, memoryDir(t), n.options()...)
 	n.fill()
 	if n.d.metric(v1alpha1.MetricWatching) != 0 {
-		t.Error("it says that it watches")
+		t.Error("the agent reports that it watches")
 	}
 	n.reacts(n.step())
 	n.announce(manifests, "late", fmt.Sprintf(jobPod, "late"))
 	late := n.addBatch("late")
-	took := n.await("a new batch pod has its part",
-		func() bool { return n.raw(late, model.Quota) != model.Unlimited && n.holds(late, model.Shares, 1024) })
-	t.Logf("a new batch pod has its weight and part after %s", took)
+	took := n.await("a new batch pod has its quota", func() bool {
+		return n.raw(late, model.Quota) != model.Unlimited &&
+			n.holds(late, model.Shares, 1024)
+	})
+	t.Logf("a new batch pod has its weight and quota after %s", took)
 	if took > 10*time.Second && !emulated() {
-		t.Errorf("a new batch pod has its part after %s", took)
+		t.Errorf("a new batch pod has its quota after %s", took)
 	}
 	n.d.finish(2)
 }
 
-// TestSuppressFrozen lets the measurements of the machine fail, and then stand still: batch must have less and less.
-// Goldens show how much less.
+// TestSuppressFrozen lets the measurements of the machine fail, and then stand still. Batch must have less and less.
+// Golden cases show the amounts.
 func TestSuppressFrozen(t *testing.T) {
 	t.Parallel()
 	n := newProtectNode(t)
@@ -431,7 +432,7 @@ func TestSuppressFrozen(t *testing.T) {
 	n.fill()
 	before, frozen := n.cores(), time.Now()
 	n.stat.Store(isEmpty)
-	time.Sleep(2 * time.Second) // what was measured last may have been carried out since
+	time.Sleep(2 * time.Second) // the last measurement may have been applied since
 	full, most := n.cores(), int64(0)
 	if full < before*95/100 && time.Since(frozen) < 5*time.Second {
 		t.Errorf("batch has %d mCPU at once, and had %d", full, before)
@@ -442,7 +443,7 @@ func TestSuppressFrozen(t *testing.T) {
 	}
 	n.await("batch has less", func() bool { most = max(most, n.cores()); return n.cores() <= less })
 	took := time.Since(frozen)
-	t.Logf("nothing can be measured -> batch has %d of %d mCPU after %s", n.cores(), full, took)
+	t.Logf("no measurements -> batch has %d of %d mCPU after %s", n.cores(), full, took)
 	if took < 5*time.Second {
 		t.Errorf("batch has less after %s, though measurements are as good as new for 5 s", took)
 	}
@@ -450,7 +451,7 @@ func TestSuppressFrozen(t *testing.T) {
 		t.Errorf("batch had %d mCPU", most)
 	}
 	if got := n.d.logged(`"what":"measuring"`); got != 1 {
-		t.Errorf("the agent said it %d times, want once: %s", got, n.d.text())
+		t.Errorf("the agent logged this %d times, want once: %s", got, n.d.text())
 	}
 	n.stat.Store(standsStill)
 	t.Logf("measurements stand still -> batch has nothing after %s",
@@ -459,7 +460,7 @@ func TestSuppressFrozen(t *testing.T) {
 		return
 	}
 	n.stat.Store(goesOn)
-	t.Logf("measurements go on -> batch has the machine after %s",
-		n.await("batch has the machine", func() bool { return n.cores() >= n.milli*85/100 }))
-	n.d.finish(5) // where the pods are; that measuring fails, and glances; and that both are well again
+	t.Logf("measurements continue -> batch may use the whole machine after %s",
+		n.await("batch may use the whole machine", func() bool { return n.cores() >= n.milli*85/100 }))
+	n.d.finish(5) // location of the pods; measurements and glances fail; both work again
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// ramDisk is where the virtual machine has the module of the kernel's memory disk, see vmrun's -module.
+// ramDisk is the path of the kernel module of memory disks in the virtual machine, see vmrun's -module.
 const ramDisk = "/lib/modules/brd.ko"
 
-// needSwap makes sure that memory of processes can be taken from them, or skips the test. The virtual machine has no
-// disk, so it swaps to a disk in memory.
+// needSwap makes sure that the kernel can reclaim the memory of processes, or skips the test. The virtual machine has
+// no disk, so it swaps to a disk in memory.
 func needSwap(t *testing.T) {
 	t.Helper()
 	swaps, err := os.ReadFile("/proc/swaps")
@@ -66,11 +66,10 @@ func newMemoryNode(t *testing.T) *testNode {
 	return n
 }
 
-// web is an online pod that requests memory.
+// web returns an online pod with a memory request.
 func web(uid string, class model.Class, request int64) model.Pod {
-	return model.Pod{
-		UID: uid, APIUID: uid, Namespace: "default", Name: uid, QoS: model.Burstable, Class: class, MemoryRequest: request,
-	}
+	return model.Pod{UID: uid, APIUID: uid, Namespace: "default", Name: uid, QoS: model.Burstable, Class: class,
+		MemoryRequest: request}
 }
 
 func (r *run) protect(on bool) {
@@ -79,12 +78,12 @@ func (r *run) protect(on bool) {
 	r.mu.Unlock()
 }
 
-// TestProtectMemory walks protected pods through their lives: they and all groups above have what they were promised,
-// whoever overwrites that, nothing is written in vain, and all is given back, also when the kubelet begins to do it
-// itself.
+// TestProtectMemory walks protected pods through their lives. They and all parent groups have their protection, also
+// after another writer. The agent repeats no write without need, and restores all files, also when the kubelet starts
+// to protect memory itself.
 func TestProtectMemory(t *testing.T) {
 	n := newMemoryNode(t)
-	const request = 100_000_001 // not whole pages (Koordinator's was written again each minute)
+	const request = 100_000_001 // not whole pages (Koordinator wrote such a value again each minute)
 	whole := int64(request - request%os.Getpagesize())
 	source := newPods()
 	source.set(web("a", model.ClassLS, request))
@@ -93,7 +92,7 @@ func TestProtectMemory(t *testing.T) {
 	a, b, c := n.pod(model.Burstable, "a", 100, "0123456789aa"), n.pod(model.Burstable, "b", 100, "0123456789bb"),
 		n.pod(model.BestEffort, "c", 0)
 	class, root, top := n.layout.Class(model.Burstable), n.layout.Root, path.Dir(n.layout.Root)
-	n.set(root, model.MemoryLow, 7*mib) // somebody's, to be given back
+	n.set(root, model.MemoryLow, 7*mib) // another writer's value, to be restored
 	r := n.start(source, func(c *agent.Config) { c.SyncPeriod = 100 * time.Millisecond })
 	expect := func(k model.Knob, value int64, dirs ...string) {
 		t.Helper()
@@ -103,17 +102,22 @@ func TestProtectMemory(t *testing.T) {
 	}
 	within(t, "ready", func() bool { return r.agent.Ready() == nil }, func() string { return r.agent.Ready().Error() })
 	if got := n.raw(a, model.MemoryLow); got != 0 {
-		t.Fatalf("no policy asks for it, and %d is protected", got)
+		t.Fatalf("no policy protects memory, but %d bytes are protected", got)
 	}
 
-	t.Log("the policy says so")
+	t.Log("the policy protects memory")
 	r.protect(true)
 	on := func() {
 		t.Helper()
 		expect(model.MemoryLow, whole, a)
 		expect(model.MemoryMin, 2*request-2*request%int64(os.Getpagesize()), b)
-		for dir, others := range map[string]int64{class: 0, root: 7 * mib, top: 0} { // nothing is used: a step at most
-			within(t, dir+" has little", func() bool { v := n.raw(dir, model.MemoryLow); return v >= others && v <= whole },
+		// the pods use nothing, so a step at most
+		for dir, others := range map[string]int64{class: 0, root: 7 * mib, top: 0} {
+			within(t, dir+" has little protection", func() bool {
+				v := n.raw(dir, model.MemoryLow)
+				return v >= others &&
+					v <= whole
+			},
 				func() string { return n.text(dir, "memory.low") })
 		}
 		expect(model.MemoryLow, 0, b, c, n.layout.Class(model.BestEffort))
@@ -121,38 +125,40 @@ func TestProtectMemory(t *testing.T) {
 	}
 	on()
 
-	t.Log("what is used of it is carried by all above")
+	t.Log("all parent groups have the used part of the protection")
 	h := n.hold(a + "/0123456789aa")
 	h.do("anon")
 	for _, dir := range []string{class, root, top} {
-		within(t, dir+" has what is used", func() bool { return n.raw(dir, model.MemoryLow) >= 64*mib },
+		within(t, dir+" has the used part", func() bool { return n.raw(dir, model.MemoryLow) >= 64*mib },
 			func() string { return n.text(dir, "memory.low") })
 	}
 
-	t.Log("another writer is answered, and who sets more above stays")
+	t.Log("the agent repairs lower values of another writer, and keeps higher ones of parent groups")
 	n.set(a, model.MemoryLow, 0)
 	n.set(class, model.MemoryLow, 0)
 	expect(model.MemoryLow, whole, a)
-	within(t, "the class has it again", func() bool { return n.raw(class, model.MemoryLow) >= 64*mib },
+	within(t, "the class has its protection again", func() bool { return n.raw(class, model.MemoryLow) >= 64*mib },
 		func() string { return n.text(class, "memory.low") })
 	n.set(class, model.MemoryLow, 900*mib)
 	n.expect(class, model.MemoryLow, 900*mib)
 	time.Sleep(300 * time.Millisecond)
 	n.expect(class, model.MemoryLow, 900*mib)
 	n.set(class, model.MemoryLow, 0)
-	within(t, "the class has ours again",
-		func() bool { v := n.raw(class, model.MemoryLow); return v >= 64*mib && v < 900*mib },
-		func() string { return n.text(class, "memory.low") })
+	within(t, "the class has our value again", func() bool {
+		v := n.raw(class, model.MemoryLow)
+		return v >= 64*mib &&
+			v < 900*mib
+	}, func() string { return n.text(class, "memory.low") })
 
-	t.Log("nothing is written in vain")
-	time.Sleep(2 * time.Second) // what a process has just taken is measured
+	t.Log("the agent repeats no write")
+	time.Sleep(2 * time.Second) // memory that a process has just allocated is measured
 	writes := func() (sum float64) {
 		for _, k := range []model.Knob{model.MemoryMin, model.MemoryLow} {
 			sum += metric(t, r.agent, v1alpha1.MetricWrites, "file", k.String())
 		}
 		return sum
 	}
-	rests(t, "values were written in vain", 2*time.Second, writes)
+	rests(t, "values were written again", 2*time.Second, writes)
 
 	off := func() {
 		t.Helper()
@@ -160,35 +166,34 @@ func TestProtectMemory(t *testing.T) {
 		expect(model.MemoryLow, 7*mib, root)
 		expect(model.MemoryMin, 0, a, b, class, root, top)
 	}
-	t.Log("a container comes as the kubelet's MemoryQoS makes them: everything is given back")
+	t.Log("a container has the settings of the kubelet's MemoryQoS: the agent restores every file")
 	n.set(b+"/0123456789bb", model.MemoryHigh, 50*mib)
 	off()
 	n.set(b+"/0123456789bb", model.MemoryHigh, model.Unlimited)
 	on()
 
-	t.Log("the policy says so no more")
+	t.Log("the policy no longer protects memory")
 	r.protect(false)
 	off()
 	r.protect(true)
 	on()
 
-	t.Log("restore gives everything back")
+	t.Log("waterline restore restores every file")
 	r.stop()
-	if restored, err := restore.Restore(t.Context(), restore.Config{
-		CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir, Pods: source,
-	}); err != nil || len(restored) == 0 {
+	if restored, err := restore.Restore(t.Context(), agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir,
+		Pods: source}); err != nil || len(restored) == 0 {
 		t.Errorf("restoring: %+v, %v", restored, err)
 	}
 	off()
 }
 
-// TestProtectWorkingSet has batch take more memory than there is, beside an online pod that does nothing with its own.
-// What the pod keeps of it without protection shows that it is protection by which it keeps all.
+// TestProtectWorkingSet lets batch allocate more memory than the node has, beside an online pod that does not use its
+// own. The comparison with a run without protection shows that the pod keeps its memory because of the protection.
 func TestProtectWorkingSet(t *testing.T) {
 	n := newMemoryNode(t)
 	needSwap(t)
 	top := path.Dir(n.layout.Root)
-	n.set(top, model.MemoryMax, 96*mib) // the node's memory
+	n.set(top, model.MemoryMax, 96*mib) // memory of the node
 	a, b := n.pod(model.Burstable, "a", 100, "0123456789aa"), n.pod(model.BestEffort, "b", 0, "0123456789bb")
 	lost := func() int64 {
 		t.Helper()
@@ -207,9 +212,9 @@ func TestProtectWorkingSet(t *testing.T) {
 		return before - left
 	}
 	without := lost()
-	t.Logf("without protection the online pod lost %d MiB of 64 to batch", without/mib)
+	t.Logf("without protection, the online pod lost %d MiB of 64 to batch", without/mib)
 	if without < 8*mib {
-		t.Fatal("so little that the test shows nothing")
+		t.Fatal("too little for the test to prove anything")
 	}
 
 	source := newPods()
@@ -220,27 +225,28 @@ func TestProtectWorkingSet(t *testing.T) {
 	n.expect(a, model.MemoryLow, 96*mib)
 	online := n.hold(a + "/0123456789aa")
 	online.do("anon")
-	within(t, "what the pod uses is carried above", func() bool { return n.raw(n.layout.Root, model.MemoryLow) >= 64*mib },
+	within(t, "the parent groups have the used part of the protection",
+		func() bool { return n.raw(n.layout.Root, model.MemoryLow) >= 64*mib },
 		func() string { return n.text(n.layout.Root, "memory.low") })
 	before := n.anon(a)
 	hog := n.hold(b + "/0123456789bb")
 	hog.do("anon")
 	with := before - n.anon(a)
-	t.Logf("with protection it lost %d KiB", with>>10)
+	t.Logf("with protection, the pod lost %d KiB", with>>10)
 	if with > without/8 {
-		t.Errorf("with protection the online pod lost %d MiB to batch, without %d", with/mib, without/mib)
+		t.Errorf("with protection, the online pod lost %d MiB to batch, without %d", with/mib, without/mib)
 	}
 	if online.ended() || hog.ended() {
 		t.Error("a process was killed")
 	}
 }
 
-// TestRelieve has an agent find that little memory is left for batch: a batch pod gives back the page cache that it
-// read once, piece by piece, and may not grow meanwhile. Then there is enough again.
+// TestRelieve lets an agent find that little memory is left for batch. The agent reclaims the page cache of a batch
+// pod, step by step, and limits the pod's memory meanwhile. Then there is enough again.
 func TestRelieve(t *testing.T) {
 	n := newMemoryNode(t)
 	_, disk := ramDisks(t)
-	open, err := os.Open(disk) // or the kernel forgets what is cached of it
+	open, err := os.Open(disk) // otherwise the kernel forgets its cached pages
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,27 +268,28 @@ func TestRelieve(t *testing.T) {
 		r.policy.Memory.Waterline = part
 		r.mu.Unlock()
 	}
-	waterline(10) // of the memory, in thousandths: more is in use already
+	waterline(10) // of the memory, in thousandths: more is already in use
 	r.protect(true)
-	within(t, "it is held", func() bool { return n.raw(b, model.MemoryHigh) > 0 },
+	within(t, "the pod's memory is limited", func() bool { return n.raw(b, model.MemoryHigh) > 0 },
 		func() string { return n.text(b, "memory.high") })
 	first := n.raw(b, model.MemoryHigh)
 	if first < had {
-		t.Errorf("it is held to %d while it has %d and more", first, had)
+		t.Errorf("the memory limit is %d while the pod has %d and more", first, had)
 	}
-	for deadline := time.Now().Add(time.Minute); n.stat(b).InactiveFile+n.stat(b).ActiveFile > 16*mib; time.Sleep(10 * time.Millisecond) {
+	cached := func() bool { return n.stat(b).InactiveFile+n.stat(b).ActiveFile > 16*mib }
+	for deadline := time.Now().Add(time.Minute); cached(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d MiB are still cached of %d", n.stat(b).InactiveFile/mib, had/mib)
 		}
 	}
-	within(t, "what is free stays so", func() bool { return n.raw(b, model.MemoryHigh) < first-had/2 },
+	within(t, "free memory stays free", func() bool { return n.raw(b, model.MemoryHigh) < first-had/2 },
 		func() string { return n.text(b, "memory.high") })
-	asked, freed := metric(t, r.agent, v1alpha1.MetricReclaimRequested, "", ""),
+	requested, freed := metric(t, r.agent, v1alpha1.MetricReclaimAsked, "", ""),
 		metric(t, r.agent, v1alpha1.MetricReclaimFreed, "", "")
-	t.Logf("of %d MiB that it had cached it gave back %.0f, asked for %.0f; it may have %d MiB instead of %d", had/mib,
-		freed/mib, asked/mib, n.raw(b, model.MemoryHigh)/mib, first/mib)
-	if freed < asked/2 || freed == 0 {
-		t.Errorf("%.0f bytes were asked for and %.0f came of it", asked, freed)
+	t.Logf("of %d MiB of cache the kernel reclaimed %.0f, requested %.0f; the limit is %d MiB instead of %d", had/mib,
+		freed/mib, requested/mib, n.raw(b, model.MemoryHigh)/mib, first/mib)
+	if freed < requested/2 || freed == 0 {
+		t.Errorf("the agent requested %.0f bytes and the kernel reclaimed %.0f", requested, freed)
 	}
 	if err := r.agent.Healthy(); err != nil {
 		t.Error(err)
@@ -295,12 +302,11 @@ func TestRelieve(t *testing.T) {
 	journal, err := os.ReadFile(r.dir + "/journal.jsonl")
 	if err != nil || !strings.Contains(string(journal), `"Reclaimed":{"UID":"b","Asked":`) ||
 		!strings.Contains(string(journal), `"Reclaim":{"UID":"b",`) {
-		t.Errorf("the journal does not tell what was expected and what came of it: %v", err)
+		t.Errorf("the journal does not have the requested and the reclaimed memory: %v", err)
 	}
 }
 
-// TestReclaimer pins down what the kernel says to who asks it for memory of a group, and that he does not wait for
-// ever.
+// TestReclaimer records the kernel's results of memory.reclaim, and checks that a write has a bounded duration.
 func TestReclaimer(t *testing.T) {
 	n := newMemoryNode(t)
 	needSwap(t)
@@ -320,25 +326,25 @@ func TestReclaimer(t *testing.T) {
 		return <-r.Done()
 	}
 	if got := ask(time.Millisecond, dir); got.Failed != "EINTR" {
-		t.Errorf("in too short a time: %+v", got)
+		t.Errorf("with too short a time: %+v", got)
 	}
 	if got := ask(time.Minute, dir); got.Failed != "EAGAIN" || got.Freed < 16*mib {
-		t.Errorf("for more than it has: %+v", got)
+		t.Errorf("of more than the group has: %+v", got)
 	}
 	if got := ask(time.Minute, dir+"/gone"); got.Failed != "ENOENT" || got.Freed != 0 {
-		t.Errorf("a group that is gone: %+v", got)
+		t.Errorf("of a removed group: %+v", got)
 	}
 }
 
-// TestUnclaimedProtection pins down why groups above pods carry only what is used of what was promised: the kernel
-// gives what they carry beyond that to batch, and takes memory from whoever stands beside them instead.
+// TestUnclaimedProtection records why groups above pods have only the used part of the protection. The kernel
+// distributes protection beyond that to batch, and reclaims memory of their siblings instead.
 func TestUnclaimedProtection(t *testing.T) {
 	n := newMemoryNode(t)
 	needSwap(t)
 	top := path.Dir(n.layout.Root)
 	daemons, b := top+"/system", n.pod(model.BestEffort, "b", 0, "0123456789bb")
 	n.group(daemons)
-	n.pod(model.Burstable, "a", 100) // was promised all that is unclaimed, and uses nothing
+	n.pod(model.Burstable, "a", 100) // all unclaimed protection is its own, and it uses nothing
 	lost := func(carried int64) int64 {
 		t.Helper()
 		n.set(n.layout.Root, model.MemoryLow, carried)
@@ -355,14 +361,14 @@ func TestUnclaimedProtection(t *testing.T) {
 		return before - left
 	}
 	promised, used := lost(1<<30), lost(0)
-	t.Logf("of 64 MiB the daemon lost %d to batch, had the groups above carried all that was promised; and %d as they "+
-		"carry what is used", promised/mib, used/mib)
+	t.Logf("of 64 MiB the daemon lost %d to batch with the whole protection on the parent groups, "+
+		"and %d with the used part", promised/mib, used/mib)
 	if promised < used+8*mib {
-		t.Error("that makes no difference: they might as well carry what was promised")
+		t.Error("no difference: the parent groups could have the whole protection")
 	}
 }
 
-// anon returns how much memory the processes in a group have.
+// anon returns the anonymous memory of the processes in a group.
 func (n *testNode) anon(dir string) int64 { return n.stat(dir).Anon }
 
 func (n *testNode) stat(dir string) cgroup.MemoryStat {

@@ -22,8 +22,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// suppressNode is a node with an online pod and a batch pod, on a machine that is imagined to do nothing else: how much
-// batch may use would otherwise depend on what runs beside the tests.
+// suppressNode is a node with an online pod and a batch pod, on an imagined machine that does nothing else. Otherwise
+// batch's allowance would depend on the processes beside the tests.
 type suppressNode struct {
 	*meterNode
 	source   *pods
@@ -60,14 +60,14 @@ func (n *suppressNode) addBatch(uid string) string {
 	return dir
 }
 
-// What becomes of the /proc/stat that is imagined.
+// Content of the imagined /proc/stat.
 const (
 	goesOn int64 = iota
 	standsStill
 	isEmpty
 )
 
-// imagine keeps a /proc in which nothing but the node's pods uses the CPUs. It has no pressure.
+// imagine keeps up a /proc in which only the node's pods use the CPUs. It has no pressure.
 func (n *suppressNode) imagine() {
 	n.t.Helper()
 	n.proc = n.t.TempDir()
@@ -89,7 +89,7 @@ func (n *suppressNode) imagine() {
 	write := func() {
 		switch n.stat.Load() {
 		case goesOn:
-			// Idle for longer than it can be: however late this is written, nothing seems to be used outside of pods.
+			// The idle time is longer than possible. However late this is written, nothing outside of pods seems to use CPU.
 			idle = 3 * time.Since(began) * time.Duration(runtime.NumCPU())
 		case isEmpty:
 			if err := f.Truncate(0); err != nil {
@@ -132,14 +132,14 @@ func (n *suppressNode) agentBy(by model.SuppressMethod) *run {
 	return r
 }
 
-// set changes what the policy says.
+// set changes the policy.
 func (r *run) set(change func(*model.Policy)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(&r.policy)
 }
 
-// cores returns what the batch pod may use by its quota, in milli-cores; the whole machine if it has none.
+// cores returns the CPU that the batch pod may use by its quota, in milli-cores; without a quota, the whole machine.
 func (n *suppressNode) cores() int64 {
 	quota := n.raw(n.job, model.Quota)
 	if quota == model.Unlimited {
@@ -148,7 +148,7 @@ func (n *suppressNode) cores() int64 {
 	return quota / 100
 }
 
-// cpus returns where the batch pod may run.
+// cpus returns the CPUs on which the batch pod may run.
 func (n *suppressNode) cpus() model.CPUSet {
 	dir := n.job + "/0123456789aa"
 	text, err := os.ReadFile(filepath.Join(n.mount.Cpusets, dir, cgroup.EffectiveFile(n.mount.Version)))
@@ -162,7 +162,7 @@ func (n *suppressNode) cpus() model.CPUSet {
 	return set
 }
 
-// until waits until something holds, and returns after how long.
+// until waits for a condition and returns how long it took.
 func (n *suppressNode) until(what string, holds func() bool) time.Duration {
 	n.t.Helper()
 	began := time.Now()
@@ -177,7 +177,7 @@ func (n *suppressNode) until(what string, holds func() bool) time.Duration {
 	return time.Since(began)
 }
 
-// load starts a process that uses a CPU in a pod.
+// load starts a process in a pod that uses one CPU.
 func (n *suppressNode) load(dir string) *exec.Cmd {
 	n.t.Helper()
 	cmd := n.meterNode.run(dir, "sh", "-c", "while :; do :; done")
@@ -195,7 +195,7 @@ func end(cmd *exec.Cmd) {
 	_ = cmd.Wait()
 }
 
-// TestSuppress lets online load rise and fall beside batch that would take every CPU.
+// TestSuppress lets online load rise and fall beside batch that would use every CPU.
 func TestSuppress(t *testing.T) {
 	n := newSuppressNode(t)
 	r := n.agentBy(model.SuppressByQuota)
@@ -211,45 +211,46 @@ func TestSuppress(t *testing.T) {
 	}
 	var down, up []time.Duration
 	middle := func() time.Duration { slices.Sort(down); return down[len(down)/2] }
-	// Where the machine stood still in some steps, more of them tell.
+	// More steps give a better result if the machine stood still during some.
 	for len(down) < steps || middle() > slow && len(down) < 3*steps {
 		full := n.milli * 85 / 100
-		up = append(up, n.until("batch has the machine", func() bool { return n.cores() >= full }))
-		time.Sleep(4 * time.Second) // or it would be a load that swings, for which batch is not moved each time
-		before := n.cores()         // batch may make room before the load is known to be in its pod
+		up = append(up, n.until("batch may use the whole machine", func() bool { return n.cores() >= full }))
+		// otherwise the load would count as one that swings, for which batch is not moved each time
+		time.Sleep(4 * time.Second)
+		before := n.cores() // batch may make room before the load is known to be in its pod
 		online := n.load(n.web)
 		down = append(down, n.until("batch makes room", func() bool { return n.cores() <= before-rise }))
-		time.Sleep(2 * time.Second) // its height is seen, and that it lasts
+		time.Sleep(2 * time.Second) // the agent measures how high the load is, and that it lasts
 		end(online)
 	}
 	slices.Sort(up[1:])
 	t.Logf("online rises -> batch has less: %s; online falls -> batch has it back: %s", down, up[1:])
 	if middle() > slow {
-		t.Errorf("in the median batch has less after %s: what is seen each second would be as fast", middle())
+		t.Errorf("in the median, batch has less after %s: measurements of each second would be as fast", middle())
 	}
 	if up[1] < 500*time.Millisecond {
 		t.Errorf("batch has it back %s after online fell, as if it could not rise again", up[1])
 	}
 
-	t.Log("the agent ends under full load: what the kernel holds protects online pods")
+	t.Log("the agent ends under full load: the kernel's settings protect online pods")
 	online := n.load(n.web)
 	n.until("batch makes room", func() bool { return n.cores() <= n.milli-rise })
 	r.stop()
-	held := n.cores()
+	before := n.cores()
 	time.Sleep(1500 * time.Millisecond)
-	if now := n.cores(); now != held {
-		t.Errorf("without an agent batch may use %d mCPU, not %d", now, held)
+	if now := n.cores(); now != before {
+		t.Errorf("without an agent, batch may use %d mCPU, not %d", now, before)
 	}
 	end(online)
 
-	t.Log("another agent goes on from there, and gives all back when nothing is to be suppressed")
+	t.Log("another agent continues from there, and restores every file when it need not suppress batch")
 	r = n.agentBy(model.SuppressByQuota)
-	n.until("batch has the machine", func() bool { return n.cores() >= n.milli*85/100 })
+	n.until("batch may use the whole machine", func() bool { return n.cores() >= n.milli*85/100 })
 	r.set(func(p *model.Policy) { p.Suppress.By = model.SuppressByNone })
 	n.expect(n.job, model.Quota, model.Unlimited)
 }
 
-// TestSuppressByCPUSet does the same with CPUs, and with a quota where less than one is left.
+// TestSuppressByCPUSet does the same with CPU sets, and with a quota below one CPU.
 func TestSuppressByCPUSet(t *testing.T) {
 	n := newSuppressNode(t)
 	if n.mount.Cpusets == "" || runtime.NumCPU() < 2 {
@@ -265,9 +266,9 @@ func TestSuppressByCPUSet(t *testing.T) {
 		online = append(online, n.load(n.web))
 	}
 	n.until("batch runs on one CPU", func() bool { return n.cpus().Len() == 1 })
-	n.until("batch uses hardly any of it", func() bool { return n.cores() < 1000 })
+	n.until("batch uses a small part of it", func() bool { return n.cores() < 1000 })
 	if other := n.layout.Class(model.BestEffort); n.raw(other, model.Quota) != model.Unlimited {
-		t.Error("the class BestEffort, where others are, has a quota")
+		t.Error("the class BestEffort, which has other pods too, has a quota")
 	}
 	var allowed unix.CPUSet
 	pids := strings.Fields(n.text(n.web+"/0123456789aa", "cgroup.procs"))

@@ -8,11 +8,11 @@ import (
 	"github.com/waterline-io/waterline/test/lab/suppress"
 )
 
-// TestSuppressExperiment runs lab suppress in short. How soon batch has less is checked only where no other process
-// uses the rest of the machine: elsewhere only that steps are made and measured.
+// TestSuppressExperiment runs lab suppress in short. The delay until batch has less is checked only if no other process
+// uses the rest of the machine. Otherwise the test checks only that steps are made and measured.
 func TestSuppressExperiment(t *testing.T) {
 	if emulated() {
-		t.Skip("in an emulated machine the agent and the reader alone use half of a CPU, which is then not left; " +
+		t.Skip("in an emulated machine, the agent and the reader alone use half of a CPU, and nothing is left; " +
 			"TestSuppress runs there")
 	}
 	n := newNode(t) // or skip
@@ -23,8 +23,8 @@ func TestSuppressExperiment(t *testing.T) {
 	if soak() {
 		cfg.Seconds, cfg.Steps = 0, 0
 	}
-	// There are two steps of three seconds, in which a virtual machine may stand still without being seen. What Waterline
-	// does wrong it does each time.
+	// There are two steps of three seconds, in which a virtual machine may stand still invisibly. An error of Waterline
+	// occurs every time.
 	const tries = 3
 	for try := range tries {
 		r, err := suppress.Run(t.Context(), cfg)
@@ -43,7 +43,7 @@ func TestSuppressExperiment(t *testing.T) {
 	}
 }
 
-// suppressed returns what is wrong with the figures of lab suppress, "" if nothing is.
+// suppressed returns the error in the figures of lab suppress; "": none.
 func suppressed(t *testing.T, m map[string]float64) string {
 	t.Helper()
 	wants := 1000 * float64(max(runtime.NumCPU()/2, 1))
@@ -56,15 +56,15 @@ func suppressed(t *testing.T, m map[string]float64) string {
 	}
 	const little = 0.2 // CPUs
 	if others := m["other_cpus"] + m["steal_percent"]/100*m["cpus_machine"]; others > little {
-		t.Logf("times are not judged: others took %.2f CPUs", others)
+		t.Logf("times are not judged: other processes took %.2f CPUs", others)
 		return ""
 	}
 	if m["steps_not_smaller"] > 0 || m["steps_not_given_back"] > 0 {
-		return fmt.Sprintf("in %v steps batch was not given less, after %v it did not have it back", m["steps_not_smaller"],
+		return fmt.Sprintf("in %v steps batch did not get less, after %v it did not get it back", m["steps_not_smaller"],
 			m["steps_not_given_back"])
 	}
 	if m["suppress_p99_ms"] > 2000 {
-		return fmt.Sprintf("batch may use only what is left after %v ms", m["suppress_p99_ms"])
+		return fmt.Sprintf("batch is limited to the rest after %v ms", m["suppress_p99_ms"])
 	}
 	return ""
 }

@@ -8,27 +8,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestUsers checks who is shown to use what, and that a measurement which is missing leaves a gap in what it belongs to
-// and in what is found by taking it away from the whole, and nowhere else.
+// TestUsers checks the usage of each class. A missing measurement leaves a gap in the class it belongs to, and in the
+// classes that are computed by subtracting it, and in no other.
 func TestUsers(t *testing.T) {
 	const now = time.Hour
 	usage := func(milli int64) model.Usage {
-		return model.Usage{CPU: model.CPUUsage{At: now, Milli: milli}, Memory: model.MemoryUsage{At: now, WorkingSet: milli}}
+		return fixture.Usage(now, milli, milli)
 	}
-	pods := []*model.Pod{
-		{UID: "a", Class: model.ClassLS}, {UID: "b", Class: model.ClassBE}, {UID: "c", Class: model.ClassSystem},
-		{UID: "gone", Class: model.ClassLSE},
-	}
+	pods := []*model.Pod{{UID: "a", Class: model.ClassLS}, {UID: "b", Class: model.ClassBE},
+		{UID: "c", Class: model.ClassSystem}, {UID: "gone", Class: model.ClassLSE}}
 	load := func() *model.Load {
 		return &model.Load{
 			Clock: now, Node: usage(4000), Classes: [3]model.Usage{usage(3000), usage(0), usage(0)},
-			Pods: []model.PodUsage{
-				{UID: "a", Usage: usage(500)}, {UID: "b", Usage: usage(1000)}, {UID: "c", Usage: usage(300)},
-				{UID: "orphan", Usage: usage(700)},
-			},
+			Pods: []model.PodUsage{{UID: "a", Usage: usage(500)}, {UID: "b", Usage: usage(1000)}, {UID: "c", Usage: usage(300)},
+				{UID: "orphan", Usage: usage(700)}},
 		}
 	}
 	const gap = -1
@@ -37,56 +34,50 @@ func TestUsers(t *testing.T) {
 		want [len(users)]float64
 	}{
 		"all measured": {func(*model.Load) {}, [...]float64{4, 1.3, 0, 0, 0.5, 1, 1.2}},
-		"old online": {
-			func(l *model.Load) { l.Pods[0].CPU.At = now - time.Minute }, [...]float64{4, 1.3, 0, 0, gap, 1, gap},
-		},
-		"old batch": {
-			func(l *model.Load) { l.Pods[1].CPU.At = now - time.Minute }, [...]float64{4, 1.3, 0, 0, 0.5, gap, gap},
-		},
-		"old daemon": {
-			func(l *model.Load) { l.Pods[2].CPU.At = now - time.Minute }, [...]float64{4, gap, 0, 0, 0.5, 1, gap},
-		},
-		"old node": {
-			func(l *model.Load) { l.Node.CPU.At = now - time.Minute }, [...]float64{gap, gap, 0, 0, 0.5, 1, 1.2},
-		},
-		"old whole": {
-			func(l *model.Load) { l.Classes[0].CPU.At = now - time.Minute }, [...]float64{4, gap, 0, 0, 0.5, 1, gap},
-		},
+		"old online": {func(l *model.Load) { l.Pods[0].CPU.At = now - time.Minute },
+			[...]float64{4, 1.3, 0, 0, gap, 1, gap}},
+		"old batch": {func(l *model.Load) { l.Pods[1].CPU.At = now - time.Minute },
+			[...]float64{4, 1.3, 0, 0, 0.5, gap, gap}},
+		"old daemon": {func(l *model.Load) { l.Pods[2].CPU.At = now - time.Minute },
+			[...]float64{4, gap, 0, 0, 0.5, 1, gap}},
+		"old node": {func(l *model.Load) { l.Node.CPU.At = now - time.Minute },
+			[...]float64{gap, gap, 0, 0, 0.5, 1, 1.2}},
+		"old whole": {func(l *model.Load) { l.Classes[0].CPU.At = now - time.Minute },
+			[...]float64{4, gap, 0, 0, 0.5, 1, gap}},
 		"new online": {func(l *model.Load) { l.Pods[0].CPU = model.CPUUsage{} }, [...]float64{4, 1.3, 0, 0, 0, 1, 1.7}},
 	} {
-		var f figures
-		l := load()
-		c.miss(l)
-		f.note(l, pods, nil, nil)
-		for i, want := range c.want {
-			got, ok := f.cpu[i].mean(&f.at, now, time.Second)
-			if ok != (want != gap) || ok && (got < want-1e-6 || got > want+1e-6) {
-				t.Errorf("%s: %s uses %v %v, want %v", name, users[i], got, ok, want)
+		t.Run(name, func(t *testing.T) {
+			var f figures
+			l := load()
+			c.miss(l)
+			f.note(l, pods, nil, nil)
+			for i, want := range c.want {
+				got, ok := f.cpu[i].mean(&f.at, now, time.Second)
+				if ok != (want != gap) || ok && (got < want-1e-6 || got > want+1e-6) {
+					t.Errorf("%s uses %v %v, want %v", users[i], got, ok, want)
+				}
+				got, ok = f.memory[i].mean(&f.at, now, time.Second)
+				if name == "all measured" && (!ok || got < 1000*want-1e-3 || got > 1000*want+1e-3) {
+					t.Errorf("%s has %v bytes %v, want %v", users[i], got, ok, 1000*want)
+				}
 			}
-			if got, ok := f.memory[i].mean(&f.at, now, time.Second); name == "all measured" &&
-				(!ok || got < 1000*want-1e-3 || got > 1000*want+1e-3) {
-				t.Errorf("%s has %v bytes %v, want %v", users[i], got, ok, 1000*want)
-			}
-		}
+		})
 	}
 }
 
-// TestUsersMean checks that seconds in which pods seem to use more than the machine do not make the mean of the rest
-// higher, and that no figure is shown below 0.
+// TestUsersMean checks seconds in which pods seem to use more than the machine. They do not increase the mean of the
+// rest, and no figure is below 0.
 func TestUsersMean(t *testing.T) {
 	var f figures
 	usage := func(at time.Duration, milli int64) model.Usage {
-		return model.Usage{CPU: model.CPUUsage{At: at, Milli: milli}, Memory: model.MemoryUsage{At: at, WorkingSet: milli}}
+		return fixture.Usage(at, milli, milli)
 	}
 	const seconds = 60
 	for i := range seconds {
 		now := time.Duration(i+1) * time.Second
 		node := []int64{3400, 2800}[i%2]
-		f.note(&model.Load{
-			Clock: now, Stolen: 250, Node: usage(now, node), Classes: [3]model.Usage{
-				usage(now, 3000), usage(now, 0), usage(now, 0),
-			},
-		}, nil, nil, nil)
+		f.note(&model.Load{Clock: now, Stolen: 250, Node: usage(now, node),
+			Classes: [3]model.Usage{usage(now, 3000), usage(now, 0), usage(now, 0)}}, nil, nil, nil)
 	}
 	shown := map[string]float64{}
 	f.collect(seconds*time.Second, func(_ prometheus.ValueType, name, _ string, value float64, labels ...string) {

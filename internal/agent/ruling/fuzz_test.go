@@ -14,26 +14,28 @@ import (
 
 const policyHeader = "apiVersion: waterline.io/v1alpha1\nkind: ColocationPolicy\nmetadata: {name: p}\n"
 
-// FuzzPolicy takes any document the way that a policy goes: it is read, chosen, asked what it says at a moment, and a
-// node is decided by it. One that cannot be used is refused with the field that is wrong.
+// FuzzPolicy takes any document through all stages of a policy: it is read, chosen, evaluated at a time, and used for a
+// decision. A document that cannot be used is refused with the name of the wrong field.
 func FuzzPolicy(f *testing.F) {
 	for _, spec := range []string{
 		"spec: {}",
 		"spec: {mode: Enforce, cpu: {}, memory: {}}",
-		"spec: {mode: Enforce, priority: -3, nodeSelector: {matchLabels: {pool: web}}, rollout: {percent: 100}, cpu: " +
-			"{method: Realtime, waterline: 100%, mid: 10%}, memory: {method: Static, ratio: 30%}}",
-		`spec: {mode: Enforce, windows: [{name: night, start: "22:00", end: "09:00", timeZone: UTC, drainBefore: 15m}, {name: noon, start: "12:00", end: "13:00", timeZone: Asia/Shanghai}], cpu: {method: Static, ratio: 300%}}`,
+		"spec: {mode: Enforce, priority: -3, nodeSelector: {matchLabels: {pool: web}}, rollout: {percent: 100}, " +
+			"cpu: {method: Realtime, waterline: 100%, mid: 10%}, memory: {method: Static, ratio: 30%}}",
+		`spec: {mode: Enforce, windows: [{name: night, start: "22:00", end: "09:00", timeZone: UTC, drainBefore: 15m}, ` +
+			`{name: noon, start: "12:00", end: "13:00", timeZone: Asia/Shanghai}], cpu: {method: Static, ratio: 300%}}`,
 		`spec: {mode: Enforce, windows: [{name: all, start: "00:00", end: "00:00", timeZone: UTC}], memory: {}}`,
-		"spec: {mode: Observe, weight: {scope: Class, quota: Unlimited, max: 16384, bestEffort: Promote, namespaces: " +
-			"[{selector: {matchLabels: {team: a}}, max: 262144}]}}",
+		"spec: {mode: Observe, weight: {scope: Class, quota: Unlimited, max: 16384, bestEffort: Promote, " +
+			"namespaces: [{selector: {matchLabels: {team: a}}, max: 262144}]}}",
 		"spec: {mode: Enforce, resourceNames: Koordinator, podDefaults: [{selector: {matchExpressions: [{key: app, " +
 			"operator: NotIn, values: [web]}]}, cpuShare: 2, cpuManager: Exclusive, cpuPlacement: Spread}]}",
 		"spec: {mode: Enforce, memory: {}, protect: {eviction: {}}}",
-		"spec: {mode: Disabled, protect: {burst: false, interference: true, eviction: {perNodePerHour: 0}}, batchPods: " +
-			"[{selector: {}, percent: 30, tier: Mid}]}",
+		"spec: {mode: Disabled, protect: {burst: false, interference: true, eviction: {perNodePerHour: 0}}, " +
+			"batchPods: [{selector: {}, percent: 30, tier: Mid}]}",
 		"spec: {mode: Enforce, memory: {}, protect: {memory: true, eviction: {freeze: true}}}",
 		"spec: {protect: {memory: false, eviction: {freeze: true}}}",
-		`spec: {mode: enforce, rollout: {}, weight: {max: 1}, windows: [{name: N, start: "24:00", end: x, timeZone: Local, drainBefore: 24h}], cpu: {waterline: 0%, method: guess, ratio: 1%}, pods: [{}]}`,
+		`spec: {mode: enforce, rollout: {}, weight: {max: 1}, windows: [{name: N, start: "24:00", end: x, timeZone: Local, ` +
+			`drainBefore: 24h}], cpu: {waterline: 0%, method: guess, ratio: 1%}, pods: [{}]}`,
 		"spec: {nodeSelector: {matchExpressions: [{key: a b, operator: Is, values: [c d]}]}, batch: [{percent: 101}]}",
 	} {
 		f.Add([]byte(policyHeader+spec), int64(1_790_000_000))
@@ -62,7 +64,7 @@ func FuzzPolicy(f *testing.F) {
 	})
 }
 
-// names checks that an error names what is wrong: a field, or that the document is none.
+// names checks that an error names the wrong field, or reports that the text is no document.
 func names(t *testing.T, err error) {
 	t.Helper()
 	text := err.Error()
@@ -77,38 +79,20 @@ func names(t *testing.T, err error) {
 	}
 }
 
-// decideBy decides twice about a node on which two pods run, one of them batch.
+// decideBy decides twice about a node with two running pods, one of them batch.
 func decideBy(t *testing.T, p model.Policy, now time.Time) {
 	t.Helper()
-	usage := func(milli, memory int64) model.Usage {
-		return model.Usage{
-			CPU: model.CPUUsage{At: time.Hour, Milli: milli}, Memory: model.MemoryUsage{At: time.Hour, WorkingSet: memory},
-		}
-	}
-	n := model.Node{
-		Now: now, PodsKnown: true, Capacity: model.Amount{CPU: 8000, Memory: 32 << 30},
-		Allocatable: model.Amount{CPU: 7000, Memory: 30 << 30},
-		Kubelet:     model.Kubelet{Known: true, CFSQuota: true, QuotaPeriod: model.DefaultQuotaPeriod},
-		Tree: model.Tree{Guaranteed: "kubepods", Burstable: "kubepods/burstable", BestEffort: "kubepods/besteffort",
-			Pods: map[string]model.PodGroup{
-				"job": {Dir: "kubepods/besteffort/podjob"}, "web": {Dir: "kubepods/burstable/podweb"},
-			}},
-		Pods: []*model.Pod{
-			{
-				UID: "job", APIUID: "job", Name: "job", QoS: model.BestEffort, Class: model.ClassBE, Tier: model.TierBatch,
-				Batch: model.Amount{CPU: 1000, Memory: 1 << 30},
-			},
-			{
-				UID: "web", APIUID: "web", Name: "web", QoS: model.Burstable, Class: model.ClassLS, RequestMilli: 2000,
-				Annotations: model.PodAnnotations{Shares: 4096},
-			},
-		},
-		Load: &model.Load{
-			Clock: time.Hour, CPUMilli: 8000, Memory: 32 << 30, Node: usage(3000, 8<<30),
-			Classes: [3]model.Usage{usage(2500, 6<<30)},
-			Pods:    []model.PodUsage{{UID: "job", Usage: usage(500, 1<<30)}, {UID: "web", Usage: usage(2000, 5<<30)}},
-		},
-	}
+	n := fixture.Node(model.Amount{CPU: 8000, Memory: 32 << 30})
+	n.Now, n.Allocatable = now, model.Amount{CPU: 7000, Memory: 30 << 30}
+	web := fixture.Pod("web", model.Burstable)
+	web.Class, web.RequestMilli, web.Annotations.Shares = model.ClassLS, 2000, 4096
+	fixture.Run(&n, web)
+	fixture.Run(&n, fixture.BatchPod("job", model.Amount{CPU: 1000, Memory: 1 << 30}))
+	const at = time.Hour
+	n.Load = &model.Load{Clock: at, CPUMilli: 8000, Memory: 32 << 30, Node: fixture.Usage(at, 3000, 8<<30)}
+	n.Load.Classes[model.Guaranteed] = fixture.Usage(at, 2500, 6<<30)
+	fixture.Measure(n.Load, "job", fixture.Usage(at, 500, 1<<30))
+	fixture.Measure(n.Load, "web", fixture.Usage(at, 2000, 5<<30))
 	var state node.State
 	for range 2 {
 		var plan model.Plan

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -16,11 +15,12 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
 	"github.com/waterline-io/waterline/internal/decide/node/predict"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestState checks that the state survives a restart, and that one that is damaged, of another boot or not there at all
-// is no obstacle.
+// TestState checks that the state survives a restart. An absent or damaged file yields an empty state, and a state of
+// another boot yields only what was learned.
 func TestState(t *testing.T) {
 	run, lasting := t.TempDir(), filepath.Join(t.TempDir(), "made")
 	path := filepath.Join(run, StateFile)
@@ -28,14 +28,20 @@ func TestState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	loadState := func() (node.State, error) { return keep.Load() }
-	if s, err := loadState(); err != nil || !reflect.DeepEqual(s, node.State{}) {
-		t.Errorf("nothing is there: %+v, %v", s, err)
+	expect := func(when string, want node.State) {
+		t.Helper()
+		got, err := keep.Load()
+		if err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+		if d := fixture.Diff(want, got); d != "" {
+			t.Errorf("%s: the state differs (-want +got):\n%s", when, d)
+		}
 	}
+	expect("without a file", node.State{})
 	state := node.State{CPUs: cpuset.State{
-		Known: true, Allocations: []cpuset.Allocation{
-			{UID: "a", Container: "b", Mode: model.CPUExclusive, CPUs: model.CPUs(1, 2)},
-		},
+		Known: true, Allocations: []cpuset.Allocation{{UID: "a", Container: "b", Mode: model.CPUExclusive,
+			CPUs: model.CPUs(1, 2)}},
 		Moves: []time.Time{time.Unix(1e9, 0).UTC()}, Once: []string{"c"},
 	}}
 	learned := &predict.Predictor{}
@@ -48,9 +54,7 @@ func TestState(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	keep.Copy(ended, trouble.New(slog.New(slog.DiscardHandler))) // writes the last copy
-	if s, err := loadState(); err != nil || !reflect.DeepEqual(s, state) {
-		t.Errorf("read back: %+v, %v; want %+v", s, err, state)
-	}
+	expect("read back", state)
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -62,16 +66,11 @@ func TestState(t *testing.T) {
 	if err := stateKind.Write(path, []byte(strings.Replace(string(body), bootID(), "another", 1))); err != nil {
 		t.Fatal(err)
 	}
-	onlyLearned := node.State{Peaks: predict.State{CPU: learned}}
-	if s, err := loadState(); err != nil || !reflect.DeepEqual(s, onlyLearned) {
-		t.Errorf("of another boot: %+v, %v", s, err)
-	}
+	expect("of another boot", node.State{Peaks: predict.State{CPU: learned}})
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := loadState(); err != nil || !reflect.DeepEqual(s, state) {
-		t.Errorf("from the state directory: %+v, %v; want %+v", s, err, state)
-	}
+	expect("from the state directory", state)
 	for _, damaged := range []string{
 		string(content[:len(content)-1]), "waterline-undo 1 crc32 0\n{}", "",
 		string(stateKind.Encode([]byte(`{"State":[]}`))),
@@ -80,9 +79,12 @@ func TestState(t *testing.T) {
 		if err := os.WriteFile(path, []byte(damaged), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, err := loadState()
-		if !errors.Is(err, checkpoint.ErrDamaged) || !reflect.DeepEqual(s, node.State{}) {
-			t.Errorf("%q: %+v, %v", damaged, s, err)
+		got, err := keep.Load()
+		if !errors.Is(err, checkpoint.ErrDamaged) {
+			t.Errorf("%q: %v", damaged, err)
+		}
+		if d := fixture.Diff(node.State{}, got); d != "" {
+			t.Errorf("%q: the state is not empty (-want +got):\n%s", damaged, d)
 		}
 		if _, err := os.Stat(path + ".damaged"); err != nil {
 			t.Error(err)
@@ -91,8 +93,8 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestStateDue checks that an agent that is killed finds what it offered, measured less than a minute ago, and that the
-// disk is left alone meanwhile.
+// TestStateDue checks that a killed agent finds its offers, measured at most 30 s before, and that a copy for the disk
+// is made rarely.
 func TestStateDue(t *testing.T) {
 	run, lasting := t.TempDir(), t.TempDir()
 	keep, err := OpenState(run, lasting)
@@ -118,19 +120,22 @@ func TestStateDue(t *testing.T) {
 			if second >= 30 && err != nil {
 				t.Fatal(err)
 			}
-			if err == nil && (found.Slack.CPU.Batch.Offer != state.Slack.CPU.Batch.Offer ||
-				state.Slack.Clock-found.Slack.CPU.Measured > 30*time.Second) {
-				t.Fatalf("killed now it finds %+v, and offered %+v", found.Slack.CPU, state.Slack.CPU)
+			if err != nil {
+				continue
+			}
+			old, now := found.Slack.CPU, state.Slack.CPU
+			if old.Batch.Offer != now.Batch.Offer || state.Slack.Clock-old.Measured > 30*time.Second {
+				t.Fatalf("an agent killed now finds %+v, but offered %+v", old, now)
 			}
 		}
 	}
 	select {
 	case <-keep.copies:
 	default:
-		t.Error("in 40 minutes nothing was left for the disk")
+		t.Error("no copy for the disk in 40 minutes")
 	}
 	if since := now.Sub(keep.copied); since < 5*time.Minute || since >= lastingEvery {
-		t.Errorf("the last copy was left %s ago", since)
+		t.Errorf("the last copy for the disk was made %s ago", since)
 	}
 	if err := keep.Last(&state, now); err != nil || len(keep.copies) != 1 {
 		t.Errorf("at the end: %v, %d copies", err, len(keep.copies))

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// bursting returns a node with room and pods that the kubelet limits, which has been cool for long enough.
+// bursting returns a node with room and pods with CPU limits, which has been cool for long enough.
 func bursting(t *testing.T, lines ...string) *world {
 	t.Helper()
 	w := newWorld()
@@ -24,7 +25,7 @@ func bursting(t *testing.T, lines ...string) *world {
 	return w
 }
 
-// next decides a second later, and the host does it unless something was refused.
+// next decides a second later, and applies the plan unless a write was refused.
 func (w *world) next() model.Plan {
 	w.node.Now = w.node.Now.Add(time.Second)
 	w.measure()
@@ -41,22 +42,21 @@ func settingOf(plan *model.Plan, dir string, k model.Knob) *model.Setting {
 	return nil
 }
 
-// TestBurstProperties checks on random pods, before, during and after resizes, that no burst is above any quota that
-// the kernel may have at that time, and that a pod's is the sum of its containers'.
+// TestBurstProperties checks random pods before, during and after resizes. No burst exceeds any quota that the kernel
+// may have at that time, and a pod's burst is the sum of its containers' bursts.
 func TestBurstProperties(t *testing.T) {
 	seen := 0
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 40))
 		w := bursting(t)
 		w.node.Kubelet.QuotaPeriod = []int64{100_000, 20_000, 5000}[r.IntN(3)]
-		pod := &model.Pod{UID: "p", APIUID: "p", Name: "p", QoS: model.Burstable, Class: model.ClassLS}
+		pod := fixture.Pod("p", model.Burstable)
+		pod.Class = model.ClassLS
 		group := model.PodGroup{Dir: "kubepods/burstable/podp", Inode: 1}
 		limited := true
 		for i := range 1 + r.IntN(4) {
-			c := model.Container{
-				Name: fmt.Sprint(i), ID: fmt.Sprintf("%012x", 0xa0+i), LimitMilli: r.Int64N(3000) * int64(r.IntN(4)),
-				Init: r.IntN(5) == 0,
-			}
+			c := model.Container{Name: fmt.Sprint(i), ID: fmt.Sprintf("%012x", 0xa0+i),
+				LimitMilli: r.Int64N(3000) * int64(r.IntN(4)), Init: r.IntN(5) == 0}
 			c.LeastMilli = c.LimitMilli
 			if r.IntN(3) == 0 {
 				c.LeastMilli -= r.Int64N(c.LimitMilli + 1)
@@ -90,8 +90,8 @@ func TestBurstProperties(t *testing.T) {
 			}
 		}
 		s := settingOf(&plan, group.Dir, model.Burst)
-		if (s != nil) != (pod.LeastMilli > 0) ||
-			s != nil && s.Value.Number != min(sum, model.MilliCPUToQuota(pod.LeastMilli, w.node.Kubelet.QuotaPeriod)) {
+		if (s != nil) != (pod.LeastMilli > 0) || s != nil &&
+			s.Value.Number != min(sum, model.MilliCPUToQuota(pod.LeastMilli, w.node.Kubelet.QuotaPeriod)) {
 			t.Fatalf("seed %d: %+v has %+v, its containers %d", seed, pod, s, sum)
 		}
 	}
@@ -100,8 +100,8 @@ func TestBurstProperties(t *testing.T) {
 	}
 }
 
-// TestBurstFromTheSpecAlone: what could not be written once leaves no trace in what is wanted next (Koordinator adds to
-// what the pod's file holds, so that one failed write shifts it for ever).
+// TestBurstFromTheSpecAlone checks that a failed write has no effect on later bursts. (Koordinator adds to the value in
+// the pod's file, so that one failed write shifts it for ever.)
 func TestBurstFromTheSpecAlone(t *testing.T) {
 	w := bursting(t, "pod a class=Burstable app=x:1 app=y:2 used=1/1Gi")
 	want := w.next()
@@ -116,17 +116,12 @@ func TestBurstFromTheSpecAlone(t *testing.T) {
 	}
 }
 
-// TestBurstRefusedOnce: a burst that the kernel refuses is not written again each second, for ever (Koordinator's
-// default asks for ten times what a mainline kernel takes).
+// TestBurstRefusedOnce checks that a burst that the kernel refuses is not written again each second. (Koordinator's
+// default requests ten times as much as a mainline kernel accepts.)
 func TestBurstRefusedOnce(t *testing.T) {
 	w := bursting(t, "pod a class=Burstable app=x:1 used=1/1Gi")
-	w.node.Incidents = []model.Incident{
-		{
-			File: model.File{
-				Dir: "kubepods/burstable/poda", Knob: model.Burst,
-			}, Kind: model.Rejected, Value: model.Number(100_000), Errno: "EINVAL",
-		},
-	}
+	w.node.Incidents = []model.Incident{{File: model.File{Dir: "kubepods/burstable/poda", Knob: model.Burst},
+		Kind: model.Rejected, Value: model.Number(100_000), Errno: "EINVAL"}}
 	for range 100 {
 		plan := w.next()
 		if s := settingOf(&plan, "kubepods/burstable/poda", model.Burst); s.Deferred == nil ||
@@ -143,24 +138,23 @@ func TestBurstRefusedOnce(t *testing.T) {
 	}
 }
 
-// TestBurstOfSidecars: sidecars are limited like others and burst like others; an init container that ends before the
-// others start adds nothing to the pod (Koordinator #2988 leaves both out).
+// TestBurstOfSidecars checks that sidecars have limits and bursts like other containers. An init container that ends
+// before the others start adds nothing to the pod. (Koordinator #2988 leaves both out.)
 func TestBurstOfSidecars(t *testing.T) {
 	w := bursting(t, "pod a class=Burstable app=setup:2 app=proxy:1 app=main:2 used=1/1Gi")
 	pod := w.node.Pods[0]
 	pod.Containers[0].Init, pod.LimitMilli, pod.LeastMilli = true, 3000, 3000
 	plan := w.next()
-	for dir, want := range map[string]int64{
-		"": 300_000, "/0000000000a0": 200_000, "/0000000000a1": 100_000, "/0000000000a2": 200_000,
-	} {
+	for dir, want := range map[string]int64{"": 300_000, "/0000000000a0": 200_000, "/0000000000a1": 100_000,
+		"/0000000000a2": 200_000} {
 		if s := settingOf(&plan, "kubepods/burstable/poda"+dir, model.Burst); s == nil || s.Value.Number != want {
 			t.Errorf("%q: %+v, want %d", dir, s, want)
 		}
 	}
 }
 
-// TestBurstIsNotForgotten: one hot second ends bursts, and ten cool ones bring them back (Koordinator #2164: "none pod
-// could get burst in long time").
+// TestBurstIsNotForgotten checks that one hot second ends bursts, and ten cool seconds bring them back. (Koordinator
+// #2164: "none pod could get burst in long time".)
 func TestBurstIsNotForgotten(t *testing.T) {
 	w := bursting(t, "pod a class=Burstable app=x:1 used=1/1Gi")
 	burst := func() int64 {
@@ -179,7 +173,7 @@ func TestBurstIsNotForgotten(t *testing.T) {
 	}
 }
 
-// TestBurstAfterBoot: times of another boot of the machine mean nothing.
+// TestBurstAfterBoot checks that times of another boot of the machine are ignored.
 func TestBurstAfterBoot(t *testing.T) {
 	w := bursting(t, "pod a class=Burstable app=x:1 used=1/1Gi")
 	w.measure()
@@ -190,9 +184,8 @@ func TestBurstAfterBoot(t *testing.T) {
 	}
 }
 
-// TestRaiseIsPaidFor plays a container that wants now this and now that much CPU, and gets what its quota lets it have:
-// over any five minutes it has its limit and a tenth, and a few seconds of what its quota was when it had used up what
-// it had left.
+// TestRaiseIsPaidFor plays a container with changing demand that gets the CPU of its quota. Over any five minutes it
+// gets at most its limit plus a tenth, and a few seconds of the quota that it had when its savings were used up.
 func TestRaiseIsPaidFor(t *testing.T) {
 	const limit, window = 1000, 300
 	raised := 0
@@ -207,9 +200,8 @@ func TestRaiseIsPaidFor(t *testing.T) {
 			}
 			got := min(want, quota)
 			used = append(used, got)
-			w.load.inside = []model.InsideUsage{
-				{UID: "a", Name: "0000000000a0", CPUUsage: model.CPUUsage{Milli: got, Periods: 10, Throttled: min(want-got, 10)}},
-			}
+			w.load.inside = []model.InsideUsage{{UID: "a", Name: "0000000000a0",
+				CPUUsage: model.CPUUsage{Milli: got, Periods: 10, Throttled: min(want-got, 10)}}}
 			plan := w.next()
 			quota = limit
 			s, pod := settingOf(&plan, "kubepods/burstable/poda/0000000000a0", model.Quota),
@@ -241,8 +233,8 @@ func TestRaiseIsPaidFor(t *testing.T) {
 	}
 }
 
-// TestRaiseIsForgotten: nothing is kept of containers that are gone, or not stopped any more and back at what they may
-// save.
+// TestRaiseIsForgotten checks that the state has no entry for containers that are gone, or that are no longer throttled
+// and have their full savings again.
 func TestRaiseIsForgotten(t *testing.T) {
 	w := bursting(t, "pod a class=Burstable app=x:1 used=1/1Gi", "inside a 0000000000a0 1.2 5")
 	w.next()
@@ -267,8 +259,8 @@ func TestRaiseIsForgotten(t *testing.T) {
 	}
 }
 
-// newBursts returns a world with 110 pods of two containers that may all burst, a tenth of which are stopped at their
-// limits.
+// newBursts returns a world with 110 pods of two containers that may all burst. A tenth of the containers are
+// throttled.
 func newBursts(t testing.TB) *world {
 	w := newWorld()
 	lines := []string{"node real=64/256Gi", "policy burst cpu=none:650", "load node=4/10Gi pods=3/2Gi"}
@@ -291,7 +283,7 @@ func newBursts(t testing.TB) *world {
 	return w
 }
 
-// TestGarbage checks how much garbage a round of decisions makes: with bursts, and with interference searched as well.
+// TestGarbage checks the garbage of a round of decisions, with bursts, and with the search for interference as well.
 func TestGarbage(t *testing.T) {
 	const rounds, most = 20, 128 << 10
 	for _, search := range []bool{false, true} {

@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// FuzzNode checks on any machine, be it one that there can be or not, that a round ends, that the same gives the same,
-// that a second round with nothing new wants nothing else, and what must be true of what stands on the Node.
+// FuzzNode checks on any machine, possible or not, that a round ends, that equal inputs give equal plans, that a second
+// round without news changes nothing, and the invariants of the published amounts.
 func FuzzNode(f *testing.F) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 30))
@@ -26,7 +27,7 @@ func FuzzNode(f *testing.F) {
 		r := newTape(bytes)
 		w := randomMachine(r)
 		round := decision(node.Decide)
-		if r.IntN(2) == 0 { // the predictor of a machine that has just started knows nothing
+		if r.IntN(2) == 0 { // the predictor of a machine that has just started has no samples
 			randomPeaks(r, w)
 			round = w.knowing
 		}
@@ -73,15 +74,15 @@ func checkRound(w *world, round decision) error {
 	}
 	second, _ := round(w.node, w.policy, state)
 	if !reflect.DeepEqual(plan.Publish, second.Publish) {
-		return fmt.Errorf("published is %+v, and a moment later %+v", plan.Publish, second.Publish)
+		return fmt.Errorf("the second round publishes something else:\n%s", fixture.Diff(plan.Publish, second.Publish))
 	}
 	if !reflect.DeepEqual(plan.Settings, second.Settings) {
-		return fmt.Errorf("set is %+v, and a moment later %+v", plan.Settings, second.Settings)
+		return fmt.Errorf("the second round has other settings:\n%s", fixture.Diff(plan.Settings, second.Settings))
 	}
 	if plan.Slack == nil {
 		return nil
 	}
-	// While nothing was measured yet, what was offered before stands: the machine has offers that no round made.
+	// Without measurements, the previous offers remain: the machine has offers that no round made.
 	cpu, memory, n := &plan.Slack.CPU, &plan.Slack.Memory, &w.node
 	return errors.Join(
 		checkPublished(w, &plan.Publish, false, filled(cpu, n.Load.CPUMilli, n.Capacity.CPU), !cpu.Use.Measured ||
@@ -90,7 +91,7 @@ func checkRound(w *world, round decision) error {
 	)
 }
 
-// filled returns up to what a machine is filled at most, whose capacity the Node object may say is less.
+// filled returns the largest ceiling of a machine, whose capacity may be smaller on the Node object.
 func filled(a *model.Account, machine, object int64) int64 {
 	if object > 0 {
 		machine = min(machine, object)
@@ -98,8 +99,8 @@ func filled(a *model.Account, machine, object int64) int64 {
 	return min(a.Ceiling, machine)
 }
 
-// checkPublished checks what stands on the Node of one resource: never nothing or less, never less than is bound, where
-// it is withdrawn not more either, and in all not more than the node is filled to, unless more is bound.
+// checkPublished checks the published amounts of one resource. They are positive and at least the bound amount. A
+// withdrawn offer is not above the bound amount. The sum is at most the ceiling, unless more is bound.
 func checkPublished(w *world, p *model.Publication, memory bool, ceiling int64, beyond bool) error {
 	if !p.Decided {
 		if len(p.Resources) > 0 {
@@ -134,8 +135,7 @@ func checkPublished(w *world, p *model.Publication, memory bool, ceiling int64, 
 	return nil
 }
 
-// boundTo returns what pods of a machine asked for of a resource; absurd amounts count as far as they are reckoned
-// with.
+// boundTo returns the amount of a resource that a machine's pods request. Absurd amounts are clamped like in the rules.
 func boundTo(w *world, r model.NodeResource) int64 {
 	const most = 1 << 50
 	sum := int64(0)

@@ -12,10 +12,11 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/node/evict"
 	"github.com/waterline-io/waterline/internal/decide/node/quota"
 	"github.com/waterline-io/waterline/internal/decide/node/slack"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// tape is a source of numbers that plays those of a fuzzer, and goes on at random when they have run out.
+// tape is a source of numbers that returns a fuzzer's bytes, and random numbers after their end.
 type tape struct {
 	bytes []byte
 	rest  *rand.PCG
@@ -43,8 +44,8 @@ func amountUpTo(r *rand.Rand, whole model.Amount, percent int64) model.Amount {
 	return model.Amount{CPU: r.Int64N(whole.CPU*percent/100 + 1), Memory: r.Int64N(whole.Memory*percent/100 + 1)}
 }
 
-// randomMachine is a [randomWorld] that is measured and sells, with pods of all classes, some of which want CPUs of
-// their own.
+// randomMachine is a [randomWorld] with measurements and offers, and with pods of all classes. Some pods request CPUs
+// of their own.
 func randomMachine(r *rand.Rand) *world {
 	w := randomWorld(r)
 	n := &w.node
@@ -92,8 +93,7 @@ func randomMachine(r *rand.Rand) *world {
 	return w
 }
 
-// randomBursts has containers limited, and some of them stopped at their limits, on a machine that may have been cool
-// for long.
+// randomBursts gives containers limits, throttles some of them, and may make the machine cool for a long time.
 func randomBursts(r *rand.Rand, w *world) {
 	if w.policy.Protect.Burst = r.IntN(2) == 0; r.IntN(2) == 0 {
 		w.state.Quota = quota.State{Cool: true, Since: 1, Seen: w.node.Load.Clock}
@@ -133,9 +133,8 @@ func randomBatch(r *rand.Rand, n *model.Node, p *model.Pod) {
 
 // randomLoad measures a machine, some of it a while ago.
 func randomLoad(r *rand.Rand, n *model.Node) *model.Load {
-	l := &model.Load{
-		Clock: time.Hour, CPUMilli: n.Capacity.CPU, Memory: n.Capacity.Memory, Watermark: r.Int64N(n.Capacity.Memory / 16),
-	}
+	l := &model.Load{Clock: time.Hour, CPUMilli: n.Capacity.CPU, Memory: n.Capacity.Memory,
+		Watermark: r.Int64N(n.Capacity.Memory / 16)}
 	if r.IntN(12) == 0 {
 		return l
 	}
@@ -145,7 +144,7 @@ func randomLoad(r *rand.Rand, n *model.Node) *model.Load {
 		if doubted && r.IntN(10) == 0 {
 			at -= time.Duration(r.IntN(70)) * time.Second
 		}
-		return model.Usage{CPU: model.CPUUsage{At: at, Milli: a.CPU}, Memory: model.MemoryUsage{At: at, WorkingSet: a.Memory}}
+		return fixture.Usage(at, a.CPU, a.Memory)
 	}
 	var all model.Amount
 	for _, p := range n.Pods {
@@ -172,7 +171,7 @@ func randomPeaks(r *rand.Rand, w *world) {
 	}
 }
 
-// randomOffers makes it a machine that has offered something for a while.
+// randomOffers gives the machine offers that have existed for a while.
 func randomOffers(r *rand.Rand, w *world) {
 	clock := w.node.Load.Clock
 	line := func(capacity int64) slack.Line {
@@ -190,7 +189,7 @@ func randomOffers(r *rand.Rand, w *world) {
 	}
 }
 
-// pass lets a second go by in which the same is measured again.
+// pass advances the machine by one second with unchanged measurements.
 func (w *world) pass() {
 	w.node.Now = w.node.Now.Add(time.Second)
 	l := *w.node.Load
@@ -211,7 +210,7 @@ func (w *world) pass() {
 	w.node.Load = &l
 }
 
-// spoil makes of some numbers of a machine such as there cannot be.
+// spoil changes some numbers of a machine to impossible ones.
 func spoil(r *rand.Rand, w *world) {
 	number := func(v *int64) {
 		if r.IntN(8) == 0 {

@@ -8,25 +8,20 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestOffersAfterOff checks that what was sold before a policy was switched off is not sold at once when it is on
-// again: the room for it must have been clear for as long as for any offer.
+// TestOffersAfterOff checks a policy that is disabled and enabled again. The former offers do not return at once: the
+// room for them must have been clear for as long as for any offer.
 func TestOffersAfterOff(t *testing.T) {
 	policy := fixture.Policy()
 	policy.CPU = model.SellPolicy{Method: model.SellStatic, Ratio: 500, Waterline: 1000}
-	node := model.Node{
-		PodsKnown: true, Now: time.Unix(0, 0), Capacity: model.Amount{CPU: 4000}, Allocatable: model.Amount{CPU: 4000},
-	}
+	node := fixture.Node(model.Amount{CPU: 4000})
 	var state State
 	var clock time.Duration
 	round := func(mode model.Mode) int64 {
 		policy.Mode = mode
 		clock += time.Second
-		used := model.Usage{
-			CPU: model.CPUUsage{At: clock, Milli: 100}, Memory: model.MemoryUsage{At: clock, WorkingSet: 1 << 20},
-		}
-		node.Now, node.Load = node.Now.Add(time.Second), &model.Load{
-			Clock: clock, CPUMilli: 4000, Memory: 8 << 30, Node: used,
-		}
+		used := fixture.Usage(clock, 100, 1<<20)
+		node.Now, node.Load = node.Now.Add(time.Second), &model.Load{Clock: clock, CPUMilli: 4000, Memory: 8 << 30,
+			Node: used}
 		node.Load.Classes[model.Guaranteed] = used
 		if mode == model.ModeDisabled {
 			node.Load = nil // the agent measures nothing then
@@ -54,20 +49,15 @@ func TestOffersAfterOff(t *testing.T) {
 	}
 }
 
-// TestDisabledReportsNothing checks that a node whose policy is disabled reports neither an offer nor an account at
-// once, though it was measured, and has nothing measured any more.
+// TestDisabledReportsNothing checks a node whose policy becomes disabled. It reports neither an offer nor an account at
+// once, though it was measured, and the plan requests no measurements.
 func TestDisabledReportsNothing(t *testing.T) {
-	used := model.Usage{
-		CPU: model.CPUUsage{At: time.Hour, Milli: 100}, Memory: model.MemoryUsage{At: time.Hour, WorkingSet: 1 << 20},
-	}
-	n := model.Node{
-		PodsKnown: true, Now: time.Unix(1e9, 0), Capacity: model.Amount{CPU: 4000},
-		Load:   &model.Load{Clock: time.Hour, CPUMilli: 4000, Memory: 8 << 30, Node: used},
-		Object: model.NodeObject{UID: "uid"},
-	}
+	used := fixture.Usage(time.Hour, 100, 1<<20)
+	n := fixture.Node(model.Amount{CPU: 4000})
+	n.Object.UID = "uid"
+	n.Load = &model.Load{Clock: time.Hour, CPUMilli: 4000, Memory: 8 << 30, Node: used}
 	n.Load.Classes[model.Guaranteed] = used
 	policy := fixture.Policy()
-	policy.Mode = model.ModeEnforce
 	policy.CPU = model.SellPolicy{Method: model.SellStatic, Ratio: 500, Waterline: 1000}
 	plan, state := Decide(n, policy, State{})
 	if plan.Report.Slack == nil || !plan.Report.Write || !plan.Observe.Load {

@@ -6,18 +6,16 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestPlace checks what the container runtime is told, in each situation that a container can be created or updated in.
+// TestPlace checks the answer to the container runtime, in each situation in which it creates or updates a container.
 func TestPlace(t *testing.T) {
-	web := &model.Pod{
-		UID: "web", Containers: []model.Container{{Name: "main"}, {Name: "proxy"}, {Name: "setup", Init: true}},
-	}
+	web := &model.Pod{UID: "web", Containers: []model.Container{{Name: "main"}, {Name: "proxy"},
+		{Name: "setup", Init: true}}}
 	job := &model.Pod{UID: "job", Containers: []model.Container{{Name: "main"}}}
 	plan := func() *model.CPUPlan {
 		return &model.CPUPlan{
 			Node: model.CPUs(0, 1, 2, 3), Exclusive: model.CPUs(2, 3), Shared: model.CPUs(0, 1), Left: []string{"kubelets"},
-			Own: []model.OwnCPUs{
-				{UID: "web", Container: "main", Mode: model.CPUExclusive, CPUs: model.CPUs(2, 3), Memory: model.CPUs(1)},
-			},
+			Own: []model.OwnCPUs{{UID: "web", Container: "main", Mode: model.CPUExclusive, CPUs: model.CPUs(2, 3),
+				Memory: model.CPUs(1)}},
 		}
 	}
 	homes := plan()
@@ -34,75 +32,49 @@ func TestPlace(t *testing.T) {
 		want   Placement
 		ok     bool
 	}{
-		{
-			"its own CPUs, and their memory", v1, plan(), false, Container{PodUID: "web", Name: "main"},
-			Placement{CPUs: "2-3", Mems: "1"}, true,
-		},
+		{"its own CPUs, and their memory", v1, plan(), false, Container{PodUID: "web", Name: "main"},
+			Placement{CPUs: "2-3", Mems: "1"}, true},
 		{"on v2 too", v2, plan(), false, Container{PodUID: "web", Name: "main"}, Placement{CPUs: "2-3", Mems: "1"}, true},
-		{
-			"memory stays while it runs", v1, plan(), false, Container{
-				PodUID: "web", Name: "main", Update: true, CPUs: "0",
-			}, Placement{CPUs: "2-3"}, true,
-		},
-		{
-			"beside a container with its own", v1, plan(), false, Container{PodUID: "web", Name: "proxy"},
-			Placement{CPUs: "0-1"}, true,
-		},
+		{"memory stays while it runs", v1, plan(), false, Container{PodUID: "web", Name: "main", Update: true, CPUs: "0"},
+			Placement{CPUs: "2-3"}, true},
+		{"beside a container with its own", v1, plan(), false, Container{PodUID: "web", Name: "proxy"},
+			Placement{CPUs: "0-1"}, true},
 		{"before the others", v1, plan(), false, Container{PodUID: "web", Name: "setup"}, Placement{CPUs: "2-3"}, true},
 		{"a pod without", v1, plan(), false, Container{PodUID: "job", Name: "main"}, Placement{CPUs: "0-1"}, true},
-		{
-			"a pod without, on v2 bound by its pod", v2, plan(), false, Container{PodUID: "job", Name: "main"}, Placement{},
-			false,
-		},
-		{
-			"a pod that is not known yet", v1, plan(), false, Container{PodUID: "new", Name: "main"}, Placement{CPUs: "0-1"},
-			true,
-		},
+		{"a pod without, on v2 bound by its pod", v2, plan(), false, Container{PodUID: "job", Name: "main"}, Placement{},
+			false},
+		{"a pod that is not known yet", v1, plan(), false, Container{PodUID: "new", Name: "main"}, Placement{CPUs: "0-1"},
+			true},
 		{"nobody has any alone", v1, homes, false, Container{PodUID: "job", Name: "main"}, Placement{CPUs: "0-3"}, false},
-		{
-			"old CPUs do not come back", v2, plan(), false, Container{
-				PodUID: "job", Name: "main", Update: true, CPUs: "3",
-			}, Placement{CPUs: "0-1"}, true,
-		},
-		{
-			"nor when nobody asks any more", v1, nil, false, Container{
-				PodUID: "job", Name: "main", Update: true, CPUs: "3",
-			}, Placement{CPUs: "0-3"}, true,
-		},
-		{
-			"unless they are the kubelet's", v1, nil, true, Container{
-				PodUID: "job", Name: "main", Update: true, CPUs: "3",
-			}, Placement{}, false,
-		},
+		{"old CPUs do not come back", v2, plan(), false, Container{PodUID: "job", Name: "main", Update: true, CPUs: "3"},
+			Placement{CPUs: "0-1"}, true},
+		{"nor when nobody asks any more", v1, nil, false, Container{PodUID: "job", Name: "main", Update: true, CPUs: "3"},
+			Placement{CPUs: "0-3"}, true},
+		{"unless they are the kubelet's", v1, nil, true, Container{PodUID: "job", Name: "main", Update: true, CPUs: "3"},
+			Placement{}, false},
 		{"nobody asks", v1, nil, false, Container{PodUID: "job", Name: "main"}, Placement{}, false},
-		{
-			"the kubelet serves it", v1, plan(), true, Container{
-				PodUID: "kubelets", Name: "main", CPUs: "3",
-			}, Placement{}, false,
-		},
-		{
-			"the kubelet's shared pool, less what is ours", v1, plan(), true, Container{
-				PodUID: "job", Name: "main", CPUs: "0-3",
-			}, Placement{CPUs: "0-1"}, true,
-		},
-		{
-			"another plugin has chosen", v1, plan(), false, Container{PodUID: "job", Name: "main", CPUs: "1"}, Placement{},
-			false,
-		},
+		{"the kubelet serves it", v1, plan(), true, Container{PodUID: "kubelets", Name: "main", CPUs: "3"}, Placement{},
+			false},
+		{"the kubelet's shared pool, less what is ours", v1, plan(), true,
+			Container{PodUID: "job", Name: "main", CPUs: "0-3"}, Placement{CPUs: "0-1"}, true},
+		{"another plugin has chosen", v1, plan(), false, Container{PodUID: "job", Name: "main", CPUs: "1"}, Placement{},
+			false},
 	} {
-		p := Placing{
-			V2: c.v2, Policy: policy, Kubelet: model.Kubelet{StaticCPUs: c.static}, Topology: topology,
-			Pods: []*model.Pod{job, web}, CPUs: c.plan,
-		}
-		got, ok := p.Place(c.from)
-		if ok != c.ok || ok && got != c.want {
-			t.Errorf("%s: %+v, %v; want %+v, %v", c.name, got, ok, c.want, c.ok)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			p := Placing{
+				V2: c.v2, Policy: policy, Kubelet: model.Kubelet{StaticCPUs: c.static}, Topology: topology,
+				Pods: []*model.Pod{job, web}, CPUs: c.plan,
+			}
+			got, ok := p.Place(c.from)
+			if ok != c.ok || ok && got != c.want {
+				t.Errorf("%+v, %v; want %+v, %v", got, ok, c.want, c.ok)
+			}
+		})
 	}
 }
 
-// TestPlaceOOMScore checks that how soon a container is killed for want of memory is said when it is created, with or
-// without CPUs, and left alone when it is updated or its pod is not known.
+// TestPlaceOOMScore checks that a container gets its OOM score when it is created, with or without CPUs, and keeps it
+// when it is updated or its pod is unknown.
 func TestPlaceOOMScore(t *testing.T) {
 	p := Placing{
 		Policy: model.Policy{Mode: model.ModeEnforce, Protect: model.ProtectPolicy{Memory: true}},

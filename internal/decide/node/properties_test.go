@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// randomWorld returns a node whose requests fit, with pods that ask for anything.
+// randomWorld returns a node with random pods whose requests fit.
 func randomWorld(r *rand.Rand) *world {
 	w := newWorld()
 	w.node.Allocatable.CPU = int64(1+r.IntN(128)) * 1000
@@ -66,7 +67,7 @@ func TestProperties(t *testing.T) {
 		plan, _ := node.Decide(w.node, w.policy, w.state)
 		again, _ := node.Decide(w.node, w.policy, w.state)
 		if !reflect.DeepEqual(plan, again) {
-			t.Fatalf("seed %d: the same node was decided differently", seed)
+			t.Fatalf("seed %d: two plans for the same node differ:\n%s", seed, fixture.Diff(plan, again))
 		}
 		if !slices.IsSortedFunc(plan.Settings, func(a, b model.Setting) int { return a.File.Compare(b.File) }) {
 			t.Fatalf("seed %d: the settings are not ordered", seed)
@@ -105,9 +106,8 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// skewed reports whether a Guaranteed pod's weight is out of proportion for a reason that is not a tenant's: the
-// agent's own, or that of a system-critical pod. Those run little; imagining that they burn CPU for ever proves
-// nothing.
+// skewed reports whether a Guaranteed pod's weight is out of proportion without a tenant's annotation: that of the
+// agent's own pod, or of a system-critical pod. Those use little CPU, so their full use proves nothing.
 func skewed(w *world, plan *model.Plan) bool {
 	for _, s := range plan.Settings {
 		if s.Reason.Code == model.AgentFirst || s.Reason.Code == model.CriticalPreserved {
@@ -121,7 +121,7 @@ func skewed(w *world, plan *model.Plan) bool {
 	return false
 }
 
-// TestEverythingIsGivenBack checks that when no pod asks for anything any more, every file goes to the kubelet's value.
+// TestEverythingIsGivenBack checks that after the last annotation is removed, every file gets the kubelet's value.
 func TestEverythingIsGivenBack(t *testing.T) {
 	for seed := range uint64(500) {
 		w := randomWorld(rand.New(rand.NewPCG(seed, 2)))
@@ -148,7 +148,7 @@ func TestEverythingIsGivenBack(t *testing.T) {
 	}
 }
 
-// TestFight checks that a writer in a loop is answered at once at first, then once a second, and is never given up.
+// TestFight checks that a writer in a loop is answered at once at first, and then once a second without end.
 func TestFight(t *testing.T) {
 	w := newWorld()
 	if err := w.do("pod a class=Burstable request=100 weight=4096"); err != nil {
@@ -179,8 +179,8 @@ func TestFight(t *testing.T) {
 			t.Errorf("%d answers in second %d of the fight, want 1", answered[second], second)
 		}
 	}
-	if len(w.state.Files) > 1 ||
-		len(w.state.Files) == 1 && w.state.Files[0].Fighting && w.node.Now.Sub(w.state.Files[0].Last) > 11*time.Second {
+	if len(w.state.Files) > 1 || len(w.state.Files) == 1 && w.state.Files[0].Fighting &&
+		w.node.Now.Sub(w.state.Files[0].Last) > 11*time.Second {
 		t.Errorf("the fight is over, but not forgotten: %+v", w.state)
 	}
 }
@@ -204,7 +204,7 @@ func TestDivide(t *testing.T) {
 				t.Fatalf("%v of %v: %v is over its limit", claims, amount, got)
 			}
 			for j := range got {
-				// Whoever is below its limit has at least the others' amount a unit of weight.
+				// A pod below its limit has at least the other pods' amount for each unit of weight.
 				if g < claims[i].Limit-1e-9 && g/claims[i].Weight < got[j]/claims[j].Weight-1e-9 {
 					t.Fatalf("%v of %v: %v is unfair", claims, amount, got)
 				}
@@ -220,9 +220,8 @@ func BenchmarkNode250(b *testing.B) {
 	w := newWorld()
 	w.node.Allocatable.CPU = 128_000
 	for i := range 250 {
-		if err := w.setPod(fmt.Sprintf("p%03d", i), []string{
-			"class=Burstable", "request=250", fmt.Sprintf("weight=%d", 1024+i),
-		}); err != nil {
+		if err := w.setPod(fmt.Sprintf("p%03d", i),
+			[]string{"class=Burstable", "request=250", fmt.Sprintf("weight=%d", 1024+i)}); err != nil {
 			b.Fatal(err)
 		}
 	}

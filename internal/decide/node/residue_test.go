@@ -2,20 +2,19 @@ package node_test
 
 import (
 	"math/rand/v2"
-	"reflect"
 	"testing"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
 	"github.com/waterline-io/waterline/internal/decide/node/slack"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// The tests of this file hold against defects of another co-location system, on the whole of what is decided about a
-// node.
+// The tests of this file check whole decisions about a node against known defects of Koordinator.
 
-// selling returns a machine on which everything is known and that has sold something for a while.
+// selling returns a machine on which everything is known, and that has sold something for a while.
 func selling(r *rand.Rand) *world {
 	for {
 		w := randomMachine(r)
@@ -36,7 +35,7 @@ func (w *world) round() model.Plan {
 	return plan
 }
 
-// free returns how much stands on the Node beyond what is bound.
+// free returns the published amounts beyond the bound ones.
 func free(w *world, p *model.Publication) int64 {
 	var sum int64
 	for _, r := range p.Resources {
@@ -45,7 +44,7 @@ func free(w *world, p *model.Publication) int64 {
 	return sum
 }
 
-// standing returns how much of a resource stands on the Node.
+// standing returns the published amount of a resource.
 func standing(p *model.Publication, r model.NodeResource) int64 {
 	for _, of := range p.Resources {
 		if of.NodeResource == r {
@@ -55,20 +54,19 @@ func standing(p *model.Publication, r model.NodeResource) int64 {
 	return 0
 }
 
-// TestNewPodNeverRaisesWhatStands: a pod that is not batch and that nobody has measured yet raises nothing that stands
-// on the Node, by any method (G11-3; A2.2-1: a policy that is called conservative left out pods without a metric).
+// TestNewPodNeverRaisesWhatStands checks that a new online pod without measurements raises no published amount, by any
+// method. In Koordinator, the conservative policy leaves out pods without a metric.
 func TestNewPodNeverRaisesWhatStands(t *testing.T) {
 	lowered := 0
 	for seed := range uint64(600) {
 		r := rand.New(rand.NewPCG(seed, 40))
 		w := selling(r)
 		before, _ := node.DecideKnowing(w.peaks, w.node, w.policy, w.state)
-		pod := &model.Pod{
-			UID: "zz", APIUID: "zz", Class: one(r, model.ClassLS, model.ClassLSR, model.ClassLSE),
-			QoS:          one(r, model.Guaranteed, model.Burstable, model.BestEffort),
-			RequestMilli: r.Int64N(w.node.Capacity.CPU), MemoryRequest: r.Int64N(w.node.Capacity.Memory), Created: w.node.Now,
-		}
-		w.node.Pods = append(w.node.Pods, pod)
+		class := one(r, model.ClassLS, model.ClassLSR, model.ClassLSE)
+		pod := fixture.Pod("zz", one(r, model.Guaranteed, model.Burstable, model.BestEffort))
+		pod.Class, pod.Created = class, w.node.Now
+		pod.RequestMilli, pod.MemoryRequest = r.Int64N(w.node.Capacity.CPU), r.Int64N(w.node.Capacity.Memory)
+		fixture.Bind(&w.node, pod)
 		after, _ := node.DecideKnowing(w.peaks, w.node, w.policy, w.state)
 		for _, res := range model.NodeResources() {
 			was, is := standing(&before.Publish, res), standing(&after.Publish, res)
@@ -85,10 +83,10 @@ func TestNewPodNeverRaisesWhatStands(t *testing.T) {
 	}
 }
 
-// TestOffLeavesNothing: where a node is switched off, or opts out, every file goes back, no condition, no CPUs and no
-// offer remain, neither in what is decided nor in what is remembered, and of what stands on the Node only what is bound
-// by another's names (G11-4; A2.2-2: zones kept their amounts when the node's was taken away). It is the same whether
-// the node is still measured or not, and a second round has nothing left to do.
+// TestOffLeavesNothing checks a node that is disabled or opts out. Every file is restored, and the plan and the state
+// contain no condition, no CPUs and no offer. Published amounts remain only where pods are bound to them under
+// Koordinator's names. (In Koordinator, zones kept their amounts when the node's amount was removed.) This holds with
+// and without measurements, and a second round changes nothing.
 func TestOffLeavesNothing(t *testing.T) {
 	owned, sold := 0, int64(0)
 	for seed := range uint64(300) {
@@ -118,12 +116,11 @@ func TestOffLeavesNothing(t *testing.T) {
 		if s := plan.Slack; s != nil && (s.CPU.Offer != model.TierAmounts{} || s.Memory.Offer != model.TierAmounts{}) {
 			t.Fatalf("seed %d: the report offers %+v and %+v", seed, s.CPU.Offer, s.Memory.Offer)
 		}
-		if !reflect.DeepEqual(w.state.CPUs, cpuset.State{Known: true}) || len(w.state.Files) > 0 {
-			t.Fatalf("seed %d: remembered is %+v", seed, w.state)
+		if d := fixture.Diff(cpuset.State{Known: true}, w.state.CPUs); d != "" || len(w.state.Files) > 0 {
+			t.Fatalf("seed %d: the state keeps files %+v and CPUs (-want +got):\n%s", seed, w.state.Files, d)
 		}
-		if s := w.state.Slack; w.node.Load != nil &&
-			(s.CPU.Batch != slack.Line{} || s.CPU.Mid != slack.Line{} || s.Memory.Batch != slack.Line{} ||
-				s.Memory.Mid != slack.Line{}) {
+		if s := w.state.Slack; w.node.Load != nil && (s.CPU.Batch != slack.Line{} || s.CPU.Mid != slack.Line{} ||
+			s.Memory.Batch != slack.Line{} || s.Memory.Mid != slack.Line{}) {
 			t.Fatalf("seed %d: remembered is %+v", seed, s)
 		}
 		if again := w.round(); len(again.Settings) > 0 {
@@ -135,7 +132,8 @@ func TestOffLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestObservedLeavesNothing: as little stays of a node whose policy only observes from now on, but what is decided.
+// TestObservedLeavesNothing checks the same for a node whose policy changes to Observe. The plan still has its
+// decisions.
 func TestObservedLeavesNothing(t *testing.T) {
 	for seed := range uint64(200) {
 		w := selling(rand.New(rand.NewPCG(seed, 42)))
@@ -149,9 +147,9 @@ func TestObservedLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestSilenceTakesBack: while nothing is measured any more, what stands on the Node goes down to what is bound within a
-// minute, and nothing but the timer that each round asks for is needed (G11-4 and G11-8; A2.3: after a quarter of an
-// hour, if an event from outside came). What batch may use goes to nothing too.
+// TestSilenceTakesBack checks that without new measurements, the published amounts fall to the bound amounts within a
+// minute, and the allowance of batch falls to zero. Only the timer that each round requests is needed. (In Koordinator,
+// the amounts fell after a quarter of an hour, if an external event occurred.)
 func TestSilenceTakesBack(t *testing.T) {
 	sold := int64(0)
 	for seed := range uint64(60) {

@@ -15,7 +15,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// world is an imagined node on which every plan succeeds.
+// world is an imagined node on which every plan succeeds. It is built by the commands of golden cases, which set nearly
+// every field of a node, a pod and a policy.
 type world struct {
 	node   model.Node
 	policy model.Policy
@@ -32,18 +33,12 @@ type world struct {
 func newWorld() *world {
 	unknown := [model.Horizons]model.Peak{unknownPeak, unknownPeak}
 	w := &world{
-		uses: map[string]int64{}, wrote: map[model.File]model.Value{}, policy: fixture.Policy(),
-		peaks: slack.Peaks{CPU: unknown, Memory: unknown}, layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"},
+		node: fixture.Node(model.Amount{CPU: 4000}), policy: fixture.Policy(),
+		layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"},
+		peaks:  slack.Peaks{CPU: unknown, Memory: unknown},
+		uses:   map[string]int64{}, wrote: map[model.File]model.Value{},
 	}
-	w.node = model.Node{
-		Now: epoch, PodsKnown: true, Allocatable: model.Amount{CPU: 4000},
-		Kubelet: model.Kubelet{Known: true, CFSQuota: true, QuotaPeriod: model.DefaultQuotaPeriod},
-		Tree: model.Tree{
-			Guaranteed: w.layout.Class(model.Guaranteed), Burstable: w.layout.Class(model.Burstable),
-			BestEffort: w.layout.Class(model.BestEffort),
-			Pods:       map[string]model.PodGroup{},
-		},
-	}
+	w.node.Capacity = model.Amount{} // not known until a command sets it
 	return w
 }
 
@@ -58,8 +53,7 @@ func (w *world) do(line string) error {
 	case "pod":
 		return w.setPod(args[0], args[1:])
 	case "gone":
-		w.node.Pods = slices.DeleteFunc(w.node.Pods, func(p *model.Pod) bool { return p.Name == args[0] })
-		delete(w.node.Tree.Pods, args[0])
+		fixture.Delete(&w.node, args[0])
 	case "deleted":
 		w.node.Pods = slices.DeleteFunc(w.node.Pods, func(p *model.Pod) bool { return p.Name == args[0] })
 	case "pods":
@@ -73,9 +67,8 @@ func (w *world) do(line string) error {
 		w.node.Now = w.node.Now.Add(d)
 		return err
 	case "overwritten", "rejected":
-		incident := model.Incident{
-			File: model.File{Dir: args[0], Knob: knob(args[1])}, Kind: model.Overwritten, Value: value(knob(args[1]), args[2]),
-		}
+		incident := model.Incident{File: model.File{Dir: args[0], Knob: knob(args[1])}, Kind: model.Overwritten,
+			Value: value(knob(args[1]), args[2])}
 		if words[0] == "rejected" {
 			incident.Kind, incident.Errno = model.Rejected, args[3]
 		}
@@ -98,9 +91,8 @@ func (w *world) do(line string) error {
 			}
 		}
 	case "confined": // the group's parents allow it other CPUs than its list says
-		w.node.Confined = []model.Confined{
-			{File: model.File{Dir: args[0], Knob: model.Cpuset}, To: model.Value{List: args[1]}},
-		}
+		w.node.Confined = []model.Confined{{File: model.File{Dir: args[0], Knob: model.Cpuset},
+			To: model.Value{List: args[1]}}}
 	case "decide": // a round that is not shown
 		w.decide()
 	case "uses":
@@ -120,10 +112,9 @@ func (w *world) setNode(args []string) error {
 		case "cpu":
 			w.node.Allocatable.CPU = number(value) * 1000
 		case "kubelet":
-			w.node.Kubelet = model.Kubelet{
-				Known: value != "unknown", CFSQuota: value != "noquota", QuotaPeriod: model.DefaultQuotaPeriod,
-				StaticCPUs: value == "static", NoPodCgroups: value == "nopodcgroups", MemoryQoS: value == "memoryqos",
-			}
+			w.node.Kubelet = model.Kubelet{Known: value != "unknown", CFSQuota: value != "noquota",
+				QuotaPeriod: model.DefaultQuotaPeriod, StaticCPUs: value == "static", NoPodCgroups: value == "nopodcgroups",
+				MemoryQoS: value == "memoryqos"}
 		case "readonly":
 			w.node.Tree.ReadOnly = value != "no"
 		case "cpus": // SOCKETSxNODESxCACHESxCORESxTHREADS, each in one of what is before it
@@ -199,10 +190,8 @@ func (w *world) setPolicy(args []string) error {
 }
 
 func (w *world) setPod(name string, args []string) error {
-	pod := &model.Pod{
-		UID: name, APIUID: name, Namespace: "default", Name: name, Labels: map[string]string{},
-		NamespaceLabels: map[string]string{},
-	}
+	pod := fixture.Pod(name, model.Guaranteed)
+	pod.Labels, pod.NamespaceLabels = map[string]string{}, map[string]string{}
 	group := model.PodGroup{}
 	exists := true
 	for _, arg := range args {
@@ -210,9 +199,8 @@ func (w *world) setPod(name string, args []string) error {
 		k, v, _ := strings.Cut(value, ":")
 		switch key {
 		case "class":
-			pod.QoS = map[string]model.QoSClass{
-				"Guaranteed": model.Guaranteed, "Burstable": model.Burstable, "BestEffort": model.BestEffort,
-			}[value]
+			pod.QoS = map[string]model.QoSClass{"Guaranteed": model.Guaranteed, "Burstable": model.Burstable,
+				"BestEffort": model.BestEffort}[value]
 		case "request":
 			pod.RequestMilli = number(value)
 		case "limit":
@@ -222,20 +210,17 @@ func (w *world) setPod(name string, args []string) error {
 		case "quota":
 			pod.Annotations.Quota = model.QuotaMode(value)
 		case "bad":
-			pod.Annotations.Notices = append(pod.Annotations.Notices, model.Reason{
-				Code: model.BadAnnotation, Key: k, Text: v, Fix: "write a number",
-			})
+			pod.Annotations.Notices = append(pod.Annotations.Notices, model.Reason{Code: model.BadAnnotation, Key: k, Text: v,
+				Fix: "write a number"})
 			if k == "waterline.io/cpu-manager" {
 				pod.Annotations.BadCPUs = pod.Annotations.Notices[0]
 			}
 		case "badlabel":
-			pod.Annotations.Notices = append(pod.Annotations.Notices, model.Reason{
-				Code: model.BadLabel, Key: k, Text: v, Fix: "write BE",
-			})
+			pod.Annotations.Notices = append(pod.Annotations.Notices, model.Reason{Code: model.BadLabel, Key: k, Text: v,
+				Fix: "write BE"})
 		case "both":
-			pod.Annotations.Notices = append(pod.Annotations.Notices, model.Reason{
-				Code: model.BothSpellings, Key: k, Text: v, Fix: "remove one",
-			})
+			pod.Annotations.Notices = append(pod.Annotations.Notices, model.Reason{Code: model.BothSpellings, Key: k, Text: v,
+				Fix: "remove one"})
 		case "cpus":
 			pod.Annotations.CPUs = model.CPUMode(value)
 		case "place":
@@ -252,9 +237,8 @@ func (w *world) setPod(name string, args []string) error {
 			if !both {
 				request = limit
 			}
-			c := model.Container{
-				Name: k, ID: fmt.Sprintf("%012x", 0xa0+len(pod.Containers)), LimitMilli: milli(limit), RequestMilli: milli(request),
-			}
+			c := model.Container{Name: k, ID: fmt.Sprintf("%012x", 0xa0+len(pod.Containers)), LimitMilli: milli(limit),
+				RequestMilli: milli(request)}
 			pod.RequestMilli, pod.LimitMilli = pod.RequestMilli+c.RequestMilli, pod.LimitMilli+c.LimitMilli
 			c.LeastMilli, pod.LeastMilli = c.LimitMilli, pod.LimitMilli
 			pod.Containers = append(pod.Containers, c)
@@ -297,9 +281,7 @@ func (w *world) setPod(name string, args []string) error {
 			}
 		}
 	}
-	w.node.Pods = slices.DeleteFunc(w.node.Pods, func(p *model.Pod) bool { return p.Name == name })
-	w.node.Pods = append(w.node.Pods, pod)
-	slices.SortFunc(w.node.Pods, func(a, b *model.Pod) int { return strings.Compare(a.UID, b.UID) })
+	fixture.Bind(&w.node, pod)
 	delete(w.node.Tree.Pods, name)
 	if exists {
 		group.Dir, group.Inode = w.layout.Pod(pod.QoS, name), 1
@@ -393,9 +375,8 @@ func (w *world) carryOut(plan *model.Plan) {
 		switch {
 		case s.Deferred != nil:
 		case s.Knob == model.MemoryMax && s.Value.Number != model.Unlimited && w.uses[s.Dir] > s.Value.Number:
-			w.node.Incidents = append(w.node.Incidents, model.Incident{
-				File: s.File, Kind: model.Exceeded, Value: s.Value, Use: w.uses[s.Dir],
-			})
+			w.node.Incidents = append(w.node.Incidents, model.Incident{File: s.File, Kind: model.Exceeded, Value: s.Value,
+				Use: w.uses[s.Dir]})
 		case s.Release:
 			delete(owned, s.File)
 		default:
@@ -502,7 +483,7 @@ func whenBusy(n *model.Node, plan *model.Plan) map[string]float64 {
 }
 
 // epoch is the first moment of every transcript.
-var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+var epoch = fixture.Epoch()
 
 // topology makes a machine of equal parts. The threads of a core are numbered one after the other.
 func topology(spec string) *model.Topology {

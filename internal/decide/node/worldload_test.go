@@ -9,10 +9,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// unknownPeak is what is said of a peak about which nothing is known.
+// unknownPeak is the peak of a node without samples.
 var unknownPeak = model.Peak{Value: math.MaxInt64}
 
 // load is what the world measures in each round.
@@ -98,9 +99,8 @@ func (w *world) doLoad(command string, args []string) error {
 	case "reclaiming":
 		w.node.Reclaiming = args[0] == "yes"
 	case "reclaimed": // UID ASKED FREED [ERROR]
-		w.node.Reclaimed = &model.Reclaimed{
-			UID: args[0], Requested: bytes(args[1]), Freed: bytes(args[2]), Failed: strings.Join(args[3:], " "),
-		}
+		w.node.Reclaimed = &model.Reclaimed{UID: args[0], Requested: bytes(args[1]), Freed: bytes(args[2]),
+			Failed: strings.Join(args[3:], " ")}
 	case "withdrawn":
 		w.node.Withdrawn = args[0] == "yes"
 	case "glance":
@@ -133,7 +133,7 @@ func (w *world) doLoad(command string, args []string) error {
 func (w *world) setNodeLoad(key, value string) bool {
 	l := w.ensure()
 	switch key {
-	case "real": // the Node object says the same until it is told otherwise
+	case "real": // the Node object keeps this until a command changes it
 		l.real = amounts(value)
 		w.node.Capacity, w.node.Allocatable = l.real, l.real
 	case "capacity":
@@ -198,10 +198,8 @@ func (w *world) setSelling(key, value string) bool {
 		return false
 	}
 	parts := strings.Split(value+":::", ":")
-	sell := model.SellPolicy{
-		Method: model.SellMethod(strings.TrimPrefix(parts[0], "none")), Waterline: number(parts[1]), Mid: optional(parts[2]),
-		Ratio: optional(parts[3]),
-	}
+	sell := model.SellPolicy{Method: model.SellMethod(strings.TrimPrefix(parts[0], "none")), Waterline: number(parts[1]),
+		Mid: optional(parts[2]), Ratio: optional(parts[3])}
 	if key == "cpu" {
 		w.policy.CPU = sell
 	} else {
@@ -255,8 +253,8 @@ func (w *world) setPodLoad(pod *model.Pod, key, value string) bool {
 	return true
 }
 
-// addJob adds a container that runs and asks for batch resources, CPUS[:LIMIT[:MEMORY]], of which MEMORY is its limit,
-// and returns the name of its cgroup.
+// addJob adds a running container that requests batch resources, CPUS[:LIMIT[:MEMORY]], and returns the name of its
+// cgroup. MEMORY is its limit.
 func addJob(pod *model.Pod, name, asks string) string {
 	c := model.Container{Name: name, ID: fmt.Sprintf("%012x", 0xb0+len(pod.Containers))}
 	parts := strings.Split(asks+"::", ":")
@@ -274,7 +272,7 @@ func addJob(pod *model.Pod, name, asks string) string {
 	return c.ID
 }
 
-// together sums limits; if one has none, neither have they together.
+// together sums two limits. If either is missing, the sum has no limit.
 func together(a, b int64) int64 {
 	if a == 0 || b == 0 {
 		return 0
@@ -291,9 +289,7 @@ func (w *world) measure() {
 	}
 	clock := time.Hour + w.node.Now.Sub(epoch) - l.set // nobody can set this one
 	usage := func(a model.Amount, age time.Duration) model.Usage {
-		return model.Usage{
-			CPU: model.CPUUsage{At: clock - age, Milli: a.CPU}, Memory: model.MemoryUsage{At: clock - age, WorkingSet: a.Memory},
-		}
+		return fixture.Usage(clock-age, a.CPU, a.Memory)
 	}
 	m := &model.Load{Clock: clock, CPUMilli: l.real.CPU, Memory: l.real.Memory, Watermark: l.watermark}
 	w.node.Load = m
@@ -328,7 +324,7 @@ func (w *world) measure() {
 	slices.SortFunc(m.Pods, func(a, b model.PodUsage) int { return strings.Compare(a.UID, b.UID) })
 }
 
-// printAccount prints where a resource goes, as a sum and what is made of it.
+// printAccount prints the uses of a resource, as a sum with its results.
 func printAccount(out *strings.Builder, name string, a *model.Account, show func(int64) string) {
 	fmt.Fprintf(out, "%s capacity=%s ceiling=%s reserved=%s system=%s online=%s unmeasured=%s whole=%s batch=%s\n", name,
 		show(a.Capacity),
@@ -365,7 +361,7 @@ func printSuppression(out *strings.Builder, s *model.Suppression, clock time.Dur
 	}
 }
 
-// printInterference prints whom an online pod waits for, and who is throttled for it.
+// printInterference prints the suspects of an online pod, and the throttled pods.
 func printInterference(out *strings.Builder, b *model.Interference) {
 	if f := &b.Finding; f.Victim != "" {
 		fmt.Fprintf(out, "%s waits", f.Victim)
@@ -383,7 +379,7 @@ func printInterference(out *strings.Builder, b *model.Interference) {
 	}
 }
 
-// printEvictions prints who should leave, and what came of that.
+// printEvictions prints the requested evictions and their results.
 func printEvictions(out *strings.Builder, e *model.Evictions, clock time.Duration) {
 	if e.Hot.Code != "" {
 		fmt.Fprintf(out, "hot  %s\n", e.Hot)
@@ -475,7 +471,7 @@ func duration(s string) time.Duration {
 	return d
 }
 
-// theirs is what a file held that nobody of ours had written yet.
+// theirs is the value of a file before Waterline's first write.
 func theirs(k model.Knob) model.Value {
 	switch k {
 	case model.Cpuset:
@@ -488,7 +484,7 @@ func theirs(k model.Knob) model.Value {
 	return model.Number(1024)
 }
 
-// idle imagines that the host made groups idle, or no more.
+// idle applies changes of cpu.idle to the imagined host.
 func (w *world) idle(plan *model.Plan) {
 	for uid, group := range w.node.Tree.Pods {
 		i := slices.IndexFunc(plan.Settings,

@@ -25,7 +25,7 @@ func TestCases(t *testing.T) {
 	}, "testdata/*.case")
 }
 
-// world is a node and the policies of its cluster.
+// world is a node and the policies of its cluster. Node is this package's own type of UID and labels.
 type world struct {
 	node     Node
 	policies []model.ClusterPolicy

@@ -6,13 +6,13 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -28,8 +28,12 @@ func TestTopology(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := ReadTopology(sys); err != nil || !reflect.DeepEqual(top, again) {
-			t.Errorf("a second read gave %+v, %v, the first %+v", again, err, top)
+		again, err := ReadTopology(sys)
+		if err != nil {
+			t.Error(err)
+		}
+		if d := fixture.Diff(top, again); d != "" {
+			t.Errorf("two reads differ (-first +second):\n%s", d)
 		}
 		if online, err := OnlineCPUs(sys); err != nil || online != top.Online() {
 			t.Errorf("online are %s, %v; in the topology are %s", online, err, top.Online())
@@ -41,7 +45,7 @@ func TestTopology(t *testing.T) {
 	}
 }
 
-// show writes a topology down, a line for each cache domain in a NUMA node in a socket.
+// show prints a topology, with a line for each cache domain in a NUMA node in a socket.
 func show(t *model.Topology) string {
 	type domain struct{ socket, node, l3 int }
 	var domains []domain
@@ -96,7 +100,7 @@ func TestTopologyOfThisMachine(t *testing.T) {
 	t.Log("\n" + show(top))
 }
 
-// TestBadTopology checks that nonsense is told with the file and the value, and that nothing is made of it.
+// TestBadTopology checks that invalid content gives an error with the file and the value, and no topology.
 func TestBadTopology(t *testing.T) {
 	const machine = "online 0-3\nsocket 0 0-3\ncore 0-3 /2\ncache 3 0-3 /4\nnode 0 0-3 4030464\n"
 	const cpu, node = "devices/system/cpu/cpu2/", "devices/system/node/node0/"
@@ -154,7 +158,7 @@ func TestPossible(t *testing.T) {
 	}
 }
 
-// TestHotplug checks that a look at what is online tells that the topology is another, and what it costs.
+// TestHotplug checks that the list of online CPUs shows a change of the topology, and the cost of reading it.
 func TestHotplug(t *testing.T) {
 	sys := build(t, "online 0-3\nsocket 0 0-3\ncore 0-3 /2\ncache 3 0-3 /4\nnode 0 0-3 4030464\n")
 	before, err := ReadTopology(sys)
@@ -171,8 +175,8 @@ func TestHotplug(t *testing.T) {
 	}
 }
 
-// TestTopologyWhileCPUsGo reads while a CPU goes on- and offline: what is read is one of both states, never half of
-// each.
+// TestTopologyWhileCPUsGo reads while a CPU goes on- and offline. Each result is one of the two states, never a
+// mixture.
 func TestTopologyWhileCPUsGo(t *testing.T) {
 	sys := build(t, "online 0-3\nsocket 0 0-3\ncore 0-3 /2\ncache 3 0-3 /4\nnode 0 0-3 4030464\n")
 	online := filepath.Join(sys, onlineFile)
@@ -219,12 +223,10 @@ func TestTopologyWhileCPUsGo(t *testing.T) {
 	}
 }
 
-// FuzzTopology checks that whatever is in the files either is an error or a value that can be.
+// FuzzTopology checks that any file content gives an error or a possible topology.
 func FuzzTopology(f *testing.F) {
-	for _, text := range []string{
-		"0", "-1", "3", "0-3,8", "4294967295", "Node 0 MemTotal:       13461716 kB\nNode 0 MemFree: 1 kB",
-		"Node 0 MemTotal: -1 kB",
-	} {
+	for _, text := range []string{"0", "-1", "3", "0-3,8", "4294967295",
+		"Node 0 MemTotal:       13461716 kB\nNode 0 MemFree: 1 kB", "Node 0 MemTotal: -1 kB"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -245,7 +247,7 @@ func FuzzTopology(f *testing.F) {
 	})
 }
 
-// BenchmarkTopology measures reading a machine of 256 CPUs, and looking whether it is another.
+// BenchmarkTopology measures reading a machine of 256 CPUs, and checking whether it changed.
 func BenchmarkTopology(b *testing.B) {
 	text, err := os.ReadFile("testdata/topology/epyc.txt")
 	if err != nil {
@@ -289,8 +291,10 @@ func build(t testing.TB, description string) string {
 			m.each(args[1], func(dir string) { write(t, filepath.Join(dir, "topology/physical_package_id"), args[0]+"\n") })
 		case "core":
 			for _, group := range m.groups(args) {
-				m.each(group.String(),
-					func(dir string) { write(t, filepath.Join(dir, "topology", m.siblings), group.String()+"\n") })
+				m.each(group.String(), func(dir string) {
+					write(t, filepath.Join(dir, "topology", m.siblings),
+						group.String()+"\n")
+				})
 			}
 		case "cache":
 			for _, group := range m.groups(args[1:]) {
@@ -299,8 +303,8 @@ func build(t testing.TB, description string) string {
 		case "node":
 			dir, id, list := filepath.Join(nodes, "node"+args[0]), args[0], strings.Trim(args[1], "-")
 			write(t, filepath.Join(dir, "cpulist"), list+"\n")
-			write(t, filepath.Join(dir, "meminfo"),
-				fmt.Sprintf("Node %s MemTotal: %14s kB\nNode %s MemFree: %14s kB\n", id, args[2], id, "1024"))
+			write(t, filepath.Join(dir, "meminfo"), fmt.Sprintf("Node %s MemTotal: %14s kB\nNode %s MemFree: %14s kB\n", id,
+				args[2], id, "1024"))
 		case "file":
 			write(t, filepath.Join(m.sys, args[0]), strings.Join(args[1:], " ")+"\n")
 		default:

@@ -8,10 +8,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/waterline-io/waterline/internal/fixture"
 )
 
 func read(t testing.TB, set, content string) ([]Machine, error) {
@@ -32,29 +33,19 @@ func TestErrors(t *testing.T) {
 		{"empty", "alibaba2018", "", "trace x.csv is empty: its first line must name the columns"},
 		{"column", "alibaba2018", "machine_id,time_s\n",
 			`trace x.csv has no column "cpu_util_percent"; its first line is "machine_id,time_s"`},
-		{
-			"cut off", "alibaba2018", "machine_id,time_s,cpu_util_percent\nm_1,5\n",
-			`trace x.csv, line 2: 2 columns, but "cpu_util_percent" is column 3`,
-		},
-		{
-			"no number", "alibaba2018", "machine_id,time_s,cpu_util_percent\nm_1,5,10\n\nm_1,300,1O\n",
-			`trace x.csv, line 4: cpu_util_percent is "1O", not a number that is not negative`,
-		},
+		{"cut off", "alibaba2018", "machine_id,time_s,cpu_util_percent\nm_1,5\n",
+			`trace x.csv, line 2: 2 columns, but "cpu_util_percent" is column 3`},
+		{"no number", "alibaba2018", "machine_id,time_s,cpu_util_percent\nm_1,5,10\n\nm_1,300,1O\n",
+			`trace x.csv, line 4: cpu_util_percent is "1O", not a number that is not negative`},
 		{"NaN", "cloudcluster", "minute_epoch,cpu_used_units\n5,NaN\n", `line 2: cpu_used_units is "NaN"`},
 		{"infinite", "cloudcluster", "minute_epoch,cpu_used_units\n5,1e999\n", `line 2: cpu_used_units is "1e999"`},
 		{"negative", "nab", "timestamp,value\n2014-02-14 14:30:00,-1\n", `line 2: value is "-1"`},
-		{
-			"no time", "nab", "timestamp,value\n14 Feb,1\n",
-			`line 2: timestamp is "14 Feb", not a time such as 2006-01-02 15:04:05`,
-		},
-		{
-			"time", "bitbrains", "vm,time_s,cap_mhz,cpu_mhz\n1,1.5,1,1\n",
-			`line 2: time_s is "1.5", not a time in whole seconds`,
-		},
-		{
-			"time too late", "bitbrains", "vm,time_s,cap_mhz,cpu_mhz\n1,9223372036854775807,1,1\n",
-			"not a time in whole seconds",
-		},
+		{"no time", "nab", "timestamp,value\n14 Feb,1\n",
+			`line 2: timestamp is "14 Feb", not a time such as 2006-01-02 15:04:05`},
+		{"time", "bitbrains", "vm,time_s,cap_mhz,cpu_mhz\n1,1.5,1,1\n",
+			`line 2: time_s is "1.5", not a time in whole seconds`},
+		{"time too late", "bitbrains", "vm,time_s,cap_mhz,cpu_mhz\n1,9223372036854775807,1,1\n",
+			"not a time in whole seconds"},
 		{"VM", "bitbrains", "vm,time_s,cap_mhz,cpu_mhz\nx,1,1,1\n", `line 2: vm is "x", not the number of a VM`},
 		{"nothing", "nab", "timestamp,value\n", "trace x.csv has no values"},
 		{"long line", "nab", "timestamp,value\n" + strings.Repeat("x", maxLine+1), "after line 1"},
@@ -167,9 +158,8 @@ func TestFiles(t *testing.T) {
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{
-		"b.csv": content, "a.csv.gz": packed.String(), "LICENSE": "x", "c.csv.gz": "not packed",
-	} {
+	for name, text := range map[string]string{"b.csv": content, "a.csv.gz": packed.String(), "LICENSE": "x",
+		"c.csv.gz": "not packed"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -179,8 +169,12 @@ func TestFiles(t *testing.T) {
 		t.Fatalf("%v, %v", files, err)
 	}
 	want := []Machine{{Name: "a", Times: []int64{300}, Parts: [][]float64{{4}}, Limits: []float64{4}}}
-	if got, err := d.Read(files[0]); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%v, %v", got, err)
+	got, err := d.Read(files[0])
+	if err != nil {
+		t.Error(err)
+	}
+	if d := fixture.Diff(want, got); d != "" {
+		t.Errorf("%s differs (-want +got):\n%s", files[0], d)
 	}
 	if got, err := d.Read(files[1]); err != nil || got[0].Name != "b" {
 		t.Errorf("%v, %v", got, err)
@@ -198,10 +192,10 @@ func TestFiles(t *testing.T) {
 
 func TestGenerate(t *testing.T) {
 	a, b := Generate(Online(3), 5), Generate(Online(3), 5)
-	if !reflect.DeepEqual(a, b) || len(a.Times) != 3*288 {
-		t.Error("the same shape and seed make other usage")
+	if d := fixture.Diff(a, b); d != "" || len(a.Times) != 3*288 {
+		t.Errorf("the same shape and seed make %d times and other usage:\n%s", len(a.Times), d)
 	}
-	if c := Generate(Online(3), 6); reflect.DeepEqual(a.Parts, c.Parts) {
+	if c := Generate(Online(3), 6); fixture.Diff(a.Parts, c.Parts) == "" {
 		t.Error("another seed makes the same usage")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// world is a cluster whose nodes request evictions.
+// world is a cluster whose nodes request evictions. It contains requests only, neither nodes nor pods of the model.
 type world struct {
 	at    time.Duration
 	set   Settings

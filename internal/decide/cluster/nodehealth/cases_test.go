@@ -11,7 +11,7 @@ import (
 	"github.com/waterline-io/waterline/internal/golden"
 )
 
-// world is a cluster in which actions are carried out.
+// world is a cluster in which actions are carried out. Its nodes are objects of the API, not inputs of a node's round.
 type world struct {
 	at      time.Duration // on the manager's clock
 	start   time.Duration // start of the case, on that clock

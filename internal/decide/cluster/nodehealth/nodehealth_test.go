@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/waterline-io/waterline/internal/fixture"
 )
 
 // cluster is a cluster with random changes.
@@ -56,7 +58,7 @@ func TestInvariants(t *testing.T) {
 			actions, sum, next := Round(in, s)
 			again, _, same := Round(in, s)
 			if d := cmp.Diff(actions, again); d != "" || !reflect.DeepEqual(next, same) {
-				t.Fatalf("seed %d: two equal decisions differ:\n%s", seed, d)
+				t.Fatalf("seed %d: two equal decisions differ:\n%s%s", seed, d, fixture.Diff(next, same))
 			}
 			if !in.Fresh && len(actions) > 0 {
 				t.Fatalf("seed %d: %v on old data", seed, actions)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -41,14 +42,8 @@ func BenchmarkDecide512(b *testing.B) {
 
 // node512 returns a node of two sockets of four NUMA nodes of eight caches of four cores of two threads.
 func node512(v2 bool) *model.Node {
-	n := &model.Node{
-		Now: time.Unix(1e9, 0), PodsKnown: true, Topology: &model.Topology{}, Allocatable: model.Amount{CPU: 508e3},
-		Kubelet: model.Kubelet{Known: true, CFSQuota: true, ReservedCPUs: model.CPUs(0, 1, 256, 257)},
-		Tree: model.Tree{
-			V2: v2, Guaranteed: "kubepods", Burstable: "kubepods/burstable", BestEffort: "kubepods/besteffort",
-			Pods: map[string]model.PodGroup{},
-		},
-	}
+	n := fixture.Node(model.Amount{CPU: 508e3})
+	n.Topology, n.Kubelet.ReservedCPUs, n.Tree.V2 = &model.Topology{}, model.CPUs(0, 1, 256, 257), v2
 	for id := range 512 {
 		core := id % 256
 		cpu := model.CPU{ID: id, Socket: core / 128, Node: core / 32, L3: core / 4, Core: core}
@@ -59,14 +54,10 @@ func node512(v2 bool) *model.Node {
 	}
 	for i := range 200 {
 		uid := fmt.Sprintf("%08x-0000-4000-8000-%012x", i, i)
-		p := &model.Pod{
-			UID: uid, APIUID: uid, Namespace: "default", Name: fmt.Sprintf("pod-%d", i), QoS: model.Burstable,
-			Created: n.Now.Add(time.Duration(i*7%200) * time.Second),
-		}
-		group := model.PodGroup{
-			Dir: "kubepods/burstable/pod" + uid, Inode: uint64(i + 1), Containers: []string{fmt.Sprintf("%064x", i)},
-		}
-		cpus := int64(1000 * (1 + i%2)) // of each of its two containers
+		p := fixture.Pod(uid, model.Burstable)
+		p.Created = n.Now.Add(time.Duration(i*7%200) * time.Second)
+		ids := []string{fmt.Sprintf("%064x", i)} // of the sandbox and the containers
+		cpus := int64(1000 * (1 + i%2))          // of each of its two containers
 		switch i % 10 {
 		case 1, 4, 7:
 			p.Annotations.CPUs = model.CPUExclusive
@@ -88,10 +79,9 @@ func node512(v2 bool) *model.Node {
 			}
 			p.RequestMilli += c.RequestMilli
 			p.Containers = append(p.Containers, c)
-			group.Containers = append(group.Containers, c.ID)
+			ids = append(ids, c.ID)
 		}
-		n.Pods = append(n.Pods, p)
-		n.Tree.Pods[uid] = group
+		fixture.Run(&n, p, ids...)
 	}
-	return n
+	return &n
 }

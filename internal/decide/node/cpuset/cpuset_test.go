@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -52,14 +53,8 @@ func newMachine(t *testing.T, r *rand.Rand) *machine {
 			}
 		}
 	}
-	m.n = model.Node{
-		Now: time.Unix(1e9, 0), PodsKnown: true, Topology: &m.whole,
-		Kubelet: model.Kubelet{Known: true, CFSQuota: true},
-		Tree: model.Tree{
-			V2: r.IntN(2) == 0, Pods: map[string]model.PodGroup{},
-			Guaranteed: "kubepods", Burstable: "kubepods/burstable", BestEffort: "kubepods/besteffort",
-		},
-	}
+	m.n = fixture.Node(model.Amount{})
+	m.n.Topology, m.n.Tree.V2 = &m.whole, r.IntN(2) == 0
 	if r.IntN(2) == 0 {
 		m.policy.Suppress.By, m.batch = model.SuppressByCpuset, 1+r.IntN(id)
 	}
@@ -74,14 +69,9 @@ func newMachine(t *testing.T, r *rand.Rand) *machine {
 func (m *machine) add() {
 	m.created++
 	uid := fmt.Sprintf("p%04d", m.created*7919%10000) // not in the order of age
-	p := &model.Pod{
-		UID: uid, APIUID: uid, Namespace: "default", Name: uid, QoS: model.QoSClass(m.r.IntN(3)), Created: m.n.Now,
-	}
-	group := model.PodGroup{Dir: "kubepods/" + uid, Inode: uint64(m.created)}
-	if p.QoS != model.Guaranteed {
-		group.Dir = m.n.Tree.Class(p.QoS) + "/" + uid
-	}
-	group.Containers = append(group.Containers, fmt.Sprintf("%012x", m.created*10)) // the sandbox
+	p := fixture.Pod(uid, model.QoSClass(m.r.IntN(3)))
+	p.Created = m.n.Now
+	ids := []string{fmt.Sprintf("%012x", m.created*10)} // the sandbox
 	free := m.n.Allocatable.CPU
 	for _, other := range m.n.Pods {
 		free -= other.RequestMilli
@@ -100,7 +90,7 @@ func (m *machine) add() {
 			p.RequestMilli += c.RequestMilli
 		}
 		p.Containers = append(p.Containers, c)
-		group.Containers = append(group.Containers, c.ID)
+		ids = append(ids, c.ID)
 	}
 	if m.r.IntN(3) == 0 {
 		p.Class = model.ClassBE
@@ -108,10 +98,8 @@ func (m *machine) add() {
 	modes := []model.CPUMode{"", model.CPUNone, model.CPUShare, model.CPUExclusive, model.CPUExclusive}
 	p.Annotations.CPUs = modes[m.r.IntN(5)]
 	p.Annotations.Placement = []model.CPUPlacement{"", model.PlaceSpread, model.PlaceCores}[m.r.IntN(3)]
-	m.n.Pods = append(m.n.Pods, p)
-	slices.SortFunc(m.n.Pods, func(a, b *model.Pod) int { return strings.Compare(a.UID, b.UID) })
 	m.n.Tree.Pods = maps.Clone(m.n.Tree.Pods)
-	m.n.Tree.Pods[uid] = group
+	fixture.Run(&m.n, p, ids...)
 }
 
 // change changes or removes one pod and returns its UID.

@@ -27,41 +27,23 @@ type world struct {
 }
 
 func newWorld() *world {
-	w := &world{policy: fixture.Policy(), online: 40 * gib}
+	w := &world{node: fixture.Node(model.Amount{}), policy: fixture.Policy(), online: 40 * gib}
 	w.policy.Protect.EvictPerHour = 6
-	w.node = model.Node{
-		Now: time.Unix(1_790_000_000, 0), PodsKnown: true, Tree: model.Tree{Pods: map[string]model.PodGroup{}},
-		Load: &model.Load{Clock: time.Hour},
-	}
+	w.node.Load = &model.Load{Clock: time.Hour}
 	return w
 }
 
 // pod adds a batch pod with a lifetime, a request of one CPU and a memory usage in bytes.
 func (w *world) pod(uid string, used int64, ran time.Duration) *model.Pod {
-	p := &model.Pod{
-		UID: uid, APIUID: uid, Namespace: "default", Name: uid,
-		QoS: model.BestEffort, Class: model.ClassBE, Tier: model.TierBatch,
-		Created: w.node.Now.Add(-ran), Batch: model.Amount{CPU: 1000, Memory: used}, Grace: 30 * time.Second,
-	}
-	w.node.Pods = append(w.node.Pods, p)
-	w.node.Load.Pods = append(w.node.Load.Pods, model.PodUsage{UID: uid, Usage: model.Usage{
-		Memory: model.MemoryUsage{WorkingSet: used}, CPU: model.CPUUsage{Milli: 1000},
-	}})
-	w.node.Tree.Pods[uid] = model.PodGroup{Dir: uid}
+	p := fixture.BatchPod(uid, model.Amount{CPU: 1000, Memory: used})
+	p.Created, p.Grace = w.node.Now.Add(-ran), 30*time.Second
+	fixture.Run(&w.node, p)
+	fixture.Measure(w.node.Load, uid, fixture.Usage(0, 1000, used))
 	return p
 }
 
 // gone removes a pod.
-func (w *world) gone(uid string) {
-	for i, p := range w.node.Pods {
-		if p.UID == uid {
-			w.node.Pods = append(append([]*model.Pod{}, w.node.Pods[:i]...), w.node.Pods[i+1:]...)
-			w.node.Load.Pods = append(append([]model.PodUsage{}, w.node.Load.Pods[:i]...), w.node.Load.Pods[i+1:]...)
-			delete(w.node.Tree.Pods, uid)
-			return
-		}
-	}
-}
+func (w *world) gone(uid string) { fixture.Delete(&w.node, uid) }
 
 // second advances the world by one second and returns the UID of the requested pod; "": none.
 func (w *world) second() string {

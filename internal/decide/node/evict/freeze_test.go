@@ -104,7 +104,7 @@ func TestFreezesNoPod(t *testing.T) {
 
 // TestThaws checks that a pod is thawed at once when there is no reason any more, or when it must run to terminate.
 func TestThaws(t *testing.T) {
-	file := model.File{Dir: "b", Knob: model.Freeze}
+	file := model.File{Dir: "kubepods/besteffort/podb", Knob: model.Freeze}
 	for name, change := range map[string]func(w *world){
 		"it leaves":            func(w *world) { w.node.Pods[1].Leaving = true },
 		"it ended":             func(w *world) { w.node.Pods[1].Ended = true },

@@ -5,7 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// A world is a victim among neighbours, of whom one or none is to blame, second by second.
+// world is a victim pod among neighbours, second by second. At most one neighbour causes the victim's waiting. The
+// world is a signal for the statistics and contains no node, so fixture has nothing for it.
 type world struct {
 	r        *rand.Rand
 	kind     kind
@@ -108,10 +109,8 @@ func newWorld(k kind, seed uint64, neighbours int) *world {
 		phase: 2 * math.Pi * r.Float64(), period: 1200 + 2400*r.Float64(), hurt: 150 + 300*r.Float64(),
 		self: 20 + 40*r.Float64()}
 	for i := range neighbours {
-		s := source{
-			shape: []shape{bursts, bursts, walk, ramps, steady}[i%5], low: 100 + 400*r.Float64(), high: 800 + 3000*r.Float64(),
-			trend: 0.4 * r.Float64(), noise: 0.05,
-		}
+		s := source{shape: []shape{bursts, bursts, walk, ramps, steady}[i%5], low: 100 + 400*r.Float64(),
+			high: 800 + 3000*r.Float64(), trend: 0.4 * r.Float64(), noise: 0.05}
 		if s.shape == steady && r.IntN(2) == 0 {
 			s.shape, s.start = step, r.IntN(500)
 		}
@@ -126,9 +125,8 @@ func newWorld(k kind, seed uint64, neighbours int) *world {
 		if w.guilty < 2 {
 			w.guilty = 2 + r.IntN(neighbours-2)
 		}
-		w.others[w.guilty] = source{
-			shape: w.shape, low: 50, high: 3000 + 4000*r.Float64(), start: 150 + r.IntN(200), noise: 0.03,
-		}
+		w.others[w.guilty] = source{shape: w.shape, low: 50, high: 3000 + 4000*r.Float64(), start: 150 + r.IntN(200),
+			noise: 0.03}
 		w.knee = w.own.high + 0.2*w.others[w.guilty].high
 		for i := range w.others {
 			if i != w.guilty {

@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -31,8 +30,8 @@ func newNode() *node {
 
 // run has the pods that stand there use an amount each for some time.
 func (n *node) run(d time.Duration, milli int64, pods ...*model.Pod) {
-	n.Pods = pods
-	slices.SortFunc(n.Pods, func(a, b *model.Pod) int { return strings.Compare(a.UID, b.UID) })
+	n.Pods = nil
+	fixture.Bind(&n.Node, pods...)
 	for end := n.Now.Add(d); n.Now.Before(end); {
 		n.Now = n.Now.Add(30 * time.Second)
 		n.Load.Clock += 30 * time.Second
@@ -40,10 +39,7 @@ func (n *node) run(d time.Duration, milli int64, pods ...*model.Pod) {
 		var cpu, memory model.Use
 		cpu.Measured, memory.Measured = true, true
 		for _, p := range n.Pods {
-			u := model.PodUsage{UID: p.UID}
-			u.CPU = model.CPUUsage{At: n.Load.Clock, Milli: milli}
-			u.Memory = model.MemoryUsage{At: n.Load.Clock, WorkingSet: milli << 20}
-			n.Load.Pods = append(n.Load.Pods, u)
+			fixture.Measure(n.Load, p.UID, fixture.Usage(n.Load.Clock, milli, milli<<20))
 			cpu.Online += milli
 			memory.Online += milli << 20
 		}
@@ -51,8 +47,11 @@ func (n *node) run(d time.Duration, milli int64, pods ...*model.Pod) {
 	}
 }
 
+// pod returns an online pod that requests as many MiB as milli-cores.
 func pod(uid, owner string, milli int64) *model.Pod {
-	return &model.Pod{UID: uid, Owner: owner, Class: model.ClassLS, RequestMilli: milli, MemoryRequest: milli << 20}
+	p := fixture.Pod(uid, model.Burstable)
+	p.Owner, p.Class, p.RequestMilli, p.MemoryRequest = owner, model.ClassLS, milli, milli<<20
+	return p
 }
 
 // TestColdStart checks what is counted with until there is a past: requests; then what was used.
@@ -131,9 +130,12 @@ func TestOnlineSamples(t *testing.T) {
 	}
 	before := n.state
 	n.Load = nil
-	if cpus, _, after := Decide(&n.Node, model.Use{}, model.Use{}, before); cpus[model.Hour].Value != math.MaxInt64 ||
-		cpus[model.Hour].Known || !reflect.DeepEqual(before, after) {
+	cpus, _, after := Decide(&n.Node, model.Use{}, model.Use{}, before)
+	if cpus[model.Hour].Value != math.MaxInt64 || cpus[model.Hour].Known {
 		t.Errorf("without measurements: %+v", cpus)
+	}
+	if d := fixture.Diff(before, after); d != "" {
+		t.Errorf("a round without measurements changed the state (-before +after):\n%s", d)
 	}
 }
 
@@ -144,8 +146,8 @@ func TestOnlineState(t *testing.T) {
 	for i := range 400 {
 		pods := make([]*model.Pod, 0, 8)
 		for range 8 {
-			pods = append(pods, pod(fmt.Sprintf("%04d", len(pods)),
-				fmt.Sprintf("Deployment/%s/%s-%d", strings.Repeat("n", 63), strings.Repeat("w", 60), r.IntN(300)), 100))
+			pods = append(pods, pod(fmt.Sprintf("%04d", len(pods)), fmt.Sprintf("Deployment/%s/%s-%d", strings.Repeat("n", 63),
+				strings.Repeat("w", 60), r.IntN(300)), 100))
 		}
 		before, text := n.state, ""
 		if i%50 == 0 {
@@ -161,8 +163,11 @@ func TestOnlineState(t *testing.T) {
 		t.Errorf("%d owners in %d bytes, want %d in less than 60 KiB", len(n.state.Owners), len(text), mostOwners)
 	}
 	var back State
-	if err := json.Unmarshal([]byte(text), &back); err != nil || !reflect.DeepEqual(back, n.state) {
-		t.Errorf("stored and read, the state is another one: %v", err)
+	if err := json.Unmarshal([]byte(text), &back); err != nil {
+		t.Fatal(err)
+	}
+	if d := fixture.Diff(n.state, back); d != "" {
+		t.Errorf("after JSON the state differs (-want +got):\n%s", d)
 	}
 }
 

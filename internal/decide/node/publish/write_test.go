@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -15,9 +16,9 @@ type clocked struct {
 }
 
 func newClocked() *clocked {
-	return &clocked{n: model.Node{
-		Now: time.Unix(1e9, 0), PodsKnown: true, Object: model.NodeObject{UID: "uid", Reported: true},
-	}}
+	c := &clocked{n: fixture.Node(model.Amount{})}
+	c.n.Object = model.NodeObject{UID: "uid", Reported: true}
+	return c
 }
 
 // round decides about a publication and a report, and reports whether each is written.

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node/slack"
@@ -16,7 +15,7 @@ import (
 const gib = 1 << 30
 
 // epoch is the wall clock of every case.
-var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+var epoch = fixture.Epoch()
 
 // input is the input of a decision.
 type input struct {
@@ -79,13 +78,10 @@ func (in *input) copy() *input {
 
 // newInput returns an idle machine.
 func newInput(capacity model.Amount, method model.SellMethod, waterline int64) *input {
-	in := &input{policy: fixture.Policy()}
+	in := &input{node: fixture.Node(capacity), policy: fixture.Policy()}
 	in.policy.CPU = model.SellPolicy{Method: method, Waterline: waterline}
 	in.policy.Memory = in.policy.CPU
-	in.node = model.Node{
-		Now: epoch, PodsKnown: true, Capacity: capacity, Allocatable: capacity, Kubelet: model.Kubelet{Known: true},
-		Load: &model.Load{CPUMilli: capacity.CPU, Memory: capacity.Memory},
-	}
+	in.node.Load = &model.Load{CPUMilli: capacity.CPU, Memory: capacity.Memory}
 	in.at(time.Hour)
 	return in
 }
@@ -93,21 +89,14 @@ func newInput(capacity model.Amount, method model.SellMethod, waterline int64) *
 // add adds a pod and its usage, also to the usage of all pods and of the machine.
 func (in *input) add(pod model.Pod, used model.Amount) {
 	l := in.node.Load
-	u := model.PodUsage{UID: pod.UID}
-	u.CPU = model.CPUUsage{At: l.Clock, Milli: used.CPU}
-	u.Memory = model.MemoryUsage{At: l.Clock, WorkingSet: used.Memory}
-	l.Pods = append(l.Pods, u)
-	slices.SortFunc(l.Pods, func(a, b model.PodUsage) int { return strings.Compare(a.UID, b.UID) })
+	fixture.Measure(l, pod.UID, fixture.Usage(l.Clock, used.CPU, used.Memory))
 	in.bind(pod)
 	in.use(&l.Classes[model.Guaranteed], used)
 	in.use(&l.Node, used)
 }
 
 // bind adds a pod without a measurement.
-func (in *input) bind(pod model.Pod) {
-	in.node.Pods = append(in.node.Pods, &pod)
-	slices.SortFunc(in.node.Pods, func(a, b *model.Pod) int { return strings.Compare(a.UID, b.UID) })
-}
+func (in *input) bind(pod model.Pod) { fixture.Bind(&in.node, &pod) }
 
 // use increases a usage.
 func (in *input) use(u *model.Usage, more model.Amount) {

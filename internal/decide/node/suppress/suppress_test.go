@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -23,11 +24,9 @@ type node struct {
 func newNode(cpus int) *node {
 	w := &node{
 		p: model.Policy{Mode: model.ModeEnforce, Suppress: model.SuppressPolicy{By: model.SuppressByQuota}},
-		n: model.Node{
-			Load: &model.Load{Clock: time.Hour, CPUMilli: int64(cpus) * 1000},
-			Tree: model.Tree{Pods: map[string]model.PodGroup{}},
-		},
+		n: fixture.Node(model.Amount{}),
 	}
+	w.n.Load = &model.Load{Clock: time.Hour, CPUMilli: int64(cpus) * 1000}
 	w.left.CPU = model.Account{Capacity: int64(cpus) * 1000, Use: model.Use{Measured: true}}
 	w.left.Memory.Allow = 8 << 30
 	return w
@@ -37,11 +36,9 @@ func newNode(cpus int) *node {
 func (w *node) batch(requests ...int64) {
 	for i, milli := range requests {
 		uid := fmt.Sprintf("b%02d", i)
-		w.n.Pods = append(w.n.Pods, &model.Pod{
-			UID: uid, Class: model.ClassBE,
-			Grant: model.Grant{RequestMilli: milli}, Batch: model.Amount{CPU: milli, Memory: 1 << 30},
-		})
-		w.n.Tree.Pods[uid] = model.PodGroup{Dir: "besteffort/" + uid}
+		p := fixture.BatchPod(uid, model.Amount{CPU: milli, Memory: 1 << 30})
+		p.Grant.RequestMilli = milli
+		fixture.Run(&w.n, p)
 	}
 }
 

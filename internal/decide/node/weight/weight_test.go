@@ -11,16 +11,11 @@ import (
 
 // BenchmarkDecide250 measures the rule's budget: 250 weighted pods within 100 µs.
 func BenchmarkDecide250(b *testing.B) {
-	n := model.Node{
-		Allocatable: model.Amount{CPU: 128_000},
-		Tree:        model.Tree{Burstable: "kubepods/burstable", Pods: map[string]model.PodGroup{}},
-	}
+	n := fixture.Node(model.Amount{CPU: 128_000})
 	for i := range 250 {
-		uid := fmt.Sprintf("p%03d", i)
-		n.Pods = append(n.Pods, &model.Pod{
-			UID: uid, QoS: model.Burstable, RequestMilli: 250, Annotations: model.PodAnnotations{Shares: 1024},
-		})
-		n.Tree.Pods[uid] = model.PodGroup{Dir: "kubepods/burstable/pod" + uid}
+		pod := fixture.Pod(fmt.Sprintf("p%03d", i), model.Burstable)
+		pod.RequestMilli, pod.Annotations.Shares = 250, 1024
+		fixture.Run(&n, pod)
 	}
 	p := fixture.Policy()
 	b.ReportAllocs()
