@@ -11,8 +11,8 @@ import (
 )
 
 // decided is a round of a node with one weighted pod, as the agent records it.
-func decided() *Round {
-	r := &Round{Node: fixture.Node(model.Amount{CPU: 4000}), Policy: fixture.Policy()}
+func decided() *node.Round {
+	r := &node.Round{Node: fixture.Node(model.Amount{CPU: 4000}), Policy: fixture.Policy()}
 	pod := fixture.Pod("a", model.Burstable)
 	pod.Annotations.Shares = 4096
 	fixture.Run(&r.Node, pod)
@@ -32,7 +32,7 @@ func TestReplay(t *testing.T) {
 			[]Difference{{"Settings[kubepods/burstable/poda cpu.shares].Value", "7", "4096"}},
 		},
 		"a setting more": {
-			func(r *Round) {
+			func(r *node.Round) {
 				r.Plan.Settings = append(r.Plan.Settings, model.Setting{File: model.File{Dir: "z", Knob: model.Quota},
 					Value: model.Number(-1)})
 			},

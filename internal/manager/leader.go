@@ -49,7 +49,8 @@ func newLeader(cfg *Config, p *policies, namespaces *table[map[string]string]) *
 	l.evictor = newEvictor(cfg, l.fleet, p)
 	l.statuses = &statuses{custom: cfg.Custom, fleet: l.fleet, policies: p, log: cfg.Log}
 	l.sweeper = &sweeper{
-		core: l.core, policies: p, namespaces: namespaces, identity: cfg.Identity, log: cfg.Log, published: map[string]time.Time{},
+		core: l.core, policies: p, namespaces: namespaces, identity: cfg.Identity, log: cfg.Log,
+		published: map[string]time.Time{},
 	}
 	return l
 }

@@ -395,7 +395,8 @@ func (n *node) checkNewcomer() {
 	const requested = 0.2
 	eventually(n.t, "CPU that can be requested", func() (bool, string) {
 		gone, allowance := missing(n.metrics(&agent))
-		return allowance > 2*requested && gone < requested/4, fmt.Sprintf("an allowance of %v, and %v missing", allowance, gone)
+		return allowance > 2*requested &&
+			gone < requested/4, fmt.Sprintf("an allowance of %v, and %v missing", allowance, gone)
 	})
 	const script = `exec 9<> <(:)
 for i in {1..30}; do

@@ -82,8 +82,8 @@ type point struct {
 	value float64
 }
 
-// query evaluates an expression at a time (zero: now), and returns the points of each series, oldest first. An expression
-// that is no range has one point.
+// query evaluates an expression at a time (zero: now), and returns the points of each series, oldest first. An
+// expression that is no range has one point.
 func (p *prometheus) query(expr string, at time.Time) (map[string][]point, error) {
 	form := url.Values{"query": {expr}}
 	if !at.IsZero() {

@@ -227,7 +227,7 @@ func TestAPIRollout(t *testing.T) {
 	r.says("pool-b", v1alpha1.ConditionOverlaps, "True", fmt.Sprintf("governs %d nodes that %s selects too", inB, name))
 	r.says(name, v1alpha1.ConditionOverlaps, "True",
 		fmt.Sprintf("%d nodes are governed by pool-b, which has a higher rank", inB))
-	r.says("pool-b", v1alpha1.ConditionReady, "True", fmt.Sprintf("All %d governed nodes go by the policy", inB))
+	r.says("pool-b", v1alpha1.ConditionReady, "True", fmt.Sprintf("All %d governed nodes follow the policy", inB))
 	for _, c := range changes() {
 		var node corev1.Node
 		if err := json.Unmarshal(c.object, &node); err != nil {

@@ -37,7 +37,7 @@ func TestStaticPool(t *testing.T) {
 	}
 	expect := func(taken model.CPUSet) {
 		t.Helper()
-		var pool kube.CPUPool
+		var pool model.CPUPool
 		eventually(t, "the kubelet reports its CPUs", func() (bool, string) {
 			var err error
 			pool, err = client.CPUPool(t.Context())

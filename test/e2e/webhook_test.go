@@ -75,7 +75,8 @@ func (m *managed) try(namespace, pod string, args ...string) (*corev1.Pod, strin
 	return created, warnings.String()
 }
 
-// requestsOf returns the requests of a pod's containers, in one line. If a limit differs from the request, it shows both.
+// requestsOf returns the requests of a pod's containers, in one line. If a limit differs from the request, it shows
+// both.
 func requestsOf(pod *corev1.Pod) string {
 	var all []string
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -210,7 +211,7 @@ spec: {hard: {requests.cpu: 1}}
 	pod, _ := m.try("other", `metadata: {name: kept, labels: {waterline.io/qos: BE}}, spec: {containers: [`+one+`]}`)
 	message, err := bed.Kubectl(t.Context(), "annotate", "pod", "kept", "-n", "other", "--overwrite",
 		`waterline.io/batch-resources={"pod":{}}`).CombinedOutput()
-	if err != nil || !strings.Contains(string(message), "stays as it was") {
+	if err != nil || !strings.Contains(string(message), "its old value stays") {
 		t.Errorf("%v: %s", err, message)
 	}
 	if now := object[corev1.Pod](t, "pod", "kept", "-n", "other"); pod == nil ||

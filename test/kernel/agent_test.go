@@ -39,7 +39,7 @@ type pods struct {
 
 func newPods() *pods {
 	return &pods{wake: make(chan struct{}, 1),
-		now: kube.Snapshot{Known: true, Node: kube.Node{Allocatable: model.Amount{CPU: 64_000}}}}
+		now: model.Snapshot{Known: true, NodeInfo: model.NodeInfo{Allocatable: model.Amount{CPU: 64_000}}}}
 }
 
 func (p *pods) Run(ctx context.Context) { <-ctx.Done() }

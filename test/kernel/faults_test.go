@@ -335,7 +335,7 @@ func TestMount(t *testing.T) {
 		right := map[string]int64{"b": 4096, "c": 8192}[fault.uid]
 		n.expect(dir, model.Shares, right)
 		within(t, "the agent reports the fault", func() bool {
-			return d.metric(v1alpha1.MetricWatching) == 0 && d.metric(v1alpha1.MetricErrors, "what", "cgroups") > 0
+			return d.metric(v1alpha1.MetricWatching) == 0 && d.metric(v1alpha1.MetricErrors, "operation", "cgroups") > 0
 		}, d.text)
 		cpu := d.cpu()
 		n.foreign(dir, right) // it cannot be watched, so it is polled

@@ -135,7 +135,7 @@ func TestFreeze(t *testing.T) {
 		r, source := n.agent(runDir, false)
 		n.thawed()
 		t.Logf("the next agent, without a list of pods, thaws the pod after %s", time.Since(began))
-		source.change(func(s *kube.Snapshot) { s.Known = true })
+		source.change(func(s *model.Snapshot) { s.Known = true })
 		within(t, "the agent is ready", func() bool { return r.agent.Ready() == nil },
 			func() string { return r.agent.Ready().Error() })
 		for end := time.Now().Add(7 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {

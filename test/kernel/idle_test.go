@@ -71,7 +71,7 @@ func TestIdleBatch(t *testing.T) {
 	}
 	r.stop()
 	if restored, err := restore.Restore(t.Context(),
-		agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir}); err != nil || len(restored) != 4 {
+		restore.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir}); err != nil || len(restored) != 4 {
 		t.Errorf("restored %+v, %v", restored, err)
 	}
 	for _, dir := range []string{a, b} {

@@ -180,7 +180,7 @@ func TestProtectMemory(t *testing.T) {
 
 	t.Log("waterline restore restores every file")
 	r.stop()
-	if restored, err := restore.Restore(t.Context(), agent.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir,
+	if restored, err := restore.Restore(t.Context(), restore.Config{CgroupRoot: "/sys/fs/cgroup", RunDir: r.dir,
 		Pods: source}); err != nil || len(restored) == 0 {
 		t.Errorf("restoring: %+v, %v", restored, err)
 	}
@@ -284,7 +284,7 @@ func TestRelieve(t *testing.T) {
 	}
 	within(t, "free memory stays free", func() bool { return n.raw(b, model.MemoryHigh) < first-had/2 },
 		func() string { return n.text(b, "memory.high") })
-	requested, freed := metric(t, r.agent, v1alpha1.MetricReclaimAsked, "", ""),
+	requested, freed := metric(t, r.agent, v1alpha1.MetricReclaimRequested, "", ""),
 		metric(t, r.agent, v1alpha1.MetricReclaimFreed, "", "")
 	t.Logf("of %d MiB of cache the kernel reclaimed %.0f, requested %.0f; the limit is %d MiB instead of %d", had/mib,
 		freed/mib, requested/mib, n.raw(b, model.MemoryHigh)/mib, first/mib)
