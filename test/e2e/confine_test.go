@@ -231,7 +231,7 @@ func TestAPIConfinedReport(t *testing.T) {
 	}
 	for _, body := range []string{`{"status":{"conditions":[]}}`, `{"status":{"conditions":null}}`, `{"status":null}`} {
 		if answer, ok := c.agent.patch(t, reports+fakeNode+"/status", body); ok ||
-			!strings.Contains(answer, "are the manager's") {
+			!strings.Contains(answer, "only the manager writes") {
 			t.Errorf("an agent restores an offer that the manager withdrew, by %s: %s", body, answer)
 		}
 	}
