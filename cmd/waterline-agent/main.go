@@ -57,21 +57,20 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.Int64Var(&o.allocatable, "allocatable-millicores", int64(runtime.NumCPU())*1000,
 		"with --pods: CPU that pods may request on this node")
 	f.StringVar(&o.policy, "config", "",
-		"file with a ColocationPolicy that governs this node; without it those of the cluster do, and with --pods the "+
-			"defaults")
+		"file with the ColocationPolicy that governs this node (default: the policies of the cluster; with --pods: none)")
 	f.StringVar(&o.cgroupRoot, "cgroup-root", host.DefaultRoot, "where the host's cgroup file system is mounted")
-	f.StringVar(&o.sys, "sys-root", host.DefaultSys, "where sysfs is mounted, which tells the topology of the machine")
-	f.StringVar(&o.kubepods, "kubepods", "", "directory of all pods below the CPU hierarchy; without it, it is looked for")
+	f.StringVar(&o.sys, "sys-root", host.DefaultSys, "where sysfs is mounted, for the machine's topology")
+	f.StringVar(&o.kubepods, "kubepods", "", "directory of all pods below the CPU hierarchy (default: find it)")
 	f.StringVar(&o.runDir, "run-dir", "/run/waterline",
-		"directory for the undo record and the journal, on a file system that goes with a reboot")
-	f.StringVar(&o.proc, "proc-root", host.DefaultProc, "where procfs is mounted, which tells how busy the machine is")
+		"directory for the undo record and the journal, on a file system that a reboot clears")
+	f.StringVar(&o.proc, "proc-root", host.DefaultProc, "where procfs is mounted, for the machine's load")
 	f.StringVar(&o.stateDir, "state-dir", "",
-		"directory for what was learned of the online pods, which should outlive a reboot; empty: it goes with a reboot")
+		"directory for the learned usage of online pods, which should outlive a reboot; empty: none")
 	f.DurationVar(&o.syncPeriod, "sync-period", 10*time.Second, "time between two complete comparisons with the kernel")
-	f.Int64Var(&o.journalBytes, "journal-bytes", 8<<20, "most that the journal may take")
+	f.Int64Var(&o.journalBytes, "journal-bytes", 8<<20, "size limit of the journal, in bytes")
 	f.StringVar(&o.nri, "nri-socket", "",
-		"socket of the container runtime's NRI, usually "+nri.DefaultSocket+", through which new containers get their "+
-			"CPUs before they run; empty: once they run")
+		"socket of the container runtime's NRI, usually "+nri.DefaultSocket+": new containers get their CPUs before they "+
+			"run; empty: after they start")
 	f.StringVar(&o.listen, "listen", ":9464", "address for /metrics, /healthz and /readyz; empty: none")
 	f.StringVar(&o.local, "local", "127.0.0.1:9465",
 		"address for waterline explain, which only this machine should reach; empty: none")
@@ -160,7 +159,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 // connect points the agent at its cluster.
 func connect(o *options, cfg *agent.Config, poller *kubelet.Poller, namespaces bool) error {
 	if o.nodeName == "" {
-		return errors.New("which node is this? set --node-name or $NODE_NAME, or use --pods without a cluster")
+		return errors.New("the name of this node is unknown; set --node-name or $NODE_NAME, or use --pods without a cluster")
 	}
 	config, err := process.RestConfig(o.kubeconfig)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command waterline-manager looks after the cluster as a whole: its webhook makes batch pods ask for batch resources,
-// on every replica; and the replica that leads withdraws the offers of nodes that nobody looks after, evicts batch pods
-// that nodes ask for, and writes the status of policies.
+// Command waterline-manager is the cluster side of Waterline. Every replica serves the webhook that makes batch pods
+// request batch resources. The leader also withdraws the offers of nodes without an agent, carries out evictions that
+// nodes request, and writes the status of policies.
 package main
 
 import (
@@ -32,8 +32,7 @@ import (
 // version is set when a release is built.
 var version = "dev"
 
-// goodbye is how long requests that have come in may take after the end was asked for, and how long before that the
-// process stays, so that those who send them learn of it.
+// goodbye is the time for open requests after the context ended, and before that the time for clients to notice.
 const goodbye = 5 * time.Second
 
 type options struct {
@@ -45,31 +44,31 @@ type options struct {
 }
 
 func (o *options) flags(f *flag.FlagSet) {
-	host, _ := os.Hostname() // "": it must be said
+	host, _ := os.Hostname() // "": --identity is required then
 	o.health, o.evict = nodehealth.DefaultSettings(), evictbudget.DefaultSettings()
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; without it the pod's service account is used")
 	f.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"),
 		"namespace that the manager and the agents run in (default $POD_NAMESPACE)")
-	f.StringVar(&o.identity, "identity", host, "name of this replica, another one for each")
+	f.StringVar(&o.identity, "identity", host, "name of this replica, unique among them")
 	f.StringVar(&o.listen, "listen", ":9464", "address for /metrics, /healthz and /readyz; empty: none")
 	f.StringVar(&o.webhook, "webhook", ":9443", "address of the webhook; empty: this replica has none")
 	f.StringVar(&o.names, "webhook-names", "",
 		"comma-separated DNS names or addresses under which API servers call the webhook")
 	f.DurationVar(&o.sweep, "sweep-period", 3*time.Minute,
-		"time between two looks for batch pods that did not pass the webhook")
+		"time between two searches for batch pods that were admitted without the webhook")
 	f.DurationVar(&o.health.LostAfter, "lost-after", o.health.LostAfter,
 		"time without a ready agent, or a renewed Lease of the kubelet, after which a node's offer is withdrawn")
 	f.DurationVar(&o.health.FreshWithin, "fresh-within", o.health.FreshWithin,
 		"age up to which the Lease of a kubelet is fresh")
 	f.DurationVar(&o.health.BackAfter, "back-after", o.health.BackAfter,
-		"time with a ready agent and a fresh Lease after which it is lifted")
+		"time with a ready agent and a fresh Lease after which the withdrawal is lifted")
 	f.Int64Var(&o.evict.PerOwner, "evictions-per-owner", o.evict.PerOwner,
 		"batch pods of one workload that may be evicted within --eviction-period")
 	f.Int64Var(&o.evict.All, "evictions", o.evict.All,
 		"batch pods of the cluster that may be evicted within --eviction-period")
 	f.DurationVar(&o.evict.Period, "eviction-period", o.evict.Period,
-		"time over which budgets of evictions count, those that policies give nodes too; after its start the manager "+
-			"waits for a part of it that belongs to one eviction")
+		"period of all eviction budgets, also those of nodes; after its start, the manager waits until the budgets "+
+			"allow one eviction")
 	f.DurationVar(&o.health.ForgetAfter, "forget-after", o.health.ForgetAfter,
 		"time without an agent after which a node's report is deleted")
 }
@@ -84,7 +83,8 @@ func main() {
 // run wires the manager up and runs it until the context ends.
 func run(ctx context.Context, o *options, log *slog.Logger) error {
 	if o.namespace == "" || o.identity == "" {
-		return errors.New("where and who is this? set --namespace or $POD_NAMESPACE, and --identity")
+		return errors.New("the namespace or the name of this replica is unknown; set --namespace or $POD_NAMESPACE, and " +
+			"--identity")
 	}
 	config, err := process.RestConfig(o.kubeconfig)
 	if err != nil {
@@ -183,8 +183,7 @@ func serve(ctx context.Context, address string, handler http.Handler, secure *tl
 	return nil
 }
 
-// parting tells those who ask after the context ended to connect anew next time. API servers keep their connections,
-// and one that sends a review just as an idle connection is closed does not send it again: the pod would slip.
+// parting closes connections after the context ended, so that clients connect to another replica.
 func parting(ctx context.Context, handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ctx.Err() != nil {

@@ -40,7 +40,7 @@ type cpuRow struct {
 	who              []string // on them
 }
 
-// printCPUMap prints who is on which CPU. The node's name is "" if it is not known.
+// printCPUMap prints the CPUs of a node and their users. The node's name is "" if it is not known.
 func printCPUMap(out io.Writer, m *serve.CPUMap, node string, paint func(byte) string) error {
 	v := newCPUView(m)
 	v.printMachine(out, node)
@@ -135,7 +135,7 @@ func (v *cpuView) mark(id int) byte {
 	return markNone
 }
 
-// who says who is on a CPU: the containers whose own it is, else the pools that it is in.
+// who returns the users of a CPU: the containers that own it, else the pools that it is in.
 func (v *cpuView) who(id int) string {
 	var parts []string
 	if v.m.Reserved.Has(id) {
@@ -211,7 +211,7 @@ func (v *cpuView) printRows(out io.Writer, paint func(byte) string) {
 	}
 }
 
-// memory writes the memory of a NUMA node the first time that it is asked for; "" if it is not known.
+// memory writes the memory of a NUMA node at its first use; "" if it is not known.
 func (v *cpuView) memory(node int, told map[int]bool) string {
 	for _, n := range v.m.Topology.Nodes {
 		if n.ID == node && n.Memory > 0 && !told[node] {
@@ -236,7 +236,7 @@ func (r *cpuRow) coreNames() string {
 	}
 }
 
-// rowWho says who is on the CPUs of a row, and where if not all of them have the same.
+// rowWho returns the users of a row's CPUs, with the CPUs of each if they differ.
 func (v *cpuView) rowWho(r *cpuRow) string {
 	var whos []string
 	at := map[string]model.CPUSet{}

@@ -118,7 +118,7 @@ func findNode(ctx context.Context, config *rest.Config, namespace, pod string) (
 	return onlyNode(nodes)
 }
 
-// onlyNode returns the node of the only agent. The error says which there are to choose from.
+// onlyNode returns the node of the only agent. The error lists the nodes to choose from.
 func onlyNode(nodes []string) (string, error) {
 	const most = 5
 	slices.Sort(nodes)
@@ -136,7 +136,7 @@ func onlyNode(nodes []string) (string, error) {
 	}
 }
 
-// showCPUPlan asks an agent what would move, and shows it. The error says that the pod would be refused.
+// showCPUPlan shows an agent's answer to a plan request. The error is the refusal of the pod.
 func showCPUPlan(ctx context.Context, out io.Writer, address string, request serve.CPURequest, output string) error {
 	var p serve.CPUPlan
 	err := getFromAgent(ctx, address, "/cpus", url.Values{"plan": {request.String()}}, &p)

@@ -78,7 +78,7 @@ func (d *doctor) result() error {
 	return nil
 }
 
-// node checks the kernel's side. The layout is empty if there are no pods to look at.
+// node checks the kernel's side. The layout is empty if there are no pods.
 func (d *doctor) node(cgroupRoot, kubepods string) (host.Mount, cgroup.Layout) {
 	if os.Geteuid() != 0 {
 		d.bad("not root: run this as root on the node")
@@ -129,7 +129,7 @@ func (d *doctor) agent(runDir string) {
 	}
 }
 
-// writers watches who writes the pods' weights and quotas.
+// writers watches for programs that write the pods' weights and quotas.
 func (d *doctor) writers(ctx context.Context, mount host.Mount, layout cgroup.Layout, period time.Duration) {
 	tree := host.NewTree(mount, layout, nil)
 	defer tree.Close()

@@ -106,7 +106,7 @@ func findObstacles(ctx context.Context, client rest.Interface) ([]obstacle, erro
 	return all, nil
 }
 
-// wantsBatch returns why batch pods should be possible in a namespace, "" if nobody said so.
+// wantsBatch returns why a namespace should admit batch pods, "" if it need not.
 func wantsBatch(ctx context.Context, client rest.Interface, name string) (string, error) {
 	var namespace corev1.Namespace
 	if err := client.Get().Resource("namespaces").Name(name).Do(ctx).Into(&namespace); err != nil {

@@ -56,7 +56,7 @@ its CPU and memory, how much batch may use now, how much is sold, and why.`,
 			if kind == "node" {
 				return explainNode(ctx, c.OutOrStdout(), address, name, output)
 			}
-			e, err := askAgent(ctx, address, namespace, name)
+			e, err := explainPod(ctx, address, namespace, name)
 			if err != nil {
 				return err
 			}
@@ -96,8 +96,8 @@ func podName(kind, name string) string {
 	return ""
 }
 
-// askAgent asks an agent what it knows of a pod.
-func askAgent(ctx context.Context, address, namespace, name string) (serve.Explanation, error) {
+// explainPod queries an agent about a pod.
+func explainPod(ctx context.Context, address, namespace, name string) (serve.Explanation, error) {
 	var e serve.Explanation
 	err := getFromAgent(ctx, address, "/explain", url.Values{"namespace": {namespace}, "pod": {name}}, &e)
 	return e, err

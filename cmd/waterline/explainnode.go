@@ -11,7 +11,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// explainNode asks an agent where its node's CPU and memory go, and shows it.
+// explainNode queries an agent about its node's CPU and memory, and shows the answer.
 func explainNode(ctx context.Context, out io.Writer, address, name, output string) error {
 	var e serve.NodeExplanation
 	if err := getFromAgent(ctx, address, "/node", nil, &e); err != nil {
@@ -114,7 +114,7 @@ func gib(bytes int64) string { return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<
 
 func thousandths(part int64) string { return fmt.Sprintf("%g %%", float64(part)/10) }
 
-// missed says how good past predictions were.
+// missed describes how good past predictions were.
 func missed(p *model.Peak) string {
 	switch {
 	case !p.Known && p.Checked == 0:

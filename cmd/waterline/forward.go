@@ -26,11 +26,11 @@ import (
 // agentPort is the port of the agent's --local address.
 const agentPort = 9465
 
-// notServed is what the standard library answers for a path that nobody serves. An agent that does not know a pod says
-// so in other words.
+// notServed is the standard library's answer for an unknown path. An agent that does not know a pod has a text of its
+// own.
 const notServed = "404 page not found"
 
-// kubeconfigFlag adds the flag that says where the cluster is.
+// kubeconfigFlag adds the flag for the cluster's kubeconfig.
 func kubeconfigFlag(c *cobra.Command, kubeconfig *string) {
 	c.Flags().StringVar(kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, then ~/.kube/config)")
 }
@@ -118,7 +118,7 @@ func forwardToNode(ctx context.Context, config *rest.Config, node string) (strin
 	return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), func() { close(stop) }, nil
 }
 
-// getFromAgent asks an agent for what it serves at a path of its local address.
+// getFromAgent queries an agent at a path of its local address.
 func getFromAgent(ctx context.Context, address, path string, query url.Values, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path+"?"+query.Encode(), http.NoBody)
 	if err != nil {

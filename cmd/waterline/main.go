@@ -19,8 +19,8 @@ var version, commit = "dev", ""
 
 // The exit codes.
 const (
-	exitFailed = 1 // what was asked for could not be done
-	exitUsage  = 2 // it was not asked for in a way that can be understood
+	exitFailed = 1 // the command failed
+	exitUsage  = 2 // the arguments are invalid
 )
 
 // usageError is a mistake in the command line.

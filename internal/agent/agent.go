@@ -1,9 +1,9 @@
-// Package agent is the shell around the decisions on one node: it observes, lets package decide decide, acts, and comes
-// back when something changed. One goroutine, the loop, owns all state; everything else only wakes it.
+// Package agent is the shell around the decisions on one node: it observes, calls package decide/node, acts, and starts
+// again when something changes. One goroutine, the loop, owns all state; everything else only wakes it.
 //
 // The packages beside the loop: machine is its side of the kernel, ruling finds the governing policy, kubelet reads
-// what the API does not show, delivery writes to the API, store keeps state on disk, metrics and serve show what
-// happens.
+// what the API does not contain, delivery writes to the API, store keeps state on disk, metrics and serve show the
+// state.
 package agent
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Pods reports which pods the node has.
+// Pods reports the pods of the node.
 type Pods interface {
 	Run(ctx context.Context)
 	Wake() <-chan struct{}
@@ -57,13 +57,13 @@ type Runtime interface {
 	Run(ctx context.Context)
 }
 
-// Config says what an agent works on.
+// Config is the configuration of an agent.
 type Config struct {
 	CgroupRoot   string        // where the cgroup file system is mounted
 	Kubepods     string        // directory of all pods, relative to the CPU hierarchy; "": find it
 	SelfUID      string        // of the agent's own pod; "" outside a cluster
 	RunDir       string        // for the undo record, the journal, the state and the lock
-	StateDir     string        // for what was learned of the online pods, which is to outlive a reboot; "": nothing does
+	StateDir     string        // for the learned usage of online pods, which outlives a reboot; "": none
 	SyncPeriod   time.Duration // between two audits
 	JournalBytes int64         // size of the journal, at most
 	Sys          string        // where sysfs is mounted
@@ -80,13 +80,13 @@ type Config struct {
 // Place answers the container runtime from the last round. It may be called from any goroutine.
 type Place func(c node.Container) (node.Placement, bool)
 
-// Agent keeps one node as its policy says.
+// Agent applies the governing policy to one node.
 type Agent struct {
 	cfg      Config
 	log      *trouble.Log
 	requests chan func() // run by the loop
 	born     time.Time
-	beat     atomic.Int64                 // when the loop last went round, since born; the wall clock may be set meanwhile
+	beat     atomic.Int64                 // last turn of the loop, since born; the wall clock may be set meanwhile
 	ready    atomic.Pointer[string]       // why it is not ready; nil: it is
 	placing  atomic.Pointer[node.Placing] // places containers; nil: nothing was decided yet
 	poller   Kubelet
@@ -121,8 +121,8 @@ func New(cfg Config) *Agent {
 	return a
 }
 
-// Run works until the context ends and leaves the values that stand then. It fails at once where it could never work:
-// no CPU controller, a run directory that cannot be used or that another agent uses.
+// Run works until the context ends, and leaves the last values. It fails at once if it could never work: without a CPU
+// controller, or with a run directory that is unusable or in use by another agent.
 func (a *Agent) Run(ctx context.Context) error {
 	var err error
 	if a.store, err = store.Open(a.cfg.RunDir, a.cfg.StateDir, a.cfg.JournalBytes); err != nil {
@@ -159,7 +159,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// leave undoes what must not outlive the agent. All else stays as it is.
+// leave undoes what must not outlive the agent. Everything else stays.
 func (a *Agent) leave() {
 	if plan := node.Leave(a.machine.Owned()); len(plan.Settings) > 0 && a.machine.Found() {
 		a.machine.Apply(&plan)
@@ -187,7 +187,7 @@ func (a *Agent) notReady(why string) {
 	}
 }
 
-// Ready returns nil while the agent does its work, otherwise why it does not.
+// Ready returns nil while the agent works, otherwise the reason why not.
 func (a *Agent) Ready() error {
 	if why := a.ready.Load(); why != nil {
 		return errors.New(*why)
@@ -198,7 +198,7 @@ func (a *Agent) Ready() error {
 // stalled is how long the loop may stand still before the agent counts as unhealthy.
 const stalled = 5 * time.Second
 
-// Healthy returns nil while the loop goes round.
+// Healthy returns nil while the loop runs.
 func (a *Agent) Healthy() error {
 	if since := time.Since(a.born) - time.Duration(a.beat.Load()); since > stalled {
 		return fmt.Errorf("the loop has stood still for %s", since.Round(time.Second))
@@ -218,7 +218,7 @@ func (a *Agent) do(ctx context.Context, f func()) error {
 	return nil
 }
 
-// View is what the loop knows between two rounds. It is valid only while the function runs that it is passed to.
+// View is the knowledge of the loop between two rounds. It is valid only during the function that receives it.
 type View struct {
 	Node     func(now time.Time) model.Node // as a round would observe it; only if Found
 	Found    bool                           // the kubelet's cgroups were found
@@ -232,7 +232,7 @@ type View struct {
 	Topology func() (*model.Topology, error)
 }
 
-// View passes what the loop knows to a function, between two rounds.
+// View passes the knowledge of the loop to a function, between two rounds.
 func (a *Agent) View(ctx context.Context, f func(v *View)) error {
 	return a.do(ctx, func() {
 		v := &View{
@@ -258,7 +258,7 @@ type collector struct{ agent *Agent }
 // Collector returns the agent's metrics.
 func (a *Agent) Collector() prometheus.Collector { return collector{a} }
 
-// Describe implements [prometheus.Collector]. It describes nothing: which series there are is known only at a scrape.
+// Describe implements [prometheus.Collector]. It describes nothing: the series are known only at a scrape.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
@@ -290,7 +290,7 @@ func (a *Agent) metrics() []prometheus.Metric {
 	return a.recorder.Collect(&v)
 }
 
-// placingOf returns what places containers after a round.
+// placingOf returns the placement of containers after a round.
 func (a *Agent) placingOf(r *node.Round) *node.Placing {
 	return &node.Placing{
 		V2: a.machine.V2(), Policy: r.Policy, Kubelet: a.kubelet,

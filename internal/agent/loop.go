@@ -15,9 +15,9 @@ const (
 	heartbeat = 2 * time.Second
 )
 
-// loop waits until something happens, and decides anew if it differs from what the last round observed.
+// loop waits for events, and decides again if anything differs from the input of the last round.
 //
-// It stays on one thread: without that, what it reads is cold in the cache of another CPU each time.
+// It stays on one thread: otherwise its data is cold in the cache of another CPU each time.
 func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -87,7 +87,7 @@ func (a *Agent) updatePolicy(now time.Time) bool {
 	return changed
 }
 
-// turn observes what happened, and decides anew if anything differs from what the last round observed.
+// turn observes what happened, and decides again if anything differs from the input of the last round.
 func (a *Agent) turn(podsChanged bool) {
 	now := time.Now()
 	m := a.machine
@@ -132,8 +132,8 @@ func (a *Agent) turn(podsChanged bool) {
 	a.assess()
 }
 
-// round decides what the node should be like and makes it so. A round that was due only because time went by is written
-// to the journal only if it decided something new.
+// round decides the node and carries the plan out. A round that was due only because of the time is recorded in the
+// journal only if it decided something new.
 func (a *Agent) round(now time.Time, reason bool) {
 	r := a.decide(now)
 	news := reason || !sameDecisions(&a.plan, &r.Plan)
@@ -143,14 +143,14 @@ func (a *Agent) round(now time.Time, reason bool) {
 		a.placing.Store(a.placingOf(&r))
 	}
 	if a.store.State.Due(&a.state, now) {
-		// Before the kernel is told, as with the undo record: a restart must find which pods have which CPUs.
+		// Before the kernel's files, like the undo record: a restart must find the CPUs of pods.
 		a.log.Report("state", a.store.State.Save(&a.state, now))
 	}
 	a.incidents = a.machine.Apply(&r.Plan)
 	a.machine.News = refused(a.incidents)
 	a.lastRound = time.Now()
 	a.recorder.Round(&before, &r.Plan, a.lastRound.Sub(now))
-	// After the kernel has what it needs: what is only for people can wait.
+	// After the kernel's files: what people read can wait.
 	if news {
 		a.log.Report("journal", a.store.Journal.Append(&r))
 	}
@@ -158,8 +158,8 @@ func (a *Agent) round(now time.Time, reason bool) {
 	a.delivery.Post(&r.Node, &r.Plan)
 }
 
-// decide decides a round. If the plan needs something observed that the round had not, that is observed and the round
-// decided anew, before anything is carried out: no plan rests on less than it needs.
+// decide decides a round. If the plan needs an observation that the round lacks, decide observes it and decides again,
+// before anything is carried out: no plan rests on less than it needs.
 func (a *Agent) decide(now time.Time) node.Round {
 	const attempts = 3
 	once := a.machine.ObserveOnce()
@@ -173,7 +173,7 @@ func (a *Agent) decide(now time.Time) node.Round {
 	}
 }
 
-// observe gathers what is known of the node.
+// observe returns the input of a round.
 func (a *Agent) observe(now time.Time, once machine.Once) model.Node {
 	n := model.Node{
 		Now:         now,
@@ -192,7 +192,7 @@ func (a *Agent) observe(now time.Time, once machine.Once) model.Node {
 	return n
 }
 
-// refused reports whether something could not be written, which the next round must know before it tries again.
+// refused reports whether a file could not be written, which the next round must know before it tries again.
 func refused(incidents []model.Incident) bool {
 	for _, i := range incidents {
 		if i.Kind != model.Overwritten {

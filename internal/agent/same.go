@@ -6,8 +6,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// sameDecisions reports whether two plans want the same: what they were computed from may differ. To ask somebody for
-// memory is news each time.
+// sameDecisions reports whether two plans decide the same, whatever they were computed from. Each reclaim of memory is
+// new.
 func sameDecisions(a, b *model.Plan) bool {
 	same := slices.EqualFunc(a.Settings, b.Settings, func(s, t model.Setting) bool {
 		return s.File == t.File && s.Value == t.Value && s.Release == t.Release && s.Reason.Code == t.Reason.Code &&
@@ -33,8 +33,8 @@ func deferredFor(s *model.Setting) model.Code {
 	return s.Deferred.Code
 }
 
-// sameEvictions reports whether the same pod should leave, the node is hot for the same reason, and as much is known of
-// the last one.
+// sameEvictions reports whether the same pod should leave, the node is hot for the same reason, and the last eviction
+// has the same known result.
 func sameEvictions(a, b *model.Evictions) bool {
 	who := func(e *model.Evictions) (uid string, last model.Relief) {
 		if e == nil {
@@ -50,7 +50,7 @@ func sameEvictions(a, b *model.Evictions) bool {
 	return pod == other && last == relief && a.HotFor().Code == b.HotFor().Code
 }
 
-// sameInterference reports whether the same is done, and was told, about whom online pods wait for.
+// sameInterference reports whether the same suspects are named and throttled.
 func sameInterference(a, b *model.Interference) bool {
 	var none model.Interference
 	if a == nil {

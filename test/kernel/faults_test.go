@@ -271,7 +271,7 @@ func TestNoWatches(t *testing.T) {
 			n.foreign(a, 2048)
 			n.foreign(b, 4096)
 			n.untouched(other, model.Shares, 512)
-			if d.logged("well again") != 1 {
+			if d.logged("recovered") != 1 {
 				t.Error("it does not report that it watches again")
 			}
 			d.finish(6)
@@ -419,7 +419,7 @@ func TestFullDisk(t *testing.T) {
 	n.expect(a, model.Shares, 2048)
 	n.expect(class, model.Shares, 2048+4096+512)
 	n.untouched(other, model.Shares, 512)
-	within(t, "the agent has recovered", func() bool { return d.logged("well again") > 0 }, d.text)
+	within(t, "the agent has recovered", func() bool { return d.logged("recovered") > 0 }, d.text)
 	d.finish(8)
 	torn := 0
 	for _, err := range journal.Read(filepath.Join("/proc", s.do("echo $$"), "root", runDir)) {

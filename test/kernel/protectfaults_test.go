@@ -450,7 +450,7 @@ func TestSuppressFrozen(t *testing.T) {
 	if most > full {
 		t.Errorf("batch had %d mCPU", most)
 	}
-	if got := n.d.logged(`"what":"measuring"`); got != 1 {
+	if got := n.d.logged(`"operation":"measuring"`); got != 1 {
 		t.Errorf("the agent logged this %d times, want once: %s", got, n.d.text())
 	}
 	n.stat.Store(standsStill)

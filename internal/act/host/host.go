@@ -1,8 +1,8 @@
-// Package host brings the cgroup files of this node to a plan, and back again.
+// Package host writes the cgroup files of this node as a plan says, and restores them.
 //
-// It decides nothing. It writes a file only where the kernel holds another value than the plan, in the order that
-// cgroup.Steps gives, and only after what stood there before is on record. What came of it is returned, so that the
-// next round can take it into account.
+// It decides nothing. It writes a file only if the kernel holds another value than the plan, in the order of
+// cgroup.Steps, and only after the previous value is on record. It returns what happened as incidents for the next
+// round.
 package host
 
 import (
@@ -20,15 +20,15 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Host owns the cgroup files that plans name. It keeps them open, so that checking them allocates nothing. It is not
-// safe for concurrent use.
+// Host owns the cgroup files of plans. It keeps them open, so checking them allocates nothing. It is not safe for
+// concurrent use.
 type Host struct {
 	version cgroup.Version
 	// of the hierarchies that the knobs stand in; without those that this node has none for
 	roots map[model.Knob]*os.Root
 	page  int64 // size in bytes
 	undo  *Undo
-	files []*file // what the last plan names, ordered
+	files []*file // of the last plan, ordered
 	spare []*file // for the next
 	index map[model.File]*file
 	steps []cgroup.Step
@@ -45,15 +45,15 @@ type file struct {
 	inode   uint64
 	writes  bool       // f is open for writing
 	found   cgroup.Raw // when it was last read
-	exists  bool       // it was there when last looked at
+	exists  bool       // it existed when it was last read
 	stale   bool       // to be read in this round
 
-	effective *os.File   // of a list of CPUs: which of them the group may really run on; nil: not open
+	effective *os.File   // of a list of CPUs: those on which the group may run; nil: not open
 	allowed   cgroup.Raw // what it read
-	told      cgroup.Raw // what confined returned when Host.Confined was asked last
+	reported  cgroup.Raw // result of confined at the last call of Host.Confined
 }
 
-// Stats counts what was done since the start.
+// Stats counts the work since the start.
 type Stats struct {
 	Writes   map[model.Knob]uint64
 	Repairs  map[model.Knob]uint64 // writes that answered another writer
@@ -66,8 +66,7 @@ type Rejection struct {
 	Errno string
 }
 
-// New returns a Host for the hierarchies that the knobs stand in. Of a knob mounted tells where its hierarchy is
-// mounted, "" if this node has no such controller.
+// New returns a Host. mounted returns the mount point of a knob's hierarchy, "" if this node has no such controller.
 func New(v cgroup.Version, mounted func(model.Knob) string, undo *Undo) (*Host, error) {
 	h := &Host{
 		version: v, roots: map[model.Knob]*os.Root{}, page: int64(os.Getpagesize()), undo: undo,
@@ -88,7 +87,7 @@ func New(v cgroup.Version, mounted func(model.Knob) string, undo *Undo) (*Host, 
 	return h, nil
 }
 
-// hierarchy returns the hierarchy that a knob stands in.
+// hierarchy returns the hierarchy of a knob.
 func (h *Host) hierarchy(k model.Knob) (*os.Root, error) {
 	if root := h.roots[k]; root != nil {
 		return root, nil
@@ -96,7 +95,7 @@ func (h *Host) hierarchy(k model.Knob) (*os.Root, error) {
 	return nil, fmt.Errorf("this node has no controller with %s: %w", k, unix.ENOENT)
 }
 
-// Close closes every file and leaves their values as they are.
+// Close closes every file. The values stay.
 func (h *Host) Close() error {
 	for _, f := range h.files {
 		f.close()
@@ -111,8 +110,8 @@ func (h *Host) Close() error {
 // Stats returns the counters. The maps are the live ones: read them where Host is used.
 func (h *Host) Stats() Stats { return h.stats }
 
-// Check reads one file of the last plan and reports whether it holds something else than that plan says, or is there
-// when it was not before, or the other way round. A file that is held or that no plan names is none of our business.
+// Check reads one file of the last plan. It reports whether the file differs from the plan, or has appeared or
+// disappeared. A deferred file, or one that is not in the plan, does not count.
 func (h *Host) Check(name model.File) bool {
 	f := h.index[name]
 	if f == nil || f.setting.Deferred != nil {
@@ -121,7 +120,7 @@ func (h *Host) Check(name model.File) bool {
 	return h.deviates(f)
 }
 
-// CheckDir is [Host.Check] for the files in a directory and in those below it.
+// CheckDir is [Host.Check] for the files in a directory and below it.
 func (h *Host) CheckDir(dir string) bool {
 	any := false
 	for _, f := range h.files {
@@ -133,7 +132,7 @@ func (h *Host) CheckDir(dir string) bool {
 }
 
 // CheckAll is [Host.Check] for every file of the last plan. It also reports true while the undo record on disk is
-// behind. It allocates nothing while nothing deviates.
+// behind. Without a difference it allocates nothing.
 func (h *Host) CheckAll() bool {
 	any := h.undo.Unsaved()
 	for _, f := range h.files {
@@ -146,16 +145,16 @@ func (h *Host) CheckAll() bool {
 
 func (h *Host) deviates(f *file) bool {
 	existed := f.exists
-	if err := h.read(f); err != nil || f.exists != existed || f.exists && (f.found != f.want || f.confined() != f.told) {
+	if err := h.read(f); err != nil || f.exists != existed ||
+		f.exists && (f.found != f.want || f.confined() != f.reported) {
 		f.stale = true
 	}
 	return f.stale
 }
 
-// Apply brings the files to a plan. It reads those that the plan says something new about and those that were found to
-// deviate, and writes where that is needed. A memory limit below what its group uses is not written. Incidents are what
-// the next round should know; errors are what stands in the way of the plan and is neither the kernel's refusal nor a
-// group that is gone.
+// Apply writes the files of a plan. It reads those with a new setting and those that were found to differ, and writes
+// where that is needed. A memory limit below the usage of its group is not written. Incidents are the input of the next
+// round. Errors are obstacles other than a refusal by the kernel or a removed group.
 func (h *Host) Apply(plan *model.Plan) ([]model.Incident, error) {
 	h.adopt(plan.Settings)
 	var incidents []model.Incident
@@ -181,8 +180,8 @@ func (h *Host) Apply(plan *model.Plan) ([]model.Incident, error) {
 			h.undo.Forget(f.setting.File)
 		case !f.exists || f.setting.Deferred != nil:
 		case f.found == f.want && !masked:
-			// The container runtime gave a new container its CPUs, as we told it, and the kernel the identity of its pod. They
-			// are to be given back like any other.
+			// The container runtime gave a new container its CPUs through NRI, and the kernel gave it the identity of its
+			// pod. They are restored like every other value.
 			if (f.setting.Knob == model.Cpuset || f.setting.Knob == model.Identity) && !owned {
 				h.undo.Take(f.setting.File, f.inode, h.before(f), f.want)
 			}
@@ -194,7 +193,7 @@ func (h *Host) Apply(plan *model.Plan) ([]model.Incident, error) {
 				continue
 			}
 			if use > 0 && step.Knob == model.MemoryHigh {
-				f.stale = true // the next round knows what the group uses, and wants no less
+				f.stale = true // the next round knows the usage, and limits to no less
 				continue
 			}
 			if use > 0 {
@@ -220,8 +219,8 @@ func (h *Host) Apply(plan *model.Plan) ([]model.Incident, error) {
 	return incidents, errors.Join(errs...)
 }
 
-// masked reports whether a weight does not show, because its group is idle and is just to stop being so. What is read
-// instead is nobody's value, and the kernel forgets the weight in that moment: it must be written whatever is read.
+// masked reports whether a weight is hidden, because its group is idle and is about to stop being idle. The value that
+// is read has no writer, and the kernel resets the weight at that moment: it must be written whatever is read.
 func (h *Host) masked(f *file) bool {
 	if f.setting.Knob != model.Shares {
 		return false
@@ -230,8 +229,8 @@ func (h *Host) masked(f *file) bool {
 	return idle != nil && idle.want.Number == 0 && h.read(idle) == nil && idle.exists && idle.found.Number != 0
 }
 
-// before returns what a file would hold without us that held what we want when it was first read: a new group starts
-// with the identity of the one above, so if that is from us, with what it had before.
+// before returns what a file would hold without Waterline, if it held the planned value when it was first read: a new
+// group starts with the identity of its parent. If that is Waterline's, it is the parent's recorded value.
 func (h *Host) before(f *file) cgroup.Raw {
 	above := h.index[model.File{Dir: path.Dir(f.setting.Dir), Knob: f.setting.Knob}]
 	if f.setting.Knob != model.Identity || above == nil {
@@ -243,8 +242,8 @@ func (h *Host) before(f *file) cgroup.Raw {
 	return f.found
 }
 
-// adopt makes the files of a plan the files that we watch over. What the plan says anew is marked to be read. Both are
-// ordered, so they are gone through side by side.
+// adopt replaces the watched files by those of a plan, and marks files with a new setting for reading. Both lists are
+// ordered, so one pass compares them.
 func (h *Host) adopt(settings []model.Setting) {
 	old := h.files
 	h.files, h.spare = h.spare[:0], old
@@ -273,13 +272,13 @@ func (h *Host) adopt(settings []model.Setting) {
 	}
 }
 
-// drop forgets a file that the plan no longer names.
+// drop forgets a file that the plan no longer contains.
 func (h *Host) drop(f *file) {
 	f.close()
 	delete(h.index, f.setting.File)
 }
 
-// take puts the steps on record, takes them in their order, and returns what the kernel refused.
+// take records the steps, carries them out in order, and returns the refusals of the kernel.
 func (h *Host) take() ([]model.Incident, error) {
 	for _, step := range h.steps {
 		if f := h.index[step.File]; !f.setting.Release {
@@ -291,14 +290,14 @@ func (h *Host) take() ([]model.Incident, error) {
 	for _, step := range h.steps {
 		f := h.index[step.File]
 		if !f.setting.Release && !h.undo.Safe(step.File, f.inode) {
-			f.stale = true // it could not be undone; perhaps the record can be written next time
+			f.stale = true // without a record it could not be undone
 			continue
 		}
 		err := h.writeFile(f, step.To)
 		var errno unix.Errno
 		switch {
 		case errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES):
-			f.stale = true // that is about the mount, not about the value: it may be writable next time
+			f.stale = true // because of the mount, not the value: it may be writable next time
 			errs = append(errs, err)
 		case err == nil:
 			h.undo.Wrote(step.File)
@@ -321,7 +320,7 @@ func (h *Host) take() ([]model.Incident, error) {
 	return refused, errors.Join(errs...)
 }
 
-// count adds what one round met with to the counters.
+// count adds the incidents of one round to the counters.
 func (h *Host) count(overwritten, refused []model.Incident) {
 	for _, i := range overwritten {
 		if i.Kind == model.Overwritten {
@@ -333,7 +332,7 @@ func (h *Host) count(overwritten, refused []model.Incident) {
 	}
 }
 
-// read brings what is known of a file up to date, opening it if need be. A group that is gone is not an error.
+// read updates the known content of a file, and opens it if necessary. A removed group is no error.
 func (h *Host) read(f *file) error {
 	for range 2 {
 		if f.f == nil {
@@ -345,9 +344,9 @@ func (h *Host) read(f *file) error {
 				return err
 			}
 		}
-		// pread, because File.ReadAt asks twice: the second time to learn that this was the end.
+		// pread, because File.ReadAt reads twice: the second time to find the end.
 		n, err := unix.Pread(f.fd, h.buf[:], 0)
-		if isGone(err) { // the group was removed; there may be a new one of the same name
+		if isGone(err) { // a new group may have the same name
 			f.close()
 			continue
 		}
@@ -365,8 +364,8 @@ func (h *Host) read(f *file) error {
 	return nil
 }
 
-// readEffective reads which CPUs of its list a group may really run on: ancestors may allow less. A group that is gone
-// meanwhile is found out when its list is read next.
+// readEffective reads on which CPUs of its list a group may run: ancestors may allow fewer. A group that was removed
+// meanwhile shows when its list is read next.
 func (h *Host) readEffective(f *file) error {
 	if f.effective == nil {
 		return nil
@@ -394,7 +393,7 @@ func (h *Host) open(f *file) error {
 	opened, err := root.OpenFile(name, os.O_RDWR, 0)
 	f.writes = err == nil
 	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) {
-		opened, err = root.Open(name) // what cannot be written can still be explained
+		opened, err = root.Open(name) // a read-only file can still be explained
 	}
 	if err != nil {
 		return fmt.Errorf("opening %s: %w", name, err)
@@ -406,14 +405,14 @@ func (h *Host) open(f *file) error {
 	}
 	f.f, f.fd, f.inode = opened, int(opened.Fd()), inodeOf(dir)
 	if f.setting.Knob == model.Cpuset {
-		// Absent before 3.17 on v1; then it is taken for granted.
+		// Absent before 3.17 on v1; then the list itself counts.
 		f.effective, _ = root.Open(path.Join(f.setting.Dir, cgroup.EffectiveFile(h.version)))
 	}
 	return nil
 }
 
-// reopen opens a file for writing that could only be read when it was opened: the mount was read-only then. A file of
-// the same name in another group than the one that is on record is not written.
+// reopen opens a file for writing that was opened while the mount was read-only. A file of the same name in another
+// group than the recorded one is not written.
 func (h *Host) reopen(f *file) error {
 	inode := f.inode
 	f.close()
@@ -436,7 +435,7 @@ func (h *Host) writeFile(f *file, raw cgroup.Raw) error {
 		}
 	}
 	text := cgroup.Append(h.buf[:0], h.version, f.setting.Knob, raw)
-	// pwrite, because v2 files can be polled: File.WriteAt would wait for ever where the kernel says EAGAIN.
+	// pwrite, because v2 files can be polled: File.WriteAt would wait for ever after EAGAIN.
 	if _, err := unix.Pwrite(f.fd, text, 0); err != nil {
 		return fmt.Errorf("writing %q to %s in %s: %w", text, f.setting.Knob, f.setting.Dir, err)
 	}
@@ -455,8 +454,8 @@ func (f *file) close() {
 	}
 }
 
-// isGone reports whether an error only says that the group was removed: its path is not there (ENOENT), or a file of it
-// that is still open has lost its group (ENODEV).
+// isGone reports whether an error means that the group was removed: its path does not exist (ENOENT), or an open file
+// of it has lost its group (ENODEV).
 func isGone(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// raw converts a setting's value to what the kernel will hold. Of memory it holds whole pages, and rounds down.
+// raw converts a setting's value to the kernel's: memory in whole pages, rounded down.
 func (h *Host) raw(k model.Knob, value model.Value) cgroup.Raw {
 	raw := cgroup.ToRaw(h.version, k, value)
 	if k.OfMemory() && raw.Number > 0 {
@@ -18,11 +18,12 @@ func (h *Host) raw(k model.Knob, value model.Value) cgroup.Raw {
 	return raw
 }
 
-// exceeded returns how much memory a group uses, in bytes, if a step would limit it, or slow it down, to less; else 0.
+// exceeded returns the memory usage of a group in bytes, if a step would limit it, or slow it down, below its usage;
+// else 0.
 //
-// The kernel would first reclaim what it can, for which the writer waits, and for the rest kill processes (v2) or
-// answer EBUSY (v1). So page cache counts too. For memory.high it is as for v2, without the killing. A group that grows
-// past the limit after this look would have met it in the same moment had the limit stood there already.
+// The kernel would first reclaim, for which the writer waits, and then kill processes (v2) or return EBUSY (v1). So
+// page cache counts too. memory.high works like v2, without the killing. If the group grows past the limit after this
+// read, an earlier limit would have stopped it at the same moment.
 func (h *Host) exceeded(step cgroup.Step) (use int64, err error) {
 	from, to := step.From.Number, step.To.Number
 	if step.Knob != model.MemoryMax && step.Knob != model.MemoryHigh || to == model.Unlimited ||
@@ -36,7 +37,7 @@ func (h *Host) exceeded(step cgroup.Step) (use int64, err error) {
 	name := path.Join(step.Dir, cgroup.StatFile(h.version, cgroup.MemoryUsage))
 	content, err := root.ReadFile(name)
 	if isGone(err) {
-		return 0, nil // the write will tell
+		return 0, nil // the write will show it
 	}
 	if err != nil {
 		return 0, fmt.Errorf("reading %s: %w", name, err)

@@ -17,8 +17,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Reclaimer has the kernel take memory from groups. Who asks it to waits until it has, which may take seconds, so that
-// is done beside everything else, for one group at a time. Only [Reclaimer.Run] may block.
+// Reclaimer reclaims memory from groups. A write to memory.reclaim returns when it is done, which may take seconds. So
+// it runs beside everything else, for one group at a time. Only [Reclaimer.Run] blocks.
 type Reclaimer struct {
 	root    *os.Root // of the memory controller's hierarchy
 	timeout time.Duration
@@ -26,8 +26,7 @@ type Reclaimer struct {
 	done    chan model.Reclaimed
 }
 
-// NewReclaimer returns one for the hierarchy that is mounted at a path. The kernel may look for memory for so long at a
-// time.
+// NewReclaimer returns a reclaimer for the hierarchy mounted at a path. limit bounds the time of one reclaim.
 func NewReclaimer(mounted string, timeout time.Duration) (*Reclaimer, error) {
 	root, err := os.OpenRoot(mounted)
 	if err != nil {
@@ -38,13 +37,13 @@ func NewReclaimer(mounted string, timeout time.Duration) (*Reclaimer, error) {
 	}, nil
 }
 
-// Ask has a group asked. There must be nobody who was asked and of whom [Reclaimer.Done] has not told yet.
+// Ask starts a reclaim. The result of the one before must have been received from [Reclaimer.Done].
 func (r *Reclaimer) Ask(what model.Reclaim) { r.asked <- what }
 
-// Done tells what came of it, once for each who was asked.
+// Done delivers the result of each reclaim.
 func (r *Reclaimer) Done() <-chan model.Reclaimed { return r.done }
 
-// Run does what is asked until the context ends.
+// Run carries out reclaims until the context ends.
 func (r *Reclaimer) Run(ctx context.Context) {
 	defer r.root.Close()
 	for {
@@ -57,8 +56,7 @@ func (r *Reclaimer) Run(ctx context.Context) {
 	}
 }
 
-// reclaim asks for one amount. What the group uses less afterwards is what was freed, though the group goes on using
-// memory meanwhile.
+// reclaim reclaims one amount. The drop of the group's usage counts as freed, although the group uses memory meanwhile.
 func (r *Reclaimer) reclaim(ctx context.Context, what model.Reclaim) model.Reclaimed {
 	result := model.Reclaimed{UID: what.UID, Requested: what.Bytes}
 	begin := time.Now()
@@ -80,9 +78,8 @@ func (r *Reclaimer) reclaim(ctx context.Context, what model.Reclaim) model.Recla
 	return result
 }
 
-// breakOff interrupts a system call on a thread, unless it is finished in time, by a signal that means nothing to Go.
-// The kernel looks for signals between two passes, and then says EINTR. One that comes before the call has begun is
-// lost, hence more.
+// breakOff interrupts a system call on a thread, unless it ends in time, by a signal that Go ignores. The kernel checks
+// for signals between two passes, and returns EINTR. A signal before the call is lost, so several are sent.
 func (r *Reclaimer) breakOff(ctx context.Context, thread int, finished <-chan struct{}) {
 	const again = 50 * time.Millisecond
 	timer := time.NewTimer(r.timeout)
@@ -101,8 +98,8 @@ func (r *Reclaimer) breakOff(ctx context.Context, thread int, finished <-chan st
 	}
 }
 
-// write tells the kernel, and waits. It stays on one thread meanwhile, because a system call can only be interrupted on
-// the thread that is in it.
+// write writes to the kernel and waits. It stays on one thread, because a system call can only be interrupted on its
+// own thread.
 func (r *Reclaimer) write(ctx context.Context, what model.Reclaim) error {
 	name := path.Join(what.Dir, cgroup.ReclaimFile)
 	file, err := r.root.OpenFile(name, os.O_WRONLY, 0)

@@ -5,7 +5,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Status is what a file of the plan holds now, for explanations.
+// Status is the content of a file of the plan, for explanations.
 type Status struct {
 	model.Setting
 	Exists bool
@@ -14,14 +14,14 @@ type Status struct {
 	Owned  bool        // Was is on record
 }
 
-// Status returns what the files of the last plan whose directory satisfies a condition hold now.
+// Status returns the files of the last plan whose directory satisfies a condition.
 func (h *Host) Status(match func(dir string) bool) []Status {
 	var all []Status
 	for _, f := range h.files {
 		if !match(f.setting.Dir) {
 			continue
 		}
-		_ = h.read(f) // what cannot be read is shown as absent
+		_ = h.read(f) // an unreadable file is shown as absent
 		s := Status{Setting: f.setting, Exists: f.exists, Is: cgroup.FromRaw(h.version, f.setting.Knob, f.found)}
 		if record, owned := h.undo.Get(f.setting.File, f.inode); owned {
 			s.Owned, s.Was = true, cgroup.FromRaw(h.version, f.setting.Knob, record.Theirs)
@@ -34,20 +34,18 @@ func (h *Host) Status(match func(dir string) bool) []Status {
 // Owned returns the files on record, ordered.
 func (h *Host) Owned() []model.Owned { return h.undo.Owned(h.version) }
 
-// Confined returns the groups that may run on other CPUs than their lists say, ordered. It is what the last plan's
-// files read when they were last looked at.
+// Confined returns the groups that may run on other CPUs than their lists say, ordered, as of the last read.
 func (h *Host) Confined() []model.Confined {
 	var confined []model.Confined
 	for _, f := range h.files {
-		if f.told = f.confined(); f.told.List != "" {
-			confined = append(confined, model.Confined{File: f.setting.File, To: model.Value(f.told)})
+		if f.reported = f.confined(); f.reported.List != "" {
+			confined = append(confined, model.Confined{File: f.setting.File, To: model.Value(f.reported)})
 		}
 	}
 	return confined
 }
 
-// confined returns the CPUs that a group may run on where they are not those of its list as planned, else the zero
-// value.
+// confined returns the CPUs of a group if they differ from its planned list, else the zero value.
 func (f *file) confined() cgroup.Raw {
 	if f.effective == nil || !f.exists || f.setting.Deferred != nil || f.setting.Release || f.found != f.want ||
 		f.allowed == f.found {

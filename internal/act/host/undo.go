@@ -13,11 +13,11 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Undo is the record of what other writers had set in the files that we write, so that everything can be put back. It
-// belongs on a file system that goes with a reboot, as cgroups do.
+// Undo is the record of other writers' values in the files that Waterline writes, so that all of them can be restored.
+// It belongs on a file system that a reboot clears, like cgroups.
 //
-// A record is on disk before the write that it undoes. One that describes a cgroup which was removed and made anew
-// under the same name is void; the inode tells.
+// A record is on disk before the write that it undoes. A record of a cgroup that was removed and made again under the
+// same name is void: the inode differs.
 type Undo struct {
 	path    string
 	records map[model.File]*Record
@@ -25,20 +25,20 @@ type Undo struct {
 	owned   []model.Owned // as Owned returned it; nil: something changed since
 }
 
-// Record is what is remembered of one file.
+// Record is the record of one file.
 type Record struct {
 	Inode  uint64     `json:"inode"`  // of the directory
 	Theirs cgroup.Raw `json:"theirs"` // the newest value that another writer set
 	Ours   cgroup.Raw `json:"ours"`   // what we wrote last, or were about to
-	// Before is what Ours was before the write now going on. Should we be killed between record and write, the file
-	// still holds it, and it must not be taken for another writer's.
+	// Before is the value of Ours before the current write. After a kill between record and write, the file still holds
+	// it, and it must not count as another writer's.
 	Before *cgroup.Raw `json:"before,omitempty"`
 
 	unsaved bool
 	saved   *cgroup.Raw // Ours in the newest version of this record that is on disk; nil: none is
 }
 
-// undoFile is the record on disk, behind a line with its version and checksum.
+// undoFile is the record on disk, after a line with its version and checksum.
 type undoFile struct {
 	Files []undoEntry `json:"files"`
 }
@@ -99,7 +99,7 @@ func (u *Undo) Get(name model.File, inode uint64) (Record, bool) {
 	return *r, true
 }
 
-// Take notes that a file which holds found is about to be written. It counts on disk from the next [Undo.Save] on.
+// Take records that a file with the value found is about to be written. It is on disk from the next [Undo.Save] on.
 func (u *Undo) Take(name model.File, inode uint64, found, ours cgroup.Raw) {
 	r := u.records[name]
 	if r == nil || r.Inode != inode {
@@ -123,16 +123,16 @@ func (u *Undo) Take(name model.File, inode uint64, found, ours cgroup.Raw) {
 	u.changed()
 }
 
-// Wrote notes that the write announced by [Undo.Take] was carried out.
+// Wrote records that the write announced by [Undo.Take] was carried out.
 func (u *Undo) Wrote(name model.File) {
 	if r := u.records[name]; r != nil {
 		r.Before = nil
 	}
 }
 
-// Safe reports whether the write announced by [Undo.Take] could be undone if we were killed after it: its record is on
-// disk, or, while the disk takes nothing, at least an older one that knows the value as ours. Then a way back stands,
-// though not to the newest value of the other writer; that is better than to leave the file to it.
+// Safe reports whether the write announced by [Undo.Take] could be undone after a kill: its record is on disk, or,
+// while the disk accepts nothing, at least an older one that knows the value as Waterline's. Then a way back exists,
+// though not to the newest value of the other writer; that is better than leaving the file to that writer.
 func (u *Undo) Safe(name model.File, inode uint64) bool {
 	r := u.records[name]
 	return r != nil && r.Inode == inode && (!r.unsaved || r.saved != nil && *r.saved == r.Ours)
@@ -151,8 +151,8 @@ func (u *Undo) Forget(name model.File) {
 
 func (u *Undo) changed() { u.unsaved, u.owned = true, nil }
 
-// Owned returns what is on record, ordered by file, in the knobs' units: the same slice, which nobody may change, until
-// something changes: to put 440 in order takes 0.19 ms, and a round asks twice.
+// Owned returns the records, ordered by file, in the knobs' units. It returns the same slice, which must not be
+// changed, until a record changes: sorting 440 takes 0.19 ms, and a round calls it twice.
 func (u *Undo) Owned(v cgroup.Version) []model.Owned {
 	if u.owned != nil {
 		return u.owned
@@ -170,7 +170,7 @@ func (u *Undo) Owned(v cgroup.Version) []model.Owned {
 	return owned
 }
 
-// Save brings the record on disk up to date, all of it or, on an error, nothing. It does nothing if nothing changed.
+// Save writes the record to disk, completely or, on an error, not at all. Without a change it does nothing.
 func (u *Undo) Save() error {
 	if !u.unsaved {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Conditions writes the condition of pods that says which CPUs they have.
+// Conditions writes the condition of pods that shows their CPUs.
 type Conditions struct {
 	client *rest.RESTClient
 }
@@ -22,8 +22,8 @@ type Conditions struct {
 // NewConditions returns a writer.
 func NewConditions(client *rest.RESTClient) *Conditions { return &Conditions{client: client} }
 
-// Set gives a pod the condition, or takes it away where it is the zero value. It touches nothing else of the pod's
-// status. A pod that is gone, or another pod of the same name, is no error: nobody is left to be told.
+// Set sets the condition of a pod, or removes it for the zero value. It changes nothing else of the pod's status. A
+// deleted pod, or another pod of the same name, is no error.
 func (c *Conditions) Set(ctx context.Context, condition model.Condition) error {
 	entry := map[string]any{"type": v1alpha1.ConditionCPUSet}
 	if condition.PodCondition == (model.PodCondition{}) {
@@ -37,7 +37,7 @@ func (c *Conditions) Set(ctx context.Context, condition model.Condition) error {
 		entry["lastTransitionTime"] = time.Now().UTC().Format(time.RFC3339)
 	}
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": condition.UID}, // another pod of the same name is refused with a conflict
+		"metadata": map[string]any{"uid": condition.UID}, // another pod of the same name is a conflict
 		"status":   map[string]any{"conditions": []any{entry}},
 	})
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Events writes notices as events on the pod or node that they are about.
+// Events writes notices as events on their pod or node.
 type Events struct {
 	client   *rest.RESTClient
 	nodeName string
@@ -28,8 +28,8 @@ func NewEvents(client *rest.RESTClient, nodeName string) *Events {
 	return &Events{client: client, nodeName: nodeName}
 }
 
-// Send writes one notice as a Warning event. Its name is made from what it says, so that the same notice about the same
-// pod is one event however often it is sent, also after a restart.
+// Send writes one notice as a Warning event. Its name follows from its content, so the same notice about the same pod
+// is one event however often it is sent, also after a restart.
 func (e *Events) Send(ctx context.Context, n model.Notice) error {
 	now := metav1.Time{Time: time.Now()}
 	about := corev1.ObjectReference{

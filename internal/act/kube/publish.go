@@ -13,7 +13,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Publisher writes what batch pods may ask for into the status of one Node: the agent of its own, the manager of one
+// Publisher writes batch resources into the status of one Node: the agent for its own node, the manager for a node
 // whose agent is gone.
 type Publisher struct {
 	client   rest.Interface
@@ -25,8 +25,8 @@ func NewPublisher(client rest.Interface, nodeName string) *Publisher {
 	return &Publisher{client: client, nodeName: nodeName}
 }
 
-// Write brings what stands on the Node with this UID to what should, as capacity and as allocatable alike, in one patch
-// that names no other key. Another Node of the same name is refused with a conflict.
+// Write updates the resources of the Node with this UID, in capacity and allocatable alike, in one patch that contains
+// no other key. Another Node of the same name is a conflict.
 func (p *Publisher) Write(ctx context.Context, uid string, stands, should []model.Published) error {
 	amounts := map[string]any{}
 	for _, r := range stands {

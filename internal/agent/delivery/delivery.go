@@ -20,7 +20,7 @@ type Config struct {
 	Report func(ctx context.Context, uid string, r model.Report) error
 }
 
-// Delivery delivers what plans decide.
+// Delivery carries out decisions about the API.
 type Delivery struct {
 	notices    *notices
 	conditions *conditions
@@ -45,7 +45,7 @@ func (d *Delivery) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// Post takes what a round decided. While the pods are not known, only notices are delivered.
+// Post takes the decisions of a round. While the pods are not known, only notices are delivered.
 func (d *Delivery) Post(n *model.Node, plan *model.Plan) {
 	d.notices.post(plan.Notices)
 	if n.PodsKnown {
@@ -57,7 +57,7 @@ func (d *Delivery) Post(n *model.Node, plan *model.Plan) {
 // Ended delivers a value when a write of the offer or of the report ended.
 func (d *Delivery) Ended() <-chan struct{} { return d.writes.ended }
 
-// Writes returns what became of the writes of the offer and of the report so far.
+// Writes returns the outcome of the writes of the offer and of the report so far.
 func (d *Delivery) Writes() model.APIWrites { return d.writes.state() }
 
 // BadAnnotations returns how many annotations could not be used, by key.

@@ -8,21 +8,21 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// writes carries out what plans want written to the API about this node, at most one write of each kind at a time.
-// Plans decide when; what became of a write is part of the next round's observation.
+// writes carries out the writes to the API that plans want about this node, at most one of each kind at a time. Plans
+// decide when; the outcome is part of the next round's input.
 type writes struct {
 	offer  *writer[offer]
 	report *writer[report]
 	ended  chan struct{} // a write ended
 }
 
-// offer is what the Node's status is to hold.
+// offer is the wanted content of the Node's status.
 type offer struct {
 	uid            string // of the Node
 	before, wanted []model.Published
 }
 
-// report is what the NodeReport is to hold.
+// report is the wanted content of the NodeReport.
 type report struct {
 	uid     string // of the Node
 	content model.Report
@@ -55,7 +55,7 @@ func newWrites(publish publishOffer, write writeReport, log *trouble.Log) *write
 	return w
 }
 
-// start begins the writes that a plan wants now. Before is what stands on the Node.
+// start begins the writes that a plan wants now. before is the current content of the Node.
 func (w *writes) start(uid string, before []model.Published, plan *model.Plan) {
 	if plan.Publish.Write {
 		w.offer.start(offer{uid, before, plan.Publish.Resources})
@@ -65,7 +65,7 @@ func (w *writes) start(uid string, before []model.Published, plan *model.Plan) {
 	}
 }
 
-// state returns what became of the writes so far.
+// state returns the outcome of the writes so far.
 func (w *writes) state() model.APIWrites {
 	return model.APIWrites{Offer: w.offer.state(), Report: w.report.state()}
 }

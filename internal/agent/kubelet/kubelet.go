@@ -1,4 +1,4 @@
-// Package kubelet reads what the agent must know of the kubelet beside the API: its settings and its CPU allocations.
+// Package kubelet reads the kubelet's settings and its CPU allocations, which the API does not contain.
 package kubelet
 
 import (
@@ -15,7 +15,7 @@ const (
 	settingsAgain = 10 * time.Second // after a failure
 	// The kubelet itself compares its CPU sets with its containers this often by default.
 	poolEvery = 10 * time.Second
-	// Between two questions, whatever happens meanwhile.
+	// Between two reads, whatever happens meanwhile.
 	poolPause = time.Second
 )
 
@@ -35,15 +35,15 @@ func New(p Poller) *Poller {
 	return &p
 }
 
-// Run reads the settings until they are known, and from time to time again; and under policy static, which CPUs are
-// allocated. It delivers both as one value, each time that it has changed.
+// Run reads the settings until they are known, and from time to time again, and under policy static the CPU
+// allocations. It delivers both as one value, each time that it has changed.
 func (p *Poller) Run(ctx context.Context, answers chan<- model.Kubelet) {
 	if p.Settings == nil {
 		return
 	}
 	var is, told model.Kubelet
 	var settingsDue time.Time
-	failures := 0 // of questions for the pool, in a row
+	failures := 0 // to read the pool, in a row
 	for ctx.Err() == nil {
 		if !time.Now().Before(settingsDue) {
 			settingsDue = time.Now().Add(p.readSettings(ctx, &is))
@@ -53,7 +53,7 @@ func (p *Poller) Run(ctx context.Context, answers chan<- model.Kubelet) {
 			before := failures
 			failures = p.readPool(ctx, &is, failures)
 			if before > 0 && failures == 0 {
-				// The kubelet may have come back with other settings, which say what its answer means.
+				// The kubelet may have restarted with other settings, on which the meaning of its answer depends.
 				settingsDue = time.Time{}
 				continue
 			}
@@ -73,7 +73,7 @@ func (p *Poller) Run(ctx context.Context, answers chan<- model.Kubelet) {
 	}
 }
 
-// readSettings reads the kubelet's configuration and returns when to do so again.
+// readSettings reads the kubelet's configuration, and returns the time until the next read.
 func (p *Poller) readSettings(ctx context.Context, is *model.Kubelet) time.Duration {
 	settings, err := p.Settings(ctx)
 	if ctx.Err() != nil {
@@ -90,10 +90,10 @@ func (p *Poller) readSettings(ctx context.Context, is *model.Kubelet) time.Durat
 	return settingsEvery
 }
 
-// readPool asks which CPUs the kubelet has handed out, and returns how many times in a row that failed. The first time
-// is not reported: a kubelet that restarts is away for about a second. What was known then stays, marked as old.
+// readPool reads the CPU allocations, and returns the number of failures in a row. The first is not reported: a kubelet
+// that restarts is away for about a second. The last known allocations stay, marked as old.
 func (p *Poller) readPool(ctx context.Context, is *model.Kubelet, failures int) int {
-	pods := p.Pods().Pods // from before the question: of a pod that comes later the answer need not tell
+	pods := p.Pods().Pods // from before the read: the answer need not contain later pods
 	pool, err := p.Pool(ctx)
 	if err == nil {
 		err = complete(&pool, pods)
@@ -113,9 +113,8 @@ func (p *Poller) readPool(ctx context.Context, is *model.Kubelet, failures int) 
 	return 0
 }
 
-// complete returns an error if an answer leaves out a pod that may have CPUs of its own. A kubelet that has just
-// started answers before it has heard of its pods, which may take as long as the API server is away, and then their
-// CPUs look free.
+// complete returns an error if an answer leaves out a pod that may have exclusive CPUs. A kubelet that has just started
+// answers before it knows its pods, which may take as long as the API server is away, and then their CPUs look free.
 func complete(pool *model.CPUPool, pods []*model.Pod) error {
 	for _, pod := range pods {
 		if pod.QoS != model.Guaranteed || pod.Ended || pool.Pods[pod.Namespace+"/"+pod.Name] {
@@ -123,7 +122,7 @@ func complete(pool *model.CPUPool, pods []*model.Pod) error {
 		}
 		for i := range pod.Containers {
 			if pod.Containers[i].ID != "" {
-				return fmt.Errorf("the kubelet does not tell of the CPUs of pod %s/%s, which runs here", pod.Namespace, pod.Name)
+				return fmt.Errorf("the kubelet does not report the CPUs of pod %s/%s, which runs here", pod.Namespace, pod.Name)
 			}
 		}
 	}
@@ -138,7 +137,7 @@ func (p *Poller) Doubt() {
 	}
 }
 
-// untilDoubt waits for as long as it is told, or until somebody doubts the pool.
+// untilDoubt waits for a time, or until the allocations are in doubt.
 func (p *Poller) untilDoubt(ctx context.Context, wait time.Duration) {
 	pause := time.NewTimer(poolPause)
 	defer pause.Stop()

@@ -25,7 +25,7 @@ const UndoFile = "undo"
 // reclaims is how long the kernel may search a batch pod for memory to reclaim.
 const reclaims = 2 * time.Second
 
-// Config says what a machine consists of.
+// Config is the configuration of a machine.
 type Config struct {
 	CgroupRoot string // where the cgroup file system is mounted
 	Kubepods   string // directory of all pods, relative to the CPU hierarchy; "": find it
@@ -135,7 +135,7 @@ func (m *Machine) V2() bool { return m.mount.Version == cgroup.V2 }
 // Found reports whether the kubelet's cgroups were found.
 func (m *Machine) Found() bool { return m.tree != nil }
 
-// Find searches the kubelet's cgroups. The error says why they were not found.
+// Find searches the kubelet's cgroups. The error is the reason why there are none.
 func (m *Machine) Find() error {
 	layout, err := m.layout()
 	m.log.Report("cgroups", err)
@@ -171,7 +171,7 @@ func (m *Machine) Changed() <-chan struct{} {
 	return m.watcher.Wake()
 }
 
-// Unwatched delivers why the watcher ended. [Machine.Poll] must be told.
+// Unwatched delivers the reason why the watcher ended, for [Machine.Poll].
 func (m *Machine) Unwatched() <-chan error { return m.unwatched }
 
 // Poll works without a watcher from now on, until an audit makes another one.
@@ -241,7 +241,7 @@ func (m *Machine) Scan() bool {
 	return changed
 }
 
-// Apply brings files to a plan and reclaims memory as it says. It returns what the kernel refused.
+// Apply writes the files of a plan and starts its reclaim. It returns the kernel's refusals.
 func (m *Machine) Apply(plan *model.Plan) []model.Incident {
 	m.tree.WatchSettings(plan.Settings)
 	incidents, err := m.files.Apply(plan)
@@ -266,7 +266,7 @@ func (m *Machine) Status(match func(dir string) bool) []Status { return m.files.
 // Stats counts the writes so far.
 func (m *Machine) Stats() acthost.Stats { return m.files.Stats() }
 
-// Reclaimed delivers what memory was reclaimed. [Machine.TakeReclaimed] must be told.
+// Reclaimed delivers the result of a reclaim, for [Machine.TakeReclaimed].
 func (m *Machine) Reclaimed() <-chan model.Reclaimed {
 	if m.reclaimer == nil {
 		return nil
@@ -274,10 +274,10 @@ func (m *Machine) Reclaimed() <-chan model.Reclaimed {
 	return m.reclaimer.Done()
 }
 
-// TakeReclaimed keeps what was reclaimed for the next round.
+// TakeReclaimed keeps the result of a reclaim for the next round.
 func (m *Machine) TakeReclaimed(r model.Reclaimed) { m.claiming, m.reclaimed, m.News = false, &r, true }
 
-// Rose delivers glances that exceeded their mark. [Machine.TakeGlance] must be told.
+// Rose delivers glances that exceeded their mark, for [Machine.TakeGlance].
 func (m *Machine) Rose() <-chan model.Glance { return m.glances.rose }
 
 // TakeGlance keeps a glance for the next round, and reports whether it still exceeds its mark: a round may have come

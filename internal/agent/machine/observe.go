@@ -8,20 +8,20 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
-// Once is what may be observed only once: by reading it, it counts as reported.
+// Once is input that only one round may observe: reading it counts as reporting.
 type Once struct {
 	confined  []model.Confined
 	reclaimed *model.Reclaimed
 }
 
-// ObserveOnce returns what the next round, and no other, observes.
+// ObserveOnce returns the input that only the next round observes.
 func (m *Machine) ObserveOnce() Once {
 	o := Once{m.files.Confined(), m.reclaimed}
 	m.reclaimed = nil
 	return o
 }
 
-// Observe fills in what is known of the machine.
+// Observe fills in the state of the machine.
 func (m *Machine) Observe(n *model.Node, once Once) {
 	n.Tree, n.Owned, n.Topology = m.tree.Model(), m.files.Owned(), m.survey()
 	n.Glance, n.Reclaiming = m.glance, m.claiming

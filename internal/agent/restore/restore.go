@@ -1,4 +1,4 @@
-// Package restore puts a node back while no agent runs.
+// Package restore restores a node while no agent runs.
 package restore
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
-// Config says what to restore.
+// Config is the configuration of [Restore].
 type Config struct {
 	CgroupRoot string // where the cgroup file system is mounted
 	RunDir     string // of the agent
@@ -29,24 +29,25 @@ type Config struct {
 	Kubelet func(ctx context.Context) (model.Kubelet, error) // its settings; nil: unknown
 }
 
-// Pods reports which pods the node has.
+// Pods reports the pods of the node.
 type Pods interface {
 	Run(ctx context.Context)
 	Wake() <-chan struct{}
 	Snapshot() model.Snapshot
 }
 
-// Restored is one file that [Restore] gave back, or could not.
+// Restored is one file that [Restore] restored, or failed to.
 type Restored struct {
 	model.File
 	Ours   model.Value
 	Value  model.Value
 	Reason model.Reason
-	Failed string // the kernel's error; "": it was given back, or its group is gone
+	Failed string // the kernel's error; "": it was restored, or its group is gone
 }
 
-// Restore gives back every file on the undo record while no agent runs: to what the kubelet computes where the pods are
-// known, else to what was recorded. The pods are known if cfg.Pods is set and delivers them before the context ends.
+// Restore restores every file on the undo record while no agent runs: to the value that the kubelet computes if the
+// pods are known, else to the recorded one. The pods are known if cfg.Pods is set and delivers them before the context
+// ends.
 func Restore(ctx context.Context, cfg Config) ([]Restored, error) {
 	lock, err := store.Lock(cfg.RunDir)
 	if err != nil {

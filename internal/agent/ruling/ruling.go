@@ -1,4 +1,4 @@
-// Package ruling finds out which policy governs a node and what it says at the moment.
+// Package ruling finds the policy that governs a node, and its effect at the moment.
 package ruling
 
 import (
@@ -12,11 +12,11 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// again is when a policy is evaluated anew though it named no moment: it looks ahead three days.
+// again is when a policy is evaluated again although it named no time: it looks ahead three days.
 const again = time.Hour
 
-// Ruling is which policy governs a node, and what it says. It is evaluated anew only when its input differs, because
-// the loop calls it each second.
+// Ruling is the governing policy of a node and its present effect. It is evaluated again only when its input differs,
+// because the loop calls it each second.
 type Ruling struct {
 	// File reads the policies of this node alone; nil: those of the cluster count.
 	File func() ([]model.ClusterPolicy, error)
@@ -30,10 +30,10 @@ type Ruling struct {
 	at time.Time
 }
 
-// Policy returns what the governing policy says now.
+// Policy returns the present effect of the governing policy.
 func (r *Ruling) Policy() *model.Policy { return &r.effect.Policy }
 
-// Says returns which policy governs.
+// Says returns the governing policy.
 func (r *Ruling) Says() model.Ruling {
 	p := &r.choice.Policy
 	return model.Ruling{Policy: p.Name, Generation: p.Generation, Selling: r.effect.Selling}
@@ -67,13 +67,13 @@ func (r *Ruling) Update(now time.Time, n model.NodeInfo, cluster []model.Cluster
 	return changed
 }
 
-// chosenFrom reports whether the choice was made from these.
+// chosenFrom reports whether the choice was made from this input.
 func (r *Ruling) chosenFrom(node *policy.Node, policies []model.ClusterPolicy) bool {
 	same := len(policies) == len(r.policies) && (len(policies) == 0 || &policies[0] == &r.policies[0])
 	return same && !r.at.IsZero() && node.UID == r.node.UID && maps.Equal(node.Labels, r.node.Labels)
 }
 
-// holds reports whether the governing policy still says at a moment what it said when it was evaluated.
+// holds reports whether the effect of the governing policy is still the same at a time.
 func (r *Ruling) holds(now time.Time) bool {
 	until := r.at.Add(again)
 	if next := r.effect.Next; !next.IsZero() && next.Before(until) {

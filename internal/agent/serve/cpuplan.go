@@ -11,7 +11,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// cpuMap returns who may run on which CPU by the last plan.
+// cpuMap returns which pods may run on which CPUs by the last plan.
 func (v view) cpuMap() (CPUMap, error) {
 	topology, err := v.Topology()
 	if err != nil {
@@ -42,7 +42,7 @@ func (v view) cpuMap() (CPUMap, error) {
 	return m, nil
 }
 
-// cpusOr returns the last plan's CPUs or, where nothing asks for any, what holds then: everybody runs everywhere.
+// cpusOr returns the last plan's CPUs. If no pod requests any, every container may run on all CPUs.
 func (v view) cpusOr(t *model.Topology) *model.CPUPlan {
 	if v.Plan.CPUs != nil {
 		return v.Plan.CPUs
@@ -50,8 +50,7 @@ func (v view) cpusOr(t *model.Topology) *model.CPUPlan {
 	return &model.CPUPlan{Shared: t.Online()}
 }
 
-// planCPUs returns what would move if a pod asked for another mode; false if this node has no such pod. It changes
-// nothing.
+// planCPUs returns the moves if a pod had another mode; false if this node has no such pod. It changes nothing.
 func (v view) planCPUs(r CPURequest) (CPUPlan, bool, error) {
 	i := slices.IndexFunc(v.Pods, func(p *model.Pod) bool { return p.Namespace == r.Namespace && p.Name == r.Name })
 	if i < 0 || !v.Found {
@@ -68,7 +67,7 @@ func (v view) planCPUs(r CPURequest) (CPUPlan, bool, error) {
 	n.Pods = slices.Clone(n.Pods)
 	n.Pods[i] = &pod
 	plan, state := node.Decide(n, v.Policy, v.State)
-	// CPUs that the pod gives up are given to those who wait for them in the round after.
+	// CPUs that the pod releases go to waiting pods in the next round.
 	for range 3 {
 		if plan.Next.IsZero() || plan.Next.Sub(n.Now) > time.Second {
 			break
@@ -112,7 +111,7 @@ func moves(pods []*model.Pod, before, after *model.CPUPlan) []CPUMove {
 	return all
 }
 
-// refusal returns why a pod would not get the CPUs that it asks for.
+// refusal returns why a pod would not get the CPUs that it requests.
 func refusal(plan *model.Plan, pod *model.Pod) string {
 	for _, c := range plan.Conditions {
 		if c.UID == pod.APIUID && !c.Met {

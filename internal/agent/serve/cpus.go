@@ -7,10 +7,10 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// CPUMap is who may run on which CPU of a node. The agent serves it as GET /cpus on its local address.
+// CPUMap is the assignment of a node's CPUs. The agent serves it as GET /cpus on its local address.
 //
-// A CPU may be in several pools: the homes of pods of mode share are also where pods without CPUs of their own run.
-// None that is exclusive is in another.
+// A CPU may be in several pools: pods without CPUs of their own run on the homes of pods of mode share, too. An
+// exclusive CPU is in no other pool.
 type CPUMap struct {
 	Topology *model.Topology
 	// The pools.
@@ -19,7 +19,7 @@ type CPUMap struct {
 	Share     model.CPUSet // the home of a container, on which others may run too
 	Shared    model.CPUSet // where containers without CPUs of their own run
 	Pods      []CPUPod     // ordered by namespace, name and container
-	Notices   []string     // what could not be given as it was asked for, and why
+	Notices   []string     // requests that could not be met, and why
 }
 
 // CPUPod is a container with CPUs of its own.
@@ -31,11 +31,11 @@ type CPUPod struct {
 	CPUs      model.CPUSet
 }
 
-// CPUPlan is what would move if a pod asked for another mode. The agent serves it as GET /cpus?plan=REQUEST, where the
-// request is written as [CPURequest] says, and moves nothing.
+// CPUPlan is the moves if a pod had another mode. The agent serves it as GET /cpus?plan=REQUEST, with a [CPURequest],
+// and moves nothing.
 type CPUPlan struct {
-	Moves   []CPUMove // ordered by namespace, name and container; none: everybody stays
-	Refusal string    // why the pod would not get what it asks for; "": it would
+	Moves   []CPUMove // ordered by namespace, name and container; none: no container moves
+	Refusal string    // why the pod would not get its CPUs; "": it would
 }
 
 // CPUMove is a container that would run on other CPUs than now.
@@ -48,7 +48,7 @@ type CPUMove struct {
 	Why       string
 }
 
-// CPURequest is what to plan: a pod, and the mode that it might ask for.
+// CPURequest is a plan request: a pod, and the mode that it might have.
 type CPURequest struct {
 	Namespace string
 	Name      string // of the pod

@@ -28,7 +28,7 @@ type Explanation struct {
 	QoS       string
 	Mode      model.Mode
 	Files     []FileExplanation
-	Waiting   []string // whom it waits for, who waits for it, and what is done about that
+	Waiting   []string // the pods that make it wait, or that it makes wait, and the throttles
 	Leaves    string   // why it should leave the node; "": it need not
 	Notices   []string
 }
@@ -94,10 +94,10 @@ type NodeExplanation struct {
 
 	SuppressionMethod model.SuppressMethod
 	Suppress          *model.Suppression // nil: batch is not kept to anything
-	Waiting           []string           // whom online pods wait for, and what is done about that
+	Waiting           []string           // the pods that make online pods wait, and the throttles
 	// which batch pod should leave, whether the node is hot, and what came of the last one
 	Leaving     []string
-	Unsupported []model.Reason // what the policy asks for and the kernel cannot do
+	Unsupported []model.Reason // features of the policy that the kernel lacks
 }
 
 // explainNode returns what the node could give to batch.

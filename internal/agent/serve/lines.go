@@ -7,8 +7,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// waiting says whom online pods wait for, and what is done about that, a line each. If uid is not "" only what is about
-// that pod counts.
+// waiting describes which pods make online pods wait, and the throttles, a line each. If uid is not "", only lines
+// about that pod count.
 func waiting(b *model.Interference, pods []*model.Pod, uid string) []string {
 	if b.Empty() {
 		return nil
@@ -36,7 +36,7 @@ func waiting(b *model.Interference, pods []*model.Pod, uid string) []string {
 	return lines
 }
 
-// nameOf returns what people call a pod; its UID if it is not known.
+// nameOf returns the name of a pod; its UID if the pod is unknown.
 func nameOf(pods []*model.Pod, uid string) string {
 	if p := model.FindPod(pods, uid); p != nil {
 		return p.Namespace + "/" + p.Name
@@ -44,7 +44,7 @@ func nameOf(pods []*model.Pod, uid string) string {
 	return uid
 }
 
-// leaves says why a pod should leave.
+// leaves describes why a pod should leave.
 func leaves(e *model.Eviction) string {
 	line := fmt.Sprintf("%s/%s should leave the node: %s", e.Namespace, e.Name, e.Reason)
 	if e.Withheld != nil {
@@ -53,7 +53,7 @@ func leaves(e *model.Eviction) string {
 	return line
 }
 
-// leaving says which pod should leave, whether the node is hot, and what came of the last one, a line each.
+// leaving describes which pod should leave, why the node is hot, and the result of the last eviction, a line each.
 func leaving(e *model.Evictions, pods []*model.Pod, clock time.Duration) []string {
 	if e == nil {
 		return nil

@@ -17,7 +17,7 @@ import (
 // PodsDir is the directory in the run directory that has a directory for each pod of a worker pool.
 const PodsDir = "pods"
 
-// AllowanceFile is the name of the file in a pod's directory that says what the pod may use now.
+// AllowanceFile is the name of the file with the allowance in a pod's directory.
 const AllowanceFile = "allowance.json"
 
 // Allowance is what a pod of a worker pool may use now, for the guard beside it. It is written when it changes and

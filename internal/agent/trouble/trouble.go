@@ -37,7 +37,7 @@ func (t *Log) Report(what string, err error) {
 	old, known := t.last[what]
 	if err == nil {
 		if old.said {
-			t.log.Info("well again", "what", what)
+			t.log.Info("recovered", "operation", what)
 		}
 		if old.stands {
 			old.stands, old.said = false, false
@@ -56,7 +56,7 @@ func (t *Log) Report(what string, err error) {
 		return
 	}
 	t.last[what] = trouble{text: text, logged: time.Now(), stands: true, said: true}
-	t.log.Warn("trouble", "what", what, "err", text)
+	t.log.Warn("failed", "operation", what, "err", text)
 }
 
 // Each calls f for every kind of work that ever failed, with the number of failures.

@@ -104,7 +104,7 @@ const (
 	AgentNotThere Cause = "AgentNotThere" // the node has no agent pod
 	AgentUnready  Cause = "AgentNotReady" // the agent pod is not ready
 	KubeletLost   Cause = "KubeletLost"   // the kubelet does not renew its Lease
-	Recovered     Cause = "Recovered"     // agent and kubelet are well again
+	Recovered     Cause = "Recovered"     // agent and kubelet are healthy again
 	NodeGone      Cause = "NodeGone"      // there is no Node object of this name
 )
 
