@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ClusterPolicy is a policy as it stands in a cluster: what it says, and where and when it holds.
+// ClusterPolicy is a policy of the cluster: its content, and where and when it applies.
 type ClusterPolicy struct {
 	Name       string
 	Generation int64    // of the object, which grows with each change; 0: it is none
@@ -16,15 +16,15 @@ type ClusterPolicy struct {
 	Policy     Policy
 }
 
-// What holds in a policy that does not say.
+// Defaults of a policy.
 const (
 	DefaultRollout      = 100 // percent of the selected nodes: all of them
 	DefaultEvictPerHour = 6   // batch pods, where they may be evicted at all
 )
 
-// Window is a time of each day. It begins when the clock of its zone reads Start and from then on never less, and ends
-// when the clock first reads End: where clocks are put back over either, the window is the shorter one of the two that
-// it could be, and a time that clocks leave out is passed when they are put forward.
+// Window is a time of each day. It begins when the clock of its zone reads Start or, if that is skipped, later, and
+// ends when the clock first reads End. If clocks are put back over either, the shorter of the two possible windows
+// counts; a time that clocks skip is passed when they are put forward.
 type Window struct {
 	Name        string
 	Start       int // minutes after midnight, 0 to 1439
@@ -36,27 +36,27 @@ type Window struct {
 // Always reports whether the window never ends.
 func (w *Window) Always() bool { return w.Start == w.End }
 
-// Length returns how long the window is on a day on which clocks are not changed; 0 if it never ends.
+// Length returns the length of the window on a day without a change of clocks; 0 if it never ends.
 func (w *Window) Length() time.Duration {
 	const day = 24 * 60
 	return time.Duration((w.End-w.Start+day)%day) * time.Minute
 }
 
-// SellState is what windows say about selling at a moment.
+// SellState is whether windows allow selling at a moment.
 type SellState string
 
-// The states. The zero value means that nobody asked the windows.
+// The states. The zero value means that windows were not evaluated.
 const (
 	SellOpen     SellState = "Open"
 	SellDraining SellState = "Draining" // nothing new is sold
 	SellClosed   SellState = "Closed"   // nothing is sold
 )
 
-// TimeZone is a time zone that has a name. The zero value is UTC.
+// TimeZone is a named time zone. The zero value is UTC.
 type TimeZone struct{ location *time.Location }
 
-// LoadTimeZone returns the time zone of a name, such as Asia/Shanghai, from the data of the machine or, where it has
-// none, from what the binary brings along. "Local" is no name: it means something else on each machine.
+// LoadTimeZone returns the time zone of a name, such as Asia/Shanghai, from the data of the machine, or else from the
+// binary's own. "Local" is no name: it differs between machines.
 func LoadTimeZone(name string) (TimeZone, error) {
 	if name == "" || name == "Local" {
 		return TimeZone{}, fmt.Errorf("%q is not the name of a time zone", name)
@@ -79,7 +79,7 @@ func (z TimeZone) Location() *time.Location {
 // String returns the zone's name.
 func (z TimeZone) String() string { return z.Location().String() }
 
-// MarshalText writes the zone's name, from which [TimeZone.UnmarshalText] loads it again: a journal has names, not
+// MarshalText writes the zone's name, from which [TimeZone.UnmarshalText] loads it again: a journal contains names, not
 // rules.
 func (z TimeZone) MarshalText() ([]byte, error) { return []byte(z.String()), nil }
 

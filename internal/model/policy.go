@@ -2,17 +2,17 @@ package model
 
 import "slices"
 
-// Mode says how far a policy goes.
+// Mode is how far a policy is carried out.
 type Mode string
 
-// The modes. The zero value is ModeObserve: a policy that does not say acts on nothing.
+// The modes. The zero value counts as ModeObserve: nothing is written.
 const (
 	ModeObserve  Mode = "Observe"  // decide and report, write nothing
-	ModeEnforce  Mode = "Enforce"  // carry out what is decided
-	ModeDisabled Mode = "Disabled" // give back everything, then do nothing
+	ModeEnforce  Mode = "Enforce"  // carry out the decisions
+	ModeDisabled Mode = "Disabled" // restore everything, then write nothing
 )
 
-// Scope says against whom a weight counts.
+// Scope is the set of pods against which a weight counts.
 type Scope string
 
 // The scopes.
@@ -21,7 +21,7 @@ const (
 	ScopeClass Scope = "Class" // against pods of the same QoS class only
 )
 
-// QuotaMode says what becomes of a weighted pod's CFS quota.
+// QuotaMode is the handling of a weighted pod's CFS quota.
 type QuotaMode string
 
 // The quota modes. The zero value leaves the choice to the next in line: annotation, then policy, then QuotaKubelet.
@@ -30,10 +30,10 @@ const (
 	QuotaUnlimited QuotaMode = "unlimited" // none: the weight alone decides
 )
 
-// SuppressMethod is what keeps batch to what online pods leave.
+// SuppressMethod is how batch is limited to the CPU that online pods leave.
 type SuppressMethod string
 
-// The methods of suppression. The zero value is that of a policy that is not about CPU.
+// The methods of suppression. The zero value belongs to a policy without cpu.
 const (
 	SuppressByNone   SuppressMethod = "None"
 	SuppressByCpuset SuppressMethod = "CPUSet" // batch runs on fewer CPUs
@@ -41,7 +41,7 @@ const (
 	SuppressByBoth   SuppressMethod = "Both"   // batch runs on as few CPUs as hold it, and has the quota
 )
 
-// Policy is what an operator allows Waterline to do on a node, with every default filled in.
+// Policy is what an operator allows on a node, with every default filled in.
 type Policy struct {
 	Mode        Mode
 	CPU         SellPolicy
@@ -53,42 +53,42 @@ type Policy struct {
 	Pods        []PodRule
 }
 
-// SelectsNamespaces reports whether the policy selects anything by the labels of namespaces, which must be known then.
+// SelectsNamespaces reports whether the policy selects anything by labels of namespaces, which must be known then.
 func (p *Policy) SelectsNamespaces() bool {
 	return len(p.Weight.Namespaces) > 0 ||
 		slices.ContainsFunc(p.Pods, func(rule PodRule) bool { return len(rule.Namespaces) > 0 })
 }
 
-// SuppressPolicy is how batch is kept to what online pods leave of the CPU.
+// SuppressPolicy is how batch is limited to the CPU that online pods leave.
 type SuppressPolicy struct {
 	By       SuppressMethod
-	MinBatch int64 // of the capacity, in thousandths, that batch keeps whatever online pods need
+	MinBatch int64 // part of the capacity, in thousandths, that batch keeps whatever online pods need
 }
 
-// On reports whether batch is kept to anything.
+// On reports whether batch is limited.
 func (p SuppressPolicy) On() bool { return p.By != "" && p.By != SuppressByNone }
 
-// ProtectPolicy is what is done for online pods besides suppressing batch.
+// ProtectPolicy is the protection of online pods besides the suppression of batch.
 type ProtectPolicy struct {
-	Burst        bool // let them exceed their CFS quota for moments
-	Memory       bool // have the kernel take other memory before that which they request
-	Interference bool // find out which neighbour an online pod waits for, and throttle it if that is batch
-	// batch pods that may be evicted from the node in an hour, at most; 0: none is, and nobody is asked to
+	Burst        bool // online pods exceed their CFS quota for moments
+	Memory       bool // the kernel reclaims batch memory before the memory that they request
+	Interference bool // find the pod that makes an online pod wait, and throttle it if it is batch
+	// batch pods that may be evicted from the node in an hour; 0: no eviction is requested
 	EvictPerHour int64
-	// freeze the one that is to leave for want of memory, for moments; only together with Memory and EvictPerHour
+	// freeze the pod whose eviction is requested for memory, for moments; only with Memory and EvictPerHour
 	Freeze bool
 }
 
-// WeightPolicy bounds and extends what annotations ask for.
+// WeightPolicy limits and extends the weights of annotations.
 type WeightPolicy struct {
 	Scope              Scope
 	Quota              QuotaMode
-	Max                int64          // in shares; a pod that asks for more gets this
+	Max                int64          // in shares; a pod that requests more gets this
 	Namespaces         []NamespaceMax // the first whose selector matches the namespace replaces Max
-	OverrideGuaranteed bool           // let weights take CPU that Guaranteed pods were promised
+	OverrideGuaranteed bool           // weights may take CPU that Guaranteed pods request
 	PromoteBestEffort  bool           // raise the BestEffort class too, so that its pods' weights count on the node
-	SchedIdle          bool           // batch pods without a weight of their own run only when no pod beside them wants to
-	// such pods are told to the kernel as batch, and online pods as online, where it can tell them apart
+	SchedIdle          bool           // batch pods without a weight of their own run only when no sibling wants to
+	// mark such pods as batch and online pods as online, on kernels with group identities
 	Identity bool
 }
 
@@ -98,13 +98,13 @@ type NamespaceMax struct {
 	Max      int64
 }
 
-// PodRule gives the pods it selects what annotations would give them. An annotation on the pod beats it. Of the rules
-// that select a pod the first that says something about a thing counts.
+// PodRule gives the pods that it selects the effect of annotations. An annotation on the pod takes precedence. Of the
+// rules that select a pod, the first with a value counts, for each value.
 type PodRule struct {
 	Selector   Selector
 	Namespaces Selector     // of the pods' namespaces
-	Shares     int64        // 0: says nothing
-	CPUs       CPUMode      // "": says nothing
+	Shares     int64        // 0: no value
+	CPUs       CPUMode      // "": no value
 	Placement  CPUPlacement // how CPUs are chosen; counts together with CPUs
 }
 
@@ -113,8 +113,8 @@ func (r *PodRule) Selects(p *Pod) bool {
 	return r.Selector.Matches(p.Labels) && r.Namespaces.Matches(p.NamespaceLabels)
 }
 
-// DefaultPolicy is what holds where no policy was written: weights as annotated, within the kernel's range, nothing
-// sold and nobody evicted.
+// DefaultPolicy is the policy of a node that no policy selects: everything is decided and nothing written. Weights are
+// as annotated, within the kernel's range; nothing is sold, and no pod is evicted.
 func DefaultPolicy() Policy {
 	return Policy{
 		Mode:   ModeObserve,
@@ -124,7 +124,7 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// Selector chooses objects by their labels: all requirements must hold, and none at all chooses everything.
+// Selector selects objects by their labels: all requirements must hold, and an empty selector selects everything.
 type Selector []Requirement
 
 // Requirement is one condition on a label.
@@ -134,7 +134,7 @@ type Requirement struct {
 	Values []string
 }
 
-// SelectorOp is what a requirement demands of a label.
+// SelectorOp is the operator of a requirement.
 type SelectorOp string
 
 // The operators, named as in the Kubernetes API.
@@ -145,8 +145,8 @@ const (
 	DoesNotExist SelectorOp = "DoesNotExist"
 )
 
-// Matches reports whether an object with these labels is chosen. As in the Kubernetes API, NotIn also holds for an
-// object without the label.
+// Matches reports whether the selector selects an object with these labels. As in the Kubernetes API, NotIn also holds
+// for an object without the label.
 func (s Selector) Matches(labels map[string]string) bool {
 	for _, r := range s {
 		value, found := labels[r.Key]

@@ -9,7 +9,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// collection gathers what sources report and wakes whoever reads it. It is safe for concurrent use.
+// collection gathers the objects of sources and wakes the reader. It is safe for concurrent use.
 type collection struct {
 	wake chan struct{}
 

@@ -281,7 +281,7 @@ func Sweep(dir string, pipe io.Reader) error {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	return nil // somebody else has it, who cleans up first
+	return nil // another process has it, and cleans up first
 }
 
 // clean removes what an earlier cluster left, except the lock.

@@ -1,5 +1,5 @@
 // Package cluster brings up a real Kubernetes cluster of one node on this machine for tests, and down again: etcd, the
-// control plane and, if asked for, containerd and a kubelet with real pods.
+// control plane and, on request, containerd and a kubelet with real pods.
 //
 // Everything runs in PID, mount and network namespaces of its own. The first process in there is their init: when it
 // ends, for whatever reason, the kernel ends all the others, and mounts and network devices go with their namespaces.

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Serve serves files and commands of this machine, to whoever has a certificate of the cluster, until it fails:
+// Serve serves files and commands of this machine, to holders of a certificate of the cluster, until it fails:
 //
 //	GET    /files/PATH   the content of a file, or the names in a directory, one a line
 //	PUT    /files/PATH   write the body into a file, which is made if it is missing

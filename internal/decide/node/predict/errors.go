@@ -22,7 +22,7 @@ const (
 	assumedExcess = 0.08
 )
 
-// asked is a prediction that was made at the beginning of a quarter-hour. Both are 0 if none was.
+// asked is a prediction from the beginning of a quarter-hour. Both values are 0 without one.
 type asked struct {
 	base, peak peak
 }

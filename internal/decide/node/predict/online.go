@@ -59,7 +59,7 @@ func Decide(n *model.Node, cpu, memory model.Use, s State) (cpus, bytes [model.H
 	pods := gather(n)
 	s = s.sample(n, pods, cpu, memory)
 	prior, news := s.newcomers(pods)
-	// A node on which nothing asks for anything still has a prior: as good as nothing.
+	// A node without requests still has a prior: almost nothing.
 	cpus = s.peaks(n, s.CPU, Config{Limit: float64(n.Load.CPUMilli), Prior: max(prior.cpu, 1)}, news.cpu)
 	bytes = s.peaks(n, s.Memory, Config{Limit: float64(n.Load.Memory), Prior: max(prior.memory, 1)}, news.memory)
 	return cpus, bytes, s
@@ -73,7 +73,7 @@ func unknown() (peaks [model.Horizons]model.Peak) {
 	return peaks
 }
 
-// peaks asks a predictor, and adds what the newcomers may need beyond.
+// peaks predicts with a predictor, and adds the needs of newcomers beyond that.
 func (s State) peaks(n *model.Node, p *Predictor, c Config, news float64) (peaks [model.Horizons]model.Peak) {
 	if p == nil {
 		p = &Predictor{}

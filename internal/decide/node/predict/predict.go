@@ -47,14 +47,14 @@ const (
 	knowsDay  = 2 * dayQuarters
 )
 
-// Data this old is as good as new; at the end of distrust it is worth nothing.
+// Data up to the age fresh counts fully; at the age distrust it counts nothing.
 const (
 	fresh    = 5 * time.Minute
 	distrust = time.Hour
 )
 
-// DefaultTarget returns the share of predictions that may be exceeded where nobody says another. A day's is lower: all
-// predictions of a day share one peak, so there are few errors to learn from and the share comes out higher than asked.
+// DefaultTarget returns the default fraction of predictions that usage may exceed. A day's is lower: all predictions of
+// a day share one peak, so there are few errors to learn from, and the actual fraction is higher than the target.
 func DefaultTarget(h model.Horizon) float64 {
 	if h == model.Day {
 		return 0.01
@@ -62,15 +62,15 @@ func DefaultTarget(h model.Horizon) float64 {
 	return 0.03
 }
 
-// Config is what somebody else knows or wants. Values of one predictor have one unit, any: milli-cores, bytes, percent.
+// Config is the configuration of a predictor. Its values have one unit, any: milli-cores, bytes, percent.
 type Config struct {
-	Limit  float64                 // what the set can use at most, usually what its node has; > 0
+	Limit  float64                 // most that the set can use, usually the capacity of its node; > 0
 	Target [model.Horizons]float64 // share of predictions of each horizon that may be exceeded, in (0, 1); 0: the default
 	// peak that other pods of the same workload owners suggest, used until enough was measured; 0: none
 	Prior float64
 }
 
-// bounded says whether the limit is one: only then there is something to predict a share of.
+// bounded reports whether the limit is valid. Only then can a part of it be predicted.
 func (c *Config) bounded() bool { return c.Limit > 0 && c.Limit <= highestSample }
 
 func (c *Config) target(h model.Horizon) float64 {
