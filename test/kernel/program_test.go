@@ -36,7 +36,7 @@ func TestDoctor(t *testing.T) {
 	_ = writer.Wait()
 	out, err = exec.Command(binary(t, "waterline"), "doctor", "--kubepods", n.layout.Root, "--run-dir", t.TempDir(),
 		"--seconds", "1").CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "nobody wrote a weight or a quota") {
+	if err != nil || !strings.Contains(string(out), "no program wrote a weight or a quota") {
 		t.Errorf("without it: %v:\n%s", err, out)
 	}
 }

@@ -300,7 +300,7 @@ func TestRelieve(t *testing.T) {
 		t.Error("the process was killed")
 	}
 	journal, err := os.ReadFile(r.dir + "/journal.jsonl")
-	if err != nil || !strings.Contains(string(journal), `"Reclaimed":{"UID":"b","Asked":`) ||
+	if err != nil || !strings.Contains(string(journal), `"Reclaimed":{"UID":"b","Requested":`) ||
 		!strings.Contains(string(journal), `"Reclaim":{"UID":"b",`) {
 		t.Errorf("the journal does not have the requested and the reclaimed memory: %v", err)
 	}
