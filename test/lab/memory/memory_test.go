@@ -55,7 +55,7 @@ func TestParseEvents(t *testing.T) {
 }
 
 func TestReclaimed(t *testing.T) {
-	const line = `{"Node":{"Pods":[],"Reclaimed":{"UID":"b","Asked":9,"Freed":4}},"Plan":{}}` + "\n" +
+	const line = `{"Node":{"Pods":[],"Reclaimed":{"UID":"b","Requested":9,"Freed":4}},"Plan":{}}` + "\n" +
 		`{"Node":{}}` + "\n"
 	for text, want := range map[string]int64{"": 0, line: 4, line + line: 8, line + `{"Node":{"Recl`: 4} {
 		if got, err := reclaimed(journalOf(t, text)); got != want || err != nil {
