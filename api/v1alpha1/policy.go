@@ -36,7 +36,8 @@ type ColocationPolicyList struct {
 type ColocationPolicySpec struct {
 	// Mode is how far Waterline goes on the governed nodes. Observe (the default) decides and reports, and writes
 	// nothing; settings that Enforce wrote before are restored. Enforce carries the decisions out. Disabled restores
-	// every setting and decides nothing. Start with Observe, read the NodeReports, then enforce.
+	// every setting within seconds, withdraws the offer and decides nothing. Start with Observe, read the NodeReports,
+	// then enforce.
 	// +kubebuilder:validation:Enum=Observe;Enforce;Disabled
 	// +kubebuilder:default=Observe
 	Mode string `json:"mode,omitempty"`
@@ -45,7 +46,8 @@ type ColocationPolicySpec struct {
 	// the policy whose name sorts first. One policy governs a node as a whole; policies are never merged. A whole
 	// number, default 0. The policy of the chart has -1000.
 	Priority int32 `json:"priority,omitempty"`
-	// NodeSelector selects nodes by their labels. Default: all nodes.
+	// NodeSelector selects nodes by their labels. A node with the label waterline.io/opt-out is never governed. Default:
+	// all nodes.
 	NodeSelector *LabelSelector `json:"nodeSelector,omitempty"`
 	// Rollout limits the policy to a part of the selected nodes. Default: all of them.
 	Rollout *RolloutSpec `json:"rollout,omitempty"`
@@ -88,7 +90,7 @@ type ColocationPolicySpec struct {
 
 // RolloutSpec limits a policy to a part of the nodes that it selects.
 type RolloutSpec struct {
-	// Percent is the percentage of the selected nodes on which the policy holds, from 0 to 100. Each node has a fixed
+	// Percent is the percentage of the selected nodes that the policy governs, from 0 to 100. Each node has a fixed
 	// place, computed from its UID and the policy's name, so a node that is in stays in when the number grows. A node
 	// that is not in counts as not selected: the next policy that selects it governs it.
 	// +kubebuilder:validation:Minimum=0
@@ -344,8 +346,8 @@ type ColocationPolicyStatus struct {
 type NodeCounts struct {
 	// Selected is the number of nodes that match the node selector.
 	Selected int32 `json:"selected"`
-	// Governed is the number of selected nodes on which the policy holds. The others are not rolled out yet, have a
-	// policy of higher rank, or opted out.
+	// Governed is the number of selected nodes that the policy governs. The others are not rolled out yet, have a policy
+	// of higher rank, or opted out.
 	Governed int32 `json:"governed"`
 	// Enforcing is the number of governed nodes whose agent reported that it enforces the policy as it is now.
 	Enforcing int32 `json:"enforcing"`
