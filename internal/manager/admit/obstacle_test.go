@@ -1,9 +1,9 @@
 package admit
 
 import (
-	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -29,13 +29,13 @@ func TestObstacles(t *testing.T) {
 		return quota(`hard: {requests.cpu: 4}, scopeSelector: {matchExpressions: [` + expression + `]}`)
 	}
 	for _, c := range []struct {
-		what string
+		name string
 		got  []string
 		want []string
 	}{
 		{"defaults", limits(`[{type: Container, default: {cpu: 1}, defaultRequest: {memory: 1Gi}}]`), nil},
 		{"of claims", limits(`[{type: PersistentVolumeClaim, max: {storage: 1Gi}}]`), nil},
-		{"of something else", limits(`[{type: Container, max: {ephemeral-storage: 1Gi}}]`), nil},
+		{"of other resources", limits(`[{type: Container, max: {ephemeral-storage: 1Gi}}]`), nil},
 		{"bounds", limits(`[{type: Container, min: {cpu: 1}, max: {cpu: 2, memory: 1Gi}}, {type: Pod, max: {memory: 4Gi}}]`),
 			[]string{
 				"min of cpu for each Container", "max of cpu for each Container", "max of memory for each Container",
@@ -71,8 +71,10 @@ func TestObstacles(t *testing.T) {
 			[]string{"requests.cpu"},
 		},
 	} {
-		if !slices.Equal(c.got, c.want) {
-			t.Errorf("%s: %q, want %q", c.what, c.got, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, c.got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -89,9 +91,11 @@ func TestThreshold(t *testing.T) {
 		want          int
 	}{{"Deployment/shop/web", "night", 51}, {"Deployment/shop/web", "day", 62}, {"CronJob/shop/report", "night", 29},
 		{"Pod/shop/alone", "night", 34}} {
-		if got := threshold(c.owner, c.policy); got != c.want {
-			t.Errorf("%s, %s: %d, want %d", c.owner, c.policy, got, c.want)
-		}
+		t.Run(c.owner+" "+c.policy, func(t *testing.T) {
+			if got := threshold(c.owner, c.policy); got != c.want {
+				t.Errorf("%d, want %d", got, c.want)
+			}
+		})
 	}
 }
 
@@ -165,27 +169,30 @@ func TestNeverByPolicy(t *testing.T) {
 func TestKeep(t *testing.T) {
 	const key = v1alpha1.AnnotationBatchResources
 	for _, c := range []struct {
+		name              string
 		before, now, want map[string]string
 		changed           bool
 	}{
-		{nil, nil, nil, false},
+		{"absent", nil, nil, nil, false},
 		{
-			map[string]string{key: "a"}, map[string]string{key: "a", "other": "x"}, map[string]string{key: "a", "other": "x"},
-			false,
+			"kept", map[string]string{key: "a"}, map[string]string{key: "a", "other": "x"},
+			map[string]string{key: "a", "other": "x"}, false,
 		},
 		{
-			map[string]string{key: "a"}, map[string]string{key: "b", "other": "x"}, map[string]string{key: "a", "other": "x"},
-			true,
+			"changed", map[string]string{key: "a"}, map[string]string{key: "b", "other": "x"},
+			map[string]string{key: "a", "other": "x"}, true,
 		},
-		{map[string]string{key: "a"}, nil, map[string]string{key: "a"}, true},
-		{nil, map[string]string{key: "b"}, map[string]string{}, true},
+		{"removed", map[string]string{key: "a"}, nil, map[string]string{key: "a"}, true},
+		{"added", nil, map[string]string{key: "b"}, nil, true},
 	} {
-		before, now := &corev1.Pod{}, &corev1.Pod{}
-		before.Annotations, now.Annotations = c.before, c.now
-		after, o := Keep(before, now)
-		if o.Changed != c.changed || fmt.Sprint(after.Annotations) != fmt.Sprint(c.want) {
-			t.Errorf("%v to %v: %v, %v", c.before, c.now, after.Annotations, o)
-		}
-		check(t, now, after, Outcome{Changed: o.Changed, Why: ByLabel}, Rules{})
+		t.Run(c.name, func(t *testing.T) {
+			before, now := &corev1.Pod{}, &corev1.Pod{}
+			before.Annotations, now.Annotations = c.before, c.now
+			after, o := Keep(before, now)
+			if diff := cmp.Diff(c.want, after.Annotations, cmpopts.EquateEmpty()); diff != "" || o.Changed != c.changed {
+				t.Errorf("changed %v, -want +got:\n%s", o.Changed, diff)
+			}
+			check(t, now, after, Outcome{Changed: o.Changed, Why: ByLabel}, Rules{})
+		})
 	}
 }

@@ -118,28 +118,31 @@ func TestNamespaceLookupFails(t *testing.T) {
 	plain := strings.Replace(batchPod, "waterline.io/qos", "app", 1)
 	read := "" // the namespace
 	for _, c := range []struct {
+		name  string
 		pod   string
 		found *corev1.Namespace
 		err   error
 		why   Why
 		read  string
 	}{
-		{plain, optedIn("shop"), nil, ByPolicy, "shop"},
-		{plain, nil, errors.New("not found"), NamespaceUnknown, "shop"},
-		{plain, optedIn("shop"), errors.New("stale"), NamespaceUnknown, "shop"},
-		{plain, nil, nil, NamespaceUnknown, "shop"},
-		{batchPod, nil, errors.New("not found"), ByLabel, ""},
+		{"found", plain, optedIn("shop"), nil, ByPolicy, "shop"},
+		{"an error", plain, nil, errors.New("not found"), NamespaceUnknown, "shop"},
+		{"a namespace and an error", plain, optedIn("shop"), errors.New("stale"), NamespaceUnknown, "shop"},
+		{"neither", plain, nil, nil, NamespaceUnknown, "shop"},
+		{"not read for a labelled pod", batchPod, nil, errors.New("not found"), ByLabel, ""},
 	} {
-		read = ""
-		w := New(Options{
-			Rules:     func() Rules { return everything(100) },
-			Namespace: func(_ context.Context, name string) (*corev1.Namespace, error) { read = name; return c.found, c.err },
+		t.Run(c.name, func(t *testing.T) {
+			read = ""
+			w := New(Options{
+				Rules:     func() Rules { return everything(100) },
+				Namespace: func(_ context.Context, name string) (*corev1.Namespace, error) { read = name; return c.found, c.err },
+			})
+			answer := post(t, w, request(admissionv1.Create, c.pod, "null"))
+			if answer.AuditAnnotations["why"] != string(c.why) || read != c.read ||
+				(answer.Patch != nil) != (c.why == ByPolicy || c.why == ByLabel) {
+				t.Errorf("%v, read %q, %s", answer.AuditAnnotations, read, answer.Patch)
+			}
 		})
-		answer := post(t, w, request(admissionv1.Create, c.pod, "null"))
-		if answer.AuditAnnotations["why"] != string(c.why) || read != c.read ||
-			(answer.Patch != nil) != (c.why == ByPolicy || c.why == ByLabel) {
-			t.Errorf("%v, %v: %v, read %q, %s", c.found, c.err, answer.AuditAnnotations, read, answer.Patch)
-		}
 	}
 	if answer := post(t, New(Options{Rules: func() Rules { return everything(100) }}),
 		request(admissionv1.Create, plain, "null")); answer.Patch != nil {
@@ -149,28 +152,31 @@ func TestNamespaceLookupFails(t *testing.T) {
 
 func TestBadRequests(t *testing.T) {
 	for _, c := range []struct {
-		method, contentType, body string
-		want                      int
+		name, method, contentType, body string
+		want                            int
 	}{
-		{http.MethodGet, "application/json", "", http.StatusMethodNotAllowed},
-		{http.MethodPost, "application/yaml", "{}", http.StatusUnsupportedMediaType},
-		{http.MethodPost, "", "{}", http.StatusUnsupportedMediaType},
-		{http.MethodPost, "application/json; charset=utf-8", "{}", http.StatusBadRequest},
-		{http.MethodPost, "application/json", "", http.StatusBadRequest},
-		{http.MethodPost, "application/json", "null", http.StatusBadRequest},
-		{http.MethodPost, "application/json",
+		{"GET", http.MethodGet, "application/json", "", http.StatusMethodNotAllowed},
+		{"YAML", http.MethodPost, "application/yaml", "{}", http.StatusUnsupportedMediaType},
+		{"no content type", http.MethodPost, "", "{}", http.StatusUnsupportedMediaType},
+		{"an empty object", http.MethodPost, "application/json; charset=utf-8", "{}", http.StatusBadRequest},
+		{"an empty body", http.MethodPost, "application/json", "", http.StatusBadRequest},
+		{"null", http.MethodPost, "application/json", "null", http.StatusBadRequest},
+		{"another version", http.MethodPost, "application/json",
 			`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{}}`, http.StatusBadRequest},
-		{http.MethodPost, "application/json",
+		{"no request", http.MethodPost, "application/json",
 			`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`, http.StatusBadRequest},
-		{http.MethodPost, "application/json", strings.Repeat(" ", maxBody+1), http.StatusRequestEntityTooLarge},
+		{"a body that is too long", http.MethodPost, "application/json", strings.Repeat(" ", maxBody+1),
+			http.StatusRequestEntityTooLarge},
 	} {
-		r := httptest.NewRequest(c.method, Path, strings.NewReader(c.body))
-		r.Header.Set("Content-Type", c.contentType)
-		to := httptest.NewRecorder()
-		New(Options{}).Handler().ServeHTTP(to, r)
-		if to.Code != c.want {
-			t.Errorf("%s %s %.40q: %d, want %d", c.method, c.contentType, c.body, to.Code, c.want)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			r := httptest.NewRequest(c.method, Path, strings.NewReader(c.body))
+			r.Header.Set("Content-Type", c.contentType)
+			to := httptest.NewRecorder()
+			New(Options{}).Handler().ServeHTTP(to, r)
+			if to.Code != c.want {
+				t.Errorf("status %d, want %d", to.Code, c.want)
+			}
+		})
 	}
 	r := httptest.NewRequest(http.MethodPost, Path, io.MultiReader(strings.NewReader("{"), failing{}))
 	r.Header.Set("Content-Type", "application/json")

@@ -24,7 +24,7 @@ func TestClasses(t *testing.T) {
 	}
 	var got strings.Builder
 	for line := range strings.Lines(string(content)) {
-		says, _, isCase := strings.Cut(line, "=>")
+		input, _, isCase := strings.Cut(line, "=>")
 		if !isCase {
 			got.WriteString(line)
 			continue
@@ -32,7 +32,7 @@ func TestClasses(t *testing.T) {
 		p := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{UID: "0a", Labels: map[string]string{}, Annotations: map[string]string{}},
 		}
-		for _, word := range strings.Fields(says) {
+		for _, word := range strings.Fields(input) {
 			key, value, _ := strings.Cut(word, "=")
 			switch key {
 			case "ours":
@@ -57,7 +57,7 @@ func TestClasses(t *testing.T) {
 		if !ok {
 			t.Fatalf("%q is no pod", line)
 		}
-		fmt.Fprintf(&got, "%s=> %s tier=%s cpus=%s online=%v", says, pod.Class, pod.Tier, pod.Annotations.CPUs,
+		fmt.Fprintf(&got, "%s=> %s tier=%s cpus=%s online=%v", input, pod.Class, pod.Tier, pod.Annotations.CPUs,
 			pod.Class.Online())
 		for _, n := range pod.Annotations.Notices {
 			fmt.Fprintf(&got, "; %s", n)
@@ -80,20 +80,22 @@ func TestOwners(t *testing.T) {
 		{"Job", "report-2a", "", "Job/shop/report-2a"},
 		{"", "", "", "Pod/shop/alone"},
 	} {
-		p := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{
-				UID:       "0a",
-				Namespace: "shop",
-				Name:      "alone",
-				Labels:    map[string]string{"pod-template-hash": c.hash},
-			},
-		}
-		if c.kind != "" {
-			p.OwnerReferences = []metav1.OwnerReference{{Kind: "Watcher", Name: "other"},
-				{Kind: c.kind, Name: c.name, Controller: &yes}}
-		}
-		if pod, _ := Pod(p, ""); pod.Owner != c.want {
-			t.Errorf("%s %s: %s, want %s", c.kind, c.name, pod.Owner, c.want)
-		}
+		t.Run(c.want, func(t *testing.T) {
+			p := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{
+					UID:       "0a",
+					Namespace: "shop",
+					Name:      "alone",
+					Labels:    map[string]string{"pod-template-hash": c.hash},
+				},
+			}
+			if c.kind != "" {
+				p.OwnerReferences = []metav1.OwnerReference{{Kind: "Watcher", Name: "other"},
+					{Kind: c.kind, Name: c.name, Controller: &yes}}
+			}
+			if pod, _ := Pod(p, ""); pod.Owner != c.want {
+				t.Errorf("%s %s: got %s", c.kind, c.name, pod.Owner)
+			}
+		})
 	}
 }

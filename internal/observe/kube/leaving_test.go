@@ -19,25 +19,27 @@ func TestLeaving(t *testing.T) {
 		leaving       bool
 		want          time.Duration
 	}{
-		"nothing said":         {nil, nil, false, 30 * time.Second},
-		"its own":              {seconds(600), nil, false, 10 * time.Minute},
-		"of who deleted it":    {seconds(600), seconds(5), true, 5 * time.Second},
+		"the default":          {nil, nil, false, 30 * time.Second},
+		"of the spec":          {seconds(600), nil, false, 10 * time.Minute},
+		"of the deletion":      {seconds(600), seconds(5), true, 5 * time.Second},
 		"at once":              {seconds(600), seconds(0), true, 0},
-		"more than can be":     {seconds(1 << 62), nil, false, 24 * time.Hour},
-		"less than can be":     {seconds(-1), nil, false, 0},
-		"deleted without word": {seconds(7), nil, true, 7 * time.Second},
+		"above the maximum":    {seconds(1 << 62), nil, false, 24 * time.Hour},
+		"negative":             {seconds(-1), nil, false, 0},
+		"of the spec, deleted": {seconds(7), nil, true, 7 * time.Second},
 	} {
-		p := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{UID: "0a1b2c3d-0000-4000-8000-000000000001", DeletionGracePeriodSeconds: c.deleted},
-		}
-		p.Spec.TerminationGracePeriodSeconds = c.spec
-		if c.leaving {
-			p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-		}
-		got, ok := Pod(p, "")
-		if !ok || got.Grace != c.want || got.Leaving != c.leaving {
-			t.Errorf("%s: %v, leaving %v", name, got.Grace, got.Leaving)
-		}
+		t.Run(name, func(t *testing.T) {
+			p := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{UID: "0a1b2c3d-0000-4000-8000-000000000001", DeletionGracePeriodSeconds: c.deleted},
+			}
+			p.Spec.TerminationGracePeriodSeconds = c.spec
+			if c.leaving {
+				p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+			}
+			got, ok := Pod(p, "")
+			if !ok || got.Grace != c.want || got.Leaving != c.leaving {
+				t.Errorf("grace period %v, leaving %v", got.Grace, got.Leaving)
+			}
+		})
 	}
 	for value, want := range map[string]model.EvictPreference{
 		"never": model.EvictNever, "first": model.EvictFirst, "Never": model.EvictNever, "": model.EvictNever,
@@ -49,6 +51,6 @@ func TestLeaving(t *testing.T) {
 		}
 	}
 	if parsed := ParseAnnotations(nil); parsed.Evict != "" {
-		t.Errorf("nothing said: %q", parsed.Evict)
+		t.Errorf("without an annotation: %q", parsed.Evict)
 	}
 }

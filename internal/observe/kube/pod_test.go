@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
@@ -167,7 +167,7 @@ status:
 	}
 }
 
-// TestLeast checks the CPU limit that holds before, during and after a resize.
+// TestLeast checks the CPU limit that is in force before, during and after a resize.
 func TestLeast(t *testing.T) {
 	for _, c := range []struct {
 		name, spec, status, pod string
@@ -184,24 +184,26 @@ func TestLeast(t *testing.T) {
 			"conditions: [{type: PodResizePending, status: 'True', reason: Deferred}]", 500, 1500,
 		},
 	} {
-		text := "metadata: {uid: 6016fc45-0a1b-4c2d-8e3f-123456789abc}\nspec: {containers: [{name: a, resources: " + c.spec +
-			"}, {name: b, resources: {limits: {cpu: 1}}}]}\n"
-		if c.status != "" {
-			text += "status:\n  containerStatuses: [{name: a, resources: " + c.status + "}]\n  " + c.pod + "\n"
-		}
-		var p corev1.Pod
-		if err := yaml.UnmarshalStrict([]byte(text), &p); err != nil {
-			t.Fatal(err)
-		}
-		was := p.DeepCopy()
-		pod, _ := Pod(&p, "")
-		if pod.Containers[0].LeastMilli != c.container || pod.LeastMilli != c.sum {
-			t.Errorf("%s: %d, of the pod %d, want %d and %d", c.name, pod.Containers[0].LeastMilli, pod.LeastMilli,
-				c.container, c.sum)
-		}
-		if !equality.Semantic.DeepEqual(was, &p) {
-			t.Errorf("%s: the pod was changed", c.name)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			text := "metadata: {uid: 6016fc45-0a1b-4c2d-8e3f-123456789abc}\nspec: {containers: [{name: a, resources: " + c.spec +
+				"}, {name: b, resources: {limits: {cpu: 1}}}]}\n"
+			if c.status != "" {
+				text += "status:\n  containerStatuses: [{name: a, resources: " + c.status + "}]\n  " + c.pod + "\n"
+			}
+			var p corev1.Pod
+			if err := yaml.UnmarshalStrict([]byte(text), &p); err != nil {
+				t.Fatal(err)
+			}
+			was := p.DeepCopy()
+			pod, _ := Pod(&p, "")
+			if pod.Containers[0].LeastMilli != c.container || pod.LeastMilli != c.sum {
+				t.Errorf("%d, of the pod %d, want %d and %d", pod.Containers[0].LeastMilli, pod.LeastMilli,
+					c.container, c.sum)
+			}
+			if diff := cmp.Diff(was, &p); diff != "" {
+				t.Errorf("the pod was changed: -before +after:\n%s", diff)
+			}
+		})
 	}
 }
 

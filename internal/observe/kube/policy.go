@@ -86,7 +86,7 @@ type BatchRule struct {
 	Tier       model.Tier
 }
 
-// BatchRules converts a policy's rules about which pods are batch. Where [Policy] finds nothing wrong they can be used.
+// BatchRules converts the rules of a policy that select batch pods. They are valid if [Policy] returns no error.
 func BatchRules(p *v1alpha1.ColocationPolicy) []BatchRule {
 	var c checker
 	return c.batchPods("spec.batchPods", p.Spec.BatchPods)
@@ -116,7 +116,7 @@ func OptedOut(labels map[string]string) bool {
 	return labelled && value != "false"
 }
 
-// sell reads how CPU and memory are sold, and how CPU is taken back.
+// sell reads how CPU and memory are sold, and how batch is suppressed.
 func (c *checker) sell(policy *model.Policy, s *v1alpha1.ColocationPolicySpec) {
 	defaults := model.DefaultPolicy()
 	policy.CPU, policy.Memory = defaults.CPU, defaults.Memory
@@ -137,10 +137,10 @@ func (c *checker) sell(policy *model.Policy, s *v1alpha1.ColocationPolicySpec) {
 	}
 }
 
-// sale is what a policy says about selling one resource.
+// sale has the fields of a policy about selling one resource.
 type sale struct{ waterline, method, ratio, mid string }
 
-// sale reads how a resource is sold, whose ratio is at most the highest.
+// sale reads how a resource is sold. waterline is the default, in thousandths, and highest the highest ratio.
 func (c *checker) sale(field string, s sale, waterline, highest int64) model.SellPolicy {
 	policy := model.SellPolicy{
 		Method:    chosen(c, field+".method", s.method, model.SellPredicted, model.SellRealtime, model.SellStatic),
@@ -154,7 +154,7 @@ func (c *checker) sale(field string, s sale, waterline, highest int64) model.Sel
 	return policy
 }
 
-// protect reads what is done for online pods. Where batch is let in they may burst unless the policy says otherwise.
+// protect reads the protection of online pods. In a policy with cpu they may burst, unless protect.burst is false.
 func (c *checker) protect(policy *model.ProtectPolicy, s *v1alpha1.ColocationPolicySpec) {
 	*policy = model.ProtectPolicy{Burst: s.CPU != nil}
 	if s.Protect.Burst != nil {

@@ -1,20 +1,23 @@
 package kube
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
+// zones compares time zones by their names.
+var zones = cmp.Comparer(func(a, b model.TimeZone) bool { return a.String() == b.String() })
+
 const header = "apiVersion: waterline.io/v1alpha1\nkind: ColocationPolicy\nmetadata: {name: p}\n"
 
-// example says something about everything.
+// example has every part of a policy, with values that are not the defaults.
 const example = header + `
 spec:
   mode: Enforce
@@ -71,12 +74,12 @@ func TestParsePolicy(t *testing.T) {
 			}},
 		},
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v\nwant %+v", got, want)
+	if diff := cmp.Diff(want, got, zones); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 	if p, err := ParsePolicy([]byte(header + "spec: {mode: Disabled}")); err != nil ||
 		p.Policy.Mode != model.ModeDisabled {
-		t.Errorf("Off without quotes: %+v, %v", p, err)
+		t.Errorf("mode Disabled: %+v, %v", p, err)
 	}
 	for labels, want := range map[*map[string]string]bool{{"app": "web"}: false, {"app": "db"}: true, {}: true} {
 		if got.Policy.Pods[0].Selector.Matches(*labels) != want {
@@ -85,13 +88,13 @@ func TestParsePolicy(t *testing.T) {
 	}
 }
 
-// TestPolicyDefaults checks what a policy means that says nothing, and that it differs from none at all as documented.
+// TestPolicyDefaults checks the defaults of an empty policy, and of empty fields.
 func TestPolicyDefaults(t *testing.T) {
 	got, err := ParsePolicy([]byte(header + "spec: {}"))
 	want := model.ClusterPolicy{Name: "p", Rollout: 100, Policy: fixture.Policy()}
 	want.Policy.Mode = model.ModeObserve
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	if diff := cmp.Diff(want, got, zones); err != nil || diff != "" {
+		t.Errorf("%v, -want +got:\n%s", err, diff)
 	}
 	got, err = ParsePolicy([]byte(header + "spec: {protect: {eviction: {}}}"))
 	if err != nil || got.Policy.Protect.EvictPerHour != 6 {
@@ -101,8 +104,8 @@ func TestPolicyDefaults(t *testing.T) {
 	want.Policy.CPU.Method, want.Policy.Memory.Method = model.SellPredicted, model.SellPredicted
 	want.Policy.Protect.Burst = true
 	want.Policy.Suppress.By = model.SuppressByCpuset
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	if diff := cmp.Diff(want, got, zones); err != nil || diff != "" {
+		t.Errorf("%v, -want +got:\n%s", err, diff)
 	}
 }
 
@@ -183,9 +186,9 @@ func TestBadPolicy(t *testing.T) {
 			`spec.nodeSelector.matchExpressions[0]: label "a b" cannot be used: write the name of a label`,
 		},
 		{header + "spec: {podDefaults: [{cpuShare: 5}]}",
-			"spec.podDefaults[0].selector: no selector cannot be used: write one; {} chooses everything"},
+			"spec.podDefaults[0].selector: no selector cannot be used: write one; {} selects everything"},
 		{header + "spec: {batchPods: [{}]}",
-			"spec.batchPods[0].selector: no selector cannot be used: write one; {} chooses everything"},
+			"spec.batchPods[0].selector: no selector cannot be used: write one; {} selects everything"},
 		{
 			header + "spec: {batchPods: [{selector: {}}, {selector: {}, percent: 101}]}",
 			"spec.batchPods[1].percent: 101 cannot be used: write a whole number from 0 to 100",
@@ -216,12 +219,14 @@ func TestBadPolicy(t *testing.T) {
 		{window("end: 00:00, drainBefore: 1s"), "none where it never ends"},
 		{header + "spec: {windows: [{name: a, start: 00:00, end: 01:00, timeZone: UTC}, {name: a, start: 02:00, end: " +
 			"03:00, timeZone: UTC}]}",
-			`spec.windows[1].name: "a" cannot be used: write another name, this one was used before`},
+			`spec.windows[1].name: "a" cannot be used: write another name; an earlier window has this one`},
 		{"{", "reading the policy"},
 	} {
-		if _, err := ParsePolicy([]byte(c.document)); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: %v, want %q", c.document, err, c.want)
-		}
+		t.Run(c.want, func(t *testing.T) {
+			if _, err := ParsePolicy([]byte(c.document)); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%q: %v, want %q", c.document, err, c.want)
+			}
+		})
 	}
 }
 
@@ -239,7 +244,7 @@ func window(fields string) string {
 	return header + "spec: {windows: [{" + b.String() + "}]}"
 }
 
-// TestAllErrors checks that all that is wrong is said at once.
+// TestAllErrors checks that one error reports every wrong field.
 func TestAllErrors(t *testing.T) {
 	_, err := ParsePolicy([]byte(header + "spec: {mode: all, rollout: {percent: -1}, cpu: {mid: 101%}, weight: {max: 0}}"))
 	for _, field := range []string{"spec.mode", "spec.rollout.percent", "spec.cpu.mid", "spec.weight.max"} {
@@ -259,8 +264,8 @@ func TestBatchRules(t *testing.T) {
 		{Selector: model.Selector{{Key: "app", Op: model.In, Values: []string{"a"}}}, Tier: model.TierMid},
 		{Percent: 100, Tier: model.TierBatch},
 	}
-	if got := BatchRules(p); !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, want %+v", got, want)
+	if diff := cmp.Diff(want, BatchRules(p)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 
@@ -275,7 +280,7 @@ func TestOptedOut(t *testing.T) {
 	}
 }
 
-// FuzzParsePolicy checks that a document that is accepted is in range, and that written down again it says the same.
+// FuzzParsePolicy checks that an accepted document is in range, and that it means the same when it is written again.
 func FuzzParsePolicy(f *testing.F) {
 	f.Add([]byte(header + "spec: {mode: Enforce, weight: {max: 5}}"))
 	f.Add([]byte(example))
@@ -307,8 +312,9 @@ func FuzzParsePolicy(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if second, err := ParsePolicy(again); err != nil || !reflect.DeepEqual(second, first) {
-			t.Errorf("%s: %v: %+v, was %+v", again, err, second, first)
+		second, err := ParsePolicy(again)
+		if diff := cmp.Diff(first, second, zones); err != nil || diff != "" {
+			t.Errorf("%s: %v: -first +second:\n%s", again, err, diff)
 		}
 	})
 }

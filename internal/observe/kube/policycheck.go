@@ -25,7 +25,7 @@ var (
 	windowName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 )
 
-// checker collects what is wrong with a document.
+// checker collects the errors of a document.
 type checker struct{ errs []error }
 
 func (c *checker) bad(field string, value any, fix string) {
@@ -63,13 +63,13 @@ func named[T ~string](c *checker, field, value string, names ...spelling[T]) T {
 	return names[0].value
 }
 
-// spelling is how a policy spells a value.
+// spelling is a value with its name in policies.
 type spelling[T ~string] struct {
 	name  string
 	value T
 }
 
-// percent reads a part such as "65%" in thousandths, or returns what holds without one.
+// percent reads a part such as "65%" in thousandths, and returns otherwise for an empty text.
 func (c *checker) percent(field, text string, otherwise, low, high int64) int64 {
 	if text == "" {
 		return otherwise
@@ -86,7 +86,7 @@ func (c *checker) percent(field, text string, otherwise, low, high int64) int64 
 	return part
 }
 
-// within returns a number, of what is said, that must lie in a range.
+// within returns a number that must lie in a range. what names the number in errors.
 func (c *checker) within(field string, value, low, high int64, what string) int64 {
 	if value < low || value > high {
 		c.bad(field, value, fmt.Sprintf("write %s from %d to %d", what, low, high))
@@ -98,10 +98,10 @@ func (c *checker) shares(field string, value int64) int64 {
 	return c.within(field, value, model.MinShares, model.MaxShares, "shares")
 }
 
-// required reads a selector that must be there, since one that is not would choose everything.
+// required reads a selector that must be present, because an absent one would select everything.
 func (c *checker) required(field string, s *v1alpha1.LabelSelector) model.Selector {
 	if s == nil {
-		c.bad(field, "no selector", "write one; {} chooses everything")
+		c.bad(field, "no selector", "write one; {} selects everything")
 	}
 	return c.selector(field, s)
 }
@@ -129,7 +129,7 @@ func (c *checker) selector(field string, s *v1alpha1.LabelSelector) model.Select
 	return selector
 }
 
-// requirement refuses labels that no object can have: what is meant must be another one.
+// requirement refuses labels that no object can have, because they must be mistakes.
 func (c *checker) requirement(field, key string, op model.SelectorOp, values ...v1alpha1.LabelValue) model.Requirement {
 	r := model.Requirement{Key: key, Op: op}
 	if validation.IsQualifiedName(key) != nil {
@@ -151,7 +151,7 @@ func (c *checker) windows(field string, specs []v1alpha1.WindowSpec) []model.Win
 		w := c.window(fmt.Sprintf("%s[%d]", field, i), &spec)
 		if slices.ContainsFunc(windows, func(other model.Window) bool { return other.Name == w.Name }) {
 			c.bad(fmt.Sprintf("%s[%d].name", field, i), fmt.Sprintf("%.64q", w.Name),
-				"write another name, this one was used before")
+				"write another name; an earlier window has this one")
 		}
 		windows = append(windows, w)
 	}
@@ -164,7 +164,7 @@ func (c *checker) window(field string, spec *v1alpha1.WindowSpec) model.Window {
 	}
 	if !windowName.MatchString(spec.Name) || len(spec.Name) > 63 {
 		c.bad(field+".name", fmt.Sprintf("%.64q", spec.Name),
-			"write a name of at most 63 small letters, digits, and - between them")
+			"write a name of at most 63 lower-case letters, digits, and - between them")
 	}
 	zone, err := model.LoadTimeZone(spec.TimeZone)
 	if err != nil || !zoneName.MatchString(spec.TimeZone) || len(spec.TimeZone) > 64 {
