@@ -150,7 +150,7 @@ const (
 	MetricLeading               = "waterline_manager_leading"         // 1 while this replica decides
 	MetricFresh                 = "waterline_manager_fresh"           // 1 while its view of the API is up to date
 	MetricNodes                 = "waterline_nodes"                   // {state} as the manager sees them
-	MetricBraked                = "waterline_manager_braked"          // 1 while too many agents look dead to be believed
+	MetricBraked                = "waterline_manager_braked"          // 1 while withdrawals are limited
 	MetricActions               = "waterline_manager_actions_total"   // {verb,outcome} on nodes
 	MetricEvictions             = "waterline_manager_evictions_total" // {outcome} of requests of nodes
 	MetricSlippedPods           = "waterline_slipped_pods"            // batch pods that request no batch resources

@@ -326,7 +326,7 @@ type PodDefaultsSpec struct {
 	CPUPlacement string `json:"cpuPlacement,omitempty"`
 }
 
-// ColocationPolicyStatus is what became of a policy. The manager writes it.
+// ColocationPolicyStatus is the outcome of a policy in the cluster. The manager writes it.
 type ColocationPolicyStatus struct {
 	// ObservedGeneration is the generation of the policy that this status describes.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`

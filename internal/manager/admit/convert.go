@@ -15,24 +15,24 @@ import (
 // class. So a ResourceQuota and the scheduler still count it, rightly: the sandbox uses it, not the batch work.
 func (m *mutation) convert(to names) {
 	was, known := m.written()
-	asked := v1alpha1.BatchResources{Containers: map[string]v1alpha1.RequestedResources{}}
+	original := v1alpha1.BatchResources{Containers: map[string]v1alpha1.RequestedResources{}}
 	for _, c := range containers(m.pod) {
 		var a v1alpha1.RequestedResources
 		for _, kind := range kinds {
 			m.container(c, kind, to[kind], was.Containers[c.Name], &a)
 		}
 		if a != (v1alpha1.RequestedResources{}) {
-			asked.Containers[c.Name] = a
+			original.Containers[c.Name] = a
 		}
 	}
-	m.podLevel(to, was.Pod, &asked)
-	if known && contradicts(was, asked) {
+	m.podLevel(to, was.Pod, &original)
+	if known && contradicts(was, original) {
 		m.warn("%s: %q differs from the requests of the pod and was replaced; leave it out",
 			v1alpha1.AnnotationBatchResources, shorten(m.pod.Annotations[v1alpha1.AnnotationBatchResources]))
 	}
 	text := ""
-	if len(asked.Containers) > 0 {
-		encoded, err := json.Marshal(asked)
+	if len(original.Containers) > 0 {
+		encoded, err := json.Marshal(original)
 		if err != nil { // cannot be: maps of strings and integers
 			m.warn("%s was not written: %v", v1alpha1.AnnotationBatchResources, err)
 		}
@@ -46,7 +46,7 @@ func (m *mutation) convert(to names) {
 // Under our names the API server demands that limit and request are equal, so such a limit of CPU means nothing. Under
 // Koordinator's names the limit may be higher, and then it is one.
 func (m *mutation) container(c *corev1.Container, kind kind, to corev1.ResourceName, was v1alpha1.RequestedResources,
-	asked *v1alpha1.RequestedResources) {
+	original *v1alpha1.RequestedResources) {
 	var request, limit int64
 	if own, found := lookup(c.Resources, everySpelling(kind)...); found {
 		request, limit = whole(own.request), whole(own.limit)
@@ -62,8 +62,8 @@ func (m *mutation) container(c *corev1.Container, kind kind, to corev1.ResourceN
 	} else {
 		return
 	}
-	set(&asked.Request, kind, request)
-	set(&asked.Limit, kind, limit)
+	set(&original.Request, kind, request)
+	set(&original.Limit, kind, limit)
 	m.replace(&c.Resources, kind, to, request)
 }
 
@@ -109,12 +109,12 @@ func (m *mutation) written() (was v1alpha1.BatchResources, known bool) {
 }
 
 // contradicts reports whether the old annotation differs from the new one about the same containers.
-func contradicts(was, asked v1alpha1.BatchResources) bool {
-	if len(was.Containers) == 0 || was.Pod != asked.Pod {
+func contradicts(was, original v1alpha1.BatchResources) bool {
+	if len(was.Containers) == 0 || was.Pod != original.Pod {
 		return true
 	}
 	for name, a := range was.Containers {
-		if asked.Containers[name] != a {
+		if original.Containers[name] != a {
 			return true
 		}
 	}

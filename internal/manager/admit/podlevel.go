@@ -10,21 +10,21 @@ import (
 // batch resources cannot be requested at the level of the pod. The app's containers without a request get equal parts;
 // if each has one, those without a limit do; else all do. The remainder of the division goes to the first. So the pod
 // requests as much as before.
-func (m *mutation) podLevel(to names, was v1alpha1.RequestedResources, asked *v1alpha1.BatchResources) {
+func (m *mutation) podLevel(to names, was v1alpha1.RequestedResources, original *v1alpha1.BatchResources) {
 	for _, kind := range kinds {
 		sum := m.sum(kind, to)
 		request, limit := of(&was.Request, kind), of(&was.Limit, kind)
 		if known := request > 0 || limit > 0; known && request >= 0 && limit >= 0 && request <= sum {
 			// It was divided before; a container may have been added since.
-			set(&asked.Pod.Request, kind, request)
-			set(&asked.Pod.Limit, kind, min(limit, most))
+			set(&original.Pod.Request, kind, request)
+			set(&original.Pod.Limit, kind, min(limit, most))
 		} else if m.pod.Spec.Resources == nil {
 			continue
 		} else if native, found := lookup(*m.pod.Spec.Resources, kind.native()); found {
 			request, limit := kind.amount(native.request), kind.amount(native.limit)
-			set(&asked.Pod.Request, kind, request)
-			set(&asked.Pod.Limit, kind, limit)
-			m.share(kind, to, request-sum, asked)
+			set(&original.Pod.Request, kind, request)
+			set(&original.Pod.Limit, kind, limit)
+			m.share(kind, to, request-sum, original)
 		}
 	}
 	r := m.pod.Spec.Resources
@@ -54,12 +54,12 @@ func (m *mutation) sum(kind kind, to names) int64 {
 }
 
 // share divides an amount among containers. A container's own limit stays as it is, even if its part is more.
-func (m *mutation) share(kind kind, to names, rest int64, asked *v1alpha1.BatchResources) {
+func (m *mutation) share(kind kind, to names, rest int64, original *v1alpha1.BatchResources) {
 	among := m.sharers(func(c *corev1.Container) bool {
 		q := c.Resources.Requests[to[kind]]
 		return q.IsZero()
 	}, func(c *corev1.Container) bool {
-		a := asked.Containers[c.Name]
+		a := original.Containers[c.Name]
 		return of(&a.Limit, kind) == 0
 	})
 	n := int64(len(among))
@@ -73,9 +73,9 @@ func (m *mutation) share(kind kind, to names, rest int64, asked *v1alpha1.BatchR
 		}
 		old := c.Resources.Requests[to[kind]]
 		m.replace(&c.Resources, kind, to[kind], old.Value()+part)
-		a := asked.Containers[c.Name]
+		a := original.Containers[c.Name]
 		set(&a.Request, kind, old.Value()+part)
-		asked.Containers[c.Name] = a
+		original.Containers[c.Name] = a
 	}
 }
 

@@ -73,12 +73,12 @@ func TestGrants(t *testing.T) {
   - {name: a, resources: {requests: {waterline.io/mid-cpu: 1k}}}
   - {name: b, resources: {requests: {waterline.io/mid-cpu: 1k}}}
 `, `{"containers": {"a": {"request": {"cpu": 1000}, "limit": {"cpu": 1000}}, "b": {"request": {"cpu": 1000}}}}`, "pod 2000 0 0; a 1000 1000 0; b 1000 0 0"},
-		{"a container that asks for nothing has no limit, so neither has the pod", `
+		{"a container without requests has no limit, so neither has the pod", `
   containers:
   - {name: a, resources: {requests: {waterline.io/batch-cpu: 1k, waterline.io/batch-memory: 100}}}
   - {name: b}
 `, "", "pod 1000 0 0; a 1000 0 100"},
-		{"an injected sidecar that asks natively", `
+		{"an injected sidecar with native requests", `
   containers:
   - {name: a, resources: {requests: {waterline.io/batch-cpu: 1k, waterline.io/batch-memory: 100}}}
   - {name: side, resources: {requests: {cpu: 100m, memory: 10}, limits: {cpu: 200m, memory: 20}}}
@@ -94,7 +94,7 @@ func TestGrants(t *testing.T) {
 `, `{"pod": {"request": {"cpu": 2000, "memory": 200}, "limit": {"cpu": 3000, "memory": 300}}, "containers": {
 			"a": {"request": {"cpu": 1000, "memory": 100}}, "b": {"request": {"cpu": 1000, "memory": 100}, "limit": {"cpu": 1500, "memory": 120}}}}`,
 			"pod 2000 3000 300; a 1000 3000 0; b 1000 1500 120"},
-		{"the pod as a whole says it asked for more than it does", `
+		{"the annotation claims more than the pod requests", `
   containers:
   - {name: a, resources: {requests: {waterline.io/batch-cpu: 1k, waterline.io/batch-memory: 100}}}
 `, `{"pod": {"request": {"cpu": 1001, "memory": 101}, "limit": {"cpu": 3000, "memory": 300}}}`, "pod 1000 0 100; a 1000 0 100; BadAnnotation"},
