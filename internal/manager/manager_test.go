@@ -211,9 +211,9 @@ func TestSelector(t *testing.T) {
 	}
 }
 
-// TestBadSelectorSelectsNothing: a selector that Kubernetes does not take makes no pod batch, whatever its labels, and
-// neither does a rule without one or one of a policy that was never usable (G11-6; A3.1: where the lookup for a profile
-// failed, the profile counted as matched).
+// TestBadSelectorSelectsNothing checks that a selector that Kubernetes refuses makes no pod batch, whatever its labels.
+// Neither does a rule without a selector, nor a rule of a policy that was never usable. In Koordinator, a profile
+// counts as matched when the lookup for it fails.
 func TestBadSelectorSelectsNothing(t *testing.T) {
 	good := model.Requirement{Key: "app", Op: model.In, Values: []string{"a"}}
 	for _, from := range []model.Selector{
