@@ -473,14 +473,16 @@ func TestNodeRestore(t *testing.T) {
 	alone, _ := n.container("alone")
 	n.runsOn("alone", n.own("alone", model.CPUsExclusive))
 	n.runsOn("a", all.Minus(n.cpus(alone)))
-	helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait")
+	// Uninstalling also deletes the policy, and an agent that still runs restores the files then.
+	kubectl(t, "delete", "daemonset", "-n", "waterline-system", "waterline-agent")
 	eventually(t, "the agent is gone", func() (bool, string) {
 		out := kubectl(t, "get", "pods", "-n", "waterline-system", "-o", "name")
-		return out == "", out
+		return !strings.Contains(out, "waterline-agent"), out
 	})
 	if !n.is(a, model.Shares, 2048) {
 		t.Errorf("without the agent, the weight is %d, want the last one", n.get(a, model.Shares))
 	}
+	helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait")
 	out, err := n.restore()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
