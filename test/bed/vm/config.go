@@ -24,6 +24,9 @@ type Config struct {
 	Topology Topology
 	// Accel is "tcg" or "kvm".
 	Accel string
+	// BootLimit is how long the guest may take until it is ready for commands; 0: 2 minutes. A guest that takes longer is
+	// started once more.
+	BootLimit time.Duration
 	// Timeout is for all commands together. At its end the command that runs is interrupted, the rest is skipped, and
 	// the files are still brought back.
 	Timeout time.Duration

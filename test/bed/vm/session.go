@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,9 @@ import (
 
 	"github.com/waterline-io/waterline/test/bed/vm/wire"
 )
+
+// errNotBooted is returned for a guest that hangs before it is ready for commands.
+var errNotBooted = errors.New("it was not ready for commands")
 
 // session is the conversation with one guest.
 type session struct {
@@ -23,7 +27,7 @@ type session struct {
 // follow receives frames until the guest is done.
 func (s *session) follow() error {
 	frames := wire.NewReader(s.m.frames)
-	limit := bootLimit
+	limit := cmp.Or(s.c.BootLimit, bootLimit)
 	for {
 		if err := s.m.frames.SetReadDeadline(time.Now().Add(limit)); err != nil {
 			return fmt.Errorf("setting a deadline for the guest: %w", err)
@@ -31,6 +35,9 @@ func (s *session) follow() error {
 		kind, payload, err := frames.Next()
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
+			if s.report.Release == "" {
+				return fmt.Errorf("%w: %w after %v", ErrGuest, errNotBooted, limit)
+			}
 			return fmt.Errorf("%w: it hangs, there was no sign of life for %v", ErrGuest, limit)
 		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 			return fmt.Errorf("%w: it ended %s", ErrGuest, s.progress())

@@ -129,6 +129,24 @@ func TestPanic(t *testing.T) {
 	}
 }
 
+// TestBootHangs boots a guest whose process 1 never says that it is ready.
+func TestBootHangs(t *testing.T) {
+	c, _ := config(t)
+	var log bytes.Buffer
+	c.Log = slog.New(slog.NewTextHandler(&log, nil))
+	c.BootLimit = 5 * time.Second
+	c.KernelArgs = []string{"rdinit=/bin/sleep", "--", "1000"}
+	c.Commands = []vm.Command{shell("never", "true")}
+	_, err := vm.Run(t.Context(), c)
+	if !errors.Is(err, vm.ErrGuest) || !strings.Contains(err.Error(), "it was not ready for commands after 5s") ||
+		!strings.Contains(err.Error(), "Linux version") {
+		t.Errorf("error %v, want one with the guest's console", err)
+	}
+	if n := strings.Count(log.String(), "booting again"); n != 1 {
+		t.Errorf("booted again %d times, want once; log:\n%s", n, log.String())
+	}
+}
+
 func TestCanceled(t *testing.T) {
 	c, _ := config(t)
 	c.Commands = []vm.Command{shell("wait", "sleep 1000")}
