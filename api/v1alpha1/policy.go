@@ -81,6 +81,11 @@ type ColocationPolicySpec struct {
 
 	// Weight bounds and extends the CPU weights that pods request.
 	Weight WeightSpec `json:"weight,omitempty"`
+	// Privileges allows the pods of namespaces what could harm others; at most 64 entries. All entries that match a
+	// namespace count. What no entry allows has no effect, and the pod gets one event. Pods of kube-system need no
+	// privilege. Default: none.
+	// +kubebuilder:validation:MaxItems=64
+	Privileges []PrivilegeSpec `json:"privileges,omitempty"`
 	// PodDefaults gives CPU weights and CPU sets to pods without an annotation; at most 64 rules. An annotation on the
 	// pod takes precedence. The first matching rule with a cpuShare sets the weight, the first one with a cpuManager
 	// the CPU set. Use it where an annotation on a pod template would force a rollout. Default: none.
@@ -248,8 +253,9 @@ type WeightSpec struct {
 	// precedence.
 	// +kubebuilder:validation:Enum=Kubelet;Unlimited
 	Quota string `json:"quota,omitempty"`
-	// Max is the highest weight of a pod, in shares, from 2 to 262144; 1024 shares weigh as much as a request of one
-	// CPU. A pod that requests more gets this weight, and one event. Default 262144.
+	// Max is the highest weight that a pod may request, in shares, from 2 to 262144; 1024 shares weigh as much as a
+	// request of one CPU. A pod that requests more gets this weight, and one event. Default: 1024 for each CPU of the
+	// pod's CPU limit or request, whichever is higher. It does not bound the weights of podDefaults unless it is set.
 	// +kubebuilder:validation:Minimum=2
 	// +kubebuilder:validation:Maximum=262144
 	Max *int64 `json:"max,omitempty"`
@@ -277,6 +283,25 @@ type NamespaceMaxSpec struct {
 	// +kubebuilder:validation:Maximum=262144
 	Max int64 `json:"max"`
 }
+
+// PrivilegeSpec allows the pods of some namespaces what could harm others.
+type PrivilegeSpec struct {
+	// NamespaceSelector selects namespaces by their labels; {} selects all. The label kubernetes.io/metadata.name selects
+	// a namespace by name.
+	// +required
+	NamespaceSelector *LabelSelector `json:"namespaceSelector"`
+	// Allow lists what the pods may request. UnlimitedQuota: the annotation waterline.io/cpu-quota with unlimited, which
+	// lifts their CPU limits. ShareCPUs, ExclusiveCPUs: waterline.io/cpu-manager with share, exclusive. LSE, LSR, SYSTEM:
+	// the label waterline.io/qos with that class; LSE and LSR bring their CPUs along. NeverEvict: waterline.io/evict with
+	// never. StaticPod: mirror pods there count as static pods of their node, with weights and CPUs of their own.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Allow []PrivilegeName `json:"allow"`
+}
+
+// PrivilegeName names something that pods may request.
+// +kubebuilder:validation:Enum=UnlimitedQuota;ShareCPUs;ExclusiveCPUs;LSE;LSR;SYSTEM;NeverEvict;StaticPod
+type PrivilegeName string
 
 // BatchPodsSpec selects pods to be admitted as batch. A pod must match both selectors.
 type BatchPodsSpec struct {

@@ -294,6 +294,6 @@ func (a *Agent) metrics() []prometheus.Metric {
 func (a *Agent) placingOf(r *node.Round) *node.Placing {
 	return &node.Placing{
 		V2: a.machine.V2(), Policy: r.Policy, Kubelet: a.kubelet,
-		Topology: r.Node.Topology, Pods: r.Node.Pods, CPUs: r.Plan.CPUs,
+		Topology: r.Node.Topology, Pods: r.Plan.Pods, CPUs: r.Plan.CPUs,
 	}
 }

@@ -126,7 +126,7 @@ func (a *Agent) turn(podsChanged bool) {
 	if measured := m.Measure(now); due || measured {
 		a.round(now, due)
 		if load := m.Load(); measured && load != nil {
-			a.recorder.Measured(load, a.pods.Pods, &a.plan)
+			a.recorder.Measured(load, a.plan.Pods, &a.plan)
 		}
 	}
 	a.assess()

@@ -36,6 +36,7 @@ kind: ColocationPolicy
 metadata: {name: burst}
 spec:
   mode: Enforce
+  weight: {max: 262144}
   cpu: {waterline: 100%%, suppression: None}
   protect: {burst: %v}
 `

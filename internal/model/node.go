@@ -34,13 +34,15 @@ type Node struct {
 	Allocatable Amount // allocatable of the Node object; 0: not known
 	Kubelet     Kubelet
 	Tree        Tree
-	Pods        []*Pod     // pods bound to this node by the API or the manifest directory, ordered by UID
-	PodsKnown   bool       // false until the first complete list: an absent pod means nothing before
-	Owned       []Owned    // files that Waterline has written and not restored
-	Incidents   []Incident // events of files since the previous round, ordered by file
-	Confined    []Confined // groups whose CPUs differ from their own list, ordered by file
-	Topology    *Topology  // nil: not read, or no pod on this node requests CPUs
-	Reclaiming  bool       // a memory.reclaim write is in progress
+	// Pods bound to this node by the API or the manifest directory, ordered by UID. Two may have one UID if one is a
+	// forged mirror pod; [Plan.Pods] has each UID once.
+	Pods       []*Pod
+	PodsKnown  bool       // false until the first complete list: an absent pod means nothing before
+	Owned      []Owned    // files that Waterline has written and not restored
+	Incidents  []Incident // events of files since the previous round, ordered by file
+	Confined   []Confined // groups whose CPUs differ from their own list, ordered by file
+	Topology   *Topology  // nil: not read, or no pod on this node requests CPUs
+	Reclaiming bool       // a memory.reclaim write is in progress
 	// Result of the last one, if it ended since the previous round; nil: none.
 	Reclaimed *Reclaimed `json:",omitempty"`
 	Withdrawn bool       // the manager has withdrawn this node's offer
@@ -220,6 +222,9 @@ type Pod struct {
 	CPUCondition    PodCondition // current value in the API of the condition about the pod's CPUs
 }
 
+// Static reports whether the pod is a static pod, which the API shows as a mirror pod with another UID.
+func (p *Pod) Static() bool { return p.UID != p.APIUID }
+
 // PodCondition is the state of a pod condition. The zero value means that the pod does not have the condition.
 type PodCondition struct {
 	Met     bool
@@ -255,6 +260,7 @@ type PodAnnotations struct {
 	Quota       QuotaMode    // "": none
 	CPUs        CPUMode      // "": none
 	Placement   CPUPlacement // "": none
+	CPUsOfClass bool         // CPUs follows from the pod's class, not from an annotation
 	LocalMemory bool         // memory only from the NUMA nodes of its CPUs, from the start of its containers
 	Evict       EvictPreference
 	BadCPUs     Reason   // why its CPU annotations cannot be used; zero: they can, or there are none

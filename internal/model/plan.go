@@ -150,6 +150,7 @@ type Setting struct {
 //
 // The order of Settings has no meaning; cgroup.Steps orders the writes that a plan needs.
 type Plan struct {
+	Pods         []*Pod `json:"-"` // of the node, with the requests that the policy allows them, ordered by UID
 	Settings     []Setting
 	CPUs         *CPUPlan      // allocation of CPUs to pods; nil: no pod requests CPUs
 	Slack        *Slack        // allowance and offer; nil: nothing was measured yet

@@ -51,12 +51,14 @@ type Policy struct {
 	Koordinator bool // sell under Koordinator's resource names instead of ours
 	Weight      WeightPolicy
 	Pods        []PodRule
+	Privileges  []PrivilegeRule // what pods may request; all entries that match a namespace count
 }
 
 // SelectsNamespaces reports whether the policy selects anything by labels of namespaces, which must be known then.
 func (p *Policy) SelectsNamespaces() bool {
 	return len(p.Weight.Namespaces) > 0 ||
-		slices.ContainsFunc(p.Pods, func(rule PodRule) bool { return len(rule.Namespaces) > 0 })
+		slices.ContainsFunc(p.Pods, func(rule PodRule) bool { return len(rule.Namespaces) > 0 }) ||
+		slices.ContainsFunc(p.Privileges, func(rule PrivilegeRule) bool { return len(rule.Namespaces) > 0 })
 }
 
 // SuppressPolicy is how batch is limited to the CPU that online pods leave.
@@ -81,9 +83,11 @@ type ProtectPolicy struct {
 
 // WeightPolicy limits and extends the weights of annotations.
 type WeightPolicy struct {
-	Scope              Scope
-	Quota              QuotaMode
-	Max                int64          // in shares; a pod that requests more gets this
+	Scope Scope
+	Quota QuotaMode
+	// The highest weight that a pod may request, in shares; a pod that requests more gets this. 0: 1024 for each CPU of
+	// its CPU limit or request, whichever is higher.
+	Max                int64
 	Namespaces         []NamespaceMax // the first whose selector matches the namespace replaces Max
 	OverrideGuaranteed bool           // weights may take CPU that Guaranteed pods request
 	PromoteBestEffort  bool           // raise the BestEffort class too, so that its pods' weights count on the node
@@ -96,6 +100,35 @@ type WeightPolicy struct {
 type NamespaceMax struct {
 	Selector Selector
 	Max      int64
+}
+
+// Privilege is something that a pod may request in an annotation or label only where the policy allows it.
+type Privilege string
+
+// The privileges. A pod that requests another class or nothing of these needs none.
+const (
+	PrivilegeUnlimitedQuota Privilege = "UnlimitedQuota" // to have no CFS quota
+	PrivilegeShareCPUs      Privilege = "ShareCPUs"      // home CPUs
+	PrivilegeExclusiveCPUs  Privilege = "ExclusiveCPUs"  // CPUs of its own
+	PrivilegeLSE            Privilege = "LSE"            // the class, with its CPUs and protected memory
+	PrivilegeLSR            Privilege = "LSR"
+	PrivilegeSystem         Privilege = "SYSTEM"
+	PrivilegeNeverEvict     Privilege = "NeverEvict" // a batch pod that is not evicted
+	PrivilegeStaticPod      Privilege = "StaticPod"  // a mirror pod in the API is taken for a static pod of its node
+)
+
+// Privileges lists all privileges.
+func Privileges() []Privilege {
+	return []Privilege{
+		PrivilegeUnlimitedQuota, PrivilegeShareCPUs, PrivilegeExclusiveCPUs, PrivilegeLSE, PrivilegeLSR, PrivilegeSystem,
+		PrivilegeNeverEvict, PrivilegeStaticPod,
+	}
+}
+
+// PrivilegeRule grants privileges to the pods of some namespaces.
+type PrivilegeRule struct {
+	Namespaces Selector
+	Allow      []Privilege
 }
 
 // PodRule gives the pods that it selects the effect of annotations. An annotation on the pod takes precedence. Of the
@@ -113,14 +146,14 @@ func (r *PodRule) Selects(p *Pod) bool {
 	return r.Selector.Matches(p.Labels) && r.Namespaces.Matches(p.NamespaceLabels)
 }
 
-// DefaultPolicy is the policy of a node that no policy selects: everything is decided and nothing written. Weights are
-// as annotated, within the kernel's range; nothing is sold, and no pod is evicted.
+// DefaultPolicy is the policy of a node that no policy selects: everything is decided and nothing written. Pods may
+// request weights up to their CPU limit or request, and no privilege; nothing is sold, and no pod is evicted.
 func DefaultPolicy() Policy {
 	return Policy{
 		Mode:   ModeObserve,
 		CPU:    SellPolicy{Waterline: 650},
 		Memory: SellPolicy{Waterline: 800},
-		Weight: WeightPolicy{Scope: ScopeNode, Quota: QuotaKubelet, Max: MaxShares},
+		Weight: WeightPolicy{Scope: ScopeNode, Quota: QuotaKubelet},
 	}
 }
 

@@ -42,6 +42,7 @@ const (
 	ForeignWriter     Code = "ForeignWriter"     // deferred: another writer keeps changing this file
 	BadAnnotation     Code = "BadAnnotation"     // the annotation's value is invalid; the pod keeps its defaults
 	BadLabel          Code = "BadLabel"          // the label's value is invalid; the pod counts as an online service
+	NotPrivileged     Code = "NotPrivileged"     // the policy does not allow this request to the pod's namespace
 	BothSpellings     Code = "BothSpellings"     // one annotation or label in two spellings; Waterline's own counts
 	NoPodCgroups      Code = "NoPodCgroups"      // the kubelet creates no cgroups for pods: nothing to weight
 	ObserveOnly       Code = "ObserveOnly"       // deferred: mode Observe writes nothing

@@ -2,8 +2,9 @@ package model
 
 // Snapshot is what the API server, or a directory of manifests, shows of one node.
 type Snapshot struct {
-	Pods  []*Pod // ordered by UID, each UID once; the pods never change afterwards
-	Known bool   // the first complete lists have arrived
+	// Ordered by UID, which two pods share if one is a forged mirror pod. The pods never change afterwards.
+	Pods  []*Pod
+	Known bool // the first complete lists have arrived
 	NodeInfo
 	Reported  bool            // a NodeReport of the node exists
 	Withdrawn bool            // the manager withdrew the node's offer

@@ -40,7 +40,7 @@ func newFake(t *testing.T) *fake {
 	// The rights of the chart's ServiceAccount, and no others.
 	helm(t, "upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system",
 		"--create-namespace",
-		"--set-json", `policy.mode="Enforce"`,
+		"--set-json", enforceAll,
 		"--set-json", `agent.nodeSelector={"nowhere":"true"}`, "--set-json", `policy.weight.namespaces=[]`)
 	t.Cleanup(func() { helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait") })
 	f := fakeAt(t, fakeNode)

@@ -27,6 +27,12 @@ type node struct {
 	staticPods string // directory
 }
 
+// enforceAll is a policy of the chart that enforces, and allows every pod what it requests. Values that follow it may
+// limit that again.
+const enforceAll = `policy={"mode": "Enforce", "priority": -1000, "weight": {"max": 262144}, "privileges": [
+	{"namespaceSelector": {}, "allow": ["UnlimitedQuota", "ShareCPUs", "ExclusiveCPUs", "LSE", "LSR", "SYSTEM", "NeverEvict", "StaticPod"]}
+]}`
+
 // install installs the chart, with further values, and waits until the agents are ready. The chart stays until the test
 // ends. The node is the one selected for this run. The manager is disabled unless the values enable it: it would make
 // batch-labelled pods request resources that few of these tests sell.
@@ -34,7 +40,7 @@ func install(t *testing.T, values ...string) *node {
 	t.Helper()
 	helm(t, append([]string{"upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system",
 		"--create-namespace",
-		"--set-json", `policy.mode="Enforce"`,
+		"--set-json", enforceAll,
 		"--set", "image.repository=waterline/agent,image.tag=dev,image.pullPolicy=Never,manager.enabled=false"},
 		values...)...)
 	t.Cleanup(func() {

@@ -22,6 +22,7 @@ kind: ColocationPolicy
 metadata: {name: everything}
 spec:
   mode: Enforce
+  weight: {max: 262144}
   cpu: {waterline: 100%, suppression: Both}
   protect: {burst: true, memory: true, interference: true, eviction: {}}
 `

@@ -104,7 +104,9 @@ func (n *testNode) arguments(manifests, runDir string, more ...string) (*daemon,
 func enforcing(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "enforce.yaml")
-	policy := "{apiVersion: waterline.io/v1alpha1, kind: ColocationPolicy, metadata: {name: test}, spec: {mode: Enforce}}"
+	const policy = `{apiVersion: waterline.io/v1alpha1, kind: ColocationPolicy, metadata: {name: test}, spec: {
+mode: Enforce, weight: {max: 262144},
+privileges: [{namespaceSelector: {}, allow: [UnlimitedQuota, ShareCPUs, ExclusiveCPUs, LSE, LSR, SYSTEM, NeverEvict, StaticPod]}]}}`
 	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
 		t.Fatal(err)
 	}

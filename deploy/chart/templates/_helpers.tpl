@@ -17,7 +17,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- define "waterline.policy" -}}
 {{- $preset := dict }}
 {{- if eq .Values.profile "cpu-share-syncer" }}
-{{- $preset = dict "weight" (dict "quota" "Unlimited") }}
+{{- $preset = dict "weight" (dict "quota" "Unlimited" "max" 262144) }}
 {{- end }}
 {{- toYaml (mergeOverwrite $preset (deepCopy .Values.policy)) }}
 {{- end }}

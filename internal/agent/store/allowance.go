@@ -53,7 +53,7 @@ func (w *Allowances) Write(n *model.Node, policy *model.Policy, plan *model.Plan
 	if !n.PodsKnown || policy.Mode != model.ModeEnforce {
 		return w.write(nil, nil, nil, n.Now)
 	}
-	return w.write(n.Pods, plan.Suppress, plan.Interference, n.Now)
+	return w.write(plan.Pods, plan.Suppress, plan.Interference, n.Now)
 }
 
 func (w *Allowances) write(pods []*model.Pod, s *model.Suppression, b *model.Interference, now time.Time) error {

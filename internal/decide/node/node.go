@@ -14,6 +14,7 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/node/evict"
 	"github.com/waterline-io/waterline/internal/decide/node/memory"
 	"github.com/waterline-io/waterline/internal/decide/node/predict"
+	"github.com/waterline-io/waterline/internal/decide/node/privilege"
 	"github.com/waterline-io/waterline/internal/decide/node/publish"
 	"github.com/waterline-io/waterline/internal/decide/node/quota"
 	"github.com/waterline-io/waterline/internal/decide/node/slack"
@@ -43,6 +44,9 @@ type predictor func(n *model.Node, cpu, memory model.Use, s predict.State) (cpus
 
 func decide(n model.Node, policy model.Policy, state State, ask predictor) (model.Plan, State) {
 	var plan model.Plan
+	var denied []model.Notice
+	n.Pods, denied = privilege.Decide(n.Pods, &policy) // the other rules see only requests that count
+	plan.Pods = n.Pods
 	acts := n.PodsKnown && policy.Mode != model.ModeDisabled
 	var cpus cpuset.Result
 	if acts {
@@ -69,7 +73,7 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 		held, plan.Reclaim, state.Memory = memory.Relieve(&n, &policy, plan.Slack, state.Memory)
 		plan.Settings = append(plan.Settings, held...)
 		plan.Settings = append(plan.Settings, evict.Settings(&n, plan.Evict)...)
-		plan.Notices = slices.Concat(annotationNotices(&n), weights.Notices, cpus.Notices,
+		plan.Notices = slices.Concat(annotationNotices(&n), denied, weights.Notices, cpus.Notices,
 			interferenceNotices(&n, plan.Interference), evictNotices(&n, plan.Evict))
 	}
 	plan.Publish = publish.Decide(&n, &policy, plan.Slack, plan.Evict.HotFor())

@@ -11,9 +11,11 @@ import (
 //
 //	node cpu=64 [kubelet=unknown|noquota|static|nopodcgroups] [readonly] [v2] [cpus=2x1x2x4x2] [offline=LIST]
 //	    [reserved=LIST] [pool=LIST] [taken=LIST] [nocpusets] [noburst|burst]
-//	policy [mode=M] [scope=S] [quota=Q] [max=N] [override] [promote] [namespace=key:value:max]
+//	policy [mode=M] [scope=S] [quota=Q] [max=N; 0: as the pod's CPUs] [override] [promote] [namespace=key:value:max]
+//	    [allow=none|key:value:PRIVILEGE+...; without it every pod has every privilege]
 //	    [pods=key:value:shares] [cpus=key:value:MODE] [burst]
 //	pod NAME class=C [request=MILLI] [limit=MILLI] [weight=N] [quota=Q] [self] [critical] [ended] [idle] [nocgroup]
+//	    [mirror: of a static pod] [namespace=NAME]
 //	    [label=key:value] [space=key:value] [containers=ID:LIMIT,...] [cpus=MODE] [place=P]
 //	    [app=NAME:CPUS[:REQUEST]]... [becomes=NAME:CPUS]
 //	    [podlevel=CPUS] [age=SECONDS] [localmemory=BYTES] [job=NAME:CPUS[:LIMIT[:MEMORY]]]...

@@ -160,6 +160,16 @@ func (w *world) setPolicy(args []string) error {
 			w.policy.Weight.Quota = model.QuotaMode(value)
 		case "max":
 			w.policy.Weight.Max = number(value)
+		case "allow": // none, or KEY:VALUE:PRIVILEGE[+PRIVILEGE...]
+			if value == "none" {
+				w.policy.Privileges = nil
+				continue
+			}
+			rule := model.PrivilegeRule{Namespaces: model.Selector{{Key: parts[0], Op: model.In, Values: parts[1:2]}}}
+			for _, name := range strings.Split(parts[2], "+") {
+				rule.Allow = append(rule.Allow, model.Privilege(name))
+			}
+			w.policy.Privileges = append(w.policy.Privileges, rule)
 		case "burst":
 			w.policy.Protect.Burst = true
 		case "protectmemory":
@@ -255,6 +265,10 @@ func (w *world) setPod(name string, args []string) error {
 			pod.PodLevelCPU, pod.LimitMilli, pod.RequestMilli = true, milli(value), milli(value)
 		case "self":
 			pod.Self = true
+		case "mirror":
+			pod.APIUID = name + "-mirror"
+		case "namespace":
+			pod.Namespace = value
 		case "critical":
 			pod.Critical = true
 		case "ended":

@@ -46,11 +46,14 @@ func AgentPod() *Pod {
 	return &Pod{Name: "agent", QoS: model.Burstable, RequestMilli: 10, Shares: AgentShares}
 }
 
-// defaultPolicy is the policy of an agent without a --config of its own.
+// defaultPolicy is the policy of an agent without a --config of its own. It allows what the pods of experiments request.
 const defaultPolicy = `apiVersion: waterline.io/v1alpha1
 kind: ColocationPolicy
 metadata: {name: experiment}
-spec: {mode: Enforce}
+spec:
+  mode: Enforce
+  weight: {max: 262144}
+  privileges: [{namespaceSelector: {}, allow: [UnlimitedQuota, ShareCPUs, ExclusiveCPUs]}]
 `
 
 // StartAgent runs the real agent in a pod, as its DaemonSet does. More arguments may name a policy with --config;

@@ -3,6 +3,7 @@ package kube
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,24 +31,37 @@ func Class(labels map[string]string) (class model.Class, said bool, notices []mo
 	return class, said, r.notices
 }
 
-// classify sets the class of a pod, its tier, and the CPUs that the class implies.
+// classify sets the class of a pod, its tier, and the CPUs that the class implies. A pod that requests batch or mid
+// resources is batch whatever its labels say: what it runs on is what online pods leave.
 func classify(pod *model.Pod, priority *int32) {
-	var notices []model.Reason
-	pod.Class, _, notices = Class(pod.Labels)
+	class, said, notices := Class(pod.Labels)
 	pod.Annotations.Notices = append(pod.Annotations.Notices, notices...)
-	if pod.Annotations.CPUs == "" && pod.Annotations.BadCPUs.Code == "" {
-		switch pod.Class {
+	requests := pod.Mid != model.Amount{} || pod.Batch != model.Amount{}
+	if requests && class != model.ClassBE {
+		if said && !slices.ContainsFunc(notices, func(n model.Reason) bool { return n.Code == model.BadLabel }) {
+			pod.Annotations.Notices = append(pod.Annotations.Notices, model.Reason{
+				Code: model.BadLabel, Key: v1alpha1.LabelQoS, Text: string(class),
+				Fix: "label it BE: a pod that requests batch or mid resources is batch",
+			})
+		}
+		class = model.ClassBE
+	}
+	pod.Class = class
+	if a := &pod.Annotations; a.CPUs == "" && a.BadCPUs.Code == "" {
+		switch class {
 		case model.ClassLSE:
-			pod.Annotations.CPUs = model.CPUExclusive
+			a.CPUs, a.CPUsOfClass = model.CPUExclusive, true
 		case model.ClassLSR:
-			pod.Annotations.CPUs = model.CPUShare
+			a.CPUs, a.CPUsOfClass = model.CPUShare, true
 		}
 	}
-	if pod.Class != model.ClassBE {
+	if class != model.ClassBE {
 		return
 	}
 	pod.Tier = model.TierBatch
-	if p := priority; p != nil && *p >= v1alpha1.PriorityMid && *p < v1alpha1.PriorityMid+v1alpha1.PriorityBand {
+	p := priority
+	if pod.Mid != (model.Amount{}) && pod.Batch == (model.Amount{}) ||
+		!requests && p != nil && *p >= v1alpha1.PriorityMid && *p < v1alpha1.PriorityMid+v1alpha1.PriorityBand {
 		pod.Tier = model.TierMid
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
@@ -15,7 +16,7 @@ import (
 )
 
 // TestClasses runs the golden cases of pods' classes. A line has a pod, "=>" and the result. The keys of a pod: ours
-// and alias are the two labels, cpus is the annotation, priority the number.
+// and alias are the two labels, cpus is the annotation, priority the number, requests a resource.
 func TestClasses(t *testing.T) {
 	const file = "testdata/classes.txt"
 	content, err := os.ReadFile(file)
@@ -39,6 +40,10 @@ func TestClasses(t *testing.T) {
 				p.Labels[v1alpha1.LabelQoS] = value
 			case "alias":
 				p.Labels[v1alpha1.LabelQoSAlias] = value
+			case "requests":
+				p.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceName(value): resource.MustParse("100")},
+				}}}
 			case "cpus":
 				p.Annotations[v1alpha1.AnnotationCPUManager] = value
 			case "priority":

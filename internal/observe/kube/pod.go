@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/resource"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
@@ -31,7 +32,7 @@ const configHash = "kubernetes.io/config.hash"
 // of the agent's own pod, "" outside a cluster.
 func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 	uid := string(p.UID)
-	if hash, static := p.Annotations[configHash]; static && p.Annotations[corev1.MirrorPodAnnotationKey] != "" {
+	if hash, found := p.Annotations[configHash]; found && mirrors(p) {
 		uid = hash
 	}
 	if !cgroup.ValidUID(uid) {
@@ -74,6 +75,15 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 	grant(pod, actuated)
 	classify(pod, p.Spec.Priority)
 	return pod, true
+}
+
+// mirrors reports whether a pod is the mirror of a static pod: the kubelet makes its Node the owner, and annotates it.
+// Any user can write both, so the rule privilege decides whether the pod counts.
+func mirrors(p *corev1.Pod) bool {
+	return p.Annotations[corev1.MirrorPodAnnotationKey] != "" &&
+		slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool {
+			return o.APIVersion == "v1" && o.Kind == "Node" && o.Name == p.Spec.NodeName
+		})
 }
 
 // grace returns the termination grace period of the pod; of a pod that is being deleted, the one of its deletion.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
@@ -215,6 +216,12 @@ func TestUIDs(t *testing.T) {
 		t.Errorf("an annotation alone makes a pod static: %s", pod.UID)
 	}
 	static.Annotations[corev1.MirrorPodAnnotationKey] = "5e2f1c8a9b7d5e2f1c8a9b7d5e2f1c8a"
+	static.Spec.NodeName = "node-7"
+	static.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "node-8"}}
+	if pod, _ := Pod(static, ""); pod.Static() {
+		t.Errorf("a pod of another node's is static: %s", pod.UID)
+	}
+	static.OwnerReferences[0].Name = "node-7"
 	pod, ok := Pod(static, string(static.UID))
 	if !ok || pod.UID != "5e2f1c8a9b7d5e2f1c8a9b7d5e2f1c8a" || pod.APIUID != string(static.UID) || !pod.Self {
 		t.Errorf("a static pod is read as %+v", pod)

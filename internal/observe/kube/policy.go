@@ -60,6 +60,7 @@ func Policy(p *v1alpha1.ColocationPolicy) (model.ClusterPolicy, error) {
 			Koordinator: chosen(&c, "spec.resourceNames", s.ResourceNames, "Waterline", "Koordinator") == "Koordinator",
 			Weight:      c.weight("spec.weight", &s.Weight),
 			Pods:        c.podDefaults("spec.podDefaults", s.PodDefaults),
+			Privileges:  c.privileges("spec.privileges", s.Privileges),
 		},
 	}
 	switch {
@@ -180,7 +181,6 @@ func (c *checker) weight(field string, w *v1alpha1.WeightSpec) model.WeightPolic
 	policy := model.WeightPolicy{
 		Scope:              chosen(c, field+".scope", w.Scope, model.ScopeNode, model.ScopeClass),
 		Quota:              named(c, field+".quota", w.Quota, quotaModes...),
-		Max:                model.MaxShares,
 		OverrideGuaranteed: w.OverrideGuaranteed,
 		PromoteBestEffort:  chosen(c, field+".bestEffort", w.BestEffort, "Class", "Promote") == "Promote",
 	}
@@ -195,6 +195,26 @@ func (c *checker) weight(field string, w *v1alpha1.WeightSpec) model.WeightPolic
 		})
 	}
 	return policy
+}
+
+func (c *checker) privileges(field string, specs []v1alpha1.PrivilegeSpec) []model.PrivilegeRule {
+	var rules []model.PrivilegeRule
+	for i, spec := range specs {
+		field := fmt.Sprintf("%s[%d]", field, i)
+		rule := model.PrivilegeRule{Namespaces: c.required(field+".namespaceSelector", spec.NamespaceSelector)}
+		if len(spec.Allow) == 0 {
+			c.bad(field+".allow", "an empty list", "write what the pods may request")
+		}
+		for j, name := range spec.Allow {
+			field := fmt.Sprintf("%s.allow[%d]", field, j)
+			if name == "" {
+				c.bad(field, `""`, "write what the pods may request")
+			}
+			rule.Allow = append(rule.Allow, chosen(c, field, string(name), model.Privileges()...))
+		}
+		rules = append(rules, rule)
+	}
+	return rules
 }
 
 func (c *checker) podDefaults(field string, specs []v1alpha1.PodDefaultsSpec) []model.PodRule {

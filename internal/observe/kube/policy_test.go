@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -33,6 +32,7 @@ spec:
   resourceNames: Koordinator
   weight: {scope: Class, quota: Unlimited, max: 16384, bestEffort: Promote, namespaces: [{selector: {matchLabels: {team: video}}, max: 262144}]}
   podDefaults: [{selector: {matchExpressions: [{key: app, operator: NotIn, values: [web]}]}, cpuShare: 10240, cpuManager: Share, cpuPlacement: Spread}]
+  privileges: [{namespaceSelector: {}, allow: [ShareCPUs, NeverEvict]}, {namespaceSelector: {matchLabels: {team: video}}, allow: [LSE]}]
 `
 
 func TestParsePolicy(t *testing.T) {
@@ -72,6 +72,13 @@ func TestParsePolicy(t *testing.T) {
 				Selector: model.Selector{{Key: "app", Op: model.NotIn, Values: []string{"web"}}},
 				Shares:   10240, CPUs: model.CPUShare, Placement: model.PlaceSpread,
 			}},
+			Privileges: []model.PrivilegeRule{
+				{Allow: []model.Privilege{model.PrivilegeShareCPUs, model.PrivilegeNeverEvict}},
+				{
+					Namespaces: model.Selector{{Key: "team", Op: model.In, Values: []string{"video"}}},
+					Allow:      []model.Privilege{model.PrivilegeLSE},
+				},
+			},
 		},
 	}
 	if diff := cmp.Diff(want, got, zones); diff != "" {
@@ -91,8 +98,7 @@ func TestParsePolicy(t *testing.T) {
 // TestPolicyDefaults checks the defaults of an empty policy, and of empty fields.
 func TestPolicyDefaults(t *testing.T) {
 	got, err := ParsePolicy([]byte(header + "spec: {}"))
-	want := model.ClusterPolicy{Name: "p", Rollout: 100, Policy: fixture.Policy()}
-	want.Policy.Mode = model.ModeObserve
+	want := model.ClusterPolicy{Name: "p", Rollout: 100, Policy: model.DefaultPolicy()}
 	if diff := cmp.Diff(want, got, zones); err != nil || diff != "" {
 		t.Errorf("%v, -want +got:\n%s", err, diff)
 	}
@@ -198,6 +204,12 @@ func TestBadPolicy(t *testing.T) {
 			`spec.batchPods[0].tier: "prod" cannot be used: write Batch or Mid`,
 		},
 		{header + "spec: {weight: {namespaces: [{max: 5}]}}", "spec.weight.namespaces[0].selector: no selector"},
+		{header + "spec: {privileges: [{allow: [LSE]}]}", "spec.privileges[0].namespaceSelector: no selector"},
+		{header + "spec: {privileges: [{namespaceSelector: {}}]}", "spec.privileges[0].allow: an empty list"},
+		{
+			header + "spec: {privileges: [{namespaceSelector: {}, allow: [LSE, all]}]}",
+			`spec.privileges[0].allow[1]: "all" cannot be used: write UnlimitedQuota or ShareCPUs or `,
+		},
 		{window("end: 24:00"), `spec.windows[0].end: "24:00" cannot be used: write a time from "00:00" to "23:59"`},
 		{window("start: 9:00"), `spec.windows[0].start: "9:00"`},
 		{window("name: Night"), `spec.windows[0].name: "Night"`},
@@ -294,7 +306,7 @@ func FuzzParsePolicy(f *testing.F) {
 			return
 		}
 		p := &first.Policy
-		if model.ClampShares(p.Weight.Max) != p.Weight.Max || first.Rollout < 0 || first.Rollout > 100 ||
+		if p.Weight.Max != 0 && model.ClampShares(p.Weight.Max) != p.Weight.Max || first.Rollout < 0 || first.Rollout > 100 ||
 			p.CPU.Waterline < 10 || p.CPU.Waterline > 1000 || p.Memory.Ratio < 0 || p.Memory.Ratio > 1000 ||
 			p.Memory.Mid > 1000 {
 			t.Errorf("out of range: %+v", first)

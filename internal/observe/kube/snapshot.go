@@ -70,7 +70,5 @@ func (c *collection) Snapshot() model.Snapshot {
 		}
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
-	// Two pods with one UID can only be a forged mirror pod; the cgroup gets one setting.
-	s.Pods = slices.CompactFunc(s.Pods, func(a, b *model.Pod) bool { return a.UID == b.UID })
 	return s
 }

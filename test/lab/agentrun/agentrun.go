@@ -19,6 +19,7 @@ kind: ColocationPolicy
 metadata: {name: experiment}
 spec:
   mode: Enforce
+  weight: {max: 262144}
   cpu: {waterline: 100%%, method: Realtime, suppression: %s}
 `
 

@@ -26,6 +26,7 @@ kind: ColocationPolicy
 metadata: {name: interference}
 spec:
   mode: Enforce
+  weight: {max: 262144}
   cpu: {suppression: None}
   protect: {burst: false, interference: true}
 `

@@ -24,6 +24,7 @@ kind: ColocationPolicy
 metadata: {name: memory}
 spec:
   mode: Enforce
+  weight: {max: 262144}
   cpu: {suppression: None}
   memory: {waterline: 80%%}
   protect: {burst: false, memory: %v}

@@ -191,6 +191,12 @@ func requested(pod *model.Pod, p *model.WeightPolicy, rules []model.PodRule) (in
 		return 0, model.Reason{}, false
 	}
 	limit := p.Max
+	if limit == 0 && code == model.WeightedByPolicy {
+		limit = model.MaxShares // the operator chose it
+	}
+	if limit == 0 {
+		limit = own(pod)
+	}
 	for _, ns := range p.Namespaces {
 		if ns.Selector.Matches(pod.NamespaceLabels) {
 			limit = ns.Max
@@ -203,6 +209,13 @@ func requested(pod *model.Pod, p *model.WeightPolicy, rules []model.PodRule) (in
 		return limit, model.Reason{Code: model.WeightClamped, Operands: operands}, true
 	}
 	return shares, model.Reason{Code: code, Operands: operands}, false
+}
+
+// own returns the highest weight that a pod may request where the policy names none: as much as it may use, by its CPU
+// limit, or as much as it requests. More would take from other pods what nobody granted.
+func own(pod *model.Pod) int64 {
+	g := &pod.Grant
+	return model.MilliCPUToShares(max(pod.RequestMilli, pod.LimitMilli, g.RequestMilli, g.LimitMilli))
 }
 
 // weighOnline gives a BestEffort pod that is not batch the weight of all batch pods together. It requested no CPU, but
