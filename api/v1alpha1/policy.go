@@ -263,8 +263,9 @@ type WeightSpec struct {
 	// matches the namespace counts.
 	// +kubebuilder:validation:MaxItems=64
 	Namespaces []NamespaceMaxSpec `json:"namespaces,omitempty"`
-	// OverrideGuaranteed lets weights take CPU that Guaranteed pods request. Default false: the burstable class never
-	// weighs more than the allocatable CPU less the requests of Guaranteed pods.
+	// OverrideGuaranteed lets weights take CPU that other pods request, Guaranteed or not. Default false: Burstable pods
+	// without a weight keep what they request beside weighted ones, and the burstable class never weighs more than the
+	// allocatable CPU less the requests of Guaranteed pods.
 	OverrideGuaranteed bool `json:"overrideGuaranteed,omitempty"`
 	// BestEffort is the range in which weights of BestEffort pods count. Class (the default) counts them among
 	// BestEffort pods only. Promote raises the BestEffort class too, so that they count on the node; it needs scope

@@ -105,7 +105,8 @@ type ResourceReport struct {
 	Capacity resource.Quantity `json:"capacity"`
 	// Ceiling is the amount up to which the node is filled: the capacity times the waterline.
 	Ceiling resource.Quantity `json:"ceiling"`
-	// System is the amount that the system uses or has reserved, whichever is more.
+	// System is the amount that the system uses or has reserved, whichever is more, and the amount that daemons in pods
+	// (class SYSTEM) use.
 	System resource.Quantity `json:"system"`
 	// Online is the amount that online pods use now.
 	Online resource.Quantity `json:"online"`

@@ -42,11 +42,19 @@ func printNode(out io.Writer, name string, e *serve.NodeExplanation) error {
 	if cpu.Use.Stolen > 0 {
 		line("  with what the hypervisor gave others", cores(cpu.Use.Stolen), "")
 	}
+	some := func(what string, of func(a *model.Account) int64) {
+		if of(cpu)+of(memory) > 0 {
+			both(what, of)
+		}
+	}
+	some("- used by daemons, pods of class SYSTEM", func(a *model.Account) int64 { return a.Use.Daemons })
 	both("- kept free by the kernel", func(a *model.Account) int64 { return a.Watermark })
 	both("- used by online pods", func(a *model.Account) int64 { return a.Use.Online })
 	both("- requests of those not measured yet", func(a *model.Account) int64 { return a.Use.Unmeasured })
 	both("- idle, but a pod's alone", func(a *model.Account) int64 { return a.Use.IdleExclusive })
+	some("- page cache protected for online pods", func(a *model.Account) int64 { return a.Use.Protected })
 	both("= batch may use now", func(a *model.Account) int64 { return a.Allow })
+	some("  of that, of batch pods that did not buy it", func(a *model.Account) int64 { return a.Use.Unsold })
 	both("  batch uses", func(a *model.Account) int64 { return a.Use.Batch })
 	line("", "", "")
 	for h, title := range []string{"1 hour", "24 hours"} {

@@ -178,7 +178,7 @@ func (a *Agent) observe(now time.Time, once machine.Once) model.Node {
 	n := model.Node{
 		Now:         now,
 		Capacity:    a.pods.Capacity,
-		Allocatable: model.Amount{CPU: a.pods.Allocatable.CPU},
+		Allocatable: a.pods.Allocatable,
 		Kubelet:     a.kubelet,
 		Pods:        a.pods.Pods,
 		PodsKnown:   a.pods.Known,

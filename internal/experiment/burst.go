@@ -37,6 +37,7 @@ metadata: {name: burst}
 spec:
   mode: Enforce
   weight: {max: 262144}
+  privileges: [{namespaceSelector: {}, allow: [UnlimitedQuota]}]
   cpu: {waterline: 100%%, suppression: None}
   protect: {burst: %v}
 `

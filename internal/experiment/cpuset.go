@@ -65,17 +65,12 @@ type cpusetTrial struct {
 
 // begin starts the agent and the server.
 func (c *cpusetRun) begin(ctx context.Context) error {
-	// As in a cluster, the agent knows its pod. No pod has a weight annotation, so the QoS classes stay as the kubelet
-	// makes them.
 	self := sandbox.AgentPod()
-	self.Shares = 0
-	if err := c.startAgent(self, "--pod-uid", self.UID()); err != nil {
+	if err := c.startAgent(self); err != nil {
 		return err
 	}
 	c.others = append(c.others, self)
-	weighted := *self
-	weighted.Shares = sandbox.AgentShares
-	if err := c.Await(ctx, &weighted); err != nil {
+	if err := c.Await(ctx, self); err != nil {
 		return err
 	}
 	c.pod = &sandbox.Pod{Name: "server", QoS: model.Guaranteed, RequestMilli: 1000, CPUs: model.CPUNone}

@@ -48,7 +48,7 @@ func hierarchy(ctx context.Context, r *run) error {
 			"Marks: theory.",
 	}
 	worst, last := 0.0, measure.Window{}
-	for _, l := range r.levels(weighted, pods) {
+	for _, l := range r.levels(weighted) {
 		if err := l.set(ctx); err != nil {
 			return fmt.Errorf("%s: %w", l.progress, err)
 		}
@@ -88,13 +88,13 @@ func hierarchy(ctx context.Context, r *run) error {
 	res.Chart = bars
 	r.note("Only siblings compete: a container with the containers of its pod, a Burstable pod with the other Burstable " +
 		"pods, and only the Burstable class as a whole with Guaranteed pods.")
-	r.note("The Guaranteed pod requests %.1f of %d CPUs. The agent raises the class only as far as leaves it that much.",
-		float64(cpus)/2, cpus)
+	r.note("The Guaranteed pod requests %.1f of %d CPUs, and the plain one 0.1. The agent raises the pod and its class only "+
+		"as far as leaves them that much.", float64(cpus)/2, cpus)
 	return nil
 }
 
 // levels returns the ways to give a pod its weight, in the order in which they must be set.
-func (r *run) levels(p *sandbox.Pod, pods []*sandbox.Pod) []level {
+func (r *run) levels(p *sandbox.Pod) []level {
 	dir, containerDir, burstable := r.PodGroup(p), r.ContainerGroup(p), r.Layout().Class(model.Burstable)
 	weight := r.Raw(p.Shares)
 	// The kubelet's values for the container and the pod, to which each further level returns.
@@ -120,7 +120,10 @@ func (r *run) levels(p *sandbox.Pod, pods []*sandbox.Pod) []level {
 			if err := r.StartAgent(sandbox.AgentPod()); err != nil {
 				return err
 			}
-			return r.Await(ctx, pods...)
+			return r.Poll(ctx, "for the agent to give pod "+p.Name+" a weight", func() (bool, error) {
+				is, err := r.Weight(dir)
+				return is != pod, err
+			})
 		}},
 	}
 }

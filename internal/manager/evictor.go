@@ -20,6 +20,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/evictbudget"
+	"github.com/waterline-io/waterline/internal/decide/node/privilege"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
@@ -87,7 +88,7 @@ func (e *evictor) round(ctx context.Context, clock func() time.Duration, governe
 			break
 		}
 		i := slices.IndexFunc(requests, func(r evictbudget.Request) bool { return r.Node == w.Node })
-		requests[i].Pod = e.look(ctx, byNode[w.Node])
+		requests[i].Pod = e.look(ctx, byNode[w.Node], governed[w.Node])
 	}
 	var decisions []evictbudget.Decision
 	decisions, e.state = evictbudget.Round(at, requests, e.settings, e.state)
@@ -141,8 +142,9 @@ func (e *evictor) requests(governed map[string]string) ([]evictbudget.Request, m
 	return requests, byNode
 }
 
-// look reads a pod from the API server. What its node reports about it is not trusted.
-func (e *evictor) look(ctx context.Context, r request) evictbudget.Pod {
+// look reads a pod from the API server. What its node reports about it is not trusted. governing is the name of the
+// node's policy.
+func (e *evictor) look(ctx context.Context, r request, governing string) evictbudget.Pod {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var p corev1.Pod
@@ -158,11 +160,31 @@ func (e *evictor) look(ctx context.Context, r request) evictbudget.Pod {
 	if !ok {
 		return evictbudget.Pod{Known: true}
 	}
+	kept := pod.Critical || pod.Static()
+	if !kept && pod.Annotations.Evict == model.EvictNever {
+		if kept, err = e.mayStay(ctx, pod, governing); err != nil {
+			e.log.Warn("the namespace of a pod that should leave could not be looked up", "namespace", r.namespace, "err", err)
+			return evictbudget.Pod{}
+		}
+	}
 	return evictbudget.Pod{
 		Known: true, UID: string(p.UID), Node: p.Spec.NodeName, Owner: pod.Owner,
-		Batch: pod.Class == model.ClassBE && !pod.Ended, Leaving: pod.Leaving,
-		Kept: pod.Annotations.Evict == model.EvictNever || pod.Critical || pod.UID != pod.APIUID,
+		Batch: pod.Class == model.ClassBE && !pod.Ended, Leaving: pod.Leaving, Kept: kept,
 	}
+}
+
+// mayStay reports whether the policy allows the pods of a namespace not to be evicted.
+func (e *evictor) mayStay(ctx context.Context, pod *model.Pod, governing string) (bool, error) {
+	policies, _ := e.policies.usable()
+	i := slices.IndexFunc(policies, func(p model.ClusterPolicy) bool { return p.Name == governing })
+	if i < 0 {
+		return true, nil // in doubt the pod stays
+	}
+	var ns corev1.Namespace
+	if err := e.core.Get().Resource("namespaces").Name(pod.Namespace).Do(ctx).Into(&ns); err != nil {
+		return false, err
+	}
+	return privilege.Allows(&policies[i].Policy, pod.Namespace, ns.Labels, model.PrivilegeNeverEvict), nil
 }
 
 // evict evicts exactly the pod that was read, with its own grace period. The API server checks PodDisruptionBudgets,

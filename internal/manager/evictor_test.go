@@ -28,6 +28,7 @@ type evictions struct {
 	*evictor
 	t       *testing.T
 	pod     *corev1.Pod
+	team    string         // label of its namespace
 	answer  *metav1.Status // to evictions; nil: they are done
 	at      time.Duration
 	renewed int
@@ -41,7 +42,7 @@ type evictions struct {
 const anUID = "0a1b2c3d-0000-4000-8000-000000000001"
 
 func newEvictions(t *testing.T) *evictions {
-	w := &evictions{t: t, at: time.Hour, pod: &corev1.Pod{
+	w := &evictions{t: t, at: time.Hour, team: "video", pod: &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "batch", Name: "sort-0", UID: anUID, Labels: map[string]string{v1alpha1.LabelQoS: "BE"},
@@ -65,8 +66,13 @@ func newEvictions(t *testing.T) *evictions {
 	agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent", Namespace: "w"}, Spec: corev1.PodSpec{NodeName: "a"}}
 	agent.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	add(t, f.agents, agent)
-	add(t, p, written(t, "web", 1,
-		func(s *v1alpha1.ColocationPolicySpec) { s.Protect.Eviction = &v1alpha1.EvictionSpec{} }))
+	add(t, p, written(t, "web", 1, func(s *v1alpha1.ColocationPolicySpec) {
+		s.Protect.Eviction = &v1alpha1.EvictionSpec{}
+		s.Privileges = []v1alpha1.PrivilegeSpec{{
+			NamespaceSelector: &v1alpha1.LabelSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "video"}},
+			Allow:             []v1alpha1.PrivilegeName{"NeverEvict"},
+		}}
+	}))
 	w.evictor = newEvictor(&Config{Client: client, Custom: custom, Log: log, Evict: evictbudget.DefaultSettings()}, f, p)
 	w.round("")
 	w.at += time.Hour
@@ -105,6 +111,12 @@ func (w *evictions) serve(out http.ResponseWriter, r *http.Request) {
 			break
 		}
 		_ = json.NewEncoder(out).Encode(w.pod)
+		return
+	case strings.HasSuffix(r.URL.Path, "/namespaces/batch"):
+		_ = json.NewEncoder(out).Encode(&corev1.Namespace{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+			ObjectMeta: metav1.ObjectMeta{Name: "batch", Labels: map[string]string{"team": w.team}},
+		})
 		return
 	case strings.HasSuffix(r.URL.Path, "/events"):
 		var e corev1.Event
@@ -179,6 +191,17 @@ func TestEvictsNobodyElse(t *testing.T) {
 		if len(w.asked) != 0 || len(w.events) != 0 || w.counts()[want] != 1 || fmt.Sprint(w.said) != "["+string(want)+"]" {
 			t.Errorf("%s: evicted %+v, told %v %+v, counted %v", want, w.asked, w.said, w.events, w.counts())
 		}
+	}
+}
+
+// TestNeverIsAPrivilege checks that a pod's own word keeps it only where the policy allows that.
+func TestNeverIsAPrivilege(t *testing.T) {
+	w := newEvictions(t)
+	w.team = "shop"
+	w.pod.Annotations = map[string]string{v1alpha1.AnnotationEvict: "never"}
+	w.round(anUID)
+	if len(w.asked) != 1 || w.counts()[evictbudget.Evict] != 1 {
+		t.Errorf("evicted were %+v, counted %v", w.asked, w.counts())
 	}
 }
 

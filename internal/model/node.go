@@ -207,6 +207,7 @@ type Pod struct {
 	LimitMilli      int64     // CPU limit of the pod as the kubelet sums it; 0 if any container has none
 	LeastMilli      int64     // the lower of the limits in spec and status; 0 if either has none
 	PodLevelCPU     bool      // its CPU request or limit is set in spec.resources and shared by its containers
+	LimitPending    bool      // LimitMilli is that of a pending resize of spec.resources; the one in force is not known
 	MemoryLimit     int64     // of the pod as the kubelet sums it, in bytes; 0 if any container has none
 	Containers      []Container
 	Class           Class

@@ -13,6 +13,8 @@ type Observe struct {
 	MemoryQoS bool       // whether containers were made by a kubelet with MemoryQoS
 	Pods      []Detail   // of pods that need more than the others, ordered by UID
 	Glances   GlanceMark `json:",omitzero"` // what glances are compared with; the zero value: no glances are needed
+	// Cgroups of batch pods outside of class BestEffort, whose use glances count as that of batch.
+	Beside []string `json:",omitempty"`
 }
 
 // Detail is what must be observed of one pod beyond its CPU use, which is measured each second, and its memory and
@@ -36,19 +38,20 @@ func FindDetail(details []Detail, uid string) Detail {
 	return details[i]
 }
 
-// Glance is a short measurement of CPU use, about 100 ms long, in milli-cores. It reads three counters only.
+// Glance is a short measurement of CPU use, about 100 ms long, in milli-cores. It reads three counters, and one for each
+// batch pod that is not of class BestEffort.
 type Glance struct {
-	At         time.Duration // of its end; 0: there was none
-	Node       int64         // the whole machine
-	Pods       int64         // all pods
-	BestEffort int64         // pods of class BestEffort, where batch is
+	At    time.Duration // of its end; 0: there was none
+	Node  int64         // the whole machine
+	Pods  int64         // all pods
+	Batch int64         // pods of class BestEffort, where batch is, and the batch pods of [Observe.Beside]
 }
 
 // GlanceMark is what glances are compared with until the next measurement: CPU use at the last measurement, without
-// class BestEffort, in milli-cores.
+// batch as [Glance] has it, in milli-cores.
 type GlanceMark struct {
 	At     time.Duration // of the last measurement; 0: there is none
-	Pods   int64         // pods outside of class BestEffort
+	Pods   int64         // the other pods
 	Others int64         // processes outside of pods
 	Known  bool          // Others is known
 	Noise  int64         // smaller rises are noise
@@ -59,15 +62,15 @@ type GlanceMark struct {
 // Exceeded reports whether a glance shows a rise for which batch must get less before the next measurement.
 func (m *GlanceMark) Exceeded(g *Glance) bool { return m.At != 0 && m.Rise(g) > m.Most }
 
-// Rise returns by how much the CPU use outside of class BestEffort rose, in milli-cores. Rises within noise, or no
-// higher than a known spike, count as zero.
+// Rise returns by how much the CPU use without batch rose, in milli-cores. Rises within noise, or no higher than a known
+// spike, count as zero.
 //
 // Online pods in class BestEffort are measured each second only: a glance cannot tell them from batch.
 func (m *GlanceMark) Rise(g *Glance) int64 {
 	if g.At == 0 || m.At == 0 || g.At <= m.At {
 		return 0
 	}
-	rise := max((g.Pods-g.BestEffort)-m.Pods, 0)
+	rise := max((g.Pods-g.Batch)-m.Pods, 0)
 	if m.Known {
 		// The kernel counts the machine's idle time in steps of 10 ms, so pods may seem to use more than the machine.
 		rise += max(max(g.Node-g.Pods, 0)-m.Others, 0)

@@ -202,7 +202,10 @@ type CPUPlan struct {
 	Shared    CPUSet    // for all pods without their own set; includes Reserved and Share
 	Own       []OwnCPUs // ordered by pod and container
 	Batch     CPUSet    // subset of Shared for batch; empty: all of Shared
-	Left      []string  // UIDs of pods whose CPUs the kubelet assigns, ordered
+	// CPUs where limited batch never runs, unless there are no others: CPUs that the kubelet reserves by their numbers,
+	// and isolated ones.
+	NotBatch CPUSet   `json:",omitzero"`
+	Left     []string // UIDs of pods whose CPUs the kubelet assigns, ordered
 }
 
 // OwnCPUs is the CPU set of one container, or of one pod as a whole.

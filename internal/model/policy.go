@@ -89,7 +89,7 @@ type WeightPolicy struct {
 	// its CPU limit or request, whichever is higher.
 	Max                int64
 	Namespaces         []NamespaceMax // the first whose selector matches the namespace replaces Max
-	OverrideGuaranteed bool           // weights may take CPU that Guaranteed pods request
+	OverrideGuaranteed bool           // weights may take CPU that other pods request
 	PromoteBestEffort  bool           // raise the BestEffort class too, so that its pods' weights count on the node
 	SchedIdle          bool           // batch pods without a weight of their own run only when no sibling wants to
 	// mark such pods as batch and online pods as online, on kernels with group identities

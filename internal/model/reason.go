@@ -13,7 +13,8 @@ const (
 	Weighted          Code = "Weighted"          // the pod's annotation requests this weight
 	WeightedByPolicy  Code = "WeightedByPolicy"  // a rule of the policy gives the pod this weight
 	WeightClamped     Code = "WeightClamped"     // the requested weight exceeds the namespace's maximum in the policy
-	WeightCapped      Code = "WeightCapped"      // a higher weight would take CPU that Guaranteed pods requested
+	WeightCapped      Code = "WeightCapped"      // a higher weight would take CPU that other pods requested
+	WeightPodLevel    Code = "WeightPodLevel"    // the scheduler would count a higher weight as a request of spec.resources
 	AgentFirst        Code = "AgentFirst"        // the agent's own pod needs CPU when the node is busiest
 	CriticalPreserved Code = "CriticalPreserved" // a system-critical pod keeps its fraction of its QoS class
 	SumOfPods         Code = "SumOfPods"         // a QoS class has the sum of the weights of its pods
@@ -114,6 +115,7 @@ const (
 	NoBurst            Code = "NoBurst"            // online pods cannot accumulate unused quota
 	NoIdle             Code = "NoIdle"             // batch pods cannot be idle groups; they keep their weights
 	NoGroupIdentity    Code = "NoGroupIdentity"    // the kernel has no usable group identity
+	NoCPUSets          Code = "NoCPUSets"          // batch cannot be limited to some CPUs: quotas limit it
 	NoMemoryProtection Code = "NoMemoryProtection" // memory of online pods cannot be protected, or the kubelet does it
 	NoReclaim          Code = "NoReclaim"          // memory of batch pods cannot be reclaimed in advance
 	NoPressure         Code = "NoPressure"         // CPU waiting is not measured: only usage limits batch

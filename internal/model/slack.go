@@ -55,13 +55,19 @@ type SellPolicy struct {
 type Use struct {
 	Age      time.Duration // of the oldest measurement in it that counts
 	Measured bool          // false: nothing was measured yet
-	System   int64         // processes outside pods, and pods of class SYSTEM
+	System   int64         // processes outside pods
+	Daemons  int64         // pods of class SYSTEM
 	// CPU that the hypervisor gave to other machines; part of System, unless the kernel counts it as used by pods.
 	Stolen        int64
 	Online        int64 // all pods that are neither batch nor SYSTEM, and pod cgroups without a known pod
 	Unmeasured    int64 // requests of online and SYSTEM pods without a measurement, beyond their measured usage
 	IdleExclusive int64 // idle part of exclusive CPUs
-	Batch         int64 // pods of class BE
+	// Page cache that the protection of online pods keeps from batch, beyond their working set.
+	Protected int64
+	Batch     int64 // pods of class BE
+	// Part of pods of class BE that no batch or mid resource pays for: their requests of CPU or memory itself, and the
+	// memory that those use that request neither tier. CPU that they use is given to batch pods that request it.
+	Unsold int64
 }
 
 // Horizon is how far ahead a peak is predicted.
@@ -93,8 +99,8 @@ type Peak struct {
 	Checked int64         // number of quarter-hours that Missed was computed from
 }
 
-// Account is the balance of one resource of a node, in milli-cores or bytes. System, Online, Mid and Batch together
-// never exceed the Ceiling, except with SellStatic.
+// Account is the balance of one resource of a node, in milli-cores or bytes. System, Daemons, Online, Protected, Unsold,
+// Mid and Batch together never exceed the Ceiling, except with SellStatic.
 type Account struct {
 	Capacity  int64 // of the machine, or of the Node object if that is less
 	Ceiling   int64 // capacity up to the waterline

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -191,10 +193,11 @@ func (c *crowd) burst(p *prometheus, dir string, before float64) (late string) {
 // loaded makes a pod of a class with one container, and with a CFS quota unless that is 0.
 func (c *crowd) loaded(name, class string, milli int64) (container string) {
 	c.t.Helper()
-	dir, _ := c.create(name, nil, request("1m"))
+	meta := metav1.ObjectMeta{Name: name}
 	if class != "" {
-		kubectl(c.t, "label", "pod", name, v1alpha1.LabelQoS+"="+class)
+		meta.Labels = map[string]string{v1alpha1.LabelQoS: class}
 	}
+	dir, _ := c.createIn(model.Burstable, meta, request("1m"))
 	if milli > 0 {
 		c.set(c.t, dir, model.Quota, milli*100)
 	}

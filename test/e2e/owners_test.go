@@ -98,8 +98,12 @@ spec:
 				t.Errorf("%s the pod of %s is annotated %q, was %q", when, n, is, was)
 			}
 		}
-		kubectl(t, "label", "pod", pod.Name, "-n", "owners", "--overwrite", "waterline.io/qos="+map[string]string{in: "LS",
-			out: "BE"}[n], "touched=yes")
+		if out, err := tryKubectl("label", "pod", pod.Name, "-n", "owners", "--overwrite",
+			"waterline.io/qos="+map[string]string{in: "LS", out: "BE"}[n]); err == nil || !strings.Contains(out,
+			"cannot be changed") {
+			t.Errorf("the label of a running pod of %s was changed: %v: %s", n, err, out)
+		}
+		kubectl(t, "label", "pod", pod.Name, "-n", "owners", "touched=yes")
 		look("with another label")
 		t.Log("its owner releases it and makes another pod like the first")
 		kubectl(t, "label", "pod", pod.Name, "-n", "owners", "--overwrite", "one=nobody-"+n)

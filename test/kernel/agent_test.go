@@ -451,3 +451,23 @@ func TestNoAllocations(t *testing.T) {
 		t.Errorf("an audit without changes makes %v allocations, want none", allocs)
 	}
 }
+
+// TestReservedMemory checks that memory which the Node keeps from pods counts as reserved, also where the kubelet's
+// settings cannot be read: then capacity minus allocatable is all that shows it.
+func TestReservedMemory(t *testing.T) {
+	n := newNode(t)
+	source := newPods()
+	source.change(func(s *model.Snapshot) {
+		s.Capacity, s.Allocatable = model.Amount{CPU: 64_000, Memory: 64 << 30}, model.Amount{CPU: 60_000, Memory: 60 << 30}
+	})
+	r := n.start(source, func(c *agent.Config) { c.Kubelet = nil })
+	var cpu, memory int64
+	within(t, "at least 4 CPUs and 4 GiB are reserved", func() bool {
+		err := r.agent.View(t.Context(), func(v *agent.View) {
+			if s := v.Plan.Slack; s != nil {
+				cpu, memory = s.CPU.Reserved, s.Memory.Reserved
+			}
+		})
+		return err == nil && cpu >= 4000 && memory >= 4<<30
+	}, func() string { return fmt.Sprintf("%d milli-cores, %d bytes", cpu, memory) })
+}

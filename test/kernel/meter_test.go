@@ -424,3 +424,38 @@ func threadTime() time.Duration {
 	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now)
 	return time.Duration(now.Nano())
 }
+
+// TestMeterManyPods measures 500 pods, each of them each second: the account of a node is as old as the oldest
+// measurement of a batch pod.
+func TestMeterManyPods(t *testing.T) {
+	n := newMeterNode(t)
+	const count = 500
+	var details []model.Detail
+	for i := range count {
+		uid := fmt.Sprintf("p%03d", i)
+		n.add(uid)
+		details = append(details, model.Detail{UID: uid, Seconds: true})
+	}
+	m := n.meter()
+	for range 4 {
+		began := time.Now()
+		load, err := m.Measure(n.pods, details)
+		if err != nil {
+			t.Fatal(err)
+		}
+		took := time.Since(began)
+		if len(load.Pods) != count {
+			t.Fatalf("%d pods were measured", len(load.Pods))
+		}
+		for _, p := range load.Pods {
+			if age := load.Age(p.CPU.At); age > 2*time.Second && age > 2*took {
+				t.Fatalf("the CPU time of %s was read %v ago; a measurement takes %v", p.UID, age, took)
+			}
+			if age := load.Age(p.Memory.At); p.Memory.At != 0 && age > 2*time.Second && age > 2*took {
+				t.Fatalf("the memory of %s was read %v ago; a measurement takes %v", p.UID, age, took)
+			}
+		}
+		t.Logf("a measurement of %d pods took %v", count, took)
+		time.Sleep(time.Second)
+	}
+}

@@ -98,7 +98,7 @@ func resourceReport(a *model.Account, quantity func(int64) resource.Quantity) *v
 		Allowance: quantity(a.Allow),
 		Capacity:  quantity(a.Capacity),
 		Ceiling:   quantity(a.Ceiling),
-		System:    quantity(max(a.Use.System, a.Reserved)),
+		System:    quantity(max(a.Use.System, a.Reserved) + a.Use.Daemons),
 		Online:    quantity(a.Use.Online),
 		Peaks: v1alpha1.PeakQuantities{
 			Hour: quantity(min(a.Peaks[model.Hour].Value, a.Capacity)), Day: quantity(min(a.Peaks[model.Day].Value, a.Capacity)),

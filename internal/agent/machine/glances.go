@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ type glances struct {
 	mu      sync.Mutex
 	glancer *host.Glancer // nil: no plan needs glances
 	mark    model.GlanceMark
+	beside  []string // cgroups of batch pods outside of class BestEffort; never changed
 }
 
 func newGlances(log *trouble.Log) *glances {
@@ -28,7 +30,8 @@ func newGlances(log *trouble.Log) *glances {
 
 // compare sets what glances are compared with from now on; with the zero mark none are made. A glancer that was passed
 // once is the goroutine's.
-func (g *glances) compare(glancer *host.Glancer, mark model.GlanceMark) {
+func (g *glances) compare(glancer *host.Glancer, needs *model.Observe) {
+	mark := needs.Glances
 	if mark == (model.GlanceMark{}) {
 		glancer = nil
 	}
@@ -40,13 +43,13 @@ func (g *glances) compare(glancer *host.Glancer, mark model.GlanceMark) {
 		default:
 		}
 	}
-	g.glancer, g.mark = glancer, mark
+	g.glancer, g.mark, g.beside = glancer, mark, needs.Beside
 }
 
-func (g *glances) current() (*host.Glancer, model.GlanceMark) {
+func (g *glances) current() (*host.Glancer, model.GlanceMark, []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.glancer, g.mark
+	return g.glancer, g.mark, g.beside
 }
 
 // run measures while a plan needs glances.
@@ -57,11 +60,11 @@ func (g *glances) run(ctx context.Context) {
 			return
 		case <-g.begin:
 		}
-		glancer, _ := g.current()
+		glancer, _, _ := g.current()
 		if glancer == nil {
 			continue
 		}
-		for needed := glancer; needed != nil && ctx.Err() == nil; needed, _ = g.current() {
+		for needed := glancer; needed != nil && ctx.Err() == nil; needed, _, _ = g.current() {
 			g.look(ctx, glancer)
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -71,9 +74,10 @@ func (g *glances) run(ctx context.Context) {
 
 // look measures once.
 func (g *glances) look(ctx context.Context, glancer *host.Glancer) {
-	seen, err := glancer.Glance()
+	_, _, beside := g.current()
+	seen, err := glancer.Glance(beside)
 	g.log.Report("glancing", err)
-	if _, mark := g.current(); mark.Exceeded(&seen) {
+	if _, mark, now := g.current(); slices.Equal(now, beside) && mark.Exceeded(&seen) {
 		select {
 		case g.rose <- seen:
 		case <-ctx.Done():

@@ -250,7 +250,7 @@ func (m *Machine) Apply(plan *model.Plan) []model.Incident {
 		m.claiming = true
 		m.reclaimer.Ask(*plan.Reclaim)
 	}
-	m.glances.compare(m.glancer, plan.Observe.Glances)
+	m.glances.compare(m.glancer, &plan.Observe)
 	return incidents
 }
 

@@ -233,6 +233,56 @@ func TestRaiseIsPaidFor(t *testing.T) {
 	}
 }
 
+// TestRaiseOfAPodIsPaidFor checks the same for two containers that share the limit of their pod: together they may get
+// what one could get. With a bucket for each, the idle one would save for the other what the pod has not saved.
+func TestRaiseOfAPodIsPaidFor(t *testing.T) {
+	const limit, window = 2000, 300
+	const dir = "kubepods/burstable/poda"
+	w := bursting(t, "pod a class=Burstable app=x:2 app=y:2 used=1/1Gi")
+	pod := *w.node.Pods[0]
+	pod.PodLevelCPU, pod.LimitMilli, pod.LeastMilli = true, limit, limit
+	w.node.Pods = []*model.Pod{&pod}
+	quota, raised := int64(limit), 0
+	var used []int64
+	for second := range 1200 {
+		busy := second % 2 // in turn: each is idle half of the time
+		got := quota       // it wants more
+		used = append(used, got)
+		all := w.load.used["a"]
+		all.CPU, all.throttled = got, 5
+		w.load.used["a"] = all
+		w.load.inside = nil
+		for i, name := range []string{"0000000000a0", "0000000000a1"} {
+			u := model.InsideUsage{UID: "a", Name: name, CPUUsage: model.CPUUsage{Periods: 10}}
+			if i == busy {
+				u.Milli, u.Throttled = got, 5
+			}
+			w.load.inside = append(w.load.inside, u)
+		}
+		plan := w.next()
+		whole, x, y := settingOf(&plan, dir, model.Quota), settingOf(&plan, dir+"/0000000000a0", model.Quota),
+			settingOf(&plan, dir+"/0000000000a1", model.Quota)
+		quota = limit
+		if whole != nil && !whole.Release {
+			raised++
+			quota = whole.Value.Number / 100
+			if x == nil || y == nil || x.Value != whole.Value || y.Value != whole.Value {
+				t.Fatalf("second %d: %+v, %+v, of the pod %+v", second, x, y, whole)
+			}
+		}
+		var sum int64
+		for _, u := range used[max(0, len(used)-window):] {
+			sum += u
+		}
+		if most := int64(limit * (window + window/10 + 4)); sum > most {
+			t.Fatalf("second %d: %d mCPU s in five minutes, want at most %d", second, sum, most)
+		}
+	}
+	if raised == 0 {
+		t.Error("never raised")
+	}
+}
+
 // TestRaiseIsForgotten checks that the state has no entry for containers that are gone, or that are no longer throttled
 // and have their full savings again.
 func TestRaiseIsForgotten(t *testing.T) {

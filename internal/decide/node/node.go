@@ -129,11 +129,12 @@ func sell(n *model.Node, policy *model.Policy, plan *model.Plan, state State, as
 	if plan.CPUs != nil {
 		own = plan.CPUs.Own
 	}
-	cpu, memory := slack.Tally(n, own)
+	effective := memory.Unsupported(n, policy).Code == ""
+	cpus, bytes := slack.Tally(n, own, func(pod *model.Pod) bool { return effective && memory.Protects(pod, policy) })
 	var peaks slack.Peaks
-	peaks.CPU, peaks.Memory, state.Peaks = ask(n, cpu, memory, state.Peaks)
+	peaks.CPU, peaks.Memory, state.Peaks = ask(n, cpus, bytes, state.Peaks)
 	var next time.Time
-	plan.Slack, state.Slack, next = slack.Decide(n, policy, cpu, memory, peaks, state.Slack)
+	plan.Slack, state.Slack, next = slack.Decide(n, policy, cpus, bytes, peaks, state.Slack)
 	if !next.IsZero() {
 		wake(plan, next)
 	}
@@ -190,6 +191,16 @@ func unsupported(n *model.Node, policy *model.Policy) []model.Reason {
 		all = append(all, model.Reason{
 			Code: model.NoPressure, Fix: "needs cgroup v2, and psi=1 where the kernel starts without",
 		})
+	}
+	if policy.Suppress.On() && policy.Suppress.By != model.SuppressByQuota && suppress.Running(n.Pods, tree) {
+		switch {
+		case tree.NoCpusets:
+			all = append(all, model.Reason{Code: model.NoCPUSets, Fix: "enable the cpuset controller for the kubelet's cgroup"})
+		case n.Topology == nil:
+			all = append(all, model.Reason{
+				Code: model.NoCPUSets, Fix: "see the agent's log: the topology of this machine could not be read",
+			})
+		}
 	}
 	if why := memory.Unsupported(n, policy); why.Code != "" {
 		all = append(all, why)

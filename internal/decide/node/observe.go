@@ -20,7 +20,8 @@ func observe(n *model.Node, policy *model.Policy, plan *model.Plan, state *State
 	}
 	if policy.Mode == model.ModeEnforce && plan.Suppress != nil && suppress.Running(n.Pods, &n.Tree) &&
 		!suppress.Asleep(&plan.Slack.CPU.Use, n.Load.CPUMilli) {
-		o.Glances = suppress.Mark(n.Load, policy, &plan.Slack.CPU, &state.Suppress)
+		o.Glances = suppress.Mark(n, policy, &plan.Slack.CPU, &state.Suppress)
+		o.Beside = suppress.Beside(n)
 	}
 	p := perPod{
 		n: n, policy: policy,

@@ -10,7 +10,7 @@ import (
 // four dashes, and what was decided. Between blocks the host is imagined to do all that the plan says.
 //
 //	node cpu=64 [kubelet=unknown|noquota|static|nopodcgroups] [readonly] [v2] [cpus=2x1x2x4x2] [offline=LIST]
-//	    [reserved=LIST] [pool=LIST] [taken=LIST] [nocpusets] [noburst|burst]
+//	    [reserved=LIST] [pool=LIST] [taken=LIST] [nocpusets] [noburst|burst] [isolated=LIST]
 //	policy [mode=M] [scope=S] [quota=Q] [max=N; 0: as the pod's CPUs] [override] [promote] [namespace=key:value:max]
 //	    [allow=none|key:value:PRIVILEGE+...; without it every pod has every privilege]
 //	    [pods=key:value:shares] [cpus=key:value:MODE] [burst]

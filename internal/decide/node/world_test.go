@@ -127,6 +127,10 @@ func (w *world) setNode(args []string) error {
 			w.node.Topology = &online
 		case "reserved":
 			w.node.Kubelet.ReservedCPUs = cpus(value)
+		case "isolated":
+			isolated := *w.node.Topology
+			isolated.Isolated = cpus(value)
+			w.node.Topology = &isolated
 		case "pool": // of a kubelet with policy static
 			w.node.Kubelet.PoolKnown, w.node.Kubelet.AllocatableCPUs = true, cpus(value)
 		case "taken":

@@ -106,7 +106,7 @@ func (w *world) doLoad(command string, args []string) error {
 	case "glance":
 		for _, arg := range args {
 			key, value, _ := strings.Cut(arg, "=")
-			*map[string]*int64{"node": &l.glance.Node, "pods": &l.glance.Pods, "best": &l.glance.BestEffort}[key] = milli(value)
+			*map[string]*int64{"node": &l.glance.Node, "pods": &l.glance.Pods, "best": &l.glance.Batch}[key] = milli(value)
 		}
 		l.glanced = true
 	case "inside": // POD CONTAINER CPUS [PERIODS]: what the container uses, and in how many periods its quota stops it
@@ -330,8 +330,15 @@ func printAccount(out *strings.Builder, name string, a *model.Account, show func
 		show(a.Capacity),
 		show(a.Ceiling), show(a.Reserved), show(a.Use.System), show(a.Use.Online), show(a.Use.Unmeasured),
 		show(a.Use.IdleExclusive), show(a.Use.Batch))
-	if a.Use.Stolen > 0 {
-		fmt.Fprintf(out, "%s stolen=%s\n", name, show(a.Use.Stolen))
+	for _, use := range []struct {
+		what string
+		of   int64
+	}{
+		{"stolen", a.Use.Stolen}, {"daemons", a.Use.Daemons}, {"protected", a.Use.Protected}, {"unsold", a.Use.Unsold},
+	} {
+		if use.of > 0 {
+			fmt.Fprintf(out, "%s %s=%s\n", name, use.what, show(use.of))
+		}
 	}
 	fmt.Fprintf(out, "%s allowance=%s room mid=%s batch=%s bound mid=%s batch=%s\n", name, show(a.Allow), show(a.Room.Mid),
 		show(a.Room.Batch), show(a.Bound.Mid), show(a.Bound.Batch))

@@ -40,10 +40,9 @@ func FindExecutable(name, given string) (string, error) {
 	return filepath.Abs(found)
 }
 
-// AgentPod returns the agent's own pod. In a cluster the agent knows its pod by the UID and gives it [AgentShares].
-// Here an annotation says the same: the stand-in must count this weight in, or the pods beside it would not get theirs.
+// AgentPod returns the agent's own pod. As in a cluster, the agent knows its pod by the UID and gives it [AgentShares].
 func AgentPod() *Pod {
-	return &Pod{Name: "agent", QoS: model.Burstable, RequestMilli: 10, Shares: AgentShares}
+	return &Pod{Name: "agent", QoS: model.Burstable, RequestMilli: 10, Shares: AgentShares, Self: true}
 }
 
 // defaultPolicy is the policy of an agent without a --config of its own. It allows what the pods of experiments request.
@@ -68,7 +67,7 @@ func (s *Sandbox) StartAgent(p *Pod, more ...string) error {
 	}
 	argv := []string{
 		s.agent, "--pods", s.kubelet.manifests, "--kubepods", s.kubelet.layout.Root, "--cgroup-root", s.cfg.root(),
-		"--run-dir", s.AgentRunDir(), "--listen", "", "--local", "", "--kubelet", "",
+		"--run-dir", s.AgentRunDir(), "--listen", "", "--local", "", "--kubelet", "", "--pod-uid", p.UID(),
 		"--config", policy,
 	}
 	_, err := s.Start(Command{

@@ -22,6 +22,7 @@ type Pod struct {
 	Memory       int64         // request in bytes, of batch memory if the pod is batch; 0: none
 	OOMScore     int           // oom_score_adj of its processes
 	Shares       int64         // weight annotation; 0: none
+	Self         bool          // the agent's own pod: the agent gives it Shares without an annotation
 	CPUs         model.CPUMode // CPU manager annotation; "": none
 	Threads      int           // busy loops of its load
 	Unbound      bool          // its loops may run on any CPU of the pod, and are not dealt out evenly
@@ -49,8 +50,12 @@ func (p *Pod) hash() string {
 // to run without its CPU quota, as on a node with the kubelet's cpuCFSQuota: false, so that only weights decide.
 func (p *Pod) Manifest() ([]byte, error) {
 	var text bytes.Buffer
+	shares := p.Shares
+	if p.Self {
+		shares = 0
+	}
 	err := manifest.Execute(&text, map[string]any{
-		"Name": p.Name, "UID": p.UID(), "Key": v1alpha1.AnnotationCPUShare, "Shares": p.Shares, "CPU": p.RequestMilli,
+		"Name": p.Name, "UID": p.UID(), "Key": v1alpha1.AnnotationCPUShare, "Shares": shares, "CPU": p.RequestMilli,
 		"Guaranteed": p.QoS == model.Guaranteed, "Quota": v1alpha1.AnnotationCPUQuota,
 		"Manager": v1alpha1.AnnotationCPUManager, "CPUs": p.CPUs, "ID": p.hash(), "Limit": p.LimitMilli,
 		"Batch": p.BatchMilli, "Label": v1alpha1.LabelQoS, "BE": model.ClassBE, "BatchCPU": v1alpha1.ResourceBatchCPU,

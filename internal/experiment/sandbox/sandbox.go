@@ -32,7 +32,7 @@ const (
 )
 
 // patience is how long the slowest machine may take for one action of the agent.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // Config says where a sandbox finds what it needs. The zero value is right on most hosts.
 type Config struct {
@@ -180,7 +180,7 @@ func (s *Sandbox) Await(ctx context.Context, pods ...*Pod) error {
 	return nil
 }
 
-// Poll calls done every millisecond until it returns true. It fails after 20 s, or if a process of the sandbox ends.
+// Poll calls done every millisecond until it returns true. It fails after a minute, or if a process of the sandbox ends.
 // The subject completes "waiting", such as "for the agent".
 func (s *Sandbox) Poll(ctx context.Context, subject string, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not there after %v", patience))

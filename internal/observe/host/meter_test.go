@@ -393,9 +393,20 @@ func TestMeterDescriptors(t *testing.T) {
 				}
 			}
 		}
-		if ages["a"] != 0 || ages["batch1"] != 0 || ages["batch2"] != 0 || ages["b"] != 9*time.Second ||
-			ages["c"] != 9*time.Second {
+		if ages["a"] != 0 || ages["batch1"] != 0 || ages["batch2"] != 0 || ages["b"] != 3*time.Second ||
+			ages["c"] != 3*time.Second {
 			t.Errorf("ages: %v", ages)
+		}
+		// The busiest are followed closely, once the set of pods changes.
+		n.pod("c", used{nanos: 60e9})
+		n.after(time.Second)
+		delete(n.pods, "b")
+		n.after(time.Second)
+		n.after(time.Second)
+		for _, p := range n.after(time.Second).Pods {
+			if want := p.UID != "a"; (p.CPU.At == n.boot) != want {
+				t.Errorf("%s was measured at %v, now is %v", p.UID, p.CPU.At, n.boot)
+			}
 		}
 		n.pods = map[string]model.PodGroup{"c": n.pods["c"]}
 		n.after(time.Second)

@@ -23,6 +23,7 @@ const DefaultSys = "/sys"
 const (
 	onlineFile   = "/devices/system/cpu/online"
 	possibleFile = "/devices/system/cpu/possible"
+	isolatedFile = "/devices/system/cpu/isolated" // by the kernel argument isolcpus; since 4.2
 	cpuDirs      = "/devices/system/cpu/cpu"
 	nodesDir     = "/devices/system/node"
 )
@@ -105,6 +106,10 @@ func readTopology(sys string, online model.CPUSet) (*model.Topology, error) {
 	}
 	t := &model.Topology{Nodes: nodes}
 	t.Possible, _, err = readParsed(sys+possibleFile, model.ParseCPUs)
+	if err != nil && !errors.Is(err, model.ErrManyCPUs) {
+		return nil, err
+	}
+	t.Isolated, _, err = readParsed(sys+isolatedFile, model.ParseCPUs)
 	if err != nil && !errors.Is(err, model.ErrManyCPUs) {
 		return nil, err
 	}

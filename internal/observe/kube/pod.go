@@ -59,6 +59,7 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 		LimitMilli:   milli(podLimit(actuated, corev1.ResourceCPU)),
 		LeastMilli:   milli(podLimit(least, corev1.ResourceCPU)),
 		PodLevelCPU:  podLevelCPU(actuated),
+		LimitPending: podLevelCPU(actuated) && pending(p),
 		MemoryLimit:  memory(podLimit(actuated, corev1.ResourceMemory)),
 		Containers:   containers(actuated),
 		Owner:        Owner(p),
@@ -112,7 +113,7 @@ func cpuCondition(p *corev1.Pod) model.PodCondition {
 // withAllocated returns the pod with the resources that the kubelet applies. They are those of the spec, except while a
 // resize is deferred or infeasible: then the kubelet keeps the resources allocated before, which are in the status.
 func withAllocated(p *corev1.Pod) *corev1.Pod {
-	if !resource.IsPodResizeDeferred(p) && !resource.IsPodResizeInfeasible(p) {
+	if !pending(p) {
 		return p
 	}
 	return asShown(p)
@@ -141,21 +142,18 @@ func asShown(p *corev1.Pod) *corev1.Pod {
 	replace(allocated.Spec.Containers, p.Status.ContainerStatuses)
 	replace(allocated.Spec.InitContainers, p.Status.InitContainerStatuses)
 	if r := p.Spec.Resources; r != nil {
-		limits := r.Limits
-		if p.Status.Resources != nil {
-			limits = of(r.Limits, p.Status.Resources.Limits)
-		}
-		// The status also has sums over the containers, for resources that the pod itself does not name.
+		// The status also has sums over the containers, for resources that the pod itself does not name. The limits in
+		// status.resources are what the kubelet reads from the pod's cgroup (1.36), so they may be ours.
 		allocated.Spec.Resources = &corev1.ResourceRequirements{
 			Requests: of(r.Requests, p.Status.AllocatedResources),
-			Limits:   limits,
+			Limits:   r.Limits,
 		}
 	}
 	return &allocated
 }
 
 // least returns the pod with CPU limits that hold before, during and after a resize: each the lower one of its spec and
-// its status, and none where either has none.
+// its status, and none where either has none. The limit of spec.resources is none while a resize of it is pending.
 func least(p *corev1.Pod) *corev1.Pod {
 	least := asShown(p)
 	lower := func(shown, spec corev1.ResourceList) corev1.ResourceList {
@@ -179,9 +177,21 @@ func least(p *corev1.Pod) *corev1.Pod {
 		c.Limits = lower(c.Limits, p.Spec.InitContainers[i].Resources.Limits)
 	}
 	if r := least.Spec.Resources; r != nil {
-		r.Limits = lower(r.Limits, p.Spec.Resources.Limits)
+		shown := r.Limits
+		switch {
+		case pending(p):
+			shown = nil
+		case p.Status.Resources != nil:
+			shown = of(r.Limits, p.Status.Resources.Limits)
+		}
+		r.Limits = lower(shown, r.Limits)
 	}
 	return least
+}
+
+// pending reports whether the kubelet has not accepted a resize of the pod.
+func pending(p *corev1.Pod) bool {
+	return resource.IsPodResizeDeferred(p) || resource.IsPodResizeInfeasible(p)
 }
 
 // of returns a list with the values of another, for the names that are in both.

@@ -83,7 +83,10 @@ status:
   conditions: [{type: PodResizePending, status: "True", reason: Deferred}]
   allocatedResources: {cpu: "2", memory: 1Gi}
   resources: {requests: {cpu: "2", memory: 1Gi}, limits: {cpu: "3", memory: 1Gi}}
-`, model.Pod{QoS: model.Burstable, RequestMilli: 2000, LimitMilli: 3000, PodLevelCPU: true, MemoryLimit: 1 << 30}},
+`, model.Pod{
+			QoS: model.Burstable, RequestMilli: 2000, LimitMilli: 4000, PodLevelCPU: true, LimitPending: true,
+			MemoryLimit: 1 << 30,
+		}},
 		{"BestEffort", `
 spec: {containers: [{name: a}]}
 `, model.Pod{QoS: model.BestEffort}},
@@ -131,7 +134,7 @@ status:
 			}
 			if got.QoS != c.want.QoS || got.RequestMilli != c.want.RequestMilli || got.LimitMilli != c.want.LimitMilli ||
 				got.Critical != c.want.Critical || got.Ended != c.want.Ended || got.MemoryLimit != c.want.MemoryLimit ||
-				got.PodLevelCPU != c.want.PodLevelCPU || got.Created != c.want.Created {
+				got.PodLevelCPU != c.want.PodLevelCPU || got.LimitPending != c.want.LimitPending || got.Created != c.want.Created {
 				t.Errorf("got %+v", got)
 			}
 		})

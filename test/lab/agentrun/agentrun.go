@@ -20,6 +20,7 @@ metadata: {name: experiment}
 spec:
   mode: Enforce
   weight: {max: 262144}
+  privileges: [{namespaceSelector: {}, allow: [UnlimitedQuota]}]
   cpu: {waterline: 100%%, method: Realtime, suppression: %s}
 `
 
@@ -42,8 +43,7 @@ func Start(s *sandbox.Sandbox, agent *sandbox.Pod, policy string, more ...string
 	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
 		return fmt.Errorf("writing the policy: %w", err)
 	}
-	agent.Shares = 0 // as in a cluster, the agent knows its pod
-	if err := s.StartAgent(agent, append(more, "--pod-uid", agent.UID(), "--config", file)...); err != nil {
+	if err := s.StartAgent(agent, append(more, "--config", file)...); err != nil {
 		return err
 	}
 	s.AddLoad(agent)

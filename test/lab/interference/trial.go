@@ -27,6 +27,7 @@ metadata: {name: interference}
 spec:
   mode: Enforce
   weight: {max: 262144}
+  privileges: [{namespaceSelector: {}, allow: [UnlimitedQuota]}]
   cpu: {suppression: None}
   protect: {burst: false, interference: true}
 `

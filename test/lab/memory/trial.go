@@ -25,6 +25,7 @@ metadata: {name: memory}
 spec:
   mode: Enforce
   weight: {max: 262144}
+  privileges: [{namespaceSelector: {}, allow: [UnlimitedQuota]}]
   cpu: {suppression: None}
   memory: {waterline: 80%%}
   protect: {burst: false, memory: %v}

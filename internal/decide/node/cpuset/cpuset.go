@@ -55,6 +55,7 @@ type round struct {
 	online    model.CPUSet
 	pool      model.CPUSet // CPUs that pods may use
 	reserved  model.CPUSet
+	notBatch  model.CPUSet // CPUs to keep batch off
 	free      model.CPUSet // CPUs that can still be assigned
 	exclusive model.CPUSet // assigned exclusively
 	freed     model.CPUSet // given up in this round, possibly still in use
@@ -144,6 +145,11 @@ func (r *round) survey() {
 		r.reserved = r.online
 	case whole > 0:
 		r.reserved, _ = r.m.take(r.online, model.CPUSet{}, whole, model.PlacePacked)
+	}
+	r.notBatch = r.n.Topology.Isolated.And(r.online)
+	if !k.ReservedCPUs.Empty() || k.StaticCPUs && !k.AllocatableCPUs.Empty() {
+		// The kubelet's amount of reserved CPU, without numbers, is taken from all CPUs.
+		r.notBatch = r.notBatch.Or(r.reserved)
 	}
 	r.free = r.pool.Minus(r.reserved)
 	r.rest = int64(r.free.Len()) * 1000

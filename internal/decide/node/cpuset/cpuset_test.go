@@ -272,10 +272,13 @@ func (m *machine) check(result cpuset.Result) {
 		for _, name := range group.Containers {
 			where := m.effective(group.Dir + "/" + name)
 			if p.Class == model.ClassBE && m.batch > 0 && !assigned(p) {
-				want := min(m.batch, result.CPUs.Shared.Len())
-				if where.Len() != want || !where.Within(result.CPUs.Shared) {
-					m.fatal("%s of %s, which is batch, runs on %s, not on %d of %s",
-						name, p.UID, where, want, result.CPUs.Shared)
+				usable := result.CPUs.Shared.Minus(result.CPUs.NotBatch)
+				if usable.Empty() {
+					usable = result.CPUs.Shared
+				}
+				want := min(m.batch, usable.Len())
+				if where.Len() != want || !where.Within(usable) {
+					m.fatal("%s of %s, which is batch, runs on %s, not on %d of %s", name, p.UID, where, want, usable)
 				}
 			}
 			for _, h := range m.state.Allocations {

@@ -61,7 +61,7 @@ func ownedBy(plan *model.CPUPlan, uid string) []model.OwnCPUs {
 func (r *round) plan() {
 	plan := &model.CPUPlan{
 		Node: r.online, Reserved: r.reserved, Exclusive: r.exclusive, Shared: r.pool.Minus(r.exclusive),
-		Own: make([]model.OwnCPUs, 0, len(r.state.Allocations)),
+		Own: make([]model.OwnCPUs, 0, len(r.state.Allocations)), NotBatch: r.notBatch,
 	}
 	for _, h := range r.state.Allocations {
 		if h.Mode == model.CPUShare {
@@ -74,7 +74,7 @@ func (r *round) plan() {
 }
 
 // Settle returns the settings of cpuset.cpus for a plan. It also sets the CPUs of batch in the plan: batch is their
-// number, 0 means all shared CPUs. plan is nil if no pod requests CPUs.
+// number, 0 means all shared CPUs. plan is nil if no pod requests CPUs, and batch is not limited to some.
 //
 // On v1 a new container gets its pod's list, and a list must lie within the list of its parent. So only containers
 // get lists there; otherwise a container with CPUs from another writer could fail to start. On v2 the effective CPUs
@@ -86,8 +86,12 @@ func Settle(n *model.Node, plan *model.CPUPlan, state *State, batch int) []model
 		return nil
 	}
 	shared := plan.Shared
-	if batch > 0 && batch < shared.Len() {
-		plan.Batch = Batch(n.Topology, shared, plan.Exclusive, plan.Share, batch)
+	usable := shared.Minus(plan.NotBatch)
+	if usable.Empty() {
+		usable = shared
+	}
+	if batch > 0 && (batch < shared.Len() || usable != shared) {
+		plan.Batch = Batch(n.Topology, usable, plan.Exclusive, plan.Share, batch)
 	}
 	w := writer{
 		n: n, v2: n.Tree.V2, plan: plan,

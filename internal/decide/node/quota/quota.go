@@ -202,6 +202,9 @@ func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.R
 	if pod == nil || pod.Ended || !n.Kubelet.Known || n.Kubelet.StaticCPUs {
 		return o.Theirs, recorded
 	}
+	if pod.LimitPending && o.Dir == n.Tree.Pods[pod.UID].Dir {
+		return o.Theirs, recorded
+	}
 	limit := pod.LimitMilli
 	if o.Dir != n.Tree.Pods[pod.UID].Dir {
 		c := cgroup.ContainerOf(pod, path.Base(o.Dir))

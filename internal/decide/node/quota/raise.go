@@ -15,6 +15,8 @@ import (
 // tokens for CPU below its limit and pays tokens for CPU above it. The bucket holds 30 s of its full limit. So over
 // five minutes, usage exceeds the limit by at most a tenth, plus the usage in the second before the empty bucket is
 // noticed.
+//
+// Containers of a pod with a limit in spec.resources share that limit, so the pod has one bucket for all of them.
 const (
 	capacity = 30 * time.Second // capacity of the bucket, as time at the full limit
 	up       = 1200
@@ -26,10 +28,10 @@ const (
 	maxInterval = 5 * time.Second // longest interval between two measurements for which tokens are counted
 )
 
-// Raise is the state of a container that its quota has throttled.
+// Raise is the state of a container that its quota has throttled, or of a pod with a limit in spec.resources.
 type Raise struct {
 	UID    string
-	Name   string        // of its directory
+	Name   string        // of the container's directory; "": the pod as a whole
 	Times  int64         // quota, in thousandths of the limit
 	Tokens int64         // CPU time available beyond the limit, in milli-core-milliseconds (microseconds)
 	At     time.Duration // of the newest measurement in Tokens and Times
@@ -77,15 +79,19 @@ func (s State) raise(n *model.Node, p *model.Policy) State {
 		if !exists || !MayBurst(pod, p) {
 			continue
 		}
-		for _, name := range group.Containers {
-			c := cgroup.ContainerOf(pod, name)
-			if c == nil || c.LeastMilli == 0 {
-				continue
-			}
-			r, used := s.find(pod.UID, name), n.Load.Container(pod.UID, name)
-			if next, needed := s.next(r, used, c, n.Load); needed {
+		add := func(name string, used *model.CPUUsage, c limits) {
+			if next, needed := s.next(s.find(pod.UID, name), used, c, n.Load); needed {
 				next.UID, next.Name = pod.UID, name
 				raised = append(raised, next)
+			}
+		}
+		if pod.PodLevelCPU && pod.LeastMilli > 0 {
+			add("", usageOf(n.Load, pod.UID, group), limits{pod.LimitMilli, pod.LeastMilli})
+			continue
+		}
+		for _, name := range group.Containers {
+			if c := cgroup.ContainerOf(pod, name); c != nil && c.LeastMilli > 0 {
+				add(name, n.Load.Container(pod.UID, name), limits{c.LimitMilli, c.LeastMilli})
 			}
 		}
 	}
@@ -93,9 +99,29 @@ func (s State) raise(n *model.Node, p *model.Policy) State {
 	return s
 }
 
-// next returns the new state of a container; false: it needs none.
-func (s *State) next(last *Raise, used *model.CPUUsage, c *model.Container, l *model.Load) (Raise, bool) {
-	most := c.LeastMilli * capacity.Milliseconds()
+// usageOf returns the CPU usage of a pod as a whole; nil if it is not measured. It is throttled where one of its
+// containers is.
+func usageOf(l *model.Load, uid string, group model.PodGroup) *model.CPUUsage {
+	pod := l.Pod(uid)
+	if pod == nil || pod.CPU.At == 0 {
+		return nil
+	}
+	used := pod.CPU
+	for _, name := range group.Containers {
+		if c := l.Container(uid, name); c != nil {
+			used.Throttled += c.Throttled
+		}
+	}
+	return &used
+}
+
+// limits are the CPU limit of a container or pod, and the lower of the old and the new one during a resize, in
+// milli-cores.
+type limits struct{ limit, least int64 }
+
+// next returns the new state of a container or pod; false: it needs none.
+func (s *State) next(last *Raise, used *model.CPUUsage, c limits, l *model.Load) (Raise, bool) {
+	most := c.least * capacity.Milliseconds()
 	r := Raise{Times: 1000, Tokens: most}
 	if last != nil && l.Clock < last.At {
 		last = nil // from another boot
@@ -111,12 +137,12 @@ func (s *State) next(last *Raise, used *model.CPUUsage, c *model.Container, l *m
 		return r, false
 	case used.At > r.At:
 		if elapsed := used.At - r.At; last != nil && elapsed <= maxInterval+time.Second {
-			r.Tokens = min(r.Tokens+(c.LeastMilli-used.Milli)*elapsed.Milliseconds(), most)
+			r.Tokens = min(r.Tokens+(c.least-used.Milli)*elapsed.Milliseconds(), most)
 		}
 		r.At = used.At
 		r.Times = s.times(&r, used)
 	}
-	if !s.Cool || c.LeastMilli != c.LimitMilli || r.Tokens <= 0 {
+	if !s.Cool || c.least != c.limit || r.Tokens <= 0 {
 		r.Times = 1000
 	}
 	return r, r.Times > 1000 || r.Tokens < most || used.Throttled > 0
@@ -134,7 +160,7 @@ func (s *State) times(r *Raise, used *model.CPUUsage) int64 {
 }
 
 // raised appends the quotas of a pod's containers that are above their limits. The quota of the pod rises by the same
-// amount as those of its containers together.
+// amount as those of its containers together. A pod with a limit in spec.resources rises as a whole.
 func (s *State) raised(settings []model.Setting, n *model.Node, pod *model.Pod, group model.PodGroup) []model.Setting {
 	var beyond int64
 	period := n.Kubelet.QuotaPeriod
@@ -147,6 +173,15 @@ func (s *State) raised(settings []model.Setting, n *model.Node, pod *model.Pod, 
 			File:  model.File{Dir: dir, Knob: model.Quota},
 			Value: model.Number(micros), Reason: model.Reason{Code: model.QuotaRaised, Operands: operands},
 		})
+	}
+	if r := s.find(pod.UID, ""); r != nil && r.Times > 1000 {
+		set(group.Dir, pod.LimitMilli, model.MilliCPUToQuota(pod.LimitMilli*r.Times/1000, period), r.Times)
+		for j, name := range group.Containers {
+			if c := cgroup.ContainerOf(pod, name); c != nil && c.LimitMilli > 0 {
+				set(group.Path(j), c.LimitMilli, model.MilliCPUToQuota(c.LimitMilli*r.Times/1000, period), r.Times)
+			}
+		}
+		return settings
 	}
 	for j, name := range group.Containers {
 		r := s.find(pod.UID, name)

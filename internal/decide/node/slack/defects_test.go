@@ -244,7 +244,7 @@ func TestWhole(t *testing.T) {
 			in.own, in.node.Kubelet.TakenCPUs = c.own, c.taken
 			db := model.Pod{UID: "db", QoS: model.Guaranteed, Containers: c.containers}
 			in.add(db, model.Amount{CPU: 1000, Memory: gib})
-			cpu, memory := slack.Tally(&in.node, in.own)
+			cpu, memory := slack.Tally(&in.node, in.own, nil)
 			if cpu.IdleExclusive != c.want || memory.IdleExclusive != 0 || cpu.Online != 1000 {
 				t.Errorf("idle exclusive %d, online %d, want %d and 1000", cpu.IdleExclusive, cpu.Online, c.want)
 			}

@@ -33,7 +33,8 @@ func each(t *testing.T, stream uint64, test func(r *rand.Rand, in *input) error)
 func account(name string, a *model.Account, sell model.SellPolicy, firm bool) error {
 	for _, v := range []int64{
 		a.Capacity, a.Ceiling, a.Reserved, a.Watermark, int64(a.Use.Age), a.Prod[0], a.Prod[1], a.Allow,
-		a.Use.System, a.Use.Online, a.Use.Unmeasured, a.Use.IdleExclusive, a.Use.Batch, a.Bound.Mid, a.Bound.Batch,
+		a.Use.System, a.Use.Daemons, a.Use.Online, a.Use.Unmeasured, a.Use.IdleExclusive, a.Use.Protected, a.Use.Batch,
+		a.Use.Unsold, a.Bound.Mid, a.Bound.Batch,
 		a.Room.Mid, a.Room.Batch, a.Offer.Mid, a.Offer.Batch,
 	} {
 		if v < 0 {
@@ -72,9 +73,10 @@ func account(name string, a *model.Account, sell model.SellPolicy, firm bool) er
 		}
 		return total
 	}
-	online := sum(a.Use.Online, a.Use.Unmeasured, a.Use.IdleExclusive)
-	system := max(a.Use.System, a.Reserved)
-	total := sum(system, a.Watermark, a.Allow)
+	online := sum(a.Use.Online, a.Use.Unmeasured, a.Use.IdleExclusive, a.Use.Protected)
+	system := sum(max(a.Use.System, a.Reserved), a.Use.Daemons)
+	total := sum(a.Watermark, a.Allow)
+	total.Add(total, system)
 	if total.Add(total, online); a.Allow > 0 && total.Cmp(sum(a.Ceiling)) > 0 {
 		return fmt.Errorf("%s: the allowance is too high: %+v", name, a)
 	}
@@ -83,7 +85,7 @@ func account(name string, a *model.Account, sell model.SellPolicy, firm bool) er
 		prod = sum(a.Prod[model.Hour])
 	}
 	left := sum(a.Ceiling)
-	for _, v := range []*big.Int{sum(system), sum(a.Watermark), prod} {
+	for _, v := range []*big.Int{system, sum(a.Watermark, a.Use.Unsold), prod} {
 		left.Sub(left, v)
 	}
 	if left.Sign() < 0 {
@@ -243,10 +245,12 @@ func TestEditedNodeNeverRaises(t *testing.T) {
 	})
 }
 
-// TestBatchUsesWhatItUses checks that the usage of batch changes neither the allowance nor the offer.
+// TestBatchUsesWhatItUses checks that the usage of batch pods that bought what they use changes neither the allowance nor
+// the offer.
 func TestBatchUsesWhatItUses(t *testing.T) {
 	each(t, 6, func(r *rand.Rand, in *input) error {
-		in.add(model.Pod{UID: "zz", Class: model.ClassBE, Ended: r.IntN(2) == 0}, model.Amount{})
+		bought := model.Amount{CPU: 1000, Memory: gib}
+		in.add(model.Pod{UID: "zz", Class: model.ClassBE, Batch: bought, Ended: r.IntN(2) == 0}, model.Amount{})
 		before := in.slack()
 		l := in.node.Load
 		burned := model.Amount{CPU: r.Int64N(200_000), Memory: r.Int64N(200 * gib)}
@@ -262,14 +266,94 @@ func TestBatchUsesWhatItUses(t *testing.T) {
 	})
 }
 
+// TestUnsold checks what batch pods take from the offer that did not buy it: their requests of CPU and memory, and the
+// memory that they use. The allowance is theirs too, so it stays.
+func TestUnsold(t *testing.T) {
+	for _, tc := range []struct {
+		name                string
+		pod                 model.Pod
+		wantCPU, wantMemory int64
+	}{
+		{"it requests CPU and memory itself", model.Pod{RequestMilli: 2000, MemoryRequest: 4 * gib}, 2000, 4 * gib},
+		{"it uses more memory", model.Pod{RequestMilli: 2000, MemoryRequest: gib}, 2000, 3 * gib},
+		{"it requests nothing", model.Pod{}, 0, 3 * gib},
+		{"it bought both", model.Pod{Batch: model.Amount{CPU: 1000, Memory: gib}}, 0, 0},
+		{
+			"a sidecar beside what it bought", model.Pod{
+				RequestMilli: 100, MemoryRequest: gib, Mid: model.Amount{CPU: 1000, Memory: gib},
+			}, 100, gib,
+		},
+		{"it has ended", model.Pod{RequestMilli: 2000, MemoryRequest: 4 * gib, Ended: true}, 0, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			in := newInput(model.Amount{CPU: 16_000, Memory: 64 * gib}, model.SellRealtime, 1000)
+			tc.pod.UID, tc.pod.Class = "zz", model.ClassBE
+			bare := in.slack()
+			in.add(tc.pod, model.Amount{CPU: 5000, Memory: 3 * gib})
+			with := in.slack()
+			cpu, memory := &with.CPU, &with.Memory
+			if cpu.Use.Unsold != tc.wantCPU || memory.Use.Unsold != tc.wantMemory {
+				t.Errorf("unsold %d and %d, want %d and %d", cpu.Use.Unsold, memory.Use.Unsold, tc.wantCPU, tc.wantMemory)
+			}
+			sold := bare.CPU.Room.Batch - cpu.Room.Batch
+			bytes := bare.Memory.Room.Batch - memory.Room.Batch
+			bought := max(tc.pod.Mid.CPU, 0)
+			if sold != tc.wantCPU+bought || bytes != tc.wantMemory+tc.pod.Mid.Memory {
+				t.Errorf("the room falls by %d and %d, want %d and %d", sold, bytes, tc.wantCPU+bought,
+					tc.wantMemory+tc.pod.Mid.Memory)
+			}
+			if cpu.Allow != bare.CPU.Allow || memory.Allow != bare.Memory.Allow {
+				t.Errorf("batch may use %d and %d, could use %d and %d", cpu.Allow, memory.Allow, bare.CPU.Allow,
+					bare.Memory.Allow)
+			}
+		})
+	}
+}
+
+// TestDaemonsBesideTheReservation checks that daemons in pods do not hide in what is reserved for the system.
+func TestDaemonsBesideTheReservation(t *testing.T) {
+	in := newInput(model.Amount{CPU: 16_000, Memory: 64 * gib}, model.SellRealtime, 1000)
+	in.node.Kubelet.ReservedMilli, in.node.Kubelet.ReservedMemory = 2000, 8*gib
+	bare := in.slack()
+	in.add(model.Pod{UID: "zz", Class: model.ClassSystem}, model.Amount{CPU: 1500, Memory: gib})
+	with := in.slack()
+	if cpu, memory := bare.CPU.Allow-with.CPU.Allow, bare.Memory.Allow-with.Memory.Allow; cpu != 1500 || memory != gib {
+		t.Errorf("a daemon that uses 1500 milli-cores and a GiB takes %d and %d", cpu, memory)
+	}
+}
+
+// TestProtectedCache checks that page cache which the kernel keeps for online pods is not sold, up to their request.
+func TestProtectedCache(t *testing.T) {
+	for _, tc := range []struct{ request, working, inactive, want int64 }{
+		{8 * gib, 3 * gib, 2 * gib, 2 * gib},
+		{4 * gib, 3 * gib, 2 * gib, gib},
+		{2 * gib, 3 * gib, 2 * gib, 0},
+	} {
+		in := newInput(model.Amount{CPU: 16_000, Memory: 64 * gib}, model.SellRealtime, 1000)
+		in.add(model.Pod{UID: "web", Class: model.ClassLS, MemoryRequest: tc.request, Created: epoch.Add(-time.Hour)},
+			model.Amount{Memory: tc.working})
+		in.node.Load.Pods[0].Memory.InactiveFile = tc.inactive
+		account := func(protects func(*model.Pod) bool) model.Account {
+			cpu, memory := slack.Tally(&in.node, nil, protects)
+			s, _, _ := slack.Decide(&in.node, &in.policy, cpu, memory, in.peaks, in.state)
+			return s.Memory
+		}
+		without := account(func(*model.Pod) bool { return false })
+		with := account(func(*model.Pod) bool { return true })
+		if got := without.Allow - with.Allow; got != tc.want || without.Room.Batch-with.Room.Batch != tc.want {
+			t.Errorf("%+v: batch may use %d less, and may buy %d less", tc, got, without.Room.Batch-with.Room.Batch)
+		}
+	}
+}
+
 // TestUnknownCgroupIsOnline checks that a pod that disappears from the API counts as online with its usage.
 func TestUnknownCgroupIsOnline(t *testing.T) {
 	each(t, 7, func(r *rand.Rand, in *input) error {
 		uses := model.Amount{CPU: r.Int64N(20_000), Memory: r.Int64N(20 * gib)}
-		in.add(model.Pod{UID: "zz", Class: model.ClassBE}, uses)
-		cpu, memory := slack.Tally(&in.node, in.own)
+		in.add(model.Pod{UID: "zz", Class: model.ClassBE, Batch: model.Amount{CPU: 1000, Memory: gib}}, uses)
+		cpu, memory := slack.Tally(&in.node, in.own, nil)
 		in.node.Pods = in.node.Pods[:len(in.node.Pods)-1]
-		cpu2, memory2 := slack.Tally(&in.node, in.own)
+		cpu2, memory2 := slack.Tally(&in.node, in.own, nil)
 		cpu.Online, cpu.Batch = cpu.Online+uses.CPU, cpu.Batch-uses.CPU
 		memory.Online, memory.Batch = memory.Online+uses.Memory, memory.Batch-uses.Memory
 		if cpu != cpu2 || memory != memory2 {

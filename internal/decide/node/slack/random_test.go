@@ -28,7 +28,7 @@ type input struct {
 
 // decide runs a round.
 func (in *input) decide() (*model.Slack, slack.State, time.Time) {
-	cpu, memory := slack.Tally(&in.node, in.own)
+	cpu, memory := slack.Tally(&in.node, in.own, nil)
 	return slack.Decide(&in.node, &in.policy, cpu, memory, in.peaks, in.state)
 }
 

@@ -61,8 +61,14 @@ func (r *resource) sum(a *model.Account) []model.Operand {
 		{Name: "ceiling", Value: a.Ceiling, Unit: r.unit},
 		{Name: "system", Value: max(a.Use.System, a.Reserved), Unit: r.unit},
 	}
-	if a.Use.Stolen > 0 {
-		operands = append(operands, model.Operand{Name: "stolen", Value: a.Use.Stolen, Unit: r.unit})
+	for _, o := range []model.Operand{
+		{Name: "stolen", Value: a.Use.Stolen, Unit: r.unit},
+		{Name: "daemons", Value: a.Use.Daemons, Unit: r.unit},
+		{Name: "unsold", Value: a.Use.Unsold, Unit: r.unit},
+	} {
+		if o.Value > 0 {
+			operands = append(operands, o)
+		}
 	}
 	if r.incompressible {
 		operands = append(operands, model.Operand{Name: "watermark", Value: a.Watermark, Unit: r.unit})
@@ -70,7 +76,7 @@ func (r *resource) sum(a *model.Account) []model.Operand {
 	if r.sell.Method == model.SellPredicted {
 		operands = append(operands, model.Operand{Name: "peak", Value: a.Prod[model.Hour], Unit: r.unit})
 	} else {
-		online := plus(a.Use.Online, a.Use.Unmeasured, a.Use.IdleExclusive)
+		online := plus(a.Use.Online, a.Use.Unmeasured, a.Use.IdleExclusive, a.Use.Protected)
 		operands = append(operands, model.Operand{Name: "online", Value: online, Unit: r.unit})
 	}
 	return operands

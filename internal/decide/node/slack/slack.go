@@ -138,7 +138,9 @@ func (r *resource) account() model.Account {
 	a.Bound = model.TierAmounts{Mid: amount(r.bound.Mid), Batch: amount(r.bound.Batch)}
 	u := &a.Use
 	u.Age = max(u.Age, 0)
-	for _, v := range []*int64{&u.System, &u.Stolen, &u.Online, &u.Unmeasured, &u.IdleExclusive, &u.Batch} {
+	for _, v := range []*int64{
+		&u.System, &u.Daemons, &u.Stolen, &u.Online, &u.Unmeasured, &u.IdleExclusive, &u.Protected, &u.Batch, &u.Unsold,
+	} {
 		*v = amount(*v)
 	}
 	a.Capacity = amount(r.machine)
@@ -152,16 +154,19 @@ func (r *resource) account() model.Account {
 	online := plus(u.Online, u.Unmeasured)
 	for h := range a.Prod {
 		a.Peaks[h].Value = amount(a.Peaks[h].Value)
-		a.Prod[h] = plus(max(online, a.Peaks[h].Value), u.IdleExclusive)
+		a.Prod[h] = plus(max(online, a.Peaks[h].Value), u.IdleExclusive, u.Protected)
 	}
 	if !u.Measured {
 		return a
 	}
-	free := less(a.Ceiling, max(u.System, a.Reserved), a.Watermark)
-	now := less(free, online, u.IdleExclusive)
+	// What is reserved for the system is not meant for daemons in pods, which request CPU and memory like other pods.
+	free := less(a.Ceiling, max(u.System, a.Reserved), u.Daemons, a.Watermark)
+	now := less(free, online, u.IdleExclusive, u.Protected)
 	a.Allow = trusted(now, u.Age)
 
-	// all is what could be sold in both tiers together; lasting is the part that stays available for a day.
+	// all is what could be sold in both tiers together; lasting is the part that stays available for a day. A part of
+	// what batch may use is promised to batch pods already that did not buy it.
+	free, now = less(free, u.Unsold), less(now, u.Unsold)
 	all := less(free, a.Prod[model.Hour])
 	switch r.sell.Method {
 	case model.SellRealtime:

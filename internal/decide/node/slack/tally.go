@@ -15,6 +15,7 @@ type tally struct {
 	n      *model.Node
 	read   func(*model.Usage) (v int64, at time.Duration)
 	stolen int64 // of the machine
+	kept   bool  // what a batch pod uses cannot be taken back for another one
 	use    model.Use
 }
 
@@ -26,23 +27,43 @@ type tally struct {
 // busy then would hide current online usage.
 //
 // Memory is the working set everywhere. Anonymous memory and active page cache alone would leave out tmpfs and kernel
-// memory of a pod, which cannot be reclaimed either.
-func Tally(n *model.Node, own []model.OwnCPUs) (cpu, memory model.Use) {
+// memory of a pod, which cannot be reclaimed either. Of a pod whose requested memory is protected from reclaim, as
+// protects says (nil: of none), inactive page cache counts too, up to the request: batch cannot have it.
+func Tally(n *model.Node, own []model.OwnCPUs, protects func(*model.Pod) bool) (cpu, memory model.Use) {
 	if n.Load == nil {
 		return cpu, memory
 	}
 	milli := func(u *model.Usage) (int64, time.Duration) { return u.CPU.Milli, u.CPU.At }
 	t := tally{n: n, read: milli, stolen: amount(n.Load.Stolen)}
-	if t.sum(func(p *model.Pod) int64 { return p.RequestMilli }) {
+	if t.sum(func(p *model.Pod) (int64, int64) { return p.RequestMilli, plus(p.Mid.CPU, p.Batch.CPU) }) {
 		t.idleExclusive(own)
 	}
-	m := tally{n: n, read: func(u *model.Usage) (int64, time.Duration) { return u.Memory.WorkingSet, u.Memory.At }}
-	m.sum(func(p *model.Pod) int64 { return p.MemoryRequest })
+	m := tally{
+		n: n, read: func(u *model.Usage) (int64, time.Duration) { return u.Memory.WorkingSet, u.Memory.At }, kept: true,
+	}
+	if m.sum(func(p *model.Pod) (int64, int64) { return p.MemoryRequest, plus(p.Mid.Memory, p.Batch.Memory) }) && protects != nil {
+		m.protected(protects)
+	}
 	return t.use, m.use
 }
 
-// sum computes everything except the idle part of exclusive CPUs. It reports whether the node was measured.
-func (t *tally) sum(request func(*model.Pod) int64) bool {
+// protected adds the page cache that protection keeps.
+func (t *tally) protected(protects func(*model.Pod) bool) {
+	for _, pod := range t.n.Pods {
+		if !protects(pod) {
+			continue
+		}
+		if used := t.n.Load.Pod(pod.UID); used != nil && used.Memory.At != 0 {
+			m := &used.Memory
+			kept := min(amount(pod.MemoryRequest), plus(m.WorkingSet, m.InactiveFile))
+			t.use.Protected = plus(t.use.Protected, less(kept, m.WorkingSet))
+		}
+	}
+}
+
+// sum computes everything except the idle part of exclusive CPUs and protected memory. It reports whether the node was
+// measured. requests returns how much of the resource a pod requests, and how much of its tiers.
+func (t *tally) sum(requests func(*model.Pod) (native, sold int64)) bool {
 	l, u := t.n.Load, &t.use
 	_, node := t.read(&l.Node)
 	_, all := t.read(&l.Classes[model.Guaranteed])
@@ -51,24 +72,31 @@ func (t *tally) sum(request func(*model.Pod) int64) bool {
 	}
 	u.Measured = true
 	pods := t.count(&l.Classes[model.Guaranteed])
-	var daemons int64
 	for _, pod := range t.n.Pods {
+		native, sold := requests(pod)
 		switch pod.Class {
 		case model.ClassBE:
-			u.Batch = plus(u.Batch, t.of(pod.UID))
+			used := t.of(pod.UID)
+			u.Batch = plus(u.Batch, used)
+			if sold > 0 || !t.kept {
+				used = 0
+			}
+			if !pod.Ended {
+				u.Unsold = plus(u.Unsold, max(amount(native), used))
+			}
 			continue
 		case model.ClassSystem:
-			daemons = plus(daemons, t.of(pod.UID))
+			u.Daemons = plus(u.Daemons, t.of(pod.UID))
 		}
 		if !pod.Ended && t.unmeasured(pod) {
-			u.Unmeasured = plus(u.Unmeasured, less(request(pod), t.of(pod.UID)))
+			u.Unmeasured = plus(u.Unmeasured, less(native, t.of(pod.UID)))
 		}
 	}
 	// Some kernels count stolen time as usage of the group that ran at that moment, others do not. In both cases this
 	// counts it once.
 	u.Stolen = t.stolen
-	u.System = plus(less(plus(t.count(&l.Node), u.Stolen), pods), daemons)
-	u.Online = less(pods, u.Batch, daemons)
+	u.System = less(plus(t.count(&l.Node), u.Stolen), pods)
+	u.Online = less(pods, u.Batch, u.Daemons)
 	return true
 }
 

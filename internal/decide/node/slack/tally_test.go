@@ -26,7 +26,6 @@ func TestTally(t *testing.T) {
 		for i := range l.Pods {
 			used[l.Pods[i].UID] = &l.Pods[i]
 		}
-		var daemons int64
 		for _, p := range in.node.Pods {
 			u := used[p.UID]
 			young := u == nil || in.node.Now.Before(p.Created.Add(time.Minute))
@@ -44,8 +43,11 @@ func TestTally(t *testing.T) {
 			switch p.Class {
 			case model.ClassBE:
 				want.Batch += milli
+				if !p.Ended {
+					want.Unsold += p.RequestMilli
+				}
 			case model.ClassSystem:
-				daemons += milli
+				want.Daemons += milli
 			}
 			if young && !p.Ended && p.Class != model.ClassBE {
 				want.Unmeasured += max(p.RequestMilli-milli, 0)
@@ -57,9 +59,9 @@ func TestTally(t *testing.T) {
 			}
 		}
 		all := l.Classes[0].CPU.Milli
-		want.Online = all - want.Batch - daemons
-		want.System = l.Node.CPU.Milli - all + daemons
-		if got, _ := slack.Tally(&in.node, in.own); got != want {
+		want.Online = all - want.Batch - want.Daemons
+		want.System = l.Node.CPU.Milli - all
+		if got, _ := slack.Tally(&in.node, in.own, nil); got != want {
 			return fmt.Errorf("%+v, want %+v", got, want)
 		}
 		return nil
@@ -72,7 +74,7 @@ func TestSkewed(t *testing.T) {
 	in.add(model.Pod{UID: "job", Class: model.ClassBE}, model.Amount{CPU: 4000, Memory: gib})
 	in.node.Load.Classes[model.Guaranteed].CPU.Milli = 3900
 	in.node.Load.Node.CPU.Milli = 3800
-	if cpu, _ := slack.Tally(&in.node, nil); cpu.Online != 0 || cpu.System != 0 || cpu.Batch != 4000 {
+	if cpu, _ := slack.Tally(&in.node, nil, nil); cpu.Online != 0 || cpu.System != 0 || cpu.Batch != 4000 {
 		t.Errorf("%+v", cpu)
 	}
 }

@@ -29,11 +29,12 @@ func (s *spikes) note(g *model.Glance, used, rise int64) {
 }
 
 // learn decides whether the recorded rise was a spike, as soon as a measurement can show it.
-func (s *spikes) learn(l *model.Load) {
+func (s *spikes) learn(n *model.Node) {
+	l := n.Load
 	if s.Height > 0 && l.Clock-s.Faded >= fade {
 		s.Height, s.Faded = s.Height*15/16, l.Clock
 	}
-	mark := markOf(l, 0)
+	mark := markOf(n, 0)
 	used := mark.Pods + mark.Others
 	lasted := used >= s.Half
 	if s.Seen == 0 || !lasted && mark.At-s.Seen < whole {

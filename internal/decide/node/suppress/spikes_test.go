@@ -34,7 +34,7 @@ func (w *node) glance(after time.Duration, online int64) (acted bool) {
 	defer func() { w.n.Load.Clock = was }()
 	w.n.Load.Clock += after
 	capacity := w.left.CPU.Capacity
-	w.n.Glance = model.Glance{At: w.n.Load.Clock, Node: capacity, Pods: capacity, BestEffort: capacity - online}
+	w.n.Glance = model.Glance{At: w.n.Load.Clock, Node: capacity, Pods: capacity, Batch: capacity - online}
 	if acted = w.due(); acted {
 		_, w.state = Decide(&w.n, &w.p, &w.left, w.state)
 	}

@@ -76,11 +76,11 @@ func Decide(n *model.Node, p *model.Policy, left *model.Slack, s State) (*model.
 	}
 	if a.Use.Measured {
 		f.press()
-		f.state.Spikes.learn(n.Load)
+		f.state.Spikes.learn(n)
 		f.step()
 	}
 	by := p.Suppress.By
-	if n.Tree.NoCpusets {
+	if !OnCPUs(n, p) {
 		by = model.SuppressByQuota
 	}
 	f.cpus(by)
@@ -93,9 +93,14 @@ func Decide(n *model.Node, p *model.Policy, left *model.Slack, s State) (*model.
 	}, f.state
 }
 
+// OnCPUs reports whether batch can be limited to fewer CPUs. Otherwise quotas limit it, whatever the policy says.
+func OnCPUs(n *model.Node, p *model.Policy) bool {
+	return p.Suppress.By != model.SuppressByQuota && !n.Tree.NoCpusets && n.Topology != nil
+}
+
 // Mark returns what glances are compared with after a measurement and a decision; the zero value if no glance could
 // change the decision.
-func Mark(l *model.Load, p *model.Policy, a *model.Account, s *State) model.GlanceMark {
+func Mark(n *model.Node, p *model.Policy, a *model.Account, s *State) model.GlanceMark {
 	if !s.Known || !p.Suppress.On() || !a.Use.Measured {
 		return model.GlanceMark{}
 	}
@@ -103,17 +108,45 @@ func Mark(l *model.Load, p *model.Policy, a *model.Account, s *State) model.Glan
 	if least >= below {
 		return model.GlanceMark{}
 	}
-	mark := markOf(l, s.Spikes.Height)
+	mark := markOf(n, s.Spikes.Height)
 	mark.Most = a.Allow - s.Push - below
 	return mark
 }
 
 // markOf returns the CPU use at the last measurement.
-func markOf(l *model.Load, spike int64) model.GlanceMark {
-	pods, best := &l.Classes[model.Guaranteed].CPU, &l.Classes[model.BestEffort].CPU
+func markOf(n *model.Node, spike int64) model.GlanceMark {
+	l := n.Load
+	pods, batch := &l.Classes[model.Guaranteed].CPU, l.Classes[model.BestEffort].CPU.Milli
+	beside(n, func(pod *model.Pod) {
+		if u := l.Pod(pod.UID); u != nil {
+			batch += u.CPU.Milli
+		}
+	})
 	return model.GlanceMark{
-		At: pods.At, Pods: pods.Milli - best.Milli, Others: max(l.Node.CPU.Milli-pods.Milli, 0), Known: l.Node.CPU.At != 0,
+		At: pods.At, Pods: pods.Milli - batch, Others: max(l.Node.CPU.Milli-pods.Milli, 0), Known: l.Node.CPU.At != 0,
 		Noise: l.CPUMilli * sudden / 1000, Spike: spike,
+	}
+}
+
+// mostBeside is how many batch pods outside of class BestEffort glances tell from online pods. Each costs one read every
+// 100 ms. A node has few: pods that were created without the webhook, or with a sidecar that requests CPU.
+const mostBeside = 16
+
+// Beside returns the cgroups of the running batch pods outside of class BestEffort. Without them, a rise of their use
+// would look like one of online pods.
+func Beside(n *model.Node) []string {
+	var dirs []string
+	beside(n, func(pod *model.Pod) { dirs = append(dirs, n.Tree.Pods[pod.UID].Dir) })
+	return dirs
+}
+
+func beside(n *model.Node, each func(*model.Pod)) {
+	found := 0
+	for _, pod := range n.Pods {
+		if pod.QoS != model.BestEffort && found < mostBeside && isRunning(&n.Tree, pod) {
+			found++
+			each(pod)
+		}
 	}
 }
 
@@ -147,7 +180,7 @@ func (f *follow) press() {
 // step moves the limit towards its target.
 func (f *follow) step() {
 	s, a := &f.state, f.a
-	mark := markOf(f.n.Load, s.Spikes.Height)
+	mark := markOf(f.n, s.Spikes.Height)
 	rise := mark.Rise(&f.n.Glance)
 	if rise > 0 {
 		s.Spikes.note(&f.n.Glance, mark.Pods+mark.Others, rise)

@@ -26,6 +26,7 @@ func newNode(cpus int) *node {
 		p: model.Policy{Mode: model.ModeEnforce, Suppress: model.SuppressPolicy{By: model.SuppressByQuota}},
 		n: fixture.Node(model.Amount{}),
 	}
+	w.n.Topology = &model.Topology{}
 	w.n.Load = &model.Load{Clock: time.Hour, CPUMilli: int64(cpus) * 1000}
 	w.left.CPU = model.Account{Capacity: int64(cpus) * 1000, Use: model.Use{Measured: true}}
 	w.left.Memory.Allow = 8 << 30
@@ -291,7 +292,7 @@ func TestRise(t *testing.T) {
 	l.Classes[model.BestEffort].CPU = model.CPUUsage{At: time.Hour - time.Second, Milli: 4000}
 	l.Node.CPU = model.CPUUsage{At: time.Hour - time.Second, Milli: 6500}
 	glance := func(node, pods, bestEffort int64) model.Glance {
-		return model.Glance{At: time.Hour, Node: node, Pods: pods, BestEffort: bestEffort}
+		return model.Glance{At: time.Hour, Node: node, Pods: pods, Batch: bestEffort}
 	}
 	old := glance(10000, 9500, 4000)
 	old.At -= 2 * time.Second
@@ -310,10 +311,58 @@ func TestRise(t *testing.T) {
 		{"less than what could be noise", glance(7200, 6700, 4000), 0},
 		{"online falls, the system rises as much", glance(6500, 5000, 4000), 1000},
 	} {
-		mark := markOf(l, 999)
+		mark := markOf(&model.Node{Load: l}, 999)
 		if got := mark.Rise(&c.glance); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
+	}
+}
+
+// TestNoTopology checks that quotas limit batch where its CPUs cannot be chosen.
+func TestNoTopology(t *testing.T) {
+	for _, by := range []model.SuppressMethod{model.SuppressByCpuset, model.SuppressByBoth} {
+		w := newNode(10)
+		w.p.Suppress.By = by
+		w.batch(4000)
+		w.n.Topology = nil
+		w.tick(6000)
+		if s, _ := Decide(&w.n, &w.p, &w.left, w.state); !s.Quotas || s.CPUs != 0 {
+			t.Errorf("%s: %+v", by, s)
+		}
+	}
+}
+
+// TestBatchBesideItsClass checks that a batch pod outside of class BestEffort is no online pod to glances, and that only
+// so many are told apart.
+func TestBatchBesideItsClass(t *testing.T) {
+	w := steady(10, 2000)
+	sidecar := fixture.Pod("s", model.Burstable)
+	sidecar.Class = model.ClassBE
+	fixture.Run(&w.n, sidecar)
+	fixture.Run(&w.n, fixture.Pod("web", model.Burstable))
+	fixture.Measure(w.n.Load, "s", fixture.Usage(w.n.Load.Clock, 500, 0))
+	if dirs := Beside(&w.n); len(dirs) != 1 || dirs[0] != "kubepods/burstable/pods" {
+		t.Errorf("beside are %v", dirs)
+	}
+	mark := markOf(&w.n, 0)
+	if want := int64(2000 - 500); mark.Pods != want {
+		t.Errorf("the other pods used %d, want %d", mark.Pods, want)
+	}
+	// It rises by 4000, which batch of its class gives up.
+	g := model.Glance{At: mark.At + 100*time.Millisecond, Node: 10_000, Pods: 10_000, Batch: 10_000 - 1500}
+	if rise := mark.Rise(&g); rise != 0 {
+		t.Errorf("a rise of batch is one of online pods: %d", rise)
+	}
+	if g.Batch -= 3000; mark.Rise(&g) != 3000 {
+		t.Errorf("a rise of online pods is seen as %d", mark.Rise(&g))
+	}
+	for i := range 3 * mostBeside {
+		p := fixture.Pod(fmt.Sprintf("t%02d", i), model.Burstable)
+		p.Class = model.ClassBE
+		fixture.Run(&w.n, p)
+	}
+	if dirs := Beside(&w.n); len(dirs) != mostBeside {
+		t.Errorf("%d pods are told apart, want %d", len(dirs), mostBeside)
 	}
 }
 
@@ -339,7 +388,7 @@ func TestDue(t *testing.T) {
 
 // due reports whether the glance starts a round.
 func (w *node) due() bool {
-	mark := Mark(w.n.Load, &w.p, &w.left.CPU, &w.state)
+	mark := Mark(&w.n, &w.p, &w.left.CPU, &w.state)
 	return mark.Exceeded(&w.n.Glance)
 }
 

@@ -52,6 +52,9 @@ func Decide(n *model.Node, p *model.Policy) Result {
 		var clamped bool
 		e.shares, e.reason, clamped = requested(pod, &p.Weight, p.Pods)
 		e.weighted = e.shares != 0
+		if pod.PodLevelCPU && e.shares > e.base {
+			e.shares, e.reason, clamped = e.base, podLevelReason(e.shares, e.base), true
+		}
 		if clamped {
 			r.Notices = append(r.Notices, model.Notice{
 				UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, Reason: e.reason,
@@ -73,6 +76,7 @@ func Decide(n *model.Node, p *model.Policy) Result {
 		r.Weighted[i] = e.weighted
 		entries = append(entries, e)
 	}
+	boundSiblings(n, p, entries)
 	weighOnline(entries)
 	scaleCritical(entries)
 	classes := raise(n, p, entries)
@@ -211,11 +215,86 @@ func requested(pod *model.Pod, p *model.WeightPolicy, rules []model.PodRule) (in
 	return shares, model.Reason{Code: code, Operands: operands}, false
 }
 
+// podLevelReason returns why a pod with a CPU request in spec.resources has no higher weight than the kubelet gives it.
+// From 1.36 on, the kubelet reads the weight of the pod's cgroup back and publishes it as the pod's request in
+// status.resources (feature gate InPlacePodLevelResourcesVerticalScaling), and the scheduler counts the higher of that
+// and the request in the spec: 262144 shares were seen to fill a node with 256 CPUs. It does not do so for pods without
+// spec.resources.
+func podLevelReason(shares, base int64) model.Reason {
+	return model.Reason{
+		Code: model.WeightPodLevel,
+		Operands: []model.Operand{
+			{Name: "requested", Value: shares, Unit: model.UnitShares}, {Name: "request", Value: base, Unit: model.UnitShares},
+		},
+		Fix: "set the CPU requests of the containers instead of spec.resources",
+	}
+}
+
 // own returns the highest weight that a pod may request where the policy names none: as much as it may use, by its CPU
 // limit, or as much as it requests. More would take from other pods what nobody granted.
 func own(pod *model.Pod) int64 {
 	g := &pod.Grant
 	return model.MilliCPUToShares(max(pod.RequestMilli, pod.LimitMilli, g.RequestMilli, g.LimitMilli))
+}
+
+// boundSiblings caps the weights of Burstable pods, so that the Burstable pods without a weight still get the CPU that
+// they request when all CPUs are busy: all pods of the class together may have 1024 × allocatable CPUs minus the requests
+// of Guaranteed pods. Beyond that the weights are scaled down, in proportion, but to no less than the kubelet's value.
+// Beside weighted pods alone nothing is capped: each of them chose its weight. The agent and system-critical pods have
+// weights that grow with the others.
+func boundSiblings(n *model.Node, p *model.Policy, entries []entry) {
+	var guaranteed, plain, critical, base, weights int64
+	var weighted []*entry
+	for i := range entries {
+		e := &entries[i]
+		switch {
+		case e.pod.QoS == model.Guaranteed:
+			guaranteed += e.base
+		case e.pod.QoS != model.Burstable || e.pod.Self:
+		case e.weighted && e.shares > e.base:
+			weighted = append(weighted, e)
+			base, weights = base+e.base, weights+e.shares
+		case e.weighted:
+			base, plain = base+e.base, plain+e.shares
+		case e.pod.Critical:
+			critical += e.base
+		default:
+			base, plain = base+e.base, plain+e.base
+		}
+	}
+	if p.Weight.OverrideGuaranteed || plain == 0 || len(weighted) == 0 {
+		return
+	}
+	all := max(n.Allocatable.CPU*model.SharesPerCPU/1000-guaranteed, 0)
+	room := max(all*base/(base+critical)-plain, 0)
+	if weights <= room {
+		return
+	}
+	operands := func(requested int64) []model.Operand {
+		return []model.Operand{
+			{Name: "requested", Value: requested, Unit: model.UnitShares},
+			{Name: "allocatable", Value: n.Allocatable.CPU, Unit: model.UnitMilli},
+			{Name: "guaranteed", Value: guaranteed, Unit: model.UnitShares},
+			{Name: "siblings", Value: plain + critical, Unit: model.UnitShares},
+		}
+	}
+	left, sum := room, weights // of the pods that are not at their least yet
+	for again := true; again; {
+		again = false
+		for i, e := range weighted {
+			if e != nil && e.shares*left <= e.base*sum {
+				left, sum = max(left-e.base, 0), sum-e.shares
+				e.reason = model.Reason{Code: model.WeightCapped, Operands: operands(e.shares)}
+				e.shares, weighted[i], again = e.base, nil, true
+			}
+		}
+	}
+	for _, e := range weighted {
+		if e != nil {
+			e.reason = model.Reason{Code: model.WeightCapped, Operands: operands(e.shares)}
+			e.shares = e.shares * left / sum
+		}
+	}
 }
 
 // weighOnline gives a BestEffort pod that is not batch the weight of all batch pods together. It requested no CPU, but
@@ -255,6 +334,9 @@ func scaleCritical(entries []entry) {
 		grown, from := shares[e.pod.QoS], base[e.pod.QoS]
 		if !e.pod.Critical || e.pod.Self || e.weighted || grown <= from {
 			continue
+		}
+		if e.pod.PodLevelCPU {
+			continue // see podLevelReason
 		}
 		e.shares = model.ClampShares(e.base * grown / from)
 		e.reason = model.Reason{Code: model.CriticalPreserved, Operands: []model.Operand{
