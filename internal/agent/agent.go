@@ -96,6 +96,7 @@ type Agent struct {
 	machine   *machine.Machine
 	ruling    ruling.Ruling
 	pods      model.Snapshot
+	kept      *model.Snapshot // what the API showed an earlier agent; nil: it shows something now, or nothing was kept
 	kubelet   model.Kubelet
 	state     node.State
 	plan      model.Plan
@@ -139,6 +140,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer func() { a.log.Report("closing", a.machine.Close()) }()
 	a.state, err = a.store.State.Load()
 	a.log.Report("state", err)
+	kept, found, err := a.store.Pods.Load()
+	if a.log.Report("podlist", err); found {
+		a.kept = &kept
+	}
 
 	var beside sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
@@ -166,13 +171,20 @@ func (a *Agent) leave() {
 	}
 }
 
-// place places a container by the last round.
-func (a *Agent) place(c node.Container) (node.Placement, bool) { return a.placing.Load().Place(c) }
+// place places a container by the last round. CPUs that the runtime would set under policy static are ones that the
+// kubelet has just assigned, perhaps of a pod that has them by Waterline: which ones is then read again.
+func (a *Agent) place(c node.Container) (node.Placement, bool) {
+	placing := a.placing.Load()
+	if placing != nil && placing.Kubelet.StaticCPUs && !c.Update && c.CPUs != "" {
+		a.poller.Doubt()
+	}
+	return placing.Place(c)
+}
 
 // assess decides whether the agent is ready.
 func (a *Agent) assess() {
 	switch {
-	case !a.pods.Known:
+	case !a.pods.Known || a.kept != nil:
 		a.notReady("the pods of this node are not known yet")
 	case a.machine.ReadOnly():
 		a.notReady("the cgroup file system is mounted read-only")

@@ -21,7 +21,7 @@ const (
 func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	a.pods = a.cfg.Pods.Snapshot()
+	a.takePods()
 	a.updatePolicy(time.Now())
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -64,6 +64,18 @@ func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 	}
 }
 
+// takePods takes over what the API shows. Until it shows anything, what it showed an earlier agent of this boot counts.
+func (a *Agent) takePods() {
+	a.pods = a.cfg.Pods.Snapshot()
+	switch {
+	case a.pods.Known:
+		a.kept = nil
+		a.store.Pods.Changed()
+	case a.kept != nil:
+		a.pods = *a.kept
+	}
+}
+
 // untilNext returns how long nothing needs to be done unless something happens.
 func (a *Agent) untilNext() time.Duration {
 	next := heartbeat
@@ -96,11 +108,11 @@ func (a *Agent) turn(podsChanged bool) {
 			a.notReady(err.Error())
 			return
 		}
-		a.pods = a.cfg.Pods.Snapshot()
+		a.takePods()
 	}
 	treeChanged, overflow := m.TakeChanges()
 	if podsChanged {
-		a.pods = a.cfg.Pods.Snapshot()
+		a.takePods()
 		a.updatePolicy(now)
 		m.News = true
 	}
@@ -154,6 +166,7 @@ func (a *Agent) round(now time.Time, reason bool) {
 	if news {
 		a.log.Report("journal", a.store.Journal.Append(&r))
 	}
+	a.log.Report("podlist", a.store.Pods.Save(&a.pods, now))
 	a.log.Report("allowances", a.store.Allowances.Write(&r.Node, &r.Policy, &r.Plan))
 	a.delivery.Post(&r.Node, &r.Plan)
 }

@@ -58,6 +58,7 @@ type evictor struct {
 	fleet     *fleet
 	policies  *policies
 	settings  evictbudget.Settings
+	ledger    *ledger
 	identity  string
 	log       *slog.Logger
 	state     evictbudget.State
@@ -71,6 +72,7 @@ func newEvictor(cfg *Config, f *fleet, p *policies) *evictor {
 	return &evictor{
 		core: cfg.Client.CoreV1().RESTClient(), custom: cfg.Custom, fleet: f, policies: p, settings: cfg.Evict,
 		identity: cfg.Identity, log: cfg.Log,
+		ledger:    &ledger{core: cfg.Client.CoreV1().RESTClient(), namespace: cfg.Namespace},
 		published: map[string]string{}, done: map[evictbudget.Verdict]uint64{},
 	}
 }
@@ -79,6 +81,9 @@ func newEvictor(cfg *Config, f *fleet, p *policies) *evictor {
 // by a clock that no program sets.
 func (e *evictor) round(ctx context.Context, clock func() time.Duration, governed map[string]string) {
 	at := clock()
+	if !e.ledger.read {
+		e.resume(ctx, at)
+	}
 	requests, byNode := e.requests(governed)
 	maps.DeleteFunc(e.published, func(node, _ string) bool { _, requested := byNode[node]; return !requested })
 	var worth []evictbudget.Request
@@ -98,7 +103,10 @@ func (e *evictor) round(ctx context.Context, clock func() time.Duration, governe
 		}
 		if d.Verdict == evictbudget.Evict {
 			if d.Verdict = evictbudget.Late; clock()-at <= longRound {
-				d.Verdict = e.evict(ctx, byNode[d.Node])
+				d.Verdict = evictbudget.Unrecorded
+				if e.record(ctx, clock()) {
+					d.Verdict = e.evict(ctx, byNode[d.Node])
+				}
 			}
 			if d.Verdict == evictbudget.Evict {
 				e.log.Info("a pod is evicted", "node", d.Node, "namespace", byNode[d.Node].namespace, "pod", byNode[d.Node].name,
@@ -108,6 +116,34 @@ func (e *evictor) round(ctx context.Context, clock func() time.Duration, governe
 		}
 		e.publish(ctx, &d, byNode[d.Node])
 	}
+}
+
+// resume continues with the evictions that the last leader recorded.
+func (e *evictor) resume(ctx context.Context, at time.Duration) {
+	past, err := e.ledger.load(ctx, time.Now())
+	switch {
+	case err == nil:
+		e.state = evictbudget.Resume(at, past)
+	case ctx.Err() == nil:
+		e.log.Warn("the evictions of the last leader could not be read; budgets fill over an hour", "err", err)
+	}
+}
+
+// record leaves the evictions that count, the next one among them, to the next leader. It reports whether the next one
+// may happen: not while the record could not be written, because then nobody after this leader would count it. A cluster
+// that lacks the record, or the right to write it, is as it was before there was one.
+func (e *evictor) record(ctx context.Context, at time.Duration) bool {
+	err := e.ledger.save(ctx, time.Now(), e.state.Counting(at))
+	switch {
+	case err == nil:
+		return true
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		e.log.Warn("evictions are not recorded for the next leader; upgrade the chart", "err", err)
+		return true
+	case ctx.Err() == nil:
+		e.log.Warn("an eviction could not be recorded, and is tried later", "err", err)
+	}
+	return false
 }
 
 // requests returns the requests of all nodes, ordered by node, for the decision and as in the reports.
@@ -258,6 +294,7 @@ var sentences = map[evictbudget.Verdict]string{
 	evictbudget.AllSpent:   "is not evicted yet, because as many pods of the cluster left as may",
 	evictbudget.Waits:      "is not evicted yet, because a PodDisruptionBudget keeps it",
 	evictbudget.Late:       "is not evicted yet, because the API server is slow",
+	evictbudget.Unrecorded: "is not evicted yet, because the eviction could not be recorded for the next leader",
 	evictbudget.Failed:     "could not be evicted",
 }
 

@@ -37,6 +37,9 @@ type evictions struct {
 	looked  int
 	events  []corev1.Event
 	said    []string // reasons of the condition
+	begin   func()   // another leader
+	record  corev1.ConfigMap
+	lost    bool // the record cannot be reached
 }
 
 const anUID = "0a1b2c3d-0000-4000-8000-000000000001"
@@ -73,7 +76,12 @@ func newEvictions(t *testing.T) *evictions {
 			Allow:             []v1alpha1.PrivilegeName{"NeverEvict"},
 		}}
 	}))
-	w.evictor = newEvictor(&Config{Client: client, Custom: custom, Log: log, Evict: evictbudget.DefaultSettings()}, f, p)
+	w.begin = func() {
+		w.evictor = newEvictor(&Config{
+			Client: client, Custom: custom, Log: log, Evict: evictbudget.DefaultSettings(), Namespace: "w",
+		}, f, p)
+	}
+	w.begin()
 	w.round("")
 	w.at += time.Hour
 	w.round("")
@@ -117,6 +125,18 @@ func (w *evictions) serve(out http.ResponseWriter, r *http.Request) {
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 			ObjectMeta: metav1.ObjectMeta{Name: "batch", Labels: map[string]string{"team": w.team}},
 		})
+		return
+	case strings.HasSuffix(r.URL.Path, "/w/configmaps/"+ledgerName):
+		if w.lost {
+			out.WriteHeader(http.StatusServiceUnavailable)
+			status.Status, status.Code = metav1.StatusFailure, http.StatusServiceUnavailable
+			break
+		}
+		if r.Method == http.MethodPut {
+			read(&w.record)
+		}
+		w.record.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
+		_ = json.NewEncoder(out).Encode(&w.record)
 		return
 	case strings.HasSuffix(r.URL.Path, "/events"):
 		var e corev1.Event
@@ -191,6 +211,48 @@ func TestEvictsNobodyElse(t *testing.T) {
 		if len(w.asked) != 0 || len(w.events) != 0 || w.counts()[want] != 1 || fmt.Sprint(w.said) != "["+string(want)+"]" {
 			t.Errorf("%s: evicted %+v, told %v %+v, counted %v", want, w.asked, w.said, w.events, w.counts())
 		}
+	}
+}
+
+// TestNextLeader checks that another leader evicts at once, within what the last one left of the budgets, and that nothing
+// is evicted that the one after it would not count.
+func TestNextLeader(t *testing.T) {
+	w := newEvictions(t)
+	w.settings.PerOwner = 2
+	w.round(anUID)
+	if len(w.asked) != 1 || !strings.Contains(w.record.Data[ledgerKey], anUID) {
+		t.Fatalf("evicted were %+v, recorded is %q", w.asked, w.record.Data)
+	}
+	next := func() {
+		w.begin()
+		w.settings.PerOwner = 2
+		w.round("")
+		w.at += 3 * time.Second
+	}
+	next()
+	w.lost = true
+	w.round(anUID)
+	if len(w.asked) != 1 {
+		t.Fatalf("evicted without a record: %+v", w.asked)
+	}
+	w.lost = false
+	w.at += time.Minute // a failure is tried again later
+	w.round(anUID)
+	w.round(anUID)
+	if len(w.asked) != 2 {
+		t.Fatalf("a new leader evicted %d pods, want one at once", len(w.asked)-1)
+	}
+	next()
+	w.round(anUID)
+	w.round(anUID)
+	if len(w.asked) != 2 || w.said[len(w.said)-1] != string(evictbudget.OwnerSpent) {
+		t.Errorf("a third leader evicted %d pods of an owner of two; said was %v", len(w.asked)-2, w.said)
+	}
+	w.record.Data[ledgerKey] = "nonsense"
+	next()
+	w.round(anUID)
+	if len(w.asked) != 2 {
+		t.Error("a leader that cannot read the record has full budgets")
 	}
 }
 

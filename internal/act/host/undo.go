@@ -23,6 +23,8 @@ type Undo struct {
 	records map[model.File]*Record
 	unsaved bool          // something changed since the last Save
 	owned   []model.Owned // as Owned returned it; nil: something changed since
+	foreign []json.RawMessage
+	unknown []string // names of the files of foreign, for people
 }
 
 // Record is the record of one file.
@@ -38,9 +40,10 @@ type Record struct {
 	saved   *cgroup.Raw // Ours in the newest version of this record that is on disk; nil: none is
 }
 
-// undoFile is the record on disk, after a line with its version and checksum.
-type undoFile struct {
-	Files []undoEntry `json:"files"`
+// undoFile is the record on disk, after a line with its version and checksum. Entries of files that this version does not
+// know, which a newer version wrote, are kept as they are: when that version runs again, it finds them.
+type undoFile[Entry any] struct {
+	Files []Entry `json:"files"`
 }
 
 type undoEntry struct {
@@ -60,7 +63,7 @@ func OpenUndo(path string) (*Undo, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return u, nil
 	case errors.Is(err, checkpoint.ErrDamaged):
-		u.records = map[model.File]*Record{}
+		u.records, u.foreign, u.unknown = map[model.File]*Record{}, nil, nil
 		return u, fmt.Errorf("the undo record: %w", err)
 	case err != nil:
 		return nil, fmt.Errorf("the undo record: %w", err)
@@ -69,14 +72,28 @@ func OpenUndo(path string) (*Undo, error) {
 }
 
 func (u *Undo) parse(body []byte) error {
-	var file undoFile
+	var file undoFile[json.RawMessage]
 	if err := json.Unmarshal(body, &file); err != nil {
 		return fmt.Errorf("decoding it: %w", err)
 	}
-	for _, e := range file.Files {
-		knob, ok := knobByName(e.Knob)
-		if !ok || !filepath.IsLocal(e.Dir) {
-			return fmt.Errorf("it names the file %q in %q", e.Knob, e.Dir)
+	u.foreign, u.unknown = nil, nil
+	for _, text := range file.Files {
+		var name struct{ Dir, Knob string }
+		if err := json.Unmarshal(text, &name); err != nil {
+			return fmt.Errorf("decoding it: %w", err)
+		}
+		if name.Knob == "" || !filepath.IsLocal(name.Dir) {
+			return fmt.Errorf("it names the file %q in %q", name.Knob, name.Dir)
+		}
+		knob, ok := knobByName(name.Knob)
+		if !ok {
+			u.foreign = append(u.foreign, text)
+			u.unknown = append(u.unknown, name.Dir+" "+name.Knob)
+			continue
+		}
+		var e undoEntry
+		if err := json.Unmarshal(text, &e); err != nil {
+			return fmt.Errorf("decoding it: %w", err)
 		}
 		for _, value := range []*cgroup.Raw{&e.Theirs, &e.Ours, e.Before} {
 			if value != nil && (value.List != "") != (knob == model.Cpuset) {
@@ -175,14 +192,7 @@ func (u *Undo) Save() error {
 	if !u.unsaved {
 		return nil
 	}
-	file := undoFile{Files: make([]undoEntry, 0, len(u.records))}
-	for name, r := range u.records {
-		file.Files = append(file.Files, undoEntry{Dir: name.Dir, Knob: name.Knob.String(), Record: *r})
-	}
-	slices.SortFunc(file.Files, func(a, b undoEntry) int {
-		return model.File{Dir: a.Dir, Knob: a.knob()}.Compare(model.File{Dir: b.Dir, Knob: b.knob()})
-	})
-	body, err := json.Marshal(file)
+	body, err := u.encode()
 	if err != nil {
 		return fmt.Errorf("encoding the undo record: %w", err)
 	}
@@ -196,6 +206,32 @@ func (u *Undo) Save() error {
 	u.unsaved = false
 	return nil
 }
+
+// encode returns the record as JSON.
+func (u *Undo) encode() ([]byte, error) {
+	entries := make([]undoEntry, 0, len(u.records))
+	for name, r := range u.records {
+		entries = append(entries, undoEntry{Dir: name.Dir, Knob: name.Knob.String(), Record: *r})
+	}
+	slices.SortFunc(entries, func(a, b undoEntry) int {
+		return model.File{Dir: a.Dir, Knob: a.knob()}.Compare(model.File{Dir: b.Dir, Knob: b.knob()})
+	})
+	if len(u.foreign) == 0 {
+		return json.Marshal(undoFile[undoEntry]{entries})
+	}
+	all := make([]any, 0, len(entries)+len(u.foreign))
+	for i := range entries {
+		all = append(all, &entries[i])
+	}
+	for _, text := range u.foreign {
+		all = append(all, text)
+	}
+	return json.Marshal(undoFile[any]{all})
+}
+
+// Unknown returns the files on the record that this version of Waterline does not know, a directory and a name each. A
+// newer version wrote them, and only such a version can restore them.
+func (u *Undo) Unknown() []string { return u.unknown }
 
 func (e undoEntry) knob() model.Knob {
 	k, _ := knobByName(e.Knob)

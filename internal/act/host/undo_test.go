@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
@@ -171,4 +172,41 @@ func TestUndoOwned(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestUndoOfANewerVersion checks that entries which this version does not know come back as they were, while its own
+// change.
+func TestUndoOfANewerVersion(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "undo")
+	const foreign = `{"dir":"kubepods/burstable/poda","knob":"cpu.future","inode":7,"theirs":{"List":"a"},"more":[1,2]}`
+	body := `{"files":[` + foreign + `,{"dir":"kubepods/burstable/poda","knob":"cpu.shares","inode":1,"theirs":102,"ours":2048}]}`
+	if err := undoKind.Write(path, []byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	for ours := int64(3000); ours < 3003; ours++ {
+		u := open(t, path)
+		if got := u.Unknown(); len(got) != 1 || got[0] != "kubepods/burstable/poda cpu.future" {
+			t.Fatalf("unknown are %q", got)
+		}
+		if r, found := u.Get(shares, 1); !found || r.Theirs != raw(102) {
+			t.Fatalf("%+v, %v", r, found)
+		}
+		u.Take(shares, 1, r0(u), raw(ours))
+		if err := u.Save(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(content), foreign) {
+		t.Errorf("the entry of a newer version was changed:\n%s", content)
+	}
+}
+
+// r0 returns what the record says was written last.
+func r0(u *Undo) cgroup.Raw {
+	r, _ := u.Get(shares, 1)
+	return r.Ours
 }

@@ -75,12 +75,13 @@ func (f *figures) note(l *model.Load, pods []*model.Pod, slack *model.Slack, sup
 	}
 }
 
-// suppressed returns the CPU that batch pods request and may not use now, in milli-cores.
+// suppressed returns the CPU that batch pods request, as batch CPU or as CPU, and may not use now, in milli-cores.
 func suppressed(slack *model.Slack, suppress *model.Suppression) int64 {
 	if suppress == nil {
 		return 0
 	}
-	return max(slack.CPU.Bound.Mid+slack.CPU.Bound.Batch-suppress.Milli, 0)
+	a := &slack.CPU
+	return max(a.Bound.Mid+a.Bound.Batch+a.Use.Unsold-suppress.Milli, 0)
 }
 
 // use sums up the usage of each user. A stale measurement leaves a gap in its user's figures, and in those that are

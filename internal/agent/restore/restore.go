@@ -68,9 +68,14 @@ func Restore(ctx context.Context, cfg Config) ([]Restored, error) {
 	}
 	defer func() { _ = h.Close() }() // it was only read through
 
+	var unknown error
+	for _, file := range undo.Unknown() {
+		unknown = errors.Join(unknown, fmt.Errorf("%s: a newer version of Waterline wrote it; restore it with that version",
+			file))
+	}
 	n := model.Node{Now: time.Now(), Owned: h.Owned()}
 	if len(n.Owned) == 0 {
-		return nil, nil
+		return nil, unknown
 	}
 	if layout, ok := layoutOf(n.Owned); ok && cfg.Pods != nil {
 		n.Kubelet = observePods(ctx, cfg, &n)
@@ -84,11 +89,14 @@ func Restore(ctx context.Context, cfg Config) ([]Restored, error) {
 	if n.Topology, err = host.ReadTopology(cfg.Sys); err != nil {
 		n.Topology = nil // then what was recorded counts
 	}
-	if err := os.Remove(filepath.Join(cfg.RunDir, store.StateFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("removing the state: %w", err)
+	for _, name := range []string{store.StateFile, store.PodsFile} {
+		if err := os.Remove(filepath.Join(cfg.RunDir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("removing the state: %w", err)
+		}
 	}
 	plan, _ := node.Decide(n, model.Policy{Mode: model.ModeDisabled}, node.State{})
 	incidents, err := h.Apply(&plan)
+	err = errors.Join(err, unknown)
 	restored := make([]Restored, 0, len(n.Owned))
 	for i, s := range plan.Settings {
 		r := Restored{File: s.File, Ours: n.Owned[i].Ours, Value: s.Value, Reason: s.Reason}

@@ -1,5 +1,5 @@
 // Package store keeps what an agent leaves for the next one, for the guards of pods and for people, in its run
-// directory: the state of the decisions, the allowances, the journal, and the lock on the directory.
+// directory: the state of the decisions, the pods, the allowances, the journal, and the lock on the directory.
 package store
 
 import (
@@ -12,6 +12,7 @@ import (
 // Store holds the run directory for one agent.
 type Store struct {
 	State      *StateFiles
+	Pods       *Pods
 	Allowances *Allowances
 	Journal    *journal.Journal
 
@@ -25,7 +26,7 @@ func Open(runDir, stateDir string, journalBytes int64) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Allowances: NewAllowances(runDir), lock: lock}
+	s := &Store{Allowances: NewAllowances(runDir), Pods: NewPods(runDir), lock: lock}
 	if s.State, err = OpenState(runDir, stateDir); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}

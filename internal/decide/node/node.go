@@ -272,11 +272,12 @@ func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []
 	return settings
 }
 
-// Leave returns what an agent must undo before it stops: it thaws frozen pods, because no other process would.
+// Leave returns what an agent must undo before it stops, because no other process would: it thaws frozen pods, and lifts
+// the limits from which the kernel reclaims (memory.high), which would slow batch down for as long as no agent runs.
 func Leave(owned []model.Owned) model.Plan {
 	var plan model.Plan
 	for _, o := range owned {
-		if o.Knob == model.Freeze {
+		if o.Knob == model.Freeze || o.Knob == model.MemoryHigh {
 			plan.Settings = append(plan.Settings, giveBack(&model.Node{}, o, nil))
 		}
 	}

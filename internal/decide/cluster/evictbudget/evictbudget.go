@@ -2,8 +2,9 @@
 // and whether the budgets allow it.
 //
 // Nothing is decided on old data, and in doubt no pod is evicted. The age of a request counts from its last observed
-// change, on the manager's own clock: times in the request come from the node's clock. A manager that starts knows no
-// history, so its budgets start empty and fill over time.
+// change, on the manager's own clock: times in the request come from the node's clock. A manager that starts continues
+// with the evictions that its predecessor recorded. Without a record it knows no history, so its budgets start empty and
+// fill over time.
 package evictbudget
 
 import (
@@ -79,6 +80,7 @@ const (
 	AllSpent   Verdict = "BudgetOfCluster"  // the cluster's budget is used up
 	Waits      Verdict = "DisruptionBudget" // a PodDisruptionBudget blocked it a moment ago
 	Late       Verdict = "Late"             // not tried, because other evictions took too long
+	Unrecorded Verdict = "NotRecorded"      // not tried, because it could not be recorded for the next leader a moment ago
 	Failed     Verdict = "Failed"           // the API server could not do it a moment ago
 )
 
@@ -86,7 +88,7 @@ const (
 func Verdicts() []Verdict {
 	return []Verdict{
 		Evict, Leaving, Gone, NotSeen, TooOld, NotAlive, NotAllowed, NotItsOwn, NotBatch, Kept,
-		NodeSpent, OwnerSpent, AllSpent, Waits, Late, Failed,
+		NodeSpent, OwnerSpent, AllSpent, Waits, Late, Unrecorded, Failed,
 	}
 }
 
@@ -99,6 +101,7 @@ type Decision struct {
 // State is the state between rounds. The zero value knows nothing.
 type State struct {
 	begun   bool
+	resumed bool          // the evictions of its predecessor are known
 	start   time.Duration // when all budgets were empty
 	watched time.Duration // time of the last [Watch]
 	nodes   map[string]seen
@@ -118,6 +121,32 @@ type seen struct {
 type taken struct {
 	at               time.Duration
 	node, owner, uid string
+}
+
+// Past is an eviction that counts against the budgets, as one manager leaves it to the next.
+type Past struct {
+	Ago              time.Duration
+	Node, Owner, UID string // UID of the pod
+}
+
+// Resume returns the state of a manager that starts at a time and knows the evictions of the last period. No evictions at
+// all are an empty list.
+func Resume(at time.Duration, past []Past) State {
+	s := State{resumed: true}
+	for _, p := range past {
+		s.taken = append(s.taken, taken{at - max(p.Ago, 0), p.Node, p.Owner, p.UID})
+	}
+	slices.SortStableFunc(s.taken, func(a, b taken) int { return cmp.Compare(a.at, b.at) })
+	return s
+}
+
+// Counting returns the evictions that count against the budgets at a time, for [Resume].
+func (s *State) Counting(at time.Duration) []Past {
+	past := make([]Past, 0, len(s.taken))
+	for _, t := range s.taken {
+		past = append(past, Past{at - t.at, t.node, t.owner, t.uid})
+	}
+	return past
 }
 
 // refusal is a failed eviction of a pod.
@@ -258,7 +287,7 @@ func (s *State) count(node, owner string) (n int64) {
 // that belongs to the time since. The evictions of its predecessor are not known.
 func (s *State) filled(budget int64, at time.Duration, set Settings) int64 {
 	since := at - s.start
-	if since >= set.Period || set.Period <= 0 {
+	if s.resumed || since >= set.Period || set.Period <= 0 {
 		return budget
 	}
 	return int64(float64(budget) * float64(since) / float64(set.Period))
@@ -268,7 +297,7 @@ func (s *State) filled(budget int64, at time.Duration, set Settings) int64 {
 type Outcome struct {
 	UID string
 	// Why is Evict if the pod was evicted, Gone if it did not exist, Waits if a PodDisruptionBudget blocked the
-	// eviction, Late if it was not tried, and Failed if the result is not known.
+	// eviction, Late or Unrecorded if it was not tried, and Failed if the result is not known.
 	Why Verdict
 }
 
@@ -284,12 +313,12 @@ func Note(at time.Duration, outcomes []Outcome, s State) State {
 			delete(next.blocked, o.UID)
 			continue
 		}
-		if o.Why == Waits || o.Why == Gone || o.Why == Late {
+		if o.Why == Waits || o.Why == Gone || o.Why == Late || o.Why == Unrecorded {
 			if i := slices.IndexFunc(next.taken, func(t taken) bool { return t.uid == o.UID }); i >= 0 {
 				next.taken = slices.Delete(next.taken, i, i+1)
 			}
 		}
-		if o.Why == Waits || o.Why == Failed {
+		if o.Why == Waits || o.Why == Unrecorded || o.Why == Failed {
 			wait := min(max(2*next.blocked[o.UID].wait, blocked), longest)
 			next.blocked[o.UID] = refusal{why: o.Why, until: at + wait, wait: wait}
 		}

@@ -3,6 +3,7 @@ package evictbudget
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -268,6 +269,30 @@ func TestNewManager(t *testing.T) {
 	}
 }
 
+// TestResume checks that a manager that knows the evictions of its predecessor has what they left of the budgets, at once,
+// and that what it counts is what it hands on.
+func TestResume(t *testing.T) {
+	w := newWorld()
+	w.set.All = 2
+	past := []Past{{10 * time.Minute, "z", "x", "u1"}, {59*time.Minute + 50*time.Second, "z", "x", "u0"}}
+	w.state = Resume(w.at, past)
+	got := w.state.Counting(w.at)
+	slices.Reverse(got)
+	if !slices.Equal(got, past) {
+		t.Errorf("it counts %+v, want %+v", got, past)
+	}
+	w.run(0)
+	w.request("a", "p", "o")
+	w.run(2)
+	if w.given["a"] != AllSpent {
+		t.Errorf("beside two evictions of the predecessor the verdict is %q", w.given["a"])
+	}
+	w.run(40)
+	if w.given["a"] != Evict {
+		t.Errorf("with one left in the hour the verdict is %q", w.given["a"])
+	}
+}
+
 // TestBudgets checks that evictions in any hour stay within the budgets for random requests and results, and within
 // twice the budgets when managers restart.
 func TestBudgets(t *testing.T) {
@@ -285,8 +310,11 @@ func TestBudgets(t *testing.T) {
 					req.PerNode = perNode
 				}
 			}
-			if restarts && r.IntN(1200) == 0 {
+			switch {
+			case restarts && r.IntN(1200) == 0:
 				w.state = State{}
+			case seed%3 == 1 && r.IntN(1200) == 0: // another manager, which knows the evictions
+				w.state = Resume(w.at, w.state.Counting(w.at))
 			}
 			w.second(second%20 == 0, func(Decision) Verdict {
 				return []Verdict{Evict, Evict, Waits, Gone, Failed}[r.IntN(5)]

@@ -8,6 +8,7 @@
 // Nothing is decided on old data. Only time counts in which the view of the API was up to date; otherwise the clock
 // of this package stands still. A manager that starts has observed nothing yet, so it withdraws nothing before the
 // time that a node must be lost. Only changes of a Lease count, never the times in it, which come from another clock.
+// Where Leases are renewed late, nodes are lost later: a late cluster is not a dead one.
 package nodehealth
 
 import (
@@ -122,6 +123,8 @@ type Summary struct {
 	Lost      int  // of them, nodes that look lost
 	Withdrawn int  // of them, nodes whose offer is to be withdrawn
 	Braked    bool // so many nodes look lost that the manager doubts its view
+	// A node is lost after this time: longer than the settings say where Leases are renewed late.
+	LostAfter time.Duration
 }
 
 // State is the state between rounds. The zero value knows nothing.
@@ -131,6 +134,7 @@ type State struct {
 	clock  time.Duration // counted time
 	nodes  map[string]node
 	recent []time.Duration // times of withdrawals, within brakedEvery
+	leases intervals
 }
 
 // node is the state of one node, with times in counted time.
@@ -161,19 +165,24 @@ type candidate struct {
 // Round returns the actions to carry out now. It does not change s.
 func Round(in Input, s State) ([]Action, Summary, State) {
 	elapsed := in.At - s.at
-	next := State{at: in.At, fresh: in.Fresh, clock: s.clock, nodes: s.nodes, recent: s.recent}
+	next := State{at: in.At, fresh: in.Fresh, clock: s.clock, nodes: s.nodes, recent: s.recent, leases: s.leases}
 	if !in.Fresh {
 		return nil, Summary{}, next
 	}
 	if s.fresh && elapsed > 0 && elapsed <= lateRound {
 		next.clock += elapsed
 	}
+	next.leases.turn(next.clock)
+	in.Settings = next.leases.patient(in.Settings)
 	next.nodes = make(map[string]node, len(in.Nodes))
 	var sum Summary
 	var lost []candidate
 	for i := range in.Nodes {
 		seen := &in.Nodes[i]
 		before, known := s.nodes[seen.Name]
+		if known && before.proven && seen.Lease != 0 && seen.Lease != before.lease {
+			next.leases.add(next.clock - before.renewed)
+		}
 		n := observe(seen, before, known, next.clock, in.Settings)
 		cause, since := n.trouble(seen)
 		if seen.Agent != AgentAbsent && !seen.Gone || n.watched {
@@ -191,6 +200,7 @@ func Round(in Input, s State) ([]Action, Summary, State) {
 		next.nodes[seen.Name] = n
 	}
 	sum.Braked = sum.Lost*doubtPart > sum.Agents
+	sum.LostAfter = in.Settings.LostAfter
 	next.withdraw(lost, sum)
 	var actions []Action
 	for i := range in.Nodes {

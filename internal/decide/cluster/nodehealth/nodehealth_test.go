@@ -150,3 +150,95 @@ func BenchmarkRound(b *testing.B) {
 		_, _, s = Round(Input{At: at, Fresh: true, Nodes: nodes, Settings: DefaultSettings()}, s)
 	}
 }
+
+// fleet is a cluster of nodes with an agent, whose kubelets renew their Leases.
+type fleet struct {
+	*rand.Rand
+	in    Input
+	state State
+	next  []time.Duration // of each node's next renewal
+	dead  int             // the last nodes are dead
+}
+
+func newFleet(nodes int) *fleet {
+	f := &fleet{Rand: rand.New(rand.NewPCG(1, 9)), in: Input{Fresh: true, Settings: DefaultSettings()}}
+	for i := range nodes {
+		f.in.Nodes = append(f.in.Nodes, Node{Name: fmt.Sprintf("n%04d", i), Agent: AgentReady, Report: true, Lease: 1})
+		f.next = append(f.next, time.Duration(f.IntN(10_000))*time.Millisecond)
+	}
+	return f
+}
+
+// run lets nodes renew their Leases after random intervals, and returns which were withdrawn and when.
+func (f *fleet) run(length time.Duration, interval func() time.Duration) map[string]time.Duration {
+	lost := map[string]time.Duration{}
+	for end := f.in.At + length; f.in.At < end; {
+		f.in.At += 2 * time.Second
+		f.in.Nodes = slices.Clone(f.in.Nodes)
+		for i := range f.in.Nodes {
+			if f.in.At >= f.next[i] && i < len(f.next)-f.dead {
+				f.in.Nodes[i].Lease++
+				f.next[i] = f.in.At + interval()
+			}
+		}
+		var actions []Action
+		actions, _, f.state = Round(f.in, f.state)
+		for _, a := range actions {
+			if _, known := lost[a.Node]; a.Verb == Withdraw && !known {
+				lost[a.Node] = f.in.At
+			}
+		}
+	}
+	return lost
+}
+
+// TestLateCluster checks that no living node is withdrawn where many renewals arrive late, that a dead one is there too,
+// and that dead nodes are withdrawn after the usual time where renewals are in time, also a tenth of all nodes at once.
+func TestLateCluster(t *testing.T) {
+	inTime := func() time.Duration { return 10 * time.Second }
+	for _, nodes := range []int{30, 1000} {
+		f := newFleet(nodes)
+		if lost := f.run(5*time.Minute, inTime); len(lost) > 0 {
+			t.Fatalf("%d nodes, in time: %d were withdrawn", nodes, len(lost))
+		}
+		f.dead = nodes / 10
+		died := f.in.At
+		lost := f.run(3*time.Minute, inTime)
+		if len(lost) != f.dead {
+			t.Errorf("%d nodes: of %d dead ones %d were withdrawn", nodes, f.dead, len(lost))
+		}
+		for name, at := range lost {
+			if took := at - died; took > 75*time.Second {
+				t.Errorf("%d nodes: %s was withdrawn after %v", nodes, name, took)
+			}
+		}
+
+		// One renewal in ten takes up to 90 s, one in a hundred a little more.
+		f = newFleet(nodes)
+		late := func() time.Duration {
+			switch f.IntN(100) {
+			case 0:
+				return 100 * time.Second
+			case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10:
+				return time.Duration(20+f.IntN(70)) * time.Second
+			}
+			return 10 * time.Second
+		}
+		slower := 0
+		begin := func() time.Duration { // it becomes late within some minutes
+			if slower++; f.in.At < 5*time.Minute {
+				return 10*time.Second + time.Duration(f.Int64N(1+int64(f.in.At)/8))
+			}
+			return late()
+		}
+		if lost := f.run(30*time.Minute, begin); len(lost) > 0 {
+			t.Errorf("%d nodes, late: %d living ones were withdrawn", nodes, len(lost))
+		}
+		f.dead = 1
+		died = f.in.At
+		lost = f.run(15*time.Minute, late)
+		if at, found := lost[f.in.Nodes[nodes-1].Name]; !found || at-died > 6*time.Minute || len(lost) != 1 {
+			t.Errorf("%d nodes, late: of one dead node %d were withdrawn, it after %v", nodes, len(lost), at-died)
+		}
+	}
+}

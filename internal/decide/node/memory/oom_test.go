@@ -25,7 +25,10 @@ func TestOOMScore(t *testing.T) {
 		{"online that requests nearly all", on, model.ClassLSR, 3, 1},
 		{"Guaranteed", on, model.ClassLSE, -997, 0},
 		{"unknown to the runtime, or as the node's daemons", on, model.ClassLS, 0, 0},
-		{"a daemon", on, model.ClassSystem, 999, 0},
+		{"a daemon", on, model.ClassSystem, 999, 1},
+		{"a daemon that requests nearly all", on, model.ClassSystem, 2, 1},
+		{"a daemon with the lowest already", on, model.ClassSystem, 1, 0},
+		{"a daemon that is node-critical", on, model.ClassSystem, -997, 0},
 		{"observed", observes, model.ClassLS, 1000, 0},
 		{"switched off", off, model.ClassLS, 1000, 0},
 	} {
