@@ -88,8 +88,8 @@ func hierarchy(ctx context.Context, r *run) error {
 	res.Chart = bars
 	r.note("Only siblings compete: a container with the containers of its pod, a Burstable pod with the other Burstable " +
 		"pods, and only the Burstable class as a whole with Guaranteed pods.")
-	r.note("The Guaranteed pod requests %.1f of %d CPUs, and the plain one 0.1. The agent raises the pod and its class only "+
-		"as far as leaves them that much.", float64(cpus)/2, cpus)
+	r.note("The Guaranteed pod requests %.1f of %d CPUs, and the plain one 0.1. The agent raises the pod and its class "+
+		"only as far as leaves them that much.", float64(cpus)/2, cpus)
 	return nil
 }
 

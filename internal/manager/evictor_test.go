@@ -214,8 +214,8 @@ func TestEvictsNobodyElse(t *testing.T) {
 	}
 }
 
-// TestNextLeader checks that another leader evicts at once, within what the last one left of the budgets, and that nothing
-// is evicted that the one after it would not count.
+// TestNextLeader checks that another leader evicts at once, within what the last one left of the budgets, and that
+// nothing is evicted that the one after it would not count.
 func TestNextLeader(t *testing.T) {
 	w := newEvictions(t)
 	w.settings.PerOwner = 2

@@ -23,8 +23,8 @@ type Undo struct {
 	records map[model.File]*Record
 	unsaved bool          // something changed since the last Save
 	owned   []model.Owned // as Owned returned it; nil: something changed since
-	foreign []json.RawMessage
-	unknown []string // names of the files of foreign, for people
+	foreign []json.RawMessage // entries of files that this version does not know
+	unknown []string          // names of these files, for people
 }
 
 // Record is the record of one file.
@@ -40,8 +40,8 @@ type Record struct {
 	saved   *cgroup.Raw // Ours in the newest version of this record that is on disk; nil: none is
 }
 
-// undoFile is the record on disk, after a line with its version and checksum. Entries of files that this version does not
-// know, which a newer version wrote, are kept as they are: when that version runs again, it finds them.
+// undoFile is the record on disk, after a line with its version and checksum. Entries of files that this version does
+// not know, which a newer version wrote, are kept as they are: when that version runs again, it finds them.
 type undoFile[Entry any] struct {
 	Files []Entry `json:"files"`
 }

@@ -22,8 +22,8 @@ const podsKind checkpoint.Kind = "waterline-pods 1"
 const podsEvery = 10 * time.Second
 
 // Pods keeps what the API shows of the node, so that an agent that starts while the API server is away goes on
-// suppressing batch. A pod that is gone has no cgroup any more, and a pod that came meanwhile counts as online, so an old
-// list never gives batch more than a new one.
+// suppressing batch. A pod that is gone has no cgroup any more, and a pod that came meanwhile counts as online, so an
+// old list never gives batch more than a new one.
 type Pods struct {
 	path  string
 	saved time.Time

@@ -46,8 +46,8 @@ func TestPods(t *testing.T) {
 	save(&model.Snapshot{}, 0)
 	save(&want, time.Second)
 	got, found, err := p.Load()
-	if !found || err != nil || fixture.Diff(want.Pods, got.Pods) != "" || fixture.Diff(want.NodeInfo, got.NodeInfo) != "" ||
-		got.Policies[0].Windows[0].Zone.String() != "Asia/Shanghai" ||
+	if !found || err != nil || fixture.Diff(want.Pods, got.Pods) != "" ||
+		fixture.Diff(want.NodeInfo, got.NodeInfo) != "" || got.Policies[0].Windows[0].Zone.String() != "Asia/Shanghai" ||
 		fixture.Diff(want.Policies[0].Policy, got.Policies[0].Policy) != "" {
 		t.Fatalf("%v, %v: %+v", found, err, got)
 	}

@@ -3,8 +3,8 @@
 //
 // Nothing is decided on old data, and in doubt no pod is evicted. The age of a request counts from its last observed
 // change, on the manager's own clock: times in the request come from the node's clock. A manager that starts continues
-// with the evictions that its predecessor recorded. Without a record it knows no history, so its budgets start empty and
-// fill over time.
+// with the evictions that its predecessor recorded. Without a record it knows no history, so its budgets start empty
+// and fill over time.
 package evictbudget
 
 import (

@@ -269,8 +269,8 @@ func TestNewManager(t *testing.T) {
 	}
 }
 
-// TestResume checks that a manager that knows the evictions of its predecessor has what they left of the budgets, at once,
-// and that what it counts is what it hands on.
+// TestResume checks that a manager that knows the evictions of its predecessor has what they left of the budgets, at
+// once, and that what it counts is what it hands on.
 func TestResume(t *testing.T) {
 	w := newWorld()
 	w.set.All = 2

@@ -41,7 +41,8 @@ func Tally(n *model.Node, own []model.OwnCPUs, protects func(*model.Pod) bool) (
 	m := tally{
 		n: n, read: func(u *model.Usage) (int64, time.Duration) { return u.Memory.WorkingSet, u.Memory.At }, kept: true,
 	}
-	if m.sum(func(p *model.Pod) (int64, int64) { return p.MemoryRequest, plus(p.Mid.Memory, p.Batch.Memory) }) && protects != nil {
+	measured := m.sum(func(p *model.Pod) (int64, int64) { return p.MemoryRequest, plus(p.Mid.Memory, p.Batch.Memory) })
+	if measured && protects != nil {
 		m.protected(protects)
 	}
 	return t.use, m.use
