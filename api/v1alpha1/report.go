@@ -61,6 +61,9 @@ type NodeReportStatus struct {
 	Hot string `json:"hot,omitempty"`
 	// Eviction requests that one batch pod leaves the node. The manager decides whether the pod is evicted.
 	Eviction *EvictionRequest `json:"eviction,omitempty"`
+	// Unrestored is the number of cgroup files that the agent wrote in mode Enforce and has still to restore, in another
+	// mode.
+	Unrestored int64 `json:"unrestored,omitempty"`
 	// CPU is the account of the node's CPU, in CPUs.
 	CPU *ResourceReport `json:"cpu,omitempty"`
 	// Memory is the account of the node's memory, in bytes.

@@ -38,7 +38,7 @@ const goodbye = 5 * time.Second
 type options struct {
 	kubeconfig, namespace, identity string
 	listen, webhook, names          string
-	sweep                           time.Duration
+	sweep, restore                  time.Duration
 	health                          nodehealth.Settings
 	evict                           evictbudget.Settings
 }
@@ -56,6 +56,9 @@ func (o *options) flags(f *flag.FlagSet) {
 		"comma-separated DNS names or addresses under which API servers call the webhook")
 	f.DurationVar(&o.sweep, "sweep-period", 3*time.Minute,
 		"time between two searches for batch pods that were admitted without the webhook")
+	f.DurationVar(&o.restore, "restore-nodes", 0,
+		"set every policy to mode Disabled, wait for so long until all nodes are restored, name those that are not, and "+
+			"exit: what the chart does before it is uninstalled")
 	f.DurationVar(&o.health.LostAfter, "lost-after", o.health.LostAfter,
 		"time without a ready agent, or a renewed Lease of the kubelet, after which a node's offer is withdrawn")
 	f.DurationVar(&o.health.FreshWithin, "fresh-within", o.health.FreshWithin,
@@ -101,6 +104,12 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("setting up the API client: %w", err)
+	}
+	if o.restore > 0 {
+		ctx, cancel := context.WithTimeout(ctx, o.restore)
+		defer cancel()
+		f := manager.Farewell{Core: client.CoreV1().RESTClient(), Custom: custom, Namespace: o.namespace, Log: log}
+		return f.Run(ctx)
 	}
 	m := manager.New(manager.Config{
 		Client: client, Custom: custom, Namespace: o.namespace, Identity: o.identity, Log: log, NodeHealth: o.health,

@@ -122,14 +122,21 @@ func New(cfg Config) *Agent {
 	return a
 }
 
-// Run works until the context ends, and leaves the last values. It fails at once if it could never work: without a CPU
+// Run works until the context ends, and leaves the last values. In mode Disabled with every file restored, as before an
+// uninstallation, it leaves nothing, and its own files go too. It fails at once if it could never work: without a CPU
 // controller, or with a run directory that is unusable or in use by another agent.
 func (a *Agent) Run(ctx context.Context) error {
 	var err error
 	if a.store, err = store.Open(a.cfg.RunDir, a.cfg.StateDir, a.cfg.JournalBytes); err != nil {
 		return err
 	}
-	defer func() { a.log.Report("closing", a.store.Close()) }()
+	left := false // the node, for good
+	defer func() {
+		if left {
+			a.log.Report("state", a.store.Remove(machine.UndoFile))
+		}
+		a.log.Report("closing", a.store.Close())
+	}()
 	a.machine, err = machine.Open(machine.Config{
 		CgroupRoot: a.cfg.CgroupRoot, Kubepods: a.cfg.Kubepods, SelfUID: a.cfg.SelfUID, RunDir: a.cfg.RunDir,
 		Sys: a.cfg.Sys, Proc: a.cfg.Proc, Log: a.log,
@@ -160,7 +167,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.machine.Start(ctx, &beside)
 	a.loop(ctx, kubelets)
 	a.leave()
-	a.log.Report("state", a.store.State.Last(&a.state, time.Now()))
+	if left = a.ruling.Policy().Mode == model.ModeDisabled && len(a.machine.Owned()) == 0; !left {
+		a.log.Report("state", a.store.State.Last(&a.state, time.Now()))
+	}
 	return nil
 }
 

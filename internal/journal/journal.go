@@ -25,6 +25,9 @@ const (
 	previous = "journal.1.jsonl"
 )
 
+// Files returns the names of the files of a journal.
+func Files() []string { return []string{current, previous} }
+
 // Journal appends rounds. It is not safe for concurrent use.
 type Journal struct {
 	dir  string

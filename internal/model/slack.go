@@ -175,5 +175,6 @@ type Report struct {
 	Unsupported []Code    // features of the policy that the node's kernel does not support
 	Hot         Code      // why nothing is sold although there may be an offer; "": the node is not hot
 	Evict       *Eviction // batch pod that should leave the node; nil: none
+	Unrestored  int64     // files that Waterline wrote in mode Enforce and has still to restore in another mode
 	Write       bool      // it is to be written now
 }

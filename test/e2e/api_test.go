@@ -42,7 +42,7 @@ func newFake(t *testing.T) *fake {
 		"--create-namespace",
 		"--set-json", enforceAll,
 		"--set-json", `agent.nodeSelector={"nowhere":"true"}`, "--set-json", `policy.weight.namespaces=[]`)
-	t.Cleanup(func() { helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait") })
+	t.Cleanup(func() { helm(t, "uninstall", "waterline", "--no-hooks", "--namespace", "waterline-system", "--wait") })
 	f := fakeAt(t, fakeNode)
 	f.serves = []string{"--listen", "127.0.0.1:19464", "--local", "127.0.0.1:19465"}
 	return f

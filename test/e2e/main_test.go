@@ -112,20 +112,25 @@ func tryKubectl(args ...string) (string, error) {
 // apply applies a manifest, and deletes its objects when the test ends.
 func apply(t testing.TB, manifest string) {
 	t.Helper()
-	do := func(verb ...string) (string, error) {
-		c := bed.Kubectl(context.Background(), append(verb, "-f", "-")...)
-		c.Stdin = strings.NewReader(manifest)
-		out, err := c.CombinedOutput()
-		return string(out), err
-	}
-	if out, err := do("apply"); err != nil {
+	if out, err := tryApply(manifest); err != nil {
 		t.Fatalf("applying: %v: %s", err, out)
 	}
 	t.Cleanup(func() {
-		if out, err := do("delete", "--ignore-not-found", "--grace-period=0", "--force"); err != nil {
+		if out, err := withManifest(manifest, "delete", "--ignore-not-found", "--grace-period=0", "--force"); err != nil {
 			t.Errorf("deleting: %v: %s", err, out)
 		}
 	})
+}
+
+// tryApply applies a manifest that may be refused. Its objects stay.
+func tryApply(manifest string) (string, error) { return withManifest(manifest, "apply") }
+
+// withManifest passes a manifest to a verb of kubectl.
+func withManifest(manifest string, verb ...string) (string, error) {
+	c := bed.Kubectl(context.Background(), append(verb, "-f", "-")...)
+	c.Stdin = strings.NewReader(manifest)
+	out, err := c.CombinedOutput()
+	return string(out), err
 }
 
 // control starts, stops or kills a component of the cluster.

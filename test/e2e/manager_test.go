@@ -46,7 +46,7 @@ func newManaged(t *testing.T, values ...string) *managed {
 		// A manager that stands still for some seconds still counts as answering.
 		"--set", "manager.webhook.timeoutSeconds=20,manager.webhook.url=https://" + webhookAddress()}, values...)...)
 	t.Cleanup(func() {
-		helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait", "--ignore-not-found")
+		helm(t, "uninstall", "waterline", "--no-hooks", "--namespace", "waterline-system", "--wait", "--ignore-not-found")
 	})
 	m := &managed{t: t, admin: newUser(t, bed.Kubeconfig()), kubelets: map[string]bool{}}
 	m.config = kubeconfig(t, kubectl(t, "create", "token", "waterline-manager", "-n", "waterline-system"))

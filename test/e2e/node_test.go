@@ -49,7 +49,7 @@ func install(t *testing.T, values ...string) *node {
 				"--tail=50")
 			t.Logf("the agents' log:\n%s", out)
 		}
-		helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--ignore-not-found", "--wait")
+		helm(t, "uninstall", "waterline", "--no-hooks", "--namespace", "waterline-system", "--ignore-not-found", "--wait")
 	})
 	kubectl(t, "rollout", "status", "daemonset/waterline-agent", "-n", "waterline-system", ready)
 	if *on != "vm" {
@@ -488,7 +488,7 @@ func TestNodeRestore(t *testing.T) {
 	if !n.is(a, model.Shares, 2048) {
 		t.Errorf("without the agent, the weight is %d, want the last one", n.get(a, model.Shares))
 	}
-	helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait")
+	helm(t, "uninstall", "waterline", "--no-hooks", "--namespace", "waterline-system", "--wait")
 	out, err := n.restore()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -41,7 +41,7 @@ func TestAPIUninstall(t *testing.T) {
 	m.answering() // the certificate that API servers trust was kept too
 
 	p.stop(os.Interrupt)
-	helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait")
+	helm(t, "uninstall", "waterline", "--no-hooks", "--namespace", "waterline-system", "--wait")
 	want := []string{
 		"apiservice.apiregistration.k8s.io/v1alpha1.waterline.io",
 		"customresourcedefinition.apiextensions.k8s.io/colocationpolicies.waterline.io",

@@ -471,35 +471,3 @@ func TestReservedMemory(t *testing.T) {
 		return err == nil && cpu >= 4000 && memory >= 4<<30
 	}, func() string { return fmt.Sprintf("%d milli-cores, %d bytes", cpu, memory) })
 }
-
-// TestStartsWithoutTheAPI checks that an agent that starts while the API server is away goes on suppressing the batch pods
-// that an earlier agent of this boot knew.
-func TestStartsWithoutTheAPI(t *testing.T) {
-	n := newNode(t)
-	n.pod(model.BestEffort, "b", 0, "0123456789aa")
-	source := newPods()
-	source.set(batch("b", model.Grant{RequestMilli: 1000}, "0123456789aa"))
-	dir := memoryDir(t)
-	suppresses := func(r *run) {
-		t.Helper()
-		r.mu.Lock()
-		r.policy.Suppress.By, r.policy.CPU.Method = model.SuppressByQuota, model.SellRealtime
-		r.mu.Unlock()
-		var got *model.Suppression
-		within(t, "batch is suppressed", func() bool {
-			err := r.agent.View(t.Context(), func(v *agent.View) { got = v.Plan.Suppress })
-			return err == nil && got != nil && len(got.Parts) == 1 && got.Parts[0].UID == "b"
-		}, func() string { return fmt.Sprintf("%+v", got) })
-	}
-	first := n.start(source, func(c *agent.Config) { c.RunDir = dir })
-	suppresses(first)
-	first.stop()
-
-	away := newPods()
-	away.change(func(s *model.Snapshot) { *s = model.Snapshot{} })
-	second := n.start(away, func(c *agent.Config) { c.RunDir = dir })
-	suppresses(second)
-	if err := second.agent.Ready(); err == nil {
-		t.Error("an agent that does not see the API says that it is ready")
-	}
-}

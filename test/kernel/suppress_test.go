@@ -290,3 +290,27 @@ func number(t *testing.T, text string) (n int) {
 	}
 	return n
 }
+
+// TestStartsWithoutTheAPI checks that an agent that starts while the API server is away goes on suppressing the batch pods
+// that an earlier agent of this boot knew, and is not ready.
+func TestStartsWithoutTheAPI(t *testing.T) {
+	n := newSuppressNode(t)
+	dir := memoryDir(t)
+	away := newPods()
+	away.change(func(s *model.Snapshot) { *s = model.Snapshot{} })
+	for _, source := range []*pods{n.source, away} {
+		r := n.start(source, func(c *agent.Config) { c.Proc, c.RunDir = n.proc, dir })
+		r.set(func(p *model.Policy) {
+			p.CPU, p.Suppress.By = model.SellPolicy{Method: model.SellRealtime, Waterline: 1000}, model.SuppressByQuota
+		})
+		var got *model.Suppression
+		within(t, "batch is suppressed", func() bool {
+			err := r.agent.View(t.Context(), func(v *agent.View) { got = v.Plan.Suppress })
+			return err == nil && got != nil && len(got.Parts) == 1 && got.Parts[0].UID == "job"
+		}, func() string { return fmt.Sprintf("%+v", got) })
+		if err := r.agent.Ready(); (err == nil) != (source == n.source) {
+			t.Errorf("an agent that sees the API: %v; its readiness: %v", source == n.source, err)
+		}
+		r.stop()
+	}
+}

@@ -21,3 +21,15 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 {{- toYaml (mergeOverwrite $preset (deepCopy .Values.policy)) }}
 {{- end }}
+
+{{- /* What is there only while the release is uninstalled. */}}
+{{- define "waterline.preDelete" -}}
+labels:
+    app.kubernetes.io/name: waterline-uninstall
+    app.kubernetes.io/instance: {{ .Release.Name }}
+    app.kubernetes.io/part-of: waterline
+    app.kubernetes.io/managed-by: {{ .Release.Service }}
+  annotations:
+    helm.sh/hook: pre-delete
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}

@@ -21,8 +21,8 @@ import (
 type Undo struct {
 	path    string
 	records map[model.File]*Record
-	unsaved bool          // something changed since the last Save
-	owned   []model.Owned // as Owned returned it; nil: something changed since
+	unsaved bool              // something changed since the last Save
+	owned   []model.Owned     // as Owned returned it; nil: something changed since
 	foreign []json.RawMessage // entries of files that this version does not know
 	unknown []string          // names of these files, for people
 }

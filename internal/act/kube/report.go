@@ -33,7 +33,7 @@ func (r *Reports) Write(ctx context.Context, uid string, report model.Report) er
 	status := map[string]any{
 		"policy": report.Policy, "policyGeneration": report.Generation, "mode": report.Mode, "selling": nil,
 		"unsupported": report.Unsupported, "cpu": nil, "memory": nil,
-		"hot": nil, "eviction": nil, "changed": time.Now().UTC().Format(time.RFC3339),
+		"hot": nil, "eviction": nil, "unrestored": nil, "changed": time.Now().UTC().Format(time.RFC3339),
 	}
 	if report.Hot != "" {
 		status["hot"] = report.Hot
@@ -44,6 +44,9 @@ func (r *Reports) Write(ctx context.Context, uid string, report model.Report) er
 			Namespace: e.Namespace, Name: e.Name, UID: e.UID, Reason: string(e.Reason.Code),
 			Message: message[:min(len(message), 1024)], Renewed: metav1.NowMicro(),
 		}
+	}
+	if report.Unrestored > 0 {
+		status["unrestored"] = report.Unrestored
 	}
 	if report.Selling != "" {
 		status["selling"] = report.Selling

@@ -5,6 +5,7 @@ package store
 import (
 	"errors"
 	"os"
+	"path/filepath"
 
 	"github.com/waterline-io/waterline/internal/journal"
 )
@@ -16,6 +17,7 @@ type Store struct {
 	Allowances *Allowances
 	Journal    *journal.Journal
 
+	dirs []string // the run directory, and the state directory if there is one
 	lock *os.File
 }
 
@@ -26,7 +28,10 @@ func Open(runDir, stateDir string, journalBytes int64) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Allowances: NewAllowances(runDir), Pods: NewPods(runDir), lock: lock}
+	s := &Store{Allowances: NewAllowances(runDir), Pods: NewPods(runDir), lock: lock, dirs: []string{runDir}}
+	if stateDir != "" {
+		s.dirs = append(s.dirs, stateDir)
+	}
 	if s.State, err = OpenState(runDir, stateDir); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -38,3 +43,19 @@ func Open(runDir, stateDir string, journalBytes int64) (*Store, error) {
 
 // Close closes the files and releases the lock.
 func (s *Store) Close() error { return errors.Join(s.Journal.Close(), s.lock.Close()) }
+
+// Remove removes everything that an agent left in its directories, and further files of these names, but not the
+// directories. The store must not be used afterwards, except that it is closed.
+func (s *Store) Remove(files ...string) error {
+	files = append(files, StateFile, PodsFile, PodsDir, lockFile)
+	files = append(files, journal.Files()...)
+	var errs []error
+	for _, dir := range s.dirs {
+		for _, name := range files {
+			for _, path := range []string{name, name + ".new", name + ".damaged"} {
+				errs = append(errs, os.RemoveAll(filepath.Join(dir, path)))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -112,11 +112,18 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 	return plan, state
 }
 
+// restoredIn is when it is looked again whether all files are restored that Enforce wrote.
+const restoredIn = 5 * time.Second
+
 // report says what the NodeReport is to hold.
 func report(n *model.Node, policy *model.Policy, plan *model.Plan) {
 	plan.Report = model.Report{
 		Policy: n.Ruling.Policy, Generation: n.Ruling.Generation, Mode: policy.Mode, Selling: n.Ruling.Selling,
 		Slack: plan.Slack, Hot: plan.Evict.HotFor().Code, Evict: plan.Evict.Requested(),
+	}
+	if policy.Mode != model.ModeEnforce && len(n.Owned) > 0 {
+		plan.Report.Unrestored = int64(len(n.Owned))
+		wake(plan, n.Now.Add(restoredIn))
 	}
 	for _, reason := range plan.Unsupported {
 		plan.Report.Unsupported = append(plan.Report.Unsupported, reason.Code)

@@ -47,6 +47,7 @@ type content struct {
 	Selling     model.SellState
 	Unsupported string
 	Hot         model.Code
+	Unrestored  int64
 	Evict       string // UID of the pod whose eviction is requested
 	EvictReason model.Code
 	CPU, Memory amounts
@@ -141,7 +142,10 @@ func remaining(now, at time.Time, d time.Duration) time.Duration {
 }
 
 func contentOf(uid string, r *model.Report) content {
-	c := content{UID: uid, Policy: r.Policy, Generation: r.Generation, Mode: r.Mode, Selling: r.Selling, Hot: r.Hot}
+	c := content{
+		UID: uid, Policy: r.Policy, Generation: r.Generation, Mode: r.Mode, Selling: r.Selling, Hot: r.Hot,
+		Unrestored: r.Unrestored,
+	}
 	if e := r.Evict; e != nil {
 		c.Evict, c.EvictReason = e.UID, e.Reason.Code
 	}

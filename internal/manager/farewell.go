@@ -1,0 +1,137 @@
+package manager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+// Farewell restores all nodes before Waterline is uninstalled.
+type Farewell struct {
+	Core, Custom rest.Interface // of the core API group and of Waterline's
+	Namespace    string         // of the agents
+	Log          *slog.Logger
+}
+
+// Run sets every policy to mode Disabled, and waits until each node has restored what Waterline wrote there and sells
+// nothing any more. If the context ends before, the error names each node that is not restored, and why. Policies stay
+// Disabled then.
+func (f *Farewell) Run(ctx context.Context) error {
+	generations, err := f.disable(ctx)
+	if err != nil {
+		return err
+	}
+	left := []string{"nothing was looked at yet"}
+	for {
+		now, err := f.unrestored(ctx, generations)
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("not restored:\n  %s", strings.Join(left, "\n  "))
+		case err != nil:
+			f.Log.Warn("looking whether nodes are restored; trying again", "err", err)
+		case len(now) == 0:
+			f.Log.Info("every node is restored")
+			return nil
+		case !slices.Equal(left, now):
+			f.Log.Info("waiting for nodes to be restored", "nodes", len(now), "first", now[0])
+		}
+		if err == nil {
+			left = now
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
+
+// disable sets every policy to mode Disabled, and returns the generations of the policies by name.
+func (f *Farewell) disable(ctx context.Context) (map[string]int64, error) {
+	var policies v1alpha1.ColocationPolicyList
+	if err := f.Custom.Get().Resource("colocationpolicies").Do(ctx).Into(&policies); err != nil {
+		return nil, fmt.Errorf("listing policies: %w", err)
+	}
+	generations := map[string]int64{}
+	var errs []error
+	for i := range policies.Items {
+		p := &policies.Items[i]
+		if p.Spec.Mode != "Disabled" {
+			patch := f.Custom.Patch(types.MergePatchType).Resource("colocationpolicies").Name(p.Name).
+				Body([]byte(`{"spec":{"mode":"Disabled"}}`))
+			if err := patch.Do(ctx).Into(p); err != nil {
+				errs = append(errs, fmt.Errorf("disabling policy %s: %w", p.Name, err))
+			}
+		}
+		generations[p.Name] = p.Generation
+	}
+	return generations, errors.Join(errs...)
+}
+
+// unrestored returns a line for each node on which something of Waterline is left.
+func (f *Farewell) unrestored(ctx context.Context, generations map[string]int64) ([]string, error) {
+	var nodes corev1.NodeList
+	var agents corev1.PodList
+	var reports v1alpha1.NodeReportList
+	err := errors.Join(
+		f.Core.Get().Resource("nodes").Do(ctx).Into(&nodes),
+		f.Core.Get().Namespace(f.Namespace).Resource("pods").Param("labelSelector", agentLabel).Do(ctx).Into(&agents),
+		f.Custom.Get().Resource("nodereports").Do(ctx).Into(&reports),
+	)
+	if err != nil {
+		return nil, err
+	}
+	ready := map[string]bool{}
+	for i := range agents.Items {
+		p := &agents.Items[i]
+		ready[p.Spec.NodeName] = ready[p.Spec.NodeName] || slices.ContainsFunc(p.Status.Conditions,
+			func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+	}
+	status := map[string]*v1alpha1.NodeReportStatus{}
+	for i := range reports.Items {
+		status[reports.Items[i].Name] = &reports.Items[i].Status
+	}
+	var left []string
+	for i := range nodes.Items {
+		name := nodes.Items[i].Name
+		s, reported := status[name]
+		_, runs := ready[name]
+		if !reported && !runs {
+			continue // no agent was ever there
+		}
+		if why := f.why(&nodes.Items[i], s, ready[name], generations); why != "" {
+			left = append(left, "node "+name+": "+why)
+		}
+	}
+	return left, nil
+}
+
+// why returns what is left of Waterline on a node; "": nothing. s is nil without a report.
+func (f *Farewell) why(n *corev1.Node, s *v1alpha1.NodeReportStatus, ready bool, generations map[string]int64) string {
+	switch {
+	case s == nil:
+		return "its agent has not reported yet"
+	case !ready && (s.Mode == "Enforce" || s.Unrestored > 0):
+		return "its agent is not ready; run waterline restore on the node"
+	case s.Mode == "Enforce" || s.Policy != "" && s.PolicyGeneration != generations[s.Policy]:
+		return "its agent does not follow the change of its policy yet"
+	case s.Unrestored > 0:
+		return fmt.Sprintf("%d files are not restored; waterline doctor on the node says why", s.Unrestored)
+	}
+	for _, published := range kube.NodeOf(n).Published {
+		if !published.Koordinator {
+			return "it still has batch resources"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,140 @@
+package manager
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+// leaving is an API server with nodes, agents, reports and one policy.
+type leaving struct {
+	mu      sync.Mutex
+	policy  v1alpha1.ColocationPolicy
+	nodes   []corev1.Node
+	agents  []corev1.Pod
+	reports []v1alpha1.NodeReport
+}
+
+// add adds a node with an agent.
+func (l *leaving) add(name string, ready bool, s v1alpha1.NodeReportStatus) {
+	condition := corev1.ConditionFalse
+	if ready {
+		condition = corev1.ConditionTrue
+	}
+	l.nodes = append(l.nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	l.agents = append(l.agents, corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "agent-" + name}, Spec: corev1.PodSpec{NodeName: name},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: condition}}},
+	})
+	l.reports = append(l.reports, v1alpha1.NodeReport{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: s})
+}
+
+// ServeHTTP answers what the manager asks.
+func (l *leaving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	kind := func(k, version string) metav1.TypeMeta { return metav1.TypeMeta{Kind: k, APIVersion: version} }
+	var answer any
+	switch path := r.URL.Path; {
+	case strings.HasSuffix(path, "/colocationpolicies/web") && r.Method == http.MethodPatch:
+		if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), `"Disabled"`) {
+			l.policy.Spec.Mode, l.policy.Generation = "Disabled", l.policy.Generation+1
+		}
+		l.policy.TypeMeta = kind("ColocationPolicy", v1alpha1.GroupVersion)
+		answer = &l.policy
+	case strings.HasSuffix(path, "/colocationpolicies"):
+		answer = &v1alpha1.ColocationPolicyList{
+			TypeMeta: kind("ColocationPolicyList", v1alpha1.GroupVersion), Items: []v1alpha1.ColocationPolicy{l.policy},
+		}
+	case strings.HasSuffix(path, "/nodereports"):
+		answer = &v1alpha1.NodeReportList{TypeMeta: kind("NodeReportList", v1alpha1.GroupVersion), Items: l.reports}
+	case strings.HasSuffix(path, "/nodes"):
+		answer = &corev1.NodeList{TypeMeta: kind("NodeList", "v1"), Items: l.nodes}
+	case strings.HasSuffix(path, "/w/pods") && r.URL.Query().Get("labelSelector") == agentLabel:
+		answer = &corev1.PodList{TypeMeta: kind("PodList", "v1"), Items: l.agents}
+	default:
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+// TestFarewell checks that policies are disabled, that it waits for every node, and that it names those that are not
+// restored in time, each with its reason.
+func TestFarewell(t *testing.T) {
+	l := &leaving{}
+	l.policy.Name, l.policy.Generation, l.policy.Spec.Mode = "web", 3, "Enforce"
+	server := httptest.NewServer(l)
+	t.Cleanup(server.Close)
+	config := &rest.Config{Host: server.URL, QPS: -1}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	custom, err := kube.NewCustomClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := Farewell{
+		Core: client.CoreV1().RESTClient(), Custom: custom, Namespace: "w", Log: slog.New(slog.DiscardHandler),
+	}
+	done := v1alpha1.NodeReportStatus{Policy: "web", PolicyGeneration: 4, Mode: "Disabled"}
+	change := func(f func(s *v1alpha1.NodeReportStatus)) v1alpha1.NodeReportStatus {
+		s := done
+		f(&s)
+		return s
+	}
+	l.add("a", true, done)
+	l.add("behind", true, change(func(s *v1alpha1.NodeReportStatus) { s.PolicyGeneration, s.Mode = 3, "Enforce" }))
+	l.add("stuck", true, change(func(s *v1alpha1.NodeReportStatus) { s.Unrestored = 2 }))
+	l.add("lost", false, change(func(s *v1alpha1.NodeReportStatus) { s.PolicyGeneration, s.Mode = 3, "Enforce" }))
+	l.add("sells", true, done)
+	l.nodes[4].Status.Capacity = corev1.ResourceList{v1alpha1.ResourceBatchCPU: resource.MustParse("100")}
+	l.add("observes", true, v1alpha1.NodeReportStatus{Mode: "Observe"})
+	l.nodes = append(l.nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "another"}})
+
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	err = f.Run(ctx)
+	if err == nil {
+		t.Fatal("every node counts as restored")
+	}
+	want := `not restored:
+  node behind: its agent does not follow the change of its policy yet
+  node stuck: 2 files are not restored; waterline doctor on the node says why
+  node lost: its agent is not ready; run waterline restore on the node
+  node sells: it still has batch resources`
+	if err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+	if l.policy.Spec.Mode != "Disabled" {
+		t.Errorf("the policy is %s", l.policy.Spec.Mode)
+	}
+
+	l.mu.Lock()
+	for i := range l.reports {
+		l.reports[i].Status = done
+	}
+	l.nodes[4].Status.Capacity = nil
+	l.mu.Unlock()
+	if err := f.Run(t.Context()); err != nil {
+		t.Errorf("all are restored: %v", err)
+	}
+}
