@@ -36,9 +36,9 @@ func TestNodeFarewell(t *testing.T) {
 	before := files()
 
 	n = install(t, "--set-json", `policy.cpu={"method": "Static", "ratio": "50%"}`)
-	kubectl(t, "annotate", "pod", "a", "waterline.io/cpu-share=4096", "waterline.io/cpu-quota=unlimited")
+	kubectl(t, "annotate", "pod", "a", "waterline.io/cpu-share=512", "waterline.io/cpu-quota=unlimited")
 	kubectl(t, "annotate", "pod", "c", "waterline.io/cpu-manager=share")
-	n.expect(t, a, model.Shares, 4096)
+	n.expect(t, a, model.Shares, 512)
 	n.expect(t, a, model.Quota, model.Unlimited)
 	n.sold(false, "the node sells", func(is int64) bool { return is > 0 })
 	eventually(t, "pod c has CPUs", func() (bool, string) {
