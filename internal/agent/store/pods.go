@@ -62,7 +62,7 @@ func (p *Pods) Changed() { p.dirty = true }
 
 // Save saves what the API shows, if it changed and the last time is long enough ago.
 func (p *Pods) Save(s *model.Snapshot, now time.Time) error {
-	if !p.dirty || !s.Known || now.Sub(p.saved) < podsEvery {
+	if age := now.Sub(p.saved); !p.dirty || !s.Known || 0 <= age && age < podsEvery { // below 0: the clock was set back
 		return nil
 	}
 	p.dirty, p.saved = false, now // also after an error, which would be the same at once
