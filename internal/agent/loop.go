@@ -195,6 +195,7 @@ func (a *Agent) observe(now time.Time, once machine.Once) model.Node {
 		Kubelet:     a.kubelet,
 		Pods:        a.pods.Pods,
 		PodsKnown:   a.pods.Known,
+		PodsKept:    a.kept != nil,
 		Withdrawn:   a.pods.Withdrawn,
 		Incidents:   a.incidents,
 		Ruling:      a.ruling.Says(),

@@ -69,7 +69,8 @@ func (l *ledger) save(ctx context.Context, now time.Time, past []evictbudget.Pas
 	defer cancel()
 	all := make([]recorded, 0, len(past))
 	for _, p := range past {
-		all = append(all, recorded{Time: now.Add(-p.Ago).UTC().Truncate(time.Second), Node: p.Node, Owner: p.Owner, UID: p.UID})
+		at := now.Add(-p.Ago).UTC().Truncate(time.Second)
+		all = append(all, recorded{Time: at, Node: p.Node, Owner: p.Owner, UID: p.UID})
 	}
 	text, err := json.Marshal(all)
 	if err != nil {

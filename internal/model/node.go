@@ -38,6 +38,7 @@ type Node struct {
 	// forged mirror pod; [Plan.Pods] has each UID once.
 	Pods       []*Pod
 	PodsKnown  bool       // false until the first complete list: an absent pod means nothing before
+	PodsKept   bool       // Pods is what the API showed an earlier agent: what was requested since is not in it
 	Owned      []Owned    // files that Waterline has written and not restored
 	Incidents  []Incident // events of files since the previous round, ordered by file
 	Confined   []Confined // groups whose CPUs differ from their own list, ordered by file

@@ -291,8 +291,8 @@ func number(t *testing.T, text string) (n int) {
 	return n
 }
 
-// TestStartsWithoutTheAPI checks that an agent that starts while the API server is away goes on suppressing the batch pods
-// that an earlier agent of this boot knew, and is not ready.
+// TestStartsWithoutTheAPI checks that an agent that starts while the API server is away goes on suppressing the batch
+// pods that an earlier agent of this boot knew, and is not ready.
 func TestStartsWithoutTheAPI(t *testing.T) {
 	n := newSuppressNode(t)
 	dir := memoryDir(t)

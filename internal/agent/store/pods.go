@@ -17,9 +17,9 @@ const PodsFile = "podlist"
 
 const podsKind checkpoint.Kind = "waterline-pods 1"
 
-// podsEvery is the least time between two saves. A pod that is younger is unknown to an agent that was killed, and so
-// counts as online.
-const podsEvery = 10 * time.Second
+// podsEvery is the least time between two saves. What a pod requested later is unknown to an agent that was killed, and
+// a pod that is younger counts as online.
+const podsEvery = 5 * time.Second
 
 // Pods keeps what the API shows of the node, so that an agent that starts while the API server is away goes on
 // suppressing batch. A pod that is gone has no cgroup any more, and a pod that came meanwhile counts as online, so an

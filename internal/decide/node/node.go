@@ -121,7 +121,7 @@ func report(n *model.Node, policy *model.Policy, plan *model.Plan) {
 		Policy: n.Ruling.Policy, Generation: n.Ruling.Generation, Mode: policy.Mode, Selling: n.Ruling.Selling,
 		Slack: plan.Slack, Hot: plan.Evict.HotFor().Code, Evict: plan.Evict.Requested(),
 	}
-	if policy.Mode != model.ModeEnforce && len(n.Owned) > 0 {
+	if policy.Mode != model.ModeEnforce && n.PodsKnown && len(n.Owned) > 0 {
 		plan.Report.Unrestored = int64(len(n.Owned))
 		wake(plan, n.Now.Add(restoredIn))
 	}
@@ -240,13 +240,14 @@ func deferAll(settings []model.Setting, why model.Code) {
 // only observed. Settings and n.Owned are both ordered by file.
 //
 // While the pods are not known, the policies of the cluster are not known either, and the mode is the default: every
-// file stays as it is, except that frozen pods are thawed. While nothing is measured, the limits of batch stay: an
-// agent that was killed may have set them after it last saved its state.
+// file stays as it is, except that frozen pods are thawed. While they are known from an earlier agent only, files that no
+// rule sets stay: the last requests may be missing. While nothing is measured, the limits of batch stay: an agent that
+// was killed may have set them after it last saved its state.
 func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []model.Setting) []model.Setting {
 	var given []model.Setting
 	var pods map[string]*model.Pod
 	enforce := policy.Mode == model.ModeEnforce
-	unknown := !n.PodsKnown && policy.Mode != model.ModeDisabled
+	unknown := (!n.PodsKnown || n.PodsKept) && policy.Mode != model.ModeDisabled
 	blind := enforce && n.PodsKnown && (policy.Suppress.On() || policy.Protect.Interference) &&
 		(left == nil || !left.CPU.Use.Measured)
 	if blind {
@@ -257,6 +258,8 @@ func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []
 			func(s model.Setting, f model.File) int { return s.File.Compare(f) })
 		s := model.Setting{File: o.File, Value: o.Ours, Reason: model.Reason{Code: model.LastKnown}}
 		switch {
+		case enforce && planned && n.PodsKept:
+			continue
 		case unknown && o.Knob != model.Freeze, blind && keepsBatch(policy.Suppress.By, o, podOf(pods, o.Dir)):
 		case enforce && planned:
 			continue

@@ -21,7 +21,7 @@ import (
 //	    [podlevel=CPUS] [age=SECONDS] [localmemory=BYTES] [job=NAME:CPUS[:LIMIT[:MEMORY]]]...
 //	gone NAME                         deleted NAME (its cgroup still stands)
 //	uses DIR MEMORY                   what the group uses, below which the host writes no limit
-//	pods unknown|known
+//	pods unknown|known|kept
 //	confined DIR LIST
 //	overwritten DIR KNOB VALUE        rejected DIR KNOB VALUE ERRNO        fight DIR KNOB DURATION
 //	tick DURATION                     decide (a round that is not shown)

@@ -57,7 +57,7 @@ func (w *world) do(line string) error {
 	case "deleted":
 		w.node.Pods = slices.DeleteFunc(w.node.Pods, func(p *model.Pod) bool { return p.Name == args[0] })
 	case "pods":
-		w.node.PodsKnown = args[0] == "known"
+		w.node.PodsKnown, w.node.PodsKept = args[0] != "unknown", args[0] == "kept"
 	case "saves":
 		w.saved = w.state.Saved()
 	case "killed": // the agent, and started again with what it saved last

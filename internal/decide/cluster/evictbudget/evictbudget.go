@@ -129,8 +129,8 @@ type Past struct {
 	Node, Owner, UID string // UID of the pod
 }
 
-// Resume returns the state of a manager that starts at a time and knows the evictions of the last period. No evictions at
-// all are an empty list.
+// Resume returns the state of a manager that starts at a time and knows the evictions of the last period. No evictions
+// at all are an empty list.
 func Resume(at time.Duration, past []Past) State {
 	s := State{resumed: true}
 	for _, p := range past {

@@ -3,9 +3,9 @@ package nodehealth
 import "time"
 
 // A Lease that was not renewed says that its node is lost only where renewals arrive in time. On an API server that is
-// too slow for its cluster, kubelets and agents that are well look as if they were lost. But they do renew their Leases,
-// late, and dead ones never do. So the manager measures the times between renewals, and in a late cluster a node is lost
-// only after a multiple of them.
+// too slow for its cluster, kubelets and agents that are well look as if they were lost. But they do renew their
+// Leases, late, and dead ones never do. So the manager measures the times between renewals, and in a late cluster a
+// node is lost only after a multiple of them.
 const (
 	lateBucket  = 5 * time.Second
 	lateBuckets = 64

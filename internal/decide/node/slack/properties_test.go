@@ -245,8 +245,8 @@ func TestEditedNodeNeverRaises(t *testing.T) {
 	})
 }
 
-// TestBatchUsesWhatItUses checks that the usage of batch pods that bought what they use changes neither the allowance nor
-// the offer.
+// TestBatchUsesWhatItUses checks that the usage of batch pods that bought what they use changes neither the allowance
+// nor the offer.
 func TestBatchUsesWhatItUses(t *testing.T) {
 	each(t, 6, func(r *rand.Rand, in *input) error {
 		bought := model.Amount{CPU: 1000, Memory: gib}

@@ -239,9 +239,9 @@ func own(pod *model.Pod) int64 {
 
 // boundSiblings caps the weights of Burstable pods, so that the Burstable pods without a weight still get the CPU that
 // they request when all CPUs are busy: all pods of the class together may have 1024 × allocatable CPUs minus the
-// requests of Guaranteed pods. Beyond that the weights are scaled down, in proportion, but to no less than the kubelet's
-// value. Beside weighted pods alone nothing is capped: each of them chose its weight. The agent and system-critical pods
-// have weights that grow with the others.
+// requests of Guaranteed pods. Beyond that the weights are scaled down, in proportion, but to no less than the
+// kubelet's value. Beside weighted pods alone nothing is capped: each of them chose its weight. The agent and
+// system-critical pods have weights that grow with the others.
 func boundSiblings(n *model.Node, p *model.Policy, entries []entry) {
 	var guaranteed, plain, critical, base, weights int64
 	var weighted []*entry
