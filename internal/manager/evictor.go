@@ -130,8 +130,8 @@ func (e *evictor) resume(ctx context.Context, at time.Duration) {
 }
 
 // record leaves the evictions that count, the next one among them, to the next leader. It reports whether the next one
-// may happen: not while the record could not be written, because then nobody after this leader would count it. A cluster
-// that lacks the record, or the right to write it, is as it was before there was one.
+// may happen: not while the record could not be written, because then nobody after this leader would count it. A
+// cluster that lacks the record, or the right to write it, is as it was before there was one.
 func (e *evictor) record(ctx context.Context, at time.Duration) bool {
 	err := e.ledger.save(ctx, time.Now(), e.state.Counting(at))
 	switch {

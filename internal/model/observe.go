@@ -38,8 +38,8 @@ func FindDetail(details []Detail, uid string) Detail {
 	return details[i]
 }
 
-// Glance is a short measurement of CPU use, about 100 ms long, in milli-cores. It reads three counters, and one for each
-// batch pod that is not of class BestEffort.
+// Glance is a short measurement of CPU use, about 100 ms long, in milli-cores. It reads three counters, and one for
+// each batch pod that is not of class BestEffort.
 type Glance struct {
 	At    time.Duration // of its end; 0: there was none
 	Node  int64         // the whole machine
@@ -62,8 +62,8 @@ type GlanceMark struct {
 // Exceeded reports whether a glance shows a rise for which batch must get less before the next measurement.
 func (m *GlanceMark) Exceeded(g *Glance) bool { return m.At != 0 && m.Rise(g) > m.Most }
 
-// Rise returns by how much the CPU use without batch rose, in milli-cores. Rises within noise, or no higher than a known
-// spike, count as zero.
+// Rise returns by how much the CPU use without batch rose, in milli-cores. Rises within noise, or no higher than a
+// known spike, count as zero.
 //
 // Online pods in class BestEffort are measured each second only: a glance cannot tell them from batch.
 func (m *GlanceMark) Rise(g *Glance) int64 {

@@ -14,7 +14,7 @@ const (
 	WeightedByPolicy  Code = "WeightedByPolicy"  // a rule of the policy gives the pod this weight
 	WeightClamped     Code = "WeightClamped"     // the requested weight exceeds the namespace's maximum in the policy
 	WeightCapped      Code = "WeightCapped"      // a higher weight would take CPU that other pods requested
-	WeightPodLevel    Code = "WeightPodLevel"    // the scheduler would count a higher weight as a request of spec.resources
+	WeightPodLevel    Code = "WeightPodLevel"    // a higher weight would count as a request of spec.resources
 	AgentFirst        Code = "AgentFirst"        // the agent's own pod needs CPU when the node is busiest
 	CriticalPreserved Code = "CriticalPreserved" // a system-critical pod keeps its fraction of its QoS class
 	SumOfPods         Code = "SumOfPods"         // a QoS class has the sum of the weights of its pods

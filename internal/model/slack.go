@@ -99,8 +99,8 @@ type Peak struct {
 	Checked int64         // number of quarter-hours that Missed was computed from
 }
 
-// Account is the balance of one resource of a node, in milli-cores or bytes. System, Daemons, Online, Protected, Unsold,
-// Mid and Batch together never exceed the Ceiling, except with SellStatic.
+// Account is the balance of one resource of a node, in milli-cores or bytes. System, Daemons, Online, Protected,
+// Unsold, Mid and Batch together never exceed the Ceiling, except with SellStatic.
 type Account struct {
 	Capacity  int64 // of the machine, or of the Node object if that is less
 	Ceiling   int64 // capacity up to the waterline

@@ -8,8 +8,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestNodeFarewell uninstalls Waterline while pods run that it changed. Every file is as it was before the installation,
-// and the agent's directories are empty.
+// TestNodeFarewell uninstalls Waterline while pods run that it changed. Every file is as it was before the
+// installation, and the agent's directories are empty.
 func TestNodeFarewell(t *testing.T) {
 	var n *node
 	t.Run("Before", func(t *testing.T) { n = install(t) }) // to learn where the node's cgroups are

@@ -202,8 +202,9 @@ func TestAPIHostile(t *testing.T) {
 		sets = 1000
 	}
 	values := []string{
-		"262144", "2", "-1", "1e9", "unlimited", "kubelet", "exclusive", "share", "none", "never", "first", "LSE", "LSR", "LS",
-		"BE", "SYSTEM", "", string(uid), "../../kubepods", strings.Repeat("x", 300), "{}", `{"pod":{"request":{"cpu":99999}}}`,
+		"262144", "2", "-1", "1e9", "unlimited", "kubelet", "exclusive", "share", "none", "never", "first",
+		"LSE", "LSR", "LS", "BE", "SYSTEM", "", string(uid), "../../kubepods", strings.Repeat("x", 300), "{}",
+		`{"pod":{"request":{"cpu":99999}}}`,
 	}
 	keys := []string{
 		"waterline.io/cpu-share", "iqiyi.com/cpu-share", "waterline.io/cpu-quota", "waterline.io/cpu-manager",

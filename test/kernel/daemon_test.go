@@ -106,7 +106,8 @@ func enforcing(t *testing.T) string {
 	file := filepath.Join(t.TempDir(), "enforce.yaml")
 	const policy = `{apiVersion: waterline.io/v1alpha1, kind: ColocationPolicy, metadata: {name: test}, spec: {
 mode: Enforce, weight: {max: 262144},
-privileges: [{namespaceSelector: {}, allow: [UnlimitedQuota, ShareCPUs, ExclusiveCPUs, LSE, LSR, SYSTEM, NeverEvict, StaticPod]}]}}`
+privileges: [{namespaceSelector: {},
+  allow: [UnlimitedQuota, ShareCPUs, ExclusiveCPUs, LSE, LSR, SYSTEM, NeverEvict, StaticPod]}]}}`
 	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -179,7 +179,8 @@ func TestUndoOwned(t *testing.T) {
 func TestUndoOfANewerVersion(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "undo")
 	const foreign = `{"dir":"kubepods/burstable/poda","knob":"cpu.future","inode":7,"theirs":{"List":"a"},"more":[1,2]}`
-	body := `{"files":[` + foreign + `,{"dir":"kubepods/burstable/poda","knob":"cpu.shares","inode":1,"theirs":102,"ours":2048}]}`
+	body := `{"files":[` + foreign + `,` +
+		`{"dir":"kubepods/burstable/poda","knob":"cpu.shares","inode":1,"theirs":102,"ours":2048}]}`
 	if err := undoKind.Write(path, []byte(body)); err != nil {
 		t.Fatal(err)
 	}

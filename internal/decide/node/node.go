@@ -240,9 +240,9 @@ func deferAll(settings []model.Setting, why model.Code) {
 // only observed. Settings and n.Owned are both ordered by file.
 //
 // While the pods are not known, the policies of the cluster are not known either, and the mode is the default: every
-// file stays as it is, except that frozen pods are thawed. While they are known from an earlier agent only, files that no
-// rule sets stay: the last requests may be missing. While nothing is measured, the limits of batch stay: an agent that
-// was killed may have set them after it last saved its state.
+// file stays as it is, except that frozen pods are thawed. While they are known from an earlier agent only, files that
+// no rule sets stay: the last requests may be missing. While nothing is measured, the limits of batch stay: an agent
+// that was killed may have set them after it last saved its state.
 func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []model.Setting) []model.Setting {
 	var given []model.Setting
 	var pods map[string]*model.Pod
@@ -282,8 +282,9 @@ func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []
 	return settings
 }
 
-// Leave returns what an agent must undo before it stops, because no other process would: it thaws frozen pods, and lifts
-// the limits from which the kernel reclaims (memory.high), which would slow batch down for as long as no agent runs.
+// Leave returns what an agent must undo before it stops, because no other process would: it thaws frozen pods, and
+// lifts the limits from which the kernel reclaims (memory.high), which would slow batch down for as long as no agent
+// runs.
 func Leave(owned []model.Owned) model.Plan {
 	var plan model.Plan
 	for _, o := range owned {

@@ -45,7 +45,8 @@ func AgentPod() *Pod {
 	return &Pod{Name: "agent", QoS: model.Burstable, RequestMilli: 10, Shares: AgentShares, Self: true}
 }
 
-// defaultPolicy is the policy of an agent without a --config of its own. It allows what the pods of experiments request.
+// defaultPolicy is the policy of an agent without a --config of its own. It allows what the pods of experiments
+// request.
 const defaultPolicy = `apiVersion: waterline.io/v1alpha1
 kind: ColocationPolicy
 metadata: {name: experiment}

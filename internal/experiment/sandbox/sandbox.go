@@ -180,8 +180,8 @@ func (s *Sandbox) Await(ctx context.Context, pods ...*Pod) error {
 	return nil
 }
 
-// Poll calls done every millisecond until it returns true. It fails after a minute, or if a process of the sandbox ends.
-// The subject completes "waiting", such as "for the agent".
+// Poll calls done every millisecond until it returns true. It fails after a minute, or if a process of the sandbox
+// ends. The subject completes "waiting", such as "for the agent".
 func (s *Sandbox) Poll(ctx context.Context, subject string, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not there after %v", patience))
 	defer cancel()

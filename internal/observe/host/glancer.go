@@ -82,11 +82,10 @@ func (g *Glancer) follow(dirs []string) {
 	}
 }
 
-// Glance returns the CPU use since the previous glance. Beside are the cgroups of batch pods outside of class BestEffort.
-// It allocates nothing while these are the same.
+// Glance returns the CPU use since the previous glance. Beside are the cgroups of batch pods outside of class
+// BestEffort. It allocates nothing while these are the same.
 //
-// [model.Glance.At] is 0 if the use is not known: after an error, or if the previous glance is too recent or
-// too old.
+// [model.Glance.At] is 0 if the use is not known: after an error, or if the previous glance is too recent or too old.
 func (g *Glancer) Glance(beside []string) (seen model.Glance, err error) {
 	g.follow(beside)
 	node, pods, low, err := g.readCounters()

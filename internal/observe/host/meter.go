@@ -32,14 +32,13 @@ const (
 	monoClock = unix.CLOCK_MONOTONIC // stops while the machine is suspended
 )
 
-// Meter measures the resource use of the node, of the kubelet's QoS class directories and of the pods. It reads
-// each counter once per interval, so the end of one interval is the start of the next. Nothing is missed, and a
-// mean covers the whole time.
+// Meter measures the resource use of the node, of the kubelet's QoS class directories and of the pods. It reads each
+// counter once per interval, so the end of one interval is the start of the next. Nothing is missed, and a mean covers
+// the whole time.
 //
-// It keeps the files that it reads open. A measurement allocates nothing if no pod was added or removed. If
-// there are more files than it may keep open, it keeps those of the classes first, then those of pods with
-// detail, in both cases of pods that use most CPU first. Files of the remaining pods are opened, read and closed once in
-// four measurements.
+// It keeps the files that it reads open. A measurement allocates nothing if no pod was added or removed. If there are
+// more files than it may keep open, it keeps those of the classes first, then those of pods with detail, in both cases
+// of pods that use most CPU first. Files of the remaining pods are opened, read and closed once in four measurements.
 //
 // It is not safe for concurrent use.
 type Meter struct {

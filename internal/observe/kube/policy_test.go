@@ -32,7 +32,9 @@ spec:
   resourceNames: Koordinator
   weight: {scope: Class, quota: Unlimited, max: 16384, bestEffort: Promote, namespaces: [{selector: {matchLabels: {team: video}}, max: 262144}]}
   podDefaults: [{selector: {matchExpressions: [{key: app, operator: NotIn, values: [web]}]}, cpuShare: 10240, cpuManager: Share, cpuPlacement: Spread}]
-  privileges: [{namespaceSelector: {}, allow: [ShareCPUs, NeverEvict]}, {namespaceSelector: {matchLabels: {team: video}}, allow: [LSE]}]
+  privileges:
+    - {namespaceSelector: {}, allow: [ShareCPUs, NeverEvict]}
+    - {namespaceSelector: {matchLabels: {team: video}}, allow: [LSE]}
 `
 
 func TestParsePolicy(t *testing.T) {

@@ -192,8 +192,9 @@ func (f *fleet) run(length time.Duration, interval func() time.Duration) map[str
 	return lost
 }
 
-// TestLateCluster checks that no living node is withdrawn where many renewals arrive late, that a dead one is there too,
-// and that dead nodes are withdrawn after the usual time where renewals are in time, also a tenth of all nodes at once.
+// TestLateCluster checks that no living node is withdrawn where many renewals arrive late, that a dead one is there
+// too, and that dead nodes are withdrawn after the usual time where renewals are in time, also a tenth of all nodes at
+// once.
 func TestLateCluster(t *testing.T) {
 	inTime := func() time.Duration { return 10 * time.Second }
 	for _, nodes := range []int{30, 1000} {

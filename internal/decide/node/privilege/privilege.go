@@ -18,8 +18,8 @@ import (
 // the cluster already.
 const systemNamespace = "kube-system"
 
-// Decide returns the pods with the requests that the policy allows them, ordered by UID, each UID once, and a notice for
-// each request that it does not allow. Pods that request nothing else are the same values as before.
+// Decide returns the pods with the requests that the policy allows them, ordered by UID, each UID once, and a notice
+// for each request that it does not allow. Pods that request nothing else are the same values as before.
 //
 // A static pod in a namespace without the privilege is left out: its mirror in the API may be forged. Its cgroup then
 // counts as one of an unknown pod. The same UID stands twice if a mirror pod names the UID of another pod. Then the pod

@@ -128,8 +128,8 @@ func markOf(n *model.Node, spike int64) model.GlanceMark {
 	}
 }
 
-// mostBeside is how many batch pods outside of class BestEffort glances tell from online pods. Each costs one read every
-// 100 ms. A node has few: pods that were created without the webhook, or with a sidecar that requests CPU.
+// mostBeside is how many batch pods outside of class BestEffort glances tell from online pods. Each costs one read
+// every 100 ms. A node has few: pods that were created without the webhook, or with a sidecar that requests CPU.
 const mostBeside = 16
 
 // Beside returns the cgroups of the running batch pods outside of class BestEffort. Without them, a rise of their use

@@ -332,8 +332,8 @@ func TestNoTopology(t *testing.T) {
 	}
 }
 
-// TestBatchBesideItsClass checks that a batch pod outside of class BestEffort is no online pod to glances, and that only
-// so many are told apart.
+// TestBatchBesideItsClass checks that a batch pod outside of class BestEffort is no online pod to glances, and that
+// only so many are told apart.
 func TestBatchBesideItsClass(t *testing.T) {
 	w := steady(10, 2000)
 	sidecar := fixture.Pod("s", model.Burstable)
