@@ -27,11 +27,13 @@ type node struct {
 	staticPods string // directory
 }
 
+// allowAll are the fields of a policy that allow every pod what it requests.
+const allowAll = `"weight": {"max": 262144}, "privileges": [{"namespaceSelector": {}, "allow": ["UnlimitedQuota", ` +
+	`"ShareCPUs", "ExclusiveCPUs", "LSE", "LSR", "SYSTEM", "NeverEvict", "StaticPod"]}]`
+
 // enforceAll is a policy of the chart that enforces, and allows every pod what it requests. Values that follow it may
 // limit that again.
-const enforceAll = `policy={"mode": "Enforce", "priority": -1000, "weight": {"max": 262144}, "privileges": [
-	{"namespaceSelector": {}, "allow": ["UnlimitedQuota", "ShareCPUs", "ExclusiveCPUs", "LSE", "LSR", "SYSTEM", "NeverEvict", "StaticPod"]}
-]}`
+const enforceAll = `policy={"mode": "Enforce", "priority": -1000, ` + allowAll + `}`
 
 // install installs the chart, with further values, and waits until the agents are ready. The chart stays until the test
 // ends. The node is the one selected for this run. The manager is disabled unless the values enable it: it would make

@@ -22,7 +22,7 @@ import (
 func TestNodeMeasure(t *testing.T) {
 	// At most the whole machine: an emulated one needs more than half of it for its kubelet and its container runtime.
 	n := install(t, "--set-json",
-		`policy={"mode":"Enforce","priority":-1000,"cpu":{"waterline":"100%","suppression":"None"}}`)
+		`policy={"mode":"Enforce","priority":-1000,`+allowAll+`,"cpu":{"waterline":"100%","suppression":"None"}}`)
 	n.loaded("online", "", "while :; do :; done", "limits: {cpu: 300m}")
 	n.loaded("batch", "BE", "while :; do :; done", "limits: {cpu: 200m}")
 	n.loaded("holder", "", "held=$(head -c 16777216 /dev/zero | tr '\\\\0' x); while :; do sleep 1000; done",

@@ -132,13 +132,13 @@ func resourceNames(koordinator bool) string {
 	return "Waterline"
 }
 
-// policy writes the spec of a policy that governs the node. It stays when a subtest ends. A subtest that does not
-// change it need not wait for the settling time until something is sold again.
+// policy writes the spec of a policy that governs the node, and that allows every pod what it requests. It stays when a
+// subtest ends. A subtest that does not change it need not wait for the settling time until something is sold again.
 func (n *node) policy(spec string) {
 	n.t.Helper()
 	c := bed.Kubectl(n.t.Context(), "apply", "-f", "-")
 	c.Stdin = strings.NewReader(fmt.Sprintf(`{"apiVersion": "waterline.io/v1alpha1", "kind": "ColocationPolicy", `+
-		`"metadata": {"name": "test"}, "spec": %s}`, spec))
+		`"metadata": {"name": "test"}, "spec": %s}`, strings.Replace(spec, "{", "{"+allowAll+", ", 1)))
 	if out, err := c.CombinedOutput(); err != nil {
 		n.t.Fatalf("applying: %v: %s", err, out)
 	}
