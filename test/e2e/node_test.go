@@ -471,8 +471,8 @@ func (n *node) testAgent() {
 // TestNodeRestore removes Waterline. The values stay until waterline restore restores them from the specs.
 func TestNodeRestore(t *testing.T) {
 	n := install(t, "--set", "profile=cpu-share-syncer")
-	a := n.run("a", `iqiyi.com/cpu-share: "2048"`, "requests: {cpu: 100m}, limits: {cpu: 200m}", false)
-	n.expect(t, a, model.Shares, 2048)
+	a := n.run("a", `iqiyi.com/cpu-share: "512"`, "requests: {cpu: 100m}, limits: {cpu: 200m}", false)
+	n.expect(t, a, model.Shares, 512)
 	n.expect(t, a, model.Quota, model.Unlimited) // by the profile
 	container, _ := n.container("a")
 	n.expect(t, container, model.Quota, model.Unlimited)
@@ -487,7 +487,7 @@ func TestNodeRestore(t *testing.T) {
 		out := kubectl(t, "get", "pods", "-n", "waterline-system", "-o", "name")
 		return !strings.Contains(out, "waterline-agent"), out
 	})
-	if !n.is(a, model.Shares, 2048) {
+	if !n.is(a, model.Shares, 512) {
 		t.Errorf("without the agent, the weight is %d, want the last one", n.get(a, model.Shares))
 	}
 	helm(t, "uninstall", "waterline", "--no-hooks", "--namespace", "waterline-system", "--wait")

@@ -30,7 +30,7 @@ func TestNodeTranscode(t *testing.T) {
 	if _, err := os.Stat(archive); errors.Is(err, fs.ErrNotExist) && os.Getenv("CI") == "" {
 		t.Skip("no ffmpeg on this machine when the bed was built")
 	}
-	install(t, "--set", "policy.weight.max=16384",
+	install(t, "--set", "policy.weight.max=16384,policy.weight.overrideGuaranteed=true",
 		"--set-json", `policy.weight.namespaces=[{"selector": {"matchLabels": {"waterline.io/experiment": "transcode"}}, `+
 			`"max": 262144}]`)
 	if err := bed.Import(t.Context(), archive); err != nil {

@@ -430,6 +430,11 @@ func threadTime() time.Duration {
 func TestMeterManyPods(t *testing.T) {
 	n := newMeterNode(t)
 	const count = 500
+	// A container runtime allows its containers many more open files than the kernel allows the first process.
+	files := unix.Rlimit{Cur: 1 << 16, Max: 1 << 16}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		t.Fatal(err)
+	}
 	var details []model.Detail
 	for i := range count {
 		uid := fmt.Sprintf("p%03d", i)

@@ -33,9 +33,12 @@ clip of two seconds. At the same second all begin to transcode it with libx264, 
 seconds are full. The pods use all CPUs of the node that they can get. The experiment deletes everything that it made,
 also after Ctrl-C.
 
-The agent must run on the node, and its policy must allow the weight of 262144. The namespace that the experiment
-makes is labelled ` + label + `=` + transcode.Name + `; a policy with a lower weight.max allows it there by
-  weight: {namespaces: [{selector: {matchLabels: {` + label + `: ` + transcode.Name + `}}, max: 262144}]}
+The agent must run on the node, and its policy must allow the weight of 262144, also beside pods that request CPU.
+The namespace that the experiment makes is labelled ` + label + `=` + transcode.Name + `; a policy with a lower
+weight.max allows it there by
+  weight:
+    overrideGuaranteed: true
+    namespaces: [{selector: {matchLabels: {` + label + `: ` + transcode.Name + `}}, max: 262144}]
 The experiment reads the weights with "waterline explain", from the waterline beside this executable or in PATH.`,
 		Example: "  out/bin/lab transcode --node worker-7 --seconds 60 --json transcode.json",
 		Args: func(cmd *cobra.Command, args []string) error {
