@@ -27,11 +27,16 @@ type Ruling struct {
 	node     policy.Node
 	policies []model.ClusterPolicy // never changed: others are another slice
 	// by the wall clock, which windows follow and which may be set back; zero: not evaluated yet
-	at time.Time
+	at  time.Time
+	off bool
 }
 
 // Policy returns the present effect of the governing policy.
 func (r *Ruling) Policy() *model.Policy { return &r.effect.Policy }
+
+// Off reports whether the last policy that governed the node has mode Disabled. While Waterline is uninstalled, that
+// policy is deleted, and the agent may see this before it ends.
+func (r *Ruling) Off() bool { return r.off }
 
 // Says returns the governing policy.
 func (r *Ruling) Says() model.Ruling {
@@ -64,6 +69,9 @@ func (r *Ruling) Update(now time.Time, n model.NodeInfo, cluster []model.Cluster
 	effect := policy.At(&r.choice.Policy, now)
 	changed := !reflect.DeepEqual(effect.Policy, r.effect.Policy) || effect.Selling != r.effect.Selling
 	r.effect, r.at = effect, now
+	if r.choice.Reason.Code != model.PolicyDefaults {
+		r.off = effect.Policy.Mode == model.ModeDisabled
+	}
 	return changed
 }
 

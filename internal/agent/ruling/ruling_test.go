@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/agent/trouble"
 	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
@@ -186,5 +187,35 @@ func TestPolicyUnreadable(t *testing.T) {
 		if got := a.ruling.effect.Selling; got != c.want || a.ruling.choice.Policy.Name != "own" {
 			t.Errorf("after %s: %s by %q, want %s", c.after, got, a.ruling.choice.Policy.Name, c.want)
 		}
+	}
+}
+
+// TestOff checks when an agent that ends leaves nothing behind.
+func TestOff(t *testing.T) {
+	enforced, disabled := nightly("a", 3), nightly("a", 3)
+	disabled.Policy.Mode = model.ModeDisabled
+	a := ruled()
+	for i, step := range []struct {
+		what     string
+		policies []model.ClusterPolicy
+		want     bool
+	}{
+		{"no policy yet", nil, false},
+		{"a policy", []model.ClusterPolicy{enforced}, false},
+		{"it is deleted", nil, false},
+		{"it is disabled", []model.ClusterPolicy{disabled}, true},
+		{"and deleted", nil, true},
+		{"another one", []model.ClusterPolicy{enforced}, false},
+	} {
+		a.policies = step.policies
+		a.update(midnight.Add(time.Duration(i) * time.Second))
+		if got := a.ruling.Off(); got != step.want {
+			t.Errorf("%s: off %v", step.what, got)
+		}
+	}
+	a.node.Labels = map[string]string{v1alpha1.LabelOptOut: "true"}
+	a.update(midnight.Add(time.Minute))
+	if !a.ruling.Off() {
+		t.Error("the node opted out: not off")
 	}
 }
