@@ -46,8 +46,11 @@ func (n *node) testSystemd() {
 	}{
 		{"systemctl daemon-reload", systemctl("daemon-reload"), 10 * time.Second, 2, 2},
 		{"systemctl daemon-reexec", systemctl("daemon-reexec"), 10 * time.Second, 2, 2},
-		{"a pod is added", func() { added++; n.run(fmt.Sprintf("added-%d", added), "", "requests: {cpu: 100m}", false) },
-			20 * time.Second, 1, 0},
+		// With a weight of its own, it does not bound that of the other pod.
+		{"a pod is added", func() {
+			added++
+			n.run(fmt.Sprintf("added-%d", added), `iqiyi.com/cpu-share: "512"`, "requests: {cpu: 100m}", false)
+		}, 20 * time.Second, 1, 0},
 		{"the kubelet restarts", func() { n.mustRestart("kubelet") }, afterRestart, 1, 0},
 	} {
 		// If the agent stood still just then, the result proves nothing. An agent that does not watch is late every time.
@@ -129,8 +132,9 @@ func (n *node) testFormulas() {
 			n.t.Errorf("%s: the weights of pod and container are %s, want %s", name, got, want)
 		}
 		before := weights()
-		kubectl(n.t, "annotate", "pod", name, "waterline.io/cpu-share=8192")
-		n.expect(n.t, dir, model.Shares, 8192)
+		const weight = 1024 // the other pod keeps the CPU that it requests
+		kubectl(n.t, "annotate", "pod", name, fmt.Sprint("waterline.io/cpu-share=", weight))
+		n.expect(n.t, dir, model.Shares, weight)
 		if got := n.get(container, model.Shares); got != c.container {
 			n.t.Errorf("%s: the container's weight became %d", name, got)
 		}
