@@ -366,8 +366,8 @@ func (n *node) checkExplained() {
 			}
 		}
 	}
-	if len(rows) != 7 {
-		n.t.Errorf("%d rows, want 7", len(rows))
+	if len(rows) != 8 {
+		n.t.Errorf("%d rows, want 8", len(rows))
 	}
 	if n.t.Failed() {
 		n.t.Logf("it prints:\n%s", out)
