@@ -83,7 +83,8 @@ func kubelet(t *testing.T) string {
 func (c *cpuCrowd) choose() {
 	c.t.Helper()
 	cpu := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
-	c.asker, _ = c.create(askerName, nil, corev1.ResourceRequirements{Requests: cpu, Limits: cpu})
+	// With a weight of its own, it does not bound those of the others.
+	c.asker, _ = c.create(askerName, weigh(2048), corev1.ResourceRequirements{Requests: cpu, Limits: cpu})
 	c.own = c.run(c.asker)
 	var statuses []string
 	for i, name := range []string{"a", "b"} {
