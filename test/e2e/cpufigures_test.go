@@ -84,7 +84,7 @@ func (c *cpuCrowd) choose() {
 	c.t.Helper()
 	cpu := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 	// With a weight of its own, it does not bound those of the others.
-	c.asker, _ = c.create(askerName, weigh(2048), corev1.ResourceRequirements{Requests: cpu, Limits: cpu})
+	c.asker, _ = c.create(askerName, weigh(4096), corev1.ResourceRequirements{Requests: cpu, Limits: cpu})
 	c.own = c.run(c.asker)
 	var statuses []string
 	for i, name := range []string{"a", "b"} {
