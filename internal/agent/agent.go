@@ -167,7 +167,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.machine.Start(ctx, &beside)
 	a.loop(ctx, kubelets)
 	a.leave()
-	if left = a.ruling.Off() && len(a.machine.Owned()) == 0; !left {
+	if left = a.ruling.Off() && a.machine.Restored(); !left {
 		a.log.Report("state", a.store.State.Last(&a.state, time.Now()))
 	}
 	return nil

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	freezing = `{apiVersion: waterline.io/v1alpha1, kind: ColocationPolicy, metadata: {name: p}, spec: {mode: Enforce, weight: {max: 262144},
-memory: {method: Realtime, waterline: 1%}, protect: {memory: true, eviction: {freeze: true}}}}`
+	freezing = `{apiVersion: waterline.io/v1alpha1, kind: ColocationPolicy, metadata: {name: p},
+spec: {mode: Enforce, weight: {max: 262144}, memory: {method: Realtime, waterline: 1%},
+protect: {memory: true, eviction: {freeze: true}}}}`
 	manifestOf = "{apiVersion: v1, kind: Pod, metadata: {name: %[1]s, namespace: default, uid: %[1]s, " +
 		"labels: {waterline.io/qos: %[2]s}}, spec: {containers: [{name: c}]}}"
 )

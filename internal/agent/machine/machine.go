@@ -38,10 +38,11 @@ type Config struct {
 
 // Machine is the machine that the agent runs on.
 type Machine struct {
-	cfg   Config
-	log   *trouble.Log
-	mount host.Mount
-	files *acthost.Host
+	cfg     Config
+	log     *trouble.Log
+	mount   host.Mount
+	files   *acthost.Host
+	unknown bool // the undo record has entries of a newer version
 
 	watcher   *host.Watcher // nil: there is none
 	noWatcher error         // why
@@ -88,6 +89,7 @@ func Open(cfg Config) (*Machine, error) {
 		return nil, err
 	}
 	m.log.Report("undo", err)
+	m.unknown = len(undo.Unknown()) > 0
 	if m.files, err = acthost.New(m.mount.Version, m.mount.OfKnob, undo); err != nil {
 		return nil, err
 	}
@@ -256,6 +258,9 @@ func (m *Machine) Apply(plan *model.Plan) []model.Incident {
 
 // Owned returns the files on the undo record.
 func (m *Machine) Owned() []model.Owned { return m.files.Owned() }
+
+// Restored reports whether nothing is left to restore, also not by a newer version of Waterline.
+func (m *Machine) Restored() bool { return len(m.Owned()) == 0 && !m.unknown }
 
 // Status is a file of the last plan, and its content now.
 type Status = acthost.Status

@@ -11,7 +11,7 @@ const (
 	lateBuckets = 64
 	lateWindow  = time.Minute // renewals of one to two of these windows count
 	lateTimes   = 3           // a node is lost after this many times the longest of the usual intervals
-	latePart    = 50          // the longest: a fiftieth of the renewals, and one more, took longer
+	latePart    = 50          // the slowest fiftieth of the renewals is left out
 )
 
 // intervals are the times between the renewals of Leases, in buckets.
