@@ -122,17 +122,17 @@ func New(cfg Config) *Agent {
 	return a
 }
 
-// Run works until the context ends, and leaves the last values. In mode Disabled with every file restored, as before an
-// uninstallation, it leaves nothing, and its own files go too. It fails at once if it could never work: without a CPU
+// Run works until the context ends. It leaves the last values, and its own files for the next agent. If it was switched
+// off and has restored everything, as before an uninstallation, it removes its own files. It fails at once if it could never work: without a CPU
 // controller, or with a run directory that is unusable or in use by another agent.
 func (a *Agent) Run(ctx context.Context) error {
 	var err error
 	if a.store, err = store.Open(a.cfg.RunDir, a.cfg.StateDir, a.cfg.JournalBytes); err != nil {
 		return err
 	}
-	left := false // the node, for good
+	forGood := false
 	defer func() {
-		if left {
+		if forGood {
 			a.log.Report("state", a.store.Remove(machine.UndoFile))
 		}
 		a.log.Report("closing", a.store.Close())
@@ -167,7 +167,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.machine.Start(ctx, &beside)
 	a.loop(ctx, kubelets)
 	a.leave()
-	if left = a.ruling.Off() && a.machine.Restored(); !left {
+	if forGood = a.ruling.Off() && a.machine.Restored(); !forGood {
 		a.log.Report("state", a.store.State.Last(&a.state, time.Now()))
 	}
 	return nil
