@@ -123,8 +123,8 @@ func New(cfg Config) *Agent {
 }
 
 // Run works until the context ends. It leaves the last values, and its own files for the next agent. If it was switched
-// off and has restored everything, as before an uninstallation, it removes its own files. It fails at once if it could never work: without a CPU
-// controller, or with a run directory that is unusable or in use by another agent.
+// off and has restored everything, as before an uninstallation, it removes its own files. It fails at once if it could
+// never work: without a CPU controller, or with a run directory that is unusable or in use by another agent.
 func (a *Agent) Run(ctx context.Context) error {
 	var err error
 	if a.store, err = store.Open(a.cfg.RunDir, a.cfg.StateDir, a.cfg.JournalBytes); err != nil {
