@@ -27,6 +27,7 @@ func TestMemoryHolder(t *testing.T) {
 		t.Skip("runs only as a helper process")
 	}
 	var anon []byte
+	piece := make([]byte, 1<<20)
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		what, path, _ := strings.Cut(lines.Text(), " ")
 		switch what {
@@ -52,9 +53,15 @@ func TestMemoryHolder(t *testing.T) {
 			anon = nil
 			debug.FreeOSMemory()
 		case "write":
-			if err := os.WriteFile(path, make([]byte, 64<<20), 0o600); err != nil {
+			// In small pieces: a buffer as large as the file may itself become anonymous memory, depending on the kernel.
+			f, err := os.Create(path)
+			for i := 0; i < 64 && err == nil; i++ {
+				_, err = f.Write(piece)
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
+			f.Close()
 		case "read":
 			f, err := os.Open(path)
 			if err == nil {
