@@ -44,15 +44,10 @@ type evictions struct {
 
 const anUID = "0a1b2c3d-0000-4000-8000-000000000001"
 
-func newEvictions(t *testing.T) *evictions {
-	w := &evictions{t: t, at: time.Hour, team: "video", pod: &corev1.Pod{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "batch", Name: "sort-0", UID: anUID, Labels: map[string]string{v1alpha1.LabelQoS: "BE"},
-		},
-		Spec: corev1.PodSpec{NodeName: "a"},
-	}}
-	server := httptest.NewServer(http.HandlerFunc(w.serve))
+// serve returns clients of an API server that answers like this: for the core API groups and for Waterline's.
+func serve(t *testing.T, api http.Handler) (kubernetes.Interface, rest.Interface) {
+	t.Helper()
+	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
 	config := &rest.Config{Host: server.URL, QPS: -1}
 	client, err := kubernetes.NewForConfig(config)
@@ -63,6 +58,18 @@ func newEvictions(t *testing.T) *evictions {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return client, custom
+}
+
+func newEvictions(t *testing.T) *evictions {
+	w := &evictions{t: t, at: time.Hour, team: "video", pod: &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "batch", Name: "sort-0", UID: anUID, Labels: map[string]string{v1alpha1.LabelQoS: "BE"},
+		},
+		Spec: corev1.PodSpec{NodeName: "a"},
+	}}
+	client, custom := serve(t, http.HandlerFunc(w.serve))
 	log := slog.New(slog.DiscardHandler)
 	f, p := newFleet(), newPolicies(log)
 	add(t, f.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})

@@ -126,7 +126,7 @@ func (f *Farewell) why(n *corev1.Node, s *v1alpha1.NodeReportStatus, ready bool,
 	case s.Mode == "Enforce" || s.Policy != "" && s.PolicyGeneration != generations[s.Policy]:
 		return "its agent does not follow the change of its policy yet"
 	case s.Unrestored > 0:
-		return fmt.Sprintf("%d files are not restored; waterline doctor on the node says why", s.Unrestored)
+		return fmt.Sprintf("%d files are not restored; the log of its agent and waterline explain say why", s.Unrestored)
 	}
 	for _, published := range kube.NodeOf(n).Published {
 		if !published.Koordinator {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -15,11 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
 // leaving is an API server with nodes, agents, reports and one policy.
@@ -81,17 +77,7 @@ func (l *leaving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestFarewell(t *testing.T) {
 	l := &leaving{}
 	l.policy.Name, l.policy.Generation, l.policy.Spec.Mode = "web", 3, "Enforce"
-	server := httptest.NewServer(l)
-	t.Cleanup(server.Close)
-	config := &rest.Config{Host: server.URL, QPS: -1}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	custom, err := kube.NewCustomClient(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client, custom := serve(t, l)
 	f := Farewell{
 		Core: client.CoreV1().RESTClient(), Custom: custom, Namespace: "w", Log: slog.New(slog.DiscardHandler),
 	}
@@ -112,13 +98,13 @@ func TestFarewell(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	err = f.Run(ctx)
+	err := f.Run(ctx)
 	if err == nil {
 		t.Fatal("every node counts as restored")
 	}
 	want := `not restored:
   node behind: its agent does not follow the change of its policy yet
-  node stuck: 2 files are not restored; waterline doctor on the node says why
+  node stuck: 2 files are not restored; the log of its agent and waterline explain say why
   node lost: its agent is not ready; run waterline restore on the node
   node sells: it still has batch resources`
 	if err.Error() != want {

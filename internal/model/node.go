@@ -40,6 +40,7 @@ type Node struct {
 	PodsKnown  bool       // false until the first complete list: an absent pod means nothing before
 	PodsKept   bool       // Pods is what the API showed an earlier agent: what was requested since is not in it
 	Owned      []Owned    // files that Waterline has written and not restored
+	Foreign    int        // files that a newer version of Waterline has written, and only it can restore
 	Incidents  []Incident // events of files since the previous round, ordered by file
 	Confined   []Confined // groups whose CPUs differ from their own list, ordered by file
 	Topology   *Topology  // nil: not read, or no pod on this node requests CPUs

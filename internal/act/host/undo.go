@@ -21,10 +21,18 @@ import (
 type Undo struct {
 	path    string
 	records map[model.File]*Record
-	unsaved bool              // something changed since the last Save
-	owned   []model.Owned     // as Owned returned it; nil: something changed since
-	foreign []json.RawMessage // entries of files that this version does not know
-	unknown []string          // names of these files, for people
+	unsaved bool          // something changed since the last Save
+	owned   []model.Owned // as Owned returned it; nil: something changed since
+	foreign []foreign
+}
+
+// foreign is the entry of a file that this version does not know and a newer one wrote. It is kept as it is: when that
+// version runs again, it finds it.
+type foreign struct {
+	Dir   string
+	Knob  string
+	Inode uint64
+	text  json.RawMessage
 }
 
 // Record is the record of one file.
@@ -40,8 +48,7 @@ type Record struct {
 	saved   *cgroup.Raw // Ours in the newest version of this record that is on disk; nil: none is
 }
 
-// undoFile is the record on disk, after a line with its version and checksum. Entries of files that this version does
-// not know, which a newer version wrote, are kept as they are: when that version runs again, it finds them.
+// undoFile is the record on disk, after a line with its version and checksum.
 type undoFile[Entry any] struct {
 	Files []Entry `json:"files"`
 }
@@ -63,7 +70,7 @@ func OpenUndo(path string) (*Undo, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return u, nil
 	case errors.Is(err, checkpoint.ErrDamaged):
-		u.records, u.foreign, u.unknown = map[model.File]*Record{}, nil, nil
+		u.records, u.foreign = map[model.File]*Record{}, nil
 		return u, fmt.Errorf("the undo record: %w", err)
 	case err != nil:
 		return nil, fmt.Errorf("the undo record: %w", err)
@@ -76,9 +83,9 @@ func (u *Undo) parse(body []byte) error {
 	if err := json.Unmarshal(body, &file); err != nil {
 		return fmt.Errorf("decoding it: %w", err)
 	}
-	u.foreign, u.unknown = nil, nil
+	u.foreign = nil
 	for _, text := range file.Files {
-		var name struct{ Dir, Knob string }
+		name := foreign{text: text}
 		if err := json.Unmarshal(text, &name); err != nil {
 			return fmt.Errorf("decoding it: %w", err)
 		}
@@ -87,8 +94,7 @@ func (u *Undo) parse(body []byte) error {
 		}
 		knob, ok := knobByName(name.Knob)
 		if !ok {
-			u.foreign = append(u.foreign, text)
-			u.unknown = append(u.unknown, name.Dir+" "+name.Knob)
+			u.foreign = append(u.foreign, name)
 			continue
 		}
 		var e undoEntry
@@ -216,22 +222,31 @@ func (u *Undo) encode() ([]byte, error) {
 	slices.SortFunc(entries, func(a, b undoEntry) int {
 		return model.File{Dir: a.Dir, Knob: a.knob()}.Compare(model.File{Dir: b.Dir, Knob: b.knob()})
 	})
-	if len(u.foreign) == 0 {
-		return json.Marshal(undoFile[undoEntry]{entries})
-	}
 	all := make([]any, 0, len(entries)+len(u.foreign))
 	for i := range entries {
 		all = append(all, &entries[i])
 	}
-	for _, text := range u.foreign {
-		all = append(all, text)
+	for i := range u.foreign {
+		all = append(all, u.foreign[i].text)
 	}
 	return json.Marshal(undoFile[any]{all})
 }
 
-// Unknown returns the files on the record that this version of Waterline does not know, a directory and a name each. A
-// newer version wrote them, and only such a version can restore them.
-func (u *Undo) Unknown() []string { return u.unknown }
+// Foreign returns the files on the record that this version of Waterline does not know, a directory and a name each. A
+// newer version wrote them, and only such a version can restore them. Entries of groups that do not exist any more, as
+// the argument says, are dropped.
+func (u *Undo) Foreign(exists func(dir string, inode uint64) bool) []string {
+	kept := slices.DeleteFunc(u.foreign, func(f foreign) bool { return !exists(f.Dir, f.Inode) })
+	if len(kept) < len(u.foreign) {
+		u.changed()
+	}
+	u.foreign = kept
+	var names []string
+	for _, f := range kept {
+		names = append(names, f.Dir+" "+f.Knob)
+	}
+	return names
+}
 
 func (e undoEntry) knob() model.Knob {
 	k, _ := knobByName(e.Knob)

@@ -186,8 +186,9 @@ func TestUndoOfANewerVersion(t *testing.T) {
 	}
 	for ours := int64(3000); ours < 3003; ours++ {
 		u := open(t, path)
-		if got := u.Unknown(); len(got) != 1 || got[0] != "kubepods/burstable/poda cpu.future" {
-			t.Fatalf("unknown are %q", got)
+		got := u.Foreign(func(dir string, inode uint64) bool { return dir == "kubepods/burstable/poda" && inode == 7 })
+		if len(got) != 1 || got[0] != "kubepods/burstable/poda cpu.future" {
+			t.Fatalf("foreign are %q", got)
 		}
 		if r, found := u.Get(shares, 1); !found || r.Theirs != raw(102) {
 			t.Fatalf("%+v, %v", r, found)
@@ -203,6 +204,17 @@ func TestUndoOfANewerVersion(t *testing.T) {
 	}
 	if !strings.Contains(string(content), foreign) {
 		t.Errorf("the entry of a newer version was changed:\n%s", content)
+	}
+
+	u := open(t, path)
+	if got := u.Foreign(func(string, uint64) bool { return false }); len(got) != 0 {
+		t.Errorf("%q are foreign, and their group is gone", got)
+	}
+	if err := u.Save(); err != nil {
+		t.Fatal(err)
+	}
+	if content, _ = os.ReadFile(path); strings.Contains(string(content), "cpu.future") {
+		t.Errorf("the entry of a group that is gone was kept:\n%s", content)
 	}
 }
 

@@ -38,11 +38,10 @@ type Config struct {
 
 // Machine is the machine that the agent runs on.
 type Machine struct {
-	cfg     Config
-	log     *trouble.Log
-	mount   host.Mount
-	files   *acthost.Host
-	unknown bool // the undo record has entries of a newer version
+	cfg   Config
+	log   *trouble.Log
+	mount host.Mount
+	files *acthost.Host
 
 	watcher   *host.Watcher // nil: there is none
 	noWatcher error         // why
@@ -89,9 +88,12 @@ func Open(cfg Config) (*Machine, error) {
 		return nil, err
 	}
 	m.log.Report("undo", err)
-	m.unknown = len(undo.Unknown()) > 0
 	if m.files, err = acthost.New(m.mount.Version, m.mount.OfKnob, undo); err != nil {
 		return nil, err
+	}
+	if foreign := m.files.Foreign(); len(foreign) > 0 {
+		m.log.Warn("a newer version of Waterline wrote files that this one does not know; restore them with that version",
+			"files", foreign)
 	}
 	if m.mount.Version == cgroup.V2 && m.mount.Memory != "" {
 		if m.reclaimer, err = acthost.NewReclaimer(m.mount.Memory, reclaims); err != nil {
@@ -260,7 +262,7 @@ func (m *Machine) Apply(plan *model.Plan) []model.Incident {
 func (m *Machine) Owned() []model.Owned { return m.files.Owned() }
 
 // Restored reports whether nothing is left to restore, also not by a newer version of Waterline.
-func (m *Machine) Restored() bool { return len(m.Owned()) == 0 && !m.unknown }
+func (m *Machine) Restored() bool { return len(m.Owned()) == 0 && len(m.files.Foreign()) == 0 }
 
 // Status is a file of the last plan, and its content now.
 type Status = acthost.Status

@@ -1,14 +1,18 @@
 package machine
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/waterline-io/waterline/internal/agent/trouble"
 	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/checkpoint"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
 
@@ -25,7 +29,14 @@ func newMachine(t *testing.T) *Machine {
 			t.Fatal(err)
 		}
 	}
-	undo, err := acthost.OpenUndo(filepath.Join(t.TempDir(), UndoFile))
+	return machineAt(t, root, filepath.Join(t.TempDir(), UndoFile))
+}
+
+// machineAt returns a machine with these cgroups and this undo record.
+func machineAt(t *testing.T, root, record string) *Machine {
+	t.Helper()
+	layout, _ := cgroup.ParseLayout("kubepods")
+	undo, err := acthost.OpenUndo(record)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,6 +51,34 @@ func newMachine(t *testing.T) *Machine {
 	t.Cleanup(func() { _ = m.Close() })
 	m.Scan()
 	return m
+}
+
+// TestRestored checks that a machine is restored only when no newer version of Waterline has something to restore on it.
+func TestRestored(t *testing.T) {
+	root, record := t.TempDir(), filepath.Join(t.TempDir(), UndoFile)
+	pod := filepath.Join(root, "kubepods/burstable/podweb")
+	if err := os.MkdirAll(pod, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var info unix.Stat_t
+	if err := unix.Stat(pod, &info); err != nil {
+		t.Fatal(err)
+	}
+	body := fmt.Sprintf(`{"files":[{"dir":"kubepods/burstable/podweb","knob":"cpu.future","inode":%d}]}`, info.Ino)
+	if err := checkpoint.Kind("waterline-undo 1").Write(record, []byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	m := machineAt(t, root, record)
+	var n model.Node
+	if m.Observe(&n, Once{}); m.Restored() || n.Foreign != 1 {
+		t.Errorf("it is restored, and %d files are a newer version's", n.Foreign)
+	}
+	if err := os.Remove(pod); err != nil {
+		t.Fatal(err)
+	}
+	if m.Observe(&n, Once{}); !m.Restored() || n.Foreign != 0 {
+		t.Errorf("the pod is gone, and %d files of it are a newer version's", n.Foreign)
+	}
 }
 
 // TestNeed checks that a plan is decided anew exactly when it needs something that was not observed so far, and that

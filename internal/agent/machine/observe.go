@@ -24,6 +24,7 @@ func (m *Machine) ObserveOnce() Once {
 // Observe fills in the state of the machine.
 func (m *Machine) Observe(n *model.Node, once Once) {
 	n.Tree, n.Owned, n.Topology = m.tree.Model(), m.files.Owned(), m.survey()
+	n.Foreign = len(m.files.Foreign())
 	n.Glance, n.Reclaiming = m.glance, m.claiming
 	n.Confined, n.Reclaimed = once.confined, once.reclaimed
 	n.Load = m.Load() // with the age that it has now

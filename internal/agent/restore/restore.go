@@ -69,7 +69,7 @@ func Restore(ctx context.Context, cfg Config) ([]Restored, error) {
 	defer func() { _ = h.Close() }() // it was only read through
 
 	var unknown error
-	for _, file := range undo.Unknown() {
+	for _, file := range h.Foreign() {
 		unknown = errors.Join(unknown, fmt.Errorf("%s: a newer version of Waterline wrote it; restore it with that version",
 			file))
 	}

@@ -121,8 +121,8 @@ func report(n *model.Node, policy *model.Policy, plan *model.Plan) {
 		Policy: n.Ruling.Policy, Generation: n.Ruling.Generation, Mode: policy.Mode, Selling: n.Ruling.Selling,
 		Slack: plan.Slack, Hot: plan.Evict.HotFor().Code, Evict: plan.Evict.Requested(),
 	}
-	if policy.Mode != model.ModeEnforce && n.PodsKnown && len(n.Owned) > 0 {
-		plan.Report.Unrestored = int64(len(n.Owned))
+	if left := len(n.Owned) + n.Foreign; policy.Mode != model.ModeEnforce && n.PodsKnown && left > 0 {
+		plan.Report.Unrestored = int64(left)
 		wake(plan, n.Now.Add(restoredIn))
 	}
 	for _, reason := range plan.Unsupported {
@@ -199,15 +199,13 @@ func unsupported(n *model.Node, policy *model.Policy) []model.Reason {
 			Code: model.NoPressure, Fix: "needs cgroup v2, and psi=1 where the kernel starts without",
 		})
 	}
-	if policy.Suppress.On() && policy.Suppress.By != model.SuppressByQuota && suppress.Running(n.Pods, tree) {
-		switch {
-		case tree.NoCpusets:
-			all = append(all, model.Reason{Code: model.NoCPUSets, Fix: "enable the cpuset controller for the kubelet's cgroup"})
-		case n.Topology == nil:
-			all = append(all, model.Reason{
-				Code: model.NoCPUSets, Fix: "see the agent's log: the topology of this machine could not be read",
-			})
+	if policy.Suppress.On() && policy.Suppress.By != model.SuppressByQuota && !suppress.OnCPUs(n, policy) &&
+		suppress.Running(n.Pods, tree) {
+		why := model.Reason{Code: model.NoCPUSets, Fix: "see the agent's log: the topology of this machine could not be read"}
+		if tree.NoCpusets {
+			why.Fix = "enable the cpuset controller for the kubelet's cgroup"
 		}
+		all = append(all, why)
 	}
 	if why := memory.Unsupported(n, policy); why.Code != "" {
 		all = append(all, why)

@@ -69,3 +69,18 @@ func TestDisabledReportsNothing(t *testing.T) {
 		t.Errorf("disabled: %+v, %+v", r, plan.Observe)
 	}
 }
+
+// TestUnrestored checks that a node whose policy is disabled reports the files that are still to be restored, by this
+// version or by a newer one.
+func TestUnrestored(t *testing.T) {
+	n := fixture.Node(model.Amount{CPU: 4000})
+	n.PodsKnown, n.Foreign = true, 2
+	n.Owned = []model.Owned{{File: model.File{Dir: "kubepods/burstable/poda", Knob: model.Shares}}}
+	policy := fixture.Policy()
+	for mode, want := range map[model.Mode]int64{model.ModeEnforce: 0, model.ModeDisabled: 3} {
+		policy.Mode = mode
+		if plan, _ := Decide(n, policy, State{}); plan.Report.Unrestored != want {
+			t.Errorf("%v: %d files are unrestored, want %d", mode, plan.Report.Unrestored, want)
+		}
+	}
+}

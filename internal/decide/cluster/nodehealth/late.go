@@ -10,7 +10,7 @@ const (
 	lateBucket  = 5 * time.Second
 	lateBuckets = 64
 	lateWindow  = time.Minute // renewals of one to two of these windows count
-	lateTimes   = 3           // a node is lost after this many times the longest of the usual intervals
+	patience    = 3           // a node is lost after this many times the longest of the usual intervals
 	latePart    = 50          // the slowest fiftieth of the renewals is left out
 )
 
@@ -55,7 +55,7 @@ func (v *intervals) longest() time.Duration {
 
 // patient returns the settings for a cluster whose Leases are renewed at these intervals.
 func (v *intervals) patient(set Settings) Settings {
-	if after := lateTimes * v.longest(); set.LostAfter > 0 && after > set.LostAfter {
+	if after := patience * v.longest(); set.LostAfter > 0 && after > set.LostAfter {
 		set.FreshWithin = time.Duration(float64(set.FreshWithin) * float64(after) / float64(set.LostAfter))
 		set.LostAfter = after
 	}
