@@ -11,8 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"os"
 	"strconv"
+	"strings"
 )
 
 // ErrDamaged is in the chain of an error about a document that differs from what was written. A kill of this
@@ -50,6 +52,39 @@ func (k Kind) Write(path string, body []byte) error {
 		return fmt.Errorf("replacing %s: %w", path, err)
 	}
 	return nil
+}
+
+// Aside returns where [Kind.SetAside] keeps the document of this kind and version for which there is no room at a path.
+func (k Kind) Aside(path string) string {
+	_, version, _ := strings.Cut(string(k), " ")
+	return path + ".v" + version
+}
+
+// SetAside moves the document at a path out of the way if it is of the same kind and of another version, whose owner
+// finds it with [Kind.Aside] when it runs again. It returns the new path; "": the document stays.
+func (k Kind) SetAside(path string) (string, error) {
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", path, err)
+	}
+	header, _, _ := strings.Cut(string(content[:min(len(content), 100)]), " crc32 ")
+	other := Kind(header)
+	mine, _, _ := strings.Cut(string(k), " ")
+	name, version, _ := strings.Cut(header, " ")
+	if _, err := strconv.ParseUint(version, 10, 16); err != nil || name != mine || other == k {
+		return "", nil
+	}
+	if _, err := other.Decode(content); err != nil {
+		return "", nil // reading it reports that
+	}
+	aside := other.Aside(path)
+	if err := os.Rename(path, aside); err != nil {
+		return "", fmt.Errorf("moving %s to %s: %w", path, aside, err)
+	}
+	return aside, nil
 }
 
 // Read passes the document at a path to parse. If the document is damaged, or parse returns an error, Read

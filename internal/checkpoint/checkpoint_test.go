@@ -58,3 +58,35 @@ func TestRead(t *testing.T) {
 		}
 	}
 }
+
+// TestSetAside checks that only a whole document of the same kind and of another version makes room.
+func TestSetAside(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "document")
+	next := checkpoint.Kind("waterline-test 2")
+	for content, moves := range map[string]bool{
+		"": false, "body": false, string(kind.Encode([]byte("body"))): false,
+		string(next.Encode([]byte("body"))):                                true,
+		string(next.Encode([]byte("body"))) + "x":                          false,
+		string(checkpoint.Kind("waterline-else 2").Encode([]byte("body"))): false,
+		string(checkpoint.Kind("waterline-test ../x").Encode(nil)):         false,
+	} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		aside, err := kind.SetAside(path)
+		if err != nil || (aside != "") != moves {
+			t.Errorf("%q: %q, %v", content, aside, err)
+			continue
+		}
+		if !moves {
+			continue
+		}
+		if now, err := os.ReadFile(next.Aside(path)); err != nil || string(now) != content || aside != next.Aside(path) {
+			t.Errorf("%q is kept as %q in %q, %v", content, now, aside, err)
+		}
+	}
+	_ = os.Remove(path)
+	if aside, err := kind.SetAside(path); aside != "" || err != nil {
+		t.Errorf("without a document: %q, %v", aside, err)
+	}
+}

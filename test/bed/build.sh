@@ -85,6 +85,12 @@ image -name wl.test/busybox:1 -o "$images/busybox.tar" -links "$applets" "$busyb
 image -name wl.test/pause:1 -o "$images/pause.tar" -entrypoint "/bin/busybox sleep 2147483647" "$busybox=/bin/busybox"
 image -name waterline/agent:dev -o "$images/agent.tar" -entrypoint /waterline-agent \
 	out/bin/waterline-agent=/waterline-agent
+next=$PWD/out/bed/next # a newer version of the agent
+mkdir -p "$next"
+go run ./test/bed/cmd/next "$next" >"$next/overlay.json"
+go build -overlay "$next/overlay.json" -ldflags '-s -w -X main.version=next' -o "$next/" ./cmd/waterline-agent
+image -name waterline/agent:next -o "$images/agent-next.tar" -entrypoint /waterline-agent \
+	"$next/waterline-agent=/waterline-agent"
 image -name waterline/manager:dev -o "$images/manager.tar" -user 65532 -entrypoint /waterline-manager \
 	out/bin/waterline-manager=/waterline-manager
 

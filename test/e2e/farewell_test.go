@@ -2,60 +2,158 @@ package e2e_test
 
 import (
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestNodeFarewell uninstalls Waterline while pods run that it changed. Every file is as it was before the
-// installation, and the agent's directories are empty.
+// allOn is a policy with every feature on.
+const allOn = `policy={"mode": "Enforce", "priority": -1000, ` + allowAll + `,
+	"cpu": {"method": "Static", "ratio": "50%", "suppression": "Both", "schedIdle": true},
+	"memory": {"method": "Static", "ratio": "30%"},
+	"protect": {"burst": true, "memory": true, "interference": true, "eviction": {"freeze": true}}}`
+
+// future is the file that the next version of the agent owns in the cgroup of a pod (test/bed/cmd/next).
+func (n *node) future(dir string) string {
+	if *on == "vm" {
+		return n.Path + "/" + dir + "/memory.oom.group"
+	}
+	return n.Path + "/" + dir + "/notify_on_release"
+}
+
+// TestNodeFarewell upgrades Waterline to a version that owns one more file, goes back, and uninstalls, while pods run
+// whose files it changed. The older version keeps what the newer one has to restore. In the end, every file of these
+// pods and of the classes is as it was before the installation, and the agent's directory is empty.
 func TestNodeFarewell(t *testing.T) {
 	var n *node
-	t.Run("Before", func(t *testing.T) { n = install(t) }) // to learn where the node's cgroups are
+	t.Run("Before", func(t *testing.T) { n = install(t, "--set", "policy.mode=Observe") }) // where are the cgroups?
 	n.t = t
-	a := n.run("a", "", "requests: {cpu: 100m, memory: 16Mi}, limits: {cpu: 1, memory: 16Mi}", false)
-	n.run("b", "", "requests: {cpu: 200m}", false)
+	a := n.run("a", "", "requests: {cpu: 100m, memory: 16Mi}, limits: {cpu: 1, memory: 32Mi}", false)
+	// No scheduler would bind a batch pod to a node that sells nothing.
+	apply(t, strings.Replace(n.batch("b", false, 500, 64<<20), "nodeSelector: {kubernetes.io/hostname: "+n.name+"}",
+		"nodeName: "+n.name, 1))
+	kubectl(t, "wait", "--for=condition=Ready", "pod/b", ready)
 	n.run("c", "", "requests: {cpu: 1, memory: 16Mi}, limits: {cpu: 1, memory: 16Mi}", false)
-	files := func() map[string]string {
-		all := map[string]string{}
-		for _, name := range []string{"a", "b", "c"} {
-			container, _ := n.container(name)
-			for _, dir := range []string{n.dir(name), container} {
-				for _, k := range []model.Knob{model.Shares, model.Quota, model.Burst, model.Cpuset} {
-					content, err := n.readFile(n.path(dir, k))
-					if k == model.Cpuset && len(strings.TrimSpace(string(content))) == 0 {
-						continue // v2: what was written once stays a list, and is all CPUs then
-					}
-					all[dir+" "+k.String()] = strings.TrimSpace(fmt.Sprintf("%s %v", content, err))
-				}
-			}
-		}
-		return all
+	dirs := []string{n.layout.Root, n.layout.Class(model.Burstable), n.layout.Class(model.BestEffort)}
+	for _, name := range []string{"a", "b", "c"} {
+		container, _ := n.container(name)
+		dirs = append(dirs, n.dir(name), container)
 	}
-	before := files()
+	before := n.files(dirs)
+	t.Logf("%d files", len(before))
 
-	n = install(t, "--set-json", `policy.cpu={"method": "Static", "ratio": "50%"}`)
+	changed := func() {
+		n.expect(t, a, model.Shares, 512)
+		n.expect(t, a, model.Quota, model.Unlimited)
+		n.limited(n.dir("b"))
+		n.expect(t, n.dir("b"), model.Idle, 1)
+		if *on == "vm" {
+			n.expect(t, a, model.MemoryMin, 16<<20)
+		}
+		n.sold(false, "the node sells", func(is int64) bool { return is > 0 })
+		eventually(t, "pod c has CPUs", func() (bool, string) {
+			out := kubectl(t, "get", "pod", "c", "-o",
+				`jsonpath={.status.conditions[?(@.type=="waterline.io/CPUSet")].status}`)
+			return out == "True", out
+		})
+	}
+	reports := func(what string, right func(unrestored int64) bool) {
+		t.Helper()
+		eventually(t, what, func() (bool, string) {
+			r := object[v1alpha1.NodeReport](t, "nodereport", n.name).Status
+			return r.Mode == "Disabled" && right(r.Unrestored), fmt.Sprintf("%+v", r)
+		})
+	}
+	holds := func(want string) func() (bool, string) {
+		return func() (bool, string) {
+			content, err := n.readFile(n.future(a))
+			return strings.TrimSpace(string(content)) == want, fmt.Sprintf("%s %v", content, err)
+		}
+	}
+	version := func(tag, mode string) {
+		t.Helper()
+		install(t, "--set-json", allOn, "--set", "image.tag="+tag+",policy.mode="+mode)
+	}
+
+	t.Log("this version, with every feature on")
+	version("dev", "Enforce")
 	kubectl(t, "annotate", "pod", "a", "waterline.io/cpu-share=512", "waterline.io/cpu-quota=unlimited")
 	kubectl(t, "annotate", "pod", "c", "waterline.io/cpu-manager=share")
-	n.expect(t, a, model.Shares, 512)
-	n.expect(t, a, model.Quota, model.Unlimited)
-	n.sold(false, "the node sells", func(is int64) bool { return is > 0 })
-	eventually(t, "pod c has CPUs", func() (bool, string) {
-		out := kubectl(t, "get", "pod", "c", "-o", `jsonpath={.status.conditions[?(@.type=="waterline.io/CPUSet")].status}`)
-		return out == "True", out
-	})
+	changed()
 
-	out := helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait", "--timeout", "4m")
-	t.Log(out)
-	for k, now := range files() {
-		if was, known := before[k]; known && was != now {
-			t.Errorf("%s is %q, was %q", k, now, was)
-		}
+	t.Log("the next version owns one more file")
+	version("next", "Enforce")
+	eventually(t, "the next version's file", holds("1"))
+	changed()
+
+	t.Log("this version again: it goes on with its own files, and leaves that one as it is")
+	version("dev", "Enforce")
+	changed()
+	if ok, is := holds("1")(); !ok {
+		t.Errorf("after the downgrade the next version's file is %s", is)
 	}
+	version("dev", "Disabled")
+	n.expect(t, a, model.Shares, model.MilliCPUToShares(100))
+	reports("it reports the next version's files as not restored", func(left int64) bool { return left == 3 })
+
+	t.Log("the next version restores it")
+	version("next", "Disabled")
+	reports("everything is restored", func(left int64) bool { return left == 0 })
+	eventually(t, "the next version's file as it was", holds("0"))
+
+	version("dev", "Disabled") // the next version must not run under a policy that enforces again
+	version("dev", "Enforce")
+	changed()
+	t.Cleanup(func() {
+		if t.Failed() {
+			out, _ := tryKubectl("logs", "-n", "waterline-system", "job/waterline-uninstall")
+			t.Logf("the log of the uninstall Job: %s", out)
+		}
+	})
+	t.Log(helm(t, "uninstall", "waterline", "--namespace", "waterline-system", "--wait", "--timeout", "4m"))
+	eventually(t, "every file is as before", func() (bool, string) {
+		now, wrong := n.files(dirs), []string{}
+		for file, was := range before {
+			// What was written once into a list of v2 stays a list, and is all CPUs then.
+			if is := now[file]; is != was && !(path.Base(file) == "cpuset.cpus" && was == "") {
+				wrong = append(wrong, fmt.Sprintf("%s is %q, was %q", file, is, was))
+			}
+		}
+		slices.Sort(wrong)
+		return len(wrong) == 0, strings.Join(wrong, "\n")
+	})
 	n.sold(false, "the node sells nothing", func(is int64) bool { return is == 0 })
 	eventually(t, "the run directory is empty", func() (bool, string) {
 		names, err := n.machine.run("ls", "-A", n.runDir())
 		return err == nil && strings.TrimSpace(names) == "", fmt.Sprint(names, err)
 	})
+}
+
+// files returns the content of every file of some cgroups that can be written, in all hierarchies. Lists of tasks and
+// counters that can be reset are left out.
+func (n *node) files(dirs []string) map[string]string {
+	n.t.Helper()
+	const script = `for dir; do for root in /sys/fs/cgroup /sys/fs/cgroup/*; do
+		[ -L "$root" ] || [ ! -d "$root/$dir" ] ||
+		find "$root/$dir" -maxdepth 1 -type f -perm -600 ! -name '*.procs' ! -name '*.threads' ! -name tasks \
+			! -name '*usage*' ! -name '*failcnt' ! -name '*.pressure' ! -name '*.peak' -exec sh -c \
+			'for f; do echo "$f=$(tr "\n" " " <"$f")"; done' - {} +
+	done; done`
+	out, err := n.machine.run(append([]string{"sh", "-c", script, "-"}, dirs...)...)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	all := map[string]string{}
+	for line := range strings.Lines(out) {
+		file, content, found := strings.Cut(strings.TrimSpace(line), "=")
+		if !found {
+			n.t.Fatalf("%q", line)
+		}
+		all[file] = strings.TrimSpace(content)
+	}
+	return all
 }

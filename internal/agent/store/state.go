@@ -62,15 +62,46 @@ func OpenState(runDir, stateDir string) (*StateFiles, error) {
 // Load returns the part of the saved state that still counts: all of a state of this boot, and of an earlier one only
 // the usage of the online pods in the past. The error says why a state that exists is not used; then the allocations of
 // CPUs are gathered from the cgroups.
+//
+// A state of another version is kept for that version. Where this version finds only what it kept itself, before
+// another one ran, the same part of it counts as after a reboot.
 func (m *StateFiles) Load() (node.State, error) {
-	state, err := readState(m.run)
-	if errors.Is(err, fs.ErrNotExist) && m.lasting != "" {
-		state, err = readState(m.lasting)
+	var errs []error
+	paths := []string{m.run}
+	if m.lasting != "" {
+		paths = append(paths, m.lasting)
 	}
+	for _, path := range paths {
+		aside, err := stateKind.SetAside(path)
+		if aside != "" {
+			err = fmt.Errorf("another version of Waterline wrote it; it was moved to %s for that version", aside)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("the state: %w", err))
+		}
+	}
+	state, err := readFirst(paths)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+		for i := range paths {
+			paths[i] = stateKind.Aside(paths[i])
+		}
+		state, err = readFirst(paths)
+		state = state.Learned()
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		errs = append(errs, err)
 	}
 	m.saved = state
+	return state, errors.Join(errs...)
+}
+
+// readFirst reads the first of some files that exists.
+func readFirst(paths []string) (state node.State, err error) {
+	for _, path := range paths {
+		if state, err = readState(path); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
 	return state, err
 }
 

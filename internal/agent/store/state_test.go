@@ -93,6 +93,45 @@ func TestState(t *testing.T) {
 	}
 }
 
+// TestStateOfAnotherVersion upgrades and goes back. Each version finds what it learned itself, and no allocation of CPUs
+// from before the other one ran.
+func TestStateOfAnotherVersion(t *testing.T) {
+	const next checkpoint.Kind = "waterline-state 2"
+	run, lasting := t.TempDir(), t.TempDir()
+	keep, err := OpenState(run, lasting)
+	if err != nil {
+		t.Fatal(err)
+	}
+	learned := &predict.Predictor{}
+	learned.Observe(predict.Config{Limit: 10}, time.Unix(1e9, 0), 5)
+	state := node.State{Peaks: predict.State{CPU: learned}}
+	state.CPUs.Known = true
+	if err := keep.Save(&state, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	// The next version starts: it does what this one does.
+	for _, path := range []string{keep.run, keep.lasting} {
+		if aside, err := next.SetAside(path); err != nil || path == keep.run && aside != stateKind.Aside(path) {
+			t.Fatalf("%q, %v", aside, err)
+		}
+		if err := next.Write(path, []byte("new")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := keep.Load()
+	if err == nil || !strings.Contains(err.Error(), "for that version") || errors.Is(err, checkpoint.ErrDamaged) {
+		t.Errorf("the reason is %v", err)
+	}
+	if d := fixture.Diff(node.State{Peaks: predict.State{CPU: learned}}, got); d != "" {
+		t.Errorf("after a downgrade (-want +got):\n%s", d)
+	}
+	for _, path := range []string{keep.run, keep.lasting} {
+		if content, err := os.ReadFile(next.Aside(path)); err != nil || string(content) != string(next.Encode([]byte("new"))) {
+			t.Errorf("what the next version left is now %q, %v", content, err)
+		}
+	}
+}
+
 // TestStateDue checks that a killed agent finds its offers, measured at most 30 s before, and that a copy for the disk
 // is made rarely.
 func TestStateDue(t *testing.T) {

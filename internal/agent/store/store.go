@@ -52,8 +52,11 @@ func (s *Store) Remove(files ...string) error {
 	var errs []error
 	for _, dir := range s.dirs {
 		for _, name := range files {
-			for _, path := range []string{name, name + ".new", name + ".damaged"} {
-				errs = append(errs, os.RemoveAll(filepath.Join(dir, path)))
+			path := filepath.Join(dir, name)
+			others, err := filepath.Glob(path + ".v*") // of other versions
+			errs = append(errs, err)
+			for _, path := range append(others, path, path+".new", path+".damaged") {
+				errs = append(errs, os.RemoveAll(path))
 			}
 		}
 	}
