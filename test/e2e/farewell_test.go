@@ -52,7 +52,7 @@ func TestNodeFarewell(t *testing.T) {
 		n.limited(n.dir("b"))
 		n.expect(t, n.dir("b"), model.Idle, 1)
 		if *on == "vm" {
-			n.expect(t, a, model.MemoryMin, 16<<20)
+			n.expect(t, a, model.MemoryLow, 16<<20)
 		}
 		n.sold(false, "the node sells", func(is int64) bool { return is > 0 })
 		eventually(t, "pod c has CPUs", func() (bool, string) {

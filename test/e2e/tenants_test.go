@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -30,6 +31,10 @@ func TestNodeTenants(t *testing.T) {
 	n.sub("Mirror", (*node).testMirror)
 	n.sub("Bought", (*node).testBought)
 	n.sub("Privileges", (*node).testPrivileges)
+	n.sub("Claims", (*node).testClaims)
+	if soak {
+		n.sub("StatusWrites", (*node).testStatusWrites)
+	}
 }
 
 // hostile makes a pod in the tenant's namespace that sleeps, from the rest of its metadata and of its spec.
@@ -84,6 +89,35 @@ func (n *node) testPodLevel() {
 	}
 	if f := n.watchWhile(2*time.Second, func() {}, wanted{dir, model.Shares, base}); f[0].times > 0 {
 		n.t.Errorf("the weight of a pod with spec.resources changed: %+v", f[0])
+	}
+}
+
+// testStatusWrites changes the quota of a pod's cgroup each second, more often than the agent does, and counts
+// how often the kubelet writes the pod's status because of that: when it next looks at the pod, about once a minute.
+func (n *node) testStatusWrites() {
+	const minutes = 4
+	var written [2]int
+	for i, changes := range []bool{false, true} {
+		name := fmt.Sprintf("shown-%d", i)
+		pod := n.hostile(name, "labels: {app: x}",
+			"resources: {requests: {cpu: 200m}, limits: {cpu: 1}}\n  "+sleeps(""))
+		dir, last := n.dirOf(&pod), ""
+		for second := range int64(minutes * 60) {
+			if changes {
+				n.set(n.t, dir, model.Quota, 100_000+1000*(second%7))
+			}
+			time.Sleep(time.Second)
+			now := kubectl(n.t, "get", "pod", name, "-n", "hostile", "-o", "jsonpath={.status}")
+			if last != "" && now != last {
+				written[i]++
+			}
+			last = now
+		}
+	}
+	n.t.Logf("in %d minutes the kubelet wrote a pod's status %d times, and %d times while its quota changed each second",
+		minutes, written[0], written[1])
+	if written[1] > 2*minutes {
+		n.t.Errorf("%d writes in %d minutes", written[1], minutes)
 	}
 }
 
@@ -194,41 +228,19 @@ func TestAPIHostile(t *testing.T) {
 	f.start()
 	f.expect(t, victims["weighted"], model.Shares, 400)
 
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 1))
-	sets := 200
+	r, sets := random(t), 200
 	if soak {
 		sets = 1000
 	}
-	values := []string{
-		"262144", "2", "-1", "1e9", "unlimited", "kubelet", "exclusive", "share", "none", "never", "first",
-		"LSE", "LSR", "LS", "BE", "SYSTEM", "", string(uid), "../../kubepods", strings.Repeat("x", 300), "{}",
-		`{"pod":{"request":{"cpu":99999}}}`,
-	}
-	keys := []string{
-		"waterline.io/cpu-share", "iqiyi.com/cpu-share", "waterline.io/cpu-quota", "waterline.io/cpu-manager",
-		"qos.gocrane.io/cpu-manager", "waterline.io/cpu-placement", "waterline.io/cpu-memory", "waterline.io/evict",
-		"waterline.io/batch-resources", "kubernetes.io/config.hash", "kubernetes.io/config.mirror", "waterline.io/pool",
-	}
-	some := func(from []string) string { return from[r.IntN(len(from))] }
 	for i := range sets {
-		var annotations, labels []string
-		for range 1 + r.IntN(5) {
-			annotations = append(annotations, fmt.Sprintf("%s: %q", some(keys), some(values)))
-		}
-		for _, key := range []string{"waterline.io/qos", "koordinator.sh/qosClass", "waterline.io/pool"} {
-			if value := some(values); r.IntN(2) == 0 && len(value) < 60 && !strings.ContainsAny(value, "./{-") {
-				labels = append(labels, fmt.Sprintf("%s: %q", key, value))
-			}
-		}
+		annotations, labels := claims(t, r, string(uid))
 		name := fmt.Sprintf("h%d", i)
 		out, err := tryApply(fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
-metadata: {namespace: hostile, name: %s, annotations: {%s}, labels: {%s}}
+metadata: {namespace: hostile, name: %s, annotations: %s, labels: %s}
 spec: {nodeName: %s, containers: [{name: c, image: none, resources: {requests: {cpu: 100m}, limits: {cpu: 1}}}]}
-`, name, strings.Join(distinct(annotations), ", "), strings.Join(labels, ", "), f.node))
+`, name, annotations, labels, f.node))
 		if err != nil {
 			if !strings.Contains(out, "nvalid") {
 				t.Logf("%s: %s", name, out)
@@ -247,6 +259,94 @@ spec: {nodeName: %s, containers: [{name: c, image: none, resources: {requests: {
 	f.unharmed(victims)
 }
 
+// random returns a source whose seed is logged.
+func random(t *testing.T) *rand.Rand {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 1))
+}
+
+// claims returns random annotations and labels with which a tenant may try to take what nobody granted, as JSON. The UID
+// is that of another pod.
+func claims(t *testing.T, r *rand.Rand, victim string) (annotations, labels string) {
+	t.Helper()
+	values := []string{
+		"262144", "2", "-1", "1e9", "unlimited", "kubelet", "exclusive", "share", "none", "never", "first",
+		"LSE", "LSR", "LS", "BE", "SYSTEM", "", victim, "../../kubepods", strings.Repeat("x", 300), "{}",
+		`{"pod":{"request":{"cpu":99999}}}`,
+	}
+	keys := []string{
+		"waterline.io/cpu-share", "iqiyi.com/cpu-share", "waterline.io/cpu-quota", "waterline.io/cpu-manager",
+		"qos.gocrane.io/cpu-manager", "waterline.io/cpu-placement", "waterline.io/cpu-memory", "waterline.io/evict",
+		"waterline.io/batch-resources", "kubernetes.io/config.hash", "kubernetes.io/config.mirror", "waterline.io/pool",
+	}
+	written, carried := map[string]string{}, map[string]string{}
+	for range 1 + r.IntN(5) {
+		written[keys[r.IntN(len(keys))]] = values[r.IntN(len(values))]
+	}
+	for _, key := range []string{"waterline.io/qos", "koordinator.sh/qosClass", "waterline.io/pool"} {
+		value := values[r.IntN(len(values))]
+		if r.IntN(2) == 0 && len(value) < 60 && !strings.ContainsAny(value, "./{-") {
+			carried[key] = value
+		}
+	}
+	text := func(m map[string]string) string {
+		encoded, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(encoded)
+	}
+	return text(written), text(carried)
+}
+
+// testClaims has the tenant write random annotations on running pods of each class, and checks every file of the pods
+// of others.
+func (n *node) testClaims() {
+	const guaranteed = "requests: {cpu: 100m, memory: 16Mi}, limits: {cpu: 100m, memory: 16Mi}"
+	uid := func(name string) string { return string(object[corev1.Pod](n.t, "pod", name).UID) }
+	n.run("plain", "", "requests: {cpu: 100m, memory: 16Mi}", false)
+	n.run("whole", "", guaranteed, false)
+	weighted := n.run("weighted", `waterline.io/cpu-share: "400"`, "requests: {cpu: 100m}, limits: {cpu: 1}", false)
+	n.expect(n.t, weighted, model.Shares, 400)
+	var dirs []string
+	for _, name := range []string{"plain", "whole", "weighted"} {
+		container, _ := n.container(name)
+		dirs = append(dirs, n.dir(name), container)
+	}
+	n.hostile("h0", "labels: {app: x}", sleeps(""))
+	n.hostile("h1", "labels: {app: x}", sleeps("requests: {cpu: 100m}, limits: {cpu: 1}"))
+	n.hostile("h2", "labels: {app: x}", sleeps(guaranteed))
+	before := n.files(dirs)
+	r, sets := random(n.t), 30
+	if soak {
+		sets = 1000
+	}
+	written := 0
+	for i := range sets {
+		annotations, _ := claims(n.t, r, uid("plain")) // labels of a running pod cannot change (testBought)
+		out, err := tryKubectl("patch", "pod", fmt.Sprintf("h%d", i%3), "-n", "hostile", "--type=json", "-p",
+			`[{"op": "add", "path": "/metadata/annotations", "value": `+annotations+`}]`)
+		switch {
+		case err == nil:
+			written++
+		case !strings.Contains(out, "config.mirror"): // that annotation cannot change
+			n.t.Errorf("%s: %v: %s", annotations, err, out)
+		}
+		if i%10 < 9 {
+			continue
+		}
+		for file, is := range n.files(dirs) {
+			if was := before[file]; is != was {
+				n.t.Errorf("%s is %q, was %q, with %s", file, is, was, annotations)
+			}
+		}
+	}
+	if n.t.Logf("%d of %d sets were written", written, sets); written < sets/2 {
+		n.t.Error("most were refused")
+	}
+}
+
 // unharmed checks that the victims' files are as they were.
 func (f *fake) unharmed(victims map[string]string) {
 	f.t.Helper()
@@ -256,18 +356,4 @@ func (f *fake) unharmed(victims map[string]string) {
 			f.t.Fatalf("the weight of %s is %d, want %d", name, f.get(dir, model.Shares), want[name])
 		}
 	}
-}
-
-// distinct drops all but the first entry of each key.
-func distinct(entries []string) []string {
-	seen := map[string]bool{}
-	var all []string
-	for _, e := range entries {
-		key, _, _ := strings.Cut(e, ": ")
-		if !seen[key] {
-			seen[key] = true
-			all = append(all, e)
-		}
-	}
-	return all
 }
