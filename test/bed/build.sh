@@ -76,6 +76,7 @@ vmnode_stamp=$(echo "$kubernetes_stamp $containerd $cni $runc" |
 	cat - test/bed/vmnode/image.sh "${rootfs[@]}" | version)
 once "vmnode-$vmnode_stamp" "$bin/vmnode.img" build_vmnode
 go build -o "$bin/" ./test/bed/cmd/bed ./test/bed/vmnode/cmd/vmnode
+cp deploy/apiserver/* "$bin/"
 
 go build -o out/bin/image ./deploy/image
 image() { out/bin/image "$@"; }

@@ -8,7 +8,9 @@ up)
 	line=$($bed up out/bed/images/*.tar)
 	eval "$line"
 	trap '$bed down' ERR
-	out/bin/helm upgrade --install waterline deploy/chart --namespace waterline-system --create-namespace \
+	out/bed/bin/kubectl create namespace waterline-system >/dev/null
+	out/bed/bin/kubectl label namespace waterline-system pod-security.kubernetes.io/enforce=privileged >/dev/null
+	out/bin/helm upgrade --install waterline deploy/chart --namespace waterline-system \
 		--set policy.mode=Enforce --set image.repository=waterline/agent,image.tag=dev,image.pullPolicy=Never --wait --timeout 90s >/dev/null
 	out/bed/bin/kubectl get nodes,daemonsets -A
 	cat <<E2

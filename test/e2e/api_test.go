@@ -38,9 +38,7 @@ func newFake(t *testing.T) *fake {
 	t.Helper()
 	apply(t, `{apiVersion: v1, kind: Node, metadata: {name: `+fakeNode+`}}`)
 	// The rights of the chart's ServiceAccount, and no others.
-	helm(t, "upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system",
-		"--create-namespace",
-		"--set-json", enforceAll,
+	installChart(t, "--set-json", enforceAll,
 		"--set-json", `agent.nodeSelector={"nowhere":"true"}`, "--set-json", `policy.weight.namespaces=[]`)
 	t.Cleanup(func() { helm(t, "uninstall", "waterline", "--no-hooks", "--namespace", "waterline-system", "--wait") })
 	f := fakeAt(t, fakeNode)

@@ -100,3 +100,51 @@ func TestAPIChartMonitoring(t *testing.T) {
 		}
 	}
 }
+
+// TestAPIPriorityQuota installs the chart where pods of the system's priority classes need a quota in their namespace,
+// as on GKE.
+func TestAPIPriorityQuota(t *testing.T) {
+	makeNamespace(t, "critical", "")
+	create := func(class string) (string, error) {
+		return withManifest(`{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: critical}, spec: {priorityClassName: `+
+			class+`, containers: [{name: c, image: none}]}}`, "create", "--dry-run=server")
+	}
+	rendered := func(values ...string) string {
+		return helm(t, append([]string{"template", "waterline", "../../deploy/chart", "--namespace", "critical",
+			"--kube-version", "v1.36.3"}, values...)...)
+	}
+	quota := func(values ...string) string {
+		for document := range strings.SplitSeq(rendered(values...), "\n---\n") {
+			if strings.Contains(document, "kind: ResourceQuota") {
+				return document
+			}
+		}
+		return ""
+	}
+	for _, none := range []string{"priorityQuota=false", "agent.priorityClassName=,manager.priorityClassName=",
+		"agent.priorityClassName=,manager.enabled=false"} {
+		if q := quota("--set", none); q != "" {
+			t.Errorf("with %s there is a quota:\n%s", none, q)
+		}
+	}
+	classes := []string{"system-node-critical", "system-cluster-critical"}
+	for _, class := range classes {
+		if out, err := create(class); err == nil || !strings.Contains(out, "insufficient quota") {
+			t.Errorf("without a quota, a pod of class %s: %v: %s", class, err, out)
+		}
+	}
+	apply(t, quota())
+	for _, class := range classes {
+		eventually(t, "the quota covers "+class, func() (bool, string) {
+			out, err := create(class)
+			return err == nil, out
+		})
+	}
+	// The whole chart: the manager's pods exist. No node takes them.
+	installChart(t, "--set-json", `manager.nodeSelector={"nowhere":"true"}`)
+	t.Cleanup(func() { helm(t, "uninstall", "waterline", "--no-hooks", "--namespace", "waterline-system", "--wait") })
+	eventually(t, "the manager's pods", func() (bool, string) {
+		out := kubectl(t, "get", "pods", "-n", "waterline-system", "-o", "name")
+		return strings.Count(out, "pod/waterline-manager") == 2, out
+	})
+}

@@ -122,6 +122,16 @@ func apply(t testing.TB, manifest string) {
 	})
 }
 
+// makeNamespace makes a namespace with labels, and waits until pods can be made there. It is deleted when the test ends.
+func makeNamespace(t testing.TB, name, labels string) {
+	t.Helper()
+	apply(t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {%s}}}", name, labels))
+	eventually(t, "an account for pods in "+name, func() (bool, string) {
+		out, err := tryKubectl("get", "serviceaccount", "default", "-n", name)
+		return err == nil, out
+	})
+}
+
 // tryApply applies a manifest that may be refused. Its objects stay.
 func tryApply(manifest string) (string, error) { return withManifest(manifest, "apply") }
 
@@ -211,6 +221,18 @@ func helm(t testing.TB, args ...string) string {
 		t.Fatalf("helm %s: %v: %s", strings.Join(args, " "), err, stderr.String())
 	}
 	return string(out)
+}
+
+// installChart installs the chart with values, or upgrades it, in a namespace that admits the agents' pods. The
+// cluster's default level of Pod Security does not.
+func installChart(t testing.TB, values ...string) {
+	t.Helper()
+	if out, err := tryApply(`{apiVersion: v1, kind: Namespace, metadata: {name: waterline-system, ` +
+		`labels: {pod-security.kubernetes.io/enforce: privileged}}}`); err != nil {
+		t.Fatalf("making the namespace: %v: %s", err, out)
+	}
+	helm(t, append([]string{"upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system"},
+		values...)...)
 }
 
 // groups reads and writes the cgroup files of a machine.

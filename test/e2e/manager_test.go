@@ -39,9 +39,7 @@ type managed struct {
 
 func newManaged(t *testing.T, values ...string) *managed {
 	t.Helper()
-	helm(t, append([]string{"upgrade", "--install", "waterline", "../../deploy/chart", "--namespace", "waterline-system",
-		"--create-namespace",
-		"--set-json", enforceAll,
+	installChart(t, append([]string{"--set-json", enforceAll,
 		"--set-json", `agent.nodeSelector={"nowhere":"true"}`, "--set-json", `manager.nodeSelector={"nowhere":"true"}`,
 		// A manager that stands still for some seconds still counts as answering.
 		"--set", "manager.webhook.timeoutSeconds=20,manager.webhook.url=https://" + webhookAddress()}, values...)...)

@@ -37,11 +37,7 @@ func (m *managed) answering() {
 // namespace makes a namespace with some objects, and waits until pods can be made there.
 func (m *managed) namespace(name, labels, contents string) {
 	m.t.Helper()
-	apply(m.t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {%s}}}", name, labels))
-	eventually(m.t, "an account for pods in "+name, func() (bool, string) {
-		out, err := tryKubectl("get", "serviceaccount", "default", "-n", name)
-		return err == nil, out
-	})
+	makeNamespace(m.t, name, labels)
 	if contents != "" {
 		apply(m.t, contents)
 	}

@@ -37,7 +37,8 @@ func controlPlane(p paths, bin string) []component {
 			"--kubelet-certificate-authority=" + p.pki("ca.crt"),
 			"--kubelet-client-certificate=" + p.pki("apiserver-kubelet.crt"),
 			"--kubelet-client-key=" + p.pki("apiserver-kubelet.key"), "--kubelet-preferred-address-types=InternalIP",
-			"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
+			"--authorization-config=" + p.in(authorization), "--enable-admission-plugins=NodeRestriction",
+			"--admission-control-config-file=" + p.in(admission), "--allow-privileged=true",
 			// webhooks are reached at their pods: without a kube-proxy a Service's address leads nowhere
 			"--enable-aggregator-routing",
 		}},

@@ -83,6 +83,9 @@ func (s *supervisor) up(ctx context.Context) error {
 	if err := writePKI(s.paths); err != nil {
 		return err
 	}
+	if err := writeAPIServerConfig(s.paths, s.Bin); err != nil {
+		return err
+	}
 	for _, c := range controlPlane(s.paths, s.Bin) {
 		s.known[c.name] = c
 		if err := s.start(c.name); err != nil {
