@@ -106,8 +106,8 @@ func TestAPIChartMonitoring(t *testing.T) {
 func TestAPIPriorityQuota(t *testing.T) {
 	makeNamespace(t, "critical", "")
 	create := func(class string) (string, error) {
-		return withManifest(`{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: critical}, spec: {priorityClassName: `+
-			class+`, containers: [{name: c, image: none}]}}`, "create", "--dry-run=server")
+		return withManifest(`{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: critical}, spec: `+
+			`{priorityClassName: `+class+`, containers: [{name: c, image: none}]}}`, "create", "--dry-run=server")
 	}
 	rendered := func(values ...string) string {
 		return helm(t, append([]string{"template", "waterline", "../../deploy/chart", "--namespace", "critical",
@@ -147,4 +147,75 @@ func TestAPIPriorityQuota(t *testing.T) {
 		out := kubectl(t, "get", "pods", "-n", "waterline-system", "-o", "name")
 		return strings.Count(out, "pod/waterline-manager") == 2, out
 	})
+}
+
+// TestAPIPodSecurity checks which levels of Pod Security admit the chart's pods, and what an installation says in a
+// namespace that refuses the agents' pods. By default, the test bed's API server enforces baseline.
+func TestAPIPodSecurity(t *testing.T) {
+	for _, c := range []struct {
+		namespace, level string
+		agents           bool
+		says             string // by the installation
+	}{
+		{"unlabelled", "", false, "kubectl label namespace unlabelled pod-security.kubernetes.io/enforce=privileged"},
+		{"restricted", "restricted", false, "kubectl label --overwrite namespace restricted pod-security"},
+		{"privileged", "privileged", true, ""},
+	} {
+		t.Run(c.namespace, func(t *testing.T) {
+			labels := ""
+			if c.level != "" {
+				labels = "pod-security.kubernetes.io/enforce: " + c.level
+			}
+			makeNamespace(t, c.namespace, labels)
+			seen := map[string]bool{}
+			for kind, pod := range chartPods(t, c.namespace) {
+				out, err := withManifest(pod, "create", "--dry-run=server")
+				admitted := kind != "DaemonSet" || c.agents
+				if (err == nil) != admitted || !admitted && !strings.Contains(out, "violates PodSecurity") {
+					t.Errorf("the pod of the %s: %v: %s", kind, err, out)
+				}
+				seen[kind] = true
+			}
+			if len(seen) != 3 {
+				t.Errorf("the chart has pods of %v, want a DaemonSet, a Deployment and a Job", seen)
+			}
+			install := exec.Command(filepath.Join(built, "bin/helm"), "install", "waterline", "../../deploy/chart",
+				"--namespace", c.namespace, "--dry-run=server", "--kubeconfig", bed.Kubeconfig())
+			out, err := install.CombinedOutput()
+			if fails := c.level == "restricted"; (err != nil) != fails || !strings.Contains(string(out), c.says) ||
+				c.says == "" && strings.Contains(string(out), "kubectl label") {
+				t.Errorf("the installation: %v, without %q: %s", err, c.says, out)
+			}
+		})
+	}
+}
+
+// chartPods returns a manifest of a pod for each workload of the chart, by the workload's kind. Its ServiceAccount and
+// priority class are the default ones, because the chart's do not exist in the namespace.
+func chartPods(t *testing.T, namespace string) map[string]string {
+	t.Helper()
+	pods := map[string]string{}
+	for document := range strings.SplitSeq(helm(t, "template", "waterline", "../../deploy/chart", "--namespace", namespace,
+		"--kube-version", "v1.36.3"), "\n---\n") {
+		var workload struct {
+			Kind string
+			Spec struct{ Template corev1.PodTemplateSpec }
+		}
+		err := yaml.Unmarshal([]byte(document), &workload)
+		spec := workload.Spec.Template.Spec
+		if err != nil || len(spec.Containers) == 0 {
+			continue // objects of other kinds need not fit
+		}
+		pod := corev1.Pod{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+			ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: namespace}, Spec: spec,
+		}
+		pod.Spec.ServiceAccountName, pod.Spec.PriorityClassName = "", ""
+		manifest, err := yaml.Marshal(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods[workload.Kind] = string(manifest)
+	}
+	return pods
 }

@@ -122,7 +122,8 @@ func apply(t testing.TB, manifest string) {
 	})
 }
 
-// makeNamespace makes a namespace with labels, and waits until pods can be made there. It is deleted when the test ends.
+// makeNamespace makes a namespace with labels, and waits until pods can be made there. It is deleted when the test
+// ends.
 func makeNamespace(t testing.TB, name, labels string) {
 	t.Helper()
 	apply(t, fmt.Sprintf("{apiVersion: v1, kind: Namespace, metadata: {name: %s, labels: {%s}}}", name, labels))

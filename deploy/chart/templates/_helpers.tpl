@@ -33,3 +33,8 @@ labels:
     helm.sh/hook: pre-delete
     helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end }}
+
+{{- /* The level of Pod Security by the label of the release's namespace. Empty without a label, and without a cluster. */}}
+{{- define "waterline.podSecurity" -}}
+{{- dig "metadata" "labels" "pod-security.kubernetes.io/enforce" "" (lookup "v1" "Namespace" "" .Release.Namespace) }}
+{{- end }}
