@@ -23,7 +23,7 @@ func TestAPIChart(t *testing.T) {
 		{"--set-json", `policy={"mode":"Disabled","weight":{"max":16384,` +
 			`"namespaces":[{"selector":{"matchLabels":{"team":"video"}},"max":262144}]},` +
 			`"podDefaults":[{"selector":{"matchLabels":{"app":"x"}},"cpuShare":10240}]}`,
-			"--set", "agent.seLinuxType=spc_t,agent.kubeletInsecureTLS=true,image.tag=v1," +
+			"--set", "agent.seLinuxType=,agent.kubeletInsecureTLS=true,image.tag=v1," +
 				"paths.podResources=,paths.state=,paths.proc=/proc,monitoring.dashboard=true"},
 		{"--set", "manager.replicas=1,manager.webhook.url=https://192.0.2.1:9443,manager.webhook.timeoutSeconds=5"},
 		{"--set", "manager.webhook.enabled=false"},
