@@ -32,6 +32,7 @@ type fake struct {
 	config string // kubeconfig of the agent
 	runDir string
 	serves []string // address of the agent, as in its flags
+	inside []string // command that runs the agent with its arguments; nil: none does
 }
 
 func newFake(t *testing.T) *fake {
@@ -211,9 +212,9 @@ func (l *lockedBuffer) String() string {
 func (f *fake) start() *process {
 	f.t.Helper()
 	a := &process{t: f.t, log: &lockedBuffer{}, done: make(chan error, 1)}
-	a.cmd = exec.Command(filepath.Join(built, "bin/waterline-agent"),
-		append([]string{"--node-name", f.node, "--kubeconfig", f.config,
-			"--kubepods", f.layout.Root, "--run-dir", f.runDir}, f.serves...)...)
+	args := slices.Concat(f.inside, []string{filepath.Join(built, "bin/waterline-agent"), "--node-name", f.node,
+		"--kubeconfig", f.config, "--kubepods", f.layout.Root, "--run-dir", f.runDir}, f.serves)
+	a.cmd = exec.Command(args[0], args[1:]...)
 	a.cmd.Stderr = a.log
 	if err := a.cmd.Start(); err != nil {
 		f.t.Fatal(err)

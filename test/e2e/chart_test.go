@@ -23,9 +23,11 @@ func TestAPIChart(t *testing.T) {
 		{"--set-json", `policy={"mode":"Disabled","weight":{"max":16384,` +
 			`"namespaces":[{"selector":{"matchLabels":{"team":"video"}},"max":262144}]},` +
 			`"podDefaults":[{"selector":{"matchLabels":{"app":"x"}},"cpuShare":10240}]}`,
-			"--set", "agent.seLinuxType=,agent.kubeletInsecureTLS=true,image.tag=v1," +
+			"--set", "agent.kubeletInsecureTLS=true,image.tag=v1," +
 				"paths.podResources=,paths.state=,paths.proc=/proc,monitoring.dashboard=true"},
 		{"--set", "manager.replicas=1,manager.webhook.url=https://192.0.2.1:9443,manager.webhook.timeoutSeconds=5"},
+		{"--set", "paths.kubepods=kubepods.slice,agent.seLinuxType="},
+		{"--set", "paths.kubepods=kubelet/kubepods,paths.cgroupVersion=1,priorityQuota=false"},
 		{"--set", "manager.webhook.enabled=false"},
 		{"--set", "manager.enabled=false,priorityClasses=false"},
 	} {
@@ -39,6 +41,7 @@ func TestAPIChart(t *testing.T) {
 	}
 	for _, bad := range [][]string{{"--set", "profile=other"}, {"--set", "policy.mode=on"}, {"--set", "nosuch=1"},
 		{"--set", "agent.syncPeriod=ten"}, {"--set", "paths.podResources=var"},
+		{"--set", "paths.kubepods=/kubepods"}, {"--set", "paths.kubepods=pods"}, {"--set", "paths.cgroupVersion=3"},
 		{"--set", "manager.replicas=0"}, {"--set", "manager.webhook.url=http://192.0.2.1"},
 		{"--set", "manager.webhook.timeoutSeconds=60"}} {
 		c := exec.Command(filepath.Join(built, "bin/helm"),

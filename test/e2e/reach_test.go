@@ -4,10 +4,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 // TestAPIReach checks what an agent can read of the cluster, with the authorizer of deploy/apiserver: its own node, its
@@ -93,4 +102,71 @@ func TestAPIReachKubelets(t *testing.T) {
 			t.Errorf("the kubelet of %s is told %s, want allowed: %t", node, answer, want)
 		}
 	}
+}
+
+// TestAPIReachCgroups runs the agent with the chart's mounts, as they are by default and for a known directory of pods.
+// The agent works with both. With the latter it can write to no cgroup outside of that directory.
+func TestAPIReachCgroups(t *testing.T) {
+	f := newFake(t)
+	top, _, _ := strings.Cut(f.layout.Root, "/")
+	version, outside, inside := "1", []string{"cpu/release_agent", "cpuset/release_agent", "memory/release_agent"},
+		[]string{"cpu/" + top, "cpuset/" + top, "memory/" + top}
+	if f.Version == cgroup.V2 {
+		version, outside, inside = "2", []string{"./cgroup.procs"}, []string{"./" + top}
+	}
+	for name, c := range map[string]struct{ values, writable []string }{
+		"all":  {nil, slices.Concat(outside, inside)},
+		"pods": {[]string{"--set", "paths.kubepods=" + f.layout.Root + ",paths.cgroupVersion=" + version}, inside},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := *f
+			of.t = t
+			root, found := t.TempDir(), filepath.Join(t.TempDir(), "found")
+			script := fmt.Sprintf(`%s
+cd %s
+for at in %s; do if [ -w $at ]; then echo $at; fi; done >%s
+exec "$@"`, cgroupMounts(t, root, c.values...), root, strings.Join(slices.Concat(outside, inside), " "), found)
+			of.inside = []string{"unshare", "--mount", "sh", "-ec", script, "sh"}
+			of.serves = append(of.serves, "--cgroup-root", root)
+			of.start()
+			of.expect(t, of.pod("a", `waterline.io/cpu-share: "2048"`), model.Shares, 2048)
+			writable, err := os.ReadFile(found)
+			if d := cmp.Diff(c.writable, strings.Fields(string(writable))); err != nil || d != "" {
+				t.Errorf("writable (-want +found): %v\n%s", err, d)
+			}
+		})
+	}
+}
+
+// cgroupMounts returns shell commands that mount in a directory what the agent's pod has below /host/cgroup, as
+// container runtimes do it.
+func cgroupMounts(t *testing.T, root string, values ...string) string {
+	t.Helper()
+	rendered := helm(t, append([]string{"template", "waterline", "../../deploy/chart", "--kube-version", "v1.36.3",
+		"--show-only", "templates/agent.yaml"}, values...)...)
+	var set appsv1.DaemonSet
+	_, document, _ := strings.Cut(rendered, "apiVersion: apps/v1")
+	if err := yaml.UnmarshalStrict([]byte("apiVersion: apps/v1"+document), &set); err != nil {
+		t.Fatal(err)
+	}
+	pod := set.Spec.Template.Spec
+	sources := map[string]string{}
+	for _, v := range pod.Volumes {
+		if v.HostPath != nil {
+			sources[v.Name] = v.HostPath.Path
+		}
+	}
+	var script strings.Builder
+	script.WriteString("mount --make-rslave /\n")
+	for _, m := range pod.Containers[0].VolumeMounts {
+		below, ok := strings.CutPrefix(m.MountPath, "/host/cgroup")
+		if !ok {
+			continue
+		}
+		fmt.Fprintf(&script, "mkdir -p %[1]s\nmount --rbind %[2]s %[1]s\n", root+below, sources[m.Name])
+		if m.ReadOnly {
+			fmt.Fprintf(&script, "mount -o remount,bind,ro %s\n", root+below)
+		}
+	}
+	return script.String()
 }
