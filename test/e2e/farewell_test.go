@@ -26,7 +26,7 @@ func (n *node) future(dir string) string {
 }
 
 // TestNodeFarewell upgrades Waterline to a version that owns one more file, goes back, and uninstalls, while pods run
-// whose files it changed. The older version keeps what the newer one has to restore. In the end, every file of these
+// whose files it changed. The agents can write to the directory of pods only. The older version keeps what the newer one has to restore. In the end, every file of these
 // pods and of the classes is as it was before the installation, and the agent's directory is empty.
 func TestNodeFarewell(t *testing.T) {
 	var n *node
@@ -76,7 +76,8 @@ func TestNodeFarewell(t *testing.T) {
 	}
 	version := func(tag, mode string) {
 		t.Helper()
-		install(t, "--set-json", allOn, "--set", "image.tag="+tag+",policy.mode="+mode)
+		install(t, "--set-json", allOn, "--set", fmt.Sprintf(
+			"image.tag=%s,policy.mode=%s,paths.kubepods=%s,paths.cgroupVersion=%d", tag, mode, n.layout.Root, n.Version))
 	}
 
 	t.Log("this version, with every feature on")

@@ -301,8 +301,12 @@ func claims(t *testing.T, r *rand.Rand, victim string) (annotations, labels stri
 }
 
 // testClaims has the tenant write random annotations on running pods of each class, and checks every file of the pods
-// of others.
+// of others. The policy allows nothing, not even weights beyond those of the requests and limits.
 func (n *node) testClaims() {
+	const path = `[{"op": "%s", "path": "/spec/weight"%s}]`
+	kubectl(n.t, "patch", "colocationpolicy", "default", "--type=json", "-p", fmt.Sprintf(path, "remove", ""))
+	defer kubectl(n.t, "patch", "colocationpolicy", "default", "--type=json", "-p",
+		fmt.Sprintf(path, "add", `, "value": {"max": 262144}`))
 	const guaranteed = "requests: {cpu: 100m, memory: 16Mi}, limits: {cpu: 100m, memory: 16Mi}"
 	uid := func(name string) string { return string(object[corev1.Pod](n.t, "pod", name).UID) }
 	n.run("plain", "", "requests: {cpu: 100m, memory: 16Mi}", false)
