@@ -308,7 +308,6 @@ func (n *node) testClaims() {
 	defer kubectl(n.t, "patch", "colocationpolicy", "default", "--type=json", "-p",
 		fmt.Sprintf(path, "add", `, "value": {"max": 262144}`))
 	const guaranteed = "requests: {cpu: 100m, memory: 16Mi}, limits: {cpu: 100m, memory: 16Mi}"
-	uid := func(name string) string { return string(object[corev1.Pod](n.t, "pod", name).UID) }
 	n.run("plain", "", "requests: {cpu: 100m, memory: 16Mi}", false)
 	n.run("whole", "", guaranteed, false)
 	weighted := n.run("weighted", `waterline.io/cpu-share: "400"`, "requests: {cpu: 100m}, limits: {cpu: 1}", false)
@@ -322,13 +321,14 @@ func (n *node) testClaims() {
 	n.hostile("h1", "labels: {app: x}", sleeps("requests: {cpu: 100m}, limits: {cpu: 1}"))
 	n.hostile("h2", "labels: {app: x}", sleeps(guaranteed))
 	before := n.files(dirs)
+	victim := string(object[corev1.Pod](n.t, "pod", "plain").UID)
 	r, sets := random(n.t), 30
 	if soak {
 		sets = 1000
 	}
 	written := 0
 	for i := range sets {
-		annotations, _ := claims(n.t, r, uid("plain")) // labels of a running pod cannot change (testBought)
+		annotations, _ := claims(n.t, r, victim) // labels of a running pod cannot change (testBought)
 		out, err := tryKubectl("patch", "pod", fmt.Sprintf("h%d", i%3), "-n", "hostile", "--type=json", "-p",
 			`[{"op": "add", "path": "/metadata/annotations", "value": `+annotations+`}]`)
 		switch {
