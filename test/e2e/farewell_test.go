@@ -26,8 +26,9 @@ func (n *node) future(dir string) string {
 }
 
 // TestNodeFarewell upgrades Waterline to a version that owns one more file, goes back, and uninstalls, while pods run
-// whose files it changed. The agents can write to the directory of pods only. The older version keeps what the newer one has to restore. In the end, every file of these
-// pods and of the classes is as it was before the installation, and the agent's directory is empty.
+// whose files it changed. The agents can write to the directory of pods only. The older version keeps what the newer
+// one has to restore. In the end, every file of these pods and of the classes is as it was before the installation, and
+// the agent's directory is empty.
 func TestNodeFarewell(t *testing.T) {
 	var n *node
 	t.Run("Before", func(t *testing.T) { n = install(t, "--set", "policy.mode=Observe") }) // where are the cgroups?
@@ -76,8 +77,10 @@ func TestNodeFarewell(t *testing.T) {
 	}
 	version := func(tag, mode string) {
 		t.Helper()
-		install(t, "--set-json", allOn, "--set", fmt.Sprintf(
-			"image.tag=%s,policy.mode=%s,paths.kubepods=%s,paths.cgroupVersion=%d", tag, mode, n.layout.Root, n.Version))
+		// The directory of pods is that of this node only.
+		install(t, "--set-json", allOn, "--set-json", `agent.nodeSelector={"kubernetes.io/hostname":"`+n.name+`"}`,
+			"--set", fmt.Sprintf("image.tag=%s,policy.mode=%s,paths.kubepods=%s,paths.cgroupVersion=%d", tag, mode,
+				n.layout.Root, n.Version))
 	}
 
 	t.Log("this version, with every feature on")

@@ -4,7 +4,8 @@
 //	go run ./test/bed/cmd/next DIR >overlay.json
 //	go build -overlay overlay.json ./cmd/waterline-agent
 //
-// It is run at the root of the repository. Changed copies of source files go to DIR.
+// It is run at the root of the repository. Changed copies of source files go to DIR, under names that no
+// tool takes for a package.
 package main
 
 import (
@@ -75,7 +76,7 @@ func run(dir string) error {
 	overlay.Replace = map[string]string{}
 	for file, content := range changed {
 		from, err := filepath.Abs(file)
-		to := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))
+		to := filepath.Join(dir, strings.ReplaceAll(file, "/", "_")+".txt")
 		if err = errors.Join(err, os.WriteFile(to, []byte(content), 0o600)); err != nil {
 			return err
 		}
