@@ -70,21 +70,25 @@ func (k Kind) SetAside(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading %s: %w", path, err)
 	}
-	header, _, _ := strings.Cut(string(content[:min(len(content), 100)]), " crc32 ")
-	other := Kind(header)
-	mine, _, _ := strings.Cut(string(k), " ")
-	name, version, _ := strings.Cut(header, " ")
-	if _, err := strconv.ParseUint(version, 10, 16); err != nil || name != mine || other == k {
+	other, ok := k.version(content)
+	if !ok || other == k {
 		return "", nil
-	}
-	if _, err := other.Decode(content); err != nil {
-		return "", nil // reading it reports that
 	}
 	aside := other.Aside(path)
 	if err := os.Rename(path, aside); err != nil {
 		return "", fmt.Errorf("moving %s to %s: %w", path, aside, err)
 	}
 	return aside, nil
+}
+
+// version returns the kind and version of a content; false: it is no whole document of this kind.
+func (k Kind) version(content []byte) (Kind, bool) {
+	header, _, _ := bytes.Cut(content[:min(len(content), 100)], []byte(" crc32 "))
+	mine, _, _ := strings.Cut(string(k), " ")
+	name, version, _ := strings.Cut(string(header), " ")
+	_, notNumber := strconv.ParseUint(version, 10, 16)
+	_, damaged := Kind(header).Decode(content)
+	return Kind(header), name == mine && notNumber == nil && damaged == nil
 }
 
 // Read passes the document at a path to parse. If the document is damaged, or parse returns an error, Read

@@ -266,8 +266,8 @@ func random(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 1))
 }
 
-// claims returns random annotations and labels with which a tenant may try to take what nobody granted, as JSON. The UID
-// is that of another pod.
+// claims returns random annotations and labels with which a tenant may try to take what nobody granted, as JSON. The
+// UID is that of another pod.
 func claims(t *testing.T, r *rand.Rand, victim string) (annotations, labels string) {
 	t.Helper()
 	values := []string{

@@ -95,8 +95,8 @@ func (h *Host) hierarchy(k model.Knob) (*os.Root, error) {
 	return nil, fmt.Errorf("this node has no controller with %s: %w", k, unix.ENOENT)
 }
 
-// Foreign returns the files that a newer version of Waterline wrote and only such a version can restore, a directory and
-// a name each.
+// Foreign returns the files that a newer version of Waterline wrote and only such a version can restore, a directory
+// and a name each.
 func (h *Host) Foreign() []string {
 	return h.undo.Foreign(func(dir string, inode uint64) bool {
 		for _, root := range h.roots { // which of them has the file is not known

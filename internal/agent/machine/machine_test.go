@@ -53,7 +53,8 @@ func machineAt(t *testing.T, root, record string) *Machine {
 	return m
 }
 
-// TestRestored checks that a machine is restored only when no newer version of Waterline has something to restore on it.
+// TestRestored checks that a machine is restored only when no newer version of Waterline has something to restore on
+// it.
 func TestRestored(t *testing.T) {
 	root, record := t.TempDir(), filepath.Join(t.TempDir(), UndoFile)
 	pod := filepath.Join(root, "kubepods/burstable/podweb")

@@ -93,8 +93,8 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestStateOfAnotherVersion upgrades and goes back. Each version finds what it learned itself, and no allocation of CPUs
-// from before the other one ran.
+// TestStateOfAnotherVersion upgrades and goes back. Each version finds what it learned itself, and no allocation of
+// CPUs from before the other one ran.
 func TestStateOfAnotherVersion(t *testing.T) {
 	const next checkpoint.Kind = "waterline-state 2"
 	run, lasting := t.TempDir(), t.TempDir()
@@ -126,7 +126,8 @@ func TestStateOfAnotherVersion(t *testing.T) {
 		t.Errorf("after a downgrade (-want +got):\n%s", d)
 	}
 	for _, path := range []string{keep.run, keep.lasting} {
-		if content, err := os.ReadFile(next.Aside(path)); err != nil || string(content) != string(next.Encode([]byte("new"))) {
+		content, err := os.ReadFile(next.Aside(path))
+		if want := string(next.Encode([]byte("new"))); err != nil || string(content) != want {
 			t.Errorf("what the next version left is now %q, %v", content, err)
 		}
 	}
