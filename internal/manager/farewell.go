@@ -123,7 +123,7 @@ func (f *Farewell) why(n *corev1.Node, s *v1alpha1.NodeReportStatus, ready bool,
 		return "its agent has not reported yet"
 	case !ready && (s.Mode == "Enforce" || s.Unrestored > 0):
 		return "its agent is not ready; run waterline restore on the node"
-	case s.Mode == "Enforce" || s.Policy != "" && s.PolicyGeneration != generations[s.Policy]:
+	case s.Mode == "Enforce" || ready && s.Policy != "" && s.PolicyGeneration != generations[s.Policy]:
 		return "its agent does not follow the change of its policy yet"
 	case s.Unrestored > 0:
 		return fmt.Sprintf("%d files are not restored; the log of its agent and waterline explain say why", s.Unrestored)

@@ -93,6 +93,7 @@ func TestFarewell(t *testing.T) {
 	l.add("lost", false, change(func(s *v1alpha1.NodeReportStatus) { s.PolicyGeneration, s.Mode = 3, "Enforce" }))
 	l.add("sells", true, done)
 	l.nodes[4].Status.Capacity = corev1.ResourceList{v1alpha1.ResourceBatchCPU: resource.MustParse("100")}
+	l.add("gone", false, change(func(s *v1alpha1.NodeReportStatus) { s.PolicyGeneration, s.Mode = 3, "Observe" }))
 	l.add("observes", true, v1alpha1.NodeReportStatus{Mode: "Observe"})
 	l.nodes = append(l.nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "another"}})
 
