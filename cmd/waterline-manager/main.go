@@ -19,6 +19,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/waterline-io/waterline/internal/decide/cluster/evictbudget"
 	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
@@ -105,6 +106,10 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("setting up the API client: %w", err)
 	}
+	election, err := coordinationclient.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("setting up the client of the leader election: %w", err)
+	}
 	if o.restore > 0 {
 		ctx, cancel := context.WithTimeout(ctx, o.restore)
 		defer cancel()
@@ -112,8 +117,8 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		return f.Run(ctx)
 	}
 	m := manager.New(manager.Config{
-		Client: client, Custom: custom, Namespace: o.namespace, Identity: o.identity, Log: log, NodeHealth: o.health,
-		Evict: o.evict, Sweep: o.sweep,
+		Client: client, Custom: custom, Election: election, Namespace: o.namespace, Identity: o.identity, Log: log,
+		NodeHealth: o.health, Evict: o.evict, Sweep: o.sweep,
 	})
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -74,7 +74,7 @@ func newEvictions(t *testing.T) *evictions {
 	f, p := newFleet(), newPolicies(log)
 	add(t, f.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 	agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent", Namespace: "w"}, Spec: corev1.PodSpec{NodeName: "a"}}
-	agent.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	agent.Status.Conditions = []corev1.PodCondition{{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}}
 	add(t, f.agents, agent)
 	add(t, p, written(t, "web", 1, func(s *v1alpha1.ColocationPolicySpec) {
 		s.Protect.Eviction = &v1alpha1.EvictionSpec{}

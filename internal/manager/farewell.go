@@ -93,9 +93,8 @@ func (f *Farewell) unrestored(ctx context.Context, generations map[string]int64)
 	}
 	ready := map[string]bool{}
 	for i := range agents.Items {
-		p := &agents.Items[i]
-		ready[p.Spec.NodeName] = ready[p.Spec.NodeName] || slices.ContainsFunc(p.Status.Conditions,
-			func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+		a := agentOf(&agents.Items[i])
+		ready[a.node] = ready[a.node] || a.ready
 	}
 	status := map[string]*v1alpha1.NodeReportStatus{}
 	for i := range reports.Items {

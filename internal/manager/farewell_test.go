@@ -36,7 +36,7 @@ func (l *leaving) add(name string, ready bool, s v1alpha1.NodeReportStatus) {
 	l.nodes = append(l.nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	l.agents = append(l.agents, corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "agent-" + name}, Spec: corev1.PodSpec{NodeName: name},
-		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: condition}}},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.ContainersReady, Status: condition}}},
 	})
 	l.reports = append(l.reports, v1alpha1.NodeReport{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: s})
 }

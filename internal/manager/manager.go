@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -41,10 +42,13 @@ const (
 
 // Config is the configuration of a manager.
 type Config struct {
-	Client    kubernetes.Interface
-	Custom    rest.Interface // for Waterline's own API group
-	Namespace string         // of the manager and the agents
-	Identity  string         // unique to this replica
+	Client kubernetes.Interface
+	Custom rest.Interface // for Waterline's own API group
+	// Election has a rate limit of its own: in a large cluster, the requests of a new leader delayed the renewal of its
+	// Lease until it lost the lead.
+	Election  coordinationclient.LeasesGetter
+	Namespace string // of the manager and the agents
+	Identity  string // unique to this replica
 	Log       *slog.Logger
 
 	NodeHealth nodehealth.Settings
@@ -140,7 +144,7 @@ func (m *Manager) elect(ctx context.Context) error {
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: m.cfg.Namespace, Name: LeaderLease},
-			Client:     m.cfg.Client.CoordinationV1(),
+			Client:     m.cfg.Election,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: m.cfg.Identity},
 		},
 		Name: LeaderLease, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,

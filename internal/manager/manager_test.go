@@ -122,7 +122,7 @@ func TestObserve(t *testing.T) {
 	f := newFleet()
 	ready := func(name, node string, is corev1.ConditionStatus, change func(*corev1.Pod)) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "w"}, Spec: corev1.PodSpec{NodeName: node}}
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: is}}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.ContainersReady, Status: is}}
 		change(p)
 		return p
 	}
@@ -137,11 +137,14 @@ func TestObserve(t *testing.T) {
 	add(t, f.agents, ready("1", "a", "True", as),
 		ready("2", "b", "True", going), ready("3", "b", "False", as), // one follows another
 		ready("4", "c", "True", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
-		ready("5", "", "False", as))
+		ready("5", "", "False", as),
+		ready("6", "d", "True", func(p *corev1.Pod) { // the node controller takes the node for lost, and the kubelet does not
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: "False"})
+		}))
 	want := []nodehealth.Node{
 		{Name: "a", Agent: nodehealth.AgentReady, Report: true, Withdrawn: true},
 		{Name: "b", Agent: nodehealth.AgentNotReady},
-		{Name: "c"}, {Name: "d"},
+		{Name: "c"}, {Name: "d", Agent: nodehealth.AgentReady},
 		{Name: "e", Gone: true, Report: true},
 	}
 	got := f.observe()

@@ -97,7 +97,7 @@ metadata: {name: %s, %s}
 spec: {nodeName: %s, terminationGracePeriodSeconds: 77, tolerations: [{operator: Exists}], containers: [{name: c, image: none}]}
 `, name, metadata, node))
 	m.patch("/api/v1/namespaces/default/pods/"+name+"/status",
-		`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`)
+		`{"status":{"phase":"Running","conditions":[{"type":"ContainersReady","status":"True"}]}}`)
 }
 
 const be = "labels: {waterline.io/qos: BE, app: batch}"

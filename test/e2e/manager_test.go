@@ -147,7 +147,7 @@ func (m *managed) ready(node string, is bool) {
 	m.t.Helper()
 	status := map[bool]string{true: "True", false: "False"}[is]
 	m.patch("/api/v1/namespaces/waterline-system/pods/agent-"+node+"/status",
-		`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"`+status+`"}]}}`)
+		`{"status":{"phase":"Running","conditions":[{"type":"ContainersReady","status":"`+status+`"}]}}`)
 }
 
 func (m *managed) patch(path, body string) {
