@@ -108,11 +108,20 @@ func (f *Farewell) unrestored(ctx context.Context, generations map[string]int64)
 		if !reported && !runs {
 			continue // no agent was ever there
 		}
-		if why := f.why(&nodes.Items[i], s, ready[name], generations); why != "" {
+		// The condition of an agent's container stays true when its kubelet is lost.
+		alive := ready[name] && nodeReady(&nodes.Items[i])
+		if why := f.why(&nodes.Items[i], s, alive, generations); why != "" {
 			left = append(left, "node "+name+": "+why)
 		}
 	}
 	return left, nil
+}
+
+// nodeReady reports whether the kubelet of a node is well, as far as Kubernetes knows.
+func nodeReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // why returns what is left of Waterline on a node; "": nothing. s is nil without a report.
@@ -120,7 +129,9 @@ func (f *Farewell) why(n *corev1.Node, s *v1alpha1.NodeReportStatus, ready bool,
 	switch {
 	case s == nil:
 		return "its agent has not reported yet"
-	case !ready && (s.Mode == "Enforce" || s.Unrestored > 0):
+	// A report that is older than the change before the last may be from before the agent wrote anything.
+	case !ready && (s.Mode == "Enforce" || s.Unrestored > 0 ||
+		s.Policy != "" && s.PolicyGeneration+1 < generations[s.Policy]):
 		return "its agent is not ready; run waterline restore on the node"
 	case s.Mode == "Enforce" || ready && s.Policy != "" && s.PolicyGeneration != generations[s.Policy]:
 		return "its agent does not follow the change of its policy yet"

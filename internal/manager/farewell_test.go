@@ -33,10 +33,14 @@ func (l *leaving) add(name string, ready bool, s v1alpha1.NodeReportStatus) {
 	if ready {
 		condition = corev1.ConditionTrue
 	}
-	l.nodes = append(l.nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	l.nodes = append(l.nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: condition}},
+	}})
 	l.agents = append(l.agents, corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "agent-" + name}, Spec: corev1.PodSpec{NodeName: name},
-		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.ContainersReady, Status: condition}}},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+			{Type: corev1.ContainersReady, Status: corev1.ConditionTrue}, // also after its kubelet died
+		}},
 	})
 	l.reports = append(l.reports, v1alpha1.NodeReport{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: s})
 }
@@ -94,6 +98,7 @@ func TestFarewell(t *testing.T) {
 	l.add("sells", true, done)
 	l.nodes[4].Status.Capacity = corev1.ResourceList{v1alpha1.ResourceBatchCPU: resource.MustParse("100")}
 	l.add("gone", false, change(func(s *v1alpha1.NodeReportStatus) { s.PolicyGeneration, s.Mode = 3, "Observe" }))
+	l.add("old", false, change(func(s *v1alpha1.NodeReportStatus) { s.PolicyGeneration, s.Mode = 2, "Observe" }))
 	l.add("observes", true, v1alpha1.NodeReportStatus{Mode: "Observe"})
 	l.nodes = append(l.nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "another"}})
 
@@ -107,7 +112,8 @@ func TestFarewell(t *testing.T) {
   node behind: its agent does not follow the change of its policy yet
   node stuck: 2 files are not restored; the log of its agent and waterline explain say why
   node lost: its agent is not ready; run waterline restore on the node
-  node sells: it still has batch resources`
+  node sells: it still has batch resources
+  node old: its agent is not ready; run waterline restore on the node`
 	if err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}

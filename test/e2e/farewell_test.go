@@ -33,6 +33,7 @@ func TestNodeFarewell(t *testing.T) {
 	var n *node
 	t.Run("Before", func(t *testing.T) { n = install(t, "--set", "policy.mode=Observe") }) // where are the cgroups?
 	n.t = t
+	kubectl(t, "delete", "nodereports", "--all") // of agents that are gone for good, as on a node that left
 	a := n.run("a", "", "requests: {cpu: 100m, memory: 16Mi}, limits: {cpu: 1, memory: 32Mi}", false)
 	// No scheduler would bind a batch pod to a node that sells nothing.
 	apply(t, strings.Replace(n.batch("b", false, 500, 64<<20), "nodeSelector: {kubernetes.io/hostname: "+n.name+"}",

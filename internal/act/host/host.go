@@ -8,6 +8,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"slices"
@@ -98,13 +99,16 @@ func (h *Host) hierarchy(k model.Knob) (*os.Root, error) {
 // Foreign returns the files that a newer version of Waterline wrote and only such a version can restore, a directory
 // and a name each.
 func (h *Host) Foreign() []string {
-	return h.undo.Foreign(func(dir string, inode uint64) bool {
-		for _, root := range h.roots { // which of them has the file is not known
-			if info, err := root.Stat(dir); err == nil && inodeOf(info) == inode {
-				return true
+	// In which hierarchy such a file stands is not known. A pod has the same path in all of them.
+	return h.undo.Foreign(func(dir string) bool {
+		for _, k := range []model.Knob{model.Shares, model.Cpuset, model.MemoryMax} { // each may be in one of its own
+			if root := h.roots[k]; root == nil {
+				continue
+			} else if _, err := root.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+				return false
 			}
 		}
-		return false
+		return true
 	})
 }
 

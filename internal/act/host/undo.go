@@ -29,10 +29,9 @@ type Undo struct {
 // foreign is the entry of a file that this version does not know and a newer one wrote. It is kept as it is: when that
 // version runs again, it finds it.
 type foreign struct {
-	Dir   string
-	Knob  string
-	Inode uint64
-	text  json.RawMessage
+	Dir  string
+	Knob string
+	text json.RawMessage
 }
 
 // Record is the record of one file.
@@ -233,10 +232,10 @@ func (u *Undo) encode() ([]byte, error) {
 }
 
 // Foreign returns the files on the record that this version of Waterline does not know, a directory and a name each. A
-// newer version wrote them, and only such a version can restore them. Entries of groups that do not exist any more, as
-// the argument says, are dropped.
-func (u *Undo) Foreign(exists func(dir string, inode uint64) bool) []string {
-	kept := slices.DeleteFunc(u.foreign, func(f foreign) bool { return !exists(f.Dir, f.Inode) })
+// newer version wrote them, and only such a version can restore them. Entries of groups that are gone, as the argument
+// says, are dropped.
+func (u *Undo) Foreign(gone func(dir string) bool) []string {
+	kept := slices.DeleteFunc(u.foreign, func(f foreign) bool { return gone(f.Dir) })
 	if len(kept) < len(u.foreign) {
 		u.changed()
 	}

@@ -186,7 +186,7 @@ func TestUndoOfANewerVersion(t *testing.T) {
 	}
 	for ours := int64(3000); ours < 3003; ours++ {
 		u := open(t, path)
-		got := u.Foreign(func(dir string, inode uint64) bool { return dir == "kubepods/burstable/poda" && inode == 7 })
+		got := u.Foreign(func(dir string) bool { return dir != "kubepods/burstable/poda" })
 		if len(got) != 1 || got[0] != "kubepods/burstable/poda cpu.future" {
 			t.Fatalf("foreign are %q", got)
 		}
@@ -207,7 +207,7 @@ func TestUndoOfANewerVersion(t *testing.T) {
 	}
 
 	u := open(t, path)
-	if got := u.Foreign(func(string, uint64) bool { return false }); len(got) != 0 {
+	if got := u.Foreign(func(string) bool { return true }); len(got) != 0 {
 		t.Errorf("%q are foreign, and their group is gone", got)
 	}
 	if err := u.Save(); err != nil {

@@ -63,17 +63,19 @@ func OpenState(runDir, stateDir string) (*StateFiles, error) {
 // the usage of the online pods in the past. The error says why a state that exists is not used; then the allocations of
 // CPUs are gathered from the cgroups.
 //
-// A state of another version is kept for that version. Where this version finds only what it kept itself, before
-// another one ran, the same part of it counts as after a reboot.
+// A state of another version is kept for that version. If another one ran last, the same part of what this one left
+// counts as after a reboot.
 func (m *StateFiles) Load() (node.State, error) {
 	var errs []error
 	paths := []string{m.run}
 	if m.lasting != "" {
 		paths = append(paths, m.lasting)
 	}
+	another := false // version wrote the state last
 	for _, path := range paths {
 		aside, err := stateKind.SetAside(path)
 		if aside != "" {
+			another = another || path == m.run
 			err = fmt.Errorf("another version of Waterline wrote it; it was moved to %s for that version", aside)
 		}
 		if err != nil {
@@ -86,6 +88,9 @@ func (m *StateFiles) Load() (node.State, error) {
 			paths[i] = stateKind.Aside(paths[i])
 		}
 		state, err = readFirst(paths)
+		another = true
+	}
+	if another {
 		state = state.Learned()
 	}
 	if !errors.Is(err, fs.ErrNotExist) {

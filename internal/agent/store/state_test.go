@@ -118,18 +118,37 @@ func TestStateOfAnotherVersion(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := keep.Load()
+	expect := func(when string) error {
+		t.Helper()
+		got, err := keep.Load()
+		if d := fixture.Diff(node.State{Peaks: predict.State{CPU: learned}}, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", when, d)
+		}
+		return err
+	}
+	err = expect("after a downgrade")
 	if err == nil || !strings.Contains(err.Error(), "for that version") || errors.Is(err, checkpoint.ErrDamaged) {
 		t.Errorf("the reason is %v", err)
-	}
-	if d := fixture.Diff(node.State{Peaks: predict.State{CPU: learned}}, got); d != "" {
-		t.Errorf("after a downgrade (-want +got):\n%s", d)
 	}
 	for _, path := range []string{keep.run, keep.lasting} {
 		content, err := os.ReadFile(next.Aside(path))
 		if want := string(next.Encode([]byte("new"))); err != nil || string(content) != want {
 			t.Errorf("what the next version left is now %q, %v", content, err)
 		}
+	}
+
+	// The next version had no state directory: what this one left there is older than that version's allocations.
+	if err := keep.Last(&state, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	keep.Copy(ended, trouble.New(slog.New(slog.DiscardHandler)))
+	if err := next.Write(keep.run, []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	if err := expect("with an older copy in the state directory"); err == nil {
+		t.Error("the state of the next version is not mentioned")
 	}
 }
 
