@@ -77,8 +77,8 @@ func newFleet() *fleet {
 	}
 }
 
-// agentOf converts an agent's pod. A pod that is being deleted is not ready, whatever its status says. The condition Ready
-// does not count: when Leases arrive late, Kubernetes' node controller sets it to false on pods that are well
+// agentOf converts an agent's pod. A pod that is being deleted is not ready, whatever its status says. The condition
+// Ready does not count: when Leases arrive late, Kubernetes' node controller sets it to false on pods that are well
 // (MarkPodsNotReady). ContainersReady is written by the kubelet alone, and a kubelet that is lost shows in its Lease.
 func agentOf(p *corev1.Pod) agent {
 	a := agent{node: p.Spec.NodeName}
