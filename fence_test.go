@@ -34,6 +34,7 @@ var mayImport = map[string][]string{
 	"internal/golden":     {},
 	"internal/act":        {"api", "internal/model", "internal/cgroup", "internal/checkpoint", "internal/act"},
 	"internal/nri":        {"internal/model"},
+	"internal/yarn":       {},
 	"internal/journal":    {"internal/model", "internal/decide"},
 	"internal/agent": {
 		"api", "internal/model", "internal/cgroup", "internal/decide", "internal/observe", "internal/act", "internal/journal",

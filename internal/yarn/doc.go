@@ -1,0 +1,8 @@
+// Package yarn is a client of Hadoop YARN: of the ResourceManager's and the NodeManager's web services ([RM], [NM]).
+// It carries requests and answers, and decides nothing.
+//
+// A ResourceManager can answer 200 and change nothing: its web service logs some errors instead of returning them. So
+// every method that changes something reads the result back and returns a [NoEffectError] if the change does not show.
+//
+// Memory is in MiB and CPU in vcores, as in YARN; [MiB] and [VCores] convert from Kubernetes' units.
+package yarn

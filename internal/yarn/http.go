@@ -1,0 +1,150 @@
+package yarn
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// maxAnswer bounds an answer in bytes. A node takes 2.2 kB in Hadoop 3.5, so this is room for 25,000.
+const maxAnswer = 64 << 20
+
+// HTTPOptions say how to reach web services of Hadoop.
+type HTTPOptions struct {
+	// User is the name that requests carry where Hadoop's authentication is "simple"; "": none.
+	User string
+	// Timeout bounds one request; 10 s if 0.
+	Timeout time.Duration
+	// Transport sends the requests; [http.DefaultTransport] if nil. Here goes TLS and an authentication of its own.
+	Transport http.RoundTripper
+}
+
+type web struct {
+	user    string
+	timeout time.Duration
+	client  http.Client
+}
+
+func newWeb(o HTTPOptions) web {
+	if o.Timeout == 0 {
+		o.Timeout = 10 * time.Second
+	}
+	return web{user: o.User, timeout: o.Timeout, client: http.Client{
+		Transport: o.Transport,
+		// A standby ResourceManager redirects to the active one by a name that may mean nothing here.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// request is a call of a web service, independent of which server gets it.
+type request struct {
+	method string
+	path   string
+	query  url.Values
+	body   any // written as JSON; nil: no body
+}
+
+// do sends a request to one server and decodes the answer into into, if not nil. A redirect is [ErrStandby], and so is
+// the page that a standby ResourceManager shows while there is no active one.
+func (w *web) do(ctx context.Context, base string, r request, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	query := url.Values{}
+	for k, v := range r.query {
+		query[k] = v
+	}
+	if w.user != "" {
+		query.Set("user.name", w.user)
+	}
+	target := strings.TrimSuffix(base, "/") + r.path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	var body io.Reader
+	if r.body != nil {
+		content, err := json.Marshal(r.body)
+		if err != nil {
+			return fmt.Errorf("writing the request for %s: %w", r.path, err)
+		}
+		body = bytes.NewReader(content)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, target, body)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", r.method, target, err)
+	}
+	req.Header.Set("Accept", "application/json")
+	if r.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	answer, err := w.client.Do(req)
+	if err != nil {
+		return err // it names the method and the URL
+	}
+	defer answer.Body.Close()
+	content, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	if err != nil {
+		return fmt.Errorf("reading the answer to %s %s: %w", r.method, target, err)
+	}
+	if len(content) > maxAnswer {
+		return fmt.Errorf("%s %s: the answer has more than %d bytes", r.method, target, maxAnswer)
+	}
+	return decode(answer, content, r.method, target, into)
+}
+
+func decode(answer *http.Response, content []byte, method, target string, into any) error {
+	if answer.StatusCode >= 300 && answer.StatusCode < 400 {
+		return fmt.Errorf("%w: %s redirects to %q", ErrStandby, target, answer.Header.Get("Location"))
+	}
+	// With no active ResourceManager known, a standby one shows a page that reloads itself.
+	if answer.Header.Get("Refresh") != "" || bytes.HasPrefix(content, []byte("This is standby RM")) {
+		return fmt.Errorf("%w: %s knows no active one: %s", ErrStandby, target, beginning(content))
+	}
+	if answer.StatusCode < 200 || answer.StatusCode > 299 {
+		return statusError(answer.StatusCode, content, method, target)
+	}
+	if into == nil {
+		return nil
+	}
+	if kind, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return fmt.Errorf("%s %s: the answer is %q, not JSON: %s; check that the address is that of YARN's web services",
+			method, target, answer.Header.Get("Content-Type"), beginning(content))
+	}
+	if err := json.Unmarshal(content, into); err != nil {
+		return fmt.Errorf("%s %s: reading %s: %w", method, target, beginning(content), err)
+	}
+	return nil
+}
+
+func statusError(status int, content []byte, method, target string) error {
+	e := &StatusError{Method: method, URL: target, Status: status, Message: beginning(content)}
+	var exception struct {
+		RemoteException struct{ Exception, Message string }
+	}
+	if json.Unmarshal(content, &exception) == nil && exception.RemoteException.Exception != "" {
+		e.Exception, e.Message = exception.RemoteException.Exception, exception.RemoteException.Message
+	}
+	return e
+}
+
+// beginning returns the first characters of an answer, for an error message.
+func beginning(content []byte) string {
+	text := strings.Join(strings.Fields(strings.ToValidUTF8(string(content[:min(len(content), 300)]), "")), " ")
+	if text == "" {
+		return "(empty)"
+	}
+	return text
+}
+
+// final reports whether another server would give the same answer.
+func final(err error) bool {
+	var status *StatusError
+	return errors.As(err, &status) && status.Status != http.StatusServiceUnavailable
+}

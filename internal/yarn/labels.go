@@ -1,0 +1,133 @@
+package yarn
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Label is a node label of the cluster. Nodes with the same label are a partition; those without are the default one.
+type Label struct {
+	Name string
+	// Exclusive labels are only for containers that ask for them. Idle resources of others are lent to containers that
+	// ask for the default partition.
+	Exclusive bool
+}
+
+type labelJSON struct {
+	Name      string `json:"name"`
+	Exclusive *flag  `json:"exclusivity"`
+}
+
+func (j labelJSON) label() Label { return Label{j.Name, j.Exclusive == nil || bool(*j.Exclusive)} }
+
+// Labels returns the labels of the cluster.
+func (c *RM) Labels(ctx context.Context) ([]Label, error) {
+	var answer struct {
+		Labels list[labelJSON] `json:"nodeLabelInfo"`
+	}
+	if err := c.get(ctx, "/get-node-labels", nil, &answer); err != nil {
+		return nil, err
+	}
+	var labels []Label
+	for _, j := range answer.Labels {
+		labels = append(labels, j.label())
+	}
+	return labels, nil
+}
+
+// AddLabel adds a label to the cluster; a label that exists is no error. A label's exclusivity cannot be changed.
+func (c *RM) AddLabel(ctx context.Context, l Label) error {
+	type send struct {
+		Name      string `json:"name"`
+		Exclusive bool   `json:"exclusivity"`
+	}
+	body := map[string][]send{"nodeLabelInfo": {{l.Name, l.Exclusive}}}
+	if err := c.post(ctx, "/add-node-labels", body); err != nil {
+		return err
+	}
+	var have []Label
+	return c.until(ctx, func() (ok bool, err error) {
+		have, err = c.Labels(ctx)
+		return slices.Contains(have, l), err
+	}, func() *NoEffectError {
+		return &NoEffectError{"the cluster's node labels", fmt.Sprintf("%+v among them", l), fmt.Sprintf("%+v", have)}
+	})
+}
+
+// NodeLabels returns which node has which label, by node: host:port, or host:0 for every NodeManager on a host,
+// whether it exists yet or not. Nodes of the default partition are left out.
+func (c *RM) NodeLabels(ctx context.Context) (map[string]string, error) {
+	var answer struct {
+		Nodes optional[struct {
+			Entry list[struct {
+				Key   string `json:"key"`
+				Value optional[struct {
+					Labels list[labelJSON] `json:"nodeLabelInfo"`
+				}] `json:"value"`
+			}] `json:"entry"`
+		}] `json:"nodeToLabels"`
+	}
+	if err := c.get(ctx, "/get-node-to-labels", nil, &answer); err != nil {
+		return nil, err
+	}
+	labels := map[string]string{}
+	for _, e := range answer.Nodes.v.Entry {
+		for _, l := range e.Value.v.Labels { // YARN allows one
+			labels[e.Key] = l.Name
+		}
+	}
+	return labels, nil
+}
+
+// SetNodeLabels gives each of these nodes the label beside it, or none if that is empty. A node is host:port, or host
+// for every NodeManager on that host, whether it exists yet or not: it then registers with the label.
+func (c *RM) SetNodeLabels(ctx context.Context, labels map[string]string) error {
+	type entry struct {
+		Node   string   `json:"nodeId"`
+		Labels []string `json:"labels"`
+	}
+	want := map[string]string{}
+	var entries []entry
+	for _, node := range slices.Sorted(maps.Keys(labels)) {
+		id := node
+		if !strings.Contains(id, ":") {
+			id += ":0"
+		}
+		if err := checkNodeID(id); err != nil {
+			return err
+		}
+		e := entry{id, []string{}}
+		if l := labels[node]; l != "" {
+			e.Labels = append(e.Labels, l)
+		}
+		want[id] = labels[node]
+		entries = append(entries, e)
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	if err := c.post(ctx, "/replace-node-to-labels", map[string][]entry{"nodeToLabels": entries}); err != nil {
+		return err
+	}
+	return c.labelled(ctx, want)
+}
+
+// labelled returns when reading back shows these labels, by node; an empty label is none.
+func (c *RM) labelled(ctx context.Context, want map[string]string) error {
+	var have map[string]string
+	return c.until(ctx, func() (ok bool, err error) {
+		have, err = c.NodeLabels(ctx)
+		for id, label := range want {
+			ok = err == nil && have[id] == label
+			if !ok {
+				return false, err
+			}
+		}
+		return ok, err
+	}, func() *NoEffectError {
+		return &NoEffectError{"labels of nodes", fmt.Sprintf("%q", want), fmt.Sprintf("%q", have)}
+	})
+}

@@ -1,0 +1,65 @@
+package yarn
+
+import (
+	"context"
+	"errors"
+	"net/http"
+)
+
+// NM is a client of the web services of NodeManagers, which can only be read. Its methods may be called concurrently.
+type NM struct{ web }
+
+// NewNM returns a client of NodeManagers.
+func NewNM(o HTTPOptions) *NM { return &NM{newWeb(o)} }
+
+// ExecutionType says whether a container has a right to its resources.
+type ExecutionType string
+
+// The execution types.
+const (
+	Guaranteed    ExecutionType = "GUARANTEED"
+	Opportunistic ExecutionType = "OPPORTUNISTIC" // waits in the NodeManager's queue, and is killed first
+)
+
+// Container is a container that a NodeManager knows.
+type Container struct {
+	ID            string // container_…_APP_ATTEMPT_NUMBER; the number of an application's master is 000001
+	State         string // NEW, SCHEDULED, RUNNING, COMPLETE and others between
+	ExitCode      int    // -1000 before it has ended
+	Diagnostics   string
+	User          string
+	Size          Resource
+	ExecutionType ExecutionType
+}
+
+// Containers returns the containers of a NodeManager with this base address, such as http://nm1.example:8042.
+func (c *NM) Containers(ctx context.Context, base string) ([]Container, error) {
+	var answer struct {
+		Containers optional[struct {
+			Container list[struct {
+				ID            string        `json:"id"`
+				State         string        `json:"state"`
+				ExitCode      number        `json:"exitCode"`
+				Diagnostics   string        `json:"diagnostics"`
+				User          string        `json:"user"`
+				Memory        number        `json:"totalMemoryNeededMB"`
+				VCores        number        `json:"totalVCoresNeeded"`
+				ExecutionType ExecutionType `json:"executionType"`
+			}] `json:"container"`
+		}] `json:"containers"`
+	}
+	if err := c.do(ctx, base, request{method: http.MethodGet, path: "/ws/v1/node/containers"}, &answer); err != nil {
+		return nil, err
+	}
+	var containers []Container
+	for _, j := range answer.Containers.v.Container {
+		if j.ID == "" {
+			return nil, errors.New("the NodeManager at " + base + " lists a container without an id")
+		}
+		containers = append(containers, Container{
+			ID: j.ID, State: j.State, ExitCode: int(j.ExitCode), Diagnostics: j.Diagnostics, User: j.User,
+			Size: Resource{int64(j.Memory), int64(j.VCores)}, ExecutionType: j.ExecutionType,
+		})
+	}
+	return containers, nil
+}

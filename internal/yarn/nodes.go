@@ -1,0 +1,183 @@
+package yarn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// NodeState is the state of a NodeManager in the ResourceManager.
+type NodeState string
+
+// The states of a NodeManager.
+const (
+	NodeNew             NodeState = "NEW"
+	NodeRunning         NodeState = "RUNNING"
+	NodeUnhealthy       NodeState = "UNHEALTHY"
+	NodeDecommissioning NodeState = "DECOMMISSIONING"
+	NodeDecommissioned  NodeState = "DECOMMISSIONED"
+	NodeLost            NodeState = "LOST"
+	NodeRebooted        NodeState = "REBOOTED"
+	NodeShutdown        NodeState = "SHUTDOWN"
+)
+
+// Node is a NodeManager as the ResourceManager sees it.
+type Node struct {
+	ID           string // host:port
+	Host         string
+	Rack         string
+	State        NodeState
+	HTTPAddress  string // host:port of its web services; empty unless it is active
+	Version      string
+	HealthReport string
+	// LastHealthUpdate is when the NodeManager last checked its health, by its own clock. Heartbeats do not change it, so
+	// an old time does not mean a dead node.
+	LastHealthUpdate time.Time
+	Containers       int
+	Total            Resource
+	Used             Resource
+	Available        Resource // negative while overcommitted
+	Labels           []string // none: the default partition
+}
+
+type nodeJSON struct {
+	ID           string        `json:"id"`
+	Host         string        `json:"nodeHostName"`
+	Rack         string        `json:"rack"`
+	State        NodeState     `json:"state"`
+	HTTPAddress  string        `json:"nodeHTTPAddress"`
+	Version      string        `json:"version"`
+	HealthReport string        `json:"healthReport"`
+	HealthUpdate number        `json:"lastHealthUpdate"`
+	Containers   number        `json:"numContainers"`
+	UsedMemory   number        `json:"usedMemoryMB"`
+	FreeMemory   number        `json:"availMemoryMB"`
+	UsedVCores   number        `json:"usedVirtualCores"`
+	FreeVCores   number        `json:"availableVirtualCores"`
+	Labels       list[string]  `json:"nodeLabels"`
+	Total        *resourceJSON `json:"totalResource"` // releases before 3.1 leave it out
+}
+
+func (j nodeJSON) node() (Node, error) {
+	if j.ID == "" {
+		return Node{}, errors.New("the ResourceManager lists a node without an id")
+	}
+	n := Node{
+		ID: j.ID, Host: j.Host, Rack: j.Rack, State: j.State, HTTPAddress: j.HTTPAddress, Version: j.Version,
+		HealthReport: j.HealthReport, LastHealthUpdate: j.HealthUpdate.time(), Containers: int(j.Containers),
+		Used:      Resource{int64(j.UsedMemory), int64(j.UsedVCores)},
+		Available: Resource{int64(j.FreeMemory), int64(j.FreeVCores)},
+		Labels:    j.Labels,
+	}
+	n.Total = Resource{n.Used.MemoryMiB + n.Available.MemoryMiB, n.Used.VCores + n.Available.VCores}
+	if j.Total != nil {
+		n.Total = j.Total.resource()
+	}
+	return n, nil
+}
+
+// Nodes returns the nodes in these states, or all that the ResourceManager remembers if none is given.
+func (c *RM) Nodes(ctx context.Context, states ...NodeState) ([]Node, error) {
+	query := url.Values{}
+	if len(states) > 0 {
+		var names []string
+		for _, s := range states {
+			names = append(names, string(s))
+		}
+		query.Set("states", strings.Join(names, ","))
+	}
+	var answer struct {
+		Nodes optional[struct {
+			Node list[nodeJSON] `json:"node"`
+		}] `json:"nodes"`
+	}
+	if err := c.get(ctx, "/nodes", query, &answer); err != nil {
+		return nil, err
+	}
+	var nodes []Node
+	for _, j := range answer.Nodes.v.Node {
+		n, err := j.node()
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, nil
+}
+
+// Node returns the node with an id, host:port. The error is [ErrNotFound] if the ResourceManager does not know it.
+func (c *RM) Node(ctx context.Context, id string) (Node, error) {
+	var answer struct {
+		Node nodeJSON `json:"node"`
+	}
+	if err := c.get(ctx, "/nodes/"+url.PathEscape(id), nil, &answer); err != nil {
+		return Node{}, err
+	}
+	return answer.Node.node()
+}
+
+type resizeJSON struct {
+	Resource struct {
+		Memory int64 `json:"memory"`
+		VCores int64 `json:"vCores"`
+	} `json:"resource"`
+	Timeout int64 `json:"overCommitTimeout"` // in ms
+}
+
+// Resize gives a node, host:port, a new total. New containers fit into it at once. If those that run do not, the
+// ResourceManager tells their applications which it will kill, and kills them, newest first and masters last, when
+// overCommit has passed; at once if overCommit is 0. It returns the node as read back.
+//
+// The ResourceManager forgets the deadline when it ends, and then kills nothing. A node that has that total already is
+// left alone: the ResourceManager would ignore the request, its deadline included. After a NodeManager has started
+// again, its own configuration sets the total. A total below the scheduler's minimum allocation is accepted here, but
+// the ResourceManager shuts down a NodeManager that registers with it.
+func (c *RM) Resize(ctx context.Context, id string, total Resource, overCommit time.Duration) (Node, error) {
+	var send resizeJSON
+	send.Resource.Memory, send.Resource.VCores = total.MemoryMiB, total.VCores
+	// Less than a millisecond must not become 0, which kills at once.
+	send.Timeout = int64((overCommit + time.Millisecond - 1) / time.Millisecond)
+	switch {
+	case overCommit < 0 || send.Timeout > math.MaxInt32:
+		return Node{}, fmt.Errorf("resizing %s: the overcommit timeout is %v; it must be from 0 to %v, because a negative "+
+			"one does not clear the deadline of an earlier resize", id, overCommit, math.MaxInt32*time.Millisecond)
+	case total.MemoryMiB < 0 || total.VCores < 0 || total.VCores > math.MaxInt32:
+		return Node{}, fmt.Errorf("resizing %s to %v: the total must not be negative, and vcores not above %d", id, total,
+			math.MaxInt32)
+	}
+	if err := checkNodeID(id); err != nil {
+		return Node{}, err
+	}
+	node, err := c.Node(ctx, id)
+	if err != nil || node.Total == total {
+		return node, err
+	}
+	if err := c.post(ctx, "/nodes/"+url.PathEscape(id)+"/resource", send); err != nil {
+		return Node{}, err
+	}
+	err = c.until(ctx, func() (bool, error) {
+		node, err = c.Node(ctx, id)
+		return node.Total == total, err
+	}, func() *NoEffectError {
+		have := fmt.Sprintf("%v in state %s", node.Total, node.State)
+		return &NoEffectError{"the total of node " + id, total.String(), have}
+	})
+	return node, err
+}
+
+// checkNodeID returns an error unless id is host:port.
+func checkNodeID(id string) error {
+	host, port, err := net.SplitHostPort(id)
+	if err == nil && host != "" {
+		if _, err = strconv.ParseUint(port, 10, 16); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("the id of a node is %q; it must be host:port, as in the ResourceManager's list of nodes", id)
+}

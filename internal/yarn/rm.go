@@ -1,0 +1,155 @@
+package yarn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	rounds = 3 // how often all ResourceManagers are tried
+	// pause is the time before the second round; it doubles. Failover takes seconds, and then the caller comes again.
+	pause = 200 * time.Millisecond
+	// readBack is how long a change may take to show. The ResourceManager changes a node in a later event, which was seen
+	// to take longer than its answer, and never a second.
+	readBack = 5 * time.Second
+)
+
+// RM is a client of the web services of a ResourceManager, or of several, one of which is active. Its methods may be
+// called concurrently.
+type RM struct {
+	web
+	bases    []string
+	last     atomic.Int32 // index of the one that was active last
+	readBack time.Duration
+}
+
+// NewRM returns a client of the ResourceManagers with these base addresses, such as http://rm1.example:8088.
+func NewRM(addresses []string, o HTTPOptions) (*RM, error) {
+	if len(addresses) == 0 {
+		return nil, errors.New("no address of a ResourceManager is given")
+	}
+	for _, a := range addresses {
+		u, err := url.Parse(a)
+		if err != nil {
+			return nil, fmt.Errorf("the address of a ResourceManager: %w", err)
+		}
+		if u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" {
+			return nil, fmt.Errorf("the address of a ResourceManager is %q; it must be like http://rm1.example:8088", a)
+		}
+	}
+	return &RM{web: newWeb(o), bases: addresses, readBack: readBack}, nil
+}
+
+// call sends a request to the active ResourceManager. It tries each address, first the one that was active last, in a
+// few rounds. Requests can be sent twice, so they must be such that this is no harm.
+func (c *RM) call(ctx context.Context, r request, into any) error {
+	r.path = "/ws/v1/cluster" + r.path
+	wait := pause
+	for round := 1; ; round++ {
+		all := []error{ErrNoActive}
+		first := int(c.last.Load())
+		for i := range c.bases {
+			n := (first + i) % len(c.bases)
+			err := c.do(ctx, c.bases[n], r, into)
+			if err == nil || final(err) {
+				c.last.Store(int32(n))
+				return err
+			}
+			all = append(all, err)
+		}
+		if round == rounds || ctx.Err() != nil {
+			return errors.Join(all...)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return errors.Join(all...)
+		}
+		wait *= 2
+	}
+}
+
+func (c *RM) get(ctx context.Context, path string, query url.Values, into any) error {
+	return c.call(ctx, request{method: http.MethodGet, path: path, query: query}, into)
+}
+
+func (c *RM) post(ctx context.Context, path string, body any) error {
+	return c.call(ctx, request{method: http.MethodPost, path: path, body: body}, nil)
+}
+
+// until reads until done reports true or the time for reading back is over; then it returns what missing returns.
+func (c *RM) until(ctx context.Context, done func() (bool, error), missing func() *NoEffectError) error {
+	deadline := time.Now().Add(c.readBack)
+	for {
+		ok, err := done()
+		if err != nil {
+			return fmt.Errorf("reading back: %w", err)
+		}
+		if ok {
+			return nil
+		}
+		if !time.Now().Before(deadline) {
+			return missing()
+		}
+		select {
+		case <-time.After(c.readBack / 50):
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("reading back: %w", ctx.Err()), missing())
+		}
+	}
+}
+
+// Info describes a ResourceManager.
+type Info struct {
+	Address string // the base address that was asked
+	State   string // of the service; STARTED when it works
+	HAState string // ACTIVE, STANDBY, INITIALIZING or STOPPING
+	Version string
+	Started time.Time
+}
+
+// Infos describes each ResourceManager, active or not, in the order of their addresses. The error says why others do
+// not answer.
+func (c *RM) Infos(ctx context.Context) ([]Info, error) {
+	var infos []Info
+	var failed []error
+	for _, base := range c.bases {
+		var answer struct {
+			Info struct {
+				State   string `json:"state"`
+				HAState string `json:"haState"`
+				Version string `json:"resourceManagerVersion"`
+				Started number `json:"startedOn"`
+			} `json:"clusterInfo"`
+		}
+		if err := c.do(ctx, base, request{method: http.MethodGet, path: "/ws/v1/cluster/info"}, &answer); err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		i := answer.Info
+		infos = append(infos, Info{base, i.State, i.HAState, i.Version, i.Started.time()})
+	}
+	return infos, errors.Join(failed...)
+}
+
+// Active returns the description of the active ResourceManager, and sends the next request there first.
+func (c *RM) Active(ctx context.Context) (Info, error) {
+	infos, err := c.Infos(ctx)
+	for _, i := range infos {
+		if i.HAState == "ACTIVE" {
+			for n, base := range c.bases {
+				if base == i.Address {
+					c.last.Store(int32(n))
+				}
+			}
+			return i, nil
+		}
+		err = errors.Join(err, fmt.Errorf("%s is %q", i.Address, i.HAState))
+	}
+	return Info{}, errors.Join(ErrNoActive, err)
+}

@@ -1,0 +1,404 @@
+package yarn
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestActive(t *testing.T) {
+	_, active := serve(t, map[string][]string{"GET /info": {"info"}, "GET /nodes": {"nodes"}})
+	standby, other := serve(t, map[string][]string{"GET /info": {"info-standby"}, "GET /nodes": {"redirect"}})
+	c := client(t, other, active)
+	info, err := c.Active(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Info{Address: active, State: "STARTED", HAState: "ACTIVE", Version: "3.5.0", Started: info.Started}
+	if diff := cmp.Diff(want, info); diff != "" || info.Started.Year() != 2026 {
+		t.Errorf("the active one (-want +got):\n%s\nstarted %v", diff, info.Started)
+	}
+	if _, err := c.Nodes(t.Context()); err != nil || len(standby.requests("GET /nodes")) != 0 {
+		t.Errorf("after Active, the standby got %q: %v", standby.requests("GET /nodes"), err)
+	}
+	infos, err := c.Infos(t.Context())
+	if err != nil || len(infos) != 2 || infos[0].HAState != "STANDBY" {
+		t.Errorf("Infos: %+v, %v", infos, err)
+	}
+}
+
+// TestFailover checks that requests go to the ResourceManager that is active now, whatever the others answer.
+func TestFailover(t *testing.T) {
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone.Close()
+	nowhere := "http://" + gone.Addr().String()
+	first, one := serve(t, map[string][]string{"GET /nodes": {"nodes", "redirect"}})
+	second, two := serve(t, map[string][]string{"GET /nodes": {"none-active", "nodes"}})
+	c := client(t, nowhere, one, two)
+	for i := range 3 {
+		if nodes, err := c.Nodes(t.Context()); err != nil || len(nodes) != 2 {
+			t.Errorf("request %d: %+v, %v", i, nodes, err)
+		}
+	}
+	// The first one answers once. Then it redirects, and the second one becomes active in the next round.
+	if a, b := len(first.requests("GET")), len(second.requests("GET")); a != 3 || b != 3 {
+		t.Errorf("the first got %d requests and the second %d, not 3 and 3", a, b)
+	}
+}
+
+func TestNoActive(t *testing.T) {
+	r, standby := serve(t, map[string][]string{
+		"GET /nodes": {"redirect"}, "GET /apps": {"none-active"}, "GET /info": {"info-standby"},
+	})
+	c := client(t, standby)
+	_, nodes := c.Nodes(t.Context())
+	_, apps := c.Apps(t.Context())
+	_, active := c.Active(t.Context())
+	for _, err := range []error{nodes, apps, active} {
+		if !errors.Is(err, ErrNoActive) || !strings.Contains(err.Error(), standby) {
+			t.Errorf("%v", err)
+		}
+	}
+	if !errors.Is(nodes, ErrStandby) || !errors.Is(apps, ErrStandby) {
+		t.Errorf("nodes: %v; applications: %v", nodes, apps)
+	}
+	if n := len(r.requests("GET /nodes")); n != rounds {
+		t.Errorf("%d requests, not %d", n, rounds)
+	}
+}
+
+func TestAnswersThatAreNone(t *testing.T) {
+	tests := map[string]struct {
+		answer http.HandlerFunc
+		want   string
+	}{
+		"a page": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = w.Write([]byte("<html>\n  Welcome</html>"))
+		}, "not JSON: <html> Welcome</html>; check that the address"},
+		"cut off": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"nodes":{"node":[`))
+		}, "unexpected end of JSON input"},
+		"endless": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			spaces := []byte(strings.Repeat(" ", 1<<20))
+			for range maxAnswer>>20 + 1 {
+				if _, err := w.Write(spaces); err != nil {
+					return
+				}
+			}
+		}, "the answer has more than 67108864 bytes"},
+		"silent": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "deadline exceeded"},
+		"forbidden": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) },
+			"status 403: (empty); check the user name"},
+		"a node without an id": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(`{"nodes":{"node":{"state":"RUNNING"}}}`))
+		}, "a node without an id"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewServer(test.answer)
+			defer s.Close()
+			c := client(t, s.URL)
+			if name == "silent" {
+				c.timeout = 50 * time.Millisecond
+			}
+			if _, err := c.Nodes(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v; it should contain %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	_, standby := serve(t, map[string][]string{"GET /nodes": {"redirect"}})
+	c := client(t, standby)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	if _, err := c.Nodes(ctx); err == nil || time.Since(start) > pause {
+		t.Errorf("after %v: %v", time.Since(start), err)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	for _, bad := range [][]string{nil, {""}, {"rm.example:8088"}, {"ftp://rm"}, {"http://rm?x=1"}, {"http://ok", "%"}} {
+		if _, err := NewRM(bad, HTTPOptions{}); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
+
+func TestNodes(t *testing.T) {
+	r, base := serve(t, map[string][]string{
+		"GET /nodes": {"nodes", "nodes-none"}, "GET /nodes/nm1.bed:45454": {"node-overcommitted"},
+		"GET /nodes/nope.bed:1": {"node-unknown"}, "GET /nodes/nm1.bed": {"node-no-port"},
+	})
+	c := client(t, base)
+	nodes, err := c.Nodes(t.Context(), NodeRunning, NodeLost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Node{{
+		ID: "nm1.bed:45454", Host: "nm1.bed", Rack: "/default-rack", State: NodeRunning, HTTPAddress: "nm1.bed:8042",
+		Version: "3.5.0", Containers: 1, Total: Resource{2048, 4}, Used: Resource{256, 1}, Available: Resource{1792, 3},
+		LastHealthUpdate: time.UnixMilli(1795518600544),
+	}, {
+		ID: "nm2.bed:45454", Host: "nm2.bed", Rack: "/default-rack", State: NodeRunning, HTTPAddress: "nm2.bed:8042",
+		Version: "3.5.0", Total: Resource{2048, 4}, Available: Resource{2048, 4}, Labels: []string{"elastic"},
+		LastHealthUpdate: time.UnixMilli(1795518600110),
+	}}
+	if diff := cmp.Diff(want, nodes); diff != "" {
+		t.Errorf("nodes (-want +got):\n%s", diff)
+	}
+	if sent := r.requests("GET /nodes"); !slices.Equal(sent, []string{"GET /nodes?states=RUNNING%2CLOST&user.name=batch"}) {
+		t.Errorf("sent %q", sent)
+	}
+	if none, err := c.Nodes(t.Context()); err != nil || len(none) != 0 {
+		t.Errorf("no nodes: %v, %v", none, err)
+	}
+	node, err := c.Node(t.Context(), "nm1.bed:45454")
+	if err != nil || node.Total != (Resource{128, 1}) || node.Available != (Resource{-128, 0}) {
+		t.Errorf("overcommitted: %+v, %v", node, err)
+	}
+	if _, err := c.Node(t.Context(), "nope.bed:1"); !errors.Is(err, ErrNotFound) ||
+		!strings.Contains(err.Error(), "NotFoundException: nodeId, nope.bed:1, is not found") {
+		t.Errorf("an unknown node: %v", err)
+	}
+	if _, err := c.Node(t.Context(), "nm1.bed"); err == nil || errors.Is(err, ErrNotFound) ||
+		!strings.Contains(err.Error(), "Expected host:port") {
+		t.Errorf("a node without its port: %v", err)
+	}
+}
+
+func TestResize(t *testing.T) {
+	const id, get, post = "nm1.bed:45454", "GET /nodes/nm1.bed:45454", "POST /nodes/nm1.bed:45454/resource"
+	// The change shows only in the third answer.
+	r, base := serve(t, map[string][]string{get: {"node", "node", "node-overcommitted"}, post: {"resized"}})
+	c := client(t, base)
+	node, err := c.Resize(t.Context(), id, Resource{128, 1}, 90*time.Second)
+	if err != nil || node.Total != (Resource{128, 1}) {
+		t.Fatalf("%+v, %v", node, err)
+	}
+	want := []string{post + `?user.name=batch {"resource":{"memory":128,"vCores":1},"overCommitTimeout":90000}`}
+	if sent := r.requests(post); !slices.Equal(sent, want) {
+		t.Errorf("sent %q, not %q", sent, want)
+	}
+	// It is there already.
+	if _, err := c.Resize(t.Context(), id, Resource{128, 1}, 0); err != nil || len(r.requests(post)) != 1 {
+		t.Errorf("sent again: %q, %v", r.requests(post), err)
+	}
+	// Half a millisecond is not 0, which kills at once.
+	_, _ = c.Resize(t.Context(), id, Resource{256, 1}, time.Millisecond/2)
+	if sent := r.requests(post); !strings.HasSuffix(sent[1], `"overCommitTimeout":1}`) {
+		t.Errorf("sent %q", sent)
+	}
+}
+
+func TestResizeWithoutEffect(t *testing.T) {
+	_, base := serve(t, map[string][]string{
+		"GET /nodes/nm1.bed:45454": {"node"}, "POST /nodes/nm1.bed:45454/resource": {"resized"},
+	})
+	_, err := client(t, base).Resize(t.Context(), "nm1.bed:45454", Resource{128, 1}, time.Second)
+	var none *NoEffectError
+	if !errors.As(err, &none) {
+		t.Fatalf("%v", err)
+	}
+	have := "2048 MiB and 4 vcores in state RUNNING"
+	want := NoEffectError{"the total of node nm1.bed:45454", "128 MiB and 1 vcores", have}
+	if *none != want {
+		t.Errorf("%+v", none)
+	}
+}
+
+// TestResizeRefused checks that nothing is sent if the request can do harm.
+func TestResizeRefused(t *testing.T) {
+	r, base := serve(t, nil)
+	c := client(t, base)
+	for _, test := range []struct {
+		id      string
+		total   Resource
+		timeout time.Duration
+	}{
+		{"nm1.bed", Resource{128, 1}, 0}, {":1", Resource{128, 1}, 0}, {"nm1.bed:99999", Resource{128, 1}, 0},
+		{"nm1.bed:1", Resource{-1, 1}, 0}, {"nm1.bed:1", Resource{1, -1}, 0}, {"nm1.bed:1", Resource{1, 1 << 32}, 0},
+		{"nm1.bed:1", Resource{1, 1}, -1}, {"nm1.bed:1", Resource{1, 1}, 25 * 24 * time.Hour},
+	} {
+		if _, err := c.Resize(t.Context(), test.id, test.total, test.timeout); err == nil {
+			t.Errorf("%+v is accepted", test)
+		}
+	}
+	if len(r.sent) > 0 {
+		t.Errorf("sent %q", r.sent)
+	}
+}
+
+func TestLabels(t *testing.T) {
+	r, base := serve(t, map[string][]string{
+		"GET /get-node-labels":    {"labels-none", "labels-none", "labels"},
+		"POST /add-node-labels":   {"label-added", "label-changed", "loose-added"},
+		"GET /get-node-to-labels": {"node-labels-none", "node-labels-none", "node-labels"},
+		"POST /replace-node-to-labels": {"node-labelled", "label-unknown",
+			"node-labelled"},
+	})
+	c := client(t, base)
+	if none, err := c.Labels(t.Context()); err != nil || len(none) != 0 {
+		t.Errorf("no labels: %v, %v", none, err)
+	}
+	if err := c.AddLabel(t.Context(), Label{"elastic", true}); err != nil {
+		t.Error(err)
+	}
+	sent := r.requests("POST /add")
+	if sent[0] != `POST /add-node-labels?user.name=batch {"nodeLabelInfo":[{"name":"elastic","exclusivity":true}]}` {
+		t.Errorf("sent %q", sent)
+	}
+	var status *StatusError
+	err := c.AddLabel(t.Context(), Label{"elastic", false})
+	if !errors.As(err, &status) || status.Status != 400 || status.Exception != "BadRequestException" {
+		t.Errorf("another exclusivity: %v", err)
+	}
+	var none *NoEffectError
+	if err := c.AddLabel(t.Context(), Label{"other", false}); !errors.As(err, &none) {
+		t.Errorf("a label that does not appear: %v", err)
+	}
+	labels, err := c.Labels(t.Context())
+	if diff := cmp.Diff([]Label{{"elastic", true}, {"loose", false}}, labels); diff != "" || err != nil {
+		t.Errorf("labels (-want +got):\n%s%v", diff, err)
+	}
+
+	if none, err := c.NodeLabels(t.Context()); err != nil || len(none) != 0 {
+		t.Errorf("no nodes with labels: %v, %v", none, err)
+	}
+	set := map[string]string{"nm2.bed": "elastic", "nm3.bed": "loose", "nm4.bed:1": ""}
+	if err := c.SetNodeLabels(t.Context(), set); err != nil {
+		t.Error(err)
+	}
+	want := `POST /replace-node-to-labels?user.name=batch {"nodeToLabels":[{"nodeId":"nm2.bed:0","labels":["elastic"]},` +
+		`{"nodeId":"nm3.bed:0","labels":["loose"]},{"nodeId":"nm4.bed:1","labels":[]}]}`
+	if sent := r.requests("POST /replace"); sent[0] != want {
+		t.Errorf("sent %s, not %s", sent[0], want)
+	}
+	if err := c.SetNodeLabels(t.Context(), map[string]string{"nm2.bed": "unknown"}); !errors.As(err, &status) {
+		t.Errorf("an unknown label: %v", err)
+	}
+	if err := c.SetNodeLabels(t.Context(), map[string]string{"nm2.bed": ""}); !errors.As(err, &none) {
+		t.Errorf("a label that stays: %v", err)
+	}
+	nodes, err := c.NodeLabels(t.Context())
+	mapping := map[string]string{"nm2.bed:0": "elastic", "nm2.bed:45454": "elastic", "nm3.bed:0": "loose"}
+	if diff := cmp.Diff(mapping, nodes); diff != "" || err != nil {
+		t.Errorf("labels of nodes (-want +got):\n%s%v", diff, err)
+	}
+}
+
+// recordedApp returns the id of the application of the recordings.
+func recordedApp(t *testing.T) string {
+	return regexp.MustCompile("application_[0-9]+_[0-9]+").FindString(string(body(t, "new-app")))
+}
+
+func TestApps(t *testing.T) {
+	id := recordedApp(t)
+	r, base := serve(t, map[string][]string{
+		"GET /apps": {"apps", "apps-none"}, "GET /apps/" + id: {"node-unknown", "app", "app", "app", "app-killed"},
+		"POST /apps/new-application": {"new-app"}, "POST /apps": {"submitted"}, "PUT /apps/" + id + "/state": {"killing"},
+	})
+	c := client(t, base)
+	app, err := c.Submit(t.Context(), Submission{
+		Name: "sleep", Queue: "default", Type: "TEST", Command: "exec sleep 300", Master: Resource{256, 1}, MaxAttempts: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := App{
+		ID: id, Name: "sleep", User: "root", Queue: "root.default", Type: "TEST", State: AppAccepted, FinalStatus: "UNDEFINED",
+		Diagnostics: app.Diagnostics, Started: app.Started, MasterNode: "nm1.bed:45454", Containers: 1, Allocated: Resource{256, 1},
+	}
+	if diff := cmp.Diff(want, app); diff != "" || app.Started.Year() != 2026 || app.Diagnostics == "" {
+		t.Errorf("submitted (-want +got):\n%s\n%+v", diff, app)
+	}
+	submitted := `POST /apps?user.name=batch {"application-id":"` + id + `","application-name":"sleep","queue":"default",` +
+		`"application-type":"TEST","max-app-attempts":1,"resource":{"memory":256,"vCores":1},` +
+		`"am-container-spec":{"commands":{"command":"exec sleep 300"}}}`
+	if sent := r.requests("POST /apps?"); !slices.Equal(sent, []string{submitted}) {
+		t.Errorf("sent %q, not %s", sent, submitted)
+	}
+	apps, err := c.Apps(t.Context(), AppAccepted)
+	if err != nil || len(apps) != 1 || !cmp.Equal(apps[0], want) {
+		t.Errorf("applications: %+v, %v", apps, err)
+	}
+	if none, err := c.Apps(t.Context()); err != nil || len(none) != 0 {
+		t.Errorf("no applications: %v, %v", none, err)
+	}
+	app, err = c.Kill(t.Context(), id)
+	if err != nil || app.State != AppKilled || app.Containers != 0 || app.Finished.Before(app.Started) {
+		t.Errorf("killed: %+v, %v", app, err)
+	}
+	if _, err := c.Kill(t.Context(), id); err != nil || len(r.requests("PUT")) != 1 {
+		t.Errorf("killed twice: %q, %v", r.requests("PUT"), err)
+	}
+}
+
+func TestKillWithoutEffect(t *testing.T) {
+	_, base := serve(t, map[string][]string{"GET /apps/a": {"app"}, "PUT /apps/a/state": {"killing"}})
+	var none *NoEffectError
+	if _, err := client(t, base).Kill(t.Context(), "a"); !errors.As(err, &none) || none.Have != "ACCEPTED" {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestScheduler(t *testing.T) {
+	_, base := serve(t, map[string][]string{
+		"GET /scheduler": {"scheduler", `scheduler "capacityScheduler"=>"fairScheduler"`},
+	})
+	c := client(t, base)
+	root, err := c.Scheduler(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Queue{Path: "root", Queues: []Queue{{
+		Path: "root.batch", State: "RUNNING", Partitions: []Partition{{}, {Label: "elastic"}},
+	}, {
+		Path: "root.default", State: "RUNNING", Apps: 1, Partitions: []Partition{
+			{Used: Resource{256, 1}, Masters: Resource{256, 1}}, {Label: "elastic"},
+		},
+	}}}
+	if diff := cmp.Diff(want, root); diff != "" {
+		t.Errorf("queues (-want +got):\n%s", diff)
+	}
+	if _, err := c.Scheduler(t.Context()); err == nil || !strings.Contains(err.Error(), `"fairScheduler"`) {
+		t.Errorf("another scheduler: %v", err)
+	}
+}
+
+func TestContainers(t *testing.T) {
+	_, base := serve(t, map[string][]string{"GET /containers": {"containers", "containers-none", `containers "id"=>"no"`}})
+	c := NewNM(HTTPOptions{})
+	got, err := c.Containers(t.Context(), base)
+	want := []Container{{
+		ID: strings.Replace(recordedApp(t), "application", "container", 1) + "_01_000001", State: "RUNNING", ExitCode: -1000, User: "root", Size: Resource{256, 1},
+		ExecutionType: Guaranteed,
+	}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("containers (-want +got):\n%s%v", diff, err)
+	}
+	if none, err := c.Containers(t.Context(), base); err != nil || len(none) != 0 {
+		t.Errorf("no containers: %v, %v", none, err)
+	}
+	if _, err := c.Containers(t.Context(), base); err == nil || !strings.Contains(err.Error(), "without an id") {
+		t.Errorf("a container without an id: %v", err)
+	}
+}
