@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 )
 
 // NM is a client of the web services of NodeManagers, which can only be read. Its methods may be called concurrently.
@@ -11,6 +12,43 @@ type NM struct{ web }
 
 // NewNM returns a client of NodeManagers.
 func NewNM(o HTTPOptions) *NM { return &NM{newWeb(o)} }
+
+// NMInfo describes a NodeManager by its own account.
+type NMInfo struct {
+	ID      string // host:port
+	Healthy bool
+	Health  string // why it is not
+	Version string
+	Started time.Time
+	// Total is the total that the NodeManager knows: its configuration's until the first heartbeat after a resize.
+	Total Resource
+}
+
+// Info returns the description of a NodeManager with this base address, such as http://nm1.example:8042.
+func (c *NM) Info(ctx context.Context, base string) (NMInfo, error) {
+	var answer struct {
+		Info struct {
+			ID      string `json:"id"`
+			Healthy flag   `json:"nodeHealthy"`
+			Health  string `json:"healthReport"`
+			Version string `json:"nodeManagerVersion"`
+			Started number `json:"nmStartupTime"`
+			Memory  number `json:"totalPmemAllocatedContainersMB"`
+			VCores  number `json:"totalVCoresAllocatedContainers"`
+		} `json:"nodeInfo"`
+	}
+	if err := c.do(ctx, base, request{method: http.MethodGet, path: "/ws/v1/node"}, &answer); err != nil {
+		return NMInfo{}, err
+	}
+	i := answer.Info
+	if i.ID == "" {
+		return NMInfo{}, errors.New("the NodeManager at " + base + " does not say its id")
+	}
+	return NMInfo{
+		ID: i.ID, Healthy: bool(i.Healthy), Health: i.Health, Version: i.Version, Started: i.Started.time(),
+		Total: Resource{int64(i.Memory), int64(i.VCores)},
+	}, nil
+}
 
 // ExecutionType says whether a container has a right to its resources.
 type ExecutionType string

@@ -134,8 +134,10 @@ type resizeJSON struct {
 // ResourceManager tells their applications which it will kill, and kills them, newest first and masters last, when
 // overCommit has passed; at once if overCommit is 0. It returns the node as read back.
 //
-// The ResourceManager forgets the deadline when it ends, and then kills nothing. A node that has that total already is
-// left alone: the ResourceManager would ignore the request, its deadline included. After a NodeManager has started
+// A node that has that total already is left alone: the ResourceManager would ignore the request, its deadline included.
+//
+// The ResourceManager stores neither the total nor the deadline. After it has started again, it learns the total from the
+// NodeManager, which knows it from its next heartbeat on ([NM.Info]), and kills nothing. After a NodeManager has started
 // again, its own configuration sets the total. A total below the scheduler's minimum allocation is accepted here, but
 // the ResourceManager shuts down a NodeManager that registers with it.
 func (c *RM) Resize(ctx context.Context, id string, total Resource, overCommit time.Duration) (Node, error) {

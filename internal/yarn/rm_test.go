@@ -156,16 +156,17 @@ func TestNodes(t *testing.T) {
 	want := []Node{{
 		ID: "nm1.bed:45454", Host: "nm1.bed", Rack: "/default-rack", State: NodeRunning, HTTPAddress: "nm1.bed:8042",
 		Version: "3.5.0", Containers: 1, Total: Resource{2048, 4}, Used: Resource{256, 1}, Available: Resource{1792, 3},
-		LastHealthUpdate: time.UnixMilli(1795518600544),
+		LastHealthUpdate: time.UnixMilli(1795519545931),
 	}, {
 		ID: "nm2.bed:45454", Host: "nm2.bed", Rack: "/default-rack", State: NodeRunning, HTTPAddress: "nm2.bed:8042",
 		Version: "3.5.0", Total: Resource{2048, 4}, Available: Resource{2048, 4}, Labels: []string{"elastic"},
-		LastHealthUpdate: time.UnixMilli(1795518600110),
+		LastHealthUpdate: time.UnixMilli(1795519545947),
 	}}
 	if diff := cmp.Diff(want, nodes); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
 	}
-	if sent := r.requests("GET /nodes"); !slices.Equal(sent, []string{"GET /nodes?states=RUNNING%2CLOST&user.name=batch"}) {
+	asked := []string{"GET /nodes?states=RUNNING%2CLOST&user.name=batch"}
+	if sent := r.requests("GET /nodes"); !slices.Equal(sent, asked) {
 		t.Errorf("sent %q", sent)
 	}
 	if none, err := c.Nodes(t.Context()); err != nil || len(none) != 0 {
@@ -381,6 +382,19 @@ func TestScheduler(t *testing.T) {
 	}
 	if _, err := c.Scheduler(t.Context()); err == nil || !strings.Contains(err.Error(), `"fairScheduler"`) {
 		t.Errorf("another scheduler: %v", err)
+	}
+}
+
+func TestNodeInfo(t *testing.T) {
+	_, base := serve(t, map[string][]string{"GET ": {"node-info", `node-info "id"=>"no"`}})
+	c := NewNM(HTTPOptions{})
+	info, err := c.Info(t.Context(), base)
+	want := NMInfo{ID: "nm1.bed:45454", Healthy: true, Version: "3.5.0", Started: info.Started, Total: Resource{2048, 4}}
+	if diff := cmp.Diff(want, info); diff != "" || err != nil || info.Started.Year() != 2026 {
+		t.Errorf("the NodeManager (-want +got):\n%s%v, %v", diff, info.Started, err)
+	}
+	if _, err := c.Info(t.Context(), base); err == nil || !strings.Contains(err.Error(), "does not say its id") {
+		t.Errorf("without an id: %v", err)
 	}
 }
 

@@ -51,6 +51,7 @@ ask app "/apps/$app"
 ask nodes /nodes
 ask node "/nodes/$node"
 ask scheduler /scheduler
+record node-info http://nm1.bed:8042/ws/v1/node
 record containers http://nm1.bed:8042/ws/v1/node/containers
 record containers-none http://nm2.bed:8042/ws/v1/node/containers
 ask resized "/nodes/$node/resource$as" -d '{"resource":{"memory":128,"vCores":1},"overCommitTimeout":600000}'
