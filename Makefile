@@ -69,7 +69,7 @@ $(CONTROLLER_GEN):
 	$(FAST) GOBIN=$(CURDIR)/$(BIN) go install sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_GEN_VERSION)
 
 # Unit tests are those of all packages but the test bed's levels. The lab's own tests need no kernel.
-UNIT = $$(go list ./... | grep -vE '/test/(bed|e2e|kernel)')
+UNIT = $$(go list ./... | grep -vE '/test/(bed|e2e|kernel|yarn)')
 
 # go list compiles the packages and their tests; go test then only links. Lint runs vet, which in go test would read every
 # dependency once more.
@@ -146,6 +146,21 @@ test-node-static: e2e-test bed ## level 5a with a kubelet that gives containers 
 test-node-v2: e2e-test bed ## level 5b: pods on a real node with cgroup v2 and systemd, in a virtual machine (root)
 	$(E2E) -test.timeout=90m -test.run=TestNode -on=vm
 
+YARN_TEST := cd test/yarn && $(CURDIR)/$(OUT)/test/yarn.test -test.timeout=30m
+
+yarn-bed: ## build the test bed's YARN: Hadoop through Maven, half a minute on a new machine
+	@mkdir -p $(BIN) $(OUT)/test
+	test/bed/yarn/build.sh $(if $(WATERLINE_SOAK),spark)
+	$(FAST) go build -o $(BIN)/ ./test/bed/cmd/yarn
+	$(FAST) go test -c -vet=off -o $(OUT)/test/yarn.test ./test/yarn
+
+yarn: yarn-bed ## a ResourceManager and two NodeManagers of Hadoop on this machine until ^C (root)
+	$(BIN)/yarn up
+
+test-yarn: yarn-bed ## level 6: real YARN, with jobs (root, Java 17, Maven)
+	go test -vet=off -count=1 ./test/bed/yarn
+	$(YARN_TEST)
+
 bench: bed ## measure; figures go to out/bench
 	test/bench.sh
 
@@ -166,4 +181,4 @@ clean: ## remove everything that was built
 
 .PHONY: help build demo demo-vm test soak check format vet lint generate generated test-unit test-pure race \
 	kernel-test e2e-test test-kernel vm test-vm test-vm-cpus bed test-api test-api-figures test-node test-node-figures \
-	test-node-static test-node-v2 bench results cluster cluster-down packages clean
+	test-node-static test-node-v2 yarn-bed yarn test-yarn bench results cluster cluster-down packages clean

@@ -2,8 +2,8 @@
 # Installs the Debian or Ubuntu packages that the test bed needs and this machine lacks. Without root it prints their names.
 set -euo pipefail
 packages=(
-	busybox-static cpio e2fsprogs etcd-server ffmpeg gcc iproute2 libc6-dev libseccomp-dev mmdebstrap pkg-config
-	prometheus qemu-system-x86 redis-server runc stress-ng
+	busybox-static cpio e2fsprogs etcd-server ffmpeg gcc iproute2 libc6-dev libseccomp-dev maven mmdebstrap
+	openjdk-17-jre-headless pkg-config prometheus python3-pip qemu-system-x86 redis-server runc stress-ng
 )
 missing=()
 for p in "${packages[@]}"; do

@@ -1,0 +1,248 @@
+package yarn
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/yarn"
+)
+
+// MinMemory is the smallest container in MiB. A NodeManager with less than that is shut down when it registers.
+const MinMemory = 128
+
+// Options say what to bring up.
+type Options struct {
+	Lib  string // directory of Hadoop's jars
+	Dir  string // directory for configuration and state; that of [Enter]
+	Logs string // directory for logs; emptied first
+	HA   bool   // two ResourceManagers and ZooKeeper
+}
+
+// Bed is a YARN cluster.
+type Bed struct {
+	lib, dir, logs string
+	ha             bool
+	java           string // JAVA_HOME
+	rms            []*Daemon
+	nodes          map[int]*Daemon
+}
+
+// Attach returns the cluster that another process runs, to run commands in it with [Bed.Command].
+func Attach(o Options) (*Bed, error) {
+	b := &Bed{ha: o.HA, nodes: map[int]*Daemon{}}
+	for path, from := range map[*string]string{&b.lib: o.Lib, &b.dir: o.Dir, &b.logs: o.Logs} {
+		absolute, err := filepath.Abs(from)
+		if err != nil {
+			return nil, err
+		}
+		*path = absolute
+	}
+	jars, _ := filepath.Glob(filepath.Join(b.lib, "hadoop-yarn-server-resourcemanager-*.jar"))
+	if len(jars) == 0 {
+		return nil, fmt.Errorf("no Hadoop in %s; run test/bed/yarn/build.sh", b.lib)
+	}
+	java, err := exec.LookPath("java")
+	if err != nil {
+		return nil, fmt.Errorf("the bed needs Java 17; install openjdk-17-jre-headless: %w", err)
+	}
+	if java, err = filepath.EvalSymlinks(java); err != nil {
+		return nil, err
+	}
+	b.java = filepath.Dir(filepath.Dir(java))
+	return b, nil
+}
+
+// Up configures a cluster and starts its ResourceManager, or both. It does not wait until they work.
+func Up(o Options) (*Bed, error) {
+	b, err := Attach(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.RemoveAll(b.logs); err != nil {
+		return nil, fmt.Errorf("emptying the directory of logs: %w", err)
+	}
+	if err := os.MkdirAll(b.logs, 0o755); err != nil {
+		return nil, fmt.Errorf("making the directory of logs: %w", err)
+	}
+	if err := b.configure(); err != nil {
+		return nil, fmt.Errorf("configuring YARN: %w", err)
+	}
+	ids := []string{"rm1"}
+	if b.ha {
+		ids = []string{"rm1", "rm2"}
+		zk := b.daemon("zk", 128, "org.apache.zookeeper.server.ZooKeeperServerMain", strconv.Itoa(zkPort), b.in("zk"))
+		if err := zk.Start(); err != nil {
+			return nil, err
+		}
+	}
+	for _, id := range ids {
+		var args []string
+		if b.ha {
+			args = append(args, "-Dyarn.resourcemanager.ha.id="+id)
+		}
+		rm := b.daemon(id, 512, "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager", args...)
+		if err := rm.Start(); err != nil {
+			return nil, err
+		}
+		b.rms = append(b.rms, rm)
+	}
+	return b, nil
+}
+
+const zkHost = "zk.bed"
+
+// RMHost returns the host name of a ResourceManager, counted from 1.
+func RMHost(i int) string { return "rm" + strconv.Itoa(i) + ".bed" }
+
+// RM returns a ResourceManager, counted from 1.
+func (b *Bed) RM(i int) *Daemon { return b.rms[i-1] }
+
+// RMURL returns the base address of a ResourceManager's web services.
+func RMURL(i int) string { return fmt.Sprintf("http://%s:%d", RMHost(i), rmWebPort) }
+
+// RMAdmin returns the address of a ResourceManager's administration protocol.
+func RMAdmin(i int) string { return fmt.Sprintf("%s:%d", RMHost(i), rmAdminPort) }
+
+// NodeID returns the id under which a NodeManager registers.
+func NodeID(i int) string { return fmt.Sprintf("%s:%d", NodeHost(i), nmPort) }
+
+// NodeURL returns the base address of a NodeManager's web services.
+func NodeURL(i int) string { return fmt.Sprintf("http://%s:%d", NodeHost(i), nmWebPort) }
+
+// Node returns a NodeManager that was added, counted from 1.
+func (b *Bed) Node(i int) *Daemon { return b.nodes[i] }
+
+// AddNode configures a NodeManager that offers memory in MiB and vcores, and starts it. It does not wait until it
+// registers.
+func (b *Bed) AddNode(i, memory, vcores int) error {
+	if i < 1 || i > MaxNodes {
+		return fmt.Errorf("node %d: nodes are counted from 1 to %d", i, MaxNodes)
+	}
+	name := "nm" + strconv.Itoa(i)
+	host := NodeHost(i)
+	own := properties{
+		"yarn.nodemanager.hostname":            host,
+		"yarn.nodemanager.bind-host":           host,
+		"yarn.nodemanager.address":             NodeID(i),
+		"yarn.nodemanager.localizer.address":   host + ":8040",
+		"yarn.nodemanager.webapp.address":      fmt.Sprintf("%s:%d", host, nmWebPort),
+		"mapreduce.shuffle.port":               strconv.Itoa(13562 + i), // it listens on all addresses
+		"yarn.nodemanager.local-dirs":          b.in(name, "local"),
+		"yarn.nodemanager.log-dirs":            filepath.Join(b.logs, name),
+		"yarn.nodemanager.recovery.dir":        b.in(name, "recovery"),
+		"yarn.nodemanager.resource.memory-mb":  strconv.Itoa(memory),
+		"yarn.nodemanager.resource.cpu-vcores": strconv.Itoa(vcores),
+	}
+	b.nodes[i] = b.daemon(name, 256, "org.apache.hadoop.yarn.server.nodemanager.NodeManager", own.definitions()...)
+	return b.nodes[i].Start()
+}
+
+// Down stops every daemon, NodeManagers first, and waits until they are gone.
+func (b *Bed) Down(ctx context.Context) error {
+	for _, d := range b.nodes {
+		if err := d.Stop(ctx); err != nil {
+			return err
+		}
+	}
+	for _, d := range b.rms {
+		if err := d.Stop(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Command returns a command that runs a Java class with Hadoop's jars and the cluster's configuration, such as a job's
+// client.
+func (b *Bed) Command(ctx context.Context, class string, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, filepath.Join(b.java, "bin/java"), b.javaArgs(256, class, args...)...)
+	c.Env, c.Dir = b.Env(), b.dir
+	return c
+}
+
+// Env returns the environment in which Hadoop's commands find the cluster.
+func (b *Bed) Env() []string {
+	return append(os.Environ(), "JAVA_HOME="+b.java, "HADOOP_CONF_DIR="+b.conf(), "YARN_CONF_DIR="+b.conf(),
+		"TMPDIR="+b.in("tmp"))
+}
+
+// javaArgs returns the arguments of a Java virtual machine with a heap of at most that many MiB.
+func (b *Bed) javaArgs(heap int, class string, args ...string) []string {
+	// Nothing is to stay in /tmp when the process is killed.
+	all := []string{"-Xmx" + strconv.Itoa(heap) + "m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+		"-Djava.io.tmpdir=" + b.in("tmp")}
+	// Hadoop's reflection needs them from Java 17 on.
+	for _, open := range []string{"lang", "util", "net", "io", "math", "text", "util.concurrent"} {
+		all = append(all, "--add-opens=java.base/java."+open+"=ALL-UNNAMED")
+	}
+	return append(append(all, "-cp", b.classpath(":"), class), args...)
+}
+
+func (b *Bed) classpath(separator string) string {
+	return b.conf() + separator + filepath.Join(b.lib, "*")
+}
+func (b *Bed) conf() string             { return b.in("conf") }
+func (b *Bed) exclude() string          { return b.in("conf", "exclude.xml") }
+func (b *Bed) in(path ...string) string { return filepath.Join(append([]string{b.dir}, path...)...) }
+
+// LogTails returns the end of every daemon's log, for when something went wrong.
+func (b *Bed) LogTails() string {
+	var tails strings.Builder
+	files, _ := filepath.Glob(filepath.Join(b.logs, "*.log"))
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		const enough = 3000
+		if len(content) > enough {
+			content = content[len(content)-enough:]
+		}
+		fmt.Fprintf(&tails, "\n--- %s\n%s", filepath.Base(file), content)
+	}
+	return tails.String()
+}
+
+// Eventually calls a function until it returns nil, and returns its last error when the context ends.
+func Eventually(ctx context.Context, try func(context.Context) error) error {
+	for {
+		err := try(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("%w; the last try: %w", ctx.Err(), err)
+		}
+	}
+}
+
+// URLs returns the base addresses of the web services of all ResourceManagers.
+func (b *Bed) URLs() []string {
+	if b.ha {
+		return []string{RMURL(1), RMURL(2)}
+	}
+	return []string{RMURL(1)}
+}
+
+// Ready returns when the active ResourceManager has that many NodeManagers running.
+func (b *Bed) Ready(ctx context.Context, nodes int) error {
+	rm, err := yarn.NewRM(b.URLs(), yarn.HTTPOptions{})
+	if err != nil {
+		return err
+	}
+	return Eventually(ctx, func(ctx context.Context) error {
+		running, err := rm.Nodes(ctx, yarn.NodeRunning)
+		if err == nil && len(running) < nodes {
+			err = fmt.Errorf("%d of %d NodeManagers run", len(running), nodes)
+		}
+		return err
+	})
+}

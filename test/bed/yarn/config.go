@@ -1,0 +1,186 @@
+package yarn
+
+import (
+	"encoding/xml"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Ports of the daemons, each on its own loopback address. They are Hadoop's defaults, except where that would be a port
+// chosen by chance.
+const (
+	rmWebPort   = 8088
+	rmAdminPort = 8033
+	nmPort      = 45454
+	nmWebPort   = 8042
+	zkPort      = 2181
+)
+
+// Label is the node label that the queues know. A test has to add it to the cluster.
+const Label = "elastic"
+
+// Queues. Both reach the whole default partition and the whole partition of [Label].
+const (
+	DefaultQueue = "default"
+	LabelQueue   = "batch" // its applications go to Label if their client leaves the expression out
+)
+
+type properties map[string]string
+
+// file returns the properties in Hadoop's XML format.
+func (p properties) file() string {
+	var b strings.Builder
+	b.WriteString("<configuration>\n")
+	for _, name := range slices.Sorted(maps.Keys(p)) {
+		fmt.Fprintf(&b, "  <property><name>%s</name><value>", name)
+		_ = xml.EscapeText(&b, []byte(p[name]))
+		b.WriteString("</value></property>\n")
+	}
+	b.WriteString("</configuration>\n")
+	return b.String()
+}
+
+// definitions returns the properties as options of a Hadoop command.
+func (p properties) definitions() []string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(p)) {
+		all = append(all, "-D"+name+"="+p[name])
+	}
+	return all
+}
+
+// configure writes the configuration that daemons, jobs and clients share.
+func (b *Bed) configure() error {
+	files := map[string]string{
+		"core-site.xml": properties{
+			"fs.defaultFS":                      "file:///",
+			"hadoop.tmp.dir":                    b.in("tmp"),
+			"ipc.client.connect.retry.interval": "200",
+		}.file(),
+		"yarn-site.xml":          b.yarnSite().file(),
+		"mapred-site.xml":        b.mapredSite().file(),
+		"capacity-scheduler.xml": capacityScheduler().file(),
+		"exclude.xml":            "<hosts/>\n",
+		"log4j.properties": "log4j.rootLogger=INFO,out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n" +
+			"log4j.appender.out.target=System.err\nlog4j.appender.out.layout=org.apache.log4j.PatternLayout\n" +
+			"log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %p %c{2}: %m%n\n",
+	}
+	if err := os.MkdirAll(b.in("tmp"), 0o755); err != nil {
+		return err
+	}
+	for name, content := range files {
+		path := filepath.Join(b.conf(), name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Bed) yarnSite() properties {
+	site := properties{
+		"yarn.resourcemanager.recovery.enabled":                                 "true",
+		"yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms":      "2000",
+		"yarn.resourcemanager.nodes.exclude-path":                               b.exclude(),
+		"yarn.resourcemanager.nodemanagers.heartbeat-interval-ms":               "500",
+		"yarn.resourcemanager.connect.retry-interval.ms":                        "1000",
+		"yarn.resourcemanager.am.max-attempts":                                  "3",
+		"yarn.nm.liveness-monitor.expiry-interval-ms":                           "15000",
+		"yarn.node-labels.enabled":                                              "true",
+		"yarn.node-attribute.fs-store.root-dir":                                 "file://" + b.in("attributes"),
+		"yarn.node-labels.fs-store.root-dir":                                    "file://" + b.in("labels"),
+		"yarn.scheduler.minimum-allocation-mb":                                  strconv.Itoa(MinMemory),
+		"yarn.application.classpath":                                            b.classpath(","),
+		"yarn.nodemanager.aux-services":                                         "mapreduce_shuffle",
+		"yarn.nodemanager.recovery.enabled":                                     "true",
+		"yarn.nodemanager.vmem-check-enabled":                                   "false",
+		"yarn.nodemanager.disk-health-checker.enable":                           "false",
+		"yarn.nodemanager.env-whitelist":                                        "JAVA_HOME,HADOOP_CONF_DIR,PATH",
+		"yarn.nodemanager.container-localizer.java.opts":                        "-Xmx128m -XX:+UseSerialGC",
+		"yarn.resourcemanager.decommissioning-nodes-watcher.poll-interval-secs": "1",
+	}
+	if !b.ha {
+		site["yarn.resourcemanager.hostname"] = RMHost(1)
+		site["yarn.resourcemanager.store.class"] =
+			"org.apache.hadoop.yarn.server.resourcemanager.recovery.FileSystemRMStateStore"
+		site["yarn.resourcemanager.fs.state-store.uri"] = "file://" + b.in("state")
+		return site
+	}
+	site["yarn.resourcemanager.ha.enabled"] = "true"
+	site["yarn.resourcemanager.cluster-id"] = "bed"
+	site["yarn.resourcemanager.ha.rm-ids"] = "rm1,rm2"
+	site["yarn.resourcemanager.hostname.rm1"] = RMHost(1)
+	site["yarn.resourcemanager.hostname.rm2"] = RMHost(2)
+	site["yarn.resourcemanager.store.class"] =
+		"org.apache.hadoop.yarn.server.resourcemanager.recovery.ZKRMStateStore"
+	zk := zkHost + ":" + strconv.Itoa(zkPort)
+	site["hadoop.zk.address"] = zk               // for the store of state
+	site["yarn.resourcemanager.zk-address"] = zk // for the election
+	site["yarn.resourcemanager.ha.automatic-failover.zk-timeout-ms"] = "4000"
+	site["hadoop.zk.timeout-ms"] = "4000"
+	return site
+}
+
+func (b *Bed) mapredSite() properties {
+	small := "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xmx"
+	return properties{
+		"mapreduce.framework.name":                     "yarn",
+		"mapreduce.application.classpath":              b.classpath(","),
+		"yarn.app.mapreduce.am.staging-dir":            b.in("staging"),
+		"yarn.app.mapreduce.am.resource.mb":            "512",
+		"yarn.app.mapreduce.am.command-opts":           small + "256m",
+		"mapreduce.map.memory.mb":                      "256",
+		"mapreduce.map.java.opts":                      small + "128m",
+		"mapreduce.reduce.memory.mb":                   "256",
+		"mapreduce.reduce.java.opts":                   small + "128m",
+		"mapreduce.task.io.sort.mb":                    "16", // the default does not fit into the heap
+		"mapreduce.job.reduce.slowstart.completedmaps": "1.0",
+	}
+}
+
+func capacityScheduler() properties {
+	const calculator = "org.apache.hadoop.yarn.util.resource.DominantResourceCalculator"
+	const prefix = "yarn.scheduler.capacity."
+	const root = prefix + "root."
+	p := properties{
+		// The default calculator ignores vcores: then fewer vcores on a node would change nothing.
+		prefix + "resource-calculator":                         calculator,
+		prefix + "maximum-am-resource-percent":                 "1.0",
+		root + "queues":                                        DefaultQueue + "," + LabelQueue,
+		root + "accessible-node-labels":                        "*",
+		root + "accessible-node-labels." + Label + ".capacity": "100",
+		root + LabelQueue + ".default-node-label-expression":   Label,
+	}
+	for _, queue := range []string{DefaultQueue, LabelQueue} {
+		p[root+queue+".capacity"] = "50"
+		p[root+queue+".maximum-capacity"] = "100"
+		p[root+queue+".user-limit-factor"] = "10"
+		p[root+queue+".accessible-node-labels"] = Label
+		p[root+queue+".accessible-node-labels."+Label+".capacity"] = "50"
+		p[root+queue+".accessible-node-labels."+Label+".maximum-capacity"] = "100"
+	}
+	return p
+}
+
+// Exclude tells the ResourceManager, from its next refresh of nodes on, which hosts are to be decommissioned; none if
+// there is no host.
+func (b *Bed) Exclude(hosts ...string) error {
+	var file strings.Builder
+	file.WriteString("<hosts>\n")
+	for _, host := range hosts {
+		fmt.Fprintf(&file, "  <host><name>%s</name></host>\n", host)
+	}
+	file.WriteString("</hosts>\n")
+	if err := os.WriteFile(b.exclude(), []byte(file.String()), 0o644); err != nil {
+		return fmt.Errorf("writing the list of hosts to decommission: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,225 @@
+package yarn
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Job is a client that has submitted an application and waits for its end.
+type Job struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error
+
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+// Write implements [io.Writer] for the client's output.
+func (j *Job) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.out.Write(p)
+}
+
+// Output returns what the client has written so far.
+func (j *Job) Output() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.out.String()
+}
+
+// StartJob starts a job's client.
+func StartJob(c *exec.Cmd) (*Job, error) {
+	j := &Job{cmd: c, done: make(chan struct{})}
+	c.Stdout, c.Stderr = j, j
+	if err := c.Start(); err != nil {
+		return nil, fmt.Errorf("starting a job: %w", err)
+	}
+	go func() {
+		j.err = c.Wait()
+		close(j.done)
+	}()
+	return j, nil
+}
+
+var applicationID = regexp.MustCompile(`Submitted application (application_\d+_\d+)`)
+
+// ID returns the id of the job's application, as soon as the client says it.
+func (j *Job) ID(ctx context.Context) (string, error) {
+	var id string
+	err := Eventually(ctx, func(context.Context) error {
+		if match := applicationID.FindStringSubmatch(j.Output()); match != nil {
+			id = match[1]
+			return nil
+		}
+		return errors.New("the client has not submitted an application")
+	})
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, j.Output())
+	}
+	return id, nil
+}
+
+// Wait returns when the job has ended. A job that failed is an error, with the client's output.
+func (j *Job) Wait(ctx context.Context) error {
+	select {
+	case <-j.done:
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for a job: %w: %s", ctx.Err(), j.Output())
+	}
+	if j.err != nil {
+		return fmt.Errorf("a job failed: %w: %s", j.err, j.Output())
+	}
+	return nil
+}
+
+// Counter returns a counter of a MapReduce job that has ended, such as "Killed map tasks". MapReduce prints no counter
+// that is 0.
+func (j *Job) Counter(name string) int {
+	match := regexp.MustCompile(`(?m)^\s+` + regexp.QuoteMeta(name) + `=(\d+)$`).FindStringSubmatch(j.Output())
+	if match == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(match[1])
+	return n
+}
+
+// Sleep returns a MapReduce job whose maps and reduces sleep.
+func (b *Bed) Sleep(ctx context.Context, maps, reduces int, each time.Duration) *exec.Cmd {
+	ms := strconv.FormatInt(each.Milliseconds(), 10)
+	return b.Command(ctx, "org.apache.hadoop.mapreduce.SleepJob", "-m", strconv.Itoa(maps), "-r", strconv.Itoa(reduces),
+		"-mt", ms, "-rt", ms)
+}
+
+// Shell returns a DistributedShell job: containers of 256 MiB that run a shell command on nodes with a label.
+func (b *Bed) Shell(ctx context.Context, command string, containers int, label string) (*exec.Cmd, error) {
+	jars, _ := filepath.Glob(filepath.Join(b.lib, "hadoop-yarn-applications-distributedshell-*.jar"))
+	if len(jars) != 1 {
+		return nil, fmt.Errorf("%s has %d jars of DistributedShell, not 1; run test/bed/yarn/build.sh", b.lib, len(jars))
+	}
+	return b.Command(ctx, "org.apache.hadoop.yarn.applications.distributedshell.Client", "-jar", jars[0],
+		"-shell_command", command, "-num_containers", strconv.Itoa(containers), "-container_memory", "256",
+		"-master_memory", "256", "-node_label_expression", label, "-timeout", "600000"), nil
+}
+
+// rowSize is the length of a row of TeraSort: a key of 10 bytes and a value.
+const rowSize, keySize = 100, 10
+
+// Rows is the input of a sort, in a directory.
+type Rows struct {
+	Dir   string
+	count int
+	sum   uint64 // of the rows' checksums, in any order
+}
+
+// NewRows makes rows with keys at random, in as many files. A map reads one file.
+func (b *Bed) NewRows(name string, count, files int) (Rows, error) {
+	r := Rows{Dir: b.in(name), count: count}
+	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
+		return r, err
+	}
+	random := rand.NewChaCha8([32]byte{})
+	for f := range files {
+		content := make([]byte, (count*(f+1)/files-count*f/files)*rowSize)
+		for row := range slices.Chunk(content, rowSize) {
+			_, _ = random.Read(row[:keySize]) // it never fails
+			binary.BigEndian.PutUint64(row[keySize:], uint64(f))
+			r.sum += uint64(crc32.ChecksumIEEE(row))
+		}
+		if err := os.WriteFile(filepath.Join(r.Dir, fmt.Sprintf("part-%05d", f)), content, 0o644); err != nil {
+			return r, fmt.Errorf("writing rows to sort: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// Sort returns a MapReduce job that sorts rows into another directory. Every map's output goes to every reduce.
+func (b *Bed) Sort(ctx context.Context, r Rows, reduces int) *exec.Cmd {
+	return b.Command(ctx, "org.apache.hadoop.examples.terasort.TeraSort",
+		"-Dmapreduce.job.reduces="+strconv.Itoa(reduces), r.Dir, r.sorted())
+}
+
+func (r Rows) sorted() string { return r.Dir + "-sorted" }
+
+// Check returns an error unless the sort's output has the same rows in order.
+func (r Rows) Check() error {
+	files, _ := filepath.Glob(filepath.Join(r.sorted(), "part-r-*"))
+	slices.Sort(files)
+	var last []byte
+	var sum uint64
+	count := 0
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("reading sorted rows: %w", err)
+		}
+		if len(content)%rowSize != 0 {
+			return fmt.Errorf("%s has %d bytes, which is no number of rows", file, len(content))
+		}
+		for row := range slices.Chunk(content, rowSize) {
+			if bytes.Compare(last, row[:keySize]) > 0 {
+				return fmt.Errorf("%s: key %x comes after %x", file, row[:keySize], last)
+			}
+			last = row[:keySize]
+			sum += uint64(crc32.ChecksumIEEE(row))
+			count++
+		}
+	}
+	if count != r.count || sum != r.sum {
+		return fmt.Errorf("%d rows with sum %x went in; %d with sum %x came out into %q", r.count, r.sum, count, sum, files)
+	}
+	return nil
+}
+
+// Spark returns a Spark application of a Python program, with settings. Its driver runs in the client, and two executors
+// in the cluster, one CPU each. dir is where test/bed/yarn/build.sh puts Spark.
+func (b *Bed) Spark(ctx context.Context, dir, program string, conf map[string]string) (*exec.Cmd, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	home := filepath.Join(dir, "pyspark")
+	if _, err := os.Stat(home); err != nil {
+		return nil, fmt.Errorf("no Spark; run test/bed/yarn/build.sh spark: %w", err)
+	}
+	script := b.in("program.py")
+	if err := os.WriteFile(script, []byte(program), 0o644); err != nil {
+		return nil, err
+	}
+	all := properties{
+		"spark.yarn.jars":               "local:" + home + "/jars/*",
+		"spark.executor.instances":      "2",
+		"spark.executor.memory":         "512m",
+		"spark.executor.memoryOverhead": "256m",
+		"spark.yarn.am.memory":          "384m",
+		"spark.yarn.am.memoryOverhead":  "128m",
+		"spark.ui.enabled":              "false",
+		"spark.driver.host":             "localhost",
+		"spark.local.dir":               b.in("tmp"),
+	}
+	args := []string{"--master", "yarn", "--driver-memory", "512m"}
+	for name, value := range conf {
+		all[name] = value
+	}
+	for name, value := range all {
+		args = append(args, "--conf", name+"="+value)
+	}
+	c := exec.CommandContext(ctx, filepath.Join(home, "bin/spark-submit"), append(args, script)...)
+	c.Env = append(b.Env(), "SPARK_HOME="+home, "PYTHONPATH="+dir)
+	c.Dir = b.dir
+	return c, nil
+}

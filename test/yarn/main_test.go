@@ -1,0 +1,145 @@
+// Package yarn_test is level 6 of the test bed: the clients of internal/yarn, and what Waterline relies on in YARN,
+// against a real ResourceManager, real NodeManagers and real jobs. make test-yarn builds what the tests need.
+//
+// The cluster is started once, with two NodeManagers in the default partition. Each test leaves them as they were.
+package yarn_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/yarn"
+	bed "github.com/waterline-io/waterline/test/bed/yarn"
+)
+
+var pair = flag.Bool("pair", false, "two ResourceManagers and ZooKeeper, for the tests TestPair…")
+
+// What each NodeManager's own configuration offers.
+var offered = yarn.Resource{MemoryMiB: 2048, VCores: 4}
+
+// The cluster and its clients. They are set once, before any test.
+var (
+	cluster *bed.Bed
+	rm      *yarn.RM
+	nm      = yarn.NewNM(yarn.HTTPOptions{})
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "yarn:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (int, error) {
+	out, err := filepath.Abs("../../out")
+	if err != nil {
+		return 0, err
+	}
+	o := bed.Options{
+		Lib: filepath.Join(out, "yarn/lib"), Dir: filepath.Join(out, "yarn/run"), Logs: filepath.Join(out, "test/log/yarn"),
+		HA: *pair,
+	}
+	if inside, code, err := bed.Enter(o.Dir, nil); !inside || err != nil {
+		return code, err
+	}
+	start := time.Now()
+	if cluster, err = bed.Up(o); err != nil {
+		return 0, err
+	}
+	const nodes = 2
+	for i := 1; i <= nodes; i++ {
+		if err := cluster.AddNode(i, int(offered.MemoryMiB), int(offered.VCores)); err != nil {
+			return 0, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	if err := cluster.Ready(ctx, nodes); err != nil {
+		return 0, errors.Join(err, errors.New(cluster.LogTails()))
+	}
+	fmt.Printf("YARN is up with %d nodes after %.1f s\n", nodes, time.Since(start).Seconds())
+	if rm, err = yarn.NewRM(cluster.URLs(), yarn.HTTPOptions{User: "root"}); err != nil {
+		return 0, err
+	}
+	code := m.Run()
+	if code != 0 {
+		fmt.Fprintln(os.Stderr, cluster.LogTails())
+	}
+	return code, nil
+}
+
+// soon returns a context for what must happen within a minute, on a machine that does other things too.
+func soon(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// waitNode waits until a node is as wanted, and returns it.
+func waitNode(t testing.TB, id, want string, ok func(yarn.Node) bool) yarn.Node {
+	t.Helper()
+	var node yarn.Node
+	err := bed.Eventually(soon(t), func(ctx context.Context) (err error) {
+		if node, err = rm.Node(ctx, id); err == nil && !ok(node) {
+			err = fmt.Errorf("%s is not %s: %+v", id, want, node)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
+// running waits until a node is in state RUNNING.
+func running(t testing.TB, i int) yarn.Node {
+	t.Helper()
+	return waitNode(t, bed.NodeID(i), "running", func(n yarn.Node) bool { return n.State == yarn.NodeRunning })
+}
+
+// elastic is the number of a node with the label [bed.Label]. labelled starts it.
+const elastic = 3
+
+// labelled makes sure that the elastic node runs. The label is put on its host before the NodeManager exists.
+func labelled(t testing.TB) {
+	t.Helper()
+	if cluster.Node(elastic) != nil {
+		return
+	}
+	ctx := soon(t)
+	if err := rm.AddLabel(ctx, yarn.Label{Name: bed.Label, Exclusive: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := rm.SetNodeLabels(ctx, map[string]string{bed.NodeHost(elastic): bed.Label}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rm.Node(ctx, bed.NodeID(elastic)); !errors.Is(err, yarn.ErrNotFound) {
+		t.Fatalf("%s exists before it was started: %v", bed.NodeID(elastic), err)
+	}
+	if err := cluster.AddNode(elastic, int(offered.MemoryMiB), int(offered.VCores)); err != nil {
+		t.Fatal(err)
+	}
+	running(t, elastic)
+}
+
+// kill ends an application when the test ends.
+func kill(t testing.TB, id string) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if _, err := rm.Kill(ctx, id); err != nil {
+			t.Errorf("killing %s: %v", id, err)
+		}
+	})
+}

@@ -1,0 +1,234 @@
+package yarn_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/yarn"
+	bed "github.com/waterline-io/waterline/test/bed/yarn"
+)
+
+// TestLabelBeforeNode checks that a label put on a host is there when a NodeManager registers from it. So nothing of the
+// default partition is placed there before.
+func TestLabelBeforeNode(t *testing.T) {
+	labelled(t)
+	node, err := rm.Node(t.Context(), bed.NodeID(elastic))
+	if err != nil || !slices.Equal(node.Labels, []string{bed.Label}) {
+		t.Errorf("the node: %+v, %v", node, err)
+	}
+	labels, err := rm.NodeLabels(t.Context())
+	if err != nil || labels[bed.NodeHost(elastic)+":0"] != bed.Label || labels[bed.NodeID(1)] != "" {
+		t.Errorf("labels of nodes: %v, %v", labels, err)
+	}
+	var status *yarn.StatusError
+	if err := rm.AddLabel(t.Context(), yarn.Label{Name: bed.Label}); !errors.As(err, &status) || status.Status != 400 {
+		t.Errorf("a label with another exclusivity: %v", err)
+	}
+	if err := rm.SetNodeLabels(t.Context(), map[string]string{"nm9.bed": "no-such-label"}); !errors.As(err, &status) {
+		t.Errorf("a label that does not exist: %v", err)
+	}
+}
+
+// TestPartitionOfSubmission checks where an application goes that is submitted to a queue with a default label: to the
+// default partition if it names no label, and to the label if it names it.
+func TestPartitionOfSubmission(t *testing.T) {
+	labelled(t)
+	for _, label := range []string{"", bed.Label} {
+		app, err := rm.Submit(t.Context(), yarn.Submission{
+			Name: "sleep", Queue: bed.LabelQueue, Type: "TEST", Command: "exec sleep 300", Label: label, MaxAttempts: 1,
+			Master: yarn.Resource{MemoryMiB: 256, VCores: 1},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		kill(t, app.ID)
+		err = bed.Eventually(soon(t), func(ctx context.Context) (err error) {
+			if app, err = rm.App(ctx, app.ID); err == nil && app.MasterNode == "" {
+				err = fmt.Errorf("the master has no node: %+v", app)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if onLabel := app.MasterNode == bed.NodeID(elastic); onLabel != (label == bed.Label) {
+			t.Errorf("with the label %q the master is on %s", label, app.MasterNode)
+		}
+		if label == "" {
+			continue
+		}
+		queues, err := rm.Scheduler(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		used := yarn.Resource{}
+		for _, q := range queues.Queues {
+			for _, p := range q.Partitions {
+				if q.Path == "root."+bed.LabelQueue && p.Label == label {
+					used = p.Used
+				}
+			}
+		}
+		if want := (yarn.Resource{MemoryMiB: 256, VCores: 1}); used != want {
+			t.Errorf("the queue uses %v of the partition, not %v: %+v", used, want, queues)
+		}
+	}
+}
+
+// TestResizeDeadline checks that a node that shrinks keeps its containers until the deadline, that the ResourceManager
+// kills the newest ones then and the master not, and that nothing is started in between.
+func TestResizeDeadline(t *testing.T) {
+	labelled(t)
+	const deadline = 6 * time.Second
+	id := bed.NodeID(elastic)
+	command, err := cluster.Shell(t.Context(), "sleep 300", 3, bed.Label)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, err := bed.StartJob(command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	app, err := job.ID(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kill(t, app)
+	const all = 4 // with the master
+	waitNode(t, id, "full", func(n yarn.Node) bool { return n.Containers == all })
+	before, err := nm.Containers(t.Context(), bed.NodeURL(elastic))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	small := yarn.Resource{MemoryMiB: 600, VCores: 4} // room for the master and one more
+	asked := time.Now()
+	node, err := rm.Resize(t.Context(), id, small, deadline)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := rm.Resize(context.Background(), id, offered, time.Minute); err != nil {
+			t.Error(err)
+		}
+	})
+	answered := time.Now()
+	if node.Total != small || node.Available.MemoryMiB >= 0 || node.Containers != all {
+		t.Errorf("read back: %+v", node)
+	}
+	var kept time.Duration
+	node = waitNode(t, id, "smaller", func(n yarn.Node) bool {
+		if n.Containers == all {
+			kept = time.Since(asked)
+		}
+		return n.Used.MemoryMiB <= small.MemoryMiB
+	})
+	if kept < deadline {
+		t.Errorf("a container was killed between %v and %v after the request, before the deadline of %v", kept,
+			time.Since(asked), deadline)
+	}
+	late := time.Since(answered) - deadline
+	t.Logf("killed %.1f s after the deadline", late.Seconds())
+	if late > 10*time.Second {
+		t.Errorf("killed %v after the deadline; a heartbeat is 0.5 s", late)
+	}
+	oldest := slices.MinFunc(before, func(a, b yarn.Container) int { return compare(a.ID, b.ID) })
+	if node.Containers != 2 {
+		t.Errorf("%d containers run, not the master and one more", node.Containers)
+	}
+	err = bed.Eventually(soon(t), func(ctx context.Context) error {
+		after, err := nm.Containers(ctx, bed.NodeURL(elastic))
+		var alive []string
+		for _, c := range after {
+			if c.State == "RUNNING" {
+				alive = append(alive, c.ID)
+			}
+		}
+		if err == nil && (len(alive) != 2 || !slices.Contains(alive, oldest.ID)) {
+			err = fmt.Errorf("%q run; before that %+v; the master is %s", alive, before, oldest.ID)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if state, err := rm.App(t.Context(), app); err != nil || state.State != yarn.AppRunning || state.Preempted != 2 {
+		t.Errorf("the application: %+v, %v", state, err)
+	}
+}
+
+func compare(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// TestResizeSurvives checks what a new total outlives: the ResourceManager's death, but not a start of the NodeManager,
+// which then has its own configuration's.
+func TestResizeSurvives(t *testing.T) {
+	labelled(t)
+	small := yarn.Resource{MemoryMiB: 1024, VCores: 2}
+	if _, err := rm.Resize(t.Context(), bed.NodeID(1), small, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	// The ResourceManager stores no total. It learns it from the NodeManager, which must have heard of it.
+	err := bed.Eventually(soon(t), func(ctx context.Context) error {
+		info, err := nm.Info(ctx, bed.NodeURL(1))
+		if err == nil && info.Total != small {
+			err = fmt.Errorf("the NodeManager knows %v", info.Total)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	restartRM(t)
+	if node := running(t, 1); node.Total != small {
+		t.Errorf("after the ResourceManager was killed: %+v", node)
+	}
+	if node := running(t, elastic); !slices.Equal(node.Labels, []string{bed.Label}) {
+		t.Errorf("after the ResourceManager was killed, the label: %+v", node)
+	}
+	daemon := cluster.Node(1)
+	if err := daemon.Stop(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	waitNode(t, bed.NodeID(1), "shut down", func(n yarn.Node) bool { return n.State == yarn.NodeShutdown })
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if node := running(t, 1); node.Total != offered {
+		t.Errorf("after the NodeManager was started again: %+v", node)
+	}
+}
+
+// restartRM kills the ResourceManager and starts it again, and waits until the nodes are back that ran before.
+func restartRM(t *testing.T) {
+	t.Helper()
+	before, err := rm.Nodes(t.Context(), yarn.NodeRunning)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.RM(1).Kill(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if _, err := rm.Nodes(t.Context()); !errors.Is(err, yarn.ErrNoActive) {
+		t.Errorf("a killed ResourceManager answered: %v", err)
+	}
+	if err := cluster.RM(1).Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Ready(soon(t), len(before)); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the ResourceManager is back with %d nodes after %.1f s", len(before), time.Since(start).Seconds())
+}
