@@ -1,5 +1,6 @@
-// Package yarn is a client of Hadoop YARN: of the ResourceManager's and the NodeManager's web services ([RM], [NM]).
-// It carries requests and answers, and decides nothing.
+// Package yarn is a client of Hadoop YARN: of the ResourceManager's and the NodeManager's web services ([RM],
+// [NM]), and of the ResourceManager's administration protocol ([Admin]) for what the web services lack. It carries
+// requests and answers, and decides nothing.
 //
 // A ResourceManager can answer 200 and change nothing: its web service logs some errors instead of returning them. So
 // every method that changes something reads the result back and returns a [NoEffectError] if the change does not show.

@@ -89,21 +89,16 @@ func (c *RM) SetNodeLabels(ctx context.Context, labels map[string]string) error 
 		Node   string   `json:"nodeId"`
 		Labels []string `json:"labels"`
 	}
-	want := map[string]string{}
+	want, err := labelTargets(labels)
+	if err != nil {
+		return err
+	}
 	var entries []entry
-	for _, node := range slices.Sorted(maps.Keys(labels)) {
-		id := node
-		if !strings.Contains(id, ":") {
-			id += ":0"
-		}
-		if err := checkNodeID(id); err != nil {
-			return err
-		}
+	for _, id := range slices.Sorted(maps.Keys(want)) {
 		e := entry{id, []string{}}
-		if l := labels[node]; l != "" {
+		if l := want[id]; l != "" {
 			e.Labels = append(e.Labels, l)
 		}
-		want[id] = labels[node]
 		entries = append(entries, e)
 	}
 	if len(entries) == 0 {
@@ -113,6 +108,22 @@ func (c *RM) SetNodeLabels(ctx context.Context, labels map[string]string) error 
 		return err
 	}
 	return c.labelled(ctx, want)
+}
+
+// labelTargets returns labels by node id: a host becomes host:0, which stands for all its NodeManagers.
+func labelTargets(labels map[string]string) (map[string]string, error) {
+	want := map[string]string{}
+	for node, label := range labels {
+		id := node
+		if !strings.Contains(id, ":") {
+			id += ":0"
+		}
+		if err := checkNodeID(id); err != nil {
+			return nil, err
+		}
+		want[id] = label
+	}
+	return want, nil
 }
 
 // labelled returns when reading back shows these labels, by node; an empty label is none.

@@ -134,26 +134,17 @@ type resizeJSON struct {
 // ResourceManager tells their applications which it will kill, and kills them, newest first and masters last, when
 // overCommit has passed; at once if overCommit is 0. It returns the node as read back.
 //
-// A node that has that total already is left alone: the ResourceManager would ignore the request, its deadline included.
+// A node that has that total already is left alone: the ResourceManager would ignore the request and its deadline.
 //
-// The ResourceManager stores neither the total nor the deadline. After it has started again, it learns the total from the
-// NodeManager, which knows it from its next heartbeat on ([NM.Info]), and kills nothing. After a NodeManager has started
-// again, its own configuration sets the total. A total below the scheduler's minimum allocation is accepted here, but
-// the ResourceManager shuts down a NodeManager that registers with it.
+// The ResourceManager stores neither the total nor the deadline. After it has started again, it kills nothing, and
+// learns the total from the NodeManager, which knows it from its next heartbeat on ([NM.Info]). After a NodeManager has
+// started again, its own configuration sets the total. A total below the scheduler's minimum allocation is accepted
+// here, but the ResourceManager shuts down a NodeManager that registers with it.
 func (c *RM) Resize(ctx context.Context, id string, total Resource, overCommit time.Duration) (Node, error) {
 	var send resizeJSON
 	send.Resource.Memory, send.Resource.VCores = total.MemoryMiB, total.VCores
-	// Less than a millisecond must not become 0, which kills at once.
-	send.Timeout = int64((overCommit + time.Millisecond - 1) / time.Millisecond)
-	switch {
-	case overCommit < 0 || send.Timeout > math.MaxInt32:
-		return Node{}, fmt.Errorf("resizing %s: the overcommit timeout is %v; it must be from 0 to %v, because a negative "+
-			"one does not clear the deadline of an earlier resize", id, overCommit, math.MaxInt32*time.Millisecond)
-	case total.MemoryMiB < 0 || total.VCores < 0 || total.VCores > math.MaxInt32:
-		return Node{}, fmt.Errorf("resizing %s to %v: the total must not be negative, and vcores not above %d", id, total,
-			math.MaxInt32)
-	}
-	if err := checkNodeID(id); err != nil {
+	var err error
+	if send.Timeout, err = checkResize(id, total, overCommit); err != nil {
 		return Node{}, err
 	}
 	node, err := c.Node(ctx, id)
@@ -171,6 +162,21 @@ func (c *RM) Resize(ctx context.Context, id string, total Resource, overCommit t
 		return &NoEffectError{"the total of node " + id, total.String(), have}
 	})
 	return node, err
+}
+
+// checkResize returns the overcommit timeout in ms, or an error if the request can do harm.
+func checkResize(id string, total Resource, overCommit time.Duration) (int64, error) {
+	// Less than a millisecond must not become 0, which kills at once.
+	ms := int64((min(overCommit, math.MaxInt64-time.Millisecond) + time.Millisecond - 1) / time.Millisecond)
+	switch {
+	case overCommit < 0 || ms > math.MaxInt32:
+		return 0, fmt.Errorf("resizing %s: the overcommit timeout is %v; it must be from 0 to %v, because a negative "+
+			"one does not clear the deadline of an earlier resize", id, overCommit, math.MaxInt32*time.Millisecond)
+	case total.MemoryMiB < 0 || total.VCores < 0 || total.VCores > math.MaxInt32:
+		return 0, fmt.Errorf("resizing %s to %v: the total must not be negative, and vcores not above %d", id, total,
+			math.MaxInt32)
+	}
+	return ms, checkNodeID(id)
 }
 
 // checkNodeID returns an error unless id is host:port.

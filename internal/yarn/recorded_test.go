@@ -134,6 +134,6 @@ func client(t *testing.T, addresses ...string) *RM {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.readBack = 300 * time.Millisecond
+	c.readBack, c.servers.pause = 300*time.Millisecond, time.Millisecond
 	return c
 }

@@ -12,7 +12,7 @@ import (
 
 const (
 	rounds = 3 // how often all ResourceManagers are tried
-	// pause is the time before the second round; it doubles. Failover takes seconds, and then the caller comes again.
+	// pause is before the second round. Failover takes seconds: the caller has to come again.
 	pause = 200 * time.Millisecond
 	// readBack is how long a change may take to show. The ResourceManager changes a node in a later event, which was seen
 	// to take longer than its answer, and never a second.
@@ -23,8 +23,7 @@ const (
 // called concurrently.
 type RM struct {
 	web
-	bases    []string
-	last     atomic.Int32 // index of the one that was active last
+	servers  servers
 	readBack time.Duration
 }
 
@@ -42,22 +41,29 @@ func NewRM(addresses []string, o HTTPOptions) (*RM, error) {
 			return nil, fmt.Errorf("the address of a ResourceManager is %q; it must be like http://rm1.example:8088", a)
 		}
 	}
-	return &RM{web: newWeb(o), bases: addresses, readBack: readBack}, nil
+	return &RM{web: newWeb(o), servers: servers{all: addresses, pause: pause}, readBack: readBack}, nil
 }
 
-// call sends a request to the active ResourceManager. It tries each address, first the one that was active last, in a
-// few rounds. Requests can be sent twice, so they must be such that this is no harm.
-func (c *RM) call(ctx context.Context, r request, into any) error {
-	r.path = "/ws/v1/cluster" + r.path
-	wait := pause
+// servers are the addresses of ResourceManagers, one of which is active.
+type servers struct {
+	all  []string
+	last atomic.Int32 // index of the one that was active last
+	// pause is the time before the second round; it doubles.
+	pause time.Duration
+}
+
+// try calls a function with each address, first that which was active last, until it succeeds or its error is final. It
+// does so in a few rounds.
+func (s *servers) try(ctx context.Context, call func(address string) error, final func(error) bool) error {
+	wait := s.pause
 	for round := 1; ; round++ {
 		all := []error{ErrNoActive}
-		first := int(c.last.Load())
-		for i := range c.bases {
-			n := (first + i) % len(c.bases)
-			err := c.do(ctx, c.bases[n], r, into)
+		first := int(s.last.Load())
+		for i := range s.all {
+			n := (first + i) % len(s.all)
+			err := call(s.all[n])
 			if err == nil || final(err) {
-				c.last.Store(int32(n))
+				s.last.Store(int32(n))
 				return err
 			}
 			all = append(all, err)
@@ -72,6 +78,12 @@ func (c *RM) call(ctx context.Context, r request, into any) error {
 		}
 		wait *= 2
 	}
+}
+
+// call sends a request to the active ResourceManager. It can be sent twice, so it must be such that this is no harm.
+func (c *RM) call(ctx context.Context, r request, into any) error {
+	r.path = "/ws/v1/cluster" + r.path
+	return c.servers.try(ctx, func(base string) error { return c.do(ctx, base, r, into) }, final)
 }
 
 func (c *RM) get(ctx context.Context, path string, query url.Values, into any) error {
@@ -118,7 +130,7 @@ type Info struct {
 func (c *RM) Infos(ctx context.Context) ([]Info, error) {
 	var infos []Info
 	var failed []error
-	for _, base := range c.bases {
+	for _, base := range c.servers.all {
 		var answer struct {
 			Info struct {
 				State   string `json:"state"`
@@ -142,9 +154,9 @@ func (c *RM) Active(ctx context.Context) (Info, error) {
 	infos, err := c.Infos(ctx)
 	for _, i := range infos {
 		if i.HAState == "ACTIVE" {
-			for n, base := range c.bases {
+			for n, base := range c.servers.all {
 				if base == i.Address {
-					c.last.Store(int32(n))
+					c.servers.last.Store(int32(n))
 				}
 			}
 			return i, nil

@@ -3,6 +3,7 @@ package yarn
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -127,10 +128,11 @@ func TestAnswersThatAreNone(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	_, standby := serve(t, map[string][]string{"GET /nodes": {"redirect"}})
 	c := client(t, standby)
+	c.servers.pause = time.Minute
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	if _, err := c.Nodes(ctx); err == nil || time.Since(start) > pause {
+	if _, err := c.Nodes(ctx); err == nil || time.Since(start) > c.servers.pause/2 {
 		t.Errorf("after %v: %v", time.Since(start), err)
 	}
 }
@@ -156,11 +158,11 @@ func TestNodes(t *testing.T) {
 	want := []Node{{
 		ID: "nm1.bed:45454", Host: "nm1.bed", Rack: "/default-rack", State: NodeRunning, HTTPAddress: "nm1.bed:8042",
 		Version: "3.5.0", Containers: 1, Total: Resource{2048, 4}, Used: Resource{256, 1}, Available: Resource{1792, 3},
-		LastHealthUpdate: time.UnixMilli(1795519545931),
+		LastHealthUpdate: time.UnixMilli(1795520054575),
 	}, {
 		ID: "nm2.bed:45454", Host: "nm2.bed", Rack: "/default-rack", State: NodeRunning, HTTPAddress: "nm2.bed:8042",
 		Version: "3.5.0", Total: Resource{2048, 4}, Available: Resource{2048, 4}, Labels: []string{"elastic"},
-		LastHealthUpdate: time.UnixMilli(1795519545947),
+		LastHealthUpdate: time.UnixMilli(1795520055481),
 	}}
 	if diff := cmp.Diff(want, nodes); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
@@ -238,6 +240,7 @@ func TestResizeRefused(t *testing.T) {
 		{"nm1.bed", Resource{128, 1}, 0}, {":1", Resource{128, 1}, 0}, {"nm1.bed:99999", Resource{128, 1}, 0},
 		{"nm1.bed:1", Resource{-1, 1}, 0}, {"nm1.bed:1", Resource{1, -1}, 0}, {"nm1.bed:1", Resource{1, 1 << 32}, 0},
 		{"nm1.bed:1", Resource{1, 1}, -1}, {"nm1.bed:1", Resource{1, 1}, 25 * 24 * time.Hour},
+		{"nm1.bed:1", Resource{1, 1}, math.MaxInt64},
 	} {
 		if _, err := c.Resize(t.Context(), test.id, test.total, test.timeout); err == nil {
 			t.Errorf("%+v is accepted", test)

@@ -12,8 +12,8 @@ import (
 	bed "github.com/waterline-io/waterline/test/bed/yarn"
 )
 
-// TestLabelBeforeNode checks that a label put on a host is there when a NodeManager registers from it. So nothing of the
-// default partition is placed there before.
+// TestLabelBeforeNode checks that a label put on a host is there when a NodeManager registers from it. So nothing of
+// the default partition is placed there before.
 func TestLabelBeforeNode(t *testing.T) {
 	labelled(t)
 	node, err := rm.Node(t.Context(), bed.NodeID(elastic))

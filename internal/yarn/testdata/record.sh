@@ -25,6 +25,15 @@ ask() { # FILE PATH CURL-ARGUMENTS...
 node=nm1.bed:45454
 as='?user.name=root'
 
+# What a standby ResourceManager answers to a call that Hadoop's client made of another.
+python3 -c '
+import socket, sys
+rm = socket.create_connection((sys.argv[1], 8033))
+rm.sendall(sys.stdin.buffer.read())
+stream = rm.makefile("rb") # the connection must stay open until the answer is there
+length = stream.read(4)
+sys.stdout.buffer.write(length + stream.read(int.from_bytes(length, "big")))
+' "$standby.bed" <../rpc/refresh.sent >../rpc/standby.received
 record info-standby "http://$standby.bed:8088/ws/v1/cluster/info"
 record redirect "http://$standby.bed:8088/ws/v1/cluster/nodes"
 ask info /info

@@ -185,8 +185,8 @@ func (r Rows) Check() error {
 	return nil
 }
 
-// Spark returns a Spark application of a Python program, with settings. Its driver runs in the client, and two executors
-// in the cluster, one CPU each. dir is where test/bed/yarn/build.sh puts Spark.
+// Spark returns a Spark application of a Python program, with settings. Its driver runs in the client, and two
+// executors in the cluster, one CPU each. dir is where test/bed/yarn/build.sh puts Spark.
 func (b *Bed) Spark(ctx context.Context, dir, program string, conf map[string]string) (*exec.Cmd, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

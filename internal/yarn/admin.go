@@ -1,0 +1,207 @@
+package yarn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+const adminProtocol = "org.apache.hadoop.yarn.server.api.ResourceManagerAdministrationProtocolPB"
+
+// AdminOptions say how to reach the administration protocol.
+type AdminOptions struct {
+	// User is who the caller is, where Hadoop's authentication is "simple". It must be in yarn.admin.acl.
+	User string
+	// Timeout bounds one call; 20 s if 0.
+	Timeout time.Duration
+	// Dial makes connections; that of [net.Dialer] if nil.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Admin is a client of the ResourceManager's administration protocol, which can what the web services cannot:
+// decommission nodes, and change many nodes in one call. Its methods may be called concurrently.
+type Admin struct {
+	rpc     *rpc
+	servers servers
+	rm      *RM // reads changes back
+}
+
+// NewAdmin returns a client of the ResourceManagers with these addresses, host:port, of the property
+// yarn.resourcemanager.admin.address. rm is a client of the same ones, which reads changes back.
+func NewAdmin(addresses []string, rm *RM, o AdminOptions) (*Admin, error) {
+	if len(addresses) == 0 || rm == nil || o.User == "" {
+		return nil, errors.New("the administration protocol needs addresses, a client that reads changes back, and a user")
+	}
+	for _, a := range addresses {
+		if err := checkNodeID(a); err != nil {
+			return nil, fmt.Errorf("the address of the administration protocol is %q; it must be host:port", a)
+		}
+	}
+	rpc, err := newRPC(adminProtocol, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Admin{rpc: rpc, servers: servers{all: addresses, pause: pause}, rm: rm}, nil
+}
+
+// call calls a method of the active ResourceManager. It may be called twice, so the method must be such that this is no
+// harm.
+func (a *Admin) call(ctx context.Context, method string, message []byte) (answer []byte, err error) {
+	err = a.servers.try(ctx, func(address string) error {
+		answer, err = a.rpc.call(ctx, address, method, message)
+		return err
+	}, func(err error) bool {
+		var exception *RPCError
+		return errors.As(err, &exception) && !errors.Is(err, ErrStandby)
+	})
+	return answer, err
+}
+
+// The kinds of DecommissionTypeProto.
+const (
+	decommissionNormal   = 1
+	decommissionGraceful = 2
+)
+
+// RefreshNodes makes the ResourceManager read its lists of included and excluded hosts again. It decommissions excluded
+// hosts at once, which loses their containers, and takes back others. The states of nodes show the effect.
+func (a *Admin) RefreshNodes(ctx context.Context) error {
+	_, err := a.call(ctx, "refreshNodes", number64(nil, 1, decommissionNormal))
+	return err
+}
+
+// RefreshNodesGracefully makes the ResourceManager read its lists of included and excluded hosts again. A node of an
+// excluded host gets no new containers from now on, and is decommissioned when its containers and their applications
+// have ended, or after timeout, in whole seconds rounded up. A timeout beside the host in the list goes before. The
+// states of nodes show the effect.
+//
+// The ResourceManager does not store timeouts: one that starts again decommissions excluded hosts at once.
+func (a *Admin) RefreshNodesGracefully(ctx context.Context, timeout time.Duration) error {
+	seconds := int64((min(timeout, math.MaxInt64-time.Second) + time.Second - 1) / time.Second)
+	if timeout < 0 || seconds > math.MaxInt32 {
+		return fmt.Errorf("decommissioning gracefully: the timeout is %v; it must be from 0 to %v", timeout,
+			math.MaxInt32*time.Second)
+	}
+	message := number64(number64(nil, 1, decommissionGraceful), 2, uint64(seconds))
+	_, err := a.call(ctx, "refreshNodes", message)
+	return err
+}
+
+// DecommissioningNodes returns the ids of nodes that are being decommissioned gracefully.
+func (a *Admin) DecommissioningNodes(ctx context.Context) ([]string, error) {
+	answer, err := a.call(ctx, "checkForDecommissioningNodes", nil)
+	if err != nil {
+		return nil, err
+	}
+	return parseNodes(answer)
+}
+
+// parseNodes returns the node ids of a CheckForDecommissioningNodesResponseProto.
+func parseNodes(answer []byte) ([]string, error) {
+	var ids []string
+	var failed error
+	err := fields(answer, func(field protowire.Number, _ uint64, node []byte) {
+		if field != 1 {
+			return
+		}
+		var host string
+		var port uint64
+		failed = errors.Join(failed, fields(node, func(field protowire.Number, value uint64, bytes []byte) {
+			switch field {
+			case 1:
+				host = string(bytes)
+			case 2:
+				port = value
+			}
+		}))
+		ids = append(ids, net.JoinHostPort(host, strconv.FormatUint(port, 10)))
+	})
+	if err = errors.Join(err, failed); err != nil {
+		return nil, fmt.Errorf("reading the list of nodes: %w", err)
+	}
+	return ids, nil
+}
+
+// ResizeNodes gives nodes, by host:port, new totals in one call, all or none. [RM.Resize] says what that means. It
+// returns when all totals are read back.
+func (a *Admin) ResizeNodes(ctx context.Context, totals map[string]Resource, overCommit time.Duration) error {
+	var message []byte
+	for _, id := range slices.Sorted(maps.Keys(totals)) {
+		ms, err := checkResize(id, totals[id], overCommit)
+		if err != nil {
+			return err
+		}
+		option := number64(embedded(nil, 1, resourceMessage(totals[id])), 2, uint64(ms))
+		message = embedded(message, 1, embedded(embedded(nil, 1, nodeMessage(id)), 2, option))
+	}
+	if len(totals) == 0 {
+		return nil
+	}
+	if _, err := a.call(ctx, "updateNodeResource", message); err != nil {
+		return err
+	}
+	have := map[string]Resource{}
+	return a.rm.until(ctx, func() (bool, error) {
+		nodes, err := a.rm.Nodes(ctx)
+		for _, n := range nodes {
+			if _, changed := totals[n.ID]; changed {
+				have[n.ID] = n.Total
+			}
+		}
+		return maps.Equal(have, totals), err
+	}, func() *NoEffectError {
+		return &NoEffectError{"totals of nodes", fmt.Sprint(totals), fmt.Sprint(have)}
+	})
+}
+
+// SetNodeLabels does what [RM.SetNodeLabels] does. If mustExist is set, and one of the nodes does not exist, it is an
+// error and nothing changes.
+func (a *Admin) SetNodeLabels(ctx context.Context, labels map[string]string, mustExist bool) error {
+	want, err := labelTargets(labels)
+	if err != nil || len(want) == 0 {
+		return err
+	}
+	var message []byte
+	for _, id := range slices.Sorted(maps.Keys(want)) {
+		entry := embedded(nil, 1, nodeMessage(id))
+		if want[id] != "" {
+			entry = text(entry, 2, want[id])
+		}
+		message = embedded(message, 1, entry)
+	}
+	must := uint64(0)
+	if mustExist {
+		must = 1
+	}
+	if _, err := a.call(ctx, "replaceLabelsOnNodes", number64(message, 2, must)); err != nil {
+		return err
+	}
+	return a.rm.labelled(ctx, want)
+}
+
+// nodeMessage returns a NodeIdProto. The id must be valid.
+func nodeMessage(id string) []byte {
+	host, port, _ := net.SplitHostPort(id)
+	n, _ := strconv.ParseUint(port, 10, 16)
+	return number64(text(nil, 1, host), 2, n)
+}
+
+// resourceMessage returns a ResourceProto: memory and vcores, and both again as in the list of all resources, because
+// Hadoop's own client writes both.
+func resourceMessage(r Resource) []byte {
+	entry := func(name, units string, value int64) []byte {
+		b := number64(text(nil, 1, name), 2, uint64(value))
+		return number64(text(b, 3, units), 4, 0) // COUNTABLE
+	}
+	b := number64(number64(nil, 1, uint64(r.MemoryMiB)), 2, uint64(r.VCores))
+	b = embedded(b, 3, entry("memory-mb", "Mi", r.MemoryMiB))
+	return embedded(b, 3, entry("vcores", "", r.VCores))
+}

@@ -1,0 +1,281 @@
+package yarn
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// rpcServer answers each call with the next of some recorded answers; the last is repeated.
+type rpcServer struct {
+	net.Listener
+	answers [][]byte
+
+	mu   sync.Mutex
+	sent [][]byte // all that was sent on each connection
+}
+
+func serveRPC(t *testing.T, answers ...[]byte) *rpcServer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &rpcServer{Listener: l, answers: answers}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s.serve(conn)
+		}
+	}()
+	return s
+}
+
+func (s *rpcServer) serve(conn net.Conn) {
+	defer conn.Close()
+	var all bytes.Buffer
+	from := io.TeeReader(conn, &all)
+	const header = 7
+	if _, err := io.ReadFull(from, make([]byte, header)); err != nil {
+		return
+	}
+	for range 2 { // the context and the call
+		if _, err := readFrame(from); err != nil {
+			return
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent = append(s.sent, all.Bytes())
+	answer := s.answers[0]
+	if len(s.answers) > 1 {
+		s.answers = s.answers[1:]
+	}
+	_, _ = conn.Write(answer)
+}
+
+func (s *rpcServer) address() string { return s.Addr().String() }
+
+func (s *rpcServer) calls() [][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sent
+}
+
+// rpcRecording reads bytes that Hadoop's own client or a ResourceManager sent.
+func rpcRecording(t testing.TB, name string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("testdata", "rpc", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// adminClient returns a client that names itself as Hadoop's own does.
+func adminClient(t *testing.T, rm *RM, addresses ...string) *Admin {
+	t.Helper()
+	if rm == nil {
+		rm = client(t, "http://127.0.0.1:1")
+	}
+	a, err := NewAdmin(addresses, rm, AdminOptions{User: "root", Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.rpc.caller = "CLI"
+	a.servers.pause = time.Millisecond
+	return a
+}
+
+// TestLikeHadoop checks that each call is, byte for byte, what Hadoop's own client sends. Only the client's id, which
+// is random, is copied.
+func TestLikeHadoop(t *testing.T) {
+	_, web := serve(t, map[string][]string{
+		"GET /nodes":              {`nodes "totalResource":{"memory":2048,"vCores":4=>"totalResource":{"memory":1024,"vCores":2`},
+		"GET /get-node-to-labels": {"node-labels nm2.bed:0=>nm1.bed:0"},
+	})
+	tests := map[string]func(*Admin) error{
+		"refresh":          func(a *Admin) error { return a.RefreshNodes(t.Context()) },
+		"refresh-graceful": func(a *Admin) error { return a.RefreshNodesGracefully(t.Context(), 59*time.Second+1) },
+		"resize": func(a *Admin) error {
+			return a.ResizeNodes(t.Context(), map[string]Resource{"nm1.bed:45454": {1024, 2}}, 5*time.Second)
+		},
+		"label": func(a *Admin) error {
+			return a.SetNodeLabels(t.Context(), map[string]string{"nm1.bed": "elastic"}, false)
+		},
+		"resize-unknown": func(a *Admin) error {
+			return a.ResizeNodes(t.Context(), map[string]Resource{"nope.bed:1": {1024, 2}}, 5*time.Second)
+		},
+		"label-unknown": func(a *Admin) error {
+			return a.SetNodeLabels(t.Context(), map[string]string{"nm1.bed": "nosuch"}, false)
+		},
+	}
+	refused := map[string]RPCError{
+		"resize-unknown": {Method: "updateNodeResource", Class: "org.apache.hadoop.yarn.exceptions.YarnException",
+			Message: "Resource update get failed on all nodes due to change resource on an unrecognized node: nope.bed:1"},
+		"label-unknown": {Method: "replaceLabelsOnNodes", Class: "org.apache.hadoop.yarn.exceptions.YarnException",
+			Message: "java.io.IOException: Not all labels being replaced contained by known label collections, " +
+				"please check, new labels=[nosuch]"},
+	}
+	for name, call := range tests {
+		t.Run(name, func(t *testing.T) {
+			want := rpcRecording(t, name+".sent")
+			server := serveRPC(t, rpcRecording(t, name+".received"))
+			a := adminClient(t, client(t, web), server.address())
+			id := bytes.Index(want, []byte{0x22, 16}) // field 4 of the first header
+			copy(a.rpc.clientID[:], want[id+2:])
+			err := call(a)
+			var exception *RPCError
+			if expected, is := refused[name]; is {
+				expected.Address = server.address()
+				if !errors.As(err, &exception) || *exception != expected {
+					t.Errorf("%#v, not %#v", err, expected)
+				}
+			} else if err != nil {
+				t.Error(err)
+			}
+			if sent := server.calls(); len(sent) != 1 || !bytes.Equal(sent[0], want) {
+				t.Errorf("sent\n%q, not\n%q", sent, want)
+			}
+		})
+	}
+}
+
+// TestAdminReadsBack checks that a call that changes nothing is an error.
+func TestAdminReadsBack(t *testing.T) {
+	_, web := serve(t, map[string][]string{"GET /nodes": {"nodes"}, "GET /get-node-to-labels": {"node-labels"}})
+	server := serveRPC(t, rpcRecording(t, "resize.received"))
+	a := adminClient(t, client(t, web), server.address())
+	var none *NoEffectError
+	err := a.ResizeNodes(t.Context(), map[string]Resource{"nm1.bed:45454": {1024, 2}}, 0)
+	if !errors.As(err, &none) || !strings.Contains(none.Have, "2048 MiB") {
+		t.Errorf("totals: %v", err)
+	}
+	if err := a.SetNodeLabels(t.Context(), map[string]string{"nm2.bed": ""}, true); !errors.As(err, &none) {
+		t.Errorf("labels: %v", err)
+	}
+	if sent := server.calls(); !bytes.HasSuffix(sent[1], []byte("\x10\x01")) { // failOnUnknownNodes
+		t.Errorf("sent %q", sent[1])
+	}
+}
+
+func TestAdminFailover(t *testing.T) {
+	standby := serveRPC(t, rpcRecording(t, "standby.received"))
+	active := serveRPC(t, rpcRecording(t, "refresh.received"))
+	a := adminClient(t, nil, standby.address(), active.address())
+	for range 2 {
+		if err := a.RefreshNodes(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if s, n := len(standby.calls()), len(active.calls()); s != 1 || n != 2 {
+		t.Errorf("the standby got %d calls and the active one %d, not 1 and 2", s, n)
+	}
+	a = adminClient(t, nil, standby.address())
+	if err := a.RefreshNodes(t.Context()); !errors.Is(err, ErrNoActive) || !errors.Is(err, ErrStandby) {
+		t.Errorf("no active one: %v", err)
+	}
+}
+
+// TestAdminAnswersThatAreNone checks servers that do not speak Hadoop's RPC, or stop to.
+func TestAdminAnswersThatAreNone(t *testing.T) {
+	ok := rpcRecording(t, "refresh.received")
+	for name, answer := range map[string][]byte{
+		"nothing": nil, "cut off": ok[:len(ok)-1], "another protocol": []byte("HTTP/1.1 400 Bad Request\r\n"),
+		"garbage": {0, 0, 0, 2, 0xff, 0xff}, "no message": {0, 0, 0, 1, 0}, "no header": {0, 0, 0, 0},
+	} {
+		a := adminClient(t, nil, serveRPC(t, answer).address())
+		if err := a.RefreshNodes(t.Context()); !errors.Is(err, ErrNoActive) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	a := adminClient(t, nil, silent.Addr().String())
+	a.rpc.timeout = 50 * time.Millisecond
+	if err := a.RefreshNodes(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a server that says nothing: %v", err)
+	}
+	a.rpc.timeout = time.Minute
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	if err := a.RefreshNodes(ctx); err == nil || time.Since(start) > 5*time.Second {
+		t.Errorf("a call that was given up, after %v: %v", time.Since(start), err)
+	}
+}
+
+func TestDecommissioningNodes(t *testing.T) {
+	message := embedded(embedded(nil, 1, nodeMessage("nm1.bed:45454")), 1, nodeMessage("nm2.bed:1"))
+	answer := frame(nil, number64(number64(nil, 1, 0), 2, 0), message)
+	got, err := adminClient(t, nil, serveRPC(t, answer).address()).DecommissioningNodes(t.Context())
+	if err != nil || !slices.Equal(got, []string{"nm1.bed:45454", "nm2.bed:1"}) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestAdminRefused(t *testing.T) {
+	rm := client(t, "http://127.0.0.1:1")
+	for _, bad := range [][]string{nil, {"rm1"}, {"rm1:8033", ""}} {
+		if _, err := NewAdmin(bad, rm, AdminOptions{User: "root"}); err == nil {
+			t.Errorf("the addresses %q are accepted", bad)
+		}
+	}
+	if _, err := NewAdmin([]string{"rm1:8033"}, rm, AdminOptions{}); err == nil {
+		t.Error("no user is accepted: the call would be made as the ResourceManager itself")
+	}
+	server := serveRPC(t, rpcRecording(t, "refresh.received"))
+	a := adminClient(t, rm, server.address())
+	for _, timeout := range []time.Duration{-1, math.MaxInt64} {
+		if err := a.RefreshNodesGracefully(t.Context(), timeout); err == nil {
+			t.Errorf("the timeout %v is accepted", timeout)
+		}
+	}
+	if err := a.ResizeNodes(t.Context(), map[string]Resource{"nm1.bed": {1, 1}}, 0); err == nil {
+		t.Error("a node without a port is accepted")
+	}
+	if err := a.SetNodeLabels(t.Context(), map[string]string{":1": "x"}, true); err == nil {
+		t.Error("a node without a host is accepted")
+	}
+	if len(server.calls()) != 0 {
+		t.Errorf("sent %q", server.calls())
+	}
+}
+
+// FuzzRPC checks that no answer makes parsing panic or take much memory.
+func FuzzRPC(f *testing.F) {
+	for _, name := range []string{"refresh", "resize-unknown", "label-unknown", "standby"} {
+		f.Add(rpcRecording(f, name+".received"))
+	}
+	f.Add(frame(nil, number64(nil, 2, 0), embedded(nil, 1, nodeMessage("nm1.bed:45454"))))
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		content, err := readFrame(bytes.NewReader(stream))
+		if err != nil {
+			return
+		}
+		if int(binary.BigEndian.Uint32(stream)) != len(content) {
+			t.Errorf("a frame of %d bytes was read as %d", binary.BigEndian.Uint32(stream), len(content))
+		}
+		if body, err := parseAnswer(content); err == nil {
+			_, _ = parseNodes(body)
+		}
+	})
+}

@@ -1,0 +1,230 @@
+package yarn
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Hadoop's RPC, version 9, over one connection:
+//
+//	"hrpc" 9 serviceClass authProtocol
+//	frame: request header with call id −3, IpcConnectionContextProto
+//	frame: request header with the call's id, RequestHeaderProto, the method's message
+//
+// and back a frame with RpcResponseHeaderProto and the method's answer. A frame is its length in four bytes and
+// messages, each behind its length as a varint. The messages are those of RpcHeader.proto, IpcConnectionContext.proto
+// and ProtobufRpcEngine2.proto.
+
+const (
+	rpcVersion       = 9
+	authSimple       = 0
+	contextCallID    = -3
+	contextRetries   = -1
+	protocolBuffers  = 2       // RpcKindProto
+	maxFrame         = 4 << 20 // bytes; answers of the administration protocol list nodes at most
+	standbyException = "org.apache.hadoop.ipc.StandbyException"
+)
+
+// RPCError is an exception that a ResourceManager answered a call with.
+type RPCError struct {
+	Address, Method string
+	Class           string // of the Java exception
+	Message         string // its first line
+}
+
+// Error says what was called and what was answered.
+func (e *RPCError) Error() string {
+	text := fmt.Sprintf("calling %s at %s: %s: %s", e.Method, e.Address, e.Class, e.Message)
+	if strings.HasSuffix(e.Class, "AccessControlException") {
+		text += "; check the user name, and that yarn.admin.acl names this user"
+	}
+	return text
+}
+
+// Is reports whether the target is [ErrStandby] and the ResourceManager answered that it is on standby.
+func (e *RPCError) Is(target error) bool { return target == ErrStandby && e.Class == standbyException }
+
+// rpc calls methods of one protocol. Each call has a connection of its own: calls are rare, and so no connection has to
+// be watched.
+//
+// Kerberos would go into call: the header's authProtocol becomes 0xDF, and SASL frames (call id −33) pass before the
+// context, after which conn may have to be wrapped. Nothing else changes. Hadoop's RPC knows no TLS; dial can add it.
+type rpc struct {
+	protocol string
+	user     string
+	caller   string // for the ResourceManager's audit log
+	timeout  time.Duration
+	dial     func(ctx context.Context, network, address string) (net.Conn, error)
+	clientID [16]byte
+}
+
+func newRPC(protocol string, o AdminOptions) (*rpc, error) {
+	r := &rpc{protocol: protocol, user: o.User, caller: "waterline", timeout: o.Timeout, dial: o.Dial}
+	if r.timeout == 0 {
+		r.timeout = 20 * time.Second
+	}
+	if r.dial == nil {
+		r.dial = new(net.Dialer).DialContext
+	}
+	// A random id is what the server tells repeated calls by.
+	if _, err := rand.Read(r.clientID[:]); err != nil {
+		return nil, fmt.Errorf("choosing an id for calls to YARN: %w", err)
+	}
+	return r, nil
+}
+
+// call calls a method of the server at an address and returns its answer.
+func (r *rpc) call(ctx context.Context, address, method string, message []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	conn, err := r.dial(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("calling %s at %s: %w", method, address, err)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	if _, err := conn.Write(r.request(method, message)); err != nil {
+		return nil, fmt.Errorf("calling %s at %s: %w", method, address, errors.Join(err, ctx.Err()))
+	}
+	answer, err := readFrame(conn)
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer to %s from %s: %w", method, address, errors.Join(err, ctx.Err()))
+	}
+	body, err := parseAnswer(answer)
+	var exception *RPCError
+	if errors.As(err, &exception) {
+		exception.Address, exception.Method = address, method
+		return nil, exception
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer to %s from %s: %w; check that it is the address of the "+
+			"ResourceManager's administration protocol", method, address, err)
+	}
+	return body, nil
+}
+
+// request returns all that is sent on a connection for one call.
+func (r *rpc) request(method string, message []byte) []byte {
+	sent := []byte{'h', 'r', 'p', 'c', rpcVersion, 0, authSimple}
+	user := text(nil, 1, r.user)
+	connection := text(embedded(nil, 2, user), 3, r.protocol)
+	sent = frame(sent, r.header(contextCallID, contextRetries), connection)
+	called := number64(text(text(nil, 1, method), 2, r.protocol), 3, 1) // the protocol's version
+	return frame(sent, r.header(0, 0), called, message)
+}
+
+// header returns an RpcRequestHeaderProto.
+func (r *rpc) header(call, retries int64) []byte {
+	b := number64(nil, 1, protocolBuffers)
+	b = number64(b, 2, 0) // RPC_FINAL_PACKET
+	b = number64(b, 3, protowire.EncodeZigZag(call))
+	b = text(b, 4, string(r.clientID[:]))
+	b = number64(b, 5, protowire.EncodeZigZag(retries))
+	return embedded(b, 7, text(nil, 1, r.caller)) // RPCCallerContextProto
+}
+
+// frame appends messages, each behind its length, behind the length of all.
+func frame(b []byte, messages ...[]byte) []byte {
+	var content []byte
+	for _, m := range messages {
+		content = protowire.AppendBytes(content, m)
+	}
+	b = binary.BigEndian.AppendUint32(b, uint32(len(content)))
+	return append(b, content...)
+}
+
+func number64(b []byte, field protowire.Number, v uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
+}
+
+func text(b []byte, field protowire.Number, v string) []byte {
+	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), v)
+}
+
+func embedded(b []byte, field protowire.Number, v []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), v)
+}
+
+func readFrame(from io.Reader) ([]byte, error) {
+	var length [4]byte
+	if _, err := io.ReadFull(from, length[:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(length[:])
+	if n > maxFrame {
+		return nil, fmt.Errorf("it starts with %q, as if it had %d bytes, more than %d", length[:], n, maxFrame)
+	}
+	// Memory is taken as bytes arrive, not because four of them promise more.
+	content, err := io.ReadAll(io.LimitReader(from, int64(n)))
+	if err == nil && len(content) < int(n) {
+		err = io.ErrUnexpectedEOF
+	}
+	return content, err
+}
+
+// parseAnswer returns the message of an answer, or an [RPCError].
+func parseAnswer(content []byte) ([]byte, error) {
+	head, n := protowire.ConsumeBytes(content)
+	if n < 0 {
+		return nil, fmt.Errorf("the answer's header: %w", protowire.ParseError(n))
+	}
+	var status uint64
+	var exception RPCError
+	err := fields(head, func(field protowire.Number, value uint64, bytes []byte) {
+		switch field {
+		case 2:
+			status = value
+		case 4:
+			exception.Class = string(bytes)
+		case 5: // a stack trace follows the message
+			exception.Message, _, _ = strings.Cut(strings.ToValidUTF8(string(bytes), "?"), "\n")
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the answer's header: %w", err)
+	}
+	if status != 0 {
+		return nil, &exception
+	}
+	body, m := protowire.ConsumeBytes(content[n:])
+	if m < 0 {
+		return nil, fmt.Errorf("the answer's message: %w", protowire.ParseError(m))
+	}
+	return body, nil
+}
+
+// fields calls a function for each field of a message, with its value if it is a number, or its bytes.
+func fields(message []byte, each func(field protowire.Number, value uint64, bytes []byte)) error {
+	for len(message) > 0 {
+		field, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		message = message[n:]
+		var value uint64
+		var bytes []byte
+		switch kind {
+		case protowire.VarintType:
+			value, n = protowire.ConsumeVarint(message)
+		case protowire.BytesType:
+			bytes, n = protowire.ConsumeBytes(message)
+		default:
+			n = protowire.ConsumeFieldValue(field, kind, message)
+		}
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		message = message[n:]
+		each(field, value, bytes)
+	}
+	return nil
+}
