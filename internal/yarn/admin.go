@@ -109,19 +109,19 @@ func parseNodes(answer []byte) ([]string, error) {
 	var ids []string
 	var failed error
 	err := fields(answer, func(field protowire.Number, _ uint64, node []byte) {
-		if field != 1 {
+		if field != 1 || failed != nil {
 			return
 		}
 		var host string
 		var port uint64
-		failed = errors.Join(failed, fields(node, func(field protowire.Number, value uint64, bytes []byte) {
+		failed = fields(node, func(field protowire.Number, value uint64, bytes []byte) {
 			switch field {
 			case 1:
 				host = string(bytes)
 			case 2:
 				port = value
 			}
-		}))
+		})
 		ids = append(ids, net.JoinHostPort(host, strconv.FormatUint(port, 10)))
 	})
 	if err = errors.Join(err, failed); err != nil {
