@@ -160,6 +160,7 @@ yarn: yarn-bed ## a ResourceManager and two NodeManagers of Hadoop on this machi
 test-yarn: yarn-bed ## level 6: real YARN, with jobs (root, Java 17, Maven)
 	go test -vet=off -count=1 ./test/bed/yarn
 	$(YARN_TEST)
+	$(YARN_TEST) -pair -test.run=TestPair
 
 bench: bed ## measure; figures go to out/bench
 	test/bench.sh

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -27,6 +28,7 @@ var offered = yarn.Resource{MemoryMiB: 2048, VCores: 4}
 var (
 	cluster *bed.Bed
 	rm      *yarn.RM
+	admin   *yarn.Admin
 	nm      = yarn.NewNM(yarn.HTTPOptions{})
 )
 
@@ -69,6 +71,9 @@ func run(m *testing.M) (int, error) {
 	}
 	fmt.Printf("YARN is up with %d nodes after %.1f s\n", nodes, time.Since(start).Seconds())
 	if rm, err = yarn.NewRM(cluster.URLs(), yarn.HTTPOptions{User: "root"}); err != nil {
+		return 0, err
+	}
+	if admin, err = yarn.NewAdmin(cluster.Admins(), rm, yarn.AdminOptions{User: "root"}); err != nil {
 		return 0, err
 	}
 	code := m.Run()
@@ -131,6 +136,21 @@ func labelled(t testing.TB) {
 		t.Fatal(err)
 	}
 	running(t, elastic)
+}
+
+// job starts a job's client, and returns it with its application's id.
+func job(t testing.TB, c *exec.Cmd) (*bed.Job, string) {
+	t.Helper()
+	j, err := bed.StartJob(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := j.ID(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kill(t, id)
+	return j, id
 }
 
 // kill ends an application when the test ends.

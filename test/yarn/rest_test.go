@@ -89,15 +89,7 @@ func TestResizeDeadline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	job, err := bed.StartJob(command)
-	if err != nil {
-		t.Fatal(err)
-	}
-	app, err := job.ID(soon(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	kill(t, app)
+	_, app := job(t, command)
 	const all = 4 // with the master
 	waitNode(t, id, "full", func(n yarn.Node) bool { return n.Containers == all })
 	before, err := nm.Containers(t.Context(), bed.NodeURL(elastic))

@@ -232,6 +232,14 @@ func (b *Bed) URLs() []string {
 	return []string{RMURL(1)}
 }
 
+// Admins returns the addresses of the administration protocol of all ResourceManagers.
+func (b *Bed) Admins() []string {
+	if b.ha {
+		return []string{RMAdmin(1), RMAdmin(2)}
+	}
+	return []string{RMAdmin(1)}
+}
+
 // Ready returns when the active ResourceManager has that many NodeManagers running.
 func (b *Bed) Ready(ctx context.Context, nodes int) error {
 	rm, err := yarn.NewRM(b.URLs(), yarn.HTTPOptions{})

@@ -87,11 +87,13 @@ func (b *Bed) configure() error {
 
 func (b *Bed) yarnSite() properties {
 	site := properties{
-		"yarn.resourcemanager.recovery.enabled":                                 "true",
-		"yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms":      "2000",
-		"yarn.resourcemanager.nodes.exclude-path":                               b.exclude(),
-		"yarn.resourcemanager.nodemanagers.heartbeat-interval-ms":               "500",
-		"yarn.resourcemanager.connect.retry-interval.ms":                        "1000",
+		"yarn.resourcemanager.recovery.enabled":                            "true",
+		"yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms": "2000",
+		"yarn.resourcemanager.nodes.exclude-path":                          b.exclude(),
+		"yarn.resourcemanager.nodemanagers.heartbeat-interval-ms":          "500",
+		"yarn.resourcemanager.connect.retry-interval.ms":                   "1000",
+		// A master that stops waits for its nodes that are gone; 3 minutes each by default.
+		"yarn.client.nodemanager-connect.max-wait-ms":                           "5000",
 		"yarn.resourcemanager.am.max-attempts":                                  "3",
 		"yarn.nm.liveness-monitor.expiry-interval-ms":                           "15000",
 		"yarn.node-labels.enabled":                                              "true",
@@ -132,17 +134,25 @@ func (b *Bed) yarnSite() properties {
 func (b *Bed) mapredSite() properties {
 	small := "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xmx"
 	return properties{
-		"mapreduce.framework.name":                     "yarn",
-		"mapreduce.application.classpath":              b.classpath(","),
-		"yarn.app.mapreduce.am.staging-dir":            b.in("staging"),
-		"yarn.app.mapreduce.am.resource.mb":            "512",
-		"yarn.app.mapreduce.am.command-opts":           small + "256m",
-		"mapreduce.map.memory.mb":                      "256",
-		"mapreduce.map.java.opts":                      small + "128m",
-		"mapreduce.reduce.memory.mb":                   "256",
-		"mapreduce.reduce.java.opts":                   small + "128m",
-		"mapreduce.task.io.sort.mb":                    "16", // the default does not fit into the heap
-		"mapreduce.job.reduce.slowstart.completedmaps": "1.0",
+		"mapreduce.map.speculative":          "false", // it would kill maps
+		"mapreduce.reduce.speculative":       "false",
+		"mapreduce.framework.name":           "yarn",
+		"mapreduce.application.classpath":    b.classpath(","),
+		"yarn.app.mapreduce.am.staging-dir":  b.in("staging"),
+		"yarn.app.mapreduce.am.resource.mb":  "512",
+		"yarn.app.mapreduce.am.command-opts": small + "256m",
+		"mapreduce.map.memory.mb":            "256",
+		"mapreduce.map.java.opts":            small + "128m",
+		"mapreduce.reduce.memory.mb":         "256",
+		"mapreduce.reduce.java.opts":         small + "128m",
+		// A reduce looks for lost output of maps for minutes by default. When it gives up sooner, it needs more attempts
+		// until the master has started the maps again: with the usual 4, a sort was seen to fail.
+		"mapreduce.reduce.maxattempts":                    "10",
+		"mapreduce.reduce.shuffle.fetch.retry.timeout-ms": "2000",
+		"mapreduce.reduce.shuffle.retry-delay.max.ms":     "1000",
+		"mapreduce.reduce.shuffle.connect.timeout":        "2000",
+		"mapreduce.task.io.sort.mb":                       "16", // the default does not fit into the heap
+		"mapreduce.job.reduce.slowstart.completedmaps":    "1.0",
 	}
 }
 

@@ -148,9 +148,12 @@ func (b *Bed) NewRows(name string, count, files int) (Rows, error) {
 }
 
 // Sort returns a MapReduce job that sorts rows into another directory. Every map's output goes to every reduce.
+//
+// Its simple partitioner goes by the first bytes of keys. With the other one, tasks were seen not to find the file of
+// partitions.
 func (b *Bed) Sort(ctx context.Context, r Rows, reduces int) *exec.Cmd {
 	return b.Command(ctx, "org.apache.hadoop.examples.terasort.TeraSort",
-		"-Dmapreduce.job.reduces="+strconv.Itoa(reduces), r.Dir, r.sorted())
+		"-Dmapreduce.terasort.simplepartitioner=true", "-Dmapreduce.job.reduces="+strconv.Itoa(reduces), r.Dir, r.sorted())
 }
 
 func (r Rows) sorted() string { return r.Dir + "-sorted" }
