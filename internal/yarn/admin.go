@@ -156,7 +156,7 @@ func (a *Admin) ResizeNodes(ctx context.Context, totals map[string]Resource, ove
 	return a.rm.until(ctx, func() (bool, error) {
 		nodes, err := a.rm.Nodes(ctx)
 		for _, n := range nodes {
-			if _, changed := totals[n.ID]; changed {
+			if _, changed := totals[n.ID]; changed && (n.Settled() || n.State != NodeRunning) {
 				have[n.ID] = n.Total
 			}
 		}

@@ -106,7 +106,8 @@ func adminClient(t *testing.T, rm *RM, addresses ...string) *Admin {
 // is random, is copied.
 func TestLikeHadoop(t *testing.T) {
 	_, web := serve(t, map[string][]string{
-		"GET /nodes":              {`nodes "totalResource":{"memory":2048,"vCores":4=>"totalResource":{"memory":1024,"vCores":2`},
+		"GET /nodes": {`nodes "totalResource":{"memory":2048,"vCores":4=>"totalResource":{"memory":1024,"vCores":2;` +
+			`"availMemoryMB":1792=>"availMemoryMB":768;"availableVirtualCores":3=>"availableVirtualCores":1`},
 		"GET /get-node-to-labels": {"node-labels nm2.bed:0=>nm1.bed:0"},
 	})
 	tests := map[string]func(*Admin) error{

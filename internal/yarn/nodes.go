@@ -46,6 +46,13 @@ type Node struct {
 	Labels           []string // none: the default partition
 }
 
+// Settled reports whether Used, Available and Containers are true. Just after a resize, the ResourceManager was seen to
+// answer with the new total and zeros, as if nothing ran. It also does so for nodes that are not active.
+func (n Node) Settled() bool {
+	return n.Used.MemoryMiB+n.Available.MemoryMiB == n.Total.MemoryMiB &&
+		n.Used.VCores+n.Available.VCores == n.Total.VCores
+}
+
 type nodeJSON struct {
 	ID           string        `json:"id"`
 	Host         string        `json:"nodeHostName"`
@@ -156,7 +163,7 @@ func (c *RM) Resize(ctx context.Context, id string, total Resource, overCommit t
 	}
 	err = c.until(ctx, func() (bool, error) {
 		node, err = c.Node(ctx, id)
-		return node.Total == total, err
+		return node.Total == total && (node.Settled() || node.State != NodeRunning), err
 	}, func() *NoEffectError {
 		have := fmt.Sprintf("%v in state %s", node.Total, node.State)
 		return &NoEffectError{"the total of node " + id, total.String(), have}

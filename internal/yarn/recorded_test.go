@@ -18,7 +18,7 @@ import (
 type recorded struct {
 	t *testing.T
 	// answers lists, by method and path without the common prefix, the answers to give one after the other. The last is
-	// repeated. An answer is a file's name without its ending, or the name with edits: "node old=>new".
+	// repeated. An answer is a file's name without its ending, or the name with edits: "node old=>new;old=>new".
 	answers map[string][]string
 
 	mu   sync.Mutex
@@ -82,7 +82,11 @@ func recording(t testing.TB, name string) *http.Response {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if from, to, ok := strings.Cut(edit, "=>"); ok {
+	for part := range strings.SplitSeq(edit, ";") {
+		from, to, ok := strings.Cut(part, "=>")
+		if !ok {
+			continue
+		}
 		if !bytes.Contains(content, []byte(from)) {
 			t.Fatalf("%s has no %q to edit", name, from)
 		}

@@ -190,11 +190,13 @@ func TestNodes(t *testing.T) {
 
 func TestResize(t *testing.T) {
 	const id, get, post = "nm1.bed:45454", "GET /nodes/nm1.bed:45454", "POST /nodes/nm1.bed:45454/resource"
-	// The change shows only in the third answer.
-	r, base := serve(t, map[string][]string{get: {"node", "node", "node-overcommitted"}, post: {"resized"}})
+	// The change shows only in the fourth answer.
+	// Before that, there is the total already, but with zeros for what is used.
+	unsettled := `node-overcommitted "usedMemoryMB":256,"availMemoryMB":-128=>"usedMemoryMB":0,"availMemoryMB":0`
+	r, base := serve(t, map[string][]string{get: {"node", "node", unsettled, "node-overcommitted"}, post: {"resized"}})
 	c := client(t, base)
 	node, err := c.Resize(t.Context(), id, Resource{128, 1}, 90*time.Second)
-	if err != nil || node.Total != (Resource{128, 1}) {
+	if err != nil || node.Total != (Resource{128, 1}) || node.Used != (Resource{256, 1}) {
 		t.Fatalf("%+v, %v", node, err)
 	}
 	want := []string{post + `?user.name=batch {"resource":{"memory":128,"vCores":1},"overCommitTimeout":90000}`}

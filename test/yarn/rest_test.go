@@ -117,7 +117,7 @@ func TestResizeDeadline(t *testing.T) {
 		if n.Containers == all {
 			kept = time.Since(asked)
 		}
-		return n.Used.MemoryMiB <= small.MemoryMiB
+		return n.Settled() && n.Used.MemoryMiB <= small.MemoryMiB
 	})
 	if kept < deadline {
 		t.Errorf("a container was killed between %v and %v after the request, before the deadline of %v", kept,
