@@ -31,11 +31,8 @@ print("SECOND", *sums(), flush=True)
 // gracefully while it runs.
 func TestSparkDrain(t *testing.T) {
 	const dir = "../../out/yarn/spark"
-	if _, err := os.Stat(dir); err != nil {
-		if os.Getenv("WATERLINE_SOAK") != "" {
-			t.Fatal(err)
-		}
-		t.Skip("Spark is not there; it belongs to the full form, with WATERLINE_SOAK=1")
+	if os.Getenv("WATERLINE_SOAK") == "" {
+		t.Skip("WATERLINE_SOAK is not set: Spark is a download of 520 MB")
 	}
 	command, err := cluster.Spark(t.Context(), dir, sparkProgram, map[string]string{
 		"spark.sql.shuffle.partitions":                            "4",
