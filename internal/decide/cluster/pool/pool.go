@@ -1,16 +1,15 @@
 // Package pool decides the next step of each worker of a pool of YARN NodeManagers.
 //
-// Nothing is remembered between rounds. A worker's phase follows from what the ResourceManager and its pod show, so a
-// controller that was killed goes on where the old one stopped, and each step may be taken twice.
+// A worker's phase follows from what the ResourceManager and its pod show, and from a few marks on the pod. So a
+// controller that was killed goes on where it was, and every step may be taken twice.
 //
-// Two rules hold everywhere. No container lands on a worker before its host has the label: the label is set before the
-// pod is made, and the NodeManager offers no more than the floor until the label was read back. And online services
-// never wait for YARN: a worker whose time is over is stopped, whatever the ResourceManager says or does not say.
+// Two rules come first. The host of a worker has the pool's label before its pod is made, and a NodeManager without the
+// label offers no more than the floor. And online services never wait for YARN: what must end by a certain time ends
+// then, whatever the ResourceManager answers.
 package pool
 
 import (
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -23,21 +22,24 @@ type Size struct {
 // fits reports whether one size fits into another.
 func (s Size) fits(into Size) bool { return s.MemoryMiB <= into.MemoryMiB && s.VCores <= into.VCores }
 
-// String returns the size as people write it.
+// String returns the size for people.
 func (s Size) String() string { return fmt.Sprintf("%dMiB,%dvcores", s.MemoryMiB, s.VCores) }
 
-// Settings are those of the pool.
+// Settings are the pool's.
 type Settings struct {
 	Label string // of every host of the pool
-	// Floor is what yarn-site says: a NodeManager that starts registers with it. The ResourceManager refuses one below
-	// the scheduler's minimum allocation.
+	// Floor is what yarn-site says, and what a NodeManager that starts registers with. The ResourceManager refuses one
+	// that has less than the scheduler's minimum allocation.
 	Floor, Ceiling Size
-	Step           Size          // a worker grows by at most this much at once; a part of a step is not offered
-	Grace          time.Duration // for containers to end before the ResourceManager kills what does not fit any more
-	Drain          time.Duration // the same for a worker that is to stop, if it has no end
-	Register       time.Duration // a NodeManager that has not registered after this time is started anew
-	CoolDown       time.Duration // for the ResourceManager to forget a worker before its name is used again
-	Attempts       int           // a worker whose NodeManager failed to register this many times is given up
+	Step           Size          // a worker grows by at most one step at a time, and offers whole steps above the floor
+	Pause          time.Duration // between two steps up
+	Grace          time.Duration // for containers to end when their worker shrinks, before the ResourceManager kills some
+	Drain          time.Duration // for containers to end when their worker is to stop and has no end
+	Stop           time.Duration // for the processes of a pod whose time is over
+	Register       time.Duration // a NodeManager that does not register within this time is started anew
+	Recover        time.Duration // a NodeManager that is not well for this time is started anew; its containers ended before
+	CoolDown       time.Duration // before the name of a worker is used again
+	Attempts       int           // a worker that failed to register this many times in a row is given up
 	Graceful       bool          // the exclude file of the ResourceManager can be written
 }
 
@@ -51,32 +53,44 @@ type Input struct {
 
 // RM is the active ResourceManager.
 type RM struct {
-	Known   bool   // it answered just now; otherwise nothing else in the input that comes from it counts
-	Labels  bool   // the label exists in its store
-	Started string // when this one became active: what an earlier one was told about deadlines, it does not know
+	Known  bool      // it answered just now; otherwise nothing in the input that comes from it counts
+	Labels bool      // the label exists in its store
+	Since  time.Time // it is active since then; it does not know the deadlines that an earlier one was told
 }
 
 // Worker is one place for a NodeManager, with a name that stays.
 type Worker struct {
 	Name      string
-	Host      string    // under which its NodeManager must register
 	Wanted    bool      // it is to run now
-	End       time.Time // when it is stopped, busy or not; zero: it may take its time
+	End       time.Time // it must have stopped by then, busy or not; zero: it has no end
+	Cordoned  bool      // its node takes no new pods
 	Allowance Size      // what the slack of its node allows
 	Label     string    // of its host, in the ResourceManager's store
-	Excluded  bool      // its host is in the exclude file
-	Pod       *Pod      // nil: there is none
-	Ended     time.Time // when its last pod ended
-	Attempts  int       // pods in a row whose NodeManager did not register
-	Managers  []Manager // that the ResourceManager shows under this host
-	Stray     string    // another host under which its NodeManager registered; "": none
+	// Excluded means that its host is in the exclude file, or that the file was changed and is not known to have been
+	// read since.
+	Excluded bool
+	Pod      *Pod      // nil: there is none
+	Ended    time.Time // when its last pod ended
+	Attempts int       // pods in a row whose step said that they failed
+	Managers []Manager // those that the ResourceManager shows on its host, of this pod or earlier ones
+	Stray    string    // another host under which the NodeManager of its pod registered; "": none
 }
 
 // Pod is the pod of a worker.
 type Pod struct {
-	Started  time.Time // when its NodeManager was started; zero: not yet
+	Started  time.Time // when its NodeManager was started; zero: it was not
 	Deleting bool      // somebody deletes it, or drains its node
-	Armed    string    // the ResourceManager, by [RM.Started], that was told the deadline of the present size
+	Marks    Marks
+}
+
+// Marks are what the controller keeps on a pod, because nobody else shows it.
+type Marks struct {
+	Registered bool      // its NodeManager was seen running
+	Armed      time.Time // [RM.Since] of the ResourceManager that was told Until
+	Until      time.Time // when what does not fit into the present size is killed; zero: everything fits
+	Grown      time.Time // the last step up
+	Leaving    time.Time // since when it is to stop; zero: it is to stay
+	Sick       time.Time // since when its NodeManager is not well; zero: it is
 }
 
 // Manager is a NodeManager as the ResourceManager shows it.
@@ -84,21 +98,24 @@ type Manager struct {
 	ID          string // host:port
 	State       string // as the ResourceManager calls it, such as RUNNING
 	Label       string
-	Total, Used Size
+	Total, Used Size // together: just after a resize, a ResourceManager can show that nothing is used
 	Containers  int
-	Heartbeat   time.Time // the last one
-	Health      string    // what it says about itself, if it is unhealthy
+	// Listed is how many containers the NodeManager itself has. A graceful decommission kills those that were allocated
+	// and have not started (seen in Hadoop 3.5.0).
+	Listed int
+	Health string // what it says about itself, if it is not well
 }
 
-// The states that are told apart. NEW counts as not registered.
+// The states of NodeManagers that live. All others are of those that ended, or have not registered.
 const (
 	running         = "RUNNING"
 	unhealthy       = "UNHEALTHY"
 	decommissioning = "DECOMMISSIONING"
-	decommissioned  = "DECOMMISSIONED"
-	shutdown        = "SHUTDOWN"
-	lost            = "LOST"
 )
+
+func (m *Manager) lives() bool {
+	return m.State == running || m.State == unhealthy || m.State == decommissioning
+}
 
 // Phase is where a worker is in its life.
 type Phase string
@@ -108,10 +125,10 @@ const (
 	Terminated     Phase = "Terminated"     // there is no pod
 	Provisioning   Phase = "Provisioning"   // the host gets its label, and the pod is made
 	Registering    Phase = "Registering"    // the NodeManager starts
-	Labelled       Phase = "Labelled"       // it is registered, and its label is not right
+	Labelled       Phase = "Labelled"       // it is registered, and its label is put right
 	Active         Phase = "Active"         // it runs containers
-	Shrinking      Phase = "Shrinking"      // it runs more than it is to have
-	Draining       Phase = "Draining"       // it gets no new containers, and is to stop
+	Shrinking      Phase = "Shrinking"      // its containers use more than it is to have
+	Draining       Phase = "Draining"       // it is to stop, and gets no new containers
 	Decommissioned Phase = "Decommissioned" // it has stopped
 	Lost           Phase = "Lost"           // it does not report, or is not well
 	Frozen         Phase = "Frozen"         // the ResourceManager does not answer
@@ -126,10 +143,10 @@ const (
 	Wait      Verb = "Wait"
 	LabelHost Verb = "LabelHost" // give the host the pool's label in the ResourceManager's store
 	CreatePod Verb = "CreatePod"
-	Resize    Verb = "Resize"  // tell the ResourceManager the total, and after which time to kill what does not fit
-	Exclude   Verb = "Exclude" // write the host and the time into the exclude file, and have it read
-	Include   Verb = "Include" // take the host out of the exclude file, and have it read
-	DeletePod Verb = "DeletePod"
+	Resize    Verb = "Resize"    // tell the ResourceManager the total, and when to kill what does not fit
+	Exclude   Verb = "Exclude"   // write the host and the time into the exclude file, and have it read
+	Include   Verb = "Include"   // take the host out of the exclude file, and have it read
+	DeletePod Verb = "DeletePod" // with this time for its processes to end
 )
 
 // Code says why.
@@ -138,14 +155,16 @@ type Code string
 // The reasons.
 const (
 	NotWanted       Code = "NotWanted"       // it is not to run now
+	NodeCordoned    Code = "NodeCordoned"    // its node takes no new pods
 	CoolingDown     Code = "CoolingDown"     // its name was in use a moment ago
+	OldManager      Code = "OldManager"      // the ResourceManager still shows the NodeManager of an earlier pod
 	HostNotLabelled Code = "HostNotLabelled" // its host has not the pool's label
 	LabelMissing    Code = "LabelMissing"    // the ResourceManager's store lacks the label
-	StillExcluded   Code = "StillExcluded"   // its host is in the exclude file, and it is wanted
+	StillExcluded   Code = "StillExcluded"   // its host is in the exclude file, and should not be
 	NoPod           Code = "NoPod"           // everything is ready for its pod
 	PodStarts       Code = "PodStarts"       // its pod does not run yet
 	NotRegistered   Code = "NotRegistered"   // its NodeManager has not registered
-	TooManyAttempts Code = "TooManyAttempts" // its NodeManager never registered
+	TooManyAttempts Code = "TooManyAttempts" // its NodeManager failed to register too often
 	OtherName       Code = "OtherName"       // its NodeManager registered under another name
 	TwoManagers     Code = "TwoManagers"     // the ResourceManager shows two NodeManagers on its host
 	WrongLabel      Code = "WrongLabel"      // its NodeManager has not the pool's label
@@ -153,8 +172,9 @@ const (
 	LessSlack       Code = "LessSlack"       // its node has room for less
 	RMForgot        Code = "RMForgot"        // another ResourceManager does not know the deadline
 	StillInUse      Code = "StillInUse"      // containers have until the deadline
+	StillStarting   Code = "StillStarting"   // containers were allocated, and have not started
 	AsWanted        Code = "AsWanted"        // nothing is to be done
-	Stopping        Code = "Stopping"        // it is to stop, and gets no new containers
+	Stopping        Code = "Stopping"        // it is to stop
 	Stopped         Code = "Stopped"         // it runs nothing any more
 	TimeOver        Code = "TimeOver"        // its time is over
 	ManagerLost     Code = "ManagerLost"     // the ResourceManager does not hear from its NodeManager
@@ -168,60 +188,137 @@ type Step struct {
 	Phase  Phase
 	Verb   Verb
 	Size   Size          // of Resize
-	Within time.Duration // of Resize and Exclude: the time for containers to end
+	Within time.Duration // of Resize, Exclude and DeletePod; never negative
+	Marks  Marks         // to be on the pod before the verb is carried out
+	Failed bool          // this pod counts as a failed attempt
 	Why    Code
 	Text   string // what a person should know besides
 }
 
-// Next returns the next step of each worker, in their order. The caller adds the label to the ResourceManager's store
-// if a step says that it is missing.
+// Next returns the next step of each worker, in their order. If a step says that the label is missing, the caller adds
+// it to the ResourceManager's store.
 func Next(in *Input) []Step {
 	steps := make([]Step, len(in.Workers))
 	for i := range in.Workers {
 		r := round{in: in, set: &in.Settings, w: &in.Workers[i]}
-		steps[i] = r.next()
-		steps[i].Worker = r.w.Name
+		if r.w.Pod != nil {
+			r.marks = r.w.Pod.Marks
+		}
+		s := r.next()
+		s.Worker, s.Marks, s.Within = r.w.Name, r.marks, max(s.Within, 0)
+		steps[i] = s
 	}
 	return steps
 }
 
 // round decides about one worker.
 type round struct {
-	in  *Input
-	set *Settings
-	w   *Worker
+	in    *Input
+	set   *Settings
+	w     *Worker
+	marks Marks // as they are to be
 }
 
 func (r *round) next() Step {
-	switch w := r.w; {
-	case w.Pod != nil && !w.End.IsZero() && !r.in.Now.Before(w.End):
-		return Step{Phase: Decommissioned, Verb: DeletePod, Why: TimeOver}
-	case !r.in.RM.Known:
+	w := r.w
+	over := !w.End.IsZero() && !r.in.Now.Before(w.End)
+	switch {
+	case w.Pod == nil && !r.in.RM.Known:
 		return Step{Phase: Frozen, Verb: Wait, Why: RMSilent}
 	case w.Pod == nil:
-		return r.absent()
-	case w.Stray != "":
-		return Step{Phase: Quarantined, Verb: DeletePod, Why: OtherName, Text: w.Stray}
-	case !w.Wanted || w.Pod.Deleting:
-		return r.drain()
+		return r.absent(w.Wanted && !over)
+	case over:
+		return Step{Phase: Decommissioned, Verb: DeletePod, Within: r.set.Stop, Why: TimeOver}
 	}
-	return r.present()
+	m, several := r.manager()
+	if m != nil && r.in.RM.Known {
+		r.marks.Registered = true
+	}
+	r.sick(m)
+	leaves := !w.Wanted || w.Pod.Deleting || several
+	switch {
+	case !leaves:
+		r.marks.Leaving = time.Time{}
+	case r.marks.Leaving.IsZero():
+		r.marks.Leaving = r.in.Now
+	}
+	switch end := r.end(); {
+	case leaves && !r.in.Now.Before(end), r.overdue():
+		return Step{Phase: Decommissioned, Verb: DeletePod, Within: r.set.Stop, Failed: several, Why: TimeOver}
+	case !r.in.RM.Known:
+		return Step{Phase: Frozen, Verb: Wait, Why: RMSilent}
+	case w.Stray != "":
+		return Step{Phase: Quarantined, Verb: DeletePod, Within: r.set.Stop, Failed: true, Why: OtherName, Text: w.Stray}
+	case several:
+		s := r.drain(m, end)
+		s.Failed, s.Why = s.Verb == DeletePod, TwoManagers
+		return s
+	case leaves:
+		return r.drain(m, end)
+	}
+	return r.present(m)
+}
+
+// manager returns the NodeManager of the worker's pod as far as it lives, and whether there are several. Before a pod is
+// made, no NodeManager lives on its host.
+func (r *round) manager() (m *Manager, several bool) {
+	for i := range r.w.Managers {
+		if !r.w.Managers[i].lives() {
+			continue
+		}
+		several = m != nil
+		m = &r.w.Managers[i]
+	}
+	return m, several
+}
+
+// sick keeps since when a NodeManager is not well.
+func (r *round) sick(m *Manager) {
+	switch {
+	case !r.in.RM.Known:
+	case m == nil || m.State != unhealthy:
+		r.marks.Sick = time.Time{}
+	case r.marks.Sick.IsZero():
+		r.marks.Sick = r.in.Now
+	}
+}
+
+// overdue reports whether containers outlived the deadline of a shrink, which no ResourceManager enforced.
+func (r *round) overdue() bool {
+	return !r.marks.Until.IsZero() && r.in.Now.Sub(r.marks.Until) >= r.set.Grace
+}
+
+// end returns when a worker that is to stop must have stopped.
+func (r *round) end() time.Time {
+	end := r.marks.Leaving.Add(r.set.Drain)
+	if !r.w.End.IsZero() {
+		end = r.w.End
+	}
+	if until := r.marks.Until; !until.IsZero() && until.Before(end) {
+		end = until // its slack is gone
+	}
+	return end
 }
 
 // absent decides about a worker without a pod.
-func (r *round) absent() Step {
+func (r *round) absent(wanted bool) Step {
 	w := r.w
+	live, _ := r.manager()
 	switch {
-	case w.Excluded: // no longer than the drain: another ResourceManager would refuse the worker at once
+	case w.Excluded && r.set.Graceful: // no longer than the drain: it would be refused
 		return Step{Phase: Terminated, Verb: Include, Why: StillExcluded}
-	case !w.Wanted:
+	case !wanted:
 		return Step{Phase: Terminated, Verb: Wait, Why: NotWanted}
-	case w.Stray != "":
-		return Step{Phase: Quarantined, Verb: Wait, Why: OtherName, Text: w.Stray}
 	case w.Attempts >= r.set.Attempts:
-		return Step{Phase: Quarantined, Verb: Wait, Why: TooManyAttempts}
+		return Step{Phase: Quarantined, Verb: Wait, Why: TooManyAttempts, Text: w.Stray}
+	case w.Cordoned:
+		return Step{Phase: Terminated, Verb: Wait, Why: NodeCordoned}
 	case r.in.Now.Sub(w.Ended) < r.set.CoolDown:
 		return Step{Phase: Terminated, Verb: Wait, Why: CoolingDown}
+	case live != nil: // it was not stopped in order, and the ResourceManager has still to notice
+		return Step{Phase: Terminated, Verb: Wait, Why: OldManager, Text: live.ID}
+	case w.Excluded:
+		return Step{Phase: Provisioning, Verb: Wait, Why: StillExcluded}
 	case !r.in.RM.Labels:
 		return Step{Phase: Provisioning, Verb: Wait, Why: LabelMissing}
 	case w.Label != r.set.Label:
@@ -230,127 +327,146 @@ func (r *round) absent() Step {
 	return Step{Phase: Provisioning, Verb: CreatePod, Why: NoPod}
 }
 
+// late reports whether a NodeManager had enough time to register. With each ResourceManager that becomes active it
+// registers again.
+func (r *round) late() bool {
+	since := r.w.Pod.Started
+	if r.in.RM.Since.After(since) {
+		since = r.in.RM.Since
+	}
+	return r.in.Now.Sub(since) >= r.set.Register
+}
+
 // present decides about a worker that is to run and has a pod.
-func (r *round) present() Step {
-	w := r.w
-	m, several := r.manager()
+func (r *round) present(m *Manager) Step {
+	gone := Step{Phase: Registering, Verb: Wait, Why: NotRegistered}
+	if r.marks.Registered {
+		gone.Phase, gone.Why = Lost, ManagerLost
+	}
 	switch {
-	case several:
-		return Step{Phase: Quarantined, Verb: DeletePod, Why: TwoManagers}
-	case w.Excluded: // also if it is draining: then it goes on with what it had
-		return Step{Phase: Draining, Verb: Include, Why: StillExcluded}
-	case w.Pod.Started.IsZero():
+	case r.w.Pod.Started.IsZero():
 		return Step{Phase: Provisioning, Verb: Wait, Why: PodStarts}
+	case m != nil && m.State == decommissioning, r.w.Excluded && r.set.Graceful: // it goes on with what it had
+		return Step{Phase: Draining, Verb: Include, Why: StillExcluded}
+	case m == nil && r.late():
+		gone.Verb, gone.Within, gone.Failed = DeletePod, r.set.Stop, !r.marks.Registered
+		return gone
 	case m == nil:
-		if r.in.Now.Sub(w.Pod.Started) >= r.set.Register {
-			return Step{Phase: Registering, Verb: DeletePod, Why: NotRegistered}
-		}
-		return Step{Phase: Registering, Verb: Wait, Why: NotRegistered}
-	case m.State == unhealthy:
-		return Step{Phase: Lost, Verb: Wait, Why: ManagerSick, Text: m.Health}
-	case m.State != running: // it was well in this pod: no attempt failed
-		return Step{Phase: Lost, Verb: DeletePod, Why: ManagerLost, Text: m.State}
-	case !r.in.RM.Labels, m.Label != r.set.Label:
+		return gone
+	case m.State == unhealthy && r.in.Now.Sub(r.marks.Sick) >= r.set.Recover:
+		return Step{Phase: Lost, Verb: DeletePod, Within: r.set.Stop, Why: ManagerSick, Text: m.Health}
+	case !r.in.RM.Labels, m.Label != r.set.Label: // also if it is not well, because it may be well in a moment
 		return r.unlabelled(m)
+	case m.State == unhealthy: // it gets no containers
+		return Step{Phase: Lost, Verb: Wait, Why: ManagerSick, Text: m.Health}
 	}
-	return r.size(m)
+	return r.size(m, r.target(m))
 }
 
-// unlabelled decides about a NodeManager that runs without the label: anybody's containers could land on it.
+// unlabelled decides about a NodeManager that runs without the label. Anybody's containers could land on it, so it
+// offers as little as it can.
 func (r *round) unlabelled(m *Manager) Step {
+	s := r.size(m, r.set.Floor)
+	s.Phase = Labelled
 	switch {
-	case !m.Total.fits(r.set.Floor):
-		return Step{Phase: Labelled, Verb: Resize, Size: r.set.Floor, Within: r.set.Grace, Why: WrongLabel, Text: m.Label}
 	case !r.in.RM.Labels:
-		return Step{Phase: Labelled, Verb: Wait, Why: LabelMissing}
+		s.Why = LabelMissing
+	case s.Verb == Wait:
+		s.Verb, s.Why, s.Text = LabelHost, WrongLabel, m.Label
+	default:
+		s.Why, s.Text = WrongLabel, m.Label
 	}
-	return Step{Phase: Labelled, Verb: LabelHost, Why: WrongLabel, Text: m.Label}
+	return s
 }
 
-// size follows the slack of the node. It grows by steps, and shrinks at once.
-func (r *round) size(m *Manager) Step {
-	want := r.target(m)
-	s := Step{Phase: Active, Verb: Resize, Size: want, Within: r.set.Grace}
+// size brings a NodeManager to a total. It shrinks at once, with a deadline for the containers that do not fit. Until
+// they have ended, the deadline stands and nothing grows: otherwise slack that comes and goes would move it for ever.
+func (r *round) size(m *Manager, want Size) Step {
 	over := !m.Used.fits(want)
+	s := Step{Phase: Active, Verb: Resize, Size: want}
 	if over {
 		s.Phase = Shrinking
 	}
-	switch {
-	case want != m.Total && m.Total.fits(want):
-		s.Why = MoreSlack
-	case want != m.Total:
-		s.Why = LessSlack
-	case !over:
-		s.Verb, s.Why = Wait, AsWanted
-	case r.w.Pod.Armed == r.in.RM.Started:
-		s.Verb, s.Why = Wait, StillInUse
-	default:
-		// The ResourceManager ignores a size that it has already, deadline included. One MiB less is another size, and
-		// the next round returns to the whole step.
-		s.Size.MemoryMiB, s.Why = want.MemoryMiB-1, RMForgot
+	if m.Used.fits(m.Total) && !over {
+		r.marks.Until = time.Time{}
 	}
-	if s.Verb == Wait {
-		s.Size, s.Within = Size{}, 0
+	switch {
+	case want == m.Total && !over:
+		return Step{Phase: s.Phase, Verb: Wait, Why: AsWanted}
+	case want == m.Total && r.marks.Armed.Equal(r.in.RM.Since):
+		return Step{Phase: s.Phase, Verb: Wait, Why: StillInUse}
+	case want == m.Total:
+		// The ResourceManager ignores a size that it has already, deadline included. One MiB more is another size and room
+		// for nothing. The next round takes it back.
+		s.Size.MemoryMiB, s.Why = want.MemoryMiB+1, RMForgot
+	case m.Total.fits(want):
+		r.marks.Grown, s.Why = r.in.Now, MoreSlack
+	default:
+		s.Why = LessSlack
+	}
+	if over && r.marks.Until.IsZero() {
+		r.marks.Until = r.in.Now.Add(r.set.Grace)
+	}
+	r.marks.Armed, s.Within = r.in.RM.Since, r.set.Grace
+	if over {
+		s.Within = r.marks.Until.Sub(r.in.Now)
 	}
 	return s
 }
 
 // target returns the total that a NodeManager is to have now.
 func (r *round) target(m *Manager) Size {
-	one := func(allowed, total, floor, ceiling, step int64) int64 {
-		step = max(step, 1)
-		whole := floor + max(allowed-floor, 0)/step*step
-		whole = min(whole, max(ceiling, floor))
-		return min(whole, max(total, floor)+step)
+	f, c, a, step := r.set.Floor, r.set.Ceiling, r.w.Allowance, r.set.Step
+	want := Size{
+		MemoryMiB: whole(a.MemoryMiB, f.MemoryMiB, c.MemoryMiB, step.MemoryMiB),
+		VCores:    whole(a.VCores, f.VCores, c.VCores, step.VCores),
 	}
-	f, c, a := r.set.Floor, r.set.Ceiling, r.w.Allowance
-	return Size{
-		MemoryMiB: one(a.MemoryMiB, m.Total.MemoryMiB, f.MemoryMiB, c.MemoryMiB, r.set.Step.MemoryMiB),
-		VCores:    one(a.VCores, m.Total.VCores, f.VCores, c.VCores, r.set.Step.VCores),
+	most := Size{max(m.Total.MemoryMiB, f.MemoryMiB), max(m.Total.VCores, f.VCores)}
+	if r.marks.Until.IsZero() && r.in.Now.Sub(r.marks.Grown) >= r.set.Pause {
+		most = Size{most.MemoryMiB + max(step.MemoryMiB, 1), most.VCores + max(step.VCores, 1)}
 	}
+	return Size{min(want.MemoryMiB, most.MemoryMiB), min(want.VCores, most.VCores)}
 }
 
-// drain decides about a pod whose worker is to stop.
-func (r *round) drain() Step {
-	w := r.w
-	m, several := r.manager()
-	left := r.set.Drain
-	if !w.End.IsZero() {
-		left = w.End.Sub(r.in.Now)
+// whole returns the floor and the whole steps above it that are allowed, up to the ceiling.
+func whole(allowed, floor, ceiling, step int64) int64 {
+	step = max(step, 1)
+	return min(floor+max(allowed-floor, 0)/step*step, max(ceiling, floor))
+}
+
+// drain decides about a worker that is to stop by a time.
+func (r *round) drain(m *Manager, end time.Time) Step {
+	if m == nil {
+		if r.marks.Registered && !r.late() && !r.w.Excluded { // another ResourceManager has still to hear from it
+			return Step{Phase: Draining, Verb: Wait, Why: NotRegistered}
+		}
+		return Step{Phase: Decommissioned, Verb: DeletePod, Within: r.set.Stop, Why: Stopped}
 	}
+	allowed := Size{
+		MemoryMiB: max(r.w.Allowance.MemoryMiB, r.set.Floor.MemoryMiB), VCores: max(r.w.Allowance.VCores, r.set.Floor.VCores),
+	}
+	if !m.Used.fits(allowed) && r.marks.Until.IsZero() {
+		r.marks.Until = r.in.Now.Add(r.set.Grace) // counts in end from the next round on
+	}
+	s := Step{Phase: Draining, Verb: Wait, Within: end.Sub(r.in.Now), Why: StillInUse}
 	switch {
-	case m == nil || m.State == decommissioned || m.State == shutdown || m.State == lost:
-		return Step{Phase: Decommissioned, Verb: DeletePod, Why: Stopped}
-	case several: // the exclude file names hosts, so it stops both
 	case m.State == decommissioning:
-		return Step{Phase: Draining, Verb: Wait, Why: StillInUse}
-	case m.Containers == 0 && m.Total.fits(r.set.Floor) && !r.set.Graceful:
-		return Step{Phase: Decommissioned, Verb: DeletePod, Why: Stopped}
-	}
-	switch {
-	case r.set.Graceful: // also if it is excluded: the ResourceManager has not read that, or another one leads
-		return Step{Phase: Draining, Verb: Exclude, Within: left, Why: Stopping}
 	case !m.Total.fits(r.set.Floor):
-		return Step{Phase: Draining, Verb: Resize, Size: r.set.Floor, Within: left, Why: Stopping}
+		// Nothing new fits while more than the floor is in use. A decommission comes after that, because it kills what was
+		// allocated and has not started.
+		s.Verb, s.Size, s.Why = Resize, r.set.Floor, Stopping
+	case !r.set.Graceful && m.Containers == 0 && m.Total == (Size{}):
+		s = Step{Phase: Decommissioned, Verb: DeletePod, Within: r.set.Stop, Why: Stopped}
+	case !r.set.Graceful && m.Containers == 0: // not before: another ResourceManager refuses one that has less than the floor
+		s.Verb, s.Why = Resize, Stopping
+	case !r.set.Graceful:
+	case m.Listed < m.Containers:
+		s.Why = StillStarting
+	default: // also if it is excluded: the ResourceManager did not act on it
+		s.Verb, s.Why = Exclude, Stopping
 	}
-	return Step{Phase: Draining, Verb: Wait, Why: StillInUse}
-}
-
-// manager returns the NodeManager of the worker's pod, and whether there are several that live. The ResourceManager
-// also shows those of earlier pods, whose last heartbeat is older than the pod.
-func (r *round) manager() (*Manager, bool) {
-	var mine *Manager
-	live := 0
-	for i := range r.w.Managers {
-		m := &r.w.Managers[i]
-		if slices.Contains([]string{running, unhealthy, decommissioning}, m.State) {
-			live++
-		} else if m.Heartbeat.Before(r.w.Pod.Started) || r.w.Pod.Started.IsZero() || m.State == "NEW" {
-			continue
-		}
-		if mine == nil || m.Heartbeat.After(mine.Heartbeat) {
-			mine = m
-		}
+	if s.Verb == Wait {
+		s.Within = 0
 	}
-	return mine, live > 1
+	return s
 }

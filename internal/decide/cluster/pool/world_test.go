@@ -8,10 +8,20 @@ import (
 	"time"
 )
 
-// world is a ResourceManager with NodeManagers and pods, in which steps are carried out. It follows what Hadoop 3.5 does:
-// a NodeManager registers with the floor, and with the label of its host; a resize to the same size is ignored; what
-// does not fit after the time is killed, newest first; another ResourceManager knows totals, labels and excluded hosts,
-// but no deadline, and stops at once what drains.
+// Times of the world. A container that was allocated starts later, and a ResourceManager that becomes active hears from
+// its NodeManagers later.
+const (
+	starts  = 3 * time.Second
+	returns = 5 * time.Second
+	forgets = time.Minute // a NodeManager that is gone counts as lost
+)
+
+// world is a ResourceManager with NodeManagers and pods, in which steps are carried out. It does what Hadoop 3.5.0 was
+// seen to do:
+//   - A NodeManager registers with the floor, and with the label of its host. One whose host is excluded is refused.
+//   - A resize to the same size is ignored. What does not fit after the time is killed, newest first.
+//   - A decommission kills at once what has not started, and waits for the rest, up to its time.
+//   - The next ResourceManager knows totals and labels, and no deadline. It ends at once what was draining.
 type world struct {
 	t       testing.TB
 	now     time.Time
@@ -19,145 +29,172 @@ type world struct {
 	set     Settings
 	rm      RM
 	silent  bool
-	leaders int
 	workers []*place
 	out     strings.Builder
 	said    map[string]Step
-	crash   func() bool // whether the controller is killed before this step; nil: never
-	kills   int         // containers that were killed
-	early   int         // of them, before their deadline
+	crash   func() bool // whether the controller is killed now; nil: never
+	kills   int         // containers that were killed at their deadline, or with the pod at its end
+	early   int         // those that were killed before
 }
 
-// place is a worker, and what is true of it in the world.
+// place is a worker, and what is true of it.
 type place struct {
 	Worker
-	never    bool          // its NodeManager does not register
-	as       string        // it registers under another name
-	boots    time.Time     // when its NodeManager registers
-	deadline time.Time     // of the present size; zero: none
-	drain    time.Time     // when the ResourceManager stops the draining; zero: it does not drain
-	full     Size          // the total before
-	lasts    []time.Time   // ends of its containers, oldest first
-	each     Size          // of its containers
-	demand   int           // containers that it would run if they fitted
-	takes    time.Duration // that a container runs
+	never    bool      // its NodeManager does not register
+	as       string    // its NodeManager registers under this name
+	boots    time.Time // when its NodeManager registers
+	up       bool      // its NodeManager runs
+	bared    time.Time // when somebody took its label away; the next rounds answer that
+	silence  time.Time // since when the ResourceManager does not hear from it; zero: it does
+	deadline time.Time // of the present size; zero: the ResourceManager knows none
+	drain    time.Time // when the ResourceManager ends the drain
+	full     Size      // the total before the drain
+	excluded bool      // it is in the file
+	read     bool      // the file was read since
+	jobs     []job     // oldest first
+	each     Size      // of its containers
+	demand   int       // containers that it would run if they fitted
+	takes    time.Duration
 }
+
+type job struct{ began, ends time.Time }
 
 func newWorld(t testing.TB) *world {
 	start := time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC)
 	return &world{
 		t: t, now: start, start: start, said: map[string]Step{},
 		set: Settings{
-			Label: "elastic", Floor: Size{1024, 1}, Ceiling: Size{16384, 8}, Step: Size{2048, 2}, Grace: time.Minute,
-			Drain: 10 * time.Minute, Register: 3 * time.Minute, CoolDown: time.Minute, Attempts: 2, Graceful: true,
+			Label: "elastic", Floor: Size{1024, 1}, Ceiling: Size{16384, 8}, Step: Size{4096, 2}, Pause: 10 * time.Second,
+			Grace: time.Minute, Drain: 10 * time.Minute, Stop: 30 * time.Second, Register: 3 * time.Minute,
+			Recover: 10 * time.Minute, CoolDown: time.Minute, Attempts: 2, Graceful: true,
 		},
-		rm: RM{Labels: true, Started: "rm1"}, leaders: 1,
+		rm: RM{Labels: true, Since: start.Add(-time.Hour)},
 	}
 }
 
 func (w *world) say(format string, args ...any) {
-	fmt.Fprintf(&w.out, "%6s  %s\n", w.now.Sub(w.start), fmt.Sprintf(format, args...))
+	line := fmt.Sprintf("%6s  %s", w.now.Sub(w.start), fmt.Sprintf(format, args...))
+	fmt.Fprintln(&w.out, strings.TrimRight(line, " "))
 }
 
-// manager returns the NodeManager of a place's present pod; nil: it has not registered.
+// manager returns what the ResourceManager shows of a place's NodeManager; nil: nothing.
 func (p *place) manager() *Manager {
-	if p.Pod == nil || p.Pod.Started.IsZero() {
+	if len(p.Managers) == 0 {
 		return nil
 	}
-	for i := range p.Managers {
-		if m := &p.Managers[i]; !m.Heartbeat.Before(p.Pod.Started) {
-			return m
-		}
-	}
-	return nil
+	return &p.Managers[0]
 }
 
 // second lets a second pass for a place.
 func (w *world) second(p *place) {
 	if p.Pod != nil && p.Pod.Started.IsZero() {
-		p.Pod.Started, p.boots = w.now, w.now.Add(10*time.Second)
+		p.Pod.Started, p.boots, p.up = w.now, w.now.Add(10*time.Second), true
 	}
 	m := p.manager()
-	if m == nil {
-		if p.Pod != nil && !p.never && !w.silent && !w.now.Before(p.boots) {
-			w.register(p)
+	switch {
+	case !p.up && m != nil && m.lives():
+		if p.silence.IsZero() {
+			p.silence = w.now
+		}
+		if w.now.Sub(p.silence) >= forgets {
+			m.State = "LOST"
 		}
 		return
-	}
-	live := m.State == running || m.State == decommissioning || m.State == unhealthy
-	if !live {
+	case !p.up || w.now.Before(p.boots) || p.never:
+		return
+	case p.as != "":
+		p.Stray = p.as
+		return
+	case m == nil || !m.lives():
+		w.register(p)
 		return
 	}
-	m.Heartbeat = w.now
-	p.lasts = slices.DeleteFunc(p.lasts, func(end time.Time) bool { return !w.now.Before(end) })
-	if m.State == running && !w.silent {
-		for p.demand > len(p.lasts) && w.more(p).fits(m.Total) {
-			if m.Label != w.set.Label {
-				w.t.Errorf("%s: a container lands on %s, whose label is %q", w.now.Sub(w.start), p.Name, m.Label)
-			}
-			p.lasts = append(p.lasts, w.now.Add(p.takes))
-			m.Used = w.used(p)
+	p.silence = time.Time{}
+	p.jobs = slices.DeleteFunc(p.jobs, func(j job) bool { return !w.now.Before(j.ends) })
+	for m.State == running && p.demand > len(p.jobs) && p.size(len(p.jobs)+1).fits(m.Total) && !w.silent {
+		if m.Label != w.set.Label && !p.size(len(p.jobs)+1).fits(w.set.Floor) && w.now.Sub(p.bared) > 4*time.Second {
+			w.t.Errorf("%s: more than the floor lands on %s, whose label is %q", w.now.Sub(w.start), p.Name, m.Label)
+		}
+		p.jobs = append(p.jobs, job{w.now, w.now.Add(p.takes)})
+	}
+	if due := !p.deadline.IsZero() && !w.now.Before(p.deadline); due && m.State == running {
+		for !p.size(len(p.jobs)).fits(m.Total) {
+			w.kill(p, 1)
 		}
 	}
-	m.Used, m.Containers = w.used(p), len(p.lasts)
-	over := !m.Used.fits(m.Total) && !p.deadline.IsZero() && !w.now.Before(p.deadline) && m.State == running
-	if !w.silent && (over || !p.drain.IsZero() && !w.now.Before(p.drain)) {
-		for len(p.lasts) > 0 && (m.State == decommissioning || !w.used(p).fits(m.Total)) {
-			p.lasts = p.lasts[:len(p.lasts)-1]
-			w.kills++
+	if m.State == decommissioning && !w.now.Before(p.drain) {
+		w.kill(p, len(p.jobs))
+	}
+	w.show(p)
+	if m.State == decommissioning && len(p.jobs) == 0 {
+		m.State, p.up = "DECOMMISSIONED", false
+	}
+}
+
+// show updates what the ResourceManager shows.
+func (w *world) show(p *place) {
+	m := p.manager()
+	m.Used, m.Containers, m.Listed = p.size(len(p.jobs)), len(p.jobs), 0
+	for _, j := range p.jobs {
+		if w.now.Sub(j.began) >= starts {
+			m.Listed++
 		}
-		m.Used, m.Containers = w.used(p), len(p.lasts)
 	}
 	if m.State == decommissioning {
 		m.Total = m.Used
-		if m.Containers == 0 && !w.silent {
-			m.State = decommissioned
-		}
 	}
 }
 
+func (w *world) kill(p *place, n int) {
+	w.kills += n
+	p.jobs = p.jobs[:len(p.jobs)-n]
+}
+
+// register registers a NodeManager, or refuses it.
 func (w *world) register(p *place) {
-	m := Manager{ID: p.Host + ":45454", State: running, Label: p.Label, Total: w.set.Floor, Heartbeat: w.now}
-	if p.as != "" {
-		p.Stray = p.as
-		return
+	m := Manager{ID: p.Host() + ":45454", State: running, Label: p.Label, Total: w.set.Floor}
+	if p.full != (Size{}) {
+		m.Total, p.full = p.full, Size{}
 	}
-	p.Managers = append(slices.DeleteFunc(p.Managers, func(old Manager) bool { return old.ID == m.ID }), m)
-	if p.Excluded {
-		p.Managers[len(p.Managers)-1].State = shutdown // refused
+	if p.excluded && p.read || !w.set.Floor.fits(m.Total) && p.size(len(p.jobs)) == (Size{}) {
+		m.State, p.up = "SHUTDOWN", false
+		w.early += len(p.jobs)
+		p.jobs = nil
 	}
+	p.Managers = []Manager{m}
+	w.show(p)
 }
 
-func (w *world) used(p *place) Size {
-	n := int64(len(p.lasts))
-	return Size{n * p.each.MemoryMiB, n * p.each.VCores}
+// Host is the name under which a place's NodeManager registers.
+func (p *place) Host() string { return p.Name + ".bed" }
+
+func (p *place) size(containers int) Size {
+	return Size{int64(containers) * p.each.MemoryMiB, int64(containers) * p.each.VCores}
 }
 
-func (w *world) more(p *place) Size {
-	n := int64(len(p.lasts)) + 1
-	return Size{n * p.each.MemoryMiB, n * p.each.VCores}
-}
-
-// round decides and carries out the steps, unless the controller is killed before one of them.
+// round decides and carries out the steps, unless the controller is killed.
 func (w *world) round() {
 	in := Input{Now: w.now, Settings: w.set, RM: w.rm}
 	in.RM.Known = !w.silent
 	for _, p := range w.workers {
 		worker := p.Worker
-		worker.Managers = slices.Clone(p.Managers)
+		worker.Managers, worker.Excluded = slices.Clone(p.Managers), p.excluded || !p.read
 		in.Workers = append(in.Workers, worker)
 	}
 	for i, s := range Next(&in) {
-		if w.crash != nil && w.crash() {
+		if w.killed() || !w.carry(w.workers[i], s) {
 			return
 		}
-		w.carry(w.workers[i], s)
 	}
 }
 
-// carry carries out a step, and reports it if it is another one than before.
-func (w *world) carry(p *place, s Step) {
+func (w *world) killed() bool { return w.crash != nil && w.crash() }
+
+// carry carries out a step, and reports it if it is another one than before. It returns false if the controller is
+// killed meanwhile.
+func (w *world) carry(p *place, s Step) bool {
 	shown := s
+	shown.Marks = Marks{}
 	if s.Verb != Resize {
 		shown.Within = 0 // it gets shorter in every round
 	}
@@ -166,6 +203,14 @@ func (w *world) carry(p *place, s Step) {
 			w.say("%s %s: %s to %s within %s, %s %s", p.Name, s.Phase, s.Verb, s.Size, s.Within, s.Why, s.Text)
 		} else {
 			w.say("%s %s: %s, %s %s", p.Name, s.Phase, s.Verb, s.Why, s.Text)
+		}
+	}
+	if s.Within < 0 {
+		w.t.Errorf("%+v", s)
+	}
+	if p.Pod != nil {
+		if p.Pod.Marks = s.Marks; w.killed() {
+			return false
 		}
 	}
 	m := p.manager()
@@ -177,56 +222,92 @@ func (w *world) carry(p *place, s Step) {
 	case CreatePod:
 		p.Pod = &Pod{}
 	case DeletePod:
-		w.stop(p)
-	case Exclude:
-		if p.Excluded = true; m != nil && m.State == running {
-			m.State, p.drain, p.full = decommissioning, w.now.Add(s.Within), m.Total
+		if s.Failed {
+			p.Attempts++
+		} else {
+			p.Attempts = 0
 		}
-	case Include:
-		if p.Excluded = false; m != nil && m.State == decommissioning {
-			m.State, m.Total, p.drain = running, p.full, time.Time{}
+		w.end(p)
+	case Exclude, Include:
+		if p.excluded, p.read = s.Verb == Exclude, false; w.killed() {
+			return false
 		}
+		w.refresh(p, s.Within)
 	case Resize:
 		if m == nil || s.Size == m.Total {
-			return
+			break
 		}
-		m.Total, p.Pod.Armed = s.Size, w.rm.Started
-		p.deadline = w.now.Add(s.Within)
+		m.Total, p.deadline = s.Size, w.now.Add(s.Within)
 	}
+	return true
 }
 
-// stop ends a pod, with what runs in it.
-func (w *world) stop(p *place) {
+// refresh lets the ResourceManager read the exclude file.
+func (w *world) refresh(p *place, within time.Duration) {
+	p.read = true
 	m := p.manager()
-	if n := len(p.lasts); n > 0 {
-		w.kills += n
-		if p.End.IsZero() || w.now.Before(p.End) {
-			w.early += n
+	switch {
+	case m == nil:
+	case p.excluded && m.State == running:
+		m.State, p.drain, p.full = decommissioning, w.now.Add(within), m.Total
+		for len(p.jobs) > 0 && w.now.Sub(p.jobs[len(p.jobs)-1].began) < starts {
+			p.jobs = p.jobs[:len(p.jobs)-1]
+			w.early++
 		}
+	case !p.excluded && m.State == decommissioning:
+		m.State, m.Total, p.full, p.deadline = running, p.full, Size{}, time.Time{}
 	}
-	if m == nil {
-		p.Attempts++
-	} else if m.State == running || m.State == unhealthy {
-		m.State, m.Used, m.Containers = shutdown, Size{}, 0
-	}
-	if m != nil {
-		p.Attempts = 0
-	}
-	p.Pod, p.Ended, p.lasts, p.deadline, p.drain = nil, w.now, nil, time.Time{}, time.Time{}
 }
 
-// failover makes another ResourceManager the active one.
-func (w *world) failover() {
-	w.leaders++
-	w.rm.Started = fmt.Sprintf("rm%d", w.leaders)
+// end ends a pod with what runs in it, in order: its NodeManager says goodbye.
+func (w *world) end(p *place) {
+	by, marks := p.End, p.Pod.Marks
+	if !marks.Leaving.IsZero() && (by.IsZero() || marks.Leaving.Add(w.set.Drain).Before(by)) {
+		by = marks.Leaving.Add(w.set.Drain)
+	}
+	if u := marks.Until; !u.IsZero() && (by.IsZero() || u.Before(by)) {
+		by = u
+	}
+	if by.IsZero() || w.now.Before(by) {
+		w.early += len(p.jobs)
+	} else {
+		w.kills += len(p.jobs)
+	}
+	if m := p.manager(); m != nil && m.lives() {
+		m.State, m.Used, m.Containers = "SHUTDOWN", Size{}, 0
+	}
+	w.gone(p)
+}
+
+// gone ends a pod without a word.
+func (w *world) gone(p *place) {
+	p.Pod, p.Ended, p.up, p.jobs, p.Stray = nil, w.now, false, nil, ""
+	p.deadline, p.drain, p.full = time.Time{}, time.Time{}, Size{}
+}
+
+// failover makes another ResourceManager the active one. It returns the containers that Hadoop kills because of that.
+func (w *world) failover() (killed int) {
+	w.rm.Since = w.now
 	for _, p := range w.workers {
+		m := p.manager()
 		p.deadline = time.Time{}
-		if m := p.manager(); m != nil && m.State == decommissioning {
-			w.early += len(p.lasts)
-			w.kills += len(p.lasts)
-			p.lasts = nil
-			m.State, m.Used, m.Containers = decommissioned, Size{}, 0
+		if m == nil || !m.lives() {
+			continue
 		}
+		p.full, p.boots = m.Total, w.now.Add(returns)
+		p.Managers = nil
+		if m.State == decommissioning {
+			killed += len(p.jobs)
+			p.jobs, p.up = nil, false
+		}
+	}
+	return killed
+}
+
+// answered notes that the ResourceManager may answer again: labels that were lost meanwhile are known in a round.
+func (w *world) answered() {
+	for _, p := range w.workers {
+		p.bared = w.now
 	}
 }
 
