@@ -37,7 +37,7 @@ type Settings struct {
 	Drain          time.Duration // for containers to end when their worker is to stop and has no end
 	Stop           time.Duration // for the processes of a pod whose time is over
 	Register       time.Duration // a NodeManager that does not register within this time is started anew
-	Recover        time.Duration // a NodeManager that is not well for this time is started anew; its containers ended before
+	Recover        time.Duration // a NodeManager that is not well for this time, and so has no containers, is started anew
 	CoolDown       time.Duration // before the name of a worker is used again
 	Attempts       int           // a worker that failed to register this many times in a row is given up
 	Graceful       bool          // the exclude file of the ResourceManager can be written
@@ -259,8 +259,8 @@ func (r *round) next() Step {
 	return r.present(m)
 }
 
-// manager returns the NodeManager of the worker's pod as far as it lives, and whether there are several. Before a pod is
-// made, no NodeManager lives on its host.
+// manager returns the NodeManager of the worker's pod as far as it lives, and whether there are several. Before a pod
+// is made, no NodeManager lives on its host.
 func (r *round) manager() (m *Manager, several bool) {
 	for i := range r.w.Managers {
 		if !r.w.Managers[i].lives() {
@@ -457,7 +457,8 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 		s.Verb, s.Size, s.Why = Resize, r.set.Floor, Stopping
 	case !r.set.Graceful && m.Containers == 0 && m.Total == (Size{}):
 		s = Step{Phase: Decommissioned, Verb: DeletePod, Within: r.set.Stop, Why: Stopped}
-	case !r.set.Graceful && m.Containers == 0: // not before: another ResourceManager refuses one that has less than the floor
+	case !r.set.Graceful && m.Containers == 0:
+		// Not before: another ResourceManager refuses a NodeManager that has less than the floor.
 		s.Verb, s.Why = Resize, Stopping
 	case !r.set.Graceful:
 	case m.Listed < m.Containers:
