@@ -54,7 +54,7 @@ func (k Kind) Write(path string, body []byte) error {
 	return nil
 }
 
-// Aside returns where [Kind.SetAside] keeps the document of this kind and version for which there is no room at a path.
+// Aside returns the path to which [Kind.SetAside] moves a document of this kind and version.
 func (k Kind) Aside(path string) string {
 	_, version, _ := strings.Cut(string(k), " ")
 	return path + ".v" + version

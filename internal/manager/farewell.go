@@ -129,7 +129,7 @@ func (f *Farewell) why(n *corev1.Node, s *v1alpha1.NodeReportStatus, ready bool,
 	switch {
 	case s == nil:
 		return "its agent has not reported yet"
-	// A report that is older than the change before the last may be from before the agent wrote anything.
+	// An old report may be from a time when the agent only observed.
 	case !ready && (s.Mode == "Enforce" || s.Unrestored > 0 ||
 		s.Policy != "" && s.PolicyGeneration+1 < generations[s.Policy]):
 		return "its agent is not ready; run waterline restore on the node"

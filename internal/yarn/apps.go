@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 )
 
@@ -88,20 +87,12 @@ func (j appJSON) app() (App, error) {
 
 // Apps returns the applications in these states, or all that the ResourceManager remembers if none is given.
 func (c *RM) Apps(ctx context.Context, states ...AppState) ([]App, error) {
-	query := url.Values{}
-	if len(states) > 0 {
-		var names []string
-		for _, s := range states {
-			names = append(names, string(s))
-		}
-		query.Set("states", strings.Join(names, ","))
-	}
 	var answer struct {
 		Apps optional[struct {
 			App list[appJSON] `json:"app"`
 		}] `json:"apps"`
 	}
-	if err := c.get(ctx, "/apps", query, &answer); err != nil {
+	if err := c.get(ctx, "/apps", inStates(states), &answer); err != nil {
 		return nil, err
 	}
 	var apps []App

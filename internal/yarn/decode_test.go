@@ -18,7 +18,9 @@ func TestTolerance(t *testing.T) {
 		`{"nodes":{"node":[{"id":"a:1","numContainers":"2","usedMemoryMB":"3.9","nodeLabels":"x"}]}}`: want,
 		`{"nodes":{"node":[{"id":"a:1","numContainers":2e0,"usedMemoryMB":3.5,"nodeLabels":["x"]}]}}`: want,
 		`{"nodes":{"node":[{"id":"a:1","numContainers":null,"nodeLabels":null}]}}`:                    {{ID: "a:1"}},
-		`{"nodes":{"node":[{"id":"a:1","numContainers":"","nodeLabels":[]}]}}`:                        {{ID: "a:1", Labels: list[string]{}}},
+		`{"nodes":{"node":[{"id":"a:1","numContainers":"","nodeLabels":[]}]}}`: {
+			{ID: "a:1", Labels: list[string]{}},
+		},
 		`{"nodes":{"node":null}}`: nil, `{"nodes":{}}`: nil, `{"nodes":null}`: nil, `{"nodes":""}`: nil, `{}`: nil,
 	} {
 		var answer struct {

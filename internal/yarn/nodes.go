@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -91,20 +90,12 @@ func (j nodeJSON) node() (Node, error) {
 
 // Nodes returns the nodes in these states, or all that the ResourceManager remembers if none is given.
 func (c *RM) Nodes(ctx context.Context, states ...NodeState) ([]Node, error) {
-	query := url.Values{}
-	if len(states) > 0 {
-		var names []string
-		for _, s := range states {
-			names = append(names, string(s))
-		}
-		query.Set("states", strings.Join(names, ","))
-	}
 	var answer struct {
 		Nodes optional[struct {
 			Node list[nodeJSON] `json:"node"`
 		}] `json:"nodes"`
 	}
-	if err := c.get(ctx, "/nodes", query, &answer); err != nil {
+	if err := c.get(ctx, "/nodes", inStates(states), &answer); err != nil {
 		return nil, err
 	}
 	var nodes []Node

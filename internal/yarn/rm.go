@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -88,6 +89,19 @@ func (c *RM) call(ctx context.Context, r request, into any) error {
 
 func (c *RM) get(ctx context.Context, path string, query url.Values, into any) error {
 	return c.call(ctx, request{method: http.MethodGet, path: path, query: query}, into)
+}
+
+// inStates returns the query for objects in these states; without any, for all objects.
+func inStates[S ~string](states []S) url.Values {
+	query := url.Values{}
+	if len(states) > 0 {
+		names := make([]string, len(states))
+		for i, s := range states {
+			names[i] = string(s)
+		}
+		query.Set("states", strings.Join(names, ","))
+	}
+	return query
 }
 
 func (c *RM) post(ctx context.Context, path string, body any) error {

@@ -330,13 +330,15 @@ func TestApps(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := App{
-		ID: id, Name: "sleep", User: "root", Queue: "root.default", Type: "TEST", State: AppAccepted, FinalStatus: "UNDEFINED",
-		Diagnostics: app.Diagnostics, Started: app.Started, MasterNode: "nm1.bed:45454", Containers: 1, Allocated: Resource{256, 1},
+		ID: id, Name: "sleep", User: "root", Queue: "root.default", Type: "TEST", State: AppAccepted,
+		FinalStatus: "UNDEFINED", Diagnostics: app.Diagnostics, Started: app.Started, MasterNode: "nm1.bed:45454",
+		Containers: 1, Allocated: Resource{256, 1},
 	}
 	if diff := cmp.Diff(want, app); diff != "" || app.Started.Year() != 2026 || app.Diagnostics == "" {
 		t.Errorf("submitted (-want +got):\n%s\n%+v", diff, app)
 	}
-	submitted := `POST /apps?user.name=batch {"application-id":"` + id + `","application-name":"sleep","queue":"default",` +
+	submitted := `POST /apps?user.name=batch {"application-id":"` + id +
+		`","application-name":"sleep","queue":"default",` +
 		`"application-type":"TEST","max-app-attempts":1,"resource":{"memory":256,"vCores":1},` +
 		`"am-container-spec":{"commands":{"command":"exec sleep 300"}}}`
 	if sent := r.requests("POST /apps?"); !slices.Equal(sent, []string{submitted}) {
@@ -408,7 +410,8 @@ func TestContainers(t *testing.T) {
 	c := NewNM(HTTPOptions{})
 	got, err := c.Containers(t.Context(), base)
 	want := []Container{{
-		ID: strings.Replace(recordedApp(t), "application", "container", 1) + "_01_000001", State: "RUNNING", ExitCode: -1000, User: "root", Size: Resource{256, 1},
+		ID:    strings.Replace(recordedApp(t), "application", "container", 1) + "_01_000001",
+		State: "RUNNING", ExitCode: -1000, User: "root", Size: Resource{256, 1},
 		ExecutionType: Guaranteed,
 	}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {

@@ -112,7 +112,9 @@ func TestDrain(t *testing.T) {
 	if maps := j.Counter("Launched map tasks"); maps != 7 {
 		t.Errorf("%d maps were started, not 7: %s", maps, j.Output())
 	}
-	for _, counter := range []string{"Failed map tasks", "Killed map tasks", "Failed reduce tasks", "Killed reduce tasks"} {
+	for _, counter := range []string{
+		"Failed map tasks", "Killed map tasks", "Failed reduce tasks", "Killed reduce tasks",
+	} {
 		if n := j.Counter(counter); n != 0 {
 			t.Errorf("%s: %d", counter, n)
 		}

@@ -63,8 +63,8 @@ func OpenState(runDir, stateDir string) (*StateFiles, error) {
 // the usage of the online pods in the past. The error says why a state that exists is not used; then the allocations of
 // CPUs are gathered from the cgroups.
 //
-// A state of another version is kept for that version. If another one ran last, the same part of what this one left
-// counts as after a reboot.
+// A state of another version is kept for that version. If another version ran last, what this one left is old, and only
+// the usage of the online pods counts.
 func (m *StateFiles) Load() (node.State, error) {
 	var errs []error
 	paths := []string{m.run}

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/waterline-io/waterline/test/bed/logs"
 	"github.com/waterline-io/waterline/test/bed/vmnode"
 )
 
@@ -455,19 +456,4 @@ func (b *Bed) Control(ctx context.Context, verb, component string) error {
 }
 
 // LogTails returns the end of every component's log, for when something went wrong.
-func (b *Bed) LogTails() string {
-	var tails strings.Builder
-	files, _ := filepath.Glob(b.in("log", "*.log"))
-	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		const enough = 3000
-		if len(content) > enough {
-			content = content[len(content)-enough:]
-		}
-		fmt.Fprintf(&tails, "\n--- %s\n%s", filepath.Base(file), content)
-	}
-	return tails.String()
-}
+func (b *Bed) LogTails() string { return logs.Tails(b.in("log")) }

@@ -7,10 +7,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/yarn"
+	"github.com/waterline-io/waterline/test/bed/logs"
 )
 
 // MinMemory is the smallest container in MiB. A NodeManager with less than that is shut down when it registers.
@@ -192,22 +192,7 @@ func (b *Bed) exclude() string          { return b.in("conf", "exclude.xml") }
 func (b *Bed) in(path ...string) string { return filepath.Join(append([]string{b.dir}, path...)...) }
 
 // LogTails returns the end of every daemon's log, for when something went wrong.
-func (b *Bed) LogTails() string {
-	var tails strings.Builder
-	files, _ := filepath.Glob(filepath.Join(b.logs, "*.log"))
-	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		const enough = 3000
-		if len(content) > enough {
-			content = content[len(content)-enough:]
-		}
-		fmt.Fprintf(&tails, "\n--- %s\n%s", filepath.Base(file), content)
-	}
-	return tails.String()
-}
+func (b *Bed) LogTails() string { return logs.Tails(b.logs) }
 
 // Eventually calls a function until it returns nil, and returns its last error when the context ends.
 func Eventually(ctx context.Context, try func(context.Context) error) error {
