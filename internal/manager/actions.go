@@ -161,7 +161,7 @@ func (o *executor) withdraw(ctx context.Context, a nodehealth.Action) error {
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	n, there := o.fleet.nodes.get(a.Node)
+	n, there := o.fleet.nodes.Get(a.Node)
 	if !there {
 		return nil // the Node was deleted meanwhile, and its report with it
 	}
@@ -196,7 +196,7 @@ func (o *executor) condition(
 
 // tidy removes the resources from a Node that bound pods do not need. The pods matter only for Koordinator's names.
 func (o *executor) tidy(ctx context.Context, name string) error {
-	n, there := o.fleet.nodes.get(name)
+	n, there := o.fleet.nodes.Get(name)
 	if !there {
 		return nil
 	}
@@ -233,7 +233,7 @@ func (o *executor) pods(ctx context.Context, name string) ([]*model.Pod, error) 
 
 // forget deletes the report that was seen, and no later one of the same name.
 func (o *executor) forget(ctx context.Context, name string) error {
-	r, there := o.fleet.reports.get(name)
+	r, there := o.fleet.reports.Get(name)
 	if !there {
 		return nil
 	}

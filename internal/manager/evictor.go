@@ -157,7 +157,7 @@ func (e *evictor) requests(governed map[string]string) ([]evictbudget.Request, m
 	}
 	byNode := map[string]request{}
 	withdrawn := map[string]bool{}
-	e.fleet.reports.each(func(node string, r report) {
+	e.fleet.reports.Each(func(node string, r report) {
 		if r.evict != (request{}) {
 			byNode[node], withdrawn[node] = r.evict, r.withdrawn
 		}
@@ -166,10 +166,10 @@ func (e *evictor) requests(governed map[string]string) ([]evictbudget.Request, m
 		return nil, byNode
 	}
 	ready := map[string]bool{}
-	e.fleet.agents.each(func(_ string, a agent) { ready[a.node] = ready[a.node] || a.ready })
+	e.fleet.agents.Each(func(_ string, a agent) { ready[a.node] = ready[a.node] || a.ready })
 	var requests []evictbudget.Request
 	for _, node := range slices.Sorted(maps.Keys(byNode)) {
-		_, exists := e.fleet.nodes.get(node)
+		_, exists := e.fleet.nodes.Get(node)
 		requests = append(requests, evictbudget.Request{
 			Node: node, UID: byNode[node].uid, Renewed: byNode[node].when, Code: model.Code(byNode[node].reason),
 			Ready: exists && ready[node], Withdrawn: withdrawn[node], PerNode: perNode[governed[node]],

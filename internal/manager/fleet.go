@@ -17,6 +17,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
 	"github.com/waterline-io/waterline/internal/decide/policy"
+	"github.com/waterline-io/waterline/internal/manager/table"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
@@ -30,10 +31,10 @@ const settled = 3 * time.Second
 
 // fleet is the leader's view of the nodes of the cluster.
 type fleet struct {
-	nodes   *table[node]
-	leases  *table[int64]
-	agents  *table[agent]
-	reports *table[report]
+	nodes   *table.Table[node]
+	leases  *table.Table[int64]
+	agents  *table.Table[agent]
+	reports *table.Table[report]
 }
 
 // node is the known part of a Node.
@@ -62,18 +63,18 @@ type report struct {
 
 func newFleet() *fleet {
 	return &fleet{
-		nodes: newTable(func(obj any) node {
+		nodes: table.New(func(obj any) node {
 			n := kube.NodeOf(obj.(*corev1.Node))
 			return node{n.UID, n.Labels, n.Published}
 		}),
-		leases: newTable(func(obj any) int64 {
+		leases: table.New(func(obj any) int64 {
 			if at := obj.(*coordinationv1.Lease).Spec.RenewTime; at != nil {
 				return at.UnixMicro()
 			}
 			return 0
 		}),
-		agents:  newTable(func(obj any) agent { return agentOf(obj.(*corev1.Pod)) }),
-		reports: newTable(func(obj any) report { return reportOf(obj.(*v1alpha1.NodeReport)) }),
+		agents:  table.New(func(obj any) agent { return agentOf(obj.(*corev1.Pod)) }),
+		reports: table.New(func(obj any) report { return reportOf(obj.(*v1alpha1.NodeReport)) }),
 	}
 }
 
@@ -111,25 +112,25 @@ func (f *fleet) follow(
 	ctx context.Context, core, coordination, custom rest.Interface, namespace string, leasesEvery time.Duration,
 ) {
 	var wg sync.WaitGroup
-	wg.Go(func() { f.nodes.follow(ctx, core, "nodes", "", "", &corev1.Node{}) })
-	wg.Go(func() { f.agents.follow(ctx, core, "pods", namespace, agentLabel, &corev1.Pod{}) })
+	wg.Go(func() { f.nodes.Follow(ctx, core, "nodes", "", "", &corev1.Node{}) })
+	wg.Go(func() { f.agents.Follow(ctx, core, "pods", namespace, agentLabel, &corev1.Pod{}) })
 	wg.Go(func() {
-		f.leases.poll(ctx, coordination, "leases", corev1.NamespaceNodeLease, leasesEvery, &coordinationv1.LeaseList{})
+		f.leases.Poll(ctx, coordination, "leases", corev1.NamespaceNodeLease, leasesEvery, &coordinationv1.LeaseList{})
 	})
-	wg.Go(func() { f.reports.follow(ctx, custom, "nodereports", "", "", &v1alpha1.NodeReport{}) })
+	wg.Go(func() { f.reports.Follow(ctx, custom, "nodereports", "", "", &v1alpha1.NodeReport{}) })
 	wg.Wait()
 }
 
 // fresh reports whether the fleet is up to date.
 func (f *fleet) fresh(now time.Time) bool {
-	return f.nodes.fresh(now, settled) && f.leases.fresh(now, settled) && f.agents.fresh(now, settled) &&
-		f.reports.fresh(now, settled)
+	return f.nodes.Fresh(now, settled) && f.leases.Fresh(now, settled) && f.agents.Fresh(now, settled) &&
+		f.reports.Fresh(now, settled)
 }
 
 // observe returns all nodes as input for node health, ordered by name, with reports whose Node does not exist.
 func (f *fleet) observe() []nodehealth.Node {
 	agents := map[string]nodehealth.AgentState{}
-	f.agents.each(func(_ string, a agent) {
+	f.agents.Each(func(_ string, a agent) {
 		state := nodehealth.AgentNotReady
 		if a.ready {
 			state = nodehealth.AgentReady
@@ -138,10 +139,10 @@ func (f *fleet) observe() []nodehealth.Node {
 			agents[a.node] = max(agents[a.node], state) // during an update a node may have two agents
 		}
 	})
-	leases, _ := f.leases.all()
-	reports, _ := f.reports.all()
+	leases, _ := f.leases.All()
+	reports, _ := f.reports.All()
 	var all []nodehealth.Node
-	f.nodes.each(func(name string, n node) {
+	f.nodes.Each(func(name string, n node) {
 		r, reported := reports[name]
 		delete(reports, name)
 		seen := nodehealth.Node{

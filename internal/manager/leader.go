@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
+	"github.com/waterline-io/waterline/internal/manager/table"
 )
 
 const (
@@ -41,7 +42,7 @@ type leader struct {
 	slipped  map[string]int32  // number by policy; nil: not searched yet
 }
 
-func newLeader(cfg *Config, p *policies, namespaces *table[map[string]string]) *leader {
+func newLeader(cfg *Config, p *policies, namespaces *table.Table[map[string]string]) *leader {
 	l := &leader{
 		cfg: cfg, core: cfg.Client.CoreV1().RESTClient(), fleet: newFleet(), policies: p, log: cfg.Log, start: time.Now(),
 	}
@@ -115,7 +116,7 @@ func (l *leader) watchHealth(ctx context.Context) {
 
 // known reports whether the view of the cluster is up to date.
 func (l *leader) known(now time.Time) bool {
-	return l.fleet.fresh(now) && l.policies.fresh(now, settled)
+	return l.fleet.fresh(now) && l.policies.Fresh(now, settled)
 }
 
 // count updates the status of policies.
@@ -130,7 +131,7 @@ func (l *leader) count(ctx context.Context) {
 	l.mu.Unlock()
 	if slipped == nil {
 		slipped = map[string]int32{}
-		l.policies.each(func(name string, p storedPolicy) { slipped[name] = p.status.SlippedPods }) // from another leader
+		l.policies.Each(func(name string, p storedPolicy) { slipped[name] = p.status.SlippedPods }) // from another leader
 	}
 	l.statuses.write(ctx, tallies, slipped)
 }

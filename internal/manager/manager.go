@@ -31,6 +31,7 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/cluster/evictbudget"
 	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
 	"github.com/waterline-io/waterline/internal/manager/admit"
+	"github.com/waterline-io/waterline/internal/manager/table"
 )
 
 // Names of the manager's objects.
@@ -60,8 +61,8 @@ type Config struct {
 type Manager struct {
 	cfg        Config
 	policies   *policies
-	namespaces *table[map[string]string] // that opted in
-	admitted   sync.Map                  // admit.Why → *atomic.Uint64
+	namespaces *table.Table[map[string]string] // that opted in
+	admitted   sync.Map                        // admit.Why → *atomic.Uint64
 
 	leading atomic.Pointer[leader] // nil: another replica leads
 }
@@ -70,7 +71,7 @@ type Manager struct {
 func New(cfg Config) *Manager {
 	return &Manager{
 		cfg: cfg, policies: newPolicies(cfg.Log),
-		namespaces: newTable(func(obj any) map[string]string { return obj.(*corev1.Namespace).Labels }),
+		namespaces: table.New(func(obj any) map[string]string { return obj.(*corev1.Namespace).Labels }),
 	}
 }
 
@@ -87,7 +88,7 @@ func (m *Manager) Webhook() http.Handler {
 // namespace returns a namespace. Labels of a namespace that opted in are known, except for a moment after that; for
 // others, the API server is queried.
 func (m *Manager) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
-	if labels, known := m.namespaces.get(name); known {
+	if labels, known := m.namespaces.Get(name); known {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, nil
 	}
 	namespace, err := m.cfg.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
@@ -107,7 +108,7 @@ func (m *Manager) count(why admit.Why) {
 
 // Ready returns nil if the webhook can answer, otherwise the reason why not.
 func (m *Manager) Ready() error {
-	if !m.policies.isListed() || !m.namespaces.isListed() {
+	if !m.policies.Listed() || !m.namespaces.Listed() {
 		return errors.New("the policies are not known yet")
 	}
 	return nil
@@ -126,10 +127,10 @@ func (m *Manager) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	core := m.cfg.Client.CoreV1().RESTClient()
 	wg.Go(func() {
-		m.policies.follow(ctx, m.cfg.Custom, "colocationpolicies", "", "", &v1alpha1.ColocationPolicy{})
+		m.policies.Follow(ctx, m.cfg.Custom, "colocationpolicies", "", "", &v1alpha1.ColocationPolicy{})
 	})
 	wg.Go(func() {
-		m.namespaces.follow(ctx, core, "namespaces", "", v1alpha1.LabelColocation+"="+v1alpha1.ColocationEnabled,
+		m.namespaces.Follow(ctx, core, "namespaces", "", v1alpha1.LabelColocation+"="+v1alpha1.ColocationEnabled,
 			&corev1.Namespace{})
 	})
 	err := m.elect(ctx)

@@ -103,7 +103,7 @@ func TestRules(t *testing.T) {
 	if rules := p.rules.Load().Pods; len(rules) != 2 {
 		t.Errorf("what was said before a mistake is gone: %+v", rules)
 	}
-	row, _ := p.get("high")
+	row, _ := p.Get("high")
 	s := (&statuses{}).status(&row, &tally{}, 0)
 	if ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); ready.Reason != "Invalid" ||
 		!strings.Contains(ready.Message, `spec.mode: "all"`) || s.ObservedGeneration != 2 {

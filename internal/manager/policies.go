@@ -14,6 +14,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/manager/admit"
+	"github.com/waterline-io/waterline/internal/manager/table"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
@@ -32,15 +33,15 @@ type storedPolicy struct {
 
 // policies are the policies of the cluster. Every replica watches them, because the webhook depends on them.
 type policies struct {
-	*table[storedPolicy]
+	*table.Table[storedPolicy]
 	log   *slog.Logger
 	rules atomic.Pointer[admit.Rules]
 }
 
 func newPolicies(log *slog.Logger) *policies {
 	p := &policies{log: log}
-	p.table = newTable(func(obj any) storedPolicy { return p.read(obj.(*v1alpha1.ColocationPolicy)) })
-	p.changed = p.compile
+	p.Table = table.New(func(obj any) storedPolicy { return p.read(obj.(*v1alpha1.ColocationPolicy)) })
+	p.Changed = p.compile
 	p.compile()
 	return p
 }
@@ -52,7 +53,7 @@ func (p *policies) read(o *v1alpha1.ColocationPolicy) storedPolicy {
 	}
 	parsed, err := kube.Policy(o)
 	if err != nil {
-		before, _ := p.get(o.Name)
+		before, _ := p.Get(o.Name)
 		if before.generation != o.Generation {
 			p.log.Warn("a policy cannot be used; what it said before stays in force", "err", err)
 		}
@@ -66,7 +67,7 @@ func (p *policies) read(o *v1alpha1.ColocationPolicy) storedPolicy {
 
 // usable returns the valid policies, ordered by name, and a version that differs after each change.
 func (p *policies) usable() ([]model.ClusterPolicy, uint64) {
-	rows, version := p.all()
+	rows, version := p.All()
 	var all []model.ClusterPolicy
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		if rows[name].usable {
@@ -81,7 +82,7 @@ func (p *policies) usable() ([]model.ClusterPolicy, uint64) {
 // Pods get Koordinator's names if a policy sells under them and none under ours. It is one choice for all pods: the
 // node of a new pod is unknown, and the second call for the same pod must write the same names.
 func (p *policies) compile() {
-	rows, _ := p.all()
+	rows, _ := p.All()
 	rules := &admit.Rules{}
 	ours, theirs := false, false
 	for _, name := range slices.Sorted(maps.Keys(rows)) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/manager/admit"
+	"github.com/waterline-io/waterline/internal/manager/table"
 )
 
 // page is the number of pods in one list call. None is kept, so this bounds the memory of a sweep.
@@ -25,7 +26,7 @@ const page = 500
 type sweeper struct {
 	core       rest.Interface
 	policies   *policies
-	namespaces *table[map[string]string] // that opted in, with their labels
+	namespaces *table.Table[map[string]string] // that opted in, with their labels
 	identity   string
 	log        *slog.Logger
 	published  map[string]time.Time // owners with an event, by UID
@@ -55,7 +56,7 @@ func (s *sweeper) sweep(ctx context.Context, governed map[string]string) (map[st
 	if len(rules.Pods) == 0 {
 		return slipped, nil
 	}
-	namespaces, _ := s.namespaces.all()
+	namespaces, _ := s.namespaces.All()
 	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: namespaces[name]}}
 		err := s.each(ctx, name, "!"+v1alpha1.LabelQoS+",!"+v1alpha1.LabelQoSAlias,
@@ -76,7 +77,7 @@ func (s *sweeper) slips(rules admit.Rules, pod *corev1.Pod, namespace *corev1.Na
 	}
 	_, o := rules.Mutate(pod, namespace)
 	if o.Why == admit.ByPolicy {
-		if p, there := s.policies.get(o.Policy); !there || pod.CreationTimestamp.Time.Before(p.created) {
+		if p, there := s.policies.Get(o.Policy); !there || pod.CreationTimestamp.Time.Before(p.created) {
 			return false
 		}
 	}

@@ -46,8 +46,8 @@ func (s *statuses) count() (map[string]*tally, map[string]string) {
 		byName[policies[i].Name] = &policies[i]
 		tallies[policies[i].Name] = &tally{overlaps: map[string]map[bool]int32{}}
 	}
-	nodes, _ := s.fleet.nodes.all()
-	reports, _ := s.fleet.reports.all()
+	nodes, _ := s.fleet.nodes.All()
+	reports, _ := s.fleet.reports.All()
 	s.choices.forget(nodes)
 	governed := make(map[string]string, len(nodes))
 	for name, n := range nodes {
@@ -97,7 +97,7 @@ func (t *tally) overlap(other string, governs bool) {
 
 // write updates the status of each policy. It writes only changes, so mostly nothing.
 func (s *statuses) write(ctx context.Context, tallies map[string]*tally, slipped map[string]int32) {
-	rows, _ := s.policies.all()
+	rows, _ := s.policies.All()
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		row := rows[name]
 		t := tallies[name]

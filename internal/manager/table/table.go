@@ -1,4 +1,5 @@
-package manager
+// Package table keeps what the manager needs of the objects of one kind, and knows whether that is up to date.
+package table
 
 import (
 	"context"
@@ -17,11 +18,12 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// table keeps a plain value for each object of one kind: what the manager needs of it. The objects themselves are
+// Table keeps a plain value for each object of one kind: what the manager needs of it. The objects themselves are
 // dropped on arrival. It is safe for concurrent use.
-type table[T any] struct {
-	row     func(obj any) T
-	changed func() // called after each change, without the lock; may be nil
+type Table[T any] struct {
+	row func(obj any) T
+	// Changed, if not nil, is called after each change, without the lock. Set it before the table is followed.
+	Changed func()
 
 	mu      sync.Mutex
 	rows    map[string]T // by name, or namespace/name
@@ -31,14 +33,15 @@ type table[T any] struct {
 	up atomic.Pointer[time.Time] // start of watching without an error; nil: it is not watched
 }
 
-var _ cache.ReflectorStore = (*table[int])(nil)
+var _ cache.ReflectorStore = (*Table[int])(nil)
 
-func newTable[T any](row func(obj any) T) *table[T] {
-	return &table[T]{row: row, rows: map[string]T{}}
+// New returns an empty table. row returns what is kept of an object, which may be shared and must not be changed.
+func New[T any](row func(obj any) T) *Table[T] {
+	return &Table[T]{row: row, rows: map[string]T{}}
 }
 
-// follow keeps the table up to date until the context ends. While the API server is away, the rows stay.
-func (t *table[T]) follow(
+// Follow keeps the table up to date until the context ends. While the API server is away, the rows stay.
+func (t *Table[T]) Follow(
 	ctx context.Context, client rest.Interface, resource, namespace, labels string, example runtime.Object,
 ) {
 	list := cache.NewFilteredListWatchFromClient(client, resource, namespace,
@@ -54,10 +57,10 @@ func (t *table[T]) follow(
 	}).RunWithContext(ctx)
 }
 
-// poll keeps the table up to date by listing at intervals, until the context ends. It is for objects that change all
+// Poll keeps the table up to date by listing at intervals, until the context ends. It is for objects that change all
 // the time: a watch of the Leases of 5,000 kubelets delivers 500 changes a second. The API server answers from memory,
 // and one list costs as much as the changes of a second. While it is away, the rows stay.
-func (t *table[T]) poll(
+func (t *Table[T]) Poll(
 	ctx context.Context, client rest.Interface, resource, namespace string, every time.Duration, list runtime.Object,
 ) {
 	for ctx.Err() == nil {
@@ -83,7 +86,7 @@ func (t *table[T]) poll(
 
 // watched records how an attempt to watch ended. A broken watch starts again at once, so this is when it shows that the
 // API server is away.
-func (t *table[T]) watched(err error) {
+func (t *Table[T]) watched(err error) {
 	if err != nil {
 		t.up.Store(nil)
 	} else if t.up.Load() == nil {
@@ -92,35 +95,36 @@ func (t *table[T]) watched(err error) {
 	}
 }
 
-// fresh reports whether all objects have been listed, and watched for some time without an error.
-func (t *table[T]) fresh(now time.Time, settled time.Duration) bool {
+// Fresh reports whether all objects have been listed, and watched for some time without an error.
+func (t *Table[T]) Fresh(now time.Time, settled time.Duration) bool {
 	up := t.up.Load()
-	return t.isListed() && up != nil && now.Sub(*up) >= settled
+	return t.Listed() && up != nil && now.Sub(*up) >= settled
 }
 
-func (t *table[T]) isListed() bool {
+// Listed reports whether all objects have been listed once.
+func (t *Table[T]) Listed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.listed
 }
 
-// get returns the value of a name.
-func (t *table[T]) get(name string) (T, bool) {
+// Get returns the value of a name.
+func (t *Table[T]) Get(name string) (T, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	value, found := t.rows[name]
 	return value, found
 }
 
-// all returns all values by name, and a version that differs after each change.
-func (t *table[T]) all() (map[string]T, uint64) {
+// All returns all values by name, and a version that differs after each change.
+func (t *Table[T]) All() (map[string]T, uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return maps.Clone(t.rows), t.version
 }
 
-// each calls f for all values, under the lock and in no order.
-func (t *table[T]) each(f func(name string, value T)) {
+// Each calls f for all values, under the lock and in no order.
+func (t *Table[T]) Each(f func(name string, value T)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for name, value := range t.rows {
@@ -128,13 +132,13 @@ func (t *table[T]) each(f func(name string, value T)) {
 	}
 }
 
-func (t *table[T]) change(f func()) {
+func (t *Table[T]) change(f func()) {
 	t.mu.Lock()
 	f()
 	t.version++
 	t.mu.Unlock()
-	if t.changed != nil {
-		t.changed()
+	if t.Changed != nil {
+		t.Changed()
 	}
 }
 
@@ -150,17 +154,17 @@ func key(obj any) string {
 }
 
 // Add implements [cache.ReflectorStore].
-func (t *table[T]) Add(obj any) error {
+func (t *Table[T]) Add(obj any) error {
 	name, value := key(obj), t.row(obj)
 	t.change(func() { t.rows[name] = value })
 	return nil
 }
 
 // Update implements [cache.ReflectorStore].
-func (t *table[T]) Update(obj any) error { return t.Add(obj) }
+func (t *Table[T]) Update(obj any) error { return t.Add(obj) }
 
 // Delete implements [cache.ReflectorStore].
-func (t *table[T]) Delete(obj any) error {
+func (t *Table[T]) Delete(obj any) error {
 	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = tombstone.Obj
 	}
@@ -170,7 +174,7 @@ func (t *table[T]) Delete(obj any) error {
 }
 
 // Replace implements [cache.ReflectorStore].
-func (t *table[T]) Replace(list []any, _ string) error {
+func (t *Table[T]) Replace(list []any, _ string) error {
 	rows := make(map[string]T, len(list))
 	for _, obj := range list {
 		rows[key(obj)] = t.row(obj)
@@ -180,4 +184,4 @@ func (t *table[T]) Replace(list []any, _ string) error {
 }
 
 // Resync implements [cache.ReflectorStore].
-func (t *table[T]) Resync() error { return nil }
+func (t *Table[T]) Resync() error { return nil }

@@ -1,4 +1,4 @@
-package manager
+package table
 
 import (
 	"context"
@@ -45,11 +45,11 @@ func TestPoll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := newFleet().leases
+	table := New(func(obj any) int64 { return obj.(*coordinationv1.Lease).Spec.RenewTime.UnixMicro() })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
-		table.poll(ctx, client.CoordinationV1().RESTClient(), "leases", corev1.NamespaceNodeLease, time.Millisecond,
+		table.Poll(ctx, client.CoordinationV1().RESTClient(), "leases", corev1.NamespaceNodeLease, time.Millisecond,
 			&coordinationv1.LeaseList{})
 		close(done)
 	}()
@@ -57,29 +57,29 @@ func TestPoll(t *testing.T) {
 		t.Helper()
 		for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
-				rows, _ := table.all()
+				rows, _ := table.All()
 				t.Fatalf("not within 10 s: %s; %v", what, rows)
 			}
 		}
 	}
 	holds := func(name string, second int64) func() bool {
 		return func() bool {
-			at, found := table.get(corev1.NamespaceNodeLease + "/" + name)
+			at, found := table.Get(corev1.NamespaceNodeLease + "/" + name)
 			return found == (second != 0) && at == second*1e6
 		}
 	}
 	until("it asks", func() bool { return asked.Load() > 0 })
-	if table.fresh(time.Now().Add(time.Hour), 0) {
+	if table.Fresh(time.Now().Add(time.Hour), 0) {
 		t.Error("nothing was listed, and it counts as up to date")
 	}
 	answer.Store(&coordinationv1.LeaseList{Items: []coordinationv1.Lease{lease("a", 5), lease("b", 6)}})
 	until("both are there", holds("b", 6))
-	until("it is up to date", func() bool { return table.fresh(time.Now().Add(time.Hour), settled) })
+	until("it is up to date", func() bool { return table.Fresh(time.Now().Add(time.Hour), 3*time.Second) })
 	answer.Store(&coordinationv1.LeaseList{Items: []coordinationv1.Lease{lease("a", 15)}})
 	until("one was renewed", holds("a", 15))
 	until("the other is gone", holds("b", 0))
 	answer.Store(nil)
-	until("it is not up to date", func() bool { return !table.fresh(time.Now().Add(time.Hour), 0) })
+	until("it is not up to date", func() bool { return !table.Fresh(time.Now().Add(time.Hour), 0) })
 	if !holds("a", 15)() {
 		t.Error("while the API server is away, what was known is forgotten")
 	}
