@@ -9,7 +9,8 @@ import (
 // AddToScheme makes the types of this package known to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
 	gv := schema.GroupVersion{Group: Group, Version: Version}
-	scheme.AddKnownTypes(gv, &ColocationPolicy{}, &ColocationPolicyList{}, &NodeReport{}, &NodeReportList{})
+	scheme.AddKnownTypes(gv, &ColocationPolicy{}, &ColocationPolicyList{}, &NodeReport{}, &NodeReportList{},
+		&WorkerPool{}, &WorkerPoolList{})
 	metav1.AddToGroupVersion(scheme, gv)
 	return nil
 }

@@ -49,6 +49,27 @@ func Windows(windows []model.Window, now time.Time) (state model.SellState, chan
 	return model.SellClosed, nil, time.Time{}
 }
 
+// Opening is the time around a moment in which windows are open. Windows that overlap or meet count as one.
+type Opening struct {
+	Open  bool
+	Start time.Time // zero: it has no beginning
+	Drain time.Time // when nothing new is to begin; zero: never
+	End   time.Time // zero: it never ends
+}
+
+// OpeningAt returns the opening at a moment. Without windows it is always open.
+func OpeningAt(windows []model.Window, now time.Time) Opening {
+	if len(windows) == 0 || slices.ContainsFunc(windows, func(w model.Window) bool { return w.Always() }) {
+		return Opening{Open: true}
+	}
+	for _, s := range spans(windows, now, now.Add(lookAhead)) {
+		if !now.Before(s.start) && now.Before(s.end) {
+			return Opening{Open: true, Start: s.start, Drain: s.end.Add(-s.ends.DrainBefore), End: s.end}
+		}
+	}
+	return Opening{}
+}
+
 // spans returns the times around a moment and up to a horizon in which windows are open, in order. They neither
 // overlap nor meet.
 func spans(windows []model.Window, now, horizon time.Time) []span {

@@ -159,6 +159,12 @@ func compareStates(
 		if got != want[i] {
 			t.Fatalf("%+v at %s: %s, want %s", windows, now.In(windows[0].Zone.Location()), got, want[i])
 		}
+		switch o := OpeningAt(windows, now); {
+		case o.Open != (want[i] != model.SellClosed), o.Open && (now.Before(o.Start) || !now.Before(o.End)),
+			o.Open && now.Before(o.Drain) != (want[i] == model.SellOpen),
+			want[i] == model.SellDraining && !o.End.Equal(next):
+			t.Fatalf("%+v at %s: %+v, want %s until %s", windows, now, o, want[i], next)
+		}
 		change := i
 		for change < len(want) && want[change] == want[i] {
 			change++

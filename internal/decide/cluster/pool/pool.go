@@ -62,8 +62,9 @@ type RM struct {
 type Worker struct {
 	Name      string
 	Wanted    bool      // it is to run now
-	End       time.Time // it must have stopped by then, busy or not; zero: it has no end
+	End       time.Time // it must have stopped by then, busy or not; zero: it has no end, or none that is known
 	Cordoned  bool      // its node takes no new pods
+	Room      bool      // its node has room for its pod
 	Allowance Size      // what the slack of its node allows
 	Label     string    // of its host, in the ResourceManager's store
 	// Excluded means that its host is in the exclude file, or that the file was changed and is not known to have been
@@ -80,6 +81,7 @@ type Worker struct {
 type Pod struct {
 	Started  time.Time // when its NodeManager was started; zero: it was not
 	Deleting bool      // somebody deletes it, or drains its node
+	Evicted  bool      // its node asks for its eviction: it has the time of a shrink
 	Marks    Marks
 }
 
@@ -91,6 +93,7 @@ type Marks struct {
 	Grown      time.Time // the last step up
 	Leaving    time.Time // since when it is to stop; zero: it is to stay
 	Sick       time.Time // since when its NodeManager is not well; zero: it is
+	End        time.Time // the last known end of the worker; zero: it has none
 }
 
 // Manager is a NodeManager as the ResourceManager shows it.
@@ -156,6 +159,7 @@ type Code string
 const (
 	NotWanted       Code = "NotWanted"       // it is not to run now
 	NodeCordoned    Code = "NodeCordoned"    // its node takes no new pods
+	NoRoom          Code = "NoRoom"          // its node has no room for its pod
 	CoolingDown     Code = "CoolingDown"     // its name was in use a moment ago
 	OldManager      Code = "OldManager"      // the ResourceManager still shows the NodeManager of an earlier pod
 	HostNotLabelled Code = "HostNotLabelled" // its host has not the pool's label
@@ -221,7 +225,10 @@ type round struct {
 
 func (r *round) next() Step {
 	w := r.w
-	over := !w.End.IsZero() && !r.in.Now.Before(w.End)
+	if w.Wanted || !w.End.IsZero() { // otherwise its window is over, or gone from the settings
+		r.marks.End = w.End
+	}
+	over := !r.marks.End.IsZero() && !r.in.Now.Before(r.marks.End)
 	switch {
 	case w.Pod == nil && !r.in.RM.Known:
 		return Step{Phase: Frozen, Verb: Wait, Why: RMSilent}
@@ -235,7 +242,7 @@ func (r *round) next() Step {
 		r.marks.Registered = true
 	}
 	r.sick(m)
-	leaves := !w.Wanted || w.Pod.Deleting || several
+	leaves := !w.Wanted || w.Pod.Deleting || w.Pod.Evicted || several
 	switch {
 	case !leaves:
 		r.marks.Leaving = time.Time{}
@@ -291,13 +298,21 @@ func (r *round) overdue() bool {
 // end returns when a worker that is to stop must have stopped.
 func (r *round) end() time.Time {
 	end := r.marks.Leaving.Add(r.set.Drain)
-	if !r.w.End.IsZero() {
-		end = r.w.End
+	if !r.w.Wanted && !r.w.End.IsZero() {
+		end = r.w.End // it drains for the end of its window
 	}
-	if until := r.marks.Until; !until.IsZero() && until.Before(end) {
-		end = until // its slack is gone
+	if r.w.Pod.Evicted {
+		end = earlier(end, r.marks.Leaving.Add(r.set.Grace))
 	}
-	return end
+	return earlier(earlier(end, r.marks.End), r.marks.Until) // Until: its slack is gone
+}
+
+// earlier returns the earlier of two times; the zero time is never.
+func earlier(a, b time.Time) time.Time {
+	if b.IsZero() || a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // absent decides about a worker without a pod.
@@ -313,6 +328,8 @@ func (r *round) absent(wanted bool) Step {
 		return Step{Phase: Quarantined, Verb: Wait, Why: TooManyAttempts, Text: w.Stray}
 	case w.Cordoned:
 		return Step{Phase: Terminated, Verb: Wait, Why: NodeCordoned}
+	case !w.Room:
+		return Step{Phase: Terminated, Verb: Wait, Why: NoRoom}
 	case r.in.Now.Sub(w.Ended) < r.set.CoolDown:
 		return Step{Phase: Terminated, Verb: Wait, Why: CoolingDown}
 	case live != nil: // it was not stopped in order, and the ResourceManager has still to notice

@@ -17,6 +17,9 @@ import (
 //	worker NAME [MEMORY VCORES]   a worker whose node has this much slack
 //	rest | want NAME              whether it is to run
 //	end NAME SECONDS              from now on; it must have stopped then
+//	open NAME SECONDS             it is wanted, and will have an end
+//	room NAME yes|no              whether its node has room for its pod
+//	evicted NAME                  its node asks for the eviction of its pod
 //	slack NAME MEMORY VCORES
 //	job NAME COUNT MEMORY VCORES SECONDS
 //	                              containers that it gets while they fit, each for this time
@@ -80,7 +83,7 @@ func (w *world) command(words []string) error {
 		w.run(int(n(1)))
 		return nil
 	case "worker":
-		p = &place{Worker: Worker{Name: words[1], Wanted: true, Allowance: Size{5120, 3}}, read: true}
+		p = &place{Worker: Worker{Name: words[1], Wanted: true, Room: true, Allowance: Size{5120, 3}}, read: true}
 		if len(words) > 2 {
 			p.Allowance = Size{n(2), n(3)}
 		}
@@ -94,6 +97,12 @@ func (w *world) command(words []string) error {
 	switch words[0] {
 	case "rest", "want":
 		p.Wanted, p.End = words[0] == "want", time.Time{}
+	case "open":
+		p.Wanted, p.End = true, w.now.Add(time.Duration(n(2))*time.Second)
+	case "room":
+		p.Room = words[2] == "yes"
+	case "evicted":
+		p.Pod.Evicted = true
 	case "end":
 		p.Wanted, p.End = false, w.now.Add(time.Duration(n(2))*time.Second)
 	case "slack":
@@ -135,7 +144,7 @@ func TestAnyOrder(t *testing.T) {
 		w.set.Graceful = r.IntN(2) == 0
 		for i := range 4 {
 			p := &place{
-				Worker: Worker{Name: fmt.Sprintf("w%d", i), Wanted: true, Allowance: Size{9000, 5}}, read: true,
+				Worker: Worker{Name: fmt.Sprintf("w%d", i), Wanted: true, Room: true, Allowance: Size{9000, 5}}, read: true,
 				each: Size{1024, 1}, demand: r.IntN(6), takes: time.Duration(20+r.IntN(200)) * time.Second,
 			}
 			w.workers = append(w.workers, p)
@@ -148,7 +157,7 @@ func TestAnyOrder(t *testing.T) {
 		w.silent, w.rm.Labels, w.crash = false, true, nil
 		w.answered()
 		for _, p := range w.workers {
-			p.demand, p.Attempts, p.Cordoned = 0, 0, false
+			p.demand, p.Attempts, p.Cordoned, p.Room = 0, 0, false, true
 			if m := p.manager(); m != nil && m.State == unhealthy {
 				m.State = running
 			}
@@ -188,7 +197,7 @@ func (w *world) most(p *place) Size {
 // disturb changes something.
 func (w *world) disturb(r *rand.Rand, p *place) {
 	m := p.manager()
-	switch r.IntN(13) {
+	switch r.IntN(16) {
 	case 0:
 		p.Wanted, p.End = r.IntN(2) == 0, time.Time{}
 	case 1, 2, 3:
@@ -227,5 +236,13 @@ func (w *world) disturb(r *rand.Rand, p *place) {
 		}
 	case 12:
 		p.Cordoned = false
+	case 13:
+		p.Room = r.IntN(2) == 0
+	case 14:
+		if p.Pod != nil && r.IntN(3) == 0 {
+			p.Pod.Evicted = true
+		}
+	case 15:
+		p.Wanted, p.End = true, w.now.Add(time.Duration(100+r.IntN(1000))*time.Second)
 	}
 }

@@ -248,7 +248,7 @@ func (w *world) refresh(p *place, within time.Duration) {
 	m := p.manager()
 	switch {
 	case m == nil:
-	case p.excluded && m.State == running:
+	case p.excluded && (m.State == running || m.State == unhealthy):
 		m.State, p.drain, p.full = decommissioning, w.now.Add(within), m.Total
 		for len(p.jobs) > 0 && w.now.Sub(p.jobs[len(p.jobs)-1].began) < starts {
 			p.jobs = p.jobs[:len(p.jobs)-1]
@@ -261,9 +261,12 @@ func (w *world) refresh(p *place, within time.Duration) {
 
 // end ends a pod with what runs in it, in order: its NodeManager says goodbye.
 func (w *world) end(p *place) {
-	by, marks := p.End, p.Pod.Marks
+	by, marks := p.Pod.Marks.End, p.Pod.Marks
 	if !marks.Leaving.IsZero() && (by.IsZero() || marks.Leaving.Add(w.set.Drain).Before(by)) {
 		by = marks.Leaving.Add(w.set.Drain)
+	}
+	if p.Pod.Evicted && marks.Leaving.Add(w.set.Grace).Before(by) {
+		by = marks.Leaving.Add(w.set.Grace)
 	}
 	if u := marks.Until; !u.IsZero() && (by.IsZero() || u.Before(by)) {
 		by = u

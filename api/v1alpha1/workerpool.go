@@ -1,0 +1,373 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// WorkerPool runs the workers of another engine as batch pods: NodeManagers that join an existing YARN cluster. The
+// manager makes the pods, gives them names that stay, sizes each worker by the slack of its node, and drains a worker
+// before it stops. It works in the namespaces that the manager's flag --pools names.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=wpool,categories=waterline
+// +kubebuilder:printcolumn:name="Wanted",type=integer,JSONPath=`.status.wanted`,description="Workers that are to run now"
+// +kubebuilder:printcolumn:name="Active",type=integer,JSONPath=`.status.active`,description="Workers that take containers"
+// +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.status.total.memory`,description="Memory that the workers offer"
+// +kubebuilder:printcolumn:name="VCores",type=integer,JSONPath=`.status.total.vcores`,description="Vcores that the workers offer"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name is a part of host names: write at most 40 lower-case letters, digits and hyphens, a letter first"
+type WorkerPool struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   WorkerPoolSpec   `json:"spec"`
+	Status WorkerPoolStatus `json:"status,omitempty"`
+}
+
+// WorkerPoolList is a list of worker pools.
+//
+// +kubebuilder:object:root=true
+type WorkerPoolList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []WorkerPool `json:"items"`
+}
+
+// WorkerPoolSpec is the specification of a [WorkerPool].
+// +kubebuilder:validation:XValidation:rule="!has(self.identity) || !has(self.identity.network) || self.identity.network != 'Host' || !has(self.count)",message="identity.network Host needs one worker on each node: leave count out"
+// +kubebuilder:validation:XValidation:rule="!has(self.identity) || !has(self.identity.addresses) || has(self.count) && self.identity.addresses.size() >= self.count",message="identity.addresses needs count, and an address for each worker"
+// +kubebuilder:validation:XValidation:rule="!has(self.windows) || self.windows.all(w, w.start == w.end || has(w.drainBefore))",message="each of windows needs drainBefore, in which its workers drain"
+type WorkerPoolSpec struct {
+	// YARN makes the workers NodeManagers.
+	// +required
+	YARN *YARNSpec `json:"yarn"`
+
+	// NodeSelector selects the nodes of the workers by their labels. Default: all nodes that a policy governs.
+	NodeSelector *LabelSelector `json:"nodeSelector,omitempty"`
+	// Count is the number of workers; the scheduler chooses their nodes. Default: one worker on each selected node whose
+	// slack has room for it.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Count *int32 `json:"count,omitempty"`
+	// Size is how much a worker offers to containers.
+	// +kubebuilder:default={}
+	Size WorkerSizeSpec `json:"size,omitempty"`
+	// Windows are the times of day in which workers run; at most 16. At the end of a window its workers stop, busy or
+	// not; in the time drainBefore they drain. Default: always.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=name
+	Windows []WindowSpec `json:"windows,omitempty"`
+	// Ramp spreads the start and the drain of many workers over time.
+	Ramp *RampSpec `json:"ramp,omitempty"`
+	// Drain is how long containers may take to end.
+	// +kubebuilder:default={}
+	Drain DrainSpec `json:"drain,omitempty"`
+	// Identity is how workers are named and addressed.
+	Identity *IdentitySpec `json:"identity,omitempty"`
+	// Pod is what the workers' pods have besides.
+	Pod *WorkerPodSpec `json:"pod,omitempty"`
+}
+
+// YARNSpec describes NodeManagers and the YARN cluster that they join.
+// +kubebuilder:validation:XValidation:rule="!has(self.admins) || self.admins.size() == self.resourceManagers.size()",message="write one of admins for each of resourceManagers, in the same order"
+// +kubebuilder:validation:XValidation:rule="!has(self.excludeFile) || self.excludeFile.matches('^[A-Za-z0-9][-A-Za-z0-9_.]*$')",message="excludeFile is the name of a file in the manager's directory of exclude files, without a path"
+type YARNSpec struct {
+	// ResourceManagers are the base addresses of the web services of the ResourceManager, such as http://rm1.example:8088.
+	// Write both of a pair. Anybody who reaches that port can resize NodeManagers, unless Kerberos protects it.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=5
+	// +kubebuilder:validation:items:MaxLength=256
+	// +kubebuilder:validation:items:Pattern=`^https?://[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?(:[0-9]{1,5})?/?$`
+	ResourceManagers []string `json:"resourceManagers"`
+	// Admins are the addresses of the administration protocol, host:port, one for each ResourceManager. They are used
+	// for a graceful decommission only. Default: the hosts of resourceManagers with port 8033.
+	// +kubebuilder:validation:MaxItems=5
+	// +kubebuilder:validation:items:MaxLength=256
+	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?:[0-9]{1,5}$`
+	Admins []string `json:"admins,omitempty"`
+	// User is the user that the manager is to the ResourceManager where Hadoop's authentication is simple. It must be in
+	// yarn.admin.acl, because it sets node labels. Default yarn.
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[a-z_][-a-z0-9_.]*$`
+	User string `json:"user,omitempty"`
+	// AuthSecret is the name of a Secret of the pool's namespace with the keys principal, keytab and krb5.conf where
+	// Hadoop's authentication is Kerberos, and ca.crt where the ResourceManager's certificate is signed by an authority
+	// of your own. Default: none.
+	// +kubebuilder:validation:MaxLength=253
+	AuthSecret string `json:"authSecret,omitempty"`
+	// Label is the node label of all workers of the pool.
+	Label NodeLabelSpec `json:"label"`
+	// ExcludeFile is the name of the file of yarn.resourcemanager.nodes.exclude-path in the directory that the manager's
+	// flag --exclude-dir names, such as a volume that both mount. With it, workers are decommissioned gracefully:
+	// NodeManagers keep the output of maps until the applications that need it have ended. Without it, a worker is
+	// shrunk to its floor, and stops when its containers have ended. Hosts of others in the file stay. Default: none.
+	// +kubebuilder:validation:MaxLength=128
+	ExcludeFile string `json:"excludeFile,omitempty"`
+	// Image is the container image of the NodeManager, with Hadoop and Java. It must be the version of the
+	// ResourceManager, or one that it accepts.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Image string `json:"image"`
+	// Command starts the NodeManager in the image. Its process must become the first of the container, so that signals
+	// reach it. Default: yarn nodemanager.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=1024
+	Command []string `json:"command,omitempty"`
+	// ConfigMap is the name of a ConfigMap of the pool's namespace with Hadoop's configuration, such as core-site.xml,
+	// yarn-site.xml and log4j.properties. What the pool sets itself (name, ports, size, directories) goes before its
+	// yarn-site.xml. Default: none.
+	// +kubebuilder:validation:MaxLength=253
+	ConfigMap string `json:"configMap,omitempty"`
+	// Properties are added to yarn-site.xml, and go before those of configMap: for example the auxiliary service of a
+	// remote shuffle. At most 128.
+	// +kubebuilder:validation:MaxProperties=128
+	Properties map[string]string `json:"properties,omitempty"`
+	// VCoresPerCPU is the number of vcores that one CPU is worth, from 0.1 to 100. Default 1.
+	// +kubebuilder:validation:XValidation:rule="quantity(self).compareTo(quantity('100m')) >= 0 && quantity(self).compareTo(quantity('100')) <= 0",message="write a number from 0.1 to 100"
+	VCoresPerCPU *resource.Quantity `json:"vcoresPerCPU,omitempty"`
+	// Overhead is what the NodeManager itself needs besides its containers: its Java process, and the page cache of
+	// shuffles. Default 100m CPU and 1Gi memory.
+	Overhead *ResourceSpec `json:"overhead,omitempty"`
+}
+
+// NodeLabelSpec is a node label of YARN.
+type NodeLabelSpec struct {
+	// Name of the label. The manager adds it to the ResourceManager's store if it is missing.
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[0-9a-zA-Z][0-9a-zA-Z_-]*$`
+	Name string `json:"name"`
+	// Shared makes a label that the manager adds non-exclusive: containers that ask for no label may land on workers
+	// while these are idle, application masters among them. Default false.
+	Shared bool `json:"shared,omitempty"`
+}
+
+// WorkerSizeSpec is how much a worker offers to containers, and so requests as a batch pod.
+// +kubebuilder:validation:XValidation:rule="!has(self.ceiling) || quantity(self.ceiling.cpu).compareTo(quantity(self.floor.cpu)) >= 0 && quantity(self.ceiling.memory).compareTo(quantity(self.floor.memory)) >= 0",message="ceiling must not be below floor"
+type WorkerSizeSpec struct {
+	// Floor is what a worker has always. Its pod requests the floor and the overhead as batch resources, and its
+	// NodeManager registers with the floor, which must not be below the scheduler's minimum allocation. Default 1 CPU
+	// and 2Gi.
+	// +kubebuilder:default={cpu: "1", memory: "2Gi"}
+	Floor ResourceSpec `json:"floor,omitempty"`
+	// Ceiling is the most that a worker offers. Between floor and ceiling it follows the part of its node's offer that
+	// no batch pod requests. Default: the floor.
+	Ceiling *ResourceSpec `json:"ceiling,omitempty"`
+	// Step is by how much a worker grows at once. It offers whole steps above the floor. Default 1 CPU and 2Gi.
+	// +kubebuilder:default={cpu: "1", memory: "2Gi"}
+	Step ResourceSpec `json:"step,omitempty"`
+	// Pause is the time between two steps up, such as 1m. A worker shrinks at once. Default 30s.
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
+	Pause string `json:"pause,omitempty"`
+}
+
+// ResourceSpec is an amount of CPU and memory.
+type ResourceSpec struct {
+	// CPU in CPUs, such as 1500m.
+	// +kubebuilder:validation:XValidation:rule="quantity(self).sign() >= 0 && quantity(self).compareTo(quantity('10k')) <= 0",message="write a number of CPUs from 0 to 10k"
+	CPU resource.Quantity `json:"cpu"`
+	// Memory in bytes, such as 8Gi.
+	// +kubebuilder:validation:XValidation:rule="quantity(self).sign() >= 0 && quantity(self).compareTo(quantity('1Pi')) <= 0",message="write an amount of memory from 0 to 1Pi"
+	Memory resource.Quantity `json:"memory"`
+}
+
+// RampSpec spreads the start and the drain of workers over time, so that ResourceManager and registry are not asked by
+// all at once.
+type RampSpec struct {
+	// Waves is the number of groups of workers of about the same size, from 1 to 100. Default 1.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Waves int32 `json:"waves,omitempty"`
+	// Interval is the time between the starts of two waves, such as 2m. Before the end of a window, the waves begin to
+	// drain over the first half of drainBefore. Default 0s.
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
+	Interval string `json:"interval,omitempty"`
+}
+
+// DrainSpec is how long containers may take to end.
+type DrainSpec struct {
+	// Grace is the time that containers have to end when their worker shrinks, or when its node asks for the pod's
+	// eviction. Then the ResourceManager kills the newest, masters last. Default 60s.
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
+	Grace string `json:"grace,omitempty"`
+	// Timeout is the time that containers have to end when their worker is to stop, and no window ends before: its pod
+	// is deleted, its node is drained, or the pool is. Default 30m.
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
+	Timeout string `json:"timeout,omitempty"`
+	// Stop is the time that the processes of a pod have to end after that, from SIGTERM to SIGKILL. Default 30s.
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
+	Stop string `json:"stop,omitempty"`
+}
+
+// IdentitySpec is how workers are named and addressed. The name of a worker stays over all of its pods.
+type IdentitySpec struct {
+	// Network is Pod (the default): a worker has the host name WORKER.POOL.NAMESPACE.svc.CLUSTERDOMAIN, which the
+	// ResourceManager and all who use its containers must resolve. Or Host: it uses the node's network, and the node's
+	// name is its host name.
+	// +kubebuilder:validation:Enum=Pod;Host
+	Network string `json:"network,omitempty"`
+	// Addresses are fixed IP addresses, one for each of count workers, where the CNI can assign them.
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MaxLength=45
+	// +kubebuilder:validation:items:Pattern=`^[0-9a-fA-F.:]+$`
+	Addresses []string `json:"addresses,omitempty"`
+	// AddressAnnotations are the annotations by which the CNI assigns an address. The text {address} stands for it. For
+	// Calico: {"cni.projectcalico.org/ipAddrs": "[\"{address}\"]"}. For Kube-OVN: {"ovn.kubernetes.io/ip_address":
+	// "{address}"}.
+	// +kubebuilder:validation:MaxProperties=8
+	AddressAnnotations map[string]string `json:"addressAnnotations,omitempty"`
+	// CoolDown is the time before a worker's name and address are used again. The ResourceManager and applications
+	// remember both for a while. Default 1m.
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
+	CoolDown string `json:"coolDown,omitempty"`
+}
+
+// WorkerPodSpec is what the pods of workers have besides what the pool sets.
+type WorkerPodSpec struct {
+	// Labels are added to the pods. At most 32.
+	// +kubebuilder:validation:MaxProperties=32
+	Labels map[string]LabelValue `json:"labels,omitempty"`
+	// Annotations are added to the pods, for example waterline.io/cpu-share. At most 32.
+	// +kubebuilder:validation:MaxProperties=32
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// PriorityClassName of the pods. Default: that of batch pods.
+	// +kubebuilder:validation:MaxLength=253
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+	// ServiceAccountName of the pods. They get no token. Default: the default one of the namespace.
+	// +kubebuilder:validation:MaxLength=253
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+	// ImagePullSecrets are names of Secrets for the image. At most 8.
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=253
+	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`
+	// Disk is the most that the pod may write to its local directories and logs, such as 200Gi. The kubelet evicts a pod
+	// that writes more. Default: no limit.
+	Disk *resource.Quantity `json:"disk,omitempty"`
+	// RunAsUser is the user id of the NodeManager and its containers. Default: the image's.
+	// +kubebuilder:validation:Minimum=1
+	RunAsUser *int64 `json:"runAsUser,omitempty"`
+	// Tolerations are taints of nodes that the pods tolerate, by key and effect; at most 16.
+	// +kubebuilder:validation:MaxItems=16
+	Tolerations []TolerationSpec `json:"tolerations,omitempty"`
+}
+
+// TolerationSpec tolerates taints of nodes.
+type TolerationSpec struct {
+	// Key of the taint.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Key string `json:"key"`
+	// Value of the taint. Default: any value.
+	Value LabelValue `json:"value,omitempty"`
+	// Effect of the taint. Default: any effect.
+	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
+	Effect string `json:"effect,omitempty"`
+}
+
+// WorkerPoolStatus is the state of a pool. Phases and reasons are single words, which docs/reasons.md explains.
+type WorkerPoolStatus struct {
+	// ObservedGeneration is the generation of the spec that the manager follows.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Wanted is the number of workers that are to run now.
+	Wanted int32 `json:"wanted"`
+	// Active is the number of workers that take containers.
+	Active int32 `json:"active"`
+	// Leaving is the number of workers that drain or stop.
+	Leaving int32 `json:"leaving"`
+	// Total is what the workers offer together.
+	Total YARNResources `json:"total,omitempty"`
+	// Used is what containers on the workers use of that.
+	Used YARNResources `json:"used,omitempty"`
+	// Containers is the number of containers on the workers.
+	Containers int32 `json:"containers"`
+	// Next is when the windows next change what is to run. It is empty while nothing changes within three days.
+	Next *metav1.Time `json:"next,omitempty"`
+	// ResourceManager is the active one.
+	ResourceManager *ResourceManagerStatus `json:"resourceManager,omitempty"`
+	// Workers is the state of each worker, ordered by name. Workers that never ran are left out.
+	// +listType=map
+	// +listMapKey=name
+	Workers []WorkerStatus `json:"workers,omitempty"`
+	// Conditions are Ready and, while something is wrong, others that name the cause and the fix.
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// YARNResources is an amount as YARN counts.
+type YARNResources struct {
+	// Memory is an amount of memory.
+	Memory resource.Quantity `json:"memory"`
+	// VCores is a number of vcores.
+	VCores int64 `json:"vcores"`
+}
+
+// ResourceManagerStatus is the active ResourceManager.
+type ResourceManagerStatus struct {
+	// Address is its base address.
+	Address string `json:"address"`
+	// Version of Hadoop.
+	Version string `json:"version,omitempty"`
+	// Started is when its process started.
+	Started metav1.Time `json:"started"`
+	// Since is when the manager first saw it active.
+	Since metav1.Time `json:"since"`
+}
+
+// WorkerStatus is the state of one worker.
+type WorkerStatus struct {
+	// Name of the worker and of its pod.
+	Name string `json:"name"`
+	// Node of its pod, or on which its pod is to run.
+	Node string `json:"node,omitempty"`
+	// Phase is where it is in its life, such as Active or Draining.
+	Phase string `json:"phase"`
+	// Reason is why, such as StillInUse.
+	Reason string `json:"reason,omitempty"`
+	// Message is what a person should know besides.
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+	// Since is when the phase began.
+	Since metav1.Time `json:"since"`
+	// Total is what it offers.
+	Total *YARNResources `json:"total,omitempty"`
+	// Containers is the number of its containers.
+	Containers int32 `json:"containers,omitempty"`
+	// Until is when it will have stopped, if it is to stop by a time.
+	Until *metav1.Time `json:"until,omitempty"`
+	// Ended is when its last pod ended.
+	Ended *metav1.Time `json:"ended,omitempty"`
+	// Attempts is how many of its pods in a row did not register. A change of the spec sets it to 0.
+	Attempts int32 `json:"attempts,omitempty"`
+}
+
+// Conditions of a [WorkerPool] besides [ConditionReady]. All are absent or False while things are well.
+const (
+	// ConditionRMUnreachable is True while no active ResourceManager answers.
+	ConditionRMUnreachable = "ResourceManagerUnreachable"
+	// ConditionLabelRefused is True while the ResourceManager's label store lacks the label, or does not take it.
+	ConditionLabelRefused = "LabelRefused"
+	// ConditionExcludeFailed is True while the exclude file cannot be written, or is not read.
+	ConditionExcludeFailed = "ExcludeFileFailed"
+	// ConditionStepsFailed is True while steps of workers fail.
+	ConditionStepsFailed = "StepsFailed"
+	// ConditionQuarantined is True while workers are given up.
+	ConditionQuarantined = "WorkersQuarantined"
+)
+
+// AnnotationPoolMarks is what the manager keeps on the pod of a worker, as JSON.
+const AnnotationPoolMarks = "waterline.io/pool-marks"
+
+// FinalizerPool keeps a deleted pool until its workers have drained.
+const FinalizerPool = "waterline.io/workers"

@@ -1,0 +1,45 @@
+package pool
+
+import "time"
+
+// Opening is what the windows of a pool say about a moment.
+type Opening struct {
+	Open  bool
+	Start time.Time // when the present window began; zero: it has no beginning
+	Drain time.Time // when its workers begin to drain; zero: never
+	End   time.Time // when they must have stopped; zero: never
+}
+
+// Ramp spreads workers over time.
+type Ramp struct {
+	Waves    int           // groups of workers, in their order, of about the same size; at least 1
+	Interval time.Duration // between the starts of two waves
+}
+
+// Schedule returns whether the i-th of n workers is to run, and when it must have stopped; zero: it has no end. Waves
+// start one interval after another, and begin to drain over the first half of the time before the end.
+func Schedule(now time.Time, o Opening, r Ramp, i, n int) (wanted bool, end time.Time) {
+	if !o.Open {
+		return false, time.Time{}
+	}
+	waves := max(r.Waves, 1)
+	wave := time.Duration(i * waves / max(n, 1))
+	if now.Before(o.Start.Add(wave * r.Interval)) {
+		return false, o.End
+	}
+	if o.End.IsZero() {
+		return true, time.Time{}
+	}
+	drain := o.Drain.Add(wave * o.End.Sub(o.Drain) / time.Duration(2*waves))
+	return now.Before(drain), o.End
+}
+
+// Allowance returns what a worker may offer: the floor, which its pod requests, and its part of the rest, which is what
+// no batch pod of its node requests. Workers on a node have equal parts.
+func Allowance(floor, rest Size, workers int) Size {
+	n := int64(max(workers, 1))
+	return Size{
+		MemoryMiB: floor.MemoryMiB + max(rest.MemoryMiB, 0)/n,
+		VCores:    floor.VCores + max(rest.VCores, 0)/n,
+	}
+}
