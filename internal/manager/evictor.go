@@ -21,6 +21,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/evictbudget"
 	"github.com/waterline-io/waterline/internal/decide/node/privilege"
+	"github.com/waterline-io/waterline/internal/manager/event"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
@@ -342,7 +343,7 @@ func (e *evictor) send(ctx context.Context, r request, reason, message string) e
 	about := corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: r.namespace, Name: r.name, UID: types.UID(r.uid),
 	}
-	return writeEvent(ctx, e.core, e.identity, about, reason, message, r.uid+reason+message)
+	return event.Warn(ctx, e.core, e.identity, about, reason, message, r.uid+reason+message)
 }
 
 // counts returns the number of requests by outcome.

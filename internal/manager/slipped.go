@@ -15,6 +15,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/manager/admit"
+	"github.com/waterline-io/waterline/internal/manager/event"
 	"github.com/waterline-io/waterline/internal/manager/table"
 )
 
@@ -125,7 +126,7 @@ func (s *sweeper) report(ctx context.Context, pod *corev1.Pod) error {
 	message := fmt.Sprintf("Pod %s is batch and was admitted without batch requests, because Waterline's "+
 		"webhook was unreachable or the pod was not batch yet. "+
 		"The scheduler counts it as an online pod. Delete it, so that its owner creates it again.", pod.Name)
-	if err := writeEvent(ctx, s.core, s.identity, about, reasonSlipped, message,
+	if err := event.Warn(ctx, s.core, s.identity, about, reasonSlipped, message,
 		string(about.UID)+reasonSlipped); err != nil {
 		return err
 	}
