@@ -41,7 +41,8 @@ var mayImport = map[string][]string{
 		"internal/checkpoint", "internal/agent",
 	},
 	"internal/manager": {
-		"api", "internal/model", "internal/decide", "internal/observe/kube", "internal/act/kube", "internal/manager",
+		"api", "internal/model", "internal/decide", "internal/observe/kube", "internal/act/kube", "internal/yarn",
+		"internal/manager",
 	},
 	"internal/sim":        {"internal/model", "internal/decide", "internal/sim"},
 	"internal/fixture":    {"internal/model"},

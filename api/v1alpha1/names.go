@@ -155,5 +155,12 @@ const (
 	MetricEvictions             = "waterline_manager_evictions_total" // {outcome} of requests of nodes
 	MetricSlippedPods           = "waterline_slipped_pods"            // batch pods that request no batch resources
 	MetricAdmissions            = "waterline_admissions_total"        // {reason} pods that the webhook reviewed
+	MetricPoolWorkers           = "waterline_pool_workers"            // {namespace,pool,phase}
+	MetricPoolMemory            = "waterline_pool_memory_bytes"       // {namespace,pool,amount} offered or used
+	MetricPoolVCores            = "waterline_pool_vcores"             // {namespace,pool,amount}
+	MetricPoolContainers        = "waterline_pool_containers"         // {namespace,pool}
+	MetricPoolRM                = "waterline_pool_rm_up"              // {namespace,pool} 1 while it answers
+	MetricPoolRequests          = "waterline_pool_rm_requests_total"  // {namespace,pool}
+	MetricPoolSteps             = "waterline_pool_steps_total"        // {namespace,pool,verb,outcome}
 	MetricBuildInfo             = "waterline_build_info"              // {version}
 )

@@ -203,10 +203,6 @@ type DrainSpec struct {
 	// +kubebuilder:validation:MaxLength=20
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
 	Timeout string `json:"timeout,omitempty"`
-	// Stop is the time that the processes of a pod have to end after that, from SIGTERM to SIGKILL. Default 30s.
-	// +kubebuilder:validation:MaxLength=20
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
-	Stop string `json:"stop,omitempty"`
 }
 
 // IdentitySpec is how workers are named and addressed. The name of a worker stays over all of its pods.
@@ -331,6 +327,8 @@ type WorkerStatus struct {
 	Name string `json:"name"`
 	// Node of its pod, or on which its pod is to run.
 	Node string `json:"node,omitempty"`
+	// Pod is the UID of its pod. It is empty while there is none.
+	Pod string `json:"pod,omitempty"`
 	// Phase is where it is in its life, such as Active or Draining.
 	Phase string `json:"phase"`
 	// Reason is why, such as StillInUse.

@@ -1,6 +1,6 @@
 // Command waterline-manager is the cluster side of Waterline. Every replica serves the webhook that makes batch pods
 // request batch resources. The leader also withdraws the offers of nodes without an agent, carries out evictions that
-// nodes request, and writes the status of policies.
+// nodes request, carries out worker pools, and writes the status of policies.
 package main
 
 import (
@@ -26,6 +26,7 @@ import (
 	"github.com/waterline-io/waterline/internal/manager"
 	"github.com/waterline-io/waterline/internal/manager/admit"
 	"github.com/waterline-io/waterline/internal/manager/certs"
+	"github.com/waterline-io/waterline/internal/manager/pools"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/internal/process"
 )
@@ -42,6 +43,8 @@ type options struct {
 	sweep, restore                  time.Duration
 	health                          nodehealth.Settings
 	evict                           evictbudget.Settings
+	poolNamespaces                  string
+	pools                           pools.Options
 }
 
 func (o *options) flags(f *flag.FlagSet) {
@@ -60,6 +63,11 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.DurationVar(&o.restore, "restore-nodes", 0,
 		"set every policy to mode Disabled, wait for so long until all nodes are restored, name those that are not, and "+
 			"exit: what the chart does before it is uninstalled")
+	f.StringVar(&o.poolNamespaces, "pools", "", "comma-separated namespaces that may have worker pools; empty: none")
+	f.StringVar(&o.pools.ClusterDomain, "cluster-domain", "cluster.local", "domain of the names of Services")
+	f.StringVar(&o.pools.ExcludeDir, "exclude-dir", "",
+		"directory with the exclude files of ResourceManagers, which worker pools name; empty: no pool decommissions "+
+			"gracefully")
 	f.DurationVar(&o.health.LostAfter, "lost-after", o.health.LostAfter,
 		"time without a ready agent, or a renewed Lease of the kubelet, after which a node's offer is withdrawn")
 	f.DurationVar(&o.health.FreshWithin, "fresh-within", o.health.FreshWithin,
@@ -116,9 +124,12 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		f := manager.Farewell{Core: client.CoreV1().RESTClient(), Custom: custom, Namespace: o.namespace, Log: log}
 		return f.Run(ctx)
 	}
+	if o.poolNamespaces != "" {
+		o.pools.Namespaces = strings.Split(o.poolNamespaces, ",")
+	}
 	m := manager.New(manager.Config{
 		Client: client, Custom: custom, Election: election, Namespace: o.namespace, Identity: o.identity, Log: log,
-		NodeHealth: o.health, Evict: o.evict, Sweep: o.sweep,
+		NodeHealth: o.health, Evict: o.evict, Sweep: o.sweep, Pools: o.pools,
 	})
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

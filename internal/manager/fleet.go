@@ -17,6 +17,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
 	"github.com/waterline-io/waterline/internal/decide/policy"
+	"github.com/waterline-io/waterline/internal/manager/pools"
 	"github.com/waterline-io/waterline/internal/manager/table"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
@@ -42,6 +43,8 @@ type node struct {
 	uid       string
 	labels    map[string]string
 	published []model.Published
+	cordoned  bool
+	taints    []corev1.Taint // without Kubernetes' own
 }
 
 // agent is an agent's pod.
@@ -58,14 +61,17 @@ type report struct {
 	mode       string
 	offering   bool
 	withdrawn  bool
-	evict      request // the requested eviction; zero: none
+	evict      request     // the requested eviction; zero: none
+	batch      kube.Amount // offered in the tier batch
+	bound      kube.Amount // requested in it
 }
 
 func newFleet() *fleet {
 	return &fleet{
 		nodes: table.New(func(obj any) node {
-			n := kube.NodeOf(obj.(*corev1.Node))
-			return node{n.UID, n.Labels, n.Published}
+			o := obj.(*corev1.Node)
+			n := kube.NodeOf(o)
+			return node{n.UID, n.Labels, n.Published, o.Spec.Unschedulable, kube.LastingTaints(o)}
 		}),
 		leases: table.New(func(obj any) int64 {
 			if at := obj.(*coordinationv1.Lease).Spec.RenewTime; at != nil {
@@ -99,11 +105,18 @@ func reportOf(r *v1alpha1.NodeReport) report {
 	offers := func(r *v1alpha1.ResourceReport) bool {
 		return r != nil && (!r.Offer.Batch.IsZero() || !r.Offer.Mid.IsZero())
 	}
+	var batch, bound kube.Amount
+	if s.CPU != nil {
+		batch.MilliCPU, bound.MilliCPU = s.CPU.Offer.Batch.MilliValue(), s.CPU.Bound.Batch.MilliValue()
+	}
+	if s.Memory != nil {
+		batch.Bytes, bound.Bytes = s.Memory.Offer.Batch.Value(), s.Memory.Bound.Batch.Value()
+	}
 	return report{
 		uid: string(r.UID), policy: s.Policy, generation: s.PolicyGeneration, mode: s.Mode,
 		offering:  s.Selling != string(model.SellClosed) && s.Hot == "" && (offers(s.CPU) || offers(s.Memory)),
 		withdrawn: meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionWithdrawn),
-		evict:     requestOf(r),
+		evict:     requestOf(r), batch: batch, bound: bound,
 	}
 }
 
@@ -159,6 +172,20 @@ func (f *fleet) observe() []nodehealth.Node {
 		all = append(all, nodehealth.Node{Name: name, Gone: true, Report: true})
 	}
 	slices.SortFunc(all, func(a, b nodehealth.Node) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// forPools returns the nodes as the pool controller needs them.
+func (f *fleet) forPools() map[string]pools.Node {
+	reports, _ := f.reports.All()
+	all := map[string]pools.Node{}
+	f.nodes.Each(func(name string, n node) {
+		r := reports[name]
+		all[name] = pools.Node{
+			Labels: n.labels, Cordoned: n.cordoned, Taints: n.taints, Offer: r.batch, Bound: r.bound, Evict: r.evict.uid,
+			Selling: r.mode == string(model.ModeEnforce) && r.offering && !r.withdrawn,
+		}
+	})
 	return all
 }
 

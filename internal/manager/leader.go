@@ -8,9 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
+	"github.com/waterline-io/waterline/internal/manager/pools"
 	"github.com/waterline-io/waterline/internal/manager/table"
 )
 
@@ -30,6 +32,7 @@ type leader struct {
 	evictor  *evictor
 	statuses *statuses
 	sweeper  *sweeper
+	pools    *pools.Controller // nil: no namespace may have pools
 	log      *slog.Logger
 	start    time.Time
 
@@ -53,6 +56,19 @@ func newLeader(cfg *Config, p *policies, namespaces *table.Table[map[string]stri
 		core: l.core, policies: p, namespaces: namespaces, identity: cfg.Identity, log: cfg.Log,
 		published: map[string]time.Time{},
 	}
+	if len(cfg.Pools.Namespaces) == 0 {
+		return l
+	}
+	o := cfg.Pools
+	o.Core, o.Policy, o.Custom = l.core, cfg.Client.PolicyV1().RESTClient(), cfg.Custom
+	o.Identity, o.Log = cfg.Identity, cfg.Log
+	o.Nodes = func() (map[string]pools.Node, bool) { return l.fleet.forPools(), l.known(time.Now()) }
+	o.Batch = func(pod *corev1.Pod) *corev1.Pod {
+		batch, _ := p.rules.Load().Mutate(pod, nil)
+		return batch
+	}
+	l.pools = pools.New(o)
+	l.fleet.reports.Changed, l.fleet.nodes.Changed = l.pools.Wake, l.pools.Wake
 	return l
 }
 
@@ -67,6 +83,9 @@ func (l *leader) run(ctx context.Context) {
 	wg.Go(func() { l.executor.run(ctx) })
 	wg.Go(func() { l.watchHealth(ctx) })
 	wg.Go(func() { l.evictions(ctx) })
+	if l.pools != nil {
+		wg.Go(func() { l.pools.Run(ctx) })
+	}
 	wg.Go(func() { every(ctx, statusEvery, func() { l.count(ctx) }) })
 	wg.Go(func() { every(ctx, l.cfg.Sweep, func() { l.sweep(ctx) }) })
 	wg.Wait()

@@ -1,8 +1,9 @@
 // Package manager runs the cluster side of Waterline. Every replica serves the webhook that makes batch pods request
-// batch resources. The leader also carries out node health and evictions, and writes the status of policies.
+// batch resources. The leader also carries out node health, evictions and worker pools, and writes the status of
+// policies.
 //
 // The manager decides nothing itself: decide/cluster/nodehealth decides about nodes, decide/cluster/evictbudget about
-// evictions, and decide/policy which policy governs a node.
+// evictions, decide/cluster/pool about workers, and decide/policy which policy governs a node.
 //
 // It uses client-go without controller-runtime. Node health is one decision about all nodes, which a queue of single
 // objects does not fit; and of each object the manager keeps a few words, where the caches of controller-runtime keep
@@ -31,6 +32,7 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/cluster/evictbudget"
 	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
 	"github.com/waterline-io/waterline/internal/manager/admit"
+	"github.com/waterline-io/waterline/internal/manager/pools"
 	"github.com/waterline-io/waterline/internal/manager/table"
 )
 
@@ -55,6 +57,7 @@ type Config struct {
 	NodeHealth nodehealth.Settings
 	Evict      evictbudget.Settings
 	Sweep      time.Duration // between two searches for slipped pods
+	Pools      pools.Options // which namespaces may have worker pools, and what an administrator sets for all of them
 }
 
 // Manager is one replica.

@@ -56,6 +56,9 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		metric(prometheus.CounterValue, v1alpha1.MetricEvictions, "Requested evictions of batch pods, by outcome.",
 			float64(evicted[v]), "outcome", string(v))
 	}
+	if l.pools != nil {
+		l.pools.Collect(metric)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.slipped != nil {

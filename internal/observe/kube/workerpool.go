@@ -3,8 +3,10 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
@@ -26,7 +28,7 @@ type WorkerPool struct {
 	Windows                        []model.Window
 	Floor, Ceiling, Step, Overhead Amount
 	VCoresPerCPU                   float64
-	Pause, Grace, Drain, Stop      time.Duration
+	Pause, Grace, Drain            time.Duration
 	CoolDown                       time.Duration
 	Waves                          int
 	WaveInterval                   time.Duration
@@ -51,7 +53,6 @@ func ReadWorkerPool(p *v1alpha1.WorkerPool) (WorkerPool, error) {
 		Pause:        c.duration("spec.size.pause", s.Size.Pause, 30*time.Second),
 		Grace:        c.duration("spec.drain.grace", s.Drain.Grace, time.Minute),
 		Drain:        c.duration("spec.drain.timeout", s.Drain.Timeout, 30*time.Minute),
-		Stop:         c.duration("spec.drain.stop", s.Drain.Stop, 30*time.Second),
 		CoolDown:     time.Minute,
 		Waves:        1,
 	}
@@ -94,6 +95,18 @@ func ReadWorkerPool(p *v1alpha1.WorkerPool) (WorkerPool, error) {
 	return pool, nil
 }
 
+// LastingTaints returns the taints of a node without those that Kubernetes itself sets while the node has a problem.
+func LastingTaints(n *corev1.Node) []corev1.Taint {
+	var all []corev1.Taint
+	for _, t := range n.Spec.Taints {
+		domain, _, _ := strings.Cut(t.Key, "/")
+		if domain != "node.kubernetes.io" && domain != "node.cloudprovider.kubernetes.io" {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
 // amount reads an amount, and returns otherwise if it is not written.
 func (c *checker) amount(field string, s *v1alpha1.ResourceSpec, otherwise v1alpha1.ResourceSpec) Amount {
 	if s.CPU.IsZero() && s.Memory.IsZero() {
@@ -108,7 +121,9 @@ func (c *checker) amount(field string, s *v1alpha1.ResourceSpec, otherwise v1alp
 	return Amount{s.CPU.MilliValue(), s.Memory.Value()}
 }
 
-func defaultAmount(s v1alpha1.ResourceSpec) Amount { return Amount{s.CPU.MilliValue(), s.Memory.Value()} }
+func defaultAmount(s v1alpha1.ResourceSpec) Amount {
+	return Amount{s.CPU.MilliValue(), s.Memory.Value()}
+}
 
 // duration reads a duration, and returns otherwise if it is not written.
 func (c *checker) duration(field, text string, otherwise time.Duration) time.Duration {

@@ -25,6 +25,11 @@ func (s Size) fits(into Size) bool { return s.MemoryMiB <= into.MemoryMiB && s.V
 // String returns the size for people.
 func (s Size) String() string { return fmt.Sprintf("%dMiB,%dvcores", s.MemoryMiB, s.VCores) }
 
+// goodbye is the time of a pod that is deleted. Its preStop hook, which waits for drains that others begin, uses all of
+// it. Then its NodeManager is told to end, and has two seconds more (minimumGracePeriodInSeconds in the kubelet's package
+// kuberuntime): enough to tell the ResourceManager, which it does first.
+const goodbye = time.Second
+
 // Settings are the pool's.
 type Settings struct {
 	Label string // of every host of the pool
@@ -35,7 +40,6 @@ type Settings struct {
 	Pause          time.Duration // between two steps up
 	Grace          time.Duration // for containers to end when their worker shrinks, before the ResourceManager kills some
 	Drain          time.Duration // for containers to end when their worker is to stop and has no end
-	Stop           time.Duration // for the processes of a pod whose time is over
 	Register       time.Duration // a NodeManager that does not register within this time is started anew
 	Recover        time.Duration // a NodeManager that is not well for this time, and so has no containers, is started anew
 	CoolDown       time.Duration // before the name of a worker is used again
@@ -87,13 +91,20 @@ type Pod struct {
 
 // Marks are what the controller keeps on a pod, because nobody else shows it.
 type Marks struct {
-	Registered bool      // its NodeManager was seen running
-	Armed      time.Time // [RM.Since] of the ResourceManager that was told Until
-	Until      time.Time // when what does not fit into the present size is killed; zero: everything fits
-	Grown      time.Time // the last step up
-	Leaving    time.Time // since when it is to stop; zero: it is to stay
-	Sick       time.Time // since when its NodeManager is not well; zero: it is
-	End        time.Time // the last known end of the worker; zero: it has none
+	// Its NodeManager was seen running.
+	Registered bool `json:"registered,omitzero"`
+	// [RM.Since] of the ResourceManager that was told Until.
+	Armed time.Time `json:"armed,omitzero"`
+	// When what does not fit into the present size is killed; zero: everything fits.
+	Until time.Time `json:"until,omitzero"`
+	// The last step up.
+	Grown time.Time `json:"grown,omitzero"`
+	// Since when it is to stop; zero: it is to stay.
+	Leaving time.Time `json:"leaving,omitzero"`
+	// Since when its NodeManager is not well; zero: it is.
+	Sick time.Time `json:"sick,omitzero"`
+	// The last known end of the worker; zero: it has none.
+	End time.Time `json:"end,omitzero"`
 }
 
 // Manager is a NodeManager as the ResourceManager shows it.
@@ -116,7 +127,8 @@ const (
 	decommissioning = "DECOMMISSIONING"
 )
 
-func (m *Manager) lives() bool {
+// Lives reports whether the NodeManager is one that lives.
+func (m *Manager) Lives() bool {
 	return m.State == running || m.State == unhealthy || m.State == decommissioning
 }
 
@@ -235,7 +247,7 @@ func (r *round) next() Step {
 	case w.Pod == nil:
 		return r.absent(w.Wanted && !over)
 	case over:
-		return Step{Phase: Decommissioned, Verb: DeletePod, Within: r.set.Stop, Why: TimeOver}
+		return Step{Phase: Decommissioned, Verb: DeletePod, Within: goodbye, Why: TimeOver}
 	}
 	m, several := r.manager()
 	if m != nil && r.in.RM.Known {
@@ -251,11 +263,11 @@ func (r *round) next() Step {
 	}
 	switch end := r.end(); {
 	case leaves && !r.in.Now.Before(end), r.overdue():
-		return Step{Phase: Decommissioned, Verb: DeletePod, Within: r.set.Stop, Failed: several, Why: TimeOver}
+		return Step{Phase: Decommissioned, Verb: DeletePod, Within: goodbye, Failed: several, Why: TimeOver}
 	case !r.in.RM.Known:
 		return Step{Phase: Frozen, Verb: Wait, Why: RMSilent}
 	case w.Stray != "":
-		return Step{Phase: Quarantined, Verb: DeletePod, Within: r.set.Stop, Failed: true, Why: OtherName, Text: w.Stray}
+		return Step{Phase: Quarantined, Verb: DeletePod, Within: goodbye, Failed: true, Why: OtherName, Text: w.Stray}
 	case several:
 		s := r.drain(m, end)
 		s.Failed, s.Why = s.Verb == DeletePod, TwoManagers
@@ -270,7 +282,7 @@ func (r *round) next() Step {
 // is made, no NodeManager lives on its host.
 func (r *round) manager() (m *Manager, several bool) {
 	for i := range r.w.Managers {
-		if !r.w.Managers[i].lives() {
+		if !r.w.Managers[i].Lives() {
 			continue
 		}
 		several = m != nil
@@ -366,12 +378,12 @@ func (r *round) present(m *Manager) Step {
 	case m != nil && m.State == decommissioning, r.w.Excluded && r.set.Graceful: // it goes on with what it had
 		return Step{Phase: Draining, Verb: Include, Why: StillExcluded}
 	case m == nil && r.late():
-		gone.Verb, gone.Within, gone.Failed = DeletePod, r.set.Stop, !r.marks.Registered
+		gone.Verb, gone.Within, gone.Failed = DeletePod, goodbye, !r.marks.Registered
 		return gone
 	case m == nil:
 		return gone
 	case m.State == unhealthy && r.in.Now.Sub(r.marks.Sick) >= r.set.Recover:
-		return Step{Phase: Lost, Verb: DeletePod, Within: r.set.Stop, Why: ManagerSick, Text: m.Health}
+		return Step{Phase: Lost, Verb: DeletePod, Within: goodbye, Why: ManagerSick, Text: m.Health}
 	case !r.in.RM.Labels, m.Label != r.set.Label: // also if it is not well, because it may be well in a moment
 		return r.unlabelled(m)
 	case m.State == unhealthy: // it gets no containers
@@ -457,7 +469,7 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 		if r.marks.Registered && !r.late() && !r.w.Excluded { // another ResourceManager has still to hear from it
 			return Step{Phase: Draining, Verb: Wait, Why: NotRegistered}
 		}
-		return Step{Phase: Decommissioned, Verb: DeletePod, Within: r.set.Stop, Why: Stopped}
+		return Step{Phase: Decommissioned, Verb: DeletePod, Within: goodbye, Why: Stopped}
 	}
 	allowed := Size{
 		MemoryMiB: max(r.w.Allowance.MemoryMiB, r.set.Floor.MemoryMiB), VCores: max(r.w.Allowance.VCores, r.set.Floor.VCores),
@@ -473,7 +485,7 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 		// allocated and has not started.
 		s.Verb, s.Size, s.Why = Resize, r.set.Floor, Stopping
 	case !r.set.Graceful && m.Containers == 0 && m.Total == (Size{}):
-		s = Step{Phase: Decommissioned, Verb: DeletePod, Within: r.set.Stop, Why: Stopped}
+		s = Step{Phase: Decommissioned, Verb: DeletePod, Within: goodbye, Why: Stopped}
 	case !r.set.Graceful && m.Containers == 0:
 		// Not before: another ResourceManager refuses a NodeManager that has less than the floor.
 		s.Verb, s.Why = Resize, Stopping

@@ -65,7 +65,7 @@ func newWorld(t testing.TB) *world {
 		t: t, now: start, start: start, said: map[string]Step{},
 		set: Settings{
 			Label: "elastic", Floor: Size{1024, 1}, Ceiling: Size{16384, 8}, Step: Size{4096, 2}, Pause: 10 * time.Second,
-			Grace: time.Minute, Drain: 10 * time.Minute, Stop: 30 * time.Second, Register: 3 * time.Minute,
+			Grace: time.Minute, Drain: 10 * time.Minute, Register: 3 * time.Minute,
 			Recover: 10 * time.Minute, CoolDown: time.Minute, Attempts: 2, Graceful: true,
 		},
 		rm: RM{Labels: true, Since: start.Add(-time.Hour)},
@@ -92,7 +92,7 @@ func (w *world) second(p *place) {
 	}
 	m := p.manager()
 	switch {
-	case !p.up && m != nil && m.lives():
+	case !p.up && m != nil && m.Lives():
 		if p.silence.IsZero() {
 			p.silence = w.now
 		}
@@ -105,7 +105,7 @@ func (w *world) second(p *place) {
 	case p.as != "":
 		p.Stray = p.as
 		return
-	case m == nil || !m.lives():
+	case m == nil || !m.Lives():
 		w.register(p)
 		return
 	}
@@ -276,7 +276,7 @@ func (w *world) end(p *place) {
 	} else {
 		w.kills += len(p.jobs)
 	}
-	if m := p.manager(); m != nil && m.lives() {
+	if m := p.manager(); m != nil && m.Lives() {
 		m.State, m.Used, m.Containers = "SHUTDOWN", Size{}, 0
 	}
 	w.gone(p)
@@ -294,7 +294,7 @@ func (w *world) failover() (killed int) {
 	for _, p := range w.workers {
 		m := p.manager()
 		p.deadline = time.Time{}
-		if m == nil || !m.lives() {
+		if m == nil || !m.Lives() {
 			continue
 		}
 		p.full, p.boots = m.Total, w.now.Add(returns)

@@ -1,0 +1,201 @@
+package pools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/yarn"
+)
+
+// errExclude is the error of a step whose entry in the exclude file failed, which has a condition of its own.
+var errExclude = errors.New("the exclude file was not changed")
+
+// parallel is how many steps are carried out at a time.
+const parallel = 8
+
+// inParallel calls f for 0 to n-1, a few at a time.
+func inParallel(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, parallel)
+	for i := range n {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			f(i)
+		})
+	}
+	wg.Wait()
+}
+
+// act decides, and carries out the steps. A step that fails is decided again in the next round.
+func (r *round) act(ctx context.Context) {
+	r.steps = pool.Next(&r.in)
+	failed := make([]error, len(r.steps))
+	inParallel(len(r.steps), func(i int) { failed[i] = r.mark(ctx, i) })
+	r.label(ctx, failed)
+	r.exclude(ctx, failed)
+	inParallel(len(r.steps), func(i int) {
+		if failed[i] == nil {
+			failed[i] = r.one(ctx, i)
+		}
+	})
+	for i, err := range failed {
+		if verb := r.steps[i].Verb; verb != pool.Wait {
+			r.k.count(verb, err)
+		}
+		if !errors.Is(err, errExclude) {
+			r.t.add(v1alpha1.ConditionStepsFailed, "StepFailed", err)
+		}
+	}
+}
+
+// mark writes the marks of a worker's pod, before its step is carried out.
+func (r *round) mark(ctx context.Context, i int) error {
+	pl, s := &r.places[i], &r.steps[i]
+	if pl.worker.Pod == nil || s.Marks == pl.pod.marks {
+		return nil
+	}
+	now := encode(s.Marks)
+	if now == encode(pl.pod.marks) {
+		return nil // times of different zones
+	}
+	return r.k.markPod(ctx, pl.pod, now)
+}
+
+// label adds the pool's label to the ResourceManager's store if it is missing, and labels hosts.
+func (r *round) label(ctx context.Context, failed []error) {
+	if r.view == nil {
+		return
+	}
+	spec := r.p.Spec.YARN.Label
+	if !r.view.label && r.p.DeletionTimestamp == nil {
+		err := r.k.engine.rm.AddLabel(ctx, yarn.Label{Name: spec.Name, Exclusive: !spec.Shared})
+		if err != nil {
+			r.t.add(v1alpha1.ConditionLabelRefused, "LabelRefused", fmt.Errorf("node label %s could not be added, so no "+
+				"worker starts; does yarn-site.xml of the ResourceManager set yarn.node-labels.enabled, and may user %q "+
+				"administer the cluster (yarn.admin.acl)? %w", spec.Name, r.p.Spec.YARN.User, err))
+		}
+	}
+	hosts := map[string]string{}
+	for i, s := range r.steps {
+		if s.Verb == pool.LabelHost && failed[i] == nil {
+			hosts[r.places[i].host] = spec.Name
+		}
+	}
+	if len(hosts) == 0 {
+		return
+	}
+	if err := r.k.engine.rm.SetNodeLabels(ctx, hosts); err != nil {
+		r.t.add(v1alpha1.ConditionLabelRefused, "HostsNotLabelled", fmt.Errorf("hosts could not be given the label: %w", err))
+	}
+}
+
+// exclude writes all changes of the exclude file at once, and has it read.
+func (r *round) exclude(ctx context.Context, failed []error) {
+	k := r.k
+	add, remove := map[string]time.Duration{}, map[string]bool{}
+	longest := time.Duration(0)
+	for i, s := range r.steps {
+		host := r.places[i].host
+		switch {
+		case failed[i] != nil:
+		case s.Verb == pool.Exclude:
+			add[host] = s.Within
+			longest = max(longest, s.Within)
+		case s.Verb == pool.Include:
+			remove[host] = true
+		}
+	}
+	if len(add)+len(remove) == 0 {
+		return
+	}
+	reason, err := r.changeExcludes(ctx, add, remove, longest)
+	r.t.add(v1alpha1.ConditionExcludeFailed, reason, err)
+	if err != nil {
+		for i, s := range r.steps {
+			if s.Verb == pool.Exclude || s.Verb == pool.Include {
+				failed[i] = errors.Join(failed[i], errExclude)
+			}
+		}
+		return
+	}
+	clear(k.unread)
+}
+
+func (r *round) changeExcludes(
+	ctx context.Context, add map[string]time.Duration, remove map[string]bool, longest time.Duration,
+) (reason string, err error) {
+	k := r.k
+	k.c.excludes.Lock()
+	defer k.c.excludes.Unlock()
+	if k.c.o.ExcludeDir == "" || k.engine.admin == nil {
+		return "NoDirectory", errors.New("the manager has no directory of exclude files")
+	}
+	f := excludeFile{k.c.o.ExcludeDir, r.p.Spec.YARN.ExcludeFile}
+	content, err := f.read()
+	if err != nil {
+		return "Unreadable", err
+	}
+	next, err := f.with(content, add, remove)
+	if err != nil {
+		return "Unreadable", err
+	}
+	if string(next) != string(content) {
+		if err := f.write(next); err != nil {
+			return "NotWritable", err
+		}
+	}
+	if k.unread == nil {
+		k.unread = map[string]bool{}
+	}
+	for host := range add {
+		k.unread[host] = true
+	}
+	maps.Copy(k.unread, remove)
+	if err := k.engine.admin.RefreshNodesGracefully(ctx, longest); err != nil {
+		return "NotRead", fmt.Errorf("the ResourceManager did not read the exclude file: %w", err)
+	}
+	return "", nil
+}
+
+// one carries out the step of one worker, except those that others do for all.
+func (r *round) one(ctx context.Context, i int) error {
+	pl, s := &r.places[i], &r.steps[i]
+	switch s.Verb {
+	case pool.CreatePod:
+		if pl.pod != nil {
+			return r.k.deletePod(ctx, pl.pod, 0) // it is over
+		}
+		return r.k.createPod(ctx, r.newPod(pl, s.Marks))
+	case pool.DeletePod:
+		seconds := int64(s.Within / time.Second)
+		if pl.pod.deleting && pl.pod.grace <= seconds {
+			return nil
+		}
+		return r.k.deletePod(ctx, pl.pod, seconds)
+	case pool.Resize:
+		_, err := r.k.engine.rm.Resize(ctx, r.managerOf(pl).ID,
+			yarn.Resource{MemoryMiB: s.Size.MemoryMiB, VCores: s.Size.VCores}, s.Within)
+		if err != nil {
+			return fmt.Errorf("resizing %s to %s: %w", pl.worker.Name, s.Size, err)
+		}
+	}
+	return nil
+}
+
+// managerOf returns the NodeManager of a worker that lives, or else any.
+func (r *round) managerOf(pl *place) pool.Manager {
+	var last pool.Manager
+	for _, m := range pl.worker.Managers {
+		if last = m; m.Lives() {
+			return m
+		}
+	}
+	return last
+}

@@ -1,0 +1,162 @@
+package pools
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/yarn"
+)
+
+const (
+	// perSecond and burst bound the requests to a ResourceManager, which has other work.
+	perSecond, burst = 20, 20
+	// adminPort is the default port of the administration protocol.
+	adminPort = "8033"
+)
+
+// engine is the YARN cluster of a pool.
+type engine struct {
+	spec     *v1alpha1.YARNSpec
+	rm       *yarn.RM
+	nm       *yarn.NM
+	admin    *yarn.Admin // nil: no graceful decommission
+	requests atomic.Uint64
+}
+
+// newEngine makes the clients. They connect when they are used.
+func newEngine(spec *v1alpha1.YARNSpec) (*engine, error) {
+	e := &engine{spec: spec.DeepCopy()}
+	user := spec.User
+	if user == "" {
+		user = "yarn"
+	}
+	limit := flowcontrol.NewTokenBucketRateLimiter(perSecond, burst)
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.MaxIdleConnsPerHost = 8
+	var err error
+	e.rm, err = yarn.NewRM(spec.ResourceManagers, yarn.HTTPOptions{
+		User: user, Transport: limited{base, limit, &e.requests},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("spec.yarn.resourceManagers: %w", err)
+	}
+	e.nm = yarn.NewNM(yarn.HTTPOptions{User: user, Timeout: 3 * time.Second})
+	if spec.ExcludeFile == "" {
+		return e, nil
+	}
+	addresses := spec.Admins
+	if len(addresses) == 0 {
+		for _, address := range spec.ResourceManagers {
+			u, err := url.Parse(address)
+			if err != nil {
+				return nil, fmt.Errorf("spec.yarn.resourceManagers: %w", err)
+			}
+			addresses = append(addresses, net.JoinHostPort(u.Hostname(), adminPort))
+		}
+	}
+	if e.admin, err = yarn.NewAdmin(addresses, e.rm, yarn.AdminOptions{User: user}); err != nil {
+		return nil, fmt.Errorf("spec.yarn.admins: %w", err)
+	}
+	return e, nil
+}
+
+// limited counts requests, and lets them wait so that there are not too many.
+type limited struct {
+	to    http.RoundTripper
+	limit flowcontrol.RateLimiter
+	count *atomic.Uint64
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := l.limit.Wait(r.Context()); err != nil {
+		return nil, fmt.Errorf("waiting, because more than %d requests a second are too many: %w", perSecond, err)
+	}
+	l.count.Add(1)
+	return l.to.RoundTrip(r)
+}
+
+// view is what a ResourceManager shows.
+type view struct {
+	info  yarn.Info
+	label bool                   // the pool's label exists
+	nodes map[string][]yarn.Node // by host
+	hosts map[string]string      // label, by host:port or host:0
+	// listed is how many containers the NodeManager of a worker has by its own account, where it was asked.
+	listed map[string]int
+}
+
+// look asks the ResourceManager for everything that a round needs.
+func (e *engine) look(ctx context.Context) (*view, error) {
+	info, err := e.rm.Active(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v := &view{info: info, nodes: map[string][]yarn.Node{}}
+	nodes, err := e.rm.Nodes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	for _, n := range nodes {
+		host, _, err := net.SplitHostPort(n.ID)
+		if err != nil {
+			host = n.Host
+		}
+		v.nodes[strings.ToLower(host)] = append(v.nodes[strings.ToLower(host)], n)
+	}
+	labels, err := e.rm.Labels(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing node labels: %w", err)
+	}
+	for _, l := range labels {
+		v.label = v.label || l.Name == e.spec.Label.Name
+	}
+	if v.hosts, err = e.rm.NodeLabels(ctx); err != nil {
+		return nil, fmt.Errorf("listing the labels of nodes: %w", err)
+	}
+	return v, nil
+}
+
+// labelOf returns the label of a host in the ResourceManager's store.
+func (v *view) labelOf(host string) string {
+	if label, found := v.hosts[net.JoinHostPort(host, "0")]; found {
+		return label
+	}
+	return v.hosts[net.JoinHostPort(host, strconv.Itoa(nmPort))]
+}
+
+// managers returns the NodeManagers on a host. It returns false if one of them is not true yet: the ResourceManager
+// resizes it just now.
+func (v *view) managers(host string) ([]pool.Manager, bool) {
+	var all []pool.Manager
+	for _, n := range v.nodes[strings.ToLower(host)] {
+		if _, port, err := net.SplitHostPort(n.ID); err == nil && port != strconv.Itoa(nmPort) {
+			continue // of somebody else, in the network of the node
+		}
+		if n.State == yarn.NodeRunning && !n.Settled() {
+			return nil, false
+		}
+		m := pool.Manager{
+			ID: n.ID, State: string(n.State), Health: n.HealthReport,
+			Total: size(n.Total), Used: size(n.Used), Containers: n.Containers, Listed: n.Containers,
+		}
+		if len(n.Labels) > 0 {
+			m.Label = n.Labels[0]
+		}
+		all = append(all, m)
+	}
+	return all, true
+}
+
+func size(r yarn.Resource) pool.Size { return pool.Size{MemoryMiB: r.MemoryMiB, VCores: r.VCores} }

@@ -1,0 +1,203 @@
+package pools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+// keeper carries out one pool, in rounds.
+type keeper struct {
+	c               *Controller
+	namespace, name string
+	log             *slog.Logger
+	wake            chan struct{}
+
+	// The rest belongs to the goroutine of run.
+	status  *v1alpha1.WorkerPoolStatus // as it is or will be in the API; nil: not read yet
+	written time.Time                  // when the status was written last
+	engine  *engine                    // nil: there is none, or another is needed
+	applied string                     // what the objects beside the pods were made from
+	unread  map[string]bool            // hosts whose entry in the exclude file changed, and may not have been read
+	warned  map[string]string          // by condition: what the last event said
+
+	mu    sync.Mutex
+	shown shown // for the metrics
+}
+
+func newKeeper(c *Controller, namespace, name string) *keeper {
+	return &keeper{
+		c: c, namespace: namespace, name: name, wake: make(chan struct{}, 1), unread: nil, warned: map[string]string{},
+		log: c.o.Log.With("pool", namespace+"/"+name),
+	}
+}
+
+func (k *keeper) key() string { return k.namespace + "/" + k.name }
+
+func (k *keeper) poke() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run does rounds until the context ends or the pool is gone.
+func (k *keeper) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if !k.round(ctx) {
+			return
+		}
+		sleep(ctx, roundPause)
+		select {
+		case <-ctx.Done():
+		case <-k.wake:
+		case <-time.After(roundEvery - roundPause):
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// round reads, decides and acts once. It returns false if the pool is gone.
+func (k *keeper) round(ctx context.Context) bool {
+	p, there := k.c.pools[k.namespace].Get(k.key())
+	if !there {
+		return false
+	}
+	now := time.Now()
+	nodes, fresh := k.c.o.Nodes()
+	if !fresh || !k.c.fresh(k.namespace, now) {
+		return true // old data decides nothing
+	}
+	if k.status == nil {
+		k.status = p.Status.DeepCopy()
+	}
+	var t trouble
+	read, err := kube.ReadWorkerPool(p)
+	if err != nil {
+		t.add(v1alpha1.ConditionReady, "Invalid", err)
+		k.report(ctx, now, p, nil, &t)
+		return true
+	}
+	if done, err := k.finalize(ctx, p); err != nil {
+		t.add(v1alpha1.ConditionStepsFailed, "FinalizerFailed", err)
+	} else if done {
+		return true
+	}
+	r := &round{k: k, now: now, p: p, read: read, nodes: nodes, t: &t}
+	if p.DeletionTimestamp == nil {
+		r.prepare(ctx)
+	}
+	r.observe(ctx)
+	r.act(ctx)
+	k.report(ctx, now, p, r, &t)
+	return true
+}
+
+// finalize keeps the pool until its workers are gone. It returns true if there is nothing more to do.
+func (k *keeper) finalize(ctx context.Context, p *v1alpha1.WorkerPool) (bool, error) {
+	has := slices.Contains(p.Finalizers, v1alpha1.FinalizerPool)
+	switch {
+	case p.DeletionTimestamp == nil && !has:
+		return false, k.setFinalizers(ctx, p, append(slices.Clone(p.Finalizers), v1alpha1.FinalizerPool))
+	case p.DeletionTimestamp != nil && !has:
+		return true, nil
+	}
+	return false, nil
+}
+
+// round is one round of a pool.
+type round struct {
+	k     *keeper
+	now   time.Time
+	p     *v1alpha1.WorkerPool
+	read  kube.WorkerPool
+	nodes map[string]Node
+	t     *trouble
+
+	view     *view // nil: no ResourceManager answered
+	excluded map[string]bool
+	places   []place
+	in       pool.Input
+	steps    []pool.Step
+	opening  pool.Opening
+	// unsettled are workers that were left out of the decision, because what the ResourceManager shows is not true yet.
+	unsettled map[string]bool
+}
+
+// place is a worker and what it is made of.
+type place struct {
+	worker *pool.Worker
+	row    v1alpha1.WorkerStatus // of the round before; empty: there was none
+	host   string
+	node   string
+	pod    *podRow
+	index  int // in the pool; -1: it is one too many
+}
+
+// trouble collects what goes wrong in a round, by condition.
+type trouble struct {
+	mu  sync.Mutex
+	all map[string]problem
+}
+
+type problem struct {
+	reason string
+	errs   []error
+}
+
+func (t *trouble) add(condition, reason string, err error) {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all == nil {
+		t.all = map[string]problem{}
+	}
+	b, found := t.all[condition]
+	if !found {
+		b.reason = reason
+	}
+	b.errs = append(b.errs, err)
+	t.all[condition] = b
+}
+
+// message returns what to tell of the errors under a condition: the first, and how many there are.
+func (p problem) message() string {
+	text := p.errs[0].Error()
+	if n := len(p.errs) - 1; n > 0 {
+		text = fmt.Sprintf("%s (and %d more)", text, n)
+	}
+	return text
+}
+
+// rows returns the workers of the status by name.
+func rows(s *v1alpha1.WorkerPoolStatus) map[string]v1alpha1.WorkerStatus {
+	all := make(map[string]v1alpha1.WorkerStatus, len(s.Workers))
+	for _, w := range s.Workers {
+		all[w.Name] = w
+	}
+	return all
+}
+
+func sortedKeys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
+
+// second cuts a time to seconds, as the API stores it.
+func second(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }

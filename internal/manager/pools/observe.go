@@ -1,0 +1,372 @@
+package pools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/decide/policy"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+	"github.com/waterline-io/waterline/internal/yarn"
+)
+
+const (
+	registerWithin = 3 * time.Minute
+	recoverWithin  = 10 * time.Minute
+	attempts       = 2
+	// strayAfter is when a NodeManager that did not register is asked for its name. Its web services are up by then.
+	strayAfter = 20 * time.Second
+	// askWithin bounds a question to one NodeManager. There are many, and one may be hung.
+	askWithin = 2 * time.Second
+)
+
+// settings returns the pool's settings for the decision.
+func (r *round) settings() pool.Settings {
+	amount := func(a kube.Amount) pool.Size {
+		return pool.Size{MemoryMiB: yarn.MiB(a.Bytes), VCores: yarn.VCores(a.MilliCPU, r.read.VCoresPerCPU)}
+	}
+	y := r.p.Spec.YARN
+	return pool.Settings{
+		Label: y.Label.Name,
+		Floor: amount(r.read.Floor), Ceiling: amount(r.read.Ceiling), Step: amount(r.read.Step),
+		Pause: r.read.Pause, Grace: r.read.Grace, Drain: r.read.Drain, CoolDown: r.read.CoolDown,
+		Register: registerWithin, Recover: recoverWithin, Attempts: attempts, Graceful: y.ExcludeFile != "",
+	}
+}
+
+// observe builds the input of the decision.
+func (r *round) observe(ctx context.Context) {
+	k := r.k
+	if opening := policy.OpeningAt(r.read.Windows, r.now); r.p.DeletionTimestamp == nil {
+		r.opening = pool.Opening{Open: opening.Open, Start: opening.Start, Drain: opening.Drain, End: opening.End}
+	}
+	r.lookAtRM(ctx)
+	r.lookAtExcludes(ctx)
+	r.in = pool.Input{Now: r.now, Settings: r.settings(), RM: pool.RM{Known: r.view != nil}}
+	if s := k.status.ResourceManager; s != nil {
+		r.in.RM.Since = s.Since.Time
+	}
+	if r.view != nil {
+		r.in.RM.Labels = r.view.label
+	}
+	r.list()
+	on := k.c.workersOn()
+	before := rows(k.status)
+	for i := range r.places {
+		pl := &r.places[i]
+		pl.row = before[pl.worker.Name]
+		r.fill(pl, on)
+	}
+	r.ask(ctx)
+	// A worker whose numbers are not true yet is left alone in this round.
+	r.unsettled = map[string]bool{}
+	r.places = slices.DeleteFunc(r.places, func(pl place) bool {
+		if r.seen(&pl) {
+			return false
+		}
+		r.unsettled[pl.worker.Name] = true
+		return true
+	})
+	for _, pl := range r.places {
+		r.in.Workers = append(r.in.Workers, *pl.worker)
+	}
+}
+
+// lookAtRM reads what the ResourceManager shows, and notes which one is active.
+func (r *round) lookAtRM(ctx context.Context) {
+	k := r.k
+	if k.engine == nil || !reflect.DeepEqual(k.engine.spec, r.p.Spec.YARN) {
+		e, err := newEngine(r.p.Spec.YARN)
+		if err != nil {
+			r.t.add(v1alpha1.ConditionRMUnreachable, "Invalid", err)
+			return
+		}
+		if k.engine != nil {
+			e.requests.Store(k.engine.requests.Load())
+		}
+		k.engine = e
+	}
+	v, err := k.engine.look(ctx)
+	if err != nil {
+		r.t.add(v1alpha1.ConditionRMUnreachable, unreachable(err), fmt.Errorf("no ResourceManager of %s answers as the "+
+			"active one; workers stay as they are, and stop at their ends: %w",
+			strings.Join(r.p.Spec.YARN.ResourceManagers, ", "), err))
+		return
+	}
+	r.view = v
+	now := &v1alpha1.ResourceManagerStatus{
+		Address: v.info.Address, Version: v.info.Version, Started: second(v.info.Started), Since: second(r.now),
+	}
+	if s := k.status.ResourceManager; s != nil && s.Address == now.Address && s.Started.Equal(&now.Started) {
+		now.Since = s.Since
+	}
+	k.status.ResourceManager = now
+}
+
+// unreachable names the cause of an error of the ResourceManager.
+func unreachable(err error) string {
+	var status *yarn.StatusError
+	switch {
+	case errors.As(err, &status) && (status.Status == 401 || status.Status == 403):
+		return "Refused"
+	case errors.Is(err, yarn.ErrStandby):
+		return "Standby"
+	}
+	return "NoAnswer"
+}
+
+// lookAtExcludes reads the exclude file. After a start of this controller, the ResourceManager reads it once more,
+// because the one before may have been killed after it had written it.
+func (r *round) lookAtExcludes(ctx context.Context) {
+	k := r.k
+	name := r.p.Spec.YARN.ExcludeFile
+	if name == "" {
+		return
+	}
+	if k.c.o.ExcludeDir == "" {
+		r.t.add(v1alpha1.ConditionExcludeFailed, "NoDirectory", errors.New("spec.yarn.excludeFile is set, and the manager "+
+			"has no directory of exclude files; set pools.excludeDir of the chart, or leave excludeFile out"))
+		r.excluded = map[string]bool{}
+		return
+	}
+	f := excludeFile{k.c.o.ExcludeDir, name}
+	content, err := f.read()
+	if err == nil {
+		r.excluded, err = f.hosts(content)
+	}
+	if err != nil {
+		r.t.add(v1alpha1.ConditionExcludeFailed, "Unreadable", err)
+		r.excluded = map[string]bool{}
+		return
+	}
+	if r.view != nil && k.unread == nil {
+		if err := k.engine.admin.RefreshNodesGracefully(ctx, r.read.Drain); err != nil {
+			r.t.add(v1alpha1.ConditionExcludeFailed, "NotRead", err)
+			return
+		}
+		k.unread = map[string]bool{}
+	}
+}
+
+// list lists the workers: those of the pool, and those that are one too many and have not left yet.
+func (r *round) list() {
+	pods := map[string]*podRow{}
+	r.k.c.pods[r.k.namespace].Each(func(_ string, p podRow) {
+		if p.owner == r.p.UID {
+			pods[p.name] = &p
+		}
+	})
+	add := func(name, node string, index int) {
+		pl := place{worker: &pool.Worker{Name: name}, node: node, index: index, pod: pods[name]}
+		delete(pods, name)
+		if pl.pod != nil && pl.pod.node != "" {
+			pl.node = pl.pod.node
+		}
+		r.places = append(r.places, pl)
+	}
+	if r.p.Spec.Count != nil {
+		for i := range int(*r.p.Spec.Count) {
+			add(r.p.Name+"-"+strconv.Itoa(i), "", i)
+		}
+	} else {
+		for i, node := range r.selected() {
+			add(workerName(r.p.Name, node), node, i)
+		}
+	}
+	listed := map[string]bool{}
+	for _, pl := range r.places {
+		listed[pl.worker.Name] = true
+	}
+	for _, name := range sortedKeys(pods) {
+		listed[name] = true
+		add(name, "", -1)
+	}
+	for _, w := range r.k.status.Workers {
+		// Without a pod, its host may still be in the exclude file.
+		if !listed[w.Name] && (w.Phase != string(pool.Terminated) || r.excluded[r.host(w.Name, w.Node)]) {
+			add(w.Name, w.Node, -1)
+		}
+	}
+}
+
+// selected returns the nodes that have a worker each, ordered by name.
+func (r *round) selected() []string {
+	var all []string
+	for name, n := range r.nodes {
+		if r.read.Nodes.Matches(n.Labels) {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// workerName returns the name of the worker of a node: a DNS label of at most 63 characters. Different nodes have
+// different names.
+func workerName(pool, node string) string {
+	clean := strings.ReplaceAll(node, ".", "-")
+	name := pool + "-" + clean
+	if clean == node && len(name) <= 63 {
+		return name
+	}
+	sum := fnv.New32a()
+	fmt.Fprint(sum, node)
+	most := 63 - len(pool) - len("--00000000")
+	return fmt.Sprintf("%s-%s-%08x", pool, strings.Trim(clean[:min(len(clean), most)], "-"), sum.Sum32())
+}
+
+// host returns the name under which a worker's NodeManager registers.
+func (r *round) host(worker, node string) string {
+	if id := r.p.Spec.Identity; id != nil && id.Network == "Host" {
+		return node
+	}
+	return strings.Join([]string{worker, r.p.Name, r.p.Namespace, "svc", r.k.c.o.ClusterDomain}, ".")
+}
+
+// fill says what was observed of a worker, besides its NodeManagers.
+func (r *round) fill(pl *place, on map[string]int) {
+	w := pl.worker
+	pl.host = r.host(w.Name, pl.node)
+	if pl.index >= 0 {
+		w.Wanted, w.End = pool.Schedule(r.now, r.opening, pool.Ramp{Waves: r.read.Waves, Interval: r.read.WaveInterval},
+			pl.index, len(r.places))
+	}
+	n, known := r.nodes[pl.node]
+	w.Cordoned = known && (n.Cordoned || slices.ContainsFunc(n.Taints, r.repels))
+	w.Room = r.p.Spec.Count != nil || r.fits(n)
+	floor := r.in.Settings.Floor
+	w.Allowance = floor
+	if known && n.Selling {
+		rest := pool.Size{
+			MemoryMiB: yarn.MiB(n.Offer.Bytes - n.Bound.Bytes),
+			VCores:    yarn.VCores(n.Offer.MilliCPU-n.Bound.MilliCPU, r.read.VCoresPerCPU),
+		}
+		w.Allowance = pool.Allowance(floor, rest, on[pl.node])
+	}
+	w.Attempts, w.Excluded = int(pl.row.Attempts), r.excluded[pl.host] || r.k.unread[pl.host]
+	if r.p.Generation != r.k.status.ObservedGeneration {
+		w.Attempts = 0
+	}
+	if pl.row.Ended != nil {
+		w.Ended = pl.row.Ended.Time
+	}
+	if r.view != nil {
+		w.Label = r.view.labelOf(pl.host)
+	}
+	switch p := pl.pod; {
+	case p != nil && !p.over:
+		w.Pod = &pool.Pod{
+			Started: p.started, Deleting: p.deleting || w.Cordoned, Evicted: known && n.Evict == p.uid, Marks: p.marks,
+		}
+	case p != nil && !p.ended.IsZero():
+		w.Ended = p.ended
+	case pl.row.Pod != "" || p != nil: // it is gone since the last round, or nobody knows since when
+		w.Ended = r.now
+	}
+}
+
+// repels reports whether a taint keeps new pods of the pool off a node.
+func (r *round) repels(t corev1.Taint) bool {
+	if t.Effect == corev1.TaintEffectPreferNoSchedule {
+		return false
+	}
+	if r.p.Spec.Pod == nil {
+		return true
+	}
+	return !slices.ContainsFunc(r.p.Spec.Pod.Tolerations, func(s v1alpha1.TolerationSpec) bool {
+		return s.Key == t.Key && (s.Value == "" || string(s.Value) == t.Value) &&
+			(s.Effect == "" || s.Effect == string(t.Effect))
+	})
+}
+
+// fits reports whether the pod of a worker fits into what a node sells and no pod requests.
+func (r *round) fits(n Node) bool {
+	need := n.Bound.Plus(r.read.Floor).Plus(r.read.Overhead)
+	return n.Selling && need.MilliCPU <= n.Offer.MilliCPU && need.Bytes <= n.Offer.Bytes
+}
+
+// seen adds the NodeManagers of a worker. It returns false if what the ResourceManager shows of them is not true yet.
+func (r *round) seen(pl *place) bool {
+	if r.view == nil {
+		return true
+	}
+	all, settled := r.view.managers(pl.host)
+	for i := range all {
+		if listed, known := r.view.listed[pl.worker.Name]; known {
+			all[i].Listed = min(listed, all[i].Containers)
+		}
+	}
+	pl.worker.Managers = all
+	return settled
+}
+
+// ask asks the NodeManagers of some workers themselves: those that drain for their containers, and those that do not
+// register for their name.
+func (r *round) ask(ctx context.Context) {
+	if r.view == nil {
+		return
+	}
+	r.view.listed = map[string]int{}
+	type answer struct {
+		listed int
+		stray  string
+		err    error
+	}
+	answers := make([]answer, len(r.places))
+	inParallel(len(r.places), func(i int) {
+		pl := &r.places[i]
+		w := pl.worker
+		if w.Pod == nil || pl.pod.ip == "" || w.Pod.Started.IsZero() {
+			return
+		}
+		ctx, cancel := context.WithTimeout(ctx, askWithin)
+		defer cancel()
+		base := r.scheme() + "://" + net.JoinHostPort(pl.pod.ip, strconv.Itoa(webPort))
+		managers, _ := r.view.managers(pl.host)
+		leaves := !w.Wanted || w.Pod.Deleting || w.Pod.Evicted
+		switch {
+		case len(managers) == 1 && leaves && r.in.Settings.Graceful && managers[0].Containers > 0:
+			containers, err := r.k.engine.nm.Containers(ctx, base)
+			answers[i] = answer{listed: len(containers), err: err}
+		case len(managers) == 0 && r.now.Sub(w.Pod.Started) >= strayAfter:
+			info, err := r.k.engine.nm.Info(ctx, base)
+			if host, _, bad := net.SplitHostPort(info.ID); err == nil && bad == nil && !strings.EqualFold(host, pl.host) {
+				answers[i].stray = host
+			}
+		}
+	})
+	for i, a := range answers {
+		w := r.places[i].worker
+		if w.Stray = a.stray; a.listed > 0 || a.err != nil {
+			r.view.listed[w.Name] = a.listed // after an error: nothing is known to have started
+		}
+	}
+}
+
+// scheme is that of the web services of NodeManagers, which is the ResourceManager's: yarn.http.policy is one for both.
+func (r *round) scheme() string {
+	scheme, _, _ := strings.Cut(r.p.Spec.YARN.ResourceManagers[0], ":")
+	return scheme
+}
+
+// next returns when the windows next change what is to run.
+func (r *round) next() *metav1.Time {
+	_, _, at := policy.Windows(r.read.Windows, r.now)
+	if at.IsZero() {
+		return nil
+	}
+	t := second(at)
+	return &t
+}

@@ -1,0 +1,236 @@
+package pools
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+	"github.com/waterline-io/waterline/internal/yarn"
+)
+
+// stopWithin is how long a NodeManager has to end if somebody deletes its pod and no manager answers.
+const stopWithin = 10 * time.Second
+
+// container is the name of the NodeManager's container.
+const container = "nodemanager"
+
+// podRow is the known part of a worker's pod.
+type podRow struct {
+	name, uid, node, ip string
+	owner               types.UID // of the pool that made it; empty: somebody else did
+	started             time.Time // when its NodeManager was started last
+	ended               time.Time // of a pod that is over
+	over                bool      // it failed or succeeded, and runs no more
+	deleting            bool
+	grace               int64 // seconds that a pod being deleted has
+	marks               pool.Marks
+	waits               string // why its container does not run
+}
+
+func rowOf(p *corev1.Pod) podRow {
+	r := podRow{
+		name: p.Name, uid: string(p.UID), node: p.Spec.NodeName, ip: p.Status.PodIP,
+		over:     p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded,
+		deleting: p.DeletionTimestamp != nil,
+	}
+	if o := metav1.GetControllerOf(p); o != nil && o.Kind == "WorkerPool" {
+		r.owner = o.UID
+	}
+	if p.DeletionGracePeriodSeconds != nil {
+		r.grace = *p.DeletionGracePeriodSeconds
+	}
+	// A mark that cannot be read is none: the controller then waits longer, and kills nothing earlier.
+	_ = json.Unmarshal([]byte(p.Annotations[v1alpha1.AnnotationPoolMarks]), &r.marks)
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			r.waits = c.Message
+		}
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		if c.Name != container {
+			continue
+		}
+		switch {
+		case c.State.Running != nil:
+			r.started = c.State.Running.StartedAt.Time
+		case c.LastTerminationState.Terminated != nil || c.State.Terminated != nil:
+			// It ends again and again. The time to register counts from the first start.
+			r.started = p.CreationTimestamp.Time
+		}
+		if w := c.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+			r.waits = strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
+		}
+		if e := c.State.Terminated; e != nil {
+			r.waits, r.ended = fmt.Sprintf("the NodeManager ended with code %d %s", e.ExitCode, e.Reason), e.FinishedAt.Time
+		}
+	}
+	return r
+}
+
+// encode returns the marks as the annotation has them.
+func encode(m pool.Marks) string {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return "" // times and booleans can be written
+	}
+	return string(text)
+}
+
+// newPod returns the pod of a worker.
+func (r *round) newPod(pl *place, marks pool.Marks) *corev1.Pod {
+	spec, extra := &r.p.Spec, r.p.Spec.Pod
+	if extra == nil {
+		extra = &v1alpha1.WorkerPodSpec{}
+	}
+	y := spec.YARN
+	no := false
+	stop := int64((r.read.Drain + stopWithin) / time.Second)
+	command := y.Command
+	if len(command) == 0 {
+		command = []string{"yarn", "nodemanager"}
+	}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: r.p.Namespace, Name: pl.worker.Name, Labels: map[string]string{}, Annotations: map[string]string{},
+			OwnerReferences: []metav1.OwnerReference{owner(r.p)},
+		},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{
+				Name: container, Image: y.Image, Command: command,
+				Env: []corev1.EnvVar{
+					{Name: "HADOOP_CONF_DIR", Value: confDir},
+					{Name: hostVariable, Value: pl.host},
+					{Name: "HADOOP_HEAPSIZE_MAX", Value: fmt.Sprintf("%dm", heap(yarn.MiB(r.read.Overhead.Bytes)))},
+				},
+				Ports: []corev1.ContainerPort{
+					{Name: "nm", ContainerPort: nmPort}, {Name: "web", ContainerPort: webPort},
+				},
+				Resources: corev1.ResourceRequirements{
+					Requests: amountList(r.read.Floor.Plus(r.read.Overhead)),
+					Limits:   amountList(r.read.Ceiling.Plus(r.read.Overhead)),
+				},
+				VolumeMounts: []corev1.VolumeMount{
+					{Name: "conf", MountPath: confDir, ReadOnly: true}, {Name: "work", MountPath: workDir},
+				},
+				// Somebody who deletes the pod waits here while the manager drains the worker. The manager then deletes it
+				// once more, with a shorter time.
+				Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
+					Sleep: &corev1.SleepAction{Seconds: max(int64(r.read.Drain/time.Second), 1)},
+				}},
+				SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: &no},
+			}},
+			Volumes: []corev1.Volume{
+				{Name: "conf", VolumeSource: corev1.VolumeSource{Projected: r.configuration()}},
+				{Name: "work", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: extra.Disk}}},
+			},
+			RestartPolicy:                 corev1.RestartPolicyAlways,
+			TerminationGracePeriodSeconds: &stop,
+			PriorityClassName:             extra.PriorityClassName,
+			ServiceAccountName:            extra.ServiceAccountName,
+			AutomountServiceAccountToken:  &no,
+			EnableServiceLinks:            &no,
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsUser: extra.RunAsUser, FSGroup: extra.RunAsUser,
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			},
+		},
+	}
+	for k, v := range extra.Labels {
+		p.Labels[k] = string(v)
+	}
+	for k, v := range extra.Annotations {
+		p.Annotations[k] = v
+	}
+	p.Labels[v1alpha1.LabelPool], p.Labels[v1alpha1.LabelQoS] = r.p.Name, string(model.ClassBE)
+	p.Annotations[v1alpha1.AnnotationPoolMarks] = encode(marks)
+	for _, name := range extra.ImagePullSecrets {
+		p.Spec.ImagePullSecrets = append(p.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
+	}
+	for _, t := range extra.Tolerations {
+		p.Spec.Tolerations = append(p.Spec.Tolerations, toleration(t))
+	}
+	r.identify(p, pl)
+	r.placeOn(p, pl)
+	return r.k.c.o.Batch(p)
+}
+
+// identify gives the pod its host name and its address.
+func (r *round) identify(p *corev1.Pod, pl *place) {
+	id := r.p.Spec.Identity
+	if id != nil && id.Network == "Host" {
+		p.Spec.HostNetwork = true
+		p.Spec.DNSPolicy = corev1.DNSClusterFirstWithHostNet
+		return
+	}
+	p.Spec.Hostname, p.Spec.Subdomain = pl.worker.Name, r.p.Name
+	if id == nil || pl.index < 0 || pl.index >= len(id.Addresses) {
+		return
+	}
+	for k, v := range id.AddressAnnotations {
+		p.Annotations[k] = strings.ReplaceAll(v, "{address}", id.Addresses[pl.index])
+	}
+}
+
+// placeOn says where the pod may run.
+func (r *round) placeOn(p *corev1.Pod, pl *place) {
+	required := &corev1.NodeSelector{}
+	p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: required,
+	}}
+	if r.p.Spec.Count == nil {
+		required.NodeSelectorTerms = []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+			{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{pl.node}},
+		}}}
+		return
+	}
+	var terms []corev1.NodeSelectorRequirement
+	for _, s := range r.read.Nodes {
+		terms = append(terms, corev1.NodeSelectorRequirement{
+			Key: s.Key, Operator: corev1.NodeSelectorOperator(s.Op), Values: s.Values,
+		})
+	}
+	if required.NodeSelectorTerms = []corev1.NodeSelectorTerm{{MatchExpressions: terms}}; len(terms) == 0 {
+		p.Spec.Affinity.NodeAffinity = nil
+	}
+	p.Spec.Affinity.PodAntiAffinity = &corev1.PodAntiAffinity{
+		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.WeightedPodAffinityTerm{{
+			Weight: 100,
+			PodAffinityTerm: corev1.PodAffinityTerm{
+				TopologyKey:   corev1.LabelHostname,
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelPool: r.p.Name}},
+			},
+		}},
+	}
+}
+
+func toleration(t v1alpha1.TolerationSpec) corev1.Toleration {
+	to := corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffect(t.Effect)}
+	if t.Value != "" {
+		to.Operator, to.Value = corev1.TolerationOpEqual, string(t.Value)
+	}
+	return to
+}
+
+func owner(p *v1alpha1.WorkerPool) metav1.OwnerReference {
+	yes := true
+	return metav1.OwnerReference{
+		APIVersion: v1alpha1.GroupVersion, Kind: "WorkerPool", Name: p.Name, UID: p.UID, Controller: &yes,
+	}
+}
+
+func amountList(a kube.Amount) corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewMilliQuantity(a.MilliCPU, resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(a.Bytes, resource.BinarySI),
+	}
+}

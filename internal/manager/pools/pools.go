@@ -1,0 +1,155 @@
+// Package pools carries out WorkerPools: it makes the pods of NodeManagers, tells the ResourceManager their labels and
+// sizes, and drains them before they stop.
+//
+// It decides nothing itself: decide/cluster/pool says what the next step of each worker is. What it needs for that, it
+// reads anew in each round: the pool, its pods, the nodes and their reports, the ResourceManager and the exclude file.
+// It keeps a few marks as an annotation of each pod, and the end and the failed attempts of earlier pods in the status
+// of the pool. So another replica goes on where this one was killed.
+package pools
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/manager/table"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+const (
+	// settled is the time for which everything must have been watched without an error to count as up to date.
+	settled = 3 * time.Second
+	// roundEvery is the time between two rounds of a pool, at most. NodeManagers report once a second, so a shorter time
+	// would show the same.
+	roundEvery = 2 * time.Second
+	// roundPause is the least time between two rounds. Changes meanwhile are one.
+	roundPause = 500 * time.Millisecond
+)
+
+// Options are those of a controller.
+type Options struct {
+	Core, Policy  rest.Interface // the API groups "" and policy
+	Custom        rest.Interface // Waterline's own API group
+	Namespaces    []string       // that may have pools
+	ClusterDomain string         // of the names of Services, such as cluster.local
+	ExcludeDir    string         // of exclude files; "": there is none
+	Identity      string         // of this replica
+	// Nodes returns the nodes of the cluster, and whether that is up to date.
+	Nodes func() (nodes map[string]Node, fresh bool)
+	// Batch returns the pod as it requests batch resources.
+	Batch func(*corev1.Pod) *corev1.Pod
+	Log   *slog.Logger
+}
+
+// Node is what a controller needs of a node.
+type Node struct {
+	Labels   map[string]string
+	Cordoned bool           // it is unschedulable
+	Taints   []corev1.Taint // without those that Kubernetes itself sets for a while
+	Selling  bool           // its agent offers something, and the manager did not withdraw it
+	Offer    kube.Amount    // in the tier batch
+	Bound    kube.Amount    // requested by pods in the tier batch
+	Evict    string         // UID of the pod whose eviction its agent requests; "": none
+}
+
+// Controller carries out the pools of some namespaces.
+type Controller struct {
+	o        Options
+	pools    map[string]*table.Table[*v1alpha1.WorkerPool] // by namespace
+	pods     map[string]*table.Table[podRow]
+	excludes sync.Mutex // held while an exclude file is changed
+
+	mu      sync.Mutex
+	keepers map[string]*keeper // by namespace/name of the pool
+	wake    chan struct{}      // a pool came or went
+}
+
+// New returns a controller. It does nothing before [Controller.Run].
+func New(o Options) *Controller {
+	c := &Controller{
+		o: o, pools: map[string]*table.Table[*v1alpha1.WorkerPool]{}, pods: map[string]*table.Table[podRow]{},
+		keepers: map[string]*keeper{}, wake: make(chan struct{}, 1),
+	}
+	for _, namespace := range o.Namespaces {
+		pools := table.New(func(obj any) *v1alpha1.WorkerPool { return obj.(*v1alpha1.WorkerPool) })
+		pools.Changed = c.changed
+		pods := table.New(func(obj any) podRow { return rowOf(obj.(*corev1.Pod)) })
+		pods.Changed = c.changed
+		c.pools[namespace], c.pods[namespace] = pools, pods
+	}
+	return c
+}
+
+// Wake makes every pool look at once, because nodes have changed.
+func (c *Controller) Wake() { c.changed() }
+
+func (c *Controller) changed() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run carries out the pools until the context ends. It returns when nothing of it runs any more.
+func (c *Controller) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for namespace, pools := range c.pools {
+		wg.Go(func() { pools.Follow(ctx, c.o.Custom, "workerpools", namespace, "", &v1alpha1.WorkerPool{}) })
+		wg.Go(func() {
+			c.pods[namespace].Follow(ctx, c.o.Core, "pods", namespace, v1alpha1.LabelPool, &corev1.Pod{})
+		})
+	}
+	for ctx.Err() == nil {
+		c.dispatch(ctx, &wg)
+		select {
+		case <-ctx.Done():
+		case <-c.wake:
+		}
+	}
+	wg.Wait()
+}
+
+// dispatch starts a keeper for each new pool and wakes the others. A keeper ends by itself when its pool is gone.
+func (c *Controller) dispatch(ctx context.Context, wg *sync.WaitGroup) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for namespace, pools := range c.pools {
+		pools.Each(func(key string, p *v1alpha1.WorkerPool) {
+			k := c.keepers[key]
+			if k == nil {
+				k = newKeeper(c, namespace, p.Name)
+				c.keepers[key] = k
+				wg.Go(func() {
+					k.run(ctx)
+					c.mu.Lock()
+					delete(c.keepers, key)
+					c.mu.Unlock()
+				})
+			}
+			k.poke()
+		})
+	}
+}
+
+// fresh reports whether the pools and pods of a namespace are up to date.
+func (c *Controller) fresh(namespace string, now time.Time) bool {
+	return c.pools[namespace].Fresh(now, settled) && c.pods[namespace].Fresh(now, settled)
+}
+
+// workersOn returns how many pods of workers each node has, of all pools.
+func (c *Controller) workersOn() map[string]int {
+	count := map[string]int{}
+	for _, pods := range c.pods {
+		pods.Each(func(_ string, p podRow) {
+			if p.node != "" && p.owner != "" && !p.over {
+				count[p.node]++
+			}
+		})
+	}
+	return count
+}

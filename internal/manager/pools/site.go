@@ -1,0 +1,117 @@
+package pools
+
+import (
+	"encoding/xml"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+)
+
+// Paths and ports in a worker's pod.
+const (
+	confDir = "/etc/hadoop/waterline"
+	// baseDir holds the configuration of the pool's ConfigMap. Our yarn-site.xml includes that one.
+	baseDir = "base"
+	workDir = "/waterline"
+	nmPort  = 45454 // of the NodeManager's id: the same for all pods of a worker, so that its id is too
+	webPort = 8042
+	// hostVariable is the environment variable with the worker's host name, to which yarn-site.xml refers.
+	hostVariable = "WATERLINE_HOST"
+)
+
+// configuration returns the volume with the worker's Hadoop configuration: the pool's own files, and those of its
+// ConfigMap beside them, except yarn-site.xml, which ours includes.
+func (r *round) configuration() *corev1.ProjectedVolumeSource {
+	from := func(name string, items ...corev1.KeyToPath) corev1.VolumeProjection {
+		return corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
+			LocalObjectReference: corev1.LocalObjectReference{Name: name}, Items: items,
+		}}
+	}
+	volume := &corev1.ProjectedVolumeSource{}
+	if given := r.p.Spec.YARN.ConfigMap; given != "" {
+		// Of two sources with the same path, the later one counts.
+		volume.Sources = append(volume.Sources, from(given),
+			from(given, corev1.KeyToPath{Key: "yarn-site.xml", Path: baseDir + "/yarn-site.xml"}))
+		yes := true
+		volume.Sources[1].ConfigMap.Optional = &yes
+	}
+	volume.Sources = append(volume.Sources, from(objectName(r.p)))
+	return volume
+}
+
+// objectName is the name of the ConfigMap and the PodDisruptionBudget of a pool.
+func objectName(p *v1alpha1.WorkerPool) string { return p.Name + "-workers" }
+
+// yarnSite returns the yarn-site.xml of workers. A later property goes before an earlier one: first what follows from
+// the pool if nobody says otherwise, then the pool's ConfigMap, then the pool's properties, and at last what the
+// controller relies on.
+func yarnSite(spec *v1alpha1.YARNSpec, floor pool.Size) string {
+	var b strings.Builder
+	b.WriteString("<?xml version=\"1.0\"?>\n<configuration xmlns:xi=\"http://www.w3.org/2001/XInclude\">\n")
+	properties := func(all map[string]string) {
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			b.WriteString("  <property><name>")
+			_ = xml.EscapeText(&b, []byte(name))
+			b.WriteString("</name><value>")
+			_ = xml.EscapeText(&b, []byte(all[name]))
+			b.WriteString("</value></property>\n")
+		}
+	}
+	properties(resourceManagers(spec.ResourceManagers))
+	properties(map[string]string{
+		"yarn.nodemanager.aux-services":       "mapreduce_shuffle",
+		"yarn.nodemanager.vmem-check-enabled": "false", // Java reserves far more than it uses
+		"yarn.nodemanager.env-whitelist":      "JAVA_HOME,HADOOP_COMMON_HOME,HADOOP_HDFS_HOME,HADOOP_CONF_DIR,PATH,LANG,TZ",
+	})
+	if spec.ConfigMap != "" {
+		fmt.Fprintf(&b, "  <xi:include href=\"%s/%s/yarn-site.xml\"><xi:fallback/></xi:include>\n", confDir, baseDir)
+	}
+	properties(spec.Properties)
+	host := "${env." + hostVariable + "}"
+	properties(map[string]string{
+		"yarn.nodemanager.hostname":                              host,
+		"yarn.nodemanager.bind-host":                             "0.0.0.0",
+		"yarn.nodemanager.address":                               host + ":" + strconv.Itoa(nmPort),
+		"yarn.nodemanager.localizer.address":                     host + ":8040",
+		"yarn.nodemanager.webapp.address":                        host + ":" + strconv.Itoa(webPort),
+		"yarn.nodemanager.local-dirs":                            workDir + "/local",
+		"yarn.nodemanager.log-dirs":                              workDir + "/logs",
+		"yarn.nodemanager.resource.memory-mb":                    strconv.FormatInt(floor.MemoryMiB, 10),
+		"yarn.nodemanager.resource.cpu-vcores":                   strconv.FormatInt(floor.VCores, 10),
+		"yarn.nodemanager.recovery.enabled":                      "false", // containers end with the NodeManager's container
+		"yarn.nodemanager.resource.detect-hardware-capabilities": "false",
+	})
+	b.WriteString("</configuration>\n")
+	return b.String()
+}
+
+// resourceManagers returns the properties that follow from the addresses of ResourceManagers.
+func resourceManagers(addresses []string) map[string]string {
+	all := map[string]string{}
+	var ids []string
+	for i, address := range addresses {
+		u, err := url.Parse(address)
+		if err != nil {
+			continue // refused when the pool was read
+		}
+		if len(addresses) == 1 {
+			return map[string]string{"yarn.resourcemanager.hostname": u.Hostname()}
+		}
+		id := "rm" + strconv.Itoa(i+1)
+		ids = append(ids, id)
+		all["yarn.resourcemanager.hostname."+id] = u.Hostname()
+	}
+	all["yarn.resourcemanager.ha.enabled"], all["yarn.resourcemanager.ha.rm-ids"] = "true", strings.Join(ids, ",")
+	return all
+}
+
+// heap returns the size of the NodeManager's heap in MiB: half of the overhead, because Java needs as much besides.
+func heap(overheadMiB int64) int64 { return max(overheadMiB/2, 128) }

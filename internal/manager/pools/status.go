@@ -1,0 +1,294 @@
+package pools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/manager/event"
+)
+
+// numbersEvery is the least time between two writes of a status in which only numbers changed.
+const numbersEvery = 10 * time.Second
+
+// report writes what came out of a round into the status of the pool, and removes the finalizer of a pool whose workers
+// are gone.
+func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPool, r *round, t *trouble) {
+	next := *k.status.DeepCopy()
+	next.ObservedGeneration = p.Generation
+	gone := false
+	if r != nil {
+		gone = r.summarize(&next)
+	}
+	k.conditions(&next, p, r, t)
+	k.warn(ctx, p, t)
+	if p.DeletionTimestamp != nil && gone {
+		if err := r.farewell(ctx); err != nil {
+			k.log.Warn("the labels of a deleted pool's hosts stay in the ResourceManager", "err", err)
+		}
+		if err := k.release(ctx, p); err != nil && ctx.Err() == nil {
+			k.log.Warn("a deleted pool could not be let go", "err", err)
+		}
+		return
+	}
+	if r != nil {
+		k.show(r, &next)
+	}
+	before := k.status
+	k.status = &next
+	if equality.Semantic.DeepEqual(next, p.Status) ||
+		now.Sub(k.written) < numbersEvery && equality.Semantic.DeepEqual(withoutNumbers(&next), withoutNumbers(before)) {
+		return
+	}
+	if err := k.writeStatus(ctx, p, &next); err != nil {
+		if ctx.Err() == nil {
+			k.log.Warn("the status of a pool could not be written", "err", err)
+		}
+		return
+	}
+	k.written = now
+}
+
+// withoutNumbers returns a status without what changes all the time.
+func withoutNumbers(s *v1alpha1.WorkerPoolStatus) *v1alpha1.WorkerPoolStatus {
+	c := s.DeepCopy()
+	c.Used, c.Total, c.Containers, c.Next = v1alpha1.YARNResources{}, v1alpha1.YARNResources{}, 0, nil
+	for i := range c.Workers {
+		c.Workers[i].Total, c.Workers[i].Containers = nil, 0
+	}
+	return c
+}
+
+// summarize writes the workers into a status. It returns whether none has anything left.
+func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
+	before := rows(s)
+	s.Next = r.next()
+	s.Wanted, s.Active, s.Leaving, s.Containers, s.Workers = 0, 0, 0, 0, nil
+	var total, used pool.Size
+	decided := map[string]bool{}
+	gone = true
+	for i, step := range r.steps {
+		pl := &r.places[i]
+		decided[step.Worker] = true
+		row := r.row(pl, &step, before[step.Worker])
+		if pl.worker.Wanted {
+			s.Wanted++
+		}
+		switch step.Phase {
+		case pool.Active, pool.Shrinking:
+			s.Active++
+		case pool.Draining, pool.Decommissioned:
+			s.Leaving++
+		}
+		if m := r.managerOf(pl); m.Lives() {
+			total.MemoryMiB, total.VCores = total.MemoryMiB+m.Total.MemoryMiB, total.VCores+m.Total.VCores
+			used.MemoryMiB, used.VCores = used.MemoryMiB+m.Used.MemoryMiB, used.VCores+m.Used.VCores
+			row.Total, row.Containers = amountOf(m.Total), int32(m.Containers)
+			s.Containers += row.Containers
+		}
+		idle := step.Phase == pool.Terminated && pl.pod == nil && !pl.worker.Excluded
+		gone = gone && idle
+		if pl.index < 0 && idle {
+			continue
+		}
+		if row.Phase == string(pool.Terminated) && row.Ended == nil && row.Reason == string(pool.NoRoom) {
+			continue // it never ran
+		}
+		s.Workers = append(s.Workers, row)
+	}
+	for name, row := range before { // of workers that were left alone in this round
+		if !decided[name] && r.unsettled[name] {
+			s.Workers, gone = append(s.Workers, row), false
+		}
+	}
+	slices.SortFunc(s.Workers, func(a, b v1alpha1.WorkerStatus) int { return strings.Compare(a.Name, b.Name) })
+	s.Total, s.Used = *amountOf(total), *amountOf(used)
+	return gone
+}
+
+func amountOf(s pool.Size) *v1alpha1.YARNResources {
+	return &v1alpha1.YARNResources{
+		Memory: *resource.NewQuantity(s.MemoryMiB<<20, resource.BinarySI), VCores: s.VCores,
+	}
+}
+
+// row returns the status of one worker.
+func (r *round) row(pl *place, step *pool.Step, was v1alpha1.WorkerStatus) v1alpha1.WorkerStatus {
+	row := v1alpha1.WorkerStatus{
+		Name: step.Worker, Node: pl.node, Phase: string(step.Phase), Reason: string(step.Why), Message: step.Text,
+		Since: second(r.now), Attempts: int32(pl.worker.Attempts),
+	}
+	if was.Phase == row.Phase {
+		row.Since = was.Since
+	}
+	if pl.worker.Pod != nil {
+		row.Pod = pl.pod.uid
+		if row.Message == "" && step.Why == pool.PodStarts {
+			row.Message = cut(pl.pod.waits, 1024)
+		}
+	}
+	if !pl.worker.Ended.IsZero() {
+		ended := second(pl.worker.Ended)
+		row.Ended = &ended
+	}
+	if !step.Marks.Leaving.IsZero() && step.Phase == pool.Draining && step.Within > 0 {
+		until := second(r.now.Add(step.Within))
+		row.Until = &until
+	}
+	switch {
+	case step.Verb != pool.DeletePod || pl.pod.deleting: // its end is counted once
+	case step.Failed:
+		row.Attempts++
+	default:
+		row.Attempts = 0
+	}
+	if step.Phase == pool.Active {
+		row.Attempts = 0
+	}
+	return row
+}
+
+// conditions sets the conditions of a status. Unchanged ones keep the time of their last change.
+func (k *keeper) conditions(s *v1alpha1.WorkerPoolStatus, p *v1alpha1.WorkerPool, r *round, t *trouble) {
+	if r != nil {
+		var given []string
+		for i, step := range r.steps {
+			if step.Phase == pool.Quarantined {
+				given = append(given, fmt.Sprintf("%s (%s %s)", r.places[i].worker.Name, step.Why, step.Text))
+			}
+		}
+		if len(given) > 0 {
+			t.add(v1alpha1.ConditionQuarantined, "GivenUp", fmt.Errorf("workers did not register under their names, and are "+
+				"given up until the pool's spec changes: %s; read the logs of their pods, and check that the name of a "+
+				"worker resolves to its address and back", cut(strings.Join(given, ", "), 2000)))
+		}
+	}
+	for _, kind := range []string{
+		v1alpha1.ConditionRMUnreachable, v1alpha1.ConditionLabelRefused, v1alpha1.ConditionExcludeFailed,
+		v1alpha1.ConditionStepsFailed, v1alpha1.ConditionQuarantined,
+	} {
+		problem, found := t.all[kind]
+		if !found {
+			meta.RemoveStatusCondition(&s.Conditions, kind)
+			continue
+		}
+		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+			Type: kind, Status: metav1.ConditionTrue, Reason: problem.reason, Message: cut(problem.message(), 4096),
+			ObservedGeneration: p.Generation,
+		})
+	}
+	ready := metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: p.Generation,
+	}
+	switch invalid, bad := t.all[v1alpha1.ConditionReady]; {
+	case bad:
+		ready.Reason, ready.Message = invalid.reason, cut(invalid.message(), 4096)
+	case len(t.all) > 0:
+		kind := sortedKeys(t.all)[0]
+		ready.Reason, ready.Message = kind, "See the condition "+kind+"."
+	case p.DeletionTimestamp != nil:
+		ready.Reason = "Deleted"
+		ready.Message = "The pool is deleted when its workers have drained."
+	case s.Active < s.Wanted:
+		ready.Reason = "WorkersStarting"
+		ready.Message = fmt.Sprintf("%d of %d workers are active.", s.Active, s.Wanted)
+	case s.Wanted == 0 && r != nil && !r.opening.Open:
+		ready.Status, ready.Reason = metav1.ConditionTrue, "WindowClosed"
+		ready.Message = "No window is open, so no worker is to run."
+	default:
+		ready.Status, ready.Reason = metav1.ConditionTrue, "AllActive"
+		ready.Message = fmt.Sprintf("All %d workers that are to run now are active.", s.Wanted)
+	}
+	meta.SetStatusCondition(&s.Conditions, ready)
+}
+
+// warn writes an event for each problem that is new.
+func (k *keeper) warn(ctx context.Context, p *v1alpha1.WorkerPool, t *trouble) {
+	for kind := range k.warned {
+		if _, still := t.all[kind]; !still {
+			delete(k.warned, kind)
+		}
+	}
+	for kind, problem := range t.all {
+		if k.warned[kind] == problem.reason {
+			continue
+		}
+		about := corev1.ObjectReference{
+			APIVersion: v1alpha1.GroupVersion, Kind: "WorkerPool", Namespace: p.Namespace, Name: p.Name, UID: p.UID,
+		}
+		message := cut(problem.message(), 1000)
+		err := event.Warn(ctx, k.c.o.Core, k.c.o.Identity, about, problem.reason, message,
+			string(p.UID)+kind+problem.reason+time.Now().UTC().Format("2006-01-02T15"))
+		if err != nil {
+			if ctx.Err() == nil {
+				k.log.Warn("an event about a pool could not be written", "err", err)
+			}
+			continue
+		}
+		k.warned[kind] = problem.reason
+	}
+}
+
+// farewell takes the label off the hosts of a pool whose workers are gone.
+func (r *round) farewell(ctx context.Context) error {
+	if r.view == nil {
+		return nil
+	}
+	hosts := map[string]string{}
+	for _, pl := range r.places {
+		if pl.worker.Label == r.p.Spec.YARN.Label.Name {
+			hosts[pl.host] = ""
+		}
+	}
+	if len(hosts) == 0 {
+		return nil
+	}
+	return r.k.engine.rm.SetNodeLabels(ctx, hosts)
+}
+
+func (k *keeper) writeStatus(ctx context.Context, p *v1alpha1.WorkerPool, s *v1alpha1.WorkerPoolStatus) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": p.UID}, // a new pool of the same name is a conflict
+		"status":   statusPatch(s),
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the status: %w", err)
+	}
+	err = k.c.o.Custom.Patch(types.MergePatchType).Namespace(p.Namespace).Resource("workerpools").Name(p.Name).
+		SubResource("status").Body(patch).Do(ctx).Error()
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	return nil
+}
+
+// statusPatch returns a merge patch that also removes what the status no longer has.
+func statusPatch(s *v1alpha1.WorkerPoolStatus) map[string]any {
+	patch := map[string]any{
+		"observedGeneration": s.ObservedGeneration, "wanted": s.Wanted, "active": s.Active, "leaving": s.Leaving,
+		"containers": s.Containers, "total": s.Total, "used": s.Used, "workers": s.Workers, "conditions": s.Conditions,
+		"resourceManager": s.ResourceManager, "next": s.Next,
+	}
+	return patch
+}
+
+// cut shortens a text to a length in bytes.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
+}
