@@ -26,8 +26,8 @@ func (s Size) fits(into Size) bool { return s.MemoryMiB <= into.MemoryMiB && s.V
 func (s Size) String() string { return fmt.Sprintf("%dMiB,%dvcores", s.MemoryMiB, s.VCores) }
 
 // goodbye is the time of a pod that is deleted. Its preStop hook, which waits for drains that others begin, uses all of
-// it. Then its NodeManager is told to end, and has two seconds more (minimumGracePeriodInSeconds in the kubelet's package
-// kuberuntime): enough to tell the ResourceManager, which it does first.
+// it. Then its NodeManager is told to end, and has two seconds more (the kubelet's minimumGracePeriodInSeconds): enough
+// to tell the ResourceManager, which it does first.
 const goodbye = time.Second
 
 // Settings are the pool's.
