@@ -1,0 +1,110 @@
+package pools
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/golden"
+	"github.com/waterline-io/waterline/internal/manager/admit"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+// TestPod shows the pod and the yarn-site.xml of the first worker of each pool of testdata. The first document of a case
+// is the pool, and the test writes the others.
+func TestPod(t *testing.T) { golden.Each(t, podCase, "testdata/*.yaml") }
+
+func podCase(t *testing.T, content string) string {
+	given, _, _ := strings.Cut(content, "---\n")
+	p := &v1alpha1.WorkerPool{}
+	if err := yaml.UnmarshalStrict([]byte(given), p); err != nil {
+		t.Fatal(err)
+	}
+	read, err := kube.ReadWorkerPool(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := New(Options{
+		ClusterDomain: "cluster.local", Namespaces: []string{p.Namespace}, Log: slog.New(slog.DiscardHandler),
+		Batch: func(pod *corev1.Pod) *corev1.Pod {
+			batch, _ := admit.Rules{}.Mutate(pod, nil)
+			return batch
+		},
+	})
+	r := &round{
+		k: newKeeper(c, p.Namespace, p.Name), p: p, read: read, nodes: map[string]Node{"node-1.example": {}}, t: &trouble{},
+	}
+	r.k.status = &p.Status
+	r.list()
+	pl := &r.places[0]
+	r.fill(pl, nil)
+	end := time.Date(2026, 11, 25, 9, 0, 0, 0, time.UTC)
+	pod, err := yaml.Marshal(r.newPod(pl, pool.Marks{End: end}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := yarnSite(p.Spec.YARN, r.settings().Floor)
+	for d := xml.NewDecoder(strings.NewReader(site)); ; {
+		if _, err := d.Token(); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatalf("%s: %v", site, err)
+		}
+	}
+	return fmt.Sprintf("%s---\n%s---\n%s", given, pod, site)
+}
+
+// TestWorkerName checks that the workers of different nodes have different names that DNS allows.
+func TestWorkerName(t *testing.T) {
+	long := strings.Repeat("a", 60)
+	seen := map[string]string{}
+	for _, node := range []string{"n1", "n-1", "n.1", "n1.a.example", "n1-a-example", "n1.a-example", long, long + ".a", long + ".b"} {
+		name := workerName("night", node)
+		if other, found := seen[name]; found {
+			t.Errorf("%s and %s have the name %s", node, other, name)
+		}
+		seen[name] = node
+		if len(name) > 63 || strings.ContainsAny(name, "._") || strings.HasSuffix(name, "-") {
+			t.Errorf("%s: %q", node, name)
+		}
+	}
+	if name := workerName("night", "n1"); name != "night-n1" {
+		t.Errorf("%q", name)
+	}
+}
+
+// TestRow checks what is kept of a pod.
+func TestRow(t *testing.T) {
+	marks := pool.Marks{Registered: true, Until: time.Date(2026, 11, 25, 9, 0, 0, 0, time.UTC)}
+	for _, c := range []struct {
+		about, pod string
+		want       podRow
+	}{
+		{"waiting", `{status: {conditions: [{type: PodScheduled, status: "False", message: no node}]}}`, podRow{waits: "no node"}},
+		{"no image", `{status: {containerStatuses: [{name: nodemanager, state: {waiting: {reason: ErrImagePull, message: none}}}]}}`,
+			podRow{waits: "ErrImagePull: none"}},
+		{"starting", `{status: {containerStatuses: [{name: nodemanager, state: {waiting: {reason: ContainerCreating}}}]}}`, podRow{}},
+		{"over", `{status: {phase: Failed}}`, podRow{over: true}},
+		{"marked", `{metadata: {annotations: {waterline.io/pool-marks: '` + encode(marks) + `'}}}`, podRow{marks: marks}},
+		{"marked by somebody", `{metadata: {annotations: {waterline.io/pool-marks: "{"}}}`, podRow{}},
+		{"of a pool", `{metadata: {ownerReferences: [{kind: WorkerPool, uid: u, controller: true}]}}`, podRow{owner: "u"}},
+		{"of somebody", `{metadata: {labels: {waterline.io/pool: night}, ownerReferences: [{kind: WorkerPool, uid: u}]}}`, podRow{}},
+	} {
+		p := &corev1.Pod{}
+		if err := yaml.UnmarshalStrict([]byte(c.pod), p); err != nil {
+			t.Fatal(err)
+		}
+		if got := rowOf(p); got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.about, got, c.want)
+		}
+	}
+}
