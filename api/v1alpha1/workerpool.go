@@ -367,5 +367,10 @@ const (
 // AnnotationPoolMarks is what the manager keeps on the pod of a worker, as JSON.
 const AnnotationPoolMarks = "waterline.io/pool-marks"
 
+// AnnotationPoolHeld is on the pod of a worker the memory in bytes that its containers use beyond what the slack of the
+// node allows. They have a deadline to release it; until then, the node offers so much less. At most the difference
+// between the pod's limit and request counts.
+const AnnotationPoolHeld = "waterline.io/pool-held"
+
 // FinalizerPool keeps a deleted pool until its workers have drained.
 const FinalizerPool = "waterline.io/workers"

@@ -219,6 +219,7 @@ type Pod struct {
 	MemoryRequest   int64  // of the pod as the scheduler sums it, in bytes
 	Mid             Amount // requests of mid resources
 	Batch           Amount // requests of batch resources
+	Held            int64  // memory in bytes that it uses beyond what its node's slack allows, and will release
 	Koordinator     bool   // it requests them under Koordinator's resource names
 	Grant           Grant  // cgroup settings for these requests, where they replace CPU or memory requests
 	Annotations     PodAnnotations

@@ -235,6 +235,9 @@ func (w *world) setPodLoad(pod *model.Pod, key, value string) bool {
 	case "evict":
 		pod.Annotations.Evict = model.EvictPreference(value)
 		return true
+	case "held":
+		pod.Held = bytes(value)
+		return true
 	case "leaving":
 		pod.Leaving, pod.Grace = true, duration(value)
 		return true

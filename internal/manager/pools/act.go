@@ -55,17 +55,20 @@ func (r *round) act(ctx context.Context) {
 	}
 }
 
-// mark writes the marks of a worker's pod, before its step is carried out.
+// mark writes the marks of a worker's pod, and what it holds, before its step is carried out.
 func (r *round) mark(ctx context.Context, i int) error {
 	pl, s := &r.places[i], &r.steps[i]
-	if pl.worker.Pod == nil || s.Marks == pl.pod.marks {
+	if pl.worker.Pod == nil {
 		return nil
 	}
-	now := encode(s.Marks)
-	if now == encode(pl.pod.marks) {
-		return nil // times of different zones
+	marks, held := encode(s.Marks), s.Held<<20
+	if r.view == nil {
+		held = pl.pod.held
 	}
-	return r.k.markPod(ctx, pl.pod, now)
+	if marks == encode(pl.pod.marks) && held == pl.pod.held {
+		return nil
+	}
+	return r.k.markPod(ctx, pl.pod, marks, held)
 }
 
 // label adds the pool's label to the ResourceManager's store if it is missing, and labels hosts.

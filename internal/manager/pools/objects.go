@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -128,11 +129,13 @@ func (k *keeper) deletePod(ctx context.Context, pod *podRow, seconds int64) erro
 	return nil
 }
 
-// markPod writes the marks of a pod.
-func (k *keeper) markPod(ctx context.Context, pod *podRow, marks string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": pod.uid, "annotations": map[string]string{v1alpha1.AnnotationPoolMarks: marks},
-	}})
+// markPod writes the marks of a pod, and the memory in bytes that it holds.
+func (k *keeper) markPod(ctx context.Context, pod *podRow, marks string, held int64) error {
+	annotations := map[string]any{v1alpha1.AnnotationPoolMarks: marks, v1alpha1.AnnotationPoolHeld: nil}
+	if held > 0 {
+		annotations[v1alpha1.AnnotationPoolHeld] = strconv.FormatInt(held, 10)
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.uid, "annotations": annotations}})
 	if err != nil {
 		return fmt.Errorf("encoding the marks of pod %s: %w", pod.name, err)
 	}

@@ -3,6 +3,7 @@ package pools
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,6 +35,7 @@ type podRow struct {
 	deleting            bool
 	grace               int64 // seconds that a pod being deleted has
 	marks               pool.Marks
+	held                int64  // bytes of memory beyond what slack allows
 	waits               string // why its container does not run
 }
 
@@ -51,6 +53,7 @@ func rowOf(p *corev1.Pod) podRow {
 	}
 	// A mark that cannot be read is none: the controller then waits longer, and kills nothing earlier.
 	_ = json.Unmarshal([]byte(p.Annotations[v1alpha1.AnnotationPoolMarks]), &r.marks)
+	r.held, _ = strconv.ParseInt(p.Annotations[v1alpha1.AnnotationPoolHeld], 10, 64) // else 0, and it is written anew
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
 			r.waits = c.Message

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -213,4 +214,14 @@ func (k kind) add(list corev1.ResourceList, amount int64) corev1.ResourceList {
 	}
 	list[k.native] = *k.quantity(amount)
 	return list
+}
+
+// held reads how much memory a worker of a pool uses beyond what its node's slack allows. A pod never holds more than
+// its limit beyond its request, so that nobody can keep a node from selling by an annotation.
+func held(pod *model.Pod, text string) int64 {
+	bytes, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || pod.Pool == "" {
+		return 0
+	}
+	return min(max(bytes, 0), max(pod.Grant.Memory-pod.Batch.Memory, 0))
 }

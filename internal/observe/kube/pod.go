@@ -74,6 +74,7 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 	}
 	bought(pod, requests)
 	grant(pod, actuated)
+	pod.Held = held(pod, p.Annotations[v1alpha1.AnnotationPoolHeld])
 	classify(pod, p.Spec.Priority)
 	return pod, true
 }

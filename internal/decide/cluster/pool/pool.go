@@ -206,6 +206,7 @@ type Step struct {
 	Size   Size          // of Resize
 	Within time.Duration // of Resize, Exclude and DeletePod; never negative
 	Marks  Marks         // to be on the pod before the verb is carried out
+	Held   int64         // MiB of memory that its containers use beyond what the slack of its node allows
 	Failed bool          // this pod counts as a failed attempt
 	Why    Code
 	Text   string // what a person should know besides
@@ -221,7 +222,7 @@ func Next(in *Input) []Step {
 			r.marks = r.w.Pod.Marks
 		}
 		s := r.next()
-		s.Worker, s.Marks, s.Within = r.w.Name, r.marks, max(s.Within, 0)
+		s.Worker, s.Marks, s.Within, s.Held = r.w.Name, r.marks, max(s.Within, 0), r.held()
 		steps[i] = s
 	}
 	return steps
@@ -305,6 +306,15 @@ func (r *round) sick(m *Manager) {
 // overdue reports whether containers outlived the deadline of a shrink, which no ResourceManager enforced.
 func (r *round) overdue() bool {
 	return !r.marks.Until.IsZero() && r.in.Now.Sub(r.marks.Until) >= r.set.Grace
+}
+
+// held returns the memory that containers use beyond what is allowed. While the ResourceManager is silent, nobody knows,
+// and the caller keeps what it knew.
+func (r *round) held() int64 {
+	if m, _ := r.manager(); m != nil && r.w.Pod != nil {
+		return max(m.Used.MemoryMiB-max(r.w.Allowance.MemoryMiB, r.set.Floor.MemoryMiB), 0)
+	}
+	return 0
 }
 
 // end returns when a worker that is to stop must have stopped.

@@ -194,7 +194,7 @@ func (w *world) killed() bool { return w.crash != nil && w.crash() }
 // killed meanwhile.
 func (w *world) carry(p *place, s Step) bool {
 	shown := s
-	shown.Marks = Marks{}
+	shown.Marks, shown.Held = Marks{}, 0
 	if s.Verb != Resize {
 		shown.Within = 0 // it gets shorter in every round
 	}

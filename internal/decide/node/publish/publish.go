@@ -23,7 +23,8 @@ func Decide(n *model.Node, p *model.Policy, slack *model.Slack, hot model.Reason
 		case why.Code == "" && r.Koordinator == p.Koordinator:
 			other := r
 			other.Koordinator = !r.Koordinator
-			amount = max(amount, offer(slack, r)-bound(n.Pods, other)) // one slack is sold once
+			// One slack is sold once, and not before those who hold it have released it.
+			amount = max(amount, offer(slack, r)-bound(n.Pods, other)-held(n.Pods, r))
 		case !r.Koordinator:
 			amount = 0
 		}
@@ -65,6 +66,17 @@ func bound(pods []*model.Pod, r model.NodeResource) int64 {
 			sum = min(sum+min(max(request.Memory, 0), most), most)
 		} else {
 			sum = min(sum+min(max(request.CPU, 0), most), most)
+		}
+	}
+	return sum
+}
+
+// held returns the amount of a resource that pods use beyond what slack allows, and will release.
+func held(pods []*model.Pod, r model.NodeResource) int64 {
+	sum := int64(0)
+	for _, pod := range pods {
+		if !pod.Ended && r.Memory && r.Tier == model.TierBatch {
+			sum = min(sum+min(max(pod.Held, 0), most), most)
 		}
 	}
 	return sum

@@ -16,6 +16,9 @@ func random(r *rand.Rand) (*model.Node, *model.Policy, *model.Slack) {
 		p := &model.Pod{Koordinator: r.IntN(3) == 0, Ended: r.IntN(6) == 0}
 		p.Mid = model.Amount{CPU: r.Int64N(3000), Memory: r.Int64N(1 << 34)}
 		p.Batch = model.Amount{CPU: r.Int64N(9000), Memory: r.Int64N(1 << 34)}
+		if r.IntN(4) == 0 {
+			p.Held = r.Int64N(1 << 36)
+		}
 		if r.IntN(20) == 0 {
 			p.Batch = model.Amount{CPU: math.MaxInt64, Memory: -5}
 		}
