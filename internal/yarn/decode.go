@@ -76,6 +76,26 @@ func (n number) time() time.Time {
 	return time.UnixMilli(int64(n))
 }
 
+// fraction is a JSON number, or a string with one, or null or NaN, which count as 0.
+type fraction float64
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (f *fraction) UnmarshalJSON(b []byte) error {
+	*f = 0
+	text := strings.Trim(string(bytes.TrimSpace(b)), `"`)
+	if text == "null" || text == "" {
+		return nil
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return fmt.Errorf("%q is no number", text)
+	}
+	if !math.IsNaN(v) && !math.IsInf(v, 0) {
+		*f = fraction(v)
+	}
+	return nil
+}
+
 // flag is a JSON boolean, or a string with one.
 type flag bool
 

@@ -69,7 +69,7 @@ func TestExclusivityMissing(t *testing.T) {
 func FuzzAnswer(f *testing.F) {
 	for _, name := range []string{
 		"nodes", "node", "node-overcommitted", "nodes-none", "labels", "node-labels", "apps", "app-killed", "scheduler",
-		"containers", "info", "node-unknown",
+		"containers", "info", "node-unknown", "conf", "conf-xml", "conf-forbidden",
 	} {
 		f.Add(body(f, name))
 	}
@@ -102,6 +102,11 @@ func FuzzAnswer(f *testing.F) {
 		}
 		if json.Unmarshal(content, &scheduler) == nil {
 			scheduler.Scheduler.Info.queue()
+		}
+		for _, kind := range []string{"application/json", "text/xml"} {
+			if s, err := parseSettings(kind, content); err == nil && (len(s) == 0 || s[""] != "") {
+				t.Errorf("settings: %q", s)
+			}
 		}
 		var status *StatusError
 		if !errors.As(statusError(500, content, "GET", "x"), &status) || len(status.Message) == 0 && status.Exception == "" {

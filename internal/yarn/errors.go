@@ -56,3 +56,14 @@ func (e *NoEffectError) Error() string {
 	return fmt.Sprintf("the ResourceManager accepted a change of %s, but reading back gives %s instead of %s; "+
 		"its log says why, and another program may have changed it too", e.What, e.Have, e.Want)
 }
+
+// OtherSchedulerError says that a ResourceManager has another scheduler than the CapacityScheduler.
+type OtherSchedulerError struct {
+	Kind string // such as fairScheduler
+}
+
+// Error says which scheduler there is, and what to set.
+func (e *OtherSchedulerError) Error() string {
+	return fmt.Sprintf("the ResourceManager's scheduler is %q; node labels need \"capacityScheduler\": set "+
+		"yarn.resourcemanager.scheduler.class to CapacityScheduler", e.Kind)
+}

@@ -52,9 +52,25 @@ type request struct {
 	body   any // written as JSON; nil: no body
 }
 
-// do sends a request to one server and decodes the answer into into, if not nil. A redirect is [ErrStandby], and so is
-// the page that a standby ResourceManager shows while there is no active one.
+// do sends a request to one server and decodes the answer into into, if not nil.
 func (w *web) do(ctx context.Context, base string, r request, into any) error {
+	a, err := w.send(ctx, base, r)
+	if err != nil || into == nil {
+		return err
+	}
+	return a.json(into)
+}
+
+// answer is what a server answered to a request, with a status of success.
+type answer struct {
+	method, target string // of the request
+	kind           string // media type
+	content        []byte
+}
+
+// send sends a request to one server. A redirect is [ErrStandby], and so is the page that a standby ResourceManager
+// shows while there is no active one. Any other status that is no success is a [StatusError].
+func (w *web) send(ctx context.Context, base string, r request) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
 	query := url.Values{}
@@ -64,61 +80,66 @@ func (w *web) do(ctx context.Context, base string, r request, into any) error {
 	if w.user != "" {
 		query.Set("user.name", w.user)
 	}
-	target := strings.TrimSuffix(base, "/") + r.path
+	a := answer{method: r.method, target: strings.TrimSuffix(base, "/") + r.path}
 	if len(query) > 0 {
-		target += "?" + query.Encode()
+		a.target += "?" + query.Encode()
 	}
 	var body io.Reader
 	if r.body != nil {
 		content, err := json.Marshal(r.body)
 		if err != nil {
-			return fmt.Errorf("writing the request for %s: %w", r.path, err)
+			return a, fmt.Errorf("writing the request for %s: %w", r.path, err)
 		}
 		body = bytes.NewReader(content)
 	}
-	req, err := http.NewRequestWithContext(ctx, r.method, target, body)
+	req, err := http.NewRequestWithContext(ctx, r.method, a.target, body)
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", r.method, target, err)
+		return a, fmt.Errorf("%s %s: %w", r.method, a.target, err)
 	}
 	req.Header.Set("Accept", "application/json")
 	if r.body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	answer, err := w.client.Do(req)
+	response, err := w.client.Do(req)
 	if err != nil {
-		return err // it names the method and the URL
+		return a, err // it names the method and the URL
 	}
-	defer answer.Body.Close()
-	content, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	defer response.Body.Close()
+	a.content, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
 	if err != nil {
-		return fmt.Errorf("reading the answer to %s %s: %w", r.method, target, err)
+		return a, fmt.Errorf("reading the answer to %s %s: %w", r.method, a.target, err)
 	}
-	if len(content) > maxAnswer {
-		return fmt.Errorf("%s %s: the answer has more than %d bytes", r.method, target, maxAnswer)
+	if len(a.content) > maxAnswer {
+		return a, fmt.Errorf("%s %s: the answer has more than %d bytes", r.method, a.target, maxAnswer)
 	}
-	return decode(answer, content, r.method, target, into)
+	return a, a.check(response)
 }
 
-func decode(answer *http.Response, content []byte, method, target string, into any) error {
-	if answer.StatusCode >= 300 && answer.StatusCode < 400 {
-		return fmt.Errorf("%w: %s redirects to %q", ErrStandby, target, answer.Header.Get("Location"))
+// check returns an error unless the answer is that of an active ResourceManager, or of a NodeManager, and a success.
+func (a *answer) check(response *http.Response) error {
+	status := response.StatusCode
+	if status >= 300 && status < 400 {
+		return fmt.Errorf("%w: %s redirects to %q", ErrStandby, a.target, response.Header.Get("Location"))
 	}
 	// With no active ResourceManager known, a standby one shows a page that reloads itself.
-	if answer.Header.Get("Refresh") != "" || bytes.HasPrefix(content, []byte("This is standby RM")) {
-		return fmt.Errorf("%w: %s knows no active one: %s", ErrStandby, target, beginning(content))
+	if response.Header.Get("Refresh") != "" || bytes.HasPrefix(a.content, []byte("This is standby RM")) {
+		return fmt.Errorf("%w: %s knows no active one: %s", ErrStandby, a.target, beginning(a.content))
 	}
-	if answer.StatusCode < 200 || answer.StatusCode > 299 {
-		return statusError(answer.StatusCode, content, method, target)
+	if status < 200 || status > 299 {
+		return statusError(status, a.content, a.method, a.target)
 	}
-	if into == nil {
-		return nil
-	}
-	if kind, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+	a.kind, _, _ = mime.ParseMediaType(response.Header.Get("Content-Type")) // "" on an error, which no caller accepts
+	return nil
+}
+
+// json decodes an answer in JSON.
+func (a *answer) json(into any) error {
+	if a.kind != "application/json" {
 		return fmt.Errorf("%s %s: the answer is %q, not JSON: %s; check that the address is that of YARN's web services",
-			method, target, answer.Header.Get("Content-Type"), beginning(content))
+			a.method, a.target, a.kind, beginning(a.content))
 	}
-	if err := json.Unmarshal(content, into); err != nil {
-		return fmt.Errorf("%s %s: reading %s: %w", method, target, beginning(content), err)
+	if err := json.Unmarshal(a.content, into); err != nil {
+		return fmt.Errorf("%s %s: reading %s: %w", a.method, a.target, beginning(a.content), err)
 	}
 	return nil
 }

@@ -377,17 +377,29 @@ func TestScheduler(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Queue{Path: "root", Queues: []Queue{{
-		Path: "root.batch", State: "RUNNING", Partitions: []Partition{{}, {Label: "elastic"}},
+	all, half := Resource{2048, 4}, Resource{1024, 2}
+	whole := func(label string) Partition {
+		return Partition{Label: label, Capacity: 100, MaxCapacity: 100, Min: all, Max: all}
+	}
+	part := func(label string, limit Resource) Partition {
+		return Partition{
+			Label: label, Capacity: 50, MaxCapacity: 100, Min: half, Max: all, MasterPercent: 100, MasterLimit: limit,
+		}
+	}
+	busy := part("", all)
+	busy.Used, busy.Masters = Resource{256, 1}, Resource{256, 1}
+	want := Queue{Path: "root", Partitions: []Partition{whole(""), whole("elastic")}, Queues: []Queue{{
+		Path: "root.batch", State: "RUNNING", Labels: []string{"elastic"}, DefaultLabel: "elastic",
+		Partitions: []Partition{part("", all), part("elastic", half)},
 	}, {
-		Path: "root.default", State: "RUNNING", Apps: 1, Partitions: []Partition{
-			{Used: Resource{256, 1}, Masters: Resource{256, 1}}, {Label: "elastic"},
-		},
+		Path: "root.default", State: "RUNNING", Apps: 1, Labels: []string{"elastic"},
+		Partitions: []Partition{busy, part("elastic", half)},
 	}}}
 	if diff := cmp.Diff(want, root); diff != "" {
 		t.Errorf("queues (-want +got):\n%s", diff)
 	}
-	if _, err := c.Scheduler(t.Context()); err == nil || !strings.Contains(err.Error(), `"fairScheduler"`) {
+	var other *OtherSchedulerError
+	if _, err := c.Scheduler(t.Context()); !errors.As(err, &other) || other.Kind != "fairScheduler" {
 		t.Errorf("another scheduler: %v", err)
 	}
 }

@@ -2,61 +2,112 @@ package yarn
 
 import (
 	"context"
-	"fmt"
+	"strings"
 )
 
 // Queue is a queue of the CapacityScheduler.
 type Queue struct {
-	Path       string // such as root.default
-	State      string // RUNNING, DRAINING or STOPPED
-	Apps       int    // that run or wait; of a queue that has queues of its own: 0
+	Path   string   // such as root.default
+	State  string   // RUNNING, DRAINING or STOPPED
+	Apps   int      // that run or wait; of a queue that has queues of its own: 0
+	Labels []string // node labels that its applications may ask for; "*": all. Of the root queue, none is shown
+	// DefaultLabel is the node label of applications whose client says nothing about labels; empty: the default
+	// partition. The web service of submissions always says something.
+	DefaultLabel string
+	// ByAmount is set if its capacities are amounts of memory and vcores. The percentages of a partition without nodes
+	// are 0 then.
+	ByAmount   bool
 	Partitions []Partition
 	Queues     []Queue
 }
 
-// Partition is what a queue uses of the nodes with one label.
+// Partition is what a queue may use, and uses, of the nodes with one label. A queue that may use a label and has no
+// capacity of it configured can lack the partition.
 type Partition struct {
 	Label    string // empty: the default partition
 	Used     Resource
 	Reserved Resource
 	Pending  Resource // asked for and not given yet
 	Masters  Resource // of Used, what applications' masters take
+	// Capacity is guaranteed, and MaxCapacity is the most that the queue can have, in percent of the whole partition.
+	Capacity, MaxCapacity float64
+	Min, Max              Resource // the same by the nodes that the partition has now
+	// MasterPercent is how much of what the queue can have masters may take. However small it is, a first one starts.
+	MasterPercent float64
+	MasterLimit   Resource // the same by the nodes that the partition has now; zero if the queue has queues of its own
+}
+
+type usageJSON struct {
+	Label       string       `json:"partitionName"`
+	Used        resourceJSON `json:"used"`
+	Reserved    resourceJSON `json:"reserved"`
+	Pending     resourceJSON `json:"pending"`
+	Masters     resourceJSON `json:"amUsed"`
+	MasterLimit resourceJSON `json:"amLimit"`
+}
+
+type capacityJSON struct {
+	Label         string       `json:"partitionName"`
+	Capacity      fraction     `json:"absoluteCapacity"`
+	MaxCapacity   fraction     `json:"absoluteMaxCapacity"`
+	MasterPercent fraction     `json:"maxAMLimitPercentage"`
+	Min           resourceJSON `json:"effectiveMinResource"`
+	Max           resourceJSON `json:"effectiveMaxResource"`
 }
 
 type queueJSON struct {
-	Path      string `json:"queuePath"`
-	Name      string `json:"queueName"`
-	State     string `json:"state"`
-	Apps      number `json:"numApplications"`
-	Resources optional[struct {
-		Partitions list[struct {
-			Label    string       `json:"partitionName"`
-			Used     resourceJSON `json:"used"`
-			Reserved resourceJSON `json:"reserved"`
-			Pending  resourceJSON `json:"pending"`
-			Masters  resourceJSON `json:"amUsed"`
-		}] `json:"resourceUsagesByPartition"`
+	Path         string       `json:"queuePath"`
+	Name         string       `json:"queueName"`
+	State        string       `json:"state"`
+	Apps         number       `json:"numApplications"`
+	Labels       list[string] `json:"nodeLabels"`
+	DefaultLabel string       `json:"defaultNodeLabelExpression"`
+	ByAmount     flag         `json:"isAbsoluteResource"`
+	Resources    optional[struct {
+		Partitions list[usageJSON] `json:"resourceUsagesByPartition"`
 	}] `json:"resources"`
+	Capacities optional[struct {
+		Partitions list[capacityJSON] `json:"queueCapacitiesByPartition"`
+	}] `json:"capacities"`
 	Queues optional[struct {
 		Queue list[queueJSON] `json:"queue"`
 	}] `json:"queues"`
 }
 
 func (j queueJSON) queue() Queue {
-	q := Queue{Path: j.Path, State: j.State, Apps: int(j.Apps)}
+	q := Queue{
+		Path: j.Path, State: j.State, Apps: int(j.Apps), Labels: j.Labels, DefaultLabel: strings.TrimSpace(j.DefaultLabel),
+		ByAmount: bool(j.ByAmount),
+	}
 	if q.Path == "" { // releases before 3.3 leave it out
 		q.Path = j.Name
 	}
 	for _, p := range j.Resources.v.Partitions {
-		q.Partitions = append(q.Partitions, Partition{
+		*q.partition(p.Label) = Partition{
 			Label: p.Label, Used: p.Used.resource(), Reserved: p.Reserved.resource(), Pending: p.Pending.resource(),
-			Masters: p.Masters.resource(),
-		})
+			Masters: p.Masters.resource(), MasterLimit: p.MasterLimit.resource(),
+		}
+	}
+	for _, c := range j.Capacities.v.Partitions {
+		p := q.partition(c.Label)
+		p.Capacity, p.MaxCapacity, p.MasterPercent = float64(c.Capacity), float64(c.MaxCapacity), float64(c.MasterPercent)
+		p.Min, p.Max = c.Min.resource(), c.Max.resource()
 	}
 	for _, sub := range j.Queues.v.Queue {
 		q.Queues = append(q.Queues, sub.queue())
 	}
 	return q
+}
+
+// partition returns the partition with a label, a new one if there is none.
+func (q *Queue) partition(label string) *Partition {
+	for i := range q.Partitions {
+		if q.Partitions[i].Label == label {
+			return &q.Partitions[i]
+		}
+	}
+	q.Partitions = append(q.Partitions, Partition{Label: label})
+	return &q.Partitions[len(q.Partitions)-1]
 }
 
 // Scheduler returns the CapacityScheduler's root queue. The answer is large, a few kB a queue: ask for it every ten
@@ -75,8 +126,7 @@ func (c *RM) Scheduler(ctx context.Context) (Queue, error) {
 	}
 	const capacity = "capacityScheduler"
 	if kind := answer.Scheduler.Info.Type; kind != capacity {
-		return Queue{}, fmt.Errorf("the ResourceManager's scheduler is %q; node labels need %q: set "+
-			"yarn.resourcemanager.scheduler.class to CapacityScheduler", kind, capacity)
+		return Queue{}, &OtherSchedulerError{kind}
 	}
 	return answer.Scheduler.Info.queue(), nil
 }

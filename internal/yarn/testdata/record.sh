@@ -14,13 +14,31 @@ active=rm1 standby=rm2
 record() { # FILE URL CURL-ARGUMENTS...
 	local file=$1 url=$2
 	shift 2
-	curl -s -i -m 10 -H 'Accept: application/json' -H 'Content-Type: application/json' "$@" "$url" |
+	curl -s -i -m 10 -H "Accept: ${accept-application/json}" -H 'Content-Type: application/json' "$@" "$url" |
 		grep -avE '^(Set-Cookie|Date|Expires|Transfer-Encoding): ' >"$file.http"
 }
 ask() { # FILE PATH CURL-ARGUMENTS...
 	local file=$1 path=$2
 	shift 2
 	record "$file" "http://$active.bed:8088/ws/v1/cluster$path" "$@"
+}
+# Of the settings, only those are kept that concern labels, sizes, failures and access. The others are many, and have
+# directories of the machine. conf-forbidden.http was recorded by hand, with hadoop.security.authorization and
+# hadoop.security.instrumentation.requires.admin set.
+settings() { # FILE CURL-ARGUMENTS...
+	record "$1" "http://$active.bed:8088/conf" "${@:2}"
+	python3 - "$1.http" "$HADOOP_CONF_DIR" <<-'END'
+		import os, re, sys
+		text = open(sys.argv[1], newline="").read().replace(os.path.dirname(sys.argv[2]), "/bed")
+		keep = re.compile(r"(yarn\.(node-labels|nm\.liveness|admin\.acl|resourcemanager\.(node-labels|nodes\.|recovery|"
+			r"work-preserving|ha\.|scheduler\.class|store\.class|webapp\.address|decommissioning|nodemanager-graceful)|"
+			r"scheduler\.m..imum-allocation)|hadoop\.(security\.auth|http\.authentication\.(type|simple)))")
+		json = re.compile(r'\{"key":"([^"]*)"(?:[^"}]|"(?:[^"\\]|\\.)*")*\},?')
+		text = json.sub(lambda m: m[0] if keep.match(m[1]) else "", text).replace("},]", "}]")
+		xml = re.compile(r"<property><name>([^<]*)</name>(?s:.*?)</property>\n?")
+		text = xml.sub(lambda m: m[0] if keep.match(m[1]) else "", text)
+		open(sys.argv[1], "w", newline="").write(text)
+	END
 }
 node=nm1.bed:45454
 as='?user.name=root'
@@ -60,6 +78,8 @@ ask app "/apps/$app"
 ask nodes /nodes
 ask node "/nodes/$node"
 ask scheduler /scheduler
+settings conf
+accept=text/xml settings conf-xml
 record node-info http://nm1.bed:8042/ws/v1/node
 record containers http://nm1.bed:8042/ws/v1/node/containers
 record containers-none http://nm2.bed:8042/ws/v1/node/containers
