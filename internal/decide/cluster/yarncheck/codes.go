@@ -1,0 +1,46 @@
+package yarncheck
+
+// Code names a finding. Codes do not change between releases.
+type Code string
+
+// The codes.
+const (
+	NoActiveRM    Code = "NoActiveRM"    // no ResourceManager answers as the active one
+	RMUnreachable Code = "RMUnreachable" // a ResourceManager does not answer
+	RMNotListed   Code = "RMNotListed"   // the cluster has more ResourceManagers than were named
+
+	SchedulerNotCapacity Code = "SchedulerNotCapacity" // the scheduler has no partitions
+	VCoresIgnored        Code = "VCoresIgnored"        // the resource calculator looks at memory only
+	LabelsDisabled       Code = "LabelsDisabled"       // node labels are off
+	LabelsNotCentralized Code = "LabelsNotCentralized" // the ResourceManager takes no labels from clients
+	LabelStoreTemporary  Code = "LabelStoreTemporary"  // labels are stored in a directory for temporary files
+	LabelStoreLocal      Code = "LabelStoreLocal"      // each ResourceManager stores labels for itself
+	LabelMissing         Code = "LabelMissing"         // the label does not exist
+	LabelShared          Code = "LabelShared"          // containers that do not ask for the label land on its nodes
+	MinimumAboveFloor    Code = "MinimumAboveFloor"    // the ResourceManager refuses workers as small as the floor
+
+	NoQueueForLabel         Code = "NoQueueForLabel"         // no queue can use the label
+	QueueHasNothing         Code = "QueueHasNothing"         // a queue may ask for the label, and never gets anything
+	QueueHasNoShare         Code = "QueueHasNoShare"         // a queue has no guaranteed capacity of the label
+	QueueDefaultElsewhere   Code = "QueueDefaultElsewhere"   // jobs of a queue do not use the label by themselves
+	RESTIgnoresQueueDefault Code = "RESTIgnoresQueueDefault" // applications submitted by REST do not, either
+
+	MastersOnLabel     Code = "MastersOnLabel"     // application masters land on workers
+	MasterPercentZero  Code = "MasterPercentZero"  // jobs of a queue wait for ever, all but one
+	MasterLabelRefused Code = "MasterLabelRefused" // applications of a queue are refused
+	MastersBorrowLabel Code = "MastersBorrowLabel" // masters of the default partition land on idle workers
+	NoFixedNodes       Code = "NoFixedNodes"       // there is no node for application masters
+
+	RecoveryOff       Code = "RecoveryOff"       // applications are lost with the ResourceManager's process
+	RecoveryRestarts  Code = "RecoveryRestarts"  // containers are lost with the ResourceManager's process
+	ExpiryLong        Code = "ExpiryLong"        // work of a worker that is gone is repeated late
+	NoExcludePath     Code = "NoExcludePath"     // workers cannot be decommissioned gracefully
+	ExcludePathNotXML Code = "ExcludePathNotXML" // hosts cannot have timeouts of their own
+	IncludePathSet    Code = "IncludePathSet"    // hosts that are not listed are refused
+
+	WebPortOpen  Code = "WebPortOpen"  // whoever reaches the web port can resize nodes
+	UserNotAdmin Code = "UserNotAdmin" // the pool may not label nodes
+
+	HostUnknown   Code = "HostUnknown"   // the name of a NodeManager's host does not resolve
+	HostOtherName Code = "HostOtherName" // its address does not resolve back
+)
