@@ -38,6 +38,7 @@ func subcommands() []*cobra.Command {
 		replayCommand(),
 		simulateCommand(),
 		doctorCommand(),
+		yarnCommand(),
 		restoreCommand(),
 		helperCommand(),
 	}

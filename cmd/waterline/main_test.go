@@ -28,12 +28,15 @@ func TestScripts(t *testing.T) {
 	defer old.Close()
 	cluster := httptest.NewServer(http.HandlerFunc(serveCluster))
 	defer cluster.Close()
+	rm := httptest.NewServer(http.HandlerFunc(serveRM))
+	defer rm.Close()
 	t.Run("scripts", func(t *testing.T) { // in parallel: the servers must outlive them
 		testscript.Run(t, testscript.Params{Dir: "testdata", RequireExplicitExec: true,
 			Setup: func(env *testscript.Env) error {
 				env.Setenv("AGENT", agent.Listener.Addr().String())
 				env.Setenv("OLD_AGENT", old.Listener.Addr().String())
 				env.Setenv("CLUSTER", cluster.URL)
+				env.Setenv("RM", rm.URL)
 				return recordJournals(env.WorkDir)
 			}})
 	})

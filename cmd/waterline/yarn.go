@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waterline-io/waterline/internal/decide/cluster/yarncheck"
+	"github.com/waterline-io/waterline/internal/yarn"
+)
+
+func yarnCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "yarn",
+		Short: "Check a YARN cluster before a pool of elastic NodeManagers joins it",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("there is no yarn command %q; there is check", args[0])}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(yarnCheckCommand())
+	return c
+}
+
+// checkTime bounds a check. Each request and each look-up of a name has a bound of its own.
+const checkTime = 2 * time.Minute
+
+func yarnCheckCommand() *cobra.Command {
+	y := yarnFacts{}
+	var floor, output string
+	var ignore []string
+	c := &cobra.Command{
+		Use:   "check --rm ADDRESS[,ADDRESS] --label LABEL",
+		Short: "Find what would go wrong if elastic NodeManagers joined a YARN cluster",
+		Long: `Find what would go wrong if elastic NodeManagers joined a YARN cluster: the workers of a WorkerPool, which have a
+node label, and come and go with the slack of their machines. It reads queues, labels, nodes and settings of the active
+ResourceManager, and changes nothing.
+
+A finding is an error if the pool would not work or jobs would be lost, a warning if something goes wrong under
+circumstances, and a note if nothing is wrong. Each has a code, which docs/yarn-check.md explains, and a fix.
+
+The exit code is 0 if everything was checked and there is neither an error nor a warning, and 1 otherwise.`,
+		Example: `  waterline yarn check --rm http://rm1:8088,http://rm2:8088 --label elastic
+  waterline yarn check --rm http://rm1:8088 --label elastic --floor 2048MiB,2vcores --ignore WebPortOpen -o json`,
+		Args: func(_ *cobra.Command, args []string) (err error) {
+			switch {
+			case len(args) > 0:
+				err = fmt.Errorf("check takes no arguments, but got %q; a ResourceManager is named with --rm", args[0])
+			case len(y.addresses) == 0:
+				err = errors.New("name the ResourceManagers with --rm, such as --rm http://rm1:8088,http://rm2:8088")
+			case y.label == "":
+				err = errors.New("name the node label of the pool with --label, such as --label elastic")
+			case output != "text" && output != "json":
+				err = fmt.Errorf("--output %q: write text or json", output)
+			}
+			for _, code := range ignore {
+				if err == nil && !slices.Contains(yarncheck.Codes(), yarncheck.Code(code)) {
+					err = fmt.Errorf("--ignore %q: there is no such finding; there are %s", code, codes(yarncheck.Codes()))
+				}
+			}
+			if err == nil {
+				y.floor, err = parseSize(floor)
+			}
+			if err == nil {
+				_, err = y.client(y.addresses...)
+			}
+			if err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(c.Context(), checkTime)
+			defer cancel()
+			report := yarncheck.Check(y.read(ctx))
+			report.Findings = slices.DeleteFunc(report.Findings, func(f yarncheck.Finding) bool {
+				return slices.Contains(ignore, string(f.Code))
+			})
+			if err := printYARN(c.OutOrStdout(), &report, output); err != nil {
+				return err
+			}
+			return verdict(&report)
+		},
+	}
+	c.Flags().StringSliceVar(&y.addresses, "rm", nil, "base addresses of the web services of all ResourceManagers")
+	c.Flags().StringVar(&y.label, "label", "", "node label of the pool")
+	c.Flags().StringVar(&floor, "floor", "1024MiB,1vcores", "the least that a worker of the pool offers to YARN")
+	c.Flags().StringVar(&y.user, "user", "",
+		"user as whom the pool will ask, and as whom this command asks, where Hadoop's authentication is simple")
+	c.Flags().StringSliceVar(&ignore, "ignore", nil, "codes of findings to leave out")
+	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	return c
+}
+
+// parseSize reads a size such as 1024MiB,1vcores.
+func parseSize(text string) (yarncheck.Size, error) {
+	memory, cpu, _ := strings.Cut(text, ",")
+	memory, inMiB := strings.CutSuffix(memory, "MiB")
+	cpu, inVCores := strings.CutSuffix(cpu, "vcores")
+	if !inVCores {
+		cpu, inVCores = strings.CutSuffix(cpu, "vcore")
+	}
+	m, err := strconv.ParseInt(memory, 10, 32)
+	v, err2 := strconv.ParseInt(cpu, 10, 32)
+	if errors.Join(err, err2) != nil || !inMiB || !inVCores || m < 1 || v < 1 {
+		return yarncheck.Size{}, fmt.Errorf("--floor %q: write memory and CPU, such as 1024MiB,1vcores", text)
+	}
+	return yarncheck.Size{MemoryMiB: m, VCores: v}, nil
+}
+
+// verdict returns an error that counts what is wrong, and what was not checked.
+func verdict(r *yarncheck.Report) error {
+	bad, warnings := r.Bad()
+	var parts []string
+	for _, p := range []struct {
+		n    int
+		noun string
+	}{{bad, "error"}, {warnings, "warning"}} {
+		if p.n > 0 {
+			parts = append(parts, count(p.n, p.noun))
+		}
+	}
+	skipped := 0
+	for _, u := range r.Unchecked {
+		skipped += len(u.Codes)
+	}
+	if skipped > 0 {
+		parts = append(parts, count(skipped, "finding")+" not checked")
+	}
+	if len(parts) > 0 {
+		return errors.New(strings.Join(parts, ", "))
+	}
+	return nil
+}
+
+func printYARN(out io.Writer, r *yarncheck.Report, output string) error {
+	if output == "json" {
+		return printJSON(out, r)
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, m := range r.Managers {
+		if m.State == "" {
+			fmt.Fprintf(t, "%s\tno answer\t%s\n", m.Address, m.Problem)
+		} else {
+			fmt.Fprintf(t, "%s\t%s\tHadoop %s\n", m.Address, m.State, m.Version)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for i, p := range r.Partitions {
+		if i == 0 {
+			fmt.Fprintln(t, "\nPARTITION\tNODES\tMEMORY\tVCORES")
+		}
+		name := p.Label
+		if name == "" {
+			name = "(default)"
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d MiB\t%d\n", name, p.Nodes, p.Total.MemoryMiB, p.Total.VCores)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, f := range r.Findings {
+		printFinding(out, &f)
+	}
+	for _, u := range r.Unchecked {
+		fmt.Fprintf(out, "\nnot checked  %s\n  because  %s\n", codes(u.Codes), u.Why)
+	}
+	if bad, warnings := r.Bad(); bad+warnings+len(r.Unchecked) == 0 {
+		fmt.Fprintf(out, "\nEverything was checked, and nothing is wrong.\n")
+	}
+	return nil
+}
+
+func printFinding(out io.Writer, f *yarncheck.Finding) {
+	const most = 5
+	where := strings.Join(f.Where[:min(len(f.Where), most)], ", ")
+	if n := len(f.Where) - most; n > 0 {
+		where += fmt.Sprintf(" and %d more", n)
+	}
+	fmt.Fprintf(out, "\n%s\n", strings.TrimSpace(fmt.Sprintf("%-7s  %s  %s", f.Severity, f.Code, where)))
+	fmt.Fprintf(out, "  what   %s\n", f.What)
+	switch {
+	case f.Property != "":
+		fmt.Fprintf(out, "  found  %s = %s\n", f.Property, visible(f.Value))
+	case f.Value != "":
+		fmt.Fprintf(out, "  found  %s\n", f.Value)
+	}
+	fmt.Fprintf(out, "  why    %s\n", f.Why)
+	if f.Fix.Property != "" {
+		fmt.Fprintf(out, "  set    %s = %s\n", f.Fix.Property, visible(f.Fix.Value))
+	}
+	if f.Fix.Do != "" {
+		fmt.Fprintf(out, "  do     %s\n", f.Fix.Do)
+	}
+}
+
+// visible quotes a value that nobody would see.
+func visible(value string) string {
+	if strings.TrimSpace(value) == "" {
+		return strconv.Quote(value)
+	}
+	return value
+}
+
+func codes(all []yarncheck.Code) string {
+	names := make([]string, len(all))
+	for i, c := range all {
+		names[i] = string(c)
+	}
+	return strings.Join(names, ", ")
+}
+
+// client returns a client of ResourceManagers.
+func (y *yarnFacts) client(addresses ...string) (*yarn.RM, error) {
+	return yarn.NewRM(addresses, yarn.HTTPOptions{User: y.user})
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/decide/cluster/yarncheck"
+	"github.com/waterline-io/waterline/internal/yarn"
+)
+
+// yarnFacts reads what a check of a YARN cluster needs.
+type yarnFacts struct {
+	addresses   []string // of ResourceManagers
+	user, label string
+	floor       yarncheck.Size
+}
+
+// read reads all facts. What cannot be read is in the map Missing, with the reason.
+func (y *yarnFacts) read(ctx context.Context) *yarncheck.Input {
+	in := &yarncheck.Input{Label: y.label, Floor: y.floor, User: y.user, Missing: map[yarncheck.Fact]string{}}
+	active := ""
+	for _, address := range y.addresses {
+		m := y.manager(ctx, address)
+		if m.State == "ACTIVE" {
+			active = address
+		}
+		in.Managers = append(in.Managers, m)
+	}
+	rm, err := y.client(active)
+	if active == "" || err != nil {
+		for _, fact := range []yarncheck.Fact{
+			yarncheck.FactSettings, yarncheck.FactScheduler, yarncheck.FactQueues, yarncheck.FactLabels, yarncheck.FactNodes,
+			yarncheck.FactHosts,
+		} {
+			in.Missing[fact] = "no ResourceManager is active"
+		}
+		return in
+	}
+	if in.Settings, err = rm.Settings(ctx); err != nil {
+		in.Missing[yarncheck.FactSettings] = err.Error()
+	}
+	readScheduler(ctx, rm, in)
+	labels, err := rm.Labels(ctx)
+	if err != nil {
+		in.Missing[yarncheck.FactLabels] = err.Error()
+	}
+	for _, l := range labels {
+		in.Labels = append(in.Labels, yarncheck.Label{Name: l.Name, Exclusive: l.Exclusive})
+	}
+	readNodes(ctx, rm, in)
+	return in
+}
+
+// manager asks one ResourceManager what it is.
+func (y *yarnFacts) manager(ctx context.Context, address string) yarncheck.Manager {
+	m := yarncheck.Manager{Address: address}
+	rm, err := y.client(address)
+	if err == nil {
+		var infos []yarn.Info
+		if infos, err = rm.Infos(ctx); err == nil {
+			m.State, m.Version = infos[0].HAState, infos[0].Version
+		}
+	}
+	if err != nil {
+		m.Problem = err.Error()
+	} else if m.State == "" {
+		m.Problem = "it does not say whether it is active"
+	}
+	return m
+}
+
+func readScheduler(ctx context.Context, rm *yarn.RM, in *yarncheck.Input) {
+	root, err := rm.Scheduler(ctx)
+	var other *yarn.OtherSchedulerError
+	switch {
+	case errors.As(err, &other):
+		in.Scheduler.Kind = other.Kind
+		in.Missing[yarncheck.FactQueues] = "the scheduler is " + other.Kind
+	case err != nil:
+		in.Missing[yarncheck.FactScheduler], in.Missing[yarncheck.FactQueues] = err.Error(), err.Error()
+	default:
+		in.Scheduler = yarncheck.Scheduler{Kind: "capacityScheduler", Root: queueOf(root)}
+	}
+}
+
+func queueOf(q yarn.Queue) yarncheck.Queue {
+	to := yarncheck.Queue{
+		Path: q.Path, Running: q.State == "" || q.State == "RUNNING", Labels: q.Labels, Default: q.DefaultLabel,
+		ByAmount: q.ByAmount,
+	}
+	for _, p := range q.Partitions {
+		to.Partitions = append(to.Partitions, yarncheck.Partition{
+			Label: p.Label, Capacity: p.Capacity, MaxCapacity: p.MaxCapacity, Min: yarncheck.Size(p.Min),
+			MasterPercent: p.MasterPercent, MasterLimit: yarncheck.Size(p.MasterLimit),
+		})
+	}
+	for _, sub := range q.Queues {
+		to.Queues = append(to.Queues, queueOf(sub))
+	}
+	return to
+}
+
+func readNodes(ctx context.Context, rm *yarn.RM, in *yarncheck.Input) {
+	nodes, err := rm.Nodes(ctx, yarn.NodeRunning, yarn.NodeUnhealthy, yarn.NodeDecommissioning)
+	if err != nil {
+		in.Missing[yarncheck.FactNodes], in.Missing[yarncheck.FactHosts] = err.Error(), err.Error()
+		return
+	}
+	var names []string
+	for _, n := range nodes {
+		to := yarncheck.Node{Host: n.Host, Running: n.State == yarn.NodeRunning, Total: yarncheck.Size(n.Total)}
+		if len(n.Labels) > 0 {
+			to.Label = n.Labels[0]
+		}
+		in.Nodes = append(in.Nodes, to)
+		names = append(names, n.Host)
+	}
+	slices.Sort(names)
+	if in.Hosts, err = lookUp(ctx, slices.Compact(names)); err != nil {
+		in.Missing[yarncheck.FactHosts] = err.Error()
+	}
+}
+
+// lookUp resolves names, and back. It takes 20 s at most. An error says that name services did not answer; a name that
+// does not exist is none.
+func lookUp(ctx context.Context, names []string) ([]yarncheck.Host, error) {
+	const atOnce, most = 16, 20 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	hosts, failed := make([]yarncheck.Host, len(names)), make([]error, len(names))
+	slots := make(chan struct{}, atOnce)
+	var all sync.WaitGroup
+	for i, name := range names {
+		slots <- struct{}{}
+		all.Go(func() {
+			hosts[i], failed[i] = lookUpHost(ctx, name)
+			<-slots
+		})
+	}
+	all.Wait()
+	for _, err := range failed {
+		if err != nil {
+			return nil, fmt.Errorf("looking up the hosts of NodeManagers: %w", err)
+		}
+	}
+	return hosts, nil
+}
+
+func lookUpHost(ctx context.Context, name string) (yarncheck.Host, error) {
+	h := yarncheck.Host{Name: name}
+	if _, err := netip.ParseAddr(name); err == nil {
+		h.Addresses = []string{name}
+		return h, nil
+	}
+	var unknown *net.DNSError
+	addresses, err := net.DefaultResolver.LookupHost(ctx, name)
+	if err != nil && !(errors.As(err, &unknown) && unknown.IsNotFound) {
+		return h, err
+	}
+	h.Addresses = addresses
+	for _, address := range addresses {
+		// A server that knows nothing of private addresses answers with errors of many kinds.
+		back, err := net.DefaultResolver.LookupAddr(ctx, address)
+		if err != nil && ctx.Err() != nil {
+			return h, err
+		}
+		for _, b := range back {
+			h.Back = append(h.Back, strings.TrimSuffix(b, "."))
+		}
+	}
+	return h, nil
+}
