@@ -146,12 +146,12 @@ test-node-static: e2e-test bed ## level 5a with a kubelet that gives containers 
 test-node-v2: e2e-test bed ## level 5b: pods on a real node with cgroup v2 and systemd, in a virtual machine (root)
 	$(E2E) -test.timeout=90m -test.run=TestNode -on=vm
 
-YARN_TEST := cd test/yarn && $(CURDIR)/$(OUT)/test/yarn.test -test.timeout=30m
+YARN_TEST := cd test/yarn && WATERLINE_BIN=$(CURDIR)/$(BIN) $(CURDIR)/$(OUT)/test/yarn.test -test.timeout=30m
 
 yarn-bed: ## build the test bed's YARN: Hadoop through Maven, half a minute on a new machine
 	@mkdir -p $(BIN) $(OUT)/test
 	test/bed/yarn/build.sh $(if $(WATERLINE_SOAK),spark)
-	$(FAST) go build -o $(BIN)/ ./test/bed/cmd/yarn
+	$(FAST) go build -o $(BIN)/ ./test/bed/cmd/yarn ./cmd/waterline
 	$(FAST) go test -c -vet=off -o $(OUT)/test/yarn.test ./test/yarn
 
 yarn: yarn-bed ## a ResourceManager and two NodeManagers of Hadoop on this machine until ^C (root)

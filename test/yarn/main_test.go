@@ -24,6 +24,9 @@ var pair = flag.Bool("pair", false, "two ResourceManagers and ZooKeeper, for the
 // What each NodeManager's own configuration offers.
 var offered = yarn.Resource{MemoryMiB: 2048, VCores: 4}
 
+// bin is the directory of Waterline's programs.
+var bin = os.Getenv("WATERLINE_BIN")
+
 // The cluster and its clients. They are set once, before any test.
 var (
 	cluster *bed.Bed

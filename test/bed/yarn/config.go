@@ -180,6 +180,16 @@ func capacityScheduler() properties {
 	return p
 }
 
+// Configure changes settings of yarn-site.xml, and takes back earlier changes. They count for daemons that start later.
+func (b *Bed) Configure(changes map[string]string) error {
+	site := b.yarnSite()
+	maps.Copy(site, changes)
+	if err := os.WriteFile(filepath.Join(b.conf(), "yarn-site.xml"), []byte(site.file()), 0o644); err != nil {
+		return fmt.Errorf("changing settings of YARN: %w", err)
+	}
+	return nil
+}
+
 // Exclude tells the ResourceManager, from its next refresh of nodes on, which hosts are to be decommissioned; none if
 // there is no host.
 func (b *Bed) Exclude(hosts ...string) error {
