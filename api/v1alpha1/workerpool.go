@@ -125,9 +125,13 @@ type YARNSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	ConfigMap string `json:"configMap,omitempty"`
 	// Properties are added to yarn-site.xml, and go before those of configMap: for example the auxiliary service of a
-	// remote shuffle. At most 128.
+	// remote shuffle, or yarn.nodemanager.local-dirs on volumes of the pod. At most 128.
 	// +kubebuilder:validation:MaxProperties=128
 	Properties map[string]string `json:"properties,omitempty"`
+	// Environment are variables of the NodeManager's container besides those that the pool sets, such as
+	// YARN_NODEMANAGER_OPTS. At most 64.
+	// +kubebuilder:validation:MaxProperties=64
+	Environment map[string]string `json:"environment,omitempty"`
 	// VCoresPerCPU is the number of vcores that one CPU is worth, from 0.1 to 100. Default 1.
 	// +kubebuilder:validation:XValidation:rule="quantity(self).compareTo(quantity('100m')) >= 0 && quantity(self).compareTo(quantity('100')) <= 0",message="write a number from 0.1 to 100"
 	VCoresPerCPU *resource.Quantity `json:"vcoresPerCPU,omitempty"`
@@ -250,12 +254,48 @@ type WorkerPodSpec struct {
 	// Disk is the most that the pod may write to its local directories and logs, such as 200Gi. The kubelet evicts a pod
 	// that writes more. Default: no limit.
 	Disk *resource.Quantity `json:"disk,omitempty"`
-	// RunAsUser is the user id of the NodeManager and its containers. Default: the image's.
+	// RunAsUser is the user and group id of the NodeManager and its containers. It is not root, so the pods meet the
+	// level restricted of Pod Security, and LinuxContainerExecutor does not work. Default 1000.
 	// +kubebuilder:validation:Minimum=1
 	RunAsUser *int64 `json:"runAsUser,omitempty"`
+	// Volumes are mounted into the NodeManager's container, for example for its local directories; at most 32.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=map
+	// +listMapKey=name
+	Volumes []VolumeSpec `json:"volumes,omitempty"`
 	// Tolerations are taints of nodes that the pods tolerate, by key and effect; at most 16.
 	// +kubebuilder:validation:MaxItems=16
 	Tolerations []TolerationSpec `json:"tolerations,omitempty"`
+}
+
+// VolumeSpec is a volume of a pod, and where it is mounted.
+// +kubebuilder:validation:XValidation:rule="[has(self.persistentVolumeClaim), has(self.configMap), has(self.secret), has(self.hostPath)].filter(x, x).size() == 1",message="write exactly one of persistentVolumeClaim, configMap, secret and hostPath"
+// +kubebuilder:validation:XValidation:rule="!(self.name in ['conf', 'work'])",message="conf and work are volumes of the pool itself: write another name"
+type VolumeSpec struct {
+	// Name of the volume.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+	// MountPath is the directory at which it is mounted.
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^/[^:]+$`
+	MountPath string `json:"mountPath"`
+	// ReadOnly mounts it read-only.
+	ReadOnly bool `json:"readOnly,omitempty"`
+	// PersistentVolumeClaim is the name of a claim that all workers mount.
+	// +kubebuilder:validation:MaxLength=253
+	PersistentVolumeClaim string `json:"persistentVolumeClaim,omitempty"`
+	// ConfigMap is the name of a ConfigMap.
+	// +kubebuilder:validation:MaxLength=253
+	ConfigMap string `json:"configMap,omitempty"`
+	// Secret is the name of a Secret.
+	// +kubebuilder:validation:MaxLength=253
+	Secret string `json:"secret,omitempty"`
+	// HostPath is a directory of the node, such as a disk for local directories. Pod Security admits it at the level
+	// privileged only.
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^/`
+	HostPath string `json:"hostPath,omitempty"`
 }
 
 // TolerationSpec tolerates taints of nodes.

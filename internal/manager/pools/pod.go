@@ -3,6 +3,7 @@ package pools
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,9 @@ import (
 
 // stopWithin is how long a NodeManager has to end if somebody deletes its pod and no manager answers.
 const stopWithin = 10 * time.Second
+
+// defaultUser is the user of Hadoop in the images of its project.
+const defaultUser = 1000
 
 // container is the name of the NodeManager's container.
 const container = "nodemanager"
@@ -96,7 +100,10 @@ func (r *round) newPod(pl *place, marks pool.Marks) *corev1.Pod {
 		extra = &v1alpha1.WorkerPodSpec{}
 	}
 	y := spec.YARN
-	no := false
+	no, yes, user := false, true, int64(defaultUser)
+	if extra.RunAsUser != nil {
+		user = *extra.RunAsUser
+	}
 	stop := int64((r.read.Drain + stopWithin) / time.Second)
 	command := y.Command
 	if len(command) == 0 {
@@ -110,11 +117,7 @@ func (r *round) newPod(pl *place, marks pool.Marks) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{
 				Name: container, Image: y.Image, Command: command,
-				Env: []corev1.EnvVar{
-					{Name: "HADOOP_CONF_DIR", Value: confDir},
-					{Name: hostVariable, Value: pl.host},
-					{Name: "HADOOP_HEAPSIZE_MAX", Value: fmt.Sprintf("%dm", heap(yarn.MiB(r.read.Overhead.Bytes)))},
-				},
+				Env: r.environment(pl.host),
 				Ports: []corev1.ContainerPort{
 					{Name: "nm", ContainerPort: nmPort}, {Name: "web", ContainerPort: webPort},
 				},
@@ -130,7 +133,9 @@ func (r *round) newPod(pl *place, marks pool.Marks) *corev1.Pod {
 				Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
 					Sleep: &corev1.SleepAction{Seconds: max(int64(r.read.Drain/time.Second), 1)},
 				}},
-				SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: &no},
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				},
 			}},
 			Volumes: []corev1.Volume{
 				{Name: "conf", VolumeSource: corev1.VolumeSource{Projected: r.configuration()}},
@@ -143,7 +148,7 @@ func (r *round) newPod(pl *place, marks pool.Marks) *corev1.Pod {
 			AutomountServiceAccountToken:  &no,
 			EnableServiceLinks:            &no,
 			SecurityContext: &corev1.PodSecurityContext{
-				RunAsUser: extra.RunAsUser, FSGroup: extra.RunAsUser,
+				RunAsNonRoot: &yes, RunAsUser: &user, RunAsGroup: &user, FSGroup: &user,
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 		},
@@ -162,9 +167,24 @@ func (r *round) newPod(pl *place, marks pool.Marks) *corev1.Pod {
 	for _, t := range extra.Tolerations {
 		p.Spec.Tolerations = append(p.Spec.Tolerations, toleration(t))
 	}
+	for _, v := range extra.Volumes {
+		addVolume(p, v)
+	}
 	r.identify(p, pl)
 	r.placeOn(p, pl)
 	return r.k.c.o.Batch(p)
+}
+
+// environment returns the variables of the NodeManager. The pool's own may differ in the size of the heap.
+func (r *round) environment(host string) []corev1.EnvVar {
+	all := map[string]string{"HADOOP_HEAPSIZE_MAX": fmt.Sprintf("%dm", heap(yarn.MiB(r.read.Overhead.Bytes)))}
+	maps.Copy(all, r.p.Spec.YARN.Environment)
+	all["HADOOP_CONF_DIR"], all[hostVariable] = confDir, host
+	var list []corev1.EnvVar
+	for _, name := range sortedKeys(all) {
+		list = append(list, corev1.EnvVar{Name: name, Value: all[name]})
+	}
+	return list
 }
 
 // identify gives the pod its host name and its address.
@@ -214,6 +234,28 @@ func (r *round) placeOn(p *corev1.Pod, pl *place) {
 			},
 		}},
 	}
+}
+
+// addVolume adds a volume to a pod, and mounts it.
+func addVolume(p *corev1.Pod, v v1alpha1.VolumeSpec) {
+	volume := corev1.Volume{Name: v.Name}
+	switch {
+	case v.PersistentVolumeClaim != "":
+		volume.PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{
+			ClaimName: v.PersistentVolumeClaim, ReadOnly: v.ReadOnly,
+		}
+	case v.ConfigMap != "":
+		volume.ConfigMap = &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: v.ConfigMap},
+		}
+	case v.Secret != "":
+		volume.Secret = &corev1.SecretVolumeSource{SecretName: v.Secret}
+	default:
+		volume.HostPath = &corev1.HostPathVolumeSource{Path: v.HostPath}
+	}
+	p.Spec.Volumes = append(p.Spec.Volumes, volume)
+	c := &p.Spec.Containers[0]
+	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: v.Name, MountPath: v.MountPath, ReadOnly: v.ReadOnly})
 }
 
 func toleration(t v1alpha1.TolerationSpec) corev1.Toleration {

@@ -74,6 +74,10 @@ func yarnSite(spec *v1alpha1.YARNSpec, floor pool.Size) string {
 	if spec.ConfigMap != "" {
 		fmt.Fprintf(&b, "  <xi:include href=\"%s/%s/yarn-site.xml\"><xi:fallback/></xi:include>\n", confDir, baseDir)
 	}
+	properties(map[string]string{
+		"yarn.nodemanager.local-dirs": workDir + "/local",
+		"yarn.nodemanager.log-dirs":   workDir + "/logs",
+	})
 	properties(spec.Properties)
 	host := "${env." + hostVariable + "}"
 	properties(map[string]string{
@@ -82,8 +86,6 @@ func yarnSite(spec *v1alpha1.YARNSpec, floor pool.Size) string {
 		"yarn.nodemanager.address":                               host + ":" + strconv.Itoa(nmPort),
 		"yarn.nodemanager.localizer.address":                     host + ":8040",
 		"yarn.nodemanager.webapp.address":                        host + ":" + strconv.Itoa(webPort),
-		"yarn.nodemanager.local-dirs":                            workDir + "/local",
-		"yarn.nodemanager.log-dirs":                              workDir + "/logs",
 		"yarn.nodemanager.resource.memory-mb":                    strconv.FormatInt(floor.MemoryMiB, 10),
 		"yarn.nodemanager.resource.cpu-vcores":                   strconv.FormatInt(floor.VCores, 10),
 		"yarn.nodemanager.recovery.enabled":                      "false", // containers end with the NodeManager's container
