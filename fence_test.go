@@ -294,6 +294,40 @@ func TestReasons(t *testing.T) {
 	}
 }
 
+// TestPoolReasons checks that docs/yarn.md explains each phase and each reason of a worker, and that a golden case shows
+// it.
+func TestPoolReasons(t *testing.T) {
+	code, err := os.ReadFile("internal/decide/cluster/pool/pool.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs, err := os.ReadFile("docs/yarn.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var golden strings.Builder
+	files, _ := filepath.Glob("internal/decide/cluster/pool/testdata/*.case")
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden.Write(content)
+	}
+	found := regexp.MustCompile(`(?:Phase|Code) += "(\w+)"`).FindAllStringSubmatch(string(code), -1)
+	if len(found) < 30 {
+		t.Fatalf("found %d phases and reasons", len(found))
+	}
+	for _, m := range found {
+		if !regexp.MustCompile("(?m)^\\| .*`" + m[1] + "`.* \\|").Match(docs) {
+			t.Errorf("docs/yarn.md does not explain %s", m[1])
+		}
+		if !regexp.MustCompile(`\b` + m[1] + `\b`).MatchString(golden.String()) {
+			t.Errorf("no golden case shows %s", m[1])
+		}
+	}
+}
+
 // TestMetrics checks that docs/metrics.md lists exactly the metrics of the code.
 func TestMetrics(t *testing.T) {
 	code, err := os.ReadFile("api/v1alpha1/names.go")

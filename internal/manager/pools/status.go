@@ -104,7 +104,7 @@ func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 		if pl.index < 0 && idle {
 			continue
 		}
-		if row.Phase == string(pool.Terminated) && row.Ended == nil && row.Reason == string(pool.NoRoom) {
+		if row.Phase == string(pool.Terminated) && row.Ended == nil {
 			continue // it never ran
 		}
 		s.Workers = append(s.Workers, row)
