@@ -26,6 +26,8 @@ import (
 //	plain                         the exclude file cannot be written
 //	rm away | rm back | rm next | labels lost | labels back
 //	label NAME LABEL              somebody labels its host, and its NodeManager
+//	slow NAME yes|no              its pod does not start
+//	twin NAME                     a second NodeManager registers on its host
 //	never NAME | as NAME OTHER    its NodeManager does not register, or under another name
 //	dies NAME | sick NAME | well NAME
 //	                              its NodeManager
@@ -114,6 +116,10 @@ func (w *world) command(words []string) error {
 		if m != nil {
 			m.Label = words[2]
 		}
+	case "slow":
+		p.slow = words[2] == "yes"
+	case "twin":
+		p.Managers = append(p.Managers, Manager{ID: p.Host() + ":45455", State: running, Label: m.Label, Total: w.set.Floor})
 	case "never":
 		p.never = true
 	case "as":
