@@ -134,11 +134,15 @@ func (b *Bed) launch(o Options, lock *os.File) error {
 	if err := writeFile(b.initPID(), strconv.Itoa(init.Process.Pid), 0o644); err != nil {
 		return err
 	}
-	for _, args := range []string{
+	setup := []string{
 		fmt.Sprintf("link add %s type veth peer name eth0 netns %d", b.veth, init.Process.Pid),
 		"addr add " + b.host + vethPrefix + " dev " + b.veth,
 		"link set " + b.veth + " up",
-	} {
+	}
+	if b.nodes { // the route goes with the device
+		setup = append(setup, "route replace "+podRange+" via "+b.address)
+	}
+	for _, args := range setup {
 		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
 			_ = init.Process.Kill()
 			return fmt.Errorf("ip %s: %w: %s", args, err, out)

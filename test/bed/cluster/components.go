@@ -14,6 +14,9 @@ import (
 // EtcdAddress is where etcd listens, inside the cluster's namespaces.
 const EtcdAddress = "127.0.0.1:2379"
 
+// ClusterDomain is the domain of the names of Services.
+const ClusterDomain = "cluster.local"
+
 // component is one process of the cluster.
 type component struct {
 	name string
@@ -59,6 +62,7 @@ func controlPlane(p paths, bin string) []component {
 // node lists the components that make a node, in the order of their start.
 func node(p paths, bin string) []component {
 	return []component{
+		{"coredns", []string{filepath.Join(bin, "coredns"), "-conf", p.in("Corefile")}},
 		{"containerd", []string{filepath.Join(bin, "containerd"), "--config", p.in("containerd.toml")}},
 		{"kubelet", []string{filepath.Join(bin, "kubelet"), "--config=" + p.in("kubelet.yaml"),
 			"--kubeconfig=" + p.in("kubelet.kubeconfig"),
@@ -73,6 +77,7 @@ func writeNodeConfig(p paths, o Options) error {
 		p.in("containerd.toml"):             containerdConfig(p, o.Bin),
 		p.in("cni", "10-bed.conflist"):      cniConfig,
 		p.in("kubelet.yaml"):                kubeletConfig(p) + cpuManager(o),
+		p.in("Corefile"):                    corefile(p),
 		filepath.Join(p.staticPods(), ".d"): "",
 	} {
 		if err := writeFile(path, content, 0o644); err != nil {
@@ -132,7 +137,24 @@ imageGCHighThresholdPercent: 100
 evictionHard: {memory.available: 100Mi, nodefs.available: "1%%", imagefs.available: "1%%"}
 nodeStatusUpdateFrequency: 4s
 shutdownGracePeriod: 0s
-`, p.address, CgroupRoot, p.staticPods(), p.in("volume-plugins"), p.pki("kubelet-server.crt"), p.pki("kubelet-server.key"), p.pki("ca.crt"))
+clusterDNS: [%s]
+clusterDomain: %s
+`, p.address, CgroupRoot, p.staticPods(), p.in("volume-plugins"), p.pki("kubelet-server.crt"), p.pki("kubelet-server.key"), p.pki("ca.crt"),
+		p.address, ClusterDomain)
+}
+
+// corefile returns the configuration of CoreDNS. It serves names of Services and of their pods, and the names of pods'
+// addresses. Nothing is cached, so that a new pod has its name at once.
+func corefile(p paths) string {
+	return fmt.Sprintf(`.:53 {
+  bind %s
+  errors
+  kubernetes %s in-addr.arpa {
+    kubeconfig %s
+    ttl 1
+  }
+}
+`, p.address, ClusterDomain, p.in("coredns.kubeconfig"))
 }
 
 // cpuManager returns the part of the kubelet's configuration that says which CPUs containers may have for themselves.
