@@ -154,14 +154,17 @@ func embedded(b []byte, field protowire.Number, v []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), v)
 }
 
-func readFrame(from io.Reader) ([]byte, error) {
+func readFrame(from io.Reader) ([]byte, error) { return readBounded(from, maxFrame) }
+
+// readBounded reads as many bytes as the four before them say, if that is not too much.
+func readBounded(from io.Reader, most uint32) ([]byte, error) {
 	var length [4]byte
 	if _, err := io.ReadFull(from, length[:]); err != nil {
 		return nil, err
 	}
 	n := binary.BigEndian.Uint32(length[:])
-	if n > maxFrame {
-		return nil, fmt.Errorf("it starts with %q, as if it had %d bytes, more than %d", length[:], n, maxFrame)
+	if n > most {
+		return nil, fmt.Errorf("it starts with %q, as if it had %d bytes, more than %d", length[:], n, most)
 	}
 	// Memory is taken as bytes arrive, not because four of them promise more.
 	content, err := io.ReadAll(io.LimitReader(from, int64(n)))
