@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -18,9 +19,9 @@ const adminProtocol = "org.apache.hadoop.yarn.server.api.ResourceManagerAdminist
 
 // AdminOptions say how to reach the administration protocol.
 type AdminOptions struct {
-	// User is who the caller is, where Hadoop's authentication is "simple". It must be in yarn.admin.acl.
-	User string
-	// Timeout bounds one call; 20 s if 0.
+	// Auth says who the caller is. yarn.admin.acl must name this user. With Kerberos, User is not used.
+	Auth Auth
+	// Timeout bounds one call, with its Kerberos tickets; 20 s if 0.
 	Timeout time.Duration
 	// Dial makes connections; that of [net.Dialer] if nil.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -37,8 +38,9 @@ type Admin struct {
 // NewAdmin returns a client of the ResourceManagers with these addresses, host:port, of the property
 // yarn.resourcemanager.admin.address. rm is a client of the same ones, which reads changes back.
 func NewAdmin(addresses []string, rm *RM, o AdminOptions) (*Admin, error) {
-	if len(addresses) == 0 || rm == nil || o.User == "" {
-		return nil, errors.New("the administration protocol needs addresses, a client that reads changes back, and a user")
+	if len(addresses) == 0 || rm == nil || o.Auth.User == "" && o.Auth.Kerberos == nil {
+		return nil, errors.New("the administration protocol needs addresses, a client that reads changes back, and a user " +
+			"or a Kerberos principal")
 	}
 	for _, a := range addresses {
 		if err := checkNodeID(a); err != nil {
@@ -60,7 +62,10 @@ func (a *Admin) call(ctx context.Context, method string, message []byte) (answer
 		return err
 	}, func(err error) bool {
 		var exception *RPCError
-		return errors.As(err, &exception) && !errors.Is(err, ErrStandby)
+		if !errors.As(err, &exception) {
+			return loginFailed(err)
+		}
+		return !errors.Is(err, ErrStandby) && !strings.HasSuffix(exception.Class, saslException)
 	})
 	return answer, err
 }

@@ -93,7 +93,7 @@ func adminClient(t *testing.T, rm *RM, addresses ...string) *Admin {
 	if rm == nil {
 		rm = client(t, "http://127.0.0.1:1")
 	}
-	a, err := NewAdmin(addresses, rm, AdminOptions{User: "root", Timeout: 5 * time.Second})
+	a, err := NewAdmin(addresses, rm, AdminOptions{Auth: Auth{User: "root"}, Timeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestDecommissioningNodes(t *testing.T) {
 func TestAdminRefused(t *testing.T) {
 	rm := client(t, "http://127.0.0.1:1")
 	for _, bad := range [][]string{nil, {"rm1"}, {"rm1:8033", ""}} {
-		if _, err := NewAdmin(bad, rm, AdminOptions{User: "root"}); err == nil {
+		if _, err := NewAdmin(bad, rm, AdminOptions{Auth: Auth{User: "root"}}); err == nil {
 			t.Errorf("the addresses %q are accepted", bad)
 		}
 	}

@@ -21,6 +21,7 @@ type StatusError struct {
 	Status      int
 	Exception   string // class name of the Java exception, if the answer has one
 	Message     string // of the exception, or else the beginning of the answer
+	hint        string // what to do; may be empty
 }
 
 // Error says what was asked and what was answered.
@@ -32,9 +33,8 @@ func (e *StatusError) Error() string {
 	if e.Message != "" {
 		text += ": " + e.Message
 	}
-	switch e.Status {
-	case http.StatusUnauthorized, http.StatusForbidden:
-		text += "; check the user name, and that yarn.admin.acl names this user"
+	if e.hint != "" {
+		text += "; " + e.hint
 	}
 	return text
 }

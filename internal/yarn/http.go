@@ -19,29 +19,55 @@ const maxAnswer = 64 << 20
 
 // HTTPOptions say how to reach web services of Hadoop.
 type HTTPOptions struct {
-	// User is the name that requests carry where Hadoop's authentication is "simple"; "": none.
-	User string
-	// Timeout bounds one request; 10 s if 0.
+	// Auth says who the caller is. Without a value, requests are anonymous.
+	Auth Auth
+	// CA has the certificates, in PEM, of the authorities that may sign those of https servers; the system's if empty.
+	CA []byte
+	// Timeout bounds one request, with its Kerberos tickets; 10 s if 0.
 	Timeout time.Duration
-	// Transport sends the requests; [http.DefaultTransport] if nil. Here goes TLS and an authentication of its own.
+	// Transport sends the requests; one like [http.DefaultTransport] that trusts CA if nil. It excludes CA.
 	Transport http.RoundTripper
 }
 
 type web struct {
-	user    string
-	timeout time.Duration
-	client  http.Client
+	user      string
+	principal string // of Kerberos, or empty
+	timeout   time.Duration
+	client    http.Client
 }
 
-func newWeb(o HTTPOptions) web {
+func newWeb(o HTTPOptions) (web, error) {
 	if o.Timeout == 0 {
 		o.Timeout = 10 * time.Second
 	}
-	return web{user: o.User, timeout: o.Timeout, client: http.Client{
-		Transport: o.Transport,
+	transport := o.Transport
+	if len(o.CA) > 0 {
+		if transport != nil {
+			return web{}, errors.New("a transport and certificates of authorities exclude each other")
+		}
+		var err error
+		if transport, err = trusting(o.CA); err != nil {
+			return web{}, err
+		}
+	}
+	if transport == nil {
+		transport = http.DefaultTransport
+	}
+	w := web{user: o.Auth.User, timeout: o.Timeout}
+	tickets, err := o.Auth.tickets()
+	if err != nil {
+		return web{}, err
+	}
+	if tickets != nil {
+		transport = &negotiator{next: transport, tickets: tickets, asks: map[string]bool{}}
+		w.principal = tickets.principal
+	}
+	w.client = http.Client{
+		Transport: transport,
 		// A standby ResourceManager redirects to the active one by a name that may mean nothing here.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	}
+	return w, nil
 }
 
 // request is a call of a web service, independent of which server gets it.
@@ -102,7 +128,7 @@ func (w *web) send(ctx context.Context, base string, r request) (answer, error) 
 	}
 	response, err := w.client.Do(req)
 	if err != nil {
-		return a, err // it names the method and the URL
+		return a, explainTLS(err) // it names the method and the URL
 	}
 	defer response.Body.Close()
 	a.content, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
@@ -112,7 +138,12 @@ func (w *web) send(ctx context.Context, base string, r request) (answer, error) 
 	if len(a.content) > maxAnswer {
 		return a, fmt.Errorf("%s %s: the answer has more than %d bytes", r.method, a.target, maxAnswer)
 	}
-	return a, a.check(response)
+	err = a.check(response)
+	var status *StatusError
+	if errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden) {
+		status.hint = refusal(status, response, w.principal)
+	}
+	return a, err
 }
 
 // check returns an error unless the answer is that of an active ResourceManager, or of a NodeManager, and a success.
@@ -167,5 +198,8 @@ func beginning(content []byte) string {
 // final reports whether another server would give the same answer.
 func final(err error) bool {
 	var status *StatusError
-	return errors.As(err, &status) && status.Status != http.StatusServiceUnavailable
+	if errors.As(err, &status) {
+		return status.Status != http.StatusServiceUnavailable
+	}
+	return loginFailed(err)
 }

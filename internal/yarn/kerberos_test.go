@@ -132,6 +132,12 @@ func TestAuthRefused(t *testing.T) {
 			t.Errorf("%v does not contain %q", err, want)
 		}
 	}
+	if _, err := NewNM(HTTPOptions{Auth: Auth{Kerberos: &Kerberos{}}}); err == nil {
+		t.Error("a client of NodeManagers without a principal")
+	}
+	if _, err := NewNM(HTTPOptions{CA: []byte("x")}); err == nil {
+		t.Error("certificates that are none")
+	}
 }
 
 // TestKDCAnswersThatAreNone checks that a KDC cannot make the client take much memory or wait for long.

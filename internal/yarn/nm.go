@@ -3,6 +3,7 @@ package yarn
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 )
@@ -11,7 +12,13 @@ import (
 type NM struct{ web }
 
 // NewNM returns a client of NodeManagers.
-func NewNM(o HTTPOptions) *NM { return &NM{newWeb(o)} }
+func NewNM(o HTTPOptions) (*NM, error) {
+	web, err := newWeb(o)
+	if err != nil {
+		return nil, fmt.Errorf("making a client of NodeManagers: %w", err)
+	}
+	return &NM{web}, nil
+}
 
 // NMInfo describes a NodeManager by its own account.
 type NMInfo struct {

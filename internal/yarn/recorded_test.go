@@ -134,7 +134,7 @@ func serve(t *testing.T, answers map[string][]string) (*recorded, string) {
 // client returns a client that waits only briefly for a change to show.
 func client(t *testing.T, addresses ...string) *RM {
 	t.Helper()
-	c, err := NewRM(addresses, HTTPOptions{User: "batch"})
+	c, err := NewRM(addresses, HTTPOptions{Auth: Auth{User: "batch"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,11 @@ func NewRM(addresses []string, o HTTPOptions) (*RM, error) {
 			return nil, fmt.Errorf("the address of a ResourceManager is %q; it must be like http://rm1.example:8088", a)
 		}
 	}
-	return &RM{web: newWeb(o), servers: servers{all: addresses, pause: pause}, readBack: readBack}, nil
+	web, err := newWeb(o)
+	if err != nil {
+		return nil, fmt.Errorf("making a client of ResourceManagers: %w", err)
+	}
+	return &RM{web: web, servers: servers{all: addresses, pause: pause}, readBack: readBack}, nil
 }
 
 // servers are the addresses of ResourceManagers, one of which is active.

@@ -404,9 +404,18 @@ func TestScheduler(t *testing.T) {
 	}
 }
 
+func nodeClient(t *testing.T) *NM {
+	t.Helper()
+	c, err := NewNM(HTTPOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 func TestNodeInfo(t *testing.T) {
 	_, base := serve(t, map[string][]string{"GET ": {"node-info", `node-info "id"=>"no"`}})
-	c := NewNM(HTTPOptions{})
+	c := nodeClient(t)
 	info, err := c.Info(t.Context(), base)
 	want := NMInfo{ID: "nm1.bed:45454", Healthy: true, Version: "3.5.0", Started: info.Started, Total: Resource{2048, 4}}
 	if diff := cmp.Diff(want, info); diff != "" || err != nil || info.Started.Year() != 2026 {
@@ -419,7 +428,7 @@ func TestNodeInfo(t *testing.T) {
 
 func TestContainers(t *testing.T) {
 	_, base := serve(t, map[string][]string{"GET /containers": {"containers", "containers-none", `containers "id"=>"no"`}})
-	c := NewNM(HTTPOptions{})
+	c := nodeClient(t)
 	got, err := c.Containers(t.Context(), base)
 	want := []Container{{
 		ID:    strings.Replace(recordedApp(t), "application", "container", 1) + "_01_000001",

@@ -32,6 +32,7 @@ const (
 	protocolBuffers  = 2       // RpcKindProto
 	maxFrame         = 4 << 20 // bytes; answers of the administration protocol list nodes at most
 	standbyException = "org.apache.hadoop.ipc.StandbyException"
+	saslException    = "SaslException" // the end of it
 )
 
 // RPCError is an exception that a ResourceManager answered a call with.
@@ -39,12 +40,26 @@ type RPCError struct {
 	Address, Method string
 	Class           string // of the Java exception
 	Message         string // its first line
+	Principal       string // of Kerberos, who called; empty without Kerberos
 }
 
-// Error says what was called and what was answered.
+// Error says what was called, what was answered, and what to do.
 func (e *RPCError) Error() string {
 	text := fmt.Sprintf("calling %s at %s: %s: %s", e.Method, e.Address, e.Class, e.Message)
-	if strings.HasSuffix(e.Class, "AccessControlException") {
+	kerberos := e.Principal != ""
+	const denied = "AccessControlException"
+	switch {
+	case strings.HasSuffix(e.Class, saslException):
+		text += fmt.Sprintf("; the server refused the Kerberos ticket of %s; check the server's keytab, and the clocks",
+			e.Principal)
+	// The administration protocol wraps it in another exception.
+	case !strings.HasSuffix(e.Class, denied) && !strings.Contains(e.Message, denied+":"):
+	case kerberos:
+		text += fmt.Sprintf("; the caller is %s; check that yarn.admin.acl names the user that the server's "+
+			"hadoop.security.auth_to_local makes of it", e.Principal)
+	case strings.HasPrefix(e.Message, "SIMPLE authentication is not enabled"):
+		text += "; the server asks for Kerberos; give the client a principal and its keytab"
+	default:
 		text += "; check the user name, and that yarn.admin.acl names this user"
 	}
 	return text
@@ -56,19 +71,26 @@ func (e *RPCError) Is(target error) bool { return target == ErrStandby && e.Clas
 // rpc calls methods of one protocol. Each call has a connection of its own: calls are rare, and so no connection has to
 // be watched.
 //
-// Kerberos would go into call: the header's authProtocol becomes 0xDF, and SASL frames (call id −33) pass before the
-// context, after which conn may have to be wrapped. Nothing else changes. Hadoop's RPC knows no TLS; dial can add it.
+// Hadoop's RPC knows no TLS. With Kerberos, the server's property hadoop.rpc.protection decides what is encrypted.
 type rpc struct {
 	protocol string
 	user     string
-	caller   string // for the ResourceManager's audit log
+	tickets  *tickets // nil without Kerberos
+	caller   string   // for the ResourceManager's audit log
 	timeout  time.Duration
 	dial     func(ctx context.Context, network, address string) (net.Conn, error)
 	clientID [16]byte
 }
 
 func newRPC(protocol string, o AdminOptions) (*rpc, error) {
-	r := &rpc{protocol: protocol, user: o.User, caller: "waterline", timeout: o.Timeout, dial: o.Dial}
+	r := &rpc{protocol: protocol, user: o.Auth.User, caller: "waterline", timeout: o.Timeout, dial: o.Dial}
+	var err error
+	if r.tickets, err = o.Auth.tickets(); err != nil {
+		return nil, fmt.Errorf("making a client of the administration protocol: %w", err)
+	}
+	if r.tickets != nil {
+		r.user = r.tickets.principal
+	}
 	if r.timeout == 0 {
 		r.timeout = 20 * time.Second
 	}
@@ -92,29 +114,43 @@ func (r *rpc) call(ctx context.Context, address, method string, message []byte) 
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
-	if _, err := conn.Write(r.request(method, message)); err != nil {
+	stream := io.ReadWriter(conn)
+	var sent []byte
+	if r.tickets == nil {
+		sent = []byte{'h', 'r', 'p', 'c', rpcVersion, 0, authSimple}
+	} else if stream, err = r.tickets.authenticate(ctx, conn, address); err != nil {
+		return nil, r.failed("calling %s at %s: %w", method, address, errors.Join(err, ctx.Err()))
+	}
+	if _, err := stream.Write(r.request(sent, method, message)); err != nil {
 		return nil, fmt.Errorf("calling %s at %s: %w", method, address, errors.Join(err, ctx.Err()))
 	}
-	answer, err := readFrame(conn)
+	answer, err := readFrame(stream)
 	if err != nil {
 		return nil, fmt.Errorf("reading the answer to %s from %s: %w", method, address, errors.Join(err, ctx.Err()))
 	}
 	body, err := parseAnswer(answer)
-	var exception *RPCError
-	if errors.As(err, &exception) {
-		exception.Address, exception.Method = address, method
-		return nil, exception
-	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the answer to %s from %s: %w; check that it is the address of the "+
+		return nil, r.failed("reading the answer to %s from %s: %w; check that it is the address of the "+
 			"ResourceManager's administration protocol", method, address, err)
 	}
 	return body, nil
 }
 
-// request returns all that is sent on a connection for one call.
-func (r *rpc) request(method string, message []byte) []byte {
-	sent := []byte{'h', 'r', 'p', 'c', rpcVersion, 0, authSimple}
+// failed returns an error in a format, or the exception that the server answered.
+func (r *rpc) failed(format, method, address string, err error) error {
+	var exception *RPCError
+	if !errors.As(err, &exception) {
+		return fmt.Errorf(format, method, address, err)
+	}
+	exception.Address, exception.Method = address, method
+	if r.tickets != nil {
+		exception.Principal = r.tickets.principal
+	}
+	return exception
+}
+
+// request appends what is sent for one call on a connection whose header and authentication are sent.
+func (r *rpc) request(sent []byte, method string, message []byte) []byte {
 	user := text(nil, 1, r.user)
 	connection := text(embedded(nil, 2, user), 3, r.protocol)
 	sent = frame(sent, r.header(contextCallID, contextRetries), connection)

@@ -32,7 +32,7 @@ var (
 	cluster *bed.Bed
 	rm      *yarn.RM
 	admin   *yarn.Admin
-	nm      = yarn.NewNM(yarn.HTTPOptions{})
+	nm      *yarn.NM
 )
 
 func TestMain(m *testing.M) {
@@ -73,10 +73,14 @@ func run(m *testing.M) (int, error) {
 		return 0, errors.Join(err, errors.New(cluster.LogTails()))
 	}
 	fmt.Printf("YARN is up with %d nodes after %.1f s\n", nodes, time.Since(start).Seconds())
-	if rm, err = yarn.NewRM(cluster.URLs(), yarn.HTTPOptions{User: "root"}); err != nil {
+	auth := yarn.Auth{User: "root"}
+	if nm, err = yarn.NewNM(yarn.HTTPOptions{}); err != nil {
 		return 0, err
 	}
-	if admin, err = yarn.NewAdmin(cluster.Admins(), rm, yarn.AdminOptions{User: "root"}); err != nil {
+	if rm, err = yarn.NewRM(cluster.URLs(), yarn.HTTPOptions{Auth: auth}); err != nil {
+		return 0, err
+	}
+	if admin, err = yarn.NewAdmin(cluster.Admins(), rm, yarn.AdminOptions{Auth: auth}); err != nil {
 		return 0, err
 	}
 	code := m.Run()

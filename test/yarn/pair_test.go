@@ -91,7 +91,8 @@ func TestPairFailover(t *testing.T) {
 	}
 	// The first in the list is not the active one if that was killed.
 	for _, clientOf := range []int{active, 3 - active} {
-		one, err := yarn.NewRM([]string{bed.RMURL(clientOf), bed.RMURL(3 - clientOf)}, yarn.HTTPOptions{User: "root"})
+		one, err := yarn.NewRM([]string{bed.RMURL(clientOf), bed.RMURL(3 - clientOf)},
+			yarn.HTTPOptions{Auth: yarn.Auth{User: "root"}})
 		if err != nil {
 			t.Fatal(err)
 		}

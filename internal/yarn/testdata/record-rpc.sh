@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Records what Hadoop's own administration client sends to a real ResourceManager, and what that answers, byte for byte,
-# into testdata/rpc: NAME.sent and NAME.received. A proxy stands between them. Run it with the test bed's cluster:
+# into testdata/rpc: NAME.sent and NAME.received. A proxy stands between them. It does not
+# record sasl*.received, which a ResourceManager with Kerberos sent to this package's client. Run it with the test bed's
+# cluster:
 #
 #   out/bin/yarn up -nodes 1
 #   internal/yarn/testdata/record-rpc.sh
