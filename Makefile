@@ -157,10 +157,11 @@ yarn-bed: ## build the test bed's YARN: Hadoop through Maven, half a minute on a
 yarn: yarn-bed ## a ResourceManager and two NodeManagers of Hadoop on this machine until ^C (root)
 	$(BIN)/yarn up
 
-test-yarn: yarn-bed ## level 6: real YARN, with jobs (root, Java 17, Maven)
+test-yarn: yarn-bed ## level 6: real YARN, with jobs (root, Java 17, Maven, krb5-kdc)
 	go test -vet=off -count=1 ./test/bed/yarn
 	$(YARN_TEST)
 	$(YARN_TEST) -pair -test.run=TestPair
+	$(YARN_TEST) -kerberos -test.run=TestKerberos
 
 bench: bed ## measure; figures go to out/bench
 	test/bench.sh

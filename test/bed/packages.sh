@@ -2,8 +2,9 @@
 # Installs the Debian or Ubuntu packages that the test bed needs and this machine lacks. Without root it prints their names.
 set -euo pipefail
 packages=(
-	busybox-static cpio e2fsprogs etcd-server ffmpeg gcc iproute2 libc6-dev libseccomp-dev maven mmdebstrap
-	openjdk-17-jre-headless pkg-config prometheus python3-pip qemu-system-x86 redis-server runc stress-ng
+	busybox-static cpio e2fsprogs etcd-server ffmpeg gcc iproute2 krb5-admin-server krb5-kdc libc6-dev libseccomp-dev
+	maven mmdebstrap openjdk-17-jre-headless pkg-config prometheus python3-pip qemu-system-x86 redis-server runc
+	stress-ng
 )
 missing=()
 for p in "${packages[@]}"; do
@@ -16,7 +17,7 @@ if [ "$(id -u)" != 0 ]; then
 fi
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
-# The services of etcd, Prometheus and Redis must not start here: the bed runs its own.
+# The services of etcd, Kerberos, Prometheus and Redis must not start here: the bed runs its own.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e $policy ]; then
 	printf '#!/bin/sh\nexit 101\n' >$policy

@@ -1,7 +1,8 @@
 // Package yarn_test is level 6 of the test bed: the clients of internal/yarn, and what Waterline relies on in YARN,
 // against a real ResourceManager, real NodeManagers and real jobs. make test-yarn builds what the tests need.
 //
-// The cluster is started once, with two NodeManagers in the default partition. Each test leaves them as they were.
+// The cluster is started once, with two NodeManagers in the default partition, or with -kerberos with one. Each test
+// leaves them as they were.
 package yarn_test
 
 import (
@@ -20,6 +21,8 @@ import (
 )
 
 var pair = flag.Bool("pair", false, "two ResourceManagers and ZooKeeper, for the tests TestPair…")
+
+var secure = flag.Bool("kerberos", false, "Kerberos, and TLS for the web, for the tests TestKerberos…")
 
 // What each NodeManager's own configuration offers.
 var offered = yarn.Resource{MemoryMiB: 2048, VCores: 4}
@@ -52,7 +55,7 @@ func run(m *testing.M) (int, error) {
 	}
 	o := bed.Options{
 		Lib: filepath.Join(out, "yarn/lib"), Dir: filepath.Join(out, "yarn/run"), Logs: filepath.Join(out, "test/log/yarn"),
-		HA: *pair,
+		HA: *pair, Kerberos: *secure,
 	}
 	if inside, code, err := bed.Enter(o.Dir, nil); !inside || err != nil {
 		return code, err
@@ -61,7 +64,10 @@ func run(m *testing.M) (int, error) {
 	if cluster, err = bed.Up(o); err != nil {
 		return 0, err
 	}
-	const nodes = 2
+	nodes := 2
+	if *secure {
+		nodes = 1
+	}
 	for i := 1; i <= nodes; i++ {
 		if err := cluster.AddNode(i, int(offered.MemoryMiB), int(offered.VCores)); err != nil {
 			return 0, err
@@ -73,14 +79,7 @@ func run(m *testing.M) (int, error) {
 		return 0, errors.Join(err, errors.New(cluster.LogTails()))
 	}
 	fmt.Printf("YARN is up with %d nodes after %.1f s\n", nodes, time.Since(start).Seconds())
-	auth := yarn.Auth{User: "root"}
-	if nm, err = yarn.NewNM(yarn.HTTPOptions{}); err != nil {
-		return 0, err
-	}
-	if rm, err = yarn.NewRM(cluster.URLs(), yarn.HTTPOptions{Auth: auth}); err != nil {
-		return 0, err
-	}
-	if admin, err = yarn.NewAdmin(cluster.Admins(), rm, yarn.AdminOptions{Auth: auth}); err != nil {
+	if rm, admin, nm, err = clients(caller()); err != nil {
 		return 0, err
 	}
 	code := m.Run()
@@ -88,6 +87,32 @@ func run(m *testing.M) (int, error) {
 		fmt.Fprintln(os.Stderr, cluster.LogTails())
 	}
 	return code, nil
+}
+
+// caller is who the tests' usual clients are.
+func caller() string {
+	if *secure {
+		return bed.Admin
+	}
+	return "root"
+}
+
+// clients returns clients of the cluster that authenticate as a user or a principal.
+func clients(who string) (*yarn.RM, *yarn.Admin, *yarn.NM, error) {
+	o, err := cluster.HTTPOptions(who)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	rm, err := yarn.NewRM(cluster.URLs(), o)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	admin, err := yarn.NewAdmin(cluster.Admins(), rm, yarn.AdminOptions{Auth: o.Auth})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	nm, err := yarn.NewNM(o)
+	return rm, admin, nm, err
 }
 
 // soon returns a context for what must happen within a minute, on a machine that does other things too.

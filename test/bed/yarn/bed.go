@@ -2,7 +2,9 @@ package yarn
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,20 +24,24 @@ type Options struct {
 	Dir  string // directory for configuration and state; that of [Enter]
 	Logs string // directory for logs; emptied first
 	HA   bool   // two ResourceManagers and ZooKeeper
+	// Kerberos makes a KDC, and every daemon ask for Kerberos. The ResourceManager's web services have TLS then. It
+	// excludes HA.
+	Kerberos bool
 }
 
 // Bed is a YARN cluster.
 type Bed struct {
 	lib, dir, logs string
-	ha             bool
+	ha, secure     bool
 	java           string // JAVA_HOME
+	kdc            *Daemon
 	rms            []*Daemon
 	nodes          map[int]*Daemon
 }
 
 // Attach returns the cluster that another process runs, to run commands in it with [Bed.Command].
 func Attach(o Options) (*Bed, error) {
-	b := &Bed{ha: o.HA, nodes: map[int]*Daemon{}}
+	b := &Bed{ha: o.HA, secure: o.Kerberos, nodes: map[int]*Daemon{}}
 	for path, from := range map[*string]string{&b.lib: o.Lib, &b.dir: o.Dir, &b.logs: o.Logs} {
 		absolute, err := filepath.Abs(from)
 		if err != nil {
@@ -70,8 +76,16 @@ func Up(o Options) (*Bed, error) {
 	if err := os.MkdirAll(b.logs, 0o755); err != nil {
 		return nil, fmt.Errorf("making the directory of logs: %w", err)
 	}
+	if b.secure && b.ha {
+		return nil, errors.New("the bed has no Kerberos for two ResourceManagers")
+	}
 	if err := b.configure(); err != nil {
 		return nil, fmt.Errorf("configuring YARN: %w", err)
+	}
+	if b.secure {
+		if err := errors.Join(b.startKDC(), b.makeCertificate()); err != nil {
+			return nil, err
+		}
 	}
 	ids := []string{"rm1"}
 	if b.ha {
@@ -103,7 +117,7 @@ func RMHost(i int) string { return "rm" + strconv.Itoa(i) + ".bed" }
 // RM returns a ResourceManager, counted from 1.
 func (b *Bed) RM(i int) *Daemon { return b.rms[i-1] }
 
-// RMURL returns the base address of a ResourceManager's web services.
+// RMURL returns the base address of a ResourceManager's web services without TLS.
 func RMURL(i int) string { return fmt.Sprintf("http://%s:%d", RMHost(i), rmWebPort) }
 
 // RMAdmin returns the address of a ResourceManager's administration protocol.
@@ -139,6 +153,12 @@ func (b *Bed) AddNode(i, memory, vcores int) error {
 		"yarn.nodemanager.resource.memory-mb":  strconv.Itoa(memory),
 		"yarn.nodemanager.resource.cpu-vcores": strconv.Itoa(vcores),
 	}
+	if b.secure {
+		if err := b.addPrincipals(name, "", "nm/"+host, "HTTP/"+host); err != nil {
+			return err
+		}
+		maps.Copy(own, b.secureNode(name, host))
+	}
 	b.nodes[i] = b.daemon(name, 256, "org.apache.hadoop.yarn.server.nodemanager.NodeManager", own.definitions()...)
 	return b.nodes[i].Start()
 }
@@ -150,7 +170,10 @@ func (b *Bed) Down(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, d := range b.rms {
+	for _, d := range append(b.rms[:len(b.rms):len(b.rms)], b.kdc) {
+		if d == nil {
+			continue
+		}
 		if err := d.Stop(ctx); err != nil {
 			return err
 		}
@@ -180,6 +203,9 @@ func (b *Bed) javaArgs(heap int, class string, args ...string) []string {
 	// Hadoop's reflection needs them from Java 17 on.
 	for _, open := range []string{"lang", "util", "net", "io", "math", "text", "util.concurrent"} {
 		all = append(all, "--add-opens=java.base/java."+open+"=ALL-UNNAMED")
+	}
+	if b.secure {
+		all = append(all, "-Djava.security.krb5.conf="+b.in("kdc", "krb5.conf"))
 	}
 	return append(append(all, "-cp", b.classpath(":"), class), args...)
 }
@@ -211,8 +237,11 @@ func Eventually(ctx context.Context, try func(context.Context) error) error {
 
 // URLs returns the base addresses of the web services of all ResourceManagers.
 func (b *Bed) URLs() []string {
-	if b.ha {
+	switch {
+	case b.ha:
 		return []string{RMURL(1), RMURL(2)}
+	case b.secure:
+		return []string{fmt.Sprintf("https://%s:%d", RMHost(1), rmHTTPSPort)}
 	}
 	return []string{RMURL(1)}
 }
@@ -227,7 +256,11 @@ func (b *Bed) Admins() []string {
 
 // Ready returns when the active ResourceManager has that many NodeManagers running.
 func (b *Bed) Ready(ctx context.Context, nodes int) error {
-	rm, err := yarn.NewRM(b.URLs(), yarn.HTTPOptions{})
+	o, err := b.HTTPOptions(Admin)
+	if err != nil {
+		return err
+	}
+	rm, err := yarn.NewRM(b.URLs(), o)
 	if err != nil {
 		return err
 	}

@@ -56,19 +56,23 @@ func (p properties) definitions() []string {
 
 // configure writes the configuration that daemons, jobs and clients share.
 func (b *Bed) configure() error {
+	site := b.yarnSite()
+	if b.secure {
+		maps.Copy(site, b.secureYARN())
+	}
 	files := map[string]string{
-		"core-site.xml": properties{
-			"fs.defaultFS":                      "file:///",
-			"hadoop.tmp.dir":                    b.in("tmp"),
-			"ipc.client.connect.retry.interval": "200",
-		}.file(),
-		"yarn-site.xml":          b.yarnSite().file(),
+		"core-site.xml":          b.coreSite().file(),
+		"yarn-site.xml":          site.file(),
 		"mapred-site.xml":        b.mapredSite().file(),
 		"capacity-scheduler.xml": capacityScheduler().file(),
 		"exclude.xml":            "<hosts/>\n",
 		"log4j.properties": "log4j.rootLogger=INFO,out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n" +
 			"log4j.appender.out.target=System.err\nlog4j.appender.out.layout=org.apache.log4j.PatternLayout\n" +
 			"log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %p %c{2}: %m%n\n",
+	}
+	if b.secure {
+		files["ssl-server.xml"] = b.sslServer().file()
+		files["secret"] = "signs cookies of the test bed"
 	}
 	if err := os.MkdirAll(b.in("tmp"), 0o755); err != nil {
 		return err
@@ -83,6 +87,18 @@ func (b *Bed) configure() error {
 		}
 	}
 	return nil
+}
+
+func (b *Bed) coreSite() properties {
+	core := properties{
+		"fs.defaultFS":                      "file:///",
+		"hadoop.tmp.dir":                    b.in("tmp"),
+		"ipc.client.connect.retry.interval": "200",
+	}
+	if b.secure {
+		maps.Copy(core, b.secureCore())
+	}
+	return core
 }
 
 func (b *Bed) yarnSite() properties {

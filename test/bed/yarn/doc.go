@@ -10,6 +10,8 @@
 //	  starts init               starts the program again        calls Up
 //	  returns its exit code     reaps orphaned containers       runs the tests
 //
+// With [Options.Kerberos], a KDC of MIT Kerberos runs there too, with a realm that is made for this cluster.
+//
 // Every NodeManager has a host name, nm1.bed and so on, and a loopback address of its own, so the ports are the usual
 // ones.
 package yarn

@@ -145,7 +145,7 @@ const MaxNodes = 200
 // NodeManager names itself after what the address resolves to.
 func hostsFile() string {
 	var b strings.Builder
-	b.WriteString("127.0.0.1 localhost bed\n127.1.0.1 rm1.bed\n127.1.0.2 rm2.bed\n127.1.0.3 zk.bed\n")
+	b.WriteString("127.0.0.1 localhost bed\n127.1.0.1 rm1.bed\n127.1.0.2 rm2.bed\n127.1.0.3 zk.bed\n127.1.0.4 kdc.bed\n")
 	for i := 1; i <= MaxNodes; i++ {
 		fmt.Fprintf(&b, "127.1.1.%d %s\n", i, NodeHost(i))
 	}
