@@ -98,7 +98,8 @@ type YARNSpec struct {
 	User string `json:"user,omitempty"`
 	// AuthSecret is the name of a Secret of the pool's namespace with the keys principal, keytab and krb5.conf where
 	// Hadoop's authentication is Kerberos, and ca.crt where the ResourceManager's certificate is signed by an authority
-	// of your own. Default: none.
+	// of your own. The key service is yarn.resourcemanager.principal; without it, any service of the realm can pose as
+	// the ResourceManager's RPC. Default: none.
 	// +kubebuilder:validation:MaxLength=253
 	AuthSecret string `json:"authSecret,omitempty"`
 	// Label is the node label of all workers of the pool.

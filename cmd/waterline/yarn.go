@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -98,6 +99,10 @@ The exit code is 0 if everything was checked and there is neither an error nor a
 	c.Flags().StringVar(&floor, "floor", "1024MiB,1vcores", "the least that a worker of the pool offers to YARN")
 	c.Flags().StringVar(&y.user, "user", "",
 		"user as whom the pool will ask, and as whom this command asks, where Hadoop's authentication is simple")
+	c.Flags().StringVar(&y.principal, "principal", "", "Kerberos principal as which this command asks; it needs --keytab")
+	c.Flags().StringVar(&y.keytab, "keytab", "", "file with the principal's key")
+	c.Flags().StringVar(&y.krb5, "krb5-conf", "/etc/krb5.conf", "Kerberos configuration file")
+	c.Flags().StringVar(&y.ca, "ca", "", "PEM file of the authorities that may sign certificates of ResourceManagers")
 	c.Flags().StringSliceVar(&ignore, "ignore", nil, "codes of findings to leave out")
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return c
@@ -225,5 +230,25 @@ func codes(all []yarncheck.Code) string {
 
 // client returns a client of ResourceManagers.
 func (y *yarnFacts) client(addresses ...string) (*yarn.RM, error) {
-	return yarn.NewRM(addresses, yarn.HTTPOptions{User: y.user})
+	o := yarn.HTTPOptions{Auth: yarn.Auth{User: y.user}}
+	var errs []error
+	read := func(flag, path string) []byte {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
+		}
+		return content
+	}
+	if y.ca != "" {
+		o.CA = read("ca", y.ca)
+	}
+	if y.principal != "" {
+		o.Auth.Kerberos = &yarn.Kerberos{
+			Principal: y.principal, Keytab: read("keytab", y.keytab), Config: read("krb5-conf", y.krb5),
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return yarn.NewRM(addresses, o)
 }

@@ -19,7 +19,9 @@ import (
 type yarnFacts struct {
 	addresses   []string // of ResourceManagers
 	user, label string
-	floor       yarncheck.Size
+	// Who this command is with Kerberos, and files: the key, the configuration, and trusted authorities.
+	principal, keytab, krb5, ca string
+	floor                       yarncheck.Size
 }
 
 // read reads all facts. What cannot be read is in the map Missing, with the reason.

@@ -1,7 +1,10 @@
 package pools
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
@@ -28,30 +31,30 @@ const (
 // engine is the YARN cluster of a pool.
 type engine struct {
 	spec     *v1alpha1.YARNSpec
+	secret   map[string][]byte
 	rm       *yarn.RM
 	nm       *yarn.NM
 	admin    *yarn.Admin // nil: no graceful decommission
 	requests atomic.Uint64
 }
 
-// newEngine makes the clients. They connect when they are used.
-func newEngine(spec *v1alpha1.YARNSpec) (*engine, error) {
-	e := &engine{spec: spec.DeepCopy()}
-	user := spec.User
-	if user == "" {
-		user = "yarn"
+// newEngine makes the clients. They connect when they are used. secret is the content of the Secret that the pool names.
+func newEngine(spec *v1alpha1.YARNSpec, secret map[string][]byte) (*engine, error) {
+	e := &engine{spec: spec.DeepCopy(), secret: secret}
+	auth, base, err := identity(spec, secret)
+	if err != nil {
+		return nil, err
 	}
 	limit := flowcontrol.NewTokenBucketRateLimiter(perSecond, burst)
-	base := http.DefaultTransport.(*http.Transport).Clone()
-	base.MaxIdleConnsPerHost = 8
-	var err error
 	e.rm, err = yarn.NewRM(spec.ResourceManagers, yarn.HTTPOptions{
-		User: user, Transport: limited{base, limit, &e.requests},
+		Auth: auth, Transport: limited{base, limit, &e.requests},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("spec.yarn.resourceManagers: %w", err)
 	}
-	e.nm = yarn.NewNM(yarn.HTTPOptions{User: user, Timeout: 3 * time.Second})
+	if e.nm, err = yarn.NewNM(yarn.HTTPOptions{Auth: auth, Transport: base, Timeout: 3 * time.Second}); err != nil {
+		return nil, fmt.Errorf("the Secret %s: %w", spec.AuthSecret, err)
+	}
 	if spec.ExcludeFile == "" {
 		return e, nil
 	}
@@ -65,10 +68,53 @@ func newEngine(spec *v1alpha1.YARNSpec) (*engine, error) {
 			addresses = append(addresses, net.JoinHostPort(u.Hostname(), adminPort))
 		}
 	}
-	if e.admin, err = yarn.NewAdmin(addresses, e.rm, yarn.AdminOptions{User: user}); err != nil {
+	if e.admin, err = yarn.NewAdmin(addresses, e.rm, yarn.AdminOptions{Auth: auth}); err != nil {
 		return nil, fmt.Errorf("spec.yarn.admins: %w", err)
 	}
 	return e, nil
+}
+
+// The keys of the Secret of a pool.
+const (
+	keyPrincipal = "principal"
+	keyKeytab    = "keytab"
+	keyKrb5      = "krb5.conf"
+	keyService   = "service" // the principal of the ResourceManager's RPC; without it, the one that the server names
+	keyCA        = "ca.crt"
+)
+
+// identity returns who the manager is to the YARN cluster, and how it connects.
+func identity(spec *v1alpha1.YARNSpec, secret map[string][]byte) (yarn.Auth, *http.Transport, error) {
+	auth := yarn.Auth{User: cmp.Or(spec.User, "yarn")}
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.MaxIdleConnsPerHost = 8
+	if spec.AuthSecret == "" {
+		return auth, base, nil
+	}
+	bad := func(key, fix string) error {
+		return fmt.Errorf("spec.yarn.authSecret: the key %s of Secret %s %s", key, spec.AuthSecret, fix)
+	}
+	if ca := secret[keyCA]; len(ca) > 0 {
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(ca) {
+			return auth, nil, bad(keyCA, "has no certificate; write the authority's certificates in PEM")
+		}
+		base.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	}
+	principal, keytab, config := secret[keyPrincipal], secret[keyKeytab], secret[keyKrb5]
+	if len(principal)+len(keytab)+len(config) == 0 {
+		return auth, base, nil
+	}
+	for key, value := range map[string][]byte{keyPrincipal: principal, keyKeytab: keytab, keyKrb5: config} {
+		if len(value) == 0 {
+			return auth, nil, bad(key, "is empty; Kerberos needs principal, keytab and krb5.conf")
+		}
+	}
+	auth.Kerberos = &yarn.Kerberos{
+		Principal: strings.TrimSpace(string(principal)), Keytab: keytab, Config: config,
+		Service: strings.TrimSpace(string(secret[keyService])),
+	}
+	return auth, base, nil
 }
 
 // limited counts requests, and lets them wait so that there are not too many.

@@ -25,12 +25,15 @@ type keeper struct {
 	wake            chan struct{}
 
 	// The rest belongs to the goroutine of run.
-	status  *v1alpha1.WorkerPoolStatus // as it is or will be in the API; nil: not read yet
-	written time.Time                  // when the status was written last
-	engine  *engine                    // nil: there is none, or another is needed
-	applied string                     // what the objects beside the pods were made from
-	unread  map[string]bool            // hosts whose entry in the exclude file changed, and may not have been read
-	warned  map[string]string          // by condition: what the last event said
+	status     *v1alpha1.WorkerPoolStatus // as it is or will be in the API; nil: not read yet
+	written    time.Time                  // when the status was written last
+	engine     *engine                    // nil: there is none, or another is needed
+	applied    string                     // what the objects beside the pods were made from
+	secret     map[string][]byte          // of the pool, as read last
+	secretName string
+	secretRead time.Time
+	unread     map[string]bool   // hosts whose entry in the exclude file changed, and may not have been read
+	warned     map[string]string // by condition: what the last event said
 
 	mu    sync.Mutex
 	shown shown // for the metrics

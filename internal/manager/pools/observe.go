@@ -87,8 +87,13 @@ func (r *round) observe(ctx context.Context) {
 // lookAtRM reads what the ResourceManager shows, and notes which one is active.
 func (r *round) lookAtRM(ctx context.Context) {
 	k := r.k
-	if k.engine == nil || !reflect.DeepEqual(k.engine.spec, r.p.Spec.YARN) {
-		e, err := newEngine(r.p.Spec.YARN)
+	secret, err := r.secret(ctx)
+	if err != nil {
+		r.t.add(v1alpha1.ConditionRMUnreachable, "NoSecret", err)
+		return
+	}
+	if k.engine == nil || !reflect.DeepEqual(k.engine.spec, r.p.Spec.YARN) || !reflect.DeepEqual(k.engine.secret, secret) {
+		e, err := newEngine(r.p.Spec.YARN, secret)
 		if err != nil {
 			r.t.add(v1alpha1.ConditionRMUnreachable, "Invalid", err)
 			return
@@ -113,6 +118,26 @@ func (r *round) lookAtRM(ctx context.Context) {
 		now.Since = s.Since
 	}
 	k.status.ResourceManager = now
+}
+
+// secretEvery is how long a Secret counts after it was read.
+const secretEvery = 2 * time.Minute
+
+// secret returns the content of the pool's Secret; nil if it names none.
+func (r *round) secret(ctx context.Context) (map[string][]byte, error) {
+	k, name := r.k, r.p.Spec.YARN.AuthSecret
+	switch {
+	case name == "":
+		return nil, nil
+	case k.secretName == name && r.now.Sub(k.secretRead) < secretEvery:
+		return k.secret, nil
+	}
+	var s corev1.Secret
+	if err := k.c.o.Core.Get().Namespace(k.namespace).Resource("secrets").Name(name).Do(ctx).Into(&s); err != nil {
+		return nil, fmt.Errorf("spec.yarn.authSecret: reading Secret %s: %w", name, err)
+	}
+	k.secret, k.secretName, k.secretRead = s.Data, name, r.now
+	return k.secret, nil
 }
 
 // unreachable names the cause of an error of the ResourceManager.
