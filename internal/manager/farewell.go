@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -27,7 +28,13 @@ type Farewell struct {
 // Run sets every policy to mode Disabled, and waits until each node has restored what Waterline wrote there and sells
 // nothing any more. If the context ends before, the error names each node that is not restored, and why. Policies stay
 // Disabled then.
+//
+// While there are worker pools, it changes nothing and returns an error: without the manager, nobody drains their
+// workers.
 func (f *Farewell) Run(ctx context.Context) error {
+	if err := f.poolsGone(ctx); err != nil {
+		return err
+	}
 	generations, err := f.disable(ctx)
 	if err != nil {
 		return err
@@ -54,6 +61,24 @@ func (f *Farewell) Run(ctx context.Context) error {
 		case <-time.After(2 * time.Second):
 		}
 	}
+}
+
+// poolsGone returns an error that names the worker pools, if there are any.
+func (f *Farewell) poolsGone(ctx context.Context) error {
+	var all v1alpha1.WorkerPoolList
+	err := f.Custom.Get().Resource("workerpools").Do(ctx).Into(&all)
+	if err != nil && !apierrors.IsNotFound(err) { // without their definition there are none
+		return fmt.Errorf("listing worker pools: %w", err)
+	}
+	var names []string
+	for _, p := range all.Items {
+		names = append(names, p.Namespace+"/"+p.Name)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("there are worker pools, whose workers must drain first: %s; delete them with "+
+		"kubectl delete workerpools --all --all-namespaces, and try again", strings.Join(names, ", "))
 }
 
 // disable sets every policy to mode Disabled, and returns the generations of the policies by name.

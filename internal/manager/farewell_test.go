@@ -25,6 +25,7 @@ type leaving struct {
 	nodes   []corev1.Node
 	agents  []corev1.Pod
 	reports []v1alpha1.NodeReport
+	pools   []v1alpha1.WorkerPool
 }
 
 // add adds a node with an agent.
@@ -65,6 +66,8 @@ func (l *leaving) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case strings.HasSuffix(path, "/nodereports"):
 		answer = &v1alpha1.NodeReportList{TypeMeta: kind("NodeReportList", v1alpha1.GroupVersion), Items: l.reports}
+	case strings.HasSuffix(path, "/workerpools") && l.pools != nil:
+		answer = &v1alpha1.WorkerPoolList{TypeMeta: kind("WorkerPoolList", v1alpha1.GroupVersion), Items: l.pools}
 	case strings.HasSuffix(path, "/nodes"):
 		answer = &corev1.NodeList{TypeMeta: kind("NodeList", "v1"), Items: l.nodes}
 	case strings.HasSuffix(path, "/w/pods") && r.URL.Query().Get("labelSelector") == agentLabel:
@@ -129,5 +132,19 @@ func TestFarewell(t *testing.T) {
 	l.mu.Unlock()
 	if err := f.Run(t.Context()); err != nil {
 		t.Errorf("all are restored: %v", err)
+	}
+}
+
+// TestFarewellOfPools checks that nothing changes while there are worker pools.
+func TestFarewellOfPools(t *testing.T) {
+	l := &leaving{pools: []v1alpha1.WorkerPool{{ObjectMeta: metav1.ObjectMeta{Namespace: "yarn", Name: "night"}}}}
+	l.policy.Name, l.policy.Spec.Mode = "web", "Enforce"
+	client, custom := serve(t, l)
+	f := Farewell{Core: client.CoreV1().RESTClient(), Custom: custom, Namespace: "w", Log: slog.New(slog.DiscardHandler)}
+	if err := f.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "yarn/night") {
+		t.Errorf("with a pool: %v", err)
+	}
+	if l.policy.Spec.Mode != "Enforce" {
+		t.Errorf("the policy is %s", l.policy.Spec.Mode)
 	}
 }
