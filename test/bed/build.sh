@@ -108,7 +108,8 @@ image() { out/bin/image "$@"; }
 busybox=$(command -v busybox)
 applets=$("$busybox" --list | grep -v '^busybox$' | sed 's|.*|/bin/&=busybox|' | paste -sd, -)
 image -name wl.test/busybox:1 -o "$images/busybox.tar" -links "$applets" "$busybox=/bin/busybox"
-image -name wl.test/pause:1 -o "$images/pause.tar" -entrypoint "/bin/busybox sleep 2147483647" "$busybox=/bin/busybox"
+image -name wl.test/pause:1 -o "$images/pause.tar" -entrypoint /pause -links /bin/sh=busybox,/bin/sleep=busybox \
+	"$busybox=/bin/busybox" test/bed/pause.sh=/pause
 image -name waterline/agent:dev -o "$images/agent.tar" -entrypoint /waterline-agent \
 	out/bin/waterline-agent=/waterline-agent
 next=$PWD/out/bed/next # a newer version of the agent
