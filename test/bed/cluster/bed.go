@@ -345,6 +345,18 @@ func (b *Bed) Kubeconfig() string { return b.kubeconfig() }
 // HostAddress returns the address at which the cluster reaches what runs beside it on this machine.
 func (b *Bed) HostAddress() string { return b.host }
 
+// Shared returns a directory that pods of the node on this machine can mount, under the same name. It goes with the
+// cluster.
+func (b *Bed) Shared() string { return b.in("shared") }
+
+// Resolver resolves names as pods do: those of Services and of their pods. Pods can be reached from this machine.
+func (b *Bed) Resolver() *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, network, net.JoinHostPort(b.address, "53"))
+	}}
+}
+
 // VM returns a client of the node in a virtual machine.
 func (b *Bed) VM() (*vmnode.Client, error) {
 	return vmnode.NewClient(b.address, b.pki("ca.crt"), b.pki("admin.crt"), b.pki("admin.key"))
@@ -437,7 +449,7 @@ func (b *Bed) Import(ctx context.Context, archive string) error {
 }
 
 // Control does something to a component: start, stop (SIGTERM), kill (SIGKILL) or restart it. The components are etcd,
-// apiserver, controller-manager, scheduler, containerd, kubelet and vm.
+// apiserver, controller-manager, scheduler, coredns, containerd, kubelet and vm.
 func (b *Bed) Control(ctx context.Context, verb, component string) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", b.control())

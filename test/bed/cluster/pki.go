@@ -121,7 +121,9 @@ func writePKI(p paths) error {
 		func() error {
 			return writeFile(p.in("vm.kubeconfig"), kubeconfig(p.address, vmnode.CA, vmnode.Cert, vmnode.Key), 0o600)
 		},
-		func() error { return ca.kubeconfig(p, p.in("coredns.kubeconfig"), "coredns", "coredns", "system:masters") },
+		func() error {
+			return ca.kubeconfig(p, p.in("coredns.kubeconfig"), "coredns", "coredns", "system:masters")
+		},
 		func() error {
 			return ca.kubeconfig(p, p.in("scheduler.kubeconfig"), "scheduler", "system:kube-scheduler", "")
 		},

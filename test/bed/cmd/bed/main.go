@@ -22,7 +22,7 @@ import (
 const usage = `bed up [-node=false] [-static] [-vm] [IMAGES.tar ...]  bring a cluster up and leave it running
 bed down                                               end it and remove every trace
 bed start|stop|kill|restart COMPONENT                  one of etcd, apiserver, controller-manager, scheduler,
-                                                       containerd, kubelet and vm
+                                                       coredns, containerd, kubelet and vm
 bed import IMAGES.tar                                  import images into the node on this machine
 bed vm COMMAND...                                      run a command in the virtual machine`
 
