@@ -31,27 +31,30 @@ type Options struct {
 
 // Bed is a YARN cluster.
 type Bed struct {
-	lib, dir, logs string
-	ha, secure     bool
-	java           string // JAVA_HOME
-	kdc            *Daemon
-	rms            []*Daemon
-	nodes          map[int]*Daemon
+	Jobs
+	layout     Layout
+	dir, logs  string
+	ha, secure bool
+	java       string // JAVA_HOME
+	kdc        *Daemon
+	rms        []*Daemon
+	nodes      map[int]*Daemon
 }
 
 // Attach returns the cluster that another process runs, to run commands in it with [Bed.Command].
 func Attach(o Options) (*Bed, error) {
 	b := &Bed{ha: o.HA, secure: o.Kerberos, nodes: map[int]*Daemon{}}
-	for path, from := range map[*string]string{&b.lib: o.Lib, &b.dir: o.Dir, &b.logs: o.Logs} {
+	var lib string
+	for path, from := range map[*string]string{&lib: o.Lib, &b.dir: o.Dir, &b.logs: o.Logs} {
 		absolute, err := filepath.Abs(from)
 		if err != nil {
 			return nil, err
 		}
 		*path = absolute
 	}
-	jars, _ := filepath.Glob(filepath.Join(b.lib, "hadoop-yarn-server-resourcemanager-*.jar"))
+	jars, _ := filepath.Glob(filepath.Join(lib, "hadoop-yarn-server-resourcemanager-*.jar"))
 	if len(jars) == 0 {
-		return nil, fmt.Errorf("no Hadoop in %s; run test/bed/yarn/build.sh", b.lib)
+		return nil, fmt.Errorf("no Hadoop in %s; run test/bed/yarn/build.sh", lib)
 	}
 	java, err := exec.LookPath("java")
 	if err != nil {
@@ -61,6 +64,15 @@ func Attach(o Options) (*Bed, error) {
 		return nil, err
 	}
 	b.java = filepath.Dir(filepath.Dir(java))
+	b.layout = Layout{
+		Conf: b.in("conf"), Lib: lib, Tmp: b.in("tmp"), State: b.dir, Staging: b.in("staging"),
+		Exclude: b.in("conf", "exclude.xml"), RMs: []string{RMHost(1)},
+	}
+	if b.ha {
+		b.layout.RMs = append(b.layout.RMs, RMHost(2))
+		b.layout.ZK = zkHost + ":" + strconv.Itoa(zkPort)
+	}
+	b.Jobs = Jobs{run: b.Command, lib: lib, libThere: lib, dir: b.dir, dirThere: b.dir}
 	return b, nil
 }
 
@@ -140,19 +152,11 @@ func (b *Bed) AddNode(i, memory, vcores int) error {
 	}
 	name := "nm" + strconv.Itoa(i)
 	host := NodeHost(i)
-	own := properties{
-		"yarn.nodemanager.hostname":            host,
-		"yarn.nodemanager.bind-host":           host,
-		"yarn.nodemanager.address":             NodeID(i),
-		"yarn.nodemanager.localizer.address":   host + ":8040",
-		"yarn.nodemanager.webapp.address":      fmt.Sprintf("%s:%d", host, nmWebPort),
-		"mapreduce.shuffle.port":               strconv.Itoa(13562 + i), // it listens on all addresses
-		"yarn.nodemanager.local-dirs":          b.in(name, "local"),
-		"yarn.nodemanager.log-dirs":            filepath.Join(b.logs, name),
-		"yarn.nodemanager.recovery.dir":        b.in(name, "recovery"),
-		"yarn.nodemanager.resource.memory-mb":  strconv.Itoa(memory),
-		"yarn.nodemanager.resource.cpu-vcores": strconv.Itoa(vcores),
-	}
+	own := nodeSite{
+		host: host, bind: host, local: b.in(name, "local"), logs: filepath.Join(b.logs, name), state: b.in(name, "recovery"),
+		memory: strconv.Itoa(memory), vcores: strconv.Itoa(vcores),
+		shufflePort: strconv.Itoa(13562 + i), // it listens on all addresses
+	}.properties()
 	if b.secure {
 		if err := b.addPrincipals(name, "", "nm/"+host, "HTTP/"+host); err != nil {
 			return err
@@ -191,7 +195,7 @@ func (b *Bed) Command(ctx context.Context, class string, args ...string) *exec.C
 
 // Env returns the environment in which Hadoop's commands find the cluster.
 func (b *Bed) Env() []string {
-	return append(os.Environ(), "JAVA_HOME="+b.java, "HADOOP_CONF_DIR="+b.conf(), "YARN_CONF_DIR="+b.conf(),
+	return append(os.Environ(), "JAVA_HOME="+b.java, "HADOOP_CONF_DIR="+b.layout.Conf, "YARN_CONF_DIR="+b.layout.Conf,
 		"TMPDIR="+b.in("tmp"))
 }
 
@@ -207,14 +211,9 @@ func (b *Bed) javaArgs(heap int, class string, args ...string) []string {
 	if b.secure {
 		all = append(all, "-Djava.security.krb5.conf="+b.in("kdc", "krb5.conf"))
 	}
-	return append(append(all, "-cp", b.classpath(":"), class), args...)
+	return append(append(all, "-cp", b.layout.classpath(":"), class), args...)
 }
 
-func (b *Bed) classpath(separator string) string {
-	return b.conf() + separator + filepath.Join(b.lib, "*")
-}
-func (b *Bed) conf() string             { return b.in("conf") }
-func (b *Bed) exclude() string          { return b.in("conf", "exclude.xml") }
 func (b *Bed) in(path ...string) string { return filepath.Join(append([]string{b.dir}, path...)...) }
 
 // LogTails returns the end of every daemon's log, for when something went wrong.

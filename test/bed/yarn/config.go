@@ -30,6 +30,18 @@ const (
 	LabelQueue   = "batch" // its applications go to Label if their client leaves the expression out
 )
 
+// Layout says where a cluster's daemons are, and where they have their files.
+type Layout struct {
+	Conf    string   // directory of the configuration
+	Lib     string   // directory of Hadoop's jars
+	Tmp     string   // directory for temporary files
+	State   string   // directory for what the ResourceManager must not forget
+	Staging string   // directory for what jobs' clients give to their containers; all nodes see the same
+	Exclude string   // file of the hosts to decommission
+	RMs     []string // host names of the ResourceManager, or of two that share a ZooKeeper
+	ZK      string   // host:port of that
+}
+
 type properties map[string]string
 
 // file returns the properties in Hadoop's XML format.
@@ -56,29 +68,21 @@ func (p properties) definitions() []string {
 
 // configure writes the configuration that daemons, jobs and clients share.
 func (b *Bed) configure() error {
-	site := b.yarnSite()
+	if err := os.MkdirAll(b.layout.Tmp, 0o755); err != nil {
+		return err
+	}
+	var core, yarn properties
 	if b.secure {
-		maps.Copy(site, b.secureYARN())
+		core, yarn = b.secureCore(), b.secureYARN()
 	}
-	files := map[string]string{
-		"core-site.xml":          b.coreSite().file(),
-		"yarn-site.xml":          site.file(),
-		"mapred-site.xml":        b.mapredSite().file(),
-		"capacity-scheduler.xml": capacityScheduler().file(),
-		"exclude.xml":            "<hosts/>\n",
-		"log4j.properties": "log4j.rootLogger=INFO,out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n" +
-			"log4j.appender.out.target=System.err\nlog4j.appender.out.layout=org.apache.log4j.PatternLayout\n" +
-			"log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %p %c{2}: %m%n\n",
-	}
+	files := b.layout.files(core, yarn)
+	files["exclude.xml"] = ExcludeFile()
 	if b.secure {
 		files["ssl-server.xml"] = b.sslServer().file()
 		files["secret"] = "signs cookies of the test bed"
 	}
-	if err := os.MkdirAll(b.in("tmp"), 0o755); err != nil {
-		return err
-	}
 	for name, content := range files {
-		path := filepath.Join(b.conf(), name)
+		path := filepath.Join(b.layout.Conf, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
@@ -89,23 +93,39 @@ func (b *Bed) configure() error {
 	return nil
 }
 
-func (b *Bed) coreSite() properties {
-	core := properties{
+// files returns the configuration that daemons, jobs and clients share, by name of the file. core and yarn are further
+// properties of core-site.xml and yarn-site.xml.
+func (l Layout) files(core, yarn properties) map[string]string {
+	site, common := l.yarnSite(), properties{
 		"fs.defaultFS":                      "file:///",
-		"hadoop.tmp.dir":                    b.in("tmp"),
+		"hadoop.tmp.dir":                    l.Tmp,
 		"ipc.client.connect.retry.interval": "200",
 	}
-	if b.secure {
-		maps.Copy(core, b.secureCore())
+	maps.Copy(common, core)
+	maps.Copy(site, yarn)
+	return map[string]string{
+		"core-site.xml":          common.file(),
+		"yarn-site.xml":          site.file(),
+		"mapred-site.xml":        l.mapredSite().file(),
+		"capacity-scheduler.xml": capacityScheduler().file(),
+		"log4j.properties": "log4j.rootLogger=INFO,out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n" +
+			"log4j.appender.out.target=System.err\nlog4j.appender.out.layout=org.apache.log4j.PatternLayout\n" +
+			"log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %p %c{2}: %m%n\n",
 	}
-	return core
 }
 
-func (b *Bed) yarnSite() properties {
+func (l Layout) classpath(separator string) string {
+	return l.Conf + separator + filepath.Join(l.Lib, "*")
+}
+
+// store returns the URL of a directory of the ResourceManager's state.
+func (l Layout) store(name string) string { return "file://" + filepath.Join(l.State, name) }
+
+func (l Layout) yarnSite() properties {
 	site := properties{
 		"yarn.resourcemanager.recovery.enabled":                            "true",
 		"yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms": "2000",
-		"yarn.resourcemanager.nodes.exclude-path":                          b.exclude(),
+		"yarn.resourcemanager.nodes.exclude-path":                          l.Exclude,
 		"yarn.resourcemanager.nodemanagers.heartbeat-interval-ms":          "500",
 		"yarn.resourcemanager.connect.retry-interval.ms":                   "1000",
 		// A master that stops waits for its nodes that are gone; 3 minutes each by default.
@@ -113,10 +133,10 @@ func (b *Bed) yarnSite() properties {
 		"yarn.resourcemanager.am.max-attempts":                                  "3",
 		"yarn.nm.liveness-monitor.expiry-interval-ms":                           "15000",
 		"yarn.node-labels.enabled":                                              "true",
-		"yarn.node-attribute.fs-store.root-dir":                                 "file://" + b.in("attributes"),
-		"yarn.node-labels.fs-store.root-dir":                                    "file://" + b.in("labels"),
+		"yarn.node-attribute.fs-store.root-dir":                                 l.store("attributes"),
+		"yarn.node-labels.fs-store.root-dir":                                    l.store("labels"),
 		"yarn.scheduler.minimum-allocation-mb":                                  strconv.Itoa(MinMemory),
-		"yarn.application.classpath":                                            b.classpath(","),
+		"yarn.application.classpath":                                            l.classpath(","),
 		"yarn.nodemanager.aux-services":                                         "mapreduce_shuffle",
 		"yarn.nodemanager.recovery.enabled":                                     "true",
 		"yarn.nodemanager.vmem-check-enabled":                                   "false",
@@ -125,36 +145,35 @@ func (b *Bed) yarnSite() properties {
 		"yarn.nodemanager.container-localizer.java.opts":                        "-Xmx128m -XX:+UseSerialGC",
 		"yarn.resourcemanager.decommissioning-nodes-watcher.poll-interval-secs": "1",
 	}
-	if !b.ha {
-		site["yarn.resourcemanager.hostname"] = RMHost(1)
+	if len(l.RMs) == 1 {
+		site["yarn.resourcemanager.hostname"] = l.RMs[0]
 		site["yarn.resourcemanager.store.class"] =
 			"org.apache.hadoop.yarn.server.resourcemanager.recovery.FileSystemRMStateStore"
-		site["yarn.resourcemanager.fs.state-store.uri"] = "file://" + b.in("state")
+		site["yarn.resourcemanager.fs.state-store.uri"] = l.store("state")
 		return site
 	}
 	site["yarn.resourcemanager.ha.enabled"] = "true"
 	site["yarn.resourcemanager.cluster-id"] = "bed"
 	site["yarn.resourcemanager.ha.rm-ids"] = "rm1,rm2"
-	site["yarn.resourcemanager.hostname.rm1"] = RMHost(1)
-	site["yarn.resourcemanager.hostname.rm2"] = RMHost(2)
+	site["yarn.resourcemanager.hostname.rm1"] = l.RMs[0]
+	site["yarn.resourcemanager.hostname.rm2"] = l.RMs[1]
 	site["yarn.resourcemanager.store.class"] =
 		"org.apache.hadoop.yarn.server.resourcemanager.recovery.ZKRMStateStore"
-	zk := zkHost + ":" + strconv.Itoa(zkPort)
-	site["hadoop.zk.address"] = zk               // for the store of state
-	site["yarn.resourcemanager.zk-address"] = zk // for the election
+	site["hadoop.zk.address"] = l.ZK               // for the store of state
+	site["yarn.resourcemanager.zk-address"] = l.ZK // for the election
 	site["yarn.resourcemanager.ha.automatic-failover.zk-timeout-ms"] = "4000"
 	site["hadoop.zk.timeout-ms"] = "4000"
 	return site
 }
 
-func (b *Bed) mapredSite() properties {
+func (l Layout) mapredSite() properties {
 	small := "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xmx"
 	return properties{
 		"mapreduce.map.speculative":          "false", // it would kill maps
 		"mapreduce.reduce.speculative":       "false",
 		"mapreduce.framework.name":           "yarn",
-		"mapreduce.application.classpath":    b.classpath(","),
-		"yarn.app.mapreduce.am.staging-dir":  b.in("staging"),
+		"mapreduce.application.classpath":    l.classpath(","),
+		"yarn.app.mapreduce.am.staging-dir":  l.Staging,
 		"yarn.app.mapreduce.am.resource.mb":  "512",
 		"yarn.app.mapreduce.am.command-opts": small + "256m",
 		"mapreduce.map.memory.mb":            "256",
@@ -198,25 +217,54 @@ func capacityScheduler() properties {
 
 // Configure changes settings of yarn-site.xml, and takes back earlier changes. They count for daemons that start later.
 func (b *Bed) Configure(changes map[string]string) error {
-	site := b.yarnSite()
+	site := b.layout.yarnSite()
 	maps.Copy(site, changes)
-	if err := os.WriteFile(filepath.Join(b.conf(), "yarn-site.xml"), []byte(site.file()), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(b.layout.Conf, "yarn-site.xml"), []byte(site.file()), 0o644); err != nil {
 		return fmt.Errorf("changing settings of YARN: %w", err)
 	}
 	return nil
 }
 
+// nodeSite are the properties of a NodeManager that differ from those of others.
+type nodeSite struct {
+	host, bind         string
+	local, logs, state string // directories
+	memory, vcores     string // MiB and number that it offers
+	shufflePort        string
+}
+
+func (n nodeSite) properties() properties {
+	return properties{
+		"yarn.nodemanager.hostname":            n.host,
+		"yarn.nodemanager.bind-host":           n.bind,
+		"yarn.nodemanager.address":             n.host + ":" + strconv.Itoa(nmPort),
+		"yarn.nodemanager.localizer.address":   n.host + ":8040",
+		"yarn.nodemanager.webapp.address":      n.host + ":" + strconv.Itoa(nmWebPort),
+		"mapreduce.shuffle.port":               n.shufflePort,
+		"yarn.nodemanager.local-dirs":          n.local,
+		"yarn.nodemanager.log-dirs":            n.logs,
+		"yarn.nodemanager.recovery.dir":        n.state,
+		"yarn.nodemanager.resource.memory-mb":  n.memory,
+		"yarn.nodemanager.resource.cpu-vcores": n.vcores,
+	}
+}
+
 // Exclude tells the ResourceManager, from its next refresh of nodes on, which hosts are to be decommissioned; none if
 // there is no host.
 func (b *Bed) Exclude(hosts ...string) error {
+	if err := os.WriteFile(b.layout.Exclude, []byte(ExcludeFile(hosts...)), 0o644); err != nil {
+		return fmt.Errorf("writing the list of hosts to decommission: %w", err)
+	}
+	return nil
+}
+
+// ExcludeFile returns the file of these hosts to decommission.
+func ExcludeFile(hosts ...string) string {
 	var file strings.Builder
 	file.WriteString("<hosts>\n")
 	for _, host := range hosts {
 		fmt.Fprintf(&file, "  <host><name>%s</name></host>\n", host)
 	}
 	file.WriteString("</hosts>\n")
-	if err := os.WriteFile(b.exclude(), []byte(file.String()), 0o644); err != nil {
-		return fmt.Errorf("writing the list of hosts to decommission: %w", err)
-	}
-	return nil
+	return file.String()
 }

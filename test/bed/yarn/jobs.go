@@ -98,20 +98,28 @@ func (j *Job) Counter(name string) int {
 	return n
 }
 
-// Sleep returns a MapReduce job whose maps and reduces sleep.
-func (b *Bed) Sleep(ctx context.Context, maps, reduces int, each time.Duration) *exec.Cmd {
+// Jobs makes the commands that submit a cluster's jobs.
+type Jobs struct {
+	run func(ctx context.Context, class string, args ...string) *exec.Cmd
+	// lib has Hadoop's jars, and dir is for what jobs read and write. The cluster sees them under the other names.
+	lib, libThere, dir, dirThere string
+}
+
+// Sleep returns a MapReduce job whose maps and reduces sleep. options are of Hadoop, such as -Dname=value.
+func (j Jobs) Sleep(ctx context.Context, maps, reduces int, each time.Duration, options ...string) *exec.Cmd {
 	ms := strconv.FormatInt(each.Milliseconds(), 10)
-	return b.Command(ctx, "org.apache.hadoop.mapreduce.SleepJob", "-m", strconv.Itoa(maps), "-r", strconv.Itoa(reduces),
-		"-mt", ms, "-rt", ms)
+	return j.run(ctx, "org.apache.hadoop.mapreduce.SleepJob", append(options, "-m", strconv.Itoa(maps), "-r",
+		strconv.Itoa(reduces), "-mt", ms, "-rt", ms)...)
 }
 
 // Shell returns a DistributedShell job: containers of 256 MiB that run a shell command on nodes with a label.
-func (b *Bed) Shell(ctx context.Context, command string, containers int, label string) (*exec.Cmd, error) {
-	jars, _ := filepath.Glob(filepath.Join(b.lib, "hadoop-yarn-applications-distributedshell-*.jar"))
+func (j Jobs) Shell(ctx context.Context, command string, containers int, label string) (*exec.Cmd, error) {
+	jars, _ := filepath.Glob(filepath.Join(j.lib, "hadoop-yarn-applications-distributedshell-*.jar"))
 	if len(jars) != 1 {
-		return nil, fmt.Errorf("%s has %d jars of DistributedShell, not 1; run test/bed/yarn/build.sh", b.lib, len(jars))
+		return nil, fmt.Errorf("%s has %d jars of DistributedShell, not 1; run test/bed/yarn/build.sh", j.lib, len(jars))
 	}
-	return b.Command(ctx, "org.apache.hadoop.yarn.applications.distributedshell.Client", "-jar", jars[0],
+	return j.run(ctx, "org.apache.hadoop.yarn.applications.distributedshell.Client",
+		"-jar", filepath.Join(j.libThere, filepath.Base(jars[0])),
 		"-shell_command", command, "-num_containers", strconv.Itoa(containers), "-container_memory", "256",
 		"-master_memory", "256", "-node_label_expression", label, "-timeout", "600000"), nil
 }
@@ -121,14 +129,15 @@ const rowSize, keySize = 100, 10
 
 // Rows is the input of a sort, in a directory.
 type Rows struct {
-	Dir   string
+	Dir   string // as this process sees it
+	there string // as the cluster sees it
 	count int
 	sum   uint64 // of the rows' checksums, in any order
 }
 
 // NewRows makes rows with keys at random, in as many files. A map reads one file.
-func (b *Bed) NewRows(name string, count, files int) (Rows, error) {
-	r := Rows{Dir: b.in(name), count: count}
+func (j Jobs) NewRows(name string, count, files int) (Rows, error) {
+	r := Rows{Dir: filepath.Join(j.dir, name), there: filepath.Join(j.dirThere, name), count: count}
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return r, err
 	}
@@ -151,16 +160,18 @@ func (b *Bed) NewRows(name string, count, files int) (Rows, error) {
 //
 // Its simple partitioner goes by the first bytes of keys. With the other one, tasks were seen not to find the file of
 // partitions.
-func (b *Bed) Sort(ctx context.Context, r Rows, reduces int) *exec.Cmd {
-	return b.Command(ctx, "org.apache.hadoop.examples.terasort.TeraSort",
-		"-Dmapreduce.terasort.simplepartitioner=true", "-Dmapreduce.job.reduces="+strconv.Itoa(reduces), r.Dir, r.sorted())
+func (j Jobs) Sort(ctx context.Context, r Rows, reduces int, options ...string) *exec.Cmd {
+	return j.run(ctx, "org.apache.hadoop.examples.terasort.TeraSort", append(options,
+		"-Dmapreduce.terasort.simplepartitioner=true", "-Dmapreduce.job.reduces="+strconv.Itoa(reduces),
+		r.there, r.there+sorted)...)
 }
 
-func (r Rows) sorted() string { return r.Dir + "-sorted" }
+// sorted ends the name of the directory of the sort's output.
+const sorted = "-sorted"
 
 // Check returns an error unless the sort's output has the same rows in order.
 func (r Rows) Check() error {
-	files, _ := filepath.Glob(filepath.Join(r.sorted(), "part-r-*"))
+	files, _ := filepath.Glob(filepath.Join(r.Dir+sorted, "part-r-*"))
 	slices.Sort(files)
 	var last []byte
 	var sum uint64

@@ -96,7 +96,8 @@ func (b *Bed) sslServer() properties {
 // Protect sets which protections of RPC daemons offer that start from now on: authentication, integrity or privacy, or
 // several with commas between.
 func (b *Bed) Protect(protections string) error {
-	core := b.coreSite()
+	core := b.secureCore()
 	core["hadoop.rpc.protection"] = protections
-	return os.WriteFile(filepath.Join(b.conf(), "core-site.xml"), []byte(core.file()), 0o644)
+	const name = "core-site.xml"
+	return os.WriteFile(filepath.Join(b.layout.Conf, name), []byte(b.layout.files(core, nil)[name]), 0o644)
 }
