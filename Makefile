@@ -163,6 +163,12 @@ test-yarn: yarn-bed ## level 6: real YARN, with jobs (root, Java 17, Maven, krb5
 	$(YARN_TEST) -pair -test.run=TestPair
 	$(YARN_TEST) -kerberos -test.run=TestKerberos
 
+hadoop-image: yarn-bed ## build the container image of Hadoop (seconds)
+	test/bed/yarn/image.sh
+
+test-node-yarn: e2e-test bed hadoop-image ## level 6b: NodeManagers in pods of a real node, with jobs (root, Java 17, Maven)
+	$(E2E) -test.timeout=20m -test.run=TestYARN
+
 bench: bed ## measure; figures go to out/bench
 	test/bench.sh
 
@@ -183,4 +189,4 @@ clean: ## remove everything that was built
 
 .PHONY: help build demo demo-vm test soak check format vet lint generate generated test-unit test-pure race \
 	kernel-test e2e-test test-kernel vm test-vm test-vm-cpus bed test-api test-api-figures test-node test-node-figures \
-	test-node-static test-node-v2 yarn-bed yarn test-yarn bench results cluster cluster-down packages clean
+	test-node-static test-node-v2 yarn-bed yarn test-yarn hadoop-image test-node-yarn bench results cluster cluster-down packages clean
