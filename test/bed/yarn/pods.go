@@ -124,7 +124,7 @@ func (p *Pods) files() map[string]string {
 	more["yarn.resourcemanager.bind-host"] = "0.0.0.0"
 	// As in clusters where a NodeManager without a name of its own would stop the allocation of containers.
 	more["yarn.resourcemanager.resource-tracker.nm.ip-hostname-check"] = "true"
-	return l.files(more)
+	return l.files(nil, more)
 }
 
 //go:embed pods.yaml
