@@ -34,7 +34,7 @@ type yarnPods struct {
 	nm    *yarn.NM
 }
 
-// newYARN starts a ResourceManager, a NodeManager in the default partition, and a pod for jobs' clients. They end with
+// newYARN starts, in the namespace of pods of YARN, a ResourceManager, a NodeManager in the default partition, and a pod for jobs' clients. They end with
 // the test. The cluster has the label [hadoop.Label], and no node has it.
 func newYARN(t *testing.T) *yarnPods {
 	t.Helper()
@@ -55,17 +55,19 @@ func newYARN(t *testing.T) *yarnPods {
 		t.Fatal(err)
 	}
 	dialer := net.Dialer{Resolver: bed.Resolver()}
-	web := yarn.HTTPOptions{User: "root", Transport: &http.Transport{DialContext: dialer.DialContext}}
-	y := &yarnPods{Pods: pods, t: t, nm: yarn.NewNM(web)}
+	web := yarn.HTTPOptions{Auth: yarn.Auth{User: "root"}, Transport: &http.Transport{DialContext: dialer.DialContext}}
+	y := &yarnPods{Pods: pods, t: t}
+	if y.nm, err = yarn.NewNM(web); err != nil {
+		t.Fatal(err)
+	}
 	if y.rm, err = yarn.NewRM([]string{pods.RMURL()}, web); err != nil {
 		t.Fatal(err)
 	}
 	if y.admin, err = yarn.NewAdmin([]string{pods.RMAdmin()}, y.rm, yarn.AdminOptions{
-		User: "root", Dial: dialer.DialContext,
+		Auth: yarn.Auth{User: "root"}, Dial: dialer.DialContext,
 	}); err != nil {
 		t.Fatal(err)
 	}
-	makeNamespace(t, hadoopNamespace, "pod-security.kubernetes.io/enforce: restricted")
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, app := range []string{"resourcemanager", "nodemanager"} {
@@ -167,6 +169,7 @@ func TestYARN(t *testing.T) {
 	n.policy(selling("Enforce", "Static", false))
 	t.Cleanup(n.dropPolicy)
 	took("installing Waterline")
+	makeNamespace(t, hadoopNamespace, "pod-security.kubernetes.io/enforce: restricted")
 	y := newYARN(t)
 	took("starting YARN")
 	const cpu, memory = 200, 1408 << 20
