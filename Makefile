@@ -125,6 +125,7 @@ bed: build ## build the test bed's cluster: Kubernetes, containerd, images
 # of them once more, for a minute.
 test-api: e2e-test bed ## level 4: a real API server, and parts of Kubernetes as the reference
 	go test -C k8s -vet=off -count=1 -timeout 20m ./reference
+	go test -vet=off -count=1 ./test/bed/fakerm
 	go test -vet=off -count=1 ./test/bed/cluster -run API
 	$(E2E) -test.run=TestAPI -test.skip='$(FIGURES)' -on=api
 
