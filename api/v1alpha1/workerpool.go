@@ -134,7 +134,7 @@ type YARNSpec struct {
 	// +kubebuilder:validation:MaxProperties=64
 	Environment map[string]string `json:"environment,omitempty"`
 	// VCoresPerCPU is the number of vcores that one CPU is worth, from 0.1 to 100. Default 1.
-	// +kubebuilder:validation:XValidation:rule="quantity(self).compareTo(quantity('100m')) >= 0 && quantity(self).compareTo(quantity('100')) <= 0",message="write a number from 0.1 to 100"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('100m')) >= 0 && quantity(string(self)).compareTo(quantity('100')) <= 0",message="write a number from 0.1 to 100"
 	VCoresPerCPU *resource.Quantity `json:"vcoresPerCPU,omitempty"`
 	// Overhead is what the NodeManager itself needs besides its containers: its Java process, and the page cache of
 	// shuffles. Default 100m CPU and 1Gi memory.
@@ -153,7 +153,7 @@ type NodeLabelSpec struct {
 }
 
 // WorkerSizeSpec is how much a worker offers to containers, and so requests as a batch pod.
-// +kubebuilder:validation:XValidation:rule="!has(self.ceiling) || quantity(self.ceiling.cpu).compareTo(quantity(self.floor.cpu)) >= 0 && quantity(self.ceiling.memory).compareTo(quantity(self.floor.memory)) >= 0",message="ceiling must not be below floor"
+// +kubebuilder:validation:XValidation:rule="!has(self.ceiling) || quantity(string(self.ceiling.cpu)).compareTo(quantity(string(self.floor.cpu))) >= 0 && quantity(string(self.ceiling.memory)).compareTo(quantity(string(self.floor.memory))) >= 0",message="ceiling must not be below floor"
 type WorkerSizeSpec struct {
 	// Floor is what a worker has always. Its pod requests the floor and the overhead as batch resources, and its
 	// NodeManager registers with the floor, which must not be below the scheduler's minimum allocation. Default 1 CPU
@@ -175,10 +175,10 @@ type WorkerSizeSpec struct {
 // ResourceSpec is an amount of CPU and memory.
 type ResourceSpec struct {
 	// CPU in CPUs, such as 1500m.
-	// +kubebuilder:validation:XValidation:rule="quantity(self).sign() >= 0 && quantity(self).compareTo(quantity('10k')) <= 0",message="write a number of CPUs from 0 to 10k"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('10k')) <= 0",message="write a number of CPUs from 0 to 10k"
 	CPU resource.Quantity `json:"cpu"`
 	// Memory in bytes, such as 8Gi.
-	// +kubebuilder:validation:XValidation:rule="quantity(self).sign() >= 0 && quantity(self).compareTo(quantity('1Pi')) <= 0",message="write an amount of memory from 0 to 1Pi"
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('0')) >= 0 && quantity(string(self)).compareTo(quantity('1Pi')) <= 0",message="write an amount of memory from 0 to 1Pi"
 	Memory resource.Quantity `json:"memory"`
 }
 
