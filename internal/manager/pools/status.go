@@ -84,8 +84,8 @@ func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 		pl := &r.places[i]
 		decided[step.Worker] = true
 		row := r.row(pl, &step, before[step.Worker])
-		if pl.worker.Wanted {
-			s.Wanted++
+		if pl.worker.Wanted && step.Why != pool.NoRoom && step.Why != pool.NodeCordoned {
+			s.Wanted++ // otherwise a pool of all nodes would wait for those that are full
 		}
 		switch step.Phase {
 		case pool.Active, pool.Shrinking:
