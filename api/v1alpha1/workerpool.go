@@ -41,7 +41,8 @@ type WorkerPoolList struct {
 // WorkerPoolSpec is the specification of a [WorkerPool].
 // +kubebuilder:validation:XValidation:rule="!has(self.identity) || !has(self.identity.network) || self.identity.network != 'Host' || !has(self.count)",message="identity.network Host needs one worker on each node: leave count out"
 // +kubebuilder:validation:XValidation:rule="!has(self.identity) || !has(self.identity.addresses) || has(self.count) && self.identity.addresses.size() >= self.count",message="identity.addresses needs count, and an address for each worker"
-// +kubebuilder:validation:XValidation:rule="!has(self.windows) || self.windows.all(w, w.start == w.end || has(w.drainBefore))",message="each of windows needs drainBefore, in which its workers drain"
+// +kubebuilder:validation:XValidation:rule="!has(self.windows) || self.windows.all(w, w.start == w.end || has(w.drainBefore) && duration(w.drainBefore) > duration('0s'))",message="each of windows needs drainBefore, in which its workers drain"
+// +kubebuilder:validation:XValidation:rule="quantity(string(self.size.floor.cpu)).asApproximateFloat() * (has(self.yarn.vcoresPerCPU) ? quantity(string(self.yarn.vcoresPerCPU)).asApproximateFloat() : 1.0) >= 1.0 && quantity(string(self.size.floor.memory)).compareTo(quantity('1Mi')) >= 0",message="size.floor must be worth 1 vcore and 1Mi at least, and not be below the scheduler's minimum allocation"
 type WorkerPoolSpec struct {
 	// YARN makes the workers NodeManagers.
 	// +required
@@ -77,6 +78,7 @@ type WorkerPoolSpec struct {
 // YARNSpec describes NodeManagers and the YARN cluster that they join.
 // +kubebuilder:validation:XValidation:rule="!has(self.admins) || self.admins.size() == self.resourceManagers.size()",message="write one of admins for each of resourceManagers, in the same order"
 // +kubebuilder:validation:XValidation:rule="!has(self.excludeFile) || self.excludeFile.matches('^[A-Za-z0-9][-A-Za-z0-9_.]*$')",message="excludeFile is the name of a file in the manager's directory of exclude files, without a path"
+// +kubebuilder:validation:XValidation:rule="self.resourceManagers.all(a, self.resourceManagers.exists_one(b, a == b) && a.startsWith('https:') == self.resourceManagers[0].startsWith('https:'))",message="resourceManagers must differ, and all begin with http or all with https, as yarn.http.policy says"
 type YARNSpec struct {
 	// ResourceManagers are the base addresses of the web services of the ResourceManager, such as http://rm1.example:8088.
 	// Write both of a pair. Anybody who reaches that port can resize NodeManagers, unless Kerberos protects it.
@@ -202,11 +204,13 @@ type DrainSpec struct {
 	// eviction. Then the ResourceManager kills the newest, masters last. Default 60s.
 	// +kubebuilder:validation:MaxLength=20
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="write 1s or more"
 	Grace string `json:"grace,omitempty"`
 	// Timeout is the time that containers have to end when their worker is to stop, and no window ends before: its pod
 	// is deleted, its node is drained, or the pool is. Default 30m.
 	// +kubebuilder:validation:MaxLength=20
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="write 1s or more"
 	Timeout string `json:"timeout,omitempty"`
 }
 

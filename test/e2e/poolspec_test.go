@@ -1,0 +1,110 @@
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+// TestAPIPoolSpecs applies specs of pools: the API server refuses the bad ones, and says which field is wrong.
+func TestAPIPoolSpecs(t *testing.T) {
+	makeNamespace(t, "specs", "")
+	const rm, label = `resourceManagers: ["http://rm1.example:8088"]`, `label: {name: elastic}`
+	const image = `image: hadoop`
+	const yarn = `yarn: {` + rm + `, ` + label + `, ` + image + `}`
+	window := func(more string) string {
+		return yarn + `, windows: [{name: night, start: "23:00", end: "07:00", timeZone: Asia/Shanghai` + more + `}]`
+	}
+	apply := func(name, spec string) (string, error) {
+		return withManifest(fmt.Sprintf("{apiVersion: waterline.io/v1alpha1, kind: WorkerPool, metadata: {name: %s, "+
+			"namespace: specs}, spec: {%s}}", name, spec), "create", "--dry-run=server", "-o", "json")
+	}
+	for what, spec := range map[string]string{
+		"the smallest": yarn,
+		"numbers":      yarn + `, size: {floor: {cpu: 2, memory: 2147483648}, ceiling: {cpu: 4, memory: 4Gi}}`,
+		"all of size": `yarn: {` + rm + `, ` + label + `, ` + image + `, vcoresPerCPU: "2"}, size: {floor: {cpu: 500m, memory: 1Gi}, ` +
+			`step: {cpu: 1, memory: 1Gi}, pause: 1m30s}`,
+		"a window":           window(`, drainBefore: 30m`),
+		"a window for ever":  yarn + `, windows: [{name: a, start: "00:00", end: "00:00", timeZone: UTC}]`,
+		"a pair":             `yarn: {resourceManagers: ["https://a:8090", "https://b"], admins: ["a:8033", "b:8033"], ` + label + `, ` + image + `}`,
+		"host network":       yarn + `, identity: {network: Host}`,
+		"addresses":          yarn + `, count: 2, identity: {addresses: [192.0.2.1, 192.0.2.2], addressAnnotations: {a: "{address}"}}`,
+		"vcores as a number": `yarn: {` + rm + `, ` + label + `, ` + image + `, vcoresPerCPU: 2}`,
+		"an exclude file":    `yarn: {` + rm + `, ` + label + `, ` + image + `, excludeFile: pool.xml}`,
+	} {
+		out, err := apply("good", spec)
+		if err != nil {
+			t.Errorf("%s: %v: %s", what, err, out)
+			continue
+		}
+		for _, p := range documents[v1alpha1.WorkerPool](t, []byte(out)) {
+			if _, err := kube.ReadWorkerPool(&p); err != nil {
+				t.Errorf("%s: the manager cannot read it: %v", what, err)
+			}
+		}
+	}
+	y := func(fields string) string { return `yarn: {` + fields + `}` }
+	for _, bad := range []struct{ what, name, spec, field string }{
+		{"nothing", "p", ``, "spec.yarn"},
+		{"no label", "p", y(rm + `, ` + image), "spec.yarn.label"},
+		{"an empty label", "p", y(rm + `, label: {name: ""}, ` + image), "spec.yarn.label.name"},
+		{"a label with a slash", "p", y(rm + `, label: {name: a/b}, ` + image), "spec.yarn.label.name"},
+		{"no image", "p", y(rm + `, ` + label), "spec.yarn.image"},
+		{"no ResourceManager", "p", y(`resourceManagers: [], ` + label + `, ` + image), "spec.yarn.resourceManagers"},
+		{"one without a scheme", "p", y(`resourceManagers: ["rm1:8088"], ` + label + `, ` + image),
+			"spec.yarn.resourceManagers[0]"},
+		{"one with a path", "p", y(`resourceManagers: ["http://rm1:8088/ws"], ` + label + `, ` + image),
+			"spec.yarn.resourceManagers[0]"},
+		{"two with one admin", "p", y(`resourceManagers: ["http://a", "http://b"], admins: ["a:8033"], ` + label + `, ` +
+			image), "admins"},
+		{"the same one twice", "p", y(`resourceManagers: ["http://a", "http://a"], ` + label + `, ` + image),
+			"resourceManagers must differ"},
+		{"http and https", "p", y(`resourceManagers: ["http://a", "https://b"], ` + label + `, ` + image),
+			"resourceManagers must differ"},
+		{"an admin without a port", "p", y(rm + `, admins: [a], ` + label + `, ` + image), "spec.yarn.admins[0]"},
+		{"a user with a space", "p", y(rm + `, user: "a b", ` + label + `, ` + image), "spec.yarn.user"},
+		{"an exclude file with a path", "p", y(rm + `, ` + label + `, ` + image + `, excludeFile: a/b.xml`), "excludeFile"},
+		{"an exclude file above", "p", y(rm + `, ` + label + `, ` + image + `, excludeFile: ..`), "excludeFile"},
+		{"no vcores", "p", y(rm + `, ` + label + `, ` + image + `, vcoresPerCPU: 0`), "spec.yarn.vcoresPerCPU"},
+		{"too many", "p", y(rm + `, ` + label + `, ` + image + `, vcoresPerCPU: 101`), "spec.yarn.vcoresPerCPU"},
+		{"a negative overhead", "p", y(rm + `, ` + label + `, ` + image + `, overhead: {cpu: -1, memory: 1Gi}`),
+			"spec.yarn.overhead.cpu"},
+		{"a ceiling below the floor", "p", yarn + `, size: {ceiling: {cpu: 500m, memory: 4Gi}}`, "ceiling"},
+		{"memory below the floor", "p", yarn + `, size: {ceiling: {cpu: 4, memory: 1Gi}}`, "ceiling"},
+		{"a floor without vcores", "p", yarn + `, size: {floor: {cpu: 100m, memory: 1Gi}}`, "floor"},
+		{"a floor without memory", "p", yarn + `, size: {floor: {cpu: 1, memory: 0}}`, "floor"},
+		{"a pause of days", "p", yarn + `, size: {pause: 1d}`, "spec.size.pause"},
+		{"a grace without a unit", "p", yarn + `, drain: {grace: "60"}`, "spec.drain.grace"},
+		{"no grace", "p", yarn + `, drain: {grace: 0s}`, "spec.drain.grace"},
+		{"no time to drain", "p", yarn + `, drain: {timeout: 0m}`, "spec.drain.timeout"},
+		{"a timeout of words", "p", yarn + `, drain: {timeout: long}`, "spec.drain.timeout"},
+		{"a negative count", "p", yarn + `, count: -1`, "spec.count"},
+		{"too many workers", "p", yarn + `, count: 1001`, "spec.count"},
+		{"a window without drainBefore", "p", window(``), "windows"},
+		{"a window with a drain of nothing", "p", window(`, drainBefore: 0s`), "windows"},
+		{"a drain longer than the window", "p", window(`, drainBefore: 8h`), "spec.windows[0]"},
+		{"a window at 24:00", "p", strings.Replace(window(`, drainBefore: 1m`), "07:00", "24:00", 1),
+			"spec.windows[0].end"},
+		{"an unknown time zone", "p", strings.Replace(window(`, drainBefore: 1m`), "Asia/Shanghai", "Asia/Nowhere", 1),
+			"spec.windows[0].timeZone"},
+		{"no waves", "p", yarn + `, ramp: {waves: 101}`, "spec.ramp.waves"},
+		{"a bad interval", "p", yarn + `, ramp: {interval: soon}`, "spec.ramp.interval"},
+		{"host network with count", "p", yarn + `, count: 2, identity: {network: Host}`, "identity.network"},
+		{"an unknown network", "p", yarn + `, identity: {network: Bridge}`, "spec.identity.network"},
+		{"addresses without count", "p", yarn + `, identity: {addresses: [192.0.2.1]}`, "identity.addresses"},
+		{"fewer addresses than workers", "p", yarn + `, count: 2, identity: {addresses: [192.0.2.1]}`, "identity.addresses"},
+		{"a name as an address", "p", yarn + `, count: 1, identity: {addresses: [worker]}`, "spec.identity.addresses[0]"},
+		{"a long name", strings.Repeat("a", 41), yarn, "metadata.name"},
+		{"a name with a dot", "a.b", yarn, "metadata.name"},
+		{"a name that begins with a digit", "1a", yarn, "metadata.name"},
+		{"another engine", "p", `trino: {}`, "trino"},
+	} {
+		out, err := apply(bad.name, bad.spec)
+		if err == nil || !strings.Contains(out, bad.field) {
+			t.Errorf("%s: want a refusal that names %s, have %v: %.300s", bad.what, bad.field, err, out)
+		}
+	}
+}
