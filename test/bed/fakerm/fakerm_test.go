@@ -189,7 +189,7 @@ func TestClient(t *testing.T) {
 		Missing bool
 	}
 	read := func(address string) (a all) {
-		c, err := yarn.NewRM([]string{address}, yarn.HTTPOptions{User: "batch"})
+		c, err := yarn.NewRM([]string{address}, yarn.HTTPOptions{Auth: yarn.Auth{User: "batch"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +221,7 @@ func TestLife(t *testing.T) {
 	r := New(Options{Expiry: 10 * time.Second, Heartbeat: time.Second, Minimum: Size{512, 1}})
 	s := httptest.NewServer(r)
 	defer s.Close()
-	c, err := yarn.NewRM([]string{s.URL}, yarn.HTTPOptions{User: "batch"})
+	c, err := yarn.NewRM([]string{s.URL}, yarn.HTTPOptions{Auth: yarn.Auth{User: "batch"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,7 @@ func TestFaults(t *testing.T) {
 	r := situation(t, Options{Unsettled: 300 * time.Millisecond})
 	s := httptest.NewServer(r)
 	defer s.Close()
-	c, err := yarn.NewRM([]string{s.URL}, yarn.HTTPOptions{User: "batch", Timeout: 200 * time.Millisecond})
+	c, err := yarn.NewRM([]string{s.URL}, yarn.HTTPOptions{Auth: yarn.Auth{User: "batch"}, Timeout: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
