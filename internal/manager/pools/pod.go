@@ -21,7 +21,7 @@ import (
 )
 
 // stopWithin is how long a NodeManager has to end if somebody deletes its pod and no manager answers.
-const stopWithin = 10 * time.Second
+const stopWithin = 30 * time.Second
 
 // defaultUser is the user of Hadoop in the images of its project.
 const defaultUser = 1000
@@ -128,10 +128,8 @@ func (r *round) newPod(pl *place, marks pool.Marks) *corev1.Pod {
 				VolumeMounts: []corev1.VolumeMount{
 					{Name: "conf", MountPath: confDir, ReadOnly: true}, {Name: "work", MountPath: workDir},
 				},
-				// Somebody who deletes the pod waits here while the manager drains the worker. The manager then deletes it
-				// once more, with a shorter time.
 				Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
-					Sleep: &corev1.SleepAction{Seconds: max(int64(r.read.Drain/time.Second), 1)},
+					Exec: &corev1.ExecAction{Command: []string{"bash", "-c", linger(r.read.Drain, marks.End)}},
 				}},
 				SecurityContext: &corev1.SecurityContext{
 					AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
@@ -141,6 +139,9 @@ func (r *round) newPod(pl *place, marks pool.Marks) *corev1.Pod {
 				{Name: "conf", VolumeSource: corev1.VolumeSource{Projected: r.configuration()}},
 				{Name: "work", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: extra.Disk}}},
 			},
+			// The pod's pause process reaps what containers leave behind. Java does not: as process 1, it collected a zombie
+			// for every container that YARN killed.
+			ShareProcessNamespace:         &yes,
 			RestartPolicy:                 corev1.RestartPolicyAlways,
 			TerminationGracePeriodSeconds: &stop,
 			PriorityClassName:             extra.PriorityClassName,
@@ -173,6 +174,28 @@ func (r *round) newPod(pl *place, marks pool.Marks) *corev1.Pod {
 	r.identify(p, pl)
 	r.placeOn(p, pl)
 	return r.k.c.o.Batch(p)
+}
+
+// linger returns the shell script of the preStop hook. Somebody who deletes the pod waits there until its containers have
+// ended, as long as the manager gives them to drain. Every process of a YARN container has CONTAINER_ID in its
+// environment. A hook of the kind sleep would not do: it ends neither with the container nor when the pod is deleted
+// once more with a shorter time (Kubernetes 1.36). Every image of a NodeManager has bash, with which YARN starts
+// containers.
+//
+// The manager stops allocation within seconds after the deletion, so nothing runs for good only when nothing ran for
+// some seconds.
+func linger(drain time.Duration, end time.Time) string {
+	until := fmt.Sprintf("$(date +%%s) + %d", int64(drain/time.Second))
+	script := "until=$((" + until + "))\n"
+	if !end.IsZero() {
+		script += fmt.Sprintf("[ $until -lt %[1]d ] || until=%[1]d\n", end.Unix())
+	}
+	return script + `quiet=0
+while [ $quiet -lt 4 ] && [ $(date +%s) -lt $until ]; do
+  sleep 1
+  if grep -qs CONTAINER_ID=container_ /proc/[0-9]*/environ; then quiet=0; else quiet=$((quiet + 1)); fi
+done
+`
 }
 
 // environment returns the variables of the NodeManager. The pool's own may differ in the size of the heap.

@@ -25,10 +25,13 @@ func (s Size) fits(into Size) bool { return s.MemoryMiB <= into.MemoryMiB && s.V
 // String returns the size for people.
 func (s Size) String() string { return fmt.Sprintf("%dMiB,%dvcores", s.MemoryMiB, s.VCores) }
 
-// goodbye is the time of a pod that is deleted. Its preStop hook, which waits for drains that others begin, uses all of
-// it. Then its NodeManager is told to end, and has two seconds more (the kubelet's minimumGracePeriodInSeconds): enough
-// to tell the ResourceManager, which it does first.
-const goodbye = time.Second
+// Times of a pod that is deleted. A NodeManager that is told to end says so to the ResourceManager and kills its
+// containers at once, and takes up to 17 s for the rest (Hadoop 3.5.0). While containers run, the pod's preStop hook
+// uses all of its time, and then two seconds are left (the kubelet's minimumGracePeriodInSeconds).
+const (
+	goodbye = 30 * time.Second // of one that runs nothing
+	atOnce  = time.Second      // of one whose time is over
+)
 
 // Settings are the pool's.
 type Settings struct {
@@ -248,7 +251,7 @@ func (r *round) next() Step {
 	case w.Pod == nil:
 		return r.absent(w.Wanted && !over)
 	case over:
-		return Step{Phase: Decommissioned, Verb: DeletePod, Within: goodbye, Why: TimeOver}
+		return Step{Phase: Decommissioned, Verb: DeletePod, Within: atOnce, Why: TimeOver}
 	}
 	m, several := r.manager()
 	if m != nil && r.in.RM.Known {
@@ -264,7 +267,7 @@ func (r *round) next() Step {
 	}
 	switch end := r.end(); {
 	case leaves && !r.in.Now.Before(end), r.overdue():
-		return Step{Phase: Decommissioned, Verb: DeletePod, Within: goodbye, Failed: several, Why: TimeOver}
+		return Step{Phase: Decommissioned, Verb: DeletePod, Within: atOnce, Failed: several, Why: TimeOver}
 	case !r.in.RM.Known:
 		return Step{Phase: Frozen, Verb: Wait, Why: RMSilent}
 	case w.Stray != "":
