@@ -179,6 +179,10 @@ func (c *RM) Active(ctx context.Context) (Info, error) {
 			}
 			return i, nil
 		}
+		if i.HAState == "STANDBY" {
+			err = errors.Join(err, fmt.Errorf("%w: %s is %q", ErrStandby, i.Address, i.HAState))
+			continue
+		}
 		err = errors.Join(err, fmt.Errorf("%s is %q", i.Address, i.HAState))
 	}
 	return Info{}, errors.Join(ErrNoActive, err)
