@@ -38,13 +38,17 @@ func (r *round) act(ctx context.Context) {
 	r.steps = pool.Next(&r.in)
 	failed := make([]error, len(r.steps))
 	inParallel(len(r.steps), func(i int) { failed[i] = r.mark(ctx, i) })
+	one := func(stops bool) {
+		inParallel(len(r.steps), func(i int) {
+			if failed[i] == nil && stops == (r.steps[i].Verb == pool.DeletePod) {
+				failed[i] = r.one(ctx, i)
+			}
+		})
+	}
+	one(true) // first, because a ResourceManager that hangs must not delay what has to stop
 	r.label(ctx, failed)
 	r.exclude(ctx, failed)
-	inParallel(len(r.steps), func(i int) {
-		if failed[i] == nil {
-			failed[i] = r.one(ctx, i)
-		}
-	})
+	one(false)
 	for i, err := range failed {
 		if verb := r.steps[i].Verb; verb != pool.Wait {
 			r.k.count(verb, err)
@@ -82,7 +86,7 @@ func (r *round) label(ctx context.Context, failed []error) {
 		if err != nil {
 			r.t.add(v1alpha1.ConditionLabelRefused, "LabelRefused", fmt.Errorf("node label %s could not be added, so no "+
 				"worker starts; does yarn-site.xml of the ResourceManager set yarn.node-labels.enabled, and may user %q "+
-				"administer the cluster (yarn.admin.acl)? %w", spec.Name, r.p.Spec.YARN.User, err))
+				"administer the cluster (yarn.admin.acl)? %w", spec.Name, userOf(r.p.Spec.YARN), err))
 		}
 	}
 	hosts := map[string]string{}

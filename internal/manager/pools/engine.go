@@ -83,9 +83,12 @@ const (
 	keyCA        = "ca.crt"
 )
 
+// userOf returns who the manager is to the ResourceManager where authentication is simple.
+func userOf(spec *v1alpha1.YARNSpec) string { return cmp.Or(spec.User, "yarn") }
+
 // identity returns who the manager is to the YARN cluster, and how it connects.
 func identity(spec *v1alpha1.YARNSpec, secret map[string][]byte) (yarn.Auth, *http.Transport, error) {
-	auth := yarn.Auth{User: cmp.Or(spec.User, "yarn")}
+	auth := yarn.Auth{User: userOf(spec)}
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.MaxIdleConnsPerHost = 8
 	if spec.AuthSecret == "" {

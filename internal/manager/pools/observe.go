@@ -28,7 +28,10 @@ const (
 	attempts       = 2
 	// strayAfter is when a NodeManager that did not register is asked for its name. Its web services are up by then.
 	strayAfter = 20 * time.Second
-	// askWithin bounds a question to one NodeManager. There are many, and one may be hung.
+	// lookWithin bounds how long a ResourceManager that accepts requests and does not answer delays a round, in which
+	// workers may have to stop.
+	lookWithin = 5 * time.Second
+	// askWithin bounds the questions to all NodeManagers of a round. Many may be hung, and others have to stop meanwhile.
 	askWithin = 2 * time.Second
 )
 
@@ -103,10 +106,13 @@ func (r *round) lookAtRM(ctx context.Context) {
 		}
 		k.engine = e
 	}
-	v, err := k.engine.look(ctx)
+	looking, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	v, err := k.engine.look(looking)
 	if err != nil {
 		r.t.add(v1alpha1.ConditionRMUnreachable, unreachable(err), fmt.Errorf("no ResourceManager of %s answers as the "+
-			"active one; workers stay as they are, and stop at their ends: %w",
+			"active one; workers stay as they are, and stop at their ends; check that spec.yarn.resourceManagers has the "+
+			"addresses of all of the cluster's, and that the manager can reach them: %w",
 			strings.Join(r.p.Spec.YARN.ResourceManagers, ", "), err))
 		return
 	}
@@ -350,14 +356,14 @@ func (r *round) ask(ctx context.Context) {
 		err    error
 	}
 	answers := make([]answer, len(r.places))
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
 	inParallel(len(r.places), func(i int) {
 		pl := &r.places[i]
 		w := pl.worker
 		if w.Pod == nil || pl.pod.ip == "" || w.Pod.Started.IsZero() {
 			return
 		}
-		ctx, cancel := context.WithTimeout(ctx, askWithin)
-		defer cancel()
 		base := r.scheme() + "://" + net.JoinHostPort(pl.pod.ip, strconv.Itoa(webPort))
 		managers, _ := r.view.managers(pl.host)
 		leaves := !w.Wanted || w.Pod.Deleting || w.Pod.Evicted
