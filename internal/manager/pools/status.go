@@ -136,9 +136,12 @@ func (r *round) row(pl *place, step *pool.Step, was v1alpha1.WorkerStatus) v1alp
 	}
 	if pl.worker.Pod != nil {
 		row.Pod = pl.pod.uid
-		if row.Message == "" && step.Why == pool.PodStarts {
+		if row.Message == "" && (step.Why == pool.PodStarts || step.Why == pool.NotRegistered) {
 			row.Message = cut(pl.pod.waits, 1024)
 		}
+	}
+	if step.Why == pool.OtherName {
+		row.Message = cut("its NodeManager registered as "+step.Text, 1024)
 	}
 	if !pl.worker.Ended.IsZero() {
 		ended := second(pl.worker.Ended)
@@ -158,6 +161,9 @@ func (r *round) row(pl *place, step *pool.Step, was v1alpha1.WorkerStatus) v1alp
 	if step.Phase == pool.Active {
 		row.Attempts = 0
 	}
+	if row.Message == "" && row.Attempts > 0 {
+		row.Message = was.Message // why the last one failed, which nobody shows any more
+	}
 	return row
 }
 
@@ -165,9 +171,9 @@ func (r *round) row(pl *place, step *pool.Step, was v1alpha1.WorkerStatus) v1alp
 func (k *keeper) conditions(s *v1alpha1.WorkerPoolStatus, p *v1alpha1.WorkerPool, r *round, t *trouble) {
 	if r != nil {
 		var given []string
-		for i, step := range r.steps {
-			if step.Phase == pool.Quarantined {
-				given = append(given, fmt.Sprintf("%s (%s %s)", r.places[i].worker.Name, step.Why, step.Text))
+		for _, w := range s.Workers {
+			if w.Phase == string(pool.Quarantined) {
+				given = append(given, strings.TrimSuffix(fmt.Sprintf("%s: %s, %s", w.Name, w.Reason, w.Message), ", "))
 			}
 		}
 		if len(given) > 0 {
