@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -107,17 +108,23 @@ func (y *yard) create(t testing.TB, manifest string) {
 // TestAPIPool runs pools beside each other with one manager.
 func TestAPIPool(t *testing.T) {
 	y := newYard(t)
-	y.manager("--pools="+poolNamespace, "--exclude-dir="+t.TempDir())
-	t.Run("all", func(t *testing.T) {
-		for name, run := range map[string]func(*yard, *testing.T){
-			"life": (*yard).testLife,
-		} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				run(y, t)
-			})
-		}
+	excludes := t.TempDir()
+	y.manager("--pools="+poolNamespace, "--exclude-dir="+excludes)
+	beside(t, map[string]func(t *testing.T){
+		"life": y.testLife, "loss": y.testLoss, "drain": y.testDrain, "window": y.testWindow,
+		"faults": func(t *testing.T) { y.testFaults(t, excludes) },
 	})
+}
+
+// beside runs subtests at the same time. They mostly wait, so there can be more than the machine has CPUs, unlike with
+// [testing.T.Parallel].
+func beside(t *testing.T, tests map[string]func(t *testing.T)) {
+	t.Helper()
+	var all sync.WaitGroup
+	for name, run := range tests {
+		all.Go(func() { t.Run(name, run) })
+	}
+	all.Wait()
 }
 
 // testLife makes a pool with five lines of YAML, and follows its workers until it is deleted.
@@ -149,12 +156,12 @@ func (y *yard) testLife(t *testing.T) {
 
 	t.Log("workers grow in steps, by what no pod of their node requests")
 	if status := y.request(http.MethodPatch, poolPath+"night",
-		`{"spec":{"size":{"ceiling":{"cpu":"8","memory":"16Gi"},"pause":"1s"},"drain":{"grace":"6s","timeout":"30s"}}}`,
+		`{"spec":{"size":{"ceiling":{"cpu":"8","memory":"16Gi"},"pause":"1s"},"drain":{"grace":"6s","timeout":"10s"}}}`,
 	); status != http.StatusOK {
 		t.Fatalf("status %d", status)
 	}
 	y.mu.Lock()
-	p.grace, p.drain = 6*time.Second, 30*time.Second
+	p.grace, p.drain = 6*time.Second, 10*time.Second
 	y.mu.Unlock()
 	first, second := poolHost("night", "life-0"), poolHost("night", "life-1")
 	p.offers(t, first, fakerm.Size{MemoryMiB: 16384, VCores: 8}) // 9 CPUs and 17 GiB, less 1.1 and 3, and the floor
