@@ -139,10 +139,8 @@ type resizeJSON struct {
 // started again, its own configuration sets the total. A total below the scheduler's minimum allocation is accepted
 // here, but the ResourceManager shuts down a NodeManager that registers with it.
 func (c *RM) Resize(ctx context.Context, id string, total Resource, overCommit time.Duration) (Node, error) {
-	var send resizeJSON
-	send.Resource.Memory, send.Resource.VCores = total.MemoryMiB, total.VCores
-	var err error
-	if send.Timeout, err = checkResize(id, total, overCommit); err != nil {
+	send, err := resizeOf(id, total, overCommit)
+	if err != nil {
 		return Node{}, err
 	}
 	node, err := c.Node(ctx, id)
@@ -160,6 +158,23 @@ func (c *RM) Resize(ctx context.Context, id string, total Resource, overCommit t
 		return &NoEffectError{"the total of node " + id, total.String(), have}
 	})
 	return node, err
+}
+
+// SendResize asks for a new total as [RM.Resize] does, and returns without reading it back. The caller has to compare
+// the total that a list of nodes shows later, because a ResourceManager can accept a change and do nothing. It sends one
+// request, and Resize three at least.
+func (c *RM) SendResize(ctx context.Context, id string, total Resource, overCommit time.Duration) error {
+	send, err := resizeOf(id, total, overCommit)
+	if err != nil {
+		return err
+	}
+	return c.post(ctx, "/nodes/"+url.PathEscape(id)+"/resource", send)
+}
+
+func resizeOf(id string, total Resource, overCommit time.Duration) (send resizeJSON, err error) {
+	send.Resource.Memory, send.Resource.VCores = total.MemoryMiB, total.VCores
+	send.Timeout, err = checkResize(id, total, overCommit)
+	return send, err
 }
 
 // checkResize returns the overcommit timeout in ms, or an error if the request can do harm.

@@ -36,6 +36,7 @@ func inParallel(n int, f func(i int)) {
 // act decides, and carries out the steps. A step that fails is decided again in the next round.
 func (r *round) act(ctx context.Context) {
 	r.steps = pool.Next(&r.in)
+	r.pace()
 	failed := make([]error, len(r.steps))
 	inParallel(len(r.steps), func(i int) { failed[i] = r.mark(ctx, i) })
 	one := func(stops bool) {
@@ -81,6 +82,7 @@ func (r *round) label(ctx context.Context, failed []error) {
 		return
 	}
 	spec := r.p.Spec.YARN.Label
+	r.k.engine.doubt = r.k.engine.doubt || !r.view.label
 	if !r.view.label && r.p.DeletionTimestamp == nil {
 		err := r.k.engine.rm.AddLabel(ctx, yarn.Label{Name: spec.Name, Exclusive: !spec.Shared})
 		if err != nil {
@@ -98,6 +100,7 @@ func (r *round) label(ctx context.Context, failed []error) {
 	if len(hosts) == 0 {
 		return
 	}
+	r.k.engine.doubt = true
 	if err := r.k.engine.rm.SetNodeLabels(ctx, hosts); err != nil {
 		r.t.add(v1alpha1.ConditionLabelRefused, "HostsNotLabelled", fmt.Errorf("hosts could not be given the label: %w", err))
 	}
@@ -187,7 +190,9 @@ func (r *round) one(ctx context.Context, i int) error {
 		}
 		return r.k.deletePod(ctx, pl.pod, seconds)
 	case pool.Resize:
-		_, err := r.k.engine.rm.Resize(ctx, r.managerOf(pl).ID,
+		m := r.managerOf(pl)
+		r.k.asks(pl.worker.Name, m.Total, s.Size, r.now)
+		err := r.k.engine.rm.SendResize(ctx, m.ID,
 			yarn.Resource{MemoryMiB: s.Size.MemoryMiB, VCores: s.Size.VCores}, s.Within)
 		if err != nil {
 			return fmt.Errorf("resizing %s to %s: %w", pl.worker.Name, s.Size, err)

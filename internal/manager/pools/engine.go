@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -24,6 +25,8 @@ import (
 const (
 	// perSecond and burst bound the requests to a ResourceManager, which has other work.
 	perSecond, burst = 20, 20
+	// labelsEvery is the time between two looks at the store of labels without doubt about it.
+	labelsEvery = 10 * time.Second
 	// adminPort is the default port of the administration protocol.
 	adminPort = "8033"
 )
@@ -36,6 +39,13 @@ type engine struct {
 	nm       *yarn.NM
 	admin    *yarn.Admin // nil: no graceful decommission
 	requests atomic.Uint64
+
+	// What was read of labels, and when. They are read again if there is doubt about them: the list of nodes, which is
+	// read in each round, shows the labels too.
+	label  bool
+	hosts  map[string]string
+	looked time.Time
+	doubt  bool
 }
 
 // newEngine makes the clients. They connect when they are used. secret is the content of the Secret that the pool names.
@@ -164,17 +174,29 @@ func (e *engine) look(ctx context.Context) (*view, error) {
 		}
 		v.nodes[strings.ToLower(host)] = append(v.nodes[strings.ToLower(host)], n)
 	}
+	if err := e.lookAtLabels(ctx); err != nil {
+		return nil, err
+	}
+	v.label, v.hosts = e.label, e.hosts
+	return v, nil
+}
+
+// lookAtLabels reads the labels, unless they were read a moment ago.
+func (e *engine) lookAtLabels(ctx context.Context) error {
+	if !e.doubt && time.Since(e.looked) < labelsEvery {
+		return nil
+	}
 	labels, err := e.rm.Labels(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("listing node labels: %w", err)
+		return fmt.Errorf("listing node labels: %w", err)
 	}
-	for _, l := range labels {
-		v.label = v.label || l.Name == e.spec.Label.Name
+	hosts, err := e.rm.NodeLabels(ctx)
+	if err != nil {
+		return fmt.Errorf("listing the labels of nodes: %w", err)
 	}
-	if v.hosts, err = e.rm.NodeLabels(ctx); err != nil {
-		return nil, fmt.Errorf("listing the labels of nodes: %w", err)
-	}
-	return v, nil
+	e.label = slices.ContainsFunc(labels, func(l yarn.Label) bool { return l.Name == e.spec.Label.Name })
+	e.hosts, e.looked, e.doubt = hosts, time.Now(), false
+	return nil
 }
 
 // labelOf returns the label of a host in the ResourceManager's store.

@@ -36,7 +36,8 @@ type keeper struct {
 	warned     map[string]string // by condition: what the last event said
 
 	mu    sync.Mutex
-	shown shown // for the metrics
+	shown shown            // for the metrics
+	asked map[string]asked // resizes by worker
 }
 
 func newKeeper(c *Controller, namespace, name string) *keeper {

@@ -85,6 +85,7 @@ func (r *round) observe(ctx context.Context) {
 	for _, pl := range r.places {
 		r.in.Workers = append(r.in.Workers, *pl.worker)
 	}
+	r.readBack()
 }
 
 // lookAtRM reads what the ResourceManager shows, and notes which one is active.
@@ -340,6 +341,9 @@ func (r *round) seen(pl *place) bool {
 		}
 	}
 	pl.worker.Managers = all
+	if m := r.managerOf(pl); m.Lives() && m.Label != r.in.Settings.Label {
+		r.k.engine.doubt = true
+	}
 	return settled
 }
 

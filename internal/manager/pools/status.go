@@ -19,10 +19,16 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/manager/event"
+	"github.com/waterline-io/waterline/internal/yarn"
 )
 
-// numbersEvery is the least time between two writes of a status in which only numbers changed.
-const numbersEvery = 10 * time.Second
+const (
+	// phasesEvery is the least time between two writes of a status for what is there to be read only. The status of 500
+	// workers has 150 kB, and some worker changes in each round.
+	phasesEvery = 4 * time.Second
+	// numbersEvery is the same for numbers.
+	numbersEvery = 10 * time.Second
+)
 
 // report writes what came out of a round into the status of the pool, and removes the finalizer of a pool whose workers
 // are gone.
@@ -47,10 +53,13 @@ func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPo
 	if r != nil {
 		k.show(r, &next)
 	}
-	before := k.status
 	k.status = &next
-	if equality.Semantic.DeepEqual(next, p.Status) ||
-		now.Sub(k.written) < numbersEvery && equality.Semantic.DeepEqual(withoutNumbers(&next), withoutNumbers(before)) {
+	same := func(without func(s *v1alpha1.WorkerPoolStatus) *v1alpha1.WorkerPoolStatus) bool {
+		return equality.Semantic.DeepEqual(without(&next), without(&p.Status))
+	}
+	since := now.Sub(k.written)
+	if equality.Semantic.DeepEqual(next, p.Status) || since < numbersEvery && same(withoutNumbers) ||
+		since < phasesEvery && same(withoutPhases) {
 		return
 	}
 	if err := k.writeStatus(ctx, p, &next); err != nil {
@@ -68,6 +77,20 @@ func withoutNumbers(s *v1alpha1.WorkerPoolStatus) *v1alpha1.WorkerPoolStatus {
 	c.Used, c.Total, c.Containers, c.Next = v1alpha1.YARNResources{}, v1alpha1.YARNResources{}, 0, nil
 	for i := range c.Workers {
 		c.Workers[i].Total, c.Workers[i].Containers = nil, 0
+	}
+	return c
+}
+
+// withoutPhases returns the part of a status that the next replica has to know: pods that are there, the ends and the
+// failed attempts of earlier ones, and since when the ResourceManager is active; and the conditions.
+func withoutPhases(s *v1alpha1.WorkerPoolStatus) *v1alpha1.WorkerPoolStatus {
+	c := withoutNumbers(s)
+	c.Active, c.Leaving, c.Wanted = 0, 0, 0
+	for i, w := range c.Workers {
+		c.Workers[i] = v1alpha1.WorkerStatus{Name: w.Name, Node: w.Node, Pod: w.Pod, Ended: w.Ended, Attempts: w.Attempts}
+	}
+	for i := range c.Conditions {
+		c.Conditions[i].Message = "" // of Ready: how many are active
 	}
 	return c
 }
@@ -110,8 +133,22 @@ func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 		s.Workers = append(s.Workers, row)
 	}
 	for name, row := range before { // of workers that were left alone in this round
-		if !decided[name] && r.unsettled[name] {
-			s.Workers, gone = append(s.Workers, row), false
+		if decided[name] || !r.unsettled[name] {
+			continue
+		}
+		s.Workers, gone = append(s.Workers, row), false
+		switch pool.Phase(row.Phase) {
+		case pool.Draining, pool.Decommissioned:
+			s.Leaving++
+		case pool.Active, pool.Shrinking:
+			s.Active++
+			s.Wanted++
+		default:
+			s.Wanted++
+		}
+		if s.Containers += row.Containers; row.Total != nil {
+			total.MemoryMiB += yarn.MiB(row.Total.Memory.Value())
+			total.VCores += row.Total.VCores
 		}
 	}
 	slices.SortFunc(s.Workers, func(a, b v1alpha1.WorkerStatus) int { return strings.Compare(a.Name, b.Name) })
@@ -182,6 +219,7 @@ func (k *keeper) conditions(s *v1alpha1.WorkerPoolStatus, p *v1alpha1.WorkerPool
 				"worker resolves to its address and back", cut(strings.Join(given, ", "), 2000)))
 		}
 	}
+	now := second(time.Now()) // as the API has it, so that the two compare equal
 	for _, kind := range []string{
 		v1alpha1.ConditionRMUnreachable, v1alpha1.ConditionLabelRefused, v1alpha1.ConditionExcludeFailed,
 		v1alpha1.ConditionStepsFailed, v1alpha1.ConditionQuarantined,
@@ -193,11 +231,12 @@ func (k *keeper) conditions(s *v1alpha1.WorkerPoolStatus, p *v1alpha1.WorkerPool
 		}
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
 			Type: kind, Status: metav1.ConditionTrue, Reason: problem.reason, Message: cut(problem.message(), 4096),
-			ObservedGeneration: p.Generation,
+			ObservedGeneration: p.Generation, LastTransitionTime: now,
 		})
 	}
 	ready := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: p.Generation,
+		LastTransitionTime: now,
 	}
 	switch invalid, bad := t.all[v1alpha1.ConditionReady]; {
 	case bad:

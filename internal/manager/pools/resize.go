@@ -1,0 +1,84 @@
+package pools
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/yarn"
+)
+
+const (
+	// resizes is how many workers a round resizes at most. More would make the round longer than the next one may wait,
+	// because requests to a ResourceManager are limited.
+	resizes = 30
+	// effectWithin is how long a resize may take to show. It was never seen to take a second.
+	effectWithin = 10 * time.Second
+)
+
+// asked is a resize that the ResourceManager accepted, and that does not show yet.
+type asked struct {
+	from, to pool.Size
+	since    time.Time // of the first of several in a row without effect
+}
+
+// asks notes a resize.
+func (k *keeper) asks(worker string, from, to pool.Size, now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.asked == nil {
+		k.asked = map[string]asked{}
+	}
+	since := now
+	if before, found := k.asked[worker]; found && before.from == from {
+		since = before.since
+	}
+	k.asked[worker] = asked{from, to, since}
+}
+
+// readBack compares what the ResourceManager shows with what it was asked for.
+func (r *round) readBack() {
+	if r.view == nil {
+		return
+	}
+	k := r.k
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i := range r.places {
+		name, m := r.places[i].worker.Name, r.managerOf(&r.places[i])
+		a, found := k.asked[name]
+		switch {
+		case !found:
+		case !m.Lives() || m.Total != a.from:
+			delete(k.asked, name)
+		case r.now.Sub(a.since) >= effectWithin:
+			r.t.add(v1alpha1.ConditionStepsFailed, "StepFailed", &yarn.NoEffectError{
+				What: "the total of worker " + name, Want: a.to.String(), Have: m.Total.String(),
+			})
+		}
+	}
+}
+
+// pace leaves resizes to the next rounds if there are too many, those that grow first. Nothing of a step that is left
+// is kept: a mark would say that the worker has grown.
+func (r *round) pace() {
+	var all []int
+	for i, s := range r.steps {
+		if s.Verb == pool.Resize {
+			all = append(all, i)
+		}
+	}
+	if len(all) <= resizes {
+		return
+	}
+	growth := func(i int) int64 { return max(r.steps[i].Size.MemoryMiB-r.managerOf(&r.places[i]).Total.MemoryMiB, 0) }
+	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(growth(a), growth(b)) })
+	for _, i := range all[resizes:] {
+		r.steps[i].Verb, r.steps[i].Within = pool.Wait, 0
+		if r.places[i].pod != nil {
+			r.steps[i].Marks = r.places[i].pod.marks
+		}
+	}
+}
