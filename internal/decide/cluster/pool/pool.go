@@ -8,22 +8,7 @@
 // then, whatever the ResourceManager answers.
 package pool
 
-import (
-	"fmt"
-	"time"
-)
-
-// Size is what a NodeManager offers to containers.
-type Size struct {
-	MemoryMiB int64
-	VCores    int64
-}
-
-// fits reports whether one size fits into another.
-func (s Size) fits(into Size) bool { return s.MemoryMiB <= into.MemoryMiB && s.VCores <= into.VCores }
-
-// String returns the size for people.
-func (s Size) String() string { return fmt.Sprintf("%dMiB,%dvcores", s.MemoryMiB, s.VCores) }
+import "time"
 
 // Times of a pod that is deleted. A NodeManager that is told to end says so to the ResourceManager and kills its
 // containers at once, and takes up to 17 s for the rest (Hadoop 3.5.0). While containers run, the pod's preStop hook
@@ -100,6 +85,9 @@ type Marks struct {
 	Armed time.Time `json:"armed,omitzero"`
 	// When what does not fit into the present size is killed; zero: everything fits.
 	Until time.Time `json:"until,omitzero"`
+	// The size that Until is for. Once everything fits into it, Until is over, and the next shrink has a deadline of its
+	// own. The present total does not say that, because a resize may not have had an effect yet.
+	Into Size `json:"into,omitzero"`
 	// The last step up.
 	Grown time.Time `json:"grown,omitzero"`
 	// Since when it is to stop; zero: it is to stay.
@@ -258,6 +246,9 @@ func (r *round) next() Step {
 		r.marks.Registered = true
 	}
 	r.sick(m)
+	if r.in.RM.Known && m != nil && m.Used.fits(r.marks.Into) {
+		r.marks.Until, r.marks.Into = time.Time{}, Size{}
+	}
 	leaves := !w.Wanted || w.Pod.Deleting || w.Pod.Evicted || several
 	switch {
 	case !leaves:
@@ -430,7 +421,10 @@ func (r *round) size(m *Manager, want Size) Step {
 		s.Phase = Shrinking
 	}
 	if m.Used.fits(m.Total) && !over {
-		r.marks.Until = time.Time{}
+		r.marks.Until, r.marks.Into = time.Time{}, Size{}
+	}
+	if over {
+		r.marks.Into = want
 	}
 	switch {
 	case want == m.Total && !over:
@@ -470,12 +464,6 @@ func (r *round) target(m *Manager) Size {
 	return Size{min(want.MemoryMiB, most.MemoryMiB), min(want.VCores, most.VCores)}
 }
 
-// whole returns the floor and the whole steps above it that are allowed, up to the ceiling.
-func whole(allowed, floor, ceiling, step int64) int64 {
-	step = max(step, 1)
-	return min(floor+max(allowed-floor, 0)/step*step, max(ceiling, floor))
-}
-
 // drain decides about a worker that is to stop by a time.
 func (r *round) drain(m *Manager, end time.Time) Step {
 	if m == nil {
@@ -488,7 +476,7 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 		MemoryMiB: max(r.w.Allowance.MemoryMiB, r.set.Floor.MemoryMiB), VCores: max(r.w.Allowance.VCores, r.set.Floor.VCores),
 	}
 	if !m.Used.fits(allowed) && r.marks.Until.IsZero() {
-		r.marks.Until = r.in.Now.Add(r.set.Grace) // counts in end from the next round on
+		r.marks.Until, r.marks.Into = r.in.Now.Add(r.set.Grace), allowed // counts in end from the next round on
 	}
 	s := Step{Phase: Draining, Verb: Wait, Within: end.Sub(r.in.Now), Why: StillInUse}
 	switch {
