@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -64,6 +65,8 @@ type yarnNode struct {
 	offer, others kube.Amount // what others request of the offer
 	reported      string
 	busy          bool
+	sent          kube.Amount // the last offer that was written, and when
+	written       time.Time
 }
 
 // yarnPod is a pod as its kubelet sees it.
@@ -303,14 +306,18 @@ func (y *yard) report(ctx context.Context, name string, n *yarnNode, bound kube.
 		return
 	}
 	n.busy, n.reported = true, status
+	offer := n.offer
 	y.jobs.Go(func() {
 		err := y.custom.Patch(types.MergePatchType).Resource("nodereports").Name(name).SubResource("status").
 			Body([]byte(status)).Do(ctx).Error()
 		y.mu.Lock()
 		defer y.mu.Unlock()
 		if n.busy = false; err != nil && ctx.Err() == nil {
-			n.reported = ""
-			y.t.Logf("the report of %s: %v", name, err)
+			if n.reported = ""; !apierrors.IsNotFound(err) { // when the test ends
+				y.t.Logf("the report of %s: %v", name, err)
+			}
+			return
 		}
+		n.sent, n.written = offer, time.Now()
 	})
 }

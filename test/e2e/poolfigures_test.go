@@ -1,0 +1,174 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/observe/kube"
+	"github.com/waterline-io/waterline/test/bed/fakerm"
+)
+
+// TestAPIPoolFigures measures a pool of 500 NodeManagers on as many nodes: the requests to the ResourceManager, the
+// usage of the manager, and its writes to the API. The ResourceManager is a fake, which is compared with recordings of
+// the real one, and its answers are as large. API server, etcd and manager are real. Each node has another offer once a
+// minute on average, at any time, and containers fill what there is, so that many shrinks have to wait.
+//
+// A heartbeat is the second in which a NodeManager reports to the ResourceManager. The time of a resize runs from the
+// API server's answer to the write of a NodeReport, which is when the manager can see it, to the moment at which the
+// ResourceManager has another total. Each measured change is one step, of an
+// idle worker that has settled.
+//
+// The short form has 50 NodeManagers, and checks only that no figure is grossly wrong.
+func TestAPIPoolFigures(t *testing.T) {
+	count, over, probes := 50, 10*time.Second, 10
+	if benchFile != "" {
+		count, over, probes = 500, 2*time.Minute, 100
+	}
+	y := newYard(t)
+	l := &large{managed: y.managed, count: count, registry: y.registry}
+	defer l.start(func(ctx context.Context) { l.renew(ctx, 10*time.Second) })()
+	o := fakerm.Options{
+		Boot: 2 * time.Second, Expiry: time.Minute, Return: 5 * time.Second, Heartbeat: time.Second,
+		Unsettled: 100 * time.Millisecond, Labelled: 10 * time.Second,
+	}
+	p := y.rm(t, "many", "elastic", o, 10*time.Second, 30*time.Minute)
+	for _, name := range l.names() {
+		y.offer(t, name, "many", cpuMemory(9, 19))
+	}
+	y.kubelet(false, l.names()...) // their Leases are renewed in etcd
+	manager := y.manager("--pools="+poolNamespace, "--lost-after", "1m", "--fresh-within", "25s")
+	l.wait("the manager knows all agents", func() bool {
+		return strings.Contains(y.metrics(), fmt.Sprintf("waterline_nodes{state=\"agent\"} %d\n", count))
+	})
+	metrics := map[string]float64{"node_managers": float64(count), "seconds": over.Seconds()}
+	began := time.Now()
+	y.create(t, specOf("many", p.address,
+		`, size: {ceiling: {cpu: 16, memory: 32Gi}, step: {cpu: 2, memory: 4Gi}, pause: 1s}, drain: {grace: 10s}`))
+	l.wait("all are active", func() bool { return y.poolOf(t, "many").Status.Active == int32(count) })
+	metrics["active_seconds"] = time.Since(began).Seconds()
+	most := func() (most int) {
+		for _, name := range l.names() {
+			most += int(p.Node(poolHost("many", name)).Total.VCores)
+		}
+		return most
+	}
+	l.wait("all have grown", func() bool { return most() == 7*count })
+	metrics["grown_seconds"] = time.Since(began).Seconds()
+
+	p.Ask("jobs", fakerm.Demand{Label: "elastic", Size: fakerm.Size{MemoryMiB: 2048, VCores: 1}, For: 20 * time.Second,
+		PerNode: 100})
+	time.Sleep(5 * time.Second)
+	stop := l.start(func(ctx context.Context) { y.vary(ctx, t, l.names(), time.Minute) })
+	requests, resized, writes := p.Counted().Requests, p.Counted().Resizes, y.writes()
+	c := &crowd{fake: &fake{t: t, groups: newGroups(t)}}
+	cost, since := map[string]float64{}, time.Now()
+	c.cost(manager.cmd.Process.Pid, over, "manager", cost)
+	took := time.Since(since).Seconds()
+	after := y.writes()
+	stop()
+	metrics["rm_requests_per_second_"+strconv.Itoa(count)] = float64(p.Counted().Requests-requests) / took
+	metrics["resizes_per_second"] = float64(p.Counted().Resizes-resized) / took
+	metrics["manager_cpu_percent"], metrics["manager_rss_mib"] = cost["cpu_millicores_manager"]/10, cost["rss_mib_manager"]
+	metrics["pod_writes_per_second"] = (after["pods"] - writes["pods"]) / took
+	metrics["pool_status_writes_per_second"] = (after["workerpools/status"] - writes["workerpools/status"]) / took
+
+	p.Ask("jobs", fakerm.Demand{})
+	time.Sleep(30 * time.Second) // containers have ended, and workers have grown
+	var times []float64
+	for i := range probes {
+		times = append(times, y.resizeTime(t, p, l.names()[i%count]).Seconds())
+	}
+	slices.Sort(times)
+	metrics["resize_heartbeats"], metrics["resize_heartbeats_most"] = times[len(times)/2], times[len(times)-1]
+	metrics["resize_heartbeats_p99"] = times[len(times)*99/100]
+	y.check(t, p)
+	c.judge("yarn", metrics, map[string]float64{
+		"rm_requests_per_second_" + strconv.Itoa(count): 25, "manager_rss_mib": 200, "resize_heartbeats": 2,
+		"pool_status_writes_per_second": 1,
+	})
+}
+
+// vary gives each node another offer within a period on average, at random times.
+func (y *yard) vary(ctx context.Context, t testing.TB, names []string, period time.Duration) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Duration(r.ExpFloat64() * float64(period) / float64(len(names)))):
+		}
+		n := 4 + r.Int64N(9)
+		y.offer(t, names[r.IntN(len(names))], "", cpuMemory(n, 2*n+1))
+	}
+}
+
+// resizeTime changes the offer of a node by one step, and returns the time from the API server's answer until the
+// ResourceManager has another total.
+func (y *yard) resizeTime(t testing.TB, p *yarnPool, name string) time.Duration {
+	t.Helper()
+	host := poolHost("many", name)
+	y.mu.Lock()
+	n := y.nodes[name]
+	offer := n.offer
+	y.mu.Unlock()
+	before := p.Node(host).Total
+	if step := cpuMemory(2, 4); offer.MilliCPU > 6000 {
+		offer = kube.Amount{MilliCPU: offer.MilliCPU - step.MilliCPU, Bytes: offer.Bytes - step.Bytes}
+	} else {
+		offer = offer.Plus(step)
+	}
+	y.offer(t, name, "", offer)
+	for deadline := time.Now().Add(mostWait); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		if p.Node(host).Total == before {
+			continue
+		}
+		resized := time.Now()
+		y.mu.Lock()
+		sent, written := n.sent, n.written
+		y.mu.Unlock()
+		if sent == offer {
+			return resized.Sub(written)
+		}
+		return 0 // before this kubelet read the API server's answer
+	}
+	t.Fatalf("%s keeps %v", name, before)
+	return 0
+}
+
+// writes returns the number of successful PATCH requests so far, by resource and subresource, by the API server's own
+// counter. The kubelets here patch no pods but their status.
+func (y *yard) writes() map[string]float64 {
+	y.t.Helper()
+	answer, ok := y.admin.do(y.t, http.MethodGet, "/metrics", "", "")
+	if !ok {
+		y.t.Fatalf("the API server's metrics: %.200s", answer)
+	}
+	all := map[string]float64{}
+	for line := range strings.Lines(answer) {
+		if !strings.HasPrefix(line, "apiserver_request_total{") || !strings.Contains(line, `verb="PATCH"`) ||
+			!strings.Contains(line, `code="200"`) {
+			continue
+		}
+		label := func(name string) string {
+			_, rest, _ := strings.Cut(line, `,`+name+`="`)
+			value, _, _ := strings.Cut(rest, `"`)
+			return value
+		}
+		key := label("resource")
+		if sub := label("subresource"); sub != "" {
+			key += "/" + sub
+		}
+		fields := strings.Fields(line)
+		if value, err := strconv.ParseFloat(fields[len(fields)-1], 64); err == nil {
+			all[key] += value
+		}
+	}
+	return all
+}
