@@ -60,14 +60,14 @@ func (y *yard) attend(ctx context.Context, k *yarnPod, now time.Time) {
 	case k.gone:
 	case pod.DeletionTimestamp != nil:
 		if k.deleted.IsZero() {
-			k.deleted = now
+			k.deleted, k.lastBusy = pod.DeletionTimestamp.Time, now
 		}
-		// The hook waits for the controller, which deletes the pod once more, with a shorter time.
-		end := k.deleted.Add(hookOf(pod))
-		if d := pod.DeletionTimestamp.Time; d.Before(end) {
-			end = d
+		// The hook waits until no container ran for four seconds. When the pod is deleted once more with a shorter time,
+		// it does not learn of that.
+		if k.pool.Node(k.host).Containers > 0 {
+			k.lastBusy = now
 		}
-		if now.Before(end) {
+		if k.started && now.Before(k.deleted) && now.Sub(k.lastBusy) < 4*time.Second {
 			return
 		}
 		k.gone = true
@@ -96,14 +96,6 @@ func (y *yard) attend(ctx context.Context, k *yarnPod, now time.Time) {
 		k.started = true
 		do(func() error { return y.start(ctx, k) })
 	}
-}
-
-// hookOf returns how long a pod's preStop hook sleeps.
-func hookOf(pod *corev1.Pod) time.Duration {
-	if l := pod.Spec.Containers[0].Lifecycle; l != nil && l.PreStop != nil && l.PreStop.Sleep != nil {
-		return time.Duration(l.PreStop.Sleep.Seconds) * time.Second
-	}
-	return 0
 }
 
 // schedule returns the node of a pod: the one that it names, or any of its pool that has no other worker.

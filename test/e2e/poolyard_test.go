@@ -77,7 +77,8 @@ type yarnPod struct {
 	busy     bool // a request is under way
 	bound    bool
 	started  bool
-	deleted  time.Time // when the kubelet saw that it is to end
+	deleted  time.Time // when the time that it got when it was first deleted ends
+	lastBusy time.Time // when a container was last seen to run, after that
 	gone     bool
 	server   *http.Server
 	requests kube.Amount

@@ -21,7 +21,7 @@ import (
 type night struct {
 	*node
 	*yarnPods
-	t     *testing.T
+	t          *testing.T
 	firstSight *firstSight
 }
 
@@ -280,6 +280,7 @@ func (p *night) fiveLines() {
 // drains drains the node, and deletes a pod, while maps run on the worker. They wait.
 func (p *night) drains() {
 	p.pool(`
+    excludeFile: exclude.xml
   size: {floor: {cpu: 500m, memory: 1Gi}}
   identity: {coolDown: 1s}`)
 	p.active(1)
