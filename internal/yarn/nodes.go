@@ -161,8 +161,8 @@ func (c *RM) Resize(ctx context.Context, id string, total Resource, overCommit t
 }
 
 // SendResize asks for a new total as [RM.Resize] does, and returns without reading it back. The caller has to compare
-// the total that a list of nodes shows later, because a ResourceManager can accept a change and do nothing. It sends one
-// request, and Resize three at least.
+// the total that a list of nodes shows later, because a ResourceManager can accept a change and do nothing. SendResize
+// sends one request, and Resize at least three.
 func (c *RM) SendResize(ctx context.Context, id string, total Resource, overCommit time.Duration) error {
 	send, err := resizeOf(id, total, overCommit)
 	if err != nil {

@@ -131,7 +131,7 @@ func (y *yard) testLoss(t *testing.T) {
 	y.offer(t, "loss-0", "loss", cpuMemory(9, 17))
 	y.create(t, specOf("loss", p.address,
 		`, size: {ceiling: {cpu: 4, memory: 8Gi}, step: {cpu: 4, memory: 8Gi}, pause: 1s}, drain: {grace: 5s, timeout: 10s}`))
-	host, full := poolHost("loss", "loss-0"), fakerm.Size{MemoryMiB: 8192, VCores: 4}
+	host, full := poolHost("loss", "loss-0"), fakerm.Size{MemoryMiB: 10240, VCores: 5}
 	y.active(t, "loss", 1)
 	t.Log("the ResourceManager accepts resizes, and does nothing")
 	p.Break(fakerm.Faults{NoEffect: true})
@@ -139,16 +139,16 @@ func (y *yard) testLoss(t *testing.T) {
 		`"step":{"cpu":"1","memory":"2Gi"}}}}`)
 	y.complains(t, "loss", v1alpha1.ConditionStepsFailed, "StepFailed", "accepted a change", "log")
 	p.Break(fakerm.Faults{})
-	full = fakerm.Size{MemoryMiB: 10240, VCores: 5}
 	p.offers(t, host, full)
 	y.active(t, "loss", 1)
 
 	t.Log("the store of labels is lost, and takes none")
-	p.Ask("jobs", fakerm.Demand{Label: "elastic", Size: fakerm.Size{MemoryMiB: 2048, VCores: 1}, For: time.Hour, PerNode: 3})
-	p.Ask("others", fakerm.Demand{Size: fakerm.Size{MemoryMiB: 2048, VCores: 1}, For: time.Hour, PerNode: 3})
+	size := fakerm.Size{MemoryMiB: 2048, VCores: 1}
+	p.Ask("jobs", fakerm.Demand{Label: "elastic", Size: size, For: time.Hour, PerNode: 3})
+	p.Ask("others", fakerm.Demand{Size: size, For: time.Hour, PerNode: 3})
 	p.Break(fakerm.Faults{NoLabels: true})
 	p.LoseLabels()
-	p.offers(t, host, fakerm.Size{MemoryMiB: 2048, VCores: 1})
+	p.offers(t, host, size)
 	y.complains(t, "loss", v1alpha1.ConditionLabelRefused, "LabelRefused", "yarn.node-labels.enabled")
 	p.Break(fakerm.Faults{})
 	p.offers(t, host, full)

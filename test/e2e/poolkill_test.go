@@ -14,9 +14,9 @@ import (
 	"github.com/waterline-io/waterline/test/bed/fakerm"
 )
 
-// TestAPIPoolKilled kills the manager with -9 at random moments while slack, containers, the ResourceManager and windows
-// change. Afterwards every worker is as wanted, no container ended before its time, and no pod is left over. The
-// restarted manager has the same identity, as a restarted container of its pod has, so it leads at once.
+// TestAPIPoolKilled kills the manager with -9 at random moments while slack, containers, the ResourceManager and
+// windows change. Afterwards every worker is as wanted, no container ended before its time, and no pod is left over.
+// The restarted manager has the same identity, as a restarted container of its pod has, so it leads at once.
 func TestAPIPoolKilled(t *testing.T) {
 	kills := 10
 	if soak {
@@ -45,7 +45,7 @@ func TestAPIPoolKilled(t *testing.T) {
 		}
 	}()
 	for range kills {
-		time.Sleep(4*time.Second + time.Duration(r.Int64N(int64(3*time.Second)))) // for 3.5 s it only watches
+		time.Sleep(4*time.Second + time.Duration(r.Int64N(int64(2*time.Second)))) // for 3.5 s it only watches
 		manager.stop(os.Kill)
 		manager = start()
 	}
