@@ -294,8 +294,8 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestPoolReasons checks that docs/yarn.md explains each phase and each reason of a worker, and that a golden case shows
-// it.
+// TestPoolReasons checks that docs/yarn.md explains each phase and each reason of a worker, and that a golden case
+// shows it.
 func TestPoolReasons(t *testing.T) {
 	code, err := os.ReadFile("internal/decide/cluster/pool/pool.go")
 	if err != nil {

@@ -2,9 +2,15 @@ package e2e_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,7 +28,7 @@ import (
 //
 // A heartbeat is the second in which a NodeManager reports to the ResourceManager. The time of a resize runs from the
 // API server's answer to the write of a NodeReport, which is when the manager can see it, to the moment at which the
-// ResourceManager has another total. Each measured change is one step, of an
+// ResourceManager has another total; the figure is its 99th percentile. Each measured change is one step, of an
 // idle worker that has settled.
 //
 // The short form has 50 NodeManagers, and checks only that no figure is grossly wrong.
@@ -86,13 +92,34 @@ func TestAPIPoolFigures(t *testing.T) {
 		times = append(times, y.resizeTime(t, p, l.names()[i%count]).Seconds())
 	}
 	slices.Sort(times)
-	metrics["resize_heartbeats"], metrics["resize_heartbeats_most"] = times[len(times)/2], times[len(times)-1]
-	metrics["resize_heartbeats_p99"] = times[len(times)*99/100]
+	metrics["resize_heartbeats_p50"], metrics["resize_heartbeats"] = times[len(times)/2], times[len(times)*99/100]
 	y.check(t, p)
-	c.judge("yarn", metrics, map[string]float64{
-		"rm_requests_per_second_" + strconv.Itoa(count): 25, "manager_rss_mib": 200, "resize_heartbeats": 2,
+	c.judge("yarn", withOthers(t, "yarn", metrics), map[string]float64{
+		"rm_requests_per_second_" + strconv.Itoa(count): 25, "manager_rss_mib": 200, "resize_heartbeats_p50": 2,
 		"pool_status_writes_per_second": 1,
 	})
+}
+
+// withOthers returns figures with those that another test wrote into the bench file for the same build.
+func withOthers(t testing.TB, name string, metrics map[string]float64) map[string]float64 {
+	t.Helper()
+	content, err := os.ReadFile(benchFile)
+	if benchFile == "" || errors.Is(err, fs.ErrNotExist) {
+		return metrics
+	}
+	var before struct {
+		Name, Commit string
+		Metrics      map[string]float64
+	}
+	if err := errors.Join(err, json.Unmarshal(content, &before)); err != nil {
+		t.Fatal(err)
+	}
+	commit, _ := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
+	if before.Name != name || before.Commit != strings.TrimSpace(string(commit)) {
+		return metrics
+	}
+	maps.Copy(before.Metrics, metrics)
+	return before.Metrics
 }
 
 // vary gives each node another offer within a period on average, at random times.

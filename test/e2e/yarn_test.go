@@ -34,8 +34,8 @@ type yarnPods struct {
 	nm    *yarn.NM
 }
 
-// newYARN starts, in the namespace of pods of YARN, a ResourceManager, a NodeManager in the default partition, and a pod for jobs' clients. They end with
-// the test. The cluster has the label [hadoop.Label], and no node has it.
+// newYARN starts a ResourceManager, a NodeManager in the default partition, and a pod for jobs' clients. The namespace
+// exists. They end with the test. The cluster has the label [hadoop.Label], and no node has it.
 func newYARN(t *testing.T) *yarnPods {
 	t.Helper()
 	archive := filepath.Join(built, "yarn/hadoop.tar")

@@ -44,7 +44,8 @@ metadata: {name: exclude, namespace: waterline-system}
 spec: {accessModes: [ReadWriteMany], storageClassName: "", volumeName: exclude, resources: {requests: {storage: 1Mi}}}
 `, bed.Shared()+"/exclude"))
 	n := install(t, "--set", "manager.enabled=true,manager.replicas=2,manager.extraArgs={--back-after=5s}",
-		"--set", "manager.pools.namespaces={"+hadoopNamespace+"},manager.pools.excludeVolume.persistentVolumeClaim.claimName=exclude")
+		"--set", "manager.pools.namespaces={"+hadoopNamespace+"}",
+		"--set", "manager.pools.excludeVolume.persistentVolumeClaim.claimName=exclude")
 	p := &night{node: n, t: t}
 	n.policy(strings.Replace(selling("Enforce", "Static", false), `"ratio": "100%"`, `"ratio": "200%"`, 1))
 	t.Cleanup(n.dropPolicy)
@@ -328,7 +329,8 @@ func (p *night) excluded() {
 	}
 	p.active(1)
 	p.until("one worker is left", func(s *v1alpha1.WorkerPoolStatus) bool { return len(s.Workers) == 1 })
-	if content, err := os.ReadFile(p.ExcludeDir() + "/exclude.xml"); err != nil || strings.Contains(string(content), "night") {
+	content, err := os.ReadFile(p.ExcludeDir() + "/exclude.xml")
+	if err != nil || strings.Contains(string(content), "night") {
 		p.t.Errorf("the exclude file: %s, %v", content, err)
 	}
 }

@@ -229,6 +229,14 @@ func sections() []section {
 				"45.6 pods/s at 100 nodes",
 			},
 			{"failed YARN jobs while NodeManagers are resized", "yarn", "failed_jobs", "%.0f", 0, zero(), ""},
+			{
+				"from a node's report to the resize of its NodeManager, p99, heartbeats of 1 s", "yarn", "resize_heartbeats",
+				"%.1f", 0, atMost(2, ""), "",
+			},
+			{
+				"requests a second to the ResourceManager, 500 NodeManagers", "yarn", "rm_requests_per_second_500", "%.0f", 0,
+				atMost(25, ""), "",
+			},
 		}},
 	}
 }

@@ -48,7 +48,7 @@ type engine struct {
 	doubt  bool
 }
 
-// newEngine makes the clients. They connect when they are used. secret is the content of the Secret that the pool names.
+// newEngine makes the clients. They connect when they are used. secret is the content of the pool's Secret.
 func newEngine(spec *v1alpha1.YARNSpec, secret map[string][]byte) (*engine, error) {
 	e := &engine{spec: spec.DeepCopy(), secret: secret}
 	auth, base, err := identity(spec, secret)

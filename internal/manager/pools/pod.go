@@ -176,8 +176,8 @@ func (r *round) newPod(pl *place, marks pool.Marks) *corev1.Pod {
 	return r.k.c.o.Batch(p)
 }
 
-// linger returns the shell script of the preStop hook. Somebody who deletes the pod waits there until its containers have
-// ended, as long as the manager gives them to drain. Every process of a YARN container has CONTAINER_ID in its
+// linger returns the shell script of the preStop hook. Somebody who deletes the pod waits there until its containers
+// have ended, as long as the manager gives them to drain. Every process of a YARN container has CONTAINER_ID in its
 // environment. A hook of the kind sleep would not do: it ends neither with the container nor when the pod is deleted
 // once more with a shorter time (Kubernetes 1.36). Every image of a NodeManager has bash, with which YARN starts
 // containers.

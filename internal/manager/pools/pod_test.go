@@ -1,6 +1,7 @@
 package pools
 
 import (
+	"errors"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -54,7 +55,7 @@ func podCase(t *testing.T, content string) string {
 	}
 	site := yarnSite(p.Spec.YARN, r.settings().Floor)
 	for d := xml.NewDecoder(strings.NewReader(site)); ; {
-		if _, err := d.Token(); err == io.EOF {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			t.Fatalf("%s: %v", site, err)

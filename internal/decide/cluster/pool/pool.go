@@ -302,8 +302,8 @@ func (r *round) overdue() bool {
 	return !r.marks.Until.IsZero() && r.in.Now.Sub(r.marks.Until) >= r.set.Grace
 }
 
-// held returns the memory that containers use beyond what is allowed. While the ResourceManager is silent, nobody knows,
-// and the caller keeps what it knew.
+// held returns the memory that containers use beyond what is allowed. While the ResourceManager is silent, nobody
+// knows, and the caller keeps what it knew.
 func (r *round) held() int64 {
 	if m, _ := r.manager(); m != nil && r.w.Pod != nil {
 		return max(m.Used.MemoryMiB-max(r.w.Allowance.MemoryMiB, r.set.Floor.MemoryMiB), 0)
