@@ -1,8 +1,8 @@
 package pools
 
 import (
-	"errors"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,8 +20,8 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// TestPod shows the pod and the yarn-site.xml of the first worker of each pool of testdata. The first document of a case
-// is the pool, and the test writes the others.
+// TestPod shows the pod and the yarn-site.xml of the first worker of each pool of testdata. The first document of a
+// case is the pool, and the test writes the others.
 func TestPod(t *testing.T) { golden.Each(t, podCase, "testdata/*.yaml") }
 
 func podCase(t *testing.T, content string) string {

@@ -295,7 +295,9 @@ func TestFaults(t *testing.T) {
 	r := situation(t, Options{Unsettled: 300 * time.Millisecond})
 	s := httptest.NewServer(r)
 	defer s.Close()
-	c, err := yarn.NewRM([]string{s.URL}, yarn.HTTPOptions{Auth: yarn.Auth{User: "batch"}, Timeout: 200 * time.Millisecond})
+	c, err := yarn.NewRM([]string{s.URL}, yarn.HTTPOptions{
+		Auth: yarn.Auth{User: "batch"}, Timeout: 200 * time.Millisecond,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
