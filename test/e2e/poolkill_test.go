@@ -105,7 +105,7 @@ func (y *yard) disturb(ctx context.Context, t testing.TB, p *yarnPool, r *rand.R
 	case 12:
 		p.LoseLabels()
 	case 13:
-		y.restartManager(p, poolHost("kill", node))
+		p.Die(poolHost("kill", node)) // its kubelet starts it again
 	case 14:
 		y.window(`null`)
 	case 15:
@@ -118,23 +118,4 @@ func (y *yard) disturb(ctx context.Context, t testing.TB, p *yarnPool, r *rand.R
 // window sets the windows of the pool that is disturbed.
 func (y *yard) window(windows string) {
 	y.request(http.MethodPatch, poolPath+"kill", `{"spec":{"windows":`+windows+`}}`)
-}
-
-// restartManager kills the NodeManager of a host, whose containers end with it. Its kubelet starts it again.
-func (y *yard) restartManager(p *yarnPool, host string) {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	for _, k := range y.pods {
-		if k.host == host && k.started && !k.gone && p.Node(host).State == "RUNNING" {
-			p.Die(host)
-			p.Start(fakerm.Worker{Host: host, Size: p.floor(), Label: p.label})
-		}
-	}
-}
-
-// floor returns the size in the yarn-site.xml of the pool's workers.
-func (p *yarnPool) floor() (floor fakerm.Size) {
-	for _, floor = range p.floors {
-	}
-	return floor
 }

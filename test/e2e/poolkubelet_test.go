@@ -95,6 +95,8 @@ func (y *yard) attend(ctx context.Context, k *yarnPod, now time.Time) {
 	case pod.Spec.NodeName != "" && !k.started:
 		k.started = true
 		do(func() error { return y.start(ctx, k) })
+	case k.started && k.pool.as == nil && !k.pool.Up(k.host): // the container is started again
+		k.pool.Start(fakerm.Worker{Host: k.host, Size: k.floor, Label: k.pool.label})
 	}
 }
 
@@ -128,6 +130,7 @@ func (y *yard) start(ctx context.Context, k *yarnPod) error {
 		return err
 	}
 	y.mu.Lock()
+	k.floor = floor
 	if k.pool.Hosts()[k.host] != k.pool.label {
 		k.pool.unlabelled++
 	}

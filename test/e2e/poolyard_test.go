@@ -74,6 +74,7 @@ type yarnPod struct {
 	pod      *corev1.Pod
 	pool     *yarnPool
 	host     string
+	floor    fakerm.Size
 	busy     bool // a request is under way
 	bound    bool
 	started  bool

@@ -108,6 +108,7 @@ type node struct {
 	checked    time.Time   // its health
 	state      string      // as the ResourceManager shows it; "": it does not know the node
 	up         bool        // its process runs
+	fresh      bool        // its process has not registered yet
 	boots      time.Time   // when it registers next
 	heard      time.Time   // when it was heard from last
 	total      Size        // in the ResourceManager
@@ -167,7 +168,7 @@ func (r *RM) tick(n *node, now time.Time) {
 		return
 	case now.Before(n.boots) || n.worker.Never:
 		return
-	case !n.lives():
+	case n.fresh || !n.lives():
 		r.register(n, now)
 		return
 	}
@@ -238,6 +239,7 @@ func (n *node) lives() bool { return n.state == "RUNNING" || n.state == "UNHEALT
 
 // register registers a NodeManager, or refuses it.
 func (r *RM) register(n *node, now time.Time) {
+	n.fresh = false
 	n.heard, n.checked, n.total, n.label, n.deadline = now, now, n.own, r.labelOf(n), time.Time{}
 	if n.state = "RUNNING"; !r.o.Minimum.fits(n.total) && len(n.containers) == 0 {
 		n.state, n.up = "SHUTDOWN", false
@@ -258,13 +260,11 @@ func (r *RM) Start(w Worker) {
 	host := strings.ToLower(w.Host)
 	id := net.JoinHostPort(host, idPort)
 	n := &node{
-		worker: w, host: host, id: id, rack: "/default-rack", up: true, own: w.Size, boots: time.Now().Add(r.o.Boot),
+		worker: w, host: host, id: id, rack: "/default-rack", up: true, fresh: true, own: w.Size,
+		boots: time.Now().Add(r.o.Boot),
 	}
 	if old := r.nodes[id]; old != nil {
 		n.state, n.total, n.label, n.heard = old.state, old.total, old.label, old.heard
-		if old.up { // it registers again under the same id
-			n.state = ""
-		}
 	}
 	r.nodes[id] = n
 }
@@ -288,6 +288,14 @@ func (r *RM) end(host string, goodbye bool) int {
 		n.state = "SHUTDOWN"
 	}
 	return ended
+}
+
+// Up reports whether the process of a host's NodeManager runs. One that was refused ends by itself.
+func (r *RM) Up(host string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.nodes[net.JoinHostPort(strings.ToLower(host), idPort)]
+	return n != nil && n.up
 }
 
 // Sick sets what the NodeManager of a host says about its health; "": it is well.
