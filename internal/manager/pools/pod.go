@@ -129,7 +129,7 @@ func (r *round) newPod(pl *place, marks pool.Marks) *corev1.Pod {
 					{Name: "conf", MountPath: confDir, ReadOnly: true}, {Name: "work", MountPath: workDir},
 				},
 				Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
-					Exec: &corev1.ExecAction{Command: []string{"bash", "-c", linger(r.read.Drain, marks.End)}},
+					Exec: &corev1.ExecAction{Command: []string{"bash", "-c", linger(r.read.Drain, marks.End, y.ExcludeFile != "")}},
 				}},
 				SecurityContext: &corev1.SecurityContext{
 					AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
@@ -176,19 +176,20 @@ func (r *round) newPod(pl *place, marks pool.Marks) *corev1.Pod {
 	return r.k.c.o.Batch(p)
 }
 
-// linger returns the shell script of the preStop hook. Somebody who deletes the pod waits there until its containers
-// have ended, as long as the manager gives them to drain. Every process of a YARN container has CONTAINER_ID in its
-// environment. A hook of the kind sleep would not do: it ends neither with the container nor when the pod is deleted
-// once more with a shorter time (Kubernetes 1.36). Every image of a NodeManager has bash, with which YARN starts
-// containers.
+// linger returns the shell script of the preStop hook. Somebody who deletes the pod waits there while the manager drains
+// the worker, as long as the worker has to drain. A NodeManager that is decommissioned ends by itself, and the hook ends
+// with it: until then it keeps the output of maps. Any other has drained when no container ran for some seconds; each of
+// their processes has CONTAINER_ID in its environment.
 //
-// The manager stops allocation within seconds after the deletion, so nothing runs for good only when nothing ran for
-// some seconds.
-func linger(drain time.Duration, end time.Time) string {
-	until := fmt.Sprintf("$(date +%%s) + %d", int64(drain/time.Second))
-	script := "until=$((" + until + "))\n"
+// A hook of the kind sleep would not do: it ends neither with the container nor when the pod is deleted once more with a
+// shorter time (Kubernetes 1.36). Every image of a NodeManager has bash, with which YARN starts containers.
+func linger(drain time.Duration, end time.Time, decommissioned bool) string {
+	script := fmt.Sprintf("until=$(($(date +%%s) + %d))\n", int64(drain/time.Second))
 	if !end.IsZero() {
 		script += fmt.Sprintf("[ $until -lt %[1]d ] || until=%[1]d\n", end.Unix())
+	}
+	if decommissioned {
+		return script + "left=$((until - $(date +%s)))\nexec sleep $((left > 0 ? left : 0))\n"
 	}
 	return script + `quiet=0
 while [ $quiet -lt 4 ] && [ $(date +%s) -lt $until ]; do

@@ -482,14 +482,16 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 	switch {
 	case m.State == decommissioning:
 	case !m.Total.fits(r.set.Floor):
-		// Nothing new fits while more than the floor is in use. A decommission comes after that, because it kills what was
+		// Nothing new fits while more than that is in use. A decommission comes after that, because it kills what was
 		// allocated and has not started.
 		s.Verb, s.Size, s.Why = Resize, r.set.Floor, Stopping
 	case !r.set.Graceful && m.Containers == 0 && m.Total == (Size{}):
 		s = Step{Phase: Decommissioned, Verb: DeletePod, Within: goodbye, Why: Stopped}
-	case !r.set.Graceful && m.Containers == 0:
-		// Not before: another ResourceManager refuses a NodeManager that has less than the floor.
-		s.Verb, s.Why = Resize, Stopping
+	case !r.set.Graceful && m.Total != (Size{}) && m.Used.fits(r.set.Floor):
+		// What containers leave is not given to others, who would drain for ever. Not before, because another
+		// ResourceManager refuses a NodeManager that has less than the scheduler's minimum allocation, and kills what it
+		// runs.
+		s.Verb, s.Size, s.Why = Resize, Size{}, Stopping
 	case !r.set.Graceful:
 	case m.Listed < m.Containers:
 		s.Why = StillStarting
