@@ -176,13 +176,13 @@ func (r *round) newPod(pl *place, marks pool.Marks) *corev1.Pod {
 	return r.k.c.o.Batch(p)
 }
 
-// linger returns the shell script of the preStop hook. Somebody who deletes the pod waits there while the manager drains
-// the worker, as long as the worker has to drain. A NodeManager that is decommissioned ends by itself, and the hook ends
-// with it: until then it keeps the output of maps. Any other has drained when no container ran for some seconds; each of
-// their processes has CONTAINER_ID in its environment.
+// linger returns the shell script of the preStop hook. Somebody who deletes the pod waits there while the manager
+// drains the worker, as long as the worker has to drain. A NodeManager that is decommissioned ends by itself, and the
+// hook ends with it: until then it keeps the output of maps. Any other has drained when no container ran for some
+// seconds; each of their processes has CONTAINER_ID in its environment.
 //
-// A hook of the kind sleep would not do: it ends neither with the container nor when the pod is deleted once more with a
-// shorter time (Kubernetes 1.36). Every image of a NodeManager has bash, with which YARN starts containers.
+// A hook of the kind sleep would not do: it ends neither with the container nor when the pod is deleted once more with
+// a shorter time (Kubernetes 1.36). Every image of a NodeManager has bash, with which YARN starts containers.
 func linger(drain time.Duration, end time.Time, decommissioned bool) string {
 	script := fmt.Sprintf("until=$(($(date +%%s) + %d))\n", int64(drain/time.Second))
 	if !end.IsZero() {
