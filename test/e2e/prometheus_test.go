@@ -227,7 +227,7 @@ func (p *prometheus) checkDashboard() {
 		// No prediction is old enough to have been checked.
 		"waterline_prediction_missed_ratio",
 		"waterline_interference", "waterline_hot", "waterline_eviction_requests_total", // the policy named and evicted no pod
-		"waterline_manager_evictions_total", // only an agent is scraped
+		"waterline_manager_evictions_total", "waterline_pool", // only an agent is scraped
 	}
 	if _, err := os.Stat("/proc/pressure/cpu"); err != nil {
 		none = append(none, "waterline_pressure_ratio")

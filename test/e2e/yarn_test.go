@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/yarn"
 	"github.com/waterline-io/waterline/test/bed/cluster"
@@ -156,85 +155,6 @@ func (y *yarnPods) finish(j *hadoop.Job) {
 
 // onLabel are options of a MapReduce job: its maps run on nodes with the label, and its master elsewhere.
 var onLabel = []string{"-Dmapreduce.map.node-label-expression=" + hadoop.Label}
-
-// TestYARN runs jobs on a NodeManager in a batch pod.
-func TestYARN(t *testing.T) {
-	started := time.Now()
-	took := func(what string) {
-		t.Logf("%s: %.1f s", what, time.Since(started).Seconds())
-		started = time.Now()
-	}
-	n := install(t, "--set", "manager.enabled=true,manager.replicas=1,manager.extraArgs={--back-after=5s}")
-	kubectl(t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", ready)
-	n.policy(selling("Enforce", "Static", false))
-	t.Cleanup(n.dropPolicy)
-	took("installing Waterline")
-	makeNamespace(t, hadoopNamespace, "pod-security.kubernetes.io/enforce: restricted")
-	y := newYARN(t)
-	took("starting YARN")
-	const cpu, memory = 200, 1408 << 20
-	eventually(t, "the node offers what the NodeManager requests", func() (bool, string) {
-		has := [2]int64{n.published(false, model.TierBatch, false), n.published(true, model.TierBatch, false)}
-		return has[0] >= cpu && has[1] >= memory, fmt.Sprint(has)
-	})
-	took("waiting for the offer")
-
-	const elastic = "elastic-0"
-	if err := y.rm.SetNodeLabels(t.Context(), map[string]string{y.NodeHost(elastic): hadoop.Label}); err != nil {
-		t.Fatal(err)
-	}
-	apply(t, y.Node(hadoop.NodePod{
-		Name: elastic, Labels: map[string]string{"waterline.io/qos": "BE"}, MemoryMiB: 1024, VCores: 4,
-		Resources: fmt.Sprintf(`requests: {cpu: %dm, memory: "%d"}, limits: {cpu: 1500m, memory: 3Gi}`, cpu, memory),
-	}))
-	node := y.until(elastic, yarn.NodeRunning)
-	took("starting an elastic NodeManager")
-	if len(node.Labels) != 1 || node.Labels[0] != hadoop.Label || node.Host != y.NodeHost(elastic) {
-		t.Errorf("the NodeManager registered as %+v", node)
-	}
-	pod := object[corev1.Pod](t, "pod", elastic, "-n", hadoopNamespace)
-	batch := corev1.ResourceName(v1alpha1.SlackResource("batch", true, false))
-	if is := pod.Spec.Containers[0].Resources.Requests[batch]; is.Value() != memory {
-		t.Errorf("the pod requests %d of %s, want %d", is.Value(), batch, int64(memory))
-	}
-	n.expect(t, n.dirOf(&pod), model.Quota, 150_000)
-	n.expect(t, n.dirOf(&pod), model.MemoryMax, 3<<30)
-
-	j, id := y.job(y.Sleep(t.Context(), 3, 1, 5*time.Second, onLabel...))
-	eventually(t, "maps run in the pod's cgroup", func() (bool, string) {
-		maps := n.processes(n.dirOf(&pod), id)
-		return len(maps) > 0, j.Output()
-	})
-	took("submitting a job and starting its maps")
-	y.finish(j)
-	took("the rest of the job")
-	app, err := y.rm.App(t.Context(), id)
-	if err != nil || app.FinalStatus != "SUCCEEDED" || app.MasterNode != y.NodeID(hadoop.FixedNode) {
-		t.Errorf("the application: %+v, %v", app, err)
-	}
-
-	rows, err := y.NewRows("rows", 20_000, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	j, _ = y.job(y.Sort(t.Context(), rows, 1, onLabel...))
-	y.finish(j)
-	if err := rows.Check(); err != nil {
-		t.Error(err)
-	}
-	took("a sort")
-
-	y.killContainer("rm")
-	y.until(hadoop.FixedNode, yarn.NodeRunning)
-	if node := y.until(elastic, yarn.NodeRunning); len(node.Labels) != 1 || node.Labels[0] != hadoop.Label {
-		t.Errorf("after a kill of the ResourceManager, the NodeManager has the labels %q", node.Labels)
-	}
-	took("killing the ResourceManager")
-
-	kubectl(t, "delete", "pod", elastic, "-n", hadoopNamespace, "--wait=false")
-	y.until(elastic, yarn.NodeShutdown)
-	took("deleting the elastic NodeManager")
-}
 
 // processes returns the command lines of processes of a pod in which a word is.
 func (n *node) processes(pod, word string) []string {

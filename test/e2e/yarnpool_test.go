@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/yarn"
 	hadoop "github.com/waterline-io/waterline/test/bed/yarn"
 )
@@ -254,6 +255,8 @@ func (p *night) fiveLines() {
 		p.t.Errorf("the NodeManager: %+v", n)
 	}
 	pod := object[corev1.Pod](p.t, "pod", name, "-n", hadoopNamespace)
+	p.expect(p.t, p.dirOf(&pod), model.Quota, 110_000) // ceiling and overhead
+	p.expect(p.t, p.dirOf(&pod), model.MemoryMax, 4<<30+512<<20)
 	j, id := p.job(p.Sleep(p.t.Context(), 6, 1, 3*time.Second, onLabel...))
 	eventually(p.t, "maps run in the pod's cgroup", func() (bool, string) {
 		maps := p.processes(p.dirOf(&pod), id)
@@ -335,7 +338,8 @@ func (p *night) excluded() {
 	}
 }
 
-// faults kills the managers, the NodeManager and the ResourceManager while a job runs.
+// faults kills the managers and the ResourceManager while a job runs, which loses nothing, and then the NodeManager,
+// whose maps run again.
 func (p *night) faults() {
 	p.pool(`
   size: {floor: {cpu: 500m, memory: 1Gi}, ceiling: {cpu: "1", memory: 2Gi}, step: {cpu: 100m, memory: 256Mi}, pause: 2s}
@@ -344,8 +348,12 @@ func (p *night) faults() {
 	j := p.busy(2, 20*time.Second)
 	kubectl(p.t, "delete", "pods", "-n", "waterline-system", "-l", "app.kubernetes.io/name=waterline-manager", "--force",
 		"--grace-period=0")
-	kubectl(p.t, "exec", "-n", hadoopNamespace, "rm", "--", "sh", "-c", "kill -9 1 || kill 1")
+	p.killContainer("rm")
 	p.unharmed(j)
+	j = p.busy(2, 10*time.Second)
+	p.killContainer("night-" + p.node.name)
+	p.finish(j)
+	p.t.Logf("%d maps were killed with the NodeManager", j.Counter("Killed map tasks"))
 	p.until("the worker is at its ceiling", func(s *v1alpha1.WorkerPoolStatus) bool {
 		return s.Active == 1 && s.Total.VCores == 10 && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady)
 	})
