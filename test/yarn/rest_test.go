@@ -222,5 +222,12 @@ func restartRM(t *testing.T) {
 	if err := cluster.Ready(soon(t), len(before)); err != nil {
 		t.Fatal(err)
 	}
+	// Nodes register while a ResourceManager becomes active, before it says that it is.
+	if err := bed.Eventually(soon(t), func(ctx context.Context) error {
+		_, err := rm.Active(ctx)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
 	t.Logf("the ResourceManager is back with %d nodes after %.1f s", len(before), time.Since(start).Seconds())
 }
