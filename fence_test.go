@@ -297,7 +297,7 @@ func TestReasons(t *testing.T) {
 // TestPoolReasons checks that docs/yarn.md explains each phase and each reason of a worker, and that a golden case
 // shows it.
 func TestPoolReasons(t *testing.T) {
-	code, err := os.ReadFile("internal/decide/cluster/pool/pool.go")
+	code, err := os.ReadFile("internal/decide/cluster/pool/step.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -96,6 +96,9 @@ func (k *keeper) round(ctx context.Context) bool {
 	read, err := kube.ReadWorkerPool(p)
 	if err != nil {
 		t.add(v1alpha1.ConditionReady, "Invalid", err)
+		if p.DeletionTimestamp != nil && !k.hasPods(p) { // nobody can correct it any more
+			t.add(v1alpha1.ConditionStepsFailed, "FinalizerFailed", k.release(ctx, p))
+		}
 		k.report(ctx, now, p, nil, &t)
 		return true
 	}
@@ -112,6 +115,13 @@ func (k *keeper) round(ctx context.Context) bool {
 	r.act(ctx)
 	k.report(ctx, now, p, r, &t)
 	return true
+}
+
+// hasPods reports whether the pool has pods.
+func (k *keeper) hasPods(p *v1alpha1.WorkerPool) bool {
+	has := false
+	k.c.pods[k.namespace].Each(func(_ string, pod podRow) { has = has || pod.owner == p.UID })
+	return has
 }
 
 // finalize keeps the pool until its workers are gone. It returns true if there is nothing more to do.

@@ -1,0 +1,83 @@
+package pool
+
+import "time"
+
+// Phase is where a worker is in its life.
+type Phase string
+
+// The phases, in the order of a life, and then those beside it.
+const (
+	Terminated     Phase = "Terminated"     // there is no pod
+	Provisioning   Phase = "Provisioning"   // the host gets its label, and the pod is made
+	Registering    Phase = "Registering"    // the NodeManager starts
+	Labelled       Phase = "Labelled"       // it is registered, and its label is put right
+	Active         Phase = "Active"         // it runs containers
+	Shrinking      Phase = "Shrinking"      // its containers use more than it is to have
+	Draining       Phase = "Draining"       // it is to stop, and gets no new containers
+	Decommissioned Phase = "Decommissioned" // it has stopped
+	Lost           Phase = "Lost"           // it does not report, or is not well
+	Frozen         Phase = "Frozen"         // the ResourceManager does not answer
+	Quarantined    Phase = "Quarantined"    // it is given up until a person looks at it
+)
+
+// Verb is what is to be done for a worker now.
+type Verb string
+
+// The verbs. Each has the same result if it is done twice.
+const (
+	Wait      Verb = "Wait"
+	LabelHost Verb = "LabelHost" // give the host the pool's label in the ResourceManager's store
+	CreatePod Verb = "CreatePod"
+	Resize    Verb = "Resize"    // tell the ResourceManager the total, and when to kill what does not fit
+	Exclude   Verb = "Exclude"   // write the host and the time into the exclude file, and have it read
+	Include   Verb = "Include"   // take the host out of the exclude file, and have it read
+	DeletePod Verb = "DeletePod" // with this time for its processes to end
+)
+
+// Code says why.
+type Code string
+
+// The reasons.
+const (
+	NotWanted       Code = "NotWanted"       // it is not to run now
+	NodeCordoned    Code = "NodeCordoned"    // its node takes no new pods
+	NoRoom          Code = "NoRoom"          // its node has no room for its pod
+	CoolingDown     Code = "CoolingDown"     // its name was in use a moment ago
+	OldManager      Code = "OldManager"      // the ResourceManager still shows the NodeManager of an earlier pod
+	HostNotLabelled Code = "HostNotLabelled" // its host has not the pool's label
+	LabelMissing    Code = "LabelMissing"    // the ResourceManager's store lacks the label
+	StillExcluded   Code = "StillExcluded"   // its host is in the exclude file, and should not be
+	NoPod           Code = "NoPod"           // everything is ready for its pod
+	PodStarts       Code = "PodStarts"       // its pod does not run yet
+	NotRegistered   Code = "NotRegistered"   // its NodeManager has not registered
+	TooManyAttempts Code = "TooManyAttempts" // its NodeManager failed to register too often
+	OtherName       Code = "OtherName"       // its NodeManager registered under another name
+	TwoManagers     Code = "TwoManagers"     // the ResourceManager shows two NodeManagers on its host
+	WrongLabel      Code = "WrongLabel"      // its NodeManager has not the pool's label
+	MoreSlack       Code = "MoreSlack"       // its node has room for more
+	LessSlack       Code = "LessSlack"       // its node has room for less
+	RMForgot        Code = "RMForgot"        // another ResourceManager does not know the deadline
+	StillInUse      Code = "StillInUse"      // containers have until the deadline
+	StillStarting   Code = "StillStarting"   // containers were allocated, and have not started
+	AsWanted        Code = "AsWanted"        // nothing is to be done
+	Stopping        Code = "Stopping"        // it is to stop
+	Stopped         Code = "Stopped"         // it runs nothing any more
+	TimeOver        Code = "TimeOver"        // its time is over
+	ManagerLost     Code = "ManagerLost"     // the ResourceManager does not hear from its NodeManager
+	ManagerSick     Code = "ManagerSick"     // its NodeManager says that it is not well
+	RMSilent        Code = "RMSilent"        // the ResourceManager does not answer
+)
+
+// Step is what is to be done for a worker now.
+type Step struct {
+	Worker string
+	Phase  Phase
+	Verb   Verb
+	Size   Size          // of Resize
+	Within time.Duration // of Resize, Exclude and DeletePod; never negative
+	Marks  Marks         // to be on the pod before the verb is carried out
+	Held   int64         // MiB of memory that its containers use beyond what the slack of its node allows
+	Failed bool          // this pod counts as a failed attempt
+	Why    Code
+	Text   string // what a person should know besides
+}
