@@ -11,6 +11,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
@@ -25,7 +26,8 @@ type keeper struct {
 	wake            chan struct{}
 
 	// The rest belongs to the goroutine of run.
-	status     *v1alpha1.WorkerPoolStatus // as it is or will be in the API; nil: not read yet
+	uid        types.UID                  // of the pool that the rest is about
+	status     *v1alpha1.WorkerPoolStatus // as it is or will be in the API
 	written    time.Time                  // when the status was written last
 	engine     *engine                    // nil: there is none, or another is needed
 	applied    string                     // what the objects beside the pods were made from
@@ -42,7 +44,7 @@ type keeper struct {
 
 func newKeeper(c *Controller, namespace, name string) *keeper {
 	return &keeper{
-		c: c, namespace: namespace, name: name, wake: make(chan struct{}, 1), unread: nil, warned: map[string]string{},
+		c: c, namespace: namespace, name: name, wake: make(chan struct{}, 1),
 		log: c.o.Log.With("pool", namespace+"/"+name),
 	}
 }
@@ -89,8 +91,8 @@ func (k *keeper) round(ctx context.Context) bool {
 	if !fresh || !k.c.fresh(k.namespace, now) {
 		return true // old data decides nothing
 	}
-	if k.status == nil {
-		k.status = p.Status.DeepCopy()
+	if k.uid != p.UID { // also if another pool of the same name follows at once
+		k.uid, k.status, k.unread, k.warned = p.UID, p.Status.DeepCopy(), nil, map[string]string{}
 	}
 	var t trouble
 	read, err := kube.ReadWorkerPool(p)
