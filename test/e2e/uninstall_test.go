@@ -46,6 +46,7 @@ func TestAPIUninstall(t *testing.T) {
 		"apiservice.apiregistration.k8s.io/v1alpha1.waterline.io",
 		"customresourcedefinition.apiextensions.k8s.io/colocationpolicies.waterline.io",
 		"customresourcedefinition.apiextensions.k8s.io/nodereports.waterline.io",
+		"customresourcedefinition.apiextensions.k8s.io/workerpools.waterline.io",
 		"namespace/waterline-system",
 	}
 	eventually(t, "no other object is left", func() (bool, string) {
