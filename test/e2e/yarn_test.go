@@ -24,13 +24,11 @@ import (
 // hadoopNamespace has the pods of YARN.
 const hadoopNamespace = "yarn"
 
-// yarnPods is a YARN cluster in pods of the node, with clients that reach it.
+// yarnPods is a YARN cluster in pods of the node, with a client of its ResourceManager.
 type yarnPods struct {
 	*hadoop.Pods
-	t     *testing.T
-	rm    *yarn.RM
-	admin *yarn.Admin
-	nm    *yarn.NM
+	t  *testing.T
+	rm *yarn.RM
 }
 
 // newYARN starts a ResourceManager, a NodeManager in the default partition, and a pod for jobs' clients. The namespace
@@ -56,15 +54,7 @@ func newYARN(t *testing.T) *yarnPods {
 	dialer := net.Dialer{Resolver: bed.Resolver()}
 	web := yarn.HTTPOptions{Auth: yarn.Auth{User: "root"}, Transport: &http.Transport{DialContext: dialer.DialContext}}
 	y := &yarnPods{Pods: pods, t: t}
-	if y.nm, err = yarn.NewNM(web); err != nil {
-		t.Fatal(err)
-	}
 	if y.rm, err = yarn.NewRM([]string{pods.RMURL()}, web); err != nil {
-		t.Fatal(err)
-	}
-	if y.admin, err = yarn.NewAdmin([]string{pods.RMAdmin()}, y.rm, yarn.AdminOptions{
-		Auth: yarn.Auth{User: "root"}, Dial: dialer.DialContext,
-	}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

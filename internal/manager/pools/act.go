@@ -36,7 +36,7 @@ func inParallel(n int, f func(i int)) {
 // act decides, and carries out the steps. A step that fails is decided again in the next round.
 func (r *round) act(ctx context.Context) {
 	r.steps = pool.Next(&r.in)
-	r.pace()
+	pool.Pace(&r.in, r.steps, resizes)
 	failed := make([]error, len(r.steps))
 	inParallel(len(r.steps), func(i int) { failed[i] = r.mark(ctx, i) })
 	one := func(stops bool) {

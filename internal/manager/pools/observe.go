@@ -52,8 +52,8 @@ func (r *round) settings() pool.Settings {
 // observe builds the input of the decision.
 func (r *round) observe(ctx context.Context) {
 	k := r.k
-	if opening := policy.OpeningAt(r.read.Windows, r.now); r.p.DeletionTimestamp == nil {
-		r.opening = pool.Opening{Open: opening.Open, Start: opening.Start, Drain: opening.Drain, End: opening.End}
+	if r.p.DeletionTimestamp == nil {
+		r.opening = pool.Opening(policy.OpeningAt(r.read.Windows, r.now))
 	}
 	r.lookAtRM(ctx)
 	r.lookAtExcludes(ctx)

@@ -1,8 +1,6 @@
 package pools
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
@@ -57,28 +55,6 @@ func (r *round) readBack() {
 			r.t.add(v1alpha1.ConditionStepsFailed, "StepFailed", &yarn.NoEffectError{
 				What: "the total of worker " + name, Want: a.to.String(), Have: m.Total.String(),
 			})
-		}
-	}
-}
-
-// pace leaves resizes to the next rounds if there are too many, those that grow first. Nothing of a step that is left
-// is kept: a mark would say that the worker has grown.
-func (r *round) pace() {
-	var all []int
-	for i, s := range r.steps {
-		if s.Verb == pool.Resize {
-			all = append(all, i)
-		}
-	}
-	if len(all) <= resizes {
-		return
-	}
-	growth := func(i int) int64 { return max(r.steps[i].Size.MemoryMiB-r.managerOf(&r.places[i]).Total.MemoryMiB, 0) }
-	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(growth(a), growth(b)) })
-	for _, i := range all[resizes:] {
-		r.steps[i].Verb, r.steps[i].Within = pool.Wait, 0
-		if r.places[i].pod != nil {
-			r.steps[i].Marks = r.places[i].pod.marks
 		}
 	}
 }

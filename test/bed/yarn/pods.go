@@ -45,7 +45,7 @@ type PodOptions struct {
 }
 
 // Pods is a YARN cluster in pods of a Kubernetes cluster: a ResourceManager, a NodeManager in the default partition, a
-// pod in which jobs' clients run, and further NodeManagers ([Pods.Node]). The pods are admitted at the level restricted
+// pod in which jobs' clients run. The pods are admitted at the level restricted
 // of Pod Security.
 type Pods struct {
 	Jobs
@@ -76,9 +76,6 @@ func (p *Pods) RMHost() string { return "rm." + p.o.Namespace + ".svc." + p.o.Do
 // RMURL returns the base address of the ResourceManager's web services.
 func (p *Pods) RMURL() string { return fmt.Sprintf("http://%s:%d", p.RMHost(), rmWebPort) }
 
-// RMAdmin returns the address of the ResourceManager's administration protocol.
-func (p *Pods) RMAdmin() string { return fmt.Sprintf("%s:%d", p.RMHost(), rmAdminPort) }
-
 // NodeHost returns the host name of a NodeManager's pod.
 func (p *Pods) NodeHost(pod string) string {
 	return pod + ".nm." + p.o.Namespace + ".svc." + p.o.Domain
@@ -86,11 +83,6 @@ func (p *Pods) NodeHost(pod string) string {
 
 // NodeID returns the id under which a NodeManager's pod registers.
 func (p *Pods) NodeID(pod string) string { return fmt.Sprintf("%s:%d", p.NodeHost(pod), nmPort) }
-
-// NodeURL returns the base address of the web services of a NodeManager's pod.
-func (p *Pods) NodeURL(pod string) string {
-	return fmt.Sprintf("http://%s:%d", p.NodeHost(pod), nmWebPort)
-}
 
 // ExcludeDir returns the directory of the file of hosts to decommission, on the node.
 func (p *Pods) ExcludeDir() string { return filepath.Join(p.o.Shared, "exclude") }
@@ -145,9 +137,6 @@ type NodePod struct {
 	MemoryMiB int    // that it offers when it registers
 	VCores    int
 }
-
-// Node returns the manifest of a NodeManager's pod.
-func (p *Pods) Node(n NodePod) string { return p.render("node", n) }
 
 func (p *Pods) render(name string, n NodePod) string {
 	quote := func(v any) (string, error) {

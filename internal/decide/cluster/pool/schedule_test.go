@@ -64,3 +64,23 @@ func TestAllowance(t *testing.T) {
 		}
 	}
 }
+
+// TestPace checks that workers that shrink go first, and that one that waits does not count as grown.
+func TestPace(t *testing.T) {
+	now := time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC)
+	in := Input{}
+	var steps []Step
+	for _, total := range []int64{1024, 4096, 2048} {
+		m := Manager{State: running, Total: Size{total, 1}}
+		in.Workers = append(in.Workers, Worker{Pod: &Pod{}, Managers: []Manager{{State: "LOST"}, m}})
+		steps = append(steps, Step{Verb: Resize, Size: Size{3072, 1}, Within: time.Minute, Marks: Marks{Grown: now}})
+	}
+	Pace(&in, steps, 3)
+	if steps[0].Verb != Resize {
+		t.Errorf("three of three: %+v", steps)
+	}
+	Pace(&in, steps, 2)
+	if steps[0].Verb != Wait || !steps[0].Marks.Grown.IsZero() || steps[1].Verb != Resize || steps[2].Verb != Resize {
+		t.Errorf("two of three: %+v", steps)
+	}
+}

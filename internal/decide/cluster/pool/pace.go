@@ -1,0 +1,29 @@
+package pool
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Pace leaves resizes beyond a number to later rounds: first those that grow most. It changes the steps of [Next] for
+// the same input. A step that is left keeps the marks of its pod, because a new mark would say that the worker grew.
+func Pace(in *Input, steps []Step, most int) {
+	var all []int
+	for i, s := range steps {
+		if s.Verb == Resize {
+			all = append(all, i)
+		}
+	}
+	if len(all) <= most {
+		return
+	}
+	growth := func(i int) int64 {
+		r := round{w: &in.Workers[i]}
+		m, _ := r.manager()
+		return max(steps[i].Size.MemoryMiB-m.Total.MemoryMiB, 0) // a resize is of a NodeManager that lives
+	}
+	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(growth(a), growth(b)) })
+	for _, i := range all[most:] {
+		steps[i].Verb, steps[i].Within, steps[i].Marks = Wait, 0, in.Workers[i].Pod.Marks
+	}
+}
