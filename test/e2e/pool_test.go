@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -111,7 +112,7 @@ func TestAPIPool(t *testing.T) {
 	excludes := t.TempDir()
 	y.manager("--pools="+poolNamespace, "--exclude-dir="+excludes)
 	beside(t, map[string]func(t *testing.T){
-		"life": y.testLife, "loss": y.testLoss, "drain": y.testDrain, "window": y.testWindow,
+		"life": y.testLife, "again": y.testAgain, "loss": y.testLoss, "drain": y.testDrain, "window": y.testWindow,
 		"faults": func(t *testing.T) { y.testFaults(t, excludes) },
 	})
 }
@@ -125,6 +126,33 @@ func beside(t *testing.T, tests map[string]func(t *testing.T)) {
 		all.Go(func() { t.Run(name, run) })
 	}
 	all.Wait()
+}
+
+// testAgain deletes a pool and makes one of the same name at once, several times. Its hosts lose the label with the old
+// pool and have it again before a NodeManager of the new one starts.
+func (y *yard) testAgain(t *testing.T) {
+	p := y.rm(t, "again", "elastic", quick, 60*time.Second, 30*time.Minute)
+	y.offer(t, "again-0", "again", cpuMemory(9, 17))
+	y.create(t, specOf("again", p.address, ""))
+	for range 3 {
+		old := y.active(t, "again", 1)
+		again, err := json.Marshal(v1alpha1.WorkerPool{
+			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "WorkerPool"},
+			ObjectMeta: metav1.ObjectMeta{Name: old.Name, Namespace: old.Namespace}, Spec: old.Spec,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status := y.request(http.MethodDelete, poolPath+"again", ""); status != http.StatusOK {
+			t.Fatalf("status %d", status)
+		}
+		eventually(t, "the new pool is there", func() (bool, string) {
+			status := y.request(http.MethodPost, strings.TrimSuffix(poolPath, "/"), string(again))
+			return status == http.StatusCreated, fmt.Sprint(status)
+		})
+	}
+	y.active(t, "again", 1)
+	y.check(t, p)
 }
 
 // testLife makes a pool with five lines of YAML, and follows its workers until it is deleted.

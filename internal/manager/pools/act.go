@@ -190,7 +190,7 @@ func (r *round) one(ctx context.Context, i int) error {
 		}
 		return r.k.deletePod(ctx, pl.pod, seconds)
 	case pool.Resize:
-		m := r.managerOf(pl)
+		m, _ := pl.worker.Manager() // there is one, or it would not be resized
 		r.k.asks(pl.worker.Name, m.Total, s.Size, r.now)
 		err := r.k.engine.rm.SendResize(ctx, m.ID,
 			yarn.Resource{MemoryMiB: s.Size.MemoryMiB, VCores: s.Size.VCores}, s.Within)
@@ -199,15 +199,4 @@ func (r *round) one(ctx context.Context, i int) error {
 		}
 	}
 	return nil
-}
-
-// managerOf returns the NodeManager of a worker that lives, or else any.
-func (r *round) managerOf(pl *place) pool.Manager {
-	var last pool.Manager
-	for _, m := range pl.worker.Managers {
-		if last = m; m.Lives() {
-			return m
-		}
-	}
-	return last
 }

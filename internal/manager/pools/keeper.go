@@ -93,6 +93,9 @@ func (k *keeper) round(ctx context.Context) bool {
 	}
 	if k.uid != p.UID { // also if another pool of the same name follows at once
 		k.uid, k.status, k.unread, k.warned = p.UID, p.Status.DeepCopy(), nil, map[string]string{}
+		if k.engine != nil {
+			k.engine.doubt = true
+		}
 	}
 	var t trouble
 	read, err := kube.ReadWorkerPool(p)

@@ -341,7 +341,7 @@ func (r *round) seen(pl *place) bool {
 		}
 	}
 	pl.worker.Managers = all
-	if m := r.managerOf(pl); m.Lives() && m.Label != r.in.Settings.Label {
+	if m, _ := pl.worker.Manager(); m != nil && m.Label != r.in.Settings.Label {
 		r.k.engine.doubt = true
 	}
 	return settled
@@ -355,9 +355,9 @@ func (r *round) ask(ctx context.Context) {
 	}
 	r.view.listed = map[string]int{}
 	type answer struct {
-		listed int
+		asked  bool
+		listed int // 0 after an error too: nothing is known to have started
 		stray  string
-		err    error
 	}
 	answers := make([]answer, len(r.places))
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
@@ -373,8 +373,13 @@ func (r *round) ask(ctx context.Context) {
 		leaves := !w.Wanted || w.Pod.Deleting || w.Pod.Evicted
 		switch {
 		case len(managers) == 1 && leaves && r.in.Settings.Graceful && managers[0].Containers > 0:
-			containers, err := r.k.engine.nm.Containers(ctx, base)
-			answers[i] = answer{listed: len(containers), err: err}
+			containers, _ := r.k.engine.nm.Containers(ctx, base)
+			answers[i].asked = true
+			for _, c := range containers {
+				if c.State != yarn.ContainerComplete {
+					answers[i].listed++
+				}
+			}
 		case len(managers) == 0 && r.now.Sub(w.Pod.Started) >= strayAfter:
 			info, err := r.k.engine.nm.Info(ctx, base)
 			if host, _, bad := net.SplitHostPort(info.ID); err == nil && bad == nil && !strings.EqualFold(host, pl.host) {
@@ -384,8 +389,8 @@ func (r *round) ask(ctx context.Context) {
 	})
 	for i, a := range answers {
 		w := r.places[i].worker
-		if w.Stray = a.stray; a.listed > 0 || a.err != nil {
-			r.view.listed[w.Name] = a.listed // after an error: nothing is known to have started
+		if w.Stray = a.stray; a.asked {
+			r.view.listed[w.Name] = a.listed
 		}
 	}
 }

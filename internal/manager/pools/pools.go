@@ -129,6 +129,7 @@ func (c *Controller) dispatch(ctx context.Context, wg *sync.WaitGroup) {
 					c.mu.Lock()
 					delete(c.keepers, key)
 					c.mu.Unlock()
+					c.changed() // a pool of that name that came meanwhile has no keeper yet
 				})
 			}
 			k.poke()

@@ -45,11 +45,12 @@ func (r *round) readBack() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i := range r.places {
-		name, m := r.places[i].worker.Name, r.managerOf(&r.places[i])
+		name := r.places[i].worker.Name
+		m, _ := r.places[i].worker.Manager()
 		a, found := k.asked[name]
 		switch {
 		case !found:
-		case !m.Lives() || m.Total != a.from:
+		case m == nil || m.Total != a.from:
 			delete(k.asked, name)
 		case r.now.Sub(a.since) >= effectWithin:
 			r.t.add(v1alpha1.ConditionStepsFailed, "StepFailed", &yarn.NoEffectError{

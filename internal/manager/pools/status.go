@@ -116,7 +116,7 @@ func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 		case pool.Draining, pool.Decommissioned:
 			s.Leaving++
 		}
-		if m := r.managerOf(pl); m.Lives() {
+		if m, _ := pl.worker.Manager(); m != nil {
 			total.MemoryMiB, total.VCores = total.MemoryMiB+m.Total.MemoryMiB, total.VCores+m.Total.VCores
 			used.MemoryMiB, used.VCores = used.MemoryMiB+m.Used.MemoryMiB, used.VCores+m.Used.VCores
 			row.Total, row.Containers = amountOf(m.Total), int32(m.Containers)
@@ -301,6 +301,7 @@ func (r *round) farewell(ctx context.Context) error {
 	if len(hosts) == 0 {
 		return nil
 	}
+	r.k.engine.doubt = true
 	return r.k.engine.rm.SetNodeLabels(ctx, hosts)
 }
 

@@ -18,8 +18,7 @@ func Pace(in *Input, steps []Step, most int) {
 		return
 	}
 	growth := func(i int) int64 {
-		r := round{w: &in.Workers[i]}
-		m, _ := r.manager()
+		m, _ := in.Workers[i].Manager()
 		return max(steps[i].Size.MemoryMiB-m.Total.MemoryMiB, 0) // a resize is of a NodeManager that lives
 	}
 	slices.SortStableFunc(all, func(a, b int) int { return cmp.Compare(growth(a), growth(b)) })

@@ -161,7 +161,7 @@ func (r *round) next() Step {
 	case over:
 		return Step{Phase: Decommissioned, Verb: DeletePod, Within: atOnce, Why: TimeOver}
 	}
-	m, several := r.manager()
+	m, several := r.w.Manager()
 	if m != nil && r.in.RM.Known {
 		r.marks.Registered = true
 	}
@@ -193,15 +193,18 @@ func (r *round) next() Step {
 	return r.present(m)
 }
 
-// manager returns the NodeManager of the worker's pod as far as it lives, and whether there are several. Before a pod
-// is made, no NodeManager lives on its host.
-func (r *round) manager() (m *Manager, several bool) {
-	for i := range r.w.Managers {
-		if !r.w.Managers[i].Lives() {
+// Manager returns the NodeManager of a worker that lives, nil if none does, and whether there are several. Of several
+// it returns one that still offers something, if there is one.
+func (w *Worker) Manager() (m *Manager, several bool) {
+	for i := range w.Managers {
+		next := &w.Managers[i]
+		if !next.Lives() {
 			continue
 		}
 		several = m != nil
-		m = &r.w.Managers[i]
+		if m == nil || m.Total == (Size{}) {
+			m = next
+		}
 	}
 	return m, several
 }
@@ -225,7 +228,7 @@ func (r *round) overdue() bool {
 // held returns the memory that containers use beyond what is allowed. While the ResourceManager is silent, nobody
 // knows, and the caller keeps what it knew.
 func (r *round) held() int64 {
-	if m, _ := r.manager(); m != nil && r.w.Pod != nil {
+	if m, _ := r.w.Manager(); m != nil && r.w.Pod != nil {
 		return max(m.Used.MemoryMiB-max(r.w.Allowance.MemoryMiB, r.set.Floor.MemoryMiB), 0)
 	}
 	return 0
@@ -254,7 +257,7 @@ func earlier(a, b time.Time) time.Time {
 // absent decides about a worker without a pod.
 func (r *round) absent(wanted bool) Step {
 	w := r.w
-	live, _ := r.manager()
+	live, _ := r.w.Manager()
 	switch {
 	case w.Excluded && r.set.Graceful: // no longer than the drain: it would be refused
 		return Step{Phase: Terminated, Verb: Include, Why: StillExcluded}
@@ -413,6 +416,10 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 		// runs.
 		s.Verb, s.Size, s.Why = Resize, Size{}, Stopping
 	case !r.set.Graceful:
+	case m.Containers == 0 && m.Total != (Size{}):
+		// So that nothing is allocated to it just before it is excluded. It has nothing to lose if another
+		// ResourceManager refuses it.
+		s.Verb, s.Size, s.Why = Resize, Size{}, Stopping
 	case m.Listed < m.Containers:
 		s.Why = StillStarting
 	default: // also if it is excluded: the ResourceManager did not act on it

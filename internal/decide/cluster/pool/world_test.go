@@ -235,7 +235,7 @@ func (w *world) carry(p *place, s Step) bool {
 		}
 		w.refresh(p, s.Within)
 	case Resize:
-		if m == nil || s.Size == m.Total {
+		if m, _ = p.Manager(); m == nil || s.Size == m.Total {
 			break
 		}
 		m.Total, p.deadline = s.Size, w.now.Add(s.Within)
