@@ -66,13 +66,13 @@ const (
 	Opportunistic ExecutionType = "OPPORTUNISTIC" // waits in the NodeManager's queue, and is killed first
 )
 
-// ContainerComplete is the state of a container that has ended. A NodeManager lists it until the ResourceManager knows.
-const ContainerComplete = "COMPLETE"
+// ContainerRunning is the state of a container whose process has started and not ended.
+const ContainerRunning = "RUNNING"
 
 // Container is a container that a NodeManager knows.
 type Container struct {
 	ID            string // container_…_APP_ATTEMPT_NUMBER; the number of an application's master is 000001
-	State         string // NEW, SCHEDULED, RUNNING, [ContainerComplete] and others between
+	State         string // such as NEW, LOCALIZING, [ContainerRunning], DONE
 	ExitCode      int    // -1000 before it has ended
 	Diagnostics   string
 	User          string

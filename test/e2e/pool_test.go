@@ -137,7 +137,7 @@ func (y *yard) testAgain(t *testing.T) {
 	for range 3 {
 		old := y.active(t, "again", 1)
 		again, err := json.Marshal(v1alpha1.WorkerPool{
-			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "WorkerPool"},
+			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion, Kind: "WorkerPool"},
 			ObjectMeta: metav1.ObjectMeta{Name: old.Name, Namespace: old.Namespace}, Spec: old.Spec,
 		})
 		if err != nil {

@@ -49,7 +49,8 @@ spec: {accessModes: [ReadWriteMany], storageClassName: "", volumeName: exclude, 
 		"--set", "manager.pools.namespaces={"+hadoopNamespace+"}",
 		"--set", "manager.pools.excludeVolume.persistentVolumeClaim.claimName=exclude")
 	p := &night{node: n, t: t}
-	n.policy(strings.Replace(selling("Enforce", "Static", false), `"ratio": "100%"`, `"ratio": "200%"`, 1))
+	// An offer grows by a tenth of what could be sold at once, and then not for a minute. The tests need one such step.
+	n.policy(strings.Replace(selling("Enforce", "Static", false), `"ratio": "100%"`, `"ratio": "1000%"`, 1))
 	t.Cleanup(n.dropPolicy)
 	p.yarnPods = newYARN(t)
 	if err := os.Chmod(p.ExcludeDir(), 0o777); err != nil {
@@ -154,14 +155,26 @@ func (p *night) manager(name string) yarn.Node {
 	return n
 }
 
-// busy starts a job with as many maps on the pool, and waits until they run.
+// busy starts a job with as many maps on the pool, and waits until they are allocated.
 func (p *night) busy(maps int, each time.Duration) *hadoop.Job {
 	p.t.Helper()
 	j, id := p.job(p.Sleep(p.t.Context(), maps, 1, each, onLabel...))
-	p.until(fmt.Sprintf("%d maps of %s run", maps, id), func(s *v1alpha1.WorkerPoolStatus) bool {
+	p.until(fmt.Sprintf("%d maps of %s are allocated", maps, id), func(s *v1alpha1.WorkerPoolStatus) bool {
 		return int(s.Containers) >= maps
 	})
 	return j
+}
+
+// mapsRun waits until a number of maps run on the node's worker.
+func (p *night) mapsRun(maps int) {
+	p.t.Helper()
+	pod := object[corev1.Pod](p.t, "pod", "night-"+p.node.name, "-n", hadoopNamespace)
+	eventually(p.t, fmt.Sprintf("%d maps run", maps), func() (bool, string) {
+		lines := slices.DeleteFunc(p.processes(p.dirOf(&pod), "mapred.YarnChild"), func(line string) bool {
+			return strings.HasPrefix(line, "/bin/bash") // its parent
+		})
+		return len(lines) == maps, strings.Join(lines, "\n")
+	})
 }
 
 // unharmed waits until a job has succeeded, and checks that none of its tasks was killed or failed.
@@ -256,7 +269,8 @@ func TestYARNPool(t *testing.T) {
 func (p *night) fiveLines() {
 	began := time.Now()
 	p.pool(`
-  size: {floor: {cpu: 500m, memory: 1Gi}, ceiling: {cpu: "1", memory: 4Gi}, step: {cpu: 100m, memory: 1Gi}, pause: 2s}`)
+  size: {floor: {cpu: 500m, memory: 1Gi}, ceiling: {cpu: "1", memory: 1536Mi}, step: {cpu: 100m, memory: 256Mi},
+    pause: 2s}`)
 	s := p.active(1)
 	p.t.Logf("the worker is active after %.1f s", time.Since(began).Seconds())
 	name := "night-" + p.node.name
@@ -265,12 +279,12 @@ func (p *night) fiveLines() {
 	}
 	s = p.until("the worker grows to its ceiling", func(s *v1alpha1.WorkerPoolStatus) bool { return s.Total.VCores == 10 })
 	n := p.manager(name)
-	if n.Total != (yarn.Resource{MemoryMiB: 4096, VCores: 10}) {
+	if n.Total != (yarn.Resource{MemoryMiB: 1536, VCores: 10}) {
 		p.t.Errorf("the NodeManager: %+v", n)
 	}
 	pod := object[corev1.Pod](p.t, "pod", name, "-n", hadoopNamespace)
 	p.expect(p.t, p.dirOf(&pod), model.Quota, 110_000) // ceiling and overhead
-	p.expect(p.t, p.dirOf(&pod), model.MemoryMax, 4<<30+512<<20)
+	p.expect(p.t, p.dirOf(&pod), model.MemoryMax, 2<<30)
 	j, id := p.job(p.Sleep(p.t.Context(), 6, 1, 3*time.Second, onLabel...))
 	eventually(p.t, "maps run in the pod's cgroup", func() (bool, string) {
 		maps := p.processes(p.dirOf(&pod), id)
@@ -295,7 +309,8 @@ func (p *night) fiveLines() {
 	}
 }
 
-// drains drains the node, and deletes a pod, while maps run on the worker. They wait.
+// drains drains the node, and deletes a pod, when maps have been allocated on the worker. They are waited for, also if
+// none has started yet.
 func (p *night) drains() {
 	p.pool(`
     excludeFile: exclude.xml
@@ -357,16 +372,19 @@ func (p *night) excluded() {
 // whose maps run again.
 func (p *night) faults() {
 	p.pool(`
-  size: {floor: {cpu: 500m, memory: 1Gi}, ceiling: {cpu: "1", memory: 2Gi}, step: {cpu: 100m, memory: 256Mi}, pause: 2s}
+  size: {floor: {cpu: 500m, memory: 1Gi}, ceiling: {cpu: "1", memory: 1536Mi}, step: {cpu: 100m, memory: 256Mi}, pause: 2s}
   identity: {coolDown: 1s}`)
 	p.active(1)
+	// A ResourceManager that is restarted kills containers which its predecessor allocated and which had not started.
 	j := p.busy(2, 20*time.Second)
+	p.mapsRun(2)
 	kubectl(p.t, "delete", "pods", "-n", "waterline-system", "-l", "app.kubernetes.io/name=waterline-manager", "--force",
 		"--grace-period=0")
 	p.killContainer("rm")
 	p.unharmed(j)
 	if soak {
 		j = p.busy(2, 10*time.Second)
+		p.mapsRun(2)
 		p.killContainer("night-" + p.node.name)
 		p.finish(j)
 		p.t.Logf("%d maps were killed with the NodeManager", j.Counter("Killed map tasks"))

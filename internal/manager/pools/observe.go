@@ -376,7 +376,7 @@ func (r *round) ask(ctx context.Context) {
 			containers, _ := r.k.engine.nm.Containers(ctx, base)
 			answers[i].asked = true
 			for _, c := range containers {
-				if c.State != yarn.ContainerComplete {
+				if c.State == yarn.ContainerRunning {
 					answers[i].listed++
 				}
 			}

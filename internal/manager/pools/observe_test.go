@@ -13,8 +13,8 @@ import (
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
-// TestListed asks a NodeManager that drains which containers it has. Those that the ResourceManager allocated and that
-// it does not list have not started, also if it lists none, or one that ended before, or gives no answer.
+// TestListed asks a NodeManager that drains which containers run. Others of those that the ResourceManager allocated have
+// not started, also if none runs, or one has ended, or there is no answer.
 func TestListed(t *testing.T) {
 	const host, ip = "w-0.w.yarn.svc.cluster.local", "127.99.80.42"
 	for _, c := range []struct {
@@ -23,7 +23,8 @@ func TestListed(t *testing.T) {
 	}{
 		{`{"containers": null}`, 0},
 		{`{"containers": {"container": [{"id": "c1", "state": "RUNNING"}]}}`, 1},
-		{`{"containers": {"container": [{"id": "c1", "state": "RUNNING"}, {"id": "c0", "state": "COMPLETE"}]}}`, 1},
+		{`{"containers": {"container": [{"id": "c1", "state": "RUNNING"}, {"id": "c0", "state": "DONE"}]}}`, 1},
+		{`{"containers": {"container": [{"id": "c1", "state": "NEW"}, {"id": "c2", "state": "LOCALIZING"}]}}`, 0},
 		{``, 0}, // an error
 	} {
 		listener, err := net.Listen("tcp", net.JoinHostPort(ip, fmt.Sprint(webPort)))

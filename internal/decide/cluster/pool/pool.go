@@ -105,8 +105,9 @@ type Manager struct {
 	Label       string
 	Total, Used Size // together: just after a resize, a ResourceManager can show that nothing is used
 	Containers  int
-	// Listed is how many containers the NodeManager itself has. A graceful decommission kills those that were allocated
-	// and have not started (seen in Hadoop 3.5.0).
+	// Listed is how many containers run by the account of the NodeManager itself. A graceful decommission is over at once
+	// if the NodeManager's next heartbeat has none, and kills those that were allocated and have not started (seen in
+	// Hadoop 3.5.0).
 	Listed int
 	Health string // what it says about itself, if it is not well
 }
@@ -420,7 +421,8 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 		// So that nothing is allocated to it just before it is excluded. It has nothing to lose if another
 		// ResourceManager refuses it.
 		s.Verb, s.Size, s.Why = Resize, Size{}, Stopping
-	case m.Listed < m.Containers:
+	case m.Containers > 0 && m.Listed == 0,
+		m.Listed < m.Containers && r.in.Now.Sub(r.marks.Leaving) < r.set.Grace: // there may always be one that starts
 		s.Why = StillStarting
 	default: // also if it is excluded: the ResourceManager did not act on it
 		s.Verb, s.Why = Exclude, Stopping

@@ -252,3 +252,36 @@ func (w *world) disturb(r *rand.Rand, p *place) {
 		p.Wanted, p.End = true, w.now.Add(time.Duration(100+r.IntN(1000))*time.Second)
 	}
 }
+
+// TestExcludeStarting checks when a NodeManager that drains is decommissioned. It waits for its containers to start; if
+// some run, no longer than a shrink would, because there may always be one that starts.
+func TestExcludeStarting(t *testing.T) {
+	now := time.Date(2026, 11, 24, 22, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		leaving            time.Duration
+		containers, listed int
+		want               Verb
+	}{
+		{0, 2, 0, Wait},
+		{0, 2, 1, Wait},
+		{0, 2, 2, Exclude},
+		{time.Minute, 2, 1, Exclude},
+		{time.Hour, 2, 0, Wait},
+		{0, 0, 0, Resize}, // so that nothing more is allocated
+	} {
+		in := Input{
+			Now: now, RM: RM{Known: true, Labels: true},
+			Settings: Settings{Graceful: true, Floor: Size{4096, 4}, Grace: time.Minute, Drain: 2 * time.Hour},
+			Workers: []Worker{{
+				Name: "w0", Allowance: Size{4096, 4},
+				Pod: &Pod{Started: now.Add(-time.Hour), Marks: Marks{Registered: true, Leaving: now.Add(-c.leaving)}},
+				Managers: []Manager{{
+					State: running, Total: Size{4096, 4}, Used: Size{int64(c.containers), 1}, Containers: c.containers, Listed: c.listed,
+				}},
+			}},
+		}
+		if s := Next(&in)[0]; s.Verb != c.want {
+			t.Errorf("%+v: %+v", c, s)
+		}
+	}
+}
