@@ -61,9 +61,9 @@ type report struct {
 	mode       string
 	offering   bool
 	withdrawn  bool
-	evict      request     // the requested eviction; zero: none
-	batch      kube.Amount // offered in the tier batch
-	bound      kube.Amount // requested in it
+	evict      request      // the requested eviction; zero: none
+	batch      model.Amount // offered in the tier batch
+	bound      model.Amount // requested in it
 }
 
 func newFleet() *fleet {
@@ -105,12 +105,12 @@ func reportOf(r *v1alpha1.NodeReport) report {
 	offers := func(r *v1alpha1.ResourceReport) bool {
 		return r != nil && (!r.Offer.Batch.IsZero() || !r.Offer.Mid.IsZero())
 	}
-	var batch, bound kube.Amount
+	var batch, bound model.Amount
 	if s.CPU != nil {
-		batch.MilliCPU, bound.MilliCPU = s.CPU.Offer.Batch.MilliValue(), s.CPU.Bound.Batch.MilliValue()
+		batch.CPU, bound.CPU = s.CPU.Offer.Batch.MilliValue(), s.CPU.Bound.Batch.MilliValue()
 	}
 	if s.Memory != nil {
-		batch.Bytes, bound.Bytes = s.Memory.Offer.Batch.Value(), s.Memory.Bound.Batch.Value()
+		batch.Memory, bound.Memory = s.Memory.Offer.Batch.Value(), s.Memory.Bound.Batch.Value()
 	}
 	return report{
 		uid: string(r.UID), policy: s.Policy, generation: s.PolicyGeneration, mode: s.Mode,

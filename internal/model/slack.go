@@ -33,6 +33,9 @@ type Amount struct {
 	Memory int64
 }
 
+// Plus returns the sum of two amounts.
+func (a Amount) Plus(b Amount) Amount { return Amount{a.CPU + b.CPU, a.Memory + b.Memory} }
+
 // SellMethod is the way in which an offer is computed.
 type SellMethod string
 

@@ -14,15 +14,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/observe/kube"
+	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/test/bed/fakerm"
 )
 
 const poolPath = "/apis/waterline.io/v1alpha1/namespaces/" + poolNamespace + "/workerpools/"
 
 // cpuMemory is an amount of CPUs and GiB.
-func cpuMemory(cpus, gib int64) kube.Amount {
-	return kube.Amount{MilliCPU: cpus * 1000, Bytes: gib << 30}
+func cpuMemory(cpus, gib int64) model.Amount {
+	return model.Amount{CPU: cpus * 1000, Memory: gib << 30}
 }
 
 // quick are times of a ResourceManager that is faster than a real one.

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/observe/kube"
+	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/test/bed/fakerm"
 )
 
@@ -146,8 +146,8 @@ func (y *yard) resizeTime(t testing.TB, p *yarnPool, name string) time.Duration 
 	offer := n.offer
 	y.mu.Unlock()
 	before := p.Node(host).Total
-	if step := cpuMemory(2, 4); offer.MilliCPU > 6000 {
-		offer = kube.Amount{MilliCPU: offer.MilliCPU - step.MilliCPU, Bytes: offer.Bytes - step.Bytes}
+	if step := cpuMemory(2, 4); offer.CPU > 6000 {
+		offer = model.Amount{CPU: offer.CPU - step.CPU, Memory: offer.Memory - step.Memory}
 	} else {
 		offer = offer.Plus(step)
 	}

@@ -21,7 +21,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
-	"github.com/waterline-io/waterline/internal/observe/kube"
+	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/test/bed/fakerm"
 )
 
@@ -32,7 +32,7 @@ func (y *yard) newPod(pod *corev1.Pod) *yarnPod {
 	}
 	for _, c := range pod.Spec.Containers {
 		cpu, memory := c.Resources.Requests[v1alpha1.ResourceBatchCPU], c.Resources.Requests[v1alpha1.ResourceBatchMemory]
-		k.requests = k.requests.Plus(kube.Amount{MilliCPU: cpu.Value(), Bytes: memory.Value()})
+		k.requests = k.requests.Plus(model.Amount{CPU: cpu.Value(), Memory: memory.Value()})
 		for _, e := range c.Env {
 			if e.Name == "WATERLINE_HOST" {
 				k.host = e.Value

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/test/bed/fakerm"
 )
@@ -62,10 +63,10 @@ type yarnPool struct {
 
 // yarnNode is a node and what its agent reports.
 type yarnNode struct {
-	offer, others kube.Amount // what others request of the offer
+	offer, others model.Amount // what others request of the offer
 	reported      string
 	busy          bool
-	sent          kube.Amount // the last offer that was written, and when
+	sent          model.Amount // the last offer that was written, and when
 	written       time.Time
 }
 
@@ -82,7 +83,7 @@ type yarnPod struct {
 	lastBusy time.Time // when a container was last seen to run, after that
 	gone     bool
 	server   *http.Server
-	requests kube.Amount
+	requests model.Amount
 }
 
 // newYard returns a cluster without nodes and pools, and without a manager.
@@ -178,7 +179,7 @@ func (y *yard) rm(t testing.TB, name, label string, o fakerm.Options, grace, dra
 
 // offer makes a node that offers something, or changes its offer. Its name ends with a hyphen and a number, so that no
 // name is the beginning of another.
-func (y *yard) offer(t testing.TB, name, label string, offer kube.Amount) {
+func (y *yard) offer(t testing.TB, name, label string, offer model.Amount) {
 	t.Helper()
 	y.mu.Lock()
 	n, there := y.nodes[name]
@@ -208,7 +209,7 @@ func (y *yard) offer(t testing.TB, name, label string, offer kube.Amount) {
 }
 
 // others sets what batch pods besides workers request of a node.
-func (y *yard) others(name string, amount kube.Amount) {
+func (y *yard) others(name string, amount model.Amount) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.nodes[name].others = amount
@@ -232,7 +233,7 @@ func (y *yard) round(ctx context.Context) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	there := map[types.UID]bool{}
-	bound := map[string]kube.Amount{}
+	bound := map[string]model.Amount{}
 	now := time.Now()
 	for _, o := range y.store.List() {
 		pod := o.(*corev1.Pod)
@@ -296,14 +297,14 @@ func (y *yard) judge(p *yarnPool) {
 }
 
 // report writes a node's report if something changed.
-func (y *yard) report(ctx context.Context, name string, n *yarnNode, bound kube.Amount) {
+func (y *yard) report(ctx context.Context, name string, n *yarnNode, bound model.Amount) {
 	account := func(offer, bound int64, unit string) string {
 		return fmt.Sprintf(`{"offer":{"batch":"%[1]d%[3]s","mid":"0"},"bound":{"batch":"%[2]d%[3]s","mid":"0"},`+
 			`"allowance":"%[1]d%[3]s","capacity":"1P","ceiling":"1P","system":"0","online":"0",`+
 			`"peaks":{"hour":"0","day":"0"}}`, offer, bound, unit)
 	}
 	status := fmt.Sprintf(`{"status":{"policy":"default","policyGeneration":1,"mode":"Enforce","selling":"Open",`+
-		`"cpu":%s,"memory":%s}}`, account(n.offer.MilliCPU, bound.MilliCPU, "m"), account(n.offer.Bytes, bound.Bytes, ""))
+		`"cpu":%s,"memory":%s}}`, account(n.offer.CPU, bound.CPU, "m"), account(n.offer.Memory, bound.Memory, ""))
 	if n.busy || n.reported == status {
 		return
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/decide/policy"
-	"github.com/waterline-io/waterline/internal/observe/kube"
+	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
@@ -37,8 +37,8 @@ const (
 
 // settings returns the pool's settings for the decision.
 func (r *round) settings() pool.Settings {
-	amount := func(a kube.Amount) pool.Size {
-		return pool.Size{MemoryMiB: yarn.MiB(a.Bytes), VCores: yarn.VCores(a.MilliCPU, r.read.VCoresPerCPU)}
+	amount := func(a model.Amount) pool.Size {
+		return pool.Size{MemoryMiB: yarn.MiB(a.Memory), VCores: yarn.VCores(a.CPU, r.read.VCoresPerCPU)}
 	}
 	y := r.p.Spec.YARN
 	return pool.Settings{
@@ -282,8 +282,8 @@ func (r *round) fill(pl *place, on map[string]int) {
 	w.Allowance = floor
 	if known && n.Selling {
 		rest := pool.Size{
-			MemoryMiB: yarn.MiB(n.Offer.Bytes - n.Bound.Bytes),
-			VCores:    yarn.VCores(n.Offer.MilliCPU-n.Bound.MilliCPU, r.read.VCoresPerCPU),
+			MemoryMiB: yarn.MiB(n.Offer.Memory - n.Bound.Memory),
+			VCores:    yarn.VCores(n.Offer.CPU-n.Bound.CPU, r.read.VCoresPerCPU),
 		}
 		w.Allowance = pool.Allowance(floor, rest, on[pl.node])
 	}
@@ -326,7 +326,7 @@ func (r *round) repels(t corev1.Taint) bool {
 // fits reports whether the pod of a worker fits into what a node sells and no pod requests.
 func (r *round) fits(n Node) bool {
 	need := n.Bound.Plus(r.read.Floor).Plus(r.read.Overhead)
-	return n.Selling && need.MilliCPU <= n.Offer.MilliCPU && need.Bytes <= n.Offer.Bytes
+	return n.Selling && need.CPU <= n.Offer.CPU && need.Memory <= n.Offer.Memory
 }
 
 // seen adds the NodeManagers of a worker. It returns false if what the ResourceManager shows of them is not true yet.

@@ -16,7 +16,6 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
@@ -201,7 +200,7 @@ done
 
 // environment returns the variables of the NodeManager. The pool's own may differ in the size of the heap.
 func (r *round) environment(host string) []corev1.EnvVar {
-	all := map[string]string{"HADOOP_HEAPSIZE_MAX": fmt.Sprintf("%dm", heap(yarn.MiB(r.read.Overhead.Bytes)))}
+	all := map[string]string{"HADOOP_HEAPSIZE_MAX": fmt.Sprintf("%dm", heap(yarn.MiB(r.read.Overhead.Memory)))}
 	maps.Copy(all, r.p.Spec.YARN.Environment)
 	all["HADOOP_CONF_DIR"], all[hostVariable] = confDir, host
 	var list []corev1.EnvVar
@@ -297,9 +296,9 @@ func owner(p *v1alpha1.WorkerPool) metav1.OwnerReference {
 	}
 }
 
-func amountList(a kube.Amount) corev1.ResourceList {
+func amountList(a model.Amount) corev1.ResourceList {
 	return corev1.ResourceList{
-		corev1.ResourceCPU:    *resource.NewMilliQuantity(a.MilliCPU, resource.DecimalSI),
-		corev1.ResourceMemory: *resource.NewQuantity(a.Bytes, resource.BinarySI),
+		corev1.ResourceCPU:    *resource.NewMilliQuantity(a.CPU, resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(a.Memory, resource.BinarySI),
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/manager/table"
-	"github.com/waterline-io/waterline/internal/observe/kube"
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 const (
@@ -52,8 +52,8 @@ type Node struct {
 	Cordoned bool           // it is unschedulable
 	Taints   []corev1.Taint // without those that Kubernetes itself sets for a while
 	Selling  bool           // its agent offers something, and the manager did not withdraw it
-	Offer    kube.Amount    // in the tier batch
-	Bound    kube.Amount    // requested by pods in the tier batch
+	Offer    model.Amount   // in the tier batch
+	Bound    model.Amount   // requested by pods in the tier batch
 	Evict    string         // UID of the pod whose eviction its agent requests; "": none
 }
 

@@ -13,20 +13,11 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Amount is an amount of CPU and memory.
-type Amount struct {
-	MilliCPU int64
-	Bytes    int64
-}
-
-// Plus returns the sum of two amounts.
-func (a Amount) Plus(b Amount) Amount { return Amount{a.MilliCPU + b.MilliCPU, a.Bytes + b.Bytes} }
-
 // WorkerPool is the part of a WorkerPool that has to be read, with its defaults.
 type WorkerPool struct {
 	Nodes                          model.Selector
 	Windows                        []model.Window
-	Floor, Ceiling, Step, Overhead Amount
+	Floor, Ceiling, Step, Overhead model.Amount
 	VCoresPerCPU                   float64
 	Pause, Grace, Drain            time.Duration
 	CoolDown                       time.Duration
@@ -59,7 +50,7 @@ func ReadWorkerPool(p *v1alpha1.WorkerPool) (WorkerPool, error) {
 	pool.Ceiling = pool.Floor
 	if s.Size.Ceiling != nil {
 		pool.Ceiling = c.amount("spec.size.ceiling", s.Size.Ceiling, v1alpha1.ResourceSpec{})
-		if pool.Ceiling.MilliCPU < pool.Floor.MilliCPU || pool.Ceiling.Bytes < pool.Floor.Bytes {
+		if pool.Ceiling.CPU < pool.Floor.CPU || pool.Ceiling.Memory < pool.Floor.Memory {
 			c.bad("spec.size.ceiling", "less than the floor", "write as much or more")
 		}
 	}
@@ -108,7 +99,7 @@ func LastingTaints(n *corev1.Node) []corev1.Taint {
 }
 
 // amount reads an amount, and returns otherwise if it is not written.
-func (c *checker) amount(field string, s *v1alpha1.ResourceSpec, otherwise v1alpha1.ResourceSpec) Amount {
+func (c *checker) amount(field string, s *v1alpha1.ResourceSpec, otherwise v1alpha1.ResourceSpec) model.Amount {
 	if s.CPU.IsZero() && s.Memory.IsZero() {
 		return defaultAmount(otherwise)
 	}
@@ -118,11 +109,11 @@ func (c *checker) amount(field string, s *v1alpha1.ResourceSpec, otherwise v1alp
 	if s.Memory.Sign() < 0 || s.Memory.CmpInt64(1<<50) > 0 {
 		c.bad(field+".memory", s.Memory.String(), "write an amount of memory from 0 to 1Pi")
 	}
-	return Amount{s.CPU.MilliValue(), s.Memory.Value()}
+	return model.Amount{CPU: s.CPU.MilliValue(), Memory: s.Memory.Value()}
 }
 
-func defaultAmount(s v1alpha1.ResourceSpec) Amount {
-	return Amount{s.CPU.MilliValue(), s.Memory.Value()}
+func defaultAmount(s v1alpha1.ResourceSpec) model.Amount {
+	return model.Amount{CPU: s.CPU.MilliValue(), Memory: s.Memory.Value()}
 }
 
 // duration reads a duration, and returns otherwise if it is not written.
