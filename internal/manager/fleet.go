@@ -16,6 +16,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/decide/policy"
 	"github.com/waterline-io/waterline/internal/manager/pools"
 	"github.com/waterline-io/waterline/internal/manager/table"
@@ -44,7 +45,7 @@ type node struct {
 	labels    map[string]string
 	published []model.Published
 	cordoned  bool
-	taints    []corev1.Taint // without Kubernetes' own
+	taints    []pool.Taint // without Kubernetes' own
 }
 
 // agent is an agent's pod.
@@ -71,7 +72,7 @@ func newFleet() *fleet {
 		nodes: table.New(func(obj any) node {
 			o := obj.(*corev1.Node)
 			n := kube.NodeOf(o)
-			return node{n.UID, n.Labels, n.Published, o.Spec.Unschedulable, kube.LastingTaints(o)}
+			return node{n.UID, n.Labels, n.Published, o.Spec.Unschedulable, taintsOf(o)}
 		}),
 		leases: table.New(func(obj any) int64 {
 			if at := obj.(*coordinationv1.Lease).Spec.RenewTime; at != nil {
@@ -82,6 +83,13 @@ func newFleet() *fleet {
 		agents:  table.New(func(obj any) agent { return agentOf(obj.(*corev1.Pod)) }),
 		reports: table.New(func(obj any) report { return reportOf(obj.(*v1alpha1.NodeReport)) }),
 	}
+}
+
+func taintsOf(n *corev1.Node) (all []pool.Taint) {
+	for _, t := range kube.LastingTaints(n) {
+		all = append(all, pool.Taint{Key: t.Key, Value: t.Value, Effect: string(t.Effect)})
+	}
+	return all
 }
 
 // agentOf converts an agent's pod. A pod that is being deleted is not ready, whatever its status says. The condition
@@ -182,8 +190,11 @@ func (f *fleet) forPools() map[string]pools.Node {
 	f.nodes.Each(func(name string, n node) {
 		r := reports[name]
 		all[name] = pools.Node{
-			Labels: n.labels, Cordoned: n.cordoned, Taints: n.taints, Offer: r.batch, Bound: r.bound, Evict: r.evict.uid,
-			Selling: r.mode == string(model.ModeEnforce) && r.offering && !r.withdrawn,
+			Node: pool.Node{
+				Cordoned: n.cordoned, Taints: n.taints, Offer: r.batch, Bound: r.bound,
+				Selling: r.mode == string(model.ModeEnforce) && r.offering && !r.withdrawn,
+			},
+			Labels: n.labels, Evict: r.evict.uid,
 		}
 	})
 	return all

@@ -276,8 +276,8 @@ func (r *round) fill(pl *place, on map[string]int) {
 			pl.index, len(r.places))
 	}
 	n, known := r.nodes[pl.node]
-	w.Cordoned = known && (n.Cordoned || slices.ContainsFunc(n.Taints, r.repels))
-	w.Room = r.p.Spec.Count != nil || r.fits(n)
+	w.Cordoned = known && n.Leaves(r.tolerations())
+	w.Room = r.p.Spec.Count != nil || n.Room(r.read.Floor.Plus(r.read.Overhead))
 	floor := r.in.Settings.Floor
 	w.Allowance = floor
 	if known && n.Selling {
@@ -309,24 +309,15 @@ func (r *round) fill(pl *place, on map[string]int) {
 	}
 }
 
-// repels reports whether a taint keeps new pods of the pool off a node.
-func (r *round) repels(t corev1.Taint) bool {
-	if t.Effect == corev1.TaintEffectPreferNoSchedule {
-		return false
-	}
+// tolerations returns what the pool's pods tolerate.
+func (r *round) tolerations() (all []pool.Toleration) {
 	if r.p.Spec.Pod == nil {
-		return true
+		return nil
 	}
-	return !slices.ContainsFunc(r.p.Spec.Pod.Tolerations, func(s v1alpha1.TolerationSpec) bool {
-		return s.Key == t.Key && (s.Value == "" || string(s.Value) == t.Value) &&
-			(s.Effect == "" || s.Effect == string(t.Effect))
-	})
-}
-
-// fits reports whether the pod of a worker fits into what a node sells and no pod requests.
-func (r *round) fits(n Node) bool {
-	need := n.Bound.Plus(r.read.Floor).Plus(r.read.Overhead)
-	return n.Selling && need.CPU <= n.Offer.CPU && need.Memory <= n.Offer.Memory
+	for _, t := range r.p.Spec.Pod.Tolerations {
+		all = append(all, pool.Toleration{Key: t.Key, Value: string(t.Value), Effect: t.Effect})
+	}
+	return all
 }
 
 // seen adds the NodeManagers of a worker. It returns false if what the ResourceManager shows of them is not true yet.

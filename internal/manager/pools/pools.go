@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/manager/table"
-	"github.com/waterline-io/waterline/internal/model"
 )
 
 const (
@@ -48,13 +48,9 @@ type Options struct {
 
 // Node is what a controller needs of a node.
 type Node struct {
-	Labels   map[string]string
-	Cordoned bool           // it is unschedulable
-	Taints   []corev1.Taint // without those that Kubernetes itself sets for a while
-	Selling  bool           // its agent offers something, and the manager did not withdraw it
-	Offer    model.Amount   // in the tier batch
-	Bound    model.Amount   // requested by pods in the tier batch
-	Evict    string         // UID of the pod whose eviction its agent requests; "": none
+	pool.Node
+	Labels map[string]string
+	Evict  string // UID of the pod whose eviction its agent requests; "": none
 }
 
 // Controller carries out the pools of some namespaces.

@@ -99,7 +99,8 @@ func withoutPhases(s *v1alpha1.WorkerPoolStatus) *v1alpha1.WorkerPoolStatus {
 func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 	before := rows(s)
 	s.Next = r.next()
-	s.Wanted, s.Active, s.Leaving, s.Containers, s.Workers = 0, 0, 0, 0, nil
+	s.Containers, s.Workers = 0, nil
+	tally := pool.Count(&r.in, r.steps)
 	var total, used pool.Size
 	decided := map[string]bool{}
 	gone = true
@@ -107,15 +108,6 @@ func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 		pl := &r.places[i]
 		decided[step.Worker] = true
 		row := r.row(pl, &step, before[step.Worker])
-		if pl.worker.Wanted && step.Why != pool.NoRoom && step.Why != pool.NodeCordoned {
-			s.Wanted++ // otherwise a pool of all nodes would wait for those that are full
-		}
-		switch step.Phase {
-		case pool.Active, pool.Shrinking:
-			s.Active++
-		case pool.Draining, pool.Decommissioned:
-			s.Leaving++
-		}
 		if m, _ := pl.worker.Manager(); m != nil {
 			total.MemoryMiB, total.VCores = total.MemoryMiB+m.Total.MemoryMiB, total.VCores+m.Total.VCores
 			used.MemoryMiB, used.VCores = used.MemoryMiB+m.Used.MemoryMiB, used.VCores+m.Used.VCores
@@ -137,21 +129,14 @@ func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 			continue
 		}
 		s.Workers, gone = append(s.Workers, row), false
-		switch pool.Phase(row.Phase) {
-		case pool.Draining, pool.Decommissioned:
-			s.Leaving++
-		case pool.Active, pool.Shrinking:
-			s.Active++
-			s.Wanted++
-		default:
-			s.Wanted++
-		}
+		tally.Left(pool.Phase(row.Phase))
 		if s.Containers += row.Containers; row.Total != nil {
 			total.MemoryMiB += yarn.MiB(row.Total.Memory.Value())
 			total.VCores += row.Total.VCores
 		}
 	}
 	slices.SortFunc(s.Workers, func(a, b v1alpha1.WorkerStatus) int { return strings.Compare(a.Name, b.Name) })
+	s.Wanted, s.Active, s.Leaving = int32(tally.Wanted), int32(tally.Active), int32(tally.Leaving)
 	s.Total, s.Used = *amountOf(total), *amountOf(used)
 	return gone
 }

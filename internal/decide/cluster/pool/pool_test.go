@@ -13,6 +13,7 @@ import (
 )
 
 // TestCases runs the golden cases. A case is blocks of commands, a line of four dashes, and the steps with their times.
+// The last line counts containers that were killed, and workers as the status of the pool does.
 //
 //	worker NAME [MEMORY VCORES]   a worker whose node has this much slack
 //	rest | want NAME              whether it is to run
@@ -39,7 +40,8 @@ func TestCases(t *testing.T) {
 		w := newWorld(t)
 		do := func(command string) error { return w.command(strings.Fields(command)) }
 		return golden.Blocks(t, content, do, func() string {
-			fmt.Fprintf(&w.out, "killed=%d early=%d\n", w.kills, w.early)
+			fmt.Fprintf(&w.out, "killed=%d early=%d wanted=%d active=%d leaving=%d\n", w.kills, w.early, w.tally.Wanted,
+				w.tally.Active, w.tally.Leaving)
 			came := w.out.String()
 			w = newWorld(t)
 			return came

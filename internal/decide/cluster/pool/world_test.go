@@ -32,6 +32,7 @@ type world struct {
 	workers []*place
 	out     strings.Builder
 	said    map[string]Step
+	tally   Tally       // of the last round
 	crash   func() bool // whether the controller is killed now; nil: never
 	kills   int         // containers that were killed at their deadline, or with the pod at its end
 	early   int         // those that were killed before
@@ -182,7 +183,9 @@ func (w *world) round() {
 		worker.Managers, worker.Excluded = slices.Clone(p.Managers), p.excluded || !p.read
 		in.Workers = append(in.Workers, worker)
 	}
-	for i, s := range Next(&in) {
+	steps := Next(&in)
+	w.tally = Count(&in, steps)
+	for i, s := range steps {
 		if w.killed() || !w.carry(w.workers[i], s) {
 			return
 		}

@@ -1,0 +1,79 @@
+package pool
+
+import (
+	"slices"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// Node is what decides whether a worker's pod can come to a node, or stay there.
+type Node struct {
+	Cordoned bool         // it is unschedulable
+	Taints   []Taint      // without those that Kubernetes sets for a while
+	Selling  bool         // it offers something in the tier batch
+	Offer    model.Amount // in that tier
+	Bound    model.Amount // what pods request of the offer
+}
+
+// Taint is a taint of a node, by the words of Kubernetes.
+type Taint struct{ Key, Value, Effect string }
+
+// Toleration tolerates taints. An empty Value or Effect stands for any.
+type Toleration struct{ Key, Value, Effect string }
+
+// preferNoSchedule is the effect of a taint that keeps no pod away.
+const preferNoSchedule = "PreferNoSchedule"
+
+// Leaves reports whether the node takes no new pods with these tolerations, so that a worker that is there drains: the
+// node is cordoned, or has a taint that they do not tolerate.
+func (n *Node) Leaves(tolerations []Toleration) bool {
+	return n.Cordoned || slices.ContainsFunc(n.Taints, func(t Taint) bool {
+		return t.Effect != preferNoSchedule && !slices.ContainsFunc(tolerations, func(s Toleration) bool {
+			return s.Key == t.Key && (s.Value == "" || s.Value == t.Value) && (s.Effect == "" || s.Effect == t.Effect)
+		})
+	})
+}
+
+// Room reports whether a pod that requests so much fits into what the node offers and no pod requests.
+func (n *Node) Room(need model.Amount) bool {
+	all := n.Bound.Plus(need)
+	return n.Selling && all.CPU <= n.Offer.CPU && all.Memory <= n.Offer.Memory
+}
+
+// Tally counts workers for the status of their pool.
+type Tally struct {
+	Wanted  int // that are to run now, and that their nodes have room for
+	Active  int // that take containers
+	Leaving int // that drain or stop
+}
+
+// Count counts workers by the steps of [Next] for the same input. A worker that its node has no room for is not wanted:
+// otherwise a pool of all nodes would wait for those that are full.
+func Count(in *Input, steps []Step) (t Tally) {
+	for i, s := range steps {
+		t.add(s.Phase)
+		if in.Workers[i].Wanted && s.Why != NoRoom && s.Why != NodeCordoned {
+			t.Wanted++
+		}
+	}
+	return t
+}
+
+// Left counts a worker too that was left out of the input, by its phase before. It is wanted unless it was leaving.
+func (t *Tally) Left(before Phase) {
+	if !t.add(before) {
+		t.Wanted++
+	}
+}
+
+// add counts a phase, and reports whether it is one of a worker that leaves.
+func (t *Tally) add(p Phase) (leaving bool) {
+	switch p {
+	case Active, Shrinking:
+		t.Active++
+	case Draining, Decommissioned:
+		t.Leaving++
+		return true
+	}
+	return false
+}
