@@ -18,7 +18,11 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
 )
+
+// mostText bounds the message of a condition in bytes.
+const mostText = 4096
 
 // statuses computes the status of policies and writes it.
 type statuses struct {
@@ -123,7 +127,7 @@ func (s *statuses) status(p *storedPolicy, t *tally, slipped int32) v1alpha1.Col
 	}
 	switch behind := t.nodes.Governed - t.follow; {
 	case p.invalid != nil:
-		ready.Reason, ready.Message = "Invalid", cut(p.invalid.Error())
+		ready.Reason, ready.Message = "Invalid", kube.Shorten(p.invalid.Error(), mostText)
 	case behind > 0:
 		ready.Reason = "NodesBehind"
 		ready.Message = fmt.Sprintf("%d of %d governed nodes do not follow the current version of the policy yet.",
@@ -159,16 +163,7 @@ func (t *tally) shared() string {
 			parts = append(parts, fmt.Sprintf("%d nodes are governed by %s, which has a higher rank", n, other))
 		}
 	}
-	return cut(strings.Join(parts, "; ") + ".")
-}
-
-// cut shortens a message to the length limit of a condition.
-func cut(message string) string {
-	const most = 4096
-	if len(message) <= most {
-		return message
-	}
-	return strings.ToValidUTF8(message[:most], "") + "…"
+	return kube.Shorten(strings.Join(parts, "; ")+".", mostText)
 }
 
 func (s *statuses) patch(ctx context.Context, name, uid string, status v1alpha1.ColocationPolicyStatus) error {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
 // convert turns the requests of the pod into batch resources, and writes the original ones into the annotation.
@@ -28,7 +29,7 @@ func (m *mutation) convert(to names) {
 	m.podLevel(to, was.Pod, &original)
 	if known && contradicts(was, original) {
 		m.warn("%s: %q differs from the requests of the pod and was replaced; leave it out",
-			v1alpha1.AnnotationBatchResources, shorten(m.pod.Annotations[v1alpha1.AnnotationBatchResources]))
+			v1alpha1.AnnotationBatchResources, kube.Excerpt(m.pod.Annotations[v1alpha1.AnnotationBatchResources]))
 	}
 	text := ""
 	if len(original.Containers) > 0 {

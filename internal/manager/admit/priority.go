@@ -5,6 +5,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
 // classes are PriorityClasses whose names imply a tier. A pod has such a class and no priority only if no Priority
@@ -45,7 +46,7 @@ func (m *mutation) setPriority(wanted model.Tier) model.Tier {
 		const batch, mid, last = v1alpha1.PriorityBatch, v1alpha1.PriorityMid, v1alpha1.PriorityBand - 1
 		m.warn("priorityClassName: %q is not for batch, and %s is used; "+
 			"name a class from %d to %d or from %d to %d, or none",
-			shorten(spec.PriorityClassName), name, batch, batch+last, mid, mid+last)
+			kube.Excerpt(spec.PriorityClassName), name, batch, batch+last, mid, mid+last)
 	}
 	spec.PriorityClassName, spec.Priority, spec.PreemptionPolicy = name, nil, nil
 	m.out.Changed = true
@@ -79,13 +80,4 @@ func requestedTier(pod *corev1.Pod) model.Tier {
 		}
 	}
 	return ""
-}
-
-// shorten cuts a tenant's text to a length that fits into a warning.
-func shorten(s string) string {
-	const most = 64
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "…"
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/manager/event"
+	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
@@ -159,11 +160,11 @@ func (r *round) row(pl *place, step *pool.Step, was v1alpha1.WorkerStatus) v1alp
 	if pl.worker.Pod != nil {
 		row.Pod = pl.pod.uid
 		if row.Message == "" && (step.Why == pool.PodStarts || step.Why == pool.NotRegistered) {
-			row.Message = cut(pl.pod.waits, 1024)
+			row.Message = kube.Shorten(pl.pod.waits, 1024)
 		}
 	}
 	if step.Why == pool.OtherName {
-		row.Message = cut("its NodeManager registered as "+step.Text, 1024)
+		row.Message = kube.Shorten("its NodeManager registered as "+step.Text, 1024)
 	}
 	if !pl.worker.Ended.IsZero() {
 		ended := second(pl.worker.Ended)
@@ -201,7 +202,7 @@ func (k *keeper) conditions(s *v1alpha1.WorkerPoolStatus, p *v1alpha1.WorkerPool
 		if len(given) > 0 {
 			t.add(v1alpha1.ConditionQuarantined, "GivenUp", fmt.Errorf("workers did not register under their names, and are "+
 				"given up until the pool's spec changes: %s; read the logs of their pods, and check that the name of a "+
-				"worker resolves to its address and back", cut(strings.Join(given, ", "), 2000)))
+				"worker resolves to its address and back", kube.Shorten(strings.Join(given, ", "), 2000)))
 		}
 	}
 	now := second(time.Now()) // as the API has it, so that the two compare equal
@@ -215,7 +216,7 @@ func (k *keeper) conditions(s *v1alpha1.WorkerPoolStatus, p *v1alpha1.WorkerPool
 			continue
 		}
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-			Type: kind, Status: metav1.ConditionTrue, Reason: problem.reason, Message: cut(problem.message(), 4096),
+			Type: kind, Status: metav1.ConditionTrue, Reason: problem.reason, Message: kube.Shorten(problem.message(), 4096),
 			ObservedGeneration: p.Generation, LastTransitionTime: now,
 		})
 	}
@@ -225,7 +226,7 @@ func (k *keeper) conditions(s *v1alpha1.WorkerPoolStatus, p *v1alpha1.WorkerPool
 	}
 	switch invalid, bad := t.all[v1alpha1.ConditionReady]; {
 	case bad:
-		ready.Reason, ready.Message = invalid.reason, cut(invalid.message(), 4096)
+		ready.Reason, ready.Message = invalid.reason, kube.Shorten(invalid.message(), 4096)
 	case len(t.all) > 0:
 		kind := sortedKeys(t.all)[0]
 		ready.Reason, ready.Message = kind, "See the condition "+kind+"."
@@ -259,7 +260,7 @@ func (k *keeper) warn(ctx context.Context, p *v1alpha1.WorkerPool, t *trouble) {
 		about := corev1.ObjectReference{
 			APIVersion: v1alpha1.GroupVersion, Kind: "WorkerPool", Namespace: p.Namespace, Name: p.Name, UID: p.UID,
 		}
-		message := cut(problem.message(), 1000)
+		message := kube.Shorten(problem.message(), 1000)
 		err := event.Warn(ctx, k.c.o.Core, k.c.o.Identity, about, problem.reason, message,
 			string(p.UID)+kind+problem.reason+time.Now().UTC().Format("2006-01-02T15"))
 		if err != nil {
@@ -314,12 +315,4 @@ func statusPatch(s *v1alpha1.WorkerPoolStatus) map[string]any {
 		"resourceManager": s.ResourceManager, "next": s.Next,
 	}
 	return patch
-}
-
-// cut shortens a text to a length in bytes.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
 }

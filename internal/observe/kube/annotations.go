@@ -66,8 +66,8 @@ func (r *reader) find(key, alias string) (at, value string, found bool) {
 	switch {
 	case found && aliased:
 		r.notices = append(r.notices, model.Reason{
-			Code: model.BothSpellings, Key: alias, Text: shorten(other),
-			Fix: fmt.Sprintf("%s: %q is used; remove the other", key, shorten(value)),
+			Code: model.BothSpellings, Key: alias, Text: Excerpt(other),
+			Fix: fmt.Sprintf("%s: %q is used; remove the other", key, Excerpt(value)),
 		})
 	case aliased:
 		return alias, other, true
@@ -77,7 +77,7 @@ func (r *reader) find(key, alias string) (at, value string, found bool) {
 
 // bad adds a notice about a value that cannot be used.
 func (r *reader) bad(key, value, fix string) {
-	r.notices = append(r.notices, model.Reason{Code: model.BadAnnotation, Key: key, Text: shorten(value), Fix: fix})
+	r.notices = append(r.notices, model.Reason{Code: model.BadAnnotation, Key: key, Text: Excerpt(value), Fix: fix})
 }
 
 // shares reads a number of shares; 0 without a usable value.
@@ -112,11 +112,13 @@ func oneOf[T ~string](r *reader, key, alias string, words ...T) T {
 	return ""
 }
 
-// shorten cuts a tenant's text to a length that fits into an event.
-func shorten(s string) string {
-	const most = 64
-	if len(s) <= most {
-		return s
+// Shorten cuts a text to a length in bytes. A text that was cut ends with an ellipsis, and no character is cut in two.
+func Shorten(text string, most int) string {
+	if len(text) <= most {
+		return text
 	}
-	return s[:most] + "…"
+	return strings.ToValidUTF8(text[:max(most-len("…"), 0)], "") + "…"
 }
+
+// Excerpt returns the beginning of a tenant's text, which fits into an event or a warning.
+func Excerpt(text string) string { return Shorten(text, 64) }

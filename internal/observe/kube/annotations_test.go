@@ -142,3 +142,22 @@ func FuzzAnnotations(f *testing.F) {
 		}
 	})
 }
+
+// TestShorten checks that a text fits into its limit, and that no character is cut in two.
+func TestShorten(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"short", 5, "short"},
+		{"longer", 5, "lo…"},
+		{"ääää", 7, "ää…"},
+		{"ääää", 6, "ä…"}, // three bytes and the ellipsis: the second character has no room
+		{"longer", 1, "…"},
+	} {
+		if got := Shorten(c.text, c.most); got != c.want {
+			t.Errorf("%q to %d: %q, want %q", c.text, c.most, got, c.want)
+		}
+	}
+}

@@ -53,7 +53,7 @@ func grant(pod *model.Pod, p *corev1.Pod) {
 		pod.Annotations.Notices = append(pod.Annotations.Notices, model.Reason{
 			Code: model.BadAnnotation,
 			Key:  v1alpha1.AnnotationBatchResources,
-			Text: shorten(p.Annotations[v1alpha1.AnnotationBatchResources]),
+			Text: Excerpt(p.Annotations[v1alpha1.AnnotationBatchResources]),
 			Fix:  "remove it; the webhook writes it, and entries that differ from the requests of the containers do not count",
 		})
 	}
