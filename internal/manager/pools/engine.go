@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -48,40 +49,41 @@ type engine struct {
 	doubt  bool
 }
 
-// newEngine makes the clients. They connect when they are used. secret is the content of the pool's Secret.
-func newEngine(spec *v1alpha1.YARNSpec, secret map[string][]byte) (*engine, error) {
-	e := &engine{spec: spec.DeepCopy(), secret: secret}
+// newEngine makes the clients. They connect when they are used. secret is the content of the pool's Secret. reason
+// names the cause of an error.
+func newEngine(spec *v1alpha1.YARNSpec, secret map[string][]byte) (e *engine, reason string, err error) {
+	e = &engine{spec: spec.DeepCopy(), secret: secret}
 	auth, base, err := identity(spec, secret)
+	if err == nil { // first this client, which nothing but the Secret can be wrong for
+		e.nm, err = yarn.NewNM(yarn.HTTPOptions{Auth: auth, Transport: base, Timeout: 3 * time.Second})
+	}
 	if err != nil {
-		return nil, err
+		return nil, "BadSecret", fmt.Errorf("spec.yarn.authSecret: Secret %s: %w", spec.AuthSecret, err)
 	}
 	limit := flowcontrol.NewTokenBucketRateLimiter(perSecond, burst)
 	e.rm, err = yarn.NewRM(spec.ResourceManagers, yarn.HTTPOptions{
 		Auth: auth, Transport: limited{base, limit, &e.requests},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("spec.yarn.resourceManagers: %w", err)
-	}
-	if e.nm, err = yarn.NewNM(yarn.HTTPOptions{Auth: auth, Transport: base, Timeout: 3 * time.Second}); err != nil {
-		return nil, fmt.Errorf("the Secret %s: %w", spec.AuthSecret, err)
+		return nil, "Invalid", fmt.Errorf("spec.yarn.resourceManagers: %w", err)
 	}
 	if spec.ExcludeFile == "" {
-		return e, nil
+		return e, "", nil
 	}
 	addresses := spec.Admins
 	if len(addresses) == 0 {
 		for _, address := range spec.ResourceManagers {
 			u, err := url.Parse(address)
 			if err != nil {
-				return nil, fmt.Errorf("spec.yarn.resourceManagers: %w", err)
+				return nil, "Invalid", fmt.Errorf("spec.yarn.resourceManagers: %w", err)
 			}
 			addresses = append(addresses, net.JoinHostPort(u.Hostname(), adminPort))
 		}
 	}
 	if e.admin, err = yarn.NewAdmin(addresses, e.rm, yarn.AdminOptions{Auth: auth}); err != nil {
-		return nil, fmt.Errorf("spec.yarn.admins: %w", err)
+		return nil, "Invalid", fmt.Errorf("spec.yarn.admins: %w", err)
 	}
-	return e, nil
+	return e, "", nil
 }
 
 // The keys of the Secret of a pool.
@@ -104,27 +106,25 @@ func identity(spec *v1alpha1.YARNSpec, secret map[string][]byte) (yarn.Auth, *ht
 	if spec.AuthSecret == "" {
 		return auth, base, nil
 	}
-	bad := func(key, fix string) error {
-		return fmt.Errorf("spec.yarn.authSecret: the key %s of Secret %s %s", key, spec.AuthSecret, fix)
-	}
-	if ca := secret[keyCA]; len(ca) > 0 {
+	ca := secret[keyCA]
+	if len(ca) > 0 {
 		roots := x509.NewCertPool()
 		if !roots.AppendCertsFromPEM(ca) {
-			return auth, nil, bad(keyCA, "has no certificate; write the authority's certificates in PEM")
+			return auth, nil, errors.New("its key " + keyCA + " has no certificate; write the authority's certificates in PEM")
 		}
 		base.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
-	principal, keytab, config := secret[keyPrincipal], secret[keyKeytab], secret[keyKrb5]
-	if len(principal)+len(keytab)+len(config) == 0 {
+	needed := []string{keyPrincipal, keyKeytab, keyKrb5}
+	lacks := slices.DeleteFunc(slices.Clone(needed), func(key string) bool { return len(secret[key]) > 0 })
+	switch {
+	case len(lacks) == len(needed) && len(ca) > 0: // it is for https only
 		return auth, base, nil
-	}
-	for key, value := range map[string][]byte{keyPrincipal: principal, keyKeytab: keytab, keyKrb5: config} {
-		if len(value) == 0 {
-			return auth, nil, bad(key, "is empty; Kerberos needs principal, keytab and krb5.conf")
-		}
+	case len(lacks) > 0:
+		return auth, nil, fmt.Errorf("it lacks %s, or they are empty; Kerberos needs the keys %s, and https alone the key %s",
+			strings.Join(lacks, ", "), strings.Join(needed, ", "), keyCA)
 	}
 	auth.Kerberos = &yarn.Kerberos{
-		Principal: strings.TrimSpace(string(principal)), Keytab: keytab, Config: config,
+		Principal: strings.TrimSpace(string(secret[keyPrincipal])), Keytab: secret[keyKeytab], Config: secret[keyKrb5],
 		Service: strings.TrimSpace(string(secret[keyService])),
 	}
 	return auth, base, nil
@@ -204,7 +204,7 @@ func (v *view) labelOf(host string) string {
 	if label, found := v.hosts[net.JoinHostPort(host, "0")]; found {
 		return label
 	}
-	return v.hosts[net.JoinHostPort(host, strconv.Itoa(nmPort))]
+	return ""
 }
 
 // managers returns the NodeManagers on a host. It returns false if one of them is not true yet: the ResourceManager

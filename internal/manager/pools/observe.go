@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net"
+	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
@@ -97,9 +98,10 @@ func (r *round) lookAtRM(ctx context.Context) {
 		return
 	}
 	if k.engine == nil || !reflect.DeepEqual(k.engine.spec, r.p.Spec.YARN) || !reflect.DeepEqual(k.engine.secret, secret) {
-		e, err := newEngine(r.p.Spec.YARN, secret)
+		e, reason, err := newEngine(r.p.Spec.YARN, secret)
 		if err != nil {
-			r.t.add(v1alpha1.ConditionRMUnreachable, "Invalid", err)
+			k.secretRead = time.Time{} // it may be corrected now
+			r.t.add(v1alpha1.ConditionRMUnreachable, reason, err)
 			return
 		}
 		if k.engine != nil {
@@ -111,10 +113,13 @@ func (r *round) lookAtRM(ctx context.Context) {
 	defer cancel()
 	v, err := k.engine.look(looking)
 	if err != nil {
-		r.t.add(v1alpha1.ConditionRMUnreachable, unreachable(err), fmt.Errorf("no ResourceManager of %s answers as the "+
-			"active one; workers stay as they are, and stop at their ends; check that spec.yarn.resourceManagers has the "+
-			"addresses of all of the cluster's, and that the manager can reach them: %w",
-			strings.Join(r.p.Spec.YARN.ResourceManagers, ", "), err))
+		reason, fix := unreachable(err)
+		if reason == "LoginFailed" || reason == "Refused" {
+			k.secretRead = time.Time{} // it may be corrected now
+		}
+		r.t.add(v1alpha1.ConditionRMUnreachable, reason, fmt.Errorf("no ResourceManager of %s answers as the active one; "+
+			"workers stay as they are, and stop at their ends; %s: %w",
+			strings.Join(r.p.Spec.YARN.ResourceManagers, ", "), fix, err))
 		return
 	}
 	r.view = v
@@ -141,22 +146,29 @@ func (r *round) secret(ctx context.Context) (map[string][]byte, error) {
 	}
 	var s corev1.Secret
 	if err := k.c.o.Core.Get().Namespace(k.namespace).Resource("secrets").Name(name).Do(ctx).Into(&s); err != nil {
-		return nil, fmt.Errorf("spec.yarn.authSecret: reading Secret %s: %w", name, err)
+		return nil, fmt.Errorf("spec.yarn.authSecret: reading Secret %s, which needs the keys %s, %s and %s for Kerberos, "+
+			"or %s for https: %w", name, keyPrincipal, keyKeytab, keyKrb5, keyCA, err)
 	}
 	k.secret, k.secretName, k.secretRead = s.Data, name, r.now
 	return k.secret, nil
 }
 
-// unreachable names the cause of an error of the ResourceManager.
-func unreachable(err error) string {
+// unreachable names the cause of an error of the ResourceManager, and what to do.
+func unreachable(err error) (reason, fix string) {
 	var status *yarn.StatusError
+	var login *yarn.KerberosError
 	switch {
-	case errors.As(err, &status) && (status.Status == 401 || status.Status == 403):
-		return "Refused"
+	case errors.As(err, &login):
+		return "LoginFailed", "check the Secret of spec.yarn.authSecret, and the KDC"
+	case errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden):
+		return "Refused", "check spec.yarn.user, or the Secret of spec.yarn.authSecret"
 	case errors.Is(err, yarn.ErrStandby):
-		return "Standby"
+		reason = "Standby"
+	default:
+		reason = "NoAnswer"
 	}
-	return "NoAnswer"
+	return reason, "check that spec.yarn.resourceManagers has the addresses of all of the cluster's, and that the manager " +
+		"can reach them"
 }
 
 // lookAtExcludes reads the exclude file. After a start of this controller, the ResourceManager reads it once more,

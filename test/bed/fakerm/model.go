@@ -78,6 +78,7 @@ type Faults struct {
 	Silent   bool // it accepts requests and never answers
 	Status   int  // of every answer; 0: the right one
 	Standby  bool
+	Kerberos bool // it asks for a Kerberos ticket
 	NoLabels bool // yarn.node-labels.enabled is false
 	NoEffect bool // it accepts resizes, and does nothing
 }

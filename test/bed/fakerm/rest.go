@@ -31,6 +31,9 @@ func (r *RM) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		case <-silence:
 		}
 		panic(http.ErrAbortHandler)
+	case faults.Kerberos:
+		w.Header().Set("WWW-Authenticate", "Negotiate")
+		w.WriteHeader(http.StatusUnauthorized)
 	case faults.Status != 0:
 		w.WriteHeader(faults.Status)
 	case faults.Standby && path != "/info":
