@@ -112,7 +112,8 @@ func TestAPIPool(t *testing.T) {
 	excludes := t.TempDir()
 	y.manager("--pools="+poolNamespace, "--exclude-dir="+excludes)
 	beside(t, map[string]func(t *testing.T){
-		"life": y.testLife, "again": y.testAgain, "loss": y.testLoss, "drain": y.testDrain, "window": y.testWindow,
+		"life": y.testLife, "loss": y.testLoss, "drain": y.testDrain, "window": y.testWindow, "evict": y.testEvict,
+		"again": y.testAgain, "host": y.testHost, "fixed": y.testFixed, "secret": y.testSecret,
 		"faults": func(t *testing.T) { y.testFaults(t, excludes) },
 	})
 }

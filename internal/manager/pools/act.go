@@ -94,7 +94,7 @@ func (r *round) label(ctx context.Context, failed []error) {
 	hosts := map[string]string{}
 	for i, s := range r.steps {
 		if s.Verb == pool.LabelHost && failed[i] == nil {
-			hosts[r.places[i].host] = spec.Name
+			hosts[r.places[i].labelled] = spec.Name
 		}
 	}
 	if len(hosts) == 0 {

@@ -199,10 +199,13 @@ func (e *engine) lookAtLabels(ctx context.Context) error {
 	return nil
 }
 
-// labelOf returns the label of a host in the ResourceManager's store.
-func (v *view) labelOf(host string) string {
-	if label, found := v.hosts[net.JoinHostPort(host, "0")]; found {
-		return label
+// labelOf returns the label of a worker in the ResourceManager's store.
+func (v *view) labelOf(pl *place) string {
+	own, all := net.JoinHostPort(pl.host, strconv.Itoa(nmPort)), net.JoinHostPort(pl.host, "0")
+	for _, id := range []string{pl.labelled, own, all} {
+		if label, found := v.hosts[id]; found {
+			return label
+		}
 	}
 	return ""
 }

@@ -165,9 +165,12 @@ type place struct {
 	worker *pool.Worker
 	row    v1alpha1.WorkerStatus // of the round before; empty: there was none
 	host   string
-	node   string
-	pod    *podRow
-	index  int // in the pool; -1: it is one too many
+	// labelled is what has the worker's label in the ResourceManager's store: all NodeManagers of its host as host:0, or
+	// only the worker's, as host:port, where the host is a node that may have others.
+	labelled string
+	node     string
+	pod      *podRow
+	index    int // in the pool; -1: it is one too many
 }
 
 // trouble collects what goes wrong in a round, by condition.

@@ -271,9 +271,14 @@ func workerName(pool, node string) string {
 	return fmt.Sprintf("%s-%s-%08x", pool, strings.Trim(clean[:min(len(clean), most)], "-"), sum.Sum32())
 }
 
+// hostNetwork reports whether workers use the networks of their nodes.
+func (r *round) hostNetwork() bool {
+	return r.p.Spec.Identity != nil && r.p.Spec.Identity.Network == "Host"
+}
+
 // host returns the name under which a worker's NodeManager registers.
 func (r *round) host(worker, node string) string {
-	if id := r.p.Spec.Identity; id != nil && id.Network == "Host" {
+	if r.hostNetwork() {
 		return node
 	}
 	return strings.Join([]string{worker, r.p.Name, r.p.Namespace, "svc", r.k.c.o.ClusterDomain}, ".")
@@ -283,6 +288,10 @@ func (r *round) host(worker, node string) string {
 func (r *round) fill(pl *place, on map[string]int) {
 	w := pl.worker
 	pl.host = r.host(w.Name, pl.node)
+	pl.labelled = net.JoinHostPort(pl.host, "0")
+	if r.hostNetwork() {
+		pl.labelled = net.JoinHostPort(pl.host, strconv.Itoa(nmPort))
+	}
 	if pl.index >= 0 {
 		w.Wanted, w.End = pool.Schedule(r.now, r.opening, pool.Ramp{Waves: r.read.Waves, Interval: r.read.WaveInterval},
 			pl.index, len(r.places))
@@ -307,7 +316,7 @@ func (r *round) fill(pl *place, on map[string]int) {
 		w.Ended = pl.row.Ended.Time
 	}
 	if r.view != nil {
-		w.Label = r.view.labelOf(pl.host)
+		w.Label = r.view.labelOf(pl)
 	}
 	switch p := pl.pod; {
 	case p != nil && !p.over:

@@ -213,7 +213,7 @@ func (r *round) environment(host string) []corev1.EnvVar {
 // identify gives the pod its host name and its address.
 func (r *round) identify(p *corev1.Pod, pl *place) {
 	id := r.p.Spec.Identity
-	if id != nil && id.Network == "Host" {
+	if r.hostNetwork() {
 		p.Spec.HostNetwork = true
 		p.Spec.DNSPolicy = corev1.DNSClusterFirstWithHostNet
 		return

@@ -281,7 +281,7 @@ func (r *round) farewell(ctx context.Context) error {
 	hosts := map[string]string{}
 	for _, pl := range r.places {
 		if pl.worker.Label == r.p.Spec.YARN.Label.Name {
-			hosts[pl.host] = ""
+			hosts[pl.labelled] = ""
 		}
 	}
 	if len(hosts) == 0 {

@@ -2,6 +2,7 @@ package fakerm
 
 import (
 	"context"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -49,7 +50,7 @@ type Demand struct {
 
 // Worker is how a NodeManager starts.
 type Worker struct {
-	Host  string
+	Host  string // or host:port
 	Size  Size   // in its configuration
 	Label string // that it should have. Containers that ask for another one are others'.
 	Never bool   // it does not register
@@ -77,8 +78,8 @@ type Kill struct {
 type Faults struct {
 	Silent   bool // it accepts requests and never answers
 	Status   int  // of every answer; 0: the right one
-	Standby  bool
 	Kerberos bool // it asks for a Kerberos ticket
+	Standby  bool
 	NoLabels bool // yarn.node-labels.enabled is false
 	NoEffect bool // it accepts resizes, and does nothing
 }
@@ -248,18 +249,27 @@ func (r *RM) register(n *node, now time.Time) {
 }
 
 func (r *RM) labelOf(n *node) string {
-	if label, found := r.hosts[n.host+":0"]; found {
+	if label, found := r.hosts[n.id]; found {
 		return label
 	}
-	return r.hosts[n.id]
+	return r.hosts[n.host+":0"]
+}
+
+// idOf returns the id of the NodeManager of a host, or of a host and port.
+func idOf(host string) string {
+	host = strings.ToLower(host)
+	if strings.Contains(host, ":") {
+		return host
+	}
+	return net.JoinHostPort(host, idPort)
 }
 
 // Start starts the NodeManager of a host, in place of one that is there.
 func (r *RM) Start(w Worker) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	host := strings.ToLower(w.Host)
-	id := net.JoinHostPort(host, idPort)
+	id := idOf(w.Host)
+	host, _, _ := net.SplitHostPort(id)
 	n := &node{
 		worker: w, host: host, id: id, rack: "/default-rack", up: true, fresh: true, own: w.Size,
 		boots: time.Now().Add(r.o.Boot),
@@ -279,7 +289,7 @@ func (r *RM) Die(host string) int { return r.end(host, false) }
 func (r *RM) end(host string, goodbye bool) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := r.nodes[net.JoinHostPort(strings.ToLower(host), idPort)]
+	n := r.nodes[idOf(host)]
 	if n == nil || !n.up {
 		return 0
 	}
@@ -295,7 +305,7 @@ func (r *RM) end(host string, goodbye bool) int {
 func (r *RM) Up(host string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := r.nodes[net.JoinHostPort(strings.ToLower(host), idPort)]
+	n := r.nodes[idOf(host)]
 	return n != nil && n.up
 }
 
@@ -303,7 +313,7 @@ func (r *RM) Up(host string) bool {
 func (r *RM) Sick(host, report string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := r.nodes[net.JoinHostPort(strings.ToLower(host), idPort)]
+	n := r.nodes[idOf(host)]
 	if n == nil || !n.lives() {
 		return
 	}
@@ -357,6 +367,9 @@ func (r *RM) Label(host, label string) {
 // setLabel sets the label of host:0 or host:port.
 func (r *RM) setLabel(id, label string) {
 	host, port, _ := net.SplitHostPort(id)
+	if port == "0" { // replaces those of all NodeManagers of the host
+		maps.DeleteFunc(r.hosts, func(id, _ string) bool { return strings.HasPrefix(id, host+":") })
+	}
 	set := func(id string) {
 		if r.hosts[id] = label; label == "" {
 			delete(r.hosts, id)
@@ -407,7 +420,7 @@ type Node struct {
 func (r *RM) Node(host string) Node {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := r.nodes[net.JoinHostPort(strings.ToLower(host), idPort)]
+	n := r.nodes[idOf(host)]
 	if n == nil {
 		return Node{}
 	}

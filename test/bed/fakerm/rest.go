@@ -244,7 +244,7 @@ func (r *RM) NodeManager(host, as string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		n := r.nodes[net.JoinHostPort(strings.ToLower(host), idPort)]
+		n := r.nodes[idOf(host)]
 		switch {
 		case n == nil || !n.up:
 			panic(http.ErrAbortHandler)
