@@ -316,7 +316,7 @@ type TolerationSpec struct {
 	Effect string `json:"effect,omitempty"`
 }
 
-// WorkerPoolStatus is the state of a pool. Phases and reasons are single words, which docs/reasons.md explains.
+// WorkerPoolStatus is the state of a pool. Phases and reasons are single words, which docs/yarn.md explains.
 type WorkerPoolStatus struct {
 	// ObservedGeneration is the generation of the spec that the manager follows.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
