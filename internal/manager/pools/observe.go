@@ -297,7 +297,7 @@ func (r *round) fill(pl *place, on map[string]int) {
 			pl.index, len(r.places))
 	}
 	n, known := r.nodes[pl.node]
-	w.Cordoned = known && n.Leaves(r.tolerations())
+	w.Cordoned = known && n.Closed(r.tolerations())
 	w.Room = r.p.Spec.Count != nil || n.Room(r.read.Floor.Plus(r.read.Overhead))
 	floor := r.in.Settings.Floor
 	w.Allowance = floor
@@ -382,9 +382,8 @@ func (r *round) ask(ctx context.Context) {
 		}
 		base := r.scheme() + "://" + net.JoinHostPort(pl.pod.ip, strconv.Itoa(webPort))
 		managers, _ := r.view.managers(pl.host)
-		leaves := !w.Wanted || w.Pod.Deleting || w.Pod.Evicted
 		switch {
-		case len(managers) == 1 && leaves && r.in.Settings.Graceful && managers[0].Containers > 0:
+		case len(managers) == 1 && w.Leaves() && r.in.Settings.Graceful && managers[0].Containers > 0:
 			containers, _ := r.k.engine.nm.Containers(ctx, base)
 			answers[i].asked = true
 			for _, c := range containers {

@@ -24,9 +24,9 @@ type Toleration struct{ Key, Value, Effect string }
 // preferNoSchedule is the effect of a taint that keeps no pod away.
 const preferNoSchedule = "PreferNoSchedule"
 
-// Leaves reports whether the node takes no new pods with these tolerations, so that a worker that is there drains: the
+// Closed reports whether the node takes no new pods with these tolerations, so that a worker that is there drains: the
 // node is cordoned, or has a taint that they do not tolerate.
-func (n *Node) Leaves(tolerations []Toleration) bool {
+func (n *Node) Closed(tolerations []Toleration) bool {
 	return n.Cordoned || slices.ContainsFunc(n.Taints, func(t Taint) bool {
 		return t.Effect != preferNoSchedule && !slices.ContainsFunc(tolerations, func(s Toleration) bool {
 			return s.Key == t.Key && (s.Value == "" || s.Value == t.Value) && (s.Effect == "" || s.Effect == t.Effect)

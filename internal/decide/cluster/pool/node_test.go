@@ -6,8 +6,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestLeaves checks which nodes take no new pods of a pool.
-func TestLeaves(t *testing.T) {
+// TestClosed checks which nodes take no new pods of a pool.
+func TestClosed(t *testing.T) {
 	dedicated := Taint{Key: "dedicated", Value: "web", Effect: "NoSchedule"}
 	for _, c := range []struct {
 		about       string
@@ -32,7 +32,7 @@ func TestLeaves(t *testing.T) {
 		{about: "one of two", node: Node{Taints: []Taint{dedicated, {Key: "gpu", Effect: "NoSchedule"}}},
 			tolerations: []Toleration{{Key: "dedicated"}}, want: true},
 	} {
-		if got := c.node.Leaves(c.tolerations); got != c.want {
+		if got := c.node.Closed(c.tolerations); got != c.want {
 			t.Errorf("%s: %v, want %v", c.about, got, c.want)
 		}
 	}

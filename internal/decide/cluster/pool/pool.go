@@ -69,6 +69,9 @@ type Worker struct {
 	Stray    string    // another host under which the NodeManager of its pod registered; "": none
 }
 
+// Leaves reports whether a worker with a pod is to stop.
+func (w *Worker) Leaves() bool { return !w.Wanted || w.Pod.Deleting || w.Pod.Evicted }
+
 // Pod is the pod of a worker.
 type Pod struct {
 	Started  time.Time // when its NodeManager was started; zero: it was not
@@ -170,7 +173,7 @@ func (r *round) next() Step {
 	if r.in.RM.Known && m != nil && m.Used.fits(r.marks.Into) {
 		r.marks.Until, r.marks.Into = time.Time{}, Size{}
 	}
-	leaves := !w.Wanted || w.Pod.Deleting || w.Pod.Evicted || several
+	leaves := w.Leaves() || several
 	switch {
 	case !leaves:
 		r.marks.Leaving = time.Time{}
