@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -21,6 +22,9 @@ import (
 
 // fieldManager owns what the controller applies.
 const fieldManager = "waterline-manager-pools"
+
+// apiWithin bounds one request to the API server. One that hangs must not delay what has to stop.
+const apiWithin = 10 * time.Second
 
 // prepare makes the objects that the pods need: the Service that names them, their configuration, and the
 // PodDisruptionBudget that keeps others from evicting them.
@@ -79,7 +83,7 @@ func apply(ctx context.Context, client rest.Interface, resource, namespace, name
 		return fmt.Errorf("encoding %s %s/%s: %w", resource, namespace, name, err)
 	}
 	err = client.Patch(types.ApplyPatchType).Namespace(namespace).Resource(resource).Name(name).
-		Param("fieldManager", fieldManager).Param("force", "true").Body(body).Do(ctx).Error()
+		Param("fieldManager", fieldManager).Param("force", "true").Timeout(apiWithin).Body(body).Do(ctx).Error()
 	if err != nil {
 		return fmt.Errorf("applying %s %s/%s: %w", resource, namespace, name, err)
 	}
@@ -95,7 +99,7 @@ func (k *keeper) setFinalizers(ctx context.Context, p *v1alpha1.WorkerPool, fina
 		return fmt.Errorf("encoding the finalizers: %w", err)
 	}
 	err = k.c.o.Custom.Patch(types.MergePatchType).Namespace(p.Namespace).Resource("workerpools").Name(p.Name).
-		Body(patch).Do(ctx).Error()
+		Timeout(apiWithin).Body(patch).Do(ctx).Error()
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("setting the finalizers of the pool: %w", err)
 	}
@@ -110,7 +114,7 @@ func (k *keeper) release(ctx context.Context, p *v1alpha1.WorkerPool) error {
 
 // createPod makes the pod of a worker. One of the same name that is still going is no error.
 func (k *keeper) createPod(ctx context.Context, p *corev1.Pod) error {
-	err := k.c.o.Core.Post().Namespace(p.Namespace).Resource("pods").Body(p).Do(ctx).Error()
+	err := k.c.o.Core.Post().Namespace(p.Namespace).Resource("pods").Timeout(apiWithin).Body(p).Do(ctx).Error()
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating pod %s: %w", p.Name, err)
 	}
@@ -120,9 +124,9 @@ func (k *keeper) createPod(ctx context.Context, p *corev1.Pod) error {
 // deletePod deletes a pod with a number of seconds for its processes to end.
 func (k *keeper) deletePod(ctx context.Context, pod *podRow, seconds int64) error {
 	uid := types.UID(pod.uid)
-	err := k.c.o.Core.Delete().Namespace(k.namespace).Resource("pods").Name(pod.name).Body(&metav1.DeleteOptions{
-		GracePeriodSeconds: &seconds, Preconditions: &metav1.Preconditions{UID: &uid},
-	}).Do(ctx).Error()
+	options := &metav1.DeleteOptions{GracePeriodSeconds: &seconds, Preconditions: &metav1.Preconditions{UID: &uid}}
+	err := k.c.o.Core.Delete().Namespace(k.namespace).Resource("pods").Name(pod.name).
+		Timeout(apiWithin).Body(options).Do(ctx).Error()
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("deleting pod %s: %w", pod.name, err)
 	}
@@ -140,7 +144,7 @@ func (k *keeper) markPod(ctx context.Context, pod *podRow, marks string, held in
 		return fmt.Errorf("encoding the marks of pod %s: %w", pod.name, err)
 	}
 	err = k.c.o.Core.Patch(types.MergePatchType).Namespace(k.namespace).Resource("pods").Name(pod.name).
-		Body(patch).Do(ctx).Error()
+		Timeout(apiWithin).Body(patch).Do(ctx).Error()
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("marking pod %s: %w", pod.name, err)
 	}

@@ -145,9 +145,10 @@ func (r *round) secret(ctx context.Context) (map[string][]byte, error) {
 		return k.secret, nil
 	}
 	var s corev1.Secret
-	if err := k.c.o.Core.Get().Namespace(k.namespace).Resource("secrets").Name(name).Do(ctx).Into(&s); err != nil {
-		return nil, fmt.Errorf("spec.yarn.authSecret: reading Secret %s, which needs the keys %s, %s and %s for Kerberos, "+
-			"or %s for https: %w", name, keyPrincipal, keyKeytab, keyKrb5, keyCA, err)
+	err := k.c.o.Core.Get().Namespace(k.namespace).Resource("secrets").Name(name).Timeout(apiWithin).Do(ctx).Into(&s)
+	if err != nil {
+		return nil, fmt.Errorf("spec.yarn.authSecret: reading Secret %s, which needs the keys %s, %s and %s for "+
+			"Kerberos, or %s for https: %w", name, keyPrincipal, keyKeytab, keyKrb5, keyCA, err)
 	}
 	k.secret, k.secretName, k.secretRead = s.Data, name, r.now
 	return k.secret, nil

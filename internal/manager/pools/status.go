@@ -300,7 +300,7 @@ func (k *keeper) writeStatus(ctx context.Context, p *v1alpha1.WorkerPool, s *v1a
 		return fmt.Errorf("encoding the status: %w", err)
 	}
 	err = k.c.o.Custom.Patch(types.MergePatchType).Namespace(p.Namespace).Resource("workerpools").Name(p.Name).
-		SubResource("status").Body(patch).Do(ctx).Error()
+		SubResource("status").Timeout(apiWithin).Body(patch).Do(ctx).Error()
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("writing the status: %w", err)
 	}
