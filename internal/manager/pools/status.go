@@ -3,6 +3,7 @@ package pools
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,7 +45,8 @@ func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPo
 	k.warn(ctx, p, t)
 	if p.DeletionTimestamp != nil && gone {
 		if err := r.farewell(ctx); err != nil {
-			k.log.Warn("the labels of a deleted pool's hosts stay in the ResourceManager", "err", err)
+			k.log.Warn("the labels of a deleted pool's hosts stay in the ResourceManager; remove them with yarn rmadmin "+
+				"-replaceLabelsOnNode", "label", p.Spec.YARN.Label.Name, "err", err)
 		}
 		if err := k.release(ctx, p); err != nil && ctx.Err() == nil {
 			k.log.Warn("a deleted pool could not be let go", "err", err)
@@ -276,8 +278,10 @@ func (k *keeper) warn(ctx context.Context, p *v1alpha1.WorkerPool, t *trouble) {
 // farewell takes the label off the hosts of a pool whose workers are gone.
 func (r *round) farewell(ctx context.Context) error {
 	if r.view == nil {
-		return nil
+		return errors.New("no ResourceManager answers")
 	}
+	ctx, cancel := context.WithTimeout(ctx, tellWithin)
+	defer cancel()
 	hosts := map[string]string{}
 	for _, pl := range r.places {
 		if pl.worker.Label == r.p.Spec.YARN.Label.Name {
