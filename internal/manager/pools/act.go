@@ -16,6 +16,10 @@ import (
 // errExclude is the error of a step whose entry in the exclude file failed, which has a condition of its own.
 var errExclude = errors.New("the exclude file was not changed")
 
+// tellWithin bounds how long a round tells the ResourceManager things. One that hangs must not delay what has to stop
+// in the next round.
+const tellWithin = 15 * time.Second
+
 // parallel is how many steps are carried out at a time.
 const parallel = 8
 
@@ -39,17 +43,20 @@ func (r *round) act(ctx context.Context) {
 	pool.Pace(&r.in, r.steps, resizes)
 	failed := make([]error, len(r.steps))
 	inParallel(len(r.steps), func(i int) { failed[i] = r.mark(ctx, i) })
-	one := func(stops bool) {
+	all := func(ctx context.Context, verb pool.Verb) {
 		inParallel(len(r.steps), func(i int) {
-			if failed[i] == nil && stops == (r.steps[i].Verb == pool.DeletePod) {
+			if failed[i] == nil && r.steps[i].Verb == verb {
 				failed[i] = r.one(ctx, i)
 			}
 		})
 	}
-	one(true) // first, because a ResourceManager that hangs must not delay what has to stop
-	r.label(ctx, failed)
-	r.exclude(ctx, failed)
-	one(false)
+	all(ctx, pool.DeletePod)
+	telling, cancel := context.WithTimeout(ctx, tellWithin)
+	r.label(telling, failed)
+	r.exclude(telling, failed)
+	all(telling, pool.Resize)
+	cancel()
+	all(ctx, pool.CreatePod)
 	for i, err := range failed {
 		if verb := r.steps[i].Verb; verb != pool.Wait {
 			r.k.count(verb, err)
@@ -142,24 +149,8 @@ func (r *round) changeExcludes(
 	ctx context.Context, add map[string]time.Duration, remove map[string]bool, longest time.Duration,
 ) (reason string, err error) {
 	k := r.k
-	k.c.excludes.Lock()
-	defer k.c.excludes.Unlock()
-	if k.c.o.ExcludeDir == "" || k.engine.admin == nil {
-		return "NoDirectory", errors.New("the manager has no directory of exclude files")
-	}
-	f := excludeFile{k.c.o.ExcludeDir, r.p.Spec.YARN.ExcludeFile}
-	content, err := f.read()
-	if err != nil {
-		return "Unreadable", err
-	}
-	next, err := f.with(content, add, remove)
-	if err != nil {
-		return "Unreadable", err
-	}
-	if string(next) != string(content) {
-		if err := f.write(next); err != nil {
-			return "NotWritable", err
-		}
+	if reason, err := k.c.editExcludes(excludeFile{k.c.o.ExcludeDir, r.p.Spec.YARN.ExcludeFile}, add, remove); err != nil {
+		return reason, err
 	}
 	if k.unread == nil {
 		k.unread = map[string]bool{}
@@ -168,10 +159,30 @@ func (r *round) changeExcludes(
 		k.unread[host] = true
 	}
 	maps.Copy(k.unread, remove)
-	if err := k.engine.admin.RefreshNodesGracefully(ctx, longest); err != nil {
-		return "NotRead", fmt.Errorf("the ResourceManager did not read the exclude file: %w", err)
+	if err := k.engine.readExcludes(ctx, longest); err != nil {
+		return "NotRead", err
 	}
 	return "", nil
+}
+
+// editExcludes changes an exclude file. Another pool may have the same one.
+func (c *Controller) editExcludes(
+	f excludeFile, add map[string]time.Duration, remove map[string]bool,
+) (reason string, err error) {
+	c.excludes.Lock()
+	defer c.excludes.Unlock()
+	content, err := f.read()
+	if err != nil {
+		return "Unreadable", err
+	}
+	next, err := f.with(content, add, remove)
+	if err != nil {
+		return "Unreadable", err
+	}
+	if string(next) == string(content) {
+		return "", nil
+	}
+	return "NotWritable", f.write(next)
 }
 
 // one carries out the step of one worker, except those that others do for all.

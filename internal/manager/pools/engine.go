@@ -199,6 +199,17 @@ func (e *engine) lookAtLabels(ctx context.Context) error {
 	return nil
 }
 
+// readExcludes makes the ResourceManager read its exclude file. within is the time for hosts without one of their own.
+func (e *engine) readExcludes(ctx context.Context, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	if err := e.admin.RefreshNodesGracefully(ctx, within); err != nil {
+		return fmt.Errorf("the ResourceManager did not read the exclude file; check spec.yarn.admins, and that "+
+			"spec.yarn.user is in yarn.admin.acl: %w", err)
+	}
+	return nil
+}
+
 // labelOf returns the label of a worker in the ResourceManager's store.
 func (v *view) labelOf(pl *place) string {
 	own, all := net.JoinHostPort(pl.host, strconv.Itoa(nmPort)), net.JoinHostPort(pl.host, "0")

@@ -34,9 +34,12 @@ func TestSecret(t *testing.T) {
 		reason string
 		words  []string // of the error; nil: there is none
 	}{
-		"complete":               {secret: map[string]string{keyPrincipal: "waterline@EXAMPLE.COM\n", keyKeytab: kt, keyKrb5: config}},
+		"complete": {
+			secret: map[string]string{keyPrincipal: "waterline@EXAMPLE.COM\n", keyKeytab: kt, keyKrb5: config},
+		},
 		"the realm of krb5.conf": {secret: map[string]string{keyPrincipal: "waterline", keyKeytab: kt, keyKrb5: config}},
-		"empty":                  {reason: "BadSecret", words: []string{"Secret hadoop", "lacks principal, keytab, krb5.conf", "ca.crt"}},
+		"empty": {reason: "BadSecret",
+			words: []string{"Secret hadoop", "lacks principal, keytab, krb5.conf", "ca.crt"}},
 		"other names": {secret: map[string]string{"password": "x", "Keytab": kt}, reason: "BadSecret",
 			words: []string{"lacks principal, keytab, krb5.conf"}},
 		"two are missing": {secret: map[string]string{keyPrincipal: "waterline", keyKrb5: ""}, reason: "BadSecret",

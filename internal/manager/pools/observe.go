@@ -41,14 +41,16 @@ func (r *round) settings() pool.Settings {
 	amount := func(a model.Amount) pool.Size {
 		return pool.Size{MemoryMiB: yarn.MiB(a.Memory), VCores: yarn.VCores(a.CPU, r.read.VCoresPerCPU)}
 	}
-	y := r.p.Spec.YARN
 	return pool.Settings{
-		Label: y.Label.Name,
+		Label: r.p.Spec.YARN.Label.Name,
 		Floor: amount(r.read.Floor), Ceiling: amount(r.read.Ceiling), Step: amount(r.read.Step),
 		Pause: r.read.Pause, Grace: r.read.Grace, Drain: r.read.Drain, CoolDown: r.read.CoolDown,
-		Register: registerWithin, Recover: recoverWithin, Attempts: attempts, Graceful: y.ExcludeFile != "",
+		Register: registerWithin, Recover: recoverWithin, Attempts: attempts, Graceful: r.graceful(),
 	}
 }
+
+// graceful reports whether workers can be decommissioned gracefully.
+func (r *round) graceful() bool { return r.p.Spec.YARN.ExcludeFile != "" && r.k.c.o.ExcludeDir != "" }
 
 // observe builds the input of the decision.
 func (r *round) observe(ctx context.Context) {
@@ -168,8 +170,8 @@ func unreachable(err error) (reason, fix string) {
 	default:
 		reason = "NoAnswer"
 	}
-	return reason, "check that spec.yarn.resourceManagers has the addresses of all of the cluster's, and that the manager " +
-		"can reach them"
+	return reason, "check that spec.yarn.resourceManagers has the addresses of all of the cluster's, and that the " +
+		"manager can reach them"
 }
 
 // lookAtExcludes reads the exclude file. After a start of this controller, the ResourceManager reads it once more,
@@ -180,24 +182,26 @@ func (r *round) lookAtExcludes(ctx context.Context) {
 	if name == "" {
 		return
 	}
+	r.excluded = map[string]bool{}
 	if k.c.o.ExcludeDir == "" {
 		r.t.add(v1alpha1.ConditionExcludeFailed, "NoDirectory", errors.New("spec.yarn.excludeFile is set, and the manager "+
-			"has no directory of exclude files; set pools.excludeDir of the chart, or leave excludeFile out"))
-		r.excluded = map[string]bool{}
+			"has no directory of exclude files, so workers are not decommissioned gracefully; set the chart's value "+
+			"manager.pools.excludeVolume, or leave excludeFile out"))
 		return
 	}
 	f := excludeFile{k.c.o.ExcludeDir, name}
 	content, err := f.read()
+	var hosts map[string]bool
 	if err == nil {
-		r.excluded, err = f.hosts(content)
+		hosts, err = f.hosts(content)
 	}
 	if err != nil {
 		r.t.add(v1alpha1.ConditionExcludeFailed, "Unreadable", err)
-		r.excluded = map[string]bool{}
 		return
 	}
+	r.excluded = hosts
 	if r.view != nil && k.unread == nil {
-		if err := k.engine.admin.RefreshNodesGracefully(ctx, r.read.Drain); err != nil {
+		if err := k.engine.readExcludes(ctx, r.read.Drain); err != nil {
 			r.t.add(v1alpha1.ConditionExcludeFailed, "NotRead", err)
 			return
 		}

@@ -128,7 +128,7 @@ func (r *round) newPod(pl *place, marks pool.Marks) *corev1.Pod {
 					{Name: "conf", MountPath: confDir, ReadOnly: true}, {Name: "work", MountPath: workDir},
 				},
 				Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{
-					Exec: &corev1.ExecAction{Command: []string{"bash", "-c", linger(r.read.Drain, marks.End, y.ExcludeFile != "")}},
+					Exec: &corev1.ExecAction{Command: []string{"bash", "-c", linger(r.read.Drain, marks.End, r.graceful())}},
 				}},
 				SecurityContext: &corev1.SecurityContext{
 					AllowPrivilegeEscalation: &no, Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},

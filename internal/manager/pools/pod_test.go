@@ -35,7 +35,8 @@ func podCase(t *testing.T, content string) string {
 		t.Fatal(err)
 	}
 	c := New(Options{
-		ClusterDomain: "cluster.local", Namespaces: []string{p.Namespace}, Log: slog.New(slog.DiscardHandler),
+		ClusterDomain: "cluster.local", ExcludeDir: "/exclude", Namespaces: []string{p.Namespace},
+		Log: slog.New(slog.DiscardHandler),
 		Batch: func(pod *corev1.Pod) *corev1.Pod {
 			batch, _ := admit.Rules{}.Mutate(pod, nil)
 			return batch
