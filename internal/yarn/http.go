@@ -2,6 +2,7 @@ package yarn
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +15,7 @@ import (
 	"time"
 )
 
-// maxAnswer bounds an answer in bytes. A node takes 2.2 kB in Hadoop 3.5, so this is room for 25,000.
+// maxAnswer bounds an answer in bytes, if nobody says otherwise. A node takes 2.2 kB in Hadoop 3.5.
 const maxAnswer = 64 << 20
 
 // HTTPOptions say how to reach web services of Hadoop.
@@ -25,6 +26,8 @@ type HTTPOptions struct {
 	CA []byte
 	// Timeout bounds one request, with its Kerberos tickets; 10 s if 0.
 	Timeout time.Duration
+	// MaxAnswer bounds an answer in bytes; 64 MiB if 0, which is room for 25,000 nodes.
+	MaxAnswer int64
 	// Transport sends the requests; one like [http.DefaultTransport] that trusts CA if nil. It excludes CA.
 	Transport http.RoundTripper
 }
@@ -33,6 +36,7 @@ type web struct {
 	user      string
 	principal string // of Kerberos, or empty
 	timeout   time.Duration
+	most      int64 // bytes of an answer
 	client    http.Client
 }
 
@@ -53,7 +57,7 @@ func newWeb(o HTTPOptions) (web, error) {
 	if transport == nil {
 		transport = http.DefaultTransport
 	}
-	w := web{user: o.Auth.User, timeout: o.Timeout}
+	w := web{user: o.Auth.User, timeout: o.Timeout, most: cmp.Or(o.MaxAnswer, maxAnswer)}
 	tickets, err := o.Auth.tickets()
 	if err != nil {
 		return web{}, err
@@ -131,12 +135,12 @@ func (w *web) send(ctx context.Context, base string, r request) (answer, error) 
 		return a, explainTLS(err) // it names the method and the URL
 	}
 	defer response.Body.Close()
-	a.content, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	a.content, err = io.ReadAll(io.LimitReader(response.Body, w.most+1))
 	if err != nil {
 		return a, fmt.Errorf("reading the answer to %s %s: %w", r.method, a.target, err)
 	}
-	if len(a.content) > maxAnswer {
-		return a, fmt.Errorf("%s %s: the answer has more than %d bytes", r.method, a.target, maxAnswer)
+	if int64(len(a.content)) > w.most {
+		return a, fmt.Errorf("%s %s: the answer has more than %d bytes", r.method, a.target, w.most)
 	}
 	err = a.check(response)
 	var status *StatusError

@@ -37,6 +37,25 @@ func TestActive(t *testing.T) {
 	}
 }
 
+// TestMaxAnswer checks that a client reads no more than it is told.
+func TestMaxAnswer(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"containers":{}}`))
+	}))
+	defer s.Close()
+	for most, want := range map[int64]string{17: "", 16: "the answer has more than 16 bytes"} {
+		c, err := NewNM(HTTPOptions{MaxAnswer: most})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Containers(t.Context(), s.URL)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%d bytes: %v, want %q", most, err, want)
+		}
+	}
+}
+
 // TestFailover checks that requests go to the ResourceManager that is active now, whatever the others answer.
 func TestFailover(t *testing.T) {
 	gone, err := net.Listen("tcp", "127.0.0.1:0")

@@ -28,6 +28,9 @@ const (
 	perSecond, burst = 20, 20
 	// labelsEvery is the time between two looks at the store of labels without doubt about it.
 	labelsEvery = 10 * time.Second
+	// maxNMAnswer bounds what a NodeManager answers, in bytes. A container takes less than 1 kB. Pods of tenants answer, a
+	// few at a time, so the bound of a ResourceManager's answer would be more than the manager's memory.
+	maxNMAnswer = 4 << 20
 	// adminPort is the default port of the administration protocol.
 	adminPort = "8033"
 )
@@ -55,7 +58,9 @@ func newEngine(spec *v1alpha1.YARNSpec, secret map[string][]byte) (e *engine, re
 	e = &engine{spec: spec.DeepCopy(), secret: secret}
 	auth, base, err := identity(spec, secret)
 	if err == nil { // first this client, which nothing but the Secret can be wrong for
-		e.nm, err = yarn.NewNM(yarn.HTTPOptions{Auth: auth, Transport: base, Timeout: 3 * time.Second})
+		e.nm, err = yarn.NewNM(yarn.HTTPOptions{
+			Auth: auth, Transport: base, Timeout: 3 * time.Second, MaxAnswer: maxNMAnswer,
+		})
 	}
 	if err != nil {
 		return nil, "BadSecret", fmt.Errorf("spec.yarn.authSecret: Secret %s: %w", spec.AuthSecret, err)
