@@ -36,6 +36,7 @@ type keeper struct {
 	secretRead time.Time
 	unread     map[string]bool   // hosts whose entry in the exclude file changed, and may not have been read
 	warned     map[string]string // by condition: what the last event said
+	logged     map[string]string // by message: the error in the log
 
 	mu    sync.Mutex
 	shown shown            // for the metrics
@@ -45,7 +46,7 @@ type keeper struct {
 func newKeeper(c *Controller, namespace, name string) *keeper {
 	return &keeper{
 		c: c, namespace: namespace, name: name, wake: make(chan struct{}, 1),
-		log: c.o.Log.With("pool", namespace+"/"+name),
+		log: c.o.Log.With("pool", namespace+"/"+name), logged: map[string]string{},
 	}
 }
 
@@ -70,6 +71,17 @@ func (k *keeper) run(ctx context.Context) {
 		case <-k.wake:
 		case <-time.After(roundEvery - roundPause):
 		}
+	}
+}
+
+// complain logs an error that the status cannot show. The same error is logged once until the next success.
+func (k *keeper) complain(ctx context.Context, message string, err error) {
+	switch {
+	case err == nil:
+		delete(k.logged, message)
+	case ctx.Err() == nil && k.logged[message] != err.Error():
+		k.logged[message] = err.Error()
+		k.log.Warn(message, "err", err)
 	}
 }
 

@@ -44,13 +44,9 @@ func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPo
 	k.conditions(&next, p, r, t)
 	k.warn(ctx, p, t)
 	if p.DeletionTimestamp != nil && gone {
-		if err := r.farewell(ctx); err != nil {
-			k.log.Warn("the labels of a deleted pool's hosts stay in the ResourceManager; remove them with yarn rmadmin "+
-				"-replaceLabelsOnNode", "label", p.Spec.YARN.Label.Name, "err", err)
-		}
-		if err := k.release(ctx, p); err != nil && ctx.Err() == nil {
-			k.log.Warn("a deleted pool could not be let go", "err", err)
-		}
+		k.complain(ctx, "labels of a deleted pool's hosts stay in the ResourceManager; remove them with "+
+			"yarn rmadmin -replaceLabelsOnNode", r.farewell(ctx))
+		k.complain(ctx, "a deleted pool could not be let go", k.release(ctx, p))
 		return
 	}
 	if r != nil {
@@ -65,13 +61,10 @@ func (k *keeper) report(ctx context.Context, now time.Time, p *v1alpha1.WorkerPo
 		since < phasesEvery && same(withoutPhases) {
 		return
 	}
-	if err := k.writeStatus(ctx, p, &next); err != nil {
-		if ctx.Err() == nil {
-			k.log.Warn("the status of a pool could not be written", "err", err)
-		}
-		return
+	err := k.writeStatus(ctx, p, &next)
+	if k.complain(ctx, "the status of a pool could not be written", err); err == nil {
+		k.written = now
 	}
-	k.written = now
 }
 
 // withoutNumbers returns a status without what changes all the time.
@@ -263,15 +256,13 @@ func (k *keeper) warn(ctx context.Context, p *v1alpha1.WorkerPool, t *trouble) {
 			APIVersion: v1alpha1.GroupVersion, Kind: "WorkerPool", Namespace: p.Namespace, Name: p.Name, UID: p.UID,
 		}
 		message := kube.Shorten(problem.message(), 1000)
-		err := event.Warn(ctx, k.c.o.Core, k.c.o.Identity, about, problem.reason, message,
+		writing, cancel := context.WithTimeout(ctx, apiWithin)
+		err := event.Warn(writing, k.c.o.Core, k.c.o.Identity, about, problem.reason, message,
 			string(p.UID)+kind+problem.reason+time.Now().UTC().Format("2006-01-02T15"))
-		if err != nil {
-			if ctx.Err() == nil {
-				k.log.Warn("an event about a pool could not be written", "err", err)
-			}
-			continue
+		cancel()
+		if k.complain(ctx, "an event about a pool could not be written", err); err == nil {
+			k.warned[kind] = problem.reason
 		}
-		k.warned[kind] = problem.reason
 	}
 }
 
