@@ -113,9 +113,10 @@ func TestAPIPool(t *testing.T) {
 	y.manager("--pools="+poolNamespace, "--exclude-dir="+excludes)
 	beside(t, map[string]func(t *testing.T){
 		"life": y.testLife, "loss": y.testLoss, "drain": y.testDrain, "window": y.testWindow, "evict": y.testEvict,
-		"again": y.testAgain, "host": y.testHost, "fixed": y.testFixed, "secret": y.testSecret,
+		"again": y.testAgain, "hang": y.testHang, "fixed": y.testFixed, "secret": y.testSecret,
 		"faults": func(t *testing.T) { y.testFaults(t, excludes) },
 	})
+	t.Run("host", y.testHost) // alone, because it lets privileged pods in
 }
 
 // beside runs subtests at the same time. They mostly wait, so there can be more than the machine has CPUs, unlike with

@@ -2,15 +2,32 @@ package e2e_test
 
 import (
 	"fmt"
+	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/test/bed/fakerm"
 )
+
+// asks lets the agent of a node request the eviction of a pod, or of none.
+func (y *yard) asks(t testing.TB, node string, pod corev1.Pod) {
+	t.Helper()
+	request := "null"
+	if pod.Name != "" {
+		request = fmt.Sprintf(`{"namespace":%q,"name":%q,"uid":%q,"reason":"MemoryExhausted","renewed":%q}`, pod.Namespace,
+			pod.Name, pod.UID, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
+	}
+	status := y.request(http.MethodPatch, reports+node+"/status", `{"status":{"eviction":`+request+`}}`)
+	if status != http.StatusOK {
+		t.Fatalf("the request of %s: status %d", node, status)
+	}
+}
 
 // testEvict lets nodes ask for the eviction of their workers' pods. The workers drain, but have the grace of a shrink
 // and not the time of a drain: then online services need the node's memory. A request that is taken back before does no
@@ -33,23 +50,13 @@ func (y *yard) testEvict(t *testing.T) {
 	p.Ask("long", fakerm.Demand{})
 
 	first, second := y.podOf("evict-evict-0"), y.podOf("evict-evict-1")
-	ask := func(node, pod, uid string) {
-		t.Helper()
-		request := fmt.Sprintf(`{"namespace":%q,"name":%q,"uid":%q,"reason":"MemoryExhausted","renewed":%q}`, poolNamespace,
-			pod, uid, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
-		if uid == "" {
-			request = "null"
-		}
-		if status := y.request(http.MethodPatch, reports+node+"/status", `{"status":{"eviction":`+request+`}}`); status != http.StatusOK {
-			t.Fatalf("the request of %s: status %d", node, status)
-		}
-	}
 	began := time.Now()
-	ask("evict-0", first.Name, string(first.UID))
-	ask("evict-1", second.Name, string(second.UID))
-	ask("evict-2", first.Name, string(first.UID)) // a pod that it does not have
+	y.asks(t, "evict-0", first)
+	y.asks(t, "evict-1", second)
+	y.asks(t, "evict-2", first) // which it does not have
 	y.becomes(t, "evict", "two workers drain", func(p *v1alpha1.WorkerPool) bool { return p.Status.Leaving == 2 })
-	ask("evict-1", "", "")
+	y.asks(t, "evict-1", corev1.Pod{})
+	y.asks(t, "evict-0", first) // the manager evicts no pod whose request was not renewed since it leads
 	eventually(t, "the manager waits for the worker, and does not evict its pod", func() (bool, string) {
 		r := object[v1alpha1.NodeReport](t, "nodereport", "evict-0")
 		c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionEvicted)
@@ -71,5 +78,40 @@ func (y *yard) testEvict(t *testing.T) {
 		t.Errorf("%d containers ended with their pods, want that of evict-0", p.ended)
 	}
 	y.mu.Unlock()
+	y.check(t, p)
+}
+
+// testHang has a ResourceManager whose administration port accepts connections and never answers. An eviction that a
+// node requests is as quick as ever.
+func (y *yard) testHang(t *testing.T) {
+	const grace = 6 * time.Second
+	p := y.rm(t, "hang", "elastic", quick, grace, grace)
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // connections wait for an Accept
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	y.offer(t, "hang-0", "hang", cpuMemory(9, 17))
+	manifest := specOf("hang", p.address, `, drain: {grace: 6s, timeout: 10m}, identity: {coolDown: 1s}`)
+	admin := `excludeFile: hang.xml, admins: ["` + listener.Addr().String() + `"], `
+	y.create(t, strings.Replace(manifest, "image:", admin+"image:", 1))
+	y.complains(t, "hang", v1alpha1.ConditionExcludeFailed, "NotRead", "deadline exceeded", "spec.yarn.admins")
+	host := poolHost("hang", "hang-0")
+	p.Ask("long", fakerm.Demand{Label: "elastic", Size: fakerm.Size{MemoryMiB: 1024, VCores: 1}, For: time.Hour,
+		PerNode: 1})
+	eventually(t, "it is busy", func() (bool, string) {
+		n := p.Node(host)
+		return n.Containers == 1, fmt.Sprintf("%+v", n)
+	})
+	p.Ask("long", fakerm.Demand{})
+	pod, began := y.podOf("hang-hang-0"), time.Now()
+	y.asks(t, "hang-0", pod)
+	eventually(t, "its pod is gone", func() (bool, string) {
+		now := y.podOf(pod.Name)
+		return now.UID != pod.UID, fmt.Sprintf("%+v", now.Annotations)
+	})
+	if took := time.Since(began); took < grace || took > grace+16*time.Second {
+		t.Errorf("the pod was gone after %v, want %v and some rounds", took, grace)
+	}
 	y.check(t, p)
 }

@@ -20,8 +20,8 @@ func (y *yard) podOf(name string) corev1.Pod {
 	return corev1.Pod{}
 }
 
-// testHost runs workers in the network of their nodes, and so under the names of these. A NodeManager that was on such
-// a node before keeps its label and its size.
+// testHost runs workers in the network of their nodes, and so under the names of these. A namespace that admits no such
+// pods shows in a condition. A NodeManager that was on such a node before keeps its label and its size.
 func (y *yard) testHost(t *testing.T) {
 	p := y.rm(t, "host", "elastic", quick, 10*time.Second, 10*time.Second)
 	fixed := fakerm.Size{MemoryMiB: 8192, VCores: 4}
@@ -30,6 +30,9 @@ func (y *yard) testHost(t *testing.T) {
 	y.offer(t, "host-1", "host", cpuMemory(9, 17))
 	y.create(t, specOf("host", p.address, `, identity: {network: Host, coolDown: 1s}, `+
 		`size: {ceiling: {cpu: 2, memory: 4Gi}, pause: 1s}, drain: {grace: 10s, timeout: 10s}`))
+	y.complains(t, "host", v1alpha1.ConditionStepsFailed, "StepFailed", "PodSecurity", "hostNetwork=true")
+	kubectl(t, "label", "namespace", poolNamespace, "pod-security.kubernetes.io/enforce=privileged")
+	defer kubectl(t, "label", "namespace", poolNamespace, "pod-security.kubernetes.io/enforce-")
 	y.active(t, "host", 2)
 	for _, node := range []string{"host-0", "host-1"} {
 		p.offers(t, node, fakerm.Size{MemoryMiB: 4096, VCores: 2})

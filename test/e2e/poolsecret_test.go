@@ -65,6 +65,9 @@ func (y *yard) testSecret(t *testing.T) {
 		t.Errorf("%d pods", n)
 	}
 	p.Break(fakerm.Faults{})
+	if status := y.request(http.MethodPatch, poolPath+"secret", `{"spec":{"yarn":{"authSecret":null}}}`); status != http.StatusOK {
+		t.Fatalf("status %d", status)
+	}
 	y.active(t, "secret", 1)
 	y.check(t, p)
 }
