@@ -7,8 +7,8 @@
 //     newest first. Just after a resize, a node can show that nothing is used.
 //   - The next ResourceManager has another start time. It knows no deadline, and hears from NodeManagers after a while,
 //     with the totals that they heard of.
-//   - A label is a property of a host, also of one that nobody has seen yet, or of one NodeManager of a host, which goes
-//     before. A new label of the host replaces those of all its NodeManagers.
+//   - A label is a property of a host, also of one that nobody has seen yet, or of one NodeManager of a host, which
+//     goes before. A new label of the host replaces those of all its NodeManagers.
 //
 // It decommissions nothing gracefully, because that is a call of the administration protocol.
 package fakerm
