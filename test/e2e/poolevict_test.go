@@ -34,6 +34,9 @@ func (y *yard) asks(t testing.TB, node string, pod corev1.Pod) {
 // harm.
 func (y *yard) testEvict(t *testing.T) {
 	const grace = 8 * time.Second
+	apply(t, "{apiVersion: waterline.io/v1alpha1, kind: ColocationPolicy, metadata: {name: evict}, spec: {mode: Enforce, "+
+		"nodeSelector: {matchLabels: {pool: evict}}, protect: {eviction: {perNodePerHour: 2}}}}")
+	defer kubectl(t, "delete", "colocationpolicy", "evict")
 	p := y.rm(t, "evict", "elastic", quick, grace, grace) // nothing may end before
 	for i := range 3 {
 		y.offer(t, fmt.Sprintf("evict-%d", i), "evict", cpuMemory(9, 17))
