@@ -35,6 +35,8 @@ type keeper struct {
 	secretName string
 	secretRead time.Time
 	unread     map[string]bool   // hosts whose entry in the exclude file changed, and may not have been read
+	readTried  time.Time         // while unread is nil: when the ResourceManager was last asked to read the file
+	readErr    error             // and what came of it
 	warned     map[string]string // by condition: what the last event said
 	logged     map[string]string // by message: the error in the log
 
@@ -108,6 +110,7 @@ func (k *keeper) round(ctx context.Context) bool {
 		if k.engine != nil {
 			k.engine.doubt = true
 		}
+		k.readTried = time.Time{}
 	}
 	var t trouble
 	read, err := kube.ReadWorkerPool(p)

@@ -32,6 +32,8 @@ const (
 	// lookWithin bounds how long a ResourceManager that accepts requests and does not answer delays a round, in which
 	// workers may have to stop.
 	lookWithin = 5 * time.Second
+	// readEvery is the time between two attempts to have the exclude file read at first. An attempt can take lookWithin.
+	readEvery = 30 * time.Second
 	// askWithin bounds the questions to all NodeManagers of a round. Many may be hung, and others have to stop meanwhile.
 	askWithin = 2 * time.Second
 )
@@ -109,7 +111,7 @@ func (r *round) lookAtRM(ctx context.Context) {
 		if k.engine != nil {
 			e.requests.Store(k.engine.requests.Load())
 		}
-		k.engine = e
+		k.engine, k.readTried = e, time.Time{}
 	}
 	looking, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
@@ -200,11 +202,13 @@ func (r *round) lookAtExcludes(ctx context.Context) {
 		return
 	}
 	r.excluded = hosts
-	if r.view != nil && k.unread == nil {
-		if err := k.engine.readExcludes(ctx, r.read.Drain); err != nil {
-			r.t.add(v1alpha1.ConditionExcludeFailed, "NotRead", err)
-			return
-		}
+	if r.view == nil || k.unread != nil {
+		return
+	}
+	if r.now.Sub(k.readTried) >= readEvery {
+		k.readTried, k.readErr = r.now, k.engine.readExcludes(ctx, r.read.Drain)
+	}
+	if r.t.add(v1alpha1.ConditionExcludeFailed, "NotRead", k.readErr); k.readErr == nil {
 		k.unread = map[string]bool{}
 	}
 }
