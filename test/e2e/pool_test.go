@@ -223,6 +223,9 @@ func (y *yard) testLife(t *testing.T) {
 	if hosts := p.Hosts(); len(hosts) > 0 {
 		t.Errorf("hosts have labels: %v", hosts)
 	}
+	t.Log("a pool of the same name follows at once: its hosts have their labels before their pods are made")
+	y.create(t, specOf("night", p.address, `, identity: {coolDown: 1s}`))
+	y.active(t, "night", 2)
 	y.check(t, p)
 	now := &corev1.Pod{}
 	err = y.core.Get().Namespace(poolNamespace).Resource("pods").Name("night-life-2").Do(t.Context()).Into(now)

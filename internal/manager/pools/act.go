@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,6 +41,7 @@ func inParallel(n int, f func(i int)) {
 // act decides, and carries out the steps. A step that fails is decided again in the next round.
 func (r *round) act(ctx context.Context) {
 	r.steps = pool.Next(&r.in)
+	r.confirm(ctx)
 	pool.Pace(&r.in, r.steps, resizes)
 	failed := make([]error, len(r.steps))
 	inParallel(len(r.steps), func(i int) { failed[i] = r.mark(ctx, i) })
@@ -65,6 +67,30 @@ func (r *round) act(ctx context.Context) {
 			r.t.add(v1alpha1.ConditionStepsFailed, "StepFailed", err)
 		}
 	}
+}
+
+// confirm reads the labels again if pods are to be made and the labels were read in an earlier round, and then decides
+// again. The labels may have gone since, and a NodeManager that registers without its label takes anybody's containers.
+func (r *round) confirm(ctx context.Context) {
+	makes := slices.ContainsFunc(r.steps, func(s pool.Step) bool { return s.Verb == pool.CreatePod })
+	if !makes || !r.k.engine.looked.Before(r.now) {
+		return
+	}
+	r.k.engine.doubt = true
+	if err := r.k.engine.lookAtLabels(ctx); err != nil {
+		r.unreachable(err)
+		r.view, r.in.RM = nil, pool.RM{Since: r.in.RM.Since}
+	} else {
+		r.view.label, r.view.hosts = r.k.engine.label, r.k.engine.hosts
+		r.in.RM.Labels = r.view.label
+	}
+	for i := range r.places {
+		if r.view != nil {
+			r.in.Workers[i].Label = r.view.labelOf(&r.places[i])
+		}
+		r.places[i].worker = &r.in.Workers[i]
+	}
+	r.steps = pool.Next(&r.in)
 }
 
 // mark writes the marks of a worker's pod, and what it holds, before its step is carried out.

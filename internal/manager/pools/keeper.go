@@ -111,6 +111,9 @@ func (k *keeper) round(ctx context.Context) bool {
 			k.engine.doubt = true
 		}
 		k.readTried = time.Time{}
+		k.mu.Lock()
+		k.asked = nil
+		k.mu.Unlock()
 	}
 	var t trouble
 	read, err := kube.ReadWorkerPool(p)

@@ -117,13 +117,7 @@ func (r *round) lookAtRM(ctx context.Context) {
 	defer cancel()
 	v, err := k.engine.look(looking)
 	if err != nil {
-		reason, fix := unreachable(err)
-		if reason == "LoginFailed" || reason == "Refused" {
-			k.secretRead = time.Time{} // it may be corrected now
-		}
-		r.t.add(v1alpha1.ConditionRMUnreachable, reason, fmt.Errorf("no ResourceManager of %s answers as the active one; "+
-			"workers stay as they are, and stop at their ends; %s: %w",
-			strings.Join(r.p.Spec.YARN.ResourceManagers, ", "), fix, err))
+		r.unreachable(err)
 		return
 	}
 	r.view = v
@@ -134,6 +128,17 @@ func (r *round) lookAtRM(ctx context.Context) {
 		now.Since = s.Since
 	}
 	k.status.ResourceManager = now
+}
+
+// unreachable notes that the ResourceManager does not answer.
+func (r *round) unreachable(err error) {
+	reason, fix := causeOf(err)
+	if reason == "LoginFailed" || reason == "Refused" {
+		r.k.secretRead = time.Time{} // it may be corrected now
+	}
+	r.t.add(v1alpha1.ConditionRMUnreachable, reason, fmt.Errorf("no ResourceManager of %s answers as the active one; "+
+		"workers stay as they are, and stop at their ends; %s: %w",
+		strings.Join(r.p.Spec.YARN.ResourceManagers, ", "), fix, err))
 }
 
 // secretEvery is how long a Secret counts after it was read.
@@ -158,8 +163,8 @@ func (r *round) secret(ctx context.Context) (map[string][]byte, error) {
 	return k.secret, nil
 }
 
-// unreachable names the cause of an error of the ResourceManager, and what to do.
-func unreachable(err error) (reason, fix string) {
+// causeOf names the cause of an error of the ResourceManager, and what to do.
+func causeOf(err error) (reason, fix string) {
 	var status *yarn.StatusError
 	var login *yarn.KerberosError
 	switch {
@@ -362,7 +367,8 @@ func (r *round) seen(pl *place) bool {
 		}
 	}
 	pl.worker.Managers = all
-	if m, _ := pl.worker.Manager(); m != nil && m.Label != r.in.Settings.Label {
+	if m, _ := pl.worker.Manager(); m != nil && m.Label != r.in.Settings.Label ||
+		m == nil && pl.worker.Pod != nil { // it may register any moment
 		r.k.engine.doubt = true
 	}
 	return settled

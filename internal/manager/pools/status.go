@@ -111,7 +111,7 @@ func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 			s.Containers += row.Containers
 		}
 		idle := step.Phase == pool.Terminated && pl.pod == nil && !pl.worker.Excluded
-		gone = gone && idle
+		gone = gone && idle && !r.shown(pl)
 		if pl.index < 0 && idle {
 			continue
 		}
@@ -135,6 +135,17 @@ func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 	s.Wanted, s.Active, s.Leaving = int32(tally.Wanted), int32(tally.Active), int32(tally.Leaving)
 	s.Total, s.Used = *amountOf(total), *amountOf(used)
 	return gone
+}
+
+// forgetWithin is the most for which a pool waits until the ResourceManager no longer shows the NodeManager of a pod that
+// has gone. It is lost after 10 minutes by default (yarn.nm.liveness-monitor.expiry-interval-ms).
+const forgetWithin = 12 * time.Minute
+
+// shown reports whether the ResourceManager still shows a NodeManager whose pod has just gone, as after a kill -9. If its
+// host lost the label now, containers of the default partition would be placed there, and never start.
+func (r *round) shown(pl *place) bool {
+	m := r.managerOf(pl)
+	return m.Lives() && r.now.Sub(pl.worker.Ended) < forgetWithin
 }
 
 func amountOf(s pool.Size) *v1alpha1.YARNResources {
@@ -282,7 +293,7 @@ func (r *round) farewell(ctx context.Context) error {
 	if len(hosts) == 0 {
 		return nil
 	}
-	r.k.engine.doubt = true
+	r.k.engine.doubt = true // a pool of the same name may follow at once
 	return r.k.engine.rm.SetNodeLabels(ctx, hosts)
 }
 

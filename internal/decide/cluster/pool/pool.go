@@ -311,6 +311,9 @@ func (r *round) present(m *Manager) Step {
 	case m == nil && r.late():
 		gone.Verb, gone.Within, gone.Failed = DeletePod, goodbye, !r.marks.Registered
 		return gone
+	case m == nil && r.in.RM.Labels && r.w.Label != r.set.Label: // lost since its pod was made
+		gone.Verb, gone.Why = LabelHost, HostNotLabelled
+		return gone
 	case m == nil:
 		return gone
 	case m.State == unhealthy && r.in.Now.Sub(r.marks.Sick) >= r.set.Recover:
