@@ -26,11 +26,14 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/host"
 	"github.com/waterline-io/waterline/test/bed/cluster"
 	"github.com/waterline-io/waterline/test/bed/vm"
+	hadoop "github.com/waterline-io/waterline/test/bed/yarn"
 )
 
 var on = flag.String("on", "host",
-	"what to run on: api (no node), host, static (the host, CPU manager policy static), or vm (a second node, "+
-		"besides the host's)")
+	"what to run on: api (no node), yarn (no node, and a real ResourceManager), host, static (the host, CPU manager "+
+		"policy static), or vm (a second node, besides the host's)")
+
+var pair = flag.Bool("pair", false, "with -on=yarn: two ResourceManagers and ZooKeeper, for the tests TestPoolPair…")
 
 // soak selects the full forms.
 var soak = os.Getenv("WATERLINE_SOAK") != ""
@@ -40,6 +43,9 @@ var (
 	bed   *cluster.Bed
 	built string
 )
+
+// hadoopBed is the YARN cluster beside the API server; nil without -on=yarn. It is set once, before any test.
+var hadoopBed *hadoop.Bed
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -65,12 +71,37 @@ func run(m *testing.M) (int, error) {
 	// An emulated machine was seen to boot for minutes.
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	defer cancel()
-	o := cluster.Options{Bin: filepath.Join(built, "bed/bin"), Node: *on != "api", Static: *on == "static", Images: images,
+	o := cluster.Options{Bin: filepath.Join(built, "bed/bin"), Node: *on != "api" && *on != "yarn", Static: *on == "static", Images: images,
 		Leash: true}
 	if *on == "vm" {
 		if o.VM, err = vm.FetchKernel(ctx, filepath.Join(built, "vm/kernel")); err != nil {
 			return 0, err
 		}
+	}
+	if *on == "yarn" {
+		with := hadoop.Options{
+			Lib: filepath.Join(built, "yarn/lib"), Dir: filepath.Join(built, "yarn/run"),
+			Logs: filepath.Join(built, "test/log/yarn-pools"), HA: *pair,
+			// Masters of the queue with the default label run on fixed nodes.
+			Site: map[string]string{
+				"yarn.resourcemanager.node-labels.am.default-node-label-expression": " ",
+				"yarn.resourcemanager.nodemanagers.heartbeat-interval-ms":           "1000", // as in production
+			},
+		}
+		if *pair {
+			with.Logs += "-pair"
+		}
+		// API server, manager, ResourceManager and NodeManagers share a loopback device that nobody else has.
+		if inside, code, err := hadoop.Enter(with.Dir, nil); !inside || err != nil {
+			return code, err
+		}
+		if hadoopBed, err = hadoop.Up(with); err != nil {
+			return 0, err
+		}
+		if err := hadoopBed.AddNode(1, 4096, 16); err != nil { // in the default partition, for masters
+			return 0, err
+		}
+		o.Dir = filepath.Join(with.Dir, "api")
 	}
 	if bed, err = cluster.Up(ctx, o); err != nil {
 		return 0, err
@@ -78,9 +109,17 @@ func run(m *testing.M) (int, error) {
 	if out, err := bed.Kubectl(ctx, "apply", "-f", "../../deploy/chart/crds").CombinedOutput(); err != nil {
 		return 0, errors.Join(fmt.Errorf("installing the custom resources: %w: %s", err, out), bed.Down(context.Background()))
 	}
+	if hadoopBed != nil {
+		if err := hadoopBed.Ready(ctx, 1); err != nil {
+			return 0, errors.Join(err, bed.Down(context.Background()), errors.New(hadoopBed.LogTails()))
+		}
+	}
 	code := m.Run()
 	if code != 0 {
 		fmt.Fprintln(os.Stderr, bed.LogTails())
+		if hadoopBed != nil {
+			fmt.Fprintln(os.Stderr, hadoopBed.LogTails())
+		}
 	}
 	return code, bed.Down(context.Background())
 }

@@ -29,8 +29,8 @@ import (
 const poolNamespace = "yarn"
 
 // yard is a cluster with worker pools. Its nodes are objects, whose kubelets and agents are here: a kubelet binds and
-// runs the pods of workers, and an agent reports what its node offers and what pods request of that. The NodeManagers
-// of each pool are in a fake ResourceManager of the pool's own.
+// runs the pods of workers, and an agent reports what its node offers and what pods request of that. What runs in the
+// pods is up to each pool's runtime: see [fakeRuntime] and [liveRuntime].
 type yard struct {
 	*managed
 	registry     *registry
@@ -44,9 +44,23 @@ type yard struct {
 	pods  map[types.UID]*yarnPod
 }
 
+// podRuntime runs the NodeManagers of a pool's pods.
+type podRuntime interface {
+	// start starts the NodeManager of a pod, again if it has ended, and returns the pod's address.
+	start(ctx context.Context, k *yarnPod) (ip string, err error)
+	// up reports whether the NodeManager of a pod that was started runs. The yard's lock is held.
+	up(k *yarnPod) bool
+	// stops is asked in each round from the deletion of a pod on, and reports whether the pod has stopped. Until then it
+	// runs the pod's hook, and ends the NodeManager. The yard's lock is held.
+	stops(k *yarnPod, now time.Time) bool
+	// kill ends the NodeManager of a pod at once. The yard's lock is held.
+	kill(k *yarnPod)
+}
+
 // yarnPool is what a pool's kubelets and its ResourceManager need to know, and what they saw.
 type yarnPool struct {
-	*fakerm.RM
+	*fakerm.RM   // nil: the ResourceManager is a real one
+	runtime      podRuntime
 	address      string
 	grace, drain time.Duration
 	boot         time.Duration            // by which the clock says that a NodeManager started earlier
@@ -59,6 +73,15 @@ type yarnPool struct {
 	seen         int    // kills of the ResourceManager that were judged
 	floors       map[string]fakerm.Size
 	complaints   []string
+	notes        []string // what happened, for when a test fails
+	marked       []marked // what the marks of pods said, for pools of a real ResourceManager
+}
+
+// marked is until when the containers of a worker may not be ended, from some time on.
+type marked struct {
+	pod   string // its name
+	at    time.Time
+	until time.Time // zero: never
 }
 
 // yarnNode is a node and what its agent reports.
@@ -75,7 +98,6 @@ type yarnPod struct {
 	pod      *corev1.Pod
 	pool     *yarnPool
 	host     string
-	floor    fakerm.Size
 	busy     bool // a request is under way
 	bound    bool
 	started  bool
@@ -161,6 +183,7 @@ func (y *yard) rm(t testing.TB, name, label string, o fakerm.Options, grace, dra
 	p := &yarnPool{
 		RM: fakerm.New(o), label: label, grace: grace, drain: drain, floors: map[string]fakerm.Size{},
 	}
+	p.runtime = &fakeRuntime{y}
 	server := httptest.NewServer(p)
 	ctx, cancel := context.WithCancel(context.Background())
 	y.jobs.Go(func() { p.Run(ctx) })
@@ -247,6 +270,9 @@ func (y *yard) round(ctx context.Context) {
 			b := bound[pod.Spec.NodeName]
 			bound[pod.Spec.NodeName] = b.Plus(k.requests)
 		}
+		if k.pool != nil && k.pool.RM == nil {
+			k.pool.remember(k, now)
+		}
 		if k.pool != nil && !k.busy {
 			y.attend(ctx, k, now)
 		}
@@ -256,8 +282,7 @@ func (y *yard) round(ctx context.Context) {
 			continue
 		}
 		if k.started && !k.gone { // somebody removed the object: its kubelet kills the processes
-			k.pool.Die(k.host)
-			k.close()
+			k.pool.runtime.kill(k)
 		}
 		delete(y.pods, uid)
 	}
@@ -272,6 +297,9 @@ func (y *yard) round(ctx context.Context) {
 // judge counts what the ResourceManager killed before its time: containers have the grace from the moment at which they
 // do not fit, unless their worker must have stopped before.
 func (y *yard) judge(p *yarnPool) {
+	if p.RM == nil {
+		return
+	}
 	kills := p.Kills()
 	for _, kill := range kills[p.seen:] {
 		by := kill.Over.Add(p.grace)

@@ -1,12 +1,10 @@
 package e2e_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -58,7 +56,7 @@ spec: {accessModes: [ReadWriteMany], storageClassName: "", volumeName: exclude, 
 	}
 	kubectl(t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", ready)
 	n.sold(false, "the node offers something", func(cpu int64) bool { return cpu >= 1500 })
-	p.firstSight = seeStarts(t, p.rm)
+	p.firstSight = seeStarts(t, p.rm, "night")
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, args := range [][]string{
@@ -186,69 +184,6 @@ func (p *night) unharmed(j *hadoop.Job) {
 			p.t.Errorf("%s: %d", counter, n)
 		}
 	}
-}
-
-// firstSight notes the label with which the ResourceManager shows each NodeManager of a pool, each time that it comes.
-type firstSight struct {
-	mu      sync.Mutex
-	starts  int
-	wrong   int
-	history []string // how it showed them, each time that something changed
-}
-
-// seeStarts looks at all NodeManagers ten times a second until the test ends.
-func seeStarts(t *testing.T, rm *yarn.RM) *firstSight {
-	s := &firstSight{}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		last := map[string]yarn.Node{}
-		for ctx.Err() == nil {
-			nodes, err := rm.Nodes(ctx)
-			s.note(nodes, err, last)
-			time.Sleep(100 * time.Millisecond)
-		}
-	}()
-	t.Cleanup(func() { cancel(); <-done })
-	return s
-}
-
-// note compares what the ResourceManager shows now with the last time.
-func (s *firstSight) note(nodes []yarn.Node, err error, last map[string]yarn.Node) {
-	if err != nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, n := range nodes {
-		was, known := last[n.ID]
-		last[n.ID] = n
-		running := n.State == yarn.NodeRunning && strings.Contains(n.ID, ".night.")
-		if running && was.State != yarn.NodeRunning {
-			s.starts++
-		}
-		bare := running && !slices.Equal(n.Labels, []string{hadoop.Label})
-		if bare {
-			s.wrong++
-		}
-		if !known || was.State != n.State || was.Total != n.Total || !slices.Equal(was.Labels, n.Labels) {
-			s.history = append(s.history, fmt.Sprintf("%s %s %s %v %v", time.Now().Format(time.StampMilli), n.ID, n.State,
-				n.Labels, n.Total))
-		}
-	}
-}
-
-// check checks the label of all NodeManagers so far, of which there were at least so many.
-func (s *firstSight) check(t *testing.T, least int) {
-	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.wrong > 0 || s.starts < least {
-		t.Errorf("%d NodeManagers were seen to start, want %d; %d times without the label:\n%s", s.starts, least, s.wrong,
-			strings.Join(s.history, "\n"))
-	}
-	t.Logf("%d NodeManagers started", s.starts)
 }
 
 // TestYARNPool runs NodeManagers on slack of the real node: in number, size, drains and faults as a pool says. The

@@ -144,8 +144,8 @@ const forgetWithin = 12 * time.Minute
 // shown reports whether the ResourceManager still shows a NodeManager whose pod has just gone, as after a kill -9. If its
 // host lost the label now, containers of the default partition would be placed there, and never start.
 func (r *round) shown(pl *place) bool {
-	m := r.managerOf(pl)
-	return m.Lives() && r.now.Sub(pl.worker.Ended) < forgetWithin
+	m, _ := pl.worker.Manager()
+	return m != nil && r.now.Sub(pl.worker.Ended) < forgetWithin
 }
 
 func amountOf(s pool.Size) *v1alpha1.YARNResources {

@@ -38,6 +38,9 @@ type Options struct {
 	Static bool     // this machine's kubelet has the CPU manager policy static, with one CPU reserved
 	Images []string // archives of images to import
 	Leash  bool     // the cluster ends when this process does
+	// Dir is the directory of the cluster's state; "": a fixed one. An API server alone can have another, if the caller is
+	// in mount and network namespaces of its own. [Attach] and the function [Down] do not find it there.
+	Dir string
 }
 
 // Bed is a running cluster.

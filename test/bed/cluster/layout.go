@@ -43,20 +43,28 @@ func places() [2]place {
 // placeOf returns the place of a cluster with such options.
 func placeOf(o Options) paths {
 	all := places()
-	if o.Node || o.VM != "" {
+	switch {
+	case o.Node || o.VM != "":
 		return paths{all[0]}
+	case o.Dir != "":
+		all[1].dir = o.Dir
 	}
 	return paths{all[1]}
 }
 
 // placeAt returns the place whose state is in a directory.
 func placeAt(dir string) (paths, error) {
-	for _, p := range places() {
+	all := places()
+	for _, p := range all {
 		if p.dir == dir {
 			return paths{p}, nil
 		}
 	}
-	return paths{}, fmt.Errorf("there is no cluster in %s", dir)
+	if !filepath.IsAbs(dir) {
+		return paths{}, fmt.Errorf("there is no cluster in %s", dir)
+	}
+	all[1].dir = dir
+	return paths{all[1]}, nil
 }
 
 // paths are the files of one cluster.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/yarn"
@@ -24,6 +25,8 @@ type Options struct {
 	Dir  string // directory for configuration and state; that of [Enter]
 	Logs string // directory for logs; emptied first
 	HA   bool   // two ResourceManagers and ZooKeeper
+	// Site has further settings of yarn-site.xml.
+	Site map[string]string
 	// Kerberos makes a KDC, and every daemon ask for Kerberos. The ResourceManager's web services have TLS then. It
 	// excludes HA.
 	Kerberos bool
@@ -35,15 +38,17 @@ type Bed struct {
 	layout     Layout
 	dir, logs  string
 	ha, secure bool
+	site       properties
 	java       string // JAVA_HOME
 	kdc        *Daemon
 	rms        []*Daemon
 	nodes      map[int]*Daemon
+	hosts      atomic.Int32 // that were named with [Bed.NameHost]
 }
 
 // Attach returns the cluster that another process runs, to run commands in it with [Bed.Command].
 func Attach(o Options) (*Bed, error) {
-	b := &Bed{ha: o.HA, secure: o.Kerberos, nodes: map[int]*Daemon{}}
+	b := &Bed{ha: o.HA, secure: o.Kerberos, site: o.Site, nodes: map[int]*Daemon{}}
 	var lib string
 	for path, from := range map[*string]string{&lib: o.Lib, &b.dir: o.Dir, &b.logs: o.Logs} {
 		absolute, err := filepath.Abs(from)
@@ -188,7 +193,7 @@ func (b *Bed) Down(ctx context.Context) error {
 // Command returns a command that runs a Java class with Hadoop's jars and the cluster's configuration, such as a job's
 // client.
 func (b *Bed) Command(ctx context.Context, class string, args ...string) *exec.Cmd {
-	c := exec.CommandContext(ctx, filepath.Join(b.java, "bin/java"), b.javaArgs(256, class, args...)...)
+	c := exec.CommandContext(ctx, filepath.Join(b.java, "bin/java"), b.javaArgs(b.layout, 256, class, args...)...)
 	c.Env, c.Dir = b.Env(), b.dir
 	return c
 }
@@ -200,7 +205,7 @@ func (b *Bed) Env() []string {
 }
 
 // javaArgs returns the arguments of a Java virtual machine with a heap of at most that many MiB.
-func (b *Bed) javaArgs(heap int, class string, args ...string) []string {
+func (b *Bed) javaArgs(l Layout, heap int, class string, args ...string) []string {
 	// Nothing is to stay in /tmp when the process is killed.
 	all := []string{"-Xmx" + strconv.Itoa(heap) + "m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
 		"-Djava.io.tmpdir=" + b.in("tmp")}
@@ -211,7 +216,7 @@ func (b *Bed) javaArgs(heap int, class string, args ...string) []string {
 	if b.secure {
 		all = append(all, "-Djava.security.krb5.conf="+b.in("kdc", "krb5.conf"))
 	}
-	return append(append(all, "-cp", b.layout.classpath(":"), class), args...)
+	return append(append(all, "-cp", l.classpath(":"), class), args...)
 }
 
 func (b *Bed) in(path ...string) string { return filepath.Join(append([]string{b.dir}, path...)...) }

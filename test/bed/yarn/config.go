@@ -71,9 +71,10 @@ func (b *Bed) configure() error {
 	if err := os.MkdirAll(b.layout.Tmp, 0o755); err != nil {
 		return err
 	}
-	var core, yarn properties
+	core, yarn := properties{}, maps.Clone(b.site)
 	if b.secure {
 		core, yarn = b.secureCore(), b.secureYARN()
+		maps.Copy(yarn, b.site)
 	}
 	files := b.layout.files(core, yarn)
 	files["exclude.xml"] = ExcludeFile()
@@ -218,6 +219,7 @@ func capacityScheduler() properties {
 // Configure changes settings of yarn-site.xml, and takes back earlier changes. They count for daemons that start later.
 func (b *Bed) Configure(changes map[string]string) error {
 	site := b.layout.yarnSite()
+	maps.Copy(site, b.site)
 	maps.Copy(site, changes)
 	if err := os.WriteFile(filepath.Join(b.layout.Conf, "yarn-site.xml"), []byte(site.file()), 0o644); err != nil {
 		return fmt.Errorf("changing settings of YARN: %w", err)

@@ -22,7 +22,7 @@ type Daemon struct {
 // daemon returns a Java process with a heap of at most that many MiB. It is not started.
 func (b *Bed) daemon(name string, heap int, class string, args ...string) *Daemon {
 	return &Daemon{name: name, log: filepath.Join(b.logs, name+".log"), new: func() *exec.Cmd {
-		c := exec.Command(filepath.Join(b.java, "bin/java"), b.javaArgs(heap, class, args...)...)
+		c := exec.Command(filepath.Join(b.java, "bin/java"), b.javaArgs(b.layout, heap, class, args...)...)
 		c.Env, c.Dir = b.Env(), b.dir
 		return c
 	}}
@@ -37,7 +37,10 @@ func (d *Daemon) Start() error {
 	defer log.Close()
 	d.cmd = d.new()
 	d.cmd.Stdout, d.cmd.Stderr = log, log
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // ^C goes to the program, which then ends the daemons
+	if d.cmd.SysProcAttr == nil {
+		d.cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	d.cmd.SysProcAttr.Setpgid = true // ^C goes to the program, which then ends the daemons
 	if err := d.cmd.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", d.name, err)
 	}

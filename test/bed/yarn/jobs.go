@@ -114,14 +114,32 @@ func (j Jobs) Sleep(ctx context.Context, maps, reduces int, each time.Duration, 
 
 // Shell returns a DistributedShell job: containers of 256 MiB that run a shell command on nodes with a label.
 func (j Jobs) Shell(ctx context.Context, command string, containers int, label string) (*exec.Cmd, error) {
+	return j.shell(ctx, command, containers, "-node_label_expression", label)
+}
+
+// ShellIn returns a DistributedShell job in a queue, whose default label it has.
+func (j Jobs) ShellIn(ctx context.Context, queue, command string, containers int) (*exec.Cmd, error) {
+	return j.shell(ctx, command, containers, "-queue", queue)
+}
+
+func (j Jobs) shell(ctx context.Context, command string, containers int, more ...string) (*exec.Cmd, error) {
 	jars, _ := filepath.Glob(filepath.Join(j.lib, "hadoop-yarn-applications-distributedshell-*.jar"))
 	if len(jars) != 1 {
 		return nil, fmt.Errorf("%s has %d jars of DistributedShell, not 1; run test/bed/yarn/build.sh", j.lib, len(jars))
 	}
 	return j.run(ctx, "org.apache.hadoop.yarn.applications.distributedshell.Client",
-		"-jar", filepath.Join(j.libThere, filepath.Base(jars[0])),
-		"-shell_command", command, "-num_containers", strconv.Itoa(containers), "-container_memory", "256",
-		"-master_memory", "256", "-node_label_expression", label, "-timeout", "600000"), nil
+		append(more, "-jar", filepath.Join(j.libThere, filepath.Base(jars[0])),
+			"-shell_command", command, "-num_containers", strconv.Itoa(containers), "-container_memory", "256",
+			"-master_memory", "256", "-timeout", "600000")...), nil
+}
+
+// ShellMaster returns the command of a container that is the master of a DistributedShell job. With it, a job can be
+// submitted without Hadoop's client.
+func (b *Bed) ShellMaster(command string, containers int) string {
+	return fmt.Sprintf("echo '%s' > shellCommands; exec %s/bin/java -Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "+
+		"-cp '%s' org.apache.hadoop.yarn.applications.distributedshell.ApplicationMaster --container_type GUARANTEED "+
+		"--container_memory 256 --container_vcores 1 --num_containers %d --priority 0 > <LOG_DIR>/master.log 2>&1",
+		command, b.java, b.layout.classpath(":"), containers)
 }
 
 // rowSize is the length of a row of TeraSort: a key of 10 bytes and a value.

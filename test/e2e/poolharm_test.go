@@ -1,0 +1,267 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/yarn"
+	hadoop "github.com/waterline-io/waterline/test/bed/yarn"
+)
+
+// TestPoolHarm kills the manager, NodeManagers and the ResourceManager of a pool that works, and resizes it under load.
+func TestPoolHarm(t *testing.T) {
+	y := liveYard(t)
+	l := y.live(t, "harm", 3, 10*time.Second, 2*time.Minute)
+	h := &harm{livePool: l, control: y.liveManager("--identity=harm")}
+	l.create("", ", drain: {grace: 10s, timeout: 2m}, identity: {coolDown: 1s}")
+	y.active(t, "harm", 3)
+	l.grown(full)
+	for _, test := range []struct {
+		name string
+		run  func(h *harm)
+	}{
+		{"Resize", (*harm).resize}, {"Manager", (*harm).killManagers}, {"NodeManager", (*harm).killNodeManager},
+		{"ResourceManager", (*harm).killInDrain},
+	} {
+		if !t.Run(test.name, func(t *testing.T) {
+			h.t, h.began = t, time.Now()
+			test.run(h)
+			h.t = l.t
+		}) {
+			return
+		}
+	}
+}
+
+// full is what a NodeManager of these tests offers at most.
+var full = yarn.Resource{MemoryMiB: 4096, VCores: 4}
+
+// harm is a pool of three nodes that grows to [full].
+type harm struct {
+	*livePool
+	control *process // the manager
+}
+
+// restored waits until the pool is as wanted.
+func (h *harm) restored() {
+	h.t.Helper()
+	for _, node := range h.nodes {
+		h.y.offer(h.t, node, h.name, cpuMemory(6, 6))
+	}
+	h.y.active(h.t, h.name, int32(len(h.nodes)))
+	h.grown(full)
+}
+
+// resize measures the time from the API server's answer to the write of a NodeReport, to the ResourceManager's new
+// total, while containers run. A heartbeat is a second, in which a NodeManager hears of it.
+func (h *harm) resize() {
+	count := 12
+	if soak {
+		count = 200
+	}
+	h.sleepers(3, 256, 600*time.Second)
+	h.containers(3)
+	var times []float64
+	for i := range count {
+		n, offer, want := i%len(h.nodes), cpuMemory(6, 6), full
+		if i/len(h.nodes)%2 == 0 { // a step less, which takes nothing from what runs
+			offer, want = cpuMemory(4, 4), yarn.Resource{MemoryMiB: 3072, VCores: 3}
+		}
+		h.y.offer(h.t, h.nodes[n], h.name, offer)
+		times = append(times, h.followed(n, want).Seconds())
+	}
+	slices.Sort(times)
+	p50, p99 := times[len(times)/2], times[(len(times)*99-1)/100]
+	h.t.Logf("%d resizes: p50 %.2f heartbeats, p99 %.2f, at most %.2f", count, p50, p99, times[len(times)-1])
+	if p50 > 2 || p99 > 10 {
+		h.t.Errorf("the totals follow after %.2f heartbeats (p50) and %.2f (p99), want 2, and 10 on a busy machine", p50, p99)
+	}
+	h.figures(map[string]float64{"live_resizes": float64(count), "live_resize_heartbeats_p50": p50,
+		"live_resize_heartbeats": p99})
+	for _, id := range h.running() {
+		if _, err := h.rm.Kill(h.t.Context(), id); err != nil {
+			h.t.Error(err)
+		}
+	}
+	h.idle()
+	h.unharmed()
+}
+
+// followed returns the time from the write of a node's report to the new total of its NodeManager.
+func (h *harm) followed(i int, want yarn.Resource) time.Duration {
+	h.t.Helper()
+	for deadline := time.Now().Add(mostWait); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if h.manager(i).Total != want {
+			continue
+		}
+		now := time.Now()
+		h.y.mu.Lock()
+		defer h.y.mu.Unlock()
+		n := h.y.nodes[h.nodes[i]]
+		return max(now.Sub(n.written), 0)
+	}
+	h.t.Fatalf("%s does not offer %v: %+v", h.host(i), want, h.manager(i))
+	return 0
+}
+
+// running returns the applications that have not ended.
+func (h *harm) running() (ids []string) {
+	h.t.Helper()
+	apps, err := h.rm.Apps(h.t.Context(), "NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", yarn.AppRunning)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, app := range apps {
+		ids = append(ids, app.ID)
+	}
+	return ids
+}
+
+// killManagers kills the manager with -9 at random moments while containers come and go and slack changes. No container
+// ends early, and every worker is as wanted afterwards.
+func (h *harm) killManagers() {
+	kills := 4
+	if soak {
+		kills = 200
+	}
+	ctx, cancel := context.WithCancel(h.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := 0; ctx.Err() == nil; i++ {
+			if i%2 == 0 {
+				h.sleepers(2, 256, rand.N(8*time.Second))
+			}
+			n := 3 + rand.Int64N(4)
+			h.y.offer(h.t, h.nodes[rand.IntN(len(h.nodes))], h.name, cpuMemory(n, n))
+			time.Sleep(rand.N(2 * time.Second))
+		}
+	}()
+	for range kills {
+		time.Sleep(4*time.Second + rand.N(3*time.Second)) // for 3.5 s it only watches
+		h.livePool.y.note(h.yarnPool, "the manager is killed")
+		h.control.stop(os.Kill)
+		h.control = h.y.liveManager("--identity=harm")
+	}
+	cancel()
+	<-done
+	h.idle()
+	h.restored()
+	h.unharmed()
+}
+
+// killNodeManager kills a NodeManager with -9 while a job runs. The job succeeds nevertheless, and the containers that
+// died with it are found, which shows that the check of the other tests finds some.
+func (h *harm) killNodeManager() {
+	j, id := h.job(hadoopBed.Sleep(h.t.Context(), 4, 1, 6*time.Second, "-Dmapreduce.job.queuename="+hadoop.LabelQueue))
+	victim := -1
+	eventually(h.t, "a map runs", func() (bool, string) {
+		victim = slices.IndexFunc(h.nodes, h.busy)
+		return victim >= 0, ""
+	})
+	h.live.killManager(h.t, h.name+"-"+h.nodes[victim])
+	h.finish(j)
+	found := h.judged()
+	if len(found.early) == 0 || found.inTime > 0 {
+		h.t.Errorf("the containers of a killed NodeManager are not found: %+v", found)
+	}
+	for _, k := range found.early {
+		if k.Node != h.name+"-"+h.nodes[victim] {
+			h.t.Errorf("a container elsewhere was killed: %+v", k)
+		}
+	}
+	h.t.Logf("%s succeeded; %d containers died with a NodeManager, %d maps were killed", id, len(found.early),
+		j.Counter("Killed map tasks"))
+	h.restored()
+}
+
+// busy reports whether a node's NodeManager itself says that a container runs.
+func (h *harm) busy(node string) bool {
+	all, err := h.nm.Containers(h.t.Context(), "http://"+net.JoinHostPort(poolHost(h.name, node), "8042"))
+	return err == nil && slices.ContainsFunc(all, func(c yarn.Container) bool { return c.State == "RUNNING" })
+}
+
+// killInDrain deletes the pool while containers run, and kills the ResourceManager with -9 when the drain has begun.
+func (h *harm) killInDrain() {
+	// More than the floor each, so that no total is nothing yet: a NodeManager without a total is refused by a
+	// ResourceManager that starts, and ends its containers.
+	h.sleepers(4, 1100, 25*time.Second)
+	h.containers(4)
+	kubectl(h.t, "delete", "workerpool", h.name, "-n", poolNamespace, "--wait=false")
+	eventually(h.t, "containers use more than the floor of their worker", func() (bool, string) {
+		n, err := h.rm.Nodes(h.t.Context(), yarn.NodeRunning)
+		return err == nil && slices.ContainsFunc(n, func(n yarn.Node) bool { return n.Available.MemoryMiB < 0 }),
+			fmt.Sprintf("%+v, %v", n, err)
+	})
+	h.killRM(1)
+	h.end()
+	h.idle()
+	if j := h.unharmed(); j.started == 0 || j.inTime > 0 {
+		h.t.Errorf("of %d containers, %d were killed at a deadline, which is in two minutes", j.started, j.inTime)
+	}
+}
+
+// figures writes figures into the bench file.
+func (l *livePool) figures(metrics map[string]float64) {
+	l.t.Helper()
+	if benchFile == "" {
+		return
+	}
+	c := &crowd{fake: &fake{t: l.t, groups: newGroups(l.t)}}
+	c.write("yarn", withOthers(l.t, "yarn", metrics))
+}
+
+// TestPoolPairFailover kills the active one of two ResourceManagers while a shrink with a deadline is armed on one node
+// and another drains. The pool becomes as wanted again, and nothing is killed early.
+func TestPoolPairFailover(t *testing.T) {
+	if !*pair {
+		t.Skip("there is one ResourceManager; -pair starts two")
+	}
+	y := liveYard(t)
+	l := y.live(t, "pair", 2, 90*time.Second, 2*time.Minute)
+	y.liveManager()
+	l.create("", ", drain: {grace: 90s, timeout: 2m}, identity: {coolDown: 1s}")
+	y.active(t, "pair", 2)
+	l.grown(full)
+	l.sleepers(4, 1100, 40*time.Second) // on each node at least one, which is more than the floor
+	l.containers(4)
+	kubectl(t, "cordon", l.nodes[0])
+	y.offer(t, l.nodes[1], l.name, cpuMemory(2, 2))
+	for i := range l.nodes {
+		eventually(t, "it is over its total", func() (bool, string) {
+			n := l.manager(i)
+			return n.Available.MemoryMiB < 0, fmt.Sprintf("%+v", n)
+		})
+	}
+	first, err := l.rm.Active(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	active := 1
+	if first.Address == hadoop.RMURL(2) {
+		active = 2
+	}
+	began := time.Now()
+	l.killRM(active)
+	y.becomes(t, "pair", "another ResourceManager is active", func(p *v1alpha1.WorkerPool) bool {
+		rm := p.Status.ResourceManager
+		return rm != nil && rm.Address != first.Address
+	})
+	t.Logf("the controller follows the other ResourceManager after %.1f s", time.Since(began).Seconds())
+	l.idle()
+	kubectl(t, "uncordon", l.nodes[0])
+	y.offer(t, l.nodes[1], l.name, cpuMemory(6, 6))
+	y.active(t, "pair", 2)
+	l.grown(full)
+	if j := l.unharmed(); j.inTime > 0 {
+		t.Errorf("%d containers were killed at a deadline that they did not reach", j.inTime)
+	}
+	l.end()
+}
