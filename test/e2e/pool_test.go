@@ -113,7 +113,7 @@ func TestAPIPool(t *testing.T) {
 	y.manager("--pools="+poolNamespace, "--exclude-dir="+excludes)
 	beside(t, map[string]func(t *testing.T){
 		"life": y.testLife, "loss": y.testLoss, "drain": y.testDrain, "window": y.testWindow, "evict": y.testEvict,
-		"again": y.testAgain, "hang": y.testHang, "fixed": y.testFixed, "secret": y.testSecret,
+		"again": y.testAgain, "hang": y.testHang, "zeros": y.testZeros, "fixed": y.testFixed, "secret": y.testSecret,
 		"faults": func(t *testing.T) { y.testFaults(t, excludes) },
 	})
 	t.Run("host", y.testHost) // alone, because it lets privileged pods in

@@ -118,3 +118,25 @@ func (y *yard) testHang(t *testing.T) {
 	}
 	y.check(t, p)
 }
+
+// testZeros has a ResourceManager that goes on to show zeros after a resize, as a real one does for a moment. Its
+// workers stop all the same when they have to.
+func (y *yard) testZeros(t *testing.T) {
+	o := quick
+	o.Unsettled = time.Hour
+	p := y.rm(t, "zeros", "elastic", o, 6*time.Second, 6*time.Second)
+	y.offer(t, "zeros-0", "zeros", cpuMemory(9, 17))
+	y.create(t, specOf("zeros", p.address, `, drain: {grace: 6s, timeout: 10m}, identity: {coolDown: 1s}, `+
+		`size: {ceiling: {cpu: 2, memory: 4Gi}}`))
+	p.offers(t, poolHost("zeros", "zeros-0"), fakerm.Size{MemoryMiB: 4096, VCores: 2})
+	pod, began := y.podOf("zeros-zeros-0"), time.Now()
+	y.asks(t, "zeros-0", pod)
+	eventually(t, "its pod is gone", func() (bool, string) {
+		now := y.podOf(pod.Name)
+		return now.UID != pod.UID, fmt.Sprintf("%+v", now.Annotations)
+	})
+	if took := time.Since(began); took > 26*time.Second { // 10 s for the zeros, 6 s of grace, and some rounds
+		t.Errorf("the pod was gone after %v", took)
+	}
+	y.check(t, p)
+}

@@ -226,17 +226,15 @@ func (v *view) labelOf(pl *place) string {
 	return ""
 }
 
-// managers returns the NodeManagers on a host. It returns false if one of them is not true yet: the ResourceManager
-// resizes it just now.
-func (v *view) managers(host string) ([]pool.Manager, bool) {
-	var all []pool.Manager
+// managers returns the NodeManagers on a host, and whether what is shown of them is true: while the ResourceManager
+// resizes one, it is not.
+func (v *view) managers(host string) (all []pool.Manager, settled bool) {
+	settled = true
 	for _, n := range v.nodes[strings.ToLower(host)] {
 		if _, port, err := net.SplitHostPort(n.ID); err == nil && port != strconv.Itoa(nmPort) {
 			continue // of somebody else, in the network of the node
 		}
-		if n.State == yarn.NodeRunning && !n.Settled() {
-			return nil, false
-		}
+		settled = settled && (n.State != yarn.NodeRunning || n.Settled())
 		m := pool.Manager{
 			ID: n.ID, State: string(n.State), Health: n.HealthReport,
 			Total: size(n.Total), Used: size(n.Used), Containers: n.Containers, Listed: n.Containers,
@@ -246,7 +244,7 @@ func (v *view) managers(host string) ([]pool.Manager, bool) {
 		}
 		all = append(all, m)
 	}
-	return all, true
+	return all, settled
 }
 
 func size(r yarn.Resource) pool.Size { return pool.Size{MemoryMiB: r.MemoryMiB, VCores: r.VCores} }

@@ -34,11 +34,12 @@ type keeper struct {
 	secret     map[string][]byte          // of the pool, as read last
 	secretName string
 	secretRead time.Time
-	unread     map[string]bool   // hosts whose entry in the exclude file changed, and may not have been read
-	readTried  time.Time         // while unread is nil: when the ResourceManager was last asked to read the file
-	readErr    error             // and what came of it
-	warned     map[string]string // by condition: what the last event said
-	logged     map[string]string // by message: the error in the log
+	unread     map[string]bool      // hosts whose entry in the exclude file changed, and may not have been read
+	readTried  time.Time            // while unread is nil: when the ResourceManager was last asked to read the file
+	readErr    error                // and what came of it
+	unsettled  map[string]time.Time // by worker: since when what the ResourceManager shows of it is not true
+	warned     map[string]string    // by condition: what the last event said
+	logged     map[string]string    // by message: the error in the log
 
 	mu    sync.Mutex
 	shown shown            // for the metrics

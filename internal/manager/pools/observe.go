@@ -78,15 +78,21 @@ func (r *round) observe(ctx context.Context) {
 		r.fill(pl, on)
 	}
 	r.ask(ctx)
-	// A worker whose numbers are not true yet is left alone in this round.
+	// A worker whose numbers are not true yet is left alone, but not for long: it may have to stop.
 	r.unsettled = map[string]bool{}
+	since := map[string]time.Time{}
 	r.places = slices.DeleteFunc(r.places, func(pl place) bool {
 		if r.seen(&pl) {
 			return false
 		}
-		r.unsettled[pl.worker.Name] = true
-		return true
+		name := pl.worker.Name
+		if since[name] = r.now; !k.unsettled[name].IsZero() {
+			since[name] = k.unsettled[name]
+		}
+		r.unsettled[name] = r.now.Sub(since[name]) < effectWithin
+		return r.unsettled[name]
 	})
+	k.unsettled = since
 	for _, pl := range r.places {
 		r.in.Workers = append(r.in.Workers, *pl.worker)
 	}
