@@ -137,12 +137,12 @@ func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 	return gone
 }
 
-// forgetWithin is the most for which a pool waits until the ResourceManager no longer shows the NodeManager of a pod that
-// has gone. It is lost after 10 minutes by default (yarn.nm.liveness-monitor.expiry-interval-ms).
+// forgetWithin is the most for which a pool waits until the ResourceManager no longer shows the NodeManager of a pod
+// that has gone. It is lost after 10 minutes by default (yarn.nm.liveness-monitor.expiry-interval-ms).
 const forgetWithin = 12 * time.Minute
 
-// shown reports whether the ResourceManager still shows a NodeManager whose pod has just gone, as after a kill -9. If its
-// host lost the label now, containers of the default partition would be placed there, and never start.
+// shown reports whether the ResourceManager still shows a NodeManager whose pod has just gone, as after a kill -9. If
+// its host lost the label now, containers of the default partition would be placed there, and never start.
 func (r *round) shown(pl *place) bool {
 	m, _ := pl.worker.Manager()
 	return m != nil && r.now.Sub(pl.worker.Ended) < forgetWithin
