@@ -13,8 +13,8 @@ import (
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
-// TestListed asks a NodeManager that drains which containers run. Others of those that the ResourceManager allocated have
-// not started, also if none runs, or one has ended, or there is no answer.
+// TestListed asks a NodeManager that drains which containers run. Others of those that the ResourceManager allocated
+// have not started, also if none runs, or one has ended, or there is no answer.
 func TestListed(t *testing.T) {
 	const host, ip = "w-0.w.yarn.svc.cluster.local", "127.99.80.42"
 	for _, c := range []struct {

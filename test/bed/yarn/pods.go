@@ -114,7 +114,8 @@ func (p *Pods) files() map[string]string {
 		memory: "${env.NM_MEMORY_MB:-" + strconv.Itoa(MinMemory) + "}", vcores: "${env.NM_VCORES:-1}", shufflePort: "13562",
 	}.properties()
 	more["yarn.resourcemanager.bind-host"] = "0.0.0.0"
-	// A NodeManager on slack of a busy machine was seen without a heartbeat for 15 seconds. Hadoop's default is 10 minutes.
+	// A NodeManager on slack of a busy machine was seen without a heartbeat for 15 seconds. Hadoop's default is 10
+	// minutes.
 	more["yarn.nm.liveness-monitor.expiry-interval-ms"] = "120000"
 	// As in clusters where a NodeManager without a name of its own would stop the allocation of containers.
 	more["yarn.resourcemanager.resource-tracker.nm.ip-hostname-check"] = "true"
