@@ -164,6 +164,10 @@ test-yarn: yarn-bed ## level 6: real YARN, with jobs (root, Java 17, Maven, krb5
 	$(YARN_TEST) -pair -test.run=TestPair
 	$(YARN_TEST) -kerberos -test.run=TestKerberos
 
+test-yarn-pools: e2e-test bed yarn-bed ## level 6c: worker pools of real NodeManagers, without a node (root, Java 17, Maven)
+	$(E2E) -test.timeout=$(if $(WATERLINE_SOAK),8h,30m) -test.run=TestPool -on=yarn
+	$(E2E) -test.run=TestPoolPair -on=yarn -pair
+
 hadoop-image: yarn-bed ## build the container image of Hadoop (seconds)
 	test/bed/yarn/image.sh
 
@@ -190,4 +194,4 @@ clean: ## remove everything that was built
 
 .PHONY: help build demo demo-vm test soak check format vet lint generate generated test-unit test-pure race \
 	kernel-test e2e-test test-kernel vm test-vm test-vm-cpus bed test-api test-api-figures test-node test-node-figures \
-	test-node-static test-node-v2 yarn-bed yarn test-yarn hadoop-image test-node-yarn bench results cluster cluster-down packages clean
+	test-node-static test-node-v2 yarn-bed yarn test-yarn test-yarn-pools hadoop-image test-node-yarn bench results cluster cluster-down packages clean

@@ -8,7 +8,7 @@
 # The order saves time on a new machine, where compiling takes most of it:
 #  - The test bed is built from the first second on, at nice 19, beside level 1 and then beside level 3, whose tests
 #    allow for a slow machine. Lint runs at nice 19 after it.
-#  - Levels 3, 4, 5a, 6 and 6b, without the figures that they measure, mostly wait. They run two at a time.
+#  - Levels 3, 4, 5a, 6, 6b and 6c, without the figures that they measure, mostly wait. They run two at a time.
 #  - Levels that measure run alone: level 2 and the figures of levels 4 and 5a. So does level 5b, whose emulated machine
 #    needs all of this one to be fast enough.
 set -uo pipefail
@@ -86,6 +86,7 @@ wait "$packages" || fail "installing packages" "see $logs/packages.log"
 level "level 4: API server" test-api go root etcd
 level "level 3: CPU sets" test-vm-cpus go qemu-system-x86_64
 level "level 6: YARN" test-yarn go root java mvn
+level "level 6c: worker pools on YARN" test-yarn-pools go root etcd ip java mvn
 wait
 level "level 2: live kernel" test-kernel go root cgroup
 level "level 4: figures" test-api-figures go root etcd

@@ -136,10 +136,11 @@ func (j Jobs) shell(ctx context.Context, command string, containers int, more ..
 // ShellMaster returns the command of a container that is the master of a DistributedShell job. With it, a job can be
 // submitted without Hadoop's client.
 func (b *Bed) ShellMaster(command string, containers int) string {
-	return fmt.Sprintf("echo '%s' > shellCommands; exec %s/bin/java -Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "+
+	// It reads the command as DataInput.readUTF does: its length in two bytes comes first.
+	return fmt.Sprintf("printf '\\%03o\\%03o%s' > shellCommands; exec %s/bin/java -Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "+
 		"-cp '%s' org.apache.hadoop.yarn.applications.distributedshell.ApplicationMaster --container_type GUARANTEED "+
 		"--container_memory 256 --container_vcores 1 --num_containers %d --priority 0 > <LOG_DIR>/master.log 2>&1",
-		command, b.java, b.layout.classpath(":"), containers)
+		len(command)>>8, len(command)&0xff, command, b.java, b.layout.classpath(":"), containers)
 }
 
 // rowSize is the length of a row of TeraSort: a key of 10 bytes and a value.

@@ -51,7 +51,7 @@ func (b *Bed) Ledger() (Ledger, error) {
 // accounts are what logs say.
 type accounts struct {
 	apps    map[string]time.Time // when they ended
-	dropped map[string]Killed    // containers that the ResourceManager gave up
+	dropped map[string]Killed    // containers that the ResourceManager gave up while their applications went on
 	all     map[string]*account
 }
 
@@ -98,7 +98,8 @@ func (a *accounts) readRM(log string) {
 			}
 		}
 		if m := dropping.FindStringSubmatch(line); m != nil {
-			if before, found := a.dropped[m[1]]; !found || at.Before(before.At) {
+			// An application whose master is killed ends in the same millisecond, by a later line.
+			if _, ended := a.apps[appOf(m[1])]; !ended {
 				a.dropped[m[1]] = Killed{Container: m[1], At: at, How: m[2]}
 			}
 		}
@@ -146,26 +147,34 @@ func (a *accounts) readNode(name, log string) {
 
 func (a *accounts) ledger() Ledger {
 	l := Ledger{Started: len(a.all)}
-	add := func(k Killed) {
-		parts := strings.Split(k.Container, "_") // container_[eEPOCH_]CLUSTER_APPLICATION_ATTEMPT_NUMBER
-		n := len(parts)
-		if ended, found := a.apps["application_"+parts[n-4]+"_"+parts[n-3]]; !found || k.At.Before(ended) {
-			l.Killed = append(l.Killed, k)
-		}
-	}
 	for _, id := range slices.Sorted(maps.Keys(a.all)) {
-		if c := a.all[id]; c.outcome != succeeded && !c.asked {
-			k := Killed{id, c.node, c.at, c.outcome}
-			if drop, found := a.dropped[id]; found && c.outcome == vanished {
-				k.At = drop.At // the log ends before
-			}
-			add(k)
+		c := a.all[id]
+		if c.outcome == succeeded || c.asked {
+			continue
+		}
+		k := Killed{id, c.node, c.at, c.outcome}
+		drop, dropped := a.dropped[id]
+		if dropped && (c.outcome == vanished || drop.At.Before(k.At)) { // the log of one that was killed ends before
+			k.At = drop.At
+		}
+		if ended, found := a.apps[appOf(id)]; dropped || !found || k.At.Before(ended) {
+			l.Killed = append(l.Killed, k)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(a.dropped)) {
 		if a.all[id] == nil {
-			add(a.dropped[id])
+			l.Killed = append(l.Killed, a.dropped[id])
 		}
 	}
 	return l
+}
+
+// appOf returns the application of a container, whose id is container_[eEPOCH_]CLUSTER_APPLICATION_ATTEMPT_NUMBER.
+func appOf(container string) string {
+	parts := strings.Split(container, "_")
+	if len(parts) < 4 {
+		return ""
+	}
+	n := len(parts)
+	return "application_" + parts[n-4] + "_" + parts[n-3]
 }

@@ -1,0 +1,241 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/yarn"
+	hadoop "github.com/waterline-io/waterline/test/bed/yarn"
+)
+
+// TestPoolNight runs a pool through a whole night of some minutes: two waves come, jobs of every kind run one after the
+// other while the nodes' offers change, and the waves drain for the end of the window, at which all workers are gone.
+// Some containers never end by themselves: those, and no others, are killed. What jobs had not finished by the end, they
+// finish in the next night.
+func TestPoolNight(t *testing.T) {
+	length, drain := 75*time.Second, 50*time.Second
+	if soak {
+		length, drain = 30*time.Minute, 3*time.Minute
+	}
+	y := liveYard(t)
+	l := y.live(t, "night", 4, 20*time.Second, 30*time.Minute)
+	y.liveManager()
+	now := time.Now().UTC()
+	window := func(end time.Time) string { // it has whole minutes
+		return fmt.Sprintf(`[{"name":"w","start":%q,"end":%q,"timeZone":"UTC","drainBefore":"%.0fs"}]`,
+			now.Add(-10*time.Minute).Format("15:04"), end.Format("15:04"), drain.Seconds())
+	}
+	l.create(", excludeFile: exclude.xml", `, windows: `+window(now.Add(20*time.Minute))+
+		`, ramp: {waves: 2, interval: 5s}, drain: {grace: 20s}, identity: {coolDown: 1s}`)
+	y.becomes(t, "night", "four active workers", func(p *v1alpha1.WorkerPool) bool { return p.Status.Active == 4 })
+	end := time.Now().UTC().Add(length).Truncate(time.Minute).Add(time.Minute)
+	if status := y.request(http.MethodPatch, poolPath+"night", `{"spec":{"windows":`+window(end)+`}}`); status != 200 {
+		t.Fatalf("setting the end of the window: status %d", status)
+	}
+	t.Logf("four workers are active, %.0f s before the end", time.Until(end).Seconds())
+
+	jobs := l.submit(end.Add(-drain))
+	stop := l.vary()
+	long := l.sleepers(2, 256, time.Hour)
+	time.Sleep(time.Until(end.Add(-drain)))
+	stop()
+	jobs.add(func() error { // one comes when the pool has begun to drain
+		return runJob(t.Context(), hadoopBed.Sleep(t.Context(), 2, 1, 2*time.Second,
+			"-Dmapreduce.job.queuename="+hadoop.LabelQueue))
+	})
+	time.Sleep(time.Until(end))
+	eventually(t, "all workers have stopped", func() (bool, string) {
+		n := y.podsOf("night")
+		return n == 0, fmt.Sprint(n)
+	})
+	late := time.Since(end)
+	t.Logf("all workers have stopped %.1f s after the end", late.Seconds())
+	if late > 15*time.Second {
+		t.Errorf("workers stopped %v after the end of the window", late)
+	}
+	y.becomes(t, "night", "the window is closed", func(p *v1alpha1.WorkerPool) bool {
+		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
+		return c.Reason == "WindowClosed" && c.Status == "True"
+	})
+
+	for _, id := range long {
+		if _, err := l.rm.Kill(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	if left := jobs.left(); left > 0 {
+		t.Logf("%d jobs wait for the next night", left)
+		y.request(http.MethodPatch, poolPath+"night", `{"spec":{"windows":null}}`)
+	}
+	done, failed := jobs.wait()
+	t.Logf("%d jobs, %d failed: %q", done, len(failed), failed)
+	if len(failed) > 0 || done < 4 {
+		t.Errorf("of %d jobs, of which there should be 4, %d failed", done, len(failed))
+	}
+	l.end()
+	j := l.unharmed()
+	if j.inTime < len(long) {
+		t.Errorf("%d containers were killed in their time, of which %d never end: the check misses some", j.inTime, len(long))
+	}
+	l.figures(map[string]float64{
+		"failed_jobs": float64(len(failed)), "containers_killed_early": float64(len(j.early)), "jobs": float64(done),
+		"containers": float64(j.started), "containers_killed_in_time": float64(j.inTime),
+		"workers_gone_after_end_seconds": late.Seconds(),
+	})
+}
+
+// stream is jobs that run one after the other, of several kinds at a time.
+type stream struct {
+	all sync.WaitGroup
+
+	mu     sync.Mutex
+	begun  int
+	ended  int
+	failed []string
+}
+
+// submit runs jobs one after the other until a time.
+func (l *livePool) submit(until time.Time) *stream {
+	s := &stream{}
+	ctx := l.t.Context()
+	in := "-Dmapreduce.job.queuename=" + hadoop.LabelQueue
+	kinds := [][]func(i int) error{{
+		func(int) error { return runJob(ctx, hadoopBed.Sleep(ctx, 6, 1, 2*time.Second, in)) },
+		func(int) error {
+			c, err := hadoopBed.ShellIn(ctx, hadoop.LabelQueue, "sleep 3", 3)
+			if err != nil {
+				return err
+			}
+			return runJob(ctx, c)
+		},
+	}, {
+		func(i int) error {
+			rows, err := hadoopBed.NewRows(fmt.Sprintf("rows-%d", i), 20_000, 4)
+			if err != nil {
+				return err
+			}
+			if err := runJob(ctx, hadoopBed.Sort(ctx, rows, 2, in)); err != nil {
+				return err
+			}
+			return rows.Check()
+		},
+		func(int) error { return l.byREST(ctx) },
+	}}
+	if soak {
+		kinds[1] = append(kinds[1], func(int) error {
+			c, err := hadoopBed.Spark(ctx, filepath.Join(built, "yarn/spark"), sums, map[string]string{
+				"spark.yarn.queue": hadoop.LabelQueue, "spark.sql.shuffle.partitions": "4",
+				"spark.decommission.enabled": "true", "spark.storage.decommission.enabled": "true",
+				"spark.storage.decommission.shuffleBlocks.enabled": "true",
+				"spark.storage.decommission.fallbackStorage.path":  "file://" + l.t.TempDir() + "/",
+			})
+			if err != nil {
+				return err
+			}
+			return runJob(ctx, c)
+		})
+	}
+	for _, kinds := range kinds {
+		s.all.Go(func() {
+			for i := 0; time.Now().Before(until); i++ {
+				s.one(func() error { return kinds[i%len(kinds)](i) })
+			}
+		})
+	}
+	return s
+}
+
+// sums is a Spark program whose result is checked.
+const sums = `
+from pyspark.sql import SparkSession, functions as f
+spark = SparkSession.builder.appName("sums").getOrCreate()
+rows = spark.range(0, 200000, 1, 6).groupBy((f.col("id") % 10).alias("k")).agg(f.sum("id").alias("s")).collect()
+assert sum(r.s for r in rows) == 19999900000 and len(rows) == 10
+`
+
+// add runs a job beside the others.
+func (s *stream) add(job func() error) { s.all.Go(func() { s.one(job) }) }
+
+// one runs a job.
+func (s *stream) one(job func() error) {
+	s.mu.Lock()
+	s.begun++
+	s.mu.Unlock()
+	err := job()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended++; err != nil {
+		s.failed = append(s.failed, err.Error())
+	}
+}
+
+// left returns how many jobs run.
+func (s *stream) left() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.begun - s.ended
+}
+
+// wait waits until all jobs have ended.
+func (s *stream) wait() (done int, failed []string) {
+	s.all.Wait()
+	return s.ended, s.failed
+}
+
+// runJob runs a job's client until the job has ended.
+func runJob(ctx context.Context, c *exec.Cmd) error {
+	j, err := hadoop.StartJob(c)
+	if err != nil {
+		return err
+	}
+	return j.Wait(ctx)
+}
+
+// byREST submits a DistributedShell job without Hadoop's client, and waits until it has ended.
+func (l *livePool) byREST(ctx context.Context) error {
+	app, err := l.rm.Submit(ctx, yarn.Submission{
+		Name: "by REST", Queue: hadoop.LabelQueue, Type: "YARN", Label: hadoop.Label, MaxAttempts: 2,
+		Command: hadoopBed.ShellMaster("sleep 3", 2), Master: yarn.Resource{MemoryMiB: 256, VCores: 1},
+	})
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		time.Sleep(500 * time.Millisecond)
+		if app, err = l.rm.App(ctx, app.ID); err == nil && app.State.Ended() {
+			if app.FinalStatus != "SUCCEEDED" {
+				return fmt.Errorf("%s: %s", app.ID, app.Diagnostics)
+			}
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+// vary changes the offers of the nodes at random times, until it is told to stop.
+func (l *livePool) vary() (stop func()) {
+	ctx, cancel := context.WithCancel(l.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			n := 3 + rand.Int64N(4)
+			l.y.offer(l.t, l.nodes[rand.IntN(len(l.nodes))], l.name, cpuMemory(n, n))
+			select {
+			case <-ctx.Done():
+			case <-time.After(rand.N(6 * time.Second)):
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
