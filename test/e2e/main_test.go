@@ -71,8 +71,8 @@ func run(m *testing.M) (int, error) {
 	// An emulated machine was seen to boot for minutes.
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	defer cancel()
-	o := cluster.Options{Bin: filepath.Join(built, "bed/bin"), Node: *on != "api" && *on != "yarn", Static: *on == "static", Images: images,
-		Leash: true}
+	o := cluster.Options{Bin: filepath.Join(built, "bed/bin"), Node: *on != "api" && *on != "yarn",
+		Static: *on == "static", Images: images, Leash: true}
 	if *on == "vm" {
 		if o.VM, err = vm.FetchKernel(ctx, filepath.Join(built, "vm/kernel")); err != nil {
 			return 0, err

@@ -52,8 +52,8 @@ func (r *fakeRuntime) start(ctx context.Context, k *yarnPod) (ip string, err err
 // up implements [podRuntime].
 func (r *fakeRuntime) up(k *yarnPod) bool { return k.pool.as != nil || k.pool.Up(k.host) }
 
-// stops implements [podRuntime]. The hook waits until no container ran for four seconds. When the pod is deleted once more
-// with a shorter time, it does not learn of that.
+// stops implements [podRuntime]. The hook waits until no container ran for four seconds. When the pod is deleted once
+// more with a shorter time, it does not learn of that.
 func (r *fakeRuntime) stops(k *yarnPod, now time.Time) bool {
 	if k.deleted.IsZero() {
 		k.deleted, k.lastBusy = k.pod.DeletionTimestamp.Time, now

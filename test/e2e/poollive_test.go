@@ -477,8 +477,8 @@ func (l *livePool) unharmed() judgement {
 	return j
 }
 
-// sleepers starts containers that sleep: applications of one container each, on the label. As applications they count as
-// failed, because they do not register as masters do. As containers they succeed. Both queues get some, because each
+// sleepers starts containers that sleep: applications of one container each, on the label. As applications they count
+// as failed, because they do not register as masters do. As containers they succeed. Both queues get some, because each
 // lets masters use half of the label.
 func (l *livePool) sleepers(count int, memory int64, each time.Duration) (ids []string) {
 	l.t.Helper()

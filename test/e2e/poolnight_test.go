@@ -20,10 +20,10 @@ import (
 
 // TestPoolNight runs a pool through a whole night of some minutes: two waves come, jobs of every kind run one after the
 // other while the nodes' offers change, and the waves drain for the end of the window, at which all workers are gone.
-// Some containers never end by themselves: those, and no others, are killed. What jobs had not finished by the end, they
-// finish in the next night.
+// Some containers never end by themselves: those, and no others, are killed. What jobs had not finished by the end,
+// they finish in the next night.
 func TestPoolNight(t *testing.T) {
-	length, drain := 75*time.Second, 50*time.Second
+	length, drain := 100*time.Second, 50*time.Second
 	if soak {
 		length, drain = 30*time.Minute, 3*time.Minute
 	}
@@ -104,7 +104,7 @@ type stream struct {
 	failed []string
 }
 
-// submit runs jobs one after the other until a time.
+// submit runs jobs one after the other until a time, and at least one of each kind.
 func (l *livePool) submit(until time.Time) *stream {
 	s := &stream{}
 	ctx := l.t.Context()
@@ -147,7 +147,7 @@ func (l *livePool) submit(until time.Time) *stream {
 	}
 	for _, kinds := range kinds {
 		s.all.Go(func() {
-			for i := 0; time.Now().Before(until); i++ {
+			for i := 0; i < len(kinds) || time.Now().Before(until); i++ {
 				s.one(func() error { return kinds[i%len(kinds)](i) })
 			}
 		})

@@ -15,8 +15,8 @@ func TestLedger(t *testing.T) {
 		return fmt.Sprintf("2026-11-24 18:34:%02d,500 INFO %s\n", second, text)
 	}
 	audit := func(second int, operation, result, container string) string {
-		return line(second, fmt.Sprintf("nodemanager.NMAuditLogger: USER=root\tOPERATION=%s\tTARGET=ContainerImpl\tRESULT=%s\t"+
-			"APPID=%s\tCONTAINERID=%s", operation, result, app, container))
+		return line(second, fmt.Sprintf("nodemanager.NMAuditLogger: USER=root\tOPERATION=%s\tTARGET=ContainerImpl\t"+
+			"RESULT=%s\tAPPID=%s\tCONTAINERID=%s", operation, result, app, container))
 	}
 	begin := func(second int, container string) string {
 		return audit(second, "Start Container Request", "SUCCESS", container)
