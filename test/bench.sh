@@ -30,6 +30,8 @@ echo "=== the manager and the API, with 5,000 nodes that use what ../shared/trac
 WATERLINE_BENCH=$PWD/out/bench/scale.json go test -count=1 -timeout 40m -v ./test/e2e -run TestAPIScaleFigures -args -on=api | grep -v '^{'
 echo "=== a pool of 500 NodeManagers, with a fake ResourceManager: seven minutes"
 WATERLINE_BENCH=$PWD/out/bench/yarn.json go test -count=1 -timeout 40m -v ./test/e2e -run TestAPIPoolFigures -args -on=api | grep -v '^{'
+echo "=== a night of jobs on a pool of real NodeManagers, and resizes: ten minutes"
+WATERLINE_BENCH=$PWD/out/bench/yarn.json go test -count=1 -timeout 40m -v ./test/e2e -run 'TestPoolNight|TestPoolHarm/Resize' -args -on=yarn | grep -v '^{'
 echo "=== transcode, on a cluster of this machine"
 up=$(test/bed/cluster.sh up)
 trap 'test/bed/cluster.sh down' EXIT
