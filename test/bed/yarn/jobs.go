@@ -138,7 +138,8 @@ func (j Jobs) shell(ctx context.Context, command string, containers int, more ..
 func (b *Bed) ShellMaster(command string, containers int) string {
 	// It reads the command as DataInput.readUTF does: its length in two bytes comes first.
 	return fmt.Sprintf("printf '\\%03o\\%03o%s' > shellCommands; exec %s/bin/java "+
-		"-Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp '%s' org.apache.hadoop.yarn.applications.distributedshell.ApplicationMaster --container_type GUARANTEED "+
+		"-Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp '%s' "+
+		"org.apache.hadoop.yarn.applications.distributedshell.ApplicationMaster --container_type GUARANTEED "+
 		"--container_memory 256 --container_vcores 1 --num_containers %d --priority 0 > <LOG_DIR>/master.log 2>&1",
 		len(command)>>8, len(command)&0xff, command, b.java, b.layout.classpath(":"), containers)
 }
