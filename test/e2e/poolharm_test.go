@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"slices"
 	"testing"
@@ -163,7 +162,7 @@ func (h *harm) killNodeManager() {
 	j, id := h.job(hadoopBed.Sleep(h.t.Context(), 4, 1, 6*time.Second, "-Dmapreduce.job.queuename="+hadoop.LabelQueue))
 	victim := -1
 	eventually(h.t, "a map runs", func() (bool, string) {
-		victim = slices.IndexFunc(h.nodes, h.busy)
+		victim = slices.IndexFunc(h.nodes, func(node string) bool { return h.runs(node) > 0 })
 		return victim >= 0, ""
 	})
 	h.live.killManager(h.t, h.name+"-"+h.nodes[victim])
@@ -180,12 +179,6 @@ func (h *harm) killNodeManager() {
 	h.t.Logf("%s succeeded; %d containers died with a NodeManager, %d maps were killed", id, len(found.early),
 		j.Counter("Killed map tasks"))
 	h.restored()
-}
-
-// busy reports whether a node's NodeManager itself says that a container runs.
-func (h *harm) busy(node string) bool {
-	all, err := h.nm.Containers(h.t.Context(), "http://"+net.JoinHostPort(poolHost(h.name, node), "8042"))
-	return err == nil && slices.ContainsFunc(all, func(c yarn.Container) bool { return c.State == "RUNNING" })
 }
 
 // killInDrain deletes the pool while containers run, and kills the ResourceManager with -9 when the drain has begun.

@@ -495,16 +495,29 @@ func (l *livePool) sleepers(count int, memory int64, each time.Duration) (ids []
 	return ids
 }
 
-// containers waits until so many containers run on the pool's nodes.
+// containers waits until so many containers run on the pool's nodes, by the NodeManagers' own account. The
+// ResourceManager counts those that it has only allocated, which are lost with it.
 func (l *livePool) containers(count int) {
 	l.t.Helper()
 	eventually(l.t, fmt.Sprintf("%d containers run", count), func() (bool, string) {
 		n := 0
-		for i := range l.nodes {
-			n += l.manager(i).Containers
+		for _, node := range l.nodes {
+			n += l.runs(node)
 		}
 		return n == count, fmt.Sprint(n)
 	})
+}
+
+// runs returns how many containers of a node's worker run.
+func (l *livePool) runs(node string) (n int) {
+	// None if it is gone.
+	all, _ := l.nm.Containers(l.t.Context(), "http://"+net.JoinHostPort(poolHost(l.name, node), "8042"))
+	for _, c := range all {
+		if c.State == "RUNNING" {
+			n++
+		}
+	}
+	return n
 }
 
 // idle waits until no application is left.
