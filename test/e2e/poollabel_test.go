@@ -16,7 +16,7 @@ import (
 func TestPoolLabel(t *testing.T) {
 	rounds, least := 1, 6
 	if soak {
-		rounds, least = 28, 200
+		rounds, least = 50, 200
 	}
 	y := liveYard(t)
 	l := y.live(t, "label", 2, 10*time.Second, time.Minute)

@@ -484,8 +484,9 @@ func (l *livePool) sleepers(count int, memory int64, each time.Duration) (ids []
 	l.t.Helper()
 	for i := range count {
 		app, err := l.rm.Submit(l.t.Context(), yarn.Submission{
-			Name: "sleep", Queue: []string{hadoop.LabelQueue, hadoop.DefaultQueue}[i%2], Type: "TEST", Label: hadoop.Label, MaxAttempts: 1,
-			Command: fmt.Sprintf("exec sleep %.1f", each.Seconds()), Master: yarn.Resource{MemoryMiB: memory, VCores: 1},
+			Name: "sleep", Queue: []string{hadoop.LabelQueue, hadoop.DefaultQueue}[i%2], Type: "TEST", Label: hadoop.Label,
+			MaxAttempts: 1, Command: fmt.Sprintf("exec sleep %.1f", each.Seconds()),
+			Master: yarn.Resource{MemoryMiB: memory, VCores: 1},
 		})
 		if err != nil {
 			l.t.Fatal(err)
