@@ -81,11 +81,11 @@ wait "$packages" || fail "installing packages" "see $logs/packages.log"
 	level "level 3: v2 kernel" test-vm go qemu-system-x86_64
 	level "level 5a: node, v1 + cgroupfs driver" test-node go root etcd runc ip
 	level "level 5a: CPU manager policy static" test-node-static go root etcd runc ip
+	level "level 6: YARN" test-yarn go root java mvn
 	level "level 6b: YARN in pods" test-node-yarn go root etcd runc ip java mvn
 } >/dev/null &
 level "level 4: API server" test-api go root etcd
 level "level 3: CPU sets" test-vm-cpus go qemu-system-x86_64
-level "level 6: YARN" test-yarn go root java mvn
 level "level 6c: worker pools on YARN" test-yarn-pools go root etcd ip java mvn
 wait
 level "level 2: live kernel" test-kernel go root cgroup
