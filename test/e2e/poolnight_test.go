@@ -44,6 +44,7 @@ func TestPoolNight(t *testing.T) {
 	}
 	t.Logf("four workers are active, %.0f s before the end", time.Until(end).Seconds())
 
+	streaming := l.streams()
 	jobs := l.submit(end.Add(-drain))
 	stop := l.vary()
 	long := l.sleepers(2, 256, time.Hour)
@@ -78,6 +79,7 @@ func TestPoolNight(t *testing.T) {
 		y.request(http.MethodPatch, poolPath+"night", `{"spec":{"windows":null}}`)
 	}
 	done, failed := jobs.wait()
+	l.stayed(streaming)
 	t.Logf("%d jobs, %d failed: %q", done, len(failed), failed)
 	if len(failed) > 0 || done < 4 {
 		t.Errorf("of %d jobs, of which there should be 4, %d failed", done, len(failed))
@@ -92,6 +94,63 @@ func TestPoolNight(t *testing.T) {
 		"containers": float64(j.started), "containers_killed_in_time": float64(j.inTime),
 		"workers_gone_after_end_seconds": late.Seconds(),
 	})
+}
+
+// streams starts an application that never ends, as streaming jobs do: a master and four containers in a queue without
+// a default label. The nodes of the pool have room for them, and no right to it.
+func (l *livePool) streams() (app string) {
+	l.t.Helper()
+	a, err := l.rm.Submit(l.t.Context(), yarn.Submission{
+		Name: "streaming", Queue: hadoop.DefaultQueue, Type: "YARN", MaxAttempts: 1,
+		Command: hadoopBed.ShellMaster("sleep 100000", 4), Master: yarn.Resource{MemoryMiB: 256, VCores: 1},
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return a.ID
+}
+
+// stayed checks that the application that never ends runs undisturbed, and ends it. Its containers, and the masters of
+// all jobs that did not ask for the label themselves, were on the fixed node.
+func (l *livePool) stayed(streaming string) {
+	l.t.Helper()
+	a, err := l.rm.App(l.t.Context(), streaming)
+	if err != nil || a.State != yarn.AppRunning || a.Containers != 5 {
+		l.t.Errorf("the application that never ends: %+v, %v", a, err)
+	}
+	ledger, err := hadoopBed.Ledger()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if on := ledger.On(streaming); len(on) != 1 || on["nm1"] != 5 {
+		l.t.Errorf("the application that never ends was on %v, want 5 containers on the fixed node", on)
+	}
+	if _, err := l.rm.Kill(l.t.Context(), streaming); err != nil {
+		l.t.Error(err)
+	}
+	apps, err := l.rm.Apps(l.t.Context())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	masters, elastic := 0, 0
+	for _, a := range apps {
+		switch {
+		case a.Label == hadoop.Label:
+		case a.MasterNode != hadoop.NodeID(1):
+			l.t.Errorf("the master of %s, %s, was on %s", a.ID, a.Name, a.MasterNode)
+		default:
+			masters++
+		}
+		for node, n := range ledger.On(a.ID) {
+			if node != "nm1" {
+				elastic += n
+			}
+		}
+	}
+	l.t.Logf("%d masters were on the fixed node, %d containers on the pool", masters, elastic)
+	if masters < 4 || elastic < 10 {
+		l.t.Errorf("%d masters and %d containers on the pool show nothing", masters, elastic)
+	}
 }
 
 // stream is jobs that run one after the other, of several kinds at a time.

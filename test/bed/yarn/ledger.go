@@ -24,6 +24,8 @@ type Killed struct {
 type Ledger struct {
 	Started int // containers
 	Killed  []Killed
+	// Placed has the names of the NodeManagers' logs by container.
+	Placed map[string]string
 }
 
 // Ledger reads the logs. Containers that run still count as killed, so applications should have ended.
@@ -146,9 +148,10 @@ func (a *accounts) readNode(name, log string) {
 }
 
 func (a *accounts) ledger() Ledger {
-	l := Ledger{Started: len(a.all)}
+	l := Ledger{Started: len(a.all), Placed: map[string]string{}}
 	for _, id := range slices.Sorted(maps.Keys(a.all)) {
 		c := a.all[id]
+		l.Placed[id] = c.node
 		if c.outcome == succeeded || c.asked {
 			continue
 		}
@@ -167,6 +170,17 @@ func (a *accounts) ledger() Ledger {
 		}
 	}
 	return l
+}
+
+// On returns how many containers of an application each NodeManager has had, by the name of its log.
+func (l *Ledger) On(app string) map[string]int {
+	on := map[string]int{}
+	for id, node := range l.Placed {
+		if appOf(id) == app {
+			on[node]++
+		}
+	}
+	return on
 }
 
 // appOf returns the application of a container, whose id is container_[eEPOCH_]CLUSTER_APPLICATION_ATTEMPT_NUMBER.

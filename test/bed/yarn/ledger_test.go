@@ -48,6 +48,9 @@ func TestLedger(t *testing.T) {
 	a.readRM(rm)
 	a.readNode("w", node)
 	l := a.ledger()
+	if on := l.On("application_1_0002"); len(on) != 1 || on["w"] != 1 {
+		t.Errorf("the second application was on %v", on)
+	}
 	var have []string
 	for _, k := range l.Killed {
 		number := strings.TrimLeft(k.Container[len(k.Container)-6:], "0")
