@@ -74,6 +74,9 @@ func (j *Job) ID(ctx context.Context) (string, error) {
 	return id, nil
 }
 
+// Done returns a channel that is closed when the job has ended.
+func (j *Job) Done() <-chan struct{} { return j.done }
+
 // Wait returns when the job has ended. A job that failed is an error, with the client's output.
 func (j *Job) Wait(ctx context.Context) error {
 	select {
@@ -217,43 +220,4 @@ func (r Rows) Check() error {
 		return fmt.Errorf("%d rows with sum %x went in; %d with sum %x came out into %q", r.count, r.sum, count, sum, files)
 	}
 	return nil
-}
-
-// Spark returns a Spark application of a Python program, with settings. Its driver runs in the client, and two
-// executors in the cluster, one CPU each. dir is where test/bed/yarn/build.sh puts Spark.
-func (b *Bed) Spark(ctx context.Context, dir, program string, conf map[string]string) (*exec.Cmd, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
-	home := filepath.Join(dir, "pyspark")
-	if _, err := os.Stat(home); err != nil {
-		return nil, fmt.Errorf("no Spark; run test/bed/yarn/build.sh spark: %w", err)
-	}
-	script := b.in("program.py")
-	if err := os.WriteFile(script, []byte(program), 0o644); err != nil {
-		return nil, err
-	}
-	all := properties{
-		"spark.yarn.jars":               "local:" + home + "/jars/*",
-		"spark.executor.instances":      "2",
-		"spark.executor.memory":         "512m",
-		"spark.executor.memoryOverhead": "256m",
-		"spark.yarn.am.memory":          "384m",
-		"spark.yarn.am.memoryOverhead":  "128m",
-		"spark.ui.enabled":              "false",
-		"spark.driver.host":             "localhost",
-		"spark.local.dir":               b.in("tmp"),
-	}
-	args := []string{"--master", "yarn", "--driver-memory", "512m"}
-	for name, value := range conf {
-		all[name] = value
-	}
-	for name, value := range all {
-		args = append(args, "--conf", name+"="+value)
-	}
-	c := exec.CommandContext(ctx, filepath.Join(home, "bin/spark-submit"), append(args, script)...)
-	c.Env = append(b.Env(), "SPARK_HOME="+home, "PYTHONPATH="+dir)
-	c.Dir = b.dir
-	return c, nil
 }

@@ -132,6 +132,9 @@ func (p *Pods) Manifest(memory, vcores int) string {
 		Resources: "requests: {cpu: 100m, memory: 512Mi}"})
 }
 
+// NodeManifest returns the pod of a further NodeManager.
+func (p *Pods) NodeManifest(n NodePod) string { return p.render("node", n) }
+
 // NodePod is a pod of a NodeManager.
 type NodePod struct {
 	Name      string

@@ -32,6 +32,9 @@ type Mode struct {
 	Encodes bool   // ffmpeg runs
 	Burns   bool   // stress-ng runs
 	Policy  string // text of the agent's policy; "": there is no agent
+	// Beside starts what else runs beside Redis, in pods that it adopts, and returns the function that ends it. nil:
+	// nothing.
+	Beside func(context.Context, *sandbox.Sandbox) (end func() error, err error)
 }
 
 // The names of the modes.
@@ -169,6 +172,11 @@ func (b *bench) run(ctx context.Context, cell Cell) (found Run, err error) {
 	}
 	defer func() { err = errors.Join(err, closeAll()) }()
 	r := &run{Sandbox: s, node: b.cfg.Node, cell: cell, seconds: b.cfg.Seconds}
+	defer func() {
+		if r.end != nil {
+			err = errors.Join(err, r.end())
+		}
+	}()
 	if err := r.begin(ctx); err != nil {
 		return found, err
 	}

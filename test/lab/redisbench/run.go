@@ -24,7 +24,8 @@ type run struct {
 	server    redis
 	frames    *counter.Counter
 	stress    stress
-	generator string // its cgroup
+	generator string       // its cgroup
+	end       func() error // ends what Beside started; nil: nothing
 }
 
 // create makes pods in the sandbox, or on the real node.
@@ -92,7 +93,12 @@ func (r *run) begin(ctx context.Context) error {
 		}
 	}
 	if r.cell.Burns {
-		r.stress, err = startStress(r.Sandbox, burner.Pod)
+		if r.stress, err = startStress(r.Sandbox, burner.Pod); err != nil {
+			return err
+		}
+	}
+	if r.cell.Beside != nil {
+		r.end, err = r.cell.Beside(ctx, r.Sandbox)
 	}
 	return err
 }
