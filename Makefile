@@ -172,7 +172,7 @@ hadoop-image: yarn-bed ## build the container image of Hadoop (seconds)
 	test/bed/yarn/image.sh
 
 test-node-yarn: e2e-test bed hadoop-image ## level 6b: NodeManagers in pods of a real node, with jobs (root, Java 17, Maven)
-	$(E2E) -test.timeout=20m -test.run=TestYARN
+	$(E2E) -test.timeout=40m -test.run=TestYARN
 
 bench: bed yarn-bed ## measure; figures go to out/bench
 	test/bench.sh

@@ -56,7 +56,6 @@ spec: {accessModes: [ReadWriteMany], storageClassName: "", volumeName: exclude, 
 	}
 	kubectl(t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", ready)
 	n.sold(false, "the node offers something", func(cpu int64) bool { return cpu >= 1500 })
-	p.firstSight = seeStarts(t, p.rm, "night")
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, args := range [][]string{
@@ -191,6 +190,7 @@ func (p *night) unharmed(j *hadoop.Job) {
 // and the end of a NodeManager.
 func TestYARNPool(t *testing.T) {
 	p := newNight(t)
+	p.firstSight = seeStarts(t, p.rm, "night")
 	p.sub("FiveLines", (*night).fiveLines)
 	p.sub("Drain", (*night).drains)
 	if soak {

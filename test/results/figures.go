@@ -237,6 +237,16 @@ func sections() []section {
 				"requests a second to the ResourceManager, 500 NodeManagers", "yarn", "rm_requests_per_second_500", "%.0f", 0,
 				atMost(25, ""), "",
 			},
+			{"Spark jobs an hour beside Redis on one node", "yarn", "spark_waterline_jobs_per_hour", "%.0f", 0, goal{}, ""},
+			{"the same, plain Kubernetes", "yarn", "spark_plain_jobs_per_hour", "%.0f", 0, goal{}, ""},
+			{
+				"p99 of that Redis, whose load comes and goes", "yarn", "spark_waterline_p99_ratio", "%.2f ×", 0, atMost(1.05, "×"),
+				"",
+			},
+			{"the same, plain Kubernetes", "yarn", "spark_plain_p99_ratio", "%.2f ×", 0, goal{}, ""},
+			{"CPU used", "yarn", "spark_waterline_cpu_percent", "%.0f %%", 0, goal{}, ""},
+			{"the same, plain Kubernetes", "yarn", "spark_plain_cpu_percent", "%.0f %%", 0, goal{}, ""},
+			{"the same, Redis alone", "yarn", "spark_alone_cpu_percent", "%.0f %%", 0, goal{}, ""},
 		}},
 	}
 }

@@ -1,0 +1,348 @@
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/waterline-io/waterline/internal/experiment/load"
+	"github.com/waterline-io/waterline/internal/experiment/measure"
+	"github.com/waterline-io/waterline/internal/experiment/sandbox"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+	"github.com/waterline-io/waterline/internal/yarn"
+	"github.com/waterline-io/waterline/test/bed/cluster"
+	hadoop "github.com/waterline-io/waterline/test/bed/yarn"
+	labkube "github.com/waterline-io/waterline/test/lab/kube"
+	"github.com/waterline-io/waterline/test/lab/redisbench"
+)
+
+// The online load of TestYARNSpark comes and goes, in parts of a CPU.
+var comesAndGoes = load.Rates{0.2, 0.7, 0.2, 0.7, 0.2}
+
+const (
+	sparkSeconds = 150 // in which each mode is measured
+	sparkLead    = 30 * time.Second
+	// An application has so many queries. Each sums up the numbers below queryRows by two digits of their MD5, over a
+	// shuffle, in about 2 s of CPU.
+	queriesPerJob = 16
+	queryRows     = 2_000_000
+)
+
+// sparkPolicy sells more than the smallest pool requests, however busy the machine is. How much CPU the pool's
+// containers get does not depend on that: weights and suppression are those of the default.
+const sparkPolicy = `apiVersion: waterline.io/v1alpha1
+kind: ColocationPolicy
+metadata: {name: spark}
+spec:
+  mode: Enforce
+  cpu: {waterline: 100%, method: Static, ratio: 1000%}
+  memory: {waterline: 90%, method: Realtime}
+`
+
+// TestYARNSpark measures Redis and Spark on the real node, while the load of Redis comes and goes. Redis runs alone,
+// beside Spark in a NodeManager of fixed size without Waterline, and beside Spark in a worker of a pool, in random
+// order, with the same requests at the same moments. Spark applications follow each other, two executors each. Figures
+// of jobs count finished queries, as parts of a job.
+func TestYARNSpark(t *testing.T) {
+	if !soak && benchFile == "" {
+		t.Skip("neither WATERLINE_SOAK nor WATERLINE_BENCH is set: Spark is a download of 520 MB, and the test takes " +
+			"twelve minutes")
+	}
+	if *on != "host" {
+		t.Skip("the experiment runs on the node itself")
+	}
+	p := newNight(t)
+	if err := p.ShareSpark(filepath.Join(built, "yarn/spark")); err != nil {
+		t.Fatal(err)
+	}
+	node := labNode(t, "spark")
+	loops := map[string]*sparkLoop{}
+	beside := func(mode string, start func() (pod string), end func()) func(context.Context, *sandbox.Sandbox) (
+		func() error, error) {
+		return func(_ context.Context, s *sandbox.Sandbox) (func() error, error) {
+			if err := p.adopt(s, start()); err != nil {
+				return nil, err
+			}
+			loop := p.loop()
+			loops[mode] = loop
+			eventually(t, "Spark answers", func() (bool, string) { return loop.answered() > 0, loop.output() })
+			return func() error { loop.end(); end(); return nil }, nil
+		}
+	}
+	mean := measure.Mean(comesAndGoes)
+	var cells []redisbench.Cell
+	for _, m := range []redisbench.Mode{
+		{Name: redisbench.Alone},
+		{Name: redisbench.Plain, Beside: beside(redisbench.Plain, p.plainManager, p.endPlainManager)},
+		{Name: redisbench.Waterline, Policy: sparkPolicy, Beside: beside(redisbench.Waterline, p.sparkPool, p.end)},
+	} {
+		m.Online = true
+		cells = append(cells, redisbench.Cell{Mode: m, Lead: sparkLead, Load: mean, Rates: comesAndGoes})
+	}
+	runs, err := redisbench.Measure(t.Context(), "spark", redisbench.Config{
+		Config: sandbox.Config{Helper: filepath.Join(built, "bin/lab")}, Node: node, Seconds: sparkSeconds, Repeats: 1,
+		Latest: time.Minute, // a figure says how late the generator was
+	}, cells)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	metrics := map[string]float64{"spark_seconds": sparkSeconds}
+	failed, lost := 0, 0
+	for _, run := range runs.Counted {
+		key := "spark_" + run.Mode + "_"
+		for figure, value := range runs.Medians(run.Mode, mean) {
+			switch figure {
+			case "p99_ms", "p50_ms", "late_p99_ms", "errors", "online_cpus", "other_cpus", "load_1m", "steal_percent":
+				metrics[key+figure] = measure.Round(value, 3)
+			case "cpu_total_percent":
+				metrics[key+"cpu_percent"] = measure.Round(value, 1)
+			}
+		}
+		loop := loops[run.Mode]
+		if loop == nil {
+			continue
+		}
+		began := run.Began.Add(run.Lead)
+		jobs := float64(loop.between(began, began.Add(run.Window.Length))) / queriesPerJob
+		metrics[key+"jobs_per_hour"] = measure.Round(jobs/run.Window.Length.Hours(), 1)
+		metrics[key+"manager_cpus"] = measure.Round(run.Window.CPUsOf(sparkSide), 3)
+		failed, lost = failed+loop.failed, lost+loop.lost
+	}
+	for _, mode := range []string{redisbench.Plain, redisbench.Waterline} {
+		key := "spark_" + mode
+		metrics[key+"_p99_ratio"] = measure.Round(metrics[key+"_p99_ms"]/metrics["spark_alone_p99_ms"], 3)
+		if metrics[key+"_jobs_per_hour"] <= 0 {
+			t.Errorf("Spark did nothing in mode %s", mode)
+		}
+	}
+	metrics["spark_failed_jobs"], metrics["spark_containers_killed_early"] = float64(failed), float64(lost)
+	if plain, kept := metrics["spark_plain_p99_ratio"], metrics["spark_waterline_p99_ratio"]; kept > plain {
+		t.Errorf("p99 is %v times that of Redis alone, and %v times without Waterline", kept, plain)
+	}
+	c := &crowd{fake: &fake{t: t, groups: p.groups}}
+	c.judge("yarn", withOthers(t, "yarn", metrics), map[string]float64{
+		"spark_failed_jobs": 0, "spark_containers_killed_early": 0,
+	})
+}
+
+// labNode returns this machine as a node for an experiment. What is made there is deleted when the test ends.
+func labNode(t *testing.T, experiment string) *labkube.Host {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", bed.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err1 := kube.NewClient(config)
+	custom, err2 := kube.NewCustomClient(config)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	host, err := labkube.NewHost(t.Context(), labkube.HostConfig{
+		Client: client, Custom: custom, Node: cluster.NodeName, Experiment: experiment,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := host.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return host
+}
+
+// sparkSide is the name, among an experiment's pods, of the NodeManager that runs the executors.
+const sparkSide = "nodemanager"
+
+// adopt makes a pod of the Hadoop namespace one whose CPU time the experiment counts.
+func (p *night) adopt(s *sandbox.Sandbox, name string) error {
+	p.t.Helper()
+	pod := object[corev1.Pod](p.t, "pod", name, "-n", hadoopNamespace)
+	_, container, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
+	side := &sandbox.Pod{Name: sparkSide}
+	if err := s.Adopt(side, string(pod.UID), container); err != nil {
+		return err
+	}
+	s.AddLoad(side)
+	return nil
+}
+
+// plainName is the name of the pod of the NodeManager of fixed size.
+const plainName = "plain"
+
+// plainPod is that pod. It requests what Redis and the node's own pods leave of the node.
+func plainPod() hadoop.NodePod {
+	return hadoop.NodePod{Name: plainName, MemoryMiB: 1536, VCores: 2, Resources: "requests: {cpu: 400m, memory: 2Gi}"}
+}
+
+// plainManager starts a NodeManager of fixed size, as without co-location, and returns the name of its pod.
+func (p *night) plainManager() string {
+	p.t.Helper()
+	label := map[string]string{p.NodeHost(plainName): hadoop.Label}
+	if err := p.rm.SetNodeLabels(p.t.Context(), label); err != nil {
+		p.t.Fatal(err)
+	}
+	if out, err := tryApply(p.NodeManifest(plainPod())); err != nil {
+		p.t.Fatalf("%v: %s", err, out)
+	}
+	p.yarnPods.until(plainName, yarn.NodeRunning)
+	return plainName
+}
+
+func (p *night) endPlainManager() {
+	p.t.Helper()
+	kubectl(p.t, "delete", "pod", plainName, "-n", hadoopNamespace, ready)
+	if err := p.rm.SetNodeLabels(p.t.Context(), map[string]string{p.NodeHost(plainName): ""}); err != nil {
+		p.t.Error(err)
+	}
+}
+
+// sparkPool makes a pool whose worker has room for two executors at its floor, and grows to all CPUs. It returns the
+// name of the worker's pod.
+func (p *night) sparkPool() string {
+	p.t.Helper()
+	p.pool(`
+  size: {floor: {cpu: 200m, memory: 1536Mi}, ceiling: {cpu: "2", memory: 1536Mi}, step: {cpu: 200m, memory: 256Mi}}
+  identity: {coolDown: 1s}`)
+	p.active(1)
+	return "night-" + p.node.name
+}
+
+// sparkLoop submits Spark applications, one after the other.
+type sparkLoop struct {
+	p        *night
+	cancel   context.CancelFunc
+	finished chan struct{}
+
+	mu      sync.Mutex
+	job     *hadoop.Job
+	answers []time.Time // when right answers came
+	failed  int         // applications
+	lost    int         // executors before the end of their application
+}
+
+// query and rightAnswer are a query and its row.
+var (
+	query = fmt.Sprintf("select sum(s), count(*) from (select substr(md5(string(id)), 1, 2) k, sum(id) s "+
+		"from range(0, %d, 1, 4) group by k);", queryRows)
+	rightAnswer = fmt.Sprintf("%d\t256\n", queryRows*(queryRows-1)/2)
+)
+
+// loop starts submitting.
+func (p *night) loop() *sparkLoop {
+	p.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &sparkLoop{p: p, cancel: cancel, finished: make(chan struct{})}
+	address := object[corev1.Pod](p.t, "pod", "client", "-n", hadoopNamespace).Status.PodIP
+	go func() {
+		defer close(l.finished)
+		for ctx.Err() == nil {
+			l.once(ctx, address)
+		}
+	}()
+	p.t.Cleanup(l.end)
+	return l
+}
+
+// once runs an application to its end. When the context ends, the application is killed.
+func (l *sparkLoop) once(ctx context.Context, address string) {
+	j, err := hadoop.StartJob(l.p.SparkSQL(context.Background(), address, strings.Repeat(query, queriesPerJob),
+		map[string]string{
+			"spark.sql.shuffle.partitions":            "4",
+			"spark.yarn.executor.nodeLabelExpression": hadoop.Label,
+		}))
+	if err != nil {
+		l.p.t.Error(err)
+		l.cancel()
+		return
+	}
+	l.mu.Lock()
+	l.job = j
+	l.mu.Unlock()
+	right := 0
+	for running := true; running; {
+		select {
+		case <-j.Done():
+			running = false
+		case <-time.After(200 * time.Millisecond):
+		}
+		if ctx.Err() != nil {
+			l.kill(j)
+			return
+		}
+		now := strings.Count(j.Output(), rightAnswer)
+		l.mu.Lock()
+		for ; right < now; right++ {
+			l.answers = append(l.answers, time.Now())
+		}
+		l.mu.Unlock()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost += strings.Count(j.Output(), "Lost executor")
+	if err := j.Wait(context.Background()); err != nil || right != queriesPerJob {
+		l.failed++
+		l.p.t.Errorf("%d of %d answers are right: %v: %s", right, queriesPerJob, err, j.Output())
+	}
+}
+
+// kill kills all applications until the client of one has ended.
+func (l *sparkLoop) kill(j *hadoop.Job) {
+	ctx, cancel := context.WithTimeout(context.Background(), mostWait)
+	defer cancel()
+	for {
+		apps, err := l.p.rm.Apps(ctx, yarn.AppSubmitted, yarn.AppAccepted, yarn.AppRunning)
+		for _, app := range apps {
+			_, killErr := l.p.rm.Kill(ctx, app.ID)
+			err = errors.Join(err, killErr)
+		}
+		select {
+		case <-j.Done():
+			return
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			l.p.t.Errorf("a Spark application does not end: %v: %s", err, j.Output())
+			return
+		}
+	}
+}
+
+// end stops submitting, and ends the application that runs.
+func (l *sparkLoop) end() {
+	l.cancel()
+	<-l.finished
+}
+
+func (l *sparkLoop) answered() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.answers)
+}
+
+// between returns how many right answers came in a time.
+func (l *sparkLoop) between(from, to time.Time) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	in := slices.DeleteFunc(slices.Clone(l.answers), func(at time.Time) bool { return at.Before(from) || !at.Before(to) })
+	return len(in)
+}
+
+// output returns what the newest application's client has written.
+func (l *sparkLoop) output() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.job == nil {
+		return ""
+	}
+	return l.job.Output()
+}
