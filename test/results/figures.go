@@ -244,9 +244,7 @@ func sections() []section {
 				"",
 			},
 			{"the same, plain Kubernetes", "yarn", "spark_plain_p99_ratio", "%.2f ×", 0, goal{}, ""},
-			{"CPU used", "yarn", "spark_waterline_cpu_percent", "%.0f %%", 0, goal{}, ""},
-			{"the same, plain Kubernetes", "yarn", "spark_plain_cpu_percent", "%.0f %%", 0, goal{}, ""},
-			{"the same, Redis alone", "yarn", "spark_alone_cpu_percent", "%.0f %%", 0, goal{}, ""},
+			{"CPU used there", "yarn", "spark_waterline_cpu_percent", "%.0f %%", 0, goal{}, ""},
 		}},
 	}
 }
