@@ -289,7 +289,7 @@ func (l *sparkLoop) once(ctx context.Context, address string) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lost += strings.Count(j.Output(), "Lost executor")
+	l.lost += strings.Count(j.Output()[:max(strings.LastIndex(j.Output(), rightAnswer), 0)], "Lost executor")
 	if err := j.Wait(context.Background()); err != nil || right != queriesPerJob {
 		l.failed++
 		l.p.t.Errorf("%d of %d answers are right: %v: %s", right, queriesPerJob, err, j.Output())
