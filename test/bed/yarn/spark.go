@@ -98,6 +98,8 @@ func (p *Pods) SparkSQL(ctx context.Context, address, queries string, conf map[s
 		"spark.yarn.stagingDir":           "file://" + sharedDir + "/spark-staging",
 		"spark.sql.catalogImplementation": "in-memory",
 		"spark.sql.warehouse.dir":         "/tmp/warehouse",
+		// The native library of zstd, the default, needs libpthread.so.0, which the image lacks: the driver would not answer.
+		"spark.shuffle.mapStatus.compression.codec": "lz4",
 	})
 	command := []string{"env", "HADOOP_CONF_DIR=" + confDir, "/opt/java/bin/java", "-Xmx512m", "-XX:+UseSerialGC"}
 	for _, name := range sparkOpens {
