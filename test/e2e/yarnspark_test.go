@@ -38,13 +38,14 @@ const (
 )
 
 // sparkPolicy sells more than the smallest pool requests, however busy the machine is. How much CPU the pool's
-// containers get does not depend on that: weights and suppression are those of the default.
+// containers get does not depend on that: weights and suppression are those of the default. Only minBatch is not. It is
+// below what Redis and the node leave, and lets a NodeManager start and Spark go on while something else uses all CPUs.
 const sparkPolicy = `apiVersion: waterline.io/v1alpha1
 kind: ColocationPolicy
 metadata: {name: spark}
 spec:
   mode: Enforce
-  cpu: {waterline: 100%, method: Static, ratio: 1000%}
+  cpu: {waterline: 100%, method: Static, ratio: 1000%, minBatch: 25%}
   memory: {waterline: 90%, method: Realtime}
 `
 
