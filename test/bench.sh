@@ -32,7 +32,7 @@ echo "=== a pool of 500 NodeManagers, with a fake ResourceManager: seven minutes
 WATERLINE_BENCH=$PWD/out/bench/yarn.json go test -count=1 -timeout 40m -v ./test/e2e -run TestAPIPoolFigures -args -on=api | grep -v '^{'
 echo "=== a night of jobs on a pool of real NodeManagers, and resizes: ten minutes"
 WATERLINE_BENCH=$PWD/out/bench/yarn.json go test -count=1 -timeout 40m -v ./test/e2e -run 'TestPoolNight|TestPoolHarm/Resize' -args -on=yarn | grep -v '^{'
-echo "=== Spark beside Redis, in NodeManagers in pods of a real node: twelve minutes"
+echo "=== Spark beside Redis, in NodeManagers in pods of a real node: fifteen minutes"
 WATERLINE_SOAK=1 make --no-print-directory yarn-bed hadoop-image
 WATERLINE_BENCH=$PWD/out/bench/yarn.json go test -count=1 -timeout 40m -v ./test/e2e -run TestYARNSpark | grep -v '^{'
 echo "=== transcode, on a cluster of this machine"

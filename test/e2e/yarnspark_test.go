@@ -56,7 +56,7 @@ spec:
 func TestYARNSpark(t *testing.T) {
 	if !soak && benchFile == "" {
 		t.Skip("neither WATERLINE_SOAK nor WATERLINE_BENCH is set: Spark is a download of 520 MB, and the test takes " +
-			"twelve minutes")
+			"fifteen minutes")
 	}
 	if *on != "host" {
 		t.Skip("the experiment runs on the node itself")
@@ -91,7 +91,7 @@ func TestYARNSpark(t *testing.T) {
 	}
 	runs, err := redisbench.Measure(t.Context(), "spark", redisbench.Config{
 		Config: sandbox.Config{Helper: filepath.Join(built, "bin/lab")}, Node: node, Seconds: sparkSeconds, Repeats: 1,
-		Latest: time.Minute, // a figure says how late the generator was
+		Latest: time.Minute, // no run is repeated, which would take too long
 	}, cells)
 	if err != nil {
 		t.Fatal(err)
@@ -127,13 +127,20 @@ func TestYARNSpark(t *testing.T) {
 		}
 	}
 	metrics["spark_failed_jobs"], metrics["spark_containers_killed_early"] = float64(failed), float64(lost)
+	if failed+lost > 0 {
+		t.Errorf("%d Spark applications failed, and %d executors were lost", failed, lost)
+	}
+	if slices.ContainsFunc(runs.Counted, func(r redisbench.Run) bool {
+		return measure.Quantile(r.Late, 0.99) > measure.Millis(load.LateLimit)
+	}) {
+		t.Skipf("the machine was too busy to measure: the generator of requests was late by more than %v, p99. These "+
+			"figures are not written: %v", load.LateLimit, metrics)
+	}
 	if plain, kept := metrics["spark_plain_p99_ratio"], metrics["spark_waterline_p99_ratio"]; kept > plain {
 		t.Errorf("p99 is %v times that of Redis alone, and %v times without Waterline", kept, plain)
 	}
 	c := &crowd{fake: &fake{t: t, groups: p.groups}}
-	c.judge("yarn", withOthers(t, "yarn", metrics), map[string]float64{
-		"spark_failed_jobs": 0, "spark_containers_killed_early": 0,
-	})
+	c.judge("yarn", withOthers(t, "yarn", metrics), nil)
 }
 
 // labNode returns this machine as a node for an experiment. What is made there is deleted when the test ends.
