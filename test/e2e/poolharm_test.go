@@ -242,7 +242,13 @@ func TestPoolPairFailover(t *testing.T) {
 		active = 2
 	}
 	began := time.Now()
-	l.killRM(active)
+	l.endRM(active)
+	// Not started before the other is active: it would take part in the election, and may win it.
+	eventually(t, "the standby is active", func() (bool, string) {
+		now, err := l.rm.Active(t.Context())
+		return err == nil && now.Address != first.Address, fmt.Sprintf("%+v, %v", now, err)
+	})
+	l.startRM(active)
 	y.becomes(t, "pair", "another ResourceManager is active", func(p *v1alpha1.WorkerPool) bool {
 		rm := p.Status.ResourceManager
 		return rm != nil && rm.Address != first.Address

@@ -533,11 +533,23 @@ func (l *livePool) idle() {
 // killRM ends a ResourceManager as kill -9 does, and starts it again.
 func (l *livePool) killRM(i int) {
 	l.t.Helper()
+	l.endRM(i)
+	l.startRM(i)
+}
+
+// endRM ends a ResourceManager as kill -9 does.
+func (l *livePool) endRM(i int) {
+	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), time.Minute)
 	defer cancel()
 	if err := hadoopBed.RM(i).Kill(ctx); err != nil {
 		l.t.Fatal(err)
 	}
+}
+
+// startRM starts a ResourceManager.
+func (l *livePool) startRM(i int) {
+	l.t.Helper()
 	if err := hadoopBed.RM(i).Start(); err != nil {
 		l.t.Fatal(err)
 	}
