@@ -23,7 +23,7 @@ build: ## build waterline, waterline-agent, waterline-manager and the lab into o
 	@mkdir -p $(BIN)
 	$(FAST) go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/... ./test/lab
 
-demo: build ## show on this machine's kernel that twice the weight gets twice the CPU (root, about 45 s)
+demo: build ## a full machine with a server that does not notice, and weights, on this kernel (root, about 90 s)
 	$(BIN)/waterline demo
 
 demo-vm: build vm ## the same on cgroup v2, in a virtual machine

@@ -161,11 +161,14 @@ type CPUSpec struct {
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9]?[0-9]([.][0-9])?)%$')",message="write a percentage from 0% to 100%"
 	Mid string `json:"mid,omitempty"`
-	// Suppression is how batch is limited to the CPU that online pods leave. CPUSet (the default) runs batch on fewer
-	// CPUs, with a CFS quota in addition below one CPU: no batch thread is throttled while it holds a lock. Quota sets
-	// a CFS quota on each batch pod, exact to 10 milli-cores: for small nodes. Both runs batch on the fewest sufficient
-	// CPUs and sets the quotas. None does not limit batch.
-	// +kubebuilder:validation:Enum=CPUSet;Quota;Both;None
+	// Suppression is how much CPU batch may use. OnHarm (the default) lets it use the whole machine while no online pod
+	// waits longer for CPUs than without batch, and pushes it back within 300 ms when one does, to the CPU that online
+	// pods leave under the waterline at the least. Where waiting cannot be measured, it is limited to that CPU. The
+	// others always limit it to that: CPUSet runs batch on fewer CPUs, with a CFS quota in addition below one CPU: no
+	// batch thread is throttled while it holds a lock. Quota sets a CFS quota on each batch pod, exact to 10
+	// milli-cores: for small nodes. Both runs batch on the fewest sufficient CPUs and sets the quotas. None does not
+	// limit batch.
+	// +kubebuilder:validation:Enum=OnHarm;CPUSet;Quota;Both;None
 	Suppression string `json:"suppression,omitempty"`
 	// MinBatch is the part of the capacity that batch may always use, however much CPU online pods need, from 0% to
 	// 100%. Even there online pods come first by weight. Raise it where batch jobs must make progress. Default 0%.

@@ -55,6 +55,11 @@ type NodeReportStatus struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	Unsupported []string `json:"unsupported,omitempty"`
+	// HarmSignal is how the node knows whether online pods lack CPU while batch runs, under suppression OnHarm:
+	// RunQueueDelay, by their tasks' waits for a CPU every 100 ms, or Pressure, by their CPU pressure each second. It is
+	// empty while this is not known: batch then gets what online pods leave under the waterline.
+	// +kubebuilder:validation:MaxLength=64
+	HarmSignal string `json:"harmSignal,omitempty"`
 	// Hot is the reason why nothing is sold although there may be an offer, such as MemoryExhausted. It is empty while the
 	// node is not hot.
 	// +kubebuilder:validation:MaxLength=64

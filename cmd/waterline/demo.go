@@ -14,15 +14,15 @@ import (
 )
 
 // demoExperiments lists the experiments that the demo runs, in order.
-func demoExperiments() []string { return []string{"weights", "preempt", "drift"} }
+func demoExperiments() []string { return []string{"fill", "weights", "preempt", "drift"} }
 
 func demoCommand() *cobra.Command {
 	var cfg experiment.Config
 	var out string
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show in under a minute what Waterline does, on this machine and without a cluster",
-		Long: `Show in under a minute what Waterline does, on this machine and without a cluster: three experiments with the real agent
+		Short: "Show in under two minutes what Waterline does, on this machine and without a cluster",
+		Long: `Show in under two minutes what Waterline does, on this machine and without a cluster: four experiments with the real agent
 and real load, then their tables and a report to open in a browser. It needs root, takes most of the CPU meanwhile, and
 leaves nothing behind.`,
 		Example: "  sudo waterline demo --out /tmp/demo",

@@ -53,7 +53,7 @@ func printNode(out io.Writer, name string, e *serve.NodeExplanation) error {
 	both("- requests of those not measured yet", func(a *model.Account) int64 { return a.Use.Unmeasured })
 	both("- idle, but a pod's alone", func(a *model.Account) int64 { return a.Use.IdleExclusive })
 	some("- page cache protected for online pods", func(a *model.Account) int64 { return a.Use.Protected })
-	both("= batch may use now", func(a *model.Account) int64 { return a.Allow })
+	both("= left for batch", func(a *model.Account) int64 { return a.Allow })
 	some("  of that, of batch pods that did not buy it", func(a *model.Account) int64 { return a.Use.Unsold })
 	both("  batch uses", func(a *model.Account) int64 { return a.Use.Batch })
 	line("", "", "")

@@ -50,6 +50,10 @@ func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 			if !m.TakeGlance(g) {
 				continue
 			}
+		case <-m.Waited():
+			if !m.TakeWaited() {
+				continue
+			}
 		case <-a.delivery.Ended():
 			m.News = true
 		case <-timer.C:

@@ -44,6 +44,8 @@ type Experiment struct {
 // All lists the experiments in the order in which they explain each other.
 func All() []Experiment {
 	return []Experiment{
+		{"fill", "A server alone, beside batch in plain cgroups, and beside batch with Waterline: the CPU that is used, " +
+			"and the server's latency.", 5, fill, nil},
 		{"weights", "Two pods with equal requests are annotated 8192 and 16384: the second gets twice the CPU time.", 10,
 			weights, nil},
 		{"preempt", "Three pods of equal weight fill the machine, then a pod annotated 262144 arrives and takes the " +

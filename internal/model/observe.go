@@ -15,6 +15,9 @@ type Observe struct {
 	Glances   GlanceMark `json:",omitzero"` // what glances are compared with; the zero value: no glances are needed
 	// Cgroups of batch pods outside of class BestEffort, whose use glances count as that of batch.
 	Beside []string `json:",omitempty"`
+	// Online pods whose waiting for CPUs is sampled, ordered by UID, and the time between two samples.
+	Waits      []WaitMark    `json:",omitempty"`
+	WaitsEvery time.Duration `json:",omitempty"`
 }
 
 // Detail is what must be observed of one pod beyond its CPU use, which is measured each second, and its memory and

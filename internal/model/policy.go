@@ -39,6 +39,7 @@ const (
 	SuppressByCpuset SuppressMethod = "CPUSet" // batch runs on fewer CPUs
 	SuppressByQuota  SuppressMethod = "Quota"  // each batch pod has a CFS quota
 	SuppressByBoth   SuppressMethod = "Both"   // batch runs on as few CPUs as hold it, and has the quota
+	SuppressOnHarm   SuppressMethod = "OnHarm" // batch is not limited while no online pod is harmed
 )
 
 // Policy is what an operator allows on a node, with every default filled in.

@@ -106,6 +106,10 @@ const (
 	BatchMinimum    Code = "BatchMinimum"    // the minimum for batch in the policy, though online pods leave less
 	OnlineRose      Code = "OnlineRose"      // usage of online pods or the system suddenly rose
 	OnlineWaits     Code = "OnlineWaits"     // online pods wait for CPUs, so a part is withheld from batch
+	OnlineHarmed    Code = "OnlineHarmed"    // an online pod waits longer than without batch, so batch gets less
+	BatchFree       Code = "BatchFree"       // no online pod is harmed, so batch may use the whole machine
+	BatchProbes     Code = "BatchProbes"     // no online pod is harmed any more, so batch gets more again
+	HarmUnknown     Code = "HarmUnknown"     // an online pod has no signal of harm, so batch gets what is left
 	BatchSuppressed Code = "BatchSuppressed" // the pod's part of the limit of all batch pods
 	BatchCPUs       Code = "BatchCPUs"       // number of CPUs that hold the limit of batch
 )

@@ -115,7 +115,7 @@ type Account struct {
 	Bound     TierAmounts     // requests of pods bound to the node
 	Room      TierAmounts     // what could be sold per tier now, bound requests included
 	Offer     TierAmounts     // what is sold per tier; follows Room down at once and up slowly
-	Allow     int64           // what batch may use now
+	Allow     int64           // what is left for batch now under the waterline
 	Reason    Reason          // of the offer
 }
 
@@ -174,10 +174,11 @@ type Report struct {
 	Generation  int64  // of that policy
 	Mode        Mode
 	Selling     SellState
-	Slack       *Slack    `json:"-"` // nil: nothing was measured yet
-	Unsupported []Code    // features of the policy that the node's kernel does not support
-	Hot         Code      // why nothing is sold although there may be an offer; "": the node is not hot
-	Evict       *Eviction // batch pod that should leave the node; nil: none
-	Unrestored  int64     // files that Waterline wrote in mode Enforce and has still to restore in another mode
-	Write       bool      // it is to be written now
+	Slack       *Slack     `json:"-"` // nil: nothing was measured yet
+	Unsupported []Code     // features of the policy that the node's kernel does not support
+	Harm        HarmSignal // by which harm to online pods is known; "": it is not, or not searched
+	Hot         Code       // why nothing is sold although there may be an offer; "": the node is not hot
+	Evict       *Eviction  // batch pod that should leave the node; nil: none
+	Unrestored  int64      // files that Waterline wrote in mode Enforce and has still to restore in another mode
+	Write       bool       // it is to be written now
 }

@@ -24,7 +24,7 @@ func TestAPIChart(t *testing.T) {
 			`"namespaces":[{"selector":{"matchLabels":{"team":"video"}},"max":262144}]},` +
 			`"podDefaults":[{"selector":{"matchLabels":{"app":"x"}},"cpuShare":10240}]}`,
 			"--set", "agent.kubeletInsecureTLS=true,image.tag=v1," +
-				"paths.podResources=,paths.state=,paths.proc=/proc,monitoring.dashboard=true"},
+				"paths.podResources=,paths.state=,paths.proc=,monitoring.dashboard=true"},
 		{"--set", "manager.replicas=1,manager.webhook.url=https://192.0.2.1:9443,manager.webhook.timeoutSeconds=5"},
 		{"--set", "paths.kubepods=kubepods.slice,agent.seLinuxType="},
 		{"--set", "paths.kubepods=kubelet/kubepods,paths.cgroupVersion=1,priorityQuota=false"},

@@ -345,7 +345,7 @@ func (n *node) checkExplained() {
 		n.t.Fatalf("explain: %v: %s", err, out)
 	}
 	number := `(-?[\d.]+)`
-	row := regexp.MustCompile(`(?m)^ *(filled up to|-|= batch may use now)(.*?) +` + number + ` +` + number + ` GiB *$`)
+	row := regexp.MustCompile(`(?m)^ *(filled up to|-|= left for batch)(.*?) +` + number + ` +` + number + ` GiB *$`)
 	rows := row.FindAllStringSubmatch(out, -1)
 	var sum [2]float64
 	for _, row := range rows {

@@ -283,6 +283,50 @@ func TestSuppressByCPUSet(t *testing.T) {
 	n.until("batch has all CPUs back", func() bool { return n.cpus() == all })
 }
 
+// TestSuppressOnHarm lets batch have the whole machine while an online pod hardly waits, then gives batch a weight that
+// makes the pod wait. The machine is the real one, because waits are those of real tasks.
+func TestSuppressOnHarm(t *testing.T) {
+	n := newSuppressNode(t)
+	n.proc = ""
+	r := n.agentBy(model.SuppressOnHarm)
+	for range runtime.NumCPU() {
+		n.load(n.job)
+	}
+	online := n.load(n.web)
+	unlimited := func() bool { return n.raw(n.job, model.Quota) == model.Unlimited }
+	times, most := 1, 2*time.Second
+	if soak() {
+		times = 20
+	}
+	if emulated() {
+		most = 10 * time.Second
+	}
+	var back []time.Duration
+	for range times {
+		n.until("batch may use the whole machine", func() bool {
+			var harm *model.Harm
+			_ = r.agent.View(t.Context(), func(v *agent.View) { harm = v.Plan.Harm })
+			return unlimited() && harm != nil && harm.Known && harm.Signal == model.HarmByDelay
+		})
+		n.set(n.layout.Class(model.BestEffort), model.Shares, 40_000)
+		back = append(back, n.until("batch is pushed back", func() bool { return !unlimited() }))
+		limited := n.cores()
+		if limited > n.milli*95/100 {
+			t.Errorf("batch may use %d of %d mCPU while the online pod waits", limited, n.milli)
+		}
+		n.set(n.layout.Class(model.BestEffort), model.Shares, model.MinShares)
+		n.until("batch gets more again", func() bool { return n.cores() > limited+n.milli/50 })
+	}
+	slices.Sort(back)
+	t.Logf("the online pod waits -> batch has less: %s", back)
+	if middle := back[len(back)/2]; middle > most {
+		t.Errorf("in the median, batch has less after %s", middle)
+	}
+	end(online)
+	r.set(func(p *model.Policy) { p.Suppress.By = model.SuppressByNone })
+	n.expect(n.job, model.Quota, model.Unlimited)
+}
+
 func number(t *testing.T, text string) (n int) {
 	t.Helper()
 	if _, err := fmt.Sscan(text, &n); err != nil {

@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,6 +14,7 @@ import (
 	"github.com/waterline-io/waterline/internal/experiment/report"
 	"github.com/waterline-io/waterline/test/lab/colocate"
 	"github.com/waterline-io/waterline/test/lab/kube"
+	"github.com/waterline-io/waterline/test/lab/redisbench"
 )
 
 func colocateCommand() *cobra.Command {
@@ -48,6 +52,10 @@ end. Modes alone and plain have a policy that is disabled.`,
 				}
 				cfg.Loads = append(cfg.Loads, float64(percent)/100)
 			}
+			if _, known := redisbench.Stressors()[cfg.Stressor]; !known && cfg.Stressor != "" {
+				return usageError{fmt.Errorf("--batch %q: write one of %s", cfg.Stressor,
+					strings.Join(slices.Sorted(maps.Keys(redisbench.Stressors())), ", "))}
+			}
 			return cmp.Or(
 				noArguments(cmd, args),
 				inRange("seconds", cfg.Seconds, 1, maxSeconds),
@@ -69,11 +77,15 @@ end. Modes alone and plain have a policy that is disabled.`,
 	flags.IntVar(&cfg.Seconds, "seconds", colocate.DefaultSeconds, "how long to measure each mode at each load")
 	flags.IntVar(&cfg.Repeats, "repeats", colocate.DefaultRepeats, "how often to measure each")
 	flags.IntVar(&cfg.Settle, "settle", 0, fmt.Sprintf(
-		"seconds that mode waterline runs before it is measured (default 3; with --in-pods %d)", colocate.NodeSettle))
+		"seconds that mode waterline runs before it is measured (default %d; with --in-pods %d)", colocate.Settle,
+		colocate.NodeSettle))
 	flags.IntSliceVar(&loads, "load", []int{30, 60},
 		"percent of one CPU that the requests take together; can be given more than once")
 	flags.StringVar(&cfg.Policy, "policy", "",
-		"file with the ColocationPolicy of mode waterline (default: waterline 100 %, suppression by CPU set)")
+		"file with the ColocationPolicy of mode waterline (default: waterline 100 %, suppression by harm)")
+	kinds := slices.Sorted(maps.Keys(redisbench.Stressors()))
+	flags.StringVar(&cfg.Stressor, "batch", "", "batch is stress-ng alone, of kind "+strings.Join(kinds, ", ")+
+		" (default: ffmpeg, and stress-ng of kind matrix)")
 	pods.flags(cmd)
 	out.flags(cmd)
 	sandboxFlags(cmd, &cfg.Config.Config)

@@ -87,7 +87,7 @@ node only, and deletes it at the end. Mode alone has a policy that is disabled.`
 		"percent of the machine's CPUs that the requests take together, in the mean of the day")
 	flags.IntVar(&cfg.Repeats, "repeats", headline.DefaultRepeats, "how often to measure each")
 	flags.StringVar(&cfg.Policy, "policy", "",
-		"file with the ColocationPolicy (default: waterline 100 %, suppression by CPU set)")
+		"file with the ColocationPolicy (default: waterline 100 %, suppression by harm)")
 	pods.flags(cmd)
 	out.flags(cmd)
 	sandboxFlags(cmd, &cfg.Config.Config)

@@ -33,7 +33,10 @@ func (r *Reports) Write(ctx context.Context, uid string, report model.Report) er
 	status := map[string]any{
 		"policy": report.Policy, "policyGeneration": report.Generation, "mode": report.Mode, "selling": nil,
 		"unsupported": report.Unsupported, "cpu": nil, "memory": nil,
-		"hot": nil, "eviction": nil, "unrestored": nil, "changed": time.Now().UTC().Format(time.RFC3339),
+		"hot": nil, "harmSignal": nil, "eviction": nil, "unrestored": nil, "changed": time.Now().UTC().Format(time.RFC3339),
+	}
+	if report.Harm != "" {
+		status["harmSignal"] = report.Harm
 	}
 	if report.Hot != "" {
 		status["hot"] = report.Hot

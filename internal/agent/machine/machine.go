@@ -51,8 +51,9 @@ type Machine struct {
 
 	tree      *host.Tree // nil: the kubelet's cgroups were not found yet
 	meter     *host.Meter
-	glancer   *host.Glancer
+	eyes      *eyes
 	glances   *glances
+	waits     []model.PodWait    // buffer of the last observation
 	reclaimer *acthost.Reclaimer // nil: this kernel has no memory.reclaim
 	reclaimed *model.Reclaimed   // since the last round; nil: nothing
 	claiming  bool               // a batch pod has memory reclaimed
@@ -150,7 +151,7 @@ func (m *Machine) Find() error {
 		layout.Root)
 	m.tree = host.NewTree(m.mount, layout, m.watcher)
 	m.meter = host.NewMeter(m.mount, layout, m.cfg.Proc)
-	m.glancer = host.NewGlancer(m.mount, layout, m.cfg.Proc)
+	m.eyes = &eyes{host.NewGlancer(m.mount, layout, m.cfg.Proc), host.NewWaits(layout, m.cfg.Proc)}
 	m.News = true
 	return nil
 }
@@ -254,7 +255,7 @@ func (m *Machine) Apply(plan *model.Plan) []model.Incident {
 		m.claiming = true
 		m.reclaimer.Ask(*plan.Reclaim)
 	}
-	m.glances.compare(m.glancer, &plan.Observe)
+	m.glances.compare(m.eyes, &plan.Observe)
 	return incidents
 }
 
@@ -295,4 +296,15 @@ func (m *Machine) TakeGlance(g model.Glance) bool {
 	}
 	m.glance, m.News = g, true
 	return true
+}
+
+// Waited delivers a value when an online pod waited longer than its mark says, for [Machine.TakeWaited].
+func (m *Machine) Waited() <-chan struct{} { return m.glances.waited }
+
+// TakeWaited reports whether a pod still waited longer than its mark says: a round may have come since.
+func (m *Machine) TakeWaited() bool {
+	m.waits = m.glances.take(m.waits[:0])
+	long := exceeded(m.observed.Waits, m.waits)
+	m.News = m.News || long
+	return long
 }

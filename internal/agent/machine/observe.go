@@ -28,6 +28,8 @@ func (m *Machine) Observe(n *model.Node, once Once) {
 	n.Glance, n.Reclaiming = m.glance, m.claiming
 	n.Confined, n.Reclaimed = once.confined, once.reclaimed
 	n.Load = m.Load() // with the age that it has now
+	m.waits = m.glances.take(m.waits[:0])
+	n.Waits = m.waits
 }
 
 // Need starts to observe what a plan needs, and reports whether the plan must be decided anew for that: it needs

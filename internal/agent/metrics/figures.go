@@ -16,6 +16,7 @@ type figures struct {
 	availCPU    series // cores
 	availMemory series // bytes
 	suppressed  series // cores
+	lacking     series // cores
 	runnable    series // tasks
 	stolen      series // cores
 	throttled   series // share of the CFS periods of online pods in which their quota throttled them
@@ -48,14 +49,18 @@ var stalls = [...]struct{ resource, tasks string }{
 const stale = 1500 * time.Millisecond
 
 // note records one measurement and the decisions that rest on it.
-func (f *figures) note(l *model.Load, pods []*model.Pod, slack *model.Slack, suppress *model.Suppression) {
+func (f *figures) note(l *model.Load, pods []*model.Pod, plan *model.Plan) {
+	slack := plan.Slack
 	if !f.at.add(l.Clock) {
 		return
 	}
 	if slack != nil {
 		f.availCPU.put(&f.at, float64(slack.CPU.Allow)/1000)
 		f.availMemory.put(&f.at, float64(slack.Memory.Allow))
-		f.suppressed.put(&f.at, float64(suppressed(slack, suppress))/1000)
+		f.suppressed.put(&f.at, float64(suppressed(slack, plan.Suppress))/1000)
+	}
+	if plan.Harm != nil && plan.Harm.Known {
+		f.lacking.put(&f.at, float64(plan.Harm.Milli)/1000)
 	}
 	f.runnable.put(&f.at, float64(l.Runnable))
 	if at := l.Node.CPU.At; at != 0 && l.Age(at) <= stale {
@@ -156,10 +161,13 @@ func (f *figures) collect(now time.Duration, metric emit) {
 				metric(prometheus.GaugeValue, name, help, max(mean, 0), append(labels, "window", w.name)...)
 			}
 		}
-		show(&f.availCPU, v1alpha1.MetricBatchCPUAvailable, "CPU that batch may use, the mean over a window.")
+		show(&f.availCPU, v1alpha1.MetricBatchCPUAvailable,
+			"CPU that online pods leave for batch under the waterline, the mean over a window.")
 		show(&f.availMemory, v1alpha1.MetricBatchMemoryAvailable, "Memory that batch may use, the mean over a window.")
 		show(&f.suppressed, v1alpha1.MetricBatchCPUSuppressed,
 			"CPU that batch pods request and may not use now, the mean over a window.")
+		show(&f.lacking, v1alpha1.MetricOnlineCPULacking,
+			"CPU that online pods lack because of batch, the mean over a window.")
 		show(&f.runnable, v1alpha1.MetricRunnable, "Tasks that run or wait for a CPU, the mean over a window.")
 		show(&f.stolen, v1alpha1.MetricCPUStolen, "CPU that the hypervisor gave to others, the mean over a window.")
 		show(&f.throttled, v1alpha1.MetricThrottled,

@@ -50,7 +50,7 @@ func TestUsers(t *testing.T) {
 			var f figures
 			l := load()
 			c.miss(l)
-			f.note(l, pods, nil, nil)
+			f.note(l, pods, &model.Plan{})
 			for i, want := range c.want {
 				got, ok := f.cpu[i].mean(&f.at, now, time.Second)
 				if ok != (want != gap) || ok && (got < want-1e-6 || got > want+1e-6) {
@@ -77,7 +77,7 @@ func TestUsersMean(t *testing.T) {
 		now := time.Duration(i+1) * time.Second
 		node := []int64{3400, 2800}[i%2]
 		f.note(&model.Load{Clock: now, Stolen: 250, Node: usage(now, node),
-			Classes: [3]model.Usage{usage(now, 3000), usage(now, 0), usage(now, 0)}}, nil, nil, nil)
+			Classes: [3]model.Usage{usage(now, 3000), usage(now, 0), usage(now, 0)}}, nil, &model.Plan{})
 	}
 	shown := map[string]float64{}
 	f.collect(seconds*time.Second, func(_ prometheus.ValueType, name, _ string, value float64, labels ...string) {

@@ -35,7 +35,7 @@ func (r *Recorder) Round(before, now *model.Plan, took time.Duration) {
 
 // Measured records a measurement and the plan that rests on it.
 func (r *Recorder) Measured(l *model.Load, pods []*model.Pod, plan *model.Plan) {
-	r.figures.note(l, pods, plan.Slack, plan.Suppress)
+	r.figures.note(l, pods, plan)
 }
 
 // Audit records a complete comparison of plan and kernel.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node/evict"
+	"github.com/waterline-io/waterline/internal/decide/node/harm"
 	"github.com/waterline-io/waterline/internal/decide/node/quota"
 	"github.com/waterline-io/waterline/internal/decide/node/slack"
 	"github.com/waterline-io/waterline/internal/fixture"
@@ -90,7 +91,27 @@ func randomMachine(r *rand.Rand) *world {
 			w.state.Memory.Short = true
 		}
 	}
+	p.Suppress = model.SuppressPolicy{
+		By: one(r, model.SuppressOnHarm, model.SuppressOnHarm, model.SuppressByCpuset, model.SuppressByQuota,
+			model.SuppressByBoth, model.SuppressByNone, ""),
+		MinBatch: one[int64](r, 0, 0, 100),
+	}
+	randomWaits(r, w)
 	return w
+}
+
+// randomWaits samples most of the pods, twice.
+func randomWaits(r *rand.Rand, w *world) {
+	now := w.node.Load.Clock
+	for _, p := range w.node.Pods {
+		if r.IntN(6) == 0 {
+			continue
+		}
+		s := model.PodWait{UID: p.UID, At: now - time.Second}
+		w.state.Harm.Pods = append(w.state.Harm.Pods, harm.Pod{UID: p.UID, At: s.At, Seen: s.At})
+		s.At, s.Ran, s.Waited = now, time.Duration(r.IntN(2000))*time.Millisecond, time.Duration(r.IntN(900))*time.Millisecond
+		w.node.Waits = append(w.node.Waits, s)
+	}
 }
 
 // randomBursts gives containers limits, throttles some of them, and may make the machine cool for a long time.
@@ -234,6 +255,9 @@ func spoil(r *rand.Rand, w *world) {
 	usage(&n.Load.Classes[model.Guaranteed])
 	for i := range n.Load.Pods {
 		usage(&n.Load.Pods[i].Usage)
+	}
+	for i := range n.Waits {
+		all = append(all, (*int64)(&n.Waits[i].Ran), (*int64)(&n.Waits[i].Waited), (*int64)(&n.Waits[i].At))
 	}
 	for _, pod := range n.Pods {
 		all = append(all, &pod.RequestMilli, &pod.LimitMilli, &pod.MemoryRequest, &pod.MemoryLimit, &pod.Batch.CPU,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
 	"github.com/waterline-io/waterline/internal/decide/node/evict"
+	"github.com/waterline-io/waterline/internal/decide/node/harm"
 	"github.com/waterline-io/waterline/internal/decide/node/memory"
 	"github.com/waterline-io/waterline/internal/decide/node/predict"
 	"github.com/waterline-io/waterline/internal/decide/node/privilege"
@@ -125,6 +126,9 @@ func report(n *model.Node, policy *model.Policy, plan *model.Plan) {
 		plan.Report.Unrestored = int64(left)
 		wake(plan, n.Now.Add(restoredIn))
 	}
+	if plan.Harm != nil && plan.Harm.Known {
+		plan.Report.Harm = plan.Harm.Signal
+	}
 	for _, reason := range plan.Unsupported {
 		plan.Report.Unsupported = append(plan.Report.Unsupported, reason.Code)
 	}
@@ -145,7 +149,10 @@ func sell(n *model.Node, policy *model.Policy, plan *model.Plan, state State, as
 	if !next.IsZero() {
 		wake(plan, next)
 	}
-	plan.Suppress, state.Suppress = suppress.Decide(n, policy, plan.Slack, state.Suppress)
+	batch := suppress.Running(n.Pods, &n.Tree)
+	plan.Harm, state.Harm = harm.Decide(n, policy, !batch || suppress.Asleep(&plan.Slack.CPU.Use, n.Load.CPUMilli),
+		state.Suppress.Exhausted(n.Load.Clock, plan.Slack.CPU.Capacity), state.Harm)
+	plan.Suppress, state.Suppress = suppress.Decide(n, policy, plan.Slack, plan.Harm, state.Suppress)
 	state.Interference = searchInterference(n, policy, plan, state.Interference)
 	plan.Evict, state.Evict = evict.Decide(n, policy, evict.Others{
 		Slack: plan.Slack, Suppress: plan.Suppress, Interference: plan.Interference, Limited: limited(n, policy, &state),

@@ -3,6 +3,7 @@ package node
 import (
 	"slices"
 
+	"github.com/waterline-io/waterline/internal/decide/node/harm"
 	"github.com/waterline-io/waterline/internal/decide/node/memory"
 	"github.com/waterline-io/waterline/internal/decide/node/quota"
 	"github.com/waterline-io/waterline/internal/decide/node/suppress"
@@ -22,6 +23,11 @@ func observe(n *model.Node, policy *model.Policy, plan *model.Plan, state *State
 		!suppress.Asleep(&plan.Slack.CPU.Use, n.Load.CPUMilli) {
 		o.Glances = suppress.Mark(n, policy, &plan.Slack.CPU, &state.Suppress)
 		o.Beside = suppress.Beside(n)
+	}
+	if policy.Suppress.By == model.SuppressOnHarm && n.PodsKnown && n.Load != nil && plan.Slack != nil {
+		quiet := !suppress.Running(n.Pods, &n.Tree) || suppress.Asleep(&plan.Slack.CPU.Use, n.Load.CPUMilli)
+		_, lower := state.Suppress.Bears()
+		o.Waits, o.WaitsEvery = harm.Marks(n, &state.Harm, quiet, lower && policy.Mode == model.ModeEnforce)
 	}
 	p := perPod{
 		n: n, policy: policy,

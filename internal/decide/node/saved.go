@@ -27,7 +27,10 @@ func (s State) Restarted() State {
 // Learned returns the part of a state that counts after a reboot: what was learned of the online pods. All else is
 // about cgroups, which do not outlive a reboot, or about a clock that started anew.
 func (s State) Learned() State {
-	return State{Peaks: predict.State{CPU: s.Peaks.CPU, Memory: s.Peaks.Memory, Owners: s.Peaks.Owners}}
+	return State{
+		Peaks: predict.State{CPU: s.Peaks.CPU, Memory: s.Peaks.Memory, Owners: s.Peaks.Owners},
+		Harm:  s.Harm.Learned(),
+	}
 }
 
 // MustSave reports whether a state must be saved before its plan is carried out, given the state that was saved last

@@ -7,6 +7,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
 	"github.com/waterline-io/waterline/internal/decide/node/evict"
+	"github.com/waterline-io/waterline/internal/decide/node/harm"
 	"github.com/waterline-io/waterline/internal/decide/node/interference"
 	"github.com/waterline-io/waterline/internal/decide/node/memory"
 	"github.com/waterline-io/waterline/internal/decide/node/predict"
@@ -36,6 +37,7 @@ type State struct {
 	Peaks predict.State // usage of the online pods in the past
 	Slack slack.State   // offers
 
+	Harm         harm.State          `json:",omitzero"` // how long online pods wait
 	Suppress     suppress.State      // CPU that batch may use
 	Quota        quota.State         // bursts of online pods
 	Memory       memory.State        // memory limits of batch pods, and reclaim

@@ -40,6 +40,7 @@ import (
 //	reclaiming yes|no                 reclaimed UID ASKED FREED [ERROR]    what came of asking a pod for memory
 //	load best=CPUS                    of class BestEffort
 //	pod ... [waits=PART] [throttled=PERIODS]    for a CPU, in thousandths of the time; by the pod's own quota
+//	pod ... [delays=PART]    of its tasks, in thousandths of the time that they ran; -1: they are not sampled
 //	glance node=CPUS pods=CPUS best=CPUS    400 ms after the last measurement, until the next load
 //	inside POD CONTAINER CPUS [PERIODS]    what a container uses, and in how many periods its quota stops it
 //	brief                             accounts are not printed any more

@@ -39,6 +39,7 @@ type podLoad struct {
 	model.Amount
 	age         time.Duration
 	waits       int64 // for a CPU, in thousandths of the time
+	delays      int64 // of its tasks, in thousandths of the time that they ran; -1: they are not sampled
 	throttled   int64 // periods
 	cold, cache int64 // page cache, in bytes
 	thrashes    int64 // waits for memory, likewise
@@ -217,6 +218,8 @@ func (w *world) setPodLoad(pod *model.Pod, key, value string) bool {
 		used.Amount = amounts(value)
 	case "waits":
 		used.waits = number(value)
+	case "delays":
+		used.delays = number(value)
 	case "throttled":
 		used.throttled = number(value)
 	case "cache": // COLD/ALL
@@ -325,6 +328,28 @@ func (w *world) measure() {
 		m.Pods = append(m.Pods, model.PodUsage{UID: uid, Usage: u})
 	}
 	slices.SortFunc(m.Pods, func(a, b model.PodUsage) int { return strings.Compare(a.UID, b.UID) })
+	w.sample(clock - age)
+}
+
+// sample samples the tasks of all pods that the last round wanted sampled.
+func (w *world) sample(at time.Duration) {
+	l := w.load
+	before := w.node.Waits
+	w.node.Waits = nil
+	for _, pod := range w.state.Harm.Pods {
+		s := model.PodWait{UID: pod.UID}
+		if old := model.FindWait(before, pod.UID); old != nil {
+			s = *old
+		}
+		if used := l.used[pod.UID]; used.delays >= 0 {
+			if since := at - s.At; s.At > 0 && since > 0 {
+				ran := since * time.Duration(used.CPU) / 1000
+				s.Ran, s.Waited = s.Ran+ran, s.Waited+ran*time.Duration(used.delays)/1000
+			}
+			s.At = at
+		}
+		w.node.Waits = append(w.node.Waits, s)
+	}
 }
 
 // printAccount prints the uses of a resource, as a sum with its results.

@@ -85,7 +85,7 @@ func NewMeter(m Mount, l cgroup.Layout, proc string) *Meter {
 	meter := &Meter{
 		mount: m, clock: sinceBoot, pageSize: unix.Getpagesize(), limit: mostFiles,
 		reader: statReader{buf: make([]byte, 16<<10)}, node: newNodeFiles(proc),
-		delays: delays{proc: proc, layout: l}, errs: make([]error, 0, 8),
+		delays: delays{processes: processes{proc: proc, layout: l}}, errs: make([]error, 0, 8),
 	}
 	var most unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &most) == nil {

@@ -1,14 +1,11 @@
 package host
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"sort"
 	"strconv"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
@@ -24,29 +21,12 @@ const maxTasks = 1000
 // dropped as too old.
 const maxCarried = 5 * time.Second
 
-// delays measures the run-queue delay of tasks, from their schedstat files, see [Schedstat]. It finds the
-// processes of pods in procfs, by the cgroup file of each process. The groups' own lists show only processes of
-// the reader's PID namespace, and a container has its own.
+// delays measures the run-queue delay of tasks, from their schedstat files, see [Schedstat].
 type delays struct {
-	proc      string // mount point of the host's procfs
-	layout    cgroup.Layout
-	processes map[int]*delayedProcess // by PID; nil: no pod needs delays
-	pods      map[string][]*delayedProcess
-	lastFind  int64              // measurement of the last search for processes
-	budget    int                // tasks that may still be read in this measurement
-	first     [everyOther]string // UID of the pod to read first, because the last turn had no budget left for it
-	carries   bool               // a task of the pod read last carries wait
-	buf       [4 << 10]byte
-}
-
-// delayedProcess is a process, in a pod or not.
-type delayedProcess struct {
-	dir       string // in procfs
-	inode     uint64 // of dir; another inode means another process with the same PID
-	uid       string // of its pod; "": in no pod
-	firstSeen int64  // measurement of the first search that found it
-	seen      int64  // measurement of the last search that found it
-	tasks     map[int]delayedTask
+	processes
+	budget  int                // tasks that may still be read in this measurement
+	first   [everyOther]string // UID of the pod to read first, because the last turn had no budget left for it
+	carries bool               // a task of the pod read last carries wait
 }
 
 // delayedTask is one task of a process. The kernel adds a wait to the counter only when the wait ends
@@ -74,11 +54,11 @@ func (m *Meter) measureDelays() error {
 	}
 	d := &m.delays
 	if !wanted {
-		d.processes, d.pods = nil, nil
+		d.forget()
 		return nil
 	}
 	d.budget = maxTasks
-	if d.processes == nil || m.tick-d.lastFind >= seldom {
+	if d.known == nil || m.tick-d.lastFind >= seldom {
 		if err := d.find(m.tick); err != nil {
 			return fmt.Errorf("listing the processes in %s: %w", d.proc, err)
 		}
@@ -135,53 +115,6 @@ func (s *delaySample) throttledPermille(last *delaySample) int64 {
 	return int64(min(1000*(s.group.Throttled-last.group.Throttled)/(s.group.Periods-last.group.Periods), 1000))
 }
 
-// find updates the set of known processes.
-func (d *delays) find(tick int64) error {
-	if d.processes == nil {
-		d.processes = map[int]*delayedProcess{}
-	}
-	err := eachNumber(d.proc, func(_, pid int, inode uint64) {
-		p := d.processes[pid]
-		if p == nil || p.inode != inode {
-			dir := d.proc + "/" + strconv.Itoa(pid)
-			p = &delayedProcess{dir: dir, inode: inode, firstSeen: tick, tasks: map[int]delayedTask{}}
-			d.processes[pid] = p
-		}
-		if p.seen = tick; p.uid == "" && tick-p.firstSeen < minute { // a process enters its pod's group after it starts
-			p.uid = d.podOf(p.dir)
-		}
-	})
-	if err != nil {
-		return err
-	}
-	d.lastFind = tick
-	d.pods = map[string][]*delayedProcess{}
-	for pid, p := range d.processes {
-		switch {
-		case p.seen != tick:
-			delete(d.processes, pid)
-		case p.uid != "":
-			d.pods[p.uid] = append(d.pods[p.uid], p)
-		}
-	}
-	return nil
-}
-
-// podOf returns the UID of the pod of a process, given its directory in procfs. It returns "" for a process
-// that is in no pod or has ended.
-func (d *delays) podOf(dir string) string {
-	content, err := d.read(unix.AT_FDCWD, dir+"/cgroup")
-	if err != nil {
-		return ""
-	}
-	for part := range bytes.FieldsFuncSeq(content, func(r rune) bool { return r == '/' || r == '\n' }) {
-		if uid, ok := d.layout.ParsePod(string(part)); ok {
-			return uid
-		}
-	}
-	return ""
-}
-
 // taskCount returns the number of tasks of a pod at its last reading.
 func (d *delays) taskCount(uid string) (tasks int) {
 	for _, p := range d.pods[uid] {
@@ -196,7 +129,7 @@ func (d *delays) taskCount(uid string) (tasks int) {
 func (d *delays) waitedSince(uid string, since time.Duration, tick int64) (waited time.Duration, compared, found bool) {
 	d.carries = false
 	for _, p := range d.pods[uid] {
-		_ = eachNumber(p.dir+"/task", func(fd, tid int, _ uint64) { // it fails if the process has ended
+		_ = p.eachTask(func(fd, tid int, _ uint64) {
 			if d.budget--; d.budget < 0 {
 				return
 			}
@@ -233,38 +166,4 @@ func (d *delays) readWaited(fd, tid int) (waited time.Duration, ok bool) {
 	}
 	s, err := ParseSchedstat(content)
 	return s.Waited, err == nil && s != Schedstat{}
-}
-
-// read reads a file whose content fits one read.
-func (d *delays) read(dir int, path string) ([]byte, error) {
-	fd, err := openat(dir, path, unix.O_RDONLY)
-	if err != nil {
-		return nil, err
-	}
-	defer closeFile(fd)
-	n, err := pread(fd, d.buf[:])
-	return d.buf[:max(n, 0)], err
-}
-
-// eachNumber calls f for each subdirectory whose name is a number. It passes the open parent directory to f.
-func eachNumber(dir string, f func(fd, number int, inode uint64)) error {
-	fd, err := openat(unix.AT_FDCWD, dir, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return err
-	}
-	defer closeFile(fd)
-	for buf := make([]byte, 4<<10); ; {
-		n, err := getdents(fd, buf)
-		if err != nil || n <= 0 {
-			return err
-		}
-		for b := buf[:n]; len(b) > 0; {
-			var e dirent
-			e, b = nextDirent(b)
-			number, rest, ok := nextNumber(e.name)
-			if ok && len(rest) == 0 && e.kind == unix.DT_DIR && number <= math.MaxInt32 {
-				f(fd, int(number), e.inode)
-			}
-		}
-	}
 }

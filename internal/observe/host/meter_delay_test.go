@@ -313,7 +313,8 @@ func TestMeterDelayManyTasks(t *testing.T) {
 func BenchmarkMeterDelay(b *testing.B) {
 	const pods, each, threads = 110, 2, 200
 	fresh := func() *delays {
-		d := &delays{proc: DefaultProc, layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"}}
+		layout := cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"}
+		d := &delays{processes: processes{proc: DefaultProc, layout: layout}}
 		if err := d.find(1); err != nil {
 			b.Fatal(err)
 		}
@@ -327,7 +328,7 @@ func BenchmarkMeterDelay(b *testing.B) {
 		}
 		b.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 		pod := fmt.Sprint(i / each)
-		d.pods[pod] = append(d.pods[pod], &delayedProcess{
+		d.pods[pod] = append(d.pods[pod], &process{
 			dir: fmt.Sprintf("%s/%d", DefaultProc, cmd.Process.Pid), tasks: map[int]delayedTask{},
 		})
 	}
@@ -351,7 +352,7 @@ func BenchmarkMeterDelay(b *testing.B) {
 			go func() { runtime.LockOSThread(); begun <- struct{}{}; <-end }()
 			<-begun
 		}
-		d.pods["self"] = []*delayedProcess{{dir: DefaultProc + "/self", tasks: map[int]delayedTask{}}}
+		d.pods["self"] = []*process{{dir: DefaultProc + "/self", tasks: map[int]delayedTask{}}}
 		for i := range int64(b.N) {
 			d.budget = maxTasks
 			ask(b, i, "self")
@@ -362,7 +363,7 @@ func BenchmarkMeterDelay(b *testing.B) {
 		for range b.N {
 			d = fresh()
 		}
-		b.ReportMetric(float64(len(d.processes)), "processes")
+		b.ReportMetric(float64(len(d.known)), "processes")
 	})
 	b.Run("find-known", func(b *testing.B) {
 		for i := range int64(b.N) {

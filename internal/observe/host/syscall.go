@@ -19,6 +19,11 @@ func openat(dir int, path string, flags int) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
+	return openName(dir, name, flags)
+}
+
+// openName is [openat] for a path that ends in a null byte. It allocates nothing.
+func openName(dir int, name *byte, flags int) (fd int, err error) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(name)),
 		uintptr(flags|unix.O_CLOEXEC), 0, 0, 0)
 	if errno != 0 {

@@ -124,8 +124,8 @@ func (c *checker) sell(policy *model.Policy, s *v1alpha1.ColocationPolicySpec) {
 	if cpu := s.CPU; cpu != nil {
 		policy.CPU = c.sale("spec.cpu", sale{cpu.Waterline, cpu.Method, cpu.Ratio, cpu.Mid}, defaults.CPU.Waterline, 10_000)
 		policy.Suppress = model.SuppressPolicy{
-			By: chosen(c, "spec.cpu.suppression", cpu.Suppression, model.SuppressByCpuset, model.SuppressByQuota,
-				model.SuppressByBoth, model.SuppressByNone),
+			By: chosen(c, "spec.cpu.suppression", cpu.Suppression, model.SuppressOnHarm, model.SuppressByCpuset,
+				model.SuppressByQuota, model.SuppressByBoth, model.SuppressByNone),
 			MinBatch: c.percent("spec.cpu.minBatch", cpu.MinBatch, 0, 0, 1000),
 		}
 		policy.Weight.SchedIdle = cpu.SchedIdle

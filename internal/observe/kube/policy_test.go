@@ -111,7 +111,7 @@ func TestPolicyDefaults(t *testing.T) {
 	got, err = ParsePolicy([]byte(header + "spec: {cpu: {}, memory: {}}"))
 	want.Policy.CPU.Method, want.Policy.Memory.Method = model.SellPredicted, model.SellPredicted
 	want.Policy.Protect.Burst = true
-	want.Policy.Suppress.By = model.SuppressByCpuset
+	want.Policy.Suppress.By = model.SuppressOnHarm
 	if diff := cmp.Diff(want, got, zones); err != nil || diff != "" {
 		t.Errorf("%v, -want +got:\n%s", err, diff)
 	}
@@ -168,7 +168,7 @@ func TestBadPolicy(t *testing.T) {
 		{header + "spec: {cpu: {waterline: 065%}}", `spec.cpu.waterline: "065%"`},
 		{
 			header + "spec: {cpu: {suppression: idle}}",
-			`spec.cpu.suppression: "idle" cannot be used: write CPUSet or Quota or Both or None`,
+			`spec.cpu.suppression: "idle" cannot be used: write OnHarm or CPUSet or Quota or Both or None`,
 		},
 		{header + "spec: {memory: {suppression: Quota}}", `unknown field "suppression"`},
 		{header + "spec: {priority: 3000000000}", "reading the policy"},

@@ -20,6 +20,9 @@ const (
 		"them, with and without Waterline."
 	DefaultSeconds = 15
 	DefaultRepeats = 5
+	// Settle is for how many seconds mode waterline runs before it is measured: an agent that has just started gives
+	// batch what arithmetic leaves until it knows how long the server waits, and the machine 5 s later.
+	Settle = 10
 	// NodeSettle is for how many seconds mode waterline settles on a real node, where all runs have the same agent. For
 	// the agent, load that comes and goes with the runs is load that swings, and batch gets its CPU back only after up
 	// to 30 s.
@@ -30,8 +33,9 @@ const (
 type Config struct {
 	redisbench.Config           // Seconds is the length of each mode at each load
 	Loads             []float64 // parts of one CPU that the requests take, each above 0 and below 1; nil: 0.3 and 0.6
-	Policy            string    // file with a ColocationPolicy for mode waterline; "": one that suppresses by CPU set
-	Settle            int       // seconds of each run in mode waterline that do not count; 0: 3, or on a node NodeSettle
+	Policy            string    // file with a ColocationPolicy for mode waterline; "": one that suppresses by harm
+	Stressor          string    // one of [redisbench.Stressors], and no ffmpeg; "": ffmpeg, and stress-ng with matrices
+	Settle            int       // seconds of each run in mode waterline that do not count; 0: Settle or NodeSettle
 }
 
 // Run runs Redis, with random requests of 1.5 ms of CPU, beside ffmpeg and stress-ng with as many threads as there are
@@ -48,8 +52,11 @@ func Run(ctx context.Context, cfg Config) (report.Result, error) {
 	if cfg.Loads == nil {
 		cfg.Loads = []float64{0.3, 0.6}
 	}
-	if cfg.Settle == 0 && cfg.Node != nil {
-		cfg.Settle = NodeSettle
+	if cfg.Settle == 0 {
+		cfg.Settle = Settle
+		if cfg.Node != nil {
+			cfg.Settle = NodeSettle
+		}
 	}
 	cells, err := cfg.cells()
 	if err != nil {
@@ -67,7 +74,7 @@ func Run(ctx context.Context, cfg Config) (report.Result, error) {
 
 // cells lists what is to be measured: every mode with the server at every load, and batch alone.
 func (c *Config) cells() ([]redisbench.Cell, error) {
-	policy, err := agentrun.Policy(c.Policy, model.SuppressByCpuset)
+	policy, err := agentrun.Policy(c.Policy, model.SuppressOnHarm)
 	if err != nil {
 		return nil, err
 	}
@@ -75,12 +82,19 @@ func (c *Config) cells() ([]redisbench.Cell, error) {
 	if err != nil {
 		return nil, err
 	}
-	cells := []redisbench.Cell{{Mode: redisbench.Mode{Name: redisbench.BatchAlone, Encodes: true, Burns: true}}}
+	both := c.Stressor == ""
+	batch := redisbench.Mode{Name: redisbench.BatchAlone, Encodes: both, Burns: true, Stressor: c.Stressor}
+	cells := []redisbench.Cell{{Mode: batch}}
+	beside := func(name, policy string) redisbench.Mode {
+		m := batch
+		m.Name, m.Online, m.Policy = name, true, policy
+		return m
+	}
 	for _, m := range []redisbench.Mode{
 		{Name: redisbench.Alone, Online: true},
-		{Name: redisbench.Plain, Online: true, Encodes: true, Burns: true},
-		{Name: redisbench.Unsuppressed, Online: true, Encodes: true, Burns: true, Policy: unsuppressed},
-		{Name: redisbench.Waterline, Online: true, Encodes: true, Burns: true, Policy: policy},
+		beside(redisbench.Plain, ""),
+		beside(redisbench.Unsuppressed, unsuppressed),
+		beside(redisbench.Waterline, policy),
 	} {
 		for _, part := range c.Loads {
 			one := redisbench.Cell{Mode: m, Load: part, Rates: load.Rates{part}}

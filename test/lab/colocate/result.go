@@ -32,8 +32,10 @@ func modes() []string {
 // report makes the result: of every mode and load the medians of all repeats.
 //
 // Metrics, each beginning with its mode and its load in percent of a CPU, such as waterline_60_p99_ms: the figures of a
-// [redisbench.Run]; p99_min_ms and p99_max_ms, the least and the greatest of the repeats; p99_ratio, to p99 alone; and
-// batch_work_percent, the work of batch as a part of its work alone. Mode batch_alone has no load.
+// [redisbench.Run]; p99_min_ms and p99_max_ms, the least and the greatest of the repeats; p99_ratio, to p99 alone;
+// batch_work_percent, the work of batch as a part of its work alone; and what batch added to the server's wait for a
+// CPU and to its CPU time, by the same requests of the same repeat alone: added_wait_ms_per_request,
+// added_cpu_ms_per_request, and added_wait_p99_ms of pairs. Mode batch_alone has no load.
 //
 // Then p99_ratio_plain, p99_ratio_unsuppressed and p99_ratio_waterline, the worst of all loads; cpu_total_percent and
 // batch_share_of_free_cpu, the least of all loads in mode waterline; runs, runs_discarded, and generator_late_p99_ms,
@@ -45,7 +47,7 @@ func (o *outcome) report(r *report.Result) {
 	r.Table.Head = []string{
 		"load, mode", "p50 ms", "p99", "p99 range", "p99.9", "× alone", "errors", "online", "batch", "other", "used",
 		"of free",
-		"work", "CPU ms", "wait ms",
+		"work", "CPU ms", "wait ms", "+ CPU ms", "+ wait ms", "+ wait p99",
 	}
 	for _, part := range o.loads {
 		for _, mode := range modes() {
@@ -83,6 +85,8 @@ func row(m map[string]float64, part float64, mode string) []string {
 		figure("p99_ratio", "%.2f"), figure("errors", "%.0f"), figure("online_cpus", "%.2f"), figure("batch_cpus", "%.2f"),
 		figure("other_cpus", "%.2f"), figure("cpu_total_percent", "%.0f %%"), figure("batch_share_of_free_cpu", "%.2f"),
 		figure("batch_work_percent", "%.0f %%"), figure("cpu_ms_per_request", "%.2f"), figure("wait_ms_per_request", "%.2f"),
+		figure("added_cpu_ms_per_request", "%.2f"), figure("added_wait_ms_per_request", "%.3f"),
+		figure("added_wait_p99_ms", "%.2f"),
 	}
 }
 

@@ -42,7 +42,7 @@ type Config struct {
 	redisbench.Config // Seconds is the length of the day
 	Day               Day
 	Percent           float64 // of the machine's CPUs that requests take in the mean of the day, above 0
-	Policy            string  // file with a ColocationPolicy; "": one that suppresses by CPU set
+	Policy            string  // file with a ColocationPolicy; "": one that suppresses by harm
 }
 
 // Run sends Redis requests that take as much CPU as was used in the course of a day, compressed: once with nothing
@@ -60,7 +60,7 @@ func Run(ctx context.Context, cfg Config) (report.Result, error) {
 	if err != nil {
 		return report.Result{}, err
 	}
-	policy, err := agentrun.Policy(cfg.Policy, model.SuppressByCpuset)
+	policy, err := agentrun.Policy(cfg.Policy, model.SuppressOnHarm)
 	if err != nil {
 		return report.Result{}, err
 	}

@@ -1,6 +1,7 @@
 package redisbench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,18 +46,32 @@ type stress struct {
 	report string // file
 }
 
-// startStress runs stress-ng in a pod: as many loops as there are CPUs, all multiplying matrices, so that every
-// operation takes as long as the others.
-func startStress(s *sandbox.Sandbox, p *sandbox.Pod) (stress, error) {
+// Stressors are the kinds of stress-ng that are batch load, with its arguments: each with as many processes as there
+// are CPUs. All but matrix do harm that weights do not hold off.
+func Stressors() map[string][]string {
+	cpus := strconv.Itoa(runtime.NumCPU())
+	return map[string][]string{
+		// All multiply matrices, so that every operation takes as long as the others.
+		"matrix":  {"--cpu", cpus, "--cpu-method", "matrixprod"},
+		"stream":  {"--stream", cpus}, // memory bandwidth
+		"cache":   {"--cache", cpus},  // the last-level cache
+		"writers": {"--hdd", cpus, "--hdd-bytes", "256m", "--hdd-write-size", "64k"},
+		"forks":   {"--fork", cpus, "--fork-max", "64"}, // thousands of short tasks
+	}
+}
+
+// startStress runs stress-ng in a pod.
+func startStress(s *sandbox.Sandbox, p *sandbox.Pod, kind string) (stress, error) {
 	path, err := findProgram(StressNG)
 	if err != nil {
 		return stress{}, err
 	}
 	st := stress{report: filepath.Join(s.Dir(), "stress.yaml")}
-	st.Process, err = s.Start(sandbox.Command{Name: StressNG, Group: s.ContainerGroup(p), Ends: true, Program: []string{
-		path, "--cpu", strconv.Itoa(runtime.NumCPU()), "--cpu-method", "matrixprod", "--timeout", "0", "--metrics",
-		"--yaml", st.report, "--temp-path", s.Dir(),
-	}})
+	program := []string{path, "--timeout", "0", "--metrics", "--yaml", st.report, "--temp-path", s.Dir()}
+	st.Process, err = s.Start(sandbox.Command{
+		Name: StressNG, Group: s.ContainerGroup(p), Ends: true,
+		Program: append(program, Stressors()[cmp.Or(kind, "matrix")]...),
+	})
 	s.AddLoad(p)
 	return st, err
 }

@@ -27,11 +27,12 @@ const Connections = 16
 
 // Mode says what runs beside Redis, and under which policy.
 type Mode struct {
-	Name    string
-	Online  bool
-	Encodes bool   // ffmpeg runs
-	Burns   bool   // stress-ng runs
-	Policy  string // text of the agent's policy; "": there is no agent
+	Name     string
+	Online   bool
+	Encodes  bool   // ffmpeg runs
+	Burns    bool   // stress-ng runs
+	Stressor string // what it does, one of [Stressors]; "": it multiplies matrices
+	Policy   string // text of the agent's policy; "": there is no agent
 	// Beside starts what else runs beside Redis, in pods that it adopts, and returns the function that ends it. nil:
 	// nothing.
 	Beside func(context.Context, *sandbox.Sandbox) (end func() error, err error)

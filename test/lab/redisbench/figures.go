@@ -15,6 +15,7 @@ import (
 // Run is what was measured in one run.
 type Run struct {
 	Mode        string
+	Repeat      int
 	Load        float64          // part of one CPU; 0 without a server
 	Lead        time.Duration    // requests that were due earlier do not count
 	Began       time.Time        // when the generator did

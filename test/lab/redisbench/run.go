@@ -93,7 +93,7 @@ func (r *run) begin(ctx context.Context) error {
 		}
 	}
 	if r.cell.Burns {
-		if r.stress, err = startStress(r.Sandbox, burner.Pod); err != nil {
+		if r.stress, err = startStress(r.Sandbox, burner.Pod, r.cell.Stressor); err != nil {
 			return err
 		}
 	}
@@ -132,7 +132,7 @@ func (r *run) startAgent(ctx context.Context, batch []pod) error {
 // measure sends requests to the server, if there is one, and measures meanwhile.
 func (r *run) measure(ctx context.Context, steps int) (Run, error) {
 	found := Run{
-		Mode: r.cell.Name, Load: r.cell.Load, Lead: r.cell.Lead, NodeCPU: map[string]time.Duration{},
+		Mode: r.cell.Name, Repeat: r.cell.repeat, Load: r.cell.Load, Lead: r.cell.Lead, NodeCPU: map[string]time.Duration{},
 	}
 	look := r.observe
 	if r.cell.Online {

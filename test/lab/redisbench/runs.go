@@ -93,6 +93,10 @@ func (m *Runs) Add(r *report.Result, key, mode string, load float64, reference m
 	if alone := m.Medians(Alone, load)["p99_ms"]; alone > 0 && mode != Alone {
 		r.Metrics[key+"p99_ratio"] = measure.Round(medians["p99_ms"]/alone, 3)
 	}
+	if mode != Alone {
+		more := m.addedBy(mode, load)
+		maps.Copy(r.Metrics, withKey(key, more.metrics()))
+	}
 	millis := func(d time.Duration) float64 { return measure.Round(measure.Millis(d), 3) }
 	for _, s := range worst {
 		for figure, value := range map[string]float64{
@@ -102,6 +106,15 @@ func (m *Runs) Add(r *report.Result, key, mode string, load float64, reference m
 			r.Series[key+"slowest_"+figure] = append(r.Series[key+"slowest_"+figure], value)
 		}
 	}
+}
+
+// withKey puts a key before the names of metrics.
+func withKey(key string, metrics map[string]float64) map[string]float64 {
+	keyed := map[string]float64{}
+	for name, value := range metrics {
+		keyed[key+name] = value
+	}
+	return keyed
 }
 
 // batchWork returns the work of batch as a part of its work alone: ffmpeg's frames and stress-ng's operations, each

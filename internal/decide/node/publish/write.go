@@ -46,6 +46,7 @@ type content struct {
 	Mode        model.Mode
 	Selling     model.SellState
 	Unsupported string
+	Harm        model.HarmSignal
 	Hot         model.Code
 	Unrestored  int64
 	Evict       string // UID of the pod whose eviction is requested
@@ -144,6 +145,7 @@ func remaining(now, at time.Time, d time.Duration) time.Duration {
 func contentOf(uid string, r *model.Report) content {
 	c := content{
 		UID: uid, Policy: r.Policy, Generation: r.Generation, Mode: r.Mode, Selling: r.Selling, Hot: r.Hot,
+		Harm:       r.Harm,
 		Unrestored: r.Unrestored,
 	}
 	if e := r.Evict; e != nil {

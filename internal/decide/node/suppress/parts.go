@@ -33,7 +33,7 @@ func (f *follow) parts(memory int64) {
 			bytes += d.bytes
 		}
 	}
-	divide(f.state.Milli, needs)
+	divide(f.limit, needs)
 	settled := f.settled(needs)
 	parts := make([]model.BatchPart, len(needs))
 	for i, d := range needs {
@@ -100,7 +100,7 @@ func (f *follow) settled(needs []need) bool {
 		}
 	}
 	band := f.a.Capacity * noise / 1000
-	return sum <= max(f.state.Milli, int64(len(needs))*leastPart) && sum >= f.state.Milli-band
+	return sum <= max(f.limit, int64(len(needs))*leastPart) && sum >= f.limit-band
 }
 
 // divide distributes an amount by weight. No pod gets more than it can use while others can use it. What no pod can

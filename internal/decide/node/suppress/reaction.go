@@ -11,8 +11,8 @@ const whole = 1200 * time.Millisecond
 
 // react records a reduction of the limit and the usage that it must free. A reduction that follows before the effect
 // of the previous one was measured continues that one.
-func (f *follow) react() {
-	r := model.Reaction{At: f.now, From: f.state.Milli, To: f.target, Used: f.a.Use.Batch}
+func (f *follow) react(from, to int64) {
+	r := model.Reaction{At: f.now, From: from, To: to, Used: f.a.Use.Batch}
 	if last := &f.state.Reaction; last.At != 0 && !last.Seen {
 		r.From, r.Used = last.From, last.Used // it continues the previous reduction
 	}

@@ -36,7 +36,7 @@ func (w *node) glance(after time.Duration, online int64) (acted bool) {
 	capacity := w.left.CPU.Capacity
 	w.n.Glance = model.Glance{At: w.n.Load.Clock, Node: capacity, Pods: capacity, Batch: capacity - online}
 	if acted = w.due(); acted {
-		_, w.state = Decide(&w.n, &w.p, &w.left, w.state)
+		_, w.state = Decide(&w.n, &w.p, &w.left, w.harm, w.state)
 	}
 	return acted
 }

@@ -1,13 +1,14 @@
-// Package suppress decides how much CPU batch may use now: the CPU that online pods leave under the waterline. This
-// limit falls at once and rises slowly. The rules cpuset and quota enforce it, on batch pods only.
+// Package suppress decides how much CPU batch may use now. The rules cpuset and quota enforce it, on batch pods only.
 //
-// Three signals show whether online pods have the CPU that they need. Each second, package slack computes what is
-// left from the measurements. Every 100 ms, a glance at three counters shows sudden rises. And where the kernel
-// reports pressure, online pods that wait for a CPU, without their own quota as the cause, stop the limit from rising
-// or lower it.
+// Two limits are computed. The first follows from arithmetic: the CPU that online pods leave under the waterline. It
+// falls at once and rises slowly. Three signals show whether online pods have the CPU that they need. Each second,
+// package slack computes what is left from the measurements. Every 100 ms, a glance at three counters shows sudden
+// rises. And where the kernel reports pressure, online pods that wait for a CPU, without their own quota as the cause,
+// stop the limit from rising or lower it. A rise is visible even while batch fills the machine. Online pods outweigh
+// batch, so they take the CPU that they need from batch.
 //
-// A rise is visible even while batch fills the machine. Online pods outweigh batch, so they take the CPU that they
-// need from batch.
+// The second follows from harm, as package harm measures it: the whole machine while no online pod is harmed, and never
+// less than the first.
 package suppress
 
 import (
@@ -48,15 +49,19 @@ type State struct {
 	Calm     time.Duration // wait after a fall
 	Push     int64         // amount withheld because online pods wait
 	Pushed   time.Duration // when Push was computed last
+	Bearing  bearing       `json:",omitzero"` // with suppression by harm
 	Parts    []model.BatchPart
 	Reaction model.Reaction
 	Spikes   spikes
 }
 
-// Decide returns the limit of batch: nil if batch is not limited, or nothing was measured yet.
+// Decide returns the limit of batch: nil if batch is not limited, or nothing was measured yet. Harm counts with
+// suppression by harm only.
 //
 // When measurements stop, the account shrinks with the age of the last one, and the limit with it.
-func Decide(n *model.Node, p *model.Policy, left *model.Slack, s State) (*model.Suppression, State) {
+func Decide(
+	n *model.Node, p *model.Policy, left *model.Slack, harm *model.Harm, s State,
+) (*model.Suppression, State) {
 	a := &left.CPU
 	if !p.Suppress.On() || p.Mode == model.ModeDisabled || n.Load == nil {
 		return nil, State{}
@@ -71,7 +76,7 @@ func Decide(n *model.Node, p *model.Policy, left *model.Slack, s State) (*model.
 		return nil, s
 	}
 	f := follow{
-		n: n, a: a, now: now, minBatch: a.Capacity * p.Suppress.MinBatch / 1000, state: s,
+		n: n, a: a, now: now, minBatch: a.Capacity * p.Suppress.MinBatch / 1000, harm: harm, state: s,
 		why: model.Reason{Code: model.SlackUnknown},
 	}
 	if a.Use.Measured {
@@ -79,17 +84,18 @@ func Decide(n *model.Node, p *model.Policy, left *model.Slack, s State) (*model.
 		f.state.Spikes.learn(n)
 		f.step()
 	}
-	by := p.Suppress.By
-	if !OnCPUs(n, p) {
-		by = model.SuppressByQuota
+	f.limit = f.state.Milli
+	if p.Suppress.By == model.SuppressOnHarm && a.Use.Measured {
+		f.bear()
 	}
+	by := method(n, p, a.Capacity)
 	f.cpus(by)
 	f.parts(left.Memory.Allow)
 	f.observe()
 	return &model.Suppression{
-		Milli: f.state.Milli, CPUs: f.state.CPUs, Parts: f.state.Parts, Reason: f.why, Reaction: f.state.Reaction,
+		Milli: f.limit, CPUs: f.state.CPUs, Parts: f.state.Parts, Reason: f.why, Reaction: f.state.Reaction,
 		// A limit of less than one CPU cannot be expressed as a number of CPUs.
-		Quotas: by != model.SuppressByCpuset || f.state.Milli < 1000,
+		Quotas: f.limit < a.Capacity && by != model.SuppressByCpuset || f.limit < 1000,
 	}, f.state
 }
 
@@ -98,10 +104,37 @@ func OnCPUs(n *model.Node, p *model.Policy) bool {
 	return p.Suppress.By != model.SuppressByQuota && !n.Tree.NoCpusets && n.Topology != nil
 }
 
+// fewCPUs is the size of a node, in milli-cores, below which suppression by harm sets quotas: one CPU less would be
+// more than an eighth of the node.
+const fewCPUs = 8000
+
+// method returns how the limit is enforced. Quotas cannot keep the other threads of online pods' cores free.
+func method(n *model.Node, p *model.Policy, capacity int64) model.SuppressMethod {
+	switch {
+	case !OnCPUs(n, p):
+		return model.SuppressByQuota
+	case p.Suppress.By != model.SuppressOnHarm:
+		return p.Suppress.By
+	case capacity < fewCPUs && threads(n.Topology) == 1:
+		return model.SuppressByQuota
+	}
+	return model.SuppressByCpuset
+}
+
+// threads returns the most threads that a core has.
+func threads(t *model.Topology) int {
+	most, of := 1, map[int]int{}
+	for i := range t.CPUs {
+		of[t.CPUs[i].Core]++
+		most = max(most, of[t.CPUs[i].Core])
+	}
+	return most
+}
+
 // Mark returns what glances are compared with after a measurement and a decision; the zero value if no glance could
 // change the decision.
 func Mark(n *model.Node, p *model.Policy, a *model.Account, s *State) model.GlanceMark {
-	if !s.Known || !p.Suppress.On() || !a.Use.Measured {
+	if !s.Known || !p.Suppress.On() || !a.Use.Measured || s.Bearing.Limit > 0 {
 		return model.GlanceMark{}
 	}
 	least, below := a.Capacity*p.Suppress.MinBatch/1000, s.Milli-a.Capacity*noise/1000
@@ -156,7 +189,9 @@ type follow struct {
 	a        *model.Account
 	now      time.Duration
 	minBatch int64
+	harm     *model.Harm // nil: it is not searched
 	target   int64
+	limit    int64 // of batch
 	state    State
 	why      model.Reason
 }
@@ -170,11 +205,19 @@ func (f *follow) press() {
 	s.Pushed = f.now
 	step, most := f.a.Capacity*push/1000, f.a.Capacity*pushed/1000
 	switch {
-	case Waiting(f.n) < waiting || !Running(f.n.Pods, &f.n.Tree):
+	case !f.pressed() || !Running(f.n.Pods, &f.n.Tree):
 		s.Push = max(s.Push-step/2, 0)
 	case s.Push < most:
 		s.Push, s.Shrunk, s.Least = min(s.Push+step, most), f.now, none
 	}
+}
+
+// pressed reports whether online pods wait although batch uses no more than the limit.
+func (f *follow) pressed() bool {
+	if b := &f.state.Bearing; b.Limit > 0 && f.harm != nil && f.harm.Known {
+		return f.harm.Milli > 0 && b.Limit <= f.state.Milli
+	}
+	return Waiting(f.n) >= waiting
 }
 
 // step moves the limit towards its target.
@@ -194,9 +237,11 @@ func (f *follow) step() {
 	switch {
 	case !s.Known, !Running(f.n.Pods, &f.n.Tree):
 		// No batch pod runs, so no online pod is affected.
-		s.Known, s.Milli, s.Least = true, f.target, none
+		s.Known, s.Milli, s.Least, s.Looked = true, f.target, none, f.now
 	case f.target < s.Milli-band, f.target < s.Milli && (f.target == f.minBatch || f.target <= band):
-		f.react()
+		if f.state.Bearing.Limit == 0 {
+			f.react(s.Milli, f.target)
+		}
 		s.Calm = f.patience()
 		s.Milli, s.Shrunk, s.Least = f.target, f.now, none
 	case f.now-s.Shrunk < max(s.Calm, calm) || f.now-s.Looked < pace:
@@ -259,7 +304,7 @@ func (f *follow) explain(rise int64) {
 func (f *follow) cpus(by model.SuppressMethod) {
 	s := &f.state
 	most := int(f.a.Capacity / 1000)
-	if most == 0 || by == model.SuppressByQuota {
+	if most == 0 || by == model.SuppressByQuota || f.free() {
 		s.CPUs = 0
 		return
 	}
@@ -269,11 +314,16 @@ func (f *follow) cpus(by model.SuppressMethod) {
 		}
 		return min(max(int(milli/1000), 1), most)
 	}
-	switch n := fit(s.Milli); {
+	if f.state.Bearing.Limit > 0 { // whole cores, so that no thread of an online pod runs beside one of batch there
+		core := threads(f.n.Topology)
+		one := fit
+		fit = func(milli int64) int { return min(max(one(milli)/core*core, core), most) }
+	}
+	switch n := fit(f.limit); {
 	case s.CPUs == 0, n < s.CPUs:
 		s.CPUs = n
 	default:
-		s.CPUs = max(s.CPUs, fit(s.Milli-margin))
+		s.CPUs = max(s.CPUs, fit(f.limit-margin))
 	}
 }
 

@@ -18,6 +18,7 @@ type node struct {
 	n     model.Node
 	p     model.Policy
 	left  model.Slack
+	harm  *model.Harm
 	state State
 }
 
@@ -62,7 +63,7 @@ func (w *node) tick(left int64) *model.Suppression {
 	}
 	w.left.CPU.Allow = left
 	var s *model.Suppression
-	s, w.state = Decide(&w.n, &w.p, &w.left, w.state)
+	s, w.state = Decide(&w.n, &w.p, &w.left, w.harm, w.state)
 	return s
 }
 
@@ -90,7 +91,7 @@ func TestProperties(t *testing.T) {
 			w.uses(use...)
 			before := w.state
 			s := w.tick(left)
-			other, _ := Decide(&w.n, &w.p, &w.left, before)
+			other, _ := Decide(&w.n, &w.p, &w.left, w.harm, before)
 			if d := cmp.Diff(other, s); d != "" {
 				t.Fatalf("seed %d: two equal decisions differ:\n%s", seed, d)
 			}
@@ -326,7 +327,7 @@ func TestNoTopology(t *testing.T) {
 		w.batch(4000)
 		w.n.Topology = nil
 		w.tick(6000)
-		if s, _ := Decide(&w.n, &w.p, &w.left, w.state); !s.Quotas || s.CPUs != 0 {
+		if s, _ := Decide(&w.n, &w.p, &w.left, w.harm, w.state); !s.Quotas || s.CPUs != 0 {
 			t.Errorf("%s: %+v", by, s)
 		}
 	}
@@ -379,7 +380,7 @@ func TestDue(t *testing.T) {
 		w.n.Glance = model.Glance{At: w.n.Load.Clock, Node: r.Int64N(16000), Pods: r.Int64N(16000)}
 		due := w.due()
 		before := w.state.Milli
-		s, _ := Decide(&w.n, &w.p, &w.left, w.state)
+		s, _ := Decide(&w.n, &w.p, &w.left, w.harm, w.state)
 		if less := s.Milli < before-w.band(); less != due {
 			t.Fatalf("seed %d: due %v, but from %d to %d", seed, due, before, s.Milli)
 		}

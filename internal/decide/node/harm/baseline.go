@@ -1,0 +1,162 @@
+package harm
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	bins    = 8                  // of CPU use, each twice the one before
+	lowest  = 25                 // milli-cores up to which the first bin goes
+	weight  = 16                 // a sample changes a mean by at least one part of this many
+	forgets = 7 * 24 * time.Hour // a baseline that was not used
+	most    = 256                // baselines of a node
+)
+
+// Baseline is how long pods of one template wait for a CPU while batch is quiet. A pod that uses more waits more, for
+// itself, so there is one figure for each bin of CPU use.
+type Baseline struct {
+	Key  string
+	Used time.Duration // when it was learned last
+	Bins Bins
+}
+
+// Bins are the waits of a template by its CPU use.
+type Bins [bins]Bin
+
+// Bin is the wait at one level of CPU use, in millionths of the time that the pod ran.
+type Bin struct {
+	Mean    int64
+	Differs int64 // mean difference of a sample from the mean
+	Samples int64 // at most weight
+}
+
+// MarshalJSON encodes the bins as an array of numbers without trailing zeros: every round of the journal has them.
+func (b Bins) MarshalJSON() ([]byte, error) {
+	row := b.row()
+	n := len(row)
+	for n > 0 && *row[n-1] == 0 {
+		n--
+	}
+	return json.Marshal(row[:n])
+}
+
+// UnmarshalJSON decodes the output of [Bins.MarshalJSON].
+func (b *Bins) UnmarshalJSON(text []byte) error {
+	var numbers []int64
+	if err := json.Unmarshal(text, &numbers); err != nil {
+		return fmt.Errorf("reading a baseline: %w", err)
+	}
+	*b = Bins{}
+	row := b.row()
+	if len(numbers) > len(row) {
+		return fmt.Errorf("reading a baseline: %d numbers, not %d", len(numbers), len(row))
+	}
+	for i, n := range numbers {
+		*row[i] = n
+	}
+	return nil
+}
+
+// row returns pointers to all numbers in the order of their encoding.
+func (b *Bins) row() [3 * bins]*int64 {
+	var row [3 * bins]*int64
+	for i := range b {
+		row[3*i], row[3*i+1], row[3*i+2] = &b[i].Mean, &b[i].Differs, &b[i].Samples
+	}
+	return row
+}
+
+// binOf returns the bin of a use in milli-cores.
+func binOf(milli int64) int {
+	b := 0
+	for milli > lowest && b < bins-1 {
+		milli /= 2
+		b++
+	}
+	return b
+}
+
+// at returns what a pod waits when it uses this much, in thousandths. A bin without samples has what the next lower one
+// with samples has: more use never waits less.
+func (b *Baseline) at(milli int64) int64 {
+	if b == nil {
+		return 0
+	}
+	var waits int64
+	for _, bin := range b.Bins[:binOf(milli)+1] {
+		waits = max(waits, bin.Mean+2*bin.Differs)
+	}
+	return (waits + 999) / 1000
+}
+
+// add adds a sample in thousandths.
+func (b *Bin) add(ratio int64) {
+	ratio *= 1000
+	if b.Samples == 0 {
+		*b = Bin{Mean: ratio, Samples: 1}
+		return
+	}
+	b.Samples = min(b.Samples+1, weight)
+	differs := ratio - b.Mean
+	b.Mean += differs / b.Samples
+	if differs < 0 {
+		differs = -differs
+	}
+	b.Differs += (differs - b.Differs) / b.Samples
+}
+
+// baseline returns the baseline of a key; nil if there is none.
+func (s *State) baseline(key string) *Baseline {
+	i, found := slices.BinarySearchFunc(s.Baselines, key, compareKey)
+	if !found {
+		return nil
+	}
+	return &s.Baselines[i]
+}
+
+// learn adds a sample to the baseline of a key. The previous state keeps its baselines.
+func (j *judge) learn(key string, milli, ratio int64) {
+	s := &j.state
+	i, found := slices.BinarySearchFunc(s.Baselines, key, compareKey)
+	if !j.learned {
+		s.Baselines, j.learned = slices.Clone(s.Baselines), true
+	}
+	if !found {
+		s.Baselines = slices.Insert(s.Baselines, i, Baseline{Key: key})
+	}
+	b := &s.Baselines[i]
+	b.Used = j.n.Load.Clock
+	b.Bins[binOf(milli)].add(ratio)
+}
+
+// Learned returns the part of a state that counts after a reboot, when the clock starts anew.
+func (s State) Learned() State {
+	baselines := slices.Clone(s.Baselines)
+	for i := range baselines {
+		baselines[i].Used = 0
+	}
+	return State{Baselines: baselines}
+}
+
+// forget returns the baselines without those that nothing has used for a week, and without the oldest where there are
+// too many.
+func (j *judge) forget() []Baseline {
+	now, all := j.n.Load.Clock, j.state.Baselines
+	old := func(b Baseline) bool { return now-b.Used > forgets }
+	if len(all) > most {
+		times := make([]time.Duration, len(all))
+		for i := range all {
+			times[i] = all[i].Used
+		}
+		slices.Sort(times)
+		last := times[len(all)-most]
+		old = func(b Baseline) bool { return b.Used < last }
+	}
+	if !slices.ContainsFunc(all, old) {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), old)
+}

@@ -1,0 +1,36 @@
+package model
+
+// HarmSignal is a way to see that an online pod lacks CPU.
+type HarmSignal string
+
+// The signals of harm, the faster first.
+const (
+	HarmByDelay    HarmSignal = "RunQueueDelay" // its tasks' waits for a CPU, every 100 ms
+	HarmByPressure HarmSignal = "Pressure"      // its CPU pressure (PSI, cgroup v2), each second
+)
+
+// Harm is how much CPU online pods lack while batch runs: how long they wait for a CPU, beyond what they wait without
+// batch.
+type Harm struct {
+	Known  bool       // every online pod that uses CPU has a recent signal
+	Signal HarmSignal // by which it is known; the slowest of all pods
+	Milli  int64      // CPU that all harmed pods lack, in milli-cores
+	Worst  PodHarm    // of the pod that lacks most
+	Deep   bool       // a signal that weights cannot hold off shows harm: batch may get less than arithmetic leaves
+	Blind  string     // UID of a pod that uses CPU and has no recent signal; "": there is none
+}
+
+// PodHarm is the harm of one online pod since the previous round.
+type PodHarm struct {
+	UID     string // "": no pod is harmed
+	Milli   int64  // CPU that it lacks, in milli-cores: the mean number of its tasks that waited beyond Allowed
+	Waits   int64  // how long its tasks waited for each time that they ran, in thousandths
+	Allowed int64  // what is no harm, in thousandths likewise
+}
+
+// Reason returns the harm as a reason with its operands.
+func (h *PodHarm) Reason() Reason {
+	return Reason{Code: OnlineHarmed, Operands: []Operand{
+		{"lacks", h.Milli, UnitMilli}, {"waits", h.Waits, UnitPermille}, {"allowed", h.Allowed, UnitPermille},
+	}}
+}

@@ -1,0 +1,48 @@
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+// TestNodeHarm lets a batch pod fill a real node beside an online pod that hardly waits, and then gives the batch pod a
+// weight with which the online pod waits. The chart has its defaults: the agent finds the tasks of pods in containers
+// through the host's procfs.
+func TestNodeHarm(t *testing.T) {
+	n := install(t, "--set-json", `policy={"mode": "Enforce", "priority": -1000, "cpu": {}, `+
+		`"weight": {"max": 262144, "bestEffort": "Promote"}}`)
+	const burn = "for i in 1 2 3 4 5 6 7 8; do sh -c 'while :; do :; done' & done; wait"
+	n.loaded("online", "", "while :; do :; done", "requests: {cpu: 200m}")
+	n.loaded("batch", "BE", burn, "")
+	job := n.dir("batch")
+	quota := func() int64 { return n.get(job, model.Quota) }
+	report := func() string {
+		return object[v1alpha1.NodeReport](t, "nodereport", n.name).Status.HarmSignal
+	}
+	eventually(t, "the online pod's waiting is known, and batch is not limited", func() (bool, string) {
+		q, signal := quota(), report()
+		return q == model.Unlimited && signal == string(model.HarmByDelay), fmt.Sprintf("%d, %q", q, signal)
+	})
+	began := time.Now()
+	kubectl(t, "annotate", "pod", "batch", v1alpha1.AnnotationCPUShare+"=262144")
+	eventually(t, "the online pod waits, and batch is limited", func() (bool, string) {
+		q := quota()
+		return q != model.Unlimited, fmt.Sprint(q)
+	})
+	t.Logf("batch is pushed back %.2f s after its weight was changed", time.Since(began).Seconds())
+	if out, err := program("waterline", "explain", "node", n.name, "--kubeconfig", bed.Kubeconfig()); err != nil ||
+		!strings.Contains(out, "by OnHarm") {
+		t.Errorf("explain: %v:\n%s", err, out)
+	}
+	limited := quota()
+	kubectl(t, "annotate", "pod", "batch", v1alpha1.AnnotationCPUShare+"-")
+	eventually(t, "the online pod waits no more, and batch is not limited", func() (bool, string) {
+		q := quota()
+		return q == model.Unlimited || q > 2*limited, fmt.Sprintf("%d, was %d", q, limited)
+	})
+}
