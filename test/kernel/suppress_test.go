@@ -304,9 +304,12 @@ func TestSuppressOnHarm(t *testing.T) {
 	var back []time.Duration
 	for range times {
 		n.until("batch may use the whole machine", func() bool {
-			var harm *model.Harm
-			_ = r.agent.View(t.Context(), func(v *agent.View) { harm = v.Plan.Harm })
-			return unlimited() && harm != nil && harm.Known && harm.Signal == model.HarmByDelay
+			free := false
+			_ = r.agent.View(t.Context(), func(v *agent.View) {
+				p := v.Plan
+				free = p.Suppress != nil && p.Suppress.Reason.Code == model.BatchFree && p.Harm.Signal == model.HarmByDelay
+			})
+			return free && unlimited()
 		})
 		n.set(n.layout.Class(model.BestEffort), model.Shares, 40_000)
 		back = append(back, n.until("batch is pushed back", func() bool { return !unlimited() }))

@@ -33,6 +33,7 @@ type Process struct {
 	stderr tail
 	done   chan struct{}
 	err    error // after done
+	killed bool  // by Kill: it had to end
 }
 
 // Start runs a command in a cgroup. No instruction of it runs elsewhere.
@@ -121,6 +122,7 @@ func (p *Process) Kill() error {
 		return fmt.Errorf("ending %s: %w", p.name, err)
 	}
 	<-p.done
+	p.killed = true
 	return nil
 }
 

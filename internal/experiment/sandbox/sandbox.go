@@ -201,6 +201,9 @@ func (s *Sandbox) Poll(ctx context.Context, subject string, done func() (bool, e
 // Running returns an error if a process has ended that must not.
 func (s *Sandbox) Running() error {
 	for _, p := range s.processes {
+		if p.killed {
+			continue
+		}
 		if err := p.Ended(); err != nil {
 			return err
 		}

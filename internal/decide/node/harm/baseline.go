@@ -12,7 +12,7 @@ const (
 	lowest  = 25                 // milli-cores up to which the first bin goes
 	weight  = 16                 // a sample changes a mean by at least one part of this many
 	forgets = 7 * 24 * time.Hour // a baseline that was not used
-	most    = 256                // baselines of a node
+	capped  = 256                // baselines of a node
 )
 
 // Baseline is how long pods of one template wait for a CPU while batch is quiet. A pod that uses more waits more, for
@@ -79,17 +79,21 @@ func binOf(milli int64) int {
 	return b
 }
 
-// at returns what a pod waits when it uses this much, in thousandths. A bin without samples has what the next lower one
-// with samples has: more use never waits less.
+// at returns what a pod waits when it uses this much, in thousandths. A bin without samples has what the nearest one
+// has, of two the lower.
 func (b *Baseline) at(milli int64) int64 {
 	if b == nil {
 		return 0
 	}
-	var waits int64
-	for _, bin := range b.Bins[:binOf(milli)+1] {
-		waits = max(waits, bin.Mean+2*bin.Differs)
+	own := binOf(milli)
+	for away := range bins {
+		for _, i := range []int{own - away, own + away} {
+			if 0 <= i && i < bins && b.Bins[i].Samples > 0 {
+				return (b.Bins[i].Mean + 2*b.Bins[i].Differs + 999) / 1000
+			}
+		}
 	}
-	return (waits + 999) / 1000
+	return 0
 }
 
 // add adds a sample in thousandths.
@@ -146,13 +150,13 @@ func (s State) Learned() State {
 func (j *judge) forget() []Baseline {
 	now, all := j.n.Load.Clock, j.state.Baselines
 	old := func(b Baseline) bool { return now-b.Used > forgets }
-	if len(all) > most {
+	if len(all) > capped {
 		times := make([]time.Duration, len(all))
 		for i := range all {
 			times[i] = all[i].Used
 		}
 		slices.Sort(times)
-		last := times[len(all)-most]
+		last := times[len(all)-capped]
 		old = func(b Baseline) bool { return b.Used < last }
 	}
 	if !slices.ContainsFunc(all, old) {

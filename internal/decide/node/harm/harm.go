@@ -23,6 +23,7 @@ const (
 	shortest  = 80 * time.Millisecond  // between two samples that are compared
 	longest   = 15 * time.Second       // between two samples that are compared
 	uses      = 20                     // milli-cores: an online pod that uses less needs no signal
+	most      = 1<<16 - 1              // wait for each time of running, in thousandths
 
 	often  = 100 * time.Millisecond // between two samples while batch runs
 	seldom = 10 * time.Second       // while it does not, for the baselines
@@ -153,8 +154,8 @@ func (j *judge) pod(pod *model.Pod, p Pod) Pod {
 	j.see(signal)
 	since := sum.At - p.At
 	ran, waited := sum.Ran-p.Ran, sum.Waited-p.Waited
-	if most := longest * model.MaxCPUs; p.At == 0 || since > longest || ran < 0 || waited < 0 || ran > most ||
-		waited > most {
+	if whole := longest * model.MaxCPUs; p.At == 0 || since > longest || ran < 0 || waited < 0 || ran > whole ||
+		waited > whole {
 		p.At, p.Ran, p.Waited, p.Harm = sum.At, sum.Ran, sum.Waited, model.PodHarm{} // there is nothing to compare with
 		return p
 	}
@@ -171,13 +172,12 @@ func (j *judge) pod(pod *model.Pod, p Pod) Pod {
 		return p // its own quota makes it wait
 	}
 	milli := int64(ran * 1000 / since)
-	ratio := int64(1000)
-	if ran > 0 {
-		ratio = min(int64(waited*1000/ran), 1<<16-1)
-	}
+	ratio := min(int64(waited*1000/max(ran, time.Microsecond)), most)
 	key := keyOf(pod)
 	if j.quiet {
-		j.learn(key, milli, ratio)
+		if milli > 0 {
+			j.learn(key, milli, ratio)
+		}
 		return p
 	}
 	own := tolerated + j.state.baseline(key).at(milli)

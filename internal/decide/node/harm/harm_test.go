@@ -108,6 +108,10 @@ func TestBaseline(t *testing.T) {
 	if h := w.uses(200, 420, time.Second); h.Milli == 0 {
 		t.Errorf("at a low load it waits as otherwise only at a high one: %+v", h)
 	}
+	w.learn(10, 3000) // a few wakeups, each of which waits
+	if h := w.uses(200, 420, time.Second); h.Milli == 0 {
+		t.Errorf("what it waits when it uses nearly nothing counts at a higher load: %+v", h)
+	}
 	text, err := json.Marshal(w.state)
 	var read State
 	if err != nil || json.Unmarshal(text, &read) != nil {
@@ -136,14 +140,14 @@ func TestBaseline(t *testing.T) {
 func TestBaselinesAreBounded(t *testing.T) {
 	w := newNode()
 	w.quiet = true
-	for i := range 2 * most {
+	for i := range 2 * capped {
 		w.n.Pods[0].Owner, w.n.Pods[0].Labels = "Job", map[string]string{"pod-template-hash": fmt.Sprint(i)}
 		w.uses(100, 10, seldom)
 	}
-	if got := len(w.state.Baselines); got > most {
+	if got := len(w.state.Baselines); got > capped {
 		t.Errorf("%d baselines", got)
 	}
-	if w.state.baseline(fmt.Sprintf("Job/%d", 2*most-1)) == nil {
+	if w.state.baseline(fmt.Sprintf("Job/%d", 2*capped-1)) == nil {
 		t.Error("the newest is forgotten")
 	}
 	w.n.Load.Clock += forgets

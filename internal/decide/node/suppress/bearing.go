@@ -23,7 +23,8 @@ const (
 // After a cut, the limit grows as the window of TCP CUBIC does (RFC 9438, section 4.2): fast at first, slowly near the
 // limit at which online pods were harmed, and faster again beyond it, if they bear that.
 type bearing struct {
-	Limit int64         // of batch; 0: the limit follows from arithmetic
+	Known bool          // the limit follows from harm; if not, from arithmetic
+	Limit int64         // of batch
 	Bears int64         // what batch used when online pods were harmed
 	From  int64         // the limit after the last cut
 	Since time.Duration // when that was
@@ -45,8 +46,8 @@ func (f *follow) bear() {
 	}
 	set := onlineSet(f.n)
 	switch {
-	case b.Limit == 0:
-		*b = bearing{Limit: f.state.Milli, From: f.state.Milli, Since: f.now, Bears: f.a.Capacity, Soon: soon, Set: set}
+	case !b.Known:
+		*b = bearing{Known: true, Limit: f.state.Milli, From: f.state.Milli, Since: f.now, Bears: f.a.Capacity, Soon: soon, Set: set}
 	case b.Set != set:
 		b.Set, b.Soon = set, soon
 		if b.Bears < f.a.Capacity { // it is as if the last cut had been now, and from the whole machine
@@ -99,7 +100,7 @@ func (b *bearing) grown(now time.Duration) int64 {
 }
 
 // free reports whether batch may use the whole machine because no online pod is harmed.
-func (f *follow) free() bool { return f.state.Bearing.Limit > 0 && f.limit >= f.a.Capacity }
+func (f *follow) free() bool { return f.state.Bearing.Known && f.limit >= f.a.Capacity }
 
 // explainHarm sets the reason of a limit by harm.
 func (f *follow) explainHarm(harmed bool) {
@@ -139,7 +140,7 @@ func onlineSet(n *model.Node) uint64 {
 // Bears reports whether harm sets the limit of batch, and whether more harm would lower it.
 func (s *State) Bears() (known, lower bool) {
 	b := &s.Bearing
-	return b.Limit > 0, b.Limit > s.Milli
+	return b.Known, b.Known && b.Limit > s.Milli
 }
 
 // Exhausted reports whether as much is withheld from batch as harm may withhold, and has been for some time.
@@ -148,5 +149,5 @@ func (s *State) Exhausted(now time.Duration, capacity int64) bool {
 	if b.Deep {
 		return b.Limit <= capacity*little/1000 && now-b.Since >= soon
 	}
-	return b.Limit > 0 && b.Limit <= s.Milli && s.Push >= capacity*pushed/1000
+	return b.Known && b.Limit <= s.Milli && s.Push >= capacity*pushed/1000
 }

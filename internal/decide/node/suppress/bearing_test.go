@@ -34,7 +34,7 @@ func (w *node) harmed(online, lacks int64) *model.Suppression {
 
 // may returns what batch may use.
 func (w *node) may() int64 {
-	if w.state.Bearing.Limit > 0 {
+	if w.state.Bearing.Known {
 		return w.state.Bearing.Limit
 	}
 	return w.state.Milli
@@ -128,6 +128,17 @@ func TestUnknownHarm(t *testing.T) {
 		if s = w.harmed(4000, 0); i > 5 {
 			t.Fatalf("batch may use %d", s.Milli)
 		}
+	}
+}
+
+// TestFullByArithmetic checks that batch gets the machine although arithmetic leaves it nothing.
+func TestFullByArithmetic(t *testing.T) {
+	w := bears(4, 4000)
+	for range 10 {
+		w.harmed(4000, 0)
+	}
+	if w.may() != 4000 || w.floor() != 0 {
+		t.Errorf("batch may use %d, by arithmetic %d", w.may(), w.floor())
 	}
 }
 

@@ -95,7 +95,7 @@ func Decide(
 	return &model.Suppression{
 		Milli: f.limit, CPUs: f.state.CPUs, Parts: f.state.Parts, Reason: f.why, Reaction: f.state.Reaction,
 		// A limit of less than one CPU cannot be expressed as a number of CPUs.
-		Quotas: f.limit < a.Capacity && by != model.SuppressByCpuset || f.limit < 1000,
+		Quotas: !f.free() && (by != model.SuppressByCpuset || f.limit < 1000),
 	}, f.state
 }
 
@@ -134,7 +134,7 @@ func threads(t *model.Topology) int {
 // Mark returns what glances are compared with after a measurement and a decision; the zero value if no glance could
 // change the decision.
 func Mark(n *model.Node, p *model.Policy, a *model.Account, s *State) model.GlanceMark {
-	if !s.Known || !p.Suppress.On() || !a.Use.Measured || s.Bearing.Limit > 0 {
+	if !s.Known || !p.Suppress.On() || !a.Use.Measured || s.Bearing.Known {
 		return model.GlanceMark{}
 	}
 	least, below := a.Capacity*p.Suppress.MinBatch/1000, s.Milli-a.Capacity*noise/1000
@@ -214,7 +214,7 @@ func (f *follow) press() {
 
 // pressed reports whether online pods wait although batch uses no more than the limit.
 func (f *follow) pressed() bool {
-	if b := &f.state.Bearing; b.Limit > 0 && f.harm != nil && f.harm.Known {
+	if b := &f.state.Bearing; b.Known && f.harm != nil && f.harm.Known {
 		return f.harm.Milli > 0 && b.Limit <= f.state.Milli
 	}
 	return Waiting(f.n) >= waiting
@@ -239,7 +239,7 @@ func (f *follow) step() {
 		// No batch pod runs, so no online pod is affected.
 		s.Known, s.Milli, s.Least, s.Looked = true, f.target, none, f.now
 	case f.target < s.Milli-band, f.target < s.Milli && (f.target == f.minBatch || f.target <= band):
-		if f.state.Bearing.Limit == 0 {
+		if !f.state.Bearing.Known {
 			f.react(s.Milli, f.target)
 		}
 		s.Calm = f.patience()
@@ -314,7 +314,7 @@ func (f *follow) cpus(by model.SuppressMethod) {
 		}
 		return min(max(int(milli/1000), 1), most)
 	}
-	if f.state.Bearing.Limit > 0 { // whole cores, so that no thread of an online pod runs beside one of batch there
+	if f.state.Bearing.Known { // whole cores, so that no thread of an online pod runs beside one of batch there
 		core := threads(f.n.Topology)
 		one := fit
 		fit = func(milli int64) int { return min(max(one(milli)/core*core, core), most) }
