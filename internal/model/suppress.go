@@ -9,6 +9,7 @@ import (
 type Suppression struct {
 	Milli    int64       // limit of all batch pods together, in milli-cores
 	CPUs     int         // number of CPUs for batch; 0: all CPUs of pods
+	Cores    bool        `json:",omitempty"` // batch gets the other threads of its last core too
 	Parts    []BatchPart // one per batch pod, ordered by UID
 	Quotas   bool        // the parts are enforced as CFS quotas
 	Reason   Reason      // of the limit

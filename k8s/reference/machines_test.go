@@ -1,13 +1,9 @@
 package reference
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -16,18 +12,9 @@ const realMachines = "../../internal/observe/host/testdata/topology"
 
 // machines returns the machines of the comparison by their names.
 func machines(t *testing.T) map[string]*model.Topology {
-	all := map[string]*model.Topology{}
-	files, err := filepath.Glob(filepath.Join(realMachines, "*.txt"))
-	if err != nil || len(files) < 15 {
-		t.Fatalf("%d machines are described in %s, %v", len(files), realMachines, err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, described, _ := strings.Cut(string(text), "\n----\n")
-		all[strings.TrimSuffix(filepath.Base(file), ".txt")] = parse(t, described)
+	all, err := fixture.Topologies(realMachines)
+	if err != nil {
+		t.Fatal(err)
 	}
 	// What follows has the shapes of the topologies in pkg/kubelet/cm/cpumanager/policy_test.go of Kubernetes 1.36, in
 	// which the kubelet's choices are documented by example. Two more of them are among the real machines: xeon-snc,
@@ -75,36 +62,9 @@ func regular(sockets, nodes, caches, cores, threads int) *model.Topology {
 // parse reads a machine as the tests of reading topologies write it down.
 func parse(t *testing.T, text string) *model.Topology {
 	t.Helper()
-	top := &model.Topology{}
-	for line := range strings.Lines(text) {
-		place, cores, isDomain := strings.Cut(strings.TrimSpace(line), ":")
-		if !isDomain {
-			continue // the memory of a node
-		}
-		var at model.CPU
-		if _, err := fmt.Sscanf(place, "socket %d node %d L3 %d", &at.Socket, &at.Node, &at.L3); err != nil {
-			t.Fatalf("%q: %v", line, err)
-		}
-		add := func(list string, alone bool) {
-			cpus, err := model.ParseCPUs(list)
-			if err != nil {
-				t.Fatalf("%q: %v", line, err)
-			}
-			core := -1
-			for id := range cpus.All() {
-				if alone || core < 0 {
-					core = id
-				}
-				top.CPUs = append(top.CPUs, model.CPU{ID: id, Socket: at.Socket, Node: at.Node, L3: at.L3, Core: core})
-			}
-		}
-		cores, single, _ := strings.Cut(cores, "each alone ")
-		add(single, true)
-		for _, core := range strings.Fields(cores) {
-			_, list, _ := strings.Cut(strings.TrimSuffix(core, ")"), "(")
-			add(list, false)
-		}
+	top, err := fixture.Topology(text)
+	if err != nil {
+		t.Fatal(err)
 	}
-	slices.SortFunc(top.CPUs, func(a, b model.CPU) int { return a.ID - b.ID })
 	return top
 }

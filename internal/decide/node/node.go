@@ -68,7 +68,7 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 			Weighted: weights.Weighted, CPUs: plan.CPUs, Batch: plan.Suppress, Interference: plan.Interference,
 			Slack: plan.Slack,
 		}, state.Quota)
-		plan.Settings = append(plan.Settings, cpuset.Settle(&n, plan.CPUs, &state.CPUs, plan.Suppress.OnCPUs())...)
+		plan.Settings = append(plan.Settings, cpuset.Settle(&n, plan.CPUs, &state.CPUs, plan.Suppress)...)
 		plan.Settings = append(plan.Settings, memory.Decide(&n, &policy)...)
 		var held []model.Setting
 		held, plan.Reclaim, state.Memory = memory.Relieve(&n, &policy, plan.Slack, state.Memory)

@@ -32,7 +32,7 @@ func BenchmarkDecide512(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				result, after := cpuset.Decide(n, &model.Policy{}, state)
-				if len(after.Allocations) != 2*100 || len(cpuset.Settle(n, result.CPUs, &after, 0)) == 0 {
+				if len(after.Allocations) != 2*100 || len(cpuset.Settle(n, result.CPUs, &after, nil)) == 0 {
 					b.Fatalf("%d containers have CPUs", len(after.Allocations))
 				}
 			}

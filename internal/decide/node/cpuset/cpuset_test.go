@@ -159,7 +159,7 @@ func (m *machine) settle() cpuset.Result {
 		}
 		m.state = next
 		set := map[string]bool{}
-		for _, s := range cpuset.Settle(&m.n, result.CPUs, &m.state, m.batch) {
+		for _, s := range cpuset.Settle(&m.n, result.CPUs, &m.state, &model.Suppression{CPUs: m.batch}) {
 			if set[s.Dir] {
 				m.fatal("%s has two settings", s.Dir)
 			}

@@ -148,3 +148,21 @@ func Batch(t *model.Topology, allowed, exclusive, share model.CPUSet, n int) mod
 	}
 	return set
 }
+
+// BatchCores returns the CPUs of [Batch], and the other allowed threads of their cores. The numbers differ where cores
+// have different numbers of threads, as on hybrid processors and where a thread is offline. These sets are nested too.
+func BatchCores(t *model.Topology, allowed, exclusive, share model.CPUSet, n int) model.CPUSet {
+	set := Batch(t, allowed, exclusive, share, n)
+	m := newMachine(t)
+	for core, s := range m.cores {
+		if m.count(core, &set) == 0 {
+			continue
+		}
+		for _, c := range m.threads[s.from:s.to] {
+			if allowed.Has(c.ID) {
+				set.Add(c.ID)
+			}
+		}
+	}
+	return set
+}

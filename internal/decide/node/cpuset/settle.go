@@ -73,15 +73,15 @@ func (r *round) plan() {
 	r.localMemory(plan)
 }
 
-// Settle returns the settings of cpuset.cpus for a plan. It also sets the CPUs of batch in the plan: batch is their
-// number, 0 means all shared CPUs. plan is nil if no pod requests CPUs, and batch is not limited to some.
+// Settle returns the settings of cpuset.cpus for a plan. It also sets the CPUs of batch in the plan, as limit says: nil
+// means all shared CPUs. plan is nil if no pod requests CPUs, and batch is not limited to some.
 //
 // On v1 a new container gets its pod's list, and a list must lie within the list of its parent. So only containers
 // get lists there; otherwise a container with CPUs from another writer could fail to start. On v2 the effective CPUs
 // are the intersection of all lists down to the container. There the pod's list is enough, and it applies to later
 // containers from their start. The QoS classes get lists too, which apply to a new pod before its own cgroup is
 // found.
-func Settle(n *model.Node, plan *model.CPUPlan, state *State, batch int) []model.Setting {
+func Settle(n *model.Node, plan *model.CPUPlan, state *State, limit *model.Suppression) []model.Setting {
 	if plan == nil {
 		return nil
 	}
@@ -90,7 +90,13 @@ func Settle(n *model.Node, plan *model.CPUPlan, state *State, batch int) []model
 	if usable.Empty() {
 		usable = shared
 	}
-	if batch > 0 && (batch < shared.Len() || usable != shared) {
+	batch := limit.OnCPUs()
+	switch {
+	case batch == 0, batch >= shared.Len() && usable == shared: // all shared CPUs
+	case limit.Cores:
+		plan.Batch = BatchCores(n.Topology, usable, plan.Exclusive, plan.Share, batch)
+		batch = plan.Batch.Len()
+	default:
 		plan.Batch = Batch(n.Topology, usable, plan.Exclusive, plan.Share, batch)
 	}
 	w := writer{

@@ -33,7 +33,7 @@ const (
 
 	fade = time.Minute // the height of spikes falls by a sixteenth in this time
 
-	margin = 100 // batch gets a further CPU when its limit exceeds that CPU by this, in milli-cores
+	margin = 100 // batch gets a further CPU or core when its limit exceeds that by this, in milli-cores
 	none   = -1
 )
 
@@ -89,13 +89,17 @@ func Decide(
 		f.bear()
 	}
 	by := method(n, p, a.Capacity)
-	f.cpus(by)
+	core := 1
+	if p.Suppress.By == model.SuppressOnHarm && by == model.SuppressByCpuset {
+		core = threads(n.Topology)
+	}
+	f.cpus(by, core)
 	f.parts(left.Memory.Allow)
 	f.observe()
 	return &model.Suppression{
-		Milli: f.limit, CPUs: f.state.CPUs, Parts: f.state.Parts, Reason: f.why, Reaction: f.state.Reaction,
-		// A limit of less than one CPU cannot be expressed as a number of CPUs.
-		Quotas: !f.free() && (by != model.SuppressByCpuset || f.limit < 1000),
+		Milli: f.limit, CPUs: f.state.CPUs, Cores: core > 1, Parts: f.state.Parts, Reason: f.why, Reaction: f.state.Reaction,
+		// A limit of less than one CPU, or one core, cannot be expressed as a number of CPUs.
+		Quotas: !f.free() && (by != model.SuppressByCpuset || f.limit < int64(core)*1000),
 	}, f.state
 }
 
@@ -299,9 +303,10 @@ func (f *follow) explain(rise int64) {
 	f.why = model.Reason{Code: code, Operands: operands}
 }
 
-// cpus sets the number of CPUs for batch. Batch gets a further CPU only if its limit exceeds that CPU by some margin.
-// Otherwise it would move between CPUs whenever the limit fluctuates.
-func (f *follow) cpus(by model.SuppressMethod) {
+// cpus sets the number of CPUs for batch, a multiple of the threads of a core: no thread of an online pod runs beside
+// one of batch on the cores that batch leaves. Batch gets a further core only if its limit exceeds that core by some
+// margin. Otherwise it would move between CPUs whenever the limit fluctuates.
+func (f *follow) cpus(by model.SuppressMethod, core int) {
 	s := &f.state
 	most := int(f.a.Capacity / 1000)
 	if most == 0 || by == model.SuppressByQuota || f.free() {
@@ -312,18 +317,13 @@ func (f *follow) cpus(by model.SuppressMethod) {
 		if by == model.SuppressByBoth {
 			milli += 999
 		}
-		return min(max(int(milli/1000), 1), most)
-	}
-	if f.state.Bearing.Known { // whole cores, so that no thread of an online pod runs beside one of batch there
-		core := threads(f.n.Topology)
-		one := fit
-		fit = func(milli int64) int { return min(max(one(milli)/core*core, core), most) }
+		return min(max(int(milli/1000)/core*core, core), most)
 	}
 	switch n := fit(f.limit); {
 	case s.CPUs == 0, n < s.CPUs:
 		s.CPUs = n
 	default:
-		s.CPUs = max(s.CPUs, fit(f.limit-margin))
+		s.CPUs = max(s.CPUs/core*core, fit(f.limit-margin)) // the policy may have counted single CPUs before
 	}
 }
 
