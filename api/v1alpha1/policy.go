@@ -225,6 +225,10 @@ type ProtectSpec struct {
 	// waterline explain name that suspect. A suspect that is a batch pod is throttled on trial, and stays throttled
 	// only if the online pod then waits less. On cgroup v1 the chart's value paths.proc must be set. Default false.
 	Interference bool `json:"interference,omitempty"`
+	// Cycles counts the CPU cycles and instructions of the 16 online pods that use most CPU, where the CPU has counters
+	// and the agent may use them. With suppression OnHarm, batch gets less CPU when a pod needs more cycles for each
+	// instruction than without batch, because it shares cores, caches or memory bandwidth with batch. Default false.
+	Cycles bool `json:"cycles,omitempty"`
 	// Eviction has batch pods evicted when nothing done on the node helps: when no memory is left for batch, or a batch
 	// pod had hardly any of its CPU for five minutes. Pods are evicted one at a time, through the Eviction API. {}
 	// takes every default. Without it no pod is evicted.

@@ -7,6 +7,8 @@ type HarmSignal string
 const (
 	HarmByDelay    HarmSignal = "RunQueueDelay" // its tasks' waits for a CPU, every 100 ms
 	HarmByPressure HarmSignal = "Pressure"      // its CPU pressure (PSI, cgroup v2), each second
+	// Its cycles per instruction, each second: not instead of the others, but what they cannot show.
+	HarmByCycles HarmSignal = "CyclesPerInstruction"
 )
 
 // Harm is how much CPU online pods lack while batch runs: how long they wait for a CPU, beyond what they wait without
@@ -22,15 +24,22 @@ type Harm struct {
 
 // PodHarm is the harm of one online pod since the previous round.
 type PodHarm struct {
-	UID     string // "": no pod is harmed
-	Milli   int64  // CPU that it lacks, in milli-cores: the mean number of its tasks that waited beyond Allowed
-	Waits   int64  // how long its tasks waited for each time that they ran, in thousandths
-	Allowed int64  // what is no harm, in thousandths likewise
+	UID   string // "": no pod is harmed
+	Milli int64  // CPU that it lacks, in milli-cores: the mean number of its tasks that waited beyond Allowed
+	// How long its tasks waited for each time that they ran, in thousandths. With HarmByCycles, its cycles for 1000
+	// instructions.
+	Waits   int64
+	Allowed int64      // what is no harm, likewise
+	By      HarmSignal `json:",omitempty"` // HarmByCycles, or "": by waiting
 }
 
 // Reason returns the harm as a reason with its operands.
 func (h *PodHarm) Reason() Reason {
+	measure := "waits"
+	if h.By == HarmByCycles {
+		measure = "cycles"
+	}
 	return Reason{Code: OnlineHarmed, Operands: []Operand{
-		{"lacks", h.Milli, UnitMilli}, {"waits", h.Waits, UnitPermille}, {"allowed", h.Allowed, UnitPermille},
+		{"lacks", h.Milli, UnitMilli}, {measure, h.Waits, UnitPermille}, {"allowed", h.Allowed, UnitPermille},
 	}}
 }

@@ -51,10 +51,11 @@ type Node struct {
 	Load      *Load      // nil: nothing was measured yet
 	Glance    Glance     `json:",omitzero"` // the last one
 	// Waits is how long online pods waited for CPUs, ordered by UID. Like Load, it is valid until the next observation.
-	Waits  []PodWait  `json:",omitempty"`
-	Ruling Ruling     // which policy governs the node
-	Object NodeObject // what the API shows of the Node
-	Writes APIWrites  // what became of writes to the API
+	Waits  []PodWait   `json:",omitempty"`
+	Cycles []PodCycles `json:",omitempty"` // of the online pods of [Observe.Cycles] likewise, where the CPU counts them
+	Ruling Ruling      // which policy governs the node
+	Object NodeObject  // what the API shows of the Node
+	Writes APIWrites   // what became of writes to the API
 }
 
 // Ruling is which policy governs a node.

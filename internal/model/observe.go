@@ -18,6 +18,8 @@ type Observe struct {
 	// Online pods whose waiting for CPUs is sampled, ordered by UID, and the time between two samples.
 	Waits      []WaitMark    `json:",omitempty"`
 	WaitsEvery time.Duration `json:",omitempty"`
+	// UIDs of the online pods whose CPU cycles and instructions are counted each second, in order.
+	Cycles []string `json:",omitempty"`
 }
 
 // Detail is what must be observed of one pod beyond its CPU use, which is measured each second, and its memory and

@@ -75,6 +75,7 @@ func (p SuppressPolicy) On() bool { return p.By != "" && p.By != SuppressByNone 
 type ProtectPolicy struct {
 	Burst        bool // online pods exceed their CFS quota for moments
 	Memory       bool // the kernel reclaims batch memory before the memory that they request
+	Cycles       bool // count CPU cycles and instructions, and limit batch where online pods need more cycles
 	Interference bool // find the pod that makes an online pod wait, and throttle it if it is batch
 	// batch pods that may be evicted from the node in an hour; 0: no eviction is requested
 	EvictPerHour int64

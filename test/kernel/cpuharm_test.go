@@ -161,8 +161,8 @@ func (n *suppressNode) processors(dir string) (cpus []int) {
 				continue // it has ended
 			}
 			_, after, _ := strings.Cut(string(text), ") ")
-			fields := strings.Fields(after) // from the third on, proc(5)
-			const state, processor = 3 - 3, 39 - 3
+			fields := strings.Fields(after)
+			const state, processor = 0, 36 // the fields 3 and 39 of proc(5)
 			if len(fields) <= processor || fields[state] != "R" {
 				continue
 			}

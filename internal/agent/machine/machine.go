@@ -53,7 +53,10 @@ type Machine struct {
 	meter     *host.Meter
 	eyes      *eyes
 	glances   *glances
+	cycles    *host.Cycles
+	uncounted bool               // the CPU counts no cycles for the agent
 	waits     []model.PodWait    // buffer of the last observation
+	counts    []model.PodCycles  // likewise
 	reclaimer *acthost.Reclaimer // nil: this kernel has no memory.reclaim
 	reclaimed *model.Reclaimed   // since the last round; nil: nothing
 	claiming  bool               // a batch pod has memory reclaimed
@@ -130,6 +133,7 @@ func (m *Machine) Close() error {
 	if m.tree != nil {
 		m.tree.Close()
 		m.meter.Close()
+		m.cycles.Close()
 	}
 	return m.files.Close()
 }
@@ -151,6 +155,7 @@ func (m *Machine) Find() error {
 		layout.Root)
 	m.tree = host.NewTree(m.mount, layout, m.watcher)
 	m.meter = host.NewMeter(m.mount, layout, m.cfg.Proc)
+	m.cycles = host.NewCycles(m.mount)
 	m.eyes = &eyes{host.NewGlancer(m.mount, layout, m.cfg.Proc), host.NewWaits(layout, m.cfg.Proc)}
 	m.News = true
 	return nil

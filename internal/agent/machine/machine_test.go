@@ -45,6 +45,7 @@ func machineAt(t *testing.T, root, record string) *Machine {
 	m.tree = host.NewTree(m.mount, layout, nil)
 	m.meter = host.NewMeter(m.mount, layout, host.DefaultProc)
 	m.glances = newGlances(m.log)
+	m.cycles = host.NewCycles(m.mount)
 	t.Cleanup(func() { _ = m.Close() })
 	m.Scan()
 	return m
@@ -106,6 +107,17 @@ func TestNeed(t *testing.T) {
 		if step.needs.Load != !m.NextLoad().IsZero() {
 			t.Errorf("%s: the load is measured next at %s", step.name, m.NextLoad())
 		}
+	}
+}
+
+// TestNoCycles checks that a machine that counts no cycles tries it once.
+func TestNoCycles(t *testing.T) {
+	m := newMachine(t) // without a hierarchy of perf events
+	needs := model.Observe{Load: true, Cycles: []string{"web"}}
+	m.Need(time.Now(), &needs)
+	var n model.Node
+	if m.Observe(&n, m.ObserveOnce()); !m.uncounted || len(n.Cycles) != 0 {
+		t.Errorf("counted is %+v, and it is tried again: %v", n.Cycles, !m.uncounted)
 	}
 }
 

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -30,6 +31,8 @@ func (m *Machine) Observe(n *model.Node, once Once) {
 	n.Load = m.Load() // with the age that it has now
 	m.waits = m.glances.take(m.waits[:0])
 	n.Waits = m.waits
+	m.counts = m.cycles.Append(m.counts[:0])
+	n.Cycles = m.counts
 }
 
 // Need starts to observe what a plan needs, and reports whether the plan must be decided anew for that: it needs
@@ -64,7 +67,28 @@ func (m *Machine) Measure(now time.Time) bool {
 	load, err := m.meter.Measure(m.tree.Model().Pods, m.observed.Pods)
 	m.log.Report("measuring", err)
 	m.load = load
+	m.count()
 	return load != nil
+}
+
+// count counts the CPU cycles of the pods that the last plan needs. It does nothing where the CPU counts none.
+func (m *Machine) count() {
+	if m.uncounted {
+		return
+	}
+	var cpus model.CPUSet
+	var err error
+	if len(m.observed.Cycles) > 0 {
+		cpus, err = host.OnlineCPUs(m.cfg.Sys)
+	}
+	if err == nil {
+		err = m.cycles.Sample(m.observed.Cycles, m.tree.Model().Pods, cpus)
+	}
+	if m.uncounted = errors.Is(err, host.ErrNoCycles); m.uncounted {
+		m.log.Warn("harm by cycles per instruction is not known; protect.cycles has no effect here", "err", err)
+		return
+	}
+	m.log.Report("cycles", err)
 }
 
 // Load returns the last measurement; nil: nothing is measured.

@@ -97,7 +97,28 @@ func randomMachine(r *rand.Rand) *world {
 		MinBatch: one[int64](r, 0, 0, 100),
 	}
 	randomWaits(r, w)
+	randomCycles(r, w)
 	return w
+}
+
+// randomCycles counts the cycles of some pods, twice, and gives them baselines.
+func randomCycles(r *rand.Rand, w *world) {
+	w.policy.Protect.Cycles = r.IntN(2) == 0
+	now := w.node.Load.Clock
+	for _, p := range w.node.Pods {
+		if r.IntN(3) == 0 {
+			continue
+		}
+		s := model.PodCycles{UID: p.UID, At: now - time.Second}
+		w.state.Harm.Counted = append(w.state.Harm.Counted, harm.Counted{UID: p.UID, At: s.At})
+		s.At, s.Cycles, s.Instructions = now, r.Int64N(1<<36), r.Int64N(1<<34)
+		w.node.Cycles = append(w.node.Cycles, s)
+		b := harm.Baseline{Key: p.UID, Used: now}
+		for i := range b.Bins {
+			b.Bins[i] = harm.Bin{Mean: r.Int64N(2_000_000), Differs: r.Int64N(100_000), Samples: r.Int64N(17)}
+		}
+		w.state.Harm.CycleBaselines = append(w.state.Harm.CycleBaselines, b)
+	}
 }
 
 // randomWaits samples most of the pods, twice.
@@ -258,6 +279,9 @@ func spoil(r *rand.Rand, w *world) {
 	}
 	for i := range n.Waits {
 		all = append(all, (*int64)(&n.Waits[i].Ran), (*int64)(&n.Waits[i].Waited), (*int64)(&n.Waits[i].At))
+	}
+	for i := range n.Cycles {
+		all = append(all, &n.Cycles[i].Cycles, &n.Cycles[i].Instructions, (*int64)(&n.Cycles[i].At))
 	}
 	for _, pod := range n.Pods {
 		all = append(all, &pod.RequestMilli, &pod.LimitMilli, &pod.MemoryRequest, &pod.MemoryLimit, &pod.Batch.CPU,

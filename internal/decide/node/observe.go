@@ -28,6 +28,7 @@ func observe(n *model.Node, policy *model.Policy, plan *model.Plan, state *State
 		quiet := !suppress.Running(n.Pods, &n.Tree) || suppress.Asleep(&plan.Slack.CPU.Use, n.Load.CPUMilli)
 		_, lower := state.Suppress.Bears()
 		o.Waits, o.WaitsEvery = harm.Marks(n, &state.Harm, quiet, lower && policy.Mode == model.ModeEnforce)
+		o.Cycles = harm.Count(&state.Harm)
 	}
 	p := perPod{
 		n: n, policy: policy,

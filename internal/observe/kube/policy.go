@@ -164,7 +164,7 @@ func (c *checker) protect(policy *model.ProtectPolicy, s *v1alpha1.ColocationPol
 	if s.Protect.Memory != nil {
 		policy.Memory = *s.Protect.Memory
 	}
-	policy.Interference = s.Protect.Interference
+	policy.Interference, policy.Cycles = s.Protect.Interference, s.Protect.Cycles
 	if evict := s.Protect.Eviction; evict != nil {
 		policy.EvictPerHour = model.DefaultEvictPerHour
 		policy.Freeze = evict.Freeze

@@ -28,7 +28,7 @@ spec:
     - {name: noon, start: 12:30, end: 13:30, timeZone: UTC}
   cpu: {waterline: 62.5%, mid: 10%, suppression: Both, minBatch: 2.5%, schedIdle: true, groupIdentity: true}
   memory: {method: Static, ratio: 30%}
-  protect: {burst: false, memory: true, interference: true, eviction: {perNodePerHour: 2, freeze: true}}
+  protect: {burst: false, memory: true, interference: true, cycles: true, eviction: {perNodePerHour: 2, freeze: true}}
   resourceNames: Koordinator
   weight: {scope: Class, quota: Unlimited, max: 16384, bestEffort: Promote, namespaces: [{selector: {matchLabels: {team: video}}, max: 262144}]}
   podDefaults: [{selector: {matchExpressions: [{key: app, operator: NotIn, values: [web]}]}, cpuShare: 10240, cpuManager: Share, cpuPlacement: Spread}]
@@ -61,7 +61,7 @@ func TestParsePolicy(t *testing.T) {
 			CPU:      model.SellPolicy{Waterline: 625, Method: model.SellPredicted, Mid: 100},
 			Memory:   model.SellPolicy{Waterline: 800, Method: model.SellStatic, Ratio: 300},
 			Suppress: model.SuppressPolicy{By: model.SuppressByBoth, MinBatch: 25}, Protect: model.ProtectPolicy{
-				Memory: true, Interference: true, EvictPerHour: 2, Freeze: true,
+				Memory: true, Cycles: true, Interference: true, EvictPerHour: 2, Freeze: true,
 			}, Koordinator: true,
 			Weight: model.WeightPolicy{
 				Scope: model.ScopeClass, Quota: model.QuotaUnlimited, Max: 16384, PromoteBestEffort: true, SchedIdle: true,

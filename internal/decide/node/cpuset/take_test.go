@@ -226,7 +226,8 @@ func TestBatch(t *testing.T) {
 			cores := BatchCores(topology, allowed, alone, home, n)
 			if beside := split(topology, cores.Or(topology.Online().Minus(allowed))).And(cores); !beside.Empty() ||
 				!set.Within(cores) || !cores.Within(allowed) || !lastCores.Within(cores) {
-				t.Fatalf("seed %d: %d of %s in cores: %s, after %s; %s are parts of cores", seed, n, allowed, cores, lastCores, beside)
+				t.Fatalf("seed %d: %d of %s in cores: %s, after %s; %s are parts of cores", seed, n, allowed, cores, lastCores,
+					beside)
 			}
 			lastCores = cores
 			if set.Len() != min(n, allowed.Len()) || !set.Within(allowed) || !last.Within(set) {

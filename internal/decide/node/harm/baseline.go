@@ -15,18 +15,19 @@ const (
 	capped  = 256                // baselines of a node
 )
 
-// Baseline is how long pods of one template wait for a CPU while batch is quiet. A pod that uses more waits more, for
-// itself, so there is one figure for each bin of CPU use.
+// Baseline is how long pods of one template wait for a CPU while batch is quiet, or how many cycles they need. A pod
+// that uses more waits more, for itself, so there is one figure for each bin of CPU use.
 type Baseline struct {
 	Key  string
 	Used time.Duration // when it was learned last
 	Bins Bins
 }
 
-// Bins are the waits of a template by its CPU use.
+// Bins are the waits of a template, or its cycles, by its CPU use.
 type Bins [bins]Bin
 
-// Bin is the wait at one level of CPU use, in millionths of the time that the pod ran.
+// Bin is the wait at one level of CPU use, in millionths of the time that the pod ran, or the cycles for a million
+// instructions.
 type Bin struct {
 	Mean    int64
 	Differs int64 // mean difference of a sample from the mean
@@ -113,42 +114,52 @@ func (b *Bin) add(ratio int64) {
 }
 
 // baseline returns the baseline of a key; nil if there is none.
-func (s *State) baseline(key string) *Baseline {
-	i, found := slices.BinarySearchFunc(s.Baselines, key, compareKey)
+func (s *State) baseline(key string) *Baseline { return find(s.Baselines, key) }
+
+// find returns the baseline of a key; nil if there is none.
+func find(all []Baseline, key string) *Baseline {
+	i, found := slices.BinarySearchFunc(all, key, compareKey)
 	if !found {
 		return nil
 	}
-	return &s.Baselines[i]
+	return &all[i]
 }
 
 // learn adds a sample to the baseline of a key. The previous state keeps its baselines.
 func (j *judge) learn(key string, milli, ratio int64) {
-	s := &j.state
-	i, found := slices.BinarySearchFunc(s.Baselines, key, compareKey)
-	if !j.learned {
-		s.Baselines, j.learned = slices.Clone(s.Baselines), true
+	j.state.Baselines = learn(j.state.Baselines, !j.learned, key, j.n.Load.Clock, milli, ratio)
+	j.learned = true
+}
+
+// learn returns baselines to which a sample was added, of one key at one use. Shared ones stay as they are.
+func learn(all []Baseline, shared bool, key string, now time.Duration, milli, ratio int64) []Baseline {
+	i, found := slices.BinarySearchFunc(all, key, compareKey)
+	if shared {
+		all = slices.Clone(all)
 	}
 	if !found {
-		s.Baselines = slices.Insert(s.Baselines, i, Baseline{Key: key})
+		all = slices.Insert(all, i, Baseline{Key: key})
 	}
-	b := &s.Baselines[i]
-	b.Used = j.n.Load.Clock
-	b.Bins[binOf(milli)].add(ratio)
+	all[i].Used = now
+	all[i].Bins[binOf(milli)].add(ratio)
+	return all
 }
 
 // Learned returns the part of a state that counts after a reboot, when the clock starts anew.
 func (s State) Learned() State {
-	baselines := slices.Clone(s.Baselines)
-	for i := range baselines {
-		baselines[i].Used = 0
+	unused := func(all []Baseline) []Baseline {
+		all = slices.Clone(all)
+		for i := range all {
+			all[i].Used = 0
+		}
+		return all
 	}
-	return State{Baselines: baselines}
+	return State{Baselines: unused(s.Baselines), CycleBaselines: unused(s.CycleBaselines)}
 }
 
 // forget returns the baselines without those that nothing has used for a week, and without the oldest where there are
 // too many.
-func (j *judge) forget() []Baseline {
-	now, all := j.n.Load.Clock, j.state.Baselines
+func forget(all []Baseline, now time.Duration) []Baseline {
 	old := func(b Baseline) bool { return now-b.Used > forgets }
 	if len(all) > capped {
 		times := make([]time.Duration, len(all))

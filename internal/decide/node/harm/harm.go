@@ -33,6 +33,9 @@ const (
 type State struct {
 	Pods      []Pod      `json:",omitempty"` // that are sampled, ordered by UID
 	Baselines []Baseline `json:",omitempty"` // ordered by key
+
+	Counted        []Counted  `json:",omitempty"` // pods whose cycles are counted, ordered by UID
+	CycleBaselines []Baseline `json:",omitempty"` // of cycles, ordered by key
 }
 
 // Pod is what is known of one online pod.
@@ -53,9 +56,11 @@ type Pod struct {
 // Useless means that batch was pushed back as far as harm may push it, and that some pods wait all the same.
 func Decide(n *model.Node, p *model.Policy, quiet, useless bool, s State) (*model.Harm, State) {
 	if p.Suppress.By != model.SuppressOnHarm || p.Mode == model.ModeDisabled || n.Load == nil {
-		return nil, State{Baselines: s.Baselines}
+		return nil, State{Baselines: s.Baselines, CycleBaselines: s.CycleBaselines}
 	}
-	j := judge{n: n, quiet: quiet, useless: useless, state: State{Baselines: s.Baselines}}
+	j := judge{n: n, quiet: quiet, useless: useless, state: State{
+		Baselines: s.Baselines, CycleBaselines: s.CycleBaselines,
+	}}
 	if now := n.Load.Clock; slices.ContainsFunc(s.Pods, func(p Pod) bool { return p.Seen > now || p.At > now }) {
 		s.Pods = nil // from another boot
 	}
@@ -81,7 +86,11 @@ func Decide(n *model.Node, p *model.Policy, quiet, useless bool, s State) (*mode
 	default:
 		j.result.Signal = model.HarmByDelay // no online pod uses CPU, so that none can be harmed
 	}
-	j.state.Baselines = j.forget()
+	if p.Protect.Cycles {
+		j.cycles(s.Counted)
+	}
+	j.state.Baselines = forget(j.state.Baselines, n.Load.Clock)
+	j.state.CycleBaselines = forget(j.state.CycleBaselines, n.Load.Clock)
 	return &j.result, j.state
 }
 

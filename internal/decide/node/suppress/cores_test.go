@@ -11,9 +11,9 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestWholeCores checks random harm on described machines. While batch is limited by CPUs, their number is a multiple of
-// the threads of a core, and the set that rule cpuset makes of it consists of whole cores: no thread of an online pod
-// runs beside one of batch on the cores that batch leaves.
+// TestWholeCores checks random harm on described machines. While batch is limited by CPUs, their number is a multiple
+// of the threads of a core, and the set that rule cpuset makes of it consists of whole cores: no thread of an online
+// pod runs beside one of batch on the cores that batch leaves.
 func TestWholeCores(t *testing.T) {
 	machines, err := fixture.Topologies("../../../observe/host/testdata/topology")
 	if err != nil {
