@@ -29,6 +29,11 @@ func TestWholeCores(t *testing.T) {
 			capacity := w.left.CPU.Capacity
 			exclusive := randomCores(r, top)
 			for range 100 {
+				if r.IntN(8) == 0 { // another policy, which counts single CPUs
+					w.p.Suppress.By = model.SuppressByCpuset
+					w.tick(r.Int64N(capacity))
+					w.p.Suppress.By = model.SuppressOnHarm
+				}
 				lacks := max(r.Int64N(capacity)-capacity/2, 0)
 				s := w.harmed(r.Int64N(capacity), lacks)
 				if r.IntN(4) == 0 { // nothing is known of harm for a moment, and arithmetic sets the limit
