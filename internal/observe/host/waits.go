@@ -15,7 +15,7 @@ import (
 )
 
 // Bounds of [Waits]. A read of an open schedstat file takes 1.2 µs; with openat and close it takes 5.5 µs (6.18,
-// virtual machine).
+// virtual machine). Bounds of one sample hold for samples that are 100 ms apart, see [Waits.steps].
 const (
 	tasksOfPod   = 16               // sampled of one pod
 	tasksRunning = 64               // read in one sample, of pods that ran since their last one
@@ -26,21 +26,25 @@ const (
 	refind       = time.Second      // processes are listed again after this time while a pod has none
 	listings     = 8                // of pods in one sample
 	stir         = time.Millisecond // a pod that ran or waited for less in a sample is asleep
+
+	step      = 100 * time.Millisecond
+	mostSteps = 10 // bounds of one sample grow up to this
 )
 
 // Waits samples how long the tasks of pods run and wait for a CPU, from their schedstat files, see [Schedstat]. It
 // keeps the files open. Of a pod with more than 16 tasks it prefers those that run.
 //
 // A sample reads at most 64 tasks of pods that ran since their last sample, and 16 of others, in turns; more of these
-// only on a node with more than 400 tasks.
+// only on a node with more than 400 tasks. A sample that is a second after the last one reads ten times as many.
 // It is not safe for concurrent use.
 type Waits struct {
-	clock func(id int32) time.Duration
-	find  processes
-	found time.Duration // last search for processes; 0: never
-	open  int
-	pods  []waitingPod // ordered by UID
-	next  [2]int       // pod whose turn is next: among those that ran, and among the others
+	clock   func(id int32) time.Duration
+	find    processes
+	found   time.Duration // last search for processes; 0: never
+	sampled time.Duration // last sample; 0: never
+	open    int
+	pods    []waitingPod // ordered by UID
+	next    [2]int       // pod whose turn is next: among those that ran, and among the others
 }
 
 // waitingPod is a pod whose tasks are sampled.
@@ -89,10 +93,18 @@ func (w *Waits) Sample(marks []model.WaitMark) error {
 		}
 		w.found = now
 	}
-	left := w.read(now, true, tasksRunning)
-	w.read(now, false, left+max(tasksAsleep, w.open/turns))
-	w.list(now) // after they were read: a task that did not run may lose its place
+	steps := w.steps(now)
+	left := w.read(now, true, steps*tasksRunning)
+	w.read(now, false, left+steps*max(tasksAsleep, w.open/turns))
+	w.list(now, steps*listings) // after they were read: a task that did not run may lose its place
 	return err
+}
+
+// steps returns by which factor the bounds of this sample grow, because less is sampled in a second.
+func (w *Waits) steps(now time.Duration) int {
+	since := now - w.sampled
+	w.sampled = now
+	return int(min(max(since/step, 1), mostSteps))
 }
 
 // lacks reports whether no task of a pod was found yet.
@@ -131,8 +143,7 @@ func (w *Waits) follow(marks []model.WaitMark) {
 }
 
 // list lists the tasks of some pods.
-func (w *Waits) list(now time.Duration) {
-	left := listings
+func (w *Waits) list(now time.Duration, left int) {
 	for i := range w.pods {
 		p := &w.pods[i]
 		since := now - p.listed

@@ -118,6 +118,45 @@ func TestWaitsNewPod(t *testing.T) {
 	w.want("it runs", tenth, "web", 8, 2)
 }
 
+// TestWaitsLate checks that a process that enters its pod's group late is sampled from then on.
+func TestWaitsLate(t *testing.T) {
+	w := newWaits(t, "web")
+	w.runs("web", 100, 100, 1, 1)
+	w.want("one is there", tenth, "web", 0, 0)
+	w.file(filepath.Join(w.proc, "200", "cgroup"), "0::/system.slice/containerd.service\n")
+	w.file(filepath.Join(w.proc, "200", "task", "200", "schedstat"), "1000000 1000000 1\n")
+	for range 3 {
+		w.want("another one is outside", 2*relist, "web", 0, 0)
+	}
+	w.runs("web", 200, 200, 1, 1)
+	w.want("it enters", relist, "web", 0, 0)
+	w.runs("web", 200, 200, 4, 3)
+	w.want("it runs", tenth, "web", 3, 2)
+}
+
+// TestWaitsLumps checks that a wait counts whole and once when it ends, however long it was.
+func TestWaitsLumps(t *testing.T) {
+	w := newWaits(t, "web")
+	first, second, sum := int64(500), int64(900), int64(0)
+	w.runs("web", 100, 100, 10, first)
+	w.runs("web", 100, 101, 10, second)
+	w.want("found", tenth, "web", 0, 0)
+	for i, lump := range []struct{ one, other int64 }{
+		{0, 0}, {3700, 0}, {0, 0}, {0, 100}, {2500, 0}, {1500, 1500}, {3600e3, 0}, {0, 1},
+	} {
+		first, second, sum = first+lump.one, second+lump.other, sum+lump.one+lump.other
+		w.runs("web", 100, 100, 10, first)
+		w.runs("web", 100, 101, 10, second)
+		w.want(fmt.Sprintf("lump %d", i), tenth, "web", 0, sum)
+	}
+
+	// Another task has the number now, and counts from here on.
+	w.runs("web", 100, 100, 1, 5)
+	w.want("a counter went backwards", tenth, "web", 0, sum)
+	w.runs("web", 100, 100, 2, 7)
+	w.want("it counts again", tenth, "web", 1, sum+2)
+}
+
 // TestWaitsFollow checks that sums outlive a change of the pods and a pause.
 func TestWaitsFollow(t *testing.T) {
 	w := newWaits(t, "a", "web")
@@ -207,6 +246,49 @@ func TestWaitsManyPods(t *testing.T) {
 		}
 	}); n > 1 {
 		t.Errorf("%.1f allocations a sample", n)
+	}
+}
+
+// TestWaitsOnceASecond checks that no pod has to wait longer for its turn if samples are a second apart, also where all
+// pods have more tasks than are sampled.
+func TestWaitsOnceASecond(t *testing.T) {
+	const pods, each = 60, tasksOfPod + 2
+	var uids []string
+	for i := range pods {
+		uids = append(uids, fmt.Sprintf("pod-%03d", i))
+	}
+	w := newWaits(t, uids...)
+	for i, uid := range uids {
+		for c := range each {
+			w.runs(uid, 1000+i, 100*(1000+i)+c, 1, 1)
+		}
+	}
+	w.sample(time.Second, uids[0])
+	w.sample(time.Second, uids[0])
+	for _, runs := range []int64{0, 1} {
+		for second := range int64(10) {
+			w.sample(time.Second, uids[0])
+			for i, uid := range uids {
+				if s := model.FindWait(w.w.Append(nil), uid); w.boot-s.At > 3*time.Second {
+					t.Errorf("%d, second %d: %s was read %s ago", runs, second, uid, w.boot-s.At)
+				}
+				for _, task := range w.w.pods[i].tasks[:1] {
+					w.runs(uid, 1000+i, task.tid, 1+100*second*runs, 1)
+				}
+			}
+		}
+	}
+}
+
+// TestWaitsNotMarked checks that only pods with a mark are sampled.
+func TestWaitsNotMarked(t *testing.T) {
+	w := newWaits(t, "other", "web")
+	w.marks = w.marks[1:]
+	w.runs("other", 200, 200, 1, 1)
+	w.runs("web", 100, 100, 1, 1)
+	w.want("found", tenth, "web", 0, 0)
+	if all := w.w.Append(nil); len(all) != 1 || w.w.open != 1 {
+		t.Errorf("%d files are open for %+v", w.w.open, all)
 	}
 }
 
