@@ -19,6 +19,8 @@ type glances struct {
 	rose   chan model.Glance // glances that exceeded the mark
 	waited chan struct{}     // pods waited longer than their marks say
 
+	sampled time.Time // when waits were sampled last; only run uses it
+
 	mu    sync.Mutex
 	eyes  *eyes // nil: the kubelet's cgroups were not found yet
 	needs model.Observe
@@ -53,9 +55,11 @@ func (g *glances) compare(with *eyes, needs *model.Observe) {
 	}
 }
 
+// often is the time between two glances, and the shortest between two samples of waits.
+const often = 100 * time.Millisecond
+
 // pace returns the time between two looks; 0: nothing is needed.
 func pace(needs *model.Observe) time.Duration {
-	const often = 100 * time.Millisecond
 	switch {
 	case needs.Glances != (model.GlanceMark{}):
 		return often
@@ -94,6 +98,7 @@ func (g *glances) run(ctx context.Context) {
 		if used != nil && (used != eyes || pace(&needs) == 0) {
 			used.glancer.Close()
 			used.waits.Close()
+			g.sampled = time.Time{}
 		}
 		if used = eyes; pace(&needs) == 0 || eyes == nil {
 			used = nil
@@ -121,11 +126,18 @@ func (g *glances) glance(ctx context.Context, eyes *eyes, needs *model.Observe) 
 	}
 }
 
-// wait looks once how long pods waited.
+// wait looks once how long pods waited, if that is due: glances may be needed more often.
 func (g *glances) wait(ctx context.Context, eyes *eyes, needs *model.Observe) {
 	if len(needs.Waits) == 0 {
+		eyes.waits.Close()
+		g.sampled = time.Time{}
 		return
 	}
+	now := time.Now()
+	if now.Sub(g.sampled) < needs.WaitsEvery-often/2 {
+		return
+	}
+	g.sampled = now
 	g.log.Report("waits", eyes.waits.Sample(needs.Waits))
 	g.mu.Lock()
 	g.sums = eyes.waits.Append(g.sums[:0])

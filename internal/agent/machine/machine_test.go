@@ -159,3 +159,41 @@ func TestGlance(t *testing.T) {
 		t.Errorf("observed is %+v", n.Glance)
 	}
 }
+
+// TestWaitsEvery checks that waits are sampled as often as a plan needs it, also while glances are needed more often.
+func TestWaitsEvery(t *testing.T) {
+	layout, _ := cgroup.ParseLayout("kubepods")
+	g := newGlances(trouble.New(slog.New(slog.DiscardHandler)))
+	looks := &eyes{waits: host.NewWaits(layout, host.DefaultProc)}
+	needs := model.Observe{
+		Glances: model.GlanceMark{At: 1}, Waits: []model.WaitMark{{UID: "web"}}, WaitsEvery: time.Minute,
+	}
+	sampled := func() bool {
+		before := g.sampled
+		g.wait(t.Context(), looks, &needs)
+		return g.sampled != before && !g.sampled.IsZero()
+	}
+	if !sampled() || len(g.take(nil)) != 1 {
+		t.Errorf("at first: %+v", g.take(nil))
+	}
+	if sampled() {
+		t.Error("sampled again at once")
+	}
+	g.sampled = g.sampled.Add(-time.Minute)
+	if !sampled() {
+		t.Error("not sampled a minute later")
+	}
+	g.sampled, needs.WaitsEvery = g.sampled.Add(-often), often
+	if !sampled() {
+		t.Error("needed more often, and not sampled")
+	}
+	marks := needs.Waits
+	needs.Waits = nil
+	if sampled() {
+		t.Error("not needed, and sampled")
+	}
+	needs.Waits = marks
+	if !sampled() {
+		t.Error("needed again, and not sampled")
+	}
+}
