@@ -335,7 +335,7 @@ func newBursts(t testing.TB) *world {
 
 // TestGarbage checks the garbage of a round of decisions, with bursts, and with the search for interference as well.
 func TestGarbage(t *testing.T) {
-	const rounds, most = 20, 128 << 10
+	const rounds, most = 20, 132 << 10
 	for _, search := range []bool{false, true} {
 		w := newBursts(t)
 		if search {

@@ -3,6 +3,7 @@ package node_test
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -105,6 +106,61 @@ func TestInterferenceOff(t *testing.T) {
 	w.policy.Mode, w.node.Load = model.ModeDisabled, nil
 	if _, state := node.Decide(w.node, w.policy, w.state); state.Interference != nil {
 		t.Errorf("%+v", state.Interference)
+	}
+}
+
+// TestInterferenceByDelay checks that the tasks of online pods are sampled while interference is searched without
+// pressure, and that no wait runs a round for that.
+func TestInterferenceByDelay(t *testing.T) {
+	w := contended(t)
+	pods := func(marks []model.WaitMark) (uids []string, most bool) {
+		for _, m := range marks {
+			uids, most = append(uids, m.UID), most || m.Most > 0
+		}
+		return uids, most
+	}
+	var online []string
+	for _, p := range w.node.Pods {
+		if p.Class.Online() {
+			online = append(online, p.UID)
+		}
+	}
+	for _, c := range []struct {
+		name       string
+		by         model.SuppressMethod
+		mode       model.Mode
+		noPressure bool
+		used       int64 // by each batch pod, in milli-cores
+		want       time.Duration
+	}{
+		{"by quota", model.SuppressByQuota, model.ModeEnforce, true, 400, time.Second},
+		{"no suppression", model.SuppressByNone, model.ModeEnforce, true, 400, time.Second},
+		{"only observed", model.SuppressByQuota, model.ModeObserve, true, 400, time.Second},
+		{"the kernel has pressure", model.SuppressByQuota, model.ModeEnforce, false, 400, 0},
+		{"by harm", model.SuppressOnHarm, model.ModeEnforce, true, 400, 100 * time.Millisecond},
+		{"by harm, and batch sleeps", model.SuppressOnHarm, model.ModeEnforce, true, 0, time.Second},
+		{"by harm, which is quiet, and the kernel has pressure", model.SuppressOnHarm, model.ModeEnforce, false, 0,
+			10 * time.Second},
+	} {
+		w.policy.Suppress.By, w.policy.Mode, w.node.Tree.NoPressure = c.by, c.mode, c.noPressure
+		for i, p := range w.node.Pods {
+			if p.Class == model.ClassBE {
+				w.node.Load.Pods[i].CPU.Milli = c.used
+			}
+		}
+		o := w.second().Observe
+		uids, most := pods(o.Waits)
+		if o.WaitsEvery != c.want || (c.want != 0) != slices.Equal(uids, online) ||
+			most && c.by != model.SuppressOnHarm {
+			t.Errorf("%s: every %s, %d of %d pods, rounds at once: %v", c.name, o.WaitsEvery, len(uids), len(online), most)
+		}
+	}
+	w.policy.Suppress.By, w.node.Tree.NoPressure = model.SuppressByQuota, true
+	for _, p := range w.node.Pods {
+		p.Ended = p.Class == model.ClassBE
+	}
+	if o := w.second().Observe; len(o.Waits) > 0 || o.WaitsEvery != 0 {
+		t.Errorf("without batch: every %s, %d pods", o.WaitsEvery, len(o.Waits))
 	}
 }
 

@@ -2,8 +2,10 @@ package node
 
 import (
 	"slices"
+	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node/harm"
+	"github.com/waterline-io/waterline/internal/decide/node/interference"
 	"github.com/waterline-io/waterline/internal/decide/node/memory"
 	"github.com/waterline-io/waterline/internal/decide/node/quota"
 	"github.com/waterline-io/waterline/internal/decide/node/suppress"
@@ -24,18 +26,16 @@ func observe(n *model.Node, policy *model.Policy, plan *model.Plan, state *State
 		o.Glances = suppress.Mark(n, policy, &plan.Slack.CPU, &state.Suppress)
 		o.Beside = suppress.Beside(n)
 	}
-	if policy.Suppress.By == model.SuppressOnHarm && n.PodsKnown && n.Load != nil && plan.Slack != nil {
-		quiet := !suppress.Running(n.Pods, &n.Tree) || suppress.Asleep(&plan.Slack.CPU.Use, n.Load.CPUMilli)
-		_, lower := state.Suppress.Bears()
-		o.Waits, o.WaitsEvery = harm.Marks(n, &state.Harm, quiet, lower && policy.Mode == model.ModeEnforce)
-		o.Cycles = harm.Count(&state.Harm)
-	}
 	p := perPod{
 		n: n, policy: policy,
 		binds: state.CPUs.Active(n.Pods, policy),
 		sells: slices.ContainsFunc(n.Pods, func(p *model.Pod) bool { return p.Grant != (model.Grant{}) }),
 		searches: policy.Protect.Interference &&
 			slices.ContainsFunc(n.Pods, func(p *model.Pod) bool { return p.Class == model.ClassBE && !p.Ended }),
+	}
+	o.Waits, o.WaitsEvery = waits(n, policy, plan, state, p.searches && n.Tree.NoPressure)
+	if policy.Suppress.By == model.SuppressOnHarm && n.PodsKnown && n.Load != nil && plan.Slack != nil {
+		o.Cycles = harm.Count(&state.Harm)
 	}
 	o.Pods = make([]model.Detail, 0, len(n.Pods))
 	for _, pod := range n.Pods {
@@ -44,6 +44,27 @@ func observe(n *model.Node, policy *model.Policy, plan *model.Plan, state *State
 		}
 	}
 	return o
+}
+
+// waits returns which pods' waiting must be sampled, and how often: for the rule harm, or because interference is
+// searched by run-queue delay.
+func waits(
+	n *model.Node, policy *model.Policy, plan *model.Plan, state *State, searches bool,
+) (marks []model.WaitMark, every time.Duration) {
+	if !n.PodsKnown || n.Load == nil || plan.Slack == nil {
+		return nil, 0
+	}
+	if policy.Suppress.By == model.SuppressOnHarm {
+		quiet := !suppress.Running(n.Pods, &n.Tree) || suppress.Asleep(&plan.Slack.CPU.Use, n.Load.CPUMilli)
+		_, lower := state.Suppress.Bears()
+		marks, every = harm.Marks(n, &state.Harm, quiet, lower && policy.Mode == model.ModeEnforce)
+	} else if searches {
+		marks, every = harm.Marks(n, &harm.State{}, true, false)
+	}
+	if searches {
+		every = min(every, interference.WaitsEvery)
+	}
+	return marks, every
 }
 
 // perPod decides what is observed of single pods.
@@ -56,14 +77,12 @@ type perPod struct {
 }
 
 func (p *perPod) detail(pod *model.Pod) model.Detail {
-	pressure := !p.n.Tree.NoPressure
 	online := pod.Class.Online()
 	return model.Detail{
 		UID:   pod.UID,
 		Files: p.files(pod),
 		// The use of online pods is what is left of the whole without the others, so the others must be measured each second.
-		Seconds: !online || p.searches && pressure,
-		Delays:  p.searches && !pressure && online,
+		Seconds: !online || p.searches && !p.n.Tree.NoPressure,
 		Inside:  quota.From(pod, p.policy),
 	}
 }

@@ -37,7 +37,7 @@ func medianOf(runs []map[string]float64, figure string) (median, most float64, f
 // not_named_runs; nobody_runs, and of them false_alarm_runs, in which a pod was named. seconds_to_name_median and _max.
 // trials, trials_kept and trials_undone of guilty pods, innocent_trials, and given_back_runs, in which a throttled pod
 // was free in the end. Medians over the runs with a guilty pod: before_, waiting_, throttled_ and after_, each with
-// wait_percent, seen_percent, by the agent's meter, p50_ms and p99_ms. The greatest of all runs: other_cpus,
+// wait_percent, seen_percent, as the agent sees it, p50_ms and p99_ms. The greatest of all runs: other_cpus,
 // steal_percent and load_1m.
 //
 // Series, of each run in turn: guilty, -1 for no pod; every figure of the run, -1 for none; and of each run by itself

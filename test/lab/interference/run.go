@@ -31,7 +31,7 @@ type run struct {
 // second is for how much of a second the server waited for a CPU, in percent.
 type second struct {
 	waits float64 // by the kernel's count for its process
-	seen  float64 // by the agent's meter; unknown in a second in which that does not measure it
+	seen  float64 // as the agent sees it; unknown in a second in which it sees nothing new
 }
 
 func newRun(guilty, seconds int) run {

@@ -59,6 +59,8 @@ type trial struct {
 	began      time.Duration // the run, on the clock of the agent's measurements
 	last       look
 	meter      *host.Meter // as in the agent
+	waits      *host.Waits // as in the agent
+	sampled    model.PodWait
 	seenAt     time.Duration
 }
 
@@ -166,6 +168,8 @@ func (t *trial) observe(ctx context.Context, generator string) (err error) {
 	}
 	t.meter = host.NewMeter(t.Mount(), t.Layout(), host.DefaultProc)
 	defer t.meter.Close()
+	t.waits = host.NewWaits(t.Layout(), host.DefaultProc)
+	defer t.waits.Close()
 	if t.last, err = t.look(); err != nil {
 		return err
 	}
@@ -206,7 +210,7 @@ func (t *trial) look() (l look, err error) {
 	return l, err
 }
 
-// second returns for how much of the last second the server waited, and what the agent's meter shows of it.
+// second returns for how much of the last second the server waited, and what the agent sees of it.
 func (t *trial) second() (is second, err error) {
 	now, err := t.look()
 	if err != nil {
@@ -217,14 +221,29 @@ func (t *trial) second() (is second, err error) {
 	t.last = now
 	uid := t.online.UID()
 	measured, err := t.meter.Measure(map[string]model.PodGroup{uid: {Dir: t.PodGroup(t.online)}},
-		[]model.Detail{{UID: uid, Seconds: true, Delays: true}})
+		[]model.Detail{{UID: uid, Seconds: true}})
 	if err != nil {
 		return is, fmt.Errorf("measuring as the agent does: %w", err)
 	}
-	if permille, at := model.Waited(&measured.Pod(uid).Usage, t.online.LimitMilli); at != t.seenAt {
+	if err := t.waits.Sample([]model.WaitMark{{UID: uid}}); err != nil {
+		return is, fmt.Errorf("sampling tasks as the agent does: %w", err)
+	}
+	delay, delayAt := t.delay(t.waits.Append(nil)[0])
+	if permille, at := model.Waited(&measured.Pod(uid).Usage, delay, delayAt, t.online.LimitMilli); at != t.seenAt {
 		t.seenAt, is.seen = at, float64(permille)/10
 	}
 	return is, nil
+}
+
+// delay returns the server's run-queue delay since the last sample, in thousandths of the time. If there is no new
+// value, the time is that of the last one.
+func (t *trial) delay(now model.PodWait) (permille int64, at time.Duration) {
+	last := t.sampled
+	t.sampled = now
+	if since := now.At - last.At; last.At != 0 && since > 0 {
+		return int64(1000 * float64(now.Waited-last.Waited) / float64(since)), now.At
+	}
+	return 0, t.seenAt
 }
 
 // readJournal reads in the agent's journal which pods were named and throttled.

@@ -104,18 +104,27 @@ func watched(n *model.Node, pod *model.Pod) bool {
 }
 
 // Marks returns which pods must be sampled until the next round, how often, and how long each may wait: as long as
-// allowed, and a little more. Without act no wait requires a round.
+// allowed, and a little more. Without act no wait requires a round. Where the state has no pods because nothing is
+// judged, it marks the pods that would be judged, and no wait requires a round.
 func Marks(n *model.Node, s *State, quiet, act bool) (marks []model.WaitMark, every time.Duration) {
-	if len(s.Pods) == 0 {
+	pods := s.Pods
+	if len(pods) == 0 {
+		for _, pod := range n.Pods {
+			if watched(n, pod) {
+				pods = append(pods, Pod{UID: pod.UID})
+			}
+		}
+	}
+	if len(pods) == 0 {
 		return nil, 0
 	}
 	every = often
 	if quiet {
 		every = seldom
 	}
-	marks = make([]model.WaitMark, len(s.Pods))
-	for i := range s.Pods {
-		p := &s.Pods[i]
+	marks = make([]model.WaitMark, len(pods))
+	for i := range pods {
+		p := &pods[i]
 		marks[i] = model.WaitMark{UID: p.UID, Ran: p.Ran, Waited: p.Waited, Allowed: tolerated + p.Own}
 		pod := model.FindPod(n.Pods, p.UID)
 		u := n.Load.Pod(p.UID)

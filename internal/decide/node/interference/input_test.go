@@ -1,6 +1,9 @@
 package interference
 
 import (
+	"bytes"
+	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -47,13 +50,13 @@ func TestNodeInput(t *testing.T) {
 		// less two periods of ten
 		{UID: "web", Online: true, Shares: 7, UsedAt: at, Used: 500, WaitAt: at - time.Second, Wait: 300},
 	}}
-	if diff := cmp.Diff(want, newInput(n, p)); diff != "" {
+	if diff := cmp.Diff(want, newInput(n, p, &State{})); diff != "" {
 		t.Error(diff)
 	}
 	for _, change := range []func(){func() { p.Mode = model.ModeObserve },
 		func() { p.Mode, n.Tree.ReadOnly = model.ModeEnforce, true }} {
 		change()
-		if newInput(n, p).Acts {
+		if newInput(n, p, &State{}).Acts {
 			t.Errorf("%s, read-only %v: batch may be throttled", p.Mode, n.Tree.ReadOnly)
 		}
 	}
@@ -121,4 +124,204 @@ func TestReport(t *testing.T) {
 			t.Errorf("%s later %q: %+v, first %+v", c.after, c.suspect, got, first)
 		}
 	}
+}
+
+// delayed is a node without pressure on which one batch pod makes an online pod wait.
+type delayed struct {
+	n     *model.Node
+	p     model.Policy
+	state State
+	last  model.Interference
+}
+
+func newDelayed() *delayed {
+	d := &delayed{n: machine(), p: model.Policy{Mode: model.ModeEnforce}}
+	for i := range d.n.Load.Pods {
+		u := &d.n.Load.Pods[i]
+		u.New, u.CPU.Periods, u.CPU.Throttled, u.Pressure = false, 0, 0, model.Pressure{}
+	}
+	d.n.Load.Clock -= time.Second // with the next one a span begins
+	d.n.Waits = []model.PodWait{{UID: "web", At: d.n.Load.Clock}}
+	return d
+}
+
+// web returns the usage of the online pod.
+func (d *delayed) web() *model.PodUsage { return d.n.Load.Pod("web") }
+
+// after decides when some time has passed, in which the tasks of the online pod waited.
+func (d *delayed) after(length, waited time.Duration) {
+	sum := &d.n.Waits[0]
+	sum.Waited += waited
+	sum.At += length
+	d.pass(length)
+}
+
+// pass decides when some time has passed in which no task was sampled.
+func (d *delayed) pass(length time.Duration) {
+	d.n.Load.Clock += length
+	for i := range d.n.Load.Pods {
+		d.n.Load.Pods[i].CPU.At = d.n.Load.Clock
+	}
+	d.last, d.state = Node(d.n, &d.p, d.state)
+}
+
+// span returns the sample of the span that the next seconds complete, in each of which the online pod waits so long. It
+// is -1 if nothing was measured.
+func (d *delayed) span(waits ...time.Duration) int {
+	for _, waited := range waits {
+		d.after(time.Second, waited)
+	}
+	s := d.state
+	s.Tracks = slices.Clone(s.Tracks)
+	if s.Clock += time.Second; !s.turn() {
+		panic("the span is not complete")
+	}
+	j, _ := s.index("web")
+	if s.Tracks[j].Wait.Full == 0 {
+		return -1
+	}
+	return int(s.sample(&s.Tracks[j], wait, 0))
+}
+
+const second = time.Second
+
+// TestDelay checks which sample a span has: the mean of its seconds, at most all of the time. The kernel accounts a
+// wait when it ends.
+func TestDelay(t *testing.T) {
+	d := newDelayed()
+	d.span(0, 0, 0, 0, 0)
+	for _, c := range []struct {
+		name  string
+		waits [5]time.Duration
+		want  int
+	}{
+		{"none", [5]time.Duration{}, 0},
+		{"a tenth of the time", [5]time.Duration{second / 10, second / 10, second / 10, second / 10, second / 10}, 100},
+		{"a lump", [5]time.Duration{3: 3700 * time.Millisecond}, 740},
+		{"nothing of it is left", [5]time.Duration{}, 0},
+		{"a lump as long as the span", [5]time.Duration{1: 5 * second}, 1000},
+		{"a longer one", [5]time.Duration{1: time.Hour}, 1000},
+		{"nothing of that is left", [5]time.Duration{}, 0},
+		{"several tasks", [5]time.Duration{3 * second, 4 * second, 3 * second, 4 * second, 3 * second}, 1000},
+		{"several tasks, for a moment", [5]time.Duration{4: 2 * second}, 400},
+	} {
+		if got := d.span(c.waits[:]...); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// TestDelayThrottled checks that a pod does not wait for others while its own quota throttles it, however many tasks it
+// has.
+func TestDelayThrottled(t *testing.T) {
+	d := newDelayed()
+	d.span(0, 0, 0, 0, 0)
+	d.web().CPU.Periods, d.web().CPU.Throttled = 10, 10
+	if got := d.span(5*second, 8*second, second, 5*second, 8*second); got != 0 {
+		t.Errorf("throttled in all periods: %d", got)
+	}
+	d.web().CPU.Throttled = 4
+	if got := d.span(second, second/2, second/2, second/2, 8*second); got != (600+3*100+600)/5 {
+		t.Errorf("throttled in four of ten periods: %d", got)
+	}
+	d.web().CPU.Throttled = 0
+	if got := d.span(0, 0, 8*second, 0, 0); got != 1000 {
+		t.Errorf("not throttled: %d", got)
+	}
+}
+
+// TestDelayGaps checks which sums are compared.
+func TestDelayGaps(t *testing.T) {
+	begin := func() *delayed {
+		d := newDelayed()
+		d.span(0, 0, 0, 0, 0)
+		if got := d.span(second/2, second/2, second/2, second/2, second/2); got != 500 {
+			t.Fatalf("before: %d", got)
+		}
+		return d
+	}
+	half := []time.Duration{second / 2, second / 2, second / 2, second / 2, second / 2}
+
+	d := begin()
+	for range 5 {
+		d.pass(second)
+	}
+	if got := d.span(); got != -1 {
+		t.Errorf("no task was sampled: %d", got)
+	}
+	d.n.Waits[0].At += 5 * second
+	if got := d.span(5*second/2+second/2, second/2, second/2, second/2, second/2); got != 500 {
+		t.Errorf("a sample of six seconds, and four of one: %d", got)
+	}
+
+	d = begin()
+	for range 15 {
+		d.pass(second)
+	}
+	d.n.Waits[0].At += 15 * second
+	if got := d.span(append([]time.Duration{7 * second}, half[1:]...)...); got != 500 {
+		t.Errorf("after a gap: %d", got)
+	}
+
+	d = begin()
+	d.n.Waits[0].Waited = 0
+	if got := d.span(half...); got != 500 {
+		t.Errorf("the sums began anew: %d", got)
+	}
+
+	d = begin()
+	d.after(second, second/2)
+	d.after(second/10, 4*second/10) // a round that runs early
+	d.after(second*9/10, second/10)
+	d.after(second, second/2)
+	if got := d.span(half[:2]...); got != 500 {
+		t.Errorf("a round ran early: %d", got)
+	}
+
+	d = newDelayed()
+	d.web().CPU.Milli, d.web().CPU.Periods, d.web().CPU.Throttled = 500, 10, 8
+	d.n.Waits[0].At = 0
+	for range 5 {
+		d.pass(second)
+	}
+	if got := d.span(); got != 300 {
+		t.Errorf("no task was found, so its quota counts: %d", got)
+	}
+	d.n.Waits[0].At = d.n.Load.Clock
+	for range 5 {
+		d.pass(second)
+	}
+	if got := d.span(); got != -1 {
+		t.Errorf("its tasks were found, and there is nothing to compare with: %d", got)
+	}
+}
+
+// TestDelayNames checks that a suspect is named by run-queue delay alone, and that a state that was written and read
+// again decides alike.
+func TestDelayNames(t *testing.T) {
+	d := newDelayed()
+	job := d.n.Load.Pod("job")
+	for i := range 400 {
+		job.CPU.Milli = 200
+		waited := 20 * time.Millisecond
+		if (i/20)%2 == 1 {
+			job.CPU.Milli, waited = 3000, 0
+			if i%4 == 3 {
+				waited = 2 * second // a lump
+			}
+		}
+		before := encode(t, &d.state)
+		d.after(second, waited+time.Duration(i*7919%20)*time.Millisecond)
+		var read State
+		if err := json.Unmarshal(before, &read); err != nil {
+			t.Fatal(err)
+		}
+		if _, read = Node(d.n, &d.p, read); !bytes.Equal(encode(t, &read), encode(t, &d.state)) {
+			t.Fatalf("second %d: with the state that was read\n%s, else\n%s", i, encode(t, &read), encode(t, &d.state))
+		}
+		if d.last.Finding.Suspect == "job" {
+			return
+		}
+	}
+	t.Errorf("no suspect: %+v", d.last.Finding)
 }

@@ -1,6 +1,7 @@
 package interference
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ const (
 // Column holds one sample of each pod, by the pod's slot. It is never changed once it is in a state.
 type Column struct {
 	Used []uint16 // CPU use in grains
-	Wait []uint16 // thousandths of the time
+	Wait []uint16 // thousandths of the time, at most all of it
 }
 
 // Track is what is known of one pod. A pod keeps its slot for as long as it is there; then another pod may have it.
@@ -28,12 +29,13 @@ type Track struct {
 	Rest uint8  // spans for which other victims are preferred
 	Used Series
 	Wait Series
+	Sum  Sum // the sample that the last value of Wait ended with
 }
 
 // Series is one quantity of one pod.
 type Series struct {
 	At   time.Duration // of the last measurement
-	Sum  int32         // of the measurements in the open span
+	Sum  int32         // of the measurements in the open span; each counts up to 65535
 	N    int16         // number of them
 	Full uint8         // samples up to now without a gap; a span without a measurement is a gap
 }
@@ -48,13 +50,13 @@ func (s *Series) add(now, at time.Duration, value int64) {
 	s.N++
 }
 
-// finish completes the open span and returns its sample.
-func (s *Series) finish() uint16 {
+// finish completes the open span and returns its sample, which is no more than a bound.
+func (s *Series) finish(most int32) uint16 {
 	sample := uint16(0)
 	if s.N == 0 {
 		s.Full = 0
 	} else {
-		sample = uint16(s.Sum / int32(s.N))
+		sample = uint16(min(s.Sum/int32(s.N), most))
 		s.Full = min(s.Full+1, samples)
 	}
 	s.Sum, s.N = 0, 0
@@ -189,7 +191,8 @@ func (s *State) complete() {
 	c := &Column{Used: make([]uint16, slots), Wait: make([]uint16, slots)}
 	for i := range s.Tracks {
 		t := &s.Tracks[i]
-		c.Used[t.Slot], c.Wait[t.Slot] = t.Used.finish(), t.Wait.finish()
+		// The kernel accounts a wait when it ends. So a second may show more than all of its time, and only the span may not.
+		c.Used[t.Slot], c.Wait[t.Slot] = t.Used.finish(math.MaxUint16), t.Wait.finish(1000)
 		t.Age = min(t.Age+1, samples)
 	}
 	oldest := max(len(s.Columns)-samples+1, 0)
