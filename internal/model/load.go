@@ -31,7 +31,6 @@ type Usage struct {
 	CPU      CPUUsage
 	Memory   MemoryUsage
 	Pressure Pressure
-	Delay    Delay
 }
 
 // CPUUsage is the CPU usage between two measurements, usually one second apart. If a counter went backwards, the
@@ -66,20 +65,6 @@ type Pressure struct {
 type Stall struct {
 	Some int64 // at least one task waited
 	Full int64 // all tasks waited at once
-}
-
-// Delay is the run-queue delay of a pod: the fraction of time between two samples, usually two seconds apart, in
-// which tasks were ready to run and did not. It is added up over all tasks, up to 1000 thousandths. It replaces a
-// pod's CPU pressure where the kernel has no PSI. At is 0 where the kernel has PSI, or where run-queue delay is not
-// sampled.
-//
-// The kernel accounts a task's wait when the wait ends. Wait beyond the sampling interval is carried into later
-// samples, for at most 5 s.
-type Delay struct {
-	At       time.Duration // time of the later sample
-	Permille int64
-	// Fraction of the CFS periods in the same interval in which a quota throttled the pod, in thousandths.
-	Stopped int64
 }
 
 // PodUsage is the measured usage of one pod.
@@ -144,24 +129,24 @@ func (u *Usage) UnmarshalJSON(text []byte) error {
 	}
 	*u = Usage{}
 	row := u.row()
-	if len(numbers) > len(row) {
+	// Journals of agents that measured run-queue delay here have three further numbers.
+	if len(numbers) > len(row)+3 {
 		return fmt.Errorf("reading what was used: %d numbers, not %d", len(numbers), len(row))
 	}
-	for i, n := range numbers {
+	for i, n := range numbers[:min(len(numbers), len(row))] {
 		*row[i] = n
 	}
 	return nil
 }
 
 // row returns pointers to all numbers of a usage in the order of their encoding.
-func (u *Usage) row() [19]*int64 {
+func (u *Usage) row() [16]*int64 {
 	return [...]*int64{
 		(*int64)(&u.CPU.At), &u.CPU.Milli,
 		(*int64)(&u.Memory.At), &u.Memory.WorkingSet, &u.Memory.Anon, &u.Memory.ActiveFile, &u.Memory.InactiveFile,
 		&u.CPU.Periods, &u.CPU.Throttled,
 		(*int64)(&u.Pressure.At), &u.Pressure.CPU.Some, &u.Pressure.CPU.Full,
 		&u.Pressure.Memory.Some, &u.Pressure.Memory.Full, &u.Pressure.IO.Some, &u.Pressure.IO.Full,
-		(*int64)(&u.Delay.At), &u.Delay.Permille, &u.Delay.Stopped,
 	}
 }
 

@@ -38,6 +38,21 @@ func TestLoadJSON(t *testing.T) {
 	}
 }
 
+// TestUsageOfOldJournals checks that the three numbers of run-queue delay that rows once had are ignored.
+func TestUsageOfOldJournals(t *testing.T) {
+	var u, want Usage
+	for i, n := range want.row() {
+		*n = int64(i + 1)
+	}
+	for _, row := range []string{
+		`[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]`, `[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19]`,
+	} {
+		if err := json.Unmarshal([]byte(row), &u); err != nil || u != want {
+			t.Errorf("%s: %+v, %v", row, u, err)
+		}
+	}
+}
+
 func TestLoadPod(t *testing.T) {
 	load := Load{Clock: 100, Pods: []PodUsage{{UID: "b"}, {UID: "d"}}}
 	for uid, found := range map[string]bool{"a": false, "b": true, "c": false, "d": true, "e": false} {

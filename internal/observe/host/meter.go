@@ -16,10 +16,9 @@ import (
 
 // Sampling intervals, in measurements.
 const (
-	everyOther = 2  // run-queue delay of the tasks of a pod
-	seldom     = 5  // memory and pressure of a pod without detail
-	rarely     = 4  // everything of a pod whose files are not kept open; older values count less (rule slack)
-	minute     = 60 // watermarks
+	seldom = 5  // memory and pressure of a pod without detail
+	rarely = 4  // everything of a pod whose files are not kept open; older values count less (rule slack)
+	minute = 60 // watermarks
 )
 
 // mostFiles is the most files that the meter keeps open, unless a quarter of RLIMIT_NOFILE is less. Each costs about
@@ -58,7 +57,6 @@ type Meter struct {
 	stall   stallReading
 	stalls  bool // the kernel supports pressure (PSI)
 	classes [3]meteredGroup
-	delays  delays
 	perPod  int // files of a pod
 	pods    []meteredPod
 	born    int64
@@ -69,14 +67,13 @@ type Meter struct {
 // meteredPod is a pod that is measured.
 type meteredPod struct {
 	meteredGroup
-	uid     string
-	dir     string
-	inode   uint64
-	slot    int64 // which of the measurements are its own
-	detail  model.Detail
-	keep    bool // its files are kept open
-	inside  []meteredContainer
-	delayed delaySample
+	uid    string
+	dir    string
+	inode  uint64
+	slot   int64 // which of the measurements are its own
+	detail model.Detail
+	keep   bool // its files are kept open
+	inside []meteredContainer
 }
 
 // NewMeter measures the machine whose procfs is mounted at proc, such as [DefaultProc], and the pods of one
@@ -85,7 +82,7 @@ func NewMeter(m Mount, l cgroup.Layout, proc string) *Meter {
 	meter := &Meter{
 		mount: m, clock: sinceBoot, pageSize: unix.Getpagesize(), limit: mostFiles,
 		reader: statReader{buf: make([]byte, 16<<10)}, node: newNodeFiles(proc),
-		delays: delays{processes: processes{proc: proc, layout: l}}, errs: make([]error, 0, 8),
+		errs: make([]error, 0, 8),
 	}
 	var most unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &most) == nil {
@@ -155,7 +152,6 @@ func (m *Meter) Measure(pods map[string]model.PodGroup, details []model.Detail) 
 		}
 	}
 	m.measureInside(pods)
-	m.note(m.measureDelays())
 	m.note(m.measureNodeMemory())
 	m.note(m.measureNodePressure())
 	if m.tick%minute == 1 {

@@ -26,7 +26,6 @@ type fakeNode struct {
 	boot, mono time.Duration
 	pods       map[string]model.PodGroup
 	meter      *Meter
-	ran        uint64
 	from       int64 // of use of an online pod, from which on its containers are measured; 0: they are not
 }
 
@@ -117,12 +116,11 @@ func (n *fakeNode) set(dir string, u used) {
 	}
 }
 
-// details measures batch pods each second, pods named waits by their tasks, and containers of the others from n.from
-// on.
+// details measures batch pods each second, and containers of the others from n.from on.
 func (n *fakeNode) details() []model.Detail {
 	var all []model.Detail
 	for _, uid := range slices.Sorted(maps.Keys(n.pods)) {
-		d := model.Detail{UID: uid, Seconds: strings.HasPrefix(uid, "batch"), Delays: strings.HasPrefix(uid, "waits")}
+		d := model.Detail{UID: uid, Seconds: strings.HasPrefix(uid, "batch")}
 		if !d.Seconds {
 			d.Inside = n.from
 		}

@@ -10,15 +10,17 @@ import (
 	"github.com/waterline-io/waterline/internal/cgroup"
 )
 
+// entersWithin is how long a process outside of pods is asked again for its pod, in seconds.
+const entersWithin = 60
+
 // processes finds the processes of pods in procfs, by the cgroup file of each process. The groups' own lists show only
 // processes of the reader's PID namespace, and a container has its own.
 type processes struct {
-	proc     string // mount point of the host's procfs
-	layout   cgroup.Layout
-	known    map[int]*process // by PID; nil: nothing was found yet
-	pods     map[string][]*process
-	lastFind int64 // turn of the last search
-	buf      [4 << 10]byte
+	proc   string // mount point of the host's procfs
+	layout cgroup.Layout
+	known  map[int]*process // by PID; nil: nothing was found yet
+	pods   map[string][]*process
+	buf    [4 << 10]byte
 }
 
 // process is a process, in a pod or not.
@@ -27,16 +29,15 @@ type process struct {
 	taskDir   []byte // the directory of its tasks, and a null byte; nil: it was not listed yet
 	inode     uint64 // of dir; another inode means another process with the same PID
 	uid       string // of its pod; "": in no pod
-	firstSeen int64  // turn of the first search that found it
-	seen      int64  // turn of the last search that found it
-	tasks     map[int]delayedTask
+	firstSeen int64  // time of the first search that found it, in seconds
+	seen      int64  // time of the last search that found it, in seconds
 }
 
 // forget drops all processes.
 func (f *processes) forget() { f.known, f.pods = nil, nil }
 
-// find updates the set of known processes.
-func (f *processes) find(tick int64) error {
+// find updates the set of known processes. The time now is in seconds since boot.
+func (f *processes) find(now int64) error {
 	if f.known == nil {
 		f.known = map[int]*process{}
 	}
@@ -46,10 +47,10 @@ func (f *processes) find(tick int64) error {
 		if p == nil || p.inode != inode {
 			changed = changed || p != nil && p.uid != ""
 			dir := f.proc + "/" + strconv.Itoa(pid)
-			p = &process{dir: dir, inode: inode, firstSeen: tick, tasks: map[int]delayedTask{}}
+			p = &process{dir: dir, inode: inode, firstSeen: now}
 			f.known[pid] = p
 		}
-		if p.seen = tick; p.uid == "" && tick-p.firstSeen < minute { // a process enters its pod's group after it starts
+		if p.seen = now; p.uid == "" && now-p.firstSeen < entersWithin { // a process enters its pod's group after it starts
 			p.uid = f.podOf(p.dir)
 			changed = changed || p.uid != ""
 		}
@@ -57,9 +58,8 @@ func (f *processes) find(tick int64) error {
 	if err != nil {
 		return err
 	}
-	f.lastFind = tick
 	for pid, p := range f.known {
-		if p.seen != tick {
+		if p.seen != now {
 			changed = changed || p.uid != ""
 			delete(f.known, pid)
 		}

@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -44,7 +45,9 @@ func (w *waits) runs(uid string, pid, tid int, ran, waited int64) {
 func (w *waits) exits(pid, tid int) {
 	w.t.Helper()
 	w.file(filepath.Join(w.proc, fmt.Sprint(pid), "task", fmt.Sprint(tid), "schedstat"), "")
-	w.ends(fmt.Sprint(pid), "task", fmt.Sprint(tid))
+	if err := os.RemoveAll(filepath.Join(w.proc, fmt.Sprint(pid), "task", fmt.Sprint(tid))); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // sample samples after some time, and returns what was sampled of a pod, in milliseconds.
@@ -270,7 +273,7 @@ func TestWaitsOnceASecond(t *testing.T) {
 			w.sample(time.Second, uids[0])
 			for i, uid := range uids {
 				if s := model.FindWait(w.w.Append(nil), uid); w.boot-s.At > 3*time.Second {
-					t.Errorf("%d, second %d: %s was read %s ago", runs, second, uid, w.boot-s.At)
+					t.Fatalf("%d, second %d: %s was read %s ago", runs, second, uid, w.boot-s.At)
 				}
 				for _, task := range w.w.pods[i].tasks[:1] {
 					w.runs(uid, 1000+i, task.tid, 1+100*second*runs, 1)
@@ -362,4 +365,31 @@ func BenchmarkWaits(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// BenchmarkWaitsFind measures a search for processes, all of them new or all known.
+func BenchmarkWaitsFind(b *testing.B) {
+	find := func(f *processes, now int64) {
+		if err := f.find(now); err != nil {
+			b.Fatal(err)
+		}
+	}
+	fresh := func() *processes {
+		f := &processes{proc: DefaultProc, layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"}}
+		find(f, 1)
+		return f
+	}
+	b.Run("new", func(b *testing.B) {
+		for b.Loop() {
+			fresh()
+		}
+		b.ReportMetric(float64(len(fresh().known)), "processes")
+	})
+	b.Run("known", func(b *testing.B) {
+		f := fresh()
+		for b.Loop() {
+			find(f, 2*entersWithin)
+		}
+		b.ReportMetric(float64(len(f.known)), "processes")
+	})
 }
