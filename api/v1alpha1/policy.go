@@ -233,6 +233,76 @@ type ProtectSpec struct {
 	// pod had hardly any of its CPU for five minutes. Pods are evicted one at a time, through the Eviction API. {}
 	// takes every default. Without it no pod is evicted.
 	Eviction *EvictionSpec `json:"eviction,omitempty"`
+	// Services are figures of services that batch must not make worse, such as the 99th percentile of the time that a
+	// request takes; at most 16 entries. With cpu.suppression OnHarm, batch gets less while a figure is above its max,
+	// less than online pods leave under the waterline if need be. The first entry that selects a pod counts, and at most
+	// 16 pods of a node. Figures are fetched only while batch runs. A figure that stays above its max although batch was
+	// pushed back as far as possible is the service's own fault.
+	// +kubebuilder:validation:MaxItems=16
+	Services []ServiceSpec `json:"services,omitempty"`
+}
+
+// ServiceSpec is a figure of the pods that it selects, and what it may be. A pod must match both selectors.
+// +kubebuilder:validation:XValidation:rule="has(self.metric) != has(self.prometheus)",message="write metric or prometheus, and only one of them"
+type ServiceSpec struct {
+	// Selector selects online pods by their labels; {} selects all.
+	// +required
+	Selector *LabelSelector `json:"selector"`
+	// NamespaceSelector selects pods by the labels of their namespace. The label kubernetes.io/metadata.name selects a
+	// namespace by name. Default: all namespaces.
+	NamespaceSelector *LabelSelector `json:"namespaceSelector,omitempty"`
+	// Metric has the agent read the figure from a port of the pod each second, in the text format of Prometheus.
+	Metric *ServiceMetricSpec `json:"metric,omitempty"`
+	// Prometheus has the agent query the figure from a Prometheus server every five seconds.
+	Prometheus *ServiceQuerySpec `json:"prometheus,omitempty"`
+	// Max is the highest value of the figure that is no harm, in the unit of the metric: a decimal above 0 with at most
+	// 12 digits before the point and six after it, such as "0.020".
+	// +kubebuilder:validation:MaxLength=19
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|[1-9][0-9]{0,11})([.][0-9]{1,6})?$') && self.matches('[1-9]')",message="write a decimal above 0, with at most six decimals, such as \"0.020\""
+	// +required
+	Max string `json:"max"`
+}
+
+// ServiceMetricSpec is a metric that the pod serves itself.
+type ServiceMetricSpec struct {
+	// Port is the port of the pod's IP address, from 1 to 65535.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port"`
+	// Path is the path of the metrics. Default /metrics.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^/[!$-~]*$')",message="write a path that begins with /, such as /metrics"
+	Path string `json:"path,omitempty"`
+	// Name is the name of the metric. Of several series the highest value counts. With quantile, it is the name of a
+	// histogram, without _bucket.
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z_:][a-zA-Z0-9_:]*$')",message="write the name of a metric, such as http_request_duration_seconds"
+	Name string `json:"name"`
+	// Labels are labels that a series must have, with these values; at most 16. Default: all series count.
+	// +kubebuilder:validation:MaxProperties=16
+	Labels map[string]MetricLabelValue `json:"labels,omitempty"`
+	// Quantile is the quantile of a histogram, between 0 and 1, such as "0.99": of what was counted in the last ten
+	// seconds. The buckets of all series are added up. Default: the metric itself is the figure.
+	// +kubebuilder:validation:MaxLength=8
+	// +kubebuilder:validation:XValidation:rule="self.matches('^0[.]0*[1-9][0-9]*$')",message="write a decimal between 0 and 1, such as \"0.99\""
+	Quantile string `json:"quantile,omitempty"`
+}
+
+// MetricLabelValue is the value of a label of a metric.
+// +kubebuilder:validation:MaxLength=256
+type MetricLabelValue string
+
+// ServiceQuerySpec is a query of a Prometheus server.
+type ServiceQuerySpec struct {
+	// URL is the address of the server, without /api/v1/query. Credentials are not supported.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@ ]+(/[^?#@ ]*)?$')",message="write an http or https URL without a query or credentials, such as http://prometheus.monitoring:9090"
+	URL string `json:"url"`
+	// Query is a PromQL query with one value as its result. $node, $namespace and $pod stand for the names of the node,
+	// the pod's namespace and the pod.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Query string `json:"query"`
 }
 
 // EvictionSpec bounds evictions.

@@ -53,9 +53,12 @@ type Node struct {
 	// Waits is how long online pods waited for CPUs, ordered by UID. Like Load, it is valid until the next observation.
 	Waits  []PodWait   `json:",omitempty"`
 	Cycles []PodCycles `json:",omitempty"` // of the online pods of [Observe.Cycles] likewise, where the CPU counts them
-	Ruling Ruling      // which policy governs the node
-	Object NodeObject  // what the API shows of the Node
-	Writes APIWrites   // what became of writes to the API
+	// Figures are the figures of services that the last plan wanted, ordered by UID, and valid as long as Waits.
+	Figures []ServiceFigure `json:",omitempty"`
+
+	Ruling Ruling     // which policy governs the node
+	Object NodeObject // what the API shows of the Node
+	Writes APIWrites  // what became of writes to the API
 }
 
 // Ruling is which policy governs a node.
@@ -199,6 +202,7 @@ type Pod struct {
 	APIUID          string // as in the API, for events
 	Namespace       string
 	Name            string
+	IP              string // primary address; "": none yet, or none that is a pod's
 	QoS             QoSClass
 	Labels          map[string]string
 	NamespaceLabels map[string]string

@@ -20,6 +20,8 @@ type Observe struct {
 	WaitsEvery time.Duration `json:",omitempty"`
 	// UIDs of the online pods whose CPU cycles and instructions are counted each second, in order.
 	Cycles []string `json:",omitempty"`
+	// Figures of services that are fetched, ordered by UID.
+	Services []ServiceTarget `json:",omitempty"`
 }
 
 // Detail is what must be observed of one pod beyond its CPU use, which is measured each second, and its memory and

@@ -53,12 +53,14 @@ type Policy struct {
 	Weight      WeightPolicy
 	Pods        []PodRule
 	Privileges  []PrivilegeRule // what pods may request; all entries that match a namespace count
+	Services    []ServiceRule   `json:",omitempty"` // figures of services; the first that selects a pod counts
 }
 
 // SelectsNamespaces reports whether the policy selects anything by labels of namespaces, which must be known then.
 func (p *Policy) SelectsNamespaces() bool {
 	return len(p.Weight.Namespaces) > 0 ||
 		slices.ContainsFunc(p.Pods, func(rule PodRule) bool { return len(rule.Namespaces) > 0 }) ||
+		slices.ContainsFunc(p.Services, func(rule ServiceRule) bool { return len(rule.Namespaces) > 0 }) ||
 		slices.ContainsFunc(p.Privileges, func(rule PrivilegeRule) bool { return len(rule.Namespaces) > 0 })
 }
 

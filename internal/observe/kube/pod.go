@@ -10,6 +10,7 @@ package kube
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -46,6 +47,7 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 		APIUID:    string(p.UID),
 		Namespace: p.Namespace,
 		Name:      p.Name,
+		IP:        address(p.Status.PodIP),
 		QoS:       qosClass(actuated),
 		Labels:    p.Labels,
 		Self:      selfUID != "" && string(p.UID) == selfUID,
@@ -77,6 +79,16 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 	pod.Held = held(pod, p.Annotations[v1alpha1.AnnotationPoolHeld])
 	classify(pod, p.Spec.Priority)
 	return pod, true
+}
+
+// address returns the IP address of a pod; "" for an address that no pod has. The agent connects to it, so it must not
+// lead to the agent itself, nor to a server of the node's own link, such as one with a cloud's credentials.
+func address(text string) string {
+	ip, err := netip.ParseAddr(text)
+	if ip = ip.Unmap(); err != nil || ip.Zone() != "" || !ip.IsGlobalUnicast() {
+		return ""
+	}
+	return ip.String()
 }
 
 // mirrors reports whether a pod is the mirror of a static pod: the kubelet makes its Node the owner, and annotates it.

@@ -61,6 +61,7 @@ func Policy(p *v1alpha1.ColocationPolicy) (model.ClusterPolicy, error) {
 			Weight:      c.weight("spec.weight", &s.Weight),
 			Pods:        c.podDefaults("spec.podDefaults", s.PodDefaults),
 			Privileges:  c.privileges("spec.privileges", s.Privileges),
+			Services:    c.services("spec.protect.services", s.Protect.Services),
 		},
 	}
 	switch {

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,19 @@ spec:
     - {name: noon, start: 12:30, end: 13:30, timeZone: UTC}
   cpu: {waterline: 62.5%, mid: 10%, suppression: Both, minBatch: 2.5%, schedIdle: true, groupIdentity: true}
   memory: {method: Static, ratio: 30%}
-  protect: {burst: false, memory: true, interference: true, cycles: true, eviction: {perNodePerHour: 2, freeze: true}}
+  protect:
+    burst: false
+    memory: true
+    interference: true
+    cycles: true
+    eviction: {perNodePerHour: 2, freeze: true}
+    services:
+      - selector: {matchLabels: {app: web}}
+        namespaceSelector: {matchLabels: {team: shop}}
+        metric: {port: 9090, path: "/m?a=b", name: "http:seconds", labels: {handler: /buy, code: "200"}, quantile: "0.999"}
+        max: "0.020"
+      - {selector: {}, metric: {port: 1, name: lag}, max: "100000000000.000001"}
+      - {selector: {}, prometheus: {url: "https://prometheus:9090/p/", query: "lag{pod='$pod'}"}, max: "2"}
   resourceNames: Koordinator
   weight: {scope: Class, quota: Unlimited, max: 16384, bestEffort: Promote, namespaces: [{selector: {matchLabels: {team: video}}, max: 262144}]}
   podDefaults: [{selector: {matchExpressions: [{key: app, operator: NotIn, values: [web]}]}, cpuShare: 10240, cpuManager: Share, cpuPlacement: Spread}]
@@ -74,6 +87,21 @@ func TestParsePolicy(t *testing.T) {
 				Selector: model.Selector{{Key: "app", Op: model.NotIn, Values: []string{"web"}}},
 				Shares:   10240, CPUs: model.CPUShare, Placement: model.PlaceSpread,
 			}},
+			Services: []model.ServiceRule{
+				{
+					Selector:   model.Selector{{Key: "app", Op: model.In, Values: []string{"web"}}},
+					Namespaces: model.Selector{{Key: "team", Op: model.In, Values: []string{"shop"}}},
+					Source: model.ServiceSource{
+						Port: 9090, Path: "/m?a=b", Metric: "http:seconds", Quantile: 999_000,
+						Labels: []model.MetricLabel{{Name: "code", Value: "200"}, {Name: "handler", Value: "/buy"}},
+					},
+					Max: 20_000,
+				},
+				{Source: model.ServiceSource{Port: 1, Path: "/metrics", Metric: "lag"}, Max: 100_000_000_000_000_001},
+				{
+					Source: model.ServiceSource{URL: "https://prometheus:9090/p/", Query: "lag{pod='$pod'}"}, Max: 2_000_000,
+				},
+			},
 			Privileges: []model.PrivilegeRule{
 				{Allow: []model.Privilege{model.PrivilegeShareCPUs, model.PrivilegeNeverEvict}},
 				{
@@ -234,6 +262,62 @@ func TestBadPolicy(t *testing.T) {
 		{header + "spec: {windows: [{name: a, start: 00:00, end: 01:00, timeZone: UTC}, {name: a, start: 02:00, end: " +
 			"03:00, timeZone: UTC}]}",
 			`spec.windows[1].name: "a" cannot be used: write another name; an earlier window has this one`},
+		{service("max: 0"), `spec.protect.services[0].max: "0" cannot be used: write a decimal above 0, such as "0.020"`},
+		{service("max: 20ms"), `spec.protect.services[0].max: "20ms"`},
+		{service("max: '-1'"), `spec.protect.services[0].max: "-1"`},
+		{service("max: '0.0000001'"), `spec.protect.services[0].max: "0.0000001"`},
+		{service("max: '1000000000000'"), `spec.protect.services[0].max: "1000000000000"`},
+		{service("selector: null"), "spec.protect.services[0].selector: no selector"},
+		{
+			service("metric: null"),
+			"spec.protect.services[0]: an entry without a figure cannot be used: write metric or prometheus",
+		},
+		{
+			service("prometheus: {url: 'http://p', query: q}"),
+			"spec.protect.services[0]: metric and prometheus cannot be used: write only one of them",
+		},
+		{
+			service("metric: {port: 0, name: m}"),
+			"spec.protect.services[0].metric.port: 0 cannot be used: write a port from 1 to 65535",
+		},
+		{
+			service("metric: {port: 1}"),
+			`spec.protect.services[0].metric.name: "" cannot be used: write the name of a metric`,
+		},
+		{service("metric: {port: 1, name: m-1}"), `spec.protect.services[0].metric.name: "m-1"`},
+		{
+			service("metric: {port: 1, name: m, path: metrics}"),
+			`spec.protect.services[0].metric.path: "metrics" cannot be used: write a path that begins with /`,
+		},
+		{service("metric: {port: 1, name: m, path: '/%zz'}"), `spec.protect.services[0].metric.path: "/%zz"`},
+		{service("metric: {port: 1, name: m, path: '/a b'}"), `spec.protect.services[0].metric.path: "/a b"`},
+		{
+			service("metric: {port: 1, name: m, labels: {a-b: c}}"),
+			`spec.protect.services[0].metric.labels: "a-b" cannot be used: write the name of a label of a metric`,
+		},
+		{
+			service("metric: {port: 1, name: m, quantile: '99'}"),
+			`spec.protect.services[0].metric.quantile: "99" cannot be used: write a decimal between 0 and 1, such as "0.99"`,
+		},
+		{service("metric: {port: 1, name: m, quantile: '0.0'}"), `spec.protect.services[0].metric.quantile: "0.0"`},
+		{service("metric: {port: 1, name: m, quantile: '1.0'}"), `spec.protect.services[0].metric.quantile: "1.0"`},
+		{
+			service("metric: null, prometheus: {url: 'ftp://p', query: q}"),
+			`spec.protect.services[0].prometheus.url: "ftp://p" cannot be used: write an http or https URL without`,
+		},
+		{
+			service("metric: null, prometheus: {url: 'http://a:b@p', query: q}"),
+			`spec.protect.services[0].prometheus.url: "http://a:b@p"`,
+		},
+		{service("metric: null, prometheus: {url: 'http://p?a=b', query: q}"), `prometheus.url: "http://p?a=b"`},
+		{
+			service("metric: null, prometheus: {url: 'http://p', query: ' '}"),
+			`spec.protect.services[0].prometheus.query: " " cannot be used: write a PromQL query`,
+		},
+		{
+			header + "spec: {protect: {services: [" + strings.Repeat("{}, ", 17) + "]}}",
+			"spec.protect.services: a list of 17 cannot be used: write at most 16 entries",
+		},
 		{"{", "reading the policy"},
 	} {
 		t.Run(c.want, func(t *testing.T) {
@@ -256,6 +340,16 @@ func window(fields string) string {
 		b.WriteString(key + ": " + value + ", ")
 	}
 	return header + "spec: {windows: [{" + b.String() + "}]}"
+}
+
+// service returns a document with a figure of services of which some fields are replaced.
+func service(fields string) string {
+	all := []string{"selector: {}", "metric: {port: 80, name: m}", "max: '1'"}
+	kept := slices.DeleteFunc(all, func(field string) bool {
+		name, _, _ := strings.Cut(field, ":")
+		return strings.Contains(fields, name+":")
+	})
+	return header + "spec: {protect: {services: [{" + strings.Join(append(kept, fields), ", ") + "}]}}"
 }
 
 // TestAllErrors checks that one error reports every wrong field.
@@ -298,6 +392,7 @@ func TestOptedOut(t *testing.T) {
 func FuzzParsePolicy(f *testing.F) {
 	f.Add([]byte(header + "spec: {mode: Enforce, weight: {max: 5}}"))
 	f.Add([]byte(example))
+	f.Add([]byte(service("max: '0.5'")))
 	f.Add([]byte(window("end: 06:00, drainBefore: 1h")))
 	f.Add([]byte(header +
 		"spec: {mode: Disabled, cpu: {method: Static, ratio: 300%}, nodeSelector: {matchExpressions: [{key: a, operator: " +
@@ -312,6 +407,12 @@ func FuzzParsePolicy(f *testing.F) {
 			p.CPU.Waterline < 10 || p.CPU.Waterline > 1000 || p.Memory.Ratio < 0 || p.Memory.Ratio > 1000 ||
 			p.Memory.Mid > 1000 {
 			t.Errorf("out of range: %+v", first)
+		}
+		for _, s := range p.Services {
+			if s.Max <= 0 || s.Max > model.MaxFigure || (s.Source.Port != 0) == (s.Source.URL != "") ||
+				s.Source.Quantile < 0 || s.Source.Quantile >= 1_000_000 {
+				t.Errorf("out of range: %+v", s)
+			}
 		}
 		for _, w := range first.Windows {
 			if w.DrainBefore < 0 || w.DrainBefore > 0 && w.DrainBefore >= w.Length() {

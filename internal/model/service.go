@@ -1,0 +1,73 @@
+package model
+
+import (
+	"slices"
+	"sort"
+	"time"
+)
+
+// ServiceRule is a figure of the services whose pods it selects, and what that may be.
+type ServiceRule struct {
+	Selector   Selector
+	Namespaces Selector // of the pods' namespaces
+	Source     ServiceSource
+	Max        int64 // highest figure that is no harm, in millionths of its unit
+}
+
+// Selects reports whether the rule selects a pod.
+func (r *ServiceRule) Selects(p *Pod) bool {
+	return r.Selector.Matches(p.Labels) && r.Namespaces.Matches(p.NamespaceLabels)
+}
+
+// ServiceSource is where the figure of a service comes from: from a port of the pod, or from a Prometheus server.
+type ServiceSource struct {
+	Port     int64         `json:",omitempty"` // of the pod; 0: the server at URL is queried
+	Path     string        `json:",omitempty"`
+	Metric   string        `json:",omitempty"` // name
+	Labels   []MetricLabel `json:",omitempty"` // that a series must have, ordered by name
+	Quantile int64         `json:",omitempty"` // of a histogram, in millionths; 0: the metric is the figure
+	URL      string        `json:",omitempty"` // of the server
+	Query    string        `json:",omitempty"` // with $node, $namespace and $pod
+}
+
+// MetricLabel is a label of a metric.
+type MetricLabel struct{ Name, Value string }
+
+// ServiceTarget is a figure to be fetched.
+type ServiceTarget struct {
+	UID       string // of the pod, as in its cgroup
+	Namespace string
+	Name      string
+	IP        string // "": the pod has none yet
+	Source    ServiceSource
+	Max       int64 // of the rule, in millionths
+}
+
+// Equal reports whether two targets are the same figure of the same pod.
+func (t *ServiceTarget) Equal(o *ServiceTarget) bool {
+	a, b := &t.Source, &o.Source
+	return t.UID == o.UID && t.Namespace == o.Namespace && t.Name == o.Name && t.IP == o.IP && t.Max == o.Max &&
+		a.Port == b.Port && a.Path == b.Path && a.Metric == b.Metric && slices.Equal(a.Labels, b.Labels) &&
+		a.Quantile == b.Quantile && a.URL == b.URL && a.Query == b.Query
+}
+
+// ServiceFigure is what was fetched for a [ServiceTarget] last. Value and Max are in millionths of the figure's unit.
+type ServiceFigure struct {
+	UID    string        // of the pod, as in its cgroup
+	At     time.Duration // when Value was asked for, on the clock of [Load]; 0: there is none yet
+	Value  int64         // 0 to MaxFigure
+	Max    int64         // of the rule by which it was fetched
+	Failed string        `json:",omitempty"` // why the last attempt found no value; "": it found Value
+}
+
+// MaxFigure is the highest figure, in millionths: higher ones count as this.
+const MaxFigure = int64(1e18)
+
+// FindFigure returns the figure of a pod; nil if none was wanted. The figures are ordered by UID.
+func FindFigure(figures []ServiceFigure, uid string) *ServiceFigure {
+	i := sort.Search(len(figures), func(i int) bool { return figures[i].UID >= uid })
+	if i == len(figures) || figures[i].UID != uid {
+		return nil
+	}
+	return &figures[i]
+}
