@@ -51,13 +51,15 @@ type NodeReportStatus struct {
 	// +kubebuilder:validation:Enum=Open;Draining;Closed
 	Selling string `json:"selling,omitempty"`
 	// Unsupported lists the features of the policy that the node's kernel or kubelet does not allow, as reasons such as
-	// NoMemoryProtection.
+	// NoMemoryProtection. ServiceUnknown means that a figure of protect.services could not be fetched within the last
+	// minute; waterline explain node says which and why.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	Unsupported []string `json:"unsupported,omitempty"`
 	// HarmSignal is how the node knows whether online pods lack CPU while batch runs, under suppression OnHarm:
-	// RunQueueDelay, by their tasks' waits for a CPU every 100 ms, or Pressure, by their CPU pressure each second. It is
-	// empty while this is not known: batch then gets what online pods leave under the waterline.
+	// RunQueueDelay, by their tasks' waits for a CPU every 100 ms, Pressure, by their CPU pressure each second, or
+	// ServiceFigure, by their own figures; the slowest of all pods counts. It is empty while this is not known: batch
+	// then gets what online pods leave under the waterline.
 	// +kubebuilder:validation:MaxLength=64
 	HarmSignal string `json:"harmSignal,omitempty"`
 	// Hot is the reason why nothing is sold although there may be an offer, such as MemoryExhausted. It is empty while the

@@ -107,6 +107,8 @@ const (
 	OnlineRose      Code = "OnlineRose"      // usage of online pods or the system suddenly rose
 	OnlineWaits     Code = "OnlineWaits"     // online pods wait for CPUs, so a part is withheld from batch
 	OnlineHarmed    Code = "OnlineHarmed"    // an online pod waits longer than without batch, so batch gets less
+	ServiceHarmed   Code = "ServiceHarmed"   // a service's own figure is above its maximum, so batch gets less
+	ServiceUnknown  Code = "ServiceUnknown"  // a service's own figure cannot be fetched; other signals count
 	BatchFree       Code = "BatchFree"       // no online pod is harmed, so batch may use the whole machine
 	BatchProbes     Code = "BatchProbes"     // no online pod is harmed any more, so batch gets more again
 	HarmUnknown     Code = "HarmUnknown"     // an online pod has no signal of harm, so batch gets what is left
@@ -157,6 +159,7 @@ const (
 	UnitBytes    Unit = "B"
 	UnitSeconds  Unit = "s"
 	UnitPart     Unit = "%"
+	UnitFigure   Unit = "/1000000" // a figure of a service, in millionths of its own unit
 )
 
 // Operand is one named number that a decision was computed from.
@@ -171,6 +174,8 @@ func (o Operand) String() string {
 	switch {
 	case o.Unit == UnitTimes:
 		return fmt.Sprintf("%s=%gx", o.Name, float64(o.Value)/1000)
+	case o.Unit == UnitFigure:
+		return fmt.Sprintf("%s=%g", o.Name, float64(o.Value)/1e6)
 	case o.Unit == UnitBytes && max(o.Value, -o.Value) >= 1<<30:
 		return fmt.Sprintf("%s=%.2fGiB", o.Name, float64(o.Value)/(1<<30))
 	case o.Unit == UnitBytes && max(o.Value, -o.Value) >= 1<<20:

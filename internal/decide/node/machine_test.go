@@ -98,6 +98,7 @@ func randomMachine(r *rand.Rand) *world {
 	}
 	randomWaits(r, w)
 	randomCycles(r, w)
+	randomFigures(r, w)
 	return w
 }
 
@@ -118,6 +119,23 @@ func randomCycles(r *rand.Rand, w *world) {
 			b.Bins[i] = harm.Bin{Mean: r.Int64N(2_000_000), Differs: r.Int64N(100_000), Samples: r.Int64N(17)}
 		}
 		w.state.Harm.CycleBaselines = append(w.state.Harm.CycleBaselines, b)
+	}
+}
+
+// randomFigures gives most of the pods a figure, some of them a failed or an old one.
+func randomFigures(r *rand.Rand, w *world) {
+	if r.IntN(3) == 0 {
+		return
+	}
+	rule := model.ServiceRule{Max: 1 + r.Int64N(1_000_000), Source: model.ServiceSource{Port: one[int64](r, 0, 8080)}}
+	w.policy.Services = append(w.policy.Services, rule)
+	for _, p := range w.node.Pods {
+		f := model.ServiceFigure{UID: p.UID, Max: rule.Max, Value: r.Int64N(2_000_000)}
+		f.At = one(r, w.node.Load.Clock, w.node.Load.Clock, w.node.Load.Clock-time.Duration(r.IntN(30))*time.Second, 0)
+		f.Failed = one(r, "", "", "timeout")
+		w.node.Figures = append(w.node.Figures, f)
+		s := harm.Service{UID: p.UID, Since: w.node.Load.Clock - time.Duration(r.IntN(90))*time.Second, Over: r.IntN(2) == 0}
+		w.state.Harm.Services = append(w.state.Harm.Services, s)
 	}
 }
 
@@ -282,6 +300,9 @@ func spoil(r *rand.Rand, w *world) {
 	}
 	for i := range n.Cycles {
 		all = append(all, &n.Cycles[i].Cycles, &n.Cycles[i].Instructions, (*int64)(&n.Cycles[i].At))
+	}
+	for i := range n.Figures {
+		all = append(all, (*int64)(&n.Figures[i].At), &n.Figures[i].Value, &n.Figures[i].Max)
 	}
 	for _, pod := range n.Pods {
 		all = append(all, &pod.RequestMilli, &pod.LimitMilli, &pod.MemoryRequest, &pod.MemoryLimit, &pod.Batch.CPU,

@@ -129,6 +129,9 @@ func report(n *model.Node, policy *model.Policy, plan *model.Plan) {
 	if plan.Harm != nil && plan.Harm.Known {
 		plan.Report.Harm = plan.Harm.Signal
 	}
+	if plan.Harm != nil && plan.Harm.Doubted {
+		plan.Report.Unsupported = []model.Code{model.ServiceUnknown}
+	}
 	for _, reason := range plan.Unsupported {
 		plan.Report.Unsupported = append(plan.Report.Unsupported, reason.Code)
 	}

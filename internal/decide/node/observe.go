@@ -36,6 +36,9 @@ func observe(n *model.Node, policy *model.Policy, plan *model.Plan, state *State
 	o.Waits, o.WaitsEvery = waits(n, policy, plan, state, p.searches && n.Tree.NoPressure)
 	if policy.Suppress.By == model.SuppressOnHarm && n.PodsKnown && n.Load != nil && plan.Slack != nil {
 		o.Cycles = harm.Count(&state.Harm)
+		if suppress.Running(n.Pods, &n.Tree) {
+			o.Services = harm.Targets(n, policy, &state.Harm, suppress.Asleep(&plan.Slack.CPU.Use, n.Load.CPUMilli))
+		}
 	}
 	o.Pods = make([]model.Detail, 0, len(n.Pods))
 	for _, pod := range n.Pods {

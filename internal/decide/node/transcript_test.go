@@ -41,6 +41,8 @@ import (
 //	load best=CPUS                    of class BestEffort
 //	pod ... [waits=PART] [throttled=PERIODS]    for a CPU, in thousandths of the time; by the pod's own quota
 //	pod ... [delays=PART]    of its tasks, in thousandths of the time that they ran; -1: they are not sampled
+//	policy service=KEY:VALUE:MAX[:prometheus]    the figure of pods with that label, from a port or from Prometheus
+//	figure POD VALUE [age=DURATION] [failed=WHY]    what the pod's service says, where a round wants to know it
 //	glance node=CPUS pods=CPUS best=CPUS    400 ms after the last measurement, until the next load
 //	inside POD CONTAINER CPUS [PERIODS]    what a container uses, and in how many periods its quota stops it
 //	brief                             accounts are not printed any more

@@ -28,6 +28,7 @@ type world struct {
 	uses   map[string]int64           // memory by directory, in bytes
 	wrote  map[model.File]model.Value // by others, since the last round
 	saved  node.State
+	wanted []model.ServiceTarget // figures that the last round wanted
 }
 
 func newWorld() *world {
@@ -357,6 +358,11 @@ func (w *world) decide() string {
 	if plan.Suppress != nil {
 		printSuppression(&out, plan.Suppress, w.node.Load.Clock)
 	}
+	if plan.Harm != nil {
+		for _, why := range plan.Harm.Unknown {
+			fmt.Fprintf(&out, "unknown %s\n", why)
+		}
+	}
 	if w.load != nil && !w.load.brief {
 		if plan.Slack != nil {
 			printAccount(&out, "cpu", &plan.Slack.CPU, cores)
@@ -384,6 +390,7 @@ func (w *world) decide() string {
 
 // carryOut imagines that the host, and the API, did what a plan says.
 func (w *world) carryOut(plan *model.Plan) {
+	w.wanted = plan.Observe.Services
 	w.node.Incidents, w.node.Reclaimed = nil, nil
 	owned := map[model.File]model.Owned{}
 	for _, o := range w.node.Owned {

@@ -32,6 +32,14 @@ type load struct {
 	stolen     int64               // in milli-cores
 	brief      bool                // accounts are not printed
 	inside     []model.InsideUsage // of containers
+	figures    map[string]figure   // of services, by UID
+}
+
+// figure is what a service says of itself, in millionths.
+type figure struct {
+	value  int64
+	age    time.Duration
+	failed string
 }
 
 // podLoad is what one pod is measured to use.
@@ -48,7 +56,7 @@ type podLoad struct {
 // ensure makes the world one that measures.
 func (w *world) ensure() *load {
 	if w.load == nil {
-		w.load = &load{used: map[string]podLoad{}, off: true}
+		w.load = &load{used: map[string]podLoad{}, figures: map[string]figure{}, off: true}
 	}
 	return w.load
 }
@@ -120,6 +128,17 @@ func (w *world) doLoad(command string, args []string) error {
 		slices.SortFunc(l.inside, func(a, b model.InsideUsage) int {
 			return cmp.Or(strings.Compare(a.UID, b.UID), strings.Compare(a.Name, b.Name))
 		})
+	case "figure": // POD VALUE [age=DURATION] [failed=WHY]
+		f := figure{value: millionths(args[1])}
+		for _, arg := range args[2:] {
+			if age, is := strings.CutPrefix(arg, "age="); is {
+				f.age = duration(age)
+			}
+			if failed, is := strings.CutPrefix(arg, "failed="); is {
+				f.failed = failed
+			}
+		}
+		l.figures[args[0]] = f
 	case "brief":
 		l.brief = true
 	case "clock":
@@ -188,6 +207,18 @@ func (w *world) setSelling(key, value string) bool {
 	}
 	if key == "freeze" {
 		w.policy.Protect.Freeze = true
+		return true
+	}
+	if key == "service" { // KEY:VALUE:MAX[:prometheus]
+		parts := strings.Split(value+":", ":")
+		rule := model.ServiceRule{
+			Selector: model.Selector{{Key: parts[0], Op: model.In, Values: parts[1:2]}}, Max: millionths(parts[2]),
+			Source: model.ServiceSource{Port: 8080, Path: "/metrics", Metric: "seconds"},
+		}
+		if parts[3] != "" {
+			rule.Source = model.ServiceSource{URL: "http://prometheus", Query: "seconds"}
+		}
+		w.policy.Services = append(w.policy.Services, rule)
 		return true
 	}
 	if key == "suppress" {
@@ -329,6 +360,20 @@ func (w *world) measure() {
 	}
 	slices.SortFunc(m.Pods, func(a, b model.PodUsage) int { return strings.Compare(a.UID, b.UID) })
 	w.sample(clock - age)
+	w.fetch(clock)
+}
+
+// fetch fetches the figures that the last round wanted.
+func (w *world) fetch(clock time.Duration) {
+	w.node.Figures = nil
+	for _, t := range w.wanted {
+		f, known := w.load.figures[t.UID]
+		s := model.ServiceFigure{UID: t.UID, Max: t.Max, Failed: f.failed}
+		if known && f.failed == "" {
+			s.At, s.Value = clock-f.age, f.value
+		}
+		w.node.Figures = append(w.node.Figures, s)
+	}
 }
 
 // sample samples the tasks of all pods that the last round wanted sampled.
@@ -529,6 +574,15 @@ func (w *world) idle(plan *model.Plan) {
 			w.node.Tree.Pods[uid] = group
 		}
 	}
+}
+
+// millionths reads a figure.
+func millionths(s string) int64 {
+	n, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		panic(err)
+	}
+	return int64(math.Round(n * 1e6))
 }
 
 // milli reads a number of CPUs.

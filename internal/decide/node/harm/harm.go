@@ -1,5 +1,5 @@
 // Package harm decides whether online pods lack CPU because of others: it compares how long each waits for a CPU with
-// what it waits while batch is quiet.
+// what it waits while batch is quiet. A service may have a figure of its own, which also shows what waiting does not.
 //
 // Wait is counted for each time of running, so that it means the same for a pod that uses little and one that uses
 // much: of a request that needs 10 ms of CPU, a wait of 50 thousandths takes 0.5 ms. The mean number of tasks that wait
@@ -32,6 +32,7 @@ const (
 // State is the state between rounds. Times are on the clock of [model.Load].
 type State struct {
 	Pods      []Pod      `json:",omitempty"` // that are sampled, ordered by UID
+	Services  []Service  `json:",omitempty"` // that have a figure, ordered by UID
 	Baselines []Baseline `json:",omitempty"` // ordered by key
 
 	Counted        []Counted  `json:",omitempty"` // pods whose cycles are counted, ordered by UID
@@ -65,6 +66,7 @@ func Decide(n *model.Node, p *model.Policy, quiet, useless bool, s State) (*mode
 		s.Pods = nil // from another boot
 	}
 	j.result.Known = true
+	j.services(p, s.Services)
 	next := 0
 	for _, pod := range n.Pods {
 		if !watched(n, pod) {
@@ -79,6 +81,7 @@ func Decide(n *model.Node, p *model.Policy, quiet, useless bool, s State) (*mode
 		}
 		j.state.Pods = append(j.state.Pods, j.pod(pod, last))
 	}
+	j.addServices()
 	switch {
 	case j.result.Signal != "" || j.result.Blind != "":
 	case j.new != "":
@@ -146,8 +149,10 @@ type judge struct {
 	useless bool
 	result  model.Harm
 	state   State
-	learned bool   // the baselines are a copy of this round
-	new     string // UID of a pod that uses CPU, and will be sampled in a moment
+	harms   []serviceHarm // by figures, ordered by UID
+	figured []string      // UIDs of pods whose figure is known
+	learned bool          // the baselines are a copy of this round
+	new     string        // UID of a pod that uses CPU, and will be sampled in a moment
 }
 
 // pod judges one pod, given what was known of it.
@@ -161,6 +166,8 @@ func (j *judge) pod(pod *model.Pod, p Pod) Pod {
 	if sum.At == 0 || now-sum.At > j.fresh() {
 		switch {
 		case u.CPU.Milli < uses:
+		case slices.Contains(j.figured, pod.UID):
+			j.see(model.HarmByService)
 		case now-p.Seen > fresh:
 			j.blind(pod.UID)
 		case j.new == "":
@@ -232,9 +239,10 @@ func (j *judge) fresh() time.Duration {
 	return fresh
 }
 
-// see records by which signal a pod is judged.
+// see records by which signal a pod is judged. The slowest of all pods counts.
 func (j *judge) see(signal model.HarmSignal) {
-	if j.result.Signal != model.HarmByPressure {
+	order := []model.HarmSignal{"", model.HarmByDelay, model.HarmByPressure, model.HarmByService}
+	if slices.Index(order, signal) > slices.Index(order, j.result.Signal) {
 		j.result.Signal = signal
 	}
 }

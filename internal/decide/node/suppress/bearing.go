@@ -31,23 +31,28 @@ type bearing struct {
 	Soon  time.Duration // when the limit is back at Bears, after that
 	Set   uint64        // the online pods; others may bear more
 	Deep  bool          `json:",omitempty"` // the limit is below that by arithmetic
+	Floor int64         `json:",omitempty"` // while Deep, the limit is not below this
+	// When a signal showed harm last that weights cannot hold off; 0: none did. It shows harm for a while after batch was
+	// pushed back, so that is the same harm, and the limit grows from then on.
+	Until time.Duration `json:",omitempty"`
+	Blind bool          `json:",omitempty"` // waiting is not known, so that the limit is at most that by arithmetic
 }
 
 // bear sets the limit by harm. It is never below the limit by arithmetic, unless weights cannot hold the harm off.
-// Where harm is not known, it is that one.
+// Where harm is not known, it is that one, or less by the signals that are known.
 func (f *follow) bear() {
 	b := &f.state.Bearing
-	if f.harm == nil || !f.harm.Known || f.now < b.Since {
+	if f.harm == nil || f.now < b.since() || !f.harm.Known && !f.harm.Deep && !b.Deep && !b.recent(f.now) {
 		*b = bearing{}
-		if f.harm != nil && f.harm.Blind != "" {
-			f.why = model.Reason{Code: model.HarmUnknown, Key: "pod", Text: f.nameOf(f.harm.Blind), Operands: f.why.Operands}
-		}
+		f.explainBlind()
 		return
 	}
-	set := onlineSet(f.n)
+	set, first := onlineSet(f.n), !b.Known
 	switch {
-	case !b.Known:
-		*b = bearing{Known: true, Limit: f.state.Milli, From: f.state.Milli, Since: f.now, Bears: f.a.Capacity, Soon: soon, Set: set}
+	case first:
+		*b = bearing{
+			Known: true, Limit: f.state.Milli, From: f.state.Milli, Since: f.now, Bears: f.a.Capacity, Soon: soon, Set: set,
+		}
 	case b.Set != set:
 		b.Set, b.Soon = set, soon
 		if b.Bears < f.a.Capacity { // it is as if the last cut had been now, and from the whole machine
@@ -57,17 +62,34 @@ func (f *follow) bear() {
 	harmed := f.harm.Milli > 0 && Running(f.n.Pods, &f.n.Tree)
 	b.Deep = b.Deep && b.Limit < f.state.Milli || harmed && f.harm.Deep
 	floor := f.state.Milli
+	b.Floor, b.Blind = 0, !f.harm.Known
 	if b.Deep {
 		floor = min(floor, max(f.minBatch, leastPart))
+		b.Floor = floor
 	}
 	switch {
 	case !harmed:
 		b.Limit = max(b.Limit, b.grown(f.now))
+	case f.harm.Milli == f.harm.Held:
+	case f.harm.Deep && first:
+		f.cut(floor)
+		b.Bears = f.a.Use.Batch
 	case f.now-b.Since >= settles:
 		f.cut(floor)
 	}
-	b.Limit = min(max(b.Limit, floor), f.a.Capacity)
+	if harmed && f.harm.Deep {
+		b.Until = f.now
+	}
+	most := f.a.Capacity
+	if b.Blind {
+		most = f.state.Milli
+	}
+	b.Limit = min(max(b.Limit, floor), most)
 	f.limit = b.Limit
+	if !harmed && b.Blind {
+		f.explainBlind()
+		return
+	}
 	f.explainHarm(harmed)
 }
 
@@ -75,11 +97,11 @@ func (f *follow) bear() {
 func (f *follow) cut(floor int64) {
 	b := &f.state.Bearing
 	used := min(b.Limit, max(f.a.Use.Batch, floor))
-	to := max(used-max(gain*f.harm.Milli, f.a.Capacity*little/1000), floor)
+	to := max(used-max(gain*(f.harm.Milli-f.harm.Held), f.a.Capacity*little/1000), floor)
 	if to >= b.Limit {
 		return // it is at its lowest; press withholds more
 	}
-	if since := f.now - b.Since; since >= episode {
+	if since := f.now - b.since(); since >= episode {
 		if since < returns*b.Soon {
 			b.Soon = min(2*b.Soon, latest)
 		} else {
@@ -94,13 +116,26 @@ func (f *follow) cut(floor int64) {
 // grown returns the limit after so much time without harm.
 func (b *bearing) grown(now time.Duration) int64 {
 	const far = 4000 // beyond it any machine is covered
-	x := min(int64((now-b.Since-b.Soon)*1000/b.Soon), far)
+	x := min(int64((now-b.since()-b.Soon)*1000/b.Soon), far)
 	height := max(b.Bears-b.From, 10)
 	return b.Bears + height*x/1000*x/1000*x/1000
 }
 
+// since returns the end of the last harm: of the last cut, or of what showed harm after it.
+func (b *bearing) since() time.Duration { return max(b.Since, b.Until) }
+
+// recent reports whether a signal showed harm lately that weights cannot hold off.
+func (b *bearing) recent(now time.Duration) bool { return b.Until != 0 && now-b.Until < returns*b.Soon }
+
 // free reports whether batch may use the whole machine because no online pod is harmed.
 func (f *follow) free() bool { return f.state.Bearing.Known && f.limit >= f.a.Capacity }
+
+// explainBlind sets the reason of a limit where harm is not known.
+func (f *follow) explainBlind() {
+	if f.harm != nil && f.harm.Blind != "" {
+		f.why = model.Reason{Code: model.HarmUnknown, Key: "pod", Text: f.nameOf(f.harm.Blind), Operands: f.why.Operands}
+	}
+}
 
 // explainHarm sets the reason of a limit by harm.
 func (f *follow) explainHarm(harmed bool) {
@@ -147,7 +182,7 @@ func (s *State) Bears() (known, lower bool) {
 func (s *State) Exhausted(now time.Duration, capacity int64) bool {
 	b := &s.Bearing
 	if b.Deep {
-		return b.Limit <= capacity*little/1000 && now-b.Since >= soon
+		return b.Limit <= max(capacity*little/1000, b.Floor) && now-b.Since >= soon
 	}
 	return b.Known && b.Limit <= s.Milli && s.Push >= capacity*pushed/1000
 }

@@ -240,3 +240,107 @@ func TestRepeats(t *testing.T) {
 		t.Errorf("a tenth of a second after a cut batch may use %d instead of %d", s.Milli, before)
 	}
 }
+
+// deeply advances the node by one second in which a figure shows harm, for part of which batch was pushed back before.
+func (w *node) deeply(known bool, lacks, held int64) *model.Suppression {
+	w.harm = &model.Harm{Known: known, Milli: lacks, Held: held, Deep: lacks > 0}
+	if lacks > 0 {
+		w.harm.Worst = model.PodHarm{UID: "web", Milli: lacks, By: model.HarmByService, Value: 2, Max: 1}
+	}
+	if !known {
+		w.harm.Blind = "web"
+	}
+	w.uses(max(min(w.may(), 12000), 0))
+	return w.tick(8800)
+}
+
+// TestDeep checks harm that weights cannot hold off: batch is pushed back below arithmetic, is held while the same
+// figure shows harm, and then returns to where it harmed.
+func TestDeep(t *testing.T) {
+	w := bears(16, 4000)
+	for range 20 {
+		w.deeply(true, 0, 0)
+	}
+	s := w.deeply(true, 1500, 0)
+	if s.Milli != 9000 || s.Reason.Code != model.ServiceHarmed {
+		t.Fatalf("%+v", s)
+	}
+	for range 9 {
+		if s = w.deeply(true, 1500, 1500); s.Milli != 9000 {
+			t.Fatalf("batch was pushed back for it: %+v", s)
+		}
+	}
+	if s = w.deeply(true, 1500, 0); s.Milli != 6000 || s.Milli >= w.floor() {
+		t.Fatalf("for a new figure: %+v, by arithmetic %d", s, w.floor())
+	}
+	if w.floor() != 8800 {
+		t.Errorf("by arithmetic batch may use %d", w.floor())
+	}
+	for range 9 {
+		s = w.deeply(true, 1500, 1500)
+	}
+	if b := w.state.Bearing; b.Bears != 12000 || b.Soon != soon || s.Milli != 6000 {
+		t.Errorf("it is one harm: %+v, %+v", b, s)
+	}
+	if s = w.deeply(true, 0, 0); s.Milli <= 6000 || s.Milli >= 10000 {
+		t.Errorf("a second after the harm: %+v", s)
+	}
+	for range 5 {
+		s = w.deeply(true, 0, 0)
+	}
+	if s.Milli < 11500 || s.Milli > 12500 {
+		t.Errorf("six seconds after the harm: %+v", s)
+	}
+}
+
+// TestDeepLeast checks how far a figure pushes batch back, and when that is as far as possible.
+func TestDeepLeast(t *testing.T) {
+	for _, minBatch := range []int64{0, 100} {
+		w := bears(16, 4000)
+		w.p.Suppress.MinBatch = minBatch
+		for range 20 {
+			w.deeply(true, 0, 0)
+		}
+		exhausted := -1
+		for second := range 20 {
+			s := w.deeply(true, 8000, 0)
+			if want := max(16*minBatch, leastPart); s.Milli != want {
+				t.Fatalf("minBatch %d: %+v, want %d", minBatch, s, want)
+			}
+			if w.state.Exhausted(w.n.Load.Clock, 16000) && exhausted < 0 {
+				exhausted = second
+			}
+		}
+		if exhausted != 5 {
+			t.Errorf("minBatch %d: it is at its lowest after %d s", minBatch, exhausted)
+		}
+	}
+}
+
+// TestDeepWhereWaitsAreUnknown checks that a figure counts where the waiting of another pod is not known. Batch never
+// gets more than by arithmetic there.
+func TestDeepWhereWaitsAreUnknown(t *testing.T) {
+	w := bears(16, 4000)
+	for range 5 {
+		w.deeply(false, 0, 0)
+	}
+	s := w.deeply(false, 1500, 0)
+	if s.Milli != 5800 || s.Reason.Code != model.ServiceHarmed {
+		t.Fatalf("%+v", s)
+	}
+	if s = w.deeply(false, 0, 0); s.Milli <= 5800 || s.Milli >= 8800 || s.Reason.Code != model.HarmUnknown {
+		t.Errorf("a second after the harm: %+v", s)
+	}
+	for range 10 {
+		s = w.deeply(false, 0, 0)
+	}
+	if s.Milli != 8800 || s.Reason.Code != model.HarmUnknown || w.state.Bearing.Bears != 8800 {
+		t.Errorf("in the end: %+v, %+v", s, w.state.Bearing)
+	}
+	for range 10 {
+		w.deeply(false, 0, 0)
+	}
+	if w.state.Bearing.Limit != 0 {
+		t.Errorf("it is not forgotten: %+v", w.state.Bearing)
+	}
+}

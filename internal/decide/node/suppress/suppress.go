@@ -138,7 +138,7 @@ func threads(t *model.Topology) int {
 // Mark returns what glances are compared with after a measurement and a decision; the zero value if no glance could
 // change the decision.
 func Mark(n *model.Node, p *model.Policy, a *model.Account, s *State) model.GlanceMark {
-	if !s.Known || !p.Suppress.On() || !a.Use.Measured || s.Bearing.Known {
+	if !s.Known || !p.Suppress.On() || !a.Use.Measured || s.Bearing.Known && !s.Bearing.Blind {
 		return model.GlanceMark{}
 	}
 	least, below := a.Capacity*p.Suppress.MinBatch/1000, s.Milli-a.Capacity*noise/1000
@@ -219,7 +219,7 @@ func (f *follow) press() {
 // pressed reports whether online pods wait although batch uses no more than the limit.
 func (f *follow) pressed() bool {
 	if b := &f.state.Bearing; b.Known && f.harm != nil && f.harm.Known {
-		return f.harm.Milli > 0 && b.Limit <= f.state.Milli
+		return f.harm.Milli > 0 && !f.harm.Deep && b.Limit <= f.state.Milli
 	}
 	return Waiting(f.n) >= waiting
 }
