@@ -101,7 +101,7 @@ func main() {
 // run wires the agent up and runs it until the context ends.
 func run(ctx context.Context, o *options, log *slog.Logger) error {
 	cfg := agent.Config{
-		CgroupRoot: o.cgroupRoot, Kubepods: o.kubepods, SelfUID: o.podUID, RunDir: o.runDir,
+		CgroupRoot: o.cgroupRoot, Kubepods: o.kubepods, SelfUID: o.podUID, NodeName: o.nodeName, RunDir: o.runDir,
 		Sys: o.sys, Proc: o.proc, StateDir: o.stateDir, SyncPeriod: o.syncPeriod, JournalBytes: o.journalBytes, Log: log,
 	}
 	var poller kubelet.Poller

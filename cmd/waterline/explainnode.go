@@ -93,6 +93,9 @@ func printNode(out io.Writer, name string, e *serve.NodeExplanation) error {
 	for _, why := range e.Unsupported {
 		fmt.Fprintf(out, "\nthe kernel lacks what the policy asks for: %s\n", why)
 	}
+	for _, why := range e.Services {
+		fmt.Fprintf(out, "\nthe figure of a service is not known: %s\n", why)
+	}
 	for i, a := range []*model.Account{cpu, memory} {
 		fmt.Fprintf(out, "\n%s, measured %.1f s ago: %s\n", []string{"CPU", "memory"}[i], a.Use.Age.Seconds(), a.Reason)
 	}

@@ -62,6 +62,7 @@ type Config struct {
 	CgroupRoot   string        // where the cgroup file system is mounted
 	Kubepods     string        // directory of all pods, relative to the CPU hierarchy; "": find it
 	SelfUID      string        // of the agent's own pod; "" outside a cluster
+	NodeName     string        // in the cluster; "" outside a cluster
 	RunDir       string        // for the undo record, the journal, the state and the lock
 	StateDir     string        // for the learned usage of online pods, which outlives a reboot; "": none
 	SyncPeriod   time.Duration // between two audits
@@ -139,7 +140,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}()
 	a.machine, err = machine.Open(machine.Config{
 		CgroupRoot: a.cfg.CgroupRoot, Kubepods: a.cfg.Kubepods, SelfUID: a.cfg.SelfUID, RunDir: a.cfg.RunDir,
-		Sys: a.cfg.Sys, Proc: a.cfg.Proc, Log: a.log,
+		NodeName: a.cfg.NodeName, Sys: a.cfg.Sys, Proc: a.cfg.Proc, Log: a.log,
 	})
 	if err != nil {
 		return err

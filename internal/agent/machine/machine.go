@@ -1,6 +1,6 @@
 // Package machine is the agent's side of the kernel: it finds the node's cgroups, observes what plans need observed,
-// brings files to plans and notices other writers. It decides nothing. All of it belongs to the agent's loop, but for
-// what Start runs beside it.
+// brings files to plans and notices other writers. It also has the figures of services fetched. It decides nothing. All
+// of it belongs to the agent's loop, but for what Start runs beside it.
 package machine
 
 import (
@@ -17,6 +17,7 @@ import (
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
+	"github.com/waterline-io/waterline/internal/observe/service"
 )
 
 // UndoFile is the name of the undo record in the run directory.
@@ -30,6 +31,7 @@ type Config struct {
 	CgroupRoot string // where the cgroup file system is mounted
 	Kubepods   string // directory of all pods, relative to the CPU hierarchy; "": find it
 	SelfUID    string // of the agent's own pod; "" outside a cluster
+	NodeName   string // in the cluster, for queries; "" outside a cluster
 	RunDir     string // has the undo record
 	Sys        string // where sysfs is mounted
 	Proc       string // where procfs is mounted; "": at host.DefaultProc
@@ -54,9 +56,11 @@ type Machine struct {
 	eyes      *eyes
 	glances   *glances
 	cycles    *host.Cycles
-	uncounted bool               // the CPU counts no cycles for the agent
-	waits     []model.PodWait    // buffer of the last observation
-	counts    []model.PodCycles  // likewise
+	uncounted bool // the CPU counts no cycles for the agent
+	services  *service.Fetcher
+	waits     []model.PodWait // buffers of the last observation
+	counts    []model.PodCycles
+	figures   []model.ServiceFigure
 	reclaimer *acthost.Reclaimer // nil: this kernel has no memory.reclaim
 	reclaimed *model.Reclaimed   // since the last round; nil: nothing
 	claiming  bool               // a batch pod has memory reclaimed
@@ -78,7 +82,10 @@ func Open(cfg Config) (*Machine, error) {
 	if cfg.Proc == "" {
 		cfg.Proc = host.DefaultProc
 	}
-	m := &Machine{cfg: cfg, log: cfg.Log, unwatched: make(chan error, 1), glances: newGlances(cfg.Log)}
+	m := &Machine{
+		cfg: cfg, log: cfg.Log, unwatched: make(chan error, 1), glances: newGlances(cfg.Log),
+		services: service.New(cfg.NodeName),
+	}
 	if !host.InMemory(cfg.RunDir) {
 		// A write must wait for its undo record. On a busy disk that was measured to take up to a second.
 		m.log.Warn("the run directory is on a disk; on a tmpfs, as /run is, repairs would not wait for it", "dir", cfg.RunDir)
@@ -110,6 +117,7 @@ func Open(cfg Config) (*Machine, error) {
 // Start runs what works beside the loop until the context ends.
 func (m *Machine) Start(ctx context.Context, beside *sync.WaitGroup) {
 	beside.Go(func() { m.glances.run(ctx) })
+	beside.Go(func() { m.services.Run(ctx) })
 	if m.reclaimer != nil {
 		beside.Go(func() { m.reclaimer.Run(ctx) })
 	}
@@ -261,6 +269,7 @@ func (m *Machine) Apply(plan *model.Plan) []model.Incident {
 		m.reclaimer.Ask(*plan.Reclaim)
 	}
 	m.glances.compare(m.eyes, &plan.Observe)
+	m.services.Need(plan.Observe.Services)
 	return incidents
 }
 

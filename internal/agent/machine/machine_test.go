@@ -1,9 +1,15 @@
 package machine
 
 import (
+	"context"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +18,7 @@ import (
 	"github.com/waterline-io/waterline/internal/checkpoint"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
+	"github.com/waterline-io/waterline/internal/observe/service"
 
 	acthost "github.com/waterline-io/waterline/internal/act/host"
 )
@@ -44,7 +51,7 @@ func machineAt(t *testing.T, root, record string) *Machine {
 	}
 	m.tree = host.NewTree(m.mount, layout, nil)
 	m.meter = host.NewMeter(m.mount, layout, host.DefaultProc)
-	m.glances = newGlances(m.log)
+	m.glances, m.services = newGlances(m.log), service.New("node")
 	m.cycles = host.NewCycles(m.mount)
 	t.Cleanup(func() { _ = m.Close() })
 	m.Scan()
@@ -139,6 +146,43 @@ func TestSameFiles(t *testing.T) {
 		if got := sameFiles(test.before, test.after); got != test.same {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// TestFigures checks that the figures which a plan wants are fetched and observed, and no others.
+func TestFigures(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "seconds 0.03\n")
+	}))
+	t.Cleanup(server.Close)
+	where, err := netip.ParseAddrPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMachine(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var fetching sync.WaitGroup
+	fetching.Go(func() { m.services.Run(ctx) })
+	t.Cleanup(func() { cancel(); fetching.Wait() })
+	target := model.ServiceTarget{
+		UID: "web", IP: where.Addr().String(), Max: 20_000,
+		Source: model.ServiceSource{Port: int64(where.Port()), Path: "/metrics", Metric: "seconds"},
+	}
+	plan := model.Plan{Observe: model.Observe{Services: []model.ServiceTarget{target}}}
+	m.Apply(&plan)
+	var n model.Node
+	for end := time.Now().Add(10 * time.Second); len(n.Figures) == 0 || n.Figures[0].At == 0; {
+		if m.Observe(&n, m.ObserveOnce()); time.Now().After(end) {
+			t.Fatalf("observed are %+v", n.Figures)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if f := n.Figures[0]; f.UID != "web" || f.Value != 30_000 || f.Max != 20_000 || f.Failed != "" {
+		t.Errorf("observed is %+v", f)
+	}
+	m.Apply(&model.Plan{})
+	if m.Observe(&n, m.ObserveOnce()); len(n.Figures) != 0 {
+		t.Errorf("no figure is wanted, and observed are %+v", n.Figures)
 	}
 }
 

@@ -30,9 +30,9 @@ func (m *Machine) Observe(n *model.Node, once Once) {
 	n.Confined, n.Reclaimed = once.confined, once.reclaimed
 	n.Load = m.Load() // with the age that it has now
 	m.waits = m.glances.take(m.waits[:0])
-	n.Waits = m.waits
 	m.counts = m.cycles.Append(m.counts[:0])
-	n.Cycles = m.counts
+	m.figures = m.services.Append(m.figures[:0])
+	n.Waits, n.Cycles, n.Figures = m.waits, m.counts, m.figures
 }
 
 // Need starts to observe what a plan needs, and reports whether the plan must be decided anew for that: it needs

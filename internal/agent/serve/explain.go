@@ -98,6 +98,7 @@ type NodeExplanation struct {
 	// which batch pod should leave, whether the node is hot, and what came of the last one
 	Leaving     []string
 	Unsupported []model.Reason // features of the policy that the kernel lacks
+	Services    []model.Reason // figures of services that are not known
 }
 
 // explainNode returns what the node could give to batch.
@@ -107,12 +108,16 @@ func (v view) explainNode() NodeExplanation {
 	if v.Load != nil {
 		clock = v.Load.Clock
 	}
-	return NodeExplanation{
+	e := NodeExplanation{
 		Mode: p.Mode, CPU: p.CPU, Memory: p.Memory, Slack: v.Plan.Slack,
 		SuppressionMethod: p.Suppress.By, Suppress: v.Plan.Suppress,
 		Waiting: waiting(v.Plan.Interference, v.Pods, ""), Leaving: leaving(v.Plan.Evict, v.Pods, clock),
 		Unsupported: v.Plan.Unsupported,
 	}
+	if v.Plan.Harm != nil {
+		e.Services = v.Plan.Harm.Unknown
+	}
+	return e
 }
 
 // Handler serves what only this node's administrators may see: GET /explain?namespace=N&pod=P, GET /node, and GET /cpus

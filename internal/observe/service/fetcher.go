@@ -1,0 +1,211 @@
+// Package service fetches the figures of services, such as the 99th percentile of the time that a request takes: from
+// the pods themselves, or from a Prometheus server.
+//
+// Pods are not trusted. Whatever they answer costs at most [timeout] and [most] bytes of reading a second, and a few
+// kilobytes of memory. Nothing that they answer makes the agent connect to another address.
+package service
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+const (
+	timeout    = 800 * time.Millisecond // of a whole fetch
+	most       = 4 << 20                // bytes that are read of an answer
+	targets    = 16                     // targets at once; more are not fetched
+	everyPort  = time.Second
+	everyQuery = 5 * time.Second
+	longest    = 240 // bytes of an error
+)
+
+// Fetcher fetches figures beside the agent's loop. It is safe for concurrent use.
+type Fetcher struct {
+	node   string // name
+	client *http.Client
+	clock  func() time.Duration // since boot
+	begin  chan struct{}
+
+	mu      sync.Mutex
+	entries []*entry // ordered by UID
+}
+
+// entry is one target and what is known of it.
+type entry struct {
+	target  model.ServiceTarget
+	figure  model.ServiceFigure
+	next    time.Duration // when it is fetched next
+	busy    bool
+	history history // of a histogram; it belongs to the fetch that is under way
+}
+
+// New returns a fetcher of the node with this name. It fetches nothing before [Fetcher.Need].
+func New(node string) *Fetcher {
+	return &Fetcher{
+		node: node, clock: sinceBoot, begin: make(chan struct{}, 1),
+		client: &http.Client{
+			Transport: &http.Transport{
+				// Without a proxy, and without decompression: a few bytes could become gigabytes.
+				DisableCompression:     true,
+				MaxResponseHeaderBytes: 64 << 10,
+				MaxIdleConnsPerHost:    4, // several pods may have one server
+				MaxConnsPerHost:        4,
+				IdleConnTimeout:        3 * everyQuery,
+				ReadBufferSize:         4 << 10,
+				WriteBufferSize:        4 << 10,
+			},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			Timeout:       timeout,
+		},
+	}
+}
+
+// sinceBoot returns the time since the machine started, as in [model.Load].
+func sinceBoot() time.Duration {
+	var now unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
+		return 0 // no kernel lacks this clock
+	}
+	return time.Duration(now.Nano())
+}
+
+// Need sets what is fetched from now on, ordered by UID. What was fetched for a target that stays is kept.
+func (f *Fetcher) Need(wanted []model.ServiceTarget) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(wanted) == 0 && len(f.entries) == 0 {
+		return
+	}
+	wanted = wanted[:min(len(wanted), targets)]
+	entries, next, changed := make([]*entry, 0, len(wanted)), 0, false
+	for i := range wanted {
+		t := &wanted[i]
+		for next < len(f.entries) && f.entries[next].target.UID < t.UID {
+			next++
+		}
+		if next < len(f.entries) && f.entries[next].target.Equal(t) {
+			entries = append(entries, f.entries[next])
+			continue
+		}
+		changed = true
+		entries = append(entries, &entry{target: *t, figure: model.ServiceFigure{UID: t.UID, Max: t.Max}})
+	}
+	f.entries = entries
+	if changed {
+		select {
+		case f.begin <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Append appends the figures of all targets, ordered by UID.
+func (f *Fetcher) Append(to []model.ServiceFigure) []model.ServiceFigure {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range f.entries {
+		to = append(to, e.figure)
+	}
+	return to
+}
+
+// Run fetches until the context ends.
+func (f *Fetcher) Run(ctx context.Context) {
+	var fetches sync.WaitGroup
+	defer f.client.CloseIdleConnections()
+	defer fetches.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.begin:
+		case <-timer.C:
+		}
+		if wait := f.start(ctx, &fetches); wait > 0 {
+			timer.Reset(wait)
+		} else {
+			timer.Stop()
+		}
+	}
+}
+
+// start starts the fetches that are due, and returns the time until the next; 0: there is nothing to fetch.
+func (f *Fetcher) start(ctx context.Context, fetches *sync.WaitGroup) time.Duration {
+	const shortest = 50 * time.Millisecond // until a fetch that is late is looked for again
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now, wait := f.clock(), time.Duration(0)
+	for _, e := range f.entries {
+		if now >= e.next && !e.busy {
+			e.busy, e.next = true, now+every(&e.target)
+			fetches.Go(func() { f.fetch(ctx, e) })
+		}
+		if left := max(e.next-now, shortest); wait == 0 || left < wait {
+			wait = left
+		}
+	}
+	return wait
+}
+
+// every returns the time between two fetches of a target.
+func every(t *model.ServiceTarget) time.Duration {
+	if t.Source.Port == 0 {
+		return everyQuery
+	}
+	return everyPort
+}
+
+// fetch fetches the figure of one entry.
+func (f *Fetcher) fetch(ctx context.Context, e *entry) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	at := f.clock()
+	value, found, err := f.value(ctx, e, at)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e.busy = false
+	if err != nil {
+		text := strings.ToValidUTF8(err.Error(), "")
+		e.figure.Failed = strings.ToValidUTF8(text[:min(len(text), longest)], "")
+		return
+	}
+	e.figure.Failed = ""
+	if found {
+		e.figure.At, e.figure.Value = at, value
+	}
+}
+
+// value returns the figure of an entry in millionths. It is not found while a histogram was read only once.
+func (f *Fetcher) value(ctx context.Context, e *entry, at time.Duration) (value int64, found bool, err error) {
+	s := &e.target.Source
+	var v float64
+	switch {
+	case s.Port == 0:
+		v, err = f.query(ctx, &e.target)
+	case s.Quantile == 0:
+		v, err = f.metric(ctx, &e.target)
+	default:
+		var b []bucket
+		if b, err = f.buckets(ctx, &e.target); err != nil {
+			return 0, false, err
+		}
+		if !e.history.add(at, b) {
+			return 0, false, nil
+		}
+		v, err = e.history.quantile(float64(s.Quantile) / 1e6)
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	value, err = millionths(v)
+	return value, err == nil, err
+}

@@ -1,0 +1,193 @@
+package service
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
+
+var (
+	errNoIP      = errors.New("the pod has no IP address")
+	errLarge     = fmt.Errorf("the answer has more than %d bytes", most)
+	errEncoded   = errors.New("the answer is compressed, which was not asked for")
+	errNoMetric  = errors.New("the metric is not in the answer")
+	errNegative  = errors.New("the figure is negative")
+	errNoResult  = errors.New("the query has no result")
+	errResults   = errors.New("the query has several results; aggregate them")
+	errNotVector = errors.New("the result of the query is neither a vector nor a scalar")
+)
+
+// millionths returns a figure in millionths. No number is 0: nothing was counted, so that nothing was slow. A summary,
+// and a quantile by Prometheus, have no number while there is no request.
+func millionths(v float64) (int64, error) {
+	switch {
+	case math.IsNaN(v):
+		return 0, nil
+	case v < 0:
+		return 0, errNegative
+	case v*1e6 >= float64(model.MaxFigure):
+		return model.MaxFigure, nil
+	}
+	return int64(math.Round(v * 1e6)), nil
+}
+
+// get reads an answer. The address in errors is where the answer came from.
+func (f *Fetcher) get(ctx context.Context, address, accept string, read func(io.Reader) error) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return fmt.Errorf("asking %s: %w", address, err)
+	}
+	request.Header.Set("Accept", accept)
+	request.Header.Set("User-Agent", "waterline-agent")
+	response, err := f.client.Do(request)
+	if err != nil {
+		var where *url.Error // it repeats the address, which may be a long query
+		if errors.As(err, &where) {
+			err = where.Err
+		}
+		return fmt.Errorf("asking %s: %w", request.URL.Host, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	switch {
+	case response.StatusCode != http.StatusOK:
+		err = fmt.Errorf("status %d", response.StatusCode)
+	case !slices.Contains([]string{"", "identity"}, response.Header.Get("Content-Encoding")):
+		err = errEncoded
+	default:
+		body := &io.LimitedReader{R: response.Body, N: most + 1}
+		if err = read(body); body.N == 0 {
+			err = errLarge
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("reading the answer of %s: %w", request.URL.Host, err)
+	}
+	return nil
+}
+
+// series calls a function for each series of a pod's metric that has the labels of the source. The labels are valid
+// only during the call.
+func (f *Fetcher) series(ctx context.Context, t *model.ServiceTarget, name string, each func(*sample) error) error {
+	if t.IP == "" {
+		return errNoIP
+	}
+	address := "http://" + net.JoinHostPort(t.IP, strconv.FormatInt(t.Source.Port, 10)) + t.Source.Path
+	return f.get(ctx, address, "text/plain;version=0.0.4", func(body io.Reader) error {
+		return lines(bufio.NewReaderSize(body, longLine), func(line []byte) error {
+			s, is := parse(line, name)
+			if !is || !s.has(t.Source.Labels) {
+				return nil
+			}
+			return each(&s)
+		})
+	})
+}
+
+// metric returns the highest value of a pod's metric.
+func (f *Fetcher) metric(ctx context.Context, t *model.ServiceTarget) (float64, error) {
+	highest, found := math.NaN(), false
+	err := f.series(ctx, t, t.Source.Metric, func(s *sample) error {
+		if found = true; math.IsNaN(highest) || s.value > highest {
+			highest = s.value
+		}
+		return nil
+	})
+	if err == nil && !found {
+		err = errNoMetric
+	}
+	return highest, err
+}
+
+// buckets returns the buckets of a pod's histogram, added up over its series.
+func (f *Fetcher) buckets(ctx context.Context, t *model.ServiceTarget) ([]bucket, error) {
+	var all []bucket
+	err := f.series(ctx, t, t.Source.Metric+"_bucket", func(s *sample) error {
+		var err error
+		all, err = addBucket(all, s)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(all) == 0:
+		return nil, errNoMetric
+	}
+	return all, checkBuckets(all)
+}
+
+// answer is Prometheus' answer to a query.
+type answer struct {
+	Status string
+	Error  string
+	Data   struct {
+		ResultType string
+		Result     json.RawMessage
+	}
+}
+
+// query returns the result of a query.
+func (f *Fetcher) query(ctx context.Context, t *model.ServiceTarget) (float64, error) {
+	server, err := url.Parse(t.Source.URL)
+	if err != nil {
+		return 0, fmt.Errorf("reading the URL of Prometheus: %w", err)
+	}
+	server = server.JoinPath("api/v1/query")
+	query := strings.NewReplacer("$node", f.node, "$namespace", t.Namespace, "$pod", t.Name).Replace(t.Source.Query)
+	server.RawQuery = url.Values{"query": {query}, "timeout": {timeout.String()}}.Encode()
+	value := 0.0
+	return value, f.get(ctx, server.String(), "application/json", func(body io.Reader) error {
+		var a answer
+		if err := json.NewDecoder(body).Decode(&a); err != nil {
+			return err
+		}
+		value, err = a.value()
+		return err
+	})
+}
+
+// value returns the one value of an answer.
+func (a *answer) value() (float64, error) {
+	if a.Status != "success" {
+		return 0, fmt.Errorf("the server says %.20q: %.100s", a.Status, a.Error)
+	}
+	var point [2]any
+	switch a.Data.ResultType {
+	case "scalar":
+		if err := json.Unmarshal(a.Data.Result, &point); err != nil {
+			return 0, err
+		}
+	case "vector":
+		var vector []struct{ Value [2]any }
+		if err := json.Unmarshal(a.Data.Result, &vector); err != nil {
+			return 0, err
+		}
+		switch len(vector) {
+		case 0:
+			return 0, errNoResult
+		case 1:
+			point = vector[0].Value
+		default:
+			return 0, errResults
+		}
+	default:
+		return 0, errNotVector
+	}
+	text, _ := point[1].(string)
+	value, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0, fmt.Errorf("the value %.40q is no number", text)
+	}
+	return value, nil
+}
