@@ -280,6 +280,7 @@ type ServiceMetricSpec struct {
 	Name string `json:"name"`
 	// Labels are labels that a series must have, with these values; at most 16. Default: all series count.
 	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 128 && k.matches('^[a-zA-Z_][a-zA-Z0-9_]*$'))",message="write names of labels of a metric, such as handler"
 	Labels map[string]MetricLabelValue `json:"labels,omitempty"`
 	// Quantile is the quantile of a histogram, between 0 and 1, such as "0.99": of what was counted in the last ten
 	// seconds. The buckets of all series are added up. Default: the metric itself is the figure.

@@ -2,9 +2,12 @@ package node_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 // cached is a node whose service is slower the more batch runs, without waiting for CPUs: batch takes its cache. The
@@ -99,5 +102,38 @@ func TestServiceIsSlowItself(t *testing.T) {
 		if mean < 8_000 {
 			t.Errorf("minBatch %q, at random: batch used %d of 12000", minBatch, mean)
 		}
+	}
+}
+
+// TestUnknownFigures checks that the NodeReport says once that figures are not known, and that those are no feature
+// which the kernel lacks.
+func TestUnknownFigures(t *testing.T) {
+	c := newCached(t, "", func(int64) float64 { return 0.010 })
+	for _, line := range []string{
+		"node nopressure", "pod db class=Burstable request=1000 used=1/1Gi delays=10 label=app:web",
+	} {
+		if err := c.do(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.run(5)
+	c.load.figures["db"] = figure{value: 10_000}
+	c.run(1)
+	report := func() []model.Code { c.measure(); plan := c.settled(); return plan.Report.Unsupported }
+	if got := report(); slices.Contains(got, model.ServiceUnknown) {
+		t.Errorf("all figures are known, and the report has %v", got)
+	}
+	c.load.figures = map[string]figure{"db": {failed: "timeout"}}
+	for range 8 {
+		c.node.Now = c.node.Now.Add(time.Second)
+		report()
+	}
+	c.measure()
+	plan := c.settled()
+	if got := plan.Report.Unsupported; !slices.Equal(got, []model.Code{model.ServiceUnknown, model.NoPressure}) {
+		t.Errorf("two figures are not known, and the report has %v", got)
+	}
+	if len(plan.Harm.Unknown) != 2 || len(plan.Unsupported) != 1 {
+		t.Errorf("%+v, %+v", plan.Harm, plan.Unsupported)
 	}
 }
