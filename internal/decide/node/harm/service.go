@@ -138,7 +138,9 @@ func (j *judge) service(pod *model.Pod, rule *model.ServiceRule, s Service) Serv
 		s.Own, s.Counted, s.Useless = now, 0, 0
 		return s
 	}
-	h := serviceHarm{PodHarm: model.PodHarm{UID: pod.UID, Milli: j.lacks(pod.UID, f), By: model.HarmByService, Value: f.Value, Max: f.Max}}
+	h := serviceHarm{PodHarm: model.PodHarm{
+		UID: pod.UID, Milli: j.lacks(pod.UID, f), By: model.HarmByService, Value: f.Value, Max: f.Max,
+	}}
 	if h.held = f.Value <= f.Max || s.Counted != 0 && f.At-s.Counted < again; !h.held {
 		s.Counted = f.At
 	}
