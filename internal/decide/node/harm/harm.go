@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	tolerated = 50                     // wait beyond the baseline that is no harm, in thousandths of the time that it ran
+	tolerated = 100                    // wait beyond the baseline that is no harm, in thousandths of the time that it ran
 	noise     = 5                      // milli-cores that are noise
 	atOnce    = 10 * time.Millisecond  // wait beyond what is allowed for which a round runs at once
 	fresh     = 3 * time.Second        // older samples say nothing; a new pod is sampled within this time

@@ -77,14 +77,14 @@ func (w *node) learn(milli, waits int64) {
 func TestHarm(t *testing.T) {
 	w := newNode()
 	w.learn(1000, 20)
-	if h := w.uses(1000, 65, time.Second); h.Milli != 0 || !h.Known || h.Signal != model.HarmByDelay {
+	if h := w.uses(1000, 115, time.Second); h.Milli != 0 || !h.Known || h.Signal != model.HarmByDelay {
 		t.Errorf("wait within what is tolerated is harm: %+v", h)
 	}
-	h := w.uses(1000, 270, time.Second)
-	if h.Milli != 200 || h.Worst != (model.PodHarm{UID: "web", Milli: 200, Waits: 270, Allowed: 70}) {
+	h := w.uses(1000, 320, time.Second)
+	if h.Milli != 200 || h.Worst != (model.PodHarm{UID: "web", Milli: 200, Waits: 320, Allowed: 120}) {
 		t.Errorf("%+v", h)
 	}
-	if h := w.uses(2000, 270, 100*time.Millisecond); h.Milli != 400 {
+	if h := w.uses(2000, 320, 100*time.Millisecond); h.Milli != 400 {
 		t.Errorf("in a tenth of a second, at twice the use: %+v", h)
 	}
 	w.n.Load.Clock += 10 * time.Millisecond
@@ -221,7 +221,7 @@ func TestPressure(t *testing.T) {
 	if h := second(1000, 30); h.Milli != 0 || h.Signal != model.HarmByPressure {
 		t.Errorf("%+v", h)
 	}
-	if h := second(1000, 250); h.Milli != 200 {
+	if h := second(1000, 300); h.Milli != 200 {
 		t.Errorf("%+v", h)
 	}
 }
@@ -271,8 +271,8 @@ func TestMarks(t *testing.T) {
 		want        bool
 	}{
 		{100 * time.Millisecond, 7 * time.Millisecond, false},
-		{100 * time.Millisecond, 16 * time.Millisecond, false},
-		{100 * time.Millisecond, 18 * time.Millisecond, true},
+		{100 * time.Millisecond, 21 * time.Millisecond, false},
+		{100 * time.Millisecond, 23 * time.Millisecond, true},
 		{0, 11 * time.Millisecond, true},
 	} {
 		s := sum
