@@ -64,13 +64,13 @@ func TestFigureAndWaits(t *testing.T) {
 		w.n.Figures = []model.ServiceFigure{{UID: "web", At: w.n.Load.Clock + time.Second, Value: value, Max: 20_000}}
 		return w.uses(1000, waits, time.Second)
 	}
-	if h := both(30_000, 270); h.Milli != 500 || h.Worst.Value != 30_000 || h.Held != 0 {
+	if h := both(30_000, 320); h.Milli != 500 || h.Worst.Value != 30_000 || h.Held != 0 {
 		t.Errorf("%+v", h)
 	}
-	if h := both(30_000, 270); h.Milli != 500 || h.Held != 300 {
+	if h := both(30_000, 320); h.Milli != 500 || h.Held != 300 {
 		t.Errorf("batch was pushed back for the figure: %+v", h)
 	}
-	if h := both(21_000, 270); h.Milli != 200 || h.Worst.Waits != 270 || !h.Deep {
+	if h := both(21_000, 320); h.Milli != 200 || h.Worst.Waits != 320 || !h.Deep {
 		t.Errorf("it waits more: %+v", h)
 	}
 }
@@ -86,7 +86,7 @@ func TestFigureUnknown(t *testing.T) {
 				t.Fatalf("port %d, %s old: %+v", port, age, h)
 			}
 		}
-		h := w.uses(1000, 270, time.Second)
+		h := w.uses(1000, 320, time.Second)
 		if h.Milli != 200 || h.Deep || !h.Known || len(h.Unknown) != 1 || !h.Doubted ||
 			h.Unknown[0].String() != `ServiceUnknown pod: "default/web": timeout` {
 			t.Errorf("port %d: it is too old: %+v", port, h)
@@ -145,7 +145,7 @@ func TestServiceItself(t *testing.T) {
 		}
 		fault()
 		w.n.Figures[0].At += time.Second
-		if h := w.uses(1000, 270, time.Second); h.Milli != 200 || h.Worst.Waits == 0 {
+		if h := w.uses(1000, 320, time.Second); h.Milli != 200 || h.Worst.Waits == 0 {
 			t.Errorf("port %d: waits: %+v", port, h)
 		}
 		w.says(20_000)
