@@ -17,7 +17,8 @@ import (
 const (
 	tolerated = 100                    // wait beyond the baseline that is no harm, in thousandths of the time that it ran
 	noise     = 5                      // milli-cores that are noise
-	atOnce    = 10 * time.Millisecond  // wait beyond what is allowed for which a round runs at once
+	debt      = 25 * time.Millisecond  // wait beyond what is allowed, added up, from which a pod is harmed
+	mostDebt  = 2 * debt               // so that it is forgotten soon
 	fresh     = 3 * time.Second        // older samples say nothing; a new pod is sampled within this time
 	moment    = 300 * time.Millisecond // for which harm lasts without a further sample
 	shortest  = 80 * time.Millisecond  // between two samples that are compared
@@ -46,6 +47,7 @@ type Pod struct {
 	At     time.Duration // of the sample up to which its waiting was judged; 0: none
 	Ran    time.Duration // sums of that sample
 	Waited time.Duration
+	Debt   time.Duration `json:",omitempty"` // wait beyond what was allowed, added up; what it waited less is subtracted
 	Harm   model.PodHarm `json:",omitzero"`  // when it was judged last
 	Own    int64         `json:",omitempty"` // wait that proved to be no fault of batch, in thousandths of the time that it ran
 	OwnAt  time.Duration `json:",omitempty"` // when Own was found, or fell last
@@ -136,7 +138,7 @@ func Marks(n *model.Node, s *State, quiet, act bool) (marks []model.WaitMark, ev
 		}
 		marks[i].Allowed += s.baseline(keyOf(pod)).at(u.CPU.Milli)
 		if act && !quiet && p.At != 0 && u.CPU.Throttled == 0 {
-			marks[i].Most = atOnce
+			marks[i].Most = max(debt-p.Debt, debt/5)
 		}
 	}
 	return marks, every
@@ -181,7 +183,8 @@ func (j *judge) pod(pod *model.Pod, p Pod) Pod {
 	ran, waited := sum.Ran-p.Ran, sum.Waited-p.Waited
 	if whole := longest * model.MaxCPUs; p.At == 0 || since > longest || ran < 0 || waited < 0 || ran > whole ||
 		waited > whole {
-		p.At, p.Ran, p.Waited, p.Harm = sum.At, sum.Ran, sum.Waited, model.PodHarm{} // there is nothing to compare with
+		// There is nothing to compare with.
+		p.At, p.Ran, p.Waited, p.Debt, p.Harm = sum.At, sum.Ran, sum.Waited, 0, model.PodHarm{}
 		return p
 	}
 	if since < shortest {
@@ -210,7 +213,9 @@ func (j *judge) pod(pod *model.Pod, p Pod) Pod {
 		p.Own, p.OwnAt = max(p.Own, ratio-own), now
 	}
 	allowed := own + p.Own
-	if lacks := int64((waited - ran*time.Duration(allowed)/1000) * 1000 / since); lacks > noise {
+	excess := waited - ran*time.Duration(allowed)/1000
+	p.Debt = min(max(p.Debt+excess, 0), mostDebt)
+	if lacks := int64(excess * 1000 / since); lacks > noise && p.Debt > debt {
 		p.Harm = model.PodHarm{UID: p.UID, Milli: lacks, Waits: ratio, Allowed: allowed}
 		j.add(&p)
 	}

@@ -96,6 +96,30 @@ func TestHarm(t *testing.T) {
 	}
 }
 
+// TestSpikes checks that single waits are no harm, and that a little harm is found when it lasts.
+func TestSpikes(t *testing.T) {
+	w := newNode()
+	w.learn(300, 50)
+	for i := range 600 {
+		waits := int64(50)
+		if i%10 == 0 {
+			waits = 200 // 15 ms more than allowed in a second
+		}
+		if h := w.uses(300, waits, time.Second); h.Milli != 0 {
+			t.Fatalf("second %d: %+v", i, h)
+		}
+	}
+	for i := range 5 {
+		if h := w.uses(300, 200, time.Second); h.Milli == 15 {
+			if i == 0 {
+				t.Error("a second is enough")
+			}
+			return
+		}
+	}
+	t.Error("what lasts is not found")
+}
+
 // TestBaseline checks that a pod is compared with itself at the same load, and with others of its template.
 func TestBaseline(t *testing.T) {
 	w := newNode()
@@ -271,9 +295,9 @@ func TestMarks(t *testing.T) {
 		want        bool
 	}{
 		{100 * time.Millisecond, 7 * time.Millisecond, false},
-		{100 * time.Millisecond, 21 * time.Millisecond, false},
-		{100 * time.Millisecond, 23 * time.Millisecond, true},
-		{0, 11 * time.Millisecond, true},
+		{100 * time.Millisecond, 36 * time.Millisecond, false},
+		{100 * time.Millisecond, 38 * time.Millisecond, true},
+		{0, 26 * time.Millisecond, true},
 	} {
 		s := sum
 		s.Ran, s.Waited = s.Ran+c.ran, s.Waited+c.waited
