@@ -134,22 +134,24 @@ func SumLowWatermarks(lines []byte) (int64, error) {
 type Schedstat struct {
 	Ran    time.Duration // time on a CPU; while the task runs, the kernel updates it once per tick
 	Waited time.Duration // run-queue delay: time in which the task was runnable and had no CPU
+	Times  int64         // how often it got a CPU
 }
 
 // Since returns the difference to an earlier reading.
 func (s Schedstat) Since(before Schedstat) Schedstat {
-	return Schedstat{Ran: s.Ran - before.Ran, Waited: s.Waited - before.Waited}
+	return Schedstat{Ran: s.Ran - before.Ran, Waited: s.Waited - before.Waited, Times: s.Times - before.Times}
 }
 
 // ParseSchedstat parses the content of a schedstat file (Documentation/scheduler/sched-stats.rst). It does not allocate
 // if the content is well-formed. Both values are 0 on kernels without CONFIG_SCHEDSTATS.
 func ParseSchedstat(content []byte) (Schedstat, error) {
 	ran, rest, ok1 := nextNumber(content)
-	waited, _, ok2 := nextNumber(rest)
-	if !ok1 || !ok2 {
+	waited, rest, ok2 := nextNumber(rest)
+	times, _, ok3 := nextNumber(rest)
+	if !ok1 || !ok2 || !ok3 {
 		return Schedstat{}, malformedProc("schedstat", content)
 	}
-	return Schedstat{Ran: time.Duration(ran), Waited: time.Duration(waited)}, nil
+	return Schedstat{Ran: time.Duration(ran), Waited: time.Duration(waited), Times: times}, nil
 }
 
 // nextNumber splits leading spaces and a non-negative decimal number off a text.

@@ -259,6 +259,7 @@ func (w *Waits) read(now time.Duration, stirring bool, most int) (left int) {
 // readPod reads all sampled tasks of a pod.
 func (w *Waits) readPod(p *waitingPod, now time.Duration) {
 	var ran, waited time.Duration
+	var times int64
 	ended := false
 	for i := range p.tasks {
 		t := &p.tasks[i]
@@ -273,7 +274,7 @@ func (w *Waits) readPod(p *waitingPod, now time.Duration) {
 			continue
 		}
 		t.idle = t.idle && since.Ran == 0
-		ran, waited = ran+since.Ran, waited+min(since.Waited, math.MaxInt64/2)
+		ran, waited, times = ran+since.Ran, waited+min(since.Waited, math.MaxInt64/2), times+max(since.Times, 0)
 	}
 	if ended {
 		p.tasks = slices.DeleteFunc(p.tasks, func(t waitingTask) bool { return t.fd < 0 })
@@ -281,6 +282,7 @@ func (w *Waits) readPod(p *waitingPod, now time.Duration) {
 	}
 	if len(p.tasks) > 0 || ran > 0 {
 		p.sum.At, p.sum.Ran, p.sum.Waited = now, p.sum.Ran+ran, p.sum.Waited+waited
+		p.sum.Times += times
 	}
 	p.stirs = ran+waited >= stir
 }

@@ -23,8 +23,9 @@ const (
 	moment    = 300 * time.Millisecond // for which harm lasts without a further sample
 	shortest  = 80 * time.Millisecond  // between two samples that are compared
 	longest   = 15 * time.Second       // between two samples that are compared
-	uses      = 20                     // milli-cores: an online pod that uses less needs no signal
-	most      = 1<<16 - 1              // wait for each time of running, in thousandths
+	whole     = longest * model.MaxCPUs
+	uses      = 20        // milli-cores: an online pod that uses less needs no signal
+	most      = 1<<16 - 1 // wait for each time of running, in thousandths
 
 	often  = 100 * time.Millisecond // between two samples while batch runs
 	seldom = 10 * time.Second       // while it does not, for the baselines
@@ -47,6 +48,7 @@ type Pod struct {
 	At     time.Duration // of the sample up to which its waiting was judged; 0: none
 	Ran    time.Duration // sums of that sample
 	Waited time.Duration
+	Times  int64
 	Debt   time.Duration `json:",omitempty"` // wait beyond what was allowed, added up; what it waited less is subtracted
 	Harm   model.PodHarm `json:",omitzero"`  // when it was judged last
 	Own    int64         `json:",omitempty"` // wait that proved to be no fault of batch, in thousandths of the time that it ran
@@ -101,7 +103,7 @@ func Decide(n *model.Node, p *model.Policy, quiet, useless bool, s State) (*mode
 
 // watched reports whether a pod can be harmed.
 func watched(n *model.Node, pod *model.Pod) bool {
-	if !pod.Class.Online() || pod.Ended {
+	if !pod.Class.Online() || pod.Ended || pod.Self {
 		return false
 	}
 	_, exists := n.Tree.Pods[pod.UID]
@@ -130,7 +132,9 @@ func Marks(n *model.Node, s *State, quiet, act bool) (marks []model.WaitMark, ev
 	marks = make([]model.WaitMark, len(pods))
 	for i := range pods {
 		p := &pods[i]
-		marks[i] = model.WaitMark{UID: p.UID, Ran: p.Ran, Waited: p.Waited, Allowed: tolerated + p.Own}
+		marks[i] = model.WaitMark{
+			UID: p.UID, Ran: p.Ran, Waited: p.Waited, Times: p.Times, Allowed: tolerated + p.Own,
+		}
 		pod := model.FindPod(n.Pods, p.UID)
 		u := n.Load.Pod(p.UID)
 		if pod == nil || u == nil {
@@ -180,11 +184,13 @@ func (j *judge) pod(pod *model.Pod, p Pod) Pod {
 	p.Seen = sum.At
 	j.see(signal)
 	since := sum.At - p.At
-	ran, waited := sum.Ran-p.Ran, sum.Waited-p.Waited
-	if whole := longest * model.MaxCPUs; p.At == 0 || since > longest || ran < 0 || waited < 0 || ran > whole ||
+	ran, times := sum.Ran-p.Ran, max(sum.Times-p.Times, 0)
+	waited := sum.Waited - p.Waited
+	if p.At == 0 || since > longest || ran < 0 || waited < 0 || ran > whole ||
 		waited > whole {
 		// There is nothing to compare with.
-		p.At, p.Ran, p.Waited, p.Debt, p.Harm = sum.At, sum.Ran, sum.Waited, 0, model.PodHarm{}
+		p.take(&sum)
+		p.Debt = 0
 		return p
 	}
 	if since < shortest {
@@ -194,11 +200,12 @@ func (j *judge) pod(pod *model.Pod, p Pod) Pod {
 		j.add(&p)
 		return p
 	}
-	p.At, p.Ran, p.Waited, p.Harm = sum.At, sum.Ran, sum.Waited, model.PodHarm{}
+	p.take(&sum)
 	p.fade(now)
 	if u.CPU.Throttled > 0 {
 		return p // its own quota makes it wait
 	}
+	waited = max(waited-time.Duration(min(times, int64(whole/model.FreeWait)))*model.FreeWait, 0)
 	milli := int64(ran * 1000 / since)
 	ratio := min(int64(waited*1000/max(ran, time.Microsecond)), most)
 	key := keyOf(pod)
@@ -227,7 +234,7 @@ func (j *judge) sum(u *model.PodUsage, p *Pod) (model.PodWait, model.HarmSignal)
 	if w := model.FindWait(j.n.Waits, u.UID); w != nil && w.At != 0 {
 		return *w, model.HarmByDelay
 	}
-	w := model.PodWait{At: u.Pressure.At, Ran: p.Ran, Waited: p.Waited}
+	w := model.PodWait{At: u.Pressure.At, Ran: p.Ran, Waited: p.Waited, Times: p.Times}
 	if u.Pressure.At > p.At {
 		since := u.Pressure.At - p.At
 		w.Ran += since * time.Duration(u.CPU.Milli) / 1000
@@ -266,6 +273,11 @@ func (j *judge) add(p *Pod) {
 	if p.Harm.Milli > j.result.Worst.Milli {
 		j.result.Worst = p.Harm
 	}
+}
+
+// take records the sample up to which the pod is judged.
+func (p *Pod) take(sum *model.PodWait) {
+	p.At, p.Ran, p.Waited, p.Times, p.Harm = sum.At, sum.Ran, sum.Waited, sum.Times, model.PodHarm{}
 }
 
 // fade forgets slowly what proved to be no fault of batch: by a sixteenth a minute.

@@ -96,6 +96,29 @@ func TestHarm(t *testing.T) {
 	}
 }
 
+// TestFreeWait checks that a pod that runs often and shortly may wait a tenth of a millisecond each time, and the agent
+// itself as long as it does.
+func TestFreeWait(t *testing.T) {
+	w := newNode()
+	w.learn(4, 0)
+	often := func(times int64) *model.Harm {
+		w.n.Waits[0].Times += times
+		return w.uses(4, 20_000, time.Second) // 80 ms
+	}
+	for range 10 {
+		if h := often(1000); h.Milli != 0 {
+			t.Fatalf("80 µs each time: %+v", h)
+		}
+	}
+	if often(100); w.decide().Milli == 0 {
+		t.Error("0.8 ms each time is no harm")
+	}
+	w.n.Pods[0].Self = true
+	if h := often(100); h.Milli != 0 {
+		t.Errorf("the agent waits: %+v", h)
+	}
+}
+
 // TestSpikes checks that single waits are no harm, and that a little harm is found when it lasts.
 func TestSpikes(t *testing.T) {
 	w := newNode()
