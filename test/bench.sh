@@ -13,7 +13,11 @@ for name in weights preempt drift hierarchy cpuset burst; do
 	out/bin/waterline experiment $name --hog --json out/bench/$name-hog.json
 done
 echo "=== colocate: seventeen minutes"
-out/bin/lab colocate --json out/bench/colocate.json
+out/bin/lab colocate --json out/bench/colocate-harm.json
+for kind in stream cache writers forks; do
+	echo "=== colocate beside $kind: three minutes"
+	out/bin/lab colocate --batch $kind --load 60 --repeats 3 --json out/bench/colocate-$kind.json
+done
 echo "=== headline, with a day of ../shared/traces: twenty-one minutes"
 out/bin/lab headline --trace "${WATERLINE_TRACES:-../shared/traces}" --json out/bench/headline.json --svg out/bench/headline.svg
 echo "=== suppress: forty minutes"
