@@ -25,6 +25,7 @@ func TestExperiments(t *testing.T) {
 		hog  bool
 		ok   func(m map[string]float64) bool
 	}{
+		{"fill", false, func(m map[string]float64) bool { return m["waterline_cpu_percent"] >= 90 }},
 		{"weights", false, func(m map[string]float64) bool { return math.Abs(m["ratio"]-2) < 0.15 }},
 		{"weights", true, func(m map[string]float64) bool { return math.Abs(m["ratio"]-2) < 0.3 }},
 		{"preempt", false, func(m map[string]float64) bool { return math.Abs(m["share"]-m["theory"]) < 0.04 }},
