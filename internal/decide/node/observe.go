@@ -59,8 +59,7 @@ func waits(
 	}
 	if policy.Suppress.By == model.SuppressOnHarm {
 		quiet := !suppress.Running(n.Pods, &n.Tree) || suppress.Asleep(&plan.Slack.CPU.Use, n.Load.CPUMilli)
-		_, lower := state.Suppress.Bears()
-		marks, every = harm.Marks(n, &state.Harm, quiet, lower && policy.Mode == model.ModeEnforce)
+		marks, every = harm.Marks(n, &state.Harm, quiet, state.Suppress.Lowers() && policy.Mode == model.ModeEnforce)
 	} else if searches {
 		marks, every = harm.Marks(n, &harm.State{}, true, false)
 	}

@@ -80,13 +80,9 @@ type meteredPod struct {
 // kubelet.
 func NewMeter(m Mount, l cgroup.Layout, proc string) *Meter {
 	meter := &Meter{
-		mount: m, clock: sinceBoot, pageSize: unix.Getpagesize(), limit: mostFiles,
+		mount: m, clock: sinceBoot, pageSize: unix.Getpagesize(), limit: atMostOpen(mostFiles),
 		reader: statReader{buf: make([]byte, 16<<10)}, node: newNodeFiles(proc),
 		errs: make([]error, 0, 8),
-	}
-	var most unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &most) == nil {
-		meter.limit = int(min(most.Cur/4, mostFiles))
 	}
 	for q := range meter.classes {
 		meter.classes[q] = newMeteredGroup(m, l.Class(model.QoSClass(q)))
@@ -97,6 +93,18 @@ func NewMeter(m Mount, l cgroup.Layout, proc string) *Meter {
 		}
 	}
 	return meter
+}
+
+// SinceBoot returns the time since the machine started, on the clock of [model.Load].
+func SinceBoot() time.Duration { return sinceBoot(bootClock) }
+
+// atMostOpen returns how many files may be kept open: so many, and at most a quarter of RLIMIT_NOFILE.
+func atMostOpen(files int) int {
+	var most unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &most) != nil {
+		return files
+	}
+	return int(min(most.Cur/4, uint64(files)))
 }
 
 func sinceBoot(id int32) time.Duration {

@@ -21,7 +21,7 @@ const (
 	tasksRunning = 64               // read in one sample, of pods that ran since their last one
 	tasksAsleep  = 16               // read in one sample, of all other pods
 	turns        = 25               // samples in which each other pod has its turn, if there are many
-	mostOpen     = 2048             // files kept open
+	mostOpen     = 2048             // files kept open, unless a quarter of RLIMIT_NOFILE is less
 	relist       = 5 * time.Second  // processes, and the tasks of a pod, are listed again after this time
 	refind       = time.Second      // processes are listed again after this time while a pod has none
 	listings     = 8                // of pods in one sample
@@ -43,6 +43,7 @@ type Waits struct {
 	found   time.Duration // last search for processes; 0: never
 	sampled time.Duration // last sample; 0: never
 	open    int
+	limit   int          // of open files
 	pods    []waitingPod // ordered by UID
 	next    [2]int       // pod whose turn is next: among those that ran, and among the others
 }
@@ -67,7 +68,7 @@ type waitingTask struct {
 
 // NewWaits returns a sampler of the pods of one kubelet. proc is the mount point of the host's procfs.
 func NewWaits(l cgroup.Layout, proc string) *Waits {
-	return &Waits{clock: sinceBoot, find: processes{proc: proc, layout: l}}
+	return &Waits{clock: sinceBoot, limit: atMostOpen(mostOpen), find: processes{proc: proc, layout: l}}
 }
 
 // Close closes all files. A later sample opens them again, and goes on with the sums.
@@ -174,7 +175,7 @@ func (w *Waits) listPod(p *waitingPod, now time.Duration) {
 			if slices.ContainsFunc(p.tasks, func(t waitingTask) bool { return t.tid == tid }) {
 				return
 			}
-			if others++; others <= p.skip || len(p.tasks) >= tasksOfPod || w.open >= mostOpen {
+			if others++; others <= p.skip || len(p.tasks) >= tasksOfPod || w.open >= w.limit {
 				return
 			}
 			if t, ok := w.openTask(fd, tid); ok {

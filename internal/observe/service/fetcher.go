@@ -12,9 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
 const (
@@ -49,7 +48,7 @@ type entry struct {
 // New returns a fetcher of the node with this name. It fetches nothing before [Fetcher.Need].
 func New(node string) *Fetcher {
 	return &Fetcher{
-		node: node, clock: sinceBoot, begin: make(chan struct{}, 1),
+		node: node, clock: host.SinceBoot, begin: make(chan struct{}, 1),
 		client: &http.Client{
 			Transport: &http.Transport{
 				// Without a proxy, and without decompression: a few bytes could become gigabytes.
@@ -65,15 +64,6 @@ func New(node string) *Fetcher {
 			Timeout:       timeout,
 		},
 	}
-}
-
-// sinceBoot returns the time since the machine started, as in [model.Load].
-func sinceBoot() time.Duration {
-	var now unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
-		return 0 // no kernel lacks this clock
-	}
-	return time.Duration(now.Nano())
 }
 
 // Need sets what is fetched from now on, ordered by UID. What was fetched for a target that stays is kept.

@@ -30,8 +30,7 @@ type Counted struct {
 	Instructions int64
 	Learned      time.Duration `json:",omitempty"` // when it was added to a baseline; 0: never
 	Harm         model.PodHarm `json:",omitzero"`  // when it was judged last
-	Own          int64         `json:",omitempty"` // cycles for 1000 instructions that proved to be no fault of batch
-	OwnAt        time.Duration `json:",omitempty"` // when Own was found, or fell last
+	Fault                      // in cycles for 1000 instructions
 }
 
 // cycles judges the pods whose cycles are counted, and chooses which are counted from now on.
@@ -52,10 +51,11 @@ func (j *judge) cycles(last []Counted) {
 		}
 		sum, u := model.FindCycles(j.n.Cycles, pod.UID), j.n.Load.Pod(pod.UID)
 		if sum == nil || sum.At == 0 || u == nil {
-			j.state.Counted = append(j.state.Counted, Counted{UID: c.UID, Own: c.Own, OwnAt: c.OwnAt})
+			j.state.Counted = append(j.state.Counted, Counted{UID: c.UID, Fault: c.Fault})
 			continue
 		}
-		before, key := find(j.state.CycleBaselines, keyOf(pod)), keyOf(pod)
+		key := keyOf(pod)
+		before := find(j.state.CycleBaselines, key)
 		milli := min(max(u.CPU.Milli, 0), model.MaxCPUs*1000)
 		ratio := c.judge(sum, before, milli, now, j.quiet, j.useless)
 		if j.quiet && ratio > 0 && now-c.Learned >= seldom-seconds/2 {
@@ -64,10 +64,7 @@ func (j *judge) cycles(last []Counted) {
 		}
 		if c.Harm.Milli > 0 {
 			j.result.Deep = true
-			j.result.Milli += c.Harm.Milli
-			if c.Harm.Milli > j.result.Worst.Milli {
-				j.result.Worst = c.Harm
-			}
+			j.add(&c.Harm)
 		}
 		j.state.Counted = append(j.state.Counted, c)
 	}
@@ -107,13 +104,6 @@ func (c *Counted) judge(
 		c.Harm = model.PodHarm{UID: c.UID, Milli: lacks, Waits: ratio, Allowed: allowed, By: model.HarmByCycles}
 	}
 	return ratio
-}
-
-// fade forgets slowly what proved to be no fault of batch: by a sixteenth a minute.
-func (c *Counted) fade(now time.Duration) {
-	if c.Own > 0 && now-c.OwnAt >= time.Minute {
-		c.Own, c.OwnAt = c.Own*15/16, now
-	}
 }
 
 // cycles returns how many cycles a pod may need for 1000 instructions when it uses this much; false if that was not

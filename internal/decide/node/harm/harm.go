@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	tolerated = 100                    // wait beyond the baseline that is no harm, in thousandths of the time that it ran
+	tolerated = 100                    // wait beyond the baseline that is no harm, in thousandths of running
 	noise     = 5                      // milli-cores that are noise
 	debt      = 25 * time.Millisecond  // wait beyond what is allowed, added up, from which a pod is harmed
 	mostDebt  = 2 * debt               // so that it is forgotten soon
@@ -49,10 +49,15 @@ type Pod struct {
 	Ran    time.Duration // sums of that sample
 	Waited time.Duration
 	Times  int64
-	Debt   time.Duration `json:",omitempty"` // wait beyond what was allowed, added up; what it waited less is subtracted
+	Debt   time.Duration `json:",omitempty"` // wait beyond what was allowed, less what it waited less, added up
 	Harm   model.PodHarm `json:",omitzero"`  // when it was judged last
-	Own    int64         `json:",omitempty"` // wait that proved to be no fault of batch, in thousandths of the time that it ran
-	OwnAt  time.Duration `json:",omitempty"` // when Own was found, or fell last
+	Fault
+}
+
+// Fault is what proved to be no fault of batch: it stayed although batch was pushed back as far as possible.
+type Fault struct {
+	Own   int64         `json:",omitempty"` // in the unit in which the pod is judged
+	OwnAt time.Duration `json:",omitempty"` // when Own was found, or fell last
 }
 
 // Decide judges the waiting of online pods since the previous round.
@@ -179,7 +184,7 @@ func (j *judge) pod(pod *model.Pod, p Pod) Pod {
 		case j.new == "":
 			j.new = pod.UID
 		}
-		return Pod{UID: p.UID, Seen: p.Seen, Own: p.Own, OwnAt: p.OwnAt}
+		return Pod{UID: p.UID, Seen: p.Seen, Fault: p.Fault}
 	}
 	p.Seen = sum.At
 	j.see(signal)
@@ -197,7 +202,7 @@ func (j *judge) pod(pod *model.Pod, p Pod) Pod {
 		if now-p.At > moment {
 			p.Harm = model.PodHarm{}
 		}
-		j.add(&p)
+		j.add(&p.Harm)
 		return p
 	}
 	p.take(&sum)
@@ -224,7 +229,7 @@ func (j *judge) pod(pod *model.Pod, p Pod) Pod {
 	p.Debt = min(max(p.Debt+excess, 0), mostDebt)
 	if lacks := int64(excess * 1000 / since); lacks > noise && p.Debt > debt {
 		p.Harm = model.PodHarm{UID: p.UID, Milli: lacks, Waits: ratio, Allowed: allowed}
-		j.add(&p)
+		j.add(&p.Harm)
 	}
 	return p
 }
@@ -268,10 +273,10 @@ func (j *judge) blind(uid string) {
 }
 
 // add records what a pod lacks.
-func (j *judge) add(p *Pod) {
-	j.result.Milli += p.Harm.Milli
-	if p.Harm.Milli > j.result.Worst.Milli {
-		j.result.Worst = p.Harm
+func (j *judge) add(h *model.PodHarm) {
+	j.result.Milli += h.Milli
+	if h.Milli > j.result.Worst.Milli {
+		j.result.Worst = *h
 	}
 }
 
@@ -280,10 +285,10 @@ func (p *Pod) take(sum *model.PodWait) {
 	p.At, p.Ran, p.Waited, p.Times, p.Harm = sum.At, sum.Ran, sum.Waited, sum.Times, model.PodHarm{}
 }
 
-// fade forgets slowly what proved to be no fault of batch: by a sixteenth a minute.
-func (p *Pod) fade(now time.Duration) {
-	if p.Own > 0 && now-p.OwnAt >= time.Minute {
-		p.Own, p.OwnAt = p.Own*15/16, now
+// fade forgets slowly: by a sixteenth a minute.
+func (f *Fault) fade(now time.Duration) {
+	if f.Own > 0 && now-f.OwnAt >= time.Minute {
+		f.Own, f.OwnAt = f.Own*15/16, now
 	}
 }
 

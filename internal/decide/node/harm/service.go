@@ -24,8 +24,8 @@ type Service struct {
 	UID     string
 	Since   time.Duration // of the last figure; before it, when the first one was wanted
 	Over    bool          `json:",omitempty"` // the figure is too high: above its maximum, and not well below it since
-	Counted time.Duration `json:",omitempty"` // of the figure for which batch was pushed back last; 0: none since it is too high
-	Useless time.Duration `json:",omitempty"` // since when it is too high with batch as far back as possible; 0: it is not
+	Counted time.Duration `json:",omitempty"` // of the figure that pushed batch back last; 0: none since Over
+	Useless time.Duration `json:",omitempty"` // since when pushing batch back further is impossible; 0: it is not
 	Own     time.Duration `json:",omitempty"` // when it proved to be the service's own fault; 0: it counts
 	Unknown time.Duration `json:",omitempty"` // when it was not known last; 0: never
 }

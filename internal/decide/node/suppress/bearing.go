@@ -172,11 +172,8 @@ func onlineSet(n *model.Node) uint64 {
 	return h.Sum64()
 }
 
-// Bears reports whether harm sets the limit of batch, and whether more harm would lower it.
-func (s *State) Bears() (known, lower bool) {
-	b := &s.Bearing
-	return b.Known, b.Known && b.Limit > s.Milli
-}
+// Lowers reports whether more harm would lower the limit of batch.
+func (s *State) Lowers() bool { return s.Bearing.Known && s.Bearing.Limit > s.Milli }
 
 // Exhausted reports whether as much is withheld from batch as harm may withhold, and has been for some time.
 func (s *State) Exhausted(now time.Duration, capacity int64) bool {
