@@ -10,16 +10,16 @@ GOLANGCI_VERSION := v2.15.0
 CONTROLLER_GEN := $(BIN)/controller-gen
 CONTROLLER_GEN_VERSION := v0.21.0
 export CGO_ENABLED := 0
-# With a larger heap, compilers and linters need a quarter less CPU time. Programs under test do not get it, because some tests
-# measure memory.
-FAST := GOGC=400 GOMEMLIMIT=3GiB
+# With a heap that grows up to a limit, compilers and linters need a quarter less CPU time. Programs under test do not get it,
+# because some tests measure memory.
+FAST := GOGC=off GOMEMLIMIT=2GiB
 
 .DEFAULT_GOAL := help
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build waterline, waterline-agent, waterline-manager and the lab into out/bin
+build: ## build waterline, waterline-agent, waterline-manager, waterline-guard and the lab into out/bin
 	@mkdir -p $(BIN)
 	$(FAST) go build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/... ./test/lab
 
@@ -36,7 +36,7 @@ test: ## everything, in short forms: all levels of the test bed (root; under an 
 soak: ## the same tests in their full forms (hours)
 	test/levels.sh full
 
-check: format lint test-unit ## format, lint, generated files, fences and unit tests: under two minutes
+check: format lint test-unit ## format, lint, generated files, fences and unit tests
 
 format:
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
@@ -45,16 +45,19 @@ format:
 vet:
 	go vet ./...
 
-lint: $(GOLANGCI) generated ## golangci-lint, with go vet among its linters, and generated files
+# The module k8s/ needs Kubernetes compiled, which takes minutes on a new machine; the test bed needs that too.
+lint: $(GOLANGCI) generated ## golangci-lint on both modules, with go vet among its linters, and generated files
 	$(FAST) $(GOLANGCI) run ./...
+	cd k8s && $(FAST) $(CURDIR)/$(GOLANGCI) run --config $(CURDIR)/.golangci.yml ./...
 
 $(GOLANGCI):
 	@mkdir -p $(BIN)
 	$(FAST) GOBIN=$(CURDIR)/$(BIN) go install \
 		github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 
-generate: $(CONTROLLER_GEN) ## make deep copies and custom resource definitions from api/
+generate: $(CONTROLLER_GEN) ## make deep copies, custom resource definitions and docs/api.md from api/
 	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=deploy/chart/crds
+	go run ./test/apidocs
 
 # Generates into another folder, so that a check changes nothing.
 generated: $(CONTROLLER_GEN)
@@ -69,7 +72,7 @@ $(CONTROLLER_GEN):
 	$(FAST) GOBIN=$(CURDIR)/$(BIN) go install sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_GEN_VERSION)
 
 # Unit tests are those of all packages but the test bed's levels. The lab's own tests need no kernel.
-UNIT = $$(go list ./... | grep -vE '/test/(bed|e2e|kernel|yarn)')
+UNIT = $$(go list ./... | grep -vE '/test/(bed|e2e|kernel|release|yarn|trino)')
 
 # go list compiles the packages and their tests; go test then only links. Lint runs vet, which in go test would read every
 # dependency once more.
@@ -79,13 +82,37 @@ test-unit: ## level 1: the tests that need no kernel
 
 test-pure: format test-unit
 
-race: ## the unit and live kernel tests under the race detector
+# Programs for arm64, in an emulator of processes: the kernel stays this machine's. Transcripts show that decisions are the
+# same there, where multiplications and additions of floats are fused. All of them take five minutes in the emulator, and
+# other tests of decisions longer.
+EMULATOR := qemu-aarch64-static
+
+test-arm64: ## unit tests of programs for arm64, in an emulator (qemu-user-static)
+	GOARCH=arm64 $(FAST) go test -vet=off -exec $(EMULATOR) ./internal/cgroup/... ./internal/model/...
+	GOARCH=arm64 $(FAST) go test -vet=off -exec $(EMULATOR) -run Transcripts ./internal/decide/node/shed \
+		$(if $(WATERLINE_SOAK),./internal/decide/node)
+
+# The agent is the emulated program. Load and measurement are this machine's own, and so are kernel and cgroups.
+test-arm64-agent: build kernel-test ## the demo's experiments with an agent for arm64, in an emulator (root, qemu-user-static)
+	@mkdir -p $(OUT)/arm64/bin
+	GOARCH=arm64 $(FAST) go build -ldflags '$(LDFLAGS)' -o $(OUT)/arm64/ ./cmd/waterline-agent
+	printf '#!/bin/sh\nexec $(EMULATOR) $(CURDIR)/$(OUT)/arm64/waterline-agent "$$@"\n' >$(OUT)/arm64/bin/waterline-agent
+	chmod +x $(OUT)/arm64/bin/waterline-agent
+	ln -sf $(CURDIR)/$(BIN)/waterline $(OUT)/arm64/bin/waterline
+	cd test/kernel && WATERLINE_BIN=$(CURDIR)/$(OUT)/arm64/bin $(CURDIR)/$(KERNEL_TEST) $(V) -test.timeout=30m \
+		-test.run 'TestKill|TestExperiments/^(weights|preempt|drift)$$'
+
+race: ## the unit, scheduler and live kernel tests under the race detector
 	CGO_ENABLED=1 go test -race $(UNIT) ./test/kernel
+	CGO_ENABLED=1 go test -C k8s -race ./scheduler
+
+# With VERBOSE, the tests of the levels name each test with its time. test/levels.sh sets it, and sums up its logs.
+V := $(if $(VERBOSE),-test.v)
 
 # Tests that several levels use are compiled once. They expect their package's folder as the working directory.
 KERNEL_TEST := $(OUT)/test/kernel.test
 E2E_TEST := $(OUT)/test/e2e.test
-E2E := cd test/e2e && $(CURDIR)/$(E2E_TEST) -test.timeout=40m
+E2E := cd test/e2e && $(CURDIR)/$(E2E_TEST) $(V) -test.timeout=40m
 
 kernel-test:
 	@mkdir -p $(OUT)/test
@@ -96,7 +123,7 @@ e2e-test:
 	$(FAST) go test -c -vet=off -o $(E2E_TEST) ./test/e2e
 
 test-kernel: build kernel-test ## level 2: this machine's kernel (root)
-	cd test/kernel && WATERLINE_BIN=$(CURDIR)/$(BIN) $(CURDIR)/$(KERNEL_TEST) -test.timeout=30m
+	cd test/kernel && WATERLINE_BIN=$(CURDIR)/$(BIN) $(CURDIR)/$(KERNEL_TEST) $(V) -test.timeout=30m
 
 VMRUN := $(BIN)/vmrun
 
@@ -104,13 +131,14 @@ vm:
 	@mkdir -p $(BIN)
 	$(FAST) go build -o $(BIN)/ ./test/bed/vm/cmd/vmrun
 
-test-vm: build vm kernel-test ## level 3: the same suite and the demo on cgroup v2, in a virtual machine
+test-vm: build vm kernel-test ## level 3: the same suite on cgroup v2, with the demo in full form, in a virtual machine
 	go test -vet=off -count=1 ./test/bed/vm/...
 	$(VMRUN) -file $(KERNEL_TEST)=/t/kernel.test -file $(BIN)/waterline=/bin/waterline \
 		-file $(BIN)/waterline-agent=/bin/waterline-agent -file $(BIN)/lab=/bin/lab -module brd \
 		-e CI=$(CI) -e WATERLINE_SOAK=$(WATERLINE_SOAK) -e WATERLINE_BIN=/bin \
 		-timeout $(if $(WATERLINE_SOAK),3h,30m) -o $(OUT)/test/vm \
-		-run 'kernel: /t/kernel.test -test.skip ^TestCPU' -run 'demo: /bin/waterline demo --out /out'
+		-run 'kernel: /t/kernel.test $(V) -test.skip ^TestCPU' \
+		$(if $(WATERLINE_SOAK),-run 'demo: /bin/waterline demo --out /out')
 
 test-vm-cpus: vm kernel-test ## level 3: CPU sets in a virtual machine of 2 sockets, 4 NUMA nodes, 8 CPUs
 	$(VMRUN) -topology 2x2x1x2 -file $(KERNEL_TEST)=/t/kernel.test -e CI=$(CI) -e WATERLINE_SOAK=$(WATERLINE_SOAK) \
@@ -123,42 +151,78 @@ bed: build ## build the test bed's cluster: Kubernetes, containerd, images
 
 # The comparison with the kubelet's own choice of CPUs is here because bed compiles most of its dependencies. Vet would read all
 # of them once more, for a minute.
-test-api: e2e-test bed ## level 4: a real API server, and parts of Kubernetes as the reference
+test-api: e2e-test bed previous ## level 4: a real API server, and parts of Kubernetes as the reference
 	go test -C k8s -vet=off -count=1 -timeout 20m ./reference
 	go test -vet=off -count=1 ./test/bed/fakerm
 	go test -vet=off -count=1 ./test/bed/cluster -run API
-	$(E2E) -test.run=TestAPI -test.skip='$(FIGURES)' -on=api
+	$(E2E) -test.run=TestAPI -test.skip='$(API_ALONE)|TestAPIPool' -on=api
 
-FIGURES := Figures|Prometheus|Colocate|Headline|Measure
+# They wait for minutes, so they have a level of their own beside the others.
+test-api-pools: e2e-test bed ## level 4: worker pools with a real API server, and all else imitated
+	$(E2E) -test.run=TestAPIPool -on=apart
+
+# Measurements that need a machine that does nothing else.
+API_ALONE := TestAPI(CPU|Protect)?Figures|TestAPIPrometheus
+NODE_ALONE := TestNode(Colocate|Harm|Headline|Measure|Quickstart|SimulateFigures)
+
+previous: ## build the version before this one, for tests that run both
+	nice -n 19 test/bed/previous.sh
+
+OLDEST := TestAPI$$|TestAPIAway|TestAPIConfined|TestAPINodeHealth$$|TestAPIWebhook$$
+
+test-oldest: e2e-test bed ## levels 4 and 5a on the oldest supported Kubernetes (root; six minutes to build it)
+	nice -n 19 test/bed/oldest.sh
+	$(E2E) -test.run='$(OLDEST)' -on=api -bin=bed/oldest/bin
+	$(E2E) -test.run='TestNodeKubeletSettings|TestNode$$|TestNodeSell' -bin=bed/oldest/bin
 
 test-api-figures: e2e-test bed ## the measurements of level 4, for a machine that does nothing else
-	$(E2E) -test.run='TestAPI.*($(FIGURES))' -on=api
+	$(E2E) -test.run='$(API_ALONE)' -on=api
+
+AXE_VERSION := 4.14.1
+AXE := $(OUT)/axe/node_modules/axe-core/axe.min.js
+
+$(AXE):
+	npm install --silent --no-save --no-audit --no-fund --ignore-scripts --prefix $(OUT)/axe axe-core@$(AXE_VERSION)
+
+test-web: $(AXE) ## level 4: the dashboard in a browser
+	go test -vet=off -count=1 -timeout 10m ./internal/web -axe $(CURDIR)/$(AXE) $(if $(SHOTS),-shots $(CURDIR)/$(SHOTS))
+
+# The scheduler's figures come last: they are measured with little else in the cluster.
+test-scheduler: e2e-test bed ## level 7: the scheduler with its plugins, on nodes that are only objects (root)
+	go test -C k8s -vet=off -count=1 -timeout 10m ./scheduler
+	$(E2E) -test.run=TestScheduler -on=apart
 
 test-node: e2e-test bed ## level 5a: pods on a real node on this machine (root)
 	go test -vet=off -count=1 ./test/bed/cluster -run Node
-	$(E2E) -test.run=TestNode -test.skip='$(FIGURES)'
+	$(E2E) -test.run=TestNode -test.skip='$(NODE_ALONE)'
 
 test-node-figures: e2e-test bed ## the measurements of level 5a, for a machine that does nothing else (root)
-	$(E2E) -test.run='TestNode.*($(FIGURES))'
+	$(E2E) -test.run='$(NODE_ALONE)'
 
 test-node-static: e2e-test bed ## level 5a with a kubelet that gives containers exclusive CPUs (root)
 	$(E2E) -test.timeout=10m -test.run=TestStatic -on=static
 
-test-node-v2: e2e-test bed ## level 5b: pods on a real node with cgroup v2 and systemd, in a virtual machine (root)
+vmnode: ## build the root file system of the node in a virtual machine (root; after bed)
+	test/bed/vmnode/build.sh
+
+test-node-v2: e2e-test bed vmnode ## level 5b: pods on a real node with cgroup v2 and systemd, in a virtual machine (root)
 	$(E2E) -test.timeout=90m -test.run=TestNode -on=vm
 
-YARN_TEST := cd test/yarn && WATERLINE_BIN=$(CURDIR)/$(BIN) $(CURDIR)/$(OUT)/test/yarn.test -test.timeout=30m
+YARN_TEST := cd test/yarn && WATERLINE_BIN=$(CURDIR)/$(BIN) $(CURDIR)/$(OUT)/test/yarn.test $(V) -test.timeout=30m
 
 yarn-bed: ## build the test bed's YARN: Hadoop through Maven, half a minute on a new machine
 	@mkdir -p $(BIN) $(OUT)/test
-	test/bed/yarn/build.sh $(if $(WATERLINE_SOAK),spark)
+	test/bed/yarn/build.sh
 	$(FAST) go build -o $(BIN)/ ./test/bed/cmd/yarn ./cmd/waterline
 	$(FAST) go test -c -vet=off -o $(OUT)/test/yarn.test ./test/yarn
 
 yarn: yarn-bed ## a ResourceManager and two NodeManagers of Hadoop on this machine until ^C (root)
 	$(BIN)/yarn up
 
-test-yarn: yarn-bed ## level 6: real YARN, with jobs (root, Java 17, Maven, krb5-kdc)
+spark: ## get Spark from PyPI: 520 MB, half a minute on a new machine
+	test/bed/yarn/build.sh spark
+
+test-yarn: yarn-bed spark ## level 6: real YARN, with jobs (root, Java 17, Maven, krb5-kdc, Python)
 	go test -vet=off -count=1 ./test/bed/yarn
 	$(YARN_TEST)
 	$(YARN_TEST) -pair -test.run=TestPair
@@ -166,13 +230,65 @@ test-yarn: yarn-bed ## level 6: real YARN, with jobs (root, Java 17, Maven, krb5
 
 test-yarn-pools: e2e-test bed yarn-bed ## level 6c: worker pools of real NodeManagers, without a node (root, Java 17, Maven)
 	$(E2E) -test.timeout=$(if $(WATERLINE_SOAK),8h,30m) -test.run=TestPool -on=yarn
-	$(E2E) -test.run=TestPoolPair -on=yarn -pair
+	$(if $(WATERLINE_SOAK),$(E2E) -test.run=TestPoolPair -on=yarn -pair)
+
+trino-bed: ## build the test bed's Trino: through Maven, a minute on a new machine
+	@mkdir -p $(OUT)/test
+	test/bed/trino/build.sh
+	$(FAST) go test -c -vet=off -o $(OUT)/test/trino.test ./test/trino
+
+test-trino: trino-bed ## level 6: workers of a real Trino drain while queries run (root, Java 17, Maven)
+	cd test/trino && $(CURDIR)/$(OUT)/test/trino.test $(V) -test.timeout=$(if $(WATERLINE_SOAK),3h,30m)
+
+test-trino-pools: e2e-test bed trino-bed ## level 6c: a worker pool of real workers of Trino, without a node (root, Java 17, Maven)
+	$(E2E) -test.timeout=40m -test.run=TestTrinoPool -on=trino
 
 hadoop-image: yarn-bed ## build the container image of Hadoop (seconds)
 	test/bed/yarn/image.sh
 
-test-node-yarn: e2e-test bed hadoop-image ## level 6b: NodeManagers in pods of a real node, with jobs (root, Java 17, Maven)
-	$(E2E) -test.timeout=40m -test.run=TestYARN
+frameworks: ## build controllers of batch frameworks from their modules: minutes on a new machine
+	nice -n 19 test/bed/frameworks.sh
+
+test-frameworks: e2e-test bed frameworks ## level 4: batch pods with the real Kueue and autoscaler (root)
+	$(E2E) -test.run=TestFrameworks -on=api
+
+spark-image: spark ## build the container image of Spark's executors (seconds)
+	test/bed/yarn/image.sh spark
+
+test-node-yarn: e2e-test bed hadoop-image spark-image ## level 6b: NodeManagers and Spark's executors in pods of a real node (root, Java 17, Maven, Python)
+	$(E2E) -test.timeout=40m -test.run='TestYARN|TestSpark'
+
+# A release. VERSION is its version without v, such as 0.2.0; REGISTRY a registry to push to, with a path if it has one; KEY
+# a key of cosign to sign with, and COSIGN_PASSWORD its password.
+RELEASE := VERSION='$(VERSION)' REGISTRY='$(REGISTRY)' KEY='$(KEY)' PLAIN_HTTP='$(PLAIN_HTTP)' deploy/release.sh
+COSIGN := $(BIN)/cosign
+COSIGN_VERSION := v3.1.3
+HELM := $(BIN)/helm
+
+images: $(if $(KEY),$(COSIGN)) ## build images for amd64 and arm64 into out/release/images; with REGISTRY=host/path, push them
+	$(FAST) $(RELEASE) images
+
+release: $(HELM) $(if $(KEY),$(COSIGN)) ## build everything that a release publishes into out/release: VERSION=0.2.0 [REGISTRY=…] [KEY=…]
+	$(FAST) $(RELEASE) all
+
+# Without cosign, nothing is signed. The test does not build it, because that takes many minutes.
+test-release: $(HELM) ## make a release twice, push it to a real registry, and use it (docker-registry; with cosign: make out/bin/cosign)
+	go test -vet=off -count=1 -timeout 60m ./test/release
+
+# The test bed builds Helm too, together with Kubernetes.
+$(HELM):
+	@mkdir -p $(BIN)
+	$(FAST) go -C k8s build -o $(CURDIR)/$(HELM) -ldflags '-s -w' helm.sh/helm/v4/cmd/helm
+
+$(COSIGN):
+	@mkdir -p $(BIN)
+	$(FAST) GOBIN=$(CURDIR)/$(BIN) go install -ldflags '-s -w' github.com/sigstore/cosign/v3/cmd/cosign@$(COSIGN_VERSION)
+
+GOVULNCHECK_VERSION := v1.9.0
+
+vuln: ## known vulnerabilities that both modules reach
+	$(FAST) go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) ./...
+	cd k8s && $(FAST) go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) ./...
 
 bench: bed yarn-bed ## measure; figures go to out/bench
 	test/bench.sh
@@ -193,5 +309,7 @@ clean: ## remove everything that was built
 	rm -rf $(OUT)
 
 .PHONY: help build demo demo-vm test soak check format vet lint generate generated test-unit test-pure race \
-	kernel-test e2e-test test-kernel vm test-vm test-vm-cpus bed test-api test-api-figures test-node test-node-figures \
-	test-node-static test-node-v2 yarn-bed yarn test-yarn test-yarn-pools hadoop-image test-node-yarn bench results cluster cluster-down packages clean
+	kernel-test e2e-test test-kernel vm test-vm test-vm-cpus bed previous vmnode test-api test-api-pools test-api-figures test-oldest test-node test-node-figures \
+	test-node-static test-node-v2 yarn-bed yarn spark test-yarn test-yarn-pools trino-bed test-trino test-trino-pools \
+	hadoop-image spark-image frameworks test-frameworks test-node-yarn test-scheduler test-web images release test-release test-arm64 test-arm64-agent vuln \
+	bench results cluster cluster-down packages clean

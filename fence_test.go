@@ -23,27 +23,34 @@ const module = "github.com/waterline-io/waterline/"
 // way: model ← cgroup ← decide, observe, act ← shells ← cmd.
 var mayImport = map[string][]string{
 	"api":                 {},
-	"cmd":                 {"api", "cmd", "internal"},
-	"deploy":              {},
+	"cmd":                 {"api", "cmd", "docs", "internal"},
+	"deploy":              {"deploy"},
+	"docs":                {},
 	"internal/model":      {},
 	"internal/cgroup":     {"internal/model"},
 	"internal/decide":     {"internal/model", "internal/cgroup", "internal/decide"},
 	"internal/observe":    {"api", "internal/model", "internal/cgroup", "internal/observe"},
 	"internal/checkpoint": {},
+	"internal/convert":    {"api"},
 	"internal/process":    {"api"},
 	"internal/golden":     {},
 	"internal/act":        {"api", "internal/model", "internal/cgroup", "internal/checkpoint", "internal/act"},
 	"internal/nri":        {"internal/model"},
 	"internal/yarn":       {},
-	"internal/journal":    {"internal/model", "internal/decide"},
+	"internal/drain":      {"internal/drain"},
+	"internal/guard": {
+		"internal/model", "internal/cgroup", "internal/decide/node/shed", "internal/yarn", "internal/guard",
+	},
+	"internal/journal": {"internal/model", "internal/decide"},
 	"internal/agent": {
 		"api", "internal/model", "internal/cgroup", "internal/decide", "internal/observe", "internal/act", "internal/journal",
 		"internal/checkpoint", "internal/agent",
 	},
 	"internal/manager": {
 		"api", "internal/model", "internal/decide", "internal/observe/kube", "internal/act/kube", "internal/yarn",
-		"internal/manager",
+		"internal/drain", "internal/manager",
 	},
+	"internal/web":        {"api", "docs", "internal/model", "internal/observe/kube", "internal/manager/table"},
 	"internal/sim":        {"internal/model", "internal/decide", "internal/sim"},
 	"internal/fixture":    {"internal/model"},
 	"internal/experiment": {"api", "internal/model", "internal/cgroup", "internal/observe/host", "internal/experiment"},
@@ -56,7 +63,8 @@ var mayImport = map[string][]string{
 
 // mayUseKubernetes lists the folders in which types of the Kubernetes API may appear.
 var mayUseKubernetes = []string{
-	"api", "cmd", "internal/observe/kube", "internal/act/kube", "internal/manager", "internal/process", "test",
+	"api", "cmd", "internal/observe/kube", "internal/act/kube", "internal/convert", "internal/manager", "internal/process",
+	"internal/web", "test",
 }
 
 // source is one Go file of the repository that is not a test.
@@ -287,43 +295,52 @@ func TestReasons(t *testing.T) {
 			t.Errorf("no golden transcript shows %s", m[1])
 		}
 	}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(string(docs), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `([A-Z]\\w+)` \\|").FindAllStringSubmatch(string(docs), -1) {
 		if !slices.Contains(codes, m[1]) {
 			t.Errorf("docs/reasons.md explains %s, which does not exist", m[1])
 		}
 	}
 }
 
-// TestPoolReasons checks that docs/yarn.md explains each phase and each reason of a worker, and that a golden case
-// shows it.
+// TestPoolReasons checks that the document about a kind of pool explains each phase and each reason of a worker, that
+// the one about the scheduler explains each reason of a refusal, and that a golden case shows it.
 func TestPoolReasons(t *testing.T) {
-	code, err := os.ReadFile("internal/decide/cluster/pool/step.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	docs, err := os.ReadFile("docs/yarn.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var golden strings.Builder
-	files, _ := filepath.Glob("internal/decide/cluster/pool/testdata/*.case")
-	for _, file := range files {
-		content, err := os.ReadFile(file)
+	for rule, about := range map[string]struct {
+		document, file string
+		least          int // phases and reasons
+	}{
+		"pool":  {"docs/yarn.md", "step.go", 30},
+		"crew":  {"docs/olap.md", "step.go", 25},
+		"place": {"docs/scheduler.md", "reason.go", 14},
+	} {
+		code, err := os.ReadFile("internal/decide/cluster/" + rule + "/" + about.file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden.Write(content)
-	}
-	found := regexp.MustCompile(`(?:Phase|Code) += "(\w+)"`).FindAllStringSubmatch(string(code), -1)
-	if len(found) < 30 {
-		t.Fatalf("found %d phases and reasons", len(found))
-	}
-	for _, m := range found {
-		if !regexp.MustCompile("(?m)^\\| .*`" + m[1] + "`.* \\|").Match(docs) {
-			t.Errorf("docs/yarn.md does not explain %s", m[1])
+		docs, err := os.ReadFile(about.document)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if !regexp.MustCompile(`\b` + m[1] + `\b`).MatchString(golden.String()) {
-			t.Errorf("no golden case shows %s", m[1])
+		var golden strings.Builder
+		files, _ := filepath.Glob("internal/decide/cluster/" + rule + "/testdata/*.case")
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden.Write(content)
+		}
+		found := regexp.MustCompile(`(?:Phase|Code) += "(\w+)"`).FindAllStringSubmatch(string(code), -1)
+		if len(found) < about.least {
+			t.Fatalf("%s: found %d phases and reasons", rule, len(found))
+		}
+		for _, m := range found {
+			if !regexp.MustCompile("(?m)^\\| .*`" + m[1] + "`.* \\|").Match(docs) {
+				t.Errorf("%s does not explain %s", about.document, m[1])
+			}
+			if !regexp.MustCompile(`\b` + m[1] + `\b`).MatchString(golden.String()) {
+				t.Errorf("no golden case of %s shows %s", rule, m[1])
+			}
 		}
 	}
 }

@@ -31,6 +31,11 @@ const (
 	// AnnotationCPUPlacement is how the CPUs of such a pod are chosen: "packed" on few physical cores, "spread" over
 	// many, "pcpu-only" in whole physical cores.
 	AnnotationCPUPlacement = "waterline.io/cpu-placement"
+	// AnnotationCPUSetHint is the CPUs that such a pod should get, as a list of the node's CPUs such as "4-7". The
+	// scheduler of Waterline writes it when it binds the pod. The agent takes exactly these CPUs if all of them are free
+	// and fit the pod's request; otherwise it chooses as without the hint, and an event says why. Whoever writes it can
+	// choose among free CPUs only.
+	AnnotationCPUSetHint = "waterline.io/cpuset-hint"
 	// AnnotationCPUMemory is "local" to take the memory of such a pod from the NUMA nodes of its CPUs only. It is read
 	// when a container starts.
 	AnnotationCPUMemory = "waterline.io/cpu-memory"
@@ -164,4 +169,10 @@ const (
 	MetricPoolRequests          = "waterline_pool_rm_requests_total"  // {namespace,pool}
 	MetricPoolSteps             = "waterline_pool_steps_total"        // {namespace,pool,verb,outcome}
 	MetricBuildInfo             = "waterline_build_info"              // {version}
+
+	// Of the scheduler.
+	MetricSchedulerNodes    = "waterline_scheduler_nodes"          // {report} Trusted, or why it does not count
+	MetricSchedulerAssumed  = "waterline_scheduler_assumed_pods"   // that reports do not include yet
+	MetricSchedulerRefusals = "waterline_scheduler_refusals_total" // {plugin,reason} of nodes for pods
+	MetricSchedulerWoken    = "waterline_scheduler_woken_total"    // refused pods that were tried again
 )

@@ -75,11 +75,16 @@ type NodeReportStatus struct {
 	CPU *ResourceReport `json:"cpu,omitempty"`
 	// Memory is the account of the node's memory, in bytes.
 	Memory *ResourceReport `json:"memory,omitempty"`
+	// Pressure is how much tasks of the node waited for resources. It is absent where the kernel does not report it (PSI).
+	Pressure *PressureReport `json:"pressure,omitempty"`
+	// CPUSets is the node's room for pods that request their own CPUs, by the annotation waterline.io/cpu-manager. It is
+	// absent where no pod can get any: no policy in mode Enforce allows it, or the node's CPUs are not known.
+	CPUSets *CPUSetReport `json:"cpuSets,omitempty"`
 	// Conditions are Withdrawn and Evicted. The manager writes them.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Changed is the time of the last change in this status.
+	// Changed is when the agent last wrote this status: when something changed, or 16 to 24 minutes after the last time.
 	Changed *metav1.Time `json:"changed,omitempty"`
 }
 
@@ -105,6 +110,38 @@ type EvictionRequest struct {
 	Renewed metav1.MicroTime `json:"renewed"`
 }
 
+// CPUSetReport is the room of a node for pods that request their own CPUs. All CPUs are in lists of the kernel's
+// numbers, such as 0-3,8.
+type CPUSetReport struct {
+	// MaxExclusive is how many of the free CPUs can become exclusive. It can be lower than their number, because one CPU
+	// of the node always stays shared.
+	// +kubebuilder:validation:Minimum=0
+	MaxExclusive int32 `json:"maxExclusive"`
+	// NUMANodes are the NUMA nodes that have CPUs, ordered by ID.
+	// +listType=map
+	// +listMapKey=id
+	// +kubebuilder:validation:MaxItems=1024
+	NUMANodes []NUMANodeCPUs `json:"numaNodes,omitempty"`
+}
+
+// NUMANodeCPUs are the CPUs of one NUMA node.
+type NUMANodeCPUs struct {
+	// ID is the kernel's number of the NUMA node.
+	// +kubebuilder:validation:Minimum=0
+	ID int32 `json:"id"`
+	// Free is the list of the CPUs that a pod can get as its own: neither reserved nor another pod's own. It is empty if
+	// there are none.
+	// +kubebuilder:validation:MaxLength=8192
+	Free string `json:"free,omitempty"`
+	// Cores are the physical cores, in groups of cores with the same number of threads. A group has one list for each
+	// thread, separated by a slash: 0-15/64-79 are 16 cores, and the first core has CPUs 0 and 64, the second CPUs 1 and
+	// 65. In a group of cores with one thread, 32-39, each CPU is a core.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=8192
+	Cores []string `json:"cores"`
+}
+
 // ResourceReport is the account of one resource of a node.
 type ResourceReport struct {
 	// Offer is the amount sold in each tier, requests of bound pods included.
@@ -120,12 +157,33 @@ type ResourceReport struct {
 	System resource.Quantity `json:"system"`
 	// Online is the amount that online pods use now.
 	Online resource.Quantity `json:"online"`
+	// Batch is the amount that batch pods use now. Agents older than this field leave it out.
+	Batch *resource.Quantity `json:"batch,omitempty"`
 	// Peaks are the predicted peaks of online pods.
 	Peaks PeakQuantities `json:"peaks"`
+	// OtherDays is what online pods used at most on other days, from this time of the day on. It is absent until a day was
+	// measured.
+	OtherDays *AheadQuantities `json:"otherDays,omitempty"`
 	// Bound is the amount that pods bound to the node request in each tier.
 	Bound TierQuantities `json:"bound"`
 	// Reason is the reason for the offer, such as SoldPredicted.
 	Reason string `json:"reason,omitempty"`
+}
+
+// PressureReport is the part of the last minute in which some tasks of the node waited for a resource, in thousandths.
+type PressureReport struct {
+	// CPU is the part in which some tasks waited for a CPU.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	CPU int32 `json:"cpu"`
+	// Memory is the part in which some tasks waited for memory.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Memory int32 `json:"memory"`
+	// IO is the part in which some tasks waited for input or output.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	IO int32 `json:"io"`
 }
 
 // TierQuantities is an amount for each tier.
@@ -142,6 +200,18 @@ type PeakQuantities struct {
 	Hour resource.Quantity `json:"hour"`
 	// Day is the highest use expected within a day.
 	Day resource.Quantity `json:"day"`
+	// Learning is true while less than a day was measured: Hour is then the use of the last hour with a larger margin, or
+	// follows from the requests if that is less.
+	Learning bool `json:"learning,omitempty"`
+}
+
+// AheadQuantities are the highest use in times that begin now. They have no margin for errors, and do not know pods
+// that are new on the node.
+type AheadQuantities struct {
+	// FourHours is the highest use in the four hours from now on.
+	FourHours resource.Quantity `json:"fourHours"`
+	// EightHours is the highest use in the eight hours from now on.
+	EightHours resource.Quantity `json:"eightHours"`
 }
 
 // ConditionWithdrawn on a [NodeReport] is True while the manager keeps the node from selling anything. Only the manager

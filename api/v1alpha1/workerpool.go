@@ -5,9 +5,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// WorkerPool runs the workers of another engine as batch pods: NodeManagers that join an existing YARN cluster. The
-// manager makes the pods, gives them names that stay, sizes each worker by the slack of its node, and drains a worker
-// before it stops. It works in the namespaces that the manager's flag --pools names.
+// WorkerPool runs the workers of another engine as batch pods, which join a cluster that exists: NodeManagers of YARN,
+// workers of Trino, or executors of Impala. The manager makes the pods, gives them names that stay, and drains a worker
+// before it stops. NodeManagers are sized by the slack of their nodes. It works in the namespaces that the manager's
+// flag --pools names.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -42,11 +43,18 @@ type WorkerPoolList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.identity) || !has(self.identity.network) || self.identity.network != 'Host' || !has(self.count)",message="identity.network Host needs one worker on each node: leave count out"
 // +kubebuilder:validation:XValidation:rule="!has(self.identity) || !has(self.identity.addresses) || has(self.count) && self.identity.addresses.size() >= self.count",message="identity.addresses needs count, and an address for each worker"
 // +kubebuilder:validation:XValidation:rule="!has(self.windows) || self.windows.all(w, w.start == w.end || has(w.drainBefore) && duration(w.drainBefore) > duration('0s'))",message="each of windows needs drainBefore, in which its workers drain"
-// +kubebuilder:validation:XValidation:rule="quantity(string(self.size.floor.cpu)).asApproximateFloat() * (has(self.yarn.vcoresPerCPU) ? quantity(string(self.yarn.vcoresPerCPU)).asApproximateFloat() : 1.0) >= 1.0 && quantity(string(self.size.floor.memory)).compareTo(quantity('1Mi')) >= 0",message="size.floor must be worth 1 vcore and 1Mi at least, and not be below the scheduler's minimum allocation"
+// +kubebuilder:validation:XValidation:rule="!has(self.yarn) || quantity(string(self.size.floor.cpu)).asApproximateFloat() * (has(self.yarn.vcoresPerCPU) ? quantity(string(self.yarn.vcoresPerCPU)).asApproximateFloat() : 1.0) >= 1.0 && quantity(string(self.size.floor.memory)).compareTo(quantity('1Mi')) >= 0",message="size.floor must be worth 1 vcore and 1Mi at least, and not be below the scheduler's minimum allocation"
+// +kubebuilder:validation:XValidation:rule="[has(self.yarn), has(self.trino), has(self.impala)].filter(x, x).size() == 1",message="write exactly one of spec.yarn, spec.trino and spec.impala"
+// +kubebuilder:validation:XValidation:rule="has(self.yarn) || !has(self.size.ceiling) && !has(self.size.pause)",message="size.ceiling and size.pause are for yarn: a worker of trino or impala has one size, size.floor, all its life; change the number of workers instead"
+// +kubebuilder:validation:XValidation:rule="has(self.yarn) || quantity(string(self.size.step.cpu)).compareTo(quantity('1')) == 0 && quantity(string(self.size.step.memory)).compareTo(quantity('2Gi')) == 0",message="size.step is for yarn: a worker of trino or impala has one size, size.floor, all its life"
+// +kubebuilder:validation:XValidation:rule="has(self.yarn) || quantity(string(self.size.floor.cpu)).compareTo(quantity('100m')) >= 0 && quantity(string(self.size.floor.memory)).compareTo(quantity('1Gi')) >= 0",message="size.floor must be 100m CPU and 1Gi of memory at least: all of it is for the worker's process"
 type WorkerPoolSpec struct {
-	// YARN makes the workers NodeManagers.
-	// +required
-	YARN *YARNSpec `json:"yarn"`
+	// YARN makes the workers NodeManagers. Write exactly one of yarn, trino and impala.
+	YARN *YARNSpec `json:"yarn,omitempty"`
+	// Trino makes the workers workers of Trino.
+	Trino *TrinoSpec `json:"trino,omitempty"`
+	// Impala makes the workers executors of Impala.
+	Impala *ImpalaSpec `json:"impala,omitempty"`
 
 	// NodeSelector selects the nodes of the workers by their labels. Default: all nodes that a policy governs.
 	NodeSelector *LabelSelector `json:"nodeSelector,omitempty"`
@@ -55,7 +63,7 @@ type WorkerPoolSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Count *int32 `json:"count,omitempty"`
-	// Size is how much a worker offers to containers.
+	// Size is how much a worker offers to containers. A worker of trino or impala has the size floor, with its process.
 	// +kubebuilder:default={}
 	Size WorkerSizeSpec `json:"size,omitempty"`
 	// Windows are the times of day in which workers run; at most 16. At the end of a window its workers stop, busy or
@@ -138,9 +146,34 @@ type YARNSpec struct {
 	// VCoresPerCPU is the number of vcores that one CPU is worth, from 0.1 to 100. Default 1.
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).compareTo(quantity('100m')) >= 0 && quantity(string(self)).compareTo(quantity('100')) <= 0",message="write a number from 0.1 to 100"
 	VCoresPerCPU *resource.Quantity `json:"vcoresPerCPU,omitempty"`
-	// Overhead is what the NodeManager itself needs besides its containers: its Java process, and the page cache of
-	// shuffles. Default 100m CPU and 1Gi memory.
+	// Overhead is what the NodeManager itself needs besides its containers: its Java process, the page cache of shuffles,
+	// and the guard. Default 100m CPU and 1Gi memory.
 	Overhead *ResourceSpec `json:"overhead,omitempty"`
+	// Guard is the sidecar that ends containers when they exceed what their worker may use and nobody else does it in
+	// time, or when memory is about to run out. Default: one with the image that the manager's flag --guard-image names;
+	// without that flag, none.
+	Guard *GuardSpec `json:"guard,omitempty"`
+}
+
+// GuardSpec describes the guard beside each NodeManager of a pool.
+type GuardSpec struct {
+	// Image of the guard. Default: the one that the manager's flag --guard-image names.
+	// +kubebuilder:validation:MaxLength=512
+	Image string `json:"image,omitempty"`
+	// KillsPerMinute is how many containers the guard may end within a minute, except while memory is about to run out.
+	// Default 10.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=600
+	KillsPerMinute *int32 `json:"killsPerMinute,omitempty"`
+	// HardMemoryPercent is the part of the NodeManager's memory limit at which the guard ends containers at once. Page
+	// cache does not count. Default 95.
+	// +kubebuilder:validation:Minimum=50
+	// +kubebuilder:validation:Maximum=100
+	HardMemoryPercent *int32 `json:"hardMemoryPercent,omitempty"`
+	// LinuxContainerExecutor says that containers run as other users than the NodeManager. The guard then runs as root,
+	// with the capabilities KILL and SYS_PTRACE and no other, so the namespace must admit such pods
+	// (pod-security.kubernetes.io/enforce: privileged). Default false.
+	LinuxContainerExecutor bool `json:"linuxContainerExecutor,omitempty"`
 }
 
 // NodeLabelSpec is a node label of YARN.
@@ -168,10 +201,24 @@ type WorkerSizeSpec struct {
 	// Step is by how much a worker grows at once. It offers whole steps above the floor. Default 1 CPU and 2Gi.
 	// +kubebuilder:default={cpu: "1", memory: "2Gi"}
 	Step ResourceSpec `json:"step,omitempty"`
-	// Pause is the time between two steps up, such as 1m. A worker shrinks at once. Default 30s.
+	// Pause is the time between two steps up, such as 1m. Default 30s.
 	// +kubebuilder:validation:MaxLength=20
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
 	Pause string `json:"pause,omitempty"`
+	// Follow is how a worker follows its node between floor and ceiling.
+	Follow *FollowSpec `json:"follow,omitempty"`
+}
+
+// FollowSpec is how the size of a worker follows its node.
+type FollowSpec struct {
+	// Window is the time for which the unrequested rest of the node's offer must last for a worker to grow, up to 1h. A
+	// worker grows into the lowest of the averages over all, half and a tenth of that time, and of memory into the lowest
+	// amount. It gives CPU back for the average of a tenth, and memory at once. With 0s it follows every change. Default
+	// 10m.
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('1h')",message="write a time from 0s to 1h, such as 10m"
+	Window string `json:"window,omitempty"`
 }
 
 // ResourceSpec is an amount of CPU and memory.
@@ -198,10 +245,11 @@ type RampSpec struct {
 	Interval string `json:"interval,omitempty"`
 }
 
-// DrainSpec is how long containers may take to end.
+// DrainSpec is how long containers, or queries, may take to end.
 type DrainSpec struct {
 	// Grace is the time that containers have to end when their worker shrinks, or when its node asks for the pod's
-	// eviction. Then the ResourceManager kills the newest, masters last. Default 60s.
+	// eviction: five times that if they only get less CPU, and half of it before an eviction. Then the ResourceManager
+	// kills the newest, masters last. Default 60s.
 	// +kubebuilder:validation:MaxLength=20
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}[hms]){1,3}$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="write 1s or more"
@@ -259,7 +307,7 @@ type WorkerPodSpec struct {
 	// Disk is the most that the pod may write to its local directories and logs, such as 200Gi. The kubelet evicts a pod
 	// that writes more. Default: no limit.
 	Disk *resource.Quantity `json:"disk,omitempty"`
-	// RunAsUser is the user and group id of the NodeManager and its containers. It is not root, so the pods meet the
+	// RunAsUser is the user and group id of the worker's processes. It is not root, so the pods meet the
 	// level restricted of Pod Security, and LinuxContainerExecutor does not work. Default 1000.
 	// +kubebuilder:validation:Minimum=1
 	RunAsUser *int64 `json:"runAsUser,omitempty"`
@@ -275,7 +323,7 @@ type WorkerPodSpec struct {
 
 // VolumeSpec is a volume of a pod, and where it is mounted.
 // +kubebuilder:validation:XValidation:rule="[has(self.persistentVolumeClaim), has(self.configMap), has(self.secret), has(self.hostPath)].filter(x, x).size() == 1",message="write exactly one of persistentVolumeClaim, configMap, secret and hostPath"
-// +kubebuilder:validation:XValidation:rule="!(self.name in ['conf', 'work'])",message="conf and work are volumes of the pool itself: write another name"
+// +kubebuilder:validation:XValidation:rule="!(self.name in ['conf', 'work', 'catalogs', 'guard'])",message="conf, work, catalogs and guard are volumes of the pool itself: write another name"
 type VolumeSpec struct {
 	// Name of the volume.
 	// +kubebuilder:validation:MaxLength=63
@@ -316,7 +364,8 @@ type TolerationSpec struct {
 	Effect string `json:"effect,omitempty"`
 }
 
-// WorkerPoolStatus is the state of a pool. Phases and reasons are single words, which docs/yarn.md explains.
+// WorkerPoolStatus is the state of a pool. Phases and reasons are single words, which docs/yarn.md and docs/olap.md
+// explain.
 type WorkerPoolStatus struct {
 	// ObservedGeneration is the generation of the spec that the manager follows.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -399,6 +448,10 @@ type WorkerStatus struct {
 const (
 	// ConditionRMUnreachable is True while no active ResourceManager answers.
 	ConditionRMUnreachable = "ResourceManagerUnreachable"
+	// ConditionCoordinatorUnreachable is True while the coordinator of a cluster of Trino or Impala does not answer.
+	ConditionCoordinatorUnreachable = "CoordinatorUnreachable"
+	// ConditionDrainRefused is True while the engine refuses to drain workers of Trino or Impala.
+	ConditionDrainRefused = "DrainRefused"
 	// ConditionLabelRefused is True while the ResourceManager's label store lacks the label, or does not take it.
 	ConditionLabelRefused = "LabelRefused"
 	// ConditionExcludeFailed is True while the exclude file cannot be written, or is not read.
@@ -416,6 +469,14 @@ const AnnotationPoolMarks = "waterline.io/pool-marks"
 // node allows. They have a deadline to release it; until then, the node offers so much less. At most the difference
 // between the pod's limit and request counts.
 const AnnotationPoolHeld = "waterline.io/pool-held"
+
+// AnnotationPoolAllowance is on the pod of a worker what its containers may use together, as JSON:
+//
+//	{"memoryMiB": 4096, "vcores": 4, "until": "2026-11-25T09:00:00Z"}
+//
+// until is the deadline, in RFC 3339, that the ResourceManager was told for what does not fit. It is absent when
+// everything fits. The manager writes it, and the guard in the pod reads it from a file that the kubelet makes of it.
+const AnnotationPoolAllowance = "waterline.io/pool-allowance"
 
 // FinalizerPool keeps a deleted pool until its workers have drained.
 const FinalizerPool = "waterline.io/workers"

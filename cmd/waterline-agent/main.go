@@ -44,7 +44,7 @@ type options struct {
 	syncPeriod                   time.Duration
 	journalBytes                 int64
 	nri                          string
-	listen, local                string
+	listen, local, metrics       string
 	kubeletURL, podResources     string
 	kubeletInsecure              bool
 }
@@ -72,6 +72,8 @@ func (o *options) flags(f *flag.FlagSet) {
 		"socket of the container runtime's NRI, usually "+nri.DefaultSocket+": new containers get their CPUs before they "+
 			"run; empty: after they start")
 	f.StringVar(&o.listen, "listen", ":9464", "address for /metrics, /healthz and /readyz; empty: none")
+	f.StringVar(&o.metrics, "metrics", "full",
+		"which metrics to serve: full, or lean, which are those that rules, alerts and dashboard need")
 	f.StringVar(&o.local, "local", "127.0.0.1:9465",
 		"address for waterline explain, which only this machine should reach; empty: none")
 	f.StringVar(&o.kubeletURL, "kubelet", kubeletURL(os.Getenv("HOST_IP")),
@@ -103,6 +105,10 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	cfg := agent.Config{
 		CgroupRoot: o.cgroupRoot, Kubepods: o.kubepods, SelfUID: o.podUID, NodeName: o.nodeName, RunDir: o.runDir,
 		Sys: o.sys, Proc: o.proc, StateDir: o.stateDir, SyncPeriod: o.syncPeriod, JournalBytes: o.journalBytes, Log: log,
+		LeanMetrics: o.metrics == "lean",
+	}
+	if !cfg.LeanMetrics && o.metrics != "full" {
+		return fmt.Errorf("--metrics is %q; use lean or full", o.metrics)
 	}
 	var poller kubelet.Poller
 	namespaces := false
@@ -121,7 +127,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	} else if err := connect(o, &cfg, &poller, namespaces); err != nil {
 		return err
 	}
-	plugin := runtimePlugin{socket: o.nri}
+	plugin := runtimePlugin{socket: o.nri, lean: cfg.LeanMetrics}
 	if o.nri != "" {
 		cfg.Runtime = plugin.connect
 	}
@@ -137,7 +143,7 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	for address, handler := range map[string]http.Handler{o.listen: public, o.local: serve.Handler(a.View)} {
+	for address, handler := range map[string]http.Handler{o.listen: public, o.local: serve.Handler(a.View, o.runDir)} {
 		if err := listen(ctx, address, handler, cancel); err != nil {
 			return err
 		}

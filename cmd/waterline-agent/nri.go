@@ -15,6 +15,7 @@ import (
 // runtimePlugin connects the agent to the container runtime. It collects the metrics of that.
 type runtimePlugin struct {
 	socket string
+	lean   bool                       // collects only whether the runtime is connected
 	client atomic.Pointer[nri.Client] // nil: the agent has not started yet
 }
 
@@ -70,6 +71,9 @@ func (p *runtimePlugin) Collect(out chan<- prometheus.Metric) {
 	gauge, counter := prometheus.GaugeValue, prometheus.CounterValue
 	metric(gauge, v1alpha1.MetricNRIConnected, "1 while the container runtime asks where its containers may run.",
 		connected)
+	if p.lean {
+		return
+	}
 	metric(counter, v1alpha1.MetricNRIRequests, "Requests of the container runtime that were answered.",
 		float64(stats.Requests))
 	metric(counter, v1alpha1.MetricNRISlow, "Requests of the container runtime that waited too long for their answer.",

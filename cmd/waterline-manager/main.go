@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/internal/decide/cluster/evictbudget"
 	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
@@ -29,6 +30,7 @@ import (
 	"github.com/waterline-io/waterline/internal/manager/pools"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/internal/process"
+	"github.com/waterline-io/waterline/internal/web"
 )
 
 // version is set when a release is built.
@@ -40,6 +42,7 @@ const goodbye = 5 * time.Second
 type options struct {
 	kubeconfig, namespace, identity string
 	listen, webhook, names          string
+	dashboard                       string
 	sweep, restore                  time.Duration
 	health                          nodehealth.Settings
 	evict                           evictbudget.Settings
@@ -57,7 +60,8 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.listen, "listen", ":9464", "address for /metrics, /healthz and /readyz; empty: none")
 	f.StringVar(&o.webhook, "webhook", ":9443", "address of the webhook; empty: this replica has none")
 	f.StringVar(&o.names, "webhook-names", "",
-		"comma-separated DNS names or addresses under which API servers call the webhook")
+		"comma-separated DNS names or addresses under which API servers call the webhook, and browsers the dashboard")
+	f.StringVar(&o.dashboard, "dashboard", "", "address of the dashboard; empty: this replica has none")
 	f.DurationVar(&o.sweep, "sweep-period", 3*time.Minute,
 		"time between two searches for batch pods that were admitted without the webhook")
 	f.DurationVar(&o.restore, "restore-nodes", 0,
@@ -68,6 +72,8 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.StringVar(&o.pools.ExcludeDir, "exclude-dir", "",
 		"directory with the exclude files of ResourceManagers, which worker pools name; empty: no pool decommissions "+
 			"gracefully")
+	f.StringVar(&o.pools.GuardImage, "guard-image", "",
+		"image of waterline-guard for the workers of pools that name none; empty: these have no guard")
 	f.DurationVar(&o.health.LostAfter, "lost-after", o.health.LostAfter,
 		"time without a ready agent, or a renewed Lease of the kubelet, after which a node's offer is withdrawn")
 	f.DurationVar(&o.health.FreshWithin, "fresh-within", o.health.FreshWithin,
@@ -135,18 +141,33 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	defer cancel(nil)
 	var serving sync.WaitGroup
 	ready := m.Ready
+	keeping := certs.Options{
+		Client: client, Namespace: o.namespace, Secret: manager.WebhookSecret, Names: strings.Split(o.names, ","), Log: log,
+	}
 	if o.webhook != "" {
-		keeper := certs.New(certs.Options{
-			Client: client, Namespace: o.namespace, Secret: manager.WebhookSecret, Names: strings.Split(o.names, ","),
-			Webhooks: []string{manager.WebhookConfig}, Log: log,
-		})
+		keeping.Webhooks = []string{manager.WebhookConfig}
+	}
+	keeper := certs.New(keeping)
+	secure := &tls.Config{GetCertificate: keeper.GetCertificate, MinVersion: tls.VersionTLS12}
+	if o.webhook != "" || o.dashboard != "" {
+		serving.Go(func() { keeper.Run(ctx) })
+	}
+	if o.dashboard != "" {
+		board, err := dashboard(config, o, log)
+		if err != nil {
+			return err
+		}
+		serving.Go(func() { board.Run(ctx) })
+		if err := serve(ctx, o.dashboard, board.Handler(), secure, &serving, cancel); err != nil {
+			return err
+		}
+	}
+	if o.webhook != "" {
 		mux := http.NewServeMux()
 		mux.Handle(admit.Path, m.Webhook())
-		secure := &tls.Config{GetCertificate: keeper.GetCertificate, MinVersion: tls.VersionTLS12}
 		if err := serve(ctx, o.webhook, mux, secure, &serving, cancel); err != nil {
 			return err
 		}
-		serving.Go(func() { keeper.Run(ctx) })
 		ready = func() error {
 			if !keeper.Ready() {
 				return errors.New("the webhook has no certificate yet")
@@ -169,6 +190,23 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	return err
 }
 
+// dashboard sets up the dashboard. Its requests have a rate limit of their own and do not delay the manager's.
+func dashboard(config *rest.Config, o *options, log *slog.Logger) (*web.Server, error) {
+	own := rest.CopyConfig(config)
+	own.QPS, own.Burst = 20, 60
+	client, err := kubernetes.NewForConfig(own)
+	if err != nil {
+		return nil, fmt.Errorf("setting up the API client of the dashboard: %w", err)
+	}
+	custom, err := kube.NewCustomClient(own)
+	if err != nil {
+		return nil, err
+	}
+	return web.New(web.Options{
+		Client: client, Custom: custom, PoolNamespaces: o.pools.Namespaces, Version: version, Log: log,
+	}), nil
+}
+
 // serve answers on an address until a while after the context ends, because API servers learn later than this process
 // that they should ask another replica. When it cannot go on, it cancels the context with the cause.
 func serve(ctx context.Context, address string, handler http.Handler, secure *tls.Config, running *sync.WaitGroup,
@@ -182,6 +220,7 @@ func serve(ctx context.Context, address string, handler http.Handler, secure *tl
 	}
 	server := &http.Server{
 		Handler: parting(ctx, handler), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, TLSConfig: secure,
+		MaxHeaderBytes: 64 << 10, // paths included; callers are not trusted
 	}
 	running.Go(func() {
 		err := error(nil)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,17 +13,17 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/agent/serve"
 	"github.com/waterline-io/waterline/internal/experiment/progress"
 	"github.com/waterline-io/waterline/internal/model"
-	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
 func cpusCommand() *cobra.Command {
-	var node, address, kubeconfig, plan, output string
+	var node, address, plan string
+	var cluster reach
+	var o output
 	var request serve.CPURequest
 	c := &cobra.Command{
 		Use:   "cpus",
@@ -40,8 +39,6 @@ With --plan, show only the containers that would move. Nothing moves. The exit c
 			switch {
 			case len(args) > 0:
 				return usageError{fmt.Errorf("cpus takes no arguments, but got %q; a node is named with --node", args[0])}
-			case output != "text" && output != "json":
-				return usageError{fmt.Errorf("--output %q: write text or json", output)}
 			case node != "" && address != "":
 				return usageError{errors.New("--agent and --node both say whom to ask: write one of them")}
 			case plan == "":
@@ -57,16 +54,16 @@ With --plan, show only the containers that would move. Nothing moves. The exit c
 			ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
 			defer cancel()
 			if address == "" {
-				config, err := findCluster(kubeconfig)
+				a, err := cluster.connect()
 				if err != nil {
 					return fmt.Errorf("%w; on the node itself use --agent", err)
 				}
 				if node == "" {
-					if node, err = findNode(ctx, config, request.Namespace, request.Name); err != nil {
+					if node, err = findNode(ctx, a, request.Namespace, request.Name); err != nil {
 						return err
 					}
 				}
-				forwarded, stop, err := forwardToNode(ctx, config, node)
+				forwarded, stop, err := forwardToNode(ctx, a, node)
 				if err != nil {
 					return err
 				}
@@ -75,39 +72,33 @@ With --plan, show only the containers that would move. Nothing moves. The exit c
 			}
 			out := c.OutOrStdout()
 			if plan != "" {
-				return showCPUPlan(ctx, out, address, request, output)
+				return showCPUPlan(ctx, out, address, request, &o)
 			}
 			var m serve.CPUMap
 			if err := getFromAgent(ctx, address, "/cpus", nil, &m); err != nil {
 				return err
 			}
-			if output == "json" {
-				return printJSON(out, m)
-			}
-			return printCPUMap(out, &m, node, paintFor(out))
+			return o.print(out, m, func() error { return printCPUMap(out, &m, node, paintFor(out)) })
 		},
 	}
 	c.Flags().StringVar(&node, "node", "",
 		"name of the node; without it the node of the pod in --plan, or the only one that has an agent")
 	c.Flags().StringVar(&address, "agent", "",
 		"address of the agent's --local; without it the agent is reached through the cluster")
-	kubeconfigFlag(c, &kubeconfig)
+	cluster.flags(c)
+	completeFlag(c, &cluster, "node")
 	c.Flags().StringVar(&plan, "plan", "",
 		"NAMESPACE/POD=MODE: plan the mode exclusive, share or none for a pod")
-	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	o.flag(c)
 	return c
 }
 
 // findNode finds the node to ask when none is named: that of a pod or, without one, that of the only agent.
-func findNode(ctx context.Context, config *rest.Config, namespace, pod string) (string, error) {
-	client, err := kube.NewClient(config)
-	if err != nil {
-		return "", err
-	}
+func findNode(ctx context.Context, a *apis, namespace, pod string) (string, error) {
 	if pod != "" {
-		return nodeOf(ctx, client, namespace, pod)
+		return nodeOf(ctx, a.core, namespace, pod)
 	}
-	found, err := agents(ctx, client, "")
+	found, err := agents(ctx, a.core, "")
 	if err != nil {
 		return "", fmt.Errorf("looking up the agents: %w", err)
 	}
@@ -137,17 +128,13 @@ func onlyNode(nodes []string) (string, error) {
 }
 
 // showCPUPlan shows an agent's answer to a plan request. The error is the refusal of the pod.
-func showCPUPlan(ctx context.Context, out io.Writer, address string, request serve.CPURequest, output string) error {
+func showCPUPlan(ctx context.Context, out io.Writer, address string, request serve.CPURequest, o *output) error {
 	var p serve.CPUPlan
 	err := getFromAgent(ctx, address, "/cpus", url.Values{"plan": {request.String()}}, &p)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case output == "json":
-		err = printJSON(out, p)
-	default:
-		err = printCPUPlan(out, &p, request)
 	}
+	err = o.print(out, p, func() error { return printCPUPlan(out, &p, request) })
 	if err == nil && p.Refusal != "" {
 		err = fmt.Errorf("pod %s/%s would not become %s: %s", request.Namespace, request.Name, request.Mode, p.Refusal)
 	}
@@ -176,12 +163,6 @@ func cpuList(s model.CPUSet) string {
 		return "none"
 	}
 	return s.String()
-}
-
-func printJSON(out io.Writer, value any) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
 }
 
 // paintFor returns what colours a mark: on a terminal, unless the user wants none (https://no-color.org).

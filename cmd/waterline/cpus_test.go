@@ -239,19 +239,22 @@ func TestNoAgentOnNode(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(answer)
 	}))
 	defer server.Close()
-	config := &rest.Config{Host: server.URL}
-	node, err := findNode(t.Context(), config, "shop", "web-0")
+	a, err := connectTo(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := findNode(t.Context(), a, "shop", "web-0")
 	if err != nil || node != "worker-3" {
 		t.Fatalf("the pod is on %q, %v", node, err)
 	}
-	_, _, err = forwardToNode(t.Context(), config, node)
+	_, _, err = forwardToNode(t.Context(), a, node)
 	if err == nil || err.Error() != "no agent runs on node worker-3, in namespace waterline-system" {
 		t.Errorf("got %v", err)
 	}
 	if want := "/api/v1/namespaces/waterline-system/pods status.phase=Running,spec.nodeName=worker-3"; asked != want {
 		t.Errorf("asked was %q, want %q", asked, want)
 	}
-	if _, err = findNode(t.Context(), config, "", ""); err == nil ||
+	if _, err = findNode(t.Context(), a, "", ""); err == nil ||
 		!strings.Contains(err.Error(), "no agent runs in namespace") {
 		t.Errorf("without a node: %v", err)
 	}
@@ -261,6 +264,9 @@ func TestNoAgentOnNode(t *testing.T) {
 func serveAgent(w http.ResponseWriter, r *http.Request) {
 	var answer any = cpuMaps()["vm-granted"]
 	switch plan := r.FormValue("plan"); {
+	case r.URL.Path == "/explain":
+		http.Error(w, "this node has no such pod", http.StatusNotFound)
+		return
 	case r.URL.Path != "/cpus":
 		http.NotFound(w, r)
 		return

@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"net/http"
+	"strings"
 )
 
 // serveCluster answers as an API server whose namespaces have limits and quotas of all kinds.
@@ -26,6 +27,30 @@ func serveCluster(w http.ResponseWriter, r *http.Request) {
 		"/clean/api/v1/limitranges":                                `{"kind":"LimitRangeList","apiVersion":"v1","items":[]}`,
 		"/clean/api/v1/resourcequotas":                             `{"kind":"ResourceQuotaList","apiVersion":"v1","items":[]}`,
 	}[ask(r)]
+	for end, answers := range map[string]string{
+		"/nodes": `{"kind":"NodeList","apiVersion":"v1","items":[
+			{"metadata":{"name":"old"},"status":{"nodeInfo":{"kubeletVersion":"v1.28.3","kernelVersion":"3.10.0-1160.el7.x86_64",
+				"containerRuntimeVersion":"containerd://1.6.2"}}},
+			{"metadata":{"name":"new","labels":{"waterline.io/opt-out":"true"}},"status":{"nodeInfo":{"kubeletVersion":"v1.36.3","kernelVersion":"6.1.0-40-amd64","containerRuntimeVersion":"containerd://2.4.2"}}}]}`,
+		"/nodereports":        `{"kind":"NodeReportList","apiVersion":"waterline.io/v1alpha1","items":[]}`,
+		"/colocationpolicies": `{"kind":"ColocationPolicyList","apiVersion":"waterline.io/v1alpha1","items":[]}`,
+		"/workerpools":        `{"kind":"WorkerPoolList","apiVersion":"waterline.io/v1alpha1","items":[]}`,
+		"/waterline-system/pods": `{"kind":"PodList","apiVersion":"v1","items":[
+			{"metadata":{"name":"m","labels":{"app.kubernetes.io/name":"waterline-manager"}},"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}]}`,
+		"/daemonsets": `{"kind":"DaemonSetList","apiVersion":"apps/v1","items":[
+			{"metadata":{"name":"koordlet","namespace":"koordinator-system"},"status":{"desiredNumberScheduled":7}},
+			{"metadata":{"name":"agent","namespace":"crane-system"},"spec":{"template":{"spec":{"containers":[{"name":"c","image":"reg.example/crane/crane-agent:v1@sha256:00"}]}}},
+				"status":{"desiredNumberScheduled":1}},
+			{"metadata":{"name":"katalyst-agent","namespace":"k"},"status":{"desiredNumberScheduled":0}},
+			{"metadata":{"name":"logs","namespace":"k"},"status":{"desiredNumberScheduled":3}}]}`,
+	} {
+		if strings.HasSuffix(r.URL.Path, end) && !strings.HasPrefix(r.URL.Path, "/elsewhere") && !found {
+			answer, found = answers, true
+			if strings.HasPrefix(r.URL.Path, "/clean") && (end == "/nodes" || end == "/daemonsets") {
+				answer = answers[:strings.Index(answers, "[")] + "[]}"
+			}
+		}
+	}
 	if !found && r.URL.Query().Has("labelSelector") {
 		answer = `{"kind":"PodList","apiVersion":"v1","items":[]}`
 	} else if !found {

@@ -3,49 +3,266 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	semver "k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/agent/serve"
 	"github.com/waterline-io/waterline/internal/manager/admit"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
 func doctorClusterCommand() *cobra.Command {
-	var kubeconfig string
+	var cluster reach
+	var o output
+	agents := 10
 	c := &cobra.Command{
 		Use:   "cluster",
-		Short: "Find namespaces in which no batch pod can be created",
-		Long: `Find namespaces in which the API server refuses every batch pod, because a LimitRange or a ResourceQuota requires pods
-ask for CPU or memory, for which batch pods do not ask. It looks at namespaces labelled waterline.io/colocation=enabled
-and at those that have pods labelled waterline.io/qos=BE or koordinator.sh/qosClass=BE.
+		Short: "Check the cluster: troubles, versions, other agents, namespaces that keep batch pods out",
+		Long: `Check the cluster through the API, without root:
 
-It runs anywhere, and needs the rights to list namespaces, pods, limitranges and resourcequotas.`,
-		Args: cobra.NoArgs,
+  * the troubles that "waterline status" lists
+  * versions of kubelets, kernels and container runtimes that Waterline does not support
+  * what agents cannot do, such as read the settings of their kubelets, and the value that helps
+  * other agents that write the same cgroup files: their DaemonSets, and files that agents fight over
+  * namespaces in which the API server refuses every batch pod, because a LimitRange or a ResourceQuota requires pods to
+    ask for CPU or memory, for which batch pods do not ask. It looks at namespaces labelled
+    waterline.io/colocation=enabled, and at those that have pods labelled waterline.io/qos=BE or
+    koordinator.sh/qosClass=BE
+
+It runs anywhere. It needs the rights to list what "waterline status" needs, and namespaces, pods, limitranges,
+resourcequotas and daemonsets; to ask agents, also to create pods/portforward in waterline-system. It says what it could
+not check. The exit code is 1 if something is bad, or could not be checked.`,
+		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
-			config, err := findCluster(kubeconfig)
+			a, err := cluster.connect()
 			if err != nil {
 				return err
 			}
-			client, err := kube.NewClient(config)
-			if err != nil {
-				return err
-			}
-			d := doctor{out: c.OutOrStdout()}
-			if err := d.namespaces(c.Context(), client); err != nil {
-				return err
-			}
+			d := doctor{out: c.OutOrStdout(), output: &o}
+			d.cluster(c.Context(), a, agents)
 			return d.result()
 		},
 	}
-	kubeconfigFlag(c, &kubeconfig)
+	cluster.flags(c)
+	o.flag(c)
+	c.Flags().IntVar(&agents, "agents", agents, "how many agents to ask which files others fight over; 0: none")
 	return c
+}
+
+// cluster checks what can be seen through the API. A check that is not allowed is bad: nobody is told that all is well.
+func (d *doctor) cluster(ctx context.Context, a *apis, agents int) {
+	if r, err := readInventory(ctx, a); err != nil {
+		d.unchecked("troubles and versions", err)
+	} else {
+		troubles := r.troubles(r.each(), time.Now())
+		for _, t := range troubles {
+			d.bad(t.Fix, "%s", t.What)
+		}
+		if len(troubles) == 0 {
+			d.ok("status has no troubles")
+		}
+		d.versions(r.nodes)
+		d.fought(ctx, a, r.pods, agents)
+	}
+	if err := d.daemonSets(ctx, a); err != nil {
+		d.unchecked("other agents", err)
+	}
+	if err := d.namespaces(ctx, a.core); err != nil {
+		d.unchecked("namespaces", err)
+	}
+}
+
+func (d *doctor) unchecked(what string, err error) {
+	d.bad("run this as somebody who may read that", "%s could not be checked: %v", what, err)
+}
+
+// The oldest and the newest minor version of Kubernetes that are supported, and the oldest kernel.
+const oldestMinor, newestMinor, oldestKernel = 32, 36, "4.19"
+
+// versions checks what nodes run, alike nodes together.
+func (d *doctor) versions(nodes []corev1.Node) {
+	strange := map[string][]string{}
+	for i := range nodes {
+		n := &nodes[i]
+		if kube.OptedOut(n.Labels) {
+			continue
+		}
+		for _, what := range strangeVersions(&n.Status.NodeInfo) {
+			strange[what] = append(strange[what], n.Name)
+		}
+	}
+	inOrder(strange, func(what string, names []string) {
+		d.bad("use a version that docs/runtimes.md lists, or opt the node out: label it "+v1alpha1.LabelOptOut,
+			"%s: %s (%s)", what, count(len(names), "node"), some(names))
+	})
+	if len(strange) == 0 {
+		d.ok("%s: kubelet, kernel and container runtime are supported", count(len(nodes), "node"))
+	}
+}
+
+// strangeVersions returns what of a node is not supported.
+func strangeVersions(info *corev1.NodeSystemInfo) (all []string) {
+	if v, err := semver.ParseGeneric(info.KubeletVersion); err == nil &&
+		(v.Major() != 1 || v.Minor() < oldestMinor || v.Minor() > newestMinor) {
+		all = append(all, fmt.Sprintf("kubelet %s is not between 1.%d and 1.%d", info.KubeletVersion, oldestMinor,
+			newestMinor))
+	}
+	kernel, _, _ := strings.Cut(info.KernelVersion, "-")
+	if v, err := semver.ParseGeneric(kernel); err == nil && v.LessThan(semver.MustParseGeneric(oldestKernel)) {
+		all = append(all, fmt.Sprintf("kernel %s is older than %s", info.KernelVersion, oldestKernel))
+	}
+	engine, number, _ := strings.Cut(info.ContainerRuntimeVersion, "://")
+	if v, err := semver.ParseGeneric(number); err == nil && engine == "containerd" &&
+		v.LessThan(semver.MustParseGeneric("1.7")) {
+		all = append(all, fmt.Sprintf("containerd %s is older than 1.7", number))
+	}
+	if info.OperatingSystem != "" && info.OperatingSystem != "linux" {
+		all = append(all, "operating system "+info.OperatingSystem)
+	}
+	return all
+}
+
+// daemonSets finds DaemonSets of other agents that write the same files.
+func (d *doctor) daemonSets(ctx context.Context, a *apis) error {
+	text, err := a.core.Get().AbsPath("/apis/apps/v1/daemonsets").SetHeader("Accept", "application/json").Do(ctx).Raw()
+	if err != nil {
+		return fmt.Errorf("listing daemonsets: %w", err)
+	}
+	var all appsv1.DaemonSetList
+	if err := json.Unmarshal(text, &all); err != nil {
+		return fmt.Errorf("reading daemonsets: %w", err)
+	}
+	found := false
+	for i := range all.Items {
+		s := &all.Items[i]
+		name := rival(s)
+		if name == "" || s.Status.DesiredNumberScheduled == 0 {
+			continue
+		}
+		found = true
+		d.bad(rivals[name], "DaemonSet %s/%s runs %s on %s, which sets the same files", s.Namespace, s.Name, name,
+			count(int(s.Status.DesiredNumberScheduled), "node"))
+	}
+	if !found {
+		d.ok("no DaemonSet of another agent that sets the same files")
+	}
+	return nil
+}
+
+// rival returns the agent that a DaemonSet runs, by its name or an image; "": none that is known.
+func rival(s *appsv1.DaemonSet) string {
+	words := []string{s.Name}
+	for i := range s.Spec.Template.Spec.Containers {
+		image := path.Base(s.Spec.Template.Spec.Containers[i].Image)
+		image, _, _ = strings.Cut(image, "@")
+		image, _, _ = strings.Cut(image, ":")
+		words = append(words, image)
+	}
+	for _, name := range slices.Sorted(maps.Keys(rivals)) {
+		if slices.Contains(words, name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// fought asks agents what fails, and which files another program fights over.
+func (d *doctor) fought(ctx context.Context, a *apis, pods []corev1.Pod, most int) {
+	asked, peace := 0, true
+	for i := range pods {
+		p := &pods[i]
+		if asked == most || p.Labels[appLabel] != agentName || !kube.Ready(p) {
+			continue
+		}
+		asked++
+		n, err := askNode(ctx, a, p.Spec.NodeName)
+		if err != nil {
+			d.unchecked("what agents see", err)
+			return // the others would answer alike
+		}
+		d.fails(p.Spec.NodeName, n)
+		peace = d.peace(p.Spec.NodeName, n) && peace
+	}
+	if asked > 0 && peace {
+		d.ok("%s of nodes: no other program fights for a file", count(asked, "agent"))
+	}
+}
+
+// fails checks what an agent cannot do.
+func (d *doctor) fails(node string, n *serve.NodeExplanation) {
+	inOrder(n.Troubles, func(what, err string) {
+		d.bad(troubleFix(what, err), "node %s: the agent fails, operation %s: %s", node, what, err)
+	})
+}
+
+// troubleFix says what to do about an error of an agent.
+func troubleFix(what, err string) string {
+	switch {
+	case what != "kubelet":
+	case strings.Contains(err, "x509:"), strings.Contains(err, "tls:"):
+		return "the kubelet's serving certificate is self-signed, as on kind and kubeadm: set " +
+			"agent.kubeletInsecureTLS=true in the chart, or serverTLSBootstrap: true in the kubelet's configuration " +
+			"and approve its requests"
+	case strings.Contains(err, " 403 "):
+		return "Kubernetes 1.32 shows the kubelet's settings to nodes/proxy only: set agent.kubeletProxy=true in the " +
+			"chart, or the kubelet's feature gate KubeletFineGrainedAuthz; until then the kubelet's defaults count"
+	case strings.Contains(err, " 401 "):
+		return "let the kubelet authenticate ServiceAccounts: authentication.webhook.enabled: true in its configuration"
+	}
+	return "see the agent's log"
+}
+
+// peace checks whether other programs write the same files.
+func (d *doctor) peace(node string, n *serve.NodeExplanation) bool {
+	switch {
+	case len(n.Fought) > 0:
+		d.bad("find the program: run waterline doctor there", "node %s: another program keeps overwriting %s (%s)",
+			node, count(len(n.Fought), "file"), some(n.Fought))
+		return false
+	case restless(n):
+		d.note("run waterline doctor there, which names the program",
+			"node %s: other programs overwrite files more often than a kubelet does: %s in %s", node, repairs(n),
+			n.Age.Round(time.Minute))
+		return false
+	}
+	return true
+}
+
+// restless reports whether files of a node are overwritten more often than a kubelet does. A kubelet overwrites the two
+// QoS classes each minute, and a pod's files when it changes.
+func restless(n *serve.NodeExplanation) bool {
+	const least, anHour = 10 * time.Minute, 600
+	total := uint64(0)
+	for _, times := range n.Repairs {
+		total += times
+	}
+	return n.Age >= least && float64(total) > anHour*n.Age.Hours()
+}
+
+// askNode asks the agent of a node about it.
+func askNode(ctx context.Context, a *apis, node string) (*serve.NodeExplanation, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	address, stop, err := forwardToNode(ctx, a, node)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	var n serve.NodeExplanation
+	return &n, getFromAgent(ctx, address, "/node", nil, &n)
 }
 
 // obstacle is something for which the API server refuses every batch pod in a namespace.
@@ -57,6 +274,7 @@ func (d *doctor) namespaces(ctx context.Context, client rest.Interface) error {
 	if err != nil {
 		return err
 	}
+	found := false
 	wanted := map[string]string{} // why, by namespace; "": they are not
 	for _, o := range obstacles {
 		if _, known := wanted[o.namespace]; known {
@@ -68,10 +286,11 @@ func (d *doctor) namespaces(ctx context.Context, client rest.Interface) error {
 	}
 	for _, o := range obstacles {
 		if why := wanted[o.namespace]; why != "" {
-			d.bad("namespace %s, %s: %s. No batch pod can be created there: %s", o.namespace, why, o.because, o.fix)
+			found = true
+			d.bad(o.fix, "namespace %s, %s: %s. No batch pod can be created there", o.namespace, why, o.because)
 		}
 	}
-	if d.failed == 0 {
+	if !found {
 		d.ok("no LimitRange and no ResourceQuota blocks batch pods in a namespace that admits them")
 	}
 	return nil

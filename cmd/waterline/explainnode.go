@@ -1,26 +1,172 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/agent/serve"
+	"github.com/waterline-io/waterline/internal/decide/policy"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// explainNode queries an agent about its node's CPU and memory, and shows the answer.
-func explainNode(ctx context.Context, out io.Writer, address, name, output string) error {
-	var e serve.NodeExplanation
-	if err := getFromAgent(ctx, address, "/node", nil, &e); err != nil {
-		return err
+// nodeAnswer is the explanation of a node.
+type nodeAnswer struct {
+	serve.NodeExplanation            // by its agent or a journal
+	Name                  string     `json:"name,omitempty"`
+	Cluster               *nodeFacts `json:"cluster,omitempty"`
+	Journal               *record    `json:"journal,omitempty"`
+
+	unasked bool // the agent gave no answer
+}
+
+// nodeFacts is what the cluster knows of a node.
+type nodeFacts struct {
+	Policy     string   `json:"policy,omitempty"` // that governs it; "": none
+	Why        string   `json:"why"`
+	Others     []string `json:"others,omitempty"`     // why other policies do not govern it
+	Selling    string   `json:"selling,omitempty"`    // why nothing is sold at this time of the day; "": no such reason
+	Report     string   `json:"report,omitempty"`     // why its report should not be trusted, or does not exist
+	Conditions []string `json:"conditions,omitempty"` // of its report
+	Unknown    []string `json:"unknown,omitempty"`    // what could not be read
+}
+
+// nodeAnswer explains a node by its agent and the cluster. Without a name it is the only node that has an agent.
+func (e *explainer) nodeAnswer(ctx context.Context, a *apis, name string) (answer, error) {
+	n := &nodeAnswer{Name: name}
+	address := e.address
+	if a != nil {
+		var err error
+		if name == "" {
+			if n.Name, err = findNode(ctx, a, "", ""); err != nil {
+				return nil, err
+			}
+		}
+		if n.Cluster, err = readNodeFacts(ctx, a, n.Name, time.Now()); err != nil {
+			return nil, err
+		}
+		forwarded, stop, err := forwardToNode(ctx, a, n.Name)
+		if n.unasked = err != nil; err != nil {
+			return n, fmt.Errorf("what the node decided is not known: %w", err)
+		}
+		defer stop()
+		address = forwarded
 	}
-	if output == "json" {
-		return printJSON(out, e)
+	if e.at.IsZero() {
+		err := getFromAgent(ctx, address, "/node", nil, &n.NodeExplanation)
+		if n.unasked = err != nil; err != nil && n.Cluster == nil {
+			return nil, err
+		}
+		return n, err
 	}
-	return printNode(out, name, &e)
+	r := e.record("node", "")
+	if err := r.fromAgent(ctx, address); err != nil {
+		return nil, err
+	}
+	if r.chosen == nil {
+		return nil, r.none("the agent's journal")
+	}
+	n.NodeExplanation, n.Journal = serve.RecordedNode(r.chosen), r
+	return n, nil
+}
+
+// readNodeFacts reads what the cluster knows of a node.
+func readNodeFacts(ctx context.Context, a *apis, name string, now time.Time) (*nodeFacts, error) {
+	var node corev1.Node
+	if err := a.core.Get().Resource("nodes").Name(name).Do(ctx).Into(&node); err != nil {
+		return nil, fmt.Errorf("looking up the node: %w", err)
+	}
+	f := &nodeFacts{}
+	var policies v1alpha1.ColocationPolicyList
+	if err := list(ctx, a.custom, "colocationpolicies", "", &policies); err != nil {
+		f.Unknown = append(f.Unknown, err.Error())
+	} else {
+		f.judge(&node, policies.Items, now)
+	}
+	var report v1alpha1.NodeReport
+	switch err := a.custom.Get().Resource("nodereports").Name(name).Do(ctx).Into(&report); {
+	case apierrors.IsNotFound(err):
+		f.Report = "the node has no NodeReport: no agent has worked there"
+	case err != nil:
+		f.Unknown = append(f.Unknown, fmt.Sprintf("its NodeReport: %v", err))
+	default:
+		for _, c := range report.Status.Conditions {
+			f.Conditions = append(f.Conditions, fmt.Sprintf("%s is %s since %s: %s %s", c.Type, c.Status,
+				clock(c.LastTransitionTime.Time), c.Reason, c.Message))
+		}
+	}
+	return f, nil
+}
+
+// judge decides which policy governs a node, and what it says now, as the agent does.
+func (f *nodeFacts) judge(node *corev1.Node, objects []v1alpha1.ColocationPolicy, now time.Time) {
+	var policies []model.ClusterPolicy
+	for i := range objects {
+		p, err := kube.Policy(&objects[i])
+		if err != nil {
+			f.Unknown = append(f.Unknown, fmt.Sprintf("%v; agents keep its last valid version", err))
+			continue
+		}
+		policies = append(policies, p)
+	}
+	choice := policy.Choose(policyNode(node), policies)
+	f.Policy, f.Why = choice.Policy.Name, choice.Reason.String()
+	for _, o := range choice.Others {
+		f.Others = append(f.Others, o.Name+": "+o.Reason.String())
+	}
+	if effect := policy.At(&choice.Policy, now); effect.Reason.Code != "" {
+		f.Selling = effect.Reason.String()
+	}
+}
+
+// policyNode is a Node as the choice of its policy needs it.
+func policyNode(n *corev1.Node) policy.Node {
+	return policy.Node{UID: string(n.UID), Labels: n.Labels, OptedOut: kube.OptedOut(n.Labels)}
+}
+
+// meanings implements [answer].
+func (n *nodeAnswer) meanings() meanings { return reasons() }
+
+// print implements [answer].
+func (n *nodeAnswer) print(out io.Writer) error {
+	if n.Journal != nil {
+		n.Journal.print(out)
+	}
+	if !n.unasked {
+		if err := printNode(out, n.Name, &n.NodeExplanation); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(out, "node %s\n", n.Name)
+	}
+	f := n.Cluster
+	if f == nil {
+		return nil
+	}
+	if f.Why != "" {
+		fmt.Fprintf(out, "\ngoverned by %s: %s\n", cmp.Or(f.Policy, "no policy"), f.Why)
+	}
+	for _, o := range f.Others {
+		fmt.Fprintf(out, "  not by %s\n", o)
+	}
+	for _, line := range append([]string{f.Selling, f.Report}, f.Conditions...) {
+		if line != "" {
+			fmt.Fprintln(out, line)
+		}
+	}
+	for _, line := range f.Unknown {
+		fmt.Fprintf(out, "not known: %s\n", line)
+	}
+	return nil
 }
 
 // printNode shows both accounts side by side, as sums that can be followed with a finger.
@@ -93,6 +239,16 @@ func printNode(out io.Writer, name string, e *serve.NodeExplanation) error {
 	for _, why := range e.Unsupported {
 		fmt.Fprintf(out, "\nthe kernel lacks what the policy asks for: %s\n", why)
 	}
+	if len(e.Repairs) > 0 {
+		fmt.Fprintf(out, "\nother programs overwrote files in the last %s, and each was repaired: %s\n",
+			e.Age.Round(time.Second), repairs(e))
+	}
+	for _, file := range e.Fought {
+		fmt.Fprintf(out, "\nanother program keeps overwriting %s: ForeignWriter\n", file)
+	}
+	inOrder(e.Troubles, func(what, err string) {
+		fmt.Fprintf(out, "\nthe agent fails, operation %s: %s\n", what, err)
+	})
 	for _, why := range e.Services {
 		fmt.Fprintf(out, "\nthe figure of a service is not known: %s\n", why)
 	}
@@ -100,6 +256,13 @@ func printNode(out io.Writer, name string, e *serve.NodeExplanation) error {
 		fmt.Fprintf(out, "\n%s, measured %.1f s ago: %s\n", []string{"CPU", "memory"}[i], a.Use.Age.Seconds(), a.Reason)
 	}
 	return nil
+}
+
+// repairs lists what was repaired.
+func repairs(e *serve.NodeExplanation) string {
+	var all []string
+	inOrder(e.Repairs, func(knob string, times uint64) { all = append(all, fmt.Sprintf("%s %d times", knob, times)) })
+	return strings.Join(all, ", ")
 }
 
 func onCPUs(n int) string {
@@ -128,6 +291,8 @@ func thousandths(part int64) string { return fmt.Sprintf("%g %%", float64(part)/
 // missed describes how good past predictions were.
 func missed(p *model.Peak) string {
 	switch {
+	case p.Learning:
+		return "less than a day measured"
 	case !p.Known && p.Checked == 0:
 		return "not known yet"
 	case p.Checked == 0:

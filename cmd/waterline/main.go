@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"syscall"
 
@@ -19,9 +21,18 @@ var version, commit = "dev", ""
 
 // The exit codes.
 const (
-	exitFailed = 1 // the command failed
-	exitUsage  = 2 // the arguments are invalid
+	exitFailed   = 1 // the command failed, or what it checks is not well
+	exitUsage    = 2 // the arguments are invalid
+	exitUnusable = 2 // of replay: there was nothing to compare
 )
+
+// exitError is an error with an exit code of its own.
+type exitError struct {
+	error
+	code int
+}
+
+func (e exitError) Unwrap() error { return e.error }
 
 // usageError is a mistake in the command line.
 type usageError struct{ error }
@@ -30,18 +41,22 @@ func (e usageError) Unwrap() error { return e.error }
 
 // subcommands lists everything that the command can do.
 func subcommands() []*cobra.Command {
-	return []*cobra.Command{
-		demoCommand(),
-		experimentCommand(),
+	return append(onNode(),
+		statusCommand(),
+		topCommand(),
 		explainCommand(),
 		cpusCommand(),
 		replayCommand(),
 		simulateCommand(),
 		doctorCommand(),
+		supportBundleCommand(),
+		dashboardCommand(),
+		migrateCommand(),
+		rebalanceCommand(),
 		yarnCommand(),
-		restoreCommand(),
-		helperCommand(),
-	}
+		versionCommand(),
+		convertCommand(),
+	)
 }
 
 func main() { os.Exit(run()) }
@@ -52,19 +67,26 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	err := rootCommand().ExecuteContext(ctx)
+	err := rootCommand(os.Args[0]).ExecuteContext(ctx)
 	if err == nil {
 		return 0
 	}
 	fmt.Fprintln(os.Stderr, "waterline:", err)
 	var usage usageError
-	if errors.As(err, &usage) {
+	var exit exitError
+	switch {
+	case errors.As(err, &usage):
 		return exitUsage
+	case errors.As(err, &exit):
+		return exit.code
 	}
 	return exitFailed
 }
 
-func rootCommand() *cobra.Command {
+// asPlugin is the name under which kubectl runs the command as its plugin.
+const asPlugin = "kubectl-waterline"
+
+func rootCommand(executable string) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "waterline",
 		Short:         "Fill every node up to a waterline with batch work, while online services do not notice",
@@ -75,16 +97,30 @@ func rootCommand() *cobra.Command {
 			if len(args) == 0 {
 				return nil
 			}
-			return usageError{fmt.Errorf("unknown command %q; \"waterline --help\" lists them", args[0])}
+			return usageError{fmt.Errorf("unknown command %q; \"%s --help\" lists them", args[0], cmd.CommandPath())}
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see \"%s --help\"", err, cmd.CommandPath())}
 	})
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(subcommands()...)
+	if filepath.Base(executable) == asPlugin {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl waterline"}
+		spellExamples(root)
+	}
 	return root
+}
+
+// typed matches where an example has the name of the command.
+var typed = regexp.MustCompile(`(?m)^(\s*)waterline `)
+
+// spellExamples writes the examples of a command and of all below it as kubectl's users type them.
+func spellExamples(c *cobra.Command) {
+	c.Example = typed.ReplaceAllString(c.Example, "${1}kubectl waterline ")
+	for _, sub := range c.Commands() {
+		spellExamples(sub)
+	}
 }
 
 // builtFrom returns the commit that this executable was built from: what the release build says, else what the

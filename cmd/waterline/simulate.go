@@ -25,13 +25,13 @@ func simulateCommand() *cobra.Command {
 		Short: "Run Waterline's decisions on recorded usage",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("there is no simulation %q; there is predict", args[0])}
+				return usageError{fmt.Errorf("there is no simulation %q; there are predict, pool, cluster and sweep", args[0])}
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(simulatePredictCommand())
+	cmd.AddCommand(simulatePredictCommand(), simulatePoolCommand(), simulateClusterCommand(), simulateSweepCommand())
 	return cmd
 }
 

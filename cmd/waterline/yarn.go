@@ -39,7 +39,8 @@ const checkTime = 2 * time.Minute
 
 func yarnCheckCommand() *cobra.Command {
 	y := yarnFacts{}
-	var floor, output string
+	var floor, sparkDefaults string
+	var o output
 	var ignore []string
 	c := &cobra.Command{
 		Use:   "check --rm ADDRESS[,ADDRESS] --label LABEL",
@@ -62,8 +63,6 @@ The exit code is 0 if everything was checked and there is neither an error nor a
 				err = errors.New("name the ResourceManagers with --rm, such as --rm http://rm1:8088,http://rm2:8088")
 			case y.label == "":
 				err = errors.New("name the node label of the pool with --label, such as --label elastic")
-			case output != "text" && output != "json":
-				err = fmt.Errorf("--output %q: write text or json", output)
 			}
 			for _, code := range ignore {
 				if err == nil && !slices.Contains(yarncheck.Codes(), yarncheck.Code(code)) {
@@ -75,6 +74,9 @@ The exit code is 0 if everything was checked and there is neither an error nor a
 			}
 			if err == nil {
 				_, err = y.client(y.addresses...)
+			}
+			if err == nil && sparkDefaults != "" {
+				y.spark, err = readSparkDefaults(sparkDefaults)
 			}
 			if err != nil {
 				return usageError{err}
@@ -88,7 +90,7 @@ The exit code is 0 if everything was checked and there is neither an error nor a
 			report.Findings = slices.DeleteFunc(report.Findings, func(f yarncheck.Finding) bool {
 				return slices.Contains(ignore, string(f.Code))
 			})
-			if err := printYARN(c.OutOrStdout(), &report, output); err != nil {
+			if err := o.print(c.OutOrStdout(), report, func() error { return printYARN(c.OutOrStdout(), &report) }); err != nil {
 				return err
 			}
 			return verdict(&report)
@@ -103,8 +105,9 @@ The exit code is 0 if everything was checked and there is neither an error nor a
 	c.Flags().StringVar(&y.keytab, "keytab", "", "file with the principal's key")
 	c.Flags().StringVar(&y.krb5, "krb5-conf", "/etc/krb5.conf", "Kerberos configuration file")
 	c.Flags().StringVar(&y.ca, "ca", "", "PEM file of the authorities that may sign certificates of ResourceManagers")
+	c.Flags().StringVar(&sparkDefaults, "spark-defaults", "", "spark-defaults.conf of Spark's clients, to check it too")
 	c.Flags().StringSliceVar(&ignore, "ignore", nil, "codes of findings to leave out")
-	c.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	o.flag(c)
 	return c
 }
 
@@ -149,10 +152,7 @@ func verdict(r *yarncheck.Report) error {
 	return nil
 }
 
-func printYARN(out io.Writer, r *yarncheck.Report, output string) error {
-	if output == "json" {
-		return printJSON(out, r)
-	}
+func printYARN(out io.Writer, r *yarncheck.Report) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, m := range r.Managers {
 		if m.State == "" {

@@ -1,35 +1,44 @@
-package main
+// Package image builds container images without a container engine. An image is one layer of the given files. The same
+// files give the same bytes.
+package image
 
 import (
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// image describes the image to build.
-type image struct {
-	name       string   // name and tag
-	entrypoint []string // program and arguments
-	user       string
-	files      []string // FILE=PATH: a file of this machine and its path in the image
-	links      []string // LINK=TARGET: symbolic links
+// Image describes an image for Linux.
+type Image struct {
+	Architecture string            // as GOARCH has it, such as arm64
+	Entrypoint   []string          // program and arguments
+	User         string            // number of the user that it runs as
+	Files        []string          // FILE=PATH: a file of this machine and its path in the image
+	Links        []string          // LINK=TARGET: symbolic links
+	Labels       map[string]string // such as org.opencontainers.image.version
 }
 
-// write builds the image and writes it as an archive.
-func (i image) write(out string) error {
-	tag, err := name.NewTag(i.name)
+// Archive builds the image and writes it as an archive, which docker load, ctr image import and podman load accept. The
+// name has a tag.
+func (i Image) Archive(named, out string) error {
+	tag, err := name.NewTag(named)
 	if err != nil {
 		return fmt.Errorf("naming the image: %w", err)
 	}
-	img, err := i.build()
+	layer, err := i.newLayer()
+	if err != nil {
+		return err
+	}
+	img, err := i.build(empty.Image, layer)
 	if err != nil {
 		return err
 	}
@@ -50,17 +59,30 @@ func (i image) write(out string) error {
 	return nil
 }
 
-// build returns the image.
-func (i image) build() (v1.Image, error) {
-	layer, err := i.newLayer()
+// OCI returns the image as one for registries: compressed, with the media types of OCI.
+func (i Image) OCI() (v1.Image, error) {
+	plain, err := i.newLayer()
 	if err != nil {
 		return nil, err
 	}
-	img, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
-		Architecture: runtime.GOARCH,
+	layer, err := tarball.LayerFromOpener(plain.Uncompressed, tarball.WithCompressionLevel(gzip.BestCompression),
+		tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
+	if err != nil {
+		return nil, fmt.Errorf("compressing the layer: %w", err)
+	}
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	return i.build(base, layer)
+}
+
+// build adds the configuration and the layer to an empty image.
+func (i Image) build(base v1.Image, layer v1.Layer) (v1.Image, error) {
+	img, err := mutate.ConfigFile(base, &v1.ConfigFile{
+		Architecture: i.Architecture,
 		OS:           "linux",
-		Config:       v1.Config{Entrypoint: i.entrypoint, User: i.user, Env: []string{"PATH=/bin:/usr/bin"}},
-		RootFS:       v1.RootFS{Type: "layers"},
+		Config: v1.Config{
+			Entrypoint: i.Entrypoint, User: i.User, Env: []string{"PATH=/bin:/usr/bin"}, Labels: i.Labels,
+		},
+		RootFS: v1.RootFS{Type: "layers"},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("configuring the image: %w", err)

@@ -1,4 +1,4 @@
-package main
+package image
 
 import (
 	"archive/tar"
@@ -18,24 +18,24 @@ import (
 )
 
 // sample returns an image of two files below dir.
-func sample(t *testing.T, dir string) image {
+func sample(t *testing.T, dir string) Image {
 	t.Helper()
 	for file, content := range map[string]string{"program": "code", "library": strings.Repeat("data", 1000)} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return image{
-		name: "waterline/sample:1", user: "65532", entrypoint: []string{"/bin/program", "-v"},
-		files: []string{dir + "/program=/bin/program", dir + "/library=/usr/lib/x/library"},
-		links: []string{"/bin/alias=program", "/lib=usr/lib"},
+	return Image{
+		Architecture: "arm64", User: "65532", Entrypoint: []string{"/bin/program", "-v"},
+		Files: []string{dir + "/program=/bin/program", dir + "/library=/usr/lib/x/library"},
+		Links: []string{"/bin/alias=program", "/lib=usr/lib"},
 	}
 }
 
-func archive(t *testing.T, i image) string {
+func archive(t *testing.T, i Image) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "image.tar")
-	if err := i.write(out); err != nil {
+	if err := i.Archive("waterline/sample:1", out); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -74,8 +74,8 @@ func TestReadBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := config.Config
-	got := fmt.Sprintf("%s %s %s %s", config.OS, c.User, c.Entrypoint, c.Env)
-	if want := "linux 65532 [/bin/program -v] [PATH=/bin:/usr/bin]"; got != want {
+	got := fmt.Sprintf("%s %s %s %s %s", config.OS, config.Architecture, c.User, c.Entrypoint, c.Env)
+	if want := "linux arm64 65532 [/bin/program -v] [PATH=/bin:/usr/bin]"; got != want {
 		t.Errorf("configuration %s, want %s", got, want)
 	}
 	content := mutate.Extract(img)
@@ -117,16 +117,17 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
-		image image
+		name  string
+		image Image
 		want  string
 	}{
-		{image{name: "Upper Case:1", files: []string{file + "=/f"}}, "naming the image: "},
-		{image{name: "a:1", files: []string{file}}, "write FILE=PATH"},
-		{image{name: "a:1", files: []string{"/no/such=/f"}}, "adding a file: open /no/such: "},
-		{image{name: "a:1", files: []string{file + "=/f"}, links: []string{"/l"}}, "write LINK=TARGET"},
+		{"Upper Case:1", Image{Files: []string{file + "=/f"}}, "naming the image: "},
+		{"a:1", Image{Files: []string{file}}, "write FILE=PATH"},
+		{"a:1", Image{Files: []string{"/no/such=/f"}}, "adding a file: open /no/such: "},
+		{"a:1", Image{Files: []string{file + "=/f"}, Links: []string{"/l"}}, "write LINK=TARGET"},
 	} {
 		dir := t.TempDir()
-		err := test.image.write(filepath.Join(dir, "image.tar"))
+		err := test.image.Archive(test.name, filepath.Join(dir, "image.tar"))
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("error %v, want %q", err, test.want)
 		}

@@ -1,4 +1,4 @@
-package main
+package image
 
 import (
 	"archive/tar"
@@ -32,9 +32,9 @@ type pair struct{ path, from string }
 
 // newLayer returns the layer of the image's files and links, their directories, and the directories that programs
 // expect.
-func (i image) newLayer() (*layer, error) {
+func (i Image) newLayer() (*layer, error) {
 	l := &layer{dirs: []string{"dev/", "etc/", "proc/", "run/", "sys/", "tmp/"}}
-	for _, f := range i.files {
+	for _, f := range i.Files {
 		source, target, found := strings.Cut(f, "=")
 		if !found {
 			return nil, fmt.Errorf("%q: write FILE=PATH", f)
@@ -47,7 +47,7 @@ func (i image) newLayer() (*layer, error) {
 	}
 	slices.Sort(l.dirs)
 	l.dirs = slices.Compact(l.dirs)
-	for _, link := range i.links {
+	for _, link := range i.Links {
 		from, to, found := strings.Cut(link, "=")
 		if !found {
 			return nil, fmt.Errorf("%q: write LINK=TARGET", link)

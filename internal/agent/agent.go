@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/waterline-io/waterline/internal/agent/delivery"
+	"github.com/waterline-io/waterline/internal/agent/loopview"
 	"github.com/waterline-io/waterline/internal/agent/machine"
 	"github.com/waterline-io/waterline/internal/agent/metrics"
 	"github.com/waterline-io/waterline/internal/agent/ruling"
@@ -69,6 +71,7 @@ type Config struct {
 	JournalBytes int64         // size of the journal, at most
 	Sys          string        // where sysfs is mounted
 	Proc         string        // where procfs is mounted; "": at host.DefaultProc
+	LeanMetrics  bool          // serves the metrics of the lean profile only
 
 	Pods     Pods
 	Policies func() ([]model.ClusterPolicy, error)       // of this node alone; nil: those of the cluster
@@ -240,19 +243,8 @@ func (a *Agent) do(ctx context.Context, f func()) error {
 	return nil
 }
 
-// View is the knowledge of the loop between two rounds. It is valid only during the function that receives it.
-type View struct {
-	Node     func(now time.Time) model.Node // as a round would observe it; only if Found
-	Found    bool                           // the kubelet's cgroups were found
-	Pods     []*model.Pod
-	Policy   model.Policy
-	State    node.State
-	Plan     *model.Plan // of the last round
-	Load     *model.Load // nil: nothing is measured
-	Tree     model.Tree
-	Files    func(match func(dir string) bool) []machine.Status
-	Topology func() (*model.Topology, error)
-}
+// View is the knowledge of the loop between two rounds.
+type View = loopview.View
 
 // View passes the knowledge of the loop to a function, between two rounds.
 func (a *Agent) View(ctx context.Context, f func(v *View)) error {
@@ -261,6 +253,7 @@ func (a *Agent) View(ctx context.Context, f func(v *View)) error {
 			Node: func(now time.Time) model.Node { return a.observe(now, machine.Once{}) }, Found: a.machine.Found(),
 			Pods: a.pods.Pods, Policy: *a.ruling.Policy(), State: a.state, Plan: &a.plan,
 			Files: a.machine.Status, Topology: a.machine.Topology,
+			Age: time.Since(a.born), Repairs: a.machine.Stats().Repairs, Troubles: a.log.Standing(),
 		}
 		if v.Found {
 			n := v.Node(time.Now())
@@ -302,7 +295,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 func (a *Agent) metrics() []prometheus.Metric {
 	n := model.Node{Pods: a.pods.Pods, PodsKnown: a.pods.Known}
 	v := metrics.View{
-		Node: &n, Policy: a.ruling.Policy(), Plan: &a.plan,
+		Node: &n, Policy: a.ruling.Policy(), Plan: &a.plan, Lean: a.cfg.LeanMetrics,
 		BadAnnotations: a.delivery.BadAnnotations(), Errors: a.log.Each,
 	}
 	if a.machine != nil {
@@ -312,10 +305,14 @@ func (a *Agent) metrics() []prometheus.Metric {
 	return a.recorder.Collect(&v)
 }
 
-// placingOf returns the placement of containers after a round.
+// placingOf returns the placement of containers after a round. The topology is known on each node whose policy lets
+// pods have their own CPUs; where no pod has or had any, the CPUs of every container are others' to set.
 func (a *Agent) placingOf(r *node.Round) *node.Placing {
-	return &node.Placing{
-		V2: a.machine.V2(), Policy: r.Policy, Kubelet: a.kubelet,
-		Topology: r.Node.Topology, Pods: r.Plan.Pods, CPUs: r.Plan.CPUs,
+	p := &node.Placing{
+		V2: a.machine.V2(), Policy: r.Policy, Kubelet: a.kubelet, Pods: r.Plan.Pods, CPUs: r.Plan.CPUs,
 	}
+	if p.CPUs != nil || slices.ContainsFunc(r.Node.Owned, func(o model.Owned) bool { return o.Knob == model.Cpuset }) {
+		p.Topology = r.Node.Topology
+	}
+	return p
 }

@@ -172,6 +172,9 @@ func (a *Agent) round(now time.Time, reason bool) {
 	}
 	a.log.Report("podlist", a.store.Pods.Save(&a.pods, now))
 	a.log.Report("allowances", a.store.Allowances.Write(&r.Node, &r.Policy, &r.Plan))
+	if r.Plan.Report.Write {
+		r.Plan.Report.Pressure = a.recorder.Pressure(a.machine.Load())
+	}
 	a.delivery.Post(&r.Node, &r.Plan)
 }
 

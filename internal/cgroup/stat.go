@@ -91,6 +91,8 @@ type MemoryStat struct {
 	Anon         int64 // anonymous memory of processes, without tmpfs
 	ActiveFile   int64
 	InactiveFile int64
+	// Slab is what the kernel can reclaim of its own caches, such as those of directories. 0 on v1.
+	Slab int64
 }
 
 // ParseMemoryStat parses the content of memory.stat. On v1 it uses the values that include descendants
@@ -120,6 +122,10 @@ func ParseMemoryStat(v Version, content []byte) (MemoryStat, error) {
 			take(&s.ActiveFile, value)
 		case "inactive_file":
 			take(&s.InactiveFile, value)
+		case "slab_reclaimable": // v2
+			if n, ok := parseInt(value); ok && n > 0 {
+				s.Slab = n
+			}
 		}
 	}
 	if found != 3 {

@@ -150,7 +150,7 @@ func TestParseMemoryStat(t *testing.T) {
 		bad  bool
 	}{
 		{cgroup.V1, memoryStatV1, cgroup.MemoryStat{Anon: 12505088, ActiveFile: 804331520, InactiveFile: 473423872}, false},
-		{cgroup.V2, memoryStatV2, cgroup.MemoryStat{Anon: 70131712, ActiveFile: 4096, InactiveFile: 67108864}, false},
+		{cgroup.V2, memoryStatV2, cgroup.MemoryStat{Anon: 70131712, ActiveFile: 4096, InactiveFile: 67108864, Slab: 781216}, false},
 		{cgroup.V1, memoryStatV2, cgroup.MemoryStat{}, true},
 		{cgroup.V2, "anon 1\nactive_file 2\n", cgroup.MemoryStat{}, true},
 		{cgroup.V2, "anon 1\nactive_file 2\ninactive_file -3\n", cgroup.MemoryStat{}, true},

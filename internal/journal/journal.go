@@ -2,21 +2,19 @@
 // explained, replayed and turned into a golden test.
 //
 // A journal is two files of JSON lines: the current one, and the one before it, which is dropped when the current one
-// is full. Most lines go on from the one before; [Read] makes whole rounds of them. A line that a kill cut short is
-// passed over on reading.
+// is full. Most lines go on from the one before, and all are compressed; [Read] makes whole rounds of them, and
+// [Unpack] text. A line that a kill cut short is passed over on reading.
 package journal
 
 import (
-	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
 
 	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 // The files of a journal.
@@ -35,9 +33,34 @@ type Journal struct {
 	file *os.File
 	size int64
 
-	last  *node.Round // that the next line can go on from; nil: it must be whole
+	last  *node.Round // that the next line can go on from, with numbers of its own; nil: it must be whole
 	since int         // lines, from the last whole one on
 	whole int64       // bytes of that
+
+	packer packer
+	kept   kept
+}
+
+// kept is what a journal keeps of a round: the round, and the numbers that observers measure anew in the same places.
+type kept struct {
+	round  node.Round
+	load   model.Load
+	pods   []model.PodUsage
+	waits  []model.PodWait
+	cycles []model.PodCycles
+}
+
+// keep copies the numbers of a round, and returns the round with the copies. They are valid until the next call.
+func (k *kept) keep(r *node.Round) *node.Round {
+	k.round = *r
+	n := &k.round.Node
+	if n.Load != nil {
+		k.load, k.pods = *n.Load, append(k.pods[:0], n.Load.Pods...)
+		n.Load, k.load.Pods = &k.load, k.pods
+	}
+	k.waits, k.cycles = append(k.waits[:0], n.Waits...), append(k.cycles[:0], n.Cycles...)
+	n.Waits, n.Cycles = k.waits, k.cycles
+	return &k.round
 }
 
 // Open continues the journal in a directory. Together its files hold at most about the given number of bytes.
@@ -73,94 +96,58 @@ func (j *Journal) endLine() {
 	j.size += int64(n)
 }
 
-// Append adds a round, of which nothing may be changed afterwards. An encoder hands over its line in one piece, and
-// keeps the room for it, which is a large part of what the agent needs beside many pods.
+// Append adds a round, of which nothing may be changed afterwards except the usage, the waits and the cycles that were
+// measured. It keeps the room for a line, which is a large part of what the agent needs beside many pods.
 func (j *Journal) Append(r *node.Round) error {
 	if j.size > 0 && j.size+j.whole > j.most {
 		if err := j.turn(); err != nil {
 			return err
 		}
 	}
-	l := line{Round: *r}
+	l := line{Round: *r, Format: textFormat}
 	if j.last != nil && j.since < wholeEvery {
 		l = shorten(r, j.last)
 	}
 	before := j.size
-	if err := json.NewEncoder(lines{j}).Encode(&l); err != nil {
+	text, err := j.packer.pack(&l)
+	if err == nil {
+		err = j.write(text)
+	}
+	if err != nil {
 		j.last = nil
 		return fmt.Errorf("appending to the journal: %w", err)
 	}
-	if j.last, j.since = r, j.since+1; !l.GoesOn {
+	if j.last, j.since = j.kept.keep(r), j.since+1; !l.GoesOn {
 		j.since, j.whole = 1, j.size-before
 	}
 	return nil
 }
 
-// lines takes the lines of a journal.
-type lines struct{ j *Journal }
-
-// Write appends one line.
-func (l lines) Write(line []byte) (int, error) {
-	j := l.j
+// write appends one line.
+func (j *Journal) write(line []byte) error {
 	n, err := j.file.Write(line)
 	if err != nil {
 		if n > 0 && j.file.Truncate(j.size) != nil { // the disk is full: half a line would spoil the next one too
 			j.size += int64(n)
 		}
-		return n, err
+		return err
 	}
 	j.size += int64(n)
-	return n, nil
+	return nil
 }
 
 func (j *Journal) turn() error {
-	if err := os.Rename(filepath.Join(j.dir, current), filepath.Join(j.dir, previous)); err != nil {
+	// Without the file, somebody removed it, or it was renamed before and a new one could not be opened then.
+	err := os.Rename(filepath.Join(j.dir, current), filepath.Join(j.dir, previous))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("turning the journal: %w", err)
 	}
 	old := j.file
-	err := j.open()
-	return errors.Join(err, old.Close())
+	if err := j.open(); err != nil {
+		return err // the next round tries again; the old file stays, and is full
+	}
+	return old.Close()
 }
 
 // Close closes the journal.
 func (j *Journal) Close() error { return j.file.Close() }
-
-// Read yields the rounds in the journal of a directory, oldest first. A line that cannot be read yields an error and is
-// passed over.
-func Read(dir string) iter.Seq2[node.Round, error] {
-	return func(yield func(node.Round, error) bool) {
-		for _, name := range []string{previous, current} {
-			file, err := os.Open(filepath.Join(dir, name))
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			if err != nil {
-				yield(node.Round{}, fmt.Errorf("reading the journal: %w", err))
-				return
-			}
-			more := readLines(bufio.NewReader(file), yield)
-			_ = file.Close()
-			if !more {
-				return
-			}
-		}
-	}
-}
-
-func readLines(r *bufio.Reader, yield func(node.Round, error) bool) bool {
-	for last := (*node.Round)(nil); ; {
-		text, err := r.ReadBytes('\n')
-		if len(text) > 0 {
-			round, failed := parse(text, last)
-			if last = &round; failed != nil {
-				last, failed = nil, fmt.Errorf("reading a round of the journal: %w", failed)
-			}
-			if !yield(round, failed) {
-				return false
-			}
-		}
-		if err != nil {
-			return true
-		}
-	}
-}

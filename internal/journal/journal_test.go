@@ -3,13 +3,17 @@ package journal
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-func round(i int64) *node.Round { return &node.Round{Node: model.Node{Capacity: model.Amount{CPU: i}}} }
+func round(i int64) *node.Round {
+	return &node.Round{Node: model.Node{Now: time.Unix(i, 0), Capacity: model.Amount{CPU: i}}}
+}
 
 // rounds returns what a journal has, and how many lines could not be read.
 func rounds(dir string) (have []node.Round, bad int) {
@@ -63,7 +67,7 @@ func TestJournal(t *testing.T) {
 	if have, bad := numbers(dir); len(have) != 1 || bad != 1 {
 		t.Errorf("%d bad lines beside the rounds %d", bad, have)
 	}
-	for i := range int64(30) {
+	for i := range int64(300) {
 		if err := j.Append(round(i)); err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +82,7 @@ func TestJournal(t *testing.T) {
 		}
 	}
 	have, bad := numbers(dir)
-	if bad != 0 || len(have) < 4 || have[len(have)-1] != 29 {
+	if bad != 0 || len(have) < 4 || have[len(have)-1] != 299 {
 		t.Fatalf("%d bad lines beside the rounds %d", bad, have)
 	}
 	for i := range have[1:] {
@@ -114,5 +118,110 @@ func TestJournalNoSpace(t *testing.T) {
 	}
 	if have, bad := numbers(dir); bad != 0 || len(have) != 2 || have[1] != 3 {
 		t.Errorf("%d bad lines beside the rounds %d", bad, have)
+	}
+}
+
+// TestLineErrors checks that a line that cannot be used is reported with its place and the reason, and that the lines
+// before and after it are used.
+func TestLineErrors(t *testing.T) {
+	const whole = `{"Node":{"Now":"2026-01-01T12:00:00Z"}}`
+	for name, c := range map[string]struct{ line, want string }{
+		"cut short":       {whole[:20], "j.jsonl:2: no round of a journal, or one cut short: "},
+		"garbage":         {"\x00\x01 not JSON", "j.jsonl:2: no round of a journal, or one cut short: "},
+		"another file":    {`{"kind": "Pod"}`, "j.jsonl:2: no round of a journal: it has no time"},
+		"a null pod":      {`{"Node":{"Now":"2026-01-01T12:00:00Z","Pods":[null]}}`, "j.jsonl:2: no round of a journal"},
+		"a newer version": {`{"Format":3,"Node":{}}`, "j.jsonl:2: format 3 is of a newer version"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var read int
+			var failed []string
+			text := strings.NewReader(whole + "\n" + c.line + "\n" + whole)
+			for _, err := range ReadFrom(text, "j.jsonl") {
+				if read++; err != nil {
+					failed = append(failed, err.Error())
+				}
+			}
+			if read != 3 || len(failed) != 1 || !strings.HasPrefix(failed[0], c.want) {
+				t.Errorf("%d lines, of which %q; want %s", read, failed, c.want)
+			}
+		})
+	}
+}
+
+// TestFind checks that each run directory below a directory is one journal, and any other file one by itself.
+func TestFind(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{
+		"a/journal.1.jsonl", "a/journal.jsonl", "b/journal.jsonl", "c/journal.1.jsonl", "c/worker-3.jsonl", "c/state.json",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, want := range map[string]string{
+		".":                 "a/journal.1.jsonl+a/journal.jsonl b/journal.jsonl c/journal.1.jsonl c/worker-3.jsonl",
+		"a":                 "a/journal.1.jsonl+a/journal.jsonl",
+		"a/journal.jsonl":   "a/journal.1.jsonl+a/journal.jsonl",
+		"c/worker-3.jsonl":  "c/worker-3.jsonl",
+		"nowhere/at/all":    "",
+		"c/journal.1.jsonl": "c/journal.1.jsonl",
+	} {
+		found, err := Find(filepath.Join(dir, path))
+		var texts []string
+		for _, files := range found {
+			texts = append(texts, strings.Join(files, "+"))
+		}
+		if got := strings.ReplaceAll(strings.Join(texts, " "), dir+"/", ""); got != want || (err != nil) != (want == "") {
+			t.Errorf("%s: %s, %v", path, got, err)
+		}
+	}
+}
+
+// TestRemoved: a journal that somebody removed, or whose directory was away when it turned, goes on.
+func TestRemoved(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	away := dir + "-away"
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	j, err := Open(dir, 4<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	i := int64(0)
+	fill := func() (failed int) {
+		for range 200 {
+			if i++; j.Append(round(i)) != nil {
+				failed++
+			}
+		}
+		return failed
+	}
+	fill()
+	if err := os.Remove(filepath.Join(dir, current)); err != nil {
+		t.Fatal(err)
+	}
+	if failed := fill(); failed > 0 {
+		t.Errorf("without its file, the journal lacks %d rounds", failed)
+	}
+	if err := os.Rename(dir, away); err != nil {
+		t.Fatal(err)
+	}
+	if failed := fill(); failed == 0 {
+		t.Error("nothing failed without a directory")
+	}
+	if err := os.Rename(away, dir); err != nil {
+		t.Fatal(err)
+	}
+	if failed := fill(); failed > 0 {
+		t.Errorf("after it came back, the journal lacks %d rounds", failed)
+	}
+	if have, _ := numbers(dir); len(have) == 0 || have[len(have)-1] != i {
+		t.Errorf("the last rounds are %d, want %d", have, i)
 	}
 }

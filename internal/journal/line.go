@@ -16,15 +16,37 @@ import (
 // wholeEvery is how many lines come from one that is whole to the next: one that cannot be read costs those in between.
 const wholeEvery = 100
 
-// errNoBase says that a line tells only what changed, and what it changed from is not there.
-var errNoBase = errors.New("the line that it goes on from could not be read")
+// ErrNoBase says that a line has only what changed, and the line before it, from which it goes on, could not be used.
+var ErrNoBase = errors.New("the line before it, from which it goes on, could not be used")
+
+// The versions of what a line means. There is a new one when an older version of Waterline would misread a line; a line
+// without fields that this version knows is no reason. Lines are packed texts of lines.
+const (
+	textFormat   = 1
+	packedFormat = 2
+)
 
 // line is a round as it is written. Beside hundreds of pods a round is mostly what the one before was, too: a line that
 // goes on from the one before it in the file has, of the lists that are long, only what is new or different.
 type line struct {
 	node.Round
+	Format int  `json:",omitempty"` // of a line that is whole; 0: 1
 	GoesOn bool `json:",omitempty"`
 	Gone   gone `json:",omitzero"` // with GoesOn, what those lists have no more
+	Rows   rows `json:",omitzero"` // with GoesOn, lists of which only numbers differ
+}
+
+// rows are lists of numbers of pods, most of which differ each second. A nil one is written like other fields.
+type rows struct {
+	Load    []column `json:",omitempty"` // of [model.Load.Pods]
+	Waits   []column `json:",omitempty"` // of [model.Node.Waits]
+	Cycles  []column `json:",omitempty"` // of [model.Node.Cycles]
+	Marks   []column `json:",omitempty"` // of [model.Observe.Waits]
+	Harm    []column `json:",omitempty"` // of [harm.State.Pods]
+	Counted []column `json:",omitempty"` // of [harm.State.Counted]
+
+	Baselines      []column `json:",omitempty"` // of [harm.State.Baselines]
+	CycleBaselines []column `json:",omitempty"` // of [harm.State.CycleBaselines]
 }
 
 // gone names elements of the lists of a round.
@@ -49,6 +71,7 @@ func shorten(r, before *node.Round) line {
 		state.Columns, l.Gone.Columns = newColumns(before.State.Interference.Columns, state.Columns)
 		l.State.Interference = &state
 	}
+	l.shortenRows(before)
 	l.Node.Tree.Pods = nil
 	for uid, group := range r.Node.Tree.Pods {
 		if was, known := before.Node.Tree.Pods[uid]; !known || !sameGroup(was, group) {
@@ -66,18 +89,72 @@ func shorten(r, before *node.Round) line {
 	return l
 }
 
+// shortenRows makes columns of lists of numbers.
+func (l *line) shortenRows(before *node.Round) {
+	if was, is := before.Node.Load, l.Node.Load; was != nil && is != nil {
+		load := *is
+		load.Pods, l.Rows.Load = less(was.Pods, is.Pods)
+		l.Node.Load = &load
+	}
+	l.Node.Waits, l.Rows.Waits = less(before.Node.Waits, l.Node.Waits)
+	l.Node.Cycles, l.Rows.Cycles = less(before.Node.Cycles, l.Node.Cycles)
+	l.Plan.Observe.Waits, l.Rows.Marks = less(before.Plan.Observe.Waits, l.Plan.Observe.Waits)
+	was, is := &before.State.Harm, &l.State.Harm
+	is.Pods, l.Rows.Harm = less(was.Pods, is.Pods)
+	is.Counted, l.Rows.Counted = less(was.Counted, is.Counted)
+	is.Baselines, l.Rows.Baselines = less(was.Baselines, is.Baselines)
+	is.CycleBaselines, l.Rows.CycleBaselines = less(was.CycleBaselines, is.CycleBaselines)
+}
+
+// less returns a list, or instead the columns of its numbers.
+func less[T comparable](was, is []T) ([]T, []column) {
+	if columns := shortRows(was, is); columns != nil {
+		return nil, columns
+	}
+	return is, nil
+}
+
+// completeRows makes lists of the columns of a line.
+func completeRows(r, before *node.Round, all *rows) error {
+	was, is := &before.State.Harm, &r.State.Harm
+	var errs []error
+	if all.Load != nil && r.Node.Load != nil && before.Node.Load != nil {
+		errs = append(errs, more(&r.Node.Load.Pods, before.Node.Load.Pods, all.Load))
+	}
+	errs = append(errs, more(&r.Node.Waits, before.Node.Waits, all.Waits),
+		more(&r.Node.Cycles, before.Node.Cycles, all.Cycles),
+		more(&r.Plan.Observe.Waits, before.Plan.Observe.Waits, all.Marks),
+		more(&is.Pods, was.Pods, all.Harm),
+		more(&is.Counted, was.Counted, all.Counted),
+		more(&is.Baselines, was.Baselines, all.Baselines),
+		more(&is.CycleBaselines, was.CycleBaselines, all.CycleBaselines))
+	return errors.Join(errs...)
+}
+
+// more makes a list of columns, if there are any.
+func more[T any](is *[]T, was []T, columns []column) (err error) {
+	if columns != nil {
+		*is, err = longRows(was, columns)
+	}
+	return err
+}
+
 // parse makes a round of a line and of the round before it, which stays as it is; nil: that could not be read.
 func parse(text []byte, before *node.Round) (node.Round, error) {
 	var l line
 	if err := json.Unmarshal(text, &l); err != nil {
-		return node.Round{}, err
+		return node.Round{}, fmt.Errorf("no round of a journal, or one cut short: %w", err)
 	}
 	r := l.Round
-	if !l.GoesOn {
+	switch {
+	case l.Format > textFormat:
+		return node.Round{}, fmt.Errorf("no round of a journal: text in format %d", l.Format)
+	case r.Node.Now.IsZero() || slices.Contains(r.Node.Pods, nil):
+		return node.Round{}, errors.New("no round of a journal: it has no time, or a pod that is null")
+	case !l.GoesOn:
 		return r, nil
-	}
-	if before == nil {
-		return node.Round{}, errNoBase
+	case before == nil:
+		return node.Round{}, ErrNoBase
 	}
 	r.Node.Pods = pods.complete(before.Node.Pods, r.Node.Pods, l.Gone.Pods)
 	r.Node.Owned = owned.complete(before.Node.Owned, r.Node.Owned, l.Gone.Owned)
@@ -88,6 +165,9 @@ func parse(text []byte, before *node.Round) (node.Round, error) {
 			return node.Round{}, fmt.Errorf("%d columns of samples are gone, of %d", l.Gone.Columns, len(was.Columns))
 		}
 		now.Columns = slices.Concat(was.Columns[l.Gone.Columns:], now.Columns)
+	}
+	if err := completeRows(&r, before, &l.Rows); err != nil {
+		return node.Round{}, err
 	}
 	groups := map[string]model.PodGroup{}
 	maps.Copy(groups, before.Node.Tree.Pods)
@@ -137,25 +217,35 @@ var (
 	}
 )
 
-// shorten returns what of a list is not as it was, and what of the old one is gone.
+// shorten returns the elements of a list that are not as they were, and the names that the old list had alone. Several
+// elements can have one name, such as a pod and another that claims to be its mirror. If one of them differs, all do.
 func (l *list[T, K]) shorten(was, is []T) (differ []T, gone []K) {
-	for _, t := range is {
-		name := l.name(t)
+	for len(is) > 0 {
+		name, n, before := l.name(is[0]), l.run(is), 0
 		for len(was) > 0 && l.compare(l.name(was[0]), name) < 0 {
 			gone, was = append(gone, l.name(was[0])), was[1:]
 		}
 		if len(was) > 0 && l.compare(l.name(was[0]), name) == 0 {
-			old := was[0]
-			if was = was[1:]; l.same(old, t) {
-				continue
-			}
+			before = l.run(was)
 		}
-		differ = append(differ, t)
+		if !slices.EqualFunc(was[:before], is[:n], l.same) {
+			differ = append(differ, is[:n]...)
+		}
+		was, is = was[before:], is[n:]
 	}
 	for _, t := range was {
 		gone = append(gone, l.name(t))
 	}
 	return differ, gone
+}
+
+// run returns how many elements at the beginning of a list have one name. The list must not be empty.
+func (l *list[T, K]) run(of []T) int {
+	n := 1
+	for n < len(of) && l.compare(l.name(of[n]), l.name(of[0])) == 0 {
+		n++
+	}
+	return n
 }
 
 // complete returns the list that was shortened.
@@ -167,7 +257,7 @@ func (l *list[T, K]) complete(was, differ []T, gone []K) []T {
 			all = append(all, t)
 		}
 	}
-	slices.SortFunc(all, func(a, b T) int { return l.compare(l.name(a), l.name(b)) })
+	slices.SortStableFunc(all, func(a, b T) int { return l.compare(l.name(a), l.name(b)) })
 	return all
 }
 

@@ -10,8 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/decide/node/harm"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -19,6 +21,7 @@ import (
 func next(r *rand.Rand, was *node.Round) *node.Round {
 	is := *was
 	is.Node.Capacity.CPU++
+	is.Node.Now = time.Unix(is.Node.Capacity.CPU, 0)
 	some := func() bool { return r.IntN(4) == 0 }
 	file := func() model.File {
 		return model.File{Dir: fmt.Sprintf("kubepods/pod%d", r.IntN(20)), Knob: model.Knobs()[r.IntN(4)]}
@@ -27,9 +30,36 @@ func next(r *rand.Rand, was *node.Round) *node.Round {
 		is.Node.Pods = slices.DeleteFunc(slices.Clone(is.Node.Pods), func(*model.Pod) bool { return some() })
 		for range r.IntN(4) {
 			pod := &model.Pod{UID: fmt.Sprint(r.IntN(20)), RequestMilli: r.Int64N(9)}
-			is.Node.Pods = append(slices.DeleteFunc(is.Node.Pods, func(p *model.Pod) bool { return p.UID == pod.UID }), pod)
+			if !some() { // else it claims to be another pod
+				is.Node.Pods = slices.DeleteFunc(is.Node.Pods, func(p *model.Pod) bool { return p.UID == pod.UID })
+			}
+			is.Node.Pods = append(is.Node.Pods, pod)
 		}
-		slices.SortFunc(is.Node.Pods, func(a, b *model.Pod) int { return pods.compare(a.UID, b.UID) })
+		slices.SortStableFunc(is.Node.Pods, func(a, b *model.Pod) int { return pods.compare(a.UID, b.UID) })
+	}
+	loads, waits := &model.Load{Clock: time.Duration(r.Int64())}, slices.Clone(is.Node.Waits)
+	if is.Node.Load != nil {
+		loads.Pods = slices.Clone(is.Node.Load.Pods)
+	}
+	if len(loads.Pods) == 0 || some() {
+		loads.Pods, waits = nil, nil
+		for range r.IntN(15) {
+			uid := fmt.Sprint(r.IntN(1000))
+			loads.Pods, waits = append(loads.Pods, model.PodUsage{UID: uid}), append(waits, model.PodWait{UID: uid})
+		}
+	}
+	for i := range loads.Pods {
+		u := &loads.Pods[i]
+		u.CPU.At, u.CPU.Milli, u.Pressure.IO.Full = loads.Clock, r.Int64N(1+r.Int64N(900)), r.Int64()-r.Int64()
+		u.New = r.IntN(90) == 0
+		waits[i].Waited += time.Duration(r.IntN(2))
+	}
+	is.Node.Load, is.Node.Waits = loads, waits
+	is.State.Harm.Baselines = slices.Clone(is.State.Harm.Baselines)
+	if b := is.State.Harm.Baselines; len(b) > 0 && some() {
+		b[r.IntN(len(b))].Bins[r.IntN(3)].Mean = r.Int64()
+	} else if some() {
+		is.State.Harm.Baselines = append(b, harm.Baseline{Key: fmt.Sprint(len(b))})
 	}
 	if some() {
 		is.Node.Tree.Pods = maps.Clone(is.Node.Tree.Pods)
@@ -80,20 +110,24 @@ func text(t *testing.T, r *node.Round) string {
 }
 
 // TestGoesOn: what is read is what was written, through turns of the files, restarts and lines that were cut short,
-// after which no round is made of what it did not go on from.
+// after which no round is made of what it did not go on from. Like an agent's, each measurement is where the last was.
 func TestGoesOn(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		dir, round, texts := t.TempDir(), &node.Round{}, map[int64]string{}
 		j, err := Open(dir, 2_000_000)
 		if err != nil {
 			t.Fatal(err)
 		}
-		cut := 0
+		cut, load, waits := 0, model.Load{}, []model.PodWait{}
 		for range 600 {
 			round = next(r, round)
 			texts[round.Node.Capacity.CPU] = text(t, round)
-			if err := j.Append(round); err != nil {
+			load.Clock, load.Pods = round.Node.Load.Clock, append(load.Pods[:0], round.Node.Load.Pods...)
+			waits = append(waits[:0], round.Node.Waits...)
+			measured := *round
+			measured.Node.Load, measured.Node.Waits = &load, waits
+			if err := j.Append(&measured); err != nil {
 				t.Fatal(err)
 			}
 			if r.IntN(150) > 0 {
@@ -132,7 +166,7 @@ func TestShort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	round := &node.Round{}
+	round := &node.Round{Node: model.Node{Now: time.Unix(1, 0)}}
 	round.Node.Tree.Pods = map[string]model.PodGroup{}
 	for i := range 110 {
 		uid := fmt.Sprintf("%03d", i)

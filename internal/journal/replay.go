@@ -14,15 +14,18 @@ import (
 
 // Difference is a field in which a replayed plan differs from the recorded one.
 type Difference struct {
-	Field    string // its path in the plan, such as Settings[kubepods/burstable cpu.shares].Value
-	Recorded string // in JSON; "": the recorded plan lacks it
-	Replayed string // in JSON; "": the replayed plan lacks it
+	Field    string `json:"field"`    // its path in the plan, such as Settings[kubepods/burstable cpu.shares].Value
+	Recorded string `json:"recorded"` // in JSON; "": the recorded plan lacks it
+	Replayed string `json:"replayed"` // in JSON; "": the replayed plan lacks it
 }
 
 // Replay decides a round again from its recorded input, and returns in which fields the plan differs; none if it
-// agrees.
+// agrees. A version that cannot decide the round at all differs in everything: the field is then [WholePlan].
 func Replay(r *node.Round) ([]Difference, error) {
-	plan, _ := node.Decide(r.Node, r.Policy, r.State)
+	plan, crash := decide(r)
+	if crash != "" {
+		return []Difference{{Field: WholePlan, Recorded: "a plan", Replayed: crash}}, nil
+	}
 	recorded, err := tree(&r.Plan)
 	if err != nil {
 		return nil, fmt.Errorf("the recorded plan: %w", err)
@@ -34,6 +37,21 @@ func Replay(r *node.Round) ([]Difference, error) {
 	var all []Difference
 	compare("", recorded, replayed, &all)
 	return all, nil
+}
+
+// WholePlan is the field of a [Difference] between a plan and none.
+const WholePlan = "the plan"
+
+// decide decides a round again. A journal of another version, or a damaged one, can have an input that no agent would
+// observe, so a crash is a result like any other.
+func decide(r *node.Round) (plan model.Plan, crash string) {
+	defer func() {
+		if why := recover(); why != nil {
+			crash = fmt.Sprintf("none: this version crashes on the round: %v", why)
+		}
+	}()
+	plan, _ = node.Decide(r.Node, r.Policy, r.State)
+	return plan, ""
 }
 
 // tree returns a plan as encoding/json decodes it, so that both plans went through the same encoding.

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -60,5 +61,16 @@ func TestReplay(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestReplayCrash checks that an input on which decisions crash is a difference, and ends nothing.
+func TestReplayCrash(t *testing.T) {
+	r := decided()
+	r.Node.Pods = append(r.Node.Pods, nil)
+	got, err := Replay(r)
+	if err != nil || len(got) != 1 || got[0].Field != WholePlan ||
+		!strings.HasPrefix(got[0].Replayed, "none: this version crashes on the round: ") {
+		t.Errorf("%+v, %v", got, err)
 	}
 }

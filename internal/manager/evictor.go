@@ -65,8 +65,9 @@ type evictor struct {
 	state     evictbudget.State
 	published map[string]string // by node: the pod and outcome that were published last
 
-	mu   sync.Mutex
-	done map[evictbudget.Verdict]uint64
+	mu     sync.Mutex
+	done   map[evictbudget.Verdict]uint64
+	drains map[string]string // by node: UID of the worker that its pool drains
 }
 
 func newEvictor(cfg *Config, f *fleet, p *policies) *evictor {
@@ -74,7 +75,7 @@ func newEvictor(cfg *Config, f *fleet, p *policies) *evictor {
 		core: cfg.Client.CoreV1().RESTClient(), custom: cfg.Custom, fleet: f, policies: p, settings: cfg.Evict,
 		identity: cfg.Identity, log: cfg.Log,
 		ledger:    &ledger{core: cfg.Client.CoreV1().RESTClient(), namespace: cfg.Namespace},
-		published: map[string]string{}, done: map[evictbudget.Verdict]uint64{},
+		published: map[string]string{}, done: map[evictbudget.Verdict]uint64{}, drains: map[string]string{},
 	}
 }
 
@@ -98,10 +99,16 @@ func (e *evictor) round(ctx context.Context, clock func() time.Duration, governe
 	}
 	var decisions []evictbudget.Decision
 	decisions, e.state = evictbudget.Round(at, requests, e.settings, e.state)
+	e.keep(byNode)
 	for _, d := range decisions {
 		if ctx.Err() != nil {
 			return
 		}
+		if d.New && !e.record(ctx, clock()) {
+			d.Verdict = evictbudget.Unrecorded
+			e.state = evictbudget.Note(clock(), []evictbudget.Outcome{{UID: d.UID, Why: d.Verdict}}, e.state)
+		}
+		e.grant(&d)
 		if d.Verdict == evictbudget.Evict {
 			if d.Verdict = evictbudget.Late; clock()-at <= longRound {
 				d.Verdict = evictbudget.Unrecorded
@@ -117,6 +124,31 @@ func (e *evictor) round(ctx context.Context, clock func() time.Duration, governe
 		}
 		e.publish(ctx, &d, byNode[d.Node])
 	}
+}
+
+// keep forgets granted workers whose nodes no longer request their eviction.
+func (e *evictor) keep(requested map[string]request) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	maps.DeleteFunc(e.drains, func(node, uid string) bool { return requested[node].uid != uid })
+}
+
+// grant notes whether the pool of a worker may drain it.
+func (e *evictor) grant(d *evictbudget.Decision) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if d.Verdict == evictbudget.Drains {
+		e.drains[d.Node] = d.UID
+	} else {
+		delete(e.drains, d.Node)
+	}
+}
+
+// draining returns the UIDs of workers whose eviction was granted, by node.
+func (e *evictor) draining() map[string]string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return maps.Clone(e.drains)
 }
 
 // resume continues with the evictions that the last leader recorded.
@@ -206,7 +238,7 @@ func (e *evictor) look(ctx context.Context, r request, governing string) evictbu
 	}
 	return evictbudget.Pod{
 		Known: true, UID: string(p.UID), Node: p.Spec.NodeName, Owner: pod.Owner,
-		Batch: pod.Class == model.ClassBE && !pod.Ended, Leaving: pod.Leaving, Kept: kept,
+		Batch: pod.Class == model.ClassBE && !pod.Ended, Leaving: pod.Leaving, Kept: kept, Worker: pod.Pool != "",
 	}
 }
 
@@ -280,6 +312,7 @@ func (e *evictor) publish(ctx context.Context, d *evictbudget.Decision, r reques
 // sentences are the messages of outcomes.
 var sentences = map[evictbudget.Verdict]string{
 	evictbudget.Evict:      "was evicted",
+	evictbudget.Drains:     "is a worker that its pool drains: its containers end first, and then the pod",
 	evictbudget.Leaving:    "leaves already",
 	evictbudget.Gone:       "is gone",
 	evictbudget.NotSeen:    "was requested before this manager started; it counts once the node renews it",
@@ -320,6 +353,7 @@ func (e *evictor) condition(ctx context.Context, d *evictbudget.Decision, r requ
 const (
 	reasonEvicted = "Evicted"
 	reasonWaits   = "EvictionWaits"
+	reasonDrains  = "WorkerDrains"
 )
 
 // event returns the event for the owner of a pod; "": none.
@@ -328,6 +362,9 @@ func (e *evictor) event(d *evictbudget.Decision, r request) (reason, message str
 	case evictbudget.Evict:
 		return reasonEvicted,
 			fmt.Sprintf("Node %s requested the eviction of this batch pod: %s %s", d.Node, r.reason, r.message)
+	case evictbudget.Drains:
+		return reasonDrains, fmt.Sprintf("Node %s requested the eviction of this worker: %s %s; its pool ends containers, "+
+			"and then the pod", d.Node, r.reason, r.message)
 	case evictbudget.Waits:
 		return reasonWaits, fmt.Sprintf("Node %s requests the eviction of this batch pod (%s), and a PodDisruptionBudget "+
 			"keeps "+

@@ -204,6 +204,39 @@ func TestEvict(t *testing.T) {
 	}
 }
 
+// TestWorker: a worker is left to its pool, which is told only of what was granted, and its eviction counts once.
+func TestWorker(t *testing.T) {
+	w := newEvictions(t)
+	w.pod.Labels[v1alpha1.LabelPool] = "night"
+	for range 5 {
+		w.round(anUID)
+	}
+	if len(w.asked) != 0 || w.draining()["a"] != anUID || fmt.Sprint(w.said) != "[PoolDrains]" || len(w.events) != 1 ||
+		w.events[0].Reason != reasonDrains || len(w.state.Counting(w.at)) != 1 ||
+		!strings.Contains(w.record.Data[ledgerKey], anUID) {
+		t.Errorf("evicted %+v, draining %v, said %v, told %+v, recorded %v", w.asked, w.draining(), w.said, w.events,
+			w.record.Data)
+	}
+	nodes := w.fleet.forPools(w.draining())
+	if nodes["a"].Evict != anUID {
+		t.Errorf("the pool is told %q", nodes["a"].Evict)
+	}
+	if w.round(""); len(w.draining()) != 0 {
+		t.Errorf("nobody requests it any more: %v", w.draining())
+	}
+	w.at += 5 * time.Minute
+	w.round("")
+	if w.round(anUID); len(w.asked) != 1 {
+		t.Errorf("five minutes after the grant it is evicted like others, but it was %d times", len(w.asked))
+	}
+
+	w = newEvictions(t)
+	w.pod.Labels[v1alpha1.LabelPool], w.lost = "night", true
+	if w.round(anUID); len(w.draining()) != 0 || w.counts()[evictbudget.Unrecorded] != 1 {
+		t.Errorf("it was granted without a record: %v, %v", w.draining(), w.counts())
+	}
+}
+
 // TestEvictsNobodyElse: what an agent says of a pod is not believed.
 func TestEvictsNobodyElse(t *testing.T) {
 	for want, change := range map[evictbudget.Verdict]func(p *corev1.Pod){

@@ -65,6 +65,7 @@ type report struct {
 	evict      request      // the requested eviction; zero: none
 	batch      model.Amount // offered in the tier batch
 	bound      model.Amount // requested in it
+	usable     model.Amount // by batch of all tiers, beyond its requests
 }
 
 func newFleet() *fleet {
@@ -113,18 +114,20 @@ func reportOf(r *v1alpha1.NodeReport) report {
 	offers := func(r *v1alpha1.ResourceReport) bool {
 		return r != nil && (!r.Offer.Batch.IsZero() || !r.Offer.Mid.IsZero())
 	}
-	var batch, bound model.Amount
-	if s.CPU != nil {
-		batch.CPU, bound.CPU = s.CPU.Offer.Batch.MilliValue(), s.CPU.Bound.Batch.MilliValue()
+	var batch, bound, usable model.Amount
+	if c := s.CPU; c != nil {
+		batch.CPU, bound.CPU = c.Offer.Batch.MilliValue(), c.Bound.Batch.MilliValue()
+		usable.CPU = c.Allowance.MilliValue() - bound.CPU - c.Bound.Mid.MilliValue()
 	}
-	if s.Memory != nil {
-		batch.Memory, bound.Memory = s.Memory.Offer.Batch.Value(), s.Memory.Bound.Batch.Value()
+	if m := s.Memory; m != nil {
+		batch.Memory, bound.Memory = m.Offer.Batch.Value(), m.Bound.Batch.Value()
+		usable.Memory = m.Allowance.Value() - bound.Memory - m.Bound.Mid.Value()
 	}
 	return report{
 		uid: string(r.UID), policy: s.Policy, generation: s.PolicyGeneration, mode: s.Mode,
 		offering:  s.Selling != string(model.SellClosed) && s.Hot == "" && (offers(s.CPU) || offers(s.Memory)),
 		withdrawn: meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionWithdrawn),
-		evict:     requestOf(r), batch: batch, bound: bound,
+		evict:     requestOf(r), batch: batch, bound: bound, usable: usable,
 	}
 }
 
@@ -183,18 +186,18 @@ func (f *fleet) observe() []nodehealth.Node {
 	return all
 }
 
-// forPools returns the nodes as the pool controller needs them.
-func (f *fleet) forPools() map[string]pools.Node {
+// forPools returns the nodes as the pool controller needs them. drains has the workers that are to leave, by node.
+func (f *fleet) forPools(drains map[string]string) map[string]pools.Node {
 	reports, _ := f.reports.All()
 	all := map[string]pools.Node{}
 	f.nodes.Each(func(name string, n node) {
 		r := reports[name]
 		all[name] = pools.Node{
 			Node: pool.Node{
-				Cordoned: n.cordoned, Taints: n.taints, Offer: r.batch, Bound: r.bound,
+				Cordoned: n.cordoned, Taints: n.taints, Offer: r.batch, Bound: r.bound, Usable: r.usable,
 				Selling: r.mode == string(model.ModeEnforce) && r.offering && !r.withdrawn,
 			},
-			Labels: n.labels, Evict: r.evict.uid,
+			Labels: n.labels, Evict: drains[name],
 		}
 	})
 	return all

@@ -62,7 +62,9 @@ func newLeader(cfg *Config, p *policies, namespaces *table.Table[map[string]stri
 	o := cfg.Pools
 	o.Core, o.Policy, o.Custom = l.core, cfg.Client.PolicyV1().RESTClient(), cfg.Custom
 	o.Identity, o.Log = cfg.Identity, cfg.Log
-	o.Nodes = func() (map[string]pools.Node, bool) { return l.fleet.forPools(), l.known(time.Now()) }
+	o.Nodes = func() (map[string]pools.Node, bool) {
+		return l.fleet.forPools(l.evictor.draining()), l.known(time.Now())
+	}
 	o.Batch = func(pod *corev1.Pod) *corev1.Pod {
 		batch, _ := p.rules.Load().Mutate(pod, nil)
 		return batch

@@ -1,16 +1,11 @@
 package manager
 
 import (
-	"cmp"
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
-
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/manager/admit"
@@ -77,51 +72,15 @@ func (p *policies) usable() ([]model.ClusterPolicy, uint64) {
 	return all, version
 }
 
-// compile turns the policies into the webhook's rules. Only policies in mode Enforce apply to new pods.
-//
-// Pods get Koordinator's names if a policy sells under them and none under ours. It is one choice for all pods: the
-// node of a new pod is unknown, and the second call for the same pod must write the same names.
+// compile turns the policies into the webhook's rules.
 func (p *policies) compile() {
 	rows, _ := p.All()
-	rules := &admit.Rules{}
-	ours, theirs := false, false
-	for _, name := range slices.Sorted(maps.Keys(rows)) {
-		row := rows[name]
-		if !row.usable || row.parsed.Policy.Mode != model.ModeEnforce {
-			continue
-		}
-		if row.parsed.Policy.CPU.Method != "" || row.parsed.Policy.Memory.Method != "" {
-			ours = ours || !row.parsed.Policy.Koordinator
-			theirs = theirs || row.parsed.Policy.Koordinator
-		}
-		for _, rule := range row.batch {
-			rules.Pods = append(rules.Pods, admit.Rule{
-				Policy: name, Priority: row.parsed.Priority,
-				Selector: selector(rule.Selector), Namespaces: selector(rule.Namespaces),
-				Percent: rule.Percent, Tier: rule.Tier,
-			})
+	var sources []admit.Source
+	for _, row := range rows {
+		if row.usable {
+			sources = append(sources, admit.Source{Policy: row.parsed, Pods: row.batch})
 		}
 	}
-	rules.Koordinator = theirs && !ours
-	slices.SortStableFunc(rules.Pods, func(a, b admit.Rule) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), strings.Compare(a.Policy, b.Policy))
-	})
-	p.rules.Store(rules)
-}
-
-// selector converts a selector, whose operators are those of Kubernetes. An invalid one selects nothing.
-func selector(from model.Selector) labels.Selector {
-	operators := map[model.SelectorOp]selection.Operator{
-		model.In: selection.In, model.NotIn: selection.NotIn, model.Exists: selection.Exists,
-		model.DoesNotExist: selection.DoesNotExist,
-	}
-	to := labels.NewSelector()
-	for _, r := range from {
-		requirement, err := labels.NewRequirement(r.Key, operators[r.Op], r.Values)
-		if err != nil {
-			return labels.Nothing()
-		}
-		to = to.Add(*requirement)
-	}
-	return to
+	rules := admit.Compile(sources)
+	p.rules.Store(&rules)
 }

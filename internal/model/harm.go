@@ -22,6 +22,9 @@ type Harm struct {
 	Deep   bool       // a signal that weights cannot hold off shows harm: batch may get less than arithmetic leaves
 	Blind  string     // UID of a pod that uses CPU and has no recent signal; "": there is none
 	Held   int64      `json:",omitempty"` // part of Milli that batch was pushed back for already: it gets no more meanwhile
+	// Keeps is the part of what batch uses, in thousandths, that it keeps at most, because harm by a figure does not
+	// follow CPU; 0: no figure says so.
+	Keeps int64 `json:",omitempty"`
 	// Figures of services that are not known, and why; each reason names the pod.
 	Unknown []Reason `json:",omitempty"`
 	Doubted bool     `json:",omitempty"` // a figure was not known within the last minute

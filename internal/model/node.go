@@ -272,6 +272,7 @@ type PodAnnotations struct {
 	CPUs        CPUMode      // "": none
 	Placement   CPUPlacement // "": none
 	CPUsOfClass bool         // CPUs follows from the pod's class, not from an annotation
+	Hint        CPUSet       `json:",omitzero"` // CPUs to choose, if the pod can have them; empty: none
 	LocalMemory bool         // memory only from the NUMA nodes of its CPUs, from the start of its containers
 	Evict       EvictPreference
 	BadCPUs     Reason   // why its CPU annotations cannot be used; zero: they can, or there are none

@@ -168,6 +168,10 @@ type Plan struct {
 	Next         time.Time     // when the result could change although only time passes; zero: never
 }
 
+// ReportMaxAge is the age from which on readers do not trust a node's report, because its agent is silent. Agents write
+// a report again before that, even if nothing has changed.
+const ReportMaxAge = 30 * time.Minute
+
 // Reclaim requests that the kernel reclaims memory from one batch pod, before memory for others runs short.
 type Reclaim struct {
 	UID    string
@@ -218,10 +222,26 @@ type OwnCPUs struct {
 	Memory    CPUSet `json:",omitzero"` // NUMA nodes for its memory; empty: any
 }
 
+// CPURoom is what a node has for pods that will request their own CPUs.
+type CPURoom struct {
+	Free      CPUSet    // CPUs that such a pod can get: neither reserved nor another pod's own
+	Exclusive int       // how many of them can become exclusive: one CPU of the node stays shared
+	Topology  *Topology `json:"-"` // of the node; it is in [Node] too
+}
+
 // Notice is a message about a pod or, with an empty UID, about the node.
 type Notice struct {
 	UID       string // of the pod
 	Namespace string
 	Name      string
 	Reason    Reason
+}
+
+// FileStatus is the content of a file of the plan, for explanations.
+type FileStatus struct {
+	Setting
+	Exists bool
+	Is     Value
+	Was    Value // the newest value of another writer
+	Owned  bool  // Was is on record
 }

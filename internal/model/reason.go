@@ -68,6 +68,7 @@ const (
 	CPUsUnknown      Code = "CPUsUnknown"      // the CPUs available on this node are not known
 	CPUsUnsupported  Code = "CPUsUnsupported"  // this node has no cpuset controller
 	CPUsMoveLater    Code = "CPUsMoveLater"    // too many running pods changed CPUs within a minute
+	CPUsHintUnused   Code = "CPUsHintUnused"   // the CPUs of the hint could not be given, so others were chosen
 	CPUsConfined     Code = "CPUsConfined"     // a parent cgroup of another owner allows other CPUs only
 	MemoryTooLarge   Code = "MemoryTooLarge"   // the memory limit exceeds the NUMA nodes of the CPUs
 )
@@ -87,6 +88,7 @@ const (
 // Reasons for the size of the offer.
 const (
 	SoldPredicted  Code = "SoldPredicted"  // room under the waterline next to the predicted peak
+	SoldLearning   Code = "SoldLearning"   // less than a day was measured: room next to a first estimate of the peak
 	SoldRealtime   Code = "SoldRealtime"   // room under the waterline next to the current usage
 	SoldStatic     Code = "SoldStatic"     // the policy's fraction of the capacity, available or not
 	NotSold        Code = "NotSold"        // the policy sells nothing
@@ -145,21 +147,37 @@ const (
 	BatchStarved    Code = "BatchStarved"    // the pod wants CPU, and had hardly any of its request for minutes
 )
 
+// Reasons why the guard beside a NodeManager tells a container to leave, and what it waits for.
+const (
+	ExecutorDecommissioned Code = "ExecutorDecommissioned" // the deadline runs: the executor moves its data and leaves
+	DeadlineMissed         Code = "DeadlineMissed"         // containers exceed the allowance after the deadline
+	MemoryAtHardMark       Code = "MemoryAtHardMark"       // the kernel would kill next: memory is at its limit
+	TermIgnored            Code = "TermIgnored"            // the container was told to end, and stays
+	DeadlineRuns           Code = "DeadlineRuns"           // containers have until the deadline to leave
+	RMKillsFirst           Code = "RMKillsFirst"           // after the deadline, the ResourceManager has the first turn
+	ShedSettles            Code = "ShedSettles"            // the last signal must have its effect, and be measured
+	KillBudgetSpent        Code = "KillBudgetSpent"        // enough containers were ended within the last minute
+	ReadingsOld            Code = "ReadingsOld"            // old readings end no container
+	NoneToShed             Code = "NoneToShed"             // too much is in use, and no container may be ended now
+)
+
 // Unit is the unit of an operand.
 type Unit string
 
 // The units that operands carry.
 const (
-	UnitShares   Unit = "shares"
-	UnitMilli    Unit = "mCPU"
-	UnitTimes    Unit = "x/1000" // a factor in thousandths
-	UnitPermille Unit = "/1000"
-	UnitCPUs     Unit = "CPUs"
-	UnitPods     Unit = "pods"
-	UnitBytes    Unit = "B"
-	UnitSeconds  Unit = "s"
-	UnitPart     Unit = "%"
-	UnitFigure   Unit = "/1000000" // a figure of a service, in millionths of its own unit
+	UnitShares     Unit = "shares"
+	UnitMilli      Unit = "mCPU"
+	UnitTimes      Unit = "x/1000" // a factor in thousandths
+	UnitPermille   Unit = "/1000"
+	UnitCPUs       Unit = "CPUs"
+	UnitPods       Unit = "pods"
+	UnitBytes      Unit = "B"
+	UnitSeconds    Unit = "s"
+	UnitPart       Unit = "%"
+	UnitVCores     Unit = "vcores"
+	UnitContainers Unit = "containers"
+	UnitFigure     Unit = "/1000000" // a figure of a service, in millionths of its own unit
 )
 
 // Operand is one named number that a decision was computed from.

@@ -100,6 +100,16 @@ type Peak struct {
 	Margin  int64         // part of Value that makes up for past prediction errors
 	Missed  int64         // fraction of past predictions that usage exceeded, in thousandths
 	Checked int64         // number of quarter-hours that Missed was computed from
+	// Learning: less than a day was measured. Value is then the usage of the last hour with a larger margin, or follows
+	// from the requests if that is less.
+	Learning bool `json:",omitempty"`
+}
+
+// OtherDays is the highest use of online pods on other days, in so many hours from now on, in milli-cores or bytes. 0:
+// not known.
+type OtherDays struct {
+	FourHours  int64 `json:",omitempty"`
+	EightHours int64 `json:",omitempty"`
 }
 
 // Account is the balance of one resource of a node, in milli-cores or bytes. System, Daemons, Online, Protected,
@@ -168,17 +178,24 @@ func NodeResources() []NodeResource {
 	return all
 }
 
+// NodePressure is the part of the last minute in which some tasks of a node waited for each resource, in thousandths.
+type NodePressure struct{ CPU, Memory, IO int64 }
+
 // Report is the content of a node's NodeReport.
 type Report struct {
 	Policy      string // name of the policy that governs the node; "": none
 	Generation  int64  // of that policy
 	Mode        Mode
 	Selling     SellState
-	Slack       *Slack     `json:"-"` // nil: nothing was measured yet
-	Unsupported []Code     // features of the policy that the node's kernel does not support
-	Harm        HarmSignal // by which harm to online pods is known; "": it is not, or not searched
-	Hot         Code       // why nothing is sold although there may be an offer; "": the node is not hot
-	Evict       *Eviction  // batch pod that should leave the node; nil: none
-	Unrestored  int64      // files that Waterline wrote in mode Enforce and has still to restore in another mode
-	Write       bool       // it is to be written now
+	Slack       *Slack        `json:"-"`          // nil: nothing was measured yet
+	OtherCPU    OtherDays     `json:",omitzero"`  // CPU that online pods used on other days
+	OtherMemory OtherDays     `json:",omitzero"`  // memory, likewise
+	CPUs        *CPURoom      `json:",omitempty"` // nil: not known, or no pod may have its own CPUs
+	Unsupported []Code        // features of the policy that the node's kernel does not support
+	Harm        HarmSignal    // by which harm to online pods is known; "": it is not, or not searched
+	Hot         Code          // why nothing is sold although there may be an offer; "": the node is not hot
+	Evict       *Eviction     // batch pod that should leave the node; nil: none
+	Unrestored  int64         // files that Waterline wrote in mode Enforce and has still to restore in another mode
+	Pressure    *NodePressure `json:"-"` // nil: it is not known
+	Write       bool          // it is to be written now
 }

@@ -80,6 +80,34 @@ type Container struct {
 	ExecutionType ExecutionType
 }
 
+// Ended reports whether the state is one after the container's end.
+func (c *Container) Ended() bool {
+	switch c.State {
+	case "LOCALIZATION_FAILED", "EXITED_WITH_SUCCESS", "EXITED_WITH_FAILURE", "CONTAINER_CLEANEDUP_AFTER_KILL",
+		"CONTAINER_RESOURCES_CLEANINGUP", "DONE", "COMPLETE":
+		return true
+	}
+	return false
+}
+
+// Exit codes of containers that YARN ended (ContainerExitStatus of Hadoop 3.5.0).
+const (
+	ExitAborted          = -100 // its NodeManager was lost, or it was not needed any more
+	ExitPreempted        = -102
+	ExitVirtualMemory    = -103 // it exceeded its virtual memory
+	ExitMemory           = -104 // it exceeded its memory
+	ExitByMaster         = -105 // its application's master ended it
+	ExitByRM             = -106 // the ResourceManager ended it
+	ExitAfterApplication = -107 // its application has ended
+	ExitByScheduler      = -108 // the NodeManager needed room for guaranteed containers
+)
+
+// Wanted reports whether a container that has ended did so by itself without an error, or because its application
+// wanted it.
+func (c *Container) Wanted() bool {
+	return c.ExitCode == 0 || c.ExitCode == ExitByMaster || c.ExitCode == ExitAfterApplication
+}
+
 // Containers returns the containers of a NodeManager with this base address, such as http://nm1.example:8042.
 func (c *NM) Containers(ctx context.Context, base string) ([]Container, error) {
 	var answer struct {

@@ -12,8 +12,8 @@ flock -n 9 || { # levels that run side by side need the bed at the same time
 	flock 9
 }
 export CGO_ENABLED=0
-# Compilers with a larger heap need a quarter less CPU time, and here CPU time decides how long it takes.
-export GOGC=400 GOMEMLIMIT=3GiB
+# Compilers whose heap grows up to a limit need a quarter less CPU time, and here CPU time decides how long it takes.
+export GOGC=off GOMEMLIMIT=2GiB
 
 # once runs a command that makes a file, unless it has made the file before and the stamp is the same.
 once() { # STAMP FILE COMMAND...
@@ -78,10 +78,6 @@ build_coredns() (
 	go mod tidy # drops what the other plugins need
 	go build -ldflags '-s -w' -o "$bin/coredns" .
 )
-build_vmnode() {
-	echo "building the root file system of the node in a virtual machine: half a minute"
-	test/bed/vmnode/image.sh "$bin" "$bin/vmnode.img"
-}
 build_cni() {
 	GOBIN=$bin go install -ldflags '-s -w' \
 		github.com/containernetworking/plugins/plugins/{main/bridge,main/loopback,ipam/host-local}@$cni
@@ -96,14 +92,13 @@ once "cni-$cni" "$bin/bridge" build_cni
 once "runc-$runc" "$bin/runc-quadratic" build_runc
 once "coredns-$coredns" "$bin/coredns" build_coredns
 once "kubernetes-$kubernetes_stamp" out/bin/helm build_kubernetes
-mapfile -t rootfs < <(find test/bed/vmnode/rootfs -type f | sort)
-vmnode_stamp=$(echo "$kubernetes_stamp $containerd $cni $runc" |
-	cat - test/bed/vmnode/image.sh "${rootfs[@]}" | version)
-once "vmnode-$vmnode_stamp" "$bin/vmnode.img" build_vmnode
+# The scheduler with the plugins is linked in seconds once Kubernetes is compiled.
+go -C k8s build -o "$bin/" -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$kubernetes \
+	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36" ./cmd/waterline-scheduler
 go build -o "$bin/" ./test/bed/cmd/bed ./test/bed/vmnode/cmd/vmnode
 cp deploy/apiserver/* "$bin/"
 
-go build -o out/bin/image ./deploy/image
+go build -o out/bin/image ./deploy/cmd/image
 image() { out/bin/image "$@"; }
 busybox=$(command -v busybox)
 applets=$("$busybox" --list | grep -v '^busybox$' | sed 's|.*|/bin/&=busybox|' | paste -sd, -)
@@ -120,6 +115,10 @@ image -name waterline/agent:next -o "$images/agent-next.tar" -entrypoint /waterl
 	"$next/waterline-agent=/waterline-agent"
 image -name waterline/manager:dev -o "$images/manager.tar" -user 65532 -entrypoint /waterline-manager \
 	out/bin/waterline-manager=/waterline-manager
+image -name waterline/guard:dev -o "$images/guard.tar" -user 65532 -entrypoint /waterline-guard \
+	out/bin/waterline-guard=/waterline-guard
+image -name waterline/scheduler:dev -o "$images/scheduler.tar" -user 65532 -entrypoint /waterline-scheduler \
+	"$bin/waterline-scheduler=/waterline-scheduler"
 
 # lab transcode needs ffmpeg in a pod. Debian's ffmpeg is linked against some two hundred libraries and needs all of them:
 # 250 MB.

@@ -2,10 +2,11 @@
 # Installs the Debian or Ubuntu packages that the test bed needs and this machine lacks. Without root it prints their names.
 set -euo pipefail
 packages=(
-	busybox-static cpio e2fsprogs etcd-server ffmpeg gcc iproute2 krb5-admin-server krb5-kdc libc6-dev libseccomp-dev
-	maven mmdebstrap openjdk-17-jre-headless pkg-config prometheus python3-pip qemu-system-x86 redis-server runc
-	stress-ng
+	busybox-static chromium cpio e2fsprogs etcd-server ffmpeg fonts-dejavu-core gcc iproute2 krb5-admin-server krb5-kdc
+	libc6-dev libseccomp-dev maven memcached mmdebstrap openjdk-17-jre-headless pkg-config prometheus python3-pip
+	qemu-system-x86 qemu-user-static redis-server runc stress-ng
 )
+command -v npm >/dev/null || packages+=(npm) # packages of Node.js from elsewhere contain it
 missing=()
 for p in "${packages[@]}"; do
 	dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing+=("$p")
@@ -17,7 +18,7 @@ if [ "$(id -u)" != 0 ]; then
 fi
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
-# The services of etcd, Kerberos, Prometheus and Redis must not start here: the bed runs its own.
+# The services of etcd, Kerberos, memcached, Prometheus and Redis must not start here: the bed runs its own.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e $policy ]; then
 	printf '#!/bin/sh\nexit 101\n' >$policy

@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +22,10 @@ func TestAPIChart(t *testing.T) {
 	for _, values := range [][]string{
 		nil,
 		{"--set", "profile=cpu-share-syncer"},
+		{"--set", "profile=weights"},
+		{"--set", "profile=cpusets,policy.priority=7"},
+		{"--set", "profile=sell,policy.cpu.waterline=50%,policy.rollout.percent=10"},
+		{"--set", "profile=yarn,manager.pools.namespaces={default}"},
 		{"--set-json", `policy={"mode":"Disabled","weight":{"max":16384,` +
 			`"namespaces":[{"selector":{"matchLabels":{"team":"video"}},"max":262144}]},` +
 			`"podDefaults":[{"selector":{"matchLabels":{"app":"x"}},"cpuShare":10240}]}`,
@@ -29,7 +35,16 @@ func TestAPIChart(t *testing.T) {
 		{"--set", "paths.kubepods=kubepods.slice,agent.seLinuxType="},
 		{"--set", "paths.kubepods=kubelet/kubepods,paths.cgroupVersion=1,priorityQuota=false"},
 		{"--set", "manager.webhook.enabled=false"},
+		{"--set", "manager.webhook.koordinatorLabels=false"},
+		{"--set", "dashboard.enabled=true"},
+		{"--set", "dashboard.enabled=true,manager.webhook.enabled=false"},
 		{"--set", "manager.enabled=false,priorityClasses=false"},
+		{"--set", "manager.hostNetwork=true,agent.kubeletProxy=true,agent.metrics=full,manager.evictions.all=10",
+			"--set-json", `agent.affinity={}`, "--set-json", `manager.affinity={"nodeAffinity":{}}`,
+			"--set", "agent.priorityClassName=,manager.priorityClassName="},
+		{"--set", "scheduler.enabled=true"},
+		{"--set", "scheduler.enabled=true,scheduler.replicas=1,scheduler.name=default-scheduler," +
+			"scheduler.plugins.BatchFit=0,scheduler.args.WeightSpread.refuse=true"},
 	} {
 		rendered := helm(t, append([]string{"template", "waterline", "../../deploy/chart", "--namespace", "default",
 			"--kube-version", "v1.36.3"}, values...)...)
@@ -40,14 +55,55 @@ func TestAPIChart(t *testing.T) {
 		}
 	}
 	for _, bad := range [][]string{{"--set", "profile=other"}, {"--set", "policy.mode=on"}, {"--set", "nosuch=1"},
+		{"--set", "agent.metrics=some"}, {"--set", "manager.evictions.all=0"},
 		{"--set", "agent.syncPeriod=ten"}, {"--set", "paths.podResources=var"},
 		{"--set", "paths.kubepods=/kubepods"}, {"--set", "paths.kubepods=pods"}, {"--set", "paths.cgroupVersion=3"},
 		{"--set", "manager.replicas=0"}, {"--set", "manager.webhook.url=http://192.0.2.1"},
-		{"--set", "manager.webhook.timeoutSeconds=60"}} {
+		{"--set", "manager.webhook.timeoutSeconds=60"}, {"--set", "scheduler.plugins.Other=1"},
+		{"--set", "scheduler.args.Other.refuse=true"}, {"--set", "scheduler.replicas=0"},
+		{"--set", "image.registry=https://r.example"}, {"--set", "image.registry=r.example/a:1"}} {
 		c := exec.Command(filepath.Join(built, "bin/helm"),
 			append([]string{"template", "../../deploy/chart", "--kube-version", "v1.36.3"}, bad...)...)
 		if out, err := c.CombinedOutput(); err == nil {
 			t.Errorf("%v was accepted: %.200s", bad, out)
+		}
+	}
+}
+
+// TestAPIChartImages checks that the chart takes all images from one registry, with one tag.
+func TestAPIChartImages(t *testing.T) {
+	images := func(values string) []string {
+		rendered := helm(t, "template", "waterline", "../../deploy/chart", "--kube-version", "v1.36.3", "--set",
+			"scheduler.enabled=true,manager.pools.namespaces={yarn}"+values)
+		var all []string
+		named := regexp.MustCompile(`(?m)(?:image: |--guard-image=)"?([^"\s]+)"?$`)
+		for _, m := range named.FindAllStringSubmatch(rendered, -1) {
+			all = append(all, m[1])
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	for values, want := range map[string][]string{
+		",image.tag=v2": {"waterline/agent:v2", "waterline/guard:v2", "waterline/manager:v2", "waterline/scheduler:v2"},
+		",image.tag=v2,image.registry=r.example:5000/mirror/": {"r.example:5000/mirror/waterline/agent:v2",
+			"r.example:5000/mirror/waterline/guard:v2", "r.example:5000/mirror/waterline/manager:v2",
+			"r.example:5000/mirror/waterline/scheduler:v2"},
+		",image.tag=v2,image.registry=r.example,image.repository=a,manager.image.repository=b/m," +
+			"scheduler.image.repository=s,manager.pools.guard.image.repository=g": {
+			"r.example/a:v2", "r.example/b/m:v2", "r.example/g:v2", "r.example/s:v2",
+		},
+	} {
+		if d := cmp.Diff(want, images(values)); d != "" {
+			t.Errorf("images with %s (-want +got):\n%s", values, d)
+		}
+	}
+	var chart struct{ AppVersion string }
+	if err := yaml.Unmarshal([]byte(helm(t, "show", "chart", "../../deploy/chart")), &chart); err != nil {
+		t.Fatal(err)
+	}
+	for _, image := range images("") {
+		if !strings.HasSuffix(image, ":"+chart.AppVersion) {
+			t.Errorf("the tag of image %s is not the chart's appVersion, %q", image, chart.AppVersion)
 		}
 	}
 }

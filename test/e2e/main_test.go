@@ -25,15 +25,20 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
 	"github.com/waterline-io/waterline/test/bed/cluster"
+	"github.com/waterline-io/waterline/test/bed/trino"
 	"github.com/waterline-io/waterline/test/bed/vm"
 	hadoop "github.com/waterline-io/waterline/test/bed/yarn"
 )
 
 var on = flag.String("on", "host",
-	"what to run on: api (no node), yarn (no node, and a real ResourceManager), host, static (the host, CPU manager "+
-		"policy static), or vm (a second node, besides the host's)")
+	"what to run on: api (no node), apart (the same, and can be up beside it), yarn (no node, and a real "+
+		"ResourceManager), trino (no node, and a real coordinator), host, static (the host, CPU manager policy static), "+
+		"or vm (a second node, besides the host's)")
 
 var pair = flag.Bool("pair", false, "with -on=yarn: two ResourceManagers and ZooKeeper, for the tests TestPoolPair…")
+
+var programs = flag.String("bin", "bed/bin",
+	"directory of Kubernetes' programs below out/: bed/oldest/bin for the oldest supported version")
 
 // soak selects the full forms.
 var soak = os.Getenv("WATERLINE_SOAK") != ""
@@ -71,16 +76,24 @@ func run(m *testing.M) (int, error) {
 	// An emulated machine was seen to boot for minutes.
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	defer cancel()
-	o := cluster.Options{Bin: filepath.Join(built, "bed/bin"), Node: *on != "api" && *on != "yarn",
-		Static: *on == "static", Images: images, Leash: true}
+	nodeless := slices.Contains([]string{"api", "apart", "yarn", "trino"}, *on)
+	o := cluster.Options{Bin: filepath.Join(built, *programs), Node: !nodeless, Static: *on == "static", Images: images,
+		Leash: true}
 	if *on == "vm" {
 		if o.VM, err = vm.FetchKernel(ctx, filepath.Join(built, "vm/kernel")); err != nil {
 			return 0, err
 		}
 	}
+	if *on == "apart" {
+		dir := filepath.Join(built, "test/run-apart")
+		if inside, code, err := hadoop.Enter(dir, nil); !inside || err != nil {
+			return code, err
+		}
+		o.Dir = filepath.Join(dir, "api")
+	}
 	if *on == "yarn" {
 		with := hadoop.Options{
-			Lib: filepath.Join(built, "yarn/lib"), Dir: filepath.Join(built, "yarn/run"),
+			Lib: filepath.Join(built, "yarn/lib"), Dir: filepath.Join(built, "yarn/run-pools"),
 			Logs: filepath.Join(built, "test/log/yarn-pools"), HA: *pair,
 			// Masters of the queue with the default label run on fixed nodes.
 			Site: map[string]string{
@@ -103,6 +116,19 @@ func run(m *testing.M) (int, error) {
 		}
 		o.Dir = filepath.Join(with.Dir, "api")
 	}
+	if *on == "trino" {
+		with := trino.Options{
+			Out: filepath.Join(built, "trino"), Dir: filepath.Join(built, "trino/run-pools"),
+			Logs: filepath.Join(built, "test/log/trino-pools"), Heap: 768,
+		}
+		if inside, code, err := hadoop.Enter(with.Dir, nil); !inside || err != nil {
+			return code, err
+		}
+		if trinoBed, err = trino.Up(with); err != nil {
+			return 0, err
+		}
+		o.Dir = filepath.Join(with.Dir, "api")
+	}
 	if bed, err = cluster.Up(ctx, o); err != nil {
 		return 0, err
 	}
@@ -114,7 +140,15 @@ func run(m *testing.M) (int, error) {
 			return 0, errors.Join(err, bed.Down(context.Background()), errors.New(hadoopBed.LogTails()))
 		}
 	}
+	kept = filepath.Join(built, "test/journals", *on)
+	if err := os.RemoveAll(kept); err != nil {
+		return 0, errors.Join(err, bed.Down(context.Background()))
+	}
 	code := m.Run()
+	if err := replayKept(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		code = max(code, 1)
+	}
 	if code != 0 {
 		fmt.Fprintln(os.Stderr, bed.LogTails())
 		if hadoopBed != nil {
@@ -206,16 +240,6 @@ func startAPI(t testing.TB) {
 	control(t, "restart", "controller-manager")
 }
 
-// object reads an object of the API.
-func object[T any](t testing.TB, args ...string) T {
-	t.Helper()
-	var o T
-	if err := json.Unmarshal([]byte(kubectl(t, append([]string{"get", "-o", "json"}, args...)...)), &o); err != nil {
-		t.Fatal(err)
-	}
-	return o
-}
-
 // documents reads the objects in kubectl's output, one after the other.
 func documents[T any](t testing.TB, content []byte) []T {
 	t.Helper()
@@ -254,6 +278,7 @@ func program(name string, args ...string) (string, error) {
 func helm(t testing.TB, args ...string) string {
 	t.Helper()
 	c := exec.Command(filepath.Join(built, "bin/helm"), append(args, "--kubeconfig", bed.Kubeconfig())...)
+	c.Env = append(os.Environ(), "GOGC=off")
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
 	out, err := c.Output()
@@ -341,8 +366,20 @@ const (
 	ready    = "--timeout=4m"
 )
 
+// oneNode skips a test on the node of the virtual machine in short form, where this machine's node stands for both. The
+// emulated one takes many times as long.
+func oneNode(t *testing.T, why string) {
+	t.Helper()
+	if !bothNodes() {
+		t.Skipf("in short form, this machine's node stands for both: %s", why)
+	}
+}
+
+// bothNodes reports whether the selected node runs the tests that are alike on both nodes.
+func bothNodes() bool { return *on != "vm" || soak }
+
 // eventually waits until a condition holds. Each check takes CPU from the awaited action, most of all with kubectl, so
-// at least half of the time passes between checks.
+// at least three quarters of the time pass between checks.
 func eventually(t testing.TB, what string, holds func() (bool, string)) {
 	t.Helper()
 	var instead string
@@ -352,7 +389,7 @@ func eventually(t testing.TB, what string, holds func() (bool, string)) {
 		if ok, instead = holds(); ok {
 			return
 		}
-		time.Sleep(max(50*time.Millisecond, time.Since(looked)))
+		time.Sleep(max(50*time.Millisecond, 3*time.Since(looked)))
 	}
 	t.Fatalf("not within %s: %s; instead %s", mostWait, what, instead)
 }

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -32,6 +33,8 @@ type managed struct {
 	t      *testing.T
 	admin  user
 	config string // kubeconfig of the manager
+	// the manager; empty: this version's
+	program string
 
 	mu       sync.Mutex
 	kubelets map[string]bool // whose Leases are renewed
@@ -161,7 +164,7 @@ func (m *managed) patch(path, body string) {
 func (m *managed) manager(args ...string) *process {
 	m.t.Helper()
 	p := &process{t: m.t, log: &lockedBuffer{}, done: make(chan error, 1)}
-	p.cmd = exec.Command(filepath.Join(built, "bin/waterline-manager"),
+	p.cmd = exec.Command(cmp.Or(m.program, filepath.Join(built, "bin/waterline-manager")),
 		append([]string{"--kubeconfig", m.config, "--namespace", "waterline-system",
 			"--identity", fmt.Sprintf("test-%d", time.Now().UnixNano()), "--listen", managerAddress(), "--webhook",
 			webhookAddress(), "--webhook-names", bed.HostAddress(),

@@ -14,9 +14,7 @@ import (
 // TestNodeEvict lets a node without memory left for batch request the eviction of one of two pods, while there is no
 // manager and, in full form, for a while no API server. Then a manager evicts one. Neither pod obeys SIGTERM.
 func TestNodeEvict(t *testing.T) {
-	if *on == "vm" && !soak {
-		t.Skip("in short form, this machine's node stands for both: the agent and the manager are the same there")
-	}
+	oneNode(t, "the agent and the manager are the same there")
 	n := install(t, "--set", "manager.enabled=true,manager.webhook.enabled=false", "--set-json",
 		`manager.nodeSelector={"nowhere":"true"}`)
 	const grace = 5 * time.Second

@@ -14,6 +14,7 @@ import (
 // weight with which the online pod waits. The chart has its defaults: the agent finds the tasks of pods in containers
 // through the host's procfs.
 func TestNodeHarm(t *testing.T) {
+	oneNode(t, "level 3 pushes batch back on cgroup v2")
 	n := install(t, "--set-json", `policy={"mode": "Enforce", "priority": -1000, "cpu": {}, `+
 		`"weight": {"max": 262144, "bestEffort": "Promote"}}`)
 	const burn = "for i in 1 2 3 4 5 6 7 8; do sh -c 'while :; do :; done' & done; wait"

@@ -20,6 +20,7 @@ import (
 // The other readings are those of this test, from the cgroup files, and those of the kubelet, whose /metrics/resource
 // is the source of kubectl top.
 func TestNodeMeasure(t *testing.T) {
+	oneNode(t, "level 3 compares each reading of cgroup v2 with the kernel's")
 	// At most the whole machine: an emulated one needs more than half of it for its kubelet and its container runtime.
 	n := install(t, "--set-json",
 		`policy={"mode":"Enforce","priority":-1000,`+allowAll+`,"cpu":{"waterline":"100%","suppression":"None"}}`)

@@ -136,9 +136,6 @@ func (n *node) testOOMScore() {
 		{"score-little", "", "requests: {memory: 8Mi}", fmt.Sprint(kubelets / 2)},
 		{"score-batch", "BE", "requests: {memory: 8Mi}", "1000"},
 	}
-	if *on == "vm" && !soak {
-		cases = cases[:1] // each takes a quarter of a minute under emulation
-	}
 	for _, c := range cases {
 		got := ""
 		// Once, the agent may read of a pod only after the runtime made its container.
@@ -157,6 +154,7 @@ func (n *node) testOOMScore() {
 // instruction, leaves them there when it updates them, and reconnects after a restart. The agent must be connected, and
 // must set the OOM scores of containers.
 func TestNodeNRI(t *testing.T) {
+	oneNode(t, "the runtime is the same on both")
 	n := install(t)
 	if g, isGuest := n.machine.(guest); isGuest {
 		// A plugin on this machine cannot reach that runtime.

@@ -2,6 +2,8 @@ package e2e_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -56,6 +58,12 @@ spec: {mode: Enforce, priority: 10, nodeSelector: {matchLabels: {pool: web}}, cp
 	reports("m0", "web", generation, "2")
 	reports("m1", "web", generation, "0")
 	says("web", "2 selected, 2 governed, 2 enforcing, 1 offering", "True AllNodesFollow", "True SharedNodes")
+	shows(t, "status", "4 nodes: 1 behind, 1 offers, 1 offers nothing, 1 opted out",
+		"web      Enforce  Open     2         2")
+	shows(t, "top --once --sort offered", "m0    offers", "q quit\x00")
+	shows(t, "explain policy web", "1      yes       offers             m0", "1      no        PolicyNotSelected",
+		"PolicyNotSelected: the policy's nodeSelector does not select the node")
+	shows(t, "explain policy default -o yaml", "state: PolicyOutranked", "governed: false")
 
 	m.kubelet(false, "m0")
 	says("web", "2 selected, 2 governed, 1 enforcing, 0 offering", "False NodesWithdrawn 1 of 2", "")
@@ -65,6 +73,27 @@ spec: {mode: Enforce, priority: 10, nodeSelector: {matchLabels: {pool: web}}, cp
 	kubectl(t, "patch", "colocationpolicy", "web", "--type=merge", "-p", `{"spec":{"rollout":{"percent":0}}}`)
 	says("web", "2 selected, 0 governed, 0 enforcing, 0 offering", "True AllNodesFollow", "False NoOverlap")
 	says("default", "4 selected, 3 governed", "False NodesBehind 3 of 3", "False NoOverlap")
+	shows(t, "explain policy web", "2      no        PolicyNotRolledOut  m0 (percent=0% from=")
+	bundle := filepath.Join(t.TempDir(), "bundle.tar.gz")
+	shows(t, "support-bundle --node m0 --file "+bundle, "missing: nodes/m0/ port 9465: ")
+	if info, err := os.Stat(bundle); err != nil || info.Size() < 1000 {
+		t.Errorf("the bundle: %v", err)
+	}
+}
+
+// shows runs a command against the cluster, and checks that its output has texts, and none of those that end in a NUL.
+func shows(t testing.TB, command string, texts ...string) {
+	t.Helper()
+	out, err := program("waterline", append(strings.Fields(command), "--kubeconfig", bed.Kubeconfig())...)
+	if err != nil {
+		t.Errorf("waterline %s: %v: %s", command, err, out)
+	}
+	for _, text := range texts {
+		text, not := strings.CutSuffix(text, "\x00")
+		if strings.Contains(out, text) == not {
+			t.Errorf("waterline %s: %q is %v in\n%s", command, text, not, out)
+		}
+	}
 }
 
 // TestAPIPolicyRules checks that the API server refuses invalid rules for batch pods.

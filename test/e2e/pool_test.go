@@ -61,6 +61,19 @@ func (y *yard) active(t testing.TB, name string, n int32) v1alpha1.WorkerPool {
 	})
 }
 
+// explained checks what the command line says of a pool and of its first worker, which are active.
+func explained(t testing.TB, p *v1alpha1.WorkerPool) {
+	t.Helper()
+	if len(p.Status.Workers) == 0 {
+		t.Fatal("the pool has no workers")
+	}
+	w := &p.Status.Workers[0]
+	shows(t, "explain pool "+p.Name+" -n "+p.Namespace, "pool "+p.Namespace+"/"+p.Name+"  engine ",
+		fmt.Sprintf("workers wanted %d, active %d", p.Status.Wanted, p.Status.Active), w.Name, "Active: the worker takes")
+	shows(t, "explain worker "+w.Name+" -n "+p.Namespace,
+		"worker "+p.Namespace+"/"+w.Name+" of pool "+p.Name+" on node "+w.Node, "Active since ", "Active: the worker takes")
+}
+
 // offers waits until the ResourceManager shows a total of a host.
 func (p *yarnPool) offers(t testing.TB, host string, want fakerm.Size) {
 	t.Helper()
@@ -161,7 +174,7 @@ func (y *yard) testAgain(t *testing.T) {
 func (y *yard) testLife(t *testing.T) {
 	p := y.rm(t, "night", "elastic", quick, 60*time.Second, 30*time.Minute)
 	for i := range 3 {
-		y.offer(t, fmt.Sprintf("life-%d", i), "night", cpuMemory(9, 17))
+		y.offer(t, fmt.Sprintf("life-%d", i), "night", cpuMemory(9, 20))
 	}
 	y.offer(t, "life-2", "night", cpuMemory(1, 2)) // no room
 	stranger := &corev1.Pod{}
@@ -183,10 +196,12 @@ func (y *yard) testLife(t *testing.T) {
 		!strings.Contains(out, "AllActive") || !strings.Contains(out, "4Gi") {
 		t.Error(out)
 	}
+	explained(t, &shown)
 
 	t.Log("workers grow in steps, by what no pod of their node requests")
 	if status := y.request(http.MethodPatch, poolPath+"night",
-		`{"spec":{"size":{"ceiling":{"cpu":"8","memory":"16Gi"},"pause":"1s"},"drain":{"grace":"6s","timeout":"10s"}}}`,
+		`{"spec":{"size":{"ceiling":{"cpu":"8","memory":"16Gi"},"pause":"1s","follow":{"window":"0s"}},`+
+			`"drain":{"grace":"6s","timeout":"10s"}}}`,
 	); status != http.StatusOK {
 		t.Fatalf("status %d", status)
 	}
@@ -194,7 +209,7 @@ func (y *yard) testLife(t *testing.T) {
 	p.grace, p.drain = 6*time.Second, 10*time.Second
 	y.mu.Unlock()
 	first, second := poolHost("night", "life-0"), poolHost("night", "life-1")
-	p.offers(t, first, fakerm.Size{MemoryMiB: 16384, VCores: 8}) // 9 CPUs and 17 GiB, less 1.1 and 3, and the floor
+	p.offers(t, first, fakerm.Size{MemoryMiB: 16384, VCores: 8}) // 9 CPUs and 20 GiB, less 1.1 and 3
 	p.Ask("jobs", fakerm.Demand{Label: "elastic", Size: fakerm.Size{MemoryMiB: 2048, VCores: 1}, For: time.Hour,
 		PerNode: 6})
 	eventually(t, "it is busy", func() (bool, string) {
@@ -205,7 +220,7 @@ func (y *yard) testLife(t *testing.T) {
 	t.Log("a batch pod takes a part; then the offer falls")
 	y.others("life-1", cpuMemory(2, 4))
 	p.offers(t, second, fakerm.Size{MemoryMiB: 12288, VCores: 6})
-	y.offer(t, "life-0", "night", cpuMemory(5, 9))
+	y.offer(t, "life-0", "night", cpuMemory(5, 11))
 	p.offers(t, first, fakerm.Size{MemoryMiB: 8192, VCores: 4})
 	eventually(t, "two containers are killed at their deadline", func() (bool, string) {
 		n := p.Node(first)

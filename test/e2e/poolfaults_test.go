@@ -130,7 +130,8 @@ func (y *yard) testLoss(t *testing.T) {
 	p := y.rm(t, "loss", "elastic", quick, 5*time.Second, 10*time.Second)
 	y.offer(t, "loss-0", "loss", cpuMemory(9, 17))
 	y.create(t, specOf("loss", p.address,
-		`, size: {ceiling: {cpu: 4, memory: 8Gi}, step: {cpu: 4, memory: 8Gi}, pause: 1s}, drain: {grace: 5s, timeout: 10s}`))
+		`, size: {ceiling: {cpu: 4, memory: 8Gi}, step: {cpu: 4, memory: 8Gi}, pause: 1s, `+
+			`follow: {window: 0s}}, drain: {grace: 5s, timeout: 10s}`))
 	host, full := poolHost("loss", "loss-0"), fakerm.Size{MemoryMiB: 10240, VCores: 5}
 	y.active(t, "loss", 1)
 	t.Log("the ResourceManager accepts resizes, and does nothing")
@@ -211,7 +212,8 @@ func (y *yard) testWindow(t *testing.T) {
 	}
 	now := time.Now().UTC()
 	end := now.Add(30 * time.Second).Truncate(time.Minute).Add(time.Minute)
-	y.create(t, specOf("window", p.address, fmt.Sprintf(`, size: {ceiling: {cpu: 5, memory: 10Gi}, pause: 1s}, `+
+	y.create(t, specOf("window", p.address, fmt.Sprintf(`, `+
+		`size: {ceiling: {cpu: 5, memory: 10Gi}, pause: 1s, follow: {window: 0s}}, `+
 		`windows: [{name: w, start: "%s", end: "%s", timeZone: UTC, drainBefore: 20s}], `+
 		`ramp: {waves: 2, interval: 2s}, drain: {grace: 10s}`,
 		now.Add(-10*time.Minute).Format("15:04"), end.Format("15:04"))))

@@ -56,7 +56,8 @@ func TestAPIPoolFigures(t *testing.T) {
 	metrics := map[string]float64{"node_managers": float64(count), "seconds": over.Seconds()}
 	began := time.Now()
 	y.create(t, specOf("many", p.address,
-		`, size: {ceiling: {cpu: 16, memory: 32Gi}, step: {cpu: 2, memory: 4Gi}, pause: 1s}, drain: {grace: 10s}`))
+		`, size: {ceiling: {cpu: 16, memory: 32Gi}, step: {cpu: 2, memory: 4Gi}, pause: 1s, `+
+			`follow: {window: 0s}}, drain: {grace: 10s}`))
 	l.wait("all are active", func() bool { return y.poolOf(t, "many").Status.Active == int32(count) })
 	metrics["active_seconds"] = time.Since(began).Seconds()
 	most := func() (most int) {

@@ -65,13 +65,13 @@ func (h *harm) resize() {
 	if soak {
 		count = 200
 	}
-	h.sleepers(3, 256, 600*time.Second)
+	h.endless(hadoop.LabelQueue, hadoop.Label, 2)
 	h.containers(3)
 	var times []float64
 	for i := range count {
 		n, offer, want := i%len(h.nodes), cpuMemory(6, 6), full
 		if i/len(h.nodes)%2 == 0 { // a step less, which takes nothing from what runs
-			offer, want = cpuMemory(4, 4), yarn.Resource{MemoryMiB: 3072, VCores: 3}
+			offer, want = cpuMemory(3, 4), yarn.Resource{MemoryMiB: 3072, VCores: 2}
 		}
 		h.y.offer(h.t, h.nodes[n], h.name, offer)
 		times = append(times, h.followed(n, want).Seconds())
@@ -79,8 +79,12 @@ func (h *harm) resize() {
 	slices.Sort(times)
 	p50, p99 := times[len(times)/2], times[(len(times)*99-1)/100]
 	h.t.Logf("%d resizes: p50 %.2f heartbeats, p99 %.2f, at most %.2f", count, p50, p99, times[len(times)-1])
-	if p50 > 2 || p99 > 10 {
-		h.t.Errorf("the totals follow after %.2f heartbeats (p50) and %.2f (p99), want 2, and 10 on a busy machine", p50, p99)
+	most := 2.0
+	if !soak && benchFile == "" { // beside other levels, which let the manager wait for a CPU
+		most = 5
+	}
+	if p50 > most || p99 > 10 {
+		h.t.Errorf("the totals follow after %.2f heartbeats (p50) and %.2f (p99), want %v and 10", p50, p99, most)
 	}
 	h.figures(map[string]float64{"live_resizes": float64(count), "live_resize_heartbeats_p50": p50,
 		"live_resize_heartbeats": p99})
@@ -90,6 +94,7 @@ func (h *harm) resize() {
 		}
 	}
 	h.idle()
+	h.containers(0)
 	h.unharmed()
 }
 

@@ -29,7 +29,7 @@ func (y *yard) testHost(t *testing.T) {
 	y.offer(t, "host-0", "host", cpuMemory(9, 17))
 	y.offer(t, "host-1", "host", cpuMemory(9, 17))
 	y.create(t, specOf("host", p.address, `, identity: {network: Host, coolDown: 1s}, `+
-		`size: {ceiling: {cpu: 2, memory: 4Gi}, pause: 1s}, drain: {grace: 10s, timeout: 10s}`))
+		`size: {ceiling: {cpu: 2, memory: 4Gi}, pause: 1s, follow: {window: 0s}}, drain: {grace: 10s, timeout: 10s}`))
 	y.complains(t, "host", v1alpha1.ConditionStepsFailed, "StepFailed", "PodSecurity", "hostNetwork=true")
 	kubectl(t, "label", "namespace", poolNamespace, "pod-security.kubernetes.io/enforce=privileged")
 	defer kubectl(t, "label", "namespace", poolNamespace, "pod-security.kubernetes.io/enforce-")

@@ -26,9 +26,9 @@ func TestAPIPoolKilled(t *testing.T) {
 	y := newYard(t)
 	p := y.rm(t, "kill", "elastic", quick, 5*time.Second, 15*time.Second)
 	for i := range count {
-		y.offer(t, fmt.Sprintf("kill-%d", i), "kill", cpuMemory(9, 17))
+		y.offer(t, fmt.Sprintf("kill-%d", i), "kill", cpuMemory(9, 20))
 	}
-	y.create(t, specOf("kill", p.address, `, size: {ceiling: {cpu: 8, memory: 16Gi}, pause: 1s}, `+
+	y.create(t, specOf("kill", p.address, `, size: {ceiling: {cpu: 8, memory: 16Gi}, pause: 1s, follow: {window: 0s}}, `+
 		`drain: {grace: 5s, timeout: 15s}, identity: {coolDown: 1s}`))
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -56,7 +56,7 @@ func TestAPIPoolKilled(t *testing.T) {
 	p.Ask("jobs", fakerm.Demand{})
 	p.Ask("others", fakerm.Demand{})
 	for i := range count {
-		y.offer(t, fmt.Sprintf("kill-%d", i), "kill", cpuMemory(9, 17))
+		y.offer(t, fmt.Sprintf("kill-%d", i), "kill", cpuMemory(9, 20))
 		y.others(fmt.Sprintf("kill-%d", i), cpuMemory(0, 0))
 	}
 	y.window(`null`)

@@ -14,10 +14,11 @@ import (
 // a deleted one. They register again after they were killed, and with a ResourceManager that was killed, while the
 // manager is killed too.
 func TestPoolLabel(t *testing.T) {
-	rounds, least := 1, 6
-	if soak {
-		rounds, least = 50, 200
+	if !soak {
+		t.Skip("WATERLINE_SOAK is not set: TestYARNPool sees the label of NodeManagers that start, and TestAPIPoolKilled " +
+			"that of an imitated ResourceManager while managers are killed")
 	}
+	const rounds, least = 50, 200
 	y := liveYard(t)
 	l := y.live(t, "label", 2, 10*time.Second, time.Minute)
 	start := func() *process { return y.liveManager("--identity=label") }

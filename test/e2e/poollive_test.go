@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/yarn"
 	hadoop "github.com/waterline-io/waterline/test/bed/yarn"
 )
@@ -24,8 +25,9 @@ import (
 // what a kubelet and a container runtime do: it puts the pod's configuration together, runs its hook, keeps its times,
 // and starts a container again that ended.
 type liveRuntime struct {
-	y    *yard
-	pool *yarnPool
+	y      *yard
+	pool   *yarnPool
+	guards string // directory for the files and logs of guards; empty: there are none
 
 	mu      sync.Mutex
 	workers map[types.UID]*liveWorker
@@ -39,6 +41,8 @@ type liveWorker struct {
 	starts   int
 	ended    time.Time     // when its end was seen; zero: it runs
 	stopping chan struct{} // closed when the pod has stopped; nil: it is not to stop
+	guard    *hadoop.Daemon
+	allowed  string // what its pod says that its containers may use
 }
 
 // Times of a container that is started again: at once the first time, later after a while.
@@ -85,7 +89,10 @@ func (r *liveRuntime) start(ctx context.Context, k *yarnPod) (ip string, err err
 	defer r.mu.Unlock()
 	w.starts++
 	w.ended = time.Time{}
-	return addresses[0], w.daemon.Start()
+	if err := w.daemon.Start(); err != nil || r.guards == "" {
+		return addresses[0], err
+	}
+	return addresses[0], r.attach(w, k.host)
 }
 
 // configuration returns the files of the pod's projected volume.
@@ -123,6 +130,7 @@ func (r *liveRuntime) up(k *yarnPod) bool {
 	if w == nil {
 		return false
 	}
+	r.show(w, k.pod.Annotations[v1alpha1.AnnotationPoolAllowance])
 	select {
 	case <-w.daemon.Done():
 	default:
@@ -146,16 +154,25 @@ func (r *liveRuntime) stops(k *yarnPod, _ time.Time) bool {
 	if w == nil {
 		return true
 	}
-	if w.stopping == nil {
-		w.stopping = make(chan struct{})
-		r.y.jobs.Go(func() {
-			defer close(w.stopping)
-			r.terminate(k, w)
+	if !r.y.ended(&w.stopping, func() { r.terminate(k, w) }) {
+		return false
+	}
+	delete(r.workers, k.pod.UID)
+	return true
+}
+
+// ended begins to terminate a worker, the first time, and reports whether that is done.
+func (y *yard) ended(stopping *chan struct{}, terminate func()) bool {
+	if *stopping == nil {
+		done := make(chan struct{})
+		*stopping = done
+		y.jobs.Go(func() {
+			defer close(done)
+			terminate()
 		})
 	}
 	select {
-	case <-w.stopping:
-		delete(r.workers, k.pod.UID)
+	case <-*stopping:
 		return true
 	default:
 		return false
@@ -264,6 +281,7 @@ type livePool struct {
 	rm    *yarn.RM
 	nm    *yarn.NM
 	nodes []string
+	floor string // of the size of workers, as the pool's spec has it
 	live  *liveRuntime
 	began time.Time
 }
@@ -307,7 +325,7 @@ func (y *yard) live(t *testing.T, name string, nodes int, grace, drain time.Dura
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &livePool{yarnPool: p, y: y, t: t, name: name, live: r, began: time.Now()}
+	l := &livePool{yarnPool: p, y: y, t: t, name: name, floor: "{cpu: 1, memory: 1Gi}", live: r, began: time.Now()}
 	if l.rm, err = yarn.NewRM(hadoopBed.URLs(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -348,8 +366,9 @@ kind: WorkerPool
 metadata: {name: %[1]s, namespace: %[2]s}
 spec: {yarn: {resourceManagers: [%[3]s], user: root, label: {name: %[4]s}, image: hadoop, configMap: hadoop,
   overhead: {cpu: 100m, memory: 512Mi}%[5]s}, nodeSelector: {matchLabels: {pool: %[1]s}},
-  size: {floor: {cpu: 1, memory: 1Gi}, ceiling: {cpu: 4, memory: 4Gi}, step: {cpu: 1, memory: 1Gi}, pause: 1s}%[6]s}
-`, l.name, poolNamespace, strings.Join(addresses, ", "), hadoop.Label, ofYARN, more))
+  size: {floor: %[7]s, ceiling: {cpu: 4, memory: 4Gi}, step: {cpu: 1, memory: 1Gi}, pause: 1s,
+    follow: {window: 0s}}%[6]s}
+`, l.name, poolNamespace, strings.Join(addresses, ", "), hadoop.Label, ofYARN, more, l.floor))
 }
 
 // end deletes the pool, and waits until it is gone.

@@ -2,11 +2,13 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -37,21 +39,30 @@ func TestPoolNight(t *testing.T) {
 	}
 	l.create(", excludeFile: exclude.xml", `, windows: `+window(now.Add(20*time.Minute))+
 		`, ramp: {waves: 2, interval: 5s}, drain: {grace: 20s}, identity: {coolDown: 1s}`)
-	y.becomes(t, "night", "four active workers", func(p *v1alpha1.WorkerPool) bool { return p.Status.Active == 4 })
+	shown := y.becomes(t, "night", "four active workers",
+		func(p *v1alpha1.WorkerPool) bool { return p.Status.Active == 4 })
+	explained(t, &shown)
 	end := time.Now().UTC().Add(length).Truncate(time.Minute).Add(time.Minute)
 	if status := y.request(http.MethodPatch, poolPath+"night", `{"spec":{"windows":`+window(end)+`}}`); status != 200 {
 		t.Fatalf("setting the end of the window: status %d", status)
 	}
 	t.Logf("four workers are active, %.0f s before the end", time.Until(end).Seconds())
 
-	streaming := l.streams()
-	jobs := l.submit(end.Add(-drain))
+	streaming := l.endless(hadoop.DefaultQueue, "", 4)
+	// Once jobs fill their queue, it may have no room for another master before the night ends.
+	long := []string{l.endless(hadoop.LabelQueue, hadoop.Label, 1), l.endless(hadoop.LabelQueue, hadoop.Label, 1)}
+	for _, id := range long {
+		eventually(t, "a job that never ends has its containers", func() (bool, string) {
+			a, err := l.rm.App(t.Context(), id)
+			return err == nil && a.State == yarn.AppRunning && a.Containers == 2, fmt.Sprintf("%+v, %v", a, err)
+		})
+	}
+	jobs := l.submit(func() bool { return time.Now().Before(end.Add(-drain)) })
 	stop := l.vary()
-	long := l.sleepers(2, 256, time.Hour)
 	time.Sleep(time.Until(end.Add(-drain)))
 	stop()
 	jobs.add(func() error { // one comes when the pool has begun to drain
-		return runJob(t.Context(), hadoopBed.Sleep(t.Context(), 2, 1, 2*time.Second,
+		return l.runJob(t.Context(), hadoopBed.Sleep(t.Context(), 2, 1, 2*time.Second,
 			"-Dmapreduce.job.queuename="+hadoop.LabelQueue))
 	})
 	time.Sleep(time.Until(end))
@@ -70,9 +81,10 @@ func TestPoolNight(t *testing.T) {
 	})
 
 	for _, id := range long {
-		if _, err := l.rm.Kill(t.Context(), id); err != nil {
-			t.Error(err)
-		}
+		eventually(t, "a job that never ends has ended with the nodes", func() (bool, string) {
+			a, err := l.rm.App(t.Context(), id)
+			return err == nil && a.State == yarn.AppFailed, fmt.Sprintf("%+v, %v", a, err)
+		})
 	}
 	if left := jobs.left(); left > 0 {
 		t.Logf("%d jobs wait for the next night", left)
@@ -80,14 +92,15 @@ func TestPoolNight(t *testing.T) {
 	}
 	done, failed := jobs.wait()
 	l.stayed(streaming)
-	t.Logf("%d jobs, %d failed: %q", done, len(failed), failed)
+	t.Logf("%d jobs, %d failed", done, len(failed))
 	if len(failed) > 0 || done < 4 {
-		t.Errorf("of %d jobs, of which there should be 4, %d failed", done, len(failed))
+		t.Errorf("of %d jobs, of which there should be 4, %d failed:\n%s", done, len(failed), strings.Join(failed, "\n"))
 	}
 	l.end()
 	j := l.unharmed()
 	if j.inTime < len(long) {
-		t.Errorf("%d containers were killed in their time, of which %d never end: the check misses some", j.inTime, len(long))
+		t.Errorf("%d containers were killed in their time, of which %d masters never end: the check misses some", j.inTime,
+			len(long))
 	}
 	l.figures(map[string]float64{
 		"failed_jobs": float64(len(failed)), "containers_killed_early": float64(len(j.early)), "jobs": float64(done),
@@ -96,13 +109,12 @@ func TestPoolNight(t *testing.T) {
 	})
 }
 
-// streams starts an application that never ends, as streaming jobs do: a master and four containers in a queue without
-// a default label. The nodes of the pool have room for them, and no right to it.
-func (l *livePool) streams() (app string) {
+// endless starts an application that never ends, as streaming jobs do: a master and containers, on nodes of a label.
+func (l *livePool) endless(queue, label string, containers int) (app string) {
 	l.t.Helper()
 	a, err := l.rm.Submit(l.t.Context(), yarn.Submission{
-		Name: "streaming", Queue: hadoop.DefaultQueue, Type: "YARN", MaxAttempts: 1,
-		Command: hadoopBed.ShellMaster("sleep 100000", 4), Master: yarn.Resource{MemoryMiB: 256, VCores: 1},
+		Name: "endless", Queue: queue, Type: "YARN", Label: label, MaxAttempts: 1,
+		Command: hadoopBed.ShellMaster("sleep 100000", containers), Master: yarn.Resource{MemoryMiB: 256, VCores: 1},
 	})
 	if err != nil {
 		l.t.Fatal(err)
@@ -110,8 +122,9 @@ func (l *livePool) streams() (app string) {
 	return a.ID
 }
 
-// stayed checks that the application that never ends runs undisturbed, and ends it. Its containers, and the masters of
-// all jobs that did not ask for the label themselves, were on the fixed node.
+// stayed checks that an application that never ends, in a queue without a default label, runs undisturbed, and ends it.
+// The nodes of the pool have room for its containers, and no right to them. They, and the masters of all jobs that did
+// not ask for the label themselves, were on the fixed node.
 func (l *livePool) stayed(streaming string) {
 	l.t.Helper()
 	a, err := l.rm.App(l.t.Context(), streaming)
@@ -163,27 +176,27 @@ type stream struct {
 	failed []string
 }
 
-// submit runs jobs one after the other until a time, and at least one of each kind.
-func (l *livePool) submit(until time.Time) *stream {
+// submit runs jobs one after the other for as long as there are to be more, and at least one of each kind.
+func (l *livePool) submit(more func() bool) *stream {
 	s := &stream{}
 	ctx := l.t.Context()
 	in := "-Dmapreduce.job.queuename=" + hadoop.LabelQueue
 	kinds := [][]func(i int) error{{
-		func(int) error { return runJob(ctx, hadoopBed.Sleep(ctx, 6, 1, 2*time.Second, in)) },
+		func(int) error { return l.runJob(ctx, hadoopBed.Sleep(ctx, 6, 1, 2*time.Second, in)) },
 		func(int) error {
 			c, err := hadoopBed.ShellIn(ctx, hadoop.LabelQueue, "sleep 3", 3)
 			if err != nil {
 				return err
 			}
-			return runJob(ctx, c)
+			return l.runJob(ctx, c)
 		},
 	}, {
 		func(i int) error {
-			rows, err := hadoopBed.NewRows(fmt.Sprintf("rows-%d", i), 20_000, 4)
+			rows, err := hadoopBed.NewRows(fmt.Sprintf("%s-%d", l.name, i), 20_000, 4)
 			if err != nil {
 				return err
 			}
-			if err := runJob(ctx, hadoopBed.Sort(ctx, rows, 2, in)); err != nil {
+			if err := l.runJob(ctx, hadoopBed.Sort(ctx, rows, 2, in)); err != nil {
 				return err
 			}
 			return rows.Check()
@@ -201,12 +214,12 @@ func (l *livePool) submit(until time.Time) *stream {
 			if err != nil {
 				return err
 			}
-			return runJob(ctx, c)
+			return l.runJob(ctx, c)
 		})
 	}
 	for _, kinds := range kinds {
 		s.all.Go(func() {
-			for i := 0; i < len(kinds) || time.Now().Before(until); i++ {
+			for i := 0; i < len(kinds) || more(); i++ {
 				s.one(func() error { return kinds[i%len(kinds)](i) })
 			}
 		})
@@ -251,27 +264,49 @@ func (s *stream) wait() (done int, failed []string) {
 	return s.ended, s.failed
 }
 
-// runJob runs a job's client until the job has ended.
-func runJob(ctx context.Context, c *exec.Cmd) error {
+// runJob runs a job's client until the job has ended. If the client failed, the ResourceManager has the last word: when
+// a master ends while the ResourceManager is away, MapReduce's client asks the history server, of which there is none.
+func (l *livePool) runJob(ctx context.Context, c *exec.Cmd) error {
 	j, err := hadoop.StartJob(c)
 	if err != nil {
 		return err
 	}
-	return j.Wait(ctx)
+	failed := j.Wait(ctx)
+	if failed == nil || !strings.Contains(j.Output(), historyPort) {
+		return failed
+	}
+	id, err := j.ID(ctx)
+	if err != nil {
+		return errors.Join(failed, err)
+	}
+	if app, err := l.rm.App(ctx, id); err != nil || app.FinalStatus != "SUCCEEDED" {
+		return errors.Join(failed, err, errors.New(app.Diagnostics))
+	}
+	return nil
 }
 
-// byREST submits a DistributedShell job without Hadoop's client, and waits until it has ended.
+// historyPort is where MapReduce's client looks for the history server.
+const historyPort = ":10020"
+
+// byREST submits a DistributedShell job without Hadoop's client, and waits until it has ended. While no ResourceManager
+// answers, it tries again.
 func (l *livePool) byREST(ctx context.Context) error {
-	app, err := l.rm.Submit(ctx, yarn.Submission{
-		Name: "by REST", Queue: hadoop.LabelQueue, Type: "YARN", Label: hadoop.Label, MaxAttempts: 2,
-		Command: hadoopBed.ShellMaster("sleep 3", 2), Master: yarn.Resource{MemoryMiB: 256, VCores: 1},
+	var app yarn.App
+	submitting, cancel := context.WithTimeout(ctx, mostWait)
+	defer cancel()
+	err := hadoop.Eventually(submitting, func(ctx context.Context) (err error) {
+		app, err = l.rm.Submit(ctx, yarn.Submission{
+			Name: "by REST", Queue: hadoop.LabelQueue, Type: "YARN", Label: hadoop.Label, MaxAttempts: 2,
+			Command: hadoopBed.ShellMaster("sleep 3", 2), Master: yarn.Resource{MemoryMiB: 256, VCores: 1},
+		})
+		return err
 	})
 	if err != nil {
 		return err
 	}
-	for ctx.Err() == nil {
+	for id := app.ID; ctx.Err() == nil; {
 		time.Sleep(500 * time.Millisecond)
-		if app, err = l.rm.App(ctx, app.ID); err == nil && app.State.Ended() {
+		if app, err = l.rm.App(ctx, id); err == nil && app.State.Ended() {
 			if app.FinalStatus != "SUCCEEDED" {
 				return fmt.Errorf("%s: %s", app.ID, app.Diagnostics)
 			}

@@ -15,6 +15,8 @@ func TestAPIPoolSpecs(t *testing.T) {
 	const rm, label = `resourceManagers: ["http://rm1.example:8088"]`, `label: {name: elastic}`
 	const image = `image: hadoop`
 	const yarn = `yarn: {` + rm + `, ` + label + `, ` + image + `}`
+	const trino = `trino: {coordinator: "http://t:8080", ` + image + `}`
+	const impala = `impala: {coordinator: "http://i:28000", stateStore: s, catalog: c, ` + image + `}`
 	window := func(more string) string {
 		return yarn + `, windows: [{name: night, start: "23:00", end: "07:00", timeZone: Asia/Shanghai` + more + `}]`
 	}
@@ -34,6 +36,13 @@ func TestAPIPoolSpecs(t *testing.T) {
 		"addresses":          yarn + `, count: 2, identity: {addresses: [192.0.2.1, 192.0.2.2], addressAnnotations: {a: "{address}"}}`,
 		"vcores as a number": `yarn: {` + rm + `, ` + label + `, ` + image + `, vcoresPerCPU: 2}`,
 		"an exclude file":    `yarn: {` + rm + `, ` + label + `, ` + image + `, excludeFile: pool.xml}`,
+		"Trino":              trino,
+		"all of Trino": `trino: {coordinator: "https://t.example:8443/", environment: test_1, user: a@b.c, authSecret: s, ` + image +
+			`, command: [a], configMap: c, catalogs: d, properties: {a: b}, gracePeriod: 1m30s}, count: 3, ` +
+			`size: {floor: {cpu: 4, memory: 16Gi}}`,
+		"Impala": impala,
+		"all of Impala": `impala: {coordinator: "http://i.example:28000", web: "https://i.example:25000", stateStore: s.example, ` +
+			`catalog: c.example, user: a, authSecret: s, ` + image + `, command: [a], configMap: c, flags: {a: b}, gracePeriod: 30s}`,
 	} {
 		out, err := apply("good", spec)
 		if err != nil {
@@ -77,6 +86,7 @@ func TestAPIPoolSpecs(t *testing.T) {
 		{"a floor without vcores", "p", yarn + `, size: {floor: {cpu: 100m, memory: 1Gi}}`, "floor"},
 		{"a floor without memory", "p", yarn + `, size: {floor: {cpu: 1, memory: 0}}`, "floor"},
 		{"a pause of days", "p", yarn + `, size: {pause: 1d}`, "spec.size.pause"},
+		{"a window of a day", "p", yarn + `, size: {follow: {window: 24h}}`, "spec.size.follow.window"},
 		{"a grace without a unit", "p", yarn + `, drain: {grace: "60"}`, "spec.drain.grace"},
 		{"no grace", "p", yarn + `, drain: {grace: 0s}`, "spec.drain.grace"},
 		{"no time to drain", "p", yarn + `, drain: {timeout: 0m}`, "spec.drain.timeout"},
@@ -101,6 +111,20 @@ func TestAPIPoolSpecs(t *testing.T) {
 		{"a name with a dot", "a.b", yarn, "metadata.name"},
 		{"a name that begins with a digit", "1a", yarn, "metadata.name"},
 		{"another engine", "p", `trino: {}`, "trino"},
+		{"two engines", "p", trino + `, ` + impala, "exactly one"},
+		{"YARN and Trino", "p", yarn + `, ` + trino, "exactly one"},
+		{"no coordinator", "p", `trino: {` + image + `}`, "spec.trino.coordinator"},
+		{"a coordinator without a scheme", "p", `trino: {coordinator: "t:8080", ` + image + `}`, "spec.trino.coordinator"},
+		{"no statestore", "p", `impala: {coordinator: "http://i", catalog: c, ` + image + `}`, "spec.impala.stateStore"},
+		{"a user that ends a line", "p", `trino: {coordinator: "http://t", user: "a\nb", ` + image + `}`, "spec.trino.user"},
+		{"a user with quotes", "p", `trino: {coordinator: "http://t", user: "a'b", ` + image + `}`, "spec.trino.user"},
+		{"an environment that ends a line", "p", `trino: {coordinator: "http://t", environment: "a\nb", ` + image + `}`,
+			"spec.trino.environment"},
+		{"a ceiling of Trino", "p", trino + `, size: {ceiling: {cpu: 4, memory: 4Gi}}`, "size.ceiling"},
+		{"a pause of Trino", "p", trino + `, size: {pause: 1m}`, "size.pause"},
+		{"a step of Impala", "p", impala + `, size: {step: {cpu: 2, memory: 2Gi}}`, "size.step"},
+		{"a floor without room for Java", "p", trino + `, size: {floor: {cpu: 1, memory: 512Mi}}`, "size.floor"},
+		{"no grace period", "p", `trino: {coordinator: "http://t", gracePeriod: 0s, ` + image + `}`, "spec.trino.gracePeriod"},
 	} {
 		out, err := apply(bad.name, bad.spec)
 		if err == nil || !strings.Contains(out, bad.field) {

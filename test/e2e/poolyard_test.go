@@ -106,6 +106,8 @@ type yarnPod struct {
 	gone     bool
 	server   *http.Server
 	requests model.Amount
+	until    time.Time // the last deadline of a shrink in its marks
+	marked   time.Time // when that was seen first
 }
 
 // newYard returns a cluster without nodes and pools, and without a manager.
@@ -270,6 +272,9 @@ func (y *yard) round(ctx context.Context) {
 			b := bound[pod.Spec.NodeName]
 			bound[pod.Spec.NodeName] = b.Plus(k.requests)
 		}
+		if until := k.marks().Until; k.pool != nil && !until.IsZero() && !until.Equal(k.until) {
+			k.until, k.marked = until, now
+		}
 		if k.pool != nil && k.pool.RM == nil {
 			k.pool.remember(k, now)
 		}
@@ -295,7 +300,8 @@ func (y *yard) round(ctx context.Context) {
 }
 
 // judge counts what the ResourceManager killed before its time: containers have the grace from the moment at which they
-// do not fit, unless their worker must have stopped before.
+// do not fit, unless their worker must have stopped before. If the manager was killed after it had marked the pod with
+// their deadline and before it told the ResourceManager, they have it from the mark on.
 func (y *yard) judge(p *yarnPool) {
 	if p.RM == nil {
 		return
@@ -303,13 +309,19 @@ func (y *yard) judge(p *yarnPool) {
 	kills := p.Kills()
 	for _, kill := range kills[p.seen:] {
 		by := kill.Over.Add(p.grace)
+		var all []string
 		for _, k := range y.pods {
 			if !strings.EqualFold(k.host, kill.Host) {
 				continue
 			}
 			m := k.marks()
+			all = append(all, fmt.Sprintf("%+v", m))
 			if !m.End.IsZero() && m.End.Before(by) {
 				by = m.End
+			}
+			untold := kill.Last.Before(k.marked) && kill.Set.Sub(k.marked) > time.Second
+			if granted := k.until.Sub(k.marked); untold && granted >= p.grace-time.Second && k.until.Before(by) {
+				by = k.until
 			}
 			if end := m.Leaving.Add(p.drain); !m.Leaving.IsZero() && end.Before(by) {
 				by = end
@@ -317,8 +329,10 @@ func (y *yard) judge(p *yarnPool) {
 		}
 		if kill.At.Before(by.Add(-200 * time.Millisecond)) { // the two clocks of the ResourceManager and the controller
 			p.early += kill.Containers
-			p.complaints = append(p.complaints, fmt.Sprintf("%s: %d containers on %s were killed before %s",
-				kill.At.Format(time.StampMilli), kill.Containers, kill.Host, by.Format(time.StampMilli)))
+			p.complaints = append(p.complaints, fmt.Sprintf("%s: %d containers on %s were killed before %s; "+
+				"the total was set to %+v at %s, the one before at %s; the marks: %q", kill.At.Format(time.StampMilli),
+				kill.Containers, kill.Host, by.Format(time.StampMilli), kill.Total, kill.Set.Format(time.StampMilli),
+				kill.Last.Format(time.StampMilli), all))
 		}
 	}
 	p.seen = len(kills)

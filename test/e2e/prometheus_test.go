@@ -27,13 +27,13 @@ const (
 	prometheusAddress = "127.0.0.1:19490"
 )
 
-// prometheus is a server that scrapes the agent and evaluates the chart's rules once a second.
+// prometheus is a real server.
 type prometheus struct {
 	t    *testing.T
 	http http.Client
 }
 
-// newPrometheus starts a server. It ends with the test.
+// newPrometheus starts a server that scrapes the agent and evaluates the chart's rules once a second.
 func newPrometheus(t *testing.T) *prometheus {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,6 +50,12 @@ scrape_configs:
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startPrometheus(t, dir, config)
+}
+
+// startPrometheus starts a server with a configuration, and with its data in a directory. It ends with the test.
+func startPrometheus(t *testing.T, dir, config string) *prometheus {
+	t.Helper()
 	log := &lockedBuffer{}
 	server := exec.Command("prometheus", "--config.file", config, "--storage.tsdb.path", filepath.Join(dir, "data"),
 		"--web.listen-address", prometheusAddress, "--log.level", "warn")

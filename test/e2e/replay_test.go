@@ -1,6 +1,9 @@
 package e2e_test
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,10 +13,45 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
+// kept is the directory of the journals that the agents of all tests left. It is set once, before any test.
+var kept string
+
+// keepJournal moves the journal of an agent that has stopped to those that are replayed when all tests have ended.
+func keepJournal(t testing.TB, m machine, runDir string) {
+	dir := filepath.Join(kept, t.Name())
+	for _, name := range journal.Files() {
+		content, err := m.readFile(filepath.Join(runDir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, name), content, 0o600),
+				os.Remove(filepath.Join(runDir, name)))
+		}
+		if err != nil {
+			t.Errorf("keeping the journal: %v", err)
+		}
+	}
+}
+
+// replayKept replays all rounds of all tests. Each must be decided as it was.
+func replayKept() error {
+	if _, err := os.Stat(kept); errors.Is(err, fs.ErrNotExist) {
+		return nil // no agent ran
+	}
+	out, err := program("waterline", "replay", kept)
+	if err != nil {
+		return fmt.Errorf("replaying the journals of all tests: %w: %s", err, out)
+	}
+	fmt.Printf("journals of all tests: %s", out)
+	return nil
+}
+
 // TestNodeReplay replays the journal of a node whose agent has all features enabled: one pod has a weight, one has its
 // own CPUs, one works in bursts under a limit, and two batch pods use the rest. The replay must decide every recorded
 // round in the same way, in full form after ten minutes.
 func TestNodeReplay(t *testing.T) {
+	oneNode(t, "what a round is given and decides is recorded alike")
 	n := install(t)
 	n.policy(`{"mode": "Enforce", "cpu": {"waterline": "100%", "method": "Realtime", "suppression": "Both"},` +
 		`"memory": {"waterline": "90%", "method": "Realtime"},` +
@@ -67,6 +105,15 @@ func TestNodeReplay(t *testing.T) {
 	if out, err := program("waterline", "replay", dir); err != nil {
 		t.Errorf("waterline replay: %v: %s", err, out)
 	}
+	shows(t, "explain pod weighted --journal "+dir, "recorded rounds from", "written by Waterline",
+		"requested=20480shares")
+	shows(t, "explain pod weighted --at "+time.Now().UTC().Format(time.RFC3339), "by the round of ",
+		"requested=20480shares")
+	shows(t, "explain pod job-1", "batch, tier batch, by its label waterline.io/qos", "In other words")
+	shows(t, "explain node "+n.name, "governed by ", "PolicyGoverns priority=")
+	shows(t, "top pods "+n.name, "default/job-1", "BE batch")
+	bundle := filepath.Join(t.TempDir(), "bundle.tar.gz")
+	shows(t, "support-bundle --node "+n.name+" --file "+bundle, "missing: nodes/\x00")
 	t.Logf("%d rounds; suppressed %v, exclusive %v, bursts %v", rounds, suppressed, exclusive, bursts)
 	if rounds < 20 || !suppressed || !exclusive {
 		t.Error("too few to prove anything")

@@ -17,39 +17,34 @@ import (
 // TestNodeSell sells the slack of a real node. Ordinary pods request it, and the stock scheduler places them. Whatever
 // happens to the offer afterwards, the kubelet fails none of them, also when it restarts meanwhile.
 func TestNodeSell(t *testing.T) {
+	oneNode(t, "offers are the same there, and level 3 sets the clock")
 	// The manager is a pod like any other, and slow where the machine is emulated. So it runs on this machine's node.
-	manager := *on != "vm" || soak
-	values := []string{"--set", fmt.Sprintf("manager.enabled=%v", manager), "--set-json",
+	values := []string{"--set", "manager.enabled=true", "--set-json",
 		fmt.Sprintf(`manager.nodeSelector={"kubernetes.io/hostname": %q}`, cluster.NodeName)}
 	if !soak {
 		values = append(values, "--set", "manager.extraArgs={--back-after=5s}")
 	}
 	n := install(t, values...)
-	if manager {
-		kubectl(t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", ready)
-	}
+	kubectl(t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", ready)
 	n.policy(selling("Enforce", "Static", false))
 	t.Cleanup(n.dropPolicy)
 	started := time.Now()
 	if *on == "vm" {
 		n.sub("Clock", (*node).testClock)
 	}
-	if manager {
-		n.sub("Lost", (*node).testLost)
-	}
+	n.sub("Lost", (*node).testLost)
 	n.sold(false, "the node offers something", func(cpu int64) bool { return cpu >= 200 })
 	t.Logf("%s after the policy was written the node sells %d mCPU", time.Since(started).Round(time.Second),
 		n.published(false, model.TierBatch, false))
 	n.sub("Ours", func(n *node) { n.testSold(false, (*node).fall) })
 	if *on == "vm" {
 		n.sub("Windows", (*node).testWindows)
-	}
-	switch {
-	case *on != "vm":
-		n.sub("Race", (*node).testRace)
-		n.sub("Koordinator", func(n *node) { n.testSold(true, (*node).fallAway) })
-	case soak: // the kubelet is the same on both nodes
 		n.sub("Koordinator", func(n *node) { n.testSold(true, (*node).fall) })
+		return
+	}
+	n.sub("Race", (*node).testRace)
+	if soak { // Race uses Koordinator's names too
+		n.sub("Koordinator", func(n *node) { n.testSold(true, (*node).fallAway) })
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/yarn"
+	"github.com/waterline-io/waterline/test/bed/cluster"
 	hadoop "github.com/waterline-io/waterline/test/bed/yarn"
 )
 
@@ -30,7 +31,7 @@ type night struct {
 func newNight(t *testing.T) *night {
 	t.Helper()
 	makeNamespace(t, hadoopNamespace, "pod-security.kubernetes.io/enforce: restricted")
-	kubectl(t, "create", "namespace", "waterline-system")
+	apply(t, "{apiVersion: v1, kind: Namespace, metadata: {name: waterline-system}}") // another test may have left it
 	apply(t, fmt.Sprintf(`
 apiVersion: v1
 kind: PersistentVolume
@@ -180,23 +181,24 @@ func (p *night) unharmed(j *hadoop.Job) {
 	p.finish(j)
 	for _, counter := range []string{"Killed map tasks", "Failed map tasks", "Killed reduce tasks", "Failed reduce tasks"} {
 		if n := j.Counter(counter); n != 0 {
-			p.t.Errorf("%s: %d", counter, n)
+			p.t.Errorf("%s: %d: %s", counter, n, j.Output())
 		}
 	}
 }
 
 // TestYARNPool runs NodeManagers on slack of the real node: in number, size, drains and faults as a pool says. The
 // short form leaves out what takes more minutes of real jobs: the end of a worker's pod, a sort beside a smaller pool,
-// and the end of a NodeManager.
+// and faults, for which those of TestPoolHarm stand.
 func TestYARNPool(t *testing.T) {
 	p := newNight(t)
 	p.firstSight = seeStarts(t, p.rm, "night")
 	p.sub("FiveLines", (*night).fiveLines)
+	p.sub("Allowance", (*night).allowances)
 	p.sub("Drain", (*night).drains)
 	if soak {
 		p.sub("Excluded", (*night).excluded)
+		p.sub("Faults", (*night).faults)
 	}
-	p.sub("Faults", (*night).faults)
 	p.firstSight.check(t, 2)
 }
 
@@ -205,7 +207,7 @@ func (p *night) fiveLines() {
 	began := time.Now()
 	p.pool(`
   size: {floor: {cpu: 500m, memory: 1Gi}, ceiling: {cpu: "1", memory: 1536Mi}, step: {cpu: 100m, memory: 256Mi},
-    pause: 2s}`)
+    pause: 2s, follow: {window: 0s}}`)
 	s := p.active(1)
 	p.t.Logf("the worker is active after %.1f s", time.Since(began).Seconds())
 	name := "night-" + p.node.name
@@ -218,9 +220,9 @@ func (p *night) fiveLines() {
 		p.t.Errorf("the NodeManager: %+v", n)
 	}
 	pod := object[corev1.Pod](p.t, "pod", name, "-n", hadoopNamespace)
-	p.expect(p.t, p.dirOf(&pod), model.Quota, 110_000) // ceiling and overhead
+	p.expect(p.t, p.dirOf(&pod), model.Quota, 128_000) // ceiling, overhead, and what the guard may burst
 	p.expect(p.t, p.dirOf(&pod), model.MemoryMax, 2<<30)
-	j, id := p.job(p.Sleep(p.t.Context(), 6, 1, 3*time.Second, onLabel...))
+	j, id := p.job(p.Sleep(p.t.Context(), 3, 1, 3*time.Second, onLabel...))
 	eventually(p.t, "maps run in the pod's cgroup", func() (bool, string) {
 		maps := p.processes(p.dirOf(&pod), id)
 		return len(maps) > 0, fmt.Sprint(maps)
@@ -241,6 +243,43 @@ func (p *night) fiveLines() {
 				v1alpha1.LabelPool)
 			return !strings.Contains(out, "/"), out
 		})
+	}
+}
+
+// allowances measures how long the kubelet takes to show a container the annotation that a guard reads.
+func (p *night) allowances() {
+	apply(p.t, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: reader, namespace: default, annotations: {%[1]s: "0"}}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers: [{name: c, image: "%[2]s", imagePullPolicy: Never, command: [sleep, "3600"],
+    volumeMounts: [{name: v, mountPath: /etc/waterline}]}]
+  volumes: [{name: v, downwardAPI: {items: [{path: allowance, fieldRef: {
+    fieldPath: "metadata.annotations['%[1]s']"}}]}}]
+`, v1alpha1.AnnotationPoolAllowance, cluster.BusyboxImage))
+	p.t.Cleanup(func() { kubectl(p.t, "delete", "pod", "reader", "--ignore-not-found", "--wait=false") })
+	kubectl(p.t, "wait", "--for=condition=Ready", "pod/reader", ready)
+	count := 3
+	if soak {
+		count = 20
+	}
+	var slowest time.Duration
+	for i := range count {
+		want := fmt.Sprint(i + 1)
+		kubectl(p.t, "annotate", "--overwrite", "pod/reader", v1alpha1.AnnotationPoolAllowance+"="+want)
+		began := time.Now()
+		eventually(p.t, "the file has the annotation", func() (bool, string) {
+			out, err := tryKubectl("exec", "reader", "--", "cat", "/etc/waterline/allowance")
+			return err == nil && out == want, out
+		})
+		slowest = max(slowest, time.Since(began))
+		p.t.Logf("the file has the annotation after %.1f s", time.Since(began).Seconds())
+	}
+	// Half of a deadline of a minute, for which a guard must know the allowance.
+	if slowest > 30*time.Second {
+		p.t.Errorf("the kubelet took %v to show an annotation", slowest)
 	}
 }
 
@@ -310,7 +349,8 @@ func (p *night) excluded() {
 // whose maps run again.
 func (p *night) faults() {
 	p.pool(`
-  size: {floor: {cpu: 500m, memory: 1Gi}, ceiling: {cpu: "1", memory: 1536Mi}, step: {cpu: 100m, memory: 256Mi}, pause: 2s}
+  size: {floor: {cpu: 500m, memory: 1Gi}, ceiling: {cpu: "1", memory: 1536Mi}, step: {cpu: 100m, memory: 256Mi}, pause: 2s,
+    follow: {window: 0s}}
   identity: {coolDown: 1s}`)
 	p.active(1)
 	// A ResourceManager that is restarted kills containers which its predecessor allocated and which had not started.
@@ -320,13 +360,11 @@ func (p *night) faults() {
 		"--grace-period=0")
 	p.killContainer("rm")
 	p.unharmed(j)
-	if soak {
-		j = p.busy(2, 10*time.Second)
-		p.mapsRun(2)
-		p.killContainer("night-" + p.node.name)
-		p.finish(j)
-		p.t.Logf("%d maps were killed with the NodeManager", j.Counter("Killed map tasks"))
-	}
+	j = p.busy(2, 10*time.Second)
+	p.mapsRun(2)
+	p.killContainer("night-" + p.node.name)
+	p.finish(j)
+	p.t.Logf("%d maps were killed with the NodeManager", j.Counter("Killed map tasks"))
 	p.until("the worker is at its ceiling", func(s *v1alpha1.WorkerPoolStatus) bool {
 		return s.Active == 1 && s.Total.VCores == 10 && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady)
 	})

@@ -220,7 +220,8 @@ func (p *night) endPlainManager() {
 func (p *night) sparkPool() string {
 	p.t.Helper()
 	p.pool(`
-  size: {floor: {cpu: 200m, memory: 1536Mi}, ceiling: {cpu: "2", memory: 1536Mi}, step: {cpu: 200m, memory: 256Mi}}
+  size: {floor: {cpu: 200m, memory: 1536Mi}, ceiling: {cpu: "2", memory: 1536Mi}, step: {cpu: 200m, memory: 256Mi},
+    follow: {window: 0s}}
   identity: {coolDown: 1s}`)
 	p.active(1)
 	return "night-" + p.node.name

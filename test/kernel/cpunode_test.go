@@ -35,12 +35,14 @@ type cpuNode struct {
 	cores  map[int]int   // CPU → core
 	pods   map[string]*cpuPod
 	born   int
+	hint   model.CPUSet         // of the pods that come
 	ran    map[int]model.CPUSet // process → its allowed CPUs at the last moment when all was settled
 	bound  []time.Duration      // from a pod's cgroup to its CPU list: processes that start there later are bound
 
 	mu         sync.Mutex
 	conditions map[string]model.PodCondition
 	notices    map[model.Code]int
+	room       *model.CPURoom // as last reported, once the Node is known
 	seen       map[string]int // how often each event happened
 }
 
@@ -77,6 +79,12 @@ func (n *cpuNode) agent(dir string) *run {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.notices[notice.Reason.Code]++
+			return nil
+		}
+		c.API.Report = func(_ context.Context, _ string, r model.Report) error {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			n.room = r.CPUs
 			return nil
 		}
 		c.API.SetCondition = func(_ context.Context, c model.Condition) error {
@@ -135,7 +143,7 @@ func (n *cpuNode) add(q model.QoSClass, mode model.CPUMode, less bool, limits ..
 	uid := fmt.Sprintf("pod%d", n.born)
 	p := &cpuPod{processes: map[string]*exec.Cmd{}, pod: model.Pod{
 		UID: uid, APIUID: uid, Namespace: "default", Name: uid, QoS: q, Created: time.Now(),
-		Annotations: model.PodAnnotations{CPUs: mode},
+		Annotations: model.PodAnnotations{CPUs: mode, Hint: n.hint},
 	}}
 	for i, limit := range limits {
 		request := limit * 1000
@@ -173,7 +181,8 @@ func (n *cpuNode) foreign(uid string) model.CPUSet {
 	defer n.mu.Unlock()
 	var taken model.CPUSet
 	for other, c := range n.conditions {
-		if other != uid && c.Reason == model.CPUsExclusive {
+		// A late report of the agent may be about a pod that is gone.
+		if other != uid && n.pods[other] != nil && c.Reason == model.CPUsExclusive {
 			taken = taken.Or(conditionCPUs(c))
 		}
 	}

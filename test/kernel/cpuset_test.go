@@ -45,6 +45,10 @@ func TestCPUSets(t *testing.T) {
 		switch k := random.IntN(12); {
 		case p == nil || k < 3 && len(uids) < most:
 			limits := shapes[random.IntN(len(shapes))]
+			n.hint = model.CPUSet{}
+			for range random.IntN(4) {
+				n.hint.Add(random.IntN(n.all.Len()))
+			}
 			// A scheduler would not bind more than fits. Static pods can exceed the node all the same, but rarely.
 			less := n.requested()+sum(limits) > int64(n.all.Len()) && random.IntN(8) > 0
 			p = n.add(model.QoSClass(random.IntN(3)), mode, less, limits...)
@@ -93,6 +97,52 @@ func TestCPUSets(t *testing.T) {
 			t.Errorf("%d steps, and no event %q", steps, kind)
 		}
 	}
+}
+
+// TestCPUHint hints the same CPU to two pods. The first one's process runs there, and the second one gets another CPU
+// and an event. Meanwhile the agent reports the free CPUs.
+func TestCPUHint(t *testing.T) {
+	n := newCPUNode(t)
+	n.source.change(func(s *model.Snapshot) { s.UID = "node" }) // otherwise nothing is reported
+	n.agent(memoryDir(t))
+	room := func(free model.CPUSet) {
+		t.Helper()
+		report := func() (list string) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			if n.room != nil {
+				list = n.room.Free.String()
+			}
+			return list
+		}
+		within(t, "the report has the free CPUs "+free.String(), func() bool { return report() == free.String() }, report)
+	}
+	room(n.all)
+	last := slices.Max(slices.Collect(n.all.All())) // without a hint, pods get the lowest CPUs
+	n.hint = model.CPUs(last)
+	first := n.add(model.Guaranteed, model.CPUExclusive, false, 1)
+	n.settle("the first pod")
+	for id, cmd := range first.processes {
+		if allowed, err := allowedCPUs(cmd.Process.Pid); err != nil || id == first.pod.Containers[0].ID && allowed != n.hint {
+			t.Errorf("%s of the first pod runs on %s, not on %s (%v)", id, allowed, n.hint, err)
+		}
+	}
+	room(n.all.Minus(n.hint))
+	second := n.add(model.Burstable, model.CPUShare, false, 1)
+	n.settle("the second pod")
+	unused := func() string {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return fmt.Sprintf("%d events, %+v", n.notices[model.CPUsHintUnused], n.conditions[second.pod.UID])
+	}
+	within(t, "the second pod has another CPU, and one event says so", func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.notices[model.CPUsHintUnused] == 1 && n.conditions[second.pod.UID].Met
+	}, unused)
+	n.drop(first)
+	n.drop(second)
+	room(n.all)
 }
 
 // crowd causes each event that a run of a hundred random steps may miss.

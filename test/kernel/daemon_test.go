@@ -351,3 +351,19 @@ func soak() bool { return os.Getenv("WATERLINE_SOAK") != "" }
 // emulated reports whether this is the virtual machine. Time means little there, and the whole kernel belongs to the
 // tests.
 func emulated() bool { return os.Getenv("WATERLINE_VM") != "" }
+
+// fullForm skips a test in short form.
+func fullForm(t *testing.T, why string) {
+	t.Helper()
+	if !soak() {
+		t.Skip("WATERLINE_SOAK is not set: in short form, " + why)
+	}
+}
+
+// liveKernel skips a test on the virtual machine in short form, because emulated CPUs take many times as long.
+func liveKernel(t *testing.T, why string) {
+	t.Helper()
+	if emulated() && !soak() {
+		t.Skip("live kernel: in short form, " + why)
+	}
+}

@@ -41,6 +41,7 @@ func (n *testNode) foreign(dir string, right int64) {
 // TestFight lets another writer overwrite a pod's weight in a tight loop. The agent must answer, less and less often,
 // and report the fight. No other pod may be affected. When the writer stops, the weight must become right.
 func TestFight(t *testing.T) {
+	liveKernel(t, "who writes and how often looks the same with cgroup v2")
 	n := newNode(t)
 	manifests, runDir := t.TempDir(), t.TempDir()
 	class := n.layout.Class(model.Burstable)
@@ -150,6 +151,7 @@ func waitFor(t testing.TB, most time.Duration, what string, holds func() bool, i
 // TestOverflow stops the agent while more events occur than the kernel queues, and while pods come and go. After it
 // continues, it must find the dropped changes without an audit.
 func TestOverflow(t *testing.T) {
+	liveKernel(t, "the queue of events is the same with cgroup v2")
 	n := newNode(t)
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
 	if err != nil {

@@ -164,7 +164,7 @@ func (n *interferenceNode) notified(text string) bool {
 
 func (n *interferenceNode) explained(path string) string {
 	answer := httptest.NewRecorder()
-	serve.Handler(n.run.agent.View).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+	serve.Handler(n.run.agent.View, "").ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
 	return answer.Body.String()
 }
 

@@ -89,12 +89,10 @@ func (n *testNode) measured(dir string, right int64, begin time.Time) time.Durat
 // weight, with a bounded amount of work. Afterwards no open file, watch, thread, goroutine, memory or record may be
 // left.
 func TestCrowd(t *testing.T) {
+	liveKernel(t, "a crowd of pods costs the same with cgroup v2")
 	crowd, batch, period := 500, 100, 5*time.Second // time in which they come
-	switch {
-	case soak():
+	if soak() {
 		period = time.Minute
-	case emulated():
-		crowd = 100 // ten times as slow
 	}
 	n := newNode(t)
 	manifests := t.TempDir()
@@ -215,6 +213,7 @@ func TestCrowd(t *testing.T) {
 // TestStarved runs the agent in a pod of 10 milli-cores beside a pod of the greatest weight that uses all CPUs. Without
 // a weight of its own, the agent was measured to wait 2.3 s. Its own weight must prevent that.
 func TestStarved(t *testing.T) {
+	liveKernel(t, "TestExperiments shows on cgroup v2 that weights count beside a hog")
 	n := newNode(t)
 	// The weight of the test's group far exceeds that of other processes on this machine, which are not to be measured.
 	n.set(filepath.Dir(n.layout.Root), model.Shares, 16*model.SharesPerCPU)
@@ -240,11 +239,8 @@ func TestStarved(t *testing.T) {
 	time.Sleep(time.Second)
 
 	repairs, pause := 100, 20*time.Millisecond
-	switch {
-	case soak():
+	if soak() {
 		repairs, pause = 1000, 110*time.Millisecond // more than ten a second for long would count as a fight
-	case emulated():
-		repairs = 40
 	}
 	var took []time.Duration
 	for i := range repairs {

@@ -22,6 +22,7 @@ func TestMemoryExperiment(t *testing.T) {
 		}
 		t.Skip("live kernel: cgroup v1 protects no memory")
 	}
+	liveKernel(t, "TestProtectWorkingSet shows on cgroup v2 what the protection does")
 	first, second := ramDisks(t)
 	cfg.Disks = []string{first, second}
 	if soak() {

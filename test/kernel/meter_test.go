@@ -388,6 +388,7 @@ func TestMeterAllocations(t *testing.T) {
 // TestMeterCost logs the CPU time of a measurement: 1.4 ms for 110 pods on an otherwise idle CPU. A meter that opened
 // its files each time, or read those of containers too, would take several times as long.
 func TestMeterCost(t *testing.T) {
+	liveKernel(t, "times of an emulated CPU mean nothing")
 	everyNode(t, func(t *testing.T, n *meterNode) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -445,6 +446,7 @@ func allowFiles(t *testing.T, count uint64) {
 // TestMeterManyPods measures 500 pods, each of them each second: the account of a node is as old as the oldest
 // measurement of a batch pod.
 func TestMeterManyPods(t *testing.T) {
+	liveKernel(t, "times of an emulated CPU mean nothing")
 	n := newMeterNode(t)
 	const count = 500
 	allowFiles(t, 1<<14)

@@ -8,9 +8,10 @@ import (
 	"github.com/waterline-io/waterline/test/lab/suppress"
 )
 
-// TestSuppressExperiment runs lab suppress in short. The delay until batch has less is checked only if no other process
+// TestSuppressExperiment runs lab suppress. The delay until batch has less is checked only if no other process
 // uses the rest of the machine. Otherwise the test checks only that steps are made and measured.
 func TestSuppressExperiment(t *testing.T) {
+	fullForm(t, "TestSuppress shows what the agent does")
 	if emulated() {
 		t.Skip("in an emulated machine, the agent and the reader alone use half of a CPU, and nothing is left; " +
 			"TestSuppress runs there")
@@ -19,12 +20,8 @@ func TestSuppressExperiment(t *testing.T) {
 	if n.mount.Cpusets == "" {
 		t.Skip("no cpuset controller")
 	}
-	cfg := suppress.Config{Config: sandboxConfig(t, "lab"), Seconds: 3, Steps: 2}
-	if soak() {
-		cfg.Seconds, cfg.Steps = 0, 0
-	}
-	// There are two steps of three seconds, in which a virtual machine may stand still invisibly. An error of Waterline
-	// occurs every time.
+	cfg := suppress.Config{Config: sandboxConfig(t, "lab")}
+	// A virtual machine may stand still invisibly. An error of Waterline occurs every time.
 	const tries = 3
 	for try := range tries {
 		r, err := suppress.Run(t.Context(), cfg)

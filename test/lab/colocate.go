@@ -35,6 +35,9 @@ Redis gets requests at random moments, whether or not it answers, of 1.5 ms of C
 in random order and with the same requests, and batch runs with the machine to itself. Runs in which the generator of
 the requests was late by more than 1 ms, p99, do not count; each is tried three times.
 
+With --batch, requests are look-ups in sets that no cache holds, and the policy of mode waterline also
+names the server's own figure: the 99th percentile of two seconds, at most as high as the highest one alone.
+
 It needs root, redis-server, ffmpeg and stress-ng, and no cluster. It takes about 17 minutes.
 
 With --in-pods this machine is a node of a cluster. Its kubelet makes the pods, and its agent follows the policy of
@@ -86,6 +89,9 @@ end. Modes alone and plain have a policy that is disabled.`,
 	kinds := slices.Sorted(maps.Keys(redisbench.Stressors()))
 	flags.StringVar(&cfg.Stressor, "batch", "", "batch is stress-ng alone, of kind "+strings.Join(kinds, ", ")+
 		" (default: ffmpeg, and stress-ng of kind matrix)")
+	flags.BoolVar(&cfg.Steps, "steps", false,
+		"requests rest at 5 % of a CPU and rise to the load at once, about every four seconds")
+	flags.BoolVar(&cfg.Crowd, "memcached", false, "a second online service beside Redis: memcached with eight threads")
 	pods.flags(cmd)
 	out.flags(cmd)
 	sandboxFlags(cmd, &cfg.Config.Config)

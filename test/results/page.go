@@ -17,9 +17,9 @@ type section struct {
 // figure is one row of a table.
 type figure struct {
 	title  string
-	doc    string // name of the document
-	metric string
-	format string  // of the value, with its unit
+	doc    string  // name of the document
+	metric string  // or several, with spaces between them, which are shown one after the other
+	format string  // of a value, with its unit
 	scale  float64 // the metric is multiplied by it; 0: by 1
 	goal   goal
 	peer   string // best known peer's figure; empty: none known
@@ -87,18 +87,18 @@ git keeps earlier figures.
 				missing = append(missing, f.title)
 				continue
 			}
-			value, measured := docs[i].Metrics[f.metric]
+			d := &docs[i]
+			value, measured := f.values(d.Metrics)
 			if !measured {
 				missing = append(missing, f.title)
 				continue
 			}
-			d := &docs[i]
 			machine := slices.Index(machines, d.Machine)
 			if machine < 0 {
 				machine = len(machines)
 				machines = append(machines, d.Machine)
 			}
-			fmt.Fprintf(&rows, "| %s | %s | %s | %s | %s %c | `%s` |\n", f.title, f.value(value, d.Metrics), f.goal.text,
+			fmt.Fprintf(&rows, "| %s | %s | %s | %s | %s %c | `%s` |\n", f.title, value, f.goal.text,
 				f.peer, d.When.Format(time.DateOnly), 'A'+machine, d.command())
 		}
 		if rows.Len() == 0 {
@@ -122,6 +122,19 @@ git keeps earlier figures.
 		}
 	}
 	return b.String()
+}
+
+// values writes the metrics of the figure; false if one was not measured.
+func (f figure) values(metrics map[string]float64) (text string, measured bool) {
+	var all []string
+	for name := range strings.FieldsSeq(f.metric) {
+		v, measured := metrics[name]
+		if !measured {
+			return "", false
+		}
+		all = append(all, f.value(v, metrics))
+	}
+	return strings.Join(all, " → "), true
 }
 
 // value writes a metric; bold if it misses the goal.

@@ -39,6 +39,7 @@ func TestRender(t *testing.T) {
 		{"CPU", "agent", "cpu", "%.1f mCPU", 0, atMost(2, "mCPU"), "5 mCPU"},
 		{"memory", "agent", "memory", "%.0f MiB", 0, atMost(20, "MiB"), ""},
 		{"part", "agent", "share", "%.0f %%", 100, goal{}, ""},
+		{"both", "agent", "cpu memory", "%.1f", 0, goal{}, ""},
 		{"errors", "other", "n", "%.0f", 0, zero(), ""},
 		{"latency", "agent", "latency", "%.0f ms", 0, goal{}, ""},
 		{"speed", "missing", "speed", "%.0f", 0, goal{}, ""},
@@ -47,6 +48,7 @@ func TestRender(t *testing.T) {
 		"| CPU | 1.5 mCPU | ≤ 2 mCPU | 5 mCPU | 2026-11-23 A | `make bench` |\n",
 		"| memory | **21 MiB** | ≤ 20 MiB |  | 2026-11-23 A | `make bench` |\n",
 		"| part | 25 % |  |  | 2026-11-23 A | `make bench` |\n",
+		"| both | 1.5 → 21.0 |  |  | 2026-11-23 A | `make bench` |\n",
 		"| errors | 0 | 0 |  | 2026-11-23 B | `go test` |\n",
 		"\nA note.\n", "* A: one\n* B: two\n", "\nNot measured yet:\n\n* latency\n* speed\n",
 	} {

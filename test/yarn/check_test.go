@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -12,17 +13,19 @@ import (
 
 	"github.com/waterline-io/waterline/internal/decide/cluster/yarncheck"
 	"github.com/waterline-io/waterline/internal/yarn"
+	"github.com/waterline-io/waterline/test/bed/pages"
 	bed "github.com/waterline-io/waterline/test/bed/yarn"
 )
 
 // check runs waterline yarn check, and returns the codes of what it found, by severity.
-func check(t *testing.T, label, floor string) map[yarncheck.Severity][]yarncheck.Code {
+func check(t *testing.T, label, floor string, more ...string) map[yarncheck.Severity][]yarncheck.Code {
 	t.Helper()
 	args := []string{"yarn", "check", "--label", label, "--floor", floor, "--user", "root", "-o", "json",
 		"--ignore", string(yarncheck.LabelStoreTemporary)} // where the checkout is, is up to its owner
 	for _, url := range cluster.URLs() {
 		args = append(args, "--rm", url)
 	}
+	args = append(args, more...)
 	out, err := exec.CommandContext(soon(t), filepath.Join(bin, "waterline"), args...).Output()
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
@@ -42,9 +45,18 @@ func check(t *testing.T, label, floor string) map[yarncheck.Severity][]yarncheck
 	return found
 }
 
-// TestCheck checks that the command finds what is wrong with a cluster, and no more.
+// TestCheck checks that the command finds what is wrong with a cluster, and no more. Nothing is wrong with the settings
+// of docs/spark.md.
 func TestCheck(t *testing.T) {
 	labelled(t)
+	blocks, err := pages.Texts(sparkDocs, "properties")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults := filepath.Join(t.TempDir(), "spark-defaults.conf")
+	if err := os.WriteFile(defaults, []byte(blocks[0]), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	floor := fmt.Sprintf("%dMiB,1vcores", bed.MinMemory)
 	for _, test := range []struct {
 		name, label, floor string
@@ -56,7 +68,7 @@ func TestCheck(t *testing.T) {
 		{"another label", "no-such-label", floor, []yarncheck.Code{yarncheck.NoQueueForLabel},
 			[]yarncheck.Code{yarncheck.LabelMissing, yarncheck.WebPortOpen}},
 	} {
-		found := check(t, test.label, test.floor)
+		found := check(t, test.label, test.floor, "--spark-defaults", defaults)
 		if !slices.Equal(found[yarncheck.Error], test.errors) || !slices.Equal(found[yarncheck.Warning], test.warnings) {
 			t.Errorf("%s: %q", test.name, found)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -12,25 +13,15 @@ import (
 	bed "github.com/waterline-io/waterline/test/bed/yarn"
 )
 
-// drain decommissions a node gracefully, and sees that it has begun. When the test ends, the node runs again.
-func drain(t *testing.T, i int) {
+// startAgain starts NodeManagers whose processes have ended, and waits until they run as before.
+func startAgain(ctx context.Context, t *testing.T, nodes ...int) {
 	t.Helper()
-	t.Cleanup(func() {
-		// The process ends by itself, and a NodeManager that starts earlier than this is refused.
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := cluster.Node(i).Stop(ctx); err != nil {
-			t.Error(err)
-		}
-		if err := cluster.Exclude(); err != nil {
-			t.Error(err)
-		}
-		if err := admin.RefreshNodes(ctx); err != nil {
-			t.Error(err)
-		}
+	for _, i := range nodes {
 		if err := cluster.Node(i).Start(); err != nil {
 			t.Error(err)
 		}
+	}
+	for _, i := range nodes {
 		err := bed.Eventually(ctx, func(ctx context.Context) error {
 			n, err := rm.Node(ctx, bed.NodeID(i))
 			if err == nil && (n.State != yarn.NodeRunning || n.Total != offered) {
@@ -41,13 +32,43 @@ func drain(t *testing.T, i int) {
 		if err != nil {
 			t.Errorf("bringing %s back: %v", bed.NodeID(i), err)
 		}
+	}
+}
+
+// leave decommissions nodes, gracefully if there is a deadline. When the test ends, they run again.
+func leave(t *testing.T, deadline time.Duration, nodes ...int) {
+	t.Helper()
+	t.Cleanup(func() {
+		// The processes end by themselves, and a NodeManager that starts earlier than this is refused.
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		for _, i := range nodes {
+			if err := cluster.Node(i).Stop(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := errors.Join(cluster.Exclude(), admin.RefreshNodes(ctx)); err != nil {
+			t.Error(err)
+		}
+		startAgain(ctx, t, nodes...)
 	})
-	if err := cluster.Exclude(bed.NodeHost(i)); err != nil {
+	var hosts []string
+	for _, i := range nodes {
+		hosts = append(hosts, bed.NodeHost(i))
+	}
+	refresh := admin.RefreshNodes
+	if deadline > 0 {
+		refresh = func(ctx context.Context) error { return admin.RefreshNodesGracefully(ctx, deadline) }
+	}
+	if err := errors.Join(cluster.Exclude(hosts...), refresh(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if err := admin.RefreshNodesGracefully(t.Context(), time.Minute); err != nil {
-		t.Fatal(err)
-	}
+}
+
+// drain decommissions a node gracefully, and sees that it has begun. When the test ends, the node runs again.
+func drain(t *testing.T, i int) {
+	t.Helper()
+	leave(t, time.Minute, i)
 	// Its total follows what is used, so nothing more fits.
 	waitNode(t, bed.NodeID(i), "draining", func(n yarn.Node) bool {
 		return n.State == yarn.NodeDecommissioning && n.Settled() && n.Containers > 0 && n.Available.MemoryMiB <= 0
@@ -129,13 +150,15 @@ func TestDrain(t *testing.T) {
 
 // TestRMKilledDuringDrain checks that a sort ends well whose ResourceManager is killed while one of its nodes drains. A
 // ResourceManager that starts again decommissions that node at once, with the output of its maps, and does not tell the
-// application's master: reduces miss the output, and the master starts these maps again.
+// application's master: reduces miss the output, and the master starts these maps again. Maps that ran there count as
+// running until mapreduce.task.timeout, ten minutes by default.
 func TestRMKilledDuringDrain(t *testing.T) {
 	rows, err := cluster.NewRows("rows", 70_000, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, app := job(t, cluster.Sort(t.Context(), rows, 2))
+	j, app := job(t, cluster.Sort(t.Context(), rows, 2,
+		"-Dmapreduce.task.timeout=30000", "-Dmapreduce.task.timeout.check-interval-ms=5000"))
 	node := busy(t, app)
 	drain(t, node)
 	if err := cluster.RM(1).Kill(soon(t)); err != nil {
@@ -160,4 +183,97 @@ func TestRMKilledDuringDrain(t *testing.T) {
 	if n, err := rm.Node(t.Context(), bed.NodeID(node)); !errors.Is(err, yarn.ErrNotFound) {
 		t.Errorf("the ResourceManager that has started again knows the node: %+v, %v", n, err)
 	}
+}
+
+// TestMapOutput checks what becomes of the output of maps whose node leaves a sort. When the node is decommissioned
+// gracefully, it stays up for its shuffle only, and no map runs again. When it is killed, the output is lost: the full
+// form shows that too.
+func TestMapOutput(t *testing.T) {
+	const maps = 7
+	ways := []string{"Drained"}
+	if soak {
+		ways = append(ways, "Killed")
+	}
+	for _, way := range ways {
+		t.Run(way, func(t *testing.T) {
+			rows, err := cluster.NewRows("rows-"+way, 70_000, maps)
+			if err != nil {
+				t.Fatal(err)
+			}
+			j, app := job(t, cluster.Sort(t.Context(), rows, 2))
+			node := busy(t, app)
+			err = bed.Eventually(soon(t), func(context.Context) error {
+				if len(mapOutput(node, app)) == 0 {
+					return fmt.Errorf("%s has no output of a map", bed.NodeID(node))
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatalf("%v: %s", err, j.Output())
+			}
+			began := time.Now()
+			var only func() time.Duration
+			if way == "Drained" {
+				leave(t, 2*time.Minute, node)
+				only = shuffleOnly(t, node, app)
+			} else {
+				if err := cluster.Node(node).Kill(soon(t)); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() {
+					ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+					defer cancel()
+					startAgain(ctx, t, node)
+				})
+			}
+			if err := j.Wait(within(t, 4*time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			if err := rows.Check(); err != nil {
+				t.Error(err)
+			}
+			again := j.Counter("Launched map tasks") - maps
+			t.Logf("the sort ended after %.1f s; %d of %d maps ran again", time.Since(began).Seconds(), again, maps)
+			if way == "Killed" {
+				if again == 0 {
+					t.Errorf("no map ran again: %s", j.Output())
+				}
+				return
+			}
+			alone := only()
+			t.Logf("the node was up for its shuffle only for %.1f s", alone.Seconds())
+			if again != 0 || alone == 0 {
+				t.Errorf("%d maps ran again, and the node was up for its shuffle only for %v: %s", again, alone, j.Output())
+			}
+		})
+	}
+}
+
+// mapOutput returns the files with the output of maps that a node has.
+func mapOutput(node int, app string) []string {
+	files, _ := filepath.Glob(filepath.Join(cluster.LocalDir(node), "usercache/*/appcache", app,
+		"output/attempt_*_m_*/file.out"))
+	return files
+}
+
+// shuffleOnly returns a function that says for how long a node that drains has been seen to run no container while it
+// has the output of maps. The function is called when the application has ended.
+func shuffleOnly(t *testing.T, node int, app string) func() time.Duration {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan time.Duration, 1)
+	go func() {
+		var first, last time.Time
+		for ctx.Err() == nil {
+			n, err := rm.Node(ctx, bed.NodeID(node))
+			if err == nil && n.State == yarn.NodeDecommissioning && n.Containers == 0 && len(mapOutput(node, app)) > 0 {
+				last = time.Now()
+				if first.IsZero() {
+					first = last
+				}
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		done <- last.Sub(first)
+	}()
+	return func() time.Duration { cancel(); return <-done }
 }

@@ -118,7 +118,13 @@ func clients(who string) (*yarn.RM, *yarn.Admin, *yarn.NM, error) {
 // soon returns a context for what must happen within a minute, on a machine that does other things too.
 func soon(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	return within(t, time.Minute)
+}
+
+// within returns a context for what must happen within a time.
+func within(t testing.TB, limit time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
 	return ctx
 }

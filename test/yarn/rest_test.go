@@ -45,9 +45,10 @@ func TestPartitionOfSubmission(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kill(t, app.ID)
+		id := app.ID
+		kill(t, id)
 		err = bed.Eventually(soon(t), func(ctx context.Context) (err error) {
-			if app, err = rm.App(ctx, app.ID); err == nil && app.MasterNode == "" {
+			if app, err = rm.App(ctx, id); err == nil && app.MasterNode == "" {
 				err = fmt.Errorf("the master has no node: %+v", app)
 			}
 			return err

@@ -14,12 +14,75 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
-{{- define "waterline.policy" -}}
-{{- $preset := dict }}
-{{- if eq .Values.profile "cpu-share-syncer" }}
-{{- $preset = dict "weight" (dict "quota" "Unlimited" "max" 262144) }}
+{{- define "waterline.schedulerLabels" -}}
+app.kubernetes.io/name: waterline-scheduler
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/part-of: waterline
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
-{{- toYaml (mergeOverwrite $preset (deepCopy .Values.policy)) }}
+
+{{- /* The image of a repository, from a list of the root context and the repository. */}}
+{{- define "waterline.image" -}}
+{{- $root := index . 0 }}
+{{- with $root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end }}{{ index . 1 -}}
+:{{ $root.Values.image.tag | default $root.Chart.AppVersion }}
+{{- end }}
+
+{{- define "waterline.schedulerConfig" -}}
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection:
+  leaderElect: true
+  resourceName: waterline-scheduler
+  resourceNamespace: {{ .Release.Namespace }}
+clientConnection: {qps: 500, burst: 1000}
+profiles:
+  - schedulerName: {{ .Values.scheduler.name }}
+    plugins:
+      multiPoint:
+        enabled:
+        {{- range $name, $weight := .Values.scheduler.plugins }}
+        {{- if $weight }}
+          - {name: {{ $name }}, weight: {{ $weight }}}
+        {{- end }}
+        {{- end }}
+    {{- with .Values.scheduler.args }}
+    pluginConfig:
+    {{- range $name, $args := . }}
+      - name: {{ $name }}
+        args: {{- toYaml $args | nindent 10 }}
+    {{- end }}
+    {{- end }}
+{{- end }}
+
+{{- define "waterline.policy" -}}
+{{- $sell := dict "cpu" dict "memory" dict "protect" (dict "memory" true "interference" true "eviction" dict) }}
+{{- $presets := dict
+  "weights" (dict "weight" (dict "scope" "Node"))
+  "cpu-share-syncer" (dict "weight" (dict "quota" "Unlimited" "max" 262144))
+  "cpusets" (dict "privileges" (list (dict "namespaceSelector" dict "allow" (list "ShareCPUs" "ExclusiveCPUs"))))
+  "sell" $sell
+  "yarn" $sell }}
+{{- toYaml (mergeOverwrite (get $presets .Values.profile | default dict) (deepCopy .Values.policy)) }}
+{{- end }}
+
+{{- /*
+The policy of a profile on canary nodes: the same, but carried out, on the nodes with the label. It has no batchPods, whose
+rules count in the whole cluster.
+*/}}
+{{- define "waterline.canary" -}}
+{{- $policy := omit (include "waterline.policy" . | fromYaml) "rollout" "batchPods" }}
+{{- $mode := ternary "Disabled" "Enforce" (eq (default "" $policy.mode) "Disabled") }}
+{{- $label := dict "matchLabels" (dict "waterline.io/canary" "true") }}
+{{- toYaml (mergeOverwrite $policy
+  (dict "mode" $mode "priority" (add1 (int (default 0 $policy.priority))) "nodeSelector" $label)) }}
+{{- end }}
+
+{{- /* The namespaces that may have worker pools, as JSON. */}}
+{{- define "waterline.poolNamespaces" -}}
+{{- $profile := ternary (list "yarn") list (eq .Values.profile "yarn") }}
+{{- toJson (default $profile .Values.manager.pools.namespaces) }}
 {{- end }}
 
 {{- /* What is there only while the release is uninstalled. */}}

@@ -5,24 +5,15 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// Status is the content of a file of the plan, for explanations.
-type Status struct {
-	model.Setting
-	Exists bool
-	Is     model.Value
-	Was    model.Value // the newest value of another writer
-	Owned  bool        // Was is on record
-}
-
 // Status returns the files of the last plan whose directory satisfies a condition.
-func (h *Host) Status(match func(dir string) bool) []Status {
-	var all []Status
+func (h *Host) Status(match func(dir string) bool) []model.FileStatus {
+	var all []model.FileStatus
 	for _, f := range h.files {
 		if !match(f.setting.Dir) {
 			continue
 		}
 		_ = h.read(f) // an unreadable file is shown as absent
-		s := Status{Setting: f.setting, Exists: f.exists, Is: cgroup.FromRaw(h.version, f.setting.Knob, f.found)}
+		s := model.FileStatus{Setting: f.setting, Exists: f.exists, Is: cgroup.FromRaw(h.version, f.setting.Knob, f.found)}
 		if record, owned := h.undo.Get(f.setting.File, f.inode); owned {
 			s.Owned, s.Was = true, cgroup.FromRaw(h.version, f.setting.Knob, record.Theirs)
 		}

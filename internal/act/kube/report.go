@@ -33,7 +33,8 @@ func (r *Reports) Write(ctx context.Context, uid string, report model.Report) er
 	status := map[string]any{
 		"policy": report.Policy, "policyGeneration": report.Generation, "mode": report.Mode, "selling": nil,
 		"unsupported": report.Unsupported, "cpu": nil, "memory": nil,
-		"hot": nil, "harmSignal": nil, "eviction": nil, "unrestored": nil, "changed": time.Now().UTC().Format(time.RFC3339),
+		"pressure": nil, "cpuSets": nil, "hot": nil, "harmSignal": nil, "eviction": nil, "unrestored": nil,
+		"changed": time.Now().UTC().Format(time.RFC3339),
 	}
 	if report.Harm != "" {
 		status["harmSignal"] = report.Harm
@@ -55,10 +56,16 @@ func (r *Reports) Write(ctx context.Context, uid string, report model.Report) er
 		status["selling"] = report.Selling
 	}
 	if s := report.Slack; s != nil {
-		status["cpu"] = resourceReport(&s.CPU,
+		status["cpu"] = resourceReport(&s.CPU, &report.OtherCPU,
 			func(v int64) resource.Quantity { return *resource.NewMilliQuantity(v, resource.DecimalSI) })
-		status["memory"] = resourceReport(&s.Memory,
+		status["memory"] = resourceReport(&s.Memory, &report.OtherMemory,
 			func(v int64) resource.Quantity { return *resource.NewQuantity(v, resource.BinarySI) })
+	}
+	if p := report.Pressure; p != nil {
+		status["pressure"] = v1alpha1.PressureReport{CPU: int32(p.CPU), Memory: int32(p.Memory), IO: int32(p.IO)}
+	}
+	if room := report.CPUs; room != nil {
+		status["cpuSets"] = cpuSetReport(room)
 	}
 	patch, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
@@ -95,7 +102,16 @@ func (r *Reports) create(ctx context.Context, uid string) error {
 	return err
 }
 
-func resourceReport(a *model.Account, quantity func(int64) resource.Quantity) *v1alpha1.ResourceReport {
+func resourceReport(
+	a *model.Account, u *model.OtherDays, quantity func(int64) resource.Quantity,
+) *v1alpha1.ResourceReport {
+	var other *v1alpha1.AheadQuantities
+	if u.FourHours > 0 && u.EightHours > 0 {
+		other = &v1alpha1.AheadQuantities{
+			FourHours: quantity(min(u.FourHours, a.Capacity)), EightHours: quantity(min(u.EightHours, a.Capacity)),
+		}
+	}
+	batch := quantity(a.Use.Batch)
 	tiers := func(t model.TierAmounts) v1alpha1.TierQuantities {
 		return v1alpha1.TierQuantities{Mid: quantity(t.Mid), Batch: quantity(t.Batch)}
 	}
@@ -106,10 +122,13 @@ func resourceReport(a *model.Account, quantity func(int64) resource.Quantity) *v
 		Ceiling:   quantity(a.Ceiling),
 		System:    quantity(max(a.Use.System, a.Reserved) + a.Use.Daemons),
 		Online:    quantity(a.Use.Online),
+		Batch:     &batch,
 		Peaks: v1alpha1.PeakQuantities{
 			Hour: quantity(min(a.Peaks[model.Hour].Value, a.Capacity)), Day: quantity(min(a.Peaks[model.Day].Value, a.Capacity)),
+			Learning: a.Peaks[model.Hour].Learning,
 		},
-		Bound:  tiers(a.Bound),
-		Reason: string(a.Reason.Code),
+		OtherDays: other,
+		Bound:     tiers(a.Bound),
+		Reason:    string(a.Reason.Code),
 	}
 }

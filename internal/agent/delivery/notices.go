@@ -89,8 +89,8 @@ func metricKey(key string) string {
 	switch key {
 	case v1alpha1.AnnotationCPUShare, v1alpha1.AnnotationCPUShareAlias, v1alpha1.AnnotationCPUQuota,
 		v1alpha1.AnnotationCPUManager, v1alpha1.AnnotationCPUManagerAlias, v1alpha1.AnnotationCPUPlacement,
-		v1alpha1.AnnotationCPUMemory,
-		v1alpha1.AnnotationEvict, v1alpha1.AnnotationBatchResources:
+		v1alpha1.AnnotationCPUSetHint, v1alpha1.AnnotationCPUMemory, v1alpha1.AnnotationEvict,
+		v1alpha1.AnnotationBatchResources:
 		return key
 	}
 	return "other"

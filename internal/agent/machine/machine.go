@@ -279,11 +279,10 @@ func (m *Machine) Owned() []model.Owned { return m.files.Owned() }
 // Restored reports whether nothing is left to restore, also not by a newer version of Waterline.
 func (m *Machine) Restored() bool { return len(m.Owned()) == 0 && len(m.files.Foreign()) == 0 }
 
-// Status is a file of the last plan, and its content now.
-type Status = acthost.Status
-
 // Status returns the plan's files in matching directories.
-func (m *Machine) Status(match func(dir string) bool) []Status { return m.files.Status(match) }
+func (m *Machine) Status(match func(dir string) bool) []model.FileStatus {
+	return m.files.Status(match)
+}
 
 // Stats counts the writes so far.
 func (m *Machine) Stats() acthost.Stats { return m.files.Stats() }

@@ -185,6 +185,19 @@ func (f *figures) collect(now time.Duration, metric emit) {
 	}
 }
 
+// waited returns the node's own pressure as the means of a minute; nil if one of them is missing.
+func (f *figures) waited(now time.Duration) *model.NodePressure {
+	var w model.NodePressure
+	for j, to := range map[int]*int64{0: &w.CPU, 2: &w.Memory, 4: &w.IO} { // some tasks, as in stalls
+		mean, ok := f.pressure[0][j].mean(&f.at, now, time.Minute)
+		if !ok {
+			return nil
+		}
+		*to = min(max(int64(math.Round(1000*mean)), 0), 1000)
+	}
+	return &w
+}
+
 // accounts makes the metrics of the offer and of what it is computed from.
 func accounts(slack *model.Slack, metric emit) {
 	if slack == nil {

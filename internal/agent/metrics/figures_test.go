@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
@@ -90,6 +91,34 @@ func TestUsersMean(t *testing.T) {
 	} {
 		if got, ok := shown[series]; !ok || got < want-1e-3 || got > want+1e-3 {
 			t.Errorf("%s is %v %v, want %v", series, got, ok, want)
+		}
+	}
+}
+
+// TestPressureOfReport checks that a report has the mean of a minute, in thousandths, and nothing where the kernel
+// reports no pressure or less than half of a minute was measured.
+func TestPressureOfReport(t *testing.T) {
+	for name, c := range map[string]struct {
+		seconds int
+		none    bool
+		want    *model.NodePressure
+	}{
+		"a minute":    {seconds: 60, want: &model.NodePressure{CPU: 500, Memory: 20, IO: 7}},
+		"ten seconds": {seconds: 10},
+		"no PSI":      {seconds: 60, none: true},
+	} {
+		var r Recorder
+		l := &model.Load{}
+		for i := range c.seconds {
+			l.Clock = time.Hour + time.Duration(i)*time.Second
+			if l.Node.Pressure = (model.Pressure{}); !c.none {
+				l.Node.Pressure = model.Pressure{At: l.Clock, CPU: model.Stall{Some: int64(1000 * (i % 2))},
+					Memory: model.Stall{Some: 20, Full: 10}, IO: model.Stall{Some: 7}}
+			}
+			r.Measured(l, nil, &model.Plan{})
+		}
+		if got := r.Pressure(l); !cmp.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 }

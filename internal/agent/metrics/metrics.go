@@ -38,6 +38,15 @@ func (r *Recorder) Measured(l *model.Load, pods []*model.Pod, plan *model.Plan) 
 	r.figures.note(l, pods, plan)
 }
 
+// Pressure returns how much tasks of the node waited in the last minute; nil while that is not known. The load is the
+// last measurement; nil: there is none.
+func (r *Recorder) Pressure(l *model.Load) *model.NodePressure {
+	if l == nil {
+		return nil
+	}
+	return r.figures.waited(l.Clock)
+}
+
 // Audit records a complete comparison of plan and kernel.
 func (r *Recorder) Audit() { r.audits++ }
 
@@ -58,6 +67,7 @@ type View struct {
 	Watching       bool              // no file must be polled
 	BadAnnotations map[string]uint64 // by key
 	Errors         func(f func(what string, count uint64))
+	Lean           bool // makes the metrics of the lean profile only
 }
 
 // emit makes one metric. Labels are names and values by turns.
@@ -74,6 +84,18 @@ func (r *Recorder) Collect(v *View) []prometheus.Metric {
 		desc := prometheus.NewDesc(name, help, names, nil)
 		all = append(all, prometheus.MustNewConstMetric(desc, kind, value, values...))
 	}
+	if !v.Lean {
+		r.collect(v, metric)
+		return all
+	}
+	part := newLean(metric)
+	r.collect(v, part.metric)
+	part.finish()
+	return all
+}
+
+// collect makes all metrics.
+func (r *Recorder) collect(v *View, metric emit) {
 	podMetrics(v.Node.Pods, metric)
 	planMetrics(v.Plan, metric)
 	if v.Load != nil {
@@ -103,7 +125,6 @@ func (r *Recorder) Collect(v *View) []prometheus.Metric {
 	metric(counter, v1alpha1.MetricReclaimFreed, "Memory that was reclaimed from them.", float64(r.reclaimFreed))
 	metric(gauge, v1alpha1.MetricPodsKnown, "1 once the pods of this node were listed.", flag(v.Node.PodsKnown))
 	metric(gauge, v1alpha1.MetricWatching, "0 while files must be polled for lack of inotify watches.", flag(v.Watching))
-	return all
 }
 
 // podMetrics counts the pods.

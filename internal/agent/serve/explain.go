@@ -10,15 +10,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/waterline-io/waterline/internal/agent"
+	"github.com/waterline-io/waterline/internal/agent/loopview"
+	"github.com/waterline-io/waterline/internal/journal"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
 // view is the knowledge of the loop, from which answers are made.
-type view struct{ *agent.View }
+type view struct{ *loopview.View }
 
 // Loop passes its view to a function, between two rounds.
-type Loop func(ctx context.Context, f func(v *agent.View)) error
+type Loop func(ctx context.Context, f func(v *loopview.View)) error
 
 // Explanation is what the agent knows about one pod: what each of its files should be, is and was, and why.
 type Explanation struct {
@@ -27,8 +28,10 @@ type Explanation struct {
 	UID       string
 	QoS       string
 	Mode      model.Mode
+	At        time.Time `json:",omitzero"` // of the recorded round that is explained; zero: now
 	Files     []FileExplanation
 	Waiting   []string // the pods that make it wait, or that it makes wait, and the throttles
+	Hint      string   // what came of the CPUs that it was hinted; "": it has no hint, or no CPUs of its own
 	Leaves    string   // why it should leave the node; "": it need not
 	Notices   []string
 }
@@ -38,7 +41,7 @@ type FileExplanation struct {
 	Dir      string
 	Knob     string
 	Should   model.Value
-	Is       *model.Value // nil: the file is not there
+	Is       *model.Value // nil: the file is not there, or its content is not recorded
 	Was      *model.Value // nil: we have not changed it
 	Why      string
 	Deferred string // why it is not written now; "": it is
@@ -73,6 +76,7 @@ func (v view) explain(namespace, name string) (Explanation, bool) {
 		}
 		e.Files = append(e.Files, f)
 	}
+	e.Hint = hint(v.Plan.CPUs, pod)
 	e.Waiting = waiting(v.Plan.Interference, v.Pods, pod.UID)
 	if evict := v.Plan.Evict; evict != nil && evict.Request != nil && evict.Request.UID == pod.APIUID {
 		e.Leaves = leaves(evict.Request)
@@ -85,9 +89,32 @@ func (v view) explain(namespace, name string) (Explanation, bool) {
 	return e, true
 }
 
+// hint describes what came of the hint of a pod with its own CPUs.
+func hint(plan *model.CPUPlan, pod *model.Pod) string {
+	hinted := pod.Annotations.Hint
+	if plan == nil || hinted.Empty() {
+		return ""
+	}
+	var own model.CPUSet
+	for _, o := range plan.Own {
+		if o.UID == pod.UID {
+			own = own.Or(o.CPUs)
+		}
+	}
+	switch own {
+	case model.CPUSet{}:
+		return ""
+	case hinted:
+		return fmt.Sprintf("it has the CPUs that it was hinted, %s", hinted)
+	}
+	return fmt.Sprintf("it was hinted CPUs %s and has %s: when it got its CPUs, not all of the hinted ones were free, "+
+		"or they did not fit its request; or the request or the hint changed since", hinted, own)
+}
+
 // NodeExplanation is what the agent knows about what its node could give to batch.
 type NodeExplanation struct {
 	Mode   model.Mode
+	At     time.Time `json:",omitzero"` // of the recorded round that is explained; zero: now
 	CPU    model.SellPolicy
 	Memory model.SellPolicy
 	Slack  *model.Slack // nil: nothing was measured yet
@@ -99,6 +126,12 @@ type NodeExplanation struct {
 	Leaving     []string
 	Unsupported []model.Reason // features of the policy that the kernel lacks
 	Services    []model.Reason // figures of services that are not known
+	Fought      []string       // files that another writer fights for, as "DIR KNOB"
+	// How often other writers overwrote files, which was repaired, by the name of the knob; and since when that counts.
+	Repairs map[string]uint64 `json:",omitempty"`
+	Age     time.Duration     `json:",omitempty"`
+	// Errors that stand, by the operation of the agent that fails, such as kubelet.
+	Troubles map[string]string `json:",omitempty"`
 }
 
 // explainNode returns what the node could give to batch.
@@ -112,23 +145,40 @@ func (v view) explainNode() NodeExplanation {
 		Mode: p.Mode, CPU: p.CPU, Memory: p.Memory, Slack: v.Plan.Slack,
 		SuppressionMethod: p.Suppress.By, Suppress: v.Plan.Suppress,
 		Waiting: waiting(v.Plan.Interference, v.Pods, ""), Leaving: leaving(v.Plan.Evict, v.Pods, clock),
-		Unsupported: v.Plan.Unsupported,
+		Unsupported: v.Plan.Unsupported, Age: v.Age, Troubles: v.Troubles,
+	}
+	for knob, count := range v.Repairs {
+		if e.Repairs == nil {
+			e.Repairs = map[string]uint64{}
+		}
+		e.Repairs[knob.String()] = count
 	}
 	if v.Plan.Harm != nil {
 		e.Services = v.Plan.Harm.Unknown
 	}
+	for i := range v.Plan.Settings {
+		if s := &v.Plan.Settings[i]; s.Deferred != nil && s.Deferred.Code == model.ForeignWriter {
+			e.Fought = append(e.Fought, s.Dir+" "+s.Knob.String())
+		}
+	}
 	return e
 }
 
-// Handler serves what only this node's administrators may see: GET /explain?namespace=N&pod=P, GET /node, and GET /cpus
-// with or without plan=N/P=MODE.
-func Handler(loop Loop) http.Handler {
+// Handler serves what only this node's administrators may see: GET /explain?namespace=N&pod=P, GET /node, GET /pods,
+// GET /cpus with or without plan=N/P=MODE, and GET /journal, which is the content of the journal in the run directory.
+func Handler(loop Loop, runDir string) http.Handler {
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /journal", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/jsonl")
+		if err := journal.Copy(w, runDir); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	})
 	mux.HandleFunc("GET /explain", func(w http.ResponseWriter, r *http.Request) {
 		namespace, name := r.FormValue("namespace"), r.FormValue("pod")
 		var e Explanation
 		var found bool
-		if err := loop(r.Context(), func(v *agent.View) { e, found = view{v}.explain(namespace, name) }); err != nil {
+		if err := loop(r.Context(), func(v *loopview.View) { e, found = view{v}.explain(namespace, name) }); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
@@ -138,20 +188,14 @@ func Handler(loop Loop) http.Handler {
 		}
 		reply(w, e)
 	})
-	mux.HandleFunc("GET /node", func(w http.ResponseWriter, r *http.Request) {
-		var e NodeExplanation
-		if err := loop(r.Context(), func(v *agent.View) { e = view{v}.explainNode() }); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		reply(w, e)
-	})
+	mux.HandleFunc("GET /node", about(loop, func(v view) any { return v.explainNode() }))
+	mux.HandleFunc("GET /pods", about(loop, func(v view) any { return v.pods() }))
 	mux.HandleFunc("GET /cpus", func(w http.ResponseWriter, r *http.Request) {
 		var answer any
 		var notFound string
 		var failed error
 		if err := loop(r.Context(),
-			func(v *agent.View) { answer, notFound, failed = view{v}.answerCPUs(r.FormValue("plan")) }); err != nil {
+			func(v *loopview.View) { answer, notFound, failed = view{v}.answerCPUs(r.FormValue("plan")) }); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
@@ -165,6 +209,18 @@ func Handler(loop Loop) http.Handler {
 		}
 	})
 	return mux
+}
+
+// about answers from the view of the loop.
+func about(loop Loop, f func(v view) any) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var answer any
+		if err := loop(r.Context(), func(v *loopview.View) { answer = f(view{v}) }); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		reply(w, answer)
+	}
 }
 
 func reply(w http.ResponseWriter, value any) {

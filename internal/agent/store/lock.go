@@ -11,6 +11,20 @@ import (
 
 const lockFile = "lock"
 
+// Locked reports whether a process has the run directory. It changes nothing there.
+func Locked(runDir string) (bool, error) {
+	file, err := os.Open(filepath.Join(runDir, lockFile))
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	err = unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB) // an end of the file ends it
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return true, nil
+	}
+	return false, err
+}
+
 // Lock makes the run directory and takes it for one process, until the file is closed.
 func Lock(runDir string) (*os.File, error) {
 	if err := os.MkdirAll(runDir, 0o755); err != nil {

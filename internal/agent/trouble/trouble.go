@@ -68,6 +68,23 @@ func (t *Log) Each(f func(what string, count uint64)) {
 	}
 }
 
+// Standing returns the errors of the kinds of work that failed last time, by the kind of work. It is nil without any.
+func (t *Log) Standing() map[string]string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all map[string]string
+	for what, trouble := range t.last {
+		if !trouble.stands {
+			continue
+		}
+		if all == nil {
+			all = map[string]string{}
+		}
+		all[what] = trouble.text
+	}
+	return all
+}
+
 // Warn logs a message that is no failure of the agent's own.
 func (t *Log) Warn(message string, args ...any) { t.log.Warn(message, args...) }
 

@@ -55,3 +55,22 @@ func TestLog(t *testing.T) {
 		})
 	})
 }
+
+// TestStanding checks which errors stand: those of work that failed the last time.
+func TestStanding(t *testing.T) {
+	log := New(slog.New(slog.DiscardHandler))
+	if all := log.Standing(); all != nil {
+		t.Errorf("nothing failed, but %v stands", all)
+	}
+	log.Report("a", errors.New("disk full"))
+	log.Report("b", errors.New("disk busy"))
+	log.Report("b", nil)
+	if all := log.Standing(); len(all) != 1 || all["a"] != "disk full" {
+		t.Errorf("%v stands", all)
+	}
+	log.Report("b", errors.New("disk busy"))
+	log.Report("a", nil)
+	if all := log.Standing(); len(all) != 1 || all["b"] != "disk busy" {
+		t.Errorf("%v stands", all)
+	}
+}

@@ -104,10 +104,13 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 		})
 	}
 	state = state.next(&n, &plan)
-	report(&n, &policy, &plan)
+	report(&n, &policy, &plan, cpus.Room)
 	var again time.Time
 	if state.Publish, again = publish.Writes(&n, &plan.Publish, &plan.Report, state.Publish); !again.IsZero() {
 		wake(&plan, again)
+	}
+	if plan.Report.Write && plan.Slack != nil {
+		plan.Report.OtherCPU, plan.Report.OtherMemory = predict.OtherDays(&n, state.Peaks)
 	}
 	plan.Observe = observe(&n, &policy, &plan, &state)
 	return plan, state
@@ -117,10 +120,10 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 const restoredIn = 5 * time.Second
 
 // report says what the NodeReport is to hold.
-func report(n *model.Node, policy *model.Policy, plan *model.Plan) {
+func report(n *model.Node, policy *model.Policy, plan *model.Plan, room *model.CPURoom) {
 	plan.Report = model.Report{
 		Policy: n.Ruling.Policy, Generation: n.Ruling.Generation, Mode: policy.Mode, Selling: n.Ruling.Selling,
-		Slack: plan.Slack, Hot: plan.Evict.HotFor().Code, Evict: plan.Evict.Requested(),
+		Slack: plan.Slack, CPUs: room, Hot: plan.Evict.HotFor().Code, Evict: plan.Evict.Requested(),
 	}
 	if left := len(n.Owned) + n.Foreign; policy.Mode != model.ModeEnforce && n.PodsKnown && left > 0 {
 		plan.Report.Unrestored = int64(left)

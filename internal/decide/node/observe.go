@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
 	"github.com/waterline-io/waterline/internal/decide/node/harm"
 	"github.com/waterline-io/waterline/internal/decide/node/interference"
 	"github.com/waterline-io/waterline/internal/decide/node/memory"
@@ -16,7 +17,7 @@ import (
 func observe(n *model.Node, policy *model.Policy, plan *model.Plan, state *State) model.Observe {
 	off := policy.Mode == model.ModeDisabled
 	o := model.Observe{Load: !off, MemoryQoS: !off && policy.Protect.Memory}
-	o.Topology = !off && state.CPUs.Needed(n.Pods, policy) ||
+	o.Topology = !off && (state.CPUs.Needed(n.Pods, policy) || cpuset.Grants(policy)) ||
 		slices.ContainsFunc(n.Owned, func(o model.Owned) bool { return o.Knob == model.Cpuset })
 	if off {
 		return o

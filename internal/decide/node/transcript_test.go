@@ -16,7 +16,7 @@ import (
 //	    [pods=key:value:shares] [cpus=key:value:MODE] [burst]
 //	pod NAME class=C [request=MILLI] [limit=MILLI] [weight=N] [quota=Q] [self] [critical] [ended] [idle] [nocgroup]
 //	    [mirror: of a static pod] [namespace=NAME]
-//	    [label=key:value] [space=key:value] [containers=ID:LIMIT,...] [cpus=MODE] [place=P]
+//	    [label=key:value] [space=key:value] [containers=ID:LIMIT,...] [cpus=MODE] [place=P] [hint=LIST]
 //	    [app=NAME:CPUS[:REQUEST]]... [becomes=NAME:CPUS]
 //	    [podlevel=CPUS] [age=SECONDS] [localmemory=BYTES] [job=NAME:CPUS[:LIMIT[:MEMORY]]]...
 //	gone NAME                         deleted NAME (its cgroup still stands)
@@ -51,6 +51,7 @@ import (
 //	withdrawn yes|no                  by the manager
 //	run DURATION                      a round each second, not shown
 //	clock DURATION                    the wall clock is set forward; back if it is negative
+//	room                              from now on, also print the room for pods that request their own CPUs
 //	busy                              also print the CPU that each pod gets while all of them want everything
 func TestTranscripts(t *testing.T) {
 	golden.Each(t, func(t *testing.T, content string) string {

@@ -23,6 +23,7 @@ type world struct {
 	state  node.State
 	layout cgroup.Layout
 	busy   bool
+	room   bool                       // print the room for pods that request their own CPUs
 	peaks  slack.Peaks                // of online pods
 	load   *load                      // nil: the world does not measure
 	uses   map[string]int64           // memory by directory, in bytes
@@ -100,6 +101,8 @@ func (w *world) do(line string) error {
 		w.uses[args[0]] = bytes(args[1])
 	case "busy":
 		w.busy = true
+	case "room":
+		w.room = true
 	default:
 		return w.doLoad(words[0], args)
 	}
@@ -238,6 +241,8 @@ func (w *world) setPod(name string, args []string) error {
 				Fix: "remove one"})
 		case "cpus":
 			pod.Annotations.CPUs = model.CPUMode(value)
+		case "hint":
+			pod.Annotations.Hint = cpus(value)
 		case "place":
 			pod.Annotations.Placement = model.CPUPlacement(value)
 		case "localmemory":
@@ -336,6 +341,9 @@ func (w *world) decide() string {
 				fmt.Fprintf(&out, "memory of %s: nodes %s\n", o.UID, o.Memory)
 			}
 		}
+	}
+	if room := plan.Report.CPUs; w.room && room != nil {
+		fmt.Fprintf(&out, "room free=%s exclusive=%d\n", room.Free, room.Exclusive)
 	}
 	for _, c := range plan.Conditions {
 		fmt.Fprintf(&out, "condition %q %v %s %s\n", c.Name, c.Met, c.Reason, c.Message)

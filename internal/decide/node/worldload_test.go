@@ -91,6 +91,12 @@ func (w *world) doLoad(command string, args []string) error {
 		for _, arg := range args {
 			key, value, _ := strings.Cut(arg, "=")
 			h := model.Hour
+			if key == "learning" {
+				for _, p := range []*model.Peak{&w.peaks.CPU[h], &w.peaks.Memory[h]} {
+					p.Known, p.Learning = false, true
+				}
+				continue
+			}
 			if key == "day" {
 				h = model.Day
 			}

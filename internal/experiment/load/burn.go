@@ -28,6 +28,23 @@ func Threads() int { return 2 * runtime.NumCPU() }
 type loop struct {
 	Number  int  // of the loop in its pod; it decides on which CPU the loop stays
 	Unbound bool // it may run on any CPU that its cgroup allows
+	Wakes   bool // it runs for toils and sleeps for rests, again and again
+}
+
+// Threads that wait for each other, as those of an encoder or a compiler do, sleep and wake all the time. The kernel
+// gives a thread that wakes the CPU at once, so that they harm a server more than loops that never sleep.
+const (
+	toils = 2 * time.Millisecond
+	rests = time.Millisecond
+)
+
+// toil runs and sleeps until the process is killed.
+func toil() {
+	for {
+		for start := time.Now(); time.Since(start) < toils; {
+		}
+		Nap(rests)
+	}
 }
 
 // burn becomes a busy loop that runs until it is killed. It is the shell's, because a Go program cannot keep one thread
@@ -49,6 +66,9 @@ func burn(in sandbox.HelperInput) error {
 			return err
 		}
 	}
+	if l.Wakes {
+		toil()
+	}
 	return in.Become([]string{"/bin/sh", "-c", "while :; do :; done"}, nil)
 }
 
@@ -65,7 +85,7 @@ func Burn(ctx context.Context, s *sandbox.Sandbox, p *sandbox.Pod) (loops []*san
 	group := s.ContainerGroup(p)
 	for i := range p.Threads {
 		one, err := s.Start(sandbox.Command{
-			Name: BurnName(p), Group: group, Helper: "burn", Input: loop{Number: i, Unbound: p.Unbound},
+			Name: BurnName(p), Group: group, Helper: "burn", Input: loop{Number: i, Unbound: p.Unbound, Wakes: p.Wakes},
 		})
 		if err != nil {
 			return nil, err

@@ -42,6 +42,13 @@ func send(r Requests, out io.Writer) error {
 			return fmt.Errorf("watching the server: %w", err)
 		}
 	}
+	if r.Figure != "" {
+		var err error
+		if c.figure, err = serveFigure(r.Figure); err != nil {
+			return err
+		}
+		defer c.figure.close()
+	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if r.CPU >= 0 {
@@ -75,7 +82,8 @@ type client struct {
 	all   []Request
 	open  int // sent requests without an answer
 
-	watched int // file descriptor of the server's schedstat; 0: none
+	watched int     // file descriptor of the server's schedstat; 0: none
+	figure  *figure // nil: none
 }
 
 // connection leads to a server that answers in order, each time with one line.
@@ -136,6 +144,9 @@ func (c *client) add(requests, answers int) {
 // run sends every request when it is due and takes the answers.
 func (c *client) run() error {
 	c.start = time.Now()
+	if c.figure != nil {
+		c.figure.begin(c.start)
+	}
 	for sent := 0; sent < len(c.all); {
 		if err := c.wait(c.all[sent].Due); err != nil {
 			return err
@@ -215,6 +226,9 @@ func (c *client) take(conn *connection) error {
 		conn.within = char != '\n'
 		if !conn.within {
 			request.Ready, request.Server = now, server.Since(request.Server)
+			if c.figure != nil {
+				c.figure.add(*request)
+			}
 			conn.open = conn.open[1:]
 			c.open--
 		}

@@ -30,6 +30,7 @@ type Requests struct {
 	Lead        time.Duration // before the rates apply, at the first of them
 	Length      time.Duration // for which the rates apply
 	Seed        uint64        // of the random moments
+	Figure      string        // address at which its latency is served as [FigureMetric]; "": nowhere
 }
 
 // Request is one request and its outcome. All times are since the start of the generator.

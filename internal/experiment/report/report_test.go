@@ -46,13 +46,14 @@ func TestTable(t *testing.T) {
 
 func TestPage(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "new", "index.html")
-	err := Page{Commit: "abc", Took: time.Minute, Results: []Result{{
+	err := Page{Title: "A & B", Lead: "<lead>", Closing: "closing", Commit: "abc", Took: time.Minute, Results: []Result{{
 		Name: "weights", About: "one & two", Machine: "2 × <CPU>",
 		Metrics:  map[string]float64{"steal_percent": 1, "load_1m": 2},
 		Headline: Headline{Value: "2 : 1", Goal: "so", Met: true},
 		Table:    Table{Head: []string{"pod"}, Rows: [][]string{{"<i>"}}},
 		Chart:    chart.Bars{Title: "t", Bars: []chart.Bar{{Label: "heavy", Value: 1}}},
-	}}}.Write(file)
+	}, {Name: "no goal", Headline: Headline{Value: "5"}, Chart: chart.Bars{}}},
+		Again: []Again{{"To repeat", "a <b>"}}}.Write(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,8 @@ func TestPage(t *testing.T) {
 	}
 	text := string(content)
 	for _, want := range []string{
-		"one &amp; two", "2 × &lt;CPU&gt;", "&lt;i&gt;", "<svg", "prefers-color-scheme", "commit abc",
+		"A &amp; B", "&lt;lead&gt;", "closing The run took 60 s. To repeat: <code>a &lt;b&gt;</code>.", "goal: so",
+		"1.0 % of", "one &amp; two", "2 × &lt;CPU&gt;", "&lt;i&gt;", "<svg", "prefers-color-scheme", "commit abc",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing", want)

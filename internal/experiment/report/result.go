@@ -31,7 +31,7 @@ type Result struct {
 // Headline is the one figure that an experiment is run for.
 type Headline struct {
 	Value string
-	Goal  string
+	Goal  string // "": there is none
 	Met   bool
 }
 

@@ -24,7 +24,9 @@ type Pod struct {
 	Shares       int64         // weight annotation; 0: none
 	Self         bool          // the agent's own pod: the agent gives it Shares without an annotation
 	CPUs         model.CPUMode // CPU manager annotation; "": none
+	IP           string        // address of the pod; "": none
 	Threads      int           // busy loops of its load
+	Wakes        bool          // its loops sleep and wake all the time
 	Unbound      bool          // its loops may run on any CPU of the pod, and are not dealt out evenly
 
 	group, container string // cgroups that a real kubelet made
@@ -59,7 +61,7 @@ func (p *Pod) Manifest() ([]byte, error) {
 		"Guaranteed": p.QoS == model.Guaranteed, "Quota": v1alpha1.AnnotationCPUQuota,
 		"Manager": v1alpha1.AnnotationCPUManager, "CPUs": p.CPUs, "ID": p.hash(), "Limit": p.LimitMilli,
 		"Batch": p.BatchMilli, "Label": v1alpha1.LabelQoS, "BE": model.ClassBE, "BatchCPU": v1alpha1.ResourceBatchCPU,
-		"Memory": p.Memory, "BatchMemory": v1alpha1.ResourceBatchMemory,
+		"IP": p.IP, "Memory": p.Memory, "BatchMemory": v1alpha1.ResourceBatchMemory,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("composing the manifest of pod %s: %w", p.Name, err)
@@ -73,9 +75,7 @@ metadata:
   name: {{.Name}}
   namespace: default
   uid: {{.UID}}
-{{- if .Batch}}
-  labels: {{"{"}}{{.Label}}: {{.BE}}{{"}"}}
-{{- end}}
+  labels: {{"{"}}app: {{.Name}}{{if .Batch}}, {{.Label}}: {{.BE}}{{end}}{{"}"}}
 {{- if or .Shares .Guaranteed .CPUs}}
   annotations:
 {{- if .Shares}}
@@ -104,8 +104,11 @@ spec:
       limits: {cpu: {{.Limit}}m}
 {{- end}}
 {{- end}}
-{{- if or .CPUs .Limit .Batch}}
+{{- if or .CPUs .Limit .Batch .IP}}
 status:
+{{- if .IP}}
+  podIP: {{.IP}}
+{{- end}}
   containerStatuses:
   - name: main
     containerID: containerd://{{.ID}}

@@ -93,7 +93,7 @@ func (r *round) confirm(ctx context.Context) {
 	r.steps = pool.Next(&r.in)
 }
 
-// mark writes the marks of a worker's pod, and what it holds, before its step is carried out.
+// mark writes the marks of a worker's pod, what it holds and what it may use, before its step is carried out.
 func (r *round) mark(ctx context.Context, i int) error {
 	pl, s := &r.places[i], &r.steps[i]
 	if pl.worker.Pod == nil {
@@ -103,10 +103,11 @@ func (r *round) mark(ctx context.Context, i int) error {
 	if r.view == nil {
 		held = pl.pod.held
 	}
-	if marks == encode(pl.pod.marks) && held == pl.pod.held {
+	allowance := r.allowance(pl, s)
+	if marks == encode(pl.pod.marks) && held == pl.pod.held && allowance == pl.pod.allowance {
 		return nil
 	}
-	return r.k.markPod(ctx, pl.pod, marks, held)
+	return r.k.markPod(ctx, pl.pod, marks, held, allowance)
 }
 
 // label adds the pool's label to the ResourceManager's store if it is missing, and labels hosts.

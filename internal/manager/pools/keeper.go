@@ -30,16 +30,18 @@ type keeper struct {
 	status     *v1alpha1.WorkerPoolStatus // as it is or will be in the API
 	written    time.Time                  // when the status was written last
 	engine     *engine                    // nil: there is none, or another is needed
+	crew       *crewEngine                // the same for a pool whose workers have one size
 	applied    string                     // what the objects beside the pods were made from
 	secret     map[string][]byte          // of the pool, as read last
 	secretName string
 	secretRead time.Time
-	unread     map[string]bool      // hosts whose entry in the exclude file changed, and may not have been read
-	readTried  time.Time            // while unread is nil: when the ResourceManager was last asked to read the file
-	readErr    error                // and what came of it
-	unsettled  map[string]time.Time // by worker: since when what the ResourceManager shows of it is not true
-	warned     map[string]string    // by condition: what the last event said
-	logged     map[string]string    // by message: the error in the log
+	unread     map[string]bool         // hosts whose entry in the exclude file changed, and may not have been read
+	readTried  time.Time               // while unread is nil: when the ResourceManager was last asked to read the file
+	readErr    error                   // and what came of it
+	unsettled  map[string]time.Time    // by worker: since when what the ResourceManager shows of it is not true
+	warned     map[string]string       // by condition: what the last event said
+	logged     map[string]string       // by message: the error in the log
+	watched    map[string]pool.History // by node: what it had for workers
 
 	mu    sync.Mutex
 	shown shown            // for the metrics
@@ -132,6 +134,11 @@ func (k *keeper) round(ctx context.Context) bool {
 		return true
 	}
 	r := &round{k: k, now: now, p: p, read: read, nodes: nodes, t: &t}
+	if kind := r.kind(); kind != nil {
+		r.runCrew(ctx, kind)
+		k.report(ctx, now, p, r, &t)
+		return true
+	}
 	if p.DeletionTimestamp == nil {
 		r.prepare(ctx)
 	}
@@ -177,6 +184,7 @@ type round struct {
 	opening  pool.Opening
 	// unsettled are workers that were left out of the decision, because what the ResourceManager shows is not true yet.
 	unsettled map[string]bool
+	crew      *crewRound // nil: the workers are NodeManagers
 }
 
 // place is a worker and what it is made of.

@@ -44,10 +44,14 @@ func (k *keeper) show(r *round, s *v1alpha1.WorkerPoolStatus) {
 	for _, step := range r.steps {
 		phases[step.Phase]++
 	}
+	reachable := r.view != nil
+	if r.crew != nil {
+		phases, reachable = r.crew.phases(), r.crew.in.Known
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.shown.phases, k.shown.total, k.shown.used, k.shown.containers = phases, s.Total, s.Used, s.Containers
-	k.shown.reachable = r.view != nil
+	k.shown.reachable = reachable
 	if k.engine != nil {
 		k.shown.requests = k.engine.requests.Load()
 	}

@@ -29,9 +29,14 @@ const apiWithin = 10 * time.Second
 // prepare makes the objects that the pods need: the Service that names them, their configuration, and the
 // PodDisruptionBudget that keeps others from evicting them.
 func (r *round) prepare(ctx context.Context) {
+	site := yarnSite(r.p.Spec.YARN, r.settings().Floor)
+	r.applyObjects(ctx, map[string]string{"yarn-site.xml": site}, nmPort)
+}
+
+// applyObjects makes the objects that the pods need, with these files of their configuration, and a port of theirs.
+func (r *round) applyObjects(ctx context.Context, files map[string]string, port int32) {
 	k, p := r.k, r.p
-	site := yarnSite(p.Spec.YARN, r.settings().Floor)
-	from := fmt.Sprintf("%s %d %s", p.UID, p.Generation, site)
+	from := fmt.Sprintf("%s %d %s", p.UID, p.Generation, files)
 	if k.applied == from {
 		return
 	}
@@ -54,12 +59,12 @@ func (r *round) prepare(ctx context.Context) {
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}, ObjectMeta: meta(p.Name),
 			Spec: corev1.ServiceSpec{
 				ClusterIP: corev1.ClusterIPNone, Selector: selector, PublishNotReadyAddresses: true,
-				Ports: []corev1.ServicePort{{Name: "nm", Port: nmPort, Protocol: corev1.ProtocolTCP}},
+				Ports: []corev1.ServicePort{{Name: "nm", Port: port, Protocol: corev1.ProtocolTCP}},
 			},
 		}},
 		{k.c.o.Core, "configmaps", objectName(p), &corev1.ConfigMap{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta(objectName(p)),
-			Data: map[string]string{"yarn-site.xml": site},
+			Data: files,
 		}},
 		{k.c.o.Policy, "poddisruptionbudgets", objectName(p), &policyv1.PodDisruptionBudget{
 			TypeMeta: metav1.TypeMeta{APIVersion: "policy/v1", Kind: "PodDisruptionBudget"}, ObjectMeta: meta(objectName(p)),
@@ -133,11 +138,14 @@ func (k *keeper) deletePod(ctx context.Context, pod *podRow, seconds int64) erro
 	return nil
 }
 
-// markPod writes the marks of a pod, and the memory in bytes that it holds.
-func (k *keeper) markPod(ctx context.Context, pod *podRow, marks string, held int64) error {
+// markPod writes the marks of a pod, the memory in bytes that it holds, and what it may use.
+func (k *keeper) markPod(ctx context.Context, pod *podRow, marks string, held int64, allowance string) error {
 	annotations := map[string]any{v1alpha1.AnnotationPoolMarks: marks, v1alpha1.AnnotationPoolHeld: nil}
 	if held > 0 {
 		annotations[v1alpha1.AnnotationPoolHeld] = strconv.FormatInt(held, 10)
+	}
+	if pod.guarded {
+		annotations[v1alpha1.AnnotationPoolAllowance] = allowance
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.uid, "annotations": annotations}})
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 	"github.com/waterline-io/waterline/internal/decide/policy"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
@@ -38,17 +39,25 @@ const (
 	askWithin = 2 * time.Second
 )
 
-// settings returns the pool's settings for the decision.
-func (r *round) settings() pool.Settings {
+// Settings returns the settings of a pool of YARN for the decision, without graceful decommissions.
+func Settings(p *kube.WorkerPool, label string) pool.Settings {
 	amount := func(a model.Amount) pool.Size {
-		return pool.Size{MemoryMiB: yarn.MiB(a.Memory), VCores: yarn.VCores(a.CPU, r.read.VCoresPerCPU)}
+		return pool.Size{MemoryMiB: yarn.MiB(a.Memory), VCores: yarn.VCores(a.CPU, p.VCoresPerCPU)}
 	}
 	return pool.Settings{
-		Label: r.p.Spec.YARN.Label.Name,
-		Floor: amount(r.read.Floor), Ceiling: amount(r.read.Ceiling), Step: amount(r.read.Step),
-		Pause: r.read.Pause, Grace: r.read.Grace, Drain: r.read.Drain, CoolDown: r.read.CoolDown,
-		Register: registerWithin, Recover: recoverWithin, Attempts: attempts, Graceful: r.graceful(),
+		Label: label,
+		Floor: amount(p.Floor), Ceiling: amount(p.Ceiling), Step: amount(p.Step),
+		Pause: p.Pause, Window: p.Window, Core: max(yarn.VCores(1000, p.VCoresPerCPU), 1),
+		Grace: p.Grace, Drain: p.Drain, CoolDown: p.CoolDown,
+		Register: registerWithin, Recover: recoverWithin, Attempts: attempts,
 	}
+}
+
+// settings returns the pool's settings for the decision.
+func (r *round) settings() pool.Settings {
+	s := Settings(&r.read, r.p.Spec.YARN.Label.Name)
+	s.Graceful = r.graceful()
+	return s
 }
 
 // graceful reports whether workers can be decommissioned gracefully.
@@ -70,6 +79,7 @@ func (r *round) observe(ctx context.Context) {
 		r.in.RM.Labels = r.view.label
 	}
 	r.list()
+	r.watch()
 	on := k.c.workersOn()
 	before := rows(k.status)
 	for i := range r.places {
@@ -152,7 +162,12 @@ const secretEvery = 2 * time.Minute
 
 // secret returns the content of the pool's Secret; nil if it names none.
 func (r *round) secret(ctx context.Context) (map[string][]byte, error) {
-	k, name := r.k, r.p.Spec.YARN.AuthSecret
+	return r.secretOf(ctx, "spec.yarn", r.p.Spec.YARN.AuthSecret)
+}
+
+// secretOf returns the content of the Secret that the field authSecret of an engine names; nil if it names none.
+func (r *round) secretOf(ctx context.Context, field, name string) (map[string][]byte, error) {
+	k := r.k
 	switch {
 	case name == "":
 		return nil, nil
@@ -161,6 +176,9 @@ func (r *round) secret(ctx context.Context) (map[string][]byte, error) {
 	}
 	var s corev1.Secret
 	err := k.c.o.Core.Get().Namespace(k.namespace).Resource("secrets").Name(name).Timeout(apiWithin).Do(ctx).Into(&s)
+	if err != nil && field != "spec.yarn" {
+		return nil, fmt.Errorf("%s.authSecret: reading Secret %s: %w", field, name, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("spec.yarn.authSecret: reading Secret %s, which needs the keys %s, %s and %s for "+
 			"Kerberos, or %s for https: %w", name, keyPrincipal, keyKeytab, keyKrb5, keyCA, err)
@@ -319,15 +337,8 @@ func (r *round) fill(pl *place, on map[string]int) {
 	n, known := r.nodes[pl.node]
 	w.Cordoned = known && n.Closed(r.tolerations())
 	w.Room = r.p.Spec.Count != nil || n.Room(r.read.Floor.Plus(r.read.Overhead))
-	floor := r.in.Settings.Floor
-	w.Allowance = floor
-	if known && n.Selling {
-		rest := pool.Size{
-			MemoryMiB: yarn.MiB(n.Offer.Memory - n.Bound.Memory),
-			VCores:    yarn.VCores(n.Offer.CPU-n.Bound.CPU, r.read.VCoresPerCPU),
-		}
-		w.Allowance = pool.Allowance(floor, rest, on[pl.node])
-	}
+	w.Figures = r.figures(pl.node, on[pl.node])
+	w.Allowance = w.Figures.Now
 	w.Attempts, w.Excluded = int(pl.row.Attempts), r.excluded[pl.host] || r.k.unread[pl.host]
 	if r.p.Generation != r.k.status.ObservedGeneration {
 		w.Attempts = 0
@@ -380,10 +391,37 @@ func (r *round) seen(pl *place) bool {
 	return settled
 }
 
+// askOwn asks the NodeManagers of workers whose deadline is over what their containers use, because the ResourceManager
+// does not say it. One that does not answer is taken as one whose containers do not fit.
+func (r *round) askOwn(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, askWithin)
+	defer cancel()
+	inParallel(len(r.places), func(i int) {
+		pl := &r.places[i]
+		w := pl.worker
+		if w.Pod == nil || pl.pod.ip == "" || w.Pod.Marks.Until.IsZero() || r.now.Before(w.Pod.Marks.Until) ||
+			r.k.engine == nil {
+			return
+		}
+		containers, err := r.k.engine.nm.Containers(ctx, r.webOf(pl))
+		if err != nil {
+			return
+		}
+		w.Own = &pool.Size{}
+		for i := range containers {
+			if c := &containers[i]; !c.Ended() {
+				w.Own.MemoryMiB += c.Size.MemoryMiB
+				w.Own.VCores += c.Size.VCores
+			}
+		}
+	})
+}
+
 // ask asks the NodeManagers of some workers themselves: those that drain for their containers, and those that do not
 // register for their name.
 func (r *round) ask(ctx context.Context) {
 	if r.view == nil {
+		r.askOwn(ctx)
 		return
 	}
 	r.view.listed = map[string]int{}
@@ -401,7 +439,7 @@ func (r *round) ask(ctx context.Context) {
 		if w.Pod == nil || pl.pod.ip == "" || w.Pod.Started.IsZero() {
 			return
 		}
-		base := r.scheme() + "://" + net.JoinHostPort(pl.pod.ip, strconv.Itoa(webPort))
+		base := r.webOf(pl)
 		managers, _ := r.view.managers(pl.host)
 		switch {
 		case len(managers) == 1 && w.Leaves() && r.in.Settings.Graceful && managers[0].Containers > 0:
@@ -425,6 +463,11 @@ func (r *round) ask(ctx context.Context) {
 			r.view.listed[w.Name] = a.listed
 		}
 	}
+}
+
+// webOf returns the base address of the web services of a worker's NodeManager.
+func (r *round) webOf(pl *place) string {
+	return r.scheme() + "://" + net.JoinHostPort(pl.pod.ip, strconv.Itoa(webPort))
 }
 
 // scheme is that of the web services of NodeManagers, which is the ResourceManager's: yarn.http.policy is one for both.

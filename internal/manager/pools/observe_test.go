@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"testing"
 	"time"
 
@@ -27,21 +28,7 @@ func TestListed(t *testing.T) {
 		{`{"containers": {"container": [{"id": "c1", "state": "NEW"}, {"id": "c2", "state": "LOCALIZING"}]}}`, 0},
 		{``, 0}, // an error
 	} {
-		listener, err := net.Listen("tcp", net.JoinHostPort(ip, fmt.Sprint(webPort)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		server := &httptest.Server{Listener: listener, Config: &http.Server{
-			Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", "application/json")
-				_, _ = w.Write([]byte(c.answer))
-			}),
-		}}
-		server.Start()
-		nm, err := yarn.NewNM(yarn.HTTPOptions{Timeout: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		nm, stop := serveNM(t, ip, c.answer)
 		r := &round{
 			k: &keeper{engine: &engine{nm: nm}}, now: time.Now(),
 			p: &v1alpha1.WorkerPool{Spec: v1alpha1.WorkerPoolSpec{YARN: &v1alpha1.YARNSpec{
@@ -57,9 +44,67 @@ func TestListed(t *testing.T) {
 		}
 		r.ask(t.Context())
 		r.seen(&r.places[0])
-		server.Close()
+		stop()
 		if got := r.places[0].worker.Managers; len(got) != 1 || got[0].Listed != c.want {
 			t.Errorf("%q: %+v, want %d", c.answer, got, c.want)
+		}
+	}
+}
+
+// serveNM answers as the NodeManager with an address.
+func serveNM(t *testing.T, ip, answer string) (nm *yarn.NM, stop func()) {
+	t.Helper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(ip, fmt.Sprint(webPort)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &httptest.Server{Listener: listener, Config: &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(answer))
+		}),
+	}}
+	server.Start()
+	nm, err = yarn.NewNM(yarn.HTTPOptions{Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nm, server.Close
+}
+
+// TestOwn asks the NodeManagers of workers whose deadline is over what their containers use, while no ResourceManager
+// answers. Without an answer, nothing is known.
+func TestOwn(t *testing.T) {
+	const ip = "127.99.80.43"
+	two := `{"containers": {"container": [
+		{"id": "c1", "state": "RUNNING", "totalMemoryNeededMB": 1024, "totalVCoresNeeded": 2},
+		{"id": "c2", "state": "DONE", "totalMemoryNeededMB": 4096, "totalVCoresNeeded": 1},
+		{"id": "c3", "state": "LOCALIZING", "totalMemoryNeededMB": 512, "totalVCoresNeeded": 1}]}}`
+	for _, c := range []struct {
+		what, answer string
+		until        time.Duration // from now
+		want         *pool.Size
+	}{
+		{"two containers", two, -time.Second, &pool.Size{MemoryMiB: 1536, VCores: 3}},
+		{"no container", `{"containers": null}`, -time.Second, &pool.Size{}},
+		{"an error", ``, -time.Second, nil},
+		{"there is time left", two, time.Second, nil},
+	} {
+		nm, stop := serveNM(t, ip, c.answer)
+		now := time.Now()
+		r := &round{
+			k: &keeper{engine: &engine{nm: nm}}, now: now,
+			p: &v1alpha1.WorkerPool{Spec: v1alpha1.WorkerPoolSpec{YARN: &v1alpha1.YARNSpec{
+				ResourceManagers: []string{"http://rm:8088"},
+			}}},
+			places: []place{{pod: &podRow{ip: ip}, worker: &pool.Worker{
+				Name: "w-0", Pod: &pool.Pod{Started: now, Marks: pool.Marks{Until: now.Add(c.until)}},
+			}}, {worker: &pool.Worker{Name: "w-1"}}},
+		}
+		r.ask(t.Context())
+		stop()
+		if got := r.places[0].worker.Own; !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.what, got, c.want)
 		}
 	}
 }

@@ -39,7 +39,12 @@ type podRow struct {
 	grace               int64 // seconds that a pod being deleted has
 	marks               pool.Marks
 	held                int64  // bytes of memory beyond what slack allows
+	allowance           string // as the annotation has it
+	guarded             bool   // it has a guard, which reads the allowance
 	waits               string // why its container does not run
+	crew                bool   // it is of a pool whose workers have one size
+	raw                 string // the marks of such a pod as they are written
+	request             model.Amount
 }
 
 func rowOf(p *corev1.Pod) podRow {
@@ -54,16 +59,23 @@ func rowOf(p *corev1.Pod) podRow {
 	if p.DeletionGracePeriodSeconds != nil {
 		r.grace = *p.DeletionGracePeriodSeconds
 	}
+	if r.crew, r.request = crewOf(p); r.crew {
+		r.raw = p.Annotations[v1alpha1.AnnotationPoolMarks]
+	}
 	// A mark that cannot be read is none: the controller then waits longer, and kills nothing earlier.
 	_ = json.Unmarshal([]byte(p.Annotations[v1alpha1.AnnotationPoolMarks]), &r.marks)
 	r.held, _ = strconv.ParseInt(p.Annotations[v1alpha1.AnnotationPoolHeld], 10, 64) // else 0, and it is written anew
+	r.allowance = p.Annotations[v1alpha1.AnnotationPoolAllowance]
+	for i := range p.Spec.InitContainers {
+		r.guarded = r.guarded || p.Spec.InitContainers[i].Name == guardContainer
+	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
 			r.waits = c.Message
 		}
 	}
 	for _, c := range p.Status.ContainerStatuses {
-		if c.Name != container {
+		if c.Name != container && c.Name != crewContainer {
 			continue
 		}
 		switch {
@@ -78,6 +90,9 @@ func rowOf(p *corev1.Pod) podRow {
 		}
 		if e := c.State.Terminated; e != nil {
 			r.waits, r.ended = fmt.Sprintf("the NodeManager ended with code %d %s", e.ExitCode, e.Reason), e.FinishedAt.Time
+			if r.crew {
+				r.waits = fmt.Sprintf("its process ended with code %d %s", e.ExitCode, e.Reason)
+			}
 		}
 	}
 	return r
@@ -153,6 +168,11 @@ func (r *round) newPod(pl *place, marks pool.Marks) *corev1.Pod {
 			},
 		},
 	}
+	return r.finish(p, pl, extra, encode(marks))
+}
+
+// finish adds to the pod of a worker what does not depend on its engine.
+func (r *round) finish(p *corev1.Pod, pl *place, extra *v1alpha1.WorkerPodSpec, marks string) *corev1.Pod {
 	for k, v := range extra.Labels {
 		p.Labels[k] = string(v)
 	}
@@ -160,7 +180,7 @@ func (r *round) newPod(pl *place, marks pool.Marks) *corev1.Pod {
 		p.Annotations[k] = v
 	}
 	p.Labels[v1alpha1.LabelPool], p.Labels[v1alpha1.LabelQoS] = r.p.Name, string(model.ClassBE)
-	p.Annotations[v1alpha1.AnnotationPoolMarks] = encode(marks)
+	p.Annotations[v1alpha1.AnnotationPoolMarks] = marks
 	for _, name := range extra.ImagePullSecrets {
 		p.Spec.ImagePullSecrets = append(p.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
 	}
@@ -169,6 +189,9 @@ func (r *round) newPod(pl *place, marks pool.Marks) *corev1.Pod {
 	}
 	for _, v := range extra.Volumes {
 		addVolume(p, v)
+	}
+	if r.p.Spec.YARN != nil {
+		r.addGuard(p)
 	}
 	r.identify(p, pl)
 	r.placeOn(p, pl)

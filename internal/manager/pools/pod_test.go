@@ -36,7 +36,7 @@ func podCase(t *testing.T, content string) string {
 	}
 	c := New(Options{
 		ClusterDomain: "cluster.local", ExcludeDir: "/exclude", Namespaces: []string{p.Namespace},
-		Log: slog.New(slog.DiscardHandler),
+		GuardImage: "waterline/guard:dev", Log: slog.New(slog.DiscardHandler),
 		Batch: func(pod *corev1.Pod) *corev1.Pod {
 			batch, _ := admit.Rules{}.Mutate(pod, nil)
 			return batch
@@ -98,6 +98,8 @@ func TestRow(t *testing.T) {
 		{"over", `{status: {phase: Failed}}`, podRow{over: true}},
 		{"marked", `{metadata: {annotations: {waterline.io/pool-marks: '` + encode(marks) + `'}}}`, podRow{marks: marks}},
 		{"marked by somebody", `{metadata: {annotations: {waterline.io/pool-marks: "{"}}}`, podRow{}},
+		{"guarded", `{metadata: {annotations: {waterline.io/pool-allowance: a}}, spec: {initContainers: [{name: guard}]}}`,
+			podRow{guarded: true, allowance: "a"}},
 		{"of a pool", `{metadata: {ownerReferences: [{kind: WorkerPool, uid: u, controller: true}]}}`, podRow{owner: "u"}},
 		{"of somebody", `{metadata: {labels: {waterline.io/pool: night}, ownerReferences: [{kind: WorkerPool, uid: u}]}}`, podRow{}},
 	} {

@@ -39,6 +39,7 @@ type Options struct {
 	ClusterDomain string         // of the names of Services, such as cluster.local
 	ExcludeDir    string         // of exclude files; "": there is none
 	Identity      string         // of this replica
+	GuardImage    string         // of the guards of pools that name none; "": these have no guard
 	// Nodes returns the nodes of the cluster, and whether that is up to date.
 	Nodes func() (nodes map[string]Node, fresh bool)
 	// Batch returns the pod as it requests batch resources.
@@ -50,7 +51,7 @@ type Options struct {
 type Node struct {
 	pool.Node
 	Labels map[string]string
-	Evict  string // UID of the pod whose eviction its agent requests; "": none
+	Evict  string // UID of the worker whose eviction was granted; "": none
 }
 
 // Controller carries out the pools of some namespaces.
@@ -138,12 +139,13 @@ func (c *Controller) fresh(namespace string, now time.Time) bool {
 	return c.pools[namespace].Fresh(now, settled) && c.pods[namespace].Fresh(now, settled)
 }
 
-// workersOn returns how many pods of workers each node has, of all pools.
+// workersOn returns how many pods of workers that change their size each node has, of all pools. Those of one size take
+// no part of what nobody requests.
 func (c *Controller) workersOn() map[string]int {
 	count := map[string]int{}
 	for _, pods := range c.pods {
 		pods.Each(func(_ string, p podRow) {
-			if p.node != "" && p.owner != "" && !p.over {
+			if p.node != "" && p.owner != "" && !p.over && !p.crew {
 				count[p.node]++
 			}
 		})

@@ -93,6 +93,9 @@ func withoutPhases(s *v1alpha1.WorkerPoolStatus) *v1alpha1.WorkerPoolStatus {
 
 // summarize writes the workers into a status. It returns whether none has anything left.
 func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
+	if r.crew != nil {
+		return r.crew.summarize(s)
+	}
 	before := rows(s)
 	s.Next = r.next()
 	s.Containers, s.Workers = 0, nil
@@ -213,7 +216,8 @@ func (k *keeper) conditions(s *v1alpha1.WorkerPoolStatus, p *v1alpha1.WorkerPool
 	}
 	now := second(time.Now()) // as the API has it, so that the two compare equal
 	for _, kind := range []string{
-		v1alpha1.ConditionRMUnreachable, v1alpha1.ConditionLabelRefused, v1alpha1.ConditionExcludeFailed,
+		v1alpha1.ConditionRMUnreachable, v1alpha1.ConditionCoordinatorUnreachable, v1alpha1.ConditionDrainRefused,
+		v1alpha1.ConditionLabelRefused, v1alpha1.ConditionExcludeFailed,
 		v1alpha1.ConditionStepsFailed, v1alpha1.ConditionQuarantined,
 	} {
 		problem, found := t.all[kind]
@@ -279,6 +283,9 @@ func (k *keeper) warn(ctx context.Context, p *v1alpha1.WorkerPool, t *trouble) {
 
 // farewell takes the label off the hosts of a pool whose workers are gone.
 func (r *round) farewell(ctx context.Context) error {
+	if r.crew != nil {
+		return nil // it leaves nothing behind
+	}
 	if r.view == nil {
 		return errors.New("no ResourceManager answers")
 	}

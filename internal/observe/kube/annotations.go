@@ -19,6 +19,7 @@ func ParseAnnotations(annotations map[string]string) model.PodAnnotations {
 		CPUs: oneOf(&r, v1alpha1.AnnotationCPUManager, v1alpha1.AnnotationCPUManagerAlias,
 			model.CPUNone, model.CPUShare, model.CPUExclusive),
 		Placement:   oneOf(&r, v1alpha1.AnnotationCPUPlacement, "", model.PlacePacked, model.PlaceSpread, model.PlaceCores),
+		Hint:        r.cpus(v1alpha1.AnnotationCPUSetHint),
 		LocalMemory: oneOf(&r, v1alpha1.AnnotationCPUMemory, "", localMemory) == localMemory,
 		Evict:       oneOf(&r, v1alpha1.AnnotationEvict, "", model.EvictNever, model.EvictFirst),
 	}
@@ -93,6 +94,19 @@ func (r *reader) shares(key, alias string) int64 {
 		return 0
 	}
 	return shares
+}
+
+// cpus reads a list of CPUs; the empty set without a usable value.
+func (r *reader) cpus(key string) model.CPUSet {
+	value, found := r.from[key]
+	if !found {
+		return model.CPUSet{}
+	}
+	set, err := model.ParseCPUs(value)
+	if err != nil || set.Empty() {
+		r.bad(key, value, fmt.Sprintf("write a list of CPUs from 0 to %d, such as 4-7,12, or remove it", model.MaxCPUs-1))
+	}
+	return set
 }
 
 // oneOf reads a value that must be one of some words; "" without a usable value.

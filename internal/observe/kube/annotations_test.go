@@ -62,6 +62,7 @@ func TestCPUAnnotations(t *testing.T) {
 	const (
 		manager, alias    = v1alpha1.AnnotationCPUManager, v1alpha1.AnnotationCPUManagerAlias
 		placement, memory = v1alpha1.AnnotationCPUPlacement, v1alpha1.AnnotationCPUMemory
+		hint              = v1alpha1.AnnotationCPUSetHint
 	)
 	for _, c := range []struct {
 		name        string
@@ -82,6 +83,15 @@ func TestCPUAnnotations(t *testing.T) {
 			`BothSpellings qos.gocrane.io/cpu-manager "exclusive" waterline.io/cpu-manager: "share" is used; remove the other`},
 		{"both the same", map[string]string{manager: "share", alias: "share"}, model.PodAnnotations{CPUs: model.CPUShare},
 			`BothSpellings qos.gocrane.io/cpu-manager "share" waterline.io/cpu-manager: "share" is used; remove the other`},
+		{"hint", map[string]string{manager: "share", hint: "4-5,8"},
+			model.PodAnnotations{CPUs: model.CPUShare, Hint: model.CPUs(4, 5, 8)}, ""},
+		{"bad hint does not spoil the rest", map[string]string{manager: "share", hint: "4-"},
+			model.PodAnnotations{CPUs: model.CPUShare},
+			`BadAnnotation waterline.io/cpuset-hint "4-" write a list of CPUs from 0 to 1023, such as 4-7,12, or remove it`},
+		{"hint of no CPU", map[string]string{hint: " "}, model.PodAnnotations{},
+			`BadAnnotation waterline.io/cpuset-hint " " write a list of CPUs from 0 to 1023, such as 4-7,12, or remove it`},
+		{"hint of a CPU that no machine has", map[string]string{hint: "1024"}, model.PodAnnotations{},
+			`BadAnnotation waterline.io/cpuset-hint "1024" write a list of CPUs from 0 to 1023, such as 4-7,12, or remove it`},
 		{"bad alias", map[string]string{alias: "Exclusive"}, model.PodAnnotations{},
 			`BadAnnotation qos.gocrane.io/cpu-manager "Exclusive" write "none" or "share" or "exclusive"`},
 		{"bad placement does not spoil the rest", map[string]string{
@@ -96,6 +106,7 @@ func TestCPUAnnotations(t *testing.T) {
 				notices = append(notices, fmt.Sprintf("%s %s %q %s", n.Code, n.Key, n.Text, n.Fix))
 			}
 			if parsed.CPUs != c.want.CPUs || parsed.Placement != c.want.Placement || parsed.LocalMemory != c.want.LocalMemory ||
+				parsed.Hint != c.want.Hint ||
 				strings.Join(notices, "; ") != c.notices {
 				t.Errorf("got %+v, %q", parsed, notices)
 			}

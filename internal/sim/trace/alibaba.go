@@ -28,28 +28,24 @@ func alibaba(r *rows) ([]Machine, error) {
 	}
 	memory := slices.Index(r.header, "mem_util_percent")
 	machines, memories := map[string]means{}, map[string]means{}
-	for r.next() {
+	err = r.each(func() error {
 		id, err := r.text(columns[0])
 		if err != nil {
-			return nil, err
+			return err
 		}
 		at, err := r.seconds(columns[1])
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if machines[id] == nil {
 			machines[id], memories[id] = means{}, means{}
 		}
-		if err := addCell(r, machines[id], at, columns[2]); err != nil {
-			return nil, err
+		if err := addCell(r, machines[id], at, columns[2]); err != nil || memory < 0 {
+			return err
 		}
-		if memory >= 0 {
-			if err := addCell(r, memories[id], at, memory); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if err := r.err(); err != nil {
+		return addCell(r, memories[id], at, memory)
+	})
+	if err != nil {
 		return nil, err
 	}
 	var all []Machine

@@ -23,26 +23,26 @@ func bitbrains(r *rows) ([]Machine, error) {
 		return nil, err
 	}
 	vms := map[int]*vm{}
-	for r.next() {
+	err = r.each(func() error {
 		text, err := r.text(columns[0])
 		if err != nil {
-			return nil, err
+			return err
 		}
 		id, err := strconv.Atoi(text)
 		if err != nil {
-			return nil, r.bad(columns[0], text, "the number of a VM")
+			return r.bad(columns[0], text, "the number of a VM")
 		}
 		at, err := r.seconds(columns[1])
 		if err != nil {
-			return nil, err
+			return err
 		}
 		capacity, err := r.number(columns[2])
 		if err != nil {
-			return nil, err
+			return err
 		}
 		used, err := r.number(columns[3])
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if vms[id] == nil {
 			vms[id] = &vm{used: map[int64]float64{}}
@@ -50,13 +50,14 @@ func bitbrains(r *rows) ([]Machine, error) {
 		v := vms[id]
 		if _, exists := v.used[at/r.step]; !exists {
 			if err := r.keep(); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		v.used[at/r.step] = used
 		v.capacity = max(v.capacity, capacity)
-	}
-	if err := r.err(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
 	var hosts []Machine

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -85,5 +86,48 @@ func TestFindMachine(t *testing.T) {
 	}
 	if _, err := FindMachine(root, "c"); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
+	}
+}
+
+// TestGrids checks that parts keep their own use on whole days, and that holes repeat the value before.
+func TestGrids(t *testing.T) {
+	const day = daySteps * Step
+	m := Machine{Name: "m", Parts: [][]float64{nil, nil, nil}, Limits: []float64{10, 0, 40}}
+	for i := range int64(2*daySteps + 9) { // the third day is not whole
+		if i%100 == 7 {
+			continue
+		}
+		m.Times = append(m.Times, day+i*Step)
+		for p := range m.Parts {
+			m.Parts[p] = append(m.Parts[p], float64(i%daySteps%10)*float64(p+1))
+		}
+	}
+	grids := m.Grids()
+	if len(grids) != 2 || grids[0].Name != "m/0" || grids[1].Name != "m/2" {
+		t.Fatalf("%d grids: a part without a limit has none", len(grids))
+	}
+	for i, g := range grids {
+		if len(g.Days) != 2 || len(g.Days[0]) != daySteps || g.Step != Step || g.Holes != 6 {
+			t.Fatalf("%s: %d days of %d values of %d s, %d holes", g.Name, len(g.Days), len(g.Days[0]), g.Step, g.Holes)
+		}
+		scale := []float64{0.1, 3.0 / 40}[i]
+		for k, want := range map[int]float64{0: 0, 6: 6, 7: 6, 8: 8, 107: 6} {
+			if got := float64(g.Days[0][k]); math.Abs(got-want*scale) > 1e-6 {
+				t.Errorf("%s: value %d is %g, not %g", g.Name, k, got, want*scale)
+			}
+		}
+	}
+	for i := range m.Times {
+		m.Times[i] = day + int64(i)*60
+	}
+	if g := m.Grids(); len(g) != 0 {
+		t.Errorf("%d grids of ten hours", len(g))
+	}
+	minutes := Machine{Name: "m", Parts: [][]float64{make([]float64, 1440)}, Limits: []float64{1}}
+	for i := range 1440 {
+		minutes.Times = append(minutes.Times, int64(i)*60)
+	}
+	if g := minutes.Grids(); len(g) != 1 || g[0].Step != 60 || len(g[0].Days[0]) != 1440 || g[0].Name != "m" {
+		t.Errorf("values of a minute make %+v", g)
 	}
 }

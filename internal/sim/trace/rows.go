@@ -3,6 +3,7 @@ package trace
 import (
 	"bufio"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -23,8 +24,38 @@ type rows struct {
 	line    int      // of the current row, from 1
 	header  []string // names of the columns
 	cells   []string // of the current row
+	again   bool     // the current row is not the names of the columns, and is the next one
 	kept    int      // number of values kept so far
 	step    int64    // length of a step, in seconds
+	lenient bool     // rows that cannot be used are skipped
+	read    int      // rows
+	skipped int      // of these
+	first   error    // why the first of them was
+}
+
+// each calls do for each row. An error of do ends it, or skips the row if the file is read leniently.
+func (r *rows) each(do func() error) error {
+	for r.next() {
+		r.read++
+		err := do()
+		switch {
+		case err == nil:
+			continue
+		case !r.lenient || errors.Is(err, errTooMany):
+			return err
+		case r.first == nil:
+			r.first = err
+		}
+		r.skipped++
+	}
+	if err := r.err(); err != nil {
+		return err
+	}
+	if r.skipped*100 > r.read {
+		return fmt.Errorf("%d of %d rows cannot be used, which is more than one in a hundred; the first: %w", r.skipped,
+			r.read, r.first)
+	}
+	return nil
 }
 
 func openRows(file string) (*rows, error) {
@@ -74,6 +105,10 @@ func (r *rows) close() { closeAll(r.closers) }
 
 // next moves to the next row that is not empty and reports whether there is one.
 func (r *rows) next() bool {
+	if r.again {
+		r.again = false
+		return true
+	}
 	for r.scanner.Scan() {
 		r.line++
 		text := strings.TrimSuffix(r.scanner.Text(), "\r")
@@ -104,8 +139,8 @@ func (r *rows) columns(names ...string) ([]int, error) {
 			}
 		}
 		if found[i] < 0 {
-			return nil, fmt.Errorf("trace %s has no column %q; its first line is %q",
-				r.name, name, strings.Join(r.header, ","))
+			return nil, fmt.Errorf("trace %s has no column %q; its first line is %q. The first line must name the columns %s",
+				r.name, name, strings.Join(r.header, ","), strings.Join(names, ", "))
 		}
 	}
 	return found, nil
@@ -145,7 +180,11 @@ func (r *rows) seconds(column int) (int64, error) {
 	const latest = 1 << 40 // far beyond any epoch in seconds, and small enough to multiply
 	v, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || v < 0 || v > latest {
-		return 0, r.bad(column, text, "a time in whole seconds")
+		wanted := "a time in whole seconds"
+		if err == nil && v > latest {
+			wanted += "; divide milliseconds by 1000"
+		}
+		return 0, r.bad(column, text, wanted)
 	}
 	return v, nil
 }
@@ -154,10 +193,14 @@ func (r *rows) bad(column int, text, wanted string) error {
 	return fmt.Errorf("trace %s, line %d: %s is %q, not %s", r.name, r.line, r.header[column], text, wanted)
 }
 
+// errTooMany means that a file has more values than are kept.
+var errTooMany = errors.New("too many values")
+
 // keep counts a kept value. It returns an error if there are more than maxValues.
 func (r *rows) keep() error {
 	if r.kept++; r.kept > maxValues {
-		return fmt.Errorf("trace %s, line %d: more than %d values of %d s; split the file", r.name, r.line, maxValues, r.step)
+		return fmt.Errorf("trace %s, line %d: %w: more than %d of %d s; split the file", r.name, r.line, errTooMany,
+			maxValues, r.step)
 	}
 	return nil
 }

@@ -29,34 +29,42 @@ func nab(r *rows) ([]Machine, error) {
 	})
 }
 
-// single reads a file about one machine. The file does not state the machine's capacity, so the limit is the
-// highest use.
+// single reads a file about one machine, whose capacity it does not state.
 func single(r *rows, timeName, valueName string, parse func(column int) (int64, error)) ([]Machine, error) {
 	columns, err := r.columns(timeName, valueName)
 	if err != nil {
 		return nil, err
 	}
+	return whole(r, 0, func() (at int64, v float64, err error) {
+		if at, err = parse(columns[0]); err != nil {
+			return 0, 0, err
+		}
+		v, err = r.number(columns[1])
+		return at, v, err
+	})
+}
+
+// whole returns the one machine that a file is about, whose rows have a time and a value. With a limit of 0, that is
+// the highest use.
+func whole(r *rows, limit float64, read func() (at int64, v float64, err error)) ([]Machine, error) {
 	means := means{}
-	for r.next() {
-		at, err := parse(columns[0])
+	err := r.each(func() error {
+		at, v, err := read()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		v, err := r.number(columns[1])
-		if err != nil {
-			return nil, err
-		}
-		if err := addMean(r, means, at/r.step, v); err != nil {
-			return nil, err
-		}
-	}
-	if err := r.err(); err != nil {
+		return addMean(r, means, at/r.step, v)
+	})
+	if err != nil {
 		return nil, err
 	}
 	if len(means) == 0 {
 		return nil, fmt.Errorf("trace %s has no values", r.name)
 	}
 	m := meanMachine(r, "", means)
-	m.Limits = []float64{slices.Max(m.Parts[0])}
+	if limit == 0 {
+		limit = slices.Max(m.Parts[0])
+	}
+	m.Limits = []float64{limit}
 	return []Machine{m}, nil
 }

@@ -56,6 +56,7 @@ type Dataset struct {
 	About string // description of its machines and their limits
 	Every int    // number of values between two scored predictions
 	Minor bool   // reported, but predictors have no goal on it
+	Mixed bool   // its machines' limits are in different units, and do not compare
 	file  func(rows *rows) ([]Machine, error)
 }
 
@@ -68,8 +69,13 @@ func Datasets() []Dataset {
 			About: "hosts of ten business VMs each; limit: the sum of the VMs' capacities"},
 		{Name: "cloudcluster", Dir: "cloudcluster-pools", Every: 6, Minor: true, file: cloudcluster,
 			About: "pools of a cloud; limit: the most that was ever used"},
-		{Name: "nab", Dir: "nab-aws", Every: 6, Minor: true, file: nab,
+		{Name: "nab", Dir: "nab-aws", Every: 6, Minor: true, Mixed: true, file: nab,
 			About: "single EC2 instances, load balancers and counters; limit: the most that was ever used"},
+		{Name: "planetlab", Dir: "planetlab", Every: 6, Minor: true, file: planetlab,
+			About: "VMs of PlanetLab, a file for each day, such as 20110303.csv; limit 100 %"},
+		{Name: "datacenter", Dir: "datacenter-aggregates", Every: 6, Minor: true, Mixed: true,
+			file:  aggregate,
+			About: "whole clusters of Alibaba and Google, a region of Azure; limit 100 %, or the most that was ever used"},
 	}
 }
 
@@ -109,11 +115,30 @@ func (d Dataset) Read(file string) ([]Machine, error) { return d.ReadEvery(file,
 
 // ReadEvery reads one file of the data set into values that each cover step seconds.
 func (d Dataset) ReadEvery(file string, step int64) ([]Machine, error) {
+	machines, _, err := d.read(file, step, false)
+	return machines, err
+}
+
+// Skipped are the rows of a file that could not be used.
+type Skipped struct {
+	File  string
+	Rows  int
+	Of    int
+	First error // why the first of them could not be used, with its line
+}
+
+// ReadUsable is like [Dataset.ReadEvery], but skips rows that cannot be used, up to one in a hundred.
+func (d Dataset) ReadUsable(file string, step int64) ([]Machine, Skipped, error) {
+	return d.read(file, step, true)
+}
+
+func (d Dataset) read(file string, step int64, lenient bool) ([]Machine, Skipped, error) {
 	r, err := openRows(file)
 	if err != nil {
-		return nil, err
+		return nil, Skipped{}, err
 	}
 	defer r.close()
-	r.step = step
-	return d.file(r)
+	r.step, r.lenient = step, lenient
+	machines, err := d.file(r)
+	return machines, Skipped{File: file, Rows: r.skipped, Of: r.read, First: r.first}, err
 }

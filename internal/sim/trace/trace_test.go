@@ -9,8 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/waterline-io/waterline/internal/fixture"
 )
@@ -31,6 +33,9 @@ func read(t testing.TB, set, content string) ([]Machine, error) {
 func TestErrors(t *testing.T) {
 	for _, c := range []struct{ name, set, content, want string }{
 		{"empty", "alibaba2018", "", "trace x.csv is empty: its first line must name the columns"},
+		{"milliseconds", "bitbrains", "vm,time_s,cap_mhz,cpu_mhz\n1,1375308176000,1,1\n",
+			"not a time in whole seconds; divide milliseconds by 1000"},
+		{"columns", "nab", "time,value\n", "The first line must name the columns timestamp, value"},
 		{"column", "alibaba2018", "machine_id,time_s\n",
 			`trace x.csv has no column "cpu_util_percent"; its first line is "machine_id,time_s"`},
 		{"cut off", "alibaba2018", "machine_id,time_s,cpu_util_percent\nm_1,5\n",
@@ -48,6 +53,7 @@ func TestErrors(t *testing.T) {
 			"not a time in whole seconds"},
 		{"VM", "bitbrains", "vm,time_s,cap_mhz,cpu_mhz\nx,1,1,1\n", `line 2: vm is "x", not the number of a VM`},
 		{"nothing", "nab", "timestamp,value\n", "trace x.csv has no values"},
+		{"no aggregate", "datacenter", "timestamp,mem\n", `no column "cpu_usage"`},
 		{"long line", "nab", "timestamp,value\n" + strings.Repeat("x", maxLine+1), "after line 1"},
 	} {
 		if _, err := read(t, c.set, c.content); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -138,6 +144,72 @@ func TestEvery(t *testing.T) {
 	}
 }
 
+// TestPlanetlab checks rows that are VMs, in files that are days.
+func TestPlanetlab(t *testing.T) {
+	d, _ := Find("planetlab")
+	root := t.TempDir()
+	file := func(name string, rows ...string) ([]Machine, error) {
+		path := filepath.Join(root, name)
+		if err := os.WriteFile(path, []byte(strings.Join(rows, "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return d.Read(path)
+	}
+	row := func(name, value string) string { return name + strings.Repeat(","+value, 288) }
+	second, err := file("20110306.csv", row("a", "20"), row("c", "30"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := file("20110303_dev.csv", row("a", "10"), row("b", "20"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := Join(slices.Concat(second, first))
+	if len(all) != 3 || all[0].Name != "a" || all[2].Name != "c" {
+		t.Fatalf("%d VMs: %+v", len(all), all)
+	}
+	a, begin := all[0], time.Date(2011, 3, 3, 0, 0, 0, 0, time.UTC).Unix()
+	if len(a.Times) != 576 || a.Times[0] != begin || a.Times[288] != begin+3*86400 || a.Parts[0][287] != 10 ||
+		a.Parts[0][288] != 20 || a.Limit() != 100 {
+		t.Errorf("times %d, values %v", a.Times[286:290], a.Parts[0][286:290])
+	}
+	if g := a.Grids(); len(g) != 1 || len(g[0].Days) != 2 {
+		t.Errorf("%d grids", len(g))
+	}
+	for _, c := range []struct{ name, row, want string }{
+		{"x.csv", row("a", "1"), "x.csv must be named after its day, such as 20110303.csv"},
+		{"20110303.csv", "a,1,2", "line 1: 3 columns, not a name and 288 values of five minutes"},
+		{"20110303.csv", row("a", "x"), `line 1: value 1 is "x", not a number that is not negative`},
+	} {
+		if _, err := file(c.name, c.row); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.want, err)
+		}
+	}
+}
+
+// TestAggregates checks the three sources of whole clusters' use.
+func TestAggregates(t *testing.T) {
+	for _, c := range []struct {
+		content string
+		times   []int64
+		values  []float64
+		limit   float64
+	}{
+		{"cpu_util_percent,mem\n" + strings.Repeat("20,1\n", 10) + "40,1\n", []int64{0, 300}, []float64{20, 40}, 100},
+		{"avg_cpu,avg_mem\n0.5,1\n0.25,1\n", []int64{0, 300}, []float64{0.5, 0.25}, 1},
+		{"timestamp,cpu_usage,mem\n600,9,1\n1200,8,1\n", []int64{600, 1200}, []float64{9, 8}, 9},
+	} {
+		machines, err := read(t, "datacenter", c.content)
+		if err != nil || len(machines) != 1 {
+			t.Fatalf("%q: %v, %v", c.content, machines, err)
+		}
+		m := machines[0]
+		if !slices.Equal(m.Times, c.times) || !slices.Equal(m.Total(), c.values) || m.Limit() != c.limit {
+			t.Errorf("%q: %v, %v of %g", c.content, m.Times, m.Total(), m.Limit())
+		}
+	}
+}
+
 func TestFiles(t *testing.T) {
 	root := t.TempDir()
 	d, _ := Find("cloudcluster")
@@ -190,6 +262,40 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// TestUsable checks that single bad rows are skipped where that is asked for, and many are an error all the same.
+func TestUsable(t *testing.T) {
+	d, _ := Find("cloudcluster")
+	file := filepath.Join(t.TempDir(), "x.csv")
+	write := func(bad int) {
+		var b strings.Builder
+		b.WriteString("minute_epoch,cpu_used_units\n")
+		for i := range 300 {
+			if i%100 < bad {
+				b.WriteString("5,unknown\n")
+			} else {
+				b.WriteString(strconv.Itoa(i) + ",2\n")
+			}
+		}
+		if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(1)
+	if _, err := d.ReadEvery(file, 60); err == nil {
+		t.Error("a bad row is no error")
+	}
+	machines, skipped, err := d.ReadUsable(file, 60)
+	if err != nil || len(machines) != 1 || len(machines[0].Times) != 297 || skipped.Rows != 3 || skipped.Of != 300 ||
+		!strings.Contains(skipped.First.Error(), "x.csv, line 2: cpu_used_units is \"unknown\"") {
+		t.Errorf("%d machines, %+v, %v", len(machines), skipped, err)
+	}
+	write(2)
+	const many = "6 of 300 rows cannot be used, which is more than one in a hundred; the first: trace"
+	if _, _, err := d.ReadUsable(file, 60); err == nil || !strings.Contains(err.Error(), many) {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestGenerate(t *testing.T) {
 	a, b := Generate(Online(3), 5), Generate(Online(3), 5)
 	if d := fixture.Diff(a, b); d != "" || len(a.Times) != 3*288 {
@@ -209,6 +315,7 @@ func FuzzRead(f *testing.F) {
 	)
 	f.Add("cloudcluster", "minute_epoch,cpu_used_units\n28707789,14.400\n")
 	f.Add("nab", "timestamp,value\n2014-02-14 14:30:00,0.132\n")
+	f.Add("datacenter", "avg_cpu\n0.5\n")
 	f.Fuzz(func(t *testing.T, set, content string) {
 		if _, found := Find(set); !found {
 			return
@@ -234,7 +341,7 @@ func FuzzRead(f *testing.F) {
 					t.Fatalf("%d values at %d times", len(part), len(m.Times))
 				}
 				for _, v := range part {
-					if math.IsNaN(v) || v < 0 || v > m.Limits[p] && set != "alibaba2018" {
+					if math.IsNaN(v) || v < 0 || v > m.Limits[p] && set != "alibaba2018" && set != "datacenter" {
 						t.Fatalf("value %g of %g", v, m.Limits[p])
 					}
 				}

@@ -71,6 +71,8 @@ type Kill struct {
 	Host       string
 	At         time.Time
 	Over       time.Time // since when the containers had not fitted
+	Total      Size
+	Set, Last  time.Time // when it was set, and the total before it
 	Containers int
 }
 
@@ -115,6 +117,7 @@ type node struct {
 	heard      time.Time   // when it was heard from last
 	total      Size        // in the ResourceManager
 	own        Size        // by its own account
+	set, last  time.Time   // when the total was set, and the one before
 	told       time.Time   // when it hears of the total
 	unsettled  time.Time   // until then the ResourceManager shows zeros
 	deadline   time.Time   // of the present total; zero: there is none
@@ -197,7 +200,7 @@ func (r *RM) tick(n *node, now time.Time) {
 // reduce kills what does not fit at the deadline.
 func (r *RM) reduce(n *node, now time.Time) {
 	n.deadline = time.Time{}
-	k := Kill{Host: n.host, At: now, Over: n.over}
+	k := Kill{Host: n.host, At: now, Over: n.over, Total: n.total, Set: n.set, Last: n.last}
 	for ; !n.used().fits(n.total); k.Containers++ {
 		n.containers = n.containers[:len(n.containers)-1]
 	}

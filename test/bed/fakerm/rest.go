@@ -232,6 +232,7 @@ func (r *RM) resize(w http.ResponseWriter, req *http.Request, id string) {
 	now, to := time.Now(), Size{body.Resource.Memory, body.Resource.VCores}
 	if to != n.total && !r.faults.NoEffect {
 		r.count.Resizes++
+		n.set, n.last = now, n.set
 		n.total, n.told, n.unsettled = to, now.Add(r.o.Heartbeat), now.Add(r.o.Unsettled)
 		n.deadline = now.Add(time.Duration(body.Timeout) * time.Millisecond)
 		r.tick(n, now) // a deadline of 0 kills at once

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const qemuName = "qemu-system-x86_64"
@@ -19,13 +21,14 @@ const qemuName = "qemu-system-x86_64"
 const (
 	consoleFD = 3
 	initrdFD  = 4
+	monitorFD = 5
 )
 
 // kernelArgs are the guest's command line. A panic ends qemu at once, because it restarts and qemu does not. The kernel
 // prints all its messages, for half a second of a boot, so that the console of a guest that hangs shows where.
 func kernelArgs() []string {
 	return append([]string{
-		"console=ttyS0", "panic=-1", "oops=panic",
+		"console=ttyS0", "panic=-1", "oops=panic", "unknown_nmi_panic",
 		"psi=1", "cgroup_no_v1=all",
 		"mitigations=off", "no5lvl", "random.trust_cpu=on",
 	}, ClockArgs()...)
@@ -46,6 +49,7 @@ func qemuArgs(c Config) []string {
 		"-chardev", fmt.Sprintf("file,id=console,path=/dev/fd/%d", consoleFD), "-serial", "chardev:console",
 		// ttyS1, the frames
 		"-chardev", "stdio,id=frames,signal=off", "-serial", "chardev:frames",
+		"-chardev", fmt.Sprintf("socket,id=monitor,fd=%d", monitorFD), "-mon", "chardev=monitor",
 	)
 }
 
@@ -59,6 +63,7 @@ func accel(name string) string {
 // machine is a qemu that runs.
 type machine struct {
 	frames  *os.File
+	monitor *os.File
 	console *tail
 	stderr  *tail
 	process *os.Process
@@ -83,17 +88,27 @@ func startQemu(c Config, initrd *os.File, log io.Writer) (*machine, error) {
 		return nil, fmt.Errorf("making a pipe for the frames: %w", err)
 	}
 	defer framesW.Close()
+	// Not blocking, so that reads have deadlines: a qemu that hangs itself says nothing.
+	monitor, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		consoleR.Close()
+		framesR.Close()
+		return nil, fmt.Errorf("making a socket for the monitor: %w", err)
+	}
+	ours, theirs := os.NewFile(uintptr(monitor[0]), "monitor"), os.NewFile(uintptr(monitor[1]), "monitor")
+	defer theirs.Close()
 
-	m := &machine{frames: framesR, console: &tail{}, stderr: &tail{}, drained: new(sync.WaitGroup)}
+	m := &machine{frames: framesR, monitor: ours, console: &tail{}, stderr: &tail{}, drained: new(sync.WaitGroup)}
 	cmd := exec.Command(path, qemuArgs(c)...)
 	cmd.Stdout, cmd.Stderr = framesW, m.stderr
-	cmd.ExtraFiles = []*os.File{consoleFD - 3: consoleW, initrdFD - 3: initrd}
+	cmd.ExtraFiles = []*os.File{consoleFD - 3: consoleW, initrdFD - 3: initrd, monitorFD - 3: theirs}
 	// In a process group of its own, so that Ctrl-C in a terminal is the caller's to handle.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	exited, err := startOnThread(cmd)
 	if err != nil {
 		consoleR.Close()
 		framesR.Close()
+		ours.Close()
 		return nil, fmt.Errorf("starting qemu: %w", err)
 	}
 	m.process, m.exited = cmd.Process, exited
@@ -120,6 +135,18 @@ func startOnThread(cmd *exec.Cmd) (<-chan error, error) {
 	return exited, <-started
 }
 
+// examine lets a guest that hangs say where, before it is ended: qemu shows the registers of its CPUs, and a kernel
+// that still takes interrupts prints a trace on its console.
+func (m *machine) examine() {
+	if err := m.monitor.SetDeadline(time.Now().Add(3 * time.Second)); err != nil {
+		return
+	}
+	if _, err := fmt.Fprint(m.monitor, "info status\ninfo registers -a\nnmi\n"); err != nil {
+		return
+	}
+	_, _ = io.Copy(m.stderr, m.monitor) // until qemu ends, as after a panic, or the deadline
+}
+
 // end waits for qemu to end, which a guest that is done makes it do.
 func (m *machine) end(orderly bool) {
 	if orderly {
@@ -127,6 +154,7 @@ func (m *machine) end(orderly bool) {
 		case <-m.exited: //nolint:errcheck // how qemu ended does not matter here
 			m.drained.Wait()
 			m.frames.Close()
+			m.monitor.Close()
 			return
 		case <-time.After(poweroffLimit):
 		}
@@ -135,6 +163,7 @@ func (m *machine) end(orderly bool) {
 	<-m.exited //nolint:errcheck // it was killed
 	m.drained.Wait()
 	m.frames.Close()
+	m.monitor.Close()
 }
 
 // lastWords is what explains a failure, to be put after an error: qemu's own messages and the end of the console, and

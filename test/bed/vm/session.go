@@ -12,8 +12,8 @@ import (
 	"github.com/waterline-io/waterline/test/bed/vm/wire"
 )
 
-// errNotBooted is returned for a guest that hangs before it is ready for commands.
-var errNotBooted = errors.New("it was not ready for commands")
+// errHangs is returned for a guest that gives no sign of life.
+var errHangs = errors.New("it hangs")
 
 // session is the conversation with one guest.
 type session struct {
@@ -35,10 +35,7 @@ func (s *session) follow() error {
 		kind, payload, err := frames.Next()
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			if s.report.Release == "" {
-				return fmt.Errorf("%w: %w after %v", ErrGuest, errNotBooted, limit)
-			}
-			return fmt.Errorf("%w: it hangs, there was no sign of life for %v", ErrGuest, limit)
+			return fmt.Errorf("%w: %w: no sign of life for %v, %s", ErrGuest, errHangs, limit, s.progress())
 		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 			return fmt.Errorf("%w: it ended %s", ErrGuest, s.progress())
 		case err != nil:

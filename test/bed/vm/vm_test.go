@@ -138,9 +138,11 @@ func TestBootHangs(t *testing.T) {
 	c.KernelArgs = []string{"rdinit=/bin/sleep", "--", "1000"}
 	c.Commands = []vm.Command{shell("never", "true")}
 	_, err := vm.Run(t.Context(), c)
-	if !errors.Is(err, vm.ErrGuest) || !strings.Contains(err.Error(), "it was not ready for commands after 5s") ||
-		!strings.Contains(err.Error(), "the end of the guest's console") {
-		t.Errorf("error %v, want one with what the guest's kernel printed", err)
+	const want = "it hangs: no sign of life for 5s, before it was ready for commands"
+	if !errors.Is(err, vm.ErrGuest) || !strings.Contains(err.Error(), want) ||
+		!strings.Contains(err.Error(), "the end of the guest's console") ||
+		!strings.Contains(err.Error(), "RIP=") || !strings.Contains(err.Error(), "Not continuing") {
+		t.Errorf("error %v, want one with what the guest's kernel printed, and where its CPUs were", err)
 	}
 	if n := strings.Count(log.String(), "booting again"); n != 1 {
 		t.Errorf("booted again %d times, want once; log:\n%s", n, log.String())

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -146,6 +147,9 @@ func NodeID(i int) string { return fmt.Sprintf("%s:%d", NodeHost(i), nmPort) }
 // NodeURL returns the base address of a NodeManager's web services.
 func NodeURL(i int) string { return fmt.Sprintf("http://%s:%d", NodeHost(i), nmWebPort) }
 
+// LocalDir returns the directory of a NodeManager in which applications have their files.
+func (b *Bed) LocalDir(i int) string { return b.in("nm"+strconv.Itoa(i), "local") }
+
 // Node returns a NodeManager that was added, counted from 1.
 func (b *Bed) Node(i int) *Daemon { return b.nodes[i] }
 
@@ -158,7 +162,7 @@ func (b *Bed) AddNode(i, memory, vcores int) error {
 	name := "nm" + strconv.Itoa(i)
 	host := NodeHost(i)
 	own := nodeSite{
-		host: host, bind: host, local: b.in(name, "local"), logs: filepath.Join(b.logs, name), state: b.in(name, "recovery"),
+		host: host, bind: host, local: b.LocalDir(i), logs: filepath.Join(b.logs, name), state: b.in(name, "recovery"),
 		memory: strconv.Itoa(memory), vcores: strconv.Itoa(vcores),
 		shufflePort: strconv.Itoa(13562 + i), // it listens on all addresses
 	}.properties()
@@ -204,11 +208,15 @@ func (b *Bed) Env() []string {
 		"TMPDIR="+b.in("tmp"))
 }
 
+// JavaOptions are options of Java for processes that live for seconds or minutes. They save CPU time of compiling and
+// verifying classes: a client of YARN needs a sixth less without verification.
+const JavaOptions = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -XX:+UnlockDiagnosticVMOptions " +
+	"-XX:-BytecodeVerificationRemote"
+
 // javaArgs returns the arguments of a Java virtual machine with a heap of at most that many MiB.
 func (b *Bed) javaArgs(l Layout, heap int, class string, args ...string) []string {
 	// Nothing is to stay in /tmp when the process is killed.
-	all := []string{"-Xmx" + strconv.Itoa(heap) + "m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
-		"-Djava.io.tmpdir=" + b.in("tmp")}
+	all := append(strings.Fields(JavaOptions), "-Xmx"+strconv.Itoa(heap)+"m", "-Djava.io.tmpdir="+b.in("tmp"))
 	// Hadoop's reflection needs them from Java 17 on.
 	for _, open := range []string{"lang", "util", "net", "io", "math", "text", "util.concurrent"} {
 		all = append(all, "--add-opens=java.base/java."+open+"=ALL-UNNAMED")

@@ -130,21 +130,27 @@ func (l Layout) yarnSite() properties {
 		"yarn.resourcemanager.nodemanagers.heartbeat-interval-ms":          "500",
 		"yarn.resourcemanager.connect.retry-interval.ms":                   "1000",
 		// A master that stops waits for its nodes that are gone; 3 minutes each by default.
-		"yarn.client.nodemanager-connect.max-wait-ms":                           "5000",
-		"yarn.resourcemanager.am.max-attempts":                                  "3",
-		"yarn.nm.liveness-monitor.expiry-interval-ms":                           "15000",
-		"yarn.node-labels.enabled":                                              "true",
-		"yarn.node-attribute.fs-store.root-dir":                                 l.store("attributes"),
-		"yarn.node-labels.fs-store.root-dir":                                    l.store("labels"),
-		"yarn.scheduler.minimum-allocation-mb":                                  strconv.Itoa(MinMemory),
-		"yarn.application.classpath":                                            l.classpath(","),
-		"yarn.nodemanager.aux-services":                                         "mapreduce_shuffle",
-		"yarn.nodemanager.recovery.enabled":                                     "true",
-		"yarn.nodemanager.vmem-check-enabled":                                   "false",
-		"yarn.nodemanager.disk-health-checker.enable":                           "false",
-		"yarn.nodemanager.env-whitelist":                                        "JAVA_HOME,HADOOP_CONF_DIR,PATH",
-		"yarn.nodemanager.container-localizer.java.opts":                        "-Xmx128m -XX:+UseSerialGC",
-		"yarn.resourcemanager.decommissioning-nodes-watcher.poll-interval-secs": "1",
+		"yarn.client.nodemanager-connect.max-wait-ms": "5000",
+		// The default of 10 seconds would leave one attempt.
+		"yarn.client.nodemanager-connect.retry-interval-ms": "1000",
+		"yarn.resourcemanager.am.max-attempts":              "3",
+		"yarn.nm.liveness-monitor.expiry-interval-ms":       "15000",
+		// A master that is allocated when the ResourceManager is killed may never start; 10 minutes by default.
+		"yarn.am.liveness-monitor.expiry-interval-ms": "60000",
+		"yarn.node-labels.enabled":                    "true",
+		"yarn.node-attribute.fs-store.root-dir":       l.store("attributes"),
+		"yarn.node-labels.fs-store.root-dir":          l.store("labels"),
+		"yarn.scheduler.minimum-allocation-mb":        strconv.Itoa(MinMemory),
+		"yarn.application.classpath":                  l.classpath(","),
+		"yarn.nodemanager.aux-services":               "mapreduce_shuffle",
+		"yarn.nodemanager.recovery.enabled":           "true",
+		"yarn.nodemanager.vmem-check-enabled":         "false",
+		"yarn.nodemanager.disk-health-checker.enable": "false",
+		// Disks are looked at once all the same. One that is 90 % full, by default, is as bad as a broken one.
+		"yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "100",
+		"yarn.nodemanager.env-whitelist":                                                "JAVA_HOME,HADOOP_CONF_DIR,PATH",
+		"yarn.nodemanager.container-localizer.java.opts":                                JavaOptions + " -Xmx128m",
+		"yarn.resourcemanager.decommissioning-nodes-watcher.poll-interval-secs":         "1",
 	}
 	if len(l.RMs) == 1 {
 		site["yarn.resourcemanager.hostname"] = l.RMs[0]
@@ -168,7 +174,7 @@ func (l Layout) yarnSite() properties {
 }
 
 func (l Layout) mapredSite() properties {
-	small := "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xmx"
+	const small = JavaOptions + " -Xmx"
 	return properties{
 		"mapreduce.map.speculative":          "false", // it would kill maps
 		"mapreduce.reduce.speculative":       "false",

@@ -19,6 +19,11 @@ type Daemon struct {
 	done chan struct{} // closed when the process is gone
 }
 
+// NewDaemon returns a process that a command runs, with its log. It is not started.
+func NewDaemon(name, log string, command func() *exec.Cmd) *Daemon {
+	return &Daemon{name: name, log: log, new: command}
+}
+
 // daemon returns a Java process with a heap of at most that many MiB. It is not started.
 func (b *Bed) daemon(name string, heap int, class string, args ...string) *Daemon {
 	return &Daemon{name: name, log: filepath.Join(b.logs, name+".log"), new: func() *exec.Cmd {
@@ -54,6 +59,20 @@ func (d *Daemon) Start() error {
 
 // Done returns a channel that is closed when the process is gone, for instance because it was decommissioned.
 func (d *Daemon) Done() <-chan struct{} { return d.done }
+
+// ExitCode returns the exit code of a process that is gone; -1 if a signal ended it.
+func (d *Daemon) ExitCode() int {
+	<-d.done
+	return d.cmd.ProcessState.ExitCode()
+}
+
+// PID returns the number of the process, 0 before it was started.
+func (d *Daemon) PID() int {
+	if d.cmd == nil || d.cmd.Process == nil {
+		return 0
+	}
+	return d.cmd.Process.Pid
+}
 
 // Kill ends the process as kill -9 does, and waits until it is gone.
 func (d *Daemon) Kill(ctx context.Context) error { return d.end(ctx, syscall.SIGKILL) }

@@ -1,32 +1,63 @@
 #!/usr/bin/env bash
-# Builds, in two seconds, the container image wl.test/hadoop:1 into out/yarn/hadoop.tar: the jars that build.sh has copied,
-# the Java of this machine, busybox, and the files in rootfs. NodeManagers start containers with bash, and list their
-# files with options that busybox's find does not have.
+# Builds, in seconds, container images from the jars that build.sh has copied, the Java of this machine and busybox:
+#
+#   test/bed/yarn/image.sh         wl.test/hadoop:1 into out/yarn/hadoop.tar
+#   test/bed/yarn/image.sh spark   wl.test/spark:1 into out/yarn/spark.tar, for executors
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
-image=out/bin/image archive=out/yarn/hadoop.tar
-go build -o $image ./deploy/image
+image=out/bin/image
+go build -o $image ./deploy/cmd/image
 
 busybox=$(command -v busybox)
-programs=("$(command -v bash)" "$(command -v find)" "$(command -v getconf)")
 java=$(dirname "$(dirname "$(readlink -f "$(command -v java)")")")
 # Without what is for compilers and for screens.
 mapfile -t runtime < <(find -L "$java/bin/java" "$java/release" "$java/conf" "$java/lib" -type f ! -name ct.sym ! -name src.zip \
 	! -name 'libawt_xawt.so' ! -name 'libjawt.so' ! -name 'libsplashscreen.so' ! -name 'libatk-wrapper.so' | sort)
-mapfile -t jars < <(find out/yarn/lib -name '*.jar' | sort)
-mapfile -t own < <(cd test/bed/yarn/rootfs && find . -type f | sort | cut -c2-)
-
-# The NodeManager's LevelDB needs libstdc++, which is among the libraries of Java.
-mapfile -t linked < <(printf '%s\n' "${programs[@]}" "${runtime[@]}" | grep -E '/bin/[a-z]+$|\.so$')
-mapfile -t libraries < <(ldd "${linked[@]}" 2>/dev/null |
-	awk '!/:$/ { for (i = 1; i <= NF; i++) if ($i ~ /^\//) print $i }' | grep -v "^$java/" | sort -u)
-
-files=("$busybox=/bin/busybox")
-for file in "${programs[@]}"; do files+=("$file=/bin/${file##*/}"); done
-for file in "${runtime[@]}"; do files+=("$file=/opt/java${file#"$java"}"); done
-for file in "${jars[@]}"; do files+=("$file=/opt/hadoop/lib/${file##*/}"); done
-for file in "${libraries[@]}"; do files+=("$file=$file"); done
-for file in "${own[@]}"; do files+=("test/bed/yarn/rootfs$file=$file"); done
 applets=$("$busybox" --list | grep -vx -e busybox -e find | sed 's|.*|/bin/&=busybox|' | paste -sd, -)
-$image -name wl.test/hadoop:1 -o $archive -user 1000 -entrypoint /opt/hadoop/bin/yarn \
-	-links "$applets,/usr/bin/yarn=/opt/hadoop/bin/yarn" "${files[@]}"
+files=("$busybox=/bin/busybox")
+for file in "${runtime[@]}"; do files+=("$file=/opt/java${file#"$java"}"); done
+
+# add adds the files below a directory, under the same names in the image.
+add() { # DIRECTORY
+	local file
+	while read -r file; do files+=("$1$file=$file"); done < <(cd "$1" && find . -type f | sort | cut -c2-)
+}
+# jars adds a directory's jars to one of the image.
+jars() { # DIRECTORY TO
+	local file
+	while read -r file; do files+=("$file=$2/${file##*/}"); done < <(find "$1" -maxdepth 1 -name '*.jar' | sort)
+}
+# libraries adds what programs and libraries are linked against.
+libraries() { # FILE...
+	local file
+	while read -r file; do files+=("$file=$file"); done < <(ldd "$@" 2>/dev/null |
+		awk '!/:$/ { for (i = 1; i <= NF; i++) if ($i ~ /^\//) print $i }' | grep -v "^$java/" | sort -u)
+}
+mapfile -t linked < <(printf '%s\n' "${runtime[@]}" | grep -E '/bin/[a-z]+$|\.so$')
+
+# NodeManagers start containers with bash, and list their files with options that busybox's find does not have. Their
+# LevelDB needs libstdc++, which is among the libraries of Java.
+hadoop() {
+	local program programs=("$(command -v bash)" "$(command -v find)" "$(command -v getconf)")
+	for program in "${programs[@]}"; do files+=("$program=/bin/${program##*/}"); done
+	jars out/yarn/lib /opt/hadoop/lib
+	libraries "${programs[@]}" "${linked[@]}"
+	add test/bed/yarn/rootfs
+	$image -name wl.test/hadoop:1 -o out/yarn/hadoop.tar -user 1000 -entrypoint /opt/hadoop/bin/yarn \
+		-links "$applets,/usr/bin/yarn=/opt/hadoop/bin/yarn" "${files[@]}"
+}
+
+# The native library of zstd in Spark's jars is linked against an old name of the C library.
+spark() {
+	local threads
+	threads=$(ldconfig -p | awk '/libpthread\.so\.0 .*(x86-64|AArch64)/ && !found++ { print $NF }')
+	jars out/yarn/spark/pyspark/jars /opt/spark/jars
+	libraries "${linked[@]}"
+	if [ -n "$threads" ]; then files+=("$threads=$threads"); fi
+	files+=(test/bed/yarn/rootfs/etc/passwd=/etc/passwd test/bed/yarn/rootfs/etc/group=/etc/group)
+	add test/bed/yarn/rootfs-spark
+	$image -name wl.test/spark:1 -o out/yarn/spark.tar -user 1000 -entrypoint /opt/spark/bin/executor \
+		-links "$applets,/bin/find=busybox" "${files[@]}"
+}
+
+"${1:-hadoop}"

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -77,7 +78,7 @@ func (j *Job) ID(ctx context.Context) (string, error) {
 // Done returns a channel that is closed when the job has ended.
 func (j *Job) Done() <-chan struct{} { return j.done }
 
-// Wait returns when the job has ended. A job that failed is an error, with the client's output.
+// Wait returns when the job has ended. A job that failed is an error, with the last lines of the client's output.
 func (j *Job) Wait(ctx context.Context) error {
 	select {
 	case <-j.done:
@@ -85,7 +86,9 @@ func (j *Job) Wait(ctx context.Context) error {
 		return fmt.Errorf("waiting for a job: %w: %s", ctx.Err(), j.Output())
 	}
 	if j.err != nil {
-		return fmt.Errorf("a job failed: %w: %s", j.err, j.Output())
+		const most = 40
+		lines := strings.SplitAfter(j.Output(), "\n")
+		return fmt.Errorf("a job failed: %w:\n%s", j.err, strings.Join(lines[max(len(lines)-most, 0):], ""))
 	}
 	return nil
 }
@@ -141,7 +144,7 @@ func (j Jobs) shell(ctx context.Context, command string, containers int, more ..
 func (b *Bed) ShellMaster(command string, containers int) string {
 	// It reads the command as DataInput.readUTF does: its length in two bytes comes first.
 	return fmt.Sprintf("printf '\\%03o\\%03o%s' > shellCommands; exec %s/bin/java "+
-		"-Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp '%s' "+
+		JavaOptions+" -Xmx128m -cp '%s' "+
 		"org.apache.hadoop.yarn.applications.distributedshell.ApplicationMaster --container_type GUARANTEED "+
 		"--container_memory 256 --container_vcores 1 --num_containers %d --priority 0 > <LOG_DIR>/master.log 2>&1",
 		len(command)>>8, len(command)&0xff, command, b.java, b.layout.classpath(":"), containers)

@@ -15,6 +15,7 @@ import (
 // went on and had not asked for that.
 type Killed struct {
 	Container, Node string    // Node is the name of the NodeManager's log; empty if it never started
+	Began           time.Time // when its start was logged; zero: it never started
 	At              time.Time // when its end was logged
 	How             string    // the log's word for it
 }
@@ -60,8 +61,9 @@ type accounts struct {
 // account is what a NodeManager's log says of a container.
 type account struct {
 	node    string
-	asked   bool // its application asked for its end
+	asked   time.Time // for its end; zero: nobody did
 	outcome string
+	began   time.Time
 	at      time.Time // of the outcome
 }
 
@@ -134,11 +136,11 @@ func (a *accounts) readNode(name, log string) {
 		id := m[2]
 		switch c := running[id]; {
 		case m[1] == "Start Container Request":
-			running[id] = &account{node: name}
+			running[id] = &account{node: name, began: last}
 			a.all[id] = running[id]
 		case c == nil:
 		case m[1] == "Stop Container Request":
-			c.asked = true
+			c.asked = last
 		case strings.HasPrefix(m[1], "Container Finished - "):
 			c.outcome, c.at = strings.TrimPrefix(m[1], "Container Finished - "), last
 			delete(running, id)
@@ -152,11 +154,13 @@ func (a *accounts) ledger() Ledger {
 	for _, id := range slices.Sorted(maps.Keys(a.all)) {
 		c := a.all[id]
 		l.Placed[id] = c.node
-		if c.outcome == succeeded || c.asked {
+		drop, dropped := a.dropped[id]
+		// Applications ask, and the ResourceManager for the master of one that has ended: also of one that it killed.
+		asked := !c.asked.IsZero() && !(dropped && drop.At.Before(c.asked))
+		if c.outcome == succeeded || asked {
 			continue
 		}
-		k := Killed{id, c.node, c.at, c.outcome}
-		drop, dropped := a.dropped[id]
+		k := Killed{Container: id, Node: c.node, Began: c.began, At: c.at, How: c.outcome}
 		if dropped && (c.outcome == vanished || drop.At.Before(k.At)) { // the log of one that was killed ends before
 			k.At = drop.At
 		}

@@ -44,6 +44,12 @@ func TestLedger(t *testing.T) {
 		line(42, "rmapp.RMAppImpl: application_1_0002 State change from RUNNING to FINAL_SAVING on event = ATTEMPT_FAILED")
 	node += begin(22, master) + audit(43, "Container Finished - Killed", "SUCCESS", master)
 
+	// Of another one, the ResourceManager asks for the end before its NodeManager is gone.
+	const other = "container_e07_1_0003_01_000001"
+	rm += line(44, "rmcontainer.RMContainerImpl: "+other+" Container Transitioned from RUNNING to KILLED") +
+		line(44, "rmapp.RMAppImpl: application_1_0003 State change from RUNNING to FINAL_SAVING on event = ATTEMPT_FAILED")
+	node += begin(23, other) + audit(45, "Stop Container Request", "SUCCESS", other)
+
 	a := accounts{apps: map[string]time.Time{}, dropped: map[string]Killed{}, all: map[string]*account{}}
 	a.readRM(rm)
 	a.readNode("w", node)
@@ -57,8 +63,8 @@ func TestLedger(t *testing.T) {
 		have = append(have, strings.TrimSpace(fmt.Sprintf("%s at %d: %s %s", number, k.At.Second(), k.How, k.Node)))
 	}
 	want := []string{"2 at 3: Killed w", "3 at 4: Failed w", "5 at 10: gone with its NodeManager w",
-		"1 at 42: Killed w", "7 at 8: KILLED"}
-	if l.Started != 7 || !slices.Equal(have, want) {
+		"1 at 42: Killed w", "1 at 44: gone with its NodeManager w", "7 at 8: KILLED"}
+	if l.Started != 8 || !slices.Equal(have, want) {
 		t.Errorf("of %d containers were killed\n%q, want\n%q", l.Started, have, want)
 	}
 }

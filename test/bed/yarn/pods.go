@@ -117,6 +117,8 @@ func (p *Pods) files() map[string]string {
 	// A NodeManager on slack of a busy machine was seen without a heartbeat for 15 seconds. Hadoop's default is 10
 	// minutes.
 	more["yarn.nm.liveness-monitor.expiry-interval-ms"] = "120000"
+	// A master that cannot reach a NodeManager fails the task. On a busy machine an answer takes seconds.
+	more["yarn.client.nodemanager-connect.max-wait-ms"] = "20000"
 	// As in clusters where a NodeManager without a name of its own would stop the allocation of containers.
 	more["yarn.resourcemanager.resource-tracker.nm.ip-hostname-check"] = "true"
 	return l.files(nil, more)
@@ -156,9 +158,9 @@ func (p *Pods) render(name string, n NodePod) string {
 	n.Labels = labels
 	data := struct {
 		NodePod
-		Namespace, Shared, Host, ConfigMap, Image string
-		Files                                     map[string]string
-	}{n, p.o.Namespace, p.o.Shared, p.NodeHost(n.Name), ConfigMap, Image, p.files()}
+		Namespace, Shared, Host, ConfigMap, Image, JavaOptions string
+		Files                                                  map[string]string
+	}{n, p.o.Namespace, p.o.Shared, p.NodeHost(n.Name), ConfigMap, Image, JavaOptions, p.files()}
 	if err := t.ExecuteTemplate(&b, name, data); err != nil {
 		return fmt.Sprintf("error: %q", err) // no template of ours gives one
 	}

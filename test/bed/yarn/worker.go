@@ -97,6 +97,11 @@ func (b *Bed) Worker(o WorkerOptions) (*Daemon, error) {
 	}}, nil
 }
 
+// Entering returns how a command is started in the namespaces of a worker, each time in those that it has then.
+func (d *Daemon) Entering(command ...string) func() *exec.Cmd {
+	return func() *exec.Cmd { return d.Inside(context.Background(), command...) }
+}
+
 // Inside returns a command that runs in the namespaces of a worker, as a hook of its pod does.
 func (d *Daemon) Inside(ctx context.Context, command ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "nsenter",

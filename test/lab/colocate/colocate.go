@@ -34,8 +34,12 @@ type Config struct {
 	redisbench.Config           // Seconds is the length of each mode at each load
 	Loads             []float64 // parts of one CPU that the requests take, each above 0 and below 1; nil: 0.3 and 0.6
 	Policy            string    // file with a ColocationPolicy for mode waterline; "": one that suppresses by harm
-	Stressor          string    // one of [redisbench.Stressors], and no ffmpeg; "": ffmpeg, and stress-ng with matrices
-	Settle            int       // seconds of each run in mode waterline that do not count; 0: Settle or NodeSettle
+	// Stressor is one of [redisbench.Stressors], which then is all batch; "": ffmpeg, and stress-ng with matrices. With
+	// one, requests look up members of sets, and the policy of mode waterline names the server's own figure.
+	Stressor string
+	Steps    bool // requests rest, and rise at once to each load, in turn
+	Crowd    bool // memcached with eight threads is a second online service
+	Settle   int  // seconds of each run in mode waterline that do not count; 0: Settle or NodeSettle
 }
 
 // Run runs Redis, with random requests of 1.5 ms of CPU, beside ffmpeg and stress-ng with as many threads as there are
@@ -62,12 +66,14 @@ func Run(ctx context.Context, cfg Config) (report.Result, error) {
 	if err != nil {
 		return report.Result{}, err
 	}
+	// What such batch takes besides CPU time harms a server that needs memory, and only its own figure shows it.
+	cfg.Lookups = cfg.Stressor != ""
 	r := report.Begin(Name, About)
 	runs, err := redisbench.Measure(ctx, Name, cfg.Config, cells, redisbench.FFmpeg, redisbench.StressNG)
 	if err != nil {
 		return r, err
 	}
-	o := outcome{Runs: runs, loads: cfg.Loads}
+	o := outcome{Runs: runs, loads: cfg.Loads, stressor: cfg.Stressor}
 	o.report(&r)
 	return r, nil
 }
@@ -82,27 +88,44 @@ func (c *Config) cells() ([]redisbench.Cell, error) {
 	if err != nil {
 		return nil, err
 	}
-	both := c.Stressor == ""
-	batch := redisbench.Mode{Name: redisbench.BatchAlone, Encodes: both, Burns: true, Stressor: c.Stressor}
+	batch := redisbench.Mode{Name: redisbench.BatchAlone, Burns: true, Stressor: c.Stressor}
+	if c.Stressor == "" {
+		batch.Encoders = 1
+	}
 	cells := []redisbench.Cell{{Mode: batch}}
 	beside := func(name, policy string) redisbench.Mode {
 		m := batch
-		m.Name, m.Online, m.Policy = name, true, policy
+		m.Name, m.Online, m.Policy, m.Crowd = name, true, policy, c.Crowd
 		return m
 	}
 	for _, m := range []redisbench.Mode{
-		{Name: redisbench.Alone, Online: true},
+		{Name: redisbench.Alone, Online: true, Crowd: c.Crowd},
 		beside(redisbench.Plain, ""),
 		beside(redisbench.Unsuppressed, unsuppressed),
 		beside(redisbench.Waterline, policy),
 	} {
 		for _, part := range c.Loads {
 			one := redisbench.Cell{Mode: m, Load: part, Rates: load.Rates{part}}
+			if c.Steps {
+				one.Rates, one.Rises = steps(part, time.Duration(c.Seconds)*time.Second)
+			}
 			if m.Name == redisbench.Waterline {
+				one.Figure = c.Stressor != "" && c.Policy == "" && c.Node == nil
 				one.Lead = time.Duration(c.Settle) * time.Second
 			}
 			cells = append(cells, one)
 		}
 	}
 	return cells, nil
+}
+
+// steps returns a load that is near nothing and a part of a CPU in turn, for about two seconds each, and when it rises.
+func steps(part float64, length time.Duration) (rates load.Rates, rises []time.Duration) {
+	const rest = 0.05
+	count := max(int(length/(4*time.Second)), 1)
+	for i := range count {
+		rates = append(rates, rest, part)
+		rises = append(rises, length*time.Duration(2*i+1)/time.Duration(2*count))
+	}
+	return rates, rises
 }

@@ -212,3 +212,41 @@ func TestCells(t *testing.T) {
 		}
 	}
 }
+
+func TestSteps(t *testing.T) {
+	rates, rises := steps(0.6, 12*time.Second)
+	if !slices.Equal(rates, load.Rates{0.05, 0.6, 0.05, 0.6, 0.05, 0.6}) ||
+		!slices.Equal(rises, []time.Duration{2 * time.Second, 6 * time.Second, 10 * time.Second}) {
+		t.Errorf("%v, rises at %v", rates, rises)
+	}
+	if rates, rises := steps(0.6, time.Second); len(rates) != 2 || !slices.Equal(rises, []time.Duration{time.Second / 2}) {
+		t.Errorf("%v, rises at %v", rates, rises)
+	}
+	cfg := Config{Loads: []float64{0.3, 0.6}, Steps: true}
+	cfg.Seconds = 8
+	cells, err := cfg.cells()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cells {
+		if c.Online && (len(c.Rates) != 4 || len(c.Rises) != 2) {
+			t.Errorf("%s: %v, rises at %v", c.Name, c.Rates, c.Rises)
+		}
+	}
+	// Of 100 requests in two seconds, whose latency goes up, the first 50 are in the second after the rise.
+	o := measured(latencies)
+	for i := range o.Counted {
+		if o.Counted[i].Mode != redisbench.BatchAlone {
+			o.Counted[i].Rises = []time.Duration{0}
+		}
+	}
+	r := resultOf(&o)
+	if got := r.Metrics["alone_60_rise_p99_ms"]; got != 10 || r.Metrics["waterline_60_rise_p99_ratio"] != 1.05 {
+		t.Errorf("p99 of the first second: %v, %v × alone", got, r.Metrics["waterline_60_rise_p99_ratio"])
+	}
+	const note = "The first seconds after the requests rose at once to 60 %, mode plain: p99 "
+	notes := strings.Join(r.Notes, "\n")
+	if !strings.Contains(notes, note) || !strings.Contains(notes, ", 2.00 × alone.") {
+		t.Error(notes)
+	}
+}

@@ -21,7 +21,8 @@ const (
 // outcome is all that the experiment measured.
 type outcome struct {
 	redisbench.Runs
-	loads []float64
+	loads    []float64
+	stressor string
 }
 
 // modes returns the modes with the server, as a table shows them.
@@ -35,7 +36,9 @@ func modes() []string {
 // [redisbench.Run]; p99_min_ms and p99_max_ms, the least and the greatest of the repeats; p99_ratio, to p99 alone;
 // batch_work_percent, the work of batch as a part of its work alone; and what batch added to the server's wait for a
 // CPU and to its CPU time, by the same requests of the same repeat alone: added_wait_ms_per_request,
-// added_cpu_ms_per_request, and added_wait_p99_ms of pairs. Mode batch_alone has no load.
+// added_cpu_ms_per_request, and added_wait_p99_ms of pairs. Mode batch_alone has no load. With memcached there are also
+// memcached_p50_ms, memcached_p99_ms and memcached_cpus; with steps rise_p99_ms, of the requests of the first seconds
+// after them, and rise_p99_ratio, to that alone.
 //
 // Then p99_ratio_plain, p99_ratio_unsuppressed and p99_ratio_waterline, the worst of all loads; cpu_total_percent and
 // batch_share_of_free_cpu, the least of all loads in mode waterline; runs, runs_discarded, and generator_late_p99_ms,
@@ -58,7 +61,7 @@ func (o *outcome) report(r *report.Result) {
 	r.Table.Rows = append(r.Table.Rows, row(r.Metrics, 0, redisbench.BatchAlone))
 	o.sumUp(r)
 	o.draw(r)
-	r.Notes = o.notes()
+	r.Notes = o.notes(r.Metrics)
 }
 
 // key begins the names of the metrics of one mode at one load.
@@ -149,18 +152,22 @@ func (o *outcome) draw(r *report.Result) {
 }
 
 // notes returns what a reader must know to judge the figures.
-func (o *outcome) notes() []string {
+func (o *outcome) notes(m map[string]float64) []string {
+	work := "a loop"
+	batch := fmt.Sprintf("Batch is ffmpeg and stress-ng with %d threads each. In mode plain there is no agent, ffmpeg is "+
+		"Burstable and requests the rest of the node, and stress-ng is BestEffort. In modes unsuppressed and waterline both "+
+		"are batch pods.", runtime.NumCPU())
+	if o.stressor != "" {
+		work = "look-ups in a set"
+		batch = fmt.Sprintf("Batch is stress-ng of kind %s with %d processes: a BestEffort pod in mode plain, and a batch "+
+			"pod in modes unsuppressed and waterline.", o.stressor, runtime.NumCPU())
+	}
 	notes := []string{
-		fmt.Sprintf("Redis has one thread and requests %d milli-cores as a Burstable pod; each request is a loop of %.1f "+
-			"ms of "+
-			"CPU. Requests come at random moments, in all modes of a repeat the same, by %d connections. Medians of %d repeats "+
-			"in random order.", redisbench.RequestMilli, measure.Millis(redisbench.RequestCost), redisbench.Connections,
-			o.Repeats),
-		fmt.Sprintf("Batch is ffmpeg and stress-ng with %d threads each. In mode plain there is no agent, ffmpeg is "+
-			"Burstable "+
-			"and requests the rest of the node, and stress-ng is BestEffort. In modes unsuppressed and waterline both are "+
-			"batch "+
-			"pods.", runtime.NumCPU()),
+		fmt.Sprintf("Redis has one thread and requests %d milli-cores as a Burstable pod; each request is %s of %.1f "+
+			"ms of CPU. Requests come at random moments, in all modes of a repeat the same, by %d connections. Medians of %d "+
+			"repeats in random order.", redisbench.RequestMilli, work, measure.Millis(redisbench.RequestCost),
+			redisbench.Connections, o.Repeats),
+		batch,
 		"Online, batch and other are CPUs that were used, other by neither pods nor the generator. CPU ms and wait ms " +
 			"are the " +
 			"server's CPU time and its wait for a CPU, for each request.",
@@ -172,9 +179,42 @@ func (o *outcome) notes() []string {
 		o.GeneratorNote(),
 	}
 	notes = append(notes, o.BusyNotes()...)
+	notes = append(append(notes, o.crowdNotes(m)...), o.stepNotes(m)...)
 	part := slices.Max(o.loads)
 	for _, mode := range modes() {
 		notes = append(notes, o.SlowestNote(mode, part, fmt.Sprintf("mode %s at %.0f %%", mode, 100*part)))
+	}
+	return notes
+}
+
+// crowdNotes describes the second online service, if there was one.
+func (o *outcome) crowdNotes(m map[string]float64) (notes []string) {
+	for _, part := range o.loads {
+		for _, mode := range modes() {
+			k := key(part, mode)
+			if p99, ran := m[k+"memcached_p99_ms"]; ran {
+				notes = append(notes, fmt.Sprintf("memcached, mode %s, Redis at %.0f %%: p50 %.2f ms, p99 %.2f ms, %.2f CPUs.",
+					mode, 100*part, m[k+"memcached_p50_ms"], p99, m[k+"memcached_cpus"]))
+			}
+		}
+	}
+	return notes
+}
+
+// stepNotes describes the first second after the load rose, if it did.
+func (o *outcome) stepNotes(m map[string]float64) (notes []string) {
+	for _, part := range o.loads {
+		for _, mode := range modes() {
+			k := key(part, mode)
+			if p99, rose := m[k+"rise_p99_ms"]; rose {
+				note := fmt.Sprintf("The first seconds after the requests rose at once to %.0f %%, mode %s: p99 %.2f ms",
+					100*part, mode, p99)
+				if ratio, compared := m[k+"rise_p99_ratio"]; compared {
+					note += fmt.Sprintf(", %.2f × alone", ratio)
+				}
+				notes = append(notes, note+".")
+			}
+		}
 	}
 	return notes
 }

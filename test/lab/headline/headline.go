@@ -27,6 +27,9 @@ const (
 	DefaultPercent = 9 // of the machine's CPUs that requests take in the mean of the day
 )
 
+// encoders is how many processes of ffmpeg run: one, with a thread for each CPU, uses 82 % of two CPUs.
+const encoders = 2
+
 // mostOnline is the greatest part of a CPU that requests may take. The server has one thread: where it is busier, the
 // latency of a request depends on the requests before it more than on anything else.
 const mostOnline = 0.7
@@ -68,7 +71,7 @@ func Run(ctx context.Context, cfg Config) (report.Result, error) {
 		Mode: redisbench.Mode{Name: redisbench.Alone, Online: true}, Load: measure.Mean(rates), Rates: rates,
 	}
 	waterline := alone
-	waterline.Mode = redisbench.Mode{Name: redisbench.Waterline, Online: true, Encodes: true, Policy: policy}
+	waterline.Mode = redisbench.Mode{Name: redisbench.Waterline, Online: true, Encoders: encoders, Policy: policy}
 	r := report.Begin(Name, About)
 	runs, err := redisbench.Measure(ctx, Name, cfg.Config, []redisbench.Cell{alone, waterline}, redisbench.FFmpeg)
 	if err != nil {

@@ -199,8 +199,8 @@ func (o *outcome) notes() []string {
 			"which "+
 			"the figures are medians.", redisbench.RequestMilli, measure.Millis(redisbench.RequestCost), redisbench.Connections,
 			o.Repeats),
-		fmt.Sprintf("Batch is ffmpeg with %d threads in a batch pod; in mode alone there is neither batch nor a policy.",
-			runtime.NumCPU()),
+		fmt.Sprintf("Batch is %d processes of ffmpeg with %d threads each in a batch pod; in mode alone there is neither "+
+			"batch nor a policy.", encoders, runtime.NumCPU()),
 		"Online, batch, agent, generator and other are parts of the machine's CPU time, without the share of the "+
 			"hypervisor; "+
 			"other is everything outside of these pods and of the generator's cgroup. Latency is counted from when a "+

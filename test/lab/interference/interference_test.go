@@ -116,6 +116,7 @@ func TestHistory(t *testing.T) {
 {"Node":{"Load":{"Clock":15}},"Plan":{}}
 `
 	text := strings.NewReplacer(
+		`"Node":{`, `"Node":{"Now":"2026-01-01T12:00:00Z",`,
 		"NAMED", `"Named":{"Suspect":"b","Code":"SuspectNamed","Score":700},"NamedAt":8`,
 		"TRIED", `{"UID":"b","Milli":4,"Code":"ThrottleTried"}`, "KEPT", `{"UID":"b","Milli":4,"Code":"ThrottleKept"}`,
 	).Replace(rounds)

@@ -55,8 +55,9 @@ func TestParseEvents(t *testing.T) {
 }
 
 func TestReclaimed(t *testing.T) {
-	const line = `{"Node":{"Pods":[],"Reclaimed":{"UID":"b","Requested":9,"Freed":4}},"Plan":{}}` + "\n" +
-		`{"Node":{}}` + "\n"
+	const now = `"Now":"2026-01-01T12:00:00Z"`
+	const line = `{"Node":{` + now + `,"Pods":[],"Reclaimed":{"UID":"b","Requested":9,"Freed":4}},"Plan":{}}` + "\n" +
+		`{"Node":{` + now + `}}` + "\n"
 	for text, want := range map[string]int64{"": 0, line: 4, line + line: 8, line + `{"Node":{"Recl`: 4} {
 		if got, err := reclaimed(journalOf(t, text)); got != want || err != nil {
 			t.Errorf("%q: %d, %v", text, got, err)

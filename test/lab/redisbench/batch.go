@@ -23,8 +23,8 @@ const (
 	StressNG = "stress-ng"
 )
 
-// startEncoder runs ffmpeg in a pod: it generates a picture and encodes it, on all CPUs, without end. It returns the
-// count of encoded frames.
+// startEncoder runs ffmpeg in a pod: it generates a picture and encodes it, with a thread for each CPU, without end. It
+// returns the count of encoded frames.
 func startEncoder(s *sandbox.Sandbox, p *sandbox.Pod) (*counter.Counter, error) {
 	path, err := findProgram(FFmpeg)
 	if err != nil {
@@ -36,7 +36,6 @@ func startEncoder(s *sandbox.Sandbox, p *sandbox.Pod) (*counter.Counter, error) 
 		"-c:v", "libx264", "-preset", "medium", "-threads", strconv.Itoa(runtime.NumCPU()),
 		"-progress", "pipe:1", "-stats_period", "0.1", "-f", "null", "-",
 	}})
-	s.AddLoad(p)
 	return frames, err
 }
 

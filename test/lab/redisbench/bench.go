@@ -29,10 +29,14 @@ const Connections = 16
 type Mode struct {
 	Name     string
 	Online   bool
-	Encodes  bool   // ffmpeg runs
+	Crowd    bool   // memcached runs beside Redis
+	Encoders int    // processes of ffmpeg that run, with a thread for each CPU; one alone leaves CPU unused
 	Burns    bool   // stress-ng runs
 	Stressor string // what it does, one of [Stressors]; "": it multiplies matrices
 	Policy   string // text of the agent's policy; "": there is no agent
+	// Figure adds to the policy that the server's own figure, see [load.FigureMetric], must not be higher than without
+	// batch. Mode Alone must come before.
+	Figure bool
 	// Beside starts what else runs beside Redis, in pods that it adopts, and returns the function that ends it. nil:
 	// nothing.
 	Beside func(context.Context, *sandbox.Sandbox) (end func() error, err error)
@@ -50,9 +54,10 @@ const (
 // Cell is one thing to measure.
 type Cell struct {
 	Mode
-	Lead  time.Duration // of the run, which does not count
-	Load  float64       // mean of Rates
-	Rates load.Rates    // parts of one CPU that the requests take
+	Lead  time.Duration   // of the run, which does not count
+	Load  float64         // of the requests, by which cells are told apart: their mean, or the one that they rise to
+	Rates load.Rates      // parts of one CPU that the requests take
+	Rises []time.Duration // after the lead: when the rate rises at once; nil: never
 
 	repeat  int
 	attempt int
@@ -65,6 +70,15 @@ type Config struct {
 	Seconds int           // of measuring in each run
 	Repeats int           // of each cell
 	Latest  time.Duration // that the generator may be late, p99, before a run is discarded; 0: 1 ms
+	Lookups bool          // requests look up members of sets that no cache holds; otherwise they compute
+}
+
+// later is what orders the first repeat: a policy with a figure needs to know the figure without batch.
+func (c *Cell) later() int {
+	if c.Name == Alone {
+		return 0
+	}
+	return 1
 }
 
 // bench measures cells.
@@ -97,6 +111,9 @@ func (b *bench) all(ctx context.Context, cells []Cell) error {
 	}
 	for repeat := range b.found.Repeats {
 		rand.Shuffle(len(cells), func(i, j int) { cells[i], cells[j] = cells[j], cells[i] })
+		if repeat == 0 {
+			slices.SortStableFunc(cells, func(a, b Cell) int { return a.later() - b.later() })
+		}
 		for _, cell := range cells {
 			cell.repeat = repeat
 			if err := b.try(ctx, cell); err != nil {
@@ -157,7 +174,7 @@ func (b *bench) prepare(ctx context.Context, programs []string) (err error) {
 	if err := r.create(ctx, p); err != nil {
 		return err
 	}
-	server, err := startRedis(ctx, s, p.Pod)
+	server, err := startRedis(ctx, s, p.Pod, b.cfg.Lookups)
 	if err != nil {
 		return err
 	}
@@ -172,7 +189,12 @@ func (b *bench) run(ctx context.Context, cell Cell) (found Run, err error) {
 		return found, err
 	}
 	defer func() { err = errors.Join(err, closeAll()) }()
-	r := &run{Sandbox: s, node: b.cfg.Node, cell: cell, seconds: b.cfg.Seconds}
+	r := &run{Sandbox: s, node: b.cfg.Node, cell: cell, seconds: b.cfg.Seconds, lookups: b.cfg.Lookups}
+	if cell.Figure {
+		if r.figure, err = b.figure(cell.Load); err != nil {
+			return found, err
+		}
+	}
 	defer func() {
 		if r.end != nil {
 			err = errors.Join(err, r.end())

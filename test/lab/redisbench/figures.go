@@ -23,7 +23,9 @@ type Run struct {
 	Window      measure.Window   // the whole run
 	Seconds     []measure.Window // of which it consists
 	Requests    []load.Request   // that count
+	Rises       []time.Duration  // after the lead: when the rate of requests rose at once
 	Latency     []float64        // of the requests, in milliseconds, sorted; of an unanswered one, the longest wait
+	Crowd       []float64        // latency of the requests to memcached, in milliseconds, sorted; nil: it did not run
 	Late        []float64        // how late they were sent, in milliseconds, sorted
 	Errors      int              // answers that were errors, or are missing
 	Frames      float64          // of ffmpeg, a second
@@ -52,6 +54,19 @@ func (r *Run) Count(all []load.Request) {
 	}
 	slices.Sort(r.Latency)
 	slices.Sort(r.Late)
+}
+
+// firstSeconds returns the latency of the requests that were due within a second of a rise, in milliseconds, sorted.
+func (r *Run) firstSeconds() []float64 {
+	var all []float64
+	for _, a := range r.Requests {
+		due := a.Due - r.Lead
+		if slices.ContainsFunc(r.Rises, func(at time.Duration) bool { return due >= at && due < at+time.Second }) {
+			all = append(all, measure.Millis(a.Latency()))
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // lateP99 returns how late the generator was, p99, in milliseconds.
@@ -102,6 +117,10 @@ func (r *Run) figures() map[string]float64 {
 	if _, ran := r.Window.Used[StressNG]; ran {
 		f["stress_operations_per_second"] = r.Operations
 	}
+	if len(r.Crowd) > 0 {
+		f["memcached_p50_ms"], f["memcached_p99_ms"] = measure.Quantile(r.Crowd, 0.5), measure.Quantile(r.Crowd, 0.99)
+		f["memcached_cpus"] = r.Window.CPUsOf(Memcached)
+	}
 	if r.Mode != BatchAlone {
 		n := float64(max(len(r.Requests), 1))
 		for name, q := range map[string]float64{"p50_ms": 0.5, "p99_ms": 0.99, "p999_ms": 0.999, "max_ms": 1} {
@@ -109,6 +128,9 @@ func (r *Run) figures() map[string]float64 {
 		}
 		for name, q := range map[string]float64{"late_p50_ms": 0.5, "late_p99_ms": 0.99, "late_max_ms": 1} {
 			f[name] = measure.Quantile(r.Late, q)
+		}
+		if first := r.firstSeconds(); len(first) > 0 {
+			f["rise_p99_ms"] = measure.Quantile(first, 0.99)
 		}
 		f["errors"], f["requests"] = float64(r.Errors), float64(len(r.Requests))
 		f["online_cpus"], f["generator_cpus"] = r.Window.CPUsOf("redis"), r.Window.GeneratorCPUs()

@@ -21,8 +21,11 @@ type run struct {
 	node      *kube.Host // nil: the sandbox makes the pods
 	cell      Cell
 	seconds   int
+	lookups   bool
+	figure    figure
 	server    redis
-	frames    *counter.Counter
+	crowd     crowd
+	frames    []*counter.Counter // of the encoders
 	stress    stress
 	generator string       // its cgroup
 	end       func() error // ends what Beside started; nil: nothing
@@ -54,9 +57,13 @@ func (r *run) create(ctx context.Context, pods ...pod) error {
 // begin starts the agent, the server and batch, as far as the mode has them.
 func (r *run) begin(ctx context.Context) error {
 	online := serverPod()
+	if r.figure.max > 0 {
+		online.IP = r.figure.address.Addr().String()
+		r.cell.Policy += r.figure.policy(online.Pod)
+	}
 	encoder, burner := batchPods(r.cell.Policy != "", r.node != nil)
 	var batch []pod
-	if r.cell.Encodes {
+	if r.cell.Encoders > 0 {
 		batch = append(batch, encoder)
 	}
 	if r.cell.Burns {
@@ -76,6 +83,11 @@ func (r *run) begin(ctx context.Context) error {
 			return err
 		}
 	}
+	if r.cell.Crowd {
+		if err := r.create(ctx, crowdPod()); err != nil {
+			return err
+		}
+	}
 	if r.cell.Policy != "" {
 		if err := r.startAgent(ctx, batch); err != nil {
 			return err
@@ -83,14 +95,24 @@ func (r *run) begin(ctx context.Context) error {
 	}
 	var err error
 	if r.cell.Online {
-		if r.server, err = startRedis(ctx, r.Sandbox, online.Pod); err != nil {
+		if r.server, err = startRedis(ctx, r.Sandbox, online.Pod, r.lookups); err != nil {
 			return err
 		}
 	}
-	if r.cell.Encodes {
-		if r.frames, err = startEncoder(r.Sandbox, encoder.Pod); err != nil {
+	if r.cell.Crowd {
+		if r.crowd, err = startCrowd(ctx, r.Sandbox, crowdPod().Pod); err != nil {
 			return err
 		}
+	}
+	if r.cell.Encoders > 0 {
+		r.AddLoad(encoder.Pod)
+	}
+	for range r.cell.Encoders {
+		frames, err := startEncoder(r.Sandbox, encoder.Pod)
+		if err != nil {
+			return err
+		}
+		r.frames = append(r.frames, frames)
 	}
 	if r.cell.Burns {
 		if r.stress, err = startStress(r.Sandbox, burner.Pod, r.cell.Stressor); err != nil {
@@ -132,7 +154,8 @@ func (r *run) startAgent(ctx context.Context, batch []pod) error {
 // measure sends requests to the server, if there is one, and measures meanwhile.
 func (r *run) measure(ctx context.Context, steps int) (Run, error) {
 	found := Run{
-		Mode: r.cell.Name, Repeat: r.cell.repeat, Load: r.cell.Load, Lead: r.cell.Lead, NodeCPU: map[string]time.Duration{},
+		Mode: r.cell.Name, Repeat: r.cell.repeat, Load: r.cell.Load, Lead: r.cell.Lead, Rises: r.cell.Rises,
+		NodeCPU: map[string]time.Duration{},
 	}
 	look := r.observe
 	if r.cell.Online {
@@ -151,17 +174,37 @@ func (r *run) request(ctx context.Context, steps int, found *Run) (err error) {
 	if r.generator, err = r.OutsideGroup("generator"); err != nil {
 		return err
 	}
-	generator, err := load.StartGenerator(r.Sandbox, r.generator, load.Requests{
+	requests := load.Requests{
 		Address: r.server.socket, Connections: Connections, CPU: -1, Prioritize: true, Watch: r.server.PID(),
 		Line: r.server.request(steps), Rates: r.cell.Rates.Times(1 / RequestCost.Seconds()), Lead: r.cell.Lead,
 		Length: time.Duration(r.seconds) * time.Second, Seed: uint64(r.cell.repeat) + 1,
-	})
+	}
+	if r.figure.max > 0 {
+		requests.Figure = r.figure.address.String()
+	}
+	generator, err := load.StartGenerator(r.Sandbox, r.generator, requests)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, generator.Kill()) }()
+	var second *load.Generator
+	if r.cell.Crowd {
+		if second, err = load.StartGenerator(r.Sandbox, r.generator, r.crowdRequests()); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, second.Kill()) }()
+	}
 	if err := r.observe(ctx, found); err != nil {
 		return err
+	}
+	if second != nil {
+		outcome, err := second.Outcome(ctx)
+		if err == nil {
+			err = found.countCrowd(outcome.Requests)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	outcome, err := generator.Outcome(ctx)
 	if err != nil {
@@ -212,8 +255,8 @@ type reading struct {
 }
 
 func (r *run) read() (now reading, err error) {
-	if r.frames != nil {
-		now.frames = r.frames.Count()
+	for _, frames := range r.frames {
+		now.frames += frames.Count()
 	}
 	if r.cell.Online {
 		server, err := measure.ReadSchedstat(r.server.PID())

@@ -90,8 +90,10 @@ func (m *Runs) Add(r *report.Result, key, mode string, load float64, reference m
 	}
 	p99 := r.Series[key+"p99_ms"]
 	r.Metrics[key+"p99_min_ms"], r.Metrics[key+"p99_max_ms"] = slices.Min(p99), slices.Max(p99)
-	if alone := m.Medians(Alone, load)["p99_ms"]; alone > 0 && mode != Alone {
-		r.Metrics[key+"p99_ratio"] = measure.Round(medians["p99_ms"]/alone, 3)
+	for figure, ratio := range map[string]string{"p99_ms": "p99_ratio", "rise_p99_ms": "rise_p99_ratio"} {
+		if alone := m.Medians(Alone, load)[figure]; alone > 0 && mode != Alone {
+			r.Metrics[key+ratio] = measure.Round(medians[figure]/alone, 3)
+		}
 	}
 	if mode != Alone {
 		more := m.addedBy(mode, load)

@@ -34,6 +34,7 @@ const (
 	longest   = 5 * time.Minute  // maximum of that delay
 	forgotten = time.Hour        // a failure is forgotten this long after its delay
 	lateRound = 10 * time.Second // after a longer time between two rounds, changes may have been missed
+	draining  = 5 * time.Minute  // for so long a pool may drain its worker before the pod is evicted like others
 )
 
 // Request is a node's request to evict a pod.
@@ -58,6 +59,7 @@ type Pod struct {
 	Batch   bool // it is batch and has not ended
 	Kept    bool // its owner or its priority class forbids the eviction
 	Leaving bool
+	Worker  bool // it is a worker of a pool, which drains it when the eviction is granted
 }
 
 // Verdict is the result for a request.
@@ -66,6 +68,7 @@ type Verdict string
 // The verdicts.
 const (
 	Evict      Verdict = "Evict"
+	Drains     Verdict = "PoolDrains"       // it is granted, and the worker's pool drains it: its containers end first
 	Leaving    Verdict = "Leaving"          // the pod is leaving already
 	Gone       Verdict = "Gone"             // the pod no longer exists
 	NotSeen    Verdict = "NotSeenToChange"  // the request existed before this manager and may be old
@@ -87,7 +90,7 @@ const (
 // Verdicts lists all verdicts.
 func Verdicts() []Verdict {
 	return []Verdict{
-		Evict, Leaving, Gone, NotSeen, TooOld, NotAlive, NotAllowed, NotItsOwn, NotBatch, Kept,
+		Evict, Drains, Leaving, Gone, NotSeen, TooOld, NotAlive, NotAllowed, NotItsOwn, NotBatch, Kept,
 		NodeSpent, OwnerSpent, AllSpent, Waits, Late, Unrecorded, Failed,
 	}
 }
@@ -96,6 +99,7 @@ func Verdicts() []Verdict {
 type Decision struct {
 	Request
 	Verdict Verdict
+	New     bool // the verdict is [Drains], and counts against the budgets from now on
 }
 
 // State is the state between rounds. The zero value knows nothing.
@@ -229,7 +233,11 @@ func Round(at time.Duration, requests []Request, set Settings, s State) ([]Decis
 			next.nodes[r.Node] = n
 			d.Verdict = next.judge(&r, at, set)
 		}
-		if d.Verdict == Evict {
+		granted := r.Pod.Worker && next.granted(r.UID)
+		if d.Verdict == Evict && r.Pod.Worker && !granted {
+			d.Verdict, d.New = Drains, true
+		}
+		if d.Verdict == Evict && !granted || d.New {
 			next.taken = append(next.taken, taken{at, r.Node, r.Pod.Owner, r.UID})
 		}
 		decisions = append(decisions, d)
@@ -260,6 +268,10 @@ func (s *State) judge(r *Request, at time.Duration, set Settings) Verdict {
 		return Kept
 	case p.Leaving:
 		return Leaving
+	case p.Worker && s.drains(r.UID, at):
+		return Drains
+	case p.Worker && s.granted(r.UID):
+		return Evict // it counts already
 	}
 	spent := func(n, budget int64) bool { return n >= s.filled(budget, at, set) }
 	switch {
@@ -271,6 +283,16 @@ func (s *State) judge(r *Request, at time.Duration, set Settings) Verdict {
 		return AllSpent
 	}
 	return Evict
+}
+
+// granted reports whether an eviction of a pod counts against the budgets.
+func (s *State) granted(uid string) bool {
+	return slices.ContainsFunc(s.taken, func(t taken) bool { return t.uid == uid })
+}
+
+// drains reports whether the eviction of a worker was granted a moment ago, and its pool may still drain it.
+func (s *State) drains(uid string, at time.Duration) bool {
+	return slices.ContainsFunc(s.taken, func(t taken) bool { return t.uid == uid && at-t.at < draining })
 }
 
 // count returns the number of evictions that count against a node or an owner.

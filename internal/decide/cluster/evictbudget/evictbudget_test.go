@@ -220,6 +220,43 @@ func TestDisruptionBudget(t *testing.T) {
 	}
 }
 
+// TestWorker checks a worker of a pool: its eviction is granted once, within the budgets, and its pool has five
+// minutes. Then it is evicted like others. Another manager goes on.
+func TestWorker(t *testing.T) {
+	w := newWorld()
+	w.set.All = 1
+	a := w.request("a", "nm", "pool")
+	a.Pod.Worker = true
+	for range 290 {
+		if w.second(true, nil); w.given["a"] != Drains {
+			t.Fatalf("the verdict is %q", w.given["a"])
+		}
+	}
+	past := w.state.Counting(w.at)
+	if len(past) != 1 {
+		t.Fatalf("%d evictions count, want one", len(past))
+	}
+	w.state = Resume(w.at, past)
+	for range 4 { // a request counts when it was seen to change
+		w.second(true, nil)
+	}
+	if w.given["a"] != Drains || len(w.state.Counting(w.at)) != 1 {
+		t.Errorf("another manager: %q, and %d count", w.given["a"], len(w.state.Counting(w.at)))
+	}
+	for range 20 {
+		w.second(true, func(Decision) Verdict { a.Pod.Leaving = true; return Evict })
+	}
+	if w.given["a"] != Leaving || len(w.times["node a"]) != 1 || len(w.state.Counting(w.at)) != 1 {
+		t.Errorf("after five minutes: %q, evicted %v, and %d count", w.given["a"], w.times["node a"],
+			len(w.state.Counting(w.at)))
+	}
+	w.request("b", "nm2", "pool").Pod.Worker = true
+	w.second(true, nil)
+	if w.given["b"] != AllSpent {
+		t.Errorf("a worker without a budget: %q", w.given["b"])
+	}
+}
+
 // TestFailed checks that an eviction that may have happened counts.
 func TestFailed(t *testing.T) {
 	w := newWorld()

@@ -13,6 +13,24 @@ type Node struct {
 	Selling  bool         // it offers something in the tier batch
 	Offer    model.Amount // in that tier
 	Bound    model.Amount // what pods request of the offer
+	Usable   model.Amount // what batch may use now beyond the requests of batch pods, of all tiers; may be negative
+}
+
+// Rest returns the part of the offer that no pod requests; nothing while the node sells nothing. It is negative if the
+// offer fell below the requests.
+func (n *Node) Rest() model.Amount {
+	if !n.Selling {
+		return model.Amount{}
+	}
+	return model.Amount{CPU: n.Offer.CPU - n.Bound.CPU, Memory: n.Offer.Memory - n.Bound.Memory}
+}
+
+// Spare returns what batch may use beyond its requests; nothing while the node sells nothing.
+func (n *Node) Spare() model.Amount {
+	if !n.Selling {
+		return model.Amount{}
+	}
+	return n.Usable
 }
 
 // Taint is a taint of a node, by the words of Kubernetes.

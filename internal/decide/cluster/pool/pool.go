@@ -26,6 +26,8 @@ type Settings struct {
 	Floor, Ceiling Size
 	Step           Size          // a worker grows by at most one step at a time, and offers whole steps above the floor
 	Pause          time.Duration // between two steps up
+	Window         time.Duration // over which a node's slack must last for a worker to grow
+	Core           int64         // vcores that a CPU is worth, at least 1
 	Grace          time.Duration // for containers to end when their worker shrinks, before the ResourceManager kills some
 	Drain          time.Duration // for containers to end when their worker is to stop and has no end
 	Register       time.Duration // a NodeManager that does not register within this time is started anew
@@ -57,7 +59,8 @@ type Worker struct {
 	End       time.Time // it must have stopped by then, busy or not; zero: it has no end, or none that is known
 	Cordoned  bool      // its node takes no new pods
 	Room      bool      // its node has room for its pod
-	Allowance Size      // what the slack of its node allows
+	Allowance Size      // what the slack of its node allows now
+	Figures   Figures   // what it allowed over time; a worker that stays is sized by them
 	Label     string    // of its host, in the ResourceManager's store
 	// Excluded means that its host is in the exclude file, or that the file was changed and is not known to have been
 	// read since.
@@ -66,7 +69,10 @@ type Worker struct {
 	Ended    time.Time // when its last pod ended
 	Attempts int       // pods in a row whose step said that they failed
 	Managers []Manager // those that the ResourceManager shows on its host, of this pod or earlier ones
-	Stray    string    // another host under which the NodeManager of its pod registered; "": none
+	// Own is what its containers use by the account of its NodeManager, which is asked when a deadline is over and the
+	// ResourceManager is silent; nil: not known.
+	Own   *Size
+	Stray string // another host under which the NodeManager of its pod registered; "": none
 }
 
 // Leaves reports whether a worker with a pod is to stop.
@@ -93,6 +99,12 @@ type Marks struct {
 	Into Size `json:"into,omitzero"`
 	// The last step up.
 	Grown time.Time `json:"grown,omitzero"`
+	// The last time that it shrank to follow its node.
+	Shrunk time.Time `json:"shrunk,omitzero"`
+	// For how long it does not grow then; less than a window counts as one.
+	Hold time.Duration `json:"hold,omitzero"`
+	// The margin of memory in MiB by which it was sized then or at the last step up; 0: none was measured yet.
+	Margin int64 `json:"margin,omitzero"`
 	// Since when it is to stop; zero: it is to stay.
 	Leaving time.Time `json:"leaving,omitzero"`
 	// Since when its NodeManager is not well; zero: it is.
@@ -138,6 +150,9 @@ func Next(in *Input) []Step {
 		}
 		s := r.next()
 		s.Worker, s.Marks, s.Within, s.Held = r.w.Name, r.marks, max(s.Within, 0), r.held()
+		if r.w.Pod != nil && !r.marks.Leaving.IsZero() {
+			s.By = r.end()
+		}
 		steps[i] = s
 	}
 	return steps
@@ -226,7 +241,18 @@ func (r *round) sick(m *Manager) {
 
 // overdue reports whether containers outlived the deadline of a shrink, which no ResourceManager enforced.
 func (r *round) overdue() bool {
-	return !r.marks.Until.IsZero() && r.in.Now.Sub(r.marks.Until) >= r.set.Grace
+	until := r.until()
+	return !until.IsZero() && r.in.Now.Sub(until) >= r.set.Grace
+}
+
+// until returns the deadline of a shrink, zero if there is none. While the ResourceManager is silent, there is none for
+// containers that fit by the account of their NodeManager: the guard ended the others, or the ResourceManager, which
+// only the controller does not reach. The mark stays, because what was allocated before may still start.
+func (r *round) until() time.Time {
+	if own := r.w.Own; !r.in.RM.Known && own != nil && own.fits(r.marks.Into) {
+		return time.Time{}
+	}
+	return r.marks.Until
 }
 
 // held returns the memory that containers use beyond what is allowed. While the ResourceManager is silent, nobody
@@ -247,7 +273,7 @@ func (r *round) end() time.Time {
 	if r.w.Pod.Evicted {
 		end = earlier(end, r.marks.Leaving.Add(r.set.Grace))
 	}
-	return earlier(earlier(end, r.marks.End), r.marks.Until) // Until: its slack is gone
+	return earlier(earlier(end, r.marks.End), r.until()) // until: its slack is gone
 }
 
 // earlier returns the earlier of two times; the zero time is never.
@@ -370,28 +396,14 @@ func (r *round) size(m *Manager, want Size) Step {
 	default:
 		s.Why = LessSlack
 	}
-	if over && r.marks.Until.IsZero() {
-		r.marks.Until = r.in.Now.Add(r.set.Grace)
+	if until := r.in.Now.Add(r.patience(m, want)); over && (r.marks.Until.IsZero() || until.Before(r.marks.Until)) {
+		r.marks.Until = until
 	}
 	r.marks.Armed, s.Within = r.in.RM.Since, r.set.Grace
 	if over {
 		s.Within = r.marks.Until.Sub(r.in.Now)
 	}
 	return s
-}
-
-// target returns the total that a NodeManager is to have now.
-func (r *round) target(m *Manager) Size {
-	f, c, a, step := r.set.Floor, r.set.Ceiling, r.w.Allowance, r.set.Step
-	want := Size{
-		MemoryMiB: whole(a.MemoryMiB, f.MemoryMiB, c.MemoryMiB, step.MemoryMiB),
-		VCores:    whole(a.VCores, f.VCores, c.VCores, step.VCores),
-	}
-	most := Size{max(m.Total.MemoryMiB, f.MemoryMiB), max(m.Total.VCores, f.VCores)}
-	if r.marks.Until.IsZero() && r.in.Now.Sub(r.marks.Grown) >= r.set.Pause {
-		most = Size{most.MemoryMiB + max(step.MemoryMiB, 1), most.VCores + max(step.VCores, 1)}
-	}
-	return Size{min(want.MemoryMiB, most.MemoryMiB), min(want.VCores, most.VCores)}
 }
 
 // drain decides about a worker that is to stop by a time.
@@ -409,6 +421,9 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 		r.marks.Until, r.marks.Into = r.in.Now.Add(r.set.Grace), allowed // counts in end from the next round on
 	}
 	s := Step{Phase: Draining, Verb: Wait, Within: end.Sub(r.in.Now), Why: StillInUse}
+	if r.w.Pod.Evicted && !m.Used.fits(r.set.Floor) {
+		return r.shed(m, s, end)
+	}
 	switch {
 	case m.State == decommissioning:
 	case !m.Total.fits(r.set.Floor):
@@ -436,5 +451,25 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 	if s.Verb == Wait {
 		s.Within = 0
 	}
+	return s
+}
+
+// shed lets the containers of a worker whose eviction was granted end first: all but those that fit into the floor have
+// half of its time, and the pod stays if its node then has enough.
+func (r *round) shed(m *Manager, s Step, end time.Time) Step {
+	first := r.marks.Leaving.Add(r.set.Grace / 2)
+	if first.After(end) {
+		first = end
+	}
+	if m.State == decommissioning || m.Total.fits(r.set.Floor) && r.marks.Armed.Equal(r.in.RM.Since) {
+		s.Within = 0
+		return s
+	}
+	s.Verb, s.Size, s.Within, s.Why = Resize, r.set.Floor, first.Sub(r.in.Now), ContainersFirst
+	if m.Total == s.Size {
+		s.Size.MemoryMiB++ // the ResourceManager ignores a size that it has already, deadline included
+	}
+	r.marks.Armed = r.in.RM.Since
+	r.shrinks()
 	return s
 }

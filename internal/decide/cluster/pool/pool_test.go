@@ -20,12 +20,15 @@ import (
 //	end NAME SECONDS              from now on; it must have stopped then
 //	open NAME SECONDS             it is wanted, and will have an end
 //	room NAME yes|no              whether its node has room for its pod
-//	evicted NAME                  its node asks for the eviction of its pod
+//	evicted NAME | spared NAME    its node asks for the eviction of its pod, or no longer does
 //	slack NAME MEMORY VCORES
+//	more NAME VCORES              what batch may use on its node beyond that
 //	job NAME COUNT MEMORY VCORES SECONDS
 //	                              containers that it gets while they fit, each for this time
 //	plain                         the exclude file cannot be written
-//	rm away | rm back | rm next | labels lost | labels back
+//	rm away | rm dead | rm back   it does not answer; dead: it enforces no deadline either
+//	guard NAME | mute NAME        it has a guard; its NodeManager does not answer
+//	rm next | labels lost | labels back
 //	label NAME LABEL              somebody labels its host, and its NodeManager
 //	slow NAME yes|no              its pod does not start
 //	twin NAME                     a second NodeManager registers on its host
@@ -61,8 +64,8 @@ func (w *world) command(words []string) error {
 		return v
 	}
 	switch strings.Join(words[:min(2, len(words))], " ") {
-	case "rm away", "rm back":
-		w.silent = words[1] == "away"
+	case "rm away", "rm dead", "rm back":
+		w.silent, w.dead = words[1] != "back", words[1] == "dead"
 		return nil
 	case "rm next":
 		w.say("another ResourceManager; it kills %d containers", w.failover())
@@ -105,12 +108,14 @@ func (w *world) command(words []string) error {
 		p.Wanted, p.End = true, w.now.Add(time.Duration(n(2))*time.Second)
 	case "room":
 		p.Room = words[2] == "yes"
-	case "evicted":
-		p.Pod.Evicted = true
+	case "evicted", "spared":
+		p.Pod.Evicted = words[0] == "evicted"
 	case "end":
 		p.Wanted, p.End = false, w.now.Add(time.Duration(n(2))*time.Second)
 	case "slack":
 		p.Allowance = Size{n(2), n(3)}
+	case "more":
+		p.more = n(2)
 	case "job":
 		p.demand, p.each, p.takes = int(n(2)), Size{n(3), n(4)}, time.Duration(n(5))*time.Second
 	case "label":
@@ -118,6 +123,10 @@ func (w *world) command(words []string) error {
 		if m != nil {
 			m.Label = words[2]
 		}
+	case "guard":
+		p.guard = true
+	case "mute":
+		p.mute = true
 	case "slow":
 		p.slow = words[2] == "yes"
 	case "twin":
@@ -179,8 +188,8 @@ func TestAnyOrder(t *testing.T) {
 				t.Errorf("seed %d: %s is to rest, and has a pod, or is excluded", seed, p.Name)
 			case wanted && (m == nil || m.State != running || m.Label != w.set.Label):
 				t.Errorf("seed %d: %s is wanted: %+v, %+v", seed, p.Name, p.Pod, m)
-			case wanted && m.Total != w.most(p):
-				t.Errorf("seed %d: %s offers %s, want %s of %s", seed, p.Name, m.Total, w.most(p), p.Allowance)
+			case wanted && !w.settled(p, m.Total):
+				t.Errorf("seed %d: %s offers %s of %s", seed, p.Name, m.Total, p.Allowance)
 			}
 		}
 		if w.early > 0 {
@@ -193,13 +202,14 @@ func TestAnyOrder(t *testing.T) {
 	}
 }
 
-// most returns what a worker is to offer in the long run.
-func (w *world) most(p *place) Size {
+// settled reports whether a worker offers what it is to offer in the long run: of memory all but the margin, and of CPU
+// all but a CPU.
+func (w *world) settled(p *place, total Size) bool {
 	f, c, step := w.set.Floor, w.set.Ceiling, w.set.Step
-	return Size{
-		whole(p.Allowance.MemoryMiB, f.MemoryMiB, c.MemoryMiB, step.MemoryMiB),
-		whole(p.Allowance.VCores, f.VCores, c.VCores, step.VCores),
-	}
+	margin := max(p.Allowance.MemoryMiB-f.MemoryMiB, 0) * unmeasured / 100
+	return total.MemoryMiB == whole(p.Allowance.MemoryMiB-margin, f.MemoryMiB, c.MemoryMiB, step.MemoryMiB) &&
+		total.VCores <= min(max(p.Allowance.VCores, f.VCores)+w.set.Core, c.VCores) && total.VCores >= f.VCores &&
+		total.VCores+step.VCores >= whole(p.Allowance.VCores, f.VCores, c.VCores, step.VCores)
 }
 
 // disturb changes something.
@@ -209,7 +219,7 @@ func (w *world) disturb(r *rand.Rand, p *place) {
 	case 0:
 		p.Wanted, p.End = r.IntN(2) == 0, time.Time{}
 	case 1, 2, 3:
-		p.Allowance = Size{int64(r.IntN(20000)), int64(r.IntN(10))}
+		p.Allowance, p.more = Size{int64(r.IntN(20000)), int64(r.IntN(10))}, int64(r.IntN(4))
 	case 4:
 		w.silent = r.IntN(2) == 0
 		w.answered()

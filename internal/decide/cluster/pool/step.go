@@ -60,6 +60,7 @@ const (
 	StillInUse      Code = "StillInUse"      // containers have until the deadline
 	StillStarting   Code = "StillStarting"   // containers were allocated, and have not started
 	AsWanted        Code = "AsWanted"        // nothing is to be done
+	ContainersFirst Code = "ContainersFirst" // its node asks for its eviction, and containers end before the pod does
 	Stopping        Code = "Stopping"        // it is to stop
 	Stopped         Code = "Stopped"         // it runs nothing any more
 	TimeOver        Code = "TimeOver"        // its time is over
@@ -75,6 +76,7 @@ type Step struct {
 	Verb   Verb
 	Size   Size          // of Resize
 	Within time.Duration // of Resize, Exclude and DeletePod; never negative
+	By     time.Time     // when a worker that is to stop must have stopped; zero: it is to stay
 	Marks  Marks         // to be on the pod before the verb is carried out
 	Held   int64         // MiB of memory that its containers use beyond what the slack of its node allows
 	Failed bool          // this pod counts as a failed attempt

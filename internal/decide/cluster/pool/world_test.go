@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 // Times of the world. A container that was allocated starts later, and a ResourceManager that becomes active hears from
@@ -29,6 +31,7 @@ type world struct {
 	set     Settings
 	rm      RM
 	silent  bool
+	dead    bool // it enforces no deadline either
 	workers []*place
 	out     strings.Builder
 	said    map[string]Step
@@ -56,6 +59,10 @@ type place struct {
 	jobs     []job     // oldest first
 	each     Size      // of its containers
 	demand   int       // containers that it would run if they fitted
+	guard    bool      // its guard ends what does not fit at the deadline
+	mute     bool      // its NodeManager does not answer
+	more     int64     // vcores that batch may use on its node beyond what is sold
+	history  History   // of its node, as the controller knows it
 	takes    time.Duration
 }
 
@@ -67,7 +74,7 @@ func newWorld(t testing.TB) *world {
 		t: t, now: start, start: start, said: map[string]Step{},
 		set: Settings{
 			Label: "elastic", Floor: Size{1024, 1}, Ceiling: Size{16384, 8}, Step: Size{4096, 2}, Pause: 10 * time.Second,
-			Grace: time.Minute, Drain: 10 * time.Minute, Register: 3 * time.Minute,
+			Window: 20 * time.Second, Core: 1, Grace: time.Minute, Drain: 10 * time.Minute, Register: 3 * time.Minute,
 			Recover: 10 * time.Minute, CoolDown: time.Minute, Attempts: 2, Graceful: true,
 		},
 		rm: RM{Labels: true, Since: start.Add(-time.Hour)},
@@ -119,12 +126,17 @@ func (w *world) second(p *place) {
 		}
 		p.jobs = append(p.jobs, job{w.now, w.now.Add(p.takes)})
 	}
-	if due := !p.deadline.IsZero() && !w.now.Before(p.deadline); due && m.State == running {
+	if u := p.Pod.Marks.Until; p.guard && !u.IsZero() && !w.now.Before(u) {
+		for !p.size(len(p.jobs)).fits(p.Pod.Marks.Into) {
+			w.kill(p, 1)
+		}
+	}
+	if due := !p.deadline.IsZero() && !w.now.Before(p.deadline); due && m.State == running && !w.dead {
 		for !p.size(len(p.jobs)).fits(m.Total) {
 			w.kill(p, 1)
 		}
 	}
-	if m.State == decommissioning && !w.now.Before(p.drain) {
+	if m.State == decommissioning && !w.now.Before(p.drain) && !w.dead {
 		w.kill(p, len(p.jobs))
 	}
 	w.show(p)
@@ -181,15 +193,33 @@ func (w *world) round() {
 	for _, p := range w.workers {
 		worker := p.Worker
 		worker.Managers, worker.Excluded = slices.Clone(p.Managers), p.excluded || !p.read
+		worker.Figures = w.watch(p)
+		if p.Pod != nil && w.silent && !p.mute && p.up {
+			own := p.size(len(p.jobs))
+			worker.Own = &own
+		}
 		in.Workers = append(in.Workers, worker)
 	}
 	steps := Next(&in)
 	w.tally = Count(&in, steps)
 	for i, s := range steps {
 		if w.killed() || !w.carry(w.workers[i], s) {
+			for _, p := range w.workers {
+				p.history = History{}
+			}
 			return
 		}
 	}
+}
+
+// watch lets the controller look at the node of a place.
+func (w *world) watch(p *place) Figures {
+	amount := func(s Size) model.Amount { return model.Amount{CPU: s.VCores * 1000, Memory: s.MemoryMiB << 20} }
+	rest := Size{p.Allowance.MemoryMiB - w.set.Floor.MemoryMiB, p.Allowance.VCores - w.set.Floor.VCores}
+	p.history = p.history.See(w.now, amount(rest), amount(Size{rest.MemoryMiB, rest.VCores + p.more}), w.set.Window)
+	return p.history.Windows(w.set.Window).Figures(func(rest model.Amount) Size {
+		return Allowance(w.set.Floor, Size{rest.Memory >> 20, rest.CPU / 1000}, 1)
+	})
 }
 
 func (w *world) killed() bool { return w.crash != nil && w.crash() }
@@ -198,7 +228,7 @@ func (w *world) killed() bool { return w.crash != nil && w.crash() }
 // killed meanwhile.
 func (w *world) carry(p *place, s Step) bool {
 	shown := s
-	shown.Marks, shown.Held = Marks{}, 0
+	shown.Marks, shown.Held, shown.By = Marks{}, 0, time.Time{}
 	if s.Verb != Resize {
 		shown.Within = 0 // it gets shorter in every round
 	}

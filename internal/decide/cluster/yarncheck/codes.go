@@ -43,4 +43,10 @@ const (
 
 	HostUnknown   Code = "HostUnknown"   // the name of a NodeManager's host does not resolve
 	HostOtherName Code = "HostOtherName" // its address does not resolve back
+
+	SparkKeepsNothing   Code = "SparkKeepsNothing"   // Spark does not move data away from a node that leaves
+	SparkShuffleService Code = "SparkShuffleService" // its data is kept by NodeManagers, and lost with them
+	SparkNoFallback     Code = "SparkNoFallback"     // its data is lost if all executors leave at once
+	SparkMasterOnLabel  Code = "SparkMasterOnLabel"  // its masters ask for workers
+	SparkElsewhere      Code = "SparkElsewhere"      // its executors do not ask for workers
 )

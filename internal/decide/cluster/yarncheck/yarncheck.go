@@ -21,6 +21,7 @@ type Input struct {
 	Labels    []Label
 	Nodes     []Node // that the ResourceManager counts on: running, unhealthy and decommissioning ones
 	Hosts     []Host
+	Spark     map[string]string // properties of spark-defaults.conf; nil: nobody asks about Spark
 	// Missing says why facts could not be read. They are empty then.
 	Missing map[Fact]string
 }
@@ -193,6 +194,7 @@ func checks() []check {
 		{[]Fact{FactSettings}, []Code{NoExcludePath, ExcludePathNotXML, IncludePathSet}, hostLists},
 		{[]Fact{FactSettings}, []Code{WebPortOpen, UserNotAdmin}, access},
 		{[]Fact{FactHosts}, []Code{HostUnknown, HostOtherName}, hosts},
+		{nil, []Code{SparkKeepsNothing, SparkShuffleService, SparkNoFallback, SparkMasterOnLabel, SparkElsewhere}, spark},
 	}
 }
 

@@ -85,3 +85,17 @@ func node512(v2 bool) *model.Node {
 	}
 	return &n
 }
+
+// BenchmarkIdle512 measures a round on the same machine without pods, whose policy lets pods have their own CPUs: what
+// it costs to know the room for them. The kubelet reserves an amount of CPU, of which the rule chooses the numbers.
+func BenchmarkIdle512(b *testing.B) {
+	n := node512(true)
+	n.Pods, n.Kubelet.ReservedCPUs, n.Kubelet.ReservedMilli = nil, model.CPUSet{}, 4000
+	policy := fixture.Policy()
+	b.ReportAllocs()
+	for b.Loop() {
+		if result, _ := cpuset.Decide(n, &policy, cpuset.State{}); result.Room == nil || result.Room.Free.Len() != 508 {
+			b.Fatalf("the room is %+v", result.Room)
+		}
+	}
+}

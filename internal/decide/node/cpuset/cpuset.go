@@ -27,6 +27,7 @@ const patient = time.Minute
 // Result is the assignment of CPUs. [Settle] turns it into cgroup settings.
 type Result struct {
 	CPUs       *model.CPUPlan // nil: no pod on this node requests CPUs
+	Room       *model.CPURoom // for further pods that request CPUs; nil: not known, or the policy allows none
 	Conditions []model.Condition
 	Notices    []model.Notice
 	Next       time.Time // when to decide again if nothing changes; zero: never
@@ -72,6 +73,7 @@ func Decide(n *model.Node, p *model.Policy, state State) (Result, State) {
 	}}
 	r.reportBad()
 	if !state.Needed(n.Pods, p) {
+		r.result.Room = r.idle()
 		return r.result, State{Known: true}
 	}
 	if n.Tree.NoCpusets || n.Topology == nil {
@@ -82,6 +84,7 @@ func Decide(n *model.Node, p *model.Policy, state State) (Result, State) {
 	waiting := r.keep(claims)
 	r.give(waiting)
 	r.breathe(claims)
+	r.result.Room = r.room()
 	r.result.Conditions = slices.Grow(r.result.Conditions, len(claims))
 	for _, c := range claims {
 		r.conclude(c)
@@ -290,12 +293,19 @@ func (r *round) give(waiting []*claim) {
 		return cmp.Or(a.pod.Created.Compare(b.pod.Created), strings.Compare(a.pod.UID, b.pod.UID))
 	})
 	for _, c := range waiting {
-		given, why := r.serve(c)
+		if r.vacating(c) {
+			c.base, c.later = nil, true
+			r.wake(r.n.Now.Add(again))
+			continue
+		}
+		given, why, missed := r.serve(c)
 		if why.Code == "" && c.running && len(c.had) == 0 && !r.move() {
 			why = r.patience()
 		}
 		if c.why = why; why.Code == "" {
-			c.base = given
+			if c.base = given; missed.Code != "" {
+				r.notice(c.pod, missed)
+			}
 			for _, h := range given {
 				r.assign(h)
 			}
@@ -319,8 +329,9 @@ func (r *round) give(waiting []*claim) {
 	}
 }
 
-// serve chooses CPUs for a pod, or returns why it gets none. It changes nothing.
-func (r *round) serve(c *claim) ([]Allocation, model.Reason) {
+// serve chooses CPUs for a pod, or returns why it gets none. If it chooses others than the pod's hint names, it returns
+// why in missed. It changes nothing.
+func (r *round) serve(c *claim) (given []Allocation, why, missed model.Reason) {
 	number, most := sum(c.wants), r.pool.Minus(r.reserved).Len()
 	count := func(name string, n int) model.Operand {
 		return model.Operand{Name: name, Value: int64(n), Unit: model.UnitCPUs}
@@ -331,33 +342,21 @@ func (r *round) serve(c *claim) ([]Allocation, model.Reason) {
 			Code: model.CPUsUnknown,
 			Fix: "the kubelet's configuration, or under its static policy its pool of CPUs, could not be read; " +
 				"see the agent's log",
-		}
+		}, missed
 	case number > most:
 		return nil, model.Reason{
 			Code:     model.CPUsTooMany,
 			Operands: []model.Operand{count("requested", number), count("node", most)},
 			Fix:      "request fewer CPUs, or choose a larger node",
-		}
+		}, missed
 	}
-	free, given := r.free, slices.Clone(c.base)
-	for i, w := range c.wants {
-		h := &given[i]
-		more, ok := r.m.take(free, h.CPUs, w.cpus-h.CPUs.Len(), c.how)
-		if !ok {
-			code, fix := model.CPUsTaken, "retried when CPUs become free"
-			if free.Len() >= w.cpus-h.CPUs.Len() {
-				code, fix = model.CPUsSplitCores, "request whole cores, or wait until some are free"
-			}
-			return nil, model.Reason{
-				Code: code, Fix: fix,
-				Operands: []model.Operand{count("requested", number), count("free", r.free.Len())},
-			}
+	if given, missed = r.hinted(c); given == nil {
+		if given, why = r.choose(c); why.Code != "" {
+			return nil, why, missed
 		}
-		h.CPUs = h.CPUs.Or(more)
-		free = free.Minus(more)
 	}
 	if c.mode != model.CPUExclusive {
-		return given, model.Reason{}
+		return given, why, missed
 	}
 	var alone model.CPUSet
 	for _, h := range given {
@@ -370,9 +369,44 @@ func (r *round) serve(c *claim) ([]Allocation, model.Reason) {
 		return nil, model.Reason{Code: model.CPUsPromised, Operands: []model.Operand{
 			count("requested", number), {Name: "short", Value: max(-r.rest, 0), Unit: model.UnitMilli},
 		}, Fix: "the requests of the other pods must fit the remaining CPUs, and one CPU must remain; " +
-			"retried when pods leave"}
+			"retried when pods leave"}, missed
 	}
-	return given, model.Reason{}
+	return given, why, missed
+}
+
+// choose chooses the best of the free CPUs for a pod, or returns why there are too few. It changes nothing.
+func (r *round) choose(c *claim) ([]Allocation, model.Reason) {
+	given, lack := r.fill(c, r.free)
+	if lack == "" {
+		return given, model.Reason{}
+	}
+	fix := "retried when CPUs become free"
+	if lack == model.CPUsSplitCores {
+		fix = "request whole cores, or wait until some are free"
+	}
+	return nil, model.Reason{Code: lack, Fix: fix, Operands: []model.Operand{
+		{Name: "requested", Value: int64(sum(c.wants)), Unit: model.UnitCPUs},
+		{Name: "free", Value: int64(r.free.Len()), Unit: model.UnitCPUs},
+	}}
+}
+
+// fill chooses CPUs for each container of a pod from free, beyond those that it keeps. It returns what is lacking:
+// CPUs, whole cores, or nothing (""). It changes nothing.
+func (r *round) fill(c *claim, free model.CPUSet) (given []Allocation, lack model.Code) {
+	given = slices.Clone(c.base)
+	for i, w := range c.wants {
+		h := &given[i]
+		more, ok := r.m.take(free, h.CPUs, w.cpus-h.CPUs.Len(), c.how)
+		switch {
+		case !ok && free.Len() >= w.cpus-h.CPUs.Len():
+			return nil, model.CPUsSplitCores
+		case !ok:
+			return nil, model.CPUsTaken
+		}
+		h.CPUs = h.CPUs.Or(more)
+		free = free.Minus(more)
+	}
+	return given, ""
 }
 
 // breathe takes exclusive CPUs back, from the youngest pod first, if no CPU is left for the other pods because CPUs

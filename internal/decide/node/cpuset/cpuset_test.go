@@ -28,6 +28,7 @@ type machine struct {
 	whole   model.Topology // with every CPU online
 	state   cpuset.State
 	policy  model.Policy
+	hints   bool                    // new pods have hints
 	batch   int                     // CPUs for batch; 0: all
 	lists   map[string]model.CPUSet // last lists of cgroups; absent: inherited
 	created int
@@ -98,6 +99,9 @@ func (m *machine) add() {
 	modes := []model.CPUMode{"", model.CPUNone, model.CPUShare, model.CPUExclusive, model.CPUExclusive}
 	p.Annotations.CPUs = modes[m.r.IntN(5)]
 	p.Annotations.Placement = []model.CPUPlacement{"", model.PlaceSpread, model.PlaceCores}[m.r.IntN(3)]
+	if m.hints && m.r.IntN(3) > 0 {
+		p.Annotations.Hint = m.hint(p)
+	}
 	m.n.Tree.Pods = maps.Clone(m.n.Tree.Pods)
 	fixture.Run(&m.n, p, ids...)
 }
@@ -329,6 +333,7 @@ func TestProperties(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		m := newMachine(t, r)
+		m.hints = seed%2 == 0
 		for range 60 {
 			before := slices.Clone(m.state.Allocations)
 			var changed string

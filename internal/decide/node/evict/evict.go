@@ -33,6 +33,7 @@ const (
 	interval     = time.Minute      // between two requests
 	again        = 2 * time.Minute  // from a request that became unnecessary to the next one
 	unanswered   = time.Minute      // then another pod is requested
+	draining     = 3 * time.Minute  // the same for a worker of a pool, whose containers end first
 	skipFor      = 10 * time.Minute // a pod that did not leave is not requested again for this long
 	cool         = 3 * time.Minute  // from the last reason for an eviction until the node takes batch again
 	mostGrace    = 5 * time.Minute  // longest termination grace period that is waited for
@@ -219,10 +220,18 @@ func (r *round) answer() {
 		}
 	case !r.may(pod) || !r.stillNeeded(&req, pod):
 		s.Request, s.Quiet = Request{}, r.now+again
-	case r.acts && r.now-req.Since >= unanswered:
+	case r.acts && r.now-req.Since >= patience(pod):
 		s.Request = Request{}
 		s.Skipped = insert(s.Skipped, Since{req.UID, r.now + skipFor})
 	}
+}
+
+// patience returns the time after which a request counts as unanswered.
+func patience(pod *model.Pod) time.Duration {
+	if pod.Pool != "" {
+		return draining
+	}
+	return unanswered
 }
 
 // leaves reports whether a pod is leaving within its grace period. A pod that never terminates must not block other

@@ -427,3 +427,35 @@ func TestBounded(t *testing.T) {
 		t.Errorf("hardly anything happened: %v", all)
 	}
 }
+
+// TestWorkerHasTime checks that a worker of a pool, whose containers end first, has three minutes before another pod is
+// requested, and another pod one minute.
+func TestWorkerHasTime(t *testing.T) {
+	for _, c := range []struct {
+		pool    string
+		seconds int
+	}{{"", 60}, {"night", 180}} {
+		w := newWorld()
+		w.pod("first", 30*gib, time.Minute).Pool = c.pool
+		w.pod("second", 9*gib, time.Hour)
+		w.online = 42 * gib
+		asked := ""
+		for range 60 {
+			if asked = w.second(); asked != "" {
+				break
+			}
+		}
+		if asked != "first" {
+			t.Fatalf("%q is requested", asked)
+		}
+		stood := 0
+		for w.second() == "first" {
+			if stood++; stood > 1000 {
+				break
+			}
+		}
+		if stood < c.seconds-2 || stood > c.seconds+2 {
+			t.Errorf("pool %q: the request stood for %d s, want %d", c.pool, stood, c.seconds)
+		}
+	}
+}

@@ -96,25 +96,28 @@ func TestHarm(t *testing.T) {
 	}
 }
 
-// TestFreeWait checks that a pod that runs often and shortly may wait a tenth of a millisecond each time, and the agent
-// itself as long as it does.
+// TestFreeWait checks that a pod that runs often and shortly may wait a tenth of a millisecond each time, one that uses
+// little a tenth of the time besides, and the agent itself as long as it does.
 func TestFreeWait(t *testing.T) {
 	w := newNode()
 	w.learn(4, 0)
-	often := func(times int64) *model.Harm {
+	often := func(times, waits int64) *model.Harm {
 		w.n.Waits[0].Times += times
-		return w.uses(4, 20_000, time.Second) // 80 ms
+		return w.uses(4, waits/4*1000, time.Second)
 	}
 	for range 10 {
-		if h := often(1000); h.Milli != 0 {
-			t.Fatalf("80 µs each time: %+v", h)
+		if h := often(3000, 300); h.Milli != 0 {
+			t.Fatalf("0.1 ms each time: %+v", h)
+		}
+		if h := often(100, 100); h.Milli != 0 {
+			t.Fatalf("1 ms each time: %+v", h)
 		}
 	}
-	if often(100); w.decide().Milli == 0 {
-		t.Error("0.8 ms each time is no harm")
+	if often(100, 300); w.decide().Milli == 0 {
+		t.Error("3 ms each time is no harm")
 	}
 	w.n.Pods[0].Self = true
-	if h := often(100); h.Milli != 0 {
+	if h := often(100, 300); h.Milli != 0 {
 		t.Errorf("the agent waits: %+v", h)
 	}
 }

@@ -33,22 +33,22 @@ func newService(port int64) *node {
 func TestFigure(t *testing.T) {
 	w := newService(8080)
 	for _, step := range []struct {
-		value             int64
-		milli, held, says int64
+		value                    int64
+		milli, held, keeps, says int64
 	}{
-		{20_000, 0, 0, 0},
-		{20_001, 40, 0, 20_001}, // a hundredth of the node at least
-		{30_000, 500, 500, 30_000},
-		{30_000, 500, 0, 30_000},
-		{19_000, 40, 40, 19_000}, // nearly good is as before
-		{18_000, 40, 40, 18_000},
-		{17_999, 0, 0, 0},
-		{19_000, 0, 0, 0}, // as before, too
-		{2_000_000, 2000, 0, 2_000_000},
+		{20_000, 0, 0, 0, 0},
+		{20_001, 40, 0, 950, 20_001}, // a hundredth of the node at least
+		{30_000, 500, 500, 0, 30_000},
+		{30_000, 500, 0, 666, 30_000},
+		{19_000, 40, 40, 0, 19_000}, // nearly good is as before
+		{18_000, 40, 40, 0, 18_000},
+		{17_999, 0, 0, 0, 0},
+		{19_000, 0, 0, 0, 0}, // as before, too
+		{2_000_000, 2000, 0, 500, 2_000_000},
 	} {
 		h := w.says(step.value)
-		if h.Milli != step.milli || h.Held != step.held || h.Worst.Value != step.says || h.Deep != (step.milli > 0) ||
-			!h.Known || h.Signal != model.HarmByDelay {
+		if h.Milli != step.milli || h.Held != step.held || h.Keeps != step.keeps || h.Worst.Value != step.says ||
+			h.Deep != (step.milli > 0) || !h.Known || h.Signal != model.HarmByDelay {
 			t.Errorf("%d: %+v", step.value, h)
 		}
 	}
@@ -228,6 +228,10 @@ func TestFigureProperties(t *testing.T) {
 		}
 		if h.Milli > w.n.Load.CPUMilli/2 || h.Milli != 0 && h.Milli < w.n.Load.CPUMilli/100 || h.Held > h.Milli {
 			t.Fatalf("seed %d: of %d: %+v", seed, w.n.Load.CPUMilli, h)
+		}
+		if pushes := h.Milli > h.Held; pushes != (h.Keeps > 0) || pushes && (h.Keeps < leastKept || h.Keeps > mostKept ||
+			more.Keeps > h.Keeps) {
+			t.Fatalf("seed %d: %+v, more %+v", seed, h, more)
 		}
 		w.p.Services = nil
 		if h := judge(value); h.Milli != 0 || h.Deep || h.Doubted {

@@ -31,10 +31,32 @@ func (d dumb) most(from, to int64) float64 {
 
 // around is what was used on other days, as the package's comment says it.
 func (d dumb) around(current int64) float64 {
+	return d.days(current, 4, 0.25, func(int64, int64) bool { return true })
+}
+
+// ahead is the same for so many quarter-hours, of days on which at least three in four of them were measured.
+func (d dumb) ahead(current, quarters int64) float64 {
+	return d.days(current, quarters, 0.5, func(from, to int64) bool {
+		measured := map[int64]bool{}
+		for _, s := range d {
+			if from <= s.slot && s.slot < to {
+				measured[s.slot] = true
+			}
+		}
+		return int64(len(measured))*4 >= (to-from)*3
+	})
+}
+
+func (d dumb) days(current, quarters int64, highest float64, counts func(from, to int64) bool) float64 {
 	var days []float64
+	weekAgo := -1.0
 	for n := int64(1); n <= 7; n++ {
-		if v := d.most(current-n*96-3, current-n*96+8); v >= 0 {
+		from, to := current-n*96-3, current-n*96+4+quarters
+		if v := d.most(from, to); v >= 0 && counts(from, to) {
 			days = append(days, v)
+			if n == 7 {
+				weekAgo = v
+			}
 		}
 	}
 	if len(days) == 0 {
@@ -44,21 +66,7 @@ func (d dumb) around(current int64) float64 {
 	for _, v := range days {
 		sum += v
 	}
-	return max((slices.Max(days)+sum/float64(len(days)))/2, d.most(current-7*96-3, current-7*96+8))
-}
-
-func (d dumb) usual(current int64) float64 {
-	var peaks []float64
-	for s := current - 96; s < current; s++ {
-		if v := d.most(s, s+1); v >= 0 {
-			peaks = append(peaks, v)
-		}
-	}
-	if len(peaks) == 0 {
-		return 0
-	}
-	slices.Sort(peaks)
-	return peaks[len(peaks)-1-(len(peaks)-1)/5]
+	return max(highest*slices.Max(days)+(1-highest)*sum/float64(len(days)), weekAgo)
 }
 
 // TestDumb compares what is taken from the ring of quarter-hours with a dumb version that keeps all samples.
@@ -76,12 +84,13 @@ func TestDumb(t *testing.T) {
 			d = append(d, sample{current, v})
 			if i%50 == 49 {
 				for name, pair := range map[string][2]float64{
-					"around":     {p.around.value(), d.around(current)},
-					"usual":      {p.usual.value(), d.usual(current)},
-					"day's base": {p.base(model.Day, current), d.most(current-past+1, current+1)},
+					"around":      {p.around.value(), d.around(current)},
+					"four hours":  {p.OtherDays(at, 16), d.ahead(current, 16)},
+					"eight hours": {p.OtherDays(at, 32), d.ahead(current, 32)},
+					"day's base":  {p.base(model.Day, current), d.most(current-past+1, current+1)},
 					"hour's base": {
-						p.base(model.Hour, current) - math.Sqrt(p.spread)/4,
-						max(d.most(current-3, current+1), d.around(current), d.usual(current)),
+						p.base(model.Hour, current) - 0.75*math.Sqrt(p.spread),
+						max(d.most(current-3, current+1), d.around(current)),
 					},
 				} {
 					if math.Abs(pair[0]-pair[1]) > 0.01*pair[1] {
@@ -137,7 +146,7 @@ func TestMargin(t *testing.T) {
 		e.learn(model.Hour, 0, encode(50+share*50), 100)
 		all = append(all, share)
 	}
-	all = all[len(all)-4*halfLife:]
+	all = all[len(all)-4*672:]
 	slices.Sort(all)
 	for _, target := range []float64{0.01, 0.03, 0.1} {
 		want := all[int(float64(len(all))*(1-target))]

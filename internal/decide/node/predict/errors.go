@@ -6,21 +6,41 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// How errors are remembered.
+// How errors are remembered: in units of the scaled room (see scale).
 const (
-	bins     = 64   // of errors, each of an equal share of the room between base and limit
-	halfLife = 672  // quarter-hours learned from until an error counts for half: a week
-	least    = 0.08 // share of the room that is left at the default target however well it went
+	bins  = 64   // of errors, each of an equal part of reach
+	reach = 2    // units; errors that are larger count as so many
+	least = 0.08 // units that are left at the default target however well it went
 )
 
-// What is assumed of a set of which no errors are known yet, so that the first of them do not decide alone: it counts
-// like a day and a half of quarter-hours, and says that the base is exceeded in a tenth of them, by 8 % of the room in
-// the mean.
+// Parts of the limit between which the unit of errors grows with the base (see scale).
 const (
-	assumed       = 144
-	assumedShare  = 0.1
-	assumedExcess = 0.08
+	leastScale = 0.01
+	fullScale  = 0.3
 )
+
+// learning says how fast the errors of a horizon are learned, and which errors are assumed of a new set, so that its
+// first errors do not decide alone. A day's errors count less, because 96 of them share a peak.
+type learning struct {
+	halfLife float64 // quarter-hours learned from until an error counts for half
+	assumed  float64 // quarter-hours that count as learned at the beginning
+	share    float64 // of them in which the base is exceeded
+	excess   float64 // units by which it is exceeded in the mean
+}
+
+func learningOf(h model.Horizon) learning {
+	if h == model.Day {
+		return learning{halfLife: 4 * week * dayQuarters, assumed: 6 * week * dayQuarters, share: 0.2, excess: 0.08}
+	}
+	return learning{halfLife: week * dayQuarters, assumed: 6 * dayQuarters, share: 0.1, excess: 0.08}
+}
+
+// scale returns which part of the room above a base is one unit of errors, from 0 to 1. From three tenths of the limit
+// on it is the whole room. Below, it falls with the square root of the base, because a set that uses little errs by
+// little: counts of independent events deviate by the square root of their mean.
+func scale(limit, base float64) float64 {
+	return min(math.Sqrt(max(base/limit, leastScale)/fullScale), 1)
+}
 
 // asked is a prediction from the beginning of a quarter-hour. Both values are 0 without one.
 type asked struct {
@@ -31,7 +51,7 @@ type asked struct {
 type record struct {
 	open    [dayQuarters]asked // predictions that wait for their horizon's end, at their quarter-hour modulo the horizon
 	none    float32            // weight of errors that were none: the base was not exceeded
-	excess  [bins]float32      // weight of errors by which share of the room the base was exceeded
+	excess  [bins]float32      // weight of errors by how many units the base was exceeded
 	misses  float32            // weight of predictions that were exceeded
 	checked float32            // weight of all predictions that were checked
 }
@@ -62,9 +82,9 @@ func (e *record) learn(h model.Horizon, at int64, came peak, limit float64) {
 	if a.base == 0 {
 		return
 	}
-	decay := float32(math.Exp2(-1.0 / halfLife))
+	decay := float32(math.Exp2(-1 / learningOf(h).halfLife))
 	if e.checked == 0 {
-		e.assume()
+		e.assume(h)
 	}
 	e.none *= decay
 	for i := range e.excess {
@@ -81,56 +101,69 @@ func (e *record) learn(h model.Horizon, at int64, came peak, limit float64) {
 		return
 	}
 	// Above the limit, or with next to no room, the error is as large as can be.
-	share := 1.0
-	if r := room(limit, a.base.value()); r > over {
-		share = over / r
+	units := float64(reach)
+	if unit := scale(limit, a.base.value()) * room(limit, a.base.value()); unit*reach > over {
+		units = over / unit
 	}
-	e.excess[min(int(share*bins), bins-1)]++
+	e.excess[min(int(units*bins/reach), bins-1)]++
 }
 
 // assume begins with what is assumed.
-func (e *record) assume() {
-	e.none = assumed * (1 - assumedShare)
+func (e *record) assume(h model.Horizon) {
+	l := learningOf(h)
+	e.none = float32(l.assumed * (1 - l.share))
 	for i := range e.excess {
-		e.excess[i] = float32(assumed * assumedAt(i))
+		e.excess[i] = float32(assumedBins[h][i])
 	}
 }
 
 // assumedAt returns which share of errors is assumed to lie in a bin; the last one has all that are larger.
-func assumedAt(bin int) float64 {
-	tail := func(i int) float64 { return math.Exp(-float64(i) / bins / assumedExcess) }
+func (l learning) assumedAt(bin int) float64 {
+	tail := func(i int) float64 { return math.Exp(-float64(i) * reach / bins / l.excess) }
 	if bin == bins-1 {
-		return assumedShare * tail(bin)
+		return l.share * tail(bin)
 	}
-	return assumedShare * (tail(bin) - tail(bin+1))
+	return l.share * (tail(bin) - tail(bin+1))
 }
 
-// margin returns the share of the room that errors exceeded as seldom as the target says, and no less than what is
-// always left. Who accepts more than the usual rate of violations gets a thinner rest as well.
+// margin returns the units that errors exceeded as seldom as the target says. It is never below the minimum, which is
+// smaller for a target above the default.
 func (e *record) margin(h model.Horizon, target float64) float64 {
-	floor := least * min(1, DefaultTarget(h)/target)
+	floor := least * min(1, DefaultTarget/target)
 	total := float64(e.none)
 	if e.checked == 0 {
-		total = assumed * (1 - assumedShare)
+		l := learningOf(h)
+		total = l.assumed * (1 - l.share)
 	}
 	for i := range bins {
-		total += e.weight(i)
+		total += e.weight(h, i)
 	}
 	above, allowed := 0.0, target*total
 	for i := bins - 1; i >= 0; i-- {
-		w := e.weight(i)
+		w := e.weight(h, i)
 		if above+w > allowed {
-			return max((float64(i)+1-(allowed-above)/w)/bins, floor)
+			return max((float64(i)+1-(allowed-above)/w)*reach/bins, floor)
 		}
 		above += w
 	}
 	return floor
 }
 
+// assumedBins are the assumed weights of all bins, which do not change.
+var assumedBins = func() (all [model.Horizons][bins]float64) {
+	for h := range model.Horizons {
+		l := learningOf(h)
+		for i := range bins {
+			all[h][i] = l.assumed * l.assumedAt(i)
+		}
+	}
+	return all
+}()
+
 // weight returns that of a bin.
-func (e *record) weight(bin int) float64 {
+func (e *record) weight(h model.Horizon, bin int) float64 {
 	if e.checked == 0 {
-		return assumed * assumedAt(bin)
+		return assumedBins[h][bin]
 	}
 	return float64(e.excess[bin])
 }

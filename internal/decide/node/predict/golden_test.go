@@ -20,6 +20,7 @@ type stretch struct {
 // TestCases runs the golden cases: commands, a line of four dashes, and what was predicted when the case asks.
 //
 //	limit VALUE                         prior VALUE                       the limit and the prior, from the beginning
+//	early YOUNG                         use alone predicts the first day, beside young pods' requests
 //	daily NIGHT NOON                    what is used at midnight and at noon, and in between along a cosine
 //	used DAY HH:MM DURATION VALUE       something else is used then
 //	silent DAY HH:MM DURATION           nothing is measured then
@@ -56,6 +57,10 @@ func runCase(t *testing.T, content string) string {
 		case "prior":
 			want = 1
 			n, _ = fmt.Sscan(rest, &c.Prior)
+		case "early":
+			want = 1
+			c.Early = true
+			n, _ = fmt.Sscan(rest, &c.Young)
 		case "daily":
 			want = 2
 			n, _ = fmt.Sscan(rest, &night, &noon)
@@ -108,6 +113,9 @@ func play(c Config, night, noon float64, others []stretch, asks []time.Time) str
 			switch {
 			case r.Prior:
 				b.WriteString("  too little was measured: at least the prior")
+			case r.Early:
+				fmt.Fprintf(&b, "  too little was measured: base %.1f + %.1f %% of the other %.1f, and %.0f of young pods",
+					r.Base, 100*r.Margin, c.Limit-r.Base, c.Young)
 			case !r.Known:
 				b.WriteString("  not known")
 			}

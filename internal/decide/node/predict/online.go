@@ -22,6 +22,7 @@ type State struct {
 // minute gathers what was used in the minute that is going on: predictors see its mean.
 type minute struct {
 	Number  int64         // since 1970
+	From    int64         // second of it in which the first sample was taken
 	Seen    time.Duration // of the newest measurement in it
 	Samples int64
 	CPU     int64 // sums over the samples
@@ -44,6 +45,9 @@ const (
 	usualPods  = 1440             // minutes, the time constant of owner.Pods
 	ownerFades = 7 * 1440         // minutes, the half-life of owner.CPU and owner.Memory
 	timely     = 10 * time.Second // older measurements are no sample of now
+	// latestStart is the last second in which measurements of a minute may begin. The mean of fewer than ten seconds just
+	// after an installation is that of starting pods, and would count as the peak of an hour.
+	latestStart = 50
 )
 
 // Decide says what the online pods of a node will need at most within each horizon, from what they use now and from
@@ -52,17 +56,44 @@ const (
 // What no past of the node can show are pods that were not here before. They are counted with what other pods of the
 // same owner used at most on this node, once such pods ran here for a day, else with their requests: in place of the
 // prediction while too little is known to predict, later on top of it for as many pods as there are more than usual.
+//
+// While too little is known, requests often say much more than pods will use, and nothing could be sold for a day. So
+// the next hour is then what is used now, with a larger margin and the requests of pods younger than a day, if that is
+// less.
+//
+// For CPU in the next hour, the request counts less with each minute of that day: what a pod has used by then is known,
+// and weights give CPU back at once if it uses more after all. Nothing gives memory back, and a day shows other hours.
 func Decide(n *model.Node, cpu, memory model.Use, s State) (cpus, bytes [model.Horizons]model.Peak, next State) {
 	if n.Load == nil || !cpu.Measured || !memory.Measured {
 		return unknown(), unknown(), s
 	}
 	pods := gather(n)
 	s = s.sample(n, pods, cpu, memory)
-	prior, news := s.newcomers(pods)
+	prior, news, soon := s.newcomers(pods)
+	young := young(n)
 	// A node without requests still has a prior: almost nothing.
-	cpus = s.peaks(n, s.CPU, Config{Limit: float64(n.Load.CPUMilli), Prior: max(prior.cpu, 1)}, news.cpu)
-	bytes = s.peaks(n, s.Memory, Config{Limit: float64(n.Load.Memory), Prior: max(prior.memory, 1)}, news.memory)
+	cpus = s.peaks(n, s.CPU, Config{
+		Limit: float64(n.Load.CPUMilli), Prior: max(prior.cpu, 1), Early: true, Young: young.cpu,
+	}, [model.Horizons]float64{model.Hour: soon, model.Day: news.cpu})
+	bytes = s.peaks(n, s.Memory, Config{
+		Limit: float64(n.Load.Memory), Prior: max(prior.memory, 1), Early: true, Young: young.memory,
+	}, [model.Horizons]float64{model.Hour: news.memory, model.Day: news.memory})
 	return cpus, bytes, s
+}
+
+// OtherDays returns the highest use of online pods on other days, in the hours that begin now: it shows how long a
+// trough lasts. It does not count pods that were not here on those days.
+func OtherDays(n *model.Node, s State) (cpu, memory model.OtherDays) {
+	return s.CPU.ahead(n.Now), s.Memory.ahead(n.Now)
+}
+
+func (p *Predictor) ahead(now time.Time) model.OtherDays {
+	if p == nil {
+		return model.OtherDays{}
+	}
+	return model.OtherDays{
+		FourHours: up(p.OtherDays(now, 4*hourQuarters)), EightHours: up(p.OtherDays(now, 8*hourQuarters)),
+	}
 }
 
 // unknown is what is said of peaks when nothing was measured: that everything may be needed.
@@ -74,7 +105,9 @@ func unknown() (peaks [model.Horizons]model.Peak) {
 }
 
 // peaks predicts with a predictor, and adds the needs of newcomers beyond that.
-func (s State) peaks(n *model.Node, p *Predictor, c Config, news float64) (peaks [model.Horizons]model.Peak) {
+func (s State) peaks(
+	n *model.Node, p *Predictor, c Config, news [model.Horizons]float64,
+) (peaks [model.Horizons]model.Peak) {
 	if p == nil {
 		p = &Predictor{}
 	}
@@ -83,8 +116,13 @@ func (s State) peaks(n *model.Node, p *Predictor, c Config, news float64) (peaks
 		peak := &peaks[h]
 		*peak = model.Peak{Known: r.Known, Age: r.Age, Missed: int64(math.Round(r.Missed * 1000)), Checked: int64(r.Checked)}
 		value := r.Peak
+		peak.Learning = h == model.Hour && (r.Early || r.Prior) && r.Age < distrust
+		if r.Early {
+			peak.Margin = up(r.Margin * room(c.Limit, r.Base))
+			peak.New = up(c.Young)
+		}
 		if r.Known {
-			added := min(news, max(c.Limit-value, 0))
+			added := min(news[h], max(c.Limit-value, 0))
 			peak.New = up(added)
 			peak.Margin = up(r.Margin * room(c.Limit, r.Base))
 			value += added
@@ -105,7 +143,7 @@ func (s State) sample(n *model.Node, pods []group, cpu, memory model.Use) State 
 	number := n.Now.Unix() / 60
 	if number != s.Minute.Number {
 		s = s.turn(n, pods)
-		s.Minute = minute{Number: number}
+		s.Minute = minute{Number: number, From: n.Now.Unix() % 60}
 	}
 	s.Minute.Seen = seen
 	s.Minute.Samples++
@@ -117,7 +155,7 @@ func (s State) sample(n *model.Node, pods []group, cpu, memory model.Use) State 
 // turn hands the minute that is over to the predictors.
 func (s State) turn(n *model.Node, pods []group) State {
 	m := s.Minute
-	if m.Samples == 0 {
+	if m.Samples == 0 || m.From > latestStart {
 		return s
 	}
 	at := time.Unix((m.Number+1)*60-1, 0)
@@ -174,6 +212,26 @@ func gather(n *model.Node) []group {
 	return all
 }
 
+// young returns what online pods that began within the last day may need beyond what they use: their requests, of CPU
+// less with each minute of that day. A pod whose beginning is in the future counts in full.
+func young(n *model.Node) (sum pair) {
+	const day = 24 * time.Hour
+	for _, p := range n.Pods {
+		age := n.Now.Sub(p.Created)
+		if !p.Class.Online() || p.Ended || age >= day {
+			continue
+		}
+		var used pair
+		if u := n.Load.Pod(p.UID); u != nil && u.CPU.At != 0 {
+			used = pair{float64(u.CPU.Milli), float64(u.Memory.WorkingSet)}
+		}
+		unseen := 1 - float64(max(age, 0))/float64(day)
+		sum.cpu += unseen * max(float64(p.RequestMilli)-used.cpu, 0)
+		sum.memory += max(float64(p.MemoryRequest)-used.memory, 0)
+	}
+	return sum
+}
+
 // remember brings what is known of the owners up to a minute.
 func remember(old []owner, pods []group, now int64) []owner {
 	all := make([]owner, 0, len(old)+len(pods))
@@ -209,9 +267,24 @@ func remember(old []owner, pods []group, now int64) []owner {
 	return all
 }
 
+// Settled returns the state as if the online pods of a node had been there for long: their owners are known, and each
+// pod has used no more than it uses in the measurement. Simulators begin with it.
+func (s State) Settled(n *model.Node) State {
+	pods := gather(n)
+	s.Owners = make([]owner, 0, len(pods))
+	for i := range pods {
+		g := &pods[i]
+		s.Owners = append(s.Owners, owner{
+			Name: g.owner, Minutes: knowsOwner, Last: n.Now.Unix() / 60, Pods: float64(g.pods),
+			CPU: g.most.cpu, Memory: g.most.memory,
+		})
+	}
+	return s
+}
+
 // newcomers returns what the pods that are here would need if nothing were known of this node, and what those of them
-// may need beyond their use now that are more than there usually are.
-func (s State) newcomers(pods []group) (prior, news pair) {
+// may need beyond their use now that are more than there usually are; soon is the CPU of that in the next hour.
+func (s State) newcomers(pods []group) (prior, news pair, soon float64) {
 	for i := range pods {
 		g := &pods[i]
 		var o owner
@@ -229,7 +302,9 @@ func (s State) newcomers(pods []group) (prior, news pair) {
 		if more := count - o.Pods; more > 0 {
 			news.cpu += more * max(need.cpu-g.now.cpu/count, 0)
 			news.memory += more * max(need.memory-g.now.memory/count, 0)
+			unseen := 1 - float64(o.Minutes)/knowsOwner
+			soon += more * max(o.CPU+unseen*(need.cpu-o.CPU)-g.now.cpu/count, 0)
 		}
 	}
-	return prior, news
+	return prior, news, soon
 }

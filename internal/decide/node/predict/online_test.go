@@ -78,6 +78,65 @@ func TestColdStart(t *testing.T) {
 	}
 }
 
+// TestFirstDay: pods that request almost the whole node and use little leave room from the first minutes on. Young pods
+// count with their requests, of CPU less and less, and a busy node is no estimate of a quiet one.
+func TestFirstDay(t *testing.T) {
+	n := newNode()
+	old, young := pod("a", "web", 28_000), pod("b", "db", 2000)
+	old.Created = n.Now.Add(-30 * 24 * time.Hour)
+	n.Load.Memory = 32_000 << 20
+	estimate := func(least, most int64) {
+		t.Helper()
+		cpu, memory := n.cpus[model.Hour], n.memory[model.Hour]
+		memory.Value >>= 20
+		for _, p := range []model.Peak{cpu, memory} {
+			if !p.Learning || p.Known || p.Value < least || p.Value > most {
+				t.Errorf("%+v, want %d to %d", p, least, most)
+			}
+		}
+	}
+	n.run(30*time.Second, 2000, old)
+	if p := n.cpus[model.Hour]; p.Value != 28_000 || !p.Learning {
+		t.Errorf("before the first minute is over: %+v, want the requests", p)
+	}
+	n.run(5*time.Minute, 2000, old)
+	estimate(15_000, 18_000) // half of the other 30 CPUs
+	n.run(2*time.Hour, 2000, old)
+	estimate(11_000, 12_500) // three tenths
+	before := n.cpus[model.Hour].Value
+
+	young.Created = n.Now
+	n.run(time.Minute, 1000, old, young)
+	if p := n.cpus[model.Hour]; p.New < 990 || p.Value < before+900 {
+		t.Errorf("beside a new pod that requests 1000 more than it uses: %+v, before %d", p, before)
+	}
+	n.run(12*time.Hour, 1000, old, young)
+	if hour, memory := n.cpus[model.Hour].New, n.memory[model.Hour].New>>20; hour < 490 || hour > 510 || memory != 1000 {
+		t.Errorf("after half a day %d milli-cores and %d MiB are kept for it, want 500 and 1000", hour, memory)
+	}
+	n.run(3*time.Minute, 13_000, old, young)
+	if p := n.cpus[model.Hour]; p.Value < 26_000 {
+		t.Errorf("a rise to 26 CPUs does not count: %+v", p)
+	}
+	n.run(12*time.Hour, 1000, old, young)
+	if p := n.cpus[model.Hour]; !p.Known || p.Learning {
+		t.Errorf("after a day it is still learning: %+v", p)
+	}
+}
+
+// TestFirstSeconds: an agent is installed together with other pods in the last seconds of a minute. What these pods use
+// while they start does not become the peak of the hour.
+func TestFirstSeconds(t *testing.T) {
+	n := newNode()
+	web := pod("a", "web", 100)
+	n.Now = n.Now.Add(27 * time.Second)
+	n.run(30*time.Second, n.Load.CPUMilli, web) // once, at the 57th
+	n.run(2*time.Minute, 100, web)
+	if p := n.cpus[model.Hour]; !p.Learning || p.Value > n.Load.CPUMilli*55/100 {
+		t.Errorf("%+v, want half of the CPUs", p)
+	}
+}
+
 // TestNewcomers checks that pods which were not here before are counted by owner: with what its other pods used, if
 // there are any that ran here for a day.
 func TestNewcomers(t *testing.T) {
@@ -105,6 +164,30 @@ func TestNewcomers(t *testing.T) {
 	n.run(5*24*time.Hour, 1000, a, b, pod("e", "db", 4000))
 	if p := n.cpus[model.Hour]; p.New > 5 {
 		t.Errorf("after five days a pod still counts as new: %+v", p)
+	}
+}
+
+// TestNewcomerIsSeen checks that for the CPU of the next hour a request counts less the longer its pod was measured,
+// but not what the pod has used, and that it counts in full for a day and for memory.
+func TestNewcomerIsSeen(t *testing.T) {
+	n := newNode()
+	a, b := pod("a", "web", 4000), pod("b", "db", 4000)
+	n.run(10*24*time.Hour, 1000, a)
+	n.run(time.Minute, 0, a, b)
+	if hour, day := n.cpus[model.Hour], n.cpus[model.Day]; hour.New < 3990 || day.New < 3990 {
+		t.Errorf("a pod that requests 4000 and does nothing yet: %+v and %+v", hour, day)
+	}
+	n.run(12*time.Hour, 0, a, b)
+	stays := 4000 * math.Exp(-0.5) // so much of a pod is more than usual after half a day
+	hour, day, memory := float64(n.cpus[model.Hour].New), float64(n.cpus[model.Day].New), n.memory[model.Hour].New>>20
+	if math.Abs(hour-stays/2) > 20 || math.Abs(day-stays) > 20 || math.Abs(float64(memory)-stays) > 20 {
+		t.Errorf("after half a day %v in an hour, %v in a day, and %v of memory; %v are more than usual",
+			hour, day, memory, stays)
+	}
+	n.run(time.Minute, 3000, a, b)
+	n.run(time.Minute, 0, a, b)
+	if p := n.cpus[model.Hour]; math.Abs(float64(p.New)-stays/4000*3500) > 20 {
+		t.Errorf("it has used 3000: %+v, want halfway to the request", p)
 	}
 }
 
@@ -136,6 +219,37 @@ func TestOnlineSamples(t *testing.T) {
 	}
 	if d := fixture.Diff(before, after); d != "" {
 		t.Errorf("a round without measurements changed the state (-before +after):\n%s", d)
+	}
+}
+
+// TestOtherDays: the figures show how long a trough lasts, from the second day on, and not once measurements are old.
+func TestOtherDays(t *testing.T) {
+	n := newNode()
+	web := pod("a", "web", 4000)
+	if cpu, memory := OtherDays(&n.Node, n.state); cpu != (model.OtherDays{}) || memory != (model.OtherDays{}) {
+		t.Errorf("a node without a past had other days: %v %v", cpu, memory)
+	}
+	for range 2 {
+		n.run(8*time.Hour, 1000, web) // from midnight on
+		n.run(12*time.Hour, 6000, web)
+		n.run(4*time.Hour, 1000, web)
+	}
+	for _, test := range []struct {
+		after       time.Duration // midnight
+		four, eight int64
+	}{{time.Minute, 1000, 6000}, {6 * time.Hour, 6000, 6000}} {
+		at := n.Node
+		at.Now = n.Now.Add(test.after)
+		cpu, memory := OtherDays(&at, n.state)
+		if test.after >= distrust {
+			test.four, test.eight = 0, 0
+		}
+		for _, pair := range [][2]int64{{cpu.FourHours, test.four}, {cpu.EightHours, test.eight},
+			{memory.FourHours >> 20, test.four}, {memory.EightHours >> 20, test.eight}} {
+			if pair[0] < pair[1] || pair[0] > pair[1]+pair[1]/100 {
+				t.Errorf("%s after midnight: %v and %v, not %+v", test.after, cpu, memory, test)
+			}
+		}
 	}
 }
 

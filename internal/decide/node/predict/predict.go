@@ -2,13 +2,13 @@
 //
 // Its state is a week of quarter-hours, each with its peak, and the errors of past predictions. The first gives a base:
 //
-//   - for an hour, the highest of three values, plus a quarter of a short-term standard deviation: the peak of the last
-//     hour; the usage around this time on other days, and a week ago; the value that a fifth of the last day's
-//     quarter-hours exceeded. They cover new load, load that returns, and steady load.
+//   - for an hour, the peak of the last hour or the usage around this time on other days, whichever is higher, plus
+//     three quarters of a short-term standard deviation. They cover new load and load that returns.
 //   - for a day, the peak of the week.
 //
 // The errors give a margin: a part of the room between base and limit, so that usage would have exceeded its own past
-// predictions as rarely as the target says. docs/design/predict.md has the figures for each part.
+// predictions as rarely as the target says. Below three tenths of the limit the part is smaller: what uses little errs
+// by little. docs/design/predict.md has the figures for each part.
 //
 // A gap is a gap: missing samples, clock steps and a suspended machine leave quarter-hours unmeasured and teach
 // nothing.
@@ -35,7 +35,6 @@ const (
 	hourQuarters = 4
 	dayQuarters  = 24 * hourQuarters
 	week         = 7 // days
-	often        = 5 // one in so many quarter-hours of a day may exceed what is usual
 	slack        = 3 // quarter-hours by which a daily load may come earlier or later
 	past         = week*dayQuarters + slack + 1
 )
@@ -47,20 +46,29 @@ const (
 	knowsDay  = 2 * dayQuarters
 )
 
+// Until an hour to come is known, this share of the room between base and limit is added to the base: the first of them
+// at the beginning, the second once an hour was measured. docs/design/predict.md has the figures.
+const (
+	earlyMargin = 0.5
+	laterMargin = 0.3
+)
+
 // Data up to the age fresh counts fully; at the age distrust it counts nothing.
 const (
 	fresh    = 5 * time.Minute
 	distrust = time.Hour
 )
 
-// DefaultTarget returns the default fraction of predictions that usage may exceed. A day's is lower: all predictions of
-// a day share one peak, so there are few errors to learn from, and the actual fraction is higher than the target.
-func DefaultTarget(h model.Horizon) float64 {
-	if h == model.Day {
-		return 0.01
-	}
-	return 0.03
-}
+// DefaultTarget is the default fraction of predictions that usage may exceed.
+const DefaultTarget = 0.02
+
+// Weights of an hour's base.
+const (
+	highestDay    = 0.25 // of the highest of the other days; their mean has the rest
+	highestAhead  = 0.5  // the same in OtherDays
+	deviations    = 0.75 // short-term standard deviations that are added
+	deviationLife = time.Hour
+)
 
 // Config is the configuration of a predictor. Its values have one unit, any: milli-cores, bytes, percent.
 type Config struct {
@@ -68,6 +76,10 @@ type Config struct {
 	Target [model.Horizons]float64 // share of predictions of each horizon that may be exceeded, in (0, 1); 0: the default
 	// peak that other pods of the same workload owners suggest, used until enough was measured; 0: none
 	Prior float64
+	// Early allows the next hour to be predicted from use alone until enough was measured, if that gives less than the
+	// prior. Young is what pods that began lately may need beyond their use meanwhile, >= 0.
+	Early bool
+	Young float64
 }
 
 // bounded reports whether the limit is valid. Only then can a part of it be predicted.
@@ -77,7 +89,7 @@ func (c *Config) target(h model.Horizon) float64 {
 	if t := c.Target[h]; t > 0 && t < 1 {
 		return t
 	}
-	return DefaultTarget(h)
+	return DefaultTarget
 }
 
 // Prediction is what will be used at most.
@@ -85,6 +97,7 @@ type Prediction struct {
 	Peak  float64       // never below the last sample, and above the limit only if that sample was
 	Known bool          // false: too little was measured, or too long ago; Peak then is the limit, or comes from the prior
 	Prior bool          // too little was measured of the set itself, and Peak comes from the prior as well
+	Early bool          // too little was measured, and Peak is what is used now with a larger margin
 	Age   time.Duration // of the last sample; 0 if there is none
 	Base  float64       // the past's part of Peak
 	// Share of the room between base and limit that was added.
@@ -105,7 +118,6 @@ type Predictor struct {
 	mean    float64    // short-term
 	spread  float64    // short-term variance
 	around  peak       // this and what follows is renewed with each quarter-hour: used around this time of other days
-	usual   peak       // exceeded in a fifth of the last day's quarter-hours
 	highest peak       // of all quarter-hours
 	count   int        // of measured quarter-hours
 	errors  [model.Horizons]record
@@ -155,18 +167,17 @@ func (p *Predictor) turn(c Config, before, current int64) {
 		p.errors[h].ask(h, current, 0, 0)
 		if p.count >= knowsDay && c.bounded() {
 			base := p.base(h, current-1)
-			p.errors[h].ask(h, current, base, base+p.errors[h].margin(h, c.target(h))*room(c.Limit, base))
+			p.errors[h].ask(h, current, base, base+p.margin(&c, h, base)*room(c.Limit, base))
 		}
 	}
 }
 
 // settle moves the short-term mean and variance on. After a gap a sample weighs no more than one of five minutes.
 func (p *Predictor) settle(value float64, passed time.Duration) {
-	const halfLife = time.Hour
 	if passed <= 0 {
 		return
 	}
-	weight := 1 - math.Exp2(-float64(min(passed, fresh))/float64(halfLife))
+	weight := 1 - math.Exp2(-float64(min(passed, fresh))/float64(deviationLife))
 	d := value - p.mean
 	p.mean += weight * d
 	p.spread = (1 - weight) * (p.spread + weight*d*d)
@@ -181,41 +192,28 @@ func (p *Predictor) renew(current int64) {
 			p.count++
 		}
 	}
-	p.usual = p.exceeded(current)
 	p.around = p.daily(current)
 }
 
-// exceeded returns what a fifth of the measured quarter-hours of the last day exceeded.
-func (p *Predictor) exceeded(current int64) peak {
-	var sorted [dayQuarters]peak
-	n := 0
-	for s := current - dayQuarters; s < current; s++ {
-		v := p.peaks[place(s)]
-		if v == 0 {
-			continue
-		}
-		i := n
-		for ; i > 0 && sorted[i-1] > v; i-- {
-			sorted[i] = sorted[i-1]
-		}
-		sorted[i] = v
-		n++
-	}
-	if n == 0 {
-		return 0
-	}
-	return sorted[(n-1)-(n-1)/often]
+// daily returns what was used on other days in the hour from this quarter-hour on, or a little earlier or later: mostly
+// their mean, and a part of the highest, so that one odd day neither counts for a week nor is forgotten; but no less
+// than a week ago, for loads that come once a week.
+func (p *Predictor) daily(current int64) peak {
+	return p.onOtherDays(current, hourQuarters, highestDay, func(from, to int64) bool { return true })
 }
 
-// daily returns what was used on other days in the hour from this quarter-hour on, or a little earlier or later:
-// halfway between the highest of them and their mean, so that one odd day neither counts for a week nor is forgotten;
-// but no less than a week ago, for loads that come once a week.
-func (p *Predictor) daily(current int64) peak {
+// onOtherDays is daily for so many quarter-hours, with the weight of the highest day and the days on which a time
+// counts.
+func (p *Predictor) onOtherDays(current, quarters int64, weight float64, counts func(from, to int64) bool) peak {
 	highest, sum, days := 0.0, 0.0, 0.0
 	var most peak
 	for d := int64(1); d <= week; d++ {
 		from := current - d*dayQuarters - slack
-		most = p.most(from, from+2*slack+hourQuarters+1) // in the end that of a week ago
+		to := from + 2*slack + quarters + 1
+		most = 0
+		if counts(from, to) {
+			most = p.most(from, to) // in the end that of a week ago
+		}
 		if most == 0 {
 			continue
 		}
@@ -227,7 +225,17 @@ func (p *Predictor) daily(current int64) peak {
 	if days == 0 {
 		return 0
 	}
-	return max(encode((highest+sum/days)/2), most)
+	return max(encode(weight*highest+(1-weight)*sum/days), most)
+}
+
+// OtherDays returns the highest use of other days in so many quarter-hours, up to a day, that begin at a time of the
+// day. It is not a prediction: it has no margin for errors, and does not know what is used now. It is 0 if no other day
+// was measured in that time, or if the last sample is too old.
+func (p *Predictor) OtherDays(at time.Time, quarters int64) float64 {
+	if !p.seen || time.Duration(at.UnixNano()-p.last) >= distrust {
+		return 0
+	}
+	return p.onOtherDays(slot(at.UnixNano()), min(quarters, dayQuarters), highestAhead, p.covered).value()
 }
 
 // most returns the highest peak of quarter-hours, without the last; 0 if none was measured.
@@ -257,17 +265,23 @@ func (p *Predictor) base(h model.Horizon, current int64) float64 {
 		return max(p.highest, p.peaks[place(current)]).value()
 	}
 	recent := p.most(current-hourQuarters+1, current+1)
-	return max(recent, p.around, p.usual).value() + math.Sqrt(p.spread)/4
+	return max(recent, p.around).value() + deviations*math.Sqrt(p.spread)
 }
 
 // room is what lies between a base and the limit.
 func room(limit, base float64) float64 { return max(limit-base, 0) }
 
+// margin returns the part of the room above a base that past errors ask for, from 0 to 1. The configuration must be
+// bounded.
+func (p *Predictor) margin(c *Config, h model.Horizon, base float64) float64 {
+	return min(p.errors[h].margin(h, c.target(h))*scale(c.Limit, base), 1)
+}
+
 // Predict says what will be used at most from a time on, from what was seen until the last sample. As that gets older
 // the prediction moves to the limit.
 func (p *Predictor) Predict(c Config, at time.Time, h model.Horizon) Prediction {
 	e := &p.errors[h]
-	r := Prediction{Missed: e.missed(), Checked: float64(e.checked), Margin: e.margin(h, c.target(h))}
+	r := Prediction{Missed: e.missed(), Checked: float64(e.checked)}
 	if p.seen {
 		r.Age = max(time.Duration(at.UnixNano()-p.last), 0)
 		r.Base = p.base(h, slot(p.last))
@@ -277,12 +291,16 @@ func (p *Predictor) Predict(c Config, at time.Time, h model.Horizon) Prediction 
 		return r // nothing can be said about what is left of something unknown
 	}
 	r.Base = min(r.Base, c.Limit)
+	r.Margin = p.margin(&c, h, r.Base)
 	peak := r.Base + r.Margin*room(c.Limit, r.Base)
 	if r.Known = p.knows(h); !r.Known {
 		if r.Prior = c.Prior > 0; r.Prior {
 			peak = min(max(peak, c.Prior), c.Limit)
 		} else {
 			peak = c.Limit
+		}
+		if early := p.early(c, &r); h == model.Hour && early < peak {
+			peak, r.Margin, r.Prior, r.Early = early, max(r.Margin, p.earlyMargin()), false, true
 		}
 	}
 	if r.Age > fresh {
@@ -292,6 +310,27 @@ func (p *Predictor) Predict(c Config, at time.Time, h model.Horizon) Prediction 
 	}
 	r.Peak = max(peak, p.value)
 	return r
+}
+
+// early returns what a set will use at most within an hour of which too little was measured, by what it uses now; the
+// limit if that is not allowed, or if nothing was measured. It is no less than the base with the usual margin.
+func (p *Predictor) early(c Config, r *Prediction) float64 {
+	if !c.Early || !p.seen {
+		return c.Limit
+	}
+	return min(r.Base+max(r.Margin, p.earlyMargin())*room(c.Limit, r.Base)+max(c.Young, 0), c.Limit)
+}
+
+// earlyMargin is the share of the room that is added to a base, by how much of the hour before was measured. What was
+// measured earlier is not in the base.
+func (p *Predictor) earlyMargin() float64 {
+	missing, now := 0.0, slot(p.last)
+	for s := now - hourQuarters; s < now; s++ {
+		if p.peaks[place(s)] == 0 {
+			missing += 1. / hourQuarters
+		}
+	}
+	return laterMargin + missing*(earlyMargin-laterMargin)
 }
 
 // knows says whether enough was measured to predict.

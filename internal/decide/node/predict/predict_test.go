@@ -1,9 +1,11 @@
 package predict
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -283,12 +285,42 @@ func TestText(t *testing.T) {
 	}
 }
 
+// TestVersion1 reads what the version before wrote: what was measured is kept, and errors begin anew.
+func TestVersion1(t *testing.T) {
+	text, err := os.ReadFile("testdata/version1.base64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var old Predictor
+	if err := old.UnmarshalText(bytes.TrimSpace(text)); err != nil {
+		t.Fatal(err)
+	}
+	p, c, at := trained(t, 9)
+	for _, pair := range [][2]*float64{{&old.value, &p.value}, {&old.mean, &p.mean}, {&old.spread, &p.spread}} {
+		if math.Abs(*pair[0]-*pair[1]) < 1e-9 { // arm64 fuses multiplications and additions
+			*pair[0] = *pair[1]
+		}
+	}
+	old.around, p.errors = p.around, [model.Horizons]record{}
+	if old != p {
+		t.Error("the measured past is not the same")
+	}
+	for _, h := range bothHorizons {
+		if r := old.Predict(c, at, h); !r.Known || r.Checked != 0 {
+			t.Errorf("horizon %d: %+v", h, r)
+		}
+	}
+	if err := new(Predictor).UnmarshalText(bytes.TrimSpace(text)[4:]); err == nil {
+		t.Error("half a text was read")
+	}
+}
+
 func TestBadText(t *testing.T) {
 	p, _, _ := trained(t, 3)
 	text, _ := p.MarshalText()
 	raw := string(text)
 	for name, bad := range map[string]string{
-		"empty": "", "not base64": "{}", "short": raw[:len(raw)-8], "long": raw + "AAAA", "version": "AgAA" + raw[4:],
+		"empty": "", "not base64": "{}", "short": raw[:len(raw)-8], "long": raw + "AAAA", "version": "AwAA" + raw[4:],
 		"not finite": raw[:16] + strings.Repeat("////", 8) + raw[48:],
 	} {
 		q := p
@@ -302,7 +334,7 @@ func FuzzText(f *testing.F) {
 	p, _, _ := trained(f, 3)
 	text, _ := p.MarshalText()
 	f.Add(text)
-	f.Add([]byte("AQE="))
+	f.Add([]byte("AgE="))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var p Predictor
 		if p.UnmarshalText(text) != nil {
@@ -341,5 +373,29 @@ func BenchmarkMinute(b *testing.B) {
 		p.Observe(c, at, 40)
 		p.Predict(c, at, model.Hour)
 		p.Predict(c, at, model.Day)
+	}
+}
+
+// TestEarlyAfterPause: after a night without samples, the first minute gets the margin of a first minute.
+func TestEarlyAfterPause(t *testing.T) {
+	c := Config{Limit: 64, Early: true}
+	at := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	var p Predictor
+	margin := func(minutes int) float64 {
+		for range minutes {
+			p.Observe(c, at, 2)
+			at = at.Add(time.Minute)
+		}
+		return p.Predict(c, at, model.Hour).Margin
+	}
+	if m := margin(1); m != earlyMargin {
+		t.Errorf("the margin of the first minute is %v, want %v", m, earlyMargin)
+	}
+	if m := margin(120); math.Abs(m-laterMargin) > 1e-9 {
+		t.Errorf("after two hours it is %v, want %v", m, laterMargin)
+	}
+	at = at.Add(12 * time.Hour)
+	if m := margin(1); m != earlyMargin {
+		t.Errorf("in the first minute after a pause it is %v, want %v", m, earlyMargin)
 	}
 }

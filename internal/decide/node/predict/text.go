@@ -9,14 +9,18 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// version is that of the text; another one is not read.
-const version = 1
+// version is the version of the text. The previous one is read without its errors, which were those of another base and
+// in another unit.
+const (
+	version  = 2
+	previous = 1
+)
 
 // textLength is the length of the text of a predictor in bytes, whatever it has seen.
 const textLength = (rawLength + 2) / 3 * 4
 
 // rawLength is that of what the text encodes.
-const rawLength = 2 + 4*8 + past*2 + 4*2 + 2*2*(hourQuarters+dayQuarters) + int(model.Horizons)*4*(bins+3)
+const rawLength = 2 + 4*8 + past*2 + 3*2 + 2*2*(hourQuarters+dayQuarters) + int(model.Horizons)*4*(bins+3)
 
 // MarshalText writes all that is remembered: about 3 KB, always of the same length.
 func (p *Predictor) MarshalText() ([]byte, error) {
@@ -32,7 +36,7 @@ func (p *Predictor) MarshalText() ([]byte, error) {
 	for _, v := range p.peaks {
 		raw = binary.LittleEndian.AppendUint16(raw, uint16(v))
 	}
-	for _, v := range []peak{p.around, p.usual, p.highest, peak(p.count)} {
+	for _, v := range []peak{p.around, p.highest, peak(p.count)} {
 		raw = binary.LittleEndian.AppendUint16(raw, uint16(v))
 	}
 	for h := range model.Horizons {
@@ -57,10 +61,15 @@ func (p *Predictor) UnmarshalText(text []byte) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("reading a predictor's state: %w", err)
-	case n == 0 || raw[0] != version:
-		return fmt.Errorf("reading a predictor's state: not of version %d", version)
-	case n != rawLength:
-		return fmt.Errorf("reading a predictor's state: %d bytes, not %d", n, rawLength)
+	case n == 0 || raw[0] != version && raw[0] != previous:
+		return fmt.Errorf("reading a predictor's state: not of version %d or %d", previous, version)
+	}
+	length := rawLength
+	if raw[0] == previous {
+		length += 2
+	}
+	if n != length {
+		return fmt.Errorf("reading a predictor's state: %d bytes, not %d", n, length)
 	}
 	r := reader{rest: raw[2:]}
 	read := Predictor{seen: raw[1] == 1, last: int64(r.uint64())}
@@ -70,7 +79,11 @@ func (p *Predictor) UnmarshalText(text []byte) error {
 	for i := range read.peaks {
 		read.peaks[i] = r.peak()
 	}
-	read.around, read.usual, read.highest = r.peak(), r.peak(), r.peak()
+	read.around = r.peak()
+	if raw[0] == previous {
+		r.peak() // exceeded in a fifth of the last day's quarter-hours
+	}
+	read.highest = r.peak()
 	if read.count = int(r.uint16()); read.count > past {
 		r.bad = true
 	}
@@ -83,6 +96,9 @@ func (p *Predictor) UnmarshalText(text []byte) error {
 		for i := range e.excess {
 			e.excess[i] = r.weight()
 		}
+	}
+	if raw[0] == previous {
+		read.errors = [model.Horizons]record{}
 	}
 	if r.bad {
 		return fmt.Errorf("reading a predictor's state: a value is out of its range")

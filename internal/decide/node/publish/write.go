@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"hash/fnv"
 	"slices"
 	"strings"
 	"time"
@@ -13,8 +14,13 @@ const (
 	shortest    = 500 * time.Millisecond // until a write to the Node that failed is tried again; doubles each time
 	longest     = 5 * time.Second        // the most that this becomes
 	reportPause = 15 * time.Second       // between two reports in which only amounts differ
+	cpusPause   = 2 * time.Second        // between two reports in which only free CPUs differ
 	reportRetry = 10 * time.Second       // until a report whose write failed is tried again
 	renewal     = 20 * time.Second       // until an eviction request is renewed
+	loadPause   = time.Minute            // between two reports in which only the predicted peak differs
+	loadStep    = 50                     // the change of the predicted peak that counts, in thousandths of the capacity
+	reportAge   = 20 * time.Minute       // until a report with amounts that do not change is written again; ± spread
+	spread      = reportAge / 5
 )
 
 // State is what is remembered of writes to the API. The agent forgets it when it restarts.
@@ -35,6 +41,8 @@ type Attempt struct {
 // Reported is the last report that was written.
 type Reported struct {
 	Content content
+	CPU     int64     // predicted peak of online pods within an hour, in milli-cores
+	Memory  int64     // the same in bytes
 	At      time.Time // zero: none was
 }
 
@@ -52,6 +60,14 @@ type content struct {
 	Evict       string // UID of the pod whose eviction is requested
 	EvictReason model.Code
 	CPU, Memory amounts
+	CPUs        cpus
+}
+
+// cpus is the room for pods that request their own CPUs. The cores follow from the CPUs that are online.
+type cpus struct {
+	Known        bool
+	Online, Free model.CPUSet `json:",omitzero"`
+	Exclusive    int
 }
 
 type amounts struct {
@@ -106,16 +122,23 @@ func (s Reported) decide(n *model.Node, r *model.Report) (write bool, next Repor
 	if !n.Object.Reported && remaining(n.Now, s.At, reportPause) <= 0 || n.Writes.Report.Failed {
 		last = content{} // the report was deleted, or never written
 	}
-	amountsOnly := last
-	amountsOnly.CPU, amountsOnly.Memory = now.CPU, now.Memory
+	cpusOnly := last
+	cpusOnly.CPU, cpusOnly.Memory, cpusOnly.CPUs = now.CPU, now.Memory, now.CPUs
 	wait := time.Duration(0)
 	switch {
-	case now != amountsOnly:
+	case now != cpusOnly:
+	case now.CPUs != last.CPUs:
+		wait = cpusPause
 	case now != last:
 		wait = reportPause
 	case r.Evict != nil:
 		// The manager trusts no clock but its own: a request that does not change for a minute is too old for it.
 		wait = renewal
+	case r.Slack != nil && s.moved(r.Slack):
+		wait = loadPause
+	case r.Slack != nil:
+		// Readers trust no amounts that are half an hour old, and a node that sells nothing may have no other change.
+		wait = oldest(n.Object.UID)
 	default:
 		return false, s, again
 	}
@@ -131,7 +154,33 @@ func (s Reported) decide(n *model.Node, r *model.Report) (write bool, next Repor
 	case remaining(n.Now, s.At, wait) > 0:
 		return false, s, s.At.Add(wait)
 	}
-	return true, Reported{Content: now, At: n.Now}, again
+	next = Reported{Content: now, At: n.Now}
+	if r.Slack != nil {
+		next.CPU, next.Memory = peak(&r.Slack.CPU), peak(&r.Slack.Memory)
+	}
+	return true, next, again
+}
+
+// moved reports whether the predicted peak of online pods has changed so much since the report that schedulers should
+// know. The peak is at least what they used in the last minute. What they use in one second does not count: it would
+// have reports written each minute on nodes where nothing changes for long.
+func (s Reported) moved(now *model.Slack) bool {
+	far := func(a *model.Account, before int64) bool {
+		change := peak(a) - before
+		return max(change, -change) >= max(a.Capacity*loadStep/1000, 1)
+	}
+	return far(&now.CPU, s.CPU) || far(&now.Memory, s.Memory)
+}
+
+// peak returns the most that online pods are expected to use within an hour.
+func peak(a *model.Account) int64 { return min(a.Peaks[model.Hour].Value, a.Capacity) }
+
+// oldest returns the age at which the report of a node is written again. It differs between nodes, so that the agents
+// of a cluster that started together do not write together.
+func oldest(uid string) time.Duration {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(uid)) // never fails
+	return reportAge - spread + time.Duration(h.Sum64()%uint64(2*spread+1))
 }
 
 // remaining returns how much of a time from at on is left. After the clock was set back nothing is.
@@ -158,6 +207,9 @@ func contentOf(uid string, r *model.Report) content {
 			all.WriteByte(' ')
 		}
 		c.Unsupported = all.String()
+	}
+	if room := r.CPUs; room != nil {
+		c.CPUs = cpus{Known: true, Online: room.Topology.Online(), Free: room.Free, Exclusive: room.Exclusive}
 	}
 	if r.Slack != nil {
 		c.CPU, c.Memory = amountsOf(&r.Slack.CPU), amountsOf(&r.Slack.Memory)

@@ -1,6 +1,8 @@
 package publish
 
 import (
+	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -175,6 +177,107 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestReportLoad: a report is written when the predicted peak of CPU or memory has moved by a twentieth of the node, a
+// minute after the last report at the earliest. A second in which online pods use more is no such move.
+func TestReportLoad(t *testing.T) {
+	load := func(online, peak, memory int64) model.Report {
+		r := enforced(model.ModeObserve, 0, online)
+		r.Slack.CPU.Capacity, r.Slack.CPU.Peaks[model.Hour].Value = 10_000, peak
+		r.Slack.Memory.Capacity, r.Slack.Memory.Peaks[model.Hour].Value = 1000, memory
+		return r
+	}
+	for name, c := range map[string]struct {
+		online, peak, memory int64
+		want                 bool
+	}{
+		"the same":              {5000, 6000, 500, false},
+		"less than a twentieth": {5000, 6499, 451, false},
+		"a second":              {9000, 6000, 500, false},
+		"a higher peak":         {5000, 6500, 500, true},
+		"a lower peak":          {5000, 5500, 500, true},
+		"more memory":           {5000, 6000, 550, true},
+		"an unknown peak":       {5000, math.MaxInt64, 500, true},
+	} {
+		n := newClocked()
+		n.report(load(5000, 6000, 500))
+		n.n.Now = n.n.Now.Add(loadPause - time.Millisecond)
+		_, write, again := n.round(model.Publication{}, load(c.online, c.peak, c.memory))
+		if soon := again.Sub(n.n.Now) == time.Millisecond; write || soon != c.want {
+			t.Errorf("%s: written %v before a minute, again in %s", name, write, again.Sub(n.n.Now))
+		}
+		n.n.Now = n.n.Now.Add(time.Millisecond)
+		if got := n.report(load(c.online, c.peak, c.memory)); got != c.want {
+			t.Errorf("%s: written %v after a minute", name, got)
+		}
+		if n.report(load(c.online, c.peak, c.memory)) {
+			t.Errorf("%s: written twice", name)
+		}
+	}
+}
+
+// TestReportAge: a report with amounts is written again after 16 to 24 minutes, at another age on each node, and one
+// without amounts is not.
+func TestReportAge(t *testing.T) {
+	ages := map[time.Duration]int{}
+	for i := range 1000 {
+		c := newClocked()
+		c.n.Object.UID = fmt.Sprint("node-", i)
+		began := c.n.Now
+		if !c.report(enforced(model.ModeObserve, 0, 1)) {
+			t.Fatal("the first report is not written")
+		}
+		_, write, again := c.round(model.Publication{}, enforced(model.ModeObserve, 0, 2))
+		age := again.Sub(began)
+		if write || age < 16*time.Minute || age > 24*time.Minute {
+			t.Fatalf("written %v, again after %s", write, age)
+		}
+		c.n.Now = again.Add(-time.Millisecond)
+		if c.report(enforced(model.ModeObserve, 0, 3)) {
+			t.Fatalf("a report is written before it is %s old", age)
+		}
+		c.n.Now = again
+		if !c.report(enforced(model.ModeObserve, 0, 3)) || c.report(enforced(model.ModeObserve, 0, 3)) {
+			t.Fatalf("a report that is %s old is not written once", age)
+		}
+		ages[age.Truncate(20*time.Second)]++
+	}
+	for at, n := range ages {
+		if n > 1000/24*2 {
+			t.Errorf("%d of 1000 nodes write within twenty seconds, at the age of %s", n, at)
+		}
+	}
+	c := newClocked()
+	c.report(model.Report{Mode: model.ModeDisabled})
+	c.n.Now = c.n.Now.Add(time.Hour)
+	if c.report(model.Report{Mode: model.ModeDisabled}) {
+		t.Error("a report without amounts is written again")
+	}
+}
+
+// TestFreeCPUs: a report in which only free CPUs differ is written two seconds after the last one at the earliest, so
+// that pods which come and go fast do not make the agent write all the time, and a scheduler still learns of them.
+func TestFreeCPUs(t *testing.T) {
+	c := newClocked()
+	room := func(free ...int) model.Report {
+		r := enforced(model.ModeEnforce, 100, 1)
+		r.CPUs = &model.CPURoom{Free: model.CPUs(free...), Exclusive: len(free), Topology: &model.Topology{}}
+		return r
+	}
+	if !c.report(room(1, 2)) || c.report(room(1, 2)) {
+		t.Error("the first free CPUs are not written once")
+	}
+	if _, write, again := c.round(model.Publication{}, room(2)); write || again != c.n.Now.Add(cpusPause) {
+		t.Errorf("other free CPUs: written %v, again in %s", write, again.Sub(c.n.Now))
+	}
+	c.n.Now = c.n.Now.Add(cpusPause)
+	if !c.report(room(2)) || c.report(room(2)) {
+		t.Error("other free CPUs are not written once, after the pause")
+	}
+	if !c.report(enforced(model.ModeDisabled, 100, 1)) {
+		t.Error("another mode waits, because the CPUs differ too")
+	}
+}
+
 // TestRenewal: an eviction request is reported at once, again every twenty seconds while it stands, and its end at
 // once.
 func TestRenewal(t *testing.T) {
@@ -208,5 +311,12 @@ func TestRenewal(t *testing.T) {
 		if got := seconds(step.n, step.hot, step.evict); got != step.want {
 			t.Errorf("%s: %d reports, want %d", step.name, got, step.want)
 		}
+	}
+}
+
+// TestReportsAreYoungEnough checks that the report of a node on which nothing changes is trusted.
+func TestReportsAreYoungEnough(t *testing.T) {
+	if most := reportAge + spread; most >= model.ReportMaxAge {
+		t.Errorf("reports are written after up to %s, and trusted for %s", most, model.ReportMaxAge)
 	}
 }

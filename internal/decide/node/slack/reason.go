@@ -42,6 +42,8 @@ func (r *resource) reason(a *model.Account, l Ledger, now round) model.Reason {
 		return r.because(model.SoldStatic, append([]model.Operand{fixed}, r.sum(a)...)...)
 	case r.sell.Method == model.SellRealtime:
 		return r.because(model.SoldRealtime, r.sum(a)...)
+	case a.Peaks[model.Hour].Learning:
+		return r.because(model.SoldLearning, r.sum(a)...)
 	}
 	return r.because(model.SoldPredicted, r.sum(a)...)
 }

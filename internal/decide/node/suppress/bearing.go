@@ -14,6 +14,7 @@ const (
 	settles = 250 * time.Millisecond // a cut takes effect in this time: a period of a quota, and a sample
 	episode = 2 * time.Second        // harm within this time after a cut belongs to it
 	soon    = 5 * time.Second        // the limit is back at what online pods bore no sooner than this after a cut
+	slowly  = 30 * time.Second       // the same after harm that weights cannot hold off, which shows seconds later
 	latest  = 5 * time.Minute        // maximum of that time, which doubles each time that harm returns soon
 	returns = 3                      // times that time within which harm returned soon
 )
@@ -97,7 +98,11 @@ func (f *follow) bear() {
 func (f *follow) cut(floor int64) {
 	b := &f.state.Bearing
 	used := min(b.Limit, max(f.a.Use.Batch, floor))
-	to := max(used-max(gain*(f.harm.Milli-f.harm.Held), f.a.Capacity*little/1000), floor)
+	to := used - max(gain*(f.harm.Milli-f.harm.Held), f.a.Capacity*little/1000)
+	if f.harm.Keeps > 0 {
+		to = min(to, used*f.harm.Keeps/1000)
+	}
+	to = max(to, floor)
 	if to >= b.Limit {
 		return // it is at its lowest; press withholds more
 	}
@@ -108,6 +113,9 @@ func (f *follow) cut(floor int64) {
 			b.Soon = max(b.Soon/2, soon)
 		}
 		b.Bears = used
+	}
+	if f.harm.Deep {
+		b.Soon = max(b.Soon, slowly)
 	}
 	f.react(b.Limit, to)
 	b.Limit, b.From, b.Since = to, to, f.now

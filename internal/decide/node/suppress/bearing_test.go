@@ -279,7 +279,7 @@ func TestDeep(t *testing.T) {
 	for range 9 {
 		s = w.deeply(true, 1500, 1500)
 	}
-	if b := w.state.Bearing; b.Bears != 12000 || b.Soon != soon || s.Milli != 6000 {
+	if b := w.state.Bearing; b.Bears != 12000 || b.Soon != slowly || s.Milli != 6000 {
 		t.Errorf("it is one harm: %+v, %+v", b, s)
 	}
 	if s = w.deeply(true, 0, 0); s.Milli <= 6000 || s.Milli >= 10000 {
@@ -288,8 +288,31 @@ func TestDeep(t *testing.T) {
 	for range 5 {
 		s = w.deeply(true, 0, 0)
 	}
-	if s.Milli < 11500 || s.Milli > 12500 {
+	if s.Milli > 9500 {
 		t.Errorf("six seconds after the harm: %+v", s)
+	}
+	for range 25 {
+		s = w.deeply(true, 0, 0)
+	}
+	if s.Milli < 11500 || s.Milli > 12500 {
+		t.Errorf("31 seconds after the harm: %+v", s)
+	}
+}
+
+// TestKeeps checks that batch keeps no more than a part of what it used, whatever little the pod lacks.
+func TestKeeps(t *testing.T) {
+	w := bears(16, 4000)
+	for range 20 {
+		w.deeply(true, 0, 0)
+	}
+	for _, want := range []int64{6000, 3000, 1500} {
+		w.harm = &model.Harm{Known: true, Milli: 160, Deep: true, Keeps: 500, Worst: model.PodHarm{
+			UID: "web", Milli: 160, By: model.HarmByService, Value: 3, Max: 1,
+		}}
+		w.uses(max(min(w.may(), 12000), 0))
+		if s := w.tick(8800); s.Milli != want {
+			t.Fatalf("%+v, want %d", s, want)
+		}
 	}
 }
 
@@ -331,13 +354,13 @@ func TestDeepWhereWaitsAreUnknown(t *testing.T) {
 	if s = w.deeply(false, 0, 0); s.Milli <= 5800 || s.Milli >= 8800 || s.Reason.Code != model.HarmUnknown {
 		t.Errorf("a second after the harm: %+v", s)
 	}
-	for range 10 {
+	for range 35 {
 		s = w.deeply(false, 0, 0)
 	}
 	if s.Milli != 8800 || s.Reason.Code != model.HarmUnknown || w.state.Bearing.Bears != 8800 {
 		t.Errorf("in the end: %+v, %+v", s, w.state.Bearing)
 	}
-	for range 10 {
+	for range 60 {
 		w.deeply(false, 0, 0)
 	}
 	if w.state.Bearing.Limit != 0 {

@@ -182,6 +182,16 @@ func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.R
 	return model.Number(kubeletShares(pod)), given
 }
 
+// Requested returns the shares that a pod requests within the limits of a policy; 0 without a weight of its own. The
+// caps that follow from the node's other pods are not applied.
+func Requested(pod *model.Pod, p *model.Policy) int64 {
+	shares, _, _ := requested(pod, &p.Weight, p.Pods)
+	if pod.PodLevelCPU && shares > 0 {
+		return min(shares, kubeletShares(pod))
+	}
+	return shares
+}
+
 // requested returns the shares that a pod requests by its annotation, or else the shares of the first policy rule that
 // selects it, and whether the policy's maximum limits them. It returns 0 for a pod without either.
 func requested(pod *model.Pod, p *model.WeightPolicy, rules []model.PodRule) (int64, model.Reason, bool) {

@@ -27,6 +27,7 @@ const Theme = `:root{--wl-page:#fbfcfd;--wl-card:#fff;--wl-ink:#13222d;--wl-soft
 .wl-chart .main{fill:var(--wl-main)}
 .wl-chart .other{fill:var(--wl-other)}
 .wl-chart .rest{fill:var(--wl-soft)}
+.wl-chart .cost{fill:var(--wl-mark)}
 .wl-chart .area{fill:var(--wl-main);opacity:.12}
 .wl-chart .line{fill:none;stroke:var(--wl-other);stroke-width:1.75;stroke-linejoin:round;stroke-linecap:round}
 .wl-chart .line.heavy{stroke:var(--wl-main);stroke-width:2.75}

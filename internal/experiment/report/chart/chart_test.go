@@ -32,7 +32,25 @@ func charts() map[string]Chart {
 			Layers: []Layer{{"a", []float64{1, 2}}, {"<b>", []float64{90, 80}}, {"c", []float64{9, 9}}},
 			Below:  []Line{{Name: "&", Values: []float64{1, 0}, Strong: true}, {Name: "none"}}},
 		"no stack": Stack{Title: "t", Desc: "d"},
-		"no steps": Steps{Title: "t", Desc: "d", Unit: "ms", Goal: 20},
+		"stages": Stages{Title: "t", Desc: "d", Names: [2]string{"<online>", "batch"}, Unit: "s", Caption: "<short>",
+			Stages: []Stage{
+				{"alone", []float64{9, 10}, []float64{0, 0}, []float64{0, 0}},
+				{"&", []float64{9, 10}, []float64{50, 60}, []float64{1, 7}},
+				{Name: "none"},
+			}},
+		"day": Day{Title: "t", Desc: "d", Unit: "%", Caption: "<c>", Lines: []Line{
+			{Name: "<a>", Values: []float64{3, 4, 9}, Strong: true}, {Name: "b", Values: []float64{0, 0, 0}}, {Name: "none"},
+		}},
+		"no day": Day{Title: "t", Desc: "d"},
+		"frontier": Frontier{Title: "t", Desc: "d", Gain: "<g>", Cost: "c", Curves: []Curve{
+			{Name: "&", Strong: true, Points: []Point{{"<1>", 1, 2}, {"", 3, 4}}}, {Name: "none"},
+			{Name: "b", Points: []Point{{"x", 0, 0}}},
+		}},
+		"free frontier": Frontier{Title: "t", Desc: "d", CostsNothing: "<nothing>", Curves: []Curve{
+			{Name: "a", Points: []Point{{"x", 5, 0}}},
+		}},
+		"no stages": Stages{Title: "t", Desc: "d"},
+		"no steps":  Steps{Title: "t", Desc: "d", Unit: "ms", Goal: 20},
 	}
 }
 

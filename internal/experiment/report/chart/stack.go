@@ -1,9 +1,6 @@
 package chart
 
-import (
-	"fmt"
-	"math"
-)
+import "fmt"
 
 // Stack shows the parts of a percentage in the course of a day, and below them other values in the course of the same
 // day. All have one value for each of some parts of the day, which are equally long.
@@ -25,22 +22,22 @@ type Layer struct {
 
 // The geometry of a stack. Both parts have the same hours.
 const (
-	stackTop, stackBottom  = 34.0, 234.0
-	belowTop, belowBottom  = 282.0, 402.0
-	stackLeft, stackRight  = 56.0, width - 150.0
-	stackLabels            = stackRight + 10
-	stackApart, stackHours = 16, 24
+	stackTop, stackBottom = 34.0, 234.0
+	stackLeft, stackRight = 56.0, width - 150.0
+	stackLabels           = stackRight + 10
+	stackApart            = 16
+)
+
+var (
+	stackFrame = frame{left: stackLeft, right: stackRight, top: stackTop, bottom: stackBottom}
+	belowFrame = frame{left: stackLeft, right: stackRight, top: 282, bottom: 402}
 )
 
 func (s Stack) draw() *canvas {
-	c := &canvas{title: s.Title, desc: s.Desc, height: belowBottom + 44}
+	c := &canvas{title: s.Title, desc: s.Desc, height: belowFrame.bottom + 44}
 	s.drawLayers(c)
 	s.drawBelow(c)
-	for hour := 0; hour <= stackHours; hour += 4 {
-		x := stackLeft + float64(hour)/stackHours*(stackRight-stackLeft)
-		c.text("soft small", "middle", x, belowBottom+18, fmt.Sprint(hour))
-	}
-	c.text("soft small", "middle", (stackLeft+stackRight)/2, belowBottom+36, "hour of the day")
+	belowFrame.hours(c)
 	return c
 }
 
@@ -60,12 +57,12 @@ func (s Stack) drawLayers(c *canvas) {
 		for j, v := range layer.Values {
 			sum[j] = before[j] + v
 		}
-		c.path(classes[i], append(level(sum, y), backwards(level(before, y))...), true)
+		c.path(classes[i], append(stackFrame.level(sum, y), backwards(stackFrame.level(before, y))...), true)
 		labels = append(labels, y((last(before)+last(sum))/2))
 		c.describe("%s: %.1f %% in the mean.", layer.Name, mean(layer.Values))
 	}
 	if len(s.Over.Values) > 0 {
-		c.path("line over", level(s.Over.Values, y), false)
+		c.path("line over", stackFrame.level(s.Over.Values, y), false)
 		c.describe("%s: %.1f %% in the mean.", s.Over.Name, mean(s.Over.Values))
 	}
 	spread(labels, stackApart, stackBottom)
@@ -90,55 +87,12 @@ func (s Stack) drawLayers(c *canvas) {
 	}
 }
 
-// drawBelow draws the lower part.
+// drawBelow draws the lower part, with two to five ticks.
 func (s Stack) drawBelow(c *canvas) {
-	most := 0.0
-	for _, line := range s.Below {
-		for _, v := range line.Values {
-			most = max(most, v)
-		}
-	}
-	end, tick := 1.0, 1.0
-	if most > 0 {
-		tick = niceStep(2 * most) // two to five of them
-		end = tick * math.Ceil(most/tick)
-	}
-	y := func(v float64) float64 { return belowBottom - v/end*(belowBottom-belowTop) }
-	for i := 0.0; i*tick < end+tick/2; i++ {
-		c.line("grid", stackLeft, y(i*tick), stackRight, y(i*tick))
-		c.text("soft small", "end", stackLeft-8, y(i*tick)+4, fmt.Sprintf("%.4g %s", i*tick, s.Unit))
-	}
-	c.text("soft small", "start", stackLeft, belowTop-14, s.Caption)
-	labels := make([]float64, 0, len(s.Below))
-	for _, line := range s.Below {
-		class := "line"
-		if line.Strong {
-			class = "line heavy"
-		}
-		if len(line.Values) > 0 {
-			c.path(class, level(line.Values, y), false)
-		}
-		labels = append(labels, y(last(line.Values)))
-		c.describe("%s: %.2f %s in the mean.", line.Name, mean(line.Values), s.Unit)
-	}
-	spread(labels, stackApart, belowBottom)
-	for i, line := range s.Below {
-		class := "small"
-		if line.Strong {
-			class = "small strong"
-		}
-		c.text(class, "start", stackLabels, labels[i]+4, line.Name)
-	}
-}
-
-// level returns the points of values that each hold for a part of the day.
-func level(values []float64, y func(float64) float64) []float64 {
-	var points []float64
-	each := (stackRight - stackLeft) / float64(len(values))
-	for i, v := range values {
-		points = append(points, stackLeft+float64(i)*each, y(v), stackLeft+float64(i+1)*each, y(v))
-	}
-	return points
+	f := belowFrame
+	y := f.scale(c, highest(s.Below), 2, s.Unit)
+	c.text("soft small", "start", f.left, f.top-14, s.Caption)
+	f.lines(c, s.Below, s.Unit, y, func(l *Line) string { return l.Name })
 }
 
 // backwards returns points from the last to the first.

@@ -10,12 +10,16 @@ import (
 	"strings"
 )
 
-// removeCgroups removes everything below a cgroup that has no processes left, and returns the names of the topmost.
+// removeCgroups removes everything below a cgroup that has no processes left, except the [quotaGroup], and returns the
+// names of the topmost.
 func removeCgroups(root string) ([]string, error) {
 	var dirs, top []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() || path == root {
 			return err
+		}
+		if path == filepath.Join(root, quotaGroup) {
+			return fs.SkipDir
 		}
 		dirs = append(dirs, path)
 		if name := strings.TrimPrefix(path, root+"/"); !strings.Contains(name, "/") {

@@ -1,0 +1,87 @@
+// Command waterline-guard runs beside a NodeManager in its pod. When the worker must shrink and nobody else ends
+// containers in time, or when memory is about to run out, it tells the cheapest containers to leave.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/decide/node/shed"
+	"github.com/waterline-io/waterline/internal/guard"
+)
+
+// version is set when a release is built.
+var version = "dev"
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+// run carries out the command line and returns the exit code: 0, 1 if the guard cannot work, 2 if the command line is
+// invalid.
+func run(args []string) int {
+	o := guard.Options{
+		Settings: shed.DefaultSettings(), Out: os.Stdout, Log: slog.New(slog.NewJSONHandler(os.Stderr, nil)),
+	}
+	f := flag.NewFlagSet("waterline-guard", flag.ContinueOnError)
+	listen := f.String("listen", "127.0.0.1:9468", "address for /state and /records; empty: none")
+	f.StringVar(&o.Allowance, "allowance", "/etc/waterline/allowance", "file with what the worker may use")
+	f.StringVar(&o.NodeManager, "nodemanager", "http://127.0.0.1:8042", "base address of the NodeManager's web services")
+	f.StringVar(&o.User, "user", "", "user that the guard is to the NodeManager, with simple authentication")
+	f.IntVar(&o.PID, "pid", 0, "process of the NodeManager; 0: find it in the pod's shared process namespace")
+	f.StringVar(&o.Cgroup, "cgroup", "", "directory of the NodeManager's cgroup; empty: what it sees at /sys/fs/cgroup")
+	f.BoolVar(&o.OtherUsers, "other-users", false, "containers run as other users, as with the Linux container executor")
+	f.IntVar(&o.Settings.KillsPerMinute, "kills-per-minute", o.Settings.KillsPerMinute,
+		"containers that may be ended within a minute, except at the hard mark")
+	f.Int64Var(&o.Settings.HardPercent, "hard-memory-percent", o.Settings.HardPercent,
+		"part of the memory limit, in percent, at which containers are ended at once")
+	printVersion := f.Bool("version", false, "print the version and exit")
+	switch err := f.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	case f.NArg() > 0:
+		fmt.Fprintf(os.Stderr, "waterline-guard takes no arguments, and got %q\n", f.Arg(0))
+		return 2
+	case *printVersion:
+		fmt.Println(version)
+		return 0
+	}
+	g, err := guard.New(o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "waterline-guard:", err)
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	serve(ctx, *listen, g, o.Log)
+	g.Run(ctx)
+	return 0
+}
+
+// serve serves the guard's state until the context ends. The guard does its work without it too.
+func serve(ctx context.Context, address string, g *guard.Guard, log *slog.Logger) {
+	if address == "" {
+		return
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		log.Warn("the guard does not show its state; change --listen", "err", err)
+		return
+	}
+	server := &http.Server{Handler: g.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			log.Warn("the guard does not show its state any more", "err", err)
+		}
+	}()
+}

@@ -1,0 +1,332 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/journal"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+// mostLines is how many lines of a log a bundle has.
+const mostLines = 5000
+
+func supportBundleCommand() *cobra.Command {
+	var cluster reach
+	var nodes []string
+	var file string
+	c := &cobra.Command{
+		Use:   "support-bundle",
+		Short: "Write one file with what a maintainer needs to help",
+		Long: `Write a tar.gz with what a maintainer needs: versions, policies, NodeReports, pools, nodes, Waterline's own pods with
+their logs and events, and of some nodes what the agent explains, its metrics and the end of its journal.
+
+It reads no Secret and no ConfigMap. Values of environment variables and foreign annotations are left out, and what
+looks like a password or a token in a log is replaced. Names of nodes, namespaces, pods and labels are in it: read it
+before you pass it on.
+
+It takes what RBAC allows, and lists in missing.txt what it could not get. It holds 64 MiB at most, before compression.`,
+		Example: "  waterline support-bundle\n  waterline support-bundle --node worker-3 --file bundle.tar.gz",
+		Args:    noArguments,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			ctx, cancel := context.WithTimeout(c.Context(), 5*time.Minute)
+			defer cancel()
+			a, err := cluster.connect()
+			if err != nil {
+				return err
+			}
+			now := time.Now().UTC()
+			if file == "" {
+				file = "waterline-support-" + now.Format("20060102-150405") + ".tar.gz"
+			}
+			out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+			if err != nil {
+				return fmt.Errorf("making the bundle: %w", err)
+			}
+			b := newBundle(out, now)
+			b.collect(ctx, a, nodes)
+			if err := errors.Join(b.close(), out.Close()); err != nil {
+				return fmt.Errorf("writing %s: %w", file, err)
+			}
+			b.summary(c.OutOrStdout(), file)
+			return nil
+		},
+	}
+	cluster.flags(c)
+	c.Flags().StringSliceVar(&nodes, "node", nil, "nodes whose agents to ask (default up to 3, those with troubles first)")
+	completeFlag(c, &cluster, "node")
+	c.Flags().StringVar(&file, "file", "", "the file to write (default waterline-support-TIME.tar.gz)")
+	return c
+}
+
+// bundle is an archive that is being written.
+type bundle struct {
+	now      time.Time
+	most     int // bytes, before compression
+	mostFile int // bytes of one file
+	zip      *gzip.Writer
+	tar      *tar.Writer
+	size     int
+	files    []string
+	missing  []string
+	err      error // of writing; nothing is written after it
+}
+
+func newBundle(out io.Writer, now time.Time) *bundle {
+	zip := gzip.NewWriter(out)
+	return &bundle{now: now, most: 64 << 20, mostFile: 8 << 20, zip: zip, tar: tar.NewWriter(zip)}
+}
+
+// add adds a file, without secrets, and cut to its bound. Of a file that is too long, the end is kept.
+func (b *bundle) add(name string, content []byte) {
+	if cut := len(content) - b.mostFile; cut > 0 {
+		// From the next line on: half a line might have a secret without the name that tells so.
+		content = content[cut+len(firstLine(content[cut-1:]))-1:]
+		b.lacks(name, fmt.Errorf("its first %d bytes: a file holds %d at most", cut, b.mostFile))
+	}
+	if content = scrub(content); b.size+len(content) > b.most {
+		b.lacks(name, fmt.Errorf("the bundle is full: it holds %d bytes at most", b.most))
+		return
+	}
+	b.write(name, content)
+}
+
+func (b *bundle) write(name string, content []byte) {
+	if b.err != nil {
+		return
+	}
+	header := &tar.Header{
+		Name: "waterline-support/" + name, Mode: 0o600, Size: int64(len(content)), ModTime: b.now, Format: tar.FormatPAX,
+	}
+	if b.err = b.tar.WriteHeader(header); b.err == nil {
+		_, b.err = b.tar.Write(content)
+	}
+	b.size += len(content)
+	b.files = append(b.files, name)
+}
+
+// lacks notes what is missing.
+func (b *bundle) lacks(what string, err error) {
+	b.missing = append(b.missing, fmt.Sprintf("%s: %s", what, scrub([]byte(err.Error()))))
+}
+
+// close writes what is missing, and ends the archive.
+func (b *bundle) close() error {
+	b.write("missing.txt", []byte(strings.Join(append(b.missing, ""), "\n")))
+	return errors.Join(b.err, b.tar.Close(), b.zip.Close())
+}
+
+func (b *bundle) summary(out io.Writer, file string) {
+	fmt.Fprintf(out, "%s: %s, %.1f MiB before compression\n", file, count(len(b.files), "file"), float64(b.size)/(1<<20))
+	for _, m := range b.missing {
+		fmt.Fprintf(out, "missing: %s\n", m)
+	}
+	fmt.Fprintln(out, "It has names of nodes, namespaces, pods and labels. Read it before you pass it on.")
+}
+
+// collect fills the bundle.
+func (b *bundle) collect(ctx context.Context, a *apis, nodes []string) {
+	b.add("versions.txt", fmt.Appendf(nil, "waterline %s, commit %s, at %s\n", version, builtFrom(),
+		b.now.Format(time.RFC3339)))
+	own := "/namespaces/" + v1alpha1.Namespace
+	custom := "/apis/" + v1alpha1.GroupVersion
+	for _, o := range []struct{ name, path string }{
+		{"kubernetes", "/version"}, {"policies", custom + "/colocationpolicies"}, {"nodereports", custom + "/nodereports"},
+		{"pools", custom + "/workerpools"}, {"nodes", "/api/v1/nodes"}, {"pods", "/api/v1" + own + "/pods"},
+		{"deployments", "/apis/apps/v1" + own + "/deployments"}, {"daemonsets", "/apis/apps/v1" + own + "/daemonsets"},
+		{"events-agents", "/api/v1/events?fieldSelector=source=" + agentName},
+		{"events-manager", "/api/v1/events?fieldSelector=source=" + managerName},
+	} {
+		b.object(ctx, a, o.name+".json", o.path)
+	}
+	r, err := readInventory(ctx, a)
+	if err != nil {
+		b.lacks("status.txt", err)
+	} else {
+		var text bytes.Buffer
+		if err := r.status(b.now).print(&text, true); err == nil {
+			b.add("status.txt", text.Bytes())
+		}
+		if len(nodes) == 0 {
+			nodes = troubled(r, 3)
+		}
+	}
+	b.logs(ctx, a, nodes)
+	for _, node := range nodes {
+		b.agent(ctx, a, node)
+	}
+}
+
+// troubled returns nodes with an agent, those with troubles first.
+func troubled(r *inventory, most int) []string {
+	var with, without []string
+	agents := map[string]bool{}
+	for i := range r.pods {
+		if p := &r.pods[i]; p.Labels[appLabel] == agentName && kube.Ready(p) {
+			agents[p.Spec.NodeName] = true
+		}
+	}
+	for _, n := range r.each() {
+		switch {
+		case !agents[n.Name]:
+		case fixes[n.State] != "":
+			with = append(with, n.Name)
+		default:
+			without = append(without, n.Name)
+		}
+	}
+	all := slices.Concat(with, without)
+	return all[:min(most, len(all))]
+}
+
+// object adds the answer of the API server at a path.
+func (b *bundle) object(ctx context.Context, a *apis, name, path string) {
+	where, query, _ := strings.Cut(path, "?")
+	request := a.core.Get().AbsPath(where).SetHeader("Accept", "application/json")
+	values, _ := url.ParseQuery(query)
+	for key := range values {
+		request.Param(key, values.Get(key))
+	}
+	text, err := request.Do(ctx).Raw()
+	var object any
+	if err == nil {
+		err = json.Unmarshal(text, &object)
+	}
+	if err != nil {
+		b.lacks(name, err)
+		return
+	}
+	strip(object)
+	var pretty bytes.Buffer
+	if err := printJSON(&pretty, object); err != nil {
+		b.lacks(name, err)
+		return
+	}
+	b.add(name, pretty.Bytes())
+}
+
+// logs adds the logs of the managers, and of the agents of some nodes.
+func (b *bundle) logs(ctx context.Context, a *apis, nodes []string) {
+	var pods corev1.PodList
+	if err := list(ctx, a.core, "pods", v1alpha1.Namespace, &pods); err != nil {
+		b.lacks("logs", err)
+		return
+	}
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		if app := p.Labels[appLabel]; app == agentName && !slices.Contains(nodes, p.Spec.NodeName) {
+			continue
+		}
+		for _, c := range p.Spec.Containers {
+			for _, previous := range []bool{true, false} {
+				b.log(ctx, a, p, c.Name, previous)
+			}
+		}
+	}
+}
+
+func (b *bundle) log(ctx context.Context, a *apis, p *corev1.Pod, container string, previous bool) {
+	name := "logs/" + p.Name + "-" + container + ".txt"
+	request := a.core.Get().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("log").
+		Param("container", container).Param("tailLines", fmt.Sprint(mostLines)).Param("limitBytes", fmt.Sprint(b.mostFile))
+	if previous {
+		name = strings.Replace(name, ".txt", "-previous.txt", 1)
+		request.Param("previous", "true")
+	}
+	text, err := request.Do(ctx).Raw()
+	switch {
+	case err == nil:
+		b.add(name, text)
+	case !previous: // most containers were never started again
+		b.lacks(name, err)
+	}
+}
+
+// agent adds what the agent of a node says.
+func (b *bundle) agent(ctx context.Context, a *apis, node string) {
+	dir := "nodes/" + filepath.Base(node) + "/"
+	b.answers(ctx, a, node, dir, metricsPort, map[string]string{"metrics.txt": "/metrics"})
+	b.answers(ctx, a, node, dir, agentPort, map[string]string{
+		"node.json": "/node", "pods.json": "/pods", "cpus.json": "/cpus", "journal.jsonl": "/journal",
+	})
+}
+
+// answers adds what the agent of a node answers at a port, each path as a file.
+func (b *bundle) answers(ctx context.Context, a *apis, node, dir string, port int, paths map[string]string) {
+	address, stop, err := forwardToPort(ctx, a, node, port)
+	if err != nil {
+		b.lacks(fmt.Sprintf("%s port %d", dir, port), err)
+		return
+	}
+	defer stop()
+	inOrder(paths, func(name, path string) {
+		body, err := openAgent(ctx, address, path, nil)
+		if err != nil {
+			b.lacks(dir+name, err)
+			return
+		}
+		defer body.Close()
+		var text []byte
+		if path == "/journal" { // what is compressed cannot be looked through for secrets
+			lines := &tail{most: b.mostFile}
+			err = journal.Unpack(lines, body)
+			text = journalTail(lines.text, b.mostFile)
+			if cut := lines.cut + len(lines.text) - len(text); cut > 0 {
+				b.lacks(dir+name, fmt.Errorf("its first %d bytes: a file holds %d at most, from a whole round on", cut, b.mostFile))
+			}
+		} else {
+			text, err = io.ReadAll(io.LimitReader(body, 2*int64(b.mostFile)))
+		}
+		if err != nil {
+			b.lacks(dir+name, err)
+		}
+		b.add(dir+name, text)
+	})
+}
+
+// tail keeps the end of what is written: at least so many bytes, and at most twice as many besides the last write.
+type tail struct {
+	most, cut int
+	text      []byte
+}
+
+func (t *tail) Write(text []byte) (int, error) {
+	if cut := len(t.text) - t.most; cut > t.most {
+		t.cut += cut
+		t.text = append(t.text[:0], t.text[cut:]...)
+	}
+	t.text = append(t.text, text...)
+	return len(text), nil
+}
+
+// journalTail returns the end of a journal, from a line that is whole on, in so many bytes at most.
+func journalTail(text []byte, most int) []byte {
+	for len(text) > most || len(text) > 0 && !bytes.Contains(firstLine(text), []byte(`"Format":`)) {
+		text = text[len(firstLine(text)):]
+	}
+	return text
+}
+
+// firstLine returns the first line with its end.
+func firstLine(text []byte) []byte {
+	if i := bytes.IndexByte(text, '\n'); i >= 0 {
+		return text[:i+1]
+	}
+	return text
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+// reach is how a cluster is found: flags as kubectl has them.
+type reach struct {
+	kubeconfig string
+	context    string
+	namespace  string
+}
+
+// flags adds the flags that name a cluster.
+func (r *reach) flags(c *cobra.Command) {
+	c.Flags().StringVar(&r.kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, then ~/.kube/config)")
+	c.Flags().StringVar(&r.context, "context", "", "context in the kubeconfig (default its current one)")
+	_ = c.RegisterFlagCompletionFunc("context",
+		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			raw, err := r.loader().RawConfig()
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveError
+			}
+			var names []string
+			for name := range raw.Contexts {
+				names = append(names, name)
+			}
+			slices.Sort(names)
+			return names, cobra.ShellCompDirectiveNoFileComp
+		})
+}
+
+// namespaced adds the flag for a namespace too.
+func (r *reach) namespaced(c *cobra.Command) {
+	r.flags(c)
+	c.Flags().StringVarP(&r.namespace, "namespace", "n", "", "namespace (default that of the context)")
+	_ = c.RegisterFlagCompletionFunc("namespace",
+		func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return r.complete(c, func(ctx context.Context, a *apis) ([]string, error) {
+				return names(ctx, a.core, "namespaces", "", &corev1.NamespaceList{})
+			})
+		})
+}
+
+func (r *reach) loader() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = r.kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: r.context}
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+}
+
+// config finds the cluster as kubectl does.
+func (r *reach) config() (*rest.Config, error) {
+	config, err := r.loader().ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("finding the cluster: %w", err)
+	}
+	return config, nil
+}
+
+// in returns the namespace: the one of the flag, else of the context, else default.
+func (r *reach) in() string {
+	if r.namespace != "" {
+		return r.namespace
+	}
+	if namespace, _, err := r.loader().Namespace(); err == nil && namespace != "" {
+		return namespace
+	}
+	return corev1.NamespaceDefault
+}
+
+// apis are the clients for what commands read.
+type apis struct {
+	config *rest.Config
+	core   *rest.RESTClient
+	custom *rest.RESTClient // of Waterline's own API group
+}
+
+// connect finds the cluster and makes the clients.
+func (r *reach) connect() (*apis, error) {
+	config, err := r.config()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.Burst = 50, 100
+	return connectTo(config)
+}
+
+func connectTo(config *rest.Config) (*apis, error) {
+	core, err := kube.NewClient(config)
+	if err != nil {
+		return nil, err
+	}
+	custom, err := kube.NewCustomClient(config)
+	if err != nil {
+		return nil, err
+	}
+	return &apis{config: config, core: core, custom: custom}, nil
+}
+
+// list lists objects, all pages together. In is the namespace; "": all, or the objects have none.
+func list(ctx context.Context, client rest.Interface, resource, in string, into runtime.Object) error {
+	request := client.Get().Resource(resource)
+	if in != "" {
+		request = request.Namespace(in)
+	}
+	if err := request.Do(ctx).Into(into); err != nil {
+		return fmt.Errorf("listing %s: %w", resource, err)
+	}
+	return nil
+}
+
+// completionWaits is how long a shell waits for names.
+const completionWaits = 3 * time.Second
+
+// complete completes names of objects. A cluster that does not answer completes nothing.
+func (r *reach) complete(c *cobra.Command, from func(ctx context.Context, a *apis) ([]string, error)) ([]string,
+	cobra.ShellCompDirective,
+) {
+	ctx, cancel := context.WithTimeout(c.Context(), completionWaits)
+	defer cancel()
+	a, err := r.connect()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	found, err := from(ctx, a)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
+// names lists the names of objects, into a list of their kind.
+func names(ctx context.Context, client rest.Interface, resource, in string, into runtime.Object) ([]string, error) {
+	if err := list(ctx, client, resource, in, into); err != nil {
+		return nil, err
+	}
+	var all []string
+	err := meta.EachListItem(into, func(o runtime.Object) error {
+		about, err := meta.Accessor(o)
+		if err == nil {
+			all = append(all, about.GetName())
+		}
+		return err
+	})
+	return all, err
+}
+
+// completeFlag completes a flag by the names of nodes.
+func completeFlag(c *cobra.Command, r *reach, flag string) {
+	_ = c.RegisterFlagCompletionFunc(flag,
+		func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return r.complete(c, nodeNames)
+		})
+}
+
+func nodeNames(ctx context.Context, a *apis) ([]string, error) {
+	return names(ctx, a.core, "nodes", "", &corev1.NodeList{})
+}
+
+func namesOf[T any](items []T, name func(*T) string) []string {
+	all := make([]string, len(items))
+	for i := range items {
+		all[i] = name(&items[i])
+	}
+	return all
+}

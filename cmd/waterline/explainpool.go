@@ -1,0 +1,101 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+)
+
+// poolAnswer is the explanation of a pool.
+type poolAnswer struct {
+	Name      string                    `json:"name"`
+	Namespace string                    `json:"namespace"`
+	Engine    string                    `json:"engine"` // yarn, trino or impala
+	Status    v1alpha1.WorkerPoolStatus `json:"status"`
+
+	words meanings
+}
+
+// explainPool reads a pool.
+func explainPool(ctx context.Context, a *apis, namespace, name string) (answer, error) {
+	var pools v1alpha1.WorkerPoolList
+	if err := list(ctx, a.custom, "workerpools", namespace, &pools); err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(pools.Items, func(p v1alpha1.WorkerPool) bool { return p.Name == name })
+	if i < 0 {
+		there := namesOf(pools.Items, func(p *v1alpha1.WorkerPool) string { return p.Name })
+		return nil, fmt.Errorf("there is no pool %q in namespace %s; there are: %s", name, namespace,
+			cmp.Or(strings.Join(there, ", "), "none"))
+	}
+	p := &pools.Items[i]
+	return &poolAnswer{
+		Name: name, Namespace: namespace, Engine: engineOf(p), Status: p.Status, words: poolMeanings(p),
+	}, nil
+}
+
+// engineOf returns the engine of a pool.
+func engineOf(p *v1alpha1.WorkerPool) string {
+	switch {
+	case p.Spec.Trino != nil:
+		return "trino"
+	case p.Spec.Impala != nil:
+		return "impala"
+	}
+	return "yarn"
+}
+
+// poolMeanings returns the words for the phases and reasons of a pool's workers.
+func poolMeanings(p *v1alpha1.WorkerPool) meanings {
+	if p.Spec.YARN != nil {
+		return inYARN()
+	}
+	return inOLAP()
+}
+
+// meanings implements [answer].
+func (p *poolAnswer) meanings() meanings { return p.words }
+
+// print implements [answer].
+func (p *poolAnswer) print(out io.Writer) error {
+	s := &p.Status
+	fmt.Fprintf(out, "pool %s/%s  engine %s  workers wanted %d, active %d, leaving %d\n", p.Namespace, p.Name, p.Engine,
+		s.Wanted, s.Active, s.Leaving)
+	if p.Engine == "yarn" {
+		fmt.Fprintf(out, "%s use %s and %d vcores of %s and %d vcores\n", count(int(s.Containers), "container"),
+			s.Used.Memory.String(), s.Used.VCores, s.Total.Memory.String(), s.Total.VCores)
+	}
+	if s.Next != nil {
+		fmt.Fprintf(out, "its windows change what is to run at %s\n", clock(s.Next.Time))
+	}
+	for _, c := range s.Conditions {
+		fmt.Fprintf(out, "%s is %s: %s %s\n", c.Type, c.Status, c.Reason, c.Message)
+	}
+	if len(s.Workers) == 0 {
+		_, err := fmt.Fprintln(out, "none of its workers ever ran")
+		return err
+	}
+	fmt.Fprintln(out)
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "WORKER\tNODE\tPHASE\tSINCE\tCONTAINERS\tWHY")
+	for i := range s.Workers {
+		w := &s.Workers[i]
+		why := strings.TrimSpace(w.Reason + " " + w.Message)
+		if w.Until != nil {
+			why += ", stops by " + clock(w.Until.Time)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\n", w.Name, orDash(w.Node), w.Phase, w.Since.UTC().Format(time.RFC3339),
+			w.Containers, why)
+	}
+	return t.Flush()
+}
+
+// orDash writes a dash for an empty cell.
+func orDash(text string) string { return cmp.Or(text, "-") }

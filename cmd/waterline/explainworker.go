@@ -1,0 +1,242 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/guard/guardlog"
+	"github.com/waterline-io/waterline/internal/yarn"
+)
+
+// guardContainer is the name of the guard's container in the pod of a worker.
+const guardContainer = "guard"
+
+// workerAnswer is what is known about a worker and the containers that its guard told to leave.
+type workerAnswer struct {
+	Name      string                 `json:"name"`
+	Namespace string                 `json:"namespace"`
+	Node      string                 `json:"node,omitempty"`
+	Pool      string                 `json:"pool,omitempty"`
+	State     *v1alpha1.WorkerStatus `json:"state,omitempty"`     // as its pool has it
+	Phase     string                 `json:"phase"`               // of the pod; "": there is none
+	Allowance string                 `json:"allowance,omitempty"` // as the annotation has it
+	Marks     pool.Marks             `json:"marks"`
+	Records   []guardlog.Record      `json:"records"` // oldest first
+
+	guarded bool
+	words   meanings
+}
+
+// explainWorker reads a worker's pool, its pod and the log of its guard. A worker may have no pod now.
+func explainWorker(ctx context.Context, a *apis, namespace, name string) (answer, error) {
+	var pools v1alpha1.WorkerPoolList
+	if err := list(ctx, a.custom, "workerpools", namespace, &pools); err != nil {
+		return nil, err
+	}
+	w := &workerAnswer{Name: name, Namespace: namespace, words: meanings{}}
+	var pod corev1.Pod
+	err := a.core.Get().Namespace(namespace).Resource("pods").Name(name).Do(ctx).Into(&pod)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("looking up the worker's pod: %w", err)
+	}
+	if err == nil {
+		if err := w.readPod(&pod); err != nil {
+			return nil, err
+		}
+	}
+	if w.readState(pools.Items); w.Pool == "" {
+		return nil, fmt.Errorf("no pool in namespace %s has a worker %q, and there is no such pod", namespace, name)
+	}
+	for _, previous := range []bool{true, false} {
+		if !w.guarded {
+			break
+		}
+		records, err := guardLog(ctx, a.core, namespace, name, previous)
+		if err != nil && !previous {
+			return w, err
+		}
+		w.Records = append(w.Records, records...)
+	}
+	return w, nil
+}
+
+// readState finds the worker in its pool.
+func (w *workerAnswer) readState(pools []v1alpha1.WorkerPool) {
+	for i := range pools {
+		for j := range pools[i].Status.Workers {
+			if state := &pools[i].Status.Workers[j]; state.Name == w.Name {
+				w.State, w.Pool, w.words = state, pools[i].Name, poolMeanings(&pools[i])
+				w.Node = cmp.Or(w.Node, state.Node)
+			}
+		}
+	}
+}
+
+// readPod reads what the pod of a worker says.
+func (w *workerAnswer) readPod(pod *corev1.Pod) error {
+	w.Node, w.Pool = pod.Spec.NodeName, pod.Labels[v1alpha1.LabelPool]
+	w.Phase, w.Allowance = string(pod.Status.Phase), pod.Annotations[v1alpha1.AnnotationPoolAllowance]
+	if w.Pool == "" {
+		return fmt.Errorf("pod %s/%s is no worker of a pool: it has no label %s", pod.Namespace, pod.Name,
+			v1alpha1.LabelPool)
+	}
+	if text := pod.Annotations[v1alpha1.AnnotationPoolMarks]; text != "" {
+		if err := json.Unmarshal([]byte(text), &w.Marks); err != nil {
+			return fmt.Errorf("annotation %s of pod %s/%s: %w", v1alpha1.AnnotationPoolMarks, pod.Namespace, pod.Name, err)
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		w.guarded = w.guarded || pod.Spec.InitContainers[i].Name == guardContainer
+	}
+	return nil
+}
+
+// guardLog returns the records in the log of a guard, or of the one before it was started again.
+func guardLog(
+	ctx context.Context, client rest.Interface, namespace, name string, previous bool,
+) ([]guardlog.Record, error) {
+	request := client.Get().Namespace(namespace).Resource("pods").Name(name).SubResource("log").
+		Param("container", guardContainer)
+	if previous {
+		request.Param("previous", "true")
+	}
+	log, err := request.Stream(ctx)
+	if err != nil {
+		if apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("reading the guard's log takes the verb get on pods/log in namespace %s: %w", namespace, err)
+		}
+		return nil, fmt.Errorf("reading the guard's log: %w", err)
+	}
+	defer log.Close()
+	return readRecords(log)
+}
+
+// readRecords reads the records of a guard's log. Other lines are errors of the guard.
+func readRecords(log io.Reader) ([]guardlog.Record, error) {
+	var all []guardlog.Record
+	lines := bufio.NewScanner(log)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var r guardlog.Record
+		if json.Unmarshal(lines.Bytes(), &r) == nil && r.Container != "" {
+			all = append(all, r)
+		}
+	}
+	if err := lines.Err(); err != nil && !errors.Is(err, io.EOF) {
+		return all, fmt.Errorf("reading the guard's log: %w", err)
+	}
+	return all, nil
+}
+
+// meanings implements [answer]: of the guard's reasons, and of the pool's, which may have the same names.
+func (w *workerAnswer) meanings() meanings {
+	all := reasons()
+	maps.Copy(all, w.words)
+	return all
+}
+
+// print implements [answer]: a worker, and container by container what its guard did, in the order of the first
+// signals.
+func (w *workerAnswer) print(out io.Writer) error {
+	fmt.Fprintf(out, "worker %s/%s of pool %s on node %s: %s\n", w.Namespace, w.Name, w.Pool,
+		cmp.Or(w.Node, "(none yet)"), cmp.Or(w.Phase, "no pod"))
+	if s := w.State; s != nil {
+		fmt.Fprintf(out, "%s since %s: %s\n", s.Phase, clock(s.Since.Time), strings.TrimSpace(s.Reason+" "+s.Message))
+	}
+	if w.Allowance != "" {
+		fmt.Fprintf(out, "its containers may use %s\n", w.Allowance)
+	}
+	if m := &w.Marks; !m.Until.IsZero() {
+		fmt.Fprintf(out, "it shrinks to %s; the ResourceManager kills what does not fit at %s\n", m.Into, clock(m.Until))
+	}
+	if m := &w.Marks; !m.Leaving.IsZero() {
+		fmt.Fprintf(out, "it has to stop since %s\n", clock(m.Leaving))
+	}
+	switch {
+	case w.Phase == "":
+	case !w.guarded:
+		fmt.Fprintln(out, "it has no guard, so only its engine ends containers; see docs/guard.md")
+	case len(w.Records) == 0:
+		fmt.Fprintln(out, "no container had to leave")
+	}
+	var order []string
+	of := map[string][]guardlog.Record{}
+	for _, r := range w.Records {
+		if of[r.Container] == nil {
+			order = append(order, r.Container)
+		}
+		of[r.Container] = append(of[r.Container], r)
+	}
+	for _, id := range order {
+		printLeaver(out, id, of[id])
+	}
+	return nil
+}
+
+// printLeaver shows the signals that one container got, and its end.
+func printLeaver(out io.Writer, id string, records []guardlog.Record) {
+	first := &records[0]
+	what := ""
+	if first.Master {
+		what = ", its master"
+	}
+	fmt.Fprintf(out, "\n%s of %s%s, user %s\n", id, cmp.Or(first.Application, "no application"), what,
+		cmp.Or(first.User, "unknown"))
+	for _, r := range records {
+		switch {
+		case r.Left:
+			fmt.Fprintf(out, "  %s  left%s\n", clock(r.At), leaving(&r))
+		case r.Error != "" && r.Processes == 0:
+			fmt.Fprintf(out, "  %s  SIG%s failed: %s\n", clock(r.At), r.Signal, r.Error)
+		default:
+			fmt.Fprintf(out, "  %s  SIG%s to %d processes: %s %s\n", clock(r.At), r.Signal, r.Processes, r.Reason, r.Why)
+		}
+	}
+}
+
+// leaving says by whom a container was ended that left, and what its worker might use then.
+func leaving(r *guardlog.Record) string {
+	var text string
+	switch r.Exit {
+	case 0:
+	case yarn.ExitByRM:
+		text = ", ended by the ResourceManager"
+	case yarn.ExitPreempted:
+		text = ", preempted by the ResourceManager"
+	case yarn.ExitAborted:
+		text = ", aborted"
+	case yarn.ExitMemory, yarn.ExitVirtualMemory:
+		text = ", ended by the NodeManager, because it used more memory than it had asked for"
+	case yarn.ExitByScheduler:
+		text = ", ended by the NodeManager to make room for guaranteed containers"
+	default:
+		text = fmt.Sprintf(", exit code %d", r.Exit)
+	}
+	if a := r.Allowed; a != nil {
+		text += fmt.Sprintf(", while containers might use %d MiB and %d vcores", a.MemoryMiB, a.VCores)
+		if !a.Until.IsZero() {
+			text += " from " + clock(a.Until) + " on"
+		}
+	}
+	if r.Why != "" {
+		text += ": " + r.Why
+	}
+	return text
+}
+
+// clock returns a time as people read it, to the second.
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }

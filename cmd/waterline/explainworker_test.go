@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+)
+
+const workerPod = `{metadata: {name: night-0, namespace: yarn, labels: {waterline.io/pool: night}, annotations: {
+waterline.io/pool-allowance: '{"memoryMiB":4096,"vcores":4,"until":"2026-11-25T09:00:00Z"}',
+waterline.io/pool-marks: '{"until":"2026-11-25T09:00:00Z","into":{"MemoryMiB":4096,"VCores":4}}'}},
+spec: {nodeName: node-1, initContainers: [{name: guard}]}, status: {phase: Running}}`
+
+// TestPrintWorker shows what explain worker says of a worker.
+func TestPrintWorker(t *testing.T) {
+	pod := &corev1.Pod{}
+	if err := yaml.UnmarshalStrict([]byte(workerPod), pod); err != nil {
+		t.Fatal(err)
+	}
+	e := workerAnswer{Name: pod.Name, Namespace: pod.Namespace}
+	if err := e.readPod(pod); err != nil || !e.guarded {
+		t.Fatalf("guarded %v, %v", e.guarded, err)
+	}
+	e.readState([]v1alpha1.WorkerPool{{
+		ObjectMeta: metav1.ObjectMeta{Name: "night"}, Spec: v1alpha1.WorkerPoolSpec{YARN: &v1alpha1.YARNSpec{}},
+		Status: v1alpha1.WorkerPoolStatus{Workers: []v1alpha1.WorkerStatus{{
+			Name: "night-0", Phase: "Shrinking", Reason: "LessSlack",
+			Since: metav1.Date(2026, 11, 25, 8, 59, 0, 0, time.UTC),
+		}}},
+	}})
+	log, err := os.ReadFile("testdata/guard.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Records, err = readRecords(bytes.NewReader(log)); err != nil || len(e.Records) != 6 {
+		t.Fatalf("%d records, %v", len(e.Records), err)
+	}
+	var out strings.Builder
+	if err := e.print(&out); err != nil {
+		t.Fatal(err)
+	}
+	const want = `worker yarn/night-0 of pool night on node node-1: Running
+Shrinking since 2026-11-25 08:59:00Z: LessSlack
+its containers may use {"memoryMiB":4096,"vcores":4,"until":"2026-11-25T09:00:00Z"}
+it shrinks to 4096MiB,4vcores; the ResourceManager kills what does not fit at 2026-11-25 09:00:00Z
+
+container_1_0001_01_000005 of application_1_0001, user alice
+  2026-11-25 08:59:01Z  SIGPWR to 1 processes: ExecutorDecommissioned over=1.00GiB allowed=4.00GiB left=59s
+
+container_1_0001_01_000004 of application_1_0001, user alice
+  2026-11-25 09:00:10Z  SIGTERM to 2 processes: DeadlineMissed over=1.00GiB allowed=4.00GiB left=-10s
+  2026-11-25 09:00:20Z  SIGKILL to 2 processes: TermIgnored after=10s
+  2026-11-25 09:00:21Z  left
+
+container_1_0002_01_000001 of application_1_0002, its master, user bob
+  2026-11-25 09:00:24Z  SIGTERM failed: not permitted
+
+container_1_0003_01_000002 of application_1_0003, user carol
+  2026-11-25 09:00:02Z  left, ended by the ResourceManager, while containers might use 4096 MiB and 4 vcores from ` +
+		`2026-11-25 09:00:00Z on: Container killed by the ResourceManager.
+`
+	if out.String() != want {
+		t.Errorf("got\n%s", out.String())
+	}
+	pod.Labels = nil
+	if err := e.readPod(pod); err == nil {
+		t.Error("a pod of no pool was explained")
+	}
+}

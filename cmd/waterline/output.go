@@ -1,0 +1,81 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+// output is how a command prints its answer: the flag --output.
+type output struct {
+	form    string
+	allowed []string
+}
+
+// The forms of an answer. Wide is a text with more columns.
+const (
+	formText = "text"
+	formWide = "wide"
+	formJSON = "json"
+	formYAML = "yaml"
+)
+
+// flag adds the flag. Further forms are allowed beside text, json and yaml.
+func (o *output) flag(c *cobra.Command, further ...string) {
+	o.form, o.allowed = formText, append([]string{formText, formJSON, formYAML}, further...)
+	c.Flags().VarP(o, "output", "o", either(o.allowed))
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(o.allowed, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// either writes alternatives as "a, b or c".
+func either(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// String returns the form.
+func (o *output) String() string { return o.form }
+
+// Type returns what the flag's help shows as its value.
+func (o *output) Type() string { return "FORM" }
+
+// Set sets the form, if it is one of those that the command has.
+func (o *output) Set(form string) error {
+	if !slices.Contains(o.allowed, form) {
+		return fmt.Errorf("write %s", either(o.allowed))
+	}
+	o.form = form
+	return nil
+}
+
+// wide reports whether further columns are wanted.
+func (o *output) wide() bool { return o.form == formWide }
+
+// data reports whether the answer is for programs.
+func (o *output) data() bool { return o.form == formJSON || o.form == formYAML }
+
+// print prints a value for programs, or else calls text.
+func (o *output) print(w io.Writer, value any, text func() error) error {
+	switch o.form {
+	case formJSON:
+		return printJSON(w, value)
+	case formYAML:
+		document, err := yaml.Marshal(value)
+		if err == nil {
+			_, err = w.Write(document)
+		}
+		return err
+	}
+	return text()
+}
+
+func printJSON(out io.Writer, value any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/waterline-io/waterline/internal/decide/cluster/rebalance"
+)
+
+func rebalanceCommand() *cobra.Command {
+	var cluster reach
+	var o output
+	var execute, dryRun, localData bool
+	var wait time.Duration
+	s := rebalance.DefaultSettings()
+	c := &cobra.Command{
+		Use:   "rebalance",
+		Short: "Find online pods that should move, so that hot nodes cool and weights spread",
+		Long: `Find online pods that should leave their nodes. A node is hot while its online pods and its system use more CPU
+than the waterline, or are predicted to within an hour; and where many pods with weights are, a weight buys less CPU.
+
+Nothing is changed without --execute. With it, the pods are evicted through the Eviction API, one after another: the
+next one only when the replacement of the last one is ready. It stops at the first move that makes something worse than
+planned, or whose replacement is not ready in time.
+
+A pod without a controller never leaves, nor the only ready pod of its owner, nor one whose PodDisruptionBudget has no
+room, nor one that fits nowhere else. Nodes whose reports are missing or old take no part. docs/rebalance.md explains
+each reason.
+
+It runs anywhere, and needs the rights to list nodes, pods, namespaces, poddisruptionbudgets, nodereports and
+colocationpolicies; --execute also needs to create pods/eviction.`,
+		Example: `  waterline rebalance
+  waterline rebalance --max-moves 3 --max-age 1h -o json
+  waterline rebalance --execute --timeout 10m`,
+		Args: func(c *cobra.Command, args []string) (err error) {
+			switch {
+			case len(args) > 0:
+				err = fmt.Errorf("rebalance takes no arguments, but got %q", args[0])
+			case execute && c.Flags().Changed("dry-run") && dryRun:
+				err = errors.New("--dry-run and --execute exclude each other: write one of them")
+			case s.Margin < 1 || s.Margin > 500:
+				err = fmt.Errorf("--margin %d: write a number from 1 to 500, in thousandths", s.Margin)
+			case s.All < 1 || s.PerNode < 1 || s.PerOwner < 1:
+				err = errors.New("--max-moves, --per-node and --per-owner must be at least 1")
+			case s.MinAge < 0 || s.MaxAge <= 0 || wait <= 0:
+				err = errors.New("--min-age, --max-age and --timeout must be positive, such as 10m")
+			}
+			if err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error {
+			execute = execute || c.Flags().Changed("dry-run") && !dryRun
+			return runRebalance(c.Context(), c.OutOrStdout(), rebalanceOptions{
+				cluster: &cluster, output: &o, execute: execute, localData: localData, wait: wait, settings: s,
+			})
+		},
+	}
+	f := c.Flags()
+	f.BoolVar(&dryRun, "dry-run", true, "only show the moves")
+	f.BoolVar(&execute, "execute", false, "evict the pods")
+	f.IntVar(&s.All, "max-moves", s.All, "most moves")
+	f.IntVar(&s.PerNode, "per-node", s.PerNode, "most moves that leave one node, and most that go to one node")
+	f.IntVar(&s.PerOwner, "per-owner", s.PerOwner, "most moves of one workload")
+	f.DurationVar(&s.MinAge, "min-age", s.MinAge, "younger pods stay")
+	f.DurationVar(&s.MaxAge, "max-age", s.MaxAge, "nodes with older reports take no part")
+	f.Int64Var(&s.Margin, "margin", s.Margin,
+		"least gain of a move, in thousandths of the node's CPUs or of the mean weight pressure")
+	f.BoolVar(&localData, "evict-local-data", false, "also move pods with data on their node (emptyDir, hostPath)")
+	f.DurationVar(&wait, "timeout", 5*time.Minute, "how long a replacement may take to be ready")
+	o.flag(c)
+	cluster.flags(c)
+	return c
+}
+
+type rebalanceOptions struct {
+	cluster   *reach
+	output    *output
+	execute   bool
+	localData bool
+	wait      time.Duration
+	settings  rebalance.Settings
+}
+
+// rebalanceReport is what the command prints as JSON or YAML.
+type rebalanceReport struct {
+	Executed bool           `json:"executed"`
+	Plan     rebalance.Plan `json:"plan"`
+	Done     []doneMove     `json:"done,omitempty"`
+	Stopped  string         `json:"stopped,omitempty"` // why not all moves were carried out
+}
+
+// runRebalance plans, prints, and carries the plan out if it is told to.
+func runRebalance(ctx context.Context, out io.Writer, o rebalanceOptions) error {
+	config, err := o.cluster.config()
+	if err != nil {
+		return err
+	}
+	config.QPS, config.Burst, config.Timeout = 50, 100, 30*time.Second // of each request
+	a, err := connectTo(config)
+	if err != nil {
+		return err
+	}
+	facts, err := readCluster(ctx, a.core, a.custom)
+	if err != nil {
+		return err
+	}
+	facts.localData = o.localData
+	in := facts.input(o.settings)
+	report := rebalanceReport{Executed: o.execute, Plan: rebalance.Decide(in)}
+	if !o.output.data() {
+		if err := printPlan(out, &report.Plan); err != nil {
+			return err
+		}
+	}
+	if o.execute {
+		m := mover{core: a.core, wait: o.wait, every: time.Second, say: func(format string, args ...any) {
+			if !o.output.data() {
+				fmt.Fprintf(out, format+"\n", args...)
+			}
+		}}
+		report.Done, err = m.carryOut(ctx, in)
+		if err != nil {
+			report.Stopped = err.Error()
+		}
+	} else if !o.output.data() && len(report.Plan.Moves) > 0 {
+		fmt.Fprintln(out, "\nNothing was changed. With --execute these pods are evicted, one after another.")
+	}
+	if o.output.data() {
+		err = errors.Join(o.output.print(out, report, nil), err)
+	}
+	return err
+}
+
+// printPlan prints the nodes and the moves as tables.
+func printPlan(out io.Writer, p *rebalance.Plan) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NODE\tCPUS\tWATERLINE\tLOAD\tWEIGHT PRESSURE\t")
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		if n.Absent != "" {
+			fmt.Fprintf(t, "%s\t\t\t\t\ttakes no part: %s\n", n.Name, n.Absent)
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, cores(n.CPU), cores(n.Ceiling),
+			change(n.Before.Load, n.After.Load), change(n.Before.Pressure, n.After.Pressure), stays(n))
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("writing the table: %w", err)
+	}
+	if len(p.Moves) == 0 {
+		_, err := fmt.Fprintln(out, "\nNo pod should move.")
+		return err
+	}
+	fmt.Fprintln(out)
+	fmt.Fprintln(t,
+		"POD\tFROM\tTO\tWHY\tCPU\tWEIGHT\tFROM: LOAD\tTO: LOAD\tFROM: WEIGHT PRESSURE\tTO: WEIGHT PRESSURE")
+	for i := range p.Moves {
+		m := &p.Moves[i]
+		fmt.Fprintf(t, "%s/%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", m.Namespace, m.Name, m.From, m.To, m.Reason,
+			cores(m.Estimate), m.Weight, change(m.FromBefore.Load, m.FromAfter.Load), change(m.ToBefore.Load, m.ToAfter.Load),
+			change(m.FromBefore.Pressure, m.FromAfter.Pressure), change(m.ToBefore.Pressure, m.ToAfter.Pressure))
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("writing the table: %w", err)
+	}
+	return nil
+}
+
+// change prints an amount before and after, both in thousandths.
+func change(before, after int64) string {
+	if before == after {
+		return cores(before)
+	}
+	return cores(before) + " → " + cores(after)
+}
+
+// stays describes why a node stays hot.
+func stays(n *rebalance.Outcome) string {
+	if n.After.Load <= n.Ceiling {
+		return ""
+	}
+	var all []string
+	for _, code := range slices.Sorted(maps.Keys(n.Stay)) {
+		all = append(all, fmt.Sprintf("%d %s", n.Stay[code], code))
+	}
+	if len(all) == 0 {
+		return "stays hot: it has no pods"
+	}
+	return "stays hot; pods that stay: " + strings.Join(all, ", ")
+}

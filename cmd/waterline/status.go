@@ -1,0 +1,385 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/decide/policy"
+	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/observe/kube"
+)
+
+func statusCommand() *cobra.Command {
+	var cluster reach
+	var o output
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Show the cluster on one screen: nodes by state, policies, what is offered and sold, pools, troubles",
+		Long: `Show the cluster on one screen: how many nodes are in which state, the policies, how much is offered and sold, the
+pools, and what is wrong with what to do about it. With -o wide, show each node too.
+
+It runs anywhere, and needs the rights to list nodes, nodereports, colocationpolicies and workerpools, and pods in the
+namespace waterline-system. Figures are those of the NodeReports, which agents write when something changes.`,
+		Example: "  waterline status\n  waterline status -o wide --context production",
+		Args:    noArguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
+			defer cancel()
+			a, err := cluster.connect()
+			if err != nil {
+				return err
+			}
+			r, err := readInventory(ctx, a)
+			if err != nil {
+				return err
+			}
+			s := r.status(time.Now())
+			return o.print(c.OutOrStdout(), s, func() error { return s.print(c.OutOrStdout(), o.wide()) })
+		},
+	}
+	cluster.flags(c)
+	o.flag(c, formWide)
+	return c
+}
+
+// noArguments refuses arguments.
+func noArguments(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("%s takes no arguments, but got %q", c.Name(), args[0])}
+	}
+	return nil
+}
+
+// inventory is what the API has of Waterline and the nodes.
+type inventory struct {
+	nodes    []corev1.Node
+	reports  map[string]*v1alpha1.NodeReport // by node
+	policies []v1alpha1.ColocationPolicy
+	pools    []v1alpha1.WorkerPool
+	pods     []corev1.Pod // of Waterline itself
+}
+
+// readInventory lists everything once.
+func readInventory(ctx context.Context, a *apis) (*inventory, error) {
+	var nodes corev1.NodeList
+	var reports v1alpha1.NodeReportList
+	var policies v1alpha1.ColocationPolicyList
+	var pools v1alpha1.WorkerPoolList
+	var pods corev1.PodList
+	for _, err := range []error{
+		list(ctx, a.core, "nodes", "", &nodes), list(ctx, a.custom, "nodereports", "", &reports),
+		list(ctx, a.custom, "colocationpolicies", "", &policies), list(ctx, a.custom, "workerpools", "", &pools),
+		list(ctx, a.core, "pods", v1alpha1.Namespace, &pods),
+	} {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return newInventory(nodes.Items, reports.Items, policies.Items, pools.Items, pods.Items), nil
+}
+
+func newInventory(nodes []corev1.Node, reports []v1alpha1.NodeReport, policies []v1alpha1.ColocationPolicy,
+	pools []v1alpha1.WorkerPool, pods []corev1.Pod,
+) *inventory {
+	r := &inventory{
+		nodes: nodes, reports: map[string]*v1alpha1.NodeReport{}, policies: policies, pools: pools, pods: pods,
+	}
+	for i := range reports {
+		r.reports[reports[i].Name] = &reports[i]
+	}
+	return r
+}
+
+// clusterStatus is the cluster on one screen.
+type clusterStatus struct {
+	Nodes  int          `json:"nodes"`
+	States []stateCount `json:"states"` // the most frequent first
+	// Uncounted nodes are withdrawn or silent: the sums are those of the others.
+	Uncounted int            `json:"uncounted,omitempty"`
+	CPU       totals         `json:"cpu"`    // in milli-cores
+	Memory    totals         `json:"memory"` // in bytes
+	Policies  []policyStatus `json:"policies"`
+	Pools     []poolStatus   `json:"pools,omitempty"`
+	Troubles  []trouble      `json:"troubles,omitempty"`
+	Each      []nodeStatus   `json:"each"` // ordered by name
+}
+
+type stateCount struct {
+	State string `json:"state"`
+	Nodes int    `json:"nodes"`
+}
+
+// totals are sums over the reports.
+type totals struct {
+	Capacity int64 `json:"capacity"`
+	Online   int64 `json:"online"`
+	Batch    int64 `json:"batch"`   // batch uses so much now; agents of earlier versions do not say
+	Allowed  int64 `json:"allowed"` // batch may use so much now
+	Offered  int64 `json:"offered"`
+	Sold     int64 `json:"sold"`
+}
+
+func (t *totals) add(r *v1alpha1.ResourceReport, number func(*resource.Quantity) int64) {
+	if r == nil {
+		return
+	}
+	t.Capacity += number(&r.Capacity)
+	t.Online += number(&r.Online)
+	if r.Batch != nil {
+		t.Batch += number(r.Batch)
+	}
+	t.Allowed += number(&r.Allowance)
+	t.Offered += number(&r.Offer.Batch) + number(&r.Offer.Mid)
+	t.Sold += number(&r.Bound.Batch) + number(&r.Bound.Mid)
+}
+
+func (t *totals) plus(u *totals) {
+	t.Capacity += u.Capacity
+	t.Online += u.Online
+	t.Batch += u.Batch
+	t.Allowed += u.Allowed
+	t.Offered += u.Offered
+	t.Sold += u.Sold
+}
+
+// cells returns the amounts as a table has them; dashes if nothing was reported.
+func (t *totals) cells(text func(int64) string) string {
+	if t.Capacity == 0 {
+		return "-\t-\t-\t-\t-\t-"
+	}
+	var all []string
+	for _, amount := range []int64{t.Capacity, t.Online, t.Batch, t.Allowed, t.Offered, t.Sold} {
+		all = append(all, text(amount))
+	}
+	return strings.Join(all, "\t")
+}
+
+type policyStatus struct {
+	Name    string              `json:"name"`
+	Mode    string              `json:"mode"`
+	Selling string              `json:"selling,omitempty"`
+	Nodes   v1alpha1.NodeCounts `json:"nodes"`
+	Ready   string              `json:"ready"`
+}
+
+type poolStatus struct {
+	Name    string `json:"name"` // with its namespace
+	Engine  string `json:"engine"`
+	Wanted  int32  `json:"wanted"`
+	Active  int32  `json:"active"`
+	Leaving int32  `json:"leaving"`
+	Ready   string `json:"ready"`
+}
+
+// trouble is something that is not as it should be.
+type trouble struct {
+	What string `json:"what"`
+	Fix  string `json:"fix"`
+}
+
+// nodeStatus is a node as its report has it.
+type nodeStatus struct {
+	Name   string    `json:"name"`
+	Policy string    `json:"policy,omitempty"` // that governs it
+	State  string    `json:"state"`
+	Detail string    `json:"detail,omitempty"`
+	CPU    totals    `json:"cpu"`    // in milli-cores
+	Memory totals    `json:"memory"` // in bytes
+	At     time.Time `json:"at,omitzero"`
+}
+
+// inMilli and inBytes are the numbers of a quantity of CPU and of memory.
+func inMilli(q *resource.Quantity) int64 { return q.MilliValue() }
+func inBytes(q *resource.Quantity) int64 { return q.Value() }
+
+// each returns the state of each node, ordered by name.
+func (r *inventory) each() []nodeStatus {
+	var valid []model.ClusterPolicy
+	generations := map[string]int64{}
+	for i := range r.policies {
+		if p, err := kube.Policy(&r.policies[i]); err == nil {
+			valid = append(valid, p)
+			generations[p.Name] = r.policies[i].Generation
+		}
+	}
+	var all []nodeStatus
+	for i := range r.nodes {
+		n := &r.nodes[i]
+		report := r.reports[n.Name]
+		s := nodeStatus{Name: n.Name}
+		choice := policy.Choose(policyNode(n), valid)
+		if s.Policy = choice.Policy.Name; s.Policy != "" {
+			s.State, s.Detail = follows(s.Policy, generations[s.Policy], report)
+			s.State, _, _ = strings.Cut(s.State, ":")
+		} else {
+			s.State = map[model.Code]string{model.NodeOptedOut: "opted out"}[choice.Reason.Code]
+			s.State = cmp.Or(s.State, "no policy")
+		}
+		if report != nil {
+			s.CPU.add(report.Status.CPU, inMilli)
+			s.Memory.add(report.Status.Memory, inBytes)
+			if s.State == "withdrawn" {
+				s.CPU.Offered, s.Memory.Offered = s.CPU.Sold, s.Memory.Sold // nothing new is sold
+			}
+			if report.Status.Changed != nil {
+				s.At = report.Status.Changed.Time
+			}
+		}
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b nodeStatus) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// status sums the inventory up.
+func (r *inventory) status(now time.Time) *clusterStatus {
+	s := &clusterStatus{Nodes: len(r.nodes), Each: r.each()}
+	states := map[string]int{}
+	for i := range s.Each {
+		n := &s.Each[i]
+		states[n.State]++
+		if n.State == "withdrawn" || silent(r.reports[n.Name], now) {
+			s.Uncounted++ // what it used last is not what is used now
+			continue
+		}
+		s.CPU.plus(&n.CPU)
+		s.Memory.plus(&n.Memory)
+	}
+	for state, nodes := range states {
+		s.States = append(s.States, stateCount{state, nodes})
+	}
+	slices.SortFunc(s.States, func(a, b stateCount) int {
+		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), strings.Compare(a.State, b.State))
+	})
+	for i := range r.policies {
+		o := &r.policies[i]
+		p := policyStatus{Name: o.Name, Mode: cmp.Or(o.Spec.Mode, string(model.ModeObserve)), Nodes: o.Status.Nodes,
+			Ready: readiness(o.Status.Conditions)}
+		if parsed, err := kube.Policy(o); err == nil {
+			p.Selling = string(policy.At(&parsed, now).Selling)
+		}
+		s.Policies = append(s.Policies, p)
+	}
+	for i := range r.pools {
+		p := &r.pools[i]
+		s.Pools = append(s.Pools, poolStatus{
+			Name: p.Namespace + "/" + p.Name, Engine: engineOf(p), Wanted: p.Status.Wanted, Active: p.Status.Active,
+			Leaving: p.Status.Leaving, Ready: readiness(p.Status.Conditions),
+		})
+	}
+	s.Troubles = r.troubles(s.Each, now)
+	return s
+}
+
+// readiness returns True, False with the reason, or Unknown.
+func readiness(conditions []metav1.Condition) string {
+	c := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+	switch {
+	case c == nil:
+		return "Unknown"
+	case c.Status == metav1.ConditionTrue:
+		return "True"
+	}
+	return string(c.Status) + ", " + c.Reason
+}
+
+// print prints the status for people.
+func (s *clusterStatus) print(out io.Writer, each bool) error {
+	var states []string
+	for _, c := range s.States {
+		states = append(states, fmt.Sprintf("%d %s", c.Nodes, c.State))
+	}
+	fmt.Fprintf(out, "%s: %s", count(s.Nodes, "node"), cmp.Or(strings.Join(states, ", "), "none"))
+	if s.Uncounted > 0 {
+		fmt.Fprintf(out, "; not in the sums: %d withdrawn or silent", s.Uncounted)
+	}
+	fmt.Fprint(out, "\n\n")
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "\tcapacity\tonline use\tbatch use\tbatch may use\toffered\tsold\t")
+	fmt.Fprintf(t, "CPU\t%s\t\nmemory\t%s\t\n", s.CPU.cells(cores), s.Memory.cells(gib))
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	t = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\nPOLICY\tMODE\tSELLING\tSELECTED\tGOVERNED\tENFORCING\tOFFERING\tREADY")
+	for _, p := range s.Policies {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", p.Name, p.Mode, orDash(p.Selling), p.Nodes.Selected,
+			p.Nodes.Governed, p.Nodes.Enforcing, p.Nodes.Offering, p.Ready)
+	}
+	if len(s.Policies) == 0 {
+		fmt.Fprintln(t, "none: Waterline observes, and writes nothing")
+	}
+	if len(s.Pools) > 0 {
+		fmt.Fprintln(t, "\nPOOL\tENGINE\tWANTED\tACTIVE\tLEAVING\tREADY")
+	}
+	for _, p := range s.Pools {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%s\n", p.Name, p.Engine, p.Wanted, p.Active, p.Leaving, p.Ready)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if each {
+		if err := printNodes(out, s.Each); err != nil {
+			return err
+		}
+	}
+	return printTroubles(out, s.Troubles)
+}
+
+// printNodes prints a line for each node.
+func printNodes(out io.Writer, nodes []nodeStatus) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "\nNODE\tPOLICY\tSTATE\tCPUS\tONLINE\tBATCH\tBATCH MAY USE\tOFFERED\tSOLD\tMEMORY\t"+
+		"ONLINE\tBATCH\tBATCH MAY USE\tOFFERED\tSOLD\tDETAIL")
+	for i := range nodes {
+		n := &nodes[i]
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, orDash(n.Policy), n.State, n.CPU.cells(cores),
+			n.Memory.cells(gib), n.Detail)
+	}
+	return t.Flush()
+}
+
+// printTroubles prints what is wrong.
+func printTroubles(out io.Writer, all []trouble) error {
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(out, "\nno troubles")
+		return err
+	}
+	fmt.Fprintf(out, "\n%s\n", count(len(all), "trouble"))
+	for _, t := range all {
+		fmt.Fprint(out, wrap("  ", "    ", t.What))
+		fmt.Fprint(out, wrap("    what to do: ", "      ", t.Fix))
+	}
+	return nil
+}
+
+// some names a few of many.
+func some(names []string) string {
+	const most = 3
+	slices.Sort(names)
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+// inOrder calls f for each entry of a map, ordered by key.
+func inOrder[V any](all map[string]V, f func(key string, value V)) {
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		f(key, all[key])
+	}
+}

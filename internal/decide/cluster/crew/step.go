@@ -1,0 +1,66 @@
+package crew
+
+import "time"
+
+// Phase is where a worker is in its life.
+type Phase string
+
+// The phases, in the order of a life, and then those beside it.
+const (
+	Provisioning Phase = "Provisioning" // its pod is made
+	Registering  Phase = "Registering"  // its process starts, and its coordinator does not list it yet
+	Active       Phase = "Active"       // it gets work
+	Draining     Phase = "Draining"     // it is to stop, and finishes what it has
+	Stopped      Phase = "Stopped"      // nothing runs in it, or there is no pod
+	Lost         Phase = "Lost"         // its coordinator does not list it any more
+	Quarantined  Phase = "Quarantined"  // it is given up until a person looks at it
+)
+
+// Verb is what is to be done for a worker now.
+type Verb string
+
+// The verbs. Each has the same result if it is done twice.
+const (
+	Wait      Verb = "Wait"
+	CreatePod Verb = "CreatePod"
+	Drain     Verb = "Drain"     // ask the engine to drain it within this time
+	Undrain   Verb = "Undrain"   // take a drain back, where the engine can
+	DeletePod Verb = "DeletePod" // with this time for its processes to end
+)
+
+// Code says why.
+type Code string
+
+// The reasons.
+const (
+	NotWanted         Code = "NotWanted"         // it is not to run now
+	NodeCordoned      Code = "NodeCordoned"      // its node takes no new pods
+	NoRoom            Code = "NoRoom"            // its node has no room for its pod
+	CoolingDown       Code = "CoolingDown"       // its name was in use a moment ago
+	NoPod             Code = "NoPod"             // everything is ready for its pod
+	PodStarts         Code = "PodStarts"         // its pod does not run yet
+	NotRegistered     Code = "NotRegistered"     // its coordinator does not list it yet
+	TooManyAttempts   Code = "TooManyAttempts"   // it failed to register too often
+	AsWanted          Code = "AsWanted"          // nothing is to be done
+	WindowEnds        Code = "WindowEnds"        // its window ends so soon that it has to drain now
+	Deleted           Code = "Deleted"           // somebody deletes its pod, or drains its node
+	Evicted           Code = "Evicted"           // its node asks for its eviction
+	LessSlack         Code = "LessSlack"         // its node offers less than what is bound there
+	NoWayBack         Code = "NoWayBack"         // it drains already, and its engine cannot take that back
+	Idle              Code = "Idle"              // nothing runs in it any more
+	Ended             Code = "Ended"             // its process has ended
+	TimeOver          Code = "TimeOver"          // its time is over
+	WorkerLost        Code = "WorkerLost"        // its coordinator does not list it any more
+	CoordinatorSilent Code = "CoordinatorSilent" // the coordinator does not answer
+)
+
+// Step is what is to be done for a worker now.
+type Step struct {
+	Worker string
+	Phase  Phase
+	Verb   Verb
+	Within time.Duration // of Drain and DeletePod, and of Wait in a drain; never negative
+	Marks  Marks         // to be on the pod before the verb is carried out
+	Failed bool          // this pod counts as a failed attempt
+	Why    Code
+}

@@ -1,0 +1,148 @@
+package drain
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Bounds of one request.
+const (
+	requestWithin = 5 * time.Second
+	maxAnswer     = 16 << 20 // bytes; an engine's list of a thousand workers has less than 1 MiB
+	maxShown      = 300      // bytes of an answer in an error
+)
+
+// Auth says who the caller is. At most one of Password and Token is used.
+type Auth struct {
+	User     string
+	Password string // HTTP basic authentication of User
+	Token    string // bearer token, such as a JWT
+	CA       []byte // certificates, in PEM, of the authorities that may sign https servers; the system's if empty
+}
+
+// Client sends requests to web services. It is for concurrent use.
+type Client struct {
+	auth   Auth
+	header http.Header
+	http   http.Client
+}
+
+// NewClient returns a client. header is sent with every request besides what auth needs.
+func NewClient(auth Auth, header http.Header) (*Client, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if len(auth.CA) > 0 {
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(auth.CA) {
+			return nil, errors.New("the authority has no certificate; write its certificates in PEM")
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	}
+	return &Client{auth: auth, header: header, http: http.Client{
+		Transport: transport, Timeout: requestWithin,
+		// A redirect would take the password elsewhere.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// StatusError is an answer with an HTTP status that is no success.
+type StatusError struct {
+	Method, URL string
+	Status      int
+	Message     string // the beginning of the answer
+}
+
+// Error says what was asked and what was answered.
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("%s %s: status %d: %s", e.Method, e.URL, e.Status, e.Message)
+}
+
+// IsStatus reports whether an error is an answer with one of these HTTP statuses.
+func IsStatus(err error, statuses ...int) bool {
+	var s *StatusError
+	if !errors.As(err, &s) {
+		return false
+	}
+	for _, status := range statuses {
+		if s.Status == status {
+			return true
+		}
+	}
+	return false
+}
+
+// JSON sends a request with a body in JSON, if it is not nil, and decodes an answer in JSON into into, if not nil.
+func (c *Client) JSON(ctx context.Context, method, url string, body, into any) error {
+	var content []byte
+	if body != nil {
+		var err error
+		if content, err = json.Marshal(body); err != nil {
+			return fmt.Errorf("writing the request for %s: %w", url, err)
+		}
+	}
+	answer, err := c.Send(ctx, method, url, "application/json", content)
+	if err != nil || into == nil {
+		return err
+	}
+	if err := json.Unmarshal(answer, into); err != nil {
+		return fmt.Errorf("%s %s: reading %s: %w", method, url, beginning(answer), err)
+	}
+	return nil
+}
+
+// Send sends a request, and returns the answer. A status that is no success is a [StatusError].
+func (c *Client) Send(ctx context.Context, method, url, kind string, body []byte) ([]byte, error) {
+	if c.auth.Password != "" && !strings.HasPrefix(url, "https:") {
+		return nil, fmt.Errorf("%s %s: a password is sent over https only; write an https address, or leave the password out",
+			method, url)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", method, url, err)
+	}
+	for name, values := range c.header {
+		r.Header[name] = values
+	}
+	r.Header.Set("Accept", "*/*")
+	if body != nil {
+		r.Header.Set("Content-Type", kind)
+	}
+	switch {
+	case c.auth.Token != "":
+		r.Header.Set("Authorization", "Bearer "+c.auth.Token)
+	case c.auth.Password != "":
+		r.SetBasicAuth(c.auth.User, c.auth.Password)
+	}
+	response, err := c.http.Do(r)
+	if err != nil {
+		return nil, err // it names the method and the URL
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading the answer to %s %s: %w", method, url, err)
+	case len(answer) > maxAnswer:
+		return nil, fmt.Errorf("%s %s: the answer has more than %d bytes", method, url, maxAnswer)
+	case response.StatusCode < 200 || response.StatusCode > 299:
+		return nil, &StatusError{Method: method, URL: url, Status: response.StatusCode, Message: beginning(answer)}
+	}
+	return answer, nil
+}
+
+// beginning returns the first characters of an answer, for an error message.
+func beginning(answer []byte) string {
+	text := strings.ToValidUTF8(string(answer[:min(len(answer), maxShown)]), "")
+	if text = strings.Join(strings.Fields(text), " "); text == "" {
+		return "(empty)"
+	}
+	return text
+}

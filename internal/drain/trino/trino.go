@@ -1,0 +1,181 @@
+// Package trino drains workers of Trino.
+//
+// It was run against Trino 435. Later versions have further states, of their class NodeStateManager, which it knows.
+package trino
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/drain"
+)
+
+const (
+	// steady is for how long the list of the coordinator's workers counts. Each look is a query, and the coordinator
+	// remembers a hundred of them by default (query.max-history), so looks must be rare.
+	steady = time.Minute
+	// eager is the same while a worker is missing from the list.
+	eager = 3 * time.Second
+	// maxPages bounds the pages of one query's answer.
+	maxPages = 1000
+)
+
+// Drainer drains workers by their graceful shutdown, which cannot be taken back.
+//
+// A worker that shuts down waits for shutdown.grace-period, in which the coordinator must notice, and then for its
+// tasks. It waits for one grace period more, and its process ends with code 0. It knows no deadline. If it has no task
+// after the first grace period, Trino 435 does not look again, and a task that comes later ends with the worker.
+type Drainer struct {
+	client      *drain.Client
+	coordinator string
+	user        string
+
+	mu     sync.Mutex
+	nodes  map[string]bool // hosts of active workers, in lower case
+	looked time.Time
+}
+
+// New returns a Drainer for the cluster of a coordinator, such as http://trino:8080. The user of auth may need rights:
+// see [Drainer.Drain].
+func New(coordinator string, auth drain.Auth) (*Drainer, error) {
+	header := http.Header{}
+	header.Set("X-Trino-User", auth.User)
+	header.Set("X-Trino-Source", "waterline")
+	client, err := drain.NewClient(auth, header)
+	if err != nil {
+		return nil, err
+	}
+	return &Drainer{client: client, coordinator: strings.TrimSuffix(coordinator, "/"), user: auth.User}, nil
+}
+
+// Drain implements [drain.Drainer]. The access control of the worker must let the user write system information, which
+// Trino's default one does not.
+func (d *Drainer) Drain(ctx context.Context, w drain.Worker, _ time.Duration) error {
+	err := d.client.JSON(ctx, http.MethodPut, base(w)+"/v1/info/state", "SHUTTING_DOWN", nil)
+	switch {
+	case err == nil:
+		return nil
+	case drain.IsStatus(err, http.StatusForbidden):
+		return fmt.Errorf("shutting down Trino worker %s: user %q may not. Let it write system information on the workers: "+
+			"in etc/access-control.properties, access-control.name=file and a rules file with "+
+			`{"system_information": [{"user": %q, "allow": ["read", "write"]}]}, or access-control.name=allow-all: %w`,
+			w.Host, d.user, d.user, err)
+	case drain.IsStatus(err, http.StatusUnauthorized):
+		return fmt.Errorf("shutting down Trino worker %s: it does not accept the password or token of user %q: %w",
+			w.Host, d.user, err)
+	}
+	return fmt.Errorf("shutting down Trino worker %s: %w", w.Host, err)
+}
+
+// Status implements [drain.Drainer]. What a worker still does, Trino says to the coordinator only.
+func (d *Drainer) Status(ctx context.Context, w drain.Worker) (drain.Status, error) {
+	s := drain.Status{State: drain.Absent, Work: drain.UnknownWork}
+	var info struct {
+		Starting bool `json:"starting"`
+	}
+	if err := d.client.JSON(ctx, http.MethodGet, base(w)+"/v1/info", nil, &info); err != nil {
+		return drain.Status{}, fmt.Errorf("asking Trino worker %s: %w", w.Host, err)
+	}
+	if info.Starting {
+		s.Text = "it starts"
+		return s, nil
+	}
+	var state string
+	if err := d.client.JSON(ctx, http.MethodGet, base(w)+"/v1/info/state", nil, &state); err != nil {
+		return drain.Status{}, fmt.Errorf("the state of Trino worker %s: %w", w.Host, err)
+	}
+	s.Text = state
+	switch state {
+	case "SHUTTING_DOWN", "DRAINING":
+		s.State = drain.Draining
+	case "DRAINED":
+		s.State, s.Work = drain.Drained, 0
+	case "ACTIVE":
+		listed, err := d.listed(ctx, w.Host)
+		if err != nil {
+			return drain.Status{}, err
+		}
+		if s.State = drain.Active; !listed {
+			s.State, s.Text = drain.Absent, "the coordinator does not list it as active"
+		}
+	}
+	return s, nil
+}
+
+// listed reports whether the coordinator lists a host as an active worker.
+func (d *Drainer) listed(ctx context.Context, host string) (bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	host = strings.ToLower(host)
+	age := time.Since(d.looked)
+	if age < eager || age < steady && d.nodes[host] {
+		return d.nodes[host], nil
+	}
+	rows, err := d.query(ctx, "select http_uri from system.runtime.nodes where not coordinator and state = 'active'")
+	if err != nil {
+		return false, fmt.Errorf("%w: listing the workers of Trino coordinator %s as user %q: %w", drain.ErrCoordinator,
+			d.coordinator, d.user, err)
+	}
+	nodes := map[string]bool{}
+	for _, row := range rows {
+		if len(row) != 1 {
+			continue
+		}
+		if address, ok := row[0].(string); ok {
+			if u, err := url.Parse(address); err == nil {
+				nodes[strings.ToLower(u.Hostname())] = true
+			}
+		}
+	}
+	d.nodes, d.looked = nodes, time.Now()
+	return nodes[host], nil
+}
+
+// page is one answer to a query, by Trino's client protocol.
+type page struct {
+	Next  string  `json:"nextUri"`
+	Data  [][]any `json:"data"`
+	Error *struct {
+		Message string `json:"message"`
+		Name    string `json:"errorName"`
+	} `json:"error"`
+}
+
+// query runs a query at the coordinator, and returns its rows.
+func (d *Drainer) query(ctx context.Context, sql string) (rows [][]any, err error) {
+	var p page
+	answer, err := d.client.Send(ctx, http.MethodPost, d.coordinator+"/v1/statement", "text/plain", []byte(sql))
+	for range maxPages {
+		if err == nil {
+			p, err = decode(answer)
+		}
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, p.Data...)
+		if p.Next == "" {
+			return rows, nil
+		}
+		// Only the path counts: the address may be one that means nothing here, and the password must not go elsewhere.
+		u, bad := url.Parse(p.Next)
+		if bad != nil {
+			return nil, fmt.Errorf("the next page of a query is %q: %w", p.Next, bad)
+		}
+		answer, err = d.client.Send(ctx, http.MethodGet, d.coordinator+u.RequestURI(), "", nil)
+		if drain.IsStatus(err, http.StatusServiceUnavailable, http.StatusBadGateway) { // the protocol says: again
+			select {
+			case <-time.After(100 * time.Millisecond):
+				answer, err = d.client.Send(ctx, http.MethodGet, d.coordinator+u.RequestURI(), "", nil)
+			case <-ctx.Done():
+			}
+		}
+	}
+	return nil, fmt.Errorf("the answer of a query has more than %d pages", maxPages)
+}
+
+func base(w drain.Worker) string { return strings.TrimSuffix(w.URL, "/") }

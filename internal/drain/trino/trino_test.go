@@ -1,0 +1,169 @@
+package trino
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/drain"
+)
+
+// fake is a coordinator and a worker at one address. It answers what Trino 435 was seen to answer.
+type fake struct {
+	t *testing.T
+
+	mu       sync.Mutex
+	starting bool
+	state    string
+	refuses  int // HTTP status of a shutdown; 0: it is accepted
+	listed   bool
+	queries  int
+	busy     int // answers 503 to so many pages
+	fails    string
+}
+
+func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if user := r.Header.Get("X-Trino-User"); user != "ops" {
+		f.t.Errorf("%s %s is of user %q", r.Method, r.URL, user)
+	}
+	answer := func(v any) { _ = json.NewEncoder(w).Encode(v) }
+	switch r.Method + " " + r.URL.Path {
+	case "GET /v1/info":
+		answer(map[string]any{"nodeVersion": map[string]string{"version": "435"}, "environment": "bed", "coordinator": false,
+			"starting": f.starting, "uptime": "1.00m"})
+	case "GET /v1/info/state":
+		answer(f.state)
+	case "PUT /v1/info/state":
+		body, _ := io.ReadAll(r.Body)
+		if string(body) != `"SHUTTING_DOWN"` || r.Header.Get("Content-Type") != "application/json" {
+			f.t.Errorf("the body is %s of type %s", body, r.Header.Get("Content-Type"))
+		}
+		if f.refuses != 0 {
+			http.Error(w, "Access Denied: Management only resource", f.refuses)
+			return
+		}
+		f.state = "SHUTTING_DOWN"
+	case "POST /v1/statement":
+		f.queries++
+		if f.fails != "" {
+			answer(map[string]any{"id": "q", "error": map[string]string{"message": f.fails, "errorName": "PERMISSION_DENIED"}})
+			return
+		}
+		// The address is one that only the coordinator's own network knows.
+		answer(map[string]any{"id": "q", "nextUri": "http://inside.invalid:8080/v1/statement/queued/q/1?slug=x"})
+	case "GET /v1/statement/queued/q/1":
+		if f.busy > 0 {
+			f.busy--
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		if r.URL.RawQuery != "slug=x" {
+			f.t.Errorf("the page is %s", r.URL)
+		}
+		data := [][]any{{"http://other:8080"}}
+		if f.listed {
+			data = append(data, []any{"http://W1.Pool:8080"})
+		}
+		answer(map[string]any{"id": "q", "data": data})
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func start(t *testing.T) (*fake, *Drainer, drain.Worker) {
+	f := &fake{t: t, state: "ACTIVE", listed: true, busy: 1}
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	d, err := New(server.URL+"/", drain.Auth{User: "ops"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, d, drain.Worker{Host: "w1.pool", URL: server.URL}
+}
+
+func TestDrain(t *testing.T) {
+	f, d, w := start(t)
+	is := func(state drain.State) {
+		t.Helper()
+		if s, err := d.Status(t.Context(), w); err != nil || s.State != state {
+			t.Errorf("%+v, %v; want %s", s, err, state)
+		}
+	}
+	f.starting = true
+	is(drain.Absent)
+	f.starting = false
+	is(drain.Active)
+	is(drain.Active)
+	if f.queries != 1 {
+		t.Errorf("%d queries for two looks", f.queries)
+	}
+	for range 2 { // twice is the same
+		if err := d.Drain(t.Context(), w, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		is(drain.Draining)
+	}
+	for state, want := range map[string]drain.State{
+		"DRAINING": drain.Draining, "DRAINED": drain.Drained, "INACTIVE": drain.Absent, "anything": drain.Absent,
+	} {
+		f.state = state
+		is(want)
+	}
+}
+
+// TestListed checks that a worker that the coordinator does not list is absent, and looked for again soon.
+func TestListed(t *testing.T) {
+	f, d, w := start(t)
+	f.listed = false
+	if s, err := d.Status(t.Context(), w); err != nil || s.State != drain.Absent {
+		t.Errorf("%+v, %v", s, err)
+	}
+	f.listed = true
+	d.looked = d.looked.Add(-eager)
+	if s, err := d.Status(t.Context(), w); err != nil || s.State != drain.Active {
+		t.Errorf("%+v, %v", s, err)
+	}
+	f.listed = false
+	d.looked = d.looked.Add(-eager)
+	if s, err := d.Status(t.Context(), w); err != nil || s.State != drain.Active || f.queries != 2 {
+		t.Errorf("it was looked for again at once: %+v, %v, %d queries", s, err, f.queries)
+	}
+	d.looked = d.looked.Add(-steady)
+	if s, err := d.Status(t.Context(), w); err != nil || s.State != drain.Absent {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	f, d, w := start(t)
+	for status, words := range map[int][]string{
+		http.StatusForbidden:    {"403", `user "ops" may not`, `"system_information"`, `"allow": ["read", "write"]`, "w1.pool"},
+		http.StatusUnauthorized: {"401", "password or token", `"ops"`},
+		http.StatusBadGateway:   {"502", "w1.pool"},
+	} {
+		f.refuses = status
+		err := d.Drain(t.Context(), w, time.Minute)
+		for _, word := range words {
+			if err == nil || !strings.Contains(err.Error(), word) {
+				t.Errorf("status %d: the error lacks %q: %v", status, word, err)
+			}
+		}
+	}
+	f.fails = "Access Denied: Cannot select from table"
+	_, err := d.Status(t.Context(), w)
+	if !errors.Is(err, drain.ErrCoordinator) || !strings.Contains(err.Error(), f.fails) {
+		t.Errorf("a coordinator that refuses: %v", err)
+	}
+	gone := drain.Worker{Host: "w2.pool", URL: "http://127.0.0.1:9"}
+	if _, err := d.Status(t.Context(), gone); err == nil || errors.Is(err, drain.ErrCoordinator) {
+		t.Errorf("a worker that does not answer: %v", err)
+	}
+}

@@ -1,0 +1,125 @@
+package guard
+
+import (
+	"context"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/waterline-io/waterline/internal/decide/node/shed"
+	"github.com/waterline-io/waterline/internal/guard/guardlog"
+	"github.com/waterline-io/waterline/internal/yarn"
+)
+
+// silentAfter is the age of the NodeManager's last list from which on processes alone say which containers there are.
+const silentAfter = 10 * time.Second
+
+// leaversPerMinute bounds the records of containers that got no signal of the guard.
+const leaversPerMinute = 30
+
+// listing is what the NodeManager says of its containers.
+type listing struct {
+	at    time.Time // when the last list was asked for
+	known map[string]*listed
+}
+
+// listed is a container that the NodeManager lists, or listed while it had processes.
+type listed struct {
+	shed.Container
+	user    string
+	started time.Time // of its first process; kept when it has none any more
+	claims  bool      // it is a master by its environment
+	gone    bool      // the NodeManager does not list it any more
+	exit    int       // of one that has ended; 0 until then
+}
+
+// answer is what came of asking the NodeManager.
+type answer struct {
+	asked      time.Time
+	containers []yarn.Container
+	err        error
+}
+
+func newListing() listing { return listing{known: map[string]*listed{}} }
+
+// ask asks the NodeManager for its containers.
+func (g *Guard) ask(ctx context.Context) answer {
+	asked := time.Now()
+	containers, err := g.nm.Containers(ctx, g.o.NodeManager)
+	return answer{asked, containers, err}
+}
+
+// take takes an answer over.
+func (g *Guard) take(ctx context.Context, a answer) {
+	g.complain(ctx, "asking the NodeManager", a.err)
+	if a.err != nil {
+		return
+	}
+	for _, c := range g.listing.take(a) {
+		g.leaver(ctx, c)
+	}
+}
+
+// leaver records the end of a container that somebody else ended while the worker had to shrink or memory was scarce.
+func (g *Guard) leaver(ctx context.Context, c *yarn.Container) {
+	now := time.Now()
+	if g.leavers.since.IsZero() || now.Sub(g.leavers.since) >= time.Minute {
+		g.leavers.since, g.leavers.count = now, 0
+	}
+	if !g.last.Closely || len(g.hits[c.ID]) > 0 || g.leavers.count >= leaversPerMinute {
+		return
+	}
+	g.leavers.count++
+	allowed := g.allowance.last
+	g.write(ctx, guardlog.Record{
+		At: now, Container: c.ID, Application: application(c.ID), User: c.User, Master: master(c.ID), Left: true,
+		Exit: c.ExitCode, Why: plain(c.Diagnostics), Allowed: &allowed,
+	})
+}
+
+// plain returns the beginning of a text that a tenant may have written, on one line.
+func plain(text string) string {
+	const most = 200
+	text = strings.Join(strings.FieldsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }), " ")
+	runes := []rune(strings.TrimSpace(text))
+	return string(runes[:min(len(runes), most)])
+}
+
+// take takes a list over. It returns the containers that have ended since the list before, neither by themselves nor
+// because their application wanted it.
+func (l *listing) take(a answer) (left []*yarn.Container) {
+	l.at = a.asked
+	seen := map[string]bool{}
+	for i := range a.containers {
+		c := &a.containers[i]
+		if !containerID(c.ID) {
+			continue
+		}
+		seen[c.ID] = true
+		known := l.known[c.ID]
+		if known == nil {
+			known = &listed{}
+			l.known[c.ID] = known
+		}
+		opportunistic := c.ExecutionType == yarn.Opportunistic
+		ended := c.Ended()
+		known.user, known.gone = c.User, false
+		if ended && known.Known && !known.Ended {
+			if known.exit = c.ExitCode; !c.Wanted() {
+				left = append(left, c)
+			}
+		}
+		known.Container = shed.Container{
+			ID: c.ID, Known: true, Master: master(c.ID), Opportunistic: opportunistic,
+			MemoryMiB: c.Size.MemoryMiB, VCores: c.Size.VCores, Ended: ended,
+			// An opportunistic container waits in the NodeManager's queue until there is room.
+			Holds: !ended && (!opportunistic || c.State != "SCHEDULED"),
+		}
+	}
+	for id, known := range l.known {
+		if !seen[id] {
+			known.gone, known.Ended, known.Holds = true, true, false
+		}
+	}
+	return left
+}

@@ -1,0 +1,93 @@
+package guard
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/waterline-io/waterline/internal/decide/node/shed"
+)
+
+// signal sends a signal to the processes of a container, as the last scan found them, and returns how many got it.
+func (s *scanner) signal(id string, signal shed.Signal) (delivered int, err error) {
+	g := s.of[id]
+	if g == nil {
+		return 0, nil
+	}
+	var number unix.Signal
+	switch signal {
+	case shed.Decommission:
+		number = unix.SIGPWR
+	case shed.Terminate:
+		number = unix.SIGTERM
+	case shed.Kill:
+		number = unix.SIGKILL
+	default:
+		return 0, fmt.Errorf("there is no signal %q", signal)
+	}
+	var errs []error
+	for _, p := range g.members {
+		sent, err := s.send(p, id, number)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case sent:
+			delivered++
+		}
+	}
+	if len(errs) == 0 {
+		return delivered, nil
+	}
+	return delivered, fmt.Errorf("%d of %d processes did not get SIG%s: %w", len(errs), len(g.members), signal, errs[0])
+}
+
+// send sends a signal to a process, unless it has ended or is another one than the scan found. The file descriptor
+// keeps the process, so what is checked after it was opened is true of the process that gets the signal.
+func (s *scanner) send(p process, id string, number unix.Signal) (bool, error) {
+	fd, err := unix.PidfdOpen(p.pid, 0)
+	switch {
+	case errors.Is(err, unix.ESRCH):
+		return false, nil
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
+		return false, fmt.Errorf("opening process %d by pidfd_open, which Linux has from 5.3 on and the pod's seccomp "+
+			"profile must allow: %w", p.pid, err)
+	case err != nil:
+		return false, fmt.Errorf("opening process %d: %w", p.pid, err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if same, err := s.same(p, id, number); !same || err != nil {
+		return false, err
+	}
+	err = unix.PidfdSendSignal(fd, number, nil, 0)
+	switch {
+	case errors.Is(err, unix.ESRCH):
+		return false, nil
+	case errors.Is(err, unix.EPERM):
+		return false, fmt.Errorf("the kernel does not let the guard signal process %d of user %d: containers of other users "+
+			"need the capability KILL, which spec.yarn.guard.linuxContainerExecutor gives: %w", p.pid, p.uid, err)
+	case err != nil:
+		return false, fmt.Errorf("signalling process %d: %w", p.pid, err)
+	}
+	return true, nil
+}
+
+// same reports whether a process is still the one that was found, is in the same container, and may get the signal.
+func (s *scanner) same(p process, id string, number unix.Signal) (bool, error) {
+	now, err := s.read(p.pid)
+	if err != nil {
+		return false, gone(err)
+	}
+	named, _, err := s.container(p.pid)
+	if err != nil {
+		if errors.Is(err, fs.ErrPermission) {
+			return false, err
+		}
+		return false, gone(err)
+	}
+	if now.start != p.start || now.uid != p.uid || named != id {
+		return false, nil
+	}
+	return number != unix.SIGPWR || s.decommissions(p.pid), nil
+}

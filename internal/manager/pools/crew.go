@@ -1,0 +1,279 @@
+package pools
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/decide/cluster/crew"
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/decide/policy"
+	"github.com/waterline-io/waterline/internal/drain"
+	"github.com/waterline-io/waterline/internal/manager/pools/olap"
+)
+
+const (
+	// patience is for how long the offer of a node is below what is bound there before a worker of one size drains. A
+	// drain cannot be taken back, and meanwhile the agent holds batch pods back.
+	patience = time.Minute
+	// recoverCrew is for how long a coordinator does not list a worker before its pod is replaced. Nothing runs in it.
+	recoverCrew = 5 * time.Minute
+	// restFor is for how long it counts that a worker is active, if nothing is to happen to it. Hundreds of workers would
+	// be asked in each round otherwise.
+	restFor = 10 * time.Second
+)
+
+// crewRound is one round of a pool whose workers have one size.
+type crewRound struct {
+	*round
+	kind     *olap.Kind
+	settings crew.Settings
+	in       crew.Input
+	steps    []crew.Step
+	status   []drain.Status // of each place
+	silent   []error        // of each place: why nothing is known of it
+}
+
+// crewEngine is the client of the engine of a pool, what it was made from, and what it said last.
+type crewEngine struct {
+	spec    v1alpha1.WorkerPoolSpec
+	auth    drain.Auth
+	drainer drain.Drainer
+	active  map[string]time.Time // by UID of its pod: when an active worker was asked last
+}
+
+// runCrew is a round of a pool whose workers have one size.
+func (r *round) runCrew(ctx context.Context, kind *olap.Kind) {
+	c := &crewRound{round: r, kind: kind, settings: crew.Settings{
+		Least: kind.Least, Grace: r.read.Grace, Drain: r.read.Drain, Register: registerWithin, Recover: recoverCrew,
+		Patience: patience, CoolDown: r.read.CoolDown, Attempts: attempts,
+	}}
+	r.crew = c
+	if r.p.DeletionTimestamp == nil {
+		r.applyObjects(ctx, c.files(), kind.Port)
+		r.opening = pool.Opening(policy.OpeningAt(r.read.Windows, r.now))
+	}
+	drainer := c.drainer(ctx)
+	c.observe(ctx, drainer)
+	c.act(ctx, drainer)
+}
+
+// drainer returns the client of the engine; nil if there is none.
+func (c *crewRound) drainer(ctx context.Context) drain.Drainer {
+	k := c.k
+	secret, err := c.secretOf(ctx, c.kind.Field, c.kind.Secret)
+	if err != nil {
+		c.t.add(v1alpha1.ConditionCoordinatorUnreachable, "NoSecret", err)
+		return nil
+	}
+	auth, err := c.kind.Auth(secret)
+	if err == nil && k.crew != nil && reflect.DeepEqual(k.crew.auth, auth) && reflect.DeepEqual(k.crew.spec, c.p.Spec) {
+		return k.crew.drainer
+	}
+	var drainer drain.Drainer
+	if err == nil {
+		drainer, err = c.kind.Drainer(auth)
+	}
+	if err != nil {
+		k.secretRead = time.Time{} // it may be corrected now
+		c.t.add(v1alpha1.ConditionCoordinatorUnreachable, "BadSecret", err)
+		return nil
+	}
+	k.crew = &crewEngine{*c.p.Spec.DeepCopy(), auth, drainer, nil}
+	return drainer
+}
+
+// observe builds the input of the decision.
+func (c *crewRound) observe(ctx context.Context, drainer drain.Drainer) {
+	c.list()
+	c.status, c.silent = make([]drain.Status, len(c.places)), make([]error, len(c.places))
+	before, tight := rows(c.k.status), c.k.c.tight(c.nodes)
+	for i := range c.places {
+		pl := &c.places[i]
+		pl.row = before[pl.worker.Name]
+		c.fill(pl, nil)
+	}
+	c.in = crew.Input{Now: c.now, Known: drainer != nil}
+	if drainer != nil {
+		c.ask(ctx, drainer)
+	}
+	for i := range c.places {
+		c.in.Workers = append(c.in.Workers, c.worker(i, tight))
+	}
+	_, reversible := drainer.(drain.Reverser)
+	c.settings.Reversible = reversible
+	c.in.Settings = c.settings
+}
+
+// ask asks the engine about all workers that run.
+func (c *crewRound) ask(ctx context.Context, drainer drain.Drainer) {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	inParallel(len(c.places), func(i int) {
+		w, runs := c.engineWorker(i)
+		switch {
+		case runs && c.rests(i):
+			c.status[i] = drain.Status{State: drain.Active, Work: drain.UnknownWork}
+		case runs:
+			c.status[i], c.silent[i] = drainer.Status(ctx, w)
+		}
+	})
+	active := map[string]time.Time{}
+	for i, pl := range c.places {
+		if c.status[i].State == drain.Active {
+			if active[pl.pod.uid] = c.now; c.rests(i) {
+				active[pl.pod.uid] = c.k.crew.active[pl.pod.uid]
+			}
+		}
+	}
+	c.k.crew.active = active
+	for _, err := range c.silent {
+		if errors.Is(err, drain.ErrCoordinator) {
+			c.in.Known = false
+			c.t.add(v1alpha1.ConditionCoordinatorUnreachable, "NoAnswer", fmt.Errorf("the coordinator of %s does not say which "+
+				"workers it has; workers stay as they are, and stop at their ends; check its address and user in %s, and that "+
+				"the manager can reach it: %w", c.kind.Engine, c.kind.Field, err))
+		}
+	}
+}
+
+// rests reports whether a worker was active a moment ago, and nothing is to happen to it.
+func (c *crewRound) rests(i int) bool {
+	pl := &c.places[i]
+	at := c.k.crew.active[pl.pod.uid]
+	return c.now.Sub(at) < restFor && pl.worker.Pod.Started.Before(at) && !pl.worker.Leaves() &&
+		crewMarks(pl.pod.raw).Asked.IsZero()
+}
+
+// engineWorker returns a worker as its engine knows it, and whether its process runs.
+func (c *crewRound) engineWorker(i int) (drain.Worker, bool) {
+	pl := &c.places[i]
+	if pl.worker.Pod == nil || pl.worker.Pod.Started.IsZero() || pl.pod.ip == "" {
+		return drain.Worker{}, false
+	}
+	return drain.Worker{
+		Host: pl.host, URL: "http://" + net.JoinHostPort(pl.pod.ip, strconv.Itoa(int(c.kind.Port))),
+	}, true
+}
+
+// worker returns the input about a place.
+func (c *crewRound) worker(i int, tight map[string]bool) crew.Worker {
+	pl := &c.places[i]
+	seen := pl.worker
+	w := crew.Worker{
+		Name: seen.Name, Wanted: seen.Wanted, End: seen.End, Cordoned: seen.Cordoned, Room: seen.Room, Ended: seen.Ended,
+		Attempts: seen.Attempts, Over: pl.pod != nil && pl.pod.over, State: crew.State(c.status[i].State),
+	}
+	if seen.Pod != nil {
+		w.Tight = tight[pl.pod.uid]
+		w.Pod = &crew.Pod{
+			Started: seen.Pod.Started, Deleting: seen.Pod.Deleting, Evicted: seen.Pod.Evicted, Marks: crewMarks(pl.pod.raw),
+		}
+	}
+	return w
+}
+
+// crewMarks reads the marks of a pod. What cannot be read is none: the controller then waits longer, and ends nothing
+// earlier.
+func crewMarks(raw string) (m crew.Marks) {
+	_ = json.Unmarshal([]byte(raw), &m)
+	return m
+}
+
+// tight returns the pods, by UID, of workers of one size that are to give way on their nodes, of all pools.
+func (c *Controller) tight(nodes map[string]Node) map[string]bool {
+	seats := map[string][]crew.Seat{}
+	for _, pods := range c.pods {
+		pods.Each(func(_ string, p podRow) {
+			if p.crew && p.owner != "" && p.node != "" && !p.over {
+				seats[p.node] = append(seats[p.node], crew.Seat{
+					Worker: p.uid, Born: p.started, Request: p.request, Leaves: p.deleting || !crewMarks(p.raw).Leaving.IsZero(),
+				})
+			}
+		})
+	}
+	all := map[string]bool{}
+	for name, s := range seats {
+		if n, known := nodes[name]; known && n.Selling {
+			for uid := range crew.Tight(n.Offer, n.Bound, s) {
+				all[uid] = true
+			}
+		}
+	}
+	return all
+}
+
+// act decides, and carries out the steps. A step that fails is decided again in a later round.
+func (c *crewRound) act(ctx context.Context, drainer drain.Drainer) {
+	c.steps = crew.Next(&c.in)
+	failed := make([]error, len(c.steps))
+	inParallel(len(c.steps), func(i int) { failed[i] = c.mark(ctx, i) })
+	for _, verb := range []crew.Verb{crew.DeletePod, crew.Drain, crew.Undrain, crew.CreatePod} {
+		acting, cancel := context.WithTimeout(ctx, tellWithin)
+		inParallel(len(c.steps), func(i int) {
+			if failed[i] == nil && c.steps[i].Verb == verb {
+				failed[i] = c.one(acting, drainer, i)
+			}
+		})
+		cancel()
+	}
+	for i, err := range failed {
+		verb := c.steps[i].Verb
+		if verb != crew.Wait {
+			c.k.count(pool.Verb(verb), err)
+		}
+		condition, reason := v1alpha1.ConditionStepsFailed, "StepFailed"
+		if verb == crew.Drain || verb == crew.Undrain {
+			condition, reason = v1alpha1.ConditionDrainRefused, "DrainFailed"
+		}
+		c.t.add(condition, reason, err)
+	}
+}
+
+// mark writes the marks of a worker's pod before its step is carried out.
+func (c *crewRound) mark(ctx context.Context, i int) error {
+	pl := &c.places[i]
+	if pl.worker.Pod == nil {
+		return nil
+	}
+	content, err := json.Marshal(c.steps[i].Marks)
+	if err != nil {
+		return fmt.Errorf("encoding the marks of pod %s: %w", pl.pod.name, err)
+	}
+	if string(content) == pl.pod.raw {
+		return nil
+	}
+	return c.k.markPod(ctx, pl.pod, string(content), 0, "")
+}
+
+// one carries out the step of one worker.
+func (c *crewRound) one(ctx context.Context, drainer drain.Drainer, i int) error {
+	pl, s := &c.places[i], &c.steps[i]
+	w, _ := c.engineWorker(i)
+	switch s.Verb {
+	case crew.CreatePod:
+		return c.k.createPod(ctx, c.newCrewPod(pl, s.Marks))
+	case crew.DeletePod:
+		seconds := int64(s.Within / time.Second)
+		if pl.pod.deleting && pl.pod.grace <= seconds {
+			return nil
+		}
+		return c.k.deletePod(ctx, pl.pod, seconds)
+	case crew.Drain:
+		if drainer == nil {
+			return nil // the condition says why
+		}
+		return drainer.Drain(ctx, w, s.Within)
+	case crew.Undrain:
+		if reverser, can := drainer.(drain.Reverser); can {
+			return reverser.Undrain(ctx, w)
+		}
+	}
+	return nil
+}

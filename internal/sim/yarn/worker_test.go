@@ -1,0 +1,46 @@
+package yarn
+
+import (
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
+	"github.com/waterline-io/waterline/internal/sim/jobs"
+)
+
+// TestResizeKillsTheNewest checks the model of the ResourceManager: nothing is killed before the deadline, then the
+// newest, and a resize to the same total is ignored.
+func TestResizeKillsTheNewest(t *testing.T) {
+	each := pool.Size{MemoryMiB: 1024, VCores: 1}
+	now := time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC)
+	w := Worker{up: true, total: pool.Size{MemoryMiB: 4096, VCores: 4}}
+	for i := range 4 {
+		w.tasks = append(w.tasks, jobs.Task{Work: float64(i)})
+	}
+	if w.free(each) {
+		t.Error("a fifth container fits")
+	}
+	less := pool.Size{MemoryMiB: 8192, VCores: 2}
+	if !w.resize(less, now.Add(time.Minute)) || w.resize(less, now) {
+		t.Error("a resize to the same total is not ignored")
+	}
+	if killed := w.overdue(now.Add(59*time.Second), each); killed != nil {
+		t.Errorf("%d containers were killed early", len(killed))
+	}
+	killed := w.overdue(now.Add(time.Minute), each)
+	if len(killed) != 2 || killed[0].Work != 3 || killed[1].Work != 2 || len(w.tasks) != 2 {
+		t.Errorf("%+v were killed, and %+v are left", killed, w.tasks)
+	}
+}
+
+// TestSharesCPU checks that containers get what is left, and that work is done in that time.
+func TestSharesCPU(t *testing.T) {
+	each := pool.Size{MemoryMiB: 1024, VCores: 1}
+	w := Worker{tasks: []jobs.Task{{Work: 10}, {Work: 30}}}
+	if ended := w.run(1, 20, each); ended != 10 || len(w.tasks) != 1 || w.tasks[0].Done != 10 {
+		t.Errorf("half a core each for 20 s: %g ended, %+v is left", ended, w.tasks)
+	}
+	if w.run(8, 10, each); w.tasks[0].Done != 20 {
+		t.Errorf("a container of a vcore used more than a core: %+v", w.tasks)
+	}
+}

@@ -1,0 +1,93 @@
+// Package trino_test is level 6 of the test bed for Trino: the drainer of internal/drain/trino against a real
+// coordinator, real workers and real queries. make test-trino builds what the tests need.
+//
+// The cluster is started once, with two workers.
+package trino_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/waterline-io/waterline/internal/drain"
+	"github.com/waterline-io/waterline/internal/drain/trino"
+	bed "github.com/waterline-io/waterline/test/bed/trino"
+	"github.com/waterline-io/waterline/test/bed/yarn"
+)
+
+// grace is shutdown.grace-period of the workers. The coordinator looks at its workers every 5 s, and uses what the look
+// before brought; and this machine may be busy.
+const grace = 20 * time.Second
+
+// The cluster and its drainer. They are set once, before any test.
+var (
+	cluster *bed.Bed
+	drainer *trino.Drainer
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "trino:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (int, error) {
+	out, err := filepath.Abs("../../out")
+	if err != nil {
+		return 0, err
+	}
+	o := bed.Options{
+		Out: filepath.Join(out, "trino"), Dir: filepath.Join(out, "trino/run"), Logs: filepath.Join(out, "test/log/trino"),
+		Heap: 1024,
+	}
+	if inside, code, err := yarn.Enter(o.Dir, nil); !inside || err != nil {
+		return code, err
+	}
+	start := time.Now()
+	if cluster, err = bed.Up(o); err != nil {
+		return 0, err
+	}
+	for i := 1; i <= 2; i++ {
+		if err := startWorker(i); err != nil {
+			return 0, err
+		}
+	}
+	if drainer, err = trino.New(bed.Coordinator, drain.Auth{User: bed.User}); err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	if err := errors.Join(active(ctx, 1), active(ctx, 2)); err != nil {
+		return 0, errors.Join(err, errors.New(cluster.LogTails()))
+	}
+	fmt.Printf("Trino is up with 2 workers after %.1f s\n", time.Since(start).Seconds())
+	code := m.Run()
+	if code != 0 {
+		fmt.Fprintln(os.Stderr, cluster.LogTails())
+	}
+	return code, nil
+}
+
+func startWorker(i int) error {
+	return cluster.StartWorker(i, map[string]string{"shutdown.grace-period": grace.String()}, bed.Rules)
+}
+
+// active waits until the coordinator uses a worker.
+func active(ctx context.Context, i int) error {
+	return yarn.Eventually(ctx, func(ctx context.Context) error {
+		s, err := drainer.Status(ctx, bed.Worker(i))
+		if err == nil && s.State != drain.Active {
+			err = fmt.Errorf("worker %d is %+v", i, s)
+		}
+		return err
+	})
+}
