@@ -10,9 +10,15 @@ GOLANGCI_VERSION := v2.15.0
 CONTROLLER_GEN := $(BIN)/controller-gen
 CONTROLLER_GEN_VERSION := v0.21.0
 export CGO_ENABLED := 0
+# Without paths in what is compiled, a clone in another folder compiles nothing again. Debug information takes a sixth of the
+# CPU time of compilers, and what is built here is released without it too.
+export GOFLAGS := -trimpath -gcflags=all=-dwarf=false
 # With a heap that grows up to a limit, compilers and linters need a quarter less CPU time. Programs under test do not get it,
 # because some tests measure memory.
 FAST := GOGC=off GOMEMLIMIT=2GiB
+
+# With VERBOSE, tests name each test with its time. test/levels.sh sets it, and sums up its logs.
+V := $(if $(VERBOSE),-test.v)
 
 .DEFAULT_GOAL := help
 
@@ -30,11 +36,14 @@ demo-vm: build vm ## the same on cgroup v2, in a virtual machine
 	$(VMRUN) -file $(BIN)/waterline=/bin/waterline -file $(BIN)/waterline-agent=/bin/waterline-agent \
 		-o $(OUT)/demo-vm -- /bin/waterline demo --out /out
 
-test: ## everything, in short forms: all levels of the test bed (root; under an hour on a new machine)
-	test/levels.sh short
+test: ## a few tests of every level: a quarter of an hour on a new machine, half of that on a known one (root)
+	test/levels.sh test
 
-soak: ## the same tests in their full forms (hours)
-	test/levels.sh full
+test-all: ## all tests of all levels, in short forms: about an hour (root)
+	test/levels.sh all
+
+soak: ## all tests in their full forms: hours (root)
+	test/levels.sh soak
 
 check: format lint test-unit ## format, lint, generated files, fences and unit tests
 
@@ -43,7 +52,7 @@ format:
 	if [ -n "$$unformatted" ]; then echo "not formatted: $$unformatted; run gofmt -w"; exit 1; fi
 
 vet:
-	go vet ./...
+	$(FAST) go vet -tags bench ./...
 
 # The module k8s/ needs Kubernetes compiled, which takes minutes on a new machine; the test bed needs that too.
 lint: $(GOLANGCI) generated ## golangci-lint on both modules, with go vet among its linters, and generated files
@@ -71,16 +80,28 @@ $(CONTROLLER_GEN):
 	@mkdir -p $(BIN)
 	$(FAST) GOBIN=$(CURDIR)/$(BIN) go install sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_GEN_VERSION)
 
+# What make test runs of each level. SHORT=1 selects it for one level: make test-kernel SHORT=1. Tests with -short do fewer
+# of the same steps. Everything else is in make test-all.
+SHORT_KERNEL := TestAgent$$|TestBatch$$|TestKill$$
+SHORT_VM := TestAgent$$|TestBatch$$
+SHORT_API := TestAPI$$
+SHORT_POOLS := TestAPIPool$$/^life$$
+SHORT_NODE := TestNode$$/^(First|Static|CPUs)$$
+SHORT_SCHEDULER := TestScheduler$$
+SHORT_YARN := TestLabelBeforeNode$$
+
+# form is how a compiled test runs: in short, the tests of the first argument, else what the second says.
+form = $(V) $(if $(SHORT),-test.short -test.run='$(1)',$(2))
+
 # Unit tests are those of all packages but the test bed's levels. The lab's own tests need no kernel.
 UNIT = $$(go list ./... | grep -vE '/test/(bed|e2e|kernel|release|yarn|trino)')
 
-# go list compiles the packages and their tests; go test then only links. Lint runs vet, which in go test would read every
-# dependency once more.
+# go list compiles the packages and their tests; go test then only links.
 test-unit: ## level 1: the tests that need no kernel
 	$(FAST) go list -export -deps -test $(UNIT) >/dev/null
-	go test -vet=off $(UNIT)
+	go test -vet=off -count=1 $(if $(SHORT),-short) $(if $(VERBOSE),-v) $(UNIT)
 
-test-pure: format test-unit
+test-pure: format vet generated test-unit
 
 # Programs for arm64, in an emulator of processes: the kernel stays this machine's. Transcripts show that decisions are the
 # same there, where multiplications and additions of floats are fused. All of them take five minutes in the emulator, and
@@ -106,13 +127,10 @@ race: ## the unit, scheduler and live kernel tests under the race detector
 	CGO_ENABLED=1 go test -race $(UNIT) ./test/kernel
 	CGO_ENABLED=1 go test -C k8s -race ./scheduler
 
-# With VERBOSE, the tests of the levels name each test with its time. test/levels.sh sets it, and sums up its logs.
-V := $(if $(VERBOSE),-test.v)
-
 # Tests that several levels use are compiled once. They expect their package's folder as the working directory.
 KERNEL_TEST := $(OUT)/test/kernel.test
 E2E_TEST := $(OUT)/test/e2e.test
-E2E := cd test/e2e && $(CURDIR)/$(E2E_TEST) $(V) -test.timeout=40m
+E2E := cd test/e2e && $(CURDIR)/$(E2E_TEST) -test.timeout=40m
 
 kernel-test:
 	@mkdir -p $(OUT)/test
@@ -123,7 +141,7 @@ e2e-test:
 	$(FAST) go test -c -vet=off -o $(E2E_TEST) ./test/e2e
 
 test-kernel: build kernel-test ## level 2: this machine's kernel (root)
-	cd test/kernel && WATERLINE_BIN=$(CURDIR)/$(BIN) $(CURDIR)/$(KERNEL_TEST) $(V) -test.timeout=30m
+	cd test/kernel && WATERLINE_BIN=$(CURDIR)/$(BIN) $(CURDIR)/$(KERNEL_TEST) -test.timeout=30m $(call form,$(SHORT_KERNEL))
 
 VMRUN := $(BIN)/vmrun
 
@@ -131,13 +149,13 @@ vm:
 	@mkdir -p $(BIN)
 	$(FAST) go build -o $(BIN)/ ./test/bed/vm/cmd/vmrun
 
-test-vm: build vm kernel-test ## level 3: the same suite on cgroup v2, with the demo in full form, in a virtual machine
-	go test -vet=off -count=1 ./test/bed/vm/...
+test-vm: build vm kernel-test ## level 3: the same suite on cgroup v2, in a virtual machine; in full form with the demo
+	$(if $(SHORT),,go test -vet=off -count=1 ./test/bed/vm/...)
 	$(VMRUN) -file $(KERNEL_TEST)=/t/kernel.test -file $(BIN)/waterline=/bin/waterline \
 		-file $(BIN)/waterline-agent=/bin/waterline-agent -file $(BIN)/lab=/bin/lab -module brd \
 		-e CI=$(CI) -e WATERLINE_SOAK=$(WATERLINE_SOAK) -e WATERLINE_BIN=/bin \
 		-timeout $(if $(WATERLINE_SOAK),3h,30m) -o $(OUT)/test/vm \
-		-run 'kernel: /t/kernel.test $(V) -test.skip ^TestCPU' \
+		-run 'kernel: /t/kernel.test $(V) $(if $(SHORT),-test.short -test.run=$(SHORT_VM),-test.skip=^TestCPU)' \
 		$(if $(WATERLINE_SOAK),-run 'demo: /bin/waterline demo --out /out')
 
 test-vm-cpus: vm kernel-test ## level 3: CPU sets in a virtual machine of 2 sockets, 4 NUMA nodes, 8 CPUs
@@ -145,38 +163,35 @@ test-vm-cpus: vm kernel-test ## level 3: CPU sets in a virtual machine of 2 sock
 		-timeout $(if $(WATERLINE_SOAK),1h,10m) \
 		-run 'cpusets: /t/kernel.test -test.run ^TestCPU -test.v -test.timeout 1h'
 
-# At nice 19 it can run beside level 3, whose tests measure how slow their machine is.
 bed: build ## build the test bed's cluster: Kubernetes, containerd, images
-	nice -n 19 test/bed/build.sh
+	test/bed/build.sh core
 
-# The comparison with the kubelet's own choice of CPUs is here because bed compiles most of its dependencies. Vet would read all
-# of them once more, for a minute.
-test-api: e2e-test bed previous ## level 4: a real API server, and parts of Kubernetes as the reference
-	go test -C k8s -vet=off -count=1 -timeout 20m ./reference
+bed-dns: build
+	test/bed/build.sh core dns
+
+bed-runc: build
+	test/bed/build.sh core runc
+
+# The comparison with the kubelet's own choice of CPUs compiles little that bed has not compiled.
+test-api: e2e-test bed $(if $(SHORT),,previous) ## level 4: a real API server, and parts of Kubernetes as the reference
+	$(if $(SHORT),,go test -C k8s -vet=off -count=1 -timeout 20m ./reference)
 	go test -vet=off -count=1 ./test/bed/fakerm
-	go test -vet=off -count=1 ./test/bed/cluster -run API
-	$(E2E) -test.run=TestAPI -test.skip='$(API_ALONE)|TestAPIPool' -on=api
+	$(if $(SHORT),,go test -vet=off -count=1 ./test/bed/cluster -run API)
+	$(E2E) $(call form,$(SHORT_API),-test.run=TestAPI -test.skip=TestAPIPool) -on=api
 
 # They wait for minutes, so they have a level of their own beside the others.
 test-api-pools: e2e-test bed ## level 4: worker pools with a real API server, and all else imitated
-	$(E2E) -test.run=TestAPIPool -on=apart
-
-# Measurements that need a machine that does nothing else.
-API_ALONE := TestAPI(CPU|Protect)?Figures|TestAPIPrometheus
-NODE_ALONE := TestNode(Colocate|Harm|Headline|Measure|Quickstart|SimulateFigures)
+	$(E2E) $(call form,$(SHORT_POOLS),-test.run=TestAPIPool) -on=apart
 
 previous: ## build the version before this one, for tests that run both
-	nice -n 19 test/bed/previous.sh
+	test/bed/previous.sh
 
 OLDEST := TestAPI$$|TestAPIAway|TestAPIConfined|TestAPINodeHealth$$|TestAPIWebhook$$
 
 test-oldest: e2e-test bed ## levels 4 and 5a on the oldest supported Kubernetes (root; six minutes to build it)
-	nice -n 19 test/bed/oldest.sh
-	$(E2E) -test.run='$(OLDEST)' -on=api -bin=bed/oldest/bin
-	$(E2E) -test.run='TestNodeKubeletSettings|TestNode$$|TestNodeSell' -bin=bed/oldest/bin
-
-test-api-figures: e2e-test bed ## the measurements of level 4, for a machine that does nothing else
-	$(E2E) -test.run='$(API_ALONE)' -on=api
+	test/bed/oldest.sh
+	$(E2E) $(V) -test.run='$(OLDEST)' -on=api -bin=bed/oldest/bin
+	$(E2E) $(V) -test.run='TestNodeKubeletSettings|TestNode$$|TestNodeSell' -bin=bed/oldest/bin
 
 AXE_VERSION := 4.14.1
 AXE := $(OUT)/axe/node_modules/axe-core/axe.min.js
@@ -187,28 +202,24 @@ $(AXE):
 test-web: $(AXE) ## level 4: the dashboard in a browser
 	go test -vet=off -count=1 -timeout 10m ./internal/web -axe $(CURDIR)/$(AXE) $(if $(SHOTS),-shots $(CURDIR)/$(SHOTS))
 
-# The scheduler's figures come last: they are measured with little else in the cluster.
 test-scheduler: e2e-test bed ## level 7: the scheduler with its plugins, on nodes that are only objects (root)
-	go test -C k8s -vet=off -count=1 -timeout 10m ./scheduler
-	$(E2E) -test.run=TestScheduler -on=apart
+	go test -C k8s -vet=off -count=1 -timeout 10m $(if $(SHORT),-short) ./scheduler
+	$(E2E) $(call form,$(SHORT_SCHEDULER),-test.run=TestScheduler) -on=apart
 
 test-node: e2e-test bed ## level 5a: pods on a real node on this machine (root)
-	go test -vet=off -count=1 ./test/bed/cluster -run Node
-	$(E2E) -test.run=TestNode -test.skip='$(NODE_ALONE)'
-
-test-node-figures: e2e-test bed ## the measurements of level 5a, for a machine that does nothing else (root)
-	$(E2E) -test.run='$(NODE_ALONE)'
+	$(if $(SHORT),,go test -vet=off -count=1 ./test/bed/cluster -run Node)
+	$(E2E) $(call form,$(SHORT_NODE),-test.run=TestNode)
 
 test-node-static: e2e-test bed ## level 5a with a kubelet that gives containers exclusive CPUs (root)
-	$(E2E) -test.timeout=10m -test.run=TestStatic -on=static
+	$(E2E) $(V) -test.timeout=10m -test.run=TestStatic -on=static
 
-vmnode: ## build the root file system of the node in a virtual machine (root; after bed)
+vmnode: bed-runc ## build the root file system of the node in a virtual machine (root)
 	test/bed/vmnode/build.sh
 
-test-node-v2: e2e-test bed vmnode ## level 5b: pods on a real node with cgroup v2 and systemd, in a virtual machine (root)
-	$(E2E) -test.timeout=90m -test.run=TestNode -on=vm
+test-node-v2: e2e-test vmnode ## level 5b: pods on a real node with cgroup v2 and systemd, in a virtual machine (root)
+	$(E2E) $(V) -test.timeout=90m -test.run=TestNode -on=vm
 
-YARN_TEST := cd test/yarn && WATERLINE_BIN=$(CURDIR)/$(BIN) $(CURDIR)/$(OUT)/test/yarn.test $(V) -test.timeout=30m
+YARN_TEST := cd test/yarn && WATERLINE_BIN=$(CURDIR)/$(BIN) $(CURDIR)/$(OUT)/test/yarn.test -test.timeout=30m
 
 yarn-bed: ## build the test bed's YARN: Hadoop through Maven, half a minute on a new machine
 	@mkdir -p $(BIN) $(OUT)/test
@@ -222,15 +233,15 @@ yarn: yarn-bed ## a ResourceManager and two NodeManagers of Hadoop on this machi
 spark: ## get Spark from PyPI: 520 MB, half a minute on a new machine
 	test/bed/yarn/build.sh spark
 
-test-yarn: yarn-bed spark ## level 6: real YARN, with jobs (root, Java 17, Maven, krb5-kdc, Python)
-	go test -vet=off -count=1 ./test/bed/yarn
-	$(YARN_TEST)
-	$(YARN_TEST) -pair -test.run=TestPair
-	$(YARN_TEST) -kerberos -test.run=TestKerberos
+test-yarn: yarn-bed $(if $(SHORT),,spark) ## level 6: real YARN, with jobs (root, Java 17, Maven, krb5-kdc, Python)
+	$(if $(SHORT),,go test -vet=off -count=1 ./test/bed/yarn)
+	$(YARN_TEST) $(call form,$(SHORT_YARN))
+	$(if $(SHORT),,$(YARN_TEST) $(V) -pair -test.run=TestPair)
+	$(if $(SHORT),,$(YARN_TEST) $(V) -kerberos -test.run=TestKerberos)
 
 test-yarn-pools: e2e-test bed yarn-bed ## level 6c: worker pools of real NodeManagers, without a node (root, Java 17, Maven)
-	$(E2E) -test.timeout=$(if $(WATERLINE_SOAK),8h,30m) -test.run=TestPool -on=yarn
-	$(if $(WATERLINE_SOAK),$(E2E) -test.run=TestPoolPair -on=yarn -pair)
+	$(E2E) $(V) -test.timeout=$(if $(WATERLINE_SOAK),8h,30m) -test.run=TestPool -on=yarn
+	$(if $(WATERLINE_SOAK),$(E2E) $(V) -test.run=TestPoolPair -on=yarn -pair)
 
 trino-bed: ## build the test bed's Trino: through Maven, a minute on a new machine
 	@mkdir -p $(OUT)/test
@@ -241,22 +252,22 @@ test-trino: trino-bed ## level 6: workers of a real Trino drain while queries ru
 	cd test/trino && $(CURDIR)/$(OUT)/test/trino.test $(V) -test.timeout=$(if $(WATERLINE_SOAK),3h,30m)
 
 test-trino-pools: e2e-test bed trino-bed ## level 6c: a worker pool of real workers of Trino, without a node (root, Java 17, Maven)
-	$(E2E) -test.timeout=40m -test.run=TestTrinoPool -on=trino
+	$(E2E) $(V) -test.run=TestTrinoPool -on=trino
 
 hadoop-image: yarn-bed ## build the container image of Hadoop (seconds)
 	test/bed/yarn/image.sh
 
 frameworks: ## build controllers of batch frameworks from their modules: minutes on a new machine
-	nice -n 19 test/bed/frameworks.sh
+	test/bed/frameworks.sh
 
 test-frameworks: e2e-test bed frameworks ## level 4: batch pods with the real Kueue and autoscaler (root)
-	$(E2E) -test.run=TestFrameworks -on=api
+	$(E2E) $(V) -test.run=TestFrameworks -on=api
 
 spark-image: spark ## build the container image of Spark's executors (seconds)
 	test/bed/yarn/image.sh spark
 
-test-node-yarn: e2e-test bed hadoop-image spark-image ## level 6b: NodeManagers and Spark's executors in pods of a real node (root, Java 17, Maven, Python)
-	$(E2E) -test.timeout=40m -test.run='TestYARN|TestSpark'
+test-node-yarn: e2e-test bed-dns hadoop-image spark-image ## level 6b: NodeManagers and Spark's executors in pods of a real node (root, Java 17, Maven, Python)
+	$(E2E) $(V) -test.run='TestYARN|TestSpark'
 
 # A release. VERSION is its version without v, such as 0.2.0; REGISTRY a registry to push to, with a path if it has one; KEY
 # a key of cosign to sign with, and COSIGN_PASSWORD its password.
@@ -290,8 +301,8 @@ vuln: ## known vulnerabilities that both modules reach
 	$(FAST) go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) ./...
 	cd k8s && $(FAST) go run golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION) ./...
 
-bench: bed yarn-bed ## measure; figures go to out/bench
-	test/bench.sh
+bench: build ## measure what docs/results.md reports, into out/bench; NAME=colocate measures one, and an interrupted run goes on
+	test/bench.sh $(NAME)
 
 results: ## write docs/results.md from docs/results.json, updated from out/bench
 	go run ./test/results
@@ -308,8 +319,8 @@ packages:
 clean: ## remove everything that was built
 	rm -rf $(OUT)
 
-.PHONY: help build demo demo-vm test soak check format vet lint generate generated test-unit test-pure race \
-	kernel-test e2e-test test-kernel vm test-vm test-vm-cpus bed previous vmnode test-api test-api-pools test-api-figures test-oldest test-node test-node-figures \
-	test-node-static test-node-v2 yarn-bed yarn spark test-yarn test-yarn-pools trino-bed test-trino test-trino-pools \
-	hadoop-image spark-image frameworks test-frameworks test-node-yarn test-scheduler test-web images release test-release test-arm64 test-arm64-agent vuln \
-	bench results cluster cluster-down packages clean
+.PHONY: help build demo demo-vm test test-all soak check format vet lint generate generated test-unit test-pure race \
+	kernel-test e2e-test test-kernel vm test-vm test-vm-cpus bed bed-dns bed-runc previous vmnode test-api test-api-pools \
+	test-oldest test-node test-node-static test-node-v2 yarn-bed yarn spark test-yarn test-yarn-pools trino-bed test-trino \
+	test-trino-pools hadoop-image spark-image frameworks test-frameworks test-node-yarn test-scheduler test-web images \
+	release test-release test-arm64 test-arm64-agent vuln bench results cluster cluster-down packages clean

@@ -1,53 +1,115 @@
 #!/usr/bin/env bash
-# make bench: measures what docs/results.md reports, into out/bench. On a machine that does something else at the same
-# time, the ratios hold and the absolute figures do not.
-set -euo pipefail
+# make bench: measures what docs/results.md reports, into out/bench, on a machine that does nothing else. Beside other work,
+# ratios hold and absolute figures do not.
+#
+#   test/bench.sh [NAME]
+#
+# Without a NAME it runs all benches below, and goes on where a run of the same commit was interrupted. A figure that misses
+# its goal is printed and ends nothing; the list of those comes last.
+set -uo pipefail
 cd "$(dirname "$0")/.."
-mkdir -p out/bench
-for name in weights preempt drift hierarchy cpuset burst; do
-	echo "=== $name"
-	case $name in cpuset) json=experiment-cpuset ;; *) json=$name ;; esac
-	out/bin/waterline experiment $name --json out/bench/$json.json
-	case $name in hierarchy | cpuset | burst) continue ;; esac
-	echo "=== $name, while a pod of 262144 burns all CPUs"
-	out/bin/waterline experiment $name --hog --json out/bench/$name-hog.json
-done
-echo "=== colocate: twenty-five minutes"
-out/bin/lab colocate --load 30 --load 60 --load 90 --json out/bench/colocate-harm.json
+only=${1:-}
+out=$PWD/out/bench
+done=$out/done/$(git describe --always --dirty)
+export WATERLINE_ATTEMPTS=$out/attempts.jsonl # each attempt of a figure that may be measured again
+mkdir -p "$done"
+found= missed=()
+
+# bench runs a command, unless this commit's figures are there.
+bench() { # NAME MINUTES COMMAND...
+	local name=$1 minutes=$2
+	shift 2
+	[ -z "$only" ] || [ "$only" = "$name" ] || return 0
+	found=1
+	if [ -z "$only" ] && [ -e "$done/$name" ]; then
+		echo "=== $name: measured before"
+		return 0
+	fi
+	echo "=== $name: about $minutes min, at $(date +%H:%M)"
+	"$@" || missed+=("$name")
+	touch "$done/$name"
+}
+
+# experiment measures on this kernel, once more while a pod of 262144 burns all CPUs if a second argument says so.
+experiment() { # NAME [hog]
+	local json=$out/$1
+	[ "$1" = cpuset ] && json=$out/experiment-cpuset
+	out/bin/waterline experiment "$1" --json "$json.json" &&
+		{ [ -z "${2:-}" ] || out/bin/waterline experiment "$1" --hog --json "$json-hog.json"; }
+}
+
+lab() { # NAME ARGUMENT...
+	local json=$1
+	shift
+	out/bin/lab "$@" --json "$out/$json.json"
+}
+
+# kernel runs benches of test/kernel.
+kernel() { # REGEX
+	go test -c -vet=off -tags bench -o out/test/kernel-bench.test ./test/kernel &&
+		(cd test/kernel && WATERLINE_BIN=$PWD/../../out/bin ../../out/test/kernel-bench.test -test.v -test.timeout=1h \
+			-test.run="$1")
+}
+
+# e2e runs benches of test/e2e.
+e2e() { # JSON REGEX ARGUMENT...
+	local json=$1 regex=$2
+	shift 2
+	[ "$json" = - ] || export WATERLINE_BENCH=$out/$json.json
+	make --no-print-directory bed >/dev/null && go test -c -vet=off -tags bench -o out/test/e2e-bench.test ./test/e2e &&
+		(cd test/e2e && ../../out/test/e2e-bench.test -test.v -test.timeout=1h -test.run="$regex" "$@" | grep -v '^{')
+}
+
+yarn() { # JSON REGEX ARGUMENT...
+	make --no-print-directory yarn-bed >/dev/null && e2e "$@"
+}
+
+pods() { # JSON REGEX
+	make --no-print-directory bed-dns yarn-bed hadoop-image spark >/dev/null && e2e "$@"
+}
+
+transcode() {
+	local up status
+	make --no-print-directory bed >/dev/null && test/bed/build.sh ffmpeg && up=$(test/bed/cluster.sh up) || return 1
+	eval "$(grep -o 'export KUBECONFIG=.*' <<<"$up")"
+	out/bin/lab transcode --json "$out/transcode.json"
+	status=$?
+	test/bed/cluster.sh down
+	return $status
+}
+
+functions() {
+	go test -run '^$' -bench . -benchmem ./internal/decide/... ./internal/cgroup | tee "$out/go.txt"
+}
+
+for name in weights preempt drift; do bench $name 1 experiment $name hog; done
+for name in hierarchy cpuset burst; do bench $name 1 experiment $name; done
+bench colocate 25 lab colocate-harm colocate --load 30 --load 60 --load 90
 for kind in stream cache writers forks; do
-	echo "=== colocate beside $kind: seven minutes"
-	out/bin/lab colocate --batch $kind --load 60 --repeats 3 --json out/bench/colocate-$kind.json
+	bench colocate-$kind 7 lab colocate-$kind colocate --batch $kind --load 60 --repeats 3
 done
-echo "=== headline, with a day of ../shared/traces: twenty-one minutes"
-out/bin/lab headline --trace "${WATERLINE_TRACES:-../shared/traces}" --json out/bench/headline.json --svg out/bench/headline.svg
-echo "=== suppress: forty minutes"
-out/bin/lab suppress --json out/bench/suppress.json
-echo "=== interference: thirty-six minutes"
-out/bin/lab interference --json out/bench/interference.json
-echo "=== agent: ten minutes"
-WATERLINE_BENCH=$PWD/out/bench/agent.json go test -count=1 -timeout 30m -v ./test/e2e -run TestAPIFigures -args -on=api | grep -v '^{'
-echo "=== CPU sets: fourteen minutes"
-WATERLINE_BENCH=$PWD/out/bench/cpuset.json go test -count=1 -timeout 40m -v ./test/e2e -run TestAPICPUFigures -args -on=api | grep -v '^{'
-echo "=== the agent with everything on: ten minutes"
-WATERLINE_BENCH=$PWD/out/bench/protect.json go test -count=1 -timeout 40m -v ./test/e2e -run TestAPIProtectFigures -args -on=api | grep -v '^{'
-echo "=== the manager and the API, with 5,000 nodes that use what ../shared/traces says: ten minutes"
-WATERLINE_BENCH=$PWD/out/bench/scale.json go test -count=1 -timeout 40m -v ./test/e2e -run TestAPIScaleFigures -args -on=api | grep -v '^{'
-echo "=== the scheduler beside the stock one, 10,000 pods on 1,000 nodes: seven minutes"
-WATERLINE_BENCH=$PWD/out/bench/scheduler.json go test -count=1 -timeout 60m -v ./test/e2e -run TestSchedulerFigures -args -on=api | grep -v '^{'
-echo "=== four ffmpeg jobs on two nodes, placed by it and by the stock one: a minute"
-WATERLINE_BENCH=$PWD/out/bench/scheduler-jobs.json go test -count=1 -timeout 20m -v ./test/e2e -run TestSchedulerJobs -args -on=api | grep -v '^{'
-echo "=== a pool of 500 NodeManagers, with a fake ResourceManager: seven minutes"
-WATERLINE_BENCH=$PWD/out/bench/yarn.json go test -count=1 -timeout 40m -v ./test/e2e -run TestAPIPoolFigures -args -on=api | grep -v '^{'
-echo "=== a night of jobs on a pool of real NodeManagers, and resizes: ten minutes"
-WATERLINE_BENCH=$PWD/out/bench/yarn.json go test -count=1 -timeout 40m -v ./test/e2e -run 'TestPoolNight|TestPoolHarm/Resize' -args -on=yarn | grep -v '^{'
-echo "=== Spark beside Redis, in NodeManagers in pods of a real node: fifteen minutes"
-make --no-print-directory yarn-bed hadoop-image spark
-WATERLINE_BENCH=$PWD/out/bench/yarn.json go test -count=1 -timeout 40m -v ./test/e2e -run TestYARNSpark | grep -v '^{'
-echo "=== transcode, on a cluster of this machine"
-up=$(test/bed/cluster.sh up)
-trap 'test/bed/cluster.sh down' EXIT
-eval "$(grep -o 'export KUBECONFIG=.*' <<<"$up")"
-out/bin/lab transcode --json out/bench/transcode.json
-test/bed/cluster.sh down
-trap - EXIT
-go test -run '^$' -bench . -benchmem ./internal/decide/... ./internal/cgroup | tee out/bench/go.txt
+bench headline 21 lab headline headline --trace "${WATERLINE_TRACES:-../shared/traces}" --svg "$out/headline.svg"
+bench suppress 40 lab suppress suppress
+bench interference 36 lab interference interference
+bench kernel 20 kernel .
+bench agent 10 e2e agent TestAPIFigures -on=api
+bench agent-cpusets 14 e2e cpuset TestAPICPUFigures -on=api
+bench agent-protect 10 e2e protect TestAPIProtectFigures -on=api
+bench manager 10 e2e scale TestAPIScaleFigures -on=api # 5,000 nodes that use what ../shared/traces says
+bench prometheus 3 e2e - TestAPIPrometheus -on=api
+bench scheduler 7 e2e scheduler TestSchedulerFigures -on=api # 10,000 pods on 1,000 nodes, beside the stock one
+bench scheduler-jobs 1 e2e scheduler-jobs TestSchedulerJobs -on=api
+bench pools 7 e2e yarn TestAPIPoolFigures -on=api # 500 NodeManagers, with a fake ResourceManager
+bench pools-yarn 10 yarn yarn 'TestPoolNight|TestPoolHarm/Resize' -on=yarn
+bench pools-spark 15 pods yarn TestYARNSpark # beside Redis, in NodeManagers in pods of a real node
+bench node 15 e2e - TestNode
+bench transcode 8 transcode
+bench functions 10 functions
+
+if [ -z "$found" ]; then
+	echo "there is no bench $only; test/bench.sh has their names" >&2
+	exit 2
+fi
+if [ ${#missed[@]} -gt 0 ]; then
+	echo "did not end well, or missed a goal: ${missed[*]}"
+fi

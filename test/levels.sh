@@ -1,27 +1,34 @@
 #!/usr/bin/env bash
 # Runs the levels of the test bed and prints at the end how each ended.
 #
-#   test/levels.sh short|full
+#   test/levels.sh test|all|soak
+#
+#   test  a few tests of every level, in at most 40 minutes; usual are 20 on a new machine and 9 on a known one
+#   all   all tests, in short forms
+#   soak  all tests, in their full forms
 #
 # A level whose need is missing on this machine is skipped by name. Under CI a missing need is a failure.
 #
-# The order saves time on a new machine, where compiling takes most of it:
-#  - The test bed is built from the first second on, at nice 19, beside level 1 and then beside level 3, whose emulated
-#    machines need most CPU. Lint, the unit tests of programs for arm64 and the root file system of level 5b follow at
-#    nice 19.
-#  - Levels 3 to 7, without the figures that they measure, run in three lanes of equal length: what takes a virtual machine
-#    or a real node, what has a cluster apart, and what has the API server of level 4.
-#  - Levels that measure run alone: level 2 and the figures of levels 4 and 5a. So does level 5b, whose emulated machine
-#    needs all of this one to be fast enough.
+# Levels run in lanes beside each other, because most of a level is waiting. Nothing in them depends on how fast the machine
+# is: what measures it is in test/bench.sh. On a new machine compiling takes most of the time, so the test bed is built from
+# the first second on.
 set -uo pipefail
+set -m # lanes are process groups
 cd "$(dirname "$0")/.."
-form=${1:-short}
-[ "$form" = full ] && export WATERLINE_SOAK=1
-# Debug information takes a sixth of the CPU time of compilers, and what is built here is released without it too.
-GOFLAGS="$(go env GOFLAGS) -gcflags=all=-dwarf=false"
-export GOFLAGS
-logs=out/test/log summary=out/test/log/summary failed=out/test/log/failed
-mkdir -p "$logs"
+form=${1:-test}
+case $form in
+test) export SHORT=1 ;;
+all) ;;
+soak) export WATERLINE_SOAK=1 ;;
+*)
+	echo "usage: $0 test|all|soak" >&2
+	exit 2
+	;;
+esac
+logs=out/test/log summary=out/test/log/summary failed=out/test/log/failed running=out/test/log/running
+rm -rf "$running"
+mkdir -p "$logs" "$running"
+rm -f "$logs"/*.log
 : >"$summary"
 : >"$failed"
 
@@ -50,23 +57,30 @@ level() { # NAME TARGET NEED...
 	lacking=$(missing "$@" | paste -sd, -)
 	if [ -n "$lacking" ] && [ -n "${CI:-}" ]; then
 		fail "$name" "($lacking): CI skips nothing"
+		return
 	elif [ -n "$lacking" ]; then
 		echo "skipped  $name ($lacking)" >>"$summary"
-	elif echo "=== $name (make $target) at $((SECONDS / 60)) min" &&
-		cpu=$({ time make --no-print-directory VERBOSE=1 "$target" >"$logs/$target.log" 2>&1; } 2>&1); then
+		return
+	fi
+	echo "=== $name (make $target) at $((SECONDS / 60)) min"
+	: >"$running/$target"
+	if cpu=$({ time make --no-print-directory VERBOSE=1 "$target" >"$logs/$target.log" 2>&1; } 2>&1); then
 		cpu=$(awk '{ printf "%.0f", $1 + $3 }' <<<"$cpu") # of all that was waited for
-		echo "passed   $name in $((SECONDS - start)) s, CPU time $cpu s$(slowest "$logs/$target.log")" | tee -a "$summary"
+		echo "passed   $name in $((SECONDS - start)) s, CPU time $cpu s" | tee -a "$summary"
 	else
 		fail "$name" "after $((SECONDS - start)) s: make $target; log: $logs/$target.log"
 		said "$logs/$target.log" >>"$summary"
 		excerpt "$logs/$target.log"
 	fi
+	rm "$running/$target"
 }
 
-# slowest prints the tests of a log that took most of its time, with their seconds.
-slowest() { # LOG
-	sed -En 's/^ *--- [A-Z]+: (Test[^ ]+) \(([0-9]+)\..*/\2 \1/p' "$1" | sort -rn |
-		awk '$1 >= 20 && NR <= 6 { printf "%s%s %d", (NR > 1 ? ", " : ": "), $2, $1 }'
+# slowest prints the ten tests that took longest, with their seconds and levels.
+slowest() {
+	local log
+	for log in "$logs"/*.log; do
+		sed -En "s|^--- [A-Z]+: (Test[^ ]+) \\(([0-9.]+)s\\).*|\\2 s  \\1 ($(basename "$log" .log))|p" "$log"
+	done | sort -rn | head -10
 }
 
 # said prints the first line of each message of failed tests. Logs of pods, which follow some, are left out.
@@ -95,51 +109,114 @@ excerpt() { # LOG
 	' "$1" | cut -c1-400
 }
 
-trap 'trap - INT TERM; kill 0' INT TERM # background levels end too
+# stop ends all lanes, and with them this script, after a message.
+stop() { # MESSAGE
+	trap - INT TERM USR1
+	echo "$1; it was running: $(ls "$running" | paste -sd' ' -)"
+	for lane in "${lanes[@]}"; do kill -- "-$lane"; done 2>/dev/null
+	exit 1
+}
 
-test/bed/packages.sh >"$logs/packages.log" 2>&1 & # level 1 needs none of them
+lanes=()
+lane() { # FUNCTION
+	"$1" &
+	lanes+=($!)
+}
+after() { tail -f /dev/null --pid="$1"; } # a lane's end
+
+trap 'stop "FAILED: ended by a signal"' INT TERM
+trap 'stop "FAILED: make test ends after 40 minutes"' USR1
+limit=
+if [ "$form" = test ]; then
+	{ sleep 2400 && kill -USR1 $$; } &
+	limit=$!
+fi
+
+packages() {
+	test/bed/packages.sh $([ "$form" = test ] && echo test) >"$logs/packages.log" 2>&1 ||
+		fail "installing packages" "see $logs/packages.log"
+}
+packages &
 packages=$!
-{
-	renice -n 19 -p "$BASHPID" >/dev/null
-	tail -f /dev/null --pid="$packages"
-	level "building the test bed" bed go root etcd busybox
-	level "building the node of level 5b" vmnode go mmdebstrap
-	level "level 1: lint" lint go
-	level "level 1: arm64, emulated" test-arm64 go qemu-aarch64-static
-} &
-level "level 1: pure" test-pure go
-wait "$packages" || fail "installing packages" "see $logs/packages.log"
-{
-	level "level 3: v2 kernel" test-vm go qemu-system-x86_64
-	level "level 3: CPU sets" test-vm-cpus go qemu-system-x86_64
-	level "level 5a: node, v1 + cgroupfs driver" test-node go root etcd runc ip
-	level "level 5a: CPU manager policy static" test-node-static go root etcd runc ip
-	level "level 6b: YARN and Spark in pods" test-node-yarn go root etcd runc ip java mvn python3
-} &
-{
-	level "level 4: worker pools" test-api-pools go root etcd
-	level "level 7: scheduler" test-scheduler go root etcd
-	level "level 6: Trino" test-trino go root java mvn
-	level "level 6c: a worker pool of Trino" test-trino-pools go root etcd ip java mvn bash
-	level "level 4: dashboard in a browser" test-web go chromium npm
-	level "level 6: YARN" test-yarn go root java mvn python3
-} &
-level "level 4: API server" test-api go root etcd
-level "level 6c: worker pools on YARN" test-yarn-pools go root etcd ip java mvn
-wait
-level "level 2: live kernel" test-kernel go root cgroup
-level "level 4: figures" test-api-figures go root etcd
-level "level 5a: figures" test-node-figures go root etcd runc ip
-level "level 5b: node, v2 + systemd driver, in a virtual machine" test-node-v2 \
-	go root etcd runc ip qemu-system-x86_64 mmdebstrap
-# The oldest version differs from the newest in what only Kubernetes changes, so it is built for the full form.
-[ "$form" = full ] && level "levels 4 and 5a: the oldest Kubernetes" test-oldest go root etcd runc ip
-# The controllers of other projects take minutes to build.
-[ "$form" = full ] && level "level 4: batch frameworks" test-frameworks go root etcd
+lanes=("$packages")
 
-echo
-cat "$summary"
-echo
+building() {
+	after "$packages"
+	level "building the test bed" bed go root busybox
+}
+lane building
+bed=$!
+
+case $form in
+test)
+	first() {
+		level "level 1: pure" test-pure go
+		level "level 2: live kernel" test-kernel go root cgroup
+		level "level 6: YARN" test-yarn go root java mvn
+	}
+	second() {
+		after "$packages"
+		level "level 3: v2 kernel" test-vm go qemu-system-x86_64
+		after "$bed"
+		level "level 5a: node" test-node go root etcd runc ip
+	}
+	third() {
+		after "$bed"
+		level "level 4: API server" test-api go root etcd
+		level "level 4: worker pools" test-api-pools go root etcd
+		level "level 7: scheduler" test-scheduler go root etcd
+	}
+	;;
+*)
+	first() {
+		level "level 1: pure" test-pure go
+		level "level 1: lint" lint go
+		level "level 1: arm64, emulated" test-arm64 go qemu-aarch64-static
+		level "level 2: live kernel" test-kernel go root cgroup
+		level "level 4: dashboard in a browser" test-web go chromium npm
+		level "level 6: YARN" test-yarn go root java mvn python3
+		level "level 6: Trino" test-trino go root java mvn
+	}
+	second() {
+		after "$packages"
+		level "level 3: v2 kernel" test-vm go qemu-system-x86_64
+		level "level 3: CPU sets" test-vm-cpus go qemu-system-x86_64
+		after "$bed"
+		level "level 5a: node, v1 + cgroupfs driver" test-node go root etcd runc ip
+		level "level 5a: CPU manager policy static" test-node-static go root etcd runc ip
+		level "level 6b: YARN and Spark in pods" test-node-yarn go root etcd runc ip java mvn python3
+		level "level 5b: node, v2 + systemd driver, in a virtual machine" test-node-v2 \
+			go root etcd runc ip qemu-system-x86_64 mmdebstrap
+	}
+	third() {
+		after "$bed"
+		level "level 4: worker pools" test-api-pools go root etcd
+		level "level 7: scheduler" test-scheduler go root etcd
+		level "level 6c: worker pools on YARN" test-yarn-pools go root etcd ip java mvn
+		level "level 6c: a worker pool of Trino" test-trino-pools go root etcd ip java mvn bash
+		level "level 4: API server" test-api go root etcd
+		[ "$form" = soak ] || return
+		# The oldest version differs from the newest in what only Kubernetes changes, so it is built for the full form. So are
+		# the controllers of other projects.
+		level "levels 4 and 5a: the oldest Kubernetes" test-oldest go root etcd runc ip
+		level "level 4: batch frameworks" test-frameworks go root etcd
+	}
+	;;
+esac
+lane first
+lane second
+lane third
+wait "${lanes[@]}"
+[ -z "$limit" ] || kill -- "-$limit"
+
+{
+	echo
+	cat "$summary"
+	echo
+	echo "the slowest tests:"
+	slowest
+	echo
+} | tee "$logs/result"
 if [ -s "$failed" ]; then
 	echo "FAILED in $((SECONDS / 60)) min: $(paste -sd';' "$failed" | sed 's/;/; /g')"
 	exit 1

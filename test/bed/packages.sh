@@ -1,12 +1,18 @@
 #!/usr/bin/env bash
 # Installs the Debian or Ubuntu packages that the test bed needs and this machine lacks. Without root it prints their names.
+#
+#   test/bed/packages.sh [test]
+#
+# With "test", only those that make test needs; else also those of make test-all and make bench.
 set -euo pipefail
-packages=(
-	busybox-static chromium cpio e2fsprogs etcd-server ffmpeg fonts-dejavu-core gcc iproute2 krb5-admin-server krb5-kdc
-	libc6-dev libseccomp-dev maven memcached mmdebstrap openjdk-17-jre-headless pkg-config prometheus python3-pip
-	qemu-system-x86 qemu-user-static redis-server runc stress-ng
-)
-command -v npm >/dev/null || packages+=(npm) # packages of Node.js from elsewhere contain it
+packages=(busybox-static etcd-server iproute2 maven openjdk-17-jre-headless qemu-system-x86 runc)
+if [ "${1:-}" != test ]; then
+	packages+=(
+		chromium cpio e2fsprogs ffmpeg fonts-dejavu-core gcc krb5-admin-server krb5-kdc libc6-dev libseccomp-dev memcached
+		mmdebstrap pkg-config prometheus python3-pip qemu-user-static redis-server stress-ng
+	)
+	command -v npm >/dev/null || packages+=(npm) # packages of Node.js from elsewhere contain it
+fi
 missing=()
 for p in "${packages[@]}"; do
 	dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing+=("$p")

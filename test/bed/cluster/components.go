@@ -59,15 +59,24 @@ func controlPlane(p paths, bin string) []component {
 	}
 }
 
-// node lists the components that make a node, in the order of their start.
+// node lists the components that make a node, in the order of their start. CoreDNS is one if it is built: only pods of
+// YARN need names.
 func node(p paths, bin string) []component {
-	return []component{
-		{"coredns", []string{filepath.Join(bin, "coredns"), "-conf", p.in("Corefile")}},
+	var all []component
+	if dns := filepath.Join(bin, "coredns"); exists(dns) {
+		all = append(all, component{"coredns", []string{dns, "-conf", p.in("Corefile")}})
+	}
+	return append(all, []component{
 		{"containerd", []string{filepath.Join(bin, "containerd"), "--config", p.in("containerd.toml")}},
 		{"kubelet", []string{filepath.Join(bin, "kubelet"), "--config=" + p.in("kubelet.yaml"),
 			"--kubeconfig=" + p.in("kubelet.kubeconfig"),
 			"--hostname-override=" + NodeName, "--node-ip=" + p.address, "--root-dir=/var/lib/kubelet", "--v=2"}},
-	}
+	}...)
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 // writeNodeConfig writes the configuration files of containerd, CNI and the kubelet. What is not set has the default
