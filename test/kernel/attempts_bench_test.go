@@ -10,8 +10,8 @@ import (
 )
 
 // attempts tries until the figures are within their bounds, at most so many times, and records every attempt. A virtual
-// machine is slow for seconds at a time, without visible steal; an error of Waterline occurs every time. The record shows
-// how often a figure needed more than one attempt.
+// machine is slow for seconds at a time, without visible steal; an error of Waterline occurs every time. The record
+// shows how often a figure needed more than one attempt.
 //
 // An attempt returns its figures and what is wrong with them; "": nothing.
 func attempts(t *testing.T, most int, try func() (values map[string]float64, why string)) {
