@@ -49,6 +49,7 @@ func newInterferenceNode(t *testing.T) *interferenceNode {
 			found++
 		}
 	}
+	n.outweigh()
 	n.web, n.job = n.add("web"), n.addBatch("guilty")
 	for _, class := range []model.QoSClass{model.Burstable, model.BestEffort} {
 		n.set(n.layout.Class(class), model.Shares, 1024) // otherwise the online pod would hardly wait
@@ -168,16 +169,14 @@ func (n *interferenceNode) explained(path string) string {
 	return answer.Body.String()
 }
 
-// eventually waits longer than within.
-func (n *interferenceNode) eventually(most time.Duration, what string, holds func() bool) {
+// expectNotice waits until an event of a pod begins with a text.
+func (n *interferenceNode) expectNotice(text string) {
 	n.t.Helper()
-	for deadline := time.Now().Add(most); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			n.t.Fatalf("not within %s: %s; %s; %s", most, what, n.notices, n.explained("/node"))
-		}
-	}
+	waitFor(n.t, patience, text, func() bool { return n.notified(text) }, func() string {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return fmt.Sprint(n.notices, n.explained("/node"))
+	})
 }
 
 // TestInterference checks that an agent continues the trials of its predecessor and ends them by their measurements.
@@ -203,8 +202,7 @@ func TestInterference(t *testing.T) {
 		t.Error("a pod without a trial has a quota")
 	}
 	for _, want := range []string{"guilty ThrottleKept ", "other-0 ThrottleUndone "} {
-		// At least half a minute, and longer if spans were not measured.
-		n.eventually(2*time.Minute, want, func() bool { return n.notified(want) })
+		n.expectNotice(want) // at least half a minute, and longer if spans were not measured
 	}
 	within(t, "the quota of the other pod is restored", func() bool { return n.quotaOf(n.others[0]) == model.Unlimited },
 		func() string { return n.explained("/node") })
@@ -245,7 +243,7 @@ func TestInterferenceFound(t *testing.T) {
 	n.on(0, n.job, busy)
 	for _, want := range []string{"web SuspectNamed ", "guilty SuspectNamed ", "guilty ThrottleTried ",
 		"guilty ThrottleKept "} {
-		n.eventually(3*time.Minute, want, func() bool { return n.notified(want) })
+		n.expectNotice(want)
 		t.Logf("%s after %s", want, time.Since(began).Round(time.Second))
 	}
 	t.Log(n.explained("/explain?namespace=default&pod=web"))
