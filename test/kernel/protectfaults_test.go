@@ -169,6 +169,7 @@ const (
 	withoutAPI    = "without an API server"
 	withoutAgent  = "without an agent"
 	allOnline     = "the online pod wants all CPUs"
+	podsUnknown   = "another agent does not know the pods"
 	bombStarted   = "the fork bomb has started"
 	besideTheBomb = "beside the fork bomb"
 )
@@ -245,6 +246,7 @@ func (n *protectNode) takenOver(api *apiServer, start func()) {
 	if now := n.shares(); now != shares {
 		t.Errorf("before the pods are known, the weights are %s, were %s", now, shares)
 	}
+	n.moment(podsUnknown)
 	n.least = n.milli
 	watch := func() {
 		if n.raw(n.job, model.Quota) == model.Unlimited {
