@@ -202,6 +202,7 @@ func TestBatch(t *testing.T) {
 // TestMemoryInUse checks a pod that existed before the agent and uses more than its limit. The kernel neither kills nor
 // throttles it. It gets its limit when it uses less.
 func TestMemoryInUse(t *testing.T) {
+	t.Parallel() // it mostly waits
 	n := newBatchNode(t)
 	a := n.pod(model.BestEffort, "a", 0, "0123456789aa", "0123456789bb")
 	h := n.hold(a + "/0123456789aa")

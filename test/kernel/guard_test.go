@@ -354,7 +354,7 @@ func TestGuardOOM(t *testing.T) {
 			}
 			rate := "256" // KiB in 10 ms
 			if guarded {
-				rate = "32" // from the hard mark, it is 20 s to the kernel's limit, whatever else the machine does
+				rate = "64" // from the hard mark, it is 10 s to the kernel's limit, whatever else the machine does
 			}
 			young.do("grow " + rate)
 			select {

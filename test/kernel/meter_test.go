@@ -216,6 +216,10 @@ func (n *meterNode) measure(m *host.Meter, seconds bool) *model.Load {
 // TestMeterUsage compares the meter's figures of a load with the counters that another reader reads before and after
 // each measurement: what the meter counted lies between them, however long this test has to wait.
 func TestMeterUsage(t *testing.T) {
+	measurements := 5
+	if testing.Short() {
+		measurements = 3
+	}
 	everyNode(t, func(t *testing.T, n *meterNode) {
 		busy, idle := n.add("busy"), n.add("idle")
 		dirs := []string{n.layout.Class(model.Burstable), busy, idle}
@@ -223,7 +227,7 @@ func TestMeterUsage(t *testing.T) {
 		n.burn(busy)
 		var before, after [3]uint64 // the counters around the previous measurement
 		var last [3]time.Duration   // its times
-		for i := range 4 {
+		for i := range measurements {
 			var early, late [3]uint64
 			for j, dir := range dirs {
 				early[j], _ = n.used(dir)
