@@ -231,6 +231,7 @@ func checkRoom(t *testing.T, runDir, dir string) {
 func TestBurstRaises(t *testing.T) {
 	n := newMeterNode(t)
 	const c0, c1 = "0123456789aa", "0123456789bb"
+	n.outweigh() // a container that other processes keep from its quota is not throttled
 	a := n.add("a")
 	n.set(a, model.Quota, 50_000)
 	n.set(a+"/"+c0, model.Quota, 30_000)
