@@ -51,7 +51,7 @@ func newSuppressNode(t *testing.T) *suppressNode {
 }
 
 // outweigh gives the test's group a weight that far exceeds that of other processes on this machine: they would take
-// CPU time from online pods, whose usage and waits decide what batch may use.
+// CPU time from online pods, whose usage and waits decide what pods may use.
 func (n *meterNode) outweigh() {
 	n.t.Helper()
 	n.set(filepath.Dir(n.layout.Root), model.Shares, 16*model.SharesPerCPU)
