@@ -228,6 +228,9 @@ func TestMeterUsage(t *testing.T) {
 		var before, after [3]uint64 // the counters around the previous measurement
 		var last [3]time.Duration   // its times
 		for i := range measurements {
+			if i > 0 {
+				time.Sleep(time.Second)
+			}
 			var early, late [3]uint64
 			for j, dir := range dirs {
 				early[j], _ = n.used(dir)
@@ -250,7 +253,6 @@ func TestMeterUsage(t *testing.T) {
 				last[j] = u.At
 			}
 			before, after = early, late
-			time.Sleep(time.Second)
 		}
 		if p := m.Load().Pod("busy").Pressure; n.mount.Version == cgroup.V2 && m.Load().Node.Pressure.At > 0 && p.At == 0 {
 			t.Error("no pressure")
