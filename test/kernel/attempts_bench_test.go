@@ -50,3 +50,11 @@ func record(test string, attempt int, values map[string]float64, why string) err
 	_, err = file.Write(append(line, '\n'))
 	return errors.Join(err, file.Close())
 }
+
+// fullForm skips a test in short form.
+func fullForm(t *testing.T, why string) {
+	t.Helper()
+	if !soak() {
+		t.Skip("WATERLINE_SOAK is not set: in short form, " + why)
+	}
+}

@@ -385,14 +385,6 @@ func soak() bool { return os.Getenv("WATERLINE_SOAK") != "" }
 // tests.
 func emulated() bool { return os.Getenv("WATERLINE_VM") != "" }
 
-// fullForm skips a test in short form.
-func fullForm(t *testing.T, why string) {
-	t.Helper()
-	if !soak() {
-		t.Skip("WATERLINE_SOAK is not set: in short form, " + why)
-	}
-}
-
 // longForm skips a test in the shortest form, that of make test.
 func longForm(t *testing.T, why string) {
 	t.Helper()
