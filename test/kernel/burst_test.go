@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/agent"
 	"github.com/waterline-io/waterline/internal/fixture"
+	"github.com/waterline-io/waterline/internal/journal"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
@@ -112,7 +114,6 @@ func TestBurst(t *testing.T) {
 	policy.Protect.Burst, policy.CPU.Waterline = true, 1000
 	var rules atomic.Pointer[model.Policy]
 	rules.Store(&policy)
-	began := time.Now()
 	r := n.start(source, func(c *agent.Config) {
 		c.Proc, c.SyncPeriod = machine.dir, 100*time.Millisecond
 		c.Policies = func() ([]model.ClusterPolicy, error) {
@@ -124,12 +125,8 @@ func TestBurst(t *testing.T) {
 	cools := func(pod int64) {
 		t.Helper()
 		// Whenever the machine seems busy, the ten seconds start again.
-		for n.raw(a, model.Burst) != pod && time.Since(began) < time.Minute {
-			time.Sleep(10 * time.Millisecond)
-		}
-		if took := time.Since(began); took < 9*time.Second {
-			t.Errorf("after %s", took)
-		}
+		waitFor(t, patience, "the pod may burst", func() bool { return n.raw(a, model.Burst) == pod },
+			func() string { return strconv.FormatInt(n.raw(a, model.Burst), 10) })
 	}
 	cools(150_000)
 	bursts(150_000, 100_000, 50_000)
@@ -181,7 +178,6 @@ func TestBurst(t *testing.T) {
 	t.Log("the node is hot")
 	machine.busy.Store(4)
 	bursts(0, 0, 0)
-	began = time.Now()
 	machine.busy.Store(0)
 	cools(140_000)
 	bursts(140_000, 100_000, 40_000)
@@ -194,12 +190,48 @@ func TestBurst(t *testing.T) {
 	if got := metric(t, r.agent, v1alpha1.MetricRejected, "errno", "EINVAL"); got != 0 {
 		t.Errorf("the kernel refused %v writes of the agent", got)
 	}
+
+	t.Log("by the agent's own clock, there was room for ten seconds each time before the pod could burst")
+	r.stop()
+	checkRoom(t, r.dir, a)
+}
+
+// checkRoom checks in an agent's journal that a pod could not burst earlier than ten seconds after the agent's first
+// round, or after the round in which it lost its burst.
+func checkRoom(t *testing.T, runDir, dir string) {
+	t.Helper()
+	var hot time.Time
+	times, allowed := 0, false
+	for round, err := range journal.Read(runDir) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := allowed
+		for _, s := range round.Plan.Settings {
+			if s.Dir == dir && s.Knob == model.Burst {
+				allowed = s.Value.Number > 0
+			}
+		}
+		switch {
+		case hot.IsZero() || before && !allowed:
+			hot = round.Node.Now
+		case allowed && !before:
+			times++
+			if room := round.Node.Now.Sub(hot); room < 9*time.Second {
+				t.Errorf("the pod may burst %s after the node was hot", room)
+			}
+		}
+	}
+	if times < 2 {
+		t.Errorf("the journal has the permission to burst %d times, want 2", times)
+	}
 }
 
 // TestBurstRaises runs a container that uses its whole quota, beside one that sleeps.
 func TestBurstRaises(t *testing.T) {
 	n := newMeterNode(t)
 	const c0, c1 = "0123456789aa", "0123456789bb"
+	n.outweigh() // a container that other processes keep from its quota is not throttled
 	a := n.add("a")
 	n.set(a, model.Quota, 50_000)
 	n.set(a+"/"+c0, model.Quota, 30_000)
@@ -215,14 +247,8 @@ func TestBurstRaises(t *testing.T) {
 		}
 	})
 	n.burn(a) // in its first container
-	began := time.Now()
-	for n.raw(a+"/"+c0, model.Quota) < 40_000 {
-		if time.Since(began) > 3*time.Minute {
-			t.Fatalf("after three minutes the quota is %d; cpu.stat: %s", n.raw(a+"/"+c0, model.Quota),
-				n.text(a+"/"+c0, "cpu.stat"))
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	waitFor(t, patience, "the quota is raised", func() bool { return n.raw(a+"/"+c0, model.Quota) >= 40_000 },
+		func() string { return fmt.Sprint(n.raw(a+"/"+c0, model.Quota), n.text(a+"/"+c0, "cpu.stat")) })
 	within(t, "the pod's quota is the sum", func() bool {
 		return n.raw(a, model.Quota) == n.raw(a+"/"+c0, model.Quota)+n.raw(a+"/"+c1, model.Quota)
 	}, func() string { return fmt.Sprint(n.raw(a, model.Quota)) })

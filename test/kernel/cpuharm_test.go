@@ -58,19 +58,19 @@ func TestCPUOnHarm(t *testing.T) {
 	n.set(n.layout.Class(model.BestEffort), model.Shares, 40_000)
 	limited := besides{cores: cores}
 	sets := map[string]int{}
-	before, changed := all, time.Now()
-	// The kernel shows a new set before it has moved all tasks there, which takes long where CPUs stand still. So a look
-	// counts only if the set has not changed for some time.
-	const moved = 500 * time.Millisecond
+	before, same := all, 0
+	// The kernel shows a new set before it has moved all tasks there, which takes long where CPUs stand still. So a
+	// look counts only if the set was the same at many looks before.
+	const moved = 25
 	n.until("200 looks while batch has less", func() bool {
 		time.Sleep(20 * time.Millisecond)
 		set := n.cpus()
 		seen := besides{cores: cores}
 		seen.look(n, set)
 		if set != before || n.cpus() != set {
-			before, changed = set, time.Now()
+			before, same = set, 0
 		}
-		if set == all || time.Since(changed) < moved {
+		if same++; set == all || same < moved {
 			return false
 		}
 		sets[set.String()]++

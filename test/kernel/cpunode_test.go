@@ -461,18 +461,10 @@ func allowedCPUs(pid int) (model.CPUSet, error) {
 func (n *cpuNode) settle(what string) time.Duration {
 	n.t.Helper()
 	begin := time.Now()
-	for wrong := n.wrong(); wrong != ""; wrong = n.wrong() {
-		limit := 10 * time.Second
-		if emulated() || strings.HasPrefix(wrong, "a move must wait") {
-			// The number of moves in a minute is bounded. The virtual machine was also seen to stand still for 16 s when a CPU
-			// went offline while the host was busy.
-			limit = 70 * time.Second
-		}
-		if time.Since(begin) > limit {
-			n.t.Fatalf("not within %s: %s; instead %s", limit, what, wrong)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	var wrong string
+	// The number of moves in a minute is bounded, so a move may have to wait. The virtual machine was also seen to
+	// stand still for 16 s when a CPU went offline while the host was busy.
+	waitFor(n.t, patience, what, func() bool { wrong = n.wrong(); return wrong == "" }, func() string { return wrong })
 	took := time.Since(begin)
 	for _, p := range n.pods {
 		for _, cmd := range p.processes {

@@ -26,6 +26,9 @@ func TestCPUSets(t *testing.T) {
 		most, steps = n.all.Len()+2, 100
 		n.crowd(half)
 	}
+	if testing.Short() {
+		steps = 15
+	}
 	if soak() {
 		steps, pause = 1000, 300*time.Millisecond // about as fast as the agent may move pods
 	}

@@ -42,6 +42,14 @@ func (n *testNode) foreign(dir string, right int64) {
 // and report the fight. No other pod may be affected. When the writer stops, the weight must become right.
 func TestFight(t *testing.T) {
 	liveKernel(t, "who writes and how often looks the same with cgroup v2")
+	fight(t)
+}
+
+// figures are what a test measured on its way, by name. Benches judge them.
+type figures map[string]float64
+
+func fight(t *testing.T) figures {
+	t.Helper()
 	n := newNode(t)
 	manifests, runDir := t.TempDir(), t.TempDir()
 	class := n.layout.Class(model.Burstable)
@@ -78,7 +86,7 @@ func TestFight(t *testing.T) {
 		}
 	})
 	repairs := func() float64 { return d.metric(v1alpha1.MetricRepairs, "file", "cpu.shares") }
-	waitFor(t, 40*time.Second, "the agent reports the fight", func() bool {
+	within(t, "the agent reports the fight", func() bool {
 		return d.metric(v1alpha1.MetricDeferredFiles, "reason", string(model.ForeignWriter)) == 1
 	}, func() string { return fmt.Sprintf("%v repairs; %s", repairs(), d.explain("a")) })
 	// Two rounds are at least ten milliseconds apart, and a fight is reported after ten seconds.
@@ -99,19 +107,8 @@ func TestFight(t *testing.T) {
 	if soak() {
 		time.Sleep(time.Minute)
 	}
-	took := time.Since(begin).Seconds()
-	if got := repairs() - before; got > 2*took+5 {
-		t.Errorf("%v repairs within %.1f s, want about one a second", got, took)
-	}
-	most := 0.5
-	if emulated() {
-		most = 1 // ten times as slow; a loop without a rest would use a whole CPU and more
-	}
-	if got := (d.cpu() - cpu).Seconds() / took; got > most {
-		t.Errorf("the fight costs %.2f CPU", got)
-	} else {
-		t.Logf("repairs until the report: %.0f; then %.2f a second at %.3f CPU", before, (repairs()-before)/took, got)
-	}
+	f := figures{"seconds": time.Since(begin).Seconds(), "cpu_seconds": (d.cpu() - cpu).Seconds(),
+		"repairs_before": before, "repairs": repairs() - before}
 
 	end()
 	fight.Wait()
@@ -126,33 +123,55 @@ func TestFight(t *testing.T) {
 	if got := d.logged("ForeignWriter"); got != 1 {
 		t.Errorf("the other writer was logged %d times, want once", got)
 	}
-	recorded := false
-	for round, err := range journal.Read(runDir) {
-		for _, s := range round.Plan.Settings {
-			recorded = recorded || err == nil && s.Deferred != nil && s.Deferred.Code == model.ForeignWriter && s.Dir == a
-		}
-	}
-	if !recorded {
-		t.Error("the journal does not have the fight")
-	}
+	checkAnswers(t, runDir, model.File{Dir: a, Knob: model.Shares})
+	return f
 }
 
-// waitFor is within for events that take long.
-func waitFor(t testing.TB, most time.Duration, what string, holds func() bool, instead func() string) {
+// checkAnswers checks in an agent's journal that the agent answered another writer of a file at most once a second, by
+// its own clock, from the round on that reported the fight.
+func checkAnswers(t *testing.T, runDir string, file model.File) {
 	t.Helper()
-	for deadline := time.Now().Add(most); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if holds() {
-			return
+	deferred, answers := 0, 0
+	var last time.Time
+	for round, err := range journal.Read(runDir) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range round.State.Files {
+			if f.File != file || !f.Fighting {
+				continue
+			}
+			i := slices.IndexFunc(round.Plan.Settings, func(s model.Setting) bool { return s.File == file })
+			if i < 0 {
+				continue
+			}
+			switch s := &round.Plan.Settings[i]; {
+			case s.Deferred != nil && s.Deferred.Code == model.ForeignWriter:
+				deferred++
+			case s.Deferred == nil:
+				if pause := round.Node.Now.Sub(last); pause < time.Second {
+					t.Errorf("the agent answered again after %s", pause)
+				}
+				answers, last = answers+1, round.Node.Now
+			}
 		}
 	}
-	t.Fatalf("not within %v: %s; instead %s", most, what, instead())
+	t.Logf("the journal has %d answers, and %d rounds without an answer", answers, deferred)
+	if deferred == 0 || answers == 0 {
+		t.Error("the journal does not have the fight")
+	}
 }
 
 // TestOverflow stops the agent while more events occur than the kernel queues, and while pods come and go. After it
 // continues, it must find the dropped changes without an audit.
 func TestOverflow(t *testing.T) {
 	liveKernel(t, "the queue of events is the same with cgroup v2")
-	n := newNode(t)
+	overflow(t)
+}
+
+func overflow(t *testing.T) figures {
+	t.Helper()
+	n, f := newNode(t), figures{}
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
 	if err != nil {
 		t.Fatal(err)
@@ -209,9 +228,7 @@ func TestOverflow(t *testing.T) {
 		if d.metric(v1alpha1.MetricAudits) == audits {
 			t.Fatal("the queue did not overflow, so the test proves nothing")
 		}
-		if used := d.cpu() - cpu; used > affordable(3*time.Second) {
-			t.Errorf("catching up took %s of CPU", used)
-		}
+		f["cpu_seconds"] = max(f["cpu_seconds"], (d.cpu() - cpu).Seconds())
 		n.remove(n.layout.Pod(model.Burstable, "come"))
 		n.foreign(gone, 8192) // the new directory is watched
 		if t.Failed() {
@@ -219,14 +236,7 @@ func TestOverflow(t *testing.T) {
 		}
 	}
 	d.finish(5)
-}
-
-// affordable scales the CPU time of a task from a real CPU to this one.
-func affordable(cpu time.Duration) time.Duration {
-	if emulated() {
-		return 5 * cpu
-	}
-	return cpu
+	return f
 }
 
 // TestNoWatches starts an agent that gets no inotify instance, or too few watches, as on a node where other processes
@@ -234,50 +244,75 @@ func affordable(cpu time.Duration) time.Duration {
 // of a user namespace, so that no other process is affected.
 func TestNoWatches(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ limit, value string }{{"max_inotify_instances", "0"}, {"max_inotify_watches", "2"}} {
-		t.Run(c.limit, func(t *testing.T) {
+	for limit, value := range watchLimits {
+		t.Run(limit, func(t *testing.T) {
 			t.Parallel()
-			n := newNode(t)
-			manifests := t.TempDir()
-			a, other := n.pod(model.Burstable, "a", 500), n.pod(model.Burstable, "other", 500)
-			manifest(t, manifests, "a", 500, 2048)
-			manifest(t, manifests, "other", 500, 0)
-			s := newStage(t, "-U", "-r")
-			s.do("echo %s >/proc/sys/user/%s", c.value, c.limit)
-			d := s.daemon(n, manifests, t.TempDir(), noAudit)
-			n.expect(a, model.Shares, 2048)
-			d.ready()
-			if d.metric(v1alpha1.MetricWatching) != 0 {
-				t.Error("the agent reports that it watches")
-			}
-			cpu := d.cpu()
-			n.foreign(a, 2048)
-			b := n.pod(model.Burstable, "b", 500)
-			manifest(t, manifests, "b", 500, 4096)
-			n.expect(b, model.Shares, 4096)
-			time.Sleep(2 * time.Second) // two more reads
-			if used := d.cpu() - cpu; used > affordable(time.Second) {
-				t.Errorf("without watches, the agent used %s of CPU", used)
-			}
-			if got := d.logged("no inotify watches left"); got != 1 {
-				t.Errorf("the agent logged this %d times, want once", got)
-			}
-
-			s.do("echo 1000 >/proc/sys/user/%s", c.limit)
-			within(t, "watching", func() bool { return d.metric(v1alpha1.MetricWatching) == 1 }, d.text)
-			audits := d.metric(v1alpha1.MetricAudits)
-			time.Sleep(1500 * time.Millisecond)
-			if got := d.metric(v1alpha1.MetricAudits); got > audits+1 {
-				t.Errorf("it still audits every second: %v audits, then %v", audits, got)
-			}
-			n.foreign(a, 2048)
-			n.foreign(b, 4096)
-			n.untouched(other, model.Shares, 512)
-			if d.logged("recovered") != 1 {
-				t.Error("it does not report that it watches again")
-			}
-			d.finish(6)
+			noWatches(t, limit, value)
 		})
+	}
+}
+
+// watchLimits are limits of a user namespace with values under which an agent cannot watch.
+var watchLimits = map[string]string{"max_inotify_instances": "0", "max_inotify_watches": "2"}
+
+func noWatches(t *testing.T, limit, value string) figures {
+	t.Helper()
+	n, f := newNode(t), figures{}
+	manifests := t.TempDir()
+	a, other := n.pod(model.Burstable, "a", 500), n.pod(model.Burstable, "other", 500)
+	manifest(t, manifests, "a", 500, 2048)
+	manifest(t, manifests, "other", 500, 0)
+	s := newStage(t, "-U", "-r")
+	s.do("echo %s >/proc/sys/user/%s", value, limit)
+	d := s.daemon(n, manifests, t.TempDir(), noAudit)
+	n.expect(a, model.Shares, 2048)
+	d.ready()
+	if d.metric(v1alpha1.MetricWatching) != 0 {
+		t.Error("the agent reports that it watches")
+	}
+	cpu := d.cpu()
+	n.foreign(a, 2048)
+	b := n.pod(model.Burstable, "b", 500)
+	manifest(t, manifests, "b", 500, 4096)
+	n.expect(b, model.Shares, 4096)
+	d.pass(2, 3)
+	f["cpu_seconds"] = (d.cpu() - cpu).Seconds()
+	if got := d.logged("no inotify watches left"); got != 1 {
+		t.Errorf("the agent logged this %d times, want once", got)
+	}
+
+	s.do("echo 1000 >/proc/sys/user/%s", limit)
+	within(t, "watching", func() bool { return d.metric(v1alpha1.MetricWatching) == 1 }, d.text)
+	audits := d.metric(v1alpha1.MetricAudits)
+	time.Sleep(2500 * time.Millisecond)
+	if got := d.metric(v1alpha1.MetricAudits); got > audits+1 { // the next one is due in an hour
+		t.Errorf("it still audits every second: %v audits, then %v", audits, got)
+	}
+	n.foreign(a, 2048)
+	n.foreign(b, 4096)
+	n.untouched(other, model.Shares, 512)
+	if d.logged("recovered") != 1 {
+		t.Error("it does not report that it watches again")
+	}
+	d.finish(6)
+	return f
+}
+
+// pass waits until an agent that audits about once a second has made more audits, and checks that it decided at most so
+// many rounds for each. A loop without a rest decides hundreds.
+func (d *daemon) pass(audits, rounds float64) {
+	d.t.Helper()
+	firstAudit, firstRound := d.metric(v1alpha1.MetricAudits), d.metric(v1alpha1.MetricRounds)
+	within(d.t, "audits", func() bool { return d.metric(v1alpha1.MetricAudits) >= firstAudit+audits }, d.text)
+	d.bounded(firstAudit, firstRound, rounds)
+}
+
+// bounded checks how many rounds for each audit an agent has decided since it had made so many of both.
+func (d *daemon) bounded(audits, rounds, most float64) {
+	d.t.Helper()
+	more := d.metric(v1alpha1.MetricRounds) - rounds
+	if audits = d.metric(v1alpha1.MetricAudits) - audits; more > 20+most*audits {
+		d.t.Errorf("%v rounds and %v audits, want at most %v rounds for each", more, audits, most)
 	}
 }
 
@@ -285,7 +320,12 @@ func TestNoWatches(t *testing.T) {
 // unmounted, covered by another mount, and writable again.
 func TestMount(t *testing.T) {
 	t.Parallel() // it mostly waits
-	n := newNode(t)
+	movingMount(t)
+}
+
+func movingMount(t *testing.T) figures {
+	t.Helper()
+	n, f := newNode(t), figures{}
 	manifests, root := t.TempDir(), t.TempDir()
 	target := root
 	if n.mount.Version == cgroup.V1 {
@@ -311,13 +351,10 @@ func TestMount(t *testing.T) {
 	if code, body := d.get(d.listen, "/readyz"); code != 503 || !strings.Contains(body, "read-only") {
 		t.Errorf("ready: %d %s", code, body)
 	}
-	cpu, rounds, began := d.cpu(), d.metric(v1alpha1.MetricRounds), time.Now()
-	time.Sleep(1200 * time.Millisecond)
+	cpu := d.cpu()
+	d.pass(2, 4)
 	n.untouched(a, model.Shares, 512)
-	used, more := d.cpu()-cpu, d.metric(v1alpha1.MetricRounds)-rounds
-	if took := time.Since(began); used > affordable(500*time.Millisecond) || more > 5+4*took.Seconds() {
-		t.Errorf("waiting for %s took %v rounds and %s of CPU", took, more, used)
-	}
+	f["read_only_cpu_seconds"] = (d.cpu() - cpu).Seconds()
 
 	t.Log("writable")
 	s.do("mount -o remount,bind,rw %s", target)
@@ -325,7 +362,6 @@ func TestMount(t *testing.T) {
 	d.ready()
 	n.foreign(a, 2048)
 
-	began = time.Now()
 	for _, fault := range []struct{ uid, begin, end string }{
 		{"b", "umount -l " + target, ""},
 		{"c", "mount -t tmpfs none " + target, "umount -l " + target},
@@ -341,10 +377,8 @@ func TestMount(t *testing.T) {
 		}, d.text)
 		cpu := d.cpu()
 		n.foreign(dir, right) // it cannot be watched, so it is polled
-		time.Sleep(time.Second)
-		if used := d.cpu() - cpu; used > affordable(time.Second) {
-			t.Errorf("the agent used %s of CPU", used)
-		}
+		d.pass(1, 20)
+		f["unmounted_cpu_seconds"] = max(f["unmounted_cpu_seconds"], (d.cpu() - cpu).Seconds())
 		if fault.end != "" {
 			s.do("%s", fault.end)
 		} else {
@@ -356,18 +390,23 @@ func TestMount(t *testing.T) {
 	}
 	n.expect(n.layout.Class(model.Burstable), model.Shares, 2048+4096+8192+512)
 	n.untouched(other, model.Shares, 512)
-	minutes := int(time.Since(began) / time.Minute) // whole entries; a slow machine writes some
-	if got := d.logged("is no longer the directory"); got < 1 || got > 1+minutes {
-		t.Errorf("the missing mount was logged %d times within %s, want once a minute", got, time.Since(began))
+	if d.logged("is no longer the directory") == 0 {
+		t.Error("the missing mount was not logged")
 	}
-	d.finish(8 + 2*minutes)
+	d.finish(8)
+	return f
 }
 
 // TestFullDisk fills the file system of the run directory. The agent must not write a file without an undo record then.
 // It must keep up the files already on record. When there is space again, every file must become right without help.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
+	fullDisk(t)
+}
+
+func fullDisk(t *testing.T) figures {
+	t.Helper()
+	n, f := newNode(t), figures{}
 	manifests, runDir := t.TempDir(), t.TempDir()
 	class := n.layout.Class(model.Burstable)
 	a, b, other := n.pod(model.Burstable, "a", 500), n.pod(model.Burstable, "b", 500), n.pod(model.Burstable, "other", 500)
@@ -388,7 +427,7 @@ func TestFullDisk(t *testing.T) {
 	t.Log("a pod that is not on record waits")
 	manifest(t, manifests, "b", 500, 4096)
 	within(t, "an error in the log", func() bool { return d.logged("the undo record: writing") > 0 }, d.text)
-	cpu, rounds, begin := d.cpu(), d.metric(v1alpha1.MetricRounds), time.Now()
+	cpu, audits, rounds := d.cpu(), d.metric(v1alpha1.MetricAudits), d.metric(v1alpha1.MetricRounds)
 
 	t.Log("a weight on record is kept up")
 	n.foreign(a, 2048)
@@ -397,13 +436,11 @@ func TestFullDisk(t *testing.T) {
 
 	t.Log("a kill and a restart change nothing")
 	n.untouched(b, model.Shares, 512)
-	if used, more := d.cpu()-cpu, d.metric(v1alpha1.MetricRounds)-rounds; used > affordable(time.Second) ||
-		more > 20+5*time.Since(begin).Seconds() {
-		t.Errorf("a full disk took %v rounds and %s of CPU within %s", more, used, time.Since(begin))
-	}
+	d.bounded(audits, rounds, 5)
+	f["cpu_seconds"] = (d.cpu() - cpu).Seconds()
 	first := d
 	d.end(unix.SIGKILL)
-	if strings.Contains(first.text(), "panic") || first.logged("") > 6 {
+	if strings.Contains(first.text(), "panic") || first.lines() > 6 {
 		t.Errorf("the log of the first agent: %s", first.text())
 	}
 	d = s.daemon(n, manifests, runDir, "--sync-period", "1s")
@@ -411,7 +448,7 @@ func TestFullDisk(t *testing.T) {
 	n.foreign(a, 2048)
 	n.set(a, model.Shares, 3054) // restored, if all goes well
 	n.expect(a, model.Shares, 2048)
-	time.Sleep(1200 * time.Millisecond) // an audit
+	d.pass(2, 5)
 	n.untouched(b, model.Shares, 512)
 	n.untouched(class, model.Shares, 2048+512+512)
 
@@ -436,6 +473,7 @@ func TestFullDisk(t *testing.T) {
 	n.untouched(a, model.Shares, 3054)
 	n.untouched(b, model.Shares, 512)
 	n.untouched(class, model.Shares, 1500)
+	return f
 }
 
 // TestClock steps the wall clock, which is possible only in a virtual machine. The agent must not be affected.
@@ -443,7 +481,12 @@ func TestClock(t *testing.T) {
 	if !emulated() {
 		t.Skip("the test must not set the clock of this machine; it runs in the virtual machine")
 	}
-	n := newNode(t)
+	clockSteps(t)
+}
+
+func clockSteps(t *testing.T) figures {
+	t.Helper()
+	n, f := newNode(t), figures{}
 	manifests := t.TempDir()
 	a, other := n.pod(model.Burstable, "a", 500), n.pod(model.Burstable, "other", 500)
 	manifest(t, manifests, "a", 500, 2048)
@@ -481,16 +524,15 @@ func TestClock(t *testing.T) {
 		uid := "new" + strconv.Itoa(int(begin.UnixNano()%1e6))
 		manifest(t, manifests, uid, 500, 4096) // its time stamp is out of order
 		n.expect(n.pod(model.Burstable, uid, 500), model.Shares, 4096)
-		waitFor(t, 20*time.Second, "audits continue", func() bool { return d.metric(v1alpha1.MetricAudits) >= audits+2 },
-			d.text)
-		took := time.Since(begin).Seconds()
-		if got := d.metric(v1alpha1.MetricAudits) - audits; got > took+2 {
-			t.Errorf("after a step of %s: %v audits within %.1f s, want one a second", by, got, took)
+		within(t, "audits continue", func() bool { return d.metric(v1alpha1.MetricAudits) >= audits+2 }, d.text)
+		took, more := time.Since(begin).Seconds(), d.metric(v1alpha1.MetricAudits)-audits
+		if more > 300 { // the audits of five minutes; an agent that caught up would make those of an hour
+			t.Errorf("after a step of %s: %v audits", by, more)
 		}
-		if used := (d.cpu() - cpu).Seconds(); used > took/2+0.5 {
-			t.Errorf("after a step of %s: %.1f s of CPU within %.1f s", by, used, took)
-		}
+		f["audits_too_many"] = max(f["audits_too_many"], more-took)
+		f["cpus"] = max(f["cpus"], ((d.cpu()-cpu).Seconds()-0.5)/took)
 	}
 	n.untouched(other, model.Shares, 512)
 	d.finish(5)
+	return f
 }

@@ -33,7 +33,7 @@ func newFreezeNode(t *testing.T) *freezeNode {
 	n.web, n.hog = n.pod(model.Burstable, "a", 100, "0123456789aa"), n.pod(model.BestEffort, "b", 0, "0123456789bb")
 	n.online, n.grow = n.hold(n.web+"/0123456789aa"), n.hold(n.hog+"/0123456789bb")
 	n.online.do("anon")
-	n.grow.do("grow")
+	n.grow.do("grow 256")
 	return n
 }
 
@@ -102,6 +102,7 @@ func TestFreeze(t *testing.T) {
 		n.thawed()
 	})
 	t.Run("stopped", func(t *testing.T) {
+		longForm(t, "a pod that leaves shows a freeze and a thaw")
 		t.Parallel()
 		n := newFreezeNode(t)
 		r, _ := n.agent(memoryDir(t), true)
@@ -116,6 +117,7 @@ func TestFreeze(t *testing.T) {
 		}
 	})
 	t.Run("killed", func(t *testing.T) {
+		longForm(t, "a pod that leaves shows a freeze and a thaw")
 		t.Parallel()
 		n := newFreezeNode(t)
 		manifests, runDir, policy := t.TempDir(), memoryDir(t), filepath.Join(t.TempDir(), "policy")
@@ -139,7 +141,8 @@ func TestFreeze(t *testing.T) {
 		source.change(func(s *model.Snapshot) { s.Known = true })
 		within(t, "the agent is ready", func() bool { return r.agent.Ready() == nil },
 			func() string { return r.agent.Ready().Error() })
-		for end := time.Now().Add(7 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		for range 140 {
+			time.Sleep(50 * time.Millisecond)
 			if n.raw(n.hog, model.Freeze) != 0 {
 				t.Fatal("the pod is frozen again")
 			}

@@ -131,8 +131,11 @@ func (g *guests) expect() {
 // value of the other writer for every file, and no file that is gone. A kill may neither lose nor leave a value.
 func TestKill(t *testing.T) {
 	kills := 50
-	if soak() {
+	switch {
+	case soak():
 		kills = 1000
+	case testing.Short():
+		kills = 15
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("%d kills, seed %d", kills, seed)

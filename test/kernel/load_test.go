@@ -73,23 +73,22 @@ func quantiles(took []time.Duration) (p50, p90, p99 time.Duration) {
 	return at(0.5), at(0.9), at(0.99)
 }
 
-// measured waits until a weight is right, reading it more often than [testNode.expect], and returns how long it took.
-func (n *testNode) measured(dir string, right int64, begin time.Time) time.Duration {
-	n.t.Helper()
-	for !n.holds(dir, model.Shares, right) {
-		if time.Since(begin) > 30*time.Second {
-			n.t.Fatalf("the weight of %s is wrong after 30 s: %d", dir, n.raw(dir, model.Shares))
-		}
-		time.Sleep(200 * time.Microsecond)
-	}
-	return time.Since(begin)
-}
-
 // TestCrowd lets 500 pods come within a minute, one after the other, then all at once, and go again. Each must get its
-// weight, with a bounded amount of work. Afterwards no open file, watch, thread, goroutine, memory or record may be
-// left.
+// weight, with a bounded number of rounds. Afterwards no open file, watch, goroutine or record may be left.
 func TestCrowd(t *testing.T) {
 	liveKernel(t, "a crowd of pods costs the same with cgroup v2")
+	crowd(t)
+}
+
+// crowdCost is what a crowd of pods cost.
+type crowdCost struct {
+	took                     []time.Duration // from a pod's cgroup to its weight
+	cpu                      time.Duration
+	empty, full, first, last resources // before the pods came, with all of them, and after they had gone once and again
+}
+
+func crowd(t *testing.T) (cost crowdCost) {
+	t.Helper()
 	crowd, batch, period := 500, 100, 5*time.Second // time in which they come
 	if soak() {
 		period = time.Minute
@@ -103,7 +102,7 @@ func TestCrowd(t *testing.T) {
 	d.ready()
 	known := func(pods int) {
 		t.Helper()
-		waitFor(t, 20*time.Second, "the agent knows the pods",
+		within(t, "the agent knows the pods",
 			func() bool { return d.metric(v1alpha1.MetricPods, "qos", "Burstable") == float64(pods+1) }, d.text)
 	}
 	uid := func(i int) string { return fmt.Sprintf("crowd%03d", i) }
@@ -143,64 +142,48 @@ func TestCrowd(t *testing.T) {
 		return d.resources()
 	}
 	known(0)
-	empty := d.resources()
+	cost.empty = d.resources()
 
-	cpu, rounds, begin := d.cpu(), d.metric(v1alpha1.MetricRounds), time.Now()
-	var took []time.Duration
+	cpu, rounds := d.cpu(), d.metric(v1alpha1.MetricRounds)
 	for from := 0; from < crowd; from += batch {
 		announce(from, from+batch)
 		for i := from; i < from+batch; i++ {
 			next := time.Now().Add(period / time.Duration(crowd))
 			created := time.Now()
-			took = append(took, n.measured(create(i), shares(i), created))
+			n.expect(create(i), model.Shares, shares(i))
+			cost.took = append(cost.took, time.Since(created))
 			time.Sleep(time.Until(next))
 		}
 	}
 	right()
-	p50, p90, p99 := quantiles(took)
-	used, more := d.cpu()-cpu, d.metric(v1alpha1.MetricRounds)-rounds
-	full := d.resources()
-	t.Logf("%d pods within %.1f s: cgroup made → right weight p50 %s, p90 %s, p99 %s; "+
-		"%v rounds, %s of CPU; %+v, was %+v", crowd, time.Since(begin).Seconds(), p50, p90, p99, more, used, full, empty)
-	if limit := 500 * time.Millisecond; p90 > limit && !emulated() {
-		t.Errorf("p90 %s from cgroup to weight, want at most %s", p90, limit)
-	}
-	if most := 48 << 10; full.rss > most { // 37 to 40 MiB were seen
-		t.Errorf("%d KiB for %d pods, want at most %d", full.rss, crowd, most)
-	}
+	more := d.metric(v1alpha1.MetricRounds) - rounds
+	cost.cpu, cost.full = d.cpu()-cpu, d.resources()
+	t.Logf("%v rounds for %d pods", more, crowd)
 	if more > float64(6*crowd) {
 		t.Errorf("%v rounds for %d pods", more, crowd)
 	}
-	if limit := 20 * time.Second; used > limit && !emulated() { // 6 s were seen on an otherwise idle CPU
-		t.Errorf("%s of CPU for %d pods, want at most %s", used, crowd, limit)
-	}
-	first := leave()
+	cost.first = leave()
 
 	waves := 1
 	if soak() {
 		waves = 10
 	}
-	var last resources
 	for range waves {
 		announce(0, crowd)
 		for i := range crowd {
 			create(i)
 		}
 		right()
-		last = leave()
+		cost.last = leave()
 	}
-	t.Logf("after the pods had gone: %+v, and after the last wave: %+v", first, last)
+	empty, last := cost.empty, cost.last
 	if last.watches > empty.watches {
 		t.Errorf("watches remain: %+v, was %+v", last, empty)
 	}
 	if last.files > empty.files+3 { // connections of the last queries
 		t.Errorf("open files remain: %+v, was %+v", last, empty)
 	}
-	// The runtime keeps threads and memory that it once needed. A second crowd must need no more.
-	if last.threads > first.threads+4 || last.rss > first.rss+32<<10 {
-		t.Errorf("threads or memory grow: %+v, then %+v", first, last)
-	}
-	if lines := d.logged(""); lines > 5 {
+	if lines := d.lines(); lines > 5 {
 		t.Errorf("the agent logged %d lines: %s", lines, d.text())
 	}
 	d.end(unix.SIGQUIT) // it prints the stack of every goroutine
@@ -208,24 +191,36 @@ func TestCrowd(t *testing.T) {
 	if routines := d.logged("goroutine "); routines == 0 || routines > 80 {
 		t.Errorf("%d goroutines at the end", routines)
 	}
+	return cost
 }
 
-// TestStarved runs the agent in a pod of 10 milli-cores beside a pod of the greatest weight that uses all CPUs. Without
-// a weight of its own, the agent was measured to wait 2.3 s. Its own weight must prevent that.
-func TestStarved(t *testing.T) {
-	liveKernel(t, "TestExperiments shows on cgroup v2 that weights count beside a hog")
-	n := newNode(t)
+// TestOwnWeight runs the agent in a pod of 10 milli-cores beside a pod of the greatest weight that uses all CPUs. The
+// agent must set its own weight, and repair both.
+func TestOwnWeight(t *testing.T) {
+	liveKernel(t, "weights are written in the same way on cgroup v2")
+	n, d, self, hog := starving(t)
+	for range 5 {
+		n.foreign(self, 102400)
+		n.foreign(hog, model.MaxShares)
+	}
+	d.finish(5)
+}
+
+// starving starts an agent in a pod of 10 milli-cores beside a pod of the greatest weight that uses all CPUs.
+func starving(t *testing.T) (n *testNode, d *daemon, self, hog string) {
+	t.Helper()
+	n = newNode(t)
 	// The weight of the test's group far exceeds that of other processes on this machine, which are not to be measured.
 	n.set(filepath.Dir(n.layout.Root), model.Shares, 16*model.SharesPerCPU)
 	manifests := t.TempDir()
 	const id = "0123456789ab"
-	self, hog := n.pod(model.Burstable, "self", 10, id), n.pod(model.Burstable, "hog", 100, id)
+	self, hog = n.pod(model.Burstable, "self", 10, id), n.pod(model.Burstable, "hog", 100, id)
 	manifest(t, manifests, "self", 10, 0)
 	manifest(t, manifests, "hog", 100, model.MaxShares)
 	for _, dir := range []string{self, hog} {
 		n.set(dir+"/"+id, model.Shares, model.MinShares) // as the kubelet sets it
 	}
-	d := n.daemonIn(self+"/"+id, manifests, memoryDir(t), "--pod-uid", "self")
+	d = n.daemonIn(self+"/"+id, manifests, memoryDir(t), "--pod-uid", "self")
 	n.expect(hog, model.Shares, model.MaxShares)
 	n.expect(self, model.Shares, 102400)
 	for range 2 * runtime.NumCPU() {
@@ -236,28 +231,5 @@ func TestStarved(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = burn.Process.Kill(); _ = burn.Wait() })
 	}
-	time.Sleep(time.Second)
-
-	repairs, pause := 100, 20*time.Millisecond
-	if soak() {
-		repairs, pause = 1000, 110*time.Millisecond // more than ten a second for long would count as a fight
-	}
-	var took []time.Duration
-	for i := range repairs {
-		dir, right := hog, int64(model.MaxShares)
-		if i%2 == 0 {
-			dir, right = self, 102400 // even its own weight
-		}
-		begin := time.Now()
-		n.set(dir, model.Shares, int64(3000+27*i))
-		took = append(took, n.measured(dir, right, begin))
-		time.Sleep(pause)
-	}
-	p50, p90, p99 := quantiles(took)
-	t.Logf("%d repairs beside the hog: p50 %s, p90 %s, p99 %s", repairs, p50, p90, p99)
-	// Without the weight, the median exceeds two seconds. Some repairs may be late because of other processes.
-	if (p50 > 100*time.Millisecond || p90 > 500*time.Millisecond) && !emulated() {
-		t.Errorf("p50 %s, p90 %s beside the hog, want at most 100 ms and 500 ms", p50, p90)
-	}
-	d.finish(5)
+	return n, d, self, hog
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,11 +37,15 @@ func TestMemoryHolder(t *testing.T) {
 			for i := 0; i < len(anon); i += 4096 {
 				anon[i] = 1
 			}
-		case "grow": // without end
+		case "grow": // without end, by so many KiB in 10 ms
+			size, err := strconv.Atoi(path)
+			if err != nil {
+				t.Fatal(err)
+			}
 			go func() {
 				for ; ; time.Sleep(10 * time.Millisecond) {
 					// The process stays until it is ended.
-					piece, err := unix.Mmap(-1, 0, 256<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+					piece, err := unix.Mmap(-1, 0, size<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 					if err != nil {
 						return
 					}

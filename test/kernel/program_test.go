@@ -45,7 +45,7 @@ func TestDoctor(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	n := newNode(t)
 	a := n.pod(model.Burstable, "a", 500)
-	manifests, mount := t.TempDir(), t.TempDir()
+	manifests, mount, local := t.TempDir(), t.TempDir(), freeAddress(t)
 	if err := os.WriteFile(filepath.Join(manifests, "a.yaml"),
 		[]byte(`{kind: Pod, metadata: {name: a, uid: a, annotations: {waterline.io/cpu-share: "2048"}}, `+
 			`spec: {containers: [{name: c, resources: {requests: {cpu: 500m}}}]}}`), 0o600); err != nil {
@@ -60,10 +60,9 @@ func TestReadOnly(t *testing.T) {
 	}
 	// The mount is in its own mount namespace and disappears with it.
 	script := fmt.Sprintf("mount --bind %s %s && mount -o remount,bind,ro %s && "+
-		"exec %s --pods %s --cgroup-root %s --kubepods %s --run-dir %s --listen 127.0.0.1:19564 --local 127.0.0.1:19565 "+
-		"--config %s",
+		"exec %s --pods %s --cgroup-root %s --kubepods %s --run-dir %s --listen %s --local %s --config %s",
 		n.mount.Path, target, target, binary(t, "waterline-agent"), manifests, mount, n.layout.Root, t.TempDir(),
-		enforcing(t))
+		freeAddress(t), local, enforcing(t))
 	agent := exec.Command("unshare", "-m", "sh", "-c", script)
 	var log strings.Builder
 	agent.Stderr = &log
@@ -72,7 +71,7 @@ func TestReadOnly(t *testing.T) {
 	}
 	defer func() { _ = agent.Process.Kill(); _ = agent.Wait() }()
 	explain := func() string {
-		out, _ := exec.Command(binary(t, "waterline"), "explain", "pod", "a", "--agent", "127.0.0.1:19565").CombinedOutput()
+		out, _ := exec.Command(binary(t, "waterline"), "explain", "pod", "a", "--agent", local).CombinedOutput()
 		return string(out)
 	}
 	within(t, "the reason", func() bool { return strings.Contains(explain(), "not written  ReadOnlyMount") },

@@ -2,6 +2,7 @@ package kernel_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path"
@@ -159,7 +160,7 @@ func TestProtectMemory(t *testing.T) {
 		}
 		return sum
 	}
-	rests(t, "values were written again", 2*time.Second, writes)
+	r.rests(t, "write of a value", 20, writes)
 
 	off := func() {
 		t.Helper()
@@ -278,11 +279,8 @@ func TestRelieve(t *testing.T) {
 		t.Errorf("the memory limit is %d while the pod has %d and more", first, had)
 	}
 	cached := func() bool { return n.stat(b).InactiveFile+n.stat(b).ActiveFile > 16*mib }
-	for deadline := time.Now().Add(time.Minute); cached(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d MiB are still cached of %d", n.stat(b).InactiveFile/mib, had/mib)
-		}
-	}
+	waitFor(t, patience, "the cache is reclaimed", func() bool { return !cached() },
+		func() string { return fmt.Sprintf("%d MiB are cached of %d", n.stat(b).InactiveFile/mib, had/mib) })
 	within(t, "free memory stays free", func() bool { return n.raw(b, model.MemoryHigh) < first-had/2 },
 		func() string { return n.text(b, "memory.high") })
 	requested, freed := metric(t, r.agent, v1alpha1.MetricReclaimRequested, "", ""),

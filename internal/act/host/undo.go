@@ -39,8 +39,8 @@ type Record struct {
 	Inode  uint64     `json:"inode"`  // of the directory
 	Theirs cgroup.Raw `json:"theirs"` // the newest value that another writer set
 	Ours   cgroup.Raw `json:"ours"`   // what we wrote last, or were about to
-	// Before is the value of Ours before the current write. After a kill between record and write, the file still holds
-	// it, and it must not count as another writer's.
+	// Before is the value of ours that the file held before the current write. After a kill between record and write, the
+	// file still holds it, and it must not count as another writer's, however often that happens in a row.
 	Before *cgroup.Raw `json:"before,omitempty"`
 
 	unsaved bool
@@ -137,7 +137,7 @@ func (u *Undo) Take(name model.File, inode uint64, found, ours cgroup.Raw) {
 	if theirs == r.Theirs && ours == r.Ours {
 		return
 	}
-	if ours != r.Ours {
+	if ours != r.Ours && (r.Before == nil || found != *r.Before) { // otherwise the write of Ours was never carried out
 		before := r.Ours
 		r.Before = &before
 	}

@@ -39,6 +39,7 @@ func TestUndoKeepsTheirs(t *testing.T) {
 		{2048, 4096, 1, true, 102},  // we change our mind
 		{512, 4096, 1, true, 512},   // another writer
 		{4096, 8192, 1, false, 512}, // killed between record and write ...
+		{4096, 9000, 1, false, 512}, // ... twice, with another plan each time ...
 		{4096, 8192, 1, true, 512},  // ... what is found is still ours
 		{8192, 1000, 1, false, 512},
 		{600, 1000, 1, true, 600}, // killed, and another writer while we were dead

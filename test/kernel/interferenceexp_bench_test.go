@@ -1,3 +1,5 @@
+//go:build bench
+
 package kernel_test
 
 import (
@@ -16,9 +18,7 @@ func TestInterferenceExperiment(t *testing.T) {
 	fullForm(t, "TestInterference shows what the rule does")
 	newNode(t) // or skip
 	cfg := interference.Config{Config: sandboxConfig(t, "lab"), Repeats: 1, Nobody: 1}
-	// If the machine stands still for seconds, the figures mean nothing. An error of Waterline occurs every time.
-	const tries = 2
-	for try := 1; ; try++ {
+	attempts(t, 2, func() (map[string]float64, string) {
 		r, err := interference.Run(t.Context(), cfg)
 		if errors.Is(err, sandbox.ErrUnusable) && os.Getenv("CI") == "" {
 			t.Skip(err)
@@ -38,14 +38,8 @@ func TestInterferenceExperiment(t *testing.T) {
 		if problem == "" {
 			problem = interferenceWaits(m)
 		}
-		if problem == "" {
-			return
-		}
-		if try == tries {
-			t.Fatal(problem)
-		}
-		t.Log(problem, "; once more")
-	}
+		return m, problem
+	})
 }
 
 // interferenceNamed returns an error unless the guilty pod alone was named and throttled; "": none.

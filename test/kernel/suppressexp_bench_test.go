@@ -1,3 +1,5 @@
+//go:build bench
+
 package kernel_test
 
 import (
@@ -21,23 +23,14 @@ func TestSuppressExperiment(t *testing.T) {
 		t.Skip("no cpuset controller")
 	}
 	cfg := suppress.Config{Config: sandboxConfig(t, "lab")}
-	// A virtual machine may stand still invisibly. An error of Waterline occurs every time.
-	const tries = 3
-	for try := range tries {
+	attempts(t, 3, func() (map[string]float64, string) {
 		r, err := suppress.Run(t.Context(), cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("%s\n%s\n%v", r.Headline, r.Table, r.Metrics)
-		switch wrong := suppressed(t, r.Metrics); {
-		case wrong == "":
-			return
-		case try == tries-1:
-			t.Error(wrong)
-		default:
-			t.Log(wrong, "; once more")
-		}
-	}
+		return r.Metrics, suppressed(t, r.Metrics)
+	})
 }
 
 // suppressed returns the error in the figures of lab suppress; "": none.

@@ -1,3 +1,5 @@
+//go:build bench
+
 package kernel_test
 
 import (
@@ -17,9 +19,6 @@ func TestMemoryExperiment(t *testing.T) {
 	n := newNode(t) // or skip
 	cfg := memory.Config{Config: sandboxConfig(t, "lab"), Seconds: 8}
 	if n.mount.Version == cgroup.V1 {
-		if _, err := memory.Run(t.Context(), cfg); !errors.Is(err, sandbox.ErrUnusable) {
-			t.Errorf("on cgroup v1: %v", err)
-		}
 		t.Skip("live kernel: cgroup v1 protects no memory")
 	}
 	liveKernel(t, "TestProtectWorkingSet shows on cgroup v2 what the protection does")
@@ -28,23 +27,14 @@ func TestMemoryExperiment(t *testing.T) {
 	if soak() {
 		cfg.Seconds = 0
 	}
-	// If the machine stands still for seconds, batch may cause a shortage too late, or all at once. An error of Waterline
-	// occurs every time.
-	const tries = 3
-	for try := 1; ; try++ {
+	// If the machine stands still for seconds, batch may cause a shortage too late, or all at once.
+	attempts(t, 3, func() (map[string]float64, string) {
 		m := memoryExperiment(t, cfg)
-		wrong := memoryWrong(m)
-		if wrong == "" {
-			return
-		}
-		if try == tries {
-			t.Fatal(wrong)
-		}
-		t.Log(wrong, "; once more")
 		if m["plain_refaults_pages"] < enoughRefaults && !soak() {
 			cfg.Seconds *= 2
 		}
-	}
+		return m, memoryWrong(m)
+	})
 }
 
 const enoughRefaults = 50 // pages, to show any difference
