@@ -82,14 +82,22 @@ $(CONTROLLER_GEN):
 
 # What make test runs of each level. SHORT=1 selects it for one level: make test-kernel SHORT=1. Tests with -short do fewer
 # of the same steps. Everything else is in make test-all.
-SHORT_KERNEL := TestAgent$$|TestBatch$$|TestKill$$
-SHORT_VM := TestAgent$$|TestBatch$$
+SHORT_KERNEL := Agent Rejected NoHotLoop TwoAgents Restore DamagedRecord NoAllocations ReservedMemory MemoryMax \
+	MemoryInUse Batch Doctor ReadOnly BadStart Shares Idle BurstOfQuota Quota Gone Watch Overflow \
+	NoWatches Mount FullDisk IdleBatch Kill CPUSets MeterUsage MeterAllocations StartsWithoutTheAPI \
+	OwnWeight
+SHORT_VM := Agent TwoAgents Restore DamagedRecord NoAllocations ReservedMemory MemoryMax MemoryInUse Batch \
+	ReadOnly BadStart Shares Idle BurstOfQuota Quota Gone Watch FullDisk IdleBatch Kill MeterUsage \
+	ProtectMemory Freeze
 SHORT_API := TestAPI$$
 SHORT_POOLS := TestAPIPool$$/^life$$
 SHORT_NODE := TestNode$$/^(First|Static|CPUs)$$
 SHORT_SCHEDULER := TestScheduler$$
 SHORT_YARN := TestLabelBeforeNode$$
 
+# any is a regular expression for one of some tests, which are named without the word Test.
+empty :=
+any = ^Test($(subst $(empty) ,|,$(strip $(1))))$$
 # form is how a compiled test runs: in short, the tests of the first argument, else what the second says.
 form = $(V) $(if $(SHORT),-test.short -test.run='$(1)',$(2))
 
@@ -141,7 +149,7 @@ e2e-test:
 	$(FAST) go test -c -vet=off -o $(E2E_TEST) ./test/e2e
 
 test-kernel: build kernel-test ## level 2: this machine's kernel (root)
-	cd test/kernel && WATERLINE_BIN=$(CURDIR)/$(BIN) $(CURDIR)/$(KERNEL_TEST) -test.timeout=30m $(call form,$(SHORT_KERNEL))
+	cd test/kernel && WATERLINE_BIN=$(CURDIR)/$(BIN) $(CURDIR)/$(KERNEL_TEST) -test.timeout=30m $(call form,$(call any,$(SHORT_KERNEL)))
 
 VMRUN := $(BIN)/vmrun
 
@@ -155,7 +163,7 @@ test-vm: build vm kernel-test ## level 3: the same suite on cgroup v2, in a virt
 		-file $(BIN)/waterline-agent=/bin/waterline-agent -file $(BIN)/lab=/bin/lab -module brd \
 		-e CI=$(CI) -e WATERLINE_SOAK=$(WATERLINE_SOAK) -e WATERLINE_BIN=/bin \
 		-timeout $(if $(WATERLINE_SOAK),3h,30m) -o $(OUT)/test/vm \
-		-run 'kernel: /t/kernel.test $(V) $(if $(SHORT),-test.short -test.run=$(SHORT_VM),-test.skip=^TestCPU)' \
+		-run 'kernel: /t/kernel.test $(V) $(if $(SHORT),-test.short -test.run="$(call any,$(SHORT_VM))",-test.skip=^TestCPU)' \
 		$(if $(WATERLINE_SOAK),-run 'demo: /bin/waterline demo --out /out')
 
 test-vm-cpus: vm kernel-test ## level 3: CPU sets in a virtual machine of 2 sockets, 4 NUMA nodes, 8 CPUs
