@@ -1,3 +1,5 @@
+//go:build bench
+
 package e2e_test
 
 import (
@@ -74,7 +76,7 @@ func TestAPIPoolFigures(t *testing.T) {
 	time.Sleep(5 * time.Second)
 	stop := l.start(func(ctx context.Context) { y.vary(ctx, t, l.names(), time.Minute) })
 	requests, resized, writes := p.Counted().Requests, p.Counted().Resizes, y.writes()
-	c := &crowd{fake: &fake{t: t, groups: newGroups(t)}}
+	c := noCrowd(t)
 	cost, since := map[string]float64{}, time.Now()
 	c.cost(manager.cmd.Process.Pid, over, "manager", cost)
 	took := time.Since(since).Seconds()
@@ -199,4 +201,14 @@ func (y *yard) writes() map[string]float64 {
 		}
 	}
 	return all
+}
+
+// figures writes figures into the bench file.
+func (l *livePool) figures(metrics map[string]float64) {
+	l.t.Helper()
+	if benchFile == "" {
+		return
+	}
+	c := noCrowd(l.t)
+	c.write("yarn", withOthers(l.t, "yarn", metrics))
 }

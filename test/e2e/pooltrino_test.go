@@ -152,7 +152,8 @@ func (r *trinoRuntime) terminate(k *yarnPod, w *trinoWorker) {
 	go func() { _ = hook.Run() }() // it is killed with the container
 	for {
 		r.y.mu.Lock()
-		over := !time.Now().Before(k.pod.DeletionTimestamp.Time) // a second deletion may have made it shorter
+		// A second deletion may have made the time shorter.
+		over := !time.Now().Before(k.pod.DeletionTimestamp.Time) // clock: a kubelet ends a pod when its time is over
 		r.y.mu.Unlock()
 		select {
 		case <-w.daemon.Done():

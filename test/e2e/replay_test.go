@@ -111,6 +111,7 @@ func TestNodeReplay(t *testing.T) {
 		"requested=20480shares")
 	shows(t, "explain pod job-1", "batch, tier batch, by its label waterline.io/qos", "In other words")
 	shows(t, "explain node "+n.name, "governed by ", "PolicyGoverns priority=")
+	n.checkExplained()
 	shows(t, "top pods "+n.name, "default/job-1", "BE batch")
 	bundle := filepath.Join(t.TempDir(), "bundle.tar.gz")
 	shows(t, "support-bundle --node "+n.name+" --file "+bundle, "missing: nodes/\x00")

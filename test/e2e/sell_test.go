@@ -18,24 +18,12 @@ import (
 // happens to the offer afterwards, the kubelet fails none of them, also when it restarts meanwhile.
 func TestNodeSell(t *testing.T) {
 	oneNode(t, "offers are the same there, and level 3 sets the clock")
-	// The manager is a pod like any other, and slow where the machine is emulated. So it runs on this machine's node.
-	values := []string{"--set", "manager.enabled=true", "--set-json",
-		fmt.Sprintf(`manager.nodeSelector={"kubernetes.io/hostname": %q}`, cluster.NodeName)}
-	if !soak {
-		values = append(values, "--set", "manager.extraArgs={--back-after=5s}")
-	}
-	n := install(t, values...)
-	kubectl(t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", ready)
-	n.policy(selling("Enforce", "Static", false))
-	t.Cleanup(n.dropPolicy)
-	started := time.Now()
+	n := seller(t)
 	if *on == "vm" {
 		n.sub("Clock", (*node).testClock)
 	}
 	n.sub("Lost", (*node).testLost)
 	n.sold(false, "the node offers something", func(cpu int64) bool { return cpu >= 200 })
-	t.Logf("%s after the policy was written the node sells %d mCPU", time.Since(started).Round(time.Second),
-		n.published(false, model.TierBatch, false))
 	n.sub("Ours", func(n *node) { n.testSold(false, (*node).fall) })
 	if *on == "vm" {
 		n.sub("Windows", (*node).testWindows)
@@ -46,6 +34,22 @@ func TestNodeSell(t *testing.T) {
 	if soak { // Race uses Koordinator's names too
 		n.sub("Koordinator", func(n *node) { n.testSold(true, (*node).fallAway) })
 	}
+}
+
+// seller returns a node with a manager, whose policy sells.
+func seller(t *testing.T) *node {
+	t.Helper()
+	// The manager is a pod like any other, and slow where the machine is emulated. So it runs on this machine's node.
+	values := []string{"--set", "manager.enabled=true", "--set-json",
+		fmt.Sprintf(`manager.nodeSelector={"kubernetes.io/hostname": %q}`, cluster.NodeName)}
+	if !soak {
+		values = append(values, "--set", "manager.extraArgs={--back-after=5s}")
+	}
+	n := install(t, values...)
+	kubectl(t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", ready)
+	n.policy(selling("Enforce", "Static", false))
+	t.Cleanup(n.dropPolicy)
+	return n
 }
 
 // testSold walks one batch pod through all changes of an offer. Function fall makes the offer fall to the bound amount.
@@ -182,7 +186,8 @@ func (n *node) sold(koordinator bool, what string, right func(int64) bool) {
 // requires.
 func (n *node) steady(koordinator bool, least int64) {
 	n.t.Helper()
-	for end := time.Now().Add(6 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+	for range 20 {
+		time.Sleep(200 * time.Millisecond)
 		if is := n.published(false, model.TierBatch, koordinator); is >= 0 && is < least {
 			n.t.Logf("for a moment the Node had %d of %d", is, least)
 		}
