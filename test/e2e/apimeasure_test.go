@@ -11,8 +11,8 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// TestAPIPrometheusFigures compares the agent's metrics in Prometheus with the test's own measurements of the same minutes,
-// under a known load. The machine usually does other things too, so that only the load of the pods is constant.
+// TestAPIPrometheusFigures compares the agent's metrics in Prometheus with the test's own measurements of the same
+// minutes, under a known load. The machine usually does other things too, so that only the load of the pods is constant.
 func TestAPIPrometheusFigures(t *testing.T) {
 	needPrometheus(t)
 	length, shown := 76*time.Second, []string{"1s", "1m"} // a window is published once half of it was measured

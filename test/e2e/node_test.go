@@ -240,14 +240,19 @@ func (n *node) watchWhile(limit time.Duration, do func(), want ...wanted) []fore
 	return result
 }
 
-// TestNode walks pods through their lives on a real node, with the chart's default values.
+// TestNode walks pods through their lives on a real node, with the chart's default values. With -short it leaves out
+// what waits for the kubelet's writes of each minute, restarts of components, and an agent that rests.
 func TestNode(t *testing.T) {
 	n := install(t)
 	n.sub("First", (*node).testFirst)
-	n.sub("Weights", (*node).testWeights)
+	if !testing.Short() {
+		n.sub("Weights", (*node).testWeights)
+	}
 	if bothNodes() { // these depend on neither cgroup v2 nor systemd
-		n.sub("Life", (*node).testLife)
 		n.sub("Static", (*node).testStatic)
+	}
+	if bothNodes() && !testing.Short() {
+		n.sub("Life", (*node).testLife)
 		n.sub("Agent", (*node).testAgent)
 	}
 	n.sub("CPUs", (*node).testCPUs)

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/poll"
 	"github.com/waterline-io/waterline/internal/sim/host"
 )
 
@@ -142,10 +143,8 @@ func (l *large) listed(path string) {
 // wait waits for a time that grows with the cluster.
 func (l *large) wait(what string, holds func() bool) {
 	l.t.Helper()
-	for deadline := time.Now().Add(10 * time.Minute); !holds(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			l.t.Fatalf("not within ten minutes: %s", what)
-		}
+	if !poll.Until(10*time.Minute, 100*time.Millisecond, holds) {
+		l.t.Fatalf("not within ten minutes: %s", what)
 	}
 }
 

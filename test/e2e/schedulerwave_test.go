@@ -194,9 +194,9 @@ func (s *schedule) spread(profile string, nodes []schedNode, pods int) (overMean
 	return most / (sum / float64(len(nodes))), satisfied / weighted * 100
 }
 
-// TestSchedulerSpread checks that the profile with all plugins spreads pods with weights: at least 99 of 100 get the CPU
-// that they expect, and no node has much more pressure than the mean. The order of pods and nodes decides that, and not
-// how fast the scheduler is.
+// TestSchedulerSpread checks that the profile with all plugins spreads pods with weights: at least 99 of 100 get the
+// CPU that they expect, and no node has much more pressure than the mean. The order of pods and nodes decides that, and
+// not how fast the scheduler is.
 func TestSchedulerSpread(t *testing.T) {
 	const count = 30
 	s := newSchedule(t)

@@ -15,10 +15,15 @@ import (
 )
 
 // TestNodeSell sells the slack of a real node. Ordinary pods request it, and the stock scheduler places them. Whatever
-// happens to the offer afterwards, the kubelet fails none of them, also when it restarts meanwhile.
+// happens to the offer afterwards, the kubelet fails none of them, also when it restarts meanwhile. With -short, a pod
+// only buys and runs.
 func TestNodeSell(t *testing.T) {
 	oneNode(t, "offers are the same there, and level 3 sets the clock")
 	n := seller(t)
+	if testing.Short() {
+		n.sub("Bought", func(n *node) { n.buy(false) })
+		return
+	}
 	if *on == "vm" {
 		n.sub("Clock", (*node).testClock)
 	}
@@ -54,17 +59,7 @@ func seller(t *testing.T) *node {
 
 // testSold walks one batch pod through all changes of an offer. Function fall makes the offer fall to the bound amount.
 func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, bound int64)) {
-	const cpu, memory = 100, 64 << 20
-	n.policy(selling("Enforce", "Static", koordinator)) // independent of other load on this machine
-	n.sold(koordinator, "the node has an offer", func(free int64) bool { return free >= 2*cpu })
-	n.sold(!koordinator, "the other names are gone", func(free int64) bool { return free == 0 })
-	name := "batch"
-	apply(n.t, n.batch(name, koordinator, cpu, memory))
-	kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, ready)
-	pod := object[corev1.Pod](n.t, "pod", name)
-	if pod.Spec.NodeName != n.name || pod.Spec.SchedulerName != corev1.DefaultSchedulerName {
-		n.t.Fatalf("the pod is on %q, placed by %q", pod.Spec.NodeName, pod.Spec.SchedulerName)
-	}
+	name, cpu := n.buy(koordinator)
 	lives := n.living(name)
 
 	n.t.Log("online pods need the node: only the bound amount is left")
@@ -100,6 +95,22 @@ func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, b
 		return report.Status.Mode == string(model.ModeDisabled) && len(owners) == 1 && owners[0].Name == n.name,
 			fmt.Sprintf("%+v", report)
 	})
+}
+
+// buy makes a batch pod, which the stock scheduler places on the node and the kubelet admits and runs.
+func (n *node) buy(koordinator bool) (name string, cpu int64) {
+	n.t.Helper()
+	name, cpu = "batch", 100
+	n.policy(selling("Enforce", "Static", koordinator)) // independent of other load on this machine
+	n.sold(koordinator, "the node has an offer", func(free int64) bool { return free >= 2*cpu })
+	n.sold(!koordinator, "the other names are gone", func(free int64) bool { return free == 0 })
+	apply(n.t, n.batch(name, koordinator, cpu, 64<<20))
+	kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, ready)
+	pod := object[corev1.Pod](n.t, "pod", name)
+	if pod.Spec.NodeName != n.name || pod.Spec.SchedulerName != corev1.DefaultSchedulerName {
+		n.t.Fatalf("the pod is on %q, placed by %q", pod.Spec.NodeName, pod.Spec.SchedulerName)
+	}
+	return name, cpu
 }
 
 // fall makes the offer fall to the bound amount, by an online pod that uses all CPUs.

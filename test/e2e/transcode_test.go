@@ -18,7 +18,8 @@ import (
 // ffmpegArchive is large; see run.
 const ffmpegArchive = "ffmpeg.tar"
 
-// TestNodeTranscode runs lab transcode like a user who makes a mistake, and who interrupts it. It leaves nothing behind.
+// TestNodeTranscode runs lab transcode like a user who makes a mistake, and who interrupts it. It leaves nothing
+// behind.
 func TestNodeTranscode(t *testing.T) {
 	transcode, nothingLeft := transcoder(t)
 	for _, c := range []struct{ option, value, want string }{
