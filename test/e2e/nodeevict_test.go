@@ -56,7 +56,7 @@ func TestNodeEvict(t *testing.T) {
 	changes := newUser(t, bed.Kubeconfig()).record(t, "/api/v1/namespaces/default/pods")
 	m := &managed{t: t, config: kubeconfig(t, kubectl(t, "create", "token", "waterline-manager", "-n",
 		"waterline-system"))}
-	m.manager("--webhook=", "--eviction-period=15s", "--lost-after=2m", "--fresh-within=1m", "--back-after=1s")
+	m.manager("--webhook=", "--eviction-period=40s", "--lost-after=2m", "--fresh-within=1m", "--back-after=1s")
 	var first, other string
 	eventually(t, "one of them leaves", func() (bool, string) {
 		for i, name := range pods {

@@ -273,8 +273,7 @@ spec:
 			out, err := tryKubectl("exec", "reader", "--", "cat", "/etc/waterline/allowance")
 			return err == nil && out == want, out
 		})
-		p.node.t = p.t
-		p.node.figure(annotationSeen, time.Since(began).Seconds())
+		p.figure(annotationSeen, time.Since(began).Seconds())
 	}
 }
 

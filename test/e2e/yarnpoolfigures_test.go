@@ -9,6 +9,5 @@ func TestYARNPoolFigures(t *testing.T) {
 	p := newNight(t)
 	p.sub("Allowance", (*night).allowances)
 	// Half of a deadline of a minute, for which a guard must know the allowance.
-	p.node.t = t
-	p.node.most(annotationSeen, 30)
+	p.most(annotationSeen, 30)
 }
