@@ -267,7 +267,9 @@ kind: Pod
 metadata: {name: bound}
 spec: {nodeName: m2, tolerations: [{operator: Exists}], containers: [{name: c, image: none, resources: {requests: {kubernetes.io/batch-cpu: 1500}, limits: {kubernetes.io/batch-cpu: 1500}}}]}
 `)
-	first := m.manager()
+	// Still longer than a machine was seen to stand still.
+	sooner := []string{"--lost-after", "30s", "--fresh-within", "12s"}
+	first := m.manager(sooner...)
 	m.shows(`waterline_nodes{state="agent"} 12`)
 
 	t.Log("an agent dies, and a kubelet")
@@ -280,7 +282,7 @@ spec: {nodeName: m2, tolerations: [{operator: Exists}], containers: [{name: c, i
 
 	t.Log("another manager takes over: it knows the withdrawn nodes, and withdraws no more")
 	first.stop(os.Kill)
-	second := m.manager()
+	second := m.manager(sooner...)
 	m.shows(`waterline_nodes{state="withdrawn"} 2`)
 	time.Sleep(15 * time.Second)
 	for i := range 12 {

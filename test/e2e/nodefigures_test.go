@@ -18,8 +18,7 @@ func TestNodeFigures(t *testing.T) {
 	n := install(t)
 	n.sub("Weights", (*node).measureWeights)
 	if bothNodes() {
-		n.sub("Life", (*node).testLife)
-		n.most(foreignAfterRestart, 5)
+		n.sub("Life", func(n *node) { n.testLife(); n.most(foreignAfterRestart, 5) })
 	}
 	if *on == "vm" {
 		n.sub("Systemd", (*node).measureSystemd)
@@ -140,13 +139,16 @@ func TestNodeNRIFigures(t *testing.T) {
 func TestNodeSellFigures(t *testing.T) {
 	oneNode(t, "offers are the same there")
 	n := seller(t)
-	n.sub("Lost", (*node).testLost)
-	n.most(withdrawnAfter, 90)
-	n.sub("Race", (*node).testRace)
-	// The scheduler has one pod in progress, and binds another before it receives the patch. A slow machine adds more.
-	n.most(beyondPerFall, 4)
-	n.most(refusedPerFall, 4)
-	n.sub("Koordinator", func(n *node) { n.testSold(true, (*node).fallAway) })
-	// An agent tries again after 16 s at most; with client-go's default, after a minute.
-	n.most(fallsAfterOutage, 30)
+	n.sub("Lost", func(n *node) { n.testLost(); n.most(withdrawnAfter, 90) })
+	n.sub("Race", func(n *node) {
+		n.testRace()
+		// The scheduler has one pod in progress, and binds another before it receives the patch. A slow machine adds more.
+		n.most(beyondPerFall, 4)
+		n.most(refusedPerFall, 4)
+	})
+	n.sub("Koordinator", func(n *node) {
+		n.testSold(true, (*node).fallAway)
+		// An agent tries again after 16 s at most; with client-go's default, after a minute.
+		n.most(fallsAfterOutage, 30)
+	})
 }
