@@ -329,19 +329,27 @@ spec: {mode: Enforce, weight: {max: 16384, namespaces: [{selector: {matchLabels:
 	f.expect(t, video, model.Shares, 16384)
 }
 
-// TestAPIAway checks that the agent works while the API server is down, and can start while it is.
+// TestAPIAway checks that the agent works while the API server is down, can start while it is, and hears of changes when
+// it is back.
 func TestAPIAway(t *testing.T) {
-	f := newFake(t)
+	f, dir := away(t)
+	kubectl(t, "annotate", "pod", "a", "--overwrite", "waterline.io/cpu-share=4096")
+	f.expect(t, dir, model.Shares, 4096)
+}
+
+// away returns a node whose API server was down and is back, and the cgroup of its pod.
+func away(t *testing.T) (f *fake, dir string) {
+	t.Helper()
+	f = newFake(t)
 	a := f.start()
-	dir := f.pod("a", `waterline.io/cpu-share: "2048"`)
+	dir = f.pod("a", `waterline.io/cpu-share: "2048"`)
 	f.expect(t, dir, model.Shares, 2048)
 
-	outage := 20 * time.Second
+	writes := 4
 	if soak {
-		outage = 10 * time.Minute
+		writes = 120
 	}
 	control(t, "kill", "apiserver")
-	down := time.Now()
 	f.set(t, dir, model.Shares, 77)
 	f.expect(t, dir, model.Shares, 2048)
 	t.Log("the agent starts without the API server, and keeps the last weights")
@@ -349,17 +357,11 @@ func TestAPIAway(t *testing.T) {
 	f.set(t, dir, model.Shares, 77)
 	f.start()
 	f.expect(t, dir, model.Shares, 2048)
-	for ; time.Since(down) < outage; time.Sleep(5 * time.Second) {
+	for range writes {
 		f.set(t, dir, model.Shares, 77)
 		f.expect(t, dir, model.Shares, 2048)
+		time.Sleep(5 * time.Second)
 	}
 	startAPI(t)
-	back := time.Now()
-	kubectl(t, "annotate", "pod", "a", "--overwrite", "waterline.io/cpu-share=4096")
-	f.expect(t, dir, model.Shares, 4096)
-	took := time.Since(back).Round(100 * time.Millisecond)
-	t.Logf("%s after the API server was back, the agent received a change", took)
-	if took > 30*time.Second { // the agent tries again after 16 s at most; with client-go's default, after a minute
-		t.Errorf("the agent received a change after %s", took)
-	}
+	return f, dir
 }

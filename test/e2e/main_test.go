@@ -24,6 +24,7 @@ import (
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
+	"github.com/waterline-io/waterline/internal/poll"
 	"github.com/waterline-io/waterline/test/bed/cluster"
 	"github.com/waterline-io/waterline/test/bed/trino"
 	"github.com/waterline-io/waterline/test/bed/vm"
@@ -359,8 +360,8 @@ func (g groups) expect(t testing.TB, dir string, k model.Knob, value int64) {
 	})
 }
 
-// mostWait is how long a test waits for something that must happen, at any speed. A pod of an emulated node was seen to
-// take two minutes beside other work. Function ready passes it to kubectl.
+// mostWait is how long a test waits for something that must happen, at any speed, without the time of its checks. A pod
+// of an emulated node was seen to take two minutes beside other work. Constant ready passes it to kubectl.
 const (
 	mostWait = 4 * time.Minute
 	ready    = "--timeout=4m"
@@ -378,18 +379,16 @@ func oneNode(t *testing.T, why string) {
 // bothNodes reports whether the selected node runs the tests that are alike on both nodes.
 func bothNodes() bool { return *on != "vm" || soak }
 
-// eventually waits until a condition holds. Each check takes CPU from the awaited action, most of all with kubectl, so
-// at least three quarters of the time pass between checks.
+// eventually waits until a condition holds. Each check takes CPU from the awaited action, most of all with kubectl, and
+// [poll.Until] leaves most of it to the action.
 func eventually(t testing.TB, what string, holds func() (bool, string)) {
 	t.Helper()
 	var instead string
-	for deadline := time.Now().Add(mostWait); time.Now().Before(deadline); {
-		var ok bool
-		looked := time.Now()
-		if ok, instead = holds(); ok {
-			return
-		}
-		time.Sleep(max(50*time.Millisecond, 3*time.Since(looked)))
+	held := poll.Until(mostWait, 50*time.Millisecond, func() (ok bool) {
+		ok, instead = holds()
+		return ok
+	})
+	if !held {
+		t.Fatalf("not within %s: %s; instead %s", mostWait, what, instead)
 	}
-	t.Fatalf("not within %s: %s; instead %s", mostWait, what, instead)
 }

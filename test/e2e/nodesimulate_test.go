@@ -1,3 +1,5 @@
+//go:build bench
+
 package e2e_test
 
 import (
@@ -109,7 +111,7 @@ func TestNodeSimulateFigures(t *testing.T) {
 	if busy {
 		t.Skip("what other programs use without batch is not known where they use all that batch leaves")
 	}
-	(&crowd{fake: &fake{t: t, groups: n.groups}}).judge("simulated-node", figures, nil)
+	noCrowd(t).judge("simulated-node", figures, nil)
 }
 
 // comparison compares a real node with a simulated one.

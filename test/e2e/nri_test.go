@@ -231,10 +231,6 @@ func TestNodeNRI(t *testing.T) {
 	if cpus := n.firstAct("nri-again"); cpus != "1" {
 		t.Errorf("after the runtime's restart, the first instruction of a container placed on CPU 1 ran on %s", cpus)
 	}
-	// It takes 3 ms where the process does not stand still; a runtime waits 2 s.
-	if slowest := p.Stats().Slowest; slowest > 2*time.Second {
-		t.Errorf("the slowest answer took %s", slowest)
-	}
 
 	agent := n.agent()
 	eventually(t, "the agent is connected and gets requests", func() (bool, string) {

@@ -38,18 +38,24 @@ func allowEvictions(t testing.TB, pool string) func() {
 	return func() { kubectl(t, "delete", "colocationpolicy", pool) }
 }
 
+// What containers get when a node asks for the eviction of their worker.
+const (
+	evictGrace = 40 * time.Second
+	hangGrace  = 6 * time.Second
+)
+
 // testEvict lets nodes ask for the eviction of their workers' pods. The workers drain, but have the grace of a shrink
-// and not the time of a drain: then online services need the node's memory. A request that is taken back before does no
-// harm.
-func (y *yard) testEvict(t *testing.T) {
-	// A request is taken back before half of the grace is over. Under load it was seen to take four seconds until then.
-	const grace = 16 * time.Second
+// and not the time of a drain, which tests do not wait for: then online services need the node's memory. A request that
+// is taken back before does no harm. testEvict returns how long it took until the pod was gone.
+func (y *yard) testEvict(t *testing.T) (took time.Duration) {
+	// A request is taken back before the grace is over, also on a machine that stands still for a quarter of a minute.
+	const grace = evictGrace
 	defer allowEvictions(t, "evict")()
 	p := y.rm(t, "evict", "elastic", quick, grace, grace) // nothing may end before
 	for i := range 3 {
 		y.offer(t, fmt.Sprintf("evict-%d", i), "evict", cpuMemory(9, 17))
 	}
-	y.create(t, specOf("evict", p.address, `, drain: {grace: 16s, timeout: 10m}, identity: {coolDown: 1s}`))
+	y.create(t, specOf("evict", p.address, `, drain: {grace: 40s, timeout: 30m}, identity: {coolDown: 1s}`))
 	y.active(t, "evict", 3)
 	job := fakerm.Demand{Label: "elastic", Size: fakerm.Size{MemoryMiB: 1024, VCores: 1}, For: time.Hour, PerNode: 1}
 	p.Ask("long", job)
@@ -77,9 +83,7 @@ func (y *yard) testEvict(t *testing.T) {
 		now := y.podOf(first.Name)
 		return now.UID != first.UID, fmt.Sprintf("%+v", now.Annotations)
 	})
-	if took := time.Since(began); took < grace || took > grace+20*time.Second {
-		t.Errorf("the pod was gone after %v, want %v and a little", took, grace)
-	}
+	took = time.Since(began)
 	y.active(t, "evict", 3)
 	if now := y.podOf(second.Name); now.UID != second.UID || containers("evict-1") != 1 || containers("evict-2") != 1 {
 		t.Errorf("the others: %v, %d and %d containers", now.UID == second.UID, containers("evict-1"), containers("evict-2"))
@@ -90,12 +94,13 @@ func (y *yard) testEvict(t *testing.T) {
 	}
 	y.mu.Unlock()
 	y.check(t, p)
+	return took
 }
 
 // testHang has a ResourceManager whose administration port accepts connections and never answers. An eviction that a
-// node requests is as quick as ever.
-func (y *yard) testHang(t *testing.T) {
-	const grace = 6 * time.Second
+// node requests has the grace of a shrink all the same. testHang returns how long it took until the pod was gone.
+func (y *yard) testHang(t *testing.T) (took time.Duration) {
+	const grace = hangGrace
 	defer allowEvictions(t, "hang")()
 	p := y.rm(t, "hang", "elastic", quick, grace, grace)
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // connections wait for an Accept
@@ -104,7 +109,7 @@ func (y *yard) testHang(t *testing.T) {
 	}
 	defer listener.Close()
 	y.offer(t, "hang-0", "hang", cpuMemory(9, 17))
-	manifest := specOf("hang", p.address, `, drain: {grace: 6s, timeout: 10m}, identity: {coolDown: 1s}`)
+	manifest := specOf("hang", p.address, `, drain: {grace: 6s, timeout: 30m}, identity: {coolDown: 1s}`)
 	admin := `excludeFile: hang.xml, admins: ["` + listener.Addr().String() + `"], `
 	y.create(t, strings.Replace(manifest, "image:", admin+"image:", 1))
 	y.complains(t, "hang", v1alpha1.ConditionExcludeFailed, "NotRead", "deadline exceeded", "spec.yarn.admins")
@@ -122,21 +127,20 @@ func (y *yard) testHang(t *testing.T) {
 		now := y.podOf(pod.Name)
 		return now.UID != pod.UID, fmt.Sprintf("%+v", now.Annotations)
 	})
-	if took := time.Since(began); took < grace || took > grace+20*time.Second {
-		t.Errorf("the pod was gone after %v, want %v and some rounds", took, grace)
-	}
+	took = time.Since(began)
 	y.check(t, p)
+	return took
 }
 
 // testZeros has a ResourceManager that goes on to show zeros after a resize, as a real one does for a moment. Its
-// workers stop all the same when they have to.
-func (y *yard) testZeros(t *testing.T) {
+// workers stop all the same when they have to. testZeros returns how long it took until the pod was gone.
+func (y *yard) testZeros(t *testing.T) (took time.Duration) {
 	o := quick
 	o.Unsettled = time.Hour
 	defer allowEvictions(t, "zeros")()
 	p := y.rm(t, "zeros", "elastic", o, 6*time.Second, 6*time.Second)
 	y.offer(t, "zeros-0", "zeros", cpuMemory(9, 17))
-	y.create(t, specOf("zeros", p.address, `, drain: {grace: 6s, timeout: 10m}, identity: {coolDown: 1s}, `+
+	y.create(t, specOf("zeros", p.address, `, drain: {grace: 6s, timeout: 30m}, identity: {coolDown: 1s}, `+
 		`size: {ceiling: {cpu: 2, memory: 4Gi}, follow: {window: 0s}}`))
 	p.offers(t, poolHost("zeros", "zeros-0"), fakerm.Size{MemoryMiB: 4096, VCores: 2})
 	pod, began := y.podOf("zeros-zeros-0"), time.Now()
@@ -145,8 +149,7 @@ func (y *yard) testZeros(t *testing.T) {
 		now := y.podOf(pod.Name)
 		return now.UID != pod.UID, fmt.Sprintf("%+v", now.Annotations)
 	})
-	if took := time.Since(began); took > 26*time.Second { // 10 s for the zeros, 6 s of grace, and some rounds
-		t.Errorf("the pod was gone after %v", took)
-	}
+	took = time.Since(began)
 	y.check(t, p)
+	return took
 }

@@ -146,7 +146,9 @@ func (r *fakeRuntime) stop(k *yarnPod, now time.Time) {
 		return
 	}
 	k.pool.ended += n
-	if by := k.end(); by.IsZero() || now.Before(by) {
+	by := k.end()
+	k.pool.ends = append(k.pool.ends, by)
+	if by.IsZero() || now.Before(by) {
 		k.pool.early += n
 		k.pool.complaints = append(k.pool.complaints, fmt.Sprintf("%s: %d containers ended with the pod before %s: %s",
 			now.Format(time.StampMilli), n, by.Format(time.StampMilli), k.pod.Annotations[v1alpha1.AnnotationPoolMarks]))

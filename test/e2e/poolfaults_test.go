@@ -204,35 +204,41 @@ func (y *yard) testDrain(t *testing.T) {
 	y.check(t, p)
 }
 
-// testWindow lets a window end while containers run that never end by themselves.
+// testWindow lets a window end while containers run that never end by themselves. They end with their pods, and no pod
+// stops before the end of the window.
 func (y *yard) testWindow(t *testing.T) {
 	p := y.rm(t, "window", "elastic", quick, 10*time.Second, 30*time.Minute)
 	for i := range 4 {
 		y.offer(t, fmt.Sprintf("window-%d", i), "window", cpuMemory(9, 17))
 	}
+	window := func(now, end time.Time) string {
+		return fmt.Sprintf(`[{"name": "w", "start": %q, "end": %q, "timeZone": "UTC", "drainBefore": "40s"}]`,
+			now.Add(-10*time.Minute).Format("15:04"), end.Format("15:04"))
+	}
 	now := time.Now().UTC()
-	end := now.Add(30 * time.Second).Truncate(time.Minute).Add(time.Minute)
-	y.create(t, specOf("window", p.address, fmt.Sprintf(`, `+
-		`size: {ceiling: {cpu: 5, memory: 10Gi}, pause: 1s, follow: {window: 0s}}, `+
-		`windows: [{name: w, start: "%s", end: "%s", timeZone: UTC, drainBefore: 20s}], `+
-		`ramp: {waves: 2, interval: 2s}, drain: {grace: 10s}`,
-		now.Add(-10*time.Minute).Format("15:04"), end.Format("15:04"))))
+	y.create(t, specOf("window", p.address, `, size: {ceiling: {cpu: 5, memory: 10Gi}, pause: 1s, follow: {window: 0s}}, `+
+		`windows: `+window(now, now.Add(20*time.Minute))+`, ramp: {waves: 2, interval: 2s}, drain: {grace: 10s}`))
 	size := fakerm.Size{MemoryMiB: 1024, VCores: 1}
 	p.Ask("long", fakerm.Demand{Label: "elastic", Size: size, For: time.Hour, PerNode: 2})
 	p.Ask("short", fakerm.Demand{Label: "elastic", Size: size, For: 4 * time.Second, PerNode: 2})
 	y.becomes(t, "window", "four active workers", func(p *v1alpha1.WorkerPool) bool { return p.Status.Active == 4 })
-	time.Sleep(time.Until(end.Add(-14 * time.Second))) // the first wave drains from 20 s before, the second from 15 s
-	y.becomes(t, "window", "the first wave drains", func(p *v1alpha1.WorkerPool) bool { return p.Status.Leaving >= 2 })
-	time.Sleep(time.Until(end.Add(-time.Second)))
-	if n := y.podsOf("window"); n != 4 {
-		t.Errorf("a second before the end there are %d pods, want 4, which are busy", n)
+	for i := range 4 {
+		eventually(t, "each has a container that does not end", func() (bool, string) {
+			n := p.Node(poolHost("window", fmt.Sprintf("window-%d", i)))
+			return n.Containers >= 2, fmt.Sprintf("%+v", n)
+		})
 	}
-	time.Sleep(time.Until(end))
+	now = time.Now().UTC()
+	end := now.Add(time.Minute).Truncate(time.Minute).Add(time.Minute)
+	if status := y.request(http.MethodPatch, poolPath+"window", `{"spec":{"windows":`+window(now, end)+`}}`); status !=
+		http.StatusOK {
+		t.Fatalf("setting the end of the window: status %d", status)
+	}
+	y.becomes(t, "window", "the first wave drains", func(p *v1alpha1.WorkerPool) bool { return p.Status.Leaving >= 2 })
 	eventually(t, "all workers have stopped", func() (bool, string) {
 		n := y.podsOf("window")
 		return n == 0, fmt.Sprint(n)
 	})
-	t.Logf("all stopped %s after the end", time.Since(end).Round(100*time.Millisecond))
 	y.becomes(t, "window", "the window is closed", func(p *v1alpha1.WorkerPool) bool {
 		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
 		return c.Reason == "WindowClosed" && c.Status == "True" && p.Status.Next != nil
@@ -240,6 +246,11 @@ func (y *yard) testWindow(t *testing.T) {
 	y.mu.Lock()
 	if p.ended == 0 {
 		t.Error("no container ended with its pod, so nothing was shown")
+	}
+	for _, by := range p.ends { // y.check below checks that no container ended before
+		if by.Before(end) {
+			t.Errorf("the marks of a worker let its containers end at %s, and the window ends at %s", by, end)
+		}
 	}
 	y.mu.Unlock()
 	y.check(t, p)

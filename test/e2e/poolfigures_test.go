@@ -1,3 +1,5 @@
+//go:build bench
+
 package e2e_test
 
 import (
@@ -18,6 +20,7 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/poll"
 	"github.com/waterline-io/waterline/test/bed/fakerm"
 )
 
@@ -74,7 +77,7 @@ func TestAPIPoolFigures(t *testing.T) {
 	time.Sleep(5 * time.Second)
 	stop := l.start(func(ctx context.Context) { y.vary(ctx, t, l.names(), time.Minute) })
 	requests, resized, writes := p.Counted().Requests, p.Counted().Resizes, y.writes()
-	c := &crowd{fake: &fake{t: t, groups: newGroups(t)}}
+	c := noCrowd(t)
 	cost, since := map[string]float64{}, time.Now()
 	c.cost(manager.cmd.Process.Pid, over, "manager", cost)
 	took := time.Since(since).Seconds()
@@ -153,21 +156,16 @@ func (y *yard) resizeTime(t testing.TB, p *yarnPool, name string) time.Duration 
 		offer = offer.Plus(step)
 	}
 	y.offer(t, name, "", offer)
-	for deadline := time.Now().Add(mostWait); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
-		if p.Node(host).Total == before {
-			continue
-		}
-		resized := time.Now()
-		y.mu.Lock()
-		sent, written := n.sent, n.written
-		y.mu.Unlock()
-		if sent == offer {
-			return resized.Sub(written)
-		}
+	if !poll.Until(mostWait, 2*time.Millisecond, func() bool { return p.Node(host).Total != before }) {
+		t.Fatalf("%s keeps %v", name, before)
+	}
+	resized := time.Now()
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if n.sent != offer {
 		return 0 // before this kubelet read the API server's answer
 	}
-	t.Fatalf("%s keeps %v", name, before)
-	return 0
+	return resized.Sub(n.written)
 }
 
 // writes returns the number of successful PATCH requests so far, by resource and subresource, by the API server's own
@@ -199,4 +197,14 @@ func (y *yard) writes() map[string]float64 {
 		}
 	}
 	return all
+}
+
+// figures writes figures into the bench file.
+func (l *livePool) figures(metrics map[string]float64) {
+	l.t.Helper()
+	if benchFile == "" {
+		return
+	}
+	c := noCrowd(l.t)
+	c.write("yarn", withOthers(l.t, "yarn", metrics))
 }

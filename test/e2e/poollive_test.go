@@ -143,7 +143,7 @@ func (r *liveRuntime) up(k *yarnPod) bool {
 	if w.ended.IsZero() {
 		w.ended = time.Now()
 	}
-	return time.Since(w.ended) < pause
+	return time.Since(w.ended) < pause // clock: a kubelet pauses before it starts a container again
 }
 
 // stops implements [podRuntime].
@@ -186,7 +186,7 @@ func (r *liveRuntime) terminate(k *yarnPod, w *liveWorker) {
 	over := func() bool { // a second deletion may have made the time shorter
 		r.y.mu.Lock()
 		defer r.y.mu.Unlock()
-		return !time.Now().Before(k.pod.DeletionTimestamp.Time)
+		return !time.Now().Before(k.pod.DeletionTimestamp.Time) // clock: a kubelet ends a pod when its time is over
 	}
 	hooked := make(chan struct{})
 	hook := w.daemon.Inside(ctx, k.pod.Spec.Containers[0].Lifecycle.PreStop.Exec.Command...)
@@ -203,7 +203,7 @@ func (r *liveRuntime) terminate(k *yarnPod, w *liveWorker) {
 				return true
 			case <-time.After(50 * time.Millisecond):
 			}
-			if over() && time.Since(began) >= least {
+			if over() && time.Since(began) >= least { // clock: a kubelet gives a process two seconds after SIGTERM
 				return false
 			}
 		}

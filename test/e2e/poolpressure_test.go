@@ -24,12 +24,17 @@ import (
 	hadoop "github.com/waterline-io/waterline/test/bed/yarn"
 )
 
-// TestPoolPressure takes slack away from the nodes of a pool in steps and gives it back, while jobs of every kind run:
-// once from workers that follow their nodes, with a guard beside each, and once from workers of a fixed size, whose
-// pods are deleted when they use more than is left, as agents do that know pods only. In the first part guards and the
-// manager are killed too, and in full form the ResourceManager. No job fails, containers are below each lower allowance
-// in time, and fewer of them are killed than with whole pods. The short form has the first part only.
+// TestPoolPressure takes slack away from the nodes of a pool in steps and gives it back, while jobs of every kind run.
+// Workers follow their nodes, with a guard beside each. Guards and the manager are killed too, and in full form the
+// ResourceManager. No job fails, and containers get below each lower allowance.
 func TestPoolPressure(t *testing.T) {
+	p, _, _ := underPressure(t)
+	p.end()
+}
+
+// underPressure runs that pool. It returns what became of it, and the part of a pool's spec beside yarn.
+func underPressure(t *testing.T) (p *pressure, small *pressed, more string) {
+	t.Helper()
 	length, faults := 40*time.Second, 2
 	if soak {
 		length, faults = 30*time.Minute, 200
@@ -37,17 +42,16 @@ func TestPoolPressure(t *testing.T) {
 	y := liveYard(t)
 	l := y.live(t, "press", 3, pressGrace, 2*time.Minute)
 	l.live.guards = t.TempDir()
-	p := &pressure{livePool: l, t: t, length: length}
+	p = &pressure{livePool: l, t: t, length: length}
 	p.control = y.liveManager(p.managerArgs()...)
-	more := fmt.Sprintf(", drain: {grace: %.0fs, timeout: 2m}, identity: {coolDown: 1s}", pressGrace.Seconds())
+	more = fmt.Sprintf(", drain: {grace: %.0fs, timeout: 2m}, identity: {coolDown: 1s}", pressGrace.Seconds())
 	l.create("", more)
 	y.active(t, "press", 3)
 	l.grown(full)
 
 	p.guarded()
-	small := p.part(p.shrink, faults)
+	small = p.part(p.shrink, faults)
 	p.guarded()
-	l.end()
 	t.Logf("shrinking with guards: %s", small)
 	if len(small.failed) > 0 || small.jobs < 4 {
 		t.Errorf("of %d jobs, of which there should be 4, %d failed:\n%s", small.jobs, len(small.failed),
@@ -56,44 +60,7 @@ func TestPoolPressure(t *testing.T) {
 	if len(small.took) == 0 {
 		t.Error("no worker used more than it was to have: the steps were too small to show anything")
 	}
-	// The ResourceManager kills with a heartbeat after the deadline, and the guard 10 s later.
-	if late := measure.Quantile(small.late, 1); late > 20 {
-		t.Errorf("a worker was over its allowance for %.1f s after the deadline", late)
-	}
-	if !soak {
-		return
-	}
-	l.floor = "{cpu: 4, memory: 4Gi}"
-	l.create("", more)
-	y.active(t, "press", 3)
-	l.grown(full)
-	whole := p.part(p.evict, 0)
-	l.end()
-
-	t.Logf("evicting whole pods: %s", whole)
-	if small.killsPerCoreHour() > whole.killsPerCoreHour()/2 {
-		t.Errorf("%.0f containers were killed in a core-hour, and %.0f with whole pods", small.killsPerCoreHour(),
-			whole.killsPerCoreHour())
-	}
-	l.figures(map[string]float64{
-		"pressure_jobs": float64(small.jobs), "pressure_failed_jobs": float64(len(small.failed)),
-		"pressure_whole_failed_jobs":           float64(len(whole.failed)),
-		"pressure_kills_per_core_hour":         small.killsPerCoreHour(),
-		"pressure_whole_kills_per_core_hour":   whole.killsPerCoreHour(),
-		"pressure_lost_percent":                small.lostPercent(),
-		"pressure_whole_lost_percent":          whole.lostPercent(),
-		"pressure_late_p99_seconds":            measure.Quantile(small.late, 0.99),
-		"pressure_guard_signals":               float64(small.signals),
-		"pressure_lower_allowances":            float64(len(small.took)),
-		"pressure_restarts":                    float64(small.restarts),
-		"pressure_whole_evictions":             float64(whole.evicted),
-		"pressure_below_allowance_p99_seconds": measure.Quantile(small.took, 0.99),
-		"pressure_below_allowance_p50_seconds": measure.Quantile(small.took, 0.5),
-		"pressure_containers_core_hours":       small.coreHours,
-		"pressure_whole_containers_core_hours": whole.coreHours,
-		"pressure_killed_containers":           float64(small.killed),
-		"pressure_whole_killed_containers":     float64(whole.killed),
-	})
+	return p, small, more
 }
 
 // pressGrace is what containers get when their worker shrinks.
@@ -115,6 +82,7 @@ func (p *pressure) managerArgs() []string { return []string{"--identity=press", 
 
 // pressed is what a part came to.
 type pressed struct {
+	began     time.Time
 	jobs      int
 	failed    []string
 	coreHours float64   // of containers
@@ -142,8 +110,7 @@ func (s *pressed) String() string {
 // part runs jobs for its length while it takes slack away by a function, and kills something at random times.
 func (p *pressure) part(take func(node int, left int64), faults int) (s *pressed) {
 	p.t.Helper()
-	began := time.Now()
-	s, p.evicted = &pressed{}, 0
+	s, p.evicted = &pressed{began: time.Now()}, 0
 	signals := p.signals()
 	ctx, cancel := context.WithCancel(p.t.Context())
 	var all sync.WaitGroup
@@ -162,8 +129,9 @@ func (p *pressure) part(take func(node int, left int64), faults int) (s *pressed
 	more := func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		took := time.Since(began)
-		return took < p.length || faults > 0 && (len(s.took) == 0 || s.restarts < faults) && took < 4*p.length
+		took := time.Since(s.began)
+		shown := faults == 0 || len(s.took) > 0 && s.restarts >= faults
+		return took < p.length || !shown && took < 4*p.length // clock: users submit jobs for the length of a part
 	}
 	jobs := p.submit(more)
 	jobs.all.Go(func() { // containers that fill the nodes and outlast a deadline
@@ -192,7 +160,7 @@ func (p *pressure) part(take func(node int, left int64), faults int) (s *pressed
 		p.t.Fatal(err)
 	}
 	for _, k := range ledger.Killed {
-		if strings.HasPrefix(k.Node, p.name+"-") && k.At.After(began) {
+		if strings.HasPrefix(k.Node, p.name+"-") && k.At.After(s.began) {
 			s.killed++
 			s.lost += max(k.At.Sub(k.Began), 0).Hours()
 		}
@@ -206,22 +174,6 @@ func (p *pressure) part(take func(node int, left int64), faults int) (s *pressed
 // shrink lowers what a node offers, and leaves the rest to the pool.
 func (p *pressure) shrink(node int, left int64) {
 	p.y.offer(p.t, p.nodes[node], p.name, cpuMemory(left, left))
-}
-
-// evict lowers what a node offers. A worker that uses more is deleted at once.
-func (p *pressure) evict(node int, left int64) {
-	p.y.offer(p.t, p.nodes[node], p.name, cpuMemory(left, left))
-	used, err := p.used(p.t.Context(), node)
-	if err != nil || used.VCores <= left && used.MemoryMiB <= left<<10 {
-		return // it is gone, or fits
-	}
-	out, err := tryKubectl("delete", "pod", p.name+"-"+p.nodes[node], "-n", poolNamespace, "--grace-period=1",
-		"--wait=false")
-	if err != nil {
-		p.t.Logf("%v: %s", err, out)
-		return
-	}
-	p.evicted++
 }
 
 // used returns what the containers of a node's worker use, by the account of its NodeManager.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/poll"
 	"github.com/waterline-io/waterline/test/bed/trino"
 	hadoop "github.com/waterline-io/waterline/test/bed/yarn"
 )
@@ -152,7 +153,8 @@ func (r *trinoRuntime) terminate(k *yarnPod, w *trinoWorker) {
 	go func() { _ = hook.Run() }() // it is killed with the container
 	for {
 		r.y.mu.Lock()
-		over := !time.Now().Before(k.pod.DeletionTimestamp.Time) // a second deletion may have made it shorter
+		// A second deletion may have made the time shorter.
+		over := !time.Now().Before(k.pod.DeletionTimestamp.Time) // clock: a kubelet ends a pod when its time is over
 		r.y.mu.Unlock()
 		select {
 		case <-w.daemon.Done():
@@ -297,17 +299,15 @@ spec:
 // slowly waits until the pool of Trino has a state. A worker takes minutes to start on a busy machine.
 func slowly(t *testing.T, y *yard, what string, is func(p *v1alpha1.WorkerPool) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
-	defer cancel()
 	start := time.Now()
-	err := hadoop.Eventually(ctx, func(context.Context) error {
-		if p := y.poolOf(t, "olap"); !is(&p) {
-			return fmt.Errorf("%+v", p.Status)
-		}
-		return nil
+	var status v1alpha1.WorkerPoolStatus
+	held := poll.Until(8*time.Minute, time.Second, func() bool {
+		p := y.poolOf(t, "olap")
+		status = p.Status
+		return is(&p)
 	})
-	if err != nil {
-		t.Fatalf("%s: %v", what, err)
+	if !held {
+		t.Fatalf("not within eight minutes: %s; instead %+v", what, status)
 	}
 	t.Logf("%s after %.1f s", what, time.Since(start).Seconds())
 }

@@ -67,10 +67,11 @@ type yarnPool struct {
 	as           func(host string) string // the name under which a NodeManager registers; nil: its own
 
 	// The rest belongs to the yard's lock.
-	ended, early int    // containers that ended with their pod; those before their time
-	unlabelled   int    // NodeManagers that started on a host without the label
-	label        string // of the pool
-	seen         int    // kills of the ResourceManager that were judged
+	ended, early int         // containers that ended with their pod; those before their time
+	ends         []time.Time // when the marks of those pods let them end
+	unlabelled   int         // NodeManagers that started on a host without the label
+	label        string      // of the pool
+	seen         int         // kills of the ResourceManager that were judged
 	floors       map[string]fakerm.Size
 	complaints   []string
 	notes        []string // what happened, for when a test fails

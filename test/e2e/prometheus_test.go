@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,12 +21,82 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
 const (
 	agentMetrics      = "http://127.0.0.1:19464/metrics"
 	prometheusAddress = "127.0.0.1:19490"
 )
+
+// The load: processes that would use a whole CPU, in pods with a CFS quota, and one process that only uses memory.
+const (
+	onlineMilli = 300
+	batchMilli  = 400
+	heldBytes   = 64 << 20
+)
+
+// TestAPIPrometheus lets a real Prometheus scrape an agent under a known load. The chart's rules and dashboard fit what
+// the agent publishes, and so do the names of its metrics.
+func TestAPIPrometheus(t *testing.T) {
+	needPrometheus(t)
+	c := newBusyNode(t)
+	c.load()
+	p := newPrometheus(t)
+	c.start()
+	eventually(t, "the windows of a second and of a minute are published", func() (bool, string) {
+		shown := windowsShown(p)
+		return slices.Contains(shown, "1s") && slices.Contains(shown, "1m"), fmt.Sprint(shown)
+	})
+	if capacity := p.last(v1alpha1.MetricCPUCapacity).value; capacity != float64(runtime.NumCPU()) {
+		t.Errorf("the node has %v CPUs, want %d", capacity, runtime.NumCPU())
+	}
+	eventually(t, fmt.Sprintf("the pod that holds %d bytes is published with them", heldBytes), func() (bool, string) {
+		used := p.last(v1alpha1.MetricMemoryUsed + `{class="LS",window="1m"}`).value
+		return used >= heldBytes && used <= 1.2*heldBytes, fmt.Sprint(used)
+	})
+	p.checkRules()
+	p.checkDashboard()
+	p.checkMetrics()
+}
+
+// needPrometheus skips a test on a machine without Prometheus.
+func needPrometheus(t *testing.T) {
+	t.Helper()
+	for _, program := range []string{"prometheus", "promtool"} {
+		if _, err := exec.LookPath(program); err != nil && os.Getenv("CI") == "" {
+			t.Skip(err)
+		}
+	}
+}
+
+// load starts the load, and returns the cgroups of its containers.
+func (c *busyNode) load() (online, batch, holder string) {
+	c.t.Helper()
+	online, batch, holder = c.loaded("online", "", onlineMilli), c.loaded("batch", "BE", batchMilli),
+		c.loaded("holder", "", 0)
+	c.burn(online)
+	c.burn(batch)
+	// The process has no child, which would outlive it.
+	c.exec(holder, "", "busybox", "sh", "-c", fmt.Sprintf(`held=$(head -c %d /dev/zero | tr '\0' x); kill -STOP $$`,
+		heldBytes))
+	return online, batch, holder
+}
+
+// windowsShown returns the windows that have a figure.
+func windowsShown(p *prometheus) []string {
+	p.t.Helper()
+	series, err := p.query("count by (window) ("+v1alpha1.MetricCPUUsed+")", time.Time{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var all []string
+	for labels := range series {
+		all = append(all, strings.TrimSuffix(strings.TrimPrefix(labels, "map[window:"), "]"))
+	}
+	return all
+}
 
 // prometheus is a real server.
 type prometheus struct {
@@ -201,27 +272,29 @@ func (p *prometheus) checkRules() {
 
 func (p *prometheus) checkRecorded(name, expr string) {
 	p.t.Helper()
-	recorded, err := p.query(name+"[10s]", time.Time{})
-	if err != nil || len(recorded) == 0 {
-		p.t.Errorf("%s has no series: %v", name, err)
-	}
-	for labels, points := range recorded {
-		is := points[len(points)-1]
-		// A scrape may have begun before the evaluation of the rule and ended after it. The rule then used the previous
-		// scrape.
-		var want [7]map[string][]point
-		for i := range want {
-			if want[i], err = p.query(expr, is.at.Add(-time.Duration(i)*200*time.Millisecond)); err != nil {
-				p.t.Fatal(err)
+	eventually(p.t, name+" has the values of its expression", func() (bool, string) {
+		recorded, err := p.query(name+"[10s]", time.Time{})
+		if err != nil || len(recorded) == 0 {
+			return false, fmt.Sprintf("no series: %v", err)
+		}
+		for labels, points := range recorded {
+			is := points[len(points)-1]
+			// A scrape may have begun before the evaluation of the rule and ended after it. The rule then used the previous
+			// scrape.
+			var want [7]map[string][]point
+			for i := range want {
+				if want[i], err = p.query(expr, is.at.Add(-time.Duration(i)*200*time.Millisecond)); err != nil {
+					p.t.Fatal(err)
+				}
+			}
+			if !slices.ContainsFunc(want[:], func(w map[string][]point) bool {
+				return len(w[labels]) == 1 && w[labels][0].value == is.value
+			}) {
+				return false, fmt.Sprintf("%s%s is %v, and its expression is %v", name, labels, is.value, want)
 			}
 		}
-		if !slices.ContainsFunc(want[:], func(w map[string][]point) bool {
-			return len(w[labels]) == 1 &&
-				w[labels][0].value == is.value
-		}) {
-			p.t.Errorf("%s%s is %v, but its expression is %v", name, labels, is.value, want)
-		}
-	}
+		return true, ""
+	})
 }
 
 // checkDashboard checks that Prometheus can evaluate all queries of the dashboard, and that they have data, except
@@ -253,14 +326,14 @@ func (p *prometheus) checkDashboard() {
 	}
 	for _, panel := range dashboard.Panels {
 		for _, target := range panel.Targets {
-			series, err := p.query(strings.ReplaceAll(target.Expr, "$node", ".*"), time.Time{})
-			if err != nil {
-				p.t.Errorf("%s: %v", panel.Title, err)
-			}
-			if may := slices.ContainsFunc(none,
-				func(name string) bool { return strings.Contains(target.Expr, name) }); len(series) == 0 && !may {
-				p.t.Errorf("%s has no data: %s", panel.Title, target.Expr)
-			}
+			may := slices.ContainsFunc(none, func(name string) bool { return strings.Contains(target.Expr, name) })
+			eventually(p.t, panel.Title+" has data: "+target.Expr, func() (bool, string) {
+				series, err := p.query(strings.ReplaceAll(target.Expr, "$node", ".*"), time.Time{})
+				if err != nil {
+					p.t.Fatalf("%s: %v", panel.Title, err)
+				}
+				return len(series) > 0 || may, "none"
+			})
 		}
 	}
 }

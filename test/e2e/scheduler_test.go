@@ -370,7 +370,8 @@ type schedulerProcess struct {
 	done chan struct{}
 }
 
-// schedulerConfig is the configuration of the scheduler under test.
+// schedulerConfig is the configuration of the scheduler under test. A leader keeps its Lease on a machine that stands
+// still for a quarter of a minute.
 func schedulerConfig(elect bool) string {
 	plugins := "plugins: {multiPoint: {enabled: [{name: WeightSpread, weight: 3}, {name: LoadAware, weight: 2}, " +
 		"{name: BatchFit, weight: 3}, {name: CPUSetFit, weight: 3}]}}"
@@ -380,7 +381,7 @@ func schedulerConfig(elect bool) string {
 	}
 	return fmt.Sprintf(`apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
-leaderElection: {leaderElect: %v, leaseDuration: 3s, renewDeadline: 2s, retryPeriod: 500ms,
+leaderElection: {leaderElect: %v, leaseDuration: 30s, renewDeadline: 20s, retryPeriod: 500ms,
   resourceName: waterline-scheduler, resourceNamespace: %s}
 clientConnection: {kubeconfig: %q, qps: 5000, burst: 5000}
 podInitialBackoffSeconds: 1

@@ -15,27 +15,20 @@ import (
 )
 
 // TestNodeSell sells the slack of a real node. Ordinary pods request it, and the stock scheduler places them. Whatever
-// happens to the offer afterwards, the kubelet fails none of them, also when it restarts meanwhile.
+// happens to the offer afterwards, the kubelet fails none of them, also when it restarts meanwhile. With -short, a pod
+// only buys and runs.
 func TestNodeSell(t *testing.T) {
 	oneNode(t, "offers are the same there, and level 3 sets the clock")
-	// The manager is a pod like any other, and slow where the machine is emulated. So it runs on this machine's node.
-	values := []string{"--set", "manager.enabled=true", "--set-json",
-		fmt.Sprintf(`manager.nodeSelector={"kubernetes.io/hostname": %q}`, cluster.NodeName)}
-	if !soak {
-		values = append(values, "--set", "manager.extraArgs={--back-after=5s}")
+	n := seller(t)
+	if testing.Short() {
+		n.sub("Bought", func(n *node) { n.buy(false) })
+		return
 	}
-	n := install(t, values...)
-	kubectl(t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", ready)
-	n.policy(selling("Enforce", "Static", false))
-	t.Cleanup(n.dropPolicy)
-	started := time.Now()
 	if *on == "vm" {
 		n.sub("Clock", (*node).testClock)
 	}
 	n.sub("Lost", (*node).testLost)
 	n.sold(false, "the node offers something", func(cpu int64) bool { return cpu >= 200 })
-	t.Logf("%s after the policy was written the node sells %d mCPU", time.Since(started).Round(time.Second),
-		n.published(false, model.TierBatch, false))
 	n.sub("Ours", func(n *node) { n.testSold(false, (*node).fall) })
 	if *on == "vm" {
 		n.sub("Windows", (*node).testWindows)
@@ -48,19 +41,25 @@ func TestNodeSell(t *testing.T) {
 	}
 }
 
+// seller returns a node with a manager, whose policy sells.
+func seller(t *testing.T) *node {
+	t.Helper()
+	// The manager is a pod like any other, and slow where the machine is emulated. So it runs on this machine's node.
+	values := []string{"--set", "manager.enabled=true", "--set-json",
+		fmt.Sprintf(`manager.nodeSelector={"kubernetes.io/hostname": %q}`, cluster.NodeName)}
+	if !soak {
+		values = append(values, "--set", "manager.extraArgs={--back-after=5s}")
+	}
+	n := install(t, values...)
+	kubectl(t, "rollout", "status", "deployment/waterline-manager", "-n", "waterline-system", ready)
+	n.policy(selling("Enforce", "Static", false))
+	t.Cleanup(n.dropPolicy)
+	return n
+}
+
 // testSold walks one batch pod through all changes of an offer. Function fall makes the offer fall to the bound amount.
 func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, bound int64)) {
-	const cpu, memory = 100, 64 << 20
-	n.policy(selling("Enforce", "Static", koordinator)) // independent of other load on this machine
-	n.sold(koordinator, "the node has an offer", func(free int64) bool { return free >= 2*cpu })
-	n.sold(!koordinator, "the other names are gone", func(free int64) bool { return free == 0 })
-	name := "batch"
-	apply(n.t, n.batch(name, koordinator, cpu, memory))
-	kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, ready)
-	pod := object[corev1.Pod](n.t, "pod", name)
-	if pod.Spec.NodeName != n.name || pod.Spec.SchedulerName != corev1.DefaultSchedulerName {
-		n.t.Fatalf("the pod is on %q, placed by %q", pod.Spec.NodeName, pod.Spec.SchedulerName)
-	}
+	name, cpu := n.buy(koordinator)
 	lives := n.living(name)
 
 	n.t.Log("online pods need the node: only the bound amount is left")
@@ -96,6 +95,22 @@ func (n *node) testSold(koordinator bool, fall func(n *node, koordinator bool, b
 		return report.Status.Mode == string(model.ModeDisabled) && len(owners) == 1 && owners[0].Name == n.name,
 			fmt.Sprintf("%+v", report)
 	})
+}
+
+// buy makes a batch pod, which the stock scheduler places on the node and the kubelet admits and runs.
+func (n *node) buy(koordinator bool) (name string, cpu int64) {
+	n.t.Helper()
+	name, cpu = "batch", 100
+	n.policy(selling("Enforce", "Static", koordinator)) // independent of other load on this machine
+	n.sold(koordinator, "the node has an offer", func(free int64) bool { return free >= 2*cpu })
+	n.sold(!koordinator, "the other names are gone", func(free int64) bool { return free == 0 })
+	apply(n.t, n.batch(name, koordinator, cpu, 64<<20))
+	kubectl(n.t, "wait", "--for=condition=Ready", "pod/"+name, ready)
+	pod := object[corev1.Pod](n.t, "pod", name)
+	if pod.Spec.NodeName != n.name || pod.Spec.SchedulerName != corev1.DefaultSchedulerName {
+		n.t.Fatalf("the pod is on %q, placed by %q", pod.Spec.NodeName, pod.Spec.SchedulerName)
+	}
+	return name, cpu
 }
 
 // fall makes the offer fall to the bound amount, by an online pod that uses all CPUs.
@@ -182,7 +197,8 @@ func (n *node) sold(koordinator bool, what string, right func(int64) bool) {
 // requires.
 func (n *node) steady(koordinator bool, least int64) {
 	n.t.Helper()
-	for end := time.Now().Add(6 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+	for range 20 {
+		time.Sleep(200 * time.Millisecond)
 		if is := n.published(false, model.TierBatch, koordinator); is >= 0 && is < least {
 			n.t.Logf("for a moment the Node had %d of %d", is, least)
 		}

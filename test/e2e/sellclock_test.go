@@ -36,9 +36,12 @@ func (n *node) testClock() {
 	})
 	for _, by := range []string{"1 hour ago", "1 hour"} {
 		n.step(by)
-		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Second) {
-			if is := n.published(false, model.TierBatch, false); is < offer || is > offer && time.Since(grown) < 55*time.Second {
-				n.t.Errorf("%s after it grew, the offer is %d, and was %d", time.Since(grown).Round(time.Second), is, offer)
+		for range 5 {
+			time.Sleep(time.Second)
+			is, since := n.published(false, model.TierBatch, false), time.Since(grown)
+			again := is > offer && since < 55*time.Second // clock: the rule is a minute, and a slow machine only excuses
+			if is < offer || again {
+				n.t.Errorf("%s after it grew, the offer is %d, and was %d", since.Round(time.Second), is, offer)
 			}
 			n.set(n.t, dir, model.Shares, 99)
 			n.expect(n.t, dir, model.Shares, 3000)

@@ -107,8 +107,8 @@ func (n *node) testAgentStopped(lives func(string)) {
 	n.sold(false, "the offer is published again", func(is int64) bool { return is > 0 })
 }
 
-// expectWithdrawn waits until the manager has withdrawn the offer for a reason, and the Node has no offer. The manager
-// has 90 seconds from the cause, whose time is queried afterwards.
+// expectWithdrawn waits until the manager has withdrawn the offer for a reason, and the Node has no offer. It notes how
+// long that took from the cause, whose time is queried afterwards.
 func (n *node) expectWithdrawn(reason string, began func() time.Time) {
 	n.t.Helper()
 	eventually(n.t, "the manager withdraws the offer", func() (bool, string) {
@@ -121,10 +121,16 @@ func (n *node) expectWithdrawn(reason string, began func() time.Time) {
 	n.t.Logf("the offer was withdrawn after %s, and removed from the Node after %s",
 		withdrawn.Sub(since).Round(time.Second),
 		took.Round(time.Second))
-	if took > 90*time.Second {
-		n.t.Errorf("that is more than 90 s")
-	}
+	n.figure(withdrawnAfter, took.Seconds())
 }
+
+// What the parts of TestNodeSell measure.
+const (
+	withdrawnAfter   = "withdrawn_after_seconds"
+	fallsAfterOutage = "falls_after_outage_seconds"
+	beyondPerFall    = "bound_beyond_per_fall"
+	refusedPerFall   = "refused_per_fall"
+)
 
 // withdrawn returns the reason for which the manager has withdrawn the offer, "" if it has not.
 func (n *node) withdrawn() string {
@@ -221,13 +227,12 @@ func (n *node) fallAway(koordinator bool, bound int64) {
 	lives := n.living("online", "batch")
 	n.sold(koordinator, "more than the bound amount", func(sold int64) bool { return sold > bound })
 
-	outage := time.Minute
+	writes := 10 // with pauses of five seconds: a minute
 	if soak {
-		outage = 10 * time.Minute
+		writes = 120
 	}
-	n.t.Log("the API server is down for " + outage.String())
+	n.t.Log("the API server is down")
 	control(n.t, "kill", "apiserver")
-	end := time.Now().Add(outage)
 	if out, err := n.ctr("task", "kill", "-s", "SIGUSR1", id); err != nil {
 		n.t.Fatalf("%v: %s", err, out)
 	}
@@ -240,7 +245,8 @@ func (n *node) fallAway(koordinator bool, bound int64) {
 	})
 	n.t.Logf("%s after the pod began, the agent offers no more than the bound amount",
 		time.Since(began).Round(100*time.Millisecond))
-	for ; time.Now().Before(end); time.Sleep(5 * time.Second) {
+	for range writes {
+		time.Sleep(5 * time.Second)
 		n.set(n.t, online, model.Shares, 77)
 		n.set(n.t, batch, model.Shares, 77)
 		n.expect(n.t, online, model.Shares, 2048)
@@ -255,10 +261,7 @@ func (n *node) fallAway(koordinator bool, bound int64) {
 	took := time.Since(back)
 	n.t.Logf("%s after the API server was back, the Node had no more than the bound amount",
 		took.Round(100*time.Millisecond))
-	// An agent tries again after 16 s at most; with client-go's default, after a minute.
-	if took > 30*time.Second {
-		n.t.Errorf("that is more than 30 s")
-	}
+	n.figure(fallsAfterOutage, took.Seconds())
 	if why := n.withdrawn(); why != "" {
 		n.t.Errorf("the manager withdrew the offer: %s", why)
 	}

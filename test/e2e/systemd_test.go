@@ -15,6 +15,15 @@ import (
 // of its units again when it reloads, which reverts writes to their files. The kubelet writes the QoS class whenever
 // pods come and go, and writes 1 into it for a minute after its start.
 func (n *node) testSystemd() {
+	want := n.reverted()
+	for _, c := range n.reverts() {
+		n.repaired(c, want)
+	}
+}
+
+// reverted makes a pod with a weight and without a quota, and returns the files that other writers revert.
+func (n *node) reverted() []wanted {
+	n.t.Helper()
 	const limited = "requests: {cpu: 100m}, limits: {cpu: 300m}"
 	a := n.run("a", `waterline.io/cpu-share: "20000", waterline.io/cpu-quota: unlimited`, limited, false)
 	container, _ := n.container("a")
@@ -25,6 +34,21 @@ func (n *node) testSystemd() {
 	for _, w := range want {
 		n.expect(n.t, w.dir, w.knob, w.value)
 	}
+	return want
+}
+
+// revert is something that makes another writer overwrite files.
+type revert struct {
+	what string
+	do   func()
+	over time.Duration
+	// The minimum of weights and quotas that another writer must have overwritten, or the test proves nothing. The agent
+	// counts them, because a reader may be too slow.
+	weights, quotas float64
+}
+
+// reverts returns everything on a node with systemd that reverts writes.
+func (n *node) reverts() []revert {
 	systemctl := func(verb string) func() {
 		return func() {
 			if out, err := n.machine.(guest).run("systemctl", verb); err != nil {
@@ -36,14 +60,7 @@ func (n *node) testSystemd() {
 	if soak {
 		afterRestart = 75 * time.Second
 	}
-	for _, c := range []struct {
-		what string
-		do   func()
-		over time.Duration
-		// The minimum of weights and quotas that another writer must have overwritten, or the test proves nothing. The agent
-		// counts them, because a reader may be too slow.
-		weights, quotas float64
-	}{
+	return []revert{
 		{"systemctl daemon-reload", systemctl("daemon-reload"), 10 * time.Second, 2, 2},
 		{"systemctl daemon-reexec", systemctl("daemon-reexec"), 10 * time.Second, 2, 2},
 		// With a weight of its own, it does not bound that of the other pod.
@@ -52,42 +69,27 @@ func (n *node) testSystemd() {
 			n.run(fmt.Sprintf("added-%d", added), `iqiyi.com/cpu-share: "512"`, "requests: {cpu: 100m}", false)
 		}, 20 * time.Second, 1, 0},
 		{"the kubelet restarts", func() { n.mustRestart("kubelet") }, afterRestart, 1, 0},
-	} {
-		// If the agent stood still just then, the result proves nothing. An agent that does not watch is late every time.
-		for try := 1; !n.repaired(c.what, c.do, c.over, c.weights, c.quotas, want); try++ {
-			if try == 3 {
-				n.t.Errorf("%s: foreign values remained for more than %s, %d times", c.what, longestForeign, try)
-				break
-			}
-			n.t.Log("once more")
-		}
 	}
 }
 
-// longestForeign is how long a foreign value may remain on an emulated CPU. Real ones take milliseconds.
-const longestForeign = 2 * time.Second
-
-// repaired causes at least so many overwritten weights and quotas, and watches files for a time. It reports whether all
-// were restored in time.
-func (n *node) repaired(what string, do func(), over time.Duration, leastWeights, leastQuotas float64,
-	want []wanted) bool {
+// repaired causes overwritten weights and quotas, and watches files for a time. All values are restored. It returns the
+// foreign values that it saw.
+func (n *node) repaired(c revert, want []wanted) []foreign {
 	n.t.Helper()
 	weightsBefore, quotasBefore := n.repairs(model.Shares), n.repairs(model.Quota)
-	wrong := n.watchWhile(over, do, want...)
+	wrong := n.watchWhile(c.over, c.do, want...)
 	var weights, quotas float64
-	eventually(n.t, fmt.Sprintf("%s: %v weights and %v quotas are overwritten", what, leastWeights, leastQuotas),
+	eventually(n.t, fmt.Sprintf("%s: %v weights and %v quotas are overwritten", c.what, c.weights, c.quotas),
 		func() (bool, string) {
 			weights, quotas = n.repairs(model.Shares)-weightsBefore, n.repairs(model.Quota)-quotasBefore
-			return weights >= leastWeights && quotas >= leastQuotas, fmt.Sprintf("%v and %v", weights, quotas)
+			return weights >= c.weights && quotas >= c.quotas, fmt.Sprintf("%v and %v", weights, quotas)
 		})
 	n.t.Logf("%s: %v weights and %v quotas repaired; foreign values seen in pod's weight, class's, pod's quota, "+
-		"container's: %v", what, weights, quotas, wrong)
-	soon := true
-	for i, w := range want {
+		"container's: %v", c.what, weights, quotas, wrong)
+	for _, w := range want {
 		n.expect(n.t, w.dir, w.knob, w.value)
-		soon = soon && wrong[i].longest <= longestForeign
 	}
-	return soon
+	return wrong
 }
 
 // repairs returns how often the node's agent has repaired such a file.

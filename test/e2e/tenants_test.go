@@ -230,8 +230,11 @@ func TestAPIHostile(t *testing.T) {
 	f.expect(t, victims["weighted"], model.Shares, 400)
 
 	r, sets := random(t), 60
-	if soak {
+	switch {
+	case soak:
 		sets = 1000
+	case testing.Short():
+		sets = 40
 	}
 	for i := range sets {
 		annotations, labels := claims(t, r, string(uid))

@@ -1,59 +1,33 @@
+//go:build bench
+
 package e2e_test
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
-	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/model"
 )
 
-// The load: processes that would use a whole CPU, in pods with a CFS quota, and one process that only uses memory.
-const (
-	onlineMilli = 300
-	batchMilli  = 400
-	burstMilli  = 200
-	heldBytes   = 64 << 20
-)
-
-// TestAPIPrometheus compares the agent's metrics in Prometheus with the test's own measurements of the same minutes,
-// under a known load. The machine usually does other things too, so that only the load of the pods is constant.
-func TestAPIPrometheus(t *testing.T) {
-	for _, program := range []string{"prometheus", "promtool"} {
-		if _, err := exec.LookPath(program); err != nil && os.Getenv("CI") == "" {
-			t.Skip(err)
-		}
-	}
+// TestAPIPrometheusFigures compares the agent's metrics in Prometheus with the test's own measurements of the same
+// minutes, under a known load. The machine usually does other things too, so that only the load of the pods is constant.
+func TestAPIPrometheusFigures(t *testing.T) {
+	needPrometheus(t)
 	length, shown := 76*time.Second, []string{"1s", "1m"} // a window is published once half of it was measured
 	if soak {
 		length, shown = 11*time.Minute, append(shown, "5m", "10m")
 	}
-	c := newCrowd(t)
-	online, batch, holder, later := c.loaded("online", "", onlineMilli), c.loaded("batch", "BE", batchMilli),
-		c.loaded("holder", "", 0), c.loaded("later", "BE", burstMilli)
-	c.burn(online)
-	c.burn(batch)
-	// The process has no child, which would outlive it.
-	c.exec(holder, "", "busybox", "sh", "-c", fmt.Sprintf(`held=$(head -c %d /dev/zero | tr '\0' x); kill -STOP $$`,
-		heldBytes))
+	c := newBusyNode(t)
+	online, batch, holder := c.load()
+	later := c.loaded("later", "BE", burstMilli)
 	reader := newReader(c.groups, []string{online, batch, c.layout.Root, later})
 	p := newPrometheus(t)
 	c.start()
-	began := time.Now()
 	reader.read(t, length)
 
-	capacity, ceiling := p.last(v1alpha1.MetricCPUCapacity).value, p.last(v1alpha1.MetricCPUCeiling).value
-	if capacity != float64(runtime.NumCPU()) {
-		t.Errorf("the node has %v CPUs, want %d", capacity, runtime.NumCPU())
-	}
+	ceiling := p.last(v1alpha1.MetricCPUCeiling).value
 	for _, window := range windowsShown(p) {
 		if !slices.Contains(shown, window) {
 			t.Errorf("a window of %s is published after %s", window, length)
@@ -85,11 +59,16 @@ func TestAPIPrometheus(t *testing.T) {
 				got := p.lastBefore(selector, end.Add(-time.Duration(try)*4*time.Second))
 				least, most := bounds(span, got.at, of)
 				t.Logf("%-60s %12.4f, read: %.4f to %.4f", selector, got.value, least, most)
+				wrong := ""
+				if got.value < least*0.99-floor || got.value > most*1.01+floor {
+					wrong = fmt.Sprintf("%s is %v, and the test measured %v to %v", selector, got.value, least, most)
+				}
+				attempt(t, try+1, map[string]float64{"published": got.value, "least": least, "most": most}, wrong)
 				switch {
-				case got.value >= least*0.99-floor && got.value <= most*1.01+floor:
+				case wrong == "":
 					return
 				case try == 2:
-					t.Errorf("%s is %v, and the test measured %v to %v", selector, got.value, least, most)
+					t.Error(wrong)
 				}
 			}
 		}
@@ -106,42 +85,22 @@ func TestAPIPrometheus(t *testing.T) {
 		held := func(time.Time, time.Time) float64 { return c.workingSet(t, holder) + c.workingSet(t, online) }
 		check(v1alpha1.MetricMemoryUsed, "LS", held, 1<<20)
 	}
-	if used := p.last(v1alpha1.MetricMemoryUsed + `{class="LS",window="1m"}`).value; used < heldBytes ||
-		used > 1.2*heldBytes {
-		t.Errorf("the pods that use %d bytes are published with %v", heldBytes, used)
-	}
 	if ratio := p.last(v1alpha1.MetricThrottled + `{window="1m"}`).value; ratio < 0.9 {
 		t.Errorf("a pod that was throttled in each period is published as throttled in %v of them", ratio)
 	}
-	t.Logf("after %s, the rules, the dashboard and the names are checked", time.Since(began).Round(time.Second))
-	p.checkRules()
-	p.checkDashboard()
-	p.checkMetrics()
 	c.checkBurst(p, later)
-}
-
-// windowsShown returns the windows that have a figure.
-func windowsShown(p *prometheus) []string {
-	p.t.Helper()
-	series, err := p.query("count by (window) ("+v1alpha1.MetricCPUUsed+")", time.Time{})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	var all []string
-	for labels := range series {
-		all = append(all, strings.TrimSuffix(strings.TrimPrefix(labels, "map[window:"), "]"))
-	}
-	return all
 }
 
 // checkBurst checks that the start and end of a load are measured in time. The agent or Prometheus may stand still for
 // a second or two just then, so there are three tries. An agent whose figures are late is late every time.
-func (c *crowd) checkBurst(p *prometheus, dir string) {
+func (c *busyNode) checkBurst(p *prometheus, dir string) {
 	c.t.Helper()
 	before := p.last(v1alpha1.MetricCPUUsed + `{class="BE",window="1m"}`).value
 	const tries = 3
 	for try := range tries {
-		switch late := c.burst(p, dir, before); {
+		late := c.burst(p, dir, before)
+		attempt(c.t, try+1, nil, late)
+		switch {
 		case late == "":
 			return
 		case try == tries-1:
@@ -154,7 +113,7 @@ func (c *crowd) checkBurst(p *prometheus, dir string) {
 
 // burst starts a load in addition to the present usage and ends it again. It returns the figures that were late, "" if
 // none was. The agent measures within a second and publishes within two, and Prometheus scrapes each second.
-func (c *crowd) burst(p *prometheus, dir string, before float64) (late string) {
+func (c *busyNode) burst(p *prometheus, dir string, before float64) (late string) {
 	c.t.Helper()
 	batch := v1alpha1.MetricCPUUsed + `{class="BE",window="1s"}`
 	began := time.Now()
@@ -190,23 +149,5 @@ func (c *crowd) burst(p *prometheus, dir string, before float64) (late string) {
 	return late
 }
 
-// loaded makes a pod of a class with one container, and with a CFS quota unless that is 0.
-func (c *crowd) loaded(name, class string, milli int64) (container string) {
-	c.t.Helper()
-	meta := metav1.ObjectMeta{Name: name}
-	if class != "" {
-		meta.Labels = map[string]string{v1alpha1.LabelQoS: class}
-	}
-	dir, _ := c.createIn(model.Burstable, meta, request("1m"))
-	if milli > 0 {
-		c.set(c.t, dir, model.Quota, milli*100)
-	}
-	return c.container(dir)
-}
-
-// burn starts a process that uses all the CPU it can get.
-func (c *crowd) burn(dir string) *os.Process {
-	c.t.Helper()
-	c.exec(dir, "", "busybox", "sh", "-c", "while :; do :; done")
-	return c.procs[len(c.procs)-1]
-}
+// burstMilli is the CPU quota of the load that comes and goes.
+const burstMilli = 200

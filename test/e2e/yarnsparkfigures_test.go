@@ -1,3 +1,5 @@
+//go:build bench
+
 package e2e_test
 
 import (
@@ -139,7 +141,7 @@ func TestYARNSpark(t *testing.T) {
 	if plain, kept := metrics["spark_plain_p99_ratio"], metrics["spark_waterline_p99_ratio"]; kept > plain {
 		t.Errorf("p99 is %v times that of Redis alone, and %v times without Waterline", kept, plain)
 	}
-	c := &crowd{fake: &fake{t: t, groups: p.groups}}
+	c := noCrowd(t)
 	c.judge("yarn", withOthers(t, "yarn", metrics), nil)
 }
 
