@@ -78,7 +78,7 @@ func TestSparkNative(t *testing.T) {
 	}
 	t.Logf("%.1f s after %s was evicted, the job ended: %d of %d tasks ran again (%.1f %%): %v; "+
 		"executors were removed after %v", took, victim, len(tasks.Again), tasks.Tasks, tasks.Percent(), tasks.Why(),
-		tasks.After(began))
+		tasks.RemovedAfter(began))
 	if !strings.Contains(job.Output(), hadoop.ShuffleAnswer) {
 		t.Errorf("the answer is wrong: %s", job.Output())
 	}

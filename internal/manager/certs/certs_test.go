@@ -18,6 +18,8 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/waterline-io/waterline/internal/poll"
 )
 
 const (
@@ -381,10 +383,8 @@ func TestRun(t *testing.T) {
 	c.server.mu.Lock()
 	c.server.refuse = 0
 	c.server.mu.Unlock()
-	for deadline := time.Now().Add(10 * time.Second); !a.Ready(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("not ready after 10 s")
-		}
+	if !poll.Until(time.Minute, time.Millisecond, a.Ready) {
+		t.Fatal("it is not ready")
 	}
 	cancel()
 	<-done
