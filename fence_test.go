@@ -34,6 +34,7 @@ var mayImport = map[string][]string{
 	"internal/convert":    {"api"},
 	"internal/process":    {"api"},
 	"internal/golden":     {},
+	"internal/poll":       {},
 	"internal/act":        {"api", "internal/model", "internal/cgroup", "internal/checkpoint", "internal/act"},
 	"internal/nri":        {"internal/model"},
 	"internal/yarn":       {},
