@@ -23,6 +23,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/decide/node/shed"
 	"github.com/waterline-io/waterline/internal/guard/guardlog"
+	"github.com/waterline-io/waterline/internal/poll"
 	"github.com/waterline-io/waterline/internal/yarn"
 )
 
@@ -206,18 +207,15 @@ func TestReused(t *testing.T) {
 	defer func() { _ = c.Process.Kill() }()
 	s := scanner{proc: "/proc"}
 	var found process
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // until it is sleep
-		p, err := s.read(c.Process.Pid)
-		if err != nil {
+	var err error
+	if !poll.Until(time.Minute, time.Millisecond, func() bool { // until it is sleep
+		if found, err = s.read(c.Process.Pid); err != nil {
 			t.Fatal(err)
 		}
-		if name, _, _ := s.container(p.pid); name == id {
-			found = p
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the environment of the process does not show")
-		}
+		name, _, _ := s.container(found.pid)
+		return name == id
+	}) {
+		t.Fatal("the environment of the process does not show")
 	}
 	if found.pid != c.Process.Pid || found.parent != os.Getpid() || int(found.uid) != os.Getuid() {
 		t.Errorf("found %+v, as process %d", found, os.Getpid())

@@ -14,6 +14,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/decide/node"
 	"github.com/waterline-io/waterline/internal/decide/node/harm"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -112,7 +113,7 @@ func text(t *testing.T, r *node.Round) string {
 // TestGoesOn: what is read is what was written, through turns of the files, restarts and lines that were cut short,
 // after which no round is made of what it did not go on from. Like an agent's, each measurement is where the last was.
 func TestGoesOn(t *testing.T) {
-	for seed := range uint64(8) {
+	for seed := range fixture.Times(uint64(8)) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		dir, round, texts := t.TempDir(), &node.Round{}, map[int64]string{}
 		j, err := Open(dir, 2_000_000)

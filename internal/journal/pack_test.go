@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -90,7 +91,7 @@ func TestUnpack(t *testing.T) {
 
 // TestDamaged: whatever becomes of a line, reading ends, and yields no round that was not written.
 func TestDamaged(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range fixture.Times(uint64(300)) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		dir := t.TempDir()
 		j, err := Open(dir, 8<<20)

@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/poll"
 )
 
 var (
@@ -97,16 +98,14 @@ func (b *browser) text(selector string) string {
 // sees waits until the page has a text.
 func (b *browser) sees(text string) {
 	b.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(30 * time.Millisecond) {
-		all := eval[string](b, "document.body.innerText")
-		if strings.Contains(all, text) {
-			return
-		}
-		if time.Now().After(deadline) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.t.Fatalf("the page does not show %q, but\n%.2000s\nand reports %q", text, all, b.said)
-		}
+	all := ""
+	if !poll.Until(3*time.Minute, 30*time.Millisecond, func() bool {
+		all = eval[string](b, "document.body.innerText")
+		return strings.Contains(all, text)
+	}) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.t.Fatalf("the page does not show %q, but\n%.2000s\nand reports %q", text, all, b.said)
 	}
 }
 
@@ -186,7 +185,7 @@ func served(t *testing.T, nodes int) (*api, *Server, string) {
 	s.mu.Lock()
 	day := s.history
 	s.began = now.Add(-25 * time.Hour)
-	for at := s.began; nodes > 0 && at.Before(now); at = at.Add(fine) {
+	for at, left := s.began, 25*time.Hour/fine; nodes > 0 && left > 0; at, left = at.Add(fine), left-1 {
 		var all sums
 		for i := range min(nodes, 10) {
 			n := (&rows{}).read(&v1alpha1.NodeReport{Status: statusOf(i, at)})

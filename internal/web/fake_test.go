@@ -25,6 +25,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/observe/kube"
+	"github.com/waterline-io/waterline/internal/poll"
 )
 
 // api is an API server with the objects of one cluster, as far as the dashboard asks for them.
@@ -83,11 +84,10 @@ func (a *api) server(now func() time.Time) *Server {
 	done := make(chan struct{})
 	go func() { defer close(done); s.Run(a.t.Context()) }()
 	a.t.Cleanup(func() { <-done })
-	for deadline := time.Now().Add(30 * time.Second); !s.reports.Listed() || !s.policies.Listed() ||
-		!s.pools["batch"].Listed(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			a.t.Fatal("the dashboard does not list the API's objects")
-		}
+	if !poll.Until(3*time.Minute, 5*time.Millisecond, func() bool {
+		return s.reports.Listed() && s.policies.Listed() && s.pools["batch"].Listed()
+	}) {
+		a.t.Fatal("the dashboard does not list the API's objects")
 	}
 	return s
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/model"
+	"github.com/waterline-io/waterline/internal/poll"
 )
 
 // noon is when tests begin.
@@ -248,10 +249,8 @@ func TestNodesSince(t *testing.T) {
 	}
 	settle := func(name string, is func(n node, known bool) bool) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); !is(s.reports.Get(name)); time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("the change of %s does not arrive", name)
-			}
+		if !poll.Until(time.Minute, time.Millisecond, func() bool { return is(s.reports.Get(name)) }) {
+			t.Fatalf("the change of %s does not arrive", name)
 		}
 	}
 	first := get("")

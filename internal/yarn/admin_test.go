@@ -215,12 +215,11 @@ func TestAdminAnswersThatAreNone(t *testing.T) {
 	if err := a.RefreshNodes(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a server that says nothing: %v", err)
 	}
-	a.rpc.timeout = time.Minute
+	a.rpc.timeout = time.Hour // the test's own limit is shorter
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	start := time.Now()
-	if err := a.RefreshNodes(ctx); err == nil || time.Since(start) > 5*time.Second {
-		t.Errorf("a call that was given up, after %v: %v", time.Since(start), err)
+	if err := a.RefreshNodes(ctx); err == nil || ctx.Err() == nil {
+		t.Errorf("a call that was given up: %v", err)
 	}
 }
 

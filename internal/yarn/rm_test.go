@@ -147,12 +147,11 @@ func TestAnswersThatAreNone(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	_, standby := serve(t, map[string][]string{"GET /nodes": {"redirect"}})
 	c := client(t, standby)
-	c.servers.pause = time.Minute
+	c.servers.pause = time.Hour // the test's own limit is shorter
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	start := time.Now()
-	if _, err := c.Nodes(ctx); err == nil || time.Since(start) > c.servers.pause/2 {
-		t.Errorf("after %v: %v", time.Since(start), err)
+	if _, err := c.Nodes(ctx); err == nil || ctx.Err() == nil {
+		t.Errorf("a call that was given up: %v", err)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/drain"
 	"github.com/waterline-io/waterline/internal/drain/trino"
+	"github.com/waterline-io/waterline/internal/poll"
 	bed "github.com/waterline-io/waterline/test/bed/trino"
 	"github.com/waterline-io/waterline/test/bed/yarn"
 )
@@ -64,9 +65,7 @@ func run(m *testing.M) (int, error) {
 	if drainer, err = trino.New(bed.Coordinator, drain.Auth{User: bed.User}); err != nil {
 		return 0, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	if err := errors.Join(active(ctx, 1), active(ctx, 2)); err != nil {
+	if err := errors.Join(active(1), active(2)); err != nil {
 		return 0, errors.Join(err, errors.New(cluster.LogTails()))
 	}
 	fmt.Printf("Trino is up with 2 workers after %.1f s\n", time.Since(start).Seconds())
@@ -82,12 +81,17 @@ func startWorker(i int) error {
 }
 
 // active waits until the coordinator uses a worker.
-func active(ctx context.Context, i int) error {
-	return yarn.Eventually(ctx, func(ctx context.Context) error {
-		s, err := drainer.Status(ctx, bed.Worker(i))
-		if err == nil && s.State != drain.Active {
-			err = fmt.Errorf("worker %d is %+v", i, s)
-		}
-		return err
-	})
+func active(i int) error {
+	var s drain.Status
+	var err error
+	once := func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		s, err = drainer.Status(ctx, bed.Worker(i))
+		return err == nil && s.State == drain.Active
+	}
+	if !poll.Until(10*time.Minute, 100*time.Millisecond, once) { // a worker starts slowly on a busy machine
+		return fmt.Errorf("worker %d is %+v: %w", i, s, err)
+	}
+	return nil
 }

@@ -104,7 +104,7 @@ func TestMastersOnFixedNodes(t *testing.T) {
 		"-Dmapreduce.job.queuename="+bed.LabelQueue, "-m", "1", "-r", "0", "-mt", "60000")
 	_, id := job(t, command)
 	var app yarn.App
-	err := bed.Eventually(soon(t), func(ctx context.Context) (err error) {
+	err := eventually(t, func(ctx context.Context) (err error) {
 		if app, err = rm.App(ctx, id); err == nil && app.Containers < 2 {
 			err = fmt.Errorf("the map has no container: %+v", app)
 		}

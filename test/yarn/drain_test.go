@@ -14,7 +14,7 @@ import (
 )
 
 // startAgain starts NodeManagers whose processes have ended, and waits until they run as before.
-func startAgain(ctx context.Context, t *testing.T, nodes ...int) {
+func startAgain(t *testing.T, nodes ...int) {
 	t.Helper()
 	for _, i := range nodes {
 		if err := cluster.Node(i).Start(); err != nil {
@@ -22,7 +22,7 @@ func startAgain(ctx context.Context, t *testing.T, nodes ...int) {
 		}
 	}
 	for _, i := range nodes {
-		err := bed.Eventually(ctx, func(ctx context.Context) error {
+		err := eventually(t, func(ctx context.Context) error {
 			n, err := rm.Node(ctx, bed.NodeID(i))
 			if err == nil && (n.State != yarn.NodeRunning || n.Total != offered) {
 				err = fmt.Errorf("it is %+v", n)
@@ -40,7 +40,7 @@ func leave(t *testing.T, deadline time.Duration, nodes ...int) {
 	t.Helper()
 	t.Cleanup(func() {
 		// The processes end by themselves, and a NodeManager that starts earlier than this is refused.
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		for _, i := range nodes {
 			if err := cluster.Node(i).Stop(ctx); err != nil {
@@ -50,7 +50,7 @@ func leave(t *testing.T, deadline time.Duration, nodes ...int) {
 		if err := errors.Join(cluster.Exclude(), admin.RefreshNodes(ctx)); err != nil {
 			t.Error(err)
 		}
-		startAgain(ctx, t, nodes...)
+		startAgain(t, nodes...)
 	})
 	var hosts []string
 	for _, i := range nodes {
@@ -68,7 +68,7 @@ func leave(t *testing.T, deadline time.Duration, nodes ...int) {
 // drain decommissions a node gracefully, and sees that it has begun. When the test ends, the node runs again.
 func drain(t *testing.T, i int) {
 	t.Helper()
-	leave(t, time.Minute, i)
+	leave(t, 10*time.Minute, i)
 	// Its total follows what is used, so nothing more fits.
 	waitNode(t, bed.NodeID(i), "draining", func(n yarn.Node) bool {
 		return n.State == yarn.NodeDecommissioning && n.Settled() && n.Containers > 0 && n.Available.MemoryMiB <= 0
@@ -95,7 +95,7 @@ func ended(t *testing.T, i int) {
 func busy(t *testing.T, app string) int {
 	t.Helper()
 	other := 0
-	err := bed.Eventually(soon(t), func(ctx context.Context) error {
+	err := eventually(t, func(ctx context.Context) error {
 		a, err := rm.App(ctx, app)
 		if err != nil {
 			return err
@@ -120,14 +120,13 @@ func busy(t *testing.T, app string) int {
 	return other
 }
 
-// TestDrain checks that a node that is decommissioned gracefully loses no container and fails no task.
+// TestDrain checks that a node that is decommissioned gracefully loses no container and fails no task. The maps take as
+// long as a busy machine may need to begin the drain.
 func TestDrain(t *testing.T) {
-	j, app := job(t, cluster.Sleep(t.Context(), 7, 1, 3*time.Second))
+	j, app := job(t, cluster.Sleep(t.Context(), 7, 1, 20*time.Second))
 	node := busy(t, app)
 	drain(t, node)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	if err := j.Wait(ctx); err != nil {
+	if err := j.Wait(within(t, 10*time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if maps := j.Counter("Launched map tasks"); maps != 7 {
@@ -168,9 +167,7 @@ func TestRMKilledDuringDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	if err := j.Wait(ctx); err != nil {
+	if err := j.Wait(within(t, 10*time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if err := rows.Check(); err != nil {
@@ -202,7 +199,7 @@ func TestMapOutput(t *testing.T) {
 			}
 			j, app := job(t, cluster.Sort(t.Context(), rows, 2))
 			node := busy(t, app)
-			err = bed.Eventually(soon(t), func(context.Context) error {
+			err = eventually(t, func(context.Context) error {
 				if len(mapOutput(node, app)) == 0 {
 					return fmt.Errorf("%s has no output of a map", bed.NodeID(node))
 				}
@@ -212,21 +209,17 @@ func TestMapOutput(t *testing.T) {
 				t.Fatalf("%v: %s", err, j.Output())
 			}
 			began := time.Now()
-			var only func() time.Duration
+			var only func() int
 			if way == "Drained" {
-				leave(t, 2*time.Minute, node)
+				leave(t, 10*time.Minute, node)
 				only = shuffleOnly(t, node, app)
 			} else {
 				if err := cluster.Node(node).Kill(soon(t)); err != nil {
 					t.Fatal(err)
 				}
-				t.Cleanup(func() {
-					ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-					defer cancel()
-					startAgain(ctx, t, node)
-				})
+				t.Cleanup(func() { startAgain(t, node) })
 			}
-			if err := j.Wait(within(t, 4*time.Minute)); err != nil {
+			if err := j.Wait(within(t, 10*time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 			if err := rows.Check(); err != nil {
@@ -241,9 +234,9 @@ func TestMapOutput(t *testing.T) {
 				return
 			}
 			alone := only()
-			t.Logf("the node was up for its shuffle only for %.1f s", alone.Seconds())
 			if again != 0 || alone == 0 {
-				t.Errorf("%d maps ran again, and the node was up for its shuffle only for %v: %s", again, alone, j.Output())
+				t.Errorf("%d maps ran again, and the node was seen %d times to be up for its shuffle only: %s", again, alone,
+					j.Output())
 			}
 		})
 	}
@@ -256,24 +249,21 @@ func mapOutput(node int, app string) []string {
 	return files
 }
 
-// shuffleOnly returns a function that says for how long a node that drains has been seen to run no container while it
-// has the output of maps. The function is called when the application has ended.
-func shuffleOnly(t *testing.T, node int, app string) func() time.Duration {
+// shuffleOnly returns a function that says how often a node that drains has been seen to run no container while it has
+// the output of maps. The function is called when the application has ended.
+func shuffleOnly(t *testing.T, node int, app string) func() int {
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan time.Duration, 1)
+	done := make(chan int, 1)
 	go func() {
-		var first, last time.Time
+		seen := 0
 		for ctx.Err() == nil {
 			n, err := rm.Node(ctx, bed.NodeID(node))
 			if err == nil && n.State == yarn.NodeDecommissioning && n.Containers == 0 && len(mapOutput(node, app)) > 0 {
-				last = time.Now()
-				if first.IsZero() {
-					first = last
-				}
+				seen++
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
-		done <- last.Sub(first)
+		done <- seen
 	}()
-	return func() time.Duration { cancel(); return <-done }
+	return func() int { cancel(); return <-done }
 }

@@ -35,7 +35,7 @@ func TestPairFailover(t *testing.T) {
 	if err := admin.SetNodeLabels(t.Context(), map[string]string{bed.NodeHost(2): bed.Label}, false); err != nil {
 		t.Fatal(err)
 	}
-	err = bed.Eventually(soon(t), func(ctx context.Context) error {
+	err = eventually(t, func(ctx context.Context) error {
 		info, err := nm.Info(ctx, bed.NodeURL(1))
 		if err == nil && info.Total != small {
 			err = fmt.Errorf("the NodeManager knows %v", info.Total)
@@ -51,7 +51,7 @@ func TestPairFailover(t *testing.T) {
 	}
 	start := time.Now()
 	var second yarn.Info
-	err = bed.Eventually(soon(t), func(ctx context.Context) (err error) {
+	err = eventually(t, func(ctx context.Context) (err error) {
 		second, err = rm.Active(ctx)
 		return err
 	})
@@ -79,7 +79,7 @@ func TestPairFailover(t *testing.T) {
 	if err := cluster.RM(active).Start(); err != nil {
 		t.Fatal(err)
 	}
-	err = bed.Eventually(soon(t), func(ctx context.Context) error {
+	err = eventually(t, func(ctx context.Context) error {
 		infos, err := rm.Infos(ctx)
 		if err == nil && (len(infos) != 2 || infos[active-1].HAState != "STANDBY") {
 			err = fmt.Errorf("%+v", infos)

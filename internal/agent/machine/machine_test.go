@@ -19,6 +19,7 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
 	"github.com/waterline-io/waterline/internal/observe/service"
+	"github.com/waterline-io/waterline/internal/poll"
 
 	acthost "github.com/waterline-io/waterline/internal/act/host"
 )
@@ -171,11 +172,11 @@ func TestFigures(t *testing.T) {
 	plan := model.Plan{Observe: model.Observe{Services: []model.ServiceTarget{target}}}
 	m.Apply(&plan)
 	var n model.Node
-	for end := time.Now().Add(10 * time.Second); len(n.Figures) == 0 || n.Figures[0].At == 0; {
-		if m.Observe(&n, m.ObserveOnce()); time.Now().After(end) {
-			t.Fatalf("observed are %+v", n.Figures)
-		}
-		time.Sleep(10 * time.Millisecond)
+	if !poll.Until(time.Minute, 10*time.Millisecond, func() bool {
+		m.Observe(&n, m.ObserveOnce())
+		return len(n.Figures) > 0 && n.Figures[0].At > 0
+	}) {
+		t.Fatalf("observed are %+v", n.Figures)
 	}
 	if f := n.Figures[0]; f.UID != "web" || f.Value != 30_000 || f.Max != 20_000 || f.Failed != "" {
 		t.Errorf("observed is %+v", f)

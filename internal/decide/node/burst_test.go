@@ -3,7 +3,6 @@ package node_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"testing"
 	"time"
 
@@ -331,30 +330,6 @@ func newBursts(t testing.TB) *world {
 		w.node.Tree.Pods[uid] = group
 	}
 	return w
-}
-
-// TestGarbage checks the garbage of a round of decisions, with bursts, and with the search for interference as well.
-func TestGarbage(t *testing.T) {
-	const rounds, most = 20, 132 << 10
-	for _, search := range []bool{false, true} {
-		w := newBursts(t)
-		if search {
-			w.policy.Protect.Interference = true
-			w.node.Pods[0].Class = model.ClassBE
-		}
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		for range rounds {
-			w.node.Load.Clock += time.Second
-			_, w.state = node.Decide(w.node, w.policy, w.state)
-		}
-		runtime.ReadMemStats(&after)
-		each := (after.TotalAlloc - before.TotalAlloc) / rounds
-		t.Logf("interference %v: %d bytes", search, each)
-		if each > most || search != (w.state.Interference != nil) {
-			t.Errorf("a round makes %d bytes of garbage, more than %d", each, most)
-		}
-	}
 }
 
 // BenchmarkBursts decides about such pods.

@@ -354,7 +354,11 @@ func settings(plan *model.Plan, k model.Knob) map[string]int64 {
 // -v -args -ladders 100.
 func TestLadder(t *testing.T) {
 	total := map[string]int{}
-	for seed := range *ladders {
+	worlds := *ladders
+	if testing.Short() {
+		worlds = min(worlds, 2)
+	}
+	for seed := range worlds {
 		l := newLadder(t, seed)
 		for second := range 3600 {
 			l.noise(second)
@@ -373,7 +377,7 @@ func TestLadder(t *testing.T) {
 		}
 		l.undone()
 	}
-	t.Logf("in %d worlds of an hour: %v", *ladders, total)
+	t.Logf("in %d worlds of an hour: %v", worlds, total)
 	for step := range steps {
 		if total[step] == 0 {
 			t.Errorf("%s never began: that is no test", step)

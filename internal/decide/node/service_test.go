@@ -88,7 +88,11 @@ func TestServiceIsKeptFast(t *testing.T) {
 // TestServiceIsSlowItself checks that a service that is slow whatever batch does costs batch little: it is pushed back
 // for seconds in ten minutes.
 func TestServiceIsSlowItself(t *testing.T) {
-	for _, minBatch := range []string{"", ":100"} {
+	guarded := []string{"", ":100"}
+	if testing.Short() {
+		guarded = guarded[:1]
+	}
+	for _, minBatch := range guarded {
 		c := newCached(t, minBatch, func(int64) float64 { return 0.050 })
 		mean, _ := c.run(3600)
 		t.Logf("batch used %d of 12000", mean)

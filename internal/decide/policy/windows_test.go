@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -181,7 +182,7 @@ func compareStates(
 			}
 		}
 	}
-	for range 150 {
+	for range fixture.Times(150) {
 		check(10*24*60 + r.IntN(365*24*60))
 	}
 	for _, date := range odd {

@@ -13,6 +13,7 @@ import (
 	helpers "k8s.io/component-helpers/resource"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -86,7 +87,7 @@ func randomPod(r *rand.Rand) *corev1.Pod {
 func TestProperties(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 1))
 	met := map[string]int{}
-	for i := range 20000 {
+	for i := range fixture.Times(20000) {
 		rules := Rules{Koordinator: r.IntN(2) == 0}
 		pod := randomPod(r)
 		before := pod.DeepCopy()
@@ -111,7 +112,7 @@ func TestProperties(t *testing.T) {
 	for _, what := range []string{
 		"ByLabel", "OtherClass", "NotSelected", "Invalid", "pod level: true", "pod level: false",
 	} {
-		if met[what] < 500 {
+		if met[what] < fixture.Times(500) {
 			t.Errorf("%s was met %d times: %v", what, met[what], met)
 		}
 	}

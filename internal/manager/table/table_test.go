@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/waterline-io/waterline/internal/poll"
 )
 
 // TestPoll lists Leases that change and go, while the API server is there and while it is not.
@@ -55,11 +57,9 @@ func TestPoll(t *testing.T) {
 	}()
 	until := func(what string, holds func() bool) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				rows, _ := table.All()
-				t.Fatalf("not within 10 s: %s; %v", what, rows)
-			}
+		if !poll.Until(time.Minute, time.Millisecond, holds) {
+			rows, _ := table.All()
+			t.Fatalf("it never came: %s; %v", what, rows)
 		}
 	}
 	holds := func(name string, second int64) func() bool {

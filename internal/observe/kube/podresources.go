@@ -21,6 +21,7 @@ import (
 // comment says why it has its own gRPC client.
 type PodResources struct {
 	client *http.Client
+	limit  time.Duration // for both calls together
 }
 
 const (
@@ -32,8 +33,7 @@ const (
 func NewPodResources(socket string) *PodResources {
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
-	return &PodResources{client: &http.Client{
-		Timeout: podResourcesTimeout,
+	return &PodResources{limit: podResourcesTimeout, client: &http.Client{
 		Transport: &http.Transport{
 			Protocols:          &protocols,
 			DisableCompression: true,
@@ -48,7 +48,7 @@ func NewPodResources(socket string) *PodResources {
 // CPUPool calls the kubelet. A kubelet that has just started reports no allocatable CPUs until its CPU manager works;
 // that is an error here.
 func (p *PodResources) CPUPool(ctx context.Context) (model.CPUPool, error) {
-	ctx, cancel := context.WithTimeout(ctx, podResourcesTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
 	// A connection costs two goroutines and their buffers here and in the kubelet, and the next call is seconds away.
 	defer p.client.CloseIdleConnections()

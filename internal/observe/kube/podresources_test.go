@@ -45,7 +45,9 @@ func kubeletSocket(t *testing.T, methods map[string]http.HandlerFunc) *PodResour
 	})}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
-	return NewPodResources(path)
+	p := NewPodResources(path)
+	p.limit = 5 * time.Minute // which an answer reaches on no machine
+	return p
 }
 
 // message returns a handler that responds with a message.
@@ -164,11 +166,9 @@ func TestPodResourcesTrouble(t *testing.T) {
 		p := kubeletSocket(t, map[string]http.HandlerFunc{
 			"GetAllocatableResources": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 		})
-		begin := time.Now()
-		_, err := p.CPUPool(t.Context())
-		if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took < podResourcesTimeout ||
-			took > podResourcesTimeout+5*time.Second {
-			t.Errorf("after %s: %v", took, err)
+		p.limit = 10 * time.Millisecond
+		if _, err := p.CPUPool(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
 		}
 	})
 }

@@ -30,6 +30,7 @@ type Fetcher struct {
 	node   string // name
 	client *http.Client
 	clock  func() time.Duration // since boot
+	limit  time.Duration        // of a whole fetch
 	begin  chan struct{}
 
 	mu      sync.Mutex
@@ -48,7 +49,7 @@ type entry struct {
 // New returns a fetcher of the node with this name. It fetches nothing before [Fetcher.Need].
 func New(node string) *Fetcher {
 	return &Fetcher{
-		node: node, clock: host.SinceBoot, begin: make(chan struct{}, 1),
+		node: node, clock: host.SinceBoot, limit: timeout, begin: make(chan struct{}, 1),
 		client: &http.Client{
 			Transport: &http.Transport{
 				// Without a proxy, and without decompression: a few bytes could become gigabytes.
@@ -61,7 +62,6 @@ func New(node string) *Fetcher {
 				WriteBufferSize:        4 << 10,
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-			Timeout:       timeout,
 		},
 	}
 }
@@ -156,7 +156,7 @@ func every(t *model.ServiceTarget) time.Duration {
 
 // fetch fetches the figure of one entry.
 func (f *Fetcher) fetch(ctx context.Context, e *entry) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, f.limit)
 	defer cancel()
 	at := f.clock()
 	value, found, err := f.value(ctx, e, at)

@@ -145,7 +145,7 @@ func (f *Fetcher) query(ctx context.Context, t *model.ServiceTarget) (float64, e
 	}
 	server = server.JoinPath("api/v1/query")
 	query := strings.NewReplacer("$node", f.node, "$namespace", t.Namespace, "$pod", t.Name).Replace(t.Source.Query)
-	server.RawQuery = url.Values{"query": {query}, "timeout": {timeout.String()}}.Encode()
+	server.RawQuery = url.Values{"query": {query}, "timeout": {f.limit.String()}}.Encode()
 	value := 0.0
 	return value, f.get(ctx, server.String(), "application/json", func(body io.Reader) error {
 		var a answer

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/waterline-io/waterline/internal/poll"
 	"github.com/waterline-io/waterline/test/bed/cluster"
 )
 
@@ -100,10 +101,7 @@ func killed(t *testing.T, o cluster.Options, veth string) {
 		}
 		return left
 	}
-	for deadline := time.Now().Add(time.Minute); len(left()) > 0 && time.Now().Before(deadline); {
-		time.Sleep(50 * time.Millisecond)
-	}
-	if rest := left(); len(rest) > 0 {
-		t.Errorf("after a kill there is still %q", rest)
+	if !poll.Until(5*time.Minute, 50*time.Millisecond, func() bool { return len(left()) == 0 }) {
+		t.Errorf("after a kill there is still %q", left())
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/poll"
 	"github.com/waterline-io/waterline/test/bed/vm"
 	"github.com/waterline-io/waterline/test/bed/vm/guest"
 )
@@ -104,7 +105,7 @@ func TestCommands(t *testing.T) {
 
 func TestTimeout(t *testing.T) {
 	c, out := config(t)
-	c.OutDir, c.Timeout = t.TempDir(), 10*time.Second
+	c.OutDir, c.Timeout = t.TempDir(), time.Minute // with the boot
 	c.Commands = []vm.Command{shell("slow", "echo 1 > /out/f; echo began; exec sleep 1000"), shell("next", "echo never")}
 	report, err := vm.Run(t.Context(), c)
 	if err != nil {
@@ -134,11 +135,11 @@ func TestBootHangs(t *testing.T) {
 	c, _ := config(t)
 	var log bytes.Buffer
 	c.Log = slog.New(slog.NewTextHandler(&log, nil))
-	c.BootLimit = 5 * time.Second
+	c.BootLimit = 20 * time.Second
 	c.KernelArgs = []string{"rdinit=/bin/sleep", "--", "1000"}
 	c.Commands = []vm.Command{shell("never", "true")}
 	_, err := vm.Run(t.Context(), c)
-	const want = "it hangs: no sign of life for 5s, before it was ready for commands"
+	const want = "it hangs: no sign of life for 20s, before it was ready for commands"
 	if !errors.Is(err, vm.ErrGuest) || !strings.Contains(err.Error(), want) ||
 		!strings.Contains(err.Error(), "the end of the guest's console") ||
 		!strings.Contains(err.Error(), "RIP=") || !strings.Contains(err.Error(), "Not continuing") {
@@ -151,15 +152,11 @@ func TestBootHangs(t *testing.T) {
 
 func TestCanceled(t *testing.T) {
 	c, _ := config(t)
-	c.Commands = []vm.Command{shell("wait", "sleep 1000")}
+	c.Commands = []vm.Command{shell("wait", "sleep 100000")} // longer than the test's own limit
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	began := time.Now()
 	if _, err := vm.Run(ctx, c); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)
-	}
-	if took := time.Since(began); took > 30*time.Second { // the command would take a thousand
-		t.Errorf("it took %v", took)
 	}
 }
 
@@ -205,12 +202,9 @@ func TestKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if !runs(children[0]) {
-			return
-		}
+	if !poll.Until(5*time.Minute, 10*time.Millisecond, func() bool { return !runs(children[0]) }) {
+		t.Errorf("qemu, process %s, still runs", children[0])
 	}
-	t.Errorf("qemu, process %s, still runs", children[0])
 }
 
 // runs says whether a process is there and more than a zombie.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/poll"
 	"github.com/waterline-io/waterline/test/bed/yarn"
 )
 
@@ -77,14 +78,14 @@ func TestKilled(t *testing.T) {
 		log, _ := os.ReadFile(filepath.Join(dir, "log", name))
 		return strings.Contains(string(log), text)
 	}
-	within(t, 2*time.Minute, "the daemons to be up", func() bool {
+	within(t, 5*time.Minute, "the daemons to be up", func() bool {
 		return logged("rm1.log", "Node Transitioned from NEW to RUNNING") && len(mentioning(dir)) > 0
 	})
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = c.Wait()
-	within(t, time.Minute, "the daemons to be gone", func() bool { return len(mentioning(dir)) == 0 })
+	within(t, 3*time.Minute, "the daemons to be gone", func() bool { return len(mentioning(dir)) == 0 })
 	if left, err := os.ReadDir(filepath.Join(dir, "run")); err != nil || len(left) > 0 {
 		t.Errorf("files are left: %v, %v", left, err)
 	}
@@ -114,9 +115,7 @@ func mentioning(dir string) []string {
 
 func within(t *testing.T, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); !ok(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v for %s", limit, what)
-		}
+	if !poll.Until(limit, 50*time.Millisecond, ok) {
+		t.Fatalf("waited %v for %s", limit, what)
 	}
 }

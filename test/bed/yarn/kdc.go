@@ -112,7 +112,7 @@ func (b *Bed) startKDC() error {
 	if err := b.kdc.Start(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	return Eventually(ctx, func(context.Context) error {
 		conn, err := net.Dial("tcp", kdcAddress)

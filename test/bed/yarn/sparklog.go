@@ -42,8 +42,8 @@ type SparkRemoval struct {
 	Reason string
 }
 
-// After returns how many seconds after a moment executors were removed, first ones first.
-func (s *SparkTasks) After(moment time.Time) []float64 {
+// RemovedAfter returns how many seconds after a moment executors were removed, first ones first.
+func (s *SparkTasks) RemovedAfter(moment time.Time) []float64 {
 	var all []float64
 	for _, r := range s.Removed {
 		all = append(all, math.Round(r.At.Sub(moment).Seconds()*10)/10)

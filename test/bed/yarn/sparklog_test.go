@@ -43,7 +43,7 @@ func TestSparkTasks(t *testing.T) {
 		{1, 2, StillRuns}}
 	if s.Tasks != 6 || s.Stages != 2 || !slices.Equal(s.Again, want) || math.Round(s.Percent()) != 83 ||
 		s.Removed["1"] != (SparkRemoval{time.UnixMilli(7500), "gone"}) ||
-		!slices.Equal(s.After(time.Unix(1, 0)), []float64{6.5}) ||
+		!slices.Equal(s.RemovedAfter(time.Unix(1, 0)), []float64{6.5}) ||
 		s.Ran["h"] != 8 {
 		t.Errorf("%+v, %v %%", s, s.Percent())
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/golden"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -113,7 +114,7 @@ func (w *world) command(words []string) error {
 // ended before its worker's time is over, no drain is taken back where that is not possible, a worker whose time is
 // over has no pod, and once nothing happens any more, every wanted worker is active and no other has a pod.
 func TestHistories(t *testing.T) {
-	for seed := range uint64(400) {
+	for seed := range fixture.Times(uint64(400)) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		w := newWorld(t)
 		w.set.Reversible = seed%3 == 0

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -334,7 +335,7 @@ func TestResume(t *testing.T) {
 // twice the budgets when managers restart.
 func TestBudgets(t *testing.T) {
 	evicted := 0
-	for seed := range uint64(30) {
+	for seed := range fixture.Times(uint64(30)) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		w := newWorld()
 		w.set = Settings{PerOwner: 1 + r.Int64N(8), All: 1 + r.Int64N(30), Period: time.Hour}
@@ -376,7 +377,7 @@ func TestBudgets(t *testing.T) {
 			}
 		}
 	}
-	if evicted < 500 {
+	if evicted < fixture.Times(500) {
 		t.Errorf("there were only %d evictions", evicted)
 	}
 }

@@ -44,7 +44,7 @@ func (c *cluster) step() Input {
 // TestInvariants checks on random clusters: no action without fresh data, no new withdrawal in a manager's first
 // minute, at most one action per node and round, no lift of a lost node, and the limit of the brake.
 func TestInvariants(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range fixture.Times(uint64(300)) {
 		c := &cluster{Rand: rand.New(rand.NewPCG(seed, 7))}
 		for i := range 1 + c.IntN(30) {
 			c.nodes = append(c.nodes, Node{Name: fmt.Sprintf("n%02d", i), Agent: AgentReady, Report: true, Lease: 1})

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/golden"
 )
 
@@ -155,7 +156,7 @@ func (w *world) command(words []string) error {
 // than the floor lands without the label, nothing is killed before its deadline, and in quiet times every worker
 // becomes what it is to be.
 func TestAnyOrder(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range fixture.Times(uint64(300)) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		w := newWorld(t)
 		w.set.Graceful = r.IntN(2) == 0

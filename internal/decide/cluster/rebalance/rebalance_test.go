@@ -141,7 +141,7 @@ func (l *ledger) potential() []float64 {
 // next, and no move raises it, so no sequence of plans moves pods in a circle.
 func TestInvariants(t *testing.T) {
 	moves := map[Code]int{}
-	for seed := range uint64(3000) {
+	for seed := range fixture.Times(uint64(3000)) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		in := random(r, int(seed%8))
 		before := Landed(in, &Move{}, "", "") // a copy
@@ -155,7 +155,7 @@ func TestInvariants(t *testing.T) {
 			moves[m.Reason]++
 		}
 	}
-	if moves[CoolsNode] < 500 || moves[SpreadsWeight] < 500 {
+	if least := fixture.Times(500); moves[CoolsNode] < least || moves[SpreadsWeight] < least {
 		t.Errorf("only %v moves", moves)
 	}
 }

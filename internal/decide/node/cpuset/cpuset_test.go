@@ -330,7 +330,7 @@ func TestRelease(t *testing.T) {
 
 // TestProperties checks random nodes under random changes.
 func TestProperties(t *testing.T) {
-	for seed := range uint64(400) {
+	for seed := range fixture.Times(uint64(400)) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		m := newMachine(t, r)
 		m.hints = seed%2 == 0

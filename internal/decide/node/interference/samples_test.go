@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -175,35 +174,6 @@ func next(in *Input) {
 		swing := (second / (20 + int64(i)*7%90)) % 2
 		c.Used = 300 + 2500*swing + (second*7919+int64(i)*104729)%211
 		c.Wait = 60 + 400*((second/27)%2) + (second*31+int64(i)*17)%53
-	}
-}
-
-// TestGarbage: a second of a node with 110 pods makes at most 24 KiB of garbage, also when a suspect is searched.
-func TestGarbage(t *testing.T) {
-	var s State
-	in := crowd(110)
-	waited := false
-	for range 700 {
-		next(in)
-		var r model.Interference
-		r, s = Decide(*in, s)
-		waited = waited || r.Finding.Victim != ""
-	}
-	if !waited {
-		t.Fatal("no pod waits")
-	}
-	most := uint64(0)
-	for range 50 {
-		next(in)
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		_, s = Decide(*in, s)
-		runtime.ReadMemStats(&after)
-		most = max(most, after.TotalAlloc-before.TotalAlloc)
-	}
-	t.Logf("%d bytes at most", most)
-	if most > 24<<10 {
-		t.Errorf("%d bytes", most)
 	}
 }
 

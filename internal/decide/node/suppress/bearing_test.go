@@ -85,7 +85,7 @@ func TestPushedBack(t *testing.T) {
 // TestNeverBelowArithmetic checks random harm: the limit is never below that by arithmetic, nor above the machine, and
 // more harm never gives batch more.
 func TestNeverBelowArithmetic(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range fixture.Times(uint64(200)) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		cpus := 1 + r.IntN(64)
 		capacity := int64(cpus) * 1000

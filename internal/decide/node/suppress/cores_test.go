@@ -22,7 +22,7 @@ func TestWholeCores(t *testing.T) {
 	limited := 0
 	for _, name := range slices.Sorted(maps.Keys(machines)) {
 		top := machines[name]
-		for seed := range uint64(20) {
+		for seed := range fixture.Times(uint64(20)) {
 			r := rand.New(rand.NewPCG(seed, 11))
 			w := bears(len(top.CPUs), 0)
 			w.n.Topology = top
@@ -48,7 +48,7 @@ func TestWholeCores(t *testing.T) {
 			}
 		}
 	}
-	if limited < 1000 {
+	if limited < fixture.Times(1000) {
 		t.Errorf("batch was limited by CPUs in %d rounds only", limited)
 	}
 }

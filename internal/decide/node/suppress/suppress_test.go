@@ -72,7 +72,7 @@ func (w *node) band() int64 { return w.left.CPU.Capacity * noise / 1000 }
 // TestProperties checks the limits of random nodes under random loads.
 func TestProperties(t *testing.T) {
 	methods := []model.SuppressMethod{model.SuppressByCpuset, model.SuppressByQuota, model.SuppressByBoth}
-	for seed := range uint64(300) {
+	for seed := range fixture.Times(uint64(300)) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		w := newNode(1 + r.IntN(64))
 		w.p.Suppress = model.SuppressPolicy{By: methods[r.IntN(3)], MinBatch: []int64{0, 0, 50, 300}[r.IntN(4)]}
