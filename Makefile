@@ -89,12 +89,11 @@ SHORT_KERNEL := Agent Rejected NoHotLoop TwoAgents Restore DamagedRecord NoAlloc
 SHORT_VM := Agent TwoAgents Restore DamagedRecord NoAllocations ReservedMemory MemoryMax MemoryInUse Batch \
 	ReadOnly BadStart Shares Idle BurstOfQuota Quota Gone Watch FullDisk IdleBatch Kill MeterUsage \
 	ProtectMemory Freeze
-SHORT_API := TestAPI$$
-SHORT_POOLS := TestAPIPool$$/^life$$
-SHORT_NODE := TestNode$$/^(First|Static|CPUs)$$
-SHORT_SCHEDULER := TestScheduler$$
-SHORT_YARN := TestLabelBeforeNode$$
-
+SHORT_API := API APIEvents APIGreedy APIHostile APIWebhook APIChart APIConfinedNode APIConfinedPod APIConfinedReport \
+	APIPolicyRules APIPoolSpecs APIReach APIReachKubelets APIReachCgroups APIUninstall APIPool
+SHORT_NODE := Node NodeSell NodeFarewell
+SHORT_SCHEDULER := SchedulerArguments SchedulerPlaces
+SHORT_YARN := LabelBeforeNode Resize ResizeDeadline
 # any is a regular expression for one of some tests, which are named without the word Test.
 empty :=
 any = ^Test($(subst $(empty) ,|,$(strip $(1))))$$
@@ -185,11 +184,11 @@ test-api: e2e-test bed $(if $(SHORT),,previous) ## level 4: a real API server, a
 	$(if $(SHORT),,go test -C k8s -vet=off -count=1 -timeout 20m ./reference)
 	go test -vet=off -count=1 ./test/bed/fakerm
 	$(if $(SHORT),,go test -vet=off -count=1 ./test/bed/cluster -run API)
-	$(E2E) $(call form,$(SHORT_API),-test.run=TestAPI -test.skip=TestAPIPool) -on=api
+	$(E2E) $(call form,$(call any,$(SHORT_API)),-test.run=TestAPI -test.skip=TestAPIPool) -on=api
 
 # They wait for minutes, so they have a level of their own beside the others.
 test-api-pools: e2e-test bed ## level 4: worker pools with a real API server, and all else imitated
-	$(E2E) $(call form,$(SHORT_POOLS),-test.run=TestAPIPool) -on=apart
+	$(E2E) $(V) -test.run=TestAPIPool -on=apart
 
 previous: ## build the version before this one, for tests that run both
 	test/bed/previous.sh
@@ -212,11 +211,11 @@ test-web: $(AXE) ## level 4: the dashboard in a browser
 
 test-scheduler: e2e-test bed ## level 7: the scheduler with its plugins, on nodes that are only objects (root)
 	go test -C k8s -vet=off -count=1 -timeout 10m $(if $(SHORT),-short) ./scheduler
-	$(E2E) $(call form,$(SHORT_SCHEDULER),-test.run=TestScheduler) -on=apart
+	$(E2E) $(call form,$(call any,$(SHORT_SCHEDULER)),-test.run=TestScheduler) -on=apart
 
 test-node: e2e-test bed ## level 5a: pods on a real node on this machine (root)
 	$(if $(SHORT),,go test -vet=off -count=1 ./test/bed/cluster -run Node)
-	$(E2E) $(call form,$(SHORT_NODE),-test.run=TestNode)
+	$(E2E) $(call form,$(call any,$(SHORT_NODE)),-test.run=TestNode)
 
 test-node-static: e2e-test bed ## level 5a with a kubelet that gives containers exclusive CPUs (root)
 	$(E2E) $(V) -test.timeout=10m -test.run=TestStatic -on=static
@@ -243,7 +242,7 @@ spark: ## get Spark from PyPI: 520 MB, half a minute on a new machine
 
 test-yarn: yarn-bed $(if $(SHORT),,spark) ## level 6: real YARN, with jobs (root, Java 17, Maven, krb5-kdc, Python)
 	$(if $(SHORT),,go test -vet=off -count=1 ./test/bed/yarn)
-	$(YARN_TEST) $(call form,$(SHORT_YARN))
+	$(YARN_TEST) $(call form,$(call any,$(SHORT_YARN)))
 	$(if $(SHORT),,$(YARN_TEST) $(V) -pair -test.run=TestPair)
 	$(if $(SHORT),,$(YARN_TEST) $(V) -kerberos -test.run=TestKerberos)
 

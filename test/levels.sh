@@ -163,7 +163,6 @@ test)
 	third() {
 		after "$bed"
 		level "level 4: API server" test-api go root etcd
-		level "level 4: worker pools" test-api-pools go root etcd
 		level "level 7: scheduler" test-scheduler go root etcd
 	}
 	;;
