@@ -44,11 +44,26 @@ lab() { # NAME ARGUMENT...
 	out/bin/lab "$@" --json "$out/$json.json"
 }
 
-# kernel runs benches of test/kernel.
-kernel() { # REGEX
+# figures prints a regular expression for the tests that measure: those in files with the build tag bench.
+figures() { # FILE...
+	grep -l '^//go:build bench' "$@" | xargs sed -n 's/^func \(Test[A-Za-z0-9]*\)(.*/\1/p' | paste -sd'|' | sed 's/.*/^(&)$/'
+}
+
+kernel() {
+	local run
+	run=$(figures test/kernel/*_test.go)
 	go test -c -vet=off -tags bench -o out/test/kernel-bench.test ./test/kernel &&
 		(cd test/kernel && WATERLINE_BIN=$PWD/../../out/bin ../../out/test/kernel-bench.test -test.v -test.timeout=1h \
-			-test.run="$1")
+			-test.run="$run")
+}
+
+# packages measures what functions cost, one package after another.
+packages() {
+	local files
+	mapfile -t files < <(git ls-files 'internal/*_test.go')
+	go test -tags bench -count=1 -p 1 -v -run "$(figures "${files[@]}")" ./internal/... | grep -vE 'no test|^(ok|testing:)' &&
+		go test -C k8s -tags bench -count=1 -v -run "$(figures k8s/scheduler/*_test.go)" ./scheduler &&
+		go test -tags bench -run '^$' -bench . -benchmem ./internal/decide/... ./internal/cgroup ./internal/journal | tee "$out/go.txt"
 }
 
 # e2e runs benches of test/e2e.
@@ -78,10 +93,6 @@ transcode() {
 	return $status
 }
 
-functions() {
-	go test -run '^$' -bench . -benchmem ./internal/decide/... ./internal/cgroup | tee "$out/go.txt"
-}
-
 for name in weights preempt drift; do bench $name 1 experiment $name hog; done
 for name in hierarchy cpuset burst; do bench $name 1 experiment $name; done
 bench colocate 25 lab colocate-harm colocate --load 30 --load 60 --load 90
@@ -91,20 +102,21 @@ done
 bench headline 21 lab headline headline --trace "${WATERLINE_TRACES:-../shared/traces}" --svg "$out/headline.svg"
 bench suppress 40 lab suppress suppress
 bench interference 36 lab interference interference
-bench kernel 20 kernel .
+bench kernel 30 kernel
 bench agent 10 e2e agent TestAPIFigures -on=api
 bench agent-cpusets 14 e2e cpuset TestAPICPUFigures -on=api
 bench agent-protect 10 e2e protect TestAPIProtectFigures -on=api
 bench manager 10 e2e scale TestAPIScaleFigures -on=api # 5,000 nodes that use what ../shared/traces says
-bench prometheus 3 e2e - TestAPIPrometheus -on=api
+bench prometheus 3 e2e - TestAPIPrometheusFigures -on=api
+bench faults 12 e2e - 'TestAPI(Away|Handover|PoolEvict)Figures' -on=api
 bench scheduler 7 e2e scheduler TestSchedulerFigures -on=api # 10,000 pods on 1,000 nodes, beside the stock one
-bench scheduler-jobs 1 e2e scheduler-jobs TestSchedulerJobs -on=api
+bench scheduler-jobs 1 e2e scheduler-jobs TestSchedulerJobsFigures -on=api
 bench pools 7 e2e yarn TestAPIPoolFigures -on=api # 500 NodeManagers, with a fake ResourceManager
-bench pools-yarn 10 yarn yarn 'TestPoolNight|TestPoolHarm/Resize' -on=yarn
-bench pools-spark 15 pods yarn TestYARNSpark # beside Redis, in NodeManagers in pods of a real node
-bench node 15 e2e - TestNode
+bench pools-yarn 10 yarn yarn 'TestPool(Night|Harm|Pressure)Figures' -on=yarn
+bench pods-spark 15 pods yarn 'TestYARNSpark|TestSparkNativeFigures|TestYARNPoolFigures' # beside Redis, on a real node
+bench node 20 e2e - 'TestNode(Figures|SellFigures|NRIFigures|Harm|Measure|SimulateFigures|Colocate|Headline)'
 bench transcode 8 transcode
-bench functions 10 functions
+bench packages 15 packages
 
 if [ -z "$found" ]; then
 	echo "there is no bench $only; test/bench.sh has their names" >&2

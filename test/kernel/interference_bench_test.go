@@ -55,9 +55,6 @@ func TestInterferenceOutcomes(t *testing.T) {
 // TestInterferenceFound checks the whole search from the beginning, which takes minutes. The other batch pods are
 // bursty, and the interfering pod starts late.
 func TestInterferenceFound(t *testing.T) {
-	if !soak() {
-		t.Skip("takes five minutes")
-	}
 	n := newInterferenceNode(t)
 	n.on(0, n.web, busy)
 	for i, dir := range n.others {
