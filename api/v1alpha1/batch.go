@@ -7,7 +7,7 @@ const (
 )
 
 // Koordinator's names of the resources that are sold. Where they are published ours are not: one slack is sold once. A
-// pod may request either.
+// pod that names one of them keeps to them. On a Node they belong to Waterline only as [AnnotationPublished] says.
 const (
 	ResourceKoordinatorBatchCPU    = "kubernetes.io/batch-cpu"
 	ResourceKoordinatorBatchMemory = "kubernetes.io/batch-memory"

@@ -61,6 +61,10 @@ const LabelPool = "waterline.io/pool"
 // nothing is written. Every value counts but "false".
 const LabelOptOut = "waterline.io/opt-out"
 
+// AnnotationPublished on a Node lists the resources under Koordinator's names that Waterline put there, separated by commas.
+// It is written together with them. Those that it does not list belong to another system, and Waterline never touches them.
+const AnnotationPublished = "waterline.io/published"
+
 // Resources that batch pods request: CPU in milli-cores, memory in bytes, both whole numbers with request and limit
 // equal. Mid is expected to be there for a day, batch for an hour.
 const (

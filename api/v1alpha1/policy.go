@@ -68,7 +68,7 @@ type ColocationPolicySpec struct {
 	// ResourceNames are the names of the resources under which slack is sold. Waterline (the default) publishes
 	// waterline.io/batch-cpu, batch-memory, mid-cpu and mid-memory. Koordinator publishes kubernetes.io/batch-cpu and
 	// so on instead, so that workloads made for Koordinator run unchanged. Use the same names on all nodes: new batch
-	// pods request Koordinator's names only if every enforcing policy that sells uses them.
+	// pods that name neither request Koordinator's only if every enforcing policy that sells uses them.
 	// +kubebuilder:validation:Enum=Waterline;Koordinator
 	ResourceNames string `json:"resourceNames,omitempty"`
 

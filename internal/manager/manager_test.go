@@ -47,26 +47,28 @@ func add(t *testing.T, table interface{ Add(any) error }, objects ...any) {
 	}
 }
 
-// TestNames checks by which names pods ask.
+// TestNames checks under which names new pods find something that is sold.
 func TestNames(t *testing.T) {
+	type spec = func(*v1alpha1.ColocationPolicySpec)
 	observing := func(s *v1alpha1.ColocationPolicySpec) { sells(false)(s); s.Mode = string(model.ModeObserve) }
 	for _, c := range []struct {
-		policies []func(*v1alpha1.ColocationPolicySpec)
-		want     bool
+		policies          []spec
+		ours, koordinator bool
 	}{
-		{nil, false},
-		{[]func(*v1alpha1.ColocationPolicySpec){sells(false)}, false},
-		{[]func(*v1alpha1.ColocationPolicySpec){sells(true)}, true},
-		{[]func(*v1alpha1.ColocationPolicySpec){sells(true), sells(false)}, false},
-		{[]func(*v1alpha1.ColocationPolicySpec){sells(true), observing}, true},
-		{[]func(*v1alpha1.ColocationPolicySpec){sells(true), func(*v1alpha1.ColocationPolicySpec) {}}, true}, // sells nothing
+		{nil, false, false},
+		{[]spec{observing}, false, false},
+		{[]spec{sells(false)}, true, false},
+		{[]spec{sells(true)}, false, true},
+		{[]spec{sells(true), sells(false)}, true, true},
+		{[]spec{sells(true), observing}, false, true},
+		{[]spec{sells(true), func(*v1alpha1.ColocationPolicySpec) {}}, false, true}, // the second sells nothing
 	} {
 		p := newPolicies(slog.New(slog.DiscardHandler))
 		for i, spec := range c.policies {
 			add(t, p, written(t, fmt.Sprint(i), 1, spec))
 		}
-		if got := p.rules.Load().Koordinator; got != c.want {
-			t.Errorf("%d policies: %v", len(c.policies), got)
+		if got := p.rules.Load(); got.Ours != c.ours || got.Koordinator != c.koordinator {
+			t.Errorf("%d policies: %+v", len(c.policies), got)
 		}
 	}
 }

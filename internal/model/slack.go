@@ -141,7 +141,8 @@ type Slack struct {
 	Memory Account
 }
 
-// NodeResource is an extended resource of the Node object that Waterline sells. Only Waterline writes it.
+// NodeResource is an extended resource of the Node object that Waterline sells. Waterline's names are written by
+// Waterline alone; Koordinator's names may belong to Koordinator, see [NodeObject].
 type NodeResource struct {
 	Tier        Tier
 	Memory      bool // true: memory in bytes; false: CPU in milli-cores

@@ -126,7 +126,7 @@ func TestAPIConfinedNode(t *testing.T) {
 		{"addresses", "capacity and allocatable only", nodes + fakeNode + "/status",
 			`{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.1"}]}}`},
 		{"labels", "no labels", nodes + fakeNode + "/status", `{"metadata":{"labels":{"pool":"control"}}}`},
-		{"annotations", "no labels", nodes + fakeNode + "/status", `{"metadata":{"annotations":{"a":"b"}}}`},
+		{"annotations", "no annotation of its node but", nodes + fakeNode + "/status", `{"metadata":{"annotations":{"a":"b"}}}`},
 		{"the node itself", "cannot patch", nodes + fakeNode, `{"spec":{"unschedulable":true}}`},
 	} {
 		t.Run(refused.what, func(t *testing.T) {

@@ -43,7 +43,7 @@ type managed struct {
 
 func newManaged(t *testing.T, values ...string) *managed {
 	t.Helper()
-	installChart(t, append([]string{"--set-json", enforceAll,
+	installChart(t, append([]string{"--set-json", sellAll,
 		"--set-json", `agent.nodeSelector={"nowhere":"true"}`, "--set-json", `manager.nodeSelector={"nowhere":"true"}`,
 		// A manager that stands still for some seconds still counts as answering.
 		"--set", "manager.webhook.timeoutSeconds=20,manager.webhook.url=https://" + webhookAddress()}, values...)...)
@@ -132,6 +132,9 @@ func (m *managed) node(name, resource string, labels string) {
 		`ownerReferences: [{apiVersion: v1, kind: Node, name: %s, uid: %s}]}}`, name, name, uid))
 	if resource != "" {
 		m.patch(nodes+name+"/status", strings.ReplaceAll(sells, "waterline.io/batch-cpu", resource))
+		if resource == koordinators { // which are ours only if the Node says so
+			kubectl(m.t, "annotate", "node", name, v1alpha1.AnnotationPublished+"="+resource)
+		}
 	}
 }
 

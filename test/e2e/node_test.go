@@ -42,6 +42,9 @@ const allowAll = `"weight": {"max": 262144}, "privileges": [{"namespaceSelector"
 // limit that again.
 const enforceAll = `policy={"mode": "Enforce", "priority": -1000, ` + allowAll + `}`
 
+// sellAll is the same for clusters whose manager admits batch pods, which it does only where something is sold.
+const sellAll = `policy={"mode": "Enforce", "priority": -1000, "cpu": {}, "memory": {}, ` + allowAll + `}`
+
 // install installs the chart, with further values, and waits until the agents are ready. The chart stays until the test
 // ends. The node is the one selected for this run. The manager is disabled unless the values enable it: it would make
 // batch-labelled pods request resources that few of these tests sell.

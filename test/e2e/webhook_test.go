@@ -14,7 +14,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-const transcodePolicy = `policy={"mode":"Enforce","priority":-1000,` +
+const transcodePolicy = `policy={"mode":"Enforce","priority":-1000,"cpu":{},"memory":{},` +
 	`"batchPods":[{"selector":{"matchLabels":{"app":"transcode"}}}]}`
 
 // answering waits until the API server calls the manager.

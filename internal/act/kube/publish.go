@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -26,17 +27,22 @@ func NewPublisher(client rest.Interface, nodeName string) *Publisher {
 }
 
 // Write updates the resources of the Node with this UID, in capacity and allocatable alike, in one patch that contains
-// no other key. Another Node of the same name is a conflict.
+// no other key but the annotation that records them. Another Node of the same name is a conflict.
 func (p *Publisher) Write(ctx context.Context, uid string, stands, should []model.Published) error {
-	amounts := map[string]any{}
+	amounts, metadata := map[string]any{}, map[string]any{"uid": uid}
 	for _, r := range stands {
 		amounts[resourceName(r.NodeResource)] = nil
 	}
 	for _, r := range should {
 		amounts[resourceName(r.NodeResource)] = strconv.FormatInt(r.Amount, 10)
 	}
+	if before, now := record(stands), record(should); now != "" {
+		metadata["annotations"] = map[string]any{v1alpha1.AnnotationPublished: now}
+	} else if before != "" {
+		metadata["annotations"] = map[string]any{v1alpha1.AnnotationPublished: nil}
+	}
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": uid},
+		"metadata": metadata,
 		"status":   map[string]any{"capacity": amounts, "allocatable": amounts},
 	})
 	if err != nil {
@@ -48,6 +54,17 @@ func (p *Publisher) Write(ctx context.Context, uid string, stands, should []mode
 		return fmt.Errorf("publishing what node %s sells: %w", p.nodeName, err)
 	}
 	return nil
+}
+
+// record returns the value of the annotation that claims resources under Koordinator's names.
+func record(published []model.Published) string {
+	var names []string
+	for _, r := range published {
+		if r.Koordinator {
+			names = append(names, resourceName(r.NodeResource))
+		}
+	}
+	return strings.Join(names, ",")
 }
 
 func resourceName(r model.NodeResource) string {

@@ -18,11 +18,12 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// Rules select batch pods, and have the names of the resources that these request. The zero value selects by labels
-// alone.
+// Rules select batch pods, and have the names of the resources that these may request. The zero value changes no pod:
+// where nothing is sold, a batch pod would never be placed.
 type Rules struct {
 	Pods        []Rule // in any order
-	Koordinator bool   // request batch resources under Koordinator's names
+	Ours        bool   // something is sold under Waterline's names
+	Koordinator bool   // something is sold under Koordinator's names
 }
 
 // Why is the reason why a pod is batch, or is not.
@@ -38,6 +39,8 @@ const (
 	NamespaceUnknown Why = "NamespaceUnknown" // no rule counts: its namespace could not be read
 	Protected        Why = "Protected"        // no rule counts: it belongs to the node or to the cluster itself
 	Online           Why = "Online"           // no rule counts: its priority is above all batch
+	NothingSold      Why = "NothingSold"      // unchanged: no enforcing policy sells CPU or memory
+	OtherNames       Why = "OtherNames"       // unchanged: it requests resources under names that no policy sells
 	Mirror           Why = "Mirror"           // unchanged: a file on the node defines the pod, not this object
 	Invalid          Why = "Invalid"          // unchanged: the API server refuses it, with an error about the original
 )
@@ -71,6 +74,14 @@ func (r Rules) Mutate(pod *corev1.Pod, namespace *corev1.Namespace) (*corev1.Pod
 	if o.Why != ByLabel && o.Why != ByPolicy {
 		return pod, o
 	}
+	koordinator, sold := r.market(pod)
+	if !sold {
+		o.Why = NothingSold
+		if r.Ours || r.Koordinator {
+			o.Why = OtherNames
+		}
+		return pod, o
+	}
 	m := mutation{pod: pod.DeepCopy(), out: &o}
 	fill(m.pod)
 	if invalid(m.pod) {
@@ -80,7 +91,7 @@ func (r Rules) Mutate(pod *corev1.Pod, namespace *corev1.Namespace) (*corev1.Pod
 	if o.Why == ByPolicy {
 		m.setLabel(v1alpha1.LabelQoS, string(model.ClassBE))
 	}
-	m.convert(r.names(m.setPriority(tier)))
+	m.convert(namesOf(m.setPriority(tier), koordinator))
 	return m.pod, o
 }
 

@@ -98,8 +98,9 @@ func check(t *testing.T, before, after *corev1.Pod, o Outcome, rules Rules) {
 		return
 	}
 	published := map[corev1.ResourceName]bool{}
+	koordinator, _ := rules.market(before)
 	for tier := range spellings {
-		for _, name := range rules.names(tier) {
+		for _, name := range namesOf(tier, koordinator) {
 			published[name] = true
 		}
 	}

@@ -17,13 +17,10 @@ type Source struct {
 	Pods   []kube.BatchRule
 }
 
-// Compile makes the rules of policies, in any order. Only policies in mode Enforce apply to new pods.
-//
-// Pods get Koordinator's names if a policy sells under them and none under ours. It is one choice for all pods: the
-// node of a new pod is unknown, and the second call for the same pod must write the same names.
+// Compile makes the rules of policies, in any order. Only policies in mode Enforce apply to new pods, and only while one
+// of them sells something.
 func Compile(sources []Source) Rules {
 	var rules Rules
-	ours, theirs := false, false
 	for _, s := range slices.SortedFunc(slices.Values(sources),
 		func(a, b Source) int { return cmp.Compare(a.Policy.Name, b.Policy.Name) }) {
 		p := &s.Policy.Policy
@@ -31,7 +28,7 @@ func Compile(sources []Source) Rules {
 			continue
 		}
 		if p.CPU.Method != "" || p.Memory.Method != "" {
-			ours, theirs = ours || !p.Koordinator, theirs || p.Koordinator
+			rules.Ours, rules.Koordinator = rules.Ours || !p.Koordinator, rules.Koordinator || p.Koordinator
 		}
 		for _, rule := range s.Pods {
 			rules.Pods = append(rules.Pods, Rule{
@@ -41,7 +38,6 @@ func Compile(sources []Source) Rules {
 			})
 		}
 	}
-	rules.Koordinator = theirs && !ours
 	slices.SortStableFunc(rules.Pods, func(a, b Rule) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Policy, b.Policy))
 	})

@@ -17,8 +17,9 @@ import (
 // the fourth the pod as it is stored; the test writes both.
 type setting struct {
 	About       string              `json:"about"`
-	Koordinator bool                `json:"koordinator,omitempty"`
-	Namespace   map[string]string   `json:"namespace,omitempty"` // its labels; none: the lookup fails
+	Koordinator bool                `json:"koordinator,omitempty"` // the names under which something is sold
+	Unsold      bool                `json:"unsold,omitempty"`      // nothing is
+	Namespace   map[string]string   `json:"namespace,omitempty"`   // its labels; none: the lookup fails
 	Rules       []settingRule       `json:"rules,omitempty"`
 	LimitRange  *limitRange         `json:"limitRange,omitempty"`
 	Inject      []corev1.Container  `json:"inject,omitempty"` // sidecars that another webhook adds after ours
@@ -99,7 +100,7 @@ func (s setting) create(t *testing.T, pod *corev1.Pod) (result, *corev1.Pod) {
 
 func (s setting) rules(t *testing.T, pod *corev1.Pod) (Rules, *corev1.Namespace) {
 	t.Helper()
-	rules := Rules{Koordinator: s.Koordinator}
+	rules := Rules{Ours: !s.Koordinator && !s.Unsold, Koordinator: s.Koordinator}
 	for _, r := range s.Rules {
 		selector, err := metav1.LabelSelectorAsSelector(&r.Selector)
 		if err != nil {

@@ -75,6 +75,11 @@ func randomPod(r *rand.Rand) *corev1.Pod {
 		}
 		pod.Spec.Resources = &all
 	}
+	if r.IntN(5) == 0 {
+		amount := resource.NewQuantity(1+r.Int64N(4000), resource.DecimalSI)
+		theirs := corev1.ResourceList{v1alpha1.ResourceKoordinatorBatchCPU: *amount}
+		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: theirs, Limits: theirs}
+	}
 	if r.IntN(3) == 0 {
 		priority := int32(r.IntN(10000))
 		pod.Spec.Priority = &priority
@@ -88,7 +93,7 @@ func TestProperties(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 1))
 	met := map[string]int{}
 	for i := range fixture.Times(20000) {
-		rules := Rules{Koordinator: r.IntN(2) == 0}
+		rules := Rules{Ours: r.IntN(4) > 0, Koordinator: r.IntN(2) == 0}
 		pod := randomPod(r)
 		before := pod.DeepCopy()
 		after, o := rules.Mutate(pod, nil)
@@ -99,7 +104,9 @@ func TestProperties(t *testing.T) {
 		check(t, before, after, o, rules)
 		if o.Why == ByLabel {
 			met["pod level: "+strconv.FormatBool(before.Spec.Resources != nil)]++
-			sums(t, before, after, rules)
+			if _, named := lookup(before.Spec.Containers[0].Resources, v1alpha1.ResourceKoordinatorBatchCPU); !named {
+				sums(t, before, after, rules)
+			}
 			again, twice := rules.Mutate(after, nil)
 			if twice.Changed || len(twice.Warnings) > 0 {
 				t.Errorf("pod %d: a second call changes\n%+v to\n%+v: %q", i, after, again, twice.Warnings)
@@ -110,7 +117,8 @@ func TestProperties(t *testing.T) {
 		}
 	}
 	for _, what := range []string{
-		"ByLabel", "OtherClass", "NotSelected", "Invalid", "pod level: true", "pod level: false",
+		"ByLabel", "OtherClass", "NotSelected", "Invalid", "NothingSold", "OtherNames", "pod level: true",
+		"pod level: false",
 	} {
 		if met[what] < fixture.Times(500) {
 			t.Errorf("%s was met %d times: %v", what, met[what], met)
@@ -126,10 +134,11 @@ func sums(t *testing.T, before, after *corev1.Pod, rules Rules) {
 	setting{}.plugins(t, written)
 	was := helpers.PodRequests(written, helpers.PodResourcesOptions{})
 	is := helpers.PodRequests(after, helpers.PodResourcesOptions{})
+	koordinator, _ := rules.market(before)
 	for _, k := range kinds {
 		var sum int64
 		for _, tier := range []model.Tier{model.TierBatch, model.TierMid} {
-			q := is[rules.names(tier)[k]]
+			q := is[namesOf(tier, koordinator)[k]]
 			sum += q.Value()
 		}
 		want := k.amount(was[k.native()])
@@ -149,9 +158,9 @@ func TestEnormous(t *testing.T) {
 			pod.Spec.Containers = append(pod.Spec.Containers,
 				corev1.Container{Name: fmt.Sprint(i), Resources: corev1.ResourceRequirements{Requests: list}})
 		}
-		after, _ := Rules{}.Mutate(pod, nil)
+		after, _ := Rules{Ours: true}.Mutate(pod, nil)
 		requests := helpers.PodRequests(after, helpers.PodResourcesOptions{})
-		for _, name := range (Rules{}).names(model.TierBatch) {
+		for _, name := range namesOf(model.TierBatch, false) {
 			if q := requests[name]; q.Value() != 100*most {
 				t.Errorf("%s of %s: %s", amount, name, &q)
 			}

@@ -75,10 +75,25 @@ var spellings = map[model.Tier][2][]corev1.ResourceName{
 	},
 }
 
-// names returns the names under which a tier is published.
-func (r Rules) names(tier model.Tier) names {
+// market returns whether a pod requests resources under Koordinator's names, and whether anything is sold that it can
+// request. A pod that names Koordinator's resources keeps to them: another system may offer them. Others request
+// Waterline's, if both are sold. The node of a new pod is unknown, and a second call must choose the same.
+func (r Rules) market(pod *corev1.Pod) (koordinator, sold bool) {
+	for _, tier := range []model.Tier{model.TierBatch, model.TierMid} {
+		theirs := namesOf(tier, true)
+		for _, c := range containers(pod) {
+			if _, found := lookup(c.Resources, theirs[:]...); found {
+				return true, r.Koordinator
+			}
+		}
+	}
+	return !r.Ours, r.Ours || r.Koordinator
+}
+
+// namesOf returns the names under which a tier is published.
+func namesOf(tier model.Tier, koordinator bool) names {
 	which := 0
-	if r.Koordinator {
+	if koordinator {
 		which = 1
 	}
 	all := spellings[tier]

@@ -24,7 +24,7 @@ func optedIn(name string) *corev1.Namespace {
 }
 
 func everything(percent int) Rules {
-	return Rules{Pods: []Rule{{Policy: "all", Selector: labels.Everything(), Percent: percent}}}
+	return Rules{Ours: true, Pods: []Rule{{Policy: "all", Selector: labels.Everything(), Percent: percent}}}
 }
 
 // podOf returns a pod of a ReplicaSet of a Deployment.
@@ -42,7 +42,7 @@ func TestPercent(t *testing.T) {
 	const owners = 10000
 	selected := func(policy string, percent int) map[int]bool {
 		all := map[int]bool{}
-		rules := Rules{Pods: []Rule{{Policy: policy, Selector: labels.Everything(), Percent: percent}}}
+		rules := Rules{Ours: true, Pods: []Rule{{Policy: policy, Selector: labels.Everything(), Percent: percent}}}
 		for i := range owners {
 			deployment := fmt.Sprintf("web-%d", i)
 			_, o := rules.Mutate(podOf(deployment, "5d4f7c"), optedIn("shop"))

@@ -57,6 +57,9 @@ func post(t *testing.T, w *Webhook, review *admissionv1.AdmissionReview) *admiss
 	return answer.Response
 }
 
+// selling returns the rules where something is sold under Waterline's names, and labels alone select pods.
+func selling() Rules { return Rules{Ours: true} }
+
 func TestCreate(t *testing.T) {
 	review := request(admissionv1.Create, batchPod, "null")
 	dry := true
@@ -66,7 +69,7 @@ func TestCreate(t *testing.T) {
 			`{"op":"add","path":"/spec/priorityClassName","value":"waterline-batch"},` +
 			`{"op":"add","path":"/spec/containers/0/resources/requests","value":{"waterline.io/batch-cpu":"1k"}},` +
 			`{"op":"add","path":"/spec/containers/0/resources/limits","value":{"waterline.io/batch-cpu":"1k"}}]`
-		answer := post(t, New(Options{}), review)
+		answer := post(t, New(Options{Rules: selling}), review)
 		if string(answer.Patch) != want || answer.AuditAnnotations["why"] != "ByLabel" {
 			t.Errorf("got %s, %v", answer.Patch, answer.AuditAnnotations)
 		}
@@ -89,6 +92,9 @@ func TestUntouched(t *testing.T) {
 		"update from nothing": func(r *admissionv1.AdmissionRequest) {
 			r.Operation = admissionv1.Update
 		},
+		"no amount that is sold": func(r *admissionv1.AdmissionRequest) {
+			r.Object.Raw = bytes.Replace(r.Object.Raw, []byte(`"cpu"`), []byte(`"kubernetes.io/batch-cpu"`), 1)
+		},
 		"online": func(r *admissionv1.AdmissionRequest) {
 			r.Object.Raw = bytes.Replace(r.Object.Raw, []byte("BE"), []byte("LS"), 1)
 		},
@@ -96,7 +102,7 @@ func TestUntouched(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			review := request(admissionv1.Create, batchPod, "null")
 			change(review.Request)
-			if answer := post(t, New(Options{}), review); answer.Patch != nil {
+			if answer := post(t, New(Options{Rules: selling}), review); answer.Patch != nil {
 				t.Errorf("patch %s", answer.Patch)
 			}
 		})
@@ -105,7 +111,7 @@ func TestUntouched(t *testing.T) {
 
 func TestUpdate(t *testing.T) {
 	forged := strings.Replace(batchPod, `"labels"`, `"annotations":{"waterline.io/batch-resources":"{}"},"labels"`, 1)
-	answer := post(t, New(Options{}), request(admissionv1.Update, forged, batchPod))
+	answer := post(t, New(Options{Rules: selling}), request(admissionv1.Update, forged, batchPod))
 	const want = `[{"op":"remove","path":"/metadata/annotations/waterline.io~1batch-resources"}]`
 	if string(answer.Patch) != want || len(answer.Warnings) != 1 {
 		t.Errorf("got %s, %q", answer.Patch, answer.Warnings)
@@ -172,7 +178,7 @@ func TestBadRequests(t *testing.T) {
 			r := httptest.NewRequest(c.method, Path, strings.NewReader(c.body))
 			r.Header.Set("Content-Type", c.contentType)
 			to := httptest.NewRecorder()
-			New(Options{}).Handler().ServeHTTP(to, r)
+			New(Options{Rules: selling}).Handler().ServeHTTP(to, r)
 			if to.Code != c.want {
 				t.Errorf("status %d, want %d", to.Code, c.want)
 			}
@@ -181,7 +187,7 @@ func TestBadRequests(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, Path, io.MultiReader(strings.NewReader("{"), failing{}))
 	r.Header.Set("Content-Type", "application/json")
 	to := httptest.NewRecorder()
-	New(Options{}).Handler().ServeHTTP(to, r)
+	New(Options{Rules: selling}).Handler().ServeHTTP(to, r)
 	if to.Code != http.StatusBadRequest {
 		t.Errorf("a broken body: %d", to.Code)
 	}
@@ -234,7 +240,7 @@ func FuzzMutate(f *testing.F) {
 		if err != nil || duplicates(pod) {
 			return
 		}
-		rules := Rules{Koordinator: koordinator}
+		rules := Rules{Ours: !koordinator, Koordinator: koordinator}
 		after, o := rules.Mutate(pod, nil)
 		check(t, pod, after, o, rules)
 		if o.Why != ByLabel {

@@ -38,7 +38,7 @@ func crewCase(t *testing.T, content string) string {
 	c := New(Options{
 		ClusterDomain: "cluster.local", Namespaces: []string{p.Namespace}, Log: slog.New(slog.DiscardHandler),
 		Batch: func(pod *corev1.Pod) *corev1.Pod {
-			batch, _ := admit.Rules{}.Mutate(pod, nil)
+			batch, _ := admit.Rules{Ours: true}.Mutate(pod, nil)
 			return batch
 		},
 	})

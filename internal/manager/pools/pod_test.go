@@ -38,7 +38,7 @@ func podCase(t *testing.T, content string) string {
 		ClusterDomain: "cluster.local", ExcludeDir: "/exclude", Namespaces: []string{p.Namespace},
 		GuardImage: "waterline/guard:dev", Log: slog.New(slog.DiscardHandler),
 		Batch: func(pod *corev1.Pod) *corev1.Pod {
-			batch, _ := admit.Rules{}.Mutate(pod, nil)
+			batch, _ := admit.Rules{Ours: true}.Mutate(pod, nil)
 			return batch
 		},
 	})

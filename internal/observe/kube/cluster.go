@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -175,8 +177,10 @@ func (c *Cluster) setPolicy(p *v1alpha1.ColocationPolicy) {
 	}
 }
 
-// NodeOf converts a Node.
+// NodeOf converts a Node. Of the resources under Koordinator's names, it knows those that Waterline recorded on the Node as
+// its own. The others belong to another system.
 func NodeOf(n *corev1.Node) model.NodeInfo {
+	recorded := strings.Split(n.Annotations[v1alpha1.AnnotationPublished], ",")
 	node := model.NodeInfo{
 		UID:         string(n.UID),
 		Labels:      n.Labels,
@@ -185,6 +189,9 @@ func NodeOf(n *corev1.Node) model.NodeInfo {
 	}
 	for _, r := range model.NodeResources() {
 		name := corev1.ResourceName(v1alpha1.SlackResource(string(r.Tier), r.Memory, r.Koordinator))
+		if r.Koordinator && !slices.Contains(recorded, string(name)) {
+			continue
+		}
 		capacity, found := n.Status.Capacity[name]
 		allocatable, also := n.Status.Allocatable[name]
 		switch {
