@@ -6,7 +6,8 @@ import "time"
 // resources from online pods. Before the offer grows, it settles: for minSettling, the room must stay clear of the
 // offer, so that the agent sees more than one quiet moment of a busy service, and the newest measurement must be
 // fresh. Then the offer grows by at most a tenth of the capacity, and at most once a minute, so that each step proves
-// harmless before the next.
+// harmless before the next. The first offer of a node has no history to protect and is whole after the settling time:
+// a fresh node sells in its first minute.
 //
 // An offer that falls again within three hours is unstable: its room goes up and down, or down repeatedly. Each such
 // fall doubles the settling time. While the settling time is increased, a fall leaves a margin below the room, so
@@ -22,8 +23,8 @@ const (
 	marginSteps = 2   // margin of an unstable offer below the room, in steps
 )
 
-// State is the state between rounds. It belongs to one boot of the machine. With the zero value, as after a boot,
-// offers start at zero and grow.
+// State is the state between rounds. It belongs to one boot of the machine. With the zero value, as after a boot, nothing
+// is offered yet.
 type State struct {
 	Clock  time.Duration // of the previous round
 	CPU    Ledger
@@ -93,6 +94,9 @@ func (l *Line) margin(s *steps) int64 {
 	return 0
 }
 
+// first reports whether nothing was offered yet.
+func (l *Line) first() bool { return l.Offer == 0 && l.Grown == 0 && l.Fell == 0 }
+
 // mayGrow reports whether the room exceeds the offer enough to grow: by one and a half steps.
 func (l *Line) mayGrow(room int64, s *steps) bool { return 2*(room-l.margin(s)-l.Offer) >= 3*s.step }
 
@@ -114,7 +118,11 @@ func (l Line) follow(room int64, s steps) Line {
 	if !s.fresh || s.clock-l.ClearSince < l.settling(&s) || l.Grown != 0 && s.clock-l.Grown < minute {
 		return l
 	}
-	l.Offer = s.roundDown(min(l.Lowest, l.Offer+s.growth))
+	most := l.Offer + s.growth
+	if l.first() {
+		most = l.Lowest
+	}
+	l.Offer = s.roundDown(min(l.Lowest, most))
 	l.Grown = s.clock
 	if !l.mayGrow(l.Lowest, &s) {
 		l.ClearSince, l.Lowest = 0, 0 // the offer has reached the room
