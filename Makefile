@@ -12,13 +12,15 @@ CONTROLLER_GEN_VERSION := v0.21.0
 export CGO_ENABLED := 0
 # Without paths in what is compiled, a clone in another folder compiles nothing again. Debug information takes a sixth of the
 # CPU time of compilers, and what is built here is released without it too.
-export GOFLAGS := -trimpath -gcflags=all=-dwarf=false
+REPRODUCIBLE := -trimpath -gcflags=all=-dwarf=false
+export GOFLAGS := $(filter-out $(REPRODUCIBLE),$(shell go env GOFLAGS)) $(REPRODUCIBLE)
 # With a heap that grows up to a limit, compilers and linters need a quarter less CPU time. Programs under test do not get it,
 # because some tests measure memory.
 FAST := GOGC=off GOMEMLIMIT=2GiB
 
 # With VERBOSE, tests name each test with its time. test/levels.sh sets it, and sums up its logs.
 V := $(if $(VERBOSE),-test.v)
+GO_TEST := go test -vet=off -count=1 $(if $(VERBOSE),-v)
 
 .DEFAULT_GOAL := help
 
@@ -36,7 +38,7 @@ demo-vm: build vm ## the same on cgroup v2, in a virtual machine
 	$(VMRUN) -file $(BIN)/waterline=/bin/waterline -file $(BIN)/waterline-agent=/bin/waterline-agent \
 		-o $(OUT)/demo-vm -- /bin/waterline demo --out /out
 
-test: ## a few tests of every level: a quarter of an hour on a new machine, half of that on a known one (root)
+test: ## a few tests of every level: 20 minutes on a new machine, 9 on a known one (root)
 	test/levels.sh test
 
 test-all: ## all tests of all levels, in short forms: about an hour (root)
@@ -106,7 +108,7 @@ UNIT = $$(go list ./... | grep -vE '/test/(bed|e2e|kernel|release|yarn|trino)')
 # go list compiles the packages and their tests; go test then only links.
 test-unit: ## level 1: the tests that need no kernel
 	$(FAST) go list -export -deps -test $(UNIT) >/dev/null
-	go test -vet=off -count=1 $(if $(SHORT),-short) $(if $(VERBOSE),-v) $(UNIT)
+	$(GO_TEST) $(if $(SHORT),-short) $(UNIT)
 
 test-pure: format vet generated test-unit
 
@@ -116,8 +118,8 @@ test-pure: format vet generated test-unit
 EMULATOR := qemu-aarch64-static
 
 test-arm64: ## unit tests of programs for arm64, in an emulator (qemu-user-static)
-	GOARCH=arm64 $(FAST) go test -vet=off -exec $(EMULATOR) ./internal/cgroup/... ./internal/model/...
-	GOARCH=arm64 $(FAST) go test -vet=off -exec $(EMULATOR) -run Transcripts ./internal/decide/node/shed \
+	GOARCH=arm64 $(FAST) $(GO_TEST) -exec $(EMULATOR) ./internal/cgroup/... ./internal/model/...
+	GOARCH=arm64 $(FAST) $(GO_TEST) -exec $(EMULATOR) -run Transcripts ./internal/decide/node/shed \
 		$(if $(WATERLINE_SOAK),./internal/decide/node)
 
 # The agent is the emulated program. Load and measurement are this machine's own, and so are kernel and cgroups.
@@ -157,7 +159,7 @@ vm:
 	$(FAST) go build -o $(BIN)/ ./test/bed/vm/cmd/vmrun
 
 test-vm: build vm kernel-test ## level 3: the same suite on cgroup v2, in a virtual machine; in full form with the demo
-	$(if $(SHORT),,go test -vet=off -count=1 ./test/bed/vm/...)
+	$(if $(SHORT),,$(GO_TEST) ./test/bed/vm/...)
 	$(VMRUN) -file $(KERNEL_TEST)=/t/kernel.test -file $(BIN)/waterline=/bin/waterline \
 		-file $(BIN)/waterline-agent=/bin/waterline-agent -file $(BIN)/lab=/bin/lab -module brd \
 		-e CI=$(CI) -e WATERLINE_SOAK=$(WATERLINE_SOAK) -e WATERLINE_BIN=/bin \
@@ -173,17 +175,14 @@ test-vm-cpus: vm kernel-test ## level 3: CPU sets in a virtual machine of 2 sock
 bed: build ## build the test bed's cluster: Kubernetes, containerd, images
 	test/bed/build.sh core
 
-bed-dns: build
-	test/bed/build.sh core dns
-
-bed-runc: build
-	test/bed/build.sh core runc
+bed-%: build
+	test/bed/build.sh core $*
 
 # The comparison with the kubelet's own choice of CPUs compiles little that bed has not compiled.
 test-api: e2e-test bed $(if $(SHORT),,previous) ## level 4: a real API server, and parts of Kubernetes as the reference
-	$(if $(SHORT),,go test -C k8s -vet=off -count=1 -timeout 20m ./reference)
-	go test -vet=off -count=1 ./test/bed/fakerm
-	$(if $(SHORT),,go test -vet=off -count=1 ./test/bed/cluster -run API)
+	$(if $(SHORT),,cd k8s && $(GO_TEST) -timeout 20m ./reference)
+	$(GO_TEST) ./test/bed/fakerm
+	$(if $(SHORT),,$(GO_TEST) ./test/bed/cluster -run API)
 	$(E2E) $(call form,$(call any,$(SHORT_API)),-test.run=TestAPI -test.skip=TestAPIPool) -on=api
 
 # They wait for minutes, so they have a level of their own beside the others.
@@ -207,15 +206,21 @@ $(AXE):
 	npm install --silent --no-save --no-audit --no-fund --ignore-scripts --prefix $(OUT)/axe axe-core@$(AXE_VERSION)
 
 test-web: $(AXE) ## level 4: the dashboard in a browser
-	go test -vet=off -count=1 -timeout 10m ./internal/web -axe $(CURDIR)/$(AXE) $(if $(SHOTS),-shots $(CURDIR)/$(SHOTS))
+	$(GO_TEST) -timeout 10m ./internal/web -axe $(CURDIR)/$(AXE) $(if $(SHOTS),-shots $(CURDIR)/$(SHOTS))
 
 test-scheduler: e2e-test bed ## level 7: the scheduler with its plugins, on nodes that are only objects (root)
-	go test -C k8s -vet=off -count=1 -timeout 10m $(if $(SHORT),-short) ./scheduler
+	cd k8s && $(GO_TEST) -timeout 10m $(if $(SHORT),-short) ./scheduler
 	$(E2E) $(call form,$(call any,$(SHORT_SCHEDULER)),-test.run=TestScheduler) -on=apart
 
-test-node: e2e-test bed ## level 5a: pods on a real node on this machine (root)
-	$(if $(SHORT),,go test -vet=off -count=1 ./test/bed/cluster -run Node)
-	$(E2E) $(call form,$(call any,$(SHORT_NODE)),-test.run=TestNode)
+# Tests whose pods must wait for CPUs, or find them idle, as they would on a machine of their own.
+NODE_ALONE := ^TestNode(Harm|Quickstart)$$
+
+test-node: e2e-test $(if $(SHORT),bed,bed-ffmpeg) ## level 5a: pods on a real node on this machine (root)
+	$(if $(SHORT),,$(GO_TEST) ./test/bed/cluster -run Node)
+	$(E2E) $(call form,$(call any,$(SHORT_NODE)),-test.run=TestNode -test.skip='$(NODE_ALONE)')
+
+test-node-alone: e2e-test bed ## the tests of level 5a for a machine that does nothing else (root)
+	$(E2E) $(V) -test.run='$(NODE_ALONE)'
 
 test-node-static: e2e-test bed ## level 5a with a kubelet that gives containers exclusive CPUs (root)
 	$(E2E) $(V) -test.timeout=10m -test.run=TestStatic -on=static
@@ -241,7 +246,7 @@ spark: ## get Spark from PyPI: 520 MB, half a minute on a new machine
 	test/bed/yarn/build.sh spark
 
 test-yarn: yarn-bed $(if $(SHORT),,spark) ## level 6: real YARN, with jobs (root, Java 17, Maven, krb5-kdc, Python)
-	$(if $(SHORT),,go test -vet=off -count=1 ./test/bed/yarn)
+	$(if $(SHORT),,$(GO_TEST) ./test/bed/yarn)
 	$(YARN_TEST) $(call form,$(call any,$(SHORT_YARN)))
 	$(if $(SHORT),,$(YARN_TEST) $(V) -pair -test.run=TestPair)
 	$(if $(SHORT),,$(YARN_TEST) $(V) -kerberos -test.run=TestKerberos)
@@ -291,7 +296,7 @@ release: $(HELM) $(if $(KEY),$(COSIGN)) ## build everything that a release publi
 
 # Without cosign, nothing is signed. The test does not build it, because that takes many minutes.
 test-release: $(HELM) ## make a release twice, push it to a real registry, and use it (docker-registry; with cosign: make out/bin/cosign)
-	go test -vet=off -count=1 -timeout 60m ./test/release
+	$(GO_TEST) -timeout 60m ./test/release
 
 # The test bed builds Helm too, together with Kubernetes.
 $(HELM):
@@ -314,7 +319,7 @@ bench: build ## measure what docs/results.md reports, into out/bench; NAME=coloc
 results: ## write docs/results.md from docs/results.json, updated from out/bench
 	go run ./test/results
 
-cluster: bed ## a single-node Kubernetes on this machine with Waterline installed (root)
+cluster: bed-dns bed-ffmpeg ## a single-node Kubernetes on this machine with Waterline installed (root)
 	test/bed/cluster.sh up
 
 cluster-down: ## remove every trace of it
@@ -327,7 +332,7 @@ clean: ## remove everything that was built
 	rm -rf $(OUT)
 
 .PHONY: help build demo demo-vm test test-all soak check format vet lint generate generated test-unit test-pure race \
-	kernel-test e2e-test test-kernel vm test-vm test-vm-cpus bed bed-dns bed-runc previous vmnode test-api test-api-pools \
-	test-oldest test-node test-node-static test-node-v2 yarn-bed yarn spark test-yarn test-yarn-pools trino-bed test-trino \
+	kernel-test e2e-test test-kernel vm test-vm test-vm-cpus bed previous vmnode test-api test-api-pools \
+	test-oldest test-node test-node-alone test-node-static test-node-v2 yarn-bed yarn spark test-yarn test-yarn-pools trino-bed test-trino \
 	test-trino-pools hadoop-image spark-image frameworks test-frameworks test-node-yarn test-scheduler test-web images \
 	release test-release test-arm64 test-arm64-agent vuln bench results cluster cluster-down packages clean

@@ -5,7 +5,7 @@
 #   test/bench.sh [NAME]
 #
 # Without a NAME it runs all benches below, and goes on where a run of the same commit was interrupted. A figure that misses
-# its goal is printed and ends nothing; the list of those comes last.
+# its goal ends nothing: the bench's output says so, in out/bench/log, and a list of such benches comes last.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 only=${1:-}
@@ -13,9 +13,11 @@ out=$PWD/out/bench
 done=$out/done/$(git describe --always --dirty)
 export WATERLINE_ATTEMPTS=$out/attempts.jsonl # each attempt of a figure that may be measured again
 mkdir -p "$done"
-found= missed=()
+mkdir -p "$out/log"
+trap 'echo "interrupted; the next run goes on here"; exit 130' INT TERM
+found= failed=()
 
-# bench runs a command, unless this commit's figures are there.
+# bench runs a command, unless it ended well for this commit before.
 bench() { # NAME MINUTES COMMAND...
 	local name=$1 minutes=$2
 	shift 2
@@ -26,8 +28,11 @@ bench() { # NAME MINUTES COMMAND...
 		return 0
 	fi
 	echo "=== $name: about $minutes min, at $(date +%H:%M)"
-	"$@" || missed+=("$name")
-	touch "$done/$name"
+	if "$@" 2>&1 | tee "$out/log/$name"; then
+		touch "$done/$name"
+	else
+		failed+=("$name")
+	fi
 }
 
 # experiment measures on this kernel, once more while a pod of 262144 burns all CPUs if a second argument says so.
@@ -62,7 +67,7 @@ packages() {
 	local files
 	mapfile -t files < <(git ls-files 'internal/*_test.go')
 	go test -tags bench -count=1 -p 1 -v -run "$(figures "${files[@]}")" ./internal/... | grep -vE 'no test|^(ok|testing:)' &&
-		go test -C k8s -tags bench -count=1 -v -run "$(figures k8s/scheduler/*_test.go)" ./scheduler &&
+		go test -C k8s -tags bench -count=1 -v -run "$(figures k8s/scheduler/*_test.go)" -bench . ./scheduler &&
 		go test -tags bench -run '^$' -bench . -benchmem ./internal/decide/... ./internal/cgroup ./internal/journal | tee "$out/go.txt"
 }
 
@@ -70,7 +75,8 @@ packages() {
 e2e() { # JSON REGEX ARGUMENT...
 	local json=$1 regex=$2
 	shift 2
-	[ "$json" = - ] || export WATERLINE_BENCH=$out/$json.json
+	local -x WATERLINE_BENCH=
+	[ "$json" = - ] || WATERLINE_BENCH=$out/$json.json
 	make --no-print-directory bed >/dev/null && go test -c -vet=off -tags bench -o out/test/e2e-bench.test ./test/e2e &&
 		(cd test/e2e && ../../out/test/e2e-bench.test -test.v -test.timeout=1h -test.run="$regex" "$@" | grep -v '^{')
 }
@@ -80,7 +86,11 @@ yarn() { # JSON REGEX ARGUMENT...
 }
 
 pods() { # JSON REGEX
-	make --no-print-directory bed-dns yarn-bed hadoop-image spark >/dev/null && e2e "$@"
+	make --no-print-directory bed-dns yarn-bed hadoop-image spark-image >/dev/null && e2e "$@"
+}
+
+node() { # JSON REGEX
+	make --no-print-directory bed-ffmpeg >/dev/null && e2e "$@"
 }
 
 transcode() {
@@ -114,7 +124,8 @@ bench scheduler-jobs 1 e2e scheduler-jobs TestSchedulerJobsFigures -on=api
 bench pools 7 e2e yarn TestAPIPoolFigures -on=api # 500 NodeManagers, with a fake ResourceManager
 bench pools-yarn 10 yarn yarn 'TestPool(Night|Harm|Pressure)Figures' -on=yarn
 bench pods-spark 15 pods yarn 'TestYARNSpark|TestSparkNativeFigures|TestYARNPoolFigures' # beside Redis, on a real node
-bench node 20 e2e - 'TestNode(Figures|SellFigures|NRIFigures|Harm|Measure|SimulateFigures|Colocate|Headline)'
+bench node 25 node - 'TestNode(Figures|SellFigures|NRIFigures|Harm|Measure|TranscodeFigures|Colocate|Headline)'
+bench node-simulated 5 node simulated-node TestNodeSimulateFigures
 bench transcode 8 transcode
 bench packages 15 packages
 
@@ -122,6 +133,7 @@ if [ -z "$found" ]; then
 	echo "there is no bench $only; test/bench.sh has their names" >&2
 	exit 2
 fi
-if [ ${#missed[@]} -gt 0 ]; then
-	echo "did not end well, or missed a goal: ${missed[*]}"
+if [ ${#failed[@]} -gt 0 ]; then
+	echo "missed a goal, or did not run; out/bench/log says which: ${failed[*]}"
+	exit 1
 fi

@@ -16,6 +16,7 @@ set -uo pipefail
 set -m # lanes are process groups
 cd "$(dirname "$0")/.."
 form=${1:-test}
+unset SHORT WATERLINE_SOAK # of this shell's caller
 case $form in
 test) export SHORT=1 ;;
 all) ;;
@@ -28,7 +29,7 @@ esac
 logs=out/test/log summary=out/test/log/summary failed=out/test/log/failed running=out/test/log/running
 rm -rf "$running"
 mkdir -p "$logs" "$running"
-rm -f "$logs"/*.log
+rm -f "$logs"/*.log "$logs"/done-*
 : >"$summary"
 : >"$failed"
 
@@ -66,6 +67,11 @@ level() { # NAME TARGET NEED...
 	: >"$running/$target"
 	if cpu=$({ time make --no-print-directory VERBOSE=1 "$target" >"$logs/$target.log" 2>&1; } 2>&1); then
 		cpu=$(awk '{ printf "%.0f", $1 + $3 }' <<<"$cpu") # of all that was waited for
+		if [[ $target == test-* ]] && ! grep -q '^--- PASS' "$logs/$target.log"; then
+			fail "$name" "ran no test: make $target; log: $logs/$target.log"
+			rm "$running/$target"
+			return
+		fi
 		echo "passed   $name in $((SECONDS - start)) s, CPU time $cpu s" | tee -a "$summary"
 	else
 		fail "$name" "after $((SECONDS - start)) s: make $target; log: $logs/$target.log"
@@ -113,13 +119,13 @@ excerpt() { # LOG
 stop() { # MESSAGE
 	trap - INT TERM USR1
 	echo "$1; it was running: $(ls "$running" | paste -sd' ' -)"
-	for lane in "${lanes[@]}"; do kill -- "-$lane"; done 2>/dev/null
+	for lane in "${lanes[@]}" $limit; do kill -- "-$lane"; done 2>/dev/null
 	exit 1
 }
 
 lanes=()
 lane() { # FUNCTION
-	"$1" &
+	{ "$1" && : >"$logs/done-$1"; } &
 	lanes+=($!)
 }
 after() { tail -f /dev/null --pid="$1"; } # a lane's end
@@ -128,7 +134,7 @@ trap 'stop "FAILED: ended by a signal"' INT TERM
 trap 'stop "FAILED: make test ends after 40 minutes"' USR1
 limit=
 if [ "$form" = test ]; then
-	{ sleep 2400 && kill -USR1 $$; } &
+	{ sleep 2400 && kill -USR1 $$; } >/dev/null 2>&1 &
 	limit=$!
 fi
 
@@ -136,9 +142,8 @@ packages() {
 	test/bed/packages.sh $([ "$form" = test ] && echo test) >"$logs/packages.log" 2>&1 ||
 		fail "installing packages" "see $logs/packages.log"
 }
-packages &
+lane packages
 packages=$!
-lanes=("$packages")
 
 building() {
 	after "$packages"
@@ -152,6 +157,7 @@ test)
 	first() {
 		level "level 1: pure" test-pure go
 		level "level 2: live kernel" test-kernel go root cgroup
+		after "$packages"
 		level "level 6: YARN" test-yarn go root java mvn
 	}
 	second() {
@@ -170,6 +176,7 @@ test)
 	first() {
 		level "level 1: pure" test-pure go
 		level "level 1: lint" lint go
+		after "$packages"
 		level "level 1: arm64, emulated" test-arm64 go qemu-aarch64-static
 		level "level 2: live kernel" test-kernel go root cgroup
 		level "level 4: dashboard in a browser" test-web go chromium npm
@@ -194,7 +201,7 @@ test)
 		level "level 6c: worker pools on YARN" test-yarn-pools go root etcd ip java mvn
 		level "level 6c: a worker pool of Trino" test-trino-pools go root etcd ip java mvn bash
 		level "level 4: API server" test-api go root etcd
-		[ "$form" = soak ] || return
+		[ "$form" = soak ] || return 0
 		# The oldest version differs from the newest in what only Kubernetes changes, so it is built for the full form. So are
 		# the controllers of other projects.
 		level "levels 4 and 5a: the oldest Kubernetes" test-oldest go root etcd runc ip
@@ -206,7 +213,11 @@ lane first
 lane second
 lane third
 wait "${lanes[@]}"
+[ "$form" = test ] || level "level 5a: node, alone" test-node-alone go root etcd runc ip
 [ -z "$limit" ] || kill -- "-$limit"
+for name in packages building first second third; do
+	[ -e "$logs/done-$name" ] || fail "lane $name" "ended early: see what is the last line above"
+done
 
 {
 	echo

@@ -25,9 +25,12 @@ export CGO_ENABLED=0
 # Compilers whose heap grows up to a limit need a quarter less CPU time, and here CPU time decides how long it takes.
 export GOGC=off GOMEMLIMIT=2GiB
 
-# kept makes the programs of a version in the cache, unless they are there, and links them into out/bed/bin.
+# kept makes the programs of a version in the cache, unless they are there, and links them into out/bed/bin. The compiler and
+# the commands that make them decide too what they are.
 kept() { # NAME VERSION FUNCTION
-	local at=$cache/$1-$2
+	local is at
+	is=$1-$2-$({ go version && go env GOFLAGS && declare -f "$3"; } | version)
+	at=$cache/$is
 	if [ ! -d "$at" ]; then
 		rm -rf "$at.new"
 		mkdir "$at.new"
@@ -37,8 +40,8 @@ kept() { # NAME VERSION FUNCTION
 	for file in "$at"/*; do
 		ln -sfn "$file" "$bin/${file##*/}"
 	done
-	rm -f "$bin/.$1-"*
-	touch "$bin/.$1-$2" # the root file system of the virtual machine is built again when this changes
+	touch "$bin/.$is" # the root file system of the virtual machine is built again when this changes
+	find "$bin" -maxdepth 1 -name ".$1-*" ! -name ".$is" -delete
 }
 
 # Helm is in the same module and shares most packages with kubectl.
