@@ -61,6 +61,10 @@ const LabelPool = "waterline.io/pool"
 // nothing is written. Every value counts but "false".
 const LabelOptOut = "waterline.io/opt-out"
 
+// AnnotationPause on a policy disables it, whatever its mode is: all settings are restored, and nothing new is sold. Pods
+// that are bound stay. Every value counts but "false".
+const AnnotationPause = "waterline.io/pause"
+
 // AnnotationPublished on a Node lists the resources under Koordinator's names that Waterline put there, separated by commas.
 // It is written together with them. Those that it does not list belong to another system, and Waterline never touches them.
 const AnnotationPublished = "waterline.io/published"

@@ -68,7 +68,7 @@ func describePolicy(name string, objects []v1alpha1.ColocationPolicy, nodes []co
 	}
 	o := &objects[i]
 	p := &policyAnswer{
-		Name: name, Mode: cmp.Or(o.Spec.Mode, string(model.ModeObserve)), Priority: int64(o.Spec.Priority),
+		Name: name, Mode: modeOf(o), Priority: int64(o.Spec.Priority),
 		Generation: o.Generation, Slipped: o.Status.SlippedPods,
 	}
 	for _, c := range o.Status.Conditions {
@@ -102,6 +102,15 @@ func describePolicy(name string, objects []v1alpha1.ColocationPolicy, nodes []co
 		return cmp.Or(cmp.Compare(a.State, b.State), cmp.Compare(a.Name, b.Name))
 	})
 	return p, nil
+}
+
+// modeOf returns the mode of a policy, and that it is paused.
+func modeOf(o *v1alpha1.ColocationPolicy) string {
+	mode := cmp.Or(o.Spec.Mode, string(model.ModeObserve))
+	if kube.Paused(o) {
+		mode += ", paused"
+	}
+	return mode
 }
 
 func reasonText(r model.Reason) string {

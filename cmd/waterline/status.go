@@ -267,7 +267,7 @@ func (r *inventory) status(now time.Time) *clusterStatus {
 	})
 	for i := range r.policies {
 		o := &r.policies[i]
-		p := policyStatus{Name: o.Name, Mode: cmp.Or(o.Spec.Mode, string(model.ModeObserve)), Nodes: o.Status.Nodes,
+		p := policyStatus{Name: o.Name, Mode: modeOf(o), Nodes: o.Status.Nodes,
 			Ready: readiness(o.Status.Conditions)}
 		if parsed, err := kube.Policy(o); err == nil {
 			p.Selling = string(policy.At(&parsed, now).Selling)

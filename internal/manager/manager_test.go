@@ -103,6 +103,11 @@ func TestRules(t *testing.T) {
 	if rules := p.rules.Load().Pods; len(rules) != 2 {
 		t.Errorf("what was said before a mistake is gone: %+v", rules)
 	}
+	bad.Annotations = map[string]string{v1alpha1.AnnotationPause: "true"}
+	add(t, p, bad)
+	if rules := p.rules.Load().Pods; len(rules) != 1 || rules[0].Policy != "low" {
+		t.Errorf("a policy with a mistake that is paused still selects pods: %+v", rules)
+	}
 	row, _ := p.Get("high")
 	s := (&statuses{}).status(&row, &tally{}, 0)
 	if ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); ready.Reason != "Invalid" ||

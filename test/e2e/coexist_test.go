@@ -100,6 +100,16 @@ spec:
 	offer("7000")
 	pod("selling here")
 
+	// A pause withdraws it, and its end restores it.
+	kubectl(t, "annotate", "colocationpolicy", "canary", v1alpha1.AnnotationPause+"=true")
+	eventually(t, "while paused, the node sells nothing", func() (bool, string) {
+		is := m.amount("shared", ours)
+		return is == "", is
+	})
+	stands("paused", "7k")
+	kubectl(t, "annotate", "colocationpolicy", "canary", v1alpha1.AnnotationPause+"-")
+	eventually(t, "the node sells again", func() (bool, string) { is := m.amount("shared", ours); return is != "", is })
+
 	// It is switched off.
 	kubectl(t, "patch", "colocationpolicy", "canary", "--type=merge", "-p", `{"spec": {"mode": "Disabled"}}`)
 	eventually(t, "the node sells nothing", func() (bool, string) { is := m.amount("shared", ours); return is == "", is })

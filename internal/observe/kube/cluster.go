@@ -164,7 +164,12 @@ func (c *Cluster) setPolicy(p *v1alpha1.ColocationPolicy) {
 	policy.Generation = p.Generation
 	if err != nil {
 		c.log.Warn("a policy cannot be used; its previous content stays in force", "err", err)
-		if before, known := c.before[p.Name]; known {
+		before, known := c.policies[p.Name]
+		if !known { // all are being listed anew
+			before, known = c.before[p.Name]
+		}
+		if known {
+			Pause(p, &before)
 			c.policies[p.Name] = before
 		}
 		return
