@@ -16,7 +16,7 @@ import (
 func TestAPICoexist(t *testing.T) {
 	m := newManaged(t, "--set-json", `policy={"mode": "Observe", "cpu": {}, "memory": {}}`)
 	m.manager()
-	apply(t, `{apiVersion: v1, kind: Node, metadata: {name: shared, labels: {team: batch}}}`)
+	m.machine("shared", "team: batch")
 	f := fakeAt(t, "shared")
 	const cpu, memory = v1alpha1.ResourceKoordinatorBatchCPU, v1alpha1.ResourceKoordinatorBatchMemory
 	offer := func(milli string) {

@@ -173,7 +173,7 @@ func TestAPIConfinedPod(t *testing.T) {
 			`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`},
 		{"the phase", "one condition", pods + "mine/status", `{"status":{"phase":"Failed"}}`},
 		{"labels", "no labels", pods + "mine/status", `{"metadata":{"labels":{"app":"x"}}}`},
-		{"annotations", "no labels", pods + "mine/status", `{"metadata":{"annotations":{"iqiyi.com/cpu-share":"262144"}}}`},
+		{"annotations", "no annotations", pods + "mine/status", `{"metadata":{"annotations":{"iqiyi.com/cpu-share":"262144"}}}`},
 		{"the pod itself", "cannot patch", pods + "mine", `{"metadata":{"labels":{"app":"x"}}}`},
 	} {
 		t.Run(refused.what, func(t *testing.T) {
