@@ -59,7 +59,7 @@ func (n *protectNode) reacts(took ...time.Duration) {
 // allowance while another agent takes over. If the machine stands still for a second, batch seems to have an allowance
 // that does not exist.
 func TestProtectFaultsFigures(t *testing.T) {
-	attempts(t, 3, func() (values map[string]float64, why string) {
+	retry(t, 3, func() (values map[string]float64, why string) {
 		t.Run("attempt", func(t *testing.T) { values, why = protectFigures(t) })
 		return values, why
 	})
