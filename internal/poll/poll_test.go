@@ -16,9 +16,9 @@ func TestUntil(t *testing.T) {
 	}{
 		"at once":      {time.Second, 0, 1, 1},
 		"later":        {time.Second, 0, 7, 7},
-		"never":        {time.Second, 0, 0, 11},               // pauses of 100 ms, and one more check at the end
-		"slow checks":  {time.Second, time.Second, 0, 2},      // one pause of a second
-		"stands still": {time.Second, 16 * time.Second, 2, 2}, // the first check took a quarter of a minute
+		"never":        {time.Second, 0, 0, 11},                // pauses of 100 ms, and one more check at the end
+		"slow checks":  {time.Second, time.Second, 0, 2},       // one pause of a second
+		"stands still": {time.Second, 16 * time.Second, 2, 2},  // the first check took a quarter of a minute
 		"hangs":        {time.Minute, 100 * time.Second, 0, 6}, // then ten minutes have passed
 	} {
 		t.Run(name, func(t *testing.T) {
