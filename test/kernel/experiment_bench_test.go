@@ -14,7 +14,8 @@ import (
 )
 
 // TestExperimentFigures runs the experiments of users, in short, and checks their figures. Those about weights run
-// beside a pod of 262144 shares that uses all CPUs, and without that pod too. The bounds are generous. They check that the kernel follows the weights, not how exactly this machine keeps time; docs/results.md has figures.
+// beside a pod of 262144 shares that uses all CPUs, and without that pod too. The bounds are generous. They check that
+// the kernel follows the weights, not how exactly this machine keeps time; docs/results.md has figures.
 func TestExperimentFigures(t *testing.T) {
 	n := newNode(t) // or skip
 	// Most experiments take 3 s; cpuset and burst measure for this long in each of their modes.

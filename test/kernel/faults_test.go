@@ -308,8 +308,8 @@ func (d *daemon) restsBetween(audits float64) {
 }
 
 // rested checks how many rounds an agent has decided since it had made so many audits and rounds. An audit leads to one
-// round, and each of the test's own changes to one or two more. A loop without a rest decides hundreds. The order of the
-// readings, audits first and last, favours an agent that goes on meanwhile.
+// round, and each of the test's own changes to one or two more. A loop without a rest decides hundreds. Audits are read
+// first and last, so those that the agent makes between two readings allow rounds and add none.
 func (d *daemon) rested(audits, rounds float64) {
 	d.t.Helper()
 	rounds = d.metric(v1alpha1.MetricRounds) - rounds

@@ -213,8 +213,8 @@ func (n *meterNode) measure(m *host.Meter, seconds bool) *model.Load {
 	return load
 }
 
-// counters are a group's counters, as another reader than the meter reads them. For the node, nanos is the time in which
-// its CPUs were idle.
+// counters are a group's counters, as another reader than the meter reads them. For the node, nanos is the time in
+// which its CPUs were idle.
 type counters struct{ nanos, periods, throttled uint64 }
 
 // counters reads the counters of a group.
@@ -236,8 +236,8 @@ func (n *meterNode) idle() (c counters) {
 		n.t.Fatal(err)
 	}
 	var f [8]uint64 // user, nice, system, idle, iowait, irq, softirq, steal
-	if _, err := fmt.Sscanf(string(content), "cpu %d %d %d %d %d %d %d %d", &f[0], &f[1], &f[2], &f[3], &f[4], &f[5], &f[6],
-		&f[7]); err != nil {
+	if _, err := fmt.Sscanf(string(content), "cpu %d %d %d %d %d %d %d %d", &f[0], &f[1], &f[2], &f[3], &f[4], &f[5],
+		&f[6], &f[7]); err != nil {
 		n.t.Fatal(err)
 	}
 	c.nanos = (f[3] + f[4] + f[7]) * 1e7

@@ -426,8 +426,8 @@ func frozenStat(n *protectNode) (took time.Duration) {
 	return took
 }
 
-// checkFrozen checks in an agent's journal that a batch pod kept its quota while the last measurement of the machine was
-// as good as new, which is 5 s by the agent's own clock, and had less afterwards.
+// checkFrozen checks in an agent's journal that a batch pod kept its quota while the last measurement of the machine
+// was as good as new, which is 5 s by the agent's own clock, and had less afterwards.
 func checkFrozen(t *testing.T, runDir, dir string) {
 	t.Helper()
 	type decided struct {
@@ -439,7 +439,8 @@ func checkFrozen(t *testing.T, runDir, dir string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(round.Plan.Settings, func(s model.Setting) bool { return s.Dir == dir && s.Knob == model.Quota })
+		quota := model.File{Dir: dir, Knob: model.Quota}
+		i := slices.IndexFunc(round.Plan.Settings, func(s model.Setting) bool { return s.File == quota })
 		if load := round.Node.Load; i >= 0 && load != nil {
 			at := load.Node.CPU.At
 			rounds = append(rounds, decided{at, load.Age(at), round.Plan.Settings[i].Value.Number})

@@ -41,9 +41,9 @@ type Record struct {
 	Ours   cgroup.Raw `json:"ours"`   // what we wrote last, or were about to
 	// Before is a value of Ours from before the current write; nil: that write was carried out. After a kill between
 	// record and write, or a refusal by the kernel, the file still holds it, and it must not count as another writer's,
-	// however often that happens in a row. If another writer set the file meanwhile, Before is the Ours of a write that was
-	// not carried out, which the file may never have held. While refusals persist, another writer's value that equals
-	// Before is not noticed, and Theirs stays the older one.
+	// however often that happens in a row. If another writer set the file meanwhile, Before is the Ours of a write that
+	// was not carried out, which the file may never have held. While refusals persist, another writer's value that
+	// equals Before is not noticed, and Theirs stays the older one.
 	Before *cgroup.Raw `json:"before,omitempty"`
 
 	unsaved bool
