@@ -2,8 +2,11 @@ package waterline_test
 
 import (
 	"go/ast"
+	"go/build/constraint"
 	"go/parser"
 	"go/token"
+	"go/types"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,6 +70,13 @@ func TestClockReadings(t *testing.T) {
 		"fake":      {head + "func f() {\n\t_ = time.Since(ended) < pause // clock: a kubelet's pause\n}", 0},
 		"bench":     {"//go:build bench\n\n" + head + "func f() { _ = time.Since(began) > 3 }", 0},
 		"bench too": {"//go:build linux && bench\n\n" + head + "func f() { _ = time.Since(began) > 3 }", 0},
+		"no bench":  {"//go:build !bench\n\n" + head + "func f() { _ = time.Since(began) > 3 }", 1},
+		"or bench":  {"//go:build linux || bench\n\n" + head + "func f() { _ = time.Since(began) > 3 }", 1},
+		"benches":   {"//go:build benches\n\n" + head + "func f() { _ = time.Since(began) > 3 }", 1},
+		"no build":  {head + "//go:build bench\nfunc f() { _ = time.Since(began) > 3 }", 1},
+		"variable":  {head + "func f() { var b, c = time.Now(), 3; _ = end.Sub(b) > 3; _ = c > 3 }", 1},
+		"of all":    {head + "var b = time.Now()\nfunc f() { _ = end.After(b) }", 1},
+		"field":     {head + "func f() { s.began = time.Now(); _ = s.end.Before(s.began); _ = s.end.Before(r.began) }", 1},
 	} {
 		if got := clockReadings(t, name+".go", []byte(c.source)); len(got) != c.found {
 			t.Errorf("%s: %q, want %d", name, got, c.found)
@@ -85,8 +95,14 @@ func clockReadings(t *testing.T, path string, source []byte) []string {
 	excused := map[int]bool{} // lines
 	for _, group := range file.Comments {
 		for _, c := range group.List {
-			if strings.HasPrefix(c.Text, "//go:build ") && strings.Contains(c.Text, "bench") {
-				return nil
+			if c.Pos() < file.Package && constraint.IsGoBuild(c.Text) {
+				line, err := constraint.Parse(c.Text)
+				if err != nil {
+					t.Fatalf("%s: %v", path, err)
+				}
+				if requires(line, "bench") {
+					return nil
+				}
 			}
 			if strings.HasPrefix(c.Text, "// clock: ") {
 				excused[positions.Position(c.Pos()).Line] = true
@@ -94,12 +110,20 @@ func clockReadings(t *testing.T, path string, source []byte) []string {
 		}
 	}
 	var complaints []string
+	global := clocks{}
+	for _, d := range file.Decls {
+		if d, isGeneral := d.(*ast.GenDecl); isGeneral {
+			for _, spec := range d.Specs {
+				global.assigned(spec)
+			}
+		}
+	}
 	for _, d := range file.Decls {
 		function, isFunction := d.(*ast.FuncDecl)
 		if !isFunction || function.Body == nil {
 			continue
 		}
-		read := clocks{}
+		read := maps.Clone(global)
 		ast.Inspect(function.Body, func(n ast.Node) bool {
 			read.assigned(n)
 			if what := read.judged(n); what != "" && !excused[positions.Position(n.Pos()).Line] {
@@ -111,18 +135,44 @@ func clockReadings(t *testing.T, path string, source []byte) []string {
 	return complaints
 }
 
-// clocks has the names of the variables of a function that hold a reading of the clock, or are computed from one.
+// requires reports whether files with a build constraint are only built with a tag.
+func requires(e constraint.Expr, tag string) bool {
+	switch e := e.(type) {
+	case *constraint.TagExpr:
+		return e.Tag == tag
+	case *constraint.AndExpr:
+		return requires(e.X, tag) || requires(e.Y, tag)
+	case *constraint.OrExpr:
+		return requires(e.X, tag) && requires(e.Y, tag)
+	}
+	return false
+}
+
+// clocks has the variables of a function, and the fields such as s.began, that hold a reading of the clock or are
+// computed from one.
 type clocks map[string]bool
 
-// assigned learns from an assignment.
+// assigned learns from an assignment or a declaration.
 func (c clocks) assigned(n ast.Node) {
-	a, isAssignment := n.(*ast.AssignStmt)
-	if !isAssignment || len(a.Lhs) != len(a.Rhs) {
+	var left, right []ast.Expr
+	switch n := n.(type) {
+	case *ast.AssignStmt:
+		left, right = n.Lhs, n.Rhs
+	case *ast.ValueSpec:
+		for _, name := range n.Names {
+			left = append(left, name)
+		}
+		right = n.Values
+	}
+	if len(left) != len(right) {
 		return
 	}
-	for i, left := range a.Lhs {
-		if name, isName := left.(*ast.Ident); isName && c.read(a.Rhs[i]) {
-			c[name.Name] = true
+	for i := range left {
+		switch left[i].(type) {
+		case *ast.Ident, *ast.SelectorExpr:
+			if c.read(right[i]) {
+				c[types.ExprString(left[i])] = true
+			}
 		}
 	}
 }
@@ -154,8 +204,8 @@ func (c clocks) read(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.ParenExpr:
 		return c.read(e.X)
-	case *ast.Ident:
-		return c[e.Name]
+	case *ast.Ident, *ast.SelectorExpr:
+		return c[types.ExprString(e)]
 	case *ast.BinaryExpr:
 		return c.read(e.X) || c.read(e.Y)
 	case *ast.CallExpr:

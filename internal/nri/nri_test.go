@@ -29,7 +29,7 @@ type fake struct {
 	socket   string
 	refuse   error // what it answers to a registration
 	mute     bool  // it takes the registration and never configures
-	complete bool  // it also tells each plugin that there are no containers
+	complete bool  // it also synchronizes each plugin: it sends an empty list of containers
 	listener net.Listener
 	plugins  chan *plugin
 	tries    atomic.Int64

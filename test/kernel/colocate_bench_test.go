@@ -33,7 +33,7 @@ func TestColocate(t *testing.T) {
 	}
 	// A neighbour of this virtual machine may take CPU invisibly. A CPU that became slower after the requests were
 	// scheduled cannot answer all of them.
-	attempts(t, 3, func() (map[string]float64, string) {
+	retry(t, 3, func() (map[string]float64, string) {
 		r, err := colocate.Run(t.Context(), cfg)
 		if errors.Is(err, sandbox.ErrUnusable) && os.Getenv("CI") == "" {
 			t.Skip(err)

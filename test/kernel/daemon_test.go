@@ -209,8 +209,12 @@ func (d *daemon) logged(words string) int {
 	return n
 }
 
+// mostFailures is the most lines about failures of one operation in a test. The agent logs the next one a minute later,
+// so a machine that is slow for minutes has some.
+const mostFailures = 10
+
 // lines counts the log lines, without repetitions. The agent logs a failure that comes and goes again after a minute by
-// its own clock, and not earlier: lines checks that too.
+// its own clock, and not earlier. lines checks that too, and that no operation failed again and again.
 func (d *daemon) lines() (count int) {
 	d.t.Helper()
 	failed := map[string]time.Time{} // operation → time of its last failure in the log
@@ -228,6 +232,9 @@ func (d *daemon) lines() (count int) {
 					d.t.Errorf("the agent logged another failure after %s: %s", pause, text)
 				}
 				count--
+			}
+			if failures[line.Operation] == mostFailures+1 {
+				d.t.Errorf("the agent logged failures of %q more than %d times", line.Operation, mostFailures)
 			}
 			failed[line.Operation] = line.Time
 		case "recovered":

@@ -14,12 +14,12 @@ import (
 )
 
 // TestExperimentFigures runs the experiments of users, in short, and checks their figures. Those about weights run
-// beside a pod of 262144 shares that uses all CPUs, and in full form without that pod too. The bounds are generous.
-// They check that the kernel follows the weights, not how exactly this machine keeps time; docs/results.md has figures.
+// beside a pod of 262144 shares that uses all CPUs, and without that pod too. The bounds are generous. They check that
+// the kernel follows the weights, not how exactly this machine keeps time; docs/results.md has figures.
 func TestExperimentFigures(t *testing.T) {
 	n := newNode(t) // or skip
 	// Most experiments take 3 s; cpuset and burst measure for this long in each of their modes.
-	short := map[string]int{"hierarchy": 1, "burst": 6}
+	lengths := map[string]int{"hierarchy": 1, "burst": 6}
 	for _, c := range []struct {
 		name string
 		hog  bool
@@ -50,22 +50,19 @@ func TestExperimentFigures(t *testing.T) {
 				liveKernel(t, "the ratio of weights shows that cgroup v2 follows them, and TestCPUSets who has which CPUs")
 			}
 			alone := !c.hog && slices.Contains([]string{"weights", "preempt", "drift"}, c.name)
-			if alone && (emulated() || !soak()) { // in full form, the virtual machine runs the demo, which has them
-				t.Skip("in short form, the experiment beside a hog stands for both")
+			if alone && emulated() { // the demo, which has them, runs there
+				t.Skip("on an emulated machine, the experiment beside a hog stands for both")
 			}
 			if c.name == "cpuset" && (n.mount.Cpusets == "" || runtime.NumCPU() < 2) {
 				t.Skip("no cpuset controller, or one CPU")
 			}
-			seconds := 30
-			if !soak() {
-				seconds = cmp.Or(short[c.name], 3)
-			}
+			seconds := cmp.Or(lengths[c.name], 3)
 			e, found := experiment.Find(c.name)
 			if !found {
 				t.Fatal("no such experiment")
 			}
 			// A slow second can hit one of two compared modes, or one of the few seconds of drift.
-			attempts(t, 3, func() (map[string]float64, string) {
+			retry(t, 3, func() (map[string]float64, string) {
 				r, err := e.Run(t.Context(), experiment.Config{Config: sandboxConfig(t, "waterline"), Seconds: seconds, Hog: c.hog})
 				if errors.Is(err, experiment.ErrBusy) {
 					t.Skip(err)

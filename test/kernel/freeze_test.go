@@ -102,7 +102,7 @@ func TestFreeze(t *testing.T) {
 		n.thawed()
 	})
 	t.Run("stopped", func(t *testing.T) {
-		longForm(t, "a pod that leaves shows a freeze and a thaw")
+		longForm(t, "after a kill, the thaw is harder: the next agent has no list of pods yet")
 		t.Parallel()
 		n := newFreezeNode(t)
 		r, _ := n.agent(memoryDir(t), true)
@@ -117,7 +117,6 @@ func TestFreeze(t *testing.T) {
 		}
 	})
 	t.Run("killed", func(t *testing.T) {
-		longForm(t, "a pod that leaves shows a freeze and a thaw")
 		t.Parallel()
 		n := newFreezeNode(t)
 		manifests, runDir, policy := t.TempDir(), memoryDir(t), filepath.Join(t.TempDir(), "policy")

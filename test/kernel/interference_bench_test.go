@@ -42,7 +42,7 @@ func (n *interferenceNode) expectNotice(text string) {
 // TestInterferenceOutcomes checks that throttling the suspect on the victim's CPU helps the victim, so the suspect stays
 // throttled, and that throttling another pod does not help, so its quota is restored.
 func TestInterferenceOutcomes(t *testing.T) {
-	attempts(t, 2, func() (outcomes map[string]float64, why string) {
+	retry(t, 2, func() (outcomes map[string]float64, why string) {
 		var kept map[string]bool
 		t.Run("attempt", func(t *testing.T) { kept, outcomes = trials(t) })
 		if !kept["guilty"] || kept["other-0"] || outcomes["undone"] != 1 {

@@ -151,9 +151,11 @@ func (n *interferenceNode) explained(path string) string {
 	return answer.Body.String()
 }
 
-// TestInterference checks that an agent continues the trials of its predecessor and ends them: a pod whose trial helped
-// stays throttled, and the quota of another one is restored. Which trial helps depends on how long real tasks wait: the
-// tests of the rule show it, and TestInterferenceOutcomes.
+// TestInterference checks that an agent continues the trials of its predecessor and ends them, and that quotas, events,
+// the metric and the explanation agree with each outcome: a pod whose trial helped stays throttled, and the quota of
+// another one is restored. It does not check the outcome. A trial is unclear if the suspect got little of its throttle,
+// or if some seconds were not measured, which depends on what else runs on the machine. The tests of the rule show that
+// a trial is decided and how, and the bench TestInterferenceOutcomes shows it with real tasks.
 func TestInterference(t *testing.T) { trials(t) }
 
 // trials returns which pods stay throttled, and how many trials had which outcome.
@@ -187,26 +189,27 @@ func trials(t *testing.T) (kept map[string]bool, outcomes map[string]float64) {
 	for _, outcome := range []string{"helped", "undone", "unclear"} {
 		outcomes[outcome] = of(outcome)
 	}
-	notices := map[string]float64{}
 	for uid, dir := range map[string]string{"guilty": n.job, "other-0": n.others[0]} {
 		within(t, "the quota of "+uid+" is as its trial ended", func() bool {
 			kept[uid] = n.notified(uid + " ThrottleKept ")
 			return kept[uid] && n.quotaOf(dir) == 10_000 || !kept[uid] && n.quotaOf(dir) == model.Unlimited
 		}, func() string { return fmt.Sprint(n.quotaOf(dir), n.explained("/node")) })
-		for outcome, notice := range map[string]string{"helped": " ThrottleKept ", "undone": " ThrottleUndone "} {
-			if n.notified(uid + notice) {
-				notices[outcome]++
-			}
-		}
 		if text := n.explained("/explain?namespace=default&pod=web"); kept[uid] != strings.Contains(text,
 			"default/"+uid+" may use 0.10 CPU, for default/web: ThrottleKept") {
 			t.Errorf("%s stays throttled: %v; explained: %s", uid, kept[uid], text)
 		}
 	}
-	for _, outcome := range []string{"helped", "undone"} {
-		if notices[outcome] != outcomes[outcome] {
-			t.Errorf("%v trials %s, and %v events say so", outcomes[outcome], outcome, notices[outcome])
-		}
+	for outcome, notice := range map[string]string{"helped": " ThrottleKept ", "undone": " ThrottleUndone "} {
+		events := 0.0
+		within(t, "an event for each trial that is "+outcome, func() bool { // the agent sends them after it counts
+			events = 0
+			for _, uid := range []string{"guilty", "other-0"} {
+				if n.notified(uid + notice) {
+					events++
+				}
+			}
+			return events == outcomes[outcome]
+		}, func() string { return fmt.Sprintf("%v events, %v trials", events, outcomes[outcome]) })
 	}
 	t.Logf("%v; %v", outcomes, kept)
 	r.set(func(p *model.Policy) { p.Protect.Interference = false })

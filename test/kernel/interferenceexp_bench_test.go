@@ -15,10 +15,9 @@ import (
 // TestInterferenceExperiment runs lab interference. The guilty pod takes the server's CPU, the agent measures the
 // server's waiting, the guilty pod is named and throttled, and the server waits less.
 func TestInterferenceExperiment(t *testing.T) {
-	fullForm(t, "TestInterference shows what the rule does")
 	newNode(t) // or skip
 	cfg := interference.Config{Config: sandboxConfig(t, "lab"), Repeats: 1, Nobody: 1}
-	attempts(t, 2, func() (map[string]float64, string) {
+	retry(t, 2, func() (map[string]float64, string) {
 		r, err := interference.Run(t.Context(), cfg)
 		if errors.Is(err, sandbox.ErrUnusable) && os.Getenv("CI") == "" {
 			t.Skip(err)

@@ -28,7 +28,7 @@ func TestMemoryExperiment(t *testing.T) {
 		cfg.Seconds = 0
 	}
 	// If the machine stands still for seconds, batch may cause a shortage too late, or all at once.
-	attempts(t, 3, func() (map[string]float64, string) {
+	retry(t, 3, func() (map[string]float64, string) {
 		m := memoryExperiment(t, cfg)
 		if m["plain_refaults_pages"] < enoughRefaults && !soak() {
 			cfg.Seconds *= 2

@@ -213,46 +213,166 @@ func (n *meterNode) measure(m *host.Meter, seconds bool) *model.Load {
 	return load
 }
 
-// TestMeterUsage compares the meter's figures of a load with the counters that another reader reads before and after
-// each measurement: what the meter counted lies between them, however long this test has to wait.
+// counters are a group's counters, as another reader than the meter reads them. For the node, nanos is the time in
+// which its CPUs were idle.
+type counters struct{ nanos, periods, throttled uint64 }
+
+// counters reads the counters of a group.
+func (n *meterNode) counters(dir string) (c counters) {
+	n.t.Helper()
+	c.nanos, _ = n.used(dir)
+	for line := range strings.Lines(n.text(dir, "cpu.stat")) {
+		_, _ = fmt.Sscanf(line, "nr_periods %d", &c.periods)
+		_, _ = fmt.Sscanf(line, "nr_throttled %d", &c.throttled)
+	}
+	return c
+}
+
+// idle reads the time in which the CPUs of this machine were idle. Its resolution is 10 ms.
+func (n *meterNode) idle() (c counters) {
+	n.t.Helper()
+	content, err := os.ReadFile(filepath.Join(host.DefaultProc, "stat"))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	var f [8]uint64 // user, nice, system, idle, iowait, irq, softirq, steal
+	if _, err := fmt.Sscanf(string(content), "cpu %d %d %d %d %d %d %d %d", &f[0], &f[1], &f[2], &f[3], &f[4], &f[5],
+		&f[6], &f[7]); err != nil {
+		n.t.Fatal(err)
+	}
+	c.nanos = (f[3] + f[4] + f[7]) * 1e7
+	return c
+}
+
+// reading is what another reader read before and after a measurement. What the meter read lies between them, however
+// long the test has to wait.
+type reading struct{ early, late counters }
+
+// compared is one of the meter's figures and what it is compared with.
+type compared struct {
+	name  string
+	read  func() counters
+	usage func(*model.Load) model.CPUUsage
+	cpus  float64 // of the node, whose counter is of idle time; 0: a group
+
+	at        time.Duration // of the previous measurement
+	rated     bool          // the previous measurement had a rate
+	last      reading       // at the previous measurement
+	base      reading       // at the last measurement without a rate
+	sum       counters      // of periods in the measurements since
+	milli     int64         // sum of all rates
+	judged    int           // rates
+	throttles int           // judged sums of periods
+}
+
+// follow compares the figures of another measurement. One has no rate if it is the first, or if the machine stood still
+// before.
+func (c *compared) follow(t *testing.T, now reading, u model.CPUUsage) {
+	t.Helper()
+	if u.At == c.at {
+		c.base, c.sum, c.rated = now, counters{}, false
+	} else {
+		if c.rated {
+			c.judged++
+			c.rate(t, now, u)
+		}
+		c.rated = true
+		c.milli += u.Milli
+		c.sum.periods, c.sum.throttled = c.sum.periods+uint64(u.Periods), c.sum.throttled+uint64(u.Throttled)
+		// On v1, the meter reads these counters only if the group has used 1 ms since.
+		if c.cpus == 0 && counted(c.last.late.nanos, now.early.nanos) >= 1e6 {
+			c.throttles++
+			c.between(t, "periods", c.sum.periods, c.base.late.periods, now.early.periods, c.base.early.periods,
+				now.late.periods)
+			c.between(t, "throttled periods", c.sum.throttled, c.base.late.throttled, now.early.throttled,
+				c.base.early.throttled, now.late.throttled)
+		}
+	}
+	c.at, c.last = u.At, now
+}
+
+// rate compares a rate since the previous measurement.
+func (c *compared) rate(t *testing.T, now reading, u model.CPUUsage) {
+	t.Helper()
+	span := u.At - c.at
+	used, rounding := float64(u.Milli)*span.Seconds()*1e6, span.Seconds()*1e6 // of Milli, and of counters in microseconds
+	least, most := counted(c.last.late.nanos, now.early.nanos), counted(c.last.early.nanos, now.late.nanos)
+	if c.cpus > 0 {
+		const resolution = 4e7 // nanoseconds, of four sums of ticks
+		all := c.cpus * float64(span)
+		least, most = max(all-most-resolution, 0), max(all-least+resolution, 0)
+	}
+	if span <= 0 || used < least-rounding || used > most+rounding {
+		t.Errorf("%s: %d mCPU in %s are %.0f ns, the counters say %.0f to %.0f", c.name, u.Milli, span, used, least, most)
+	}
+}
+
+// between checks that a sum lies between the differences of readings inside and around its interval.
+func (c *compared) between(t *testing.T, what string, sum, insideFrom, insideTo, aroundFrom, aroundTo uint64) {
+	t.Helper()
+	if least, most := counted(insideFrom, insideTo), counted(aroundFrom, aroundTo); float64(sum) < least ||
+		float64(sum) > most {
+		t.Errorf("%s: %d %s, the counters say %.0f to %.0f", c.name, sum, what, least, most)
+	}
+}
+
+// TestMeterUsage compares the meter's figures of the node, of all pods, of a class and of pods with the counters that
+// another reader reads before and after each measurement.
 func TestMeterUsage(t *testing.T) {
-	measurements := 5
+	measurements := 4
 	if testing.Short() {
-		measurements = 3
+		measurements = 2
 	}
 	everyNode(t, func(t *testing.T, n *meterNode) {
-		busy, idle := n.add("busy"), n.add("idle")
-		dirs := []string{n.layout.Class(model.Burstable), busy, idle}
+		limited := n.add("limited")
+		dirs := map[string]string{"busy": n.add("busy"), "idle": n.add("idle"), "limited": limited}
+		// A small part of a CPU, which the kernel throttles also if other processes leave the pod little.
+		quota := n.tryText(limited, cgroup.FileName(n.mount.Version, model.Quota),
+			string(cgroup.Append(nil, n.mount.Version, model.Quota, cgroup.Raw{Number: 5_000}))) == nil
+		all := []*compared{{name: "the node", read: n.idle, cpus: -1,
+			usage: func(l *model.Load) model.CPUUsage { return l.Node.CPU }}}
+		for _, q := range []model.QoSClass{model.Guaranteed, model.Burstable} {
+			all = append(all, &compared{name: n.layout.Class(q),
+				read:  func() counters { return n.counters(n.layout.Class(q)) },
+				usage: func(l *model.Load) model.CPUUsage { return l.Classes[q].CPU }})
+		}
+		pods := map[string]*compared{}
+		for _, uid := range slices.Sorted(maps.Keys(dirs)) {
+			pods[uid] = &compared{name: uid, read: func() counters { return n.counters(dirs[uid]) },
+				usage: func(l *model.Load) model.CPUUsage { return l.Pod(uid).CPU }}
+			all = append(all, pods[uid])
+		}
 		m := n.meter()
-		n.burn(busy)
-		var before, after [3]uint64 // the counters around the previous measurement
-		var last [3]time.Duration   // its times
-		for i := range measurements {
-			if i > 0 {
-				time.Sleep(time.Second)
+		n.burn(dirs["busy"])
+		n.burn(limited)
+		enough := func() bool {
+			for _, c := range all {
+				if c.judged < measurements {
+					return false
+				}
 			}
-			var early, late [3]uint64
-			for j, dir := range dirs {
-				early[j], _ = n.used(dir)
+			return pods["busy"].milli > 0 && (!quota || pods["limited"].throttles > 0 && pods["limited"].sum.throttled > 0)
+		}
+		for i := 0; !enough(); i++ {
+			if i == 20*measurements {
+				t.Fatalf("busy and limited after %d measurements: %+v, %+v", i, pods["busy"], pods["limited"])
+			}
+			now := make([]reading, len(all))
+			for j, c := range all {
+				now[j].early = c.read()
 			}
 			load := n.measure(m, none)
-			for j, dir := range dirs {
-				late[j], _ = n.used(dir)
+			for j, c := range all {
+				now[j].late = c.read()
 			}
-			for j, u := range []model.CPUUsage{load.Classes[model.Burstable].CPU, load.Pod("busy").CPU, load.Pod("idle").CPU} {
-				if i > 1 { // a rate needs two readings
-					span := u.At - last[j]
-					used := float64(u.Milli) * span.Seconds() * 1e6
-					rounding := span.Seconds() * 1e6 // of Milli, and of counters in microseconds
-					if least, most := counted(after[j], early[j]), counted(before[j], late[j]); span <= 0 ||
-						used < least-rounding || used > most+rounding {
-						t.Errorf("%s: %d mCPU in %s are %.0f ns, the counters say %.0f to %.0f", dirs[j], u.Milli, span, used,
-							least, most)
-					}
-				}
-				last[j] = u.At
+			all[0].cpus = float64(load.CPUMilli) / 1000
+			for j, c := range all {
+				c.follow(t, now[j], c.usage(load))
 			}
-			before, after = early, late
+			time.Sleep(time.Second)
+		}
+		if idle := pods["idle"]; idle.milli != 0 || idle.sum != (counters{}) {
+			t.Errorf("the idle pod: %d mCPU, %+v", idle.milli, idle.sum)
 		}
 		if p := m.Load().Pod("busy").Pressure; n.mount.Version == cgroup.V2 && m.Load().Node.Pressure.At > 0 && p.At == 0 {
 			t.Error("no pressure")
@@ -260,7 +380,7 @@ func TestMeterUsage(t *testing.T) {
 	})
 }
 
-// counted returns the difference of two readings of a counter, in nanoseconds; 0 if they were read in the other order.
+// counted returns the difference of two readings of a counter; 0 if they were read in the other order.
 func counted(from, to uint64) float64 { return max(float64(to)-float64(from), 0) }
 
 // TestMeterAnew lets a pod's group go and come back under its name while its files are open.

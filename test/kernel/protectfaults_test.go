@@ -1,6 +1,7 @@
 package kernel_test
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/journal"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
@@ -393,7 +395,8 @@ func TestSuppressFrozen(t *testing.T) {
 // frozenStat returns how long after the last measurement batch has less.
 func frozenStat(n *protectNode) (took time.Duration) {
 	t := n.t.(*testing.T)
-	n.d = n.daemonIn(n.agents(), n.manifests(), memoryDir(t), n.options()...)
+	runDir := memoryDir(t)
+	n.d = n.daemonIn(n.agents(), n.manifests(), runDir, n.options()...)
 	n.fill()
 	frozen := time.Now()
 	n.stat.Store(isEmpty)
@@ -414,11 +417,47 @@ func frozenStat(n *protectNode) (took time.Duration) {
 	}
 	n.stat.Store(standsStill)
 	n.await("batch has nothing", func() bool { return n.cores() <= 10 })
-	if !soak() {
-		return took
+	if soak() {
+		n.stat.Store(goesOn)
+		n.await("batch may use the whole machine", func() bool { return n.cores() >= n.milli*85/100 })
 	}
-	n.stat.Store(goesOn)
-	n.await("batch may use the whole machine", func() bool { return n.cores() >= n.milli*85/100 })
 	n.d.finish(5) // location of the pods; measurements and glances fail; both work again
+	checkFrozen(t, runDir, n.job)
 	return took
+}
+
+// checkFrozen checks in an agent's journal that a batch pod kept its quota while the last measurement of the machine
+// was as good as new, which is 5 s by the agent's own clock, and had less afterwards.
+func checkFrozen(t *testing.T, runDir, dir string) {
+	t.Helper()
+	type decided struct {
+		measured, age time.Duration // the time of the measurement, and its age in this round
+		quota         int64
+	}
+	var rounds []decided
+	for round, err := range journal.Read(runDir) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		quota := model.File{Dir: dir, Knob: model.Quota}
+		i := slices.IndexFunc(round.Plan.Settings, func(s model.Setting) bool { return s.File == quota })
+		if load := round.Node.Load; i >= 0 && load != nil {
+			at := load.Node.CPU.At
+			rounds = append(rounds, decided{at, load.Age(at), round.Plan.Settings[i].Value.Number})
+		}
+	}
+	if len(rounds) == 0 {
+		t.Fatal("the journal has no quota of the batch pod")
+	}
+	frozen := slices.MaxFunc(rounds, func(a, b decided) int { return cmp.Compare(a.age, b.age) }).measured
+	rounds = slices.DeleteFunc(rounds, func(r decided) bool { return r.measured != frozen })
+	fall := slices.IndexFunc(rounds, func(r decided) bool { return r.quota < rounds[0].quota })
+	switch {
+	case fall < 0:
+		t.Errorf("the journal has no fall of the quota: %v", rounds)
+	case rounds[fall].age <= 5*time.Second:
+		t.Errorf("batch had less when the last measurement was %s old: %v", rounds[fall].age, rounds)
+	default:
+		t.Logf("batch had less when the last measurement was %s old", rounds[fall].age)
+	}
 }

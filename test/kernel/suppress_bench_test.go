@@ -22,7 +22,7 @@ func TestSuppressDelay(t *testing.T) {
 	for range runtime.NumCPU() {
 		n.load(n.job)
 	}
-	attempts(t, 3, func() (map[string]float64, string) { // the machine may stand still during some steps
+	retry(t, 3, func() (map[string]float64, string) { // the machine may stand still during some steps
 		down, up := n.swings(steps)
 		slices.Sort(down)
 		slices.Sort(up[1:])

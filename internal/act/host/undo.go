@@ -39,8 +39,11 @@ type Record struct {
 	Inode  uint64     `json:"inode"`  // of the directory
 	Theirs cgroup.Raw `json:"theirs"` // the newest value that another writer set
 	Ours   cgroup.Raw `json:"ours"`   // what we wrote last, or were about to
-	// Before is the value of ours that the file held before the current write. After a kill between record and write, the
-	// file still holds it, and it must not count as another writer's, however often that happens in a row.
+	// Before is a value of Ours from before the current write; nil: that write was carried out. After a kill between
+	// record and write, or a refusal by the kernel, the file still holds it, and it must not count as another writer's,
+	// however often that happens in a row. If another writer set the file meanwhile, Before is the Ours of a write that
+	// was not carried out, which the file may never have held. While refusals persist, another writer's value that
+	// equals Before is not noticed, and Theirs stays the older one.
 	Before *cgroup.Raw `json:"before,omitempty"`
 
 	unsaved bool

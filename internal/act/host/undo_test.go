@@ -26,26 +26,37 @@ func open(t *testing.T, path string) *Undo {
 	return u
 }
 
-// TestUndoKeepsTheirs walks the record through what happens to a file, opening it anew at every step, as after a kill.
+// TestUndoKeepsTheirs walks the record through what happens to a file, opening it anew at most steps, as after a kill.
 func TestUndoKeepsTheirs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "undo")
+	var u *Undo
 	for i, step := range []struct {
 		found, ours int64
 		inode       uint64
 		wrote       bool // the write after the record was carried out
 		theirs      int64
+		runs        bool // no kill before this step
 	}{
-		{102, 2048, 1, true, 102},   // the first write
-		{2048, 4096, 1, true, 102},  // we change our mind
-		{512, 4096, 1, true, 512},   // another writer
-		{4096, 8192, 1, false, 512}, // killed between record and write ...
-		{4096, 9000, 1, false, 512}, // ... twice, with another plan each time ...
-		{4096, 8192, 1, true, 512},  // ... what is found is still ours
-		{8192, 1000, 1, false, 512},
-		{600, 1000, 1, true, 600}, // killed, and another writer while we were dead
-		{102, 1000, 2, true, 102}, // a new cgroup of the same name
+		{102, 2048, 1, true, 102, false},   // the first write
+		{2048, 4096, 1, true, 102, false},  // we change our mind
+		{512, 4096, 1, true, 512, false},   // another writer
+		{4096, 8192, 1, false, 512, false}, // killed between record and write ...
+		{4096, 9000, 1, false, 512, false}, // ... twice, with another plan each time ...
+		{4096, 8192, 1, true, 512, false},  // ... what is found is still ours
+		{8192, 1000, 1, false, 512, false},
+		{600, 1000, 1, true, 600, false},  // killed, and another writer while we were dead
+		{102, 1000, 2, true, 102, false},  // a new cgroup of the same name
+		{1000, 2000, 2, false, 102, true}, // the kernel refuses the write ...
+		{1000, 3000, 2, false, 102, true}, // ... twice, with another plan each time, and without a kill ...
+		{1000, 4000, 2, true, 102, true},  // ... what is found is still ours
+		{4000, 5000, 2, false, 102, true},
+		{700, 6000, 2, false, 700, true},  // another writer between two refusals
+		{5000, 7000, 2, false, 700, true}, // its next value equals one that we never wrote, and is not noticed
+		{800, 7000, 2, true, 800, true},   // the one after that is
 	} {
-		u := open(t, path)
+		if !step.runs {
+			u = open(t, path)
+		}
 		u.Take(shares, step.inode, raw(step.found), raw(step.ours))
 		if u.Safe(shares, step.inode) && i == 0 {
 			t.Error("a record that is not on disk counts as safe")

@@ -173,7 +173,7 @@ func TestManifestRead(t *testing.T) {
 	}
 	select {
 	case at := <-read:
-		if at.Before(before) { // clock: an order, of one clock that both read
+		if at.Before(before) { // clock: the order of two readings of the same clock
 			t.Errorf("%v before it was read", before.Sub(at))
 		}
 	case <-time.After(time.Minute):

@@ -46,7 +46,7 @@ func kubeletSocket(t *testing.T, methods map[string]http.HandlerFunc) *PodResour
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	p := NewPodResources(path)
-	p.limit = 5 * time.Minute // which an answer reaches on no machine
+	p.limit = 5 * time.Minute // so long that a slow machine does not reach it
 	return p
 }
 

@@ -45,7 +45,7 @@ func serve(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	return server
 }
 
-// fetch fetches one target once, with a limit that an answer reaches on no machine.
+// fetch fetches one target once. The limit is so long that a slow machine does not reach it.
 func fetch(target model.ServiceTarget) model.ServiceFigure { return fetchWithin(5*time.Minute, target) }
 
 func fetchWithin(limit time.Duration, target model.ServiceTarget) model.ServiceFigure {
@@ -274,6 +274,7 @@ func TestRun(t *testing.T) {
 		wanted := []model.ServiceTarget{at("10.0.0.1", "a"), at("10.0.0.2", "b")}
 		f.Need(wanted)
 		time.Sleep(timeout + everyPort + everyPort/2)
+		synctest.Wait() // until no request of this moment changes the counts
 		all := f.Append(nil)
 		if len(all) != 2 || all[0].Failed == "" || all[0].At != 0 || all[1].Value != 3_000_000 || all[1].At == 0 ||
 			requests != 3 || hung != 3 {
@@ -295,6 +296,7 @@ func TestRun(t *testing.T) {
 		synctest.Wait() // a request may be under way
 		before := requests
 		time.Sleep(10 * everyPort)
+		synctest.Wait()
 		if requests != before {
 			t.Errorf("%d requests for a figure that nobody wants", requests-before)
 		}
