@@ -58,7 +58,7 @@ kernel() {
 	local run
 	run=$(figures test/kernel/*_test.go)
 	go test -c -vet=off -tags bench -o out/test/kernel-bench.test ./test/kernel &&
-		(cd test/kernel && WATERLINE_BIN=$PWD/../../out/bin ../../out/test/kernel-bench.test -test.v -test.timeout=1h \
+		(cd test/kernel && WATERLINE_BIN=$PWD/../../out/bin ../../out/test/kernel-bench.test -test.v -test.timeout=3h \
 			-test.run="$run")
 }
 
@@ -112,7 +112,7 @@ done
 bench headline 21 lab headline headline --trace "${WATERLINE_TRACES:-../shared/traces}" --svg "$out/headline.svg"
 bench suppress 40 lab suppress suppress
 bench interference 36 lab interference interference
-bench kernel 30 kernel
+bench kernel 60 kernel
 bench agent 10 e2e agent TestAPIFigures -on=api
 bench agent-cpusets 14 e2e cpuset TestAPICPUFigures -on=api
 bench agent-protect 10 e2e protect TestAPIProtectFigures -on=api
