@@ -114,7 +114,7 @@ bench scheduler-jobs 1 e2e scheduler-jobs TestSchedulerJobsFigures -on=api
 bench pools 7 e2e yarn TestAPIPoolFigures -on=api # 500 NodeManagers, with a fake ResourceManager
 bench pools-yarn 10 yarn yarn 'TestPool(Night|Harm|Pressure)Figures' -on=yarn
 bench pods-spark 15 pods yarn 'TestYARNSpark|TestSparkNativeFigures|TestYARNPoolFigures' # beside Redis, on a real node
-bench node 20 e2e - 'TestNode(Figures|SellFigures|NRIFigures|Harm|Measure|SimulateFigures|Colocate|Headline)'
+bench node 90 e2e - 'TestNode(Figures|SellFigures|NRIFigures|Harm|Measure|SimulateFigures|QuickstartFigures|Colocate|Headline)'
 bench transcode 8 transcode
 bench packages 15 packages
 
