@@ -15,7 +15,8 @@ import (
 // minutes, under a known load. The machine usually does other things too, so that only the load of the pods is constant.
 func TestAPIPrometheusFigures(t *testing.T) {
 	needPrometheus(t)
-	length, shown := 11*time.Minute, []string{"1s", "1m", "5m", "10m"} // a window is published once half of it was measured
+	// A window is published once half of it was measured.
+	length, shown := 11*time.Minute, []string{"1s", "1m", "5m", "10m"}
 	c := newBusyNode(t)
 	online, batch, holder := c.load()
 	later := c.loaded("later", "BE", burstMilli)
