@@ -146,10 +146,7 @@ func (r *fakeRuntime) stop(k *yarnPod, now time.Time) {
 		return
 	}
 	k.pool.ended += n
-	end := k.pool.end(k.marks())
-	if deleted := k.pool.end(k.past.deleted); !deleted.by.IsZero() && (end.by.IsZero() || deleted.by.Before(end.by)) {
-		end = deleted
-	}
+	end := k.ending()
 	by := end.by
 	k.pool.ends = append(k.pool.ends, end)
 	if by.IsZero() || now.Before(by) {

@@ -140,8 +140,15 @@ func marksOf(pod *corev1.Pod) (m pool.Marks) {
 	return m
 }
 
-// end returns when a worker's containers may end with its pod; zero: never. Nothing but the marks on the pod says so.
-func (k *yarnPod) end() time.Time { return k.pool.end(k.marks()).by }
+// ending returns when a worker's containers may end with its pod. Nothing but the marks on the pod says so, now or when
+// it was deleted.
+func (k *yarnPod) ending() ending {
+	is, was := k.pool.end(k.marks()), k.pool.end(k.past.deleted)
+	if !was.by.IsZero() && (is.by.IsZero() || was.by.Before(is.by)) {
+		return was
+	}
+	return is
+}
 
 // end returns what marks say about the end of a pod.
 func (p *yarnPool) end(m pool.Marks) ending {

@@ -163,7 +163,7 @@ func (p *pressure) part(take func(node int, left int64), faults int) (s *pressed
 		p.t.Fatal(err)
 	}
 	for _, k := range ledger.Killed {
-		if strings.HasPrefix(k.Node, p.name+"-") && k.At.After(s.began) {
+		if strings.HasPrefix(k.Node, p.name+"-") && k.At.After(s.began) { // clock: earlier kills are not of this part
 			s.killed++
 			s.lost += max(k.At.Sub(k.Began), 0).Hours()
 		}
