@@ -17,7 +17,8 @@ import (
 // online pod batch and no batch pod online. A dry run leaves nothing behind.
 func TestAPIWebhookOwners(t *testing.T) {
 	m := newManaged(t, "--set-json",
-		`policy={"mode":"Enforce","priority":-1000,"batchPods":[{"selector":{"matchLabels":{"app":"half"}},"percent":50}]}`)
+		`policy={"mode":"Enforce","priority":-1000,"cpu":{},"memory":{},`+
+			`"batchPods":[{"selector":{"matchLabels":{"app":"half"}},"percent":50}]}`)
 	m.manager()
 	m.answering()
 	const count = 6
