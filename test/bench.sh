@@ -117,14 +117,14 @@ bench agent 10 e2e agent TestAPIFigures -on=api
 bench agent-cpusets 14 e2e cpuset TestAPICPUFigures -on=api
 bench agent-protect 10 e2e protect TestAPIProtectFigures -on=api
 bench manager 10 e2e scale TestAPIScaleFigures -on=api # 5,000 nodes that use what ../shared/traces says
-bench prometheus 3 e2e - TestAPIPrometheusFigures -on=api
+bench prometheus 14 e2e - TestAPIPrometheusFigures -on=api
 bench faults 12 e2e - 'TestAPI(Away|Handover|PoolEvict)Figures' -on=api
 bench scheduler 7 e2e scheduler TestSchedulerFigures -on=api # 10,000 pods on 1,000 nodes, beside the stock one
 bench scheduler-jobs 1 e2e scheduler-jobs TestSchedulerJobsFigures -on=api
 bench pools 7 e2e yarn TestAPIPoolFigures -on=api # 500 NodeManagers, with a fake ResourceManager
-bench pools-yarn 10 yarn yarn 'TestPool(Night|Harm|Pressure)Figures' -on=yarn
+bench pools-yarn 15 yarn yarn 'TestPool(Night|Harm|Pressure)Figures' -on=yarn
 bench pods-spark 15 pods yarn 'TestYARNSpark|TestSparkNativeFigures|TestYARNPoolFigures' # beside Redis, on a real node
-bench node 25 node - 'TestNode(Figures|SellFigures|NRIFigures|Harm|Measure|TranscodeFigures|Colocate|Headline)'
+bench node 90 node - 'TestNode(Figures|SellFigures|NRIFigures|Harm|Measure|TranscodeFigures|QuickstartFigures|Colocate|Headline)'
 bench node-simulated 5 node simulated-node TestNodeSimulateFigures
 bench transcode 8 transcode
 bench packages 15 packages

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 // page runs the commands of the documentation, in one shell that begins in a copy of this repository's chart.
 type page struct {
 	t      *testing.T
+	as     string // whose blocks are run; "": this test's
 	script strings.Builder
 	env    []string
 }
@@ -22,7 +24,7 @@ type page struct {
 // own.
 func (p *page) add(file string, own ...string) {
 	p.t.Helper()
-	blocks, err := pages.RunBy("../../"+file, p.t.Name())
+	blocks, err := pages.RunBy("../../"+file, cmp.Or(p.as, p.t.Name()))
 	if err != nil {
 		p.t.Fatal(err)
 	}

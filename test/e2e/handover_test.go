@@ -220,8 +220,11 @@ func handOver(t *testing.T) (took time.Duration) {
 	t.Logf("%d pods were created, %d refused", p.made.Load(), p.refused.Load())
 	// A manager repeats an action in each round until the API server reports the result, and no longer.
 	r.rests()
-	if n := r.requests() - before; n < 2 {
-		t.Errorf("withdrawing two nodes took %v requests to the API server", n)
+	// Two nodes are withdrawn. Each of the three leaders may repeat an action in the rounds in which it has not seen the
+	// result, and a new one asks again for what it finds.
+	n := r.requests() - before
+	if t.Logf("withdrawing two nodes took %v requests to the API server", n); n < 2 || n > 20 {
+		t.Errorf("withdrawing two nodes took %v requests to the API server, want 2 to 20", n)
 	}
 	for _, c := range changes() {
 		if c.name != "h2" {

@@ -9,10 +9,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/cgroup"
 	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
-	"github.com/waterline-io/waterline/internal/poll"
 	"github.com/waterline-io/waterline/test/bed/cluster"
 	"github.com/waterline-io/waterline/test/bed/vmnode"
 )
@@ -244,7 +244,8 @@ func (n *node) watchWhile(limit time.Duration, do func(), want ...wanted) []fore
 }
 
 // TestNode walks pods through their lives on a real node, with the chart's default values. With -short it leaves out
-// what waits for the kubelet's writes of each minute, restarts of components, and an agent that rests.
+// what waits for the kubelet's writes of each minute, restarts of components, and an agent that rests. The kubelet then
+// rewrites a weight because its pod is resized, which takes seconds.
 func TestNode(t *testing.T) {
 	n := install(t)
 	n.sub("First", (*node).testFirst)
@@ -254,7 +255,10 @@ func TestNode(t *testing.T) {
 	if bothNodes() { // these depend on neither cgroup v2 nor systemd
 		n.sub("Static", (*node).testStatic)
 	}
-	if bothNodes() && !testing.Short() {
+	switch {
+	case bothNodes() && testing.Short():
+		n.sub("Resize", (*node).testResize)
+	case bothNodes():
 		n.sub("Life", (*node).testLife)
 		n.sub("Agent", (*node).testAgent)
 	}
@@ -317,9 +321,37 @@ func (n *node) weighted() []wanted {
 	return want
 }
 
+// limited are the resources of a pod that is resized.
+const limited = "requests: {cpu: 100m, memory: 16Mi}, limits: {cpu: 300m, memory: 64Mi}"
+
+// resize resizes a pod in place. The kubelet writes the files of its cgroups, and the pod keeps its weight.
+func (n *node) resize(name, dir string, shares int64) {
+	n.t.Helper()
+	container, _ := n.container(name)
+	before := n.repairs(model.Shares)
+	kubectl(n.t, "patch", "pod", name, "--subresource=resize", "-p",
+		`{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"200m"},"limits":{"cpu":"500m"}}}]}}`)
+	eventually(n.t, "the kubelet's new quota", func() (bool, string) {
+		got := n.get(container, model.Quota)
+		return got == 50_000, fmt.Sprint(got)
+	})
+	eventually(n.t, "the agent has repaired the weight that the kubelet wrote", func() (bool, string) {
+		repairs := n.repairs(model.Shares)
+		return repairs > before, fmt.Sprint(repairs)
+	})
+	n.expect(n.t, dir, model.Shares, shares)
+}
+
+// testResize lets the kubelet rewrite the weight of a pod.
+func (n *node) testResize() {
+	dir := n.run("resized", `waterline.io/cpu-share: "2048"`, limited, false)
+	n.expect(n.t, dir, model.Shares, 2048)
+	n.resize("resized", dir, 2048)
+	kubectl(n.t, "delete", "pod", "resized", "--grace-period=1")
+}
+
 // testLife walks pods through their possible changes on a real node.
 func (n *node) testLife() {
-	const limited = "requests: {cpu: 100m, memory: 16Mi}, limits: {cpu: 300m, memory: 64Mi}"
 	a := n.run("a", `waterline.io/cpu-share: "2048"`, limited, false)
 	n.expect(n.t, a, model.Shares, 2048)
 
@@ -349,13 +381,7 @@ func (n *node) testLife() {
 	n.expect(n.t, container, model.Quota, 30_000)
 
 	n.t.Log("a weighted pod is resized in place: the kubelet writes its files, and the weight stays")
-	kubectl(n.t, "patch", "pod", "a", "--subresource=resize", "-p",
-		`{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"200m"},"limits":{"cpu":"500m"}}}]}}`)
-	eventually(n.t, "the kubelet's new quota", func() (bool, string) {
-		got := n.get(container, model.Quota)
-		return got == 50_000, fmt.Sprint(got)
-	})
-	n.expect(n.t, a, model.Shares, 2048)
+	n.resize("a", a, 2048)
 
 	n.t.Log("the annotation changes and goes: the weight becomes the kubelet's for the new request")
 	kubectl(n.t, "annotate", "pod", "a", "--overwrite", "waterline.io/cpu-share=4096")
@@ -439,14 +465,11 @@ func (n *node) testAgent() {
 		len(s.Capabilities.Add) > 0 || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" {
 		n.t.Errorf("the agent has more rights than it needs: %+v", s)
 	}
-	var logged string
-	rests := poll.Until(10*time.Second, time.Second, func() bool { // an agent that repeats itself does so every time
-		quiet := 20 * time.Second // two audits
-		time.Sleep(quiet)
-		logged = kubectl(n.t, "logs", "-n", "waterline-system", pod.Name, "--since="+(quiet-5*time.Second).String())
-		return logged == ""
-	})
-	if !rests {
+	n.settled()
+	const quiet = 20 * time.Second // two audits
+	time.Sleep(quiet)
+	logged := kubectl(n.t, "logs", "-n", "waterline-system", pod.Name, "--since="+(quiet-5*time.Second).String())
+	if logged != "" {
 		n.t.Errorf("in steady state, the agent logs: %s", logged)
 	}
 	for _, verb := range []string{"get secrets", "list configmaps", "create pods", "patch nodes", "get nodes/proxy",
@@ -458,6 +481,31 @@ func (n *node) testAgent() {
 			n.t.Errorf("the agent may %s: %s", verb, out)
 		}
 	}
+}
+
+// settled waits until pods that are deleted are gone, and the agent writes nothing for ten looks, a second apart.
+func (n *node) settled() {
+	n.t.Helper()
+	eventually(n.t, "no pod is being deleted", func() (bool, string) {
+		leaving := kubectl(n.t, "get", "pods", "-A", "-o",
+			`jsonpath={range .items[?(@.metadata.deletionTimestamp)]}{.metadata.name} {end}`)
+		return leaving == "", leaving
+	})
+	last, same := "", 0
+	eventually(n.t, "the agent writes nothing", func() (bool, string) {
+		time.Sleep(time.Second)
+		agent := n.agent()
+		now := ""
+		for line := range strings.Lines(string(n.metrics(&agent))) {
+			if strings.HasPrefix(line, v1alpha1.MetricWrites+"{") {
+				now += line
+			}
+		}
+		if same++; now != last {
+			last, same = now, 0
+		}
+		return same >= 10, now
+	})
 }
 
 // TestNodeRestore removes Waterline. The values stay until waterline restore restores them from the specs.

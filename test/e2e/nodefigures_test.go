@@ -38,37 +38,27 @@ func (n *node) most(name string, most float64) {
 func (n *node) measureWeights() {
 	want := n.weighted()
 	a, b := want[0].dir, want[1].dir
-	periods := 65 * time.Second // one of the kubelet's writes
-	switch {
-	case soak:
-		periods = 10 * time.Minute
-	case *on == "vm": // testSystemd causes the kubelet's writes
+	periods := 10 * time.Minute // ten of the kubelet's writes
+	if *on == "vm" {            // testSystemd causes the kubelet's writes
 		periods = 20 * time.Second
 	}
 	// An agent whose process stood still when the kubelet wrote was late once. An agent that does not watch is late every
 	// time.
-	const tries = 3
-	for try := range tries {
+	wrong := repeat(n.t, 3, func(int) (values map[string]float64, wrong string) {
 		usedA, usedB := n.usage(a), n.usage(b)
 		found := n.watchWhile(periods, func() {}, want...)
 		moreA, moreB := n.usage(a)-usedA, n.usage(b)-usedB // in the same order, so that both have the same length
 		ratio := float64(moreB) / float64(moreA)
 		n.t.Logf("CPU ratio %.3f over %s; foreign values in a, b and class: %v", ratio, periods, found)
-		wrong := ""
 		if long := slices.ContainsFunc(found, func(f foreign) bool { return f.total > periods/200 }); long || ratio < 1.8 ||
 			ratio > 2.2 {
 			wrong = fmt.Sprintf("the CPU ratio is %.3f, want 2; files had foreign values for %v of %s, want a 200th at most",
 				ratio, found, periods)
 		}
-		attempt(n.t, try+1, map[string]float64{"ratio": ratio}, wrong)
-		switch {
-		case wrong == "":
-			return
-		case try == tries-1:
-			n.t.Error(wrong)
-		default:
-			n.t.Log("once more")
-		}
+		return map[string]float64{"ratio": ratio}, wrong
+	})
+	if wrong != "" {
+		n.t.Error(wrong)
 	}
 }
 
@@ -97,23 +87,18 @@ func (n *node) measureSystemd() {
 	want := n.reverted()
 	for _, c := range n.reverts() {
 		// If the agent stood still just then, the result proves nothing. An agent that does not watch is late every time.
-		for try := 1; ; try++ {
-			wrong, seconds := "", 0.0
+		wrong := repeat(n.t, 3, func(int) (values map[string]float64, wrong string) {
+			seconds := 0.0
 			for _, f := range n.repaired(c, want) {
 				seconds = max(seconds, f.longest.Seconds())
 			}
 			if seconds > longest.Seconds() {
 				wrong = fmt.Sprintf("%s: foreign values remained for %.2f s, want %s at most", c.what, seconds, longest)
 			}
-			attempt(n.t, try, map[string]float64{"seconds": seconds}, wrong)
-			if wrong == "" {
-				break
-			}
-			if try == 3 {
-				n.t.Error(wrong)
-				break
-			}
-			n.t.Log(wrong, "; once more")
+			return map[string]float64{"seconds": seconds}, wrong
+		})
+		if wrong != "" {
+			n.t.Error(wrong)
 		}
 	}
 }

@@ -88,13 +88,26 @@ func (y *yard) testEvict(t *testing.T) (took time.Duration) {
 	if now := y.podOf(second.Name); now.UID != second.UID || containers("evict-1") != 1 || containers("evict-2") != 1 {
 		t.Errorf("the others: %v, %d and %d containers", now.UID == second.UID, containers("evict-1"), containers("evict-2"))
 	}
-	y.mu.Lock()
-	if n := p.ended + p.Counted().Killed; n != 1 {
-		t.Errorf("%d containers were ended, want that of evict-0", n)
-	}
-	y.mu.Unlock()
+	y.endedAfter(t, p, grace)
 	y.check(t, p)
 	return took
+}
+
+// endedAfter checks that one container was ended, and had a time from the mark on that its worker is to stop. Either the
+// ResourceManager ended it, and y.judge has compared its times with that mark, or it ended with its pod.
+func (y *yard) endedAfter(t testing.TB, p *yarnPool, grace time.Duration) {
+	t.Helper()
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if killed := p.Counted().Killed; p.ended+killed != 1 {
+		t.Errorf("%d containers ended with their pods, and the ResourceManager killed %d, want one in all", p.ended, killed)
+	}
+	for _, e := range p.ends { // y.check checks that no container ended before its marks allow it
+		if e.leaving.IsZero() || e.by.Sub(e.leaving) < grace {
+			t.Errorf("by its marks, the worker stops from %s on, and its container may end at %s, want %s later", e.leaving,
+				e.by, grace)
+		}
+	}
 }
 
 // testHang has a ResourceManager whose administration port accepts connections and never answers. An eviction that a
@@ -128,6 +141,7 @@ func (y *yard) testHang(t *testing.T) (took time.Duration) {
 		return now.UID != pod.UID, fmt.Sprintf("%+v", now.Annotations)
 	})
 	took = time.Since(began)
+	y.endedAfter(t, p, grace)
 	y.check(t, p)
 	return took
 }

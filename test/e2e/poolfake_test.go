@@ -146,11 +146,13 @@ func (r *fakeRuntime) stop(k *yarnPod, now time.Time) {
 		return
 	}
 	k.pool.ended += n
-	by := k.end()
-	k.pool.ends = append(k.pool.ends, by)
+	end := k.ending()
+	by := end.by
+	k.pool.ends = append(k.pool.ends, end)
 	if by.IsZero() || now.Before(by) {
 		k.pool.early += n
-		k.pool.complaints = append(k.pool.complaints, fmt.Sprintf("%s: %d containers ended with the pod before %s: %s",
-			now.Format(time.StampMilli), n, by.Format(time.StampMilli), k.pod.Annotations[v1alpha1.AnnotationPoolMarks]))
+		k.pool.complaints = append(k.pool.complaints, fmt.Sprintf("%s: %d containers ended with the pod before %s: %s, "+
+			"and when it was deleted %+v", now.Format(time.StampMilli), n, by.Format(time.StampMilli),
+			k.pod.Annotations[v1alpha1.AnnotationPoolMarks], k.past.deleted))
 	}
 }

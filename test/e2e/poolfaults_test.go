@@ -247,9 +247,9 @@ func (y *yard) testWindow(t *testing.T) {
 	if p.ended == 0 {
 		t.Error("no container ended with its pod, so nothing was shown")
 	}
-	for _, by := range p.ends { // y.check below checks that no container ended before
-		if by.Before(end) {
-			t.Errorf("the marks of a worker let its containers end at %s, and the window ends at %s", by, end)
+	for _, e := range p.ends { // y.check below checks that no container ended before
+		if e.by.Before(end) {
+			t.Errorf("the marks of a worker let its containers end at %s, and the window ends at %s", e.by, end)
 		}
 	}
 	y.mu.Unlock()

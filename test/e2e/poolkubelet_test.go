@@ -133,14 +133,25 @@ func (y *yard) patchPod(ctx context.Context, pod *corev1.Pod, status corev1.PodS
 		SubResource("status").Body(body).Do(ctx).Error()
 }
 
-func (k *yarnPod) marks() (m pool.Marks) {
-	_ = json.Unmarshal([]byte(k.pod.Annotations[v1alpha1.AnnotationPoolMarks]), &m) // none: nothing may end
+func (k *yarnPod) marks() pool.Marks { return marksOf(k.pod) }
+
+func marksOf(pod *corev1.Pod) (m pool.Marks) {
+	_ = json.Unmarshal([]byte(pod.Annotations[v1alpha1.AnnotationPoolMarks]), &m) // none: nothing may end
 	return m
 }
 
-// end returns when a worker's containers may end with its pod; zero: never. Nothing but the marks on the pod says so.
-func (k *yarnPod) end() time.Time {
-	m := k.marks()
+// ending returns when a worker's containers may end with its pod. Nothing but the marks on the pod says so, now or when
+// it was deleted.
+func (k *yarnPod) ending() ending {
+	is, was := k.pool.end(k.marks()), k.pool.end(k.past.deleted)
+	if !was.by.IsZero() && (is.by.IsZero() || was.by.Before(is.by)) {
+		return was
+	}
+	return is
+}
+
+// end returns what marks say about the end of a pod.
+func (p *yarnPool) end(m pool.Marks) ending {
 	by := m.End
 	earlier := func(t time.Time) {
 		if by.IsZero() || t.Before(by) {
@@ -148,10 +159,10 @@ func (k *yarnPod) end() time.Time {
 		}
 	}
 	if !m.Leaving.IsZero() {
-		earlier(m.Leaving.Add(k.pool.drain))
+		earlier(m.Leaving.Add(p.drain))
 	}
 	if !m.Until.IsZero() {
 		earlier(m.Until)
 	}
-	return by
+	return ending{m.Leaving, by}
 }

@@ -428,7 +428,7 @@ func (l *livePool) finish(j *hadoop.Job) {
 
 // remember writes down what the marks of a pod say now, if that changed. The yard's lock is held.
 func (p *yarnPool) remember(k *yarnPod, now time.Time) {
-	until := k.end()
+	until := k.ending().by
 	for i := len(p.marked) - 1; i >= 0; i-- {
 		if m := p.marked[i]; m.pod == k.pod.Name {
 			if m.until.Equal(until) {
@@ -470,7 +470,7 @@ func (l *livePool) judged() (j judgement) {
 	j.started = ledger.Started
 	for _, k := range ledger.Killed {
 		// One that never started counts whatever its node was.
-		if !strings.HasPrefix(k.Node, l.name+"-") && k.Node != "" || k.At.Before(l.began) {
+		if !strings.HasPrefix(k.Node, l.name+"-") && k.Node != "" || k.At.Before(l.began) { // clock: of an earlier test
 			continue
 		}
 		if l.mayEnd(k.Node, k.At) {

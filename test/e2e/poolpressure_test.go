@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -124,14 +125,16 @@ func (p *pressure) part(take func(node int, left int64), faults int) (s *pressed
 			p.mu.Unlock()
 		}
 	})
-	// A busy machine may need longer until a worker uses more than is left. A restart takes a while too. A pod that is
-	// evicted is never seen to use more.
+	// The part lasts until a worker has used more than is left, which depends on the machine, and all is restarted. A pod
+	// that is evicted is never seen to use more. A pool whose workers do not change ends after many steps all the same.
+	const mostSteps = 100
+	var steps atomic.Int64
 	more := func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		took := time.Since(s.began)
 		shown := faults == 0 || len(s.took) > 0 && s.restarts >= faults
-		return took < p.length || !shown && took < 4*p.length // clock: users submit jobs for the length of a part
+		lasts := time.Since(s.began) < p.length // clock: users submit jobs for the length of a part
+		return lasts || !shown && steps.Load() < mostSteps
 	}
 	jobs := p.submit(more)
 	jobs.all.Go(func() { // containers that fill the nodes and outlast a deadline
@@ -143,7 +146,7 @@ func (p *pressure) part(take func(node int, left int64), faults int) (s *pressed
 		}
 	})
 	r := rand.New(rand.NewPCG(7, 11)) // both parts have the same steps
-	for more() {
+	for ; more(); steps.Add(1) {
 		node, left, lasts := r.IntN(len(p.nodes)), 1+r.Int64N(2), 5*time.Second+time.Duration(r.Int64N(5000))*time.Millisecond
 		take(node, left)
 		if sandbox.Sleep(ctx, lasts) != nil {
@@ -160,7 +163,7 @@ func (p *pressure) part(take func(node int, left int64), faults int) (s *pressed
 		p.t.Fatal(err)
 	}
 	for _, k := range ledger.Killed {
-		if strings.HasPrefix(k.Node, p.name+"-") && k.At.After(s.began) {
+		if strings.HasPrefix(k.Node, p.name+"-") && k.At.After(s.began) { // clock: earlier kills are not of this part
 			s.killed++
 			s.lost += max(k.At.Sub(k.Began), 0).Hours()
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/waterline-io/waterline/internal/experiment/measure"
 )
 
-// TestPoolPressureFigures measures how long workers use more than they may have. In full form it compares that with
-// workers of a fixed size, whose pods are deleted when they use more than is left, as agents do that know pods only:
-// fewer containers are killed than with whole pods.
+// TestPoolPressureFigures measures how long workers use more than they may have, and compares that with workers of a
+// fixed size, whose pods are deleted when they use more than is left, as agents do that know pods only: fewer containers
+// are killed than with whole pods.
 func TestPoolPressureFigures(t *testing.T) {
 	p, small, more := underPressure(t)
 	l := p.livePool
@@ -18,9 +18,6 @@ func TestPoolPressureFigures(t *testing.T) {
 	// The ResourceManager kills with a heartbeat after the deadline, and the guard 10 s later.
 	if late := measure.Quantile(small.late, 1); late > 20 {
 		t.Errorf("a worker was over its allowance for %.1f s after the deadline", late)
-	}
-	if !soak {
-		return
 	}
 	l.floor = "{cpu: 4, memory: 4Gi}"
 	l.create("", more)

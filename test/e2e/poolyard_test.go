@@ -35,13 +35,14 @@ type yard struct {
 	*managed
 	registry     *registry
 	core, custom *rest.RESTClient
-	store        cache.Store // pods of the namespace
+	store        pastStore // pods of the namespace
 	jobs         sync.WaitGroup
 
 	mu    sync.Mutex
 	pools map[string]*yarnPool
 	nodes map[string]*yarnNode
 	pods  map[types.UID]*yarnPod
+	pasts map[types.UID]podPast
 }
 
 // podRuntime runs the NodeManagers of a pool's pods.
@@ -67,15 +68,21 @@ type yarnPool struct {
 	as           func(host string) string // the name under which a NodeManager registers; nil: its own
 
 	// The rest belongs to the yard's lock.
-	ended, early int         // containers that ended with their pod; those before their time
-	ends         []time.Time // when the marks of those pods let them end
-	unlabelled   int         // NodeManagers that started on a host without the label
-	label        string      // of the pool
-	seen         int         // kills of the ResourceManager that were judged
+	ended, early int      // containers that ended with their pod; those before their time
+	ends         []ending // of those pods
+	unlabelled   int      // NodeManagers that started on a host without the label
+	label        string   // of the pool
+	seen         int      // kills of the ResourceManager that were judged
 	floors       map[string]fakerm.Size
 	complaints   []string
 	notes        []string // what happened, for when a test fails
 	marked       []marked // what the marks of pods said, for pools of a real ResourceManager
+}
+
+// ending is what the marks of a pod say about its end.
+type ending struct {
+	leaving time.Time // since when it was to stop; zero: it was not
+	by      time.Time // when its containers may end with it; zero: never
 }
 
 // marked is until when the containers of a worker may not be ended, from some time on.
@@ -107,8 +114,7 @@ type yarnPod struct {
 	gone     bool
 	server   *http.Server
 	requests model.Amount
-	until    time.Time // the last deadline of a shrink in its marks
-	marked   time.Time // when that was seen first
+	past     podPast
 }
 
 // newYard returns a cluster without nodes and pools, and without a manager.
@@ -117,9 +123,10 @@ func newYard(t *testing.T) *yard {
 	makeNamespace(t, poolNamespace, "")
 	y := &yard{
 		managed: newManaged(t, "--set-json", `manager.pools.namespaces=["`+poolNamespace+`"]`), registry: newRegistry(t),
-		store: cache.NewStore(cache.MetaNamespaceKeyFunc),
 		pools: map[string]*yarnPool{}, nodes: map[string]*yarnNode{}, pods: map[types.UID]*yarnPod{},
+		pasts: map[types.UID]podPast{},
 	}
+	y.store = pastStore{cache.NewStore(cache.MetaNamespaceKeyFunc), y}
 	config, err := clientcmd.BuildConfigFromFlags("", bed.Kubeconfig())
 	if err != nil {
 		t.Fatal(err)
@@ -273,9 +280,7 @@ func (y *yard) round(ctx context.Context) {
 			b := bound[pod.Spec.NodeName]
 			bound[pod.Spec.NodeName] = b.Plus(k.requests)
 		}
-		if until := k.marks().Until; k.pool != nil && !until.IsZero() && !until.Equal(k.until) {
-			k.until, k.marked = until, now
-		}
+		k.past = y.pasts[pod.UID]
 		if k.pool != nil && k.pool.RM == nil {
 			k.pool.remember(k, now)
 		}
@@ -291,6 +296,7 @@ func (y *yard) round(ctx context.Context) {
 			k.pool.runtime.kill(k)
 		}
 		delete(y.pods, uid)
+		delete(y.pasts, uid)
 	}
 	for _, p := range y.pools {
 		y.judge(p)
@@ -302,7 +308,8 @@ func (y *yard) round(ctx context.Context) {
 
 // judge counts what the ResourceManager killed before its time: containers have the grace from the moment at which they
 // do not fit, unless their worker must have stopped before. If the manager was killed after it had marked the pod with
-// their deadline and before it told the ResourceManager, they have it from the mark on.
+// their deadline and before it told the ResourceManager, they have it from the mark on. The API server's clock says when
+// that was, in whole seconds: this test may see the mark later.
 func (y *yard) judge(p *yarnPool) {
 	if p.RM == nil {
 		return
@@ -320,9 +327,10 @@ func (y *yard) judge(p *yarnPool) {
 			if !m.End.IsZero() && m.End.Before(by) {
 				by = m.End
 			}
-			untold := kill.Last.Before(k.marked) && kill.Set.Sub(k.marked) > time.Second
-			if granted := k.until.Sub(k.marked); untold && granted >= p.grace-time.Second && k.until.Before(by) {
-				by = k.until
+			past := k.past
+			untold := kill.Last.Before(past.marked.Add(time.Second)) && kill.Set.Sub(past.marked) > time.Second
+			if granted := past.until.Sub(past.marked); untold && granted >= p.grace-time.Second && past.until.Before(by) {
+				by = past.until
 			}
 			if end := m.Leaving.Add(p.drain); !m.Leaving.IsZero() && end.Before(by) {
 				by = end

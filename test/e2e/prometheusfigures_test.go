@@ -15,10 +15,8 @@ import (
 // minutes, under a known load. The machine usually does other things too, so that only the load of the pods is constant.
 func TestAPIPrometheusFigures(t *testing.T) {
 	needPrometheus(t)
-	length, shown := 76*time.Second, []string{"1s", "1m"} // a window is published once half of it was measured
-	if soak {
-		length, shown = 11*time.Minute, append(shown, "5m", "10m")
-	}
+	// A window is published once half of it was measured.
+	length, shown := 11*time.Minute, []string{"1s", "1m", "5m", "10m"}
 	c := newBusyNode(t)
 	online, batch, holder := c.load()
 	later := c.loaded("later", "BE", burstMilli)
@@ -55,21 +53,17 @@ func TestAPIPrometheusFigures(t *testing.T) {
 			// A second in which the agent, its reader or Prometheus stood still proves nothing. So there are three tries, a few
 			// seconds apart. A wrong figure is wrong every time.
 			end := reader.at[len(reader.at)-1]
-			for try := range 3 {
-				got := p.lastBefore(selector, end.Add(-time.Duration(try)*4*time.Second))
+			wrong := repeat(t, 3, func(try int) (values map[string]float64, wrong string) {
+				got := p.lastBefore(selector, end.Add(-time.Duration(try-1)*4*time.Second))
 				least, most := bounds(span, got.at, of)
 				t.Logf("%-60s %12.4f, read: %.4f to %.4f", selector, got.value, least, most)
-				wrong := ""
 				if got.value < least*0.99-floor || got.value > most*1.01+floor {
 					wrong = fmt.Sprintf("%s is %v, and the test measured %v to %v", selector, got.value, least, most)
 				}
-				attempt(t, try+1, map[string]float64{"published": got.value, "least": least, "most": most}, wrong)
-				switch {
-				case wrong == "":
-					return
-				case try == 2:
-					t.Error(wrong)
-				}
+				return map[string]float64{"published": got.value, "least": least, "most": most}, wrong
+			})
+			if wrong != "" {
+				t.Error(wrong)
 			}
 		}
 		check(v1alpha1.MetricCPUUsed, "LS", reader.of(0), floor)
@@ -96,18 +90,9 @@ func TestAPIPrometheusFigures(t *testing.T) {
 func (c *busyNode) checkBurst(p *prometheus, dir string) {
 	c.t.Helper()
 	before := p.last(v1alpha1.MetricCPUUsed + `{class="BE",window="1m"}`).value
-	const tries = 3
-	for try := range tries {
-		late := c.burst(p, dir, before)
-		attempt(c.t, try+1, nil, late)
-		switch {
-		case late == "":
-			return
-		case try == tries-1:
-			c.t.Error(late)
-		default:
-			c.t.Log(late, "; once more")
-		}
+	late := repeat(c.t, 3, func(int) (map[string]float64, string) { return nil, c.burst(p, dir, before) })
+	if late != "" {
+		c.t.Error(late)
 	}
 }
 

@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"os"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,15 +12,24 @@ import (
 )
 
 // TestNodeQuickstart runs the commands of docs/quickstart.md as they are written, on a cluster that has nothing of
-// Waterline: only the image of the pods comes from the environment. The Job uses what is idle, gives way to an online
-// pod, and in the end nothing is left.
+// Waterline: only the image of the pods comes from the environment. The Job runs beside an online pod, and in the end
+// nothing is left.
 func TestNodeQuickstart(t *testing.T) {
 	oneNode(t, "its commands are the same there")
 	if !soak {
 		t.Skip("WATERLINE_SOAK is not set: on two CPUs, the start of pods in the minute after the agent's own may count as " +
 			"the online peak of an hour, and the batch pod then waits for that long")
 	}
-	const file = "docs/quickstart.md"
+	quickstart(t)
+	removal(t, quickstartPage)
+}
+
+const quickstartPage = "docs/quickstart.md"
+
+// quickstart runs the page, and checks that it leaves nothing behind. It returns what waterline explain says of the node
+// while the Job runs alone, and beside the online pod.
+func quickstart(t *testing.T) (alone, beside string) {
+	t.Helper()
 	kubectl(t, "delete", "crd", "colocationpolicies.waterline.io", "nodereports.waterline.io", "workerpools.waterline.io",
 		"--ignore-not-found")
 	kubectl(t, "delete", "namespace", "waterline-system", "--ignore-not-found") // of the test before
@@ -43,8 +51,8 @@ func TestNodeQuickstart(t *testing.T) {
 		helm(t, "uninstall", "waterline", "--no-hooks", "--namespace", "waterline-system", "--ignore-not-found")
 		kubectl(t, "apply", "-f", "../../deploy/chart/crds") // which all other tests expect
 	})
-	p := &page{t: t, env: []string{"IMAGE=" + cluster.BusyboxImage}}
-	p.add(file)
+	p := &page{t: t, as: "TestNodeQuickstart", env: []string{"IMAGE=" + cluster.BusyboxImage}}
+	p.add(quickstartPage)
 	p.check("kubectl get crd,namespaces,clusterroles,priorityclasses,colocationpolicies -o name --ignore-not-found " +
 		"2>/dev/null | grep waterline || true")
 	p.check("kubectl get nodes -o yaml | grep waterline.io/ || true")
@@ -54,33 +62,19 @@ func TestNodeQuickstart(t *testing.T) {
 	if len(out) != 9 {
 		t.Fatalf("%d blocks, want 6 of the page, two of the test and an empty end:\n%s", len(out), strings.Join(out, "~~"))
 	}
-	alone, beside := batchUses(t, out[3]), batchUses(t, out[4])
-	t.Logf("batch uses %.2f CPUs alone and %.2f beside an online pod that wants all", alone, beside)
-	if alone < 0.5 {
-		t.Errorf("a Job that requests 0.1 CPUs uses %.2f idle ones:\n%s", alone, out[3])
-	}
-	if beside > alone/2 {
-		t.Errorf("it uses %.2f CPUs beside an online pod that wants all, and %.2f alone:\n%s", beside, alone, out[4])
+	for _, explained := range out[3:5] {
+		if !batchUses.MatchString(explained) {
+			t.Errorf("nothing says what batch uses:\n%s", explained)
+		}
 	}
 	if left := out[6] + out[7]; strings.TrimSpace(left) != "" {
 		t.Errorf("the page leaves this behind:\n%s", left)
 	}
-	removal(t, file)
+	return out[3], out[4]
 }
 
-// batchUses returns the CPU that batch uses by waterline explain.
-func batchUses(t *testing.T, explained string) float64 {
-	t.Helper()
-	m := regexp.MustCompile(`batch uses +([0-9.]+)`).FindStringSubmatch(explained)
-	if m == nil {
-		t.Fatalf("nothing says what batch uses:\n%s", explained)
-	}
-	cpus, err := strconv.ParseFloat(m[1], 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cpus
-}
+// batchUses finds the CPUs that batch uses in the output of waterline explain.
+var batchUses = regexp.MustCompile(`batch uses +([0-9.]+)`)
 
 // removal checks that the README removes Waterline by commands of the page that was run.
 func removal(t *testing.T, page string) {

@@ -48,7 +48,7 @@ func TestStaticPool(t *testing.T) {
 				pool.Allocatable, pool.Taken, taken)
 		}
 		eventually(t, "the agent knows the CPUs", func() (bool, string) {
-			all := kubelets(t)
+			all := kubelets(t, time.Time{})
 			if len(all) == 0 {
 				return false, "no rounds"
 			}
@@ -67,7 +67,7 @@ func TestStaticPool(t *testing.T) {
 		t.Fatalf("the pod runs on %q", taken)
 	}
 	expect(taken)
-	before := len(kubelets(t))
+	_, before := kubeletsUntil(t, time.Time{})
 	n.mustRestart("kubelet")
 	starting, early, without := 0, 0, 0
 	// There are two calls at a time, and the kubelet accepts a hundred a second.
@@ -95,7 +95,10 @@ func TestStaticPool(t *testing.T) {
 		t.Errorf("it reported the pod without its CPU %d times", without)
 	}
 	expect(taken)
-	since := kubelets(t)[before:]
+	since := kubelets(t, before)
+	if len(since) == 0 {
+		t.Error("the journal has no round since the kubelet restarted")
+	}
 	for _, k := range since {
 		if k.PoolKnown && k.TakenCPUs != taken {
 			t.Errorf("while the kubelet restarted, the agent considered %q taken", k.TakenCPUs)
@@ -111,15 +114,22 @@ func TestStaticPool(t *testing.T) {
 	expect(model.CPUSet{})
 }
 
-// kubelets returns the kubelet in each of the agent's rounds.
-func kubelets(t *testing.T) (all []model.Kubelet) {
+// kubelets returns the kubelet in each of the agent's rounds after a time.
+func kubelets(t *testing.T, after time.Time) []model.Kubelet {
+	t.Helper()
+	all, _ := kubeletsUntil(t, after)
+	return all
+}
+
+// kubeletsUntil returns the time of the last round too.
+func kubeletsUntil(t *testing.T, after time.Time) (all []model.Kubelet, last time.Time) {
 	t.Helper()
 	for round, err := range journal.Read(bed.RunWaterline()) {
-		if err == nil {
-			all = append(all, round.Node.Kubelet)
+		if err == nil && round.Node.Now.After(after) {
+			all, last = append(all, round.Node.Kubelet), round.Node.Now
 		}
 	}
-	return all
+	return all, last
 }
 
 // cpus returns the CPUs of a cgroup.

@@ -94,18 +94,19 @@ func (n *node) testPodLevel() {
 }
 
 // testStatusWrites changes the quota of a pod's cgroup each second, more often than the agent does, and counts
-// how often the kubelet writes the pod's status because of that: when it next looks at the pod, about once a minute.
+// how often the kubelet writes the pod's status because of that: not for each change, but when it next looks at the pod,
+// about once a minute.
 func (n *node) testStatusWrites() {
-	const minutes = 4
+	const looks = 240
 	var written [2]int
 	for i, changes := range []bool{false, true} {
 		name := fmt.Sprintf("shown-%d", i)
 		pod := n.hostile(name, "labels: {app: x}",
 			"resources: {requests: {cpu: 200m}, limits: {cpu: 1}}\n  "+sleeps(""))
 		dir, last := n.dirOf(&pod), ""
-		for second := range int64(minutes * 60) {
+		for look := range int64(looks) {
 			if changes {
-				n.set(n.t, dir, model.Quota, 100_000+1000*(second%7))
+				n.set(n.t, dir, model.Quota, 100_000+1000*(look%7))
 			}
 			time.Sleep(time.Second)
 			now := kubectl(n.t, "get", "pod", name, "-n", "hostile", "-o", "jsonpath={.status}")
@@ -115,10 +116,10 @@ func (n *node) testStatusWrites() {
 			last = now
 		}
 	}
-	n.t.Logf("in %d minutes the kubelet wrote a pod's status %d times, and %d times while its quota changed each second",
-		minutes, written[0], written[1])
-	if written[1] > 2*minutes {
-		n.t.Errorf("%d writes in %d minutes", written[1], minutes)
+	n.t.Logf("the kubelet wrote a pod's status %d times, and %d times while its quota changed %d times", written[0],
+		written[1], looks)
+	if written[1] > looks/10 {
+		n.t.Errorf("%d writes for %d changes", written[1], looks)
 	}
 }
 

@@ -59,8 +59,12 @@ func transcoder(t *testing.T) (transcode func(args ...string) *exec.Cmd, nothing
 		t.Skip("transcoding in an emulated machine takes many times as long, and proves no more than TestNode there")
 	}
 	archive := filepath.Join(built, "bed/images", ffmpegArchive)
-	if _, err := os.Stat(archive); errors.Is(err, fs.ErrNotExist) && os.Getenv("CI") == "" {
-		t.Skip("no ffmpeg on this machine when the bed was built")
+	if _, err := os.Stat(archive); errors.Is(err, fs.ErrNotExist) {
+		const missing = "the image of ffmpeg is not built; run make bed-ffmpeg"
+		if os.Getenv("CI") != "" {
+			t.Fatal(missing)
+		}
+		t.Skip(missing)
 	}
 	install(t, "--set", "policy.weight.max=16384,policy.weight.overrideGuaranteed=true",
 		"--set-json", `policy.weight.namespaces=[{"selector": {"matchLabels": {"waterline.io/experiment": "transcode"}}, `+

@@ -16,26 +16,19 @@ func TestNodeTranscodeFigures(t *testing.T) {
 	transcode, nothingLeft := transcoder(t)
 	// On a machine that stands still for some seconds, jobs get their start signal too late, or do not run side by side.
 	// An error of Waterline occurs every time.
-	const tries = 3
-	for try := range tries {
+	wrong := repeat(t, 3, func(int) (map[string]float64, string) {
 		file := filepath.Join(t.TempDir(), "transcode.json")
 		start := time.Now()
 		out, err := transcode("--seconds", "50", "--json", file).CombinedOutput()
 		t.Logf("in %.0f s: %v\n%s", time.Since(start).Seconds(), err, out)
 		nothingLeft("a result")
-		wrong := fmt.Sprint(err)
-		if err == nil {
-			wrong = transcoded(t, file)
+		if err != nil {
+			return nil, fmt.Sprint(err)
 		}
-		attempt(t, try+1, nil, wrong)
-		switch {
-		case wrong == "":
-			return
-		case try == tries-1:
-			t.Error(wrong)
-		default:
-			t.Log(wrong, "; once more")
-		}
+		return nil, transcoded(t, file)
+	})
+	if wrong != "" {
+		t.Error(wrong)
 	}
 }
 

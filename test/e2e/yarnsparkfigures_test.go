@@ -56,10 +56,6 @@ spec:
 // order, with the same requests at the same moments. Spark applications follow each other, two executors each. Figures
 // of jobs count finished queries, as parts of a job.
 func TestYARNSpark(t *testing.T) {
-	if !soak && benchFile == "" {
-		t.Skip("neither WATERLINE_SOAK nor WATERLINE_BENCH is set: Spark is a download of 520 MB, and the test takes " +
-			"fifteen minutes")
-	}
 	if *on != "host" {
 		t.Skip("the experiment runs on the node itself")
 	}

@@ -60,6 +60,9 @@ func run(m *testing.M) (int, error) {
 		// A ResourceManager must not take a NodeManager for dead that a busy machine only slows.
 		Site: map[string]string{"yarn.nm.liveness-monitor.expiry-interval-ms": "60000"},
 	}
+	if testing.Short() { // nor must a master; in full form, tests end nodes of which masters must not wait for minutes
+		o.Site["yarn.client.nodemanager-connect.max-wait-ms"] = "60000"
+	}
 	if inside, code, err := bed.Enter(o.Dir, nil); !inside || err != nil {
 		return code, err
 	}

@@ -108,9 +108,10 @@ func resized(t *testing.T, i int, total yarn.Resource) {
 // TestJob checks that a MapReduce job succeeds, whose reduce gets the maps' output from NodeManagers, and that the
 // client reads its end.
 func TestJob(t *testing.T) {
-	// The bed shortens how long reduces try to fetch.
+	// The bed shortens how long reduces try to fetch. These times are at least as long as Hadoop's own.
 	j, app := job(t, cluster.Sleep(t.Context(), 2, 1, time.Millisecond,
-		"-Dmapreduce.reduce.shuffle.connect.timeout=180000", "-Dmapreduce.reduce.shuffle.fetch.retry.timeout-ms=60000"))
+		"-Dmapreduce.reduce.shuffle.connect.timeout=180000", "-Dmapreduce.reduce.shuffle.fetch.retry.timeout-ms=60000",
+		"-Dmapreduce.reduce.shuffle.retry-delay.max.ms=60000"))
 	if err := j.Wait(within(t, 10*time.Minute)); err != nil {
 		t.Fatal(err)
 	}

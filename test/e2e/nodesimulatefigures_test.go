@@ -39,9 +39,6 @@ const (
 // second comes in one piece, for which the agent withholds CPU. The figures say how much.
 func TestNodeSimulateFigures(t *testing.T) {
 	oneNode(t, "the simulated node knows no kernel")
-	if !soak && benchFile == "" {
-		t.Skip("half a minute of each suppression is too short for a comparison: it is made in the full form")
-	}
 	n := install(t)
 	policy := func(by string) {
 		n.policy(`{"mode": "Enforce", "cpu": {"waterline": "80%", "method": "Realtime", "suppression": "` + by + `"}}`)
@@ -53,7 +50,7 @@ func TestNodeSimulateFigures(t *testing.T) {
 		"status.phase=Running,spec.nodeName="+n.name, "-l", v1alpha1.LabelQoS+"=SYSTEM").Items {
 		daemons = append(daemons, n.dirOf(&pod))
 	}
-	short, long := 36*time.Second, 2*time.Minute
+	const long = 2 * time.Minute
 	c, figures, busy := &comparison{node: n, daemons: daemons}, map[string]float64{}, false
 	for _, run := range []struct {
 		by, load, script string
@@ -62,9 +59,6 @@ func TestNodeSimulateFigures(t *testing.T) {
 		{"Quota", "evenly", evenly, 5*time.Minute + 6*time.Second}, {"Quota", "bursts", inBursts, long},
 		{"OnHarm", "bursts", inBursts, long},
 	} {
-		if !soak {
-			run.lasts = short
-		}
 		policy(run.by)
 		n.loaded("online", "", run.script, "requests: {cpu: 500m}")
 		time.Sleep(10 * time.Second) // the policy counts, and limits are as they would be after a while
@@ -103,9 +97,7 @@ func TestNodeSimulateFigures(t *testing.T) {
 			}
 		case run.load == "evenly":
 			figures["arithmetic_falls"], figures["arithmetic_falls_simulated"] = float64(falls), float64(limited.falls)
-			if soak {
-				figures["peak_to_mean_of_5m"] = peaks(r)
-			}
+			figures["peak_to_mean_of_5m"] = peaks(r)
 		}
 	}
 	if busy {

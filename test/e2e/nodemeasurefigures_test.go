@@ -72,21 +72,18 @@ func TestNodeMeasure(t *testing.T) {
 	// several times. A wrong figure is wrong every time.
 	check := func(class string, of func(from, to time.Time) float64) {
 		t.Helper()
-		for try, s := range all {
+		wrong := repeat(t, len(all), func(try int) (values map[string]float64, wrong string) {
+			s := all[try-1]
 			got := s.of(t, v1alpha1.MetricCPUUsed, `class="`+class+`",window="1m"`)
 			least, most := bounds(time.Minute, s.at, of)
 			t.Logf("CPU of %-8s %.4f, read: %.4f to %.4f", class, got, least, most)
-			wrong := ""
 			if got < least*0.99-floor || got > most*1.01+floor {
 				wrong = fmt.Sprintf("CPU of %s is %v, and the test measured %v to %v", class, got, least, most)
 			}
-			attempt(t, try+1, map[string]float64{"published": got, "least": least, "most": most}, wrong)
-			switch {
-			case wrong == "":
-				return
-			case try == len(all)-1:
-				t.Error(wrong)
-			}
+			return map[string]float64{"published": got, "least": least, "most": most}, wrong
+		})
+		if wrong != "" {
+			t.Error(wrong)
 		}
 	}
 	minute := func(metric, class string) float64 {

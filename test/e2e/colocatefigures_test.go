@@ -18,9 +18,6 @@ func TestNodeColocate(t *testing.T) {
 	if *on == "vm" {
 		t.Skip("the experiment runs on the node itself; times in an emulated machine mean nothing")
 	}
-	if !soak {
-		t.Skip("WATERLINE_SOAK is not set: TestColocate checks on this kernel that the server is as fast as alone")
-	}
 	install(t)
 	m := inPods(t, "colocate")
 	// A mode has no figures if the generator was late every time, as it is where other processes take the CPUs.
@@ -45,9 +42,6 @@ func TestNodeColocate(t *testing.T) {
 func TestNodeHeadline(t *testing.T) {
 	if *on == "vm" {
 		t.Skip("the experiment runs on the node itself; times in an emulated machine mean nothing")
-	}
-	if !soak {
-		t.Skip("WATERLINE_SOAK is not set: the experiment takes twenty minutes")
 	}
 	install(t)
 	var args []string
