@@ -20,6 +20,12 @@ import (
 func TestNodeSell(t *testing.T) {
 	oneNode(t, "offers are the same there, and level 3 sets the clock")
 	n := seller(t)
+	var first int64
+	n.sold(false, "the node makes an offer", func(cpu int64) bool { first = cpu; return cpu > 0 })
+	status := object[corev1.Node](t, "node", n.name).Status
+	if capacity := status.Capacity.Cpu().MilliValue(); first < capacity/2 { // method Static offers all CPUs; by growth it would begin with a tenth
+		t.Errorf("the first offer is %d of %d mCPU, not the whole", first, capacity)
+	}
 	if testing.Short() {
 		n.sub("Bought", func(n *node) { n.buy(false) })
 		return
