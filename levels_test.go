@@ -34,8 +34,8 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// TestBenches checks that each test of test/e2e that measures, in a file with the build tag bench, is run by a bench, and
-// that each bench there runs one. Benches of the other folders run all tests with the tag.
+// TestBenches checks that each test of test/e2e that measures, in a file with the build tag bench, is run by a bench,
+// and that each bench there runs one. Benches of the other folders run all tests with the tag.
 func TestBenches(t *testing.T) {
 	tests := testsOf(t, "test/e2e", func(source string) bool { return strings.HasPrefix(source, "//go:build bench") })
 	run := map[string]bool{}

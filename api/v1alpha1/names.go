@@ -61,12 +61,13 @@ const LabelPool = "waterline.io/pool"
 // nothing is written. Every value counts but "false".
 const LabelOptOut = "waterline.io/opt-out"
 
-// AnnotationPause on a policy disables it, whatever its mode is: all settings are restored, and nothing new is sold. Pods
-// that are bound stay. Every value counts but "false".
+// AnnotationPause on a policy disables it, whatever its mode is: all settings are restored, and nothing new is sold.
+// Pods that are bound stay, and new batch pods wait. Every value counts but "false".
 const AnnotationPause = "waterline.io/pause"
 
-// AnnotationPublished on a Node lists the resources under Koordinator's names that Waterline put there, separated by commas.
-// It is written together with them. Those that it does not list belong to another system, and Waterline never touches them.
+// AnnotationPublished on a Node lists the resources under Koordinator's names that Waterline put there, with their
+// amounts: kubernetes.io/batch-cpu=3000,kubernetes.io/batch-memory=1048576. It is written together with them. A
+// resource that it does not list, or with another amount, belongs to another system, and Waterline never touches it.
 const AnnotationPublished = "waterline.io/published"
 
 // Resources that batch pods request: CPU in milli-cores, memory in bytes, both whole numbers with request and limit

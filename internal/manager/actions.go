@@ -200,7 +200,7 @@ func (o *executor) tidy(ctx context.Context, name string) error {
 	if !there {
 		return nil
 	}
-	now := model.Node{PodsKnown: true}
+	now := model.Node{PodsKnown: true, Object: model.NodeObject{Published: n.published}}
 	if slices.ContainsFunc(n.published, func(p model.Published) bool { return p.Koordinator }) {
 		var err error
 		if now.Pods, err = o.pods(ctx, name); err != nil {

@@ -105,8 +105,8 @@ func TestRules(t *testing.T) {
 	}
 	bad.Annotations = map[string]string{v1alpha1.AnnotationPause: "true"}
 	add(t, p, bad)
-	if rules := p.rules.Load().Pods; len(rules) != 1 || rules[0].Policy != "low" {
-		t.Errorf("a policy with a mistake that is paused still selects pods: %+v", rules)
+	if rules := p.rules.Load().Pods; len(rules) != 2 {
+		t.Errorf("a paused policy selects no pods: they would become online pods meanwhile: %+v", rules)
 	}
 	row, _ := p.Get("high")
 	s := (&statuses{}).status(&row, &tally{}, 0)

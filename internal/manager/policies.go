@@ -53,7 +53,7 @@ func (p *policies) read(o *v1alpha1.ColocationPolicy) storedPolicy {
 			p.log.Warn("a policy cannot be used; what it said before stays in force", "err", err)
 		}
 		now.parsed, now.usable, now.batch, now.invalid = before.parsed, before.usable, before.batch, err
-		kube.Pause(o, &now.parsed)
+		now.parsed.Paused = kube.Paused(o)
 		return now
 	}
 	now.parsed, now.usable, now.batch = parsed, true, kube.BatchRules(o)

@@ -13,6 +13,7 @@ type ClusterPolicy struct {
 	Nodes      Selector // by the labels of nodes
 	Rollout    int64    // percent of the selected nodes on which the policy holds, 0 to 100
 	Windows    []Window // when slack is sold; none: always
+	Paused     bool     // nodes follow it as if its mode was Disabled; new batch pods are admitted as before, and wait
 	Policy     Policy
 }
 

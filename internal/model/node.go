@@ -71,8 +71,8 @@ type Ruling struct {
 // NodeObject is what the API shows of a node's own objects.
 type NodeObject struct {
 	UID string // of the Node; "": not known yet
-	// Published are the batch resources on the Node that Waterline wrote, in the order of [NodeResources]. A resource under
-	// Koordinator's name counts only if the Node's own record, an annotation, says that Waterline wrote it.
+	// Published are the batch resources on the Node that Waterline wrote, in the order of [NodeResources]. A resource
+	// under Koordinator's name counts only if the Node's own record, an annotation, says that Waterline wrote it.
 	Published []Published `json:",omitempty"`
 	Reported  bool        // it has a NodeReport
 }

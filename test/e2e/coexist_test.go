@@ -4,15 +4,17 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
-// TestAPICoexist installs Waterline on a cluster that another system manages: its manager publishes batch resources on
-// every Node, and its pods request them. Waterline observes, sells on one labelled node, and is switched off again.
-// Nothing of the other system changes meanwhile: no resource of a Node, no pod, and no label that it changes on a pod.
+// TestAPICoexist installs Waterline on a cluster that another system manages: its manager publishes batch resources
+// on every Node, and its pods request them, one of them bound to this node. Waterline observes, sells on one labelled
+// node, and is switched off again. Nothing of the other system changes meanwhile: no resource of a Node, no pod, and
+// no label that it changes on a pod.
 func TestAPICoexist(t *testing.T) {
 	m := newManaged(t, "--set-json", `policy={"mode": "Observe", "cpu": {}, "memory": {}}`)
 	m.manager()
@@ -26,6 +28,7 @@ func TestAPICoexist(t *testing.T) {
 	}
 	stands := func(when, milli string) {
 		t.Helper()
+		time.Sleep(3 * time.Second) // whatever the agent would write, it had the time
 		is, also := m.amount("shared", cpu), m.amount("shared", memory)
 		record := object[corev1.Node](t, "node", "shared").Annotations[v1alpha1.AnnotationPublished]
 		if is != milli || also != "16Gi" || record != "" {
@@ -62,6 +65,18 @@ func TestAPICoexist(t *testing.T) {
 		return nil
 	}
 	offer("8000")
+	apply(t, `
+apiVersion: v1
+kind: Pod
+metadata: {name: bound, namespace: theirs, labels: {koordinator.sh/qosClass: BE}}
+spec:
+  nodeName: shared
+  priorityClassName: koord-batch
+  containers:
+  - name: c
+    image: none
+    resources: {requests: {kubernetes.io/batch-cpu: 3k}, limits: {kubernetes.io/batch-cpu: 3k}}
+`)
 	f.start()
 	eventually(t, "the node reports", func() (bool, string) {
 		out, err := tryKubectl("get", "nodereport", "shared", "-o", "jsonpath={.status.policy}")

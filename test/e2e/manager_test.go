@@ -133,7 +133,7 @@ func (m *managed) node(name, resource string, labels string) {
 	if resource != "" {
 		m.patch(nodes+name+"/status", strings.ReplaceAll(sells, "waterline.io/batch-cpu", resource))
 		if resource == koordinators { // which are ours only if the Node says so
-			kubectl(m.t, "annotate", "node", name, v1alpha1.AnnotationPublished+"="+resource)
+			kubectl(m.t, "annotate", "node", name, v1alpha1.AnnotationPublished+"="+resource+"=4000")
 		}
 	}
 }

@@ -64,7 +64,7 @@ func (y *yard) remember(pod *corev1.Pod) {
 func markedAt(pod *corev1.Pod) (at time.Time) {
 	for _, f := range pod.ManagedFields {
 		if f.Subresource == "" && f.Time != nil && f.FieldsV1 != nil && f.Time.After(at) &&
-			bytes.Contains(f.FieldsV1.Raw, []byte(`"f:`+v1alpha1.AnnotationPoolMarks+`"`)) {
+			bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(`"f:`+v1alpha1.AnnotationPoolMarks+`"`)) {
 			at = f.Time.Time
 		}
 	}

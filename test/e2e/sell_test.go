@@ -23,7 +23,8 @@ func TestNodeSell(t *testing.T) {
 	var first int64
 	n.sold(false, "the node makes an offer", func(cpu int64) bool { first = cpu; return cpu > 0 })
 	status := object[corev1.Node](t, "node", n.name).Status
-	if capacity := status.Capacity.Cpu().MilliValue(); first < capacity/2 { // method Static offers all CPUs; by growth it would begin with a tenth
+	// Method Static offers all CPUs. By growth, the offer would begin with a tenth.
+	if capacity := status.Capacity.Cpu().MilliValue(); first < capacity/2 {
 		t.Errorf("the first offer is %d of %d mCPU, not the whole", first, capacity)
 	}
 	if testing.Short() {

@@ -27,8 +27,8 @@ func TestCrowdCost(t *testing.T) {
 	liveKernel(t, "a crowd of pods costs the same with cgroup v2")
 	c := crowd(t)
 	p50, p90, p99 := quantiles(c.took)
-	t.Logf("%d pods: cgroup made → right weight p50 %s, p90 %s, p99 %s; %s of CPU; %+v, then %+v", len(c.took), p50, p90, p99,
-		c.cpu, c.full, c.last)
+	t.Logf("%d pods: cgroup made → right weight p50 %s, p90 %s, p99 %s; %s of CPU; %+v, then %+v", len(c.took), p50, p90,
+		p99, c.cpu, c.full, c.last)
 	if limit := 500 * time.Millisecond; p90 > limit && !emulated() {
 		t.Errorf("p90 %s from cgroup to weight, want at most %s", p90, limit)
 	}

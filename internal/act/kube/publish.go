@@ -61,7 +61,7 @@ func record(published []model.Published) string {
 	var names []string
 	for _, r := range published {
 		if r.Koordinator {
-			names = append(names, resourceName(r.NodeResource))
+			names = append(names, resourceName(r.NodeResource)+"="+strconv.FormatInt(r.Amount, 10))
 		}
 	}
 	return strings.Join(names, ",")

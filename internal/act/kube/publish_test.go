@@ -29,7 +29,7 @@ func TestPublishRecords(t *testing.T) {
 		},
 		"claimed": {
 			nil, []model.Published{cpu, memory},
-			`{"metadata":{"annotations":{"waterline.io/published":"kubernetes.io/batch-cpu,kubernetes.io/batch-memory"},"uid":"u"},` +
+			`{"metadata":{"annotations":{"waterline.io/published":"kubernetes.io/batch-cpu=700,kubernetes.io/batch-memory=1048576"},"uid":"u"},` +
 				`"status":{"allocatable":{"kubernetes.io/batch-cpu":"700","kubernetes.io/batch-memory":"1048576"},` +
 				`"capacity":{"kubernetes.io/batch-cpu":"700","kubernetes.io/batch-memory":"1048576"}}}`,
 		},

@@ -126,7 +126,9 @@ func checkPublished(w *world, p *model.Publication, memory bool, ceiling int64, 
 				}
 			}
 		}
-		switch keeps := r.Koordinator || stands != 0; {
+		keeps := stands != 0 || r.Koordinator && slices.ContainsFunc(w.node.Object.Published,
+			func(p model.Published) bool { return p.NodeResource == r })
+		switch {
 		case keeps && stands < bound:
 			return fmt.Errorf("%d stands of %+v, and %d is bound", stands, r, bound)
 		case p.Reason.Code != "" && stands > bound:

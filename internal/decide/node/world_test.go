@@ -398,6 +398,9 @@ func (w *world) decide() string {
 
 // carryOut imagines that the host, and the API, did what a plan says.
 func (w *world) carryOut(plan *model.Plan) {
+	if plan.Publish.Decided {
+		w.node.Object.Published = slices.Clone(plan.Publish.Resources)
+	}
 	w.wanted = plan.Observe.Services
 	w.node.Incidents, w.node.Reclaimed = nil, nil
 	owned := map[model.File]model.Owned{}

@@ -100,6 +100,9 @@ type Effect struct {
 // nothing is sold; Selling distinguishes the two.
 func At(p *model.ClusterPolicy, now time.Time) Effect {
 	e := Effect{Policy: p.Policy}
+	if p.Paused {
+		e.Policy.Mode = model.ModeDisabled
+	}
 	var window *model.Window
 	e.Selling, window, e.Next = Windows(p.Windows, now)
 	if e.Selling == model.SellOpen {

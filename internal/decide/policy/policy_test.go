@@ -160,6 +160,10 @@ func TestDefaults(t *testing.T) {
 	static := model.Policy{Mode: model.ModeEnforce, CPU: model.SellPolicy{Method: model.SellStatic}}
 	every := []model.ClusterPolicy{{Name: "p", Rollout: 100, Policy: static}}
 	c := Choose(Node{OptedOut: true}, every)
+	paused := model.ClusterPolicy{Paused: true, Policy: model.Policy{Mode: model.ModeEnforce}}
+	if e := At(&paused, time.Unix(0, 0)); e.Policy.Mode != model.ModeDisabled {
+		t.Errorf("a paused policy has mode %s", e.Policy.Mode)
+	}
 	if e := At(&c.Policy, time.Unix(0, 0)); e.Policy.Mode != model.ModeDisabled || e.Policy.CPU.Method != "" {
 		t.Errorf("opted out: %+v", e)
 	}

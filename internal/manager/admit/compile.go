@@ -17,8 +17,8 @@ type Source struct {
 	Pods   []kube.BatchRule
 }
 
-// Compile makes the rules of policies, in any order. Only policies in mode Enforce apply to new pods, and only while one
-// of them sells something.
+// Compile makes the rules of policies, in any order. Only policies in mode Enforce apply to new pods, paused or not,
+// and only while one of them sells something.
 func Compile(sources []Source) Rules {
 	var rules Rules
 	for _, s := range slices.SortedFunc(slices.Values(sources),

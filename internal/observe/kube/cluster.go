@@ -6,12 +6,14 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -169,7 +171,7 @@ func (c *Cluster) setPolicy(p *v1alpha1.ColocationPolicy) {
 			before, known = c.before[p.Name]
 		}
 		if known {
-			Pause(p, &before)
+			before.Paused = Paused(p)
 			c.policies[p.Name] = before
 		}
 		return
@@ -182,25 +184,34 @@ func (c *Cluster) setPolicy(p *v1alpha1.ColocationPolicy) {
 	}
 }
 
-// NodeOf converts a Node. Of the resources under Koordinator's names, it knows those that Waterline recorded on the Node as
-// its own. The others belong to another system.
+// NodeOf converts a Node. Of the resources under Koordinator's names, it knows those that Waterline recorded on the
+// Node as its own, while they have the recorded amount or are gone. The others belong to another system.
 func NodeOf(n *corev1.Node) model.NodeInfo {
-	recorded := strings.Split(n.Annotations[v1alpha1.AnnotationPublished], ",")
 	node := model.NodeInfo{
 		UID:         string(n.UID),
 		Labels:      n.Labels,
 		Capacity:    amount(n.Status.Capacity),
 		Allocatable: amount(n.Status.Allocatable),
 	}
+	records := strings.Split(n.Annotations[v1alpha1.AnnotationPublished], ",")
 	for _, r := range model.NodeResources() {
-		name := corev1.ResourceName(v1alpha1.SlackResource(string(r.Tier), r.Memory, r.Koordinator))
-		if r.Koordinator && !slices.Contains(recorded, string(name)) {
-			continue
+		name := v1alpha1.SlackResource(string(r.Tier), r.Memory, r.Koordinator)
+		capacity, found := n.Status.Capacity[corev1.ResourceName(name)]
+		allocatable, also := n.Status.Allocatable[corev1.ResourceName(name)]
+		even := found && also && capacity.Cmp(allocatable) == 0
+		if r.Koordinator {
+			i := slices.IndexFunc(records, func(text string) bool { return strings.HasPrefix(text, name+"=") })
+			if i < 0 {
+				continue
+			}
+			is := func(q resource.Quantity) bool { return records[i] == name+"="+strconv.FormatInt(q.Value(), 10) }
+			if found && !is(capacity) || also && !is(allocatable) {
+				continue
+			}
+			found = true // its record is to be removed with it
 		}
-		capacity, found := n.Status.Capacity[name]
-		allocatable, also := n.Status.Allocatable[name]
 		switch {
-		case found && also && capacity.Cmp(allocatable) == 0:
+		case even:
 			node.Published = append(node.Published, model.Published{NodeResource: r, Amount: capacity.Value()})
 		case found || also:
 			node.Published = append(node.Published, model.Published{NodeResource: r, Amount: model.Uneven})

@@ -11,28 +11,35 @@ import (
 )
 
 // TestPublished checks which resources of a Node are Waterline's: those under its own names, and of Koordinator's names
-// those that the Node's record lists.
+// those that the Node's record lists with the amount that they have, or that are gone.
 func TestPublished(t *testing.T) {
-	cpu := model.NodeResource{Tier: model.TierBatch}
-	theirs := model.NodeResource{Tier: model.TierBatch, Koordinator: true}
+	ours := model.Published{NodeResource: model.NodeResource{Tier: model.TierBatch}, Amount: 500}
+	theirs := func(tier model.Tier, amount int64) model.Published {
+		return model.Published{NodeResource: model.NodeResource{Tier: tier, Koordinator: true}, Amount: amount}
+	}
 	for name, c := range map[string]struct {
 		record string
 		want   []model.Published
 	}{
-		"another system's": {"", []model.Published{{NodeResource: cpu, Amount: 500}}},
+		"another system's": {"", []model.Published{ours}},
 		"recorded": {
-			"kubernetes.io/batch-cpu",
-			[]model.Published{{NodeResource: cpu, Amount: 500}, {NodeResource: theirs, Amount: 8000}},
+			"kubernetes.io/batch-cpu=8000", []model.Published{ours, theirs(model.TierBatch, 8000)},
 		},
-		"another is recorded": {"kubernetes.io/mid-cpu", []model.Published{{NodeResource: cpu, Amount: 500}}},
-		"no record at all":    {" kubernetes.io/batch-cpu;", []model.Published{{NodeResource: cpu, Amount: 500}}},
+		"overwritten by another": {"kubernetes.io/batch-cpu=7000", []model.Published{ours}},
+		"recorded, and gone": {
+			"kubernetes.io/mid-cpu=100", []model.Published{ours, theirs(model.TierMid, model.Uneven)},
+		},
+		"recorded without an amount": {"kubernetes.io/batch-cpu", []model.Published{ours}},
+		"a record that says nothing": {" kubernetes.io/batch-cpu=8000;", []model.Published{ours}},
+		"uneven where Waterline wrote": {"kubernetes.io/batch-memory=1024", []model.Published{ours, {
+			NodeResource: model.NodeResource{Tier: model.TierBatch, Memory: true, Koordinator: true}, Amount: model.Uneven}}},
 	} {
 		var n corev1.Node
 		err := yaml.Unmarshal([]byte(`
 metadata: {annotations: {waterline.io/published: "`+c.record+`"}}
 status:
-  capacity: {cpu: 4, kubernetes.io/batch-cpu: 8k, kubernetes.io/batch-memory: 1Gi, waterline.io/batch-cpu: 500}
-  allocatable: {cpu: 4, kubernetes.io/batch-cpu: 8k, kubernetes.io/batch-memory: 1Gi, waterline.io/batch-cpu: 500}
+  capacity: {cpu: 4, kubernetes.io/batch-cpu: 8k, kubernetes.io/batch-memory: 1Ki, waterline.io/batch-cpu: 500}
+  allocatable: {cpu: 4, kubernetes.io/batch-cpu: 8k, waterline.io/batch-cpu: 500}
 `), &n)
 		if err != nil {
 			t.Fatal(err)

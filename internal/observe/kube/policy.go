@@ -55,6 +55,7 @@ func Policy(p *v1alpha1.ColocationPolicy) (model.ClusterPolicy, error) {
 		Nodes:    c.selector("spec.nodeSelector", s.NodeSelector),
 		Rollout:  model.DefaultRollout,
 		Windows:  c.windows("spec.windows", s.Windows),
+		Paused:   Paused(p),
 		Policy: model.Policy{
 			Mode:        chosen(&c, "spec.mode", s.Mode, model.ModeObserve, model.ModeEnforce, model.ModeDisabled),
 			Koordinator: chosen(&c, "spec.resourceNames", s.ResourceNames, "Waterline", "Koordinator") == "Koordinator",
@@ -77,22 +78,14 @@ func Policy(p *v1alpha1.ColocationPolicy) (model.ClusterPolicy, error) {
 	if err := errors.Join(c.errs...); err != nil {
 		return model.ClusterPolicy{}, fmt.Errorf("policy %q: %w", p.Name, err)
 	}
-	Pause(p, &policy)
 	return policy, nil
 }
 
-// Paused reports whether a policy has the annotation that disables it.
+// Paused reports whether a policy has the annotation that disables it. That also counts while its spec has a mistake,
+// and its last valid version is in force.
 func Paused(p *v1alpha1.ColocationPolicy) bool {
 	value, found := p.Annotations[v1alpha1.AnnotationPause]
 	return found && value != "false"
-}
-
-// Pause disables a policy if its object has the annotation. [Policy] does that. It is for a policy that stays in force while
-// its object has mistakes: a pause must not wait until they are corrected. Its end does.
-func Pause(p *v1alpha1.ColocationPolicy, policy *model.ClusterPolicy) {
-	if Paused(p) {
-		policy.Policy.Mode = model.ModeDisabled
-	}
 }
 
 // BatchRule selects pods to admit as batch.

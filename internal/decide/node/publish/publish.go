@@ -7,7 +7,11 @@
 // reduce the latter to exactly the bound amount. No resource is ever published as 0.
 package publish
 
-import "github.com/waterline-io/waterline/internal/model"
+import (
+	"slices"
+
+	"github.com/waterline-io/waterline/internal/model"
+)
 
 // Decide decides the resources of the Node. slack is nil before the first measurement. Until then, and until the pods
 // are known, the Node stays as it is. If hot is set, nothing is sold.
@@ -25,7 +29,7 @@ func Decide(n *model.Node, p *model.Policy, slack *model.Slack, hot model.Reason
 			other.Koordinator = !r.Koordinator
 			// One slack is sold once, and not before those who hold it have released it.
 			amount = max(amount, offer(slack, r)-bound(n.Pods, other)-held(n.Pods, r))
-		case !r.Koordinator:
+		case !r.Koordinator || !stands(n, r):
 			amount = 0
 		}
 		if amount > 0 {
@@ -33,6 +37,12 @@ func Decide(n *model.Node, p *model.Policy, slack *model.Slack, hot model.Reason
 		}
 	}
 	return all
+}
+
+// stands reports whether a resource is on the Node and is Waterline's. One under Koordinator's name that is not
+// belongs to another system, and so do the pods that request it.
+func stands(n *model.Node, r model.NodeResource) bool {
+	return slices.ContainsFunc(n.Object.Published, func(p model.Published) bool { return p.NodeResource == r })
 }
 
 // withdrawn returns why nothing is sold; the zero value if the offer may be published.

@@ -36,11 +36,18 @@ func random(r *rand.Rand) (*model.Node, *model.Policy, *model.Slack) {
 		s.CPU.Offer = model.TierAmounts{Mid: r.Int64N(2000), Batch: r.Int64N(20_000)}
 		s.Memory.Offer = model.TierAmounts{Batch: r.Int64N(1 << 36)}
 	}
+	for _, res := range model.NodeResources() {
+		if r.IntN(2) == 0 {
+			n.Object.Published = append(n.Object.Published, model.Published{NodeResource: res, Amount: 1 + r.Int64N(9000)})
+		}
+	}
 	return n, p, s
 }
 
-// TestKubeletRestartFailsNoPod checks the Node against the admission of a restarting kubelet: each resource that bound
-// pods request is published in full, or, under Waterline's name, not at all. No resource is 0 or sold twice.
+// TestKubeletRestartFailsNoPod checks the Node against the admission of a restarting kubelet: each resource that
+// bound pods request is published in full, or, under Waterline's name, not at all. A resource under Koordinator's
+// name that is neither sold nor on the Node as Waterline's belongs to another system, and is not published. No
+// resource is 0 or sold twice.
 func TestKubeletRestartFailsNoPod(t *testing.T) {
 	for seed := range uint64(20_000) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -71,7 +78,11 @@ func TestKubeletRestartFailsNoPod(t *testing.T) {
 		}
 		for _, res := range model.NodeResources() {
 			requested, there := bound(n.Pods, res), published[res]
-			if there < requested && (res.Koordinator || there != 0) {
+			sells := got.Reason.Code == "" && res.Koordinator == p.Koordinator
+			if res.Koordinator && !stands(n, res) && !sells && there != 0 {
+				t.Fatalf("seed %d: %+v is published, which is another system's", seed, res)
+			}
+			if there < requested && (sells || res.Koordinator && stands(n, res) || there != 0) {
 				t.Fatalf("seed %d: of %+v %d is published and %d requested", seed, res, there, requested)
 			}
 			free := there - requested

@@ -66,6 +66,14 @@ func (d *dumbLine) follow(clock time.Duration, room int64, age time.Duration) in
 	return d.offer
 }
 
+// end forgets the room, because nothing is sold. It remembers growth and falls.
+func (d *dumbLine) end() {
+	d.offer = 0
+	for i := range d.rounds {
+		d.rounds[i].clear = false
+	}
+}
+
 // settling returns the settling time and the margin below the room, computed from all falls.
 func (d *dumbLine) settling(now time.Duration) (watch time.Duration, under int64) {
 	watch = 45 * time.Second
@@ -142,7 +150,8 @@ func TestOffersFollow(t *testing.T) {
 			for i, offer := range []int64{a.Offer.Mid, a.Offer.Batch} {
 				room := []int64{a.Room.Mid, a.Room.Batch}[i]
 				if in.policy.CPU.Method == "" {
-					lines[i], grown[i] = dumbLine{}, 0
+					lines[i].end()
+					before[i] = 0
 					continue
 				}
 				lines[i].step, lines[i].growth = step, max(most*100/1000, step)

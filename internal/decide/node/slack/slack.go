@@ -81,6 +81,7 @@ func Decide(
 	}
 	if p.Mode == model.ModeDisabled {
 		r.sell.Method, m.sell.Method = "", ""
+		s = State{Clock: s.Clock, CPU: Ledger{Measured: s.CPU.Measured}, Memory: Ledger{Measured: s.Memory.Measured}}
 	}
 	result = &model.Slack{}
 	result.CPU, s.CPU = r.decide(s.CPU, now)
@@ -116,10 +117,11 @@ func (r *resource) decide(l Ledger, now round) (model.Account, Ledger) {
 	}
 	if r.sell.Method == "" {
 		a.Reason = r.reason(&a, l, now)
-		return a, Ledger{Measured: l.Measured}
+		return a, Ledger{Measured: l.Measured, Mid: l.Mid.ended(), Batch: l.Batch.ended()}
 	}
 	steps := r.steps(a.Capacity)
 	steps.round, steps.fresh = now, a.Use.Age <= fresh
+	steps.whole = !r.incompressible || now.clock >= filled
 	room := a.Room
 	if !a.Use.Measured && now.clock-l.Measured < distrust {
 		// The agent has just started and has no measurement yet. The offer of its predecessor is still on the Node.

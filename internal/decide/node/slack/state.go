@@ -6,8 +6,9 @@ import "time"
 // resources from online pods. Before the offer grows, it settles: for minSettling, the room must stay clear of the
 // offer, so that the agent sees more than one quiet moment of a busy service, and the newest measurement must be
 // fresh. Then the offer grows by at most a tenth of the capacity, and at most once a minute, so that each step proves
-// harmless before the next. The first offer of a node has no history to protect and is whole after the settling time:
-// a fresh node sells in its first minute.
+// harmless before the next. The first offer since the boot has no history to protect and is whole after the settling
+// time: a fresh node sells in its first minute. Memory is whole only where the boot is ten minutes ago: online pods
+// that still start have not filled theirs.
 //
 // An offer that falls again within three hours is unstable: its room goes up and down, or down repeatedly. Each such
 // fall doubles the settling time. While the settling time is increased, a fall leaves a margin below the room, so
@@ -21,10 +22,12 @@ const (
 	growth      = 100 // largest growth, in thousandths of what could be sold
 	stepSize    = 25  // step size of offers in thousandths of the capacity, so that noise writes nothing
 	marginSteps = 2   // margin of an unstable offer below the room, in steps
+	// Time after the boot by which online pods have started and filled their memory.
+	filled = 10 * time.Minute
 )
 
-// State is the state between rounds. It belongs to one boot of the machine. With the zero value, as after a boot, nothing
-// is offered yet.
+// State is the state between rounds. It belongs to one boot of the machine. With the zero value, as after a boot,
+// nothing is offered yet.
 type State struct {
 	Clock  time.Duration // of the previous round
 	CPU    Ledger
@@ -61,6 +64,7 @@ type steps struct {
 	fresh  bool  // the room comes from fresh measurements
 	step   int64 // offers are multiples of this
 	growth int64 // largest growth at once
+	whole  bool  // a first offer may be whole
 }
 
 // steps returns the limits for the offers of a resource. A fixed offer above the capacity grows faster: with a tenth
@@ -97,6 +101,12 @@ func (l *Line) margin(s *steps) int64 {
 // first reports whether nothing was offered yet.
 func (l *Line) first() bool { return l.Offer == 0 && l.Grown == 0 && l.Fell == 0 }
 
+// ended returns the line while nothing is sold, as between two windows. Its history stays; mode Disabled ends that too.
+func (l Line) ended() Line {
+	l.Offer, l.ClearSince, l.Lowest = 0, 0, 0
+	return l
+}
+
 // mayGrow reports whether the room exceeds the offer enough to grow: by one and a half steps.
 func (l *Line) mayGrow(room int64, s *steps) bool { return 2*(room-l.margin(s)-l.Offer) >= 3*s.step }
 
@@ -119,7 +129,7 @@ func (l Line) follow(room int64, s steps) Line {
 		return l
 	}
 	most := l.Offer + s.growth
-	if l.first() {
+	if s.whole && l.first() {
 		most = l.Lowest
 	}
 	l.Offer = s.roundDown(min(l.Lowest, most))
