@@ -44,14 +44,33 @@ func judgeBatch(pod *corev1.Pod, namespace *corev1.Namespace, policies []v1alpha
 		}
 	}
 	_, o := admit.Compile(sources).Mutate(pod, namespace)
+	return sayBatch(pod, &o, idle)
+}
+
+// sayBatch puts into words whether a pod is batch. The outcome is that of the same pod if it were created now.
+func sayBatch(pod *corev1.Pod, o *admit.Outcome, idle []string) string {
 	batch, _ := kube.Pod(pod, "")
 	tier := model.TierBatch
 	if batch != nil && batch.Tier != "" {
 		tier = batch.Tier
 	}
 	class, _, _ := kube.Class(pod.Labels)
-	slipped := ", but it was admitted without batch requests: the webhook was unreachable, or the pod was not batch " +
-		"yet. The scheduler counts it as online. Delete it, so that its owner creates it again"
+	slipped := ", but it was admitted without batch requests: the webhook was unreachable, nothing was sold, or the pod " +
+		"was not batch yet. The scheduler counts it as online. Delete it, so that its owner creates it again"
+	requests := batch != nil && (batch.Batch != model.Amount{} || batch.Mid != model.Amount{})
+	switch {
+	case o.Why == admit.OtherNames:
+		return fmt.Sprintf("batch, tier %s, because it requests resources under Koordinator's names. No policy in mode "+
+			"Enforce sells under them, so the webhook leaves such a pod as it is: another system offers them, or it stays "+
+			"Pending. Set resourceNames: Koordinator in a policy, or remove the request", tier) + notCounted(idle)
+	case o.Why == admit.NothingSold && requests:
+		return fmt.Sprintf("batch, tier %s, because it requests batch resources. No policy in mode Enforce sells any now: if "+
+			"the pod has no node yet, it stays Pending, unless another system offers them", tier) + notCounted(idle)
+	case o.Why == admit.NothingSold:
+		return "marked as batch, but no policy in mode Enforce sells CPU or memory, so the webhook leaves such a pod as it " +
+			"is, and the scheduler counts it as online. Set mode: Enforce in a policy that has cpu or memory, and then delete " +
+			"the pod, so that its owner creates it again" + notCounted(idle)
+	}
 	if o.Why != admit.ByLabel && batch != nil && batch.Class == model.ClassBE {
 		return fmt.Sprintf("batch, tier %s, because it requests batch resources", tier)
 	}
@@ -64,7 +83,7 @@ func judgeBatch(pod *corev1.Pod, namespace *corev1.Namespace, policies []v1alpha
 		return text
 	case admit.ByPolicy:
 		return fmt.Sprintf("not batch: policy %s selects it, but the pod is older than that, or the webhook was unreachable "+
-			"when it was created. Delete it, so that its owner creates it again", o.Policy)
+			"or nothing was sold when it was created. Delete it, so that its owner creates it again", o.Policy)
 	case admit.Mirror:
 		return "not batch: it is a static pod, and its manifest on the node would have to say so"
 	case admit.Invalid:

@@ -23,6 +23,7 @@ import (
 type policyAnswer struct {
 	Name       string      `json:"name"`
 	Mode       string      `json:"mode,omitempty"`
+	Paused     bool        `json:"paused,omitempty"` // the annotation disables it, whatever the mode is
 	Priority   int64       `json:"priority"`
 	Generation int64       `json:"generation"`
 	Invalid    string      `json:"invalid,omitempty"` // why the current version counts for no node
@@ -68,7 +69,7 @@ func describePolicy(name string, objects []v1alpha1.ColocationPolicy, nodes []co
 	}
 	o := &objects[i]
 	p := &policyAnswer{
-		Name: name, Mode: modeOf(o), Priority: int64(o.Spec.Priority),
+		Name: name, Mode: specMode(o), Paused: kube.Paused(o), Priority: int64(o.Spec.Priority),
 		Generation: o.Generation, Slipped: o.Status.SlippedPods,
 	}
 	for _, c := range o.Status.Conditions {
@@ -104,10 +105,14 @@ func describePolicy(name string, objects []v1alpha1.ColocationPolicy, nodes []co
 	return p, nil
 }
 
-// modeOf returns the mode of a policy, and that it is paused.
-func modeOf(o *v1alpha1.ColocationPolicy) string {
-	mode := cmp.Or(o.Spec.Mode, string(model.ModeObserve))
-	if kube.Paused(o) {
+// specMode returns the mode of a policy's spec.
+func specMode(o *v1alpha1.ColocationPolicy) string {
+	return cmp.Or(o.Spec.Mode, string(model.ModeObserve))
+}
+
+// modeOf returns the mode of a policy for people, who see also that it is paused.
+func modeOf(mode string, paused bool) string {
+	if paused {
 		mode += ", paused"
 	}
 	return mode
@@ -200,7 +205,8 @@ const mostNodes = 5
 
 // print implements [answer].
 func (p *policyAnswer) print(out io.Writer) error {
-	fmt.Fprintf(out, "policy %s  mode %s  priority %d  generation %d\n", p.Name, p.Mode, p.Priority, p.Generation)
+	fmt.Fprintf(out, "policy %s  mode %s  priority %d  generation %d\n", p.Name, modeOf(p.Mode, p.Paused), p.Priority,
+		p.Generation)
 	if p.Invalid != "" {
 		fmt.Fprintf(out, "its current version is invalid, and agents keep the last valid one: %s\n", p.Invalid)
 	} else {

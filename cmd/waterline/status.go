@@ -171,6 +171,7 @@ func (t *totals) cells(text func(int64) string) string {
 type policyStatus struct {
 	Name    string              `json:"name"`
 	Mode    string              `json:"mode"`
+	Paused  bool                `json:"paused,omitempty"`
 	Selling string              `json:"selling,omitempty"`
 	Nodes   v1alpha1.NodeCounts `json:"nodes"`
 	Ready   string              `json:"ready"`
@@ -267,7 +268,7 @@ func (r *inventory) status(now time.Time) *clusterStatus {
 	})
 	for i := range r.policies {
 		o := &r.policies[i]
-		p := policyStatus{Name: o.Name, Mode: modeOf(o), Nodes: o.Status.Nodes,
+		p := policyStatus{Name: o.Name, Mode: specMode(o), Paused: kube.Paused(o), Nodes: o.Status.Nodes,
 			Ready: readiness(o.Status.Conditions)}
 		if parsed, err := kube.Policy(o); err == nil {
 			p.Selling = string(policy.At(&parsed, now).Selling)
@@ -317,8 +318,8 @@ func (s *clusterStatus) print(out io.Writer, each bool) error {
 	t = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "\nPOLICY\tMODE\tSELLING\tSELECTED\tGOVERNED\tENFORCING\tOFFERING\tREADY")
 	for _, p := range s.Policies {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", p.Name, p.Mode, orDash(p.Selling), p.Nodes.Selected,
-			p.Nodes.Governed, p.Nodes.Enforcing, p.Nodes.Offering, p.Ready)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", p.Name, modeOf(p.Mode, p.Paused), orDash(p.Selling),
+			p.Nodes.Selected, p.Nodes.Governed, p.Nodes.Enforcing, p.Nodes.Offering, p.Ready)
 	}
 	if len(s.Policies) == 0 {
 		fmt.Fprintln(t, "none: Waterline observes, and writes nothing")

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/waterline-io/waterline/internal/decide/cluster/nodehealth"
+	"github.com/waterline-io/waterline/internal/manager/admit"
 	"github.com/waterline-io/waterline/internal/manager/pools"
 	"github.com/waterline-io/waterline/internal/manager/table"
 )
@@ -65,13 +66,17 @@ func newLeader(cfg *Config, p *policies, namespaces *table.Table[map[string]stri
 	o.Nodes = func() (map[string]pools.Node, bool) {
 		return l.fleet.forPools(l.evictor.draining()), l.known(time.Now())
 	}
-	o.Batch = func(pod *corev1.Pod) *corev1.Pod {
-		batch, _ := p.rules.Load().Mutate(pod, nil)
-		return batch
-	}
+	o.Batch = func(pod *corev1.Pod) (*corev1.Pod, bool) { return worker(*p.rules.Load(), pod) }
 	l.pools = pools.New(o)
 	l.fleet.reports.Changed, l.fleet.nodes.Changed = l.pools.Wake, l.pools.Wake
 	return l
+}
+
+// worker returns the pod of a pool's worker as it requests batch resources, and whether any are sold. A pod with invalid
+// resources counts as one for which they are: the API server refuses it, with an error that says why.
+func worker(rules admit.Rules, pod *corev1.Pod) (batch *corev1.Pod, sold bool) {
+	batch, o := rules.Mutate(pod, nil)
+	return batch, o.Why != admit.NothingSold && o.Why != admit.OtherNames
 }
 
 // run works until the context ends, and returns when all of its goroutines have ended.

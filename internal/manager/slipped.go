@@ -123,10 +123,7 @@ func (s *sweeper) report(ctx context.Context, pod *corev1.Pod) error {
 	if _, published := s.published[string(about.UID)]; published {
 		return nil
 	}
-	message := fmt.Sprintf("Pod %s is batch and was admitted without batch requests, because Waterline's "+
-		"webhook was unreachable or the pod was not batch yet. "+
-		"The scheduler counts it as an online pod. Delete it, so that its owner creates it again.", pod.Name)
-	if err := event.Warn(ctx, s.core, s.identity, about, reasonSlipped, message,
+	if err := event.Warn(ctx, s.core, s.identity, about, reasonSlipped, slippedText(pod.Name),
 		string(about.UID)+reasonSlipped); err != nil {
 		return err
 	}
@@ -136,3 +133,10 @@ func (s *sweeper) report(ctx context.Context, pod *corev1.Pod) error {
 
 // reasonSlipped is the reason of the event about slipped pods.
 const reasonSlipped = "NotAdmitted"
+
+// slippedText is the text of that event.
+func slippedText(pod string) string {
+	return fmt.Sprintf("Pod %s is batch and was admitted without batch requests, because nothing was sold when it was "+
+		"created, Waterline's webhook was unreachable, or the pod was not batch yet. "+
+		"The scheduler counts it as an online pod. Delete it, so that its owner creates it again.", pod)
+}

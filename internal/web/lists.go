@@ -10,6 +10,7 @@ import (
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/manager/table"
+	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
 // me says who the caller is and what the caller sees, so that pages need not try.
@@ -69,7 +70,7 @@ func (s *Server) listPolicies(r *http.Request, c *caller) (any, error) {
 		all = append(all, map[string]any{
 			"name": p.Name, "spec": p.Spec, "text": string(text), "nodes": p.Status.Nodes,
 			"slippedPods": p.Status.SlippedPods, "conditions": conditions(p.Status.Conditions),
-			"created": p.CreationTimestamp.Unix(), "generation": p.Generation,
+			"created": p.CreationTimestamp.Unix(), "paused": kube.Paused(&p), "generation": p.Generation,
 			"observed": p.Status.ObservedGeneration,
 		})
 	}

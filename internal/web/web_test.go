@@ -490,3 +490,28 @@ func BenchmarkSample(b *testing.B) {
 		s.sums(noon)
 	}
 }
+
+// TestPaused checks that the answer says of each policy whether it is paused.
+func TestPaused(t *testing.T) {
+	a := newAPI(t)
+	a.populate(1, noon)
+	a.policies[0].Annotations = map[string]string{v1alpha1.AnnotationPause: "true"}
+	var got struct {
+		Policies []struct {
+			Name   string
+			Paused *bool
+		}
+	}
+	w := ask(a.server((&clock{}).now), adminToken, "/api/v1/policies")
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Policies) != 2 {
+		t.Fatalf("got %s", w.Body)
+	}
+	for _, p := range got.Policies {
+		if p.Paused == nil || *p.Paused != (p.Name == a.policies[0].Name) {
+			t.Errorf("got %s", w.Body)
+		}
+	}
+}

@@ -80,6 +80,7 @@ func (r Rules) Mutate(pod *corev1.Pod, namespace *corev1.Namespace) (*corev1.Pod
 		if r.Ours || r.Koordinator {
 			o.Why = OtherNames
 		}
+		o.Warnings = append(o.Warnings, unsold(pod, o.Why)...)
 		return pod, o
 	}
 	m := mutation{pod: pod.DeepCopy(), out: &o}
@@ -140,6 +141,21 @@ func warnings(notices []model.Reason) []string {
 		all = append(all, n.Details())
 	}
 	return all
+}
+
+// unsold returns the warning for a batch pod that stays as it is. A pod without Waterline's own label has none: it may be
+// meant for another system.
+func unsold(pod *corev1.Pod, why Why) []string {
+	switch {
+	case pod.Labels[v1alpha1.LabelQoS] == "":
+		return nil
+	case why == OtherNames:
+		return []string{fmt.Sprintf("%s: no policy sells under this name, so the pod stays as it is; "+
+			"set resourceNames: Koordinator in a policy, or remove the request", koordinators(pod))}
+	}
+	return []string{fmt.Sprintf("%s: %s: no policy in mode Enforce sells CPU or memory, so the pod stays an online pod; "+
+		"set mode: Enforce in a policy that has cpu or memory, and create the pod again",
+		v1alpha1.LabelQoS, pod.Labels[v1alpha1.LabelQoS])}
 }
 
 // Keep returns the new version of a pod with the annotation of the old one: Mutate writes the annotation once, and

@@ -79,15 +79,24 @@ var spellings = map[model.Tier][2][]corev1.ResourceName{
 // request. A pod that names Koordinator's resources keeps to them: another system may offer them. Others request
 // Waterline's, if both are sold. The node of a new pod is unknown, and a second call must choose the same.
 func (r Rules) market(pod *corev1.Pod) (koordinator, sold bool) {
+	if koordinators(pod) != "" {
+		return true, r.Koordinator
+	}
+	return !r.Ours, r.Ours || r.Koordinator
+}
+
+// koordinators returns the first of Koordinator's names that a pod requests, "" if it requests none.
+func koordinators(pod *corev1.Pod) corev1.ResourceName {
 	for _, tier := range []model.Tier{model.TierBatch, model.TierMid} {
-		theirs := namesOf(tier, true)
-		for _, c := range containers(pod) {
-			if _, found := lookup(c.Resources, theirs[:]...); found {
-				return true, r.Koordinator
+		for _, name := range namesOf(tier, true) {
+			for _, c := range containers(pod) {
+				if _, found := lookup(c.Resources, name); found {
+					return name
+				}
 			}
 		}
 	}
-	return !r.Ours, r.Ours || r.Koordinator
+	return ""
 }
 
 // namesOf returns the names under which a tier is published.

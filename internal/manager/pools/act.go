@@ -59,6 +59,9 @@ func (r *round) act(ctx context.Context) {
 	all(telling, pool.Resize)
 	cancel()
 	all(ctx, pool.CreatePod)
+	if slices.ContainsFunc(r.steps, func(s pool.Step) bool { return s.Why == pool.NothingSold }) {
+		r.unsold()
+	}
 	for i, err := range failed {
 		if verb := r.steps[i].Verb; verb != pool.Wait {
 			r.k.count(verb, err)
@@ -212,6 +215,12 @@ func (c *Controller) editExcludes(
 	return "NotWritable", f.write(next)
 }
 
+// unsold reports that pods of workers are not created because nothing is sold. No step failed: Ready says it.
+func (r *round) unsold() {
+	r.t.add(v1alpha1.ConditionReady, "NothingSold", errors.New("pods of workers are not created: no policy in mode Enforce "+
+		"sells CPU or memory, so they would be online pods; set mode: Enforce in a policy that has cpu or memory"))
+}
+
 // one carries out the step of one worker, except those that others do for all.
 func (r *round) one(ctx context.Context, i int) error {
 	pl, s := &r.places[i], &r.steps[i]
@@ -220,7 +229,12 @@ func (r *round) one(ctx context.Context, i int) error {
 		if pl.pod != nil {
 			return r.k.deletePod(ctx, pl.pod, 0) // it is over
 		}
-		return r.k.createPod(ctx, r.newPod(pl, s.Marks))
+		pod, sold := r.newPod(pl, s.Marks)
+		if !sold {
+			*s = pool.Step{Worker: s.Worker, Phase: pool.Terminated, Verb: pool.Wait, Why: pool.NothingSold}
+			return nil
+		}
+		return r.k.createPod(ctx, pod)
 	case pool.DeletePod:
 		seconds := int64(s.Within / time.Second)
 		if pl.pod.deleting && pl.pod.grace <= seconds {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
@@ -167,8 +168,8 @@ func (c *crewRound) worker(i int, tight map[string]bool) crew.Worker {
 	pl := &c.places[i]
 	seen := pl.worker
 	w := crew.Worker{
-		Name: seen.Name, Wanted: seen.Wanted, End: seen.End, Cordoned: seen.Cordoned, Room: seen.Room, Ended: seen.Ended,
-		Attempts: seen.Attempts, Over: pl.pod != nil && pl.pod.over, State: crew.State(c.status[i].State),
+		Name: seen.Name, Wanted: seen.Wanted, End: seen.End, Cordoned: seen.Cordoned, Room: seen.Room, Unsold: seen.Unsold,
+		Ended: seen.Ended, Attempts: seen.Attempts, Over: pl.pod != nil && pl.pod.over, State: crew.State(c.status[i].State),
 	}
 	if seen.Pod != nil {
 		w.Tight = tight[pl.pod.uid]
@@ -223,6 +224,9 @@ func (c *crewRound) act(ctx context.Context, drainer drain.Drainer) {
 		})
 		cancel()
 	}
+	if slices.ContainsFunc(c.steps, func(s crew.Step) bool { return s.Why == crew.NothingSold }) {
+		c.unsold()
+	}
 	for i, err := range failed {
 		verb := c.steps[i].Verb
 		if verb != crew.Wait {
@@ -258,7 +262,12 @@ func (c *crewRound) one(ctx context.Context, drainer drain.Drainer, i int) error
 	w, _ := c.engineWorker(i)
 	switch s.Verb {
 	case crew.CreatePod:
-		return c.k.createPod(ctx, c.newCrewPod(pl, s.Marks))
+		pod, sold := c.newCrewPod(pl, s.Marks)
+		if !sold {
+			*s = crew.Step{Worker: s.Worker, Phase: crew.Stopped, Verb: crew.Wait, Why: crew.NothingSold}
+			return nil
+		}
+		return c.k.createPod(ctx, pod)
 	case crew.DeletePod:
 		seconds := int64(s.Within / time.Second)
 		if pl.pod.deleting && pl.pod.grace <= seconds {

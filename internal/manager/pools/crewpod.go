@@ -47,8 +47,8 @@ func (c *crewRound) files() map[string]string {
 	return all
 }
 
-// newCrewPod returns the pod of a worker of one size.
-func (c *crewRound) newCrewPod(pl *place, marks crew.Marks) *corev1.Pod {
+// newCrewPod returns the pod of a worker of one size, and whether a policy sells resources that it can request.
+func (c *crewRound) newCrewPod(pl *place, marks crew.Marks) (batch *corev1.Pod, sold bool) {
 	extra := c.p.Spec.Pod
 	if extra == nil {
 		extra = &v1alpha1.WorkerPodSpec{}

@@ -37,9 +37,9 @@ func crewCase(t *testing.T, content string) string {
 	}
 	c := New(Options{
 		ClusterDomain: "cluster.local", Namespaces: []string{p.Namespace}, Log: slog.New(slog.DiscardHandler),
-		Batch: func(pod *corev1.Pod) *corev1.Pod {
+		Batch: func(pod *corev1.Pod) (*corev1.Pod, bool) {
 			batch, _ := admit.Rules{Ours: true}.Mutate(pod, nil)
-			return batch
+			return batch, true
 		},
 	})
 	r := &round{
@@ -50,7 +50,7 @@ func crewCase(t *testing.T, content string) string {
 	r.list()
 	pl := &r.places[0]
 	r.fill(pl, nil)
-	made := crewed.newCrewPod(pl, crew.Marks{End: time.Date(2026, 11, 25, 9, 0, 0, 0, time.UTC)})
+	made, _ := crewed.newCrewPod(pl, crew.Marks{End: time.Date(2026, 11, 25, 9, 0, 0, 0, time.UTC)})
 	if row := rowOf(made); !row.crew || row.request != read.Floor || crewMarks(row.raw).End.IsZero() {
 		t.Errorf("the pod is read as %+v", row)
 	}

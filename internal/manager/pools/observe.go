@@ -337,6 +337,7 @@ func (r *round) fill(pl *place, on map[string]int) {
 	n, known := r.nodes[pl.node]
 	w.Cordoned = known && n.Closed(r.tolerations())
 	w.Room = r.p.Spec.Count != nil || n.Room(r.read.Floor.Plus(r.read.Overhead))
+	w.Unsold = pl.pod == nil && !r.sold()
 	w.Figures = r.figures(pl.node, on[pl.node])
 	w.Allowance = w.Figures.Now
 	w.Attempts, w.Excluded = int(pl.row.Attempts), r.excluded[pl.host] || r.k.unread[pl.host]
@@ -359,6 +360,14 @@ func (r *round) fill(pl *place, on map[string]int) {
 	case pl.row.Pod != "" || p != nil: // it is gone since the last round, or nobody knows since when
 		w.Ended = r.now
 	}
+}
+
+// sold reports whether a policy sells resources that a worker's pod can request.
+func (r *round) sold() bool {
+	_, sold := r.k.c.o.Batch(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Labels: map[string]string{v1alpha1.LabelQoS: string(model.ClassBE)},
+	}})
+	return sold
 }
 
 // tolerations returns what the pool's pods tolerate.

@@ -107,8 +107,8 @@ func encode(m pool.Marks) string {
 	return string(text)
 }
 
-// newPod returns the pod of a worker.
-func (r *round) newPod(pl *place, marks pool.Marks) *corev1.Pod {
+// newPod returns the pod of a worker, and whether a policy sells resources that it can request.
+func (r *round) newPod(pl *place, marks pool.Marks) (batch *corev1.Pod, sold bool) {
 	spec, extra := &r.p.Spec, r.p.Spec.Pod
 	if extra == nil {
 		extra = &v1alpha1.WorkerPodSpec{}
@@ -171,8 +171,10 @@ func (r *round) newPod(pl *place, marks pool.Marks) *corev1.Pod {
 	return r.finish(p, pl, extra, encode(marks))
 }
 
-// finish adds to the pod of a worker what does not depend on its engine.
-func (r *round) finish(p *corev1.Pod, pl *place, extra *v1alpha1.WorkerPodSpec, marks string) *corev1.Pod {
+// finish adds to the pod of a worker what does not depend on its engine, and has it request batch resources.
+func (r *round) finish(
+	p *corev1.Pod, pl *place, extra *v1alpha1.WorkerPodSpec, marks string,
+) (batch *corev1.Pod, sold bool) {
 	for k, v := range extra.Labels {
 		p.Labels[k] = string(v)
 	}

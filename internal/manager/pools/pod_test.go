@@ -37,9 +37,9 @@ func podCase(t *testing.T, content string) string {
 	c := New(Options{
 		ClusterDomain: "cluster.local", ExcludeDir: "/exclude", Namespaces: []string{p.Namespace},
 		GuardImage: "waterline/guard:dev", Log: slog.New(slog.DiscardHandler),
-		Batch: func(pod *corev1.Pod) *corev1.Pod {
+		Batch: func(pod *corev1.Pod) (*corev1.Pod, bool) {
 			batch, _ := admit.Rules{Ours: true}.Mutate(pod, nil)
-			return batch
+			return batch, true
 		},
 	})
 	r := &round{
@@ -50,7 +50,8 @@ func podCase(t *testing.T, content string) string {
 	pl := &r.places[0]
 	r.fill(pl, nil)
 	end := time.Date(2026, 11, 25, 9, 0, 0, 0, time.UTC)
-	pod, err := yaml.Marshal(r.newPod(pl, pool.Marks{End: end}))
+	made, _ := r.newPod(pl, pool.Marks{End: end})
+	pod, err := yaml.Marshal(made)
 	if err != nil {
 		t.Fatal(err)
 	}

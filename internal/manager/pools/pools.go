@@ -42,8 +42,9 @@ type Options struct {
 	GuardImage    string         // of the guards of pools that name none; "": these have no guard
 	// Nodes returns the nodes of the cluster, and whether that is up to date.
 	Nodes func() (nodes map[string]Node, fresh bool)
-	// Batch returns the pod as it requests batch resources.
-	Batch func(*corev1.Pod) *corev1.Pod
+	// Batch returns the pod as it requests batch resources, and whether a policy sells any that it can request. Where none
+	// does, the pod is returned unchanged, and would be placed as an online pod.
+	Batch func(*corev1.Pod) (batch *corev1.Pod, sold bool)
 	Log   *slog.Logger
 }
 

@@ -71,7 +71,9 @@ function policy(p) {
       'div',
       { class: 'top' },
       h('h2', null, p.name),
-      h('span', { class: `badge ${s.mode === 'Enforce' ? 's-selling' : 's-observing'}` }, s.mode || 'Observe'),
+      p.paused
+        ? h('span', { class: 'badge s-disabled', title: `mode ${s.mode || 'Observe'}` }, 'paused')
+        : h('span', { class: `badge ${s.mode === 'Enforce' ? 's-selling' : 's-observing'}` }, s.mode || 'Observe'),
       h(
         'p',
         { class: 'note' },

@@ -62,6 +62,7 @@ type Worker struct {
 	End      time.Time // it must have stopped by then, busy or not; zero: it has no end, or none that is known
 	Cordoned bool      // its node takes no new pods
 	Room     bool      // its node has room for its pod
+	Unsold   bool      // no policy sells anything
 	Tight    bool      // its node offers less than what is bound there, and this worker is to give way: see [Tight]
 	Ended    time.Time // when its last pod ended
 	Attempts int       // pods in a row that failed to register
@@ -230,6 +231,8 @@ func (r *round) absent(wanted bool) Step {
 		return Step{Phase: Stopped, Verb: Wait, Why: NodeCordoned}
 	case !w.Room:
 		return Step{Phase: Stopped, Verb: Wait, Why: NoRoom}
+	case w.Unsold:
+		return Step{Phase: Stopped, Verb: Wait, Why: NothingSold}
 	case r.in.Now.Sub(w.Ended) < r.set.CoolDown:
 		return Step{Phase: Stopped, Verb: Wait, Why: CoolingDown}
 	}

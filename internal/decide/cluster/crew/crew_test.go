@@ -82,6 +82,8 @@ func (w *world) command(words []string) error {
 		p.Wanted, p.End = words[0] == "open", in(2)
 	case "room":
 		p.Room = words[2] == "yes"
+	case "sold":
+		p.Unsold = words[2] == "no"
 	case "cordon":
 		p.Cordoned, p.Pod.Deleting = true, true
 	case "evicted":

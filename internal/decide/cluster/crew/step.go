@@ -36,6 +36,7 @@ const (
 	NotWanted         Code = "NotWanted"         // it is not to run now
 	NodeCordoned      Code = "NodeCordoned"      // its node takes no new pods
 	NoRoom            Code = "NoRoom"            // its node has no room for its pod
+	NothingSold       Code = "NothingSold"       // no policy sells anything: its pod would be an online pod
 	CoolingDown       Code = "CoolingDown"       // its name was in use a moment ago
 	NoPod             Code = "NoPod"             // everything is ready for its pod
 	PodStarts         Code = "PodStarts"         // its pod does not run yet

@@ -59,6 +59,7 @@ type Worker struct {
 	End       time.Time // it must have stopped by then, busy or not; zero: it has no end, or none that is known
 	Cordoned  bool      // its node takes no new pods
 	Room      bool      // its node has room for its pod
+	Unsold    bool      // no policy sells anything
 	Allowance Size      // what the slack of its node allows now
 	Figures   Figures   // what it allowed over time; a worker that stays is sized by them
 	Label     string    // of its host, in the ResourceManager's store
@@ -299,6 +300,8 @@ func (r *round) absent(wanted bool) Step {
 		return Step{Phase: Terminated, Verb: Wait, Why: NodeCordoned}
 	case !w.Room:
 		return Step{Phase: Terminated, Verb: Wait, Why: NoRoom}
+	case w.Unsold:
+		return Step{Phase: Terminated, Verb: Wait, Why: NothingSold}
 	case r.in.Now.Sub(w.Ended) < r.set.CoolDown:
 		return Step{Phase: Terminated, Verb: Wait, Why: CoolingDown}
 	case live != nil: // it was not stopped in order, and the ResourceManager has still to notice

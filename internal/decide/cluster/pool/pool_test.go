@@ -109,6 +109,8 @@ func (w *world) command(words []string) error {
 		p.Wanted, p.End = true, w.now.Add(time.Duration(n(2))*time.Second)
 	case "room":
 		p.Room = words[2] == "yes"
+	case "sold":
+		p.Unsold = words[2] == "no"
 	case "evicted", "spared":
 		p.Pod.Evicted = words[0] == "evicted"
 	case "end":

@@ -42,6 +42,7 @@ const (
 	NotWanted       Code = "NotWanted"       // it is not to run now
 	NodeCordoned    Code = "NodeCordoned"    // its node takes no new pods
 	NoRoom          Code = "NoRoom"          // its node has no room for its pod
+	NothingSold     Code = "NothingSold"     // no policy sells anything: its pod would be an online pod
 	CoolingDown     Code = "CoolingDown"     // its name was in use a moment ago
 	OldManager      Code = "OldManager"      // the ResourceManager still shows the NodeManager of an earlier pod
 	HostNotLabelled Code = "HostNotLabelled" // its host has not the pool's label
