@@ -143,10 +143,11 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	for address, handler := range map[string]http.Handler{o.listen: public, o.local: serve.Handler(a.View, o.runDir)} {
-		if err := listen(ctx, address, handler, cancel); err != nil {
-			return err
-		}
+	if err := listen(ctx, o.listen, public, cancel); err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	if err := listen(ctx, o.local, serve.Handler(a.View, o.runDir), cancel); err != nil {
+		return fmt.Errorf("--local: %w", err)
 	}
 	go func() {
 		if err := trim(ctx, a.Ready); err != nil {
@@ -239,7 +240,7 @@ func listen(ctx context.Context, address string, handler http.Handler, cancel co
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return fmt.Errorf("listening: %w", err)
+		return err
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
 	context.AfterFunc(ctx, func() { _ = server.Close() })

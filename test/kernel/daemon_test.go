@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -114,15 +116,24 @@ privileges: [{namespaceSelector: {},
 	return file
 }
 
-// freeAddress returns an address on which no process listens.
+// addresses counts the addresses that this process has handed out or passed over.
+var addresses atomic.Int64
+
+// freeAddress returns an address on which no process listens. No other caller gets it: the IP address is that of this
+// process. The port is below those that the kernel chooses itself, so it is still free when an agent listens there.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for pid := os.Getpid(); ; {
+		address := fmt.Sprintf("127.%d.%d.1:%d", pid>>8&0xff, pid&0xff, 10_000+addresses.Add(1))
+		l, err := net.Listen("tcp", address)
+		if err == nil {
+			l.Close()
+			return address
+		}
+		if !errors.Is(err, unix.EADDRINUSE) {
+			t.Fatal(err)
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // daemon starts an agent, which ends with the test.

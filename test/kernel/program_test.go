@@ -84,7 +84,7 @@ func TestReadOnly(t *testing.T) {
 
 // TestBadStart checks that an agent that cannot work ends at once and reports the reason.
 func TestBadStart(t *testing.T) {
-	newNode(t) // or skip
+	n := newNode(t)
 	out, err := exec.Command(binary(t, "waterline-agent"), "--pods", t.TempDir(), "--kubepods", "not/the/right/name",
 		"--run-dir", t.TempDir(), "--listen", "", "--local", "", "--cgroup-root", t.TempDir()).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "no CPU controller") {
@@ -94,5 +94,13 @@ func TestBadStart(t *testing.T) {
 		t.TempDir(), "--listen", "", "--local", "").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "reading the policy") {
 		t.Errorf("no policy file: %v: %s", err, out)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	address := freeAddress(t)
+	out, err = exec.CommandContext(ctx, binary(t, "waterline-agent"), "--pods", t.TempDir(), "--kubepods", n.layout.Root,
+		"--run-dir", t.TempDir(), "--listen", address, "--local", address).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "--local: ") || !strings.Contains(string(out), "already in use") {
+		t.Errorf("one address for two purposes: %v: %s", err, out)
 	}
 }
