@@ -75,7 +75,7 @@ spec:
   containers:
   - name: c
     image: none
-    resources: {requests: {kubernetes.io/batch-cpu: 3k}, limits: {kubernetes.io/batch-cpu: 3k}}
+    resources: {requests: {kubernetes.io/batch-cpu: 100}, limits: {kubernetes.io/batch-cpu: 100}}
 `)
 	f.start()
 	eventually(t, "the node reports", func() (bool, string) {
