@@ -48,7 +48,7 @@ missing() { # NEED...
 
 fail() { # NAME TEXT
 	echo "$1" >>"$failed"
-	echo "FAILED   $1 $2" >>"$summary"
+	echo "FAILED   $1 $2" | tee -a "$summary"
 }
 
 # level runs a target of the Makefile and adds a line to the summary.

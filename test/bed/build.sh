@@ -141,7 +141,7 @@ runc() { kept runc "$runc" build_runc; }
 # 250 MB.
 ffmpeg() {
 	local ffmpeg libraries stamp
-	if ! ffmpeg=$(command -v ffmpeg); then
+	if ! ffmpeg=$(type -P ffmpeg); then
 		echo "ffmpeg is not installed: the image wl.test/ffmpeg:1 is not built, and TestNodeTranscode is skipped" >&2
 		return
 	fi
