@@ -6,9 +6,10 @@ const (
 	ColocationEnabled = "enabled"
 )
 
-// Koordinator's names of the resources that are sold. Where Waterline publishes them it does not publish ours: one slack
-// is sold once. Where another system publishes them on the same Node, both stand there, and each sells its own account.
-// A pod that names one of them keeps to them. On a Node they belong to Waterline only as [AnnotationPublished] says.
+// Koordinator's names of the resources that are sold. Where Waterline publishes them it does not publish ours: one
+// slack is sold once. Where another system publishes them on the same Node, both stand there, and each sells its own
+// account. A pod that names one of them keeps to them. On a Node they belong to Waterline only as
+// [AnnotationPublished] says.
 const (
 	ResourceKoordinatorBatchCPU    = "kubernetes.io/batch-cpu"
 	ResourceKoordinatorBatchMemory = "kubernetes.io/batch-memory"

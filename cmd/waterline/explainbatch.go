@@ -64,8 +64,8 @@ func sayBatch(pod *corev1.Pod, o *admit.Outcome, idle []string) string {
 			"Enforce sells under them, so the webhook leaves such a pod as it is: another system offers them, or it stays "+
 			"Pending. Set resourceNames: Koordinator in a policy, or remove the request", tier) + notCounted(idle)
 	case o.Why == admit.NothingSold && requests:
-		return fmt.Sprintf("batch, tier %s, because it requests batch resources. No policy in mode Enforce sells any now: if "+
-			"the pod has no node yet, it stays Pending, unless another system offers them", tier) + notCounted(idle)
+		return fmt.Sprintf("batch, tier %s, because it requests batch resources. No policy in mode Enforce sells any now: "+
+			"if the pod has no node yet, it stays Pending, unless another system offers them", tier) + notCounted(idle)
 	case o.Why == admit.NothingSold:
 		return "marked as batch, but no policy in mode Enforce sells CPU or memory, so the webhook leaves such a pod as it " +
 			"is, and the scheduler counts it as online. Set mode: Enforce in a policy that has cpu or memory, and then delete " +

@@ -72,8 +72,8 @@ func newLeader(cfg *Config, p *policies, namespaces *table.Table[map[string]stri
 	return l
 }
 
-// worker returns the pod of a pool's worker as it requests batch resources, and whether any are sold. A pod with invalid
-// resources counts as one for which they are: the API server refuses it, with an error that says why.
+// worker returns the pod of a pool's worker as it requests batch resources, and whether any are sold. A pod with
+// invalid resources counts as one for which they are: the API server refuses it, with an error that says why.
 func worker(rules admit.Rules, pod *corev1.Pod) (batch *corev1.Pod, sold bool) {
 	batch, o := rules.Mutate(pod, nil)
 	return batch, o.Why != admit.NothingSold && o.Why != admit.OtherNames

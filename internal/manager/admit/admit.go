@@ -143,8 +143,8 @@ func warnings(notices []model.Reason) []string {
 	return all
 }
 
-// unsold returns the warning for a batch pod that stays as it is. A pod without Waterline's own label has none: it may be
-// meant for another system.
+// unsold returns the warning for a batch pod that stays as it is. A pod without Waterline's own label has none: it
+// may be meant for another system.
 func unsold(pod *corev1.Pod, why Why) []string {
 	switch {
 	case pod.Labels[v1alpha1.LabelQoS] == "":

@@ -217,8 +217,8 @@ func (c *Controller) editExcludes(
 
 // unsold reports that pods of workers are not created because nothing is sold. No step failed: Ready says it.
 func (r *round) unsold() {
-	r.t.add(v1alpha1.ConditionReady, "NothingSold", errors.New("pods of workers are not created: no policy in mode Enforce "+
-		"sells CPU or memory, so they would be online pods; set mode: Enforce in a policy that has cpu or memory"))
+	r.t.add(v1alpha1.ConditionReady, "NothingSold", errors.New("pods of workers are not created: no policy in mode "+
+		"Enforce sells CPU or memory, so they would be online pods; set mode: Enforce in a policy that has cpu or memory"))
 }
 
 // one carries out the step of one worker, except those that others do for all.

@@ -47,8 +47,8 @@ func unsoldRound(t *testing.T, file string, sold func() bool) *round {
 	return r
 }
 
-// TestUnsold checks that no pod is made while no policy sells anything, whether that is known before the decision or only
-// when the pod is made, and that the pool's condition Ready says so.
+// TestUnsold checks that no pod is made while no policy sells anything, whether that is known before the decision or
+// only when the pod is made, and that the pool's condition Ready says so.
 func TestUnsold(t *testing.T) {
 	for name, early := range map[string]bool{"before the decision": true, "after it": false} {
 		asked := 0
