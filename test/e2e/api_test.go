@@ -329,8 +329,8 @@ spec: {mode: Enforce, weight: {max: 16384, namespaces: [{selector: {matchLabels:
 	f.expect(t, video, model.Shares, 16384)
 }
 
-// TestAPIAway checks that the agent works while the API server is down, can start while it is, and hears of changes when
-// it is back.
+// TestAPIAway checks that the agent works while the API server is down, can start while it is, and hears of changes
+// when it is back.
 func TestAPIAway(t *testing.T) {
 	f, dir := away(t)
 	kubectl(t, "annotate", "pod", "a", "--overwrite", "waterline.io/cpu-share=4096")

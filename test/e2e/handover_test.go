@@ -154,8 +154,8 @@ func (r *replicas) creating(ctx context.Context, p *probes) {
 	}
 }
 
-// TestAPIHandover ends leading managers, in both ways, while pods are created and nodes are lost. No pod slips, each new
-// leader leaves what the one before did, and requests to the API server cease.
+// TestAPIHandover ends leading managers, in both ways, while pods are created and nodes are lost. No pod slips, each
+// new leader leaves what the one before did, and requests to the API server cease.
 func TestAPIHandover(t *testing.T) { handOver(t) }
 
 // handOver returns how long it took until another replica led, after one that ended in good order.

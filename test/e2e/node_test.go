@@ -289,8 +289,8 @@ func (n *node) testFirst() {
 	}
 }
 
-// testWeights checks the main task on a real node. Two pods with equal requests, annotated 1:2, have weights of 1:2, and
-// keep them when the kubelet rewrites its files.
+// testWeights checks the main task on a real node. Two pods with equal requests, annotated 1:2, have weights of 1:2,
+// and keep them when the kubelet rewrites its files.
 func (n *node) testWeights() {
 	want := n.weighted()
 	if *on == "vm" { // testSystemd causes the kubelet's writes

@@ -93,8 +93,8 @@ func (y *yard) testEvict(t *testing.T) (took time.Duration) {
 	return took
 }
 
-// endedAfter checks that one container was ended, and had a time from the mark on that its worker is to stop. Either the
-// ResourceManager ended it, and y.judge has compared its times with that mark, or it ended with its pod.
+// endedAfter checks that one container was ended, and had a time from the mark on that its worker is to stop. Either
+// the ResourceManager ended it, and y.judge has compared its times with that mark, or it ended with its pod.
 func (y *yard) endedAfter(t testing.TB, p *yarnPool, grace time.Duration) {
 	t.Helper()
 	y.mu.Lock()

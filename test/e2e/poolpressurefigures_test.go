@@ -9,8 +9,8 @@ import (
 )
 
 // TestPoolPressureFigures measures how long workers use more than they may have, and compares that with workers of a
-// fixed size, whose pods are deleted when they use more than is left, as agents do that know pods only: fewer containers
-// are killed than with whole pods.
+// fixed size, whose pods are deleted when they use more than is left, as agents do that know pods only: fewer
+// containers are killed than with whole pods.
 func TestPoolPressureFigures(t *testing.T) {
 	p, small, more := underPressure(t)
 	l := p.livePool

@@ -306,10 +306,10 @@ func (y *yard) round(ctx context.Context) {
 	}
 }
 
-// judge counts what the ResourceManager killed before its time: containers have the grace from the moment at which they
-// do not fit, unless their worker must have stopped before. If the manager was killed after it had marked the pod with
-// their deadline and before it told the ResourceManager, they have it from the mark on. The API server's clock says when
-// that was, in whole seconds: this test may see the mark later.
+// judge counts what the ResourceManager killed before its time: containers have the grace from the moment at which
+// they do not fit, unless their worker must have stopped before. If the manager was killed after it had marked the
+// pod with their deadline and before it told the ResourceManager, they have it from the mark on. The API server's
+// clock says when that was, in whole seconds: this test may see the mark later.
 func (y *yard) judge(p *yarnPool) {
 	if p.RM == nil {
 		return

@@ -12,7 +12,8 @@ import (
 )
 
 // TestAPIPrometheusFigures compares the agent's metrics in Prometheus with the test's own measurements of the same
-// minutes, under a known load. The machine usually does other things too, so that only the load of the pods is constant.
+// minutes, under a known load. The machine usually does other things too, so that only the load of the pods is
+// constant.
 func TestAPIPrometheusFigures(t *testing.T) {
 	needPrometheus(t)
 	// A window is published once half of it was measured.

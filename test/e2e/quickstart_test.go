@@ -26,8 +26,8 @@ func TestNodeQuickstart(t *testing.T) {
 
 const quickstartPage = "docs/quickstart.md"
 
-// quickstart runs the page, and checks that it leaves nothing behind. It returns what waterline explain says of the node
-// while the Job runs alone, and beside the online pod.
+// quickstart runs the page, and checks that it leaves nothing behind. It returns what waterline explain says of the
+// node while the Job runs alone, and beside the online pod.
 func quickstart(t *testing.T) (alone, beside string) {
 	t.Helper()
 	kubectl(t, "delete", "crd", "colocationpolicies.waterline.io", "nodereports.waterline.io", "workerpools.waterline.io",

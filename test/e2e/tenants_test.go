@@ -93,8 +93,8 @@ func (n *node) testPodLevel() {
 	}
 }
 
-// testStatusWrites changes the quota of a pod's cgroup each second, more often than the agent does, and counts
-// how often the kubelet writes the pod's status because of that: not for each change, but when it next looks at the pod,
+// testStatusWrites changes the quota of a pod's cgroup each second, more often than the agent does, and counts how
+// often the kubelet writes the pod's status because of that: not for each change, but when it next looks at the pod,
 // about once a minute.
 func (n *node) testStatusWrites() {
 	const looks = 240

@@ -12,8 +12,8 @@ import (
 )
 
 // TestExperiments runs the experiments of users for a moment each: they start their pods and an agent, measure, and
-// clean up. Of the results it checks only counts, because the others depend on the machine. Experiments that wait for an
-// idle machine are left to the bench.
+// clean up. Of the results it checks only counts, because the others depend on the machine. Experiments that wait for
+// an idle machine are left to the bench.
 func TestExperiments(t *testing.T) {
 	n := newNode(t) // or skip
 	for _, name := range []string{"weights", "preempt", "drift", "hierarchy", "cpuset"} {

@@ -39,8 +39,8 @@ func (n *interferenceNode) expectNotice(text string) {
 	})
 }
 
-// TestInterferenceOutcomes checks that throttling the suspect on the victim's CPU helps the victim, so the suspect stays
-// throttled, and that throttling another pod does not help, so its quota is restored.
+// TestInterferenceOutcomes checks that throttling the suspect on the victim's CPU helps the victim, so the suspect
+// stays throttled, and that throttling another pod does not help, so its quota is restored.
 func TestInterferenceOutcomes(t *testing.T) {
 	retry(t, 2, func() (outcomes map[string]float64, why string) {
 		var kept map[string]bool

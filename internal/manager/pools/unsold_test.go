@@ -16,8 +16,8 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// unsoldRound returns a round of the pool of a case, in which nothing is sold. It has no API: a pod that is created is a
-// panic.
+// unsoldRound returns a round of the pool of a case, in which nothing is sold. It has no API: a pod that is created
+// is a panic.
 func unsoldRound(t *testing.T, file string, sold func() bool) *round {
 	t.Helper()
 	content, err := os.ReadFile(file)
@@ -86,7 +86,8 @@ func readyIsFalse(t *testing.T, r *round) {
 	var s v1alpha1.WorkerPoolStatus
 	r.k.conditions(&s, r.p, nil, r.t)
 	c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady)
-	if c.Status != "False" || c.Reason != "NothingSold" || !strings.Contains(c.Message, "no policy in mode Enforce sells") {
+	if c.Status != "False" || c.Reason != "NothingSold" ||
+		!strings.Contains(c.Message, "no policy in mode Enforce sells") {
 		t.Errorf("Ready: %+v", c)
 	}
 	if len(r.k.shown.steps) > 0 {

@@ -39,8 +39,8 @@ func TestJob(t *testing.T) {
 	}
 }
 
-// script runs job.sh in a directory as a pod would, with an ffmpeg that sleeps for half a second. By its date, the script
-// begins in the second before 101, however slow the machine is.
+// script runs job.sh in a directory as a pod would, with an ffmpeg that sleeps for half a second. By its date, the
+// script begins in the second before 101, however slow the machine is.
 func script(t *testing.T, dir string, start int) (string, error) {
 	t.Helper()
 	for name, content := range map[string]string{
