@@ -39,7 +39,7 @@ func TestLists(t *testing.T) {
 func TestBenches(t *testing.T) {
 	tests := testsOf(t, "test/e2e", func(source string) bool { return strings.HasPrefix(source, "//go:build bench") })
 	run := map[string]bool{}
-	calls := regexp.MustCompile(`(?m)^bench \S+ \d+ (?:e2e|yarn|pods|node) \S+ '?([^' \n]+)'?`).
+	calls := regexp.MustCompile(`(?m)^bench \S+ \d+ (?:e2e|yarn|pods|node|node_v2) \S+ '?([^' \n]+)'?`).
 		FindAllStringSubmatch(readText(t, "test/bench.sh"), -1)
 	for _, call := range calls {
 		selects := regexp.MustCompile(call[1])

@@ -62,6 +62,14 @@ kernel() {
 			-test.run="$run")
 }
 
+# kernel_v2 measures, in the virtual machine, what must not be tried on this machine's kernel.
+kernel_v2() {
+	make --no-print-directory build vm >/dev/null &&
+		go test -c -vet=off -tags bench -o out/test/kernel-bench.test ./test/kernel &&
+		out/bin/vmrun -file out/test/kernel-bench.test=/t/kernel.test -file out/bin/waterline-agent=/bin/waterline-agent \
+			-e WATERLINE_BIN=/bin -timeout 30m -run 'kernel: /t/kernel.test -test.v -test.run=^TestClockCost$'
+}
+
 # packages measures what functions cost, one package after another.
 packages() {
 	local files
@@ -93,6 +101,10 @@ node() { # JSON REGEX
 	make --no-print-directory bed-ffmpeg >/dev/null && e2e "$@"
 }
 
+node_v2() { # JSON REGEX ARGUMENT...
+	make --no-print-directory vmnode >/dev/null && e2e "$@"
+}
+
 transcode() {
 	local up status
 	make --no-print-directory bed >/dev/null && test/bed/build.sh ffmpeg && up=$(test/bed/cluster.sh up) || return 1
@@ -113,6 +125,7 @@ bench headline 21 lab headline headline --trace "${WATERLINE_TRACES:-../shared/t
 bench suppress 40 lab suppress suppress
 bench interference 36 lab interference interference
 bench kernel 60 kernel
+bench kernel-v2 3 kernel_v2
 bench agent 10 e2e agent TestAPIFigures -on=api
 bench agent-cpusets 14 e2e cpuset TestAPICPUFigures -on=api
 bench agent-protect 10 e2e protect TestAPIProtectFigures -on=api
@@ -125,6 +138,7 @@ bench pools 7 e2e yarn TestAPIPoolFigures -on=api # 500 NodeManagers, with a fak
 bench pools-yarn 15 yarn yarn 'TestPool(Night|Harm|Pressure)Figures' -on=yarn
 bench pods-spark 15 pods yarn 'TestYARNSpark|TestSparkNativeFigures|TestYARNPoolFigures' # beside Redis, on a real node
 bench node 90 node - 'TestNode(Figures|SellFigures|NRIFigures|Harm|Measure|TranscodeFigures|QuickstartFigures|Colocate|Headline)'
+bench node-v2 15 node_v2 - TestNodeFigures -on=vm
 bench node-simulated 5 node simulated-node TestNodeSimulateFigures
 bench transcode 8 transcode
 bench packages 15 packages
