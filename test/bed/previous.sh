@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # A clone may lack that commit: then it is the oldest one near.
-previous=$(git describe --tags --abbrev=0 HEAD^ 2>/dev/null || git rev-parse --quiet --verify 'c1a985d^{commit}' ||
+previous=$(git describe --tags --abbrev=0 HEAD^ 2>/dev/null || git rev-parse --quiet --verify 'be281c7^{commit}' ||
 	git rev-list --max-count=150 HEAD | tail -1)
 out=$PWD/out/bed/previous
 stamp=$out/.$(git rev-parse --short "$previous")
