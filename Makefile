@@ -87,10 +87,10 @@ $(CONTROLLER_GEN):
 SHORT_KERNEL := Agent Rejected NoHotLoop TwoAgents Restore DamagedRecord NoAllocations ReservedMemory MemoryMax \
 	MemoryInUse Batch Doctor ReadOnly BadStart Shares Idle BurstOfQuota Quota Gone Watch Overflow \
 	NoWatches Mount FullDisk IdleBatch Kill CPUSets MeterUsage MeterAllocations StartsWithoutTheAPI \
-	OwnWeight
+	OwnWeight FirstInstruction
 SHORT_VM := Agent TwoAgents Restore DamagedRecord NoAllocations ReservedMemory MemoryMax MemoryInUse Batch \
 	ReadOnly BadStart Shares Idle BurstOfQuota Quota Gone Watch FullDisk IdleBatch Kill MeterUsage \
-	ProtectMemory Freeze
+	ProtectMemory Freeze FirstInstruction
 SHORT_API := API APIEvents APIGreedy APIHostile APIWebhook APIChart APIConfinedNode APIConfinedPod APIConfinedReport \
 	APIPolicyRules APIPoolSpecs APIReach APIReachKubelets APIReachCgroups APIUninstall APIPool
 SHORT_NODE := Node NodeSell NodeFarewell

@@ -129,6 +129,7 @@ const (
 	MetricNRIConnected          = "waterline_nri_connected"                 // 1 while connected to the container runtime
 	MetricNRIRequests           = "waterline_nri_requests_total"            // requests of the container runtime
 	MetricNRISlow               = "waterline_nri_slow_answers_total"        // of them, answered after more than 5 ms
+	MetricNRILate               = "waterline_nri_late_starts_total"         // batch containers that started without limits
 	MetricNRISlowest            = "waterline_nri_slowest_answer_seconds"    // since the agent started
 	MetricBatchCPUAvailable     = "waterline_batch_cpu_available_cores"     // {window} the allowance
 	MetricBatchCPUSuppressed    = "waterline_batch_cpu_suppressed_cores"    // {window} requested, and not allowed now

@@ -69,8 +69,8 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.DurationVar(&o.syncPeriod, "sync-period", 10*time.Second, "time between two complete comparisons with the kernel")
 	f.Int64Var(&o.journalBytes, "journal-bytes", 8<<20, "size limit of the journal, in bytes")
 	f.StringVar(&o.nri, "nri-socket", "",
-		"socket of the container runtime's NRI, usually "+nri.DefaultSocket+": new containers get their CPUs before they "+
-			"run; empty: after they start")
+		"socket of the container runtime's NRI, usually "+nri.DefaultSocket+": new containers get their CPUs and limits "+
+			"before they run; empty: after they start")
 	f.StringVar(&o.listen, "listen", ":9464", "address for /metrics, /healthz and /readyz; empty: none")
 	f.StringVar(&o.metrics, "metrics", "full",
 		"which metrics to serve: full, or lean, which are those that rules, alerts and dashboard need")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,19 +20,26 @@ type runtimePlugin struct {
 	client atomic.Pointer[nri.Client] // nil: the agent has not started yet
 }
 
-// connect makes the client that asks the agent where containers are placed.
-func (p *runtimePlugin) connect(place agent.Place, log *trouble.Log) agent.Runtime {
+// connect makes the client that asks the agent where containers are placed, and when they may start.
+func (p *runtimePlugin) connect(answers agent.Answers, log *trouble.Log) agent.Runtime {
 	client := nri.New(nri.Config{
 		Socket: p.socket, Report: log.Report,
 		Place: func(c nri.Container) (nri.Placement, bool) {
-			placement, ok := place(node.Container{
-				PodUID: c.PodUID, Name: c.Name, Update: c.Update, CPUs: c.CPUs, OOMScore: c.OOMScore,
-			})
+			placement, ok := answers.Place(decided(c))
 			return nri.Placement{CPUs: placement.CPUs, Mems: placement.Mems, OOMScore: placement.OOMScore}, ok
 		},
+		Start: func(ctx context.Context, c nri.Container) { answers.Start(ctx, decided(c)) },
+		Runs:  func(c nri.Container) { answers.Runs(decided(c)) },
 	})
 	p.client.Store(client)
 	return client
+}
+
+// decided returns what decisions need to know of a container.
+func decided(c nri.Container) node.Container {
+	return node.Container{
+		PodUID: c.PodUID, Name: c.Name, ID: c.ID, Static: c.Static, Update: c.Update, CPUs: c.CPUs, OOMScore: c.OOMScore,
+	}
 }
 
 // collectors are several collectors as one.
@@ -78,6 +86,8 @@ func (p *runtimePlugin) Collect(out chan<- prometheus.Metric) {
 		float64(stats.Requests))
 	metric(counter, v1alpha1.MetricNRISlow, "Requests of the container runtime that waited too long for their answer.",
 		float64(stats.Slow))
+	metric(counter, v1alpha1.MetricNRILate, "Batch containers that started before their limits were written.",
+		float64(stats.Late))
 	metric(gauge, v1alpha1.MetricNRISlowest, "The longest that the container runtime waited for an answer.",
 		stats.Slowest.Seconds())
 }

@@ -137,9 +137,9 @@ func (d *doctor) runtime(socket string) {
 	info, err := os.Stat(socket)
 	switch {
 	case err == nil && info.Mode()&os.ModeSocket != 0:
-		d.ok("the container runtime serves NRI at %s: new containers get their CPUs before they start", socket)
+		d.ok("the container runtime serves NRI at %s: new containers get their CPUs and limits before they start", socket)
 	default:
 		d.note("containerd has NRI from 2.0 on, CRI-O from 1.26; or set agent.nri.enabled: false",
-			"no NRI at %s: containers with CPUs of their own get them a moment after their start", socket)
+			"no NRI at %s: containers get CPUs of their own, and batch containers limits, after their start", socket)
 	}
 }

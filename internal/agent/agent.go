@@ -74,15 +74,12 @@ type Config struct {
 	LeanMetrics  bool          // serves the metrics of the lean profile only
 
 	Pods     Pods
-	Policies func() ([]model.ClusterPolicy, error)       // of this node alone; nil: those of the cluster
-	Kubelet  func(log *trouble.Log) Kubelet              // nil: its settings are never read
-	Runtime  func(place Place, log *trouble.Log) Runtime // nil: containers are not placed when they start
-	API      delivery.Config                             // writes to the API
+	Policies func() ([]model.ClusterPolicy, error)     // of this node alone; nil: those of the cluster
+	Kubelet  func(log *trouble.Log) Kubelet            // nil: its settings are never read
+	Runtime  func(a Answers, log *trouble.Log) Runtime // nil: containers start without CPUs and limits of ours
+	API      delivery.Config                           // writes to the API
 	Log      *slog.Logger
 }
-
-// Place answers the container runtime from the last round. It may be called from any goroutine.
-type Place func(c node.Container) (node.Placement, bool)
 
 // Agent applies the governing policy to one node.
 type Agent struct {
@@ -93,6 +90,8 @@ type Agent struct {
 	beat     atomic.Int64                 // last turn of the loop, since born; the wall clock may be set meanwhile
 	ready    atomic.Pointer[string]       // why it is not ready; nil: it is
 	placing  atomic.Pointer[node.Placing] // places containers; nil: nothing was decided yet
+	started  *inbox
+	apiAway  atomic.Bool // a pod was awaited in vain, and the API has shown nothing since
 	poller   Kubelet
 	delivery *delivery.Delivery
 
@@ -105,6 +104,8 @@ type Agent struct {
 	state     node.State
 	plan      model.Plan
 	incidents []model.Incident // of the last plan's writes
+	reported  []node.Container // that the runtime reported, whose ids the API does not show yet
+	waiting   []start          // that the runtime holds back until their files are written
 	store     *store.Store
 	recorder  metrics.Recorder
 	nextAudit time.Time
@@ -117,7 +118,7 @@ func New(cfg Config) *Agent {
 	a := &Agent{
 		cfg: cfg, log: log, requests: make(chan func()), born: time.Now(),
 		delivery: delivery.New(cfg.API, log), ruling: ruling.Ruling{File: cfg.Policies, Log: log},
-		poller: noKubelet{},
+		poller: noKubelet{}, started: newInbox(),
 	}
 	if cfg.Kubelet != nil {
 		a.poller = cfg.Kubelet(log)
@@ -165,7 +166,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	beside.Go(func() { a.store.State.Copy(ctx, a.log) })
 	beside.Go(func() { a.delivery.Run(ctx) })
 	if a.cfg.Runtime != nil {
-		runtime := a.cfg.Runtime(a.place, a.log)
+		answers := Answers{Place: a.place, Start: a.start, Runs: func(c node.Container) { a.started.put(start{Container: c}) }}
+		runtime := a.cfg.Runtime(answers, a.log)
 		beside.Go(func() { runtime.Run(ctx) })
 	}
 	a.machine.Start(ctx, &beside)

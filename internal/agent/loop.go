@@ -37,6 +37,8 @@ func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 			a.nextAudit = time.Time{}
 		case <-a.cfg.Pods.Wake():
 			podsChanged = true
+		case <-a.started.wake:
+			a.takeStarts()
 		case k := <-kubelets:
 			m.News = m.News || k != a.kubelet
 			a.kubelet = k
@@ -70,6 +72,7 @@ func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 
 // takePods takes over what the API shows. Until it shows anything, what it showed an earlier agent of this boot counts.
 func (a *Agent) takePods() {
+	a.apiAway.Store(false)
 	a.pods = a.cfg.Pods.Snapshot()
 	switch {
 	case a.pods.Known:
@@ -163,6 +166,7 @@ func (a *Agent) round(now time.Time, reason bool) {
 		a.log.Report("state", a.store.State.Save(&a.state, now))
 	}
 	a.incidents = a.machine.Apply(&r.Plan)
+	a.release(r.Plan.Pods)
 	a.machine.News = refused(a.incidents)
 	a.lastRound = time.Now()
 	a.recorder.Round(&before, &r.Plan, a.lastRound.Sub(now))
@@ -210,6 +214,7 @@ func (a *Agent) observe(now time.Time, once machine.Once) model.Node {
 		Writes:      a.delivery.Writes(),
 	}
 	a.machine.Observe(&n, once)
+	n.Pods, a.reported = identify(n.Pods, &n.Tree, a.reported)
 	return n
 }
 

@@ -2,6 +2,7 @@ package nri
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,7 +23,11 @@ const (
 	usableMems = "devices/system/node/has_memory"
 )
 
-func (s *session) onConfigure(*api.ConfigureRequest) *api.ConfigureResponse {
+// configSource is the annotation in which the kubelet notes where it has a pod from. It overwrites what a user wrote.
+const configSource, fromAPI = "kubernetes.io/config.source", "api"
+
+func (s *session) onConfigure(q *api.ConfigureRequest) *api.ConfigureResponse {
+	s.timeout.Store(int64(time.Duration(q.GetRequestTimeout()) * time.Millisecond))
 	s.configure.Do(func() { close(s.configured) })
 	return &api.ConfigureResponse{Events: int32(events())}
 }
@@ -52,7 +57,9 @@ func (s *session) onSynchronize(q *api.SynchronizeRequest) *api.SynchronizeRespo
 	s.client.report(AboutConnection, nil)
 	for _, c := range containers {
 		if c.GetState() != api.ContainerState_CONTAINER_STOPPED {
-			s.seen(container(pods[c.GetPodSandboxId()], c))
+			if s.client.cfg.Runs != nil {
+				s.client.cfg.Runs(container(pods[c.GetPodSandboxId()], c))
+			}
 		}
 	}
 	return &api.SynchronizeResponse{}
@@ -61,8 +68,6 @@ func (s *session) onSynchronize(q *api.SynchronizeRequest) *api.SynchronizeRespo
 func (s *session) onCreate(q *api.CreateContainerRequest) *api.CreateContainerResponse {
 	c := container(q.GetPod(), q.GetContainer())
 	answer := &api.CreateContainerResponse{}
-	// Deferred, so that the agent's loop sees the container even after a panic.
-	defer s.seen(c)
 	cpu, score := s.place(c)
 	if cpu == nil && score == 0 {
 		return answer
@@ -98,10 +103,30 @@ func (s *session) onUpdate(q *api.UpdateContainerRequest) *api.UpdateContainerRe
 	}}}
 }
 
-func (s *session) seen(c Container) {
-	if s.client.cfg.Seen != nil {
-		s.client.cfg.Seen(c)
+// onStart is called when the container's cgroup exists with all of the runtime's settings, and its only process, which
+// is the runtime's own, waits for the runtime before it becomes the container's. The runtime waits for the answer.
+//
+// Containerd and CRI-O relay requests of all containers one after the other, and close the connection to a plugin that
+// has not answered in time. So Start has half of that time.
+func (s *session) onStart(ctx context.Context, q *api.StartContainerRequest) *api.StartContainerResponse {
+	if s.client.cfg.Start != nil {
+		timeout := cmp.Or(time.Duration(s.timeout.Load()), defaultTimeout)
+		ctx, cancel := context.WithTimeout(ctx, timeout/2)
+		defer cancel()
+		s.client.cfg.Start(ctx, container(q.GetPod(), q.GetContainer()))
+		if ctx.Err() != nil {
+			s.client.late.Add(1)
+		}
 	}
+	return &api.StartContainerResponse{}
+}
+
+// onStateChange is how runtimes with NRI before 0.12 relay the start of a container.
+func (s *session) onStateChange(ctx context.Context, q *api.StateChangeEvent) *api.Empty {
+	if q.GetEvent() == api.Event_START_CONTAINER {
+		s.onStart(ctx, &api.StartContainerRequest{Pod: q.GetPod(), Container: q.GetContainer()})
+	}
+	return &api.Empty{}
 }
 
 // place returns the placement of a container: its CPUs and its oom_score_adj. Nil and 0 mean that the runtime
@@ -160,10 +185,12 @@ func (s *session) usable(list, file string) (string, error) {
 func container(pod *api.PodSandbox, c *api.Container) Container {
 	linux := c.GetLinux()
 	cpu := linux.GetResources().GetCpu()
+	source := pod.GetAnnotations()[configSource]
 	return Container{
 		PodUID: pod.GetUid(), Namespace: pod.GetNamespace(), Pod: pod.GetName(),
 		Name: c.GetName(), ID: c.GetId(), Dir: dir(linux.GetCgroupsPath()),
 		CPUs: cpu.GetCpus(), Mems: cpu.GetMems(), OOMScore: int(linux.GetOomScoreAdj().GetValue()),
+		Static: source != "" && source != fromAPI,
 	}
 }
 

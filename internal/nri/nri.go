@@ -1,11 +1,13 @@
 // Package nri is a client of the container runtime's Node Resource Interface (NRI). Before a container's first
-// instruction runs, it passes the container's CPUs and oom_score_adj to the runtime. It decides nothing: its caller
-// does, with [Config.Place]. Without NRI in the runtime, or without a connection, containers start with the
-// runtime's settings, and the agent's loop moves them afterwards.
+// instruction runs, it passes the container's CPUs and oom_score_adj to the runtime, and lets the caller write the
+// files of the container's cgroup. It decides nothing: its caller does, with [Config.Place] and [Config.Start]. Without
+// NRI in the runtime, or without a connection, containers start with the runtime's settings, and the agent's loop
+// changes them afterwards.
 //
 // The client sets cpuset.cpus and, if the placement has them, cpuset.mems and oom_score_adj. It never changes another
-// setting: shares, quota and memory limits in the runtime's spec appear in the pod's status, and the scheduler counts
-// them.
+// setting of the runtime's spec. Shares, quota and memory limits there appear in the pod's status, where they count as
+// requests or limits of the pod; and on cgroup v1 the runtime could not create a container whose quota exceeds that of
+// its pod.
 //
 // It uses the messages and the transport of github.com/containerd/nri, but not its stub (pkg/stub, v0.12.5). While
 // the stub waits for the runtime's Configure, without a time limit, it holds a lock that its handler of lost
@@ -43,6 +45,9 @@ const (
 	AboutAnswers    = "nri answers" // the answers to the runtime
 )
 
+// defaultTimeout is how long runtimes wait for an answer unless they say otherwise.
+const defaultTimeout = 2 * time.Second
+
 const (
 	minBackoff  = 100 * time.Millisecond // before the second attempt to connect
 	maxBackoff  = 30 * time.Second       // between attempts
@@ -67,6 +72,7 @@ type Container struct {
 	ID        string
 	Dir       string // its cgroup, relative to the root of the hierarchy, without a leading slash; "" if unknown
 	Update    bool   // the container already runs, and the runtime writes all of its settings again
+	Static    bool   // its pod is a static pod: the kubelet has it from a file or a URL, not from the API
 
 	// CPUs and Mems are the runtime's own settings. At creation they are empty, unless the kubelet's static policy or
 	// another plugin has set them.
@@ -85,9 +91,13 @@ type Config struct {
 	// runtime. It is called from several goroutines, and must return at once because the container waits. It is
 	// not called after Run has returned. It may be nil.
 	Place func(Container) (Placement, bool)
-	// Seen is called for each container that is about to be created, after Place, and for each existing
-	// container after a connection is established. It may be nil, and must return at once.
-	Seen func(Container)
+	// Start is called for each container whose cgroup exists with all of the runtime's settings, and whose first
+	// instruction the runtime runs once Start has returned. It must return when the context ends, which is after half
+	// of the time that the runtime would wait. It is called from several goroutines, and may be nil.
+	Start func(context.Context, Container)
+	// Runs is called for each container that exists when a connection is established. It may be nil, and must return
+	// at once.
+	Runs func(Container)
 	// Report is called when the state of a subject changes; a nil error means that it works again. It may be
 	// nil.
 	Report func(about string, err error)
@@ -98,8 +108,9 @@ type Stats struct {
 	Connected   bool          // the runtime now sends requests about its containers
 	Connections uint64        // connections established
 	Requests    uint64        // requests answered
-	Slow        uint64        // answers that took longer than SlowAnswer
-	Slowest     time.Duration // longest time of an answer
+	Slow        uint64        // answers that took longer than SlowAnswer, of those that do not wait for Start
+	Slowest     time.Duration // longest time of such an answer
+	Late        uint64        // containers that started although Start had not done its work in time
 }
 
 // Client keeps a connection to the container runtime.
@@ -111,6 +122,7 @@ type Client struct {
 	requests    atomic.Uint64
 	slow        atomic.Uint64
 	slowest     atomic.Int64
+	late        atomic.Uint64
 
 	mu       sync.Mutex
 	reported map[string]string // text of the last error reported, by subject; "": none
@@ -129,7 +141,7 @@ func New(cfg Config) *Client {
 func (c *Client) Stats() Stats {
 	return Stats{
 		Connected: c.connected.Load(), Connections: c.connections.Load(), Requests: c.requests.Load(),
-		Slow: c.slow.Load(), Slowest: time.Duration(c.slowest.Load()),
+		Slow: c.slow.Load(), Slowest: time.Duration(c.slowest.Load()), Late: c.late.Load(),
 	}
 }
 
@@ -145,7 +157,7 @@ func (c *Client) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		c.report(AboutConnection, fmt.Errorf("new containers get their CPUs only after they start: %w", err))
+		c.report(AboutConnection, fmt.Errorf("new containers get their CPUs and limits only after they start: %w", err))
 		// A connection that fails soon does not reset the backoff, or the client would reconnect ten times a second.
 		if since := s.since.Load(); since != nil && time.Since(*since) >= stableAfter {
 			wait = minBackoff
@@ -212,9 +224,8 @@ func (c *Client) report(about string, err error) {
 	}
 }
 
-// count counts an answer.
+// count counts an answer that did not wait for [Config.Start].
 func (c *Client) count(took time.Duration) {
-	c.requests.Add(1)
 	if took > SlowAnswer {
 		c.slow.Add(1)
 	}

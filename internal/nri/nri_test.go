@@ -27,9 +27,10 @@ import (
 type fake struct {
 	t        *testing.T
 	socket   string
-	refuse   error // what it answers to a registration
-	mute     bool  // it takes the registration and never configures
-	complete bool  // it also synchronizes each plugin: it sends an empty list of containers
+	refuse   error         // what it answers to a registration
+	mute     bool          // it takes the registration and never configures
+	complete bool          // it also synchronizes each plugin: it sends an empty list of containers
+	timeout  time.Duration // for which it says that it waits for answers; 0: it does not say
 	listener net.Listener
 	plugins  chan *plugin
 	tries    atomic.Int64
@@ -98,7 +99,9 @@ func (p *plugin) RegisterPlugin(_ context.Context, q *api.RegisterPluginRequest)
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
-		a, err := p.Configure(ctx, &api.ConfigureRequest{RuntimeName: "fake", RuntimeVersion: "v1"})
+		a, err := p.Configure(ctx, &api.ConfigureRequest{
+			RuntimeName: "fake", RuntimeVersion: "v1", RequestTimeout: p.runtime.timeout.Milliseconds(),
+		})
 		if err != nil {
 			return
 		}
@@ -262,10 +265,11 @@ func TestCreate(t *testing.T) {
 			check("Place", c)
 			return nri.Placement{CPUs: "1,3,2"}, true
 		},
-		Seen: func(c nri.Container) { check("Seen", c) },
+		Start: func(_ context.Context, c nri.Container) { check("Start", c) },
 	})
 	p := f.synchronized()
-	if events := p.events.PrettyString(); p.name != "90-waterline" || events != "CreateContainer,UpdateContainer" {
+	if events := p.events.PrettyString(); p.name != "90-waterline" ||
+		events != "CreateContainer,StartContainer,UpdateContainer" {
 		t.Errorf("%s subscribed to %s", p.name, events)
 	}
 	a, err := p.CreateContainer(t.Context(), &api.CreateContainerRequest{
@@ -279,7 +283,12 @@ func TestCreate(t *testing.T) {
 		rest.GetOomScoreAdj() != nil || len(a.GetAdjust().GetAnnotations()) != 0 {
 		t.Errorf("more than CPUs was adjusted: %v", a)
 	}
-	if !slices.Equal(order, []string{"Place", "Seen"}) {
+	if _, err := p.StartContainer(t.Context(), &api.StartContainerRequest{
+		Pod: pod(1), Container: containerOf(1, "c", "0-3"),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(order, []string{"Place", "Start"}) {
 		t.Errorf("the order is %v", order)
 	}
 	if s := client.Stats(); !s.Connected || s.Connections != 1 || s.Requests < 3 {
@@ -374,6 +383,96 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
+// TestStart checks that the runtime has its answer only when Start has returned, from the time of which it gets half,
+// and that an older runtime, which relays starts as changes of state, gets it too.
+func TestStart(t *testing.T) {
+	f := newFake(t)
+	f.timeout = time.Hour
+	f.start()
+	type asked struct {
+		nri.Container
+		left time.Duration
+		done chan struct{}
+	}
+	started := make(chan asked)
+	client, _ := run(t, f, nri.Config{Start: func(ctx context.Context, c nri.Container) {
+		end, _ := ctx.Deadline()
+		a := asked{c, time.Until(end), make(chan struct{})}
+		started <- a
+		<-a.done
+	}})
+	p := f.synchronized()
+	static := pod(1)
+	static.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
+	fromAPI := pod(1)
+	fromAPI.Annotations = map[string]string{"kubernetes.io/config.source": "api"}
+	c := containerOf(1, "c", "")
+	for _, step := range []struct {
+		name   string
+		static bool
+		start  func() error
+	}{
+		{"a request", false, func() error {
+			_, err := p.StartContainer(t.Context(), &api.StartContainerRequest{Pod: fromAPI, Container: c})
+			return err
+		}},
+		{"of a static pod", true, func() error {
+			_, err := p.StartContainer(t.Context(), &api.StartContainerRequest{Pod: static, Container: c})
+			return err
+		}},
+		{"a change of state", false, func() error {
+			_, err := p.StateChange(t.Context(), &api.StateChangeEvent{
+				Event: api.Event_START_CONTAINER, Pod: fromAPI, Container: c,
+			})
+			return err
+		}},
+	} {
+		answered := make(chan error, 1)
+		go func() { answered <- step.start() }()
+		a := <-started
+		if a.ID != "c1" || a.Name != "c" || a.PodUID != "uid1" || a.Static != step.static {
+			t.Errorf("%s: told of %+v", step.name, a.Container)
+		}
+		if a.left <= 0 || a.left > 30*time.Minute { // clock: of an hour, it is to have half
+			t.Errorf("%s: Start has %s", step.name, a.left)
+		}
+		select {
+		case err := <-answered:
+			t.Errorf("%s: answered before Start has returned: %v", step.name, err)
+		default:
+		}
+		close(a.done)
+		if err := <-answered; err != nil {
+			t.Errorf("%s: %v", step.name, err)
+		}
+	}
+	if _, err := p.StateChange(t.Context(), &api.StateChangeEvent{
+		Event: api.Event_STOP_CONTAINER, Pod: fromAPI, Container: c,
+	}); err != nil {
+		t.Error(err)
+	}
+	if s := client.Stats(); s.Late != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestLateStart checks that a start which takes too long goes on before the runtime drops the connection, and is counted.
+func TestLateStart(t *testing.T) {
+	f := newFake(t)
+	f.timeout = 100 * time.Millisecond
+	f.start()
+	client, _ := run(t, f, nri.Config{Start: func(ctx context.Context, _ nri.Container) { <-ctx.Done() }})
+	p := f.synchronized()
+	if _, err := p.StartContainer(t.Context(), &api.StartContainerRequest{
+		Pod: pod(1), Container: containerOf(1, "c", ""),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if s := client.Stats(); s.Late != 1 || !s.Connected {
+		t.Errorf("%+v", s)
+	}
+}
+
 // TestSynchronize brings a full node in one message and in pieces, where containers come before their pods.
 func TestSynchronize(t *testing.T) {
 	const pods = 250
@@ -381,7 +480,7 @@ func TestSynchronize(t *testing.T) {
 	f.start()
 	var mu sync.Mutex
 	seen := map[nri.Container]int{}
-	client, _ := run(t, f, nri.Config{Place: always("0", ""), Seen: func(c nri.Container) {
+	client, _ := run(t, f, nri.Config{Place: always("0", ""), Runs: func(c nri.Container) {
 		mu.Lock()
 		seen[c]++
 		mu.Unlock()
@@ -544,8 +643,7 @@ func TestNeverFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t)
 			f.start()
-			seen := 0
-			_, r := run(t, f, nri.Config{Place: place, Seen: func(nri.Container) { seen++ }})
+			_, r := run(t, f, nri.Config{Place: place, Start: func(context.Context, nri.Container) { panic("no") }})
 			p := f.synchronized()
 			a, err := p.CreateContainer(t.Context(), &api.CreateContainerRequest{
 				Pod: pod(1), Container: containerOf(1, "c", ""),
@@ -559,10 +657,12 @@ func TestNeverFails(t *testing.T) {
 			if err != nil || len(u.GetUpdate()) != 0 {
 				t.Errorf("update: %v, %v", u, err)
 			}
-			if seen != 1 {
-				t.Errorf("the container was seen %d times", seen)
+			if _, err := p.StartContainer(t.Context(), &api.StartContainerRequest{
+				Pod: pod(1), Container: containerOf(1, "c", ""),
+			}); err != nil {
+				t.Errorf("start: %v", err)
 			}
-			if all := r.get(); len(all) > 2 {
+			if all := r.get(); len(all) > 3 {
 				t.Errorf("it repeats itself: %q", all)
 			}
 		})
@@ -570,7 +670,9 @@ func TestNeverFails(t *testing.T) {
 	t.Run("pieces missing", func(t *testing.T) {
 		f := newFake(t)
 		f.start()
-		run(t, f, nri.Config{Place: always("1", ""), Seen: func(nri.Container) {}})
+		run(t, f, nri.Config{
+			Place: always("1", ""), Runs: func(nri.Container) {}, Start: func(context.Context, nri.Container) {},
+		})
 		p := f.plugin()
 		if _, err := p.Synchronize(t.Context(), &api.SynchronizeRequest{
 			Containers: []*api.Container{{}, {PodSandboxId: "unknown"}}, Pods: []*api.PodSandbox{{}},
@@ -590,6 +692,11 @@ func TestNeverFails(t *testing.T) {
 		} {
 			if a, err := p.UpdateContainer(t.Context(), q); err != nil || len(a.GetUpdate()) != 0 {
 				t.Errorf("an update of no container: %v, %v", a, err)
+			}
+		}
+		for _, q := range []*api.StartContainerRequest{{}, {Pod: pod(1)}, {Container: &api.Container{}}} {
+			if _, err := p.StartContainer(t.Context(), q); err != nil {
+				t.Errorf("start: %v", err)
 			}
 		}
 		if _, err := p.Shutdown(t.Context(), &api.Empty{}); err != nil {
@@ -635,9 +742,9 @@ func TestDir(t *testing.T) {
 		f := newFake(t)
 		f.start()
 		var got nri.Container
-		run(t, f, nri.Config{Seen: func(c nri.Container) { got = c }})
+		run(t, f, nri.Config{Start: func(_ context.Context, c nri.Container) { got = c }})
 		p := f.synchronized()
-		if _, err := p.CreateContainer(t.Context(), &api.CreateContainerRequest{
+		if _, err := p.StartContainer(t.Context(), &api.StartContainerRequest{
 			Container: &api.Container{Linux: &api.LinuxContainer{CgroupsPath: path}},
 		}); err != nil {
 			t.Fatal(err)

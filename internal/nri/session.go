@@ -28,8 +28,10 @@ type session struct {
 	configured chan struct{}
 	configure  sync.Once
 	since      atomic.Pointer[time.Time] // time of the last synchronization; nil: none yet
+	timeout    atomic.Int64              // how long the runtime waits for an answer, in nanoseconds; 0: not known
 
-	// calls is locked for reading during each call of the runtime, so that closed waits for Place and Seen to return.
+	// calls is locked for reading during each call of the runtime, so that closed waits for Place, Start and Runs to
+	// return.
 	calls  sync.RWMutex
 	closed bool
 
@@ -121,21 +123,32 @@ func (s *session) methods() map[string]ttrpc.Method {
 		"Configure":       method(s, &api.ConfigureResponse{Events: int32(events())}, s.onConfigure),
 		"Synchronize":     method(s, &api.SynchronizeResponse{}, s.onSynchronize),
 		"CreateContainer": method(s, &api.CreateContainerResponse{}, s.onCreate),
+		"StartContainer":  waits(s, &api.StartContainerResponse{}, s.onStart),
 		"UpdateContainer": method(s, &api.UpdateContainerResponse{}, s.onUpdate),
+		"StateChange":     waits(s, &api.Empty{}, s.onStateChange), // starts of containers, before NRI 0.12
 		"Shutdown":        method(s, &api.Empty{}, func(*api.Empty) *api.Empty { return &api.Empty{} }),
 	}
 }
 
 func events() (mask api.EventMask) {
-	return *mask.Set(api.Event_CREATE_CONTAINER, api.Event_UPDATE_CONTAINER)
+	return *mask.Set(api.Event_CREATE_CONTAINER, api.Event_START_CONTAINER, api.Event_UPDATE_CONTAINER)
 }
 
 // method wraps a handler so that the runtime always gets a usable answer; an error would make the runtime's
 // operation fail. The answer nothing replaces one that the handler could not give.
 func method[Q, A any](s *session, nothing *A, answer func(*Q) *A) ttrpc.Method {
-	return func(_ context.Context, unmarshal func(any) error) (result any, _ error) {
+	handle := waits(s, nothing, func(_ context.Context, q *Q) *A { return answer(q) })
+	return func(ctx context.Context, unmarshal func(any) error) (any, error) {
 		began := time.Now()
 		defer func() { s.client.count(time.Since(began)) }()
+		return handle(ctx, unmarshal)
+	}
+}
+
+// waits is method for a handler that may wait, and whose time is not counted.
+func waits[Q, A any](s *session, nothing *A, answer func(context.Context, *Q) *A) ttrpc.Method {
+	return func(ctx context.Context, unmarshal func(any) error) (result any, _ error) {
+		defer s.client.requests.Add(1)
 		defer func() {
 			if cause := recover(); cause != nil {
 				s.client.report(AboutAnswers, fmt.Errorf("answering the container runtime: panic: %v", cause))
@@ -152,6 +165,6 @@ func method[Q, A any](s *session, nothing *A, answer func(*Q) *A) ttrpc.Method {
 		if s.closed {
 			return nothing, nil
 		}
-		return answer(request), nil
+		return answer(ctx, request), nil
 	}
 }

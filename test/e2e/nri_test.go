@@ -38,6 +38,12 @@ func (p *placer) saw(id string) (nri.Container, bool) {
 	return c, ok
 }
 
+func (p *placer) note(c nri.Container) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen[c.ID] = c
+}
+
 // newPlacer connects to the container runtime of the node on this machine.
 func newPlacer(t *testing.T) *placer {
 	t.Helper()
@@ -53,11 +59,8 @@ func newPlacer(t *testing.T) *placer {
 			defer p.mu.Unlock()
 			return nri.Placement{CPUs: p.cpus[c.Pod]}, p.cpus[c.Pod] != ""
 		},
-		Seen: func(c nri.Container) {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.seen[c.ID] = c
-		},
+		Start: func(_ context.Context, c nri.Container) { p.note(c) },
+		Runs:  p.note,
 		Report: func(about string, err error) {
 			p.mu.Lock()
 			defer p.mu.Unlock()

@@ -29,6 +29,7 @@ func TestNodeSell(t *testing.T) {
 		t.Errorf("the first offer is %d of %d mCPU, not the whole", first, capacity)
 	}
 	if testing.Short() {
+		n.sub("FirstInstruction", (*node).testFirstInstruction)
 		n.sub("Bought", func(n *node) { n.buy(false) })
 		return
 	}

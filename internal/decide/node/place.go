@@ -22,7 +22,9 @@ type Placing struct {
 type Container struct {
 	PodUID string // as in the pod's cgroup
 	Name   string
-	Update bool // it runs already
+	ID     string // of this instance
+	Static bool   // of a static pod, which the API may show late or never
+	Update bool   // it runs already
 	// that the runtime would set; when a container starts, only those that another plugin or policy static chose
 	CPUs     string
 	OOMScore int // oom_score_adj that the kubelet chose
@@ -48,6 +50,24 @@ func (p *Placing) Place(c Container) (Placement, bool) {
 	}
 	return placement, ok || placement.OOMScore != 0
 }
+
+// Awaits reports whether a container must not run before a round has written the files of its pod: Waterline sets
+// limits of the pod, or the API has not shown it yet, and then this is not known. Programs read the limits of their
+// container once, at their start.
+func (p *Placing) Awaits(c Container) bool {
+	if p == nil || p.Policy.Mode != model.ModeEnforce {
+		return false
+	}
+	pod := model.FindPod(p.Pods, c.PodUID)
+	if pod == nil {
+		return !c.Static
+	}
+	return pod.Grant != (model.Grant{}) ||
+		slices.ContainsFunc(pod.Containers, func(c model.Container) bool { return c.Grant != (model.Grant{}) })
+}
+
+// Knows reports whether the API has shown a pod.
+func (p *Placing) Knows(uid string) bool { return p != nil && model.FindPod(p.Pods, uid) != nil }
 
 // where returns on which CPUs a container runs; false if the runtime's choice stands.
 func (p *Placing) where(pod *model.Pod, c Container) (Placement, bool) {

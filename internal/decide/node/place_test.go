@@ -98,3 +98,41 @@ func TestPlaceOOMScore(t *testing.T) {
 		t.Errorf("not known: %+v", got)
 	}
 }
+
+// TestAwaits checks which containers must not run before a round has written the files of their pod.
+func TestAwaits(t *testing.T) {
+	limited := model.Grant{LimitMilli: 500, Memory: 64 << 20}
+	pods := []*model.Pod{
+		{UID: "batch", Class: model.ClassBE, Grant: limited, Containers: []model.Container{{Name: "main", Grant: limited}}},
+		{UID: "labelled", Class: model.ClassBE, Containers: []model.Container{{Name: "main"}}},
+		{UID: "partly", Containers: []model.Container{{Name: "main"}, {Name: "side", Grant: model.Grant{Memory: 1 << 20}}}},
+		{UID: "web", Containers: []model.Container{{Name: "main", MemoryLimit: 1 << 20}}},
+	}
+	enforced := model.Policy{Mode: model.ModeEnforce}
+	for _, c := range []struct {
+		name    string
+		placing *Placing
+		from    Container
+		want    bool
+	}{
+		{"batch", &Placing{Policy: enforced, Pods: pods}, Container{PodUID: "batch", Name: "main"}, true},
+		{"a container that its pod has since it runs", &Placing{Policy: enforced, Pods: pods},
+			Container{PodUID: "batch", Name: "debugger"}, true},
+		{"only a label", &Placing{Policy: enforced, Pods: pods}, Container{PodUID: "labelled", Name: "main"}, false},
+		{"beside a container with a limit", &Placing{Policy: enforced, Pods: pods},
+			Container{PodUID: "partly", Name: "main"}, true},
+		{"native limits", &Placing{Policy: enforced, Pods: pods}, Container{PodUID: "web", Name: "main"}, false},
+		{"not known yet", &Placing{Policy: enforced, Pods: pods}, Container{PodUID: "new", Name: "main"}, true},
+		{"a static pod that is not known", &Placing{Policy: enforced, Pods: pods},
+			Container{PodUID: "new", Name: "main", Static: true}, false},
+		{"observed", &Placing{Policy: model.Policy{Mode: model.ModeObserve}, Pods: pods},
+			Container{PodUID: "batch", Name: "main"}, false},
+		{"no round yet", nil, Container{PodUID: "batch", Name: "main"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := c.placing.Awaits(c.from); got != c.want {
+				t.Errorf("it waits: %v, want %v", got, c.want)
+			}
+		})
+	}
+}

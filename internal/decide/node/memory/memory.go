@@ -1,10 +1,10 @@
 // Package memory decides the memory limits of batch pods and the memory protection of online pods. The kubelet sets
 // no limits for batch pods, because it does not know the resources that they request.
 //
-// The limit of a pod is in place before its first process: it needs only the pod's cgroup. The limits of containers
-// follow when the API reports which cgroup belongs to which container. On cgroup v1, only memory is limited, not the
-// sum of memory and swap (memory.memsw.limit_in_bytes): the kernel requires that sum to be no lower than the memory
-// limit, and runtimes set both together.
+// The limit of a pod needs only the pod's cgroup. The limits of containers need to know which cgroup belongs to which
+// container: the runtime reports that before it starts a container, and the API some time after. On cgroup v1, only
+// memory is limited, not the sum of memory and swap (memory.memsw.limit_in_bytes): the kernel requires that sum to be
+// no lower than the memory limit, and runtimes set both together.
 package memory
 
 import (
