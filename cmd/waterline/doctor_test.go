@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -32,6 +33,7 @@ func serveCluster(w http.ResponseWriter, r *http.Request) {
 		"/clean/api/v1/limitranges":    `{"kind":"LimitRangeList","apiVersion":"v1","items":[]}`,
 		"/clean/api/v1/resourcequotas": `{"kind":"ResourceQuotaList","apiVersion":"v1","items":[]}`,
 	}[ask(r)]
+	emptied := []string{"/nodes", "/daemonsets", "/horizontalpodautoscalers"}
 	const byPercent = `"target":{"type":"Utilization","averageUtilization":50}`
 	for end, answers := range map[string]string{
 		"/horizontalpodautoscalers": `{"kind":"HorizontalPodAutoscalerList","apiVersion":"autoscaling/v2","items":[
@@ -63,7 +65,7 @@ func serveCluster(w http.ResponseWriter, r *http.Request) {
 	} {
 		if strings.HasSuffix(r.URL.Path, end) && !strings.HasPrefix(r.URL.Path, "/elsewhere") && !found {
 			answer, found = answers, true
-			if strings.HasPrefix(r.URL.Path, "/clean") && (end == "/nodes" || end == "/daemonsets" || end == "/horizontalpodautoscalers") {
+			if strings.HasPrefix(r.URL.Path, "/clean") && slices.Contains(emptied, end) {
 				answer = answers[:strings.Index(answers, "[")] + "[]}"
 			}
 		}

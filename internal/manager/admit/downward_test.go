@@ -21,8 +21,8 @@ var allocatable = corev1.ResourceList{
 	corev1.ResourceCPU: resource.MustParse("63500m"), corev1.ResourceMemory: resource.MustParse("400Gi"),
 }
 
-// kubelet returns what a kubelet since Kubernetes 1.34 shows for a reference in the environment: the container's request
-// or limit. A container without a limit has the pod's, or the node's. An error is "".
+// kubelet returns what the kubelet of Kubernetes 1.36 shows for a reference in the environment: the container's
+// request or limit. A container without a limit has the pod's, or the node's. An error is "".
 func kubelet(pod *corev1.Pod, own string, ref *corev1.ResourceFieldSelector, node corev1.ResourceList) string {
 	for _, c := range containers(pod) {
 		if c.Name != cmp.Or(ref.ContainerName, own) {
@@ -111,8 +111,8 @@ func refer(r *rand.Rand, pod *corev1.Pod) {
 }
 
 // TestDownwardProperties checks that the containers of random batch pods find what they would find without the label.
-// There is one exception: memory without a limit is limited to its request. The parts that containers get of requests of
-// the pod as a whole are left out here.
+// There is one exception: memory without a limit is limited to its request. The parts that containers get of requests
+// of the pod as a whole are left out here.
 func TestDownwardProperties(t *testing.T) {
 	r := rand.New(rand.NewPCG(33, 4))
 	met := map[string]int{}
