@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -17,17 +18,35 @@ func serveCluster(w http.ResponseWriter, r *http.Request) {
 			{"metadata":{"name":"compute","namespace":"analytics"},` + counted + `,
 			{"metadata":{"name":"compute","namespace":"spark"},` + counted + `,
 			{"metadata":{"name":"online","namespace":"fine"},"spec":{"hard":{"requests.cpu":"4"},"scopes":["NotBestEffort"]}}]}`,
-		"/api/v1/namespaces/analytics":                             `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"analytics","labels":{"waterline.io/colocation":"enabled"}}}`,
-		"/api/v1/namespaces/fine":                                  `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"fine","labels":{"waterline.io/colocation":"enabled"}}}`,
-		"/api/v1/namespaces/quiet":                                 `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"quiet"}}`,
-		"/api/v1/namespaces/shop":                                  `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop"}}`,
-		"/api/v1/namespaces/spark":                                 `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"spark"}}`,
-		"/api/v1/namespaces/shop/pods?waterline.io/qos=BE":         `{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"encode-7"}}]}`,
-		"/api/v1/namespaces/spark/pods?koordinator.sh/qosClass=BE": `{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"driver"}}]}`,
-		"/clean/api/v1/limitranges":                                `{"kind":"LimitRangeList","apiVersion":"v1","items":[]}`,
-		"/clean/api/v1/resourcequotas":                             `{"kind":"ResourceQuotaList","apiVersion":"v1","items":[]}`,
+		"/api/v1/namespaces/analytics": `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"analytics","labels":{"waterline.io/colocation":"enabled"}}}`,
+		"/api/v1/namespaces/fine":      `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"fine","labels":{"waterline.io/colocation":"enabled"}}}`,
+		"/api/v1/namespaces/quiet":     `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"quiet"}}`,
+		"/api/v1/namespaces/shop":      `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop"}}`,
+		"/api/v1/namespaces/spark":     `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"spark"}}`,
+		"/api/v1/namespaces/shop/pods?waterline.io/qos=BE": `{"kind":"PodList","apiVersion":"v1","items":[
+			{"metadata":{"name":"encode-7","namespace":"shop","labels":{"pod-template-hash":"7"},
+				"ownerReferences":[{"kind":"ReplicaSet","name":"encode-7","controller":true}]}},
+			{"metadata":{"name":"slipped-0","namespace":"shop","ownerReferences":[{"kind":"StatefulSet","name":"slipped","controller":true}]},
+				"spec":{"containers":[{"resources":{"requests":{"cpu":"1"}}}]}}]}`,
+		"/api/v1/namespaces/spark/pods?koordinator.sh/qosClass=BE": `{"kind":"PodList","apiVersion":"v1","items":[
+			{"metadata":{"name":"driver","namespace":"spark","ownerReferences":[{"kind":"StatefulSet","name":"driver","controller":true}]}}]}`,
+		"/clean/api/v1/limitranges":    `{"kind":"LimitRangeList","apiVersion":"v1","items":[]}`,
+		"/clean/api/v1/resourcequotas": `{"kind":"ResourceQuotaList","apiVersion":"v1","items":[]}`,
 	}[ask(r)]
+	emptied := []string{"/nodes", "/daemonsets", "/horizontalpodautoscalers"}
+	const byPercent = `"target":{"type":"Utilization","averageUtilization":50}`
 	for end, answers := range map[string]string{
+		"/horizontalpodautoscalers": `{"kind":"HorizontalPodAutoscalerList","apiVersion":"autoscaling/v2","items":[
+			{"metadata":{"name":"encode","namespace":"shop"},"spec":{"scaleTargetRef":{"kind":"Deployment","name":"encode"},"metrics":[
+				{"type":"External","external":{}},{"type":"ContainerResource","containerResource":{"name":"memory",` + byPercent + `}}]}},
+			{"metadata":{"name":"web","namespace":"shop"},"spec":{"scaleTargetRef":{"kind":"Deployment","name":"web"},"metrics":[
+				{"type":"Resource","resource":{"name":"cpu",` + byPercent + `}}]}},
+			{"metadata":{"name":"slipped","namespace":"shop"},"spec":{"scaleTargetRef":{"kind":"StatefulSet","name":"slipped"},"metrics":[
+				{"type":"Resource","resource":{"name":"cpu",` + byPercent + `}}]}},
+			{"metadata":{"name":"set","namespace":"shop"},"spec":{"scaleTargetRef":{"kind":"ReplicaSet","name":"encode-7"},"metrics":[
+				{"type":"Resource","resource":{"name":"memory","target":{"type":"AverageValue","averageValue":"1Gi"}}}]}},
+			{"metadata":{"name":"driver","namespace":"spark"},"spec":{"scaleTargetRef":{"kind":"StatefulSet","name":"driver"},"metrics":[
+				{"type":"Resource","resource":{"name":"cpu","target":{"type":"AverageValue","averageValue":"1"}}}]}}]}`,
 		"/nodes": `{"kind":"NodeList","apiVersion":"v1","items":[
 			{"metadata":{"name":"old"},"status":{"nodeInfo":{"kubeletVersion":"v1.28.3","kernelVersion":"3.10.0-1160.el7.x86_64",
 				"containerRuntimeVersion":"containerd://1.6.2"}}},
@@ -46,7 +65,7 @@ func serveCluster(w http.ResponseWriter, r *http.Request) {
 	} {
 		if strings.HasSuffix(r.URL.Path, end) && !strings.HasPrefix(r.URL.Path, "/elsewhere") && !found {
 			answer, found = answers, true
-			if strings.HasPrefix(r.URL.Path, "/clean") && (end == "/nodes" || end == "/daemonsets") {
+			if strings.HasPrefix(r.URL.Path, "/clean") && slices.Contains(emptied, end) {
 				answer = answers[:strings.Index(answers, "[")] + "[]}"
 			}
 		}

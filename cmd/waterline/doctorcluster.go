@@ -30,7 +30,7 @@ func doctorClusterCommand() *cobra.Command {
 	agents := 10
 	c := &cobra.Command{
 		Use:   "cluster",
-		Short: "Check the cluster: troubles, versions, other agents, namespaces that keep batch pods out",
+		Short: "Check the cluster: troubles, versions, other agents, what keeps batch pods from running or scaling",
 		Long: `Check the cluster through the API, without root:
 
   * the troubles that "waterline status" lists
@@ -41,10 +41,11 @@ func doctorClusterCommand() *cobra.Command {
     ask for CPU or memory, for which batch pods do not ask. It looks at namespaces labelled
     waterline.io/colocation=enabled, and at those that have pods labelled waterline.io/qos=BE or
     koordinator.sh/qosClass=BE
+  * autoscalers that scale batch pods by a percentage of the CPU or memory that they request, which is none
 
 It runs anywhere. It needs the rights to list what "waterline status" needs, and namespaces, pods, limitranges,
-resourcequotas and daemonsets; to ask agents, also to create pods/portforward in waterline-system. It says what it could
-not check. The exit code is 1 if something is bad, or could not be checked.`,
+resourcequotas, daemonsets and horizontalpodautoscalers; to ask agents, also to create pods/portforward in
+waterline-system. It says what it could not check. The exit code is 1 if something is bad, or could not be checked.`,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			a, err := cluster.connect()
@@ -82,6 +83,9 @@ func (d *doctor) cluster(ctx context.Context, a *apis, agents int) {
 	}
 	if err := d.namespaces(ctx, a.core); err != nil {
 		d.unchecked("namespaces", err)
+	}
+	if err := d.scalers(ctx, a.core); err != nil {
+		d.unchecked("autoscalers", err)
 	}
 }
 

@@ -124,7 +124,16 @@ spec:
 	if n := replicas(); n != 2 {
 		t.Errorf("there are %d replicas, want 2", n)
 	}
+	doctor := func(line string) {
+		t.Helper()
+		said, _ := program("waterline", "doctor", "cluster", "--kubeconfig", bed.Kubeconfig())
+		if !strings.Contains(said, line) {
+			t.Errorf("the doctor does not say %q but:\n%s", line, said)
+		}
+	}
+	doctor("BAD   HorizontalPodAutoscaler research/crawl scales Deployment crawl, ")
 	apply(t, scales)
+	doctor("note  HorizontalPodAutoscaler research/crawl scales Deployment crawl, ")
 	eventually(t, "a target without a request scales", func() (bool, string) {
 		n := replicas()
 		return n == 4, fmt.Sprintf("%d replicas", n)

@@ -191,6 +191,8 @@ spec: {hard: {requests.cpu: 1}}
 		}
 	}
 
+	t.Run("Downward", m.testDownward)
+
 	t.Log("a quota counts batch resources")
 	m.counted("counted", "batch")
 	if pod, message := m.try("counted", be+`spec: {containers: [`+one+`]}`); pod == nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// convert turns the requests of the pod into batch resources, and writes the original ones into the annotation.
+// convert turns the requests of the pod into batch resources, and writes the original ones into the annotation, and
+// wherever the pod refers to them.
 //
 // The overhead of a RuntimeClass stays native, because the API server refuses a pod with another overhead than its
 // class. So a ResourceQuota and the scheduler still count it, rightly: the sandbox uses it, not the batch work.
@@ -40,6 +41,7 @@ func (m *mutation) convert(to names) {
 		text = string(encoded)
 	}
 	m.setAnnotation(v1alpha1.AnnotationBatchResources, text)
+	m.resolve(original)
 }
 
 // container converts one resource of one container. A container that already requests the batch resource keeps that

@@ -43,6 +43,10 @@ func patch(before, after *corev1.Pod) ([]byte, error) {
 	}
 	p.diffContainers("/spec/initContainers", before.Spec.InitContainers, after.Spec.InitContainers)
 	p.diffContainers("/spec/containers", before.Spec.Containers, after.Spec.Containers)
+	is := downwardSources(after)
+	for i, was := range downwardSources(before) {
+		p.diffItems(was, is[i])
+	}
 	encoded, err := json.Marshal(p.steps)
 	if err != nil {
 		return nil, fmt.Errorf("writing the patch: %w", err)
@@ -83,7 +87,25 @@ func escape(key string) string { return strings.NewReplacer("~", "~0", "/", "~1"
 
 func (p *patcher) diffContainers(path string, before, after []corev1.Container) {
 	for i := range min(len(before), len(after)) {
-		p.diffResources(path+"/"+strconv.Itoa(i)+"/resources", before[i].Resources, after[i].Resources)
+		at := path + "/" + strconv.Itoa(i)
+		p.diffResources(at+"/resources", before[i].Resources, after[i].Resources)
+		for j, is := range after[i].Env {
+			if before[i].Env[j].ValueFrom != nil && is.ValueFrom == nil {
+				p.remove(at + "/env/" + strconv.Itoa(j) + "/valueFrom")
+				p.add(at+"/env/"+strconv.Itoa(j)+"/value", is.Value)
+			}
+		}
+	}
+}
+
+// diffItems replaces what items of a volume refer to.
+func (p *patcher) diffItems(before, after downwardSource) {
+	for i, is := range after.items {
+		if before.items[i].ResourceFieldRef != nil && is.ResourceFieldRef == nil {
+			at := before.path + "/" + strconv.Itoa(i)
+			p.remove(at + "/resourceFieldRef")
+			p.add(at+"/fieldRef", is.FieldRef)
+		}
 	}
 }
 
