@@ -17,11 +17,18 @@ const (
 	ResourceKoordinatorMidMemory   = "kubernetes.io/mid-memory"
 )
 
-// PriorityClasses of batch pods, with the values [PriorityMid] and [PriorityBatch]. Their preemptionPolicy is Never,
-// because an online pod without a class has priority 0, and no batch pod may preempt it.
+// PriorityClasses of batch pods, with the values [PriorityMid], [PriorityBatch] and, for workers of pools,
+// [PriorityWorker]. Their preemptionPolicy is Never: a batch pod that waits removes no other.
 const (
-	PriorityClassMid   = "waterline-mid"
-	PriorityClassBatch = "waterline-batch"
+	PriorityClassMid    = "waterline-mid"
+	PriorityClassBatch  = "waterline-batch"
+	PriorityClassWorker = "waterline-worker"
+)
+
+// PriorityClasses of Koordinator's batch pods. A pod keeps its class where Koordinator's resource names are used.
+const (
+	PriorityClassKoordinatorMid   = "koord-mid"
+	PriorityClassKoordinatorBatch = "koord-batch"
 )
 
 // AnnotationBatchResources holds the requests and limits of a batch pod before they became batch resources, as a

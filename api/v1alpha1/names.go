@@ -91,12 +91,25 @@ func SlackResource(tier string, memory, koordinator bool) string {
 	return name + "-cpu"
 }
 
-// Priorities of pods, in Koordinator's bands of 1000. A batch pod in the band of mid runs on resources of the tier mid.
+// Priorities of pods: the values of the chart's PriorityClasses. Batch is below 0, the priority of online pods without
+// a class, and mid and batch are below -10, the default of the cluster autoscaler's --expendable-pods-priority-cutoff:
+// it adds no node for them. It ignores the PodDisruptionBudgets of pods below, so workers of pools are above.
 const (
-	PriorityProd  = 9000
-	PriorityMid   = 7000
-	PriorityBatch = 5000
-	PriorityBand  = 1000
+	PriorityProd   = 9000
+	PriorityOnline = 8000 // no rule of a policy makes a pod batch that has this priority or a higher one
+	PriorityWorker = -5
+	PriorityMid    = -100
+	PriorityBatch  = -1000
+
+	// PriorityMidBand is the number of priorities, from PriorityMid down, whose batch pods are of the tier mid.
+	PriorityMidBand = 100
+)
+
+// Koordinator's bands of priorities of batch pods: the lowest priority of each, and the number of priorities.
+const (
+	PriorityKoordinatorMid   = 7000
+	PriorityKoordinatorBatch = 5000
+	PriorityKoordinatorBand  = 1000
 )
 
 // ConditionCPUSet is the condition of a pod that requests CPUs of its own: True with the CPUs that it has, or False

@@ -397,8 +397,8 @@ type BatchPodsSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Percent *int32 `json:"percent,omitempty"`
-	// Tier is the resource tier that the pods request, Batch (the default) or Mid. A pod whose priority is in the band
-	// of a tier (batch 5000 to 5999, mid 7000 to 7999) requests that tier instead.
+	// Tier is the resource tier that the pods request, Batch (the default) or Mid. A pod whose priority is that of a
+	// tier (mid -199 to -100 or 7000 to 7999, batch -1000 or less or 5000 to 5999) requests that tier instead.
 	// +kubebuilder:validation:Enum=Batch;Mid
 	Tier string `json:"tier,omitempty"`
 }

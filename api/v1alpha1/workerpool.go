@@ -294,7 +294,8 @@ type WorkerPodSpec struct {
 	// Annotations are added to the pods, for example waterline.io/cpu-share. At most 32.
 	// +kubebuilder:validation:MaxProperties=32
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// PriorityClassName of the pods. Default: that of batch pods.
+	// PriorityClassName of the pods. Default: waterline-worker, and then the cluster autoscaler adds no node for a
+	// worker that waits.
 	// +kubebuilder:validation:MaxLength=253
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 	// ServiceAccountName of the pods. They get no token. Default: the default one of the namespace.

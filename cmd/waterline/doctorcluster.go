@@ -321,8 +321,7 @@ func findObstacles(ctx context.Context, client rest.Interface) ([]obstacle, erro
 		q := &quotas.Items[i]
 		if found := admit.QuotaObstacles(q); len(found) > 0 {
 			all = append(all, obstacle{q.Namespace, fmt.Sprintf("ResourceQuota %s counts %s", q.Name, strings.Join(found, ", ")),
-				"leave them out by its scopeSelector, PriorityClass NotIn " + v1alpha1.PriorityClassBatch + ", " +
-					v1alpha1.PriorityClassMid})
+				"leave them out by its scopeSelector, PriorityClass NotIn " + strings.Join(admit.BatchClasses(), ", ")})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b obstacle) int { return cmp.Compare(a.namespace, b.namespace) })

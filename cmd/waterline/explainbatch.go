@@ -104,7 +104,7 @@ var becauseOf = map[admit.Why]string{
 		"not known, because its namespace cannot be read",
 	admit.Protected: "it belongs to the node or to the cluster itself (a DaemonSet, or a system namespace), and rules " +
 		"of policies do not count there. A label " + v1alpha1.LabelQoS + ": BE would",
-	admit.Online: "its priority is above all batch, and rules of policies do not count for such pods",
+	admit.Online: "its priority is 8000 or more, and rules of policies do not count for such pods",
 }
 
 // notCounted names policies whose rules do not count.

@@ -97,7 +97,7 @@ func TestExplainBatch(t *testing.T) {
 		"elsewhere": "not batch: it has no label waterline.io/qos: BE, and rules of policies do not count in its namespace",
 		"nowhere":   "not batch: it has no label waterline.io/qos: BE. Whether a rule of a policy selects it is not known",
 		"daemon":    "not batch: it belongs to the node or to the cluster itself",
-		"important": "not batch: its priority is above all batch",
+		"important": "not batch: its priority is 8000 or more",
 		"static":    "not batch: it is a static pod",
 	} {
 		found := false

@@ -148,7 +148,7 @@ func KoordinatorKeys() []Key {
 				"label on the pods' templates.", oneOf("LSE", "LSR", "LS", "BE", "SYSTEM")},
 		{profile, []string{"priorityClassName"}, Nearest, "batchPods[].tier",
 			"`koord-mid` is tier `Mid`, all others are `Batch`. The webhook names `waterline-mid` or `waterline-batch` where " +
-				"a pod has no class of these bands.", words},
+				"a pod has no class with a value below 0.", words},
 		{profile, []string{"koordinatorPriority"}, None, "", "There is no order within a priority class.", anything},
 		{profile, []string{"labels", "annotations", "labelKeysMapping", "annotationKeysMapping", "labelSuffixes",
 			"schedulerName", "patch"}, None, "", noteTemplate, anything},

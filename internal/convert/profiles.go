@@ -79,7 +79,7 @@ func (k *koordinator) readProfiles() podRules {
 	k.need("Pods with the label koordinator.sh/qosClass keep their class. LSE, LSR and SYSTEM need a privilege of their " +
 		"namespace: see the field privileges in docs/policy.md.")
 	k.need("Priority classes: koord-prod is waterline-prod, koord-mid is waterline-mid, koord-batch and koord-free are " +
-		"waterline-batch. Pods with koord-mid or koord-batch keep them while the classes exist.")
+		"waterline-batch. Pods with koord-mid or koord-batch keep them where they request Koordinator's resource names.")
 	return rules
 }
 

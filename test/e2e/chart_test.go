@@ -208,6 +208,21 @@ func TestAPIPriorityQuota(t *testing.T) {
 	})
 }
 
+// TestAPIForeignClass checks that an upgrade leaves a priority class alone that is not of the release.
+func TestAPIForeignClass(t *testing.T) {
+	installChart(t, "--set", "priorityClasses=false", "--set-json", `manager.nodeSelector={"nowhere":"true"}`)
+	t.Cleanup(func() { helm(t, "uninstall", "waterline", "--no-hooks", "--namespace", "waterline-system", "--wait") })
+	apply(t, `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: waterline-batch}, value: 5000}`)
+	c := exec.Command(filepath.Join(built, "bin/helm"), "upgrade", "waterline", "../../deploy/chart", "--namespace",
+		"waterline-system", "--reuse-values", "--set", "priorityClasses=true", "--kubeconfig", bed.Kubeconfig())
+	if out, err := c.CombinedOutput(); err == nil || !strings.Contains(string(out), "invalid ownership metadata") {
+		t.Errorf("the upgrade: %v: %s", err, out)
+	}
+	if value := kubectl(t, "get", "priorityclass", "waterline-batch", "-o", "jsonpath={.value}"); value != "5000" {
+		t.Errorf("the class has the value %s", value)
+	}
+}
+
 // TestAPIPodSecurity checks which levels of Pod Security admit the chart's pods, and what an installation says in a
 // namespace that refuses the agents' pods. By default, the test bed's API server enforces baseline.
 func TestAPIPodSecurity(t *testing.T) {

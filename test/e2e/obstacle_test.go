@@ -16,7 +16,7 @@ func TestAPIObstacles(t *testing.T) {
 	const quota = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: "
 	const enabled = "waterline.io/colocation: enabled"
 	const others = `scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: NotIn, ` +
-		`values: [waterline-batch, waterline-mid]}]}`
+		`values: [waterline-batch, waterline-mid, waterline-worker]}]}`
 	const batch = `metadata: {generateName: p-, labels: {waterline.io/qos: BE}}, spec: {containers: [{name: c, ` +
 		`image: none, resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 1, memory: 1Gi}}}]}`
 	cases := []struct {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
@@ -21,6 +23,7 @@ const applyDefinitions = "apply --server-side --force-conflicts --field-manager=
 
 // TestAPIUpgrade installs the version before, upgrades it by the commands of docs/upgrade.md as they are written, and
 // goes back. Values that were set are kept, the definitions have their new fields, and policies stay what they were.
+// Priority classes have their new values, and pods the priority that they had.
 func TestAPIUpgrade(t *testing.T) {
 	t.Cleanup(func() {
 		kubectl(t, strings.Fields(applyDefinitions+"../../deploy/chart/crds")...)
@@ -52,6 +55,19 @@ func TestAPIUpgrade(t *testing.T) {
 		return kubectl(t, "get", "daemonset", "waterline-agent", "-n", "waterline-system", "-o",
 			"jsonpath={.spec.template.spec.containers[0].args}")
 	}
+	batch := func(pod string) int32 {
+		apply(t, `{apiVersion: v1, kind: Pod, metadata: {name: `+pod+`, labels: {waterline.io/qos: BE}}, `+
+			`spec: {priorityClassName: waterline-batch, `+
+			`nodeSelector: {nowhere: "true"}, containers: [{name: c, image: none}]}}`)
+		return *object[corev1.Pod](t, "pod", pod).Spec.Priority
+	}
+	class := func() schedulingv1.PriorityClass {
+		return object[schedulingv1.PriorityClass](t, "priorityclass", v1alpha1.PriorityClassBatch)
+	}
+	oldPriority := batch("old")
+	if oldPriority == v1alpha1.PriorityBatch {
+		t.Log("the version before has this priority of batch too")
+	}
 	before, beforeOwn, beforeAgent := spec("default"), spec("own"), agent()
 	if strings.Contains(beforeAgent, newFlag) {
 		t.Logf("the version before has the flag %s too", newFlag)
@@ -61,7 +77,9 @@ func TestAPIUpgrade(t *testing.T) {
 	p.add("docs/upgrade.md")
 	p.check("cat policies.yaml")
 	out := p.run()
-	if !strings.Contains(out[0], "nothing has another name now") || !strings.Contains(out[1], "name: own") {
+	if !strings.Contains(out[0], "nothing has another name now") ||
+		!strings.Contains(strings.Join(strings.Fields(out[1]), " "), fmt.Sprintf("default old %d", oldPriority)) ||
+		!strings.Contains(out[2], "name: own") {
 		t.Errorf("the commands say:\n%s", strings.Join(out, "\n"))
 	}
 	if !strings.Contains(definition(), newField) {
@@ -78,7 +96,25 @@ func TestAPIUpgrade(t *testing.T) {
 		t.Errorf("the manager has %s replicas, not the value that was set", n)
 	}
 
+	upgraded := class()
+	if upgraded.Value != v1alpha1.PriorityBatch || batch("new") != v1alpha1.PriorityBatch {
+		t.Errorf("the class has the value %d", upgraded.Value)
+	}
+	kubectl(t, "label", "pod", "old", "changed=true")
+	if now := *object[corev1.Pod](t, "pod", "old").Spec.Priority; now != oldPriority {
+		t.Errorf("the old pod's priority was %d and is %d", oldPriority, now)
+	}
+	helm(t, "upgrade", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--reuse-values")
+	if again := class(); again.UID != upgraded.UID || again.Annotations["helm.sh/hook"] != "" ||
+		again.Annotations["meta.helm.sh/release-name"] != "waterline" {
+		t.Errorf("one more upgrade made the class anew, or it is not the release's: %+v", again.ObjectMeta)
+	}
+
+	kubectl(t, "delete", "priorityclass", v1alpha1.PriorityClassBatch, v1alpha1.PriorityClassMid)
 	release("upgrade", "--reset-then-reuse-values")
+	if value := class().Value; value != oldPriority {
+		t.Errorf("after the way back, the class has the value %d, not %d", value, oldPriority)
+	}
 	if agent() != beforeAgent || spec("default") != before || spec("own") != beforeOwn {
 		t.Errorf("after the way back, the policies are %s and %s, and the agent has %s, not %s", spec("default"),
 			spec("own"), agent(), beforeAgent)

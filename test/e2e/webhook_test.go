@@ -120,6 +120,7 @@ kind: ResourceQuota
 metadata: {name: cpu, namespace: native}
 spec: {hard: {requests.cpu: 1}}
 `)
+	apply(t, `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: koord-mid}, value: 7000}`)
 	const be = `metadata: {generateName: p-, labels: {waterline.io/qos: BE}}, `
 	const one = `{name: c, image: none, resources: {requests: {cpu: 2, memory: 1Gi}, limits: {cpu: 2, memory: 1Gi}}}`
 	for i, c := range []struct {
@@ -147,6 +148,8 @@ spec: {hard: {requests.cpu: 1}}
 		{"with the priority of online pods", "other", be + `spec: {priorityClassName: waterline-prod, containers: [` + one +
 			`]}`,
 			"c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", `"waterline-prod" is not for batch`},
+		{"with a priority of Koordinator", "other", be + `spec: {priorityClassName: koord-mid, containers: [` + one + `]}`,
+			"c(mid-cpu=2000 mid-memory=1073741824)", "waterline-mid", `"koord-mid" is not for batch`},
 		{"with its priority as a number", "other",
 			be + `spec: {priority: 0, preemptionPolicy: PreemptLowerPriority, containers: [` + one + `]}`,
 			"c(batch-cpu=2000 batch-memory=1073741824)", "waterline-batch", ""},
@@ -180,9 +183,9 @@ spec: {hard: {requests.cpu: 1}}
 				if got := requestsOf(pod); got != c.requests || pod.Spec.PriorityClassName != c.class {
 					t.Errorf("class %q, requests %s", pod.Spec.PriorityClassName, got)
 				}
-				if c.class != "" && (*pod.Spec.PreemptionPolicy != corev1.PreemptNever ||
+				if c.class != "" && (*pod.Spec.Priority >= -10 || *pod.Spec.PreemptionPolicy != corev1.PreemptNever ||
 					pod.Labels[v1alpha1.LabelQoS] == "" && pod.Labels[v1alpha1.LabelQoSAlias] == "") {
-					t.Errorf("preempts %s, labels %v", *pod.Spec.PreemptionPolicy, pod.Labels)
+					t.Errorf("priority %d, preempts %s, labels %v", *pod.Spec.Priority, *pod.Spec.PreemptionPolicy, pod.Labels)
 				}
 				if c.warning == "" && message != "" || !strings.Contains(message, c.warning) {
 					t.Errorf("the API server's warning is %q", message)

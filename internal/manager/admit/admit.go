@@ -38,7 +38,7 @@ const (
 	NotOptedIn       Why = "NotOptedIn"       // no rule counts: its namespace did not opt in
 	NamespaceUnknown Why = "NamespaceUnknown" // no rule counts: its namespace could not be read
 	Protected        Why = "Protected"        // no rule counts: it belongs to the node or to the cluster itself
-	Online           Why = "Online"           // no rule counts: its priority is above all batch
+	Online           Why = "Online"           // no rule counts: its priority is that of online pods
 	NothingSold      Why = "NothingSold"      // unchanged: no enforcing policy sells CPU or memory
 	OtherNames       Why = "OtherNames"       // unchanged: it requests resources under names that no policy sells
 	Mirror           Why = "Mirror"           // unchanged: a file on the node defines the pod, not this object
@@ -92,7 +92,7 @@ func (r Rules) Mutate(pod *corev1.Pod, namespace *corev1.Namespace) (*corev1.Pod
 	if o.Why == ByPolicy {
 		m.setLabel(v1alpha1.LabelQoS, string(model.ClassBE))
 	}
-	m.convert(namesOf(m.setPriority(tier), koordinator))
+	m.convert(namesOf(m.setPriority(tier, koordinator), koordinator))
 	return m.pod, o
 }
 

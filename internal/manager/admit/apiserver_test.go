@@ -19,13 +19,15 @@ type priority struct {
 }
 
 var shipped = map[string]priority{
-	v1alpha1.PriorityClassMid:   {v1alpha1.PriorityMid, corev1.PreemptNever},
-	v1alpha1.PriorityClassBatch: {v1alpha1.PriorityBatch, corev1.PreemptNever},
-	"koord-batch":               {5000, corev1.PreemptLowerPriority},
-	"koord-free":                {3000, corev1.PreemptLowerPriority},
-	"waterline-prod":            {v1alpha1.PriorityProd, corev1.PreemptLowerPriority},
-	"system-cluster-critical":   {2000000000, corev1.PreemptLowerPriority},
-	"":                          {0, corev1.PreemptLowerPriority},
+	v1alpha1.PriorityClassMid:    {v1alpha1.PriorityMid, corev1.PreemptNever},
+	v1alpha1.PriorityClassBatch:  {v1alpha1.PriorityBatch, corev1.PreemptNever},
+	v1alpha1.PriorityClassWorker: {v1alpha1.PriorityWorker, corev1.PreemptNever},
+	"koord-mid":                  {7000, corev1.PreemptLowerPriority},
+	"koord-batch":                {5000, corev1.PreemptLowerPriority},
+	"koord-free":                 {3000, corev1.PreemptLowerPriority},
+	"waterline-prod":             {v1alpha1.PriorityProd, corev1.PreemptLowerPriority},
+	"system-cluster-critical":    {2000000000, corev1.PreemptLowerPriority},
+	"":                           {0, corev1.PreemptLowerPriority},
 }
 
 type limitRange struct {

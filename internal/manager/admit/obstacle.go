@@ -38,12 +38,16 @@ var demanded = []corev1.ResourceName{
 	corev1.ResourceMemory, corev1.ResourceRequestsMemory, corev1.ResourceLimitsMemory,
 }
 
+// BatchClasses returns the names of the chart's PriorityClasses of batch pods.
+func BatchClasses() []string {
+	return []string{v1alpha1.PriorityClassBatch, v1alpha1.PriorityClassMid, v1alpha1.PriorityClassWorker}
+}
+
 // QuotaObstacles returns the native resources that a ResourceQuota counts for batch pods, in order of name; none if its
 // scope leaves batch pods out. The API server refuses a pod that does not request a resource that is counted. Each of
 // the scopes Terminating and NotTerminating includes some batch pods, so it counts.
 func QuotaObstacles(q *corev1.ResourceQuota) []string {
-	if !slices.ContainsFunc([]string{v1alpha1.PriorityClassBatch, v1alpha1.PriorityClassMid},
-		func(class string) bool { return counts(&q.Spec, class) }) {
+	if !slices.ContainsFunc(BatchClasses(), func(class string) bool { return counts(&q.Spec, class) }) {
 		return nil
 	}
 	var all []string

@@ -64,10 +64,12 @@ func TestObstacles(t *testing.T) {
 		},
 		{
 			"all but the batch classes",
-			scoped(`{scopeName: PriorityClass, operator: NotIn, values: [waterline-batch, waterline-mid]}`), nil,
+			scoped(`{scopeName: PriorityClass, operator: NotIn, values: [waterline-batch, waterline-mid, waterline-worker]}`),
+			nil,
 		},
 		{
-			"all but one of them", scoped(`{scopeName: PriorityClass, operator: NotIn, values: [waterline-batch]}`),
+			"all but the class of workers",
+			scoped(`{scopeName: PriorityClass, operator: NotIn, values: [waterline-batch, waterline-mid]}`),
 			[]string{"requests.cpu"},
 		},
 	} {

@@ -1,6 +1,9 @@
 package admit
 
 import (
+	"cmp"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
@@ -8,60 +11,45 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// classes are PriorityClasses whose names imply a tier. A pod has such a class and no priority only if no Priority
-// plugin ran before.
-var classes = map[string]model.Tier{
-	v1alpha1.PriorityClassMid:   model.TierMid,
-	v1alpha1.PriorityClassBatch: model.TierBatch,
-	"koord-mid":                 model.TierMid,
-	"koord-batch":               model.TierBatch,
-}
-
-// setPriority gives the pod the priority of a tier, unless it has one in a band of batch, and returns its tier. The
-// pod's own fields take precedence over the wanted tier: its priority, then the resources that it requests. The agent
-// derives the tier from the priority too.
+// setPriority gives the pod a priority of batch, unless it has one, and returns its tier. The pod's own fields take
+// precedence over the wanted tier: its priority, then the resources that it requests. The agent derives the tier from
+// the priority too.
 //
-// A class outside of the bands is replaced: with a higher priority a batch pod could preempt online pods, which the
-// author of the label BE did not mean. Only the name is set. The API server's plugin Priority ran before the webhook
-// and, because the pod was changed, runs again: it fills in priority and preemptionPolicy from the class, and refuses
-// the pod if they have other values. So both are cleared, and the class may have values that this code does not know.
-func (m *mutation) setPriority(wanted model.Tier) model.Tier {
+// A priority of 0 or more is replaced, because online pods without a class have 0: such a batch pod could preempt them,
+// and would outlive them when the kubelet evicts, which the author of the label BE did not mean. Koordinator's
+// priorities stay where its resource names are used.
+//
+// Only the name of the class is set. The API server's plugin Priority ran before the webhook and, because the pod was
+// changed, runs again: it fills in priority and preemptionPolicy from the class, and refuses the pod if they have other
+// values. So both are cleared, and the class may have values that this code does not know.
+func (m *mutation) setPriority(wanted model.Tier, koordinator bool) model.Tier {
 	spec := &m.pod.Spec
-	if tier := band(spec.Priority); tier != "" {
+	own := cmp.Or(tierOfClass(spec.PriorityClassName), kube.TierOf(spec.Priority))
+	tier := cmp.Or(own, requestedTier(m.pod), wanted, model.TierBatch)
+	if spec.Priority != nil && *spec.Priority < 0 || slices.Contains(BatchClasses(), spec.PriorityClassName) ||
+		koordinator && own != "" {
 		return tier
-	}
-	if tier := classes[spec.PriorityClassName]; tier != "" {
-		return tier
-	}
-	if tier := requestedTier(m.pod); tier != "" {
-		wanted = tier
 	}
 	name := v1alpha1.PriorityClassBatch
-	if wanted == model.TierMid {
+	if tier == model.TierMid {
 		name = v1alpha1.PriorityClassMid
-	} else {
-		wanted = model.TierBatch
 	}
 	if spec.PriorityClassName != "" {
-		const batch, mid, last = v1alpha1.PriorityBatch, v1alpha1.PriorityMid, v1alpha1.PriorityBand - 1
-		m.warn("priorityClassName: %q is not for batch, and %s is used; "+
-			"name a class from %d to %d or from %d to %d, or none",
-			kube.Excerpt(spec.PriorityClassName), name, batch, batch+last, mid, mid+last)
+		m.warn("priorityClassName: %q is not for batch, and %s is used; name a class with a value below 0, or none",
+			kube.Excerpt(spec.PriorityClassName), name)
 	}
 	spec.PriorityClassName, spec.Priority, spec.PreemptionPolicy = name, nil, nil
 	m.out.Changed = true
-	return wanted
+	return tier
 }
 
-// band returns the tier of a priority's band, "" for none.
-func band(priority *int32) model.Tier {
-	within := func(from int32) bool { return *priority >= from && *priority < from+v1alpha1.PriorityBand }
-	switch {
-	case priority == nil:
-		return ""
-	case within(v1alpha1.PriorityMid):
+// tierOfClass returns the tier that the name of a PriorityClass implies, "" for none. It counts before the priority,
+// because the cluster's administrator may have given the class another value.
+func tierOfClass(name string) model.Tier {
+	switch name {
+	case v1alpha1.PriorityClassMid, v1alpha1.PriorityClassKoordinatorMid:
 		return model.TierMid
-	case within(v1alpha1.PriorityBatch):
+	case v1alpha1.PriorityClassBatch, v1alpha1.PriorityClassKoordinatorBatch:
 		return model.TierBatch
 	}
 	return ""

@@ -81,7 +81,7 @@ func randomPod(r *rand.Rand) *corev1.Pod {
 		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: theirs, Limits: theirs}
 	}
 	if r.IntN(3) == 0 {
-		priority := int32(r.IntN(10000))
+		priority := int32(r.IntN(12000) - 2000)
 		pod.Spec.Priority = &priority
 	}
 	return pod

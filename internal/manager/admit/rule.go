@@ -52,7 +52,7 @@ func (r Rules) choose(pod *corev1.Pod, namespace *corev1.Namespace) (Rule, Why) 
 		return Rule{}, NotSelected
 	case protected(pod):
 		return Rule{}, Protected
-	case pod.Spec.Priority != nil && *pod.Spec.Priority >= v1alpha1.PriorityMid+v1alpha1.PriorityBand:
+	case pod.Spec.Priority != nil && *pod.Spec.Priority >= v1alpha1.PriorityOnline:
 		return Rule{}, Online
 	case namespace == nil || namespace.Name != pod.Namespace:
 		return Rule{}, NamespaceUnknown

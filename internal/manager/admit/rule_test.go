@@ -101,7 +101,7 @@ func TestThreshold(t *testing.T) {
 
 // TestNeverByPolicy lists pods that no rule makes batch.
 func TestNeverByPolicy(t *testing.T) {
-	yes, high, prod := true, int32(8000), int32(v1alpha1.PriorityProd)
+	yes, high, prod := true, int32(v1alpha1.PriorityOnline), int32(v1alpha1.PriorityProd)
 	for _, c := range []struct {
 		name      string
 		change    func(*corev1.Pod)
@@ -151,7 +151,7 @@ func TestNeverByPolicy(t *testing.T) {
 			optedIn("shop"), everything(100), Mirror,
 		},
 		{"prod", func(p *corev1.Pod) { p.Spec.Priority = &prod }, optedIn("shop"), everything(100), Online},
-		{"above mid", func(p *corev1.Pod) { p.Spec.Priority = &high }, optedIn("shop"), everything(100), Online},
+		{"from 8000 on", func(p *corev1.Pod) { p.Spec.Priority = &high }, optedIn("shop"), everything(100), Online},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "shop"}}

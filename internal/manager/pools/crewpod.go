@@ -1,6 +1,7 @@
 package pools
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -90,7 +91,7 @@ func (c *crewRound) newCrewPod(pl *place, marks crew.Marks) (batch *corev1.Pod, 
 			// A worker that has drained ends with code 0, and must not start again. One that crashed may.
 			RestartPolicy:                 corev1.RestartPolicyOnFailure,
 			TerminationGracePeriodSeconds: &stop,
-			PriorityClassName:             extra.PriorityClassName,
+			PriorityClassName:             cmp.Or(extra.PriorityClassName, v1alpha1.PriorityClassWorker),
 			ServiceAccountName:            extra.ServiceAccountName,
 			AutomountServiceAccountToken:  &no,
 			EnableServiceLinks:            &no,

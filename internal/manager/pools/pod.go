@@ -1,6 +1,7 @@
 package pools
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -158,7 +159,7 @@ func (r *round) newPod(pl *place, marks pool.Marks) (batch *corev1.Pod, sold boo
 			ShareProcessNamespace:         &yes,
 			RestartPolicy:                 corev1.RestartPolicyAlways,
 			TerminationGracePeriodSeconds: &stop,
-			PriorityClassName:             extra.PriorityClassName,
+			PriorityClassName:             cmp.Or(extra.PriorityClassName, v1alpha1.PriorityClassWorker),
 			ServiceAccountName:            extra.ServiceAccountName,
 			AutomountServiceAccountToken:  &no,
 			EnableServiceLinks:            &no,
@@ -252,7 +253,11 @@ func (r *round) identify(p *corev1.Pod, pl *place) {
 	}
 }
 
-// placeOn says where the pod may run.
+// templateNode is a label of the nodes that the cluster autoscaler imagines, since version 1.33. It imagines them as
+// copies of nodes of the same group, with the batch resources that these sell at the moment. Real nodes lack the label.
+const templateNode = "cluster-autoscaler.kubernetes.io/template-node"
+
+// placeOn says where the pod may run. A worker of the default class waits without a new node being bought for it.
 func (r *round) placeOn(p *corev1.Pod, pl *place) {
 	required := &corev1.NodeSelector{}
 	p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
@@ -268,6 +273,11 @@ func (r *round) placeOn(p *corev1.Pod, pl *place) {
 	for _, s := range r.read.Nodes {
 		terms = append(terms, corev1.NodeSelectorRequirement{
 			Key: s.Key, Operator: corev1.NodeSelectorOperator(s.Op), Values: s.Values,
+		})
+	}
+	if p.Spec.PriorityClassName == v1alpha1.PriorityClassWorker {
+		terms = append(terms, corev1.NodeSelectorRequirement{
+			Key: templateNode, Operator: corev1.NodeSelectorOpDoesNotExist,
 		})
 	}
 	if required.NodeSelectorTerms = []corev1.NodeSelectorTerm{{MatchExpressions: terms}}; len(terms) == 0 {

@@ -59,11 +59,25 @@ func classify(pod *model.Pod, priority *int32) {
 		return
 	}
 	pod.Tier = model.TierBatch
-	p := priority
-	if pod.Mid != (model.Amount{}) && pod.Batch == (model.Amount{}) ||
-		!requests && p != nil && *p >= v1alpha1.PriorityMid && *p < v1alpha1.PriorityMid+v1alpha1.PriorityBand {
+	if pod.Mid != (model.Amount{}) && pod.Batch == (model.Amount{}) || !requests && TierOf(priority) == model.TierMid {
 		pod.Tier = model.TierMid
 	}
+}
+
+// TierOf returns the tier of batch pods of a priority, by Waterline's values or by Koordinator's; "" if the priority
+// implies none.
+func TierOf(priority *int32) model.Tier {
+	within := func(from int32, n int32) bool { return *priority >= from && *priority < from+n }
+	const mid, koordinator = v1alpha1.PriorityMidBand, v1alpha1.PriorityKoordinatorBand
+	switch {
+	case priority == nil:
+		return ""
+	case within(v1alpha1.PriorityMid-mid+1, mid), within(v1alpha1.PriorityKoordinatorMid, koordinator):
+		return model.TierMid
+	case *priority <= v1alpha1.PriorityBatch, within(v1alpha1.PriorityKoordinatorBatch, koordinator):
+		return model.TierBatch
+	}
+	return ""
 }
 
 // Owner returns the name of the workload that a pod belongs to: the same name for all of its pods and revisions. For a

@@ -72,6 +72,27 @@ func TestClasses(t *testing.T) {
 	golden.Compare(t, file, got.String())
 }
 
+// TestPriorities checks the priorities of batch against the rules of others. Online pods without a class have 0. The
+// cluster autoscaler adds no node for pods below its cutoff, and ignores their PodDisruptionBudgets.
+func TestPriorities(t *testing.T) {
+	const online, cutoff = 0, -10
+	for name, p := range map[string]struct {
+		priority   int32
+		expendable bool
+	}{
+		"batch": {v1alpha1.PriorityBatch, true}, "mid": {v1alpha1.PriorityMid, true},
+		"the last of mid": {v1alpha1.PriorityMid - v1alpha1.PriorityMidBand + 1, true},
+		"worker":          {v1alpha1.PriorityWorker, false},
+	} {
+		if p.priority >= online || (p.priority < cutoff) != p.expendable {
+			t.Errorf("%s has the priority %d", name, p.priority)
+		}
+	}
+	if v1alpha1.PriorityBatch > v1alpha1.PriorityMid-v1alpha1.PriorityMidBand {
+		t.Error("batch and mid overlap")
+	}
+}
+
 // TestOwners checks that pods of one workload have one owner, whatever its revision.
 func TestOwners(t *testing.T) {
 	yes := true
