@@ -97,7 +97,7 @@ func (d *doctor) versions(nodes []corev1.Node) {
 	strange := map[string][]string{}
 	for i := range nodes {
 		n := &nodes[i]
-		if kube.OptedOut(n.Labels) {
+		if policyNode(n).OptedOut != "" {
 			continue
 		}
 		for _, what := range strangeVersions(&n.Status.NodeInfo) {

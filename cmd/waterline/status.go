@@ -227,7 +227,9 @@ func (r *inventory) each() []nodeStatus {
 			s.State, s.Detail = follows(s.Policy, generations[s.Policy], report)
 			s.State, _, _ = strings.Cut(s.State, ":")
 		} else {
-			s.State = map[model.Code]string{model.NodeOptedOut: "opted out"}[choice.Reason.Code]
+			s.State = map[string]string{
+				v1alpha1.LabelOptOut: "opted out", v1alpha1.AnnotationPause: "paused",
+			}[choice.Reason.Text]
 			s.State = cmp.Or(s.State, "no policy")
 		}
 		if report != nil {

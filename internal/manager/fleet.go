@@ -43,6 +43,7 @@ type fleet struct {
 type node struct {
 	uid       string
 	labels    map[string]string
+	optedOut  string // as of [kube.OptedOut]
 	published []model.Published
 	cordoned  bool
 	taints    []pool.Taint // without Kubernetes' own
@@ -73,7 +74,7 @@ func newFleet() *fleet {
 		nodes: table.New(func(obj any) node {
 			o := obj.(*corev1.Node)
 			n := kube.NodeOf(o)
-			return node{n.UID, n.Labels, n.Published, o.Spec.Unschedulable, taintsOf(o)}
+			return node{n.UID, n.Labels, kube.OptedOut(&n), n.Published, o.Spec.Unschedulable, taintsOf(o)}
 		}),
 		leases: table.New(func(obj any) int64 {
 			if at := obj.(*coordinationv1.Lease).Spec.RenewTime; at != nil {
@@ -213,9 +214,11 @@ type choices struct {
 type choice struct {
 	uid      string
 	labels   map[string]string // shared with the table, which replaces but never changes them
-	governed string            // name of the governing policy; "": none
-	outranks []string          // policies that select the node too and are rolled out to it
-	selected []string          // policies whose selector it matches
+	optedOut string
+	off      bool     // Waterline is stopped there
+	governed string   // name of the governing policy; "": none
+	outranks []string // policies that select the node too and are rolled out to it
+	selected []string // policies whose selector it matches
 }
 
 // of returns the choice for a node.
@@ -223,11 +226,12 @@ func (c *choices) of(name string, n node, policies []model.ClusterPolicy, versio
 	if c.nodes == nil || c.version != version {
 		c.version, c.nodes = version, map[string]choice{}
 	}
-	if known, found := c.nodes[name]; found && known.uid == n.uid && maps.Equal(known.labels, n.labels) {
+	if known, found := c.nodes[name]; found && known.uid == n.uid && known.optedOut == n.optedOut &&
+		maps.Equal(known.labels, n.labels) {
 		return known
 	}
-	found := policy.Choose(policy.Node{UID: n.uid, Labels: n.labels, OptedOut: kube.OptedOut(n.labels)}, policies)
-	now := choice{uid: n.uid, labels: n.labels}
+	found := policy.Choose(policy.Node{UID: n.uid, Labels: n.labels, OptedOut: n.optedOut}, policies)
+	now := choice{uid: n.uid, labels: n.labels, optedOut: n.optedOut, off: policy.Off(&found.Policy)}
 	if found.Reason.Code == model.PolicyGoverns {
 		now.governed = found.Policy.Name
 	}
