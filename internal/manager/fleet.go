@@ -187,15 +187,17 @@ func (f *fleet) observe() []nodehealth.Node {
 	return all
 }
 
-// forPools returns the nodes as the pool controller needs them. drains has the workers that are to leave, by node.
-func (f *fleet) forPools(drains map[string]string) map[string]pools.Node {
+// forPools returns the nodes as the pool controller needs them. drains has the workers that are to leave, by node, and
+// off the nodes on which Waterline is stopped.
+func (f *fleet) forPools(drains map[string]string, off map[string]bool) map[string]pools.Node {
 	reports, _ := f.reports.All()
 	all := map[string]pools.Node{}
 	f.nodes.Each(func(name string, n node) {
 		r := reports[name]
 		all[name] = pools.Node{
 			Node: pool.Node{
-				Cordoned: n.cordoned, Taints: n.taints, Offer: r.batch, Bound: r.bound, Usable: r.usable,
+				Cordoned: n.cordoned, Off: off[name], Taints: n.taints,
+				Offer: r.batch, Bound: r.bound, Usable: r.usable,
 				Selling: r.mode == string(model.ModeEnforce) && r.offering && !r.withdrawn,
 			},
 			Labels: n.labels, Evict: drains[name],
