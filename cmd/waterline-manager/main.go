@@ -144,6 +144,9 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		Client: client, Custom: custom, Election: election, Namespace: o.namespace, Identity: o.identity, Log: log,
 		NodeHealth: o.health, Evict: o.evict, Sweep: o.sweep, Pools: o.pools,
 	})
+	if err := m.Alone(ctx); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var serving sync.WaitGroup

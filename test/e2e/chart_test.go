@@ -34,6 +34,8 @@ func TestAPIChart(t *testing.T) {
 		{"--set", "manager.replicas=1,manager.webhook.url=https://192.0.2.1:9443,manager.webhook.timeoutSeconds=5"},
 		{"--set", "paths.kubepods=kubepods.slice,agent.seLinuxType="},
 		{"--set", "paths.kubepods=kubelet/kubepods,paths.cgroupVersion=1,priorityQuota=false"},
+		{"--set-json", `agent.variants=[{"name":"a","nodeSelector":{"b":"c"},"paths":{"kubepods":"kubepods.slice"}}]`,
+			"--set", "uninstall.ignoreNodes={a.example,b}"},
 		{"--set", "manager.webhook.enabled=false"},
 		{"--set", "manager.webhook.koordinatorLabels=false"},
 		{"--set", "dashboard.enabled=true"},
