@@ -43,8 +43,8 @@ func doctorClusterCommand() *cobra.Command {
     koordinator.sh/qosClass=BE
 
 It runs anywhere. It needs the rights to list what "waterline status" needs, and namespaces, pods, limitranges,
-resourcequotas and daemonsets; to ask agents, also to create pods/portforward in waterline-system. It says what it could
-not check. The exit code is 1 if something is bad, or could not be checked.`,
+resourcequotas and daemonsets; to ask agents, also to create pods/portforward in Waterline's namespace. It says what it
+could not check. The exit code is 1 if something is bad, or could not be checked.`,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			a, err := cluster.connect()
