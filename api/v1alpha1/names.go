@@ -58,12 +58,18 @@ const (
 const LabelPool = "waterline.io/pool"
 
 // LabelOptOut on a node keeps Waterline off it, whatever policies say: settings written there are restored, and then
-// nothing is written. Every value counts but "false".
+// nothing is written. A pool of nodes can be made with it; on a node that runs, AnnotationPause does the same. Every
+// value counts but "false".
 const LabelOptOut = "waterline.io/opt-out"
 
-// AnnotationPause on a policy disables it, whatever its mode is: all settings are restored, and nothing new is sold.
-// Pods that are bound stay, and new batch pods wait. Every value counts but "false".
+// AnnotationPause on a policy or on a Node stops Waterline there, whatever the mode is: all settings are restored,
+// nothing new is sold, and workers of pools drain. Batch pods that are bound stay. New ones wait where a policy is
+// paused. Every value counts but "false".
 const AnnotationPause = "waterline.io/pause"
+
+// LabelNamespace on a policy names the namespace of the agents and the manager. The chart writes it on its policies,
+// and the CLI finds agents and manager by it.
+const LabelNamespace = "waterline.io/namespace"
 
 // AnnotationPublished on a Node lists the resources under Koordinator's names that Waterline put there, with their
 // amounts: kubernetes.io/batch-cpu=3000,kubernetes.io/batch-memory=1048576. It is written together with them. A

@@ -46,8 +46,8 @@ type ColocationPolicySpec struct {
 	// the policy whose name sorts first. One policy governs a node as a whole; policies are never merged. A whole
 	// number, default 0. The policy of the chart has -1000.
 	Priority int32 `json:"priority,omitempty"`
-	// NodeSelector selects nodes by their labels. A node with the label waterline.io/opt-out is never governed. Default:
-	// all nodes.
+	// NodeSelector selects nodes by their labels. A node with the annotation waterline.io/pause or the label
+	// waterline.io/opt-out is never governed. Default: all nodes.
 	NodeSelector *LabelSelector `json:"nodeSelector,omitempty"`
 	// Rollout limits the policy to a part of the selected nodes. Default: all of them.
 	Rollout *RolloutSpec `json:"rollout,omitempty"`

@@ -44,6 +44,7 @@ type options struct {
 	listen, webhook, names          string
 	dashboard                       string
 	sweep, restore                  time.Duration
+	ignore                          string
 	health                          nodehealth.Settings
 	evict                           evictbudget.Settings
 	poolNamespaces                  string
@@ -67,6 +68,9 @@ func (o *options) flags(f *flag.FlagSet) {
 	f.DurationVar(&o.restore, "restore-nodes", 0,
 		"set every policy to mode Disabled, wait for so long until all nodes are restored, name those that are not, and "+
 			"exit: what the chart does before it is uninstalled")
+	f.StringVar(&o.ignore, "ignore-nodes", "",
+		"comma-separated names of nodes for which --restore-nodes does not wait, such as dead ones; the log names those "+
+			"that are not restored")
 	f.StringVar(&o.poolNamespaces, "pools", "", "comma-separated namespaces that may have worker pools; empty: none")
 	f.StringVar(&o.pools.ClusterDomain, "cluster-domain", "cluster.local", "domain of the names of Services")
 	f.StringVar(&o.pools.ExcludeDir, "exclude-dir", "",
@@ -128,6 +132,9 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		ctx, cancel := context.WithTimeout(ctx, o.restore)
 		defer cancel()
 		f := manager.Farewell{Core: client.CoreV1().RESTClient(), Custom: custom, Namespace: o.namespace, Log: log}
+		if o.ignore != "" {
+			f.Ignore = strings.Split(o.ignore, ",")
+		}
 		return f.Run(ctx)
 	}
 	if o.poolNamespaces != "" {
@@ -137,6 +144,9 @@ func run(ctx context.Context, o *options, log *slog.Logger) error {
 		Client: client, Custom: custom, Election: election, Namespace: o.namespace, Identity: o.identity, Log: log,
 		NodeHealth: o.health, Evict: o.evict, Sweep: o.sweep, Pools: o.pools,
 	})
+	if err := m.Alone(ctx); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var serving sync.WaitGroup

@@ -144,7 +144,7 @@ func (b *bundle) summary(out io.Writer, file string) {
 func (b *bundle) collect(ctx context.Context, a *apis, nodes []string) {
 	b.add("versions.txt", fmt.Appendf(nil, "waterline %s, commit %s, at %s\n", version, builtFrom(),
 		b.now.Format(time.RFC3339)))
-	own := "/namespaces/" + v1alpha1.Namespace
+	own := "/namespaces/" + a.home(ctx)
 	custom := "/apis/" + v1alpha1.GroupVersion
 	for _, o := range []struct{ name, path string }{
 		{"kubernetes", "/version"}, {"policies", custom + "/colocationpolicies"}, {"nodereports", custom + "/nodereports"},
@@ -224,7 +224,7 @@ func (b *bundle) object(ctx context.Context, a *apis, name, path string) {
 // logs adds the logs of the managers, and of the agents of some nodes.
 func (b *bundle) logs(ctx context.Context, a *apis, nodes []string) {
 	var pods corev1.PodList
-	if err := list(ctx, a.core, "pods", v1alpha1.Namespace, &pods); err != nil {
+	if err := list(ctx, a.core, "pods", a.home(ctx), &pods); err != nil {
 		b.lacks("logs", err)
 		return
 	}

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
@@ -86,6 +90,41 @@ type apis struct {
 	config *rest.Config
 	core   *rest.RESTClient
 	custom *rest.RESTClient // of Waterline's own API group
+
+	finding sync.Once
+	found   string // namespace of Waterline's own pods
+}
+
+// home returns the namespace of Waterline's own pods: that of the label on a policy of the chart, else that of the
+// agents' ClusterRoleBinding, else the usual one. Only what no tenant can write counts: a tenant's pod with the labels
+// of a manager would get the token of whoever opens the dashboard.
+func (a *apis) home(ctx context.Context) string {
+	a.finding.Do(func() {
+		a.found = cmp.Or(a.homeOfPolicies(ctx), a.homeOfBinding(ctx), v1alpha1.Namespace)
+	})
+	return a.found
+}
+
+func (a *apis) homeOfPolicies(ctx context.Context) string {
+	var policies v1alpha1.ColocationPolicyList
+	err := a.custom.Get().Resource("colocationpolicies").Param("labelSelector", v1alpha1.LabelNamespace).Do(ctx).
+		Into(&policies)
+	if err != nil || len(policies.Items) == 0 {
+		return ""
+	}
+	return policies.Items[0].Labels[v1alpha1.LabelNamespace]
+}
+
+func (a *apis) homeOfBinding(ctx context.Context) string {
+	var binding struct {
+		Subjects []struct{ Namespace string }
+	}
+	text, err := a.core.Get().AbsPath("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/"+agentName).
+		SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx).Raw()
+	if err != nil || json.Unmarshal(text, &binding) != nil || len(binding.Subjects) == 0 {
+		return ""
+	}
+	return binding.Subjects[0].Namespace
 }
 
 // connect finds the cluster and makes the clients.

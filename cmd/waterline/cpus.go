@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/agent/serve"
 	"github.com/waterline-io/waterline/internal/experiment/progress"
 	"github.com/waterline-io/waterline/internal/model"
@@ -98,7 +97,7 @@ func findNode(ctx context.Context, a *apis, namespace, pod string) (string, erro
 	if pod != "" {
 		return nodeOf(ctx, a.core, namespace, pod)
 	}
-	found, err := agents(ctx, a.core, "")
+	found, err := agents(ctx, a, "")
 	if err != nil {
 		return "", fmt.Errorf("looking up the agents: %w", err)
 	}
@@ -106,16 +105,16 @@ func findNode(ctx context.Context, a *apis, namespace, pod string) (string, erro
 	for i := range found {
 		nodes = append(nodes, found[i].Spec.NodeName)
 	}
-	return onlyNode(nodes)
+	return onlyNode(nodes, a.home(ctx))
 }
 
-// onlyNode returns the node of the only agent. The error lists the nodes to choose from.
-func onlyNode(nodes []string) (string, error) {
+// onlyNode returns the node of the only agent of a namespace. The error lists the nodes to choose from.
+func onlyNode(nodes []string, namespace string) (string, error) {
 	const most = 5
 	slices.Sort(nodes)
 	switch n := len(nodes); {
 	case n == 0:
-		return "", fmt.Errorf("no agent runs in namespace %s", v1alpha1.Namespace)
+		return "", fmt.Errorf("no agent runs in namespace %s", namespace)
 	case n == 1:
 		return nodes[0], nil
 	case n > most:

@@ -216,7 +216,7 @@ func TestOnlyNode(t *testing.T) {
 		{[]string{"b", "a"}, "", "name a node with --node: there are a, b"},
 		{strings.Split("g f e d c b a", " "), "", "there are a, b, c, d, e and 2 more"},
 	} {
-		got, err := onlyNode(slices.Clone(tc.nodes))
+		got, err := onlyNode(slices.Clone(tc.nodes), "waterline-system")
 		if got != tc.want || (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%v: %q, %v", tc.nodes, got, err)
 		}

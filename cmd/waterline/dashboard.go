@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
@@ -30,7 +29,7 @@ func dashboardCommand() *cobra.Command {
 		Use:   "dashboard",
 		Short: "Open a way to the manager's dashboard, and print its address",
 		Long: `dashboard opens a way to the manager's dashboard through the API server, and serves it on a local address until it is
-interrupted. This takes the right to create pods/portforward in the namespace waterline-system.
+interrupted. This takes the rights to list pods and to create pods/portforward in Waterline's namespace.
 
 Where the kubeconfig has a token, or a program that makes one, the page uses it: the address carries a code for this run
 only, and the token does not reach the browser. Where it has a client certificate, the page asks for a token.`,
@@ -54,7 +53,7 @@ func runDashboard(c *cobra.Command, a *apis, address string) error {
 		return usageError{fmt.Errorf("--address %q is not a loopback address with a port, such as 127.0.0.1:8765: whoever "+
 			"reaches it could see what you may", address)}
 	}
-	pod, err := servingManager(c.Context(), a.core)
+	pod, err := servingManager(c.Context(), a)
 	if err != nil {
 		return err
 	}
@@ -92,9 +91,9 @@ func runDashboard(c *cobra.Command, a *apis, address string) error {
 }
 
 // servingManager returns a ready manager whose pod has the dashboard.
-func servingManager(ctx context.Context, client rest.Interface) (string, error) {
+func servingManager(ctx context.Context, a *apis) (string, error) {
 	var list corev1.PodList
-	err := client.Get().Namespace(v1alpha1.Namespace).Resource("pods").
+	err := a.core.Get().Namespace(a.home(ctx)).Resource("pods").
 		Param("labelSelector", appLabel+"="+managerName).Do(ctx).Into(&list)
 	if err != nil {
 		return "", fmt.Errorf("looking up the manager: %w", err)
@@ -117,7 +116,7 @@ func servingManager(ctx context.Context, client rest.Interface) (string, error) 
 	if ready {
 		return "", errors.New("the manager has no dashboard: install the chart with --set dashboard.enabled=true")
 	}
-	return "", fmt.Errorf("no manager is ready in namespace %s", v1alpha1.Namespace)
+	return "", fmt.Errorf("no manager is ready in namespace %s", a.home(ctx))
 }
 
 // tokenOf returns what gets the present header Authorization of a configuration, which renews tokens; nil if it has

@@ -44,8 +44,8 @@ func doctorClusterCommand() *cobra.Command {
   * autoscalers that scale batch pods by a percentage of the CPU or memory that they request, which is none
 
 It runs anywhere. It needs the rights to list what "waterline status" needs, and namespaces, pods, limitranges,
-resourcequotas, daemonsets and horizontalpodautoscalers; to ask agents, also to create pods/portforward in
-waterline-system. It says what it could not check. The exit code is 1 if something is bad, or could not be checked.`,
+resourcequotas, daemonsets and horizontalpodautoscalers; to ask agents, also to create pods/portforward in Waterline's
+namespace. It says what it could not check. The exit code is 1 if something is bad, or could not be checked.`,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			a, err := cluster.connect()
@@ -101,7 +101,7 @@ func (d *doctor) versions(nodes []corev1.Node) {
 	strange := map[string][]string{}
 	for i := range nodes {
 		n := &nodes[i]
-		if kube.OptedOut(n.Labels) {
+		if policyNode(n).OptedOut != "" {
 			continue
 		}
 		for _, what := range strangeVersions(&n.Status.NodeInfo) {

@@ -130,7 +130,8 @@ func (f *nodeFacts) judge(node *corev1.Node, objects []v1alpha1.ColocationPolicy
 
 // policyNode is a Node as the choice of its policy needs it.
 func policyNode(n *corev1.Node) policy.Node {
-	return policy.Node{UID: string(n.UID), Labels: n.Labels, OptedOut: kube.OptedOut(n.Labels)}
+	info := kube.NodeOf(n)
+	return policy.Node{UID: info.UID, Labels: info.Labels, OptedOut: kube.OptedOut(&info)}
 }
 
 // meanings implements [answer].

@@ -16,8 +16,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
-
-	"github.com/waterline-io/waterline/api/v1alpha1"
 )
 
 // The ports of the agent's addresses --local and --listen.
@@ -50,13 +48,13 @@ func nodeOf(ctx context.Context, client rest.Interface, namespace, name string) 
 }
 
 // agents returns the agents that run: all, or the one on a node if it is not "".
-func agents(ctx context.Context, client rest.Interface, node string) ([]corev1.Pod, error) {
+func agents(ctx context.Context, a *apis, node string) ([]corev1.Pod, error) {
 	selector := fields.OneTermEqualSelector("status.phase", string(corev1.PodRunning))
 	if node != "" {
 		selector = fields.AndSelectors(selector, fields.OneTermEqualSelector("spec.nodeName", node))
 	}
 	var list corev1.PodList
-	err := client.Get().Namespace(v1alpha1.Namespace).Resource("pods").
+	err := a.core.Get().Namespace(a.home(ctx)).Resource("pods").
 		Param("labelSelector", appLabel+"="+agentName).
 		Param("fieldSelector", selector.String()).
 		Do(ctx).Into(&list)
@@ -72,12 +70,12 @@ func forwardToNode(ctx context.Context, a *apis, node string) (string, func(), e
 // takes the verb create on pods/portforward in the agent's namespace. It returns a local address and what closes the
 // way.
 func forwardToPort(ctx context.Context, a *apis, node string, port int) (string, func(), error) {
-	found, err := agents(ctx, a.core, node)
+	found, err := agents(ctx, a, node)
 	if err != nil {
 		return "", nil, fmt.Errorf("looking up the agent on node %s: %w", node, err)
 	}
 	if len(found) == 0 {
-		return "", nil, fmt.Errorf("no agent runs on node %s, in namespace %s", node, v1alpha1.Namespace)
+		return "", nil, fmt.Errorf("no agent runs on node %s, in namespace %s", node, a.home(ctx))
 	}
 	address, end, err := forwardToPod(ctx, a, found[0].Name, port)
 	if err != nil {
@@ -93,7 +91,7 @@ func forwardToPod(ctx context.Context, a *apis, pod string, port int) (string, f
 	if err != nil {
 		return "", nil, fmt.Errorf("setting up the connection: %w", err)
 	}
-	target := a.core.Post().Namespace(v1alpha1.Namespace).Resource("pods").Name(pod).SubResource("portforward").URL()
+	target := a.core.Post().Namespace(a.home(ctx)).Resource("pods").Name(pod).SubResource("portforward").URL()
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, target)
 	stop, ready := make(chan struct{}), make(chan struct{})
 	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)},

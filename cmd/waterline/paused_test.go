@@ -103,3 +103,23 @@ func TestSayBatch(t *testing.T) {
 		}
 	}
 }
+
+// TestNodeStates checks that a Node that is paused, or has opted out, is neither without a policy nor governed by one.
+func TestNodeStates(t *testing.T) {
+	var f v1alpha1.ColocationPolicy
+	f.Name, f.Spec.Mode = "web", "Enforce"
+	node := func(name string) (n corev1.Node) {
+		n.Name = name
+		return n
+	}
+	paused, out := node("b"), node("c")
+	paused.Annotations = map[string]string{v1alpha1.AnnotationPause: "true"}
+	out.Labels = map[string]string{v1alpha1.LabelOptOut: "true"}
+	var states []string
+	for _, n := range newInventory([]corev1.Node{node("a"), paused, out}, nil, []v1alpha1.ColocationPolicy{f}, nil, nil).each() {
+		states = append(states, n.Name+": "+n.State)
+	}
+	if want := []string{"a: no NodeReport", "b: paused", "c: opted out"}; !slices.Equal(states, want) {
+		t.Errorf("%q, want %q", states, want)
+	}
+}

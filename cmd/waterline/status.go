@@ -32,8 +32,8 @@ func statusCommand() *cobra.Command {
 		Long: `Show the cluster on one screen: how many nodes are in which state, the policies, how much is offered and sold, the
 pools, and what is wrong with what to do about it. With -o wide, show each node too.
 
-It runs anywhere, and needs the rights to list nodes, nodereports, colocationpolicies and workerpools, and pods in the
-namespace waterline-system. Figures are those of the NodeReports, which agents write when something changes.`,
+It runs anywhere, and needs the rights to list nodes, nodereports, colocationpolicies and workerpools, and pods in
+Waterline's namespace. Figures are those of the NodeReports, which agents write when something changes.`,
 		Example: "  waterline status\n  waterline status -o wide --context production",
 		Args:    noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -71,6 +71,7 @@ type inventory struct {
 	policies []v1alpha1.ColocationPolicy
 	pools    []v1alpha1.WorkerPool
 	pods     []corev1.Pod // of Waterline itself
+	home     string       // their namespace
 }
 
 // readInventory lists everything once.
@@ -83,13 +84,15 @@ func readInventory(ctx context.Context, a *apis) (*inventory, error) {
 	for _, err := range []error{
 		list(ctx, a.core, "nodes", "", &nodes), list(ctx, a.custom, "nodereports", "", &reports),
 		list(ctx, a.custom, "colocationpolicies", "", &policies), list(ctx, a.custom, "workerpools", "", &pools),
-		list(ctx, a.core, "pods", v1alpha1.Namespace, &pods),
+		list(ctx, a.core, "pods", a.home(ctx), &pods),
 	} {
 		if err != nil {
 			return nil, err
 		}
 	}
-	return newInventory(nodes.Items, reports.Items, policies.Items, pools.Items, pods.Items), nil
+	r := newInventory(nodes.Items, reports.Items, policies.Items, pools.Items, pods.Items)
+	r.home = a.home(ctx)
+	return r, nil
 }
 
 func newInventory(nodes []corev1.Node, reports []v1alpha1.NodeReport, policies []v1alpha1.ColocationPolicy,
@@ -97,6 +100,7 @@ func newInventory(nodes []corev1.Node, reports []v1alpha1.NodeReport, policies [
 ) *inventory {
 	r := &inventory{
 		nodes: nodes, reports: map[string]*v1alpha1.NodeReport{}, policies: policies, pools: pools, pods: pods,
+		home: v1alpha1.Namespace,
 	}
 	for i := range reports {
 		r.reports[reports[i].Name] = &reports[i]
@@ -227,7 +231,9 @@ func (r *inventory) each() []nodeStatus {
 			s.State, s.Detail = follows(s.Policy, generations[s.Policy], report)
 			s.State, _, _ = strings.Cut(s.State, ":")
 		} else {
-			s.State = map[model.Code]string{model.NodeOptedOut: "opted out"}[choice.Reason.Code]
+			s.State = map[string]string{
+				v1alpha1.LabelOptOut: "opted out", v1alpha1.AnnotationPause: "paused",
+			}[choice.Reason.Text]
 			s.State = cmp.Or(s.State, "no policy")
 		}
 		if report != nil {

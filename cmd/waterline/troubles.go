@@ -74,11 +74,11 @@ func (r *inventory) ownPods(add func(fix, format string, args ...any)) {
 		}
 	}
 	if managers == 0 {
-		add("look at the Deployment waterline-manager in namespace "+v1alpha1.Namespace,
+		add("look at the Deployment waterline-manager in namespace "+r.home,
 			"no manager runs: no pod becomes batch, nobody withdraws offers or evicts")
 	}
 	inOrder(waiting, func(name string, pods []string) {
-		add("kubectl logs -n "+v1alpha1.Namespace+" "+pods[0], "%s of %s not ready: %s", count(len(pods), "pod"), name,
+		add("kubectl logs -n "+r.home+" "+pods[0], "%s of %s not ready: %s", count(len(pods), "pod"), name,
 			some(pods))
 	})
 }

@@ -13,6 +13,9 @@ import (
 const (
 	pause     = 10 * time.Millisecond // between two rounds, so that a burst of changes is one round
 	heartbeat = 2 * time.Second
+	// apiWithin is how long an agent that starts waits for the API server, before it goes on by what the API showed an
+	// earlier agent. A pause meanwhile, and other changes, should count from its first round on.
+	apiWithin = 2 * time.Second
 )
 
 // loop waits for events, and decides again if anything differs from the input of the last round.
@@ -21,6 +24,7 @@ const (
 func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	a.awaitPods(ctx)
 	a.takePods()
 	a.updatePolicy(time.Now())
 	timer := time.NewTimer(0)
@@ -67,6 +71,22 @@ func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 		a.turn(podsChanged)
 		a.beat.Store(int64(time.Since(a.born)))
 		timer.Reset(a.untilNext())
+	}
+}
+
+// awaitPods waits for what the API shows, if something is known that it showed an earlier agent.
+func (a *Agent) awaitPods(ctx context.Context) {
+	if a.kept == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, apiWithin)
+	defer cancel()
+	for !a.cfg.Pods.Snapshot().Known {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.cfg.Pods.Wake():
+		}
 	}
 }
 

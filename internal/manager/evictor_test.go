@@ -217,7 +217,7 @@ func TestWorker(t *testing.T) {
 		t.Errorf("evicted %+v, draining %v, said %v, told %+v, recorded %v", w.asked, w.draining(), w.said, w.events,
 			w.record.Data)
 	}
-	nodes := w.fleet.forPools(w.draining())
+	nodes := w.fleet.forPools(w.draining(), nil)
 	if nodes["a"].Evict != anUID {
 		t.Errorf("the pool is told %q", nodes["a"].Evict)
 	}

@@ -22,12 +22,13 @@ import (
 type Farewell struct {
 	Core, Custom rest.Interface // of the core API group and of Waterline's
 	Namespace    string         // of the agents
+	Ignore       []string       // names of nodes that are not waited for, such as dead ones
 	Log          *slog.Logger
 }
 
 // Run sets every policy to mode Disabled, and waits until each node has restored what Waterline wrote there and sells
 // nothing any more. If the context ends before, the error names each node that is not restored, and why. Policies stay
-// Disabled then.
+// Disabled then. The log names each ignored node on which something is left.
 //
 // While there are worker pools, it changes nothing and returns an error: without the manager, nobody drains their
 // workers.
@@ -41,14 +42,17 @@ func (f *Farewell) Run(ctx context.Context) error {
 	}
 	left := []string{"nothing was looked at yet"}
 	for {
-		now, err := f.unrestored(ctx, generations)
+		now, ignored, err := f.unrestored(ctx, generations)
 		switch {
 		case ctx.Err() != nil:
 			return fmt.Errorf("not restored:\n  %s", strings.Join(left, "\n  "))
 		case err != nil:
 			f.Log.Warn("looking whether nodes are restored; trying again", "err", err)
 		case len(now) == 0:
-			f.Log.Info("every node is restored")
+			for _, node := range ignored {
+				f.Log.Warn("ignored: "+node, "what to do", "run waterline restore there if the node returns without a reboot")
+			}
+			f.Log.Info("every node is restored", "ignored", len(ignored))
 			return nil
 		case !slices.Equal(left, now):
 			f.Log.Info("waiting for nodes to be restored", "nodes", len(now), "first", now[0])
@@ -103,18 +107,19 @@ func (f *Farewell) disable(ctx context.Context) (map[string]int64, error) {
 	return generations, errors.Join(errs...)
 }
 
-// unrestored returns a line for each node on which something of Waterline is left.
-func (f *Farewell) unrestored(ctx context.Context, generations map[string]int64) ([]string, error) {
+// unrestored returns a line for each node on which something of Waterline is left, and for each of those that are
+// ignored. An ignored name without a node has one too: it may be a mistake.
+func (f *Farewell) unrestored(ctx context.Context, generations map[string]int64) (left, ignored []string, err error) {
 	var nodes corev1.NodeList
 	var agents corev1.PodList
 	var reports v1alpha1.NodeReportList
-	err := errors.Join(
+	err = errors.Join(
 		f.Core.Get().Resource("nodes").Do(ctx).Into(&nodes),
 		f.Core.Get().Namespace(f.Namespace).Resource("pods").Param("labelSelector", agentLabel).Do(ctx).Into(&agents),
 		f.Custom.Get().Resource("nodereports").Do(ctx).Into(&reports),
 	)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	ready := map[string]bool{}
 	for i := range agents.Items {
@@ -125,9 +130,10 @@ func (f *Farewell) unrestored(ctx context.Context, generations map[string]int64)
 	for i := range reports.Items {
 		status[reports.Items[i].Name] = &reports.Items[i].Status
 	}
-	var left []string
+	unknown := slices.Clone(f.Ignore)
 	for i := range nodes.Items {
 		name := nodes.Items[i].Name
+		unknown = slices.DeleteFunc(unknown, func(ignore string) bool { return ignore == name })
 		s, reported := status[name]
 		_, runs := ready[name]
 		if !reported && !runs {
@@ -135,11 +141,19 @@ func (f *Farewell) unrestored(ctx context.Context, generations map[string]int64)
 		}
 		// The condition of an agent's container stays true when its kubelet is lost.
 		alive := ready[name] && nodeReady(&nodes.Items[i])
-		if why := f.why(&nodes.Items[i], s, alive, generations); why != "" {
+		why := f.why(&nodes.Items[i], s, alive, generations)
+		switch {
+		case why == "":
+		case slices.Contains(f.Ignore, name):
+			ignored = append(ignored, "node "+name+": "+why)
+		default:
 			left = append(left, "node "+name+": "+why)
 		}
 	}
-	return left, nil
+	for _, name := range unknown {
+		ignored = append(ignored, "node "+name+": there is no such node")
+	}
+	return left, ignored, nil
 }
 
 // nodeReady reports whether the kubelet of a node is well, as far as Kubernetes knows.

@@ -125,6 +125,7 @@ func TestFarewell(t *testing.T) {
 	}
 
 	l.mu.Lock()
+	lost := l.reports[3]
 	for i := range l.reports {
 		l.reports[i].Status = done
 	}
@@ -132,6 +133,24 @@ func TestFarewell(t *testing.T) {
 	l.mu.Unlock()
 	if err := f.Run(t.Context()); err != nil {
 		t.Errorf("all are restored: %v", err)
+	}
+
+	// One node is dead, and another name is a mistake.
+	var log strings.Builder
+	f.Log, f.Ignore = slog.New(slog.NewTextHandler(&log, nil)), []string{"lost", "a", "lots"}
+	l.mu.Lock()
+	l.reports[3] = lost
+	l.mu.Unlock()
+	if err := f.Run(t.Context()); err != nil {
+		t.Errorf("the only node that is not restored is ignored: %v", err)
+	}
+	for text, want := range map[string]int{
+		"ignored: node lost: its agent is not ready": 1, "ignored: node lots: there is no such node": 1,
+		"ignored: node": 2, "every node is restored\" ignored=2": 1,
+	} {
+		if n := strings.Count(log.String(), text); n != want {
+			t.Errorf("%q stands %d times in the log, want %d:\n%s", text, n, want, &log)
+		}
 	}
 }
 

@@ -43,6 +43,7 @@ type fleet struct {
 type node struct {
 	uid       string
 	labels    map[string]string
+	optedOut  string // as of [kube.OptedOut]
 	published []model.Published
 	cordoned  bool
 	taints    []pool.Taint // without Kubernetes' own
@@ -73,7 +74,7 @@ func newFleet() *fleet {
 		nodes: table.New(func(obj any) node {
 			o := obj.(*corev1.Node)
 			n := kube.NodeOf(o)
-			return node{n.UID, n.Labels, n.Published, o.Spec.Unschedulable, taintsOf(o)}
+			return node{n.UID, n.Labels, kube.OptedOut(&n), n.Published, o.Spec.Unschedulable, taintsOf(o)}
 		}),
 		leases: table.New(func(obj any) int64 {
 			if at := obj.(*coordinationv1.Lease).Spec.RenewTime; at != nil {
@@ -186,15 +187,17 @@ func (f *fleet) observe() []nodehealth.Node {
 	return all
 }
 
-// forPools returns the nodes as the pool controller needs them. drains has the workers that are to leave, by node.
-func (f *fleet) forPools(drains map[string]string) map[string]pools.Node {
+// forPools returns the nodes as the pool controller needs them. drains has the workers that are to leave, by node, and
+// off the nodes on which Waterline is stopped.
+func (f *fleet) forPools(drains map[string]string, off map[string]bool) map[string]pools.Node {
 	reports, _ := f.reports.All()
 	all := map[string]pools.Node{}
 	f.nodes.Each(func(name string, n node) {
 		r := reports[name]
 		all[name] = pools.Node{
 			Node: pool.Node{
-				Cordoned: n.cordoned, Taints: n.taints, Offer: r.batch, Bound: r.bound, Usable: r.usable,
+				Cordoned: n.cordoned, Off: off[name], Taints: n.taints,
+				Offer: r.batch, Bound: r.bound, Usable: r.usable,
 				Selling: r.mode == string(model.ModeEnforce) && r.offering && !r.withdrawn,
 			},
 			Labels: n.labels, Evict: drains[name],
@@ -213,9 +216,11 @@ type choices struct {
 type choice struct {
 	uid      string
 	labels   map[string]string // shared with the table, which replaces but never changes them
-	governed string            // name of the governing policy; "": none
-	outranks []string          // policies that select the node too and are rolled out to it
-	selected []string          // policies whose selector it matches
+	optedOut string
+	off      bool     // Waterline is stopped there
+	governed string   // name of the governing policy; "": none
+	outranks []string // policies that select the node too and are rolled out to it
+	selected []string // policies whose selector it matches
 }
 
 // of returns the choice for a node.
@@ -223,11 +228,12 @@ func (c *choices) of(name string, n node, policies []model.ClusterPolicy, versio
 	if c.nodes == nil || c.version != version {
 		c.version, c.nodes = version, map[string]choice{}
 	}
-	if known, found := c.nodes[name]; found && known.uid == n.uid && maps.Equal(known.labels, n.labels) {
+	if known, found := c.nodes[name]; found && known.uid == n.uid && known.optedOut == n.optedOut &&
+		maps.Equal(known.labels, n.labels) {
 		return known
 	}
-	found := policy.Choose(policy.Node{UID: n.uid, Labels: n.labels, OptedOut: kube.OptedOut(n.labels)}, policies)
-	now := choice{uid: n.uid, labels: n.labels}
+	found := policy.Choose(policy.Node{UID: n.uid, Labels: n.labels, OptedOut: n.optedOut}, policies)
+	now := choice{uid: n.uid, labels: n.labels, optedOut: n.optedOut, off: policy.Off(&found.Policy)}
 	if found.Reason.Code == model.PolicyGoverns {
 		now.governed = found.Policy.Name
 	}

@@ -43,6 +43,7 @@ type leader struct {
 
 	mu       sync.Mutex
 	governed map[string]string // policy by node; nil: not counted yet
+	off      map[string]bool   // nodes on which Waterline is stopped; nil: not counted yet
 	slipped  map[string]int32  // number by policy; nil: not searched yet
 }
 
@@ -64,7 +65,10 @@ func newLeader(cfg *Config, p *policies, namespaces *table.Table[map[string]stri
 	o.Core, o.Policy, o.Custom = l.core, cfg.Client.PolicyV1().RESTClient(), cfg.Custom
 	o.Identity, o.Log = cfg.Identity, cfg.Log
 	o.Nodes = func() (map[string]pools.Node, bool) {
-		return l.fleet.forPools(l.evictor.draining()), l.known(time.Now())
+		l.mu.Lock()
+		off := l.off
+		l.mu.Unlock()
+		return l.fleet.forPools(l.evictor.draining(), off), off != nil && l.known(time.Now())
 	}
 	o.Batch = func(pod *corev1.Pod) (*corev1.Pod, bool) { return worker(*p.rules.Load(), pod) }
 	l.pools = pools.New(o)
@@ -150,9 +154,9 @@ func (l *leader) count(ctx context.Context) {
 	if !l.known(time.Now()) {
 		return
 	}
-	tallies, governed := l.statuses.count()
+	tallies, governed, off := l.statuses.count()
 	l.mu.Lock()
-	l.governed = governed
+	l.governed, l.off = governed, off
 	slipped := l.slipped
 	l.mu.Unlock()
 	if slipped == nil {

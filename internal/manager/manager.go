@@ -43,6 +43,13 @@ const (
 	WebhookSecret = "waterline-webhook"
 )
 
+// Times of the leader's Lease.
+const (
+	leaseDuration = 15 * time.Second // without a renewal, after which another replica leads
+	renewDeadline = 10 * time.Second
+	retryPeriod   = 2 * time.Second // between two renewals
+)
+
 // Config is the configuration of a manager.
 type Config struct {
 	Client kubernetes.Interface
@@ -151,7 +158,7 @@ func (m *Manager) elect(ctx context.Context) error {
 			Client:     m.cfg.Election,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: m.cfg.Identity},
 		},
-		Name: LeaderLease, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+		Name: LeaderLease, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {

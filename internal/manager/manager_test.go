@@ -158,7 +158,8 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestCount checks that what is remembered of nodes is found anew when they or the policies change.
+// TestCount checks that what is remembered of nodes is found anew when they or the policies change: the policy that
+// governs a node, and whether Waterline is stopped there.
 func TestCount(t *testing.T) {
 	p := newPolicies(slog.New(slog.DiscardHandler))
 	web := written(t, "web", 1, func(s *v1alpha1.ColocationPolicySpec) {
@@ -169,11 +170,12 @@ func TestCount(t *testing.T) {
 	node := func(pool string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", Labels: map[string]string{"pool": pool}}}
 	}
+	stopped := false
 	check := func(want string) {
 		t.Helper()
 		for range 2 {
-			if _, governed := s.count(); governed["n"] != want {
-				t.Errorf("governed by %q, not %q", governed["n"], want)
+			if _, governed, off := s.count(); governed["n"] != want || off["n"] != stopped {
+				t.Errorf("governed by %q, not %q; stopped: %v", governed["n"], want, off["n"])
 			}
 		}
 	}
@@ -183,6 +185,27 @@ func TestCount(t *testing.T) {
 	check("all")
 	add(t, s.fleet.nodes, node("web"))
 	check("web")
+	paused := node("web")
+	paused.Annotations = map[string]string{v1alpha1.AnnotationPause: "true"}
+	stopped = true
+	add(t, s.fleet.nodes, paused)
+	check("")
+	stopped = false
+	add(t, s.fleet.nodes, node("web"))
+	check("web")
+	for _, stop := range []func(*v1alpha1.ColocationPolicy){
+		func(p *v1alpha1.ColocationPolicy) { p.Annotations = paused.Annotations },
+		func(p *v1alpha1.ColocationPolicy) { p.Spec.Mode = string(model.ModeDisabled) },
+	} {
+		off := web.DeepCopy()
+		stop(off)
+		stopped = true
+		add(t, p, off)
+		check("web")
+		stopped = false
+		add(t, p, web)
+		check("web")
+	}
 	if err := p.Delete(web); err != nil {
 		t.Fatal(err)
 	}

@@ -41,11 +41,12 @@ type tally struct {
 	overlaps  map[string]map[bool]int32 // by other policy and whether this one governs
 }
 
-// count counts the nodes of each policy. As a side effect, it returns the governing policy of each node.
-func (s *statuses) count() (map[string]*tally, map[string]string) {
+// count counts the nodes of each policy. As side effects, it returns the governing policy of each node, and the nodes
+// on which Waterline is stopped.
+func (s *statuses) count() (tallies map[string]*tally, governed map[string]string, off map[string]bool) {
 	policies, version := s.policies.usable()
 	byName := map[string]*model.ClusterPolicy{}
-	tallies := map[string]*tally{}
+	tallies, off = map[string]*tally{}, map[string]bool{}
 	for i := range policies {
 		byName[policies[i].Name] = &policies[i]
 		tallies[policies[i].Name] = &tally{overlaps: map[string]map[bool]int32{}}
@@ -53,10 +54,13 @@ func (s *statuses) count() (map[string]*tally, map[string]string) {
 	nodes, _ := s.fleet.nodes.All()
 	reports, _ := s.fleet.reports.All()
 	s.choices.forget(nodes)
-	governed := make(map[string]string, len(nodes))
+	governed = make(map[string]string, len(nodes))
 	for name, n := range nodes {
 		c := s.choices.of(name, n, policies, version)
 		governed[name] = c.governed
+		if c.off {
+			off[name] = true
+		}
 		for _, p := range c.selected {
 			tallies[p].nodes.Selected++
 		}
@@ -70,7 +74,7 @@ func (s *statuses) count() (map[string]*tally, map[string]string) {
 			tallies[other].overlap(c.governed, false)
 		}
 	}
-	return tallies, governed
+	return tallies, governed, off
 }
 
 // add counts a node that the policy governs, by its report.

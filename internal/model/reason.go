@@ -80,7 +80,7 @@ const (
 	PolicyNotSelected  Code = "PolicyNotSelected"  // its selector does not match the node
 	PolicyNotRolledOut Code = "PolicyNotRolledOut" // it selects the node, but its rollout has not reached the node
 	PolicyOutranked    Code = "PolicyOutranked"    // it selects the node, but another policy ranks higher
-	NodeOptedOut       Code = "NodeOptedOut"       // the node has the opt-out label
+	NodeOptedOut       Code = "NodeOptedOut"       // the node has the opt-out label, or is paused
 	WindowDraining     Code = "WindowDraining"     // the window ends soon: nothing new is sold
 	WindowClosed       Code = "WindowClosed"       // outside all windows: nothing is sold
 )

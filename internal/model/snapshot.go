@@ -15,6 +15,7 @@ type Snapshot struct {
 type NodeInfo struct {
 	UID         string
 	Labels      map[string]string
+	Paused      bool // by an annotation
 	Capacity    Amount
 	Allocatable Amount      // to pods
 	Published   []Published // published amounts, in the order of [NodeResources]

@@ -34,6 +34,8 @@ func TestAPIChart(t *testing.T) {
 		{"--set", "manager.replicas=1,manager.webhook.url=https://192.0.2.1:9443,manager.webhook.timeoutSeconds=5"},
 		{"--set", "paths.kubepods=kubepods.slice,agent.seLinuxType="},
 		{"--set", "paths.kubepods=kubelet/kubepods,paths.cgroupVersion=1,priorityQuota=false"},
+		{"--set-json", `agent.variants=[{"name":"a","nodeSelector":{"b":"c"},"paths":{"kubepods":"kubepods.slice"}}]`,
+			"--set", "uninstall.ignoreNodes={a.example,b}"},
 		{"--set", "manager.webhook.enabled=false"},
 		{"--set", "manager.webhook.koordinatorLabels=false"},
 		{"--set", "dashboard.enabled=true"},
@@ -61,7 +63,10 @@ func TestAPIChart(t *testing.T) {
 		{"--set", "manager.replicas=0"}, {"--set", "manager.webhook.url=http://192.0.2.1"},
 		{"--set", "manager.webhook.timeoutSeconds=60"}, {"--set", "scheduler.plugins.Other=1"},
 		{"--set", "scheduler.args.Other.refuse=true"}, {"--set", "scheduler.replicas=0"},
-		{"--set", "image.registry=https://r.example"}, {"--set", "image.registry=r.example/a:1"}} {
+		{"--set-json", `agent.variants=[{"name":"a"}]`}, {"--set-json", `agent.variants=[{"name":"a","nodeSelector":{}}]`},
+		{"--set-json", `agent.variants=[{"name":"a","nodeSelector":{"b":"c"},"priorityClassName":"d"}]`},
+		{"--set-json", `agent.variants=[{"name":"a","nodeSelector":{"b":"c"}},{"name":"a","nodeSelector":{"b":"d"}}]`},
+		{"--set", "uninstall.ignoreNodes={a_b}"}, {"--set", "image.registry=https://r.example"}, {"--set", "image.registry=r.example/a:1"}} {
 		c := exec.Command(filepath.Join(built, "bin/helm"),
 			append([]string{"template", "../../deploy/chart", "--kube-version", "v1.36.3"}, bad...)...)
 		if out, err := c.CombinedOutput(); err == nil {

@@ -234,3 +234,91 @@ func TestAPIChartPodMonitor(t *testing.T) {
 		t.Errorf("%d workloads are selected, want the agents and the manager", selected)
 	}
 }
+
+// TestAPIChartVariants checks that each node gets the agent of one DaemonSet, whatever its labels are, and that a
+// variant changes the values that it names, and no others.
+func TestAPIChartVariants(t *testing.T) {
+	const variants = `agent.variants=[
+		{"name": "v1", "nodeSelector": {"cgroup": "v1"}, "paths": {"kubepods": "kubepods", "cgroupVersion": 1, "proc": ""},
+			"nri": {"enabled": false}, "extraArgs": ["--one"], "kubeletInsecureTLS": true},
+		{"name": "crio", "nodeSelector": {"runtime": "crio", "pool": "a"}, "nri": {"socket": "/run/crio/nri.sock"},
+			"resources": {"limits": {"memory": "200Mi"}}, "seLinuxType": ""}]`
+	values := []string{"--set-json", variants, "--set", "agent.extraArgs={--all},agent.metrics=full"}
+	pods := map[string]corev1.PodSpec{}
+	selectors := map[string]bool{}
+	for _, document := range rendered(t, "DaemonSet", values...) {
+		var set struct {
+			metav1.ObjectMeta `json:"metadata"`
+			Spec              struct {
+				Selector metav1.LabelSelector
+				Template corev1.PodTemplateSpec
+			}
+		}
+		if err := yaml.Unmarshal([]byte(document), &set); err != nil {
+			t.Fatal(err)
+		}
+		selector, err := metav1.LabelSelectorAsSelector(&set.Spec.Selector)
+		if err != nil || !selector.Matches(labels.Set(set.Spec.Template.Labels)) {
+			t.Errorf("%s selects no pod of its own: %v", set.Name, err)
+		}
+		selectors[selector.String()] = true
+		pods[set.Name] = set.Spec.Template.Spec
+	}
+	if len(pods) != 3 || len(selectors) != 3 {
+		t.Fatalf("the DaemonSets are %v, and select %v", pods, selectors)
+	}
+	for _, c := range []struct{ labels, want string }{
+		{"", "waterline-agent"}, {"cgroup=v2", "waterline-agent"}, {"runtime=crio", "waterline-agent"},
+		{"pool=a", "waterline-agent"}, {"runtime=crio,pool=b", "waterline-agent"}, {"cgroup=v1", "waterline-agent-v1"},
+		{"runtime=crio,pool=a", "waterline-agent-crio"}, {"runtime=crio,pool=a,cgroup=v1", "waterline-agent-v1"},
+		{"cgroup=v1,type=virtual-kubelet", ""}, {"type=virtual-kubelet", ""},
+	} {
+		node := corev1.Node{}
+		node.Labels = map[string]string{"kubernetes.io/os": "linux"}
+		for label := range strings.SplitSeq(c.labels, ",") {
+			if name, value, ok := strings.Cut(label, "="); ok {
+				node.Labels[name] = value
+			}
+		}
+		var got []string
+		for name, spec := range pods {
+			if fits, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: spec}).Match(&node); err != nil {
+				t.Fatal(err)
+			} else if fits {
+				got = append(got, name)
+			}
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("a node labelled %q has agents of %q, want %q", c.labels, got, c.want)
+		}
+	}
+	has := func(name string) (args string, mounts []string) {
+		c := pods[name].Containers[0]
+		for _, m := range c.VolumeMounts {
+			mounts = append(mounts, m.MountPath)
+		}
+		return strings.Join(c.Args, " "), mounts
+	}
+	all, mounts := has("waterline-agent")
+	for _, arg := range []string{"--nri-socket=/var/run/nri/nri.sock", "--proc-root=/host/proc", "--all", "--metrics=full"} {
+		if !strings.Contains(all, arg) {
+			t.Errorf("the agents lack %s: %s", arg, all)
+		}
+	}
+	if strings.Contains(all, "--kubepods") || strings.Contains(all, "tls") || !slices.Contains(mounts, "/host/cgroup") {
+		t.Errorf("the agents have the arguments %s and the mounts %v", all, mounts)
+	}
+	v1, mounts := has("waterline-agent-v1")
+	if !strings.Contains(v1, "--kubepods=kubepods") || strings.Contains(v1, "nri") || strings.Contains(v1, "proc-root") ||
+		strings.Contains(v1, "--all") || !strings.Contains(v1, "--one") || !strings.Contains(v1, "--kubelet-insecure-tls") ||
+		!strings.Contains(v1, "--metrics=full") || !slices.Contains(mounts, "/host/cgroup/cpuset/kubepods") {
+		t.Errorf("the agents of v1 have the arguments %s and the mounts %v", v1, mounts)
+	}
+	crio, mounts := has("waterline-agent-crio")
+	container := pods["waterline-agent-crio"].Containers[0]
+	if !strings.Contains(crio, "--nri-socket=/run/crio/nri.sock") || !strings.Contains(crio, "--all") ||
+		!slices.Contains(mounts, "/run/crio") || container.Resources.Limits.Memory().String() != "200Mi" ||
+		container.SecurityContext.SELinuxOptions != nil {
+		t.Errorf("the agents of crio have the arguments %s, the mounts %v and %+v", crio, mounts, container)
+	}
+}

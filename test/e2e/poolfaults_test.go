@@ -157,7 +157,8 @@ func (y *yard) testLoss(t *testing.T) {
 	y.check(t, p)
 }
 
-// testDrain drains a node and deletes a pod while containers run: both wait for them.
+// testDrain drains a node and deletes a pod while containers run: both wait for them. So does a worker whose node is
+// paused.
 func (y *yard) testDrain(t *testing.T) {
 	p := y.rm(t, "drain", "elastic", quick, 10*time.Second, 60*time.Second)
 	for i := range 2 {
@@ -165,13 +166,29 @@ func (y *yard) testDrain(t *testing.T) {
 	}
 	y.create(t, specOf("drain", p.address, `, drain: {grace: 10s, timeout: 60s}, identity: {coolDown: 1s}`))
 	y.active(t, "drain", 2)
-	p.Ask("jobs", fakerm.Demand{Label: "elastic", Size: fakerm.Size{MemoryMiB: 1024, VCores: 1}, For: 8 * time.Second,
-		PerNode: 1})
 	busy := func(node string) int { return p.Node(poolHost("drain", node)).Containers }
-	eventually(t, "both are busy", func() (bool, string) {
-		return busy("drain-0") == 1 && busy("drain-1") == 1, fmt.Sprint(busy("drain-0"), busy("drain-1"))
-	})
-	p.Ask("jobs", fakerm.Demand{}) // containers land on the floor of a worker that drains without an exclude file
+	work := func() {
+		t.Helper()
+		p.Ask("jobs", fakerm.Demand{Label: "elastic", Size: fakerm.Size{MemoryMiB: 1024, VCores: 1}, For: 8 * time.Second,
+			PerNode: 1})
+		eventually(t, "both are busy", func() (bool, string) {
+			return busy("drain-0") == 1 && busy("drain-1") == 1, fmt.Sprint(busy("drain-0"), busy("drain-1"))
+		})
+		p.Ask("jobs", fakerm.Demand{}) // containers land on the floor of a worker that drains without an exclude file
+	}
+	one := func(gone int) {
+		t.Helper()
+		y.becomes(t, "drain", "one worker on the other node", func(p *v1alpha1.WorkerPool) bool {
+			return p.Status.Active == 1 && p.Status.Wanted == 1 && len(p.Status.Workers) == 2 &&
+				p.Status.Workers[gone].Phase == string(pool.Terminated)
+		})
+		y.mu.Lock()
+		defer y.mu.Unlock()
+		if p.ended > 0 {
+			t.Errorf("%d containers ended with their pods", p.ended)
+		}
+	}
+	work()
 	began := time.Now()
 	drained := make(chan error, 1)
 	go func() {
@@ -190,16 +207,15 @@ func (y *yard) testDrain(t *testing.T) {
 		t.Errorf("draining the node: %v", err)
 	}
 	t.Logf("the node was drained after %s", time.Since(began).Round(time.Second))
-	y.becomes(t, "drain", "one worker on the other node", func(p *v1alpha1.WorkerPool) bool {
-		return p.Status.Active == 1 && p.Status.Wanted == 1 && len(p.Status.Workers) == 2 &&
-			p.Status.Workers[0].Phase == string(pool.Terminated)
-	})
-	y.mu.Lock()
-	if p.ended > 0 {
-		t.Errorf("%d containers ended with their pods", p.ended)
-	}
-	y.mu.Unlock()
+	one(0)
 	kubectl(t, "uncordon", "drain-0")
+	y.active(t, "drain", 2)
+
+	t.Log("a node is paused")
+	work()
+	kubectl(t, "annotate", "node", "drain-1", v1alpha1.AnnotationPause+"=true")
+	one(1)
+	kubectl(t, "annotate", "node", "drain-1", v1alpha1.AnnotationPause+"-")
 	y.active(t, "drain", 2)
 	y.check(t, p)
 }

@@ -79,3 +79,44 @@ func (m *managed) everything() []string {
 	slices.Sort(all)
 	return all
 }
+
+// TestAPIUninstallIgnores runs what the chart's Job runs before an uninstallation, with the Job's arguments and rights.
+// A node whose agent is dead keeps it waiting, unless the chart's values name the node.
+func TestAPIUninstallIgnores(t *testing.T) {
+	m := newManaged(t)
+	report := func(node, mode, policy string) {
+		t.Helper()
+		m.node(node, "", "")
+		m.patch(reports+node+"/status", fmt.Sprintf(`{"status":{"mode":%q,"policy":%q,"policyGeneration":1}}`, mode, policy))
+		m.patch(nodes+node+"/status", `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`)
+	}
+	report("alive", "Disabled", "")
+	report("dead", "Enforce", "default")
+	m.ready("dead", false)
+
+	farewell := func(values string) (string, error) {
+		t.Helper()
+		helm(t, "upgrade", "waterline", "../../deploy/chart", "--namespace", "waterline-system", "--reuse-values", "--set",
+			values)
+		hooks := helm(t, "get", "hooks", "waterline", "--namespace", "waterline-system")
+		var args []string
+		for document := range strings.SplitSeq(hooks, "\n---\n") {
+			if !strings.Contains(document, "kind: Job") {
+				apply(t, document)
+				continue
+			}
+			args = podSpec(t, document).Containers[0].Args
+		}
+		config := kubeconfig(t, kubectl(t, "create", "token", "waterline-uninstall", "-n", "waterline-system"))
+		return program("waterline-manager", append(args, "--kubeconfig", config, "--namespace", "waterline-system")...)
+	}
+	out, err := farewell("uninstall.timeout=10s")
+	if err == nil || !strings.Contains(out, "node dead: its agent is not ready") || strings.Contains(out, "node alive") {
+		t.Errorf("with a dead node: %v: %s", err, out)
+	}
+	out, err = farewell("policy.mode=Disabled,uninstall.timeout=2m,uninstall.ignoreNodes={dead,elsewhere}")
+	if err != nil || !strings.Contains(out, "ignored: node dead: its agent is not ready") ||
+		!strings.Contains(out, "ignored: node elsewhere: there is no such node") || strings.Contains(out, "node alive") {
+		t.Errorf("with a dead node that is ignored: %v: %s", err, out)
+	}
+}

@@ -101,3 +101,28 @@ labels:
 {{- define "waterline.podSecurity" -}}
 {{- dig "metadata" "labels" "pod-security.kubernetes.io/enforce" "" (lookup "v1" "Namespace" "" .Release.Namespace) }}
 {{- end }}
+
+{{- /*
+The affinity of agents that stay off the nodes of some variants, from a list of their own affinity and the variants. A node
+belongs to a variant if it has all of its labels, so it is none of the variant's if one label differs. The terms of a node
+affinity are alternatives: each is written once for each label.
+*/}}
+{{- define "waterline.apart" -}}
+{{- $affinity := deepCopy (default dict (index . 0)) }}
+{{- $terms := dig "nodeAffinity" "requiredDuringSchedulingIgnoredDuringExecution" "nodeSelectorTerms" (list dict) $affinity }}
+{{- range $variant := index . 1 }}
+{{- $apart := list }}
+{{- range $term := $terms }}
+{{- range $label, $value := $variant.nodeSelector }}
+{{- $other := dict "key" $label "operator" "NotIn" "values" (list $value) }}
+{{- $apart = append $apart (set (deepCopy $term) "matchExpressions" (append (default list $term.matchExpressions) $other)) }}
+{{- end }}
+{{- end }}
+{{- $terms = $apart }}
+{{- end }}
+{{- if index . 1 }}
+{{- $required := dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms) }}
+{{- $affinity = mergeOverwrite $affinity (dict "nodeAffinity" $required) }}
+{{- end }}
+{{- with $affinity }}{{ toYaml . }}{{ end }}
+{{- end }}

@@ -50,7 +50,7 @@ func FuzzPolicy(f *testing.F) {
 		now := time.Unix(second%(1<<36), 0) // from one ice age to the next
 		node := policy.Node{UID: "7f3c", Labels: map[string]string{"pool": "web"}}
 		for _, labels := range []map[string]string{node.Labels, nil, {"waterline.io/opt-out": "true"}} {
-			node.Labels, node.OptedOut = labels, kube.OptedOut(labels)
+			node.Labels, node.OptedOut = labels, kube.OptedOut(&model.NodeInfo{Labels: labels})
 			choice := policy.Choose(node, []model.ClusterPolicy{p, {Name: "zz", Rollout: 50, Policy: fixture.Policy()}})
 			effect := policy.At(&choice.Policy, now)
 			if !effect.Next.IsZero() && !effect.Next.After(now) {

@@ -60,7 +60,7 @@ func (r *Ruling) Update(now time.Time, n model.NodeInfo, cluster []model.Cluster
 			all = r.policies // whose windows continue
 		}
 	}
-	node := policy.Node{UID: n.UID, Labels: n.Labels, OptedOut: kube.OptedOut(n.Labels)}
+	node := policy.Node{UID: n.UID, Labels: n.Labels, OptedOut: kube.OptedOut(&n)}
 	if !r.chosenFrom(&node, all) {
 		r.choice, r.node, r.policies = policy.Choose(node, all), node, all
 	} else if r.holds(now) {
@@ -78,7 +78,8 @@ func (r *Ruling) Update(now time.Time, n model.NodeInfo, cluster []model.Cluster
 // chosenFrom reports whether the choice was made from this input.
 func (r *Ruling) chosenFrom(node *policy.Node, policies []model.ClusterPolicy) bool {
 	same := len(policies) == len(r.policies) && (len(policies) == 0 || &policies[0] == &r.policies[0])
-	return same && !r.at.IsZero() && node.UID == r.node.UID && maps.Equal(node.Labels, r.node.Labels)
+	return same && !r.at.IsZero() && node.UID == r.node.UID && node.OptedOut == r.node.OptedOut &&
+		maps.Equal(node.Labels, r.node.Labels)
 }
 
 // holds reports whether the effect of the governing policy is still the same at a time.

@@ -132,6 +132,8 @@ func TestPolicyFollowsItsInputs(t *testing.T) {
 			"other policies", func() { a.policies = []model.ClusterPolicy{nightly("all", 1), nightly("new", 10), quarter} },
 			"new",
 		},
+		{"paused", func() { a.node.Paused = true }, ""},
+		{"no longer paused", func() { a.node.Paused = false }, "new"},
 		{"no policies", func() { a.policies = nil }, ""},
 		{"opted out", func() { a.node.Labels = map[string]string{"waterline.io/opt-out": "true"} }, ""},
 	} {

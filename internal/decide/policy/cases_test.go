@@ -14,7 +14,7 @@ import (
 
 // TestCases runs the golden cases. A case is blocks of commands, a line of four dashes, and the decisions.
 //
-//	node UID [optedout] [label=KEY:VALUE]...
+//	node UID [optedout=BY] [label=KEY:VALUE]...
 //	policy NAME [priority=N] [nodes=KEY:VALUE] [rollout=PERCENT] [method=M] [window=NAME,START,END,ZONE[,PREDRAIN]]...
 //	drop NAME                         the policy is deleted
 //	at TIME                           print the effect at that time
@@ -38,8 +38,11 @@ func (w *world) do(line string) error {
 	case "node":
 		w.node = Node{UID: words[1], Labels: map[string]string{}}
 		for _, word := range words[2:] {
+			if by, out := strings.CutPrefix(word, "optedout="); out {
+				w.node.OptedOut = by
+				continue
+			}
 			key, value, _ := strings.Cut(strings.TrimPrefix(word, "label="), ":")
-			w.node.OptedOut = w.node.OptedOut || word == "optedout"
 			w.node.Labels[key] = value
 		}
 	case "policy", "drop":

@@ -17,7 +17,7 @@ import (
 type Node struct {
 	UID      string
 	Labels   map[string]string
-	OptedOut bool // the node has the opt-out label
+	OptedOut string // the label or annotation by which it opted out of all policies; "": none
 }
 
 // Choice is the result of the choice of a node's policy.
@@ -49,9 +49,9 @@ func Choose(node Node, policies []model.ClusterPolicy) Choice {
 	choice := Choice{
 		Policy: model.ClusterPolicy{Policy: model.DefaultPolicy()}, Reason: model.Reason{Code: model.PolicyDefaults},
 	}
-	if node.OptedOut {
+	if node.OptedOut != "" {
 		choice.Policy.Policy.Mode = model.ModeDisabled
-		choice.Reason.Code = model.NodeOptedOut
+		choice.Reason = model.Reason{Code: model.NodeOptedOut, Key: "by", Text: node.OptedOut}
 	}
 	for _, p := range ranked {
 		because := judge(node, &p, &choice)
@@ -72,7 +72,7 @@ func compare(a, b model.ClusterPolicy) int {
 // judge returns whether a policy governs a node, after all policies of higher rank were judged.
 func judge(node Node, p *model.ClusterPolicy, sofar *Choice) model.Reason {
 	switch threshold := Threshold(node.UID, p.Name); {
-	case node.OptedOut:
+	case node.OptedOut != "":
 		return model.Reason{Code: model.NodeOptedOut}
 	case !p.Nodes.Matches(node.Labels):
 		return model.Reason{Code: model.PolicyNotSelected}
@@ -96,11 +96,14 @@ type Effect struct {
 	Next    time.Time       // time of the next change; zero: not within three days
 }
 
+// Off reports whether a policy stops Waterline where it governs: it is paused, or its mode is Disabled.
+func Off(p *model.ClusterPolicy) bool { return p.Paused || p.Policy.Mode == model.ModeDisabled }
+
 // At returns what a policy says at a moment. While its windows are closed or draining, its methods are empty, so
 // nothing is sold; Selling distinguishes the two.
 func At(p *model.ClusterPolicy, now time.Time) Effect {
 	e := Effect{Policy: p.Policy}
-	if p.Paused {
+	if Off(p) {
 		e.Policy.Mode = model.ModeDisabled
 	}
 	var window *model.Window

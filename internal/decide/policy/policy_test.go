@@ -98,9 +98,11 @@ func TestChooseAgainstDumb(t *testing.T) {
 	nodes := uids(50)
 	for range 20_000 {
 		node := Node{
-			UID:      nodes[r.IntN(len(nodes))],
-			Labels:   map[string]string{"pool": []string{"a", "b", "c"}[r.IntN(3)]},
-			OptedOut: r.IntN(10) == 0,
+			UID:    nodes[r.IntN(len(nodes))],
+			Labels: map[string]string{"pool": []string{"a", "b", "c"}[r.IntN(3)]},
+		}
+		if r.IntN(10) == 0 {
+			node.OptedOut = "waterline.io/pause"
 		}
 		policies := random(r)
 		before := slices.Clone(policies)
@@ -135,7 +137,7 @@ func TestChooseAgainstDumb(t *testing.T) {
 
 // dumb returns the policy that no other policy beats.
 func dumb(node Node, policies []model.ClusterPolicy) string {
-	if node.OptedOut {
+	if node.OptedOut != "" {
 		return ""
 	}
 	holds := func(p model.ClusterPolicy) bool {
@@ -159,7 +161,7 @@ func TestDefaults(t *testing.T) {
 	}
 	static := model.Policy{Mode: model.ModeEnforce, CPU: model.SellPolicy{Method: model.SellStatic}}
 	every := []model.ClusterPolicy{{Name: "p", Rollout: 100, Policy: static}}
-	c := Choose(Node{OptedOut: true}, every)
+	c := Choose(Node{OptedOut: "waterline.io/opt-out"}, every)
 	paused := model.ClusterPolicy{Paused: true, Policy: model.Policy{Mode: model.ModeEnforce}}
 	if e := At(&paused, time.Unix(0, 0)); e.Policy.Mode != model.ModeDisabled {
 		t.Errorf("a paused policy has mode %s", e.Policy.Mode)

@@ -190,6 +190,7 @@ func NodeOf(n *corev1.Node) model.NodeInfo {
 	node := model.NodeInfo{
 		UID:         string(n.UID),
 		Labels:      n.Labels,
+		Paused:      set(n.Annotations, v1alpha1.AnnotationPause),
 		Capacity:    amount(n.Status.Capacity),
 		Allocatable: amount(n.Status.Allocatable),
 	}

@@ -84,7 +84,24 @@ func Policy(p *v1alpha1.ColocationPolicy) (model.ClusterPolicy, error) {
 // Paused reports whether a policy has the annotation that disables it. That also counts while its spec has a mistake,
 // and its last valid version is in force.
 func Paused(p *v1alpha1.ColocationPolicy) bool {
-	value, found := p.Annotations[v1alpha1.AnnotationPause]
+	return set(p.Annotations, v1alpha1.AnnotationPause)
+}
+
+// OptedOut returns the annotation or the label of a node that keeps Waterline off it; "" if it has neither. Both mean
+// the same. The annotation is for the people who operate the node; the label is what a pool of nodes can be made with.
+func OptedOut(n *model.NodeInfo) string {
+	switch {
+	case n.Paused:
+		return v1alpha1.AnnotationPause
+	case set(n.Labels, v1alpha1.LabelOptOut):
+		return v1alpha1.LabelOptOut
+	}
+	return ""
+}
+
+// set reports whether a label or annotation is there. Every value counts but "false".
+func set(all map[string]string, key string) bool {
+	value, found := all[key]
 	return found && value != "false"
 }
 
@@ -118,12 +135,6 @@ func (c *checker) batchPods(field string, specs []v1alpha1.BatchPodsSpec) []Batc
 		rules = append(rules, rule)
 	}
 	return rules
-}
-
-// OptedOut reports whether the labels of a node keep Waterline off it.
-func OptedOut(labels map[string]string) bool {
-	value, labelled := labels[v1alpha1.LabelOptOut]
-	return labelled && value != "false"
 }
 
 // sell reads how CPU and memory are sold, and how batch is suppressed.

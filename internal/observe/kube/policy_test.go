@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/waterline-io/waterline/internal/model"
@@ -377,14 +378,30 @@ func TestBatchRules(t *testing.T) {
 	}
 }
 
+// TestOptedOut checks which labels and annotations of a Node keep Waterline off it.
 func TestOptedOut(t *testing.T) {
-	for value, want := range map[string]bool{"true": true, "": true, "no": true, "false": false} {
-		if got := OptedOut(map[string]string{"waterline.io/opt-out": value}); got != want {
-			t.Errorf("%q: %v", value, got)
+	const label, annotation = "waterline.io/opt-out", "waterline.io/pause"
+	for value, is := range map[string]bool{"true": true, "": true, "no": true, "false": false} {
+		for _, key := range []string{label, annotation} {
+			var n corev1.Node
+			marked := map[string]string{"pool": "web", key: value}
+			if key == label {
+				n.Labels = marked
+			} else {
+				n.Annotations = marked
+			}
+			info, want := NodeOf(&n), ""
+			if is {
+				want = key
+			}
+			if got := OptedOut(&info); got != want {
+				t.Errorf("%s=%q: opted out by %q", key, value, got)
+			}
+			n.Labels, n.Annotations = n.Annotations, n.Labels // an annotation opt-out or a label pause is neither
+			if info = NodeOf(&n); OptedOut(&info) != "" {
+				t.Errorf("%s=%q in the wrong place counts", key, value)
+			}
 		}
-	}
-	if OptedOut(map[string]string{"pool": "web"}) {
-		t.Error("opted out without the label")
 	}
 }
 

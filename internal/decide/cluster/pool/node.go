@@ -9,6 +9,7 @@ import (
 // Node is what decides whether a worker's pod can come to a node, or stay there.
 type Node struct {
 	Cordoned bool         // it is unschedulable
+	Off      bool         // Waterline is stopped there, by a pause or by mode Disabled
 	Taints   []Taint      // without those that Kubernetes sets for a while
 	Selling  bool         // it offers something in the tier batch
 	Offer    model.Amount // in that tier
@@ -43,9 +44,9 @@ type Toleration struct{ Key, Value, Effect string }
 const preferNoSchedule = "PreferNoSchedule"
 
 // Closed reports whether the node takes no new pods with these tolerations, so that a worker that is there drains: the
-// node is cordoned, or has a taint that they do not tolerate.
+// node is cordoned, has a taint that they do not tolerate, or Waterline is stopped there.
 func (n *Node) Closed(tolerations []Toleration) bool {
-	return n.Cordoned || slices.ContainsFunc(n.Taints, func(t Taint) bool {
+	return n.Cordoned || n.Off || slices.ContainsFunc(n.Taints, func(t Taint) bool {
 		return t.Effect != preferNoSchedule && !slices.ContainsFunc(tolerations, func(s Toleration) bool {
 			return s.Key == t.Key && (s.Value == "" || s.Value == t.Value) && (s.Effect == "" || s.Effect == t.Effect)
 		})

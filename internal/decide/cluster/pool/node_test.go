@@ -17,6 +17,7 @@ func TestClosed(t *testing.T) {
 	}{
 		{about: "an open node"},
 		{about: "cordoned", node: Node{Cordoned: true}, tolerations: []Toleration{{Key: "dedicated"}}, want: true},
+		{about: "paused", node: Node{Off: true, Selling: true}, tolerations: []Toleration{{Key: "dedicated"}}, want: true},
 		{about: "tainted", node: Node{Taints: []Taint{dedicated}}, want: true},
 		{about: "a wish", node: Node{Taints: []Taint{{Key: "a", Effect: "PreferNoSchedule"}}}},
 		{about: "to be emptied", node: Node{Taints: []Taint{{Key: "a", Effect: "NoExecute"}}}, want: true},

@@ -40,7 +40,7 @@ type Code string
 // The reasons.
 const (
 	NotWanted       Code = "NotWanted"       // it is not to run now
-	NodeCordoned    Code = "NodeCordoned"    // its node takes no new pods
+	NodeCordoned    Code = "NodeCordoned"    // its node takes no new pods, or Waterline is stopped there
 	NoRoom          Code = "NoRoom"          // its node has no room for its pod
 	NothingSold     Code = "NothingSold"     // no policy sells anything: its pod would be an online pod
 	CoolingDown     Code = "CoolingDown"     // its name was in use a moment ago
