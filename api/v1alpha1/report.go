@@ -99,8 +99,9 @@ type EvictionRequest struct {
 	// UID of the pod.
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid"`
-	// Reason is MemoryExhausted (no memory is left for batch) or BatchStarved (the pod has had hardly any of its CPU).
-	// +kubebuilder:validation:Enum=MemoryExhausted;BatchStarved
+	// Reason is MemoryExhausted (no memory is left for batch), MemoryStalled (the pod's tasks only wait for memory, at
+	// its own limit) or BatchStarved (the pod has had hardly any of its CPU).
+	// +kubebuilder:validation:Enum=MemoryExhausted;MemoryStalled;BatchStarved
 	Reason string `json:"reason"`
 	// Message has the numbers on which the request rests.
 	// +kubebuilder:validation:MaxLength=1024
