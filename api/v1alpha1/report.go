@@ -56,6 +56,12 @@ type NodeReportStatus struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	Unsupported []string `json:"unsupported,omitempty"`
+	// Faults are what is wrong with how the node was set up, each a reason with its values and what to do: PodsOutside,
+	// KubeletUnknown or NoPodCgroups. The reasons are in unsupported too.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:MaxLength=1024
+	Faults []string `json:"faults,omitempty"`
 	// HarmSignal is how the node knows whether online pods lack CPU while batch runs, under suppression OnHarm:
 	// RunQueueDelay, by their tasks' waits for a CPU every 100 ms, Pressure, by their CPU pressure each second, or
 	// ServiceFigure, by their own figures; the slowest of all pods counts. It is empty while this is not known: batch

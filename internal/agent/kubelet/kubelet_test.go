@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -169,12 +172,31 @@ func TestNoPool(t *testing.T) {
 	})
 }
 
+// alertOfErrors returns above how many failures of one operation within which time the rule WaterlineErrors fires.
+func alertOfErrors(t *testing.T) (uint64, time.Duration) {
+	t.Helper()
+	rules, err := os.ReadFile("../../../deploy/chart/rules/waterline.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`increase\(waterline_errors_total\[(\w+)\]\)\) > (\d+)`).FindSubmatch(rules)
+	if found == nil {
+		t.Fatal("the rules have no alert about waterline_errors_total")
+	}
+	window, err := time.ParseDuration(string(found[1]))
+	most, mostErr := strconv.ParseUint(string(found[2]), 10, 32)
+	if err := errors.Join(err, mostErr); err != nil {
+		t.Fatal(err)
+	}
+	return most, window
+}
+
 // TestUnread checks that a kubelet whose certificate is not trusted, which is how kubeadm installs it, is no storm of
 // errors: one line in the log, one thing to do, and fewer failures than an alert needs. Once that is corrected, the
 // settings are known within minutes.
 func TestUnread(t *testing.T) {
+	alert, window := alertOfErrors(t)
 	synctest.Test(t, func(t *testing.T) {
-		const alert, window = 10, 10 * time.Minute // of the rule WaterlineErrors
 		var out strings.Builder
 		log := trouble.New(slog.New(slog.NewTextHandler(&out, nil)))
 		refused := errors.New("tls: failed to verify certificate: x509: certificate signed by unknown authority")

@@ -134,6 +134,9 @@ func report(n *model.Node, policy *model.Policy, plan *model.Plan, room *model.C
 	if plan.Harm != nil && plan.Harm.Doubted {
 		plan.Report.Unsupported = []model.Code{model.ServiceUnknown}
 	}
+	for _, reason := range setup(n) {
+		plan.Report.Faults = append(plan.Report.Faults, reason.String())
+	}
 	for _, reason := range plan.Unsupported {
 		plan.Report.Unsupported = append(plan.Report.Unsupported, reason.Code)
 	}

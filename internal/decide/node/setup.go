@@ -7,8 +7,8 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// setup returns what is wrong with how the node was set up, whatever its policy says. Each has the same text for as long
-// as it stands: it is also an event on the Node.
+// setup returns what is wrong with how the node was set up, whatever its policy says. Each has the same text for as
+// long as it stands: it is also an event on the Node.
 func setup(n *model.Node) []model.Reason {
 	var all []model.Reason
 	if n.Kubelet.NoPodCgroups {
@@ -35,7 +35,7 @@ func driverFix(t *model.Tree) string {
 			"in the options of runc in containerd's configuration, or cgroupDriver: cgroupfs in the kubelet's; " +
 			"then restart both, and delete the pods of the node"
 	}
-	return "the kubelet's cgroup driver is cgroupfs, and the container runtime's is another: set SystemdCgroup = false in " +
-		"the options of runc in containerd's configuration, or cgroupDriver: systemd in the kubelet's; " +
+	return "the kubelet's cgroup driver is cgroupfs, and the container runtime's is another: set SystemdCgroup = false " +
+		"in the options of runc in containerd's configuration, or cgroupDriver: systemd in the kubelet's; " +
 		"then restart both, and delete the pods of the node"
 }

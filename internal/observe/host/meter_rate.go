@@ -88,8 +88,8 @@ type stallReading struct {
 	stalled [3]cgroup.Stalled // CPU, memory, IO
 }
 
-// pressure computes the pressure between an earlier reading and this one. There is no result if tasks would have stalled
-// for twice the time: the kernel's counters may jump, by 2^32 ns and more (bugzilla.kernel.org 219194).
+// pressure computes the pressure between an earlier reading and this one. There is no result if tasks would have
+// stalled for twice the time: the kernel's counters may jump, by 2^32 ns and more (bugzilla.kernel.org 219194).
 func (r *stallReading) pressure(earlier *stallReading) (model.Pressure, bool) {
 	elapsed := r.at - earlier.at
 	var stalls [3]model.Stall

@@ -80,8 +80,8 @@ func namesPod(name string) bool {
 	return ok && strings.Contains(name, "kubepods-")
 }
 
-// FindOutside finds the pods whose containers run outside of the pods' cgroups. Each container is looked for once, since
-// a running container does not move. It reports whether anything changed. Call it after [Tree.Scan].
+// FindOutside finds the pods whose containers run outside of the pods' cgroups. Each container is looked for once,
+// since a running container does not move. It reports whether anything changed. Call it after [Tree.Scan].
 //
 // A container that is found nowhere proves nothing: it may have ended since, or run inside a virtual machine.
 func (t *Tree) FindOutside(pods []*model.Pod) (changed bool, err error) {

@@ -95,7 +95,8 @@ func TestFindOutside(t *testing.T) {
 		pod("8", idSystem)); changed || len(all) > 0 {
 		t.Errorf("containers inside, ended, leaving and forged: %v, changed: %v", all, changed)
 	}
-	runc := model.Outside{UID: "2", Dir: "system.slice/containerd.service/kubepods-burstable-pod2.slice:cri-containerd:" + idRunc}
+	const shim = "system.slice/containerd.service/kubepods-burstable-pod2.slice:cri-containerd:"
+	runc := model.Outside{UID: "2", Dir: shim + idRunc}
 	docker := model.Outside{UID: "3", Dir: "kubepods-pod3.slice/" + idDocker}
 	old := model.Outside{UID: "4", Dir: "kubepods/burstable/pod4/" + idSwitch}
 	pods := []*model.Pod{pod("1", idInside), pod("2", idRunc), pod("3", idDocker, idEnded), pod("4", idSwitch)}

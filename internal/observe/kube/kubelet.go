@@ -117,10 +117,10 @@ func parseKubelet(body []byte) (model.Kubelet, error) {
 	return k, nil
 }
 
-// protects reports whether a kubelet protects or slows down memory itself. Its gate is off by default up to 1.36, where
-// the factor has a default and counts only with the gate. It is on by default from 1.37 on, where the factor has none, and
-// does nothing until the policy or the factor is set (KEP 2570). A policy is refused while the gate is off. A factor alone,
-// without the gate, may be that default: what it does to containers shows in their cgroups.
+// protects reports whether a kubelet protects or slows down memory itself. Its gate is off by default up to 1.36,
+// where the factor has a default and counts only with the gate. It is on by default from 1.37 on, where the factor
+// has none, and does nothing until the policy or the factor is set (KEP 2570). A policy is refused while the gate is
+// off. A factor alone, without the gate, may be that default: what it does to containers shows in their cgroups.
 func protects(gate, set, allAlpha bool, policy string, factor *float64) bool {
 	switch {
 	case set && !gate:

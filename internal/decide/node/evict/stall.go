@@ -6,11 +6,12 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// A pod stalls on its memory while all its tasks at once wait for memory for more than stalls of the time (PSI full), and
-// it uses more than atLimit of its limit, both in thousandths. It is at its memory.high or memory.max, and the kernel lets
-// it have a page now and then: it neither works nor ends, whatever is free on the node. Usage is looked at because
-// pressure alone proves nothing: some kernels show 99 % for idle groups (oomd #119), and when the node is short, pods wait
-// that are far from their limits. While Waterline limits batch, its limit counts, which is never far above the usage.
+// A pod stalls on its memory while all its tasks at once wait for memory for more than stalls of the time (PSI full),
+// and it uses more than atLimit of its limit, both in thousandths. It is at its memory.high or memory.max, and the
+// kernel lets it have a page now and then: it neither works nor ends, whatever is free on the node. Usage is looked
+// at because pressure alone proves nothing: some kernels show 99 % for idle groups (oomd #119), and when the node is
+// short, pods wait that are far from their limits. While Waterline limits batch, its limit counts, which is never far
+// above the usage.
 const (
 	stalls  = 500
 	atLimit = 800
