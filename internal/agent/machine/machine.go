@@ -266,7 +266,7 @@ func (m *Machine) Scan() bool {
 // FindOutside finds the pods whose containers run outside of the pods' cgroups.
 func (m *Machine) FindOutside(pods []*model.Pod) {
 	changed, err := m.tree.FindOutside(pods)
-	m.log.Report("cgroups", err)
+	m.log.Report("containers", err)
 	m.News = m.News || changed
 }
 

@@ -96,6 +96,9 @@ func (t *Tree) FindOutside(pods []*model.Pod) (changed bool, err error) {
 		var inside map[string]bool // read when the first unknown container needs it
 		for i := range pod.Containers {
 			c := &pod.Containers[i]
+			if c.Init {
+				continue // it has ended, mostly
+			}
 			if known := t.containers[c.ID]; known != nil {
 				known.seen = true
 				continue
@@ -126,6 +129,9 @@ func (t *Tree) FindOutside(pods []*model.Pod) (changed bool, err error) {
 	if missing != nil {
 		found, err := Stray(t.mount, t.layout, missing)
 		if err != nil {
+			for id := range missing {
+				delete(t.containers, id) // the next call looks for it again
+			}
 			return changed, err
 		}
 		for id, dir := range found {

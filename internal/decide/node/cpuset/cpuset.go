@@ -97,6 +97,7 @@ func Decide(n *model.Node, p *model.Policy, state State) (Result, State) {
 	r.remember(&state)
 	if r.state.Needed(n.Pods, p) {
 		r.plan()
+		r.state.Shared = r.result.CPUs.Shared
 	} else {
 		r.state = State{Known: true}
 	}
@@ -142,11 +143,13 @@ func (r *round) survey() {
 		r.pool = r.online.Minus(k.TakenCPUs)
 		r.unknown = r.unknown || !k.PoolKnown
 	}
-	before := r.pool.Len()
+	var pinned model.CPUSet
 	for i := range r.pinned {
-		r.pool = r.pool.Minus(r.pinned[i].CPUs)
+		pinned = pinned.Or(r.pinned[i].CPUs.And(r.pool))
 	}
-	pinned := before - r.pool.Len() // the requests of their containers are in the sum of requests
+	if rest := r.pool.Minus(pinned); !rest.Empty() {
+		r.pool = rest
+	}
 	if rest := r.pool.Minus(r.n.Isolated); !r.p.UseIsolated && !rest.Empty() {
 		r.isolated, r.pool = r.pool.And(r.n.Isolated), rest
 	}
@@ -167,8 +170,8 @@ func (r *round) survey() {
 		// The kubelet's amount of reserved CPU, without numbers, is taken from all CPUs.
 		r.notBatch = r.notBatch.Or(r.reserved)
 	}
-	r.free = r.pool.Minus(r.reserved)
-	r.rest = int64(r.free.Len()+pinned) * 1000
+	r.free = r.pool.Minus(r.reserved).Minus(pinned)
+	r.rest = int64(r.free.Len()+pinned.Len()) * 1000 // the requests of pinned containers are in the sum of requests
 	if a := r.n.Allocatable.CPU; a > 0 {
 		r.rest = min(r.rest, a)
 	}
@@ -467,7 +470,7 @@ func (r *round) conclude(c *claim) {
 	if c.forced && len(c.had) > 0 {
 		r.notice(c.pod, model.Reason{
 			Code: model.CPUsLost, Key: "cpu-manager", Text: string(c.mode),
-			Fix: "its CPUs went offline, or the kubelet assigned them to another pod",
+			Fix: "its CPUs went offline, the kubelet assigned them to another pod, or the policy gives isolated CPUs no more",
 		})
 	}
 	switch {

@@ -13,7 +13,8 @@ func MayBePinned(pod *model.Pod, k *model.Kubelet) bool {
 }
 
 // pinned returns the CPUs that containers keep from a former policy of the kubelet: as many as the container requests,
-// in a list that is not Waterline's.
+// in a list that is not Waterline's: neither on record, nor the one with which the runtime starts containers by the last
+// plan.
 func pinned(n *model.Node, p *model.Policy, s *State) []model.OwnCPUs {
 	var all []model.OwnCPUs
 	for _, pod := range n.Pods {
@@ -27,7 +28,7 @@ func pinned(n *model.Node, p *model.Policy, s *State) []model.OwnCPUs {
 		for i, list := range group.CPUs {
 			c := cgroup.ContainerOf(pod, group.Containers[i])
 			if c == nil || int64(list.Len())*1000 != c.RequestMilli || list == n.Tree.CPUs || !list.Within(n.Tree.CPUs) ||
-				n.Wrote(model.File{Dir: group.Path(i), Knob: model.Cpuset}) != nil {
+				list == s.Shared || n.Wrote(model.File{Dir: group.Path(i), Knob: model.Cpuset}) != nil {
 				continue
 			}
 			all = append(all, model.OwnCPUs{UID: pod.UID, Container: c.Name, Mode: model.CPUExclusive, CPUs: list})
