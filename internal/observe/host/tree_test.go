@@ -136,6 +136,9 @@ func TestReadLists(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := tree.Model()
+		if a := before.Pods["a"]; a.CPUs != nil && len(a.CPUs) != len(a.Containers) {
+			t.Errorf("%s: before they are read, %d lists of %d containers", what, len(a.CPUs), len(a.Containers))
+		}
 		changed, err := tree.ReadLists(func(uid string) bool { return uid == "a" })
 		if err != nil || changed != wantChanged {
 			t.Errorf("%s: changed %v, %v", what, changed, err)
