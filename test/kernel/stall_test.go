@@ -11,9 +11,9 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// TestStalled lets a batch container run into its own memory.high, as a kubelet's MemoryQoS sets it, while the machine has
-// room. The kernel kills nobody and lets the container have hardly any more memory: by its pressure, the agent sees it
-// stall. A pod beside it that only holds as much memory does not stall.
+// TestStalled lets a batch container run into its own memory.high, as a kubelet's MemoryQoS sets it, while the machine
+// has room. The kernel kills nobody and lets the container have hardly any more memory: by its pressure, the agent sees
+// it stall. A pod beside it that only holds its memory does not stall.
 func TestStalled(t *testing.T) {
 	n := newMemoryNode(t)
 	const limit = 96 * mib
