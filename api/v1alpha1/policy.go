@@ -72,6 +72,13 @@ type ColocationPolicySpec struct {
 	// +kubebuilder:validation:Enum=Waterline;Koordinator
 	ResourceNames string `json:"resourceNames,omitempty"`
 
+	// IsolatedCPUs is how CPUs are used that the kernel keeps out of load balancing (isolcpus). Unused (the default)
+	// leaves them out: no pod gets one as its own or its home, no list of shared CPUs that Waterline writes contains
+	// one, and nothing is sold for them. Used treats them like the others, for online pods: set it where pods with CPUs
+	// of their own, or with threads that they pin themselves, are meant to run there. Batch pods never do.
+	// +kubebuilder:validation:Enum=Unused;Used
+	IsolatedCPUs string `json:"isolatedCPUs,omitempty"`
+
 	// BatchPods selects pods without a QoS label to be admitted as batch, in namespaces labelled
 	// waterline.io/colocation=enabled; at most 64 rules. The rules count when a pod is created, and only in mode
 	// Enforce. Of the rules of all policies that select a pod, the rule of the policy with the highest priority counts,

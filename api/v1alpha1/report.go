@@ -56,6 +56,12 @@ type NodeReportStatus struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	Unsupported []string `json:"unsupported,omitempty"`
+	// Faults are what is wrong with how the node was set up, each a reason with its values and what to do: PodsOutside,
+	// KubeletUnknown or NoPodCgroups. The reasons are in unsupported too.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:MaxLength=1024
+	Faults []string `json:"faults,omitempty"`
 	// HarmSignal is how the node knows whether online pods lack CPU while batch runs, under suppression OnHarm:
 	// RunQueueDelay, by their tasks' waits for a CPU every 100 ms, Pressure, by their CPU pressure each second, or
 	// ServiceFigure, by their own figures; the slowest of all pods counts. It is empty while this is not known: batch
@@ -99,8 +105,9 @@ type EvictionRequest struct {
 	// UID of the pod.
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid"`
-	// Reason is MemoryExhausted (no memory is left for batch) or BatchStarved (the pod has had hardly any of its CPU).
-	// +kubebuilder:validation:Enum=MemoryExhausted;BatchStarved
+	// Reason is MemoryExhausted (no memory is left for batch), MemoryStalled (the pod's tasks only wait for memory, at
+	// its own limit) or BatchStarved (the pod has had hardly any of its CPU).
+	// +kubebuilder:validation:Enum=MemoryExhausted;MemoryStalled;BatchStarved
 	Reason string `json:"reason"`
 	// Message has the numbers on which the request rests.
 	// +kubebuilder:validation:MaxLength=1024

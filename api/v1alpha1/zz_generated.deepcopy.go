@@ -606,6 +606,11 @@ func (in *NodeReportStatus) DeepCopyInto(out *NodeReportStatus) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Faults != nil {
+		in, out := &in.Faults, &out.Faults
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Eviction != nil {
 		in, out := &in.Eviction, &out.Eviction
 		*out = new(EvictionRequest)

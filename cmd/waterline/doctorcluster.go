@@ -21,6 +21,7 @@ import (
 	"github.com/waterline-io/waterline/api/v1alpha1"
 	"github.com/waterline-io/waterline/internal/agent/serve"
 	"github.com/waterline-io/waterline/internal/manager/admit"
+	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
@@ -210,23 +211,20 @@ func (d *doctor) fails(node string, n *serve.NodeExplanation) {
 	inOrder(n.Troubles, func(what, err string) {
 		d.bad(troubleFix(what, err), "node %s: the agent fails, operation %s: %s", node, what, err)
 	})
+	for _, why := range n.Unsupported {
+		if why.Code == model.PodsOutside {
+			d.bad(why.Fix, "node %s: containers of pods run in %s, outside of %s", node, why.Text, why.Key)
+		}
+	}
 }
 
 // troubleFix says what to do about an error of an agent.
 func troubleFix(what, err string) string {
-	switch {
-	case what != "kubelet":
-	case strings.Contains(err, "x509:"), strings.Contains(err, "tls:"):
-		return "the kubelet's serving certificate is self-signed, as on kind and kubeadm: set " +
-			"agent.kubeletInsecureTLS=true in the chart, or serverTLSBootstrap: true in the kubelet's configuration " +
-			"and approve its requests"
-	case strings.Contains(err, " 403 "):
-		return "Kubernetes 1.32 shows the kubelet's settings to nodes/proxy only: set agent.kubeletProxy=true in the " +
-			"chart, or the kubelet's feature gate KubeletFineGrainedAuthz; until then the kubelet's defaults count"
-	case strings.Contains(err, " 401 "):
-		return "let the kubelet authenticate ServiceAccounts: authentication.webhook.enabled: true in its configuration"
+	fix := ""
+	if what == "kubelet" {
+		fix = kube.KubeletFix(err)
 	}
-	return "see the agent's log"
+	return cmp.Or(fix, "see the agent's log")
 }
 
 // peace checks whether other programs write the same files.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/waterline-io/waterline/internal/agent/store"
 	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
 	"github.com/waterline-io/waterline/internal/observe/host"
 )
 
@@ -40,6 +41,7 @@ func nodeChecks(c *cobra.Command) func(ctx context.Context, d *doctor) error {
 		d.runtime(nriSocket)
 		d.agent(runDir)
 		if layout.Root != "" {
+			d.stray(mount, layout)
 			d.writers(ctx, mount, layout, time.Duration(seconds)*time.Second)
 		}
 		return nil
@@ -80,6 +82,22 @@ func (d *doctor) node(cgroupRoot, kubepods string) (host.Mount, cgroup.Layout) {
 	}
 	d.ok("pods at %s, driver %s", layout.Root, layout.Driver)
 	return mount, layout
+}
+
+// stray checks that containers are in the cgroups of their pods. They are not if the kubelet and the container runtime
+// have different cgroup drivers.
+func (d *doctor) stray(mount host.Mount, layout cgroup.Layout) {
+	all, err := host.Stray(mount, layout, nil)
+	switch dirs := slices.Sorted(maps.Values(all)); {
+	case err != nil:
+		d.bad("run this as root on the node", "%v", err)
+	case len(dirs) > 0:
+		d.bad(reasons()[string(model.PodsOutside)].Fix,
+			"%s of pods outside of %s, such as %s: the kubelet's cgroup driver is %s, the container runtime's is not",
+			count(len(dirs), "container"), layout.Root, dirs[0], layout.Driver)
+	default:
+		d.ok("no container of a pod is outside of %s", layout.Root)
+	}
 }
 
 func (d *doctor) agent(runDir string) {

@@ -238,7 +238,12 @@ func printNode(out io.Writer, name string, e *serve.NodeExplanation) error {
 		fmt.Fprintf(out, "\n%s\n", l)
 	}
 	for _, why := range e.Unsupported {
-		fmt.Fprintf(out, "\nthe kernel lacks what the policy asks for: %s\n", why)
+		lead := "the kernel lacks what the policy asks for"
+		switch why.Code {
+		case model.PodsOutside, model.KubeletUnknown, model.NoPodCgroups:
+			lead = "the node's setup has a fault"
+		}
+		fmt.Fprintf(out, "\n%s: %s\n", lead, why)
 	}
 	if len(e.Repairs) > 0 {
 		fmt.Fprintf(out, "\nother programs overwrote files in the last %s, and each was repaired: %s\n",

@@ -154,6 +154,7 @@ func (a *Agent) turn(podsChanged bool) {
 	}
 	if podsChanged || audit || treeChanged {
 		m.Scan()
+		m.FindOutside(a.pods.Pods)
 	}
 	if !audit {
 		m.CheckChanges()

@@ -190,7 +190,6 @@ type Topology struct {
 	CPUs     []CPU      // online, ordered by ID
 	Nodes    []NUMANode // with memory or CPUs, ordered by ID
 	Possible CPUSet     // CPUs that can come online before the next boot; empty: not known
-	Isolated CPUSet     `json:",omitzero"` // CPUs that the kernel keeps out of load balancing (isolcpus)
 }
 
 // CPU is one hardware thread and its place in the machine. Two CPUs share a socket, node, cache or core exactly if

@@ -9,6 +9,14 @@ type Evictions struct {
 	Request *Eviction // the batch pod that should leave; nil: none
 	Frozen  Frozen    // the batch pod that is frozen until it leaves; zero: none
 	Last    Relief    // outcome of the last requested eviction; zero: none
+	// Batch pods that stall on their memory, ordered by UID.
+	Stalls []PodReason `json:",omitempty"`
+}
+
+// PodReason is a reason about one pod.
+type PodReason struct {
+	UID    string // as in the pod's cgroup
+	Reason Reason
 }
 
 // HotFor returns why the node is hot; the zero value if it is not.

@@ -44,6 +44,7 @@ type Node struct {
 	Incidents  []Incident // events of files since the previous round, ordered by file
 	Confined   []Confined // groups whose CPUs differ from their own list, ordered by file
 	Topology   *Topology  // nil: not read, or no pod on this node requests CPUs
+	Isolated   CPUSet     `json:",omitzero"` // CPUs that the kernel keeps out of load balancing (isolcpus)
 	Reclaiming bool       // a memory.reclaim write is in progress
 	// Result of the last one, if it ended since the previous round; nil: none.
 	Reclaimed *Reclaimed `json:",omitempty"`
@@ -111,11 +112,12 @@ func FindPod(pods []*Pod, uid string) *Pod {
 // comparable with ==.
 type Kubelet struct {
 	Known        bool
-	CFSQuota     bool  // enforces CPU limits with a CFS quota (cpuCFSQuota)
-	QuotaPeriod  int64 // CFS period in microseconds
-	StaticCPUs   bool  // CPU manager policy static; since 1.33 it may lift quotas itself
-	NoPodCgroups bool  // cgroupsPerQOS: false
-	MemoryQoS    bool  // feature gate MemoryQoS: the kubelet protects memory itself
+	Unread       string `json:",omitempty"` // how to correct why it was not read; "": it was, or may be by itself
+	CFSQuota     bool   // enforces CPU limits with a CFS quota (cpuCFSQuota)
+	QuotaPeriod  int64  // CFS period in microseconds
+	StaticCPUs   bool   // CPU manager policy static; since 1.33 it may lift quotas itself
+	NoPodCgroups bool   // cgroupsPerQOS: false
+	MemoryQoS    bool   // feature gate MemoryQoS: the kubelet protects memory itself
 
 	// ReservedCPUs are the CPUs that no pod may have exclusively (reservedSystemCPUs). If there are any,
 	// ReservedMilli does not count.
@@ -158,6 +160,15 @@ type Tree struct {
 	// CPUs that pods may use: online, and allowed by the groups above; empty: not known.
 	CPUs CPUSet
 	Pods map[string]PodGroup // by UID
+	// Outside are pods of which a container runs outside of the pod's cgroup, ordered by UID: nothing that is written
+	// to or measured in the cgroups of pods is true of them.
+	Outside []Outside `json:",omitempty"`
+}
+
+// Outside is a pod of which a container runs outside of the pod's cgroup.
+type Outside struct {
+	UID string // of the pod
+	Dir string // of the container
 }
 
 // Class returns the directory of a QoS class.
@@ -177,6 +188,9 @@ type PodGroup struct {
 	Inode      uint64   // of the directory; it changes when the cgroup is recreated under the same name
 	Idle       bool     // cpu.idle is set
 	Containers []string // names of the subdirectories, sorted
+	// CPUs are the subdirectories' own lists of CPUs, in the same order; nil: not read. They are read for pods to whose
+	// containers a kubelet would assign CPUs of their own, see [Detail.CPUs].
+	CPUs []CPUSet `json:",omitempty"`
 	// Paths of the subdirectories, in the same order, so that rules need not join them in each round; nil: not joined.
 	Paths []string `json:"-"`
 }

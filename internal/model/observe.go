@@ -30,6 +30,7 @@ type Detail struct {
 	UID     string // as in the pod's cgroup
 	Files   bool   `json:",omitempty"` // the files in its cgroup and its containers' cgroups are watched
 	Seconds bool   `json:",omitempty"` // its memory and pressure are measured each second
+	CPUs    bool   `json:",omitempty"` // the lists of CPUs of its containers are read
 	// CPU use of the pod from which on its containers are measured, in milli-cores; 0: never
 	Inside int64 `json:",omitempty"`
 }

@@ -210,7 +210,20 @@ type CPUPlan struct {
 	// CPUs where limited batch never runs, unless there are no others: CPUs that the kubelet reserves by their numbers,
 	// and isolated ones.
 	NotBatch CPUSet   `json:",omitzero"`
-	Left     []string // UIDs of pods whose CPUs the kubelet assigns, ordered
+	Isolated CPUSet   `json:",omitzero"` // isolated CPUs that are in none of these sets
+	Left     []string // UIDs of pods whose CPUs the kubelet assigns, or assigned under a former policy, ordered
+	// CPUs that containers keep from a former policy of the kubelet, ordered by pod; they are in none of these sets.
+	Pinned []OwnCPUs `json:",omitempty"`
+}
+
+// Narrow reports whether pods without their own set may not run on all CPUs. While no pod has CPUs of its own, their
+// lists stay as they are, with isolated and pinned CPUs, as without Waterline.
+func (p *CPUPlan) Narrow() bool {
+	all := p.Shared.Or(p.Isolated)
+	for i := range p.Pinned {
+		all = all.Or(p.Pinned[i].CPUs)
+	}
+	return all != p.Node
 }
 
 // OwnCPUs is the CPU set of one container, or of one pod as a whole.

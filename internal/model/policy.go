@@ -50,6 +50,7 @@ type Policy struct {
 	Suppress    SuppressPolicy
 	Protect     ProtectPolicy
 	Koordinator bool // sell under Koordinator's resource names instead of ours
+	UseIsolated bool `json:",omitempty"` // isolated CPUs count like others, except for batch
 	Weight      WeightPolicy
 	Pods        []PodRule
 	Privileges  []PrivilegeRule // what pods may request; all entries that match a namespace count

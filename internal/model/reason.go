@@ -46,6 +46,8 @@ const (
 	NotPrivileged     Code = "NotPrivileged"     // the policy does not allow this request to the pod's namespace
 	BothSpellings     Code = "BothSpellings"     // one annotation or label in two spellings; Waterline's own counts
 	NoPodCgroups      Code = "NoPodCgroups"      // the kubelet creates no cgroups for pods: nothing to weight
+	KubeletUnknown    Code = "KubeletUnknown"    // the kubelet's settings cannot be read: its defaults count
+	PodsOutside       Code = "PodsOutside"       // containers run outside of their pods' cgroups: nothing is sold
 	ObserveOnly       Code = "ObserveOnly"       // deferred: mode Observe writes nothing
 	ReadOnlyMount     Code = "ReadOnlyMount"     // deferred: the cgroup file system is mounted read-only
 )
@@ -69,6 +71,7 @@ const (
 	CPUsUnsupported  Code = "CPUsUnsupported"  // this node has no cpuset controller
 	CPUsMoveLater    Code = "CPUsMoveLater"    // too many running pods changed CPUs within a minute
 	CPUsHintUnused   Code = "CPUsHintUnused"   // the CPUs of the hint could not be given, so others were chosen
+	CPUsPinned       Code = "CPUsPinned"       // the container keeps CPUs that the kubelet gave it under another policy
 	CPUsConfined     Code = "CPUsConfined"     // a parent cgroup of another owner allows other CPUs only
 	MemoryTooLarge   Code = "MemoryTooLarge"   // the memory limit exceeds the NUMA nodes of the CPUs
 )
@@ -144,6 +147,7 @@ const (
 // Reasons for an eviction, during which nothing more is sold.
 const (
 	MemoryExhausted Code = "MemoryExhausted" // no memory is left for batch, after limits and reclaim
+	MemoryStalled   Code = "MemoryStalled"   // the pod's tasks have only waited for memory for minutes, at its own limit
 	BatchStarved    Code = "BatchStarved"    // the pod wants CPU, and had hardly any of its request for minutes
 )
 

@@ -32,7 +32,7 @@ func NewReports(client *rest.RESTClient, nodeName string) *Reports {
 func (r *Reports) Write(ctx context.Context, uid string, report model.Report) error {
 	status := map[string]any{
 		"policy": report.Policy, "policyGeneration": report.Generation, "mode": report.Mode, "selling": nil,
-		"unsupported": report.Unsupported, "cpu": nil, "memory": nil,
+		"unsupported": report.Unsupported, "faults": shortened(report.Faults), "cpu": nil, "memory": nil,
 		"pressure": nil, "cpuSets": nil, "hot": nil, "harmSignal": nil, "eviction": nil, "unrestored": nil,
 		"changed": time.Now().UTC().Format(time.RFC3339),
 	}
@@ -81,6 +81,14 @@ func (r *Reports) Write(ctx context.Context, uid string, report model.Report) er
 		return fmt.Errorf("writing the report of node %s: %w", r.nodeName, err)
 	}
 	return nil
+}
+
+// shortened returns texts with the length that the API allows.
+func shortened(texts []string) (all []string) {
+	for _, text := range texts {
+		all = append(all, text[:min(len(text), 1024)])
+	}
+	return all
 }
 
 func (r *Reports) patch(ctx context.Context, patch []byte) error {

@@ -43,10 +43,16 @@ func (p *Poller) Run(ctx context.Context, answers chan<- model.Kubelet) {
 	}
 	var is, told model.Kubelet
 	var settingsDue time.Time
+	failed := 0   // to read the settings, in a row
 	failures := 0 // to read the pool, in a row
 	for ctx.Err() == nil {
 		if !time.Now().Before(settingsDue) {
-			settingsDue = time.Now().Add(p.readSettings(ctx, &is))
+			if p.readSettings(ctx, &is) {
+				failed = 0
+			} else {
+				failed++
+			}
+			settingsDue = time.Now().Add(settle(&is, failed))
 		}
 		wait := time.Until(settingsDue)
 		if is.StaticCPUs && p.Pool != nil {
@@ -73,21 +79,36 @@ func (p *Poller) Run(ctx context.Context, answers chan<- model.Kubelet) {
 	}
 }
 
-// readSettings reads the kubelet's configuration, and returns the time until the next read.
-func (p *Poller) readSettings(ctx context.Context, is *model.Kubelet) time.Duration {
+// settle returns the time until the settings are read again after so many failures in a row. What only somebody can
+// correct, such as a self-signed certificate, is tried ever less often: it is no failure of the agent, and is shown as
+// what it is.
+func settle(is *model.Kubelet, failed int) time.Duration {
+	switch {
+	case failed == 0:
+		return settingsEvery
+	case is.Unread == "":
+		return settingsAgain
+	}
+	return min(settingsAgain<<min(failed-1, 8), settingsEvery)
+}
+
+// readSettings reads the kubelet's configuration, and reports whether that succeeded. The last settings that were read
+// stay.
+func (p *Poller) readSettings(ctx context.Context, is *model.Kubelet) bool {
 	settings, err := p.Settings(ctx)
 	if ctx.Err() != nil {
-		return settingsAgain
+		return false
 	}
 	p.Log.Report("kubelet", err)
 	if err != nil {
-		return settingsAgain
+		is.Unread = settings.Unread
+		return false
 	}
 	if settings.StaticCPUs {
 		settings.PoolKnown, settings.AllocatableCPUs, settings.TakenCPUs = is.PoolKnown, is.AllocatableCPUs, is.TakenCPUs
 	}
 	*is = settings
-	return settingsEvery
+	return true
 }
 
 // readPool reads the CPU allocations, and returns the number of failures in a row. The first is not reported: a kubelet

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -166,5 +169,95 @@ func TestNoPool(t *testing.T) {
 		if k.questions > 0 {
 			t.Errorf("it was asked %d times", k.questions)
 		}
+	})
+}
+
+// alertOfErrors returns above how many failures of one operation within which time the rule WaterlineErrors fires.
+func alertOfErrors(t *testing.T) (uint64, time.Duration) {
+	t.Helper()
+	rules, err := os.ReadFile("../../../deploy/chart/rules/waterline.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`increase\(waterline_errors_total\[(\w+)\]\)\) > (\d+)`).FindSubmatch(rules)
+	if found == nil {
+		t.Fatal("the rules have no alert about waterline_errors_total")
+	}
+	window, err := time.ParseDuration(string(found[1]))
+	most, mostErr := strconv.ParseUint(string(found[2]), 10, 32)
+	if err := errors.Join(err, mostErr); err != nil {
+		t.Fatal(err)
+	}
+	return most, window
+}
+
+// TestUnread checks that a kubelet whose certificate is not trusted, which is how kubeadm installs it, is no storm of
+// errors: one line in the log, one thing to do, and fewer failures than an alert needs. Once that is corrected, the
+// settings are known within minutes.
+func TestUnread(t *testing.T) {
+	alert, window := alertOfErrors(t)
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		log := trouble.New(slog.New(slog.NewTextHandler(&out, nil)))
+		refused := errors.New("tls: failed to verify certificate: x509: certificate signed by unknown authority")
+		settings := model.Kubelet{Unread: "set the value"}
+		p := New(Poller{
+			Log: log, Pods: func() model.Snapshot { return model.Snapshot{} },
+			Settings: func(context.Context) (model.Kubelet, error) { return settings, refused },
+		})
+		answers := make(chan model.Kubelet, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go p.Run(ctx, answers)
+		failures := func() (n uint64) {
+			log.Each(func(what string, count uint64) {
+				if what == "kubelet" {
+					n = count
+				}
+			})
+			return n
+		}
+		synctest.Wait()
+		if is := <-answers; is != settings {
+			t.Errorf("after the first failure the loop knows %+v", is)
+		}
+		for turn := range 60 {
+			before := failures()
+			time.Sleep(window)
+			if n := failures() - before; n == 0 || n > alert {
+				t.Errorf("from minute %d on: %d failures in %s, and the alert begins above %d", turn*10, n, window, alert)
+			}
+		}
+		select {
+		case is := <-answers:
+			t.Errorf("later the loop was told %+v", is)
+		default:
+		}
+		if n := strings.Count(out.String(), "\n"); n != 1 {
+			t.Errorf("%d lines in the log:\n%s", n, out.String())
+		}
+		settings, refused = model.Kubelet{Known: true}, nil
+		time.Sleep(settingsEvery)
+		synctest.Wait()
+		select {
+		case is := <-answers:
+			if is != settings {
+				t.Errorf("once it is corrected: %+v", is)
+			}
+		default:
+			t.Errorf("nothing was told within %s after it was corrected", settingsEvery)
+		}
+
+		t.Log("a kubelet that is away is tried often")
+		refused = errors.New("connection refused")
+		settings = model.Kubelet{}
+		time.Sleep(settingsEvery)
+		before := failures()
+		time.Sleep(time.Minute)
+		if n := failures() - before; n < 5 {
+			t.Errorf("%d attempts in a minute", n)
+		}
+		cancel()
+		synctest.Wait()
 	})
 }

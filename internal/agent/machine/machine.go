@@ -67,6 +67,7 @@ type Machine struct {
 
 	observed model.Observe   // what the last plan needs observed
 	topology *model.Topology // nil: not read yet
+	isolated model.CPUSet    // which the kernel keeps out of load balancing; it changes only at a boot
 	seenCPUs model.CPUSet    // CPUs that pods may run on, when the topology was read
 	load     *model.Load     // nil: nothing was measured yet
 	glance   model.Glance    // the last one that exceeded its mark
@@ -161,6 +162,8 @@ func (m *Machine) Find() error {
 	}
 	m.log.Info("found the pods", "cgroup", m.mount.Version.String(), "driver", layout.Driver.String(), "kubepods",
 		layout.Root)
+	m.isolated, err = host.IsolatedCPUs(m.cfg.Sys)
+	m.log.Report("topology", err)
 	m.tree = host.NewTree(m.mount, layout, m.watcher)
 	m.meter = host.NewMeter(m.mount, layout, m.cfg.Proc)
 	m.cycles = host.NewCycles(m.mount)
@@ -243,8 +246,9 @@ func (m *Machine) ReadOnly() bool { return m.tree.Model().ReadOnly }
 // Scan lists the cgroups, and reports whether they changed.
 func (m *Machine) Scan() bool {
 	changed, err := m.tree.Scan(m.follows)
-	m.log.Report("cgroups", err)
-	m.News = m.News || changed
+	listed, listErr := m.tree.ReadLists(func(uid string) bool { return model.FindDetail(m.observed.Pods, uid).CPUs })
+	m.log.Report("cgroups", errors.Join(err, listErr))
+	m.News = m.News || changed || listed
 	for _, dir := range m.tree.Recreated() {
 		m.News = m.files.CheckDir(dir) || m.News
 	}
@@ -256,7 +260,14 @@ func (m *Machine) Scan() bool {
 		blind = nil // the directory went between listing and watching, which is no failure
 	}
 	m.log.Report("watch", blind)
-	return changed
+	return changed || listed
+}
+
+// FindOutside finds the pods whose containers run outside of the pods' cgroups.
+func (m *Machine) FindOutside(pods []*model.Pod) {
+	changed, err := m.tree.FindOutside(pods)
+	m.log.Report("containers", err)
+	m.News = m.News || changed
 }
 
 // Apply writes the files of a plan and starts its reclaim. It returns the kernel's refusals.

@@ -25,6 +25,7 @@ func (m *Machine) ObserveOnce() Once {
 // Observe fills in the state of the machine.
 func (m *Machine) Observe(n *model.Node, once Once) {
 	n.Tree, n.Owned, n.Topology = m.tree.Model(), m.files.Owned(), m.survey()
+	n.Isolated = m.isolated
 	n.Foreign = len(m.files.Foreign())
 	n.Glance, n.Reclaiming = m.glance, m.claiming
 	n.Confined, n.Reclaimed = once.confined, once.reclaimed
@@ -134,7 +135,7 @@ func (m *Machine) survey() *model.Topology {
 // follows reports whether the files of a pod are watched.
 func (m *Machine) follows(uid string) bool { return model.FindDetail(m.observed.Pods, uid).Files }
 
-// sameFiles reports whether the files of the same pods are watched.
+// sameFiles reports whether the files of the same pods are watched, and the lists of CPUs of the same pods are read.
 func sameFiles(a, b []model.Detail) bool {
 	next := 0
 	for i := range a {
@@ -144,7 +145,7 @@ func sameFiles(a, b []model.Detail) bool {
 		for next < len(b) && !b[next].Files {
 			next++
 		}
-		if next == len(b) || b[next].UID != a[i].UID {
+		if next == len(b) || b[next].UID != a[i].UID || b[next].CPUs != a[i].CPUs {
 			return false
 		}
 		next++

@@ -14,7 +14,7 @@ type evictions struct {
 }
 
 // evictReasons are the reasons of eviction requests.
-var evictReasons = [...]model.Code{model.MemoryExhausted, model.BatchStarved}
+var evictReasons = [...]model.Code{model.MemoryExhausted, model.MemoryStalled, model.BatchStarved}
 
 // note records the change from one round to the next.
 func (d *evictions) note(before, now *model.Evictions) {

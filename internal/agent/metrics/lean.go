@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 // detail are the metrics that only the full profile has.
@@ -18,8 +19,8 @@ var detail = []string{
 }
 
 // lean passes on the metrics of the lean profile: of the windows only the minute, of pressure only how long some tasks
-// of the node waited, of predictions only the next hour, of tiers without an amount none, and of writes to cgroup files
-// only the sums. finish makes these.
+// of the node waited, of predictions only the next hour, of tiers without an amount and of pods that stalled on their
+// memory none until there was one, and of writes to cgroup files only the sums. finish makes these.
 type lean struct {
 	emit
 	sums map[string]*sum
@@ -48,6 +49,8 @@ func (l *lean) metric(kind prometheus.ValueType, name, help string, value float6
 			left = of != "some"
 		case "tier":
 			left = of == "mid" && value == 0
+		case "reason":
+			left = of == string(model.MemoryStalled) && value == 0
 		}
 		if left {
 			return

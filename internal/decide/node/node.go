@@ -78,12 +78,11 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 			interferenceNotices(&n, plan.Interference), evictNotices(&n, plan.Evict))
 	}
 	plan.Publish = publish.Decide(&n, &policy, plan.Slack, plan.Evict.HotFor())
-	if n.Kubelet.NoPodCgroups {
-		plan.Notices = append(plan.Notices, model.Notice{Reason: model.Reason{
-			Code: model.NoPodCgroups, Fix: "set cgroupsPerQOS: true in the kubelet's configuration",
-		}})
+	wrong := setup(&n)
+	for _, why := range wrong {
+		plan.Notices = append(plan.Notices, model.Notice{Reason: why})
 	}
-	plan.Unsupported = unsupported(&n, &policy)
+	plan.Unsupported = append(wrong, unsupported(&n, &policy)...)
 	slices.SortFunc(plan.Settings, func(a, b model.Setting) int { return a.File.Compare(b.File) })
 
 	if policy.Mode == model.ModeObserve {
@@ -135,6 +134,9 @@ func report(n *model.Node, policy *model.Policy, plan *model.Plan, room *model.C
 	if plan.Harm != nil && plan.Harm.Doubted {
 		plan.Report.Unsupported = []model.Code{model.ServiceUnknown}
 	}
+	for _, reason := range setup(n) {
+		plan.Report.Faults = append(plan.Report.Faults, reason.String())
+	}
 	for _, reason := range plan.Unsupported {
 		plan.Report.Unsupported = append(plan.Report.Unsupported, reason.Code)
 	}
@@ -144,7 +146,7 @@ func report(n *model.Node, policy *model.Policy, plan *model.Plan, room *model.C
 func sell(n *model.Node, policy *model.Policy, plan *model.Plan, state State, ask predictor) State {
 	var own []model.OwnCPUs
 	if plan.CPUs != nil {
-		own = plan.CPUs.Own
+		own = slices.Concat(plan.CPUs.Own, plan.CPUs.Pinned)
 	}
 	effective := memory.Unsupported(n, policy).Code == ""
 	cpus, bytes := slack.Tally(n, own, func(pod *model.Pod) bool { return effective && memory.Protects(pod, policy) })
@@ -182,6 +184,10 @@ func evictNotices(n *model.Node, e *model.Evictions) []model.Notice {
 		notices = append(notices, model.Notice{
 			UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, Reason: e.Frozen.Reason,
 		})
+	}
+	for _, s := range e.Stalls {
+		pod := model.FindPod(n.Pods, s.UID)
+		notices = append(notices, model.Notice{UID: pod.APIUID, Namespace: pod.Namespace, Name: pod.Name, Reason: s.Reason})
 	}
 	if e.Request == nil {
 		return notices

@@ -86,6 +86,7 @@ func (p *perPod) detail(pod *model.Pod) model.Detail {
 		Files: p.files(pod),
 		// The use of online pods is what is left of the whole without the others, so the others must be measured each second.
 		Seconds: !online || p.searches && !p.n.Tree.NoPressure,
+		CPUs:    cpuset.MayBePinned(pod, &p.n.Kubelet),
 		Inside:  quota.From(pod, p.policy),
 	}
 }
@@ -104,7 +105,8 @@ func (p *perPod) files(pod *model.Pod) bool {
 		pod.Class == model.ClassBE && (policy.Suppress.On() || policy.Protect.Interference),
 		quota.MayBurst(pod, policy),
 		tree.NoIdentity == "" && policy.Weight.Identity && pod.Class.Online(),
-		tree.V2 && memory.Protects(pod, policy):
+		tree.V2 && memory.Protects(pod, policy),
+		cpuset.MayBePinned(pod, &p.n.Kubelet):
 		return true
 	}
 	return slices.ContainsFunc(policy.Pods, func(rule model.PodRule) bool { return rule.Selects(pod) })

@@ -100,7 +100,7 @@ func (p *Placing) where(pod *model.Pod, c Container) (Placement, bool) {
 	switch {
 	case own, c.Update && c.CPUs != "":
 		return placement, true
-	case p.V2, p.CPUs.Shared == p.CPUs.Node:
+	case p.V2, !p.CPUs.Narrow():
 		return Placement{}, false // on v2 the list of the pod's cgroup binds the container, and goes with the pod
 	}
 	return placement, true
@@ -109,7 +109,7 @@ func (p *Placing) where(pod *model.Pod, c Container) (Placement, bool) {
 // unbound reports whether a pod may run on all CPUs: no pod has exclusive CPUs, and the pod is not batch on fewer CPUs.
 func (p *Placing) unbound(pod *model.Pod) bool {
 	batch := pod != nil && pod.Class == model.ClassBE && !p.CPUs.Batch.Empty()
-	return len(p.CPUs.Own) == 0 && p.CPUs.Shared == p.CPUs.Node && !batch
+	return len(p.CPUs.Own) == 0 && !p.CPUs.Narrow() && !batch
 }
 
 // CPUsOf returns the CPUs that a container runs on by a plan.

@@ -11,13 +11,15 @@ import (
 //
 //	node cpu=64 [kubelet=unknown|noquota|static|nopodcgroups] [readonly] [v2] [cpus=2x1x2x4x2] [offline=LIST]
 //	    [reserved=LIST] [pool=LIST] [taken=LIST] [nocpusets] [noburst|burst] [isolated=LIST]
+//	    [allowed=LIST] [outside=none|POD:DIR] [unread=WHAT_TO_DO]
 //	policy [mode=M] [scope=S] [quota=Q] [max=N; 0: as the pod's CPUs] [override] [promote] [namespace=key:value:max]
 //	    [allow=none|key:value:PRIVILEGE+...; without it every pod has every privilege]
-//	    [pods=key:value:shares] [cpus=key:value:MODE] [burst]
+//	    [pods=key:value:shares] [cpus=key:value:MODE] [burst] [isolated: isolated CPUs are used]
 //	pod NAME class=C [request=MILLI] [limit=MILLI] [weight=N] [quota=Q] [self] [critical] [ended] [idle] [nocgroup]
 //	    [mirror: of a static pod] [namespace=NAME]
 //	    [label=key:value] [space=key:value] [containers=ID:LIMIT,...] [cpus=MODE] [place=P] [hint=LIST]
 //	    [app=NAME:CPUS[:REQUEST]]... [becomes=NAME:CPUS]
+//	    [list=CPUS: its last container's own list, from another writer] [worker: of a pool]
 //	    [podlevel=CPUS] [age=SECONDS] [localmemory=BYTES] [job=NAME:CPUS[:LIMIT[:MEMORY]]]...
 //	gone NAME                         deleted NAME (its cgroup still stands)
 //	uses DIR MEMORY                   what the group uses, below which the host writes no limit
@@ -35,7 +37,8 @@ import (
 //	policy suppress=METHOD[:MINBATCH]    MINBATCH in thousandths; idle; identity; interference
 //	node noidle nopressure noidentity=WHY    what the kernel has not
 //	policy protectmemory; node kubelet=memoryqos qoscontainers noprotection=WHY
-//	pod ... [cache=COLD/ALL] [thrashes=PART]    page cache; for memory, in thousandths of the time; node noreclaim
+//	pod ... [cache=COLD/ALL] [thrashes=PART] [stalls=PART]    page cache; for memory, in thousandths of the time; node
+//	    noreclaim
 //	policy evict=PERHOUR; pod ... [evict=never|first] [leaving=GRACE]
 //	reclaiming yes|no                 reclaimed UID ASKED FREED [ERROR]    what came of asking a pod for memory
 //	load best=CPUS                    of class BestEffort

@@ -132,9 +132,7 @@ func (w *world) setNode(args []string) error {
 		case "reserved":
 			w.node.Kubelet.ReservedCPUs = cpus(value)
 		case "isolated":
-			isolated := *w.node.Topology
-			isolated.Isolated = cpus(value)
-			w.node.Topology = &isolated
+			w.node.Isolated = cpus(value)
 		case "pool": // of a kubelet with policy static
 			w.node.Kubelet.PoolKnown, w.node.Kubelet.AllocatableCPUs = true, cpus(value)
 		case "taken":
@@ -143,6 +141,15 @@ func (w *world) setNode(args []string) error {
 			w.node.Tree.V2 = true
 		case "noburst", "burst":
 			w.node.Tree.NoBurst = key == "noburst"
+		case "allowed": // CPUs on which pods may run at all
+			w.node.Tree.CPUs = cpus(value)
+		case "outside": // none, or POD:DIR, where a container of the pod runs
+			w.node.Tree.Outside = nil
+			if pod, dir, given := strings.Cut(value, ":"); given {
+				w.node.Tree.Outside = []model.Outside{{UID: pod, Dir: dir}}
+			}
+		case "unread": // how to have the kubelet's settings read
+			w.node.Kubelet.Unread = strings.ReplaceAll(value, "_", " ")
 		case "nocpusets":
 			w.node.Tree.NoCpusets = true
 		default:
@@ -180,6 +187,8 @@ func (w *world) setPolicy(args []string) error {
 			w.policy.Privileges = append(w.policy.Privileges, rule)
 		case "burst":
 			w.policy.Protect.Burst = true
+		case "isolated":
+			w.policy.UseIsolated = true
 		case "protectmemory":
 			w.policy.Protect.Memory = true
 		case "override":
@@ -241,6 +250,11 @@ func (w *world) setPod(name string, args []string) error {
 				Fix: "remove one"})
 		case "cpus":
 			pod.Annotations.CPUs = model.CPUMode(value)
+		case "list": // of the last container
+			group.CPUs = make([]model.CPUSet, len(group.Containers))
+			group.CPUs[len(group.CPUs)-1] = cpus(value)
+		case "worker":
+			pod.Pool = "workers"
 		case "hint":
 			pod.Annotations.Hint = cpus(value)
 		case "place":

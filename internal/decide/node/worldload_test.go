@@ -51,6 +51,7 @@ type podLoad struct {
 	throttled   int64 // periods
 	cold, cache int64 // page cache, in bytes
 	thrashes    int64 // waits for memory, likewise
+	stalls      int64 // all its tasks at once
 }
 
 // ensure makes the world one that measures.
@@ -264,6 +265,8 @@ func (w *world) setPodLoad(pod *model.Pod, key, value string) bool {
 		used.cold, used.cache = bytes(cold), bytes(all)
 	case "thrashes":
 		used.thrashes = number(value)
+	case "stalls":
+		used.thrashes, used.stalls = number(value), number(value)
 	case "usedage":
 		used.age = duration(value)
 	case "memory":
@@ -358,8 +361,8 @@ func (w *world) measure() {
 		if used.waits > 0 {
 			u.Pressure = model.Pressure{At: u.CPU.At, CPU: model.Stall{Some: used.waits}}
 		}
-		if used.thrashes > 0 {
-			u.Pressure.At, u.Pressure.Memory.Some = u.CPU.At, used.thrashes
+		if used.thrashes > 0 || used.stalls > 0 {
+			u.Pressure.At, u.Pressure.Memory = u.CPU.At, model.Stall{Some: used.thrashes, Full: used.stalls}
 		}
 		u.Memory.InactiveFile, u.Memory.ActiveFile = used.cold, used.cache-used.cold
 		m.Pods = append(m.Pods, model.PodUsage{UID: uid, Usage: u})

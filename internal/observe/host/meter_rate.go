@@ -88,13 +88,14 @@ type stallReading struct {
 	stalled [3]cgroup.Stalled // CPU, memory, IO
 }
 
-// pressure computes the pressure between an earlier reading and this one.
+// pressure computes the pressure between an earlier reading and this one. There is no result if tasks would have
+// stalled for twice the time: the kernel's counters may jump, by 2^32 ns and more (bugzilla.kernel.org 219194).
 func (r *stallReading) pressure(earlier *stallReading) (model.Pressure, bool) {
 	elapsed := r.at - earlier.at
 	var stalls [3]model.Stall
 	for i, now := range r.stalled {
 		some, full := now.Some-earlier.stalled[i].Some, now.Full-earlier.stalled[i].Full
-		if some < 0 || full < 0 {
+		if some < 0 || full < 0 || max(some, full) > 2*elapsed {
 			return model.Pressure{}, false
 		}
 		stalls[i] = model.Stall{Some: thousandths(some, elapsed), Full: thousandths(full, elapsed)}

@@ -517,3 +517,21 @@ func TestMeterNew(t *testing.T) {
 		t.Errorf("at last %q are new", got)
 	}
 }
+
+// TestMeterJump checks that a counter of pressure that jumps, as those of some kernels do, is a gap and no stall.
+func TestMeterJump(t *testing.T) {
+	n := newFakeNode(t, cgroup.V2, "batch")
+	n.pressure()
+	u := used{nanos: 1e9, stall: time.Second}
+	n.pod("batch", u)
+	n.after(0)
+	for _, step := range []struct{ stall, want time.Duration }{
+		{100 * time.Millisecond, 100}, {4295 * time.Millisecond, 100}, {200 * time.Millisecond, 200},
+	} {
+		u.nanos, u.stall = u.nanos+500e6, u.stall+step.stall
+		n.pod("batch", u)
+		if got := n.after(time.Second).Pod("batch"); got.Pressure.Memory.Some != int64(step.want) || got.CPU.Milli != 500 {
+			t.Errorf("after a stall of %s: %+v", step.stall, got.Usage)
+		}
+	}
+}

@@ -3,7 +3,6 @@ package host
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -124,28 +123,13 @@ func isType(path string, magic int64) bool {
 // containers; the result is then the one that contains the pod with this UID. The error is [ErrNoKubepods] or
 // [ErrAmbiguous].
 func FindKubepods(m Mount, podUID string) (cgroup.Layout, error) {
-	const maxDepth, maxVisited = 5, 20000 // the kubepods directory of a kind node below systemd is at depth four
 	var found []cgroup.Layout
-	visited := 0
-	err := filepath.WalkDir(m.Path, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return fs.SkipDir // the directory was removed meanwhile
-		}
-		if !d.IsDir() {
-			return nil
-		}
-		if visited++; visited > maxVisited {
-			return fs.SkipAll
-		}
-		rel := strings.TrimPrefix(strings.TrimPrefix(path, m.Path), "/")
-		if layout, ok := cgroup.ParseLayout(rel); ok {
+	err := walkGroups(m, func(dir string) bool {
+		layout, ok := cgroup.ParseLayout(dir)
+		if ok {
 			found = append(found, layout)
-			return fs.SkipDir
 		}
-		if strings.Count(rel, "/") >= maxDepth-1 && rel != "" {
-			return fs.SkipDir
-		}
-		return nil
+		return !ok
 	})
 	if err != nil {
 		return cgroup.Layout{}, fmt.Errorf("looking for kubepods below %s: %w", m.Path, err)

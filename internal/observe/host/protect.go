@@ -38,10 +38,10 @@ func noProtection(proc string, has bool) string {
 }
 
 // DetectMemoryQoS detects the kubelet's MemoryQoS and reports whether the result changed. With MemoryQoS the
-// container runtime sets memory.min or memory.high of containers, which Waterline never does. The check covers
-// the containers of followed pods.
+// container runtime sets memory.min, memory.low (from 1.36 on) or memory.high of containers, which Waterline never does.
+// The check covers the containers of followed pods.
 //
-// It opens two files per container, so callers run it only in audits.
+// It opens three files per container, so callers run it only in audits.
 func (t *Tree) DetectMemoryQoS() (changed bool) {
 	found := false
 	for _, p := range t.pods {
@@ -50,7 +50,8 @@ func (t *Tree) DetectMemoryQoS() (changed bool) {
 		}
 		for _, name := range p.group.Containers {
 			dir := filepath.Join(t.mount.Path, p.group.Dir, name)
-			found = found || t.differs(dir, model.MemoryHigh, model.Unlimited) || t.differs(dir, model.MemoryMin, 0)
+			found = found || t.differs(dir, model.MemoryHigh, model.Unlimited) || t.differs(dir, model.MemoryMin, 0) ||
+				t.differs(dir, model.MemoryLow, 0)
 		}
 	}
 	changed = found != t.model.MemoryQoS

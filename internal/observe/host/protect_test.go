@@ -97,4 +97,6 @@ func TestDetectMemoryQoS(t *testing.T) {
 		t.Fatal(err)
 	}
 	look("it ended", false, true)
+	write(containers[1], "memory.low", "94371840\n")
+	look("a Burstable one, protected by a policy alone", true, true)
 }

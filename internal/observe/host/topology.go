@@ -61,6 +61,15 @@ func OnlineCPUs(sys string) (model.CPUSet, error) {
 	return online, nil
 }
 
+// IsolatedCPUs returns the CPUs that the kernel keeps out of load balancing, by its argument isolcpus.
+func IsolatedCPUs(sys string) (model.CPUSet, error) {
+	isolated, _, err := readParsed(sys+isolatedFile, model.ParseCPUs)
+	if errors.Is(err, model.ErrManyCPUs) {
+		err = nil
+	}
+	return isolated, err
+}
+
 // ReadTopology reads the topology of the online CPUs of this machine from the files below sys (see
 // [DefaultSys]). Two reads of the same machine give the same result. After a CPU goes on- or offline,
 // [model.CPU.Core] and [model.CPU.L3] may be other numbers, because the kernel removes an offline CPU from
@@ -106,10 +115,6 @@ func readTopology(sys string, online model.CPUSet) (*model.Topology, error) {
 	}
 	t := &model.Topology{Nodes: nodes}
 	t.Possible, _, err = readParsed(sys+possibleFile, model.ParseCPUs)
-	if err != nil && !errors.Is(err, model.ErrManyCPUs) {
-		return nil, err
-	}
-	t.Isolated, _, err = readParsed(sys+isolatedFile, model.ParseCPUs)
 	if err != nil && !errors.Is(err, model.ErrManyCPUs) {
 		return nil, err
 	}

@@ -158,6 +158,23 @@ func TestPossible(t *testing.T) {
 	}
 }
 
+// TestIsolated checks which CPUs are said to be isolated, on kernels with and without the file.
+func TestIsolated(t *testing.T) {
+	for text, want := range map[string]model.CPUSet{"2-3": model.CPUs(2, 3), "": {}, "0-8191": {}} {
+		sys := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(sys, "devices/system/cpu"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(sys, "devices/system/cpu/isolated"), text+"\n")
+		if got, err := IsolatedCPUs(sys); err != nil || got != want {
+			t.Errorf("%q: %s, %v", text, got, err)
+		}
+	}
+	if got, err := IsolatedCPUs(t.TempDir()); err != nil || !got.Empty() {
+		t.Errorf("without the file: %s, %v", got, err)
+	}
+}
+
 // TestHotplug checks that the list of online CPUs shows a change of the topology, and the cost of reading it.
 func TestHotplug(t *testing.T) {
 	sys := build(t, "online 0-3\nsocket 0 0-3\ncore 0-3 /2\ncache 3 0-3 /4\nnode 0 0-3 4030464\n")

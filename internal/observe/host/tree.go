@@ -38,6 +38,8 @@ type Tree struct {
 	unwatched error      // why a directory could not be watched
 	recreated []string   // directories that the last scan found removed and made again
 
+	containers map[string]*place // of pods, by ID: those that FindOutside has looked for
+
 	// settingDirs are the groups that WatchSettings watches; false: the kernel had no watch left.
 	settingDirs map[Group]bool
 }
@@ -54,7 +56,7 @@ type podDir struct {
 func NewTree(m Mount, l cgroup.Layout, w *Watcher) *Tree {
 	t := &Tree{
 		mount: m, layout: l, watcher: w, pods: map[string]*podDir{}, settingDirs: map[Group]bool{},
-		buf: make([]byte, 32<<10), proc: DefaultProc,
+		buf: make([]byte, 32<<10), proc: DefaultProc, containers: map[string]*place{},
 	}
 	for q := range t.classes {
 		t.classes[q] = &dirLister{path: filepath.Join(m.Path, l.Class(model.QoSClass(q))), fd: -1}
@@ -244,6 +246,53 @@ func (t *Tree) readCPUs() (changed bool, err error) {
 	return true, err
 }
 
+// ReadLists reads the CPU lists of the containers of the pods that wanted selects. It reports whether any changed. Call
+// it after [Tree.Scan], which lists the containers.
+func (t *Tree) ReadLists(wanted func(uid string) bool) (changed bool, err error) {
+	if t.mount.Cpusets == "" {
+		return false, nil
+	}
+	for uid, p := range t.pods {
+		var lists []model.CPUSet
+		if p.lister != nil && wanted(uid) {
+			lists = make([]model.CPUSet, len(p.group.Containers))
+			for i := range lists {
+				var readErr error
+				lists[i], readErr = readList(filepath.Join(t.mount.Cpusets, p.group.Path(i), cpusetFile))
+				err = errors.Join(err, readErr)
+			}
+		}
+		if slices.Equal(lists, p.group.CPUs) {
+			continue
+		}
+		if !changed {
+			t.model.Pods, changed = maps.Clone(t.model.Pods), true
+		}
+		p.group.CPUs = lists
+		t.model.Pods[uid] = p.group
+	}
+	return changed, err
+}
+
+// readList reads a list of CPUs; empty if the group was removed meanwhile.
+func readList(path string) (model.CPUSet, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		return model.CPUSet{}, nil
+	}
+	if err != nil {
+		return model.CPUSet{}, fmt.Errorf("reading a container's CPUs: %w", err)
+	}
+	list, err := model.ParseCPUs(string(text))
+	if err != nil {
+		return model.CPUSet{}, fmt.Errorf("reading a container's CPUs: %s: %w", path, err)
+	}
+	return list, nil
+}
+
+// cpusetFile has a group's own list of CPUs, on both cgroup versions.
+const cpusetFile = "cpuset.cpus"
+
 // WatchSettings watches the directories of a plan's files that [Tree.Scan] does not watch. These are the
 // directories of containers and, on v1, all directories outside the hierarchy of the CPU controller. Call it
 // before these files are read, or writes in between are missed. It tries directories again that could not be
@@ -350,7 +399,7 @@ func (t *Tree) scanPod(p *podDir, follow bool) (changed bool, err error) {
 		return false, err
 	}
 	if changed {
-		p.group.Containers = slices.Sorted(maps.Keys(p.lister.entries))
+		p.group.Containers, p.group.CPUs = slices.Sorted(maps.Keys(p.lister.entries)), nil
 		p.group.Join()
 	}
 	if idle := p.readIdle(t.buf); idle != p.group.Idle {

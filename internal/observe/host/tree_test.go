@@ -3,9 +3,11 @@ package host
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 // TestProbe checks that what the kernel lacks is found when there are groups with a quota, once and for good: a
@@ -106,4 +108,55 @@ func TestProbe(t *testing.T) {
 			t.Errorf("%s: it was looked at again", c.name)
 		}
 	}
+}
+
+// TestReadLists checks that the lists of CPUs of containers are read for the pods that need it, and no longer known when
+// the containers changed.
+func TestReadLists(t *testing.T) {
+	root := t.TempDir()
+	layout, _ := cgroup.ParseLayout("kubepods")
+	container := func(pod, id, list string) {
+		t.Helper()
+		dir := filepath.Join(root, "kubepods", "pod"+pod, id)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "cpuset.cpus"), []byte(list+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	container("a", "0123456789aa", "2-3")
+	container("a", "0123456789ab", "")
+	container("b", "0123456789bb", "4")
+	tree := NewTree(Mount{Version: cgroup.V2, Path: root, Cpusets: root}, layout, nil)
+	defer tree.Close()
+	look := func(what string, wantChanged bool, want ...model.CPUSet) {
+		t.Helper()
+		if _, err := tree.Scan(func(string) bool { return true }); err != nil {
+			t.Fatal(err)
+		}
+		before := tree.Model()
+		if a := before.Pods["a"]; a.CPUs != nil && len(a.CPUs) != len(a.Containers) {
+			t.Errorf("%s: before they are read, %d lists of %d containers", what, len(a.CPUs), len(a.Containers))
+		}
+		changed, err := tree.ReadLists(func(uid string) bool { return uid == "a" })
+		if err != nil || changed != wantChanged {
+			t.Errorf("%s: changed %v, %v", what, changed, err)
+		}
+		m := tree.Model()
+		if got := m.Pods["a"].CPUs; !slices.Equal(got, want) || m.Pods["b"].CPUs != nil {
+			t.Errorf("%s: %v, and of a pod that does not need it %v", what, got, m.Pods["b"].CPUs)
+		}
+		if changed && slices.Equal(before.Pods["a"].CPUs, want) {
+			t.Errorf("%s: it changed a model that was given away", what)
+		}
+	}
+	look("first", true, model.CPUs(2, 3), model.CPUSet{})
+	look("again", false, model.CPUs(2, 3), model.CPUSet{})
+	container("a", "0123456789ab", "5")
+	look("another list", true, model.CPUs(2, 3), model.CPUs(5))
+	if err := os.RemoveAll(filepath.Join(root, "kubepods/poda/0123456789aa")); err != nil {
+		t.Fatal(err)
+	}
+	look("one ended", true, model.CPUs(5))
 }

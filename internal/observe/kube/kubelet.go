@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -16,8 +17,33 @@ import (
 )
 
 // ReadKubelet reads the configuration of a kubelet from a URL such as https://10.0.0.7:10250/configz. The client must
-// authenticate itself; it needs the verb get on nodes/configz and no other right.
+// authenticate itself; it needs the verb get on nodes/configz and no other right. With an error that only somebody can
+// correct, the result says how.
 func ReadKubelet(ctx context.Context, client *http.Client, url string) (model.Kubelet, error) {
+	k, err := readKubelet(ctx, client, url)
+	if err != nil {
+		return model.Kubelet{Unread: KubeletFix(err.Error())}, err
+	}
+	return k, nil
+}
+
+// KubeletFix returns how somebody corrects an error of [ReadKubelet]; "" if another attempt may succeed by itself.
+func KubeletFix(err string) string {
+	switch {
+	case strings.Contains(err, "x509:"), strings.Contains(err, "tls:"):
+		return "the kubelet's serving certificate is self-signed, as on kind and kubeadm: set " +
+			"agent.kubeletInsecureTLS=true in the chart, or serverTLSBootstrap: true in the kubelet's configuration " +
+			"and approve its requests"
+	case strings.Contains(err, " 403 "):
+		return "Kubernetes 1.32 shows the kubelet's settings to nodes/proxy only: set agent.kubeletProxy=true in the " +
+			"chart, or the kubelet's feature gate KubeletFineGrainedAuthz; until then the kubelet's defaults count"
+	case strings.Contains(err, " 401 "):
+		return "let the kubelet authenticate ServiceAccounts: authentication.webhook.enabled: true in its configuration"
+	}
+	return ""
+}
+
+func readKubelet(ctx context.Context, client *http.Client, url string) (model.Kubelet, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return model.Kubelet{}, fmt.Errorf("requesting the kubelet's configuration: %w", err)
@@ -51,6 +77,9 @@ func parseKubelet(body []byte) (model.Kubelet, error) {
 			KubeReserved       map[string]string `json:"kubeReserved"`
 			SystemReserved     map[string]string `json:"systemReserved"`
 			FeatureGates       map[string]bool   `json:"featureGates"`
+
+			MemoryReservationPolicy string   `json:"memoryReservationPolicy"`
+			MemoryThrottlingFactor  *float64 `json:"memoryThrottlingFactor"`
 		} `json:"kubeletconfig"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
@@ -69,8 +98,8 @@ func parseKubelet(body []byte) (model.Kubelet, error) {
 	}
 	k.NoPodCgroups = c.CgroupsPerQOS != nil && !*c.CgroupsPerQOS
 	k.StaticCPUs = c.CPUManagerPolicy == "static"
-	gate, set := c.FeatureGates["MemoryQoS"] // alpha, at least until 1.36
-	k.MemoryQoS = gate || !set && c.FeatureGates["AllAlpha"]
+	gate, set := c.FeatureGates["MemoryQoS"]
+	k.MemoryQoS = protects(gate, set, c.FeatureGates["AllAlpha"], c.MemoryReservationPolicy, c.MemoryThrottlingFactor)
 	var err error
 	if k.ReservedCPUs, err = model.ParseCPUs(c.ReservedSystemCPUs); err != nil {
 		return model.Kubelet{}, fmt.Errorf("reading the kubelet's configuration: reservedSystemCPUs: %w", err)
@@ -86,6 +115,22 @@ func parseKubelet(body []byte) (model.Kubelet, error) {
 		k.ReservedMemory += bytes
 	}
 	return k, nil
+}
+
+// protects reports whether a kubelet protects or slows down memory itself. Its gate is off by default up to 1.36,
+// where the factor has a default and counts only with the gate. It is on by default from 1.37 on, where the factor
+// has none, and does nothing until the policy or the factor is set (KEP 2570). A policy is refused while the gate is
+// off. A factor alone, without the gate, may be that default: what it does to containers shows in their cgroups.
+func protects(gate, set, allAlpha bool, policy string, factor *float64) bool {
+	switch {
+	case set && !gate:
+		return false
+	case policy != "" && policy != "None":
+		return true
+	case set || allAlpha:
+		return factor != nil
+	}
+	return false
 }
 
 // reservedCPU returns the CPU of a reservation in milli-cores.

@@ -22,12 +22,24 @@ func TestParseKubelet(t *testing.T) {
 	if k, err := parseKubelet([]byte(`{"kubeletconfig":{}}`)); err != nil || k != DefaultKubelet() {
 		t.Errorf("defaults: %+v, %v", k, err)
 	}
-	for gates, on := range map[string]bool{
-		`"MemoryQoS":true`: true, `"MemoryQoS":false,"AllAlpha":true`: false, `"AllAlpha":true`: true, `"Other":true`: false,
+	// Up to 1.36 the factor has a default, and from 1.36 on the policy; from 1.37 on the gate is on by default.
+	const factor, none, tiered = `"memoryThrottlingFactor":0.9,`, `"memoryReservationPolicy":"None",`,
+		`"memoryReservationPolicy":"TieredReservation",`
+	for config, on := range map[string]bool{
+		factor + `"featureGates":{"MemoryQoS":true}`:                  true,
+		factor + `"featureGates":{"MemoryQoS":false,"AllAlpha":true}`: false,
+		factor + `"featureGates":{"AllAlpha":true}`:                   true,
+		factor + `"featureGates":{"Other":true}`:                      false,
+		factor + none + `"featureGates":{"MemoryQoS":true}`:           true,
+		factor + none + `"featureGates":{}`:                           false,
+		none + `"featureGates":{}`:                                    false,
+		none + `"featureGates":{"MemoryQoS":true}`:                    false,
+		none + `"featureGates":{"AllAlpha":true}`:                     false,
+		tiered + `"featureGates":{}`:                                  true,
+		tiered + `"featureGates":{"MemoryQoS":true}`:                  true,
 	} {
-		if k, err := parseKubelet([]byte(`{"kubeletconfig":{"featureGates":{` + gates + `}}}`)); err != nil ||
-			k.MemoryQoS != on {
-			t.Errorf("%s: %+v, %v", gates, k, err)
+		if k, err := parseKubelet([]byte(`{"kubeletconfig":{` + config + `}}`)); err != nil || k.MemoryQoS != on {
+			t.Errorf("%s: %+v, %v", config, k, err)
 		}
 	}
 	k, err = parseKubelet([]byte(`{"kubeletconfig":{"reservedSystemCPUs":"0,8-9",

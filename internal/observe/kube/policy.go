@@ -59,6 +59,7 @@ func Policy(p *v1alpha1.ColocationPolicy) (model.ClusterPolicy, error) {
 		Policy: model.Policy{
 			Mode:        chosen(&c, "spec.mode", s.Mode, model.ModeObserve, model.ModeEnforce, model.ModeDisabled),
 			Koordinator: chosen(&c, "spec.resourceNames", s.ResourceNames, "Waterline", "Koordinator") == "Koordinator",
+			UseIsolated: chosen(&c, "spec.isolatedCPUs", s.IsolatedCPUs, "Unused", "Used") == "Used",
 			Weight:      c.weight("spec.weight", &s.Weight),
 			Pods:        c.podDefaults("spec.podDefaults", s.PodDefaults),
 			Privileges:  c.privileges("spec.privileges", s.Privileges),

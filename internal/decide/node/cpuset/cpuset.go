@@ -54,7 +54,9 @@ type round struct {
 	p         *model.Policy
 	m         *machine
 	online    model.CPUSet
-	pool      model.CPUSet // CPUs that pods may use
+	pool      model.CPUSet // CPUs that can be in a list: those that pods may use, without isolated and pinned ones
+	isolated  model.CPUSet // left out of the pool, by policy
+	pinned    []model.OwnCPUs
 	reserved  model.CPUSet
 	notBatch  model.CPUSet // CPUs to keep batch off
 	free      model.CPUSet // CPUs that can still be assigned
@@ -72,6 +74,8 @@ func Decide(n *model.Node, p *model.Policy, state State) (Result, State) {
 		Known: true, Allocations: make([]Allocation, 0, len(state.Allocations)+2), Moves: state.recent(n.Now),
 	}}
 	r.reportBad()
+	r.pinned = pinned(n, p, &state)
+	r.reportPinned()
 	if !state.Needed(n.Pods, p) {
 		r.result.Room = r.idle()
 		return r.result, State{Known: true}
@@ -93,6 +97,7 @@ func Decide(n *model.Node, p *model.Policy, state State) (Result, State) {
 	r.remember(&state)
 	if r.state.Needed(n.Pods, p) {
 		r.plan()
+		r.state.Shared = r.result.CPUs.Shared
 	} else {
 		r.state = State{Known: true}
 	}
@@ -138,24 +143,35 @@ func (r *round) survey() {
 		r.pool = r.online.Minus(k.TakenCPUs)
 		r.unknown = r.unknown || !k.PoolKnown
 	}
+	var pinned model.CPUSet
+	for i := range r.pinned {
+		pinned = pinned.Or(r.pinned[i].CPUs.And(r.pool))
+	}
+	if rest := r.pool.Minus(pinned); !rest.Empty() {
+		r.pool = rest
+	}
+	if rest := r.pool.Minus(r.n.Isolated); !r.p.UseIsolated && !rest.Empty() {
+		r.isolated, r.pool = r.pool.And(r.n.Isolated), rest
+	}
+	common := r.online.Minus(r.isolated) // where the kubelet and the system run
 	whole := int((k.ReservedMilli + 999) / 1000)
 	switch {
 	case !k.ReservedCPUs.Empty():
 		r.reserved = k.ReservedCPUs.And(r.online)
 	case k.StaticCPUs && !k.AllocatableCPUs.Empty():
 		r.reserved = r.online.Minus(k.AllocatableCPUs)
-	case whole >= r.online.Len():
-		r.reserved = r.online
+	case whole >= common.Len():
+		r.reserved = common
 	case whole > 0:
-		r.reserved, _ = r.m.take(r.online, model.CPUSet{}, whole, model.PlacePacked)
+		r.reserved, _ = r.m.take(common, model.CPUSet{}, whole, model.PlacePacked)
 	}
-	r.notBatch = r.n.Topology.Isolated.And(r.online)
+	r.notBatch = r.n.Isolated.And(r.online)
 	if !k.ReservedCPUs.Empty() || k.StaticCPUs && !k.AllocatableCPUs.Empty() {
 		// The kubelet's amount of reserved CPU, without numbers, is taken from all CPUs.
 		r.notBatch = r.notBatch.Or(r.reserved)
 	}
-	r.free = r.pool.Minus(r.reserved)
-	r.rest = int64(r.free.Len()) * 1000
+	r.free = r.pool.Minus(r.reserved).Minus(pinned)
+	r.rest = int64(r.free.Len()+pinned.Len()) * 1000 // the requests of pinned containers are in the sum of requests
 	if a := r.n.Allocatable.CPU; a > 0 {
 		r.rest = min(r.rest, a)
 	}
@@ -347,7 +363,7 @@ func (r *round) serve(c *claim) (given []Allocation, why, missed model.Reason) {
 		return nil, model.Reason{
 			Code:     model.CPUsTooMany,
 			Operands: []model.Operand{count("requested", number), count("node", most)},
-			Fix:      "request fewer CPUs, or choose a larger node",
+			Fix:      r.fixTooMany(),
 		}, missed
 	}
 	if given, missed = r.hinted(c); given == nil {
@@ -372,6 +388,15 @@ func (r *round) serve(c *claim) (given []Allocation, why, missed model.Reason) {
 			"retried when pods leave"}, missed
 	}
 	return given, why, missed
+}
+
+// fixTooMany says what to do about a pod that requests more CPUs than the node has.
+func (r *round) fixTooMany() string {
+	const fix = "request fewer CPUs, or choose a larger node"
+	if r.isolated.Empty() {
+		return fix
+	}
+	return fix + ", or let pods have the isolated CPUs " + shortList(r.isolated) + " with isolatedCPUs: Used in the policy"
 }
 
 // choose chooses the best of the free CPUs for a pod, or returns why there are too few. It changes nothing.
@@ -445,7 +470,7 @@ func (r *round) conclude(c *claim) {
 	if c.forced && len(c.had) > 0 {
 		r.notice(c.pod, model.Reason{
 			Code: model.CPUsLost, Key: "cpu-manager", Text: string(c.mode),
-			Fix: "its CPUs went offline, or the kubelet assigned them to another pod",
+			Fix: "its CPUs went offline, the kubelet assigned them to another pod, or the policy gives isolated CPUs no more",
 		})
 	}
 	switch {

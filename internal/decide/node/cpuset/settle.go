@@ -47,21 +47,25 @@ func others(plan *model.CPUPlan, pod *model.Pod) model.CPUSet {
 	return plan.Shared
 }
 
-// ownedBy returns the part of plan.Own for a pod.
-func ownedBy(plan *model.CPUPlan, uid string) []model.OwnCPUs {
-	from := sort.Search(len(plan.Own), func(i int) bool { return plan.Own[i].UID >= uid })
+// ownedBy returns the part of plan.Own for a pod, and pinnedBy that of plan.Pinned.
+func ownedBy(plan *model.CPUPlan, uid string) []model.OwnCPUs  { return partOf(plan.Own, uid) }
+func pinnedBy(plan *model.CPUPlan, uid string) []model.OwnCPUs { return partOf(plan.Pinned, uid) }
+
+func partOf(all []model.OwnCPUs, uid string) []model.OwnCPUs {
+	from := sort.Search(len(all), func(i int) bool { return all[i].UID >= uid })
 	to := from
-	for to < len(plan.Own) && plan.Own[to].UID == uid {
+	for to < len(all) && all[to].UID == uid {
 		to++
 	}
-	return plan.Own[from:to]
+	return all[from:to]
 }
 
 // plan sets the CPU plan in the result.
 func (r *round) plan() {
 	plan := &model.CPUPlan{
 		Node: r.online, Reserved: r.reserved, Exclusive: r.exclusive, Shared: r.pool.Minus(r.exclusive),
-		Own: make([]model.OwnCPUs, 0, len(r.state.Allocations)), NotBatch: r.notBatch,
+		Own: make([]model.OwnCPUs, 0, len(r.state.Allocations)), NotBatch: r.notBatch, Isolated: r.isolated,
+		Pinned: r.pinned,
 	}
 	for _, h := range r.state.Allocations {
 		if h.Mode == model.CPUShare {
@@ -85,14 +89,14 @@ func Settle(n *model.Node, plan *model.CPUPlan, state *State, limit *model.Suppr
 	if plan == nil {
 		return nil
 	}
-	shared := plan.Shared
+	shared, narrow := plan.Shared, plan.Narrow() // not narrow: all pods may use all CPUs, as without Waterline
 	usable := shared.Minus(plan.NotBatch)
 	if usable.Empty() {
 		usable = shared
 	}
 	batch := limit.OnCPUs()
 	switch {
-	case batch == 0, batch >= shared.Len() && usable == shared: // all shared CPUs
+	case batch == 0, batch >= usable.Len() && (usable == plan.Node || narrow && usable == shared): // all shared CPUs
 	case limit.Cores:
 		plan.Batch = BatchCores(n.Topology, usable, plan.Exclusive, plan.Share, batch)
 		batch = plan.Batch.Len()
@@ -110,7 +114,6 @@ func Settle(n *model.Node, plan *model.CPUPlan, state *State, limit *model.Suppr
 		}}},
 	}
 	w.settings = make([]model.Setting, 0, groups(&n.Tree))
-	narrow := shared != plan.Node // otherwise all pods may use all CPUs, as without Waterline
 	var classes [3]model.CPUSet
 	if w.v2 && narrow {
 		classes = w.classes()
@@ -124,7 +127,7 @@ func Settle(n *model.Node, plan *model.CPUPlan, state *State, limit *model.Suppr
 			w.pod(pod, group, own)
 			continue
 		}
-		if n.Kubelet.StaticCPUs && pod.QoS == model.Guaranteed && ofKubelet(pod) {
+		if n.Kubelet.StaticCPUs && pod.QoS == model.Guaranteed && ofKubelet(pod) || len(pinnedBy(plan, pod.UID)) > 0 {
 			plan.Left = append(plan.Left, pod.UID)
 			continue
 		}

@@ -24,6 +24,8 @@ type State struct {
 	Allocations []Allocation
 	Moves       []time.Time // in the last window, ascending
 	Once        []string    // UIDs of pods that had their own CPUs before, ascending
+	// Shared is the list for pods without their own set in the last plan. The runtime sets it when a container starts.
+	Shared model.CPUSet `json:",omitzero"`
 }
 
 // Allocation is the CPUs of one container, or of a pod as a whole.

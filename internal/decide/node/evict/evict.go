@@ -1,9 +1,10 @@
 // Package evict decides which batch pod should leave its node when nothing else helps any more, and whether the node
 // is too hot for new batch pods. It only requests evictions; package evictbudget decides them for the whole cluster.
 //
-// There are two reasons for an eviction. Memory for batch is exhausted: CPU can be taken back from batch within
+// There are three reasons for an eviction. Memory for batch is exhausted: CPU can be taken back from batch within
 // milliseconds, memory cannot. Or a batch pod starves: for minutes it has had hardly any of the CPU that it
-// requested, and another node could run it better.
+// requested, and another node could run it better. Or it stalls: for minutes it has been at its own memory limit, and
+// its tasks do nothing but wait for memory.
 //
 // There is one request at a time. The next one follows only after the memory freed by the previous eviction was
 // measured and is not enough. In doubt, no pod is evicted.
@@ -54,6 +55,7 @@ type State struct {
 	Exhausted time.Duration // since when memory has been exhausted without interruption
 	Short     bool          // it was exhausted for long enough, and there has not been enough since
 	Hunger    []Since       `json:",omitempty"` // how long pods have starved, ordered by UID
+	Stalls    []Since       `json:",omitempty"` // how long pods have stalled on their memory, ordered by UID
 	Hot       time.Duration // when there was a reason for an eviction last
 	Why       model.Code    // that reason
 	Request   Request       // current request
@@ -98,11 +100,12 @@ type round struct {
 	known   bool   // the amount of memory left is known
 	left    int64  // bytes for batch
 	starves string // UID of a pod that has starved for long; "": none
+	stalls  bool   // a pod has stalled on its memory for long
 }
 
 // Decide returns the eviction request and the state of the node; nil if there is nothing to report.
 func Decide(n *model.Node, p *model.Policy, in Others, s State) (*model.Evictions, State) {
-	if p.Protect.EvictPerHour <= 0 || p.Mode == model.ModeDisabled || n.Load == nil || in.Slack == nil {
+	if p.Mode == model.ModeDisabled || n.Load == nil || in.Slack == nil {
 		return nil, State{}
 	}
 	now := n.Load.Clock
@@ -114,6 +117,11 @@ func Decide(n *model.Node, p *model.Policy, in Others, s State) (*model.Eviction
 		r.elapsed, r.state.Exhausted, r.state.Short = 0, 0, false
 	}
 	r.state.Clock = now
+	r.stall()
+	if p.Protect.EvictPerHour <= 0 {
+		r.state = State{Clock: now, Stalls: r.state.Stalls} // pods that stall are shown all the same
+		return r.result(), r.state
+	}
 	r.memory()
 	r.starve()
 	r.heat()
@@ -157,6 +165,8 @@ func (r *round) heat() {
 		s.Hot, s.Why = r.now, model.MemoryExhausted
 	case r.starves != "":
 		s.Hot, s.Why = r.now, model.BatchStarved
+	case r.stalls && r.in.Limited: // the limit is Waterline's, because the node is short of memory
+		s.Hot, s.Why = r.now, model.MemoryStalled
 	case s.Hot != 0 && r.now-s.Hot >= cool:
 		s.Hot, s.Why = 0, ""
 	}
@@ -164,8 +174,12 @@ func (r *round) heat() {
 
 // stillNeeded reports whether the reason for a request still exists.
 func (r *round) stillNeeded(req *Request, pod *model.Pod) bool {
-	if req.Reason.Code == model.MemoryExhausted {
+	switch req.Reason.Code {
+	case model.MemoryExhausted:
 		return r.state.Short
+	case model.MemoryStalled:
+		i, known := find(r.state.Stalls, pod.UID)
+		return known && r.state.Stalls[i].At >= stillStall
 	}
 	i, known := find(r.state.Hunger, pod.UID)
 	return known && r.state.Hunger[i].At >= hungry
@@ -257,6 +271,8 @@ func (r *round) request(perHour int64) {
 	switch {
 	case r.state.Short:
 		best = r.forMemory()
+	case r.stalls:
+		best = r.forStall()
 	case r.starves != "":
 		best = r.forCPU()
 	}
@@ -270,7 +286,9 @@ func (r *round) request(perHour int64) {
 // result returns the decision.
 func (r *round) result() *model.Evictions {
 	s := &r.state
-	e := &model.Evictions{Last: s.Last, Frozen: model.Frozen{UID: s.Frozen.UID, Reason: s.Frozen.Reason}}
+	e := &model.Evictions{
+		Last: s.Last, Frozen: model.Frozen{UID: s.Frozen.UID, Reason: s.Frozen.Reason}, Stalls: r.stallsShown(),
+	}
 	if s.Hot != 0 {
 		ago := int64((r.now - s.Hot) / time.Second)
 		e.Hot = model.Reason{
@@ -283,7 +301,7 @@ func (r *round) result() *model.Evictions {
 			e.Request.Withheld = &model.Reason{Code: model.ObserveOnly}
 		}
 	}
-	if e.Hot.Code == "" && e.Request == nil && e.Last.UID == "" && e.Frozen.UID == "" {
+	if e.Hot.Code == "" && e.Request == nil && e.Last.UID == "" && e.Frozen.UID == "" && e.Stalls == nil {
 		return nil
 	}
 	return e

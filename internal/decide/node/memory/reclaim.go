@@ -56,13 +56,13 @@ func Relieve(n *model.Node, p *model.Policy, s *model.Slack, state State) ([]mod
 	case !p.Protect.Memory || Unsupported(n, p).Code != "":
 		return nil, nil, State{}
 	case s == nil || l == nil:
-		return limitGrowth(n, nil, state), nil, state
+		return withoutWorkers(n, limitGrowth(n, nil, state)), nil, state
 	}
 	a := &s.Memory
 	left := a.Allow - a.Use.Batch
 	switch {
 	case !a.Use.Measured || a.Use.Age > measured || a.Capacity == 0:
-		return limitGrowth(n, nil, state), nil, state
+		return withoutWorkers(n, limitGrowth(n, nil, state)), nil, state
 	case left < a.Capacity/1000*far:
 		state.Short, state.Near = state.Short || left < a.Capacity/1000*near, l.Clock
 	case l.Clock-state.Near >= settling:
@@ -75,7 +75,19 @@ func Relieve(n *model.Node, p *model.Policy, s *model.Slack, state State) ([]mod
 			state.Last = l.Clock
 		}
 	}
-	return limitGrowth(n, a, state), reclaim, state
+	return withoutWorkers(n, limitGrowth(n, a, state)), reclaim, state
+}
+
+// withoutWorkers leaves out the limits of workers of pools. The tasks of a worker and the containers that it runs share
+// one limit, so a container that grows would stop the NodeManager's heartbeats. Its guard ends containers instead.
+func withoutWorkers(n *model.Node, limits []model.Setting) []model.Setting {
+	for _, pod := range n.Pods {
+		if pod.Pool != "" {
+			dir := n.Tree.Pods[pod.UID].Dir
+			limits = slices.DeleteFunc(limits, func(s model.Setting) bool { return s.Dir == dir })
+		}
+	}
+	return limits
 }
 
 // reclaimNow returns the reclaim to start now, before the kernel has to reclaim from other pods; nil: none. It

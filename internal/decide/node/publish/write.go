@@ -200,8 +200,12 @@ func contentOf(uid string, r *model.Report) content {
 	if e := r.Evict; e != nil {
 		c.Evict, c.EvictReason = e.UID, e.Reason.Code
 	}
-	if len(r.Unsupported) > 0 {
+	if len(r.Unsupported)+len(r.Faults) > 0 {
 		var all strings.Builder
+		for _, fault := range r.Faults {
+			all.WriteString(fault)
+			all.WriteByte(' ')
+		}
 		for _, code := range r.Unsupported {
 			all.WriteString(string(code))
 			all.WriteByte(' ')

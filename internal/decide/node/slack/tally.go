@@ -68,8 +68,8 @@ func (t *tally) sum(requests func(*model.Pod) (native, sold int64)) bool {
 	l, u := t.n.Load, &t.use
 	_, node := t.read(&l.Node)
 	_, all := t.read(&l.Classes[model.Guaranteed])
-	if node == 0 || all == 0 {
-		return false
+	if node == 0 || all == 0 || len(t.n.Tree.Outside) > 0 {
+		return false // not measured, or pods use what their cgroups do not show
 	}
 	u.Measured = true
 	pods := t.count(&l.Classes[model.Guaranteed])
@@ -146,7 +146,11 @@ func (t *tally) idleExclusive(own []model.OwnCPUs) {
 		}
 		own = own[n:]
 	}
-	taken := t.n.Kubelet.TakenCPUs.Minus(all)
+	k := &t.n.Kubelet
+	// Batch never runs on isolated CPUs, and which of them are in use is not known.
+	t.use.IdleExclusive = plus(t.use.IdleExclusive,
+		milli(t.n.Isolated.Minus(all).Minus(k.TakenCPUs).Minus(k.ReservedCPUs)))
+	taken := k.TakenCPUs.Minus(all)
 	if taken.Empty() {
 		return
 	}
