@@ -44,8 +44,9 @@ type keeper struct {
 	watched    map[string]pool.History // by node: what it had for workers
 
 	mu    sync.Mutex
-	shown shown            // for the metrics
-	asked map[string]asked // resizes by worker
+	shown shown                // for the metrics
+	asked map[string]asked     // resizes by worker
+	heard map[string]time.Time // by worker: the time that the ResourceManager was told in this round, and confirmed
 }
 
 func newKeeper(c *Controller, namespace, name string) *keeper {

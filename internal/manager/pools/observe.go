@@ -340,6 +340,7 @@ func (r *round) fill(pl *place, on map[string]int) {
 	w.Unsold = pl.pod == nil && !r.sold()
 	w.Figures = r.figures(pl.node, on[pl.node])
 	w.Allowance = w.Figures.Now
+	w.Heard = r.k.heard[w.Name]
 	w.Attempts, w.Excluded = int(pl.row.Attempts), r.excluded[pl.host] || r.k.unread[pl.host]
 	if r.p.Generation != r.k.status.ObservedGeneration {
 		w.Attempts = 0

@@ -51,6 +51,7 @@ func (r *round) target(m *Manager) Size {
 	}
 	may := r.mayGrow()
 	want := Size{MemoryMiB: r.memory(total.MemoryMiB, may), VCores: r.vcores(total.VCores, m.Used.VCores, may)}
+	want = want.or(r.kept(m))
 	if !total.fits(want) {
 		r.shrinks()
 	}
@@ -149,7 +150,7 @@ func (r *round) margin(allowed int64) int64 {
 func (r *round) patience(m *Manager, want Size) time.Duration {
 	f, floor := &r.w.Figures, r.set.Floor
 	slower := m.Used.MemoryMiB <= want.MemoryMiB && m.Used.VCores <= crawl*f.Spare.VCores && f.Now.VCores > floor.VCores
-	if slower && r.in.RM.Labels && m.Label == r.set.Label {
+	if slower && r.labelled(m) {
 		return lenient * r.set.Grace
 	}
 	return r.set.Grace

@@ -73,6 +73,8 @@ type Worker struct {
 	// Own is what its containers use by the account of its NodeManager, which is asked when a deadline is over and the
 	// ResourceManager is silent; nil: not known.
 	Own   *Size
+	// Heard is the time that the ResourceManager was told in the last round, and confirmed; zero: none.
+	Heard time.Time
 	Stray string // another host under which the NodeManager of its pod registered; "": none
 }
 
@@ -98,6 +100,11 @@ type Marks struct {
 	// The size that Until is for. Once everything fits into it, Until is over, and the next shrink has a deadline of its
 	// own. The present total does not say that, because a resize may not have had an effect yet.
 	Into Size `json:"into,omitzero"`
+	// The node had less memory than containers use. Since then, the margin of memory does not count for those that run.
+	Short bool `json:"short,omitzero"`
+	// When the ResourceManager kills what does not fit, or ends a decommission, at the earliest: it may not have heard of
+	// the last time that it was to be told. Zero: it was told of no such time.
+	Told time.Time `json:"told,omitzero"`
 	// The last step up.
 	Grown time.Time `json:"grown,omitzero"`
 	// The last time that it shrank to follow its node.
@@ -181,13 +188,16 @@ func (r *round) next() Step {
 	case over:
 		return Step{Phase: Decommissioned, Verb: DeletePod, Within: atOnce, Why: TimeOver}
 	}
+	if !w.Heard.IsZero() && !r.marks.Told.IsZero() {
+		r.marks.Told = w.Heard
+	}
 	m, several := r.w.Manager()
 	if m != nil && r.in.RM.Known {
 		r.marks.Registered = true
 	}
 	r.sick(m)
-	if r.in.RM.Known && m != nil && m.Used.fits(r.marks.Into) {
-		r.marks.Until, r.marks.Into = time.Time{}, Size{}
+	if r.in.RM.Known && m != nil {
+		r.lift(m)
 	}
 	leaves := w.Leaves() || several
 	switch {
@@ -248,9 +258,9 @@ func (r *round) overdue() bool {
 
 // until returns the deadline of a shrink, zero if there is none. While the ResourceManager is silent, there is none for
 // containers that fit by the account of their NodeManager: the guard ended the others, or the ResourceManager, which
-// only the controller does not reach. The mark stays, because what was allocated before may still start.
+// only the controller does not reach, or the node has room for them again. The mark stays, because what was allocated before may still start.
 func (r *round) until() time.Time {
-	if own := r.w.Own; !r.in.RM.Known && own != nil && own.fits(r.marks.Into) {
+	if own := r.w.Own; !r.in.RM.Known && own != nil && (own.fits(r.marks.Into) || own.fits(r.room())) {
 		return time.Time{}
 	}
 	return r.marks.Until
@@ -372,7 +382,8 @@ func (r *round) unlabelled(m *Manager) Step {
 }
 
 // size brings a NodeManager to a total. It shrinks at once, with a deadline for the containers that do not fit. Until
-// they have ended, the deadline stands and nothing grows: otherwise slack that comes and goes would move it for ever.
+// they have ended, nothing grows beyond what they use, and the deadline stands unless the node has room for them again:
+// otherwise slack that comes and goes would move it for ever.
 func (r *round) size(m *Manager, want Size) Step {
 	over := !m.Used.fits(want)
 	s := Step{Phase: Active, Verb: Resize, Size: want}
@@ -380,7 +391,7 @@ func (r *round) size(m *Manager, want Size) Step {
 		s.Phase = Shrinking
 	}
 	if m.Used.fits(m.Total) && !over {
-		r.marks.Until, r.marks.Into = time.Time{}, Size{}
+		r.marks.lift()
 	}
 	if over {
 		r.marks.Into = want
@@ -394,6 +405,8 @@ func (r *round) size(m *Manager, want Size) Step {
 		// The ResourceManager ignores a size that it has already, deadline included. One MiB more is another size and room
 		// for nothing. The next round takes it back.
 		s.Size.MemoryMiB, s.Why = want.MemoryMiB+1, RMForgot
+	case m.Total.fits(want) && want.fits(m.Total.or(m.Used)): // no growth: nothing new fits
+		s.Why = SlackBack
 	case m.Total.fits(want):
 		r.marks.Grown, s.Why = r.in.Now, MoreSlack
 	default:
@@ -402,9 +415,9 @@ func (r *round) size(m *Manager, want Size) Step {
 	if until := r.in.Now.Add(r.patience(m, want)); over && (r.marks.Until.IsZero() || until.Before(r.marks.Until)) {
 		r.marks.Until = until
 	}
-	r.marks.Armed, s.Within = r.in.RM.Since, r.set.Grace
+	r.marks.Armed, s.Within, r.marks.Told = r.in.RM.Since, r.set.Grace, time.Time{}
 	if over {
-		s.Within = r.marks.Until.Sub(r.in.Now)
+		s.Within, r.marks.Told = r.marks.Until.Sub(r.in.Now), r.marks.Until
 	}
 	return s
 }
@@ -417,9 +430,7 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 		}
 		return Step{Phase: Decommissioned, Verb: DeletePod, Within: goodbye, Why: Stopped}
 	}
-	allowed := Size{
-		MemoryMiB: max(r.w.Allowance.MemoryMiB, r.set.Floor.MemoryMiB), VCores: max(r.w.Allowance.VCores, r.set.Floor.VCores),
-	}
+	allowed := r.w.Allowance.or(r.set.Floor)
 	if !m.Used.fits(allowed) && r.marks.Until.IsZero() {
 		r.marks.Until, r.marks.Into = r.in.Now.Add(r.set.Grace), allowed // counts in end from the next round on
 	}
@@ -451,9 +462,32 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 	default: // also if it is excluded: the ResourceManager did not act on it
 		s.Verb, s.Why = Exclude, Stopping
 	}
+	if s.Verb == Wait && m.Containers > 0 && !r.marks.Told.IsZero() && end.Sub(r.marks.Told) > second {
+		s = r.postpone(m, s)
+	}
 	if s.Verb == Wait {
 		s.Within = 0
+	} else if r.marks.Told.IsZero() || end.Before(r.marks.Told) {
+		r.marks.Told = end // a later time counts when the ResourceManager has confirmed it
 	}
+	return s
+}
+
+// second is the precision of times that the ResourceManager is told, which are relative to its clock.
+const second = time.Second
+
+// postpone tells the ResourceManager that containers have longer than it was told: a deadline was lifted.
+func (r *round) postpone(m *Manager, s Step) Step {
+	s.Why = SlackBack
+	if m.State == decommissioning {
+		// The ResourceManager changes the time of a host that is excluded already. It may count from when it excluded the
+		// host, so the time from then on is at least what is left.
+		s.Verb, s.Within = Exclude, s.Within+r.in.Now.Sub(r.marks.Leaving)
+		return s
+	}
+	// It ignores a size that it has already. The next round takes the MiB back.
+	s.Verb, s.Size = Resize, m.Total
+	s.Size.MemoryMiB++
 	return s
 }
 
@@ -472,7 +506,7 @@ func (r *round) shed(m *Manager, s Step, end time.Time) Step {
 	if m.Total == s.Size {
 		s.Size.MemoryMiB++ // the ResourceManager ignores a size that it has already, deadline included
 	}
-	r.marks.Armed = r.in.RM.Since
+	r.marks.Armed, r.marks.Told = r.in.RM.Since, first
 	r.shrinks()
 	return s
 }
