@@ -186,6 +186,7 @@ type round struct {
 	// unsettled are workers that were left out of the decision, because what the ResourceManager shows is not true yet.
 	unsettled map[string]bool
 	crew      *crewRound // nil: the workers are NodeManagers
+	kindOfPod string     // see template; "": not known yet
 }
 
 // place is a worker and what it is made of.

@@ -29,7 +29,7 @@ const apiWithin = 10 * time.Second
 // prepare makes the objects that the pods need: the Service that names them, their configuration, and the
 // PodDisruptionBudget that keeps others from evicting them.
 func (r *round) prepare(ctx context.Context) {
-	site := yarnSite(r.p.Spec.YARN, r.settings().Floor)
+	site := yarnSite(r.p.Spec.YARN)
 	r.applyObjects(ctx, map[string]string{"yarn-site.xml": site}, nmPort)
 }
 

@@ -338,7 +338,13 @@ func (r *round) fill(pl *place, on map[string]int) {
 	w.Cordoned = known && n.Closed(r.tolerations())
 	w.Room = r.p.Spec.Count != nil || n.Room(r.read.Floor.Plus(r.read.Overhead))
 	w.Unsold = pl.pod == nil && !r.sold()
-	w.Figures = r.figures(pl.node, on[pl.node])
+	floor, ceiling := r.in.Settings.Floor, pool.Size{}
+	if pl.pod != nil {
+		if own, most := r.bounds(pl.pod); own != (pool.Size{}) {
+			floor, ceiling = own, most
+		}
+	}
+	w.Figures = r.figures(pl.node, on[pl.node], floor)
 	w.Allowance = w.Figures.Now
 	w.Heard = r.k.heard[w.Name]
 	w.Attempts, w.Excluded = int(pl.row.Attempts), r.excluded[pl.host] || r.k.unread[pl.host]
@@ -355,6 +361,10 @@ func (r *round) fill(pl *place, on map[string]int) {
 	case p != nil && !p.over:
 		w.Pod = &pool.Pod{
 			Started: p.started, Deleting: p.deleting || w.Cordoned, Evicted: known && n.Evict == p.uid, Marks: p.marks,
+			Outdated: p.template != "" && p.template != r.template(),
+		}
+		if ceiling != (pool.Size{}) {
+			w.Pod.Floor, w.Pod.Ceiling = floor, ceiling
 		}
 	case p != nil && !p.ended.IsZero():
 		w.Ended = p.ended
@@ -452,7 +462,7 @@ func (r *round) ask(ctx context.Context) {
 		base := r.webOf(pl)
 		managers, _ := r.view.managers(pl.host)
 		switch {
-		case len(managers) == 1 && w.Leaves() && r.in.Settings.Graceful && managers[0].Containers > 0:
+		case len(managers) == 1 && (w.Leaves() || !w.Pod.Marks.Leaving.IsZero()) && r.in.Settings.Graceful && managers[0].Containers > 0:
 			containers, _ := r.k.engine.nm.Containers(ctx, base)
 			answers[i].asked = true
 			for _, c := range containers {

@@ -44,6 +44,8 @@ func (w Windows) Figures(size func(rest model.Amount) Size) Figures {
 
 // target returns the total that a NodeManager is to have now. CPU and memory each follow the node.
 func (r *round) target(m *Manager) Size {
+	// A ceiling that was lowered holds for what starts from now on.
+	r.set.Ceiling = r.set.Ceiling.or(m.Used.and(r.limit()))
 	f, c, step := r.set.Floor, r.set.Ceiling, r.set.Step
 	total := Size{
 		MemoryMiB: steady(m.Total.MemoryMiB, f.MemoryMiB, c.MemoryMiB, step.MemoryMiB),
@@ -56,6 +58,14 @@ func (r *round) target(m *Manager) Size {
 		r.shrinks()
 	}
 	return want
+}
+
+// limit returns what the pod's limits leave for containers; without limits that are known, the ceiling.
+func (r *round) limit() Size {
+	if r.w.Pod != nil && r.w.Pod.Ceiling != (Size{}) {
+		return r.w.Pod.Ceiling
+	}
+	return r.set.Ceiling
 }
 
 // shrinks keeps when a worker shrank, and for how long it does not grow then. If it had grown shortly before, the slack

@@ -72,7 +72,7 @@ type Worker struct {
 	Managers []Manager // those that the ResourceManager shows on its host, of this pod or earlier ones
 	// Own is what its containers use by the account of its NodeManager, which is asked when a deadline is over and the
 	// ResourceManager is silent; nil: not known.
-	Own   *Size
+	Own *Size
 	// Heard is the time that the ResourceManager was told in the last round, and confirmed; zero: none.
 	Heard time.Time
 	Stray string // another host under which the NodeManager of its pod registered; "": none
@@ -86,7 +86,11 @@ type Pod struct {
 	Started  time.Time // when its NodeManager was started; zero: it was not
 	Deleting bool      // somebody deletes it, or drains its node
 	Evicted  bool      // its node asks for its eviction: it has the time of a shrink
-	Marks    Marks
+	// Floor is what its NodeManager registers with, and what the pod requests for containers. Ceiling is what its limits
+	// leave for them. The settings may have changed since the pod was made. Zero: they are as in the settings.
+	Floor, Ceiling Size
+	Outdated       bool // it was made from an earlier spec, and another pod is to replace it
+	Marks          Marks
 }
 
 // Marks are what the controller keeps on a pod, because nobody else shows it.
@@ -151,8 +155,9 @@ func (m *Manager) Lives() bool {
 // it to the ResourceManager's store.
 func Next(in *Input) []Step {
 	steps := make([]Step, len(in.Workers))
+	replaced := replace(in)
 	for i := range in.Workers {
-		r := round{in: in, set: &in.Settings, w: &in.Workers[i]}
+		r := round{in: in, set: in.Workers[i].settings(in.Settings), w: &in.Workers[i], replaced: replaced[i]}
 		if r.w.Pod != nil {
 			r.marks = r.w.Pod.Marks
 		}
@@ -168,10 +173,23 @@ func Next(in *Input) []Step {
 
 // round decides about one worker.
 type round struct {
-	in    *Input
-	set   *Settings
-	w     *Worker
-	marks Marks // as they are to be
+	in       *Input
+	set      *Settings // with the floor and the ceiling of the worker's pod
+	w        *Worker
+	replaced bool  // another pod is to take the place of its pod
+	marks    Marks // as they are to be
+}
+
+// settings returns the settings with the floor and the ceiling of the worker's pod. What the pod requests is what its
+// node sold, and what is above its limit is killed by the kernel, whatever the pool's spec says by now.
+func (w *Worker) settings(s Settings) *Settings {
+	if w.Pod != nil && w.Pod.Floor != (Size{}) {
+		s.Floor = w.Pod.Floor
+		if w.Pod.Ceiling != (Size{}) {
+			s.Ceiling = s.Ceiling.and(w.Pod.Ceiling)
+		}
+	}
+	return &s
 }
 
 func (r *round) next() Step {
@@ -199,7 +217,7 @@ func (r *round) next() Step {
 	if r.in.RM.Known && m != nil {
 		r.lift(m)
 	}
-	leaves := w.Leaves() || several
+	leaves := w.Leaves() || several || r.replaced
 	switch {
 	case !leaves:
 		r.marks.Leaving = time.Time{}
@@ -218,7 +236,11 @@ func (r *round) next() Step {
 		s.Failed, s.Why = s.Verb == DeletePod, TwoManagers
 		return s
 	case leaves:
-		return r.drain(m, end)
+		s := r.drain(m, end)
+		if !w.Leaves() {
+			s.Text = "its pod is replaced, because the spec of the pool changed"
+		}
+		return s
 	}
 	return r.present(m)
 }
