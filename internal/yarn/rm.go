@@ -104,6 +104,18 @@ func (c *RM) call(ctx context.Context, r request, into any) error {
 	return c.servers.try(ctx, func(ctx context.Context, base string) error { return c.do(ctx, base, r, into) }, final)
 }
 
+// list calls each with the elements of a list of the active ResourceManager. begin is called before each attempt.
+func (c *RM) list(
+	ctx context.Context, path string, query url.Values, l listing, begin func(),
+	each func(decode func(into any) error) error,
+) error {
+	r := request{method: http.MethodGet, path: "/ws/v1/cluster" + path, query: query}
+	return c.servers.try(ctx, func(ctx context.Context, base string) error {
+		begin()
+		return c.web.list(ctx, base, r, l, each)
+	}, final)
+}
+
 func (c *RM) get(ctx context.Context, path string, query url.Values, into any) error {
 	return c.call(ctx, request{method: http.MethodGet, path: path, query: query}, into)
 }
