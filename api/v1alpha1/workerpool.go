@@ -456,6 +456,8 @@ const (
 	ConditionLabelRefused = "LabelRefused"
 	// ConditionExcludeFailed is True while the exclude file cannot be written, or is not read.
 	ConditionExcludeFailed = "ExcludeFileFailed"
+	// ConditionNMUnreachable is True while NodeManagers do not say which containers run.
+	ConditionNMUnreachable = "NodeManagersUnreachable"
 	// ConditionStepsFailed is True while steps of workers fail.
 	ConditionStepsFailed = "StepsFailed"
 	// ConditionQuarantined is True while workers are given up.

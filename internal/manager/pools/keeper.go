@@ -43,10 +43,11 @@ type keeper struct {
 	logged     map[string]string       // by message: the error in the log
 	watched    map[string]pool.History // by node: what it had for workers
 
-	mu    sync.Mutex
-	shown shown                // for the metrics
-	asked map[string]asked     // resizes by worker
-	heard map[string]time.Time // by worker: the time that the ResourceManager was told in this round, and confirmed
+	mu     sync.Mutex
+	shown  shown                // for the metrics
+	asked  map[string]asked     // resizes by worker
+	heard  map[string]time.Time // by worker: the time that the ResourceManager was told in this round, and confirmed
+	silent map[string]silence   // by worker: NodeManagers that did not answer
 }
 
 func newKeeper(c *Controller, namespace, name string) *keeper {

@@ -136,7 +136,9 @@ type Manager struct {
 	// if the NodeManager's next heartbeat has none, and kills those that were allocated and have not started (seen in
 	// Hadoop 3.5.0).
 	Listed int
-	Health string // what it says about itself, if it is not well
+	// Unlisted means that the NodeManager did not say it.
+	Unlisted bool
+	Health   string // what it says about itself, if it is not well
 }
 
 // The states of NodeManagers that live. All others are of those that ended, or have not registered.
@@ -478,8 +480,8 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 		// So that nothing is allocated to it just before it is excluded. It has nothing to lose if another
 		// ResourceManager refuses it.
 		s.Verb, s.Size, s.Why = Resize, Size{}, Stopping
-	case m.Containers > 0 && m.Listed == 0,
-		m.Listed < m.Containers && r.in.Now.Sub(r.marks.Leaving) < r.set.Grace: // there may always be one that starts
+	case m.Containers > 0 && m.Listed == 0 && !m.Unlisted,
+		(m.Listed < m.Containers || m.Unlisted) && r.in.Now.Sub(r.marks.Leaving) < r.set.Grace: // there may always be one that starts
 		s.Why = StillStarting
 	default: // also if it is excluded: the ResourceManager did not act on it
 		s.Verb, s.Why = Exclude, Stopping
