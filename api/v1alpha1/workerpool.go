@@ -440,7 +440,8 @@ type WorkerStatus struct {
 	Until *metav1.Time `json:"until,omitempty"`
 	// Ended is when its last pod ended.
 	Ended *metav1.Time `json:"ended,omitempty"`
-	// Attempts is how many of its pods in a row did not register. A change of the spec sets it to 0.
+	// Attempts is how many of its pods in a row failed: they did not register, or were unhealthy. A change of the spec, a
+	// new window and an hour of work set it to 0.
 	Attempts int32 `json:"attempts,omitempty"`
 }
 
@@ -460,7 +461,7 @@ const (
 	ConditionNMUnreachable = "NodeManagersUnreachable"
 	// ConditionStepsFailed is True while steps of workers fail.
 	ConditionStepsFailed = "StepsFailed"
-	// ConditionQuarantined is True while workers are given up.
+	// ConditionQuarantined is True while workers are given up for a while.
 	ConditionQuarantined = "WorkersQuarantined"
 )
 

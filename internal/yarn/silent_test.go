@@ -25,8 +25,8 @@ func silent(t *testing.T) string {
 	return "http://" + l.Addr().String()
 }
 
-// TestSilentStandby asks a pair of ResourceManagers, one of which accepts and never answers. The other one is found, and
-// asked from then on, whatever their order.
+// TestSilentStandby asks a pair of ResourceManagers, one of which accepts and never answers. The other one is found,
+// and asked from then on, whatever their order.
 func TestSilentStandby(t *testing.T) {
 	active := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -54,8 +54,8 @@ func TestSilentStandby(t *testing.T) {
 	}
 }
 
-// TestSilentServer has a call of several servers, one of which never answers. The call succeeds within the time that its
-// caller has, and begins with the other server from then on.
+// TestSilentServer has a call of several servers, one of which never answers. The call succeeds within the time that
+// its caller has, and begins with the other server from then on.
 func TestSilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := servers{all: []string{"dead", "other", "active"}, pause: pause}
@@ -112,8 +112,8 @@ func TestSilentKDC(t *testing.T) {
 	})
 }
 
-// TestWrongKeyIsNotTriedAgain has a keytab with a wrong key. Clients that share a caller send it to the KDC once an hour,
-// however often they are used, so that the KDC does not lock the principal. Another keytab counts at once.
+// TestWrongKeyIsNotTriedAgain has a keytab with a wrong key. Clients that share a caller send it to the KDC once an
+// hour, however often they are used, so that the KDC does not lock the principal. Another keytab counts at once.
 func TestWrongKeyIsNotTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKDC(t)

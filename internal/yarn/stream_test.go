@@ -45,7 +45,7 @@ func TestBombs(t *testing.T) {
 		bytes       int64 // that may be read
 		want        string
 	}{
-		"tiny elements":    {`{"nodes":{"node":[{"id":"a:1"}`, `,{"id":"a:1"}`, maxNodes*13 + 2*chunk, "lists more than 50000"},
+		"tiny elements":    {`{"nodes":{"node":[{"id":"a:1"}`, `,{"id":"a:1"}`, maxNodes*13 + 2*chunk, "more than 50000"},
 		"empty elements":   {`{"nodes":{"node":[{"id":"a:1"}`, `,null`, 1 << 20, "a node without an id"},
 		"one long text":    {`{"nodes":{"node":[{"id":"a:1"},{"id":"`, `aaaaaaaa`, maxElement + 4*chunk, "one element"},
 		"a list within":    {`{"nodes":{"node":[{"id":"a:1","nodeLabels":["a"`, `,"a"`, maxElement + 4*chunk, "one element"},

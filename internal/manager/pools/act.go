@@ -240,7 +240,7 @@ func (r *round) one(ctx context.Context, i int) error {
 			*s = pool.Step{Worker: s.Worker, Phase: pool.Terminated, Verb: pool.Wait, Why: pool.NothingSold}
 			return nil
 		}
-		return r.k.createPod(ctx, pod)
+		return r.k.createPod(ctx, r.p, pod)
 	case pool.DeletePod:
 		seconds := int64(s.Within / time.Second)
 		if pl.pod.deleting && pl.pod.grace <= seconds {

@@ -31,6 +31,7 @@ type keeper struct {
 	written    time.Time                  // when the status was written last
 	engine     *engine                    // nil: there is none, or another is needed
 	crew       *crewEngine                // the same for a pool whose workers have one size
+	unprepared error                      // why the objects beside the pods are not as they should be; nil: they are
 	applied    string                     // what the objects beside the pods were made from
 	secret     map[string][]byte          // of the pool, as read last
 	secretName string
@@ -108,6 +109,9 @@ func (k *keeper) round(ctx context.Context) bool {
 	now := time.Now()
 	nodes, fresh := k.c.o.Nodes()
 	if !fresh || !k.c.fresh(k.namespace, now) {
+		if p.DeletionTimestamp != nil {
+			k.complain(ctx, "a deleted pool of a deleted namespace could not be let go", k.forsake(ctx, p))
+		}
 		return true // old data decides nothing
 	}
 	if k.uid != p.UID { // also if another pool of the same name follows at once

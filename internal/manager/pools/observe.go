@@ -73,6 +73,9 @@ func (r *round) observe(ctx context.Context) {
 	r.lookAtRM(ctx)
 	r.lookAtExcludes(ctx)
 	r.in = pool.Input{Now: r.now, Settings: r.settings(), RM: pool.RM{Known: r.view != nil}}
+	if r.p.DeletionTimestamp != nil {
+		r.in.Deleted = r.p.DeletionTimestamp.Time
+	}
 	if s := k.status.ResourceManager; s != nil {
 		r.in.RM.Since = s.Since.Time
 	}
@@ -358,12 +361,12 @@ func (r *round) fill(pl *place, on map[string]int) {
 	w.Figures = r.figures(pl.node, on[pl.node], floor)
 	w.Allowance = w.Figures.Now
 	w.Heard = r.k.heard[w.Name]
-	w.Attempts, w.Excluded = int(pl.row.Attempts), r.excluded[pl.host] || r.k.unread[pl.host]
-	if r.p.Generation != r.k.status.ObservedGeneration {
-		w.Attempts = 0
-	}
+	w.Excluded = r.excluded[pl.host] || r.k.unread[pl.host]
 	if pl.row.Ended != nil {
 		w.Ended = pl.row.Ended.Time
+	}
+	if r.p.Generation == r.k.status.ObservedGeneration {
+		w.Attempts = pool.Failures(int(pl.row.Attempts), w.Ended, r.opening)
 	}
 	if r.view != nil {
 		w.Label = r.view.labelOf(pl)

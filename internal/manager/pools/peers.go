@@ -24,8 +24,8 @@ const (
 )
 
 // peers are the addresses of NodeManagers by host. A URL has the name of a NodeManager, which its certificate and its
-// Kerberos principal have too. The connection goes to the address of its pod, which needs no DNS, and which is the pod's
-// own, whatever the name resolves to.
+// Kerberos principal have too. The connection goes to the address of its pod, which needs no DNS, and which is the
+// pod's own, whatever the name resolves to.
 type peers struct {
 	mu        sync.Mutex
 	addresses map[string]string

@@ -31,7 +31,9 @@ func drainingRound(e *engine, scheme string, n int) *round {
 	}
 	for i := range n {
 		host := fmt.Sprintf("w-%d.night.yarn.svc.cluster.local", i)
-		r.view.nodes[host] = []yarn.Node{{ID: net.JoinHostPort(host, fmt.Sprint(nmPort)), State: yarn.NodeRunning, Containers: 2}}
+		r.view.nodes[host] = []yarn.Node{{
+			ID: net.JoinHostPort(host, fmt.Sprint(nmPort)), State: yarn.NodeRunning, Containers: 2,
+		}}
 		r.places = append(r.places, place{
 			host: host, pod: &podRow{ip: fmt.Sprintf("127.99.81.%d", i+1)},
 			worker: &pool.Worker{Name: fmt.Sprintf("w-%d", i), Pod: &pool.Pod{Started: time.Now()}},
@@ -53,7 +55,8 @@ func (r *round) listed() (all []int) {
 	return all
 }
 
-const twoContainers = `{"containers": {"container": [{"id": "c1", "state": "RUNNING"},{"id": "c2", "state": "RUNNING"}]}}`
+const twoContainers = `{"containers": {"container": [
+	{"id": "c1", "state": "RUNNING"}, {"id": "c2", "state": "RUNNING"}]}}`
 
 func answerTwo(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
@@ -70,8 +73,8 @@ func listenOn(t *testing.T, ip string, port int) net.Listener {
 	return l
 }
 
-// TestHungNodeManagers has more hung NodeManagers than a round has time for, before others that answer. After a round or
-// two, all others are listed.
+// TestHungNodeManagers has more hung NodeManagers than a round has time for, before others that answer. After a round
+// or two, all others are listed.
 func TestHungNodeManagers(t *testing.T) {
 	const hung, all = 3 * parallel, 3*parallel + 5
 	r := drainingRound(nmEngine(t), "http", all)

@@ -47,8 +47,8 @@ func (r *podRow) readSize(p *corev1.Pod) {
 }
 
 // bounds returns what a pod requests for containers, and what its limits leave for them. A pod is as large as it was
-// made, whatever the spec of its pool says by now. Nobody but the pod's author wrote the variables, so they count for no
-// more than the pod requests.
+// made, whatever the spec of its pool says by now. Nobody but the pod's author wrote the variables, so they count for
+// no more than the pod requests.
 func (r *round) bounds(p *podRow) (floor, ceiling pool.Size) {
 	if p.start == (pool.Size{}) || p.request == (model.Amount{}) {
 		return floor, ceiling
@@ -68,8 +68,8 @@ func (r *round) bounds(p *podRow) (floor, ceiling pool.Size) {
 	return floor, ceiling
 }
 
-// template returns a short text that differs when pods of another kind follow from the spec of the pool. What belongs to
-// a single worker, and what the ResourceManager alone is told, makes no difference.
+// template returns a short text that differs when pods of another kind follow from the spec of the pool. What belongs
+// to a single worker, and what the ResourceManager alone is told, makes no difference.
 func (r *round) template() string {
 	if r.kindOfPod == "" {
 		r.kindOfPod = r.newTemplate()

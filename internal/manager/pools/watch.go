@@ -21,8 +21,8 @@ func (r *round) watch() {
 	maps.DeleteFunc(k.watched, func(name string, _ pool.History) bool { _, there := r.nodes[name]; return !there })
 }
 
-// figures returns what a worker with this floor may offer over time on a node with so many workers. Without a node it is
-// the floor.
+// figures returns what a worker with this floor may offer over time on a node with so many workers. Without a node it
+// is the floor.
 func (r *round) figures(node string, workers int, floor pool.Size) pool.Figures {
 	return r.k.watched[node].Windows(r.read.Window).Figures(func(rest model.Amount) pool.Size {
 		return pool.Allowance(floor, pool.Size{

@@ -5,8 +5,8 @@ import "time"
 // lift ends a deadline.
 func (m *Marks) lift() { m.Until, m.Into = time.Time{}, Size{} }
 
-// lift ends the deadline of a shrink whose cause is gone: what is in use fits into the size that it was for, or the node
-// has room for it again.
+// lift ends the deadline of a shrink whose cause is gone: what is in use fits into the size that it was for, or the
+// node has room for it again.
 func (r *round) lift(m *Manager) {
 	r.short(m)
 	if m.Used.fits(r.marks.Into) || r.labelled(m) && m.Used.fits(r.room()) {

@@ -33,7 +33,7 @@ type Settings struct {
 	Register       time.Duration // a NodeManager that does not register within this time is started anew
 	Recover        time.Duration // a NodeManager that is not well for this time, and so has no containers, is started anew
 	CoolDown       time.Duration // before the name of a worker is used again
-	Attempts       int           // a worker that failed to register this many times in a row is given up
+	Attempts       int           // a worker that failed this many times in a row is given up for a while ([Retry])
 	Graceful       bool          // the exclude file of the ResourceManager can be written
 }
 
@@ -42,7 +42,8 @@ type Input struct {
 	Now      time.Time
 	Settings Settings
 	RM       RM
-	Workers  []Worker // ordered by name
+	Workers  []Worker  // ordered by name
+	Deleted  time.Time // when the pool was deleted; zero: it was not
 }
 
 // RM is the active ResourceManager.
@@ -201,6 +202,8 @@ func (r *round) next() Step {
 	}
 	over := !r.marks.End.IsZero() && !r.in.Now.Before(r.marks.End)
 	switch {
+	case w.Pod == nil && !r.in.RM.Known && r.forsaken():
+		return Step{Phase: Terminated, Verb: Wait, Why: RMSilent}
 	case w.Pod == nil && !r.in.RM.Known:
 		return Step{Phase: Frozen, Verb: Wait, Why: RMSilent}
 	case w.Pod == nil:
@@ -282,7 +285,8 @@ func (r *round) overdue() bool {
 
 // until returns the deadline of a shrink, zero if there is none. While the ResourceManager is silent, there is none for
 // containers that fit by the account of their NodeManager: the guard ended the others, or the ResourceManager, which
-// only the controller does not reach, or the node has room for them again. The mark stays, because what was allocated before may still start.
+// only the controller does not reach, or the node has room for them again. The mark stays, because what was allocated
+// before may still start.
 func (r *round) until() time.Time {
 	if own := r.w.Own; !r.in.RM.Known && own != nil && (own.fits(r.marks.Into) || own.fits(r.room())) {
 		return time.Time{}
@@ -328,7 +332,7 @@ func (r *round) absent(wanted bool) Step {
 		return Step{Phase: Terminated, Verb: Include, Why: StillExcluded}
 	case !wanted:
 		return Step{Phase: Terminated, Verb: Wait, Why: NotWanted}
-	case w.Attempts >= r.set.Attempts:
+	case w.Attempts >= r.set.Attempts && r.in.Now.Sub(w.Ended) < Retry(w.Attempts-r.set.Attempts):
 		return Step{Phase: Quarantined, Verb: Wait, Why: TooManyAttempts, Text: w.Stray}
 	case w.Cordoned:
 		return Step{Phase: Terminated, Verb: Wait, Why: NodeCordoned}
@@ -348,6 +352,19 @@ func (r *round) absent(wanted bool) Step {
 		return Step{Phase: Provisioning, Verb: LabelHost, Why: HostNotLabelled}
 	}
 	return Step{Phase: Provisioning, Verb: CreatePod, Why: NoPod}
+}
+
+// farewell is how long a deleted pool waits for a ResourceManager that does not answer, to take labels off its hosts.
+const farewell = 2 * time.Minute
+
+// forsaken reports whether nothing more is to be done for a worker without a pod, because its pool is deleted and no
+// ResourceManager answers, or none ever did.
+func (r *round) forsaken() bool {
+	since := r.in.Deleted
+	if r.w.Ended.After(since) {
+		since = r.w.Ended
+	}
+	return !r.in.Deleted.IsZero() && (r.in.RM.Since.IsZero() || r.in.Now.Sub(since) >= farewell)
 }
 
 // late reports whether a NodeManager had enough time to register. With each ResourceManager that becomes active it
@@ -380,7 +397,7 @@ func (r *round) present(m *Manager) Step {
 	case m == nil:
 		return gone
 	case m.State == unhealthy && r.in.Now.Sub(r.marks.Sick) >= r.set.Recover:
-		return Step{Phase: Lost, Verb: DeletePod, Within: goodbye, Why: ManagerSick, Text: m.Health}
+		return Step{Phase: Lost, Verb: DeletePod, Within: goodbye, Failed: true, Why: ManagerSick, Text: m.Health}
 	case !r.in.RM.Labels, m.Label != r.set.Label: // also if it is not well, because it may be well in a moment
 		return r.unlabelled(m)
 	case m.State == unhealthy: // it gets no containers
@@ -481,7 +498,8 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 		// ResourceManager refuses it.
 		s.Verb, s.Size, s.Why = Resize, Size{}, Stopping
 	case m.Containers > 0 && m.Listed == 0 && !m.Unlisted,
-		(m.Listed < m.Containers || m.Unlisted) && r.in.Now.Sub(r.marks.Leaving) < r.set.Grace: // there may always be one that starts
+		// there may always be one that starts
+		(m.Listed < m.Containers || m.Unlisted) && r.in.Now.Sub(r.marks.Leaving) < r.set.Grace:
 		s.Why = StillStarting
 	default: // also if it is excluded: the ResourceManager did not act on it
 		s.Verb, s.Why = Exclude, Stopping

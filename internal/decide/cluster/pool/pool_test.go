@@ -294,7 +294,8 @@ func TestExcludeStarting(t *testing.T) {
 				Name: "w0", Allowance: Size{4096, 4},
 				Pod: &Pod{Started: now.Add(-time.Hour), Marks: Marks{Registered: true, Leaving: now.Add(-c.leaving)}},
 				Managers: []Manager{{
-					State: running, Total: Size{4096, 4}, Used: Size{int64(c.containers), 1}, Containers: c.containers, Listed: c.listed,
+					State: running, Total: Size{4096, 4}, Used: Size{int64(c.containers), 1},
+					Containers: c.containers, Listed: c.listed,
 					Unlisted: c.unlisted,
 				}},
 			}},

@@ -67,8 +67,8 @@ func TestEditedSize(t *testing.T) {
 func outdated(w *world, n int) {
 	for i := range n {
 		w.workers = append(w.workers, &place{
-			Worker: Worker{Name: string(rune('a' + i)), Wanted: true, Room: true, Allowance: Size{20000, 9}}, read: true, more: 1,
-			each: Size{1024, 1}, demand: 4, takes: 200 * time.Second,
+			Worker: Worker{Name: string(rune('a' + i)), Wanted: true, Room: true, Allowance: Size{20000, 9}}, read: true,
+			more: 1, each: Size{1024, 1}, demand: 4, takes: 200 * time.Second,
 		})
 	}
 	w.run(150)
@@ -87,8 +87,8 @@ func (w *world) away() (n int) {
 	return n
 }
 
-// TestReplaces has a pool whose spec changed. Every pod is replaced, each after its containers have ended, and at most a
-// tenth of the workers is away at a time.
+// TestReplaces has a pool whose spec changed. Every pod is replaced, each after its containers have ended, and at most
+// a tenth of the workers is away at a time.
 func TestReplaces(t *testing.T) {
 	w := newWorld(t)
 	outdated(w, 20)
