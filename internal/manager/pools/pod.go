@@ -103,6 +103,14 @@ func rowOf(p *corev1.Pod) podRow {
 	return r
 }
 
+// podMatters reports whether the change of a pod is one to look at its pool for: not what the controller wrote itself.
+func podMatters(before, after podRow) bool {
+	for _, r := range []*podRow{&before, &after} {
+		r.marks, r.raw, r.held, r.allowance = pool.Marks{}, "", 0, ""
+	}
+	return before != after
+}
+
 // encode returns the marks as the annotation has them.
 func encode(m pool.Marks) string {
 	text, err := json.Marshal(m)
