@@ -42,7 +42,8 @@ func TestWatch(t *testing.T) {
 	}
 	n.Offer.CPU = 5000
 	look(map[string]Node{"a": n}, 31)
-	if f := r.figures("a", 1, r.in.Settings.Floor); f.Now.VCores != 2+8 || f.Whole.VCores != 2+12 || f.Tenth.VCores != 2+8 {
+	if f := r.figures("a", 1, r.in.Settings.Floor); f.Now.VCores != 2+8 || f.Whole.VCores != 2+12 ||
+		f.Tenth.VCores != 2+8 {
 		t.Errorf("the offer fell half a minute ago: %+v", f)
 	}
 	n.Selling = false

@@ -36,7 +36,7 @@ func TestRetries(t *testing.T) {
 				t.Errorf("%s: it was tried again sooner than before: %v", fault, pods)
 			}
 		}
-		p.never, fault = false, ""
+		p.never = false
 		w.run(8 * 3600)
 		if m := p.manager(); m == nil || m.State != running {
 			t.Errorf("it does not work once the cause is gone: %+v", m)
