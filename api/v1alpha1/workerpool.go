@@ -441,7 +441,8 @@ type WorkerStatus struct {
 	Until *metav1.Time `json:"until,omitempty"`
 	// Ended is when its last pod ended.
 	Ended *metav1.Time `json:"ended,omitempty"`
-	// Attempts is how many of its pods in a row did not register. A change of the spec sets it to 0.
+	// Attempts is how many of its pods in a row failed: they did not register, or were unhealthy. A change of the spec, a
+	// new window and an hour of work set it to 0.
 	Attempts int32 `json:"attempts,omitempty"`
 }
 
@@ -457,14 +458,20 @@ const (
 	ConditionLabelRefused = "LabelRefused"
 	// ConditionExcludeFailed is True while the exclude file cannot be written, or is not read.
 	ConditionExcludeFailed = "ExcludeFileFailed"
+	// ConditionNMUnreachable is True while NodeManagers do not say which containers run.
+	ConditionNMUnreachable = "NodeManagersUnreachable"
 	// ConditionStepsFailed is True while steps of workers fail.
 	ConditionStepsFailed = "StepsFailed"
-	// ConditionQuarantined is True while workers are given up.
+	// ConditionQuarantined is True while workers are given up for a while.
 	ConditionQuarantined = "WorkersQuarantined"
 )
 
 // AnnotationPoolMarks is what the manager keeps on the pod of a worker, as JSON.
 const AnnotationPoolMarks = "waterline.io/pool-marks"
+
+// AnnotationPoolTemplate says which spec the pod of a worker was made from. When the pool's spec has become another one,
+// the pod is replaced after it has drained, a few of a pool at a time.
+const AnnotationPoolTemplate = "waterline.io/pool-template"
 
 // AnnotationPoolHeld is on the pod of a worker the memory in bytes that its containers use beyond what the slack of the
 // node allows. They have a deadline to release it; until then, the node offers so much less. At most the difference

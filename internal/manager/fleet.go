@@ -206,6 +206,21 @@ func (f *fleet) forPools(drains map[string]string, off map[string]bool) map[stri
 	return all
 }
 
+// urgentReport reports whether a pool should not wait for its next round, two seconds at most, to read a report: less
+// is sold, or something ends. What rises waits for minutes anyway.
+func urgentReport(before, after report) bool {
+	less := func(before, after model.Amount) bool { return after.CPU < before.CPU || after.Memory < before.Memory }
+	return before.uid != after.uid || before.mode != after.mode || before.offering != after.offering ||
+		before.withdrawn != after.withdrawn || before.evict != after.evict ||
+		less(before.batch, after.batch) || less(before.usable, after.usable) || less(after.bound, before.bound)
+}
+
+// urgentNode is the same for a Node. Of 500 nodes, one changes every few milliseconds: kubelets write their status.
+func urgentNode(before, after node) bool {
+	return before.uid != after.uid || before.cordoned != after.cordoned || !slices.Equal(before.taints, after.taints) ||
+		!maps.Equal(before.labels, after.labels)
+}
+
 // choices remembers the governing policy of each node. Of 5,000 nodes few change between two rounds.
 type choices struct {
 	version uint64 // of the policies

@@ -73,6 +73,7 @@ func newLeader(cfg *Config, p *policies, namespaces *table.Table[map[string]stri
 	o.Batch = func(pod *corev1.Pod) (*corev1.Pod, bool) { return worker(*p.rules.Load(), pod) }
 	l.pools = pools.New(o)
 	l.fleet.reports.Changed, l.fleet.nodes.Changed = l.pools.Wake, l.pools.Wake
+	l.fleet.reports.Matters, l.fleet.nodes.Matters = urgentReport, urgentNode
 	return l
 }
 

@@ -57,7 +57,7 @@ func NewAdmin(addresses []string, rm *RM, o AdminOptions) (*Admin, error) {
 // call calls a method of the active ResourceManager. It may be called twice, so the method must be such that this is no
 // harm.
 func (a *Admin) call(ctx context.Context, method string, message []byte) (answer []byte, err error) {
-	err = a.servers.try(ctx, func(address string) error {
+	err = a.servers.try(ctx, func(ctx context.Context, address string) error {
 		answer, err = a.rpc.call(ctx, address, method, message)
 		return err
 	}, func(err error) bool {

@@ -22,6 +22,16 @@ type Auth struct {
 	User string
 	// Kerberos is used where the cluster asks for it; nil: never.
 	Kerberos *Kerberos
+
+	shared *tickets // of clients that log in together; nil: each does for itself
+}
+
+// Shared returns the same caller, whose clients log in together: there is one login for all of them, and a keytab that
+// the KDC refuses is refused once.
+func (a Auth) Shared() (Auth, error) {
+	shared, err := a.tickets()
+	a.shared = shared
+	return a, err
 }
 
 // Kerberos identifies the caller by a Kerberos principal and its key. Each client logs in when it first has to, and
@@ -46,11 +56,14 @@ type Kerberos struct {
 // tickets returns what gets Kerberos tickets for these values, or nil if there are none.
 func (a Auth) tickets() (*tickets, error) {
 	k := a.Kerberos
-	if k == nil {
-		return nil, nil
+	if k == nil || a.shared != nil {
+		return a.shared, nil
 	}
 	name, realm, _ := strings.Cut(k.Principal, "@")
-	t := &tickets{have: map[string]ticket{}, turn: make(chan struct{}, 1), service: k.Service, send: askKDC}
+	t := &tickets{
+		have: map[string]ticket{}, replied: map[string]string{}, turn: make(chan struct{}, 1), service: k.Service,
+		send: askKDC,
+	}
 	err := withoutPanic(func() (err error) {
 		// gokrb5 keeps the lines that it knows when it complains of others.
 		t.config, err = config.NewFromReader(bytes.NewReader(k.Config))

@@ -28,6 +28,8 @@ type HTTPOptions struct {
 	Timeout time.Duration
 	// MaxAnswer bounds an answer in bytes; 64 MiB if 0, which is room for 25,000 nodes.
 	MaxAnswer int64
+	// MaxWhole is the same for an answer that is no list, which is kept as a whole; MaxAnswer if 0.
+	MaxWhole int64
 	// Transport sends the requests; one like [http.DefaultTransport] that trusts CA if nil. It excludes CA.
 	Transport http.RoundTripper
 }
@@ -37,6 +39,7 @@ type web struct {
 	principal string // of Kerberos, or empty
 	timeout   time.Duration
 	most      int64 // bytes of an answer
+	whole     int64 // bytes of one that is read as a whole
 	client    http.Client
 }
 
@@ -58,6 +61,7 @@ func newWeb(o HTTPOptions) (web, error) {
 		transport = http.DefaultTransport
 	}
 	w := web{user: o.Auth.User, timeout: o.Timeout, most: cmp.Or(o.MaxAnswer, maxAnswer)}
+	w.whole = cmp.Or(o.MaxWhole, w.most)
 	tickets, err := o.Auth.tickets()
 	if err != nil {
 		return web{}, err
@@ -73,6 +77,9 @@ func newWeb(o HTTPOptions) (web, error) {
 	}
 	return w, nil
 }
+
+// jsonType is the media type of answers.
+const jsonType = "application/json"
 
 // request is a call of a web service, independent of which server gets it.
 type request struct {
@@ -103,6 +110,17 @@ type answer struct {
 func (w *web) send(ctx context.Context, base string, r request) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
+	response, a, err := w.open(ctx, base, r)
+	if err != nil {
+		return a, err
+	}
+	defer response.Body.Close()
+	err = w.read(response, &a)
+	return a, err
+}
+
+// open sends a request to one server, and returns the response, whose body the caller closes.
+func (w *web) open(ctx context.Context, base string, r request) (*http.Response, answer, error) {
 	query := url.Values{}
 	for k, v := range r.query {
 		query[k] = v
@@ -118,36 +136,40 @@ func (w *web) send(ctx context.Context, base string, r request) (answer, error) 
 	if r.body != nil {
 		content, err := json.Marshal(r.body)
 		if err != nil {
-			return a, fmt.Errorf("writing the request for %s: %w", r.path, err)
+			return nil, a, fmt.Errorf("writing the request for %s: %w", r.path, err)
 		}
 		body = bytes.NewReader(content)
 	}
 	req, err := http.NewRequestWithContext(ctx, r.method, a.target, body)
 	if err != nil {
-		return a, fmt.Errorf("%s %s: %w", r.method, a.target, err)
+		return nil, a, fmt.Errorf("%s %s: %w", r.method, a.target, err)
 	}
-	req.Header.Set("Accept", "application/json")
+	req.Header.Set("Accept", jsonType)
 	if r.body != nil {
-		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Content-Type", jsonType)
 	}
 	response, err := w.client.Do(req)
 	if err != nil {
-		return a, explainTLS(err) // it names the method and the URL
+		return nil, a, explainTLS(err) // it names the method and the URL
 	}
-	defer response.Body.Close()
-	a.content, err = io.ReadAll(io.LimitReader(response.Body, w.most+1))
+	return response, a, nil
+}
+
+// read reads the answer as a whole.
+func (w *web) read(response *http.Response, a *answer) (err error) {
+	a.content, err = io.ReadAll(io.LimitReader(response.Body, w.whole+1))
 	if err != nil {
-		return a, fmt.Errorf("reading the answer to %s %s: %w", r.method, a.target, err)
+		return fmt.Errorf("reading the answer to %s %s: %w", a.method, a.target, err)
 	}
-	if int64(len(a.content)) > w.most {
-		return a, fmt.Errorf("%s %s: the answer has more than %d bytes", r.method, a.target, w.most)
+	if int64(len(a.content)) > w.whole {
+		return fmt.Errorf("%s %s: the answer has more than %d bytes", a.method, a.target, w.whole)
 	}
 	err = a.check(response)
 	var status *StatusError
 	if errors.As(err, &status) && (status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden) {
 		status.hint = refusal(status, response, w.principal)
 	}
-	return a, err
+	return err
 }
 
 // check returns an error unless the answer is that of an active ResourceManager, or of a NodeManager, and a success.
@@ -169,7 +191,7 @@ func (a *answer) check(response *http.Response) error {
 
 // json decodes an answer in JSON.
 func (a *answer) json(into any) error {
-	if a.kind != "application/json" {
+	if a.kind != jsonType {
 		return fmt.Errorf("%s %s: the answer is %q, not JSON: %s; check that the address is that of YARN's web services",
 			a.method, a.target, a.kind, beginning(a.content))
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +25,8 @@ import (
 // allocates what the KDC promises to send, and keeps a goroutine for each login.
 
 const (
-	kdcTimeout = 5 * time.Second // of one KDC; the next is asked then
+	kdcTimeout = 5 * time.Second // of one KDC
+	kdcSilence = time.Second     // of one KDC, after which the next is asked too
 	maxReply   = 1 << 20         // bytes; a ticket with the groups of Active Directory has up to 64 kB
 )
 
@@ -52,29 +54,56 @@ func (t *tickets) kdcs(ctx context.Context, realm string) ([]string, error) {
 	return all, nil
 }
 
-// ask sends a request to a realm's KDCs, one after the other, and returns the first reply. The error is a
-// [messages.KRBError] if that is what the KDC replied.
+// ask sends a request to a realm's KDCs, and returns the first reply. It begins with the KDC that replied last. If one
+// is silent for a while, it asks the next one too. The error is a [messages.KRBError] if that is what a KDC replied.
 func (t *tickets) ask(ctx context.Context, realm string, request []byte) ([]byte, error) {
 	addresses, err := t.kdcs(ctx, realm)
 	if err != nil {
 		return nil, err
 	}
+	first := max(slices.Index(addresses, t.replied[realm]), 0)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // the requests that are still open
+	type reply struct {
+		from    string
+		content []byte
+		err     error
+	}
+	replies := make(chan reply, len(addresses))
 	failed := []error{errUnreachable}
-	for _, address := range addresses {
-		reply, err := t.send(ctx, address, request)
-		if err != nil {
-			failed = append(failed, err)
+	patience := time.NewTimer(0)
+	defer patience.Stop()
+	for asked := 0; len(failed) <= len(addresses); {
+		silent := patience.C
+		if asked == len(addresses) {
+			silent = nil
+		}
+		select {
+		case <-silent:
+			address := addresses[(first+asked)%len(addresses)]
+			go func() {
+				content, err := t.send(ctx, address, request)
+				replies <- reply{address, content, err}
+			}()
+			asked++
+			patience.Reset(kdcSilence)
 			continue
+		case r := <-replies:
+			var refused messages.KRBError
+			switch isError := r.err == nil && withoutPanic(func() error { return refused.Unmarshal(r.content) }) == nil; {
+			case r.err != nil:
+				failed = append(failed, r.err)
+			case !isError:
+				t.replied[realm] = r.from
+				return r.content, nil
+			case refused.ErrorCode != errorcode.KDC_ERR_SVC_UNAVAILABLE:
+				t.replied[realm] = r.from
+				return nil, refused
+			default:
+				failed = append(failed, fmt.Errorf("%s: %w", r.from, refused))
+			}
+			patience.Reset(0)
 		}
-		var refused messages.KRBError
-		isError := withoutPanic(func() error { return refused.Unmarshal(reply) }) == nil
-		if !isError {
-			return reply, nil
-		}
-		if refused.ErrorCode != errorcode.KDC_ERR_SVC_UNAVAILABLE {
-			return nil, refused
-		}
-		failed = append(failed, fmt.Errorf("%s: %w", address, refused))
 	}
 	return nil, errors.Join(failed...)
 }

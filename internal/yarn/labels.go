@@ -23,17 +23,18 @@ type labelJSON struct {
 
 func (j labelJSON) label() Label { return Label{j.Name, j.Exclusive == nil || bool(*j.Exclusive)} }
 
-// Labels returns the labels of the cluster.
+// Labels returns the labels of the cluster. More than 1,000 are an error.
 func (c *RM) Labels(ctx context.Context) ([]Label, error) {
-	var answer struct {
-		Labels list[labelJSON] `json:"nodeLabelInfo"`
-	}
-	if err := c.get(ctx, "/get-node-labels", nil, &answer); err != nil {
-		return nil, err
-	}
 	var labels []Label
-	for _, j := range answer.Labels {
-		labels = append(labels, j.label())
+	err := c.list(ctx, "/get-node-labels", nil, listing{[]string{"nodeLabelInfo"}, maxLabels}, func() { labels = nil },
+		func(decode func(any) error) error {
+			var j labelJSON
+			err := decode(&j)
+			labels = append(labels, j.label())
+			return err
+		})
+	if err != nil {
+		return nil, err
 	}
 	return labels, nil
 }
@@ -58,26 +59,26 @@ func (c *RM) AddLabel(ctx context.Context, l Label) error {
 }
 
 // NodeLabels returns which node has which label, by node: host:port, or host:0 for every NodeManager on a host,
-// whether it exists yet or not. Nodes of the default partition are left out.
+// whether it exists yet or not. Nodes of the default partition are left out. More than 50,000 are an error.
 func (c *RM) NodeLabels(ctx context.Context) (map[string]string, error) {
-	var answer struct {
-		Nodes optional[struct {
-			Entry list[struct {
-				Key   string `json:"key"`
-				Value optional[struct {
-					Labels list[labelJSON] `json:"nodeLabelInfo"`
-				}] `json:"value"`
-			}] `json:"entry"`
-		}] `json:"nodeToLabels"`
-	}
-	if err := c.get(ctx, "/get-node-to-labels", nil, &answer); err != nil {
-		return nil, err
+	type entry struct {
+		Key   string `json:"key"`
+		Value optional[struct {
+			Labels list[labelJSON] `json:"nodeLabelInfo"`
+		}] `json:"value"`
 	}
 	labels := map[string]string{}
-	for _, e := range answer.Nodes.v.Entry {
-		for _, l := range e.Value.v.Labels { // YARN allows one
-			labels[e.Key] = l.Name
-		}
+	err := c.list(ctx, "/get-node-to-labels", nil, listing{[]string{"nodeToLabels", "entry"}, maxNodes},
+		func() { clear(labels) }, func(decode func(any) error) error {
+			var e entry
+			err := decode(&e)
+			for _, l := range e.Value.v.Labels { // YARN allows one
+				labels[e.Key] = l.Name
+			}
+			return err
+		})
+	if err != nil {
+		return nil, err
 	}
 	return labels, nil
 }

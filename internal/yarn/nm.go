@@ -108,34 +108,45 @@ func (c *Container) Wanted() bool {
 	return c.ExitCode == 0 || c.ExitCode == ExitByMaster || c.ExitCode == ExitAfterApplication
 }
 
-// Containers returns the containers of a NodeManager with this base address, such as http://nm1.example:8042.
+// containerJSON is a container as a NodeManager shows it.
+type containerJSON struct {
+	ID            string        `json:"id"`
+	State         string        `json:"state"`
+	ExitCode      number        `json:"exitCode"`
+	Diagnostics   string        `json:"diagnostics"`
+	User          string        `json:"user"`
+	Memory        number        `json:"totalMemoryNeededMB"`
+	VCores        number        `json:"totalVCoresNeeded"`
+	ExecutionType ExecutionType `json:"executionType"`
+}
+
+// Containers returns the containers of a NodeManager with this base address, such as http://nm1.example:8042. More than
+// 10,000 are an error.
 func (c *NM) Containers(ctx context.Context, base string) ([]Container, error) {
-	var answer struct {
-		Containers optional[struct {
-			Container list[struct {
-				ID            string        `json:"id"`
-				State         string        `json:"state"`
-				ExitCode      number        `json:"exitCode"`
-				Diagnostics   string        `json:"diagnostics"`
-				User          string        `json:"user"`
-				Memory        number        `json:"totalMemoryNeededMB"`
-				VCores        number        `json:"totalVCoresNeeded"`
-				ExecutionType ExecutionType `json:"executionType"`
-			}] `json:"container"`
-		}] `json:"containers"`
-	}
-	if err := c.do(ctx, base, request{method: http.MethodGet, path: "/ws/v1/node/containers"}, &answer); err != nil {
+	var containers []Container
+	if err := c.EachContainer(ctx, base, func(c Container) { containers = append(containers, c) }); err != nil {
 		return nil, err
 	}
-	var containers []Container
-	for _, j := range answer.Containers.v.Container {
-		if j.ID == "" {
-			return nil, errors.New("the NodeManager at " + base + " lists a container without an id")
-		}
-		containers = append(containers, Container{
-			ID: j.ID, State: j.State, ExitCode: int(j.ExitCode), Diagnostics: j.Diagnostics, User: j.User,
-			Size: Resource{int64(j.Memory), int64(j.VCores)}, ExecutionType: j.ExecutionType,
-		})
-	}
 	return containers, nil
+}
+
+// EachContainer calls a function with each container of a NodeManager, and keeps none. After an error, the function may
+// have been called with some.
+func (c *NM) EachContainer(ctx context.Context, base string, each func(Container)) error {
+	r := request{method: http.MethodGet, path: "/ws/v1/node/containers"}
+	return c.list(ctx, base, r, listing{[]string{"containers", "container"}, maxContainers},
+		func(decode func(any) error) error {
+			var j containerJSON
+			if err := decode(&j); err != nil {
+				return err
+			}
+			if j.ID == "" {
+				return errors.New("the NodeManager at " + base + " lists a container without an id")
+			}
+			each(Container{
+				ID: j.ID, State: j.State, ExitCode: int(j.ExitCode), Diagnostics: cut(j.Diagnostics), User: j.User,
+				Size: Resource{int64(j.Memory), int64(j.VCores)}, ExecutionType: j.ExecutionType,
+			})
+			return nil
+		})
 }

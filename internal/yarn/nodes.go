@@ -76,7 +76,7 @@ func (j nodeJSON) node() (Node, error) {
 	}
 	n := Node{
 		ID: j.ID, Host: j.Host, Rack: j.Rack, State: j.State, HTTPAddress: j.HTTPAddress, Version: j.Version,
-		HealthReport: j.HealthReport, LastHealthUpdate: j.HealthUpdate.time(), Containers: int(j.Containers),
+		HealthReport: cut(j.HealthReport), LastHealthUpdate: j.HealthUpdate.time(), Containers: int(j.Containers),
 		Used:      Resource{int64(j.UsedMemory), int64(j.UsedVCores)},
 		Available: Resource{int64(j.FreeMemory), int64(j.FreeVCores)},
 		Labels:    j.Labels,
@@ -88,25 +88,39 @@ func (j nodeJSON) node() (Node, error) {
 	return n, nil
 }
 
-// Nodes returns the nodes in these states, or all that the ResourceManager remembers if none is given.
+// Nodes returns the nodes in these states, or all that the ResourceManager remembers if none is given. More than 50,000
+// are an error.
 func (c *RM) Nodes(ctx context.Context, states ...NodeState) ([]Node, error) {
-	var answer struct {
-		Nodes optional[struct {
-			Node list[nodeJSON] `json:"node"`
-		}] `json:"nodes"`
-	}
-	if err := c.get(ctx, "/nodes", inStates(states), &answer); err != nil {
+	return c.NodesOf(ctx, func(string) bool { return true }, states...)
+}
+
+// NodesOf returns the nodes of some hosts. Others take no memory.
+func (c *RM) NodesOf(ctx context.Context, keep func(host string) bool, states ...NodeState) ([]Node, error) {
+	var nodes []Node
+	err := c.list(ctx, "/nodes", inStates(states), listing{[]string{"nodes", "node"}, maxNodes}, func() { nodes = nil },
+		func(decode func(any) error) error {
+			var j nodeJSON
+			if err := decode(&j); err != nil {
+				return err
+			}
+			n, err := j.node()
+			if err == nil && keep(hostOf(n)) {
+				nodes = append(nodes, n)
+			}
+			return err
+		})
+	if err != nil {
 		return nil, err
 	}
-	var nodes []Node
-	for _, j := range answer.Nodes.v.Node {
-		n, err := j.node()
-		if err != nil {
-			return nil, err
-		}
-		nodes = append(nodes, n)
-	}
 	return nodes, nil
+}
+
+// hostOf returns the host of a node's id.
+func hostOf(n Node) string {
+	if host, _, err := net.SplitHostPort(n.ID); err == nil {
+		return host
+	}
+	return n.Host
 }
 
 // Node returns the node with an id, host:port. The error is [ErrNotFound] if the ResourceManager does not know it.

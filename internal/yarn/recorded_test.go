@@ -56,9 +56,7 @@ func (r *recorded) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.Header()[name] = values
 	}
 	w.WriteHeader(answer.StatusCode)
-	if _, err := io.Copy(w, answer.Body); err != nil {
-		r.t.Error(err)
-	}
+	_, _ = io.Copy(w, answer.Body) // a client that asks several servers at once leaves the slower ones
 }
 
 // requests returns the requests so far that start with a prefix.

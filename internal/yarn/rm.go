@@ -58,15 +58,18 @@ type servers struct {
 }
 
 // try calls a function with each address, first that which was active last, until it succeeds or its error is final. It
-// does so in a few rounds.
-func (s *servers) try(ctx context.Context, call func(address string) error, final func(error) bool) error {
+// does so in a few rounds. One that accepts connections and never answers must not use up the time of the others: of
+// the time that is left, each has an equal part.
+func (s *servers) try(
+	ctx context.Context, call func(ctx context.Context, address string) error, final func(error) bool,
+) error {
 	wait := s.pause
 	for round := 1; ; round++ {
 		all := []error{ErrNoActive}
 		first := int(s.last.Load())
 		for i := range s.all {
 			n := (first + i) % len(s.all)
-			err := call(s.all[n])
+			err := within(ctx, len(s.all)-i, func(ctx context.Context) error { return call(ctx, s.all[n]) })
 			if err == nil || final(err) {
 				s.last.Store(int32(n))
 				return err
@@ -85,10 +88,32 @@ func (s *servers) try(ctx context.Context, call func(address string) error, fina
 	}
 }
 
+// within calls a function with one of so many parts of the time that is left.
+func within(ctx context.Context, parts int, call func(context.Context) error) error {
+	if end, bounded := ctx.Deadline(); bounded && parts > 1 {
+		part, cancel := context.WithTimeout(ctx, time.Until(end)/time.Duration(parts))
+		defer cancel()
+		ctx = part
+	}
+	return call(ctx)
+}
+
 // call sends a request to the active ResourceManager. It can be sent twice, so it must be such that this is no harm.
 func (c *RM) call(ctx context.Context, r request, into any) error {
 	r.path = "/ws/v1/cluster" + r.path
-	return c.servers.try(ctx, func(base string) error { return c.do(ctx, base, r, into) }, final)
+	return c.servers.try(ctx, func(ctx context.Context, base string) error { return c.do(ctx, base, r, into) }, final)
+}
+
+// list calls each with the elements of a list of the active ResourceManager. begin is called before each attempt.
+func (c *RM) list(
+	ctx context.Context, path string, query url.Values, l listing, begin func(),
+	each func(decode func(into any) error) error,
+) error {
+	r := request{method: http.MethodGet, path: "/ws/v1/cluster" + path, query: query}
+	return c.servers.try(ctx, func(ctx context.Context, base string) error {
+		begin()
+		return c.web.list(ctx, base, r, l, each)
+	}, final)
 }
 
 func (c *RM) get(ctx context.Context, path string, query url.Values, into any) error {
@@ -143,47 +168,82 @@ type Info struct {
 	Started time.Time
 }
 
+// described is the answer of one ResourceManager.
+type described struct {
+	n    int // of its address
+	info Info
+	err  error
+}
+
+// describe asks all ResourceManagers at once, and returns their answers in the order in which they come.
+func (c *RM) describe(ctx context.Context) <-chan described {
+	answers := make(chan described, len(c.servers.all))
+	for n, base := range c.servers.all {
+		go func() {
+			info, err := c.info(ctx, base)
+			answers <- described{n, info, err}
+		}()
+	}
+	return answers
+}
+
+func (c *RM) info(ctx context.Context, base string) (Info, error) {
+	var answer struct {
+		Info struct {
+			State   string `json:"state"`
+			HAState string `json:"haState"`
+			Version string `json:"resourceManagerVersion"`
+			Started number `json:"startedOn"`
+		} `json:"clusterInfo"`
+	}
+	if err := c.do(ctx, base, request{method: http.MethodGet, path: "/ws/v1/cluster/info"}, &answer); err != nil {
+		return Info{}, err
+	}
+	i := answer.Info
+	return Info{base, i.State, i.HAState, i.Version, i.Started.time()}, nil
+}
+
 // Infos describes each ResourceManager, active or not, in the order of their addresses. The error says why others do
 // not answer.
 func (c *RM) Infos(ctx context.Context) ([]Info, error) {
+	answers := c.describe(ctx)
+	all := make([]described, len(c.servers.all))
+	for range all {
+		d := <-answers
+		all[d.n] = d
+	}
 	var infos []Info
 	var failed []error
-	for _, base := range c.servers.all {
-		var answer struct {
-			Info struct {
-				State   string `json:"state"`
-				HAState string `json:"haState"`
-				Version string `json:"resourceManagerVersion"`
-				Started number `json:"startedOn"`
-			} `json:"clusterInfo"`
-		}
-		if err := c.do(ctx, base, request{method: http.MethodGet, path: "/ws/v1/cluster/info"}, &answer); err != nil {
-			failed = append(failed, err)
+	for _, d := range all {
+		if d.err != nil {
+			failed = append(failed, d.err)
 			continue
 		}
-		i := answer.Info
-		infos = append(infos, Info{base, i.State, i.HAState, i.Version, i.Started.time()})
+		infos = append(infos, d.info)
 	}
 	return infos, errors.Join(failed...)
 }
 
-// Active returns the description of the active ResourceManager, and sends the next request there first.
+// Active returns the description of the active ResourceManager, and sends the next request there first. It does not
+// wait for others.
 func (c *RM) Active(ctx context.Context) (Info, error) {
-	infos, err := c.Infos(ctx)
-	for _, i := range infos {
-		if i.HAState == "ACTIVE" {
-			for n, base := range c.servers.all {
-				if base == i.Address {
-					c.servers.last.Store(int32(n))
-				}
-			}
-			return i, nil
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // the questions that are still open
+	answers := c.describe(ctx)
+	others := make([]error, len(c.servers.all))
+	for range c.servers.all {
+		d := <-answers
+		switch err := d.err; {
+		case err != nil:
+			others[d.n] = err
+		case d.info.HAState == "ACTIVE":
+			c.servers.last.Store(int32(d.n))
+			return d.info, nil
+		case d.info.HAState == "STANDBY":
+			others[d.n] = fmt.Errorf("%w: %s is %q", ErrStandby, d.info.Address, d.info.HAState)
+		default:
+			others[d.n] = fmt.Errorf("%s is %q", d.info.Address, d.info.HAState)
 		}
-		if i.HAState == "STANDBY" {
-			err = errors.Join(err, fmt.Errorf("%w: %s is %q", ErrStandby, i.Address, i.HAState))
-			continue
-		}
-		err = errors.Join(err, fmt.Errorf("%s is %q", i.Address, i.HAState))
 	}
-	return Info{}, errors.Join(ErrNoActive, err)
+	return Info{}, errors.Join(append([]error{ErrNoActive}, others...)...)
 }

@@ -111,12 +111,13 @@ func TestAnswersThatAreNone(t *testing.T) {
 		"cut off": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write([]byte(`{"nodes":{"node":[`))
-		}, "unexpected end of JSON input"},
+		}, "unexpected EOF"},
 		"endless": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
-			spaces := []byte(strings.Repeat(" ", 1<<20))
+			nodes := []byte(`{"nodes":{"node":[` + strings.Repeat(" ", 1<<20-20) + `{"id":"a:1"}`)
 			for range maxAnswer>>20 + 1 {
-				if _, err := w.Write(spaces); err != nil {
+				_, err := w.Write(nodes)
+				if nodes = append(nodes[:0], ","+strings.Repeat(" ", 1<<20-20)+`{"id":"a:1"}`...); err != nil {
 					return
 				}
 			}

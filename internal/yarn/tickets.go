@@ -41,7 +41,8 @@ func (e *KerberosError) Error() string {
 // Unwrap returns what went wrong.
 func (e *KerberosError) Unwrap() error { return e.Err }
 
-const wrongKey = "the key in the keytab is not the one that the KDC has for this principal; export the keytab again"
+const wrongKey = "the key in the keytab is not the one that the KDC has for this principal; export the keytab again " +
+	"(the same key is not used for another hour, because the KDC would lock the principal)"
 
 func (e *KerberosError) hint() string {
 	var refused messages.KRBError
@@ -77,6 +78,28 @@ func (e *KerberosError) hint() string {
 func loginFailed(err error) bool {
 	var failed *KerberosError
 	return errors.As(err, &failed) && failed.Service == ""
+}
+
+// The times from a login that the KDC refused to the next one. A KDC locks a principal after some logins with a wrong
+// key, often five within half an hour. One that knows no such principal, or has locked it, does not count.
+const (
+	afterWrongKey = time.Hour
+	afterRefusal  = time.Minute
+)
+
+// patience returns how long to wait after an error of a login: 0 if the KDC did not refuse it. The next login has the
+// same key, because a new keytab makes new tickets; but an administrator may also correct the KDC.
+func patience(err error) time.Duration {
+	var refused messages.KRBError
+	var undone krberror.Krberror
+	switch {
+	case errors.As(err, &refused) && refused.ErrorCode == errorcode.KDC_ERR_PREAUTH_FAILED,
+		errors.As(err, &undone) && undone.RootCause == krberror.DecryptingError:
+		return afterWrongKey
+	case errors.As(err, &refused):
+		return afterRefusal
+	}
+	return 0
 }
 
 // skewError says that this machine's clock is wrong, or the KDC's.
@@ -124,6 +147,9 @@ type tickets struct {
 	turn     chan struct{}
 	granting ticket            // gets the others
 	have     map[string]ticket // by service and realm
+	replied  map[string]string // the KDC that replied last, by realm
+	refusal  *KerberosError    // of the last login; nil: it was not refused
+	until    time.Time         // there is no other login before, see [patience]
 }
 
 // of returns a ticket for a service, such as HTTP/rm1.example, which may be followed by its realm. The error is a
@@ -161,11 +187,18 @@ func (t *tickets) of(ctx context.Context, service string) (ticket, error) {
 		}
 		t.granting = ticket{}
 	}
+	if t.refusal != nil && now.Before(t.until) {
+		return ticket{}, t.refusal
+	}
 	granting, err := t.login(ctx)
 	if err != nil {
-		return ticket{}, &KerberosError{Principal: t.principal, Err: err}
+		refusal := &KerberosError{Principal: t.principal, Err: err}
+		if t.refusal = nil; patience(err) > 0 {
+			t.refusal, t.until = refusal, now.Add(patience(err))
+		}
+		return ticket{}, refusal
 	}
-	t.granting = granting
+	t.granting, t.refusal = granting, nil
 	got, err := t.grant(ctx, granting, principal, realm)
 	if err != nil {
 		return ticket{}, &KerberosError{Principal: t.principal, Service: full, Err: err}

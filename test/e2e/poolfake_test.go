@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"time"
 
@@ -23,7 +24,7 @@ type fakeRuntime struct{ y *yard }
 // start implements [podRuntime]. The NodeManager starts with what its yarn-site.xml says.
 func (r *fakeRuntime) start(ctx context.Context, k *yarnPod) (ip string, err error) {
 	pod := k.pod
-	floor, err := r.floor(ctx, k.pool, metav1.GetControllerOf(pod).Name)
+	floor, err := r.floor(ctx, pod)
 	if err != nil {
 		return "", err
 	}
@@ -77,19 +78,13 @@ func (r *fakeRuntime) kill(k *yarnPod) {
 	k.close()
 }
 
-// floor reads the size in the yarn-site.xml of a pool's workers.
-func (r *fakeRuntime) floor(ctx context.Context, p *yarnPool, name string) (fakerm.Size, error) {
+// floor reads the size in the yarn-site.xml of a pod. Hadoop puts the pod's environment in.
+func (r *fakeRuntime) floor(ctx context.Context, pod *corev1.Pod) (size fakerm.Size, err error) {
 	var config corev1.ConfigMap
-	y := r.y
-	err := y.core.Get().Namespace(poolNamespace).Resource("configmaps").Name(name + "-workers").Do(ctx).Into(&config)
+	err = r.y.core.Get().Namespace(poolNamespace).Resource("configmaps").
+		Name(metav1.GetControllerOf(pod).Name + "-workers").Do(ctx).Into(&config)
 	if err != nil {
-		return fakerm.Size{}, err
-	}
-	content := config.Data["yarn-site.xml"]
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	if known, found := p.floors[content]; found {
-		return known, nil
+		return size, err
 	}
 	var text struct {
 		Properties []struct {
@@ -97,12 +92,15 @@ func (r *fakeRuntime) floor(ctx context.Context, p *yarnPool, name string) (fake
 			Value string `xml:"value"`
 		} `xml:"property"`
 	}
-	if err := xml.Unmarshal([]byte(content), &text); err != nil {
-		return fakerm.Size{}, err
+	if err := xml.Unmarshal([]byte(config.Data["yarn-site.xml"]), &text); err != nil {
+		return size, err
 	}
-	var size fakerm.Size
+	environment := map[string]string{}
+	for _, e := range pod.Spec.Containers[0].Env {
+		environment["env."+e.Name] = e.Value
+	}
 	for _, property := range text.Properties {
-		n, _ := strconv.ParseInt(property.Value, 10, 64)
+		n, _ := strconv.ParseInt(os.Expand(property.Value, func(name string) string { return environment[name] }), 10, 64)
 		switch property.Name {
 		case "yarn.nodemanager.resource.memory-mb":
 			size.MemoryMiB = n
@@ -110,7 +108,6 @@ func (r *fakeRuntime) floor(ctx context.Context, p *yarnPool, name string) (fake
 			size.VCores = n
 		}
 	}
-	p.floors[content] = size
 	return size, nil
 }
 

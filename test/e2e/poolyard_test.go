@@ -73,7 +73,6 @@ type yarnPool struct {
 	unlabelled   int      // NodeManagers that started on a host without the label
 	label        string   // of the pool
 	seen         int      // kills of the ResourceManager that were judged
-	floors       map[string]fakerm.Size
 	complaints   []string
 	notes        []string // what happened, for when a test fails
 	marked       []marked // what the marks of pods said, for pools of a real ResourceManager
@@ -191,7 +190,7 @@ func (y *yard) request(method, path, body string) int {
 func (y *yard) rm(t testing.TB, name, label string, o fakerm.Options, grace, drain time.Duration) *yarnPool {
 	t.Helper()
 	p := &yarnPool{
-		RM: fakerm.New(o), label: label, grace: grace, drain: drain, floors: map[string]fakerm.Size{},
+		RM: fakerm.New(o), label: label, grace: grace, drain: drain,
 	}
 	p.runtime = &fakeRuntime{y}
 	server := httptest.NewServer(p)

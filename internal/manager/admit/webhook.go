@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,42 @@ const Path = "/mutate-pods"
 
 // maxBody is the length of the longest request that is read, in bytes. A request has two objects of at most 3 MiB each.
 const maxBody = 7 << 20
+
+// Bounds of what is in work at a time. Everybody in the cluster can reach the webhook, and the body of a request is in
+// memory until it is answered. The rest waits for a while, and is refused then: the API server admits such a pod
+// unchanged. Requests for large objects, which are rare, do not keep others waiting.
+const (
+	smallBody  = 256 << 10
+	maxSmall   = 64
+	maxLarge   = 3
+	waitWithin = 2 * time.Second
+	readWithin = 5 * time.Second // the API server sends a request at once
+)
+
+// begin waits until a request may be read. done ends its work.
+func (w *Webhook) begin(r *http.Request) (done func(), err error) {
+	slots := w.large
+	if w.most(r) == smallBody {
+		slots = w.small
+	}
+	patience := time.NewTimer(waitWithin)
+	defer patience.Stop()
+	select {
+	case slots <- struct{}{}:
+		return func() { <-slots }, nil
+	case <-r.Context().Done():
+	case <-patience.C:
+	}
+	return nil, fmt.Errorf("%d requests of this size are in work already; try again", cap(slots))
+}
+
+// most returns how many bytes of a request are read at most: one that does not say its length is a large one.
+func (w *Webhook) most(r *http.Request) int64 {
+	if r.ContentLength >= 0 && r.ContentLength <= smallBody {
+		return smallBody
+	}
+	return maxBody
+}
 
 // Options are the dependencies of a [Webhook].
 type Options struct {
@@ -41,7 +78,8 @@ type Options struct {
 // Register it for pods with reinvocationPolicy IfNeeded and sideEffects None: for CREATE, and for UPDATE where a
 // matchCondition finds that the annotation differs between object and oldObject, so that other updates do not call it.
 type Webhook struct {
-	options Options
+	options      Options
+	small, large chan struct{} // full while as many requests are in work as may be
 }
 
 // New returns a webhook.
@@ -55,7 +93,7 @@ func New(o Options) *Webhook {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Webhook{options: o}
+	return &Webhook{options: o, small: make(chan struct{}, maxSmall), large: make(chan struct{}, maxLarge)}
 }
 
 // Handler returns the HTTP handler of [Path].
@@ -73,7 +111,16 @@ func (w *Webhook) serve(to http.ResponseWriter, r *http.Request) {
 		http.Error(to, "send the AdmissionReview as application/json", http.StatusUnsupportedMediaType)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(to, r.Body, maxBody))
+	done, err := w.begin(r)
+	if err != nil {
+		to.Header().Set("Retry-After", "1")
+		http.Error(to, err.Error(), http.StatusTooManyRequests)
+		return
+	}
+	defer done()
+	// A body that does not arrive holds memory. Not every connection has deadlines: those of tests have none.
+	_ = http.NewResponseController(to).SetReadDeadline(time.Now().Add(readWithin))
+	body, err := io.ReadAll(http.MaxBytesReader(to, r.Body, w.most(r)))
 	if tooLong := new(http.MaxBytesError); errors.As(err, &tooLong) {
 		http.Error(to, err.Error(), http.StatusRequestEntityTooLarge)
 		return

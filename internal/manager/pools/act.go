@@ -42,6 +42,7 @@ func inParallel(n int, f func(i int)) {
 func (r *round) act(ctx context.Context) {
 	r.steps = pool.Next(&r.in)
 	r.confirm(ctx)
+	clear(r.k.heard)
 	pool.Pace(&r.in, r.steps, resizes)
 	failed := make([]error, len(r.steps))
 	inParallel(len(r.steps), func(i int) { failed[i] = r.mark(ctx, i) })
@@ -172,6 +173,11 @@ func (r *round) exclude(ctx context.Context, failed []error) {
 		}
 		return
 	}
+	for i, s := range r.steps {
+		if s.Verb == pool.Exclude && failed[i] == nil {
+			k.hears(r.places[i].worker.Name, r.now.Add(s.Within))
+		}
+	}
 	clear(k.unread)
 }
 
@@ -234,7 +240,7 @@ func (r *round) one(ctx context.Context, i int) error {
 			*s = pool.Step{Worker: s.Worker, Phase: pool.Terminated, Verb: pool.Wait, Why: pool.NothingSold}
 			return nil
 		}
-		return r.k.createPod(ctx, pod)
+		return r.k.createPod(ctx, r.p, pod)
 	case pool.DeletePod:
 		seconds := int64(s.Within / time.Second)
 		if pl.pod.deleting && pl.pod.grace <= seconds {
@@ -249,6 +255,7 @@ func (r *round) one(ctx context.Context, i int) error {
 		if err != nil {
 			return fmt.Errorf("resizing %s to %s: %w", pl.worker.Name, s.Size, err)
 		}
+		r.k.hears(pl.worker.Name, r.now.Add(s.Within))
 	}
 	return nil
 }

@@ -267,7 +267,7 @@ func (c *crewRound) one(ctx context.Context, drainer drain.Drainer, i int) error
 			*s = crew.Step{Worker: s.Worker, Phase: crew.Stopped, Verb: crew.Wait, Why: crew.NothingSold}
 			return nil
 		}
-		return c.k.createPod(ctx, pod)
+		return c.k.createPod(ctx, c.p, pod)
 	case crew.DeletePod:
 		seconds := int64(s.Within / time.Second)
 		if pl.pod.deleting && pl.pod.grace <= seconds {

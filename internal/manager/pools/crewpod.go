@@ -26,16 +26,22 @@ func crewOf(p *corev1.Pod) (is bool, request model.Amount) {
 			continue
 		}
 		is = true
-		for _, name := range []corev1.ResourceName{v1alpha1.ResourceBatchCPU, v1alpha1.ResourceKoordinatorBatchCPU} {
-			cpu := c.Resources.Requests[name]
-			request.CPU += cpu.Value() // batch CPU counts in thousandths
-		}
-		for _, name := range []corev1.ResourceName{v1alpha1.ResourceBatchMemory, v1alpha1.ResourceKoordinatorBatchMemory} {
-			memory := c.Resources.Requests[name]
-			request.Memory += memory.Value()
-		}
+		request = batchRequest(&c)
 	}
 	return is, request
+}
+
+// batchRequest returns what a container requests of the slack.
+func batchRequest(c *corev1.Container) (request model.Amount) {
+	for _, name := range []corev1.ResourceName{v1alpha1.ResourceBatchCPU, v1alpha1.ResourceKoordinatorBatchCPU} {
+		cpu := c.Resources.Requests[name]
+		request.CPU += cpu.Value() // batch CPU counts in thousandths
+	}
+	for _, name := range []corev1.ResourceName{v1alpha1.ResourceBatchMemory, v1alpha1.ResourceKoordinatorBatchMemory} {
+		memory := c.Resources.Requests[name]
+		request.Memory += memory.Value()
+	}
+	return request
 }
 
 // files returns the configuration of the pool's workers, which its ConfigMap has.

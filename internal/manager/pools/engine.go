@@ -28,9 +28,12 @@ const (
 	perSecond, burst = 20, 20
 	// labelsEvery is the time between two looks at the store of labels without doubt about it.
 	labelsEvery = 10 * time.Second
-	// maxNMAnswer bounds what a NodeManager answers, in bytes. A container takes less than 1 kB. Pods of tenants answer, a
-	// few at a time, so the bound of a ResourceManager's answer would be more than the manager's memory.
+	// maxRMAnswer and maxNMAnswer bound a list that a ResourceManager or a NodeManager answers, in bytes: room for 14,000
+	// nodes and 4,000 containers. maxWhole bounds other answers. Lists are read one element after another, and what is not
+	// of the pool is dropped: who answers may be a tenant.
+	maxRMAnswer = 32 << 20
 	maxNMAnswer = 4 << 20
+	maxWhole    = 1 << 20
 	// adminPort is the default port of the administration protocol.
 	adminPort = "8033"
 )
@@ -41,6 +44,7 @@ type engine struct {
 	secret   map[string][]byte
 	rm       *yarn.RM
 	nm       *yarn.NM
+	peers    *peers      // of nm
 	admin    *yarn.Admin // nil: no graceful decommission
 	requests atomic.Uint64
 
@@ -57,17 +61,18 @@ type engine struct {
 func newEngine(spec *v1alpha1.YARNSpec, secret map[string][]byte) (e *engine, reason string, err error) {
 	e = &engine{spec: spec.DeepCopy(), secret: secret}
 	auth, base, err := identity(spec, secret)
+	if err == nil {
+		auth, err = auth.Shared() // the KDC gets one login for all clients
+	}
 	if err == nil { // first this client, which nothing but the Secret can be wrong for
-		e.nm, err = yarn.NewNM(yarn.HTTPOptions{
-			Auth: auth, Transport: base, Timeout: 3 * time.Second, MaxAnswer: maxNMAnswer,
-		})
+		e.nm, e.peers, err = nodeManagers(auth, base)
 	}
 	if err != nil {
 		return nil, "BadSecret", fmt.Errorf("spec.yarn.authSecret: Secret %s: %w", spec.AuthSecret, err)
 	}
 	limit := flowcontrol.NewTokenBucketRateLimiter(perSecond, burst)
 	e.rm, err = yarn.NewRM(spec.ResourceManagers, yarn.HTTPOptions{
-		Auth: auth, Transport: limited{base, limit, &e.requests},
+		Auth: auth, Transport: limited{base, limit, &e.requests}, MaxAnswer: maxRMAnswer, MaxWhole: maxWhole,
 	})
 	if err != nil {
 		return nil, "Invalid", fmt.Errorf("spec.yarn.resourceManagers: %w", err)
@@ -161,14 +166,18 @@ type view struct {
 	listed map[string]int
 }
 
-// look asks the ResourceManager for everything that a round needs.
-func (e *engine) look(ctx context.Context) (*view, error) {
-	info, err := e.rm.Active(ctx)
-	if err != nil {
+// unlisted stands for the number of containers of a NodeManager that did not answer.
+const unlisted = -1
+
+// look asks the ResourceManager for everything that a round needs of some hosts.
+func (e *engine) look(ctx context.Context, ours func(host string) bool) (*view, error) {
+	asking, cancel := context.WithTimeout(ctx, activeWithin)
+	info, err := e.rm.Active(asking)
+	if cancel(); err != nil {
 		return nil, err
 	}
 	v := &view{info: info, nodes: map[string][]yarn.Node{}}
-	nodes, err := e.rm.Nodes(ctx)
+	nodes, err := e.rm.NodesOf(ctx, ours)
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}

@@ -31,6 +31,7 @@ type keeper struct {
 	written    time.Time                  // when the status was written last
 	engine     *engine                    // nil: there is none, or another is needed
 	crew       *crewEngine                // the same for a pool whose workers have one size
+	unprepared error                      // why the objects beside the pods are not as they should be; nil: they are
 	applied    string                     // what the objects beside the pods were made from
 	secret     map[string][]byte          // of the pool, as read last
 	secretName string
@@ -43,9 +44,11 @@ type keeper struct {
 	logged     map[string]string       // by message: the error in the log
 	watched    map[string]pool.History // by node: what it had for workers
 
-	mu    sync.Mutex
-	shown shown            // for the metrics
-	asked map[string]asked // resizes by worker
+	mu     sync.Mutex
+	shown  shown                // for the metrics
+	asked  map[string]asked     // resizes by worker
+	heard  map[string]time.Time // by worker: the time that the ResourceManager was told in this round, and confirmed
+	silent map[string]silence   // by worker: NodeManagers that did not answer
 }
 
 func newKeeper(c *Controller, namespace, name string) *keeper {
@@ -106,6 +109,9 @@ func (k *keeper) round(ctx context.Context) bool {
 	now := time.Now()
 	nodes, fresh := k.c.o.Nodes()
 	if !fresh || !k.c.fresh(k.namespace, now) {
+		if p.DeletionTimestamp != nil {
+			k.complain(ctx, "a deleted pool of a deleted namespace could not be let go", k.forsake(ctx, p))
+		}
 		return true // old data decides nothing
 	}
 	if k.uid != p.UID { // also if another pool of the same name follows at once
@@ -185,6 +191,7 @@ type round struct {
 	// unsettled are workers that were left out of the decision, because what the ResourceManager shows is not true yet.
 	unsettled map[string]bool
 	crew      *crewRound // nil: the workers are NodeManagers
+	kindOfPod string     // see template; "": not known yet
 }
 
 // place is a worker and what it is made of.

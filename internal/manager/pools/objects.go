@@ -13,6 +13,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
@@ -29,7 +31,7 @@ const apiWithin = 10 * time.Second
 // prepare makes the objects that the pods need: the Service that names them, their configuration, and the
 // PodDisruptionBudget that keeps others from evicting them.
 func (r *round) prepare(ctx context.Context) {
-	site := yarnSite(r.p.Spec.YARN, r.settings().Floor)
+	site := yarnSite(r.p.Spec.YARN)
 	r.applyObjects(ctx, map[string]string{"yarn-site.xml": site}, nmPort)
 }
 
@@ -73,26 +75,105 @@ func (r *round) applyObjects(ctx context.Context, files map[string]string, port 
 			},
 		}},
 	} {
-		if err := apply(ctx, o.client, o.resource, p.Namespace, o.name, o.object); err != nil {
-			r.t.add(v1alpha1.ConditionStepsFailed, "ApplyFailed", err)
+		if k.unprepared = k.apply(ctx, p, o.client, o.resource, o.name, o.object); k.unprepared != nil {
+			r.t.add(v1alpha1.ConditionStepsFailed, "ApplyFailed", k.unprepared)
 			return
 		}
 	}
 	k.applied = from
 }
 
-// apply brings an object to a state by server-side apply.
-func apply(ctx context.Context, client rest.Interface, resource, namespace, name string, object any) error {
-	body, err := json.Marshal(object)
+// apply brings an object of a pool to a state by server-side apply. An object of that name that the pool does not
+// control belongs to somebody else: it is left alone.
+func (k *keeper) apply(
+	ctx context.Context, p *v1alpha1.WorkerPool, client rest.Interface, resource, name string, object any,
+) error {
+	have, err := metadata(ctx, client, p.Namespace, resource, name)
 	if err != nil {
-		return fmt.Errorf("encoding %s %s/%s: %w", resource, namespace, name, err)
+		return err
 	}
-	err = client.Patch(types.ApplyPatchType).Namespace(namespace).Resource(resource).Name(name).
-		Param("fieldManager", fieldManager).Param("force", "true").Timeout(apiWithin).Body(body).Do(ctx).Error()
+	if have != nil && !controls(p, have) {
+		return taken(p, resource, have)
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
-		return fmt.Errorf("applying %s %s/%s: %w", resource, namespace, name, err)
+		return fmt.Errorf("encoding %s %s/%s: %w", resource, p.Namespace, name, err)
+	}
+	force := "false" // somebody may make one at this moment
+	if have != nil {
+		force = "true"
+		if err := unstructured.SetNestedField(content, string(have.UID), "metadata", "uid"); err != nil { // still this one
+			return fmt.Errorf("encoding %s %s/%s: %w", resource, p.Namespace, name, err)
+		}
+	}
+	body, err := json.Marshal(content)
+	if err != nil {
+		return fmt.Errorf("encoding %s %s/%s: %w", resource, p.Namespace, name, err)
+	}
+	err = client.Patch(types.ApplyPatchType).Namespace(p.Namespace).Resource(resource).Name(name).
+		Param("fieldManager", fieldManager).Param("force", force).Timeout(apiWithin).Body(body).Do(ctx).Error()
+	if err != nil {
+		return fmt.Errorf("applying %s %s/%s: %w", resource, p.Namespace, name, err)
 	}
 	return nil
+}
+
+// metadata returns the metadata of an object; nil if there is none of that name.
+func metadata(
+	ctx context.Context, client rest.Interface, namespace, resource, name string,
+) (*metav1.ObjectMeta, error) {
+	content, err := client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).Name(name).
+		Timeout(apiWithin).SetHeader("Accept", "application/json").Do(ctx).Raw()
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	var o struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+	}
+	if err == nil {
+		err = json.Unmarshal(content, &o)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s %s/%s: %w", resource, namespace, name, err)
+	}
+	return &o.Metadata, nil
+}
+
+// controls reports whether a pool made an object.
+func controls(p *v1alpha1.WorkerPool, o *metav1.ObjectMeta) bool {
+	by := metav1.GetControllerOf(o)
+	return by != nil && by.UID == p.UID
+}
+
+// taken is the error of a name that another object has.
+func taken(p *v1alpha1.WorkerPool, resource string, o *metav1.ObjectMeta) error {
+	whose := "nobody controls it"
+	if by := metav1.GetControllerOf(o); by != nil {
+		whose = fmt.Sprintf("%s %s controls it", by.Kind, by.Name)
+	}
+	return fmt.Errorf("%s %s/%s exists, and is not of the pool %s: %s; it is left alone, and no pod is made beside it; "+
+		"delete it, or give the pool another name", resource, o.Namespace, o.Name, p.Name, whose)
+}
+
+// forsake lets a deleted pool go whose namespace is being deleted, when its pods are gone. The manager's rights in the
+// namespace may have gone with it; these requests need none.
+func (k *keeper) forsake(ctx context.Context, p *v1alpha1.WorkerPool) error {
+	namespace, err := metadata(ctx, k.c.o.Core, "", "namespaces", p.Namespace)
+	if err != nil || namespace != nil && namespace.DeletionTimestamp == nil {
+		return err
+	}
+	var pods corev1.PodList
+	err = k.c.o.Core.Get().Namespace(p.Namespace).Resource("pods").Timeout(apiWithin).
+		Param("labelSelector", v1alpha1.LabelPool+"="+p.Name).Do(ctx).Into(&pods)
+	if err != nil {
+		return fmt.Errorf("listing the pods of the pool: %w", err)
+	}
+	for i := range pods.Items {
+		if controls(p, &pods.Items[i].ObjectMeta) {
+			return nil // the namespace's end deletes it, and it drains
+		}
+	}
+	return k.release(ctx, p)
 }
 
 // setFinalizers replaces the finalizers of a pool, unless it changed meanwhile.
@@ -117,10 +198,20 @@ func (k *keeper) release(ctx context.Context, p *v1alpha1.WorkerPool) error {
 	return k.setFinalizers(ctx, p, left)
 }
 
-// createPod makes the pod of a worker. One of the same name that is still going is no error.
-func (k *keeper) createPod(ctx context.Context, p *corev1.Pod) error {
+// createPod makes the pod of a worker. One of the pool that is still going is no error.
+func (k *keeper) createPod(ctx context.Context, pool *v1alpha1.WorkerPool, p *corev1.Pod) error {
+	if k.unprepared != nil {
+		return fmt.Errorf("pod %s is not created: %w", p.Name, k.unprepared)
+	}
 	err := k.c.o.Core.Post().Namespace(p.Namespace).Resource("pods").Timeout(apiWithin).Body(p).Do(ctx).Error()
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		have, err := metadata(ctx, k.c.o.Core, p.Namespace, "pods", p.Name)
+		if err != nil || have == nil || controls(pool, have) {
+			return err
+		}
+		return taken(pool, "pods", have)
+	case err != nil:
 		return fmt.Errorf("creating pod %s: %w", p.Name, err)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,8 +36,8 @@ const (
 	lookWithin = 5 * time.Second
 	// readEvery is the time between two attempts to have the exclude file read at first. An attempt can take lookWithin.
 	readEvery = 30 * time.Second
-	// askWithin bounds the questions to all NodeManagers of a round. Many may be hung, and others have to stop meanwhile.
-	askWithin = 2 * time.Second
+	// activeWithin is the part of it in which one of them must say that it is the active one.
+	activeWithin = 3 * time.Second
 )
 
 // Settings returns the settings of a pool of YARN for the decision, without graceful decommissions.
@@ -72,6 +73,9 @@ func (r *round) observe(ctx context.Context) {
 	r.lookAtRM(ctx)
 	r.lookAtExcludes(ctx)
 	r.in = pool.Input{Now: r.now, Settings: r.settings(), RM: pool.RM{Known: r.view != nil}}
+	if r.p.DeletionTimestamp != nil {
+		r.in.Deleted = r.p.DeletionTimestamp.Time
+	}
 	if s := k.status.ResourceManager; s != nil {
 		r.in.RM.Since = s.Since.Time
 	}
@@ -131,7 +135,7 @@ func (r *round) lookAtRM(ctx context.Context) {
 	}
 	looking, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
-	v, err := k.engine.look(looking)
+	v, err := k.engine.look(looking, r.ours)
 	if err != nil {
 		r.unreachable(err)
 		return
@@ -322,6 +326,16 @@ func (r *round) host(worker, node string) string {
 	return strings.Join([]string{worker, r.p.Name, r.p.Namespace, "svc", r.k.c.o.ClusterDomain}, ".")
 }
 
+// ours reports whether a host may be that of a worker of the pool.
+func (r *round) ours(host string) bool {
+	if r.hostNetwork() {
+		host = strings.ToLower(host)
+		_, known := r.nodes[host]
+		return known || slices.ContainsFunc(r.k.status.Workers, func(w v1alpha1.WorkerStatus) bool { return w.Node == host })
+	}
+	return strings.HasSuffix(strings.ToLower(host), strings.ToLower(r.host("", "")))
+}
+
 // fill says what was observed of a worker, besides its NodeManagers.
 func (r *round) fill(pl *place, on map[string]int) {
 	w := pl.worker
@@ -338,14 +352,21 @@ func (r *round) fill(pl *place, on map[string]int) {
 	w.Cordoned = known && n.Closed(r.tolerations())
 	w.Room = r.p.Spec.Count != nil || n.Room(r.read.Floor.Plus(r.read.Overhead))
 	w.Unsold = pl.pod == nil && !r.sold()
-	w.Figures = r.figures(pl.node, on[pl.node])
-	w.Allowance = w.Figures.Now
-	w.Attempts, w.Excluded = int(pl.row.Attempts), r.excluded[pl.host] || r.k.unread[pl.host]
-	if r.p.Generation != r.k.status.ObservedGeneration {
-		w.Attempts = 0
+	floor, ceiling := r.in.Settings.Floor, pool.Size{}
+	if pl.pod != nil {
+		if own, most := r.bounds(pl.pod); own != (pool.Size{}) {
+			floor, ceiling = own, most
+		}
 	}
+	w.Figures = r.figures(pl.node, on[pl.node], floor)
+	w.Allowance = w.Figures.Now
+	w.Heard = r.k.heard[w.Name]
+	w.Excluded = r.excluded[pl.host] || r.k.unread[pl.host]
 	if pl.row.Ended != nil {
 		w.Ended = pl.row.Ended.Time
+	}
+	if r.p.Generation == r.k.status.ObservedGeneration {
+		w.Attempts = pool.Failures(int(pl.row.Attempts), w.Ended, r.opening)
 	}
 	if r.view != nil {
 		w.Label = r.view.labelOf(pl)
@@ -354,6 +375,10 @@ func (r *round) fill(pl *place, on map[string]int) {
 	case p != nil && !p.over:
 		w.Pod = &pool.Pod{
 			Started: p.started, Deleting: p.deleting || w.Cordoned, Evicted: known && n.Evict == p.uid, Marks: p.marks,
+			Outdated: p.template != "" && p.template != r.template(),
+		}
+		if ceiling != (pool.Size{}) {
+			w.Pod.Floor, w.Pod.Ceiling = floor, ceiling
 		}
 	case p != nil && !p.ended.IsZero():
 		w.Ended = p.ended
@@ -388,8 +413,8 @@ func (r *round) seen(pl *place) bool {
 	}
 	all, settled := r.view.managers(pl.host)
 	for i := range all {
-		if listed, known := r.view.listed[pl.worker.Name]; known {
-			all[i].Listed = min(listed, all[i].Containers)
+		if listed, asked := r.view.listed[pl.worker.Name]; asked {
+			all[i].Listed, all[i].Unlisted = max(min(listed, all[i].Containers), 0), listed == unlisted
 		}
 	}
 	pl.worker.Managers = all
@@ -403,80 +428,79 @@ func (r *round) seen(pl *place) bool {
 // askOwn asks the NodeManagers of workers whose deadline is over what their containers use, because the ResourceManager
 // does not say it. One that does not answer is taken as one whose containers do not fit.
 func (r *round) askOwn(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
-	defer cancel()
-	inParallel(len(r.places), func(i int) {
+	if r.k.engine == nil {
+		return
+	}
+	var which []int
+	for i := range r.places {
 		pl := &r.places[i]
 		w := pl.worker
-		if w.Pod == nil || pl.pod.ip == "" || w.Pod.Marks.Until.IsZero() || r.now.Before(w.Pod.Marks.Until) ||
-			r.k.engine == nil {
-			return
+		if w.Pod != nil && pl.pod.ip != "" && !w.Pod.Marks.Until.IsZero() && !r.now.Before(w.Pod.Marks.Until) {
+			which = append(which, i)
 		}
-		containers, err := r.k.engine.nm.Containers(ctx, r.webOf(pl))
-		if err != nil {
-			return
-		}
-		w.Own = &pool.Size{}
-		for i := range containers {
-			if c := &containers[i]; !c.Ended() {
-				w.Own.MemoryMiB += c.Size.MemoryMiB
-				w.Own.VCores += c.Size.VCores
+	}
+	r.askEach(ctx, which, func(ctx context.Context, pl *place) error {
+		own := pool.Size{}
+		err := r.k.engine.nm.EachContainer(ctx, r.webOf(pl), func(c yarn.Container) {
+			if !c.Ended() {
+				own.MemoryMiB += c.Size.MemoryMiB
+				own.VCores += c.Size.VCores
 			}
+		})
+		if err == nil {
+			pl.worker.Own = &own
 		}
+		return err
 	})
 }
 
 // ask asks the NodeManagers of some workers themselves: those that drain for their containers, and those that do not
 // register for their name.
 func (r *round) ask(ctx context.Context) {
+	defer r.reportSilent()
 	if r.view == nil {
 		r.askOwn(ctx)
 		return
 	}
 	r.view.listed = map[string]int{}
-	type answer struct {
-		asked  bool
-		listed int // 0 after an error too: nothing is known to have started
-		stray  string
-	}
-	answers := make([]answer, len(r.places))
-	ctx, cancel := context.WithTimeout(ctx, askWithin)
-	defer cancel()
-	inParallel(len(r.places), func(i int) {
+	var drain, stray []int
+	for i := range r.places {
 		pl := &r.places[i]
 		w := pl.worker
 		if w.Pod == nil || pl.pod.ip == "" || w.Pod.Started.IsZero() {
-			return
+			continue
 		}
-		base := r.webOf(pl)
-		managers, _ := r.view.managers(pl.host)
-		switch {
-		case len(managers) == 1 && w.Leaves() && r.in.Settings.Graceful && managers[0].Containers > 0:
-			containers, _ := r.k.engine.nm.Containers(ctx, base)
-			answers[i].asked = true
-			for _, c := range containers {
-				if c.State == yarn.ContainerRunning {
-					answers[i].listed++
-				}
-			}
+		leaves := w.Leaves() || !w.Pod.Marks.Leaving.IsZero()
+		switch managers, _ := r.view.managers(pl.host); {
+		case len(managers) == 1 && leaves && r.in.Settings.Graceful && managers[0].Containers > 0:
+			drain = append(drain, i)
+			r.view.listed[w.Name] = unlisted
 		case len(managers) == 0 && r.now.Sub(w.Pod.Started) >= strayAfter:
-			info, err := r.k.engine.nm.Info(ctx, base)
-			if host, _, bad := net.SplitHostPort(info.ID); err == nil && bad == nil && !strings.EqualFold(host, pl.host) {
-				answers[i].stray = host
-			}
-		}
-	})
-	for i, a := range answers {
-		w := r.places[i].worker
-		if w.Stray = a.stray; a.asked {
-			r.view.listed[w.Name] = a.listed
+			stray = append(stray, i)
 		}
 	}
-}
-
-// webOf returns the base address of the web services of a worker's NodeManager.
-func (r *round) webOf(pl *place) string {
-	return r.scheme() + "://" + net.JoinHostPort(pl.pod.ip, strconv.Itoa(webPort))
+	var mu sync.Mutex
+	r.askEach(ctx, drain, func(ctx context.Context, pl *place) error {
+		running := 0
+		err := r.k.engine.nm.EachContainer(ctx, r.webOf(pl), func(c yarn.Container) {
+			if c.State == yarn.ContainerRunning {
+				running++
+			}
+		})
+		if err == nil {
+			mu.Lock()
+			defer mu.Unlock()
+			r.view.listed[pl.worker.Name] = running
+		}
+		return err
+	})
+	r.askEach(ctx, stray, func(ctx context.Context, pl *place) error {
+		info, err := r.k.engine.nm.Info(ctx, r.webOf(pl))
+		if host, _, bad := net.SplitHostPort(info.ID); err == nil && bad == nil && !strings.EqualFold(host, pl.host) {
+			pl.worker.Stray = host
+		}
+		return nil // it may just be starting
+	})
 }
 
 // scheme is that of the web services of NodeManagers, which is the ResourceManager's: yarn.http.policy is one for both.

@@ -19,18 +19,19 @@ import (
 func TestListed(t *testing.T) {
 	const host, ip = "w-0.w.yarn.svc.cluster.local", "127.99.80.42"
 	for _, c := range []struct {
-		answer string
-		want   int
+		answer   string
+		want     int
+		unlisted bool
 	}{
-		{`{"containers": null}`, 0},
-		{`{"containers": {"container": [{"id": "c1", "state": "RUNNING"}]}}`, 1},
-		{`{"containers": {"container": [{"id": "c1", "state": "RUNNING"}, {"id": "c0", "state": "DONE"}]}}`, 1},
-		{`{"containers": {"container": [{"id": "c1", "state": "NEW"}, {"id": "c2", "state": "LOCALIZING"}]}}`, 0},
-		{``, 0}, // an error
+		{`{"containers": null}`, 0, false},
+		{`{"containers": {"container": [{"id": "c1", "state": "RUNNING"}]}}`, 1, false},
+		{`{"containers": {"container": [{"id": "c1", "state": "RUNNING"}, {"id": "c0", "state": "DONE"}]}}`, 1, false},
+		{`{"containers": {"container": [{"id": "c1", "state": "NEW"}, {"id": "c2", "state": "LOCALIZING"}]}}`, 0, false},
+		{``, 0, true}, // an error
 	} {
-		nm, stop := serveNM(t, ip, c.answer)
+		e, stop := serveNM(t, ip, c.answer)
 		r := &round{
-			k: &keeper{engine: &engine{nm: nm}}, now: time.Now(),
+			k: &keeper{engine: e}, now: time.Now(),
 			p: &v1alpha1.WorkerPool{Spec: v1alpha1.WorkerPoolSpec{YARN: &v1alpha1.YARNSpec{
 				ResourceManagers: []string{"http://rm:8088"},
 			}}},
@@ -45,14 +46,14 @@ func TestListed(t *testing.T) {
 		r.ask(t.Context())
 		r.seen(&r.places[0])
 		stop()
-		if got := r.places[0].worker.Managers; len(got) != 1 || got[0].Listed != c.want {
+		if got := r.places[0].worker.Managers; len(got) != 1 || got[0].Listed != c.want || got[0].Unlisted != c.unlisted {
 			t.Errorf("%q: %+v, want %d", c.answer, got, c.want)
 		}
 	}
 }
 
 // serveNM answers as the NodeManager with an address.
-func serveNM(t *testing.T, ip, answer string) (nm *yarn.NM, stop func()) {
+func serveNM(t *testing.T, ip, answer string) (e *engine, stop func()) {
 	t.Helper()
 	listener, err := net.Listen("tcp", net.JoinHostPort(ip, fmt.Sprint(webPort)))
 	if err != nil {
@@ -65,11 +66,17 @@ func serveNM(t *testing.T, ip, answer string) (nm *yarn.NM, stop func()) {
 		}),
 	}}
 	server.Start()
-	nm, err = yarn.NewNM(yarn.HTTPOptions{Timeout: time.Second})
+	return nmEngine(t), server.Close
+}
+
+// nmEngine returns an engine that can only ask NodeManagers.
+func nmEngine(t *testing.T) *engine {
+	t.Helper()
+	nm, peers, err := nodeManagers(yarn.Auth{}, http.DefaultTransport.(*http.Transport))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return nm, server.Close
+	return &engine{nm: nm, peers: peers}
 }
 
 // TestOwn asks the NodeManagers of workers whose deadline is over what their containers use, while no ResourceManager
@@ -90,14 +97,14 @@ func TestOwn(t *testing.T) {
 		{"an error", ``, -time.Second, nil},
 		{"there is time left", two, time.Second, nil},
 	} {
-		nm, stop := serveNM(t, ip, c.answer)
+		e, stop := serveNM(t, ip, c.answer)
 		now := time.Now()
 		r := &round{
-			k: &keeper{engine: &engine{nm: nm}}, now: now,
+			k: &keeper{engine: e}, now: now,
 			p: &v1alpha1.WorkerPool{Spec: v1alpha1.WorkerPoolSpec{YARN: &v1alpha1.YARNSpec{
 				ResourceManagers: []string{"http://rm:8088"},
 			}}},
-			places: []place{{pod: &podRow{ip: ip}, worker: &pool.Worker{
+			places: []place{{host: "w-0", pod: &podRow{ip: ip}, worker: &pool.Worker{
 				Name: "w-0", Pod: &pool.Pod{Started: now, Marks: pool.Marks{Until: now.Add(c.until)}},
 			}}, {worker: &pool.Worker{Name: "w-1"}}},
 		}

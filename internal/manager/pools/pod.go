@@ -46,6 +46,9 @@ type podRow struct {
 	crew                bool   // it is of a pool whose workers have one size
 	raw                 string // the marks of such a pod as they are written
 	request             model.Amount
+	limit               model.Amount // of a NodeManager's pod; zero: none is known
+	start               pool.Size    // with which its NodeManager starts; zero: what the pool says
+	template            string       // what it was made from; "": that is not known
 }
 
 func rowOf(p *corev1.Pod) podRow {
@@ -63,6 +66,8 @@ func rowOf(p *corev1.Pod) podRow {
 	if r.crew, r.request = crewOf(p); r.crew {
 		r.raw = p.Annotations[v1alpha1.AnnotationPoolMarks]
 	}
+	r.readSize(p)
+	r.template = p.Annotations[v1alpha1.AnnotationPoolTemplate]
 	// A mark that cannot be read is none: the controller then waits longer, and kills nothing earlier.
 	_ = json.Unmarshal([]byte(p.Annotations[v1alpha1.AnnotationPoolMarks]), &r.marks)
 	r.held, _ = strconv.ParseInt(p.Annotations[v1alpha1.AnnotationPoolHeld], 10, 64) // else 0, and it is written anew
@@ -97,6 +102,14 @@ func rowOf(p *corev1.Pod) podRow {
 		}
 	}
 	return r
+}
+
+// podMatters reports whether the change of a pod is one to look at its pool for: not what the controller wrote itself.
+func podMatters(before, after podRow) bool {
+	for _, r := range []*podRow{&before, &after} {
+		r.marks, r.raw, r.held, r.allowance = pool.Marks{}, "", 0, ""
+	}
+	return before != after
 }
 
 // encode returns the marks as the annotation has them.
@@ -169,6 +182,7 @@ func (r *round) newPod(pl *place, marks pool.Marks) (batch *corev1.Pod, sold boo
 			},
 		},
 	}
+	p.Annotations[v1alpha1.AnnotationPoolTemplate] = r.template()
 	return r.finish(p, pl, extra, encode(marks))
 }
 
@@ -180,7 +194,9 @@ func (r *round) finish(
 		p.Labels[k] = string(v)
 	}
 	for k, v := range extra.Annotations {
-		p.Annotations[k] = v
+		if _, ours := p.Annotations[k]; !ours {
+			p.Annotations[k] = v
+		}
 	}
 	p.Labels[v1alpha1.LabelPool], p.Labels[v1alpha1.LabelQoS] = r.p.Name, string(model.ClassBE)
 	p.Annotations[v1alpha1.AnnotationPoolMarks] = marks
@@ -228,7 +244,9 @@ done
 func (r *round) environment(host string) []corev1.EnvVar {
 	all := map[string]string{"HADOOP_HEAPSIZE_MAX": fmt.Sprintf("%dm", heap(yarn.MiB(r.read.Overhead.Memory)))}
 	maps.Copy(all, r.p.Spec.YARN.Environment)
+	floor := r.settings().Floor
 	all["HADOOP_CONF_DIR"], all[hostVariable] = confDir, host
+	all[memoryVariable], all[vcoresVariable] = strconv.FormatInt(floor.MemoryMiB, 10), strconv.FormatInt(floor.VCores, 10)
 	var list []corev1.EnvVar
 	for _, name := range sortedKeys(all) {
 		list = append(list, corev1.EnvVar{Name: name, Value: all[name]})

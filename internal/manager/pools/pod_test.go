@@ -55,7 +55,7 @@ func podCase(t *testing.T, content string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	site := yarnSite(p.Spec.YARN, r.settings().Floor)
+	site := yarnSite(p.Spec.YARN)
 	for d := xml.NewDecoder(strings.NewReader(site)); ; {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			break

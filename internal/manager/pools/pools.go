@@ -77,7 +77,7 @@ func New(o Options) *Controller {
 		pools := table.New(func(obj any) *v1alpha1.WorkerPool { return obj.(*v1alpha1.WorkerPool) })
 		pools.Changed = c.changed
 		pods := table.New(func(obj any) podRow { return rowOf(obj.(*corev1.Pod)) })
-		pods.Changed = c.changed
+		pods.Changed, pods.Matters = c.changed, podMatters
 		c.pools[namespace], c.pods[namespace] = pools, pods
 	}
 	return c

@@ -36,6 +36,16 @@ func (k *keeper) asks(worker string, from, to pool.Size, now time.Time) {
 	k.asked[worker] = asked{from, to, since}
 }
 
+// hears notes a time that the ResourceManager was told, and confirmed.
+func (k *keeper) hears(worker string, at time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.heard == nil {
+		k.heard = map[string]time.Time{}
+	}
+	k.heard[worker] = at
+}
+
 // readBack compares what the ResourceManager shows with what it was asked for.
 func (r *round) readBack() {
 	if r.view == nil {

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/waterline-io/waterline/api/v1alpha1"
-	"github.com/waterline-io/waterline/internal/decide/cluster/pool"
 )
 
 // Paths and ports in a worker's pod.
@@ -23,8 +22,14 @@ const (
 	workDir = "/waterline"
 	nmPort  = 45454 // of the NodeManager's id: the same for all pods of a worker, so that its id is too
 	webPort = 8042
+	// securePort is that of its web services with yarn.http.policy HTTPS_ONLY.
+	securePort = 8044
 	// hostVariable is the environment variable with the worker's host name, to which yarn-site.xml refers.
 	hostVariable = "WATERLINE_HOST"
+	// memoryVariable and vcoresVariable are those with the size with which the NodeManager of a pod starts. The file is
+	// the same for all pods of a pool, and its size may change while they run; what a pod requests does not.
+	memoryVariable = "WATERLINE_MEMORY_MIB"
+	vcoresVariable = "WATERLINE_VCORES"
 )
 
 // configuration returns the volume with the worker's Hadoop configuration: the pool's own files, and those of its
@@ -53,7 +58,7 @@ func objectName(p *v1alpha1.WorkerPool) string { return p.Name + "-workers" }
 // yarnSite returns the yarn-site.xml of workers. A later property goes before an earlier one: first what follows from
 // the pool if nobody says otherwise, then the pool's ConfigMap, then the pool's properties, and at last what the
 // controller relies on.
-func yarnSite(spec *v1alpha1.YARNSpec, floor pool.Size) string {
+func yarnSite(spec *v1alpha1.YARNSpec) string {
 	var b strings.Builder
 	b.WriteString("<?xml version=\"1.0\"?>\n<configuration xmlns:xi=\"http://www.w3.org/2001/XInclude\">\n")
 	properties := func(all map[string]string) {
@@ -86,8 +91,9 @@ func yarnSite(spec *v1alpha1.YARNSpec, floor pool.Size) string {
 		"yarn.nodemanager.address":                               host + ":" + strconv.Itoa(nmPort),
 		"yarn.nodemanager.localizer.address":                     host + ":8040",
 		"yarn.nodemanager.webapp.address":                        host + ":" + strconv.Itoa(webPort),
-		"yarn.nodemanager.resource.memory-mb":                    strconv.FormatInt(floor.MemoryMiB, 10),
-		"yarn.nodemanager.resource.cpu-vcores":                   strconv.FormatInt(floor.VCores, 10),
+		"yarn.nodemanager.webapp.https.address":                  host + ":" + strconv.Itoa(securePort),
+		"yarn.nodemanager.resource.memory-mb":                    "${env." + memoryVariable + "}",
+		"yarn.nodemanager.resource.cpu-vcores":                   "${env." + vcoresVariable + "}",
 		"yarn.nodemanager.recovery.enabled":                      "false", // containers end with the NodeManager's container
 		"yarn.nodemanager.resource.detect-hardware-capabilities": "false",
 	})

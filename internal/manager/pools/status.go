@@ -113,7 +113,8 @@ func (r *round) summarize(s *v1alpha1.WorkerPoolStatus) (gone bool) {
 			row.Total, row.Containers = amountOf(m.Total), int32(m.Containers)
 			s.Containers += row.Containers
 		}
-		idle := step.Phase == pool.Terminated && pl.pod == nil && !pl.worker.Excluded
+		// Without a ResourceManager, a worker is only [pool.Terminated] when its pool is not to wait for one any more.
+		idle := step.Phase == pool.Terminated && pl.pod == nil && (!pl.worker.Excluded || r.view == nil)
 		gone = gone && idle && !r.shown(pl)
 		if pl.index < 0 && idle {
 			continue
@@ -190,7 +191,7 @@ func (r *round) row(pl *place, step *pool.Step, was v1alpha1.WorkerStatus) v1alp
 	default:
 		row.Attempts = 0
 	}
-	if step.Phase == pool.Active {
+	if step.Phase == pool.Active && pool.Proven(r.now, pl.worker.Pod.Started) {
 		row.Attempts = 0
 	}
 	if row.Message == "" && row.Attempts > 0 {
@@ -209,15 +210,16 @@ func (k *keeper) conditions(s *v1alpha1.WorkerPoolStatus, p *v1alpha1.WorkerPool
 			}
 		}
 		if len(given) > 0 {
-			t.add(v1alpha1.ConditionQuarantined, "GivenUp", fmt.Errorf("workers did not register under their names, and are "+
-				"given up until the pool's spec changes: %s; read the logs of their pods, and check that the name of a "+
-				"worker resolves to its address and back", kube.Shorten(strings.Join(given, ", "), 2000)))
+			t.add(v1alpha1.ConditionQuarantined, "GivenUp", fmt.Errorf("workers did not register under their names, or "+
+				"were unhealthy again and again, and are given up for a while, which doubles each time: %s; read the logs of "+
+				"their pods, and check that the name of a worker resolves to its address and back",
+				kube.Shorten(strings.Join(given, ", "), 2000)))
 		}
 	}
 	now := second(time.Now()) // as the API has it, so that the two compare equal
 	for _, kind := range []string{
 		v1alpha1.ConditionRMUnreachable, v1alpha1.ConditionCoordinatorUnreachable, v1alpha1.ConditionDrainRefused,
-		v1alpha1.ConditionLabelRefused, v1alpha1.ConditionExcludeFailed,
+		v1alpha1.ConditionLabelRefused, v1alpha1.ConditionExcludeFailed, v1alpha1.ConditionNMUnreachable,
 		v1alpha1.ConditionStepsFailed, v1alpha1.ConditionQuarantined,
 	} {
 		problem, found := t.all[kind]
@@ -287,7 +289,7 @@ func (r *round) farewell(ctx context.Context) error {
 		return nil // it leaves nothing behind
 	}
 	if r.view == nil {
-		return errors.New("no ResourceManager answers")
+		return errors.Join(errors.New("no ResourceManager answers"), r.unexclude())
 	}
 	ctx, cancel := context.WithTimeout(ctx, tellWithin)
 	defer cancel()
@@ -302,6 +304,21 @@ func (r *round) farewell(ctx context.Context) error {
 	}
 	r.k.engine.doubt = true // a pool of the same name may follow at once
 	return r.k.engine.rm.SetNodeLabels(ctx, hosts)
+}
+
+// unexclude takes the hosts of the pool out of the exclude file, which no ResourceManager can be told to read.
+func (r *round) unexclude() error {
+	hosts := map[string]bool{}
+	for _, pl := range r.places {
+		if r.excluded[pl.host] {
+			hosts[pl.host] = true
+		}
+	}
+	if len(hosts) == 0 || !r.graceful() {
+		return nil
+	}
+	_, err := r.k.c.editExcludes(excludeFile{r.k.c.o.ExcludeDir, r.p.Spec.YARN.ExcludeFile}, nil, hosts)
+	return err
 }
 
 func (k *keeper) writeStatus(ctx context.Context, p *v1alpha1.WorkerPool, s *v1alpha1.WorkerPoolStatus) error {

@@ -21,10 +21,11 @@ func (r *round) watch() {
 	maps.DeleteFunc(k.watched, func(name string, _ pool.History) bool { _, there := r.nodes[name]; return !there })
 }
 
-// figures returns what a worker may offer over time on a node with so many workers. Without a node it is the floor.
-func (r *round) figures(node string, workers int) pool.Figures {
+// figures returns what a worker with this floor may offer over time on a node with so many workers. Without a node it
+// is the floor.
+func (r *round) figures(node string, workers int, floor pool.Size) pool.Figures {
 	return r.k.watched[node].Windows(r.read.Window).Figures(func(rest model.Amount) pool.Size {
-		return pool.Allowance(r.in.Settings.Floor, pool.Size{
+		return pool.Allowance(floor, pool.Size{
 			MemoryMiB: yarn.MiB(rest.Memory), VCores: yarn.VCores(rest.CPU, r.read.VCoresPerCPU),
 		}, workers)
 	})

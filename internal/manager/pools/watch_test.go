@@ -29,12 +29,12 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	look(map[string]Node{"a": n}, 61)
-	f := r.figures("a", 2)
+	f := r.figures("a", 2, r.in.Settings.Floor)
 	if want := (pool.Size{MemoryMiB: 1024 + 8192, VCores: 2 + 8}); f.Now != want || f.Whole != want || !f.Watched ||
 		f.Spare.VCores != 2+12 || f.Margin != -1 {
 		t.Errorf("two workers: %+v, want %s", f, want)
 	}
-	if other := r.figures("b", 1); other != (pool.Figures{
+	if other := r.figures("b", 1, r.in.Settings.Floor); other != (pool.Figures{
 		Now: r.in.Settings.Floor, Tenth: r.in.Settings.Floor, Half: r.in.Settings.Floor, Whole: r.in.Settings.Floor,
 		Lowest: r.in.Settings.Floor, Spare: r.in.Settings.Floor, Margin: other.Margin,
 	}) {
@@ -42,12 +42,13 @@ func TestWatch(t *testing.T) {
 	}
 	n.Offer.CPU = 5000
 	look(map[string]Node{"a": n}, 31)
-	if f := r.figures("a", 1); f.Now.VCores != 2+8 || f.Whole.VCores != 2+12 || f.Tenth.VCores != 2+8 {
+	if f := r.figures("a", 1, r.in.Settings.Floor); f.Now.VCores != 2+8 || f.Whole.VCores != 2+12 ||
+		f.Tenth.VCores != 2+8 {
 		t.Errorf("the offer fell half a minute ago: %+v", f)
 	}
 	n.Selling = false
 	look(map[string]Node{"a": n}, 4)
-	if f := r.figures("a", 1); f.Now != r.in.Settings.Floor || f.Spare != r.in.Settings.Floor {
+	if f := r.figures("a", 1, r.in.Settings.Floor); f.Now != r.in.Settings.Floor || f.Spare != r.in.Settings.Floor {
 		t.Errorf("it sells nothing: %+v", f)
 	}
 	if look(nil, 1); len(k.watched) != 0 {

@@ -24,6 +24,9 @@ type Table[T any] struct {
 	row func(obj any) T
 	// Changed, if not nil, is called after each change, without the lock. Set it before the table is followed.
 	Changed func()
+	// Matters, if not nil, reports whether the change of a value is one to call Changed for. Values that come or go always
+	// are. Set it before the table is followed.
+	Matters func(before, after T) bool
 
 	mu      sync.Mutex
 	rows    map[string]T // by name, or namespace/name
@@ -156,7 +159,14 @@ func key(obj any) string {
 // Add implements [cache.ReflectorStore].
 func (t *Table[T]) Add(obj any) error {
 	name, value := key(obj), t.row(obj)
-	t.change(func() { t.rows[name] = value })
+	t.mu.Lock()
+	before, known := t.rows[name]
+	t.rows[name] = value
+	t.version++
+	t.mu.Unlock()
+	if t.Changed != nil && (!known || t.Matters == nil || t.Matters(before, value)) {
+		t.Changed()
+	}
 	return nil
 }
 

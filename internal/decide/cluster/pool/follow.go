@@ -44,6 +44,8 @@ func (w Windows) Figures(size func(rest model.Amount) Size) Figures {
 
 // target returns the total that a NodeManager is to have now. CPU and memory each follow the node.
 func (r *round) target(m *Manager) Size {
+	// A ceiling that was lowered holds for what starts from now on.
+	r.set.Ceiling = r.set.Ceiling.or(m.Used.and(r.limit()))
 	f, c, step := r.set.Floor, r.set.Ceiling, r.set.Step
 	total := Size{
 		MemoryMiB: steady(m.Total.MemoryMiB, f.MemoryMiB, c.MemoryMiB, step.MemoryMiB),
@@ -51,10 +53,19 @@ func (r *round) target(m *Manager) Size {
 	}
 	may := r.mayGrow()
 	want := Size{MemoryMiB: r.memory(total.MemoryMiB, may), VCores: r.vcores(total.VCores, m.Used.VCores, may)}
+	want = want.or(r.kept(m))
 	if !total.fits(want) {
 		r.shrinks()
 	}
 	return want
+}
+
+// limit returns what the pod's limits leave for containers; without limits that are known, the ceiling.
+func (r *round) limit() Size {
+	if r.w.Pod != nil && r.w.Pod.Ceiling != (Size{}) {
+		return r.w.Pod.Ceiling
+	}
+	return r.set.Ceiling
 }
 
 // shrinks keeps when a worker shrank, and for how long it does not grow then. If it had grown shortly before, the slack
@@ -149,7 +160,7 @@ func (r *round) margin(allowed int64) int64 {
 func (r *round) patience(m *Manager, want Size) time.Duration {
 	f, floor := &r.w.Figures, r.set.Floor
 	slower := m.Used.MemoryMiB <= want.MemoryMiB && m.Used.VCores <= crawl*f.Spare.VCores && f.Now.VCores > floor.VCores
-	if slower && r.in.RM.Labels && m.Label == r.set.Label {
+	if slower && r.labelled(m) {
 		return lenient * r.set.Grace
 	}
 	return r.set.Grace

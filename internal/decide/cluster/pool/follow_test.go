@@ -231,6 +231,7 @@ func TestAnyFigures(t *testing.T) {
 			steady(was.MemoryMiB, 2048, f.set.Ceiling.MemoryMiB, f.set.Step.MemoryMiB),
 			steady(was.VCores, 1, f.set.Ceiling.VCores, f.set.Step.VCores),
 		}
+		m.Used = m.Used.and(m.Total)
 		in := round{in: &Input{Now: f.now}, set: &f.set, w: &w}
 		if r.IntN(4) == 0 {
 			in.marks.Shrunk = f.now.Add(-time.Minute)

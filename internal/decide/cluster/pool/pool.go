@@ -33,7 +33,7 @@ type Settings struct {
 	Register       time.Duration // a NodeManager that does not register within this time is started anew
 	Recover        time.Duration // a NodeManager that is not well for this time, and so has no containers, is started anew
 	CoolDown       time.Duration // before the name of a worker is used again
-	Attempts       int           // a worker that failed to register this many times in a row is given up
+	Attempts       int           // a worker that failed this many times in a row is given up for a while ([Retry])
 	Graceful       bool          // the exclude file of the ResourceManager can be written
 }
 
@@ -42,7 +42,8 @@ type Input struct {
 	Now      time.Time
 	Settings Settings
 	RM       RM
-	Workers  []Worker // ordered by name
+	Workers  []Worker  // ordered by name
+	Deleted  time.Time // when the pool was deleted; zero: it was not
 }
 
 // RM is the active ResourceManager.
@@ -72,7 +73,9 @@ type Worker struct {
 	Managers []Manager // those that the ResourceManager shows on its host, of this pod or earlier ones
 	// Own is what its containers use by the account of its NodeManager, which is asked when a deadline is over and the
 	// ResourceManager is silent; nil: not known.
-	Own   *Size
+	Own *Size
+	// Heard is the time that the ResourceManager was told in the last round, and confirmed; zero: none.
+	Heard time.Time
 	Stray string // another host under which the NodeManager of its pod registered; "": none
 }
 
@@ -84,7 +87,11 @@ type Pod struct {
 	Started  time.Time // when its NodeManager was started; zero: it was not
 	Deleting bool      // somebody deletes it, or drains its node
 	Evicted  bool      // its node asks for its eviction: it has the time of a shrink
-	Marks    Marks
+	// Floor is what its NodeManager registers with, and what the pod requests for containers. Ceiling is what its limits
+	// leave for them. The settings may have changed since the pod was made. Zero: they are as in the settings.
+	Floor, Ceiling Size
+	Outdated       bool // it was made from an earlier spec, and another pod is to replace it
+	Marks          Marks
 }
 
 // Marks are what the controller keeps on a pod, because nobody else shows it.
@@ -98,6 +105,11 @@ type Marks struct {
 	// The size that Until is for. Once everything fits into it, Until is over, and the next shrink has a deadline of its
 	// own. The present total does not say that, because a resize may not have had an effect yet.
 	Into Size `json:"into,omitzero"`
+	// The node had less memory than containers use. Since then, the margin of memory does not count for those that run.
+	Short bool `json:"short,omitzero"`
+	// When the ResourceManager kills what does not fit, or ends a decommission, at the earliest: it may not have heard of
+	// the last time that it was to be told. Zero: it was told of no such time.
+	Told time.Time `json:"told,omitzero"`
 	// The last step up.
 	Grown time.Time `json:"grown,omitzero"`
 	// The last time that it shrank to follow its node.
@@ -125,7 +137,9 @@ type Manager struct {
 	// if the NodeManager's next heartbeat has none, and kills those that were allocated and have not started (seen in
 	// Hadoop 3.5.0).
 	Listed int
-	Health string // what it says about itself, if it is not well
+	// Unlisted means that the NodeManager did not say it.
+	Unlisted bool
+	Health   string // what it says about itself, if it is not well
 }
 
 // The states of NodeManagers that live. All others are of those that ended, or have not registered.
@@ -144,8 +158,9 @@ func (m *Manager) Lives() bool {
 // it to the ResourceManager's store.
 func Next(in *Input) []Step {
 	steps := make([]Step, len(in.Workers))
+	replaced := replace(in)
 	for i := range in.Workers {
-		r := round{in: in, set: &in.Settings, w: &in.Workers[i]}
+		r := round{in: in, set: in.Workers[i].settings(in.Settings), w: &in.Workers[i], replaced: replaced[i]}
 		if r.w.Pod != nil {
 			r.marks = r.w.Pod.Marks
 		}
@@ -161,10 +176,23 @@ func Next(in *Input) []Step {
 
 // round decides about one worker.
 type round struct {
-	in    *Input
-	set   *Settings
-	w     *Worker
-	marks Marks // as they are to be
+	in       *Input
+	set      *Settings // with the floor and the ceiling of the worker's pod
+	w        *Worker
+	replaced bool  // another pod is to take the place of its pod
+	marks    Marks // as they are to be
+}
+
+// settings returns the settings with the floor and the ceiling of the worker's pod. What the pod requests is what its
+// node sold, and what is above its limit is killed by the kernel, whatever the pool's spec says by now.
+func (w *Worker) settings(s Settings) *Settings {
+	if w.Pod != nil && w.Pod.Floor != (Size{}) {
+		s.Floor = w.Pod.Floor
+		if w.Pod.Ceiling != (Size{}) {
+			s.Ceiling = s.Ceiling.and(w.Pod.Ceiling)
+		}
+	}
+	return &s
 }
 
 func (r *round) next() Step {
@@ -174,6 +202,8 @@ func (r *round) next() Step {
 	}
 	over := !r.marks.End.IsZero() && !r.in.Now.Before(r.marks.End)
 	switch {
+	case w.Pod == nil && !r.in.RM.Known && r.forsaken():
+		return Step{Phase: Terminated, Verb: Wait, Why: RMSilent}
 	case w.Pod == nil && !r.in.RM.Known:
 		return Step{Phase: Frozen, Verb: Wait, Why: RMSilent}
 	case w.Pod == nil:
@@ -181,15 +211,18 @@ func (r *round) next() Step {
 	case over:
 		return Step{Phase: Decommissioned, Verb: DeletePod, Within: atOnce, Why: TimeOver}
 	}
+	if !w.Heard.IsZero() && !r.marks.Told.IsZero() {
+		r.marks.Told = w.Heard
+	}
 	m, several := r.w.Manager()
 	if m != nil && r.in.RM.Known {
 		r.marks.Registered = true
 	}
 	r.sick(m)
-	if r.in.RM.Known && m != nil && m.Used.fits(r.marks.Into) {
-		r.marks.Until, r.marks.Into = time.Time{}, Size{}
+	if r.in.RM.Known && m != nil {
+		r.lift(m)
 	}
-	leaves := w.Leaves() || several
+	leaves := w.Leaves() || several || r.replaced
 	switch {
 	case !leaves:
 		r.marks.Leaving = time.Time{}
@@ -208,7 +241,11 @@ func (r *round) next() Step {
 		s.Failed, s.Why = s.Verb == DeletePod, TwoManagers
 		return s
 	case leaves:
-		return r.drain(m, end)
+		s := r.drain(m, end)
+		if !w.Leaves() {
+			s.Text = "its pod is replaced, because the spec of the pool changed"
+		}
+		return s
 	}
 	return r.present(m)
 }
@@ -248,9 +285,10 @@ func (r *round) overdue() bool {
 
 // until returns the deadline of a shrink, zero if there is none. While the ResourceManager is silent, there is none for
 // containers that fit by the account of their NodeManager: the guard ended the others, or the ResourceManager, which
-// only the controller does not reach. The mark stays, because what was allocated before may still start.
+// only the controller does not reach, or the node has room for them again. The mark stays, because what was allocated
+// before may still start.
 func (r *round) until() time.Time {
-	if own := r.w.Own; !r.in.RM.Known && own != nil && own.fits(r.marks.Into) {
+	if own := r.w.Own; !r.in.RM.Known && own != nil && (own.fits(r.marks.Into) || own.fits(r.room())) {
 		return time.Time{}
 	}
 	return r.marks.Until
@@ -294,7 +332,7 @@ func (r *round) absent(wanted bool) Step {
 		return Step{Phase: Terminated, Verb: Include, Why: StillExcluded}
 	case !wanted:
 		return Step{Phase: Terminated, Verb: Wait, Why: NotWanted}
-	case w.Attempts >= r.set.Attempts:
+	case w.Attempts >= r.set.Attempts && r.in.Now.Sub(w.Ended) < Retry(w.Attempts-r.set.Attempts):
 		return Step{Phase: Quarantined, Verb: Wait, Why: TooManyAttempts, Text: w.Stray}
 	case w.Cordoned:
 		return Step{Phase: Terminated, Verb: Wait, Why: NodeCordoned}
@@ -314,6 +352,19 @@ func (r *round) absent(wanted bool) Step {
 		return Step{Phase: Provisioning, Verb: LabelHost, Why: HostNotLabelled}
 	}
 	return Step{Phase: Provisioning, Verb: CreatePod, Why: NoPod}
+}
+
+// farewell is how long a deleted pool waits for a ResourceManager that does not answer, to take labels off its hosts.
+const farewell = 2 * time.Minute
+
+// forsaken reports whether nothing more is to be done for a worker without a pod, because its pool is deleted and no
+// ResourceManager answers, or none ever did.
+func (r *round) forsaken() bool {
+	since := r.in.Deleted
+	if r.w.Ended.After(since) {
+		since = r.w.Ended
+	}
+	return !r.in.Deleted.IsZero() && (r.in.RM.Since.IsZero() || r.in.Now.Sub(since) >= farewell)
 }
 
 // late reports whether a NodeManager had enough time to register. With each ResourceManager that becomes active it
@@ -346,7 +397,7 @@ func (r *round) present(m *Manager) Step {
 	case m == nil:
 		return gone
 	case m.State == unhealthy && r.in.Now.Sub(r.marks.Sick) >= r.set.Recover:
-		return Step{Phase: Lost, Verb: DeletePod, Within: goodbye, Why: ManagerSick, Text: m.Health}
+		return Step{Phase: Lost, Verb: DeletePod, Within: goodbye, Failed: true, Why: ManagerSick, Text: m.Health}
 	case !r.in.RM.Labels, m.Label != r.set.Label: // also if it is not well, because it may be well in a moment
 		return r.unlabelled(m)
 	case m.State == unhealthy: // it gets no containers
@@ -372,7 +423,8 @@ func (r *round) unlabelled(m *Manager) Step {
 }
 
 // size brings a NodeManager to a total. It shrinks at once, with a deadline for the containers that do not fit. Until
-// they have ended, the deadline stands and nothing grows: otherwise slack that comes and goes would move it for ever.
+// they have ended, nothing grows beyond what they use, and the deadline stands unless the node has room for them again:
+// otherwise slack that comes and goes would move it for ever.
 func (r *round) size(m *Manager, want Size) Step {
 	over := !m.Used.fits(want)
 	s := Step{Phase: Active, Verb: Resize, Size: want}
@@ -380,7 +432,7 @@ func (r *round) size(m *Manager, want Size) Step {
 		s.Phase = Shrinking
 	}
 	if m.Used.fits(m.Total) && !over {
-		r.marks.Until, r.marks.Into = time.Time{}, Size{}
+		r.marks.lift()
 	}
 	if over {
 		r.marks.Into = want
@@ -394,6 +446,8 @@ func (r *round) size(m *Manager, want Size) Step {
 		// The ResourceManager ignores a size that it has already, deadline included. One MiB more is another size and room
 		// for nothing. The next round takes it back.
 		s.Size.MemoryMiB, s.Why = want.MemoryMiB+1, RMForgot
+	case m.Total.fits(want) && want.fits(m.Total.or(m.Used)): // no growth: nothing new fits
+		s.Why = SlackBack
 	case m.Total.fits(want):
 		r.marks.Grown, s.Why = r.in.Now, MoreSlack
 	default:
@@ -402,9 +456,9 @@ func (r *round) size(m *Manager, want Size) Step {
 	if until := r.in.Now.Add(r.patience(m, want)); over && (r.marks.Until.IsZero() || until.Before(r.marks.Until)) {
 		r.marks.Until = until
 	}
-	r.marks.Armed, s.Within = r.in.RM.Since, r.set.Grace
+	r.marks.Armed, s.Within, r.marks.Told = r.in.RM.Since, r.set.Grace, time.Time{}
 	if over {
-		s.Within = r.marks.Until.Sub(r.in.Now)
+		s.Within, r.marks.Told = r.marks.Until.Sub(r.in.Now), r.marks.Until
 	}
 	return s
 }
@@ -417,9 +471,7 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 		}
 		return Step{Phase: Decommissioned, Verb: DeletePod, Within: goodbye, Why: Stopped}
 	}
-	allowed := Size{
-		MemoryMiB: max(r.w.Allowance.MemoryMiB, r.set.Floor.MemoryMiB), VCores: max(r.w.Allowance.VCores, r.set.Floor.VCores),
-	}
+	allowed := r.w.Allowance.or(r.set.Floor)
 	if !m.Used.fits(allowed) && r.marks.Until.IsZero() {
 		r.marks.Until, r.marks.Into = r.in.Now.Add(r.set.Grace), allowed // counts in end from the next round on
 	}
@@ -445,15 +497,39 @@ func (r *round) drain(m *Manager, end time.Time) Step {
 		// So that nothing is allocated to it just before it is excluded. It has nothing to lose if another
 		// ResourceManager refuses it.
 		s.Verb, s.Size, s.Why = Resize, Size{}, Stopping
-	case m.Containers > 0 && m.Listed == 0,
-		m.Listed < m.Containers && r.in.Now.Sub(r.marks.Leaving) < r.set.Grace: // there may always be one that starts
+	case m.Containers > 0 && m.Listed == 0 && !m.Unlisted,
+		// there may always be one that starts
+		(m.Listed < m.Containers || m.Unlisted) && r.in.Now.Sub(r.marks.Leaving) < r.set.Grace:
 		s.Why = StillStarting
 	default: // also if it is excluded: the ResourceManager did not act on it
 		s.Verb, s.Why = Exclude, Stopping
 	}
+	if s.Verb == Wait && m.Containers > 0 && !r.marks.Told.IsZero() && end.Sub(r.marks.Told) > second {
+		s = r.postpone(m, s)
+	}
 	if s.Verb == Wait {
 		s.Within = 0
+	} else if r.marks.Told.IsZero() || end.Before(r.marks.Told) {
+		r.marks.Told = end // a later time counts when the ResourceManager has confirmed it
 	}
+	return s
+}
+
+// second is the precision of times that the ResourceManager is told, which are relative to its clock.
+const second = time.Second
+
+// postpone tells the ResourceManager that containers have longer than it was told: a deadline was lifted.
+func (r *round) postpone(m *Manager, s Step) Step {
+	s.Why = SlackBack
+	if m.State == decommissioning {
+		// The ResourceManager changes the time of a host that is excluded already. It may count from when it excluded the
+		// host, so the time from then on is at least what is left.
+		s.Verb, s.Within = Exclude, s.Within+r.in.Now.Sub(r.marks.Leaving)
+		return s
+	}
+	// It ignores a size that it has already. The next round takes the MiB back.
+	s.Verb, s.Size = Resize, m.Total
+	s.Size.MemoryMiB++
 	return s
 }
 
@@ -472,7 +548,7 @@ func (r *round) shed(m *Manager, s Step, end time.Time) Step {
 	if m.Total == s.Size {
 		s.Size.MemoryMiB++ // the ResourceManager ignores a size that it has already, deadline included
 	}
-	r.marks.Armed = r.in.RM.Since
+	r.marks.Armed, r.marks.Told = r.in.RM.Since, first
 	r.shrinks()
 	return s
 }

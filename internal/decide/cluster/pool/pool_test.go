@@ -275,14 +275,17 @@ func TestExcludeStarting(t *testing.T) {
 	for _, c := range []struct {
 		leaving            time.Duration
 		containers, listed int
+		unlisted           bool
 		want               Verb
 	}{
-		{0, 2, 0, Wait},
-		{0, 2, 1, Wait},
-		{0, 2, 2, Exclude},
-		{time.Minute, 2, 1, Exclude},
-		{time.Hour, 2, 0, Wait},
-		{0, 0, 0, Resize}, // so that nothing more is allocated
+		{0, 2, 0, false, Wait},
+		{0, 2, 1, false, Wait},
+		{0, 2, 2, false, Exclude},
+		{time.Minute, 2, 1, false, Exclude},
+		{time.Hour, 2, 0, false, Wait},
+		{0, 2, 0, true, Wait}, // it does not say which run
+		{time.Minute, 2, 0, true, Exclude},
+		{0, 0, 0, false, Resize}, // so that nothing more is allocated
 	} {
 		in := Input{
 			Now: now, RM: RM{Known: true, Labels: true},
@@ -291,7 +294,9 @@ func TestExcludeStarting(t *testing.T) {
 				Name: "w0", Allowance: Size{4096, 4},
 				Pod: &Pod{Started: now.Add(-time.Hour), Marks: Marks{Registered: true, Leaving: now.Add(-c.leaving)}},
 				Managers: []Manager{{
-					State: running, Total: Size{4096, 4}, Used: Size{int64(c.containers), 1}, Containers: c.containers, Listed: c.listed,
+					State: running, Total: Size{4096, 4}, Used: Size{int64(c.containers), 1},
+					Containers: c.containers, Listed: c.listed,
+					Unlisted: c.unlisted,
 				}},
 			}},
 		}

@@ -57,6 +57,7 @@ const (
 	WrongLabel      Code = "WrongLabel"      // its NodeManager has not the pool's label
 	MoreSlack       Code = "MoreSlack"       // its node has room for more
 	LessSlack       Code = "LessSlack"       // its node has room for less
+	SlackBack       Code = "SlackBack"       // its node has room again for containers that were to end
 	RMForgot        Code = "RMForgot"        // another ResourceManager does not know the deadline
 	StillInUse      Code = "StillInUse"      // containers have until the deadline
 	StillStarting   Code = "StillStarting"   // containers were allocated, and have not started

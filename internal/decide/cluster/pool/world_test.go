@@ -63,6 +63,7 @@ type place struct {
 	mute     bool      // its NodeManager does not answer
 	more     int64     // vcores that batch may use on its node beyond what is sold
 	history  History   // of its node, as the controller knows it
+	heard    time.Time // what its ResourceManager was told in this round
 	takes    time.Duration
 }
 
@@ -194,6 +195,7 @@ func (w *world) round() {
 		worker := p.Worker
 		worker.Managers, worker.Excluded = slices.Clone(p.Managers), p.excluded || !p.read
 		worker.Figures = w.watch(p)
+		worker.Heard, p.heard = p.heard, time.Time{}
 		if p.Pod != nil && w.silent && !p.mute && p.up {
 			own := p.size(len(p.jobs))
 			worker.Own = &own
@@ -205,7 +207,7 @@ func (w *world) round() {
 	for i, s := range steps {
 		if w.killed() || !w.carry(w.workers[i], s) {
 			for _, p := range w.workers {
-				p.history = History{}
+				p.history, p.heard = History{}, time.Time{}
 			}
 			return
 		}
@@ -267,11 +269,13 @@ func (w *world) carry(p *place, s Step) bool {
 			return false
 		}
 		w.refresh(p, s.Within)
+		p.heard = w.now.Add(s.Within)
 	case Resize:
 		if m, _ = p.Manager(); m == nil || s.Size == m.Total {
 			break
 		}
 		m.Total, p.deadline = s.Size, w.now.Add(s.Within)
+		p.heard = p.deadline
 	}
 	return true
 }
@@ -288,6 +292,8 @@ func (w *world) refresh(p *place, within time.Duration) {
 			p.jobs = p.jobs[:len(p.jobs)-1]
 			w.early++
 		}
+	case p.excluded && m.State == decommissioning: // its time changes (NodesListManager of Hadoop)
+		p.drain = w.now.Add(within)
 	case !p.excluded && m.State == decommissioning:
 		m.State, m.Total, p.full, p.deadline = running, p.full, Size{}, time.Time{}
 	}

@@ -14,10 +14,11 @@ const (
 	shortest    = 500 * time.Millisecond // until a write to the Node that failed is tried again; doubles each time
 	longest     = 5 * time.Second        // the most that this becomes
 	reportPause = 15 * time.Second       // between two reports in which only amounts differ
-	cpusPause   = 2 * time.Second        // between two reports in which only free CPUs differ
+	cpusPause   = 2 * time.Second        // between two reports in which only free CPUs differ, or less is left for workers
 	reportRetry = 10 * time.Second       // until a report whose write failed is tried again
 	renewal     = 20 * time.Second       // until an eviction request is renewed
 	loadPause   = time.Minute            // between two reports in which only the predicted peak differs
+	restStep    = 20                     // of the capacity: the nth part is a fall of the rest that counts at once
 	loadStep    = 50                     // the change of the predicted peak that counts, in thousandths of the capacity
 	reportAge   = 20 * time.Minute       // until a report with amounts that do not change is written again; ± spread
 	spread      = reportAge / 5
@@ -79,7 +80,8 @@ type amounts struct {
 // zero: only when something changes.
 //
 // What the API shows counts, not what was written: a value that a kubelet or another writer changed on the Node is put
-// right at once. A shrinking offer is seen on the Node, so no reader waits for amounts in a report.
+// right at once. A shrinking offer is seen on the Node, so few readers wait for amounts in a report. One that does is the
+// pool of a worker on this node, whose containers have what no batch pod requests.
 func Writes(n *model.Node, p *model.Publication, r *model.Report, s State) (State, time.Time) {
 	if n.Object.UID == "" || !n.PodsKnown {
 		return s, time.Time{}
@@ -127,7 +129,7 @@ func (s Reported) decide(n *model.Node, r *model.Report) (write bool, next Repor
 	wait := time.Duration(0)
 	switch {
 	case now != cpusOnly:
-	case now.CPUs != last.CPUs:
+	case now.CPUs != last.CPUs, sized(n) && falls(&last, &now):
 		wait = cpusPause
 	case now != last:
 		wait = reportPause
@@ -159,6 +161,22 @@ func (s Reported) decide(n *model.Node, r *model.Report) (write bool, next Repor
 		next.CPU, next.Memory = peak(&r.Slack.CPU), peak(&r.Slack.Memory)
 	}
 	return true, next, again
+}
+
+// sized reports whether a worker of a pool is on the node.
+func sized(n *model.Node) bool {
+	return slices.ContainsFunc(n.Pods, func(p *model.Pod) bool { return p.Pool != "" && !p.Ended })
+}
+
+// falls reports whether so much less is left for workers than was reported that their pool should know at once. What
+// rises can wait. So can less than the part of a node that a pool does not follow anyway.
+func falls(last, now *content) bool {
+	rest := func(a *amounts) int64 { return a.Offer.Batch - a.Bound.Batch }
+	far := func(last, now *amounts) bool {
+		fall := rest(last) - rest(now)
+		return fall > 0 && fall >= now.Capacity/restStep
+	}
+	return far(&last.CPU, &now.CPU) || far(&last.Memory, &now.Memory)
 }
 
 // moved reports whether the predicted peak of online pods has changed so much since the report that schedulers should

@@ -1,0 +1,66 @@
+package pool
+
+import "time"
+
+// lift ends a deadline.
+func (m *Marks) lift() { m.Until, m.Into = time.Time{}, Size{} }
+
+// lift ends the deadline of a shrink whose cause is gone: what is in use fits into the size that it was for, or the
+// node has room for it again.
+func (r *round) lift(m *Manager) {
+	r.short(m)
+	if m.Used.fits(r.marks.Into) || r.labelled(m) && m.Used.fits(r.room()) {
+		r.marks.lift()
+	}
+}
+
+// labelled reports whether only containers of the pool's label land on a NodeManager.
+func (r *round) labelled(m *Manager) bool { return r.in.RM.Labels && m.Label == r.set.Label }
+
+// has returns what the node has for the worker now: of CPU, only what batch may use.
+func (r *round) has() Size {
+	f := &r.w.Figures
+	return Size{MemoryMiB: f.Now.MemoryMiB, VCores: min(f.Now.VCores, f.Spare.VCores)}.or(r.set.Floor)
+}
+
+// short notes when the node has less memory than containers use. A fall that deep makes the margin so large that it
+// would end them when the fall is over. So it does not count for them any more, until it leaves them enough.
+func (r *round) short(m *Manager) {
+	switch has := r.has().MemoryMiB; {
+	case m.Used.MemoryMiB > has:
+		r.marks.Short = true
+	case m.Used.MemoryMiB <= has-r.margin(has):
+		r.marks.Short = false
+	}
+}
+
+// room returns what the node has for containers that run. Those that fit into it are not ended.
+func (r *round) room() Size {
+	room := r.has()
+	if !r.marks.Short {
+		room.MemoryMiB -= r.margin(room.MemoryMiB)
+	}
+	return room.or(r.set.Floor)
+}
+
+// kept returns what a worker keeps at least, whatever its figures over time say: what its containers use, as far as the
+// node has room for it now. What the node takes back comes from what is not in use, and nothing new fits.
+func (r *round) kept(m *Manager) Size {
+	room, f, c, step := r.room(), r.set.Floor, r.set.Ceiling, r.set.Step
+	return Size{
+		MemoryMiB: keep(m.Used.MemoryMiB, m.Total.MemoryMiB, room.MemoryMiB, f.MemoryMiB, c.MemoryMiB, step.MemoryMiB),
+		VCores:    keep(m.Used.VCores, m.Total.VCores, room.VCores, f.VCores, c.VCores, step.VCores),
+	}
+}
+
+func keep(used, total, room, floor, ceiling, step int64) int64 {
+	if used > room {
+		return whole(room, floor, ceiling, step)
+	}
+	step = max(step, 1)
+	// In whole steps, where they fit, so that not each container that ends is a resize.
+	if up := floor + (max(used-floor, 0)+step-1)/step*step; up <= min(total, room) {
+		used = up
+	}
+	return min(used, max(ceiling, floor))
+}

@@ -1,0 +1,130 @@
+package pool
+
+import (
+	"testing"
+	"time"
+)
+
+// TestEditedSize edits the sizes of a pool while a worker runs. What the ResourceManager is told stays within what the
+// worker's pod requests, and what its limits leave.
+func TestEditedSize(t *testing.T) {
+	for _, c := range []struct {
+		about        string
+		own          Size // what the pod was made with
+		most         Size // what its limits leave
+		set, ceiling Size // of the spec now
+		rest         Size // of the node
+		used         Size
+		want         Size
+	}{
+		{"nothing changed", Size{2048, 2}, Size{16384, 8}, Size{2048, 2}, Size{16384, 8}, Size{4096, 4}, Size{},
+			Size{4096, 6}},
+		{"the floor is raised", Size{2048, 2}, Size{16384, 8}, Size{8192, 8}, Size{16384, 8}, Size{}, Size{}, Size{2048, 2}},
+		{"the ceiling is raised", Size{2048, 2}, Size{4096, 4}, Size{2048, 2}, Size{65536, 32}, Size{60000, 30}, Size{},
+			Size{4096, 4}},
+		{"the floor is lowered", Size{4096, 4}, Size{16384, 8}, Size{1024, 1}, Size{16384, 8}, Size{}, Size{}, Size{4096, 4}},
+		{"the ceiling is lowered", Size{2048, 2}, Size{16384, 8}, Size{2048, 2}, Size{4096, 4}, Size{12000, 6}, Size{},
+			Size{4096, 4}},
+		{"the ceiling is lowered below what runs", Size{2048, 2}, Size{16384, 8}, Size{2048, 2}, Size{4096, 4},
+			Size{12000, 6}, Size{6144, 3}, Size{6144, 4}},
+	} {
+		t.Run(c.about, func(t *testing.T) {
+			now := time.Date(2026, 11, 24, 22, 0, 0, 0, time.UTC)
+			has := Allowance(c.own, c.rest, 1)
+			in := Input{
+				Now: now, RM: RM{Known: true, Labels: true},
+				Settings: Settings{
+					Label: "elastic", Floor: c.set, Ceiling: c.ceiling, Step: Size{2048, 2}, Core: 1, Grace: time.Minute,
+					Drain: time.Hour,
+				},
+				Workers: []Worker{{
+					Name: "w0", Wanted: true, Room: true, Allowance: has,
+					Figures: Figures{Now: has, Tenth: has, Half: has, Whole: has, Lowest: has, Spare: has, Watched: true},
+					Pod: &Pod{
+						Started: now.Add(-time.Hour), Marks: Marks{Registered: true}, Floor: c.own, Ceiling: c.most,
+					},
+					Managers: []Manager{{State: running, Label: "elastic", Total: c.own.or(c.used), Used: c.used}},
+				}},
+			}
+			m := &in.Workers[0].Managers[0]
+			for range 30 { // until nothing changes
+				s := Next(&in)[0]
+				if s.Marks.Until.After(now) {
+					t.Fatalf("containers are to end: %+v", s)
+				}
+				if in.Workers[0].Pod.Marks = s.Marks; s.Verb == Resize {
+					m.Total = s.Size
+				}
+			}
+			if m.Total != c.want {
+				t.Errorf("the ResourceManager is told %s, want %s", m.Total, c.want)
+			}
+		})
+	}
+}
+
+// outdated returns workers of a pool whose pods were made from an earlier spec.
+func outdated(w *world, n int) {
+	for i := range n {
+		w.workers = append(w.workers, &place{
+			Worker: Worker{Name: string(rune('a' + i)), Wanted: true, Room: true, Allowance: Size{20000, 9}}, read: true,
+			more: 1, each: Size{1024, 1}, demand: 4, takes: 200 * time.Second,
+		})
+	}
+	w.run(150)
+	for _, p := range w.workers {
+		p.Pod.Outdated = true
+	}
+}
+
+// away counts workers that take no containers.
+func (w *world) away() (n int) {
+	for _, p := range w.workers {
+		if m := p.manager(); p.Pod == nil || m == nil || m.State != running || !p.Pod.Marks.Leaving.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// TestReplaces has a pool whose spec changed. Every pod is replaced, each after its containers have ended, and at most
+// a tenth of the workers is away at a time.
+func TestReplaces(t *testing.T) {
+	w := newWorld(t)
+	outdated(w, 20)
+	most := 0
+	for range 6000 {
+		w.run(1)
+		most = max(most, w.away())
+	}
+	for _, p := range w.workers {
+		if p.Pod == nil || p.Pod.Outdated {
+			t.Errorf("%s was not replaced: %+v", p.Name, p.Pod)
+		}
+	}
+	if most != 2 || w.kills+w.early > 0 {
+		t.Errorf("%d of 20 workers were away at a time; %d containers were killed at their time, %d before", most, w.kills,
+			w.early)
+	}
+}
+
+// TestReplacesNoMore has a pool whose new spec starts no NodeManager: the other workers stay as they are. When it is
+// corrected, pods that never worked are replaced at once.
+func TestReplacesNoMore(t *testing.T) {
+	w := newWorld(t)
+	outdated(w, 20)
+	for _, p := range w.workers {
+		p.never = true // the next one
+		p.up = true
+	}
+	for range 3000 {
+		w.run(1)
+	}
+	if n := w.away(); n != 2 {
+		t.Errorf("%d of 20 workers are away", n)
+	}
+	in := Input{Workers: []Worker{{Wanted: true, Pod: &Pod{Outdated: true}}, {Wanted: true, Pod: &Pod{Outdated: true}}}}
+	if all := replace(&in); !all[0] || !all[1] {
+		t.Errorf("pods that never worked: %v", all)
+	}
+}
