@@ -61,8 +61,8 @@ type ServiceFigure struct {
 }
 
 // Lacks returns the CPU, in milli-cores, that a pod lacks by its figure: as much of what it uses as the figure is too
-// high, at least a hundredth of the node and at most half of it. A figure need not follow CPU use in proportion; batch is
-// pushed back as long as the figure is too high.
+// high, at least a hundredth of the node and at most half of it. A figure need not follow CPU use in proportion; batch
+// is pushed back as long as the figure is too high.
 func (f *ServiceFigure) Lacks(uses, node int64) int64 {
 	const most = 1000 // times the maximum; beyond it any node is covered
 	node = min(max(node, 0), MaxCPUs*1000)

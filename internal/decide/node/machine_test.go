@@ -112,7 +112,8 @@ func randomFigures(r *rand.Rand, w *world) {
 		f.At = one(r, w.node.Load.Clock, w.node.Load.Clock, w.node.Load.Clock-time.Duration(r.IntN(30))*time.Second, 0)
 		f.Failed = one(r, "", "", "timeout")
 		w.node.Figures = append(w.node.Figures, f)
-		s := contention.Service{UID: p.UID, Since: w.node.Load.Clock - time.Duration(r.IntN(90))*time.Second, Over: r.IntN(2) == 0}
+		since := w.node.Load.Clock - time.Duration(r.IntN(90))*time.Second
+		s := contention.Service{UID: p.UID, Since: since, Over: r.IntN(2) == 0}
 		w.state.Contention.Services = append(w.state.Contention.Services, s)
 	}
 }

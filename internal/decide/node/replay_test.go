@@ -45,7 +45,8 @@ func (w *world) live(t *testing.T, r *rand.Rand, second int) {
 			wait += 550
 		}
 		lines = append(lines,
-			fmt.Sprintf("pod web%d class=Burstable request=1000 limit=2000 qos=LS app=main:2:1 used=1.%d/2Gi waits=%d delays=-1 "+
+			fmt.Sprintf("pod web%d class=Burstable request=1000 limit=2000 qos=LS app=main:2:1 used=1.%d/2Gi waits=%d "+
+				"delays=-1 "+
 				"memory=2Gi", i, r.IntN(9), wait))
 	}
 	for i := range 3 {

@@ -22,7 +22,6 @@ type node struct {
 	pods   map[string]*load
 	tasks  bool // tasks of pods are seen
 	wants  int64
-	online int64
 	looked time.Duration // at waits
 }
 
@@ -183,8 +182,8 @@ func TestFree(t *testing.T) {
 	}
 }
 
-// TestStaysBelowHarm checks that batch stays just below what harms, and harms for seconds in an hour, whatever comes and
-// goes: pods that are not harmed, pods that are, and batch itself.
+// TestStaysBelowHarm checks that batch stays just below what harms, and harms for seconds in an hour, whatever comes
+// and goes: pods that are not harmed, pods that are, and batch itself.
 func TestStaysBelowHarm(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -426,12 +425,14 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// TestContainerAtItsLimit checks that a container at its own limit is not harmed by batch, although the quota of its pod
-// is larger.
+// TestContainerAtItsLimit checks that a container at its own limit is not harmed by batch, although the quota of its
+// pod is larger.
 func TestContainerAtItsLimit(t *testing.T) {
 	w := newNode(model.SuppressOnHarm)
 	pod := w.pod("side", load{uses: 1000, waits: 4000, inside: true})
-	pod.Containers = []model.Container{{Name: "app", ID: "0123456789aa", LimitMilli: 1000}, {Name: "proxy", ID: "0123456789bb"}}
+	pod.Containers = []model.Container{
+		{Name: "app", ID: "0123456789aa", LimitMilli: 1000}, {Name: "proxy", ID: "0123456789bb"},
+	}
 	group := w.n.Tree.Pods["side"]
 	group.Containers = []string{"0123456789aa", "0123456789bb"}
 	w.n.Tree.Pods["side"] = group

@@ -18,7 +18,7 @@ const (
 	more   = 50 // milli-cores
 
 	margin = 100 // batch gets a further CPU or core when its limit exceeds that by this, in milli-cores
-	// Below this size of a node, in milli-cores, quotas limit batch: one CPU less would be more than an eighth of the node.
+	// Below this size of a node, in milli-cores, quotas limit batch: one CPU less would be more than an eighth of it.
 	fewCPUs = 8000
 )
 
