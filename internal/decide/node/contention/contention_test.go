@@ -283,6 +283,26 @@ func TestPressureIsSeen(t *testing.T) {
 	}
 }
 
+// TestStuckSamples checks that samples which do not change count for three seconds, and that pressure counts then.
+func TestStuckSamples(t *testing.T) {
+	for _, pressure := range []bool{false, true} {
+		w := newNode(model.SuppressOnHarm)
+		w.n.Tree.NoPressure = !pressure
+		w.run(20, quietly)
+		w.tasks = false // the last samples stay as they are
+		w.run(2, quietly)
+		if h := w.result.Harm; !h.Known || h.Signal != model.HarmByDelay {
+			t.Errorf("after 2 s: %+v", h)
+		}
+		for s := range 20 {
+			w.run(1, quietly)
+			if h := w.result.Harm; s > 6 && (h.Known != pressure || pressure && h.Signal != model.HarmByPressure) {
+				t.Fatalf("pressure is there: %v; after %d s: %+v", pressure, s+3, h)
+			}
+		}
+	}
+}
+
 // TestNoSignal checks that batch has what arithmetic leaves where neither tasks nor pressure are seen, and that it is
 // said.
 func TestNoSignal(t *testing.T) {
