@@ -168,26 +168,25 @@ type CPUSpec struct {
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9]?[0-9]([.][0-9])?)%$')",message="write a percentage from 0% to 100%"
 	Mid string `json:"mid,omitempty"`
-	// Suppression is how much CPU batch may use. OnHarm (the default) lets it use the whole machine while no online pod
-	// waits longer for CPUs than without batch, and pushes it back within 300 ms when one does, to the CPU that online
-	// pods leave under the waterline at the least. Where waiting cannot be measured, it is limited to that CPU. The
-	// others always limit it to that: CPUSet runs batch on fewer CPUs, with a CFS quota in addition below one CPU: no
-	// batch thread is throttled while it holds a lock. Quota sets a CFS quota on each batch pod, exact to 10
-	// milli-cores: for small nodes. Both runs batch on the fewest sufficient CPUs and sets the quotas. None does not
-	// limit batch.
-	// +kubebuilder:validation:Enum=OnHarm;CPUSet;Quota;Both;None
+	// Suppression is how it is found how much CPU batch may use. OnHarm (the default) lets batch use the whole machine
+	// while no online pod waits longer for CPUs than without batch, and pushes it back within 300 ms when one does, to the
+	// CPU that online pods leave under the waterline at the least. Where waiting cannot be measured, batch is limited to
+	// that CPU. Arithmetic always limits it to that, each second. None does not limit batch. Nodes with eight CPUs or
+	// more, or with several threads a core, limit batch to fewer CPUs, and below one core by CFS quotas too; others by
+	// quotas alone.
+	// +kubebuilder:validation:Enum=OnHarm;Arithmetic;None
 	Suppression string `json:"suppression,omitempty"`
 	// MinBatch is the part of the capacity that batch may always use, however much CPU online pods need, from 0% to
 	// 100%. Even there online pods come first by weight. Raise it where batch jobs must make progress. Default 0%.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(100([.]0)?|[1-9]?[0-9]([.][0-9])?)%$')",message="write a percentage from 0% to 100%"
 	MinBatch string `json:"minBatch,omitempty"`
-	// SchedIdle sets cpu.idle on batch pods without a weight of their own: they run only when no other pod of the
-	// BestEffort class wants to, and share the rest equally, whatever they request. Default false.
-	SchedIdle bool `json:"schedIdle,omitempty"`
-	// GroupIdentity writes cpu.bvt_warp_ns, on kernels that have it (Alibaba Cloud Linux, Anolis OS): 2 for online
-	// pods, -1 for batch pods without a weight of their own, which then run after them. Default false.
-	GroupIdentity bool `json:"groupIdentity,omitempty"`
+	// BatchClass is how the kernel puts batch pods without a weight of their own behind other pods. Weight (the default)
+	// gives them the weight of what they request. Idle sets cpu.idle: they run only when no other pod of the BestEffort
+	// class wants to, and share the rest equally, whatever they request. GroupIdentity writes cpu.bvt_warp_ns, on kernels
+	// that have it (Alibaba Cloud Linux, Anolis OS): 2 for online pods, -1 for such batch pods, which then run after them.
+	// +kubebuilder:validation:Enum=Weight;Idle;GroupIdentity
+	BatchClass string `json:"batchClass,omitempty"`
 }
 
 // MemorySpec sets how far a node's memory is filled, and how its slack is sold. Percentages have at most one decimal.
@@ -232,10 +231,6 @@ type ProtectSpec struct {
 	// waterline explain name that suspect. A suspect that is a batch pod is throttled on trial, and stays throttled
 	// only if the online pod then waits less. On cgroup v1 the chart's value paths.proc must be set. Default false.
 	Interference bool `json:"interference,omitempty"`
-	// Cycles counts the CPU cycles and instructions of the 16 online pods that use most CPU, where the CPU has counters
-	// and the agent may use them. With suppression OnHarm, batch gets less CPU when a pod needs more cycles for each
-	// instruction than without batch, because it shares cores, caches or memory bandwidth with batch. Default false.
-	Cycles bool `json:"cycles,omitempty"`
 	// Eviction has batch pods evicted when nothing done on the node helps: when no memory is left for batch, or a batch
 	// pod had hardly any of its CPU for five minutes. Pods are evicted one at a time, through the Eviction API. {}
 	// takes every default. Without it no pod is evicted.

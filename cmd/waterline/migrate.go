@@ -34,7 +34,10 @@ func renames() []rename {
 		{field: "mode", value: "Off", as: "Disabled"},
 		{field: "cpu.suppressBy", to: "suppression"},
 		{field: "cpu.floor", to: "minBatch"},
-		{field: "cpu.idle", to: "schedIdle"},
+		{field: "cpu.idle", hand: "batchClass: Idle, or nothing where it was false"},
+		{field: "cpu.schedIdle", hand: "batchClass: Idle, or nothing where it was false"},
+		{field: "cpu.groupIdentity", hand: "batchClass: GroupIdentity, or nothing where it was false"},
+		{field: "protect.cycles", hand: "nothing; protect.services is for services that need caches"},
 		{field: "protect.culprit", to: "interference"},
 		{field: "protect.evict", to: "eviction"},
 		{field: "batch", to: "batchPods"},
@@ -44,7 +47,7 @@ func renames() []rename {
 	var values []rename
 	for field, words := range map[string]string{
 		"cpu.method": "Predicted Realtime Static", "memory.method": "Predicted Realtime Static",
-		"cpu.suppressBy": "CPUSet Quota Both None", "weight.scope": "Node Class", "weight.quota": "Kubelet Unlimited",
+		"weight.scope": "Node Class", "weight.quota": "Kubelet Unlimited",
 		"weight.bestEffort": "Class Promote", "batch[].tier": "Batch Mid", "pods[].cpuManager": "None Share Exclusive",
 		"pods[].cpuPlacement": "Packed Spread",
 	} {
@@ -52,7 +55,12 @@ func renames() []rename {
 			values = append(values, rename{field: field, value: strings.ToLower(word), as: word})
 		}
 	}
-	values = append(values, rename{field: "pods[].cpuPlacement", value: "pcpu-only", as: "PhysicalCores"})
+	for _, was := range []string{"CPUSet", "Quota", "Both"} {
+		values = append(values, rename{field: "cpu.suppression", value: was, as: "Arithmetic"},
+			rename{field: "cpu.suppressBy", value: strings.ToLower(was), as: "Arithmetic"})
+	}
+	values = append(values, rename{field: "cpu.suppressBy", value: "none", as: "None"},
+		rename{field: "pods[].cpuPlacement", value: "pcpu-only", as: "PhysicalCores"})
 	slices.SortFunc(values, func(a, b rename) int { return strings.Compare(a.field+a.value, b.field+b.value) })
 	return append(values, all...)
 }

@@ -20,7 +20,7 @@ func TestRenames(t *testing.T) {
 	}
 	// A value that each field accepts, where the rename is of the field.
 	fits := map[string]string{
-		"windows[].preDrain": "15m", "cpu.suppressBy": "Quota", "cpu.floor": "5%", "cpu.idle": "true",
+		"windows[].preDrain": "15m", "cpu.suppressBy": "Arithmetic", "cpu.floor": "5%",
 		"protect.culprit": "true", "protect.evict": "{}", "batch": "[{selector: {}}]",
 		"pods": "[{selector: {}, cpuShare: 2}]",
 	}

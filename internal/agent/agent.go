@@ -179,9 +179,22 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// leave undoes what must not outlive the agent. Everything else stays.
+// leave limits batch by arithmetic, because nobody looks at waits until an agent starts again, and undoes what must not
+// outlive the agent. Everything else stays.
 func (a *Agent) leave() {
-	if plan := node.Leave(a.machine.Owned()); len(plan.Settings) > 0 && a.machine.Found() {
+	if !a.machine.Found() {
+		return
+	}
+	now := time.Now()
+	if a.plan.Suppress != nil {
+		n := a.observe(now, a.machine.ObserveOnce())
+		n.Stopping = true
+		r := node.Round{Node: n, Policy: *a.ruling.Policy(), State: a.state}
+		r.Plan, a.state = node.Decide(r.Node, r.Policy, r.State)
+		a.incidents = a.machine.Apply(&r.Plan)
+		a.log.Report("journal", a.store.Journal.Append(&r))
+	}
+	if plan := node.Leave(a.machine.Owned()); len(plan.Settings) > 0 {
 		a.machine.Apply(&plan)
 	}
 }

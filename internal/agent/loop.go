@@ -52,10 +52,6 @@ func (a *Agent) loop(ctx context.Context, kubelets <-chan model.Kubelet) {
 		case f := <-a.requests:
 			f()
 			continue
-		case g := <-m.Rose():
-			if !m.TakeGlance(g) {
-				continue
-			}
 		case <-m.Waited():
 			if !m.TakeWaited() {
 				continue

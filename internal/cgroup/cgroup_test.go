@@ -305,6 +305,8 @@ func TestParse(t *testing.T) {
 		{cgroup.V1, model.Quota, "50000\n", model.Number(50000), false},
 		{cgroup.V2, model.Quota, "max 100000\n", model.Number(model.Unlimited), false},
 		{cgroup.V2, model.Quota, "50000 100000\n", model.Number(50000), false},
+		{cgroup.V2, model.Quota, "max 100000 0\n", model.Number(model.Unlimited), false}, // vendor kernels print the burst
+		{cgroup.V2, model.Quota, "50000 100000 20000\n", model.Number(50000), false},
 		{cgroup.V1, model.Cpuset, "0-3,8\n", model.List(model.CPUs(0, 1, 2, 3, 8)), false},
 		{cgroup.V2, model.Cpuset, "0-0,2,1\n", model.Value{List: "0-2"}, false},
 		{cgroup.V2, model.Cpuset, "\n", model.Value{List: model.Inherited}, false},

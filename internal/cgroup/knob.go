@@ -129,6 +129,7 @@ func Parse(v Version, k model.Knob, content []byte, last Raw) (Raw, error) {
 	}
 	if k == model.Quota && v == V2 {
 		quota, period, found := bytes.Cut(text, []byte(" "))
+		period, _, _ = bytes.Cut(period, []byte(" ")) // some vendor kernels print a third field, the burst
 		if _, ok := parseInt(period); !found || !ok {
 			return Raw{}, malformed(v, k, content)
 		}

@@ -145,11 +145,11 @@ func TestCraneLimits(t *testing.T) {
 		return fmt.Sprintf("{rules: [{metricRule: {name: %s, value: %s}}]}", name, value)
 	}
 	for _, test := range []struct{ spec, more, suppression, waterline string }{
-		{"{elasticCpuLimit: {elasticNodeCpuLimit: {percent: 80}}}", "", "CPUSet", "80%"},
-		{"{elasticCpuLimit: {elasticNodeCpuLimit: {percent: 80}}}", reserved, "CPUSet", "60%"},
+		{"{elasticCpuLimit: {elasticNodeCpuLimit: {percent: 80}}}", "", "Arithmetic", "80%"},
+		{"{elasticCpuLimit: {elasticNodeCpuLimit: {percent: 80}}}", reserved, "Arithmetic", "60%"},
 		{"{elasticCpuLimit: {elasticNodeCpuLimit: {percent: 100}}}", "", "OnHarm", ""},
-		{rule("cpu_total_utilization", "75"), "", "CPUSet", "75%"},
-		{rule("cpu_total_utilization", "67500m"), "", "CPUSet", "67.5%"},
+		{rule("cpu_total_utilization", "75"), "", "Arithmetic", "75%"},
+		{rule("cpu_total_utilization", "67500m"), "", "Arithmetic", "67.5%"},
 		{rule("memory_total_utilization", "75"), "", "OnHarm", ""},
 		{rule("memory_total_usage", "60Gi"), "", "OnHarm", ""},
 		{"{}", reserved, "OnHarm", "60%"},

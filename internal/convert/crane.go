@@ -208,7 +208,7 @@ func (c *crane) policies() {
 }
 
 // fill writes a policy from all NodeQOS that count for its nodes. Limits of the CPU that batch uses become the
-// waterline with suppression CPUSet, which keeps batch below it. A reservation limits only what is offered.
+// waterline with suppression Arithmetic, which keeps batch below it. A reservation limits only what is offered.
 func (c *crane) fill(s *v1alpha1.ColocationPolicySpec, of []*Document) {
 	used, cpu, memory := 100.0, 100-c.reserved["cpu"], 100-c.reserved["memory"]
 	s.CPU = &v1alpha1.CPUSpec{Method: "Predicted", Suppression: "OnHarm"}
@@ -244,7 +244,7 @@ func (c *crane) fill(s *v1alpha1.ColocationPolicySpec, of []*Document) {
 		}
 	}
 	if used < 100 {
-		s.CPU.Suppression = "CPUSet"
+		s.CPU.Suppression = "Arithmetic"
 	}
 	if cpu = min(cpu, used); cpu < 100 {
 		s.CPU.Waterline = part(cpu, 1, 100)

@@ -24,7 +24,7 @@ func CraneKeys() []Key {
 			anything},
 		{nodeQOS, []string{"rules[].metricRule.name", "rules[].metricRule.value"}, Nearest, "cpu.waterline, memory.waterline",
 			"`cpu_total_utilization` and `memory_total_utilization` become waterlines, the lowest of each, the first with " +
-				"`suppression: CPUSet`. `container_sched_run_queue_time` is `suppression: OnHarm` with " +
+				"`suppression: Arithmetic`. `container_sched_run_queue_time` is `suppression: OnHarm` with " +
 				"`protect.interference`. Other metrics have no counterpart: write an amount as a percentage of the capacity.",
 			anything},
 		{nodeQOS, []string{"rules[].metricRule.selector"}, None, "", "The waiting of each online pod counts.", selector},

@@ -271,13 +271,9 @@ func (k *koordinator) sell(s *v1alpha1.ColocationPolicySpec, says map[string]map
 		s.Memory.Mid = part(value(c, "midMemoryThresholdPercent", 100), 0, 100)
 	}
 	t := says[threshold]
-	switch {
-	case !isOn(t["enable"]):
+	s.CPU.Suppression = "Arithmetic"
+	if !isOn(t["enable"]) {
 		s.CPU.Suppression = "None"
-	case text(t["cpuSuppressPolicy"]) == "cfsQuota":
-		s.CPU.Suppression = "Quota"
-	default:
-		s.CPU.Suppression = "CPUSet"
 	}
 	if least := value(t, "cpuSuppressMinPercent", 0); least > 0 {
 		s.CPU.MinBatch = part(least, 0, 100)
@@ -285,12 +281,12 @@ func (k *koordinator) sell(s *v1alpha1.ColocationPolicySpec, says map[string]map
 	coreSched := text(at(says[qos], "policies", "cpuPolicy")) == "coreSched"
 	for _, class := range []string{"lsrClass", "lsClass", "beClass"} {
 		if isOn(at(says[qos], class, "cpuQOS", "enable")) && !coreSched {
-			s.CPU.GroupIdentity = true
+			s.CPU.BatchClass = "GroupIdentity"
 		}
 	}
 	be, _ := at(says[qos], "beClass", "cpuQOS").(map[string]any)
 	if isOn(be["enable"]) && coreSched && value(be, "schedIdle", 0) == 1 {
-		s.CPU.SchedIdle = true
+		s.CPU.BatchClass = "Idle"
 	}
 }
 

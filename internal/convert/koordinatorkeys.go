@@ -20,8 +20,8 @@ const (
 	noteMeasure = "The agent measures each second and reports what changed; there is nothing to set."
 	noteBlock   = "Waterline does not limit block I/O. See docs/comparison.md for what to use."
 	noteNetwork = "Waterline does not limit networks. See docs/comparison.md for what to use."
-	noteCache   = "Waterline does not partition caches or memory bandwidth. With protect.cycles, it gives batch less " +
-		"CPU where online pods suffer from shared caches."
+	noteCache   = "Waterline does not partition caches or memory bandwidth. With protect.services, it gives batch less " +
+		"CPU while a service's own figure is too high."
 	noteSysctl = "Waterline writes no setting of the kernel as a whole. Set it where you set sysctls."
 	noteEvict  = "The conditions are fixed: no memory is left for batch under the waterline, or a batch pod got less " +
 		"than a fifth of its CPU for five minutes."
@@ -70,8 +70,8 @@ func KoordinatorKeys() []Key {
 			percent},
 		{threshold, []string{"cpuSuppressMinPercent"}, Equal, "cpu.minBatch", "", percent},
 		{threshold, []string{"cpuSuppressPolicy"}, Nearest, "cpu.suppression",
-			"`cpuset` is `CPUSet`, which adds a quota below one CPU instead of a least of two CPUs. `cfsQuota` is `Quota`, " +
-				"on each batch pod instead of on their class.", oneOf("cpuset", "cfsQuota")},
+			"The size of the node and its cores decide between fewer CPUs, of which batch keeps no two, and a quota of each " +
+				"batch pod instead of their class.", oneOf("cpuset", "cfsQuota")},
 		{threshold, []string{"memoryEvictThresholdPercent", "memoryEvictLowerPercent"}, Nearest, "protect.eviction",
 			noteEvict, percent},
 		{threshold, []string{"memoryAllocatableEvictThresholdPercent", "memoryAllocatableEvictLowerPercent"}, Nearest,
@@ -88,12 +88,12 @@ func KoordinatorKeys() []Key {
 		{threshold, []string{"evictEnabledPriorityThreshold", "allocatableEvictPriorityThreshold"}, None, "",
 			"Only batch pods are evicted. `waterline.io/evict: first` and `never` on a pod order them.", anything},
 
-		{qos, []string{"policies.cpuPolicy"}, Nearest, "cpu.groupIdentity, cpu.schedIdle",
+		{qos, []string{"policies.cpuPolicy"}, Nearest, "cpu.batchClass",
 			"Core scheduling (`coreSched`) is not used.", oneOf("groupIdentity", "coreSched")},
 		{qos, []string{"policies.netQOSPolicy"}, None, "", noteNetwork, words},
-		{qos, []string{"*.cpuQOS.enable", "*.cpuQOS.groupIdentity"}, Nearest, "cpu.groupIdentity",
+		{qos, []string{"*.cpuQOS.enable", "*.cpuQOS.groupIdentity"}, Nearest, "cpu.batchClass",
 			"The values are fixed: 2 for online pods, -1 for batch pods without a weight.", anything},
-		{qos, []string{"*.cpuQOS.schedIdle"}, Nearest, "cpu.schedIdle",
+		{qos, []string{"*.cpuQOS.schedIdle"}, Nearest, "cpu.batchClass",
 			"It is set on pods, and only on batch pods without a weight.", number(0, 1)},
 		{qos, []string{"*.cpuQOS.coreExpeller"}, None, "", "Core scheduling is not used. " +
 			"`waterline.io/cpu-placement: pcpu-only` gives a pod whole cores.", boolean},

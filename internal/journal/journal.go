@@ -43,11 +43,10 @@ type Journal struct {
 
 // kept is what a journal keeps of a round: the round, and the numbers that observers measure anew in the same places.
 type kept struct {
-	round  node.Round
-	load   model.Load
-	pods   []model.PodUsage
-	waits  []model.PodWait
-	cycles []model.PodCycles
+	round node.Round
+	load  model.Load
+	pods  []model.PodUsage
+	waits []model.PodWait
 }
 
 // keep copies the numbers of a round, and returns the round with the copies. They are valid until the next call.
@@ -58,8 +57,8 @@ func (k *kept) keep(r *node.Round) *node.Round {
 		k.load, k.pods = *n.Load, append(k.pods[:0], n.Load.Pods...)
 		n.Load, k.load.Pods = &k.load, k.pods
 	}
-	k.waits, k.cycles = append(k.waits[:0], n.Waits...), append(k.cycles[:0], n.Cycles...)
-	n.Waits, n.Cycles = k.waits, k.cycles
+	k.waits = append(k.waits[:0], n.Waits...)
+	n.Waits = k.waits
 	return &k.round
 }
 
@@ -96,7 +95,7 @@ func (j *Journal) endLine() {
 	j.size += int64(n)
 }
 
-// Append adds a round, of which nothing may be changed afterwards except the usage, the waits and the cycles that were
+// Append adds a round, of which nothing may be changed afterwards except the usage and the waits that were
 // measured. It keeps the room for a line, which is a large part of what the agent needs beside many pods.
 func (j *Journal) Append(r *node.Round) error {
 	if j.size > 0 && j.size+j.whole > j.most {

@@ -38,15 +38,11 @@ type line struct {
 
 // rows are lists of numbers of pods, most of which differ each second. A nil one is written like other fields.
 type rows struct {
-	Load    []column `json:",omitempty"` // of [model.Load.Pods]
-	Waits   []column `json:",omitempty"` // of [model.Node.Waits]
-	Cycles  []column `json:",omitempty"` // of [model.Node.Cycles]
-	Marks   []column `json:",omitempty"` // of [model.Observe.Waits]
-	Harm    []column `json:",omitempty"` // of [harm.State.Pods]
-	Counted []column `json:",omitempty"` // of [harm.State.Counted]
-
-	Baselines      []column `json:",omitempty"` // of [harm.State.Baselines]
-	CycleBaselines []column `json:",omitempty"` // of [harm.State.CycleBaselines]
+	Load      []column `json:",omitempty"` // of [model.Load.Pods]
+	Waits     []column `json:",omitempty"` // of [model.Node.Waits]
+	Marks     []column `json:",omitempty"` // of [model.Observe.Waits]
+	Harm      []column `json:",omitempty"` // of [contention.State.Pods]
+	Baselines []column `json:",omitempty"` // of [contention.State.Baselines]
 }
 
 // gone names elements of the lists of a round.
@@ -97,13 +93,10 @@ func (l *line) shortenRows(before *node.Round) {
 		l.Node.Load = &load
 	}
 	l.Node.Waits, l.Rows.Waits = less(before.Node.Waits, l.Node.Waits)
-	l.Node.Cycles, l.Rows.Cycles = less(before.Node.Cycles, l.Node.Cycles)
 	l.Plan.Observe.Waits, l.Rows.Marks = less(before.Plan.Observe.Waits, l.Plan.Observe.Waits)
-	was, is := &before.State.Harm, &l.State.Harm
+	was, is := &before.State.Contention, &l.State.Contention
 	is.Pods, l.Rows.Harm = less(was.Pods, is.Pods)
-	is.Counted, l.Rows.Counted = less(was.Counted, is.Counted)
 	is.Baselines, l.Rows.Baselines = less(was.Baselines, is.Baselines)
-	is.CycleBaselines, l.Rows.CycleBaselines = less(was.CycleBaselines, is.CycleBaselines)
 }
 
 // less returns a list, or instead the columns of its numbers.
@@ -116,18 +109,15 @@ func less[T comparable](was, is []T) ([]T, []column) {
 
 // completeRows makes lists of the columns of a line.
 func completeRows(r, before *node.Round, all *rows) error {
-	was, is := &before.State.Harm, &r.State.Harm
+	was, is := &before.State.Contention, &r.State.Contention
 	var errs []error
 	if all.Load != nil && r.Node.Load != nil && before.Node.Load != nil {
 		errs = append(errs, more(&r.Node.Load.Pods, before.Node.Load.Pods, all.Load))
 	}
 	errs = append(errs, more(&r.Node.Waits, before.Node.Waits, all.Waits),
-		more(&r.Node.Cycles, before.Node.Cycles, all.Cycles),
 		more(&r.Plan.Observe.Waits, before.Plan.Observe.Waits, all.Marks),
 		more(&is.Pods, was.Pods, all.Harm),
-		more(&is.Counted, was.Counted, all.Counted),
-		more(&is.Baselines, was.Baselines, all.Baselines),
-		more(&is.CycleBaselines, was.CycleBaselines, all.CycleBaselines))
+		more(&is.Baselines, was.Baselines, all.Baselines))
 	return errors.Join(errs...)
 }
 

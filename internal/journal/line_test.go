@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/waterline-io/waterline/internal/decide/node"
-	"github.com/waterline-io/waterline/internal/decide/node/harm"
+	"github.com/waterline-io/waterline/internal/decide/node/contention"
 	"github.com/waterline-io/waterline/internal/fixture"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -56,11 +56,11 @@ func next(r *rand.Rand, was *node.Round) *node.Round {
 		waits[i].Waited += time.Duration(r.IntN(2))
 	}
 	is.Node.Load, is.Node.Waits = loads, waits
-	is.State.Harm.Baselines = slices.Clone(is.State.Harm.Baselines)
-	if b := is.State.Harm.Baselines; len(b) > 0 && some() {
+	is.State.Contention.Baselines = slices.Clone(is.State.Contention.Baselines)
+	if b := is.State.Contention.Baselines; len(b) > 0 && some() {
 		b[r.IntN(len(b))].Bins[r.IntN(3)].Mean = r.Int64()
 	} else if some() {
-		is.State.Harm.Baselines = append(b, harm.Baseline{Key: fmt.Sprint(len(b))})
+		is.State.Contention.Baselines = append(b, contention.Baseline{Key: fmt.Sprint(len(b))})
 	}
 	if some() {
 		is.Node.Tree.Pods = maps.Clone(is.Node.Tree.Pods)

@@ -2,41 +2,6 @@ package model
 
 import "time"
 
-// Waited returns the fraction of time that a pod waited for a CPU for reasons other than its own quota, in
-// thousandths, and the time of the measurement. The time is 0 if the node has no such measurement.
-//
-// The first available of three sources counts:
-//
-//   - the pod's CPU pressure (PSI, cgroup v2);
-//   - the run-queue delay of its tasks, in thousandths, with the time of its measurement, which is 0 where the agent
-//     does not see the processes of the host;
-//   - the fraction of CFS periods in which its quota throttled it, minus the fraction of its limit (in milli-cores)
-//     that it used. A pod that its neighbours delay runs into its quota when it catches up.
-//
-// Throttled tasks also count as waiting in the first two sources. So the fraction of throttled periods is subtracted,
-// as whole periods: doubt favours the neighbours.
-//
-// Run-queue delay may exceed 1000, because it is added up over tasks, and because the kernel accounts a wait when it
-// ends. Where the quota throttled the pod, up to 1000 count: each of its tasks waited for the quota.
-func Waited(u *Usage, delay int64, delayAt time.Duration, limit int64) (int64, time.Duration) {
-	stopped := int64(0)
-	if u.CPU.Periods > 0 {
-		stopped = 1000 * u.CPU.Throttled / u.CPU.Periods
-	}
-	switch {
-	case u.Pressure.At != 0:
-		return min(max(u.Pressure.CPU.Some-stopped, 0), 1000), u.Pressure.At
-	case delayAt != 0:
-		if stopped > 0 {
-			delay = min(delay, 1000)
-		}
-		return max(delay-stopped, 0), delayAt
-	case limit > 0 && u.CPU.Periods > 0:
-		return min(max(stopped-1000*u.CPU.Milli/limit, 0), 1000), u.CPU.At
-	}
-	return 0, 0
-}
-
 // Interference is the current finding about CPU interference between pods, and the throttles that follow from it.
 type Interference struct {
 	Finding Finding

@@ -50,10 +50,9 @@ type Node struct {
 	Reclaimed *Reclaimed `json:",omitempty"`
 	Withdrawn bool       // the manager has withdrawn this node's offer
 	Load      *Load      // nil: nothing was measured yet
-	Glance    Glance     `json:",omitzero"` // the last one
+	Stopping  bool       `json:",omitempty"` // the agent stops after this round, and nobody looks at waits then
 	// Waits is how long online pods waited for CPUs, ordered by UID. Like Load, it is valid until the next observation.
-	Waits  []PodWait   `json:",omitempty"`
-	Cycles []PodCycles `json:",omitempty"` // of the online pods of [Observe.Cycles] likewise, where the CPU counts them
+	Waits []PodWait `json:",omitempty"`
 	// Figures are the figures of services that the last plan wanted, ordered by UID, and valid as long as Waits.
 	Figures []ServiceFigure `json:",omitempty"`
 

@@ -154,6 +154,7 @@ type Plan struct {
 	Settings     []Setting
 	CPUs         *CPUPlan      // allocation of CPUs to pods; nil: no pod requests CPUs
 	Slack        *Slack        // allowance and offer; nil: nothing was measured yet
+	Batch        Batch         // what batch does
 	Harm         *Harm         `json:",omitempty"` // of online pods; nil: it is not searched
 	Suppress     *Suppression  // CPU limit of batch; nil: batch is not limited
 	Interference *Interference `json:",omitempty"` // interference and throttled pods; nil: nothing to report

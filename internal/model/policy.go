@@ -30,16 +30,24 @@ const (
 	QuotaUnlimited QuotaMode = "unlimited" // none: the weight alone decides
 )
 
-// SuppressMethod is how batch is limited to the CPU that online pods leave.
+// SuppressMethod is how it is found how much CPU batch may use.
 type SuppressMethod string
 
 // The methods of suppression. The zero value belongs to a policy without cpu.
 const (
-	SuppressByNone   SuppressMethod = "None"
-	SuppressByCpuset SuppressMethod = "CPUSet" // batch runs on fewer CPUs
-	SuppressByQuota  SuppressMethod = "Quota"  // each batch pod has a CFS quota
-	SuppressByBoth   SuppressMethod = "Both"   // batch runs on as few CPUs as hold it, and has the quota
-	SuppressOnHarm   SuppressMethod = "OnHarm" // batch is not limited while no online pod is harmed
+	SuppressOnHarm       SuppressMethod = "OnHarm"     // all of it while no online pod is harmed
+	SuppressByArithmetic SuppressMethod = "Arithmetic" // what online pods leave under the waterline
+	SuppressByNone       SuppressMethod = "None"       // all of it
+)
+
+// BatchClass is how the kernel puts batch pods without a weight of their own behind other pods.
+type BatchClass string
+
+// The classes. The zero value counts as BatchByWeight.
+const (
+	BatchByWeight   BatchClass = "Weight"        // by what they requested
+	BatchByIdle     BatchClass = "Idle"          // they run only when no sibling wants to
+	BatchByIdentity BatchClass = "GroupIdentity" // on kernels with group identities, they are marked as batch
 )
 
 // Policy is what an operator allows on a node, with every default filled in.
@@ -65,7 +73,7 @@ func (p *Policy) SelectsNamespaces() bool {
 		slices.ContainsFunc(p.Privileges, func(rule PrivilegeRule) bool { return len(rule.Namespaces) > 0 })
 }
 
-// SuppressPolicy is how batch is limited to the CPU that online pods leave.
+// SuppressPolicy is how batch is limited.
 type SuppressPolicy struct {
 	By       SuppressMethod
 	MinBatch int64 // part of the capacity, in thousandths, that batch keeps whatever online pods need
@@ -78,7 +86,6 @@ func (p SuppressPolicy) On() bool { return p.By != "" && p.By != SuppressByNone 
 type ProtectPolicy struct {
 	Burst        bool // online pods exceed their CFS quota for moments
 	Memory       bool // the kernel reclaims batch memory before the memory that they request
-	Cycles       bool // count CPU cycles and instructions, and limit batch where online pods need more cycles
 	Interference bool // find the pod that makes an online pod wait, and throttle it if it is batch
 	// batch pods that may be evicted from the node in an hour; 0: no eviction is requested
 	EvictPerHour int64
@@ -96,9 +103,7 @@ type WeightPolicy struct {
 	Namespaces         []NamespaceMax // the first whose selector matches the namespace replaces Max
 	OverrideGuaranteed bool           // weights may take CPU that other pods request
 	PromoteBestEffort  bool           // raise the BestEffort class too, so that its pods' weights count on the node
-	SchedIdle          bool           // batch pods without a weight of their own run only when no sibling wants to
-	// mark such pods as batch and online pods as online, on kernels with group identities
-	Identity bool
+	Batch              BatchClass     // of batch pods without a weight of their own
 }
 
 // NamespaceMax is the highest weight for the pods of some namespaces, in shares.

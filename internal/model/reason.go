@@ -107,10 +107,8 @@ const (
 const (
 	BatchAllowed    Code = "BatchAllowed"    // CPU that online pods leave under the waterline
 	BatchGrows      Code = "BatchGrows"      // there is more room; the limit grows in steps
-	BatchSettling   Code = "BatchSettling"   // more room, but the limit fell or online pods waited a moment ago
+	BatchSettling   Code = "BatchSettling"   // more room, but the limit fell a moment ago
 	BatchMinimum    Code = "BatchMinimum"    // the minimum for batch in the policy, though online pods leave less
-	OnlineRose      Code = "OnlineRose"      // usage of online pods or the system suddenly rose
-	OnlineWaits     Code = "OnlineWaits"     // online pods wait for CPUs, so a part is withheld from batch
 	OnlineHarmed    Code = "OnlineHarmed"    // an online pod waits longer than without batch, so batch gets less
 	ServiceHarmed   Code = "ServiceHarmed"   // a service's own figure is above its maximum, so batch gets less
 	ServiceUnknown  Code = "ServiceUnknown"  // a service's own figure cannot be fetched; other signals count
@@ -129,7 +127,7 @@ const (
 	NoCPUSets          Code = "NoCPUSets"          // batch cannot be limited to some CPUs: quotas limit it
 	NoMemoryProtection Code = "NoMemoryProtection" // memory of online pods cannot be protected, or the kubelet does it
 	NoReclaim          Code = "NoReclaim"          // memory of batch pods cannot be reclaimed in advance
-	NoPressure         Code = "NoPressure"         // CPU waiting is not measured: only usage limits batch
+	NoPressure         Code = "NoPressure"         // neither tasks nor pressure are seen: only usage limits batch
 )
 
 // Findings about interference, and reasons for throttling batch.

@@ -60,6 +60,17 @@ type ServiceFigure struct {
 	Failed string        `json:",omitempty"` // why the last attempt found no value; "": it found Value
 }
 
+// Lacks returns the CPU, in milli-cores, that a pod lacks by its figure: as much of what it uses as the figure is too
+// high, at least a hundredth of the node and at most half of it. A figure need not follow CPU use in proportion; batch
+// is pushed back as long as the figure is too high.
+func (f *ServiceFigure) Lacks(uses, node int64) int64 {
+	const most = 1000 // times the maximum; beyond it any node is covered
+	node = min(max(node, 0), MaxCPUs*1000)
+	uses = min(max(uses, 0), node)
+	over := min(max(float64(f.Value)/float64(f.Max)-1, 0), most)
+	return max(min(uses*int64(over*1000)/1000, node/2), node/100, 1)
+}
+
 // MaxFigure is the highest figure, in millionths: higher ones count as this.
 const MaxFigure = int64(1e18)
 

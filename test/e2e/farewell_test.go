@@ -13,7 +13,7 @@ import (
 
 // allOn is a policy with every feature on.
 const allOn = `policy={"mode": "Enforce", "priority": -1000, ` + allowAll + `,
-	"cpu": {"method": "Static", "ratio": "50%", "suppression": "Both", "schedIdle": true},
+	"cpu": {"method": "Static", "ratio": "50%", "suppression": "Arithmetic", "batchClass": "Idle"},
 	"memory": {"method": "Static", "ratio": "30%"},
 	"protect": {"burst": true, "memory": true, "interference": true, "eviction": {"freeze": true}}}`
 

@@ -43,7 +43,7 @@ func TestNodeSimulateFigures(t *testing.T) {
 	policy := func(by string) {
 		n.policy(`{"mode": "Enforce", "cpu": {"waterline": "80%", "method": "Realtime", "suppression": "` + by + `"}}`)
 	}
-	policy("Quota")
+	policy("Arithmetic")
 	n.loaded("batch", "BE", "for i in 1 2 3 4; do sh -c 'while :; do :; done' & done; wait", "")
 	var daemons []string
 	for _, pod := range object[corev1.PodList](t, "pods", "-A", "--field-selector",
@@ -56,7 +56,7 @@ func TestNodeSimulateFigures(t *testing.T) {
 		by, load, script string
 		lasts            time.Duration
 	}{
-		{"Quota", "evenly", evenly, 5*time.Minute + 6*time.Second}, {"Quota", "bursts", inBursts, long},
+		{"Arithmetic", "evenly", evenly, 5*time.Minute + 6*time.Second}, {"Arithmetic", "bursts", inBursts, long},
 		{"OnHarm", "bursts", inBursts, long},
 	} {
 		policy(run.by)
@@ -64,7 +64,7 @@ func TestNodeSimulateFigures(t *testing.T) {
 		time.Sleep(10 * time.Second) // the policy counts, and limits are as they would be after a while
 		r, past := c.watch(t, run.lasts)
 		kubectl(t, "delete", "pod", "online", "--wait", "--timeout=1m")
-		limited, same := c.again(t, r, past, run.by == "Quota"), run.by == "OnHarm" || run.load == "evenly"
+		limited, same := c.again(t, r, past, run.by == "Arithmetic"), run.by == "OnHarm" || run.load == "evenly"
 		from, to := r.at[0], r.at[len(r.at)-1]
 		cpus, outside := r.node(from, to), r.system(from, to, 1)+r.stolen(from, to)
 		real := r.cores(from, to, 0)
@@ -194,10 +194,10 @@ func (c *comparison) again(t *testing.T, r *reader, rounds []decide.Round, limit
 	n.View.Kubelet = first.Node.Kubelet
 	n.View.Tree.Pods[job.UID] = model.PodGroup{Dir: n.View.Tree.BestEffort + "/pod" + job.UID}
 	p := first.Policy
-	p.Suppress.By = model.SuppressByQuota
-	n.State.Suppress = first.State.Suppress
-	n.State.Suppress.Shrunk, n.State.Suppress.Looked, n.State.Suppress.Pushed = 0, 0, 0
-	n.State.Suppress.Grown = 0
+	p.Suppress.By = model.SuppressByArithmetic
+	n.State.Contention.Arithmetic = first.State.Contention.Arithmetic
+	limit := &n.State.Contention.Arithmetic
+	limit.Shrunk, limit.Looked, limit.Grown = 0, 0, 0
 	n.Limit = first.Plan.Suppress.Milli
 	seconds := 0
 	for from := r.at[0]; !from.Add(time.Second).After(r.at[len(r.at)-1]); from = from.Add(time.Second) {

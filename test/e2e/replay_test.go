@@ -53,7 +53,7 @@ func replayKept() error {
 func TestNodeReplay(t *testing.T) {
 	oneNode(t, "what a round is given and decides is recorded alike")
 	n := install(t)
-	n.policy(`{"mode": "Enforce", "cpu": {"waterline": "100%", "method": "Realtime", "suppression": "Both"},` +
+	n.policy(`{"mode": "Enforce", "cpu": {"waterline": "100%", "method": "Realtime", "suppression": "Arithmetic"},` +
 		`"memory": {"waterline": "90%", "method": "Realtime"},` +
 		`"protect": {"burst": true, "memory": true, "interference": true, "eviction": {}}}`)
 	n.run("weighted", `waterline.io/cpu-share: "20480"`, "requests: {cpu: 50m}", false)

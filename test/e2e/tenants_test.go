@@ -16,7 +16,7 @@ import (
 
 // unprivileged is a policy of the chart that enforces and sells, and grants no privilege. Weights alone are allowed.
 const unprivileged = `policy={"mode": "Enforce", "priority": -1000, "weight": {"max": 262144},
-	"cpu": {"method": "Static", "ratio": "100%", "suppression": "Quota"}}`
+	"cpu": {"method": "Static", "ratio": "100%", "suppression": "Arithmetic"}}`
 
 // TestNodeTenants checks what a tenant can reach by what it may write into its own namespace.
 func TestNodeTenants(t *testing.T) {

@@ -24,7 +24,13 @@ func TestIdleBatch(t *testing.T) {
 		t.Skip("kernel before 5.15: no cpu.idle")
 	}
 	r := n.start(source, nil)
-	policy := func(idle bool) { r.set(func(p *model.Policy) { p.Weight.SchedIdle = idle }) }
+	policy := func(idle bool) {
+		r.set(func(p *model.Policy) {
+			if p.Weight.Batch = model.BatchByWeight; idle {
+				p.Weight.Batch = model.BatchByIdle
+			}
+		})
+	}
 	both := func(idle int64) {
 		t.Helper()
 		for uid, shares := range weighs {

@@ -40,7 +40,7 @@ const (
 	jobPod = `{apiVersion: v1, kind: Pod, metadata: {name: %[1]s, namespace: default, uid: %[1]s, labels: {waterline.io/qos: BE}},
 spec: {nodeName: node, containers: [{name: c, resources: {requests: {waterline.io/batch-cpu: 1000}, limits: {waterline.io/batch-cpu: 1000}}}]}}`
 	brim = "{apiVersion: waterline.io/v1alpha1, kind: ColocationPolicy, metadata: {name: brim}, spec: {mode: Enforce, " +
-		"weight: {max: 262144}, cpu: {waterline: 100%, method: Realtime, suppression: Quota}}}"
+		"weight: {max: 262144}, cpu: {waterline: 100%, method: Realtime, suppression: Arithmetic}}}"
 )
 
 // rise is the decrease of batch that makes room for online usage of one CPU, which other processes may use too.

@@ -18,7 +18,7 @@ func TestSuppressDelay(t *testing.T) {
 		steps = 20
 	}
 	n := newSuppressNode(t)
-	n.agentBy(model.SuppressByQuota)
+	n.agentBy(model.SuppressByArithmetic)
 	for range runtime.NumCPU() {
 		n.load(n.job)
 	}

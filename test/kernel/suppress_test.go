@@ -203,7 +203,7 @@ func TestSuppress(t *testing.T) {
 	liveKernel(t, "TestSuppressFrozen shows on cgroup v2 how quotas are written. The use of an emulated CPU follows no "+
 		"load while other programs need the CPU beneath it")
 	n := newSuppressNode(t)
-	r := n.agentBy(model.SuppressByQuota)
+	r := n.agentBy(model.SuppressByArithmetic)
 	for range runtime.NumCPU() {
 		n.load(n.job)
 	}
@@ -225,7 +225,7 @@ func TestSuppress(t *testing.T) {
 	end(online)
 
 	t.Log("another agent continues from there, and restores every file when it need not suppress batch")
-	r = n.agentBy(model.SuppressByQuota)
+	r = n.agentBy(model.SuppressByArithmetic)
 	n.until("batch may use the whole machine", func() bool { return n.cores() >= n.milli*85/100 })
 	r.set(func(p *model.Policy) { p.Suppress.By = model.SuppressByNone })
 	n.expect(n.job, model.Quota, model.Unlimited)
@@ -255,11 +255,11 @@ func (n *suppressNode) swings(count int) (down, up []time.Duration) {
 // TestSuppressByCPUSet does the same with CPU sets, and with a quota below one CPU.
 func TestSuppressByCPUSet(t *testing.T) {
 	n := newSuppressNode(t)
-	if n.mount.Cpusets == "" || runtime.NumCPU() < 2 {
-		t.Skip("live kernel: no CPU sets")
+	if n.mount.Cpusets == "" || runtime.NumCPU() < 8 {
+		t.Skip("live kernel: no CPU sets, or fewer than eight CPUs, where quotas limit batch")
 	}
 	all := n.cpus()
-	r := n.agentBy(model.SuppressByCpuset)
+	r := n.agentBy(model.SuppressByArithmetic)
 	for range runtime.NumCPU() {
 		n.load(n.job)
 	}
@@ -267,7 +267,7 @@ func TestSuppressByCPUSet(t *testing.T) {
 	for range runtime.NumCPU() {
 		online = append(online, n.load(n.web))
 	}
-	n.until("batch runs on one CPU", func() bool { return n.cpus().Len() == 1 })
+	n.until("batch runs on one core", func() bool { return n.cpus().Len() <= 2 })
 	n.until("batch uses a small part of it", func() bool { return n.cores() < 1000 })
 	if other := n.layout.Class(model.BestEffort); n.raw(other, model.Quota) != model.Unlimited {
 		t.Error("the class BestEffort, which has other pods too, has a quota")
@@ -280,7 +280,7 @@ func TestSuppressByCPUSet(t *testing.T) {
 	for _, cmd := range online {
 		end(cmd)
 	}
-	n.until("batch has as many CPUs as fit", func() bool { return n.cpus().Len() >= all.Len()-1 && n.cores() == n.milli })
+	n.until("batch has as many CPUs as fit", func() bool { return n.cpus().Len() >= all.Len()-2 && n.cores() == n.milli })
 	r.set(func(p *model.Policy) { p.Mode = model.ModeDisabled })
 	n.until("batch has all CPUs back", func() bool { return n.cpus() == all })
 }
@@ -351,7 +351,7 @@ func TestStartsWithoutTheAPI(t *testing.T) {
 	for _, source := range []*pods{n.source, away} {
 		r := n.start(source, func(c *agent.Config) { c.Proc, c.RunDir = n.proc, dir })
 		r.set(func(p *model.Policy) {
-			p.CPU, p.Suppress.By = model.SellPolicy{Method: model.SellRealtime, Waterline: 1000}, model.SuppressByQuota
+			p.CPU, p.Suppress.By = model.SellPolicy{Method: model.SellRealtime, Waterline: 1000}, model.SuppressByArithmetic
 		})
 		var got *model.Suppression
 		within(t, "batch is suppressed", func() bool {

@@ -18,7 +18,7 @@ const maxSteps = 10_000 // more than a day of them
 // suppressMethods returns the values of --by.
 func suppressMethods() map[string]model.SuppressMethod {
 	return map[string]model.SuppressMethod{
-		"cpuset": model.SuppressByCpuset, "quota": model.SuppressByQuota, "both": model.SuppressByBoth,
+		"harm": model.SuppressOnHarm, "arithmetic": model.SuppressByArithmetic,
 	}
 }
 
@@ -42,12 +42,12 @@ time.
 
 It needs root and no cluster. It takes about forty minutes. On a machine that does something else, that reduces what
 batch may use, and the figures mean little.`,
-		Example: "  sudo out/bin/lab suppress --steps 10 --by cpuset --json suppress.json",
+		Example: "  sudo out/bin/lab suppress --steps 10 --by harm --json suppress.json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			method, found := suppressMethods()[by]
 			switch {
 			case !found:
-				return usageError{fmt.Errorf("--by %q: write cpuset, quota or both", by)}
+				return usageError{fmt.Errorf("--by %q: write harm or arithmetic", by)}
 			case cfg.Policy != "" && cmd.Flags().Changed("by"):
 				return usageError{errors.New("--by and --policy both say how batch is suppressed; write one of them")}
 			}
@@ -68,7 +68,7 @@ batch may use, and the figures mean little.`,
 	flags := cmd.Flags()
 	flags.IntVar(&cfg.Steps, "steps", suppress.DefaultSteps, "how many steps")
 	flags.IntVar(&cfg.Seconds, "seconds", suppress.DefaultSeconds, "how long each is")
-	flags.StringVar(&by, "by", "quota", "what limits batch: cpuset, quota or both")
+	flags.StringVar(&by, "by", "arithmetic", "what limits batch: harm or arithmetic")
 	flags.StringVar(&cfg.Policy, "policy", "", "file with a ColocationPolicy (default: waterline 100 %, suppression "+
 		"by --by)")
 	out.flags(cmd)

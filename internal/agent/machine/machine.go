@@ -53,13 +53,10 @@ type Machine struct {
 
 	tree      *host.Tree // nil: the kubelet's cgroups were not found yet
 	meter     *host.Meter
-	eyes      *eyes
-	glances   *glances
-	cycles    *host.Cycles
-	uncounted bool // the CPU counts no cycles for the agent
+	sampler   *host.Waits
+	looks     *looks
 	services  *service.Fetcher
 	waits     []model.PodWait // buffers of the last observation
-	counts    []model.PodCycles
 	figures   []model.ServiceFigure
 	reclaimer *acthost.Reclaimer // nil: this kernel has no memory.reclaim
 	reclaimed *model.Reclaimed   // since the last round; nil: nothing
@@ -70,7 +67,6 @@ type Machine struct {
 	isolated model.CPUSet    // which the kernel keeps out of load balancing; it changes only at a boot
 	seenCPUs model.CPUSet    // CPUs that pods may run on, when the topology was read
 	load     *model.Load     // nil: nothing was measured yet
-	glance   model.Glance    // the last one that exceeded its mark
 	nextLoad time.Time       // when the load is measured next
 
 	// News is true when something changed that no round has observed. The loop clears it.
@@ -84,7 +80,7 @@ func Open(cfg Config) (*Machine, error) {
 		cfg.Proc = host.DefaultProc
 	}
 	m := &Machine{
-		cfg: cfg, log: cfg.Log, unwatched: make(chan error, 1), glances: newGlances(cfg.Log),
+		cfg: cfg, log: cfg.Log, unwatched: make(chan error, 1), looks: newLooks(cfg.Log),
 		services: service.New(cfg.NodeName),
 	}
 	if !host.InMemory(cfg.RunDir) {
@@ -117,7 +113,7 @@ func Open(cfg Config) (*Machine, error) {
 
 // Start runs what works beside the loop until the context ends.
 func (m *Machine) Start(ctx context.Context, beside *sync.WaitGroup) {
-	beside.Go(func() { m.glances.run(ctx) })
+	beside.Go(func() { m.looks.run(ctx) })
 	beside.Go(func() { m.services.Run(ctx) })
 	if m.reclaimer != nil {
 		beside.Go(func() { m.reclaimer.Run(ctx) })
@@ -142,7 +138,6 @@ func (m *Machine) Close() error {
 	if m.tree != nil {
 		m.tree.Close()
 		m.meter.Close()
-		m.cycles.Close()
 	}
 	return m.files.Close()
 }
@@ -166,8 +161,7 @@ func (m *Machine) Find() error {
 	m.log.Report("topology", err)
 	m.tree = host.NewTree(m.mount, layout, m.watcher)
 	m.meter = host.NewMeter(m.mount, layout, m.cfg.Proc)
-	m.cycles = host.NewCycles(m.mount)
-	m.eyes = &eyes{host.NewGlancer(m.mount, layout, m.cfg.Proc), host.NewWaits(layout, m.cfg.Proc)}
+	m.sampler = host.NewWaits(layout, m.cfg.Proc)
 	m.News = true
 	return nil
 }
@@ -279,7 +273,7 @@ func (m *Machine) Apply(plan *model.Plan) []model.Incident {
 		m.claiming = true
 		m.reclaimer.Ask(*plan.Reclaim)
 	}
-	m.glances.compare(m.eyes, &plan.Observe)
+	m.looks.compare(m.sampler, &plan.Observe)
 	m.services.Need(plan.Observe.Services)
 	return incidents
 }
@@ -309,25 +303,12 @@ func (m *Machine) Reclaimed() <-chan model.Reclaimed {
 // TakeReclaimed keeps the result of a reclaim for the next round.
 func (m *Machine) TakeReclaimed(r model.Reclaimed) { m.claiming, m.reclaimed, m.News = false, &r, true }
 
-// Rose delivers glances that exceeded their mark, for [Machine.TakeGlance].
-func (m *Machine) Rose() <-chan model.Glance { return m.glances.rose }
-
-// TakeGlance keeps a glance for the next round, and reports whether it still exceeds its mark: a round may have come
-// since.
-func (m *Machine) TakeGlance(g model.Glance) bool {
-	if !m.observed.Glances.Exceeded(&g) {
-		return false
-	}
-	m.glance, m.News = g, true
-	return true
-}
-
 // Waited delivers a value when an online pod waited longer than its mark says, for [Machine.TakeWaited].
-func (m *Machine) Waited() <-chan struct{} { return m.glances.waited }
+func (m *Machine) Waited() <-chan struct{} { return m.looks.waited }
 
 // TakeWaited reports whether a pod still waited longer than its mark says: a round may have come since.
 func (m *Machine) TakeWaited() bool {
-	m.waits = m.glances.take(m.waits[:0])
+	m.waits = m.looks.take(m.waits[:0])
 	long := exceeded(m.observed.Waits, m.waits)
 	m.News = m.News || long
 	return long

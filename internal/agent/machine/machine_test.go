@@ -52,8 +52,7 @@ func machineAt(t *testing.T, root, record string) *Machine {
 	}
 	m.tree = host.NewTree(m.mount, layout, nil)
 	m.meter = host.NewMeter(m.mount, layout, host.DefaultProc)
-	m.glances, m.services = newGlances(m.log), service.New("node")
-	m.cycles = host.NewCycles(m.mount)
+	m.looks, m.services = newLooks(m.log), service.New("node")
 	t.Cleanup(func() { _ = m.Close() })
 	m.Scan()
 	return m
@@ -118,17 +117,6 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-// TestNoCycles checks that a machine that counts no cycles tries it once.
-func TestNoCycles(t *testing.T) {
-	m := newMachine(t) // without a hierarchy of perf events
-	needs := model.Observe{Load: true, Cycles: []string{"web"}}
-	m.Need(time.Now(), &needs)
-	var n model.Node
-	if m.Observe(&n, m.ObserveOnce()); !m.uncounted || len(n.Cycles) != 0 {
-		t.Errorf("counted is %+v, and it is tried again: %v", n.Cycles, !m.uncounted)
-	}
-}
-
 // TestSameFiles checks which differences between details matter to the watcher.
 func TestSameFiles(t *testing.T) {
 	a, b, c := model.Detail{UID: "a", Files: true}, model.Detail{UID: "b"}, model.Detail{UID: "c", Files: true}
@@ -187,58 +175,42 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// TestGlance checks that a glance counts only while it exceeds the mark of the last plan.
-func TestGlance(t *testing.T) {
-	m := newMachine(t)
-	rise := model.Glance{At: 2 * time.Second, Node: 4000, Pods: 4000}
-	m.News = false
-	if m.TakeGlance(rise) || m.News {
-		t.Error("a glance counts though no plan has a mark")
-	}
-	m.Need(time.Now(), &model.Observe{Glances: model.GlanceMark{At: time.Second, Pods: 1000, Most: 500}})
-	if !m.TakeGlance(rise) || !m.News {
-		t.Error("a glance that exceeds the mark does not count")
-	}
-	var n model.Node
-	if m.Observe(&n, m.ObserveOnce()); n.Glance != rise {
-		t.Errorf("observed is %+v", n.Glance)
-	}
-}
-
-// TestWaitsEvery checks that waits are sampled as often as a plan needs it, also while glances are needed more often.
-func TestWaitsEvery(t *testing.T) {
+// TestLooksEvery checks that waits are looked at as often as a plan needs it, and that looks begin at once when a plan
+// needs them more often.
+func TestLooksEvery(t *testing.T) {
 	layout, _ := cgroup.ParseLayout("kubepods")
-	g := newGlances(trouble.New(slog.New(slog.DiscardHandler)))
-	looks := &eyes{waits: host.NewWaits(layout, host.DefaultProc)}
-	needs := model.Observe{
-		Glances: model.GlanceMark{At: 1}, Waits: []model.WaitMark{{UID: "web"}}, WaitsEvery: time.Minute,
+	l := newLooks(trouble.New(slog.New(slog.DiscardHandler)))
+	waits := host.NewWaits(layout, host.DefaultProc)
+	for _, c := range []struct {
+		name   string
+		pods   int
+		wanted time.Duration
+		every  time.Duration
+		begins bool
+	}{
+		{"nothing", 0, 0, 0, false},
+		{"seldom", 1, 10 * time.Second, 10 * time.Second, true},
+		{"as seldom", 2, 10 * time.Second, 10 * time.Second, false},
+		{"more often", 2, often, often, true},
+		{"far too often", 2, time.Millisecond, often, false},
+		{"seldom again", 2, time.Minute, time.Minute, false},
+		{"no pod", 0, often, 0, false},
+		{"a pod again", 1, often, often, true},
+	} {
+		l.compare(waits, &model.Observe{Waits: make([]model.WaitMark, c.pods), WaitsEvery: c.wanted})
+		begins := false
+		select {
+		case <-l.begin:
+			begins = true
+		default:
+		}
+		if _, marks, every := l.current(); every != c.every || len(marks) != c.pods || begins != c.begins {
+			t.Errorf("%s: every %s, %d pods, begins: %v", c.name, every, len(marks), begins)
+		}
 	}
-	sampled := func() bool {
-		before := g.sampled
-		g.wait(t.Context(), looks, &needs)
-		return g.sampled != before && !g.sampled.IsZero()
-	}
-	if !sampled() || len(g.take(nil)) != 1 {
-		t.Errorf("at first: %+v", g.take(nil))
-	}
-	if sampled() {
-		t.Error("sampled again at once")
-	}
-	g.sampled = g.sampled.Add(-time.Minute)
-	if !sampled() {
-		t.Error("not sampled a minute later")
-	}
-	g.sampled, needs.WaitsEvery = g.sampled.Add(-often), often
-	if !sampled() {
-		t.Error("needed more often, and not sampled")
-	}
-	marks := needs.Waits
-	needs.Waits = nil
-	if sampled() {
-		t.Error("not needed, and sampled")
-	}
-	needs.Waits = marks
-	if !sampled() {
-		t.Error("needed again, and not sampled")
+	marks := []model.WaitMark{{PodWait: model.PodWait{UID: "web"}}}
+	l.look(t.Context(), waits, marks)
+	if got := l.take(nil); len(got) != 1 || got[0].UID != "web" {
+		t.Errorf("after a look: %+v", got)
 	}
 }

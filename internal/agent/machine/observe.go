@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"errors"
 	"slices"
 	"time"
 
@@ -27,13 +26,12 @@ func (m *Machine) Observe(n *model.Node, once Once) {
 	n.Tree, n.Owned, n.Topology = m.tree.Model(), m.files.Owned(), m.survey()
 	n.Isolated = m.isolated
 	n.Foreign = len(m.files.Foreign())
-	n.Glance, n.Reclaiming = m.glance, m.claiming
+	n.Reclaiming = m.claiming
 	n.Confined, n.Reclaimed = once.confined, once.reclaimed
 	n.Load = m.Load() // with the age that it has now
-	m.waits = m.glances.take(m.waits[:0])
-	m.counts = m.cycles.Append(m.counts[:0])
+	m.waits = m.looks.take(m.waits[:0])
 	m.figures = m.services.Append(m.figures[:0])
-	n.Waits, n.Cycles, n.Figures = m.waits, m.counts, m.figures
+	n.Waits, n.Figures = m.waits, m.figures
 }
 
 // Need starts to observe what a plan needs, and reports whether the plan must be decided anew for that: it needs
@@ -68,28 +66,7 @@ func (m *Machine) Measure(now time.Time) bool {
 	load, err := m.meter.Measure(m.tree.Model().Pods, m.observed.Pods)
 	m.log.Report("measuring", err)
 	m.load = load
-	m.count()
 	return load != nil
-}
-
-// count counts the CPU cycles of the pods that the last plan needs. It does nothing where the CPU counts none.
-func (m *Machine) count() {
-	if m.uncounted {
-		return
-	}
-	var cpus model.CPUSet
-	var err error
-	if len(m.observed.Cycles) > 0 {
-		cpus, err = host.OnlineCPUs(m.cfg.Sys)
-	}
-	if err == nil {
-		err = m.cycles.Sample(m.observed.Cycles, m.tree.Model().Pods, cpus)
-	}
-	if m.uncounted = errors.Is(err, host.ErrNoCycles); m.uncounted {
-		m.log.Warn("harm by cycles per instruction is not known; protect.cycles has no effect here", "err", err)
-		return
-	}
-	m.log.Report("cycles", err)
 }
 
 // Load returns the last measurement; nil: nothing is measured.

@@ -2,26 +2,25 @@ package node
 
 import (
 	"github.com/waterline-io/waterline/internal/decide/node/interference"
-	"github.com/waterline-io/waterline/internal/decide/node/suppress"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
 // searchInterference finds the pod that makes an online pod wait, while batch runs. Without batch the state stays: it
 // bounds the trials of an hour.
 func searchInterference(
-	n *model.Node, policy *model.Policy, plan *model.Plan, before *interference.State,
+	n *model.Node, policy *model.Policy, plan *model.Plan, lacked []model.Lacked, before *interference.State,
 ) *interference.State {
 	if !policy.Protect.Interference {
 		return nil
 	}
-	if !suppress.Running(n.Pods, &n.Tree) {
+	if !plan.Batch.Running {
 		return before
 	}
 	var state interference.State
 	if before != nil {
 		state = *before
 	}
-	result, state := interference.Node(n, policy, state)
+	result, state := interference.Node(n, policy, lacked, state)
 	if !result.Empty() {
 		plan.Interference = &result
 	}

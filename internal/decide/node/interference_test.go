@@ -14,7 +14,7 @@ import (
 func contended(tb testing.TB) *world {
 	w := newWorld()
 	for _, line := range []string{
-		"node real=64/256Gi v2", "policy mode=Enforce cpu=Realtime:1000 suppress=Quota interference",
+		"node real=64/256Gi v2", "policy mode=Enforce cpu=Realtime:1000 suppress=Arithmetic interference",
 		"load node=40/64Gi pods=40/64Gi best=20",
 	} {
 		if err := w.do(line); err != nil {
@@ -22,7 +22,7 @@ func contended(tb testing.TB) *world {
 		}
 	}
 	for i := range 110 {
-		args := []string{"class=Burstable", "qos=LS", "request=200", "used=0.3/1Gi", "waits=20"}
+		args := []string{"class=Burstable", "qos=LS", "request=200", "used=0.3/1Gi", "waits=20", "delays=-1"}
 		if i%2 == 0 {
 			args = []string{"class=BestEffort", "qos=BE", "batch=1/1Gi", "job=a:1", "used=0.4/1Gi"}
 		}
@@ -98,8 +98,8 @@ func TestInterferenceOff(t *testing.T) {
 	}
 }
 
-// TestInterferenceByDelay checks that the tasks of online pods are sampled while interference is searched without
-// pressure, and that no wait runs a round for that.
+// TestInterferenceByDelay checks that the tasks of online pods are sampled while interference is searched, and that no
+// wait runs a round for that.
 func TestInterferenceByDelay(t *testing.T) {
 	w := contended(t)
 	pods := func(marks []model.WaitMark) (uids []string, most bool) {
@@ -122,14 +122,14 @@ func TestInterferenceByDelay(t *testing.T) {
 		used       int64 // by each batch pod, in milli-cores
 		want       time.Duration
 	}{
-		{"by quota", model.SuppressByQuota, model.ModeEnforce, true, 400, time.Second},
+		{"by arithmetic", model.SuppressByArithmetic, model.ModeEnforce, true, 400, time.Second},
 		{"no suppression", model.SuppressByNone, model.ModeEnforce, true, 400, time.Second},
-		{"only observed", model.SuppressByQuota, model.ModeObserve, true, 400, time.Second},
-		{"the kernel has pressure", model.SuppressByQuota, model.ModeEnforce, false, 400, 0},
+		{"only observed", model.SuppressByArithmetic, model.ModeObserve, true, 400, time.Second},
+		{"the kernel has pressure", model.SuppressByArithmetic, model.ModeEnforce, false, 400, time.Second},
 		{"by harm", model.SuppressOnHarm, model.ModeEnforce, true, 400, 100 * time.Millisecond},
 		{"by harm, and batch sleeps", model.SuppressOnHarm, model.ModeEnforce, true, 0, time.Second},
 		{"by harm, which is quiet, and the kernel has pressure", model.SuppressOnHarm, model.ModeEnforce, false, 0,
-			10 * time.Second},
+			time.Second},
 	} {
 		w.policy.Suppress.By, w.policy.Mode, w.node.Tree.NoPressure = c.by, c.mode, c.noPressure
 		for i, p := range w.node.Pods {
@@ -144,7 +144,7 @@ func TestInterferenceByDelay(t *testing.T) {
 			t.Errorf("%s: every %s, %d of %d pods, rounds at once: %v", c.name, o.WaitsEvery, len(uids), len(online), most)
 		}
 	}
-	w.policy.Suppress.By, w.node.Tree.NoPressure = model.SuppressByQuota, true
+	w.policy.Suppress.By, w.node.Tree.NoPressure = model.SuppressByArithmetic, true
 	for _, p := range w.node.Pods {
 		p.Ended = p.Class == model.ClassBE
 	}

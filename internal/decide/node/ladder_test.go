@@ -65,7 +65,7 @@ func newLadder(t *testing.T, seed uint64) *ladder {
 	}
 	for _, line := range []string{
 		"node real=16/64Gi cpus=1x1x1x8x2 v2",
-		"policy cpu=Realtime:800 memory=Realtime:800 suppress=Both burst protectmemory interference evict=6 freeze",
+		"policy cpu=Realtime:800 memory=Realtime:800 suppress=Arithmetic burst protectmemory interference evict=6 freeze",
 		"pod web class=Burstable qos=LS memory=8Gi app=main:4 used=1/8 age=7200",
 		"pod db class=Burstable qos=LSR memory=8Gi app=main:4 used=1/6 age=7200",
 		"pod api class=Burstable qos=LS memory=2Gi app=main:2 used=1/1 age=7200",
@@ -127,10 +127,10 @@ func (l *ladder) noise(second int) {
 				}
 			}
 		}
-		u.waits, u.thrashes, u.throttled = 1+r.Int64N(40), 0, r.Int64N(5)
+		u.waits, u.delays, u.thrashes, u.throttled = 1+r.Int64N(40), -1, 0, r.Int64N(5)
 		switch {
 		case l.guilty && p.UID == "web":
-			u.waits, u.throttled = 30+l.load.used[l.suspect()].CPU/10+r.Int64N(20), 0
+			u.waits, u.throttled = 130+l.load.used[l.suspect()].CPU/8+r.Int64N(20), 0
 		case !l.guilty:
 			u.waits += r.Int64N(400) * int64(r.IntN(2))
 		}

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/decide/node/contention"
 	"github.com/waterline-io/waterline/internal/decide/node/evict"
-	"github.com/waterline-io/waterline/internal/decide/node/harm"
 	"github.com/waterline-io/waterline/internal/decide/node/quota"
 	"github.com/waterline-io/waterline/internal/decide/node/slack"
 	"github.com/waterline-io/waterline/internal/fixture"
@@ -72,8 +72,8 @@ func randomMachine(r *rand.Rand) *world {
 			s.Ratio = r.Int64N(4001)
 		}
 	}
-	p.Weight.SchedIdle, n.Tree.NoIdle = r.IntN(3) == 0, r.IntN(6) == 0
-	p.Weight.Identity, n.Tree.NoIdentity = r.IntN(3) == 0, one(r, "", "", "missing")
+	p.Weight.Batch = one(r, model.BatchByWeight, model.BatchByIdle, model.BatchByIdentity)
+	n.Tree.NoIdle, n.Tree.NoIdentity = r.IntN(6) == 0, one(r, "", "", "missing")
 	for i := range n.Pods {
 		randomBatch(r, n, n.Pods[i])
 	}
@@ -92,34 +92,12 @@ func randomMachine(r *rand.Rand) *world {
 		}
 	}
 	p.Suppress = model.SuppressPolicy{
-		By: one(r, model.SuppressOnHarm, model.SuppressOnHarm, model.SuppressByCpuset, model.SuppressByQuota,
-			model.SuppressByBoth, model.SuppressByNone, ""),
+		By:       one(r, model.SuppressOnHarm, model.SuppressOnHarm, model.SuppressByArithmetic, model.SuppressByNone, ""),
 		MinBatch: one[int64](r, 0, 0, 100),
 	}
 	randomWaits(r, w)
-	randomCycles(r, w)
 	randomFigures(r, w)
 	return w
-}
-
-// randomCycles counts the cycles of some pods, twice, and gives them baselines.
-func randomCycles(r *rand.Rand, w *world) {
-	w.policy.Protect.Cycles = r.IntN(2) == 0
-	now := w.node.Load.Clock
-	for _, p := range w.node.Pods {
-		if r.IntN(3) == 0 {
-			continue
-		}
-		s := model.PodCycles{UID: p.UID, At: now - time.Second}
-		w.state.Harm.Counted = append(w.state.Harm.Counted, harm.Counted{UID: p.UID, At: s.At})
-		s.At, s.Cycles, s.Instructions = now, r.Int64N(1<<36), r.Int64N(1<<34)
-		w.node.Cycles = append(w.node.Cycles, s)
-		b := harm.Baseline{Key: p.UID, Used: now}
-		for i := range b.Bins {
-			b.Bins[i] = harm.Bin{Mean: r.Int64N(2_000_000), Differs: r.Int64N(100_000), Samples: r.Int64N(17)}
-		}
-		w.state.Harm.CycleBaselines = append(w.state.Harm.CycleBaselines, b)
-	}
 }
 
 // randomFigures gives most of the pods a figure, some of them a failed or an old one.
@@ -134,8 +112,9 @@ func randomFigures(r *rand.Rand, w *world) {
 		f.At = one(r, w.node.Load.Clock, w.node.Load.Clock, w.node.Load.Clock-time.Duration(r.IntN(30))*time.Second, 0)
 		f.Failed = one(r, "", "", "timeout")
 		w.node.Figures = append(w.node.Figures, f)
-		s := harm.Service{UID: p.UID, Since: w.node.Load.Clock - time.Duration(r.IntN(90))*time.Second, Over: r.IntN(2) == 0}
-		w.state.Harm.Services = append(w.state.Harm.Services, s)
+		since := w.node.Load.Clock - time.Duration(r.IntN(90))*time.Second
+		s := contention.Service{UID: p.UID, Since: since, Over: r.IntN(2) == 0}
+		w.state.Contention.Services = append(w.state.Contention.Services, s)
 	}
 }
 
@@ -147,7 +126,7 @@ func randomWaits(r *rand.Rand, w *world) {
 			continue
 		}
 		s := model.PodWait{UID: p.UID, At: now - time.Second}
-		w.state.Harm.Pods = append(w.state.Harm.Pods, harm.Pod{UID: p.UID, At: s.At, Seen: s.At})
+		w.state.Contention.Pods = append(w.state.Contention.Pods, contention.Pod{PodWait: s, Tasks: true, Due: now})
 		s.At, s.Ran, s.Waited = now, time.Duration(r.IntN(2000))*time.Millisecond, time.Duration(r.IntN(900))*time.Millisecond
 		w.node.Waits = append(w.node.Waits, s)
 	}
@@ -297,9 +276,6 @@ func spoil(r *rand.Rand, w *world) {
 	}
 	for i := range n.Waits {
 		all = append(all, (*int64)(&n.Waits[i].Ran), (*int64)(&n.Waits[i].Waited), (*int64)(&n.Waits[i].At))
-	}
-	for i := range n.Cycles {
-		all = append(all, &n.Cycles[i].Cycles, &n.Cycles[i].Instructions, (*int64)(&n.Cycles[i].At))
 	}
 	for i := range n.Figures {
 		all = append(all, (*int64)(&n.Figures[i].At), &n.Figures[i].Value, &n.Figures[i].Max)

@@ -10,16 +10,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/decide/node/contention"
 	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
 	"github.com/waterline-io/waterline/internal/decide/node/evict"
-	"github.com/waterline-io/waterline/internal/decide/node/harm"
 	"github.com/waterline-io/waterline/internal/decide/node/memory"
 	"github.com/waterline-io/waterline/internal/decide/node/predict"
 	"github.com/waterline-io/waterline/internal/decide/node/privilege"
 	"github.com/waterline-io/waterline/internal/decide/node/publish"
 	"github.com/waterline-io/waterline/internal/decide/node/quota"
 	"github.com/waterline-io/waterline/internal/decide/node/slack"
-	"github.com/waterline-io/waterline/internal/decide/node/suppress"
 	"github.com/waterline-io/waterline/internal/decide/node/weight"
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -59,8 +58,9 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 		state.Slack = slack.State{} // the room is not measured meanwhile: offers grow anew when the policy is enabled again
 		state.Interference = nil
 	}
+	var contends contention.Result
 	if n.PodsKnown && n.Load != nil && policy.Mode != model.ModeDisabled {
-		state = sell(&n, &policy, &plan, state, ask)
+		contends, state = sell(&n, &policy, &plan, state, ask)
 	}
 	if acts {
 		weights := weight.Decide(&n, &policy)
@@ -82,7 +82,7 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 	for _, why := range wrong {
 		plan.Notices = append(plan.Notices, model.Notice{Reason: why})
 	}
-	plan.Unsupported = append(wrong, unsupported(&n, &policy)...)
+	plan.Unsupported = append(wrong, unsupported(&n, &policy, &contends)...)
 	slices.SortFunc(plan.Settings, func(a, b model.Setting) int { return a.File.Compare(b.File) })
 
 	if policy.Mode == model.ModeObserve {
@@ -111,7 +111,7 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 	if plan.Report.Write && plan.Slack != nil {
 		plan.Report.OtherCPU, plan.Report.OtherMemory = predict.OtherDays(&n, state.Peaks)
 	}
-	plan.Observe = observe(&n, &policy, &plan, &state)
+	plan.Observe = observe(&n, &policy, &contends, &state)
 	return plan, state
 }
 
@@ -143,7 +143,9 @@ func report(n *model.Node, policy *model.Policy, plan *model.Plan, room *model.C
 }
 
 // sell decides the offer, how much batch may use now, which batch pod is throttled and which is evicted.
-func sell(n *model.Node, policy *model.Policy, plan *model.Plan, state State, ask predictor) State {
+func sell(
+	n *model.Node, policy *model.Policy, plan *model.Plan, state State, ask predictor,
+) (contention.Result, State) {
 	var own []model.OwnCPUs
 	if plan.CPUs != nil {
 		own = slices.Concat(plan.CPUs.Own, plan.CPUs.Pinned)
@@ -157,15 +159,14 @@ func sell(n *model.Node, policy *model.Policy, plan *model.Plan, state State, as
 	if !next.IsZero() {
 		wake(plan, next)
 	}
-	batch := suppress.Running(n.Pods, &n.Tree)
-	plan.Harm, state.Harm = harm.Decide(n, policy, !batch || suppress.Asleep(&plan.Slack.CPU.Use, n.Load.CPUMilli),
-		state.Suppress.Exhausted(n.Load.Clock, plan.Slack.CPU.Capacity), state.Harm)
-	plan.Suppress, state.Suppress = suppress.Decide(n, policy, plan.Slack, plan.Harm, state.Suppress)
-	state.Interference = searchInterference(n, policy, plan, state.Interference)
+	var contends contention.Result
+	contends, state.Contention = contention.Decide(n, policy, plan.Slack, plan.CPUs, state.Contention)
+	plan.Batch, plan.Harm, plan.Suppress = contends.Batch, contends.Harm, contends.Limit
+	state.Interference = searchInterference(n, policy, plan, contends.Lacked, state.Interference)
 	plan.Evict, state.Evict = evict.Decide(n, policy, evict.Others{
 		Slack: plan.Slack, Suppress: plan.Suppress, Interference: plan.Interference, Limited: limited(n, policy, &state),
 	}, state.Evict)
-	return state
+	return contends, state
 }
 
 // limited reports whether memory for batch was short in the previous round, and batch pods were limited and reclaimed
@@ -198,7 +199,7 @@ func evictNotices(n *model.Node, e *model.Evictions) []model.Notice {
 }
 
 // unsupported returns the features of the policy that this kernel does not support.
-func unsupported(n *model.Node, policy *model.Policy) []model.Reason {
+func unsupported(n *model.Node, policy *model.Policy, contends *contention.Result) []model.Reason {
 	tree := &n.Tree
 	if policy.Mode == model.ModeDisabled {
 		return nil
@@ -207,19 +208,18 @@ func unsupported(n *model.Node, policy *model.Policy) []model.Reason {
 	if tree.NoBurst && policy.Protect.Burst {
 		all = append(all, model.Reason{Code: model.NoBurst, Fix: "needs Linux 5.14"})
 	}
-	if tree.NoIdle && policy.Weight.SchedIdle {
+	if tree.NoIdle && policy.Weight.Batch == model.BatchByIdle {
 		all = append(all, model.Reason{Code: model.NoIdle, Fix: "needs Linux 5.15"})
 	}
-	if tree.NoIdentity != "" && policy.Weight.Identity {
+	if tree.NoIdentity != "" && policy.Weight.Batch == model.BatchByIdentity {
 		all = append(all, model.Reason{Code: model.NoGroupIdentity, Fix: tree.NoIdentity})
 	}
-	if tree.NoPressure && (policy.Suppress.On() || policy.Protect.Interference) {
+	if contends.NoSignal {
 		all = append(all, model.Reason{
-			Code: model.NoPressure, Fix: "needs cgroup v2, and psi=1 where the kernel starts without",
+			Code: model.NoPressure, Fix: "set the chart's value paths.proc, or use cgroup v2 with psi=1",
 		})
 	}
-	if policy.Suppress.On() && policy.Suppress.By != model.SuppressByQuota && !suppress.OnCPUs(n, policy) &&
-		suppress.Running(n.Pods, tree) {
+	if policy.Suppress.On() && contends.Batch.Running && contention.LacksCPUSets(n) {
 		why := model.Reason{Code: model.NoCPUSets, Fix: "see the agent's log: the topology of this machine could not be read"}
 		if tree.NoCpusets {
 			why.Fix = "enable the cpuset controller for the kubelet's cgroup"
@@ -277,7 +277,7 @@ func release(n *model.Node, policy *model.Policy, left *model.Slack, settings []
 		switch {
 		case enforce && planned && n.PodsKept:
 			continue
-		case unknown && o.Knob != model.Freeze, blind && keepsBatch(policy.Suppress.By, o, podOf(pods, o.Dir)):
+		case unknown && o.Knob != model.Freeze, blind && keepsBatch(o, podOf(pods, o.Dir)):
 		case enforce && planned:
 			continue
 		default:
@@ -330,10 +330,9 @@ func giveBack(n *model.Node, o model.Owned, pod *model.Pod) model.Setting {
 	return s
 }
 
-// keepsBatch reports whether a file may be one by which this method limits a batch pod.
-func keepsBatch(by model.SuppressMethod, o model.Owned, pod *model.Pod) bool {
-	return (o.Knob == model.Quota || o.Knob == model.Cpuset && by != model.SuppressByQuota) && pod != nil &&
-		pod.Class == model.ClassBE
+// keepsBatch reports whether a file may be one by which a batch pod is limited.
+func keepsBatch(o model.Owned, pod *model.Pod) bool {
+	return (o.Knob == model.Quota || o.Knob == model.Cpuset) && pod != nil && pod.Class == model.ClassBE
 }
 
 func podsByDir(n *model.Node) map[string]*model.Pod {

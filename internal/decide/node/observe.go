@@ -2,19 +2,16 @@ package node
 
 import (
 	"slices"
-	"time"
 
+	"github.com/waterline-io/waterline/internal/decide/node/contention"
 	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
-	"github.com/waterline-io/waterline/internal/decide/node/harm"
-	"github.com/waterline-io/waterline/internal/decide/node/interference"
 	"github.com/waterline-io/waterline/internal/decide/node/memory"
 	"github.com/waterline-io/waterline/internal/decide/node/quota"
-	"github.com/waterline-io/waterline/internal/decide/node/suppress"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
 // observe returns what the rules need observed to decide the next round.
-func observe(n *model.Node, policy *model.Policy, plan *model.Plan, state *State) model.Observe {
+func observe(n *model.Node, policy *model.Policy, contends *contention.Result, state *State) model.Observe {
 	off := policy.Mode == model.ModeDisabled
 	o := model.Observe{Load: !off, MemoryQoS: !off && policy.Protect.Memory}
 	o.Topology = !off && (state.CPUs.Needed(n.Pods, policy) || cpuset.Grants(policy)) ||
@@ -22,24 +19,11 @@ func observe(n *model.Node, policy *model.Policy, plan *model.Plan, state *State
 	if off {
 		return o
 	}
-	if policy.Mode == model.ModeEnforce && plan.Suppress != nil && suppress.Running(n.Pods, &n.Tree) &&
-		!suppress.Asleep(&plan.Slack.CPU.Use, n.Load.CPUMilli) {
-		o.Glances = suppress.Mark(n, policy, &plan.Slack.CPU, &state.Suppress)
-		o.Beside = suppress.Beside(n)
-	}
+	o.Waits, o.WaitsEvery, o.Services = contends.Waits, contends.Every, contends.Services
 	p := perPod{
-		n: n, policy: policy,
+		n: n, policy: policy, contends: contends,
 		binds: state.CPUs.Active(n.Pods, policy),
 		sells: slices.ContainsFunc(n.Pods, func(p *model.Pod) bool { return p.Grant != (model.Grant{}) }),
-		searches: policy.Protect.Interference &&
-			slices.ContainsFunc(n.Pods, func(p *model.Pod) bool { return p.Class == model.ClassBE && !p.Ended }),
-	}
-	o.Waits, o.WaitsEvery = waits(n, policy, plan, state, p.searches && n.Tree.NoPressure)
-	if policy.Suppress.By == model.SuppressOnHarm && n.PodsKnown && n.Load != nil && plan.Slack != nil {
-		o.Cycles = harm.Count(&state.Harm)
-		if suppress.Running(n.Pods, &n.Tree) {
-			o.Services = harm.Targets(n, policy, &state.Harm, suppress.Asleep(&plan.Slack.CPU.Use, n.Load.CPUMilli))
-		}
 	}
 	o.Pods = make([]model.Detail, 0, len(n.Pods))
 	for _, pod := range n.Pods {
@@ -50,45 +34,30 @@ func observe(n *model.Node, policy *model.Policy, plan *model.Plan, state *State
 	return o
 }
 
-// waits returns which pods' waiting must be sampled, and how often: for the rule harm, or because interference is
-// searched by run-queue delay.
-func waits(
-	n *model.Node, policy *model.Policy, plan *model.Plan, state *State, searches bool,
-) (marks []model.WaitMark, every time.Duration) {
-	if !n.PodsKnown || n.Load == nil || plan.Slack == nil {
-		return nil, 0
-	}
-	if policy.Suppress.By == model.SuppressOnHarm {
-		quiet := !suppress.Running(n.Pods, &n.Tree) || suppress.Asleep(&plan.Slack.CPU.Use, n.Load.CPUMilli)
-		marks, every = harm.Marks(n, &state.Harm, quiet, state.Suppress.Lowers() && policy.Mode == model.ModeEnforce)
-	} else if searches {
-		marks, every = harm.Marks(n, &harm.State{}, true, false)
-	}
-	if searches {
-		every = min(every, interference.WaitsEvery)
-	}
-	return marks, every
-}
-
 // perPod decides what is observed of single pods.
 type perPod struct {
 	n        *model.Node
 	policy   *model.Policy
+	contends *contention.Result
 	binds    bool // the CPU list of every pod may depend on other pods' CPUs
 	sells    bool // a pod requests batch resources
-	searches bool // interference is searched
 }
 
 func (p *perPod) detail(pod *model.Pod) model.Detail {
-	online := pod.Class.Online()
-	return model.Detail{
+	d := model.Detail{
 		UID:   pod.UID,
 		Files: p.files(pod),
 		// The use of online pods is what is left of the whole without the others, so the others must be measured each second.
-		Seconds: !online || p.searches && !p.n.Tree.NoPressure,
+		Seconds: !pod.Class.Online() || p.contends.Seconds,
 		CPUs:    cpuset.MayBePinned(pod, &p.n.Kubelet),
 		Inside:  quota.From(pod, p.policy),
 	}
+	if len(p.contends.Waits) > 0 && !p.contends.Batch.Quiet {
+		if from := contention.Inside(p.n, pod); from > 0 && (d.Inside == 0 || from < d.Inside) {
+			d.Inside = from
+		}
+	}
+	return d
 }
 
 // files reports whether a plan may name files in the cgroup of a pod or of its containers.
@@ -104,7 +73,7 @@ func (p *perPod) files(pod *model.Pod) bool {
 		pod.Self, pod.Critical,
 		pod.Class == model.ClassBE && (policy.Suppress.On() || policy.Protect.Interference),
 		quota.MayBurst(pod, policy),
-		tree.NoIdentity == "" && policy.Weight.Identity && pod.Class.Online(),
+		tree.NoIdentity == "" && policy.Weight.Batch == model.BatchByIdentity && pod.Class.Online(),
 		tree.V2 && memory.Protects(pod, policy),
 		cpuset.MayBePinned(pod, &p.n.Kubelet):
 		return true

@@ -26,7 +26,7 @@ func TestFollows(t *testing.T) {
 		}
 		plan, _ := node.Decide(*n, *p, w.state)
 		without := *p
-		without.Weight.Identity = false
+		without.Weight.Batch = model.BatchByWeight
 		other, _ := node.Decide(*n, without, w.state)
 		for _, pod := range n.Pods {
 			dir := n.Tree.Pods[pod.UID].Dir

@@ -18,7 +18,7 @@ func everything(t *testing.T) *world {
 	w := newWorld()
 	for _, line := range []string{
 		"node real=32/128Gi v2 cpus=1x1x2x8x2",
-		"policy mode=Enforce cpu=Predicted:900 memory=Predicted:900 suppress=Both interference burst protectmemory " +
+		"policy mode=Enforce cpu=Predicted:900 memory=Predicted:900 suppress=Arithmetic interference burst protectmemory " +
 			"evict=6 freeze",
 		"load node=20/60Gi pods=19/56Gi best=8/20Gi",
 		"pod home class=Guaranteed request=4000 limit=4000 qos=LSE cpus=exclusive app=a:4 used=2/4Gi memory=8Gi",
@@ -42,10 +42,11 @@ func (w *world) live(t *testing.T, r *rand.Rand, second int) {
 	for i := range 4 {
 		wait := 30 + r.IntN(20)
 		if guilty {
-			wait += 350
+			wait += 550
 		}
 		lines = append(lines,
 			fmt.Sprintf("pod web%d class=Burstable request=1000 limit=2000 qos=LS app=main:2:1 used=1.%d/2Gi waits=%d "+
+				"delays=-1 "+
 				"memory=2Gi", i, r.IntN(9), wait))
 	}
 	for i := range 3 {

@@ -28,8 +28,8 @@ func (s State) Restarted() State {
 // about cgroups, which do not outlive a reboot, or about a clock that started anew.
 func (s State) Learned() State {
 	return State{
-		Peaks: predict.State{CPU: s.Peaks.CPU, Memory: s.Peaks.Memory, Owners: s.Peaks.Owners},
-		Harm:  s.Harm.Learned(),
+		Peaks:      predict.State{CPU: s.Peaks.CPU, Memory: s.Peaks.Memory, Owners: s.Peaks.Owners},
+		Contention: s.Contention.Learned(),
 	}
 }
 

@@ -5,16 +5,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/waterline-io/waterline/internal/decide/node/contention"
 	"github.com/waterline-io/waterline/internal/decide/node/cpuset"
 	"github.com/waterline-io/waterline/internal/decide/node/evict"
-	"github.com/waterline-io/waterline/internal/decide/node/harm"
 	"github.com/waterline-io/waterline/internal/decide/node/interference"
 	"github.com/waterline-io/waterline/internal/decide/node/memory"
 	"github.com/waterline-io/waterline/internal/decide/node/predict"
 	"github.com/waterline-io/waterline/internal/decide/node/publish"
 	"github.com/waterline-io/waterline/internal/decide/node/quota"
 	"github.com/waterline-io/waterline/internal/decide/node/slack"
-	"github.com/waterline-io/waterline/internal/decide/node/suppress"
 	"github.com/waterline-io/waterline/internal/model"
 )
 
@@ -37,8 +36,7 @@ type State struct {
 	Peaks predict.State // usage of the online pods in the past
 	Slack slack.State   // offers
 
-	Harm         harm.State          `json:",omitzero"` // how long online pods wait
-	Suppress     suppress.State      // CPU that batch may use
+	Contention   contention.State    // what online pods lack, and the CPU that batch may use
 	Quota        quota.State         // bursts of online pods
 	Memory       memory.State        // memory limits of batch pods, and reclaim
 	Interference *interference.State `json:",omitempty"` // samples and trials; nil: interference is not searched

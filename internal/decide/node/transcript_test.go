@@ -34,7 +34,7 @@ import (
 //	pod ... [qos=CLASS] [used=CPUS/MEMORY] [usedage=DURATION] [memory=MEMORY] [mid=CPUS/MEMORY] [batch=CPUS/MEMORY]
 //	    [koordinator]
 //	load node=CPUS/MEMORY pods=CPUS/MEMORY [age=DURATION]    measured in each following round; needs node real
-//	policy suppress=METHOD[:MINBATCH]    MINBATCH in thousandths; idle; identity; interference
+//	policy suppress=METHOD[:MINBATCH]    MINBATCH in thousandths; class=Idle|GroupIdentity; interference
 //	node noidle nopressure noidentity=WHY    what the kernel has not
 //	policy protectmemory; node kubelet=memoryqos qoscontainers noprotection=WHY
 //	pod ... [cache=COLD/ALL] [thrashes=PART] [stalls=PART]    page cache; for memory, in thousandths of the time; node
@@ -46,7 +46,6 @@ import (
 //	pod ... [delays=PART]    of its tasks, in thousandths of the time that they ran; -1: they are not sampled
 //	policy service=KEY:VALUE:MAX[:prometheus]    the figure of pods with that label, from a port or from Prometheus
 //	figure POD VALUE [age=DURATION] [failed=WHY]    what the pod's service says, where a round wants to know it
-//	glance node=CPUS pods=CPUS best=CPUS    400 ms after the last measurement, until the next load
 //	inside POD CONTAINER CPUS [PERIODS]    what a container uses, and in how many periods its quota stops it
 //	brief                             accounts are not printed any more
 //	load none                         nothing was measured yet; load off: there is no measurement at all

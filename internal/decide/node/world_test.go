@@ -29,7 +29,7 @@ type world struct {
 	uses   map[string]int64           // memory by directory, in bytes
 	wrote  map[model.File]model.Value // by others, since the last round
 	saved  node.State
-	wanted []model.ServiceTarget // figures that the last round wanted
+	asked  model.Observe // what the last plan asked to observe
 }
 
 func newWorld() *world {
@@ -415,7 +415,7 @@ func (w *world) carryOut(plan *model.Plan) {
 	if plan.Publish.Decided {
 		w.node.Object.Published = slices.Clone(plan.Publish.Resources)
 	}
-	w.wanted = plan.Observe.Services
+	w.asked = plan.Observe
 	w.node.Incidents, w.node.Reclaimed = nil, nil
 	owned := map[model.File]model.Owned{}
 	for _, o := range w.node.Owned {

@@ -20,19 +20,19 @@ var unknownPeak = model.Peak{Value: math.MaxInt64}
 type load struct {
 	node, pods model.Amount
 	age        time.Duration
-	off        bool               // there is no measurement at all
-	none       bool               // nothing was measured yet
-	real       model.Amount       // capacity
-	watermark  int64              // in bytes
-	used       map[string]podLoad // by UID
-	best       model.Amount       // of class BestEffort
-	set        time.Duration      // how far the wall clock was set
-	glance     model.Glance
-	glanced    bool                // it is newer than the measurement
-	stolen     int64               // in milli-cores
-	brief      bool                // accounts are not printed
-	inside     []model.InsideUsage // of containers
-	figures    map[string]figure   // of services, by UID
+	off        bool                      // there is no measurement at all
+	none       bool                      // nothing was measured yet
+	real       model.Amount              // capacity
+	watermark  int64                     // in bytes
+	used       map[string]podLoad        // by UID
+	best       model.Amount              // of class BestEffort
+	set        time.Duration             // how far the wall clock was set
+	stolen     int64                     // in milli-cores
+	brief      bool                      // accounts are not printed
+	inside     []model.InsideUsage       // of containers
+	figures    map[string]figure         // of services, by UID
+	seen       map[string]model.Pressure // last, by UID
+	sampled    time.Duration             // when waits were sampled last
 }
 
 // figure is what a service says of itself, in millionths.
@@ -57,7 +57,9 @@ type podLoad struct {
 // ensure makes the world one that measures.
 func (w *world) ensure() *load {
 	if w.load == nil {
-		w.load = &load{used: map[string]podLoad{}, figures: map[string]figure{}, off: true}
+		w.load = &load{
+			used: map[string]podLoad{}, figures: map[string]figure{}, seen: map[string]model.Pressure{}, off: true,
+		}
 	}
 	return w.load
 }
@@ -66,7 +68,7 @@ func (w *world) doLoad(command string, args []string) error {
 	l := w.ensure()
 	switch command {
 	case "load":
-		l.off, l.none, l.age, l.glanced, l.stolen = false, false, 0, false, 0
+		l.off, l.none, l.age, l.stolen = false, false, 0, 0
 		for _, arg := range args {
 			key, value, _ := strings.Cut(arg, "=")
 			switch key {
@@ -119,12 +121,6 @@ func (w *world) doLoad(command string, args []string) error {
 			Failed: strings.Join(args[3:], " ")}
 	case "withdrawn":
 		w.node.Withdrawn = args[0] == "yes"
-	case "glance":
-		for _, arg := range args {
-			key, value, _ := strings.Cut(arg, "=")
-			*map[string]*int64{"node": &l.glance.Node, "pods": &l.glance.Pods, "best": &l.glance.Batch}[key] = milli(value)
-		}
-		l.glanced = true
 	case "inside": // POD CONTAINER CPUS [PERIODS]: what the container uses, and in how many periods its quota stops it
 		u := model.InsideUsage{UID: args[0], Name: args[1], CPUUsage: model.CPUUsage{Milli: milli(args[2]), Periods: 10}}
 		if len(args) > 3 {
@@ -196,12 +192,8 @@ func (w *world) setSelling(key, value string) bool {
 		w.policy.Koordinator = true
 		return true
 	}
-	if key == "idle" {
-		w.policy.Weight.SchedIdle = true
-		return true
-	}
-	if key == "identity" {
-		w.policy.Weight.Identity = true
+	if key == "class" {
+		w.policy.Weight.Batch = model.BatchClass(value)
 		return true
 	}
 	if key == "interference" {
@@ -326,7 +318,7 @@ func together(a, b int64) int64 {
 	return a + b
 }
 
-// measure does what the agent does each second.
+// measure does what the agent does each second: it observes what the last plan asked for, as often as that said.
 func (w *world) measure() {
 	l := w.load
 	w.node.Load = nil
@@ -334,6 +326,7 @@ func (w *world) measure() {
 		return
 	}
 	clock := time.Hour + w.node.Now.Sub(epoch) - l.set // nobody can set this one
+	age := l.age
 	usage := func(a model.Amount, age time.Duration) model.Usage {
 		return fixture.Usage(clock-age, a.CPU, a.Memory)
 	}
@@ -342,15 +335,11 @@ func (w *world) measure() {
 	if l.none {
 		return
 	}
-	age := l.age
 	for _, u := range l.inside {
-		u.At = clock - age
-		m.Inside = append(m.Inside, u)
-	}
-	if l.glanced {
-		age += 400 * time.Millisecond
-		w.node.Glance = l.glance
-		w.node.Glance.At = clock
+		if from := model.FindDetail(w.asked.Pods, u.UID).Inside; from > 0 && l.used[u.UID].CPU >= from {
+			u.At = clock - age
+			m.Inside = append(m.Inside, u)
+		}
 	}
 	m.Stolen = l.stolen
 	m.Node, m.Classes[model.Guaranteed], m.Classes[model.BestEffort] = usage(l.node, age), usage(l.pods, age),
@@ -365,6 +354,11 @@ func (w *world) measure() {
 			u.Pressure.At, u.Pressure.Memory = u.CPU.At, model.Stall{Some: used.thrashes, Full: used.stalls}
 		}
 		u.Memory.InactiveFile, u.Memory.ActiveFile = used.cold, used.cache-used.cold
+		if was := l.seen[uid]; was.At != 0 && !model.FindDetail(w.asked.Pods, uid).Seconds && was.At <= clock &&
+			u.Pressure.At-was.At < 5*time.Second {
+			u.Pressure = was // without a plan that needs more, each fifth second
+		}
+		l.seen[uid] = u.Pressure
 		m.Pods = append(m.Pods, model.PodUsage{UID: uid, Usage: u})
 	}
 	slices.SortFunc(m.Pods, func(a, b model.PodUsage) int { return strings.Compare(a.UID, b.UID) })
@@ -375,7 +369,7 @@ func (w *world) measure() {
 // fetch fetches the figures that the last round wanted.
 func (w *world) fetch(clock time.Duration) {
 	w.node.Figures = nil
-	for _, t := range w.wanted {
+	for _, t := range w.asked.Services {
 		f, known := w.load.figures[t.UID]
 		s := model.ServiceFigure{UID: t.UID, Max: t.Max, Failed: f.failed}
 		if known && f.failed == "" {
@@ -385,17 +379,20 @@ func (w *world) fetch(clock time.Duration) {
 	}
 }
 
-// sample samples the tasks of all pods that the last round wanted sampled.
+// sample samples the tasks of the pods that the last plan named.
 func (w *world) sample(at time.Duration) {
 	l := w.load
 	before := w.node.Waits
-	w.node.Waits = nil
-	for _, pod := range w.state.Harm.Pods {
-		s := model.PodWait{UID: pod.UID}
-		if old := model.FindWait(before, pod.UID); old != nil {
+	due := at-l.sampled >= w.asked.WaitsEvery-50*time.Millisecond || at < l.sampled
+	if w.node.Waits = nil; due {
+		l.sampled = at
+	}
+	for _, mark := range w.asked.Waits {
+		s := model.PodWait{UID: mark.UID}
+		if old := model.FindWait(before, mark.UID); old != nil {
 			s = *old
 		}
-		if used := l.used[pod.UID]; used.delays >= 0 {
+		if used := l.used[mark.UID]; used.delays >= 0 && due {
 			if since := at - s.At; s.At > 0 && since > 0 {
 				ran := since * time.Duration(used.CPU) / 1000
 				s.Ran, s.Waited = s.Ran+ran, s.Waited+ran*time.Duration(used.delays)/1000

@@ -283,7 +283,7 @@ func (m *Meter) replace(pods map[string]model.PodGroup, details []model.Detail) 
 // ration decides whose files are kept open. It is called when a pod or the wanted detail has changed: the order by use
 // is of that moment.
 func (m *Meter) ration() {
-	left := m.limit - 6 - glancerFiles - len(m.classes)*m.perPod // six are of the node
+	left := m.limit - 6 - len(m.classes)*m.perPod // six are of the node
 	order := make([]int, len(m.pods))
 	for i := range order {
 		order[i] = i

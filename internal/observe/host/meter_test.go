@@ -372,7 +372,7 @@ func TestMeterDescriptors(t *testing.T) {
 	bothVersions(t, func(t *testing.T, v cgroup.Version) {
 		n := newFakeNode(t, v, "a", "b", "batch1", "batch2", "c")
 		n.pressure()
-		n.meter.limit = 6 + glancerFiles + 3*n.meter.perPod + 3*n.meter.perPod
+		n.meter.limit = 6 + 3*n.meter.perPod + 3*n.meter.perPod
 		ages := map[string]time.Duration{}
 		for i := range 30 {
 			for uid := range n.pods {

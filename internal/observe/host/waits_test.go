@@ -29,7 +29,7 @@ func newWaits(t *testing.T, pods ...string) *waits {
 	w.w.clock = func(int32) time.Duration { return n.boot }
 	t.Cleanup(w.w.Close)
 	for _, uid := range pods {
-		w.marks = append(w.marks, model.WaitMark{UID: uid})
+		w.marks = append(w.marks, model.WaitMark{PodWait: model.PodWait{UID: uid}})
 	}
 	return w
 }
@@ -311,7 +311,7 @@ func TestWaitsLive(t *testing.T) {
 			break
 		}
 	}
-	marks := []model.WaitMark{{UID: "web"}}
+	marks := []model.WaitMark{{PodWait: model.PodWait{UID: "web"}}}
 	w.found = sinceBoot(bootClock)
 	w.find.pods = map[string][]*process{}
 	for range 2 {
@@ -354,7 +354,7 @@ func BenchmarkWaits(b *testing.B) {
 		b.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 		uid := fmt.Sprintf("pod-%03d", i/each)
 		if i%each == 0 {
-			marks = append(marks, model.WaitMark{UID: uid})
+			marks = append(marks, model.WaitMark{PodWait: model.PodWait{UID: uid}})
 		}
 		w.find.pods[uid] = append(w.find.pods[uid], &process{dir: fmt.Sprintf("%s/%d", DefaultProc, cmd.Process.Pid)})
 	}

@@ -145,12 +145,12 @@ func (c *checker) sell(policy *model.Policy, s *v1alpha1.ColocationPolicySpec) {
 	if cpu := s.CPU; cpu != nil {
 		policy.CPU = c.sale("spec.cpu", sale{cpu.Waterline, cpu.Method, cpu.Ratio, cpu.Mid}, defaults.CPU.Waterline, 10_000)
 		policy.Suppress = model.SuppressPolicy{
-			By: chosen(c, "spec.cpu.suppression", cpu.Suppression, model.SuppressOnHarm, model.SuppressByCpuset,
-				model.SuppressByQuota, model.SuppressByBoth, model.SuppressByNone),
+			By: chosen(c, "spec.cpu.suppression", cpu.Suppression, model.SuppressOnHarm, model.SuppressByArithmetic,
+				model.SuppressByNone),
 			MinBatch: c.percent("spec.cpu.minBatch", cpu.MinBatch, 0, 0, 1000),
 		}
-		policy.Weight.SchedIdle = cpu.SchedIdle
-		policy.Weight.Identity = cpu.GroupIdentity
+		policy.Weight.Batch = chosen(c, "spec.cpu.batchClass", cpu.BatchClass, model.BatchByWeight, model.BatchByIdle,
+			model.BatchByIdentity)
 	}
 	if memory := s.Memory; memory != nil {
 		policy.Memory = c.sale("spec.memory", sale{
@@ -185,7 +185,7 @@ func (c *checker) protect(policy *model.ProtectPolicy, s *v1alpha1.ColocationPol
 	if s.Protect.Memory != nil {
 		policy.Memory = *s.Protect.Memory
 	}
-	policy.Interference, policy.Cycles = s.Protect.Interference, s.Protect.Cycles
+	policy.Interference = s.Protect.Interference
 	if evict := s.Protect.Eviction; evict != nil {
 		policy.EvictPerHour = model.DefaultEvictPerHour
 		policy.Freeze = evict.Freeze

@@ -28,13 +28,12 @@ spec:
   windows:
     - {name: night, start: "00:00", end: "09:00", timeZone: Asia/Shanghai, drainBefore: 15m}
     - {name: noon, start: 12:30, end: 13:30, timeZone: UTC}
-  cpu: {waterline: 62.5%, mid: 10%, suppression: Both, minBatch: 2.5%, schedIdle: true, groupIdentity: true}
+  cpu: {waterline: 62.5%, mid: 10%, suppression: Arithmetic, minBatch: 2.5%, batchClass: GroupIdentity}
   memory: {method: Static, ratio: 30%}
   protect:
     burst: false
     memory: true
     interference: true
-    cycles: true
     eviction: {perNodePerHour: 2, freeze: true}
     services:
       - selector: {matchLabels: {app: web}}
@@ -74,12 +73,11 @@ func TestParsePolicy(t *testing.T) {
 			Mode:     model.ModeEnforce,
 			CPU:      model.SellPolicy{Waterline: 625, Method: model.SellPredicted, Mid: 100},
 			Memory:   model.SellPolicy{Waterline: 800, Method: model.SellStatic, Ratio: 300},
-			Suppress: model.SuppressPolicy{By: model.SuppressByBoth, MinBatch: 25}, Protect: model.ProtectPolicy{
-				Memory: true, Cycles: true, Interference: true, EvictPerHour: 2, Freeze: true,
+			Suppress: model.SuppressPolicy{By: model.SuppressByArithmetic, MinBatch: 25}, Protect: model.ProtectPolicy{
+				Memory: true, Interference: true, EvictPerHour: 2, Freeze: true,
 			}, Koordinator: true,
 			Weight: model.WeightPolicy{
-				Scope: model.ScopeClass, Quota: model.QuotaUnlimited, Max: 16384, PromoteBestEffort: true, SchedIdle: true,
-				Identity: true,
+				Scope: model.ScopeClass, Quota: model.QuotaUnlimited, Max: 16384, PromoteBestEffort: true, Batch: model.BatchByIdentity,
 				Namespaces: []model.NamespaceMax{
 					{Selector: model.Selector{{Key: "team", Op: model.In, Values: []string{"video"}}}, Max: 262144},
 				},
@@ -140,7 +138,7 @@ func TestPolicyDefaults(t *testing.T) {
 	got, err = ParsePolicy([]byte(header + "spec: {cpu: {}, memory: {}}"))
 	want.Policy.CPU.Method, want.Policy.Memory.Method = model.SellPredicted, model.SellPredicted
 	want.Policy.Protect.Burst = true
-	want.Policy.Suppress.By = model.SuppressOnHarm
+	want.Policy.Suppress.By, want.Policy.Weight.Batch = model.SuppressOnHarm, model.BatchByWeight
 	if diff := cmp.Diff(want, got, zones); err != nil || diff != "" {
 		t.Errorf("%v, -want +got:\n%s", err, diff)
 	}
@@ -197,7 +195,7 @@ func TestBadPolicy(t *testing.T) {
 		{header + "spec: {cpu: {waterline: 065%}}", `spec.cpu.waterline: "065%"`},
 		{
 			header + "spec: {cpu: {suppression: idle}}",
-			`spec.cpu.suppression: "idle" cannot be used: write OnHarm or CPUSet or Quota or Both or None`,
+			`spec.cpu.suppression: "idle" cannot be used: write OnHarm or Arithmetic or None`,
 		},
 		{header + "spec: {memory: {suppression: Quota}}", `unknown field "suppression"`},
 		{header + "spec: {priority: 3000000000}", "reading the policy"},

@@ -72,7 +72,7 @@ func (s *simulation) step() {
 	before := s.effect.Selling
 	s.effect = policy.At(&s.o.Policy, node.Dawn().Add(s.now))
 	if by := &s.effect.Policy.Suppress.By; *by == model.SuppressOnHarm {
-		*by = model.SuppressByQuota // by arithmetic, as where harm is not known
+		*by = model.SuppressByArithmetic // by arithmetic, as where harm is not known
 	}
 	if s.effect.Selling != before {
 		for _, n := range s.nodes {

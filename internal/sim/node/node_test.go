@@ -19,7 +19,7 @@ func TestNode(t *testing.T) {
 	n.Load.Pods = []model.PodUsage{{UID: "job"}}
 	p := model.DefaultPolicy()
 	p.Mode, p.CPU.Waterline, p.CPU.Method = model.ModeEnforce, 800, model.SellRealtime
-	p.Suppress.By = model.SuppressByQuota
+	p.Suppress.By = model.SuppressByArithmetic
 	now := time.Duration(0)
 	pass := func(seconds int, online int64) (batch int64) {
 		for range seconds {

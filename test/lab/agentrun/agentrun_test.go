@@ -10,7 +10,7 @@ import (
 
 func TestPolicy(t *testing.T) {
 	for _, by := range []model.SuppressMethod{
-		model.SuppressByNone, model.SuppressByCpuset, model.SuppressByQuota, model.SuppressByBoth, model.SuppressOnHarm,
+		model.SuppressByNone, model.SuppressByArithmetic, model.SuppressOnHarm,
 	} {
 		text, err := Policy("", by)
 		if err != nil {

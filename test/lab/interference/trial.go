@@ -225,23 +225,22 @@ func (t *trial) second() (is second, err error) {
 	if err != nil {
 		return is, fmt.Errorf("measuring as the agent does: %w", err)
 	}
-	if err := t.waits.Sample([]model.WaitMark{{UID: uid}}); err != nil {
+	if err := t.waits.Sample([]model.WaitMark{{PodWait: model.PodWait{UID: uid}}}); err != nil {
 		return is, fmt.Errorf("sampling tasks as the agent does: %w", err)
 	}
-	delay, delayAt := t.delay(t.waits.Append(nil)[0])
-	if permille, at := model.Waited(&measured.Pod(uid).Usage, delay, delayAt, t.online.LimitMilli); at != t.seenAt {
+	if permille, at := t.delay(t.waits.Append(nil)[0]); at != t.seenAt && measured.Pod(uid).CPU.Throttled == 0 {
 		t.seenAt, is.seen = at, float64(permille)/10
 	}
 	return is, nil
 }
 
-// delay returns the server's run-queue delay since the last sample, in thousandths of the time. If there is no new
-// value, the time is that of the last one.
+// delay returns how long the server waited since the last sample beyond what is tolerated without a baseline, in
+// thousandths of the time. If there is no new value, the time is that of the last one.
 func (t *trial) delay(now model.PodWait) (permille int64, at time.Duration) {
 	last := t.sampled
 	t.sampled = now
-	if since := now.At - last.At; last.At != 0 && since > 0 {
-		return int64(1000 * float64(now.Waited-last.Waited) / float64(since)), now.At
+	if span, ok := now.Since(&last); ok && last.At != 0 {
+		return max(span.Lacks(span.Excess(model.Tolerated{Permille: 100})), 0), now.At
 	}
 	return 0, t.seenAt
 }

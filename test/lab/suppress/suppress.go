@@ -30,7 +30,7 @@ const (
 		"until it has its CPU back."
 	DefaultSteps   = 100
 	DefaultSeconds = 6 // of each step
-	DefaultBy      = model.SuppressByQuota
+	DefaultBy      = model.SuppressByArithmetic
 )
 
 // Config says what the experiment measures. The zero value is the default.

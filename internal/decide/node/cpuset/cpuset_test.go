@@ -57,7 +57,7 @@ func newMachine(t *testing.T, r *rand.Rand) *machine {
 	m.n = fixture.Node(model.Amount{})
 	m.n.Topology, m.n.Tree.V2 = &m.whole, r.IntN(2) == 0
 	if r.IntN(2) == 0 {
-		m.policy.Suppress.By, m.batch = model.SuppressByCpuset, 1+r.IntN(id)
+		m.policy.Suppress.By, m.batch = model.SuppressByArithmetic, 1+r.IntN(id)
 	}
 	if r.IntN(2) == 0 {
 		m.n.Kubelet.ReservedCPUs = model.CPUs(r.IntN(id))

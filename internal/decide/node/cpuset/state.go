@@ -74,7 +74,7 @@ func (s *State) Needed(pods []*model.Pod, p *model.Policy) bool {
 	if s.Active(pods, p) {
 		return true
 	}
-	return p.Suppress.On() && p.Suppress.By != model.SuppressByQuota &&
+	return p.Suppress.On() &&
 		slices.ContainsFunc(pods, func(pod *model.Pod) bool { return pod.Class == model.ClassBE && !pod.Ended })
 }
 

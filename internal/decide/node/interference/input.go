@@ -1,16 +1,14 @@
 package interference
 
 import (
+	"sort"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// WaitsEvery is how often the waiting of tasks must be sampled where the kernel has no pressure.
-const WaitsEvery = time.Second
-
-// Samples of waiting are compared over times in between. A shorter time would count for as much as a whole second: a
-// round may run early. A longer one is a gap.
+// What pods lack is compared over times in between. A shorter time would count for as much as a whole second: a round
+// may run early. A longer one is a gap.
 const (
 	leastBetween = 500 * time.Millisecond
 	mostBetween  = 10 * time.Second
@@ -33,26 +31,21 @@ type Pod struct {
 
 	UsedAt time.Duration // of the measurement of Used; 0: never
 	Used   int64         // CPU use in milli-cores
-	WaitAt time.Duration // of the measurement of Wait; 0: never, or this node cannot measure it
-	Wait   int64         // part of the time in which it waited for a CPU, in thousandths, as [model.Waited] computes it
-	Sum    Sum           // the sample that Wait ends with
+	WaitAt time.Duration // of the measurement of Wait; 0: never
+	Wait   int64         // CPU that it lacks, in milli-cores: how long it waits for one, in thousandths of the time
+	Lacked model.Lacked  // the sum that Wait ends with
 }
 
-// Sum is a sample of how long the tasks of a pod waited for a CPU, see [model.PodWait]. The zero value: there is none.
-type Sum struct {
-	At     time.Duration
-	Waited time.Duration
-}
-
-// Node is [Decide] for what a node measured. It is for nodes on which batch runs.
+// Node is [Decide] for what a node measured. It is for nodes on which batch runs. What online pods lack comes from the
+// rule contention, ordered by UID.
 //
 // A pod that the API does not know is a possible suspect, but never a victim, and it is never throttled.
-func Node(n *model.Node, p *model.Policy, s State) (model.Interference, State) {
-	return Decide(newInput(n, p, &s), s)
+func Node(n *model.Node, p *model.Policy, lacked []model.Lacked, s State) (model.Interference, State) {
+	return Decide(newInput(n, p, lacked, &s), s)
 }
 
 // newInput returns the input of a second, given the state of the last one.
-func newInput(n *model.Node, p *model.Policy, s *State) Input {
+func newInput(n *model.Node, p *model.Policy, lacked []model.Lacked, s *State) Input {
 	in := Input{
 		Clock: n.Load.Clock, Acts: p.Mode == model.ModeEnforce && !n.Tree.ReadOnly, Pods: make([]Pod, len(n.Load.Pods)),
 	}
@@ -68,34 +61,30 @@ func newInput(n *model.Node, p *model.Policy, s *State) Input {
 		}
 		pod := n.Pods[next]
 		p.Online, p.Batch, p.Shares = pod.Class.Online(), pod.Class == model.ClassBE, shares(pod)
-		if p.Online {
-			var last Track
-			if j, found := s.index(u.UID); found {
-				last = s.Tracks[j]
-			}
-			delay, at := int64(0), time.Duration(0)
-			if w := model.FindWait(n.Waits, u.UID); w != nil && w.At != 0 {
-				delay, at, p.Sum = last.delay(w)
-			}
-			p.Wait, p.WaitAt = model.Waited(&u.Usage, delay, at, pod.LimitMilli)
+		var last model.Lacked
+		if j, found := s.index(u.UID); found {
+			last = s.Tracks[j].Lacked
+		}
+		p.Lacked = last
+		k := sort.Search(len(lacked), func(i int) bool { return lacked[i].UID >= u.UID })
+		if p.Online && k < len(lacked) && lacked[k].UID == u.UID {
+			p.follow(&last, &lacked[k])
 		}
 	}
 	return in
 }
 
-// delay returns the run-queue delay of a pod since the last sample, in thousandths of the time, and the sample that the
-// next one is compared with. If there is no new value, the time is that of an old one.
-func (t *Track) delay(w *model.PodWait) (permille int64, at time.Duration, next Sum) {
-	old := max(t.Wait.At, 1) // 0 would mean that delay is not measured
-	next = Sum{At: w.At, Waited: w.Waited}
-	since, waited := w.At-t.Sum.At, w.Waited-t.Sum.Waited
+// follow sets what a pod lacks since the last sum.
+func (p *Pod) follow(last, now *model.Lacked) {
+	since, wait := now.At-last.At, now.Wait-last.Wait
 	switch {
-	case t.Sum.At == 0 || since < 0 || since > mostBetween || waited < 0:
-		return 0, old, next
+	case last.At == 0 || since < 0 || since > mostBetween || wait < 0:
 	case since < leastBetween:
-		return 0, old, t.Sum
+		return
+	default:
+		p.Wait, p.WaitAt = int64(wait/(since/1000)), now.At
 	}
-	return int64(waited / (since / 1000)), w.At, next
+	p.Lacked = model.Lacked{At: now.At, Wait: now.Wait}
 }
 
 // shares returns the weight that a pod was created with. It is compared among batch pods, which are in one QoS class.

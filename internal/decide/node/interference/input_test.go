@@ -47,16 +47,22 @@ func TestNodeInput(t *testing.T) {
 		{UID: "ended", UsedAt: at, Used: 200},
 		{UID: "job", Batch: true, New: true, Shares: 2048, UsedAt: at, Used: 300},
 		{UID: "unknown", UsedAt: at, Used: 400},
-		// less two periods of ten
-		{UID: "web", Online: true, Shares: 7, UsedAt: at, Used: 500, WaitAt: at - time.Second, Wait: 300},
+		{
+			UID: "web", Online: true, Shares: 7, UsedAt: at, Used: 500, WaitAt: at, Wait: 300,
+			Lacked: model.Lacked{At: at, Wait: 700 * time.Millisecond},
+		},
 	}}
-	if diff := cmp.Diff(want, newInput(n, p, &State{})); diff != "" {
+	last := State{Tracks: []Track{{
+		UID: "web", Lacked: model.Lacked{At: at - time.Second, Wait: 400 * time.Millisecond},
+	}}}
+	lacked := []model.Lacked{{UID: "job", At: at, Wait: time.Second}, {UID: "web", At: at, Wait: 700 * time.Millisecond}}
+	if diff := cmp.Diff(want, newInput(n, p, lacked, &last)); diff != "" {
 		t.Error(diff)
 	}
 	for _, change := range []func(){func() { p.Mode = model.ModeObserve },
 		func() { p.Mode, n.Tree.ReadOnly = model.ModeEnforce, true }} {
 		change()
-		if newInput(n, p, &State{}).Acts {
+		if newInput(n, p, nil, &State{}).Acts {
 			t.Errorf("%s, read-only %v: batch may be throttled", p.Mode, n.Tree.ReadOnly)
 		}
 	}
@@ -126,12 +132,14 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// delayed is a node without pressure on which one batch pod makes an online pod wait.
+// delayed is a node on which one batch pod makes an online pod wait.
 type delayed struct {
 	n     *model.Node
 	p     model.Policy
 	state State
 	last  model.Interference
+
+	lacked []model.Lacked // of the online pod
 }
 
 func newDelayed() *delayed {
@@ -141,17 +149,14 @@ func newDelayed() *delayed {
 		u.New, u.CPU.Periods, u.CPU.Throttled, u.Pressure = false, 0, 0, model.Pressure{}
 	}
 	d.n.Load.Clock -= time.Second // with the next one a span begins
-	d.n.Waits = []model.PodWait{{UID: "web", At: d.n.Load.Clock}}
+	d.lacked = []model.Lacked{{UID: "web", At: d.n.Load.Clock}}
 	return d
 }
 
-// web returns the usage of the online pod.
-func (d *delayed) web() *model.PodUsage { return d.n.Load.Pod("web") }
-
 // after decides when some time has passed, in which the tasks of the online pod waited.
 func (d *delayed) after(length, waited time.Duration) {
-	sum := &d.n.Waits[0]
-	sum.Waited += waited
+	sum := &d.lacked[0]
+	sum.Wait += waited
 	sum.At += length
 	d.pass(length)
 }
@@ -162,7 +167,7 @@ func (d *delayed) pass(length time.Duration) {
 	for i := range d.n.Load.Pods {
 		d.n.Load.Pods[i].CPU.At = d.n.Load.Clock
 	}
-	d.last, d.state = Node(d.n, &d.p, d.state)
+	d.last, d.state = Node(d.n, &d.p, d.lacked, d.state)
 }
 
 // span returns the sample of the span that the next seconds complete, in each of which the online pod waits so long. It
@@ -211,25 +216,6 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// TestDelayThrottled checks that a pod does not wait for others while its own quota throttles it, however many tasks it
-// has.
-func TestDelayThrottled(t *testing.T) {
-	d := newDelayed()
-	d.span(0, 0, 0, 0, 0)
-	d.web().CPU.Periods, d.web().CPU.Throttled = 10, 10
-	if got := d.span(5*second, 8*second, second, 5*second, 8*second); got != 0 {
-		t.Errorf("throttled in all periods: %d", got)
-	}
-	d.web().CPU.Throttled = 4
-	if got := d.span(second, second/2, second/2, second/2, 8*second); got != (600+3*100+600)/5 {
-		t.Errorf("throttled in four of ten periods: %d", got)
-	}
-	d.web().CPU.Throttled = 0
-	if got := d.span(0, 0, 8*second, 0, 0); got != 1000 {
-		t.Errorf("not throttled: %d", got)
-	}
-}
-
 // TestDelayGaps checks which sums are compared.
 func TestDelayGaps(t *testing.T) {
 	begin := func() *delayed {
@@ -249,7 +235,7 @@ func TestDelayGaps(t *testing.T) {
 	if got := d.span(); got != -1 {
 		t.Errorf("no task was sampled: %d", got)
 	}
-	d.n.Waits[0].At += 5 * second
+	d.lacked[0].At += 5 * second
 	if got := d.span(5*second/2+second/2, second/2, second/2, second/2, second/2); got != 500 {
 		t.Errorf("a sample of six seconds, and four of one: %d", got)
 	}
@@ -258,13 +244,13 @@ func TestDelayGaps(t *testing.T) {
 	for range 15 {
 		d.pass(second)
 	}
-	d.n.Waits[0].At += 15 * second
+	d.lacked[0].At += 15 * second
 	if got := d.span(append([]time.Duration{7 * second}, half[1:]...)...); got != 500 {
 		t.Errorf("after a gap: %d", got)
 	}
 
 	d = begin()
-	d.n.Waits[0].Waited = 0
+	d.lacked[0].Wait = 0
 	if got := d.span(half...); got != 500 {
 		t.Errorf("the sums began anew: %d", got)
 	}
@@ -276,23 +262,6 @@ func TestDelayGaps(t *testing.T) {
 	d.after(second, second/2)
 	if got := d.span(half[:2]...); got != 500 {
 		t.Errorf("a round ran early: %d", got)
-	}
-
-	d = newDelayed()
-	d.web().CPU.Milli, d.web().CPU.Periods, d.web().CPU.Throttled = 500, 10, 8
-	d.n.Waits[0].At = 0
-	for range 5 {
-		d.pass(second)
-	}
-	if got := d.span(); got != 300 {
-		t.Errorf("no task was found, so its quota counts: %d", got)
-	}
-	d.n.Waits[0].At = d.n.Load.Clock
-	for range 5 {
-		d.pass(second)
-	}
-	if got := d.span(); got != -1 {
-		t.Errorf("its tasks were found, and there is nothing to compare with: %d", got)
 	}
 }
 
@@ -316,7 +285,7 @@ func TestDelayNames(t *testing.T) {
 		if err := json.Unmarshal(before, &read); err != nil {
 			t.Fatal(err)
 		}
-		if _, read = Node(d.n, &d.p, read); !bytes.Equal(encode(t, &read), encode(t, &d.state)) {
+		if _, read = Node(d.n, &d.p, d.lacked, read); !bytes.Equal(encode(t, &read), encode(t, &d.state)) {
 			t.Fatalf("second %d: with the state that was read\n%s, else\n%s", i, encode(t, &read), encode(t, &d.state))
 		}
 		if d.last.Finding.Suspect == "job" {

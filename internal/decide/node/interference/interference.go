@@ -59,7 +59,7 @@ func Decide(in Input, before State) (model.Interference, State) {
 		p, t := &in.Pods[i], &s.Tracks[i]
 		t.Used.add(in.Clock, p.UsedAt, p.Used/grain)
 		t.Wait.add(in.Clock, p.WaitAt, p.Wait)
-		t.Sum = p.Sum
+		t.Lacked = p.Lacked
 	}
 	if complete {
 		s.Throttled, s.Records = slices.Clone(s.Throttled), slices.Clone(s.Records)

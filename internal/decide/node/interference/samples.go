@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/waterline-io/waterline/internal/model"
 )
 
 const (
@@ -29,7 +31,8 @@ type Track struct {
 	Rest uint8  // spans for which other victims are preferred
 	Used Series
 	Wait Series
-	Sum  Sum // the sample that the last value of Wait ended with
+	// The sum that the last value of Wait ended with; it has no UID.
+	Lacked model.Lacked
 }
 
 // Series is one quantity of one pod.

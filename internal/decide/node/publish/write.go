@@ -16,6 +16,8 @@ const (
 	reportPause = 15 * time.Second       // between two reports in which only amounts differ
 	cpusPause   = 2 * time.Second        // between two reports in which only free CPUs differ, or less is left for workers
 	reportRetry = 10 * time.Second       // until a report whose write failed is tried again
+	signalPause = 8 * time.Minute        // between two reports in which only signals and conditions differ, on average
+	signalBurst = 2                      // such reports that may come at once after a quiet time, beyond the first
 	renewal     = 20 * time.Second       // until an eviction request is renewed
 	loadPause   = time.Minute            // between two reports in which only the predicted peak differs
 	restStep    = 20                     // of the capacity: the nth part is a fall of the rest that counts at once
@@ -45,6 +47,7 @@ type Reported struct {
 	CPU     int64     // predicted peak of online pods within an hour, in milli-cores
 	Memory  int64     // the same in bytes
 	At      time.Time // zero: none was
+	Signals time.Time // until when changes of signals and conditions have used up their budget
 }
 
 // content is the part of a report that something acts on. A report is written when it changes.
@@ -124,15 +127,20 @@ func (s Reported) decide(n *model.Node, r *model.Report) (write bool, next Repor
 	if !n.Object.Reported && remaining(n.Now, s.At, reportPause) <= 0 || n.Writes.Report.Failed {
 		last = content{} // the report was deleted, or never written
 	}
-	cpusOnly := last
-	cpusOnly.CPU, cpusOnly.Memory, cpusOnly.CPUs = now.CPU, now.Memory, now.CPUs
+	signals := now.Harm != last.Harm || now.Unsupported != last.Unsupported || now.Hot != last.Hot
+	amountsOnly := last
+	amountsOnly.CPU, amountsOnly.Memory, amountsOnly.CPUs = now.CPU, now.Memory, now.CPUs
+	amountsOnly.Harm, amountsOnly.Unsupported, amountsOnly.Hot = now.Harm, now.Unsupported, now.Hot
 	wait := time.Duration(0)
 	switch {
-	case now != cpusOnly:
+	case now != amountsOnly:
 	case now.CPUs != last.CPUs, sized(n) && falls(&last, &now):
 		wait = cpusPause
-	case now != last:
+	case now.CPU != last.CPU || now.Memory != last.Memory:
 		wait = reportPause
+	case signals:
+		// They may change in any rhythm, which a tenant may choose: at most ten in an hour are reported at once.
+		wait = max(s.Signals.Add(-signalBurst*signalPause).Sub(s.At), 0)
 	case r.Evict != nil:
 		// The manager trusts no clock but its own: a request that does not change for a minute is too old for it.
 		wait = renewal
@@ -156,7 +164,13 @@ func (s Reported) decide(n *model.Node, r *model.Report) (write bool, next Repor
 	case remaining(n.Now, s.At, wait) > 0:
 		return false, s, s.At.Add(wait)
 	}
-	next = Reported{Content: now, At: n.Now}
+	next = Reported{Content: now, At: n.Now, Signals: s.Signals}
+	if signals {
+		if next.Signals.Before(n.Now) {
+			next.Signals = n.Now
+		}
+		next.Signals = next.Signals.Add(signalPause)
+	}
 	if r.Slack != nil {
 		next.CPU, next.Memory = peak(&r.Slack.CPU), peak(&r.Slack.Memory)
 	}

@@ -320,3 +320,40 @@ func TestReportsAreYoungEnough(t *testing.T) {
 		t.Errorf("reports are written after up to %s, and trusted for %s", most, model.ReportMaxAge)
 	}
 }
+
+// TestSignalsFlap checks that a signal which comes and goes each second is reported ten times in an hour at most, and
+// what it is in the end within minutes.
+func TestSignalsFlap(t *testing.T) {
+	for _, period := range []int{1, 5, 30, 400} {
+		n := &model.Node{Now: time.Unix(1e9, 0), PodsKnown: true, Object: model.NodeObject{UID: "n", Reported: true}}
+		var s State
+		var shown model.HarmSignal
+		writes := 0
+		report := func(harm model.HarmSignal) {
+			n.Now = n.Now.Add(time.Second)
+			r := &model.Report{Policy: "p", Mode: model.ModeEnforce, Harm: harm}
+			if s, _ = Writes(n, &model.Publication{}, r, s); r.Write {
+				writes++
+				shown = harm
+			}
+		}
+		report("")
+		writes = 0
+		for i := range 3600 {
+			harm := model.HarmByPressure
+			if i/period%2 == 0 {
+				harm = ""
+			}
+			report(harm)
+		}
+		if writes > 10 || writes < 3 {
+			t.Errorf("each %d s: %d reports in an hour", period, writes)
+		}
+		for range 600 {
+			report(model.HarmByDelay)
+		}
+		if shown != model.HarmByDelay {
+			t.Errorf("each %d s: ten minutes later the report has %q", period, shown)
+		}
+	}
+}

@@ -13,7 +13,7 @@ const (
 // identify appends the identity settings of a pod and its containers. A new container inherits the identity of its
 // pod, but an existing one does not, and some of the kernel's checks use a task's own group and not its ancestors.
 func identify(settings []model.Setting, n *model.Node, p *model.Policy, e *entry) []model.Setting {
-	if !p.Weight.Identity || n.Tree.NoIdentity != "" {
+	if p.Weight.Batch != model.BatchByIdentity || n.Tree.NoIdentity != "" {
 		return settings
 	}
 	s := model.Setting{Value: model.Number(identityOnline), Reason: model.Reason{Code: model.GroupIdentity}}

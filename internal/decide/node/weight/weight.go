@@ -93,7 +93,7 @@ func Decide(n *model.Node, p *model.Policy) Result {
 		s := model.Setting{
 			File: model.File{Dir: group.Dir, Knob: model.Shares}, Value: model.Number(e.shares), Reason: e.reason,
 		}
-		idle := p.Weight.SchedIdle && !n.Tree.NoIdle && e.comesLast()
+		idle := p.Weight.Batch == model.BatchByIdle && !n.Tree.NoIdle && e.comesLast()
 		if idle {
 			r.Settings = append(r.Settings, model.Setting{
 				File:  model.File{Dir: group.Dir, Knob: model.Idle},

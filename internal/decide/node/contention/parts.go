@@ -1,4 +1,4 @@
-package suppress
+package contention
 
 import (
 	"slices"
@@ -16,25 +16,72 @@ const (
 	usedUp = 900
 	room   = 1250
 	more   = 50 // milli-cores
+
+	margin = 100 // batch gets a further CPU or core when its limit exceeds that by this, in milli-cores
+	// Below this size of a node, in milli-cores, quotas limit batch: one CPU less would be more than an eighth of it.
+	fewCPUs = 8000
 )
 
-// parts divides the limit of batch among the batch pods.
+// onCPUs reports whether batch can be limited to fewer CPUs. Otherwise quotas limit it.
+func onCPUs(n *model.Node) bool { return !n.Tree.NoCpusets && n.Topology != nil }
+
+// LacksCPUSets reports whether quotas limit batch although the node is large enough for fewer CPUs.
+func LacksCPUSets(n *model.Node) bool {
+	return !onCPUs(n) && n.Load != nil && n.Load.CPUMilli >= fewCPUs
+}
+
+// means returns whether quotas enforce the limit, and the threads of a core. Quotas cannot keep the other threads of
+// online pods' cores free.
+func (r *round) means() (quotas bool, core int) {
+	if !onCPUs(r.n) {
+		return true, 1
+	}
+	core = 1
+	of := map[int]int{}
+	for i := range r.n.Topology.CPUs {
+		id := r.n.Topology.CPUs[i].Core
+		of[id]++
+		core = max(core, of[id])
+	}
+	return r.cpu.Capacity < fewCPUs && core == 1, core
+}
+
+// count sets the number of CPUs for batch, a multiple of the threads of a core: no thread of an online pod runs beside
+// one of batch on the cores that batch leaves. Batch gets a further core only if its limit exceeds that core by some
+// margin. Otherwise it would move between CPUs whenever the limit fluctuates.
+func (r *round) count(quotas bool, core int) {
+	s := &r.state
+	most := int(r.cpu.Capacity / 1000)
+	if most == 0 || quotas || r.free() {
+		s.CPUs = 0
+		return
+	}
+	fit := func(milli int64) int { return min(max(int(milli/1000)/core*core, core), most) }
+	switch n := fit(r.limit); {
+	case s.CPUs == 0, n < s.CPUs:
+		s.CPUs = n
+	default:
+		s.CPUs = max(s.CPUs/core*core, fit(r.limit-margin))
+	}
+}
+
+// divide divides the limit of batch among the batch pods.
 //
 // CPU is divided in proportion to requests. What a pod does not use goes to the others. The parts stay the same while
 // the limit stays the same, unless a pod could use what another leaves: a quota that changes each second would
 // throttle its pod at irregular times. Memory is divided by requests alone, because it cannot be taken back.
-func (f *follow) parts(memory int64) {
+func (r *round) divide(memory int64) {
 	var needs []need
 	var bytes int64
-	for _, pod := range f.n.Pods {
-		if isRunning(&f.n.Tree, pod) {
-			d := f.need(pod)
+	for _, pod := range r.n.Pods {
+		if isRunning(&r.n.Tree, pod) {
+			d := r.need(pod)
 			needs = append(needs, d)
 			bytes += d.bytes
 		}
 	}
-	divide(f.limit, needs)
-	settled := f.settled(needs)
+	share(r.limit, needs)
+	settled := r.settled(needs)
 	parts := make([]model.BatchPart, len(needs))
 	for i, d := range needs {
 		parts[i] = model.BatchPart{UID: d.uid, Milli: d.part}
@@ -45,7 +92,7 @@ func (f *follow) parts(memory int64) {
 			parts[i].Memory = int64(float64(memory) * float64(d.bytes) / float64(bytes))
 		}
 	}
-	f.state.Parts = parts
+	r.state.Parts = parts
 }
 
 // need is the demand of one pod in the division, in milli-cores.
@@ -60,7 +107,7 @@ type need struct {
 	bytes  int64 // its memory request
 }
 
-func (f *follow) need(pod *model.Pod) need {
+func (r *round) need(pod *model.Pod) need {
 	d := need{
 		uid:    pod.UID,
 		weight: max(pod.Grant.RequestMilli, pod.RequestMilli),
@@ -70,12 +117,12 @@ func (f *follow) need(pod *model.Pod) need {
 	if d.weight == 0 {
 		d.weight = guess
 	}
-	old := f.state.Parts
+	old := r.state.Parts
 	i, has := sort.Find(len(old), func(i int) int { return strings.Compare(pod.UID, old[i].UID) })
 	if has {
 		d.had = old[i].Milli
 	}
-	u := f.n.Load.Pod(pod.UID)
+	u := r.n.Load.Pod(pod.UID)
 	if !has || u == nil || u.CPU.At == 0 {
 		return d // it has just started
 	}
@@ -88,8 +135,8 @@ func (f *follow) need(pod *model.Pod) need {
 
 // settled reports whether the parts of the previous round can stay: the limit and the pods are the same, and no pod
 // that wants more would get considerably more.
-func (f *follow) settled(needs []need) bool {
-	if !slices.EqualFunc(needs, f.state.Parts, func(d need, p model.BatchPart) bool { return d.uid == p.UID }) {
+func (r *round) settled(needs []need) bool {
+	if !slices.EqualFunc(needs, r.state.Parts, func(d need, p model.BatchPart) bool { return d.uid == p.UID }) {
 		return false
 	}
 	var sum int64
@@ -99,13 +146,13 @@ func (f *follow) settled(needs []need) bool {
 			return false
 		}
 	}
-	band := f.a.Capacity * noise / 1000
-	return sum <= max(f.limit, int64(len(needs))*leastPart) && sum >= f.limit-band
+	band := r.cpu.Capacity * band / 1000
+	return sum <= max(r.limit, int64(len(needs))*leastPart) && sum >= r.limit-band
 }
 
-// divide distributes an amount by weight. No pod gets more than it can use while others can use it. What no pod can
+// share distributes an amount by weight. No pod gets more than it can use while others can use it. What no pod can
 // use is distributed by weight too, for pods that want it in the next second.
-func divide(milli int64, needs []need) {
+func share(milli int64, needs []need) {
 	left := milli
 	for again := true; again; {
 		again = false

@@ -1,0 +1,126 @@
+package model
+
+import (
+	"sort"
+	"time"
+)
+
+// Batch is what batch does now. It is computed once a round, and every rule takes it from there.
+type Batch struct {
+	Running bool // there are running batch pods, which a limit can affect
+	Quiet   bool // it uses so little CPU that online pods wait for themselves
+	AtFloor bool // it was pushed back as far as the present harm may push it, and had time to show that
+}
+
+// Lacked is what an online pod lacked since its first sample, for rules that compare it over time.
+type Lacked struct {
+	UID  string
+	At   time.Duration // of the last sample, on the clock of [Load]
+	Wait time.Duration // sum of the waits beyond what is tolerated
+}
+
+// HarmSignal is a way to see that an online pod lacks CPU.
+type HarmSignal string
+
+// The signals of harm, the faster first.
+const (
+	HarmByDelay    HarmSignal = "RunQueueDelay" // its tasks' waits for a CPU, every 100 ms
+	HarmByPressure HarmSignal = "Pressure"      // its CPU pressure (PSI, cgroup v2), each second
+	HarmByService  HarmSignal = "ServiceFigure" // its own figure, each second or every fifth
+)
+
+// Harm is how much CPU online pods lack while batch runs: by how long they wait for a CPU, beyond what they wait
+// without batch, and by their own figures.
+type Harm struct {
+	Known  bool       // every online pod that uses CPU has a recent signal
+	Signal HarmSignal // by which it is known; the slowest of all pods
+	Milli  int64      // CPU that all harmed pods lack, in milli-cores
+	Worst  PodHarm    // of the pod that lacks most
+	Deep   bool       // a signal that weights cannot hold off shows harm: batch may get less than arithmetic leaves
+	Blind  string     // UID of a pod that uses CPU and has no recent signal; "": there is none
+	Held   int64      `json:",omitempty"` // part of Milli that batch was pushed back for already: it gets no more meanwhile
+	// Keeps is the part of what batch uses, in thousandths, that it keeps at most, because harm by a figure does not
+	// follow CPU; 0: no figure says so.
+	Keeps int64 `json:",omitempty"`
+	// Figures of services that are not known, and why; each reason names the pod.
+	Unknown []Reason `json:",omitempty"`
+	Doubted bool     `json:",omitempty"` // a figure was not known within the last minute
+}
+
+// PodHarm is the harm of one online pod since the previous round.
+type PodHarm struct {
+	UID     string     // "": no pod is harmed
+	Milli   int64      // CPU that it lacks, in milli-cores: the mean number of its tasks that waited beyond Allowed
+	Waits   int64      // how long its tasks waited for each time that they ran, in thousandths
+	Allowed int64      // what is no harm, likewise
+	By      HarmSignal `json:",omitempty"` // HarmByService, or "": by waiting
+	// With HarmByService, the figure of the service and the highest that is no harm, in millionths.
+	Value, Max int64 `json:",omitempty"`
+}
+
+// Reason returns the harm as a reason with its operands.
+func (h *PodHarm) Reason() Reason {
+	if h.By == HarmByService {
+		return Reason{Code: ServiceHarmed, Operands: []Operand{
+			{"lacks", h.Milli, UnitMilli}, {"value", h.Value, UnitFigure}, {"max", h.Max, UnitFigure},
+		}}
+	}
+	return Reason{Code: OnlineHarmed, Operands: []Operand{
+		{"lacks", h.Milli, UnitMilli}, {"waits", h.Waits, UnitPermille}, {"allowed", h.Allowed, UnitPermille},
+	}}
+}
+
+// Suppression is the CPU that batch may use now, and the method that enforces it.
+type Suppression struct {
+	Milli    int64       // limit of all batch pods together, in milli-cores
+	CPUs     int         // number of CPUs for batch; 0: all CPUs of pods
+	Cores    bool        `json:",omitempty"` // batch gets the other threads of its last core too
+	Parts    []BatchPart // one per batch pod, ordered by UID
+	Quotas   bool        // the parts are enforced as CFS quotas
+	Reason   Reason      // of the limit
+	Reaction Reaction    // the last reduction of the limit
+}
+
+// BatchPart is the part of the limit for one batch pod.
+type BatchPart struct {
+	UID    string
+	Milli  int64 // in milli-cores
+	Memory int64 // part of the memory for batch, in proportion to requests; enforced only by the pod's own limit
+}
+
+// OnCPUs returns the number of CPUs for batch; 0: all CPUs of pods.
+func (s *Suppression) OnCPUs() int {
+	if s == nil {
+		return 0
+	}
+	return s.CPUs
+}
+
+// Part returns the part of a pod; false if it has none.
+func (s *Suppression) Part(uid string) (BatchPart, bool) {
+	i := sort.Search(len(s.Parts), func(i int) bool { return s.Parts[i].UID >= uid })
+	if i == len(s.Parts) || s.Parts[i].UID != uid {
+		return BatchPart{}, false
+	}
+	return s.Parts[i], true
+}
+
+// Quota returns the limit of a pod in milli-cores; false if the limit is not enforced by a quota.
+func (s *Suppression) Quota(uid string) (int64, bool) {
+	if s == nil || !s.Quotas {
+		return 0, false
+	}
+	part, found := s.Part(uid)
+	return part.Milli, found
+}
+
+// Reaction is one reduction of the limit for batch: what it should have freed and what it freed, in milli-cores.
+type Reaction struct {
+	At       time.Duration // on the clock of [Load]; 0: no reduction yet
+	From     int64         // limit before
+	To       int64         // limit after
+	Used     int64         // usage before
+	Expected int64         // reduction in usage that the new limit requires
+	Seen     bool          // Observed was measured
+	Observed int64         // reduction in usage, by the first measurement that began after the change
+}
