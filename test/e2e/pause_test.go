@@ -70,7 +70,7 @@ metadata: {name: all}
 spec:
   mode: Enforce
   weight: {max: 262144}
-  cpu: {method: Static, ratio: 50%, suppression: Quota, schedIdle: true}
+  cpu: {method: Static, ratio: 50%, suppression: Arithmetic, batchClass: Idle}
   memory: {method: Static, ratio: 30%}
 `)
 	a := f.pod("a", `waterline.io/cpu-share: "2048"`)
