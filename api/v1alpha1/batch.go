@@ -36,9 +36,9 @@ const (
 // changed.
 const AnnotationBatchResources = "waterline.io/batch-resources"
 
-// AnnotationDownward, followed by a number, is an annotation of a batch pod whose value is that number: a request or a
-// limit of CPU or memory, to which an item of one of the pod's own volumes refers. The manager's webhook writes it when
-// the pod is created. No part of Waterline reads it: whoever changes it changes a file of that pod.
+// AnnotationDownward is the prefix of an annotation of a batch pod. A number follows it, which is also its value: a
+// request or a limit of CPU or memory, to which an item of one of the pod's own volumes refers. The manager's webhook
+// writes it when the pod is created. No part of Waterline reads it: whoever changes it changes a file of that pod.
 const AnnotationDownward = "waterline.io/downward-"
 
 // BatchResources are the native requests and limits with which a batch pod was created. An entry counts only if its

@@ -469,8 +469,8 @@ const (
 // AnnotationPoolMarks is what the manager keeps on the pod of a worker, as JSON.
 const AnnotationPoolMarks = "waterline.io/pool-marks"
 
-// AnnotationPoolTemplate says which spec the pod of a worker was made from. When the pool's spec has become another one,
-// the pod is replaced after it has drained, a few of a pool at a time.
+// AnnotationPoolTemplate says which spec the pod of a worker was made from. When the pool's spec has become another
+// one, the pod is replaced after it has drained, a few of a pool at a time.
 const AnnotationPoolTemplate = "waterline.io/pool-template"
 
 // AnnotationPoolHeld is on the pod of a worker the memory in bytes that its containers use beyond what the slack of the

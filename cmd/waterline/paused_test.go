@@ -116,7 +116,8 @@ func TestNodeStates(t *testing.T) {
 	paused.Annotations = map[string]string{v1alpha1.AnnotationPause: "true"}
 	out.Labels = map[string]string{v1alpha1.LabelOptOut: "true"}
 	var states []string
-	for _, n := range newInventory([]corev1.Node{node("a"), paused, out}, nil, []v1alpha1.ColocationPolicy{f}, nil, nil).each() {
+	nodes, policies := []corev1.Node{node("a"), paused, out}, []v1alpha1.ColocationPolicy{f}
+	for _, n := range newInventory(nodes, nil, policies, nil, nil).each() {
 		states = append(states, n.Name+": "+n.State)
 	}
 	if want := []string{"a: no NodeReport", "b: paused", "c: opted out"}; !slices.Equal(states, want) {

@@ -166,7 +166,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	beside.Go(func() { a.store.State.Copy(ctx, a.log) })
 	beside.Go(func() { a.delivery.Run(ctx) })
 	if a.cfg.Runtime != nil {
-		answers := Answers{Place: a.place, Start: a.start, Runs: func(c node.Container) { a.started.put(start{Container: c}) }}
+		answers := Answers{
+			Place: a.place, Start: a.start,
+			Runs: func(c node.Container) { a.started.put(start{Container: c}) },
+		}
 		runtime := a.cfg.Runtime(answers, a.log)
 		beside.Go(func() { runtime.Run(ctx) })
 	}

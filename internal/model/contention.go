@@ -38,7 +38,7 @@ type Harm struct {
 	Worst  PodHarm    // of the pod that lacks most
 	Deep   bool       // a signal that weights cannot hold off shows harm: batch may get less than arithmetic leaves
 	Blind  string     // UID of a pod that uses CPU and has no recent signal; "": there is none
-	Held   int64      `json:",omitempty"` // part of Milli that batch was pushed back for already: it gets no more meanwhile
+	Held   int64      `json:",omitempty"` // part of Milli that batch was pushed back for already
 	// Keeps is the part of what batch uses, in thousandths, that it keeps at most, because harm by a figure does not
 	// follow CPU; 0: no figure says so.
 	Keeps int64 `json:",omitempty"`

@@ -461,7 +461,8 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestLateStart checks that a start which takes too long goes on before the runtime drops the connection, and is counted.
+// TestLateStart checks that a start which takes too long goes on before the runtime drops the connection, and is
+// counted.
 func TestLateStart(t *testing.T) {
 	f := newFake(t)
 	f.timeout = 100 * time.Millisecond

@@ -11,8 +11,8 @@ import (
 )
 
 // TestAPIPoolNames has a pool whose Service has the name of another's. The Service stays as it is, the pool says so and
-// makes no pod, and works as soon as the name is free. The ResourceManager of a second pool never answers: the pool goes
-// when it is deleted, also where the manager's Role has gone, as at the end of a namespace.
+// makes no pod, and works as soon as the name is free. The ResourceManager of a second pool never answers: the pool
+// goes when it is deleted, also where the manager's Role has gone, as at the end of a namespace.
 func TestAPIPoolNames(t *testing.T) {
 	y := newYard(t)
 	y.manager("--pools="+poolNamespace, "--lost-after", "1m", "--fresh-within", "25s")
@@ -30,7 +30,8 @@ spec: {selector: {app: shop}, ports: [{port: 80}]}
 	y.offer(t, "shop-n-1", "shop", cpuMemory(8, 16))
 	y.create(t, specOf("shop", p.address, ""))
 	y.complains(t, "shop", v1alpha1.ConditionStepsFailed, "ApplyFailed")
-	service := kubectl(t, "get", "service", "shop", "-n", poolNamespace, "-o", "jsonpath={.spec.selector} {.metadata.ownerReferences}")
+	service := kubectl(t, "get", "service", "shop", "-n", poolNamespace,
+		"-o", "jsonpath={.spec.selector} {.metadata.ownerReferences}")
 	if want := `{"app":"shop"}`; strings.TrimSpace(service) != want {
 		t.Errorf("the Service is %s, want %s", service, want)
 	}

@@ -32,7 +32,7 @@ func mismatched(t *testing.T) (Mount, cgroup.Layout) {
 		"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod2.slice",
 		"kubepods.slice/kubepods-besteffort.slice",
 		"kubepods.slice/kubepods-pod3.slice",
-		"kubepods.slice/kubepods-system.slice/kubepods-system-pod8.slice/cri-containerd-" + idSystem + ".scope", // a partition
+		"kubepods.slice/kubepods-system.slice/kubepods-system-pod8.slice/cri-containerd-" + idSystem + ".scope",
 		"system.slice/containerd.service/kubepods-burstable-pod2.slice:cri-containerd:" + idRunc,
 		"kubepods-pod3.slice/" + idDocker,
 		"kubepods/burstable/pod4/" + idSwitch, // of the driver that the kubelet had before

@@ -38,8 +38,8 @@ func noProtection(proc string, has bool) string {
 }
 
 // DetectMemoryQoS detects the kubelet's MemoryQoS and reports whether the result changed. With MemoryQoS the
-// container runtime sets memory.min, memory.low (from 1.36 on) or memory.high of containers, which Waterline never does.
-// The check covers the containers of followed pods.
+// container runtime sets memory.min, memory.low (from 1.36 on) or memory.high of containers, which Waterline never
+// does. The check covers the containers of followed pods.
 //
 // It opens three files per container, so callers run it only in audits.
 func (t *Tree) DetectMemoryQoS() (changed bool) {

@@ -110,8 +110,8 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestReadLists checks that the lists of CPUs of containers are read for the pods that need it, and no longer known when
-// the containers changed.
+// TestReadLists checks that the lists of CPUs of containers are read for the pods that need it, and no longer known
+// when the containers changed.
 func TestReadLists(t *testing.T) {
 	root := t.TempDir()
 	layout, _ := cgroup.ParseLayout("kubepods")

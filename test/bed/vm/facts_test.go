@@ -201,8 +201,8 @@ func usage(t *testing.T, dir string) float64 {
 	return 0
 }
 
-// factShares lets two busy loops compete for one CPU: the heavier one gets more, an idle group next to nothing, and both
-// have pressure. How much more is a figure, which the test logs.
+// factShares lets two busy loops compete for one CPU: the heavier one gets more, an idle group next to nothing, and
+// both have pressure. How much more is a figure, which the test logs.
 func factShares(t *testing.T) {
 	a, b := group(t, "a"), group(t, "b")
 	for dir, weight := range map[string]string{a: "100", b: "200"} {

@@ -13,8 +13,8 @@ func MayBePinned(pod *model.Pod, k *model.Kubelet) bool {
 }
 
 // pinned returns the CPUs that containers keep from a former policy of the kubelet: as many as the container requests,
-// in a list that is not Waterline's: neither on record, nor the one with which the runtime starts containers by the last
-// plan.
+// in a list that is not Waterline's: neither on record, nor the one with which the runtime starts containers by the
+// last plan.
 func pinned(n *model.Node, p *model.Policy, s *State) []model.OwnCPUs {
 	var all []model.OwnCPUs
 	for _, pod := range n.Pods {

@@ -32,32 +32,44 @@ const (
 // starve finds the pods that have starved for long, and picks one of them.
 func (r *round) starve() {
 	s := &r.state
-	var hunger []Since
+	s.Hunger = r.lasting(s.Hunger, starved, func(pod *model.Pod, u *model.PodUsage) (known, suffers bool) {
+		return u.CPU.At != 0 && r.n.Load.Age(u.CPU.At) <= fresh, r.starving(pod, u)
+	})
+	for _, h := range s.Hunger {
+		if h.At >= starved || h.At >= hungry && s.Request.UID == h.UID {
+			r.starves = h.UID
+		}
+	}
+}
+
+// lasting returns for how long, at most a time, the batch pods here have suffered from something. Time in which a pod
+// does not suffer counts twice against it, and time in which that is not known does not count. Pods that have not
+// suffered are left out.
+func (r *round) lasting(
+	before []Since, most time.Duration, look func(*model.Pod, *model.PodUsage) (known, suffers bool),
+) (all []Since) {
 	for _, pod := range r.n.Pods {
 		if pod.Class != model.ClassBE || pod.Leaving || !r.here(pod) {
 			continue
 		}
-		h := Since{UID: pod.UID}
-		if i, known := find(s.Hunger, pod.UID); known {
-			h = s.Hunger[i]
+		since := Since{UID: pod.UID}
+		if i, known := find(before, pod.UID); known {
+			since = before[i]
 		}
-		u := r.n.Load.Pod(pod.UID)
-		switch {
-		case u == nil || u.CPU.At == 0 || r.n.Load.Age(u.CPU.At) > fresh:
-		case r.starving(pod, u):
-			h.At = min(h.At+r.elapsed, starved)
-		default:
-			h.At = max(h.At-2*r.elapsed, 0)
+		if u := r.n.Load.Pod(pod.UID); u != nil {
+			switch known, suffers := look(pod, u); {
+			case !known:
+			case suffers:
+				since.At = min(since.At+r.elapsed, most)
+			default:
+				since.At = max(since.At-2*r.elapsed, 0)
+			}
 		}
-		if h.At == 0 {
-			continue
-		}
-		hunger = append(hunger, h)
-		if h.At >= starved || h.At >= hungry && s.Request.UID == pod.UID {
-			r.starves = pod.UID
+		if since.At > 0 {
+			all = append(all, since)
 		}
 	}
-	s.Hunger = hunger
+	return all
 }
 
 // starving reports whether a pod has hardly any of its requested CPU now, and wants more.

@@ -1,6 +1,7 @@
 package evict
 
 import (
+	"slices"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
@@ -27,32 +28,13 @@ const (
 // stall finds the batch pods that have stalled for long.
 func (r *round) stall() {
 	s := &r.state
-	var all []Since
-	for _, pod := range r.n.Pods {
-		if pod.Class != model.ClassBE || pod.Leaving || !r.here(pod) {
-			continue
-		}
-		since := Since{UID: pod.UID}
-		if i, known := find(s.Stalls, pod.UID); known {
-			since = s.Stalls[i]
-		}
-		u := r.n.Load.Pod(pod.UID)
-		switch {
-		case u == nil || u.Pressure.At == 0 || r.n.Load.Age(u.Pressure.At) > fresh:
-		case u.Pressure.Memory.Full >= stalls && r.limited(pod, u):
-			since.At = min(since.At+r.elapsed, stalled)
-		default:
-			since.At = max(since.At-2*r.elapsed, 0)
-		}
-		if since.At == 0 {
-			continue
-		}
-		all = append(all, since)
-		if since.At >= stalled || since.At >= stillStall && s.Request.UID == pod.UID {
-			r.stalls = true
-		}
-	}
-	s.Stalls = all
+	s.Stalls = r.lasting(s.Stalls, stalled, func(pod *model.Pod, u *model.PodUsage) (known, suffers bool) {
+		return u.Pressure.At != 0 && r.n.Load.Age(u.Pressure.At) <= fresh,
+			u.Pressure.Memory.Full >= stalls && r.limited(pod, u)
+	})
+	r.stalls = slices.ContainsFunc(s.Stalls, func(since Since) bool {
+		return since.At >= stalled || since.At >= stillStall && s.Request.UID == since.UID
+	})
 }
 
 // limited reports whether a pod is at a memory limit.

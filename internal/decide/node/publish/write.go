@@ -83,8 +83,8 @@ type amounts struct {
 // zero: only when something changes.
 //
 // What the API shows counts, not what was written: a value that a kubelet or another writer changed on the Node is put
-// right at once. A shrinking offer is seen on the Node, so few readers wait for amounts in a report. One that does is the
-// pool of a worker on this node, whose containers have what no batch pod requests.
+// right at once. A shrinking offer is seen on the Node, so few readers wait for amounts in a report. One that does is
+// the pool of a worker on this node, whose containers have what no batch pod requests.
 func Writes(n *model.Node, p *model.Publication, r *model.Report, s State) (State, time.Time) {
 	if n.Object.UID == "" || !n.PodsKnown {
 		return s, time.Time{}

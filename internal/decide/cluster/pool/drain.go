@@ -1,0 +1,93 @@
+package pool
+
+import "time"
+
+// drain decides about a worker that is to stop by a time.
+func (r *round) drain(m *Manager, end time.Time) Step {
+	if m == nil {
+		if r.marks.Registered && !r.late() && !r.w.Excluded { // another ResourceManager has still to hear from it
+			return Step{Phase: Draining, Verb: Wait, Why: NotRegistered}
+		}
+		return Step{Phase: Decommissioned, Verb: DeletePod, Within: goodbye, Why: Stopped}
+	}
+	allowed := r.w.Allowance.or(r.set.Floor)
+	if !m.Used.fits(allowed) && r.marks.Until.IsZero() {
+		r.marks.Until, r.marks.Into = r.in.Now.Add(r.set.Grace), allowed // counts in end from the next round on
+	}
+	s := Step{Phase: Draining, Verb: Wait, Within: end.Sub(r.in.Now), Why: StillInUse}
+	if r.w.Pod.Evicted && !m.Used.fits(r.set.Floor) {
+		return r.shed(m, s, end)
+	}
+	switch {
+	case m.State == decommissioning:
+	case !m.Total.fits(r.set.Floor):
+		// Nothing new fits while more than that is in use. A decommission comes after that, because it kills what was
+		// allocated and has not started.
+		s.Verb, s.Size, s.Why = Resize, r.set.Floor, Stopping
+	case !r.set.Graceful && m.Containers == 0 && m.Total == (Size{}):
+		s = Step{Phase: Decommissioned, Verb: DeletePod, Within: goodbye, Why: Stopped}
+	case !r.set.Graceful && m.Total != (Size{}) && m.Used.fits(r.set.Floor):
+		// What containers leave is not given to others, who would drain for ever. Not before, because another
+		// ResourceManager refuses a NodeManager that has less than the scheduler's minimum allocation, and kills what it
+		// runs.
+		s.Verb, s.Size, s.Why = Resize, Size{}, Stopping
+	case !r.set.Graceful:
+	case m.Containers == 0 && m.Total != (Size{}):
+		// So that nothing is allocated to it just before it is excluded. It has nothing to lose if another
+		// ResourceManager refuses it.
+		s.Verb, s.Size, s.Why = Resize, Size{}, Stopping
+	case m.Containers > 0 && m.Listed == 0 && !m.Unlisted,
+		// there may always be one that starts
+		(m.Listed < m.Containers || m.Unlisted) && r.in.Now.Sub(r.marks.Leaving) < r.set.Grace:
+		s.Why = StillStarting
+	default: // also if it is excluded: the ResourceManager did not act on it
+		s.Verb, s.Why = Exclude, Stopping
+	}
+	if s.Verb == Wait && m.Containers > 0 && !r.marks.Told.IsZero() && end.Sub(r.marks.Told) > second {
+		s = r.postpone(m, s)
+	}
+	if s.Verb == Wait {
+		s.Within = 0
+	} else if r.marks.Told.IsZero() || end.Before(r.marks.Told) {
+		r.marks.Told = end // a later time counts when the ResourceManager has confirmed it
+	}
+	return s
+}
+
+// second is the precision of times that the ResourceManager is told, which are relative to its clock.
+const second = time.Second
+
+// postpone tells the ResourceManager that containers have longer than it was told: a deadline was lifted.
+func (r *round) postpone(m *Manager, s Step) Step {
+	s.Why = SlackBack
+	if m.State == decommissioning {
+		// The ResourceManager changes the time of a host that is excluded already. It may count from when it excluded the
+		// host, so the time from then on is at least what is left.
+		s.Verb, s.Within = Exclude, s.Within+r.in.Now.Sub(r.marks.Leaving)
+		return s
+	}
+	// It ignores a size that it has already. The next round takes the MiB back.
+	s.Verb, s.Size = Resize, m.Total
+	s.Size.MemoryMiB++
+	return s
+}
+
+// shed lets the containers of a worker whose eviction was granted end first: all but those that fit into the floor have
+// half of its time, and the pod stays if its node then has enough.
+func (r *round) shed(m *Manager, s Step, end time.Time) Step {
+	first := r.marks.Leaving.Add(r.set.Grace / 2)
+	if first.After(end) {
+		first = end
+	}
+	if m.State == decommissioning || m.Total.fits(r.set.Floor) && r.marks.Armed.Equal(r.in.RM.Since) {
+		s.Within = 0
+		return s
+	}
+	s.Verb, s.Size, s.Within, s.Why = Resize, r.set.Floor, first.Sub(r.in.Now), ContainersFirst
+	if m.Total == s.Size {
+		s.Size.MemoryMiB++ // the ResourceManager ignores a size that it has already, deadline included
+	}
+	r.marks.Armed, r.marks.Told = r.in.RM.Since, first
+	r.shrinks()
+	return s
+}
