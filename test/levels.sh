@@ -165,11 +165,11 @@ test)
 		level "level 3: v2 kernel" test-vm go qemu-system-x86_64
 		after "$bed"
 		level "level 5a: node" test-node go root etcd runc ip
+		level "level 7: scheduler" test-scheduler go root etcd
 	}
 	third() {
 		after "$bed"
 		level "level 4: API server" test-api go root etcd
-		level "level 7: scheduler" test-scheduler go root etcd
 	}
 	;;
 *)

@@ -109,9 +109,13 @@ func (w *world) doLoad(command string, args []string) error {
 				w.peaks.CPU[h], w.peaks.Memory[h] = model.Peak{Value: a.CPU, Known: true}, model.Peak{Value: a.Memory, Known: true}
 			}
 		}
-	case "run":
+	case "run": // DURATION [STEP]
+		step := time.Second
+		if len(args) > 1 {
+			step = duration(args[1])
+		}
 		for end := w.node.Now.Add(duration(args[0])); w.node.Now.Before(end); {
-			w.node.Now = w.node.Now.Add(time.Second)
+			w.node.Now = w.node.Now.Add(step)
 			w.decide()
 		}
 	case "reclaiming":
