@@ -195,7 +195,8 @@ func (y *yard) testLife(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	y.create(t, specOf("night", p.address, ""))
+	// A larger ceiling makes the pool replace each worker by one of the same name.
+	y.create(t, specOf("night", p.address, `, identity: {coolDown: 1s}`))
 	shown := y.active(t, "night", 2)
 	if total := shown.Status.Total; total.VCores != 2 || total.Memory.Value() != 4<<30 || shown.Status.Wanted != 2 ||
 		len(shown.Status.Workers) != 2 {
