@@ -53,8 +53,8 @@ const (
 	LabelQoSAlias = "koordinator.sh/qosClass"
 )
 
-// LabelPool names the worker pool of a batch pod. The agent writes the present allowance of such a pod into a file, see
-// docs/files.md.
+// LabelPool names the worker pool of a batch pod. It counts only on a pod that its WorkerPool controls. The agent
+// writes the present allowance of such a pod into a file, see docs/files.md.
 const LabelPool = "waterline.io/pool"
 
 // LabelOptOut on a node keeps Waterline off it, whatever policies say: settings written there are restored, and then

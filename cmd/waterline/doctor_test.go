@@ -33,7 +33,7 @@ func serveCluster(w http.ResponseWriter, r *http.Request) {
 		"/clean/api/v1/limitranges":    `{"kind":"LimitRangeList","apiVersion":"v1","items":[]}`,
 		"/clean/api/v1/resourcequotas": `{"kind":"ResourceQuotaList","apiVersion":"v1","items":[]}`,
 	}[ask(r)]
-	emptied := []string{"/nodes", "/daemonsets", "/horizontalpodautoscalers"}
+	emptied := []string{"/nodes", "/daemonsets", "/horizontalpodautoscalers", "/verticalpodautoscalers"}
 	const byPercent = `"target":{"type":"Utilization","averageUtilization":50}`
 	for end, answers := range map[string]string{
 		"/horizontalpodautoscalers": `{"kind":"HorizontalPodAutoscalerList","apiVersion":"autoscaling/v2","items":[
@@ -47,6 +47,14 @@ func serveCluster(w http.ResponseWriter, r *http.Request) {
 				{"type":"Resource","resource":{"name":"memory","target":{"type":"AverageValue","averageValue":"1Gi"}}}]}},
 			{"metadata":{"name":"driver","namespace":"spark"},"spec":{"scaleTargetRef":{"kind":"StatefulSet","name":"driver"},"metrics":[
 				{"type":"Resource","resource":{"name":"cpu","target":{"type":"AverageValue","averageValue":"1"}}}]}}]}`,
+		"/verticalpodautoscalers": `{"kind":"VerticalPodAutoscalerList","apiVersion":"autoscaling.k8s.io/v1","items":[
+			{"metadata":{"name":"encode","namespace":"shop"},"spec":{"targetRef":{"kind":"Deployment","name":"encode"}}},
+			{"metadata":{"name":"set","namespace":"shop"},"spec":{"targetRef":{"kind":"ReplicaSet","name":"encode-7"},
+				"updatePolicy":{"updateMode":"Initial"}}},
+			{"metadata":{"name":"web","namespace":"shop"},"spec":{"targetRef":{"kind":"Deployment","name":"web"}}},
+			{"metadata":{"name":"slipped","namespace":"shop"},"spec":{"targetRef":{"kind":"StatefulSet","name":"slipped"}}},
+			{"metadata":{"name":"driver","namespace":"spark"},"spec":{"targetRef":{"kind":"StatefulSet","name":"driver"},
+				"updatePolicy":{"updateMode":"InPlaceOrRecreate"}}}]}`,
 		"/nodes": `{"kind":"NodeList","apiVersion":"v1","items":[
 			{"metadata":{"name":"old"},"status":{"nodeInfo":{"kubeletVersion":"v1.28.3","kernelVersion":"3.10.0-1160.el7.x86_64",
 				"containerRuntimeVersion":"containerd://1.6.2"}}},

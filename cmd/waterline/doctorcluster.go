@@ -42,11 +42,12 @@ func doctorClusterCommand() *cobra.Command {
     ask for CPU or memory, for which batch pods do not ask. It looks at namespaces labelled
     waterline.io/colocation=enabled, and at those that have pods labelled waterline.io/qos=BE or
     koordinator.sh/qosClass=BE
-  * autoscalers that scale batch pods by a percentage of the CPU or memory that they request, which is none
+  * autoscalers that scale batch pods by a percentage of the CPU or memory that they request, which is none, and
+    vertical ones that evict them for such requests
 
 It runs anywhere. It needs the rights to list what "waterline status" needs, and namespaces, pods, limitranges,
-resourcequotas, daemonsets and horizontalpodautoscalers; to ask agents, also to create pods/portforward in Waterline's
-namespace. It says what it could not check. The exit code is 1 if something is bad, or could not be checked.`,
+resourcequotas, daemonsets, horizontalpodautoscalers and verticalpodautoscalers; to ask agents, also to create
+pods/portforward in Waterline's namespace. It says what it could not check. The exit code is 1 if something is bad, or could not be checked.`,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			a, err := cluster.connect()

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -15,9 +17,36 @@ import (
 	"github.com/waterline-io/waterline/internal/observe/kube"
 )
 
-// scalers finds HorizontalPodAutoscalers that a batch pod's lack of native requests disturbs.
+// batchOwners looks up the batch pods of workloads.
+type batchOwners struct {
+	client rest.Interface
+	read   map[string]map[string]string // a batch pod by its owner, by namespace
+}
+
+// pod returns a batch pod of a workload; "": it has none.
+func (b *batchOwners) pod(ctx context.Context, namespace, kind, name string) (string, error) {
+	if b.read[namespace] == nil {
+		pods, err := batchPods(ctx, b.client, namespace)
+		if err != nil {
+			return "", err
+		}
+		b.read[namespace] = pods
+	}
+	return b.read[namespace][fmt.Sprintf("%s/%s/%s", kind, namespace, name)], nil
+}
+
+// scalers finds autoscalers that a batch pod's lack of native requests disturbs.
 func (d *doctor) scalers(ctx context.Context, client rest.Interface) error {
-	text, err := client.Get().AbsPath("/apis/autoscaling/v2/horizontalpodautoscalers").SetHeader("Accept",
+	batch := &batchOwners{client, map[string]map[string]string{}}
+	if err := d.horizontal(ctx, batch); err != nil {
+		return err
+	}
+	return d.vertical(ctx, batch)
+}
+
+// horizontal finds HorizontalPodAutoscalers that do not scale batch pods, or scale them against their work.
+func (d *doctor) horizontal(ctx context.Context, batch *batchOwners) error {
+	text, err := batch.client.Get().AbsPath("/apis/autoscaling/v2/horizontalpodautoscalers").SetHeader("Accept",
 		"application/json").Do(ctx).Raw()
 	if err != nil {
 		return fmt.Errorf("listing horizontalpodautoscalers: %w", err)
@@ -26,7 +55,6 @@ func (d *doctor) scalers(ctx context.Context, client rest.Interface) error {
 	if err := json.Unmarshal(text, &all); err != nil {
 		return fmt.Errorf("reading horizontalpodautoscalers: %w", err)
 	}
-	batch := map[string]map[string]string{} // a batch pod by its owner, by namespace
 	failing := false
 	for i := range all.Items {
 		s := &all.Items[i]
@@ -34,13 +62,11 @@ func (d *doctor) scalers(ctx context.Context, client rest.Interface) error {
 		if percent == "" && amount == "" {
 			continue
 		}
-		if batch[s.Namespace] == nil {
-			if batch[s.Namespace], err = batchPods(ctx, client, s.Namespace); err != nil {
-				return err
-			}
-		}
 		target := s.Spec.ScaleTargetRef
-		pod := batch[s.Namespace][fmt.Sprintf("%s/%s/%s", target.Kind, s.Namespace, target.Name)]
+		pod, err := batch.pod(ctx, s.Namespace, target.Kind, target.Name)
+		if err != nil {
+			return err
+		}
 		if pod == "" {
 			continue
 		}
@@ -58,6 +84,61 @@ func (d *doctor) scalers(ctx context.Context, client rest.Interface) error {
 	}
 	if !failing {
 		d.ok("no HorizontalPodAutoscaler scales batch pods by a percentage of what they request")
+	}
+	return nil
+}
+
+// verticalList has the fields that are read of VerticalPodAutoscalers (autoscaling.k8s.io/v1).
+type verticalList struct {
+	Items []struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+		Spec     struct {
+			TargetRef    autoscalingv2.CrossVersionObjectReference `json:"targetRef"`
+			UpdatePolicy struct {
+				UpdateMode string `json:"updateMode"`
+			} `json:"updatePolicy"`
+		} `json:"spec"`
+	} `json:"items"`
+}
+
+// vertical finds VerticalPodAutoscalers that evict batch pods. Their updater takes a request of nothing for one outside
+// of the recommended range.
+func (d *doctor) vertical(ctx context.Context, batch *batchOwners) error {
+	text, err := batch.client.Get().AbsPath("/apis/autoscaling.k8s.io/v1/verticalpodautoscalers").SetHeader("Accept",
+		"application/json").Do(ctx).Raw()
+	if apierrors.IsNotFound(err) {
+		return nil // the cluster has no such autoscaler
+	}
+	if err != nil {
+		return fmt.Errorf("listing verticalpodautoscalers: %w", err)
+	}
+	var all verticalList
+	if err := json.Unmarshal(text, &all); err != nil {
+		return fmt.Errorf("reading verticalpodautoscalers: %w", err)
+	}
+	evicting := false
+	for i := range all.Items {
+		v := &all.Items[i]
+		mode := cmp.Or(v.Spec.UpdatePolicy.UpdateMode, "Auto")
+		if mode != "Auto" && mode != "Recreate" && mode != "InPlaceOrRecreate" {
+			continue
+		}
+		namespace, target := v.Metadata.Namespace, &v.Spec.TargetRef
+		pod, err := batch.pod(ctx, namespace, target.Kind, target.Name)
+		if err != nil {
+			return err
+		}
+		if pod == "" {
+			continue
+		}
+		evicting = true
+		d.bad("set its updateMode to Off or Initial (docs/size.md)",
+			"VerticalPodAutoscaler %s/%s updates %s %s in mode %s, which has batch pods such as %s. "+
+				"Batch pods request no cpu and no memory, so it evicts them again and again",
+			namespace, v.Metadata.Name, target.Kind, target.Name, mode, pod)
+	}
+	if !evicting {
+		d.ok("no VerticalPodAutoscaler evicts batch pods")
 	}
 	return nil
 }

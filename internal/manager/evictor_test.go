@@ -204,10 +204,18 @@ func TestEvict(t *testing.T) {
 	}
 }
 
+// ofPool makes a pod a worker.
+func ofPool(p *corev1.Pod) {
+	p.Labels[v1alpha1.LabelPool] = "night"
+	p.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion, Kind: "WorkerPool", Name: "night", Controller: new(true),
+	}}
+}
+
 // TestWorker: a worker is left to its pool, which is told only of what was granted, and its eviction counts once.
 func TestWorker(t *testing.T) {
 	w := newEvictions(t)
-	w.pod.Labels[v1alpha1.LabelPool] = "night"
+	ofPool(w.pod)
 	for range 5 {
 		w.round(anUID)
 	}
@@ -231,7 +239,8 @@ func TestWorker(t *testing.T) {
 	}
 
 	w = newEvictions(t)
-	w.pod.Labels[v1alpha1.LabelPool], w.lost = "night", true
+	w.lost = true
+	ofPool(w.pod)
 	if w.round(anUID); len(w.draining()) != 0 || w.counts()[evictbudget.Unrecorded] != 1 {
 		t.Errorf("it was granted without a record: %v, %v", w.draining(), w.counts())
 	}

@@ -236,7 +236,7 @@ type Pod struct {
 	Containers      []Container
 	Class           Class
 	Tier            Tier   // "": the pod is not batch
-	Pool            string // worker pool of the pod; "": none
+	Pool            string // worker pool that controls the pod; "": none
 	Owner           string // owning workload, such as "Deployment/shop/web"; a pod without one is its own owner
 	MemoryRequest   int64  // of the pod as the scheduler sums it, in bytes
 	Mid             Amount // requests of mid resources

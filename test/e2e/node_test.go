@@ -266,6 +266,7 @@ func TestNode(t *testing.T) {
 	if *on == "vm" {
 		n.sub("Systemd", (*node).testSystemd)
 		n.sub("Formulas", (*node).testFormulas)
+		n.sub("Driver", (*node).testDriver)
 	}
 }
 

@@ -157,8 +157,8 @@ func (y *yard) testLoss(t *testing.T) {
 	y.check(t, p)
 }
 
-// testDrain drains a node and deletes a pod while containers run: both wait for them. So does a worker whose node is
-// paused.
+// testDrain drains a node and deletes a pod while containers run: both wait for them. So does a worker when its node is
+// paused, or the policy of its node, and when that policy is disabled.
 func (y *yard) testDrain(t *testing.T) {
 	p := y.rm(t, "drain", "elastic", quick, 10*time.Second, 60*time.Second)
 	for i := range 2 {
@@ -211,12 +211,38 @@ func (y *yard) testDrain(t *testing.T) {
 	kubectl(t, "uncordon", "drain-0")
 	y.active(t, "drain", 2)
 
-	t.Log("a node is paused")
-	work()
-	kubectl(t, "annotate", "node", "drain-1", v1alpha1.AnnotationPause+"=true")
-	one(1)
-	kubectl(t, "annotate", "node", "drain-1", v1alpha1.AnnotationPause+"-")
-	y.active(t, "drain", 2)
+	apply(t, `
+apiVersion: waterline.io/v1alpha1
+kind: ColocationPolicy
+metadata: {name: drain}
+spec: {mode: Enforce, priority: 10, nodeSelector: {matchLabels: {drain: here}}, cpu: {}, memory: {}}
+`)
+	kubectl(t, "label", "node", "drain-1", "drain=here")
+	pause := []string{"annotate", "node", "drain-1", v1alpha1.AnnotationPause}
+	pausePolicy := []string{"annotate", "colocationpolicy", "drain", v1alpha1.AnnotationPause}
+	mode := []string{"patch", "colocationpolicy", "drain", "--type=merge", "--patch="}
+	for _, stop := range []struct {
+		what    string
+		args    []string
+		on, off string // appended to the last argument
+	}{
+		{"the node is paused", pause, "=true", "-"},
+		{"the policy of the node is paused", pausePolicy, "=true", "-"},
+		{"the policy of the node is disabled", mode, `{"spec": {"mode": "Disabled"}}`, `{"spec": {"mode": "Enforce"}}`},
+	} {
+		t.Log(stop.what)
+		with := func(end string) {
+			t.Helper()
+			args := slices.Clone(stop.args)
+			args[len(args)-1] += end
+			kubectl(t, args...)
+		}
+		work()
+		with(stop.on)
+		one(1)
+		with(stop.off)
+		y.active(t, "drain", 2)
+	}
 	y.check(t, p)
 }
 

@@ -65,7 +65,7 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 		MemoryLimit:  memory(podLimit(actuated, corev1.ResourceMemory)),
 		Containers:   containers(actuated),
 		Owner:        Owner(p),
-		Pool:         p.Labels[v1alpha1.LabelPool],
+		Pool:         pool(p),
 		Annotations:  ParseAnnotations(p.Annotations),
 		CPUCondition: cpuCondition(p),
 
@@ -79,6 +79,17 @@ func Pod(p *corev1.Pod, selfUID string) (*model.Pod, bool) {
 	pod.Held = held(pod, p.Annotations[v1alpha1.AnnotationPoolHeld])
 	classify(pod, p.Spec.Priority)
 	return pod, true
+}
+
+// pool returns the worker pool of a pod; "": none. Any user can write the label, so the pool must control the pod, too.
+// A forged owner does not last: Kubernetes' garbage collector deletes a pod whose owner does not exist, and a pool
+// drains and deletes a pod that is one too many.
+func pool(p *corev1.Pod) string {
+	name, by := p.Labels[v1alpha1.LabelPool], metav1.GetControllerOfNoCopy(p)
+	if by == nil || by.APIVersion != v1alpha1.GroupVersion || by.Kind != "WorkerPool" || by.Name != name {
+		return ""
+	}
+	return name
 }
 
 // address returns the IP address of a pod; "" for an address that no pod has. The agent connects to it, so it must not

@@ -380,6 +380,9 @@ func (b *Bed) PodResources() (string, error) {
 // StaticPods returns the directory of static pods of this machine's kubelet.
 func (b *Bed) StaticPods() string { return b.staticPods() }
 
+// KubeletConfig returns the path of the configuration file of this machine's kubelet, which reads it when it starts.
+func (b *Bed) KubeletConfig() string { return b.in("kubelet.yaml") }
+
 // Kubectl returns the command kubectl for this cluster.
 func (b *Bed) Kubectl(ctx context.Context, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, filepath.Join(b.bin, "kubectl"),

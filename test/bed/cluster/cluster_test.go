@@ -45,7 +45,7 @@ func killed(t *testing.T, o cluster.Options, veth string) {
 	}
 	before := tunable()
 	var absent []string
-	for _, dir := range []string{"/run/waterline", "/var/lib/kubelet"} {
+	for _, dir := range []string{"/run/waterline", "/var/lib/kubelet", "/var/lib/waterline"} {
 		if _, err := os.Stat(dir); err != nil && o.Node {
 			absent = append(absent, dir)
 		}

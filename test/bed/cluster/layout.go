@@ -88,11 +88,11 @@ func (p paths) staticPods() string     { return p.in("static-pods") }
 // runWaterline is what pods see as /run/waterline: memory, as a node's /run is, which the host can look into.
 func (p paths) runWaterline() string { return "/dev/shm" + strings.ReplaceAll(p.dir, "/", "-") }
 
-// privateDirs are directories that kubelet, containerd and CNI use under fixed names. Inside, each is covered by an
-// empty one of the cluster's own.
+// privateDirs are directories that kubelet, containerd, CNI and the agent use under fixed names. Inside, each is
+// covered by an empty one of the cluster's own.
 var privateDirs = []string{
-	"/var/lib/kubelet", "/var/lib/cni", "/var/log/pods", "/var/log/containers", "/run/containerd", "/run/netns",
-	"/run/nri", "/run/waterline",
+	"/var/lib/kubelet", "/var/lib/cni", "/var/lib/waterline", "/var/log/pods", "/var/log/containers", "/run/containerd",
+	"/run/netns", "/run/nri", "/run/waterline",
 }
 
 // tunables are kernel settings that a kubelet insists on. Inside, plain files with these values stand in their place,

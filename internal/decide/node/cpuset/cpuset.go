@@ -171,7 +171,8 @@ func (r *round) survey() {
 		r.notBatch = r.notBatch.Or(r.reserved)
 	}
 	r.free = r.pool.Minus(r.reserved).Minus(pinned)
-	r.rest = int64(r.free.Len()+pinned.Len()) * 1000 // the requests of pinned containers are in the sum of requests
+	// Requests of containers with pinned CPUs, or with CPUs from the kubelet, are in the sum of requests.
+	r.rest = int64(r.free.Len()+pinned.Len())*1000 + served(r.n.Pods, k)
 	if a := r.n.Allocatable.CPU; a > 0 {
 		r.rest = min(r.rest, a)
 	}

@@ -73,13 +73,31 @@ func refuse(mode model.CPUMode, request, limit int64) model.Reason {
 
 // ofKubelet reports whether the kubelet's static policy assigns CPUs to a container of a Guaranteed pod: to each
 // container that requests a whole number of CPUs (pkg/kubelet/cm/cpumanager, 1.36).
-func ofKubelet(p *model.Pod) bool {
+func ofKubelet(p *model.Pod) bool { return wholeCPUs(p) > 0 }
+
+// wholeCPUs returns the CPU requests of those containers of a pod that request a whole number of CPUs, in milli-cores.
+func wholeCPUs(p *model.Pod) (sum int64) {
 	for i := range p.Containers {
-		if r := p.Containers[i].RequestMilli; r >= 1000 && r%1000 == 0 {
-			return true
+		if r := p.Containers[i].RequestMilli; r > 0 && r%1000 == 0 {
+			sum += r
 		}
 	}
-	return false
+	return sum
+}
+
+// served returns the CPU requests that the kubelet's static policy has met with CPUs of its pool, in milli-cores. CPUs
+// that it took for a pod that is gone from the API meet no request.
+func served(pods []*model.Pod, k *model.Kubelet) int64 {
+	if !k.StaticCPUs {
+		return 0
+	}
+	var sum int64
+	for _, p := range pods {
+		if p.QoS == model.Guaranteed && !p.Ended {
+			sum += wholeCPUs(p)
+		}
+	}
+	return min(sum, int64(k.TakenCPUs.Len())*1000)
 }
 
 // promised returns the sum of the CPU requests of the pods of a node, in milli-cores.
