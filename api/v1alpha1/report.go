@@ -57,7 +57,8 @@ type NodeReportStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Unsupported []string `json:"unsupported,omitempty"`
 	// Faults are what is wrong with how the node was set up, each a reason with its values and what to do: PodsOutside,
-	// KubeletUnknown or NoPodCgroups. The reasons are in unsupported too.
+	// KubeletUnknown or NoPodCgroups; or RejectedByKernel, with a cgroup file whose writes the kernel refuses, the value
+	// and the error. The reasons are in unsupported too.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=4
 	// +kubebuilder:validation:items:MaxLength=1024

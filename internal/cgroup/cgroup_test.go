@@ -2,6 +2,7 @@ package cgroup_test
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -303,10 +304,15 @@ func TestParse(t *testing.T) {
 		{cgroup.V2, model.Shares, "0\n", model.Number(cgroup.IdleWeight), false},
 		{cgroup.V1, model.Quota, "-1\n", model.Number(model.Unlimited), false},
 		{cgroup.V1, model.Quota, "50000\n", model.Number(50000), false},
-		{cgroup.V2, model.Quota, "max 100000\n", model.Number(model.Unlimited), false},
-		{cgroup.V2, model.Quota, "50000 100000\n", model.Number(50000), false},
-		{cgroup.V2, model.Quota, "max 100000 0\n", model.Number(model.Unlimited), false}, // vendor kernels print the burst
-		{cgroup.V2, model.Quota, "50000 100000 20000\n", model.Number(50000), false},
+		{cgroup.V1, model.Quota, "-1\n10000\n", model.Value{Number: model.Unlimited, Period: 10_000}, false},
+		{cgroup.V1, model.Quota, "50000\n100000\n", model.Value{Number: 50_000, Period: 100_000}, false},
+		{cgroup.V1, model.Quota, "50000\n\n", model.Value{}, true},
+		{cgroup.V1, model.Quota, "50000\n0\n", model.Value{}, true},
+		{cgroup.V2, model.Quota, "max 100000\n", model.Value{Number: model.Unlimited, Period: 100_000}, false},
+		{cgroup.V2, model.Quota, "5000 10000\n", model.Value{Number: 5000, Period: 10_000}, false},
+		// vendor kernels print the burst
+		{cgroup.V2, model.Quota, "max 100000 0\n", model.Value{Number: model.Unlimited, Period: 100_000}, false},
+		{cgroup.V2, model.Quota, "50000 100000 20000\n", model.Value{Number: 50_000, Period: 100_000}, false},
 		{cgroup.V1, model.Cpuset, "0-3,8\n", model.List(model.CPUs(0, 1, 2, 3, 8)), false},
 		{cgroup.V2, model.Cpuset, "0-0,2,1\n", model.Value{List: "0-2"}, false},
 		{cgroup.V2, model.Cpuset, "\n", model.Value{List: model.Inherited}, false},
@@ -383,8 +389,8 @@ func FuzzParse(f *testing.F) {
 				}
 				text := cgroup.Append(nil, v, k, raw)
 				switch {
-				case v == cgroup.V2 && k == model.Quota:
-					text = append(text, " 100000"...)
+				case v == cgroup.V1 && k == model.Quota && raw.Period > 0:
+					text = fmt.Appendf(text, "\n%d", raw.Period)
 				case v == cgroup.V1 && k.OfMemory() && raw.Number == model.Unlimited:
 					text = []byte("9223372036854771712") // what -1 reads
 				}

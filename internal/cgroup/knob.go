@@ -55,6 +55,15 @@ func FileName(v Version, k model.Knob) string {
 	return ""
 }
 
+// PeriodFile returns the name of the file with the period of a quota, "" where one file holds both. On v1 the content of
+// a quota's file and that of this one, in this order, are the content of the quota.
+func PeriodFile(v Version, k model.Knob) string {
+	if v == V1 && k == model.Quota {
+		return "cpu.cfs_period_us"
+	}
+	return ""
+}
+
 // ReclaimFile is the name of the file that starts memory reclaim. A write of a number of bytes makes the kernel
 // reclaim that much from the group before the write returns. Only cgroup v2 has it, from Linux 5.19 on.
 const ReclaimFile = "memory.reclaim"
@@ -71,7 +80,7 @@ func EffectiveFile(v Version) string {
 // KnobOf returns the knob of a file name, and false if Waterline does not write this file.
 func KnobOf(v Version, name string) (model.Knob, bool) {
 	for _, k := range model.Knobs() {
-		if name != "" && FileName(v, k) == name {
+		if name != "" && (FileName(v, k) == name || PeriodFile(v, k) == name) {
 			return k, true
 		}
 	}
@@ -80,7 +89,7 @@ func KnobOf(v Version, name string) (model.Knob, bool) {
 
 // Raw is the value of a knob in the units of the kernel:
 //   - shares on v1, weight on v2
-//   - quota in microseconds, or -1
+//   - quota in microseconds, or -1, with its period
 //   - memory in bytes, or -1
 //   - burst in microseconds
 //   - idle and freeze as 0 or 1
@@ -117,8 +126,7 @@ func FromRaw(v Version, k model.Knob, raw Raw) model.Value {
 }
 
 // Parse parses the content of a knob's file. The argument last is the value of the previous read. Parse does
-// not allocate if the content is well-formed and, for a list, unchanged. It ignores the period in cpu.max,
-// because Waterline never sets it.
+// not allocate if the content is well-formed and, for a list, unchanged.
 func Parse(v Version, k model.Knob, content []byte, last Raw) (Raw, error) {
 	text := bytes.TrimSuffix(content, []byte("\n"))
 	if k == model.Cpuset {
@@ -127,19 +135,11 @@ func Parse(v Version, k model.Knob, content []byte, last Raw) (Raw, error) {
 	if k.OfMemory() {
 		return parseMemory(v, k, text)
 	}
-	if k == model.Quota && v == V2 {
-		quota, period, found := bytes.Cut(text, []byte(" "))
-		period, _, _ = bytes.Cut(period, []byte(" ")) // some vendor kernels print a third field, the burst
-		if _, ok := parseInt(period); !found || !ok {
-			return Raw{}, malformed(v, k, content)
-		}
-		if string(quota) == "max" {
-			return Raw{Number: model.Unlimited}, nil
-		}
-		text = quota
+	if k == model.Quota {
+		return parseQuota(v, content)
 	}
 	n, ok := parseInt(text)
-	if !ok || n < 0 && k != model.Identity && !(k == model.Quota && v == V1 && n == model.Unlimited) {
+	if !ok || n < 0 && k != model.Identity {
 		return Raw{}, malformed(v, k, content)
 	}
 	return Raw{Number: n}, nil
@@ -177,14 +177,16 @@ func parseList(v Version, k model.Knob, text []byte, last Raw) (Raw, error) {
 	return Raw(model.List(set)), nil
 }
 
-// Append appends the text to write into a knob's file.
+// Append appends the text to write into a knob's file. A quota on v1 has two files: see [QuotaWrites].
 func Append(dst []byte, v Version, k model.Knob, raw Raw) []byte {
 	switch {
 	case k == model.Cpuset && raw.List == model.Inherited:
 		return append(dst, '\n')
 	case k == model.Cpuset:
 		return append(dst, raw.List...)
-	case (k == model.Quota || k.OfMemory()) && v == V2 && raw.Number == model.Unlimited:
+	case k == model.Quota:
+		return appendQuota(dst, v, raw)
+	case k.OfMemory() && v == V2 && raw.Number == model.Unlimited:
 		return append(dst, "max"...)
 	}
 	return strconv.AppendInt(dst, raw.Number, 10)

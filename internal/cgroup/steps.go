@@ -18,8 +18,8 @@ type Step struct {
 // always gives the same sequence. Its rules:
 //
 //   - Quotas, weights and memory: writes that loosen go before writes that tighten. Parents are loosened before their
-//     children, and children tightened before their parents. On v1 a child's quota must fit into its parent's at every
-//     moment (EINVAL). On v2, and for memory, the order only keeps a group from being limited in between to less than
+//     children, and children tightened before their parents. On v1 a child's quota, relative to its period, must fit into
+//     its parent's at every moment (EINVAL). On v2, and for memory, the order only keeps a group from being limited in between to less than
 //     both its old and its new value.
 //   - Lists of CPUs come first, in the reverse order: groups that only leave CPUs go before groups that enter CPUs, so
 //     that no group runs on a CPU that has just become exclusive to another. Children are narrowed before their parents
@@ -69,7 +69,10 @@ func (s Step) stage() int {
 // loosens reports whether the write raises the value of the group. Unlimited is the highest quota, memory limit
 // and protection.
 func (s Step) loosens() bool {
-	if s.Knob == model.Quota || s.Knob.OfMemory() {
+	if s.Knob == model.Quota {
+		return model.Value(s.To).QuotaCPUs() > model.Value(s.From).QuotaCPUs()
+	}
+	if s.Knob.OfMemory() {
 		return s.From.Number != model.Unlimited && (s.To.Number == model.Unlimited || s.To.Number > s.From.Number)
 	}
 	return s.To.Number > s.From.Number

@@ -1,9 +1,7 @@
 package guard
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -129,19 +127,16 @@ func (m *meter) cpuLimit(v cgroup.Version) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	if name := cgroup.PeriodFile(v, model.Quota); name != "" {
+		period, err := os.ReadFile(m.path(v, "cpu", name))
+		if err != nil {
+			return 0, err
+		}
+		content = append(content, period...)
+	}
 	quota, err := cgroup.Parse(v, model.Quota, content, cgroup.Raw{})
 	if err != nil || quota.Number <= 0 {
 		return 0, err
 	}
-	_, period, _ := bytes.Cut(content, []byte(" "))
-	if v == cgroup.V1 {
-		if period, err = os.ReadFile(m.path(v, "cpu", "cpu.cfs_period_us")); err != nil {
-			return 0, err
-		}
-	}
-	micros, err := cgroup.ParseCount(period)
-	if err != nil || micros == 0 {
-		return 0, fmt.Errorf("the period of the CPU limit: %w", err)
-	}
-	return quota.Number * 1000 / int64(min(micros, 1<<40)), nil
+	return quota.Number * 1000 / quota.Period, nil
 }

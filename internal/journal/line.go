@@ -43,6 +43,8 @@ type rows struct {
 	Marks     []column `json:",omitempty"` // of [model.Observe.Waits]
 	Harm      []column `json:",omitempty"` // of [contention.State.Pods]
 	Baselines []column `json:",omitempty"` // of [contention.State.Baselines]
+	Tracks    []column `json:",omitempty"` // of [interference.State.Tracks]
+	Samples   []column `json:",omitempty"` // of [interference.State.Rows]
 }
 
 // gone names elements of the lists of a round.
@@ -52,7 +54,7 @@ type gone struct {
 	Owned    []model.File `json:",omitempty"`
 	Settings []model.File `json:",omitempty"`
 	Details  []string     `json:",omitempty"` // UIDs, of [model.Observe.Pods]
-	Columns  int          `json:",omitempty"` // the oldest columns of samples
+	Samples  []string     `json:",omitempty"` // UIDs, of [interference.State.Rows]
 }
 
 // shorten makes a line that goes on from a round.
@@ -62,11 +64,6 @@ func shorten(r, before *node.Round) line {
 	l.Node.Owned, l.Gone.Owned = owned.shorten(before.Node.Owned, r.Node.Owned)
 	l.Plan.Settings, l.Gone.Settings = settings.shorten(before.Plan.Settings, r.Plan.Settings)
 	l.Plan.Observe.Pods, l.Gone.Details = details.shorten(before.Plan.Observe.Pods, r.Plan.Observe.Pods)
-	if r.State.Interference != nil && before.State.Interference != nil {
-		state := *r.State.Interference
-		state.Columns, l.Gone.Columns = newColumns(before.State.Interference.Columns, state.Columns)
-		l.State.Interference = &state
-	}
 	l.shortenRows(before)
 	l.Node.Tree.Pods = nil
 	for uid, group := range r.Node.Tree.Pods {
@@ -97,6 +94,15 @@ func (l *line) shortenRows(before *node.Round) {
 	was, is := &before.State.Contention, &l.State.Contention
 	is.Pods, l.Rows.Harm = less(was.Pods, is.Pods)
 	is.Baselines, l.Rows.Baselines = less(was.Baselines, is.Baselines)
+	if was, is := before.State.Interference, l.State.Interference; was != nil && is != nil {
+		state := *is
+		state.Tracks, l.Rows.Tracks = less(was.Tracks, is.Tracks)
+		state.Rows, l.Gone.Samples = samples.shorten(was.Rows, is.Rows)
+		if len(state.Rows) == len(is.Rows) { // all have a sample more
+			state.Rows, l.Rows.Samples = less(was.Rows, is.Rows)
+		}
+		l.State.Interference = &state
+	}
 }
 
 // less returns a list, or instead the columns of its numbers.
@@ -118,6 +124,9 @@ func completeRows(r, before *node.Round, all *rows) error {
 		more(&r.Plan.Observe.Waits, before.Plan.Observe.Waits, all.Marks),
 		more(&is.Pods, was.Pods, all.Harm),
 		more(&is.Baselines, was.Baselines, all.Baselines))
+	if was, is := before.State.Interference, r.State.Interference; was != nil && is != nil {
+		errs = append(errs, more(&is.Tracks, was.Tracks, all.Tracks), more(&is.Rows, was.Rows, all.Samples))
+	}
 	return errors.Join(errs...)
 }
 
@@ -151,10 +160,7 @@ func parse(text []byte, before *node.Round) (node.Round, error) {
 	r.Plan.Settings = settings.complete(before.Plan.Settings, r.Plan.Settings, l.Gone.Settings)
 	r.Plan.Observe.Pods = details.complete(before.Plan.Observe.Pods, r.Plan.Observe.Pods, l.Gone.Details)
 	if now, was := r.State.Interference, before.State.Interference; now != nil && was != nil {
-		if l.Gone.Columns < 0 || l.Gone.Columns > len(was.Columns) {
-			return node.Round{}, fmt.Errorf("%d columns of samples are gone, of %d", l.Gone.Columns, len(was.Columns))
-		}
-		now.Columns = slices.Concat(was.Columns[l.Gone.Columns:], now.Columns)
+		now.Rows = samples.complete(was.Rows, now.Rows, l.Gone.Samples)
 	}
 	if err := completeRows(&r, before, &l.Rows); err != nil {
 		return node.Round{}, err
@@ -167,19 +173,6 @@ func parse(text []byte, before *node.Round) (node.Round, error) {
 	maps.Copy(groups, r.Node.Tree.Pods)
 	r.Node.Tree.Pods = groups
 	return r, nil
-}
-
-// newColumns returns which columns a state has beyond those of an earlier one, and how many of the oldest it has no
-// more. States share columns, which never change.
-func newColumns(was, is []*interference.Column) (added []*interference.Column, gone int) {
-	if len(is) == 0 {
-		return nil, len(was)
-	}
-	gone = slices.Index(was, is[0])
-	if gone < 0 {
-		return is, len(was)
-	}
-	return is[len(was)-gone:], gone
 }
 
 // list is a kind of list, ordered by what its elements are called.
@@ -197,6 +190,10 @@ var (
 	owned = list[model.Owned, model.File]{
 		name: func(o model.Owned) model.File { return o.File }, compare: model.File.Compare,
 		same: func(a, b model.Owned) bool { return a == b },
+	}
+	samples = list[interference.Row, string]{
+		name: func(r interference.Row) string { return r.UID }, compare: strings.Compare,
+		same: func(a, b interference.Row) bool { return a == b },
 	}
 	details = list[model.Detail, string]{
 		name: func(d model.Detail) string { return d.UID }, compare: strings.Compare,

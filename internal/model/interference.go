@@ -39,7 +39,7 @@ func (b *Interference) Throttle(uid string) *Throttle {
 type Finding struct {
 	Victim  string // UID of the pod; "": no pod waits longer than before
 	Suspect string // UID of the likely cause; "": no pod stands out
-	Code    Code   // SuspectNamed, SuspectOnline, VictimItself or SuspectUnknown; "": there is no victim
+	Code    Code   // SuspectNamed, SuspectOnline or SuspectUnknown; "": there is no victim
 	Score   int64  // correlation of the suspect's usage with the waiting, in thousandths
 	Needed  int64  // lowest score for which a suspect is named
 	Wait    int64  // fraction of time that the victim waits, in thousandths
@@ -55,7 +55,7 @@ func (f *Finding) Reason() Reason {
 		return Reason{}
 	}
 	operands := []Operand{{"wait", f.Wait, UnitPermille}, {"rise", f.Rise, UnitPermille}}
-	if f.Suspect != "" || f.Code == VictimItself {
+	if f.Suspect != "" {
 		operands = append(operands, Operand{"explains", f.Explain, UnitPermille}, Operand{"used", f.Used, UnitMilli})
 	}
 	operands = append(operands, Operand{"score", f.Score, UnitPermille}, Operand{"needed", f.Needed, UnitPermille},

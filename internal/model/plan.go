@@ -14,7 +14,7 @@ type Knob uint8
 // The knobs, each with the unit of its [Value].
 const (
 	Shares     Knob = iota + 1 // CPU weight among siblings, in shares: cpu.shares (v1), cpu.weight (v2)
-	Quota                      // CFS quota per period, in µs, or Unlimited: cpu.cfs_quota_us (v1), cpu.max (v2)
+	Quota                      // CFS quota and its period: cpu.cfs_quota_us and cpu.cfs_period_us (v1), cpu.max (v2)
 	Cpuset                     // CPUs that the group may run on, as a list: cpuset.cpus
 	MemoryMax                  // limit in bytes, or Unlimited: memory.limit_in_bytes (v1), memory.max (v2)
 	Burst                      // unused quota that it may accumulate, in µs: cpu.cfs_burst_us (v1), cpu.max.burst (v2)
@@ -67,9 +67,11 @@ func (k Knob) OfMemory() bool { return k == MemoryMax || k.Protects() || k == Me
 // v2.
 func (k Knob) Protects() bool { return k == MemoryMin || k == MemoryLow }
 
-// Value is the content of a knob: a number in the knob's unit or, for [Cpuset], a list.
+// Value is the content of a knob: a number in the knob's unit or, for [Cpuset], a list. A [Quota] has two numbers, which
+// are one value: a quota means nothing without its period.
 type Value struct {
 	Number int64
+	Period int64  // of a quota: CFS period in µs, see QuotaOf; 0: the one that the group has, whatever it is
 	List   string // set of CPUs, as [CPUSet.String] returns it, or Inherited
 }
 
@@ -83,23 +85,30 @@ func Number(n int64) Value { return Value{Number: n} }
 // List returns the value for a set of CPUs.
 func List(s CPUSet) Value { return Value{List: s.String()} }
 
-// String returns the value as plans and explanations show it.
+// String returns the value as plans and explanations show it. The period of a quota is shown, as in cpu.max, unless it
+// is [DefaultQuotaPeriod].
 func (v Value) String() string {
-	if v.List != "" {
+	switch {
+	case v.List != "":
 		return v.List
+	case v.Period != 0 && v.Period != DefaultQuotaPeriod:
+		return v.quota()
 	}
 	return strconv.FormatInt(v.Number, 10)
 }
 
-// MarshalJSON encodes the value as a number or a string.
+// MarshalJSON encodes the value as a number or a string. A quota with a period is a string of both.
 func (v Value) MarshalJSON() ([]byte, error) {
-	if v.List != "" {
+	switch {
+	case v.List != "":
 		return json.Marshal(v.List)
+	case v.Period != 0:
+		return json.Marshal(v.quota())
 	}
 	return strconv.AppendInt(nil, v.Number, 10), nil
 }
 
-// UnmarshalJSON decodes the output of [Value.MarshalJSON]. A string that is not a CPU list is an error.
+// UnmarshalJSON decodes the output of [Value.MarshalJSON]. A string that is neither a CPU list nor a quota is an error.
 func (v *Value) UnmarshalJSON(text []byte) error {
 	*v = Value{}
 	if len(text) == 0 || text[0] != '"' {
@@ -112,6 +121,10 @@ func (v *Value) UnmarshalJSON(text []byte) error {
 		return fmt.Errorf("reading a value: %w", err)
 	}
 	if v.List == Inherited {
+		return nil
+	}
+	if quota, ok := parseQuota(v.List); ok {
+		*v = quota
 		return nil
 	}
 	set, err := ParseCPUs(v.List)

@@ -134,7 +134,6 @@ const (
 const (
 	SuspectNamed   Code = "SuspectNamed"   // usage of a batch pod correlates with the waiting
 	SuspectOnline  Code = "SuspectOnline"  // usage of a pod that is not batch does; such a pod is not throttled
-	VictimItself   Code = "VictimItself"   // the pod's own load correlates with its waiting: no interference
 	SuspectUnknown Code = "SuspectUnknown" // no pod stands out, or not for long enough
 	ThrottleTried  Code = "ThrottleTried"  // on trial: does the victim wait less?
 	ThrottleKept   Code = "ThrottleKept"   // the victim waits less; the throttle stays

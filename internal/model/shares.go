@@ -12,13 +12,6 @@ const (
 // cgroup v2 files read "max"; memory.limit_in_bytes reads the highest value that it can store.
 const Unlimited = -1
 
-// DefaultQuotaPeriod is the kubelet's default CFS period, in microseconds.
-const DefaultQuotaPeriod = 100_000
-
-// minQuota is the smallest CFS quota that the kernel accepts, in microseconds (kernel/sched/core.c,
-// min_cfs_quota_period).
-const minQuota = 1_000
-
 // MilliCPUToShares converts a CPU request in milli-cores to shares exactly as the kubelet does
 // (pkg/kubelet/cm/helpers_linux.go, 1.36): 1024 per CPU, rounded down, at least 2, at most 262144.
 func MilliCPUToShares(milli int64) int64 {
@@ -28,16 +21,6 @@ func MilliCPUToShares(milli int64) int64 {
 // ClampShares limits a number of shares to the range that the kernel accepts.
 func ClampShares(shares int64) int64 {
 	return min(max(shares, MinShares), MaxShares)
-}
-
-// MilliCPUToQuota converts a CPU limit in milli-cores to a CFS quota in microseconds exactly as the kubelet does. The
-// result is never below the kernel's minimum of 1 ms. Without a limit it is 0, which container runtimes read as
-// "leave it unlimited". period is the CFS period in microseconds.
-func MilliCPUToQuota(milli, period int64) int64 {
-	if milli == 0 {
-		return 0
-	}
-	return max(milli*period/1000, minQuota)
 }
 
 // Claim is one runnable group among siblings in the cgroup hierarchy: an input of [Divide].

@@ -309,7 +309,7 @@ func (r *run) rests(t *testing.T, what string, audits float64, count func() floa
 
 // metric returns the value of one of the agent's metrics: of the series with this label, or of the only series if the
 // label is "". An agent whose loop waits for seconds publishes none.
-func metric(t *testing.T, a *agent.Agent, name, label, value string) float64 {
+func metric(t testing.TB, a *agent.Agent, name, label, value string) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(a.Collector())

@@ -44,7 +44,9 @@ func (n *interferenceNode) expectNotice(text string) {
 func TestInterferenceOutcomes(t *testing.T) {
 	retry(t, 2, func() (outcomes map[string]float64, why string) {
 		var kept map[string]bool
-		t.Run("attempt", func(t *testing.T) { kept, outcomes = trials(t) })
+		t.Run("attempt", func(t *testing.T) {
+			kept, outcomes = newLoadedInterferenceNode(t).trials(promise{500, 200}, promise{50, 200})
+		})
 		if !kept["guilty"] || kept["other-0"] || outcomes["undone"] != 1 {
 			why = fmt.Sprintf("throttled: %v", kept)
 		}

@@ -42,6 +42,7 @@ type file struct {
 	setting model.Setting
 	want    cgroup.Raw
 	f       *os.File // nil: not open
+	period  *os.File // of a quota on v1, beside f; nil: f holds the whole value
 	fd      int      // of f
 	inode   uint64
 	writes  bool       // f is open for writing
@@ -276,12 +277,12 @@ func (h *Host) adopt(settings []model.Setting) {
 			f = &file{}
 			h.index[s.File] = f
 		}
-		want := h.raw(s.Knob, s.Value)
-		if !f.exists || f.want != want || f.setting.Release != s.Release ||
+		if !f.exists || f.setting.Value != s.Value || f.setting.Release != s.Release ||
 			(f.setting.Deferred == nil) != (s.Deferred == nil) {
 			f.stale = true
 		}
-		f.setting, f.want = s, want
+		f.setting = s
+		f.want = h.raw(f)
 		h.files = append(h.files, f)
 	}
 	for _, f := range old {
@@ -363,6 +364,11 @@ func (h *Host) read(f *file) error {
 		}
 		// pread, because File.ReadAt reads twice: the second time to find the end.
 		n, err := unix.Pread(f.fd, h.buf[:], 0)
+		if err == nil && f.period != nil {
+			var more int
+			more, err = unix.Pread(int(f.period.Fd()), h.buf[n:], 0)
+			n += more
+		}
 		if isGone(err) { // a new group may have the same name
 			f.close()
 			continue
@@ -375,6 +381,7 @@ func (h *Host) read(f *file) error {
 			return fmt.Errorf("%s: %w", f.setting.Dir, err)
 		}
 		f.found, f.exists = raw, true
+		f.want = h.raw(f)
 		return h.readEffective(f)
 	}
 	f.exists = false
@@ -406,26 +413,42 @@ func (h *Host) open(f *file) error {
 	if err != nil {
 		return err
 	}
-	name := path.Join(f.setting.Dir, cgroup.FileName(h.version, f.setting.Knob))
-	opened, err := root.OpenFile(name, os.O_RDWR, 0)
-	f.writes = err == nil
-	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) {
-		opened, err = root.Open(name) // a read-only file can still be explained
-	}
+	opened, writes, err := openFile(root, path.Join(f.setting.Dir, cgroup.FileName(h.version, f.setting.Knob)))
 	if err != nil {
-		return fmt.Errorf("opening %s: %w", name, err)
+		return err
 	}
+	var period *os.File
+	if name := cgroup.PeriodFile(h.version, f.setting.Knob); name != "" {
+		if period, writes, err = openFile(root, path.Join(f.setting.Dir, name)); err != nil {
+			_ = opened.Close()
+			return err
+		}
+	}
+	f.f, f.fd, f.period, f.writes = opened, int(opened.Fd()), period, writes
 	dir, err := root.Stat(f.setting.Dir)
 	if err != nil {
-		_ = opened.Close()
+		f.close()
 		return fmt.Errorf("looking at %s: %w", f.setting.Dir, err)
 	}
-	f.f, f.fd, f.inode = opened, int(opened.Fd()), inodeOf(dir)
+	f.inode = inodeOf(dir)
 	if f.setting.Knob == model.Cpuset {
 		// Absent before 3.17 on v1; then the list itself counts.
 		f.effective, _ = root.Open(path.Join(f.setting.Dir, cgroup.EffectiveFile(h.version)))
 	}
 	return nil
+}
+
+// openFile opens a file, and reports whether it can be written. A read-only file can still be explained.
+func openFile(root *os.Root, name string) (opened *os.File, writes bool, err error) {
+	opened, err = root.OpenFile(name, os.O_RDWR, 0)
+	writes = err == nil
+	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) {
+		opened, err = root.Open(name)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("opening %s: %w", name, err)
+	}
+	return opened, writes, nil
 }
 
 // reopen opens a file for writing that was opened while the mount was read-only. A file of the same name in another
@@ -451,23 +474,32 @@ func (h *Host) writeFile(f *file, raw cgroup.Raw) error {
 			return err
 		}
 	}
-	text := cgroup.Append(h.buf[:0], h.version, f.setting.Knob, raw)
+	var err error
+	if f.period != nil {
+		err = h.writeQuota(f, raw)
+	} else {
+		err = h.write(f, f.fd, cgroup.Append(h.buf[:0], h.version, f.setting.Knob, raw))
+	}
+	if err == nil {
+		f.found = raw
+	}
+	return err
+}
+
+func (h *Host) write(f *file, fd int, text []byte) error {
 	// pwrite, because v2 files can be polled: File.WriteAt would wait for ever after EAGAIN.
-	if _, err := unix.Pwrite(f.fd, text, 0); err != nil {
+	if _, err := unix.Pwrite(fd, text, 0); err != nil {
 		return fmt.Errorf("writing %q to %s in %s: %w", text, f.setting.Knob, f.setting.Dir, err)
 	}
-	f.found = raw
 	return nil
 }
 
 func (f *file) close() {
-	if f.f != nil {
-		_ = f.f.Close()
-		f.f = nil
-	}
-	if f.effective != nil {
-		_ = f.effective.Close()
-		f.effective = nil
+	for _, opened := range []**os.File{&f.f, &f.period, &f.effective} {
+		if *opened != nil {
+			_ = (*opened).Close()
+			*opened = nil
+		}
 	}
 }
 

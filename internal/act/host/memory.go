@@ -9,10 +9,14 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// raw converts a setting's value to the kernel's: memory in whole pages, rounded down.
-func (h *Host) raw(k model.Knob, value model.Value) cgroup.Raw {
-	raw := cgroup.ToRaw(h.version, k, value)
-	if k.OfMemory() && raw.Number > 0 {
+// raw returns the value that a file is to hold, in the kernel's units: memory in whole pages, rounded down, and a quota
+// with the group's period if its setting has none.
+func (h *Host) raw(f *file) cgroup.Raw {
+	raw := cgroup.ToRaw(h.version, f.setting.Knob, f.setting.Value)
+	switch {
+	case f.setting.Knob == model.Quota:
+		return cgroup.Complete(raw, f.found)
+	case f.setting.Knob.OfMemory() && raw.Number > 0:
 		raw.Number -= raw.Number % h.page
 	}
 	return raw

@@ -104,7 +104,7 @@ func (u *Undo) parse(body []byte) error {
 			return fmt.Errorf("decoding it: %w", err)
 		}
 		for _, value := range []*cgroup.Raw{&e.Theirs, &e.Ours, e.Before} {
-			if value != nil && (value.List != "") != (knob == model.Cpuset) {
+			if value != nil && ((value.List != "") != (knob == model.Cpuset) || value.Period != 0 && knob != model.Quota) {
 				return fmt.Errorf("it has %s for %q in %q", model.Value(*value), e.Knob, e.Dir)
 			}
 		}

@@ -78,11 +78,6 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 			interferenceNotices(&n, plan.Interference), evictNotices(&n, plan.Evict))
 	}
 	plan.Publish = publish.Decide(&n, &policy, plan.Slack, plan.Evict.HotFor())
-	wrong := setup(&n)
-	for _, why := range wrong {
-		plan.Notices = append(plan.Notices, model.Notice{Reason: why})
-	}
-	plan.Unsupported = append(wrong, unsupported(&n, &policy, &contends)...)
 	slices.SortFunc(plan.Settings, func(a, b model.Setting) int { return a.File.Compare(b.File) })
 
 	if policy.Mode == model.ModeObserve {
@@ -103,7 +98,15 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 		})
 	}
 	state = state.next(&n, &plan)
-	report(&n, &policy, &plan, cpus.Room)
+	wrong := setup(&n)
+	if why, refused := state.refused(&n, &plan); refused {
+		wrong = append(wrong, why)
+	}
+	for _, why := range wrong {
+		plan.Notices = append(plan.Notices, model.Notice{Reason: why})
+	}
+	plan.Unsupported = append(wrong, unsupported(&n, &policy, &contends)...)
+	report(&n, &policy, &plan, cpus.Room, wrong)
 	var again time.Time
 	if state.Publish, again = publish.Writes(&n, &plan.Publish, &plan.Report, state.Publish); !again.IsZero() {
 		wake(&plan, again)
@@ -119,7 +122,7 @@ func decide(n model.Node, policy model.Policy, state State, ask predictor) (mode
 const restoredIn = 5 * time.Second
 
 // report says what the NodeReport is to hold.
-func report(n *model.Node, policy *model.Policy, plan *model.Plan, room *model.CPURoom) {
+func report(n *model.Node, policy *model.Policy, plan *model.Plan, room *model.CPURoom, wrong []model.Reason) {
 	plan.Report = model.Report{
 		Policy: n.Ruling.Policy, Generation: n.Ruling.Generation, Mode: policy.Mode, Selling: n.Ruling.Selling,
 		Slack: plan.Slack, CPUs: room, Hot: plan.Evict.HotFor().Code, Evict: plan.Evict.Requested(),
@@ -134,7 +137,7 @@ func report(n *model.Node, policy *model.Policy, plan *model.Plan, room *model.C
 	if plan.Harm != nil && plan.Harm.Doubted {
 		plan.Report.Unsupported = []model.Code{model.ServiceUnknown}
 	}
-	for _, reason := range setup(n) {
+	for _, reason := range wrong {
 		plan.Report.Faults = append(plan.Report.Faults, reason.String())
 	}
 	for _, reason := range plan.Unsupported {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -25,9 +26,6 @@ const (
 	fightAnswer  = time.Second
 )
 
-// crowdedFor is how long a memory limit is not tried again that was below its group's usage. A try costs one read.
-const crowdedFor = 10 * time.Second
-
 // State is what one round hands to the next. No round changes a state that it was given: what is not copied is never
 // changed once it is in a state. All of it is written to the journal, so that any round can be replayed.
 type State struct {
@@ -47,7 +45,7 @@ type State struct {
 // FileState is what is remembered of one file.
 type FileState struct {
 	model.File
-	Refused  *Refusal  `json:",omitempty"`
+	Refused  Refusal   `json:",omitzero"`
 	Since    time.Time // start of the window in which Repairs are counted
 	Repairs  int       // times that another writer changed the file in this window
 	Fighting bool      // more than fightRepairs in a whole window: repaired once every fightAnswer
@@ -55,79 +53,74 @@ type FileState struct {
 	Answered time.Time // when it was last repaired while fighting
 }
 
-// Refusal is a value that the kernel refused, or that was not written because of memory in use, and the group at that
-// time.
-type Refusal struct {
-	Value model.Value
-	Errno string
-	Inode uint64    // of the pod's cgroup
-	Size  int       // number of directories in the pod's cgroup
-	Use   int64     `json:",omitempty"` // memory in use, above the limit Value, in bytes; 0: not known
-	Again time.Time `json:",omitzero"`  // when such a limit is tried again although nothing around it changed
-}
-
 // next records what happened to files, defers the settings that must wait, and sets the time of the next round.
 func (s State) next(n *model.Node, plan *model.Plan) State {
 	if len(s.Files) == 0 && len(n.Incidents) == 0 {
 		return s
 	}
+	groups := groupsByDir(n)
 	files := slices.Clone(s.Files)
 	for _, incident := range n.Incidents {
 		i, found := slices.BinarySearchFunc(files, incident.File, compareFile)
 		if !found {
 			files = slices.Insert(files, i, FileState{File: incident.File})
 		}
-		files[i].note(n, incident)
-		if incident.Kind == model.Overwritten && !files[i].Fighting {
-			forgetRefusals(files, incident.Dir)
+		if incident.Kind != model.Overwritten {
+			files[i].refuse(n, incident, groupOf(groups, incident.Dir))
+			continue
+		}
+		files[i].note(n.Now)
+		if !files[i].Fighting {
+			noteMove(files, incident.Dir)
 		}
 	}
 	for i := range files {
 		if files[i].calm(n.Now) {
-			forgetRefusals(files, files[i].Dir)
+			noteMove(files, files[i].Dir)
 		}
 	}
-	files = slices.DeleteFunc(files, func(f FileState) bool {
+	s.Files = files[:0]
+	for _, f := range files {
 		i, planned := slices.BinarySearchFunc(plan.Settings, f.File,
 			func(s model.Setting, f model.File) int { return s.File.Compare(f) })
-		return !planned || f.quiet(n.Now, &plan.Settings[i])
-	})
-	for i := range files {
-		j, _ := slices.BinarySearchFunc(plan.Settings, files[i].File,
-			func(s model.Setting, f model.File) int { return s.File.Compare(f) })
-		files[i].apply(n, plan, &plan.Settings[j])
+		if !planned {
+			continue
+		}
+		setting := &plan.Settings[i]
+		if f.Refused.Tried || setting.Deferred != nil {
+			f.Refused = Refusal{} // it was written, or is not to be written
+		}
+		if f.Refused.Times == 0 && n.Now.Sub(f.Last) > fightWindow {
+			continue
+		}
+		if setting.Deferred == nil && !f.refuses(n, plan, setting, groupOf(groups, f.Dir)) {
+			f.answer(n, plan, setting)
+			f.Refused.Tried = f.Refused.Times > 0 && setting.Deferred == nil
+		}
+		s.Files = append(s.Files, f)
 	}
-	s.Files = files
 	return s
 }
 
 func compareFile(f FileState, file model.File) int { return f.File.Compare(file) }
 
-// forgetRefusals lets refused writes below and above a directory be tried again, because another writer changed
-// something there: a quota that did not fit into its parent's may fit now. While a writer fights for the directory that
-// proves nothing, and a write would be refused at every repair.
-func forgetRefusals(files []FileState, dir string) {
+// noteMove lets refused writes below and above a directory be tried again, because another writer changed something
+// there: a quota that did not fit into its parent's may fit now. While a writer fights for the directory that proves
+// nothing, and a write would be refused at every repair.
+func noteMove(files []FileState, dir string) {
 	for i := range files {
-		if d := files[i].Dir; strings.HasPrefix(d, dir) || strings.HasPrefix(dir, d) {
-			files[i].Refused = nil
+		if d := files[i].Dir; files[i].Refused.Times > 0 && (strings.HasPrefix(d, dir) || strings.HasPrefix(dir, d)) {
+			files[i].Refused.Moved = true
 		}
 	}
 }
 
-// note records one incident.
-func (f *FileState) note(n *model.Node, incident model.Incident) {
-	if incident.Kind != model.Overwritten {
-		group := groupOf(n, f.Dir)
-		f.Refused = &Refusal{Value: incident.Value, Errno: incident.Errno, Inode: group.Inode, Size: len(group.Containers)}
-		if f.Knob == model.MemoryMax && (incident.Kind == model.Exceeded || incident.Errno == "EBUSY") {
-			f.Refused.Use, f.Refused.Again = incident.Use, n.Now.Add(crowdedFor)
-		}
-		return
-	}
-	f.Last = n.Now
-	if n.Now.Sub(f.Since) > fightWindow {
+// note records that another writer changed the file.
+func (f *FileState) note(now time.Time) {
+	f.Last = now
+	if now.Sub(f.Since) > fightWindow {
 		f.Fighting = f.Fighting || f.Repairs > fightRepairs
-		f.Since, f.Repairs = n.Now, 0
+		f.Since, f.Repairs = now, 0
 	}
 	f.Repairs++
 }
@@ -141,41 +134,8 @@ func (f *FileState) calm(now time.Time) bool {
 	return true
 }
 
-// quiet reports whether the file need not be remembered any more.
-func (f *FileState) quiet(now time.Time, s *model.Setting) bool {
-	if f.Refused != nil && f.Refused.Value != s.Value {
-		f.Refused = nil
-	}
-	return f.Refused == nil && now.Sub(f.Last) > fightWindow
-}
-
-// apply defers the file's setting if it must wait.
-func (f *FileState) apply(n *model.Node, plan *model.Plan, s *model.Setting) {
-	if s.Deferred != nil {
-		return
-	}
-	if r := f.Refused; r != nil {
-		group := groupOf(n, f.Dir)
-		same := group.Inode == r.Inode && len(group.Containers) == r.Size && s.Value == r.Value
-		switch {
-		case same && r.Again.IsZero():
-			s.Deferred = &model.Reason{Code: model.RejectedByKernel, Key: f.Knob.String(), Text: r.Errno}
-			notify(n, plan, f.Dir, *s.Deferred)
-			return
-		case same && n.Now.Before(r.Again):
-			s.Deferred = &model.Reason{Code: model.MemoryInUse}
-			if r.Use > 0 {
-				s.Deferred.Operands = []model.Operand{{Name: "use", Value: r.Use, Unit: model.UnitBytes}}
-			}
-			notify(n, plan, f.Dir, model.Reason{
-				Code: model.MemoryInUse, Key: f.Knob.String(), Text: s.Value.String(),
-				Fix: "the limit counts when less is used; start the pod anew to have it now",
-			})
-			wake(plan, r.Again)
-			return
-		}
-		f.Refused = nil
-	}
+// answer defers the repair of a file for which another writer fights, unless it is due.
+func (f *FileState) answer(n *model.Node, plan *model.Plan, s *model.Setting) {
 	if !f.Fighting {
 		return
 	}
@@ -200,14 +160,21 @@ func notify(n *model.Node, plan *model.Plan, dir string, why model.Reason) {
 	plan.Notices = append(plan.Notices, notice)
 }
 
-// groupOf returns the cgroup of the pod that a directory belongs to, the zero value for a class.
-func groupOf(n *model.Node, dir string) model.PodGroup {
+// groupsByDir returns the cgroups of pods by their directories.
+func groupsByDir(n *model.Node) map[string]model.PodGroup {
+	groups := make(map[string]model.PodGroup, len(n.Tree.Pods))
 	for _, group := range n.Tree.Pods {
-		if dir == group.Dir || strings.HasPrefix(dir, group.Dir+"/") {
-			return group
-		}
+		groups[group.Dir] = group
 	}
-	return model.PodGroup{}
+	return groups
+}
+
+// groupOf returns the cgroup of the pod that a directory belongs to, the zero value for a class.
+func groupOf(groups map[string]model.PodGroup, dir string) model.PodGroup {
+	if group, found := groups[dir]; found {
+		return group
+	}
+	return groups[path.Dir(dir)]
 }
 
 // wake brings the time of the next round forward.

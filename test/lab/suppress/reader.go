@@ -164,18 +164,15 @@ func (r *reader) sample() (x sample, err error) {
 	quota, failed[2] = cgroup.Parse(r.Version, model.Quota, read(r.quota), cgroup.Raw{})
 	var cpus model.CPUSet
 	cpus, failed[3] = model.ParseCPUs(string(bytes.TrimSpace(read(r.cpus))))
-	x.milli = allowed(quota.Number, cpus, r.trace.machine)
+	x.milli = allowed(quota, cpus, r.trace.machine)
 	x.at = time.Since(r.start)
 	return x, errors.Join(err, errors.Join(failed[:]...))
 }
 
-// allowed returns how many milli-cores a pod may use that has a quota, in microseconds, and CPUs, of a machine.
-func allowed(quota int64, cpus model.CPUSet, machine int64) int64 {
+// allowed returns how many milli-cores a pod may use that has a quota and CPUs, of a machine.
+func allowed(quota cgroup.Raw, cpus model.CPUSet, machine int64) int64 {
 	most := min(1000*int64(cpus.Len()), machine)
-	if quota == model.Unlimited {
-		return most
-	}
-	return min(quota*1000/model.DefaultQuotaPeriod, most)
+	return int64(min(model.Value(quota).QuotaCPUs()*1000, float64(most)))
 }
 
 // signal sends a signal to each process of the online load.

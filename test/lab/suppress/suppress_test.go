@@ -108,7 +108,7 @@ func TestAllowed(t *testing.T) {
 		{150_000, model.CPUs(0, 1, 2, 3), 1500},
 		{900_000, model.CPUs(0, 1, 2, 3, 4, 5), 4000},
 	} {
-		if got := allowed(c.quota, c.cpus, 4000); got != c.want {
+		if got := allowed(cgroup.Raw{Number: c.quota}, c.cpus, 4000); got != c.want {
 			t.Errorf("quota %d on %s: %d, not %d", c.quota, c.cpus, got, c.want)
 		}
 	}

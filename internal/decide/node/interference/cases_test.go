@@ -124,6 +124,7 @@ func (c *scene) pod(i int, words []string) (err error) {
 func (c *scene) second() {
 	c.in.Clock += time.Second
 	second := int64((c.in.Clock - c.start) / time.Second)
+	waits := make([]int64, len(c.in.Pods))
 	for i := range c.in.Pods {
 		p, l := &c.in.Pods[i], &c.pods[i]
 		p.Used = l.use
@@ -134,16 +135,17 @@ func (c *scene) second() {
 		if h := c.state.throttled(p.UID); h != nil && !l.disobeys {
 			p.Used = min(p.Used, h.Milli)
 		}
-		p.Wait = l.wait + second*int64(104729+i*17)%23
+		waits[i] = l.wait + second*int64(104729+i*17)%23
 	}
 	for _, h := range c.hurts {
 		if who, victim := c.find(h.who), c.find(h.victim); who >= 0 && victim >= 0 {
-			c.in.Pods[victim].Wait += c.in.Pods[who].Used * h.times / 1000
+			waits[victim] += c.in.Pods[who].Used * h.times / 1000
 		}
 	}
 	for i := range c.in.Pods {
 		if !c.pods[i].blind {
-			c.in.Pods[i].UsedAt, c.in.Pods[i].WaitAt = c.in.Clock, c.in.Clock
+			c.in.Pods[i].UsedAt = c.in.Clock
+			c.in.Pods[i].lack(c.in.Clock, waits[i])
 		}
 	}
 	var r model.Interference

@@ -17,57 +17,46 @@ const (
 	highest   = 900 // the threshold never exceeds this
 	usual     = 4   // neighbours
 	tied      = 30  // scores that differ by less count as equal
-	own       = 600 // least score of the victim's own load
 	confirmed = 2   // spans in a row in which a suspect must be found
 	idle      = 25  // milli-cores: a pod whose use varies by less is no suspect
 	rested    = 2   // spans
-	width     = 4   // samples that an edge is computed from
+	mostUsed  = model.MaxCPUs * 1000
 )
 
-// score is how well the use of a pod goes with the victim's waiting.
-type score struct {
-	fit   float32 // in thousandths
-	slope float32 // thousandths of the victim's time a grain
-}
-
 // find searches the suspect of the online pod whose waiting rose most. It returns the suspect's slope too.
-func (s *State) find(pods []Pod) (model.Finding, float32) {
+func (s *State) find(pods []Pod) (model.Finding, float64) {
 	victim := s.victim(pods)
 	if victim < 0 {
 		return model.Finding{}, 0
 	}
-	t := &s.Tracks[victim]
-	n := int(t.Wait.Full)
-	f := model.Finding{Victim: t.UID, Code: model.SuspectUnknown, Seconds: int64(n) * int64(span.Seconds())}
-	f.Wait = s.mean(t, wait, recent)
-	f.Rise = f.Wait - s.lowest(t, wait, n)
+	t, row := &s.Tracks[victim], &s.Rows[victim]
+	f := model.Finding{Victim: t.UID, Code: model.SuspectUnknown, Seconds: t.Wait * int64(span.Seconds())}
+	f.Wait = s.mean(&row.Wait, recent)
+	f.Rise = f.Wait - s.lowest(&row.Wait, t.Wait)
 	if f.Rise < rose {
 		return model.Finding{}, 0
 	}
-	var r regress
-	r.victim(s, t, min(n, int(t.Used.Full)))
+	var wait, own, use [samples]float64
 	scores := make([]score, len(s.Tracks))
-	varied, best := 0, float32(0)
+	varied, best := 0, 0.0
 	for i := range s.Tracks {
-		if i == victim {
+		n := min(t.Wait, t.Used, s.Tracks[i].Used)
+		if i == victim || n < least {
 			continue
 		}
-		if fit, varies := r.neighbour(s, &s.Tracks[i]); varies {
+		s.newest(&row.Wait, wait[:n])
+		s.newest(&row.Used, own[:n])
+		s.newest(&s.Rows[i].Used, use[:n])
+		if score, varies := scoreOf(wait[:n], own[:n], use[:n]); varies {
 			varied++
-			scores[i] = fit
-			best = max(best, fit.fit)
+			scores[i] = score
+			best = max(best, score.fit)
 		}
 	}
 	f.Needed = needed(varied)
 	f.Score = int64(best)
-	if i := s.likeliest(pods, scores, &f, max(best-tied, float32(f.Needed))); i >= 0 {
+	if i := s.likeliest(pods, scores, &f, max(best-tied, float64(f.Needed))); i >= 0 {
 		return f, scores[i].slope
-	}
-	if self := r.self(); self.fit >= own {
-		if explained := s.explained(t, self.slope); explained*1000 >= f.Rise*share {
-			f.Code, f.Score, f.Explain = model.VictimItself, int64(self.fit), explained
-			f.Used = grain * s.mean(t, used, recent)
-		}
 	}
 	t.Rest = rested
 	return f, 0
@@ -88,14 +77,14 @@ func (s *State) victim(pods []Pod) int {
 		if rests {
 			t.Rest--
 		}
-		if !pods[i].Online || t.Wait.Full < least || t.Used.Full < least {
+		if !pods[i].Online || t.Wait < least || t.Used < least {
 			continue
 		}
-		now := s.mean(t, wait, recent)
+		now := s.mean(&s.Rows[i].Wait, recent)
 		if now < pressed {
 			continue
 		}
-		rise := now - s.mean(t, wait, int(t.Wait.Full))
+		rise := now - s.mean(&s.Rows[i].Wait, t.Wait)
 		if best < 0 || !rests && !fit || !rests == fit && rise > most {
 			best, most, fit = i, rise, !rests
 		}
@@ -105,20 +94,20 @@ func (s *State) victim(pods []Pod) int {
 
 // likeliest puts the best suspect into the finding, and returns its place; -1: none fits. Of pods with about the same
 // score a batch pod comes first, then the pod with the highest weight, which takes most from others.
-func (s *State) likeliest(pods []Pod, scores []score, f *model.Finding, fit float32) int {
+func (s *State) likeliest(pods []Pod, scores []score, f *model.Finding, fit float64) int {
 	best := -1
 	for i := range s.Tracks {
-		t := &s.Tracks[i]
 		if scores[i].fit < fit || best >= 0 && !before(pods, scores, i, best) {
 			continue
 		}
-		explained := s.explained(t, scores[i].slope)
+		// How much of the victim's waiting comes from what the pod uses now beyond its lowest use.
+		used := s.mean(&s.Rows[i].Used, recent)
+		explained := int64(scores[i].slope * float64(used-s.lowest(&s.Rows[i].Used, s.Tracks[i].Used)))
 		if explained*1000 < f.Rise*share {
 			continue
 		}
 		best = i
-		f.Suspect, f.Score, f.Explain = t.UID, int64(scores[i].fit), explained
-		f.Used = grain * s.mean(t, used, recent)
+		f.Suspect, f.Score, f.Explain, f.Used = s.Tracks[i].UID, int64(scores[i].fit), explained, used
 		f.Code = model.SuspectOnline
 		if pods[i].Batch {
 			f.Code = model.SuspectNamed
@@ -137,14 +126,4 @@ func before(pods []Pod, scores []score, i, j int) bool {
 		return p.Shares > q.Shares
 	}
 	return scores[i].fit > scores[j].fit
-}
-
-// explained returns how much of the victim's waiting comes from what a pod uses now beyond its lowest use, in
-// thousandths of the time.
-func (s *State) explained(t *Track, slope float32) int64 {
-	n := int(t.Used.Full)
-	if n < least {
-		return 0
-	}
-	return int64(float64(slope) * float64(s.mean(t, used, recent)-s.lowest(t, used, n)))
 }

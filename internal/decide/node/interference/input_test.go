@@ -48,21 +48,18 @@ func TestNodeInput(t *testing.T) {
 		{UID: "job", Batch: true, New: true, Shares: 2048, UsedAt: at, Used: 300},
 		{UID: "unknown", UsedAt: at, Used: 400},
 		{
-			UID: "web", Online: true, Shares: 7, UsedAt: at, Used: 500, WaitAt: at, Wait: 300,
+			UID: "web", Online: true, Shares: 7, UsedAt: at, Used: 500,
 			Lacked: model.Lacked{At: at, Wait: 700 * time.Millisecond},
 		},
 	}}
-	last := State{Tracks: []Track{{
-		UID: "web", Lacked: model.Lacked{At: at - time.Second, Wait: 400 * time.Millisecond},
-	}}}
 	lacked := []model.Lacked{{UID: "job", At: at, Wait: time.Second}, {UID: "web", At: at, Wait: 700 * time.Millisecond}}
-	if diff := cmp.Diff(want, newInput(n, p, lacked, &last)); diff != "" {
+	if diff := cmp.Diff(want, newInput(n, p, lacked)); diff != "" {
 		t.Error(diff)
 	}
 	for _, change := range []func(){func() { p.Mode = model.ModeObserve },
 		func() { p.Mode, n.Tree.ReadOnly = model.ModeEnforce, true }} {
 		change()
-		if newInput(n, p, nil, &State{}).Acts {
+		if newInput(n, p, nil).Acts {
 			t.Errorf("%s, read-only %v: batch may be throttled", p.Mode, n.Tree.ReadOnly)
 		}
 	}
@@ -98,7 +95,7 @@ func TestObserves(t *testing.T) {
 	for range 5 {
 		p.second()
 	}
-	if len(p.last.Throttles) > 0 || len(p.state.Throttled) > 0 {
+	if len(p.last.Throttles) > 0 || p.state.throttled(p.in.Pods[p.w.guilty].UID) != nil {
 		t.Errorf("%+v", p.state.Throttled)
 	}
 }
@@ -182,10 +179,10 @@ func (d *delayed) span(waits ...time.Duration) int {
 		panic("the span is not complete")
 	}
 	j, _ := s.index("web")
-	if s.Tracks[j].Wait.Full == 0 {
+	if s.Tracks[j].Wait == 0 {
 		return -1
 	}
-	return int(s.sample(&s.Tracks[j], wait, 0))
+	return int(s.Rows[j].Wait[s.place(0)])
 }
 
 const second = time.Second

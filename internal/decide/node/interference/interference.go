@@ -1,5 +1,5 @@
 // Package interference finds the pod whose CPU use makes an online pod wait for CPUs, and decides which batch pod is
-// throttled for it.
+// throttled for it. What an online pod lacks comes from the rule contention, with its baselines.
 //
 // A suspect is found by correlation: over minutes, its CPU use and the victim's waiting rise and fall together. That
 // proves nothing. So a batch pod that is suspected is throttled on trial, one pod of a node at a time, and stays
@@ -7,7 +7,6 @@
 package interference
 
 import (
-	"slices"
 	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
@@ -16,20 +15,18 @@ import (
 // repeatAfter is how long the same suspect is not reported again.
 const repeatAfter = 10 * time.Minute
 
-// State is what the rule remembers from one second to the next. Decide never changes a state that it was given: columns
-// are shared between states, all else is copied.
+// State is what the rule remembers from one second to the next. Decide never changes a state that it was given.
 type State struct {
 	Clock   time.Duration      // of the last call, on the clock of [model.Load]
 	Span    int64              // number of the open span; 0: none is open
-	Length  int                // complete spans up to now without a gap, at most samples
+	Length  int64              // complete spans up to now without a gap, at most samples
 	Tracks  []Track            // pods of the last call, ordered by UID
-	Columns []*Column          // samples of complete spans, oldest first
+	Rows    []Row              // samples of the same pods
 	Suspect string             // UID of the suspect of the last span; "": none
 	Streak  int                // spans in a row with that suspect
 	Result  model.Interference // of the last call
 
-	Throttled []Throttled           // ordered by UID
-	Records   []Record              // of pods that were throttled
+	Throttled []Throttled           // batch pods that are throttled or were, ordered by UID
 	Trials    [hourly]time.Duration // when the last trials began; 0: never
 	Ended     time.Duration         // when the last trial ended
 }
@@ -40,7 +37,7 @@ func (s *State) Kept() *State {
 	if s == nil {
 		return nil
 	}
-	return &State{Clock: s.Clock, Throttled: s.Throttled, Records: s.Records, Trials: s.Trials, Ended: s.Ended}
+	return &State{Clock: s.Clock, Throttled: s.Throttled, Trials: s.Trials, Ended: s.Ended}
 }
 
 // Decide takes in the measurements of one second. It is to be called once a second, and returns what is known of
@@ -56,13 +53,9 @@ func Decide(in Input, before State) (model.Interference, State) {
 	s.follow(in.Pods)
 	complete := s.turn()
 	for i := range in.Pods {
-		p, t := &in.Pods[i], &s.Tracks[i]
-		t.Used.add(in.Clock, p.UsedAt, p.Used/grain)
-		t.Wait.add(in.Clock, p.WaitAt, p.Wait)
-		t.Lacked = p.Lacked
+		s.Tracks[i].measure(in.Clock, &in.Pods[i])
 	}
 	if complete {
-		s.Throttled, s.Records = slices.Clone(s.Throttled), slices.Clone(s.Records)
 		finding, slope := s.find(in.Pods)
 		s.Result.Finding = s.confirm(finding)
 		s.report()
@@ -88,14 +81,10 @@ func (s *State) report() {
 
 // confirm drops a suspect that was not found in two spans in a row.
 func (s *State) confirm(f model.Finding) model.Finding {
-	switch {
-	case f.Suspect == "":
-		s.Suspect, s.Streak = "", 0
-	case f.Suspect == s.Suspect:
-		s.Streak++
-	default:
-		s.Suspect, s.Streak = f.Suspect, 1
+	if f.Suspect != s.Suspect {
+		s.Suspect, s.Streak = f.Suspect, 0
 	}
+	s.Streak++
 	if f.Suspect != "" && s.Streak < confirmed {
 		f.Suspect, f.Code = "", model.SuspectUnknown
 	}

@@ -16,6 +16,8 @@ type tester struct {
 	in    Input
 	state State
 	last  model.Interference // returned
+
+	waited int64 // by the victim, in milliseconds
 }
 
 func newTester(w *world, batch func(i int) bool) *tester {
@@ -27,17 +29,36 @@ func newTester(w *world, batch func(i int) bool) *tester {
 	return p
 }
 
+// lack says that a pod lacked CPU for so many thousandths of the last second.
+func (p *Pod) lack(now time.Duration, permille int64) {
+	p.Lacked.At = now
+	p.Lacked.Wait += time.Duration(permille) * time.Millisecond
+}
+
+// throttled returns a pod that is throttled; nil if it is not.
+func (s *State) throttled(uid string) *Throttled {
+	for i := range s.Throttled {
+		if h := &s.Throttled[i]; h.UID == uid && h.Times < whole {
+			return h
+		}
+	}
+	return nil
+}
+
 // second lets a second pass.
 func (p *tester) second() model.Interference {
 	wait, own := p.w.next(p.use)
 	p.in.Clock += time.Second
 	for i := range p.in.Pods {
 		c := &p.in.Pods[i]
-		c.UsedAt, c.WaitAt = p.in.Clock, p.in.Clock
+		c.UsedAt = p.in.Clock
 		if i < len(p.use) {
 			c.Used = int64(p.use[i])
+			c.lack(p.in.Clock, 0)
 		} else {
-			c.Used, c.Wait = int64(own), int64(wait)
+			c.Used = int64(own)
+			c.lack(p.in.Clock, int64(wait))
+			p.waited += int64(wait)
 		}
 	}
 	p.last, p.state = Decide(p.in, p.state)

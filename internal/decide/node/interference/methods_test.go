@@ -276,3 +276,10 @@ func cpi2(wait, _ []float64, uses [][]float64) (scores, slopes []float64) {
 	}
 	return scores, slopes
 }
+
+// without returns the rest of x that y does not explain.
+func without(x, y []float64) []float64 {
+	x = slices.Clone(x)
+	subtract(x, y)
+	return x
+}

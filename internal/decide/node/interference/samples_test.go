@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -57,12 +56,15 @@ func TestLate(t *testing.T) {
 	found := false
 	for range 600 {
 		found = found || p.second().Finding.Victim != ""
+		pods := slices.Clone(p.in.Pods)
 		for i := range p.in.Pods {
-			p.in.Pods[i].UsedAt -= 10 * time.Second
-			p.in.Pods[i].WaitAt -= 10 * time.Second
+			pods[i].UsedAt -= 10 * time.Second
+			pods[i].Lacked.At -= 10 * time.Second
 		}
+		in := p.in
+		in.Pods = pods
 		var b model.Interference
-		if b, late = Decide(p.in, late); b.Finding.Victim != "" {
+		if b, late = Decide(in, late); b.Finding.Victim != "" {
 			t.Fatalf("%+v", b.Finding)
 		}
 	}
@@ -74,14 +76,12 @@ func TestLate(t *testing.T) {
 // stale lets ten seconds pass in which only old measurements of a pod are there; below 0: of all.
 func (p *tester) stale(pod int, wait, used bool) {
 	for range 10 {
-		at := make([]Pod, len(p.in.Pods))
-		copy(at, p.in.Pods)
 		p.in.Clock += time.Second
 		for i := range p.in.Pods {
 			c := &p.in.Pods[i]
 			old := i == pod || pod < 0
 			if !old || !wait {
-				c.WaitAt = p.in.Clock
+				c.lack(p.in.Clock, 100)
 			}
 			if !old || !used {
 				c.UsedAt = p.in.Clock
@@ -115,12 +115,14 @@ func newcomer(came int, isNew bool) int {
 		for i := range p.in.Pods {
 			c := &p.in.Pods[i]
 			if c.UID == "victim" || second > came {
-				c.UsedAt, c.WaitAt = p.in.Clock, p.in.Clock
+				c.UsedAt = p.in.Clock
 			}
-			c.Used, c.Wait = 2000+r.Int64N(200), 20+r.Int64N(30)
+			wait := 20 + r.Int64N(30)
+			c.Used = 2000 + r.Int64N(200)
 			if len(p.in.Pods) == 2 {
-				c.Wait += 300
+				wait += 300
 			}
+			c.lack(p.in.Clock, wait)
 		}
 		p.last, p.state = Decide(p.in, p.state)
 		if len(p.in.Pods) == 2 {
@@ -141,13 +143,9 @@ func TestMemory(t *testing.T) {
 		next(in)
 		_, s = Decide(*in, s)
 	}
-	columns := uintptr(0)
-	for _, c := range s.Columns {
-		columns += unsafe.Sizeof(*c) + uintptr(cap(c.Used)+cap(c.Wait))*2
-	}
-	size := unsafe.Sizeof(s) + uintptr(cap(s.Tracks))*unsafe.Sizeof(Track{}) + columns +
-		uintptr(cap(s.Throttled))*unsafe.Sizeof(Throttled{}) + uintptr(cap(s.Records))*unsafe.Sizeof(Record{})
-	t.Logf("%d bytes, of which %d in columns and %d a pod in tracks", size, columns, unsafe.Sizeof(Track{}))
+	size := unsafe.Sizeof(s) + uintptr(cap(s.Tracks))*unsafe.Sizeof(Track{}) +
+		uintptr(cap(s.Rows))*unsafe.Sizeof(Row{}) + uintptr(cap(s.Throttled))*unsafe.Sizeof(Throttled{})
+	t.Logf("%d bytes, of which %d a pod in rows and %d in tracks", size, unsafe.Sizeof(Row{}), unsafe.Sizeof(Track{}))
 	if size > 80<<10 {
 		t.Errorf("%d bytes", size)
 	}
@@ -170,10 +168,10 @@ func next(in *Input) {
 	second := int64(in.Clock / time.Second)
 	for i := range in.Pods {
 		c := &in.Pods[i]
-		c.UsedAt, c.WaitAt = in.Clock, in.Clock
+		c.UsedAt = in.Clock
 		swing := (second / (20 + int64(i)*7%90)) % 2
 		c.Used = 300 + 2500*swing + (second*7919+int64(i)*104729)%211
-		c.Wait = 60 + 400*((second/27)%2) + (second*31+int64(i)*17)%53
+		c.lack(in.Clock, 60+400*((second/27)%2)+(second*31+int64(i)*17)%53)
 	}
 }
 
@@ -184,7 +182,7 @@ func TestArgumentsStay(t *testing.T) {
 	named := false
 	for second := range 900 {
 		if second%60 == 7 {
-			p.in.Pods[0].UID = fmt.Sprintf("n%03d%d", 0, second) // another pod, in the slot of the one before
+			p.in.Pods[0].UID = fmt.Sprintf("n%03d%d", 0, second) // another pod, in the place of the one before
 		}
 		state := encode(t, &p.state)
 		old := p.state
@@ -243,89 +241,46 @@ func BenchmarkInput110(b *testing.B) {
 	}
 }
 
-// TestRegress compares with a dumb version, which makes each series and goes through it as the textbook says.
-func TestRegress(t *testing.T) {
-	for seed := range uint64(200) {
-		r := rand.New(rand.NewPCG(seed, 13))
-		n := least + r.IntN(samples-least+1)
-		mine := n - r.IntN(n-least+1)
-		victim, other := Track{Slot: 1, Age: samples}, Track{Age: samples}
-		var s State
-		a, b := r.Float64(), r.Float64()
-		for range samples {
-			own, use := r.IntN(1000), r.IntN(1000)
-			waits := uint16(100 + a*float64(own)/4 + b*float64(use)/2 + float64(r.IntN(200)))
-			s.Columns = append(s.Columns, &Column{Used: []uint16{uint16(use), uint16(own)}, Wait: []uint16{0, waits}})
+// TestRing compares samples in rings with a dumb version, which keeps all spans in a list.
+func TestRing(t *testing.T) {
+	s := State{Rows: make([]Row, 1), Tracks: make([]Track, 1)}
+	r := rand.New(rand.NewPCG(1, 13))
+	var all []int64
+	for s.Clock = 0; len(all) < 3*samples; s.Clock += span {
+		use := r.Int64N(5000)
+		s.Tracks[0].Sum, s.Tracks[0].Count = use, 1
+		if s.turn() && s.Length > 0 {
+			all = append(all, use)
 		}
-		victim.Used.Full, victim.Wait.Full, other.Used.Full = uint8(n), uint8(n), uint8(mine)
-		var g regress
-		g.victim(&s, &victim, n)
-		got, varies := g.neighbour(&s, &other)
-		if !varies {
-			t.Fatalf("seed %d: it varies", seed)
+		n := min(len(all), samples)
+		if got := s.Tracks[0].Used; got != int64(n) || s.Length != got {
+			t.Fatalf("%d spans: %d samples count, of %d", len(all), got, s.Length)
 		}
-		score, slope := dumb(&s, mine)
-		if math.Abs(float64(got.fit)-score) > 0.01 || score > 0 && math.Abs(float64(got.slope)-slope) > 1e-4 {
-			t.Fatalf("seed %d: %+v, by hand %v, %v", seed, got, score, slope)
+		if n < 4 {
+			continue
 		}
-	}
-}
-
-// dumb compares the newest n samples of slot 0 with the victim in slot 1.
-func dumb(s *State, n int) (score, slope float64) {
-	get := func(value func(c *Column) uint16) []float64 {
-		x := make([]float64, n)
-		for i := range x {
-			x[i] = float64(value(s.Columns[len(s.Columns)-n+i]))
-		}
-		return x
-	}
-	waits := get(func(c *Column) uint16 { return c.Wait[1] })
-	loads := get(func(c *Column) uint16 { return c.Used[1] })
-	uses := get(func(c *Column) uint16 { return c.Used[0] })
-	edges := func(x []float64) []float64 {
-		var y []float64
-		for i := 3; i < len(x); i++ {
-			y = append(y, x[i]+x[i-1]-x[i-2]-x[i-3])
-		}
-		return y
-	}
-	same := func(x []float64) []float64 { return slices.Clone(x) }
-	var best [2]float64
-	for lag := range 2 {
-		for k, filter := range []func([]float64) []float64{same, edges} {
-			wait, own, use := filter(waits[1:]), filter(loads[1:]), filter(uses[1-lag:n-lag])
-			centre(wait)
-			centre(own)
-			centre(use)
-			if dot(wait, own) > 0 {
-				wait, use = without(wait, own), without(use, own)
-			}
-			if c := dot(wait, use) / math.Sqrt(dot(wait, wait)*dot(use, use)); c > best[k] {
-				best[k] = c
-				if k == 0 {
-					slope = dot(wait, use) / dot(use, use)
-				}
+		n = 4 + r.IntN(n-3)
+		newest := make([]float64, n)
+		s.newest(&s.Rows[0].Used, newest)
+		sum := int64(0)
+		for i, want := range all[len(all)-n:] {
+			sum += want
+			if newest[i] != float64(want) {
+				t.Fatalf("the newest %d of %v are %v", n, all, newest)
 			}
 		}
+		sorted := slices.Sorted(slices.Values(all[len(all)-n:]))
+		low := int64(0)
+		for _, v := range sorted[:n/4] {
+			low += v
+		}
+		if got := s.mean(&s.Rows[0].Used, int64(n)); got != sum/int64(n) {
+			t.Errorf("the mean of %d of %v is %d", n, all, got)
+		}
+		if got := s.lowest(&s.Rows[0].Used, int64(n)); got != low/int64(n/4) {
+			t.Errorf("the lowest quarter of %d of %v is %d", n, all, got)
+		}
 	}
-	return 1000 * math.Cbrt(best[0]*best[0]*best[1]), slope
-}
-
-func dot(x, y []float64) (sum float64) {
-	for i := range x {
-		sum += x[i] * y[i]
-	}
-	return sum
-}
-
-// without returns the rest of x that y does not explain.
-func without(x, y []float64) []float64 {
-	rest := make([]float64, len(x))
-	for i := range x {
-		rest[i] = x[i] - y[i]*dot(x, y)/dot(y, y)
-	}
-	return rest
 }
 
 // FuzzDecide: nothing that is measured breaks anything.
@@ -357,8 +312,9 @@ func FuzzDecide(f *testing.F) {
 			}
 			for i := range in.Pods {
 				c := &in.Pods[i]
-				c.Used, c.Wait, c.Shares, c.New = draw()*40-100, draw(), draw(), draw() == 6
-				c.UsedAt, c.WaitAt = in.Clock-time.Duration(draw()/600)*time.Second, in.Clock
+				c.Used, c.Shares, c.New = draw()*40-100, draw(), draw() == 6
+				c.UsedAt = in.Clock - time.Duration(draw()/600)*time.Second
+				c.lack(in.Clock, draw())
 			}
 			var b model.Interference
 			b, s = Decide(in, s)

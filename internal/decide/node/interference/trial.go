@@ -20,7 +20,7 @@ const (
 
 	half      = 500 // thousandths of its use, or of its last throttle, that a pod is throttled to
 	deepest   = 125 // thousandths of its use before the first throttle: the deepest throttle
-	leastPart = 10  // milli-cores, as in rule suppress
+	leastPart = 10  // milli-cores, as in rule contention
 	worthy    = 30  // thousandths of the time that a trial must promise
 	helps     = 500 // thousandths of the promise; less is no relief
 	bites     = 750 // thousandths of its throttle: a pod that uses less is not limited by it
@@ -30,12 +30,12 @@ const (
 	still    = 4                // times patience: then the throttle is eased though the victim still waits
 	spared   = 10 * time.Minute // until a pod whose trial did not help is tried again; doubles each time
 	ignored  = 80 * time.Minute // the most that this becomes
-	records  = 8                // pods that are remembered
 	lost     = 12               // spans without a measurement of the victim, until the throttle is lifted
 	whole    = 1000             // thousandths: not throttled
 )
 
-// Throttled is a batch pod that is throttled. Spans are counted from the last change.
+// Throttled is a batch pod that is throttled, or was: what is remembered of that bounds further trials. Spans are
+// counted from the last change.
 type Throttled struct {
 	model.Throttle
 	Used   int64          // CPU use before the first throttle, in milli-cores
@@ -43,11 +43,7 @@ type Throttled struct {
 	Was    model.Throttle // before the last trial
 	Spans  int            // since the last change
 	Blind  int            // of them, the last ones in which the victim was not measured
-}
 
-// Record is what is remembered of a pod that was throttled.
-type Record struct {
-	UID      string
 	Again    time.Duration // when it may be tried again
 	Failed   int           // trials in a row that did not help
 	Patience time.Duration // until its throttle is eased
@@ -55,19 +51,26 @@ type Record struct {
 }
 
 // act continues with the pods that are throttled, and begins a trial of the suspect whose slope this is.
-func (s *State) act(in *Input, slope float32) {
+func (s *State) act(in *Input, slope float64) {
+	s.Throttled = slices.Clone(s.Throttled)
 	for i := range s.Throttled {
-		s.review(&s.Throttled[i], in)
+		if h := &s.Throttled[i]; h.Times < whole {
+			s.review(h, in)
+		}
 	}
-	s.Throttled = slices.DeleteFunc(s.Throttled, func(h Throttled) bool { return h.Times >= whole })
+	s.Throttled = slices.DeleteFunc(s.Throttled, func(h Throttled) bool {
+		return h.Times >= whole && s.Clock >= h.Again && s.Clock-h.Tried > time.Hour
+	})
 	r := &s.Result
 	named := r.Finding.Code == model.SuspectNamed
 	tries := in.Acts && named && s.Streak > ripe && s.try(slope)
-	r.Waits = named && !tries && s.throttled(r.Finding.Suspect) == nil
 	r.Throttles = make([]model.Throttle, 0, len(s.Throttled))
 	for i := range s.Throttled {
-		r.Throttles = append(r.Throttles, s.Throttled[i].Throttle)
+		if s.Throttled[i].Times < whole {
+			r.Throttles = append(r.Throttles, s.Throttled[i].Throttle)
+		}
 	}
+	r.Waits = named && !tries && r.Throttle(r.Finding.Suspect) == nil
 }
 
 // review decides whether a throttle stays, after another span.
@@ -75,62 +78,47 @@ func (s *State) review(h *Throttled, in *Input) {
 	h.Spans++
 	pod, podThere := s.index(h.UID)
 	victim, victimThere := s.index(h.Victim)
-	if !in.Acts || !podThere || !victimThere || !in.Pods[pod].Batch || !in.Pods[victim].Online {
-		s.finish(h)
-		h.set(whole)
-		return
-	}
-	t, v := &s.Tracks[pod], &s.Tracks[victim]
-	if h.Blind++; v.Wait.Full > 0 {
+	there := in.Acts && podThere && victimThere && in.Pods[pod].Batch && in.Pods[victim].Online
+	if h.Blind++; there && s.Tracks[victim].Wait > 0 {
 		h.Blind = 0
 	}
-	r := s.record(h.UID)
+	eases := int(h.Patience / span)
 	switch {
-	case h.Blind >= lost:
+	case !there || h.Blind >= lost:
 		s.finish(h)
 		h.set(whole)
 	case h.Code == model.ThrottleTried:
 		if h.Spans >= trial {
-			s.judge(h, t, v)
+			s.judge(h, pod, victim)
 		}
-	case h.Spans < spans(r.Patience), v.Wait.Full < recent:
-	case s.mean(v, wait, recent) < pressed, h.Spans >= still*spans(r.Patience):
+	case h.Spans < eases, s.Tracks[victim].Wait < recent:
+	case s.mean(&s.Rows[victim].Wait, recent) < pressed, h.Spans >= still*eases:
 		h.Code = model.ThrottleEased
 		h.set(2 * h.Times)
 	}
 }
 
-func spans(d time.Duration) int { return int(d / span) }
-
 // judge ends a trial. Relief counts only if the throttle can have caused it: pod and victim were measured all the time,
 // and the throttle limited the pod. If the pod used less of its own accord, the victim's relief proves nothing.
-func (s *State) judge(h *Throttled, t, v *Track) {
+func (s *State) judge(h *Throttled, pod, victim int) {
 	s.finish(h)
-	r := s.record(h.UID)
-	if v.Wait.Full < recent || t.Used.Full < recent {
-		r.Again = s.Clock + pause
-		h.undo()
-		return
-	}
-	h.Relief = h.Before - s.mean(v, wait, recent)
-	uses := grain * s.mean(t, used, recent)
+	measured := s.Tracks[victim].Wait >= recent && s.Tracks[pod].Used >= recent
+	uses := s.mean(&s.Rows[pod].Used, recent)
+	h.Relief = h.Before - s.mean(&s.Rows[victim].Wait, recent)
 	switch {
-	case uses*1000 < h.Milli*bites, uses > h.Milli*5/4+leastPart:
-		r.Again = s.Clock + pause
+	case !measured || uses*1000 < h.Milli*bites || uses > h.Milli*5/4+leastPart:
+		h.Again = s.Clock + pause
 	case h.Relief*1000 >= h.Expect*helps:
-		h.Code, h.Spans, r.Failed = model.ThrottleKept, 0, 0
+		h.Code, h.Spans, h.Failed = model.ThrottleKept, 0, 0
 		return
 	default:
 		s.Result.Undone = h.Throttle
 		s.Result.Undone.Code = model.ThrottleUndone
-		r.Again = s.Clock + min(spared<<min(r.Failed, 4), ignored)
-		r.Failed++
+		h.Again = s.Clock + min(spared<<min(h.Failed, 4), ignored)
+		h.Failed++
 	}
-	h.undo()
+	h.Throttle, h.Spans = h.Was, 0 // as before the trial
 }
-
-// undo returns to the throttle before the last trial.
-func (h *Throttled) undo() { h.Throttle, h.Spans = h.Was, 0 }
 
 // set throttles a pod to so many thousandths of its use before the first throttle.
 func (h *Throttled) set(times int64) {
@@ -146,76 +134,49 @@ func (s *State) finish(h *Throttled) {
 }
 
 // try throttles the suspect on trial, and reports whether it did.
-func (s *State) try(slope float32) bool {
+func (s *State) try(slope float64) bool {
 	f := &s.Result.Finding
-	if _, found := s.index(f.Suspect); !found {
-		return false
-	}
-	r := s.record(f.Suspect)
-	spent := s.Trials[0] != 0 && s.Clock-s.Trials[0] < time.Hour
-	if s.Clock < r.Again || s.Ended != 0 && s.Clock-s.Ended < pause || spent {
-		return false
-	}
-	if slices.ContainsFunc(s.Throttled, func(h Throttled) bool { return h.Code == model.ThrottleTried }) {
-		return false
-	}
-	h := s.throttled(f.Suspect)
-	again := h != nil
-	if !again {
-		if len(s.Throttled) >= mostThrottled {
+	throttled := 0
+	for i := range s.Throttled {
+		h := &s.Throttled[i]
+		if h.Code == model.ThrottleTried || h.UID == f.Suspect && s.Clock < h.Again {
 			return false
 		}
-		h = &Throttled{Used: f.Used, Throttle: model.Throttle{UID: f.Suspect, Times: whole}}
+		if h.Times < whole && h.UID != f.Suspect {
+			throttled++
+		}
+	}
+	spent := s.Trials[0] != 0 && s.Clock-s.Trials[0] < time.Hour
+	if spent || s.Ended != 0 && s.Clock-s.Ended < pause || throttled >= mostThrottled {
+		return false
+	}
+	i, known := slices.BinarySearchFunc(s.Throttled, f.Suspect,
+		func(h Throttled, uid string) int { return strings.Compare(h.UID, uid) })
+	h := Throttled{Throttle: model.Throttle{UID: f.Suspect, Times: whole}}
+	if known {
+		h = s.Throttled[i]
+	}
+	if h.Times >= whole {
+		h.Used = f.Used
 	}
 	times := h.Times * half / 1000
-	expect := min(int64(float64(slope)/grain*float64(f.Used-h.Used*times/1000)), f.Explain)
+	expect := min(int64(slope*float64(f.Used-h.Used*times/1000)), f.Explain)
 	if times < deepest || expect < worthy {
 		return false
 	}
 	h.Was, h.Before, h.Blind = h.Throttle, f.Wait, 0
 	h.Victim, h.Expect, h.Relief, h.Code = f.Victim, expect, 0, model.ThrottleTried
 	h.set(times)
-	if s.Clock-r.Tried > time.Hour {
-		r.Patience = 0
+	if s.Clock-h.Tried > time.Hour {
+		h.Patience = 0
 	}
-	r.Tried, r.Patience = s.Clock, min(max(2*r.Patience, patience), longest)
+	h.Tried, h.Patience = s.Clock, min(max(2*h.Patience, patience), longest)
 	copy(s.Trials[:], s.Trials[1:])
 	s.Trials[hourly-1] = s.Clock
-	if !again {
-		i, _ := slices.BinarySearchFunc(s.Throttled, h.UID,
-			func(h Throttled, uid string) int { return strings.Compare(h.UID, uid) })
-		s.Throttled = slices.Insert(s.Throttled, i, *h)
+	if known {
+		s.Throttled[i] = h
+	} else {
+		s.Throttled = slices.Insert(s.Throttled, i, h)
 	}
 	return true
-}
-
-// throttled returns a throttled pod; nil if it is not.
-func (s *State) throttled(uid string) *Throttled {
-	for i := range s.Throttled {
-		if s.Throttled[i].UID == uid {
-			return &s.Throttled[i]
-		}
-	}
-	return nil
-}
-
-// record returns the record of a pod, and makes it if there is none. If there are too many, the record is dropped of
-// the pod that is not throttled and may be tried again soonest.
-func (s *State) record(uid string) *Record {
-	soonest := -1
-	for i := range s.Records {
-		r := &s.Records[i]
-		if r.UID == uid {
-			return r
-		}
-		if s.throttled(r.UID) == nil && (soonest < 0 || r.Again < s.Records[soonest].Again) {
-			soonest = i
-		}
-	}
-	if len(s.Records) < records {
-		s.Records = append(s.Records, Record{UID: uid})
-		return &s.Records[len(s.Records)-1]
-	}
-	s.Records[soonest] = Record{UID: uid}
-	return &s.Records[soonest]
 }

@@ -33,6 +33,7 @@ func govern(w *world, obey bool) outcome {
 	p := newTester(w, func(int) bool { return true })
 	var o outcome
 	for second := range 1200 {
+		waited := p.waited
 		before := p.state.Trials
 		b := p.second()
 		if before != p.state.Trials {
@@ -52,7 +53,7 @@ func govern(w *world, obey bool) outcome {
 			}
 		}
 		if second >= 600 {
-			o.wait += float64(p.in.Pods[len(p.use)].Wait)
+			o.wait += float64(p.waited - waited)
 		}
 	}
 	return o
@@ -104,11 +105,11 @@ func TestBounded(t *testing.T) {
 			}
 			p.use(r, high, obeyed)
 			for i := range p.in.Pods {
-				c := &p.in.Pods[i]
-				c.Wait = r.Int64N(100)
+				wait := r.Int64N(100)
 				if guilty < len(high) {
-					c.Wait = min(c.Wait+p.in.Pods[guilty].Used/15, 1000)
+					wait = min(wait+p.in.Pods[guilty].Used/15, 1000)
 				}
+				p.in.Pods[i].lack(p.in.Clock+time.Second, wait)
 			}
 			p.second(t, seed)
 			most = max(most, len(p.changed))
@@ -125,7 +126,7 @@ func TestBounded(t *testing.T) {
 func (p *bounded) use(r *rand.Rand, high []int64, obeyed bool) {
 	for i := range p.in.Pods {
 		c := &p.in.Pods[i]
-		c.UsedAt, c.WaitAt = p.in.Clock+time.Second, p.in.Clock+time.Second
+		c.UsedAt = p.in.Clock + time.Second
 		if r.IntN(40) == 0 {
 			high[i] = 1 - high[i]
 		}
@@ -250,14 +251,15 @@ func TestLetGo(t *testing.T) {
 		"the victim is gone":    func(p *tester) { p.in.Pods = p.in.Pods[:len(p.use)] },
 		"the pod is online now": func(p *tester) { p.in.Pods[p.w.guilty].Batch = false },
 		"the victim is not measured for a minute": func(p *tester) {
-			p.in.Pods[len(p.in.Pods)-1].WaitAt = 0
+			p.in.Pods[len(p.in.Pods)-1].Lacked.At = 0
 		},
 	} {
 		p := governed(t)
 		for range 70 {
 			p.in.Clock += time.Second
 			for i := range p.in.Pods {
-				p.in.Pods[i].UsedAt, p.in.Pods[i].WaitAt = p.in.Clock, p.in.Clock
+				p.in.Pods[i].UsedAt = p.in.Clock
+				p.in.Pods[i].lack(p.in.Clock, 300)
 			}
 			change(p)
 			p.last, p.state = Decide(p.in, p.state)

@@ -107,18 +107,12 @@ func batch(n *model.Node, pod *model.Pod, group model.PodGroup) []model.Setting 
 		}
 		settings = append(settings, model.Setting{
 			File:   model.File{Dir: dir, Knob: model.Quota},
-			Value:  model.Number(model.MilliCPUToQuota(milli, period)),
+			Value:  quotaOf(milli, period),
 			Reason: limitReason(model.BatchQuota, milli),
 		})
 	}
-	// The kubelet sets its own period only together with a quota: always for a container, never for a pod without CPU
-	// limits (pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod). Without it, the kernel's default period
-	// applies.
 	limit(group.Dir, pod.Grant.LimitMilli, model.DefaultQuotaPeriod)
-	period := int64(model.DefaultQuotaPeriod)
-	if n.Kubelet.Known {
-		period = n.Kubelet.QuotaPeriod
-	}
+	period := containerPeriod(n)
 	for j, name := range group.Containers {
 		if c := cgroup.ContainerOf(pod, name); c != nil {
 			limit(group.Path(j), c.Grant.LimitMilli, period)
@@ -134,15 +128,12 @@ func batch(n *model.Node, pod *model.Pod, group model.PodGroup) []model.Setting 
 // On v1 the runtime could not start such a container if its limit exceeded the pod's quota. So on v1 the quota of
 // such a pod is at least the highest of these limits.
 func suppress(n *model.Node, pod *model.Pod, group model.PodGroup, part int64, why model.Reason) []model.Setting {
-	period := int64(model.DefaultQuotaPeriod)
-	if n.Kubelet.Known {
-		period = n.Kubelet.QuotaPeriod
-	}
+	period := containerPeriod(n)
 	var settings []model.Setting
 	limit := func(dir string, milli, period int64) {
 		settings = append(settings, model.Setting{
 			File:   model.File{Dir: dir, Knob: model.Quota},
-			Value:  model.Number(max(model.MilliCPUToQuota(milli, period), leastQuota)),
+			Value:  quotaOf(milli, period),
 			Reason: why,
 		})
 	}
@@ -169,6 +160,26 @@ func suppress(n *model.Node, pod *model.Pod, group model.PodGroup, part int64, w
 		}
 	}
 	return settings
+}
+
+// containerPeriod returns the period for the quota of a batch container. The kubelet sets its period always for a
+// container, and for a pod only if it has a CPU limit (pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod). The
+// same period is kept where the kubelet sets one, because on v1 a reader can see its quota and period at different
+// times: another period of ours could be taken for the kubelet's.
+func containerPeriod(n *model.Node) int64 {
+	if n.Kubelet.Known {
+		return n.Kubelet.QuotaPeriod
+	}
+	return model.DefaultQuotaPeriod
+}
+
+// quotaOf returns the quota of a batch pod or container. In a period in which the kernel's least quota is more than the
+// limit, the group could use more than its limit, and on v1 more than its pod; then the period is the default one.
+func quotaOf(milli, period int64) model.Value {
+	if milli*period/1000 < leastQuota {
+		period = max(period, model.DefaultQuotaPeriod)
+	}
+	return model.Value{Number: max(model.MilliCPUToQuota(milli, period), leastQuota), Period: period}
 }
 
 // ownExclusive returns the exclusive CPUs of a pod and its containers.
@@ -215,9 +226,9 @@ func Release(n *model.Node, o model.Owned, pod *model.Pod) (model.Value, model.R
 	}
 	given := limitReason(model.KubeletValue, limit)
 	if !n.Kubelet.CFSQuota || limit == 0 {
-		return model.Number(model.Unlimited), given
+		return model.Value{Number: model.Unlimited, Period: o.Theirs.Period}, given
 	}
-	return model.Number(model.MilliCPUToQuota(limit, n.Kubelet.QuotaPeriod)), given
+	return model.QuotaOf(limit, n.Kubelet.QuotaPeriod), given
 }
 
 // limitReason returns a reason with a CPU limit in milli-cores.

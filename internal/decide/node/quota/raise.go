@@ -164,21 +164,21 @@ func (s *State) times(r *Raise, used *model.CPUUsage) int64 {
 func (s *State) raised(settings []model.Setting, n *model.Node, pod *model.Pod, group model.PodGroup) []model.Setting {
 	var beyond int64
 	period := n.Kubelet.QuotaPeriod
-	set := func(dir string, limit, micros int64, times int64) {
+	set := func(dir string, limit int64, quota model.Value, times int64) {
 		operands := []model.Operand{{Name: "limit", Value: limit, Unit: model.UnitMilli}}
 		if times > 0 {
 			operands = append(operands, model.Operand{Name: "times", Value: times, Unit: model.UnitTimes})
 		}
 		settings = append(settings, model.Setting{
 			File:  model.File{Dir: dir, Knob: model.Quota},
-			Value: model.Number(micros), Reason: model.Reason{Code: model.QuotaRaised, Operands: operands},
+			Value: quota, Reason: model.Reason{Code: model.QuotaRaised, Operands: operands},
 		})
 	}
 	if r := s.find(pod.UID, ""); r != nil && r.Times > 1000 {
-		set(group.Dir, pod.LimitMilli, model.MilliCPUToQuota(pod.LimitMilli*r.Times/1000, period), r.Times)
+		set(group.Dir, pod.LimitMilli, model.QuotaOf(pod.LimitMilli*r.Times/1000, period), r.Times)
 		for j, name := range group.Containers {
 			if c := cgroup.ContainerOf(pod, name); c != nil && c.LimitMilli > 0 {
-				set(group.Path(j), c.LimitMilli, model.MilliCPUToQuota(c.LimitMilli*r.Times/1000, period), r.Times)
+				set(group.Path(j), c.LimitMilli, model.QuotaOf(c.LimitMilli*r.Times/1000, period), r.Times)
 			}
 		}
 		return settings
@@ -189,13 +189,15 @@ func (s *State) raised(settings []model.Setting, n *model.Node, pod *model.Pod, 
 			continue
 		}
 		if c := cgroup.ContainerOf(pod, name); c != nil {
-			micros := model.MilliCPUToQuota(c.LimitMilli*r.Times/1000, period)
-			beyond += micros - model.MilliCPUToQuota(c.LimitMilli, period)
-			set(group.Path(j), c.LimitMilli, micros, r.Times)
+			raised := model.QuotaOf(c.LimitMilli*r.Times/1000, period)
+			beyond += raised.Number - model.MilliCPUToQuota(c.LimitMilli, period)
+			set(group.Path(j), c.LimitMilli, raised, r.Times)
 		}
 	}
 	if beyond > 0 && pod.LimitMilli > 0 {
-		set(group.Dir, pod.LimitMilli, model.MilliCPUToQuota(pod.LimitMilli, period)+beyond, 0)
+		raised := model.QuotaOf(pod.LimitMilli, period)
+		raised.Number += beyond
+		set(group.Dir, pod.LimitMilli, raised, 0)
 	}
 	return settings
 }
