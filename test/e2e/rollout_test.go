@@ -32,6 +32,11 @@ func newRolled(t *testing.T, count, inB int) *rolled {
 	t.Helper()
 	r := &rolled{managed: newManaged(t), nodes: map[string]*fake{}, pods: map[string]string{},
 		agents: map[string]*process{}, uids: map[string]string{}}
+	// Under the installation's policy nothing is sold, nor is the memory of the machine that the fake nodes share.
+	kubectl(t, "patch", "colocationpolicy", "default", "--type=merge", "-p", `{"spec":{"cpu":null,"memory":null}}`)
+	t.Cleanup(func() {
+		kubectl(t, "patch", "colocationpolicy", "default", "--type=merge", "-p", `{"spec":{"cpu":{},"memory":{}}}`)
+	})
 	for i := range count {
 		name, pool := fmt.Sprintf("r%d", i), "pool: a"
 		if i < inB {
