@@ -195,7 +195,7 @@ spec:
   - name: c
     image: %s
     imagePullPolicy: Never
-    command: [sh, -c, "cat %s; until rm /mark/end; do sleep 0.2; done"]
+    command: [sh, -c, "cat %s; until rm /mark/end 2>/dev/null; do sleep 0.2; done"]
     resources: {requests: {cpu: 100m, memory: 16Mi}, limits: {cpu: 200m, memory: 64Mi}}
     volumeMounts: [{name: mark, mountPath: /mark}]
   volumes: [{name: mark, emptyDir: {}}]
