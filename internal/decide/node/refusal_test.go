@@ -118,8 +118,8 @@ func TestRefusesEverything(t *testing.T) {
 	}
 }
 
-// TestRefusedForAMoment checks that a write that is refused once is repeated at once with another value, and that people
-// are told nothing.
+// TestRefusedForAMoment checks that a write that is refused once is repeated at once with another value, and that
+// people are told nothing.
 func TestRefusedForAMoment(t *testing.T) {
 	one := model.File{Dir: "kubepods/burstable/podp000", Knob: model.Shares}
 	w := newRefusing(t, 1, func(f model.File) bool { return f == one })
