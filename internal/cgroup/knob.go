@@ -55,8 +55,8 @@ func FileName(v Version, k model.Knob) string {
 	return ""
 }
 
-// PeriodFile returns the name of the file with the period of a quota, "" where one file holds both. On v1 the content of
-// a quota's file and that of this one, in this order, are the content of the quota.
+// PeriodFile returns the name of the file with the period of a quota, "" where one file holds both. On v1 the content
+// of a quota's file and that of this one, in this order, are the content of the quota.
 func PeriodFile(v Version, k model.Knob) string {
 	if v == V1 && k == model.Quota {
 		return "cpu.cfs_period_us"

@@ -7,13 +7,13 @@ import (
 	"github.com/waterline-io/waterline/internal/model"
 )
 
-// parseQuota parses a quota and its period. On v1 the content is that of two files, see [PeriodFile]; the period is 0 if
-// the second one was not read. On v2 some vendor kernels print a third field, the burst.
+// parseQuota parses a quota and its period. On v1 the content is that of two files, see [PeriodFile]; the period is 0
+// if the second one was not read. On v2 some vendor kernels print a third field, the burst.
 func parseQuota(v Version, content []byte) (Raw, error) {
 	quota, rest, both := bytes.Cut(bytes.TrimSuffix(content, []byte("\n")), []byte{separator(v)})
 	period, _, _ := bytes.Cut(rest, []byte(" "))
 	var raw Raw
-	ok := true
+	var ok bool
 	if both || v == V2 {
 		if raw.Period, ok = parseInt(period); !ok || raw.Period <= 0 {
 			return Raw{}, malformed(v, model.Quota, content)

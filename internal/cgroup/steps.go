@@ -18,9 +18,9 @@ type Step struct {
 // always gives the same sequence. Its rules:
 //
 //   - Quotas, weights and memory: writes that loosen go before writes that tighten. Parents are loosened before their
-//     children, and children tightened before their parents. On v1 a child's quota, relative to its period, must fit into
-//     its parent's at every moment (EINVAL). On v2, and for memory, the order only keeps a group from being limited in between to less than
-//     both its old and its new value.
+//     children, and children tightened before their parents. On v1 a child's quota, relative to its period, must fit
+//     into its parent's at every moment (EINVAL). On v2, and for memory, the order only keeps a group from being
+//     limited in between to less than both its old and its new value.
 //   - Lists of CPUs come first, in the reverse order: groups that only leave CPUs go before groups that enter CPUs, so
 //     that no group runs on a CPU that has just become exclusive to another. Children are narrowed before their parents
 //     (EBUSY on v1), and parents widened before their children (EACCES on v1).

@@ -67,8 +67,8 @@ func (k Knob) OfMemory() bool { return k == MemoryMax || k.Protects() || k == Me
 // v2.
 func (k Knob) Protects() bool { return k == MemoryMin || k == MemoryLow }
 
-// Value is the content of a knob: a number in the knob's unit or, for [Cpuset], a list. A [Quota] has two numbers, which
-// are one value: a quota means nothing without its period.
+// Value is the content of a knob: a number in the knob's unit or, for [Cpuset], a list. A [Quota] has two numbers,
+// which are one value: a quota means nothing without its period.
 type Value struct {
 	Number int64
 	Period int64  // of a quota: CFS period in µs, see QuotaOf; 0: the one that the group has, whatever it is

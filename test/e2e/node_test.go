@@ -233,7 +233,7 @@ func (n *node) watchWhile(limit time.Duration, do func(), want ...wanted) []fore
 		over(c.File, c.At)
 		w := want[c.File]
 		is, err := cgroup.Parse(n.Version, w.knob, []byte(c.Value), cgroup.Raw{})
-		if err != nil || is != cgroup.ToRaw(n.Version, w.knob, model.Number(w.value)) {
+		if err != nil || is.Number != cgroup.ToRaw(n.Version, w.knob, model.Number(w.value)).Number {
 			wrongSince[c.File] = max(c.At, 1)
 		}
 	}

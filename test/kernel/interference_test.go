@@ -173,8 +173,8 @@ func TestInterference(t *testing.T) {
 	t.Error("no trial has an outcome")
 }
 
-// newLoadedInterferenceNode returns a node on which the online pod shares its CPU with the guilty pod, and another batch
-// pod runs on the other CPU.
+// newLoadedInterferenceNode returns a node on which the online pod shares its CPU with the guilty pod, and another
+// batch pod runs on the other CPU.
 func newLoadedInterferenceNode(t *testing.T) *interferenceNode {
 	t.Helper()
 	n := newInterferenceNode(t)

@@ -53,8 +53,8 @@ func (f *FileState) refuse(n *model.Node, incident model.Incident, group model.P
 	}
 }
 
-// again returns when a refused setting is written again. The same value for the same group would be refused again, and a
-// file that refused one value may take another. What was refused twice in a row is a file that may refuse everything.
+// again returns when a refused setting is written again. The same value for the same group would be refused again, and
+// a file that refused one value may take another. What was refused twice in a row is a file that may refuse everything.
 // What gives a file back waits for no such pause.
 func (r *Refusal) again(s *model.Setting, group model.PodGroup) time.Time {
 	const doublings = 12 // retryFirst reaches retryMost

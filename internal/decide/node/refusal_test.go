@@ -91,6 +91,9 @@ func TestRefusesEverything(t *testing.T) {
 				w.node.Pods[0].Annotations.Shares = 1000 + int64(i%7)
 			}
 			w.round(step)
+			if i == 60 && w.writes > max(8, c.pods) { // two at once, then after 1, 2, 4, 8, 16 and 32 s
+				t.Errorf("%s: %d writes in the first %s", c.name, w.writes, 60*step)
+			}
 		}
 		if w.writes > c.writes || w.rounds > c.rounds {
 			t.Errorf("%s: %d writes in %d rounds were refused within %d h, not %d in %d at most", c.name, w.writes, w.rounds,
@@ -118,8 +121,8 @@ func TestRefusesEverything(t *testing.T) {
 	}
 }
 
-// TestRefusedForAMoment checks that a write that is refused once is repeated at once with another value, and that people
-// are told nothing.
+// TestRefusedForAMoment checks that a write that is refused once is repeated at once with another value, and that
+// people are told nothing.
 func TestRefusedForAMoment(t *testing.T) {
 	one := model.File{Dir: "kubepods/burstable/podp000", Knob: model.Shares}
 	w := newRefusing(t, 1, func(f model.File) bool { return f == one })

@@ -8,8 +8,8 @@ type score struct {
 	slope float64 // thousandths of the victim's time for each milli-core
 }
 
-// scoreOf compares the use of a neighbour with the waiting of a victim, less the part of the waiting that the victim's own
-// load explains. All three have the same samples. It returns false if the use hardly varies.
+// scoreOf compares the use of a neighbour with the waiting of a victim, less the part of the waiting that the victim's
+// own load explains. All three have the same samples. It returns false if the use hardly varies.
 //
 // It compares twice. Levels correlate when two quantities are high at the same time. Alone, they would incriminate any
 // pod that happens to be busy then. So edges must correlate too: how much higher two samples are than the two before.
