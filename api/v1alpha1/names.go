@@ -153,6 +153,7 @@ const (
 	MetricBatchCPUAvailable     = "waterline_batch_cpu_available_cores"     // {window} the allowance
 	MetricBatchCPUSuppressed    = "waterline_batch_cpu_suppressed_cores"    // {window} requested, and not allowed now
 	MetricOnlineCPULacking      = "waterline_online_cpu_lacking_cores"      // {window} that online pods wait for
+	MetricSampledPods           = "waterline_sampled_pods"                  // {tasks} online pods whose waits are sampled
 	MetricBatchMemoryAvailable  = "waterline_batch_memory_available_bytes"  // {window}
 	MetricCPUUsed               = "waterline_cpu_used_cores"                // {class,window}
 	MetricCPUStolen             = "waterline_cpu_stolen_cores"              // {window}

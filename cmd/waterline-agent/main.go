@@ -233,6 +233,9 @@ func policySource(path string) func() ([]model.ClusterPolicy, error) {
 	}
 }
 
+// connections is the most connections to one address of the agent: those of probes, of some scrapers and of commands.
+const connections = 64
+
 // listen answers on an address until the context ends. When it cannot go on, it cancels the context with the cause.
 func listen(ctx context.Context, address string, handler http.Handler, cancel context.CancelCauseFunc) error {
 	if address == "" {
@@ -242,7 +245,7 @@ func listen(ctx context.Context, address string, handler http.Handler, cancel co
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+	server := process.NewServer(handler, connections)
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

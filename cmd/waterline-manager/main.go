@@ -217,6 +217,9 @@ func dashboard(config *rest.Config, o *options, log *slog.Logger) (*web.Server, 
 	}), nil
 }
 
+// connections is the most connections to one address of the manager. API servers have one each, or few.
+const connections = 256
+
 // serve answers on an address until a while after the context ends, because API servers learn later than this process
 // that they should ask another replica. When it cannot go on, it cancels the context with the cause.
 func serve(ctx context.Context, address string, handler http.Handler, secure *tls.Config, running *sync.WaitGroup,
@@ -228,10 +231,8 @@ func serve(ctx context.Context, address string, handler http.Handler, secure *tl
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
-	server := &http.Server{
-		Handler: parting(ctx, handler), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, TLSConfig: secure,
-		MaxHeaderBytes: 64 << 10, // paths included; callers are not trusted
-	}
+	server := process.NewServer(parting(ctx, handler), connections)
+	server.TLSConfig = secure
 	running.Go(func() {
 		err := error(nil)
 		if secure != nil {

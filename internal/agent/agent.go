@@ -318,7 +318,7 @@ func (a *Agent) metrics() []prometheus.Metric {
 	}
 	if a.machine != nil {
 		v.Owned, v.Files, v.Watching = len(a.machine.Owned()), a.machine.Stats(), a.machine.Watched()
-		v.Load = a.machine.Load()
+		v.Load, v.Sampled = a.machine.Load(), a.machine.Sampled()
 	}
 	return a.recorder.Collect(&v)
 }

@@ -54,7 +54,7 @@ func (t *ServiceTarget) Equal(o *ServiceTarget) bool {
 // ServiceFigure is what was fetched for a [ServiceTarget] last. Value and Max are in millionths of the figure's unit.
 type ServiceFigure struct {
 	UID    string        // of the pod, as in its cgroup
-	At     time.Duration // when Value was asked for, on the clock of [Load]; 0: there is none yet
+	At     time.Duration // of Value, on the clock of [Load]: when it was asked for, or sampled; 0: there is none yet
 	Value  int64         // 0 to MaxFigure
 	Max    int64         // of the rule by which it was fetched
 	Failed string        `json:",omitempty"` // why the last attempt found no value; "": it found Value

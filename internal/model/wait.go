@@ -66,6 +66,13 @@ func (s WaitSpan) Lacks(excess time.Duration) int64 {
 	return int64(excess * 1000 / max(s.Length, leastSpan))
 }
 
+// SampledPods counts the pods whose waits are sampled, by how many of their tasks are.
+type SampledPods struct {
+	All  int // all tasks, as far as they live long enough
+	Some int // not all: the bounds of a pod or of the node are reached, or tasks begin and end all the time
+	None int // no task was found, or none can be read now
+}
+
 // FindWait returns what was sampled of a pod; nil if it is not sampled. The waits are ordered by UID.
 func FindWait(waits []PodWait, uid string) *PodWait {
 	i := sort.Search(len(waits), func(i int) bool { return waits[i].UID >= uid })

@@ -60,6 +60,9 @@ func RestConfig(kubeconfig string) (*rest.Config, error) {
 	return rest.InClusterConfig()
 }
 
+// scrapesAtOnce is the number of scrapes that are computed at once.
+const scrapesAtOnce = 2
+
 // Public returns the handler of the public endpoints. It serves /metrics, with the metrics of the collector and
 // the version, and the probes /healthz and /readyz. A probe fails with the error of its check.
 func Public(version string, metrics prometheus.Collector, alive, ready func() error) (http.Handler, error) {
@@ -73,7 +76,7 @@ func Public(version string, metrics prometheus.Collector, alive, ready func() er
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", atOnce(scrapesAtOnce, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 	mux.Handle("GET /healthz", probe(alive))
 	mux.Handle("GET /readyz", probe(ready))
 	return mux, nil

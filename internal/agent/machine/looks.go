@@ -17,11 +17,12 @@ type looks struct {
 	begin  chan struct{}
 	waited chan struct{} // pods waited longer than their marks say
 
-	mu    sync.Mutex
-	waits *host.Waits // nil: the kubelet's cgroups were not found yet; the goroutine's once it was passed to it
-	marks []model.WaitMark
-	every time.Duration   // between two looks; 0: none is needed
-	sums  []model.PodWait // ordered by UID
+	mu      sync.Mutex
+	waits   *host.Waits // nil: the kubelet's cgroups were not found yet; the goroutine's once it was passed to it
+	marks   []model.WaitMark
+	every   time.Duration   // between two looks; 0: none is needed
+	sums    []model.PodWait // ordered by UID
+	sampled model.SampledPods
 }
 
 func newLooks(log *trouble.Log) *looks {
@@ -61,6 +62,17 @@ func (l *looks) take(to []model.PodWait) []model.PodWait {
 	return append(to, l.sums...)
 }
 
+// count returns how many pods are sampled; nil: none must be.
+func (l *looks) count() *model.SampledPods {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.every == 0 {
+		return nil
+	}
+	n := l.sampled
+	return &n
+}
+
 // run measures while a plan needs it.
 func (l *looks) run(ctx context.Context) {
 	var used *host.Waits
@@ -91,7 +103,7 @@ func (l *looks) run(ctx context.Context) {
 func (l *looks) look(ctx context.Context, waits *host.Waits, marks []model.WaitMark) {
 	l.log.Report("waits", waits.Sample(marks))
 	l.mu.Lock()
-	l.sums = waits.Append(l.sums[:0])
+	l.sums, l.sampled = waits.Append(l.sums[:0]), waits.Sampled()
 	long := exceeded(l.marks, l.sums)
 	l.mu.Unlock()
 	if long {

@@ -161,7 +161,7 @@ func (m *Machine) Find() error {
 	m.log.Report("topology", err)
 	m.tree = host.NewTree(m.mount, layout, m.watcher)
 	m.meter = host.NewMeter(m.mount, layout, m.cfg.Proc)
-	m.sampler = host.NewWaits(layout, m.cfg.Proc)
+	m.sampler = host.NewWaits(m.mount, layout, m.cfg.Proc)
 	m.News = true
 	return nil
 }
@@ -305,6 +305,9 @@ func (m *Machine) TakeReclaimed(r model.Reclaimed) { m.claiming, m.reclaimed, m.
 
 // Waited delivers a value when an online pod waited longer than its mark says, for [Machine.TakeWaited].
 func (m *Machine) Waited() <-chan struct{} { return m.looks.waited }
+
+// Sampled counts the online pods whose waits are sampled; nil: none are.
+func (m *Machine) Sampled() *model.SampledPods { return m.looks.count() }
 
 // TakeWaited reports whether a pod still waited longer than its mark says: a round may have come since.
 func (m *Machine) TakeWaited() bool {

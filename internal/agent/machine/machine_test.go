@@ -180,7 +180,7 @@ func TestFigures(t *testing.T) {
 func TestLooksEvery(t *testing.T) {
 	layout, _ := cgroup.ParseLayout("kubepods")
 	l := newLooks(trouble.New(slog.New(slog.DiscardHandler)))
-	waits := host.NewWaits(layout, host.DefaultProc)
+	waits := host.NewWaits(host.Mount{}, layout, host.DefaultProc)
 	for _, c := range []struct {
 		name   string
 		pods   int

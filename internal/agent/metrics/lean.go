@@ -15,7 +15,7 @@ var detail = []string{
 	v1alpha1.MetricCPUStolen,
 	v1alpha1.MetricOwnedFiles, v1alpha1.MetricRounds, v1alpha1.MetricAudits, v1alpha1.MetricRoundSeconds,
 	v1alpha1.MetricPodsKnown, v1alpha1.MetricWatching, v1alpha1.MetricPredictionKnown, v1alpha1.MetricMemoryPeak,
-	v1alpha1.MetricEvictionExpected, v1alpha1.MetricEvictionObserved,
+	v1alpha1.MetricEvictionExpected, v1alpha1.MetricEvictionObserved, v1alpha1.MetricSampledPods,
 }
 
 // lean passes on the metrics of the lean profile: of the windows only the minute, of pressure only how long some tasks

@@ -51,8 +51,9 @@ func busy(t *testing.T) (*Recorder, *View) {
 	r.Round(plan, plan, time.Millisecond)
 	return r, &View{
 		Node: &n, Policy: &policy, Plan: plan, Load: load, Lean: true,
-		Files:  acthost.Stats{},
-		Errors: func(f func(what string, count uint64)) { f("reading the load", 1) },
+		Sampled: &model.SampledPods{Some: 1},
+		Files:   acthost.Stats{},
+		Errors:  func(f func(what string, count uint64)) { f("reading the load", 1) },
 	}
 }
 

@@ -61,8 +61,9 @@ type View struct {
 	Node           *model.Node // as the last round observed it
 	Policy         *model.Policy
 	Plan           *model.Plan
-	Load           *model.Load // nil: nothing is measured
-	Owned          int         // files on the undo record
+	Load           *model.Load        // nil: nothing is measured
+	Sampled        *model.SampledPods // nil: no waits are sampled
+	Owned          int                // files on the undo record
 	Files          acthost.Stats
 	Watching       bool              // no file must be polled
 	BadAnnotations map[string]uint64 // by key
@@ -102,6 +103,7 @@ func (r *Recorder) collect(v *View, metric emit) {
 		r.figures.collect(v.Load.Clock, metric)
 		accounts(v.Plan.Slack, metric)
 	}
+	sampled(v.Sampled, metric)
 	fileMetrics(v, metric)
 	if v.Policy.Protect.Interference {
 		r.trials.collect(v.Plan.Interference, metric)
@@ -141,6 +143,18 @@ func podMetrics(pods []*model.Pod, metric emit) {
 		metric(prometheus.GaugeValue, v1alpha1.MetricPods, "Pods of this node.", float64(byClass[q]), "qos", q.String())
 	}
 	metric(prometheus.GaugeValue, v1alpha1.MetricWeightedPods, "Pods with a usable weight annotation.", float64(weighted))
+}
+
+// sampled counts the online pods whose waits are sampled.
+func sampled(n *model.SampledPods, metric emit) {
+	if n == nil {
+		return
+	}
+	const help = "Online pods by how many of their tasks' waits for CPUs are sampled: some where a pod has more than 16 " +
+		"tasks, where a node has more than 2,048, or where tasks end within seconds."
+	for tasks, count := range map[string]int{"all": n.All, "some": n.Some, "none": n.None} {
+		metric(prometheus.GaugeValue, v1alpha1.MetricSampledPods, help, float64(count), "tasks", tasks)
+	}
 }
 
 // planMetrics shows which files are deferred, and which CPUs are in which pool.

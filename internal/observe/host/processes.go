@@ -2,88 +2,193 @@ package host
 
 import (
 	"bytes"
-	"math"
+	"slices"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/waterline-io/waterline/internal/cgroup"
 )
 
-// entersWithin is how long a process outside of pods is asked again for its pod, in seconds.
-const entersWithin = 60
+// Bounds of a search for processes. On 6.18 in a virtual machine, an entry of /proc takes 1 µs, and a look at the
+// cgroup of a process 10 µs.
+const (
+	entersWithin  = 60   // seconds for which a process outside of pods is asked again for its pod
+	entriesOfStep = 1024 // entries of /proc in one step
+	looksOfStep   = 256  // cgroups of processes in one step
+	// Processes that are remembered. Beyond that, only the first few of a pod are; the others are looked at again by each
+	// search, which then takes more steps.
+	mostKnown    = 128 << 10
+	fewProcesses = 64
+)
 
 // processes finds the processes of pods in procfs, by the cgroup file of each process. The groups' own lists show only
 // processes of the reader's PID namespace, and a container has its own.
+//
+// A search goes in steps of a bounded size, in the order of /proc, and leaves out nobody. So however many processes a
+// pod begins, a step takes as long as ever, and the processes of other pods are found some steps later.
 type processes struct {
-	proc   string // mount point of the host's procfs
-	layout cgroup.Layout
-	known  map[int]*process // by PID; nil: nothing was found yet
-	pods   map[string][]*process
-	buf    [4 << 10]byte
+	proc    string // mount point of the host's procfs
+	layout  cgroup.Layout
+	most    int             // of known processes
+	dir     numbers         // /proc, open while a search is under way
+	number  uint16          // of the last search
+	known   map[int]process // by PID; nil: nothing was found yet
+	pods    []podProcesses  // by number; 0 is no pod
+	numbers map[string]int  // of pods, by UID
+	left    bool            // a process is in another pod than a list says
+	name    []byte          // buffer of a path that ends in a null byte
+	buf     [4 << 10]byte
 }
 
-// process is a process, in a pod or not.
+// process is a process, in a pod or not. There may be very many, so it is small.
 type process struct {
-	dir       string // in procfs
-	taskDir   []byte // the directory of its tasks, and a null byte; nil: it was not listed yet
-	inode     uint64 // of dir; another inode means another process with the same PID
-	uid       string // of its pod; "": in no pod
-	firstSeen int64  // time of the first search that found it, in seconds
-	seen      int64  // time of the last search that found it, in seconds
+	inode     uint32 // of its directory in procfs; another inode means another process with the same PID
+	firstSeen uint32 // time of the first search that found it, in seconds since boot
+	pod       uint16 // number of its pod; 0: it is in no pod
+	search    uint16 // number of the last search that found it
 }
 
-// forget drops all processes.
-func (f *processes) forget() { f.known, f.pods = nil, nil }
+// podProcesses are the known processes of a pod.
+type podProcesses struct {
+	uid  string // "": the number is free
+	pids []int32
+	grew time.Duration // when the last one was found
+}
 
-// find updates the set of known processes. The time now is in seconds since boot.
-func (f *processes) find(now int64) error {
+// forget drops all processes, and ends the search.
+func (f *processes) forget() {
+	f.dir.close()
+	f.known, f.pods, f.numbers, f.left = nil, nil, nil, false
+}
+
+// of returns the known processes of a pod, and when the last one was found.
+func (f *processes) of(uid string) ([]int32, time.Duration) {
+	if n := f.numbers[uid]; n != 0 {
+		return f.pods[n].pids, f.pods[n].grew
+	}
+	return nil, 0
+}
+
+// search goes on with the search that is under way, or begins one, for so many steps. It reports whether the search is
+// at its end. The time now is since boot.
+func (f *processes) search(now time.Duration, steps int) (ended bool, err error) {
 	if f.known == nil {
-		f.known = map[int]*process{}
+		f.known, f.numbers, f.pods = map[int]process{}, map[string]int{}, make([]podProcesses, 1)
 	}
-	changed := f.pods == nil
-	err := eachNumber(f.proc, func(_, pid int, inode uint64) {
-		p := f.known[pid]
-		if p == nil || p.inode != inode {
-			changed = changed || p != nil && p.uid != ""
-			dir := f.proc + "/" + strconv.Itoa(pid)
-			p = &process{dir: dir, inode: inode, firstSeen: now}
-			f.known[pid] = p
+	if !f.dir.isOpen {
+		f.name = append(append(f.name[:0], f.proc...), 0)
+		if err := f.dir.open(&f.name[0], 0); err != nil {
+			return true, err
 		}
-		if p.seen = now; p.uid == "" && now-p.firstSeen < entersWithin { // a process enters its pod's group after it starts
-			p.uid = f.podOf(p.dir)
-			changed = changed || p.uid != ""
-		}
-	})
-	if err != nil {
-		return err
+		f.number++
 	}
+	looks := steps * looksOfStep
+	for range steps * entriesOfStep {
+		if looks <= 0 {
+			return false, nil
+		}
+		pid, inode, ok, err := f.dir.next()
+		if !ok {
+			f.dir.close()
+			if err == nil {
+				f.removeEnded()
+			}
+			return true, err
+		}
+		if f.note(now, pid, uint32(inode)) {
+			looks--
+		}
+	}
+	return false, nil
+}
+
+// note records that a process was found. It reports whether the process had to be looked at.
+func (f *processes) note(now time.Duration, pid int, inode uint32) (looked bool) {
+	seconds := uint32(now / time.Second)
+	p, known := f.known[pid]
+	before := p.pod
+	if !known || p.inode != inode {
+		p = process{inode: inode, firstSeen: seconds}
+	}
+	if p.search = f.number; p.pod == 0 && seconds-p.firstSeen < entersWithin { // it enters its pod's group after it starts
+		looked = true
+		if uid := f.podOf(pid); uid != "" {
+			p.pod = f.numberOf(uid)
+		}
+	}
+	pod := &f.pods[p.pod]
+	if !known && len(f.known) >= f.most && (p.pod == 0 || len(pod.pids) >= fewProcesses) {
+		return looked
+	}
+	f.known[pid] = p
+	if p.pod != before {
+		f.left = f.left || before != 0
+		if p.pod != 0 {
+			pod.pids, pod.grew = append(pod.pids, int32(pid)), now
+		}
+	}
+	return looked
+}
+
+// numberOf returns the number of a pod. A node has far fewer pods than there are numbers; beyond them, pods are not
+// seen.
+func (f *processes) numberOf(uid string) uint16 {
+	n := f.numbers[uid]
+	if n == 0 {
+		const most = 1<<16 - 1
+		n = 1 + slices.IndexFunc(f.pods[1:], func(p podProcesses) bool { return p.uid == "" })
+		if n == 0 {
+			if n = len(f.pods); n > most {
+				return 0
+			}
+			f.pods = append(f.pods, podProcesses{})
+		}
+		f.pods[n], f.numbers[uid] = podProcesses{uid: uid}, n
+	}
+	return uint16(n)
+}
+
+// removeEnded forgets the processes that the last search did not find.
+func (f *processes) removeEnded() {
 	for pid, p := range f.known {
-		if p.seen != now {
-			changed = changed || p.uid != ""
+		if p.search != f.number {
+			f.left = f.left || p.pod != 0
 			delete(f.known, pid)
 		}
 	}
-	if !changed {
-		return nil
-	}
-	f.pods = map[string][]*process{}
-	for _, p := range f.known {
-		if p.uid != "" {
-			f.pods[p.uid] = append(f.pods[p.uid], p)
+	for n := range f.pods {
+		p := &f.pods[n]
+		if f.left {
+			p.pids = slices.DeleteFunc(p.pids, func(pid int32) bool {
+				q, known := f.known[int(pid)]
+				return !known || int(q.pod) != n
+			})
+			if cap(p.pids) > 4*len(p.pids)+fewProcesses {
+				p.pids = slices.Clone(p.pids) // many have ended
+			}
+		}
+		if n != 0 && p.uid != "" && len(p.pids) == 0 {
+			delete(f.numbers, p.uid)
+			*p = podProcesses{}
 		}
 	}
-	return nil
+	f.left = false
 }
 
-// podOf returns the UID of the pod of a process, given its directory in procfs. It returns "" for a process
-// that is in no pod or has ended.
-func (f *processes) podOf(dir string) string {
-	content, err := f.read(unix.AT_FDCWD, dir+"/cgroup")
+// podOf returns the UID of the pod of a process. It returns "" for a process that is in no pod or has ended.
+func (f *processes) podOf(pid int) string {
+	fd, err := openName(unix.AT_FDCWD, f.path(pid, "/cgroup"), unix.O_RDONLY)
 	if err != nil {
 		return ""
 	}
-	for part := range bytes.FieldsFuncSeq(content, func(r rune) bool { return r == '/' || r == '\n' }) {
+	defer closeFile(fd)
+	n, err := pread(fd, f.buf[:])
+	if err != nil {
+		return ""
+	}
+	for part := range bytes.FieldsFuncSeq(f.buf[:n], func(r rune) bool { return r == '/' || r == '\n' }) {
 		if uid, ok := f.layout.ParsePod(string(part)); ok {
 			return uid
 		}
@@ -91,53 +196,9 @@ func (f *processes) podOf(dir string) string {
 	return ""
 }
 
-// read reads a file whose content fits one read.
-func (f *processes) read(dir int, path string) ([]byte, error) {
-	fd, err := openat(dir, path, unix.O_RDONLY)
-	if err != nil {
-		return nil, err
-	}
-	defer closeFile(fd)
-	n, err := pread(fd, f.buf[:])
-	return f.buf[:max(n, 0)], err
-}
-
-// eachNumber calls f for each subdirectory whose name is a number. It passes the open parent directory to f.
-func eachNumber(dir string, f func(fd, number int, inode uint64)) error {
-	name, err := unix.BytePtrFromString(dir)
-	if err != nil {
-		return err
-	}
-	return eachNumberIn(name, f)
-}
-
-// eachTask calls f for each task of a process, with the open directory of the tasks. It fails if the process has ended.
-func (p *process) eachTask(f func(fd, tid int, inode uint64)) error {
-	if p.taskDir == nil {
-		p.taskDir = append([]byte(p.dir), "/task\x00"...)
-	}
-	return eachNumberIn(&p.taskDir[0], f)
-}
-
-// eachNumberIn is [eachNumber] for a path that ends in a null byte.
-func eachNumberIn(dir *byte, f func(fd, number int, inode uint64)) error {
-	fd, err := openName(unix.AT_FDCWD, dir, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return err
-	}
-	defer closeFile(fd)
-	for buf := make([]byte, 4<<10); ; {
-		n, err := getdents(fd, buf)
-		if err != nil || n <= 0 {
-			return err
-		}
-		for b := buf[:n]; len(b) > 0; {
-			var e dirent
-			e, b = nextDirent(b)
-			number, rest, ok := nextNumber(e.name)
-			if ok && len(rest) == 0 && e.kind == unix.DT_DIR && number <= math.MaxInt32 {
-				f(fd, int(number), e.inode)
-			}
-		}
-	}
+// path returns the path of a file of a process, which ends in a null byte. It is valid until the next call.
+func (f *processes) path(pid int, file string) *byte {
+	f.name = append(append(f.name[:0], f.proc...), '/')
+	f.name = append(append(strconv.AppendInt(f.name, int64(pid), 10), file...), 0)
+	return &f.name[0]
 }

@@ -3,6 +3,8 @@ package host
 import (
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,45 +19,63 @@ import (
 // Bounds of [Waits]. A read of an open schedstat file takes 1.2 µs; with openat and close it takes 5.5 µs (6.18,
 // virtual machine). Bounds of one sample hold for samples that are 100 ms apart, see [Waits.steps].
 const (
-	tasksOfPod   = 16               // sampled of one pod
+	tasksOfPod   = 16               // sampled of one pod; fewer if a node has more than mostOpen/tasksOfPod pods
 	tasksRunning = 64               // read in one sample, of pods that ran since their last one
 	tasksAsleep  = 16               // read in one sample, of all other pods
-	turns        = 25               // samples in which each other pod has its turn, if there are many
+	latest       = time.Second      // since its last sample, after which a pod is read beyond these bounds
 	mostOpen     = 2048             // files kept open, unless a quarter of RLIMIT_NOFILE is less
 	relist       = 5 * time.Second  // processes, and the tasks of a pod, are listed again after this time
-	refind       = time.Second      // processes are listed again after this time while a pod has none
-	listings     = 8                // of pods in one sample
+	refind       = time.Second      // or after this time, while a pod has no task or lost one
+	missed       = time.Minute      // for which processes of a pod that has none any more are searched for
 	stir         = time.Millisecond // a pod that ran or waited for less in a sample is asleep
 
+	// A listing of the tasks of one pod goes on where the one before ended. Its bounds, and those of all listings of one
+	// sample, in directories that are listed and files that are opened, which take 8 µs each.
+	processesOfListing = 16
+	entriesOfListing   = 256
+	entriesOfUnit      = 8 // listed in the time of one file that is opened
+	unitsOfStep        = 16
+	tasksAtFirst       = 2 // of a pod, so that no other one waits for long until it is seen at all
+
 	step      = 100 * time.Millisecond
-	mostSteps = 10 // bounds of one sample grow up to this
+	mostSteps = 25 // bounds of one sample grow up to this
 )
 
 // Waits samples how long the tasks of pods run and wait for a CPU, from their schedstat files, see [Schedstat]. It
-// keeps the files open. Of a pod with more than 16 tasks it prefers those that run.
+// keeps the files open. Of a pod with more than 16 tasks it prefers those that run. Pods share the files that may be
+// open, so on a node with 250 pods it samples eight tasks of each.
 //
-// A sample reads at most 64 tasks of pods that ran since their last sample, and 16 of others, in turns; more of these
-// only on a node with more than 400 tasks. A sample that is a second after the last one reads ten times as many.
-// It is not safe for concurrent use.
+// A sample reads 64 tasks of pods that ran since their last sample, and 16 of others, in turns, and all pods that were
+// not read for a second. So however many there are, a pod is read each second, or in each sample if samples are further
+// apart.
+//
+// Whatever the processes of one pod do, others are sampled as ever: all work of a sample is bounded, and pods take
+// turns in it. It is not safe for concurrent use.
 type Waits struct {
 	clock   func(id int32) time.Duration
+	only    bool // this kernel has no pressure of pods, so nothing else is known of a pod that is not sampled
 	find    processes
-	found   time.Duration // last search for processes; 0: never
+	tasks   numbers
+	found   time.Duration // end of the last search for processes; 0: there was none
 	sampled time.Duration // last sample; 0: never
 	open    int
-	limit   int          // of open files
+	limit   int          // of open files, unless there are more pods
 	pods    []waitingPod // ordered by UID
-	next    [2]int       // pod whose turn is next: among those that ran, and among the others
+	next    [2]int       // pod that is read next: among those that ran, and among the others
+	list    [2]int       // pod that is listed next: among those that have tasks, and among the others
+	name    []byte       // buffer of a path that ends in a null byte
 }
 
 // waitingPod is a pod whose tasks are sampled.
 type waitingPod struct {
-	sum    model.PodWait
-	tasks  []waitingTask
-	listed time.Duration // last listing of its tasks; 0: never
-	more   bool          // it has tasks that are not sampled
-	skip   int           // tasks that the next listing passes over, because others have their turn
-	stirs  bool          // it ran, or waited, in its last sample
+	sum     model.PodWait
+	tasks   []waitingTask
+	listed  time.Duration // last listing of its tasks; 0: never
+	soon    bool          // it is listed again after refind: tasks have ended, or were not all looked for
+	more    bool          // it has tasks that are not sampled
+	process int           // the listing goes on with this process of it
+	offset  int64         // and at this position in the process's tasks
+	stirs   bool          // it ran, or waited, in its last sample
 }
 
 // waitingTask is a sampled task.
@@ -67,8 +87,12 @@ type waitingTask struct {
 }
 
 // NewWaits returns a sampler of the pods of one kubelet. proc is the mount point of the host's procfs.
-func NewWaits(l cgroup.Layout, proc string) *Waits {
-	return &Waits{clock: sinceBoot, limit: atMostOpen(mostOpen), find: processes{proc: proc, layout: l}}
+func NewWaits(m Mount, l cgroup.Layout, proc string) *Waits {
+	_, noPressure := os.Stat(filepath.Join(proc, "pressure/cpu"))
+	return &Waits{
+		clock: sinceBoot, only: m.Version == cgroup.V1 || noPressure != nil, limit: atMostOpen(mostOpen),
+		find: processes{proc: proc, layout: l, most: mostKnown},
+	}
 }
 
 // Close closes all files. A later sample opens them again, and goes on with the sums.
@@ -87,17 +111,23 @@ func (w *Waits) Close() {
 func (w *Waits) Sample(marks []model.WaitMark) error {
 	w.follow(marks)
 	now := w.clock(bootClock)
+	steps := w.steps(now)
 	var err error
-	if since := now - w.found; w.found == 0 || since >= relist || since < 0 || since >= refind && w.lacks() {
-		if err = w.find.find(int64(now / time.Second)); err != nil {
+	since := now - w.found
+	if w.find.dir.isOpen || w.found == 0 || since >= relist || since < 0 || since >= refind && w.lacks(now) {
+		var ended bool
+		if ended, err = w.find.search(now, steps); err != nil {
 			err = fmt.Errorf("listing the processes in %s: %w", w.find.proc, err)
 		}
-		w.found = now
+		if ended {
+			w.found = now
+		}
 	}
-	steps := w.steps(now)
 	left := w.read(now, true, steps*tasksRunning)
-	w.read(now, false, left+steps*max(tasksAsleep, w.open/turns))
-	w.list(now, steps*listings) // after they were read: a task that did not run may lose its place
+	w.read(now, false, left+steps*tasksAsleep)
+	// After they were read: a task that did not run may lose its place.
+	w.listSome(now, false, steps*unitsOfStep)
+	w.listSome(now, true, steps*unitsOfStep)
 	return err
 }
 
@@ -108,9 +138,30 @@ func (w *Waits) steps(now time.Duration) int {
 	return int(min(max(since/step, 1), mostSteps))
 }
 
-// lacks reports whether no task of a pod was found yet.
-func (w *Waits) lacks() bool {
-	return slices.ContainsFunc(w.pods, func(p waitingPod) bool { return p.sum.At == 0 && len(p.tasks) == 0 })
+// lacks reports whether no task of a pod is known, though the pod is new or had one a while ago.
+func (w *Waits) lacks(now time.Duration) bool {
+	return slices.ContainsFunc(w.pods, func(p waitingPod) bool {
+		return len(p.tasks) == 0 && (p.sum.At == 0 || now-p.sum.At < missed)
+	})
+}
+
+// share returns how many tasks of each pod are sampled. Each pod has one, though it be beyond the limit.
+func (w *Waits) share() int { return min(max(w.limit/max(len(w.pods), 1), 1), tasksOfPod) }
+
+// Sampled counts the pods by how many of their tasks are sampled.
+func (w *Waits) Sampled() model.SampledPods {
+	var n model.SampledPods
+	for i := range w.pods {
+		switch p := &w.pods[i]; {
+		case len(p.tasks) == 0:
+			n.None++
+		case p.more || p.soon:
+			n.Some++
+		default:
+			n.All++
+		}
+	}
+	return n
 }
 
 // Append appends what was sampled of each pod, ordered by UID.
@@ -140,65 +191,118 @@ func (w *Waits) follow(marks []model.WaitMark) {
 	for i := range old {
 		w.closeTasks(&old[i])
 	}
-	w.next = [2]int{}
 }
 
-// list lists the tasks of some pods.
-func (w *Waits) list(now time.Duration, left int) {
-	for i := range w.pods {
+// listSome lists the tasks of some pods: in turns, those whose turn it is among the pods that have a sampled task, or
+// among the others. So pods whose tasks end all the time delay neither these nor those.
+func (w *Waits) listSome(now time.Duration, seen bool, units int) {
+	next := &w.list[0]
+	if !seen {
+		next = &w.list[1]
+	}
+	first := *next
+	for n := range w.pods {
+		i := (first + n) % len(w.pods)
 		p := &w.pods[i]
-		since := now - p.listed
-		if p.listed != 0 && 0 <= since && since < relist && (len(p.tasks) > 0 || p.listed >= w.found) {
+		if len(p.tasks) > 0 != seen || p.listed == now || !w.due(p, now) {
 			continue
 		}
-		if left--; left < 0 {
+		if units <= 0 {
+			*next = i
 			return
 		}
-		w.listPod(p, now)
-		p.listed = now
+		units -= w.listPod(p, now)
 	}
 }
 
-// listPod looks for tasks to sample. Where not all can be sampled, tasks that ran stay, and others take turns.
-func (w *Waits) listPod(p *waitingPod, now time.Duration) {
-	if p.more {
-		p.tasks = slices.DeleteFunc(p.tasks, func(t waitingTask) bool {
-			if t.idle {
-				w.closeTask(&t)
-			}
-			return t.idle
-		})
+// due reports whether the tasks of a pod must be listed.
+func (w *Waits) due(p *waitingPod, now time.Duration) bool {
+	since := now - p.listed
+	if p.listed == 0 || since < 0 || since >= relist || p.soon && since >= refind {
+		return true
 	}
-	others, opened := 0, 0 // tasks that are not sampled yet
-	for _, process := range w.find.pods[p.sum.UID] {
-		_ = process.eachTask(func(fd, tid int, _ uint64) {
-			if slices.ContainsFunc(p.tasks, func(t waitingTask) bool { return t.tid == tid }) {
-				return
-			}
-			if others++; others <= p.skip || len(p.tasks) >= tasksOfPod || w.open >= w.limit {
-				return
-			}
-			if t, ok := w.openTask(fd, tid); ok {
-				p.tasks = append(p.tasks, t)
-				opened++
-			}
-		})
+	_, grew := w.find.of(p.sum.UID)
+	return len(p.tasks) == 0 && grew > p.listed
+}
+
+// listPod looks for tasks to sample, and returns what that cost. Where not all can be sampled, tasks that ran stay, and
+// others take turns.
+func (w *Waits) listPod(p *waitingPod, now time.Duration) (units int) {
+	pids, _ := w.find.of(p.sum.UID)
+	had := len(p.tasks)
+	p.tasks = slices.DeleteFunc(p.tasks, func(t waitingTask) bool {
+		if p.more && t.idle {
+			w.closeTask(&t)
+			return true
+		}
+		return false
+	})
+	share, entries := w.share(), entriesOfListing
+	for last := len(p.tasks) - 1; last >= share; last-- { // there are more pods now
+		w.closeTask(&p.tasks[last])
+		p.tasks = p.tasks[:last]
 	}
-	p.more = others > opened
-	if p.skip += opened; p.skip >= others {
-		p.skip = 0
+	if p.process >= len(pids) {
+		p.process, p.offset = 0, 0
 	}
+	whole := len(pids)
+	if p.offset > 0 {
+		whole++ // the beginning of that process comes last
+	}
+	most := min(whole, processesOfListing)
+	if p.soon = had == 0 && whole > 0; p.soon {
+		share, most = min(share, tasksAtFirst), 1
+	}
+	before, listed, ended := len(p.tasks), 0, true
+	for ; listed < most && ended; listed++ {
+		if ended = w.listProcess(p, int(pids[p.process]), share, &entries); ended {
+			p.process, p.offset = (p.process+1)%len(pids), 0
+		}
+	}
+	p.more = !p.soon && !(ended && listed == whole)
 	for i := range p.tasks {
 		p.tasks[i].idle = true
 	}
-	if p.sum.At == 0 && len(p.tasks) > 0 {
-		p.sum.At = now // from now on it is known
+	p.listed = now
+	if len(p.tasks) > 0 && (p.sum.At == 0 || had == 0 && w.only) {
+		// From now on it is known. If its tasks end faster than they can be read, nothing more can be known of it, and it
+		// must not make the harm of all pods unknown.
+		p.sum.At = now
+	}
+	return listed + len(p.tasks) - before + (entriesOfListing-entries)/entriesOfUnit
+}
+
+// listProcess samples tasks of a process of a pod, from the pod's position in it on. It returns false if there are more
+// than may be sampled or listed; the position is then that of the next one.
+func (w *Waits) listProcess(p *waitingPod, pid, share int, entries *int) (ended bool) {
+	if w.tasks.open(w.find.path(pid, "/task"), p.offset) != nil {
+		return true
+	}
+	defer w.tasks.close()
+	for {
+		at := w.tasks.at
+		tid, _, ok, _ := w.tasks.next()
+		switch {
+		case !ok:
+			return true
+		case slices.ContainsFunc(p.tasks, func(t waitingTask) bool { return t.tid == tid }):
+			*entries--
+			continue
+		case *entries <= 0 || len(p.tasks) >= share:
+			p.offset = at
+			return false
+		}
+		*entries--
+		if t, ok := w.openTask(w.tasks.fd, tid); ok {
+			p.tasks = append(p.tasks, t)
+		}
 	}
 }
 
 // openTask opens the file of a task, whose time begins to count now.
 func (w *Waits) openTask(dir, tid int) (t waitingTask, ok bool) {
-	fd, err := openat(dir, strconv.Itoa(tid)+"/schedstat", unix.O_RDONLY)
+	w.name = append(strconv.AppendInt(w.name[:0], int64(tid), 10), "/schedstat\x00"...)
+	fd, err := openName(dir, &w.name[0], unix.O_RDONLY)
 	if err != nil {
 		return t, false // it has ended
 	}
@@ -219,7 +323,7 @@ func (w *Waits) closeTasks(p *waitingPod) {
 	for i := range p.tasks {
 		w.closeTask(&p.tasks[i])
 	}
-	p.tasks, p.listed, p.more, p.skip = nil, 0, false, 0
+	p.tasks, p.listed, p.soon, p.more, p.process, p.offset = nil, 0, false, false, 0, 0
 }
 
 // readTask reads the file of a task. It returns false if the task has ended, or if this kernel counts nothing, as
@@ -240,16 +344,19 @@ func (w *Waits) read(now time.Duration, stirring bool, most int) (left int) {
 	if !stirring {
 		next = &w.next[1]
 	}
+	first, stopped := *next, false
 	left = most
 	for n := range w.pods {
-		i := (*next + n) % len(w.pods)
+		i := (first + n) % len(w.pods)
 		p := &w.pods[i]
 		if p.stirs != stirring || p.sum.At == now || len(p.tasks) == 0 {
 			continue
 		}
-		if len(p.tasks) > left && left < most {
-			*next = i
-			return 0
+		if left <= 0 && now-p.sum.At < latest {
+			if !stopped {
+				*next, stopped = i, true
+			}
+			continue
 		}
 		left -= len(p.tasks)
 		w.readPod(p, now)
@@ -279,7 +386,7 @@ func (w *Waits) readPod(p *waitingPod, now time.Duration) {
 	}
 	if ended {
 		p.tasks = slices.DeleteFunc(p.tasks, func(t waitingTask) bool { return t.fd < 0 })
-		p.listed = 0 // others may have begun
+		p.soon = true // others may have begun
 	}
 	if len(p.tasks) > 0 || ran > 0 {
 		p.sum.At, p.sum.Ran, p.sum.Waited = now, p.sum.Ran+ran, p.sum.Waited+waited

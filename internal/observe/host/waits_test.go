@@ -25,7 +25,7 @@ type waits struct {
 func newWaits(t *testing.T, pods ...string) *waits {
 	t.Helper()
 	n := newFakeNode(t, cgroup.V2, pods...)
-	w := &waits{fakeNode: n, w: NewWaits(n.layout, n.proc)}
+	w := &waits{fakeNode: n, w: NewWaits(n.mount, n.layout, n.proc)}
 	w.w.clock = func(int32) time.Duration { return n.boot }
 	t.Cleanup(w.w.Close)
 	for _, uid := range pods {
@@ -296,9 +296,26 @@ func TestWaitsNotMarked(t *testing.T) {
 	}
 }
 
+// liveLayout is of pods that no machine has.
+var liveLayout = cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"}
+
+// newLiveWaits returns a sampler of this machine, which finds no process by itself.
+func newLiveWaits() *Waits {
+	w := NewWaits(Mount{}, liveLayout, DefaultProc)
+	w.find.known, w.find.numbers, w.find.pods = map[int]process{}, map[string]int{}, make([]podProcesses, 1)
+	return w
+}
+
+// adopt makes a process one of a pod, as if a search had found it.
+func (w *Waits) adopt(uid string, pid int) {
+	n := w.find.numberOf(uid)
+	w.find.pods[n].pids = append(w.find.pods[n].pids, int32(pid))
+	w.find.known[pid] = process{pod: n}
+}
+
 // TestWaitsLive checks real tasks: of two that share one CPU, one waits while the other runs.
 func TestWaitsLive(t *testing.T) {
-	w := NewWaits(cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"}, DefaultProc)
+	w := newLiveWaits()
 	t.Cleanup(w.Close)
 	var own unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &own); err != nil {
@@ -313,7 +330,6 @@ func TestWaitsLive(t *testing.T) {
 	}
 	marks := []model.WaitMark{{PodWait: model.PodWait{UID: "web"}}}
 	w.found = sinceBoot(bootClock)
-	w.find.pods = map[string][]*process{}
 	for range 2 {
 		cmd := exec.Command("sh", "-c", "while :; do :; done")
 		if err := cmd.Start(); err != nil {
@@ -323,7 +339,7 @@ func TestWaitsLive(t *testing.T) {
 		if err := unix.SchedSetaffinity(cmd.Process.Pid, &one); err != nil {
 			t.Fatal(err)
 		}
-		w.find.pods["web"] = append(w.find.pods["web"], &process{dir: fmt.Sprintf("%s/%d", DefaultProc, cmd.Process.Pid)})
+		w.adopt("web", cmd.Process.Pid)
 	}
 	var sum model.PodWait
 	if !poll.Until(3*time.Minute, tenth, func() bool {
@@ -340,11 +356,10 @@ func TestWaitsLive(t *testing.T) {
 // BenchmarkWaits measures a sample of 110 pods of two processes that sleep: as many of them as one sample reads.
 func BenchmarkWaits(b *testing.B) {
 	const pods, each = 110, 2
-	w := NewWaits(cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"}, DefaultProc)
+	w := newLiveWaits()
 	b.Cleanup(w.Close)
 	w.found = sinceBoot(bootClock) + time.Hour // it does not search
 	w.clock = func(int32) time.Duration { return w.found + time.Millisecond }
-	w.find.pods = map[string][]*process{}
 	var marks []model.WaitMark
 	for i := range pods * each {
 		cmd := exec.Command("sleep", "600")
@@ -356,7 +371,7 @@ func BenchmarkWaits(b *testing.B) {
 		if i%each == 0 {
 			marks = append(marks, model.WaitMark{PodWait: model.PodWait{UID: uid}})
 		}
-		w.find.pods[uid] = append(w.find.pods[uid], &process{dir: fmt.Sprintf("%s/%d", DefaultProc, cmd.Process.Pid)})
+		w.adopt(uid, cmd.Process.Pid)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -369,14 +384,17 @@ func BenchmarkWaits(b *testing.B) {
 
 // BenchmarkWaitsFind measures a search for processes, all of them new or all known.
 func BenchmarkWaitsFind(b *testing.B) {
-	find := func(f *processes, now int64) {
-		if err := f.find(now); err != nil {
-			b.Fatal(err)
+	find := func(f *processes, now time.Duration) {
+		for ended := false; !ended; {
+			var err error
+			if ended, err = f.search(now, 1); err != nil {
+				b.Fatal(err)
+			}
 		}
 	}
 	fresh := func() *processes {
-		f := &processes{proc: DefaultProc, layout: cgroup.Layout{Driver: cgroup.Cgroupfs, Root: "kubepods"}}
-		find(f, 1)
+		f := &processes{proc: DefaultProc, layout: liveLayout, most: mostKnown}
+		find(f, time.Second)
 		return f
 	}
 	b.Run("new", func(b *testing.B) {
@@ -388,7 +406,7 @@ func BenchmarkWaitsFind(b *testing.B) {
 	b.Run("known", func(b *testing.B) {
 		f := fresh()
 		for b.Loop() {
-			find(f, 2*entersWithin)
+			find(f, 2*entersWithin*time.Second)
 		}
 		b.ReportMetric(float64(len(f.known)), "processes")
 	})

@@ -7,6 +7,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -23,6 +24,9 @@ const (
 	everyPort  = time.Second
 	everyQuery = 5 * time.Second
 	longest    = 240 // bytes of an error
+
+	// Older samples of Prometheus are not asked for: rule contention takes them for unknown.
+	oldestSample = 20 * time.Second
 )
 
 // Fetcher fetches figures beside the agent's loop. It is safe for concurrent use.
@@ -159,43 +163,48 @@ func (f *Fetcher) fetch(ctx context.Context, e *entry) {
 	ctx, cancel := context.WithTimeout(ctx, f.limit)
 	defer cancel()
 	at := f.clock()
-	value, found, err := f.value(ctx, e, at)
+	value, age, err := f.value(ctx, e, at)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e.busy = false
+	if errors.Is(err, errFirst) {
+		e.figure.Failed = ""
+		return
+	}
 	if err != nil {
 		text := strings.ToValidUTF8(err.Error(), "")
 		e.figure.Failed = strings.ToValidUTF8(text[:min(len(text), longest)], "")
 		return
 	}
 	e.figure.Failed = ""
-	if found {
-		e.figure.At, e.figure.Value = at, value
-	}
+	e.figure.At, e.figure.Value = max(at-age, 0), value
 }
 
-// value returns the figure of an entry in millionths. It is not found while a histogram was read only once.
-func (f *Fetcher) value(ctx context.Context, e *entry, at time.Duration) (value int64, found bool, err error) {
+// errFirst means that a histogram was read only once, so that it has nothing to be compared with.
+var errFirst = errors.New("the histogram was read only once")
+
+// value returns the figure of an entry in millionths, and its age when it was asked for.
+func (f *Fetcher) value(ctx context.Context, e *entry, at time.Duration) (value int64, age time.Duration, err error) {
 	s := &e.target.Source
 	var v float64
 	switch {
 	case s.Port == 0:
-		v, err = f.query(ctx, &e.target)
+		v, age, err = f.query(ctx, &e.target)
 	case s.Quantile == 0:
 		v, err = f.metric(ctx, &e.target)
 	default:
 		var b []bucket
 		if b, err = f.buckets(ctx, &e.target); err != nil {
-			return 0, false, err
+			return 0, 0, err
 		}
 		if !e.history.add(at, b) {
-			return 0, false, nil
+			return 0, 0, errFirst
 		}
 		v, err = e.history.quantile(float64(s.Quantile) / 1e6)
 	}
 	if err != nil {
-		return 0, false, err
+		return 0, 0, err
 	}
 	value, err = millionths(v)
-	return value, err == nil, err
+	return value, age, err
 }

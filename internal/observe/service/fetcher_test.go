@@ -217,21 +217,75 @@ func TestQuery(t *testing.T) {
 		"no JSON":          {"<html>", 0, "invalid character"},
 		"a long answer":    {`{"status":"` + strings.Repeat("x", most) + `"}`, 0, errLarge.Error()},
 	} {
-		var asked url.Values
+		var asked []url.Values
 		var path string
 		server := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			asked, path = r.URL.Query(), r.URL.Path
+			asked, path = append(asked, r.URL.Query()), r.URL.Path
+			if len(asked) > 1 {
+				c.answer = vector("1700000000.5")
+			}
 			_, _ = io.WriteString(w, c.answer)
 		})
-		got := fetch(model.ServiceTarget{
-			UID: "web", Namespace: "shop", Name: "web-1",
-			Source: model.ServiceSource{URL: server.URL + "/prom/", Query: `p99{node="$node",ns="$namespace",pod="$pod"}`},
-		})
+		got := fetch(queried(server, `p99{node="$node",ns="$namespace",pod="$pod"}`))
 		if got.Value != c.want || !strings.Contains(got.Failed, c.failed) || (got.Failed == "") != (c.failed == "") {
 			t.Errorf("%s: %+v", name, got)
 		}
-		if path != "/prom/api/v1/query" || asked.Get("query") != `p99{node="node-1",ns="shop",pod="web-1"}` {
+		if path != "/prom/api/v1/query" || asked[0].Get("query") != `p99{node="node-1",ns="shop",pod="web-1"}` {
 			t.Errorf("%s: asked %s %s", name, path, asked)
+		}
+	}
+}
+
+// queried returns the figure that a query of a server has.
+func queried(server *httptest.Server, query string) model.ServiceTarget {
+	return model.ServiceTarget{
+		UID: "web", Namespace: "shop", Name: "web-1", Source: model.ServiceSource{URL: server.URL + "/prom/", Query: query},
+	}
+}
+
+// TestQueryAge checks that a value of Prometheus is as old as its sample, not as the evaluation of the query, and what
+// the server is asked for that.
+func TestQueryAge(t *testing.T) {
+	const now = time.Hour
+	for name, c := range map[string]struct {
+		query   string
+		answers [2]string // the value and the time of its sample, each with the time of the evaluation
+		want    time.Duration
+		failed  string
+	}{
+		"just scraped":   {"p99", [2]string{`[1700000000.5,"3"]`, `[1700000000.5,"1700000000.25"]`}, now - time.Second/4, ""},
+		"an old sample":  {"p99", [2]string{`[1700000000,"3"]`, `[1700000000,"1699999710"]`}, now - 290*time.Second, ""},
+		"before boot":    {"p99", [2]string{`[1700000000,"3"]`, `[1700000000,"1600000000"]`}, 0, ""},
+		"in the future":  {"p99", [2]string{`[1700000000,"3"]`, `[1700000000,"1700000009"]`}, now, ""},
+		"with a comment": {"p99 # of a minute", [2]string{`[1700000000,"3"]`, `[1700000000,"1700000000"]`}, now, ""},
+		"no time":        {"p99", [2]string{`[1700000000,"3"]`, `[1700000000,"NaN"]`}, 0, errNoTime.Error()},
+		"no evaluation":  {"p99", [2]string{`[null,"3"]`, ""}, 0, errNoTime.Error()},
+		"gone meanwhile": {"p99", [2]string{`[1700000000,"3"]`, ""}, 0, "the time of the sample: "},
+	} {
+		var asked []url.Values
+		server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			result := ""
+			if value := c.answers[len(asked)]; value != "" {
+				result = `{"metric":{},"value":` + value + `}`
+			}
+			asked = append(asked, r.URL.Query())
+			_, _ = io.WriteString(w, `{"status":"success","data":{"resultType":"vector","result":[`+result+`]}}`)
+		})
+		f := New("node-1")
+		f.limit, f.clock = 5*time.Minute, func() time.Duration { return now }
+		e := &entry{target: queried(server, c.query)}
+		f.fetch(context.Background(), e)
+		if got := e.figure; got.At != c.want || !strings.Contains(got.Failed, c.failed) ||
+			(got.Failed == "") != (c.failed == "") || got.Failed == "" && got.Value != 3_000_000 {
+			t.Errorf("%s: %+v, want the time %s", name, got, c.want)
+		}
+		for i, q := range asked {
+			if q.Get("lookback_delta") != "20s" {
+				t.Errorf("%s: asked %v", name, q)
+			}
+			if i == 1 && (q.Get("query") != "timestamp(\n"+c.query+"\n)" || !strings.HasPrefix(q.Get("time"), "1700000000.")) {
+				t.Errorf("%s: asked for the time by %v", name, q)
+			}
 		}
 	}
 }

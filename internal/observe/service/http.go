@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/waterline-io/waterline/internal/model"
 )
@@ -24,9 +25,10 @@ var (
 	errEncoded   = errors.New("the answer is compressed, which was not asked for")
 	errNoMetric  = errors.New("the metric is not in the answer")
 	errNegative  = errors.New("the figure is negative")
-	errNoResult  = errors.New("the query has no result")
+	errNoResult  = fmt.Errorf("the query has no result of the last %s", oldestSample)
 	errResults   = errors.New("the query has several results; aggregate them")
 	errNotVector = errors.New("the result of the query is neither a vector nor a scalar")
+	errNoTime    = errors.New("the answer has no time")
 )
 
 // millionths returns a figure in millionths. No number is 0: nothing was counted, so that nothing was slow. A summary,
@@ -137,57 +139,100 @@ type answer struct {
 	}
 }
 
-// query returns the result of a query.
-func (f *Fetcher) query(ctx context.Context, t *model.ServiceTarget) (float64, error) {
+// query returns the result of a query, and the age of its sample, both by the server's clock.
+//
+// Prometheus answers with samples of up to five minutes ago (--query.lookback-delta) and the time of the evaluation. So
+// the time of the sample is asked for: timestamp() returns it for a selector, and the time of the evaluation for
+// anything that is computed. For that, lookback_delta leaves out older samples (Prometheus 2.44; older servers ignore
+// it).
+func (f *Fetcher) query(ctx context.Context, t *model.ServiceTarget) (value float64, age time.Duration, err error) {
 	server, err := url.Parse(t.Source.URL)
 	if err != nil {
-		return 0, fmt.Errorf("reading the URL of Prometheus: %w", err)
+		return 0, 0, fmt.Errorf("reading the URL of Prometheus: %w", err)
 	}
 	server = server.JoinPath("api/v1/query")
 	query := strings.NewReplacer("$node", f.node, "$namespace", t.Namespace, "$pod", t.Name).Replace(t.Source.Query)
-	server.RawQuery = url.Values{"query": {query}, "timeout": {f.limit.String()}}.Encode()
-	value := 0.0
-	return value, f.get(ctx, server.String(), "application/json", func(body io.Reader) error {
+	ask := url.Values{"query": {query}, "timeout": {f.limit.String()}, "lookback_delta": {oldestSample.String()}}
+	result, err := f.ask(ctx, server, ask)
+	if err != nil || result.scalar {
+		return result.value, 0, err
+	}
+	ask.Set("query", "timestamp(\n"+query+"\n)") // a comment may end the query
+	ask.Set("time", strconv.FormatFloat(result.at, 'f', 3, 64))
+	sampled, err := f.ask(ctx, server, ask)
+	if err != nil {
+		return 0, 0, fmt.Errorf("the time of the sample: %w", err)
+	}
+	age, err = since(sampled.value, result.at)
+	return result.value, age, err
+}
+
+// since returns the time from one Unix time to a later one, in seconds.
+func since(earlier, later float64) (time.Duration, error) {
+	const most = 1e6 // beyond it any sample is too old
+	seconds := later - earlier
+	if math.IsNaN(seconds) {
+		return 0, errNoTime
+	}
+	return time.Duration(min(max(seconds, 0), most) * float64(time.Second)), nil
+}
+
+// ask returns the one value of the answer to a query.
+func (f *Fetcher) ask(ctx context.Context, server *url.URL, query url.Values) (p point, err error) {
+	address := *server
+	address.RawQuery = query.Encode()
+	return p, f.get(ctx, address.String(), "application/json", func(body io.Reader) error {
 		var a answer
 		if err := json.NewDecoder(body).Decode(&a); err != nil {
 			return err
 		}
-		value, err = a.value()
+		p, err = a.point()
 		return err
 	})
 }
 
-// value returns the one value of an answer.
-func (a *answer) value() (float64, error) {
+// point is a value at a time.
+type point struct {
+	at     float64 // of the evaluation, in Unix seconds
+	value  float64
+	scalar bool
+}
+
+// point returns the one value of an answer.
+func (a *answer) point() (point, error) {
 	if a.Status != "success" {
-		return 0, fmt.Errorf("the server says %.20q: %.100s", a.Status, a.Error)
+		return point{}, fmt.Errorf("the server says %.20q: %.100s", a.Status, a.Error)
 	}
-	var point [2]any
+	var pair [2]any
 	switch a.Data.ResultType {
 	case "scalar":
-		if err := json.Unmarshal(a.Data.Result, &point); err != nil {
-			return 0, err
+		if err := json.Unmarshal(a.Data.Result, &pair); err != nil {
+			return point{}, err
 		}
 	case "vector":
 		var vector []struct{ Value [2]any }
 		if err := json.Unmarshal(a.Data.Result, &vector); err != nil {
-			return 0, err
+			return point{}, err
 		}
 		switch len(vector) {
 		case 0:
-			return 0, errNoResult
+			return point{}, errNoResult
 		case 1:
-			point = vector[0].Value
+			pair = vector[0].Value
 		default:
-			return 0, errResults
+			return point{}, errResults
 		}
 	default:
-		return 0, errNotVector
+		return point{}, errNotVector
 	}
-	text, _ := point[1].(string)
+	at, isTime := pair[0].(float64)
+	text, _ := pair[1].(string)
 	value, err := strconv.ParseFloat(text, 64)
 	if err != nil {
-		return 0, fmt.Errorf("the value %.40q is no number", text)
+		return point{}, fmt.Errorf("the value %.40q is no number", text)
 	}
-	return value, nil
+	if !isTime {
+		return point{}, errNoTime
+	}
+	return point{at, value, a.Data.ResultType == "scalar"}, nil
 }

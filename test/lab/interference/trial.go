@@ -168,7 +168,7 @@ func (t *trial) observe(ctx context.Context, generator string) (err error) {
 	}
 	t.meter = host.NewMeter(t.Mount(), t.Layout(), host.DefaultProc)
 	defer t.meter.Close()
-	t.waits = host.NewWaits(t.Layout(), host.DefaultProc)
+	t.waits = host.NewWaits(t.Mount(), t.Layout(), host.DefaultProc)
 	defer t.waits.Close()
 	if t.last, err = t.look(); err != nil {
 		return err

@@ -1,0 +1,133 @@
+package process
+
+import (
+	"bytes"
+	"crypto/tls"
+	"maps"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Limits of a server. Its callers are not trusted: pods of any tenant may reach it.
+const (
+	headerTimeout  = 5 * time.Second
+	readTimeout    = 15 * time.Second // of a whole request
+	writeTimeout   = time.Minute      // of a whole answer
+	idleTimeout    = 2 * time.Minute  // between two requests
+	maxHeaderBytes = 64 << 10         // paths included
+)
+
+// NewServer returns a server that ends slow and idle connections, and has at most so many at once. One more takes the
+// place of that which has been silent for the longest time, among those of the address that has most. So a caller that
+// opens connections without end loses its own, and probes and scrapes by others are answered.
+func NewServer(handler http.Handler, connections int) *http.Server {
+	open := &limiter{most: connections, last: map[net.Conn]uint64{}}
+	return &http.Server{
+		Handler: handler, ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ConnState: open.note,
+	}
+}
+
+// limiter limits the connections of a server.
+type limiter struct {
+	most int
+
+	mu    sync.Mutex
+	count uint64
+	last  map[net.Conn]uint64 // number of the last change of each connection's state
+}
+
+// note records a change of a connection's state. If the connection is new and one too many, another one is closed.
+func (l *limiter) note(conn net.Conn, state http.ConnState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if state == http.StateClosed || state == http.StateHijacked {
+		delete(l.last, conn)
+		return
+	}
+	if _, known := l.last[conn]; !known && state != http.StateNew {
+		return // it was closed here
+	}
+	l.count++
+	l.last[conn] = l.count
+	if len(l.last) <= l.most {
+		return
+	}
+	closing := l.least()
+	delete(l.last, closing)
+	if secure, is := closing.(*tls.Conn); is {
+		closing = secure.NetConn() // without a farewell, which might wait for the caller
+	}
+	_ = closing.Close()
+}
+
+// least returns the connection whose state is unchanged for the longest time, of the address that has most.
+func (l *limiter) least() net.Conn {
+	byAddress := map[string]int{}
+	for conn := range l.last {
+		byAddress[address(conn)]++
+	}
+	var least net.Conn
+	for conn, last := range l.last {
+		if least == nil {
+			least = conn
+			continue
+		}
+		n, most := byAddress[address(conn)], byAddress[address(least)]
+		if n > most || n == most && last < l.last[least] {
+			least = conn
+		}
+	}
+	return least
+}
+
+// address returns the address of a caller without its port.
+func address(conn net.Conn) string {
+	all := conn.RemoteAddr().String()
+	if host, _, err := net.SplitHostPort(all); err == nil {
+		return host
+	}
+	return all
+}
+
+// atOnce computes so many answers at once, and lets further requests wait. The answers are sent afterwards, so callers
+// that read slowly do not keep others waiting.
+func atOnce(most int, handler http.Handler) http.Handler {
+	turns := make(chan struct{}, most)
+	compute := func(r *http.Request) *answer {
+		select {
+		case turns <- struct{}{}:
+		case <-r.Context().Done():
+			return nil // nobody waits any more
+		}
+		defer func() { <-turns }()
+		a := &answer{header: http.Header{}, status: http.StatusOK}
+		handler.ServeHTTP(a, r)
+		return a
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if a := compute(r); a != nil {
+			maps.Copy(w.Header(), a.header)
+			w.WriteHeader(a.status)
+			_, _ = w.Write(a.body.Bytes()) // the caller has left
+		}
+	})
+}
+
+// answer is an answer that is not sent yet.
+type answer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+// Header implements [http.ResponseWriter].
+func (a *answer) Header() http.Header { return a.header }
+
+// WriteHeader implements [http.ResponseWriter].
+func (a *answer) WriteHeader(status int) { a.status = status }
+
+// Write implements [http.ResponseWriter].
+func (a *answer) Write(b []byte) (int, error) { return a.body.Write(b) }
